@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of SLUICE_* variables and the parsing of their values. */
+#include "core/config.h"
+
+#include "core/err.h"
+#include "core/log.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define PREFIX "SLUICE_"
+#define AT(field) offsetof(struct sl_config, field)
+#define TEXT(name, field, value, help) {name, AT(field), SL_CONFIG_TEXT, value, "", 0, 0, help}
+#define INT(name, field, value, unit, min, max, help)                                             \
+    {name, AT(field), SL_CONFIG_INT, value, unit, min, max, help}
+#define BYTES(name, field, value, min, max, help)                                                 \
+    {name, AT(field), SL_CONFIG_BYTES, value, "bytes", min, max, help}
+#define SWITCH(name, field, value, help) {name, AT(field), SL_CONFIG_SWITCH, value, "", -1, 1, help}
+
+#define KIB INT64_C(1024)
+#define MIB (1024 * KIB)
+#define GIB (1024 * MIB)
+#define DAY_MS INT64_C(86400000)
+
+const struct sl_config_row sl_config_rows[] = {
+    INT("RANK", rank, "-1", "rank", -1, 1 << 20,
+        "This rank. -1: taken from the launcher (torchrun, Slurm, Open MPI, MPICH, PMIx)."),
+    INT("SIZE", size, "-1", "ranks", -1, 1 << 20, "Number of ranks. -1: taken from the launcher."),
+    INT("LOCAL_RANK", local_rank, "-1", "rank", -1, 1 << 20,
+        "This rank among those of its host. -1: taken from the launcher or counted."),
+    TEXT("ROOT", root, "",
+         "host:port (or [v6]:port) where rank 0 listens and the others meet it. Empty: taken from the "
+         "launcher."),
+    TEXT("JOB", job, "", "Name of the job; a rank of another job is refused. Empty: the launcher's."),
+    TEXT("SECRET", secret, "",
+         "Shared secret; proves that a rank belongs to the job and is never sent itself. Empty: the "
+         "launcher's, where it gives one."),
+    TEXT("LAUNCHER", launcher, "auto",
+         "Which launcher to believe: auto, none, sluice, pmix, pmi, torchrun, slurm."),
+    TEXT("HOST_ID", host_id, "",
+         "Ranks with the same text count as one host (shared memory is possible among them). Empty: "
+         "kernel boot id and network namespace."),
+    TEXT("INTERFACE", interface, "",
+         "Network interfaces for addresses of this rank: names, prefixes ending in *, CIDR ranges, "
+         "each with ! to exclude, separated by commas. Empty: the route to the peer."),
+    TEXT("PORT_RANGE", port_range, "", "low-high: TCP ports that may be listened on. Empty: any."),
+
+    TEXT("TRANSPORT", transport, "shm,tcp",
+         "Transports that may be used, the preferred one first. Each pair of ranks takes the first "
+         "that reaches."),
+    TEXT("ALGO", algo, "",
+         "Forces algorithms: NAME for every collective that has it, or COLLECTIVE:NAME, separated by "
+         "commas. Empty: the cost model chooses. See sluice-bench --list."),
+    INT("TIMEOUT_MS", timeout_ms, "30000", "ms", 1, DAY_MS,
+        "An operation that makes no progress for this long ends with -ETIMEDOUT and a report."),
+    INT("CONNECT_TIMEOUT_MS", connect_timeout_ms, "30000", "ms", 1, DAY_MS,
+        "How long ranks wait for each other when a communicator is made."),
+    INT("SPIN_US", spin_us, "-1", "us", -1, 10000000,
+        "How long a waiting rank polls before it sleeps. -1: by ranks of this host against cores."),
+    TEXT("PROGRESS", progress, "caller",
+         "Who moves operations on: caller (inside test and wait) or thread (one per communicator)."),
+    INT("INFLIGHT_MAX", inflight_max, "64", "operations", 1, 65536,
+        "Most collectives in flight on one communicator; more get -EAGAIN."),
+    BYTES("CHUNK_BYTES", chunk_bytes, "0", 0, GIB,
+          "Size of the pieces that large messages are cut into. 0: chosen."),
+    TEXT("TUNE", tune, "auto",
+         "Link costs for the choice of algorithms: auto (measured once and cached), measure (always), "
+         "off (built-in)."),
+    TEXT("TUNE_DIR", tune_dir, "",
+         "Where measured link costs are cached. Empty: $XDG_CACHE_HOME/sluice or ~/.cache/sluice."),
+    TEXT("KERNEL", kernel, "auto", "Reduction kernels: auto, avx512, avx2 or c."),
+    TEXT("LOG", log, "warn",
+         "Log level: error, warn, info, debug or trace; AREA:LEVEL for one area; separated by commas."),
+    SWITCH("STATUS_SIGNAL", status_signal, "auto",
+           "Print what every pending operation waits for on SIGUSR1: on, off, auto (on in sluice-bench, "
+           "off in other programs)."),
+
+    BYTES("SHM_RING_BYTES", shm_ring_bytes, "0", 0, GIB,
+          "Ring of a pair of ranks in shared memory, each way. 0: by number of ranks."),
+    BYTES("SHM_WINDOW_BYTES", shm_window_bytes, "0", 0, GIB,
+          "Staging memory that a rank shares with the ranks of its host. 0: by number of ranks."),
+    BYTES("SHM_STREAM_MIN_BYTES", shm_stream_min_bytes, "-1", -1, INT64_MAX,
+          "Results of at least this size are written past the caches. -1: by the size of the last "
+          "cache."),
+    SWITCH("SHM_READ", shm_read, "auto",
+           "Read peers' memory by process_vm_readv: auto (where a trial read works and measures "
+           "better), on, off."),
+
+    INT("TCP_CONNECTIONS", tcp_connections, "0", "connections", 0, 128,
+        "TCP connections to each peer. 0: chosen."),
+    TEXT("TCP_ENGINE", tcp_engine, "auto", "auto, uring or epoll."),
+    TEXT("TCP_CONGESTION", tcp_congestion, "auto",
+         "Congestion control of our sockets, a name of net.ipv4.tcp_available_congestion_control; "
+         "auto: cubic where there is one; system: the kernel's default."),
+    SWITCH("TCP_CRC", tcp_crc, "auto", "CRC32C over every frame: auto is on, except on loopback."),
+    BYTES("TCP_SOCKET_BYTES", tcp_socket_bytes, "0", 0, GIB,
+          "Socket buffer size. 0: the kernel's own tuning."),
+    BYTES("TCP_STRIPE_BYTES", tcp_stripe_bytes, "0", 0, GIB,
+          "Messages are dealt over the connections in pieces of this size. 0: chosen."),
+};
+const size_t sl_config_row_count = SL_ARRAY_LEN(sl_config_rows);
+
+int sl_parse_bytes(const char *text, int64_t *out)
+{
+    char *end;
+    double value, unit = 1;
+
+    errno = 0;
+    value = strtod(text, &end);
+    if (end == text || errno != 0 || !(value >= -1))
+        return -EINVAL;
+    switch (tolower((unsigned char)*end)) {
+    case 'k': unit = (double)KIB, end++; break;
+    case 'm': unit = (double)MIB, end++; break;
+    case 'g': unit = (double)GIB, end++; break;
+    default: break;
+    }
+    if (unit > 1 && (*end == 'i' || *end == 'I'))
+        end++;
+    if (*end == 'b' || *end == 'B')
+        end++;
+    if (*end != '\0' || value * unit >= 9.2e18)
+        return -EINVAL;
+    *out = (int64_t)(value * unit);
+    return 0;
+}
+
+static int parse_int(const char *text, int64_t *out)
+{
+    char *end;
+
+    errno = 0;
+    *out = strtoll(text, &end, 10);
+    return end == text || *end != '\0' || errno != 0 ? -EINVAL : 0;
+}
+
+static int parse_switch(const char *text, int64_t *out)
+{
+    static const struct {
+        const char *text;
+        enum sl_switch value;
+    } words[] = {{"auto", SL_AUTO}, {"off", SL_OFF}, {"0", SL_OFF},  {"no", SL_OFF},
+                 {"false", SL_OFF}, {"on", SL_ON},   {"1", SL_ON},   {"yes", SL_ON},
+                 {"true", SL_ON}};
+
+    for (size_t i = 0; i < SL_ARRAY_LEN(words); i++) {
+        if (strcasecmp(words[i].text, text) == 0) {
+            *out = words[i].value;
+            return 0;
+        }
+    }
+    return -EINVAL;
+}
+
+static int set_text(const struct sl_config_row *row, char *field, const char *value)
+{
+    size_t len = strlen(value);
+
+    if (len >= SL_TEXT_MAX)
+        return sl_fail(-EINVAL, PREFIX "%s is longer than %d bytes", row->name, SL_TEXT_MAX - 1);
+    memcpy(field, value, len + 1);
+    return 0;
+}
+
+static int set_number(const struct sl_config_row *row, int64_t *field, const char *value)
+{
+    int64_t number = 0;
+    int err = row->type == SL_CONFIG_INT     ? parse_int(value, &number)
+              : row->type == SL_CONFIG_BYTES ? sl_parse_bytes(value, &number)
+                                             : parse_switch(value, &number);
+
+    if (err != 0)
+        return sl_fail(-EINVAL, PREFIX "%s is '%s', but must be %s", row->name, value,
+                       row->type == SL_CONFIG_INT     ? "a whole number"
+                       : row->type == SL_CONFIG_BYTES ? "a size such as 65536, 64k or 1M"
+                                                      : "on, off or auto");
+    if (number < row->min || number > row->max)
+        return sl_fail(-EINVAL, PREFIX "%s is %lld, but must be from %lld to %lld", row->name,
+                       (long long)number, (long long)row->min, (long long)row->max);
+    *field = number;
+    return 0;
+}
+
+static int set_row(struct sl_config *config, const struct sl_config_row *row, const char *value)
+{
+    void *field = (char *)config + row->offset;
+
+    return row->type == SL_CONFIG_TEXT ? set_text(row, field, value)
+                                       : set_number(row, field, value);
+}
+
+/* Levenshtein distance, for names of at most 63 bytes. */
+static unsigned distance(const char *a, const char *b)
+{
+    unsigned row[64], len = (unsigned)strnlen(b, 63);
+
+    for (unsigned j = 0; j <= len; j++)
+        row[j] = j;
+    for (unsigned i = 0; a[i] != '\0'; i++) {
+        unsigned diagonal = row[0];
+
+        row[0] = i + 1;
+        for (unsigned j = 0; j < len; j++) {
+            unsigned keep = row[j + 1];
+            unsigned best = diagonal + (a[i] != b[j]);
+
+            if (row[j] + 1 < best)
+                best = row[j] + 1;
+            if (keep + 1 < best)
+                best = keep + 1;
+            row[j + 1] = best;
+            diagonal = keep;
+        }
+    }
+    return row[len];
+}
+
+static const char *nearest_name(const char *name)
+{
+    const char *best = sl_config_rows[0].name;
+    unsigned best_distance = ~0u;
+
+    for (size_t i = 0; i < sl_config_row_count; i++) {
+        unsigned d = distance(name, sl_config_rows[i].name);
+
+        if (d < best_distance) {
+            best_distance = d;
+            best = sl_config_rows[i].name;
+        }
+    }
+    return best;
+}
+
+void sl_config_defaults(struct sl_config *config)
+{
+    memset(config, 0, sizeof(*config));
+    for (size_t i = 0; i < sl_config_row_count; i++)
+        sl_assert(set_row(config, &sl_config_rows[i], sl_config_rows[i].value) == 0);
+}
+
+int sl_config_set(struct sl_config *config, const char *name, const char *value)
+{
+    for (size_t i = 0; i < sl_config_row_count; i++)
+        if (strcmp(sl_config_rows[i].name, name) == 0)
+            return set_row(config, &sl_config_rows[i], value);
+    return sl_fail(-ENOENT, "there is no variable " PREFIX "%s; the nearest is " PREFIX "%s", name,
+                   nearest_name(name));
+}
+
+static int set_from_entry(struct sl_config *config, const char *entry)
+{
+    const char *equals = strchr(entry, '=');
+    char name[64];
+
+    if (equals == NULL || (size_t)(equals - entry) >= sizeof(name))
+        return 0;
+    memcpy(name, entry, (size_t)(equals - entry));
+    name[equals - entry] = '\0';
+    if (equals[1] == '\0')
+        return 0; /* set but empty means the default, as in most tools */
+    return sl_config_set(config, name, equals + 1);
+}
+
+int sl_config_from_env(struct sl_config *config, char *const *envp)
+{
+    sl_config_defaults(config);
+    for (; envp != NULL && *envp != NULL; envp++) {
+        if (strncmp(*envp, PREFIX, strlen(PREFIX)) != 0)
+            continue;
+        int err = set_from_entry(config, *envp + strlen(PREFIX));
+
+        if (err == -ENOENT)
+            sl_warn("config", "%s", sluice_last_error());
+        else if (err != 0)
+            return err;
+    }
+    return 0;
+}

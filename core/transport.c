@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Stubs for the operations that a transport leaves out. */
+#include "core/transport.h"
+
+#include "core/err.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int absent(const char *op)
+{
+    return sl_fail(-ENOTSUP, "this transport has no %s", op);
+}
+
+static int no_mem_alloc(struct sl_iface *iface, size_t len, struct sl_mem *out)
+{
+    (void)iface, (void)len, (void)out;
+    return absent("shareable memory");
+}
+
+static void no_mem_free(struct sl_iface *iface, struct sl_mem *mem)
+{
+    (void)iface, (void)mem;
+}
+
+static int no_mr_reg(struct sl_iface *iface, const struct sl_mem *mem, struct sl_mr **out,
+                     struct sl_key *key)
+{
+    (void)iface, (void)mem, (void)out, (void)key;
+    return absent("memory registration");
+}
+
+static void no_mr_dereg(struct sl_iface *iface, struct sl_mr *mr)
+{
+    (void)iface, (void)mr;
+}
+
+static int no_map(struct sl_ep *ep, const struct sl_key *key, void **out)
+{
+    (void)ep, (void)key, (void)out;
+    return absent("mapping of peer memory");
+}
+
+static void no_unmap(struct sl_ep *ep, void *ptr)
+{
+    (void)ep, (void)ptr;
+}
+
+static int no_read(struct sl_ep *ep, uint64_t addr, void *dst, size_t len, struct sl_req *req)
+{
+    (void)ep, (void)addr, (void)dst, (void)len, (void)req;
+    return absent("reads of peer memory");
+}
+
+static int no_ctrl(struct sl_ep *ep, const void *msg, size_t len)
+{
+    (void)ep, (void)msg, (void)len;
+    return absent("control messages");
+}
+
+static int no_fd(struct sl_iface *iface)
+{
+    (void)iface;
+    return absent("wake-up descriptor");
+}
+
+static int no_arm(struct sl_iface *iface)
+{
+    (void)iface;
+    return absent("wake-up");
+}
+
+static void no_disarm(struct sl_iface *iface)
+{
+    (void)iface;
+}
+
+static void no_wake(struct sl_ep *ep)
+{
+    (void)ep;
+}
+
+static void plain_describe(const struct sl_ep *ep, char *out, size_t cap)
+{
+    snprintf(out, cap, "%s", ep->iface->ops->name);
+}
+
+const struct sl_transport_ops *sl_transport_complete(const struct sl_transport_ops *ops,
+                                                     struct sl_transport_ops *out)
+{
+    *out = *ops;
+#define FILL(op, stub)                                                                             \
+    if (out->op == NULL)                                                                           \
+    out->op = stub
+    FILL(mem_alloc, no_mem_alloc);
+    FILL(mem_free, no_mem_free);
+    FILL(mr_reg, no_mr_reg);
+    FILL(mr_dereg, no_mr_dereg);
+    FILL(map, no_map);
+    FILL(unmap, no_unmap);
+    FILL(read, no_read);
+    FILL(ctrl, no_ctrl);
+    FILL(fd, no_fd);
+    FILL(arm, no_arm);
+    FILL(disarm, no_disarm);
+    FILL(wake, no_wake);
+    FILL(ep_describe, plain_describe);
+#undef FILL
+    return out;
+}
+
+const struct sl_transport_ops *sl_transport_find(const char *name, size_t len)
+{
+    for (const struct sl_transport_ops *const *t = sl_transports(); *t != NULL; t++)
+        if (strlen((*t)->name) == len && memcmp((*t)->name, name, len) == 0)
+            return *t;
+    return NULL;
+}

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The contract between the collectives and what moves bytes: verbs, dpdk, tcp, shm, sim.
+ *
+ * Layers: an interface (sl_iface) is one open device on one worker; an endpoint (sl_ep) is a
+ * connection to one peer. A backend embeds both structs as first members of its own.
+ *
+ * How the draft in the house rules changed, and why: docs/design/0001-transport-contract.md.
+ */
+#ifndef SL_CORE_TRANSPORT_H
+#define SL_CORE_TRANSPORT_H
+
+#include "core/req.h"
+#include "core/worker.h"
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SL_TRANSPORT_ABI 1
+#define SL_ADDR_MAX 254   /* bytes of an endpoint's address */
+#define SL_KEY_MAX 30     /* bytes of a registered region's key */
+#define SL_CTRL_MAX 192   /* bytes of a control message */
+
+enum sl_cap {
+    SL_CAP_MAP = 1u << 0,    /* mem_alloc, map: peers can share memory */
+    SL_CAP_READ = 1u << 1,   /* read: from any memory of the peer, unregistered too */
+    SL_CAP_WAKEUP = 1u << 2, /* fd, arm: a waiter can sleep */
+};
+
+/* One thing that open() accepts, as probe() found it. */
+struct sl_device {
+    char name[32];       /* "lo", "eth0", "shm0", "mlx5_0:1" */
+    char detail[128];    /* for people: addresses, speed, engine */
+    uint64_t speed;      /* bytes per second, 0 when unknown */
+};
+
+struct sl_addr {
+    uint16_t len;
+    uint8_t bytes[SL_ADDR_MAX];
+};
+
+/* What a peer needs to reach a registered region. Sent as bytes, so: fixed layout, no pointers. */
+struct sl_key {
+    uint16_t len;
+    uint8_t bytes[SL_KEY_MAX];
+};
+
+enum sl_mem_kind { SL_MEM_HOST };
+
+struct sl_mem {
+    void *addr;
+    size_t len;
+    enum sl_mem_kind kind;
+    int fd;        /* of the file behind a shareable region, or -1 */
+    uint64_t fd_off;
+};
+
+struct sl_iface;
+struct sl_ep;
+struct sl_mr; /* a backend's own */
+
+/* Bytes to send. mr may be NULL: the transport then copies, or registers by itself. */
+struct sl_buf {
+    const void *addr;
+    size_t len;
+    struct sl_mr *mr;
+};
+
+/*
+ * Where a message goes. consume, when set, is called from progress (or inside recv) with the bytes in
+ * order, each piece once, the pieces' sizes multiples of granule but for the last; the bytes are
+ * borrowed for the call. It lets a reduction read straight out of a ring slot or a socket buffer.
+ * Without consume the bytes are copied to dst, or placed there by hardware.
+ *
+ * A transport that must place bytes before it can hand them over places them at dst, then calls
+ * consume with pointers into dst: so dst, when not NULL, has room for len bytes even with consume. With
+ * dst NULL the transport uses memory of its own.
+ */
+struct sl_sink {
+    void *dst;
+    size_t len;      /* exactly what the message must have */
+    uint64_t tag;    /* exactly what the message must carry */
+    uint32_t granule;
+    struct sl_mr *mr; /* of dst, or NULL */
+    void (*consume)(const struct sl_sink *sink, const void *bytes, size_t off, size_t len);
+};
+
+/* What an interface tells its owner, from progress only. */
+struct sl_handler {
+    /* A control message came. msg is borrowed. */
+    void (*ctrl)(void *arg, struct sl_ep *ep, const void *msg, size_t len);
+    /* The endpoint is lost for good: once per endpoint, also when nothing was pending on it, before
+     * its pending requests end. why is a borrowed sentence part: "connection reset by peer". */
+    void (*down)(void *arg, struct sl_ep *ep, int status, const char *why);
+    void *arg;
+};
+
+struct sl_transport_ops {
+    uint32_t abi;     /* SL_TRANSPORT_ABI; a module built for another is refused */
+    const char *name; /* as written in SLUICE_TRANSPORT; static storage */
+
+    /* Fills out[0..cap) with what could be opened; *count is how many exist, maybe more than cap.
+     * Leaves nothing open. -ENODEV: none here. -ENOTSUP: its library or permission is absent. */
+    int (*probe)(const struct sl_config *config, struct sl_device *out, size_t cap, size_t *count);
+
+    /* handler is copied. dev NULL: the transport's own choice. */
+    int (*open)(struct sl_worker *worker, const struct sl_device *dev,
+                const struct sl_handler *handler, struct sl_iface **out);
+    void (*close)(struct sl_iface *iface);
+
+    /* SL_CAP_MAP. Memory that peers can map once it is registered; zero, page aligned. */
+    int (*mem_alloc)(struct sl_iface *iface, size_t len, struct sl_mem *out);
+    void (*mem_free)(struct sl_iface *iface, struct sl_mem *mem);
+
+    /* Makes mem usable by iface; mem must outlive the region. May take milliseconds, so never per
+     * message. key, which may be NULL, is what peers pass to map(). -ENOTSUP: not this kind of
+     * memory, or no use in registering it. */
+    int (*mr_reg)(struct sl_iface *iface, const struct sl_mem *mem, struct sl_mr **out,
+                  struct sl_key *key);
+    void (*mr_dereg)(struct sl_iface *iface, struct sl_mr *mr);
+
+    /* SL_CAP_MAP. A pointer through which this process reads and writes the peer's registered
+     * region, until unmap, ep_destroy, or the peer's mr_dereg. -EAGAIN: the region is not here
+     * yet; progress and call again. -ENOTSUP: it cannot be mapped; use send and recv. */
+    int (*map)(struct sl_ep *ep, const struct sl_key *key, void **out);
+    void (*unmap)(struct sl_ep *ep, void *ptr);
+
+    /* Each side creates, swaps addresses through an exchange, then connects; none of them blocks.
+     * req is done when data may flow, or with -ETIMEDOUT, -ECONNREFUSED, -EPROTO (version),
+     * -EHOSTUNREACH. */
+    int (*ep_create)(struct sl_iface *iface, struct sl_ep **out);
+    int (*ep_addr)(struct sl_ep *ep, struct sl_addr *out);
+    int (*ep_connect)(struct sl_ep *ep, const struct sl_addr *peer, struct sl_req *req);
+    /* Whatever is pending is done with -ECANCELED before this returns. Takes NULL. */
+    void (*ep_destroy)(struct sl_ep *ep);
+
+    /*
+     * Data path: no allocation, no lock. Messages on one endpoint arrive whole and in order: the n-th
+     * send meets the n-th recv, whose tag and length must be the same; otherwise that recv ends
+     * with -EPROTO (tag; req->tag tells the sender's) or -EMSGSIZE (length; req->len tells the
+     * sender's), its message is dropped, and the endpoint goes on.
+     *
+     * 1: done at once, req->status is 0 and done() will not be called. 0: taken; the bytes, the
+     * sink and what it names are lent until req is done. -EAGAIN: queue full, nothing was
+     * taken, progress and call again. Other codes: the endpoint is lost, nothing was taken.
+     */
+    int (*send)(struct sl_ep *ep, const struct sl_buf *buf, uint64_t tag, struct sl_req *req);
+    int (*recv)(struct sl_ep *ep, const struct sl_sink *sink, struct sl_req *req);
+
+    /* SL_CAP_READ. Copies len bytes of the peer's memory at addr, which the peer has lent. Returns
+     * as send does. */
+    int (*read)(struct sl_ep *ep, uint64_t addr, void *dst, size_t len, struct sl_req *req);
+
+    /* A small message outside the order of sends: status, aborts. Arrives whole or not at all; the
+     * handler at the peer gets it. Copied. -EAGAIN: no room, nothing was taken. */
+    int (*ctrl)(struct sl_ep *ep, const void *msg, size_t len);
+
+    /* Finishes at most budget requests, calling each one's done(). Returns how many things moved
+     * (requests, pieces, control messages), so that 0 means "nothing to do"; negative only when the
+     * whole iface is lost. */
+    int (*progress)(struct sl_iface *iface, unsigned budget);
+
+    /* SL_CAP_WAKEUP. fd is readable when there is work. arm() returns 0: it is safe to sleep;
+     * -EAGAIN: work slipped in first, progress again. disarm() after waking up. */
+    int (*fd)(struct sl_iface *iface);
+    int (*arm)(struct sl_iface *iface);
+    void (*disarm)(struct sl_iface *iface);
+
+    /* Wakes the peer when it sleeps: after a store into memory that it watches (map). Called
+     * through sl_ep_wake() only. */
+    void (*wake)(struct sl_ep *ep);
+
+    /* One line for reports: how this endpoint reaches its peer, bytes either way. Cuts at cap. */
+    void (*ep_describe)(const struct sl_ep *ep, char *out, size_t cap);
+};
+
+struct sl_iface {
+    const struct sl_transport_ops *ops;
+    struct sl_worker *worker;
+    struct sl_handler handler;
+    uint32_t caps;        /* SL_CAP_* */
+    size_t eager_max;     /* sends up to this many bytes are copied at once when there is room */
+};
+
+struct sl_ep {
+    struct sl_iface *iface;
+    const _Atomic uint32_t *peer_asleep; /* SL_CAP_MAP: not 0 while the peer sleeps; or NULL */
+    void *owner;                         /* the creator's: handed back through handler calls */
+    int peer;                            /* its rank, for log lines; set by the creator */
+};
+
+/* Points every op left NULL at a stub that returns -ENOTSUP (or does nothing), so that callers never
+ * test for NULL. Returns out. */
+const struct sl_transport_ops *sl_transport_complete(const struct sl_transport_ops *ops,
+                                                     struct sl_transport_ops *out);
+
+/* The backends of this build, completed, NULL-terminated; lib/backends.c holds the list. */
+const struct sl_transport_ops *const *sl_transports(void);
+
+/* The backend of that name (len bytes), or NULL. */
+const struct sl_transport_ops *sl_transport_find(const char *name, size_t len);
+
+static inline void sl_ep_wake(struct sl_ep *ep)
+{
+    if (ep->peer_asleep != 0 &&
+        __builtin_expect(atomic_load_explicit(ep->peer_asleep, memory_order_relaxed) != 0, 0))
+        ep->iface->ops->wake(ep);
+}
+
+#endif

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One thread's progress context: the clock, chance and settings that everything made on it uses. */
+#ifndef SL_CORE_WORKER_H
+#define SL_CORE_WORKER_H
+
+#include "core/clock.h"
+#include "core/rng.h"
+
+struct sl_config;
+
+struct sl_worker {
+    const struct sl_clock *clock;   /* borrowed for the worker's life */
+    const struct sl_config *config; /* borrowed for the worker's life */
+    struct sl_rng rng;
+    int rank; /* for log lines; -1 before it is known */
+};
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Memory that ranks of one host map from each other, and registration of the user's own memory. */
+#ifndef SLUICE_BUFFER_H
+#define SLUICE_BUFFER_H
+
+#include <sluice/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct sluice_comm;
+struct sluice_buffer;
+
+/**
+ * Allocate memory that the other ranks of this host can map: collectives on it need one pass
+ * less. Plain memory works everywhere too; this is an optimisation.
+ *
+ * Units   len is in bytes; the memory is page aligned and zero.
+ * Memory  owned by the caller until sluice_free(); a communicator must not be destroyed before.
+ * Errors  -EINVAL; -ENOMEM, with the limit that was met in the text.
+ */
+SLUICE_API int sluice_alloc(struct sluice_comm *comm, size_t len, void **out);
+
+/** Give memory of sluice_alloc() back. No request may still use it. Takes NULL. */
+SLUICE_API void sluice_free(struct sluice_comm *comm, void *ptr);
+
+/**
+ * Tell a communicator's transports that [ptr, ptr+len) will be used often, so that what they need
+ * (pinning, keys) is done now and not on the data path. Calls may overlap and are counted.
+ *
+ * Memory  the range must stay mapped until sluice_deregister(); *out is owned by the caller.
+ * Errors  -EINVAL; -ENOTSUP, no transport of this communicator registers memory (harmless);
+ *         -ENOMEM, with the locked-memory limit and the need in the text.
+ */
+SLUICE_API int sluice_register(struct sluice_comm *comm, void *ptr, size_t len,
+                               struct sluice_buffer **out);
+
+/** Undo one sluice_register(). Takes NULL. */
+SLUICE_API void sluice_deregister(struct sluice_comm *comm, struct sluice_buffer *buffer);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
