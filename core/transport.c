@@ -5,7 +5,6 @@
 #include "core/err.h"
 
 #include <stdio.h>
-#include <string.h>
 
 static int absent(const char *op)
 {
@@ -107,12 +106,4 @@ const struct sl_transport_ops *sl_transport_complete(const struct sl_transport_o
     FILL(ep_describe, plain_describe);
 #undef FILL
     return out;
-}
-
-const struct sl_transport_ops *sl_transport_find(const char *name, size_t len)
-{
-    for (const struct sl_transport_ops *const *t = sl_transports(); *t != NULL; t++)
-        if (strlen((*t)->name) == len && memcmp((*t)->name, name, len) == 0)
-            return *t;
-    return NULL;
 }

@@ -3,6 +3,7 @@
 #include "core/transport.h"
 
 #include <stddef.h>
+#include <string.h>
 
 extern const struct sl_transport_ops sl_shm_ops, sl_tcp_ops;
 
@@ -24,4 +25,12 @@ const struct sl_transport_ops *const *sl_transports(void)
     if (list == NULL)
         list = complete();
     return list;
+}
+
+const struct sl_transport_ops *sl_transport_find(const char *name, size_t len)
+{
+    for (const struct sl_transport_ops *const *t = sl_transports(); *t != NULL; t++)
+        if (strlen((*t)->name) == len && memcmp((*t)->name, name, len) == 0)
+            return *t;
+    return NULL;
 }
