@@ -13,6 +13,12 @@ struct sl_worker {
     const struct sl_config *config; /* borrowed for the worker's life */
     struct sl_rng rng;
     int rank; /* for log lines; -1 before it is known */
+
+    /* What a waiting thread does when nothing moved. NULL: the ladder of collectives/wait.c (spin,
+     * yield, sleep). The simulator runs each rank as a coroutine and gives the others and its
+     * clock their turn here, so that the blocking code above runs in it unchanged. */
+    void (*idle)(struct sl_worker *worker);
+    void *idle_arg;
 };
 
 #endif

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A communicator: the ranks that work together, how each is reached, the windows that ranks of one host
+ * share, the operations under way and the plans they walk.
+ *
+ * One buffer's way: lib/sluice.c checks the call → plan.c finds or builds the schedule for its shape
+ * (select.c chooses the algorithm) → exec.c walks the schedule → the endpoint's transport. wait.c
+ * makes progress while somebody waits; health.c notices ranks that died, hang or disagree.
+ */
+#ifndef SL_COLLECTIVES_COMM_H
+#define SL_COLLECTIVES_COMM_H
+
+#include "collectives/reduce.h"
+#include "collectives/schedule.h"
+#include "core/config.h"
+#include "core/err.h"
+#include "core/exchange.h"
+#include "core/list.h"
+#include "core/transport.h"
+#include "core/worker.h"
+
+#include <sluice/sluice.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define SL_IFACES_MAX 4
+#define SL_ERROR_TEXT_MAX 512
+#define SL_HISTORY 256 /* calls whose signature is remembered; a power of two */
+
+/* Half of a rank's window. Collectives that use windows take turns with the two halves. */
+struct sl_win_half {
+    _Atomic uint64_t counter; /* rises for ever: base of the operation + value of its last POST */
+    uint64_t fingerprint;     /* of the operation that the counter is in */
+    uint8_t payload[];        /* the first SL_WIN_INLINE_BYTES end this cache line */
+};
+
+/* What a rank called, as it is compared with what others called. Travels in control messages. */
+struct sl_signature {
+    uint32_t seq; /* number of the collective on this communicator, from 1 */
+    uint32_t fingerprint;
+    uint8_t coll, dtype, op, reserved;
+    uint32_t root;
+    uint64_t count;
+};
+
+/* What a peer last told about itself while it waited. */
+struct sl_peer_status {
+    uint64_t heard_ns; /* 0: never */
+    struct sl_signature call;
+    int32_t waits_for; /* rank, -1: nobody */
+    uint32_t step;
+};
+
+struct sl_peer {
+    struct sl_ep *ep;            /* NULL for this rank */
+    struct sl_win_half *half[2]; /* mapped; NULL when that rank shares no window with this one */
+    uint64_t seen;               /* highest counter seen in its window */
+    uint32_t host;
+    /* Order of posting: operations take a ticket per direction when they start, and post while their
+     * ticket is served, so that the n-th send meets the n-th recv with many in flight. */
+    uint64_t send_ticket, send_serving, recv_ticket, recv_serving;
+    uint32_t p2p_sent, p2p_received; /* sluice_send and sluice_recv calls so far */
+    bool left;                       /* it said goodbye: losing its endpoint is no failure by itself */
+    bool down;
+    void *map;
+    struct sl_peer_status status;
+};
+
+struct sl_plan;
+struct sl_op;
+struct sluice_req;
+
+struct sl_iface_slot {
+    const struct sl_transport_ops *ops;
+    struct sl_iface *iface; /* NULL: could not be opened; why tells */
+    char why[160];
+};
+
+/* Which transport, and which of its devices; the device is borrowed for sl_comm_create(). */
+struct sl_comm_transport {
+    const struct sl_transport_ops *ops;
+    const struct sl_device *dev; /* NULL: the transport's own choice */
+};
+
+struct sl_comm_params {
+    const struct sl_config *config; /* copied */
+    const struct sl_clock *clock;   /* borrowed for the communicator's life */
+    uint64_t seed;
+    void (*idle)(struct sl_worker *worker); /* see core/worker.h; NULL in real programs */
+    void *idle_arg;
+    const struct sl_comm_transport *transports; /* NULL: those of config->transport */
+    size_t transport_count;
+    const char *host_id; /* ranks with the same text share a host; NULL: config, or the kernel's */
+};
+
+struct sluice_comm {
+    uint32_t rank, size;
+    struct sl_worker worker;
+    struct sl_config config;
+    struct sl_iface_slot ifaces[SL_IFACES_MAX];
+    unsigned iface_count;
+    struct sl_peer *peers; /* [size] */
+    uint32_t *host;        /* [size]: numbered from 0 by first appearance */
+    uint32_t host_count;
+    uint32_t local_size;   /* ranks of this host */
+    const struct sl_kernels *kernels;
+    struct sl_costs costs;
+    char costs_source[96]; /* where they come from, for --explain */
+    size_t stream_min;     /* results of at least this many bytes bypass the caches */
+
+    /* windows */
+    struct sl_mem win_mem;
+    struct sl_mr *win_mr;
+    struct sl_iface *win_iface;
+    struct sl_win_half *win_half[2]; /* of this rank; NULL: the communicator has no windows */
+    size_t win_bytes;                /* payload of a half */
+    uint64_t win_ticket, win_serving; /* one operation at a time uses the windows */
+    uint64_t win_base;                /* counter at which the next operation starts */
+    uint64_t win_prev_base;           /* that of the operation before the one being served */
+
+    /* operations */
+    struct sl_node active;   /* sl_op.link, in order of the calls */
+    uint32_t active_count;   /* requests that are not given back */
+    uint32_t seq;            /* collectives called so far */
+    struct sl_signature history[SL_HISTORY];
+    struct sl_plan **plans;  /* hash table */
+    struct sl_node plan_lru;
+    uint32_t plan_count;
+
+    /* waiting and health */
+    bool oversubscribed;     /* more ranks on this host than cores */
+    uint64_t spin_ns;
+    uint32_t idle_passes;
+    uint64_t idle_ns, checked_ns; /* time without a move; when that was last looked at */
+    uint64_t told_ns;             /* when the status was last sent to the peers */
+    uint32_t ctrl_seen;           /* control messages, which are not counted as moves */
+    uint64_t mismatch_ns;         /* when a disagreement was noticed; 0: none */
+    uint32_t mismatch_seq;
+    int error;                    /* why the communicator is broken; 0: it is not */
+    int32_t culprit;              /* rank to blame; -1: none */
+    char error_text[SL_ERROR_TEXT_MAX];
+    _Atomic int abort_asked;
+    struct sl_status_page *page;  /* live report for signals and --status; or NULL */
+
+    /* SLUICE_PROGRESS=thread */
+    bool threaded;
+    _Atomic int stop;
+    pthread_t thread;
+    pthread_mutex_t lock;
+};
+
+/*
+ * Makes a communicator over exchange, which stays the caller's. Blocks until all ranks are connected.
+ * Errors as sluice_comm_create().
+ */
+int sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *params,
+                   struct sluice_comm **out);
+void sl_comm_destroy(struct sluice_comm *comm);
+
+/* One pass over everything that can move. Returns how much moved; 0: nothing. Never fails: errors end
+ * requests. */
+unsigned sl_comm_progress(struct sluice_comm *comm);
+
+/* wait.c: after a pass that moved nothing (moved 0) or something. Spins, yields or sleeps, and from
+ * time to time looks after deadlines and health. may_sleep false: returns at once (sluice_test). */
+void sl_comm_idle(struct sluice_comm *comm, unsigned moved, bool may_sleep);
+
+/* wait.c: progress until *status is no longer SL_PENDING. */
+void sl_comm_wait(struct sluice_comm *comm, const int *status);
+
+/* Breaks the communicator: every operation ends with code and the sentence; the peers are told. The first
+ * failure stays. culprit: the rank to blame, or -1. */
+void sl_comm_fail(struct sluice_comm *comm, int code, int32_t culprit, const char *fmt, ...)
+    SL_PRINTF(4, 5);
+
+static inline struct sl_peer *sl_comm_peer(struct sluice_comm *comm, uint32_t rank)
+{
+    return &comm->peers[rank];
+}
+
+#endif
