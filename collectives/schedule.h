@@ -54,7 +54,7 @@ enum sl_coll {
 enum sl_buf_id { SL_BUF_NONE, SL_BUF_IN, SL_BUF_OUT, SL_BUF_TMP, SL_BUF_WIN };
 
 enum sl_step_kind {
-    SL_STEP_SEND,        /* src → peer */
+    SL_STEP_SEND,        /* src → peer; count 0 is a message without bytes, src_buf SL_BUF_NONE */
     SL_STEP_RECV,        /* peer → dst */
     SL_STEP_RECV_REDUCE, /* dst = src ⊕ what peer sent */
     SL_STEP_COPY,        /* dst = src; either may be this rank's window */
@@ -95,7 +95,8 @@ struct sl_step {
 /* What a builder may look at: equal on all ranks of the call, but for rank and the v-counts. */
 struct sl_shape {
     enum sl_coll coll;
-    uint32_t rank, size, root;
+    uint32_t rank, size;
+    uint32_t root;          /* SL_SEND, SL_RECV: the peer */
     uint64_t count;         /* elements as in the public call: per rank's block where it has blocks */
     uint32_t esize;         /* bytes per element */
     bool in_place;          /* in and out overlap as the public call allows */
@@ -143,6 +144,7 @@ uint64_t sl_shape_in_count(const struct sl_shape *shape);
 uint64_t sl_shape_out_count(const struct sl_shape *shape);
 
 const char *sl_coll_name(enum sl_coll coll);
+const char *sl_step_kind_name(unsigned kind);
 bool sl_coll_reduces(enum sl_coll coll);
 
 /*

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The list of algorithms that the selector chooses from. */
+#include "collectives/build.h"
+
+#include <stddef.h>
+
+const struct sl_algo *const sl_algos[] = {
+    &sl_algo_self, &sl_algo_p2p, &sl_algo_flat, &sl_algo_direct, &sl_algo_ring, &sl_algo_biring,
+    NULL,
+};
