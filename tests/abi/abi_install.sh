@@ -1,0 +1,89 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# What is installed is enough for others: a program finds it by pkg-config and by find_package, and every
+# example compiles against it.
+# usage: abi_install.sh SOURCE_ROOT BUILD_DIR
+set -uo pipefail
+root=$1 build=$2
+# shellcheck source=tests/tap.sh
+. "$(dirname "$0")/../tap.sh"
+
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+meson install -C "$build" --no-rebuild --destdir "$dir/root" >"$dir/install.log" 2>&1 || {
+    echo "not ok 1 - meson_install_succeeds"
+    sed 's/^/# /' "$dir/install.log"
+    echo "1..1"
+    exit 1
+}
+prefix=$dir/root$(meson introspect --buildoptions "$build" |
+    python3 -c 'import json,sys; print({o["name"]: o["value"] for o in json.load(sys.stdin)}["prefix"])')
+pc=$(find "$prefix" -name sluice.pc)
+libdir=$(dirname "$(dirname "$pc")")
+cat >"$dir/user.c" <<'END'
+#include <sluice/sluice.h>
+#include <stdio.h>
+
+int main(void)
+{
+    printf("%d %s\n", sluice_version(), sluice_version_string());
+    return sluice_version() == SLUICE_VERSION_MAJOR * 10000 + SLUICE_VERSION_MINOR * 100 +
+                                   SLUICE_VERSION_PATCH ? 0 : 1;
+}
+END
+
+flags() {
+    PKG_CONFIG_PATH=$(dirname "$pc") pkg-config --define-variable=prefix="$prefix" "$@" sluice
+}
+
+with_pkg_config() {
+    # shellcheck disable=SC2046
+    "${CC:-cc}" -std=c11 "$dir/user.c" $(flags --cflags --libs) -o "$dir/user" &&
+        LD_LIBRARY_PATH=$libdir "$dir/user" &&
+        [[ $(flags --modversion) == $("$dir/user" | cut -d' ' -f2) ]]
+}
+
+with_cmake() {
+    mkdir -p "$dir/cmake"
+    cat >"$dir/cmake/CMakeLists.txt" <<'END'
+cmake_minimum_required(VERSION 3.16)
+project(user C)
+find_package(Sluice 0.1 REQUIRED)
+add_executable(user ../user.c)
+target_link_libraries(user PRIVATE Sluice::sluice)
+END
+    cmake -S "$dir/cmake" -B "$dir/cmake/build" -DCMAKE_PREFIX_PATH="$prefix" &&
+        cmake --build "$dir/cmake/build" && "$dir/cmake/build/user"
+}
+
+# A program written for the next version must not be given this one.
+cmake_refuses_another_minor_version() {
+    mkdir -p "$dir/later"
+    sed 's/Sluice 0.1/Sluice 0.999/' "$dir/cmake/CMakeLists.txt" >"$dir/later/CMakeLists.txt"
+    ! cmake -S "$dir/later" -B "$dir/later/build" -DCMAKE_PREFIX_PATH="$prefix"
+}
+
+examples() {
+    local example failed=0 count=0
+    for example in "$root"/examples/*.c; do
+        [[ -e $example ]] || continue
+        count=$((count + 1))
+        # shellcheck disable=SC2046
+        "${CC:-cc}" -std=c11 -D_DEFAULT_SOURCE -Wall -Wextra -Werror "$example" $(flags --cflags --libs) -lm \
+            -o "$dir/example" || { echo "does not compile: $example"; failed=1; }
+    done
+    [[ $count -gt 0 && $failed -eq 0 ]]
+}
+
+tap_case a_program_finds_the_library_by_pkg_config with_pkg_config
+if command -v cmake >/dev/null; then
+    tap_case a_program_finds_the_library_by_find_package with_cmake
+    tap_case find_package_refuses_another_minor_version cmake_refuses_another_minor_version
+else
+    tap_skip a_program_finds_the_library_by_find_package "cmake is not installed"
+    tap_skip find_package_refuses_another_minor_version "cmake is not installed"
+fi
+if compgen -G "$root/examples/*.c" >/dev/null; then
+    tap_case every_example_compiles_against_the_installed_library examples
+fi
+tap_done

@@ -1,0 +1,60 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The tree's own rules: who may include whom, and a licence on top of every source file.
+# usage: abi_tree.sh SOURCE_ROOT
+set -uo pipefail
+root=$1
+# shellcheck source=tests/tap.sh
+. "$(dirname "$0")/../tap.sh"
+cd "$root" || exit 1
+
+sources() {
+    find core tcp shm sim launch collectives lib tools include examples tests dev .ci \
+        \( -name '*.[ch]' -o -name '*.cc' -o -name '*.sh' -o -name '*.py' -o -name '*.build' \
+        -o -path dev -o -path '.ci/run' -o -path tests/run \) -type f | sort
+}
+
+# arrows FOLDER ALLOWED...: files of FOLDER include by path only from itself, include/ and ALLOWED.
+arrows() {
+    local folder=$1 allowed="$1|sluice" other found
+    shift
+    for other in "$@"; do
+        allowed+="|$other"
+    done
+    found=$(grep -rnE --include='*.[ch]' '^ *# *include *["<]' "$folder" |
+        grep -E 'include *["<](core|tcp|shm|sim|launch|collectives|lib|tools|tests|gdr|compress|monitor)/' |
+        grep -vE "include *[\"<]($allowed)/")
+    [[ -z $found ]] || { echo "may include only from $allowed:"; echo "$found"; return 1; }
+    # No folder is reached by the back door either.
+    found=$(grep -rnE --include='*.[ch]' '^ *# *include *"\.\./' "$folder")
+    [[ -z $found ]] || { echo "an include starts with ../ :"; echo "$found"; return 1; }
+}
+
+every_file_starts_with_spdx() {
+    local file failed=0
+    while IFS= read -r file; do
+        [[ -s $file ]] || continue
+        [[ $file == *.build && $file != ./meson.build ]] && continue
+        head -n 2 "$file" | grep -q 'SPDX-License-Identifier: Apache-2.0' ||
+            { echo "no licence line: $file"; failed=1; }
+    done < <(sources)
+    return "$failed"
+}
+
+# Public headers end up next to others' code: their guards start with SLUICE_, ours with SL_ or SB_.
+no_ifdef_have() {
+    grep -rnE --include='*.[ch]' '^ *# *if(def|ndef)? .*HAVE_' core tcp shm sim launch collectives lib tools &&
+        return 1
+    return 0
+}
+
+tap_case core_includes_only_core_and_the_public_headers arrows core
+for folder in tcp shm sim launch; do
+    tap_case "${folder}_includes_only_core_and_itself" arrows "$folder" core
+done
+tap_case collectives_see_transports_only_through_core arrows collectives core
+tap_case lib_includes_only_core_launch_collectives_and_backends arrows lib core collectives launch tcp shm
+tap_case tools_include_only_lib_core_and_what_they_drive arrows tools core lib collectives launch sim
+tap_case every_source_file_starts_with_its_licence every_file_starts_with_spdx
+tap_case a_missing_feature_is_a_file_not_built_and_never_an_ifdef no_ifdef_have
+tap_done
