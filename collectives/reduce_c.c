@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reduction kernels in plain C: the truth that all others equal bit for bit, and what runs where no
+ * others do. */
+#include "collectives/reduce_kernels.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Elements that are reduced at a time. */
+#define BLOCK ((size_t)512)
+
+/* Buffers of users are aligned as they please. */
+#define ANYWHERE __attribute__((aligned(1), may_alias))
+typedef int8_t i8_elem;
+typedef uint8_t u8_elem;
+typedef int32_t ANYWHERE i32_elem;
+typedef uint32_t ANYWHERE u32_elem;
+typedef int64_t ANYWHERE i64_elem;
+typedef uint64_t ANYWHERE u64_elem;
+typedef uint16_t ANYWHERE f16_elem;
+typedef float ANYWHERE f32_elem;
+typedef double ANYWHERE f64_elem;
+typedef uint16_t ANYWHERE bf16_elem;
+
+static inline uint32_t bits_of_f32(float x)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &x, sizeof(bits));
+    return bits;
+}
+
+static inline float f32_of_bits(uint32_t bits)
+{
+    float x;
+
+    memcpy(&x, &bits, sizeof(x));
+    return x;
+}
+
+static inline double f64_of_bits(uint64_t bits)
+{
+    double x;
+
+    memcpy(&x, &bits, sizeof(x));
+    return x;
+}
+
+static inline bool is_negative(double x)
+{
+    return __builtin_signbit(x) != 0;
+}
+
+/* f32 */
+
+typedef float f32_acc;
+
+static inline float f32_widen(float x)
+{
+    return x;
+}
+
+static inline float f32_narrow(float x)
+{
+    return x == x ? x : f32_of_bits(SL_NAN_F32);
+}
+
+static inline float f32_max2(float a, float b)
+{
+    float r = a > b || (a == b && is_negative(b)) ? a : b;
+
+    return a == a && b == b ? r : f32_of_bits(SL_NAN_F32);
+}
+
+static inline float f32_min2(float a, float b)
+{
+    float r = a < b || (a == b && is_negative(a)) ? a : b;
+
+    return a == a && b == b ? r : f32_of_bits(SL_NAN_F32);
+}
+
+SL_INLINE float f32_combine(float a, float b, enum sluice_op op)
+{
+    return op == SLUICE_SUM    ? a + b
+           : op == SLUICE_PROD ? a * b
+           : op == SLUICE_MAX  ? f32_max2(a, b)
+                               : f32_min2(a, b);
+}
+
+static inline float f32_divide(float a, unsigned divisor)
+{
+    return a / (float)divisor;
+}
+
+/* f64 */
+
+typedef double f64_acc;
+
+static inline double f64_widen(double x)
+{
+    return x;
+}
+
+static inline double f64_narrow(double x)
+{
+    return x == x ? x : f64_of_bits(SL_NAN_F64);
+}
+
+static inline double f64_max2(double a, double b)
+{
+    double r = a > b || (a == b && is_negative(b)) ? a : b;
+
+    return a == a && b == b ? r : f64_of_bits(SL_NAN_F64);
+}
+
+static inline double f64_min2(double a, double b)
+{
+    double r = a < b || (a == b && is_negative(a)) ? a : b;
+
+    return a == a && b == b ? r : f64_of_bits(SL_NAN_F64);
+}
+
+SL_INLINE double f64_combine(double a, double b, enum sluice_op op)
+{
+    return op == SLUICE_SUM    ? a + b
+           : op == SLUICE_PROD ? a * b
+           : op == SLUICE_MAX  ? f64_max2(a, b)
+                               : f64_min2(a, b);
+}
+
+static inline double f64_divide(double a, unsigned divisor)
+{
+    return a / (double)divisor;
+}
+
+/* bf16: the upper half of an f32. */
+
+typedef float bf16_acc;
+
+static inline float bf16_widen(uint16_t x)
+{
+    return f32_of_bits((uint32_t)x << 16);
+}
+
+/* To nearest even. */
+static inline uint16_t bf16_narrow(float x)
+{
+    uint32_t bits = bits_of_f32(x);
+
+    return x == x ? (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16) : SL_NAN_F32 >> 16;
+}
+
+#define bf16_combine f32_combine
+#define bf16_divide f32_divide
+
+/* f16: 1 sign bit, 5 of exponent (bias 15), 10 of mantissa. */
+
+typedef float f16_acc;
+
+/* Denormals are multiples of 2^-24, exact in f32. */
+static inline float f16_widen(uint16_t x)
+{
+    uint32_t sign = (uint32_t)(x & 0x8000) << 16;
+    uint32_t low = x & 0x7fff;
+    uint32_t normal = (low << 13) + ((127 - 15) << 23);
+    uint32_t special = low << 13 | 0x7f800000; /* infinity and NaN */
+    uint32_t small = bits_of_f32((float)(int32_t)low * 0x1p-24f);
+
+    return f32_of_bits(sign | (low >= 0x7c00 ? special : low >= 0x0400 ? normal : small));
+}
+
+/* To nearest even: of the mantissa's last 13 bits where the result is normal; where it is not, the
+ * f32 adder rounds, since 0.5 has just 2^-24 as its unit. */
+static inline uint16_t f16_narrow(float x)
+{
+    uint32_t bits = bits_of_f32(x);
+    uint32_t sign = bits >> 16 & 0x8000;
+    uint32_t low = bits & 0x7fffffff;
+    uint32_t normal = (low - ((127 - 15) << 23) + 0xfff + (low >> 13 & 1)) >> 13;
+    uint32_t small = bits_of_f32(f32_of_bits(low) + 0.5f) - bits_of_f32(0.5f);
+    uint32_t r = low > 0x7f800000    ? 0x7e00
+                 : low >= 0x47800000 ? 0x7c00 /* 2^16 and more */
+                 : low >= 0x38800000 ? normal /* 2^-14 and more; carries into infinity */
+                                     : small;
+
+    return (uint16_t)(low > 0x7f800000 ? r : sign | r);
+}
+
+#define f16_combine f32_combine
+#define f16_divide f32_divide
+
+/* Integers wrap around: computed without sign, where C defines that. */
+#define DEFINE_INTEGER(type, elem, wide, quotient)                                                 \
+    typedef elem type##_acc;                                                                       \
+    static inline elem type##_widen(elem x)                                                        \
+    {                                                                                              \
+        return x;                                                                                  \
+    }                                                                                              \
+    static inline elem type##_narrow(elem x)                                                       \
+    {                                                                                              \
+        return x;                                                                                  \
+    }                                                                                              \
+    SL_INLINE elem type##_combine(elem a, elem b, enum sluice_op op)                               \
+    {                                                                                              \
+        return op == SLUICE_SUM    ? (elem)((wide)a + (wide)b)                                     \
+               : op == SLUICE_PROD ? (elem)((wide)a * (wide)b)                                     \
+               : op == SLUICE_MAX  ? (a > b ? a : b)                                               \
+                                   : (a < b ? a : b);                                              \
+    }                                                                                              \
+    static inline elem type##_divide(elem a, unsigned divisor)                                     \
+    {                                                                                              \
+        return (elem)(a / (quotient)divisor);                                                      \
+    }
+
+DEFINE_INTEGER(i8, int8_t, uint32_t, int64_t)
+DEFINE_INTEGER(u8, uint8_t, uint32_t, uint32_t)
+DEFINE_INTEGER(i32, int32_t, uint32_t, int64_t)
+DEFINE_INTEGER(u32, uint32_t, uint32_t, uint32_t)
+DEFINE_INTEGER(i64, int64_t, uint64_t, int64_t)
+DEFINE_INTEGER(u64, uint64_t, uint64_t, uint64_t)
+
+#define TYPE i8
+#include "collectives/reduce_c_type.h"
+#define TYPE u8
+#include "collectives/reduce_c_type.h"
+#define TYPE i32
+#include "collectives/reduce_c_type.h"
+#define TYPE u32
+#include "collectives/reduce_c_type.h"
+#define TYPE i64
+#include "collectives/reduce_c_type.h"
+#define TYPE u64
+#include "collectives/reduce_c_type.h"
+#define TYPE f16
+#include "collectives/reduce_c_type.h"
+#define TYPE f32
+#include "collectives/reduce_c_type.h"
+#define TYPE f64
+#include "collectives/reduce_c_type.h"
+#define TYPE bf16
+#include "collectives/reduce_c_type.h"
+
+static void copy_bytes(void *dst, const void *src, size_t len)
+{
+    memcpy(dst, src, len);
+}
+
+/* Plain C has no stores past the caches; its stores need no fence either. */
+const struct sl_kernels sl_kernels_c = {
+    .name = "c",
+    .reduce = SL_REDUCE_TABLE(SL_REDUCE_ROW),
+    .reduce_stream = SL_REDUCE_TABLE(SL_REDUCE_ROW),
+    .copy = copy_bytes,
+    .copy_stream = copy_bytes,
+};
