@@ -39,7 +39,7 @@ const struct sl_config_row sl_config_rows[] = {
          "Shared secret; proves that a rank belongs to the job and is never sent itself. Empty: the "
          "launcher's, where it gives one."),
     TEXT("LAUNCHER", launcher, "auto",
-         "Which launcher to believe: auto, none, sluice, pmix, pmi, torchrun, slurm."),
+         "Which launcher to believe: auto, none, sluice, torchrun, pmi, pmix, openmpi, slurm."),
     TEXT("HOST_ID", host_id, "",
          "Ranks with the same text count as one host (shared memory is possible among them). Empty: "
          "kernel boot id and network namespace."),

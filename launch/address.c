@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Writes, resolves and listens on the addresses of meeting places. */
+#include "launch/address.h"
+
+#include "core/err.h"
+#include "core/log.h"
+
+#include <arpa/inet.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#define BACKLOG 4096
+
+static struct sockaddr *any_of(struct sl_address *address)
+{
+    return (struct sockaddr *)&address->any;
+}
+
+void sl_address_text(const struct sl_address *address, char out[SL_ADDRESS_TEXT_MAX])
+{
+    const struct sockaddr *any = (const struct sockaddr *)&address->any;
+    char host[64], port[8];
+
+    if (getnameinfo(any, address->len, host, sizeof(host), port, sizeof(port),
+                    NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+        snprintf(out, SL_ADDRESS_TEXT_MAX, "?");
+    else
+        snprintf(out, SL_ADDRESS_TEXT_MAX, any->sa_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host,
+                 port);
+}
+
+bool sl_address_is_loopback(const struct sl_address *address)
+{
+    if (address->any.ss_family == AF_INET) {
+        const struct sockaddr_in *v4 = (const struct sockaddr_in *)&address->any;
+
+        return ntohl(v4->sin_addr.s_addr) >> 24 == 127;
+    }
+    return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)&address->any)->sin6_addr);
+}
+
+void sl_address_set_port(struct sl_address *address, uint16_t port)
+{
+    if (address->any.ss_family == AF_INET)
+        ((struct sockaddr_in *)&address->any)->sin_port = htons(port);
+    else
+        ((struct sockaddr_in6 *)&address->any)->sin6_port = htons(port);
+}
+
+/* A whole number from 1 to 65535 that ends where stop says. */
+static int parse_port(const char *text, const char *stop, uint16_t *out)
+{
+    char *end;
+    unsigned long value = strtoul(text, &end, 10);
+
+    if (*text < '0' || *text > '9' || end != stop || value == 0 || value > 65535)
+        return -EINVAL;
+    *out = (uint16_t)value;
+    return 0;
+}
+
+int sl_root_parse(const char *text, struct sl_root *out)
+{
+    const char *colon = strrchr(text, ':'), *host = text, *host_end = colon;
+    const char *end = text + strlen(text), *plus = colon != NULL ? strchr(colon, '+') : NULL;
+    struct sl_root root = {.more = 0};
+
+    if (*text == '[') {
+        host = text + 1;
+        host_end = strchr(text, ']');
+        if (host_end == NULL || colon != host_end + 1)
+            return sl_fail(-EINVAL, "'%s' is not a meeting place: write [v6 address]:port", text);
+    }
+    if (colon == NULL || host_end == host || (size_t)(host_end - host) >= sizeof(root.host))
+        return sl_fail(-EINVAL, "'%s' is not a meeting place: write host:port", text);
+    if (*text != '[' && memchr(text, ':', (size_t)(colon - text)) != NULL)
+        return sl_fail(-EINVAL, "'%s' is not a meeting place: put an IPv6 address in [ ]", text);
+    if (parse_port(colon + 1, plus ?: end, &root.port) != 0)
+        return sl_fail(-EINVAL, "'%s' is not a meeting place: its port must be from 1 to 65535",
+                       text);
+    if (plus != NULL && (parse_port(plus + 1, end, &root.more) != 0 || root.more >= SL_PLACES_MAX ||
+                         root.port + root.more > 65535))
+        return sl_fail(-EINVAL, "'%s' is not a meeting place: after + stands how many more ports to "
+                                "try, from 1 to %d", text, SL_PLACES_MAX - 1);
+    memcpy(root.host, host, (size_t)(host_end - host));
+    *out = root;
+    return 0;
+}
+
+int sl_root_resolve(const struct sl_root *root, struct sl_address *out, unsigned cap,
+                    unsigned *count)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list;
+    unsigned at = 0;
+    int err = getaddrinfo(root->host, NULL, &hints, &list);
+
+    if (err == EAI_SYSTEM)
+        return sl_fail(-EAGAIN, "looking up host '%s' failed: %s", root->host, strerror(errno));
+    if (err != 0) /* also an unknown name: where names appear with their hosts, it may come yet */
+        return sl_fail(-EAGAIN, "looking up host '%s' failed: %s", root->host, gai_strerror(err));
+    /* Port by port, so that all addresses of the likeliest port come first. */
+    for (unsigned port = 0; port <= root->more; port++) {
+        for (const struct addrinfo *info = list; info != NULL && at < cap; info = info->ai_next) {
+            if (info->ai_family != AF_INET && info->ai_family != AF_INET6)
+                continue;
+            memcpy(&out[at].any, info->ai_addr, info->ai_addrlen);
+            out[at].len = info->ai_addrlen;
+            sl_address_set_port(&out[at++], (uint16_t)(root->port + port));
+        }
+    }
+    freeaddrinfo(list);
+    *count = at;
+    return 0;
+}
+
+static int listen_on(struct sl_address *address, bool dual, int *out)
+{
+    int on = 1, both = !dual;
+    int fd = socket(address->any.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (fd < 0)
+        return -errno;
+    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0)
+        goto err_close;
+    if (address->any.ss_family == AF_INET6 &&
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &both, sizeof(both)) != 0)
+        goto err_close;
+    if (bind(fd, any_of(address), address->len) != 0 || listen(fd, BACKLOG) != 0)
+        goto err_close;
+    *out = fd;
+    return 0;
+
+err_close:
+    on = errno;
+    close(fd);
+    return -on;
+}
+
+static struct sl_address v4_address(uint32_t host_order, uint16_t port)
+{
+    struct sl_address address = {.len = sizeof(struct sockaddr_in)};
+    struct sockaddr_in *v4 = (struct sockaddr_in *)&address.any;
+
+    v4->sin_family = AF_INET;
+    v4->sin_addr.s_addr = htonl(host_order);
+    v4->sin_port = htons(port);
+    return address;
+}
+
+static struct sl_address v6_address(const struct in6_addr *in, uint16_t port)
+{
+    struct sl_address address = {.len = sizeof(struct sockaddr_in6)};
+    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&address.any;
+
+    v6->sin6_family = AF_INET6;
+    v6->sin6_addr = *in;
+    v6->sin6_port = htons(port);
+    return address;
+}
+
+static uint16_t port_of(int fd)
+{
+    struct sl_address address = {.len = sizeof(address.any)};
+
+    if (getsockname(fd, any_of(&address), &address.len) != 0)
+        return 0;
+    return ntohs(address.any.ss_family == AF_INET
+                     ? ((struct sockaddr_in *)&address.any)->sin_port
+                     : ((struct sockaddr_in6 *)&address.any)->sin6_port);
+}
+
+/* All addresses of this host (or of its loopback) on one port; 0: a free one. */
+static int listen_wide(uint16_t port, bool loopback, struct sl_listeners *out)
+{
+    struct sl_listeners found = {.loopback = loopback};
+    struct sl_address v6 = v6_address(loopback ? &in6addr_loopback : &in6addr_any, port);
+    struct sl_address v4 = v4_address(loopback ? INADDR_LOOPBACK : INADDR_ANY, port);
+
+    /* One socket takes both kinds of address, except on loopback, where IPv4 alone is enough. */
+    int err = loopback ? listen_on(&v4, false, &found.fd[0]) : listen_on(&v6, true, &found.fd[0]);
+    if (err != 0 && err != -EADDRINUSE && err != -EACCES)
+        err = loopback ? listen_on(&v6, false, &found.fd[0]) : listen_on(&v4, false, &found.fd[0]);
+    if (err != 0)
+        return err;
+    found.count = 1;
+    found.port = port_of(found.fd[0]);
+    *out = found;
+    return 0;
+}
+
+/* Every loopback address of "localhost", since other ranks may try either first. */
+static int listen_each(struct sl_address *address, unsigned count, uint16_t port,
+                       struct sl_listeners *out)
+{
+    struct sl_listeners found = {.loopback = true, .port = port};
+    int err = 0;
+
+    for (unsigned i = 0; i < count && found.count < SL_LISTENERS_MAX; i++) {
+        sl_address_set_port(&address[i], port);
+        err = listen_on(&address[i], false, &found.fd[found.count]);
+        if (err == -EADDRINUSE)
+            break;
+        if (err == 0) {
+            found.count++;
+            found.loopback = found.loopback && sl_address_is_loopback(&address[i]);
+        }
+    }
+    if (found.count == 0 || err == -EADDRINUSE) {
+        sl_listeners_close(&found);
+        return err;
+    }
+    *out = found;
+    return 0;
+}
+
+static bool is_written_out(const char *host)
+{
+    struct addrinfo hints = {.ai_flags = AI_NUMERICHOST}, *list;
+
+    if (strcmp(host, "localhost") == 0)
+        return true;
+    if (getaddrinfo(host, NULL, &hints, &list) != 0)
+        return false;
+    freeaddrinfo(list);
+    return true;
+}
+
+int sl_listen_root(const struct sl_root *root, struct sl_listeners *out)
+{
+    struct sl_root first = *root;
+    struct sl_address address[SL_LISTENERS_MAX];
+    unsigned count = 0;
+    int err = 0;
+
+    first.more = 0;
+    if (is_written_out(root->host)) {
+        err = sl_root_resolve(&first, address, SL_LISTENERS_MAX, &count);
+        if (err != 0)
+            return err;
+    }
+    for (unsigned i = 0; i <= root->more; i++) {
+        uint16_t port = (uint16_t)(root->port + i);
+
+        err = count > 0 ? listen_each(address, count, port, out) : listen_wide(port, false, out);
+        if (err == -EADDRNOTAVAIL) {
+            /* Behind address translation, the address others know us by is not ours. */
+            sl_info("launch", "%s is no address of this host; listening on all of them at port %u",
+                    root->host, port);
+            err = listen_wide(port, false, out);
+        }
+        if (err == 0)
+            return 0;
+    }
+    return sl_fail(err, "rank 0 cannot listen on %s port %u%s: %s; choose another port or end the "
+                        "program that holds it", root->host, root->port,
+                   root->more > 0 ? " nor on those after it" : "", strerror(-err));
+}
+
+int sl_listen_any(const char *range, bool loopback, struct sl_listeners *out)
+{
+    uint16_t low = 0, high = 0;
+    uint32_t start = 0;
+    int err;
+
+    if (*range == '\0') {
+        err = listen_wide(0, loopback, out);
+        return err == 0 ? 0 : sl_fail(err, "cannot listen on any port: %s", strerror(-err));
+    }
+    const char *dash = strchr(range, '-');
+    if (dash == NULL || parse_port(range, dash, &low) != 0 ||
+        parse_port(dash + 1, range + strlen(range), &high) != 0 || low > high)
+        return sl_fail(-EINVAL, "SLUICE_PORT_RANGE is '%s', but must be low-high, such as "
+                                "20000-20999", range);
+    /* Start anywhere, so that jobs that share a host seldom meet. */
+    err = sl_random(&start, sizeof(start));
+    if (err != 0)
+        return err;
+    for (uint32_t i = 0, n = (uint32_t)(high - low) + 1; i < n; i++) {
+        err = listen_wide((uint16_t)(low + (start % n + i) % n), loopback, out);
+        if (err == 0)
+            return 0;
+    }
+    return sl_fail(err, "cannot listen on any port of SLUICE_PORT_RANGE %s: %s; widen it", range,
+                   strerror(-err));
+}
+
+void sl_listeners_close(struct sl_listeners *listeners)
+{
+    while (listeners->count > 0)
+        close(listeners->fd[--listeners->count]);
+}
+
+int sl_random(void *out, size_t len)
+{
+    char *at = out;
+
+    while (len > 0) {
+        ssize_t got = getrandom(at, len, 0);
+
+        if (got < 0 && errno != EINTR)
+            return sl_fail(-errno, "the kernel gives no random bytes: %s", strerror(errno));
+        if (got > 0) {
+            at += got;
+            len -= (size_t)got;
+        }
+    }
+    return 0;
+}
+
+void sl_hex(const uint8_t *bytes, size_t len, char *out)
+{
+    for (size_t i = 0; i < len; i++)
+        snprintf(out + 2 * i, 3, "%02x", bytes[i]);
+}
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+int sl_unhex(const char *text, uint8_t *out, size_t len)
+{
+    if (strlen(text) != 2 * len)
+        return -EINVAL;
+    for (size_t i = 0; i < len; i++) {
+        int high = hex_digit(text[2 * i]), low = hex_digit(text[2 * i + 1]);
+
+        if (high < 0 || low < 0)
+            return -EINVAL;
+        out[i] = (uint8_t)(high << 4 | low);
+    }
+    return 0;
+}

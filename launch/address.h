@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Network addresses of meeting places: written, resolved, listened on, published. */
+#ifndef SL_LAUNCH_ADDRESS_H
+#define SL_LAUNCH_ADDRESS_H
+
+#include "core/config.h"
+
+#include <sluice/comm.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#define SL_ADDRESS_TEXT_MAX 80
+#define SL_LISTENERS_MAX 4
+#define SL_PLACES_MAX 16
+#define SL_SECRET_BYTES 32 /* of a secret that we make; twice as long in hex */
+#define SL_HOST_BYTES 16
+
+struct sl_address {
+    struct sockaddr_storage any;
+    socklen_t len;
+};
+
+/* "10.0.0.1:4711", "[fe80::1%eth0]:4711". */
+void sl_address_text(const struct sl_address *address, char out[SL_ADDRESS_TEXT_MAX]);
+bool sl_address_is_loopback(const struct sl_address *address);
+void sl_address_set_port(struct sl_address *address, uint16_t port);
+
+/* "host:port", "[v6]:port", "[v6%eth0]:port", and with "+N" after it N more ports to try. */
+struct sl_root {
+    char host[SL_TEXT_MAX];
+    uint16_t port;
+    uint16_t more; /* ports after port that rank 0 may have had to take instead */
+};
+
+/* -EINVAL says what is wrong with text. */
+int sl_root_parse(const char *text, struct sl_root *out);
+
+/* Looks root up. *count may be 0..cap; more addresses than cap are left out. -EAGAIN: the name is not
+ * known now, but may be later; -EINVAL: never will. */
+int sl_root_resolve(const struct sl_root *root, struct sl_address *out, unsigned cap,
+                    unsigned *count);
+
+/* Sockets that one rank 0 listens on, all on the same port. */
+struct sl_listeners {
+    int fd[SL_LISTENERS_MAX];
+    unsigned count;
+    uint16_t port;
+    bool loopback; /* nothing outside this host reaches them */
+};
+
+/* Listens where root says: on an address that is written out, or on all of them when it is a name
+ * (which may mean something else on other hosts). -EADDRINUSE names the ports tried. */
+int sl_listen_root(const struct sl_root *root, struct sl_listeners *out);
+
+/* Listens on any free port, of range ("low-high") unless that is "". loopback: this host only. */
+int sl_listen_any(const char *range, bool loopback, struct sl_listeners *out);
+
+void sl_listeners_close(struct sl_listeners *listeners);
+
+/* A meeting place as 256 bytes: what a unique id holds, and what rank 0 publishes. */
+struct sl_card {
+    struct sl_address place[SL_PLACES_MAX];
+    unsigned count;
+    uint8_t host[SL_HOST_BYTES]; /* who may use loopback */
+    char secret[2 * SL_SECRET_BYTES + 1];
+    uint16_t port;
+};
+
+/* Describes listeners, by the addresses of this host that config->interface allows, the one of the
+ * default route first; makes a secret. -ENODEV: no address is left. */
+int sl_card_make(const struct sl_config *config, const struct sl_listeners *listeners,
+                 struct sl_card *out);
+void sl_card_pack(const struct sl_card *card, struct sluice_unique_id *out);
+/* -EINVAL: not a card, of another version, or damaged. */
+int sl_card_unpack(const struct sluice_unique_id *id, struct sl_card *out);
+/* Puts loopback first when card comes from this host. */
+int sl_card_localize(const struct sl_config *config, struct sl_card *card);
+
+/* Fills out with random bytes. */
+int sl_random(void *out, size_t len);
+/* 2 * len digits and a zero. */
+void sl_hex(const uint8_t *bytes, size_t len, char *out);
+int sl_unhex(const char *text, uint8_t *out, size_t len);
+
+#endif

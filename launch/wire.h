@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The bytes that ranks speak at their meeting place: hello, proof, frames. No input or output here,
+ * so that fuzzing reaches all of it.
+ *
+ *   guest                                    rank 0
+ *   hello (version, rank, size, job, nonce) ->
+ *                                           <- CHALLENGE (nonce), or REFUSE (code, sentence)
+ *   PROOF (mac of both nonces)              ->
+ *                                           <- WELCOME (mac of both nonces), or REFUSE
+ *   GATHER (sequence, bytes)                ->
+ *                                           <- RESULT (sequence, all bytes), or FAILED (code, sentence)
+ *
+ * Numbers are little endian. The first 12 bytes of a hello never change, so that two versions can
+ * tell each other which they are. */
+#ifndef SL_LAUNCH_WIRE_H
+#define SL_LAUNCH_WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define SL_WIRE_VERSION 1
+#define SL_HELLO_BYTES 64
+#define SL_NONCE_BYTES 24
+#define SL_JOB_BYTES 16
+#define SL_MAC_BYTES 32
+#define SL_FRAME_BYTES 16     /* header of every frame */
+#define SL_SEQ_BYTES 8        /* what precedes the bytes of GATHER and RESULT */
+#define SL_SENTENCE_MAX 640   /* longest text of REFUSE and FAILED */
+#define SL_RANKS_MAX (1 << 20)
+
+enum sl_frame_kind {
+    SL_FRAME_CHALLENGE = 1,
+    SL_FRAME_PROOF,
+    SL_FRAME_WELCOME,
+    SL_FRAME_REFUSE,
+    SL_FRAME_GATHER,
+    SL_FRAME_RESULT,
+    SL_FRAME_FAILED,
+};
+
+/* What both sides must agree on. */
+struct sl_terms {
+    int rank; /* who we are */
+    int size;
+    uint8_t job[SL_JOB_BYTES];
+    const void *secret; /* borrowed for as long as the terms are used */
+    size_t secret_len;  /* 0: none */
+};
+
+struct sl_hello {
+    uint8_t bytes[SL_HELLO_BYTES];
+};
+
+struct sl_frame {
+    enum sl_frame_kind kind;
+    uint64_t len; /* of what follows the header */
+};
+
+static inline uint16_t sl_get16(const uint8_t *p)
+{
+    return (uint16_t)(p[0] | p[1] << 8);
+}
+
+static inline uint32_t sl_get32(const uint8_t *p)
+{
+    return sl_get16(p) | (uint32_t)sl_get16(p + 2) << 16;
+}
+
+static inline uint64_t sl_get64(const uint8_t *p)
+{
+    return sl_get32(p) | (uint64_t)sl_get32(p + 4) << 32;
+}
+
+static inline void sl_put(uint8_t *p, uint64_t value, unsigned bytes)
+{
+    for (unsigned i = 0; i < bytes; i++)
+        p[i] = (uint8_t)(value >> (8 * i));
+}
+
+/* Fixed-size name of a job; every text, "" too, has one. -ENOMEM. */
+int sl_job_hash(const char *job, uint8_t out[SL_JOB_BYTES]);
+
+void sl_hello_make(const struct sl_terms *terms, const uint8_t nonce[SL_NONCE_BYTES],
+                   struct sl_hello *out);
+
+/* Judges the first len bytes of what should become a hello, as rank 0. 0: not complete, fine so far;
+ * 1: complete and acceptable, *rank is its sender (who has proved nothing yet). -EBADMSG: no hello of
+ * any version; -EBUSY: of another job, whose own rank 0 may get this port soon; -EPROTO: of another
+ * version or size, rank out of range, secret on one side only. */
+int sl_hello_check(const struct sl_terms *terms, const uint8_t *bytes, size_t len, int *rank);
+
+/* What shows that a side holds the secret without telling it: HMAC-SHA256 under the secret of the
+ * side's name, the hello and rank 0's nonce. -ENOMEM. */
+int sl_proof_make(const struct sl_terms *terms, bool by_host, const struct sl_hello *hello,
+                  const uint8_t nonce[SL_NONCE_BYTES], uint8_t out[SL_MAC_BYTES]);
+
+/* Compares in constant time. */
+bool sl_mac_equal(const uint8_t a[SL_MAC_BYTES], const uint8_t b[SL_MAC_BYTES]);
+
+void sl_frame_make(enum sl_frame_kind kind, uint64_t len, uint8_t out[SL_FRAME_BYTES]);
+
+/* -EBADMSG: not a frame's header. len is not judged here. */
+int sl_frame_parse(const uint8_t bytes[SL_FRAME_BYTES], struct sl_frame *out);
+
+/* The body of REFUSE and FAILED: a negative errno and a sentence. Returns its length. */
+size_t sl_sentence_make(int code, const char *text, uint8_t out[4 + SL_SENTENCE_MAX]);
+
+/* The reverse: text becomes printable ASCII with an end, code one of a few errnos (-EPROTO in place of
+ * any other). -EBADMSG: too short or too long. */
+int sl_sentence_parse(const uint8_t *bytes, size_t len, int *code, char text[SL_SENTENCE_MAX + 1]);
+
+/* "3, 5-7" for the ranks in [0, size) whose missing[] is true; ends in ", …" when it was cut. */
+void sl_rank_list(const bool *missing, int size, char *out, size_t cap);
+
+#endif
