@@ -1,0 +1,137 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Two hosts, as network namespaces joined by a veth pair of limited rate: sluice-bench runs over the link
+# and is bound by it, and when the link is lost every rank says so in time.
+# usage: net_two_hosts.sh sluice-bench
+set -uo pipefail
+bench=$1
+# shellcheck source=tests/tap.sh
+. "$(dirname "$0")/../tap.sh"
+
+a=sluice-$$-a b=sluice-$$-b
+rate_mbit=500
+timeout_ms=2000
+dir=$(mktemp -d)
+pids=()
+
+clean_up() {
+    local pid
+    for pid in "${pids[@]}"; do
+        kill -9 "$pid" 2>/dev/null
+    done
+    ip netns del "$a" 2>/dev/null
+    ip netns del "$b" 2>/dev/null
+    rm -rf "$dir"
+}
+trap clean_up EXIT
+
+[[ $EUID -eq 0 ]] || tap_skip_all "network namespaces need root"
+{ command -v ip && command -v tc; } >/dev/null || tap_skip_all "ip and tc are not here (package iproute2)"
+ip netns add "$a" 2>"$dir/why" || tap_skip_all "no network namespace can be made here: $(<"$dir/why")"
+ip netns add "$b"
+ip link add sluice0 netns "$a" type veth peer name sluice0 netns "$b" 2>"$dir/why" ||
+    tap_skip_all "no veth pair can be made here: $(<"$dir/why")"
+
+# host NAMESPACE NUMBER: an address on the link, the limit, and a bridge with the same address on both
+# hosts, as container tools leave them: ranks must not try to meet there.
+host() {
+    ip -n "$1" addr add "10.77.0.$2/24" dev sluice0 &&
+        ip -n "$1" addr add "fd77::$2/64" dev sluice0 nodad &&
+        ip -n "$1" link add docker0 type veth peer name container0 &&
+        ip -n "$1" addr add 172.17.0.1/16 dev docker0 &&
+        ip -n "$1" link set docker0 up &&
+        ip -n "$1" link set container0 up &&
+        ip -n "$1" link set lo up &&
+        ip -n "$1" link set sluice0 up &&
+        tc -n "$1" qdisc add dev sluice0 root tbf rate "${rate_mbit}mbit" burst 128kb latency 50ms
+}
+{ host "$a" 1 && host "$b" 2; } 2>"$dir/why" || tap_skip_all "the link cannot be set up here: $(<"$dir/why")"
+
+for name in "${!SLUICE_@}"; do
+    unset "$name"
+done
+export SLUICE_SIZE=2 SLUICE_JOB=two-hosts SLUICE_SECRET=only-for-this-test
+
+# start NAMESPACE RANK ROOT OPTIONS...: output in $dir/RANK, process in pids[RANK].
+start() {
+    local namespace=$1 rank=$2 root=$3
+    shift 3
+    SLUICE_RANK=$rank SLUICE_ROOT=$root ip netns exec "$namespace" "$bench" "$@" >"$dir/$rank" 2>&1 &
+    pids[rank]=$!
+}
+
+# ended SECONDS: waits for both; a status of a rank that is still there after SECONDS is 99.
+ended() {
+    local deadline=$((SECONDS + $1)) rank
+    for rank in 0 1; do
+        while kill -0 "${pids[rank]}" 2>/dev/null && ((SECONDS < deadline)); do
+            sleep 0.05
+        done
+        if kill -9 "${pids[rank]}" 2>/dev/null; then
+            wait "${pids[rank]}" 2>/dev/null
+            statuses[rank]=99
+        else
+            wait "${pids[rank]}" 2>/dev/null
+            statuses[rank]=$?
+        fi
+    done
+    pids=()
+}
+
+show() {
+    local rank
+    for rank in 0 1; do
+        echo "rank $rank ended with ${statuses[rank]:-?}:"
+        cat "$dir/$rank"
+    done
+}
+
+# over_the_link ROOT: 8 MiB each way per allreduce, so the time gives the payload's share of the rate.
+over_the_link() {
+    local time share
+    start "$a" 0 "$1" -b 8M -e 8M -w 1 -i 5 -c 1
+    start "$b" 1 "$1" -b 8M -e 8M -w 1 -i 5 -c 1
+    ended 60
+    show
+    [[ ${statuses[0]} -eq 0 && ${statuses[1]} -eq 0 ]] || return 1
+    grep -qE '^# ranks: 2 on 2 hosts' "$dir/0" || { echo "not seen as two hosts"; return 1; }
+    time=$(awk '$1 == 8388608 { print $6 }' "$dir/0")
+    share=$(awk -v us="$time" -v mbit="$rate_mbit" \
+        'BEGIN { printf "%d", us > 0 ? 100 * 8388608 * 8 / us / mbit : 0 }')
+    echo "$share % of the link's rate"
+    # Headers take 5 %; the limiter's bucket may give a little more than the rate for a moment.
+    [[ $share -ge 80 && $share -le 105 ]]
+}
+
+bytes_sent() {
+    ip netns exec "$1" cat /sys/class/net/sluice0/statistics/tx_bytes
+}
+
+loses_the_link() {
+    local before deadline=$((SECONDS + 30)) started
+    export SLUICE_TIMEOUT_MS=$timeout_ms
+    before=$(bytes_sent "$a")
+    start "$a" 0 10.77.0.1:7717 -b 1M -e 1M -i 1000000
+    start "$b" 1 10.77.0.1:7717 -b 1M -e 1M -i 1000000
+    # In the middle of a run: well past the meeting and the first operations.
+    while (($(bytes_sent "$a") - before < 16 * 1024 * 1024)); do
+        ((SECONDS < deadline)) || { ended 0; show; echo "the run did not begin"; return 1; }
+        { kill -0 "${pids[0]}" && kill -0 "${pids[1]}"; } || { ended 0; show; return 1; }
+        sleep 0.05
+    done
+    ip -n "$a" link set sluice0 down
+    started=$SECONDS
+    ended $((timeout_ms / 1000 + 10))
+    show
+    echo "both had ended $((SECONDS - started)) s after the link was lost"
+    [[ ${statuses[0]} -ne 0 && ${statuses[1]} -ne 0 && ${statuses[0]} -ne 99 && ${statuses[1]} -ne 99 ]] || return 1
+    ((SECONDS - started <= timeout_ms / 1000 + 5)) || { echo "too late"; return 1; }
+    grep -q 'rank 1' "$dir/0" || { echo "rank 0 does not name rank 1"; return 1; }
+    grep -q 'rank 0' "$dir/1" || { echo "rank 1 does not name rank 0"; return 1; }
+}
+
+statuses=()
+tap_case a_run_over_ipv4_is_checked_and_reaches_the_rate_of_the_link over_the_link 10.77.0.1:7715
+tap_case a_run_over_ipv6_is_checked_and_reaches_the_rate_of_the_link over_the_link '[fd77::1]:7716'
+tap_case a_lost_link_ends_both_ranks_in_time_and_each_names_the_other loses_the_link
+tap_done
