@@ -12,7 +12,7 @@ struct sb_call {
     int rank, size, root;
     const void *in;
     void *out;
-    size_t count;       /* as the public call takes it */
+    size_t count; /* as the public call takes it */
     enum sluice_dtype dtype;
     enum sluice_op op;
     const size_t *in_counts, *in_offsets, *out_counts, *out_offsets; /* all_to_all_v */

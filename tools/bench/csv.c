@@ -14,8 +14,8 @@ static void write_cell(FILE *out, const struct sb_row *row, const struct sb_fact
 
     if (!cell->valid)
         return;
-    fprintf(out, "%s,%d,%" PRIu64 ",%" PRIu64 ",%s,%s,%d,%s,%" PRIu64 ",%.4f,", sb_colls[row->coll].name,
-            facts->ranks, row->bytes, row->count,
+    fprintf(out, "%s,%d,%" PRIu64 ",%" PRIu64 ",%s,%s,%d,%s,%" PRIu64 ",%.4f,",
+            sb_colls[row->coll].name, facts->ranks, row->bytes, row->count,
             sb_colls[row->coll].sized ? sluice_dtype_name(row->dtype) : "none",
             row->op >= 0 ? sluice_op_name((enum sluice_op)row->op) : "none", row->root,
             place == 0 ? "out" : "in", cell->iters, cell->time_s * 1e6);

@@ -101,8 +101,8 @@ static struct json_object *results_object(const struct sb_results *results)
 int sb_json_write(const char *path, const struct sb_results *results)
 {
     struct json_object *o = results_object(results);
-    const char *text = json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY |
-                                                             JSON_C_TO_STRING_SPACED);
+    const char *text =
+        json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED);
     bool to_stdout = strcmp(path, "-") == 0;
     FILE *out = to_stdout ? stdout : fopen(path, "w");
     int err = 0;

@@ -7,8 +7,8 @@
 
 #include <stdio.h>
 
-/* Version, launcher, cores and caches, transports with devices, kernels, algorithms; each thing that is
- * out with the reason. */
+/* Version, launcher, cores and caches, transports with devices, kernels, algorithms; each thing
+ * that is out with the reason. */
 void sb_list(FILE *out, const struct sl_config *config);
 
 #endif

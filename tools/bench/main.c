@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluice-bench: starts or joins the ranks, runs what the command line asks for, writes the reports. */
+/* sluice-bench: starts or joins the ranks, runs what the command line asks for, writes the reports.
+ */
 #include "colls.h"
 #include "core/config.h"
 #include "core/err.h"

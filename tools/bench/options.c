@@ -105,16 +105,15 @@ int sb_dtype_find(const char *name, size_t len)
         const char *name;
         enum sluice_dtype dtype;
     } words[] = {
-        {"int8", SLUICE_I8},     {"char", SLUICE_I8},     {"uint8", SLUICE_U8},
-        {"int32", SLUICE_I32},   {"int", SLUICE_I32},     {"uint32", SLUICE_U32},
-        {"int64", SLUICE_I64},   {"uint64", SLUICE_U64},  {"half", SLUICE_F16},
-        {"float16", SLUICE_F16}, {"fp16", SLUICE_F16},    {"float", SLUICE_F32},
-        {"float32", SLUICE_F32}, {"fp32", SLUICE_F32},    {"double", SLUICE_F64},
-        {"float64", SLUICE_F64}, {"bfloat16", SLUICE_BF16},
-        {"i8", SLUICE_I8},       {"u8", SLUICE_U8},       {"i32", SLUICE_I32},
-        {"u32", SLUICE_U32},     {"i64", SLUICE_I64},     {"u64", SLUICE_U64},
-        {"f16", SLUICE_F16},     {"f32", SLUICE_F32},     {"f64", SLUICE_F64},
-        {"bf16", SLUICE_BF16},
+        {"int8", SLUICE_I8},     {"char", SLUICE_I8},       {"uint8", SLUICE_U8},
+        {"int32", SLUICE_I32},   {"int", SLUICE_I32},       {"uint32", SLUICE_U32},
+        {"int64", SLUICE_I64},   {"uint64", SLUICE_U64},    {"half", SLUICE_F16},
+        {"float16", SLUICE_F16}, {"fp16", SLUICE_F16},      {"float", SLUICE_F32},
+        {"float32", SLUICE_F32}, {"fp32", SLUICE_F32},      {"double", SLUICE_F64},
+        {"float64", SLUICE_F64}, {"bfloat16", SLUICE_BF16}, {"i8", SLUICE_I8},
+        {"u8", SLUICE_U8},       {"i32", SLUICE_I32},       {"u32", SLUICE_U32},
+        {"i64", SLUICE_I64},     {"u64", SLUICE_U64},       {"f16", SLUICE_F16},
+        {"f32", SLUICE_F32},     {"f64", SLUICE_F64},       {"bf16", SLUICE_BF16},
     };
 
     for (size_t i = 0; i < SL_ARRAY_LEN(words); i++)
@@ -125,9 +124,11 @@ int sb_dtype_find(const char *name, size_t len)
 
 int sb_op_find(const char *name, size_t len)
 {
-    static const char *const words[SLUICE_OP_COUNT] = {
-        [SLUICE_SUM] = "sum", [SLUICE_PROD] = "prod", [SLUICE_MAX] = "max",
-        [SLUICE_MIN] = "min", [SLUICE_AVG] = "avg"};
+    static const char *const words[SLUICE_OP_COUNT] = {[SLUICE_SUM] = "sum",
+                                                       [SLUICE_PROD] = "prod",
+                                                       [SLUICE_MAX] = "max",
+                                                       [SLUICE_MIN] = "min",
+                                                       [SLUICE_AVG] = "avg"};
 
     for (int i = 0; i < SLUICE_OP_COUNT; i++)
         if (is_word(words[i], name, len))

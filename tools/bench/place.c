@@ -52,14 +52,21 @@ void sb_place_init(struct sb_place *place, const struct sb_row *row, bool in_pla
     const struct sb_coll *coll = &sb_colls[row->coll];
     size_t block = (size_t)row->count * sluice_dtype_size(row->dtype);
 
-    *place = (struct sb_place){
-        .call = {.comm = comm, .rank = rank, .size = size, .root = row->root >= 0 ? row->root : 0,
-                 .count = (size_t)row->count, .dtype = row->dtype,
-                 .op = row->op >= 0 ? (enum sluice_op)row->op : SLUICE_SUM},
-        .coll = coll, .id = row->coll, .in_place = in_place, .op = row->op,
-        .in = in_place ? second : first, .out = second,
-        .in_bytes = block * (coll->in_blocks ? (size_t)size : 1),
-        .out_bytes = block * (coll->out_blocks ? (size_t)size : 1)};
+    *place = (struct sb_place){.call = {.comm = comm,
+                                        .rank = rank,
+                                        .size = size,
+                                        .root = row->root >= 0 ? row->root : 0,
+                                        .count = (size_t)row->count,
+                                        .dtype = row->dtype,
+                                        .op = row->op >= 0 ? (enum sluice_op)row->op : SLUICE_SUM},
+                               .coll = coll,
+                               .id = row->coll,
+                               .in_place = in_place,
+                               .op = row->op,
+                               .in = in_place ? second : first,
+                               .out = second,
+                               .in_bytes = block * (coll->in_blocks ? (size_t)size : 1),
+                               .out_bytes = block * (coll->out_blocks ? (size_t)size : 1)};
     if (row->coll == SB_ALL_TO_ALL_V)
         lay_tables(place, tables);
     if (in_place && coll->in_blocks && !coll->out_blocks)

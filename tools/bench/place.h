@@ -14,10 +14,10 @@ struct sb_place {
     const struct sb_coll *coll;
     enum sb_coll_id id;
     bool in_place;
-    int op;                        /* for the data: SB_NO_OP when nothing is reduced */
-    char *in, *out;                /* the call's, writable */
-    size_t in_bytes, out_bytes;    /* what the call may read and write on this rank */
-    size_t *tables;                /* all_to_all_v: in_counts, in_offsets, out_counts, out_offsets */
+    int op;                     /* for the data: SB_NO_OP when nothing is reduced */
+    char *in, *out;             /* the call's, writable */
+    size_t in_bytes, out_bytes; /* what the call may read and write on this rank */
+    size_t *tables;             /* all_to_all_v: in_counts, in_offsets, out_counts, out_offsets */
 };
 
 /* Bytes that each buffer needs for one such row, fence included. */

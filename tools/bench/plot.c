@@ -84,8 +84,7 @@ static void write_titles(FILE *script, const struct sb_results *results, int pla
         if (!row->cell[place].valid || row->bytes == 0)
             continue;
         if (last == NULL || !same_curve(last, row) || row->bytes <= last->bytes) {
-            fprintf(script,
-                    "%s $curve%u using 1:%d with linespoints title '%s %s%s%s %s'",
+            fprintf(script, "%s $curve%u using 1:%d with linespoints title '%s %s%s%s %s'",
                     *curves == 0 ? "plot" : ",", *curves, column, sb_colls[row->coll].name,
                     sluice_dtype_name(row->dtype), row->op >= 0 ? " " : "",
                     row->op >= 0 ? sluice_op_name((enum sluice_op)row->op) : "",
@@ -100,8 +99,10 @@ static unsigned write_script(FILE *script, const char *path, const struct sb_res
 {
     unsigned curves = 0, title = 0;
 
-    fprintf(script, "set terminal svg size 900,900 dynamic background rgb 'white'\n"
-                    "set output '%s'\n", path);
+    fprintf(script,
+            "set terminal svg size 900,900 dynamic background rgb 'white'\n"
+            "set output '%s'\n",
+            path);
     for (int place = 0; place < 2; place++)
         write_data(script, results, place, &curves);
     if (curves == 0)

@@ -30,23 +30,26 @@ void sb_report_head(FILE *out, const struct sb_facts *facts, const struct sb_opt
             o->min_bytes, o->max_bytes, step, o->warmup, iters, o->agg, o->check,
             o->blocking ? "blocking" : "nonblocking");
     if (facts->ranks == 1)
-        fprintf(out, "# There is one rank only, so nothing is sent; -n 4 starts four ranks here.\n");
+        fprintf(out,
+                "# There is one rank only, so nothing is sent; -n 4 starts four ranks here.\n");
 }
 
 void sb_report_table_head(FILE *out, enum sb_coll_id coll, const struct sb_options *o)
 {
-    const char *stats = o->stats ? "      p50      p99" : "", *units = o->stats ? "     (us)     (us)" : "";
+    const char *stats = o->stats ? "      p50      p99" : "",
+               *units = o->stats ? "     (us)     (us)" : "";
     int half = o->stats ? 50 : 32;
 
     fprintf(out, "#\n# %s\n#\n", sb_colls[coll].name);
-    fprintf(out, "# %11s  %12s  %8s  %6s  %6s  %*s  %*s\n", "", "", "", "", "", half,
-            "out-of-place          ", half, "in-place            ");
+    fprintf(out, "# %11s  %12s  %8s  %6s  %6s  %*s  %*s\n", "", "", "", "", "", half - 10,
+            "out-of-place", half, "in-place");
     fprintf(out, "# %11s  %12s  %8s  %6s  %6s", "size", "count", "type", "redop", "root");
     for (int i = 0; i < 2; i++)
         fprintf(out, "  %8s%s  %6s  %6s  %6s", "time", stats, "algbw", "busbw", "#wrong");
     fprintf(out, "\n# %11s  %12s  %8s  %6s  %6s", "(B)", "(elements)", "", "", "");
     for (int i = 0; i < 2; i++)
-        fprintf(out, "  %8s%s  %6s  %6s  %6s", "(us)", units, "(GB/s)", "(GB/s)", "");
+        fprintf(out, "  %8s%s  %6s  %6s%s", "(us)", units, "(GB/s)", "(GB/s)",
+                i == 0 ? "        " : "");
     fprintf(out, "\n");
 }
 

@@ -12,8 +12,8 @@ void sb_report_row(FILE *out, const struct sb_row *row, const struct sb_options 
                    int64_t unix_time);
 void sb_report_tail(FILE *out, const struct sb_results *results);
 
-/* The whole run in a file; "-" is stdout. The sentence of a failure names the file. -ENOTSUP: not in
- * this build, or a program is missing; the sentence says which. */
+/* The whole run in a file; "-" is stdout. The sentence of a failure names the file. -ENOTSUP: not
+ * in this build, or a program is missing; the sentence says which. */
 int sb_json_write(const char *path, const struct sb_results *results);
 int sb_csv_write(const char *path, const struct sb_results *results);
 int sb_plot_write(const char *path, const struct sb_results *results);

@@ -2,9 +2,9 @@
 /*
  * The timing loops.
  *
- * The mean comes from a batch of operations with a clock before and after, so that nothing disturbs small
- * sizes; minimum, median and 99th percentile from a pass of their own with a clock around each. The
- * number of operations is agreed by all ranks: the slowest decides.
+ * The mean comes from a batch of operations with a clock before and after, so that nothing disturbs
+ * small sizes; minimum, median and 99th percentile from a pass of their own with a clock around
+ * each. The number of operations is agreed by all ranks: the slowest decides.
  */
 #include "sweep.h"
 
@@ -46,13 +46,13 @@ struct sweep {
     char *memory[2], *base[2];
     size_t slot_bytes, memory_bytes;
     struct sluice_buffer *registered[2];
-    size_t *tables;          /* [4 * size] */
-    struct record *records;  /* [size] */
-    double *samples;         /* [SAMPLES_MAX] */
+    size_t *tables;         /* [4 * size] */
+    struct record *records; /* [size] */
+    double *samples;        /* [SAMPLES_MAX] */
     struct sb_place places[AGG_MAX];
     uint64_t seed, started_ns;
     size_t rows_expected, rows_done;
-    int last_coll;           /* whose table head was printed; -1: none */
+    int last_coll; /* whose table head was printed; -1: none */
     bool one_host;
 };
 
@@ -332,8 +332,8 @@ static int measure_cell(struct sweep *s, const struct sb_row *row, bool in_place
     for (int slot = 0; slot < s->options->agg; slot++) {
         size_t at = (size_t)slot * s->slot_bytes;
 
-        sb_place_init(&s->places[slot], row, in_place, s->comm, s->rank, s->size,
-                      s->base[0] + at, s->base[1] + at, s->tables);
+        sb_place_init(&s->places[slot], row, in_place, s->comm, s->rank, s->size, s->base[0] + at,
+                      s->base[1] + at, s->tables);
         if (sb_colls[row->coll].sized)
             sb_place_fill(&s->places[slot], s->seed);
     }

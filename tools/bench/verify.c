@@ -29,8 +29,8 @@ static void random_bits(uint64_t *out, uint64_t seed, int rank, uint64_t first, 
 /* Floats: places of sign, exponent and fraction. */
 struct layout {
     unsigned fraction_bits, sign_bit;
-    uint64_t half;     /* bits of 0.5: fraction zero */
-    uint64_t one;      /* bits of 1.0 */
+    uint64_t half; /* bits of 0.5: fraction zero */
+    uint64_t one;  /* bits of 1.0 */
 };
 
 static struct layout layout_of(enum sluice_dtype dtype)
@@ -56,9 +56,10 @@ static bool is_signed(enum sluice_dtype dtype)
 }
 
 /*
- * Bits of one operand of a float reduction. Sums: ±[0.5, 1), away from zero, so that a missing operand
- * shows. Products: ±[1, 1.25) on ranks with an even number of set bits and ±[0.75, 1) on the others, so
- * that the product of any aligned group of ranks stays near one, in range even for f16.
+ * Bits of one operand of a float reduction. Sums: ±[0.5, 1), away from zero, so that a missing
+ * operand shows. Products: ±[1, 1.25) on ranks with an even number of set bits and ±[0.75, 1) on
+ * the others, so that the product of any aligned group of ranks stays near one, in range even for
+ * f16.
  */
 static void float_operands(uint64_t *bits, size_t count, struct layout l, int op, int rank)
 {
@@ -77,7 +78,8 @@ static void float_operands(uint64_t *bits, size_t count, struct layout l, int op
 
 /* Integers wrap, so any bits will do, except: a product must not vanish, and an average is only
  * defined while the sum fits. */
-static void integer_operands(uint64_t *bits, size_t count, enum sluice_dtype dtype, int op, int size)
+static void integer_operands(uint64_t *bits, size_t count, enum sluice_dtype dtype, int op,
+                             int size)
 {
     unsigned width = (unsigned)sluice_dtype_size(dtype) * 8;
 
@@ -337,8 +339,8 @@ static uint64_t check_integers(uint64_t *got, enum sluice_dtype dtype, enum slui
     }
     if (op == SLUICE_AVG)
         for (size_t i = 0; i < count; i++)
-            acc[i] = is_signed(dtype) ? (uint64_t)((int64_t)acc[i] / size)
-                                      : acc[i] / (uint64_t)size;
+            acc[i] =
+                is_signed(dtype) ? (uint64_t)((int64_t)acc[i] / size) : acc[i] / (uint64_t)size;
     widen_integers(acc, dtype, count);
     widen_integers(got, dtype, count);
     for (size_t i = 0; i < count; i++)

@@ -2,10 +2,10 @@
 /*
  * Data to send and the answers to expect, computed apart from the library.
  *
- * Every element is a function of (seed, rank, index), so each rank knows what all ranks sent without
- * asking them. Copies carry random bits, all of them compared. Integers, minima and maxima are exact.
- * Float sums, products and averages must lie within the rounding errors that any order of n - 1
- * roundings can make: |got - exact| <= (n - 1) u Σ|x|, u the type's unit roundoff.
+ * Every element is a function of (seed, rank, index), so each rank knows what all ranks sent
+ * without asking them. Copies carry random bits, all of them compared. Integers, minima and maxima
+ * are exact. Float sums, products and averages must lie within the rounding errors that any order
+ * of n - 1 roundings can make: |got - exact| <= (n - 1) u Σ|x|, u the type's unit roundoff.
  */
 #ifndef SB_VERIFY_H
 #define SB_VERIFY_H
@@ -14,8 +14,8 @@
 
 #define SB_NO_OP (-1)
 
-/* Fills dst with elements first, first + 1, … of rank. op SB_NO_OP: random bits; otherwise values that
- * n ranks can reduce with op and no overflow. dst may be unaligned. */
+/* Fills dst with elements first, first + 1, … of rank. op SB_NO_OP: random bits; otherwise values
+ * that n ranks can reduce with op and no overflow. dst may be unaligned. */
 void sb_fill(void *dst, enum sluice_dtype dtype, int op, uint64_t seed, int rank, int size,
              uint64_t first, size_t count);
 

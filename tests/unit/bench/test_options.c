@@ -9,8 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#define PARSE(options, ...)                                                                        \
-    parse(options, (const char *const[]){"sluice-bench", __VA_ARGS__, NULL})
+#define PARSE(options, ...) parse(options, (const char *const[]){"sluice-bench", __VA_ARGS__, NULL})
 
 /* getopt reorders argv, so it gets a copy. */
 static int parse(struct sb_options *options, const char *const *words)
@@ -49,8 +48,9 @@ static void letters_of_nccl_tests_are_understood(void **state)
     struct sb_options o;
 
     (void)state;
-    assert_int_equal(PARSE(&o, "-b", "1k", "-e", "2M", "-f", "4", "-w", "5", "-c", "0", "-o",
-                           "max", "-d", "double", "-r", "2", "-a", "3", "-z", "0", "-m", "8"), 0);
+    assert_int_equal(PARSE(&o, "-b", "1k", "-e", "2M", "-f", "4", "-w", "5", "-c", "0", "-o", "max",
+                           "-d", "double", "-r", "2", "-a", "3", "-z", "0", "-m", "8"),
+                     0);
     assert_int_equal(o.min_bytes, 1024);
     assert_int_equal(o.max_bytes, 2 << 20);
     assert_true(o.factor > 3.99 && o.factor < 4.01);
@@ -63,7 +63,8 @@ static void letters_of_nccl_tests_are_understood(void **state)
     assert_false(o.blocking);
     assert_int_equal(o.agg, 8);
     assert_int_equal(PARSE(&o, "-R", "1", "-u", "3", "-N", "2", "-T", "1.5", "-S", "1", "-M", "1",
-                           "-J", "x.json"), 0);
+                           "-J", "x.json"),
+                     0);
     assert_true(o.register_buffers && o.timestamps && o.memory);
     assert_int_equal(o.unaligned, 3);
     assert_int_equal(o.cycles, 2);
@@ -159,12 +160,15 @@ static void complaints_name_the_option_and_what_would_do(void **state)
 static void help_mentions_every_option_and_fits_100_columns(void **state)
 {
     static const char *const words[] = {
-        "--coll", "--minbytes", "--maxbytes", "--stepfactor", "--stepbytes", "--datatype", "--op",
-        "--root", "--ranks", "--transport", "--algo", "--kernel", "--alloc", "--unaligned",
-        "--register", "--blocking", "--nonblocking", "--agg_iters", "--timeout", "--iters",
-        "--budget", "--warmup", "--average", "--run_cycles", "--check", "--stats", "--json",
-        "--csv", "--plot", "--list", "--explain", "--print-schedule", "--status", "--version",
-        "--help"};
+        "--coll",        "--minbytes",  "--maxbytes", "--stepfactor",
+        "--stepbytes",   "--datatype",  "--op",       "--root",
+        "--ranks",       "--transport", "--algo",     "--kernel",
+        "--alloc",       "--unaligned", "--register", "--blocking",
+        "--nonblocking", "--agg_iters", "--timeout",  "--iters",
+        "--budget",      "--warmup",    "--average",  "--run_cycles",
+        "--check",       "--stats",     "--json",     "--csv",
+        "--plot",        "--list",      "--explain",  "--print-schedule",
+        "--status",      "--version",   "--help"};
     char *text = NULL;
     size_t len = 0, column = 0;
     FILE *out = open_memstream(&text, &len);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The judge is judged: results computed here, one operand after the other, must pass; the same with one
- * element spoilt must fail with exactly one wrong element. */
+/* The judge is judged: results computed here, one operand after the other, must pass; the same with
+ * one element spoilt must fail with exactly one wrong element. */
 #include "verify.h"
 
 #include "core/err.h"
@@ -18,7 +18,7 @@
 static float f16_to_float(uint16_t bits)
 {
     unsigned exponent = bits >> 10 & 31, fraction = bits & 1023;
-    float value = exponent == 31 ? (fraction != 0 ? NAN : INFINITY)
+    float value = exponent == 31  ? (fraction != 0 ? NAN : INFINITY)
                   : exponent == 0 ? ldexpf((float)fraction, -24)
                                   : ldexpf((float)(1024 + fraction), (int)exponent - 25);
 
@@ -114,7 +114,7 @@ static void reduce_one(void *acc, const void *x, enum sluice_dtype dtype, enum s
 
 #define DIVIDE_AS(type)                                                                            \
     for (size_t i = 0; i < count; i++)                                                             \
-        ((type *)acc)[i] = (type)(((type *)acc)[i] / (type)size)
+    ((type *)acc)[i] = (type)(((type *)acc)[i] / (type)size)
 
 static void divide(void *acc, enum sluice_dtype dtype, int size, size_t count)
 {
@@ -140,8 +140,8 @@ static void divide(void *acc, enum sluice_dtype dtype, int size, size_t count)
 }
 
 /* What a correct library could return; ranks in an order of its own. */
-static void reduce_all(void *acc, enum sluice_dtype dtype, enum sluice_op op, int size, int first_rank,
-                       uint64_t first)
+static void reduce_all(void *acc, enum sluice_dtype dtype, enum sluice_op op, int size,
+                       int first_rank, uint64_t first)
 {
     char x[COUNT * 8] __attribute__((aligned(16)));
 
@@ -195,8 +195,8 @@ static void check_spoilt(enum sluice_dtype dtype, enum sluice_op op, int size)
 {
     size_t esize = sluice_dtype_size(dtype), at = (size_t)(17 * size) % COUNT;
     char got[COUNT * 8] __attribute__((aligned(16)));
-    bool is_float = dtype == SLUICE_F16 || dtype == SLUICE_BF16 || dtype == SLUICE_F32 ||
-                    dtype == SLUICE_F64;
+    bool is_float =
+        dtype == SLUICE_F16 || dtype == SLUICE_BF16 || dtype == SLUICE_F32 || dtype == SLUICE_F64;
 
     reduce_all(got, dtype, op, size, 0, 5);
     /* The lowest bit of integers and of exact results; a huge exponent for rounded ones. */
@@ -228,8 +228,8 @@ static void check_missing(enum sluice_dtype dtype, enum sluice_op op, int size)
     }
     if (op == SLUICE_AVG)
         divide(got, dtype, size, COUNT);
-    /* A minimum notices a missing rank where it had the smallest value: one place in `size`. An average
-     * of small integers may be the same after truncation. */
+    /* A minimum notices a missing rank where it had the smallest value: one place in `size`. An
+     * average of small integers may be the same after truncation. */
     if (count_wrong(got, dtype, op, size) < COUNT / 16)
         fail_msg("%s %s of %d ranks: a rank that was left out gave only %d wrong elements",
                  sluice_dtype_name(dtype), sluice_op_name(op), size,
@@ -273,13 +273,18 @@ static void copies_are_compared_bit_for_bit_and_a_shifted_block_is_all_wrong(voi
         char got[COUNT * 8];
 
         sb_fill(got, (enum sluice_dtype)dtype, SB_NO_OP, SEED, 3, 4, 9, COUNT);
-        assert_int_equal(sb_check_copy(got, (enum sluice_dtype)dtype, SB_NO_OP, SEED, 3, 4, 9, COUNT), 0);
+        assert_int_equal(
+            sb_check_copy(got, (enum sluice_dtype)dtype, SB_NO_OP, SEED, 3, 4, 9, COUNT), 0);
         got[400 * esize] ^= 0x10;
-        assert_int_equal(sb_check_copy(got, (enum sluice_dtype)dtype, SB_NO_OP, SEED, 3, 4, 9, COUNT), 1);
+        assert_int_equal(
+            sb_check_copy(got, (enum sluice_dtype)dtype, SB_NO_OP, SEED, 3, 4, 9, COUNT), 1);
         /* From another rank, seed or place: nearly nothing fits. */
-        assert_true(sb_check_copy(got, (enum sluice_dtype)dtype, SB_NO_OP, SEED, 2, 4, 9, COUNT) > COUNT * 9 / 10);
-        assert_true(sb_check_copy(got, (enum sluice_dtype)dtype, SB_NO_OP, SEED + 1, 3, 4, 9, COUNT) > COUNT * 9 / 10);
-        assert_true(sb_check_copy(got, (enum sluice_dtype)dtype, SB_NO_OP, SEED, 3, 4, 10, COUNT) > COUNT * 9 / 10);
+        assert_true(sb_check_copy(got, (enum sluice_dtype)dtype, SB_NO_OP, SEED, 2, 4, 9, COUNT) >
+                    COUNT * 9 / 10);
+        assert_true(sb_check_copy(got, (enum sluice_dtype)dtype, SB_NO_OP, SEED + 1, 3, 4, 9,
+                                  COUNT) > COUNT * 9 / 10);
+        assert_true(sb_check_copy(got, (enum sluice_dtype)dtype, SB_NO_OP, SEED, 3, 4, 10, COUNT) >
+                    COUNT * 9 / 10);
     }
 }
 
