@@ -371,7 +371,7 @@ static int run_recvs(struct shm_ep *ep, unsigned *budget)
 
         if (!shm_cell_is(head, ep->rx_pos))
             break;
-        got = take_cell(ep, head, &ep->recvs[ep->recv_first].sink);
+        got = take_cell(ep, head, ep->recvs[ep->recv_first].sink);
         if (got < 0) {
             ep->damaged = true;
             break;
@@ -440,7 +440,7 @@ int shm_recv(struct sl_ep *base, const struct sl_sink *sink, struct sl_req *req)
         return -EAGAIN;
     }
     ep->recvs[(ep->recv_first + ep->recv_count++) % SHM_POSTED_MAX] =
-        (struct shm_posted_recv){*sink, req};
+        (struct shm_posted_recv){sink, req};
     req->status = SL_PENDING;
     activate(ep);
     return 0;

@@ -209,14 +209,12 @@ static void fill_hello(struct shm_ep *ep, struct shm_hello *out)
 
 /* ---- the dialling side ---- */
 
-static void choose_ring(struct shm_ep *ep)
+uint32_t shm_ring_bytes(const struct sl_config *config, unsigned peers)
 {
-    struct shm_iface *iface = shm_ep_iface(ep);
-    uint64_t bytes = (uint64_t)iface->base.worker->config->shm_ring_bytes;
-    uint32_t cells = 256;
+    uint64_t bytes = (uint64_t)config->shm_ring_bytes;
 
     if (bytes == 0) {
-        bytes = RINGS_TOTAL / (2 * iface->ep_count);
+        bytes = RINGS_TOTAL / (2 * (peers > 0 ? peers : 1));
         if (bytes > RING_LARGEST)
             bytes = RING_LARGEST;
         if (bytes < RING_SMALLEST)
@@ -224,7 +222,15 @@ static void choose_ring(struct shm_ep *ep)
     }
     if (bytes < SHM_RING_MIN)
         bytes = SHM_RING_MIN;
-    ep->ring_bytes = (uint32_t)((bytes + 4095) & ~UINT64_C(4095));
+    return (uint32_t)((bytes + 4095) & ~UINT64_C(4095));
+}
+
+static void choose_ring(struct shm_ep *ep)
+{
+    struct shm_iface *iface = shm_ep_iface(ep);
+    uint32_t cells = 256;
+
+    ep->ring_bytes = shm_ring_bytes(iface->base.worker->config, iface->ep_count);
     while (cells > SHM_CELLS_MIN && cells * 256 > ep->ring_bytes)
         cells /= 2;
     ep->cells = cells;

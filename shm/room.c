@@ -25,7 +25,7 @@
 
 static int read_number(const char *dir, const char *file, unsigned long long *out)
 {
-    char path[2 * LINE_LEN];
+    char path[3 * LINE_LEN];
     FILE *f;
     int got;
 
@@ -56,7 +56,7 @@ static unsigned long long mem_available(void)
 /* Pages of files count as used until somebody needs the memory. */
 static unsigned long long reclaimable(const char *dir)
 {
-    char line[2 * LINE_LEN];
+    char line[3 * LINE_LEN];
     unsigned long long sum = 0, value;
     FILE *f;
 

@@ -114,7 +114,7 @@ int shm_segment_map(int fd, uint32_t ring_bytes, uint32_t cells, int side,
 {
     size_t len = shm_segment_len(ring_bytes, cells);
     struct shm_lane lanes[2];
-    void *base;
+    void *base = NULL;
     int err = shm_file_map(fd, 0, len, 1, &base);
 
     if (err != 0)

@@ -121,7 +121,7 @@ static bool look_due(struct shm_iface *iface)
     return true;
 }
 
-static int shm_progress(struct sl_iface *base, unsigned budget)
+static int iface_progress(struct sl_iface *base, unsigned budget)
 {
     struct shm_iface *iface = shm_iface_of(base);
     int moved = 0;
@@ -184,7 +184,7 @@ static int open_events(struct shm_iface *iface)
     return err;
 }
 
-static void shm_close(struct sl_iface *base)
+static void iface_close(struct sl_iface *base)
 {
     struct shm_iface *iface = shm_iface_of(base);
 
@@ -221,8 +221,8 @@ static size_t stream_min(const struct sl_config *config)
     return cache > 0 ? (size_t)cache / 2 : STREAM_MIN_DEFAULT;
 }
 
-static int shm_open(struct sl_worker *worker, const struct sl_device *dev,
-                    const struct sl_handler *handler, struct sl_iface **out)
+static int iface_open(struct sl_worker *worker, const struct sl_device *dev,
+                      const struct sl_handler *handler, struct sl_iface **out)
 {
     struct shm_iface *iface = calloc(1, sizeof(*iface));
     int err;
@@ -235,7 +235,7 @@ static int shm_open(struct sl_worker *worker, const struct sl_device *dev,
     if (handler != NULL)
         iface->base.handler = *handler;
     iface->base.caps = SL_CAP_MAP | SL_CAP_WAKEUP;
-    iface->base.eager_max = SIZE_MAX;
+    iface->base.eager_max = shm_ring_bytes(worker->config, 1);
     iface->page_fd = iface->epoll_fd = -1;
     iface->listener.fd = iface->event.fd = iface->timer.fd = -1;
     sl_list_init(&iface->eps);
@@ -249,7 +249,7 @@ static int shm_open(struct sl_worker *worker, const struct sl_device *dev,
     if (err == 0)
         err = open_page(iface);
     if (err != 0) {
-        shm_close(&iface->base);
+        iface_close(&iface->base);
         return err;
     }
     iface->read_reason = shm_read_refused(worker->config);
@@ -259,8 +259,8 @@ static int shm_open(struct sl_worker *worker, const struct sl_device *dev,
     return 0;
 }
 
-static int shm_probe(const struct sl_config *config, struct sl_device *out, size_t cap,
-                     size_t *count)
+static int iface_probe(const struct sl_config *config, struct sl_device *out, size_t cap,
+                       size_t *count)
 {
     const char *refused = shm_read_refused(config);
     int fd, err = shm_file_create("a shared page", "free some memory", 4096, &fd);
@@ -278,7 +278,7 @@ static int shm_probe(const struct sl_config *config, struct sl_device *out, size
     return 0;
 }
 
-static void shm_describe(const struct sl_ep *base, char *out, size_t cap)
+static void ep_describe(const struct sl_ep *base, char *out, size_t cap)
 {
     const struct shm_ep *ep = (const struct shm_ep *)base;
     static const char *const states[] = {"new", "dialling", "asked", "awaited",
@@ -295,9 +295,9 @@ static void shm_describe(const struct sl_ep *base, char *out, size_t cap)
 const struct sl_transport_ops sl_shm_ops = {
     .abi = SL_TRANSPORT_ABI,
     .name = "shm",
-    .probe = shm_probe,
-    .open = shm_open,
-    .close = shm_close,
+    .probe = iface_probe,
+    .open = iface_open,
+    .close = iface_close,
     .mem_alloc = shm_mem_alloc,
     .mem_free = shm_mem_free,
     .mr_reg = shm_mr_reg,
@@ -312,10 +312,10 @@ const struct sl_transport_ops sl_shm_ops = {
     .recv = shm_recv,
     .read = shm_read,
     .ctrl = shm_ctrl,
-    .progress = shm_progress,
+    .progress = iface_progress,
     .fd = shm_fd,
     .arm = shm_arm,
     .disarm = shm_disarm,
     .wake = shm_wake,
-    .ep_describe = shm_describe,
+    .ep_describe = ep_describe,
 };

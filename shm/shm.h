@@ -104,7 +104,7 @@ struct shm_posted_send {
 };
 
 struct shm_posted_recv {
-    struct sl_sink sink;
+    const struct sl_sink *sink; /* lent, and handed to consume as it is: it may be part of more */
     struct sl_req *req;
 };
 
@@ -198,6 +198,8 @@ int shm_ep_addr(struct sl_ep *ep, struct sl_addr *out);
 int shm_ep_connect(struct sl_ep *ep, const struct sl_addr *peer, struct sl_req *req);
 void shm_ep_destroy(struct sl_ep *ep);
 int shm_ctrl(struct sl_ep *ep, const void *msg, size_t len);
+/* Of a ring one way, for a process with that many peers. */
+uint32_t shm_ring_bytes(const struct sl_config *config, unsigned peers);
 void shm_listener_ready(struct shm_iface *iface, struct shm_source *source);
 /* Retries, deadlines and departures: whatever time brings. Returns how many things moved. */
 int shm_settle(struct shm_iface *iface, uint64_t now_ns);
