@@ -112,15 +112,15 @@ static void choose_congestion(struct sl_tcp_iface *iface, int fd)
 
 /* ---- listening ---- */
 
-static int new_socket(int family, int *out)
+/* A descriptor or a negative errno. */
+static int new_socket(int family)
 {
     int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
     if (fd < 0)
         return sl_fail(-errno, "no socket to be had: %s%s", sluice_strerror(-errno),
                        errno == EMFILE ? "; raise 'ulimit -n'" : "");
-    *out = fd;
-    return 0;
+    return fd;
 }
 
 static int bind_any(int fd, int family, uint16_t port)
@@ -165,14 +165,14 @@ int sl_tcp_listen(struct sl_tcp_iface *iface)
 {
     struct sockaddr_storage addr = {0};
     socklen_t len = sizeof(addr);
-    int family = AF_INET6, fd, err = new_socket(AF_INET6, &fd);
+    int family = AF_INET6, fd = new_socket(AF_INET6), err;
 
-    if (err == -EAFNOSUPPORT) {
+    if (fd == -EAFNOSUPPORT) {
         family = AF_INET;
-        err = new_socket(AF_INET, &fd);
+        fd = new_socket(AF_INET);
     }
-    if (err != 0)
-        return err;
+    if (fd < 0)
+        return fd;
     if (family == AF_INET6)
         set_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
     choose_congestion(iface, fd);
@@ -478,10 +478,10 @@ static int dial(struct sl_tcp_conn *conn)
     struct sl_tcp_iface *iface = ep->iface;
     const struct sl_tcp_target *target = &ep->targets[ep->target_idx];
     uint64_t left = ep->connect_deadline_ns - now(iface);
-    int fd, err = new_socket(target->addr.ss_family, &fd);
+    int fd = new_socket(target->addr.ss_family), err;
 
-    if (err != 0)
-        return err;
+    if (fd < 0)
+        return fd;
     tune_early(iface, fd);
     if (connect(fd, (const struct sockaddr *)&target->addr, sl_sockaddr_len(&target->addr)) != 0 &&
         errno != EINPROGRESS) {

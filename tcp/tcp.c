@@ -28,6 +28,8 @@
 #define PIECE_BYTES (512u << 10)
 #define PIECE_BYTES_CRC (256u << 10) /* still in L2 when it is copied after its sum was taken */
 
+extern const struct sl_transport_ops sl_tcp_ops;
+
 static struct sl_tcp_iface *iface_of(struct sl_iface *iface)
 {
     return (struct sl_tcp_iface *)iface;
@@ -252,7 +254,7 @@ static int open_iface(struct sl_worker *worker, const struct sl_device *dev,
                                     .eager_max = 16384};
     if (handler != NULL)
         iface->base.handler = *handler;
-    iface->base.ops = sl_transport_find("tcp", 3);
+    iface->base.ops = sl_transport_complete(&sl_tcp_ops, &iface->ops);
     iface->config = worker->config;
     iface->listener.fd = -1;
     sl_list_init(&iface->eps);
@@ -412,12 +414,12 @@ static int read_targets(struct sl_tcp_ep *ep, const struct sl_addr *peer)
             size_t bytes;
 
             if (at >= peer->len)
-                return sl_fail(-EBADMSG, "the tcp address of rank %d is cut off", ep->base.peer);
+                return sl_fail(-EPROTO, "the tcp address of rank %d is cut off", ep->base.peer);
             loopback = (peer->bytes[at] & ADDR_LOOPBACK) != 0;
             v4 = (peer->bytes[at] & 0x7f) == ADDR_V4;
             bytes = v4 ? 4 : 16;
             if ((!v4 && (peer->bytes[at] & 0x7f) != ADDR_V6) || at + 1 + bytes > peer->len)
-                return sl_fail(-EBADMSG, "the tcp address of rank %d is damaged", ep->base.peer);
+                return sl_fail(-EPROTO, "the tcp address of rank %d is damaged", ep->base.peer);
             if (v4) {
                 struct sockaddr_in *in = (struct sockaddr_in *)&addr;
 
@@ -481,7 +483,7 @@ static int ep_connect(struct sl_ep *base, const struct sl_addr *peer, struct sl_
         return sl_fail(-EINVAL, "the endpoint to rank %d is connected already", base->peer);
     if (peer->len < ADDR_FIXED || peer->len > SL_ADDR_MAX ||
         (peer->bytes[0] | peer->bytes[1] << 8) != ADDR_MAGIC)
-        return sl_fail(-EBADMSG, "what rank %d gave is not a tcp address", base->peer);
+        return sl_fail(-EPROTO, "what rank %d gave is not a tcp address", base->peer);
     if (peer->bytes[2] != SL_TCP_WIRE_VERSION)
         return sl_fail(-EPROTO, "rank %d speaks wire version %u of tcp, this rank %u", base->peer,
                        peer->bytes[2], SL_TCP_WIRE_VERSION);

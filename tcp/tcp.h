@@ -156,6 +156,7 @@ struct sl_tcp_guest {
 
 struct sl_tcp_iface {
     struct sl_iface base;
+    struct sl_transport_ops ops; /* sl_tcp_ops, completed */
     const struct sl_config *config;
     const struct sl_tcp_engine_ops *engine_ops;
     void *engine;
