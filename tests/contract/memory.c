@@ -148,6 +148,7 @@ static void a_sleeper_is_woken_by_a_message(void **state)
 {
     struct msg *send, *recv;
     struct pair p;
+    int rc;
 
     (void)state;
     connect_or_skip(&p, SL_CAP_WAKEUP);
@@ -158,7 +159,9 @@ static void a_sleeper_is_woken_by_a_message(void **state)
         send = msg_send(&p.side[0], len, i);
         post_recv(&p, recv, NULL);
         fall_asleep(&p, &p.side[1]);
-        assert_int_equal(try_send(send, NULL) >= 0, 1);
+        while ((rc = try_send(send, NULL)) == -EAGAIN)
+            contract_ops->progress(p.side[0].iface, 64);
+        assert_true(rc >= 0);
         /* Only the sender makes progress while the receiver sleeps. */
         pair_wait_begin(&p);
         while (!readable(p.side[1].iface, 1)) {
