@@ -144,12 +144,23 @@ SL_INLINE ps_pair f16_unpack(vec v)
                      _mm256_cvtph_ps(_mm256_extracti128_si256(v, 1))};
 }
 
+/* Replaces what lies above infinity, sign aside, by a quiet NaN: half the work that it would be before
+ * rounding. */
+SL_INLINE vec half_canonical(vec v, int16_t infinity, int16_t nan)
+{
+    vec magnitude = _mm256_and_si256(v, _mm256_set1_epi16(0x7fff));
+    vec is_nan = _mm256_cmpgt_epi16(magnitude, _mm256_set1_epi16(infinity));
+
+    return _mm256_blendv_epi8(v, _mm256_set1_epi16(nan), is_nan);
+}
+
 SL_INLINE vec f16_pack(ps_pair x)
 {
-    __m128i low = _mm256_cvtps_ph(ps_canonical(x.a), _MM_FROUND_TO_NEAREST_INT);
-    __m128i high = _mm256_cvtps_ph(ps_canonical(x.b), _MM_FROUND_TO_NEAREST_INT);
+    __m128i low = _mm256_cvtps_ph(x.a, _MM_FROUND_TO_NEAREST_INT);
+    __m128i high = _mm256_cvtps_ph(x.b, _MM_FROUND_TO_NEAREST_INT);
 
-    return _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
+    return half_canonical(_mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1), 0x7c00,
+                          0x7e00);
 }
 
 #define f16_combine pair_combine
@@ -168,11 +179,11 @@ SL_INLINE ps_pair bf16_unpack(vec v)
         _mm256_castsi256_ps(_mm256_and_si256(v, _mm256_set1_epi32((int)0xffff0000)))};
 }
 
-/* To nearest even, in the upper 16 bits; no NaN overflows, since the canonical one's low bits are
- * 0. */
+/* To nearest even, in the upper 16 bits. A NaN does not overflow: its low bits are 0, like those of
+ * the operands it came from. */
 SL_INLINE __m256i bf16_round(__m256 x)
 {
-    __m256i a = _mm256_castps_si256(ps_canonical(x));
+    __m256i a = _mm256_castps_si256(x);
     __m256i odd = _mm256_and_si256(_mm256_srli_epi32(a, 16), _mm256_set1_epi32(1));
 
     return _mm256_add_epi32(_mm256_add_epi32(a, _mm256_set1_epi32(0x7fff)), odd);
@@ -180,7 +191,9 @@ SL_INLINE __m256i bf16_round(__m256 x)
 
 SL_INLINE vec bf16_pack(ps_pair x)
 {
-    return _mm256_blend_epi16(_mm256_srli_epi32(bf16_round(x.a), 16), bf16_round(x.b), 0xaa);
+    vec v = _mm256_blend_epi16(_mm256_srli_epi32(bf16_round(x.a), 16), bf16_round(x.b), 0xaa);
+
+    return half_canonical(v, 0x7f80, 0x7fc0);
 }
 
 #define bf16_combine pair_combine
@@ -307,6 +320,12 @@ SL_INLINE vec u64_combine(vec a, vec b, enum sluice_op op)
 
 #include "collectives/reduce_simd_int.h"
 #include "collectives/copy_simd.h"
+
+/* The C library copies as well as 32-byte vectors can. */
+static void copy_cached(void *dst, const void *src, size_t len)
+{
+    memcpy(dst, src, len);
+}
 
 const struct sl_kernels sl_kernels_avx2 = {
     .name = "avx2",

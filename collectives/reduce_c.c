@@ -39,17 +39,20 @@ static inline float f32_of_bits(uint32_t bits)
     return x;
 }
 
+static inline uint64_t bits_of_f64(double x)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &x, sizeof(bits));
+    return bits;
+}
+
 static inline double f64_of_bits(uint64_t bits)
 {
     double x;
 
     memcpy(&x, &bits, sizeof(x));
     return x;
-}
-
-static inline bool is_negative(double x)
-{
-    return __builtin_signbit(x) != 0;
 }
 
 /* f32 */
@@ -63,21 +66,23 @@ static inline float f32_widen(float x)
 
 static inline float f32_narrow(float x)
 {
-    return x == x ? x : f32_of_bits(SL_NAN_F32);
+    return f32_of_bits(x == x ? bits_of_f32(x) : SL_NAN_F32);
 }
 
+/* Asking both ways and joining the bits makes +0 of unlike zeros for max, -0 for min, and changes
+ * nothing else. No branches here or below, so that compilers make vectors. */
 static inline float f32_max2(float a, float b)
 {
-    float r = a > b || (a == b && is_negative(b)) ? a : b;
+    uint32_t r = bits_of_f32(a > b ? a : b) & bits_of_f32(b > a ? b : a);
 
-    return a == a && b == b ? r : f32_of_bits(SL_NAN_F32);
+    return f32_of_bits(((a == a) & (b == b)) ? r : SL_NAN_F32);
 }
 
 static inline float f32_min2(float a, float b)
 {
-    float r = a < b || (a == b && is_negative(a)) ? a : b;
+    uint32_t r = bits_of_f32(a < b ? a : b) | bits_of_f32(b < a ? b : a);
 
-    return a == a && b == b ? r : f32_of_bits(SL_NAN_F32);
+    return f32_of_bits(((a == a) & (b == b)) ? r : SL_NAN_F32);
 }
 
 SL_INLINE float f32_combine(float a, float b, enum sluice_op op)
@@ -104,21 +109,21 @@ static inline double f64_widen(double x)
 
 static inline double f64_narrow(double x)
 {
-    return x == x ? x : f64_of_bits(SL_NAN_F64);
+    return f64_of_bits(x == x ? bits_of_f64(x) : SL_NAN_F64);
 }
 
 static inline double f64_max2(double a, double b)
 {
-    double r = a > b || (a == b && is_negative(b)) ? a : b;
+    uint64_t r = bits_of_f64(a > b ? a : b) & bits_of_f64(b > a ? b : a);
 
-    return a == a && b == b ? r : f64_of_bits(SL_NAN_F64);
+    return f64_of_bits(((a == a) & (b == b)) ? r : SL_NAN_F64);
 }
 
 static inline double f64_min2(double a, double b)
 {
-    double r = a < b || (a == b && is_negative(a)) ? a : b;
+    uint64_t r = bits_of_f64(a < b ? a : b) | bits_of_f64(b < a ? b : a);
 
-    return a == a && b == b ? r : f64_of_bits(SL_NAN_F64);
+    return f64_of_bits(((a == a) & (b == b)) ? r : SL_NAN_F64);
 }
 
 SL_INLINE double f64_combine(double a, double b, enum sluice_op op)
@@ -146,9 +151,9 @@ static inline float bf16_widen(uint16_t x)
 /* To nearest even. */
 static inline uint16_t bf16_narrow(float x)
 {
-    uint32_t bits = bits_of_f32(x);
+    uint32_t bits = bits_of_f32(f32_narrow(x));
 
-    return x == x ? (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16) : SL_NAN_F32 >> 16;
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
 #define bf16_combine f32_combine
@@ -158,16 +163,23 @@ static inline uint16_t bf16_narrow(float x)
 
 typedef float f16_acc;
 
+static inline uint32_t all_ones_if(bool x)
+{
+    return -(uint32_t)x;
+}
+
 /* Denormals are multiples of 2^-24, exact in f32. */
 static inline float f16_widen(uint16_t x)
 {
     uint32_t sign = (uint32_t)(x & 0x8000) << 16;
     uint32_t low = x & 0x7fff;
     uint32_t normal = (low << 13) + ((127 - 15) << 23);
-    uint32_t special = low << 13 | 0x7f800000; /* infinity and NaN */
     uint32_t small = bits_of_f32((float)(int32_t)low * 0x1p-24f);
+    uint32_t is_small = all_ones_if(low < 0x0400);
+    /* The exponent of infinity and NaN, 31 + 127 - 15, becomes 255. */
+    uint32_t special = all_ones_if(low >= 0x7c00) & ((255 - 31 - 127 + 15) << 23);
 
-    return f32_of_bits(sign | (low >= 0x7c00 ? special : low >= 0x0400 ? normal : small));
+    return f32_of_bits(sign | (small & is_small) | ((normal + special) & ~is_small));
 }
 
 /* To nearest even: of the mantissa's last 13 bits where the result is normal; where it is not, the
@@ -176,15 +188,15 @@ static inline uint16_t f16_narrow(float x)
 {
     uint32_t bits = bits_of_f32(x);
     uint32_t sign = bits >> 16 & 0x8000;
-    uint32_t low = bits & 0x7fffffff;
-    uint32_t normal = (low - ((127 - 15) << 23) + 0xfff + (low >> 13 & 1)) >> 13;
-    uint32_t small = bits_of_f32(f32_of_bits(low) + 0.5f) - bits_of_f32(0.5f);
-    uint32_t r = low > 0x7f800000    ? 0x7e00
-                 : low >= 0x47800000 ? 0x7c00 /* 2^16 and more */
-                 : low >= 0x38800000 ? normal /* 2^-14 and more; carries into infinity */
-                                     : small;
+    int32_t low = (int32_t)(bits & 0x7fffffff);
+    uint32_t normal = ((uint32_t)low - ((127 - 15) << 23) + 0xfff + ((uint32_t)low >> 13 & 1)) >> 13;
+    uint32_t small = bits_of_f32(f32_of_bits((uint32_t)low) + 0.5f) - bits_of_f32(0.5f);
+    uint32_t is_small = all_ones_if(low < 0x38800000); /* below 2^-14 */
+    uint32_t is_large = all_ones_if(low >= 0x47800000); /* 2^16 and more; normal carries into it too */
+    uint32_t is_nan = all_ones_if(low > 0x7f800000);
+    uint32_t number = (small & is_small) | (normal & ~is_small & ~is_large) | (0x7c00 & is_large);
 
-    return (uint16_t)(low > 0x7f800000 ? r : sign | r);
+    return (uint16_t)(((sign | number) & ~is_nan) | (0x7e00 & is_nan));
 }
 
 #define f16_combine f32_combine

@@ -25,24 +25,13 @@
 /* Vectors that a pass holds in registers: enough to hide latencies and the loop over sources. */
 #define STEP_VECS 4
 
-SL_INLINE void NAME(_put)(char *dst, char *copy, NAME(_acc) acc, unsigned divisor, bool stream)
-{
-    vec v = NAME(_pack)(divisor > 1 ? NAME(_divide)(acc, divisor) : acc);
-
-    if (stream)
-        vec_stream(dst, v);
-    else
-        vec_store(dst, v);
-    if (copy != NULL)
-        vec_store(copy, v);
-}
-
 /* Reduces vecs whole vectors at byte offset at. All loads come before the first store, since dst and
  * copy may be sources too. */
 SL_INLINE void NAME(_step)(char *dst, char *copy, const void *const *src, unsigned nsrc, size_t at,
                            unsigned divisor, enum sluice_op op, bool stream, unsigned vecs)
 {
     NAME(_acc) acc[STEP_VECS];
+    vec v[STEP_VECS];
     const char *from = (const char *)src[0] + at;
 
 #pragma GCC unroll 4
@@ -54,10 +43,24 @@ SL_INLINE void NAME(_step)(char *dst, char *copy, const void *const *src, unsign
         for (unsigned i = 0; i < vecs; i++)
             acc[i] = NAME(_combine)(acc[i], NAME(_unpack)(vec_load(from + i * VEC_BYTES)), op);
     }
+    if (divisor > 1) {
 #pragma GCC unroll 4
-    for (unsigned i = 0; i < vecs; i++)
-        NAME(_put)(dst + at + i * VEC_BYTES, copy != NULL ? copy + at + i * VEC_BYTES : NULL, acc[i],
-                   divisor, stream);
+        for (unsigned i = 0; i < vecs; i++)
+            acc[i] = NAME(_divide)(acc[i], divisor);
+    }
+#pragma GCC unroll 4
+    for (unsigned i = 0; i < vecs; i++) {
+        v[i] = NAME(_pack)(acc[i]);
+        if (stream)
+            vec_stream(dst + at + i * VEC_BYTES, v[i]);
+        else
+            vec_store(dst + at + i * VEC_BYTES, v[i]);
+    }
+    if (copy != NULL) {
+#pragma GCC unroll 4
+        for (unsigned i = 0; i < vecs; i++)
+            vec_store(copy + at + i * VEC_BYTES, v[i]);
+    }
 }
 
 /* Reduces len < VEC_BYTES bytes at byte offset at. */
@@ -113,13 +116,13 @@ SL_INLINE void NAME(_large)(char *dst, char *copy, const void *const *src, unsig
         vec_stream_end();
 }
 
-/* Two functions per operator and kind of store. The first is all that a small message runs: it
- * saves no registers and sets nothing up. */
-#define DEFINE_REDUCE(suffix, op, stream)                                                          \
+/* The first function of an operator is all that a small message runs: it saves no registers and sets
+ * nothing up. Results too short to gain from it do not pass the caches by. */
+#define DEFINE_REDUCE(suffix, op)                                                                  \
     static SL_NOINLINE void NAME(suffix##_large)(void *dst, void *copy, const void *const *src,    \
                                                  unsigned nsrc, size_t count, unsigned divisor)    \
     {                                                                                              \
-        NAME(_large)(dst, copy, src, nsrc, count * ELEM_BYTES, divisor, op, stream);               \
+        NAME(_large)(dst, copy, src, nsrc, count * ELEM_BYTES, divisor, op, false);                \
     }                                                                                              \
     static void NAME(suffix)(void *dst, void *copy, const void *const *src, unsigned nsrc,         \
                              size_t count, unsigned divisor)                                       \
@@ -128,16 +131,20 @@ SL_INLINE void NAME(_large)(char *dst, char *copy, const void *const *src, unsig
             NAME(_rest)(dst, copy, src, nsrc, 0, count * ELEM_BYTES, divisor, op);                 \
         else                                                                                       \
             NAME(suffix##_large)(dst, copy, src, nsrc, count, divisor);                            \
+    }                                                                                              \
+    static void NAME(suffix##_stream)(void *dst, void *copy, const void *const *src,               \
+                                      unsigned nsrc, size_t count, unsigned divisor)               \
+    {                                                                                              \
+        if (count * ELEM_BYTES < SL_STREAM_BYTES_MIN)                                              \
+            NAME(suffix)(dst, copy, src, nsrc, count, divisor);                                    \
+        else                                                                                       \
+            NAME(_large)(dst, copy, src, nsrc, count * ELEM_BYTES, divisor, op, true);             \
     }
 
-DEFINE_REDUCE(_sum, SLUICE_SUM, false)
-DEFINE_REDUCE(_prod, SLUICE_PROD, false)
-DEFINE_REDUCE(_max, SLUICE_MAX, false)
-DEFINE_REDUCE(_min, SLUICE_MIN, false)
-DEFINE_REDUCE(_sum_stream, SLUICE_SUM, true)
-DEFINE_REDUCE(_prod_stream, SLUICE_PROD, true)
-DEFINE_REDUCE(_max_stream, SLUICE_MAX, true)
-DEFINE_REDUCE(_min_stream, SLUICE_MIN, true)
+DEFINE_REDUCE(_sum, SLUICE_SUM)
+DEFINE_REDUCE(_prod, SLUICE_PROD)
+DEFINE_REDUCE(_max, SLUICE_MAX)
+DEFINE_REDUCE(_min, SLUICE_MIN)
 
 #undef DEFINE_REDUCE
 #undef STEP_VECS

@@ -23,9 +23,10 @@ typedef vec i8_acc, u8_acc, i32_acc, u32_acc, i64_acc, u64_acc;
 #define u64_unpack int_same
 #define u64_pack int_same
 
-/* No vector divides integers: averages of them go one by one. */
+/* No vector divides integers: averages of them go one by one, in one place per type, since that is
+ * much code. */
 #define DEFINE_DIVIDE(type, elem, wide)                                                            \
-    SL_INLINE vec type##_divide(vec v, unsigned divisor)                                           \
+    static SL_NOINLINE vec type##_divide(vec v, unsigned divisor)                                  \
     {                                                                                              \
         union {                                                                                    \
             vec v;                                                                                 \
