@@ -3,6 +3,19 @@
 #ifndef SL_TESTS_CONTRACT_CASES_H
 #define SL_TESTS_CONTRACT_CASES_H
 
+#include <stddef.h>
+#include <stdint.h>
+
+/* A case and the capabilities (SL_CAP_*) without which it says nothing about a transport. Include
+ * <cmocka.h> first. */
+struct contract_case {
+    uint32_t caps;
+    struct CMUnitTest test;
+};
+
+/* Runs those cases that the transport under test has the capabilities for. */
+int contract_run(const struct contract_case *cases, size_t count);
+
 int contract_traffic_cases(void); /* contract_transport.c: messages and control messages */
 int contract_life_cases(void);    /* life.c: connecting, losing and destroying endpoints */
 int contract_memory_cases(void);  /* memory.c: map, read, sleeping and waking */

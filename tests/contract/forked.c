@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Contract cases whose peer is another process; addresses and keys are swapped over a socket pair. */
 #include "core/err.h"
-#include "tests/contract/cases.h"
 #include "tests/contract/pair.h"
 #include "tests/contract/stage.h"
 
@@ -14,6 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
+
+#include "tests/contract/cases.h"
 
 #define CHILD 1
 
@@ -175,19 +176,17 @@ static void child_maps(struct half *h)
     int rc = 0;
 
     half_connect(h);
-    if ((own(h)->iface->caps & SL_CAP_MAP) != 0) {
-        swap(h, &none, &key, sizeof(key));
-        PUMP_UNTIL(&h->p, (rc = contract_ops->map(own(h)->ep, &key, &ptr)) != -EAGAIN);
-        assert_int_equal(rc, 0);
-        note = ptr;
-        PUMP_UNTIL(&h->p, atomic_load_explicit(&note->flag, memory_order_acquire) == 1);
-        for (uint32_t i = 0; i < 1000; i++) {
-            assert_int_equal(note->value[i], i * 3);
-            note->value[i] = i * 5;
-        }
-        atomic_store_explicit(&note->flag, 2, memory_order_release);
-        sl_ep_wake(own(h)->ep);
+    swap(h, &none, &key, sizeof(key));
+    PUMP_UNTIL(&h->p, (rc = contract_ops->map(own(h)->ep, &key, &ptr)) != -EAGAIN);
+    assert_int_equal(rc, 0);
+    note = ptr;
+    PUMP_UNTIL(&h->p, atomic_load_explicit(&note->flag, memory_order_acquire) == 1);
+    for (uint32_t i = 0; i < 1000; i++) {
+        assert_int_equal(note->value[i], i * 3);
+        note->value[i] = i * 5;
     }
+    atomic_store_explicit(&note->flag, 2, memory_order_release);
+    sl_ep_wake(own(h)->ep);
     meet(h);
     pair_close(&h->p);
 }
@@ -199,33 +198,25 @@ static void processes_share_a_mapped_region(void **state)
     struct sl_key key = {0}, none;
     struct sl_mr *mr = NULL;
     struct shared_note *note;
-    bool can;
 
     (void)state;
     half_split(&h, child_maps);
     half_connect(&h);
-    can = (own(&h)->iface->caps & SL_CAP_MAP) != 0;
-    if (can) {
-        assert_int_equal(contract_ops->mem_alloc(own(&h)->iface, sizeof(*note), &mem), 0);
-        assert_int_equal(contract_ops->mr_reg(own(&h)->iface, &mem, &mr, &key), 0);
-        swap(&h, &key, &none, sizeof(key));
-        note = mem.addr;
-        for (uint32_t i = 0; i < 1000; i++)
-            note->value[i] = i * 3;
-        atomic_store_explicit(&note->flag, 1, memory_order_release);
-        sl_ep_wake(own(&h)->ep);
-        PUMP_UNTIL(&h.p, atomic_load_explicit(&note->flag, memory_order_acquire) == 2);
-        for (uint32_t i = 0; i < 1000; i++)
-            assert_int_equal(note->value[i], i * 5);
-    }
+    assert_int_equal(contract_ops->mem_alloc(own(&h)->iface, sizeof(*note), &mem), 0);
+    assert_int_equal(contract_ops->mr_reg(own(&h)->iface, &mem, &mr, &key), 0);
+    swap(&h, &key, &none, sizeof(key));
+    note = mem.addr;
+    for (uint32_t i = 0; i < 1000; i++)
+        note->value[i] = i * 3;
+    atomic_store_explicit(&note->flag, 1, memory_order_release);
+    sl_ep_wake(own(&h)->ep);
+    PUMP_UNTIL(&h.p, atomic_load_explicit(&note->flag, memory_order_acquire) == 2);
+    for (uint32_t i = 0; i < 1000; i++)
+        assert_int_equal(note->value[i], i * 5);
     meet(&h);
-    if (can) {
-        contract_ops->mr_dereg(own(&h)->iface, mr);
-        contract_ops->mem_free(own(&h)->iface, &mem);
-    }
+    contract_ops->mr_dereg(own(&h)->iface, mr);
+    contract_ops->mem_free(own(&h)->iface, &mem);
     half_end(&h, false);
-    if (!can)
-        skip();
 }
 
 static void child_lends(struct half *h)
@@ -244,32 +235,25 @@ static void child_lends(struct half *h)
 
 static void a_process_reads_the_memory_of_another(void **state)
 {
-    struct half h = {0};
+    struct sl_req req = {.status = SL_PENDING};
     uint64_t addr = 0, none = 0;
     uint8_t *to = calloc(1, 500000);
-    bool can;
+    struct half h = {0};
     int rc = 0;
 
     (void)state;
     half_split(&h, child_lends);
     half_connect(&h);
     swap(&h, &none, &addr, sizeof(addr));
-    can = (own(&h)->iface->caps & SL_CAP_READ) != 0;
-    if (can) {
-        struct sl_req req = {.status = SL_PENDING};
-
-        PUMP_UNTIL(&h.p, (rc = contract_ops->read(own(&h)->ep, addr, to, 500000, &req)) != -EAGAIN);
-        assert_true(rc >= 0);
-        PUMP_UNTIL(&h.p, req.status != SL_PENDING);
-        assert_int_equal(req.status, 0);
-        for (size_t i = 0; i < 500000; i++)
-            assert_int_equal(to[i], (uint8_t)(i * 13 + (i >> 8)));
-    }
+    PUMP_UNTIL(&h.p, (rc = contract_ops->read(own(&h)->ep, addr, to, 500000, &req)) != -EAGAIN);
+    assert_true(rc >= 0);
+    PUMP_UNTIL(&h.p, req.status != SL_PENDING);
+    assert_int_equal(req.status, 0);
+    for (size_t i = 0; i < 500000; i++)
+        assert_int_equal(to[i], (uint8_t)(i * 13 + (i >> 8)));
     free(to);
     meet(&h);
     half_end(&h, false);
-    if (!can)
-        skip();
 }
 
 static void child_sends_for_ever(struct half *h)
@@ -284,13 +268,10 @@ static void child_sends_for_ever(struct half *h)
     }
 }
 
-/* 20 MB of receives: more than any transport keeps for a receiver that is not there. */
-#define KILL_WAITS 200
-
 static void a_killed_process_is_reported_once_and_ends_what_waits(void **state)
 {
     struct half h = {0};
-    struct msg *recv, *waits[KILL_WAITS];
+    struct msg *recv, *waits[4];
 
     (void)state;
     half_split(&h, child_sends_for_ever);
@@ -304,7 +285,7 @@ static void a_killed_process_is_reported_once_and_ends_what_waits(void **state)
     }
     assert_int_equal(kill(h.child, SIGKILL), 0);
     /* More than can have been sent: the last of them must end with an error. */
-    for (unsigned i = 0; i < KILL_WAITS; i++) {
+    for (unsigned i = 0; i < 4; i++) {
         int rc = 0;
 
         waits[i] = msg_recv(own(&h), 100000, 20 + i);
@@ -314,13 +295,12 @@ static void a_killed_process_is_reported_once_and_ends_what_waits(void **state)
             waits[i]->req.status = rc;
         }
     }
-    for (unsigned i = 0; i < KILL_WAITS; i++)
-        PUMP_UNTIL(&h.p, waits[i]->ended);
-    PUMP_UNTIL(&h.p, own(&h)->downs > 0);
+    PUMP_UNTIL(&h.p, own(&h)->downs > 0 && waits[0]->ended && waits[1]->ended && waits[2]->ended &&
+                         waits[3]->ended);
     assert_int_equal(own(&h)->downs, 1);
     assert_int_equal(own(&h)->down_status, -ECONNRESET);
-    assert_true(waits[KILL_WAITS - 1]->req.status < 0);
-    for (unsigned i = 0; i < KILL_WAITS; i++) {
+    assert_true(waits[3]->req.status < 0);
+    for (unsigned i = 0; i < 4; i++) {
         assert_int_equal(waits[i]->ended, 1);
         msg_free(waits[i]);
     }
@@ -329,12 +309,12 @@ static void a_killed_process_is_reported_once_and_ends_what_waits(void **state)
 
 int contract_forked_cases(void)
 {
-    static const struct CMUnitTest cases[] = {
-        cmocka_unit_test(processes_swap_messages),
-        cmocka_unit_test(processes_share_a_mapped_region),
-        cmocka_unit_test(a_process_reads_the_memory_of_another),
-        cmocka_unit_test(a_killed_process_is_reported_once_and_ends_what_waits),
+    static const struct contract_case cases[] = {
+        {0, cmocka_unit_test(processes_swap_messages)},
+        {SL_CAP_MAP, cmocka_unit_test(processes_share_a_mapped_region)},
+        {SL_CAP_READ, cmocka_unit_test(a_process_reads_the_memory_of_another)},
+        {0, cmocka_unit_test(a_killed_process_is_reported_once_and_ends_what_waits)},
     };
 
-    return cmocka_run_group_tests(cases, NULL, NULL);
+    return contract_run(cases, SL_ARRAY_LEN(cases));
 }

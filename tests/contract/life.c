@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Contract cases: endpoints that connect, fail to connect, are lost and are destroyed. */
 #include "core/err.h"
-#include "tests/contract/cases.h"
 #include "tests/contract/pair.h"
 #include "tests/contract/stage.h"
 
@@ -9,6 +8,8 @@
 #include <stdarg.h>
 #include <string.h>
 #include <cmocka.h>
+
+#include "tests/contract/cases.h"
 
 static void check_traffic(struct pair *p, uint64_t tag)
 {
@@ -276,17 +277,17 @@ static void an_address_whose_owner_is_gone_is_refused_in_time(void **state)
 
 int contract_life_cases(void)
 {
-    static const struct CMUnitTest cases[] = {
-        cmocka_unit_test(endpoints_connect_again_after_destroy),
-        cmocka_unit_test(destroy_takes_null_and_unconnected_endpoints),
-        cmocka_unit_test(destroy_ends_what_is_pending_once),
-        cmocka_unit_test(destroy_cancels_a_connect_under_way),
-        cmocka_unit_test(the_peer_of_a_lost_endpoint_hears_it_once),
-        cmocka_unit_test(an_idle_endpoint_hears_of_its_loss_too),
-        cmocka_unit_test(what_was_sent_before_a_destroy_still_arrives),
-        cmocka_unit_test(an_address_of_another_version_is_refused),
-        cmocka_unit_test(an_address_whose_owner_is_gone_is_refused_in_time),
+    static const struct contract_case cases[] = {
+        {0, cmocka_unit_test(endpoints_connect_again_after_destroy)},
+        {0, cmocka_unit_test(destroy_takes_null_and_unconnected_endpoints)},
+        {0, cmocka_unit_test(destroy_ends_what_is_pending_once)},
+        {0, cmocka_unit_test(destroy_cancels_a_connect_under_way)},
+        {0, cmocka_unit_test(the_peer_of_a_lost_endpoint_hears_it_once)},
+        {0, cmocka_unit_test(an_idle_endpoint_hears_of_its_loss_too)},
+        {0, cmocka_unit_test(what_was_sent_before_a_destroy_still_arrives)},
+        {0, cmocka_unit_test(an_address_of_another_version_is_refused)},
+        {0, cmocka_unit_test(an_address_whose_owner_is_gone_is_refused_in_time)},
     };
 
-    return cmocka_run_group_tests(cases, NULL, NULL);
+    return contract_run(cases, SL_ARRAY_LEN(cases));
 }
