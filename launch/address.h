@@ -14,6 +14,7 @@
 #define SL_ADDRESS_TEXT_MAX 80
 #define SL_LISTENERS_MAX 4
 #define SL_PLACES_MAX 16
+#define SL_CARD_PLACES_MAX 11 /* as many IPv6 addresses as a unique id has room for */
 #define SL_SECRET_BYTES 32 /* of a secret that we make; twice as long in hex */
 #define SL_HOST_BYTES 16
 

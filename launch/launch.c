@@ -58,6 +58,70 @@ static int meet_at_root(const struct sl_party *party, const char *text, struct s
     return sl_rendezvous_join(party, &(struct sl_places){.root = &root}, out);
 }
 
+/* Rank 0 opens the place that card describes and that publishing still has to carry. */
+static int open_place(const struct sl_config *config, bool loopback, struct sl_listeners *listeners,
+                      struct sl_card *card)
+{
+    int err = sl_listen_any(config->port_range, loopback, listeners);
+
+    if (err != 0)
+        return err;
+    err = sl_card_make(config, listeners, card);
+    if (err != 0)
+        sl_listeners_close(listeners);
+    return err;
+}
+
+int sl_unique_id_create(const struct sl_config *config, struct sluice_unique_id *id)
+{
+    struct sl_listeners listeners;
+    struct sl_card card;
+    int err = open_place(config, false, &listeners, &card);
+
+    if (err != 0)
+        return err;
+    err = sl_kept_put(&listeners);
+    if (err != 0) {
+        sl_listeners_close(&listeners);
+        return err;
+    }
+    sl_card_pack(&card, id);
+    return 0;
+}
+
+/* Joins at the place of card, or hosts it at listeners. */
+static int meet_at_card(const struct sl_config *config, const struct sl_party *party,
+                        struct sl_card *card, const struct sl_listeners *listeners,
+                        struct sl_exchange **out)
+{
+    struct sl_party proven = *party;
+
+    proven.secret = card->secret;
+    if (party->rank == 0)
+        return sl_rendezvous_host(&proven, listeners, out);
+    int err = sl_card_localize(config, card);
+    return err ?: sl_rendezvous_join(&proven, &(struct sl_places){.card = card}, out);
+}
+
+int sl_launch_id(const struct sluice_unique_id *id, int rank, int size,
+                 const struct sl_config *config, struct sl_exchange **out)
+{
+    struct sl_party party = {rank, size, "", "", (uint64_t)config->connect_timeout_ms};
+    struct sl_listeners listeners = {.count = 0};
+    struct sl_card card;
+    int err = check_party(&party) ?: sl_card_unpack(id, &card);
+
+    if (err != 0)
+        return err;
+    if (rank == 0 && !sl_kept_take(card.port, &listeners))
+        return sl_fail(-EINVAL, "this process has not made this unique id, or has used it before; "
+                                "rank 0 makes a new one for each communicator");
+    if (size > 1)
+        return meet_at_card(config, &party, &card, &listeners, out);
+    sl_listeners_close(&listeners);
+    return sl_rendezvous_alone(out);
+}
+
 int sl_launch(const struct sl_config *config, struct sl_identity *identity,
               struct sl_exchange **out)
 {

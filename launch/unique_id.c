@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Meeting places as 256 bytes: rank 0's addresses, port and secret, published by whoever can carry
+ * them.
+ *
+ *   0 "SLID"   4 version   5 addresses   6 port   8 host (16)   24 secret (32)   56 addresses, each a
+ *   byte 4 or 6 and then 4 or 16 bytes   248 check (8)
+ *
+ * Link-local IPv6 addresses stay out: which link they mean is known on this host alone. */
+#include "launch/address.h"
+
+#include "core/err.h"
+#include "launch/wire.h"
+
+#include <assert.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define CARD_VERSION 1
+#define CHECK_AT 248
+#define ADDRESSES_AT 56
+
+static_assert(SLUICE_UNIQUE_ID_BYTES == CHECK_AT + 8, "the check ends the card");
+
+/* Ranks with the same boot of the same kernel in the same network namespace share their loopback. */
+static int host_hash(const struct sl_config *config, uint8_t out[SL_HOST_BYTES])
+{
+    char text[SL_TEXT_MAX + 64] = "", boot[64] = "";
+    struct stat netns = {0};
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+
+    if (*config->host_id != '\0') {
+        snprintf(text, sizeof(text), "named %s", config->host_id);
+    } else {
+        if (fd >= 0)
+            (void)!read(fd, boot, sizeof(boot) - 1);
+        stat("/proc/self/ns/net", &netns);
+        snprintf(text, sizeof(text), "kernel %s %llu", boot, (unsigned long long)netns.st_ino);
+    }
+    if (fd >= 0)
+        close(fd);
+    return sl_job_hash(text, out);
+}
+
+static struct sl_address loopback_v4(uint16_t port)
+{
+    struct sl_address address = {.len = sizeof(struct sockaddr_in)};
+    struct sockaddr_in *v4 = (struct sockaddr_in *)&address.any;
+
+    v4->sin_family = AF_INET;
+    v4->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    v4->sin_port = htons(port);
+    return address;
+}
+
+static int add_interfaces(const struct sl_config *config, struct sl_card *card)
+{
+    struct ifaddrs *all;
+
+    (void)config;
+    if (getifaddrs(&all) != 0)
+        return sl_fail(-errno, "getifaddrs failed: %s", strerror(errno));
+    for (const struct ifaddrs *item = all; item != NULL; item = item->ifa_next) {
+        int family = item->ifa_addr != NULL ? item->ifa_addr->sa_family : 0;
+        struct sl_address address = {.len = family == AF_INET ? sizeof(struct sockaddr_in)
+                                                              : sizeof(struct sockaddr_in6)};
+
+        if ((family != AF_INET && family != AF_INET6) || !(item->ifa_flags & IFF_UP) ||
+            (item->ifa_flags & IFF_LOOPBACK) || card->count == SL_CARD_PLACES_MAX)
+            continue;
+        memcpy(&address.any, item->ifa_addr, address.len);
+        if (family == AF_INET6 &&
+            IN6_IS_ADDR_LINKLOCAL(&((struct sockaddr_in6 *)&address.any)->sin6_addr))
+            continue;
+        sl_address_set_port(&address, card->port);
+        card->place[card->count++] = address;
+    }
+    freeifaddrs(all);
+    return 0;
+}
+
+int sl_card_make(const struct sl_config *config, const struct sl_listeners *listeners,
+                 struct sl_card *out)
+{
+    struct sl_card card = {.port = listeners->port};
+    uint8_t secret[SL_SECRET_BYTES];
+    int err = sl_random(secret, sizeof(secret));
+
+    err = err ?: host_hash(config, card.host);
+    if (err == 0 && !listeners->loopback)
+        err = add_interfaces(config, &card);
+    if (err != 0)
+        return err;
+    if (card.count == 0)
+        card.place[card.count++] = loopback_v4(card.port);
+    sl_hex(secret, sizeof(secret), card.secret);
+    *out = card;
+    return 0;
+}
+
+/* Finds ids that were cut, mixed up or mistyped; who makes them on purpose can make this too. */
+static uint64_t check_of(const uint8_t *bytes)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+    for (unsigned i = 0; i < CHECK_AT; i++)
+        hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+void sl_card_pack(const struct sl_card *card, struct sluice_unique_id *out)
+{
+    uint8_t *bytes = out->bytes, *at = bytes + ADDRESSES_AT;
+
+    memset(bytes, 0, SLUICE_UNIQUE_ID_BYTES);
+    memcpy(bytes, "SLID", 4);
+    bytes[4] = CARD_VERSION;
+    bytes[5] = (uint8_t)card->count;
+    sl_put(bytes + 6, card->port, 2);
+    memcpy(bytes + 8, card->host, SL_HOST_BYTES);
+    sl_assert(sl_unhex(card->secret, bytes + 24, SL_SECRET_BYTES) == 0);
+    for (unsigned i = 0; i < card->count; i++) {
+        const struct sockaddr_storage *any = &card->place[i].any;
+        bool v4 = any->ss_family == AF_INET;
+        const void *raw = v4 ? (const void *)&((const struct sockaddr_in *)any)->sin_addr
+                             : (const void *)&((const struct sockaddr_in6 *)any)->sin6_addr;
+
+        *at++ = v4 ? 4 : 6;
+        memcpy(at, raw, v4 ? 4 : 16);
+        at += v4 ? 4 : 16;
+    }
+    sl_put(bytes + CHECK_AT, check_of(bytes), 8);
+}
+
+static struct sl_address unpack_address(const uint8_t *at, uint16_t port)
+{
+    struct sl_address address = loopback_v4(port);
+
+    if (*at == 4) {
+        memcpy(&((struct sockaddr_in *)&address.any)->sin_addr, at + 1, 4);
+        return address;
+    }
+    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&address.any;
+    memset(&address.any, 0, sizeof(address.any));
+    address.len = sizeof(*v6);
+    v6->sin6_family = AF_INET6;
+    v6->sin6_port = htons(port);
+    memcpy(&v6->sin6_addr, at + 1, 16);
+    return address;
+}
+
+int sl_card_unpack(const struct sluice_unique_id *id, struct sl_card *out)
+{
+    const uint8_t *bytes = id->bytes, *at = bytes + ADDRESSES_AT;
+    struct sl_card card = {.count = 0};
+
+    if (memcmp(bytes, "SLID", 4) != 0)
+        return sl_fail(-EINVAL, "these bytes are no unique id of Sluice; rank 0 makes one by "
+                                "sluice_unique_id_create()");
+    if (bytes[4] != CARD_VERSION)
+        return sl_fail(-EINVAL, "the unique id has version %u, this library reads %d; load the same "
+                                "Sluice on all ranks", bytes[4], CARD_VERSION);
+    if (sl_get64(bytes + CHECK_AT) != check_of(bytes) || bytes[5] == 0 ||
+        bytes[5] > SL_CARD_PLACES_MAX)
+        return sl_fail(-EINVAL, "the unique id is damaged: hand all %d bytes to every rank",
+                       SLUICE_UNIQUE_ID_BYTES);
+    card.port = sl_get16(bytes + 6);
+    memcpy(card.host, bytes + 8, SL_HOST_BYTES);
+    sl_hex(bytes + 24, SL_SECRET_BYTES, card.secret);
+    for (; card.count < bytes[5]; card.count++) {
+        if ((*at != 4 && *at != 6) || card.port == 0)
+            return sl_fail(-EINVAL, "the unique id is damaged: an address is of kind %u", *at);
+        card.place[card.count] = unpack_address(at, card.port);
+        at += *at == 4 ? 5 : 17;
+    }
+    *out = card;
+    return 0;
+}
+
+int sl_card_localize(const struct sl_config *config, struct sl_card *card)
+{
+    uint8_t mine[SL_HOST_BYTES];
+    bool only_loopback = card->count == 1 && sl_address_is_loopback(&card->place[0]);
+    int err = host_hash(config, mine);
+
+    if (err != 0)
+        return err;
+    if (memcmp(mine, card->host, sizeof(mine)) != 0) {
+        if (only_loopback)
+            return sl_fail(-EHOSTUNREACH, "rank 0 runs on another host and has no address but "
+                                          "loopback; set SLUICE_INTERFACE there");
+        return 0;
+    }
+    if (!only_loopback) {
+        memmove(&card->place[1], &card->place[0], card->count * sizeof(card->place[0]));
+        card->place[0] = loopback_v4(card->port);
+        card->count++;
+    }
+    return 0;
+}
