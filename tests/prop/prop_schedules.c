@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Law: every algorithm's schedules are right for every collective it knows, any number of ranks, odd
+ * counts, any root, in place or not. Proved with collectives/check.c. */
+#include "tests/util/shapes.h"
+
+#include "core/err.h"
+
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <time.h>
+#include <cmocka.h>
+
+#define WINDOW 4096
+
+static struct test_coll coll;
+static uint64_t proved, skipped;
+
+static void prove(const struct sl_algo *algo, const struct sl_shape *base, uint64_t seed)
+{
+    int rc = test_coll_build(&coll, algo, base, seed);
+
+    if (rc == 0)
+        rc = sl_check(coll.shapes, coll.schedules, seed);
+    if (rc == -ENOTSUP) {
+        skipped++;
+    } else if (rc != 0) {
+        fail_msg("%s %s, %u ranks, root %u, count %" PRIu64 ", chunk %" PRIu64
+                 "%s, seed %" PRIu64 ": %s",
+                 algo->name, sl_coll_name(base->coll), base->size, base->root, base->count,
+                 base->chunk, base->in_place ? ", in place" : "", seed, sluice_last_error());
+    } else {
+        proved++;
+    }
+    test_coll_fini(&coll);
+}
+
+static bool has_root(enum sl_coll c)
+{
+    return c == SL_BROADCAST || c == SL_REDUCE || c == SL_GATHER || c == SL_SCATTER;
+}
+
+/* Small pieces make many steps: with windows each rank then reads all others in every piece, so
+ * there the pieces grow with the ranks. */
+static uint64_t piece_for(const struct sl_algo *algo, uint32_t n, uint64_t count, size_t i)
+{
+    const uint64_t pieces[] = {16, 5, 48};
+
+    if (algo->needs_windows && n > 8)
+        return n * count / 5;
+    return pieces[i];
+}
+
+/* One algorithm and collective for n ranks: all roots with one odd count, and some counts, pieces and
+ * aliasing with one root. */
+static void prove_size(const struct sl_algo *algo, enum sl_coll c, uint32_t n,
+                       const uint32_t *host)
+{
+    const uint64_t counts[] = {1, 2 * n + 1, 333};
+    struct sl_shape base = {.coll = c, .size = n, .esize = 4, .win_count = WINDOW, .host = host};
+    uint64_t seed = n;
+
+    for (size_t i = 0; i < SL_ARRAY_LEN(counts); i++) {
+        base.count = counts[i];
+        base.chunk = piece_for(algo, n, counts[i], i);
+        if (has_root(c) && i == 1) {
+            for (base.root = 0; base.root < n; base.root++) {
+                base.in_place = base.root % 2 == 1;
+                prove(algo, &base, seed++);
+            }
+        }
+        base.root = (uint32_t)(seed % n);
+        base.in_place = (i + n) % 2 == 0 && c != SL_ALL_TO_ALL_V;
+        if (n > 16 && i != n % 3 && i != 1)
+            continue;
+        prove(algo, &base, seed++);
+    }
+}
+
+static double cpu_seconds(void)
+{
+    return (double)clock() / CLOCKS_PER_SEC;
+}
+
+static void every_schedule_for_1_to_64_ranks_is_right(void **state)
+{
+    (void)state;
+    for (size_t a = 0; sl_algos[a] != NULL; a++) {
+        double start = cpu_seconds();
+        uint64_t before = proved;
+        for (uint32_t n = 1; n <= 64; n++) {
+            for (unsigned c = 0; c < SL_SEND; c++) {
+                if ((sl_algos[a]->colls & 1u << c) != 0)
+                    prove_size(sl_algos[a], c, n, NULL);
+            }
+        }
+        printf("# %-8s %6" PRIu64 " proved in %.2f s\n", sl_algos[a]->name, proved - before,
+               cpu_seconds() - start);
+    }
+    printf("# proved %" PRIu64 ", not for that shape %" PRIu64 "\n", proved, skipped);
+    assert_true(proved > 4000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_schedule_for_1_to_64_ranks_is_right),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
