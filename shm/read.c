@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads a peer's memory by process_vm_readv, where a trial read showed that this is allowed. */
+#include "shm/shm.h"
+
+#include "core/config.h"
+#include "core/log.h"
+
+#include <poll.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+static int read_some(pid_t pid, uint64_t addr, void *dst, size_t len)
+{
+    while (len > 0) {
+        struct iovec local = {dst, len}, remote = {(void *)(uintptr_t)addr, len};
+        ssize_t got = process_vm_readv(pid, &local, 1, &remote, 1, 0);
+
+        if (got < 0)
+            return -errno;
+        if (got == 0)
+            return -EFAULT;
+        dst = (uint8_t *)dst + got;
+        addr += (uint64_t)got;
+        len -= (size_t)got;
+    }
+    return 0;
+}
+
+const char *shm_read_refused(const struct sl_config *config)
+{
+    uint64_t here = 0x51u, there = 0;
+    int err;
+
+    if (config->shm_read == SL_OFF)
+        return "switched off by SLUICE_SHM_READ";
+    err = read_some(getpid(), (uint64_t)(uintptr_t)&here, &there, sizeof(there));
+    if (err != 0 || there != here)
+        return err == -ENOSYS ? "this kernel has no process_vm_readv"
+                              : "process_vm_readv is not allowed here (seccomp?)";
+    /* Under Yama's ptrace_scope 1 a process is readable for whom it names. Naming everybody is a
+     * weakening that a user must have asked for. */
+    if (config->shm_read == SL_ON && prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0) != 0 &&
+        errno != EINVAL)
+        sl_debug("shm", "shm: PR_SET_PTRACER: %s", strerror(errno));
+    return NULL;
+}
+
+void shm_read_try(struct shm_ep *ep, uint64_t addr)
+{
+    struct shm_iface *iface = shm_ep_iface(ep);
+    uint64_t word = 0;
+    const char *reason;
+    int err;
+
+    if (iface->read_reason != NULL)
+        return;
+    if (ep->peer_pid <= 0) {
+        reason = "a peer's process is not visible from here (another pid namespace)";
+    } else {
+        err = read_some(ep->peer_pid, addr + offsetof(struct shm_page, trial), &word, sizeof(word));
+        if (err == 0 && word == ep->peer_page->trial) {
+            ep->read_state = 1;
+            return;
+        }
+        reason = err == -EPERM ? "reading a peer's memory is not permitted (see "
+                                 "kernel.yama.ptrace_scope, or set SLUICE_SHM_READ=on)"
+                               : "a trial read of a peer's memory failed";
+    }
+    ep->read_state = -ENOTSUP;
+    iface->read_reason = reason;
+    iface->base.caps &= ~(uint32_t)SL_CAP_READ;
+    sl_info("shm", "shm: no direct reads: %s", reason);
+}
+
+/* A dead peer's pid may already be somebody else's: what was read counts only if it still lives. */
+static bool still_there(const struct shm_ep *ep)
+{
+    struct pollfd p[2] = {{.fd = ep->source.fd, .events = POLLRDHUP},
+                          {.fd = ep->death.fd, .events = POLLIN}};
+
+    return ep->source.fd >= 0 && poll(p, 2, 0) == 0;
+}
+
+int shm_read(struct sl_ep *base, uint64_t addr, void *dst, size_t len, struct sl_req *req)
+{
+    struct shm_ep *ep = shm_ep_of(base);
+    int err;
+
+    if (ep->state != SHM_UP)
+        return sl_fail(ep->state == SHM_LOST ? ep->status : -ENOTCONN,
+                       "rank %d cannot be read from: %s", base->peer,
+                       ep->state == SHM_LOST ? ep->why : "it is not connected yet");
+    if (ep->read_state != 1)
+        return sl_fail(-ENOTSUP, "direct reads from rank %d are off: %s", base->peer,
+                       shm_ep_iface(ep)->read_reason ?: "a trial read failed");
+    err = read_some(ep->peer_pid, addr, dst, len);
+    if (err == -ESRCH || !still_there(ep))
+        return sl_fail(-ECONNRESET, "rank %d is gone", base->peer);
+    if (err != 0)
+        return sl_fail(err, "reading %zu bytes of rank %d's memory failed: %s", len, base->peer,
+                       strerror(-err));
+    ep->received += len;
+    req->len = len;
+    req->status = 0;
+    return 1;
+}

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Is there room for this much memory? Asked before the kernel is.
+ *
+ * Pages of a memfd count against the memory control group, and a group at its limit does not make
+ * fallocate fail: the kernel kills a process of the group. A file size limit (ulimit -f) sends
+ * SIGXFSZ. So both are compared first. It is no promise, as others allocate too, but it turns the
+ * usual mistakes (a container limit, an absurd ring size) into a sentence. The size of /dev/shm is
+ * no limit: a memfd does not live there.
+ */
+#include "shm/room.h"
+
+#include "core/err.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#define MIB (1024.0 * 1024.0)
+#define LINE_LEN 512
+
+/* Small requests are not worth reading files for. */
+#define CHECK_MIN (256u * 1024)
+
+static int read_number(const char *dir, const char *file, unsigned long long *out)
+{
+    char path[3 * LINE_LEN];
+    FILE *f;
+    int got;
+
+    snprintf(path, sizeof(path), "%s/%s", dir, file);
+    f = fopen(path, "re");
+    if (f == NULL)
+        return -ENOENT;
+    got = fscanf(f, "%llu", out); /* "max" is no number: no limit */
+    fclose(f);
+    return got == 1 ? 0 : -ENOENT;
+}
+
+static unsigned long long mem_available(void)
+{
+    char line[LINE_LEN];
+    unsigned long long kib = ~0ull >> 10;
+    FILE *f = fopen("/proc/meminfo", "re");
+
+    if (f == NULL)
+        return ~0ull;
+    while (fgets(line, sizeof(line), f) != NULL)
+        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
+            break;
+    fclose(f);
+    return kib << 10;
+}
+
+/* Pages of files count as used until somebody needs the memory. */
+static unsigned long long reclaimable(const char *dir)
+{
+    char line[3 * LINE_LEN];
+    unsigned long long sum = 0, value;
+    FILE *f;
+
+    snprintf(line, sizeof(line), "%s/memory.stat", dir);
+    f = fopen(line, "re");
+    if (f == NULL)
+        return 0;
+    while (fgets(line, sizeof(line), f) != NULL)
+        if (sscanf(line, "inactive_file %llu", &value) == 1 ||
+            sscanf(line, "active_file %llu", &value) == 1)
+            sum += value;
+    fclose(f);
+    return sum;
+}
+
+/* Memory that the group at dir, of either version, still lets its processes take. */
+static unsigned long long room_in(const char *dir, unsigned long long *limit)
+{
+    unsigned long long max, used;
+
+    if ((read_number(dir, "memory.max", &max) == 0 && read_number(dir, "memory.current", &used) == 0) ||
+        (read_number(dir, "memory.limit_in_bytes", &max) == 0 &&
+         read_number(dir, "memory.usage_in_bytes", &used) == 0)) {
+        unsigned long long files = max - used < max / 2 ? reclaimable(dir) : 0;
+
+        *limit = max;
+        used -= files < used ? files : used;
+        return max > used ? max - used : 0;
+    }
+    return ~0ull;
+}
+
+/* The narrowest of this process's memory group and the groups above it. In a container with a
+ * namespace of its own the path is "/" and its root shows the container's limit. */
+static unsigned long long group_room(unsigned long long *limit)
+{
+    char line[LINE_LEN], dir[2 * LINE_LEN];
+    unsigned long long best = ~0ull;
+    FILE *f = fopen("/proc/self/cgroup", "re");
+
+    if (f == NULL)
+        return best;
+    while (fgets(line, sizeof(line), f) != NULL) {
+        char *path = strstr(line, ":memory:");
+        const char *root = "/sys/fs/cgroup/memory";
+
+        line[strcspn(line, "\n")] = '\0';
+        if (path != NULL) {
+            path += strlen(":memory:");
+        } else if (strncmp(line, "0::", 3) == 0) {
+            path = line + 3;
+            root = "/sys/fs/cgroup";
+        } else {
+            continue;
+        }
+        for (;;) {
+            unsigned long long here_limit = 0, here;
+            char *slash;
+
+            snprintf(dir, sizeof(dir), "%s%s", root, path);
+            here = room_in(dir, &here_limit);
+            if (here < best) {
+                best = here;
+                *limit = here_limit;
+            }
+            slash = strrchr(path, '/');
+            if (slash == NULL || path[0] == '\0')
+                break;
+            *slash = '\0';
+        }
+    }
+    fclose(f);
+    return best;
+}
+
+int shm_room_check(const char *what, const char *advice, size_t len)
+{
+    unsigned long long limit = 0, room;
+    struct rlimit file;
+
+    if (getrlimit(RLIMIT_FSIZE, &file) == 0 && file.rlim_cur != RLIM_INFINITY &&
+        len > file.rlim_cur)
+        return sl_fail(-ENOMEM,
+                       "%s needs %.1f MiB of memory, but files may have %.1f MiB at most; raise "
+                       "the limit (ulimit -f) or %s",
+                       what, (double)len / MIB, (double)file.rlim_cur / MIB, advice);
+    if (len < CHECK_MIN)
+        return 0;
+    room = group_room(&limit);
+    if (len > room)
+        return sl_fail(-ENOMEM,
+                       "%s needs %.1f MiB of memory, but the control group has %.1f MiB left of "
+                       "its limit of %.1f MiB; raise the container's memory limit or %s",
+                       what, (double)len / MIB, (double)room / MIB, (double)limit / MIB, advice);
+    room = mem_available();
+    if (len > room)
+        return sl_fail(-ENOMEM,
+                       "%s needs %.1f MiB of memory, but only %.1f MiB are available; free some "
+                       "or %s",
+                       what, (double)len / MIB, (double)room / MIB, advice);
+    return 0;
+}

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The shm transport inside: what its files share.
+ *
+ *     shm.c      operations table, open and close, probe, the progress loop and its housekeeping
+ *     link.c     from ep_create to "data may flow", and the end of an endpoint
+ *     data.c     send, recv: messages through the rings
+ *     park.c     sleep without losing a wake-up
+ *     map.c      memory that peers map
+ *     read.c     process_vm_readv
+ *     segment.c room.c    shared files: made, reserved, sealed, checked, mapped
+ *     pass.c wire.c       unix socket messages with descriptors, and their checks
+ *
+ * One thread drives an interface with everything on it. Sockets are looked at rarely (they carry set-up,
+ * control messages and the news of a death); the rings of endpoints that have something posted are
+ * looked at in every progress call, no others.
+ */
+#ifndef SL_SHM_SHM_H
+#define SL_SHM_SHM_H
+
+#include "core/err.h"
+#include "core/list.h"
+#include "core/transport.h"
+#include "shm/pass.h"
+#include "shm/segment.h"
+#include "shm/wire.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+/* Posted sends, and posted receives, of one endpoint: a power of two. */
+#define SHM_POSTED_MAX 64
+
+/* Most bytes of an element that a piece may have to keep whole for consume. */
+#define SHM_CARRY_MAX 256
+
+struct shm_iface;
+struct shm_ep;
+
+/* Something that epoll watches. ready must not free what belongs to any source: shm_settle() does. */
+struct shm_source {
+    int fd; /* -1: none */
+    void (*ready)(struct shm_iface *iface, struct shm_source *source);
+};
+
+/* What an interface shows to all its peers, who map it for reading alone. */
+struct shm_page {
+    _Atomic uint32_t asleep; /* 0, or the number of this sleep */
+    uint8_t pad[60];
+    uint64_t trial; /* a random word: who reads it here and by process_vm_readv knows that it works */
+};
+
+/* A connection that has not yet said which endpoint it wants, or whose endpoint is not ready. */
+struct shm_guest {
+    struct sl_node node;
+    struct shm_source source;
+    struct shm_hello hello;
+    int fds[SHM_FDS_MAX];
+    unsigned fd_count;
+    bool spoken, gone;
+    uint64_t deadline_ns;
+};
+
+struct shm_iface {
+    struct sl_iface base;
+    struct shm_source listener, event, timer;
+    int epoll_fd, page_fd;
+    struct shm_page *page;
+    char name[SHM_NAME_MAX];
+    uint16_t name_len;
+    uint8_t host[16];
+    bool barrier; /* membarrier(GLOBAL_EXPEDITED) works and all peers take part */
+    bool events_due;
+    uint32_t sleeps;
+    unsigned polls;          /* progress calls since sockets were looked at */
+    unsigned connecting;     /* endpoints between connect and up: the sockets bring what they need */
+    unsigned chores;         /* endpoints that wait for time to pass */
+    unsigned ep_count, guest_count;
+    uint64_t look_ns;        /* when to look at the sockets again */
+    struct sl_node eps;      /* all, by shm_ep.node */
+    struct sl_node active;   /* with something posted, by shm_ep.active */
+    struct sl_node guests;
+    struct sl_node regions;  /* shm_region, ids rising */
+    uint64_t region_id;      /* the last one given */
+    size_t stream_min;       /* messages from this size on are stored past the caches */
+    const char *read_reason; /* why SL_CAP_READ is off, or NULL */
+};
+
+enum shm_state {
+    SHM_NEW,
+    SHM_DIAL,    /* HELLO must be sent; the peer's queue may be full: tried again and again */
+    SHM_ASKED,   /* HELLO is sent, WELCOME expected */
+    SHM_AWAITED, /* the peer dials */
+    SHM_ANSWER,  /* WELCOME must be sent, as HELLO above */
+    SHM_DOOMED,  /* the connection failed; progress tells */
+    SHM_UP,
+    SHM_LOST,
+};
+
+struct shm_posted_send {
+    const uint8_t *bytes;
+    uint64_t len, off, tag;
+    struct sl_req *req;
+};
+
+struct shm_posted_recv {
+    const struct sl_sink *sink; /* lent, and handed to consume as it is: it may be part of more */
+    struct sl_req *req;
+};
+
+struct shm_ep {
+    struct sl_ep base;
+
+    /* Sending. Positions count cells from the beginning of time; head and freed count bytes of the room. */
+    struct shm_lane tx;
+    uint64_t tx_pos, tx_done;    /* next cell; cells given back, as last seen */
+    uint64_t tx_head, tx_freed;  /* bytes allotted; bytes given back */
+    uint32_t tx_at;              /* next place in the room */
+    unsigned send_first, send_count;
+
+    /* Receiving. */
+    struct shm_lane rx;
+    uint64_t rx_pos;
+    uint64_t rx_len, rx_off, rx_tag; /* of the message under way */
+    int rx_status;                   /* 0, or why it is dropped: -EPROTO, -EMSGSIZE */
+    bool rx_open;                    /* a message is under way: its first piece was taken */
+    bool woke;                       /* something was published since the peer was last looked after */
+    unsigned recv_first, recv_count;
+    uint32_t carry_len;
+
+    uint32_t piece_max;
+    bool is_active, damaged;
+    bool leaving;  /* the peer is gone, its last messages are not */
+    bool graceful; /* ... and it said good-bye */
+    bool backlog;  /* regions remain to be told */
+    uint8_t state;
+    uint32_t woken;           /* the number of the peer's sleep that we have ended */
+    struct sl_node active, node;
+    uint64_t sent, received;  /* bytes */
+    int status;               /* why it is lost or doomed */
+    char why[SHM_TEXT_MAX];
+
+    struct shm_segment segment;
+    struct shm_source source, death; /* socket; pidfd */
+    struct shm_page *peer_page;
+    int peer_event;
+    pid_t peer_pid;
+    struct shm_addr addr;         /* ours */
+    struct shm_addr peer_addr;    /* theirs, once known */
+    struct shm_guest *guest;      /* came before ep_connect() */
+    struct sl_req *connect_req;
+    uint64_t deadline_ns;
+    int segment_fd;               /* until it is passed */
+    uint32_t ring_bytes, cells;
+    uint64_t told_region;         /* the last id that the peer was told */
+    uint64_t heard_region;        /* the last id that the peer told */
+    unsigned peer_region_count;
+    struct sl_node peer_regions;
+    int read_state;               /* 1: works, 0: not tried, negative: does not */
+    uint64_t trial_addr;          /* where its page lies in the peer */
+
+    uint64_t *room_end;           /* tx_head after each cell, [cells] */
+    struct shm_posted_send sends[SHM_POSTED_MAX];
+    struct shm_posted_recv recvs[SHM_POSTED_MAX];
+    uint8_t carry[SHM_CARRY_MAX];
+};
+
+/* A region that this interface registered. */
+struct shm_region {
+    struct sl_node node;
+    uint64_t id, len, fd_off;
+    int fd; /* borrowed */
+};
+
+static inline struct shm_iface *shm_iface_of(struct sl_iface *iface)
+{
+    return (struct shm_iface *)iface;
+}
+
+static inline struct shm_ep *shm_ep_of(struct sl_ep *ep)
+{
+    return (struct shm_ep *)ep;
+}
+
+static inline struct shm_iface *shm_ep_iface(struct shm_ep *ep)
+{
+    return (struct shm_iface *)ep->base.iface;
+}
+
+/* shm.c */
+int shm_watch(struct shm_iface *iface, struct shm_source *source, uint32_t events);
+/* Stops watching and closes. */
+void shm_source_close(struct shm_iface *iface, struct shm_source *source);
+
+/* link.c */
+int shm_ep_create(struct sl_iface *iface, struct sl_ep **out);
+int shm_ep_addr(struct sl_ep *ep, struct sl_addr *out);
+int shm_ep_connect(struct sl_ep *ep, const struct sl_addr *peer, struct sl_req *req);
+void shm_ep_destroy(struct sl_ep *ep);
+int shm_ctrl(struct sl_ep *ep, const void *msg, size_t len);
+/* Of a ring one way, for a process with that many peers. */
+uint32_t shm_ring_bytes(const struct sl_config *config, unsigned peers);
+void shm_listener_ready(struct shm_iface *iface, struct shm_source *source);
+/* Retries, deadlines and departures: whatever time brings. Returns how many things moved. */
+int shm_settle(struct shm_iface *iface, uint64_t now_ns);
+void shm_guests_free(struct shm_iface *iface);
+/* The endpoint is lost: tells the handler, then ends what is posted. From progress only. */
+void shm_ep_lose(struct shm_ep *ep, int status, const char *why);
+
+/* data.c */
+int shm_data_init(struct shm_ep *ep);
+int shm_send(struct sl_ep *ep, const struct sl_buf *buf, uint64_t tag, struct sl_req *req);
+int shm_recv(struct sl_ep *ep, const struct sl_sink *sink, struct sl_req *req);
+/* Moves what is posted on ep, ends at most *budget requests. Returns how many things moved. */
+int shm_ep_run(struct shm_ep *ep, unsigned *budget);
+/* Could shm_ep_run() move something? */
+bool shm_ep_ready(struct shm_ep *ep);
+/* Is there something in the ring that no recv has taken? */
+bool shm_ep_unread(const struct shm_ep *ep);
+/* Ends everything that is posted with status. */
+void shm_ep_end_posted(struct shm_ep *ep, int status);
+
+/* park.c */
+bool shm_barrier_register(void);
+int shm_fd(struct sl_iface *iface);
+int shm_arm(struct sl_iface *iface);
+void shm_disarm(struct sl_iface *iface);
+void shm_wake(struct sl_ep *ep);
+void shm_park_ready(struct shm_iface *iface, struct shm_source *source);
+
+/* map.c */
+int shm_mem_alloc(struct sl_iface *iface, size_t len, struct sl_mem *out);
+void shm_mem_free(struct sl_iface *iface, struct sl_mem *mem);
+int shm_mr_reg(struct sl_iface *iface, const struct sl_mem *mem, struct sl_mr **out,
+               struct sl_key *key);
+void shm_mr_dereg(struct sl_iface *iface, struct sl_mr *mr);
+int shm_map(struct sl_ep *ep, const struct sl_key *key, void **out);
+void shm_unmap(struct sl_ep *ep, void *ptr);
+/* Tells the peer of regions that it does not know. True: more remain, its socket is full. */
+bool shm_announce(struct shm_ep *ep);
+/* The peer told of a region; fd is taken over. */
+int shm_heard_region(struct shm_ep *ep, const struct shm_region_msg *msg, int fd);
+void shm_heard_drop(struct shm_ep *ep, uint64_t id);
+void shm_forget_regions(struct shm_ep *ep);
+
+/* read.c */
+/* Decides whether this process may read the memory of ep's peer, whose page lies at addr there. */
+void shm_read_try(struct shm_ep *ep, uint64_t addr);
+int shm_read(struct sl_ep *ep, uint64_t addr, void *dst, size_t len, struct sl_req *req);
+/* Why no process may be read here at all, or NULL. */
+const char *shm_read_refused(const struct sl_config *config);
+
+/* copy_*.c */
+/* memcpy past the caches: for results that nobody on this core reads soon. */
+void shm_copy_stream(void *dst, const void *src, size_t len);
+
+#endif
