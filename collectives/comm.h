@@ -57,6 +57,8 @@ struct sl_peer {
     struct sl_win_half *half[2]; /* mapped; NULL when that rank shares no window with this one */
     uint64_t seen;               /* highest counter seen in its window */
     uint32_t host;
+    uint32_t opened, local;      /* transports that it has open, and those that reach only its host: a
+                                  * bit per place in the list */
     /* Order of posting: operations take a ticket per direction when they start, and post while their
      * ticket is served, so that the n-th send meets the n-th recv with many in flight. */
     uint64_t send_ticket, send_serving, recv_ticket, recv_serving;
@@ -77,7 +79,7 @@ struct sl_iface_slot {
     char why[160];
 };
 
-/* Which transport, and which of its devices; the device is borrowed for sl_comm_create(). */
+/* Which transport, and which of its devices; borrowed for the communicator's life. */
 struct sl_comm_transport {
     const struct sl_transport_ops *ops;
     const struct sl_device *dev; /* NULL: the transport's own choice */
@@ -112,7 +114,7 @@ struct sluice_comm {
     /* windows */
     struct sl_mem win_mem;
     struct sl_mr *win_mr;
-    struct sl_iface *win_iface;
+    struct sl_iface *win_iface; /* NULL: this rank is alone on its host, the memory is plain */
     struct sl_win_half *win_half[2]; /* of this rank; NULL: the communicator has no windows */
     size_t win_bytes;                /* payload of a half */
     uint64_t win_ticket, win_serving; /* one operation at a time uses the windows */
@@ -128,20 +130,34 @@ struct sluice_comm {
     struct sl_node plan_lru;
     uint32_t plan_count;
 
-    /* waiting and health */
-    bool oversubscribed;     /* more ranks on this host than cores */
+    /* waiting (wait.c) */
+    bool oversubscribed; /* more ranks on this host than cores */
     uint64_t spin_ns;
     uint32_t idle_passes;
-    uint64_t idle_ns, checked_ns; /* time without a move; when that was last looked at */
-    uint64_t told_ns;             /* when the status was last sent to the peers */
+    uint64_t idle_ns, checked_ns; /* time without a move; when that was last looked at, 0: not yet */
     uint32_t ctrl_seen;           /* control messages, which are not counted as moves */
-    uint64_t mismatch_ns;         /* when a disagreement was noticed; 0: none */
+
+    /* health (health.c) */
+    uint64_t told_ns;     /* when the status was last sent to the peers */
+    uint64_t mismatch_ns; /* when a disagreement was noticed; 0: none */
     uint32_t mismatch_seq;
-    int error;                    /* why the communicator is broken; 0: it is not */
-    int32_t culprit;              /* rank to blame; -1: none */
+    uint64_t lost_ns;     /* when an endpoint was lost; 0: none */
+    int32_t lost_rank;
+    int lost_status;
+    char lost_why[128];
+    bool *rank_sets;      /* [2 * size]: scratch of verdicts */
+    int error;            /* why the communicator is broken; 0: it is not */
+    int32_t culprit;      /* rank to blame; -1: none */
+    bool torn_down;       /* after an error: the endpoints are gone */
     char error_text[SL_ERROR_TEXT_MAX];
     _Atomic int abort_asked;
     struct sl_status_page *page;  /* live report for signals and --status; or NULL */
+    uint64_t page_ns;             /* when it was last written */
+
+    struct sl_node buffers;  /* of sluice_alloc() */
+    const struct sl_comm_transport *transports; /* those given, for children; borrowed */
+    size_t transport_count;
+    bool closed; /* destroyed, but requests are still to be given back */
 
     /* SLUICE_PROGRESS=thread */
     bool threaded;
@@ -157,6 +173,9 @@ struct sluice_comm {
 int sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *params,
                    struct sluice_comm **out);
 void sl_comm_destroy(struct sluice_comm *comm);
+
+/* After a request was given back: frees a destroyed communicator with its last request. */
+void sl_comm_release(struct sluice_comm *comm);
 
 /* One pass over everything that can move. Returns how much moved; 0: nothing. Never fails: errors end
  * requests. */

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #define SL_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #define SL_LIKELY(x) __builtin_expect(!!(x), 1)
@@ -31,7 +32,8 @@ _Noreturn void sl_assert_failed(const char *expr, const char *file, int line);
 #define sl_dassert(x) ((void)sizeof(!(x)))
 #endif
 
-#define sl_container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
+/* The structure that a member lies in; the caller minds const. */
+#define sl_container_of(ptr, type, member) ((type *)((uintptr_t)(ptr)-offsetof(type, member)))
 #define SL_ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 
 #endif

@@ -26,6 +26,7 @@ enum sl_cap {
     SL_CAP_MAP = 1u << 0,    /* mem_alloc, map: peers can share memory */
     SL_CAP_READ = 1u << 1,   /* read: from any memory of the peer, unregistered too */
     SL_CAP_WAKEUP = 1u << 2, /* fd, arm: a waiter can sleep */
+    SL_CAP_LOCAL = 1u << 3,  /* reaches only ranks of the same host */
 };
 
 /* One thing that open() accepts, as probe() found it. */

@@ -1,29 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The list of transports that this build contains. */
+/* The list of transports that this build contains; the build system writes SL_BACKENDS. */
 #include "core/transport.h"
 
+#include "lib/backends_list.h"
+
+#include <pthread.h>
 #include <stddef.h>
 #include <string.h>
 
-extern const struct sl_transport_ops sl_shm_ops, sl_tcp_ops;
+#define DECLARE(name) extern const struct sl_transport_ops sl_##name##_ops;
+#define POINT(name) &sl_##name##_ops,
+SL_BACKENDS(DECLARE)
 
-static const struct sl_transport_ops *const *complete(void)
+static const struct sl_transport_ops *const given[] = {SL_BACKENDS(POINT) NULL};
+static struct sl_transport_ops filled[sizeof(given) / sizeof(given[0])];
+static const struct sl_transport_ops *list[sizeof(given) / sizeof(given[0])];
+
+static void complete(void)
 {
-    static const struct sl_transport_ops *const given[] = {&sl_shm_ops, &sl_tcp_ops};
-    static struct sl_transport_ops filled[sizeof(given) / sizeof(given[0])];
-    static const struct sl_transport_ops *list[sizeof(given) / sizeof(given[0]) + 1];
-
-    for (size_t i = 0; i < sizeof(given) / sizeof(given[0]); i++)
+    for (size_t i = 0; given[i] != NULL; i++)
         list[i] = sl_transport_complete(given[i], &filled[i]);
-    return list;
 }
 
 const struct sl_transport_ops *const *sl_transports(void)
 {
-    static const struct sl_transport_ops *const *list;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-    if (list == NULL)
-        list = complete();
+    pthread_once(&once, complete);
     return list;
 }
 

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Makes and destroys communicators. */
+#include "collectives/comm.h"
+
+#include "collectives/connect.h"
+#include "collectives/exec.h"
+#include "collectives/health.h"
+#include "collectives/select.h"
+#include "collectives/status.h"
+#include "core/log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SPIN_NS_OWN_CORE (1000 * UINT64_C(1000))
+#define SPIN_NS_SHARED_CORE (2000 * UINT64_C(1000)) /* of yielding: others run meanwhile */
+
+static int alloc_tables(struct sluice_comm *comm)
+{
+    comm->peers = calloc(comm->size, sizeof(*comm->peers));
+    comm->host = calloc(comm->size, sizeof(*comm->host));
+    comm->rank_sets = calloc(comm->size, 2 * sizeof(*comm->rank_sets));
+    if (comm->peers == NULL || comm->host == NULL || comm->rank_sets == NULL)
+        return sl_fail(-ENOMEM, "no memory for a communicator of %u ranks", comm->size);
+    return 0;
+}
+
+static int set_up(struct sluice_comm *comm, const struct sl_comm_params *params)
+{
+    int err = sl_kernels_select(comm->config.kernel, &comm->kernels);
+
+    if (err == 0)
+        err = alloc_tables(comm);
+    if (err != 0)
+        return err;
+    comm->worker = (struct sl_worker){
+        .clock = params->clock,
+        .config = &comm->config,
+        .rank = (int)comm->rank,
+        .idle = params->idle,
+        .idle_arg = params->idle_arg,
+    };
+    sl_rng_init(&comm->worker.rng, params->seed);
+    sl_list_init(&comm->active);
+    sl_list_init(&comm->plan_lru);
+    sl_list_init(&comm->buffers);
+    comm->transports = params->transports;
+    comm->transport_count = params->transport_count;
+    comm->culprit = -1;
+    comm->stream_min = comm->config.shm_stream_min_bytes >= 0
+                           ? (size_t)comm->config.shm_stream_min_bytes
+                           : sl_cache_last_level();
+    return 0;
+}
+
+static void set_spin(struct sluice_comm *comm)
+{
+    comm->spin_ns = comm->config.spin_us >= 0 ? (uint64_t)comm->config.spin_us * 1000
+                    : comm->oversubscribed    ? SPIN_NS_SHARED_CORE
+                                              : SPIN_NS_OWN_CORE;
+}
+
+int sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *params,
+                   struct sluice_comm **out)
+{
+    struct sluice_comm *comm;
+
+    if (posix_memalign((void **)&comm, SL_CACHE_LINE, sizeof(*comm)) != 0)
+        return sl_fail(-ENOMEM, "no memory for a communicator");
+    memset(comm, 0, sizeof(*comm));
+    comm->config = *params->config;
+    comm->rank = (uint32_t)exchange->rank;
+    comm->size = (uint32_t)exchange->size;
+    int err = set_up(comm, params);
+
+    if (err == 0)
+        err = sl_connect_meet(comm, exchange, params);
+    if (err == 0) {
+        set_spin(comm);
+        err = sl_connect_peers(comm, exchange);
+    }
+    if (err == 0)
+        err = sl_windows_open(comm, exchange);
+    if (err == 0)
+        err = sl_costs_find(comm, exchange);
+    if (err != 0) {
+        sl_comm_destroy(comm);
+        return err;
+    }
+    sl_status_open(comm);
+    sl_debug("comm", "rank %u of %u is connected, %u on this host, %s windows", comm->rank,
+             comm->size, comm->local_size, comm->win_half[0] != NULL ? "with" : "without");
+    *out = comm;
+    return 0;
+}
+
+static void close_endpoints(struct sluice_comm *comm)
+{
+    for (uint32_t r = 0; comm->peers != NULL && r < comm->size; r++) {
+        struct sl_peer *peer = &comm->peers[r];
+
+        if (peer->ep != NULL)
+            peer->ep->iface->ops->ep_destroy(peer->ep);
+        peer->ep = NULL;
+    }
+}
+
+static void free_parts(struct sluice_comm *comm)
+{
+    sl_plans_fini(comm);
+    free(comm->peers);
+    free(comm->host);
+    free(comm->rank_sets);
+    free(comm);
+}
+
+void sl_comm_destroy(struct sluice_comm *comm)
+{
+    if (comm == NULL)
+        return;
+    if (comm->peers == NULL) { /* not set up that far */
+        free_parts(comm);
+        return;
+    }
+    sl_status_close(comm);
+    if (!sl_list_empty(&comm->active)) {
+        sl_comm_fail(comm, -ECANCELED, -1, "rank %u destroyed the communicator", comm->rank);
+        sl_health_tear_down(comm);
+    }
+    sl_health_goodbye(comm);
+    sl_windows_close(comm);
+    close_endpoints(comm);
+    for (unsigned i = 0; i < comm->iface_count; i++)
+        if (comm->ifaces[i].iface != NULL)
+            comm->ifaces[i].ops->close(comm->ifaces[i].iface);
+    comm->closed = true;
+    if (comm->active_count == 0)
+        free_parts(comm);
+}
+
+void sl_comm_release(struct sluice_comm *comm)
+{
+    if (comm->closed && comm->active_count == 0)
+        free_parts(comm);
+}

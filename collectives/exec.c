@@ -1,0 +1,543 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Walks schedules: starts steps in the order of their channels, when what they depend on is complete
+ * and, for messages, when earlier operations have posted theirs to the same peer.
+ *
+ * A step function returns how its channel goes on: RAN (the step is started or over, take the next),
+ * BLOCKED (try again on a later pass).
+ */
+#include "collectives/exec.h"
+
+#include "collectives/health.h"
+
+#include <string.h>
+
+enum go { BLOCKED, RAN };
+
+/* How often an AWAIT looks before it lets others progress. A look costs a few ns while the line has not
+ * changed, so this is less than a microsecond. */
+#define AWAIT_LOOKS 64
+
+static inline void cpu_relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+static inline uint8_t *at(const struct sluice_req *op, uint8_t buf, uint64_t off)
+{
+    return op->base[buf] + off * op->plan->esize;
+}
+
+static inline void step_over(struct sluice_req *op, uint32_t index)
+{
+    if (op->done != NULL)
+        op->done[index] = 1;
+}
+
+static void step_failed(struct sluice_req *op, const struct sl_post *post, int status)
+{
+    sl_health_step_failed(op, post->step, &post->req, status);
+}
+
+static void post_done(struct sl_req *req)
+{
+    struct sl_post *post = sl_container_of(req, struct sl_post, req);
+    struct sluice_req *op = post->op;
+
+    post->posted = false;
+    op->in_flight--;
+    if (SL_UNLIKELY(req->status != 0)) {
+        step_failed(op, post, req->status);
+        return;
+    }
+    op->bytes += post->step->count * op->plan->esize;
+    step_over(op, (uint32_t)(post->step - op->plan->schedule.steps));
+}
+
+/* The reduction of a message that arrives: straight from where the transport has it. */
+static void reduce_arrived(const struct sl_sink *sink, const void *bytes, size_t off, size_t len)
+{
+    const struct sl_post *post = sl_container_of(sink, const struct sl_post, sink);
+    const struct sluice_req *op = post->op;
+    const struct sl_plan *plan = op->plan;
+    const struct sl_step *step = post->step;
+    uint8_t *dst = at(op, step->dst_buf, step->dst_off) + off;
+    const uint8_t *own = at(op, step->src_buf, step->src_off) + off;
+    bool remote_first = (step->flags & SL_STEP_REMOTE_FIRST) != 0;
+    const void *srcs[2] = {remote_first ? bytes : own, remote_first ? own : bytes};
+    uint32_t divisor = (step->flags & SL_STEP_FINAL) != 0 ? plan->divisor : 1;
+
+    plan->reduce(dst, NULL, srcs, 2, len / plan->esize, divisor);
+}
+
+/* After a post was taken: serves the next operation once this one has posted all to that peer. */
+static void post_taken(struct sluice_req *op, uint32_t use, uint64_t *serving)
+{
+    if (--op->use_left[use] == 0)
+        ++*serving;
+}
+
+static enum go finish_post(struct sluice_req *op, struct sl_post *post, uint32_t index, int result)
+{
+    if (result == 1) {
+        op->bytes += post->step->count * op->plan->esize;
+        step_over(op, index);
+    } else {
+        post->posted = true;
+        op->in_flight++;
+    }
+    return RAN;
+}
+
+static enum go run_send(struct sluice_req *op, const struct sl_step *step, uint32_t index)
+{
+    const struct sl_plan *plan = op->plan;
+    uint32_t number = plan->post_of[index], use = plan->use_of[number];
+    struct sl_post *post = &op->posts[number];
+    struct sl_peer *peer = sl_comm_peer(op->comm, step->peer);
+    struct sl_buf buf = {at(op, step->src_buf, step->src_off), step->count * plan->esize, NULL};
+
+    if (peer->send_serving != op->tickets[use] || op->comm->error != 0)
+        return BLOCKED;
+    post->req = (struct sl_req){.status = SL_PENDING, .done = post_done};
+    int result = peer->ep->iface->ops->send(peer->ep, &buf, op->tag, &post->req);
+
+    if (result == -EAGAIN)
+        return BLOCKED;
+    if (result < 0) {
+        step_failed(op, post, result);
+        return BLOCKED;
+    }
+    post_taken(op, use, &peer->send_serving);
+    return finish_post(op, post, index, result);
+}
+
+static enum go run_recv(struct sluice_req *op, const struct sl_step *step, uint32_t index)
+{
+    const struct sl_plan *plan = op->plan;
+    uint32_t number = plan->post_of[index], use = plan->use_of[number];
+    struct sl_post *post = &op->posts[number];
+    struct sl_peer *peer = sl_comm_peer(op->comm, step->peer);
+    bool reduces = step->kind == SL_STEP_RECV_REDUCE;
+
+    if (peer->recv_serving != op->tickets[use] || op->comm->error != 0)
+        return BLOCKED;
+    post->req = (struct sl_req){.status = SL_PENDING, .done = post_done};
+    post->sink = (struct sl_sink){
+        .dst = reduces ? NULL : at(op, step->dst_buf, step->dst_off),
+        .len = step->count * plan->esize,
+        .tag = op->tag,
+        .granule = plan->esize,
+        .consume = reduces ? reduce_arrived : NULL,
+    };
+    int result = peer->ep->iface->ops->recv(peer->ep, &post->sink, &post->req);
+
+    if (result == -EAGAIN)
+        return BLOCKED;
+    if (result < 0) {
+        step_failed(op, post, result);
+        return BLOCKED;
+    }
+    post_taken(op, use, &peer->recv_serving);
+    return finish_post(op, post, index, result);
+}
+
+static enum go run_copy(struct sluice_req *op, const struct sl_step *step)
+{
+    const struct sl_plan *plan = op->plan;
+    uint8_t *dst = at(op, step->dst_buf, step->dst_off);
+    const uint8_t *src = at(op, step->src_buf, step->src_off);
+    size_t len = step->count * plan->esize;
+
+    if (dst != src && len != 0)
+        (step->dst_buf == SL_BUF_OUT ? plan->copy_out : plan->copy)(dst, src, len);
+    op->bytes += len;
+    return RAN;
+}
+
+static enum go run_reduce(struct sluice_req *op, const struct sl_step *step)
+{
+    const struct sl_plan *plan = op->plan;
+    uint8_t *dst = at(op, step->dst_buf, step->dst_off);
+    const uint8_t *src = at(op, step->src_buf, step->src_off);
+    bool src_first = (step->flags & SL_STEP_REMOTE_FIRST) != 0;
+    const void *srcs[2] = {src_first ? src : dst, src_first ? dst : src};
+    uint32_t divisor = (step->flags & SL_STEP_FINAL) != 0 ? plan->divisor : 1;
+
+    plan->reduce(dst, NULL, srcs, 2, step->count, divisor);
+    return RAN;
+}
+
+/* The operation's turn at the windows: earlier operations of this rank are through, and every peer has
+ * begun the operation before, so that it is done with what this half held two operations ago. */
+static bool enter_windows(struct sluice_req *op)
+{
+    struct sluice_comm *comm = op->comm;
+    const struct sl_schedule *s = &op->plan->schedule;
+    uint64_t need = comm->win_prev_base + 1;
+
+    if (comm->win_serving != op->win_ticket)
+        return false;
+    for (uint32_t i = 0; op->win_ticket != 0 && i < s->group_count; i++) {
+        struct sl_peer *peer = sl_comm_peer(comm, s->group[i]);
+
+        if (peer->seen >= need || s->group[i] == comm->rank)
+            continue;
+        uint64_t counter = atomic_load_explicit(&peer->half[op->half ^ 1]->counter,
+                                                memory_order_acquire);
+
+        if (counter > peer->seen)
+            peer->seen = counter;
+        if (counter < need)
+            return false;
+    }
+    op->in_windows = true;
+    return true;
+}
+
+static enum go run_post(struct sluice_req *op, const struct sl_step *step)
+{
+    struct sluice_comm *comm = op->comm;
+    const struct sl_schedule *s = &op->plan->schedule;
+    struct sl_win_half *half = comm->win_half[op->half];
+
+    half->fingerprint = op->plan->fingerprint;
+    atomic_store_explicit(&half->counter, op->win_base + step->value, memory_order_release);
+    for (uint32_t i = 0; i < s->group_count; i++)
+        if (s->group[i] != comm->rank)
+            sl_ep_wake(sl_comm_peer(comm, s->group[i])->ep);
+    return RAN;
+}
+
+static inline bool reached(struct sluice_req *op, uint32_t rank, uint64_t target)
+{
+    struct sl_peer *peer = sl_comm_peer(op->comm, rank);
+    const struct sl_win_half *half = peer->half[op->half];
+
+    if (peer->seen >= target)
+        return true;
+    uint64_t counter = atomic_load_explicit(&half->counter, memory_order_acquire);
+
+    if (counter < target)
+        return false;
+    peer->seen = counter;
+    if (SL_UNLIKELY(half->fingerprint != op->plan->fingerprint))
+        sl_health_disagreement(op->comm, op->seq);
+    return true;
+}
+
+static bool group_reached(struct sluice_req *op, uint64_t target)
+{
+    const struct sl_schedule *s = &op->plan->schedule;
+
+    for (uint32_t i = 0; i < s->group_count; i++)
+        if (s->group[i] != op->comm->rank && !reached(op, s->group[i], target))
+            return false;
+    return true;
+}
+
+static enum go run_await(struct sluice_req *op, const struct sl_step *step)
+{
+    uint64_t target = op->win_base + step->value;
+    unsigned looks = op->comm->oversubscribed ? 1 : AWAIT_LOOKS;
+
+    do {
+        if (step->peer == SL_PEER_GROUP ? group_reached(op, target)
+                                        : reached(op, step->peer, target))
+            return op->comm->mismatch_ns == 0 ? RAN : BLOCKED;
+        cpu_relax();
+    } while (--looks != 0);
+    return BLOCKED;
+}
+
+static enum go run_reduce_win(struct sluice_req *op, const struct sl_step *step)
+{
+    struct sluice_comm *comm = op->comm;
+    const struct sl_plan *plan = op->plan;
+    const struct sl_schedule *s = &plan->schedule;
+    uint64_t win = step->win_off * plan->esize;
+    uint8_t *own_win = (step->flags & SL_STEP_TO_WIN) != 0
+                           ? comm->win_half[op->half]->payload + win
+                           : NULL;
+    uint32_t divisor = (step->flags & SL_STEP_FINAL) != 0 ? plan->divisor : 1;
+
+    for (uint32_t i = 0; i < s->group_count; i++)
+        op->srcs[i] = s->group[i] == comm->rank
+                          ? at(op, step->src_buf, step->src_off)
+                          : sl_comm_peer(comm, s->group[i])->half[op->half]->payload + win;
+    if (step->dst_buf == SL_BUF_NONE)
+        plan->reduce(own_win, NULL, op->srcs, s->group_count, step->count, divisor);
+    else
+        (step->dst_buf == SL_BUF_OUT ? plan->reduce_out : plan->reduce)(
+            at(op, step->dst_buf, step->dst_off), own_win, op->srcs, s->group_count, step->count,
+            divisor);
+    op->bytes += step->count * plan->esize;
+    return RAN;
+}
+
+static enum go run_get(struct sluice_req *op, const struct sl_step *step)
+{
+    const struct sl_plan *plan = op->plan;
+    const uint8_t *src = sl_comm_peer(op->comm, step->peer)->half[op->half]->payload +
+                         step->win_off * plan->esize;
+    size_t len = step->count * plan->esize;
+
+    if (len != 0)
+        (step->dst_buf == SL_BUF_OUT ? plan->copy_out : plan->copy)(
+            at(op, step->dst_buf, step->dst_off), src, len);
+    op->bytes += len;
+    return RAN;
+}
+
+static inline bool uses_windows(const struct sl_step *step)
+{
+    return step->kind >= SL_STEP_POST ||
+           (step->kind == SL_STEP_COPY &&
+            (step->dst_buf == SL_BUF_WIN || step->src_buf == SL_BUF_WIN)) ||
+           step->src_buf == SL_BUF_WIN || step->dst_buf == SL_BUF_WIN;
+}
+
+static enum go run_step(struct sluice_req *op, const struct sl_step *step, uint32_t index)
+{
+    if (SL_UNLIKELY(!op->in_windows) && uses_windows(step) && !enter_windows(op))
+        return BLOCKED;
+    switch ((enum sl_step_kind)step->kind) {
+    case SL_STEP_SEND: return run_send(op, step, index);
+    case SL_STEP_RECV: return run_recv(op, step, index);
+    case SL_STEP_RECV_REDUCE: return run_recv(op, step, index);
+    case SL_STEP_COPY: return run_copy(op, step);
+    case SL_STEP_REDUCE: return run_reduce(op, step);
+    case SL_STEP_POST: return run_post(op, step);
+    case SL_STEP_AWAIT: return run_await(op, step);
+    case SL_STEP_REDUCE_WIN: return run_reduce_win(op, step);
+    case SL_STEP_GET: return run_get(op, step);
+    case SL_STEP_KIND_COUNT: break;
+    }
+    sl_assert_failed("a schedule has a step of unknown kind", __FILE__, __LINE__);
+}
+
+static inline bool deps_over(const struct sluice_req *op, const struct sl_step *step)
+{
+    const uint32_t *deps = op->plan->schedule.deps + step->dep_first;
+
+    for (uint32_t i = step->dep_count; i-- != 0;)
+        if (!op->done[deps[i]])
+            return false;
+    return true;
+}
+
+static inline bool is_message(const struct sl_step *step)
+{
+    return step->kind <= SL_STEP_RECV_REDUCE;
+}
+
+/* Runs the channel from where it is; returns how many steps ran. */
+static unsigned run_channel(struct sluice_req *op, uint32_t channel)
+{
+    const struct sl_plan *plan = op->plan;
+    const struct sl_step *steps = plan->schedule.steps;
+    uint32_t end = plan->channel_first[channel + 1], next = op->next[channel], first = next;
+
+    if (next == end)
+        return 0;
+    for (; next != end; next++) {
+        uint32_t index = plan->order[next];
+        const struct sl_step *step = &steps[index];
+
+        if (step->dep_count != 0 && !deps_over(op, step))
+            break;
+        if (run_step(op, step, index) == BLOCKED)
+            break;
+        if (!is_message(step))
+            step_over(op, index);
+    }
+    op->next[channel] = next;
+    if (next == end)
+        op->open_channels--;
+    return next - first;
+}
+
+unsigned sl_op_run(struct sluice_req *op)
+{
+    uint32_t channels = op->plan->schedule.channel_count;
+    unsigned ran = 0, pass;
+
+    if (op->status != SL_PENDING || op->comm->error != 0)
+        return 0;
+    do {
+        pass = 0;
+        for (uint32_t c = 0; c < channels; c++)
+            pass += run_channel(op, c);
+        ran += pass;
+    } while (pass != 0 && op->open_channels != 0 && channels > 1);
+    if (op->open_channels == 0 && op->in_flight == 0 && op->comm->error == 0)
+        sl_op_end(op, 0);
+    return ran;
+}
+
+static void take_tickets(struct sluice_req *op)
+{
+    const struct sl_plan *plan = op->plan;
+    struct sluice_comm *comm = op->comm;
+
+    for (uint32_t i = 0; i < plan->use_count; i++) {
+        const struct sl_use *use = &plan->uses[i];
+        struct sl_peer *peer = sl_comm_peer(comm, use->peer);
+
+        op->tickets[i] = use->recv ? peer->recv_ticket++ : peer->send_ticket++;
+        op->use_left[i] = use->posts;
+    }
+    if (plan->schedule.win_values == 0)
+        return;
+    op->win_ticket = comm->win_ticket++;
+    op->half = op->win_ticket & 1;
+    op->win_base = comm->win_base;
+    op->base[SL_BUF_WIN] = comm->win_half[op->half]->payload;
+    comm->win_base += plan->schedule.win_values;
+}
+
+/* Collectives are numbered alike on all ranks; a send or receive is numbered within its pair of ranks and
+ * direction, since the others do not see it. */
+static void number_call(struct sluice_req *op)
+{
+    struct sluice_comm *comm = op->comm;
+    const struct sl_call *call = &op->plan->call;
+
+    if (call->coll == SL_SEND || call->coll == SL_RECV) {
+        struct sl_peer *peer = sl_comm_peer(comm, call->root);
+        uint32_t number = call->coll == SL_SEND ? peer->p2p_sent++ : peer->p2p_received++;
+
+        op->seq = 0;
+        op->tag = UINT64_C(1) << 63 | (uint64_t)(number & 0x7fffffff) << 32 | call->dtype;
+        return;
+    }
+    op->seq = ++comm->seq;
+    op->tag = (uint64_t)(op->seq & 0x7fffffff) << 32 | op->plan->fingerprint;
+    comm->history[op->seq % SL_HISTORY] = (struct sl_signature){
+        .seq = op->seq,
+        .fingerprint = op->plan->fingerprint,
+        .coll = call->coll,
+        .dtype = call->dtype,
+        .op = call->op,
+        .root = call->root,
+        .count = call->count,
+    };
+}
+
+static void bind(struct sluice_req *op, const void *in, void *out)
+{
+    const struct sl_plan *plan = op->plan;
+    const struct sl_schedule *s = &plan->schedule;
+
+    op->status = SL_PENDING;
+    op->given_back = op->waited = op->in_windows = false;
+    op->base[SL_BUF_IN] = (uint8_t *)(uintptr_t)in; /* never written: check.c proves it */
+    op->base[SL_BUF_OUT] = out;
+    op->base[SL_BUF_TMP] = op->tmp;
+    op->in_flight = 0;
+    op->bytes = 0;
+    op->open_channels = 0;
+    for (uint32_t c = 0; c < s->channel_count; c++) {
+        op->next[c] = plan->channel_first[c];
+        op->open_channels += plan->channel_first[c] != plan->channel_first[c + 1];
+    }
+    if (op->done != NULL)
+        memset(op->done, 0, s->step_count);
+}
+
+int sl_op_start(struct sluice_comm *comm, struct sl_plan *plan, const void *in, void *out,
+                struct sluice_req **out_op)
+{
+    struct sluice_req *op;
+
+    if (comm->active_count >= comm->config.inflight_max)
+        return sl_fail(-EAGAIN,
+                       "%u operations are in flight already; test and free some, or raise "
+                       "SLUICE_INFLIGHT_MAX",
+                       comm->active_count);
+    int err = sl_op_get(comm, plan, &op);
+
+    if (err != 0)
+        return err;
+    comm->active_count++;
+    bind(op, in, out);
+    number_call(op);
+    take_tickets(op);
+    sl_list_push_back(&comm->active, &op->link);
+    sl_op_run(op);
+    *out_op = op;
+    return 0;
+}
+
+void sl_op_end(struct sluice_req *op, int status)
+{
+    struct sluice_comm *comm = op->comm;
+
+    if (op->plan->schedule.win_values != 0 && status == 0) {
+        comm->win_serving++;
+        comm->win_prev_base = op->win_base;
+    }
+    sl_list_remove(&op->link);
+    op->status = status;
+    if (op->given_back) {
+        comm->active_count--;
+        sl_op_put(op);
+    }
+}
+
+static int32_t awaited_rank(const struct sluice_req *op, const struct sl_step *step)
+{
+    const struct sl_schedule *s = &op->plan->schedule;
+    uint64_t target = op->win_base + step->value;
+
+    if (!op->in_windows) /* the ranks that have not begun the operation before */
+        target = op->comm->win_prev_base + 1;
+    else if (step->kind != SL_STEP_AWAIT)
+        return -1;
+    else if (step->peer != SL_PEER_GROUP)
+        return (int32_t)step->peer;
+    for (uint32_t i = 0; i < s->group_count; i++)
+        if (s->group[i] != op->comm->rank && op->comm->peers[s->group[i]].seen < target)
+            return (int32_t)s->group[i];
+    return -1;
+}
+
+void sl_op_waiting(const struct sluice_req *op, struct sl_waiting *out)
+{
+    const struct sl_plan *plan = op->plan;
+    const struct sl_step *steps = plan->schedule.steps;
+    const struct sl_step *sending = NULL;
+
+    *out = (struct sl_waiting){.rank = -1};
+    /* A receive says most: its peer has not sent. A send that is stuck is second. */
+    for (uint32_t i = 0; i < plan->post_count; i++) {
+        const struct sl_post *post = &op->posts[i];
+
+        if (!post->posted)
+            continue;
+        if (post->step->kind == SL_STEP_SEND) {
+            sending = sending != NULL ? sending : post->step;
+            continue;
+        }
+        *out = (struct sl_waiting){(int32_t)post->step->peer, (uint32_t)(post->step - steps),
+                                   post->step};
+        return;
+    }
+    if (sending != NULL) {
+        *out = (struct sl_waiting){(int32_t)sending->peer, (uint32_t)(sending - steps), sending};
+        return;
+    }
+    for (uint32_t c = 0; c < plan->schedule.channel_count; c++) {
+        if (op->next[c] == plan->channel_first[c + 1])
+            continue;
+        const struct sl_step *step = &steps[plan->order[op->next[c]]];
+        int32_t rank = is_message(step) ? (int32_t)step->peer : -1;
+
+        if (plan->schedule.win_values != 0 && uses_windows(step))
+            rank = awaited_rank(op, step);
+        *out = (struct sl_waiting){rank, (uint32_t)(step - steps), step};
+        return;
+    }
+}

@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Notices lost, silent and disagreeing ranks; finds whom to blame; tells everybody. */
+#include "collectives/health.h"
+
+#include "collectives/exec.h"
+#include "collectives/report.h"
+#include "core/log.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define GRACE_LOST_NS (2 * SL_NS_PER_MS)       /* for the culprit's name to arrive by another way */
+#define GRACE_MISMATCH_NS (200 * SL_NS_PER_MS) /* for the others' signatures to arrive */
+#define TELL_NS_MIN (10 * SL_NS_PER_MS)
+#define TELL_NS_MAX (500 * SL_NS_PER_MS)
+#define ABORT_TEXT_MAX 160
+
+enum ctrl_type { CTRL_STATUS = 1, CTRL_ABORT = 2, CTRL_BYE = 3 };
+
+enum ctrl_flag {
+    CTRL_ANSWER = 1 << 0,   /* STATUS: calls differ; tell yours for this number */
+};
+
+/* What travels as a control message. Both ends run the same build: launch/ compared versions. */
+struct ctrl_status {
+    uint8_t type, flags;
+    uint16_t reserved;
+    int32_t waits_for;
+    uint32_t step, pad;
+    struct sl_signature call;
+};
+
+struct ctrl_abort {
+    uint8_t type, reserved[3];
+    int32_t code;
+    int32_t culprit;
+    char text[ABORT_TEXT_MAX]; /* ends with a zero */
+};
+
+_Static_assert(sizeof(struct ctrl_status) <= SL_CTRL_MAX, "a status fits a control message");
+_Static_assert(sizeof(struct ctrl_abort) <= SL_CTRL_MAX, "an abort fits a control message");
+
+static void broadcast(struct sluice_comm *comm, const void *msg, size_t len)
+{
+    for (uint32_t r = 0; r < comm->size; r++) {
+        struct sl_peer *peer = &comm->peers[r];
+
+        if (peer->ep != NULL && !peer->down && !peer->left)
+            peer->ep->iface->ops->ctrl(peer->ep, msg, len); /* lost when full: the next one comes */
+    }
+}
+
+static const struct sluice_req *oldest(const struct sluice_comm *comm)
+{
+    return sl_list_empty(&comm->active)
+               ? NULL
+               : sl_container_of(comm->active.next, const struct sluice_req, link);
+}
+
+static const struct sl_signature *remembered(const struct sluice_comm *comm, uint32_t seq)
+{
+    const struct sl_signature *call = &comm->history[seq % SL_HISTORY];
+
+    return seq != 0 && call->seq == seq ? call : NULL;
+}
+
+/* ---- failure ---- */
+
+void sl_comm_fail(struct sluice_comm *comm, int code, int32_t culprit, const char *fmt, ...)
+{
+    const struct sluice_req *op = oldest(comm);
+    char here[256] = "";
+    va_list args;
+
+    if (comm->error != 0)
+        return;
+    va_start(args, fmt);
+    int at = vsnprintf(comm->error_text, sizeof(comm->error_text), fmt, args);
+    va_end(args);
+    if (op != NULL && at > 0 && (size_t)at < sizeof(comm->error_text)) {
+        sl_report_op(op, here, sizeof(here));
+        snprintf(comm->error_text + at, sizeof(comm->error_text) - (size_t)at, "; here: %s", here);
+    }
+    comm->error = code;
+    comm->culprit = culprit;
+}
+
+static void tell_abort(struct sluice_comm *comm)
+{
+    struct ctrl_abort msg = {.type = CTRL_ABORT, .code = comm->error, .culprit = comm->culprit};
+    const char *end = strstr(comm->error_text, "; here: ");
+    size_t len = end != NULL ? (size_t)(end - comm->error_text) : strlen(comm->error_text);
+
+    if (len >= sizeof(msg.text))
+        len = sizeof(msg.text) - 1;
+    memcpy(msg.text, comm->error_text, len);
+    broadcast(comm, &msg, sizeof(msg));
+}
+
+void sl_health_tear_down(struct sluice_comm *comm)
+{
+    if (comm->torn_down)
+        return;
+    comm->torn_down = true;
+    sl_info("comm", "%s", comm->error_text);
+    tell_abort(comm);
+    for (uint32_t r = 0; r < comm->size; r++) {
+        struct sl_peer *peer = &comm->peers[r];
+
+        if (peer->ep != NULL)
+            peer->ep->iface->ops->ep_destroy(peer->ep);
+        peer->ep = NULL;
+        peer->half[0] = peer->half[1] = NULL;
+    }
+    sl_list_foreach (&comm->active, node)
+        sl_op_end(sl_container_of(node, struct sluice_req, link), comm->error);
+}
+
+void sl_health_goodbye(struct sluice_comm *comm)
+{
+    struct ctrl_abort msg = {.type = CTRL_BYE};
+
+    if (comm->error == 0)
+        broadcast(comm, &msg, sizeof(msg));
+}
+
+/* ---- what peers tell ---- */
+
+void sl_health_disagreement(struct sluice_comm *comm, uint32_t seq)
+{
+    if (comm->mismatch_ns != 0)
+        return;
+    comm->mismatch_ns = sl_now(comm->worker.clock);
+    comm->mismatch_seq = seq;
+    comm->told_ns = 0;
+}
+
+static void on_status(struct sluice_comm *comm, struct sl_peer *peer, const struct ctrl_status *msg)
+{
+    const struct sl_signature *mine = remembered(comm, msg->call.seq);
+
+    /* What it called under the disputed number is evidence: nothing later replaces it. */
+    if (comm->mismatch_ns == 0 || peer->status.call.seq != comm->mismatch_seq)
+        peer->status.call = msg->call;
+    peer->status.heard_ns = sl_now(comm->worker.clock);
+    peer->status.waits_for = msg->waits_for;
+    peer->status.step = msg->step;
+    if ((msg->flags & CTRL_ANSWER) != 0 ||
+        (mine != NULL && mine->fingerprint != msg->call.fingerprint))
+        sl_health_disagreement(comm, msg->call.seq);
+}
+
+static void on_abort(struct sluice_comm *comm, const struct ctrl_abort *msg)
+{
+    int32_t culprit = msg->culprit >= 0 && msg->culprit < (int32_t)comm->size ? msg->culprit : -1;
+    int code = msg->code < 0 && msg->code > -4096 ? msg->code : -EPROTO;
+
+    sl_comm_fail(comm, code, culprit, "%.*s", ABORT_TEXT_MAX - 1, msg->text);
+}
+
+void sl_health_ctrl(void *arg, struct sl_ep *ep, const void *msg, size_t len)
+{
+    struct sluice_comm *comm = arg;
+    struct sl_peer *peer = &comm->peers[ep->peer];
+    struct ctrl_status status;
+    struct ctrl_abort stop;
+
+    comm->ctrl_seen++;
+    if (len == sizeof(status) && *(const uint8_t *)msg == CTRL_STATUS) {
+        memcpy(&status, msg, sizeof(status));
+        on_status(comm, peer, &status);
+    } else if (len == sizeof(stop) && *(const uint8_t *)msg == CTRL_ABORT) {
+        memcpy(&stop, msg, sizeof(stop));
+        on_abort(comm, &stop);
+    } else if (len == sizeof(stop) && *(const uint8_t *)msg == CTRL_BYE) {
+        peer->left = true;
+    } else {
+        sl_warn("comm", "rank %d sent a control message of %zu bytes that is not known; ignored",
+                ep->peer, len);
+    }
+}
+
+void sl_health_down(void *arg, struct sl_ep *ep, int status, const char *why)
+{
+    struct sluice_comm *comm = arg;
+    struct sl_peer *peer = &comm->peers[ep->peer];
+
+    peer->down = true;
+    if (peer->left || comm->lost_ns != 0)
+        return;
+    comm->lost_ns = sl_now(comm->worker.clock);
+    comm->lost_rank = ep->peer;
+    comm->lost_status = status;
+    snprintf(comm->lost_why, sizeof(comm->lost_why), "%s", why);
+}
+
+/* ---- steps that failed ---- */
+
+static void p2p_order_differs(struct sluice_req *op, const struct sl_step *step, uint64_t tag)
+{
+    bool peer_is_p2p = tag >> 63;
+
+    if (peer_is_p2p && (tag & 0xff) != (op->tag & 0xff))
+        sl_comm_fail(op->comm, -EPROTO, (int32_t)step->peer,
+                     "rank %u sends %s where this rank receives %s", step->peer,
+                     sluice_dtype_name((enum sluice_dtype)(tag & 0xff)),
+                     sluice_dtype_name((enum sluice_dtype)(op->tag & 0xff)));
+    else
+        sl_comm_fail(op->comm, -EPROTO, (int32_t)step->peer,
+                     "the next message from rank %u belongs to %s number %u where this rank is in %s "
+                     "number %u: the order of calls differs between the two",
+                     step->peer, peer_is_p2p ? "send" : "collective",
+                     (unsigned)(tag >> 32) & 0x7fffffff, op->seq == 0 ? "receive" : "collective",
+                     (unsigned)(op->tag >> 32) & 0x7fffffff);
+}
+
+void sl_health_step_failed(struct sluice_req *op, const struct sl_step *step,
+                           const struct sl_req *req, int status)
+{
+    struct sluice_comm *comm = op->comm;
+
+    if (comm->error != 0 || comm->lost_ns != 0)
+        return; /* the endpoint's loss is being dealt with */
+    if (status == -EPROTO && op->seq != 0 && req->tag >> 63 == 0) {
+        sl_health_disagreement(comm, op->seq);
+    } else if (status == -EPROTO) {
+        p2p_order_differs(op, step, req->tag);
+    } else if (status == -EMSGSIZE) {
+        sl_comm_fail(comm, -EPROTO, (int32_t)step->peer,
+                     "rank %u sends %llu bytes where this rank receives %llu", step->peer,
+                     (unsigned long long)req->len,
+                     (unsigned long long)(step->count * op->plan->esize));
+    } else {
+        sl_comm_fail(comm, status, (int32_t)step->peer, "the path to rank %u failed: %s",
+                     step->peer, sluice_strerror(status));
+    }
+}
+
+/* ---- ticks ---- */
+
+static uint64_t tell_interval(const struct sluice_comm *comm)
+{
+    uint64_t ns = (uint64_t)comm->config.timeout_ms * SL_NS_PER_MS / 8;
+
+    return ns < TELL_NS_MIN ? TELL_NS_MIN : ns > TELL_NS_MAX ? TELL_NS_MAX : ns;
+}
+
+static void tell_status(struct sluice_comm *comm, uint64_t now)
+{
+    const struct sluice_req *op = oldest(comm);
+    const struct sl_signature *call =
+        remembered(comm, comm->mismatch_ns != 0 ? comm->mismatch_seq : op != NULL ? op->seq : 0);
+    struct ctrl_status msg = {.type = CTRL_STATUS, .waits_for = -1};
+    struct sl_waiting waiting;
+
+    comm->told_ns = now;
+    if (op == NULL && comm->mismatch_ns == 0)
+        return;
+    if (op != NULL) {
+        sl_op_waiting(op, &waiting);
+        msg.waits_for = waiting.rank;
+        msg.step = waiting.step;
+    }
+    if (call != NULL)
+        msg.call = *call;
+    else if (comm->mismatch_ns != 0)
+        msg.call.seq = comm->mismatch_seq; /* fingerprint 0: not called yet */
+    if (comm->mismatch_ns != 0)
+        msg.flags |= CTRL_ANSWER;
+    broadcast(comm, &msg, sizeof(msg));
+}
+
+static const struct sl_signature *disputed_call(const struct sluice_comm *comm, uint32_t rank)
+{
+    const struct sl_signature *call = &comm->peers[rank].status.call;
+
+    if (rank == comm->rank)
+        return remembered(comm, comm->mismatch_seq);
+    return comm->peers[rank].status.heard_ns != 0 && call->seq == comm->mismatch_seq &&
+                   call->fingerprint != 0
+               ? call
+               : NULL;
+}
+
+static bool all_told(const struct sluice_comm *comm)
+{
+    for (uint32_t r = 0; r < comm->size; r++)
+        if (r != comm->rank && (comm->peers[r].status.heard_ns == 0 ||
+                                comm->peers[r].status.call.seq != comm->mismatch_seq))
+            return false;
+    return true;
+}
+
+/* "ranks 0-2 call allreduce of 1000 f32 sum", for each group that calls the same. Returns the lowest rank of
+ * the smallest group: most likely the one that is wrong. */
+static int32_t describe_disputed(const struct sluice_comm *comm, char *out, size_t cap)
+{
+    bool *seen = comm->rank_sets, *same = comm->rank_sets + comm->size;
+    uint32_t smallest = UINT32_MAX;
+    int32_t suspect = -1;
+    size_t len = 0;
+
+    memset(seen, 0, comm->size * sizeof(*seen));
+    out[0] = '\0';
+    for (uint32_t r = 0; r < comm->size; r++) {
+        const struct sl_signature *call = disputed_call(comm, r);
+        char ranks[96], what[96];
+        uint32_t members = 0;
+
+        if (seen[r])
+            continue;
+        for (uint32_t q = 0; q < comm->size; q++) {
+            const struct sl_signature *other = disputed_call(comm, q);
+
+            same[q] = call == NULL ? other == NULL
+                                   : other != NULL && other->fingerprint == call->fingerprint;
+            seen[q] |= same[q];
+            members += same[q];
+        }
+        if (call != NULL && members < smallest) {
+            smallest = members;
+            suspect = (int32_t)r;
+        }
+        sl_format_ranks(same, comm->size, ranks, sizeof(ranks));
+        sl_report_call(call, what, sizeof(what));
+        int n = snprintf(out + len, cap - len, "%s%s %s %s", len == 0 ? "" : ", ",
+                         members == 1 ? "rank" : "ranks", ranks, what);
+
+        len = n < 0 || (size_t)n >= cap - len ? cap - 1 : len + (size_t)n;
+    }
+    return suspect;
+}
+
+static void judge_disagreement(struct sluice_comm *comm, uint64_t now)
+{
+    uint64_t grace = (uint64_t)comm->config.timeout_ms * SL_NS_PER_MS / 4;
+    char text[384];
+
+    if (grace > GRACE_MISMATCH_NS)
+        grace = GRACE_MISMATCH_NS;
+    if (!all_told(comm) && now - comm->mismatch_ns < grace)
+        return;
+    tell_status(comm, now); /* once more: after the verdict this rank says nothing */
+    int32_t suspect = describe_disputed(comm, text, sizeof(text));
+
+    sl_comm_fail(comm, -EPROTO, suspect, "ranks disagree on collective number %u: %s",
+                 comm->mismatch_seq, text);
+}
+
+static bool waits_for(const struct sluice_comm *comm, const struct sl_peer *peer)
+{
+    sl_list_foreach (&comm->active, node) {
+        struct sl_waiting waiting;
+
+        sl_op_waiting(sl_container_of(node, const struct sluice_req, link), &waiting);
+        if (waiting.rank >= 0 && &comm->peers[waiting.rank] == peer)
+            return true;
+    }
+    return false;
+}
+
+/* Ranks that left in good order are missed only when something needs them. */
+static void miss_leavers(struct sluice_comm *comm)
+{
+    for (uint32_t r = 0; r < comm->size && comm->error == 0; r++) {
+        const struct sl_peer *peer = &comm->peers[r];
+
+        if (peer->left && peer->down && waits_for(comm, peer))
+            sl_comm_fail(comm, -ECONNRESET, (int32_t)r,
+                         "rank %u has destroyed its communicator while others still need it", r);
+    }
+}
+
+/* Follows the chain of waits from this rank to one that is silent or does not wait itself. */
+static int32_t find_culprit(const struct sluice_comm *comm, uint64_t now, int32_t rank)
+{
+    uint64_t fresh = 3 * tell_interval(comm);
+
+    for (uint32_t hops = 0; rank >= 0 && hops < comm->size; hops++) {
+        const struct sl_peer_status *status = &comm->peers[rank].status;
+
+        if (status->heard_ns == 0 || now - status->heard_ns > fresh || status->waits_for < 0 ||
+            status->waits_for >= (int32_t)comm->size || status->waits_for == (int32_t)comm->rank)
+            break;
+        rank = status->waits_for;
+    }
+    return rank;
+}
+
+static void time_out(struct sluice_comm *comm, uint64_t now)
+{
+    const struct sluice_req *op = oldest(comm);
+    struct sl_waiting waiting;
+
+    sl_op_waiting(op, &waiting);
+    int32_t culprit = find_culprit(comm, now, waiting.rank);
+    const struct sl_peer_status *status = culprit >= 0 ? &comm->peers[culprit].status : NULL;
+
+    if (culprit < 0)
+        sl_comm_fail(comm, -ETIMEDOUT, -1, "no progress within %lld ms",
+                     (long long)comm->config.timeout_ms);
+    else if (status->heard_ns == 0)
+        sl_comm_fail(comm, -ETIMEDOUT, culprit,
+                     "rank %d gave no sign of life within %lld ms: it is stopped, cut off, or has not "
+                     "called this operation",
+                     culprit, (long long)comm->config.timeout_ms);
+    else
+        sl_comm_fail(comm, -ETIMEDOUT, culprit,
+                     "rank %d made no progress within %lld ms; last heard of %.1f s ago in collective "
+                     "number %u",
+                     culprit, (long long)comm->config.timeout_ms,
+                     (double)(now - status->heard_ns) / 1e9, status->call.seq);
+}
+
+void sl_health_tick(struct sluice_comm *comm, uint64_t now)
+{
+    if (comm->error != 0)
+        return;
+    if (comm->lost_ns != 0 && now - comm->lost_ns >= GRACE_LOST_NS)
+        sl_comm_fail(comm, comm->lost_status, comm->lost_rank, "rank %d is lost: %s",
+                     comm->lost_rank, comm->lost_why);
+    if (now - comm->told_ns >= tell_interval(comm))
+        tell_status(comm, now);
+    if (comm->mismatch_ns != 0)
+        judge_disagreement(comm, now);
+    if (sl_list_empty(&comm->active))
+        return;
+    miss_leavers(comm);
+    if (comm->idle_ns >= (uint64_t)comm->config.timeout_ms * SL_NS_PER_MS && comm->lost_ns == 0)
+        time_out(comm, now);
+}
+
+void sl_format_ranks(const bool *set, uint32_t size, char *out, size_t cap)
+{
+    size_t len = 0;
+
+    out[0] = '\0';
+    for (uint32_t r = 0; r < size && len + 1 < cap; r++) {
+        uint32_t last = r;
+        int n;
+
+        if (!set[r])
+            continue;
+        while (last + 1 < size && set[last + 1])
+            last++;
+        n = last == r ? snprintf(out + len, cap - len, "%s%u", len == 0 ? "" : ",", r)
+                      : snprintf(out + len, cap - len, "%s%u-%u", len == 0 ? "" : ",", r, last);
+        len = n < 0 || (size_t)n >= cap - len ? cap : len + (size_t)n;
+        r = last;
+    }
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ranks that died, hang, or call something else: noticing, blaming, telling.
+ *
+ * A rank that waits without a move tells all peers what it is in and whom it waits for. From that each
+ * rank can follow the chain of waits to the rank that is silent, and sees calls that differ. Whoever ends an
+ * operation with an error tells all peers the culprit before it closes its endpoints, so that
+ * every rank reports the same cause.
+ */
+#ifndef SL_COLLECTIVES_HEALTH_H
+#define SL_COLLECTIVES_HEALTH_H
+
+#include "collectives/plan.h"
+
+/* The two callbacks of sl_handler; arg is the communicator. */
+void sl_health_ctrl(void *arg, struct sl_ep *ep, const void *msg, size_t len);
+void sl_health_down(void *arg, struct sl_ep *ep, int status, const char *why);
+
+/* A message step ended with an error. */
+void sl_health_step_failed(struct sluice_req *op, const struct sl_step *step,
+                           const struct sl_req *req, int status);
+
+/* A peer's call number seq is not ours. Asks everybody what they called; the verdict comes from a later
+ * tick. */
+void sl_health_disagreement(struct sluice_comm *comm, uint32_t seq);
+
+/* Something waits for the next tick without delay. */
+static inline bool sl_health_urgent(const struct sluice_comm *comm)
+{
+    return comm->mismatch_ns != 0 || comm->lost_ns != 0;
+}
+
+/* Looks after deadlines, statuses and verdicts. now is the worker's clock; comm->idle_ns is up to date. */
+void sl_health_tick(struct sluice_comm *comm, uint64_t now);
+
+/* After an error: tells the peers, closes the endpoints, ends every operation. Not from a callback. */
+void sl_health_tear_down(struct sluice_comm *comm);
+
+/* Tells the peers that this rank leaves in good order. */
+void sl_health_goodbye(struct sluice_comm *comm);
+
+/* "0-2,5", of the ranks whose bit is set. Cuts at cap. */
+void sl_format_ranks(const bool *set, uint32_t size, char *out, size_t cap);
+
+#endif

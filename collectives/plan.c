@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finds, builds, compiles and keeps plans; hands out the operations that walk them. */
+#include "collectives/plan.h"
+
+#include "collectives/select.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BUCKETS 256   /* a power of two */
+#define PLANS_MAX 512 /* kept; beyond it the one unused for longest goes */
+
+static uint64_t mix(uint64_t h, uint64_t v)
+{
+    h = (h ^ v) * UINT64_C(0x9e3779b97f4a7c15);
+    return h ^ (h >> 29);
+}
+
+static uint32_t bucket_of(const struct sl_call *call)
+{
+    uint64_t h = mix(call->count, (uint64_t)call->coll << 40 | (uint64_t)call->dtype << 32 |
+                                      (uint64_t)call->op << 24 | call->in_place);
+
+    return (uint32_t)(mix(h, call->root) >> 32) & (BUCKETS - 1);
+}
+
+static bool same_counts(const struct sluice_comm *comm, const struct sl_plan *plan,
+                        const struct sl_call *call)
+{
+    size_t len = comm->size * sizeof(uint64_t);
+
+    return call->in_counts == NULL ||
+           (memcmp(plan->call.in_counts, call->in_counts, len) == 0 &&
+            memcmp(plan->call.in_offs, call->in_offs, len) == 0 &&
+            memcmp(plan->call.out_counts, call->out_counts, len) == 0 &&
+            memcmp(plan->call.out_offs, call->out_offs, len) == 0);
+}
+
+static bool same_call(const struct sl_call *a, const struct sl_call *b)
+{
+    return a->count == b->count && a->coll == b->coll && a->dtype == b->dtype && a->op == b->op &&
+           a->root == b->root && a->in_place == b->in_place;
+}
+
+void sl_call_shape(const struct sluice_comm *comm, const struct sl_call *call, struct sl_shape *out)
+{
+    *out = (struct sl_shape){
+        .coll = call->coll,
+        .rank = comm->rank,
+        .size = comm->size,
+        .root = call->root,
+        .count = call->count,
+        .esize = (uint32_t)sluice_dtype_size(call->dtype),
+        .in_place = call->in_place,
+        .host = comm->host_count > 1 ? comm->host : NULL,
+        .in_counts = call->in_counts,
+        .in_offs = call->in_offs,
+        .out_counts = call->out_counts,
+        .out_offs = call->out_offs,
+    };
+    if (comm->win_half[0] != NULL)
+        out->win_count = comm->win_bytes / out->esize;
+}
+
+/* Sorts the steps by channel, keeping their order in each. */
+static int compile_channels(struct sl_plan *plan)
+{
+    const struct sl_schedule *s = &plan->schedule;
+
+    plan->order = calloc(s->step_count + 1, sizeof(*plan->order));
+    plan->channel_first = calloc(s->channel_count + 2, sizeof(*plan->channel_first));
+    if (plan->order == NULL || plan->channel_first == NULL)
+        return -ENOMEM;
+    uint32_t *first = plan->channel_first;
+
+    for (uint32_t i = 0; i < s->step_count; i++)
+        first[s->steps[i].channel + 2]++; /* shifted by one: the fill below moves it back */
+    for (uint32_t c = 0; c < s->channel_count; c++)
+        first[c + 2] += first[c + 1];
+    for (uint32_t i = 0; i < s->step_count; i++)
+        plan->order[first[s->steps[i].channel + 1]++] = i;
+    return 0;
+}
+
+static bool posts(const struct sl_step *step)
+{
+    return step->kind == SL_STEP_SEND || step->kind == SL_STEP_RECV ||
+           step->kind == SL_STEP_RECV_REDUCE;
+}
+
+/* Numbers the posting steps and collects which directions of which peers they use. use_at is a
+ * scratch map [2 * size], filled with ~0. */
+static void compile_uses(struct sl_plan *plan, uint32_t *use_at)
+{
+    const struct sl_schedule *s = &plan->schedule;
+
+    for (uint32_t i = 0; i < s->step_count; i++) {
+        const struct sl_step *step = &s->steps[i];
+
+        if (!posts(step))
+            continue;
+        bool recv = step->kind != SL_STEP_SEND;
+        uint32_t *at = &use_at[2 * step->peer + recv];
+
+        if (*at == ~0u) {
+            *at = plan->use_count++;
+            plan->uses[*at] = (struct sl_use){.peer = step->peer, .recv = recv};
+        }
+        plan->uses[*at].posts++;
+        plan->use_of[plan->post_count] = *at;
+        plan->post_of[i] = plan->post_count++;
+    }
+}
+
+static int compile_posts(struct sl_plan *plan, uint32_t size)
+{
+    const struct sl_schedule *s = &plan->schedule;
+    uint32_t *use_at = malloc(2 * size * sizeof(*use_at));
+
+    plan->post_of = calloc(s->step_count + 1, sizeof(*plan->post_of));
+    plan->use_of = calloc(s->step_count + 1, sizeof(*plan->use_of));
+    plan->uses = calloc(2 * size, sizeof(*plan->uses));
+    if (use_at == NULL || plan->post_of == NULL || plan->use_of == NULL || plan->uses == NULL) {
+        free(use_at);
+        return -ENOMEM;
+    }
+    memset(use_at, 0xff, 2 * size * sizeof(*use_at));
+    compile_uses(plan, use_at);
+    free(use_at);
+    return 0;
+}
+
+static void choose_kernels(const struct sluice_comm *comm, struct sl_plan *plan)
+{
+    const struct sl_kernels *k = comm->kernels;
+    enum sluice_op op = plan->call.op == SLUICE_AVG ? SLUICE_SUM : plan->call.op;
+    bool stream = sl_shape_out_count(&plan->shape) * plan->esize >= comm->stream_min;
+
+    plan->divisor = plan->call.op == SLUICE_AVG ? comm->size : 1;
+    plan->reduce = k->reduce[plan->call.dtype][op];
+    plan->reduce_out = stream ? k->reduce_stream[plan->call.dtype][op] : plan->reduce;
+    plan->copy = k->copy;
+    plan->copy_out = stream ? k->copy_stream : k->copy;
+}
+
+static int copy_counts(const struct sluice_comm *comm, struct sl_plan *plan)
+{
+    size_t n = comm->size;
+    struct sl_call *call = &plan->call;
+
+    if (call->in_counts == NULL)
+        return 0;
+    plan->counts = malloc(4 * n * sizeof(uint64_t));
+    if (plan->counts == NULL)
+        return -ENOMEM;
+    const uint64_t **arrays[] = {&call->in_counts, &call->in_offs, &call->out_counts,
+                                 &call->out_offs};
+
+    for (size_t i = 0; i < SL_ARRAY_LEN(arrays); i++) {
+        memcpy(plan->counts + i * n, *arrays[i], n * sizeof(uint64_t));
+        *arrays[i] = plan->counts + i * n;
+    }
+    return 0;
+}
+
+static void op_free(struct sluice_req *op)
+{
+    if (op == NULL)
+        return;
+    free(op->next);
+    free(op->done);
+    free(op->posts);
+    free(op->tickets);
+    free(op->use_left);
+    free(op->srcs);
+    free(op->tmp);
+    free(op);
+}
+
+static void plan_free(struct sl_plan *plan)
+{
+    struct sl_node *node;
+
+    if (plan == NULL)
+        return;
+    while ((node = sl_list_pop_front(&plan->spare)) != NULL)
+        op_free(sl_container_of(node, struct sluice_req, link));
+    sl_schedule_fini(&plan->schedule);
+    free(plan->counts);
+    free(plan->order);
+    free(plan->channel_first);
+    free(plan->post_of);
+    free(plan->use_of);
+    free(plan->uses);
+    free(plan);
+}
+
+static uint32_t fingerprint_of(const struct sl_plan *plan)
+{
+    uint64_t h = mix(sl_shape_hash(&plan->shape, plan->schedule.algo),
+                     (uint64_t)plan->call.dtype << 8 | plan->call.op);
+
+    return (uint32_t)(h >> 32) | 1; /* never 0: that means "none" */
+}
+
+static int plan_build(struct sluice_comm *comm, const struct sl_call *call, struct sl_plan **out)
+{
+    struct sl_plan *plan = calloc(1, sizeof(*plan));
+    int err = -ENOMEM;
+
+    if (plan == NULL)
+        goto err_memory;
+    sl_list_init(&plan->spare);
+    sl_list_init(&plan->lru);
+    sl_schedule_init(&plan->schedule, "");
+    plan->call = *call;
+    err = copy_counts(comm, plan);
+    if (err != 0)
+        goto err_memory;
+    sl_call_shape(comm, &plan->call, &plan->shape);
+    plan->esize = plan->shape.esize;
+    err = sl_select_build(comm, &plan->shape, &plan->schedule);
+    if (err != 0)
+        goto err_plan;
+    plan->fingerprint = fingerprint_of(plan);
+    choose_kernels(comm, plan);
+    if (compile_channels(plan) != 0 || compile_posts(plan, comm->size) != 0) {
+        err = -ENOMEM;
+        goto err_memory;
+    }
+    *out = plan;
+    return 0;
+
+err_memory:
+    err = sl_fail(-ENOMEM, "no memory for the plan of a collective of %llu elements",
+                  (unsigned long long)call->count);
+err_plan:
+    plan_free(plan);
+    return err;
+}
+
+static void unlink_plan(struct sluice_comm *comm, struct sl_plan *plan)
+{
+    struct sl_plan **at = &comm->plans[bucket_of(&plan->call)];
+
+    while (*at != plan)
+        at = &(*at)->next;
+    *at = plan->next;
+    sl_list_remove(&plan->lru);
+    comm->plan_count--;
+}
+
+static void drop_oldest(struct sluice_comm *comm)
+{
+    sl_list_foreach (&comm->plan_lru, node) {
+        struct sl_plan *plan = sl_container_of(node, struct sl_plan, lru);
+
+        if (plan->busy != 0)
+            continue;
+        unlink_plan(comm, plan);
+        plan_free(plan);
+        return;
+    }
+}
+
+static int plan_add(struct sluice_comm *comm, const struct sl_call *call, struct sl_plan **out)
+{
+    int err;
+
+    if (comm->plans == NULL) {
+        comm->plans = calloc(BUCKETS, sizeof(struct sl_plan *));
+        if (comm->plans == NULL)
+            return sl_fail(-ENOMEM, "no memory for the table of plans");
+    }
+    err = plan_build(comm, call, out);
+    if (err != 0)
+        return err;
+    if (comm->plan_count >= PLANS_MAX)
+        drop_oldest(comm);
+    struct sl_plan **bucket = &comm->plans[bucket_of(call)];
+
+    (*out)->next = *bucket;
+    *bucket = *out;
+    sl_list_push_back(&comm->plan_lru, &(*out)->lru);
+    comm->plan_count++;
+    return 0;
+}
+
+int sl_plan_get(struct sluice_comm *comm, const struct sl_call *call, struct sl_plan **out)
+{
+    struct sl_plan *plan = comm->plans != NULL ? comm->plans[bucket_of(call)] : NULL;
+
+    for (; plan != NULL; plan = plan->next) {
+        if (!same_call(&plan->call, call) || !same_counts(comm, plan, call))
+            continue;
+        if (SL_UNLIKELY(plan->lru.next != &comm->plan_lru)) {
+            sl_list_remove(&plan->lru);
+            sl_list_push_back(&comm->plan_lru, &plan->lru);
+        }
+        *out = plan;
+        return 0;
+    }
+    return plan_add(comm, call, out);
+}
+
+void sl_plans_fini(struct sluice_comm *comm)
+{
+    struct sl_node *node;
+
+    while ((node = sl_list_pop_front(&comm->plan_lru)) != NULL)
+        plan_free(sl_container_of(node, struct sl_plan, lru));
+    free(comm->plans);
+    comm->plans = NULL;
+    comm->plan_count = 0;
+}
+
+static bool op_alloc_parts(struct sluice_req *op, const struct sl_plan *plan)
+{
+    const struct sl_schedule *s = &plan->schedule;
+
+    op->next = calloc(s->channel_count + 1, sizeof(*op->next));
+    op->posts = calloc(plan->post_count + 1, sizeof(*op->posts));
+    op->tickets = calloc(plan->use_count + 1, sizeof(*op->tickets));
+    op->use_left = calloc(plan->use_count + 1, sizeof(*op->use_left));
+    op->srcs = calloc(s->group_count + 1, sizeof(*op->srcs));
+    if (s->dep_count != 0)
+        op->done = calloc(s->step_count, 1);
+    if (s->tmp_count != 0 && posix_memalign(&op->tmp, SL_CACHE_LINE, s->tmp_count * plan->esize))
+        op->tmp = NULL;
+    return op->next != NULL && op->posts != NULL && op->tickets != NULL && op->use_left != NULL &&
+           op->srcs != NULL && (s->dep_count == 0 || op->done != NULL) &&
+           (s->tmp_count == 0 || op->tmp != NULL);
+}
+
+static int op_new(struct sluice_comm *comm, struct sl_plan *plan, struct sluice_req **out)
+{
+    const struct sl_schedule *s = &plan->schedule;
+    struct sluice_req *op = calloc(1, sizeof(*op));
+
+    if (op == NULL || !op_alloc_parts(op, plan)) {
+        op_free(op);
+        return sl_fail(-ENOMEM, "no memory for an operation of %u steps and %llu bytes of scratch",
+                       s->step_count, (unsigned long long)(s->tmp_count * plan->esize));
+    }
+    op->comm = comm;
+    op->plan = plan;
+    sl_list_init(&op->link);
+    for (uint32_t i = 0; i < s->step_count; i++) {
+        if (!posts(&s->steps[i]))
+            continue;
+        op->posts[plan->post_of[i]].op = op;
+        op->posts[plan->post_of[i]].step = &s->steps[i];
+    }
+    *out = op;
+    return 0;
+}
+
+int sl_op_get(struct sluice_comm *comm, struct sl_plan *plan, struct sluice_req **out)
+{
+    struct sl_node *node = sl_list_pop_front(&plan->spare);
+
+    if (SL_LIKELY(node != NULL)) {
+        *out = sl_container_of(node, struct sluice_req, link);
+    } else {
+        int err = op_new(comm, plan, out);
+
+        if (err != 0)
+            return err;
+    }
+    plan->busy++;
+    return 0;
+}
+
+void sl_op_put(struct sluice_req *op)
+{
+    op->plan->busy--;
+    sl_list_push_back(op->plan->spare.next, &op->link); /* to the front: its memory is warm */
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Plans: schedules compiled for one communicator and kept by the shape of the call, and the operations
+ * (sluice_req) that walk them. All memory that an operation needs comes with it, so that the second
+ * call of a shape allocates nothing.
+ */
+#ifndef SL_COLLECTIVES_PLAN_H
+#define SL_COLLECTIVES_PLAN_H
+
+#include "collectives/comm.h"
+
+/* A call as the public function got it, checked. */
+struct sl_call {
+    enum sl_coll coll;
+    enum sluice_dtype dtype;
+    enum sluice_op op; /* SLUICE_SUM where nothing is reduced */
+    uint32_t root;     /* or the peer of SL_SEND and SL_RECV */
+    uint64_t count;
+    bool in_place;
+    const uint64_t *in_counts, *in_offs, *out_counts, *out_offs; /* all_to_all_v; borrowed */
+};
+
+/* One direction to one peer that a plan posts to, and how often. */
+struct sl_use {
+    uint32_t peer;
+    bool recv;
+    uint32_t posts;
+};
+
+struct sl_plan {
+    struct sl_plan *next; /* in its hash bucket */
+    struct sl_node lru;
+    struct sl_call call;
+    uint64_t *counts; /* owned copy of the v-arrays, [4 * size]; or NULL */
+    struct sl_shape shape;
+    struct sl_schedule schedule;
+    uint32_t fingerprint;
+    uint32_t esize;
+    uint32_t divisor;      /* of FINAL reductions: size for averages, otherwise 1 */
+    sl_reduce_fn *reduce, *reduce_out; /* _out: into the user's memory, past the caches if that pays */
+    sl_copy_fn *copy, *copy_out;
+    uint32_t *order;         /* steps by channel */
+    uint32_t *channel_first; /* [channel_count + 1] into order[] */
+    uint32_t *post_of;       /* [step]: index of its sl_post, for SEND, RECV, RECV_REDUCE */
+    uint32_t *use_of;        /* [post]: index into uses[] */
+    struct sl_use *uses;
+    uint32_t post_count, use_count;
+    struct sl_node spare; /* operations that nobody uses */
+    uint32_t busy;        /* operations in use */
+};
+
+/* A SEND, RECV or RECV_REDUCE under way. */
+struct sl_post {
+    struct sl_req req;
+    struct sl_sink sink;
+    struct sluice_req *op;
+    const struct sl_step *step;
+    bool posted;
+};
+
+/* One collective under way: what the public API calls a request. */
+struct sluice_req {
+    struct sl_node link; /* in comm->active, or in plan->spare */
+    struct sluice_comm *comm;
+    struct sl_plan *plan;
+    int status;     /* SL_PENDING, 0, or a negative errno */
+    bool given_back; /* sluice_req_free() came first: goes back to the plan when it ends */
+    bool waited;    /* its caller waits inside the call; nobody else holds it */
+    bool in_windows; /* its turn at the windows has begun */
+    uint8_t half;   /* of the window */
+    uint8_t *base[SL_BUF_WIN + 1];
+    uint32_t seq;
+    uint64_t tag;
+    uint64_t win_ticket, win_base;
+    uint32_t open_channels, in_flight;
+    uint64_t bytes; /* moved so far, for reports */
+    uint32_t *next; /* [channel]: place in plan->order */
+    uint8_t *done;  /* [step]; NULL when no step depends on another */
+    struct sl_post *posts;
+    uint64_t *tickets;  /* [use] */
+    uint32_t *use_left; /* [use]: posts to come */
+    const void **srcs;  /* [group_count] */
+    void *tmp;
+};
+
+/* The plan of this call: found, or built and kept. -EINVAL, -ENOTSUP (forced algorithm), -ENOMEM. */
+int sl_plan_get(struct sluice_comm *comm, const struct sl_call *call, struct sl_plan **out);
+
+/* Frees every plan; none may be busy. */
+void sl_plans_fini(struct sluice_comm *comm);
+
+/* A spare operation of the plan, or a new one. */
+int sl_op_get(struct sluice_comm *comm, struct sl_plan *plan, struct sluice_req **out);
+void sl_op_put(struct sluice_req *op);
+
+/* The shape that builders see for a call on this communicator. */
+void sl_call_shape(const struct sluice_comm *comm, const struct sl_call *call,
+                   struct sl_shape *out);
+
+#endif

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Chooses an algorithm for a shape: the cheapest by its cost function, or the one SLUICE_ALGO names. */
+#include "collectives/select.h"
+
+#include "core/err.h"
+
+#include <string.h>
+
+/* An item of SLUICE_ALGO, "NAME" or "COLLECTIVE:NAME": the name if it speaks of coll, or NULL. */
+static const char *forced_item(const char *item, size_t len, enum sl_coll coll, size_t *name_len)
+{
+    const char *colon = memchr(item, ':', len);
+    const char *coll_name = sl_coll_name(coll);
+
+    if (colon == NULL) {
+        *name_len = len;
+        return item;
+    }
+    size_t prefix = (size_t)(colon - item);
+
+    if (strlen(coll_name) != prefix || memcmp(coll_name, item, prefix) != 0)
+        return NULL;
+    *name_len = len - prefix - 1;
+    return colon + 1;
+}
+
+static const struct sl_algo *find_algo(const char *name, size_t len)
+{
+    for (const struct sl_algo *const *a = sl_algos; *a != NULL; a++)
+        if (strlen((*a)->name) == len && memcmp((*a)->name, name, len) == 0)
+            return *a;
+    return NULL;
+}
+
+/* The algorithm that the setting forces for coll, NULL: none. */
+static int forced_algo(const char *setting, enum sl_coll coll, const struct sl_algo **out)
+{
+    *out = NULL;
+    while (*setting != '\0') {
+        size_t len = strcspn(setting, ","), name_len;
+        const char *name = forced_item(setting, len, coll, &name_len);
+
+        if (name != NULL) {
+            const struct sl_algo *algo = find_algo(name, name_len);
+
+            if (algo == NULL)
+                return sl_fail(-EINVAL, "SLUICE_ALGO names '%.*s', which is no algorithm; see "
+                               "sluice-bench --list",
+                               (int)name_len, name);
+            if ((algo->colls & 1u << coll) != 0)
+                *out = algo;
+        }
+        setting += len + (setting[len] == ',');
+    }
+    return 0;
+}
+
+static double cost_of(const struct sluice_comm *comm, const struct sl_algo *algo,
+                      const struct sl_shape *shape)
+{
+    if ((algo->colls & 1u << shape->coll) == 0 || (algo->needs_windows && shape->win_count == 0))
+        return -1;
+    return algo->cost(shape, &comm->costs);
+}
+
+static const struct sl_algo *cheapest(const struct sluice_comm *comm, const struct sl_shape *shape)
+{
+    const struct sl_algo *best = NULL;
+    double best_cost = 0;
+
+    for (const struct sl_algo *const *a = sl_algos; *a != NULL; a++) {
+        double cost = cost_of(comm, *a, shape);
+
+        if (cost >= 0 && (best == NULL || cost < best_cost)) {
+            best = *a;
+            best_cost = cost;
+        }
+    }
+    return best;
+}
+
+static void set_chunk(const struct sluice_comm *comm, struct sl_shape *shape)
+{
+    shape->chunk = (uint64_t)comm->config.chunk_bytes / shape->esize;
+    if (comm->config.chunk_bytes != 0 && shape->chunk == 0)
+        shape->chunk = 1;
+}
+
+static int choose(const struct sluice_comm *comm, struct sl_shape *shape,
+                  const struct sl_algo **out, bool *forced)
+{
+    int err = forced_algo(comm->config.algo, shape->coll, out);
+
+    if (err != 0)
+        return err;
+    set_chunk(comm, shape);
+    *forced = *out != NULL && comm->size > 1;
+    if (!*forced)
+        *out = cheapest(comm, shape);
+    else if (cost_of(comm, *out, shape) < 0)
+        return sl_fail(-EINVAL, "SLUICE_ALGO forces %s, which cannot do this %s: %s", (*out)->name,
+                       sl_coll_name(shape->coll),
+                       (*out)->needs_windows && shape->win_count == 0
+                           ? "these ranks share no windows"
+                           : "the size, the number of ranks or their hosts do not suit it");
+    return *out != NULL ? 0
+                        : sl_fail(-ENOTSUP, "no algorithm does this %s", sl_coll_name(shape->coll));
+}
+
+int sl_select_build(const struct sluice_comm *comm, struct sl_shape *shape, struct sl_schedule *out)
+{
+    const struct sl_algo *algo;
+    bool forced;
+    int err = choose(comm, shape, &algo, &forced);
+
+    return err != 0 ? err : algo->build(shape, out);
+}
+
+int sl_select_explain(const struct sluice_comm *comm, const struct sl_call *call, FILE *out)
+{
+    const struct sl_algo *chosen;
+    struct sl_shape shape;
+    bool forced;
+
+    sl_call_shape(comm, call, &shape);
+    int err = choose(comm, &shape, &chosen, &forced);
+
+    if (err != 0)
+        return err;
+    fprintf(out, "%s of %llu %s on %u ranks, %u hosts: %s (%s)\n", sl_coll_name(call->coll),
+            (unsigned long long)call->count, sluice_dtype_name(call->dtype), comm->size,
+            comm->host_count, chosen->name, forced ? "forced by SLUICE_ALGO" : "predicted fastest");
+    for (const struct sl_algo *const *a = sl_algos; *a != NULL; a++) {
+        double cost = cost_of(comm, *a, &shape);
+
+        if (((*a)->colls & 1u << call->coll) == 0)
+            continue;
+        if (cost >= 0)
+            fprintf(out, "  %-10s %12.2f us\n", (*a)->name, cost / 1000);
+        else
+            fprintf(out, "  %-10s %15s\n", (*a)->name,
+                    (*a)->needs_windows && shape.win_count == 0 ? "no windows" : "does not suit");
+    }
+    return 0;
+}

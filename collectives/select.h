@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which algorithm for which shape: a cost model over measured links, or what SLUICE_ALGO says. */
+#ifndef SL_COLLECTIVES_SELECT_H
+#define SL_COLLECTIVES_SELECT_H
+
+#include "collectives/comm.h"
+#include "collectives/plan.h"
+
+#include <stdio.h>
+
+/* Chooses, sets shape->chunk and builds. -EINVAL: SLUICE_ALGO names what cannot do this shape. */
+int sl_select_build(const struct sluice_comm *comm, struct sl_shape *shape,
+                    struct sl_schedule *out);
+
+/* Writes, for one call, what each algorithm is predicted to take, or why it is out, and the choice. */
+int sl_select_explain(const struct sluice_comm *comm, const struct sl_call *call, FILE *out);
+
+/* calibrate.c: measures link costs (or takes cached ones), the same on all ranks, into comm->costs. */
+int sl_costs_find(struct sluice_comm *comm, struct sl_exchange *exchange);
+
+#endif

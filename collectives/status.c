@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keeps the pages of the live report and prints them, here or from another process. */
+#include "collectives/status.h"
+
+#include "collectives/report.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define PAGE_BYTES 8192
+#define PAGES_MAX 64
+#define MEMFD_NAME "sluice-status"
+
+/* version is odd while the text is being written, so that a reader can tell a torn page. */
+struct sl_status_page {
+    _Atomic uint64_t version;
+    uint32_t len;
+    int fd;
+    char text[PAGE_BYTES - 16];
+};
+
+static _Atomic(struct sl_status_page *) pages[PAGES_MAX];
+static struct sigaction previous;
+
+static bool enlist(struct sl_status_page *page)
+{
+    for (int i = 0; i < PAGES_MAX; i++) {
+        struct sl_status_page *none = NULL;
+
+        if (atomic_compare_exchange_strong(&pages[i], &none, page))
+            return true;
+    }
+    return false;
+}
+
+void sl_status_open(struct sluice_comm *comm)
+{
+    int fd = memfd_create(MEMFD_NAME, MFD_CLOEXEC);
+
+    if (fd < 0)
+        return;
+    if (ftruncate(fd, PAGE_BYTES) != 0)
+        goto err_file;
+    void *map = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+    if (map == MAP_FAILED)
+        goto err_file;
+    comm->page = map;
+    comm->page->fd = fd;
+    if (!enlist(comm->page))
+        goto err_map;
+    sl_status_refresh(comm);
+    return;
+
+err_map:
+    munmap(map, PAGE_BYTES);
+    comm->page = NULL;
+err_file:
+    close(fd);
+}
+
+void sl_status_close(struct sluice_comm *comm)
+{
+    struct sl_status_page *page = comm->page;
+
+    if (page == NULL)
+        return;
+    for (int i = 0; i < PAGES_MAX; i++) {
+        struct sl_status_page *mine = page;
+
+        atomic_compare_exchange_strong(&pages[i], &mine, NULL);
+    }
+    close(page->fd);
+    munmap(page, PAGE_BYTES);
+    comm->page = NULL;
+}
+
+void sl_status_refresh(struct sluice_comm *comm)
+{
+    struct sl_status_page *page = comm->page;
+
+    if (page == NULL)
+        return;
+    atomic_fetch_add(&page->version, 1);
+    page->len = (uint32_t)sl_report_comm(comm, page->text, sizeof(page->text));
+    atomic_fetch_add(&page->version, 1);
+}
+
+/* Only write() is called here: the text was made beforehand. */
+static void on_signal(int signal_number, siginfo_t *info, void *context)
+{
+    int saved = errno;
+
+    for (int i = 0; i < PAGES_MAX; i++) {
+        const struct sl_status_page *page = atomic_load(&pages[i]);
+
+        if (page != NULL && page->len < sizeof(page->text) &&
+            write(STDERR_FILENO, page->text, page->len) < 0)
+            break;
+    }
+    if ((previous.sa_flags & SA_SIGINFO) != 0)
+        previous.sa_sigaction(signal_number, info, context);
+    else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN)
+        previous.sa_handler(signal_number);
+    errno = saved;
+}
+
+int sl_status_install_signal(void)
+{
+    struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
+
+    sigemptyset(&action.sa_mask);
+    if (sigaction(SIGUSR1, &action, &previous) != 0)
+        return sl_fail(-errno, "the status signal could not be set up: %s", strerror(errno));
+    return 0;
+}
+
+static bool print_page(const char *path, FILE *out)
+{
+    static struct sl_status_page copy;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0)
+        return false;
+    for (int tries = 0; tries < 100; tries++) {
+        ssize_t got = pread(fd, &copy, sizeof(copy), 0);
+        uint64_t after = 0;
+
+        if (got != sizeof(copy) || pread(fd, &after, sizeof(after), 0) != sizeof(after))
+            break;
+        if (copy.version != after || (after & 1) != 0 || copy.len > sizeof(copy.text))
+            continue;
+        fwrite(copy.text, 1, copy.len, out);
+        close(fd);
+        return true;
+    }
+    close(fd);
+    return false;
+}
+
+int sl_status_print_process(int pid, FILE *out)
+{
+    char folder[64], path[320], target[64];
+    int found = 0;
+
+    snprintf(folder, sizeof(folder), "/proc/%d/fd", pid);
+    DIR *dir = opendir(folder);
+
+    if (dir == NULL && errno == ENOENT)
+        return sl_fail(-ESRCH, "there is no process %d", pid);
+    if (dir == NULL)
+        return sl_fail(-errno, "process %d cannot be looked at: %s; run as its user or as root", pid,
+                       strerror(errno));
+    for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+        snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
+        ssize_t len = readlink(path, target, sizeof(target) - 1);
+
+        if (len <= 0)
+            continue;
+        target[len] = '\0';
+        if (strncmp(target, "/memfd:" MEMFD_NAME, strlen("/memfd:" MEMFD_NAME)) == 0)
+            found += print_page(path, out);
+    }
+    closedir(dir);
+    return found != 0 ? 0
+                      : sl_fail(-ENOENT, "process %d has no communicator of Sluice open", pid);
+}

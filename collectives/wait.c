@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Progress, and what a thread does while nothing moves: it polls, yields or sleeps, by how many ranks
+ * share the cores of this host, and looks at the clock from time to time for deadlines.
+ */
+#include "collectives/exec.h"
+#include "collectives/health.h"
+#include "collectives/status.h"
+
+#include <poll.h>
+#include <sched.h>
+
+#define PASSES_PER_LOOK 64          /* passes without a move between looks at the clock */
+#define PASSES_PER_LOOK_YIELDING 16 /* when each of them gives the core away */
+#define BUDGET 64                   /* requests that a transport may finish per pass */
+#define SLEEP_MAX_MS 50             /* so that statuses and deadlines are looked after */
+#define PAGE_NS (20 * SL_NS_PER_MS)
+
+unsigned sl_comm_progress(struct sluice_comm *comm)
+{
+    uint32_t ctrl_before = comm->ctrl_seen;
+    unsigned moved = 0;
+
+    if (SL_UNLIKELY(atomic_load_explicit(&comm->abort_asked, memory_order_relaxed) != 0))
+        sl_comm_fail(comm, -ECANCELED, -1, "rank %u aborted the communicator", comm->rank);
+    for (unsigned i = 0; i < comm->iface_count && comm->error == 0; i++) {
+        struct sl_iface_slot *slot = &comm->ifaces[i];
+
+        if (slot->iface == NULL)
+            continue;
+        int n = slot->ops->progress(slot->iface, BUDGET);
+
+        if (SL_UNLIKELY(n < 0))
+            sl_comm_fail(comm, n, -1, "transport %s is lost: %s", slot->ops->name,
+                         sluice_last_error());
+        else
+            moved += (unsigned)n;
+    }
+    moved -= comm->ctrl_seen - ctrl_before <= moved ? comm->ctrl_seen - ctrl_before : moved;
+    sl_list_foreach (&comm->active, node)
+        moved += sl_op_run(sl_container_of(node, struct sluice_req, link));
+    if (SL_UNLIKELY(comm->error != 0))
+        sl_health_tear_down(comm);
+    return moved;
+}
+
+/* Time without a move, in which a gap between two looks counts little: the caller may have been away
+ * computing, and peers had no reason to move then. */
+static void look_at_clock(struct sluice_comm *comm)
+{
+    uint64_t now = sl_now(comm->worker.clock);
+    uint64_t gap_max = (uint64_t)comm->config.timeout_ms * SL_NS_PER_MS / 8;
+
+    if (comm->checked_ns == 0) {
+        comm->idle_ns = 0;
+    } else {
+        uint64_t gap = now - comm->checked_ns;
+
+        comm->idle_ns += gap < gap_max ? gap : gap_max;
+    }
+    comm->checked_ns = now;
+    sl_health_tick(comm, now);
+    if (now - comm->page_ns >= PAGE_NS) {
+        comm->page_ns = now;
+        sl_status_refresh(comm);
+    }
+}
+
+static void disarm(struct sluice_comm *comm, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (comm->ifaces[i].iface != NULL && (comm->ifaces[i].iface->caps & SL_CAP_WAKEUP) != 0)
+            comm->ifaces[i].ops->disarm(comm->ifaces[i].iface);
+}
+
+/* Sleeps until a transport has work, or SLEEP_MAX_MS. */
+static void park(struct sluice_comm *comm)
+{
+    struct pollfd fds[SL_IFACES_MAX];
+    nfds_t count = 0;
+    int timeout_ms = SLEEP_MAX_MS;
+
+    for (unsigned i = 0; i < comm->iface_count; i++) {
+        struct sl_iface_slot *slot = &comm->ifaces[i];
+
+        if (slot->iface == NULL)
+            continue;
+        if ((slot->iface->caps & SL_CAP_WAKEUP) == 0) {
+            timeout_ms = 1; /* it cannot wake us */
+            continue;
+        }
+        if (slot->ops->arm(slot->iface) != 0) {
+            disarm(comm, i + 1);
+            return; /* work slipped in */
+        }
+        fds[count++] = (struct pollfd){.fd = slot->ops->fd(slot->iface), .events = POLLIN};
+    }
+    /* A store into our window that came before arm() rings no bell: look once more. */
+    bool ran = false;
+
+    sl_list_foreach (&comm->active, node)
+        ran |= sl_op_run(sl_container_of(node, struct sluice_req, link)) != 0;
+    if (!ran && !sl_list_empty(&comm->active))
+        poll(fds, count, timeout_ms);
+    disarm(comm, comm->iface_count);
+}
+
+void sl_comm_idle(struct sluice_comm *comm, unsigned moved, bool may_sleep)
+{
+    uint32_t every = comm->oversubscribed ? PASSES_PER_LOOK_YIELDING : PASSES_PER_LOOK;
+
+    if (moved != 0) {
+        comm->idle_passes = 0;
+        comm->idle_ns = 0;
+        comm->checked_ns = 0;
+        return;
+    }
+    comm->idle_passes++;
+    if (comm->worker.idle != NULL) {
+        look_at_clock(comm);
+        if (may_sleep)
+            comm->worker.idle(&comm->worker);
+        return;
+    }
+    if (comm->idle_passes % every == 0 || !may_sleep || sl_health_urgent(comm))
+        look_at_clock(comm);
+    if (!may_sleep)
+        return;
+    if (comm->idle_ns >= comm->spin_ns && !sl_health_urgent(comm)) {
+        park(comm);
+        look_at_clock(comm);
+    } else if (comm->oversubscribed) {
+        sched_yield();
+    }
+}
+
+void sl_comm_wait(struct sluice_comm *comm, const int *status)
+{
+    for (;;) {
+        unsigned moved = sl_comm_progress(comm);
+
+        if (*(volatile const int *)status != SL_PENDING)
+            return;
+        sl_comm_idle(comm, moved, true);
+    }
+}

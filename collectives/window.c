@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Windows: memory of each rank that the ranks of its host map. */
+#include "collectives/connect.h"
+
+#include "core/log.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PAGE 4096
+#define HEADER offsetof(struct sl_win_half, payload)
+
+/* What a rank says about its window. */
+struct offer {
+    uint32_t ready; /* this rank has one, and reaches all ranks of its host by mapping */
+    uint32_t reserved;
+    uint64_t bytes; /* payload of a half */
+    struct sl_key key;
+};
+
+static size_t half_bytes(const struct sluice_comm *comm)
+{
+    size_t wish = (size_t)comm->config.shm_window_bytes / 2;
+
+    if (wish == 0)
+        wish = comm->local_size <= 16 ? (size_t)1 << 20 : (size_t)256 << 10;
+    return (wish + PAGE - 1) / PAGE * PAGE + PAGE; /* a page more, for the header */
+}
+
+static bool of_this_host(const struct sluice_comm *comm, uint32_t rank)
+{
+    return rank != comm->rank && comm->host[rank] == comm->host[comm->rank];
+}
+
+/* The interface that connects this rank to all others of its host by mapping, or NULL. */
+static struct sl_iface *common_iface(const struct sluice_comm *comm)
+{
+    struct sl_iface *iface = NULL;
+
+    for (uint32_t r = 0; r < comm->size; r++) {
+        if (!of_this_host(comm, r))
+            continue;
+        struct sl_iface *its = comm->peers[r].ep->iface;
+
+        if ((its->caps & SL_CAP_MAP) == 0 || (iface != NULL && iface != its))
+            return NULL;
+        iface = its;
+    }
+    return iface;
+}
+
+static int alloc_plain(struct sluice_comm *comm, size_t len)
+{
+    void *mem;
+
+    if (posix_memalign(&mem, PAGE, len) != 0)
+        return sl_fail(-ENOMEM, "no memory for a window of %zu bytes", len);
+    memset(mem, 0, len);
+    comm->win_mem = (struct sl_mem){.addr = mem, .len = len, .fd = -1};
+    return 0;
+}
+
+static int alloc_shared(struct sluice_comm *comm, size_t len, struct sl_key *key)
+{
+    const struct sl_transport_ops *ops = comm->win_iface->ops;
+    int err = ops->mem_alloc(comm->win_iface, len, &comm->win_mem);
+
+    if (err != 0)
+        return err;
+    err = ops->mr_reg(comm->win_iface, &comm->win_mem, &comm->win_mr, key);
+    if (err != 0) {
+        ops->mem_free(comm->win_iface, &comm->win_mem);
+        comm->win_mem.addr = NULL;
+    }
+    return err;
+}
+
+static void make_offer(struct sluice_comm *comm, struct offer *offer)
+{
+    size_t half = half_bytes(comm);
+    int err;
+
+    *offer = (struct offer){.bytes = half - HEADER};
+    if (comm->local_size > 1) {
+        comm->win_iface = common_iface(comm);
+        err = comm->win_iface == NULL
+                  ? sl_fail(-ENOTSUP, "the ranks of this host do not share memory")
+                  : alloc_shared(comm, 2 * half, &offer->key);
+    } else {
+        err = alloc_plain(comm, 2 * half);
+    }
+    if (err != 0) {
+        sl_info("comm", "no windows: %s", sluice_last_error());
+        return;
+    }
+    offer->ready = 1;
+}
+
+static void place_halves(struct sl_win_half *half[2], void *base, size_t bytes)
+{
+    half[0] = base;
+    half[1] = (struct sl_win_half *)(void *)((uint8_t *)base + HEADER + bytes);
+}
+
+static int map_peer(struct sluice_comm *comm, struct sl_peer *peer, const struct offer *offer,
+                    uint64_t deadline)
+{
+    const struct sl_transport_ops *ops = peer->ep->iface->ops;
+    int err;
+
+    while ((err = ops->map(peer->ep, &offer->key, &peer->map)) == -EAGAIN) {
+        if (sl_now(comm->worker.clock) > deadline || comm->error != 0)
+            return sl_fail(-ETIMEDOUT, "the window of rank %d did not arrive", peer->ep->peer);
+        sl_comm_idle(comm, sl_comm_progress(comm), true);
+    }
+    if (err == 0)
+        place_halves(peer->half, peer->map, offer->bytes);
+    return err;
+}
+
+static uint32_t map_all(struct sluice_comm *comm, const struct offer *offers)
+{
+    uint64_t deadline = sl_now(comm->worker.clock) +
+                        (uint64_t)comm->config.connect_timeout_ms * SL_NS_PER_MS;
+
+    for (uint32_t r = 0; r < comm->size; r++) {
+        if (!of_this_host(comm, r))
+            continue;
+        if (map_peer(comm, &comm->peers[r], &offers[r], deadline) != 0) {
+            sl_info("comm", "no windows: %s", sluice_last_error());
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static bool all_ready(const struct sluice_comm *comm, const struct offer *offers)
+{
+    bool ready = true;
+
+    for (uint32_t r = 0; r < comm->size; r++)
+        ready &= offers[r].ready != 0 && offers[r].bytes == offers[comm->rank].bytes;
+    return ready;
+}
+
+/* All ranks or none: maps, then asks whether everybody could. */
+static int agree(struct sluice_comm *comm, struct sl_exchange *exchange, struct offer *offers)
+{
+    uint32_t mapped = all_ready(comm, offers) ? map_all(comm, offers) : 0;
+    uint32_t *all = calloc(comm->size, sizeof(*all));
+    bool everywhere = true;
+
+    if (all == NULL)
+        return sl_fail(-ENOMEM, "no memory to agree on windows");
+    int err = exchange->allgather(exchange, &mapped, sizeof(mapped), all);
+
+    for (uint32_t r = 0; r < comm->size; r++)
+        everywhere &= all[r] != 0;
+    free(all);
+    if (err != 0)
+        return err;
+    if (!everywhere) {
+        sl_windows_close(comm);
+        return 0;
+    }
+    comm->win_bytes = offers[comm->rank].bytes;
+    place_halves(comm->win_half, comm->win_mem.addr, comm->win_bytes);
+    return 0;
+}
+
+int sl_windows_open(struct sluice_comm *comm, struct sl_exchange *exchange)
+{
+    struct offer mine, *offers;
+
+    if (comm->host_count == comm->size)
+        return 0; /* nobody to share with */
+    offers = calloc(comm->size, sizeof(*offers));
+    if (offers == NULL)
+        return sl_fail(-ENOMEM, "no memory to open windows");
+    make_offer(comm, &mine);
+    int err = exchange->allgather(exchange, &mine, sizeof(mine), offers);
+
+    if (err == 0)
+        err = agree(comm, exchange, offers);
+    free(offers);
+    return err;
+}
+
+void sl_windows_close(struct sluice_comm *comm)
+{
+    for (uint32_t r = 0; r < comm->size; r++) {
+        struct sl_peer *peer = &comm->peers[r];
+
+        if (peer->map != NULL && peer->ep != NULL)
+            peer->ep->iface->ops->unmap(peer->ep, peer->map);
+        peer->map = NULL;
+        peer->half[0] = peer->half[1] = NULL;
+    }
+    comm->win_half[0] = comm->win_half[1] = NULL;
+    if (comm->win_mem.addr == NULL)
+        return;
+    if (comm->win_iface == NULL) {
+        free(comm->win_mem.addr);
+    } else {
+        comm->win_iface->ops->mr_dereg(comm->win_iface, comm->win_mr);
+        comm->win_iface->ops->mem_free(comm->win_iface, &comm->win_mem);
+    }
+    comm->win_mem.addr = NULL;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What tells one host from another, and which cores this process may use. */
+#ifndef SL_CORE_HOST_H
+#define SL_CORE_HOST_H
+
+#include "core/config.h"
+
+#include <stdint.h>
+
+#define SL_CPU_WORDS 32 /* 2048 cores */
+
+/* Hash of what ranks of one host have in common: config->host_id, or the kernel's boot id and the network
+ * namespace (two namespaces are two hosts: they share no addresses). */
+uint64_t sl_host_hash(const struct sl_config *config);
+
+/* FNV-1a, for texts that ranks compare. */
+uint64_t sl_hash_text(const char *text);
+
+/* Bit per core that this process may run on. */
+void sl_host_cores(uint64_t mask[SL_CPU_WORDS]);
+
+#endif

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the public interface share. */
+#ifndef SL_LIB_API_H
+#define SL_LIB_API_H
+
+#include "collectives/exec.h"
+
+/* A communicator is used by one thread at a time, unless it has a thread of its own: then a lock keeps the
+ * two apart. */
+static inline void sl_enter(struct sluice_comm *comm)
+{
+    if (SL_UNLIKELY(comm->threaded))
+        pthread_mutex_lock(&comm->lock);
+}
+
+static inline void sl_leave(struct sluice_comm *comm)
+{
+    if (SL_UNLIKELY(comm->threaded))
+        pthread_mutex_unlock(&comm->lock);
+}
+
+/* group.c: a checked call, kept until the group ends. False: no group is open, start it now. */
+bool sl_group_collect(struct sluice_comm *comm, const struct sl_call *call, const void *in,
+                      void *out, struct sluice_req **req, int *err);
+
+/* sluice.c: starts a call now. req NULL: waits for its end. */
+int sl_call_start(struct sluice_comm *comm, const struct sl_call *call, const void *in, void *out,
+                  struct sluice_req **req);
+
+/* setup.c: a thread that makes progress, when the configuration asks for one. */
+int sl_thread_start(struct sluice_comm *comm);
+void sl_thread_stop(struct sluice_comm *comm);
+
+#endif

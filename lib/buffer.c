@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory that peers can map, and registration of the user's own. */
+#include "lib/api.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* One allocation or registration: a region per interface that had a use for it. */
+struct sluice_buffer {
+    struct sl_node link;
+    struct sl_mem mem;
+    struct sl_iface *owner; /* of allocated memory; NULL: plain memory, or the user's */
+    struct sl_mr *mr[SL_IFACES_MAX];
+};
+
+static unsigned register_all(struct sluice_comm *comm, struct sluice_buffer *buffer)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < comm->iface_count; i++) {
+        struct sl_iface_slot *slot = &comm->ifaces[i];
+
+        buffer->mr[i] = NULL;
+        if (slot->iface != NULL &&
+            slot->ops->mr_reg(slot->iface, &buffer->mem, &buffer->mr[i], NULL) == 0)
+            count++;
+    }
+    return count;
+}
+
+static void deregister_all(struct sluice_comm *comm, struct sluice_buffer *buffer)
+{
+    for (unsigned i = 0; i < comm->iface_count; i++)
+        if (buffer->mr[i] != NULL && comm->ifaces[i].iface != NULL)
+            comm->ifaces[i].ops->mr_dereg(comm->ifaces[i].iface, buffer->mr[i]);
+}
+
+static int alloc_memory(struct sluice_comm *comm, size_t len, struct sluice_buffer *buffer)
+{
+    for (unsigned i = 0; i < comm->iface_count; i++) {
+        struct sl_iface *iface = comm->ifaces[i].iface;
+
+        if (iface == NULL || (iface->caps & SL_CAP_MAP) == 0)
+            continue;
+        buffer->owner = iface;
+        return iface->ops->mem_alloc(iface, len, &buffer->mem);
+    }
+    buffer->mem = (struct sl_mem){.len = len, .fd = -1};
+    if (posix_memalign(&buffer->mem.addr, 4096, len) != 0)
+        return sl_fail(-ENOMEM, "no memory for a buffer of %zu bytes", len);
+    memset(buffer->mem.addr, 0, len);
+    return 0;
+}
+
+int sluice_alloc(struct sluice_comm *comm, size_t len, void **out)
+{
+    if (comm == NULL || out == NULL || len == 0)
+        return sl_fail(-EINVAL, "sluice_alloc: communicator, length or place for the result is missing");
+    struct sluice_buffer *buffer = calloc(1, sizeof(*buffer));
+
+    if (buffer == NULL)
+        return sl_fail(-ENOMEM, "no memory for the record of a buffer");
+    sl_enter(comm);
+    int err = alloc_memory(comm, len, buffer);
+
+    if (err == 0) {
+        register_all(comm, buffer);
+        sl_list_push_back(&comm->buffers, &buffer->link);
+        *out = buffer->mem.addr;
+    }
+    sl_leave(comm);
+    if (err != 0)
+        free(buffer);
+    return err;
+}
+
+static void free_memory(struct sluice_buffer *buffer)
+{
+    if (buffer->owner != NULL)
+        buffer->owner->ops->mem_free(buffer->owner, &buffer->mem);
+    else
+        free(buffer->mem.addr);
+}
+
+void sluice_free(struct sluice_comm *comm, void *ptr)
+{
+    if (comm == NULL || ptr == NULL)
+        return;
+    sl_enter(comm);
+    sl_list_foreach (&comm->buffers, node) {
+        struct sluice_buffer *buffer = sl_container_of(node, struct sluice_buffer, link);
+
+        if (buffer->mem.addr != ptr)
+            continue;
+        sl_list_remove(&buffer->link);
+        deregister_all(comm, buffer);
+        free_memory(buffer);
+        free(buffer);
+        break;
+    }
+    sl_leave(comm);
+}
+
+int sluice_register(struct sluice_comm *comm, void *ptr, size_t len, struct sluice_buffer **out)
+{
+    if (comm == NULL || ptr == NULL || len == 0 || out == NULL)
+        return sl_fail(-EINVAL, "sluice_register: communicator, memory or place for the result is missing");
+    struct sluice_buffer *buffer = calloc(1, sizeof(*buffer));
+
+    if (buffer == NULL)
+        return sl_fail(-ENOMEM, "no memory for the record of a buffer");
+    buffer->mem = (struct sl_mem){.addr = ptr, .len = len, .fd = -1};
+    sl_enter(comm);
+    unsigned count = register_all(comm, buffer);
+
+    sl_leave(comm);
+    if (count == 0) {
+        free(buffer);
+        return sl_fail(-ENOTSUP, "no transport of this communicator registers memory; plain memory works "
+                       "as well");
+    }
+    *out = buffer;
+    return 0;
+}
+
+void sluice_deregister(struct sluice_comm *comm, struct sluice_buffer *buffer)
+{
+    if (comm == NULL || buffer == NULL)
+        return;
+    sl_enter(comm);
+    deregister_all(comm, buffer);
+    sl_leave(comm);
+    free(buffer);
+}

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Public ways to make, split and destroy a communicator. */
+#include "lib/api.h"
+
+#include "core/log.h"
+#include "launch/launch.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+extern char **environ;
+
+void sluice_config_init(struct sluice_config *config)
+{
+    *config = (struct sluice_config){
+        .struct_size = sizeof(*config), .rank = -1, .size = -1, .timeout_ms = -1};
+}
+
+static int set_text(char *field, const char *name, const char *value)
+{
+    if (value == NULL)
+        return 0;
+    if (strlen(value) >= SL_TEXT_MAX)
+        return sl_fail(-EINVAL, "%s is longer than %d bytes", name, SL_TEXT_MAX - 1);
+    strcpy(field, value);
+    return 0;
+}
+
+/* The environment, overridden by what the caller set. */
+static int merge_config(const struct sluice_config *given, struct sl_config *out)
+{
+    int err = sl_config_from_env(out, environ);
+
+    if (err == 0)
+        err = sl_log_configure(out->log);
+    if (err != 0 || given == NULL)
+        return err;
+    if (given->struct_size != sizeof(*given))
+        return sl_fail(-EINVAL, "struct sluice_config was not set by sluice_config_init()");
+    if (given->rank >= 0)
+        out->rank = given->rank;
+    if (given->size >= 0)
+        out->size = given->size;
+    if (given->timeout_ms >= 0)
+        out->timeout_ms = given->timeout_ms;
+    err = set_text(out->root, "root", given->root);
+    if (err == 0)
+        err = set_text(out->job, "job", given->job);
+    if (err == 0)
+        err = set_text(out->secret, "secret", given->secret);
+    if (err == 0)
+        err = set_text(out->transport, "transport", given->transport);
+    if (err == 0)
+        err = set_text(out->algo, "algo", given->algo);
+    return err;
+}
+
+static uint64_t seed(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_nsec << 32 ^ (uint64_t)ts.tv_sec ^ (uint64_t)getpid();
+}
+
+static void *progress_thread(void *arg)
+{
+    struct sluice_comm *comm = arg;
+
+    sl_log_set_rank((int)comm->rank);
+    while (atomic_load(&comm->stop) == 0) {
+        pthread_mutex_lock(&comm->lock);
+        unsigned moved = sl_comm_progress(comm);
+
+        sl_comm_idle(comm, moved, false);
+        uint64_t idle_ns = comm->idle_ns;
+
+        pthread_mutex_unlock(&comm->lock);
+        if (moved == 0 && idle_ns > comm->spin_ns)
+            nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+        else
+            sched_yield();
+    }
+    return NULL;
+}
+
+int sl_thread_start(struct sluice_comm *comm)
+{
+    if (strcmp(comm->config.progress, "caller") == 0)
+        return 0;
+    if (strcmp(comm->config.progress, "thread") != 0)
+        return sl_fail(-EINVAL, "SLUICE_PROGRESS is '%s', but must be caller or thread",
+                       comm->config.progress);
+    pthread_mutex_init(&comm->lock, NULL);
+    comm->threaded = true;
+    int err = pthread_create(&comm->thread, NULL, progress_thread, comm);
+
+    if (err != 0) {
+        comm->threaded = false;
+        return sl_fail(-err, "the progress thread could not be started: %s", strerror(err));
+    }
+    return 0;
+}
+
+void sl_thread_stop(struct sluice_comm *comm)
+{
+    if (!comm->threaded)
+        return;
+    atomic_store(&comm->stop, 1);
+    pthread_join(comm->thread, NULL);
+    comm->threaded = false;
+    pthread_mutex_destroy(&comm->lock);
+}
+
+static int create_over(struct sl_exchange *exchange, const struct sl_config *config,
+                       struct sluice_comm **out)
+{
+    struct sl_comm_params params = {
+        .config = config, .clock = &sl_clock_monotonic, .seed = seed()};
+    int err = sl_comm_create(exchange, &params, out);
+
+    if (err == 0) {
+        err = sl_thread_start(*out);
+        if (err != 0)
+            sl_comm_destroy(*out);
+    }
+    return err;
+}
+
+int sluice_comm_create(const struct sluice_config *given, struct sluice_comm **out)
+{
+    struct sl_config config;
+    struct sl_exchange *exchange;
+    int err;
+
+    if (out == NULL)
+        return sl_fail(-EINVAL, "there is no place for the communicator");
+    err = merge_config(given, &config);
+    if (err == 0)
+        err = sl_launch(&config, NULL, &exchange);
+    if (err != 0)
+        return err;
+    sl_log_set_rank(exchange->rank);
+    err = create_over(exchange, &config, out);
+    exchange->close(exchange);
+    return err;
+}
+
+int sluice_comm_from_env(struct sluice_comm **out)
+{
+    return sluice_comm_create(NULL, out);
+}
+
+int sluice_unique_id_create(struct sluice_unique_id *id)
+{
+    struct sl_config config;
+    int err = id == NULL ? sl_fail(-EINVAL, "there is no place for the id")
+                         : merge_config(NULL, &config);
+
+    return err != 0 ? err : sl_unique_id_create(&config, id);
+}
+
+int sluice_comm_create_id(const struct sluice_unique_id *id, int rank, int size,
+                          const struct sluice_config *given, struct sluice_comm **out)
+{
+    struct sl_config config;
+    struct sl_exchange *exchange;
+    int err;
+
+    if (id == NULL || out == NULL)
+        return sl_fail(-EINVAL, "the id or the place for the communicator is missing");
+    err = merge_config(given, &config);
+    if (err == 0)
+        err = sl_launch_id(id, rank, size, &config, &exchange);
+    if (err != 0)
+        return err;
+    sl_log_set_rank(rank);
+    err = create_over(exchange, &config, out);
+    exchange->close(exchange);
+    return err;
+}
+
+/* ---- split: the parent communicator is the exchange of the child ---- */
+
+struct split_exchange {
+    struct sl_exchange base;
+    struct sluice_comm *parent;
+    const int *members; /* ranks in the parent, by rank in the child */
+};
+
+/* Through the child's rank 0, by sends on the parent: other colors exchange other things meanwhile. */
+static int split_allgather(struct sl_exchange *base, const void *in, size_t len, void *out)
+{
+    struct split_exchange *x = (struct split_exchange *)base;
+    size_t all = len * (size_t)base->size;
+    int err = 0;
+
+    if (base->rank != 0) {
+        err = sluice_send(x->parent, in, len, SLUICE_U8, x->members[0], NULL);
+        return err != 0 ? err : sluice_recv(x->parent, out, all, SLUICE_U8, x->members[0], NULL);
+    }
+    memcpy(out, in, len);
+    for (int i = 1; i < base->size && err == 0; i++)
+        err = sluice_recv(x->parent, (uint8_t *)out + (size_t)i * len, len, SLUICE_U8,
+                          x->members[i], NULL);
+    for (int i = 1; i < base->size && err == 0; i++)
+        err = sluice_send(x->parent, out, all, SLUICE_U8, x->members[i], NULL);
+    return err;
+}
+
+struct split_choice {
+    int32_t color, key;
+};
+
+/* Members of my color, ordered by key, then rank. Returns how many. */
+static int sort_members(const struct split_choice *all, int size, int color, int *members)
+{
+    int count = 0;
+
+    for (int r = 0; r < size; r++) {
+        int at = count;
+
+        if (all[r].color != color)
+            continue;
+        for (; at > 0 && all[members[at - 1]].key > all[r].key; at--)
+            members[at] = members[at - 1];
+        members[at] = r;
+        count++;
+    }
+    return count;
+}
+
+/* The child lives like its parent: same clock, settings and transports. */
+static int create_child(struct sluice_comm *parent, const int *members, int count, int rank,
+                        struct sluice_comm **out)
+{
+    struct split_exchange exchange = {
+        .base = {.rank = rank, .size = count, .allgather = split_allgather},
+        .parent = parent,
+        .members = members,
+    };
+    struct sl_comm_params params = {
+        .config = &parent->config,
+        .clock = parent->worker.clock,
+        .seed = sl_rng_u64(&parent->worker.rng),
+        .idle = parent->worker.idle,
+        .idle_arg = parent->worker.idle_arg,
+        .transports = parent->transport_count != 0 ? parent->transports : NULL,
+        .transport_count = parent->transport_count,
+    };
+    int err = sl_comm_create(&exchange.base, &params, out);
+
+    if (err == 0)
+        err = sl_thread_start(*out);
+    return err;
+}
+
+int sluice_comm_split(struct sluice_comm *comm, int color, int key, struct sluice_comm **out)
+{
+    struct split_choice mine = {color, key}, *all;
+    int *members, err, rank = 0, count;
+
+    if (comm == NULL || out == NULL)
+        return sl_fail(-EINVAL, "the communicator or the place for the new one is missing");
+    all = calloc(comm->size, sizeof(*all));
+    members = calloc(comm->size, sizeof(*members));
+    *out = NULL;
+    err = all == NULL || members == NULL
+              ? sl_fail(-ENOMEM, "no memory to split %u ranks", comm->size)
+              : sluice_all_gather(comm, &mine, all, sizeof(mine), SLUICE_U8, NULL);
+    if (err == 0 && color >= 0) {
+        count = sort_members(all, (int)comm->size, color, members);
+        while (members[rank] != (int)comm->rank)
+            rank++;
+        err = create_child(comm, members, count, rank, out);
+    }
+    free(all);
+    free(members);
+    return err;
+}
+
+void sluice_comm_destroy(struct sluice_comm *comm)
+{
+    if (comm == NULL)
+        return;
+    sl_thread_stop(comm);
+    sl_comm_destroy(comm);
+}

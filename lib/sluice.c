@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The public collectives: checks arguments, starts operations; requests. */
+#include "lib/api.h"
+
+#include "collectives/health.h"
+
+#include <sched.h>
+
+/* ---- starting ---- */
+
+static int broken(const struct sluice_comm *comm)
+{
+    return sl_fail_text(comm->error, comm->error_text);
+}
+
+/* Gives an ended operation back, with its result. */
+static int finish(struct sluice_req *op)
+{
+    struct sluice_comm *comm = op->comm;
+    int status = op->status;
+
+    comm->active_count--;
+    sl_op_put(op);
+    return SL_LIKELY(status == 0) ? 0 : broken(comm);
+}
+
+/* With a thread of its own the communicator moves by itself: waiting means looking at intervals. */
+static void wait_threaded(struct sluice_comm *comm, const int *status)
+{
+    while (*(volatile const int *)status == SL_PENDING) {
+        sl_comm_idle(comm, sl_comm_progress(comm), false);
+        pthread_mutex_unlock(&comm->lock);
+        sched_yield();
+        pthread_mutex_lock(&comm->lock);
+    }
+}
+
+static void wait_for(struct sluice_comm *comm, const int *status)
+{
+    if (comm->threaded)
+        wait_threaded(comm, status);
+    else
+        sl_comm_wait(comm, status);
+}
+
+int sl_call_start(struct sluice_comm *comm, const struct sl_call *call, const void *in, void *out,
+                  struct sluice_req **req)
+{
+    struct sluice_req *op;
+    struct sl_plan *plan;
+    int err;
+
+    sl_enter(comm);
+    err = SL_UNLIKELY(comm->error != 0) ? broken(comm) : sl_plan_get(comm, call, &plan);
+    if (SL_LIKELY(err == 0))
+        err = sl_op_start(comm, plan, in, out, &op);
+    if (SL_LIKELY(err == 0)) {
+        if (req != NULL) {
+            *req = op;
+        } else {
+            if (op->status == SL_PENDING)
+                wait_for(comm, &op->status);
+            err = finish(op);
+        }
+    }
+    sl_leave(comm);
+    return err;
+}
+
+static int submit(struct sluice_comm *comm, const struct sl_call *call, const void *in, void *out,
+                  struct sluice_req **req)
+{
+    int err;
+
+    if (SL_UNLIKELY(sl_group_collect(comm, call, in, out, req, &err)))
+        return err;
+    return sl_call_start(comm, call, in, out, req);
+}
+
+/* ---- checking ---- */
+
+static int check_comm(const struct sluice_comm *comm)
+{
+    return SL_LIKELY(comm != NULL) ? 0 : sl_fail(-EINVAL, "the communicator is NULL");
+}
+
+static int check_types(const struct sl_call *call)
+{
+    if (SL_UNLIKELY((unsigned)call->dtype >= SLUICE_DTYPE_COUNT))
+        return sl_fail(-EINVAL, "%d is no element type", (int)call->dtype);
+    if (SL_UNLIKELY((unsigned)call->op >= SLUICE_OP_COUNT))
+        return sl_fail(-EINVAL, "%d is no operator", (int)call->op);
+    return 0;
+}
+
+static int check_buffers(const struct sluice_comm *comm, const struct sl_call *call,
+                         const void *in, const void *out, bool needs_in, bool needs_out)
+{
+    size_t esize = sluice_dtype_size(call->dtype);
+
+    if (call->count != 0 && ((needs_in && in == NULL) || (needs_out && out == NULL)))
+        return sl_fail(-EINVAL, "%s: the %s buffer is NULL", sl_coll_name(call->coll),
+                       needs_in && in == NULL ? "input" : "output");
+    if (((needs_in ? (uintptr_t)in : 0) | (needs_out ? (uintptr_t)out : 0)) & (esize - 1))
+        return sl_fail(-EINVAL, "%s: a buffer is not aligned to its elements of %zu bytes",
+                       sl_coll_name(call->coll), esize);
+    if (call->count > INT64_MAX / 8 / comm->size)
+        return sl_fail(-EINVAL, "%s: %llu elements are more than memory can hold",
+                       sl_coll_name(call->coll), (unsigned long long)call->count);
+    return 0;
+}
+
+static int check_root(const struct sluice_comm *comm, const struct sl_call *call, int root)
+{
+    if (SL_UNLIKELY(root < 0 || root >= (int)comm->size))
+        return sl_fail(-EINVAL, "%s: rank %d is not one of the %u of this communicator",
+                       sl_coll_name(call->coll), root, comm->size);
+    return 0;
+}
+
+/* Where in and out may meet: shift is where the one may lie in the other, in elements. */
+static int check_overlap(struct sl_call *call, const void *in, const void *out, uint64_t in_count,
+                         uint64_t out_count, int64_t shift)
+{
+    size_t esize = sluice_dtype_size(call->dtype);
+    uintptr_t a = (uintptr_t)in, b = (uintptr_t)out;
+
+    call->in_place = call->count != 0 && b == a + (uintptr_t)(shift * (int64_t)esize);
+    if (call->in_place || a + in_count * esize <= b || b + out_count * esize <= a)
+        return 0;
+    return sl_fail(-EINVAL, "%s: input and output overlap, but not as in-place calls do",
+                   sl_coll_name(call->coll));
+}
+
+/* ---- collectives ---- */
+
+int sluice_allreduce(struct sluice_comm *comm, const void *in, void *out, size_t count,
+                     enum sluice_dtype dtype, enum sluice_op op, struct sluice_req **req)
+{
+    struct sl_call call = {.coll = SL_ALLREDUCE, .dtype = dtype, .op = op, .count = count};
+    int err = check_comm(comm);
+
+    if (err == 0)
+        err = check_types(&call);
+    if (err == 0)
+        err = check_buffers(comm, &call, in, out, true, true);
+    if (err == 0)
+        err = check_overlap(&call, in, out, count, count, 0);
+    return SL_LIKELY(err == 0) ? submit(comm, &call, in, out, req) : err;
+}
+
+int sluice_reduce_scatter(struct sluice_comm *comm, const void *in, void *out, size_t count,
+                          enum sluice_dtype dtype, enum sluice_op op, struct sluice_req **req)
+{
+    struct sl_call call = {.coll = SL_REDUCE_SCATTER, .dtype = dtype, .op = op, .count = count};
+    int err = check_comm(comm);
+
+    if (err == 0)
+        err = check_types(&call);
+    if (err == 0)
+        err = check_buffers(comm, &call, in, out, true, true);
+    if (err == 0)
+        err = check_overlap(&call, in, out, count * comm->size, count,
+                            (int64_t)(comm->rank * count));
+    return SL_LIKELY(err == 0) ? submit(comm, &call, in, out, req) : err;
+}
+
+int sluice_all_gather(struct sluice_comm *comm, const void *in, void *out, size_t count,
+                      enum sluice_dtype dtype, struct sluice_req **req)
+{
+    struct sl_call call = {.coll = SL_ALL_GATHER, .dtype = dtype, .count = count};
+    int err = check_comm(comm);
+
+    if (err == 0)
+        err = check_types(&call);
+    if (err == 0)
+        err = check_buffers(comm, &call, in, out, true, true);
+    if (err == 0)
+        err = check_overlap(&call, in, out, count, count * comm->size,
+                            -(int64_t)(comm->rank * count));
+    return SL_LIKELY(err == 0) ? submit(comm, &call, in, out, req) : err;
+}
+
+int sluice_broadcast(struct sluice_comm *comm, const void *in, void *out, size_t count,
+                     enum sluice_dtype dtype, int root, struct sluice_req **req)
+{
+    struct sl_call call = {.coll = SL_BROADCAST, .dtype = dtype, .root = (uint32_t)root, .count = count};
+    int err = check_comm(comm);
+
+    if (err == 0)
+        err = check_types(&call);
+    if (err == 0)
+        err = check_root(comm, &call, root);
+    bool is_root = err == 0 && root == (int)comm->rank;
+
+    if (err == 0)
+        err = check_buffers(comm, &call, in, out, is_root, true);
+    if (err == 0 && is_root)
+        err = check_overlap(&call, in, out, count, count, 0);
+    return SL_LIKELY(err == 0) ? submit(comm, &call, in, out, req) : err;
+}
+
+int sluice_reduce(struct sluice_comm *comm, const void *in, void *out, size_t count,
+                  enum sluice_dtype dtype, enum sluice_op op, int root, struct sluice_req **req)
+{
+    struct sl_call call = {
+        .coll = SL_REDUCE, .dtype = dtype, .op = op, .root = (uint32_t)root, .count = count};
+    int err = check_comm(comm);
+
+    if (err == 0)
+        err = check_types(&call);
+    if (err == 0)
+        err = check_root(comm, &call, root);
+    bool is_root = err == 0 && root == (int)comm->rank;
+
+    if (err == 0)
+        err = check_buffers(comm, &call, in, out, true, is_root);
+    if (err == 0 && is_root)
+        err = check_overlap(&call, in, out, count, count, 0);
+    return SL_LIKELY(err == 0) ? submit(comm, &call, in, out, req) : err;
+}
+
+int sluice_gather(struct sluice_comm *comm, const void *in, void *out, size_t count,
+                  enum sluice_dtype dtype, int root, struct sluice_req **req)
+{
+    struct sl_call call = {.coll = SL_GATHER, .dtype = dtype, .root = (uint32_t)root, .count = count};
+    int err = check_comm(comm);
+
+    if (err == 0)
+        err = check_types(&call);
+    if (err == 0)
+        err = check_root(comm, &call, root);
+    bool is_root = err == 0 && root == (int)comm->rank;
+
+    if (err == 0)
+        err = check_buffers(comm, &call, in, out, true, is_root);
+    if (err == 0 && is_root)
+        err = check_overlap(&call, in, out, count, count * comm->size,
+                            -(int64_t)(comm->rank * count));
+    return SL_LIKELY(err == 0) ? submit(comm, &call, in, out, req) : err;
+}
+
+int sluice_scatter(struct sluice_comm *comm, const void *in, void *out, size_t count,
+                   enum sluice_dtype dtype, int root, struct sluice_req **req)
+{
+    struct sl_call call = {.coll = SL_SCATTER, .dtype = dtype, .root = (uint32_t)root, .count = count};
+    int err = check_comm(comm);
+
+    if (err == 0)
+        err = check_types(&call);
+    if (err == 0)
+        err = check_root(comm, &call, root);
+    bool is_root = err == 0 && root == (int)comm->rank;
+
+    if (err == 0)
+        err = check_buffers(comm, &call, in, out, is_root, true);
+    if (err == 0 && is_root)
+        err = check_overlap(&call, in, out, count * comm->size, count,
+                            (int64_t)(comm->rank * count));
+    return SL_LIKELY(err == 0) ? submit(comm, &call, in, out, req) : err;
+}
+
+int sluice_all_to_all(struct sluice_comm *comm, const void *in, void *out, size_t count,
+                      enum sluice_dtype dtype, struct sluice_req **req)
+{
+    struct sl_call call = {.coll = SL_ALL_TO_ALL, .dtype = dtype, .count = count};
+    int err = check_comm(comm);
+
+    if (err == 0)
+        err = check_types(&call);
+    if (err == 0)
+        err = check_buffers(comm, &call, in, out, true, true);
+    if (err == 0)
+        err = check_overlap(&call, in, out, count * comm->size, count * comm->size, 0);
+    return SL_LIKELY(err == 0) ? submit(comm, &call, in, out, req) : err;
+}
+
+/* size_t arrays are what the interface takes, uint64_t what schedules hold. */
+_Static_assert(sizeof(size_t) == sizeof(uint64_t), "Sluice is for 64-bit machines");
+
+int sluice_all_to_all_v(struct sluice_comm *comm, const void *in, const size_t *in_counts,
+                        const size_t *in_offsets, void *out, const size_t *out_counts,
+                        const size_t *out_offsets, enum sluice_dtype dtype,
+                        struct sluice_req **req)
+{
+    struct sl_call call = {.coll = SL_ALL_TO_ALL_V, .dtype = dtype};
+    int err = check_comm(comm);
+
+    if (err == 0)
+        err = check_types(&call);
+    if (err == 0 && (in_counts == NULL || in_offsets == NULL || out_counts == NULL ||
+                     out_offsets == NULL))
+        err = sl_fail(-EINVAL, "all_to_all_v: an array of counts or offsets is NULL");
+    if (err != 0)
+        return err;
+    call.in_counts = (const uint64_t *)in_counts;
+    call.in_offs = (const uint64_t *)in_offsets;
+    call.out_counts = (const uint64_t *)out_counts;
+    call.out_offs = (const uint64_t *)out_offsets;
+    if (in_counts[comm->rank] != out_counts[comm->rank])
+        return sl_fail(-EINVAL, "all_to_all_v: rank %u sends itself %zu elements but receives %zu",
+                       comm->rank, in_counts[comm->rank], out_counts[comm->rank]);
+    return submit(comm, &call, in, out, req);
+}
+
+int sluice_barrier(struct sluice_comm *comm, struct sluice_req **req)
+{
+    struct sl_call call = {.coll = SL_BARRIER, .dtype = SLUICE_U8};
+    int err = check_comm(comm);
+
+    return err == 0 ? submit(comm, &call, NULL, NULL, req) : err;
+}
+
+static int point_to_point(struct sluice_comm *comm, enum sl_coll coll, const void *in, void *out,
+                          size_t count, enum sluice_dtype dtype, int peer, struct sluice_req **req)
+{
+    struct sl_call call = {.coll = coll, .dtype = dtype, .root = (uint32_t)peer, .count = count};
+    int err = check_comm(comm);
+
+    if (err == 0)
+        err = check_types(&call);
+    if (err == 0)
+        err = check_root(comm, &call, peer);
+    if (err == 0 && peer == (int)comm->rank)
+        err = sl_fail(-EINVAL, "%s: rank %d is this rank", sl_coll_name(coll), peer);
+    if (err == 0)
+        err = check_buffers(comm, &call, in, out, coll == SL_SEND, coll == SL_RECV);
+    return SL_LIKELY(err == 0) ? submit(comm, &call, in, out, req) : err;
+}
+
+int sluice_send(struct sluice_comm *comm, const void *in, size_t count, enum sluice_dtype dtype,
+                int peer, struct sluice_req **req)
+{
+    return point_to_point(comm, SL_SEND, in, NULL, count, dtype, peer, req);
+}
+
+int sluice_recv(struct sluice_comm *comm, void *out, size_t count, enum sluice_dtype dtype,
+                int peer, struct sluice_req **req)
+{
+    return point_to_point(comm, SL_RECV, NULL, out, count, dtype, peer, req);
+}
+
+/* ---- requests ---- */
+
+static int result_of(const struct sluice_req *req)
+{
+    return req->status == 0 ? 0 : broken(req->comm);
+}
+
+int sluice_test(struct sluice_req *req)
+{
+    if (req == NULL)
+        return sl_fail(-EINVAL, "the request is NULL");
+    struct sluice_comm *comm = req->comm;
+
+    sl_enter(comm);
+    if (req->status == SL_PENDING)
+        sl_comm_idle(comm, sl_comm_progress(comm), false);
+    int result = req->status == SL_PENDING ? 0 : req->status == 0 ? 1 : broken(comm);
+
+    sl_leave(comm);
+    return result;
+}
+
+int sluice_wait(struct sluice_req *req)
+{
+    if (req == NULL)
+        return sl_fail(-EINVAL, "the request is NULL");
+    struct sluice_comm *comm = req->comm;
+
+    sl_enter(comm);
+    if (req->status == SL_PENDING)
+        wait_for(comm, &req->status);
+    int result = result_of(req);
+
+    sl_leave(comm);
+    return result;
+}
+
+void sluice_req_free(struct sluice_req *req)
+{
+    if (req == NULL)
+        return;
+    struct sluice_comm *comm = req->comm;
+
+    sl_enter(comm);
+    if (req->status == SL_PENDING) {
+        req->given_back = true;
+        sl_leave(comm);
+        return;
+    }
+    comm->active_count--;
+    sl_op_put(req);
+    sl_leave(comm);
+    sl_comm_release(comm);
+}
+
+/* ---- the communicator ---- */
+
+int sluice_comm_rank(const struct sluice_comm *comm)
+{
+    return comm != NULL ? (int)comm->rank : sl_fail(-EINVAL, "the communicator is NULL");
+}
+
+int sluice_comm_size(const struct sluice_comm *comm)
+{
+    return comm != NULL ? (int)comm->size : sl_fail(-EINVAL, "the communicator is NULL");
+}
+
+void sluice_comm_abort(struct sluice_comm *comm)
+{
+    if (comm != NULL)
+        atomic_store(&comm->abort_asked, 1);
+}
+
+int sluice_comm_async_error(struct sluice_comm *comm)
+{
+    int err = check_comm(comm);
+
+    if (err != 0)
+        return err;
+    sl_enter(comm);
+    if (comm->error == 0)
+        sl_comm_idle(comm, sl_comm_progress(comm), false);
+    err = comm->error != 0 ? broken(comm) : 0;
+    sl_leave(comm);
+    return err;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sizes and names of types and operators; the version. */
+#include <sluice/error.h>
+#include <sluice/types.h>
+
+#include "core/err.h"
+
+#include <stdio.h>
+
+#ifndef SL_COMMIT
+#define SL_COMMIT "unknown"
+#endif
+
+static const struct {
+    const char *name;
+    size_t size;
+} types[SLUICE_DTYPE_COUNT] = {
+    [SLUICE_I8] = {"i8", 1},   [SLUICE_U8] = {"u8", 1},   [SLUICE_I32] = {"i32", 4},
+    [SLUICE_U32] = {"u32", 4}, [SLUICE_I64] = {"i64", 8}, [SLUICE_U64] = {"u64", 8},
+    [SLUICE_F16] = {"f16", 2}, [SLUICE_F32] = {"f32", 4}, [SLUICE_F64] = {"f64", 8},
+    [SLUICE_BF16] = {"bf16", 2},
+};
+
+static const char *const operators[SLUICE_OP_COUNT] = {
+    [SLUICE_SUM] = "sum", [SLUICE_PROD] = "prod", [SLUICE_MAX] = "max",
+    [SLUICE_MIN] = "min", [SLUICE_AVG] = "avg",
+};
+
+size_t sluice_dtype_size(enum sluice_dtype dtype)
+{
+    return (unsigned)dtype < SLUICE_DTYPE_COUNT ? types[dtype].size : 0;
+}
+
+const char *sluice_dtype_name(enum sluice_dtype dtype)
+{
+    return (unsigned)dtype < SLUICE_DTYPE_COUNT ? types[dtype].name : "?";
+}
+
+const char *sluice_op_name(enum sluice_op op)
+{
+    return (unsigned)op < SLUICE_OP_COUNT ? operators[op] : "?";
+}
+
+int sluice_version(void)
+{
+    return SLUICE_VERSION_MAJOR * 10000 + SLUICE_VERSION_MINOR * 100 + SLUICE_VERSION_PATCH;
+}
+
+const char *sluice_version_string(void)
+{
+    static char text[64];
+
+    if (text[0] == '\0')
+        snprintf(text, sizeof(text), "%d.%d.%d (%s)", SLUICE_VERSION_MAJOR, SLUICE_VERSION_MINOR,
+                 SLUICE_VERSION_PATCH, SL_COMMIT);
+    return text;
+}
