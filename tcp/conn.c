@@ -1,0 +1,686 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How two endpoints get their connections: one listens, the other dials, both say hello.
+ *
+ * Both sides know both addresses, so they agree without talking: the endpoint with the lower token
+ * dials. It tries the peer's addresses in order with the control connection, then opens the data
+ * connections to the address that answered. Tokens are random, so only who got the address through
+ * the exchange can attach; whoever else connects is a guest that is shown out.
+ */
+#include "tcp/tcp.h"
+
+#include "core/log.h"
+
+#include <arpa/inet.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BACKLOG 1024
+#define GUEST_NS_MAX (5 * SL_NS_PER_S) /* a hello comes at once, or its sender is no rank */
+#define DIAL_NS_MAX (5 * SL_NS_PER_S)  /* one address, while others remain */
+
+static uint64_t now(const struct sl_tcp_iface *iface)
+{
+    return sl_now(iface->base.worker->clock);
+}
+
+void sl_tcp_sockaddr_text(const struct sockaddr_storage *addr, char *out, size_t cap)
+{
+    char host[INET6_ADDRSTRLEN] = "?";
+
+    if (addr->ss_family == AF_INET) {
+        const struct sockaddr_in *in = (const struct sockaddr_in *)addr;
+
+        inet_ntop(AF_INET, &in->sin_addr, host, sizeof(host));
+        snprintf(out, cap, "%s:%u", host, ntohs(in->sin_port));
+    } else {
+        const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)addr;
+
+        if (IN6_IS_ADDR_V4MAPPED(&in6->sin6_addr)) {
+            inet_ntop(AF_INET, in6->sin6_addr.s6_addr + 12, host, sizeof(host));
+            snprintf(out, cap, "%s:%u", host, ntohs(in6->sin6_port));
+        } else {
+            inet_ntop(AF_INET6, &in6->sin6_addr, host, sizeof(host));
+            snprintf(out, cap, "[%s]:%u", host, ntohs(in6->sin6_port));
+        }
+    }
+}
+
+/* ---- socket settings ---- */
+
+static void set_int(int fd, int level, int name, int64_t value)
+{
+    int v = value > INT32_MAX ? INT32_MAX : (int)value;
+
+    setsockopt(fd, level, name, &v, sizeof(v));
+}
+
+/* What must be set before connect() or listen() to count for the handshake. */
+static void tune_early(const struct sl_tcp_iface *iface, int fd)
+{
+    int64_t bytes = iface->config->tcp_socket_bytes;
+
+    if (bytes > 0) {
+        set_int(fd, SOL_SOCKET, SO_SNDBUF, bytes);
+        set_int(fd, SOL_SOCKET, SO_RCVBUF, bytes);
+    }
+    if (iface->congestion[0] != '\0')
+        setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, iface->congestion,
+                   (socklen_t)strlen(iface->congestion));
+    set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+}
+
+/*
+ * Only the control connection watches for a cut link: it is always read, so its bytes are always
+ * acknowledged while the peer's kernel lives. On a data connection TCP_USER_TIMEOUT would also fire
+ * for a rank that is just not reading because it computes.
+ */
+static void tune_control(const struct sl_tcp_iface *iface, int fd)
+{
+    int64_t timeout_s = (iface->config->timeout_ms + 999) / 1000;
+    int64_t idle = timeout_s / 3 < 1 ? 1 : timeout_s / 3;
+    int64_t interval = timeout_s / 6 < 1 ? 1 : timeout_s / 6;
+
+    set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    set_int(fd, IPPROTO_TCP, TCP_KEEPIDLE, idle);
+    set_int(fd, IPPROTO_TCP, TCP_KEEPINTVL, interval);
+    set_int(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
+    set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, iface->config->timeout_ms);
+}
+
+static void choose_congestion(struct sl_tcp_iface *iface, int fd)
+{
+    const char *want = iface->config->tcp_congestion;
+    socklen_t len = sizeof(iface->congestion) - 1;
+
+    if (strcmp(want, "system") != 0) {
+        const char *name = strcmp(want, "auto") == 0 ? "cubic" : want;
+
+        if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)) != 0 &&
+            strcmp(want, "auto") != 0)
+            sl_warn("tcp",
+                    "congestion control '%s' is not to be had (%s); net.ipv4.tcp_available_congestion_"
+                    "control lists what is",
+                    name, sluice_strerror(-errno));
+    }
+    if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, iface->congestion, &len) != 0)
+        iface->congestion[0] = '\0';
+}
+
+/* ---- listening ---- */
+
+/* A descriptor or a negative errno. */
+static int new_socket(int family)
+{
+    int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    if (fd < 0)
+        return sl_fail(-errno, "no socket to be had: %s%s", sluice_strerror(-errno),
+                       errno == EMFILE ? "; raise 'ulimit -n'" : "");
+    return fd;
+}
+
+static int bind_any(int fd, int family, uint16_t port)
+{
+    struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+    struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(port)};
+
+    if (family == AF_INET6)
+        return bind(fd, (struct sockaddr *)&in6, sizeof(in6)) == 0 ? 0 : -errno;
+    return bind(fd, (struct sockaddr *)&in, sizeof(in)) == 0 ? 0 : -errno;
+}
+
+static int bind_in_range(struct sl_tcp_iface *iface, int fd, int family)
+{
+    const char *range = iface->config->port_range;
+    unsigned low, high, start, span;
+    char end;
+    int err = 0;
+
+    if (range[0] == '\0') {
+        err = bind_any(fd, family, 0);
+        return err == 0 ? 0 : sl_fail(err, "no port to listen on: %s", sluice_strerror(err));
+    }
+    if (sscanf(range, "%u-%u%c", &low, &high, &end) != 2 || low == 0 || low > high || high > 65535)
+        return sl_fail(-EINVAL, "SLUICE_PORT_RANGE is '%s', but must be low-high, such as 5000-5100",
+                       range);
+    /* Ranks of one host start at different places, so that they do not all fight for the first. */
+    span = high - low + 1;
+    start = (unsigned)getpid() % span;
+    for (unsigned i = 0; i < span; i++) {
+        err = bind_any(fd, family, (uint16_t)(low + (start + i) % span));
+        if (err != -EADDRINUSE)
+            break;
+    }
+    if (err == 0)
+        return 0;
+    return sl_fail(err, "no port of SLUICE_PORT_RANGE %s can be listened on: %s", range,
+                   sluice_strerror(err));
+}
+
+int sl_tcp_listen(struct sl_tcp_iface *iface)
+{
+    struct sockaddr_storage addr = {0};
+    socklen_t len = sizeof(addr);
+    int family = AF_INET6, fd = new_socket(AF_INET6), err;
+
+    if (fd == -EAFNOSUPPORT) {
+        family = AF_INET;
+        fd = new_socket(AF_INET);
+    }
+    if (fd < 0)
+        return fd;
+    if (family == AF_INET6)
+        set_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+    choose_congestion(iface, fd);
+    tune_early(iface, fd);
+    err = bind_in_range(iface, fd, family);
+    if (err != 0)
+        goto err_fd;
+    if (listen(fd, BACKLOG) != 0 || getsockname(fd, (struct sockaddr *)&addr, &len) != 0) {
+        err = sl_fail(-errno, "listen failed: %s", sluice_strerror(-errno));
+        goto err_fd;
+    }
+    iface->port = ntohs(addr.ss_family == AF_INET ? ((struct sockaddr_in *)&addr)->sin_port
+                                                  : ((struct sockaddr_in6 *)&addr)->sin6_port);
+    iface->listener = (struct sl_tcp_watch){.fd = fd, .kind = SL_TCP_WATCH_LISTENER};
+    err = iface->engine_ops->add(iface->engine, &iface->listener);
+    if (err == 0)
+        return 0;
+    iface->listener.fd = -1;
+err_fd:
+    close(fd);
+    return err;
+}
+
+static void watch_close(struct sl_tcp_iface *iface, struct sl_tcp_watch *watch)
+{
+    if (watch->fd < 0)
+        return;
+    iface->engine_ops->del(iface->engine, watch);
+    close(watch->fd);
+    watch->fd = -1;
+    watch->readable = watch->writable = false;
+}
+
+static void guest_free(struct sl_tcp_iface *iface, struct sl_tcp_guest *guest)
+{
+    watch_close(iface, &guest->watch);
+    guest->used = guest->parked = false;
+    iface->guest_count--;
+}
+
+void sl_tcp_unlisten(struct sl_tcp_iface *iface)
+{
+    for (unsigned i = 0; i < SL_TCP_GUESTS; i++)
+        if (iface->guests[i].used)
+            guest_free(iface, &iface->guests[i]);
+    watch_close(iface, &iface->listener);
+}
+
+void sl_tcp_conn_close(struct sl_tcp_conn *conn)
+{
+    watch_close(conn->ep->iface, &conn->watch);
+    conn->state = SL_TCP_CLOSED;
+}
+
+/* ---- guests ---- */
+
+static void guest_refuse(struct sl_tcp_iface *iface, struct sl_tcp_guest *guest, const char *why)
+{
+    /* Whoever hammers the port must not fill the log: all of the first hundred, then each hundredth. */
+    if (iface->refused++ < 100 || iface->refused % 100 == 0)
+        sl_warn("tcp", "refused a connection from %s: %s (%llu refused so far)", guest->from, why,
+                (unsigned long long)iface->refused);
+    guest_free(iface, guest);
+}
+
+/* A free place; when there is none, the one that has kept us waiting longest goes. */
+static struct sl_tcp_guest *guest_place(struct sl_tcp_iface *iface)
+{
+    struct sl_tcp_guest *oldest = NULL;
+
+    for (unsigned i = 0; i < SL_TCP_GUESTS; i++) {
+        struct sl_tcp_guest *guest = &iface->guests[i];
+
+        if (!guest->used)
+            return guest;
+        if (!guest->parked && (oldest == NULL || guest->order < oldest->order))
+            oldest = guest;
+    }
+    if (oldest != NULL)
+        guest_refuse(iface, oldest, "it has not said hello, and others are waiting");
+    return oldest;
+}
+
+void sl_tcp_accept(struct sl_tcp_iface *iface)
+{
+    /* Bounded: a flood of strangers must not keep progress here. */
+    for (int i = 0; i < 64; i++) {
+        struct sockaddr_storage addr = {0};
+        socklen_t len = sizeof(addr);
+        struct sl_tcp_guest *guest;
+        int fd = accept4(iface->listener.fd, (struct sockaddr *)&addr, &len,
+                         SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+        if (fd < 0) {
+            if (errno == EAGAIN)
+                iface->listener.readable = false;
+            else if (errno == EMFILE || errno == ENFILE)
+                sl_warn("tcp", "a peer waits but cannot be accepted: %s; raise 'ulimit -n'",
+                        sluice_strerror(-errno));
+            return;
+        }
+        guest = guest_place(iface);
+        if (guest == NULL) {
+            close(fd);
+            continue;
+        }
+        *guest = (struct sl_tcp_guest){.used = true, .order = iface->guest_order++};
+        guest->watch = (struct sl_tcp_watch){.fd = fd, .kind = SL_TCP_WATCH_GUEST};
+        guest->deadline_ns = now(iface) + GUEST_NS_MAX;
+        sl_tcp_sockaddr_text(&addr, guest->from, sizeof(guest->from));
+        iface->guest_count++;
+        set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+        if (iface->engine_ops->add(iface->engine, &guest->watch) != 0) {
+            guest_refuse(iface, guest, sluice_last_error());
+            continue;
+        }
+        guest->watch.readable = true;
+        sl_tcp_guest_event(iface, guest);
+    }
+}
+
+static void answer(struct sl_tcp_iface *iface, int fd, enum sl_tcp_verdict verdict)
+{
+    struct sl_tcp_answer reply = {.version = SL_TCP_WIRE_VERSION, .verdict = (uint8_t)verdict,
+                                  .rank = iface->base.worker->rank};
+    uint8_t bytes[SL_TCP_ANSWER_BYTES];
+
+    sl_tcp_answer_encode(&reply, bytes);
+    /* A fresh socket has room for 24 bytes; if it failed, the dialler sees the connection end. */
+    if (send(fd, bytes, sizeof(bytes), MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)sizeof(bytes))
+        sl_debug("tcp", "an answer could not be sent: %s", sluice_strerror(-errno));
+}
+
+static void local_text(struct sl_tcp_ep *ep, int fd)
+{
+    struct sockaddr_storage addr = {0};
+    socklen_t len = sizeof(addr);
+
+    if (getsockname(fd, (struct sockaddr *)&addr, &len) == 0)
+        sl_tcp_sockaddr_text(&addr, ep->local_text, sizeof(ep->local_text));
+}
+
+/* The request itself ends in progress: ep_connect() may be what is running. */
+static void connect_end(struct sl_tcp_ep *ep, int status)
+{
+    ep->iface->connecting--;
+    ep->connect_status = status;
+    ep->connect_over = true;
+    sl_tcp_ep_news(ep);
+}
+
+static void connect_fail(struct sl_tcp_ep *ep, int status)
+{
+    ep->state = SL_TCP_EP_DOWN;
+    ep->down_status = status;
+    snprintf(ep->why, sizeof(ep->why), "%s", sluice_last_error());
+    for (unsigned i = 0; i <= ep->data_conns; i++)
+        sl_tcp_conn_close(&ep->conns[i]);
+    connect_end(ep, status);
+}
+
+static void conn_opened(struct sl_tcp_conn *conn)
+{
+    struct sl_tcp_ep *ep = conn->ep;
+
+    conn->state = SL_TCP_OPEN;
+    /* What came behind the hello produced no further edge: look once. */
+    conn->watch.readable = conn->watch.writable = true;
+    sl_tcp_conn_ready(conn);
+    if (conn->idx == 0) {
+        tune_control(ep->iface, conn->watch.fd);
+        local_text(ep, conn->watch.fd);
+    }
+    if (++ep->open_conns < ep->data_conns + 1)
+        return;
+    ep->state = SL_TCP_EP_UP;
+    sl_info("tcp", "connected to rank %d: %s to %s, %u connection%s, %s, crc %s", ep->base.peer,
+            ep->local_text, ep->peer_text, ep->data_conns, ep->data_conns == 1 ? "" : "s",
+            ep->iface->congestion, ep->crc ? "on" : "off");
+    connect_end(ep, 0);
+}
+
+/* The guest has proved whom it wants, and that endpoint is connecting. */
+static void guest_adopt(struct sl_tcp_iface *iface, struct sl_tcp_guest *guest, struct sl_tcp_ep *ep)
+{
+    const struct sl_tcp_hello *hello = &guest->hello;
+    struct sl_tcp_conn *conn;
+    int fd = guest->watch.fd, err;
+
+    if (memcmp(hello->from, ep->peer_token, SL_TCP_TOKEN_BYTES) != 0) {
+        guest_refuse(iface, guest, "it knows an endpoint of ours, but is not its peer");
+        return;
+    }
+    if (hello->conn_count != ep->data_conns || hello->crc != ep->crc ||
+        hello->conn_idx > ep->data_conns || ep->conns[hello->conn_idx].state != SL_TCP_CLOSED) {
+        answer(iface, fd, SL_TCP_WRONG_SHAPE);
+        guest_refuse(iface, guest, "it counts connections differently, or comes twice");
+        return;
+    }
+    conn = &ep->conns[hello->conn_idx];
+    iface->engine_ops->del(iface->engine, &guest->watch);
+    guest->watch.fd = -1;
+    conn->watch = (struct sl_tcp_watch){.fd = fd, .kind = SL_TCP_WATCH_CONN};
+    if (hello->conn_idx == 0)
+        snprintf(ep->peer_text, sizeof(ep->peer_text), "%s", guest->from);
+    guest_free(iface, guest);
+    err = iface->engine_ops->add(iface->engine, &conn->watch);
+    if (err != 0) {
+        close(fd);
+        conn->watch.fd = -1;
+        connect_fail(ep, err);
+        return;
+    }
+    answer(iface, fd, SL_TCP_WELCOME);
+    conn_opened(conn);
+}
+
+static struct sl_tcp_ep *ep_by_token(struct sl_tcp_iface *iface, const uint8_t *token)
+{
+    sl_list_foreach(&iface->eps, node) {
+        struct sl_tcp_ep *ep = sl_container_of(node, struct sl_tcp_ep, link);
+
+        if (memcmp(ep->token, token, SL_TCP_TOKEN_BYTES) == 0)
+            return ep;
+    }
+    return NULL;
+}
+
+static void guest_hello(struct sl_tcp_iface *iface, struct sl_tcp_guest *guest)
+{
+    struct sl_tcp_ep *ep;
+    int err = sl_tcp_hello_decode(guest->bytes, &guest->hello);
+
+    if (err == -EPROTO)
+        answer(iface, guest->watch.fd, SL_TCP_WRONG_VERSION);
+    if (err != 0) {
+        guest_refuse(iface, guest, sluice_last_error());
+        return;
+    }
+    ep = ep_by_token(iface, guest->hello.to);
+    if (ep == NULL || ep->state > SL_TCP_EP_CONNECTING) {
+        guest_refuse(iface, guest, "it asks for an endpoint that is not waiting here");
+    } else if (ep->state == SL_TCP_EP_NEW) {
+        guest->parked = true;
+    } else {
+        guest_adopt(iface, guest, ep);
+    }
+}
+
+void sl_tcp_guest_event(struct sl_tcp_iface *iface, struct sl_tcp_guest *guest)
+{
+    ssize_t n;
+
+    if (!guest->used || guest->parked)
+        return;
+    /* No byte more than the hello: what follows belongs to the connection. */
+    n = recv(guest->watch.fd, guest->bytes + guest->got, SL_TCP_HELLO_BYTES - guest->got,
+             MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0) {
+        guest_refuse(iface, guest, n == 0 ? "it left before its hello" : sluice_strerror(-errno));
+        return;
+    }
+    guest->got += (uint16_t)n;
+    /* Strangers are known by their first bytes: no need to wait for the rest. */
+    if (guest->got >= 4 && memcmp(guest->bytes, "SLTH", 4) != 0) {
+        sl_tcp_hello_decode(guest->bytes, &guest->hello);
+        guest_refuse(iface, guest, sluice_last_error());
+    } else if (guest->got == SL_TCP_HELLO_BYTES) {
+        guest_hello(iface, guest);
+    }
+}
+
+void sl_tcp_guests_forget(struct sl_tcp_ep *ep)
+{
+    struct sl_tcp_iface *iface = ep->iface;
+
+    for (unsigned i = 0; i < SL_TCP_GUESTS; i++)
+        if (iface->guests[i].used && iface->guests[i].parked &&
+            memcmp(iface->guests[i].hello.to, ep->token, SL_TCP_TOKEN_BYTES) == 0)
+            guest_free(iface, &iface->guests[i]);
+}
+
+/* ---- dialling ---- */
+
+static void note_try(struct sl_tcp_ep *ep, int status, const char *text)
+{
+    char addr[64];
+    size_t used = strlen(ep->tried);
+
+    sl_tcp_sockaddr_text(&ep->targets[ep->target_idx].addr, addr, sizeof(addr));
+    snprintf(ep->tried + used, sizeof(ep->tried) - used, "%s%s: %s", used > 0 ? "; " : "", addr,
+             text);
+    sl_debug("tcp", "rank %d at %s: %s", ep->base.peer, addr, text);
+    ep->tried_status = status;
+}
+
+/* Starts one connection to the current target. */
+static int dial(struct sl_tcp_conn *conn)
+{
+    struct sl_tcp_ep *ep = conn->ep;
+    struct sl_tcp_iface *iface = ep->iface;
+    const struct sl_tcp_target *target = &ep->targets[ep->target_idx];
+    uint64_t left = ep->connect_deadline_ns - now(iface);
+    int fd = new_socket(target->addr.ss_family), err;
+
+    if (fd < 0)
+        return fd;
+    tune_early(iface, fd);
+    if (connect(fd, (const struct sockaddr *)&target->addr, sl_sockaddr_len(&target->addr)) != 0 &&
+        errno != EINPROGRESS) {
+        err = sl_fail(-errno, "%s", sluice_strerror(-errno));
+        close(fd);
+        return err;
+    }
+    conn->watch = (struct sl_tcp_watch){.fd = fd, .kind = SL_TCP_WATCH_CONN};
+    err = iface->engine_ops->add(iface->engine, &conn->watch);
+    if (err != 0) {
+        conn->watch.fd = -1;
+        close(fd);
+        return err;
+    }
+    conn->state = SL_TCP_DIALLING;
+    conn->hello_len = 0;
+    conn->deadline_ns = ep->connect_deadline_ns;
+    if (conn->idx == 0 && ep->target_idx + 1 < ep->target_count && left > 2 * DIAL_NS_MAX)
+        conn->deadline_ns = now(iface) + DIAL_NS_MAX;
+    return 0;
+}
+
+/* Dials the control connection to the current target, or the next that can be dialled. */
+static void dial_control(struct sl_tcp_ep *ep)
+{
+    while (ep->target_idx < ep->target_count) {
+        int err = dial(&ep->conns[0]);
+
+        if (err == 0)
+            return;
+        if (err == -EMFILE || err == -ENFILE || err == -ENOMEM) {
+            connect_fail(ep, err);
+            return;
+        }
+        note_try(ep, err, sluice_last_error());
+        ep->target_idx++;
+    }
+    if (ep->tried_status != -ECONNREFUSED && ep->tried_status != -ETIMEDOUT &&
+        ep->tried_status != -EPROTO)
+        ep->tried_status = -EHOSTUNREACH;
+    connect_fail(ep, sl_fail(ep->tried_status, "rank %d cannot be reached by tcp (%s)",
+                             ep->base.peer, ep->tried));
+}
+
+/* This attempt came to nothing. */
+static void dial_failed(struct sl_tcp_conn *conn, int status, const char *text)
+{
+    struct sl_tcp_ep *ep = conn->ep;
+
+    sl_tcp_conn_close(conn);
+    if (conn->idx != 0 || status == -EPROTO) {
+        connect_fail(ep, sl_fail(status, "connection %u to rank %d at %s: %s", conn->idx,
+                                 ep->base.peer, ep->peer_text, text));
+        return;
+    }
+    note_try(ep, status, text);
+    ep->target_idx++;
+    dial_control(ep);
+}
+
+static void dial_hello(struct sl_tcp_conn *conn)
+{
+    struct sl_tcp_ep *ep = conn->ep;
+    struct sl_tcp_hello hello = {.version = SL_TCP_WIRE_VERSION,
+                                 .conn_idx = conn->idx,
+                                 .conn_count = (uint8_t)ep->data_conns,
+                                 .crc = ep->crc,
+                                 .rank = ep->iface->base.worker->rank};
+    uint8_t bytes[SL_TCP_HELLO_BYTES];
+    socklen_t len = sizeof(int);
+    int err = 0;
+
+    getsockopt(conn->watch.fd, SOL_SOCKET, SO_ERROR, &err, &len);
+    if (err != 0) {
+        dial_failed(conn, -err, sluice_strerror(-err));
+        return;
+    }
+    memcpy(hello.to, ep->peer_token, SL_TCP_TOKEN_BYTES);
+    memcpy(hello.from, ep->token, SL_TCP_TOKEN_BYTES);
+    sl_tcp_hello_encode(&hello, bytes);
+    if (send(conn->watch.fd, bytes, sizeof(bytes), MSG_DONTWAIT | MSG_NOSIGNAL) !=
+        (ssize_t)sizeof(bytes)) {
+        if (errno != EAGAIN && errno != ENOTCONN)
+            dial_failed(conn, -errno, sluice_strerror(-errno));
+        conn->watch.writable = false;
+        return;
+    }
+    conn->state = SL_TCP_GREETED;
+    if (conn->idx == 0)
+        sl_tcp_sockaddr_text(&ep->targets[ep->target_idx].addr, ep->peer_text,
+                             sizeof(ep->peer_text));
+}
+
+static void dial_answer(struct sl_tcp_conn *conn)
+{
+    struct sl_tcp_ep *ep = conn->ep;
+    struct sl_tcp_answer reply;
+    char text[128];
+    ssize_t n = recv(conn->watch.fd, conn->rx + conn->hello_len,
+                     SL_TCP_ANSWER_BYTES - conn->hello_len, MSG_DONTWAIT);
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0) {
+        dial_failed(conn, n == 0 ? -ECONNREFUSED : -errno,
+                    n == 0 ? "it hung up after our hello" : sluice_strerror(-errno));
+        return;
+    }
+    conn->hello_len += (uint16_t)n;
+    if (conn->hello_len < SL_TCP_ANSWER_BYTES)
+        return;
+    if (sl_tcp_answer_decode(conn->rx, &reply) != 0) {
+        dial_failed(conn, -ECONNREFUSED, sluice_last_error());
+        return;
+    }
+    if (reply.verdict == SL_TCP_WRONG_VERSION) {
+        snprintf(text, sizeof(text), "it speaks wire version %u, this side %u", reply.version,
+                 SL_TCP_WIRE_VERSION);
+        dial_failed(conn, -EPROTO, text);
+        return;
+    }
+    if (reply.verdict != SL_TCP_WELCOME) {
+        dial_failed(conn, -EPROTO, "it counts connections or checksums differently; use the same "
+                    "SLUICE_TCP_* on all ranks");
+        return;
+    }
+    conn_opened(conn);
+    if (conn->idx != 0)
+        return;
+    for (unsigned i = 1; i <= ep->data_conns && ep->state == SL_TCP_EP_CONNECTING; i++) {
+        int err = dial(&ep->conns[i]);
+
+        if (err != 0)
+            connect_fail(ep, err);
+    }
+}
+
+void sl_tcp_dial_event(struct sl_tcp_conn *conn)
+{
+    if (conn->state == SL_TCP_DIALLING && (conn->watch.writable || conn->watch.readable))
+        dial_hello(conn);
+    if (conn->state == SL_TCP_GREETED && conn->watch.readable)
+        dial_answer(conn);
+}
+
+int sl_tcp_connect_start(struct sl_tcp_ep *ep)
+{
+    struct sl_tcp_iface *iface = ep->iface;
+
+    ep->state = SL_TCP_EP_CONNECTING;
+    ep->connect_deadline_ns =
+        now(iface) + (uint64_t)iface->config->connect_timeout_ms * SL_NS_PER_MS;
+    iface->connecting++;
+    if (ep->dials) {
+        dial_control(ep);
+        return 0;
+    }
+    for (unsigned i = 0; i < SL_TCP_GUESTS && ep->state == SL_TCP_EP_CONNECTING; i++) {
+        struct sl_tcp_guest *guest = &iface->guests[i];
+
+        if (guest->used && guest->parked &&
+            memcmp(guest->hello.to, ep->token, SL_TCP_TOKEN_BYTES) == 0)
+            guest_adopt(iface, guest, ep);
+    }
+    return 0;
+}
+
+static void ep_timer(struct sl_tcp_ep *ep, uint64_t time)
+{
+    if (ep->state != SL_TCP_EP_CONNECTING)
+        return;
+    if (time >= ep->connect_deadline_ns) {
+        connect_fail(ep, sl_fail(-ETIMEDOUT,
+                                 "rank %d was not connected within %lld ms: %u of %u connections are "
+                                 "open%s%s",
+                                 ep->base.peer, (long long)ep->iface->config->connect_timeout_ms,
+                                 ep->open_conns, ep->data_conns + 1, ep->tried[0] ? "; " : "",
+                                 ep->tried));
+    } else if (ep->dials && ep->conns[0].state != SL_TCP_OPEN &&
+               time >= ep->conns[0].deadline_ns) {
+        dial_failed(&ep->conns[0], -ETIMEDOUT, "no answer");
+    }
+}
+
+void sl_tcp_timers(struct sl_tcp_iface *iface)
+{
+    uint64_t time;
+
+    if (iface->connecting == 0 && iface->guest_count == 0)
+        return;
+    time = now(iface);
+    if (iface->connecting > 0) {
+        sl_list_foreach(&iface->eps, node)
+            ep_timer(sl_container_of(node, struct sl_tcp_ep, link), time);
+    }
+    for (unsigned i = 0; i < SL_TCP_GUESTS && iface->guest_count > 0; i++) {
+        struct sl_tcp_guest *guest = &iface->guests[i];
+
+        if (guest->used && !guest->parked && time >= guest->deadline_ns)
+            guest_refuse(iface, guest, "it did not finish its hello in time");
+    }
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How sockets report that they became readable or writable: one small contract, two engines. Events
+ * are edges: an engine reports each change once, and flags keep it until a call says EAGAIN. */
+#ifndef SL_TCP_ENGINE_H
+#define SL_TCP_ENGINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum sl_tcp_watch_kind { SL_TCP_WATCH_LISTENER, SL_TCP_WATCH_GUEST, SL_TCP_WATCH_CONN };
+
+struct sl_tcp_watch {
+    int fd;           /* -1: none */
+    uint8_t kind;     /* enum sl_tcp_watch_kind */
+    bool readable, writable;
+    uint32_t handle;  /* the engine's */
+};
+
+/* Called by poll() for every watch with news; its flags are set already. */
+typedef void sl_tcp_event_fn(void *arg, struct sl_tcp_watch *watch);
+
+struct sl_tcp_engine_ops {
+    const char *name; /* as in SLUICE_TCP_ENGINE */
+    /* -ENOTSUP and friends with a sentence: the kernel or a sandbox refuses. */
+    int (*open)(void **out);
+    void (*close)(void *engine);
+    int (*add)(void *engine, struct sl_tcp_watch *watch);
+    /* No event of watch comes after it. */
+    void (*del)(void *engine, struct sl_tcp_watch *watch);
+    /* Never blocks. How many events there were; negative: the engine is broken. */
+    int (*poll)(void *engine, sl_tcp_event_fn *event, void *arg);
+    /* Readable when poll() would find something. */
+    int (*fd)(void *engine);
+};
+
+extern const struct sl_tcp_engine_ops sl_tcp_epoll, sl_tcp_uring;
+
+/* By name: "auto", "epoll" or "uring". */
+int sl_tcp_engine_open(const char *name, const struct sl_tcp_engine_ops **ops, void **engine);
+
+#endif

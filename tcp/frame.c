@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Encodes and decodes hello, answer and frame headers; little endian, no structs on the wire. */
+#include "tcp/frame.h"
+
+#include "core/err.h"
+#include "core/transport.h"
+#include "tcp/crc.h"
+
+#include <endian.h>
+#include <string.h>
+
+#define HELLO_MAGIC UINT32_C(0x48544c53)  /* "SLTH" */
+#define ANSWER_MAGIC UINT32_C(0x41544c53) /* "SLTA" */
+#define FRAME_MAGIC UINT16_C(0x4653)      /* "SF" */
+#define FLAG_CRC 1u
+
+static void put16(uint8_t *p, uint16_t value)
+{
+    value = htole16(value);
+    memcpy(p, &value, sizeof(value));
+}
+
+static void put32(uint8_t *p, uint32_t value)
+{
+    value = htole32(value);
+    memcpy(p, &value, sizeof(value));
+}
+
+static void put64(uint8_t *p, uint64_t value)
+{
+    value = htole64(value);
+    memcpy(p, &value, sizeof(value));
+}
+
+static uint16_t get16(const uint8_t *p)
+{
+    uint16_t value;
+
+    memcpy(&value, p, sizeof(value));
+    return le16toh(value);
+}
+
+static uint32_t get32(const uint8_t *p)
+{
+    uint32_t value;
+
+    memcpy(&value, p, sizeof(value));
+    return le32toh(value);
+}
+
+static uint64_t get64(const uint8_t *p)
+{
+    uint64_t value;
+
+    memcpy(&value, p, sizeof(value));
+    return le64toh(value);
+}
+
+void sl_tcp_hello_encode(const struct sl_tcp_hello *hello, uint8_t out[SL_TCP_HELLO_BYTES])
+{
+    memset(out, 0, SL_TCP_HELLO_BYTES);
+    put32(out, HELLO_MAGIC);
+    put16(out + 4, hello->version);
+    put16(out + 6, SL_TCP_HELLO_BYTES);
+    out[8] = hello->conn_idx;
+    out[9] = hello->conn_count;
+    out[10] = hello->crc ? FLAG_CRC : 0;
+    put32(out + 12, (uint32_t)hello->rank);
+    memcpy(out + 16, hello->to, SL_TCP_TOKEN_BYTES);
+    memcpy(out + 32, hello->from, SL_TCP_TOKEN_BYTES);
+    put32(out + 60, sl_crc32c(0, out, 60));
+}
+
+int sl_tcp_hello_decode(const uint8_t in[SL_TCP_HELLO_BYTES], struct sl_tcp_hello *out)
+{
+    struct sl_tcp_hello hello = {.version = get16(in + 4)};
+
+    if (get32(in) != HELLO_MAGIC)
+        return sl_fail(-EBADMSG, "it does not speak Sluice's tcp protocol (first bytes %02x %02x "
+                       "%02x %02x)", in[0], in[1], in[2], in[3]);
+    if (hello.version != SL_TCP_WIRE_VERSION) {
+        out->version = hello.version;
+        return sl_fail(-EPROTO, "it speaks wire version %u, this side %u", hello.version,
+                       SL_TCP_WIRE_VERSION);
+    }
+    if (get16(in + 6) != SL_TCP_HELLO_BYTES || get32(in + 60) != sl_crc32c(0, in, 60))
+        return sl_fail(-EBADMSG, "its hello is damaged");
+    hello.conn_idx = in[8];
+    hello.conn_count = in[9];
+    hello.crc = (in[10] & FLAG_CRC) != 0;
+    hello.rank = (int32_t)get32(in + 12);
+    memcpy(hello.to, in + 16, SL_TCP_TOKEN_BYTES);
+    memcpy(hello.from, in + 32, SL_TCP_TOKEN_BYTES);
+    if (hello.conn_count == 0 || hello.conn_count > SL_TCP_DATA_CONNS_MAX ||
+        hello.conn_idx > hello.conn_count)
+        return sl_fail(-EBADMSG, "its hello names connection %u of %u", hello.conn_idx,
+                       hello.conn_count);
+    *out = hello;
+    return 0;
+}
+
+void sl_tcp_answer_encode(const struct sl_tcp_answer *answer, uint8_t out[SL_TCP_ANSWER_BYTES])
+{
+    memset(out, 0, SL_TCP_ANSWER_BYTES);
+    put32(out, ANSWER_MAGIC);
+    put16(out + 4, answer->version);
+    out[6] = answer->verdict;
+    put32(out + 8, (uint32_t)answer->rank);
+    put32(out + 20, sl_crc32c(0, out, 20));
+}
+
+int sl_tcp_answer_decode(const uint8_t in[SL_TCP_ANSWER_BYTES], struct sl_tcp_answer *out)
+{
+    if (get32(in) != ANSWER_MAGIC || get32(in + 20) != sl_crc32c(0, in, 20) ||
+        in[6] > SL_TCP_WRONG_SHAPE)
+        return sl_fail(-EBADMSG, "the answer to our hello is not one of Sluice's");
+    out->version = get16(in + 4);
+    out->verdict = in[6];
+    out->rank = (int32_t)get32(in + 8);
+    return 0;
+}
+
+void sl_tcp_frame_encode(const struct sl_tcp_frame *frame, bool crc,
+                         uint8_t out[SL_TCP_FRAME_BYTES])
+{
+    put16(out, FRAME_MAGIC);
+    out[2] = frame->type;
+    out[3] = crc ? FLAG_CRC : 0;
+    put32(out + 4, frame->len);
+    put64(out + 8, frame->seq);
+    put64(out + 16, frame->tag);
+    put64(out + 24, frame->total);
+    put64(out + 32, frame->off);
+    put32(out + 40, crc ? frame->crc : 0);
+    put32(out + 44, crc ? sl_crc32c(0, out, 44) : 0);
+}
+
+int sl_tcp_frame_decode(const uint8_t in[SL_TCP_FRAME_BYTES], bool crc, struct sl_tcp_frame *out)
+{
+    struct sl_tcp_frame frame = {.type = in[2],
+                                 .len = get32(in + 4),
+                                 .seq = get64(in + 8),
+                                 .tag = get64(in + 16),
+                                 .total = get64(in + 24),
+                                 .off = get64(in + 32),
+                                 .crc = get32(in + 40)};
+
+    if (get16(in) != FRAME_MAGIC)
+        return sl_fail(-EBADMSG, "a frame starts with %02x %02x instead of its magic number", in[0],
+                       in[1]);
+    if (in[3] != (crc ? FLAG_CRC : 0))
+        return sl_fail(-EBADMSG, "a frame has flags 0x%x on a connection with crc %s", in[3],
+                       crc ? "on" : "off");
+    if (crc && get32(in + 44) != sl_crc32c(0, in, 44))
+        return sl_fail(-EBADMSG, "the CRC32C of a frame's header is wrong: bytes were damaged on the "
+                       "way");
+    switch (frame.type) {
+    case SL_TCP_DATA:
+        if (frame.len > SL_TCP_PIECE_MAX || frame.total > SL_TCP_MESSAGE_MAX ||
+            frame.off > frame.total || frame.len > frame.total - frame.off ||
+            (frame.len == 0 && frame.total != 0))
+            return sl_fail(-EBADMSG, "a frame claims bytes %llu to %llu of a message of %llu",
+                           (unsigned long long)frame.off,
+                           (unsigned long long)(frame.off + frame.len),
+                           (unsigned long long)frame.total);
+        break;
+    case SL_TCP_CTRL:
+        if (frame.len > SL_CTRL_MAX)
+            return sl_fail(-EBADMSG, "a control message claims %u bytes, the limit is %d",
+                           frame.len, SL_CTRL_MAX);
+        break;
+    case SL_TCP_BYE:
+        if (frame.len != 0)
+            return sl_fail(-EBADMSG, "a farewell claims %u bytes", frame.len);
+        break;
+    default:
+        return sl_fail(-EBADMSG, "a frame has the unknown type %u", frame.type);
+    }
+    *out = frame;
+    return 0;
+}

@@ -1,0 +1,566 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Messages as frames on the data connections of an endpoint: cutting, sending, receiving, joining.
+ *
+ * Sending. A message is cut into pieces; each connection takes the next piece when it is done with
+ * its own, so a slow connection carries less. A connection's pieces never go back in (seq, off).
+ *
+ * Receiving. A connection reads a header, finds the receive that the message number names, and then
+ * reads the payload straight to its place: into dst, or into the interface's staging buffer, from
+ * which consume() takes it while it is still in L2. Without a posted receive, or when consume() must
+ * first get earlier bytes from another connection, it is stalled: not read, so TCP holds the sender
+ * back. That cannot lock up: the connection with the oldest missing bytes has nothing before them.
+ */
+#include "tcp/tcp.h"
+
+#include <string.h>
+#include <sys/uio.h>
+
+#define SLICE_BYTES (256u << 10) /* of one send(): reading gets its turn between */
+#define RX_SLICE_BYTES (512u << 10)
+#define SMALL_BYTES 1024u        /* copied behind the header: one buffer is faster than a vector */
+
+/* ---- sending ---- */
+
+static struct sl_tcp_tx_slot *tx_slot(struct sl_tcp_ep *ep, uint64_t seq)
+{
+    return &ep->tx[seq % SL_TCP_QUEUE];
+}
+
+static void tx_finish(struct sl_tcp_ep *ep, struct sl_tcp_tx_slot *slot)
+{
+    struct sl_req *req = slot->req;
+
+    slot->req = NULL;
+    while (ep->tx_head < ep->tx_assign && tx_slot(ep, ep->tx_head)->req == NULL)
+        ep->tx_head++;
+    req->len = slot->len;
+    ep->iface->budget--;
+    if (req == ep->inline_req) {
+        req->status = 0;
+        ep->inline_done = true;
+    } else {
+        sl_req_end(req, 0);
+    }
+}
+
+/* Gives the connection the next piece; false: there is none. */
+static bool tx_assign(struct sl_tcp_conn *conn)
+{
+    struct sl_tcp_ep *ep = conn->ep;
+    struct sl_tcp_tx_slot *slot;
+    struct sl_tcp_tx_piece *piece = &conn->tx;
+    struct sl_tcp_frame frame = {.type = SL_TCP_DATA};
+    uint64_t rest;
+
+    if (ep->tx_assign == ep->tx_tail)
+        return false;
+    slot = tx_slot(ep, ep->tx_assign);
+    rest = slot->len - slot->assigned;
+    piece->active = true;
+    piece->slot = (uint32_t)(ep->tx_assign % SL_TCP_QUEUE);
+    piece->off = slot->assigned;
+    piece->len = rest < ep->piece_bytes ? (uint32_t)rest : ep->piece_bytes;
+    piece->sent = piece->header_sent = 0;
+    frame.len = piece->len;
+    frame.seq = slot->seq;
+    frame.tag = slot->tag;
+    frame.total = slot->len;
+    frame.off = piece->off;
+    if (ep->crc)
+        frame.crc = sl_tcp_payload_crc(slot->addr + piece->off, piece->len);
+    sl_tcp_frame_encode(&frame, ep->crc, piece->header);
+    slot->assigned += piece->len;
+    if (slot->assigned == slot->len)
+        ep->tx_assign++;
+    return true;
+}
+
+static ssize_t tx_write(struct sl_tcp_conn *conn)
+{
+    struct sl_tcp_tx_piece *piece = &conn->tx;
+    const uint8_t *payload = conn->ep->tx[piece->slot].addr + piece->off + piece->sent;
+    uint32_t header = SL_TCP_FRAME_BYTES - piece->header_sent, rest = piece->len - piece->sent;
+    struct iovec iov[2];
+    struct msghdr msg = {.msg_iov = iov, .msg_iovlen = 2};
+
+    if (rest > SLICE_BYTES)
+        rest = SLICE_BYTES;
+    if (header == 0)
+        return send(conn->watch.fd, payload, rest, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (rest <= SMALL_BYTES) {
+        uint8_t whole[SL_TCP_FRAME_BYTES + SMALL_BYTES];
+
+        memcpy(whole, piece->header + piece->header_sent, header);
+        if (rest > 0)
+            memcpy(whole + header, payload, rest);
+        return send(conn->watch.fd, whole, header + rest, MSG_DONTWAIT | MSG_NOSIGNAL);
+    }
+    iov[0].iov_base = piece->header + piece->header_sent;
+    iov[0].iov_len = header;
+    iov[1].iov_base = (void *)(uintptr_t)payload;
+    iov[1].iov_len = rest;
+    return sendmsg(conn->watch.fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+int sl_tcp_conn_tx(struct sl_tcp_conn *conn)
+{
+    struct sl_tcp_ep *ep = conn->ep;
+    struct sl_tcp_tx_piece *piece = &conn->tx;
+    struct sl_tcp_tx_slot *slot;
+    uint32_t header;
+    ssize_t n;
+
+    if (conn->idx == 0)
+        return sl_tcp_ctrl_tx(conn);
+    if (!piece->active && !tx_assign(conn))
+        return 0;
+    n = tx_write(conn);
+    if (n < 0) {
+        if (errno == EAGAIN)
+            conn->watch.writable = false;
+        else if (errno != EINTR)
+            sl_tcp_conn_lost(conn, errno);
+        return 0;
+    }
+    header = SL_TCP_FRAME_BYTES - piece->header_sent;
+    if ((size_t)n < header)
+        header = (uint32_t)n;
+    piece->header_sent += header;
+    piece->sent += (uint32_t)n - header;
+    ep->sent_bytes += (uint32_t)n - header;
+    if (piece->header_sent < SL_TCP_FRAME_BYTES || piece->sent < piece->len)
+        return 1;
+    piece->active = false;
+    slot = &ep->tx[piece->slot];
+    slot->written += piece->len;
+    if (slot->written == slot->len)
+        tx_finish(ep, slot);
+    return 1;
+}
+
+int sl_tcp_send(struct sl_ep *base, const struct sl_buf *buf, uint64_t tag, struct sl_req *req)
+{
+    struct sl_tcp_ep *ep = sl_tcp_ep_of(base);
+    bool idle = ep->tx_head == ep->tx_tail;
+    struct sl_tcp_tx_slot *slot;
+
+    if (SL_UNLIKELY(ep->state != SL_TCP_EP_UP || ep->is_failing))
+        return sl_tcp_not_up(ep);
+    if (SL_UNLIKELY(buf->len > SL_TCP_MESSAGE_MAX))
+        return sl_fail(-EINVAL, "a message of %zu bytes is too long", buf->len);
+    if (ep->tx_tail - ep->tx_head == SL_TCP_QUEUE)
+        return -EAGAIN;
+    slot = tx_slot(ep, ep->tx_tail);
+    *slot = (struct sl_tcp_tx_slot){
+        .addr = buf->addr, .len = buf->len, .tag = tag, .seq = ep->tx_tail, .req = req};
+    req->status = SL_PENDING;
+    ep->tx_tail++;
+    if (idle) {
+        int budget = ep->iface->budget;
+
+        ep->inline_req = req;
+        ep->inline_done = false;
+        for (unsigned i = 1; i <= ep->data_conns && ep->tx_assign < ep->tx_tail; i++)
+            if (ep->conns[i].watch.writable)
+                sl_tcp_conn_tx(&ep->conns[i]);
+        ep->inline_req = NULL;
+        ep->iface->budget = budget;
+        if (ep->inline_done)
+            return 1;
+    }
+    for (unsigned i = 1; i <= ep->data_conns; i++)
+        sl_tcp_conn_ready(&ep->conns[i]);
+    return 0;
+}
+
+/* ---- receiving ---- */
+
+static struct sl_tcp_rx_slot *rx_slot(struct sl_tcp_ep *ep, uint64_t seq)
+{
+    return &ep->rx[seq % SL_TCP_QUEUE];
+}
+
+/* What a stalled connection waited for may be there now: look again. */
+static void unstall(struct sl_tcp_ep *ep)
+{
+    for (unsigned i = 1; i <= ep->data_conns; i++) {
+        if (ep->conns[i].stalled) {
+            ep->conns[i].stalled = false;
+            sl_tcp_conn_ready(&ep->conns[i]);
+        }
+    }
+}
+
+int sl_tcp_recv(struct sl_ep *base, const struct sl_sink *sink, struct sl_req *req)
+{
+    struct sl_tcp_ep *ep = sl_tcp_ep_of(base);
+
+    if (SL_UNLIKELY(ep->state != SL_TCP_EP_UP || ep->is_failing))
+        return sl_tcp_not_up(ep);
+    if (SL_UNLIKELY(sink->consume != NULL && sink->granule > SL_TCP_GRANULE_MAX))
+        return sl_fail(-EINVAL, "a granule of %u bytes is larger than %d", sink->granule,
+                       SL_TCP_GRANULE_MAX);
+    if (ep->rx_tail - ep->rx_head == SL_TCP_QUEUE)
+        return -EAGAIN;
+    *rx_slot(ep, ep->rx_tail) =
+        (struct sl_tcp_rx_slot){.sink = sink, .req = req, .state = SL_TCP_RX_POSTED};
+    req->status = SL_PENDING;
+    ep->rx_tail++;
+    sl_tcp_ep_activate(ep);
+    unstall(ep);
+    return 0;
+}
+
+static void rx_end_request(struct sl_tcp_ep *ep, struct sl_tcp_rx_slot *slot, int status)
+{
+    struct sl_req *req = slot->req;
+
+    slot->req = NULL;
+    req->len = slot->total;
+    req->tag = slot->tag;
+    ep->iface->budget--;
+    sl_req_end(req, status);
+}
+
+/* The slot's message is over, received or dropped. */
+static void rx_finish(struct sl_tcp_ep *ep, struct sl_tcp_rx_slot *slot)
+{
+    bool told = slot->state == SL_TCP_RX_DROPPING;
+
+    slot->state = SL_TCP_RX_DONE;
+    while (ep->rx_head < ep->rx_tail && rx_slot(ep, ep->rx_head)->state == SL_TCP_RX_DONE) {
+        ep->rx_head++;
+        /* Connections that waited for their turn with consume(). */
+        if (ep->data_conns > 1)
+            unstall(ep);
+    }
+    if (ep->rx_head == ep->rx_tail)
+        sl_tcp_ep_deactivate(ep);
+    if (!told)
+        rx_end_request(ep, slot, 0);
+}
+
+/* The first frame of a message meets its receive. */
+static void rx_start(struct sl_tcp_ep *ep, struct sl_tcp_rx_slot *slot,
+                     const struct sl_tcp_frame *frame)
+{
+    slot->total = frame->total;
+    slot->tag = frame->tag;
+    if (frame->tag == slot->sink->tag && frame->total == slot->sink->len) {
+        slot->state = SL_TCP_RX_GOING;
+        return;
+    }
+    slot->state = SL_TCP_RX_DROPPING;
+    if (frame->tag != slot->sink->tag)
+        rx_end_request(ep, slot,
+                       sl_fail(-EPROTO, "rank %d sent tag 0x%llx where 0x%llx was due",
+                               ep->base.peer, (unsigned long long)frame->tag,
+                               (unsigned long long)slot->sink->tag));
+    else
+        rx_end_request(ep, slot,
+                       sl_fail(-EMSGSIZE, "rank %d sent %llu bytes where %llu were due",
+                               ep->base.peer, (unsigned long long)frame->total,
+                               (unsigned long long)slot->sink->len));
+}
+
+/*
+ * The slot that the connection's frame may be delivered to now. NULL: stalled, or the endpoint failed.
+ */
+static struct sl_tcp_rx_slot *rx_target(struct sl_tcp_conn *conn)
+{
+    struct sl_tcp_ep *ep = conn->ep;
+    const struct sl_tcp_frame *frame = &conn->frame;
+    struct sl_tcp_rx_slot *slot;
+
+    conn->stalled = true;
+    if (frame->seq >= ep->rx_tail)
+        return NULL;
+    slot = rx_slot(ep, frame->seq);
+    if (frame->seq < ep->rx_head || slot->state == SL_TCP_RX_DONE) {
+        sl_tcp_ep_fail(ep, -EBADMSG, "a frame came for message %llu, which is complete",
+                       (unsigned long long)frame->seq);
+        return NULL;
+    }
+    if (slot->state == SL_TCP_RX_POSTED)
+        rx_start(ep, slot, frame);
+    if (frame->tag != slot->tag || frame->total != slot->total ||
+        slot->got + (frame->len - conn->piece_got) > slot->total) {
+        sl_tcp_ep_fail(ep, -EBADMSG, "frames of message %llu contradict each other",
+                       (unsigned long long)frame->seq);
+        return NULL;
+    }
+    if (slot->state == SL_TCP_RX_GOING && slot->sink->consume != NULL &&
+        (frame->seq != ep->rx_head ||
+         frame->off + conn->piece_got != slot->consumed + ep->carry_len))
+        return NULL;
+    conn->stalled = false;
+    return slot;
+}
+
+/* Hands over len bytes at the front of staging, of which the first carry_len are left from before. */
+static void rx_consume(struct sl_tcp_ep *ep, struct sl_tcp_rx_slot *slot, size_t len)
+{
+    const struct sl_sink *sink = slot->sink;
+    uint8_t *staging = ep->iface->staging;
+    size_t whole = len;
+
+    if (slot->consumed + len != slot->total && sink->granule > 1)
+        whole -= len % sink->granule;
+    if (whole > 0)
+        sink->consume(sink, staging, slot->consumed, whole);
+    slot->consumed += whole;
+    ep->carry_len = (uint32_t)(len - whole);
+    memcpy(ep->carry, staging + whole, ep->carry_len);
+}
+
+/* Bytes of the current piece that lie in the connection's read-ahead. */
+static void rx_take(struct sl_tcp_conn *conn, struct sl_tcp_rx_slot *slot, uint32_t len)
+{
+    struct sl_tcp_ep *ep = conn->ep;
+    const uint8_t *bytes = conn->rx + conn->rx_pos;
+
+    if (ep->crc)
+        conn->crc = sl_crc32c(conn->crc, bytes, len);
+    if (slot->state == SL_TCP_RX_GOING && slot->sink->consume != NULL) {
+        memcpy(ep->iface->staging, ep->carry, ep->carry_len);
+        memcpy(ep->iface->staging + ep->carry_len, bytes, len);
+        rx_consume(ep, slot, ep->carry_len + len);
+    } else if (slot->state == SL_TCP_RX_GOING) {
+        memcpy((uint8_t *)slot->sink->dst + conn->frame.off + conn->piece_got, bytes, len);
+    }
+    conn->rx_pos += len;
+    conn->piece_got += len;
+    slot->got += len;
+    ep->received_bytes += len;
+}
+
+/* False: the endpoint failed. */
+static bool rx_piece_done(struct sl_tcp_conn *conn, struct sl_tcp_rx_slot *slot)
+{
+    struct sl_tcp_ep *ep = conn->ep;
+
+    conn->have_frame = false;
+    if (ep->crc && conn->crc != conn->frame.crc) {
+        sl_tcp_ep_fail(ep, -EBADMSG,
+                       "bytes %llu to %llu of a message were damaged on the way (CRC32C), on "
+                       "connection %u of %u",
+                       (unsigned long long)conn->frame.off,
+                       (unsigned long long)(conn->frame.off + conn->frame.len), conn->idx,
+                       ep->data_conns);
+        return false;
+    }
+    /* Bytes that consume() now may get can wait on another connection. */
+    if (ep->data_conns > 1)
+        unstall(ep);
+    if (slot->got == slot->total)
+        rx_finish(ep, slot);
+    return true;
+}
+
+/* The next header out of the read-ahead. False: not whole yet, or the endpoint failed. */
+static bool rx_header(struct sl_tcp_conn *conn)
+{
+    struct sl_tcp_ep *ep = conn->ep;
+    struct sl_tcp_frame *frame = &conn->frame;
+    int err;
+
+    if (conn->rx_end - conn->rx_pos < SL_TCP_FRAME_BYTES)
+        return false;
+    err = sl_tcp_frame_decode(conn->rx + conn->rx_pos, ep->crc, frame);
+    if (err != 0) {
+        sl_tcp_ep_fail(ep, err, "%s, on connection %u of %u", sluice_last_error(), conn->idx,
+                       ep->data_conns);
+        return false;
+    }
+    if (frame->type != SL_TCP_DATA || frame->seq < conn->next_seq ||
+        (frame->seq == conn->next_seq && frame->off < conn->next_off)) {
+        sl_tcp_ep_fail(ep, -EBADMSG, "a frame of type %u for message %llu is out of order, on "
+                       "connection %u of %u", frame->type, (unsigned long long)frame->seq,
+                       conn->idx, ep->data_conns);
+        return false;
+    }
+    conn->next_seq = frame->seq + (frame->off + frame->len == frame->total);
+    conn->next_off = frame->off + frame->len == frame->total ? 0 : frame->off + frame->len;
+    conn->rx_pos += SL_TCP_FRAME_BYTES;
+    conn->have_frame = true;
+    conn->piece_got = 0;
+    conn->crc = 0;
+    return true;
+}
+
+/* Delivers what the read-ahead holds. Returns how many pieces moved. */
+static int rx_parse(struct sl_tcp_conn *conn)
+{
+    struct sl_tcp_ep *ep = conn->ep;
+    int moved = 0;
+
+    while (!ep->is_failing && ep->iface->budget > 0) {
+        struct sl_tcp_rx_slot *slot;
+        uint32_t take;
+
+        if (!conn->have_frame && !rx_header(conn))
+            break;
+        slot = rx_target(conn);
+        if (slot == NULL)
+            break;
+        take = conn->rx_end - conn->rx_pos;
+        if (take > conn->frame.len - conn->piece_got)
+            take = conn->frame.len - conn->piece_got;
+        if (take > 0) {
+            rx_take(conn, slot, take);
+            moved++;
+        }
+        if (conn->piece_got < conn->frame.len)
+            break;
+        moved++;
+        if (!rx_piece_done(conn, slot))
+            break;
+    }
+    return moved;
+}
+
+/* Reads the rest of the current piece to its place, and the bytes behind it into the read-ahead,
+ * which is empty. Returns as recv() does. */
+static ssize_t rx_read_payload(struct sl_tcp_conn *conn)
+{
+    struct sl_tcp_ep *ep = conn->ep;
+    struct sl_tcp_rx_slot *slot = rx_slot(ep, conn->frame.seq);
+    bool consume = slot->state == SL_TCP_RX_GOING && slot->sink->consume != NULL;
+    size_t want = conn->frame.len - conn->piece_got, off = conn->frame.off + conn->piece_got;
+    struct iovec iov[2];
+    struct msghdr msg = {.msg_iov = iov, .msg_iovlen = 1};
+    size_t limit = want;
+    ssize_t n;
+
+    if (slot->state == SL_TCP_RX_GOING && !consume) {
+        iov[0].iov_base = (uint8_t *)slot->sink->dst + off;
+        if (limit > RX_SLICE_BYTES)
+            limit = RX_SLICE_BYTES;
+    } else {
+        size_t carry = consume ? ep->carry_len : 0;
+
+        memcpy(ep->iface->staging, ep->carry, carry);
+        iov[0].iov_base = ep->iface->staging + carry;
+        if (limit > SL_TCP_STAGING_BYTES)
+            limit = SL_TCP_STAGING_BYTES;
+    }
+    iov[0].iov_len = limit;
+    if (limit == want) {
+        iov[1].iov_base = conn->rx;
+        iov[1].iov_len = SL_TCP_RX_BYTES;
+        msg.msg_iovlen = 2;
+    }
+    n = recvmsg(conn->watch.fd, &msg, MSG_DONTWAIT);
+    if (n <= 0)
+        return n;
+    conn->rx_pos = 0;
+    conn->rx_end = (size_t)n > limit ? (uint32_t)((size_t)n - limit) : 0;
+    if ((size_t)n < limit)
+        limit = (size_t)n;
+    if (ep->crc)
+        conn->crc = sl_crc32c(conn->crc, iov[0].iov_base, limit);
+    conn->piece_got += (uint32_t)limit;
+    slot->got += limit;
+    ep->received_bytes += limit;
+    if (consume)
+        rx_consume(ep, slot, ep->carry_len + limit);
+    if (conn->piece_got == conn->frame.len)
+        rx_piece_done(conn, slot);
+    return n;
+}
+
+static ssize_t rx_read_ahead(struct sl_tcp_conn *conn)
+{
+    ssize_t n;
+
+    if (conn->rx_pos > 0) {
+        memmove(conn->rx, conn->rx + conn->rx_pos, conn->rx_end - conn->rx_pos);
+        conn->rx_end -= conn->rx_pos;
+        conn->rx_pos = 0;
+    }
+    n = recv(conn->watch.fd, conn->rx + conn->rx_end, SL_TCP_RX_BYTES - conn->rx_end, MSG_DONTWAIT);
+    if (n > 0)
+        conn->rx_end += (uint32_t)n;
+    return n;
+}
+
+/* The peer sends no more on this connection: in order after a farewell, a crash otherwise. */
+static void rx_eof(struct sl_tcp_conn *conn)
+{
+    struct sl_tcp_ep *ep = conn->ep;
+
+    conn->eof = true;
+    conn->watch.readable = false;
+    if (!ep->bye && !ep->conns[0].eof)
+        sl_tcp_ctrl_rx(&ep->conns[0]);
+    if (!ep->bye) {
+        sl_tcp_conn_lost(conn, 0);
+        return;
+    }
+    for (unsigned i = 1; i <= ep->data_conns; i++)
+        if (!ep->conns[i].eof)
+            return;
+    sl_tcp_ep_fail(ep, -ECONNRESET, "the peer closed its endpoint");
+}
+
+int sl_tcp_conn_rx(struct sl_tcp_conn *conn)
+{
+    struct sl_tcp_ep *ep = conn->ep;
+    int moved;
+    ssize_t n;
+
+    if (conn->idx == 0)
+        return sl_tcp_ctrl_rx(conn);
+    moved = rx_parse(conn);
+    if (conn->stalled || conn->eof || ep->is_failing || ep->iface->budget <= 0)
+        return moved;
+    n = conn->have_frame ? rx_read_payload(conn) : rx_read_ahead(conn);
+    if (n > 0)
+        return moved + 1 + rx_parse(conn);
+    if (n == 0)
+        rx_eof(conn);
+    else if (errno == EAGAIN)
+        conn->watch.readable = false;
+    else if (errno != EINTR)
+        sl_tcp_conn_lost(conn, errno);
+    return moved;
+}
+
+bool sl_tcp_conn_has_work(const struct sl_tcp_conn *conn)
+{
+    const struct sl_tcp_ep *ep = conn->ep;
+
+    if (conn->watch.fd < 0)
+        return false;
+    if (conn->idx == 0)
+        return (conn->watch.readable && !conn->eof) || (ep->ctrl_count > 0 && conn->watch.writable);
+    if (conn->watch.writable && (conn->tx.active || ep->tx_assign < ep->tx_tail))
+        return true;
+    if (conn->stalled)
+        return false;
+    if (conn->have_frame &&
+        (conn->rx_end > conn->rx_pos || conn->piece_got == conn->frame.len))
+        return true;
+    return (conn->watch.readable && !conn->eof) ||
+           conn->rx_end - conn->rx_pos >= SL_TCP_FRAME_BYTES;
+}
+
+void sl_tcp_cancel(struct sl_tcp_ep *ep, int status)
+{
+    /* Counters move before each end: done() may look at the endpoint. */
+    while (ep->tx_head < ep->tx_tail) {
+        struct sl_req *req = tx_slot(ep, ep->tx_head++)->req;
+
+        if (req != NULL)
+            sl_req_end(req, status);
+    }
+    ep->tx_assign = ep->tx_head;
+    while (ep->rx_head < ep->rx_tail) {
+        struct sl_req *req = rx_slot(ep, ep->rx_head++)->req;
+
+        if (req != NULL)
+            sl_req_end(req, status);
+    }
+    sl_tcp_ep_deactivate(ep);
+}

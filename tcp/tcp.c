@@ -1,0 +1,779 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tcp transport's operations: interfaces, endpoints, progress. tcp.h says what lies where. */
+#include "tcp/tcp.h"
+
+#include "core/log.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define ADDR_MAGIC UINT16_C(0x5453) /* "ST" */
+#define ADDR_FIXED 40
+#define ADDR_V4 1
+#define ADDR_V6 2
+#define ADDR_LOOPBACK 0x80
+#define WANT_CRC_AUTO 2
+/* With so few endpoints awaited, asking their sockets beats asking the engine. */
+#define DIRECT_MAX 4
+#define ENGINE_EVERY 16   /* rounds of progress between looks at the engine meanwhile */
+#define TIMER_NS (10 * SL_NS_PER_MS)
+#define LOCAL_CONNS 1     /* data connections inside a host and between hosts, measured: */
+#define REMOTE_CONNS 4    /* docs/perf/tcp.md */
+#define PIECE_BYTES (512u << 10)
+#define PIECE_BYTES_CRC (256u << 10) /* still in L2 when it is copied after its sum was taken */
+
+extern const struct sl_transport_ops sl_tcp_ops;
+
+static struct sl_tcp_iface *iface_of(struct sl_iface *iface)
+{
+    return (struct sl_tcp_iface *)iface;
+}
+
+/* ---- what files share ---- */
+
+void sl_tcp_ep_news(struct sl_tcp_ep *ep)
+{
+    if (ep->has_news)
+        return;
+    ep->has_news = true;
+    sl_list_push_back(&ep->iface->news, &ep->news);
+}
+
+int sl_tcp_ep_fail(struct sl_tcp_ep *ep, int status, const char *fmt, ...)
+{
+    va_list args;
+
+    if (ep->is_failing || ep->state != SL_TCP_EP_UP)
+        return status;
+    va_start(args, fmt);
+    vsnprintf(ep->why, sizeof(ep->why), fmt, args);
+    va_end(args);
+    ep->is_failing = true;
+    ep->down_status = status;
+    sl_tcp_ep_news(ep);
+    return status;
+}
+
+void sl_tcp_conn_lost(struct sl_tcp_conn *conn, int err)
+{
+    struct sl_tcp_ep *ep = conn->ep;
+    int status = err == ETIMEDOUT || err == EHOSTUNREACH ? -err : -ECONNRESET;
+
+    conn->watch.readable = conn->watch.writable = false;
+    if (err == 0 || err == EPIPE || err == ECONNRESET)
+        sl_tcp_ep_fail(ep, status, "%s", ep->bye ? "the peer closed its endpoint"
+                                                 : "connection closed by peer");
+    else
+        sl_tcp_ep_fail(ep, status, "connection %u of %u: %s", conn->idx, ep->data_conns,
+                       sluice_strerror(-err));
+}
+
+int sl_tcp_not_up(const struct sl_tcp_ep *ep)
+{
+    if (ep->state < SL_TCP_EP_UP)
+        return sl_fail(-EINVAL, "the endpoint to rank %d is not connected yet", ep->base.peer);
+    return sl_fail(ep->down_status, "rank %d is gone: %s", ep->base.peer, ep->why);
+}
+
+void sl_tcp_conn_ready(struct sl_tcp_conn *conn)
+{
+    if (conn->is_ready || conn->watch.fd < 0)
+        return;
+    conn->is_ready = true;
+    sl_list_push_back(&conn->ep->iface->ready, &conn->ready);
+}
+
+static void conn_unready(struct sl_tcp_conn *conn)
+{
+    if (!conn->is_ready)
+        return;
+    conn->is_ready = false;
+    sl_list_remove(&conn->ready);
+}
+
+void sl_tcp_ep_activate(struct sl_tcp_ep *ep)
+{
+    if (ep->is_active)
+        return;
+    ep->is_active = true;
+    ep->iface->active_count++;
+    sl_list_push_back(&ep->iface->active, &ep->active);
+}
+
+void sl_tcp_ep_deactivate(struct sl_tcp_ep *ep)
+{
+    if (!ep->is_active)
+        return;
+    ep->is_active = false;
+    ep->iface->active_count--;
+    sl_list_remove(&ep->active);
+}
+
+/* ---- interfaces ---- */
+
+static int probe(const struct sl_config *config, struct sl_device *out, size_t cap, size_t *count)
+{
+    struct sl_netif_list *lists = malloc(2 * sizeof(*lists));
+    char why[256];
+    size_t n = 0;
+    int err;
+
+    if (lists == NULL)
+        return sl_fail(-ENOMEM, "no memory to list network interfaces");
+    err = sl_netif_scan(&lists[0]);
+    if (err == 0)
+        err = sl_netif_choose(&lists[0], config->interface, &lists[1], why, sizeof(why));
+    for (unsigned i = 0; err == 0 && i < lists[1].count; i++) {
+        const struct sl_netif *netif = &lists[1].items[i];
+        char addr[64];
+        size_t at = 0;
+
+        sl_tcp_sockaddr_text(&netif->addr, addr, sizeof(addr));
+        *strrchr(addr, ':') = '\0';
+        while (at < n && at < cap && strcmp(out[at].name, netif->name) != 0)
+            at++;
+        if (at < n && at < cap) {
+            size_t used = strlen(out[at].detail);
+
+            snprintf(out[at].detail + used, sizeof(out[at].detail) - used, ", %s", addr);
+            continue;
+        }
+        if (n < cap) {
+            memset(&out[n], 0, sizeof(out[n]));
+            snprintf(out[n].name, sizeof(out[n].name), "%s", netif->name);
+            snprintf(out[n].detail, sizeof(out[n].detail), "%s", addr);
+            out[n].speed = (uint64_t)netif->speed_mbit * 125000;
+        }
+        n++;
+    }
+    free(lists);
+    if (err == 0)
+        *count = n;
+    return err;
+}
+
+static uint64_t fnv(uint64_t hash, const char *text)
+{
+    for (; *text != '\0'; text++)
+        hash = (hash ^ (uint8_t)*text) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+/* Equal exactly where loopback addresses mean the same host. */
+static void host_identity(const struct sl_config *config, uint8_t out[16])
+{
+    char text[SL_TEXT_MAX + 64] = "";
+    uint64_t halves[2];
+
+    if (config->host_id[0] != '\0') {
+        snprintf(text, sizeof(text), "given:%s", config->host_id);
+    } else {
+        struct stat ns = {0};
+        ssize_t n = 0;
+        int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+
+        if (fd >= 0) {
+            n = read(fd, text, 36);
+            close(fd);
+        }
+        if (n <= 0)
+            n = gethostname(text, 64) == 0 ? (ssize_t)strlen(text) : 0;
+        if (stat("/proc/self/ns/net", &ns) == 0)
+            snprintf(text + n, sizeof(text) - (size_t)n, "/%llu", (unsigned long long)ns.st_ino);
+    }
+    halves[0] = fnv(UINT64_C(0xcbf29ce484222325), text);
+    halves[1] = fnv(UINT64_C(0x84222325cbf29ce4), text);
+    memcpy(out, halves, sizeof(halves));
+}
+
+static int choose_interfaces(struct sl_tcp_iface *iface, const struct sl_device *dev)
+{
+    struct sl_netif_list *all = malloc(sizeof(*all));
+    const char *spec = dev != NULL ? dev->name : iface->config->interface;
+    char why[256], names[256] = "";
+    size_t used = 0;
+    int err;
+
+    if (all == NULL)
+        return sl_fail(-ENOMEM, "no memory to list network interfaces");
+    err = sl_netif_scan(all);
+    if (err == 0)
+        err = sl_netif_choose(all, spec, &iface->netifs, why, sizeof(why));
+    free(all);
+    if (err != 0)
+        return err;
+    for (unsigned i = 0; i < iface->netifs.count && used < sizeof(names); i++) {
+        char addr[64];
+
+        sl_tcp_sockaddr_text(&iface->netifs.items[i].addr, addr, sizeof(addr));
+        *strrchr(addr, ':') = '\0';
+        used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s (%s)", i > 0 ? ", " : "",
+                                 iface->netifs.items[i].name, addr);
+    }
+    sl_info("tcp", "publishes %s%s%s%s%s", names,
+            spec[0] != '\0' ? ", chosen by " : "",
+            dev != NULL         ? "the caller"
+            : spec[0] != '\0' ? "SLUICE_INTERFACE"
+                                : "",
+            why[0] != '\0' ? "; left out: " : "", why);
+    return 0;
+}
+
+static void close_iface(struct sl_iface *base)
+{
+    struct sl_tcp_iface *iface = iface_of(base);
+
+    if (base == NULL)
+        return;
+    sl_assert(sl_list_empty(&iface->eps));
+    if (iface->engine != NULL) {
+        if (iface->guests != NULL)
+            sl_tcp_unlisten(iface);
+        iface->engine_ops->close(iface->engine);
+    }
+    free(iface->guests);
+    free(iface->staging);
+    free(iface);
+}
+
+static int open_iface(struct sl_worker *worker, const struct sl_device *dev,
+                      const struct sl_handler *handler, struct sl_iface **out)
+{
+    struct sl_tcp_iface *iface = calloc(1, sizeof(*iface));
+    int err;
+
+    if (iface == NULL)
+        return sl_fail(-ENOMEM, "no memory for a tcp interface");
+    iface->base = (struct sl_iface){.ops = NULL, .worker = worker, .caps = SL_CAP_WAKEUP,
+                                    .eager_max = 16384};
+    if (handler != NULL)
+        iface->base.handler = *handler;
+    iface->base.ops = sl_transport_complete(&sl_tcp_ops, &iface->ops);
+    iface->config = worker->config;
+    iface->listener.fd = -1;
+    sl_list_init(&iface->eps);
+    sl_list_init(&iface->active);
+    sl_list_init(&iface->ready);
+    sl_list_init(&iface->news);
+    host_identity(iface->config, iface->host_id);
+    iface->guests = calloc(SL_TCP_GUESTS, sizeof(*iface->guests));
+    iface->staging = aligned_alloc(4096, SL_TCP_STAGING_BYTES + SL_TCP_GRANULE_MAX);
+    if (iface->guests == NULL || iface->staging == NULL) {
+        err = sl_fail(-ENOMEM, "no memory for a tcp interface");
+        goto err_iface;
+    }
+    for (unsigned i = 0; i < SL_TCP_GUESTS; i++)
+        iface->guests[i].watch.fd = -1;
+    err = choose_interfaces(iface, dev);
+    if (err != 0)
+        goto err_iface;
+    err = sl_tcp_engine_open(iface->config->tcp_engine, &iface->engine_ops, &iface->engine);
+    if (err != 0)
+        goto err_iface;
+    err = sl_tcp_listen(iface);
+    if (err != 0)
+        goto err_iface;
+    sl_info("tcp", "listens on port %u, engine %s, congestion control %s", iface->port,
+            iface->engine_ops->name, iface->congestion);
+    *out = &iface->base;
+    return 0;
+
+err_iface:
+    close_iface(&iface->base);
+    return err;
+}
+
+/* ---- endpoints ---- */
+
+static int ep_create(struct sl_iface *base, struct sl_ep **out)
+{
+    struct sl_tcp_iface *iface = iface_of(base);
+    struct sl_tcp_ep *ep = calloc(1, sizeof(*ep));
+
+    if (ep == NULL)
+        return sl_fail(-ENOMEM, "no memory for a tcp endpoint");
+    ep->base = (struct sl_ep){.iface = base, .peer = -1};
+    ep->iface = iface;
+    ep->tx = calloc(SL_TCP_QUEUE, sizeof(*ep->tx));
+    ep->rx = calloc(SL_TCP_QUEUE, sizeof(*ep->rx));
+    ep->ctrl = calloc(SL_TCP_CTRL_QUEUE, sizeof(*ep->ctrl));
+    ep->carry = malloc(SL_TCP_GRANULE_MAX);
+    if (ep->tx == NULL || ep->rx == NULL || ep->ctrl == NULL || ep->carry == NULL) {
+        free(ep->tx);
+        free(ep->rx);
+        free(ep->ctrl);
+        free(ep->carry);
+        free(ep);
+        return sl_fail(-ENOMEM, "no memory for a tcp endpoint");
+    }
+    /* Who knows the token may attach: it must not be guessed. */
+    if (getrandom(ep->token, sizeof(ep->token), 0) != (ssize_t)sizeof(ep->token)) {
+        uint64_t words[2] = {sl_rng_u64(&base->worker->rng), sl_rng_u64(&base->worker->rng)};
+
+        memcpy(ep->token, words, sizeof(words));
+    }
+    sl_list_push_back(&iface->eps, &ep->link);
+    *out = &ep->base;
+    return 0;
+}
+
+static int ep_addr(struct sl_ep *base, struct sl_addr *out)
+{
+    struct sl_tcp_ep *ep = sl_tcp_ep_of(base);
+    struct sl_tcp_iface *iface = ep->iface;
+    int64_t crc = iface->config->tcp_crc;
+    size_t len = ADDR_FIXED;
+
+    memset(out, 0, sizeof(*out));
+    out->bytes[0] = ADDR_MAGIC & 0xff;
+    out->bytes[1] = ADDR_MAGIC >> 8;
+    out->bytes[2] = SL_TCP_WIRE_VERSION;
+    out->bytes[4] = (uint8_t)(iface->port & 0xff);
+    out->bytes[5] = (uint8_t)(iface->port >> 8);
+    out->bytes[6] = crc == SL_AUTO ? WANT_CRC_AUTO : (uint8_t)crc;
+    out->bytes[7] = (uint8_t)iface->config->tcp_connections;
+    memcpy(out->bytes + 8, iface->host_id, 16);
+    memcpy(out->bytes + 24, ep->token, 16);
+    for (unsigned i = 0; i < iface->netifs.count && out->bytes[3] < SL_TCP_ADDRS; i++) {
+        const struct sl_netif *netif = &iface->netifs.items[i];
+        bool v4 = netif->addr.ss_family == AF_INET;
+        size_t bytes = v4 ? 4 : 16;
+
+        if (len + 1 + bytes > SL_ADDR_MAX)
+            break;
+        out->bytes[len++] = (v4 ? ADDR_V4 : ADDR_V6) | (netif->loopback ? ADDR_LOOPBACK : 0);
+        memcpy(out->bytes + len,
+               v4 ? (const void *)&((const struct sockaddr_in *)&netif->addr)->sin_addr
+                  : (const void *)&((const struct sockaddr_in6 *)&netif->addr)->sin6_addr,
+               bytes);
+        len += bytes;
+        out->bytes[3]++;
+    }
+    out->len = (uint16_t)len;
+    return 0;
+}
+
+/* A link-local address means something only on a link: with the scope of each of ours in turn. */
+static void add_link_local(struct sl_tcp_ep *ep, const struct sockaddr_storage *addr)
+{
+    const struct sl_netif_list *mine = &ep->iface->netifs;
+
+    for (unsigned i = 0; i < mine->count && ep->target_count < SL_TCP_ADDRS; i++) {
+        const struct sl_netif *netif = &mine->items[i];
+        struct sl_tcp_target *target = &ep->targets[ep->target_count];
+
+        if (netif->addr.ss_family != AF_INET6 || !sl_sockaddr_link_local(&netif->addr))
+            continue;
+        target->addr = *addr;
+        ((struct sockaddr_in6 *)&target->addr)->sin6_scope_id =
+            ((const struct sockaddr_in6 *)&netif->addr)->sin6_scope_id;
+        ep->target_count++;
+    }
+}
+
+static void add_target(struct sl_tcp_ep *ep, const struct sockaddr_storage *addr, bool loopback)
+{
+    const struct sl_netif *via = NULL;
+    char text[64];
+
+    sl_tcp_sockaddr_text(addr, text, sizeof(text));
+    if (addr->ss_family == AF_INET6 && sl_sockaddr_link_local(addr)) {
+        add_link_local(ep, addr);
+        return;
+    }
+    /* Between hosts, an address that our own routes send out by no interface in use (or that is one
+     * of our own: both hosts have a docker0) does not lead to the peer. */
+    if (!ep->same_host && sl_netif_route(addr, &ep->iface->netifs, &via) != 0) {
+        sl_debug("tcp", "rank %d at %s is left out: %s", ep->base.peer, text, sluice_last_error());
+        return;
+    }
+    if (!ep->same_host && via->loopback)
+        return;
+    ep->targets[ep->target_count].addr = *addr;
+    ep->targets[ep->target_count].loopback = loopback;
+    ep->target_count++;
+}
+
+/* The peer's addresses in the order to try: loopback first on the same host, never otherwise. */
+static int read_targets(struct sl_tcp_ep *ep, const struct sl_addr *peer)
+{
+    uint16_t port = (uint16_t)(peer->bytes[4] | peer->bytes[5] << 8);
+
+    for (int pass = 0; pass < 2; pass++) {
+        size_t at = ADDR_FIXED;
+
+        for (unsigned i = 0; i < peer->bytes[3]; i++) {
+            struct sockaddr_storage addr = {0};
+            bool loopback, v4;
+            size_t bytes;
+
+            if (at >= peer->len)
+                return sl_fail(-EPROTO, "the tcp address of rank %d is cut off", ep->base.peer);
+            loopback = (peer->bytes[at] & ADDR_LOOPBACK) != 0;
+            v4 = (peer->bytes[at] & 0x7f) == ADDR_V4;
+            bytes = v4 ? 4 : 16;
+            if ((!v4 && (peer->bytes[at] & 0x7f) != ADDR_V6) || at + 1 + bytes > peer->len)
+                return sl_fail(-EPROTO, "the tcp address of rank %d is damaged", ep->base.peer);
+            if (v4) {
+                struct sockaddr_in *in = (struct sockaddr_in *)&addr;
+
+                in->sin_family = AF_INET;
+                in->sin_port = htons(port);
+                memcpy(&in->sin_addr, peer->bytes + at + 1, 4);
+            } else {
+                struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&addr;
+
+                in6->sin6_family = AF_INET6;
+                in6->sin6_port = htons(port);
+                memcpy(&in6->sin6_addr, peer->bytes + at + 1, 16);
+            }
+            at += 1 + bytes;
+            if (loopback == (pass == 0) && (!loopback || ep->same_host) &&
+                ep->target_count < SL_TCP_ADDRS)
+                add_target(ep, &addr, loopback);
+        }
+    }
+    if (ep->target_count == 0)
+        return sl_fail(-EHOSTUNREACH,
+                       "rank %d has no address that this host has a route to; see SLUICE_INTERFACE "
+                       "on both", ep->base.peer);
+    return 0;
+}
+
+/* What both ends conclude from both addresses. */
+static void agree(struct sl_tcp_ep *ep, const struct sl_addr *peer)
+{
+    const struct sl_config *config = ep->iface->config;
+    uint8_t mine = config->tcp_crc == SL_AUTO ? WANT_CRC_AUTO : (uint8_t)config->tcp_crc;
+    uint8_t theirs = peer->bytes[6];
+    unsigned conns = (unsigned)config->tcp_connections;
+
+    ep->same_host = memcmp(peer->bytes + 8, ep->iface->host_id, 16) == 0;
+    if (mine == SL_ON || theirs == SL_ON)
+        ep->crc = true;
+    else
+        ep->crc = mine != SL_OFF && theirs != SL_OFF && !ep->same_host;
+    if (peer->bytes[7] > conns)
+        conns = peer->bytes[7];
+    if (conns == 0)
+        conns = ep->same_host ? LOCAL_CONNS : REMOTE_CONNS;
+    ep->data_conns = conns > SL_TCP_DATA_CONNS_MAX ? SL_TCP_DATA_CONNS_MAX : conns;
+    ep->piece_bytes = (uint32_t)(config->tcp_stripe_bytes > 0 ? config->tcp_stripe_bytes
+                                 : ep->crc                    ? PIECE_BYTES_CRC
+                                 : ep->data_conns > 1         ? PIECE_BYTES
+                                                              : SL_TCP_PIECE_MAX);
+    if (ep->piece_bytes < 4096)
+        ep->piece_bytes = 4096;
+    memcpy(ep->peer_token, peer->bytes + 24, 16);
+    ep->dials = memcmp(ep->token, ep->peer_token, 16) < 0;
+}
+
+static int ep_connect(struct sl_ep *base, const struct sl_addr *peer, struct sl_req *req)
+{
+    struct sl_tcp_ep *ep = sl_tcp_ep_of(base);
+    int err;
+
+    if (ep->state != SL_TCP_EP_NEW)
+        return sl_fail(-EINVAL, "the endpoint to rank %d is connected already", base->peer);
+    if (peer->len < ADDR_FIXED || peer->len > SL_ADDR_MAX ||
+        (peer->bytes[0] | peer->bytes[1] << 8) != ADDR_MAGIC)
+        return sl_fail(-EPROTO, "what rank %d gave is not a tcp address", base->peer);
+    if (peer->bytes[2] != SL_TCP_WIRE_VERSION)
+        return sl_fail(-EPROTO, "rank %d speaks wire version %u of tcp, this rank %u", base->peer,
+                       peer->bytes[2], SL_TCP_WIRE_VERSION);
+    agree(ep, peer);
+    if (memcmp(ep->token, ep->peer_token, 16) == 0)
+        return sl_fail(-EINVAL, "an endpoint cannot connect to itself");
+    ep->target_count = 0;
+    err = ep->dials ? read_targets(ep, peer) : 0;
+    if (err != 0)
+        return err;
+    ep->conns = calloc(ep->data_conns + 1, sizeof(*ep->conns));
+    if (ep->conns == NULL)
+        return sl_fail(-ENOMEM, "no memory for connections");
+    for (unsigned i = 0; i <= ep->data_conns; i++) {
+        ep->conns[i].watch.fd = -1;
+        ep->conns[i].ep = ep;
+        ep->conns[i].idx = (uint8_t)i;
+        ep->conns[i].rx = malloc(SL_TCP_RX_BYTES);
+        if (ep->conns[i].rx == NULL) {
+            while (i-- > 0)
+                free(ep->conns[i].rx);
+            free(ep->conns);
+            ep->conns = NULL;
+            return sl_fail(-ENOMEM, "no memory for connections");
+        }
+    }
+    ep->connect_req = req;
+    req->status = SL_PENDING;
+    return sl_tcp_connect_start(ep);
+}
+
+static void ep_destroy(struct sl_ep *base)
+{
+    struct sl_tcp_ep *ep = sl_tcp_ep_of(base);
+
+    if (base == NULL)
+        return;
+    if (ep->state == SL_TCP_EP_CONNECTING)
+        ep->iface->connecting--;
+    if (!ep->is_failing)
+        sl_tcp_say_bye(ep);
+    ep->state = SL_TCP_EP_DOWN;
+    ep->down_status = -ECANCELED;
+    if (ep->has_news)
+        sl_list_remove(&ep->news);
+    if (ep->connect_req != NULL) {
+        struct sl_req *req = ep->connect_req;
+
+        ep->connect_req = NULL;
+        sl_req_end(req, ep->connect_over ? ep->connect_status : -ECANCELED);
+    }
+    sl_tcp_cancel(ep, -ECANCELED);
+    sl_tcp_guests_forget(ep);
+    for (unsigned i = 0; ep->conns != NULL && i <= ep->data_conns; i++) {
+        struct sl_tcp_conn *conn = &ep->conns[i];
+
+        conn_unready(conn);
+        /* Unread bytes would turn the close into a reset, which may overtake what we sent. */
+        if (conn->watch.fd >= 0)
+            for (int n = 0; n < 16; n++)
+                if (recv(conn->watch.fd, conn->rx, SL_TCP_RX_BYTES, MSG_DONTWAIT) <= 0)
+                    break;
+        sl_tcp_conn_close(conn);
+        free(conn->rx);
+    }
+    sl_list_remove(&ep->link);
+    free(ep->conns);
+    free(ep->tx);
+    free(ep->rx);
+    free(ep->ctrl);
+    free(ep->carry);
+    free(ep);
+}
+
+static void ep_describe(const struct sl_ep *base, char *out, size_t cap)
+{
+    const struct sl_tcp_ep *ep = (const struct sl_tcp_ep *)base;
+
+    if (ep->state == SL_TCP_EP_UP)
+        snprintf(out, cap,
+                 "tcp %s → %s, %u connection%s, %s, crc %s, %s, sent %llu, received %llu bytes",
+                 ep->local_text, ep->peer_text, ep->data_conns, ep->data_conns == 1 ? "" : "s",
+                 ep->iface->congestion, ep->crc ? "on" : "off", ep->iface->engine_ops->name,
+                 (unsigned long long)ep->sent_bytes, (unsigned long long)ep->received_bytes);
+    else if (ep->state == SL_TCP_EP_DOWN)
+        snprintf(out, cap, "tcp, lost: %s, sent %llu, received %llu bytes", ep->why,
+                 (unsigned long long)ep->sent_bytes, (unsigned long long)ep->received_bytes);
+    else
+        snprintf(out, cap, "tcp, not connected: %u of %u connections open%s%s", ep->open_conns,
+                 ep->conns != NULL ? ep->data_conns + 1 : 0, ep->tried[0] ? "; " : "", ep->tried);
+}
+
+/* ---- progress ---- */
+
+/* What the peer sent before it went is still in the sockets: receives that it completes end well. */
+static void drain(struct sl_tcp_ep *ep)
+{
+    ep->is_failing = false;
+    for (unsigned i = 1; i <= ep->data_conns; i++)
+        while (!ep->is_failing && ep->rx_head < ep->rx_tail && !ep->conns[i].eof &&
+               sl_tcp_conn_rx(&ep->conns[i]) > 0)
+            ;
+    ep->is_failing = true;
+}
+
+static int tell_news(struct sl_tcp_iface *iface)
+{
+    struct sl_node *node;
+    int told = 0;
+
+    while ((node = sl_list_pop_front(&iface->news)) != NULL) {
+        struct sl_tcp_ep *ep = sl_container_of(node, struct sl_tcp_ep, news);
+
+        ep->has_news = false;
+        told++;
+        if (ep->connect_over && ep->connect_req != NULL) {
+            struct sl_req *req = ep->connect_req;
+
+            ep->connect_req = NULL;
+            if (ep->connect_status != 0)
+                sl_fail_text(ep->connect_status, ep->why);
+            sl_req_end(req, ep->connect_status);
+        }
+        if (!ep->is_failing || ep->state != SL_TCP_EP_UP)
+            continue;
+        if (ep->down_status != -EBADMSG) {
+            int budget = iface->budget;
+
+            iface->budget = INT32_MAX;
+            drain(ep);
+            iface->budget = budget;
+        }
+        ep->state = SL_TCP_EP_DOWN;
+        for (unsigned i = 0; i <= ep->data_conns; i++) {
+            conn_unready(&ep->conns[i]);
+            sl_tcp_conn_close(&ep->conns[i]);
+        }
+        if (iface->base.handler.down != NULL)
+            iface->base.handler.down(iface->base.handler.arg, &ep->base, ep->down_status, ep->why);
+        sl_fail(ep->down_status, "rank %d is gone: %s", ep->base.peer, ep->why);
+        sl_tcp_cancel(ep, ep->down_status);
+    }
+    return told;
+}
+
+static void on_event(void *arg, struct sl_tcp_watch *watch)
+{
+    struct sl_tcp_iface *iface = arg;
+
+    switch (watch->kind) {
+    case SL_TCP_WATCH_LISTENER: sl_tcp_accept(iface); break;
+    case SL_TCP_WATCH_GUEST: sl_tcp_guest_event(iface, (struct sl_tcp_guest *)watch); break;
+    default: {
+        struct sl_tcp_conn *conn = (struct sl_tcp_conn *)watch;
+
+        if (conn->state == SL_TCP_OPEN)
+            sl_tcp_conn_ready(conn);
+        else
+            sl_tcp_dial_event(conn);
+    }
+    }
+}
+
+static int poll_engine(struct sl_tcp_iface *iface)
+{
+    int events = iface->engine_ops->poll(iface->engine, on_event, iface);
+
+    if (events < 0)
+        return events;
+    if (iface->listener.readable)
+        sl_tcp_accept(iface);
+    if (iface->connecting > 0 || iface->guest_count > 0) {
+        uint64_t time = sl_now(iface->base.worker->clock);
+
+        if (time >= iface->next_timer_ns) {
+            iface->next_timer_ns = time + TIMER_NS;
+            sl_tcp_timers(iface);
+        }
+    }
+    return events;
+}
+
+static int try_conn(struct sl_tcp_conn *conn)
+{
+    int moved = 0;
+
+    if (conn->ep->is_failing)
+        return 0;
+    if (conn->watch.readable || conn->have_frame || conn->rx_end > conn->rx_pos)
+        moved += sl_tcp_conn_rx(conn);
+    if (conn->watch.writable && !conn->ep->is_failing)
+        moved += sl_tcp_conn_tx(conn);
+    return moved;
+}
+
+/* One turn for each connection that was ready when it began. */
+static int run_ready(struct sl_tcp_iface *iface)
+{
+    struct sl_node turn, *node;
+    int moved = 0;
+
+    if (sl_list_empty(&iface->ready))
+        return 0;
+    /* The whole list moves to turn: connections that get ready meanwhile wait for the next. */
+    turn = iface->ready;
+    turn.next->prev = turn.prev->next = &turn;
+    sl_list_init(&iface->ready);
+    while ((node = sl_list_pop_front(&turn)) != NULL) {
+        struct sl_tcp_conn *conn = sl_container_of(node, struct sl_tcp_conn, ready);
+
+        conn->is_ready = false;
+        if (iface->budget > 0)
+            moved += try_conn(conn);
+        if (sl_tcp_conn_has_work(conn))
+            sl_tcp_conn_ready(conn);
+    }
+    return moved;
+}
+
+/* Asks the sockets of awaited endpoints without waiting for the engine to name them. */
+static int run_awaited(struct sl_tcp_iface *iface)
+{
+    int moved = 0;
+
+    sl_list_foreach(&iface->active, node) {
+        struct sl_tcp_ep *ep = sl_container_of(node, struct sl_tcp_ep, active);
+        struct sl_tcp_conn *conn = &ep->conns[1];
+
+        if (iface->budget <= 0)
+            break;
+        if (!conn->is_ready && !conn->stalled && !conn->eof && !ep->is_failing)
+            moved += sl_tcp_conn_rx(conn);
+    }
+    return moved;
+}
+
+static int progress(struct sl_iface *base, unsigned budget)
+{
+    struct sl_tcp_iface *iface = iface_of(base);
+    bool direct = iface->active_count > 0 && iface->active_count <= DIRECT_MAX;
+    int moved = 0;
+
+    iface->budget = budget > INT32_MAX ? INT32_MAX : (int)budget;
+    iface->round++;
+    if (!sl_list_empty(&iface->news))
+        moved += tell_news(iface);
+    if (direct)
+        moved += run_awaited(iface);
+    moved += run_ready(iface);
+    if (!direct || iface->round % ENGINE_EVERY == 0) {
+        int events = poll_engine(iface);
+
+        if (events < 0)
+            return events;
+        moved += events;
+    }
+    return moved;
+}
+
+static int wake_fd(struct sl_iface *base)
+{
+    struct sl_tcp_iface *iface = iface_of(base);
+
+    return iface->engine_ops->fd(iface->engine);
+}
+
+static int arm(struct sl_iface *base)
+{
+    struct sl_tcp_iface *iface = iface_of(base);
+
+    if (!sl_list_empty(&iface->news) || !sl_list_empty(&iface->ready))
+        return -EAGAIN;
+    return poll_engine(iface) != 0 || !sl_list_empty(&iface->news) ? -EAGAIN : 0;
+}
+
+const struct sl_transport_ops sl_tcp_ops = {
+    .abi = SL_TRANSPORT_ABI,
+    .name = "tcp",
+    .probe = probe,
+    .open = open_iface,
+    .close = close_iface,
+    .ep_create = ep_create,
+    .ep_addr = ep_addr,
+    .ep_connect = ep_connect,
+    .ep_destroy = ep_destroy,
+    .send = sl_tcp_send,
+    .recv = sl_tcp_recv,
+    .ctrl = sl_tcp_ctrl,
+    .progress = progress,
+    .fd = wake_fd,
+    .arm = arm,
+    .ep_describe = ep_describe,
+};

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of the tcp transport share.
+ *
+ *   tcp.c     the operations of the contract, opening and closing
+ *   conn.c    listening, dialling, hello, socket settings
+ *   stream.c  messages cut into frames over the data connections, and put together again
+ *   engine.h  how sockets report that they are ready: epoll.c, uring.c
+ *   netif.c   which addresses this rank publishes, and in which order a peer's are tried
+ *   frame.c   the bytes on the wire
+ *
+ * An endpoint has one control connection (index 0), which is always read, and data connections
+ * (from 1), which are read only as far as receives are posted: TCP itself holds back a sender.
+ */
+#ifndef SL_TCP_TCP_H
+#define SL_TCP_TCP_H
+
+#include "core/config.h"
+#include "core/list.h"
+#include "core/err.h"
+#include "core/transport.h"
+#include "tcp/crc.h"
+#include "tcp/engine.h"
+#include "tcp/frame.h"
+#include "tcp/netif.h"
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#define SL_TCP_QUEUE 256              /* sends, and receives, pending on one endpoint */
+#define SL_TCP_RX_BYTES 8192          /* read ahead on one connection: small frames come together */
+#define SL_TCP_STAGING_BYTES (256 << 10) /* stays in L2 while consume() reads what recv() wrote */
+#define SL_TCP_GRANULE_MAX 4096
+#define SL_TCP_GUESTS 128             /* accepted connections whose hello is not complete */
+#define SL_TCP_CTRL_QUEUE 32          /* control messages waiting for the socket */
+#define SL_TCP_ADDRS 12               /* addresses in one endpoint's address */
+#define SL_TCP_WHY 160
+
+enum sl_tcp_conn_state {
+    SL_TCP_CLOSED,
+    SL_TCP_DIALLING, /* connect() under way */
+    SL_TCP_GREETED,  /* our hello is out, the answer is not in */
+    SL_TCP_OPEN,
+};
+
+/* The piece of a message that a connection is sending. */
+struct sl_tcp_tx_piece {
+    bool active;
+    uint32_t slot;       /* tx[] index */
+    uint32_t len, sent;  /* payload bytes */
+    uint64_t off;
+    uint32_t header_sent;
+    uint8_t header[SL_TCP_FRAME_BYTES];
+};
+
+struct sl_tcp_conn {
+    struct sl_tcp_watch watch; /* first: the engine hands it back */
+    struct sl_tcp_ep *ep;
+    struct sl_node ready;      /* in iface->ready while there is something to try */
+    bool is_ready;
+    bool eof;                  /* the peer will send no more */
+    bool stalled;              /* frame is for a receive that is not posted, or not its turn */
+    bool have_frame;
+    uint8_t idx;
+    uint8_t state;             /* enum sl_tcp_conn_state */
+    uint16_t hello_len;        /* of the answer, so far */
+    uint32_t rx_pos, rx_end;   /* unread part of rx */
+    uint32_t piece_got;        /* payload bytes of frame that arrived */
+    uint32_t crc;              /* over them */
+    uint64_t next_seq, next_off; /* least that the next frame may carry */
+    struct sl_tcp_frame frame;
+    struct sl_tcp_tx_piece tx;
+    uint64_t deadline_ns;      /* of the connect() under way */
+    uint8_t *rx;               /* SL_TCP_RX_BYTES */
+};
+
+struct sl_tcp_tx_slot {
+    const uint8_t *addr;
+    uint64_t len, tag, seq;
+    uint64_t assigned; /* bytes given to connections */
+    uint64_t written;  /* bytes the kernel took */
+    struct sl_req *req; /* NULL once it has ended */
+    bool started;
+};
+
+enum sl_tcp_rx_state { SL_TCP_RX_POSTED, SL_TCP_RX_GOING, SL_TCP_RX_DROPPING, SL_TCP_RX_DONE };
+
+struct sl_tcp_rx_slot {
+    const struct sl_sink *sink;
+    struct sl_req *req;
+    uint64_t total, tag; /* as the first frame told */
+    uint64_t got;        /* bytes that arrived, of all pieces */
+    uint64_t consumed;   /* bytes given to consume() */
+    uint8_t state;
+};
+
+struct sl_tcp_ctrl_msg {
+    uint16_t len;
+    uint8_t bytes[SL_TCP_FRAME_BYTES + SL_CTRL_MAX];
+};
+
+enum sl_tcp_ep_state { SL_TCP_EP_NEW, SL_TCP_EP_CONNECTING, SL_TCP_EP_UP, SL_TCP_EP_DOWN };
+
+struct sl_tcp_ep {
+    struct sl_ep base;
+    struct sl_node link;    /* in iface->eps */
+    struct sl_node active;  /* in iface->active while receives are posted */
+    struct sl_node news;    /* in iface->news until progress tells what happened */
+    bool is_active, has_news, is_failing, connect_over, dials, crc, bye, same_host;
+    uint8_t state;          /* enum sl_tcp_ep_state */
+    uint8_t token[SL_TCP_TOKEN_BYTES], peer_token[SL_TCP_TOKEN_BYTES];
+    struct sl_tcp_iface *iface;
+    struct sl_tcp_conn *conns; /* [1 + data_conns]; 0 is control */
+    unsigned data_conns, open_conns, tx_next_conn, poll_conn;
+    int down_status;
+    char why[SL_TCP_WHY];
+
+    struct sl_req *connect_req;
+    int connect_status;     /* once connect_over */
+    uint64_t connect_deadline_ns;
+    struct sl_tcp_target targets[SL_TCP_ADDRS]; /* the peer's addresses, best first */
+    unsigned target_count, target_idx;
+    char local_text[64], peer_text[64];
+    char tried[256];        /* what became of each address, for the error */
+    int tried_status;
+
+    /* Counters below run free; index is counter % SL_TCP_QUEUE. */
+    uint64_t tx_head, tx_assign, tx_tail; /* oldest unfinished, next to give out, next to post */
+    uint64_t rx_head, rx_tail;
+    uint32_t piece_bytes;
+    uint32_t carry_len;     /* bytes at the end of the last delivery, less than a granule */
+    struct sl_req *inline_req; /* the send under way in send(): its end is its return value */
+    bool inline_done;
+    uint64_t sent_bytes, received_bytes;
+    unsigned ctrl_head, ctrl_count;
+    uint32_t ctrl_sent;     /* bytes of the oldest queued control message that are out */
+    uint64_t ctrl_seq, ctrl_seq_in;
+    struct sl_tcp_tx_slot *tx; /* [SL_TCP_QUEUE] */
+    struct sl_tcp_rx_slot *rx; /* [SL_TCP_QUEUE] */
+    struct sl_tcp_ctrl_msg *ctrl; /* [SL_TCP_CTRL_QUEUE] */
+    uint8_t *carry;         /* [SL_TCP_GRANULE_MAX] */
+};
+
+/* An accepted connection that has not said, or not been told, whom it belongs to. */
+struct sl_tcp_guest {
+    struct sl_tcp_watch watch; /* first */
+    bool used, parked;         /* parked: hello is complete, its endpoint not connecting yet */
+    uint16_t got;
+    uint64_t deadline_ns, order;
+    struct sl_tcp_hello hello;
+    uint8_t bytes[SL_TCP_HELLO_BYTES];
+    char from[64];
+};
+
+struct sl_tcp_iface {
+    struct sl_iface base;
+    struct sl_transport_ops ops; /* sl_tcp_ops, completed */
+    const struct sl_config *config;
+    const struct sl_tcp_engine_ops *engine_ops;
+    void *engine;
+    struct sl_tcp_watch listener;
+    uint16_t port;
+    uint8_t host_id[16];
+    char congestion[16];
+    struct sl_netif_list netifs;
+    struct sl_node eps, active, ready, news;
+    unsigned active_count, connecting, guest_count;
+    uint64_t round, next_timer_ns, guest_order, refused;
+    int budget;                  /* requests that may still end in this progress */
+    struct sl_tcp_guest *guests; /* [SL_TCP_GUESTS] */
+    uint8_t *staging;            /* [SL_TCP_STAGING_BYTES + SL_TCP_GRANULE_MAX] */
+};
+
+/* conn.c */
+int sl_tcp_listen(struct sl_tcp_iface *iface);
+void sl_tcp_unlisten(struct sl_tcp_iface *iface);
+/* Starts connecting: dials, or adopts guests that came early. */
+int sl_tcp_connect_start(struct sl_tcp_ep *ep);
+/* Engine events of sockets that are not open connections; true: something moved. */
+void sl_tcp_accept(struct sl_tcp_iface *iface);
+void sl_tcp_guest_event(struct sl_tcp_iface *iface, struct sl_tcp_guest *guest);
+void sl_tcp_dial_event(struct sl_tcp_conn *conn);
+/* Deadlines of hellos and connects. */
+void sl_tcp_timers(struct sl_tcp_iface *iface);
+/* Forgets parked guests of an endpoint that goes away. */
+void sl_tcp_guests_forget(struct sl_tcp_ep *ep);
+void sl_tcp_conn_close(struct sl_tcp_conn *conn);
+
+/* stream.c */
+int sl_tcp_send(struct sl_ep *ep, const struct sl_buf *buf, uint64_t tag, struct sl_req *req);
+int sl_tcp_recv(struct sl_ep *ep, const struct sl_sink *sink, struct sl_req *req);
+/* One try to read, one to write; how many things moved. */
+int sl_tcp_conn_rx(struct sl_tcp_conn *conn);
+int sl_tcp_conn_tx(struct sl_tcp_conn *conn);
+/* True while a try makes sense without another event of the engine. */
+bool sl_tcp_conn_has_work(const struct sl_tcp_conn *conn);
+/* Ends all that is pending with status. */
+void sl_tcp_cancel(struct sl_tcp_ep *ep, int status);
+
+/* control.c */
+int sl_tcp_ctrl(struct sl_ep *ep, const void *msg, size_t len);
+int sl_tcp_ctrl_rx(struct sl_tcp_conn *conn);
+int sl_tcp_ctrl_tx(struct sl_tcp_conn *conn);
+/* Best effort: the peer then knows an orderly end from a crash. */
+void sl_tcp_say_bye(struct sl_tcp_ep *ep);
+
+/* tcp.c */
+/* Notes that the endpoint is lost; the next progress tells its owner. Returns status. */
+int sl_tcp_ep_fail(struct sl_tcp_ep *ep, int status, const char *fmt, ...) SL_PRINTF(3, 4);
+/* Has progress look at what happened to the endpoint. */
+void sl_tcp_ep_news(struct sl_tcp_ep *ep);
+/* A socket call on conn failed with err, or (0) the peer closed it. */
+void sl_tcp_conn_lost(struct sl_tcp_conn *conn, int err);
+/* The code and sentence for a call on an endpoint that is not up. */
+int sl_tcp_not_up(const struct sl_tcp_ep *ep);
+void sl_tcp_conn_ready(struct sl_tcp_conn *conn);
+void sl_tcp_ep_activate(struct sl_tcp_ep *ep);
+void sl_tcp_ep_deactivate(struct sl_tcp_ep *ep);
+/* "[::1]:4711" */
+void sl_tcp_sockaddr_text(const struct sockaddr_storage *addr, char *out, size_t cap);
+
+static inline uint32_t sl_tcp_payload_crc(const void *bytes, size_t len)
+{
+    return sl_crc32c(0, bytes, len);
+}
+
+static inline struct sl_tcp_ep *sl_tcp_ep_of(struct sl_ep *ep)
+{
+    return (struct sl_tcp_ep *)ep;
+}
+
+#endif

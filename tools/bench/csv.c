@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The run as comma-separated values: a line per size and placement, times in microseconds. */
+#include "report.h"
+
+#include "colls.h"
+#include "core/err.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static void write_cell(FILE *out, const struct sb_row *row, const struct sb_facts *facts, int place)
+{
+    const struct sb_cell *cell = &row->cell[place];
+
+    if (!cell->valid)
+        return;
+    fprintf(out, "%s,%d,%" PRIu64 ",%" PRIu64 ",%s,%s,%d,%s,%" PRIu64 ",%.4f,",
+            sb_colls[row->coll].name, facts->ranks, row->bytes, row->count,
+            sb_colls[row->coll].sized ? sluice_dtype_name(row->dtype) : "none",
+            row->op >= 0 ? sluice_op_name((enum sluice_op)row->op) : "none", row->root,
+            place == 0 ? "out" : "in", cell->iters, cell->time_s * 1e6);
+    if (cell->p50_s > 0)
+        fprintf(out, "%.4f,%.4f,", cell->p50_s * 1e6, cell->p99_s * 1e6);
+    else
+        fprintf(out, ",,");
+    fprintf(out, "%.6f,%.6f,", cell->algbw, cell->busbw);
+    if (cell->wrong >= 0)
+        fprintf(out, "%" PRId64, cell->wrong);
+    fputc('\n', out);
+}
+
+int sb_csv_write(const char *path, const struct sb_results *results)
+{
+    bool to_stdout = strcmp(path, "-") == 0;
+    FILE *out = to_stdout ? stdout : fopen(path, "w");
+    int err;
+
+    if (out == NULL)
+        return sl_fail(-errno, "cannot write %s: %s", path, strerror(errno));
+    fprintf(out, "collective,ranks,size_bytes,count,type,redop,root,placement,iters,time_us,p50_us,"
+                 "p99_us,algbw_GBps,busbw_GBps,wrong\n");
+    for (size_t i = 0; i < results->row_count; i++)
+        for (int place = 0; place < 2; place++)
+            write_cell(out, &results->rows[i], &results->facts, place);
+    err = fflush(out) != 0 || ferror(out) ? -errno : 0;
+    if (!to_stdout && fclose(out) != 0 && err == 0)
+        err = -errno;
+    return err != 0 ? sl_fail(err, "cannot write %s: %s", path, strerror(-err)) : 0;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads a communicator for the head of a report. */
+#include "facts.h"
+
+#include "collectives/comm.h"
+
+#include <string.h>
+
+/* "shm to 3 ranks, tcp to 4", as this rank reaches the others. */
+static void describe_paths(const struct sluice_comm *comm, char *out, size_t cap)
+{
+    const struct sl_transport_ops *const *list = sl_transports();
+    size_t at = 0;
+
+    snprintf(out, cap, "none needed");
+    for (; *list != NULL; list++) {
+        unsigned count = 0;
+        int len;
+
+        for (uint32_t rank = 0; rank < comm->size; rank++) {
+            const struct sl_ep *ep = comm->peers[rank].ep;
+
+            count += ep != NULL && strcmp(ep->iface->ops->name, (*list)->name) == 0;
+        }
+        if (count == 0)
+            continue;
+        len = snprintf(out + at, cap - at, "%s%s to %u rank%s", at > 0 ? ", " : "", (*list)->name,
+                       count, count == 1 ? "" : "s");
+        if (len < 0 || (size_t)len >= cap - at)
+            return;
+        at += (size_t)len;
+    }
+}
+
+void sb_facts_fill(struct sb_facts *facts, const struct sluice_comm *comm,
+                   const struct sb_options *options, char *paths)
+{
+    describe_paths(comm, paths, SB_PATHS_MAX);
+    *facts = (struct sb_facts){
+        .ranks = (int)comm->size,
+        .hosts = (int)comm->host_count,
+        .version = sluice_version_string(),
+        .paths = paths,
+        .algo = comm->config.algo[0] != '\0' ? comm->config.algo : "chosen by cost",
+        .kernel = comm->kernels->name,
+        .allocation = options->shared_buffers ? "sluice_alloc" : "malloc",
+    };
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* --explain, --print-schedule, --status. */
+#include "inspect.h"
+
+#include "collectives/select.h"
+#include "collectives/status.h"
+#include "colls.h"
+#include "sweep.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct inspection {
+    struct sluice_comm *comm;
+    FILE *out;
+    bool schedule; /* otherwise: explain */
+    uint64_t *v;   /* in_counts, in_offs, out_counts, out_offs of all_to_all_v; [4 * size] */
+};
+
+static void fill_v(struct inspection *in, size_t count, struct sl_call *call)
+{
+    uint32_t size = in->comm->size, rank = in->comm->rank;
+    uint64_t sent = 0, received = 0;
+
+    for (uint32_t peer = 0; peer < size; peer++) {
+        in->v[peer] = sb_alltoallv_count(count, (int)rank, (int)peer);
+        in->v[size + peer] = sent;
+        in->v[2 * size + peer] = sb_alltoallv_count(count, (int)peer, (int)rank);
+        in->v[3 * size + peer] = received;
+        sent += in->v[peer];
+        received += in->v[2 * size + peer];
+    }
+    call->in_counts = in->v;
+    call->in_offs = in->v + size;
+    call->out_counts = in->v + 2 * size;
+    call->out_offs = in->v + 3 * size;
+}
+
+static struct sl_call call_of(struct inspection *in, const struct sb_row *row)
+{
+    struct sl_call call = {
+        .coll = sb_colls[row->coll].coll,
+        .dtype = row->dtype,
+        .op = row->op >= 0 ? (enum sluice_op)row->op : SLUICE_SUM,
+        .root = row->root >= 0 ? (uint32_t)row->root : 0,
+        .count = row->count,
+    };
+
+    if (row->coll == SB_ALL_TO_ALL_V)
+        fill_v(in, (size_t)row->count, &call);
+    if (row->coll == SB_SENDRECV)
+        call.root = (in->comm->rank + 1) % in->comm->size;
+    return call;
+}
+
+static int explain(struct inspection *in, const struct sb_row *row)
+{
+    struct sl_call call = call_of(in, row);
+
+    return in->comm->rank == 0 ? sl_select_explain(in->comm, &call, in->out) : 0;
+}
+
+/* Rank after rank, each in one piece. */
+static int print_schedule(struct inspection *in, const struct sb_row *row)
+{
+    struct sl_call call = call_of(in, row);
+    struct sl_schedule schedule;
+    struct sl_shape shape;
+    int err;
+
+    sl_call_shape(in->comm, &call, &shape);
+    err = sl_select_build(in->comm, &shape, &schedule);
+    for (uint32_t rank = 0; rank < in->comm->size; rank++) {
+        if (err == 0 && rank == in->comm->rank) {
+            fprintf(in->out, "# rank %" PRIu32 ": %s of %" PRIu64 " %s by %s, %" PRIu32 " steps\n",
+                    rank, sb_colls[row->coll].name, row->count, sluice_dtype_name(row->dtype),
+                    schedule.algo, schedule.step_count);
+            sl_schedule_print(&schedule, in->out);
+            fflush(in->out);
+        }
+        if (sluice_barrier(in->comm, NULL) != 0 && err == 0)
+            err = sluice_comm_async_error(in->comm);
+    }
+    if (err == 0)
+        sl_schedule_fini(&schedule);
+    return err;
+}
+
+static int inspect_row(void *arg, const struct sb_row *row)
+{
+    struct inspection *in = arg;
+
+    return in->schedule ? print_schedule(in, row) : explain(in, row);
+}
+
+int sb_inspect(struct sluice_comm *comm, const struct sb_options *options, FILE *out)
+{
+    struct sb_options wanted = *options;
+    struct inspection in = {.comm = comm, .out = out, .schedule = options->mode == SB_SCHEDULE};
+    int err;
+
+    in.v = calloc(4 * (size_t)comm->size, sizeof(*in.v));
+    if (in.v == NULL)
+        return sl_fail(-ENOMEM, "no memory for the tables of %u ranks", (unsigned)comm->size);
+    if (in.schedule) /* one size: a schedule may be long */
+        wanted.max_bytes = wanted.min_bytes;
+    wanted.cycles = 1;
+    err = sb_sweep_visit(&wanted, (int)comm->size, inspect_row, &in);
+    free(in.v);
+    return err;
+}
+
+int sb_status(int pid, FILE *out)
+{
+    return sl_status_print_process(pid, out);
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The run as JSON, made by json-c: every row with each rank's times. */
+#include "report.h"
+
+#include "colls.h"
+#include "core/err.h"
+
+#include <json.h>
+#include <math.h>
+#include <string.h>
+
+static void add_text(struct json_object *to, const char *key, const char *text)
+{
+    json_object_object_add(to, key, text != NULL ? json_object_new_string(text) : NULL);
+}
+
+static void add_int(struct json_object *to, const char *key, int64_t value)
+{
+    json_object_object_add(to, key, json_object_new_int64(value));
+}
+
+/* JSON has no infinity. */
+static void add_number(struct json_object *to, const char *key, double value)
+{
+    json_object_object_add(to, key, isfinite(value) ? json_object_new_double(value) : NULL);
+}
+
+static struct json_object *stat_object(const struct sb_stat *stat)
+{
+    struct json_object *o = json_object_new_object();
+
+    add_number(o, "mean_us", stat->mean * 1e6);
+    if (stat->max > 0) {
+        add_number(o, "min_us", stat->min * 1e6);
+        add_number(o, "p50_us", stat->p50 * 1e6);
+        add_number(o, "p99_us", stat->p99 * 1e6);
+        add_number(o, "max_us", stat->max * 1e6);
+    }
+    return o;
+}
+
+static struct json_object *cell_object(const struct sb_cell *cell, int ranks)
+{
+    struct json_object *o, *list;
+
+    if (!cell->valid)
+        return NULL;
+    o = json_object_new_object();
+    add_number(o, "time_us", cell->time_s * 1e6);
+    add_number(o, "algbw_GBps", cell->algbw);
+    add_number(o, "busbw_GBps", cell->busbw);
+    json_object_object_add(o, "wrong", cell->wrong < 0 ? NULL : json_object_new_int64(cell->wrong));
+    add_int(o, "iters", (int64_t)cell->iters);
+    list = json_object_new_array();
+    for (int rank = 0; cell->ranks != NULL && rank < ranks; rank++)
+        json_object_array_add(list, stat_object(&cell->ranks[rank]));
+    json_object_object_add(o, "ranks", list);
+    return o;
+}
+
+static struct json_object *row_object(const struct sb_row *row, int ranks)
+{
+    struct json_object *o = json_object_new_object();
+
+    add_text(o, "collective", sb_colls[row->coll].name);
+    add_int(o, "size_bytes", (int64_t)row->bytes);
+    add_int(o, "count", (int64_t)row->count);
+    add_text(o, "type", sb_colls[row->coll].sized ? sluice_dtype_name(row->dtype) : NULL);
+    add_text(o, "redop", row->op >= 0 ? sluice_op_name((enum sluice_op)row->op) : NULL);
+    json_object_object_add(o, "root", row->root >= 0 ? json_object_new_int(row->root) : NULL);
+    json_object_object_add(o, "out_of_place", cell_object(&row->cell[0], ranks));
+    json_object_object_add(o, "in_place", cell_object(&row->cell[1], ranks));
+    return o;
+}
+
+static struct json_object *results_object(const struct sb_results *results)
+{
+    const struct sb_facts *facts = &results->facts;
+    struct json_object *o = json_object_new_object(), *rows = json_object_new_array();
+
+    add_text(o, "tool", "sluice-bench");
+    add_text(o, "version", facts->version);
+    add_int(o, "ranks", facts->ranks);
+    add_int(o, "hosts", facts->hosts);
+    add_text(o, "paths", facts->paths);
+    add_text(o, "algorithm", facts->algo);
+    add_text(o, "kernel", facts->kernel);
+    add_text(o, "buffers", facts->allocation);
+    json_object_object_add(o, "blocking", json_object_new_boolean(results->options->blocking));
+    for (size_t i = 0; i < results->row_count; i++)
+        json_object_array_add(rows, row_object(&results->rows[i], facts->ranks));
+    json_object_object_add(o, "rows", rows);
+    add_int(o, "out_of_bounds_values", (int64_t)results->wrong);
+    add_int(o, "results_that_differ_between_ranks", (int64_t)results->differing);
+    add_number(o, "average_busbw_GBps",
+               results->busbw_count > 0 ? results->busbw_sum / results->busbw_count : 0);
+    add_text(o, "error", results->error);
+    return o;
+}
+
+int sb_json_write(const char *path, const struct sb_results *results)
+{
+    struct json_object *o = results_object(results);
+    const char *text =
+        json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED);
+    bool to_stdout = strcmp(path, "-") == 0;
+    FILE *out = to_stdout ? stdout : fopen(path, "w");
+    int err = 0;
+
+    if (out == NULL) {
+        err = -errno;
+    } else {
+        fprintf(out, "%s\n", text);
+        err = fflush(out) != 0 || ferror(out) ? -errno : 0;
+        if (!to_stdout && fclose(out) != 0 && err == 0)
+            err = -errno;
+    }
+    json_object_put(o);
+    return err != 0 ? sl_fail(err, "cannot write %s: %s", path, strerror(-err)) : 0;
+}

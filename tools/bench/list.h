@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What this build and machine have: sluice-bench --list. */
+#ifndef SB_LIST_H
+#define SB_LIST_H
+
+#include "core/config.h"
+
+#include <stdio.h>
+
+/* Version, launcher, cores and caches, transports with devices, kernels, algorithms; each thing
+ * that is out with the reason. */
+void sb_list(FILE *out, const struct sl_config *config);
+
+#endif

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sluice-bench: starts or joins the ranks, runs what the command line asks for, writes the reports.
+ */
+#include "colls.h"
+#include "core/config.h"
+#include "core/err.h"
+#include "core/log.h"
+#include "facts.h"
+#include "inspect.h"
+#include "launch/launch.h"
+#include "list.h"
+#include "options.h"
+#include "report.h"
+#include "sweep.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define EXIT_WRONG 1
+#define EXIT_USAGE 2
+#define GRACE_MS 5000
+
+extern char **environ;
+
+static int complain(int rank)
+{
+    if (rank >= 0)
+        fprintf(stderr, "sluice-bench: rank %d: %s\n", rank, sluice_last_error());
+    else
+        fprintf(stderr, "sluice-bench: %s\n", sluice_last_error());
+    return EXIT_WRONG;
+}
+
+/* Options that have a variable go into the environment, where ranks started here find them too. */
+static void export_options(const struct sb_options *o)
+{
+    char text[32];
+
+    if (o->transport != NULL)
+        setenv("SLUICE_TRANSPORT", o->transport, 1);
+    if (o->algo != NULL)
+        setenv("SLUICE_ALGO", o->algo, 1);
+    if (o->kernel != NULL)
+        setenv("SLUICE_KERNEL", o->kernel, 1);
+    if (o->timeout_s > 0) {
+        snprintf(text, sizeof(text), "%.0f", o->timeout_s * 1000 < 1 ? 1 : o->timeout_s * 1000);
+        setenv("SLUICE_TIMEOUT_MS", text, 1);
+    }
+    setenv("SLUICE_STATUS_SIGNAL", "on", 0);
+}
+
+static const char *variable(void *arg, const char *name)
+{
+    (void)arg;
+    return getenv(name);
+}
+
+/* -n under a launcher would start ranks in every rank. */
+static int refuse_two_launchers(const struct sl_config *config)
+{
+    struct sl_identity who = {0};
+    int err = sl_identify(config, variable, NULL, &who);
+
+    if (err != 0)
+        return err;
+    if (who.rank >= 0 && who.size <= 1)
+        return 0;
+    return sl_fail(-EINVAL,
+                   "-n starts ranks, but %s has already started this process as one of several: "
+                   "leave -n away, or set SLUICE_LAUNCHER=none",
+                   who.launcher);
+}
+
+static int write_files(const struct sb_options *o, const struct sb_results *results)
+{
+    int worst = 0;
+
+    if (o->json != NULL && sb_json_write(o->json, results) != 0)
+        worst = complain(-1);
+    if (o->csv != NULL && sb_csv_write(o->csv, results) != 0)
+        worst = complain(-1);
+    if (o->plot != NULL && sb_plot_write(o->plot, results) != 0)
+        worst = complain(-1);
+    return worst;
+}
+
+static int run(struct sluice_comm *comm, const struct sb_options *o)
+{
+    char paths[SB_PATHS_MAX], error[1024];
+    struct sb_results results = {.options = o};
+    FILE *out = sluice_comm_rank(comm) == 0 ? stdout : NULL;
+    int exit_code = 0;
+
+    /* "--json -" is for other programs: the table would be in the way. */
+    if (out != NULL && ((o->json != NULL && strcmp(o->json, "-") == 0) ||
+                        (o->csv != NULL && strcmp(o->csv, "-") == 0)))
+        out = stderr;
+    sb_facts_fill(&results.facts, comm, o, paths);
+    if (out != NULL)
+        sb_report_head(out, &results.facts, o);
+    if (sb_sweep(comm, o, out, &results) != 0) {
+        snprintf(error, sizeof(error), "%s", sluice_last_error());
+        results.error = error;
+        exit_code = complain(sluice_comm_rank(comm));
+    }
+    if (out != NULL) {
+        sb_report_tail(out, &results);
+        exit_code |= write_files(o, &results);
+    }
+    if (results.wrong != 0 || results.differing != 0)
+        exit_code = EXIT_WRONG;
+    sb_results_fini(&results);
+    return exit_code;
+}
+
+static int join_and_run(const struct sb_options *o)
+{
+    struct sluice_comm *comm;
+    int exit_code = 0;
+
+    if (sluice_comm_from_env(&comm) != 0)
+        return complain(-1);
+    if (o->root >= sluice_comm_size(comm)) {
+        sl_fail(-EINVAL, "-r %d is not a rank: there are %d", o->root, sluice_comm_size(comm));
+        exit_code = sluice_comm_rank(comm) == 0 ? complain(-1) : EXIT_WRONG;
+    } else if (o->mode == SB_RUN) {
+        exit_code = run(comm, o);
+    } else if (sb_inspect(comm, o, stdout) != 0) {
+        exit_code = complain(sluice_comm_rank(comm));
+    }
+    sluice_comm_destroy(comm);
+    return exit_code;
+}
+
+static int start(const struct sb_options *o)
+{
+    struct sl_config config;
+    int err, status = 0;
+
+    export_options(o);
+    if (sl_config_from_env(&config, environ) != 0 || sl_log_configure(config.log) != 0)
+        return complain(-1), EXIT_USAGE;
+    if (o->mode == SB_LIST) {
+        sb_list(stdout, &config);
+        return 0;
+    }
+    if (o->plot != NULL && sb_plot_check(o->plot) != 0)
+        return complain(-1), EXIT_USAGE;
+    if (o->ranks == 0)
+        return join_and_run(o);
+    if (refuse_two_launchers(&config) != 0)
+        return complain(-1), EXIT_USAGE;
+    err = sl_local_start(o->ranks, GRACE_MS, &status);
+    if (err < 0)
+        return complain(-1);
+    return err == 1 ? join_and_run(o) : status;
+}
+
+int main(int argc, char **argv)
+{
+    struct sb_options options;
+
+    if (sb_options_parse(&options, argc, argv) != 0)
+        return complain(-1), EXIT_USAGE;
+    switch (options.mode) {
+    case SB_HELP: sb_options_help(stdout); return 0;
+    case SB_VERSION: printf("sluice-bench %s\n", sluice_version_string()); return 0;
+    case SB_STATUS: return sb_status(options.status_pid, stdout) != 0 ? complain(-1) : 0;
+    default: return start(&options);
+    }
+}

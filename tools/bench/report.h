@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What people and tools read: the table, and the same numbers as JSON, CSV and a drawing. */
+#ifndef SB_REPORT_H
+#define SB_REPORT_H
+
+#include "bench.h"
+
+/* Lines before all tables, before one collective's, for a row, and after all. */
+void sb_report_head(FILE *out, const struct sb_facts *facts, const struct sb_options *options);
+void sb_report_table_head(FILE *out, enum sb_coll_id coll, const struct sb_options *options);
+void sb_report_row(FILE *out, const struct sb_row *row, const struct sb_options *options,
+                   int64_t unix_time);
+void sb_report_tail(FILE *out, const struct sb_results *results);
+
+/* The whole run in a file; "-" is stdout. The sentence of a failure names the file. -ENOTSUP: not
+ * in this build, or a program is missing; the sentence says which. */
+int sb_json_write(const char *path, const struct sb_results *results);
+int sb_csv_write(const char *path, const struct sb_results *results);
+int sb_plot_write(const char *path, const struct sb_results *results);
+
+/* Before the run: can the file be made at all? */
+int sb_plot_check(const char *path);
+
+#endif
