@@ -63,16 +63,56 @@ cmake_refuses_another_minor_version() {
     ! cmake -S "$dir/later" -B "$dir/later/build" -DCMAKE_PREFIX_PATH="$prefix"
 }
 
-examples() {
-    local example failed=0 count=0
+# compile COMPILER... SOURCE: into $dir/bin.
+compile() {
+    local source=${!#} name
+    name=$(basename "${source%.*}")
+    # shellcheck disable=SC2046
+    "${@:1:$#-1}" -Wall -Wextra -Werror "$source" $(flags --cflags --libs) -lm -o "$dir/bin/$name" ||
+        { echo "does not compile: $source"; return 1; }
+}
+
+examples_compile() {
+    local example failed=0
+    mkdir -p "$dir/bin"
     for example in "$root"/examples/*.c; do
-        [[ -e $example ]] || continue
-        count=$((count + 1))
-        # shellcheck disable=SC2046
-        "${CC:-cc}" -std=c11 -D_DEFAULT_SOURCE -Wall -Wextra -Werror "$example" $(flags --cflags --libs) -lm \
-            -o "$dir/example" || { echo "does not compile: $example"; failed=1; }
+        compile "${CC:-cc}" -std=c11 -D_DEFAULT_SOURCE "$example" || failed=1
     done
-    [[ $count -gt 0 && $failed -eq 0 ]]
+    for example in "$root"/examples/*.cpp; do
+        command -v "${CXX:-c++}" >/dev/null || break
+        compile "${CXX:-c++}" -std=c++17 "$example" || failed=1
+    done
+    return "$failed"
+}
+
+free_port() {
+    python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+# in_ranks SIZE PROGRAM: as anybody could start it, with three variables.
+in_ranks() {
+    local size=$1 program=$2 port rank failed=0 pids=()
+    port=$(free_port)
+    for ((rank = 0; rank < size; rank++)); do
+        LD_LIBRARY_PATH=$libdir SLUICE_RANK=$rank SLUICE_SIZE=$size SLUICE_ROOT=127.0.0.1:$port \
+            timeout 60 "$program" &
+        pids+=($!)
+    done
+    for rank in "${!pids[@]}"; do
+        wait "${pids[rank]}" || { echo "$program: rank $rank ended with status $?"; failed=1; }
+    done
+    return "$failed"
+}
+
+examples_run() {
+    local program failed=0
+    for program in "$dir"/bin/*; do
+        case $program in
+        */unique_id) LD_LIBRARY_PATH=$libdir timeout 60 "$program" 3 || failed=1 ;;
+        *) in_ranks 4 "$program" || failed=1 ;;
+        esac
+    done
+    return "$failed"
 }
 
 tap_case a_program_finds_the_library_by_pkg_config with_pkg_config
@@ -83,7 +123,6 @@ else
     tap_skip a_program_finds_the_library_by_find_package "cmake is not installed"
     tap_skip find_package_refuses_another_minor_version "cmake is not installed"
 fi
-if compgen -G "$root/examples/*.c" >/dev/null; then
-    tap_case every_example_compiles_against_the_installed_library examples
-fi
+tap_case every_example_compiles_against_the_installed_library examples_compile
+tap_case every_example_does_what_it_says_on_four_ranks examples_run
 tap_done
