@@ -1,0 +1,59 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Every public function has a page, every option of the tool is in its page, and man has no complaint.
+# usage: pages_test.sh SOURCE_ROOT DIR_OF_MADE_PAGES
+set -uo pipefail
+root=$1 made=$2
+# shellcheck source=tests/tap.sh
+. "$root/tests/tap.sh"
+
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+mkdir "$dir/man1" "$dir/man3" "$dir/man7"
+cp "$root"/docs/man/*.1 "$dir/man1"
+cp "$made"/*.3 "$dir/man3"
+cp "$root"/docs/man/*.7 "$dir/man7"
+cd "$dir" || exit 1
+
+every_function_has_a_page() {
+    local name failed=0
+    for name in $(sed -n '/SLUICE_API/,/;/p' "$root"/include/sluice/*.h |
+        grep -oE '\bsluice_[a-z0-9_]+ ?\(' | tr -d ' (' | sort -u); do
+        [[ -s man3/$name.3 ]] || { echo "no page: $name"; failed=1; }
+    done
+    return "$failed"
+}
+
+every_option_is_in_the_page() {
+    local name failed=0
+    for name in $(grep -oE '^ +\{"[a-z_-]+", (no|required|optional)_argument' \
+        "$root/tools/bench/options.c" | cut -d'"' -f2); do
+        grep -qF -- "\\-\\-${name//-/\\-}" man1/sluice-bench.1 || { echo "not in the page: --$name"; failed=1; }
+    done
+    return "$failed"
+}
+
+man_has_no_complaint() {
+    local page complaint failed=0
+    for page in man?/*; do
+        complaint=$(LC_ALL=C.UTF-8 MANWIDTH=100 man --warnings -E UTF-8 -l "$page" 2>&1 >page.txt)
+        [[ -z $complaint && -s page.txt ]] || { echo "$page: ${complaint:-empty}"; failed=1; }
+    done
+    return "$failed"
+}
+
+# What whatis and apropos read.
+every_name_line_can_be_indexed() {
+    lexgrog man?/* >/dev/null
+}
+
+tap_case every_public_function_has_a_page every_function_has_a_page
+tap_case every_option_of_the_benchmark_is_in_its_page every_option_is_in_the_page
+if command -v man >/dev/null && echo | man -l - >/dev/null 2>&1 && command -v lexgrog >/dev/null; then
+    tap_case man_shows_every_page_without_a_warning man_has_no_complaint
+    tap_case every_page_has_a_name_line_that_can_be_indexed every_name_line_can_be_indexed
+else
+    tap_skip man_shows_every_page_without_a_warning "man is not installed (package man-db)"
+    tap_skip every_page_has_a_name_line_that_can_be_indexed "man is not installed (package man-db)"
+fi
+tap_done
