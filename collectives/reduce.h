@@ -13,9 +13,13 @@
  * floats in f32 or f64, integers toward zero. copy, when not NULL, gets the same bytes as dst, always
  * through the caches.
  *
- * dst and copy may equal any src exactly, or not overlap it at all. Any alignment of the element's
- * size or less. nsrc from 1 to any. min and max: a NaN operand makes the result the canonical quiet NaN;
- * -0 < +0, so the bits do not depend on order.
+ * dst and copy may equal any src exactly, or not overlap it at all; never each other. Any alignment,
+ * fastest where dst is aligned to its elements. nsrc from 1 to any.
+ *
+ * All kernels give the same bits for all inputs. A NaN result is always the canonical quiet NaN
+ * (0x7e00, 0x7fc0, 0x7fc00000, 0x7ff8000000000000), of sums, products and single sources too: which
+ * operand's payload an instruction keeps depends on an order that compilers are free to change. min
+ * and max: a NaN operand makes the result NaN; -0 < +0, so the bits do not depend on order.
  */
 typedef void sl_reduce_fn(void *dst, void *copy, const void *const *src, unsigned nsrc, size_t count,
                           unsigned divisor);
@@ -26,7 +30,8 @@ struct sl_kernels {
     const char *name; /* "avx512", "avx2", "c" */
     /* [op] for SLUICE_SUM … SLUICE_MIN; averages are SLUICE_SUM with a divisor */
     sl_reduce_fn *reduce[SLUICE_DTYPE_COUNT][4];
-    /* the same with stores to dst that go past the caches; ends with a store fence */
+    /* the same with stores to dst that go past the caches; ends with a store fence. Results below
+     * 2 KiB, where the fence would cost more, and plain C go through the caches. */
     sl_reduce_fn *reduce_stream[SLUICE_DTYPE_COUNT][4];
     sl_copy_fn *copy;        /* through the caches */
     sl_copy_fn *copy_stream; /* past the caches; ends with a store fence */

@@ -15,6 +15,8 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include <sys/mman.h>
+
 #define SRC_MAX 9
 #define COUNT_MAX 1100
 #define SLACK 128 /* room for misalignment, and canaries behind it */
@@ -585,6 +587,44 @@ static void large_copies_are_whole(void **state)
     free(to);
 }
 
+/* The end of count elements is the end of memory: a page behind it that nobody may touch. */
+static char *guarded(size_t len)
+{
+    size_t pages = (len + 4095) / 4096 * 4096;
+    char *p = mmap(NULL, pages + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    assert_true(p != MAP_FAILED);
+    assert_int_equal(mprotect(p + pages, 4096, PROT_NONE), 0);
+    return p + pages;
+}
+
+static void nothing_past_the_end_of_memory_is_touched(void **state)
+{
+    enum { SOURCES = 3, LEN = 8192 };
+    char *ends[SOURCES + 2];
+
+    for (unsigned k = 0; k < SOURCES + 2; k++) {
+        ends[k] = guarded(LEN);
+        memset(ends[k] - LEN, 1, LEN);
+    }
+    for (size_t k = 0; k < SL_ARRAY_LEN(kernel_names); k++) {
+        const struct sl_kernels *kernels = kernels_named(kernel_names[k]);
+
+        for (unsigned i = 0; kernels != NULL && i < SLUICE_DTYPE_COUNT * 150; i++) {
+            unsigned t = i % SLUICE_DTYPE_COUNT, step = i / SLUICE_DTYPE_COUNT;
+            size_t count = step < 140 ? step : 500 + step, len = count * size_of((enum sluice_dtype)t);
+            const void *src[SOURCES] = {ends[0] - len, ends[1] - len, ends[2] - len};
+
+            kernels->reduce[t][SLUICE_SUM](ends[3] - len, ends[4] - len, src, 2 + step % 2, count, 1);
+            kernels->reduce_stream[t][SLUICE_MAX](ends[3] - len, ends[4] - len, src, 3, count, 1);
+            kernels->copy(ends[3] - len, src[0], len);
+            kernels->copy_stream(ends[3] - len, src[1], len);
+        }
+    }
+    for (unsigned k = 0; k < SOURCES + 2; k++)
+        assert_int_equal(munmap(ends[k] - LEN, LEN + 4096), 0);
+}
+
 static void kernels_are_chosen_by_name(void **state)
 {
     const struct sl_kernels *kernels = NULL, *automatic = NULL;
@@ -630,6 +670,7 @@ int main(void)
         cmocka_unit_test(every_half_float_is_widened_and_rounded_right),
         cmocka_unit_test(copies_move_exactly_their_bytes),
         cmocka_unit_test(large_copies_are_whole),
+        cmocka_unit_test(nothing_past_the_end_of_memory_is_touched),
         cmocka_unit_test(kernels_are_chosen_by_name),
         cmocka_unit_test(an_unknown_kernel_name_is_refused_with_the_names),
         cmocka_unit_test(the_last_cache_has_a_plausible_size),
