@@ -121,9 +121,13 @@ static inline const struct sl_link_cost *sl_cost_link(const struct sl_shape *sha
     return sl_one_host(shape) ? &costs->shm : &costs->net;
 }
 
-/* Each in the file of its name, but for self (p2p.c), flat (direct.c) and biring (ring.c). */
-extern const struct sl_algo sl_algo_self, sl_algo_p2p, sl_algo_flat, sl_algo_direct, sl_algo_ring,
-    sl_algo_biring;
+/* p2p.c direct.c ring.c alltoall.c halving.c tree.c */
+extern const struct sl_algo sl_algo_self, sl_algo_p2p;
+extern const struct sl_algo sl_algo_flat, sl_algo_direct;
+extern const struct sl_algo sl_algo_ring, sl_algo_biring;
+extern const struct sl_algo sl_algo_pairwise, sl_algo_linear, sl_algo_dissemination;
+extern const struct sl_algo sl_algo_doubling, sl_algo_halving;
+extern const struct sl_algo sl_algo_binomial, sl_algo_dtree;
 
 /* How many times longer work takes because ranks share cores. */
 static inline double sl_cost_crowd(const struct sl_costs *costs)
