@@ -6,6 +6,8 @@
 #include "core/err.h"
 #include "core/log.h"
 #include "launch/kept.h"
+#include "launch/pmi.h"
+#include "launch/pmix.h"
 #include "launch/rendezvous.h"
 
 #include <poll.h>
@@ -122,6 +124,95 @@ int sl_launch_id(const struct sluice_unique_id *id, int rank, int size,
     return sl_rendezvous_alone(out);
 }
 
+typedef int sl_share(const char *text, char *out, size_t cap, uint64_t timeout_ms);
+
+static int share_by_pmi(const char *text, char *out, size_t cap, uint64_t timeout_ms)
+{
+    return sl_pmi_share(atoi(getenv("PMI_FD")), text, out, cap, timeout_ms);
+}
+
+/* Rank 0 opens a place and a secret, which the launcher's own store carries to the others. */
+static int meet_by_store(const struct sl_config *config, const struct sl_identity *id,
+                         const struct sl_party *party, sl_share *share, struct sl_exchange **out)
+{
+    struct sl_listeners listeners = {.count = 0};
+    struct sluice_unique_id packed;
+    struct sl_card card;
+    char text[2 * SLUICE_UNIQUE_ID_BYTES + 1];
+    int err = 0;
+
+    if (party->rank == 0) {
+        err = open_place(config, id->local_size == id->size, &listeners, &card);
+        if (err != 0)
+            return err;
+        sl_card_pack(&card, &packed);
+        sl_hex(packed.bytes, sizeof(packed.bytes), text);
+    }
+    err = share(party->rank == 0 ? text : NULL, text, sizeof(text), party->timeout_ms);
+    if (err == 0 && sl_unhex(text, packed.bytes, sizeof(packed.bytes)) != 0)
+        err = sl_fail(-EPROTO, "the launcher's store gave something else than rank 0's meeting place");
+    err = err ?: sl_card_unpack(&packed, &card);
+    if (err != 0) {
+        sl_listeners_close(&listeners);
+        return err;
+    }
+    return meet_at_card(config, party, &card, &listeners, out);
+}
+
+/* Without PMIx's library, the variables of Open MPI or Slurm may still be enough. */
+static int without_pmix(const struct sl_config *config, struct sl_identity *id)
+{
+    static const char *const others[] = {"openmpi", "slurm"};
+    struct sl_config forced = *config;
+    char why[SL_TEXT_MAX];
+
+    snprintf(why, sizeof(why), "%s", sluice_last_error());
+    sl_info("launch", "%s; trying without", why);
+    for (size_t i = 0; i < SL_ARRAY_LEN(others); i++) {
+        snprintf(forced.launcher, sizeof(forced.launcher), "%s", others[i]);
+        if (sl_identify(&forced, from_environment, NULL, id) == 0)
+            return 0;
+    }
+    return sl_fail(-ENODEV, "%s; install it, or set SLUICE_RANK, SLUICE_SIZE and SLUICE_ROOT", why);
+}
+
+static int meet(const struct sl_config *config, const struct sl_identity *id, sl_share *share,
+                struct sl_exchange **out)
+{
+    struct sl_party party = {id->rank, id->size, id->job, id->secret,
+                             (uint64_t)config->connect_timeout_ms};
+    int err = check_party(&party);
+
+    if (err != 0)
+        return err;
+    if (party.size == 1)
+        return sl_rendezvous_alone(out);
+    sl_debug("launch", "rank %d of %d by %s, meeting at %s", id->rank, id->size, id->launcher,
+             *id->root != '\0' ? id->root : "a place that rank 0 publishes");
+    if (*id->root != '\0')
+        return meet_at_root(&party, id->root, out);
+    return meet_by_store(config, id, &party, share, out);
+}
+
+static int meet_by_pmix(const struct sl_config *config, struct sl_identity *id,
+                        struct sl_exchange **out)
+{
+    struct sl_pmix_self self;
+    int err = sl_pmix_open(&self);
+
+    if (err == -ENOTSUP)
+        return without_pmix(config, id) ?: meet(config, id, NULL, out);
+    if (err != 0)
+        return err;
+    id->rank = self.rank;
+    id->size = self.size;
+    id->local_rank = config->local_rank >= 0 ? (int)config->local_rank : self.local_rank;
+    id->local_size = self.local_size;
+    err = meet(config, id, sl_pmix_share, out);
+    sl_pmix_close();
+    return err;
+}
+
 int sl_launch(const struct sl_config *config, struct sl_identity *identity,
               struct sl_exchange **out)
 {
@@ -130,12 +221,10 @@ int sl_launch(const struct sl_config *config, struct sl_identity *identity,
 
     if (err != 0)
         return err;
-    struct sl_party party = {id.rank, id.size, id.job, id.secret,
-                             (uint64_t)config->connect_timeout_ms};
-    if (party.size == 1)
-        err = sl_rendezvous_alone(out);
+    if (strcmp(id.launcher, "pmix") == 0 && (*id.root == '\0' || id.size < 0))
+        err = meet_by_pmix(config, &id, out);
     else
-        err = check_party(&party) ?: meet_at_root(&party, id.root, out);
+        err = meet(config, &id, share_by_pmi, out);
     if (err == 0 && identity != NULL)
         *identity = id;
     return err;
