@@ -1,0 +1,506 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Meetings on loopback: each rank a thread, strangers by hand. */
+#include "launch/rendezvous.h"
+
+#include "core/clock.h"
+#include "core/err.h"
+#include "core/log.h"
+#include "launch/wire.h"
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+#include <unistd.h>
+
+#define RANKS_MAX 16
+#define LEN_MAX 70000
+
+/* What one rank does, and how it went. */
+struct actor {
+    struct sl_party party;
+    struct sl_root root;
+    struct sl_listeners listeners;
+    size_t len;          /* of its share */
+    unsigned rounds;     /* exchanges; 0: leaves at once */
+    unsigned delay_ms;   /* before it dials */
+    bool leave_early;    /* after the first exchange */
+    int err;
+    char why[1024];
+    pthread_t thread;
+};
+
+static atomic_int refusals; /* lines in the log */
+static char last_refusal[1024];
+static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void count_lines(void *arg, enum sl_log_level level, const char *area, const char *line)
+{
+    (void)arg, (void)area;
+    pthread_mutex_lock(&log_lock);
+    if (level == SL_LOG_WARN && strstr(line, "refused a connection") != NULL) {
+        snprintf(last_refusal, sizeof(last_refusal), "%s", line);
+        refusals++;
+    }
+    pthread_mutex_unlock(&log_lock);
+}
+
+static int swap(struct actor *actor, struct sl_exchange *exchange)
+{
+    static _Thread_local uint8_t mine[LEN_MAX], all[RANKS_MAX * LEN_MAX];
+    size_t len = actor->len;
+
+    for (unsigned round = 0; round < actor->rounds; round++) {
+        if (actor->leave_early && round == 1)
+            return 0;
+        memset(mine, exchange->rank * 16 + (int)round, len);
+        int err = exchange->allgather(exchange, mine, len, all);
+        if (err != 0)
+            return err;
+        for (int i = 0; i < exchange->size; i++)
+            for (size_t at = 0; at < len; at++)
+                if (all[(size_t)i * len + at] != (uint8_t)(i * 16 + (int)round))
+                    return sl_fail(-EBADMSG, "byte %zu of rank %d is wrong", at, i);
+    }
+    return 0;
+}
+
+static void *act(void *arg)
+{
+    struct actor *actor = arg;
+    struct sl_exchange *exchange;
+
+    if (actor->delay_ms > 0)
+        poll(NULL, 0, (int)actor->delay_ms);
+    actor->err = actor->party.rank == 0
+                     ? sl_rendezvous_host(&actor->party, &actor->listeners, &exchange)
+                     : sl_rendezvous_join(&actor->party, &(struct sl_places){.root = &actor->root},
+                                          &exchange);
+    if (actor->err == 0) {
+        actor->err = swap(actor, exchange);
+        snprintf(actor->why, sizeof(actor->why), "%s", sluice_last_error());
+        exchange->close(exchange);
+    }
+    snprintf(actor->why, sizeof(actor->why), "%s", sluice_last_error());
+    return NULL;
+}
+
+static struct actor actors[RANKS_MAX];
+
+/* Ranks 0..size-1 that agree on everything, and a place for them; nobody acts yet. */
+static void prepare(int size, uint64_t timeout_ms, const char *secret)
+{
+    struct sl_listeners listeners;
+
+    assert_int_equal(sl_listen_any("", true, &listeners), 0);
+    for (int i = 0; i < size; i++) {
+        actors[i] = (struct actor){.party = {i, size, "job", secret, timeout_ms}, .len = 8,
+                                   .rounds = 2, .listeners = listeners};
+        snprintf(actors[i].root.host, sizeof(actors[i].root.host), "127.0.0.1");
+        actors[i].root.port = listeners.port;
+    }
+    refusals = 0;
+}
+
+static void go(int i)
+{
+    assert_int_equal(pthread_create(&actors[i].thread, NULL, act, &actors[i]), 0);
+}
+
+static void wait_for(int i)
+{
+    assert_int_equal(pthread_join(actors[i].thread, NULL), 0);
+}
+
+static void all_act(int size)
+{
+    for (int i = 0; i < size; i++)
+        go(i);
+    for (int i = 0; i < size; i++)
+        wait_for(i);
+}
+
+static void assert_went_well(int size)
+{
+    for (int i = 0; i < size; i++)
+        if (actors[i].err != 0)
+            fail_msg("rank %d: %s", i, actors[i].why);
+}
+
+static int knock(void)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(actors[0].root.port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+    return fd;
+}
+
+/* Until the other side has closed; what it sent before goes to bytes. */
+static size_t read_to_end(int fd, uint8_t *bytes, size_t cap)
+{
+    uint64_t deadline_ns = sl_now(&sl_clock_monotonic) + 20 * SL_NS_PER_S;
+    size_t len = 0;
+
+    while (sl_now(&sl_clock_monotonic) < deadline_ns) {
+        struct pollfd wait = {.fd = fd, .events = POLLIN};
+
+        poll(&wait, 1, 100);
+        ssize_t n = recv(fd, bytes + len, cap - len, MSG_DONTWAIT);
+        if (n == 0 || (n < 0 && errno == ECONNRESET))
+            return len;
+        if (n > 0)
+            len += (size_t)n;
+    }
+    fail_msg("the connection was not closed in time");
+    return 0;
+}
+
+static void every_rank_gets_every_share(void **state)
+{
+    (void)state;
+    for (int size = 2; size <= RANKS_MAX; size++) {
+        prepare(size, 20000, "secret");
+        all_act(size);
+        assert_went_well(size);
+    }
+}
+
+static void shares_may_be_empty_or_larger_than_socket_buffers(void **state)
+{
+    static const size_t lens[] = {0, 1, LEN_MAX};
+
+    (void)state;
+    for (size_t k = 0; k < SL_ARRAY_LEN(lens); k++) {
+        prepare(4, 20000, "");
+        for (int i = 0; i < 4; i++)
+            actors[i].len = lens[k];
+        all_act(4);
+        assert_went_well(4);
+    }
+}
+
+static void a_late_rank_0_is_waited_for(void **state)
+{
+    (void)state;
+    prepare(3, 20000, "secret");
+    actors[0].delay_ms = 300;
+    all_act(3);
+    assert_went_well(3);
+}
+
+static void ranks_that_do_not_come_are_named_on_every_rank(void **state)
+{
+    (void)state;
+    prepare(8, 400, "secret");
+    static const int here[] = {0, 1, 2, 4};
+    for (size_t i = 0; i < SL_ARRAY_LEN(here); i++)
+        go(here[i]);
+    for (size_t i = 0; i < SL_ARRAY_LEN(here); i++) {
+        wait_for(here[i]);
+        assert_int_equal(actors[here[i]].err, -ETIMEDOUT);
+        assert_non_null(strstr(actors[here[i]].why, "ranks 3, 5-7 of 8 did not reach rank 0"));
+        assert_non_null(strstr(actors[here[i]].why, "within 0.4 s"));
+    }
+}
+
+static void a_rank_0_that_does_not_exist_is_named(void **state)
+{
+    (void)state;
+    prepare(2, 300, "");
+    sl_listeners_close(&actors[0].listeners);
+    go(1);
+    wait_for(1);
+    assert_int_equal(actors[1].err, -ETIMEDOUT);
+    assert_non_null(strstr(actors[1].why, "rank 1 of 2 did not reach rank 0 within 0.3 s"));
+    assert_non_null(strstr(actors[1].why, "Connection refused"));
+}
+
+static void a_rank_that_leaves_is_named_on_every_rank(void **state)
+{
+    (void)state;
+    prepare(4, 20000, "secret");
+    actors[2].leave_early = true;
+    all_act(4);
+    for (int i = 0; i < 4; i++) {
+        if (i == 2)
+            continue;
+        assert_int_equal(actors[i].err, -ECONNRESET);
+        assert_non_null(strstr(actors[i].why, "rank 2 went away during exchange 2"));
+    }
+}
+
+static void a_rank_0_that_leaves_is_named_by_the_others(void **state)
+{
+    (void)state;
+    prepare(3, 20000, "secret");
+    actors[0].leave_early = true;
+    all_act(3);
+    for (int i = 1; i < 3; i++) {
+        assert_int_equal(actors[i].err, -ECONNRESET);
+        assert_non_null(strstr(actors[i].why, "went away during exchange 2"));
+    }
+}
+
+static void different_lengths_are_named_on_every_rank(void **state)
+{
+    (void)state;
+    prepare(3, 20000, "");
+    actors[2].len = 24;
+    all_act(3);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(actors[i].err, -EPROTO);
+        assert_non_null(strstr(actors[i].why, "rank 2 gives 24 bytes to exchange 1, rank 0 gives 8"));
+    }
+}
+
+/* Rank 1 comes as change made it, is refused for this reason, and then the real one comes. */
+static void assert_refused(int err, const char *reason)
+{
+    struct actor real;
+
+    go(0);
+    go(1);
+    wait_for(1);
+    assert_int_equal(actors[1].err, err);
+    if (strstr(actors[1].why, reason) == NULL)
+        fail_msg("'%s' does not tell '%s'", actors[1].why, reason);
+    assert_true(refusals > 0);
+    real = actors[0];
+    actors[1].party = (struct sl_party){1, 2, "job", real.party.secret, 20000};
+    go(1);
+    wait_for(1);
+    wait_for(0);
+    assert_went_well(2);
+}
+
+static void another_secret_is_refused(void **state)
+{
+    (void)state;
+    prepare(2, 20000, "secret");
+    actors[1].party.secret = "guess";
+    assert_refused(-EPROTO, "rank 1 has another secret");
+}
+
+static void no_secret_is_refused_where_there_is_one(void **state)
+{
+    (void)state;
+    prepare(2, 20000, "secret");
+    actors[1].party.secret = "";
+    assert_refused(-EPROTO, "it has no secret, but rank 0 has one");
+}
+
+static void another_job_is_refused_after_trying_on(void **state)
+{
+    (void)state;
+    prepare(2, 20000, "secret");
+    actors[1].party.job = "other";
+    actors[1].party.timeout_ms = 200;
+    assert_refused(-EPROTO, "it belongs to another job");
+    assert_true(refusals >= 1);
+}
+
+static void another_size_is_refused(void **state)
+{
+    (void)state;
+    prepare(2, 20000, "secret");
+    actors[1].party.size = 3;
+    assert_refused(-EPROTO, "it counts 3 ranks, rank 0 counts 2");
+}
+
+static void a_rank_out_of_range_is_refused(void **state)
+{
+    (void)state;
+    prepare(2, 20000, "secret");
+    actors[1].party.rank = 2;
+    assert_refused(-EPROTO, "it calls itself rank 2, but ranks 1 to 1 are expected");
+}
+
+static void a_second_process_of_a_rank_is_refused(void **state)
+{
+    (void)state;
+    prepare(3, 20000, "secret");
+    go(0);
+    go(1);
+    actors[3] = actors[1];
+    actors[3].party.rank = 1;
+    /* One of the two comes first; the other is told, and the job goes on. */
+    go(3);
+    while (refusals == 0)
+        poll(NULL, 0, 1);
+    go(2);
+    for (int i = 0; i < 4; i++)
+        wait_for(i);
+    assert_int_equal(actors[0].err, 0);
+    assert_int_equal(actors[2].err, 0);
+    assert_int_equal((actors[1].err == 0) + (actors[3].err == 0), 1);
+    struct actor *second = actors[1].err == 0 ? &actors[3] : &actors[1];
+    assert_int_equal(second->err, -EPROTO);
+    assert_non_null(strstr(second->why, "there is a rank 1 already"));
+}
+
+static void another_version_is_told_both_versions(void **state)
+{
+    uint8_t bytes[1024], nonce[SL_NONCE_BYTES] = {0};
+    struct sl_terms terms = {.rank = 1, .size = 2};
+    struct sl_hello hello;
+    char text[SL_SENTENCE_MAX + 1];
+    int code;
+
+    (void)state;
+    prepare(2, 20000, "");
+    sl_hello_make(&terms, nonce, &hello);
+    hello.bytes[8] = 3;
+    go(0);
+    int fd = knock();
+    assert_int_equal(send(fd, hello.bytes, sizeof(hello.bytes), 0), sizeof(hello.bytes));
+    size_t len = read_to_end(fd, bytes, sizeof(bytes));
+    assert_true(len > SL_FRAME_BYTES);
+    assert_int_equal(sl_sentence_parse(bytes + SL_FRAME_BYTES, len - SL_FRAME_BYTES, &code, text), 0);
+    assert_int_equal(code, -EPROTO);
+    assert_string_equal(text, "it speaks version 3, rank 0 speaks 1");
+    close(fd);
+    go(1);
+    wait_for(1);
+    wait_for(0);
+    assert_went_well(2);
+}
+
+static void garbage_is_refused_at_its_first_byte_and_disturbs_nobody(void **state)
+{
+    static const char *const garbage[] = {"GET / HTTP/1.1\r\n\r\n", "SSH-2.0-x\r\n", "\x16\x03\x01",
+                                          "SLUICE\r\x01"};
+    uint8_t bytes[64];
+
+    (void)state;
+    prepare(2, 20000, "secret");
+    go(0);
+    for (size_t i = 0; i < SL_ARRAY_LEN(garbage); i++) {
+        int fd = knock();
+
+        assert_true(send(fd, garbage[i], strlen(garbage[i]), 0) > 0);
+        assert_int_equal(read_to_end(fd, bytes, sizeof(bytes)), 0);
+        close(fd);
+    }
+    go(1);
+    wait_for(1);
+    wait_for(0);
+    assert_went_well(2);
+    assert_int_equal(refusals, SL_ARRAY_LEN(garbage));
+    assert_non_null(strstr(last_refusal, "it does not speak Sluice's protocol"));
+}
+
+static void a_crowd_of_silent_strangers_keeps_no_rank_out(void **state)
+{
+    int fd[300];
+
+    (void)state;
+    prepare(4, 20000, "secret");
+    for (size_t i = 0; i < SL_ARRAY_LEN(fd); i++) {
+        fd[i] = knock(); /* into the backlog, ahead of every rank */
+        if (i % 2 == 0)
+            assert_int_equal(send(fd[i], "SLUI", 4, 0), 4);
+    }
+    all_act(4);
+    assert_went_well(4);
+    assert_true(refusals > 0 && refusals <= 20); /* the log names some, not all */
+    for (size_t i = 0; i < SL_ARRAY_LEN(fd); i++)
+        close(fd[i]);
+}
+
+static void a_root_is_parsed_or_says_what_is_wrong(void **state)
+{
+    static const char *const bad[] = {"", "host", ":1", "host:", "host:0", "host:65536", "host:1x",
+                                      "fe80::1:80", "[::1]", "[::1]80", "[::1:80", "h:65535+1",
+                                      "h:80+16", "h:80+"};
+    struct sl_root root;
+
+    (void)state;
+    for (size_t i = 0; i < SL_ARRAY_LEN(bad); i++)
+        assert_int_equal(sl_root_parse(bad[i], &root), -EINVAL);
+    assert_int_equal(sl_root_parse("[fe80::1%eth0]:4711", &root), 0);
+    assert_string_equal(root.host, "fe80::1%eth0");
+    assert_int_equal(root.port, 4711);
+    assert_int_equal(sl_root_parse("h.example:80+3", &root), 0);
+    assert_string_equal(root.host, "h.example");
+    assert_int_equal(root.more, 3);
+}
+
+static void a_unique_id_carries_place_and_secret_and_notices_damage(void **state)
+{
+    struct sl_config config;
+    struct sl_listeners listeners;
+    struct sl_card card, back;
+    struct sluice_unique_id id;
+
+    (void)state;
+    sl_config_defaults(&config);
+    assert_int_equal(sl_listen_any("", false, &listeners), 0);
+    assert_int_equal(sl_card_make(&config, &listeners, &card), 0);
+    sl_card_pack(&card, &id);
+    assert_int_equal(sl_card_unpack(&id, &back), 0);
+    assert_int_equal(back.count, card.count);
+    assert_string_equal(back.secret, card.secret);
+    assert_int_equal(back.port, listeners.port);
+    for (unsigned i = 0; i < card.count; i++) {
+        char text[2][SL_ADDRESS_TEXT_MAX];
+
+        sl_address_text(&card.place[i], text[0]);
+        sl_address_text(&back.place[i], text[1]);
+        assert_string_equal(text[0], text[1]);
+    }
+    assert_int_equal(sl_card_localize(&config, &back), 0);
+    assert_true(sl_address_is_loopback(&back.place[0]));
+    for (unsigned at = 0; at < SLUICE_UNIQUE_ID_BYTES; at++) {
+        id.bytes[at] ^= 1;
+        assert_int_equal(sl_card_unpack(&id, &back), -EINVAL);
+        id.bytes[at] ^= 1;
+    }
+    sl_listeners_close(&listeners);
+}
+
+static void ranks_in_lists_are_joined_to_ranges(void **state)
+{
+    static const bool missing[] = {0, 0, 0, 1, 0, 1, 1, 1, 0, 1, 1};
+    char list[64];
+
+    (void)state;
+    sl_rank_list(missing, 11, list, sizeof(list));
+    assert_string_equal(list, "3, 5-7, 9, 10");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_rank_gets_every_share),
+        cmocka_unit_test(shares_may_be_empty_or_larger_than_socket_buffers),
+        cmocka_unit_test(a_late_rank_0_is_waited_for),
+        cmocka_unit_test(ranks_that_do_not_come_are_named_on_every_rank),
+        cmocka_unit_test(a_rank_0_that_does_not_exist_is_named),
+        cmocka_unit_test(a_rank_that_leaves_is_named_on_every_rank),
+        cmocka_unit_test(a_rank_0_that_leaves_is_named_by_the_others),
+        cmocka_unit_test(different_lengths_are_named_on_every_rank),
+        cmocka_unit_test(another_secret_is_refused),
+        cmocka_unit_test(no_secret_is_refused_where_there_is_one),
+        cmocka_unit_test(another_job_is_refused_after_trying_on),
+        cmocka_unit_test(another_size_is_refused),
+        cmocka_unit_test(a_rank_out_of_range_is_refused),
+        cmocka_unit_test(a_second_process_of_a_rank_is_refused),
+        cmocka_unit_test(another_version_is_told_both_versions),
+        cmocka_unit_test(garbage_is_refused_at_its_first_byte_and_disturbs_nobody),
+        cmocka_unit_test(a_crowd_of_silent_strangers_keeps_no_rank_out),
+        cmocka_unit_test(a_root_is_parsed_or_says_what_is_wrong),
+        cmocka_unit_test(a_unique_id_carries_place_and_secret_and_notices_damage),
+        cmocka_unit_test(ranks_in_lists_are_joined_to_ranges),
+    };
+
+    sl_log_set_sink(count_lines, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
