@@ -133,9 +133,11 @@ struct sluice_comm {
     /* waiting (wait.c) */
     bool oversubscribed; /* more ranks on this host than cores */
     uint64_t spin_ns;
-    uint32_t idle_passes;
-    uint64_t idle_ns, checked_ns; /* time without a move; when that was last looked at, 0: not yet */
-    uint32_t ctrl_seen;           /* control messages, which are not counted as moves */
+    uint32_t idle_passes;         /* since something moved, be it a control message */
+    uint64_t idle_since_ns;       /* of the ladder; 0: not known yet */
+    uint64_t steps_run;
+    uint64_t moves;               /* traffic and steps, when they last changed */
+    uint64_t idle_ns, checked_ns; /* time in which they did not; when that was last looked at */
 
     /* health (health.c) */
     uint64_t told_ns;     /* when the status was last sent to the peers */
@@ -181,7 +183,7 @@ void sl_comm_release(struct sluice_comm *comm);
  * requests. */
 unsigned sl_comm_progress(struct sluice_comm *comm);
 
-/* wait.c: after a pass that moved nothing (moved 0) or something. Spins, yields or sleeps, and from
+/* wait.c: after a pass that moved nothing (moved 0) or something. Polls, yields or sleeps, and from
  * time to time looks after deadlines and health. may_sleep false: returns at once (sluice_test). */
 void sl_comm_idle(struct sluice_comm *comm, unsigned moved, bool may_sleep);
 

@@ -165,7 +165,6 @@ void sl_health_ctrl(void *arg, struct sl_ep *ep, const void *msg, size_t len)
     struct ctrl_status status;
     struct ctrl_abort stop;
 
-    comm->ctrl_seen++;
     if (len == sizeof(status) && *(const uint8_t *)msg == CTRL_STATUS) {
         memcpy(&status, msg, sizeof(status));
         on_status(comm, peer, &status);

@@ -10,16 +10,15 @@
 #include <poll.h>
 #include <sched.h>
 
-#define PASSES_PER_LOOK 64          /* passes without a move between looks at the clock */
-#define PASSES_PER_LOOK_YIELDING 16 /* when each of them gives the core away */
-#define BUDGET 64                   /* requests that a transport may finish per pass */
-#define SLEEP_MAX_MS 50             /* so that statuses and deadlines are looked after */
+#define PASSES_PER_LOOK 64   /* passes without a move between looks at the clock */
+#define PASSES_TO_POLL 256   /* passes before the core is offered to others: some microseconds */
+#define BUDGET 64            /* requests that a transport may finish per pass */
+#define SLEEP_MAX_MS 50      /* so that statuses and deadlines are looked after */
 #define PAGE_NS (20 * SL_NS_PER_MS)
 
 unsigned sl_comm_progress(struct sluice_comm *comm)
 {
-    uint32_t ctrl_before = comm->ctrl_seen;
-    unsigned moved = 0;
+    unsigned moved = 0, steps = 0;
 
     if (SL_UNLIKELY(atomic_load_explicit(&comm->abort_asked, memory_order_relaxed) != 0))
         sl_comm_fail(comm, -ECANCELED, -1, "rank %u aborted the communicator", comm->rank);
@@ -36,29 +35,37 @@ unsigned sl_comm_progress(struct sluice_comm *comm)
         else
             moved += (unsigned)n;
     }
-    moved -= comm->ctrl_seen - ctrl_before <= moved ? comm->ctrl_seen - ctrl_before : moved;
     sl_list_foreach (&comm->active, node)
-        moved += sl_op_run(sl_container_of(node, struct sluice_req, link));
+        steps += sl_op_run(sl_container_of(node, struct sluice_req, link));
+    comm->steps_run += steps;
     if (SL_UNLIKELY(comm->error != 0))
         sl_health_tear_down(comm);
-    return moved;
+    return moved + steps;
 }
 
-/* Time without a move, in which a gap between two looks counts little: the caller may have been away
- * computing, and peers had no reason to move then. */
+static uint64_t count_moves(const struct sluice_comm *comm)
+{
+    uint64_t moves = comm->steps_run;
+
+    for (unsigned i = 0; i < comm->iface_count; i++)
+        if (comm->ifaces[i].iface != NULL)
+            moves += comm->ifaces[i].iface->traffic;
+    return moves;
+}
+
+/* Counts the time in which no data moved. A gap between two looks counts little: the caller may have
+ * been away computing, and peers had no reason to move then. */
 static void look_at_clock(struct sluice_comm *comm)
 {
-    uint64_t now = sl_now(comm->worker.clock);
+    uint64_t now = sl_now(comm->worker.clock), moves = count_moves(comm);
     uint64_t gap_max = (uint64_t)comm->config.timeout_ms * SL_NS_PER_MS / 8;
+    uint64_t gap = now - comm->checked_ns;
 
-    if (comm->checked_ns == 0) {
-        comm->idle_ns = 0;
-    } else {
-        uint64_t gap = now - comm->checked_ns;
-
-        comm->idle_ns += gap < gap_max ? gap : gap_max;
-    }
+    comm->idle_ns = moves != comm->moves ? 0 : comm->idle_ns + (gap < gap_max ? gap : gap_max);
+    comm->moves = moves;
     comm->checked_ns = now;
+    if (comm->idle_since_ns == 0)
+        comm->idle_since_ns = now;
     sl_health_tick(comm, now);
     if (now - comm->page_ns >= PAGE_NS) {
         comm->page_ns = now;
@@ -96,23 +103,21 @@ static void park(struct sluice_comm *comm)
         fds[count++] = (struct pollfd){.fd = slot->ops->fd(slot->iface), .events = POLLIN};
     }
     /* A store into our window that came before arm() rings no bell: look once more. */
-    bool ran = false;
+    unsigned ran = 0;
 
     sl_list_foreach (&comm->active, node)
-        ran |= sl_op_run(sl_container_of(node, struct sluice_req, link)) != 0;
-    if (!ran && !sl_list_empty(&comm->active))
+        ran += sl_op_run(sl_container_of(node, struct sluice_req, link));
+    comm->steps_run += ran;
+    if (ran == 0 && !sl_list_empty(&comm->active))
         poll(fds, count, timeout_ms);
     disarm(comm, comm->iface_count);
 }
 
 void sl_comm_idle(struct sluice_comm *comm, unsigned moved, bool may_sleep)
 {
-    uint32_t every = comm->oversubscribed ? PASSES_PER_LOOK_YIELDING : PASSES_PER_LOOK;
-
     if (moved != 0) {
         comm->idle_passes = 0;
-        comm->idle_ns = 0;
-        comm->checked_ns = 0;
+        comm->idle_since_ns = 0;
         return;
     }
     comm->idle_passes++;
@@ -122,14 +127,15 @@ void sl_comm_idle(struct sluice_comm *comm, unsigned moved, bool may_sleep)
             comm->worker.idle(&comm->worker);
         return;
     }
-    if (comm->idle_passes % every == 0 || !may_sleep || sl_health_urgent(comm))
+    if (comm->idle_passes % PASSES_PER_LOOK == 0 || !may_sleep || sl_health_urgent(comm))
         look_at_clock(comm);
     if (!may_sleep)
         return;
-    if (comm->idle_ns >= comm->spin_ns && !sl_health_urgent(comm)) {
+    if (comm->idle_since_ns != 0 && comm->checked_ns - comm->idle_since_ns >= comm->spin_ns &&
+        !sl_health_urgent(comm)) {
         park(comm);
         look_at_clock(comm);
-    } else if (comm->oversubscribed) {
+    } else if (comm->oversubscribed || comm->idle_passes > PASSES_TO_POLL) {
         sched_yield();
     }
 }

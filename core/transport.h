@@ -159,7 +159,8 @@ struct sl_transport_ops {
 
     /* Finishes at most budget requests, calling each one's done(). Returns how many things moved
      * (requests, pieces, control messages), so that 0 means "nothing to do"; negative only when the
-     * whole iface is lost. */
+     * whole iface is lost. Deadlines do not go by it but by traffic: bells and statuses are no
+     * progress. */
     int (*progress)(struct sl_iface *iface, unsigned budget);
 
     /* SL_CAP_WAKEUP. fd is readable when there is work. arm() returns 0: it is safe to sleep;
@@ -182,6 +183,7 @@ struct sl_iface {
     struct sl_handler handler;
     uint32_t caps;        /* SL_CAP_* */
     size_t eager_max;     /* sends up to this many bytes are copied at once when there is room */
+    uint64_t traffic;     /* payload bytes moved so far, either way: rises while data flows */
 };
 
 struct sl_ep {

@@ -189,6 +189,7 @@ int shm_send(struct sl_ep *base, const struct sl_buf *buf, uint64_t tag, struct 
 sent:
     look_after_peer(ep);
     ep->sent += len;
+    ep->base.iface->traffic += len;
     req->status = 0;
     req->len = len;
     return 1;
@@ -219,6 +220,7 @@ static int run_sends(struct shm_ep *ep, unsigned *budget)
         struct sl_req *req = s->req;
 
         ep->sent += s->len;
+        ep->base.iface->traffic += s->len;
         req->len = s->len;
         ep->send_first = (ep->send_first + 1) % SHM_POSTED_MAX;
         ep->send_count--;
@@ -350,6 +352,7 @@ static void end_recv(struct shm_ep *ep)
     ep->recv_first = (ep->recv_first + 1) % SHM_POSTED_MAX;
     ep->recv_count--;
     ep->received += ep->rx_len;
+    ep->base.iface->traffic += ep->rx_len;
     req->len = ep->rx_len;
     req->tag = ep->rx_tag;
     if (ep->rx_status == -EPROTO)
@@ -414,6 +417,7 @@ static int recv_now(struct shm_ep *ep, const struct sl_sink *sink, struct sl_req
     }
     look_after_peer(ep);
     ep->received += ep->rx_len;
+    ep->base.iface->traffic += ep->rx_len;
     req->len = ep->rx_len;
     req->tag = ep->rx_tag;
     req->status = 0;

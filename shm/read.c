@@ -102,6 +102,7 @@ int shm_read(struct sl_ep *base, uint64_t addr, void *dst, size_t len, struct sl
         return sl_fail(err, "reading %zu bytes of rank %d's memory failed: %s", len, base->peer,
                        strerror(-err));
     ep->received += len;
+    ep->base.iface->traffic += len;
     req->len = len;
     req->status = 0;
     return 1;

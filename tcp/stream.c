@@ -129,6 +129,7 @@ int sl_tcp_conn_tx(struct sl_tcp_conn *conn)
     piece->header_sent += header;
     piece->sent += (uint32_t)n - header;
     ep->sent_bytes += (uint32_t)n - header;
+    ep->base.iface->traffic += (uint32_t)n - header;
     if (piece->header_sent < SL_TCP_FRAME_BYTES || piece->sent < piece->len)
         return 1;
     piece->active = false;
@@ -333,6 +334,7 @@ static void rx_take(struct sl_tcp_conn *conn, struct sl_tcp_rx_slot *slot, uint3
     conn->piece_got += len;
     slot->got += len;
     ep->received_bytes += len;
+    ep->base.iface->traffic += len;
 }
 
 /* False: the endpoint failed. */
@@ -463,6 +465,7 @@ static ssize_t rx_read_payload(struct sl_tcp_conn *conn)
     conn->piece_got += (uint32_t)limit;
     slot->got += limit;
     ep->received_bytes += limit;
+    ep->base.iface->traffic += limit;
     if (consume)
         rx_consume(ep, slot, ep->carry_len + limit);
     if (conn->piece_got == conn->frame.len)
