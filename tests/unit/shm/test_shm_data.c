@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rings: edges of cells and pieces, and peers that write nonsense into them. */
+#include "tests/unit/shm/side.h"
+
+#include <stdlib.h>
+
+static void fill(uint8_t *bytes, size_t len, unsigned seed)
+{
+    for (size_t i = 0; i < len; i++)
+        bytes[i] = (uint8_t)(i * 31 + seed + (i >> 8));
+}
+
+/* Sends len bytes from a to b and checks them. */
+static void pass(struct side *a, struct side *b, size_t len, unsigned seed)
+{
+    uint8_t *from = malloc(len + 1), *to = calloc(1, len + 1);
+    struct sl_req send = {0}, recv = {0};
+    struct sl_sink sink;
+
+    fill(from, len, seed);
+    assert_true(side_send(a, from, len, seed, &send) >= 0);
+    assert_true(side_recv(b, &sink, to, len, seed, &recv) >= 0);
+    PUMP(a, b, send.status != SL_PENDING && recv.status != SL_PENDING);
+    assert_int_equal(send.status, 0);
+    assert_int_equal(recv.status, 0);
+    assert_int_equal(recv.len, len);
+    assert_int_equal(recv.tag, seed);
+    assert_memory_equal(from, to, len);
+    free(from);
+    free(to);
+}
+
+static void every_size_around_an_edge_arrives_whole(void **state)
+{
+    static const size_t edges[] = {0, SHM_INLINE_MAX, 64, 4096, 8192, 65536, 131072, 524288};
+    struct side a, b;
+
+    (void)state;
+    side_open(&a);
+    side_open(&b);
+    sides_connect(&a, &b);
+    for (unsigned i = 0; i < sizeof(edges) / sizeof(edges[0]); i++)
+        for (int delta = -1; delta <= 1; delta++)
+            if (edges[i] > 0 || delta >= 0)
+                pass(delta == 0 ? &b : &a, delta == 0 ? &a : &b, edges[i] + (size_t)delta, i);
+    side_close(&a);
+    side_close(&b);
+}
+
+static void the_smallest_ring_carries_messages_much_larger(void **state)
+{
+    struct side a, b;
+
+    (void)state;
+    side_open(&a);
+    side_open(&b);
+    a.config.shm_ring_bytes = b.config.shm_ring_bytes = 1;
+    sides_connect(&a, &b);
+    assert_int_equal(inside(&a)->ring_bytes, SHM_RING_MIN);
+    for (unsigned i = 0; i < 40; i++)
+        pass(i % 2 ? &a : &b, i % 2 ? &b : &a, 1000 * i + i, i);
+    pass(&a, &b, 1 << 20, 7);
+    side_close(&a);
+    side_close(&b);
+}
+
+static void small_messages_fill_the_cells_then_wait_then_flow(void **state)
+{
+    enum { N = 400 };
+    struct sl_req send[N] = {0}, recv = {0};
+    struct sl_sink sink;
+    uint64_t numbers[N], got;
+    struct side a, b;
+    int taken = 0, rc;
+
+    (void)state;
+    side_open(&a);
+    side_open(&b);
+    sides_connect(&a, &b);
+    for (;; taken++) {
+        numbers[taken] = (uint64_t)taken;
+        rc = side_send(&a, &numbers[taken], sizeof(uint64_t), 1, &send[taken]);
+        if (rc == -EAGAIN)
+            break;
+        assert_int_equal(rc, (unsigned)taken < inside(&a)->cells ? 1 : 0);
+        assert_true(taken < N - 1);
+    }
+    assert_int_equal(taken, inside(&a)->cells + SHM_POSTED_MAX);
+    for (int i = 0; i < taken; i++) {
+        assert_true(side_recv(&b, &sink, &got, sizeof(got), 1, &recv) >= 0);
+        PUMP(&a, &b, recv.status != SL_PENDING);
+        assert_int_equal(got, i);
+        assert_int_equal(recv.status, 0);
+    }
+    side_close(&a);
+    side_close(&b);
+}
+
+/* A receive waits at b; hurt() damages what a's ring says; b must lose a, and only that. */
+static void damaged(void (*hurt)(struct shm_ep *from))
+{
+    struct sl_req recv = {0};
+    struct sl_sink sink;
+    uint8_t to[256];
+    struct side a, b;
+
+    side_open(&a);
+    side_open(&b);
+    sides_connect(&a, &b);
+    assert_int_equal(side_recv(&b, &sink, to, sizeof(to), 9, &recv), 0);
+    hurt(inside(&a));
+    PUMP(&b, NULL, recv.status != SL_PENDING);
+    assert_int_equal(recv.status, -EBADMSG);
+    assert_int_equal(b.downs, 1);
+    assert_int_equal(b.down_status, -EBADMSG);
+    assert_int_equal(side_send(&b, to, 8, 1, &recv), -EBADMSG);
+    side_close(&a);
+    side_close(&b);
+}
+
+static void put(struct shm_ep *from, unsigned kind, unsigned n, uint64_t len, uint32_t off,
+                uint32_t piece)
+{
+    struct shm_cell *cell = &from->tx.cells[0];
+
+    cell->tag = 9;
+    cell->len = len;
+    cell->off = off;
+    cell->piece = piece;
+    atomic_store(&cell->head, shm_cell_head(0, kind, n));
+}
+
+static void hurt_kind(struct shm_ep *e)
+{
+    put(e, 77, 0, 256, 0, 256);
+}
+static void hurt_inline(struct shm_ep *e)
+{
+    put(e, SHM_CELL_INLINE, SHM_INLINE_MAX + 1, 0, 0, 0);
+}
+static void hurt_off(struct shm_ep *e)
+{
+    put(e, SHM_CELL_FIRST, 0, 256, e->ring_bytes - 64, 256);
+}
+static void hurt_off_far(struct shm_ep *e)
+{
+    put(e, SHM_CELL_FIRST, 0, 256, 0xffffffc0u, 256);
+}
+static void hurt_crooked(struct shm_ep *e)
+{
+    put(e, SHM_CELL_FIRST, 0, 256, 8, 256);
+}
+static void hurt_piece(struct shm_ep *e)
+{
+    put(e, SHM_CELL_FIRST, 0, 256, 0, 320);
+}
+static void hurt_empty(struct shm_ep *e)
+{
+    put(e, SHM_CELL_FIRST, 0, 256, 0, 0);
+}
+static void hurt_order(struct shm_ep *e)
+{
+    put(e, SHM_CELL_MORE, 0, 256, 0, 256);
+}
+
+static void impossible_cells_lose_the_peer_and_nothing_else(void **state)
+{
+    (void)state;
+    damaged(hurt_kind);
+    damaged(hurt_inline);
+    damaged(hurt_off);
+    damaged(hurt_off_far);
+    damaged(hurt_crooked);
+    damaged(hurt_piece);
+    damaged(hurt_empty);
+    damaged(hurt_order);
+}
+
+static void an_impossible_count_of_taken_cells_loses_the_peer(void **state)
+{
+    static uint8_t big[4 << 20];
+    struct sl_req send = {0};
+    struct side a, b;
+
+    (void)state;
+    side_open(&a);
+    side_open(&b);
+    sides_connect(&a, &b);
+    atomic_store(inside(&b)->rx.taken, UINT64_C(1) << 40);
+    assert_int_equal(side_send(&a, big, sizeof(big), 1, &send), 0);
+    PUMP(&a, NULL, send.status != SL_PENDING);
+    assert_int_equal(send.status, -EBADMSG);
+    assert_int_equal(a.downs, 1);
+    side_close(&a);
+    side_close(&b);
+}
+
+static void pieces_that_belie_their_header_lose_the_peer(void **state)
+{
+    struct sl_req recv = {0};
+    struct sl_sink sink;
+    static uint8_t to[65536];
+    struct side a, b;
+
+    (void)state;
+    side_open(&a);
+    side_open(&b);
+    sides_connect(&a, &b);
+    assert_int_equal(side_recv(&b, &sink, to, sizeof(to), 9, &recv), 0);
+    put(inside(&a), SHM_CELL_FIRST, 0, sizeof(to), 0, 8192);
+    PUMP(&b, NULL, inside(&b)->rx_pos == 1);
+    struct shm_cell *cell = &inside(&a)->tx.cells[1];
+
+    cell->off = 8192;
+    cell->piece = 65536; /* 57344 are left */
+    atomic_store(&cell->head, shm_cell_head(1, SHM_CELL_MORE, 0));
+    PUMP(&b, NULL, recv.status != SL_PENDING);
+    assert_int_equal(recv.status, -EBADMSG);
+    side_close(&a);
+    side_close(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_size_around_an_edge_arrives_whole),
+        cmocka_unit_test(the_smallest_ring_carries_messages_much_larger),
+        cmocka_unit_test(small_messages_fill_the_cells_then_wait_then_flow),
+        cmocka_unit_test(impossible_cells_lose_the_peer_and_nothing_else),
+        cmocka_unit_test(an_impossible_count_of_taken_cells_loses_the_peer),
+        cmocka_unit_test(pieces_that_belie_their_header_lose_the_peer),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

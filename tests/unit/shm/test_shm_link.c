@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Connections: strangers, other versions, other hosts, and limits that are met. */
+#include "tests/unit/shm/side.h"
+
+#include "core/log.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+static char logged[4096];
+
+static void keep_line(void *arg, enum sl_log_level level, const char *area, const char *line)
+{
+    (void)arg, (void)level, (void)area;
+    strncat(logged, line, sizeof(logged) - strlen(logged) - 1);
+}
+
+static int log_kept(void **state)
+{
+    (void)state;
+    logged[0] = '\0';
+    sl_log_set_sink(keep_line, NULL);
+    return 0;
+}
+
+static int log_back(void **state)
+{
+    (void)state;
+    sl_log_set_sink(NULL, NULL);
+    return 0;
+}
+
+/* A bare connection to s's socket. */
+static int stranger(struct side *s)
+{
+    struct shm_iface *iface = shm_iface_of(s->iface);
+    int fd = -1;
+
+    assert_int_equal(shm_dial(iface->name, iface->name_len, &fd), 0);
+    return fd;
+}
+
+/* Until the other end of fd has closed; a refusal may come first. */
+static bool turned_away(int fd)
+{
+    struct shm_msg msg;
+    int fds[SHM_FDS_MAX];
+    unsigned count;
+    size_t body;
+    int err = shm_take(fd, &msg, &body, fds, &count);
+
+    return err == -ECONNRESET;
+}
+
+static void garbage_is_refused_and_disturbs_nobody(void **state)
+{
+    static const char *const noise[] = {"GET / HTTP/1.0\r\n\r\n", "x", "SLSH", "SLSHaaaaaaaaaaaaaa"};
+    struct side a, b;
+
+    (void)state;
+    side_open(&a);
+    side_open(&b);
+    for (unsigned i = 0; i < 4; i++) {
+        int fd = stranger(&a);
+
+        assert_true(write(fd, noise[i], strlen(noise[i])) > 0);
+        /* A connecting endpoint makes progress look at once. */
+        PUMP(&a, NULL, turned_away(fd));
+        close(fd);
+    }
+    assert_non_null(strstr(logged, "refused a connection"));
+    sides_connect(&a, &b);
+    assert_int_equal(a.connected.status, 0);
+    int fd = stranger(&a); /* and once more with the connection up */
+
+    assert_true(write(fd, "noise", 5) == 5);
+    PUMP(&a, &b, turned_away(fd));
+    close(fd);
+    assert_int_equal(a.downs + b.downs, 0);
+    side_close(&a);
+    side_close(&b);
+}
+
+static void a_hello_without_the_token_is_refused(void **state)
+{
+    struct shm_hello hello = {.ring_bytes = 65536, .cells = 64};
+    struct side a;
+    int fd, memory = memfd_create("x", 0);
+
+    (void)state;
+    side_open(&a);
+    fd = stranger(&a);
+    memset(hello.to, 0x5a, sizeof(hello.to));
+    assert_int_equal(shm_post(fd, SHM_HELLO, &hello, sizeof(hello), (int[]){memory, memory, memory}, 3),
+                     0);
+    PUMP(&a, NULL, turned_away(fd));
+    assert_non_null(strstr(logged, "knows no endpoint"));
+    close(fd);
+    close(memory);
+    side_close(&a);
+}
+
+/* Someone with the right tokens whose memory could be taken away under us. */
+static void files_that_could_shrink_are_refused(void **state)
+{
+    struct shm_hello hello = {.ring_bytes = 65536, .cells = 64};
+    struct side a, b;
+    int fd, memory = memfd_create("x", MFD_ALLOW_SEALING), event = eventfd(0, 0);
+
+    (void)state;
+    side_open(&a);
+    side_open(&b);
+    if (memcmp(inside(&a)->addr.token, inside(&b)->addr.token, SHM_TOKEN_LEN) < 0) {
+        struct side swap = a; /* a must be the one that is dialled */
+
+        a = b;
+        b = swap;
+        a.iface->handler.arg = &a;
+        b.iface->handler.arg = &b;
+        a.iface->worker = &a.worker;
+        b.iface->worker = &b.worker;
+        a.worker.config = &a.config;
+        b.worker.config = &b.config;
+    }
+    assert_int_equal(ftruncate(memory, 1 << 20), 0);
+    memcpy(hello.to, inside(&a)->addr.token, SHM_TOKEN_LEN);
+    memcpy(hello.from, inside(&b)->addr.token, SHM_TOKEN_LEN);
+    assert_int_equal(sl_shm_ops.ep_connect(a.ep, &b.addr, &a.connected), 0);
+    fd = stranger(&a);
+    assert_int_equal(shm_post(fd, SHM_HELLO, &hello, sizeof(hello), (int[]){memory, memory, event}, 3),
+                     0);
+    PUMP(&a, NULL, a.connected.status != SL_PENDING);
+    assert_int_equal(a.connected.status, -EBADMSG);
+    assert_non_null(strstr(sluice_last_error(), "sealed"));
+    close(fd);
+    close(memory);
+    close(event);
+    side_close(&a);
+    side_close(&b);
+}
+
+static void another_version_gets_both_versions_told(void **state)
+{
+    struct shm_msg msg = {.head = {SHM_MAGIC, SHM_VERSION + 6, SHM_HELLO}};
+    struct side a;
+    int fd;
+
+    (void)state;
+    side_open(&a);
+    memcpy(msg.hello.to, inside(&a)->addr.token, SHM_TOKEN_LEN);
+    fd = stranger(&a);
+    assert_true(write(fd, &msg, SHM_MSG_LEN(sizeof(msg.hello))) > 0);
+    PUMP(&a, NULL, turned_away(fd));
+    close(fd);
+    /* The endpoint that was meant fails as it connects, and says why. */
+    struct side b;
+
+    side_open(&b);
+    assert_int_equal(sl_shm_ops.ep_connect(a.ep, &b.addr, &a.connected), 0);
+    PUMP(&a, NULL, a.connected.status != SL_PENDING);
+    assert_int_equal(a.connected.status, -EPROTO);
+    assert_non_null(strstr(sluice_last_error(), "version 1, the other 7"));
+    side_close(&a);
+    side_close(&b);
+}
+
+static void another_host_is_unreachable(void **state)
+{
+    struct side a, b;
+
+    (void)state;
+    side_open(&a);
+    side_open(&b);
+    struct shm_addr *addr = (struct shm_addr *)(void *)b.addr.bytes;
+
+    addr->host[3] ^= 1;
+    assert_int_equal(sl_shm_ops.ep_connect(a.ep, &b.addr, &a.connected), 0);
+    PUMP(&a, NULL, a.connected.status != SL_PENDING);
+    assert_int_equal(a.connected.status, -EHOSTUNREACH);
+    assert_non_null(strstr(sluice_last_error(), "SLUICE_HOST_ID"));
+    side_close(&a);
+    side_close(&b);
+}
+
+static void a_peer_that_never_connects_times_out(void **state)
+{
+    struct side a, b;
+
+    (void)state;
+    side_open(&a);
+    side_open(&b);
+    a.config.connect_timeout_ms = 30;
+    assert_int_equal(sl_shm_ops.ep_connect(a.ep, &b.addr, &a.connected), 0);
+    PUMP(&a, NULL, a.connected.status != SL_PENDING);
+    assert_int_equal(a.connected.status, -ETIMEDOUT);
+    side_close(&a);
+    side_close(&b);
+}
+
+/* SLUICE_SHM_RING_BYTES at its largest meets the limit on file sizes: a sentence, no signal. */
+static void memory_that_is_not_there_is_said_and_both_sides_know(void **state)
+{
+    struct rlimit old, low = {16 << 20, RLIM_INFINITY};
+    struct side a, b;
+    int *statuses[2];
+
+    (void)state;
+    side_open(&a);
+    side_open(&b);
+    a.config.shm_ring_bytes = b.config.shm_ring_bytes = 1 << 30;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    low.rlim_max = old.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
+    sides_connect(&a, &b);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+    statuses[0] = &a.connected.status;
+    statuses[1] = &b.connected.status;
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(*statuses[i], -ENOMEM);
+    assert_non_null(strstr(sluice_last_error(), "needs 2048.0 MiB"));
+    assert_non_null(strstr(sluice_last_error(), "16.0 MiB at most"));
+    assert_non_null(strstr(sluice_last_error(), "SLUICE_SHM_RING_BYTES"));
+    side_close(&a);
+    side_close(&b);
+}
+
+static void a_lack_of_descriptors_names_the_limit(void **state)
+{
+    struct sl_config config;
+    struct sl_worker worker = {.clock = &sl_clock_monotonic, .config = &config};
+    struct rlimit old, low;
+    struct sl_iface *iface;
+    unsigned worked = 0;
+
+    (void)state;
+    sl_config_defaults(&config);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+    int next = dup(0);
+
+    close(next);
+    /* Each number of free descriptors from none up: every place of open() fails once. */
+    for (unsigned spare = 0; worked == 0; spare++) {
+        assert_true(spare < 20);
+        low = (struct rlimit){(rlim_t)next + spare, old.rlim_max};
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+        int err = sl_shm_ops.open(&worker, NULL, NULL, &iface);
+
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+        if (err == 0) {
+            worked++;
+            sl_shm_ops.close(iface);
+        } else {
+            assert_int_equal(err, -EMFILE);
+            assert_non_null(strstr(sluice_last_error(), "ulimit -n"));
+        }
+        int after = dup(0); /* nothing leaked */
+
+        assert_int_equal(after, next);
+        close(after);
+    }
+}
+
+static void a_lack_of_descriptors_while_connecting_ends_both_sides(void **state)
+{
+    struct rlimit old, low;
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+    for (unsigned spare = 0; spare < 8; spare++) {
+        struct side a, b;
+
+        side_open(&a);
+        side_open(&b);
+        a.config.connect_timeout_ms = b.config.connect_timeout_ms = 100;
+        int next = dup(0);
+
+        close(next);
+        low = (struct rlimit){(rlim_t)next + spare, old.rlim_max};
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+        sides_connect(&a, &b);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+        if (spare < 3) {
+            assert_int_not_equal(a.connected.status, 0);
+            assert_int_not_equal(b.connected.status, 0);
+        }
+        side_close(&a);
+        side_close(&b);
+    }
+}
+
+#define KEPT(test) cmocka_unit_test_setup_teardown(test, log_kept, log_back)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        KEPT(garbage_is_refused_and_disturbs_nobody),
+        KEPT(a_hello_without_the_token_is_refused),
+        KEPT(files_that_could_shrink_are_refused),
+        KEPT(another_version_gets_both_versions_told),
+        KEPT(another_host_is_unreachable),
+        KEPT(a_peer_that_never_connects_times_out),
+        KEPT(memory_that_is_not_there_is_said_and_both_sides_know),
+        KEPT(a_lack_of_descriptors_names_the_limit),
+        KEPT(a_lack_of_descriptors_while_connecting_ends_both_sides),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
