@@ -1,0 +1,132 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The tool as people use it: ranks on this machine, every collective, type and operator, both transports.
+# usage: bench_end_to_end.sh SLUICE_BENCH CORRUPTED_SLUICE_BENCH SOURCE_ROOT
+set -uo pipefail
+bench=$1 corrupted=$2 root=$3
+# shellcheck source=tests/tap.sh
+. "$root/tests/tap.sh"
+
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+export SLUICE_TUNE_DIR=$dir SLUICE_TIMEOUT_MS=30000
+
+run() { timeout 120 "$@"; }
+
+# all_right OPTIONS...: three ranks, rows there are, nothing is wrong.
+all_right() {
+    local out
+    out=$(run "$bench" -n 3 -i 2 -w 1 "$@") || { echo "$out"; return 1; }
+    grep -q '^# Out of bounds values : 0 OK$' <<<"$out" && grep -qE '^ +[0-9]+ ' <<<"$out" ||
+        { echo "$out"; return 1; }
+}
+
+# fails_with STATUS PATTERN COMMAND...
+fails_with() {
+    local want=$1 pattern=$2 out status=0
+    shift 2
+    out=$(run "$@" 2>&1) || status=$?
+    [[ $status -eq $want ]] && grep -qE -- "$pattern" <<<"$out" ||
+        { echo "$out"; echo "status $status instead of $want, or no '$pattern'"; return 1; }
+}
+
+json_is_whole() {
+    run "$bench" -n 2 -i 3 -b 64 -e 1k -f 4 -C allreduce,broadcast --json "$dir/run.json" \
+        --csv "$dir/run.csv" >/dev/null || return 1
+    python3 - "$dir/run.json" "$dir/run.csv" <<'END'
+import csv, json, sys
+run = json.load(open(sys.argv[1]))
+lines = list(csv.DictReader(open(sys.argv[2])))
+assert len(run["rows"]) == 6 and run["ranks"] == 2 and run["error"] is None
+assert len(lines) == 12
+for row in run["rows"]:
+    for place in ("out_of_place", "in_place"):
+        cell = row[place]
+        assert cell["wrong"] == 0 and cell["iters"] == 3 and len(cell["ranks"]) == 2
+        for rank in cell["ranks"]:
+            assert 0 < rank["min_us"] <= rank["p50_us"] <= rank["p99_us"] <= rank["max_us"]
+END
+}
+
+json_on_stdout_is_alone() {
+    run "$bench" -n 2 -i 1 -b 8 -e 8 --json - 2>/dev/null | python3 -m json.tool >/dev/null
+}
+
+list_names_transports_kernels_and_algorithms() {
+    run "$bench" --list >"$dir/list" && cat "$dir/list" && grep -qE '^transport +shm ' "$dir/list" &&
+        grep -qE '^transport +tcp ' "$dir/list" && grep -qE '^kernel +c +(available|in use)' "$dir/list" &&
+        grep -qE '^algorithm +allreduce +ring ' "$dir/list" && grep -qE '^cores +[0-9]+ of ' "$dir/list"
+}
+
+explain_says_what_each_size_takes() {
+    run "$bench" -n 3 --explain -b 8 -e 1M -f 1024 >"$dir/explain" && cat "$dir/explain" &&
+        [[ $(grep -c '^allreduce of ' "$dir/explain") -eq 2 ]] && grep -q ' us$' "$dir/explain"
+}
+
+schedule_of_every_rank_is_printed() {
+    run "$bench" -n 3 --print-schedule --algo ring -b 1k >"$dir/schedule" && cat "$dir/schedule" &&
+        [[ $(grep -c '^# rank [012]: allreduce of 256 f32 by ring' "$dir/schedule") -eq 3 ]]
+}
+
+# Ranks that somebody else starts: three variables are enough, and only rank 0 prints.
+ranks_by_hand() {
+    local port
+    port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+    export SLUICE_SIZE=2 SLUICE_ROOT=127.0.0.1:$port
+    SLUICE_RANK=1 run "$bench" -b 8 -e 8 -i 1 >"$dir/one" &
+    SLUICE_RANK=0 run "$bench" -b 8 -e 8 -i 1 >"$dir/zero" || return 1
+    wait $! || return 1
+    unset SLUICE_SIZE SLUICE_ROOT
+    grep -q '^# ranks: 2 on 1 host' "$dir/zero" && [[ ! -s $dir/one ]]
+}
+
+same_data_whatever_the_algorithm() {
+    local algo failed=0
+    for algo in $(run "$bench" --list | awk '$1 == "algorithm" && $2 == "allreduce" && $3 != "self" { print $3 }'); do
+        all_right --algo "allreduce:$algo" -d f32,bf16,i32 -o all -b 12 -e 400k -f 31 ||
+            { echo "algorithm $algo"; failed=1; }
+    done
+    return "$failed"
+}
+
+sizes=(-b 24 -e 200k -f 89)
+for transport in shm tcp; do
+    for coll in allreduce reduce_scatter reduce; do
+        tap_case "${coll}_of_every_type_and_operator_over_$transport" \
+            all_right -t "$transport" -C "$coll" -d all -o all "${sizes[@]}"
+    done
+    for coll in all_gather broadcast gather scatter alltoall alltoallv barrier sendrecv; do
+        tap_case "${coll}_of_every_type_over_$transport" \
+            all_right -t "$transport" -C "$coll" -d all "${sizes[@]}"
+    done
+    tap_case "every_root_over_$transport" \
+        all_right -t "$transport" -C broadcast,reduce,gather,scatter -r all "${sizes[@]}"
+    tap_case "five_operations_in_flight_over_$transport" \
+        all_right -t "$transport" -C all -z 0 -m 5 "${sizes[@]}"
+    tap_case "requests_one_at_a_time_over_$transport" \
+        all_right -t "$transport" -C all --nonblocking "${sizes[@]}"
+    tap_case "buffers_at_odd_addresses_over_$transport" \
+        all_right -t "$transport" -C all -u 1 -d f64,u8 "${sizes[@]}"
+done
+tap_case memory_that_peers_map all_right -C all --alloc sluice -R 1 "${sizes[@]}"
+tap_case every_allreduce_algorithm_gives_the_right_result same_data_whatever_the_algorithm
+tap_case one_wrong_bit_fails_the_run fails_with 1 '^# Out of bounds values : [1-9][0-9]* FAILED' \
+    "$corrupted" -n 2 -b 1k -e 1k -d i32 -i 2
+tap_case bits_that_differ_between_ranks_fail_the_run_even_within_rounding fails_with 1 \
+    'not the same bits on every rank : [1-9]' "$corrupted" -n 2 -b 1k -e 1k -d f64 -i 2
+tap_case an_unknown_option_is_status_2 fails_with 2 'sluice-bench --help' "$bench" --frobnicate
+tap_case a_root_that_is_no_rank_is_refused fails_with 2 'ranks 0 to 1' "$bench" -n 2 -r 5
+tap_case an_unknown_algorithm_is_refused_by_name fails_with 1 'frob' \
+    "$bench" -n 2 --algo frob -b 8 -e 8 -i 1
+tap_case an_unknown_transport_is_refused_by_name fails_with 1 'pigeon' \
+    "$bench" -n 2 -t pigeon -b 8 -e 8 -i 1
+tap_case ranks_inside_ranks_are_refused env SLUICE_RANK=0 SLUICE_SIZE=2 SLUICE_ROOT=127.0.0.1:1 \
+    bash -c "$(declare -f run fails_with); fails_with 2 'leave -n away' '$bench' -n 2"
+tap_case json_and_csv_have_every_row json_is_whole
+tap_case json_on_stdout_is_nothing_but_json json_on_stdout_is_alone
+tap_case list_names_what_is_there list_names_transports_kernels_and_algorithms
+tap_case explain_names_algorithms_and_times explain_says_what_each_size_takes
+tap_case print_schedule_shows_every_rank schedule_of_every_rank_is_printed
+tap_case ranks_started_by_hand_meet ranks_by_hand
+tap_case a_run_without_ranks_says_how_to_get_some fails_with 0 '-n 4 starts four' "$bench" -b 8 -e 8 -i 1
+tap_done
