@@ -39,8 +39,8 @@ flags() {
 with_pkg_config() {
     # shellcheck disable=SC2046
     "${CC:-cc}" -std=c11 "$dir/user.c" $(flags --cflags --libs) -o "$dir/user" &&
-        LD_LIBRARY_PATH=$libdir "$dir/user" &&
-        [[ $(flags --modversion) == $("$dir/user" | cut -d' ' -f2) ]]
+        LD_LIBRARY_PATH=$libdir "$dir/user" >"$dir/version" &&
+        [[ $(flags --modversion) == $(cut -d' ' -f2 "$dir/version") ]]
 }
 
 with_cmake() {

@@ -43,7 +43,7 @@ struct sb_options {
     int root; /* -1: all */
     enum sb_average average;
     bool blocking, stats, timestamps, memory, register_buffers, shared_buffers;
-    unsigned unaligned;                    /* bytes that buffers are shifted by */
+    unsigned unaligned;                    /* elements that buffers are shifted by */
     double timeout_s;                      /* 0: the library's */
     const char *transport, *algo, *kernel; /* NULL: environment */
     const char *json, *csv, *plot;         /* NULL: none */

@@ -35,7 +35,7 @@ void sb_options_help(FILE *out)
         "      --algo NAME        force an algorithm: NAME or COLLECTIVE:NAME (see --list)\n"
         "      --kernel NAME      avx512, avx2 or c\n"
         "      --alloc KIND       buffers from malloc (default) or sluice: memory that peers map\n"
-        "  -u, --unaligned BYTES  shift the buffers from their page's start (0)\n"
+        "  -u, --unaligned N      shift the buffers N elements from their page's start (0)\n"
         "  -R, --register 0|1     register the buffers first (0)\n"
         "  -z, --blocking 0|1     1: calls that wait (default); 0, --nonblocking: request and wait\n"
         "  -m, --agg_iters N      operations in flight together (1, at most 64)\n"

@@ -274,7 +274,7 @@ static int set_number(struct sb_options *o, int opt, const char *arg)
     case 'c': return parse_int("-c", arg, 0, 1000000, &o->check);
     case 'r': return parse_root(arg, &o->root);
     case 'm': return parse_int("-m", arg, 1, 64, &o->agg);
-    case 'u': return parse_int("-u", arg, 0, 4096, (int *)&o->unaligned);
+    case 'u': return parse_int("-u", arg, 0, 512, (int *)&o->unaligned);
     case 'N': return parse_int("-N", arg, 1, 1000000, &o->cycles);
     case 'T': return parse_seconds("-T", arg, 0.001, &o->timeout_s);
     case OPT_STATUS:

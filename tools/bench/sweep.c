@@ -43,7 +43,7 @@ struct sweep {
     struct sb_results *results;
     int rank, size;
     /* two buffers; each holds agg slots of slot_bytes */
-    char *memory[2], *base[2];
+    char *memory[2];
     size_t slot_bytes, memory_bytes;
     struct sluice_buffer *registered[2];
     size_t *tables;         /* [4 * size] */
@@ -324,16 +324,17 @@ static int finish_cell(struct sweep *s, const struct sb_row *row, const struct r
 static int measure_cell(struct sweep *s, const struct sb_row *row, bool in_place,
                         struct sb_cell *cell)
 {
+    size_t esize = sluice_dtype_size(row->dtype);
     bool singles = s->options->stats || s->options->json != NULL || s->options->csv != NULL;
     struct record mine = {0};
     uint64_t iters;
     int err = 0;
 
     for (int slot = 0; slot < s->options->agg; slot++) {
-        size_t at = (size_t)slot * s->slot_bytes;
+        size_t at = (size_t)slot * s->slot_bytes + s->options->unaligned * esize;
 
-        sb_place_init(&s->places[slot], row, in_place, s->comm, s->rank, s->size, s->base[0] + at,
-                      s->base[1] + at, s->tables);
+        sb_place_init(&s->places[slot], row, in_place, s->comm, s->rank, s->size, s->memory[0] + at,
+                      s->memory[1] + at, s->tables);
         if (sb_colls[row->coll].sized)
             sb_place_fill(&s->places[slot], s->seed);
     }
@@ -518,7 +519,6 @@ static int allocate_buffer(struct sweep *s, int which)
     if (err != 0)
         return err;
     s->memory[which] = memory;
-    s->base[which] = s->memory[which] + o->unaligned;
     if (o->register_buffers) {
         err = sluice_register(s->comm, memory, s->memory_bytes, &s->registered[which]);
         if (err == -ENOTSUP) /* no transport here has a use for it: no harm */

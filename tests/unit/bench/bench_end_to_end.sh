@@ -105,8 +105,8 @@ for transport in shm tcp; do
         all_right -t "$transport" -C all -z 0 -m 5 "${sizes[@]}"
     tap_case "requests_one_at_a_time_over_$transport" \
         all_right -t "$transport" -C all --nonblocking "${sizes[@]}"
-    tap_case "buffers_at_odd_addresses_over_$transport" \
-        all_right -t "$transport" -C all -u 1 -d f64,u8 "${sizes[@]}"
+    tap_case "buffers_that_begin_inside_a_page_over_$transport" \
+        all_right -t "$transport" -C all -u 3 -d f64,u8,bf16 "${sizes[@]}"
 done
 tap_case memory_that_peers_map all_right -C all --alloc sluice -R 1 "${sizes[@]}"
 tap_case every_allreduce_algorithm_gives_the_right_result same_data_whatever_the_algorithm
