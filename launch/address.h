@@ -16,7 +16,6 @@
 #define SL_PLACES_MAX 16
 #define SL_CARD_PLACES_MAX 11 /* as many IPv6 addresses as a unique id has room for */
 #define SL_SECRET_BYTES 32 /* of a secret that we make; twice as long in hex */
-#define SL_HOST_BYTES 16
 
 struct sl_address {
     struct sockaddr_storage any;
@@ -64,7 +63,7 @@ void sl_listeners_close(struct sl_listeners *listeners);
 struct sl_card {
     struct sl_address place[SL_PLACES_MAX];
     unsigned count;
-    uint8_t host[SL_HOST_BYTES]; /* who may use loopback */
+    uint64_t host; /* sl_host_hash(): who may use loopback */
     char secret[2 * SL_SECRET_BYTES + 1];
     uint16_t port;
 };

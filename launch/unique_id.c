@@ -2,50 +2,27 @@
 /* Meeting places as 256 bytes: rank 0's addresses, port and secret, published by whoever can carry
  * them.
  *
- *   0 "SLID"   4 version   5 addresses   6 port   8 host (16)   24 secret (32)   56 addresses, each a
- *   byte 4 or 6 and then 4 or 16 bytes   248 check (8)
+ *   0 "SLID"   4 version   5 addresses   6 port   8 host (8)   16 secret (32)   48 addresses, each a byte
+ *   4 or 6 and then 4 or 16 bytes   248 check (8)
  *
  * Link-local IPv6 addresses stay out: which link they mean is known on this host alone. */
 #include "launch/address.h"
 
 #include "core/err.h"
+#include "core/host.h"
+#include "core/netif.h"
 #include "launch/wire.h"
 
 #include <assert.h>
-#include <fcntl.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netinet/in.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define CARD_VERSION 1
 #define CHECK_AT 248
-#define ADDRESSES_AT 56
+#define SECRET_AT 16
+#define ADDRESSES_AT 48
 
 static_assert(SLUICE_UNIQUE_ID_BYTES == CHECK_AT + 8, "the check ends the card");
-
-/* Ranks with the same boot of the same kernel in the same network namespace share their loopback. */
-static int host_hash(const struct sl_config *config, uint8_t out[SL_HOST_BYTES])
-{
-    char text[SL_TEXT_MAX + 64] = "", boot[64] = "";
-    struct stat netns = {0};
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-
-    if (*config->host_id != '\0') {
-        snprintf(text, sizeof(text), "named %s", config->host_id);
-    } else {
-        if (fd >= 0)
-            (void)!read(fd, boot, sizeof(boot) - 1);
-        stat("/proc/self/ns/net", &netns);
-        snprintf(text, sizeof(text), "kernel %s %llu", boot, (unsigned long long)netns.st_ino);
-    }
-    if (fd >= 0)
-        close(fd);
-    return sl_job_hash(text, out);
-}
 
 static struct sl_address loopback_v4(uint16_t port)
 {
@@ -60,38 +37,33 @@ static struct sl_address loopback_v4(uint16_t port)
 
 static int add_interfaces(const struct sl_config *config, struct sl_card *card)
 {
-    struct ifaddrs *all;
+    struct sl_netif_list all, chosen;
+    char why[SL_TEXT_MAX];
+    int err = sl_netif_scan(&all);
 
-    (void)config;
-    if (getifaddrs(&all) != 0)
-        return sl_fail(-errno, "getifaddrs failed: %s", strerror(errno));
-    for (const struct ifaddrs *item = all; item != NULL; item = item->ifa_next) {
-        int family = item->ifa_addr != NULL ? item->ifa_addr->sa_family : 0;
-        struct sl_address address = {.len = family == AF_INET ? sizeof(struct sockaddr_in)
-                                                              : sizeof(struct sockaddr_in6)};
+    err = err ?: sl_netif_choose(&all, config->interface, &chosen, why, sizeof(why));
+    if (err != 0)
+        return err;
+    for (unsigned i = 0; i < chosen.count && card->count < SL_CARD_PLACES_MAX; i++) {
+        struct sl_address *address = &card->place[card->count];
 
-        if ((family != AF_INET && family != AF_INET6) || !(item->ifa_flags & IFF_UP) ||
-            (item->ifa_flags & IFF_LOOPBACK) || card->count == SL_CARD_PLACES_MAX)
+        if (chosen.items[i].loopback || sl_sockaddr_link_local(&chosen.items[i].addr))
             continue;
-        memcpy(&address.any, item->ifa_addr, address.len);
-        if (family == AF_INET6 &&
-            IN6_IS_ADDR_LINKLOCAL(&((struct sockaddr_in6 *)&address.any)->sin6_addr))
-            continue;
-        sl_address_set_port(&address, card->port);
-        card->place[card->count++] = address;
+        address->any = chosen.items[i].addr;
+        address->len = sl_sockaddr_len(&address->any);
+        sl_address_set_port(address, card->port);
+        card->count++;
     }
-    freeifaddrs(all);
     return 0;
 }
 
 int sl_card_make(const struct sl_config *config, const struct sl_listeners *listeners,
                  struct sl_card *out)
 {
-    struct sl_card card = {.port = listeners->port};
+    struct sl_card card = {.port = listeners->port, .host = sl_host_hash(config)};
     uint8_t secret[SL_SECRET_BYTES];
     int err = sl_random(secret, sizeof(secret));
 
-    err = err ?: host_hash(config, card.host);
     if (err == 0 && !listeners->loopback)
         err = add_interfaces(config, &card);
     if (err != 0)
@@ -122,8 +94,8 @@ void sl_card_pack(const struct sl_card *card, struct sluice_unique_id *out)
     bytes[4] = CARD_VERSION;
     bytes[5] = (uint8_t)card->count;
     sl_put(bytes + 6, card->port, 2);
-    memcpy(bytes + 8, card->host, SL_HOST_BYTES);
-    sl_assert(sl_unhex(card->secret, bytes + 24, SL_SECRET_BYTES) == 0);
+    sl_put(bytes + 8, card->host, 8);
+    sl_assert(sl_unhex(card->secret, bytes + SECRET_AT, SL_SECRET_BYTES) == 0);
     for (unsigned i = 0; i < card->count; i++) {
         const struct sockaddr_storage *any = &card->place[i].any;
         bool v4 = any->ss_family == AF_INET;
@@ -170,8 +142,8 @@ int sl_card_unpack(const struct sluice_unique_id *id, struct sl_card *out)
         return sl_fail(-EINVAL, "the unique id is damaged: hand all %d bytes to every rank",
                        SLUICE_UNIQUE_ID_BYTES);
     card.port = sl_get16(bytes + 6);
-    memcpy(card.host, bytes + 8, SL_HOST_BYTES);
-    sl_hex(bytes + 24, SL_SECRET_BYTES, card.secret);
+    card.host = sl_get64(bytes + 8);
+    sl_hex(bytes + SECRET_AT, SL_SECRET_BYTES, card.secret);
     for (; card.count < bytes[5]; card.count++) {
         if ((*at != 4 && *at != 6) || card.port == 0)
             return sl_fail(-EINVAL, "the unique id is damaged: an address is of kind %u", *at);
@@ -184,13 +156,9 @@ int sl_card_unpack(const struct sluice_unique_id *id, struct sl_card *out)
 
 int sl_card_localize(const struct sl_config *config, struct sl_card *card)
 {
-    uint8_t mine[SL_HOST_BYTES];
     bool only_loopback = card->count == 1 && sl_address_is_loopback(&card->place[0]);
-    int err = host_hash(config, mine);
 
-    if (err != 0)
-        return err;
-    if (memcmp(mine, card->host, sizeof(mine)) != 0) {
+    if (sl_host_hash(config) != card->host) {
         if (only_loopback)
             return sl_fail(-EHOSTUNREACH, "rank 0 runs on another host and has no address but "
                                           "loopback; set SLUICE_INTERFACE there");

@@ -6,7 +6,6 @@
  *   conn.c    listening, dialling, hello, socket settings
  *   stream.c  messages cut into frames over the data connections, and put together again
  *   engine.h  how sockets report that they are ready: epoll.c, uring.c
- *   netif.c   which addresses this rank publishes, and in which order a peer's are tried
  *   frame.c   the bytes on the wire
  *
  * An endpoint has one control connection (index 0), which is always read, and data connections

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the host's interfaces and orders addresses; the choice itself touches nothing. */
-#include "tcp/netif.h"
+#include "core/netif.h"
 
 #include "core/err.h"
 

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Network interfaces of this host: which addresses to publish, and in which order to try a peer's. */
+#ifndef SL_CORE_NETIF_H
+#define SL_CORE_NETIF_H
+
+#include <net/if.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#define SL_NETIF_MAX 64
+
+/* One address of one interface. */
+struct sl_netif {
+    char name[IF_NAMESIZE];
+    struct sockaddr_storage addr; /* port 0; IPv6 link-local ones with their scope */
+    uint8_t prefix_len;
+    bool up, loopback;
+    bool bridge;        /* a software bridge ... */
+    bool bridge_uplink; /* ... that a real device is a port of */
+    bool default_route;
+    uint32_t speed_mbit; /* 0: unknown */
+};
+
+struct sl_netif_list {
+    unsigned count;
+    struct sl_netif items[SL_NETIF_MAX];
+};
+
+/* What this host has. */
+int sl_netif_scan(struct sl_netif_list *out);
+
+/*
+ * The addresses that may be published, best first; pure. spec is SLUICE_INTERFACE: names, prefixes
+ * ending in *, CIDR ranges, each with ! to exclude, separated by commas. Empty: all that are up but
+ * container and virtual machine bridges; loopback addresses too (only ranks of the same host use
+ * them). why gets a sentence part per interface left out. -EINVAL: spec is not understood; -ENODEV:
+ * nothing matches.
+ */
+int sl_netif_choose(const struct sl_netif_list *all, const char *spec, struct sl_netif_list *out,
+                    char *why, size_t why_cap);
+
+bool sl_sockaddr_loopback(const struct sockaddr_storage *addr);
+bool sl_sockaddr_link_local(const struct sockaddr_storage *addr);
+socklen_t sl_sockaddr_len(const struct sockaddr_storage *addr);
+
+/* The interface that this host's routes would use for addr, or a negative errno: -ENETUNREACH. */
+int sl_netif_route(const struct sockaddr_storage *addr, const struct sl_netif_list *all,
+                   const struct sl_netif **out);
+
+#endif

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What strangers send to a meeting place, what a false rank 0 answers, and unique ids. The first byte
+ * chooses which. */
+#include "core/err.h"
+#include "launch/address.h"
+#include "launch/wire.h"
+
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* In whatever pieces a hello arrives, the verdict must be that of the whole. */
+static void hello(const uint8_t *data, size_t size)
+{
+    struct sl_terms terms = {.rank = 0, .size = 4, .secret = "s", .secret_len = 1};
+    int rank = -1, verdict = 0;
+
+    sl_assert(sl_job_hash("", terms.job) == 0);
+    for (size_t len = 0; len <= size && len <= SL_HELLO_BYTES && verdict == 0; len++)
+        verdict = sl_hello_check(&terms, data, len, &rank);
+    if (size >= SL_HELLO_BYTES) {
+        int whole = -1;
+
+        sl_assert(sl_hello_check(&terms, data, SL_HELLO_BYTES, &whole) == verdict);
+        sl_assert(verdict != 0);
+    }
+    sl_assert(verdict != 1 || (rank >= 1 && rank < terms.size));
+}
+
+static void frames(const uint8_t *data, size_t size)
+{
+    char text[SL_SENTENCE_MAX + 1];
+    struct sl_frame frame;
+    int code = 0;
+
+    if (size < SL_FRAME_BYTES || sl_frame_parse(data, &frame) != 0)
+        return;
+    if (sl_sentence_parse(data + SL_FRAME_BYTES, size - SL_FRAME_BYTES, &code, text) != 0)
+        return;
+    sl_assert(code < 0 && strlen(text) <= SL_SENTENCE_MAX);
+    for (const char *c = text; *c != '\0'; c++)
+        sl_assert(*c >= 0x20 && *c < 0x7f);
+}
+
+static void unique_id(const uint8_t *data, size_t size)
+{
+    struct sluice_unique_id id = {{0}}, again;
+    struct sl_card card;
+
+    memcpy(id.bytes, data, size < sizeof(id.bytes) ? size : sizeof(id.bytes));
+    if (sl_card_unpack(&id, &card) != 0)
+        return;
+    sl_assert(card.count >= 1 && card.count <= SL_CARD_PLACES_MAX);
+    sl_card_pack(&card, &again);
+    sl_assert(sl_card_unpack(&again, &card) == 0);
+}
+
+static void root(const uint8_t *data, size_t size)
+{
+    struct sl_root parsed;
+    char *text = strndup((const char *)data, size);
+
+    if (text != NULL && sl_root_parse(text, &parsed) == 0)
+        sl_assert(parsed.port != 0 && parsed.port + parsed.more <= 65535 && *parsed.host != '\0');
+    free(text);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static void (*const part[])(const uint8_t *, size_t) = {hello, frames, unique_id, root};
+
+    if (size > 0)
+        part[*data % SL_ARRAY_LEN(part)](data + 1, size - 1);
+    return 0;
+}
