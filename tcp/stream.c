@@ -16,7 +16,7 @@
 #include <string.h>
 #include <sys/uio.h>
 
-#define SLICE_BYTES (256u << 10) /* of one send(): reading gets its turn between */
+#define SLICE_BYTES (1u << 20)     /* of one send(): reading gets its turn between */
 #define RX_SLICE_BYTES (512u << 10)
 #define SMALL_BYTES 1024u        /* copied behind the header: one buffer is faster than a vector */
 

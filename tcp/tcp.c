@@ -21,7 +21,7 @@
 #define WANT_CRC_AUTO 2
 /* With so few endpoints awaited, asking their sockets beats asking the engine. */
 #define DIRECT_MAX 4
-#define ENGINE_EVERY 16   /* rounds of progress between looks at the engine meanwhile */
+#define ENGINE_EVERY 256   /* rounds of progress between looks at the engine meanwhile */
 #define TIMER_NS (10 * SL_NS_PER_MS)
 #define LOCAL_CONNS 1     /* data connections inside a host and between hosts, measured: */
 #define REMOTE_CONNS 4    /* docs/perf/tcp.md */
@@ -716,6 +716,8 @@ static int run_awaited(struct sl_tcp_iface *iface)
             break;
         if (!conn->is_ready && !conn->stalled && !conn->eof && !ep->is_failing)
             moved += sl_tcp_conn_rx(conn);
+        if (ep->tx_head < ep->tx_tail && !conn->watch.writable && !ep->is_failing)
+            moved += sl_tcp_conn_tx(conn);
     }
     return moved;
 }
