@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Strangers at the port: each is shown out with one line, and a rank that comes then is served. */
+#include "wire_peer.h"
+
+#include "core/err.h"
+#include "core/log.h"
+#include "tcp/tcp.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static const char *engine;
+static int lines;
+static char last_line[512];
+
+static void count_refusals(void *arg, enum sl_log_level level, const char *area, const char *line)
+{
+    (void)arg, (void)level, (void)area;
+    if (strstr(line, "refused a connection") != NULL) {
+        lines++;
+        snprintf(last_line, sizeof(last_line), "%s", line);
+    }
+}
+
+static int setup(void **state)
+{
+    static struct wire w;
+
+    lines = 0;
+    sl_log_set_sink(count_refusals, NULL);
+    wire_open(&w, engine, NULL);
+    *state = &w;
+    return 0;
+}
+
+/* Whatever happened before, the real peer is served. */
+static int teardown(void **state)
+{
+    struct wire *w = *state;
+
+    if (w->connect.arg == NULL && w->fds[0] < 0)
+        wire_connect(w, 1, false);
+    wire_close(w);
+    sl_log_set_sink(NULL, NULL);
+    return 0;
+}
+
+static void check_refused(struct wire *w, const void *bytes, size_t len, const char *why)
+{
+    int fd = wire_dial(w, AF_INET), before = lines;
+
+    wire_write(w, fd, bytes, len);
+    assert_true(wire_is_closed(w, fd));
+    assert_int_equal(lines, before + 1);
+    if (strstr(last_line, why) == NULL)
+        fail_msg("'%s' does not say '%s'", last_line, why);
+    close(fd);
+}
+
+static void garbage_is_refused(void **state)
+{
+    check_refused(*state, "GET / HTTP/1.1\r\n\r\n", 18, "does not speak");
+    check_refused(*state, "\0\0\0\0", 4, "does not speak");
+}
+
+static void another_version_is_refused_and_told_ours(void **state)
+{
+    struct wire *w = *state;
+    struct sl_tcp_hello hello;
+    struct sl_tcp_answer answer;
+    uint8_t bytes[SL_TCP_HELLO_BYTES];
+    int fd = wire_dial(w, AF_INET);
+
+    wire_hello(w, &hello, 0, 1, false);
+    hello.version = 99;
+    sl_tcp_hello_encode(&hello, bytes);
+    wire_write(w, fd, bytes, sizeof(bytes));
+    wire_read(w, fd, bytes, SL_TCP_ANSWER_BYTES);
+    assert_int_equal(sl_tcp_answer_decode(bytes, &answer), 0);
+    assert_int_equal(answer.verdict, SL_TCP_WRONG_VERSION);
+    assert_int_equal(answer.version, SL_TCP_WIRE_VERSION);
+    assert_true(wire_is_closed(w, fd));
+    assert_int_equal(lines, 1);
+    assert_non_null(strstr(last_line, "99"));
+    close(fd);
+}
+
+static void a_wrong_token_is_refused(void **state)
+{
+    struct wire *w = *state;
+    struct sl_tcp_hello hello;
+    uint8_t bytes[SL_TCP_HELLO_BYTES];
+
+    wire_hello(w, &hello, 0, 1, false);
+    hello.to[3] ^= 1;
+    sl_tcp_hello_encode(&hello, bytes);
+    check_refused(w, bytes, sizeof(bytes), "not waiting here");
+}
+
+static void a_damaged_hello_is_refused(void **state)
+{
+    struct wire *w = *state;
+    struct sl_tcp_hello hello;
+    uint8_t bytes[SL_TCP_HELLO_BYTES];
+
+    wire_hello(w, &hello, 0, 1, false);
+    sl_tcp_hello_encode(&hello, bytes);
+    bytes[20] ^= 4;
+    check_refused(w, bytes, sizeof(bytes), "damaged");
+}
+
+static void who_knows_the_token_but_is_not_the_peer_is_refused(void **state)
+{
+    struct wire *w = *state;
+    struct sl_tcp_hello hello;
+    uint8_t bytes[SL_TCP_HELLO_BYTES];
+    int fd = wire_dial(w, AF_INET);
+
+    wire_hello(w, &hello, 0, 1, false);
+    memset(hello.from, 0x77, sizeof(hello.from));
+    sl_tcp_hello_encode(&hello, bytes);
+    wire_write(w, fd, bytes, sizeof(bytes));
+    wire_connect(w, 1, false);
+    assert_true(wire_is_closed(w, fd));
+    assert_int_equal(lines, 1);
+    close(fd);
+}
+
+static void a_slow_hello_is_refused_at_its_deadline(void **state)
+{
+    struct wire *w = *state;
+    int fd = wire_dial(w, AF_INET);
+
+    wire_write(w, fd, "SLTH", 4);
+    for (int i = 0; i < 100; i++)
+        wire_progress(w);
+    assert_int_equal(lines, 0);
+    w->skew_ns += 6 * SL_NS_PER_S;
+    assert_true(wire_is_closed(w, fd));
+    assert_int_equal(lines, 1);
+    assert_non_null(strstr(last_line, "in time"));
+    close(fd);
+}
+
+static void more_silent_strangers_than_places_do_not_keep_a_rank_out(void **state)
+{
+    struct wire *w = *state;
+    int fds[SL_TCP_GUESTS + 10];
+
+    for (unsigned i = 0; i < SL_ARRAY_LEN(fds); i++) {
+        fds[i] = wire_dial(w, AF_INET);
+        wire_progress(w);
+    }
+    wire_connect(w, 2, false);
+    assert_true(lines >= 10);
+    for (unsigned i = 0; i < SL_ARRAY_LEN(fds); i++)
+        close(fds[i]);
+}
+
+static void a_connection_that_comes_twice_is_refused(void **state)
+{
+    struct wire *w = *state;
+    struct sl_tcp_hello hello;
+    uint8_t bytes[SL_TCP_HELLO_BYTES];
+
+    wire_connect(w, 1, false);
+    wire_hello(w, &hello, 1, 1, false);
+    sl_tcp_hello_encode(&hello, bytes);
+    check_refused(w, bytes, sizeof(bytes), "not waiting here");
+    assert_int_equal(w->downs, 0);
+}
+
+static void ipv6_reaches_the_same_port(void **state)
+{
+    struct wire *w = *state;
+    int fd = wire_dial(w, AF_INET6), before = lines;
+
+    wire_write(w, fd, "nonsense", 8);
+    assert_true(wire_is_closed(w, fd));
+    assert_int_equal(lines, before + 1);
+    assert_non_null(strstr(last_line, "[::1]"));
+    close(fd);
+}
+
+static void a_peer_that_never_comes_ends_in_a_timeout(void **state)
+{
+    struct wire *w = *state;
+    struct sl_addr peer = w->addr;
+
+    memset(peer.bytes + 24, 0, SL_TCP_TOKEN_BYTES);
+    assert_int_equal(w->ops.ep_connect(w->ep, &peer, &w->connect), 0);
+    w->connect.arg = w; /* teardown must not connect again */
+    for (int i = 0; i < 100; i++)
+        wire_progress(w);
+    assert_int_equal(w->connect.status, SL_PENDING);
+    w->skew_ns += 31 * SL_NS_PER_S;
+    WIRE_UNTIL(w, w->connect.status != SL_PENDING);
+    assert_int_equal(w->connect.status, -ETIMEDOUT);
+    assert_non_null(strstr(sluice_last_error(), "0 of 2 connections"));
+}
+
+int main(int argc, char **argv)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        CASE(garbage_is_refused),
+        CASE(another_version_is_refused_and_told_ours),
+        CASE(a_wrong_token_is_refused),
+        CASE(a_damaged_hello_is_refused),
+        CASE(who_knows_the_token_but_is_not_the_peer_is_refused),
+        CASE(a_slow_hello_is_refused_at_its_deadline),
+        CASE(more_silent_strangers_than_places_do_not_keep_a_rank_out),
+        CASE(a_connection_that_comes_twice_is_refused),
+        CASE(ipv6_reaches_the_same_port),
+        CASE(a_peer_that_never_comes_ends_in_a_timeout),
+    };
+
+    engine = argc > 1 ? argv[1] : "epoll";
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
