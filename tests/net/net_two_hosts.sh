@@ -47,6 +47,15 @@ host() {
 }
 { host "$a" 1 && host "$b" 2; } 2>"$dir/why" || tap_skip_all "the link cannot be set up here: $(<"$dir/why")"
 
+# The kernel reports the carrier a moment after the link is up.
+deadline=$((SECONDS + 10))
+for namespace in "$a" "$b"; do
+    until [[ $(ip netns exec "$namespace" cat /sys/class/net/sluice0/operstate) == up ]]; do
+        ((SECONDS < deadline)) || tap_skip_all "the veth pair has no carrier after 10 s"
+        sleep 0.05
+    done
+done
+
 for name in "${!SLUICE_@}"; do
     unset "$name"
 done
