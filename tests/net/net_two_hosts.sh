@@ -106,7 +106,7 @@ over_the_link() {
     grep -qE '^# ranks: 2 on 2 hosts' "$dir/0" || { echo "not seen as two hosts"; return 1; }
     time=$(awk '$1 == 8388608 { print $6 }' "$dir/0")
     share=$(awk -v us="$time" -v mbit="$rate_mbit" \
-        'BEGIN { printf "%d", us > 0 ? 100 * 8388608 * 8 / us / mbit : 0 }')
+        'BEGIN { printf "%d", (us > 0) ? 100 * 8388608 * 8 / us / mbit : 0 }')
     echo "$share % of the link's rate"
     # Headers take 5 %; the limiter's bucket may give a little more than the rate for a moment.
     [[ $share -ge 80 && $share -le 105 ]]
