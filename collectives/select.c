@@ -130,6 +130,12 @@ int sl_select_explain(const struct sluice_comm *comm, const struct sl_call *call
     fprintf(out, "%s of %llu %s on %u ranks, %u hosts: %s (%s)\n", sl_coll_name(call->coll),
             (unsigned long long)call->count, sluice_dtype_name(call->dtype), comm->size,
             comm->host_count, chosen->name, forced ? "forced by SLUICE_ALGO" : "predicted fastest");
+    fprintf(out,
+            "  costs (%s): message in a host %.0f ns + %.3f ns/B, between hosts %.0f ns + %.3f ns/B, "
+            "sync %.0f ns, copy %.3f ns/B, reduce %.3f ns/B, %u ranks a core\n",
+            comm->costs_source, comm->costs.shm.alpha, comm->costs.shm.beta, comm->costs.net.alpha,
+            comm->costs.net.beta, comm->costs.sync, comm->costs.copy, comm->costs.reduce,
+            comm->costs.ranks_per_core);
     for (const struct sl_algo *const *a = sl_algos; *a != NULL; a++) {
         double cost = cost_of(comm, *a, &shape);
 
