@@ -9,6 +9,7 @@
 #include "collectives/status.h"
 #include "core/log.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,8 +85,12 @@ int sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *pa
     if (err == 0)
         err = sl_costs_find(comm, exchange);
     if (err != 0) {
+        char why[SL_ERROR_TEXT_MAX];
+
+        /* Tearing down may fail in ways of its own: the first reason stays. */
+        snprintf(why, sizeof(why), "%s", sluice_last_error());
         sl_comm_destroy(comm);
-        return err;
+        return sl_fail_text(err, why);
     }
     sl_status_open(comm);
     sl_debug("comm", "rank %u of %u is connected, %u on this host, %s windows", comm->rank,

@@ -6,6 +6,7 @@
  * that carries it, the receiver's inbox. Small ones are copied when they are sent; the bytes of large
  * ones are read from the sender's buffer when they meet their receive, and must then be what they were.
  */
+#include "core/config.h"
 #include "sim/net.h"
 
 #include <stdlib.h>
@@ -49,7 +50,8 @@ struct sl_sim_ep {
     bool abrupt;                /* lost without waiting for what is in the inbox */
     int lost_status;
     const char *lost_why;
-    uint64_t last_arrival, last_ctrl; /* of what this endpoint sent: order holds */
+    uint64_t connect_limit;
+    uint64_t last_arrival, last_ctrl, last_ack; /* of what this endpoint sent: order holds */
     struct sl_node recvs;  /* sl_req.link of struct sl_req, in order */
     unsigned recv_count, send_count, ctrl_count;
     struct sl_node outbox, inbox, endings, ctrls;
@@ -124,7 +126,10 @@ static void msg_put(struct sl_sim_msg *m)
     free(m);
 }
 
-/* The lender must leave the bytes alone until the request is done. */
+/*
+ * The lender must leave the bytes alone while they may be read. It may know that they were before it is
+ * told: what depends on their arrival has come back. So the check is where they are read.
+ */
 static void msg_check_loan(struct sl_sim *sim, const struct sl_sim_msg *m)
 {
     if (m->copy == NULL && hash_of(m->bytes, m->len) != m->hash)
@@ -363,7 +368,7 @@ static bool connect_try(struct sl_sim *sim, struct sl_sim_ep *ep)
         connect_end(ep, sl_fail(-ECONNREFUSED, "the simulated peer is gone"));
     else if (peer->peer == ep->idx)
         connect_end(ep, 0);
-    else if (sim->now_ns >= ep->last_arrival)
+    else if (sim->now_ns >= ep->connect_limit)
         connect_end(ep, sl_fail(-ETIMEDOUT, "the simulated peer did not connect in time"));
     else
         return false;
@@ -393,8 +398,8 @@ static int sim_ep_connect(struct sl_ep *base, const struct sl_addr *addr, struct
     memcpy(&ep->peer, addr->bytes + 1, sizeof(ep->peer));
     req->status = SL_PENDING;
     ep->connect = req;
-    /* Until it is connected this field holds the time limit. */
-    ep->last_arrival = sim->now_ns + 2 * SL_NS_PER_S;
+    ep->connect_limit =
+        sim->now_ns + (uint64_t)ep->base.iface->worker->config->connect_timeout_ms * SL_NS_PER_MS;
     if (ep_find(sim, ep->peer) != NULL) {
         at = sl_sim_transit(sim, iface_of_ep(ep)->rank->rank,
                             iface_of_ep(sim->eps[ep->peer])->rank->rank, 64);
@@ -403,7 +408,7 @@ static int sim_ep_connect(struct sl_ep *base, const struct sl_addr *addr, struct
     }
     event = sl_sim_at(sim, sim->now_ns + sim->params.latency_ns, connect_look);
     event->a = ep->idx;
-    event = sl_sim_at(sim, ep->last_arrival, connect_look);
+    event = sl_sim_at(sim, ep->connect_limit, connect_look);
     event->a = ep->idx;
     return 0;
 }
@@ -461,7 +466,6 @@ static void msg_unlink_inbox(struct sl_sim_msg *m)
 /* Ends everything pending on ep with status. done() may look at the endpoint, so lists come first. */
 static void ep_end_all(struct sl_sim_ep *ep, int status)
 {
-    struct sl_sim *sim = iface_of_ep(ep)->sim;
     struct sl_node *node;
 
     if (ep->connect != NULL)
@@ -470,10 +474,8 @@ static void ep_end_all(struct sl_sim_ep *ep, int status)
         struct ending *e = sl_container_of(node, struct ending, link);
         struct sl_req *req = e->req;
 
-        if (e->msg != NULL) {
-            msg_check_loan(sim, e->msg);
+        if (e->msg != NULL)
             msg_put(e->msg);
-        }
         free(e);
         sl_req_end(req, 0);
     }
@@ -481,7 +483,6 @@ static void ep_end_all(struct sl_sim_ep *ep, int status)
         struct sl_sim_msg *m = sl_container_of(node, struct sl_sim_msg, outbox);
         struct sl_req *req = m->req;
 
-        msg_check_loan(sim, m);
         m->req = NULL;
         /* Its bytes go back to the owner, so it can no longer be received. */
         if (!sl_list_empty(&m->inbox))
@@ -528,6 +529,8 @@ static void sim_ep_destroy(struct sl_ep *base)
             at = ep->last_arrival;
         if (at < ep->last_ctrl)
             at = ep->last_ctrl;
+        if (at < ep->last_ack)
+            at = ep->last_ack;
         if (at != SL_NEVER)
             sl_sim_at(sim, at, lose_happen)->a = peer->idx;
     }
@@ -548,7 +551,8 @@ static int post_refused(struct sl_sim_ep *ep, unsigned count, unsigned max)
     if (ep->lost && (ep->told || ep->abrupt))
         return sl_fail(ep->lost_status != 0 ? ep->lost_status : -ECONNRESET, "%s",
                        ep->lost_why != NULL ? ep->lost_why : "this simulated endpoint is lost");
-    sl_assert(ep->connected);
+    if (!ep->connected)
+        return -EAGAIN;
     if (ep->storm == 0 && sl_sim_chance(sim, sim->params.eagain_in))
         ep->storm = (unsigned)sl_rng_range(&sim->rng, 1, 12);
     if (ep->storm > 0 || count >= max) {
@@ -587,7 +591,7 @@ static void tell_later(struct sl_sim_ep *ep, struct sl_req *req, struct sl_sim_m
     sl_sim_kick(iface_of_ep(ep)->rank);
 }
 
-/* Whose memory may be scribbled on is lent: a transport may use it as it likes until the end. */
+/* A message that is coming in may use all of its place, in any order, before it is complete. */
 static void scribble(const struct sl_sink *sink)
 {
     if (sink->dst != NULL)
@@ -657,7 +661,6 @@ static int sim_recv(struct sl_ep *base, const struct sl_sink *sink, struct sl_re
 
     if (err != 0)
         return err;
-    scribble(sink);
     req->status = SL_PENDING;
     /* Until it ends, the length field keeps the sink: the caller may not look at it. */
     req->len = (uint64_t)(uintptr_t)sink;
@@ -743,6 +746,9 @@ static void msg_received(struct sl_sim *sim, struct sl_sim_ep *ep, struct sl_sim
         uint64_t at = sl_sim_transit(sim, iface_of_ep(ep)->rank->rank,
                                      iface_of_ep(from)->rank->rank, 0);
 
+        if (at < ep->last_ack)
+            at = ep->last_ack;
+        ep->last_ack = at;
         if (at != SL_NEVER) {
             m->refs++;
             sl_sim_at(sim, at, sent_happen)->ptr = m;
@@ -786,7 +792,8 @@ static bool match_one(struct sl_sim *sim, struct sl_sim_ep *ep)
         piece = (size_t)sl_rng_range(&sim->rng, 1, piece / granule) * granule;
     }
     if (m->taken == 0)
-        msg_check_loan(sim, m);
+        scribble(sink);
+    msg_check_loan(sim, m);
     if (sink->consume != NULL && piece > 0)
         sink->consume(sink, m->bytes + m->taken, m->taken, piece);
     else if (piece > 0)
@@ -814,10 +821,8 @@ static bool tell_one(struct sl_sim *sim, struct sl_sim_ep *ep)
     sl_list_remove(node);
     e = sl_container_of(node, struct ending, link);
     req = e->req;
-    if (e->msg != NULL) {
-        msg_check_loan(sim, e->msg);
+    if (e->msg != NULL)
         msg_put(e->msg);
-    }
     free(e);
     sl_req_end(req, 0);
     return true;
