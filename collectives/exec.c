@@ -47,11 +47,13 @@ static void post_done(struct sl_req *req)
     struct sluice_req *op = post->op;
 
     post->posted = false;
-    op->in_flight--;
+    /* A failed step stays in flight: its operation must not end well while the ranks still find out
+     * who is to blame. */
     if (SL_UNLIKELY(req->status != 0)) {
         step_failed(op, post, req->status);
         return;
     }
+    op->in_flight--;
     op->bytes += post->step->count * op->plan->esize;
     step_over(op, (uint32_t)(post->step - op->plan->schedule.steps));
 }

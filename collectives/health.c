@@ -14,6 +14,7 @@
 #define TELL_NS_MIN (10 * SL_NS_PER_MS)
 #define TELL_NS_MAX (500 * SL_NS_PER_MS)
 #define ABORT_TEXT_MAX 160
+#define LAST_TRIES 100 /* per peer, for the last message to it */
 
 enum ctrl_type { CTRL_STATUS = 1, CTRL_ABORT = 2, CTRL_BYE = 3 };
 
@@ -47,6 +48,24 @@ static void broadcast(struct sluice_comm *comm, const void *msg, size_t len)
 
         if (peer->ep != NULL && !peer->down && !peer->left)
             peer->ep->iface->ops->ctrl(peer->ep, msg, len); /* lost when full: the next one comes */
+    }
+}
+
+/* What this rank says before it goes: full queues are given a while to drain. Not from inside progress. */
+static void broadcast_last(struct sluice_comm *comm, const void *msg, size_t len)
+{
+    for (uint32_t r = 0; r < comm->size; r++) {
+        struct sl_peer *peer = &comm->peers[r];
+
+        for (int tries = 0; tries < LAST_TRIES && peer->ep != NULL && !peer->down && !peer->left;
+             tries++) {
+            const struct sl_transport_ops *ops = peer->ep->iface->ops;
+
+            if (ops->ctrl(peer->ep, msg, len) != -EAGAIN)
+                break;
+            if (ops->progress(peer->ep->iface, 64) <= 0 && comm->worker.idle != NULL)
+                comm->worker.idle(&comm->worker);
+        }
     }
 }
 
@@ -94,7 +113,7 @@ static void tell_abort(struct sluice_comm *comm)
     if (len >= sizeof(msg.text))
         len = sizeof(msg.text) - 1;
     memcpy(msg.text, comm->error_text, len);
-    broadcast(comm, &msg, sizeof(msg));
+    broadcast_last(comm, &msg, sizeof(msg));
 }
 
 void sl_health_tear_down(struct sluice_comm *comm)
@@ -121,7 +140,7 @@ void sl_health_goodbye(struct sluice_comm *comm)
     struct ctrl_abort msg = {.type = CTRL_BYE};
 
     if (comm->error == 0)
-        broadcast(comm, &msg, sizeof(msg));
+        broadcast_last(comm, &msg, sizeof(msg));
 }
 
 /* ---- what peers tell ---- */

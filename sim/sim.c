@@ -463,6 +463,19 @@ static void msg_unlink_inbox(struct sl_sim_msg *m)
     msg_put(m);
 }
 
+/* Takes m and all that was sent after it out of the inbox of ep. */
+static void inbox_cut(struct sl_sim_ep *ep, struct sl_sim_msg *m)
+{
+    struct sl_node *node = &m->inbox;
+
+    while (node != &ep->inbox) {
+        struct sl_node *next = node->next;
+
+        msg_unlink_inbox(sl_container_of(node, struct sl_sim_msg, inbox));
+        node = next;
+    }
+}
+
 /* Ends everything pending on ep with status. done() may look at the endpoint, so lists come first. */
 static void ep_end_all(struct sl_sim_ep *ep, int status)
 {
@@ -484,9 +497,9 @@ static void ep_end_all(struct sl_sim_ep *ep, int status)
         struct sl_req *req = m->req;
 
         m->req = NULL;
-        /* Its bytes go back to the owner, so it can no longer be received. */
+        /* Its bytes go back to the owner, so it can no longer be received; nor what was sent later. */
         if (!sl_list_empty(&m->inbox))
-            msg_unlink_inbox(m);
+            inbox_cut(ep_find(iface_of_ep(ep)->sim, m->to), m);
         msg_put(m);
         ep->send_count--;
         sl_req_end(req, status);
