@@ -19,7 +19,7 @@
 
 /* Progress calls between two looks at the clock, and time between two looks at the sockets: a dead
  * peer or an abort is noticed within about this time. */
-#define POLLS_PER_CLOCK 64
+#define POLLS_PER_CLOCK 16
 #define LOOK_NS SL_NS_PER_MS
 
 #define EVENTS_MAX 64

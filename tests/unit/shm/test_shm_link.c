@@ -175,9 +175,7 @@ static void another_host_is_unreachable(void **state)
     (void)state;
     side_open(&a);
     side_open(&b);
-    struct shm_addr *addr = (struct shm_addr *)(void *)b.addr.bytes;
-
-    addr->host[3] ^= 1;
+    b.addr.bytes[offsetof(struct shm_addr, host) + 3] ^= 1;
     assert_int_equal(sl_shm_ops.ep_connect(a.ep, &b.addr, &a.connected), 0);
     PUMP(&a, NULL, a.connected.status != SL_PENDING);
     assert_int_equal(a.connected.status, -EHOSTUNREACH);
