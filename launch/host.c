@@ -237,7 +237,10 @@ static void guest_read(struct sl_host *host, struct guest *guest)
         if (got < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         if (got <= 0) {
-            log_refusal(host, guest, "it closed the connection before it said who it is");
+            if (guest->challenged) /* one of ours that lost patience and tries again */
+                sl_debug("launch", "rank %d hung up at %s", guest->rank, guest->name);
+            else
+                log_refusal(host, guest, "it closed the connection before it said who it is");
             guest_drop(host, guest);
             return;
         }

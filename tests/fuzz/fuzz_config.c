@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzzes what a user may write into SLUICE_* variables: "NAME=value". Whatever the text, the row is
- * refused with a sentence or holds a value within its limits. */
+/* Fuzzes what a user may write into SLUICE_* variables: "NAME=value", a log setting, a size. Whatever
+ * the text, it is refused with a sentence or gives a value within its limits. */
 #include "core/config.h"
 #include "core/err.h"
+#include "core/log.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -31,12 +32,17 @@ static void check_limits(const struct sl_config *config)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct sl_config config;
+    int64_t bytes;
     char *entry = malloc(size + 1), *equals;
     int err;
 
     sl_assert(entry != NULL);
     memcpy(entry, data, size);
     entry[size] = '\0';
+    if (sl_log_configure(entry) != 0)
+        sl_assert(sluice_last_error()[0] != '\0');
+    if (sl_parse_bytes(entry, &bytes) == 0)
+        sl_assert(bytes >= -1);
     equals = strchr(entry, '=');
     if (equals != NULL) {
         *equals = '\0';
