@@ -8,21 +8,21 @@
 #include <stddef.h>
 
 /*
- * dst[i] = src[0][i] ⊕ src[1][i] ⊕ … ⊕ src[nsrc - 1][i], always in this order; f16 and bf16 widen each
- * operand to f32, add in f32 and round once, to nearest even. divisor > 1 divides the sum (averages):
- * floats in f32 or f64, integers toward zero. copy, when not NULL, gets the same bytes as dst, always
- * through the caches.
+ * dst[i] = src[0][i] ⊕ src[1][i] ⊕ … ⊕ src[nsrc - 1][i], always in this order; f16 and bf16 widen
+ * each operand to f32, add in f32 and round once, to nearest even. divisor > 1 divides the sum
+ * (averages): floats in f32 or f64, integers toward zero. copy, when not NULL, gets the same bytes
+ * as dst, always through the caches.
  *
- * dst and copy may equal any src exactly, or not overlap it at all; never each other. Any alignment,
- * fastest where dst is aligned to its elements. nsrc from 1 to any.
+ * dst and copy may equal any src exactly, or not overlap it at all; never each other. Any
+ * alignment, fastest where dst is aligned to its elements. nsrc from 1 to any.
  *
  * All kernels give the same bits for all inputs. A NaN result is always the canonical quiet NaN
  * (0x7e00, 0x7fc0, 0x7fc00000, 0x7ff8000000000000), of sums, products and single sources too: which
  * operand's payload an instruction keeps depends on an order that compilers are free to change. min
  * and max: a NaN operand makes the result NaN; -0 < +0, so the bits do not depend on order.
  */
-typedef void sl_reduce_fn(void *dst, void *copy, const void *const *src, unsigned nsrc, size_t count,
-                          unsigned divisor);
+typedef void sl_reduce_fn(void *dst, void *copy, const void *const *src, unsigned nsrc,
+                          size_t count, unsigned divisor);
 
 typedef void sl_copy_fn(void *dst, const void *src, size_t len);
 

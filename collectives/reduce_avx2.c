@@ -80,8 +80,8 @@ SL_INLINE __m256 ps_canonical(__m256 a)
     return ps_replace(a, _mm256_cmp_ps(a, a, _CMP_UNORD_Q));
 }
 
-/* Of two equal numbers, VMAXPS returns the second: asking both ways and joining the bits makes +0 of
- * unlike zeros for max, -0 for min, and changes nothing else. */
+/* Of two equal numbers, VMAXPS returns the second: asking both ways and joining the bits makes +0
+ * of unlike zeros for max, -0 for min, and changes nothing else. */
 SL_INLINE __m256 ps_range(__m256 a, __m256 b, bool max)
 {
     __m256 r = max ? _mm256_and_ps(_mm256_max_ps(a, b), _mm256_max_ps(b, a))
@@ -144,8 +144,8 @@ SL_INLINE ps_pair f16_unpack(vec v)
                      _mm256_cvtph_ps(_mm256_extracti128_si256(v, 1))};
 }
 
-/* Replaces what lies above infinity, sign aside, by a quiet NaN: half the work that it would be before
- * rounding. */
+/* Replaces what lies above infinity, sign aside, by a quiet NaN: half the work that it would be
+ * before rounding. */
 SL_INLINE vec half_canonical(vec v, int16_t infinity, int16_t nan)
 {
     vec magnitude = _mm256_and_si256(v, _mm256_set1_epi16(0x7fff));

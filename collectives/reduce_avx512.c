@@ -131,8 +131,8 @@ SL_INLINE ps_pair f16_unpack(vec v)
                      _mm512_cvtph_ps(_mm512_extracti64x4_epi64(v, 1))};
 }
 
-/* Replaces what lies above infinity, sign aside, by a quiet NaN: half the work that it would be before
- * rounding. */
+/* Replaces what lies above infinity, sign aside, by a quiet NaN: half the work that it would be
+ * before rounding. */
 SL_INLINE vec half_canonical(vec v, uint16_t infinity, uint16_t nan)
 {
     __mmask32 is_nan = _mm512_cmpgt_epu16_mask(_mm512_slli_epi16(v, 1),
@@ -289,8 +289,8 @@ SL_INLINE vec u64_combine(vec a, vec b, enum sluice_op op)
 #include "collectives/reduce_simd_int.h"
 #include "collectives/copy_simd.h"
 
-/* Measured on Zen 5: vectors are up to 1.6 times faster than the C library's copy while both buffers fit the
- * innermost cache, 1.4 times slower past it. */
+/* Measured on Zen 5: vectors are up to 1.6 times faster than the C library's copy while both
+ * buffers fit the innermost cache, 1.4 times slower past it. */
 #define COPY_VECTORS_MAX ((size_t)16 << 10)
 
 static void copy_cached(void *dst, const void *src, size_t len)

@@ -182,17 +182,19 @@ static inline float f16_widen(uint16_t x)
     return f32_of_bits(sign | (small & is_small) | ((normal + special) & ~is_small));
 }
 
-/* To nearest even: of the mantissa's last 13 bits where the result is normal; where it is not, the
+/* To nearest even: of the mantissa's last 13 bits where the result is normal (which may
+ * carry into infinity); where it is not, the
  * f32 adder rounds, since 0.5 has just 2^-24 as its unit. */
 static inline uint16_t f16_narrow(float x)
 {
     uint32_t bits = bits_of_f32(x);
     uint32_t sign = bits >> 16 & 0x8000;
     int32_t low = (int32_t)(bits & 0x7fffffff);
-    uint32_t normal = ((uint32_t)low - ((127 - 15) << 23) + 0xfff + ((uint32_t)low >> 13 & 1)) >> 13;
+    uint32_t odd = (uint32_t)low >> 13 & 1;
+    uint32_t normal = ((uint32_t)low - ((127 - 15) << 23) + 0xfff + odd) >> 13;
     uint32_t small = bits_of_f32(f32_of_bits((uint32_t)low) + 0.5f) - bits_of_f32(0.5f);
     uint32_t is_small = all_ones_if(low < 0x38800000); /* below 2^-14 */
-    uint32_t is_large = all_ones_if(low >= 0x47800000); /* 2^16 and more; normal carries into it too */
+    uint32_t is_large = all_ones_if(low >= 0x47800000); /* 2^16 and more */
     uint32_t is_nan = all_ones_if(low > 0x7f800000);
     uint32_t number = (small & is_small) | (normal & ~is_small & ~is_large) | (0x7c00 & is_large);
 

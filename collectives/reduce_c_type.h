@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Template: the four reductions of one element type in plain C. Included once per type, so it has no
- * include guard. The file that includes it has defined
+ * Template: the four reductions of one element type in plain C. Included once per type, so it has
+ * no include guard. The file that includes it has defined
  *   TYPE              its name
  *   TYPE_elem         as it lies in memory, at any address
  *   TYPE_acc          the type to compute in

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Template: the eight reductions of one element type over one kind of vector. Included once per type,
- * so it has no include guard.
+ * Template: the eight reductions of one element type over one kind of vector. Included once per
+ * type, so it has no include guard.
  *
  * The file that includes it has defined its vectors, VEC_BYTES long each:
  *   vec                                 elements as they lie in memory
@@ -17,16 +17,16 @@
  *   TYPE_combine(acc, acc, op)          op is one of SLUICE_SUM … SLUICE_MIN, a constant
  *   TYPE_divide(acc, divisor)
  *
- * op, stream and vecs are constants wherever these functions are expanded, so no test of them is left
- * in the loops.
+ * op, stream and vecs are constants wherever these functions are expanded, so no test of them is
+ * left in the loops.
  */
 #define NAME(suffix) SL_PASTE(TYPE, suffix)
 
 /* Vectors that a pass holds in registers: enough to hide latencies and the loop over sources. */
 #define STEP_VECS 4
 
-/* Reduces vecs whole vectors at byte offset at. All loads come before the first store, since dst and
- * copy may be sources too. */
+/* Reduces vecs whole vectors at byte offset at. All loads come before the first store, since dst
+ * and copy may be sources too. */
 SL_INLINE void NAME(_step)(char *dst, char *copy, const void *const *src, unsigned nsrc, size_t at,
                            unsigned divisor, enum sluice_op op, bool stream, unsigned vecs)
 {
@@ -90,8 +90,8 @@ SL_INLINE void NAME(_rest)(char *dst, char *copy, const void *const *src, unsign
         NAME(_part)(dst, copy, src, nsrc, at, end - at, divisor, op);
 }
 
-SL_INLINE void NAME(_large)(char *dst, char *copy, const void *const *src, unsigned nsrc, size_t len,
-                            unsigned divisor, enum sluice_op op, bool stream)
+SL_INLINE void NAME(_large)(char *dst, char *copy, const void *const *src, unsigned nsrc,
+                            size_t len, unsigned divisor, enum sluice_op op, bool stream)
 {
     const void *two[2] = {src[0], src[nsrc > 1]};
     size_t at = -(uintptr_t)dst % VEC_BYTES;
@@ -116,8 +116,8 @@ SL_INLINE void NAME(_large)(char *dst, char *copy, const void *const *src, unsig
         vec_stream_end();
 }
 
-/* The first function of an operator is all that a small message runs: it saves no registers and sets
- * nothing up. Results too short to gain from it do not pass the caches by. */
+/* The first function of an operator is all that a small message runs: it saves no registers and
+ * sets nothing up. Results too short to gain from it do not pass the caches by. */
 #define DEFINE_REDUCE(suffix, op)                                                                  \
     static SL_NOINLINE void NAME(suffix##_large)(void *dst, void *copy, const void *const *src,    \
                                                  unsigned nsrc, size_t count, unsigned divisor)    \

@@ -119,8 +119,8 @@ static void read_only(void *dst, const void *src, size_t len)
     __asm__ volatile("" ::"r"(sum[0]));
 }
 
-static struct job reduce_job(const struct sl_kernels *k, enum sluice_dtype t, unsigned nsrc, size_t len,
-                             bool stream, bool second)
+static struct job reduce_job(const struct sl_kernels *k, enum sluice_dtype t, unsigned nsrc,
+                             size_t len, bool stream, bool second)
 {
     static const size_t sizes[SLUICE_DTYPE_COUNT] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
     struct job job = {.name = k->name, .nsrc = nsrc, .len = len, .count = len / sizes[t]};
@@ -158,7 +158,8 @@ static void bench_small(void)
             double ns[3];
 
             for (unsigned k = 0; k < kernel_count; k++)
-                jobs[k] = reduce_job(kernels[k], SLUICE_F32, sources[s], counts[c] * 4, false, false);
+                jobs[k] = reduce_job(kernels[k], SLUICE_F32, sources[s], counts[c] * 4, false,
+                                     false);
             measure(jobs, kernel_count, ns);
             printf("  %7u  %5zu", sources[s], counts[c]);
             for (unsigned k = 0; k < kernel_count; k++)
@@ -197,8 +198,8 @@ static void bench_two(void)
 {
     static const size_t lens[] = {8 << 10, 128 << 10, 4 << 20, 64 << 20};
 
-    printf("\nSums of two sources, GB/s of result\n  type  bytes     kernel        plain   plain+copy"
-           "       stream  stream+copy  memcpy    read\n");
+    printf("\nSums of two sources, GB/s of result\n  type  bytes     kernel        plain"
+           "   plain+copy       stream  stream+copy  memcpy    read\n");
     for (unsigned i = 0; i < SL_ARRAY_LEN(lens); i++) {
         bench_two_of(SLUICE_F32, "f32", lens[i]);
         bench_two_of(SLUICE_F16, "f16", lens[i]);

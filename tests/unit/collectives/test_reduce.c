@@ -206,7 +206,8 @@ static void reference(enum sluice_dtype t, enum sluice_op op, void *dst, const v
             uint64_t x = load_int(size, has_sign, (const char *)src[0] + at);
 
             for (unsigned k = 1; k < nsrc; k++)
-                x = combine_int(op, x, load_int(size, has_sign, (const char *)src[k] + at), has_sign);
+                x = combine_int(op, x, load_int(size, has_sign, (const char *)src[k] + at),
+                                has_sign);
             x = load_int(size, has_sign, &x); /* wraps around to the type's width */
             if (divisor > 1)
                 x = has_sign ? (uint64_t)((int64_t)x / (int64_t)divisor) : x / divisor;
@@ -219,10 +220,12 @@ static void reference(enum sluice_dtype t, enum sluice_op op, void *dst, const v
 
 /* Numbers that kernels get wrong: zeros of both signs, denormals, extremes, infinities, NaNs of
  * both signs, quiet and signalling, with payloads. */
-static const uint16_t special_f16[] = {0x0000, 0x8000, 0x0001, 0x8001, 0x03ff, 0x0400, 0x7bff, 0xfbff,
-                                       0x7c00, 0xfc00, 0x7e00, 0xfe00, 0x7c01, 0xfd55, 0x3c00, 0x3c01};
-static const uint16_t special_bf16[] = {0x0000, 0x8000, 0x0001, 0x8001, 0x007f, 0x0080, 0x7f7f, 0xff7f,
-                                        0x7f80, 0xff80, 0x7fc0, 0xffc0, 0x7f81, 0xffaa, 0x3f80, 0x3f81};
+static const uint16_t special_f16[] = {
+    0x0000, 0x8000, 0x0001, 0x8001, 0x03ff, 0x0400, 0x7bff, 0xfbff,
+    0x7c00, 0xfc00, 0x7e00, 0xfe00, 0x7c01, 0xfd55, 0x3c00, 0x3c01};
+static const uint16_t special_bf16[] = {
+    0x0000, 0x8000, 0x0001, 0x8001, 0x007f, 0x0080, 0x7f7f, 0xff7f,
+    0x7f80, 0xff80, 0x7fc0, 0xffc0, 0x7f81, 0xffaa, 0x3f80, 0x3f81};
 
 static void fill_element(enum sluice_dtype t, void *p)
 {
@@ -240,7 +243,8 @@ static void fill_element(enum sluice_dtype t, void *p)
             bits = (uint64_t)special_bf16[pick] << 16 | (pick & 1);
         else if (t == SLUICE_F64)
             bits = as_f64 | (uint64_t)(special_f16[pick] & 0x7c00) << 48 |
-                   (special_f16[pick] >= 0x7c00 ? UINT64_C(0x7ff) << 52 : 0) | special_f16[pick] % 3;
+                   (special_f16[pick] >= 0x7c00 ? UINT64_C(0x7ff) << 52 : 0) |
+                   special_f16[pick] % 3;
         else
             bits = pick < 8 ? (uint64_t)pick - 4 : UINT64_C(1) << (8 * size_of(t) - 1);
         break;
@@ -317,7 +321,8 @@ struct shape {
 static void check_shape(const struct sl_kernels *kernels, const struct shape *s)
 {
     size_t len = s->count * size_of(s->t);
-    sl_reduce_fn *fn = s->stream ? kernels->reduce_stream[s->t][s->op] : kernels->reduce[s->t][s->op];
+    sl_reduce_fn *fn = s->stream ? kernels->reduce_stream[s->t][s->op]
+                                 : kernels->reduce[s->t][s->op];
     char what[160];
 
     snprintf(what, sizeof(what), "%s %s of %u, count %zu, divisor %u, offsets %zu %zu%s%s",
@@ -325,8 +330,8 @@ static void check_shape(const struct sl_kernels *kernels, const struct shape *s)
              s->copy_off, s->stream ? ", stream" : "", s->copy ? ", copy" : "");
     memset(arena.dst, CANARY, s->dst_off + len + SLACK);
     memset(arena.copy, CANARY, s->copy_off + len + SLACK);
-    fn(arena.dst + s->dst_off, s->copy ? arena.copy + s->copy_off : NULL, arena.from, s->nsrc, s->count,
-       s->divisor);
+    fn(arena.dst + s->dst_off, s->copy ? arena.copy + s->copy_off : NULL, arena.from, s->nsrc,
+       s->count, s->divisor);
     check_same(arena.dst + s->dst_off, arena.want, s->count, s->t, what);
     check_canaries(arena.dst, s->dst_off, s->dst_off + len, what);
     if (s->copy) {
@@ -488,8 +493,8 @@ static void many_sources_keep_their_order(void **state)
 }
 
 /* Every 16-bit float with a partner, by every operator. */
-static void check_every_half(const struct sl_kernels *kernels, enum sluice_dtype t, uint16_t partner,
-                             unsigned divisor)
+static void check_every_half(const struct sl_kernels *kernels, enum sluice_dtype t,
+                             uint16_t partner, unsigned divisor)
 {
     static uint16_t all[65536], others[65536], want[65536], got[65536];
     const void *src[2] = {all, others};
@@ -612,10 +617,12 @@ static void nothing_past_the_end_of_memory_is_touched(void **state)
 
         for (unsigned i = 0; kernels != NULL && i < SLUICE_DTYPE_COUNT * 150; i++) {
             unsigned t = i % SLUICE_DTYPE_COUNT, step = i / SLUICE_DTYPE_COUNT;
-            size_t count = step < 140 ? step : 500 + step, len = count * size_of((enum sluice_dtype)t);
+            size_t count = step < 140 ? step : 500 + step;
+            size_t len = count * size_of((enum sluice_dtype)t);
             const void *src[SOURCES] = {ends[0] - len, ends[1] - len, ends[2] - len};
 
-            kernels->reduce[t][SLUICE_SUM](ends[3] - len, ends[4] - len, src, 2 + step % 2, count, 1);
+            kernels->reduce[t][SLUICE_SUM](ends[3] - len, ends[4] - len, src, 2 + step % 2, count,
+                                           1);
             kernels->reduce_stream[t][SLUICE_MAX](ends[3] - len, ends[4] - len, src, 3, count, 1);
             kernels->copy(ends[3] - len, src[0], len);
             kernels->copy_stream(ends[3] - len, src[1], len);
