@@ -29,7 +29,7 @@
 #define MESSAGES_PER_LOOK 32
 
 /* All rings of one rank together, when nobody said otherwise. */
-#define RINGS_TOTAL (32u << 20)
+#define RINGS_TOTAL (16u << 20)
 #define RING_SMALLEST (64u << 10)
 #define RING_LARGEST (512u << 10)
 
