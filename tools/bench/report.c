@@ -115,7 +115,9 @@ void sb_report_tail(FILE *out, const struct sb_results *results)
         fprintf(out, "# Out of bounds values : not checked\n");
     else
         fprintf(out, "# Out of bounds values : %" PRIu64 " %s\n", results->wrong,
-                bad ? "FAILED" : "OK");
+                bad                      ? "FAILED"
+                : results->error != NULL ? "INCOMPLETE"
+                                         : "OK");
     if (results->differing != 0)
         fprintf(out, "# Results that were not the same bits on every rank : %" PRIu64 " FAILED\n",
                 results->differing);
