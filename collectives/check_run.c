@@ -501,7 +501,7 @@ static void make_ready(struct sl_run *run, uint32_t line)
 {
     struct sl_run_line *l = &run->lines[line];
 
-    if (l->queued || l->next == l->count ||
+    if (l->queued || l->waiting || l->next == l->count ||
         run->steps[run->line_steps[l->first + l->next]].left > 0)
         return;
     l->queued = true;
@@ -587,6 +587,7 @@ static bool do_await(struct sl_run *run, uint32_t line, const struct sl_step *da
             if (post == SL_SYM_NONE || !run->steps[post].done) {
                 run->lines[line].waiter_next = run->ranks[peer].waiters;
                 run->ranks[peer].waiters = line;
+                run->lines[line].waiting = true;
                 return false;
             }
             if (pass == 1 && run->clock_words > 0)
@@ -603,7 +604,7 @@ static void wake_waiters(struct sl_run *run, uint32_t rank)
     run->ranks[rank].waiters = SL_SYM_NONE;
     while (line != SL_SYM_NONE) {
         uint32_t next = run->lines[line].waiter_next;
-        run->lines[line].waiter_next = SL_SYM_NONE;
+        run->lines[line].waiting = false;
         make_ready(run, line);
         line = next;
     }

@@ -27,7 +27,7 @@ struct sl_run_line {
     uint32_t first, count; /* its steps, in line_steps[] */
     uint32_t next;         /* first that has not started */
     uint32_t waiter_next;  /* list of lines that wait for a rank's counter */
-    bool queued;
+    bool queued, waiting;  /* among ready · in a rank's list of waiters */
 };
 
 struct sl_run_rank {

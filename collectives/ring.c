@@ -30,6 +30,8 @@ struct ring {
     uint64_t stride, width;
     uint64_t limit;         /* blocks end here, counted from base */
     uint64_t piece;
+    uint8_t from;           /* where this rank's operand is: SL_BUF_IN, or SL_BUF_OUT */
+    uint32_t start;         /* … once this step has ended, or SL_NO_DEP */
 };
 
 static uint64_t block_of(const struct ring *ring, uint32_t pos)
@@ -55,8 +57,8 @@ static uint32_t pos_behind(const struct ring *ring, uint32_t back)
     return (ring->pos + 2 * ring->size - back) % ring->size;
 }
 
-/* Sends a block in pieces; piece i waits for step first_dep + i, unless first_dep is SL_NO_DEP.
- * Returns the first send. */
+/* Sends a block in pieces; piece i waits for step first_dep + i, or all for the ring's start when
+ * first_dep is SL_NO_DEP. Returns the first send. */
 static uint32_t send_block(const struct ring *ring, struct sl_place src, uint64_t len,
                            uint32_t first_dep)
 {
@@ -65,7 +67,7 @@ static uint32_t send_block(const struct ring *ring, struct sl_place src, uint64_
     for (uint64_t off = 0; off < len; off += ring->piece, i++) {
         sl_add_send(ring->s, ring->send_channel, ring->next,
                     (struct sl_place){src.buf, src.off + off}, sl_min(ring->piece, len - off),
-                    first_dep == SL_NO_DEP ? SL_NO_DEP : first_dep + i);
+                    first_dep == SL_NO_DEP ? ring->start : first_dep + i);
     }
     return first;
 }
@@ -81,7 +83,7 @@ static uint32_t reduce_scatter_phase(const struct ring *ring, uint8_t acc, uint6
     for (uint32_t step = 0; step + 1 < ring->size; step++) {
         uint32_t give = pos_behind(ring, step + 1), take = pos_behind(ring, step + 2);
         bool last = step + 2 == ring->size;
-        struct sl_place src = sl_in(block_off(ring, give));
+        struct sl_place src = {ring->from, block_off(ring, give)};
         struct sl_place dst = dst_final;
 
         if (step > 0)
@@ -97,9 +99,9 @@ static uint32_t reduce_scatter_phase(const struct ring *ring, uint8_t acc, uint6
         uint32_t first = ring->s->step_count, i = 0;
         for (uint64_t off = 0; off < len; off += ring->piece, i++) {
             /* A slot of TMP is free once the send that read it two steps ago has ended. */
-            uint32_t dep = acc == SL_BUF_TMP && !last && step >= 2 ? sent_before + i : SL_NO_DEP;
+            uint32_t dep = acc == SL_BUF_TMP && !last && step >= 2 ? sent_before + i : ring->start;
             sl_add_recv_reduce(ring->s, ring->recv_channel, ring->prev,
-                               sl_in(block_off(ring, take) + off),
+                               (struct sl_place){ring->from, block_off(ring, take) + off},
                                (struct sl_place){dst.buf, dst.off + off},
                                sl_min(ring->piece, len - off),
                                SL_STEP_REMOTE_FIRST | (last ? SL_STEP_FINAL : 0), dep);
@@ -143,6 +145,8 @@ static void ring_init(struct ring *ring, struct sl_schedule *s, const struct sl_
         .send_channel = backward ? 2 : 0,
         .recv_channel = backward ? 3 : 1,
         .piece = sl_piece(shape, RING_PIECE_BYTES),
+        .from = SL_BUF_IN,
+        .start = SL_NO_DEP,
     };
 }
 
@@ -191,6 +195,31 @@ static void own_block(struct sl_schedule *s, const struct sl_shape *shape)
     if (shape->coll == SL_ALL_GATHER && !shape->in_place && shape->count > 0)
         sl_add_copy(s, s->channel_count, sl_in(0), sl_out(shape->rank * shape->count),
                     shape->count, SL_NO_DEP);
+}
+
+void sl_ring_between(struct sl_schedule *s, const struct sl_shape *shape, const uint32_t *members,
+                     uint32_t size, uint32_t idx, uint64_t base, uint64_t count, uint32_t start)
+{
+    uint64_t width = sl_part_width(count, size, shape->esize);
+    struct ring ring = {
+        .s = s,
+        .size = size,
+        .pos = idx,
+        .next = members[(idx + 1) % size],
+        .prev = members[(idx + size - 1) % size],
+        .send_channel = 1,
+        .recv_channel = 2,
+        .base = base,
+        .stride = width,
+        .width = width,
+        .limit = count,
+        .piece = sl_piece(shape, RING_PIECE_BYTES),
+        .from = SL_BUF_OUT,
+        .start = start,
+    };
+    uint32_t got = reduce_scatter_phase(&ring, SL_BUF_OUT, 0, sl_out(0));
+
+    all_gather_phase(&ring, sl_out(block_off(&ring, ring.pos)), got);
 }
 
 static void chain_broadcast(struct sl_schedule *s, const struct sl_shape *shape)

@@ -99,12 +99,77 @@ static void every_schedule_for_1_to_64_ranks_is_right(void **state)
                cpu_seconds() - start);
     }
     printf("# proved %" PRIu64 ", not for that shape %" PRIu64 "\n", proved, skipped);
-    assert_true(proved > 4000);
+    assert_true(proved > 20000);
+}
+
+/* Even hosts, uneven hosts, hosts of one rank, ranks dealt out in turn. */
+static void every_map_of_ranks_to_hosts_is_right(void **state)
+{
+    uint32_t host[64];
+    uint64_t before = proved;
+    struct sl_rng rng;
+
+    (void)state;
+    for (uint32_t n = 2; n <= 24; n++) {
+        for (uint32_t kind = 0; kind < 4; kind++) {
+            uint32_t next = 0;
+            sl_rng_init(&rng, n);
+            for (uint32_t r = 0; r < n; r++) {
+                if (kind == 0)
+                    host[r] = r / 2;
+                else if (kind == 1)
+                    host[r] = r % 3;
+                else if (kind == 2)
+                    host[r] = r < n / 2 ? 0 : 1;
+                else
+                    host[r] = (uint32_t)sl_rng_below(&rng, next + 1);
+                next = host[r] == next ? next + 1 : next;
+            }
+            for (size_t a = 0; sl_algos[a] != NULL; a++) {
+                if ((sl_algos[a]->colls & 1u << SL_ALLREDUCE) != 0)
+                    prove_size(sl_algos[a], SL_ALLREDUCE, n, host);
+            }
+        }
+    }
+    printf("# %" PRIu64 " proved over several hosts\n", proved - before);
+    assert_true(proved - before > 800);
+}
+
+/* Large communicators, with schedules of few steps per rank. */
+static void sampled_sizes_to_1024_ranks_are_right(void **state)
+{
+    const char *const names[] = {"ring", "halving", "doubling", "dtree", "binomial", "bruck",
+                                 "linear", "dissemination"};
+    struct sl_rng rng;
+    uint64_t before = proved;
+
+    (void)state;
+    sl_rng_init(&rng, 3);
+    for (uint32_t i = 0; i < 100; i++) {
+        uint32_t limit = i % 8 == 0 ? 300 : 1024;
+        uint32_t n = i < 4 ? 1024 - i : (uint32_t)sl_rng_range(&rng, 65, limit);
+        const struct sl_algo *algo = test_algo(names[i % 8]);
+        unsigned c = 0, skip = i / 8 % 4;
+        /* The skip-th collective that the algorithm knows, counted round. */
+        for (c = 0; skip > 0 || (algo->colls & 1u << c) == 0; c = (c + 1) % SL_SEND)
+            skip -= skip > 0 && (algo->colls & 1u << c) != 0;
+        if (i % 8 == 0 || c == SL_ALL_TO_ALL)
+            n = n % 200 + 65;
+        struct sl_shape base = {.coll = (enum sl_coll)c, .size = n, .esize = 4, .count = 2 * n + 1,
+                                .root = (uint32_t)sl_rng_below(&rng, n), .chunk = 4096};
+        if (c != SL_ALLREDUCE && c != SL_BROADCAST && c != SL_REDUCE)
+            base.count = 3;
+        prove(algo, &base, i);
+    }
+    printf("# %" PRIu64 " sizes proved up to 1024 ranks\n", proved - before);
+    assert_int_equal(proved - before, 100);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_map_of_ranks_to_hosts_is_right),
+        cmocka_unit_test(sampled_sizes_to_1024_ranks_are_right),
         cmocka_unit_test(every_schedule_for_1_to_64_ranks_is_right),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
