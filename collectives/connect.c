@@ -105,8 +105,8 @@ static void number_hosts(struct sluice_comm *comm, const struct hello *all)
         comm->local_size += comm->host[r] == comm->host[comm->rank];
 }
 
-/* Cores that the ranks of this host may use together. */
-static uint32_t count_cores(const struct sluice_comm *comm, const struct hello *all)
+/* Cores that the ranks of one host may use together. */
+static uint32_t count_cores(const struct sluice_comm *comm, const struct hello *all, uint32_t host)
 {
     uint32_t cores = 0;
 
@@ -114,11 +114,28 @@ static uint32_t count_cores(const struct sluice_comm *comm, const struct hello *
         uint64_t word = 0;
 
         for (uint32_t r = 0; r < comm->size; r++)
-            if (comm->host[r] == comm->host[comm->rank])
+            if (comm->host[r] == host)
                 word |= all[r].cores[w];
         cores += (uint32_t)__builtin_popcountll(word);
     }
     return cores != 0 ? cores : 1;
+}
+
+/* How crowded the most crowded host is: the same answer on all ranks, as the choice of algorithms
+ * depends on it. */
+static uint32_t count_ranks_per_core(const struct sluice_comm *comm, const struct hello *all)
+{
+    uint32_t most = 1;
+
+    for (uint32_t host = 0; host < comm->host_count; host++) {
+        uint32_t cores = count_cores(comm, all, host), ranks = 0;
+
+        for (uint32_t r = 0; r < comm->size; r++)
+            ranks += comm->host[r] == host;
+        if ((ranks + cores - 1) / cores > most)
+            most = (ranks + cores - 1) / cores;
+    }
+    return most;
 }
 
 /* Which transports each rank has open, for sl_connect_peers(). */
@@ -162,10 +179,9 @@ int sl_connect_meet(struct sluice_comm *comm, struct sl_exchange *exchange,
     if (err == 0) {
         number_hosts(comm, all);
         keep_opened(comm, all);
-        uint32_t cores = count_cores(comm, all);
-
-        comm->oversubscribed = comm->local_size > cores;
-        comm->costs.ranks_per_core = (comm->local_size + cores - 1) / cores;
+        comm->oversubscribed =
+            comm->local_size > count_cores(comm, all, comm->host[comm->rank]);
+        comm->costs.ranks_per_core = count_ranks_per_core(comm, all);
     }
     free(all);
     return err;

@@ -218,7 +218,7 @@ static void p2p_order_differs(struct sluice_req *op, const struct sl_step *step,
 {
     bool peer_is_p2p = tag >> 63;
 
-    if (peer_is_p2p && (tag & 0xff) != (op->tag & 0xff))
+    if (peer_is_p2p && op->seq == 0 && (tag & 0xff) != (op->tag & 0xff))
         sl_comm_fail(op->comm, -EPROTO, (int32_t)step->peer,
                      "rank %u sends %s where this rank receives %s", step->peer,
                      sluice_dtype_name((enum sluice_dtype)(tag & 0xff)),

@@ -162,9 +162,10 @@ static void check_bytes(struct swarm_rank *r, const struct under_way *u, const u
         if (written)
             swarm_store(want, u->call.dtype, value);
         if (memcmp(want, data + i * esize, esize) != 0)
-            snprintf(r->wrong, sizeof(r->wrong), "rank %u: %s: element %llu of %s %llu is not %lld",
+            snprintf(r->wrong, sizeof(r->wrong), "rank %u: %s: element %llu of %s %llu is %u.., not %lld",
                      r->rank, sl_coll_name(u->call.coll), (unsigned long long)i,
                      out ? "the output's" : "the input's", (unsigned long long)count,
+                     data[i * esize],
                      written ? (long long)value : -1LL);
     }
     for (unsigned i = 0; i < GUARD && r->wrong[0] == '\0'; i++)
@@ -211,6 +212,9 @@ static void keep(struct swarm_rank *r, unsigned idx, int result)
 
 static void finish(struct swarm_rank *r, struct under_way *u, unsigned idx)
 {
+    if (!u->started)
+        return;
+    u->started = false;
     for (unsigned k = 0; k < 2; k++) {
         int err = sluice_wait(u->req[k]);
 
@@ -267,6 +271,9 @@ void swarm_program(void *arg)
     for (unsigned i = 0; r->made == 0 && i < s->call_count; i++) {
         if (s->mode == SWARM_ABORT && i == s->abort_at && r->rank == s->culprit)
             sluice_comm_abort(r->comm[0]);
+        /* Nobody leaves before all have met, or some could never be told that calls differ. */
+        for (unsigned k = 0; s->mode == SWARM_MISMATCH && i + 1 == s->call_count && k < i; k++)
+            finish(r, &u[k], k);
         begin(r, &u[i], i);
         /* Sometimes others get a turn between calls, sometimes an older one is waited for. */
         if (sl_rng_chance(&rng, 4))
@@ -275,8 +282,7 @@ void swarm_program(void *arg)
             r->comm[0]->worker.idle(&r->comm[0]->worker);
     }
     for (unsigned i = s->call_count; i-- > 0;)
-        if (u[i].started)
-            finish(r, &u[i], i);
+        finish(r, &u[i], i);
     sluice_comm_destroy(r->comm[1]);
     sluice_comm_destroy(r->comm[0]);
     for (unsigned i = 0; i < SWARM_CALLS; i++) {
