@@ -120,6 +120,7 @@ struct sluice_comm {
     uint64_t win_ticket, win_serving; /* one operation at a time uses the windows */
     uint64_t win_base;                /* counter at which the next operation starts */
     uint64_t win_prev_base;           /* that of the operation before the one being served */
+    uint32_t win_prev_fingerprint, win_prev_seq; /* of the same */
 
     /* operations */
     struct sl_node active;   /* sl_op.link, in order of the calls */

@@ -187,13 +187,16 @@ static bool enter_windows(struct sluice_req *op)
 
         if (peer->seen >= need || s->group[i] == comm->rank)
             continue;
-        uint64_t counter = atomic_load_explicit(&peer->half[op->half ^ 1]->counter,
-                                                memory_order_acquire);
+        const struct sl_win_half *half = peer->half[op->half ^ 1];
+        uint64_t counter = atomic_load_explicit(&half->counter, memory_order_acquire);
 
         if (counter > peer->seen)
             peer->seen = counter;
         if (counter < need)
             return false;
+        /* The operation before may have needed nothing of this peer: whether it was the same shows here. */
+        if (SL_UNLIKELY(half->fingerprint != comm->win_prev_fingerprint))
+            sl_health_disagreement(comm, comm->win_prev_seq);
     }
     op->in_windows = true;
     return true;
@@ -480,6 +483,8 @@ void sl_op_end(struct sluice_req *op, int status)
     if (op->plan->schedule.win_values != 0 && status == 0) {
         comm->win_serving++;
         comm->win_prev_base = op->win_base;
+        comm->win_prev_fingerprint = op->plan->fingerprint;
+        comm->win_prev_seq = op->seq;
     }
     sl_list_remove(&op->link);
     op->status = status;

@@ -10,14 +10,6 @@
 #define GUARD_BYTES 4096u
 
 #if defined(__SANITIZE_ADDRESS__)
-#define FIBER_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define FIBER_ASAN 1
-#endif
-#endif
-
-#ifdef FIBER_ASAN
 #include <sanitizer/common_interface_defs.h>
 #define switch_begin(save, bottom, size) __sanitizer_start_switch_fiber(save, bottom, size)
 #define switch_end(save, bottom, size) __sanitizer_finish_switch_fiber(save, bottom, size)
@@ -26,12 +18,26 @@
 #define switch_end(save, bottom, size) ((void)(save), (void)(bottom), (void)(size))
 #endif
 
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#define thread_current() __tsan_get_current_fiber()
+#define thread_create() __tsan_create_fiber(0)
+#define thread_destroy(t) __tsan_destroy_fiber(t)
+#define thread_switch(t) __tsan_switch_to_fiber(t, 0)
+#else
+#define thread_current() NULL
+#define thread_create() NULL
+#define thread_destroy(t) ((void)(t))
+#define thread_switch(t) ((void)(t))
+#endif
+
 struct sl_sim_fiber {
     ucontext_t inside, outside;
     void (*main)(void *arg);
     void *arg;
     char *stack;
-    void *fake_inside, *fake_outside; /* the address sanitizer's */
+    void *fake_inside, *fake_outside;     /* the address sanitizer's */
+    void *thread_inside, *thread_outside; /* the thread sanitizer's */
     const void *outer_bottom;
     size_t outer_size;
     bool ended;
@@ -45,6 +51,7 @@ static void trampoline(unsigned high, unsigned low)
     f->main(f->arg);
     f->ended = true;
     switch_begin(NULL, f->outer_bottom, f->outer_size);
+    thread_switch(f->thread_outside);
     swapcontext(&f->inside, &f->outside);
 }
 
@@ -75,6 +82,7 @@ struct sl_sim_fiber *sl_sim_fiber_create(void (*main)(void *arg), void *arg)
     mprotect(f->stack, GUARD_BYTES, PROT_NONE);
     f->main = main;
     f->arg = arg;
+    f->thread_inside = thread_create();
     prepare(f);
     return f;
 }
@@ -83,6 +91,7 @@ void sl_sim_fiber_destroy(struct sl_sim_fiber *f)
 {
     if (f == NULL)
         return;
+    thread_destroy(f->thread_inside);
     munmap(f->stack, STACK_BYTES);
     free(f);
 }
@@ -90,7 +99,9 @@ void sl_sim_fiber_destroy(struct sl_sim_fiber *f)
 void sl_sim_fiber_enter(struct sl_sim_fiber *f)
 {
     sl_assert(!f->ended);
+    f->thread_outside = thread_current();
     switch_begin(&f->fake_outside, f->stack, STACK_BYTES);
+    thread_switch(f->thread_inside);
     swapcontext(&f->outside, &f->inside);
     switch_end(f->fake_outside, NULL, NULL);
 }
@@ -98,6 +109,7 @@ void sl_sim_fiber_enter(struct sl_sim_fiber *f)
 void sl_sim_fiber_leave(struct sl_sim_fiber *f)
 {
     switch_begin(&f->fake_inside, f->outer_bottom, f->outer_size);
+    thread_switch(f->thread_outside);
     swapcontext(&f->inside, &f->outside);
     switch_end(f->fake_inside, &f->outer_bottom, &f->outer_size);
 }

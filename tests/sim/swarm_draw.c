@@ -199,6 +199,11 @@ void swarm_draw(struct swarm *s, uint64_t seed)
     s->split = s->ranks >= 4 && sl_rng_chance(&rng, 4);
     draw_hosts(s, &rng);
     draw_config(s, &rng);
+    /* Comparing calls needs progress on the communicator that disagrees, and a call that is not refused. */
+    if (s->mode == SWARM_MISMATCH) {
+        s->split = false;
+        s->config.algo[0] = 0;
+    }
     draw_network(s, &rng);
     s->call_count = (unsigned)pick(&rng, 1, SWARM_CALLS - 1);
     for (unsigned i = 0; i < s->call_count; i++)
