@@ -34,6 +34,8 @@ static void tx_finish(struct sl_tcp_ep *ep, struct sl_tcp_tx_slot *slot)
     slot->req = NULL;
     while (ep->tx_head < ep->tx_assign && tx_slot(ep, ep->tx_head)->req == NULL)
         ep->tx_head++;
+    if (ep->tx_head == ep->tx_tail)
+        sl_tcp_ep_deactivate(ep);
     req->len = slot->len;
     ep->iface->budget--;
     if (req == ep->inline_req) {
@@ -170,6 +172,7 @@ int sl_tcp_send(struct sl_ep *base, const struct sl_buf *buf, uint64_t tag, stru
         if (ep->inline_done)
             return 1;
     }
+    sl_tcp_ep_activate(ep);
     for (unsigned i = 1; i <= ep->data_conns; i++)
         sl_tcp_conn_ready(&ep->conns[i]);
     return 0;

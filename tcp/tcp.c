@@ -21,7 +21,11 @@
 #define WANT_CRC_AUTO 2
 /* With so few endpoints awaited, asking their sockets beats asking the engine. */
 #define DIRECT_MAX 4
-#define ENGINE_EVERY 256   /* rounds of progress between looks at the engine meanwhile */
+/* Rounds of progress between looks at the engine: while few endpoints are awaited, all on one
+ * connection; the same with several connections each; while nothing is awaited at all. */
+#define ENGINE_EVERY_DIRECT 256
+#define ENGINE_EVERY_STRIPED 8
+#define ENGINE_EVERY_IDLE 16
 #define TIMER_NS (10 * SL_NS_PER_MS)
 #define LOCAL_CONNS 1     /* data connections inside a host and between hosts, measured: */
 #define REMOTE_CONNS 4    /* docs/perf/tcp.md */
@@ -108,7 +112,7 @@ void sl_tcp_ep_activate(struct sl_tcp_ep *ep)
 
 void sl_tcp_ep_deactivate(struct sl_tcp_ep *ep)
 {
-    if (!ep->is_active)
+    if (!ep->is_active || ep->rx_head < ep->rx_tail || ep->tx_head < ep->tx_tail)
         return;
     ep->is_active = false;
     ep->iface->active_count--;
@@ -470,6 +474,7 @@ static void agree(struct sl_tcp_ep *ep, const struct sl_addr *peer)
                                                               : SL_TCP_PIECE_MAX);
     if (ep->piece_bytes < 4096)
         ep->piece_bytes = 4096;
+    ep->iface->striped |= ep->data_conns > 1;
     memcpy(ep->peer_token, peer->bytes + 24, 16);
     ep->dials = memcmp(ep->token, ep->peer_token, 16) < 0;
 }
@@ -703,7 +708,7 @@ static int run_ready(struct sl_tcp_iface *iface)
     return moved;
 }
 
-/* Asks the sockets of awaited endpoints without waiting for the engine to name them. */
+/* Asks the first socket of awaited endpoints without waiting for the engine to name it. */
 static int run_awaited(struct sl_tcp_iface *iface)
 {
     int moved = 0;
@@ -714,7 +719,8 @@ static int run_awaited(struct sl_tcp_iface *iface)
 
         if (iface->budget <= 0)
             break;
-        if (!conn->is_ready && !conn->stalled && !conn->eof && !ep->is_failing)
+        if (ep->rx_head < ep->rx_tail && !conn->is_ready && !conn->stalled && !conn->eof &&
+            !ep->is_failing)
             moved += sl_tcp_conn_rx(conn);
         if (ep->tx_head < ep->tx_tail && !conn->watch.writable && !ep->is_failing)
             moved += sl_tcp_conn_tx(conn);
@@ -722,20 +728,28 @@ static int run_awaited(struct sl_tcp_iface *iface)
     return moved;
 }
 
+static unsigned engine_every(const struct sl_tcp_iface *iface)
+{
+    if (iface->connecting > 0 || iface->guest_count > 0 || iface->active_count > DIRECT_MAX)
+        return 1;
+    if (iface->active_count == 0)
+        return ENGINE_EVERY_IDLE;
+    return iface->striped ? ENGINE_EVERY_STRIPED : ENGINE_EVERY_DIRECT;
+}
+
 static int progress(struct sl_iface *base, unsigned budget)
 {
     struct sl_tcp_iface *iface = iface_of(base);
-    bool direct = iface->active_count > 0 && iface->active_count <= DIRECT_MAX;
     int moved = 0;
 
     iface->budget = budget > INT32_MAX ? INT32_MAX : (int)budget;
     iface->round++;
     if (!sl_list_empty(&iface->news))
         moved += tell_news(iface);
-    if (direct)
+    if (iface->active_count <= DIRECT_MAX)
         moved += run_awaited(iface);
     moved += run_ready(iface);
-    if (!direct || iface->round % ENGINE_EVERY == 0) {
+    if (iface->round % engine_every(iface) == 0) {
         int events = poll_engine(iface);
 
         if (events < 0)

@@ -105,7 +105,7 @@ enum sl_tcp_ep_state { SL_TCP_EP_NEW, SL_TCP_EP_CONNECTING, SL_TCP_EP_UP, SL_TCP
 struct sl_tcp_ep {
     struct sl_ep base;
     struct sl_node link;    /* in iface->eps */
-    struct sl_node active;  /* in iface->active while receives are posted */
+    struct sl_node active;  /* in iface->active while receives are posted or sends wait */
     struct sl_node news;    /* in iface->news until progress tells what happened */
     bool is_active, has_news, is_failing, connect_over, dials, crc, bye, same_host;
     uint8_t state;          /* enum sl_tcp_ep_state */
@@ -167,6 +167,7 @@ struct sl_tcp_iface {
     struct sl_node eps, active, ready, news;
     unsigned active_count, connecting, guest_count;
     uint64_t round, next_timer_ns, guest_order, refused;
+    bool striped;                /* some endpoint has several data connections */
     int budget;                  /* requests that may still end in this progress */
     struct sl_tcp_guest *guests; /* [SL_TCP_GUESTS] */
     uint8_t *staging;            /* [SL_TCP_STAGING_BYTES + SL_TCP_GRANULE_MAX] */
@@ -216,6 +217,7 @@ void sl_tcp_conn_lost(struct sl_tcp_conn *conn, int err);
 int sl_tcp_not_up(const struct sl_tcp_ep *ep);
 void sl_tcp_conn_ready(struct sl_tcp_conn *conn);
 void sl_tcp_ep_activate(struct sl_tcp_ep *ep);
+/* Does nothing while something is pending. */
 void sl_tcp_ep_deactivate(struct sl_tcp_ep *ep);
 /* "[::1]:4711" */
 void sl_tcp_sockaddr_text(const struct sockaddr_storage *addr, char *out, size_t cap);
