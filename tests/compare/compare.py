@@ -311,7 +311,7 @@ def parse_arguments():
     parser.add_argument("--json", metavar="FILE", help="write every round's figures too")
     parser.add_argument("--idle-wait", type=float, default=5,
                         help="seconds to wait for a machine 95 %% idle before each run")
-    parser.add_argument("--limit", type=float, default=120, help="seconds one run may take")
+    parser.add_argument("--limit", type=float, default=60, help="seconds one run may take")
     args = parser.parse_args()
     args.rounds = 3 if args.quick else args.rounds
     args.coll = COLLS if args.coll == ["all"] else args.coll
