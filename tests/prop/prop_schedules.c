@@ -49,6 +49,8 @@ static uint64_t piece_for(const struct sl_algo *algo, uint32_t n, uint64_t count
 
     if (algo->needs_windows && n > 8)
         return n * count / 5;
+    if (n > 16)
+        return count / 3 + 1;
     return pieces[i];
 }
 
