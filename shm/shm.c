@@ -234,7 +234,7 @@ static int iface_open(struct sl_worker *worker, const struct sl_device *dev,
     iface->base.worker = worker;
     if (handler != NULL)
         iface->base.handler = *handler;
-    iface->base.caps = SL_CAP_MAP | SL_CAP_WAKEUP;
+    iface->base.caps = SL_CAP_MAP | SL_CAP_WAKEUP | SL_CAP_LOCAL;
     iface->base.eager_max = shm_ring_bytes(worker->config, 1);
     iface->page_fd = iface->epoll_fd = -1;
     iface->listener.fd = iface->event.fd = iface->timer.fd = -1;
