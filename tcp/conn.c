@@ -256,8 +256,19 @@ static struct sl_tcp_guest *guest_place(struct sl_tcp_iface *iface)
     return oldest;
 }
 
+/* No descriptor for who waits: no event will come again, so the clock brings the next try. */
+static void accept_starved(struct sl_tcp_iface *iface, int err)
+{
+    iface->accept_after_ns = now(iface) + SL_NS_PER_S;
+    sl_warn("tcp", "a peer waits but cannot be accepted: %s; raise 'ulimit -n'",
+            sluice_strerror(err));
+}
+
 void sl_tcp_accept(struct sl_tcp_iface *iface)
 {
+    if (iface->accept_after_ns != 0 && now(iface) < iface->accept_after_ns)
+        return;
+    iface->accept_after_ns = 0;
     /* Bounded: a flood of strangers must not keep progress here. */
     for (int i = 0; i < 64; i++) {
         struct sockaddr_storage addr = {0};
@@ -270,8 +281,7 @@ void sl_tcp_accept(struct sl_tcp_iface *iface)
             if (errno == EAGAIN)
                 iface->listener.readable = false;
             else if (errno == EMFILE || errno == ENFILE)
-                sl_warn("tcp", "a peer waits but cannot be accepted: %s; raise 'ulimit -n'",
-                        sluice_strerror(-errno));
+                accept_starved(iface, -errno);
             return;
         }
         guest = guest_place(iface);

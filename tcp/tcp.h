@@ -166,6 +166,7 @@ struct sl_tcp_iface {
     struct sl_netif_list netifs;
     struct sl_node eps, active, ready, news;
     unsigned active_count, connecting, guest_count;
+    uint64_t accept_after_ns; /* not 0: descriptors ran out */
     uint64_t round, next_timer_ns, guest_order, refused;
     bool striped;                /* some endpoint has several data connections */
     int budget;                  /* requests that may still end in this progress */

@@ -10,16 +10,19 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <cmocka.h>
 
 static const char *engine;
-static int lines;
+static int lines, starved_lines;
 static char last_line[512];
 
 static void count_refusals(void *arg, enum sl_log_level level, const char *area, const char *line)
 {
     (void)arg, (void)level, (void)area;
+    if (strstr(line, "raise 'ulimit -n'") != NULL)
+        starved_lines++;
     if (strstr(line, "refused a connection") != NULL) {
         lines++;
         snprintf(last_line, sizeof(last_line), "%s", line);
@@ -30,7 +33,7 @@ static int setup(void **state)
 {
     static struct wire w;
 
-    lines = 0;
+    lines = starved_lines = 0;
     sl_log_set_sink(count_refusals, NULL);
     wire_open(&w, engine, NULL);
     *state = &w;
@@ -186,6 +189,27 @@ static void ipv6_reaches_the_same_port(void **state)
     close(fd);
 }
 
+static void out_of_descriptors_is_said_once_a_second_and_is_over_when_it_is_over(void **state)
+{
+    struct wire *w = *state;
+    struct rlimit old, none;
+    int fd = wire_dial(w, AF_INET);
+
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+    none = old;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    for (int i = 0; i < 2000; i++)
+        wire_progress(w);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+    assert_int_equal(starved_lines, 1);
+    w->skew_ns += 2 * SL_NS_PER_S;
+    wire_write(w, fd, "nonsense", 8);
+    assert_true(wire_is_closed(w, fd));
+    assert_int_equal(lines, 1);
+    close(fd);
+}
+
 static void a_peer_that_never_comes_ends_in_a_timeout(void **state)
 {
     struct wire *w = *state;
@@ -216,6 +240,7 @@ int main(int argc, char **argv)
         CASE(more_silent_strangers_than_places_do_not_keep_a_rank_out),
         CASE(a_connection_that_comes_twice_is_refused),
         CASE(ipv6_reaches_the_same_port),
+        CASE(out_of_descriptors_is_said_once_a_second_and_is_over_when_it_is_over),
         CASE(a_peer_that_never_comes_ends_in_a_timeout),
     };
 
