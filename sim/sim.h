@@ -67,12 +67,9 @@ uint64_t sl_sim_now(const struct sl_sim *sim);
 extern const struct sl_transport_ops sl_sim_ops;
 
 /* For sl_worker.idle, with sl_sim_idle_arg() of the rank. In a fiber: the others' turn. Outside
- * fibers: the clock jumps to the next event. */
+ * fibers: the clock goes to the next event, at most 2 ms. */
 void sl_sim_idle(struct sl_worker *worker);
 void *sl_sim_idle_arg(struct sl_sim *sim, uint32_t rank);
-
-/* Outside fibers: the clock goes on by so much; events that are due happen at the next idle. */
-void sl_sim_pass(struct sl_sim *sim, uint64_t ns);
 
 /* Gives a rank its program. */
 int sl_sim_spawn(struct sl_sim *sim, uint32_t rank, void (*program)(void *arg), void *arg);
