@@ -74,6 +74,9 @@ const struct sl_config_row sl_config_rows[] = {
     TEXT("KERNEL", kernel, "auto", "Reduction kernels: auto, avx512, avx2 or c."),
     TEXT("LOG", log, "warn",
          "Log level: error, warn, info, debug or trace; AREA:LEVEL for one area; separated by commas."),
+    SWITCH("BIND", bind, "auto",
+           "Ranks that sluice-bench -n starts keep to a core each: auto and on, when there are enough "
+           "cores; off."),
     SWITCH("STATUS_SIGNAL", status_signal, "auto",
            "Print what every pending operation waits for on SIGUSR1: on, off, auto (on in sluice-bench, "
            "off in other programs)."),

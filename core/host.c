@@ -51,3 +51,22 @@ void sl_host_cores(uint64_t mask[SL_CPU_WORDS])
     if (sched_getaffinity(0, SL_CPU_WORDS * sizeof(mask[0]), (cpu_set_t *)(void *)mask) != 0)
         mask[0] = 1;
 }
+
+void sl_host_bind(unsigned idx, unsigned count)
+{
+    uint64_t mask[SL_CPU_WORDS], one[SL_CPU_WORDS] = {0};
+    unsigned cores = 0, at = 0;
+
+    sl_host_cores(mask);
+    for (unsigned w = 0; w < SL_CPU_WORDS; w++)
+        cores += (unsigned)__builtin_popcountll(mask[w]);
+    if (cores < count)
+        return;
+    for (unsigned core = 0; core < 64 * SL_CPU_WORDS; core++) {
+        if ((mask[core / 64] >> core % 64 & 1) == 0 || at++ != idx)
+            continue;
+        one[core / 64] = UINT64_C(1) << core % 64;
+        sched_setaffinity(0, sizeof(one), (const cpu_set_t *)(const void *)one);
+        return;
+    }
+}

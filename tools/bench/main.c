@@ -4,6 +4,7 @@
 #include "colls.h"
 #include "core/config.h"
 #include "core/err.h"
+#include "core/host.h"
 #include "core/log.h"
 #include "facts.h"
 #include "inspect.h"
@@ -155,7 +156,11 @@ static int start(const struct sb_options *o)
     err = sl_local_start(o->ranks, GRACE_MS, &status);
     if (err < 0)
         return complain(-1);
-    return err == 1 ? join_and_run(o) : status;
+    if (err == 0)
+        return status;
+    if (config.bind != SL_OFF)
+        sl_host_bind((unsigned)atoi(getenv("SLUICE_LOCAL_RANK")), (unsigned)o->ranks);
+    return join_and_run(o);
 }
 
 int main(int argc, char **argv)
