@@ -142,6 +142,8 @@ void sl_comm_idle(struct sluice_comm *comm, unsigned moved, bool may_sleep)
 
 void sl_comm_wait(struct sluice_comm *comm, const int *status)
 {
+    comm->idle_passes = 0; /* each wait climbs the ladder from its foot */
+    comm->idle_since_ns = 0;
     for (;;) {
         unsigned moved = sl_comm_progress(comm);
 
