@@ -369,7 +369,9 @@ unsigned sl_op_run(struct sluice_req *op)
     uint32_t channels = op->plan->schedule.channel_count;
     unsigned ran = 0, pass;
 
-    if (op->status != SL_PENDING || op->comm->error != 0)
+    /* Once calls differ, the n-th send of a peer may meet another receive than it was meant for: nothing
+     * that came since may go on to others. */
+    if (op->status != SL_PENDING || op->comm->error != 0 || op->comm->mismatch_ns != 0)
         return 0;
     do {
         pass = 0;

@@ -918,8 +918,14 @@ static int sim_progress(struct sl_iface *base, unsigned budget)
 static void sim_describe(const struct sl_ep *base, char *out, size_t cap)
 {
     const struct sl_sim_ep *ep = (const struct sl_sim_ep *)base;
+    unsigned coming = 0, here = 0;
 
-    snprintf(out, cap, "sim endpoint %u to %u%s", ep->idx, ep->peer, ep->lost ? ", lost" : "");
+    for (const struct sl_node *n = ep->inbox.next; n != &ep->inbox; n = n->next) {
+        coming++;
+        here += sl_container_of(n, const struct sl_sim_msg, inbox)->arrived;
+    }
+    snprintf(out, cap, "sim endpoint %u to %u%s (inbox %u of %u, %u recvs, %u sends)", ep->idx,
+             ep->peer, ep->lost ? ", lost" : "", here, coming, ep->recv_count, ep->send_count);
 }
 
 static struct sl_sim_ep *any_ep(struct sl_sim *sim)

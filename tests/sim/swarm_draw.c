@@ -50,7 +50,8 @@ static void draw_call(struct swarm *s, struct sl_rng *rng, struct swarm_call *c)
     bytes += pick(rng, 0, bytes / 2);
     c->count = bytes / sluice_dtype_size(c->dtype);
     c->in_place = sl_rng_chance(rng, 4) && c->coll != SL_ALL_TO_ALL_V && c->coll != SL_SEND;
-    c->blocking = c->coll != SL_SEND && sl_rng_chance(rng, 3);
+    /* A communicator moves only inside calls on it: with two, nobody may block in one of them. */
+    c->blocking = c->coll != SL_SEND && !s->split && sl_rng_chance(rng, 3);
 }
 
 static void draw_config(struct swarm *s, struct sl_rng *rng)

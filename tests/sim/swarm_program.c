@@ -232,6 +232,21 @@ static void finish(struct swarm_rank *r, struct under_way *u, unsigned idx)
         check(r, u);
 }
 
+/* Waits for all calls under way, moving both communicators on. */
+static void drain(struct swarm_rank *r, struct under_way *u)
+{
+    bool pending = true;
+
+    while (pending) {
+        pending = false;
+        for (unsigned i = 0; i < SWARM_CALLS; i++)
+            for (unsigned k = 0; k < 2; k++)
+                pending |= u[i].started && u[i].req[k] != NULL && sluice_test(u[i].req[k]) == 0;
+        if (pending)
+            r->comm[0]->worker.idle(&r->comm[0]->worker);
+    }
+}
+
 static void begin(struct swarm_rank *r, struct under_way *u, unsigned idx)
 {
     struct swarm *s = r->swarm;
@@ -281,6 +296,8 @@ void swarm_program(void *arg)
         if (sl_rng_chance(&rng, 4))
             r->comm[0]->worker.idle(&r->comm[0]->worker);
     }
+    if (s->split && r->made == 0)
+        drain(r, u);
     for (unsigned i = s->call_count; i-- > 0;)
         finish(r, &u[i], i);
     sluice_comm_destroy(r->comm[1]);
