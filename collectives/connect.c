@@ -315,6 +315,18 @@ static void link_pairs(struct sluice_comm *comm, const uint8_t *rows, uint8_t *l
     }
 }
 
+static void drop_attempts(struct sluice_comm *comm, const struct attempt *attempts)
+{
+    for (uint32_t r = 0; r < comm->size; r++) {
+        struct sl_peer *peer = &comm->peers[r];
+
+        if (!attempts[r].tried || peer->ep == NULL)
+            continue;
+        peer->ep->iface->ops->ep_destroy(peer->ep);
+        peer->ep = NULL;
+    }
+}
+
 /* One round for one transport. All ranks take part, wanting something of it or not. */
 static int connect_round(struct sluice_comm *comm, struct sl_exchange *exchange, unsigned t,
                          uint8_t *linked)
@@ -344,6 +356,9 @@ static int connect_round(struct sluice_comm *comm, struct sl_exchange *exchange,
     if (comm->error != 0)
         err = sl_fail_text(comm->error, comm->error_text);
 out:
+    /* Their requests lie in attempts[], and may still be pending. */
+    if (err != 0 && attempts != NULL)
+        drop_attempts(comm, attempts);
     free(mine);
     free(all);
     free(attempts);
