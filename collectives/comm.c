@@ -128,6 +128,10 @@ void sl_comm_destroy(struct sluice_comm *comm)
         return;
     }
     sl_status_close(comm);
+    if (atomic_load(&comm->abort_asked) != 0) { /* nobody may have looked since */
+        sl_comm_fail(comm, -ECANCELED, -1, "rank %u aborted the communicator", comm->rank);
+        sl_health_tear_down(comm);
+    }
     if (!sl_list_empty(&comm->active)) {
         sl_comm_fail(comm, -ECANCELED, -1, "rank %u destroyed the communicator", comm->rank);
         sl_health_tear_down(comm);

@@ -2,6 +2,7 @@
 /* Public ways to make, split and destroy a communicator. */
 #include "lib/api.h"
 
+#include "collectives/status.h"
 #include "core/log.h"
 #include "launch/launch.h"
 
@@ -115,18 +116,37 @@ void sl_thread_stop(struct sluice_comm *comm)
     pthread_mutex_destroy(&comm->lock);
 }
 
+/* Once for the process: a second handler would call itself as the one that was there before. */
+static int watch_status_signal(const struct sl_config *config)
+{
+    static _Atomic int watched;
+    int none = 0, err = 0;
+
+    if (config->status_signal == SL_ON && atomic_compare_exchange_strong(&watched, &none, 1)) {
+        err = sl_status_install_signal();
+        if (err != 0)
+            atomic_store(&watched, 0);
+    }
+    return err;
+}
+
 static int create_over(struct sl_exchange *exchange, const struct sl_config *config,
                        struct sluice_comm **out)
 {
     struct sl_comm_params params = {
         .config = config, .clock = &sl_clock_monotonic, .seed = seed()};
-    int err = sl_comm_create(exchange, &params, out);
+    struct sluice_comm *comm;
+    int err = watch_status_signal(config);
 
-    if (err == 0) {
-        err = sl_thread_start(*out);
-        if (err != 0)
-            sl_comm_destroy(*out);
-    }
+    if (err == 0)
+        err = sl_comm_create(exchange, &params, &comm);
+    if (err != 0)
+        return err;
+    err = sl_thread_start(comm);
+    if (err != 0)
+        sl_comm_destroy(comm);
+    else
+        *out = comm;
     return err;
 }
 
@@ -251,10 +271,16 @@ static int create_child(struct sluice_comm *parent, const int *members, int coun
         .transports = parent->transport_count != 0 ? parent->transports : NULL,
         .transport_count = parent->transport_count,
     };
-    int err = sl_comm_create(&exchange.base, &params, out);
+    struct sluice_comm *comm;
+    int err = sl_comm_create(&exchange.base, &params, &comm);
 
-    if (err == 0)
-        err = sl_thread_start(*out);
+    if (err != 0)
+        return err;
+    err = sl_thread_start(comm);
+    if (err != 0)
+        sl_comm_destroy(comm);
+    else
+        *out = comm;
     return err;
 }
 
