@@ -364,6 +364,11 @@ static unsigned run_channel(struct sluice_req *op, uint32_t channel)
     return next - first;
 }
 
+bool sl_op_is_over(const struct sluice_req *op)
+{
+    return op->open_channels == 0 && op->in_flight == 0;
+}
+
 unsigned sl_op_run(struct sluice_req *op)
 {
     uint32_t channels = op->plan->schedule.channel_count;
@@ -379,7 +384,7 @@ unsigned sl_op_run(struct sluice_req *op)
             pass += run_channel(op, c);
         ran += pass;
     } while (pass != 0 && op->open_channels != 0 && channels > 1);
-    if (op->open_channels == 0 && op->in_flight == 0 && op->comm->error == 0)
+    if (sl_op_is_over(op) && op->comm->error == 0)
         sl_op_end(op, 0);
     return ran;
 }
@@ -513,6 +518,11 @@ static int32_t awaited_rank(const struct sluice_req *op, const struct sl_step *s
     return -1;
 }
 
+static bool has_failed(const struct sl_post *post)
+{
+    return post->req.status != 0 && post->req.status != SL_PENDING;
+}
+
 void sl_op_waiting(const struct sluice_req *op, struct sl_waiting *out)
 {
     const struct sl_plan *plan = op->plan;
@@ -524,7 +534,7 @@ void sl_op_waiting(const struct sluice_req *op, struct sl_waiting *out)
     for (uint32_t i = 0; i < plan->post_count; i++) {
         const struct sl_post *post = &op->posts[i];
 
-        if (!post->posted)
+        if (!post->posted && !has_failed(post))
             continue;
         if (post->step->kind == SL_STEP_SEND) {
             sending = sending != NULL ? sending : post->step;

@@ -13,6 +13,9 @@ int sl_op_start(struct sluice_comm *comm, struct sl_plan *plan, const void *in, 
 /* Runs every step that can run now. Returns how many did. Ends the operation after its last. */
 unsigned sl_op_run(struct sluice_req *op);
 
+/* Every step is complete, though the operation may not have been ended yet. */
+bool sl_op_is_over(const struct sluice_req *op);
+
 /* Ends an operation: for the failure of its communicator, when nothing can touch its memory any more. */
 void sl_op_end(struct sluice_req *op, int status);
 

@@ -69,11 +69,16 @@ static void broadcast_last(struct sluice_comm *comm, const void *msg, size_t len
     }
 }
 
+/* The oldest operation that still waits for something. */
 static const struct sluice_req *oldest(const struct sluice_comm *comm)
 {
-    return sl_list_empty(&comm->active)
-               ? NULL
-               : sl_container_of(comm->active.next, const struct sluice_req, link);
+    sl_list_foreach (&comm->active, node) {
+        const struct sluice_req *op = sl_container_of(node, const struct sluice_req, link);
+
+        if (!sl_op_is_over(op))
+            return op;
+    }
+    return NULL;
 }
 
 static const struct sl_signature *remembered(const struct sluice_comm *comm, uint32_t seq)
@@ -131,8 +136,12 @@ void sl_health_tear_down(struct sluice_comm *comm)
         peer->ep = NULL;
         peer->half[0] = peer->half[1] = NULL;
     }
-    sl_list_foreach (&comm->active, node)
-        sl_op_end(sl_container_of(node, struct sluice_req, link), comm->error);
+    sl_list_foreach (&comm->active, node) {
+        struct sluice_req *op = sl_container_of(node, struct sluice_req, link);
+
+        /* The last step may have been completed in the pass that saw the error. */
+        sl_op_end(op, sl_op_is_over(op) ? 0 : comm->error);
+    }
 }
 
 void sl_health_goodbye(struct sluice_comm *comm)
@@ -198,18 +207,26 @@ void sl_health_ctrl(void *arg, struct sl_ep *ep, const void *msg, size_t len)
     }
 }
 
+/* The verdict waits a little: whoever ended the connection may have told why, here or elsewhere. */
+static void note_loss(struct sluice_comm *comm, int32_t rank, int status, const char *why)
+{
+    if (comm->lost_ns != 0 && comm->lost_rank != rank)
+        return;
+    if (comm->lost_ns == 0)
+        comm->lost_ns = sl_now(comm->worker.clock);
+    comm->lost_rank = rank;
+    comm->lost_status = status;
+    snprintf(comm->lost_why, sizeof(comm->lost_why), "%s", why);
+}
+
 void sl_health_down(void *arg, struct sl_ep *ep, int status, const char *why)
 {
     struct sluice_comm *comm = arg;
     struct sl_peer *peer = &comm->peers[ep->peer];
 
     peer->down = true;
-    if (peer->left || comm->lost_ns != 0)
-        return;
-    comm->lost_ns = sl_now(comm->worker.clock);
-    comm->lost_rank = ep->peer;
-    comm->lost_status = status;
-    snprintf(comm->lost_why, sizeof(comm->lost_why), "%s", why);
+    if (!peer->left)
+        note_loss(comm, ep->peer, status, why);
 }
 
 /* ---- steps that failed ---- */
@@ -232,6 +249,12 @@ static void p2p_order_differs(struct sluice_req *op, const struct sl_step *step,
                      (unsigned)(op->tag >> 32) & 0x7fffffff);
 }
 
+static void miss(struct sluice_comm *comm, uint32_t rank)
+{
+    sl_comm_fail(comm, -ECONNRESET, (int32_t)rank,
+                 "rank %u has destroyed its communicator while others still need it", rank);
+}
+
 void sl_health_step_failed(struct sluice_req *op, const struct sl_step *step,
                            const struct sl_req *req, int status)
 {
@@ -248,9 +271,10 @@ void sl_health_step_failed(struct sluice_req *op, const struct sl_step *step,
                      "rank %u sends %llu bytes where this rank receives %llu", step->peer,
                      (unsigned long long)req->len,
                      (unsigned long long)(step->count * op->plan->esize));
+    } else if (!comm->peers[step->peer].left) {
+        note_loss(comm, (int32_t)step->peer, status, sluice_strerror(status));
     } else {
-        sl_comm_fail(comm, status, (int32_t)step->peer, "the path to rank %u failed: %s",
-                     step->peer, sluice_strerror(status));
+        miss(comm, step->peer);
     }
 }
 
@@ -384,8 +408,7 @@ static void miss_leavers(struct sluice_comm *comm)
         const struct sl_peer *peer = &comm->peers[r];
 
         if (peer->left && peer->down && waits_for(comm, peer))
-            sl_comm_fail(comm, -ECONNRESET, (int32_t)r,
-                         "rank %u has destroyed its communicator while others still need it", r);
+            miss(comm, r);
     }
 }
 
@@ -410,6 +433,8 @@ static void time_out(struct sluice_comm *comm, uint64_t now)
     const struct sluice_req *op = oldest(comm);
     struct sl_waiting waiting;
 
+    if (op == NULL)
+        return;
     sl_op_waiting(op, &waiting);
     int32_t culprit = find_culprit(comm, now, waiting.rank);
     const struct sl_peer_status *status = culprit >= 0 ? &comm->peers[culprit].status : NULL;

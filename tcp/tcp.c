@@ -592,6 +592,8 @@ static void drain(struct sl_tcp_ep *ep)
                sl_tcp_conn_rx(&ep->conns[i]) > 0)
             ;
     ep->is_failing = true;
+    while (!ep->conns[0].eof && sl_tcp_ctrl_rx(&ep->conns[0]) > 0)
+        ; /* among it may be why the peer goes */
 }
 
 static int tell_news(struct sl_tcp_iface *iface)
