@@ -128,6 +128,7 @@ struct sluice_comm {
     uint32_t seq;            /* collectives called so far */
     struct sl_signature history[SL_HISTORY];
     struct sl_plan **plans;  /* hash table */
+    struct sl_plan *last_plan; /* the one found last: mostly the next one too */
     struct sl_node plan_lru;
     uint32_t plan_count;
 

@@ -339,7 +339,7 @@ static inline bool is_message(const struct sl_step *step)
 }
 
 /* Runs the channel from where it is; returns how many steps ran. */
-static unsigned run_channel(struct sluice_req *op, uint32_t channel)
+static inline unsigned run_channel(struct sluice_req *op, uint32_t channel)
 {
     const struct sl_plan *plan = op->plan;
     const struct sl_step *steps = plan->schedule.steps;
@@ -450,11 +450,8 @@ static void bind(struct sluice_req *op, const void *in, void *out)
     op->base[SL_BUF_TMP] = op->tmp;
     op->in_flight = 0;
     op->bytes = 0;
-    op->open_channels = 0;
-    for (uint32_t c = 0; c < s->channel_count; c++) {
-        op->next[c] = plan->channel_first[c];
-        op->open_channels += plan->channel_first[c] != plan->channel_first[c + 1];
-    }
+    memcpy(op->next, plan->channel_first, s->channel_count * sizeof(*op->next));
+    op->open_channels = plan->open_channels;
     if (op->done != NULL)
         memset(op->done, 0, s->step_count);
 }
@@ -477,8 +474,11 @@ int sl_op_start(struct sluice_comm *comm, struct sl_plan *plan, const void *in, 
     bind(op, in, out);
     number_call(op);
     take_tickets(op);
-    sl_list_push_back(&comm->active, &op->link);
-    sl_op_run(op);
+    /* Listed only if it is not over at once: earlier operations have had their turn by then. */
+    if (SL_LIKELY(sl_list_empty(&comm->active)))
+        sl_op_run(op);
+    if (op->status == SL_PENDING)
+        sl_list_push_back(&comm->active, &op->link);
     *out_op = op;
     return 0;
 }

@@ -79,6 +79,8 @@ static int compile_channels(struct sl_plan *plan)
         first[c + 2] += first[c + 1];
     for (uint32_t i = 0; i < s->step_count; i++)
         plan->order[first[s->steps[i].channel + 1]++] = i;
+    for (uint32_t c = 0; c < s->channel_count; c++)
+        plan->open_channels += first[c] != first[c + 1];
     return 0;
 }
 
@@ -247,6 +249,7 @@ static void unlink_plan(struct sluice_comm *comm, struct sl_plan *plan)
         at = &(*at)->next;
     *at = plan->next;
     sl_list_remove(&plan->lru);
+    comm->last_plan = NULL;
     comm->plan_count--;
 }
 
@@ -288,8 +291,13 @@ static int plan_add(struct sluice_comm *comm, const struct sl_call *call, struct
 
 int sl_plan_get(struct sluice_comm *comm, const struct sl_call *call, struct sl_plan **out)
 {
-    struct sl_plan *plan = comm->plans != NULL ? comm->plans[bucket_of(call)] : NULL;
+    struct sl_plan *plan = comm->last_plan;
 
+    if (SL_LIKELY(plan != NULL && same_call(&plan->call, call) && call->in_counts == NULL)) {
+        *out = plan;
+        return 0;
+    }
+    plan = comm->plans != NULL ? comm->plans[bucket_of(call)] : NULL;
     for (; plan != NULL; plan = plan->next) {
         if (!same_call(&plan->call, call) || !same_counts(comm, plan, call))
             continue;
@@ -297,7 +305,7 @@ int sl_plan_get(struct sluice_comm *comm, const struct sl_call *call, struct sl_
             sl_list_remove(&plan->lru);
             sl_list_push_back(&comm->plan_lru, &plan->lru);
         }
-        *out = plan;
+        *out = comm->last_plan = plan;
         return 0;
     }
     return plan_add(comm, call, out);
@@ -310,6 +318,7 @@ void sl_plans_fini(struct sluice_comm *comm)
     while ((node = sl_list_pop_front(&comm->plan_lru)) != NULL)
         plan_free(sl_container_of(node, struct sl_plan, lru));
     free(comm->plans);
+    comm->last_plan = NULL;
     comm->plans = NULL;
     comm->plan_count = 0;
 }

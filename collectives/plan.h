@@ -41,6 +41,7 @@ struct sl_plan {
     sl_copy_fn *copy, *copy_out;
     uint32_t *order;         /* steps by channel */
     uint32_t *channel_first; /* [channel_count + 1] into order[] */
+    uint32_t open_channels;  /* those with steps */
     uint32_t *post_of;       /* [step]: index of its sl_post, for SEND, RECV, RECV_REDUCE */
     uint32_t *use_of;        /* [post]: index into uses[] */
     struct sl_use *uses;
