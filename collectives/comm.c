@@ -5,6 +5,7 @@
 #include "collectives/connect.h"
 #include "collectives/exec.h"
 #include "collectives/health.h"
+#include "collectives/kin.h"
 #include "collectives/select.h"
 #include "collectives/status.h"
 #include "core/log.h"
@@ -93,6 +94,7 @@ int sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *pa
         return sl_fail_text(err, why);
     }
     sl_status_open(comm);
+    sl_kin_join(comm);
     sl_debug("comm", "rank %u of %u is connected, %u on this host, %s windows", comm->rank,
              comm->size, comm->local_size, comm->win_half[0] != NULL ? "with" : "without");
     *out = comm;
@@ -127,6 +129,7 @@ void sl_comm_destroy(struct sluice_comm *comm)
         free_parts(comm);
         return;
     }
+    sl_kin_leave(comm);
     sl_status_close(comm);
     if (atomic_load(&comm->abort_asked) != 0) { /* nobody may have looked since */
         sl_comm_fail(comm, -ECANCELED, -1, "rank %u aborted the communicator", comm->rank);

@@ -163,6 +163,12 @@ struct sluice_comm {
     size_t transport_count;
     bool closed; /* destroyed, but requests are still to be given back */
 
+    /* other communicators of the thread (kin.c) */
+    struct sl_node kin;
+    const void *home;     /* the thread whose call was the last */
+    _Atomic int claimed;  /* somebody is inside */
+    bool movable;         /* calls on it are claimed, so a waiting thread may move it */
+
     /* SLUICE_PROGRESS=thread */
     bool threaded;
     _Atomic int stop;

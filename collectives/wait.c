@@ -5,6 +5,7 @@
  */
 #include "collectives/exec.h"
 #include "collectives/health.h"
+#include "collectives/kin.h"
 #include "collectives/status.h"
 
 #include <poll.h>
@@ -85,7 +86,7 @@ static void park(struct sluice_comm *comm)
 {
     struct pollfd fds[SL_IFACES_MAX];
     nfds_t count = 0;
-    int timeout_ms = SLEEP_MAX_MS;
+    int timeout_ms = sl_kin_busy(comm) ? 1 : SLEEP_MAX_MS; /* their bells do not ring here */
 
     for (unsigned i = 0; i < comm->iface_count; i++) {
         struct sl_iface_slot *slot = &comm->ifaces[i];
@@ -121,6 +122,9 @@ void sl_comm_idle(struct sluice_comm *comm, unsigned moved, bool may_sleep)
         return;
     }
     comm->idle_passes++;
+    if (may_sleep && (comm->worker.idle != NULL || comm->idle_passes % PASSES_PER_LOOK == 0) &&
+        sl_kin_progress(comm) != 0)
+        comm->idle_since_ns = 0; /* the thread is of use: it does not sleep */
     if (comm->worker.idle != NULL) {
         look_at_clock(comm);
         if (may_sleep)

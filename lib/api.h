@@ -4,6 +4,7 @@
 #define SL_LIB_API_H
 
 #include "collectives/exec.h"
+#include "collectives/kin.h"
 
 /* A communicator is used by one thread at a time, unless it has a thread of its own: then a lock keeps the
  * two apart. */
@@ -11,12 +12,16 @@ static inline void sl_enter(struct sluice_comm *comm)
 {
     if (SL_UNLIKELY(comm->threaded))
         pthread_mutex_lock(&comm->lock);
+    else
+        sl_kin_claim(comm);
 }
 
 static inline void sl_leave(struct sluice_comm *comm)
 {
     if (SL_UNLIKELY(comm->threaded))
         pthread_mutex_unlock(&comm->lock);
+    else
+        sl_kin_release(comm);
 }
 
 /* group.c: a checked call, kept until the group ends. False: no group is open, start it now. */
