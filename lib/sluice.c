@@ -278,6 +278,38 @@ int sluice_all_to_all(struct sluice_comm *comm, const void *in, void *out, size_
 /* size_t arrays are what the interface takes, uint64_t what schedules hold. */
 _Static_assert(sizeof(size_t) == sizeof(uint64_t), "Sluice is for 64-bit machines");
 
+/* How far the blocks of a buffer reach, in elements. -EINVAL: farther than memory does. */
+static int reach_of(const struct sluice_comm *comm, const size_t *counts, const size_t *offsets,
+                    size_t *out)
+{
+    size_t limit = (size_t)INT64_MAX / 8, end = 0;
+
+    for (uint32_t r = 0; r < comm->size; r++) {
+        if (counts[r] > limit || (counts[r] != 0 && offsets[r] > limit - counts[r]))
+            return sl_fail(-EINVAL, "all_to_all_v: %zu elements at %zu are more than memory can hold",
+                           counts[r], offsets[r]);
+        if (counts[r] != 0 && offsets[r] + counts[r] > end)
+            end = offsets[r] + counts[r];
+    }
+    *out = end;
+    return 0;
+}
+
+static int check_blocks(const struct sluice_comm *comm, enum sluice_dtype dtype, const void *in,
+                        size_t in_count, const void *out, size_t out_count)
+{
+    struct sl_call call = {.coll = SL_ALL_TO_ALL_V, .dtype = dtype, .count = 1};
+    int err = check_buffers(comm, &call, in, out, in_count != 0, out_count != 0);
+
+    if (err != 0 || in_count == 0 || out_count == 0)
+        return err;
+    /* In-place calls are not among what all_to_all_v does. */
+    err = check_overlap(&call, in, out, in_count, out_count, 0);
+    return err == 0 && call.in_place
+               ? sl_fail(-EINVAL, "all_to_all_v: input and output overlap")
+               : err;
+}
+
 int sluice_all_to_all_v(struct sluice_comm *comm, const void *in, const size_t *in_counts,
                         const size_t *in_offsets, void *out, const size_t *out_counts,
                         const size_t *out_offsets, enum sluice_dtype dtype,
@@ -300,6 +332,15 @@ int sluice_all_to_all_v(struct sluice_comm *comm, const void *in, const size_t *
     if (in_counts[comm->rank] != out_counts[comm->rank])
         return sl_fail(-EINVAL, "all_to_all_v: rank %u sends itself %zu elements but receives %zu",
                        comm->rank, in_counts[comm->rank], out_counts[comm->rank]);
+    size_t in_count = 0, out_count = 0;
+
+    err = reach_of(comm, in_counts, in_offsets, &in_count);
+    if (err == 0)
+        err = reach_of(comm, out_counts, out_offsets, &out_count);
+    if (err == 0)
+        err = check_blocks(comm, dtype, in, in_count, out, out_count);
+    if (err != 0)
+        return err;
     return submit(comm, &call, in, out, req);
 }
 

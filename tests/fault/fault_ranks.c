@@ -81,6 +81,8 @@ static void draw(struct fault_run *run, const struct options *options, uint64_t 
         at -= kind_weight[k];
         run->kind = (enum fault_kind)(k + 1);
     }
+    if (run->kind == FAULT_HALF && strcmp(run->transport, "shm") == 0)
+        run->kind = FAULT_KILL; /* shared memory loses no packets */
     if (options->only >= 0)
         run->kind = (enum fault_kind)options->only;
     run->ranks = (int)sl_rng_range(&rng, 2, RANKS_MAX);
