@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Slurm's list of hosts. */
 #include "core/err.h"
+#include "tests/fuzz/text.h"
 #include "launch/nodelist.h"
 
 #include <stdint.h>
@@ -11,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char out[32], *list = strndup((const char *)data, size);
+    char out[32], *list = fuzz_text(data, size);
 
     if (list == NULL)
         return 0;

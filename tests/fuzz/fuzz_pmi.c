@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lines of a PMI launcher. */
 #include "core/err.h"
+#include "tests/fuzz/text.h"
 #include "launch/pmi.h"
 
 #include <stdlib.h>
@@ -10,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char out[64] = "untouched", *line = strndup((const char *)data, size);
+    char out[64] = "untouched", *line = fuzz_text(data, size);
 
     if (line == NULL)
         return 0;

@@ -2,6 +2,7 @@
 /* What strangers send to a meeting place, what a false rank 0 answers, and unique ids. The first byte
  * chooses which. */
 #include "core/err.h"
+#include "tests/fuzz/text.h"
 #include "launch/address.h"
 #include "launch/wire.h"
 
@@ -58,7 +59,7 @@ static void unique_id(const uint8_t *data, size_t size)
 static void root(const uint8_t *data, size_t size)
 {
     struct sl_root parsed;
-    char *text = strndup((const char *)data, size);
+    char *text = fuzz_text(data, size);
 
     if (text != NULL && sl_root_parse(text, &parsed) == 0)
         sl_assert(parsed.port != 0 && parsed.port + parsed.more <= 65535 && *parsed.host != '\0');
