@@ -22,6 +22,7 @@
 #define WARM_UPS 4
 #define BLOCK ((size_t)128 << 10) /* of the copy and reduce rates: cached, as window slots are */
 #define BLOCKS 16
+#define COST_MAX 1e13 /* ns: hours for one message are no measurement */
 
 /* Costs of a common server, in ns and ns per byte. */
 static const struct sl_costs built_in = {
@@ -190,6 +191,19 @@ static void round_costs(struct sl_costs *costs)
         *all[i] = rounded(*all[i]);
 }
 
+/* The file and rank 0 are others' words: a cost that is no number, negative or absurd would make every
+ * comparison of algorithms meaningless. */
+bool sl_costs_sane(const struct sl_costs *costs)
+{
+    const double all[] = {costs->shm.alpha, costs->shm.beta, costs->net.alpha, costs->net.beta,
+                          costs->sync,      costs->copy,     costs->reduce,    costs->step};
+
+    for (size_t i = 0; i < SL_ARRAY_LEN(all); i++)
+        if (!(all[i] > 0 && all[i] <= COST_MAX))
+            return false;
+    return true;
+}
+
 /* What the costs of a communicator depend on, for the cache: kernels stand for the CPU. */
 static uint64_t cache_key(const struct sluice_comm *comm)
 {
@@ -220,19 +234,26 @@ static int take_word_of_rank_0(struct sluice_comm *comm, struct sl_exchange *exc
     if (err == 0)
         *word = all[0];
     free(all);
+    if (err == 0 && !sl_costs_sane(&word->costs))
+        return sl_fail(-EPROTO, "rank 0 sent link costs that are not positive numbers; try "
+                                "SLUICE_TUNE=off there");
+    word->source[sizeof(word->source) - 1] = '\0';
     return err;
 }
 
 static void first_word(struct sluice_comm *comm, uint64_t key, struct verdict *word)
 {
     const char *tune = comm->config.tune;
+    struct sl_costs kept;
 
     *word = (struct verdict){.costs = built_in};
     snprintf(word->source, sizeof(word->source), "built in");
     if (strcmp(tune, "off") == 0 || comm->size == 1) {
         word->known = 1;
     } else if (strcmp(tune, "measure") != 0 && comm->rank == 0 &&
-               sl_tune_cache_read(&comm->config, key, &word->costs, sizeof(word->costs))) {
+               sl_tune_cache_read(&comm->config, key, &kept, sizeof(kept)) &&
+               sl_costs_sane(&kept)) {
+        word->costs = kept;
         word->known = 1;
         snprintf(word->source, sizeof(word->source), "measured earlier, cached");
     }

@@ -182,8 +182,13 @@ static void on_abort(struct sluice_comm *comm, const struct ctrl_abort *msg)
 {
     int32_t culprit = msg->culprit >= 0 && msg->culprit < (int32_t)comm->size ? msg->culprit : -1;
     int code = msg->code < 0 && msg->code > -4096 ? msg->code : -EPROTO;
+    char text[ABORT_TEXT_MAX];
 
-    sl_comm_fail(comm, code, culprit, "%.*s", ABORT_TEXT_MAX - 1, msg->text);
+    snprintf(text, sizeof(text), "%.*s", ABORT_TEXT_MAX - 1, msg->text);
+    for (char *c = text; *c != '\0'; c++)
+        if (((unsigned char)*c < 0x20) || *c == 0x7f)
+            *c = '?'; /* it goes to logs and terminals as it is */
+    sl_comm_fail(comm, code, culprit, "%s", text);
 }
 
 void sl_health_ctrl(void *arg, struct sl_ep *ep, const void *msg, size_t len)

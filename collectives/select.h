@@ -18,4 +18,7 @@ int sl_select_explain(const struct sluice_comm *comm, const struct sl_call *call
 /* calibrate.c: measures link costs (or takes cached ones), the same on all ranks, into comm->costs. */
 int sl_costs_find(struct sluice_comm *comm, struct sl_exchange *exchange);
 
+/* All are numbers above 0 and none is absurd. */
+bool sl_costs_sane(const struct sl_costs *costs);
+
 #endif

@@ -120,10 +120,20 @@ int sl_status_install_signal(void)
     return 0;
 }
 
-static bool print_page(const char *path, FILE *out)
+/* The page belongs to another process, maybe another user's: nothing in it may steer the terminal. */
+static void print_text(const char *text, size_t len, FILE *out)
+{
+    for (size_t i = 0; i < len; i++) {
+        bool control = ((unsigned char)text[i] < 0x20 && text[i] != '\n') || text[i] == 0x7f;
+
+        putc(control ? '?' : text[i], out);
+    }
+}
+
+bool sl_status_print_page(const char *path, FILE *out)
 {
     static struct sl_status_page copy;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
     if (fd < 0)
         return false;
@@ -135,7 +145,7 @@ static bool print_page(const char *path, FILE *out)
             break;
         if (copy.version != after || (after & 1) != 0 || copy.len > sizeof(copy.text))
             continue;
-        fwrite(copy.text, 1, copy.len, out);
+        print_text(copy.text, copy.len, out);
         close(fd);
         return true;
     }
@@ -164,7 +174,7 @@ int sl_status_print_process(int pid, FILE *out)
             continue;
         target[len] = '\0';
         if (strncmp(target, "/memfd:" MEMFD_NAME, strlen("/memfd:" MEMFD_NAME)) == 0)
-            found += print_page(path, out);
+            found += sl_status_print_page(path, out);
     }
     closedir(dir);
     return found != 0 ? 0

@@ -25,4 +25,7 @@ int sl_status_install_signal(void);
  * -EACCES. */
 int sl_status_print_process(int pid, FILE *out);
 
+/* Prints one page, with control characters made harmless. False: the file holds no whole page. */
+bool sl_status_print_page(const char *path, FILE *out);
+
 #endif

@@ -58,12 +58,13 @@ bool sl_tune_cache_read(const struct sl_config *config, uint64_t key, void *out,
 
     if (!path_of(config, key, path))
         return false;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe in its place does not block */
 
     if (fd < 0)
         return false;
     whole = read(fd, out, len) == (ssize_t)len &&
-            read(fd, &trailer, sizeof(trailer)) == sizeof(trailer) && trailer == TRAILER;
+            read(fd, &trailer, sizeof(trailer)) == sizeof(trailer) && trailer == TRAILER &&
+            read(fd, &trailer, 1) == 0;
     close(fd);
     return whole;
 }

@@ -6,6 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Beside SL_CAP_*: the case needs faulty_break(). */
+#define CONTRACT_FAULTY (UINT32_C(1) << 31)
+
 /* A case and the capabilities (SL_CAP_*) without which it says nothing about a transport. Include
  * <cmocka.h> first. */
 struct contract_case {

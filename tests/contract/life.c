@@ -3,6 +3,7 @@
 #include "core/err.h"
 #include "tests/contract/pair.h"
 #include "tests/contract/stage.h"
+#include "tests/fake/faulty.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -106,6 +107,39 @@ static void destroy_ends_what_is_pending_once(void **state)
         assert_int_equal(send[i]->ended, 1);
         msg_free(send[i]);
     }
+    pair_close(&p);
+}
+
+/* Only where the loss can be made to come at a known moment: under faulty.c. */
+static void a_broken_endpoint_is_told_before_its_requests_end(void **state)
+{
+    struct msg *recv[2], *late;
+    struct pair p;
+    char text[80];
+
+    (void)state;
+    pair_connect(&p);
+    for (unsigned i = 0; i < 2; i++) {
+        recv[i] = msg_recv(&p.side[0], 100, i);
+        post_recv(&p, recv[i], NULL);
+    }
+    faulty_break(p.side[0].ep);
+    assert_int_equal(p.side[0].downs, 0);
+    PUMP_UNTIL(&p, p.side[0].downs == 1 && recv[0]->ended && recv[1]->ended);
+    assert_ptr_equal(p.side[0].down_ep, p.side[0].ep);
+    assert_int_equal(p.side[0].down_status, -ECONNRESET);
+    assert_int_equal(p.side[0].ended_at_down, 0);
+    for (unsigned i = 0; i < 2; i++)
+        msg_check_ended(recv[i], -ECONNRESET);
+    late = msg_recv(&p.side[0], 8, 9);
+    assert_int_equal(try_recv(late, NULL), -ECONNRESET);
+    contract_ops->ep_describe(p.side[0].ep, text, sizeof(text));
+    assert_non_null(strstr(text, "lost"));
+    PUMP_UNTIL(&p, p.side[1].downs == 1);
+    assert_int_equal(p.side[0].downs, 1);
+    for (unsigned i = 0; i < 2; i++)
+        msg_free(recv[i]);
+    msg_free(late);
     pair_close(&p);
 }
 
@@ -281,6 +315,7 @@ int contract_life_cases(void)
         {0, cmocka_unit_test(endpoints_connect_again_after_destroy)},
         {0, cmocka_unit_test(destroy_takes_null_and_unconnected_endpoints)},
         {0, cmocka_unit_test(destroy_ends_what_is_pending_once)},
+        {CONTRACT_FAULTY, cmocka_unit_test(a_broken_endpoint_is_told_before_its_requests_end)},
         {0, cmocka_unit_test(destroy_cancels_a_connect_under_way)},
         {0, cmocka_unit_test(the_peer_of_a_lost_endpoint_hears_it_once)},
         {0, cmocka_unit_test(an_idle_endpoint_hears_of_its_loss_too)},

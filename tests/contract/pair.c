@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 const struct sl_transport_ops *contract_ops;
+bool contract_is_faulty;
 
 /* Byte idx of the message with this tag: any shift, swap or loss shows. */
 static uint8_t pattern(uint64_t tag, size_t idx)

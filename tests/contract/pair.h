@@ -49,6 +49,7 @@ struct pair {
 
 /* The transport under test, completed, bare or under faulty.c. */
 extern const struct sl_transport_ops *contract_ops;
+extern bool contract_is_faulty;
 
 void pair_open(struct pair *p);             /* both interfaces */
 void pair_open_side(struct pair *p, unsigned i);

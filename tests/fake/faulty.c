@@ -5,6 +5,7 @@
 #include "core/err.h"
 #include "core/list.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -380,7 +381,12 @@ static void faulty_wake(struct sl_ep *ep)
 
 static void faulty_describe(const struct sl_ep *ep, char *out, size_t cap)
 {
-    inner_ops->ep_describe(((const struct faulty_ep *)ep)->inner, out, cap);
+    const struct faulty_ep *e = (const struct faulty_ep *)ep;
+
+    if (e->inner != NULL)
+        inner_ops->ep_describe(e->inner, out, cap);
+    else
+        snprintf(out, cap, "%s, lost: broken by the test", inner_ops->name);
 }
 
 const struct sl_transport_ops *faulty_wrap(const struct sl_transport_ops *inner, uint64_t seed)

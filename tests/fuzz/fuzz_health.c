@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Control messages of peers. An input is a row of records: who sends (a byte), how long (a byte), what;
+ * after each the clock moves on. Whatever they say, the communicator's error, if any, is a negative
+ * code with a sentence that ends, that blames a rank there is and that steers no terminal. */
+#include "collectives/comm.h"
+#include "collectives/health.h"
+#include "core/log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define RANKS 5
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static uint64_t time_ns;
+
+static uint64_t now(const struct sl_clock *clock)
+{
+    (void)clock;
+    return time_ns;
+}
+
+static void no_log(void *arg, enum sl_log_level level, const char *area, const char *line)
+{
+    (void)arg, (void)level, (void)area, (void)line;
+}
+
+static void check(const struct sluice_comm *comm)
+{
+    if (comm->error == 0)
+        return;
+    sl_assert(comm->error < 0 && comm->error > -4096);
+    sl_assert(comm->culprit >= -1 && comm->culprit < RANKS);
+    sl_assert(memchr(comm->error_text, '\0', sizeof(comm->error_text)) != NULL);
+    for (const char *c = comm->error_text; *c != '\0'; c++)
+        sl_assert((unsigned char)*c >= 0x20 && *c != 0x7f);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const struct sl_clock clock = {.now_ns = now};
+    static struct sluice_comm comm;
+    struct sl_peer peers[RANKS] = {0};
+    bool sets[2 * RANKS];
+
+    sl_log_set_sink(no_log, NULL);
+    memset(&comm, 0, sizeof(comm));
+    comm = (struct sluice_comm){.rank = 1, .size = RANKS, .peers = peers, .rank_sets = sets, .seq = 3};
+    comm.worker.clock = &clock;
+    comm.config.timeout_ms = 1000;
+    sl_list_init(&comm.active);
+    for (uint32_t seq = 1; seq <= comm.seq; seq++)
+        comm.history[seq] = (struct sl_signature){.seq = seq, .fingerprint = 7 * seq, .count = seq};
+    time_ns = SL_NS_PER_S;
+    while (size >= 2) {
+        struct sl_ep ep = {.peer = data[0] % RANKS};
+        size_t len = data[1] < size - 2 ? data[1] : size - 2;
+        uint8_t *msg = malloc(len + (len == 0)); /* of its size, so that a sanitizer sees overruns */
+
+        sl_assert(msg != NULL);
+        memcpy(msg, data + 2, len);
+        sl_health_ctrl(&comm, &ep, msg, len);
+        free(msg);
+        check(&comm);
+        time_ns += 30 * SL_NS_PER_MS;
+        sl_health_tick(&comm, time_ns);
+        check(&comm);
+        data += 2 + len;
+        size -= 2 + len;
+    }
+    time_ns += SL_NS_PER_S;
+    sl_health_tick(&comm, time_ns);
+    check(&comm);
+    return 0;
+}
