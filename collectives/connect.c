@@ -193,6 +193,7 @@ int sl_connect_meet(struct sluice_comm *comm, struct sl_exchange *exchange,
 struct attempt {
     struct sl_req req;
     bool tried; /* an endpoint exists */
+    char why[160]; /* of a failure */
 };
 
 static bool wanted(const struct sluice_comm *comm, const uint8_t *linked, unsigned t, uint32_t a,
@@ -236,6 +237,15 @@ static void create_endpoints(struct sluice_comm *comm, const uint8_t *linked, un
     }
 }
 
+/* The transport has just said why, as every detector of an error does. */
+static void attempt_over(struct sl_req *req)
+{
+    struct attempt *attempt = sl_container_of(req, struct attempt, req);
+
+    if (req->status != 0)
+        snprintf(attempt->why, sizeof(attempt->why), "%s", sluice_last_error());
+}
+
 static void connect_endpoints(struct sluice_comm *comm, unsigned t, const struct sl_addr *all,
                               struct attempt *attempts)
 {
@@ -247,7 +257,8 @@ static void connect_endpoints(struct sluice_comm *comm, unsigned t, const struct
 
         if (!attempts[r].tried)
             continue;
-        *req = (struct sl_req){.status = SL_PENDING};
+        *req = (struct sl_req){.status = SL_PENDING, .done = attempt_over};
+        attempts[r].why[0] = '\0';
         int err = addr->len == 0 ? sl_fail(-EHOSTUNREACH, "rank %u gave no %s address", r,
                                            slot->ops->name)
                                  : slot->ops->ep_connect(comm->peers[r].ep, addr, req);
@@ -290,7 +301,9 @@ static void settle(struct sluice_comm *comm, unsigned t, const struct attempt *a
         if (status == SL_PENDING)
             note_why(comm, t, "connecting took too long");
         else if (status != 0 && comm->ifaces[t].why[0] == '\0')
-            note_why(comm, t, comm->lost_ns != 0 ? comm->lost_why : sluice_strerror(status));
+            note_why(comm, t, attempts[r].why[0] != '\0' ? attempts[r].why
+                              : comm->lost_ns != 0    ? comm->lost_why
+                                                      : sluice_strerror(status));
     }
     comm->lost_ns = 0; /* a lost attempt is no lost rank: another transport comes next */
 }

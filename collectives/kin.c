@@ -18,12 +18,14 @@ void sl_kin_join(struct sluice_comm *comm)
 
 void sl_kin_leave(struct sluice_comm *comm)
 {
-    if (comm->kin.next == NULL) /* it never joined */
-        return;
-    pthread_mutex_lock(&list_lock);
-    sl_list_remove(&comm->kin);
+    pthread_mutex_lock(&list_lock); /* its neighbours leave too, perhaps on other threads */
+    bool joined = comm->kin.next != NULL;
+
+    if (joined)
+        sl_list_remove(&comm->kin);
     pthread_mutex_unlock(&list_lock);
-    atomic_fetch_sub(&sl_kin_count, 1);
+    if (joined)
+        atomic_fetch_sub(&sl_kin_count, 1);
 }
 
 /* Takes other for a pass, if it is this thread's and nobody is inside. */

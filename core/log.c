@@ -2,12 +2,14 @@
 /* Formats log lines and hands them to the sink. */
 #include "core/log.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #define AREAS_MAX 16
 #define AREA_NAME_MAX 16
 #define LINE_MAX_BYTES 2048
+#define SPEC_MAX_BYTES 256
 
 static const char *const level_names[] = {"error", "warn", "info", "debug", "trace"};
 
@@ -62,7 +64,7 @@ static int parse_item(const char *item, size_t len)
     return 0;
 }
 
-int sl_log_configure(const char *spec)
+static int configure(const char *spec)
 {
     area_count = 0;
     default_level = SL_LOG_WARN;
@@ -78,6 +80,23 @@ int sl_log_configure(const char *spec)
         spec += *spec == ',';
     }
     return 0;
+}
+
+/* Threads that make communicators at the same time bring the same setting: only a new one is written, as
+ * others may be reading. */
+int sl_log_configure(const char *spec)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static char current[SPEC_MAX_BYTES];
+    int err = 0;
+
+    pthread_mutex_lock(&lock);
+    if (current[0] == '\0' || strcmp(current, spec) != 0) {
+        err = configure(spec);
+        snprintf(current, sizeof(current), "%s", err == 0 ? spec : "");
+    }
+    pthread_mutex_unlock(&lock);
+    return err;
 }
 
 void sl_log_set_sink(sl_log_sink *new_sink, void *arg)

@@ -325,6 +325,13 @@ static int check_waiting_member(struct sl_host *host, int rank)
     return host_break(host, -ECONNRESET);
 }
 
+/* The kernel takes no longer list of descriptors than may be open. */
+static int poll_failed(int err)
+{
+    return sl_fail(-err, "poll of the ranks' connections failed: %s%s", strerror(err),
+                   err == EINVAL ? "; raise 'ulimit -n'" : "");
+}
+
 /* One round of the loop that waits for ranks. */
 static int join_round(struct sl_host *host, uint64_t deadline_ns)
 {
@@ -346,7 +353,7 @@ static int join_round(struct sl_host *host, uint64_t deadline_ns)
     for (int i = 1; i < host->base.size; i++) /* POLLRDHUP alone: an early GATHER waits */
         host->poll[n++] = (struct pollfd){host->member[i].fd, POLLRDHUP, 0};
     if (poll(host->poll, n, poll_ms(until_ns)) < 0 && errno != EINTR)
-        return sl_fail(-errno, "poll failed: %s", strerror(errno));
+        return poll_failed(errno);
     for (unsigned i = 0; i < GUESTS_MAX; i++)
         if (host->guest[i].fd >= 0 && host->poll[listeners + i].revents != 0)
             guest_read(host, &host->guest[i]);
@@ -469,7 +476,7 @@ static int each_member(struct sl_host *host, uint64_t deadline_ns, bool reading,
         int n = poll(host->poll + 1, (nfds_t)host->base.size - 1, poll_ms(deadline_ns));
 
         if (n < 0 && errno != EINTR)
-            return sl_fail(-errno, "poll failed: %s", strerror(errno));
+            return poll_failed(errno);
         for (int i = 1; n > 0 && i < host->base.size; i++) {
             if (host->poll[i].fd < 0 || host->poll[i].revents == 0)
                 continue;
