@@ -51,7 +51,7 @@ static int set_up(struct sluice_comm *comm, const struct sl_comm_params *params)
     comm->culprit = -1;
     comm->stream_min = comm->config.shm_stream_min_bytes >= 0
                            ? (size_t)comm->config.shm_stream_min_bytes
-                           : sl_cache_last_level();
+                           : sl_cache_last_level() / 4;
     return 0;
 }
 

@@ -4,12 +4,9 @@
 #include <sluice/types.h>
 
 #include "core/err.h"
+#include "lib/commit.h"
 
 #include <stdio.h>
-
-#ifndef SL_COMMIT
-#define SL_COMMIT "unknown"
-#endif
 
 static const struct {
     const char *name;
