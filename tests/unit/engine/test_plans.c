@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans are kept by the shape of the call; SLUICE_ALGO; files of measured costs. */
+#include "world.h"
+
+#include "collectives/plan.h"
+#include "core/tune_cache.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include <unistd.h>
+
+static struct sl_call call_of(uint64_t count)
+{
+    return (struct sl_call){.coll = SL_ALLREDUCE, .dtype = SLUICE_I32, .count = count};
+}
+
+static void same_and_other(struct sluice_comm **comm, int rank)
+{
+    struct sl_call call = call_of(10), other = call_of(11), in_place = call_of(10);
+    struct sl_plan *a, *b;
+
+    (void)rank;
+    in_place.in_place = true;
+    EXPECT(sl_plan_get(*comm, &call, &a) == 0);
+    EXPECT(sl_plan_get(*comm, &call, &b) == 0 && a == b);
+    EXPECT(sl_plan_get(*comm, &other, &b) == 0 && a != b);
+    EXPECT(sl_plan_get(*comm, &in_place, &b) == 0 && a != b);
+    EXPECT((*comm)->plan_count >= 3);
+}
+
+static void many_shapes(struct sluice_comm **comm, int rank)
+{
+    struct sl_call first = call_of(1);
+    struct sl_plan *plan;
+
+    (void)rank;
+    for (uint64_t count = 1; count <= 600; count++) {
+        struct sl_call call = call_of(count);
+
+        EXPECT(sl_plan_get(*comm, &call, &plan) == 0);
+        EXPECT(sl_plan_get(*comm, &first, &plan) == 0); /* in use all the time: it stays */
+        EXPECT((*comm)->plan_count <= 512);
+    }
+    EXPECT(plan->call.count == 1);
+}
+
+static void v_shapes(struct sluice_comm **comm, int rank)
+{
+    uint64_t counts[1] = {4}, offs[1] = {0}, moved[1] = {2};
+    struct sl_call call = {.coll = SL_ALL_TO_ALL_V, .dtype = SLUICE_I32, .in_counts = counts,
+                           .in_offs = offs, .out_counts = counts, .out_offs = offs};
+    struct sl_plan *a, *b;
+
+    (void)rank;
+    EXPECT(sl_plan_get(*comm, &call, &a) == 0);
+    EXPECT(a->call.in_counts != counts); /* the arrays are the caller's: the plan has its own */
+    EXPECT(sl_plan_get(*comm, &call, &b) == 0 && a == b);
+    call.out_offs = moved;
+    EXPECT(sl_plan_get(*comm, &call, &b) == 0 && a != b);
+}
+
+static void the_same_call_gets_the_same_plan_and_another_shape_another(void **state)
+{
+    (void)state;
+    RUN(1, "", same_and_other);
+    RUN(1, "", v_shapes);
+}
+
+static void the_plan_unused_for_longest_goes_when_there_are_too_many(void **state)
+{
+    (void)state;
+    RUN(1, "", many_shapes);
+}
+
+/* ---- SLUICE_ALGO ---- */
+
+static const char *algo_of(struct sluice_comm *comm, enum sl_coll coll)
+{
+    struct sl_call call = {.coll = coll, .dtype = SLUICE_I32, .count = 1000};
+    struct sl_plan *plan;
+
+    return sl_plan_get(comm, &call, &plan) == 0 ? plan->schedule.algo : "none";
+}
+
+static void forced_everywhere(struct sluice_comm **comm, int rank)
+{
+    (void)rank;
+    EXPECT(strcmp(algo_of(*comm, SL_ALLREDUCE), "ring") == 0);
+    EXPECT(strcmp(algo_of(*comm, SL_REDUCE_SCATTER), "ring") == 0);
+    EXPECT(strcmp(algo_of(*comm, SL_GATHER), "none") != 0); /* has no ring: chosen freely */
+}
+
+static void forced_for_one(struct sluice_comm **comm, int rank)
+{
+    (void)rank;
+    EXPECT(strcmp(algo_of(*comm, SL_ALLREDUCE), "ring") == 0);
+    EXPECT(strcmp(algo_of(*comm, SL_ALL_GATHER), "bruck") == 0);
+}
+
+static void forced_unknown(struct sluice_comm **comm, int rank)
+{
+    struct sl_call call = call_of(10);
+    struct sl_plan *plan;
+
+    (void)rank;
+    EXPECT_ERROR(sl_plan_get(*comm, &call, &plan), -EINVAL, "'rong', which is no algorithm");
+}
+
+static void forced_unsuited(struct sluice_comm **comm, int rank)
+{
+    struct sl_call call = call_of(1 << 20);
+    struct sl_plan *plan;
+
+    (void)rank;
+    EXPECT_ERROR(sl_plan_get(*comm, &call, &plan), -EINVAL, "SLUICE_ALGO forces flat, which cannot");
+}
+
+static void an_algorithm_can_be_forced_for_all_or_for_one_collective(void **state)
+{
+    (void)state;
+    RUN(3, "ALGO=ring", forced_everywhere);
+    RUN(3, "ALGO=allreduce:ring,all_gather:bruck", forced_for_one);
+}
+
+static void an_algorithm_that_is_unknown_or_does_not_suit_is_refused(void **state)
+{
+    (void)state;
+    RUN(2, "ALGO=rong", forced_unknown);
+    RUN(2, "ALGO=flat", forced_unsuited);
+}
+
+/* ---- files of measured costs ---- */
+
+static void a_torn_file_of_costs_is_no_file(void **state)
+{
+    char folder[] = "/tmp/sluice-tune-XXXXXX", path[128];
+    uint64_t kept[4] = {1, 2, 3, 4}, got[4] = {0};
+    struct sl_config config;
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    sl_config_defaults(&config);
+    snprintf(config.tune_dir, sizeof(config.tune_dir), "%s/new", folder);
+    assert_false(sl_tune_cache_read(&config, 7, got, sizeof(got)));
+    sl_tune_cache_write(&config, 7, kept, sizeof(kept));
+    assert_true(sl_tune_cache_read(&config, 7, got, sizeof(got)));
+    assert_memory_equal(kept, got, sizeof(kept));
+    assert_false(sl_tune_cache_read(&config, 7, got, sizeof(got) - 8)); /* of another build */
+    snprintf(path, sizeof(path), "%s/new/links-%016llx", folder, 7ULL);
+    assert_int_equal(truncate(path, sizeof(kept) + 4), 0);
+    assert_false(sl_tune_cache_read(&config, 7, got, sizeof(got)));
+    sl_tune_cache_write(&config, 7, kept, sizeof(kept)); /* and is written anew */
+    assert_true(sl_tune_cache_read(&config, 7, got, sizeof(got)));
+    assert_int_equal(unlink(path), 0);
+    snprintf(path, sizeof(path), "%s/new", folder);
+    assert_int_equal(rmdir(path), 0); /* nothing else was left there */
+    rmdir(folder);
+}
+
+static void a_folder_that_cannot_be_written_keeps_nothing_and_does_no_harm(void **state)
+{
+    uint64_t kept = 1, got;
+    struct sl_config config;
+
+    (void)state;
+    sl_config_defaults(&config);
+    snprintf(config.tune_dir, sizeof(config.tune_dir), "/proc/sluice");
+    sl_tune_cache_write(&config, 7, &kept, sizeof(kept));
+    assert_false(sl_tune_cache_read(&config, 7, &got, sizeof(got)));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_same_call_gets_the_same_plan_and_another_shape_another),
+        cmocka_unit_test(the_plan_unused_for_longest_goes_when_there_are_too_many),
+        cmocka_unit_test(an_algorithm_can_be_forced_for_all_or_for_one_collective),
+        cmocka_unit_test(an_algorithm_that_is_unknown_or_does_not_suit_is_refused),
+        cmocka_unit_test(a_torn_file_of_costs_is_no_file),
+        cmocka_unit_test(a_folder_that_cannot_be_written_keeps_nothing_and_does_no_harm),
+    };
+
+    return cmocka_run_group_tests_name("plans", tests, NULL, NULL);
+}
