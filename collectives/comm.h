@@ -165,9 +165,9 @@ struct sluice_comm {
 
     /* other communicators of the thread (kin.c) */
     struct sl_node kin;
-    const void *home;     /* the thread whose call was the last */
+    const void *_Atomic home; /* the thread whose call was the last */
     _Atomic int claimed;  /* somebody is inside */
-    bool movable;         /* calls on it are claimed, so a waiting thread may move it */
+    _Atomic bool movable; /* calls on it are claimed, so a waiting thread may move it */
 
     /* SLUICE_PROGRESS=thread */
     bool threaded;

@@ -31,8 +31,9 @@ void sl_kin_leave(struct sluice_comm *comm)
 /* Takes other for a pass, if it is this thread's and nobody is inside. */
 static bool borrow(struct sluice_comm *comm, struct sluice_comm *other)
 {
-    return other != comm && other->home == sl_kin_home(comm) && !other->threaded &&
-           other->movable &&
+    return other != comm &&
+           atomic_load_explicit(&other->home, memory_order_relaxed) == sl_kin_home(comm) &&
+           !other->threaded && atomic_load_explicit(&other->movable, memory_order_relaxed) &&
            atomic_exchange_explicit(&other->claimed, 1, memory_order_acquire) == 0;
 }
 

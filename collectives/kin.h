@@ -34,15 +34,15 @@ static inline void sl_kin_claim(struct sluice_comm *comm)
 {
     bool many = atomic_load_explicit(&sl_kin_count, memory_order_relaxed) > 1;
 
-    comm->home = sl_kin_home(comm);
+    atomic_store_explicit(&comm->home, sl_kin_home(comm), memory_order_relaxed);
     while (many && atomic_exchange_explicit(&comm->claimed, 1, memory_order_acquire) != 0)
         ; /* a waiting thread makes one pass over it: microseconds */
-    comm->movable = many;
+    atomic_store_explicit(&comm->movable, many, memory_order_relaxed);
 }
 
 static inline void sl_kin_release(struct sluice_comm *comm)
 {
-    if (SL_UNLIKELY(comm->movable))
+    if (SL_UNLIKELY(atomic_load_explicit(&comm->movable, memory_order_relaxed)))
         atomic_store_explicit(&comm->claimed, 0, memory_order_release);
 }
 
