@@ -415,9 +415,10 @@ static void take_tickets(struct sluice_req *op)
 static void number_call(struct sluice_req *op)
 {
     struct sluice_comm *comm = op->comm;
-    const struct sl_call *call = &op->plan->call;
+    const struct sl_plan *plan = op->plan;
+    const struct sl_call *call = &plan->call;
 
-    if (call->coll == SL_SEND || call->coll == SL_RECV) {
+    if (SL_UNLIKELY(plan->p2p)) {
         struct sl_peer *peer = sl_comm_peer(comm, call->root);
         uint32_t number = call->coll == SL_SEND ? peer->p2p_sent++ : peer->p2p_received++;
 
@@ -426,16 +427,9 @@ static void number_call(struct sluice_req *op)
         return;
     }
     op->seq = ++comm->seq;
-    op->tag = (uint64_t)(op->seq & 0x7fffffff) << 32 | op->plan->fingerprint;
-    comm->history[op->seq % SL_HISTORY] = (struct sl_signature){
-        .seq = op->seq,
-        .fingerprint = op->plan->fingerprint,
-        .coll = call->coll,
-        .dtype = call->dtype,
-        .op = call->op,
-        .root = call->root,
-        .count = call->count,
-    };
+    op->tag = (uint64_t)(op->seq & 0x7fffffff) << 32 | plan->fingerprint;
+    comm->history[op->seq % SL_HISTORY] = plan->signature;
+    comm->history[op->seq % SL_HISTORY].seq = op->seq;
 }
 
 static void bind(struct sluice_req *op, const void *in, void *out)
@@ -444,13 +438,14 @@ static void bind(struct sluice_req *op, const void *in, void *out)
     const struct sl_schedule *s = &plan->schedule;
 
     op->status = SL_PENDING;
-    op->given_back = op->waited = op->in_windows = false;
+    op->given_back = op->in_windows = false;
     op->base[SL_BUF_IN] = (uint8_t *)(uintptr_t)in; /* never written: check.c proves it */
     op->base[SL_BUF_OUT] = out;
     op->base[SL_BUF_TMP] = op->tmp;
     op->in_flight = 0;
     op->bytes = 0;
-    memcpy(op->next, plan->channel_first, s->channel_count * sizeof(*op->next));
+    for (uint32_t c = 0; c < s->channel_count; c++)
+        op->next[c] = plan->channel_first[c];
     op->open_channels = plan->open_channels;
     if (op->done != NULL)
         memset(op->done, 0, s->step_count);

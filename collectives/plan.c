@@ -205,6 +205,22 @@ static uint32_t fingerprint_of(const struct sl_plan *plan)
     return (uint32_t)(h >> 32) | 1; /* never 0: that means "none" */
 }
 
+static void sign(struct sl_plan *plan)
+{
+    const struct sl_call *call = &plan->call;
+
+    plan->fingerprint = fingerprint_of(plan);
+    plan->p2p = call->coll == SL_SEND || call->coll == SL_RECV;
+    plan->signature = (struct sl_signature){
+        .fingerprint = plan->fingerprint,
+        .coll = call->coll,
+        .dtype = call->dtype,
+        .op = call->op,
+        .root = call->root,
+        .count = call->count,
+    };
+}
+
 static int plan_build(struct sluice_comm *comm, const struct sl_call *call, struct sl_plan **out)
 {
     struct sl_plan *plan = calloc(1, sizeof(*plan));
@@ -224,7 +240,7 @@ static int plan_build(struct sluice_comm *comm, const struct sl_call *call, stru
     err = sl_select_build(comm, &plan->shape, &plan->schedule);
     if (err != 0)
         goto err_plan;
-    plan->fingerprint = fingerprint_of(plan);
+    sign(plan);
     choose_kernels(comm, plan);
     if (compile_channels(plan) != 0 || compile_posts(plan, comm->size) != 0) {
         err = -ENOMEM;

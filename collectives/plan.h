@@ -35,6 +35,8 @@ struct sl_plan {
     struct sl_shape shape;
     struct sl_schedule schedule;
     uint32_t fingerprint;
+    bool p2p;                      /* a send or a receive */
+    struct sl_signature signature; /* of this call, but for its number */
     uint32_t esize;
     uint32_t divisor;      /* of FINAL reductions: size for averages, otherwise 1 */
     sl_reduce_fn *reduce, *reduce_out; /* _out: into the user's memory, past the caches if that pays */
@@ -66,7 +68,6 @@ struct sluice_req {
     struct sl_plan *plan;
     int status;     /* SL_PENDING, 0, or a negative errno */
     bool given_back; /* sluice_req_free() came first: goes back to the plan when it ends */
-    bool waited;    /* its caller waits inside the call; nobody else holds it */
     bool in_windows; /* its turn at the windows has begun */
     uint8_t half;   /* of the window */
     uint8_t *base[SL_BUF_WIN + 1];

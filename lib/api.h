@@ -24,9 +24,14 @@ static inline void sl_leave(struct sluice_comm *comm)
         sl_kin_release(comm);
 }
 
-/* group.c: a checked call, kept until the group ends. False: no group is open, start it now. */
-bool sl_group_collect(struct sluice_comm *comm, const struct sl_call *call, const void *in,
-                      void *out, struct sluice_req **req, int *err);
+/* group.c: groups of this thread that are open, one in another; and a checked call, kept until the
+ * outermost ends. */
+extern _Thread_local unsigned sl_group_depth;
+int sl_group_collect(struct sluice_comm *comm, const struct sl_call *call, const void *in,
+                     void *out, struct sluice_req **req);
+
+/* types.c: by enum sluice_dtype, which is known to be valid. */
+extern const uint8_t sl_dtype_sizes[SLUICE_DTYPE_COUNT];
 
 /* sluice.c: starts a call now. req NULL: waits for its end. */
 int sl_call_start(struct sluice_comm *comm, const struct sl_call *call, const void *in, void *out,

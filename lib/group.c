@@ -16,8 +16,9 @@ struct pending {
     struct sluice_req *op;   /* once started */
 };
 
+_Thread_local unsigned sl_group_depth;
+
 static _Thread_local struct {
-    unsigned depth;
     struct pending *calls; /* kept from group to group */
     size_t count, cap;
 } group;
@@ -37,24 +38,23 @@ static int grow(void)
     return 0;
 }
 
-bool sl_group_collect(struct sluice_comm *comm, const struct sl_call *call, const void *in,
-                      void *out, struct sluice_req **req, int *err)
+int sl_group_collect(struct sluice_comm *comm, const struct sl_call *call, const void *in,
+                     void *out, struct sluice_req **req)
 {
-    if (SL_LIKELY(group.depth == 0))
-        return false;
-    *err = group.count == group.cap ? grow() : 0;
-    if (*err != 0)
-        return true;
+    int err = group.count == group.cap ? grow() : 0;
+
+    if (err != 0)
+        return err;
     group.calls[group.count++] =
         (struct pending){.comm = comm, .call = *call, .in = in, .out = out, .req = req};
     if (req != NULL)
         *req = NULL;
-    return true;
+    return 0;
 }
 
 int sluice_group_start(void)
 {
-    group.depth++;
+    sl_group_depth++;
     return 0;
 }
 
@@ -96,9 +96,9 @@ int sluice_group_end(void)
     int err = 0;
     size_t i;
 
-    if (group.depth == 0)
+    if (sl_group_depth == 0)
         return sl_fail(-EINVAL, "a group ends that was not started");
-    if (--group.depth != 0)
+    if (--sl_group_depth != 0)
         return 0;
     for (i = 0; i < group.count && err == 0; i++) {
         group.calls[i].op = NULL;

@@ -70,10 +70,8 @@ int sl_call_start(struct sluice_comm *comm, const struct sl_call *call, const vo
 static int submit(struct sluice_comm *comm, const struct sl_call *call, const void *in, void *out,
                   struct sluice_req **req)
 {
-    int err;
-
-    if (SL_UNLIKELY(sl_group_collect(comm, call, in, out, req, &err)))
-        return err;
+    if (SL_UNLIKELY(sl_group_depth != 0))
+        return sl_group_collect(comm, call, in, out, req);
     return sl_call_start(comm, call, in, out, req);
 }
 
@@ -96,7 +94,7 @@ static int check_types(const struct sl_call *call)
 static int check_buffers(const struct sluice_comm *comm, const struct sl_call *call,
                          const void *in, const void *out, bool needs_in, bool needs_out)
 {
-    size_t esize = sluice_dtype_size(call->dtype);
+    size_t esize = sl_dtype_sizes[call->dtype];
 
     if (call->count != 0 && ((needs_in && in == NULL) || (needs_out && out == NULL)))
         return sl_fail(-EINVAL, "%s: the %s buffer is NULL", sl_coll_name(call->coll),
@@ -104,7 +102,7 @@ static int check_buffers(const struct sluice_comm *comm, const struct sl_call *c
     if (((needs_in ? (uintptr_t)in : 0) | (needs_out ? (uintptr_t)out : 0)) & (esize - 1))
         return sl_fail(-EINVAL, "%s: a buffer is not aligned to its elements of %zu bytes",
                        sl_coll_name(call->coll), esize);
-    if (call->count > INT64_MAX / 8 / comm->size)
+    if (SL_UNLIKELY(call->count >= UINT64_C(1) << 48)) /* times ranks and bytes: no overflow */
         return sl_fail(-EINVAL, "%s: %llu elements are more than memory can hold",
                        sl_coll_name(call->coll), (unsigned long long)call->count);
     return 0;
@@ -122,7 +120,7 @@ static int check_root(const struct sluice_comm *comm, const struct sl_call *call
 static int check_overlap(struct sl_call *call, const void *in, const void *out, uint64_t in_count,
                          uint64_t out_count, int64_t shift)
 {
-    size_t esize = sluice_dtype_size(call->dtype);
+    size_t esize = sl_dtype_sizes[call->dtype];
     uintptr_t a = (uintptr_t)in, b = (uintptr_t)out;
 
     call->in_place = call->count != 0 && b == a + (uintptr_t)(shift * (int64_t)esize);

@@ -3,19 +3,15 @@
 #include <sluice/error.h>
 #include <sluice/types.h>
 
-#include "core/err.h"
+#include "lib/api.h"
 #include "lib/commit.h"
 
 #include <stdio.h>
 
-static const struct {
-    const char *name;
-    size_t size;
-} types[SLUICE_DTYPE_COUNT] = {
-    [SLUICE_I8] = {"i8", 1},   [SLUICE_U8] = {"u8", 1},   [SLUICE_I32] = {"i32", 4},
-    [SLUICE_U32] = {"u32", 4}, [SLUICE_I64] = {"i64", 8}, [SLUICE_U64] = {"u64", 8},
-    [SLUICE_F16] = {"f16", 2}, [SLUICE_F32] = {"f32", 4}, [SLUICE_F64] = {"f64", 8},
-    [SLUICE_BF16] = {"bf16", 2},
+static const char *const type_names[SLUICE_DTYPE_COUNT] = {
+    [SLUICE_I8] = "i8",   [SLUICE_U8] = "u8",   [SLUICE_I32] = "i32", [SLUICE_U32] = "u32",
+    [SLUICE_I64] = "i64", [SLUICE_U64] = "u64", [SLUICE_F16] = "f16", [SLUICE_F32] = "f32",
+    [SLUICE_F64] = "f64", [SLUICE_BF16] = "bf16",
 };
 
 static const char *const operators[SLUICE_OP_COUNT] = {
@@ -23,14 +19,19 @@ static const char *const operators[SLUICE_OP_COUNT] = {
     [SLUICE_MIN] = "min", [SLUICE_AVG] = "avg",
 };
 
+const uint8_t sl_dtype_sizes[SLUICE_DTYPE_COUNT] = {
+    [SLUICE_I8] = 1,  [SLUICE_U8] = 1,  [SLUICE_I32] = 4, [SLUICE_U32] = 4, [SLUICE_I64] = 8,
+    [SLUICE_U64] = 8, [SLUICE_F16] = 2, [SLUICE_F32] = 4, [SLUICE_F64] = 8, [SLUICE_BF16] = 2,
+};
+
 size_t sluice_dtype_size(enum sluice_dtype dtype)
 {
-    return (unsigned)dtype < SLUICE_DTYPE_COUNT ? types[dtype].size : 0;
+    return (unsigned)dtype < SLUICE_DTYPE_COUNT ? sl_dtype_sizes[dtype] : 0;
 }
 
 const char *sluice_dtype_name(enum sluice_dtype dtype)
 {
-    return (unsigned)dtype < SLUICE_DTYPE_COUNT ? types[dtype].name : "?";
+    return (unsigned)dtype < SLUICE_DTYPE_COUNT ? type_names[dtype] : "?";
 }
 
 const char *sluice_op_name(enum sluice_op op)
