@@ -119,6 +119,13 @@ static inline uint32_t sl_log2_ceil(uint32_t n)
 void sl_ring_between(struct sl_schedule *s, const struct sl_shape *shape, const uint32_t *members,
                      uint32_t size, uint32_t idx, uint64_t base, uint64_t count, uint32_t start);
 
+/* Allreduce of the operand, which is there once step `start` has ended, into OUT among members[size], of
+ * which this one is members[idx]. Channels 1 to 3, TMP [0, 2 * count). Returns the step that completes the
+ * sum. halving.c */
+uint32_t sl_doubling_between(struct sl_schedule *s, const struct sl_shape *shape,
+                             const uint32_t *members, uint32_t size, uint32_t idx,
+                             struct sl_place operand, uint32_t start);
+
 /* The link that a step over all ranks is as slow as. */
 static inline const struct sl_link_cost *sl_cost_link(const struct sl_shape *shape,
                                                       const struct sl_costs *costs)
@@ -126,14 +133,14 @@ static inline const struct sl_link_cost *sl_cost_link(const struct sl_shape *sha
     return sl_one_host(shape) ? &costs->shm : &costs->net;
 }
 
-/* p2p.c direct.c ring.c alltoall.c halving.c tree.c bruck.c hier.c */
+/* p2p.c direct.c ring.c alltoall.c halving.c tree.c bruck.c hier.c hier_lead.c */
 extern const struct sl_algo sl_algo_self, sl_algo_p2p;
 extern const struct sl_algo sl_algo_flat, sl_algo_direct;
 extern const struct sl_algo sl_algo_ring, sl_algo_biring;
 extern const struct sl_algo sl_algo_pairwise, sl_algo_linear, sl_algo_dissemination;
 extern const struct sl_algo sl_algo_doubling, sl_algo_halving;
 extern const struct sl_algo sl_algo_binomial, sl_algo_dtree;
-extern const struct sl_algo sl_algo_bruck, sl_algo_hier;
+extern const struct sl_algo sl_algo_bruck, sl_algo_hier, sl_algo_hiertree;
 
 /* How many times longer work takes because ranks share cores. */
 static inline double sl_cost_crowd(const struct sl_costs *costs)

@@ -21,73 +21,96 @@ struct fold {
     uint32_t place;    /* among those that go on; meaningless when away */
     bool away;         /* this rank has handed its operand over */
     uint32_t neighbor; /* the other of a folding pair, or SL_NO_DEP */
+    const uint32_t *members; /* ranks by index; NULL: all of the communicator */
 };
 
-static struct fold fold_of(const struct sl_shape *shape)
+static uint32_t member(const struct fold *fold, uint32_t idx)
 {
-    struct fold fold = {.power = 1, .neighbor = SL_NO_DEP};
+    return fold->members == NULL ? idx : fold->members[idx];
+}
 
-    while (fold.power * 2 <= shape->size)
+/* For member idx of size. */
+static struct fold fold_of(const uint32_t *members, uint32_t size, uint32_t idx)
+{
+    struct fold fold = {.power = 1, .neighbor = SL_NO_DEP, .members = members};
+
+    while (fold.power * 2 <= size)
         fold.power *= 2;
-    fold.extra = shape->size - fold.power;
-    if (shape->rank < 2 * fold.extra) {
-        fold.away = shape->rank % 2 == 1;
-        fold.neighbor = shape->rank ^ 1;
-        fold.place = shape->rank / 2;
+    fold.extra = size - fold.power;
+    if (idx < 2 * fold.extra) {
+        fold.away = idx % 2 == 1;
+        fold.neighbor = member(&fold, idx ^ 1);
+        fold.place = idx / 2;
     } else {
-        fold.place = shape->rank - fold.extra;
+        fold.place = idx - fold.extra;
     }
     return fold;
 }
 
 static uint32_t rank_of(const struct fold *fold, uint32_t place)
 {
-    return place < fold->extra ? 2 * place : place + fold->extra;
+    return member(fold, place < fold->extra ? 2 * place : place + fold->extra);
 }
 
-/* A rank that is away: gives its operand, gets the result. */
-static void stay_away(struct sl_schedule *s, const struct sl_shape *shape, const struct fold *fold)
+/* A rank that is away: gives its operand, gets the result, in two channels from `channel` on. Returns the
+ * step that brings it. */
+static uint32_t stay_away(struct sl_schedule *s, uint64_t count, const struct fold *fold,
+                          unsigned channel, struct sl_place operand, uint32_t start)
 {
-    sl_add_send(s, 0, fold->neighbor, sl_in(0), shape->count, SL_NO_DEP);
-    sl_add_recv(s, 1, fold->neighbor, sl_out(0), shape->count, SL_NO_DEP);
+    sl_add_send(s, channel, fold->neighbor, operand, count, start);
+    return sl_add_recv(s, channel + 1, fold->neighbor, sl_out(0), count, start);
 }
 
 /* The sum alternates between two vectors in TMP, since it is sent while the next one is made, and ends
- * in OUT. */
-static void doubling(struct sl_schedule *s, const struct sl_shape *shape, const struct fold *fold)
+ * in OUT. In three channels from `channel` on; the operand is there once step `start` has ended; `aliased`: it
+ * lies in OUT. Returns the step that completes the sum. */
+static uint32_t doubling(struct sl_schedule *s, uint64_t count, const struct fold *fold,
+                         unsigned channel, struct sl_place operand, bool aliased, uint32_t start)
 {
-    uint64_t count = shape->count;
-    struct sl_place acc = sl_in(0);
-    uint32_t got = SL_NO_DEP, sent[3] = {SL_NO_DEP, SL_NO_DEP, SL_NO_DEP}; /* T0, T1, IN */
+    struct sl_place acc = operand;
+    uint32_t got = start, sent[3] = {SL_NO_DEP, SL_NO_DEP, SL_NO_DEP}; /* T0, T1, operand */
     unsigned at = 2, step = 0;
 
     if (fold->neighbor != SL_NO_DEP) {
         acc = sl_tmp(count);
         at = 1;
-        got = sl_add_recv_reduce(s, 1, fold->neighbor, sl_in(0), acc, count, 0, SL_NO_DEP);
-    } else if (shape->in_place && fold->power == 2) {
+        got = sl_add_recv_reduce(s, channel + 1, fold->neighbor, operand, acc, count, 0, start);
+    } else if (aliased && fold->power == 2) {
         /* OUT is written while the operand is on its way. */
         acc = sl_tmp(count);
         at = 1;
-        got = sl_add_copy(s, 2, sl_in(0), acc, count, SL_NO_DEP);
+        got = sl_add_copy(s, channel + 2, operand, acc, count, start);
     }
     for (uint32_t d = 1; d < fold->power; d *= 2, step++) {
         uint32_t place = fold->place ^ d, peer = rank_of(fold, place);
         bool last = d * 2 == fold->power;
         struct sl_place next = last ? sl_out(0) : sl_tmp(step % 2 * count);
-        uint32_t before = last ? (shape->in_place ? sent[2] : SL_NO_DEP) : sent[step % 2];
+        uint32_t before = last ? (aliased ? sent[2] : SL_NO_DEP) : sent[step % 2];
         unsigned flags = (place < fold->place ? SL_STEP_REMOTE_FIRST : 0) |
                          (last ? SL_STEP_FINAL : 0);
 
-        sent[at] = sl_add_send(s, 0, peer, acc, count, got);
-        got = sl_add_recv_reduce(s, 1, peer, acc, next, count, flags, got);
+        sent[at] = sl_add_send(s, channel, peer, acc, count, got);
+        got = sl_add_recv_reduce(s, channel + 1, peer, acc, next, count, flags, got);
         sl_add_dep(s, before);
         acc = next;
         at = step % 2;
     }
-    s->tmp_count = 2 * count;
+    s->tmp_count = sl_max(s->tmp_count, 2 * count);
     if (fold->neighbor != SL_NO_DEP)
-        sl_add_send(s, 0, fold->neighbor, sl_out(0), count, got);
+        sl_add_send(s, channel, fold->neighbor, sl_out(0), count, got);
+    return got;
+}
+
+uint32_t sl_doubling_between(struct sl_schedule *s, const struct sl_shape *shape,
+                             const uint32_t *members, uint32_t size, uint32_t idx,
+                             struct sl_place operand, uint32_t start)
+{
+    struct fold fold = fold_of(members, size, idx);
+    bool aliased = shape->in_place && operand.buf == SL_BUF_IN;
+
+    if (fold.away)
+        return stay_away(s, shape->count, &fold, 1, operand, start);
+    return doubling(s, shape->count, &fold, 1, operand, aliased, start);
 }
 
 /* Elements of parts [first, first + parts). */
@@ -152,16 +175,16 @@ static void halving(struct sl_schedule *s, const struct sl_shape *shape, const s
 
 static int build(const struct sl_shape *shape, struct sl_schedule *out, bool whole)
 {
-    struct fold fold = fold_of(shape);
+    struct fold fold = fold_of(NULL, shape->size, shape->rank);
 
     if (shape->size < 2)
         return sl_fail(-ENOTSUP, "%s needs 2 ranks", out->algo);
     if (shape->count == 0)
         return 0;
     if (fold.away)
-        stay_away(out, shape, &fold);
+        stay_away(out, shape->count, &fold, 0, sl_in(0), SL_NO_DEP);
     else if (whole)
-        doubling(out, shape, &fold);
+        doubling(out, shape->count, &fold, 0, sl_in(0), shape->in_place, SL_NO_DEP);
     else
         halving(out, shape, &fold);
     return sl_schedule_finish(out);
@@ -184,7 +207,7 @@ static double fold_cost(const struct sl_shape *shape, const struct sl_costs *cos
     const struct sl_link_cost *link = sl_cost_link(shape, costs);
     double bytes = (double)shape->count * shape->esize;
 
-    if (fold_of(shape).extra == 0)
+    if (fold_of(NULL, shape->size, shape->rank).extra == 0)
         return 0;
     return 2 * link->alpha + bytes * (2 * link->beta + costs->reduce);
 }
@@ -198,14 +221,14 @@ static double doubling_cost(const struct sl_shape *shape, const struct sl_costs 
         return -1;
     return sl_cost_crowd(costs) *
            (fold_cost(shape, costs) +
-            sl_log2_ceil(fold_of(shape).power) *
+            sl_log2_ceil(fold_of(NULL, shape->size, shape->rank).power) *
                 (link->alpha + bytes * (link->beta + costs->reduce) + 2 * costs->step));
 }
 
 static double halving_cost(const struct sl_shape *shape, const struct sl_costs *costs)
 {
     const struct sl_link_cost *link = sl_cost_link(shape, costs);
-    double bytes = (double)shape->count * shape->esize, power = fold_of(shape).power;
+    double bytes = (double)shape->count * shape->esize, power = fold_of(NULL, shape->size, shape->rank).power;
 
     if (shape->size < 2)
         return -1;

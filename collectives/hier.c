@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Allreduce over several hosts: through windows inside each host, round a ring between hosts.
+ * Over several hosts: through windows inside each host, by messages between hosts. Allreduce is here;
+ * blocks (all_gather, reduce_scatter) are in hier_blocks.c, what leaders do alone in hier_lead.c.
  *
  * With as many ranks on every host, each vector chunk has one slice per local rank: rank i of a host
  * sums slice i over its host, goes round a ring with the ranks i of the other hosts, and shows
@@ -10,7 +11,7 @@
  * The windows' steps are in channel 0, the ring's in 1 and 2: chunk k is on the wire while chunk
  * k + 1 is summed. Slots of the way in and of the way out are apart, so neither waits for the other.
  */
-#include "collectives/build.h"
+#include "collectives/hier.h"
 
 #include "core/err.h"
 
@@ -23,45 +24,34 @@
 struct hier {
     struct sl_schedule *s;
     const struct sl_shape *shape;
-    uint32_t hosts, local, idx;  /* idx: of this rank on its host, which has `local` */
-    uint32_t most;               /* ranks of the largest host */
+    struct sl_hier_map map;
     bool rails;
-    uint32_t *across;            /* [hosts]: the ranks that this one goes round with, by host */
+    uint32_t *across;            /* [hosts], owned: the ranks that this one goes round with, by host */
     uint64_t chunk, chunks;      /* of the vector */
     uint64_t base, in_slot, out_slot;
 };
 
-/* Counts hosts and local ranks. False: no memory. */
-static bool hier_map(struct hier *h)
+static int hier_map(struct hier *h)
 {
-    const struct sl_shape *shape = h->shape;
-    uint32_t *ranks_of = calloc(shape->size, sizeof(*ranks_of));
+    int rc = sl_hier_map_init(&h->map, h->shape);
 
-    h->across = calloc(shape->size, sizeof(*h->across));
-    if (ranks_of == NULL || h->across == NULL) {
-        free(ranks_of);
-        free(h->across);
-        return false;
+    if (rc != 0)
+        return rc;
+    h->rails = h->map.least == h->map.most;
+    h->across = malloc(h->map.hosts * sizeof(*h->across));
+    if (h->across == NULL) {
+        sl_hier_map_fini(&h->map);
+        return sl_fail(-ENOMEM, "no memory for a ring of %u hosts", h->map.hosts);
     }
-    for (uint32_t r = 0; r < shape->size; r++) {
-        if (r == shape->rank)
-            h->idx = ranks_of[shape->host[r]];
-        ranks_of[shape->host[r]]++;
-    }
-    h->local = ranks_of[shape->host[shape->rank]];
-    h->rails = true;
-    while (h->hosts < shape->size && ranks_of[h->hosts] > 0) {
-        h->rails &= ranks_of[h->hosts] == ranks_of[0];
-        h->most = (uint32_t)sl_max(h->most, ranks_of[h->hosts++]);
-    }
-    for (uint32_t i = 0; i < h->hosts; i++)
-        ranks_of[i] = 0;
-    for (uint32_t r = 0; r < shape->size; r++) {
-        if (ranks_of[shape->host[r]]++ == (h->rails ? h->idx : 0))
-            h->across[shape->host[r]] = r;
-    }
-    free(ranks_of);
-    return true;
+    for (uint32_t i = 0; i < h->map.hosts; i++)
+        h->across[i] = sl_hier_rank(&h->map, i, h->rails ? h->map.idx : 0);
+    return 0;
+}
+
+static void hier_fini(struct hier *h)
+{
+    free(h->across);
+    sl_hier_map_fini(&h->map);
 }
 
 /* False: the window is too small. All ranks cut alike, since the rings between hosts need it. */
@@ -75,7 +65,7 @@ static bool hier_cut(struct hier *h)
         return false;
     /* A slice is rounded up to whole cache lines: that room is counted here. */
     uint64_t room = (shape->win_count - h->base) / (IN_SLOTS + OUT_SLOTS);
-    uint64_t slack = h->most * (64 / sl_min(shape->esize, 64));
+    uint64_t slack = h->map.most * (64 / sl_min(shape->esize, 64));
     piece = room > 2 * slack ? sl_min(piece, room - slack) : sl_min(piece, room / 2);
     if (piece == 0)
         return false;
@@ -100,7 +90,7 @@ static uint64_t out_slot(const struct hier *h, uint64_t chunk)
 static uint64_t slice(const struct hier *h, uint64_t chunk, uint32_t i, uint64_t *off)
 {
     uint64_t len = sl_part_len(h->shape->count, h->chunk, chunk);
-    uint64_t width = h->rails ? sl_part_width(len, h->local, h->shape->esize) : len;
+    uint64_t width = h->rails ? sl_part_width(len, h->map.local, h->shape->esize) : len;
 
     *off = sl_min(i * width, len);
     return sl_part_len(len, width, i);
@@ -116,26 +106,25 @@ static void put(const struct hier *h, uint64_t chunk, uint64_t from, uint64_t to
 /* This rank's slice, summed over its host, goes round the hosts. Returns the first step of the ring. */
 static void around(const struct hier *h, uint64_t chunk)
 {
-    uint64_t off, len = slice(h, chunk, h->idx, &off), at = chunk * h->chunk + off;
+    uint64_t off, len = slice(h, chunk, h->map.idx, &off), at = chunk * h->chunk + off;
     uint32_t sum;
 
     if (len == 0)
         return;
-    if (h->local == 1)
+    if (h->map.local == 1)
         sum = h->shape->in_place ? SL_NO_DEP : sl_add_copy(h->s, 0, sl_in(at), sl_out(at), len,
                                                            SL_NO_DEP);
     else
         sum = sl_add_reduce_win(h->s, 0, sl_in(at), in_slot(h, chunk) + off, sl_out(at), len, 0,
                                 SL_NO_DEP);
-    sl_ring_between(h->s, h->shape, h->across, h->hosts, h->shape->host[h->shape->rank], at, len,
-                    sum);
+    sl_ring_between(h->s, h->shape, h->across, h->map.hosts, h->map.me, at, len, sum);
 }
 
 /* Shows this rank's complete slice to its host; it waits for all that the ring, steps [first, last),
  * brings. */
 static void show(const struct hier *h, uint64_t chunk, uint32_t first, uint32_t last)
 {
-    uint64_t off, len = slice(h, chunk, h->idx, &off), at = chunk * h->chunk + off;
+    uint64_t off, len = slice(h, chunk, h->map.idx, &off), at = chunk * h->chunk + off;
 
     if (len == 0)
         return;
@@ -165,7 +154,7 @@ static void rails(const struct hier *h, uint32_t *ring_at)
 
     for (uint32_t k = 0; k <= chunks; k++) {
         if (k < chunks) {
-            uint64_t mine = slice(h, k, h->idx, &off);
+            uint64_t mine = slice(h, k, h->map.idx, &off);
             put(h, k, 0, off);
             put(h, k, off + mine, sl_part_len(h->shape->count, h->chunk, k));
         }
@@ -183,8 +172,8 @@ static void rails(const struct hier *h, uint32_t *ring_at)
             show(h, k, ring_at[k], ring_at[k + 1]);
         if (k > 0) {
             sl_add_await(h->s, 0, SL_PEER_GROUP, chunks + k, SL_NO_DEP);
-            for (uint32_t i = 1; i < h->local; i++)
-                get(h, k - 1, (h->idx + i) % h->local);
+            for (uint32_t i = 1; i < h->map.local; i++)
+                get(h, k - 1, (h->map.idx + i) % h->map.local);
         }
         if (k < chunks)
             sl_add_post(h->s, 0, chunks + k + 1, SL_NO_DEP);
@@ -196,15 +185,15 @@ static void lead(const struct hier *h, uint32_t *ring_at)
     uint32_t chunks = (uint32_t)h->chunks;
 
     for (uint32_t k = 0; k < chunks; k++) {
-        if (h->local > 1)
+        if (h->map.local > 1)
             sl_add_await(h->s, 0, SL_PEER_GROUP, k + 1, SL_NO_DEP);
         ring_at[k] = h->s->step_count;
         around(h, k);
-        if (h->local > 1)
+        if (h->map.local > 1)
             sl_add_post(h->s, 0, k + 1, SL_NO_DEP);
     }
     ring_at[chunks] = h->s->step_count;
-    for (uint32_t k = 0; k < chunks && h->local > 1; k++) {
+    for (uint32_t k = 0; k < chunks && h->map.local > 1; k++) {
         if (k >= OUT_SLOTS)
             sl_add_await(h->s, 0, SL_PEER_GROUP, chunks + k - OUT_SLOTS + 1, SL_NO_DEP);
         show(h, k, ring_at[k], ring_at[k + 1]);
@@ -236,17 +225,16 @@ static int hier_steps(struct hier *h)
 
     if (ring_at == NULL)
         return sl_fail(-ENOMEM, "no memory for %llu chunks", (unsigned long long)h->chunks);
-    if (h->local > 1) {
-        s->group = sl_host_members(h->shape, &s->group_count);
-        if (s->group == NULL) {
-            free(ring_at);
-            return sl_fail(-ENOMEM, "no memory for a group of %u ranks", h->local);
-        }
-        s->win_count = h->base + IN_SLOTS * h->in_slot + OUT_SLOTS * h->out_slot;
+    int rc = sl_hier_group(s, h->shape, &h->map);
+    if (rc != 0) {
+        free(ring_at);
+        return rc;
     }
+    if (h->map.local > 1)
+        s->win_count = h->base + IN_SLOTS * h->in_slot + OUT_SLOTS * h->out_slot;
     if (h->rails)
         rails(h, ring_at);
-    else if (h->idx == 0)
+    else if (h->map.idx == 0)
         lead(h, ring_at);
     else
         follow(h);
@@ -254,40 +242,34 @@ static int hier_steps(struct hier *h)
     return sl_schedule_finish(s);
 }
 
-static int hier_build(const struct sl_shape *shape, struct sl_schedule *out)
+static int allreduce_build(const struct sl_shape *shape, struct sl_schedule *out)
 {
     struct hier h = {.s = out, .shape = shape};
-    int rc;
+    int rc = hier_map(&h);
 
-    sl_schedule_init(out, "hier");
-    if (shape->host == NULL || sl_one_host(shape))
-        return sl_fail(-ENOTSUP, "hier needs ranks on several hosts");
-    if (shape->count == 0)
-        return 0;
-    if (!hier_map(&h))
-        return sl_fail(-ENOMEM, "no memory for the hosts of %u ranks", shape->size);
-    if (h.most == 1)
-        rc = sl_fail(-ENOTSUP, "hier needs a host with several ranks");
-    else if (!hier_cut(&h))
+    if (rc != 0)
+        return rc;
+    if (hier_cut(&h))
+        rc = hier_steps(&h);
+    else
         rc = sl_fail(-ENOTSUP, "hier needs larger windows than %llu elements",
                      (unsigned long long)shape->win_count);
-    else
-        rc = hier_steps(&h);
-    free(h.across);
+    hier_fini(&h);
     return rc;
 }
 
-static double hier_cost(const struct sl_shape *shape, const struct sl_costs *costs)
+static double allreduce_cost(const struct sl_shape *shape, const struct sl_costs *costs)
 {
     struct hier h = {.shape = shape};
     double bytes = (double)shape->count * shape->esize, crowd = sl_cost_crowd(costs);
 
-    if (shape->host == NULL || sl_one_host(shape) || shape->count == 0 || !hier_map(&h))
+    if (shape->host == NULL || sl_one_host(shape) || hier_map(&h) != 0)
         return -1;
-    free(h.across);
-    if (h.most == 1 || !hier_cut(&h))
+    bool fits = hier_cut(&h);
+    hier_fini(&h);
+    if (!fits)
         return -1;
-    double g = h.most, hosts = h.hosts, chunks = (double)h.chunks;
+    double g = h.map.most, hosts = h.map.hosts, chunks = (double)h.chunks;
     double share = h.rails ? bytes / g : bytes;
     double inside = h.rails ? crowd * (2 * (g - 1) / g * bytes * costs->copy + bytes * costs->reduce)
                             : g * bytes * costs->reduce + 2 * crowd * bytes * costs->copy;
@@ -298,9 +280,41 @@ static double hier_cost(const struct sl_shape *shape, const struct sl_costs *cos
            2 * (hosts - 1) * (costs->net.alpha + chunks * 2 * costs->step);
 }
 
+static int hier_build(const struct sl_shape *shape, struct sl_schedule *out)
+{
+    sl_schedule_init(out, "hier");
+    if (shape->count == 0)
+        return 0;
+    switch (shape->coll) {
+    case SL_ALLREDUCE:
+        return allreduce_build(shape, out);
+    case SL_BROADCAST:
+    case SL_REDUCE:
+        return sl_hier_lead_build(shape, false, out);
+    default:
+        return sl_hier_blocks_build(shape, out);
+    }
+}
+
+static double hier_cost(const struct sl_shape *shape, const struct sl_costs *costs)
+{
+    if (shape->count == 0)
+        return -1;
+    switch (shape->coll) {
+    case SL_ALLREDUCE:
+        return allreduce_cost(shape, costs);
+    case SL_BROADCAST:
+    case SL_REDUCE:
+        return sl_hier_lead_cost(shape, false, costs);
+    default:
+        return sl_hier_blocks_cost(shape, costs);
+    }
+}
+
 const struct sl_algo sl_algo_hier = {
     .name = "hier",
-    .colls = SL_BIT(SL_ALLREDUCE),
+    .colls = SL_BIT(SL_ALLREDUCE) | SL_BIT(SL_ALL_GATHER) | SL_BIT(SL_REDUCE_SCATTER) |
+             SL_BIT(SL_BROADCAST) | SL_BIT(SL_REDUCE),
     .needs_windows = true,
     .source = "",
     .build = hier_build,

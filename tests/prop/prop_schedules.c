@@ -131,6 +131,12 @@ static void every_map_of_ranks_to_hosts_is_right(void **state)
                 if ((sl_algos[a]->colls & 1u << SL_ALLREDUCE) != 0)
                     prove_size(sl_algos[a], SL_ALLREDUCE, n, host);
             }
+            for (unsigned c = SL_ALLREDUCE + 1; c < SL_SEND; c++) {
+                if ((test_algo("hier")->colls & 1u << c) != 0)
+                    prove_size(test_algo("hier"), c, n, host);
+                if ((test_algo("hiertree")->colls & 1u << c) != 0)
+                    prove_size(test_algo("hiertree"), c, n, host);
+            }
         }
     }
     printf("# %" PRIu64 " proved over several hosts\n", proved - before);

@@ -1,0 +1,51 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Several hosts on one machine: every rank names its host in SLUICE_HOST_ID, so that ranks of one name share
+# memory and the others speak over tcp.
+# usage: bench_hosts.sh SLUICE_BENCH SOURCE_ROOT
+set -uo pipefail
+bench=$1 root=$2
+# shellcheck source=tests/tap.sh
+. "$root/tests/tap.sh"
+
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+export SLUICE_TUNE_DIR=$dir SLUICE_TIMEOUT_MS=30000
+
+# ranks_on "HOST HOST …" OPTIONS...: one rank per word; all end well, and rank 0 finds nothing wrong.
+ranks_on() {
+    local hosts pids=() rank port failed=0
+    read -ra hosts <<<"$1"
+    shift
+    port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+    for rank in "${!hosts[@]}"; do
+        SLUICE_SIZE=${#hosts[@]} SLUICE_RANK=$rank SLUICE_ROOT=127.0.0.1:$port \
+            SLUICE_HOST_ID=${hosts[rank]} timeout 100 "$bench" -i 2 -w 1 "$@" >"$dir/$rank" 2>&1 &
+        pids+=($!)
+    done
+    for rank in "${!pids[@]}"; do
+        wait "${pids[rank]}" || { failed=1; echo "rank $rank:"; cat "$dir/$rank"; }
+    done
+    ((failed == 0)) && grep -q '^# Out of bounds values : 0 OK$' "$dir/0" &&
+        grep -qE "^# ranks: ${#hosts[@]} on $(printf '%s\n' "${hosts[@]}" | sort -u | wc -l) hosts" "$dir/0" ||
+        { cat "$dir/0"; return 1; }
+}
+
+sizes=(-b 24 -e 600k -f 151)
+for hosts in "a a b b" "a b a b b" "a b b c"; do
+    name=${hosts// /}
+    for coll in allreduce reduce_scatter all_gather broadcast reduce; do
+        tap_case "hier_${coll}_on_hosts_$name" \
+            ranks_on "$hosts" --algo hier -C "$coll" -d f32 -r all "${sizes[@]}"
+    done
+    for coll in broadcast reduce; do
+        tap_case "hiertree_${coll}_on_hosts_$name" \
+            ranks_on "$hosts" --algo hiertree -C "$coll" -d i32 -r all "${sizes[@]}"
+    done
+    tap_case "hiertree_small_allreduce_on_hosts_$name" \
+        ranks_on "$hosts" --algo hiertree -C allreduce -d bf16 -o all -b 4 -e 4k -f 16
+    tap_case "hiertree_barrier_on_hosts_$name" ranks_on "$hosts" --algo hiertree -C barrier
+    tap_case "every_collective_by_the_choice_of_costs_on_hosts_$name" \
+        ranks_on "$hosts" -C all -b 24 -e 40k -f 89 -m 3
+done
+tap_done
