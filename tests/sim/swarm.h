@@ -46,6 +46,8 @@ struct swarm {
     uint32_t culprit;        /* MISMATCH, ABORT */
     unsigned abort_at;       /* ABORT: before this call */
     struct swarm_rank *rank;
+    struct sl_sim_meeting *meeting;
+    int ran;                 /* of sl_sim_run() */
     FILE *trace;
 };
 
@@ -64,6 +66,10 @@ struct swarm_rank {
 /* swarm_draw.c: everything from seed. */
 void swarm_draw(struct swarm *swarm, uint64_t seed);
 void swarm_print(const struct swarm *swarm, FILE *out);
+
+/* swarm_judge.c: runs it. False: why tells what went wrong. What ranks met stays until the clean-up. */
+bool swarm_run(struct swarm *swarm, char *why, size_t cap);
+void swarm_clean_up(struct swarm *swarm);
 
 /* swarm_program.c: what a rank does. arg is struct swarm_rank. */
 void swarm_program(void *arg);
