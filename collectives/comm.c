@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SPIN_NS_OWN_CORE (1000 * UINT64_C(1000))
-#define SPIN_NS_SHARED_CORE (2000 * UINT64_C(1000)) /* of yielding: others run meanwhile */
+#define SPIN_NS_OWN_CORE (2 * SL_NS_PER_MS)
+#define SPIN_NS_SHARED_CORE (20 * SL_NS_PER_MS) /* of yielding: others run meanwhile */
 
 static int alloc_tables(struct sluice_comm *comm)
 {

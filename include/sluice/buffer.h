@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Memory that ranks of one host map from each other, and registration of the user's own memory. */
+/** Memory that transports share, and registration of the user's own. */
 #ifndef SLUICE_BUFFER_H
 #define SLUICE_BUFFER_H
 
@@ -13,8 +13,9 @@ struct sluice_comm;
 struct sluice_buffer;
 
 /**
- * Allocate memory that the other ranks of this host can map: collectives on it need one pass
- * less. Plain memory works everywhere too; this is an optimisation.
+ * Allocate memory that transports can share: page aligned, registered with every transport of comm
+ * that has a use for it. Over shared memory and TCP plain memory is as fast; with RDMA and GPU
+ * transports this saves the first use's registration.
  *
  * Units   len is in bytes; the memory is page aligned and zero.
  * Memory  owned by the caller until sluice_free(); a communicator must not be destroyed before.
