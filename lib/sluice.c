@@ -91,23 +91,6 @@ static int check_types(const struct sl_call *call)
     return 0;
 }
 
-static int check_buffers(const struct sluice_comm *comm, const struct sl_call *call,
-                         const void *in, const void *out, bool needs_in, bool needs_out)
-{
-    size_t esize = sl_dtype_sizes[call->dtype];
-
-    if (call->count != 0 && ((needs_in && in == NULL) || (needs_out && out == NULL)))
-        return sl_fail(-EINVAL, "%s: the %s buffer is NULL", sl_coll_name(call->coll),
-                       needs_in && in == NULL ? "input" : "output");
-    if (((needs_in ? (uintptr_t)in : 0) | (needs_out ? (uintptr_t)out : 0)) & (esize - 1))
-        return sl_fail(-EINVAL, "%s: a buffer is not aligned to its elements of %zu bytes",
-                       sl_coll_name(call->coll), esize);
-    if (SL_UNLIKELY(call->count >= UINT64_C(1) << 48)) /* times ranks and bytes: no overflow */
-        return sl_fail(-EINVAL, "%s: %llu elements are more than memory can hold",
-                       sl_coll_name(call->coll), (unsigned long long)call->count);
-    return 0;
-}
-
 static int check_root(const struct sluice_comm *comm, const struct sl_call *call, int root)
 {
     if (SL_UNLIKELY(root < 0 || root >= (int)comm->size))
@@ -116,18 +99,71 @@ static int check_root(const struct sluice_comm *comm, const struct sl_call *call
     return 0;
 }
 
-/* Where in and out may meet: shift is where the one may lie in the other, in elements. */
-static int check_overlap(struct sl_call *call, const void *in, const void *out, uint64_t in_count,
-                         uint64_t out_count, int64_t shift)
+/* The user's memory that a call lends on this rank. */
+struct lent {
+    const void *in; /* NULL: this rank gives nothing */
+    void *out;      /* NULL: this rank gets nothing */
+    uint64_t in_count, out_count;
+    int64_t shift; /* in place: where out begins, counted from in, in elements */
+    bool gives, gets;
+};
+
+static int check_memory(const struct sl_call *call, const struct lent *lent)
 {
     size_t esize = sl_dtype_sizes[call->dtype];
-    uintptr_t a = (uintptr_t)in, b = (uintptr_t)out;
+    uintptr_t in = lent->gives ? (uintptr_t)lent->in : esize;
+    uintptr_t out = lent->gets ? (uintptr_t)lent->out : esize;
 
-    call->in_place = call->count != 0 && b == a + (uintptr_t)(shift * (int64_t)esize);
-    if (call->in_place || a + in_count * esize <= b || b + out_count * esize <= a)
+    if (SL_UNLIKELY(call->count != 0 && (in == 0 || out == 0)))
+        return sl_fail(-EINVAL, "%s: the %s buffer is NULL", sl_coll_name(call->coll),
+                       in == 0 ? "input" : "output");
+    if (SL_UNLIKELY(((in | out) & (esize - 1)) != 0))
+        return sl_fail(-EINVAL, "%s: a buffer is not aligned to its elements of %zu bytes",
+                       sl_coll_name(call->coll), esize);
+    if (SL_UNLIKELY(call->count >= UINT64_C(1) << 48)) /* times ranks and bytes: no overflow */
+        return sl_fail(-EINVAL, "%s: %llu elements are more than memory can hold",
+                       sl_coll_name(call->coll), (unsigned long long)call->count);
+    return 0;
+}
+
+/* in and out may lie apart, or as in-place calls have them. */
+static int check_overlap(struct sl_call *call, const struct lent *lent)
+{
+    size_t esize = sl_dtype_sizes[call->dtype];
+    uintptr_t in = (uintptr_t)lent->in, out = (uintptr_t)lent->out;
+
+    call->in_place = call->count != 0 && out == in + (uintptr_t)(lent->shift * (int64_t)esize);
+    if (SL_LIKELY(call->in_place || in + lent->in_count * esize <= out ||
+                  out + lent->out_count * esize <= in))
         return 0;
     return sl_fail(-EINVAL, "%s: input and output overlap, but not as in-place calls do",
                    sl_coll_name(call->coll));
+}
+
+/* Checks the memory, then starts. The head is known to be right. */
+static inline int check_and_submit(struct sluice_comm *comm, struct sl_call *call,
+                                   const struct lent *lent, struct sluice_req **req)
+{
+    int err = check_memory(call, lent);
+
+    if (SL_LIKELY(err == 0) && lent->gives && lent->gets)
+        err = check_overlap(call, lent);
+    return SL_LIKELY(err == 0) ? submit(comm, call, lent->in, lent->out, req) : err;
+}
+
+/* What must hold before anything is computed from comm and the call. */
+static inline int check_head(const struct sluice_comm *comm, const struct sl_call *call)
+{
+    int err = check_comm(comm);
+
+    return SL_LIKELY(err == 0) ? check_types(call) : err;
+}
+
+static int check_rooted(const struct sluice_comm *comm, const struct sl_call *call, int root)
+{
+    int err = check_head(comm, call);
+
+    return SL_LIKELY(err == 0) ? check_root(comm, call, root) : err;
 }
 
 /* ---- collectives ---- */
@@ -136,66 +172,50 @@ int sluice_allreduce(struct sluice_comm *comm, const void *in, void *out, size_t
                      enum sluice_dtype dtype, enum sluice_op op, struct sluice_req **req)
 {
     struct sl_call call = {.coll = SL_ALLREDUCE, .dtype = dtype, .op = op, .count = count};
-    int err = check_comm(comm);
+    struct lent lent = {in, out, count, count, 0, true, true};
+    int err = check_head(comm, &call);
 
-    if (err == 0)
-        err = check_types(&call);
-    if (err == 0)
-        err = check_buffers(comm, &call, in, out, true, true);
-    if (err == 0)
-        err = check_overlap(&call, in, out, count, count, 0);
-    return SL_LIKELY(err == 0) ? submit(comm, &call, in, out, req) : err;
+    return SL_LIKELY(err == 0) ? check_and_submit(comm, &call, &lent, req) : err;
 }
 
 int sluice_reduce_scatter(struct sluice_comm *comm, const void *in, void *out, size_t count,
                           enum sluice_dtype dtype, enum sluice_op op, struct sluice_req **req)
 {
     struct sl_call call = {.coll = SL_REDUCE_SCATTER, .dtype = dtype, .op = op, .count = count};
-    int err = check_comm(comm);
+    int err = check_head(comm, &call);
 
-    if (err == 0)
-        err = check_types(&call);
-    if (err == 0)
-        err = check_buffers(comm, &call, in, out, true, true);
-    if (err == 0)
-        err = check_overlap(&call, in, out, count * comm->size, count,
-                            (int64_t)(comm->rank * count));
-    return SL_LIKELY(err == 0) ? submit(comm, &call, in, out, req) : err;
+    if (SL_UNLIKELY(err != 0))
+        return err;
+    struct lent lent = {in, out, comm->size * count, count, (int64_t)(comm->rank * count), true, true};
+
+    return check_and_submit(comm, &call, &lent, req);
 }
 
 int sluice_all_gather(struct sluice_comm *comm, const void *in, void *out, size_t count,
                       enum sluice_dtype dtype, struct sluice_req **req)
 {
     struct sl_call call = {.coll = SL_ALL_GATHER, .dtype = dtype, .count = count};
-    int err = check_comm(comm);
+    int err = check_head(comm, &call);
 
-    if (err == 0)
-        err = check_types(&call);
-    if (err == 0)
-        err = check_buffers(comm, &call, in, out, true, true);
-    if (err == 0)
-        err = check_overlap(&call, in, out, count, count * comm->size,
-                            -(int64_t)(comm->rank * count));
-    return SL_LIKELY(err == 0) ? submit(comm, &call, in, out, req) : err;
+    if (SL_UNLIKELY(err != 0))
+        return err;
+    struct lent lent = {in, out, count, comm->size * count, -(int64_t)(comm->rank * count), true, true};
+
+    return check_and_submit(comm, &call, &lent, req);
 }
 
 int sluice_broadcast(struct sluice_comm *comm, const void *in, void *out, size_t count,
                      enum sluice_dtype dtype, int root, struct sluice_req **req)
 {
-    struct sl_call call = {.coll = SL_BROADCAST, .dtype = dtype, .root = (uint32_t)root, .count = count};
-    int err = check_comm(comm);
+    struct sl_call call = {
+        .coll = SL_BROADCAST, .dtype = dtype, .root = (uint32_t)root, .count = count};
+    int err = check_rooted(comm, &call, root);
 
-    if (err == 0)
-        err = check_types(&call);
-    if (err == 0)
-        err = check_root(comm, &call, root);
-    bool is_root = err == 0 && root == (int)comm->rank;
+    if (SL_UNLIKELY(err != 0))
+        return err;
+    struct lent lent = {in, out, count, count, 0, call.root == comm->rank, true};
 
-    if (err == 0)
-        err = check_buffers(comm, &call, in, out, is_root, true);
-    if (err == 0 && is_root)
-        err = check_overlap(&call, in, out, count, count, 0);
-    return SL_LIKELY(err == 0) ? submit(comm, &call, in, out, req) : err;
+    return check_and_submit(comm, &call, &lent, req);
 }
 
 int sluice_reduce(struct sluice_comm *comm, const void *in, void *out, size_t count,
@@ -203,74 +223,56 @@ int sluice_reduce(struct sluice_comm *comm, const void *in, void *out, size_t co
 {
     struct sl_call call = {
         .coll = SL_REDUCE, .dtype = dtype, .op = op, .root = (uint32_t)root, .count = count};
-    int err = check_comm(comm);
+    int err = check_rooted(comm, &call, root);
 
-    if (err == 0)
-        err = check_types(&call);
-    if (err == 0)
-        err = check_root(comm, &call, root);
-    bool is_root = err == 0 && root == (int)comm->rank;
+    if (SL_UNLIKELY(err != 0))
+        return err;
+    struct lent lent = {in, out, count, count, 0, true, call.root == comm->rank};
 
-    if (err == 0)
-        err = check_buffers(comm, &call, in, out, true, is_root);
-    if (err == 0 && is_root)
-        err = check_overlap(&call, in, out, count, count, 0);
-    return SL_LIKELY(err == 0) ? submit(comm, &call, in, out, req) : err;
+    return check_and_submit(comm, &call, &lent, req);
 }
 
 int sluice_gather(struct sluice_comm *comm, const void *in, void *out, size_t count,
                   enum sluice_dtype dtype, int root, struct sluice_req **req)
 {
-    struct sl_call call = {.coll = SL_GATHER, .dtype = dtype, .root = (uint32_t)root, .count = count};
-    int err = check_comm(comm);
+    struct sl_call call = {
+        .coll = SL_GATHER, .dtype = dtype, .root = (uint32_t)root, .count = count};
+    int err = check_rooted(comm, &call, root);
 
-    if (err == 0)
-        err = check_types(&call);
-    if (err == 0)
-        err = check_root(comm, &call, root);
-    bool is_root = err == 0 && root == (int)comm->rank;
+    if (SL_UNLIKELY(err != 0))
+        return err;
+    struct lent lent = {in,   out, count, comm->size * count, -(int64_t)(comm->rank * count),
+                        true, call.root == comm->rank};
 
-    if (err == 0)
-        err = check_buffers(comm, &call, in, out, true, is_root);
-    if (err == 0 && is_root)
-        err = check_overlap(&call, in, out, count, count * comm->size,
-                            -(int64_t)(comm->rank * count));
-    return SL_LIKELY(err == 0) ? submit(comm, &call, in, out, req) : err;
+    return check_and_submit(comm, &call, &lent, req);
 }
 
 int sluice_scatter(struct sluice_comm *comm, const void *in, void *out, size_t count,
                    enum sluice_dtype dtype, int root, struct sluice_req **req)
 {
-    struct sl_call call = {.coll = SL_SCATTER, .dtype = dtype, .root = (uint32_t)root, .count = count};
-    int err = check_comm(comm);
+    struct sl_call call = {
+        .coll = SL_SCATTER, .dtype = dtype, .root = (uint32_t)root, .count = count};
+    int err = check_rooted(comm, &call, root);
 
-    if (err == 0)
-        err = check_types(&call);
-    if (err == 0)
-        err = check_root(comm, &call, root);
-    bool is_root = err == 0 && root == (int)comm->rank;
+    if (SL_UNLIKELY(err != 0))
+        return err;
+    struct lent lent = {in, out, comm->size * count, count, (int64_t)(comm->rank * count),
+                        call.root == comm->rank, true};
 
-    if (err == 0)
-        err = check_buffers(comm, &call, in, out, is_root, true);
-    if (err == 0 && is_root)
-        err = check_overlap(&call, in, out, count * comm->size, count,
-                            (int64_t)(comm->rank * count));
-    return SL_LIKELY(err == 0) ? submit(comm, &call, in, out, req) : err;
+    return check_and_submit(comm, &call, &lent, req);
 }
 
 int sluice_all_to_all(struct sluice_comm *comm, const void *in, void *out, size_t count,
                       enum sluice_dtype dtype, struct sluice_req **req)
 {
     struct sl_call call = {.coll = SL_ALL_TO_ALL, .dtype = dtype, .count = count};
-    int err = check_comm(comm);
+    int err = check_head(comm, &call);
 
-    if (err == 0)
-        err = check_types(&call);
-    if (err == 0)
-        err = check_buffers(comm, &call, in, out, true, true);
-    if (err == 0)
-        err = check_overlap(&call, in, out, count * comm->size, count * comm->size, 0);
-    return SL_LIKELY(err == 0) ? submit(comm, &call, in, out, req) : err;
+    if (SL_UNLIKELY(err != 0))
+        return err;
+    struct lent lent = {in, out, comm->size * count, comm->size * count, 0, true, true};
+
+    return check_and_submit(comm, &call, &lent, req);
 }
 
 /* size_t arrays are what the interface takes, uint64_t what schedules hold. */
@@ -278,7 +280,7 @@ _Static_assert(sizeof(size_t) == sizeof(uint64_t), "Sluice is for 64-bit machine
 
 /* How far the blocks of a buffer reach, in elements. -EINVAL: farther than memory does. */
 static int reach_of(const struct sluice_comm *comm, const size_t *counts, const size_t *offsets,
-                    size_t *out)
+                    uint64_t *out)
 {
     size_t limit = (size_t)INT64_MAX / 8, end = 0;
 
@@ -293,16 +295,14 @@ static int reach_of(const struct sluice_comm *comm, const size_t *counts, const 
     return 0;
 }
 
-static int check_blocks(const struct sluice_comm *comm, enum sluice_dtype dtype, const void *in,
-                        size_t in_count, const void *out, size_t out_count)
+/* In-place calls are not among what all_to_all_v does. */
+static int check_blocks(enum sluice_dtype dtype, const struct lent *lent)
 {
     struct sl_call call = {.coll = SL_ALL_TO_ALL_V, .dtype = dtype, .count = 1};
-    int err = check_buffers(comm, &call, in, out, in_count != 0, out_count != 0);
+    int err = check_memory(&call, lent);
 
-    if (err != 0 || in_count == 0 || out_count == 0)
-        return err;
-    /* In-place calls are not among what all_to_all_v does. */
-    err = check_overlap(&call, in, out, in_count, out_count, 0);
+    if (err == 0 && lent->gives && lent->gets)
+        err = check_overlap(&call, lent);
     return err == 0 && call.in_place
                ? sl_fail(-EINVAL, "all_to_all_v: input and output overlap")
                : err;
@@ -314,10 +314,8 @@ int sluice_all_to_all_v(struct sluice_comm *comm, const void *in, const size_t *
                         struct sluice_req **req)
 {
     struct sl_call call = {.coll = SL_ALL_TO_ALL_V, .dtype = dtype};
-    int err = check_comm(comm);
+    int err = check_head(comm, &call);
 
-    if (err == 0)
-        err = check_types(&call);
     if (err == 0 && (in_counts == NULL || in_offsets == NULL || out_counts == NULL ||
                      out_offsets == NULL))
         err = sl_fail(-EINVAL, "all_to_all_v: an array of counts or offsets is NULL");
@@ -330,16 +328,16 @@ int sluice_all_to_all_v(struct sluice_comm *comm, const void *in, const size_t *
     if (in_counts[comm->rank] != out_counts[comm->rank])
         return sl_fail(-EINVAL, "all_to_all_v: rank %u sends itself %zu elements but receives %zu",
                        comm->rank, in_counts[comm->rank], out_counts[comm->rank]);
-    size_t in_count = 0, out_count = 0;
+    struct lent lent = {.in = in, .out = out};
 
-    err = reach_of(comm, in_counts, in_offsets, &in_count);
+    err = reach_of(comm, in_counts, in_offsets, &lent.in_count);
     if (err == 0)
-        err = reach_of(comm, out_counts, out_offsets, &out_count);
+        err = reach_of(comm, out_counts, out_offsets, &lent.out_count);
+    lent.gives = lent.in_count != 0;
+    lent.gets = lent.out_count != 0;
     if (err == 0)
-        err = check_blocks(comm, dtype, in, in_count, out, out_count);
-    if (err != 0)
-        return err;
-    return submit(comm, &call, in, out, req);
+        err = check_blocks(dtype, &lent);
+    return err == 0 ? submit(comm, &call, in, out, req) : err;
 }
 
 int sluice_barrier(struct sluice_comm *comm, struct sluice_req **req)
@@ -354,17 +352,12 @@ static int point_to_point(struct sluice_comm *comm, enum sl_coll coll, const voi
                           size_t count, enum sluice_dtype dtype, int peer, struct sluice_req **req)
 {
     struct sl_call call = {.coll = coll, .dtype = dtype, .root = (uint32_t)peer, .count = count};
-    int err = check_comm(comm);
+    struct lent lent = {in, out, count, count, 0, coll == SL_SEND, coll == SL_RECV};
+    int err = check_rooted(comm, &call, peer);
 
-    if (err == 0)
-        err = check_types(&call);
-    if (err == 0)
-        err = check_root(comm, &call, peer);
     if (err == 0 && peer == (int)comm->rank)
         err = sl_fail(-EINVAL, "%s: rank %d is this rank", sl_coll_name(coll), peer);
-    if (err == 0)
-        err = check_buffers(comm, &call, in, out, coll == SL_SEND, coll == SL_RECV);
-    return SL_LIKELY(err == 0) ? submit(comm, &call, in, out, req) : err;
+    return SL_LIKELY(err == 0) ? check_and_submit(comm, &call, &lent, req) : err;
 }
 
 int sluice_send(struct sluice_comm *comm, const void *in, size_t count, enum sluice_dtype dtype,
