@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state of one proof: what check.c (rules, result) and check_run.c (the run) share. */
+/* The state of one proof: what check.c (rules, result) and check_run.c (the run; check_setup.c its tables) share. */
 #ifndef SL_COLLECTIVES_CHECK_RUN_H
 #define SL_COLLECTIVES_CHECK_RUN_H
 

@@ -294,12 +294,14 @@ double sl_hier_lead_cost(const struct sl_shape *shape, bool tree, const struct s
                                 levels * (hop + bytes * (costs->net.beta + crowd * costs->reduce));
     double math = shape->coll == SL_REDUCE ? costs->reduce * crowd : 0;
     double inside = shape->coll == SL_REDUCE ? costs->copy + sum : 2 * costs->copy;
-    /* The first piece goes all the way; the others follow at the pace of the busiest link, which a tree's
-     * root uses once per child. */
+    /* The first piece goes all the way; the others follow at the pace of the slower of the host's windows and
+     * the busiest link, which a tree's root uses once per child. */
     double way = tree ? levels : hosts - 1, fan = tree ? levels : 1;
-    return way * (hop + piece * (costs->net.beta + math)) +
-           (bytes - piece) * fan * (costs->net.beta + math) + crowd * bytes * inside +
-           crowd * pieces * (2 * costs->sync + 4 * costs->step);
+    double wire = (bytes - piece) * fan * (costs->net.beta + math);
+    double window = (bytes - piece) * crowd * inside +
+                    crowd * (pieces - 1) * (2 * costs->sync + 4 * costs->step);
+    return way * (hop + piece * (costs->net.beta + math)) + (wire > window ? wire : window) +
+           crowd * (piece * inside + 2 * costs->sync + 4 * costs->step);
 }
 
 static int hiertree_build(const struct sl_shape *shape, struct sl_schedule *out)
