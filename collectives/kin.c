@@ -5,6 +5,8 @@
 _Atomic unsigned sl_kin_count;
 _Thread_local char sl_kin_thread;
 
+#define BORROWED_MAX 64 /* communicators moved in one pass */
+
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sl_node list = {&list, &list};
 
@@ -18,14 +20,16 @@ void sl_kin_join(struct sluice_comm *comm)
 
 void sl_kin_leave(struct sluice_comm *comm)
 {
-    pthread_mutex_lock(&list_lock); /* its neighbours leave too, perhaps on other threads */
-    bool joined = comm->kin.next != NULL;
-
-    if (joined)
-        sl_list_remove(&comm->kin);
+    if (comm->kin.next == NULL) /* it never joined */
+        return;
+    pthread_mutex_lock(&list_lock);
+    sl_list_remove(&comm->kin);
     pthread_mutex_unlock(&list_lock);
-    if (joined)
-        atomic_fetch_sub(&sl_kin_count, 1);
+    atomic_fetch_sub(&sl_kin_count, 1);
+    /* A waiting thread may be in the middle of a pass over it. */
+    while (atomic_exchange_explicit(&comm->claimed, 1, memory_order_acquire) != 0)
+        ;
+    atomic_store_explicit(&comm->claimed, 0, memory_order_release);
 }
 
 /* Takes other for a pass, if it is this thread's and nobody is inside. */
@@ -37,9 +41,11 @@ static bool borrow(struct sluice_comm *comm, struct sluice_comm *other)
            atomic_exchange_explicit(&other->claimed, 1, memory_order_acquire) == 0;
 }
 
-unsigned sl_kin_progress(struct sluice_comm *comm)
+/* Borrows up to BORROWED_MAX of this thread's other communicators. The list is not held while they are
+ * used: a pass can end in a tear-down, which may take its time. */
+static unsigned borrow_all(struct sluice_comm *comm, struct sluice_comm *out[BORROWED_MAX])
 {
-    unsigned moved = 0;
+    unsigned count = 0;
 
     if (atomic_load_explicit(&sl_kin_count, memory_order_relaxed) < 2 ||
         pthread_mutex_trylock(&list_lock) != 0)
@@ -47,33 +53,47 @@ unsigned sl_kin_progress(struct sluice_comm *comm)
     sl_list_foreach (&list, node) {
         struct sluice_comm *other = sl_container_of(node, struct sluice_comm, kin);
 
-        if (!borrow(comm, other))
-            continue;
-        unsigned its = sl_comm_progress(other);
-
-        sl_comm_idle(other, its, false);
-        moved += its;
-        atomic_store_explicit(&other->claimed, 0, memory_order_release);
+        if (count < BORROWED_MAX && borrow(comm, other))
+            out[count++] = other;
+    }
+    /* Those beyond BORROWED_MAX come first the next time. */
+    if (count == BORROWED_MAX) {
+        sl_list_remove(&out[0]->kin);
+        sl_list_push_back(&list, &out[0]->kin);
     }
     pthread_mutex_unlock(&list_lock);
+    return count;
+}
+
+static void give_back(struct sluice_comm *comm)
+{
+    atomic_store_explicit(&comm->claimed, 0, memory_order_release);
+}
+
+unsigned sl_kin_progress(struct sluice_comm *comm)
+{
+    struct sluice_comm *others[BORROWED_MAX];
+    unsigned count = borrow_all(comm, others), moved = 0;
+
+    for (unsigned i = 0; i < count; i++) {
+        unsigned its = sl_comm_progress(others[i]);
+
+        sl_comm_idle(others[i], its, false);
+        moved += its;
+        give_back(others[i]);
+    }
     return moved;
 }
 
 bool sl_kin_busy(struct sluice_comm *comm)
 {
+    struct sluice_comm *others[BORROWED_MAX];
+    unsigned count = borrow_all(comm, others);
     bool busy = false;
 
-    if (atomic_load_explicit(&sl_kin_count, memory_order_relaxed) < 2 ||
-        pthread_mutex_trylock(&list_lock) != 0)
-        return false;
-    sl_list_foreach (&list, node) {
-        struct sluice_comm *other = sl_container_of(node, struct sluice_comm, kin);
-
-        if (!borrow(comm, other))
-            continue;
-        busy |= !sl_list_empty(&other->active);
-        atomic_store_explicit(&other->claimed, 0, memory_order_release);
+    for (unsigned i = 0; i < count; i++) {
+        busy |= !sl_list_empty(&others[i]->active);
+        give_back(others[i]);
     }
-    pthread_mutex_unlock(&list_lock);
     return busy;
 }
