@@ -22,6 +22,7 @@
 #define WARM_UPS 4
 #define BLOCK ((size_t)128 << 10) /* of the copy and reduce rates: cached, as window slots are */
 #define BLOCKS 16
+#define CROSS_BYTES ((size_t)64 << 10)
 #define COST_MAX 1e13 /* ns: hours for one message are no measurement */
 
 /* Costs of a common server, in ns and ns per byte. */
@@ -31,64 +32,102 @@ static const struct sl_costs built_in = {
     .sync = 150,
     .copy = 0.03,
     .reduce = 0.03,
+    .cross = 0.05,
     .step = 10,
 };
 
 /* ---- measuring ---- */
 
-static int call_now(struct sluice_comm *comm, enum sl_coll coll, uint32_t peer, void *buf,
-                    size_t len)
+static int start(struct sluice_comm *comm, const struct sl_call *call, void *in, void *out,
+                 struct sluice_req **op)
 {
-    struct sl_call call = {.coll = coll, .dtype = SLUICE_U8, .root = peer, .count = len};
-    struct sluice_req *op;
     struct sl_plan *plan;
-    int err = sl_plan_get(comm, &call, &plan);
+    int err = sl_plan_get(comm, call, &plan);
 
-    if (err == 0)
-        err = sl_op_start(comm, plan, buf, buf, &op);
-    if (err != 0)
-        return err;
+    return err != 0 ? err : sl_op_start(comm, plan, in, out, op);
+}
+
+static int finish(struct sluice_comm *comm, struct sluice_req *op)
+{
     sl_comm_wait(comm, &op->status);
-    err = op->status;
+    int err = op->status;
+
     comm->active_count--;
     sl_op_put(op);
     return err == 0 ? 0 : sl_fail_text(comm->error, comm->error_text);
 }
 
-/* Shortest time for one message one way, in ns. */
-static int ping(struct sluice_comm *comm, uint32_t peer, bool first, void *buf, size_t len,
-                int rounds, double *out)
+static int call_now(struct sluice_comm *comm, const struct sl_call *call, void *in, void *out)
 {
+    struct sluice_req *op;
+    int err = start(comm, call, in, out, &op);
+
+    return err != 0 ? err : finish(comm, op);
+}
+
+/* Both ways at once, as the steps of collectives are. */
+static int exchange_once(struct sluice_comm *comm, uint32_t peer, uint8_t *buf, size_t len)
+{
+    struct sl_call recv = {.coll = SL_RECV, .dtype = SLUICE_U8, .root = peer, .count = len};
+    struct sl_call send = {.coll = SL_SEND, .dtype = SLUICE_U8, .root = peer, .count = len};
+    struct sluice_req *receiving, *sending;
+    int err = start(comm, &recv, NULL, buf, &receiving);
+
+    if (err != 0)
+        return err;
+    err = start(comm, &send, buf + PING_LARGE, NULL, &sending);
+    if (err == 0)
+        err = finish(comm, sending);
+    int late = finish(comm, receiving);
+
+    return err != 0 ? err : late;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* The median: the least would be the luck of ranks that share a core. */
+static double middle(double *samples, int count)
+{
+    qsort(samples, (size_t)count, sizeof(*samples), by_value);
+    return samples[count / 2];
+}
+
+/* Time of an exchange, in ns. */
+static int ping(struct sluice_comm *comm, uint32_t peer, uint8_t *buf, size_t len, int rounds,
+                double *out)
+{
+    double ns[PINGS];
     int err = 0;
 
-    *out = 1e12;
-    for (int i = 0; i < rounds && err == 0; i++) {
-        uint64_t start = sl_now(comm->worker.clock);
+    for (int i = -WARM_UPS; i < rounds && err == 0; i++) {
+        uint64_t begin = sl_now(comm->worker.clock);
 
-        err = call_now(comm, first ? SL_SEND : SL_RECV, peer, buf, len);
-        if (err == 0)
-            err = call_now(comm, first ? SL_RECV : SL_SEND, peer, buf, len);
-        double ns = (double)(sl_now(comm->worker.clock) - start) / 2;
-
-        if (i >= WARM_UPS && ns < *out)
-            *out = ns;
+        err = exchange_once(comm, peer, buf, len);
+        if (i >= 0)
+            ns[i] = (double)(sl_now(comm->worker.clock) - begin);
     }
+    if (err == 0)
+        *out = middle(ns, rounds);
     return err;
 }
 
-static int measure_link(struct sluice_comm *comm, uint32_t a, uint32_t b, void *buf,
+static int measure_link(struct sluice_comm *comm, uint32_t a, uint32_t b, uint8_t *buf,
                         struct sl_link_cost *out)
 {
-    bool first = comm->rank == a;
-    uint32_t peer = first ? b : a;
+    uint32_t peer = comm->rank == a ? b : a;
     double small, large;
 
     if (comm->rank != a && comm->rank != b)
         return 0;
-    int err = ping(comm, peer, first, buf, PING_SMALL, PINGS + WARM_UPS, &small);
+    int err = ping(comm, peer, buf, PING_SMALL, PINGS, &small);
 
     if (err == 0)
-        err = ping(comm, peer, first, buf, PING_LARGE, PINGS / 4 + WARM_UPS, &large);
+        err = ping(comm, peer, buf, PING_LARGE, PINGS / 4, &large);
     if (err == 0) {
         out->alpha = small;
         out->beta = large > small ? (large - small) / (double)(PING_LARGE - PING_SMALL) : 0;
@@ -127,21 +166,44 @@ static void measure_rates(const struct sluice_comm *comm, uint8_t *buf, struct s
     out->reduce = (double)sum / (2.0 * (double)BLOCK); /* per operand */
 }
 
-/* One POST to AWAIT: what a barrier of one sync takes. */
-static int measure_sync(struct sluice_comm *comm, struct sl_costs *out)
+/* Time of a collective that every rank calls, in ns. */
+static int time_call(struct sluice_comm *comm, const struct sl_call *call, uint8_t *buf,
+                     double *out)
 {
-    double best = 1e12;
+    double ns[PINGS];
     int err = 0;
 
-    for (int i = 0; i < PINGS && err == 0; i++) {
-        uint64_t start = sl_now(comm->worker.clock);
+    for (int i = -WARM_UPS; i < PINGS && err == 0; i++) {
+        uint64_t begin = sl_now(comm->worker.clock);
 
-        err = call_now(comm, SL_BARRIER, 0, NULL, 0);
-        double ns = (double)(sl_now(comm->worker.clock) - start);
-
-        best = i >= WARM_UPS && ns < best ? ns : best;
+        err = call_now(comm, call, buf, buf + PING_LARGE);
+        if (i >= 0)
+            ns[i] = (double)(sl_now(comm->worker.clock) - begin);
     }
-    out->sync = best;
+    if (err == 0)
+        *out = middle(ns, PINGS);
+    return err;
+}
+
+/* One POST to AWAIT is what a barrier takes. What an allreduce in one stage takes beyond that, beyond copying
+ * in and beyond adding, is bytes that cross from the caches of those who wrote them. */
+static int measure_windows(struct sluice_comm *comm, uint8_t *buf, struct sl_costs *out)
+{
+    struct sl_call barrier = {.coll = SL_BARRIER, .dtype = SLUICE_U8};
+    struct sl_call sum = {.coll = SL_ALLREDUCE, .dtype = SLUICE_F32, .count = CROSS_BYTES / 4};
+    double crowd = comm->costs.ranks_per_core, n = comm->size, bytes = CROSS_BYTES, flat;
+    char algo[SL_TEXT_MAX];
+
+    memcpy(algo, comm->config.algo, sizeof(algo));
+    snprintf(comm->config.algo, sizeof(comm->config.algo), "flat");
+    int err = time_call(comm, &barrier, buf, &out->sync);
+
+    if (err == 0)
+        err = time_call(comm, &sum, buf, &flat);
+    memcpy(comm->config.algo, algo, sizeof(algo));
+    if (err == 0)
+        out->cross = ((flat - out->sync) / crowd - bytes * (out->copy + n * out->reduce)) /
+                     ((n - 1) * bytes);
     return err;
 }
 
@@ -151,9 +213,9 @@ static int measure(struct sluice_comm *comm, struct sl_costs *out)
     uint8_t *buf;
     int err = 0;
 
-    if (posix_memalign((void **)&buf, 4096, PING_LARGE) != 0)
+    if (posix_memalign((void **)&buf, 4096, 2 * PING_LARGE) != 0)
         return sl_fail(-ENOMEM, "no memory to measure link costs");
-    memset(buf, 0, PING_LARGE);
+    memset(buf, 0, 2 * PING_LARGE);
     find_pair(comm, &local, &remote);
     if (comm->rank == 0)
         measure_rates(comm, buf, out);
@@ -161,8 +223,8 @@ static int measure(struct sluice_comm *comm, struct sl_costs *out)
         err = measure_link(comm, 0, local, buf, &out->shm);
     if (err == 0 && remote != 0)
         err = measure_link(comm, 0, remote, buf, &out->net);
-    if (err == 0 && comm->host_count == 1 && comm->win_half[0] != NULL)
-        err = measure_sync(comm, out);
+    if (err == 0 && comm->host_count == 1 && comm->win_bytes >= CROSS_BYTES + SL_CACHE_LINE)
+        err = measure_windows(comm, buf, out);
     free(buf);
     return err;
 }
@@ -185,7 +247,7 @@ static void round_costs(struct sl_costs *costs)
 {
     double *const all[] = {&costs->shm.alpha, &costs->shm.beta, &costs->net.alpha,
                            &costs->net.beta,  &costs->sync,     &costs->copy,
-                           &costs->reduce,    &costs->step};
+                           &costs->reduce,    &costs->cross,    &costs->step};
 
     for (size_t i = 0; i < SL_ARRAY_LEN(all); i++)
         *all[i] = rounded(*all[i]);
@@ -196,7 +258,8 @@ static void round_costs(struct sl_costs *costs)
 bool sl_costs_sane(const struct sl_costs *costs)
 {
     const double all[] = {costs->shm.alpha, costs->shm.beta, costs->net.alpha, costs->net.beta,
-                          costs->sync,      costs->copy,     costs->reduce,    costs->step};
+                          costs->sync,      costs->copy,     costs->reduce,    costs->cross,
+                          costs->step};
 
     for (size_t i = 0; i < SL_ARRAY_LEN(all); i++)
         if (!(all[i] > 0 && all[i] <= COST_MAX))
@@ -209,7 +272,7 @@ static uint64_t cache_key(const struct sluice_comm *comm)
 {
     char text[512];
 
-    snprintf(text, sizeof(text), "1 %s %s %u %u %u %s", comm->kernels->name,
+    snprintf(text, sizeof(text), "2 %s %s %u %u %u %s", comm->kernels->name,
              comm->peers[comm->size - 1].ep->iface->ops->name, comm->host_count, comm->local_size,
              comm->costs.ranks_per_core, comm->config.transport);
     return sl_hash_text(text) ^ sl_host_hash(&comm->config);

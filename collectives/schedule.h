@@ -159,8 +159,9 @@ struct sl_link_cost {
 struct sl_costs {
     struct sl_link_cost shm;   /* send and recv inside a host */
     struct sl_link_cost net;   /* send and recv between hosts (or by tcp inside one) */
-    double sync;               /* POST at one rank → AWAIT seen at another */
+    double sync;               /* every rank POSTs, every rank has seen it; with crowded cores' waits */
     double copy, reduce;       /* per byte: COPY or GET; REDUCE_WIN or RECV_REDUCE, per operand */
+    double cross;              /* per byte of a peer's window, on top: from that core's caches to ours */
     double step;               /* executor's own cost of a step */
     uint32_t ranks_per_core;   /* of this host, at least 1: work of that many ranks adds up */
 };
