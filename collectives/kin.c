@@ -20,11 +20,15 @@ void sl_kin_join(struct sluice_comm *comm)
 
 void sl_kin_leave(struct sluice_comm *comm)
 {
-    if (comm->kin.next == NULL) /* it never joined */
-        return;
+    bool joined;
+
     pthread_mutex_lock(&list_lock);
-    sl_list_remove(&comm->kin);
+    joined = comm->kin.next != NULL;
+    if (joined)
+        sl_list_remove(&comm->kin);
     pthread_mutex_unlock(&list_lock);
+    if (!joined)
+        return;
     atomic_fetch_sub(&sl_kin_count, 1);
     /* A waiting thread may be in the middle of a pass over it. */
     while (atomic_exchange_explicit(&comm->claimed, 1, memory_order_acquire) != 0)
