@@ -188,11 +188,22 @@ static int binomial_build(const struct sl_shape *shape, struct sl_schedule *out)
     return sl_schedule_finish(out);
 }
 
+/* A message through shared memory when nobody waits for an answer: in a rooted collective those who send
+ * go on, so ranks that share a core do not cost a scheduler's turn each, as alpha measured it. Seen at
+ * 4 ranks on 2 cores: 0.14 us for a gather of 64 B, 2.2 us with a sync. */
+#define ONE_WAY_NS 100
+
+static double one_way_alpha(const struct sl_shape *shape, const struct sl_link_cost *link)
+{
+    return shape->win_count != 0 && sl_one_host(shape) && link->alpha > ONE_WAY_NS ? ONE_WAY_NS
+                                                                                  : link->alpha;
+}
+
 static double binomial_cost(const struct sl_shape *shape, const struct sl_costs *costs)
 {
     const struct sl_link_cost *link = sl_cost_link(shape, costs);
     double bytes = (double)shape->count * shape->esize, levels = sl_log2_ceil(shape->size);
-    double level = link->alpha + 2 * costs->step;
+    double level = one_way_alpha(shape, link) + 2 * costs->step;
 
     if (shape->size < 2)
         return -1;
