@@ -52,26 +52,44 @@ static void open_iface(struct sluice_comm *comm, struct sl_iface_slot *slot,
     }
 }
 
+int sl_transport_names(const char *list, struct sl_name *out, unsigned cap, unsigned *count)
+{
+    *count = 0;
+    while (*list != '\0') {
+        size_t len = strcspn(list, ",");
+
+        if (*count == cap)
+            return sl_fail(-EINVAL, "SLUICE_TRANSPORT lists more than %u transports", cap);
+        out[(*count)++] = (struct sl_name){list, len};
+        list += len + (list[len] == ',');
+    }
+    if (*count == 0)
+        return sl_fail(-EINVAL, "SLUICE_TRANSPORT names no transport");
+    return 0;
+}
+
 static int list_transports(struct sluice_comm *comm, const struct sl_comm_params *params)
 {
-    const char *list = comm->config.transport;
+    struct sl_name names[SL_IFACES_MAX];
+    unsigned count;
+    int err;
 
-    for (size_t i = 0; i < params->transport_count && i < SL_IFACES_MAX; i++)
-        comm->ifaces[comm->iface_count++].ops = params->transports[i].ops;
-    while (params->transports == NULL && *list != '\0') {
-        size_t len = strcspn(list, ",");
-        const struct sl_transport_ops *ops = sl_transport_find(list, len);
+    if (params->transports != NULL) {
+        for (size_t i = 0; i < params->transport_count && i < SL_IFACES_MAX; i++)
+            comm->ifaces[comm->iface_count++].ops = params->transports[i].ops;
+        return comm->iface_count != 0 ? 0 : sl_fail(-EINVAL, "the call names no transport");
+    }
+    err = sl_transport_names(comm->config.transport, names, SL_IFACES_MAX, &count);
+    if (err != 0)
+        return err;
+    for (unsigned i = 0; i < count; i++) {
+        const struct sl_transport_ops *ops = sl_transport_find(names[i].text, names[i].len);
 
         if (ops == NULL)
             return sl_fail(-ENODEV, "there is no transport '%.*s' in this build; see sluice-bench --list",
-                           (int)len, list);
-        if (comm->iface_count == SL_IFACES_MAX)
-            return sl_fail(-EINVAL, "more than %d transports are listed", SL_IFACES_MAX);
+                           (int)names[i].len, names[i].text);
         comm->ifaces[comm->iface_count++].ops = ops;
-        list += len + (list[len] == ',');
     }
-    if (comm->iface_count == 0)
-        return sl_fail(-EINVAL, "SLUICE_TRANSPORT names no transport");
     return 0;
 }
 

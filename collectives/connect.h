@@ -5,6 +5,16 @@
 
 #include "collectives/comm.h"
 
+/* One name in a list of transports; a part of the list. */
+struct sl_name {
+    const char *text;
+    size_t len;
+};
+
+/* The names between the commas of list, in out[cap]; a comma at the very end is none. -EINVAL: none, or
+ * more than cap. *count: how many were found until then. */
+int sl_transport_names(const char *list, struct sl_name *out, unsigned cap, unsigned *count);
+
 /* Opens the transports, tells the others who this rank is, numbers the hosts. -EPROTO: another version or
  * other settings, with both and the ranks named. -ENODEV: no transport can be opened. */
 int sl_connect_meet(struct sluice_comm *comm, struct sl_exchange *exchange,

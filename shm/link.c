@@ -73,11 +73,7 @@ int shm_ep_create(struct sl_iface *base, struct sl_ep **out)
 
 int shm_ep_addr(struct sl_ep *base, struct sl_addr *out)
 {
-    const struct shm_ep *ep = shm_ep_of(base);
-
-    memset(out, 0, sizeof(*out));
-    out->len = (uint16_t)(offsetof(struct shm_addr, name) + ep->addr.name_len);
-    memcpy(out->bytes, &ep->addr, out->len);
+    shm_addr_pack(&shm_ep_of(base)->addr, out);
     return 0;
 }
 

@@ -4,7 +4,6 @@
 
 #include "core/log.h"
 
-#include <assert.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,12 +25,6 @@ struct peer_region {
     unsigned users;
     bool dropped; /* the peer took it back; it goes with its last user */
 };
-
-/* What a key's bytes are. */
-struct shm_key {
-    uint64_t id, len;
-};
-static_assert(sizeof(struct shm_key) <= SL_KEY_MAX, "the key must fit struct sl_key");
 
 int shm_mem_alloc(struct sl_iface *iface, size_t len, struct sl_mem *out)
 {
@@ -103,11 +96,9 @@ int shm_mr_reg(struct sl_iface *base, const struct sl_mem *mem, struct sl_mr **o
         }
     }
     if (key != NULL) {
-        struct shm_key bytes = {region->id, region->len};
+        struct shm_key own = {region->id, region->len};
 
-        memset(key, 0, sizeof(*key));
-        key->len = sizeof(bytes);
-        memcpy(key->bytes, &bytes, sizeof(bytes));
+        shm_key_pack(&own, key);
     }
     *out = (struct sl_mr *)region;
     return 0;
@@ -221,10 +212,10 @@ int shm_map(struct sl_ep *base, const struct sl_key *key, void **out)
 {
     struct shm_ep *ep = shm_ep_of(base);
     struct shm_key want;
+    int err = shm_key_parse(key, &want);
 
-    if (key->len != sizeof(want))
-        return sl_fail(-EINVAL, "a key of %u bytes is not one of shm", key->len);
-    memcpy(&want, key->bytes, sizeof(want));
+    if (err != 0)
+        return err;
     if (ep->state != SHM_UP)
         return ep->state == SHM_LOST
                    ? sl_fail(ep->status, "rank %d is lost: %s", base->peer, ep->why)

@@ -9,6 +9,7 @@
 
 static_assert(sizeof(struct shm_hello) == 56, "padding would leak stack bytes to the peer");
 static_assert(sizeof(struct shm_addr) <= SL_ADDR_MAX, "the address must fit struct sl_addr");
+static_assert(sizeof(struct shm_key) <= SL_KEY_MAX, "the key must fit struct sl_key");
 static_assert(SL_CTRL_MAX <= sizeof(struct shm_refuse), "the union's size must cover control messages");
 
 int shm_fail_version(unsigned other)
@@ -103,4 +104,32 @@ int shm_addr_parse(const struct sl_addr *addr, struct shm_addr *out)
         return sl_fail(-EINVAL, "the shm address is cut short");
     *out = got;
     return 0;
+}
+
+void shm_addr_pack(const struct shm_addr *addr, struct sl_addr *out)
+{
+    sl_assert(addr->name_len <= sizeof(addr->name));
+    memset(out, 0, sizeof(*out));
+    out->len = (uint16_t)(offsetof(struct shm_addr, name) + addr->name_len);
+    memcpy(out->bytes, addr, out->len);
+}
+
+int shm_key_parse(const struct sl_key *key, struct shm_key *out)
+{
+    struct shm_key got;
+
+    if (key->len != sizeof(got))
+        return sl_fail(-EINVAL, "a key of %u bytes is not one of shm", key->len);
+    memcpy(&got, key->bytes, sizeof(got));
+    if (got.id == 0 || got.len == 0 || got.len > INT64_MAX)
+        return sl_fail(-EINVAL, "a key names a region of impossible number or size");
+    *out = got;
+    return 0;
+}
+
+void shm_key_pack(const struct shm_key *key, struct sl_key *out)
+{
+    memset(out, 0, sizeof(*out));
+    out->len = sizeof(*key);
+    memcpy(out->bytes, key, sizeof(*key));
 }

@@ -90,6 +90,11 @@ struct shm_addr {
     char name[SHM_NAME_MAX];
 };
 
+/* What the key of a region says. */
+struct shm_key {
+    uint64_t id, len;
+};
+
 /* Bytes of a message with `body` bytes behind its head. */
 #define SHM_MSG_LEN(body) (sizeof(struct shm_msg_head) + (body))
 
@@ -103,5 +108,11 @@ int shm_fail_version(unsigned other);
 
 /* -EINVAL: not such an address; -EPROTO: another version's. */
 int shm_addr_parse(const struct sl_addr *addr, struct shm_addr *out);
+/* addr->name_len is within its name. */
+void shm_addr_pack(const struct shm_addr *addr, struct sl_addr *out);
+
+/* -EINVAL: no key that shm_mr_reg() made. */
+int shm_key_parse(const struct sl_key *key, struct shm_key *out);
+void shm_key_pack(const struct shm_key *key, struct sl_key *out);
 
 #endif

@@ -13,12 +13,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define ADDR_MAGIC UINT16_C(0x5453) /* "ST" */
-#define ADDR_FIXED 40
-#define ADDR_V4 1
-#define ADDR_V6 2
-#define ADDR_LOOPBACK 0x80
-#define WANT_CRC_AUTO 2
 /* With so few endpoints awaited, asking their sockets beats asking the engine. */
 #define DIRECT_MAX 4
 /* Rounds of progress between looks at the engine: while few endpoints are awaited, all on one
@@ -327,39 +321,30 @@ static int ep_create(struct sl_iface *base, struct sl_ep **out)
     return 0;
 }
 
+static uint8_t wanted_crc(const struct sl_config *config)
+{
+    return config->tcp_crc == SL_AUTO ? SL_TCP_CRC_AUTO : (uint8_t)config->tcp_crc;
+}
+
 static int ep_addr(struct sl_ep *base, struct sl_addr *out)
 {
     struct sl_tcp_ep *ep = sl_tcp_ep_of(base);
     struct sl_tcp_iface *iface = ep->iface;
-    int64_t crc = iface->config->tcp_crc;
-    size_t len = ADDR_FIXED;
+    struct sl_tcp_address mine = {
+        .port = iface->port,
+        .crc = wanted_crc(iface->config),
+        .conns = (uint8_t)iface->config->tcp_connections,
+    };
 
-    memset(out, 0, sizeof(*out));
-    out->bytes[0] = ADDR_MAGIC & 0xff;
-    out->bytes[1] = ADDR_MAGIC >> 8;
-    out->bytes[2] = SL_TCP_WIRE_VERSION;
-    out->bytes[4] = (uint8_t)(iface->port & 0xff);
-    out->bytes[5] = (uint8_t)(iface->port >> 8);
-    out->bytes[6] = crc == SL_AUTO ? WANT_CRC_AUTO : (uint8_t)crc;
-    out->bytes[7] = (uint8_t)iface->config->tcp_connections;
-    memcpy(out->bytes + 8, iface->host_id, 16);
-    memcpy(out->bytes + 24, ep->token, 16);
-    for (unsigned i = 0; i < iface->netifs.count && out->bytes[3] < SL_TCP_ADDRS; i++) {
+    memcpy(mine.host, iface->host_id, sizeof(mine.host));
+    memcpy(mine.token, ep->token, sizeof(mine.token));
+    for (unsigned i = 0; i < iface->netifs.count && mine.count < SL_TCP_ADDRS; i++) {
         const struct sl_netif *netif = &iface->netifs.items[i];
-        bool v4 = netif->addr.ss_family == AF_INET;
-        size_t bytes = v4 ? 4 : 16;
 
-        if (len + 1 + bytes > SL_ADDR_MAX)
-            break;
-        out->bytes[len++] = (v4 ? ADDR_V4 : ADDR_V6) | (netif->loopback ? ADDR_LOOPBACK : 0);
-        memcpy(out->bytes + len,
-               v4 ? (const void *)&((const struct sockaddr_in *)&netif->addr)->sin_addr
-                  : (const void *)&((const struct sockaddr_in6 *)&netif->addr)->sin6_addr,
-               bytes);
-        len += bytes;
-        out->bytes[3]++;
+        mine.places[mine.count++] =
+            (struct sl_tcp_target){.addr = netif->addr, .loopback = netif->loopback};
     }
-    out->len = (uint16_t)len;
+    sl_tcp_address_encode(&mine, out);
     return 0;
 }
 
@@ -405,42 +390,14 @@ static void add_target(struct sl_tcp_ep *ep, const struct sockaddr_storage *addr
 }
 
 /* The peer's addresses in the order to try: loopback first on the same host, never otherwise. */
-static int read_targets(struct sl_tcp_ep *ep, const struct sl_addr *peer)
+static int choose_targets(struct sl_tcp_ep *ep, const struct sl_tcp_address *peer)
 {
-    uint16_t port = (uint16_t)(peer->bytes[4] | peer->bytes[5] << 8);
-
     for (int pass = 0; pass < 2; pass++) {
-        size_t at = ADDR_FIXED;
+        for (unsigned i = 0; i < peer->count && ep->target_count < SL_TCP_ADDRS; i++) {
+            const struct sl_tcp_target *place = &peer->places[i];
 
-        for (unsigned i = 0; i < peer->bytes[3]; i++) {
-            struct sockaddr_storage addr = {0};
-            bool loopback, v4;
-            size_t bytes;
-
-            if (at >= peer->len)
-                return sl_fail(-EPROTO, "the tcp address of rank %d is cut off", ep->base.peer);
-            loopback = (peer->bytes[at] & ADDR_LOOPBACK) != 0;
-            v4 = (peer->bytes[at] & 0x7f) == ADDR_V4;
-            bytes = v4 ? 4 : 16;
-            if ((!v4 && (peer->bytes[at] & 0x7f) != ADDR_V6) || at + 1 + bytes > peer->len)
-                return sl_fail(-EPROTO, "the tcp address of rank %d is damaged", ep->base.peer);
-            if (v4) {
-                struct sockaddr_in *in = (struct sockaddr_in *)&addr;
-
-                in->sin_family = AF_INET;
-                in->sin_port = htons(port);
-                memcpy(&in->sin_addr, peer->bytes + at + 1, 4);
-            } else {
-                struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&addr;
-
-                in6->sin6_family = AF_INET6;
-                in6->sin6_port = htons(port);
-                memcpy(&in6->sin6_addr, peer->bytes + at + 1, 16);
-            }
-            at += 1 + bytes;
-            if (loopback == (pass == 0) && (!loopback || ep->same_host) &&
-                ep->target_count < SL_TCP_ADDRS)
-                add_target(ep, &addr, loopback);
+            if (place->loopback == (pass == 0) && (!place->loopback || ep->same_host))
+                add_target(ep, &place->addr, place->loopback);
         }
     }
     if (ep->target_count == 0)
@@ -451,20 +408,19 @@ static int read_targets(struct sl_tcp_ep *ep, const struct sl_addr *peer)
 }
 
 /* What both ends conclude from both addresses. */
-static void agree(struct sl_tcp_ep *ep, const struct sl_addr *peer)
+static void agree(struct sl_tcp_ep *ep, const struct sl_tcp_address *peer)
 {
     const struct sl_config *config = ep->iface->config;
-    uint8_t mine = config->tcp_crc == SL_AUTO ? WANT_CRC_AUTO : (uint8_t)config->tcp_crc;
-    uint8_t theirs = peer->bytes[6];
+    uint8_t mine = wanted_crc(config), theirs = peer->crc;
     unsigned conns = (unsigned)config->tcp_connections;
 
-    ep->same_host = memcmp(peer->bytes + 8, ep->iface->host_id, 16) == 0;
+    ep->same_host = memcmp(peer->host, ep->iface->host_id, sizeof(peer->host)) == 0;
     if (mine == SL_ON || theirs == SL_ON)
         ep->crc = true;
     else
         ep->crc = mine != SL_OFF && theirs != SL_OFF && !ep->same_host;
-    if (peer->bytes[7] > conns)
-        conns = peer->bytes[7];
+    if (peer->conns > conns)
+        conns = peer->conns;
     if (conns == 0)
         conns = ep->same_host ? LOCAL_CONNS : REMOTE_CONNS;
     ep->data_conns = conns > SL_TCP_DATA_CONNS_MAX ? SL_TCP_DATA_CONNS_MAX : conns;
@@ -475,28 +431,26 @@ static void agree(struct sl_tcp_ep *ep, const struct sl_addr *peer)
     if (ep->piece_bytes < 4096)
         ep->piece_bytes = 4096;
     ep->iface->striped |= ep->data_conns > 1;
-    memcpy(ep->peer_token, peer->bytes + 24, 16);
+    memcpy(ep->peer_token, peer->token, sizeof(peer->token));
     ep->dials = memcmp(ep->token, ep->peer_token, 16) < 0;
 }
 
 static int ep_connect(struct sl_ep *base, const struct sl_addr *peer, struct sl_req *req)
 {
     struct sl_tcp_ep *ep = sl_tcp_ep_of(base);
+    struct sl_tcp_address theirs;
     int err;
 
     if (ep->state != SL_TCP_EP_NEW)
         return sl_fail(-EINVAL, "the endpoint to rank %d is connected already", base->peer);
-    if (peer->len < ADDR_FIXED || peer->len > SL_ADDR_MAX ||
-        (peer->bytes[0] | peer->bytes[1] << 8) != ADDR_MAGIC)
-        return sl_fail(-EPROTO, "what rank %d gave is not a tcp address", base->peer);
-    if (peer->bytes[2] != SL_TCP_WIRE_VERSION)
-        return sl_fail(-EPROTO, "rank %d speaks wire version %u of tcp, this rank %u", base->peer,
-                       peer->bytes[2], SL_TCP_WIRE_VERSION);
-    agree(ep, peer);
+    err = sl_tcp_address_decode(peer, base->peer, &theirs);
+    if (err != 0)
+        return err;
+    agree(ep, &theirs);
     if (memcmp(ep->token, ep->peer_token, 16) == 0)
         return sl_fail(-EINVAL, "an endpoint cannot connect to itself");
     ep->target_count = 0;
-    err = ep->dials ? read_targets(ep, peer) : 0;
+    err = ep->dials ? choose_targets(ep, &theirs) : 0;
     if (err != 0)
         return err;
     ep->conns = calloc(ep->data_conns + 1, sizeof(*ep->conns));

@@ -6,7 +6,7 @@
  *   conn.c    listening, dialling, hello, socket settings
  *   stream.c  messages cut into frames over the data connections, and put together again
  *   engine.h  how sockets report that they are ready: epoll.c, uring.c
- *   frame.c   the bytes on the wire
+ *   frame.c   the bytes on the wire; address.c: those of an address
  *
  * An endpoint has one control connection (index 0), which is always read, and data connections
  * (from 1), which are read only as far as receives are posted: TCP itself holds back a sender.
@@ -18,6 +18,7 @@
 #include "core/list.h"
 #include "core/err.h"
 #include "core/transport.h"
+#include "tcp/address.h"
 #include "tcp/crc.h"
 #include "tcp/engine.h"
 #include "tcp/frame.h"
@@ -34,7 +35,6 @@
 #define SL_TCP_GRANULE_MAX 4096
 #define SL_TCP_GUESTS 128             /* accepted connections whose hello is not complete */
 #define SL_TCP_CTRL_QUEUE 32          /* control messages waiting for the socket */
-#define SL_TCP_ADDRS 12               /* addresses in one endpoint's address */
 #define SL_TCP_WHY 160
 
 enum sl_tcp_conn_state {

@@ -8,6 +8,8 @@
 
 #include <stdlib.h>
 
+#define UNIQUE_ID_FIXED 48 /* bytes of a unique id before its addresses */
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* In whatever pieces a hello arrives, the verdict must be that of the whole. */
@@ -43,17 +45,41 @@ static void frames(const uint8_t *data, size_t size)
         sl_assert(*c >= 0x20 && *c < 0x7f);
 }
 
-static void unique_id(const uint8_t *data, size_t size)
+/* The check in the last 8 bytes put right, so that what lies behind it is reached too. */
+static void put_check(struct sluice_unique_id *id)
 {
-    struct sluice_unique_id id = {{0}}, again;
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+    for (unsigned i = 0; i < SLUICE_UNIQUE_ID_BYTES - 8; i++)
+        hash = (hash ^ id->bytes[i]) * UINT64_C(0x100000001b3);
+    sl_put(id->bytes + SLUICE_UNIQUE_ID_BYTES - 8, hash, 8);
+}
+
+/* Room that no address uses is not read, so an id is the same only once it was packed here. */
+static void check_id(const struct sluice_unique_id *id)
+{
+    struct sluice_unique_id packed, again;
     struct sl_card card;
 
-    memcpy(id.bytes, data, size < sizeof(id.bytes) ? size : sizeof(id.bytes));
-    if (sl_card_unpack(&id, &card) != 0)
+    if (sl_card_unpack(id, &card) != 0)
         return;
-    sl_assert(card.count >= 1 && card.count <= SL_CARD_PLACES_MAX);
+    sl_assert(card.count >= 1 && card.count <= SL_CARD_PLACES_MAX && card.port != 0);
+    sl_assert(strlen(card.secret) == 2 * SL_SECRET_BYTES);
+    sl_card_pack(&card, &packed);
+    sl_assert(memcmp(packed.bytes, id->bytes, UNIQUE_ID_FIXED) == 0);
+    sl_assert(sl_card_unpack(&packed, &card) == 0);
     sl_card_pack(&card, &again);
-    sl_assert(sl_card_unpack(&again, &card) == 0);
+    sl_assert(memcmp(again.bytes, packed.bytes, sizeof(again.bytes)) == 0);
+}
+
+static void unique_id(const uint8_t *data, size_t size)
+{
+    struct sluice_unique_id id = {{0}};
+
+    memcpy(id.bytes, data, size < sizeof(id.bytes) ? size : sizeof(id.bytes));
+    check_id(&id);
+    put_check(&id);
+    check_id(&id);
 }
 
 static void root(const uint8_t *data, size_t size)

@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct sl_addr bytes = {.len = size > SL_ADDR_MAX ? SL_ADDR_MAX : (uint16_t)size};
+    struct sl_addr bytes = {.len = size > SL_ADDR_MAX ? SL_ADDR_MAX : (uint16_t)size}, again;
     struct shm_addr addr;
     struct shm_msg msg;
     size_t body = 0;
@@ -24,7 +24,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             sl_assert(memchr(msg.refuse.text, '\0', sizeof(msg.refuse.text)) != NULL);
     }
     memcpy(bytes.bytes, data, bytes.len);
-    if (shm_addr_parse(&bytes, &addr) == 0)
+    if (shm_addr_parse(&bytes, &addr) == 0) {
         sl_assert(addr.name_len > 0 && addr.name_len <= sizeof(addr.name));
+        shm_addr_pack(&addr, &again);
+        sl_assert(again.len == bytes.len && memcmp(again.bytes, bytes.bytes, bytes.len) == 0);
+    }
     return 0;
 }

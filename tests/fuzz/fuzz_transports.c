@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SLUICE_TRANSPORT: the names cover the list, without a comma in any, and put together are the list. */
+#include "collectives/connect.h"
+#include "core/err.h"
+#include "tests/fuzz/text.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char *text = fuzz_text(data, size);
+    struct sl_name names[SL_IFACES_MAX];
+    const char *at = text;
+    unsigned count = 0;
+    int rc;
+
+    if (text == NULL)
+        return 0;
+    rc = sl_transport_names(text, names, SL_IFACES_MAX, &count);
+    sl_assert(count <= SL_IFACES_MAX);
+    sl_assert((rc == 0 && count > 0) || rc == -EINVAL);
+    for (unsigned i = 0; i < count; i++) {
+        sl_assert(names[i].text == at && memchr(at, ',', names[i].len) == NULL);
+        (void)sl_transport_find(names[i].text, names[i].len);
+        at += names[i].len;
+        sl_assert(*at == ',' || *at == '\0');
+        at += *at == ',';
+    }
+    /* All was read, unless there was more than fits. */
+    sl_assert((rc == 0 || count == 0) == (*at == '\0') && (rc == 0 || count % SL_IFACES_MAX == 0));
+    free(text);
+    return 0;
+}
