@@ -138,6 +138,50 @@ static uint32_t push_piece(struct shm_ep *ep, const uint8_t *bytes, uint64_t off
     return want;
 }
 
+static inline bool lends(struct shm_ep *ep, uint64_t len)
+{
+    return len >= SHM_LARGE_MIN && shm_ep_iface(ep)->stage != NULL &&
+           atomic_load_explicit(&ep->tx.offer->reads, memory_order_acquire) != 0;
+}
+
+/* Tells the peer where the message lies; req ends when the peer has taken the cell. */
+static bool push_lent(struct shm_ep *ep, const uint8_t *bytes, uint64_t len, uint64_t tag,
+                      struct sl_req *req)
+{
+    struct shm_cell *cell = &ep->tx.cells[ep->tx_pos & ep->tx.cell_mask];
+
+    if (ep->lent_count == SHM_POSTED_MAX || !cell_free(ep))
+        return false;
+    ep->lent[(ep->lent_first + ep->lent_count++) % SHM_POSTED_MAX] =
+        (struct shm_lent){ep->tx_pos, len, req};
+    cell->tag = tag;
+    cell->len = len;
+    cell->addr = (uint64_t)(uintptr_t)bytes;
+    publish(ep, cell, SHM_CELL_LENT, 0);
+    return true;
+}
+
+/* Ends the lent messages whose cells the peer has taken. */
+static int run_lent(struct shm_ep *ep, unsigned *budget)
+{
+    int moved = 0;
+
+    refresh(ep);
+    while (ep->lent_count > 0 && *budget > 0 && ep->lent[ep->lent_first].pos < ep->tx_done) {
+        struct shm_lent l = ep->lent[ep->lent_first];
+
+        ep->lent_first = (ep->lent_first + 1) % SHM_POSTED_MAX;
+        ep->lent_count--;
+        ep->sent += l.len;
+        ep->base.iface->traffic += l.len;
+        l.req->len = l.len;
+        (*budget)--;
+        moved++;
+        sl_req_end(l.req, 0);
+    }
+    return moved;
+}
+
 /* A sleeping peer is looked at after the store that it waits for: park.c says why that is enough. */
 static inline void look_after_peer(struct shm_ep *ep)
 {
@@ -167,6 +211,11 @@ int shm_send(struct sl_ep *base, const struct sl_buf *buf, uint64_t tag, struct 
         if (len <= SHM_INLINE_MAX) {
             if (push_inline(ep, bytes, len, tag))
                 goto sent;
+        } else if (lends(ep, len)) {
+            if (push_lent(ep, bytes, len, tag, req)) {
+                look_after_peer(ep);
+                goto taken;
+            }
         } else {
             uint32_t piece;
 
@@ -182,6 +231,7 @@ int shm_send(struct sl_ep *base, const struct sl_buf *buf, uint64_t tag, struct 
     }
     ep->sends[(ep->send_first + ep->send_count++) % SHM_POSTED_MAX] =
         (struct shm_posted_send){bytes, len, off, tag, req};
+taken:
     req->status = SL_PENDING;
     activate(ep);
     return 0;
@@ -206,6 +256,14 @@ static int run_sends(struct shm_ep *ep, unsigned *budget)
             if (!push_inline(ep, s->bytes, s->len, s->tag))
                 break;
             s->off = s->len;
+        } else if (s->off == 0 && lends(ep, s->len)) {
+            if (!push_lent(ep, s->bytes, s->len, s->tag, s->req))
+                break;
+            ep->send_first = (ep->send_first + 1) % SHM_POSTED_MAX;
+            ep->send_count--;
+            moved++;
+            look_after_peer(ep);
+            continue;
         } else {
             uint32_t piece = push_piece(ep, s->bytes, s->off, s->len, s->tag);
 
@@ -374,9 +432,16 @@ static int run_recvs(struct shm_ep *ep, unsigned *budget)
 
         if (!shm_cell_is(head, ep->rx_pos))
             break;
-        got = take_cell(ep, head, ep->recvs[ep->recv_first].sink);
+        if (ep->rx_lent || (!ep->rx_open && (uint8_t)(head >> 8) == SHM_CELL_LENT)) {
+            got = shm_large_take(ep, &ep->rx.cells[ep->rx_pos & ep->rx.cell_mask],
+                                 ep->recvs[ep->recv_first].sink);
+            if (got > 0)
+                give_back(ep); /* now the sender may have its bytes again */
+        } else {
+            got = take_cell(ep, head, ep->recvs[ep->recv_first].sink);
+        }
         if (got < 0) {
-            ep->damaged = true;
+            ep->damaged = ep->state == SHM_UP; /* else it is lost already */
             break;
         }
         moved++;
@@ -402,6 +467,8 @@ static int recv_now(struct shm_ep *ep, const struct sl_sink *sink, struct sl_req
 
         if (!shm_cell_is(head, ep->rx_pos))
             return 0;
+        if ((uint8_t)(head >> 8) == SHM_CELL_LENT && !ep->rx_open)
+            return 0; /* a system call or many: progress does them */
         /* A receive that ends badly does so through its request, in progress. */
         if (!ep->rx_open &&
             (cell->tag != sink->tag ||
@@ -458,6 +525,8 @@ int shm_ep_run(struct shm_ep *ep, unsigned *budget)
 
     if (ep->recv_count > 0)
         moved += run_recvs(ep, budget);
+    if (ep->lent_count > 0 && *budget > 0)
+        moved += run_lent(ep, budget);
     if (ep->send_count > 0 && *budget > 0)
         moved += run_sends(ep, budget);
     look_after_peer(ep);
@@ -465,7 +534,7 @@ int shm_ep_run(struct shm_ep *ep, unsigned *budget)
         shm_ep_lose(ep, -EBADMSG, "its shared memory holds impossible numbers");
         moved++;
     }
-    if (ep->recv_count == 0 && ep->send_count == 0 && ep->is_active) {
+    if (ep->recv_count == 0 && ep->send_count == 0 && ep->lent_count == 0 && ep->is_active) {
         ep->is_active = false;
         sl_list_remove(&ep->active);
     }
@@ -476,24 +545,56 @@ bool shm_ep_ready(struct shm_ep *ep)
 {
     if (ep->damaged || (ep->recv_count > 0 && shm_ep_unread(ep)))
         return true;
+    if (ep->lent_count > 0) {
+        refresh(ep);
+        if (ep->damaged || ep->lent[ep->lent_first].pos < ep->tx_done)
+            return true;
+    }
     if (ep->send_count == 0)
         return false;
     const struct shm_posted_send *s = &ep->sends[ep->send_first];
-    bool room = cell_free(ep) &&
-                (s->len <= SHM_INLINE_MAX || room_for(ep, round_line(next_piece(ep, s->off, s->len))));
+    bool room = cell_free(ep);
+
+    if (room && s->off == 0 && lends(ep, s->len))
+        room = ep->lent_count < SHM_POSTED_MAX;
+    else if (room && s->len > SHM_INLINE_MAX)
+        room = room_for(ep, round_line(next_piece(ep, s->off, s->len)));
 
     return room || ep->damaged;
 }
 
+bool shm_ep_sending(struct shm_ep *ep)
+{
+    if (ep->lent_count > 0)
+        refresh(ep);
+    return ep->send_count > 0 ||
+           (ep->lent_count > 0 && ep->lent[(ep->lent_first + ep->lent_count - 1) %
+                                           SHM_POSTED_MAX].pos >= ep->tx_done);
+}
+
 void shm_ep_end_posted(struct shm_ep *ep, int status)
 {
-    /* Both queues are emptied first: done() may look at the endpoint. */
+    /* All queues are emptied first: done() may look at the endpoint. */
     unsigned sends = ep->send_count, recvs = ep->recv_count;
     unsigned send_first = ep->send_first, recv_first = ep->recv_first;
 
-    ep->send_count = ep->recv_count = 0;
+    unsigned lent = ep->lent_count, lent_first = ep->lent_first;
+
+    if (lent > 0) {
+        refresh(ep);
+        /* Seen by the peer before anything that its owner writes there from now on. */
+        atomic_store_explicit(&ep->tx.offer->withdrawn, 1, memory_order_release);
+        atomic_thread_fence(memory_order_seq_cst);
+    }
+    ep->send_count = ep->recv_count = ep->lent_count = 0;
     for (unsigned i = 0; i < recvs; i++)
         sl_req_end(ep->recvs[(recv_first + i) % SHM_POSTED_MAX].req, status);
     for (unsigned i = 0; i < sends; i++)
         sl_req_end(ep->sends[(send_first + i) % SHM_POSTED_MAX].req, status);
+    for (unsigned i = 0; i < lent; i++) {
+        struct shm_lent *l = &ep->lent[(lent_first + i) % SHM_POSTED_MAX];
+
+        l->req->len = l->len;
+        sl_req_end(l->req, l->pos < ep->tx_done ? 0 : status);
+    }
 }

@@ -699,7 +699,7 @@ static bool settle_leaving(struct shm_ep *ep)
     }
     if (ep->state != SHM_UP)
         return true;
-    if (ep->graceful && ep->send_count == 0 && shm_ep_unread(ep))
+    if (ep->graceful && !shm_ep_sending(ep) && shm_ep_unread(ep))
         return false; /* its last messages are still to be received */
     shm_ep_lose(ep, -ECONNRESET,
                 ep->graceful ? "it closed the connection" : "its process is gone");

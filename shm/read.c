@@ -11,7 +11,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-static int read_some(pid_t pid, uint64_t addr, void *dst, size_t len)
+int shm_read_some(pid_t pid, uint64_t addr, void *dst, size_t len)
 {
     while (len > 0) {
         struct iovec local = {dst, len}, remote = {(void *)(uintptr_t)addr, len};
@@ -35,7 +35,7 @@ const char *shm_read_refused(const struct sl_config *config)
 
     if (config->shm_read == SL_OFF)
         return "switched off by SLUICE_SHM_READ";
-    err = read_some(getpid(), (uint64_t)(uintptr_t)&here, &there, sizeof(there));
+    err = shm_read_some(getpid(), (uint64_t)(uintptr_t)&here, &there, sizeof(there));
     if (err != 0 || there != here)
         return err == -ENOSYS ? "this kernel has no process_vm_readv"
                               : "process_vm_readv is not allowed here (seccomp?)";
@@ -59,9 +59,10 @@ void shm_read_try(struct shm_ep *ep, uint64_t addr)
     if (ep->peer_pid <= 0) {
         reason = "a peer's process is not visible from here (another pid namespace)";
     } else {
-        err = read_some(ep->peer_pid, addr + offsetof(struct shm_page, trial), &word, sizeof(word));
+        err = shm_read_some(ep->peer_pid, addr + offsetof(struct shm_page, trial), &word, sizeof(word));
         if (err == 0 && word == ep->peer_page->trial) {
             ep->read_state = 1;
+            shm_large_offer(ep);
             return;
         }
         reason = err == -EPERM ? "reading a peer's memory is not permitted (see "
@@ -71,11 +72,13 @@ void shm_read_try(struct shm_ep *ep, uint64_t addr)
     ep->read_state = -ENOTSUP;
     iface->read_reason = reason;
     iface->base.caps &= ~(uint32_t)SL_CAP_READ;
-    sl_info("shm", "shm: no direct reads: %s", reason);
+    if (iface->base.worker->config->shm_read == SL_ON)
+        sl_warn("shm", "shm: no direct reads: %s", reason);
+    else
+        sl_info("shm", "shm: no direct reads: %s", reason);
 }
 
-/* A dead peer's pid may already be somebody else's: what was read counts only if it still lives. */
-static bool still_there(const struct shm_ep *ep)
+bool shm_still_there(const struct shm_ep *ep)
 {
     struct pollfd p[2] = {{.fd = ep->source.fd, .events = POLLRDHUP},
                           {.fd = ep->death.fd, .events = POLLIN}};
@@ -95,8 +98,8 @@ int shm_read(struct sl_ep *base, uint64_t addr, void *dst, size_t len, struct sl
     if (ep->read_state != 1)
         return sl_fail(-ENOTSUP, "direct reads from rank %d are off: %s", base->peer,
                        shm_ep_iface(ep)->read_reason ?: "a trial read failed");
-    err = read_some(ep->peer_pid, addr, dst, len);
-    if (err == -ESRCH || !still_there(ep))
+    err = shm_read_some(ep->peer_pid, addr, dst, len);
+    if (err == -ESRCH || !shm_still_there(ep))
         return sl_fail(-ECONNRESET, "rank %d is gone", base->peer);
     if (err != 0)
         return sl_fail(err, "reading %zu bytes of rank %d's memory failed: %s", len, base->peer,

@@ -87,7 +87,8 @@ int shm_file_map(int fd, uint64_t off, size_t len, int writable, void **out)
     return 0;
 }
 
-/* Two lines for `taken`: the neighbour line would be fetched along with it by some processors. */
+/* Two lines for `taken`: the neighbour line would be fetched along with it by some processors. So
+ * the second one holds what hardly ever changes. */
 #define TAKEN_LEN (2 * (size_t)SL_CACHE_LINE)
 
 static size_t lane_len(uint32_t ring_bytes, uint32_t cells)
@@ -103,6 +104,7 @@ size_t shm_segment_len(uint32_t ring_bytes, uint32_t cells)
 static void lane_at(uint8_t *base, uint32_t ring_bytes, uint32_t cells, struct shm_lane *out)
 {
     out->taken = (_Atomic uint64_t *)(void *)base;
+    out->offer = (struct shm_offer *)(void *)(base + SL_CACHE_LINE);
     out->cells = (struct shm_cell *)(void *)(base + TAKEN_LEN);
     out->room = base + TAKEN_LEN + (size_t)cells * sizeof(struct shm_cell);
     out->cell_mask = cells - 1;

@@ -8,6 +8,7 @@
  *     cells   | head tag 48 bytes | head tag len off piece | ...        written by the sender
  *     room    | ....piece....|....piece....|                            written by the sender
  *     taken   | number of cells that the receiver is through with |     written by the receiver
+ *     offer   | may large messages be lent instead? |                   written once by each
  *
  * A message of up to SHM_INLINE_MAX bytes lies in its cell: flag, tag and bytes cross in one transfer
  * of one line. A longer one goes in pieces through the room, a cell each, so that the receiver
@@ -33,6 +34,7 @@ enum shm_cell_kind {
     SHM_CELL_INLINE = 1, /* a whole message, in the cell */
     SHM_CELL_FIRST,      /* the first piece of one */
     SHM_CELL_MORE,       /* the next piece */
+    SHM_CELL_LENT,       /* a whole message, in the sender's memory: large.c */
 };
 
 struct shm_cell {
@@ -44,10 +46,21 @@ struct shm_cell {
         uint8_t bytes[SHM_INLINE_MAX];
         struct {
             uint64_t len;   /* of the message */
-            uint32_t off;   /* of the piece, in the room */
-            uint32_t piece; /* bytes */
+            union {
+                struct {
+                    uint32_t off;   /* of the piece, in the room */
+                    uint32_t piece; /* bytes */
+                };
+                uint64_t addr; /* of what is lent, in the sender */
+            };
         };
     };
+};
+
+/* What both ends of a way say about lent messages, once each. */
+struct shm_offer {
+    _Atomic uint32_t reads;     /* the receiver: may read the sender's memory, and wants to */
+    _Atomic uint32_t withdrawn; /* the sender: what is lent and not taken is no longer so */
 };
 
 /* One end of one way, in private memory, the positions apart from what the other end knows. */
@@ -55,6 +68,7 @@ struct shm_lane {
     struct shm_cell *cells;
     uint8_t *room;
     _Atomic uint64_t *taken;
+    struct shm_offer *offer;
     uint32_t cell_mask;
     uint32_t room_len;
 };

@@ -207,6 +207,7 @@ static void iface_close(struct sl_iface *base)
         close(iface->page_fd);
     if (iface->epoll_fd >= 0)
         close(iface->epoll_fd);
+    free(iface->stage);
     free(iface);
 }
 
@@ -255,6 +256,8 @@ static int iface_open(struct sl_worker *worker, const struct sl_device *dev,
     iface->read_reason = shm_read_refused(worker->config);
     if (iface->read_reason == NULL)
         iface->base.caps |= SL_CAP_READ;
+    else if (worker->config->shm_read == SL_ON)
+        sl_warn("shm", "shm: no direct reads: %s", iface->read_reason);
     *out = &iface->base;
     return 0;
 }
@@ -283,13 +286,16 @@ static void ep_describe(const struct sl_ep *base, char *out, size_t cap)
     const struct shm_ep *ep = (const struct shm_ep *)base;
     static const char *const states[] = {"new", "dialling", "asked", "awaited",
                                          "answering", "failed", "up", "lost"};
+    char large[64];
 
+    shm_large_describe(ep, large, sizeof(large));
     snprintf(out, cap,
              "shm, %s%s%s, pid %d, rings of %u KiB, %u cells, sent %llu bytes, received %llu; "
-             "posted: %u sends, %u receives",
+             "posted: %u sends, %u receives; %s",
              states[ep->state], ep->state == SHM_LOST ? ": " : "", ep->why, (int)ep->peer_pid,
              ep->ring_bytes >> 10, ep->cells, (unsigned long long)ep->sent,
-             (unsigned long long)ep->received, ep->send_count, ep->recv_count);
+             (unsigned long long)ep->received, ep->send_count + ep->lent_count,
+             ep->recv_count, large);
 }
 
 const struct sl_transport_ops sl_shm_ops = {

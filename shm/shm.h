@@ -5,6 +5,7 @@
  *     shm.c      operations table, open and close, probe, the progress loop and its housekeeping
  *     link.c     from ep_create to "data may flow", and the end of an endpoint
  *     data.c     send, recv: messages through the rings
+ *     large.c    large messages, read out of the sender's memory
  *     park.c     sleep without losing a wake-up
  *     map.c      memory that peers map
  *     read.c     process_vm_readv
@@ -30,6 +31,9 @@
 
 /* Posted sends, and posted receives, of one endpoint: a power of two. */
 #define SHM_POSTED_MAX 64
+
+/* Messages from this size on are lent, where that is agreed: below, two copies cost less than a call. */
+#define SHM_LARGE_MIN (64u << 10)
 
 /* Most bytes of an element that a piece may have to keep whole for consume. */
 #define SHM_CARRY_MAX 256
@@ -84,6 +88,9 @@ struct shm_iface {
     uint64_t region_id;      /* the last one given */
     size_t stream_min;       /* messages from this size on are stored past the caches */
     const char *read_reason; /* why SL_CAP_READ is off, or NULL */
+    bool large_weighed;      /* whether reading is better has been looked into */
+    char large_why[48];      /* ... and what that gave, for reports */
+    uint8_t *stage;          /* where consume's bytes are read to; NULL: large messages by ring */
 };
 
 enum shm_state {
@@ -103,6 +110,12 @@ struct shm_posted_send {
     struct sl_req *req;
 };
 
+/* A message that lies in the ring as an address: its bytes are the peer's until it took the cell. */
+struct shm_lent {
+    uint64_t pos, len;
+    struct sl_req *req;
+};
+
 struct shm_posted_recv {
     const struct sl_sink *sink; /* lent, and handed to consume as it is: it may be part of more */
     struct sl_req *req;
@@ -117,6 +130,7 @@ struct shm_ep {
     uint64_t tx_head, tx_freed;  /* bytes allotted; bytes given back */
     uint32_t tx_at;              /* next place in the room */
     unsigned send_first, send_count;
+    unsigned lent_first, lent_count;
 
     /* Receiving. */
     struct shm_lane rx;
@@ -124,9 +138,11 @@ struct shm_ep {
     uint64_t rx_len, rx_off, rx_tag; /* of the message under way */
     int rx_status;                   /* 0, or why it is dropped: -EPROTO, -EMSGSIZE */
     bool rx_open;                    /* a message is under way: its first piece was taken */
+    bool rx_lent;                    /* ... and is read from rx_addr, in the peer */
     bool woke;                       /* something was published since the peer was last looked after */
     unsigned recv_first, recv_count;
     uint32_t carry_len;
+    uint64_t rx_addr;
 
     uint32_t piece_max;
     bool is_active, damaged;
@@ -162,6 +178,7 @@ struct shm_ep {
     uint64_t *room_end;           /* tx_head after each cell, [cells] */
     struct shm_posted_send sends[SHM_POSTED_MAX];
     struct shm_posted_recv recvs[SHM_POSTED_MAX];
+    struct shm_lent lent[SHM_POSTED_MAX];
     uint8_t carry[SHM_CARRY_MAX];
 };
 
@@ -217,6 +234,8 @@ int shm_ep_run(struct shm_ep *ep, unsigned *budget);
 bool shm_ep_ready(struct shm_ep *ep);
 /* Is there something in the ring that no recv has taken? */
 bool shm_ep_unread(const struct shm_ep *ep);
+/* Is there a send that the peer has not taken whole? */
+bool shm_ep_sending(struct shm_ep *ep);
 /* Ends everything that is posted with status. */
 void shm_ep_end_posted(struct shm_ep *ep, int status);
 
@@ -249,6 +268,20 @@ void shm_read_try(struct shm_ep *ep, uint64_t addr);
 int shm_read(struct sl_ep *ep, uint64_t addr, void *dst, size_t len, struct sl_req *req);
 /* Why no process may be read here at all, or NULL. */
 const char *shm_read_refused(const struct sl_config *config);
+/* 0 or a negative errno; addr is never looked at here. */
+int shm_read_some(pid_t pid, uint64_t addr, void *dst, size_t len);
+/* A dead peer's pid may already be somebody else's: what was read counts only if it still lives. */
+bool shm_still_there(const struct shm_ep *ep);
+
+/* large.c */
+/* The trial read of ep's peer worked: offers to read its large messages where that is better. */
+void shm_large_offer(struct shm_ep *ep);
+/* Reads the next piece of the lent message in cell, the next one of the ring, which is not given back
+ * here. 1: that was all, or it does not fit sink (rx_status); 0: more is to come; negative: it
+ * cannot be read. */
+int shm_large_take(struct shm_ep *ep, struct shm_cell *cell, const struct sl_sink *sink);
+/* Which way large messages go. */
+void shm_large_describe(const struct shm_ep *ep, char *out, size_t cap);
 
 /* copy_*.c */
 /* memcpy past the caches: for results that nobody on this core reads soon. */

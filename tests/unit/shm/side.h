@@ -15,6 +15,9 @@ extern const struct sl_transport_ops sl_shm_ops;
 
 #define TEST_DEADLINE_NS (20 * SL_NS_PER_S)
 
+/* SLUICE_SHM_READ of the sides that are opened next. */
+static int64_t side_read = SL_AUTO;
+
 struct side {
     struct sl_config config;
     struct sl_worker worker;
@@ -68,6 +71,7 @@ static inline void side_open(struct side *s)
 
     memset(s, 0, sizeof(*s));
     sl_config_defaults(&s->config);
+    s->config.shm_read = side_read;
     s->worker = (struct sl_worker){.clock = &sl_clock_monotonic, .config = &s->config};
     assert_int_equal(sl_shm_ops.open(&s->worker, NULL, &handler, &s->iface), 0);
     assert_int_equal(sl_shm_ops.ep_create(s->iface, &s->ep), 0);

@@ -194,6 +194,50 @@ static void what_was_sent_before_a_death_is_delivered(void **state)
     side_close(&s);
 }
 
+static void lend_and_sit(struct side *s, int socket)
+{
+    static uint8_t big[16u << 20];
+    uint64_t end = test_now() + TEST_DEADLINE_NS;
+    struct sl_req req;
+
+    /* The other side offers to read once it is up, which may be a little later than this one. */
+    while (atomic_load(&inside(s)->tx.offer->reads) == 0 && test_now() < end)
+        sl_shm_ops.progress(s->iface, 64);
+    must(side_send(s, big, sizeof(big), 1, &req) == 0);
+    sit(s, socket);
+}
+
+static void a_kill_of_a_sender_whose_bytes_are_being_read_loses_it(void **state)
+{
+    static uint8_t to[16u << 20];
+    struct sl_req recv = {0};
+    struct sl_sink sink;
+    struct peer peer;
+    struct side s;
+
+    (void)state;
+    side_read = SL_ON;
+    peer = start(&s, lend_and_sit);
+    side_read = SL_AUTO;
+    if (inside(&s)->read_state == 1) {
+        assert_int_equal(side_recv(&s, &sink, to, sizeof(to), 1, &recv), 0);
+        PUMP(&s, NULL, inside(&s)->rx_lent && inside(&s)->rx_off > 0);
+        assert_int_equal(recv.status, SL_PENDING);
+        kill(peer.pid, SIGKILL);
+        finish(&peer, SIGKILL);
+        PUMP(&s, NULL, recv.status != SL_PENDING);
+        assert_int_equal(recv.status, -ECONNRESET);
+        assert_int_equal(s.downs, 1);
+        assert_string_equal(s.why, "its process is gone");
+        side_close(&s);
+        return;
+    }
+    kill(peer.pid, SIGKILL);
+    finish(&peer, SIGKILL);
+    side_close(&s);
+    skip();
+}
+
 static void send_when_woken(struct side *s, int socket)
 {
     uint64_t word = 5;
@@ -327,6 +371,7 @@ int main(void)
         cmocka_unit_test(a_kill_is_noticed_within_ten_milliseconds),
         cmocka_unit_test(a_kill_is_noticed_though_a_child_of_the_dead_holds_its_sockets),
         cmocka_unit_test(what_was_sent_before_a_death_is_delivered),
+        cmocka_unit_test(a_kill_of_a_sender_whose_bytes_are_being_read_loses_it),
         cmocka_unit_test(a_stopped_peer_is_not_a_lost_one),
         cmocka_unit_test(sleepers_miss_no_message),
         cmocka_unit_test(sleepers_miss_no_message_where_membarrier_is_missing),
