@@ -103,6 +103,46 @@ const struct sl_config_row sl_config_rows[] = {
           "Socket buffer size. 0: the kernel's own tuning."),
     BYTES("TCP_STRIPE_BYTES", tcp_stripe_bytes, "0", 0, GIB,
           "Messages are dealt over the connections in pieces of this size. 0: chosen."),
+
+    TEXT("VERBS_DEVICES", verbs_devices, "",
+         "RDMA devices and ports that may be used: names such as mlx5_0 or mlx5_0:1, prefixes ending in "
+         "*, each with ^ to exclude, separated by commas. Empty: every active port."),
+    INT("VERBS_GID_INDEX", verbs_gid_index, "-1", "index", -1, 255,
+        "GID of every port, by index. -1: chosen by type, address family and subnet."),
+    TEXT("VERBS_GID_FAMILY", verbs_gid_family, "auto",
+         "Addresses to choose GIDs from: auto (IPv4 first), ipv4 or ipv6."),
+    TEXT("VERBS_PATHS", verbs_paths, "auto",
+         "Paths of each connection: LOCAL>REMOTE[/LABEL] by number of rail, with a flow label in hex, "
+         "separated by commas (0>0/c0de,1>1/beef). auto: each rail to the peer's of the same number."),
+    INT("VERBS_PATHS_PER_RAIL", verbs_paths_per_rail, "0", "paths", 0, 8,
+        "Queue pairs between a pair of rails, each with a flow label of its own. 0: chosen."),
+    INT("VERBS_TRAFFIC_CLASS", verbs_traffic_class, "0", "", 0, 255,
+        "Traffic class of RoCE packets: DSCP * 4. Choose the one for which the switches have PFC or ECN."),
+    INT("VERBS_SERVICE_LEVEL", verbs_service_level, "0", "", 0, 15, "Service level of packets."),
+    INT("VERBS_MTU", verbs_mtu, "0", "bytes", 0, 4096,
+        "Largest packet: 256, 512, 1024, 2048 or 4096. 0: what both ports have active."),
+    INT("VERBS_TIMEOUT", verbs_timeout, "14", "", 1, 31,
+        "How long a NIC waits for an acknowledgement: 4.096 us * 2^value (14: 67 ms)."),
+    INT("VERBS_RETRY_COUNT", verbs_retry_count, "6", "times", 0, 7,
+        "How often a NIC repeats before it gives a path up. 7 means for ever to some."),
+    INT("VERBS_RNR_TIMER", verbs_rnr_timer, "6", "", 0, 31,
+        "How long a NIC waits when the peer had no receive posted, by the InfiniBand table (6: 80 us)."),
+    BYTES("VERBS_EAGER_BYTES", verbs_eager_bytes, "4096", 256, 64 * KIB,
+          "Messages up to this size are copied through receive buffers; longer ones are written in place."),
+    BYTES("VERBS_PIECE_BYTES", verbs_piece_bytes, "0", 0, GIB,
+          "Messages are dealt over the paths in pieces of this size. 0: chosen."),
+    BYTES("VERBS_STAGING_BYTES", verbs_staging_bytes, "16M", 64 * KIB, 64 * GIB,
+          "Registered memory of an interface that messages pass through when their own is not registered, or "
+          "is reduced into."),
+    INT("VERBS_PATH_WAIT_MS", verbs_path_wait_ms, "10000", "ms", 1, DAY_MS,
+        "How long a connection without any path waits for one to return."),
+    TEXT("VERBS_FALLBACK", verbs_fallback, "off",
+         "What a connection without any path does meanwhile: off (waits) or tcp (continues over TCP)."),
+    SWITCH("VERBS_RELAXED_ORDERING", verbs_relaxed_ordering, "auto",
+           "Let PCIe reorder writes into registered memory: auto and on, where the device offers it; off."),
+    SWITCH("VERBS_FORK", verbs_fork, "auto",
+           "Prepare registered memory for fork(): auto (only where the kernel does not do it by itself), "
+           "on, off."),
 };
 const size_t sl_config_row_count = SL_ARRAY_LEN(sl_config_rows);
 

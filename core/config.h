@@ -27,6 +27,13 @@ struct sl_config {
     /* tcp */
     int64_t tcp_connections, tcp_crc, tcp_socket_bytes, tcp_stripe_bytes;
     char tcp_engine[SL_TEXT_MAX], tcp_congestion[SL_TEXT_MAX];
+    /* verbs */
+    char verbs_devices[SL_TEXT_MAX], verbs_gid_family[SL_TEXT_MAX], verbs_paths[SL_TEXT_MAX];
+    char verbs_fallback[SL_TEXT_MAX];
+    int64_t verbs_gid_index, verbs_traffic_class, verbs_service_level, verbs_mtu;
+    int64_t verbs_timeout, verbs_retry_count, verbs_rnr_timer, verbs_paths_per_rail;
+    int64_t verbs_eager_bytes, verbs_piece_bytes, verbs_staging_bytes, verbs_path_wait_ms;
+    int64_t verbs_relaxed_ordering, verbs_fork;
 };
 
 enum sl_config_type { SL_CONFIG_TEXT, SL_CONFIG_INT, SL_CONFIG_BYTES, SL_CONFIG_SWITCH };

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Devices, ports and GIDs: what there is, what is usable, and why the rest is not. */
+#ifndef SL_VERBS_DEVICE_H
+#define SL_VERBS_DEVICE_H
+
+#include "verbs/ibv_dl.h"
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct sl_config;
+
+#define SL_VERBS_RAILS_MAX 8
+#define SL_VERBS_PORTS_MAX 32
+#define SL_VERBS_GIDS_MAX 64
+#define SL_VERBS_NAME_MAX 32 /* "mlx5_0:1" */
+
+enum sl_verbs_gid_type { SL_VERBS_GID_IB, SL_VERBS_GID_ROCE_V1, SL_VERBS_GID_ROCE_V2 };
+
+struct sl_verbs_gid {
+    union ibv_gid gid;
+    uint8_t index;
+    uint8_t type;       /* enum sl_verbs_gid_type */
+    bool is_v4;         /* an IPv4 address inside (::ffff:a.b.c.d) */
+    bool is_link_local; /* fe80::/10, or 169.254/16 */
+    uint32_t netdev;    /* interface index, 0: unknown */
+    uint8_t prefix_len; /* of that address on its interface; 0: unknown */
+};
+
+/* One port as it was last looked at. */
+struct sl_verbs_port {
+    char name[SL_VERBS_NAME_MAX]; /* "rxe0:1" */
+    char device[IBV_SYSFS_NAME_MAX];
+    uint8_t num;
+    uint8_t state;       /* enum ibv_port_state */
+    uint8_t link_layer;  /* IBV_LINK_LAYER_* */
+    uint8_t mtu;         /* enum ibv_mtu, active */
+    uint8_t node_type;   /* enum ibv_node_type: iWARP has IBV_NODE_RNIC */
+    uint16_t lid;
+    uint64_t speed;      /* bytes per second, 0: unknown */
+    unsigned gid_count;
+    struct sl_verbs_gid gids[SL_VERBS_GIDS_MAX];
+    char why[160];       /* not empty: not usable, and why */
+};
+
+/* Reads everything about a port anew. 0, or the error of a device that is gone (-ENODEV). */
+int sl_verbs_port_read(const struct sl_ibv *ibv, struct ibv_context *context, uint8_t num,
+                       struct sl_verbs_port *out);
+
+/*
+ * Chooses the GID of a port: by SLUICE_VERBS_GID_INDEX when set, otherwise by type (RoCE v2 before v1),
+ * then routable addresses before link-local ones, IPv4 before IPv6 unless SLUICE_VERBS_GID_FAMILY says
+ * otherwise, then the lowest index. -ENODEV: none; the text says what there is and what was asked for.
+ */
+int sl_verbs_gid_choose(const struct sl_config *config, const struct sl_verbs_port *port,
+                        struct sl_verbs_gid *out);
+
+/* As above, but only GIDs that reach the peer's: same type and family, and same subnet where both
+ * prefixes are known (another subnet only if the list holds nothing better). */
+int sl_verbs_gid_choose_for(const struct sl_config *config, const struct sl_verbs_port *port,
+                            const struct sl_verbs_gid *peer, struct sl_verbs_gid *out);
+
+/* Do a and b reach each other directly? */
+bool sl_verbs_gid_same_subnet(const struct sl_verbs_gid *a, const struct sl_verbs_gid *b);
+
+/* "192.0.2.1" or "fe80::1", and its type. */
+void sl_verbs_gid_text(const struct sl_verbs_gid *gid, char *out, size_t cap);
+
+/*
+ * All ports of all devices that SLUICE_VERBS_DEVICES allows, usable or not (why tells), in the order in
+ * which they should be used: up to cap, *count how many there are. Opens and closes devices.
+ * -ENOTSUP: no libibverbs. -ENODEV: no device at all; the text says what to load.
+ */
+int sl_verbs_ports_list(const struct sl_config *config, struct sl_verbs_port *out, size_t cap,
+                        size_t *count);
+
+/* Does name ("mlx5_0:1", "mlx5_0") match SLUICE_VERBS_DEVICES ("mlx5_0:1,mlx5_2", "^mlx5_3", "mlx5_*", "")? */
+bool sl_verbs_name_allowed(const char *list, const char *name);
+
+#endif
