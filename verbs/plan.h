@@ -23,7 +23,8 @@ struct sl_verbs_path_spec {
  *
  * A path without a label gets one from seed and its place; no two of these share a UDP source port. Entries
  * for rails that an end does not have are left out (a log line at info tells), since a port may be missing on
- * one host of many. -EINVAL: an entry cannot be read, or none is left, or there are more than cap; the text names it.
+ * one host of many. -EINVAL: an entry cannot be read, or none is left, or there are more than cap; the text
+ * names it.
  */
 int sl_verbs_plan(const struct sl_config *config, unsigned local_rails, unsigned remote_rails,
                   uint64_t seed, struct sl_verbs_path_spec *out, size_t cap, size_t *count);

@@ -26,7 +26,11 @@ static void check_again(struct sl_config *config, unsigned local, unsigned remot
         return;
     memcpy(config->verbs_paths, list, len + 1);
     sl_assert(sl_verbs_plan(config, local, remote, 2, again, CAP, &again_count) == 0);
-    sl_assert(again_count == count && memcmp(specs, again, count * sizeof(specs[0])) == 0);
+    sl_assert(again_count == count);
+    for (size_t i = 0; i < count; i++)
+        sl_assert(specs[i].local_rail == again[i].local_rail &&
+                  specs[i].remote_rail == again[i].remote_rail &&
+                  specs[i].flow_label == again[i].flow_label);
 }
 
 /* Two bytes for the rails, then the text. */

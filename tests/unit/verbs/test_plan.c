@@ -47,6 +47,14 @@ static const char *rails(void)
     return text;
 }
 
+static bool same_labels(const struct sl_verbs_path_spec *a)
+{
+    for (size_t i = 0; i < count; i++)
+        if (a[i].flow_label != specs[i].flow_label)
+            return false;
+    return true;
+}
+
 static void auto_gives_each_rail_the_peers_of_the_same_number(void **state)
 {
     assert_int_equal(plan_auto(1, 1, "0", 1, CAP), 0);
@@ -90,9 +98,9 @@ static void labels_of_auto_differ_in_their_source_ports_and_come_back_for_a_seed
     }
     memcpy(first, specs, sizeof(first));
     assert_int_equal(plan_auto(8, 8, "8", 499, CAP), 0);
-    assert_memory_equal(first, specs, sizeof(first));
+    assert_true(same_labels(first));
     assert_int_equal(plan_auto(8, 8, "8", 500, CAP), 0);
-    assert_memory_not_equal(first, specs, sizeof(first));
+    assert_false(same_labels(first));
 }
 
 static void a_list_is_taken_in_its_order_with_its_labels(void **state)
