@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ports of this host: their state, and for those that cannot be used a reason that tells what to do. */
+#include "verbs/device.h"
+
+#include "core/config.h"
+#include "core/err.h"
+#include "verbs/gid.h"
+#include "verbs/memlock.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Shorter than this part of the fastest port's speed: a port for management, not for data. */
+#define SLOW_PART 4
+/* What an interface pins besides its staging: receive buffers, queues. A round figure, for the check. */
+#define MEMLOCK_BASE (UINT64_C(4) << 20)
+
+/* --- the list of names ------------------------------------------------------------------------- */
+
+/* Does one entry of the list, without its ^, mean that name? "mlx5_0" means all its ports. A device is
+ * meant by an entry for one of its ports too, if part_counts. */
+static bool entry_matches(const char *entry, size_t len, const char *name, bool part_counts)
+{
+    size_t device_len = strcspn(name, ":"), entry_device_len;
+    const char *colon;
+
+    if (len > 0 && entry[len - 1] == '*') {
+        size_t prefix = len - 1, name_len = strlen(name);
+
+        if (prefix <= name_len)
+            return memcmp(entry, name, prefix) == 0;
+        return part_counts && name[device_len] == '\0' && memcmp(entry, name, name_len) == 0 &&
+               entry[name_len] == ':';
+    }
+    if (len == strlen(name) && memcmp(entry, name, len) == 0)
+        return true;
+    colon = memchr(entry, ':', len);
+    entry_device_len = colon != NULL ? (size_t)(colon - entry) : len;
+    if (entry_device_len != device_len || memcmp(entry, name, device_len) != 0)
+        return false;
+    return colon == NULL || (part_counts && name[device_len] == '\0');
+}
+
+/* The place in the list of the first entry that asks for name: 0 for an empty list and lists that only
+ * exclude. -1: it is left out. */
+static int place_in_list(const char *list, const char *name)
+{
+    int place = -1, count = 0;
+    bool asks = false;
+
+    for (const char *at = list; *at != '\0'; at += *at == ',') {
+        size_t len = strcspn(at, ",");
+
+        if (len > 0 && at[0] == '^') {
+            if (len > 1 && entry_matches(at + 1, len - 1, name, false))
+                return -1;
+        } else if (len > 0) {
+            asks = true;
+            if (place < 0 && entry_matches(at, len, name, true))
+                place = count;
+            count++;
+        }
+        at += len;
+    }
+    return asks ? place : 0;
+}
+
+bool sl_verbs_name_allowed(const char *list, const char *name)
+{
+    return place_in_list(list, name) >= 0;
+}
+
+/* --- one port ---------------------------------------------------------------------------------- */
+
+/* Bytes per second of a lane, by the code of InfiniBand, which Ethernet devices use too. The figures are
+ * those that the kernel shows: 10 Gbit/s for QDR and for FDR10. */
+static uint64_t lane_speed(uint8_t code)
+{
+    static const struct {
+        uint8_t code;
+        uint32_t mbit;
+    } lanes[] = {{1, 2500},   {2, 5000},   {4, 10000},  {8, 10000},
+                 {16, 14062}, {32, 25000}, {64, 50000}, {128, 100000}};
+
+    for (size_t i = 0; i < SL_ARRAY_LEN(lanes); i++)
+        if (lanes[i].code == code)
+            return lanes[i].mbit * UINT64_C(125000);
+    return 0;
+}
+
+static unsigned lane_count(uint8_t code)
+{
+    switch (code) {
+    case 1: return 1;
+    case 2: return 4;
+    case 4: return 8;
+    case 8: return 12;
+    case 16: return 2;
+    default: return 0;
+    }
+}
+
+/* Speeds that the code has no bit for (XDR) stand in sysfs: "800 Gb/sec (4X XDR)". */
+static uint64_t speed_from_sysfs(const struct ibv_device *device, uint8_t num)
+{
+    char path[IBV_SYSFS_PATH_MAX + 32];
+    double gbit = 0;
+    FILE *file;
+
+    snprintf(path, sizeof(path), "%s/ports/%u/rate", device->ibdev_path, num);
+    file = fopen(path, "re");
+    if (file == NULL)
+        return 0;
+    if (fscanf(file, "%lf", &gbit) != 1 || !(gbit > 0 && gbit < 1e6))
+        gbit = 0;
+    fclose(file);
+    return (uint64_t)(gbit * 125e6);
+}
+
+static void explain_state(const struct sl_ibv *ibv, struct sl_verbs_port *port)
+{
+    /* The library's texts look like PORT_DOWN; some have spaces. */
+    const char *state = (ibv->ibv_port_state_str)((enum ibv_port_state)port->state);
+
+    if (strncmp(state, "PORT_", 5) == 0)
+        state += 5;
+    if (port->link_layer == IBV_LINK_LAYER_ETHERNET)
+        snprintf(port->why, sizeof(port->why),
+                 "port is %s: check the cable, the switch port, and `ip link` (the interface must be up)",
+                 state);
+    else if (port->state == IBV_PORT_INIT || port->state == IBV_PORT_ARMED)
+        snprintf(port->why, sizeof(port->why),
+                 "port is %s: the link is up, but no subnet manager has activated it; start one (opensm, or a "
+                 "switch's)",
+                 state);
+    else
+        snprintf(port->why, sizeof(port->why), "port is %s: check the cable, the switch port, and `ibstat`",
+                 state);
+}
+
+/* Leaves why empty when the port can be used. */
+static void explain(const struct sl_ibv *ibv, struct sl_verbs_port *port)
+{
+    port->why[0] = '\0';
+    if (port->node_type == IBV_NODE_RNIC)
+        snprintf(port->why, sizeof(port->why),
+                 "an iWARP device: these connect by rdma_cm only, which this transport does not use; its "
+                 "interface serves the tcp transport");
+    else if (port->node_type != IBV_NODE_CA)
+        snprintf(port->why, sizeof(port->why), "not an InfiniBand or RoCE device (node type %d)",
+                 port->node_type);
+    else if (port->state != IBV_PORT_ACTIVE && port->state != IBV_PORT_ACTIVE_DEFER)
+        explain_state(ibv, port);
+    else if (port->link_layer == IBV_LINK_LAYER_INFINIBAND && port->lid == 0)
+        snprintf(port->why, sizeof(port->why),
+                 "port has no LID: no subnet manager has given it one; start one (opensm, or a switch's)");
+    else if (port->gid_count == 0)
+        snprintf(port->why, sizeof(port->why),
+                 "port has no GID yet: give its network interface an address (`ip addr add`)");
+}
+
+int sl_verbs_port_read(const struct sl_ibv *ibv, struct ibv_context *context, uint8_t num,
+                       struct sl_verbs_port *out)
+{
+    /* The library knows two sizes of this structure, and by its plain name fills the older, shorter one. */
+    struct ibv_port_attr attr = {0};
+    struct _compat_ibv_port_attr *compat = (struct _compat_ibv_port_attr *)&attr;
+    const char *device = (ibv->ibv_get_device_name)(context->device);
+    struct sl_verbs_port port = {.num = num, .node_type = (uint8_t)context->device->node_type};
+    int err;
+
+    errno = 0;
+    err = (ibv->ibv_query_port)(context, num, compat);
+    if (err != 0)
+        return sl_fail(-ENODEV, "port %s:%u is gone: it cannot be queried: %s", device, num,
+                       strerror(err > 0 ? err : errno));
+    snprintf(port.device, sizeof(port.device), "%s", device);
+    snprintf(port.name, sizeof(port.name), "%s:%u", port.device, num);
+    port.state = (uint8_t)attr.state;
+    port.mtu = (uint8_t)attr.active_mtu;
+    port.lid = attr.lid;
+    /* Devices from before RoCE say nothing. */
+    port.link_layer = attr.link_layer != IBV_LINK_LAYER_UNSPECIFIED ? attr.link_layer
+                                                                    : IBV_LINK_LAYER_INFINIBAND;
+    port.speed = lane_speed(attr.active_speed) * lane_count(attr.active_width);
+    if (port.speed == 0)
+        port.speed = speed_from_sysfs(context->device, num);
+    sl_verbs_gids_read(ibv, context, attr.gid_tbl_len > 0 ? (unsigned)attr.gid_tbl_len : 0, &port);
+    explain(ibv, &port);
+    *out = port;
+    return 0;
+}
+
+/* --- all ports --------------------------------------------------------------------------------- */
+
+struct listed {
+    struct sl_verbs_port port;
+    int place;
+    bool slow;
+};
+
+struct listing {
+    const struct sl_ibv *ibv;
+    const struct sl_config *config;
+    struct listed *items; /* owned */
+    size_t count, room;
+};
+
+static struct listed *list_add(struct listing *list)
+{
+    if (list->count == list->room) {
+        size_t room = list->room == 0 ? 8 : list->room * 2;
+        struct listed *items = realloc(list->items, room * sizeof(*items));
+
+        if (items == NULL)
+            return NULL;
+        list->items = items;
+        list->room = room;
+    }
+    memset(&list->items[list->count], 0, sizeof(*list->items));
+    return &list->items[list->count++];
+}
+
+static void explain_open(const struct ibv_device *device, int error, struct sl_verbs_port *port)
+{
+    const char *file = device->dev_name;
+
+    if (error == ENOENT)
+        snprintf(port->why, sizeof(port->why),
+                 "cannot be opened: there is no /dev/infiniband/%s; load ib_uverbs, or give the container "
+                 "--device=/dev/infiniband", file);
+    else if (error == EACCES || error == EPERM)
+        snprintf(port->why, sizeof(port->why),
+                 "cannot be opened: no permission for /dev/infiniband/%s; it must be readable and writable "
+                 "(mode 0666, or your group), and a container needs --device=/dev/infiniband", file);
+    else
+        snprintf(port->why, sizeof(port->why), "cannot be opened: /dev/infiniband/%s: %s", file,
+                 strerror(error));
+}
+
+/* A device of which nothing but the name is known. */
+static int list_closed(struct listing *list, struct ibv_device *device, int error)
+{
+    struct listed *item = list_add(list);
+
+    if (item == NULL)
+        return sl_fail(-ENOMEM, "no memory for the list of RDMA ports");
+    item->port.node_type = (uint8_t)device->node_type;
+    snprintf(item->port.device, sizeof(item->port.device), "%s", (list->ibv->ibv_get_device_name)(device));
+    snprintf(item->port.name, sizeof(item->port.name), "%s", item->port.device);
+    explain_open(device, error, &item->port);
+    return 0;
+}
+
+static int list_port(struct listing *list, struct ibv_context *context, uint8_t num)
+{
+    struct listed *item = list_add(list);
+    struct sl_verbs_port *port;
+
+    if (item == NULL)
+        return sl_fail(-ENOMEM, "no memory for the list of RDMA ports");
+    port = &item->port;
+    if (sl_verbs_port_read(list->ibv, context, num, port) != 0) {
+        snprintf(port->device, sizeof(port->device), "%s",
+                 (list->ibv->ibv_get_device_name)(context->device));
+        snprintf(port->name, sizeof(port->name), "%s:%u", port->device, num);
+        port->num = num;
+        snprintf(port->why, sizeof(port->why), "%s", sluice_last_error());
+    }
+    return 0;
+}
+
+static int list_device(struct listing *list, struct ibv_device *device)
+{
+    struct ibv_device_attr attr = {0};
+    struct ibv_context *context;
+    int err;
+
+    errno = 0;
+    context = (list->ibv->ibv_open_device)(device);
+    if (context == NULL)
+        return list_closed(list, device, errno != 0 ? errno : EIO);
+    errno = 0;
+    err = (list->ibv->ibv_query_device)(context, &attr);
+    if (err != 0)
+        err = list_closed(list, device, err > 0 ? err : errno);
+    for (unsigned num = 1; err == 0 && num <= attr.phys_port_cnt; num++)
+        err = list_port(list, context, (uint8_t)num);
+    (list->ibv->ibv_close_device)(context);
+    return err;
+}
+
+/* What only the settings and this process's limits know. */
+static void explain_settings(const struct sl_config *config, struct listed *item)
+{
+    struct sl_verbs_port *port = &item->port;
+
+    item->place = place_in_list(config->verbs_devices, port->name);
+    if (item->place < 0)
+        snprintf(port->why, sizeof(port->why), "left out by SLUICE_VERBS_DEVICES '%.160s'",
+                 config->verbs_devices);
+    if (port->why[0] == '\0')
+        (void)sl_verbs_memlock_fits((uint64_t)config->verbs_staging_bytes + MEMLOCK_BASE, port->why,
+                                    sizeof(port->why));
+}
+
+static int compare(const void *left, const void *right)
+{
+    const struct listed *a = left, *b = right;
+
+    if ((a->port.why[0] != '\0') != (b->port.why[0] != '\0'))
+        return a->port.why[0] != '\0' ? 1 : -1;
+    if (a->place != b->place)
+        return a->place < b->place ? -1 : 1;
+    if (a->slow != b->slow)
+        return a->slow ? 1 : -1;
+    return strverscmp(a->port.name, b->port.name); /* mlx5_2 before mlx5_10 */
+}
+
+static void list_sort(struct listing *list)
+{
+    uint64_t fastest = 0;
+
+    for (size_t i = 0; i < list->count; i++) {
+        struct listed *item = &list->items[i];
+
+        explain_settings(list->config, item);
+        if (item->port.why[0] == '\0' && item->port.speed > fastest)
+            fastest = item->port.speed;
+    }
+    for (size_t i = 0; i < list->count; i++)
+        list->items[i].slow = list->items[i].port.speed != 0 &&
+                              list->items[i].port.speed < fastest / SLOW_PART;
+    if (list->count > 1)
+        qsort(list->items, list->count, sizeof(*list->items), compare);
+}
+
+/* The kernel may have devices that the library does not: then its drivers are missing, not the kernel's. */
+static int fail_no_device(void)
+{
+    char first[IBV_SYSFS_NAME_MAX] = "";
+    DIR *folder = opendir("/sys/class/infiniband");
+
+    if (folder != NULL) {
+        for (const struct dirent *at = readdir(folder); at != NULL && first[0] == '\0'; at = readdir(folder))
+            if (at->d_name[0] != '.')
+                snprintf(first, sizeof(first), "%s", at->d_name);
+        closedir(folder);
+    }
+    if (first[0] != '\0')
+        return sl_fail(-ENODEV,
+                       "the kernel has the RDMA device %s, but libibverbs shows none: load ib_uverbs, and "
+                       "install the library's drivers (rdma-core; Debian: ibverbs-providers)",
+                       first);
+    return sl_fail(-ENODEV,
+                   "no RDMA device: load ib_uverbs and the driver of the device (mlx5_ib for NVIDIA's), or try "
+                   "soft-RoCE: modprobe rdma_rxe; rdma link add rxe0 type rxe netdev eth0");
+}
+
+int sl_verbs_ports_list(const struct sl_config *config, struct sl_verbs_port *out, size_t cap,
+                        size_t *count)
+{
+    struct listing list = {.config = config};
+    struct ibv_device **devices;
+    int err, device_count = 0;
+
+    err = sl_ibv_get(&list.ibv);
+    if (err != 0)
+        return err;
+    devices = (list.ibv->ibv_get_device_list)(&device_count);
+    if (devices == NULL || device_count <= 0) {
+        err = fail_no_device();
+        goto err_devices;
+    }
+    for (int i = 0; i < device_count && err == 0; i++)
+        err = list_device(&list, devices[i]);
+    if (err != 0)
+        goto err_devices;
+    list_sort(&list);
+    for (size_t i = 0; i < list.count && i < cap; i++)
+        out[i] = list.items[i].port;
+    *count = list.count;
+err_devices:
+    free(list.items);
+    if (devices != NULL)
+        (list.ibv->ibv_free_device_list)(devices);
+    return err;
+}
