@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The cache of registered memory: which bytes a device may touch, and for how long.
+ *
+ * Two things are kept apart. A *registration* is what the device made (expensive: it pins pages). A *region*
+ * is the claim of a user that a range stays mapped until it is put away; several regions may stand on one
+ * registration. Lookups go by regions only: a registration that reaches further than the regions that are
+ * left on it covers memory of which nobody says any more that it is still there, and a NIC that writes
+ * through it writes into whatever pages were there once.
+ *
+ * For the same reason a registration is reused only for a range that a live region covers, and requests
+ * that overlap are registered side by side, never merged: a merged one would outlive half of its reason.
+ * With keep_bytes a registration whose last region was put away is kept idle and found again by the next
+ * get of a range inside it. That is right only where every piece of memory that goes away is reported
+ * through sl_mem_cache_invalidate(), so it is off unless the owner of the cache asks for it.
+ *
+ * Both are kept in arrays sorted by address, each place also naming the one of all before it that
+ * ends last: a range is covered if, and only if, the last-ending of those that start before it ends behind
+ * it. So a lookup is one binary search through adjacent memory, with no allocation; a change moves
+ * part of an array, microseconds beside the hundreds that a registration takes. (A balanced tree would
+ * change faster and be looked up slower: the wrong way round.)
+ *
+ * One thread: no locks.
+ */
+#ifndef SL_CORE_MEM_H
+#define SL_CORE_MEM_H
+
+#include "core/req.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct sl_mem_registration;
+
+/* A user's claim on [addr, addr+len). */
+struct sl_mem_region {
+    uintptr_t addr;
+    size_t len;
+    void *handle; /* what reg() made; it covers at least this range */
+    uint32_t count; /* gets of exactly this range that were not put away yet */
+    bool dead;      /* its memory went away: found by nobody any more */
+    struct sl_mem_registration *base;
+    struct sl_node link; /* of base->regions */
+};
+
+/* An array of ranges, sorted by start. */
+struct sl_mem_index {
+    struct sl_mem_place *places;
+    size_t count, cap;
+};
+
+/* The device's side, handed in. */
+struct sl_mem_device {
+    /* Makes [addr, addr+len) usable. -ENOMEM and -EPERM: too much locked; the cache lets idle
+     * registrations go and asks once more. Keeps its own sentence (see sl_mem_lock_failed()). */
+    int (*reg)(void *arg, void *addr, size_t len, void **out_handle);
+    void (*dereg)(void *arg, void *handle);
+    void *arg;
+};
+
+struct sl_mem_cache {
+    struct sl_mem_device device;
+    size_t keep_bytes; /* limits of what is kept idle; 0: nothing is */
+    uint32_t keep_count;
+    struct sl_mem_index live;    /* regions */
+    struct sl_mem_index reusable; /* registrations, in use and idle; empty when nothing is kept */
+    struct sl_mem_region *last[2]; /* hit last: calls take turns between an input and an output */
+    struct sl_node all;          /* every registration */
+    struct sl_node idle;         /* those without a region, the one unused for longest first */
+    size_t bytes, idle_bytes;    /* registered, and of that idle */
+    uint32_t count, idle_count;
+    uint64_t made, reused;       /* gets that made a registration, and that found one */
+};
+
+/* keep_bytes and keep_count: limits of idle registrations, 0 (either one) to keep none. */
+void sl_mem_cache_init(struct sl_mem_cache *cache, const struct sl_mem_device *device,
+                       size_t keep_bytes, uint32_t keep_count);
+
+/* Deregisters everything. Returns how many regions were still in use. */
+unsigned sl_mem_cache_fini(struct sl_mem_cache *cache);
+
+/* A region that covers [addr, addr+len) until it is put away; the memory must stay mapped so long.
+ * May register: milliseconds. -EINVAL: no range; -ENOMEM; what reg() returned. */
+int sl_mem_cache_get(struct sl_mem_cache *cache, void *addr, size_t len, struct sl_mem_region **out);
+
+/* Ends one get. Takes NULL. */
+void sl_mem_cache_put(struct sl_mem_cache *cache, struct sl_mem_region *region);
+
+/* [addr, addr+len) goes away: idle registrations that overlap are deregistered now; regions that overlap are
+ * found by nobody from now on, and their registrations end with their last put. Returns how many
+ * regions were still in use: more than 0 is a mistake of whoever freed the memory. */
+unsigned sl_mem_cache_invalidate(struct sl_mem_cache *cache, const void *addr, size_t len);
+
+/* The way of sl_mem_cache_find() when neither of the last two is the one. */
+struct sl_mem_region *sl_mem_cache_search(struct sl_mem_cache *cache, uintptr_t addr, size_t len);
+
+/* Does region cover the range? Written so that no sum overflows. */
+static inline bool sl_mem_covers(const struct sl_mem_region *region, uintptr_t addr, size_t len)
+{
+    size_t off = addr - region->addr;
+
+    return off < region->len && len <= region->len - off;
+}
+
+/* Data path: a live region that covers [addr, addr+len), or NULL. Borrowed: valid until it is put away. */
+static inline struct sl_mem_region *sl_mem_cache_find(struct sl_mem_cache *cache, const void *addr,
+                                                      size_t len)
+{
+    uintptr_t at = (uintptr_t)addr;
+
+    if (__builtin_expect(sl_mem_covers(cache->last[0], at, len), 1))
+        return cache->last[0];
+    if (__builtin_expect(sl_mem_covers(cache->last[1], at, len), 1))
+        return cache->last[1];
+    return sl_mem_cache_search(cache, at, len);
+}
+
+/* How much memory this process may lock and has locked, as the kernel says. */
+struct sl_mem_lock {
+    uint64_t limit;  /* RLIMIT_MEMLOCK; UINT64_MAX: none */
+    uint64_t locked; /* VmLck: by mlock */
+    uint64_t pinned; /* VmPin: by devices */
+};
+
+void sl_mem_lock_read(struct sl_mem_lock *out);
+
+/* The sentence about a registration of len bytes that failed with err (negative): for -ENOMEM, -EPERM and
+ * -EAGAIN how much is needed, allowed and in use, and what to set. Returns err. */
+int sl_mem_lock_failed(int err, size_t len);
+
+/* The same with given numbers. */
+int sl_mem_lock_failed_at(int err, size_t len, const struct sl_mem_lock *lock);
+
+#endif
