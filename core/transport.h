@@ -18,9 +18,10 @@
 #include <stdint.h>
 
 #define SL_TRANSPORT_ABI 1
-#define SL_ADDR_MAX 254   /* bytes of an endpoint's address */
+#define SL_ADDR_MAX 318   /* bytes of an endpoint's address */
 #define SL_KEY_MAX 30     /* bytes of a registered region's key */
 #define SL_CTRL_MAX 192   /* bytes of a control message */
+#define SL_CTRL_ROOM 256  /* what tcp takes: room for a transport that wraps messages (verbs) */
 
 enum sl_cap {
     SL_CAP_MAP = 1u << 0,    /* mem_alloc, map: peers can share memory */

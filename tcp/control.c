@@ -26,8 +26,8 @@ int sl_tcp_ctrl(struct sl_ep *base, const void *msg, size_t len)
 {
     struct sl_tcp_ep *ep = sl_tcp_ep_of(base);
 
-    if (len > SL_CTRL_MAX)
-        return sl_fail(-EINVAL, "a control message of %zu bytes is longer than %d", len, SL_CTRL_MAX);
+    if (len > SL_CTRL_ROOM)
+        return sl_fail(-EINVAL, "a control message of %zu bytes is longer than %d", len, SL_CTRL_ROOM);
     if (ep->state != SL_TCP_EP_UP)
         return sl_tcp_not_up(ep);
     /* One place stays free for the farewell. */

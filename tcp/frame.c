@@ -165,9 +165,9 @@ int sl_tcp_frame_decode(const uint8_t in[SL_TCP_FRAME_BYTES], bool crc, struct s
                            (unsigned long long)frame.total);
         break;
     case SL_TCP_CTRL:
-        if (frame.len > SL_CTRL_MAX)
+        if (frame.len > SL_CTRL_ROOM)
             return sl_fail(-EBADMSG, "a control message claims %u bytes, the limit is %d",
-                           frame.len, SL_CTRL_MAX);
+                           frame.len, SL_CTRL_ROOM);
         break;
     case SL_TCP_BYE:
         if (frame.len != 0)

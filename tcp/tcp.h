@@ -97,7 +97,7 @@ struct sl_tcp_rx_slot {
 
 struct sl_tcp_ctrl_msg {
     uint16_t len;
-    uint8_t bytes[SL_TCP_FRAME_BYTES + SL_CTRL_MAX];
+    uint8_t bytes[SL_TCP_FRAME_BYTES + SL_CTRL_ROOM];
 };
 
 enum sl_tcp_ep_state { SL_TCP_EP_NEW, SL_TCP_EP_CONNECTING, SL_TCP_EP_UP, SL_TCP_EP_DOWN };

@@ -3,6 +3,7 @@
 #ifndef SL_VERBS_DEVICE_H
 #define SL_VERBS_DEVICE_H
 
+#include "verbs/frame.h"
 #include "verbs/ibv_dl.h"
 
 #include <netinet/in.h>
@@ -11,7 +12,6 @@
 
 struct sl_config;
 
-#define SL_VERBS_RAILS_MAX 8
 #define SL_VERBS_PORTS_MAX 32
 #define SL_VERBS_GIDS_MAX 64
 #define SL_VERBS_NAME_MAX 32 /* "mlx5_0:1" */

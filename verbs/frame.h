@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What travels by SEND: a header, and a payload behind it. docs/wire.md draws it; numbers are little-endian.
+ */
+#ifndef SL_VERBS_FRAME_H
+#define SL_VERBS_FRAME_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SL_VERBS_RAILS_MAX 8
+
+enum sl_verbs_frame_kind {
+    SL_VERBS_PING = 1, /* the first of every path: proves that it carries */
+    SL_VERBS_EAGER,    /* a whole message: tag, payload */
+    SL_VERBS_RTS,      /* a long message waits: tag, value = its length */
+    SL_VERBS_GRANT,    /* payload: struct sl_verbs_grant */
+    SL_VERBS_DROP,     /* the message met another receive than it was meant for: it is over */
+    SL_VERBS_CREDIT,   /* credits only */
+};
+
+struct sl_verbs_frame {
+    uint8_t kind;
+    uint8_t spare;
+    uint16_t credits; /* frames that the sender of this header has room for again */
+    uint32_t fseq;    /* of this frame in its direction; not of PING */
+    uint32_t number;  /* of the message */
+    uint32_t len;     /* bytes of payload */
+    uint64_t tag;
+    uint64_t value;
+};
+
+#define SL_VERBS_FRAME_BYTES 32
+_Static_assert(sizeof(struct sl_verbs_frame) == SL_VERBS_FRAME_BYTES, "travels as it is");
+
+/* Where a part of a message may be written. id travels in each write's immediate. */
+struct sl_verbs_grant {
+    uint64_t off, len, addr;
+    uint32_t id, rkey_count;
+    uint32_t rkeys[SL_VERBS_RAILS_MAX]; /* by rail of the granting side */
+};
+
+_Static_assert(sizeof(struct sl_verbs_grant) == 64, "travels as it is");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "headers are copied as they are");
+
+/* Reads the header of `got` received bytes. -EBADMSG: not a frame; the text says what is wrong. */
+int sl_verbs_frame_read(const void *bytes, size_t got, struct sl_verbs_frame *out);
+
+/* Reads the payload of a GRANT. -EBADMSG. */
+int sl_verbs_grant_read(const struct sl_verbs_frame *frame, const void *payload,
+                        struct sl_verbs_grant *out);
+
+#endif

@@ -1,0 +1,495 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sends, receives, and the frames between them, in their order. */
+#include "verbs/verbs.h"
+
+#include <string.h>
+
+#define CREDITS_DUE (SL_VERBS_CREDITS / 2)
+
+/* ---- frames ---- */
+
+bool sl_verbs_can_post_frame(const struct sl_verbs_ep *ep)
+{
+    return ep->frame_path != NULL && !ep->frame_path->failing && sl_list_empty(&ep->repeat) &&
+           ep->iface->free_frame_count != 0 && sl_verbs_path_has_room(ep->frame_path);
+}
+
+void sl_verbs_frame_free(struct sl_verbs_iface *iface, struct sl_verbs_tx_frame *frame)
+{
+    /* The one that was used last is still in the cache: it goes first. */
+    frame->link.next = iface->free_frames.next;
+    frame->link.prev = &iface->free_frames;
+    iface->free_frames.next->prev = &frame->link;
+    iface->free_frames.next = &frame->link;
+    iface->free_frame_count++;
+}
+
+static struct sl_verbs_frame *header_of(const struct sl_verbs_tx_frame *frame)
+{
+    return (struct sl_verbs_frame *)(void *)frame->bytes;
+}
+
+struct sl_verbs_tx_frame *sl_verbs_frame_new(struct sl_verbs_ep *ep, uint8_t kind, uint32_t number)
+{
+    struct sl_verbs_iface *iface = ep->iface;
+    struct sl_verbs_tx_frame *frame;
+
+    if (!sl_verbs_can_post_frame(ep))
+        return NULL;
+    frame = sl_container_of(sl_list_pop_front(&iface->free_frames), struct sl_verbs_tx_frame, link);
+    iface->free_frame_count--;
+    *header_of(frame) = (struct sl_verbs_frame){.kind = kind,
+                                                .credits = (uint16_t)ep->credits_owed,
+                                                .fseq = ep->fseq_out++,
+                                                .number = number};
+    ep->credits_owed = 0;
+    return frame;
+}
+
+void sl_verbs_frame_post(struct sl_verbs_ep *ep, struct sl_verbs_tx_frame *frame)
+{
+    frame->len = SL_VERBS_FRAME_BYTES + header_of(frame)->len;
+    sl_verbs_path_post_frame(ep->frame_path, frame);
+}
+
+static void owe_credit(struct sl_verbs_ep *ep)
+{
+    if (++ep->credits_owed >= CREDITS_DUE)
+        sl_verbs_ep_activate(ep);
+}
+
+/* ---- sending ---- */
+
+static void tx_advance(struct sl_verbs_ep *ep)
+{
+    while (ep->tx_oldest != ep->tx_next && sl_verbs_tx_at(ep, ep->tx_oldest)->req == NULL)
+        ep->tx_oldest++;
+}
+
+/* Grants for a message that turns out not to be what the receiver expected: it will hear so and take
+ * them back. */
+static void forget_grants(struct sl_verbs_ep *ep, uint32_t number)
+{
+    for (unsigned i = 0; i < SL_VERBS_TX_GRANTS && ep->early_count > 0; i++) {
+        struct sl_verbs_tx_grant *grant = &ep->tx_grants[i];
+
+        if (grant->used && grant->msg == NULL && grant->number == number) {
+            grant->used = false;
+            ep->early_count--;
+        }
+    }
+}
+
+static int send_eager(struct sl_verbs_ep *ep, const struct sl_buf *buf, uint64_t tag)
+{
+    uint32_t number = ep->tx_next;
+    struct sl_verbs_tx_frame *frame;
+
+    if (ep->credits == 0)
+        return -EAGAIN;
+    frame = sl_verbs_frame_new(ep, SL_VERBS_EAGER, number);
+    if (frame == NULL)
+        return -EAGAIN;
+    header_of(frame)->tag = tag;
+    header_of(frame)->len = (uint32_t)buf->len;
+    if (buf->len != 0)
+        memcpy(frame->bytes + SL_VERBS_FRAME_BYTES, buf->addr, buf->len);
+    ep->credits--;
+    ep->tx_next++;
+    if (ep->early_count != 0)
+        forget_grants(ep, number);
+    tx_advance(ep);
+    ep->iface->base.traffic += buf->len;
+    sl_verbs_frame_post(ep, frame);
+    return 1;
+}
+
+static bool has_early_grant(const struct sl_verbs_ep *ep, uint32_t number, uint64_t tag,
+                            uint64_t len)
+{
+    for (unsigned i = 0; i < SL_VERBS_TX_GRANTS && ep->early_count > 0; i++) {
+        const struct sl_verbs_tx_grant *grant = &ep->tx_grants[i];
+
+        if (grant->used && grant->msg == NULL && grant->number == number)
+            return grant->tag == tag && grant->total == len;
+    }
+    return false;
+}
+
+static int send_long(struct sl_verbs_ep *ep, const struct sl_buf *buf, uint64_t tag,
+                     struct sl_req *req)
+{
+    uint32_t number = ep->tx_next;
+    struct sl_verbs_tx_msg *msg = sl_verbs_tx_at(ep, number);
+
+    if (!has_early_grant(ep, number, tag, buf->len)) {
+        struct sl_verbs_tx_frame *frame =
+            ep->credits == 0 ? NULL : sl_verbs_frame_new(ep, SL_VERBS_RTS, number);
+
+        if (frame == NULL)
+            return -EAGAIN;
+        forget_grants(ep, number);
+        header_of(frame)->tag = tag;
+        header_of(frame)->value = buf->len;
+        ep->credits--;
+        sl_verbs_frame_post(ep, frame);
+    }
+    *msg = (struct sl_verbs_tx_msg){
+        .addr = buf->addr, .len = buf->len, .tag = tag, .req = req, .number = number};
+    msg->mr = buf->mr != NULL ? (struct sl_verbs_mr *)buf->mr
+                              : sl_verbs_mr_find(ep->iface, buf->addr, buf->len);
+    ep->tx_next++;
+    if (ep->early_count != 0)
+        sl_verbs_tx_bind_grants(ep, msg);
+    return 0;
+}
+
+int sl_verbs_send(struct sl_ep *base, const struct sl_buf *buf, uint64_t tag, struct sl_req *req)
+{
+    struct sl_verbs_ep *ep = sl_verbs_ep_of(base);
+
+    if (SL_UNLIKELY(ep->state != SL_VERBS_EP_UP))
+        return sl_verbs_not_up(ep);
+    if (ep->tx_next - ep->tx_oldest >= SL_VERBS_TX_QUEUE)
+        return -EAGAIN;
+    return buf->len <= ep->eager_bytes ? send_eager(ep, buf, tag) : send_long(ep, buf, tag, req);
+}
+
+static void on_drop(struct sl_verbs_ep *ep, uint32_t number)
+{
+    struct sl_verbs_tx_msg *msg = sl_verbs_tx_at(ep, number);
+    struct sl_req *req = msg->req;
+
+    if (req == NULL || msg->number != number)
+        return;
+    msg->req = NULL;
+    tx_advance(ep);
+    req->len = msg->len;
+    sl_req_end(req, 0);
+}
+
+/* ---- receiving ---- */
+
+static bool is_posted(const struct sl_verbs_ep *ep, uint32_t number)
+{
+    return number - ep->rx_oldest < ep->rx_next - ep->rx_oldest;
+}
+
+/* Memory that was granted is no longer the peer's. It has not written: the tags or lengths differ. */
+static void take_grants_back(struct sl_verbs_ep *ep, uint32_t number)
+{
+    for (unsigned i = 0; i < SL_VERBS_GRANTS; i++)
+        if (ep->rx_grants[i].used && ep->rx_grants[i].number == number) {
+            ep->unannounced -= !ep->rx_grants[i].announced;
+            ep->rx_grants[i].used = false;
+        }
+}
+
+void sl_verbs_rx_end(struct sl_verbs_ep *ep, uint32_t number, int status)
+{
+    struct sl_verbs_rx_msg *msg = sl_verbs_rx_at(ep, number);
+    struct sl_req *req = msg->req;
+    uint64_t len = msg->len, tag = msg->tag;
+
+    if (msg->granted_count != 0)
+        take_grants_back(ep, number);
+    *msg = (struct sl_verbs_rx_msg){.over = true};
+    while (ep->rx_oldest != ep->rx_next && sl_verbs_rx_at(ep, ep->rx_oldest)->over)
+        sl_verbs_rx_at(ep, ep->rx_oldest++)->over = false;
+    req->len = len;
+    req->tag = tag;
+    sl_req_end(req, status);
+}
+
+static void end_later(struct sl_verbs_ep *ep, uint32_t number, int status)
+{
+    sl_verbs_rx_at(ep, number)->status = status;
+    ep->late[ep->late_count++] = number;
+    sl_verbs_ep_activate(ep);
+}
+
+static int match(const struct sl_verbs_ep *ep, uint32_t number, const struct sl_sink *sink,
+                 uint64_t tag, uint64_t len)
+{
+    if (tag != sink->tag)
+        return sl_fail(-EPROTO, "message %u of rank %d has tag 0x%llx, expected 0x%llx", number,
+                       ep->base.peer, (unsigned long long)tag, (unsigned long long)sink->tag);
+    if (len != sink->len)
+        return sl_fail(-EMSGSIZE, "message %u of rank %d has %llu bytes, expected %zu", number,
+                       ep->base.peer, (unsigned long long)len, sink->len);
+    return 0;
+}
+
+static void hand_over(struct sl_verbs_ep *ep, const struct sl_sink *sink, const uint8_t *bytes)
+{
+    ep->iface->base.traffic += sink->len;
+    if (sink->consume != NULL)
+        sink->consume(sink, bytes, 0, sink->len);
+    else if (sink->len != 0)
+        memcpy(sink->dst, bytes, sink->len);
+}
+
+/* The frame of a message that came before its receive. Its end, when it is one for done(). */
+static int take_waiting(struct sl_verbs_ep *ep, uint32_t number)
+{
+    struct sl_verbs_rx_msg *msg = sl_verbs_rx_at(ep, number);
+    struct sl_verbs_rail *rail = &ep->iface->rails[msg->rail];
+    int err = match(ep, number, msg->sink, msg->tag, msg->len);
+
+    if (err == 0)
+        hand_over(ep, msg->sink, sl_verbs_slot_bytes(rail, msg->slot) + SL_VERBS_FRAME_BYTES);
+    sl_verbs_slot_put(rail, msg->slot);
+    owe_credit(ep);
+    msg->has_frame = false;
+    if (err != 0) {
+        end_later(ep, number, err);
+        return 0;
+    }
+    msg->req->len = msg->len;
+    msg->req->tag = msg->tag;
+    msg->req->status = 0;
+    *msg = (struct sl_verbs_rx_msg){.over = true};
+    while (ep->rx_oldest != ep->rx_next && sl_verbs_rx_at(ep, ep->rx_oldest)->over)
+        sl_verbs_rx_at(ep, ep->rx_oldest++)->over = false;
+    return 1;
+}
+
+static void drop(struct sl_verbs_ep *ep, uint32_t number)
+{
+    ep->drops[ep->drop_count++] = number;
+    sl_verbs_ep_activate(ep);
+}
+
+int sl_verbs_recv(struct sl_ep *base, const struct sl_sink *sink, struct sl_req *req)
+{
+    struct sl_verbs_ep *ep = sl_verbs_ep_of(base);
+    uint32_t number = ep->rx_next;
+    struct sl_verbs_rx_msg *msg = sl_verbs_rx_at(ep, number);
+
+    if (SL_UNLIKELY(ep->state != SL_VERBS_EP_UP))
+        return sl_verbs_not_up(ep);
+    if (number - ep->rx_oldest >= SL_VERBS_TX_QUEUE)
+        return -EAGAIN;
+    ep->rx_next++;
+    msg->sink = sink;
+    msg->req = req;
+    if (msg->has_frame)
+        return take_waiting(ep, number);
+    if (sink->len > ep->eager_bytes && sink->dst != NULL)
+        msg->mr = sink->mr != NULL ? (struct sl_verbs_mr *)sink->mr
+                                   : sl_verbs_mr_find(ep->iface, sink->dst, sink->len);
+    if (msg->has_rts) {
+        int err = match(ep, number, sink, msg->tag, msg->len);
+
+        if (err != 0) {
+            drop(ep, number);
+            end_later(ep, number, err);
+            return 0;
+        }
+    }
+    if (msg->has_rts || msg->mr != NULL)
+        sl_verbs_grant_more(ep, number);
+    return 0;
+}
+
+/* ---- frames that arrive ---- */
+
+static void on_eager(struct sl_verbs_path *path, const struct sl_verbs_frame *frame, uint32_t slot)
+{
+    struct sl_verbs_ep *ep = path->ep;
+    struct sl_verbs_rx_msg *msg = sl_verbs_rx_at(ep, frame->number);
+    int err;
+
+    msg->tag = frame->tag;
+    msg->len = frame->len;
+    if (!is_posted(ep, frame->number)) {
+        msg->has_frame = true;
+        msg->slot = slot;
+        msg->rail = (uint8_t)path->rail->idx;
+        return;
+    }
+    err = match(ep, frame->number, msg->sink, frame->tag, frame->len);
+    if (err == 0)
+        hand_over(ep, msg->sink, sl_verbs_slot_bytes(path->rail, slot) + SL_VERBS_FRAME_BYTES);
+    sl_verbs_slot_put(path->rail, slot);
+    owe_credit(ep);
+    sl_verbs_rx_end(ep, frame->number, err);
+}
+
+static void on_rts(struct sl_verbs_ep *ep, const struct sl_verbs_frame *frame)
+{
+    struct sl_verbs_rx_msg *msg = sl_verbs_rx_at(ep, frame->number);
+    int err;
+
+    owe_credit(ep);
+    msg->has_rts = true;
+    msg->tag = frame->tag;
+    msg->len = frame->value;
+    if (!is_posted(ep, frame->number))
+        return;
+    err = match(ep, frame->number, msg->sink, frame->tag, frame->value);
+    if (err == 0) {
+        sl_verbs_grant_more(ep, frame->number);
+        return;
+    }
+    drop(ep, frame->number);
+    sl_verbs_rx_end(ep, frame->number, err);
+}
+
+/* What the peer may say at this point; anything else is a defect of it, or of us. */
+static int check_order(struct sl_verbs_ep *ep, const struct sl_verbs_frame *frame)
+{
+    if (frame->fseq != ep->fseq_in)
+        return sl_fail(-EPROTO, "frame %u of rank %d came when %u was due", frame->fseq,
+                       ep->base.peer, ep->fseq_in);
+    if (ep->credits + frame->credits > SL_VERBS_CREDITS)
+        return sl_fail(-EPROTO, "rank %d gives back %u credits of %u", ep->base.peer,
+                       frame->credits, SL_VERBS_CREDITS - ep->credits);
+    if ((frame->kind == SL_VERBS_EAGER || frame->kind == SL_VERBS_RTS) &&
+        (frame->number - ep->rx_oldest >= SL_VERBS_RX_QUEUE ||
+         sl_verbs_rx_at(ep, frame->number)->has_frame || sl_verbs_rx_at(ep, frame->number)->has_rts))
+        return sl_fail(-EPROTO, "message %u of rank %d comes twice, or too far ahead of %u",
+                       frame->number, ep->base.peer, ep->rx_oldest);
+    return 0;
+}
+
+void sl_verbs_on_frame(struct sl_verbs_path *path, uint32_t slot, uint32_t got)
+{
+    struct sl_verbs_ep *ep = path->ep;
+    const uint8_t *bytes = sl_verbs_slot_bytes(path->rail, slot);
+    struct sl_verbs_grant grant;
+    struct sl_verbs_frame frame;
+    int err = sl_verbs_frame_read(bytes, got, &frame);
+
+    if (err == 0 && frame.kind == SL_VERBS_PING) {
+        sl_verbs_slot_put(path->rail, slot);
+        if (path->state == SL_VERBS_PATH_ACCEPTED)
+            sl_verbs_path_up(path);
+        return;
+    }
+    if (err == 0)
+        err = check_order(ep, &frame);
+    if (err == 0 && frame.kind == SL_VERBS_GRANT)
+        err = sl_verbs_grant_read(&frame, bytes + SL_VERBS_FRAME_BYTES, &grant);
+    if (SL_UNLIKELY(err != 0 || ep->state == SL_VERBS_EP_DOWN)) {
+        sl_verbs_slot_put(path->rail, slot);
+        if (err != 0)
+            sl_verbs_ep_fail(ep, err, "%s", sluice_last_error());
+        return;
+    }
+    ep->fseq_in++;
+    ep->credits += frame.credits;
+    if (frame.kind == SL_VERBS_EAGER) {
+        on_eager(path, &frame, slot);
+        return;
+    }
+    sl_verbs_slot_put(path->rail, slot);
+    switch ((enum sl_verbs_frame_kind)frame.kind) {
+    case SL_VERBS_RTS: on_rts(ep, &frame); break;
+    case SL_VERBS_GRANT: sl_verbs_on_grant(ep, &frame, &grant); break;
+    case SL_VERBS_DROP: on_drop(ep, frame.number); break;
+    case SL_VERBS_CREDIT:
+    case SL_VERBS_EAGER:
+    case SL_VERBS_PING: break;
+    }
+}
+
+/* ---- what had to wait ---- */
+
+static int push_repeated(struct sl_verbs_ep *ep)
+{
+    int count = 0;
+
+    while (!sl_list_empty(&ep->repeat) && ep->frame_path != NULL && !ep->frame_path->failing &&
+           sl_verbs_path_has_room(ep->frame_path)) {
+        struct sl_node *node = sl_list_pop_front(&ep->repeat);
+
+        sl_verbs_path_post_frame(ep->frame_path,
+                                 sl_container_of(node, struct sl_verbs_tx_frame, link));
+        count++;
+    }
+    return count;
+}
+
+static int push_drops(struct sl_verbs_ep *ep)
+{
+    int count = 0;
+
+    while (ep->drop_count > 0) {
+        struct sl_verbs_tx_frame *frame =
+            sl_verbs_frame_new(ep, SL_VERBS_DROP, ep->drops[ep->drop_count - 1]);
+
+        if (frame == NULL)
+            break;
+        ep->drop_count--;
+        sl_verbs_frame_post(ep, frame);
+        count++;
+    }
+    return count;
+}
+
+static int push_late(struct sl_verbs_ep *ep)
+{
+    int count = 0;
+
+    while (ep->late_count > 0) {
+        uint32_t number = ep->late[--ep->late_count];
+
+        sl_verbs_rx_end(ep, number, sl_verbs_rx_at(ep, number)->status);
+        count++;
+    }
+    return count;
+}
+
+int sl_verbs_ep_push(struct sl_verbs_ep *ep)
+{
+    int count = push_repeated(ep) + push_late(ep);
+
+    sl_verbs_grants_announce(ep);
+    count += push_drops(ep);
+    if (ep->wants_staging) {
+        ep->wants_staging = false;
+        for (uint32_t number = ep->rx_oldest; number != ep->rx_next; number++)
+            if (sl_verbs_rx_at(ep, number)->has_rts || sl_verbs_rx_at(ep, number)->mr != NULL)
+                sl_verbs_grant_more(ep, number);
+    }
+    if (ep->credits_owed >= CREDITS_DUE) {
+        struct sl_verbs_tx_frame *frame = sl_verbs_frame_new(ep, SL_VERBS_CREDIT, 0);
+
+        if (frame != NULL)
+            sl_verbs_frame_post(ep, frame);
+    }
+    return count + sl_verbs_deal(ep);
+}
+
+void sl_verbs_cancel(struct sl_verbs_ep *ep, int status)
+{
+    struct sl_node *node;
+
+    while ((node = sl_list_pop_front(&ep->repeat)) != NULL)
+        sl_verbs_frame_free(ep->iface, sl_container_of(node, struct sl_verbs_tx_frame, link));
+    ep->late_count = ep->drop_count = 0;
+    sl_verbs_write_cancel(ep);
+    for (; ep->tx_oldest != ep->tx_next; ep->tx_oldest++) {
+        struct sl_verbs_tx_msg *msg = sl_verbs_tx_at(ep, ep->tx_oldest);
+        struct sl_req *req = msg->req;
+
+        msg->req = NULL;
+        if (req != NULL)
+            sl_req_end(req, status);
+    }
+    /* Frames that came for receives that never will be: their buffers go back. */
+    for (uint32_t i = 0; i < SL_VERBS_RX_QUEUE; i++)
+        if (ep->rx[i].has_frame) {
+            ep->rx[i].has_frame = false;
+            sl_verbs_slot_put(&ep->iface->rails[ep->rx[i].rail], ep->rx[i].slot);
+        }
+    for (; ep->rx_oldest != ep->rx_next; ep->rx_oldest++) {
+        struct sl_verbs_rx_msg *msg = sl_verbs_rx_at(ep, ep->rx_oldest);
+        struct sl_req *req = msg->req;
+
+        *msg = (struct sl_verbs_rx_msg){0};
+        if (req != NULL)
+            sl_req_end(req, status);
+    }
+}

@@ -1,0 +1,493 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One queue pair: made, connected, posted to, retired. What is posted is numbered from 0 in each epoch; the
+ * number travels in wr_id, so completions of an earlier epoch are known and left alone.
+ */
+#include "verbs/verbs.h"
+
+#include "core/log.h"
+#include "verbs/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SIGNAL_EVERY 8 /* frames between completions that are asked for */
+#define SLOT_SHIFT 44
+#define EPOCH_SHIFT 32
+#define EPOCH_MASK 0xfff
+
+static uint64_t wr_id(const struct sl_verbs_path *path, uint32_t ordinal)
+{
+    return (uint64_t)path->slot << SLOT_SHIFT |
+           (uint64_t)(path->epoch & EPOCH_MASK) << EPOCH_SHIFT | ordinal;
+}
+
+static int slot_take(struct sl_verbs_iface *iface, struct sl_verbs_path *path)
+{
+    uint32_t slot = 0;
+
+    while (slot < iface->path_cap && iface->paths[slot] != NULL)
+        slot++;
+    if (slot == iface->path_cap) {
+        uint32_t cap = slot == 0 ? 64 : 2 * slot;
+        struct sl_verbs_path **paths =
+            cap > 1 << 19 ? NULL : reallocarray(iface->paths, cap, sizeof(struct sl_verbs_path *));
+
+        if (paths == NULL)
+            return sl_fail(-ENOMEM, "no memory for %u paths", cap);
+        memset(paths + slot, 0, (cap - slot) * sizeof(struct sl_verbs_path *));
+        iface->paths = paths;
+        iface->path_cap = cap;
+    }
+    iface->paths[slot] = path;
+    path->slot = slot;
+    return 0;
+}
+
+int sl_verbs_path_add(struct sl_verbs_ep *ep, unsigned idx, struct sl_verbs_path **out)
+{
+    struct sl_verbs_path *path = calloc(1, sizeof(*path));
+    int err;
+
+    if (path == NULL)
+        return sl_fail(-ENOMEM, "no memory for a path to rank %d", ep->base.peer);
+    err = slot_take(ep->iface, path);
+    if (err != 0) {
+        free(path);
+        return err;
+    }
+    path->ep = ep;
+    path->idx = (uint8_t)idx;
+    ep->paths[idx] = path;
+    if (ep->path_count <= idx)
+        ep->path_count = idx + 1;
+    *out = path;
+    return 0;
+}
+
+void sl_verbs_path_free(struct sl_verbs_path *path)
+{
+    if (path == NULL)
+        return;
+    sl_verbs_path_unmake(path);
+    path->ep->iface->paths[path->slot] = NULL;
+    free(path);
+}
+
+/* ---- states of the queue pair ---- */
+
+static int to_init(struct sl_verbs_path *path)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
+                               .port_num = path->rail->port.num,
+                               .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+    int err = (path->ep->iface->ibv->ibv_modify_qp)(
+        path->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+
+    return err == 0 ? 0 : sl_fail(-err, "a queue pair of %s could not be initialised: %s",
+                                  path->rail->port.name, sluice_strerror(-err));
+}
+
+static struct ibv_qp *qp_create(struct sl_verbs_path *path)
+{
+    struct sl_verbs_rail *rail = path->rail;
+    struct ibv_qp_init_attr init = {
+        .send_cq = rail->cq,
+        .recv_cq = rail->cq,
+        .srq = rail->srq,
+        .qp_type = IBV_QPT_RC,
+        .cap = {.max_send_wr = SL_VERBS_SQ_DEPTH, .max_send_sge = 1,
+                .max_inline_data = SL_VERBS_MAX_INLINE},
+    };
+    struct ibv_qp *qp;
+
+    /* Devices differ in what they can take inline, and only trying tells. */
+    for (;;) {
+        qp = (path->ep->iface->ibv->ibv_create_qp)(rail->pd, &init);
+        if (qp != NULL || init.cap.max_inline_data == 0)
+            break;
+        init.cap.max_inline_data = init.cap.max_inline_data > 64 ? 64 : 0;
+    }
+    path->max_inline = init.cap.max_inline_data;
+    return qp;
+}
+
+int sl_verbs_path_make(struct sl_verbs_path *path)
+{
+    int err;
+
+    sl_verbs_path_unmake(path);
+    path->qp = qp_create(path);
+    if (path->qp == NULL) {
+        err = errno != 0 ? errno : ENOMEM;
+        return sl_fail(-err, "%s has no queue pair left: %s", path->rail->port.name,
+                       sluice_strerror(-err));
+    }
+    err = to_init(path);
+    if (err == 0)
+        err = sl_verbs_qpn_add(path->rail, path->qp->qp_num, path);
+    if (err != 0) {
+        (path->ep->iface->ibv->ibv_destroy_qp)(path->qp);
+        path->qp = NULL;
+        return err;
+    }
+    path->posted = path->retired = path->arrived = path->unsignalled = path->writes = 0;
+    path->in_flight = 0;
+    path->batch_count = 0;
+    path->failing = false;
+    path->psn = (uint32_t)sl_rng_below(&path->ep->iface->base.worker->rng, 1 << 24);
+    return 0;
+}
+
+static int to_rtr(struct sl_verbs_path *path, const struct sl_verbs_offer *offer)
+{
+    const struct sl_config *config = path->ep->iface->config;
+    struct sl_verbs_rail *rail = path->rail;
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_RTR,
+        .path_mtu = path->mtu,
+        .dest_qp_num = offer->qpn,
+        .rq_psn = offer->psn,
+        .max_dest_rd_atomic = 1,
+        .min_rnr_timer = (uint8_t)config->verbs_rnr_timer,
+        .ah_attr = {.dlid = offer->rail.lid, .sl = (uint8_t)config->verbs_service_level,
+                    .port_num = rail->port.num},
+    };
+
+    if (rail->port.link_layer == IBV_LINK_LAYER_ETHERNET || !path->gid.is_link_local) {
+        attr.ah_attr.is_global = 1;
+        attr.ah_attr.grh = (struct ibv_global_route){
+            .sgid_index = path->gid.index, .hop_limit = 64, .flow_label = path->flow_label,
+            .traffic_class = (uint8_t)config->verbs_traffic_class};
+        memcpy(&attr.ah_attr.grh.dgid, offer->rail.gid, sizeof(offer->rail.gid));
+    }
+    int err = (path->ep->iface->ibv->ibv_modify_qp)(
+        path->qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                         IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+
+    return err == 0 ? 0 : sl_fail(-err, "%s has no route to the peer's rail: %s", rail->port.name,
+                                  sluice_strerror(-err));
+}
+
+static int to_rts(struct sl_verbs_path *path)
+{
+    const struct sl_config *config = path->ep->iface->config;
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_RTS,
+        .timeout = (uint8_t)config->verbs_timeout,
+        .retry_cnt = (uint8_t)config->verbs_retry_count,
+        .rnr_retry = 7, /* for ever: a peer without receive buffers is busy, not dead */
+        .sq_psn = path->psn,
+        .max_rd_atomic = 1,
+    };
+    int err = (path->ep->iface->ibv->ibv_modify_qp)(
+        path->qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                         IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+
+    return err == 0 ? 0 : sl_fail(-err, "a queue pair of %s could not be made ready: %s",
+                                  path->rail->port.name, sluice_strerror(-err));
+}
+
+/* Where the hardware lets us: the UDP source port itself, not only the label that it is made from. */
+static void set_sport(struct sl_verbs_path *path)
+{
+    const struct sl_mlx5dv *mlx5dv = path->ep->iface->mlx5dv;
+    uint16_t sport = sl_verbs_udp_sport(path->flow_label);
+
+    if (!path->rail->is_mlx5 || mlx5dv == NULL || path->flow_label == 0 ||
+        mlx5dv->mlx5dv_modify_qp_udp_sport == NULL)
+        return;
+    int err = mlx5dv->mlx5dv_modify_qp_udp_sport(path->qp, sport);
+
+    if (err != 0)
+        sl_debug("verbs", "%s does not take UDP source port %u: %s", path->rail->port.name, sport,
+                 sluice_strerror(-err));
+}
+
+int sl_verbs_path_connect(struct sl_verbs_path *path, const struct sl_verbs_offer *offer)
+{
+    int64_t wanted = path->ep->iface->config->verbs_mtu;
+    enum ibv_mtu mtu = path->rail->port.mtu;
+    int err;
+
+    if (offer->rail.mtu < mtu)
+        mtu = offer->rail.mtu;
+    while (wanted != 0 && mtu > IBV_MTU_256 && 128 << mtu > wanted)
+        mtu--;
+    path->mtu = mtu;
+    path->nominal_ps = path->rail->port.speed != 0 ? UINT64_C(1000000000000) / path->rail->port.speed
+                                                   : 1000;
+    if (path->nominal_ps == 0)
+        path->nominal_ps = 1;
+    err = to_rtr(path, offer);
+    if (err == 0)
+        err = to_rts(path);
+    if (err == 0)
+        set_sport(path);
+    return err;
+}
+
+void sl_verbs_path_stop(struct sl_verbs_path *path)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+
+    if (path->qp == NULL)
+        return;
+    /* From its return on the device accepts no packet for this queue pair. A device that is gone
+     * cannot either. */
+    (path->ep->iface->ibv->ibv_modify_qp)(path->qp, &attr, IBV_QP_STATE);
+    path->batch_count = 0;
+    while (sl_verbs_rail_poll(path->rail, 64) > 0)
+        ;
+    sl_verbs_qpn_remove(path->rail, path->qp->qp_num);
+}
+
+void sl_verbs_path_unmake(struct sl_verbs_path *path)
+{
+    if (path->is_dirty) {
+        path->is_dirty = false;
+        sl_list_remove(&path->dirty);
+    }
+    if (path->qp == NULL)
+        return;
+    sl_verbs_qpn_remove(path->rail, path->qp->qp_num);
+    (path->ep->iface->ibv->ibv_destroy_qp)(path->qp);
+    path->qp = NULL;
+    path->batch_count = 0;
+}
+
+/* ---- posting ---- */
+
+bool sl_verbs_path_has_room(const struct sl_verbs_path *path)
+{
+    return path->posted - path->retired < SL_VERBS_SQ_DEPTH;
+}
+
+void sl_verbs_path_flush(struct sl_verbs_path *path)
+{
+    struct ibv_send_wr *bad = NULL;
+    unsigned count = path->batch_count;
+
+    path->batch_count = 0;
+    if (count == 0 || path->failing)
+        return;
+    for (unsigned i = 0; i + 1 < count; i++)
+        path->batch[i].next = &path->batch[i + 1];
+    path->batch[count - 1].next = NULL;
+    int err = ibv_post_send(path->qp, path->batch, &bad);
+
+    if (SL_UNLIKELY(err != 0))
+        sl_verbs_path_fail(path, "posting failed: %s", sluice_strerror(-err));
+}
+
+/* A place for one more work request, its number already in it. */
+static struct ibv_send_wr *wr_new(struct sl_verbs_path *path, bool signal)
+{
+    struct sl_verbs_iface *iface = path->ep->iface;
+
+    if (path->batch_count == SL_VERBS_BATCH)
+        sl_verbs_path_flush(path);
+    struct ibv_send_wr *wr = &path->batch[path->batch_count];
+
+    path->unsignalled = signal ? 0 : path->unsignalled + 1;
+    *wr = (struct ibv_send_wr){.wr_id = wr_id(path, path->posted),
+                               .sg_list = &path->sges[path->batch_count],
+                               .num_sge = 1,
+                               .send_flags = signal ? IBV_SEND_SIGNALED : 0};
+    path->wrs[path->posted % SL_VERBS_SQ_DEPTH].posted_ns =
+        signal ? sl_now(iface->base.worker->clock) : 0;
+    path->posted++;
+    path->batch_count++;
+    if (iface->batching && !path->is_dirty) {
+        path->is_dirty = true;
+        sl_list_push_back(&iface->dirty, &path->dirty);
+    }
+    return wr;
+}
+
+static void post_end(struct sl_verbs_path *path)
+{
+    if (!path->ep->iface->batching)
+        sl_verbs_path_flush(path);
+}
+
+static void post_bytes(struct sl_verbs_path *path, struct ibv_send_wr *wr, const uint8_t *bytes,
+                       uint32_t len)
+{
+    const struct sl_verbs_iface *iface = path->ep->iface;
+
+    *wr->sg_list = (struct ibv_sge){.addr = (uintptr_t)bytes, .length = len,
+                                    .lkey = iface->frames.mr[path->rail->idx]->lkey};
+    wr->opcode = IBV_WR_SEND;
+    if (len <= path->max_inline)
+        wr->send_flags |= IBV_SEND_INLINE;
+}
+
+int sl_verbs_path_post_frame(struct sl_verbs_path *path, struct sl_verbs_tx_frame *frame)
+{
+    struct sl_verbs_iface *iface = path->ep->iface;
+    struct sl_verbs_wr *record = &path->wrs[path->posted % SL_VERBS_SQ_DEPTH];
+    bool signal = path->unsignalled + 1 >= SIGNAL_EVERY ||
+                  path->posted + 1 - path->retired > SL_VERBS_SQ_DEPTH / 2 ||
+                  iface->free_frame_count < SL_VERBS_TX_FRAMES / 4;
+    struct ibv_send_wr *wr = wr_new(path, signal);
+
+    record->kind = SL_VERBS_WR_FRAME;
+    record->len = frame->len;
+    record->frame = frame;
+    post_bytes(path, wr, frame->bytes, frame->len);
+    path->in_flight += frame->len;
+    path->stats.sent_messages++;
+    path->stats.sent_bytes += frame->len;
+    post_end(path);
+    return 0;
+}
+
+int sl_verbs_path_ping(struct sl_verbs_path *path)
+{
+    struct sl_verbs_iface *iface = path->ep->iface;
+    struct sl_verbs_tx_frame *frame =
+        iface->free_frame_count == 0
+            ? NULL
+            : sl_container_of(sl_list_pop_front(&iface->free_frames), struct sl_verbs_tx_frame, link);
+    struct sl_verbs_frame header = {.kind = SL_VERBS_PING};
+
+    if (frame == NULL)
+        return sl_fail(-EAGAIN, "all frames are under way");
+    iface->free_frame_count--;
+    memcpy(frame->bytes, &header, sizeof(header));
+    frame->len = sizeof(header);
+
+    struct sl_verbs_wr *record = &path->wrs[path->posted % SL_VERBS_SQ_DEPTH];
+    struct ibv_send_wr *wr = wr_new(path, true);
+
+    record->kind = SL_VERBS_WR_PING;
+    record->len = frame->len;
+    record->frame = frame;
+    post_bytes(path, wr, frame->bytes, frame->len);
+    path->in_flight += frame->len;
+    post_end(path);
+    return 0;
+}
+
+int sl_verbs_path_post_write(struct sl_verbs_path *path, const struct sl_verbs_piece *piece)
+{
+    const struct sl_verbs_iface *iface = path->ep->iface;
+    const struct sl_verbs_tx_grant *grant = piece->grant;
+    struct sl_verbs_wr *record = &path->wrs[path->posted % SL_VERBS_SQ_DEPTH];
+    struct ibv_send_wr *wr = wr_new(path, true);
+    unsigned rail = path->rail->idx;
+
+    record->kind = SL_VERBS_WR_WRITE;
+    record->len = piece->len;
+    record->piece = *piece;
+    if (piece->chunk != SL_VERBS_NO_CHUNK)
+        *wr->sg_list = (struct ibv_sge){
+            .addr = (uintptr_t)iface->staging.bytes + (size_t)piece->chunk * SL_VERBS_CHUNK_BYTES,
+            .length = piece->len,
+            .lkey = iface->staging.mr[rail]->lkey};
+    else
+        *wr->sg_list = (struct ibv_sge){
+            .addr = (uintptr_t)grant->msg->addr + grant->grant.off + piece->off,
+            .length = piece->len,
+            .lkey = grant->msg->mr->mr[rail]->lkey};
+    wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+    wr->imm_data = htobe32(grant->grant.id);
+    wr->wr.rdma.remote_addr = grant->grant.addr + piece->off;
+    wr->wr.rdma.rkey = grant->grant.rkeys[path->remote_rail];
+    path->writes++;
+    path->in_flight += piece->len;
+    path->stats.sent_messages++;
+    path->stats.sent_bytes += piece->len;
+    post_end(path);
+    return 0;
+}
+
+/* ---- completions ---- */
+
+static void measure(struct sl_verbs_path *path, const struct sl_verbs_wr *wr, uint64_t now_ns)
+{
+    uint64_t took = now_ns - wr->posted_ns;
+    unsigned bin = took == 0 ? 0 : 64 - (unsigned)__builtin_clzll(took);
+
+    path->stats.histogram[bin < SL_VERBS_HISTOGRAM ? bin : SL_VERBS_HISTOGRAM - 1]++;
+    if (wr->kind != SL_VERBS_WR_WRITE) {
+        path->latency_ns = path->latency_ns == 0 ? took : (7 * path->latency_ns + took) / 8;
+    } else if (wr->len != 0) {
+        /* Time that was this write's alone: since the one before it ended, or since it was posted. */
+        uint64_t since = path->last_done_ns > wr->posted_ns ? path->last_done_ns : wr->posted_ns;
+        uint64_t ps = (now_ns - since) * 1000 / wr->len;
+
+        path->ps_per_byte = path->ps_per_byte == 0 ? ps : (7 * path->ps_per_byte + ps) / 8;
+    }
+    path->last_done_ns = now_ns;
+}
+
+void sl_verbs_path_retire(struct sl_verbs_path *path, uint32_t ordinal, uint64_t now_ns)
+{
+    struct sl_verbs_ep *ep = path->ep;
+
+    while ((int32_t)(ordinal - path->retired) >= 0 && path->retired != path->posted) {
+        struct sl_verbs_wr wr = path->wrs[path->retired++ % SL_VERBS_SQ_DEPTH];
+
+        path->in_flight -= wr.len;
+        if (wr.posted_ns != 0)
+            measure(path, &wr, now_ns);
+        if (wr.kind == SL_VERBS_WR_WRITE) {
+            path->writes--;
+            sl_verbs_piece_over(ep, &wr.piece);
+            continue;
+        }
+        sl_verbs_frame_free(ep->iface, wr.frame);
+        if (wr.kind == SL_VERBS_WR_PING && path->state == SL_VERBS_PATH_PINGING)
+            sl_verbs_path_up(path);
+    }
+}
+
+void sl_verbs_path_salvage(struct sl_verbs_path *path, uint32_t arrived)
+{
+    struct sl_verbs_ep *ep = path->ep;
+
+    while (path->retired != path->posted) {
+        uint32_t ordinal = path->retired++;
+        struct sl_verbs_wr wr = path->wrs[ordinal % SL_VERBS_SQ_DEPTH];
+        bool had = (int32_t)(arrived - ordinal) > 0;
+
+        path->in_flight -= wr.len;
+        if (wr.kind == SL_VERBS_WR_WRITE) {
+            path->writes--;
+            path->stats.resent += !had;
+            if (had)
+                sl_verbs_piece_over(ep, &wr.piece);
+            else
+                sl_verbs_piece_redo(ep, &wr.piece);
+        } else if (wr.kind == SL_VERBS_WR_FRAME && !had) {
+            path->stats.resent++;
+            sl_list_push_back(&ep->repeat, &wr.frame->link);
+        } else {
+            sl_verbs_frame_free(ep->iface, wr.frame);
+        }
+    }
+}
+
+struct sl_verbs_path *sl_verbs_path_best(struct sl_verbs_ep *ep, uint64_t len)
+{
+    struct sl_verbs_path *best = NULL;
+    uint64_t best_ps = 0;
+
+    for (unsigned i = 0; i < ep->path_count; i++) {
+        struct sl_verbs_path *path = ep->paths[i];
+
+        if (path == NULL || path->state != SL_VERBS_PATH_UP || path->failing ||
+            path->writes >= SL_VERBS_WRITES_MAX || !sl_verbs_path_has_room(path))
+            continue;
+        uint64_t rate = path->ps_per_byte != 0 ? path->ps_per_byte : path->nominal_ps;
+        uint64_t ps = path->latency_ns * 1000 + (path->in_flight + len) * rate;
+
+        if (best == NULL || ps < best_ps) {
+            best = path;
+            best_ps = ps;
+        }
+    }
+    return best;
+}

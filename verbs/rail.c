@@ -1,0 +1,483 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An open port: protection domain, completion queue, receive buffers, and what the device reports. */
+#include "verbs/verbs.h"
+
+#include "core/log.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#define CQ_ENTRIES 32768
+#define POLL_BATCH 16
+#define SLOT_BIT (UINT64_C(1) << 63)
+#define LOOK_NS (200 * SL_NS_PER_MS) /* between looks at a port that is not usable */
+#define QPNS_MIN 64
+
+/* ---- whose queue pair is it ---- */
+
+static struct sl_verbs_qpn *qpn_place(const struct sl_verbs_rail *rail, uint32_t qpn)
+{
+    uint32_t at = qpn * UINT32_C(0x9e3779b1) >> 8;
+
+    while (rail->qpns[at & rail->qpn_mask].qpn != 0 && rail->qpns[at & rail->qpn_mask].qpn != qpn)
+        at++;
+    return &rail->qpns[at & rail->qpn_mask];
+}
+
+static int qpns_grow(struct sl_verbs_rail *rail)
+{
+    uint32_t cap = rail->qpns == NULL ? QPNS_MIN : 2 * (rail->qpn_mask + 1);
+    struct sl_verbs_qpn *old = rail->qpns, *qpns = calloc(cap, sizeof(*qpns));
+    uint32_t old_cap = old == NULL ? 0 : rail->qpn_mask + 1;
+
+    if (qpns == NULL)
+        return sl_fail(-ENOMEM, "no memory for a table of %u queue pairs", cap);
+    rail->qpns = qpns;
+    rail->qpn_mask = cap - 1;
+    for (uint32_t i = 0; i < old_cap; i++)
+        if (old[i].qpn != 0)
+            *qpn_place(rail, old[i].qpn) = old[i];
+    free(old);
+    return 0;
+}
+
+int sl_verbs_qpn_add(struct sl_verbs_rail *rail, uint32_t qpn, struct sl_verbs_path *path)
+{
+    if (rail->qpns == NULL || 2 * (rail->qpn_count + 1) > rail->qpn_mask) {
+        int err = qpns_grow(rail);
+
+        if (err != 0)
+            return err;
+    }
+    *qpn_place(rail, qpn) = (struct sl_verbs_qpn){qpn, path};
+    rail->qpn_count++;
+    return 0;
+}
+
+void sl_verbs_qpn_remove(struct sl_verbs_rail *rail, uint32_t qpn)
+{
+    if (rail->qpns == NULL || qpn_place(rail, qpn)->qpn != qpn)
+        return;
+    rail->qpn_count--;
+    *qpn_place(rail, qpn) = (struct sl_verbs_qpn){0};
+    /* Those behind it in the same run may have been pushed there by it. */
+    for (uint32_t i = (uint32_t)(qpn_place(rail, qpn) - rail->qpns) + 1;
+         rail->qpns[i & rail->qpn_mask].qpn != 0; i++) {
+        struct sl_verbs_qpn moved = rail->qpns[i & rail->qpn_mask];
+
+        rail->qpns[i & rail->qpn_mask].qpn = 0;
+        *qpn_place(rail, moved.qpn) = moved;
+    }
+}
+
+static struct sl_verbs_path *path_of(const struct sl_verbs_rail *rail, uint32_t qpn)
+{
+    const struct sl_verbs_qpn *place = rail->qpns == NULL ? NULL : qpn_place(rail, qpn);
+
+    return place == NULL || place->qpn != qpn ? NULL : place->path;
+}
+
+/* ---- receive buffers ---- */
+
+const uint8_t *sl_verbs_slot_bytes(const struct sl_verbs_rail *rail, uint32_t slot)
+{
+    return rail->blocks[slot / SL_VERBS_BLOCK_SLOTS].bytes +
+           (size_t)(slot % SL_VERBS_BLOCK_SLOTS) * rail->iface->slot_bytes;
+}
+
+void sl_verbs_slot_put(struct sl_verbs_rail *rail, uint32_t slot)
+{
+    struct ibv_sge sge = {.addr = (uintptr_t)sl_verbs_slot_bytes(rail, slot),
+                          .length = rail->iface->slot_bytes,
+                          .lkey = rail->blocks[slot / SL_VERBS_BLOCK_SLOTS].mr->lkey};
+    struct ibv_recv_wr wr = {.wr_id = SLOT_BIT | slot, .sg_list = &sge, .num_sge = 1}, *bad;
+    int err = ibv_post_srq_recv(rail->srq, &wr, &bad);
+
+    if (SL_UNLIKELY(err != 0))
+        sl_warn("verbs", "%s did not take a receive buffer: %s", rail->port.name,
+                sluice_strerror(-err));
+}
+
+static int block_add(struct sl_verbs_rail *rail)
+{
+    size_t len = (size_t)SL_VERBS_BLOCK_SLOTS * rail->iface->slot_bytes;
+    struct sl_verbs_block *blocks =
+        reallocarray(rail->blocks, rail->block_count + 1, sizeof(*blocks));
+    struct sl_verbs_block *block;
+    int err;
+
+    if (blocks == NULL)
+        return sl_fail(-ENOMEM, "no memory for receive buffers");
+    rail->blocks = blocks;
+    block = &blocks[rail->block_count];
+    block->bytes = aligned_alloc(4096, (len + 4095) & ~(size_t)4095);
+    if (block->bytes == NULL)
+        return sl_fail(-ENOMEM, "no memory for %zu KiB of receive buffers", len >> 10);
+    err = sl_verbs_reg(rail, block->bytes, len, &block->mr);
+    if (err != 0) {
+        free(block->bytes);
+        return err;
+    }
+    rail->block_count++;
+    for (uint32_t i = 0; i < SL_VERBS_BLOCK_SLOTS; i++)
+        sl_verbs_slot_put(rail, (rail->block_count - 1) * SL_VERBS_BLOCK_SLOTS + i);
+    return 0;
+}
+
+int sl_verbs_rail_provide(struct sl_verbs_rail *rail, unsigned eps)
+{
+    unsigned slots = SL_VERBS_SPARE_SLOTS + eps * SL_VERBS_CREDITS;
+
+    if (slots > rail->srq_room)
+        slots = rail->srq_room; /* the NIC then waits at times (RNR), and loses nothing */
+    while (rail->block_count * SL_VERBS_BLOCK_SLOTS + SL_VERBS_BLOCK_SLOTS <= slots ||
+           rail->block_count == 0) {
+        int err = block_add(rail);
+
+        if (err != 0)
+            return err;
+    }
+    return 0;
+}
+
+/* ---- opening ---- */
+
+static struct ibv_context *context_open(const struct sl_ibv *ibv, const char *device)
+{
+    int count = 0;
+    struct ibv_device **list = ibv->ibv_get_device_list(&count);
+    struct ibv_context *context = NULL;
+
+    for (int i = 0; list != NULL && i < count && context == NULL; i++)
+        if (strcmp(ibv->ibv_get_device_name(list[i]), device) == 0)
+            context = ibv->ibv_open_device(list[i]);
+    if (list != NULL)
+        ibv->ibv_free_device_list(list);
+    return context;
+}
+
+static int watch_fd(struct sl_verbs_iface *iface, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    int flags = fcntl(fd, F_GETFL);
+
+    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0 ||
+        epoll_ctl(iface->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0)
+        return sl_fail(-errno, "a device's events cannot be waited for: %s",
+                       sluice_strerror(-errno));
+    return 0;
+}
+
+static int queues_open(struct sl_verbs_rail *rail)
+{
+    struct sl_verbs_iface *iface = rail->iface;
+    const struct sl_ibv *ibv = iface->ibv;
+    struct ibv_device_attr attr = {0};
+    int cqes = CQ_ENTRIES;
+
+    if (ibv->ibv_query_device(rail->context, &attr) == 0 && attr.max_cqe > 0 &&
+        attr.max_cqe < cqes)
+        cqes = attr.max_cqe;
+    if (attr.max_srq == 0)
+        return sl_fail(-ENOTSUP, "%s has no shared receive queues", rail->port.name);
+    rail->srq_room = attr.max_srq_wr > 0 && attr.max_srq_wr < CQ_ENTRIES ? (unsigned)attr.max_srq_wr
+                                                                        : CQ_ENTRIES;
+    rail->pd = ibv->ibv_alloc_pd(rail->context);
+    rail->channel = rail->pd == NULL ? NULL : ibv->ibv_create_comp_channel(rail->context);
+    rail->cq = rail->channel == NULL
+                   ? NULL
+                   : ibv->ibv_create_cq(rail->context, cqes, rail, rail->channel, 0);
+    struct ibv_srq_init_attr init = {.attr = {.max_wr = rail->srq_room, .max_sge = 1}};
+
+    rail->srq = rail->cq == NULL ? NULL : ibv->ibv_create_srq(rail->pd, &init);
+    if (rail->srq == NULL) {
+        int err = errno != 0 ? errno : ENOMEM;
+
+        return sl_fail(-err, "%s gives no %s: %s", rail->port.name,
+                       rail->pd == NULL        ? "protection domain"
+                       : rail->channel == NULL ? "completion channel"
+                       : rail->cq == NULL      ? "completion queue"
+                                               : "receive queue",
+                       sluice_strerror(-err));
+    }
+    return watch_fd(iface, rail->channel->fd);
+}
+
+void sl_verbs_rail_close(struct sl_verbs_rail *rail)
+{
+    const struct sl_ibv *ibv = rail->iface == NULL ? NULL : rail->iface->ibv;
+
+    if (rail->context == NULL)
+        return;
+    if (rail->srq != NULL)
+        ibv->ibv_destroy_srq(rail->srq);
+    for (unsigned i = 0; i < rail->block_count; i++) {
+        (ibv->ibv_dereg_mr)(rail->blocks[i].mr);
+        free(rail->blocks[i].bytes);
+    }
+    free(rail->blocks);
+    free(rail->qpns);
+    if (rail->cq != NULL) {
+        if (rail->cq_events != 0)
+            ibv->ibv_ack_cq_events(rail->cq, rail->cq_events);
+        ibv->ibv_destroy_cq(rail->cq);
+    }
+    if (rail->channel != NULL)
+        ibv->ibv_destroy_comp_channel(rail->channel);
+    if (rail->pd != NULL)
+        ibv->ibv_dealloc_pd(rail->pd);
+    ibv->ibv_close_device(rail->context);
+    *rail = (struct sl_verbs_rail){0};
+}
+
+int sl_verbs_rail_open(struct sl_verbs_iface *iface, const struct sl_verbs_port *port, unsigned idx)
+{
+    struct sl_verbs_rail *rail = &iface->rails[idx];
+    int err;
+
+    *rail = (struct sl_verbs_rail){.iface = iface, .idx = idx, .port = *port};
+    rail->context = context_open(iface->ibv, port->device);
+    if (rail->context == NULL)
+        return sl_fail(errno != 0 ? -errno : -ENODEV, "%s cannot be opened: %s", port->device,
+                       sluice_strerror(errno != 0 ? -errno : -ENODEV));
+    rail->is_mlx5 = iface->mlx5dv != NULL &&
+                    iface->mlx5dv->mlx5dv_is_supported(rail->context->device);
+    err = watch_fd(iface, rail->context->async_fd);
+    if (err == 0)
+        err = queues_open(rail);
+    if (err != 0) {
+        sl_verbs_rail_close(rail);
+        return err;
+    }
+    rail->open = true;
+    sl_verbs_rail_refresh(rail);
+    return 0;
+}
+
+/* ---- completions ---- */
+
+/* A send or write ended. An error takes the path out, whatever it is: the queue pair is in ERR. */
+static void on_sent(struct sl_verbs_rail *rail, const struct ibv_wc *wc, uint64_t now_ns)
+{
+    struct sl_verbs_iface *iface = rail->iface;
+    uint32_t slot = (uint32_t)(wc->wr_id >> 44) & 0x7ffff;
+    uint16_t epoch = (wc->wr_id >> 32) & 0xfff;
+    struct sl_verbs_path *path = slot < iface->path_cap ? iface->paths[slot] : NULL;
+
+    if (path == NULL || path->qp == NULL || (path->epoch & 0xfff) != epoch)
+        return; /* of an epoch that is over */
+    if (SL_LIKELY(wc->status == IBV_WC_SUCCESS))
+        sl_verbs_path_retire(path, (uint32_t)wc->wr_id, now_ns);
+    else if (wc->status != IBV_WC_WR_FLUSH_ERR || !path->failing)
+        sl_verbs_path_fail(path, "%s", iface->ibv->ibv_wc_status_str(wc->status));
+}
+
+static void on_arrived(struct sl_verbs_rail *rail, const struct ibv_wc *wc)
+{
+    struct sl_verbs_path *path = path_of(rail, wc->qp_num);
+    uint32_t slot = (uint32_t)wc->wr_id;
+
+    /* After its fence a path's arrivals do not count: the peer sends them again by another. */
+    if (path == NULL || wc->status != IBV_WC_SUCCESS) {
+        sl_verbs_slot_put(rail, slot);
+        return;
+    }
+    path->arrived++;
+    path->stats.received_messages++;
+    path->stats.received_bytes += wc->byte_len;
+    if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
+        sl_verbs_slot_put(rail, slot);
+        sl_verbs_on_write(path, be32toh(wc->imm_data), wc->byte_len);
+    } else {
+        sl_verbs_on_frame(path, slot, wc->byte_len);
+    }
+}
+
+int sl_verbs_rail_poll(struct sl_verbs_rail *rail, unsigned budget)
+{
+    struct ibv_wc wc[POLL_BATCH];
+    unsigned total = 0;
+
+    while (total < budget) {
+        int n = ibv_poll_cq(rail->cq, POLL_BATCH, wc);
+        uint64_t now_ns = 0;
+
+        if (n == 0)
+            break;
+        if (n < 0)
+            return sl_fail(-EIO, "the completion queue of %s is lost", rail->port.name);
+        for (int i = 0; i < n; i++) {
+            if ((wc[i].wr_id & SLOT_BIT) != 0) {
+                on_arrived(rail, &wc[i]);
+                continue;
+            }
+            if (now_ns == 0)
+                now_ns = sl_now(rail->iface->base.worker->clock);
+            on_sent(rail, &wc[i], now_ns);
+        }
+        total += (unsigned)n;
+        if (n < POLL_BATCH)
+            break;
+    }
+    return (int)total;
+}
+
+/* ---- the port ---- */
+
+void sl_verbs_rail_info(const struct sl_verbs_rail *rail, struct sl_verbs_rail_info *out)
+{
+    *out = (struct sl_verbs_rail_info){
+        .lid = rail->port.lid,
+        .usable = rail->usable,
+        .mtu = rail->port.mtu,
+        .link_layer = rail->port.link_layer,
+        .gid_type = rail->gid.type,
+        .prefix_len = rail->gid.prefix_len,
+    };
+    memcpy(out->gid, &rail->gid.gid, sizeof(out->gid));
+}
+
+/* Paths that began at this rail end, unless everything about it is as it was. */
+static void fail_paths(struct sl_verbs_rail *rail, const char *why)
+{
+    for (uint32_t i = 0; i < rail->iface->path_cap; i++) {
+        struct sl_verbs_path *path = rail->iface->paths[i];
+
+        if (path != NULL && path->rail == rail && path->qp != NULL)
+            sl_verbs_path_fail(path, "%s", why);
+    }
+}
+
+static void look(struct sl_verbs_rail *rail)
+{
+    struct sl_verbs_iface *iface = rail->iface;
+    char name[SL_VERBS_NAME_MAX];
+    uint8_t num = rail->port.num;
+    struct sl_verbs_port *port = malloc(sizeof(*port));
+
+    rail->usable = false;
+    if (port == NULL)
+        return;
+    memcpy(name, rail->port.name, sizeof(name));
+    if (sl_verbs_port_read(iface->ibv, rail->context, num, port) != 0) {
+        snprintf(rail->why, sizeof(rail->why), "%s", sluice_last_error());
+    } else {
+        memcpy(port->name, name, sizeof(name));
+        memcpy(port->device, rail->port.device, sizeof(port->device));
+        rail->port = *port;
+        if (port->why[0] != '\0') {
+            snprintf(rail->why, sizeof(rail->why), "%s", port->why);
+        } else if (sl_verbs_gid_choose(iface->config, port, &rail->gid) != 0) {
+            snprintf(rail->why, sizeof(rail->why), "%s", sluice_last_error());
+        } else {
+            rail->usable = true;
+            rail->why[0] = '\0';
+        }
+    }
+    free(port);
+}
+
+static bool has_gid(const struct sl_verbs_port *port, const struct sl_verbs_gid *gid)
+{
+    for (unsigned i = 0; i < port->gid_count; i++)
+        if (port->gids[i].index == gid->index && port->gids[i].type == gid->type &&
+            memcmp(&port->gids[i].gid, &gid->gid, sizeof(gid->gid)) == 0)
+            return true;
+    return false;
+}
+
+void sl_verbs_rail_refresh(struct sl_verbs_rail *rail)
+{
+    struct sl_verbs_iface *iface = rail->iface;
+    bool was_usable = rail->usable;
+    struct sl_verbs_gid old = rail->gid;
+    uint64_t now_ns = sl_now(iface->base.worker->clock);
+
+    look(rail);
+    rail->look_at_ns = rail->usable ? SL_NEVER : now_ns + LOOK_NS;
+    if (!rail->usable) {
+        if (was_usable)
+            sl_warn("verbs", "%s is out: %s", rail->port.name, rail->why);
+        fail_paths(rail, rail->why);
+    } else {
+        if (!was_usable)
+            sl_info("verbs", "%s is usable", rail->port.name);
+        /* A path whose own GID has gone or moved carries nothing any more. */
+        for (uint32_t i = 0; i < iface->path_cap; i++) {
+            struct sl_verbs_path *path = iface->paths[i];
+
+            if (path != NULL && path->rail == rail && path->qp != NULL &&
+                !has_gid(&rail->port, &path->gid))
+                sl_verbs_path_fail(path, "the GID of %s has changed", rail->port.name);
+        }
+    }
+    if (was_usable == rail->usable && memcmp(&old.gid, &rail->gid.gid, sizeof(old.gid)) == 0)
+        return;
+    sl_list_foreach (&iface->eps, node) {
+        struct sl_verbs_ep *ep = sl_container_of(node, struct sl_verbs_ep, link);
+
+        sl_verbs_hello_send(ep);
+        sl_verbs_repair_soon(ep);
+    }
+}
+
+static void on_event(struct sl_verbs_rail *rail, const struct ibv_async_event *event)
+{
+    const char *name = rail->iface->ibv->ibv_event_type_str(event->event_type);
+
+    sl_info("verbs", "%s reports: %s", rail->port.name, name);
+    switch (event->event_type) {
+    case IBV_EVENT_PORT_ERR:
+    case IBV_EVENT_PORT_ACTIVE:
+    case IBV_EVENT_LID_CHANGE:
+    case IBV_EVENT_PKEY_CHANGE:
+    case IBV_EVENT_GID_CHANGE:
+    case IBV_EVENT_CLIENT_REREGISTER:
+        if (event->element.port_num != rail->port.num)
+            return;
+        if (event->event_type == IBV_EVENT_PORT_ERR)
+            fail_paths(rail, name);
+        sl_verbs_rail_refresh(rail);
+        return;
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+    case IBV_EVENT_PATH_MIG_ERR: {
+        struct sl_verbs_path *path = path_of(rail, event->element.qp->qp_num);
+
+        if (path != NULL)
+            sl_verbs_path_fail(path, "%s", name);
+        return;
+    }
+    case IBV_EVENT_DEVICE_FATAL:
+    case IBV_EVENT_CQ_ERR:
+    case IBV_EVENT_SRQ_ERR:
+        rail->usable = false;
+        rail->look_at_ns = SL_NEVER; /* its queues are gone for good */
+        snprintf(rail->why, sizeof(rail->why), "%s", name);
+        sl_warn("verbs", "%s is out for good: %s", rail->port.name, name);
+        fail_paths(rail, name);
+        sl_list_foreach (&rail->iface->eps, node)
+            sl_verbs_hello_send(sl_container_of(node, struct sl_verbs_ep, link));
+        return;
+    default: return; /* COMM_EST, SQ_DRAINED, LAST_WQE_REACHED, SRQ_LIMIT_REACHED, SM_CHANGE */
+    }
+}
+
+int sl_verbs_rail_events(struct sl_verbs_rail *rail)
+{
+    const struct sl_ibv *ibv = rail->iface->ibv;
+    struct ibv_async_event event;
+    int count = 0;
+
+    for (; count < 16 && ibv->ibv_get_async_event(rail->context, &event) == 0; count++) {
+        on_event(rail, &event);
+        ibv->ibv_ack_async_event(&event);
+    }
+    if (sl_now(rail->iface->base.worker->clock) >= rail->look_at_ns)
+        sl_verbs_rail_refresh(rail);
+    return count;
+}

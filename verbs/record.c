@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Records: their sizes, and reading what a peer sent. */
+#include "verbs/record.h"
+
+#include "core/err.h"
+#include "core/transport.h"
+
+#include <string.h>
+
+#define HEAD offsetof(struct sl_verbs_record, hello)
+
+_Static_assert(sizeof(struct sl_verbs_record) <= SL_CTRL_ROOM, "a record is a control message");
+
+size_t sl_verbs_record_size(uint8_t kind)
+{
+    switch (kind) {
+    case SL_VERBS_REC_HELLO: return HEAD + sizeof(struct sl_verbs_hello);
+    case SL_VERBS_REC_OFFER:
+    case SL_VERBS_REC_ACCEPT: return HEAD + sizeof(struct sl_verbs_offer);
+    case SL_VERBS_REC_REFUSE:
+    case SL_VERBS_REC_DOWN: return HEAD + sizeof(((struct sl_verbs_record *)0)->down);
+    default: return 0;
+    }
+}
+
+static int check_rail(const struct sl_verbs_rail_info *rail)
+{
+    if (rail->mtu < IBV_MTU_256 || rail->mtu > IBV_MTU_4096)
+        return sl_fail(-EBADMSG, "a rail has the unknown MTU code %u", rail->mtu);
+    return 0;
+}
+
+static int check_hello(const struct sl_verbs_hello *hello)
+{
+    int err = 0;
+
+    if (hello->version != SL_VERBS_VERSION)
+        return sl_fail(-EPROTO, "the peer speaks version %u of the verbs transport, this side %u: "
+                       "install the same Sluice everywhere",
+                       hello->version, SL_VERBS_VERSION);
+    if (hello->rail_count == 0 || hello->rail_count > SL_VERBS_RAILS_MAX)
+        return sl_fail(-EBADMSG, "the peer says it has %u rails", hello->rail_count);
+    for (unsigned i = 0; i < hello->rail_count && err == 0; i++)
+        if (hello->rails[i].usable)
+            err = check_rail(&hello->rails[i]);
+    return err;
+}
+
+int sl_verbs_record_read(const void *bytes, size_t len, struct sl_verbs_record *out)
+{
+    uint8_t kind = len > 0 ? *(const uint8_t *)bytes : 0;
+    size_t size = sl_verbs_record_size(kind);
+
+    if (size == 0 || len != size)
+        return sl_fail(-EBADMSG, "a record of kind %u has %zu bytes, not %zu", kind, len, size);
+    memset(out, 0, sizeof(*out));
+    memcpy(out, bytes, len);
+    if (kind == SL_VERBS_REC_HELLO)
+        return check_hello(&out->hello);
+    if (kind == SL_VERBS_REC_OFFER || kind == SL_VERBS_REC_ACCEPT) {
+        if (out->offer.local_rail >= SL_VERBS_RAILS_MAX ||
+            out->offer.remote_rail >= SL_VERBS_RAILS_MAX || out->offer.qpn > 0xffffff)
+            return sl_fail(-EBADMSG, "an offer names rail %u, rail %u, queue pair 0x%x",
+                           out->offer.local_rail, out->offer.remote_rail, out->offer.qpn);
+        return check_rail(&out->offer.rail);
+    }
+    out->down.why[sizeof(out->down.why) - 1] = '\0';
+    return 0;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the two ends of a connection tell each other over the companion: rails, and the life of paths.
+ * Records are control messages of the companion; callers' own control messages travel beside them,
+ * with SL_VERBS_REC_CALLER in front.
+ */
+#ifndef SL_VERBS_RECORD_H
+#define SL_VERBS_RECORD_H
+
+#include "verbs/device.h"
+
+#define SL_VERBS_VERSION 1
+#define SL_VERBS_WHY 96
+
+enum sl_verbs_record_kind {
+    SL_VERBS_REC_CALLER = 1, /* not a record: the rest is a control message of the caller */
+    SL_VERBS_REC_HELLO,      /* rails of the sender, at start and when one changes */
+    SL_VERBS_REC_OFFER,      /* a queue pair for a path, by the end that leads */
+    SL_VERBS_REC_ACCEPT,     /* its other end */
+    SL_VERBS_REC_REFUSE,
+    SL_VERBS_REC_DOWN,       /* a path has ended at the sender, which had so many arrivals of it */
+};
+
+/* A rail as its owner describes it. */
+struct sl_verbs_rail_info {
+    uint8_t gid[16];
+    uint16_t lid;
+    uint8_t usable;
+    uint8_t mtu;         /* enum ibv_mtu */
+    uint8_t link_layer;
+    uint8_t gid_type;    /* enum sl_verbs_gid_type */
+    uint8_t prefix_len;
+    uint8_t spare;
+};
+
+struct sl_verbs_hello {
+    uint32_t version;
+    uint32_t eager_bytes; /* the least of both ends counts */
+    uint64_t nonce;       /* the end with the greater one leads */
+    uint32_t rail_count;
+    uint32_t spare;
+    struct sl_verbs_rail_info rails[SL_VERBS_RAILS_MAX];
+};
+
+/* OFFER and ACCEPT. */
+struct sl_verbs_offer {
+    uint8_t local_rail, remote_rail; /* of the sender, of the receiver */
+    uint8_t mtu, spare;
+    uint32_t qpn, psn, flow_label;
+    struct sl_verbs_rail_info rail;  /* of the sender, as it is now */
+};
+
+struct sl_verbs_record {
+    uint8_t kind;
+    uint8_t path;
+    uint16_t epoch;
+    union {
+        struct sl_verbs_hello hello;
+        struct sl_verbs_offer offer;
+        struct {
+            uint32_t arrived;
+            char why[SL_VERBS_WHY];
+        } down; /* and REFUSE */
+    };
+};
+
+/* Bytes that a record of this kind takes; 0: no such kind. */
+size_t sl_verbs_record_size(uint8_t kind);
+
+/* Checks and copies len received bytes. -EBADMSG, -EPROTO (another version); the text says what. */
+int sl_verbs_record_read(const void *bytes, size_t len, struct sl_verbs_record *out);
+
+#endif

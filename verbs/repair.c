@@ -1,0 +1,532 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How paths come, go and return: what the two ends tell each other over the companion.
+ *
+ *   leading end                       other end
+ *   IDLE ── OFFER(epoch) ──────────►  IDLE
+ *   OFFERED ◄───────────── ACCEPT ──  ACCEPTED      (or REFUSE)
+ *   PINGING ══ ping on the path ═══►  UP
+ *   UP      (its completion)
+ *
+ *   UP ─ fails ─ stops ── DOWN(epoch, arrived) ──►  stops
+ *   FENCING ◄──────────── DOWN(epoch, arrived) ───  repeats what we did not have, by other paths
+ *   IDLE    repeats what the other end did not have
+ *
+ * The companion keeps the order of records, so an OFFER never overtakes the DOWN before it.
+ */
+#include "verbs/verbs.h"
+
+#include "core/log.h"
+#include "verbs/plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define ANSWER_NS (5 * SL_NS_PER_S)       /* for the other end's part of making a path */
+#define BACKOFF_NS_MIN (50 * SL_NS_PER_MS)
+#define BACKOFF_NS_MAX (2 * SL_NS_PER_S)
+#define STEADY_NS (5 * SL_NS_PER_S)       /* up for so long: the next failure is a first one again */
+#define SETTLE_NS (200 * SL_NS_PER_MS)    /* for the other paths, once one is up */
+
+static uint64_t now(const struct sl_verbs_ep *ep)
+{
+    return sl_now(ep->iface->base.worker->clock);
+}
+
+/* ---- records ---- */
+
+void sl_verbs_record_flush(struct sl_verbs_ep *ep)
+{
+    while (ep->record_count > 0 && ep->companion_up) {
+        const struct sl_verbs_record *record = &ep->records[ep->record_head];
+        int err = ep->companion->iface->ops->ctrl(ep->companion, record,
+                                                  sl_verbs_record_size(record->kind));
+
+        if (err == -EAGAIN)
+            return;
+        if (err < 0) {
+            sl_verbs_ep_fail(ep, err, "%s", sluice_last_error());
+            return;
+        }
+        ep->record_head = (ep->record_head + 1) % SL_VERBS_RECORDS;
+        ep->record_count--;
+    }
+}
+
+void sl_verbs_record_queue(struct sl_verbs_ep *ep, const struct sl_verbs_record *record)
+{
+    if (ep->record_count == SL_VERBS_RECORDS) {
+        sl_verbs_ep_fail(ep, -EHOSTUNREACH, "the connection that keeps the paths does not move");
+        return;
+    }
+    ep->records[(ep->record_head + ep->record_count++) % SL_VERBS_RECORDS] = *record;
+    sl_verbs_record_flush(ep);
+    if (ep->record_count > 0)
+        sl_verbs_ep_activate(ep);
+}
+
+void sl_verbs_hello_send(struct sl_verbs_ep *ep)
+{
+    const struct sl_verbs_iface *iface = ep->iface;
+    struct sl_verbs_record record = {.kind = SL_VERBS_REC_HELLO};
+
+    if (!ep->companion_up)
+        return;
+    record.hello = (struct sl_verbs_hello){.version = SL_VERBS_VERSION,
+                                           .eager_bytes = iface->eager_bytes,
+                                           .nonce = ep->nonce,
+                                           .rail_count = iface->rail_count};
+    for (unsigned i = 0; i < iface->rail_count; i++)
+        sl_verbs_rail_info(&iface->rails[i], &record.hello.rails[i]);
+    sl_verbs_record_queue(ep, &record);
+}
+
+static void down_send(struct sl_verbs_ep *ep, uint8_t kind, uint8_t idx, uint16_t epoch,
+                      uint32_t arrived, const char *why)
+{
+    struct sl_verbs_record record = {.kind = kind, .path = idx, .epoch = epoch};
+
+    record.down.arrived = arrived;
+    snprintf(record.down.why, sizeof(record.down.why), "%s", why);
+    sl_verbs_record_queue(ep, &record);
+}
+
+static void offer_send(struct sl_verbs_path *path, uint8_t kind)
+{
+    struct sl_verbs_record record = {.kind = kind, .path = path->idx, .epoch = path->epoch};
+
+    record.offer = (struct sl_verbs_offer){.local_rail = (uint8_t)path->rail->idx,
+                                           .remote_rail = path->remote_rail,
+                                           .spare = (uint8_t)path->ep->path_count,
+                                           .qpn = path->qp->qp_num,
+                                           .psn = path->psn,
+                                           .flow_label = path->flow_label};
+    sl_verbs_rail_info(path->rail, &record.offer.rail);
+    memcpy(record.offer.rail.gid, &path->gid.gid, sizeof(record.offer.rail.gid));
+    record.offer.rail.gid_type = path->gid.type;
+    sl_verbs_record_queue(path->ep, &record);
+}
+
+/* ---- a path's way up ---- */
+
+/* Idle again; the leading end tries later, ever later while it keeps failing. */
+static void rest(struct sl_verbs_path *path)
+{
+    path->state = SL_VERBS_PATH_IDLE;
+    path->tried = true;
+    path->failing = false;
+    sl_verbs_path_unmake(path);
+    if (path->backoff_ns < BACKOFF_NS_MIN)
+        path->backoff_ns = BACKOFF_NS_MIN;
+    path->next_try_ns = now(path->ep) + path->backoff_ns;
+    path->backoff_ns = path->backoff_ns * 2 < BACKOFF_NS_MAX ? path->backoff_ns * 2 : BACKOFF_NS_MAX;
+}
+
+static void try_failed(struct sl_verbs_path *path, const char *why)
+{
+    snprintf(path->why, sizeof(path->why), "%s", why);
+    sl_debug("verbs", "path %u to rank %d is not to be had: %s", path->idx, path->ep->base.peer, why);
+    rest(path);
+}
+
+static void info_to_gid(const struct sl_verbs_rail_info *info, struct sl_verbs_gid *out)
+{
+    static const uint8_t v4_prefix[12] = {[10] = 0xff, [11] = 0xff};
+
+    *out = (struct sl_verbs_gid){.type = info->gid_type, .prefix_len = info->prefix_len};
+    memcpy(&out->gid, info->gid, sizeof(info->gid));
+    out->is_v4 = memcmp(info->gid, v4_prefix, sizeof(v4_prefix)) == 0;
+    out->is_link_local = (info->gid[0] == 0xfe && (info->gid[1] & 0xc0) == 0x80) ||
+                         (out->is_v4 && info->gid[12] == 169 && info->gid[13] == 254);
+}
+
+/* Queue pair and GID of this end, for the peer's rail. */
+static int prepare(struct sl_verbs_path *path, const struct sl_verbs_rail_info *remote)
+{
+    struct sl_verbs_gid gid;
+    int err;
+
+    if (remote->link_layer != path->rail->port.link_layer)
+        return sl_fail(-EHOSTUNREACH, "%s and the peer's rail %u are of different link layers",
+                       path->rail->port.name, path->remote_rail);
+    info_to_gid(remote, &gid);
+    err = sl_verbs_gid_choose_for(path->ep->iface->config, &path->rail->port, &gid, &path->gid);
+    return err != 0 ? err : sl_verbs_path_make(path);
+}
+
+static void offer(struct sl_verbs_path *path)
+{
+    const struct sl_verbs_rail_info *remote = &path->ep->peer.rails[path->remote_rail];
+
+    if (!path->rail->usable || !remote->usable) {
+        char why[SL_VERBS_WHY];
+
+        if (!path->rail->usable)
+            snprintf(why, sizeof(why), "%s: %s", path->rail->port.name, path->rail->why);
+        else
+            snprintf(why, sizeof(why), "the peer's rail %u is not usable", path->remote_rail);
+        try_failed(path, why);
+        return;
+    }
+    path->epoch++;
+    if (prepare(path, remote) != 0) {
+        try_failed(path, sluice_last_error());
+        return;
+    }
+    path->state = SL_VERBS_PATH_OFFERED;
+    path->deadline_ns = now(path->ep) + ANSWER_NS;
+    offer_send(path, SL_VERBS_REC_OFFER);
+}
+
+static void on_offer(struct sl_verbs_ep *ep, const struct sl_verbs_record *record)
+{
+    struct sl_verbs_path *path = ep->paths[record->path];
+    const struct sl_verbs_offer *theirs = &record->offer;
+    char why[SL_VERBS_WHY] = "";
+
+    if (ep->leads || theirs->remote_rail >= ep->iface->rail_count) {
+        sl_verbs_ep_fail(ep, -EPROTO, "rank %d offers a path by a rail that we do not have",
+                         ep->base.peer);
+        return;
+    }
+    if (path == NULL && sl_verbs_path_add(ep, record->path, &path) != 0) {
+        sl_verbs_ep_fail(ep, -ENOMEM, "%s", sluice_last_error());
+        return;
+    }
+    if (path->state != SL_VERBS_PATH_IDLE) { /* the leading end never does that */
+        sl_verbs_ep_fail(ep, -EPROTO, "rank %d offers path %u, which is in use", ep->base.peer,
+                         record->path);
+        return;
+    }
+    ep->paths_expected = theirs->spare;
+    path->epoch = record->epoch;
+    path->rail = &ep->iface->rails[theirs->remote_rail];
+    path->remote_rail = theirs->local_rail;
+    path->flow_label = theirs->flow_label;
+    if (!path->rail->usable)
+        snprintf(why, sizeof(why), "%s: %s", path->rail->port.name, path->rail->why);
+    else if (prepare(path, &theirs->rail) != 0 || sl_verbs_path_connect(path, theirs) != 0)
+        snprintf(why, sizeof(why), "%s", sluice_last_error());
+    if (why[0] != '\0') {
+        try_failed(path, why);
+        down_send(ep, SL_VERBS_REC_REFUSE, path->idx, path->epoch, 0, why);
+        return;
+    }
+    path->state = SL_VERBS_PATH_ACCEPTED;
+    path->deadline_ns = now(ep) + ANSWER_NS;
+    offer_send(path, SL_VERBS_REC_ACCEPT);
+}
+
+static void on_accept(struct sl_verbs_path *path, const struct sl_verbs_offer *theirs)
+{
+    if (path->state != SL_VERBS_PATH_OFFERED)
+        return;
+    if (sl_verbs_path_connect(path, theirs) != 0) {
+        sl_verbs_path_fail(path, "%s", sluice_last_error());
+        return;
+    }
+    path->state = SL_VERBS_PATH_PINGING;
+    if (sl_verbs_path_ping(path) != 0)
+        sl_verbs_path_fail(path, "%s", sluice_last_error());
+}
+
+void sl_verbs_path_up(struct sl_verbs_path *path)
+{
+    struct sl_verbs_ep *ep = path->ep;
+
+    path->state = SL_VERBS_PATH_UP;
+    path->tried = true;
+    path->deadline_ns = now(ep) + STEADY_NS;
+    path->stats.ups++;
+    ep->paths_up++;
+    ep->no_path_since_ns = 0;
+    sl_info("verbs", "path %u to rank %d is up: %s to the peer's rail %u", path->idx, ep->base.peer,
+            path->rail->port.name, path->remote_rail);
+    sl_verbs_choose_frame_path(ep);
+    sl_verbs_ep_activate(ep);
+}
+
+/* ---- and down ---- */
+
+void sl_verbs_choose_frame_path(struct sl_verbs_ep *ep)
+{
+    struct sl_verbs_path *best = NULL;
+
+    if (ep->frame_path != NULL || ep->fencing != NULL)
+        return;
+    for (unsigned i = 0; i < ep->path_count; i++) {
+        struct sl_verbs_path *path = ep->paths[i];
+
+        if (path != NULL && path->state == SL_VERBS_PATH_UP && !path->failing &&
+            (best == NULL || path->latency_ns < best->latency_ns))
+            best = path;
+    }
+    ep->frame_path = best;
+}
+
+void sl_verbs_path_fail(struct sl_verbs_path *path, const char *fmt, ...)
+{
+    va_list args;
+
+    if (path->failing || path->state == SL_VERBS_PATH_IDLE ||
+        path->state == SL_VERBS_PATH_FENCING)
+        return;
+    va_start(args, fmt);
+    vsnprintf(path->why, sizeof(path->why), fmt, args);
+    va_end(args);
+    path->failing = true;
+    sl_verbs_ep_activate(path->ep);
+}
+
+/* Stops the path and tells the other end; true: it was up, so what it carried must be looked after. */
+static bool stop(struct sl_verbs_path *path)
+{
+    struct sl_verbs_ep *ep = path->ep;
+
+    sl_verbs_path_stop(path); /* its last arrivals may bring it up yet */
+    bool was_up = path->state == SL_VERBS_PATH_UP;
+
+    if (was_up) {
+        path->stats.failures++;
+        ep->paths_up--;
+        if (ep->frame_path == path) {
+            ep->frame_path = NULL;
+            ep->fencing = path;
+        }
+        if (now(ep) > path->deadline_ns)
+            path->backoff_ns = 0;
+        sl_warn("verbs", "path %u to rank %d is down: %s; %u of %u left", path->idx, ep->base.peer,
+                path->why, ep->paths_up, ep->path_count);
+    }
+    down_send(ep, SL_VERBS_REC_DOWN, path->idx, path->epoch, path->arrived, path->why);
+    return was_up;
+}
+
+/* Both ends have stopped and said what they had. */
+static void fenced(struct sl_verbs_path *path, uint32_t arrived)
+{
+    struct sl_verbs_ep *ep = path->ep;
+
+    sl_verbs_path_salvage(path, arrived);
+    if (ep->fencing == path)
+        ep->fencing = NULL;
+    rest(path);
+    sl_verbs_choose_frame_path(ep);
+    if (ep->paths_up == 0 && ep->no_path_since_ns == 0)
+        ep->no_path_since_ns = now(ep);
+    sl_verbs_ep_activate(ep);
+}
+
+void sl_verbs_path_end(struct sl_verbs_path *path)
+{
+    if (!path->failing)
+        return;
+    if (path->state == SL_VERBS_PATH_IDLE || path->state == SL_VERBS_PATH_FENCING) {
+        path->failing = false;
+        return;
+    }
+    if (!stop(path)) {
+        sl_verbs_path_salvage(path, path->posted); /* the ping */
+        rest(path);
+        return;
+    }
+    path->failing = false;
+    path->state = SL_VERBS_PATH_FENCING;
+    if (path->ep->paths_up == 0 && path->ep->no_path_since_ns == 0)
+        path->ep->no_path_since_ns = now(path->ep);
+}
+
+static void on_down(struct sl_verbs_path *path, const struct sl_verbs_record *record)
+{
+    if (path->state == SL_VERBS_PATH_FENCING) {
+        fenced(path, record->down.arrived);
+        return;
+    }
+    if (path->state == SL_VERBS_PATH_IDLE)
+        return;
+    if (!path->failing)
+        snprintf(path->why, sizeof(path->why), "ended by the peer: %.70s", record->down.why);
+    if (stop(path)) {
+        fenced(path, record->down.arrived);
+        return;
+    }
+    sl_verbs_path_salvage(path, path->posted);
+    rest(path);
+}
+
+/* ---- what the peer says ---- */
+
+static int paths_plan(struct sl_verbs_ep *ep)
+{
+    const struct sl_verbs_iface *iface = ep->iface;
+    struct sl_verbs_path_spec specs[SL_VERBS_PATHS_MAX];
+    size_t count;
+    int err = sl_verbs_plan(iface->config, iface->rail_count, ep->peer.rail_count,
+                            ep->nonce ^ ep->peer.nonce, specs, SL_VERBS_PATHS_MAX, &count);
+
+    for (size_t i = 0; i < count && err == 0; i++) {
+        struct sl_verbs_path *path;
+
+        err = sl_verbs_path_add(ep, (unsigned)i, &path);
+        if (err != 0)
+            break;
+        path->leads = true;
+        path->rail = &ep->iface->rails[specs[i].local_rail];
+        path->remote_rail = specs[i].remote_rail;
+        path->flow_label = specs[i].flow_label;
+    }
+    return err;
+}
+
+static void on_hello(struct sl_verbs_ep *ep, const struct sl_verbs_hello *hello)
+{
+    bool first = !ep->has_hello;
+    int err = 0;
+
+    ep->peer = *hello;
+    ep->has_hello = true;
+    if (!first) {
+        sl_verbs_repair_soon(ep);
+        return;
+    }
+    ep->eager_bytes = ep->iface->eager_bytes < hello->eager_bytes ? ep->iface->eager_bytes
+                                                                  : hello->eager_bytes;
+    if (ep->nonce == hello->nonce)
+        err = sl_fail(-EPROTO, "rank %d speaks with our own voice: it repeats our number",
+                      ep->base.peer);
+    ep->leads = ep->nonce > hello->nonce;
+    if (err == 0 && ep->leads)
+        err = paths_plan(ep);
+    if (err != 0)
+        sl_verbs_ep_fail(ep, err, "%s", sluice_last_error());
+}
+
+void sl_verbs_on_record(struct sl_verbs_ep *ep, const void *bytes, size_t len)
+{
+    struct sl_verbs_record record;
+    struct sl_verbs_path *path;
+    int err = sl_verbs_record_read(bytes, len, &record);
+
+    if (err == 0 && record.kind != SL_VERBS_REC_HELLO &&
+        (record.path >= SL_VERBS_PATHS_MAX || !ep->has_hello))
+        err = sl_fail(-EPROTO, "a record is for path %u, which there cannot be", record.path);
+    if (err != 0) {
+        sl_verbs_ep_fail(ep, err, "%s", sluice_last_error());
+        return;
+    }
+    if (record.kind == SL_VERBS_REC_HELLO) {
+        on_hello(ep, &record.hello);
+        return;
+    }
+    if (record.kind == SL_VERBS_REC_OFFER) {
+        on_offer(ep, &record);
+        return;
+    }
+    path = ep->paths[record.path];
+    if (path == NULL || path->epoch != record.epoch)
+        return; /* of an epoch that is over here */
+    if (record.kind == SL_VERBS_REC_ACCEPT)
+        on_accept(path, &record.offer);
+    else if (record.kind == SL_VERBS_REC_DOWN)
+        on_down(path, &record);
+    else if (path->state == SL_VERBS_PATH_OFFERED) {
+        char why[SL_VERBS_WHY];
+
+        snprintf(why, sizeof(why), "refused: %.80s", record.down.why);
+        try_failed(path, why);
+    }
+}
+
+/* ---- time ---- */
+
+void sl_verbs_repair_soon(struct sl_verbs_ep *ep)
+{
+    for (unsigned i = 0; i < ep->path_count; i++)
+        if (ep->paths[i] != NULL && ep->paths[i]->state == SL_VERBS_PATH_IDLE) {
+            ep->paths[i]->next_try_ns = 0;
+            ep->paths[i]->backoff_ns = 0;
+        }
+}
+
+/* "mlx5_0:1: transport retry counter exceeded; mlx5_1:1: port is down" */
+static void reasons(const struct sl_verbs_ep *ep, char *out, size_t cap)
+{
+    size_t used = 0;
+
+    out[0] = '\0';
+    for (unsigned i = 0; i < ep->path_count && used < cap; i++)
+        if (ep->paths[i] != NULL)
+            used += (size_t)snprintf(out + used, cap - used, "%s%s: %s", used > 0 ? "; " : "",
+                                     ep->paths[i]->rail == NULL ? "?"
+                                                                : ep->paths[i]->rail->port.name,
+                                     ep->paths[i]->why);
+}
+
+static void connect_timers(struct sl_verbs_ep *ep, uint64_t now_ns)
+{
+    unsigned tried = 0;
+    char why[200];
+
+    for (unsigned i = 0; i < ep->path_count; i++)
+        tried += ep->paths[i] != NULL && ep->paths[i]->tried;
+    if (ep->paths_up > 0 && ep->settle_ns == 0)
+        ep->settle_ns = now_ns + SETTLE_NS;
+    bool settled = ep->leads ? tried == ep->path_count : tried >= ep->paths_expected;
+
+    if (ep->paths_up > 0 && (settled || now_ns >= ep->settle_ns)) {
+        ep->state = SL_VERBS_EP_UP;
+        ep->iface->connecting--;
+        sl_req_end(ep->connect_req, 0);
+        return;
+    }
+    reasons(ep, why, sizeof(why));
+    if (ep->leads && ep->path_count > 0 && tried == ep->path_count && ep->paths_up == 0)
+        sl_verbs_ep_fail(ep, -EHOSTUNREACH, "no path to rank %d: %s", ep->base.peer, why);
+    else if (now_ns >= ep->connect_deadline_ns)
+        sl_verbs_ep_fail(ep, -ETIMEDOUT, "no path to rank %d within %lld ms%s%s", ep->base.peer,
+                         (long long)ep->iface->config->connect_timeout_ms, why[0] != '\0' ? ": " : "",
+                         why);
+}
+
+static void path_timers(struct sl_verbs_path *path, uint64_t now_ns)
+{
+    switch ((enum sl_verbs_path_state)path->state) {
+    case SL_VERBS_PATH_IDLE:
+        if (path->leads && now_ns >= path->next_try_ns)
+            offer(path);
+        break;
+    case SL_VERBS_PATH_OFFERED:
+    case SL_VERBS_PATH_PINGING:
+    case SL_VERBS_PATH_ACCEPTED:
+        if (now_ns >= path->deadline_ns)
+            sl_verbs_path_fail(path, "%s", path->state == SL_VERBS_PATH_OFFERED
+                                               ? "the peer did not answer an offer"
+                                               : "the first packet did not come through");
+        break;
+    case SL_VERBS_PATH_UP:
+        /* A rate that was bad long ago says little: let it be tried again. */
+        if (path->ps_per_byte > path->nominal_ps && path->writes == 0 &&
+            now_ns - path->last_done_ns > SL_NS_PER_S)
+            path->ps_per_byte -= (path->ps_per_byte - path->nominal_ps) / 16;
+        break;
+    case SL_VERBS_PATH_FENCING: break;
+    }
+}
+
+void sl_verbs_repair_timers(struct sl_verbs_ep *ep, uint64_t now_ns)
+{
+    uint64_t wait_ns = (uint64_t)ep->iface->config->verbs_path_wait_ms * SL_NS_PER_MS;
+    char why[200];
+
+    for (unsigned i = 0; i < ep->path_count; i++)
+        if (ep->paths[i] != NULL)
+            path_timers(ep->paths[i], now_ns);
+    if (ep->state == SL_VERBS_EP_CONNECTING)
+        connect_timers(ep, now_ns);
+    if (ep->state != SL_VERBS_EP_UP || ep->no_path_since_ns == 0 ||
+        now_ns - ep->no_path_since_ns < wait_ns)
+        return;
+    reasons(ep, why, sizeof(why));
+    sl_verbs_ep_fail(ep, -EHOSTUNREACH, "no path to rank %d for %lld ms: %s", ep->base.peer,
+                     (long long)ep->iface->config->verbs_path_wait_ms, why);
+}

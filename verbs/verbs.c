@@ -1,0 +1,623 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The verbs transport's operations: interfaces, connections, progress. verbs.h says what lies where. */
+#include "verbs/verbs.h"
+
+#include "core/log.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#define COMPANION "tcp"
+#define MAGIC 0x5642u /* "BV" */
+#define COMPANION_EVERY 32 /* rounds of progress between looks at the companion and the clock */
+#define TIMER_NS (5 * SL_NS_PER_MS)
+#define PEER_WHY 160
+
+struct address {
+    uint16_t magic;
+    uint16_t len;
+    uint8_t companion[SL_ADDR_MAX - 4];
+};
+
+/* ---- the state of a connection ---- */
+
+void sl_verbs_ep_activate(struct sl_verbs_ep *ep)
+{
+    if (ep->is_active)
+        return;
+    ep->is_active = true;
+    sl_list_push_back(&ep->iface->active, &ep->active);
+}
+
+static void deactivate(struct sl_verbs_ep *ep)
+{
+    if (!ep->is_active)
+        return;
+    ep->is_active = false;
+    sl_list_remove(&ep->active);
+}
+
+int sl_verbs_ep_fail(struct sl_verbs_ep *ep, int status, const char *fmt, ...)
+{
+    va_list args;
+
+    if (ep->failing || ep->state == SL_VERBS_EP_DOWN)
+        return status;
+    va_start(args, fmt);
+    vsnprintf(ep->why, sizeof(ep->why), fmt, args);
+    va_end(args);
+    ep->failing = true;
+    ep->down_status = status;
+    sl_verbs_ep_activate(ep);
+    return status;
+}
+
+int sl_verbs_not_up(const struct sl_verbs_ep *ep)
+{
+    if (ep->state < SL_VERBS_EP_UP)
+        return sl_fail(-EINVAL, "the endpoint to rank %d is not connected yet", ep->base.peer);
+    return sl_fail(ep->down_status, "rank %d is gone: %s", ep->base.peer, ep->why);
+}
+
+/* No queue pair of it touches memory any more. */
+static void stop_paths(struct sl_verbs_ep *ep)
+{
+    for (unsigned i = 0; i < ep->path_count; i++)
+        if (ep->paths[i] != NULL && ep->paths[i]->qp != NULL)
+            sl_verbs_path_stop(ep->paths[i]);
+}
+
+static void ep_lost(struct sl_verbs_ep *ep)
+{
+    struct sl_verbs_iface *iface = ep->iface;
+    bool was_up = ep->state == SL_VERBS_EP_UP;
+
+    stop_paths(ep);
+    ep->state = SL_VERBS_EP_DOWN;
+    ep->failing = false;
+    ep->frame_path = ep->fencing = NULL;
+    for (unsigned i = 0; i < ep->path_count; i++)
+        if (ep->paths[i] != NULL)
+            ep->paths[i]->state = SL_VERBS_PATH_IDLE;
+    if (!was_up) {
+        iface->connecting--;
+        sl_fail_text(ep->down_status, ep->why);
+        sl_req_end(ep->connect_req, ep->down_status);
+        return;
+    }
+    if (iface->base.handler.down != NULL)
+        iface->base.handler.down(iface->base.handler.arg, &ep->base, ep->down_status, ep->why);
+    sl_verbs_cancel(ep, ep->down_status);
+}
+
+/* ---- the companion ---- */
+
+static struct sl_verbs_ep *owner_of(struct sl_ep *companion)
+{
+    return companion->owner;
+}
+
+static void on_ctrl(void *arg, struct sl_ep *companion, const void *msg, size_t len)
+{
+    struct sl_verbs_iface *iface = arg;
+    struct sl_verbs_ep *ep = owner_of(companion);
+
+    if (len == 0 || ep->state == SL_VERBS_EP_DOWN)
+        return;
+    if (*(const uint8_t *)msg != SL_VERBS_REC_CALLER)
+        sl_verbs_on_record(ep, msg, len);
+    else if (iface->base.handler.ctrl != NULL)
+        iface->base.handler.ctrl(iface->base.handler.arg, &ep->base, (const uint8_t *)msg + 1,
+                                 len - 1);
+}
+
+static void on_companion_down(void *arg, struct sl_ep *companion, int status, const char *why)
+{
+    (void)arg;
+    owner_of(companion)->companion_up = false;
+    sl_verbs_ep_fail(owner_of(companion), status, "%s", why);
+}
+
+static void on_companion_up(struct sl_req *req)
+{
+    struct sl_verbs_ep *ep = sl_container_of(req, struct sl_verbs_ep, companion_req);
+
+    if (ep->state != SL_VERBS_EP_CONNECTING)
+        return;
+    if (req->status != 0) {
+        sl_verbs_ep_fail(ep, req->status, "%s", sluice_last_error());
+        return;
+    }
+    ep->companion_up = true;
+    sl_verbs_hello_send(ep);
+}
+
+static int companion_open(struct sl_verbs_iface *iface)
+{
+    const struct sl_transport_ops *ops = sl_transport_find(COMPANION, strlen(COMPANION));
+    struct sl_handler handler = {.ctrl = on_ctrl, .down = on_companion_down, .arg = iface};
+
+    if (ops == NULL)
+        return sl_fail(-ENOTSUP, "this build has no transport '%s', which looks after RDMA paths",
+                       COMPANION);
+    return ops->open(iface->base.worker, NULL, &handler, &iface->companion);
+}
+
+/* ---- interfaces ---- */
+
+static void close_iface(struct sl_iface *base)
+{
+    struct sl_verbs_iface *iface = sl_verbs_iface_of(base);
+
+    if (base == NULL)
+        return;
+    sl_assert(sl_list_empty(&iface->eps));
+    while (!sl_list_empty(&iface->mrs)) {
+        struct sl_node *node = iface->mrs.next;
+
+        sl_verbs_mr_dereg(base, (struct sl_mr *)sl_container_of(node, struct sl_verbs_mr, link));
+    }
+    sl_verbs_pool_fini(iface, &iface->frames);
+    sl_verbs_pool_fini(iface, &iface->staging);
+    for (unsigned i = 0; i < SL_VERBS_RAILS_MAX; i++)
+        sl_verbs_rail_close(&iface->rails[i]);
+    if (iface->companion != NULL)
+        iface->companion->ops->close(iface->companion);
+    if (iface->epoll_fd >= 0)
+        close(iface->epoll_fd);
+    free(iface->tx_chunks.free);
+    free(iface->rx_chunks.free);
+    free(iface->paths);
+    free(iface);
+}
+
+static void fork_prepare(const struct sl_verbs_iface *iface)
+{
+    struct utsname name;
+    int major = 0, minor = 0;
+
+    if (iface->config->verbs_fork == SL_OFF)
+        return;
+    /* From 5.12 on the kernel copies pinned pages at fork() by itself. */
+    if (iface->config->verbs_fork == SL_AUTO && uname(&name) == 0 &&
+        sscanf(name.release, "%d.%d", &major, &minor) == 2 &&
+        (major > 5 || (major == 5 && minor >= 12)))
+        return;
+    int err = iface->ibv->ibv_fork_init();
+
+    if (err != 0)
+        sl_warn("verbs", "fork() is not safe for registered memory: %s", sluice_strerror(-err));
+}
+
+static int rails_open(struct sl_verbs_iface *iface, const struct sl_device *dev)
+{
+    struct sl_verbs_port *ports = calloc(SL_VERBS_PORTS_MAX, sizeof(*ports));
+    char why[256] = "";
+    size_t count = 0;
+    int err = ports == NULL ? sl_fail(-ENOMEM, "no memory to list ports")
+                            : sl_verbs_ports_list(iface->config, ports, SL_VERBS_PORTS_MAX, &count);
+
+    for (size_t i = 0; i < count && i < SL_VERBS_PORTS_MAX && err == 0; i++) {
+        if (dev != NULL && strcmp(dev->name, ports[i].name) != 0)
+            continue;
+        if (iface->rail_count == SL_VERBS_RAILS_MAX)
+            break;
+        if (ports[i].why[0] != '\0') {
+            snprintf(why, sizeof(why), "%s: %s", ports[i].name, ports[i].why);
+            continue;
+        }
+        if (sl_verbs_rail_open(iface, &ports[i], iface->rail_count) != 0) {
+            snprintf(why, sizeof(why), "%s", sluice_last_error());
+            sl_warn("verbs", "%s", why);
+            continue;
+        }
+        iface->rail_count++;
+    }
+    free(ports);
+    if (err == 0 && iface->rail_count == 0)
+        err = sl_fail(-ENODEV, "no RDMA port is usable%s%s", why[0] != '\0' ? ": " : "", why);
+    return err;
+}
+
+static int chunks_init(struct sl_verbs_chunks *chunks, unsigned first, unsigned count)
+{
+    chunks->free = calloc(count, sizeof(*chunks->free));
+    if (chunks->free == NULL)
+        return sl_fail(-ENOMEM, "no memory for a list of staging buffers");
+    for (unsigned i = 0; i < count; i++)
+        chunks->free[chunks->free_count++] = (uint16_t)(first + i);
+    return 0;
+}
+
+static int pools_init(struct sl_verbs_iface *iface)
+{
+    size_t frame_bytes = iface->slot_bytes;
+    unsigned chunks = (unsigned)(iface->config->verbs_staging_bytes / SL_VERBS_CHUNK_BYTES);
+    int err;
+
+    chunks = chunks < 4 ? 4 : chunks > 65534 ? 65534 : chunks & ~1u;
+    err = sl_verbs_pool_init(iface, frame_bytes * SL_VERBS_TX_FRAMES, &iface->frames);
+    if (err == 0)
+        err = sl_verbs_pool_init(iface, (size_t)chunks * SL_VERBS_CHUNK_BYTES, &iface->staging);
+    if (err == 0)
+        err = chunks_init(&iface->tx_chunks, 0, chunks / 2);
+    if (err == 0)
+        err = chunks_init(&iface->rx_chunks, chunks / 2, chunks / 2);
+    if (err != 0)
+        return err;
+    for (unsigned i = 0; i < SL_VERBS_TX_FRAMES; i++) {
+        iface->tx_frames[i].bytes = iface->frames.bytes + i * frame_bytes;
+        sl_verbs_frame_free(iface, &iface->tx_frames[i]);
+    }
+    return 0;
+}
+
+static int open_iface(struct sl_worker *worker, const struct sl_device *dev,
+                      const struct sl_handler *handler, struct sl_iface **out)
+{
+    struct sl_verbs_iface *iface = calloc(1, sizeof(*iface));
+    int err;
+
+    if (iface == NULL)
+        return sl_fail(-ENOMEM, "no memory for a verbs interface");
+    iface->base = (struct sl_iface){.worker = worker, .caps = SL_CAP_WAKEUP};
+    if (handler != NULL)
+        iface->base.handler = *handler;
+    iface->base.ops = sl_transport_complete(&sl_verbs_ops, &iface->ops);
+    iface->config = worker->config;
+    iface->eager_bytes = (uint32_t)iface->config->verbs_eager_bytes;
+    iface->base.eager_max = iface->eager_bytes;
+    iface->slot_bytes = (SL_VERBS_FRAME_BYTES + iface->eager_bytes + 63) & ~63u;
+    sl_list_init(&iface->eps);
+    sl_list_init(&iface->active);
+    sl_list_init(&iface->mrs);
+    sl_list_init(&iface->dirty);
+    sl_list_init(&iface->free_frames);
+    iface->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    err = iface->epoll_fd < 0 ? sl_fail(-errno, "epoll_create1 failed: %s", sluice_strerror(-errno))
+                              : sl_ibv_get(&iface->ibv);
+    if (err == 0) {
+        iface->mlx5dv = sl_mlx5dv_get();
+        fork_prepare(iface);
+        err = rails_open(iface, dev);
+    }
+    if (err == 0)
+        err = pools_init(iface);
+    if (err == 0)
+        err = companion_open(iface);
+    if (err == 0) {
+        struct epoll_event event = {.events = EPOLLIN};
+        int fd = iface->companion->ops->fd(iface->companion);
+
+        if (epoll_ctl(iface->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0)
+            err = sl_fail(-errno, "the companion's events cannot be waited for: %s",
+                          sluice_strerror(-errno));
+    }
+    if (err != 0) {
+        close_iface(&iface->base);
+        return err;
+    }
+    *out = &iface->base;
+    return 0;
+}
+
+/* ---- connections ---- */
+
+static int ep_create(struct sl_iface *base, struct sl_ep **out)
+{
+    struct sl_verbs_iface *iface = sl_verbs_iface_of(base);
+    struct sl_verbs_ep *ep = calloc(1, sizeof(*ep));
+    int err = 0;
+
+    if (ep == NULL)
+        return sl_fail(-ENOMEM, "no memory for a verbs endpoint");
+    ep->base = (struct sl_ep){.iface = base, .peer = -1};
+    ep->iface = iface;
+    ep->credits = SL_VERBS_CREDITS;
+    ep->nonce = sl_rng_u64(&base->worker->rng);
+    ep->eager_bytes = iface->eager_bytes;
+    sl_list_init(&ep->repeat);
+    for (unsigned i = 0; i < iface->rail_count && err == 0; i++)
+        err = sl_verbs_rail_provide(&iface->rails[i], iface->ep_count + 1);
+    if (err == 0)
+        err = iface->companion->ops->ep_create(iface->companion, &ep->companion);
+    if (err != 0) {
+        free(ep);
+        return err;
+    }
+    ep->companion->owner = ep;
+    iface->ep_count++;
+    sl_list_push_back(&iface->eps, &ep->link);
+    *out = &ep->base;
+    return 0;
+}
+
+static int ep_addr(struct sl_ep *base, struct sl_addr *out)
+{
+    struct sl_verbs_ep *ep = sl_verbs_ep_of(base);
+    struct address mine = {.magic = MAGIC};
+    struct sl_addr companion;
+    int err = ep->companion->iface->ops->ep_addr(ep->companion, &companion);
+
+    if (err != 0)
+        return err;
+    if (companion.len > sizeof(mine.companion))
+        return sl_fail(-EMSGSIZE, "the companion's address has %u bytes", companion.len);
+    mine.len = companion.len;
+    memcpy(mine.companion, companion.bytes, companion.len);
+    out->len = (uint16_t)(offsetof(struct address, companion) + companion.len);
+    memcpy(out->bytes, &mine, out->len);
+    return 0;
+}
+
+static int ep_connect(struct sl_ep *base, const struct sl_addr *peer, struct sl_req *req)
+{
+    struct sl_verbs_ep *ep = sl_verbs_ep_of(base);
+    struct sl_verbs_iface *iface = ep->iface;
+    struct address theirs = {0};
+    struct sl_addr companion = {0};
+    int err;
+
+    if (ep->state != SL_VERBS_EP_NEW)
+        return sl_fail(-EINVAL, "the endpoint to rank %d was connected before", base->peer);
+    memcpy(&theirs, peer->bytes, peer->len < sizeof(theirs) ? peer->len : sizeof(theirs));
+    if (peer->len < offsetof(struct address, companion) || theirs.magic != MAGIC ||
+        theirs.len != peer->len - offsetof(struct address, companion))
+        return sl_fail(-EBADMSG, "the address of rank %d is not one of the verbs transport",
+                       base->peer);
+    companion.len = theirs.len;
+    memcpy(companion.bytes, theirs.companion, theirs.len);
+    ep->companion->peer = base->peer;
+    ep->companion_req = (struct sl_req){.status = SL_PENDING, .done = on_companion_up};
+    ep->connect_req = req;
+    ep->state = SL_VERBS_EP_CONNECTING;
+    ep->connect_deadline_ns = sl_now(iface->base.worker->clock) +
+                              (uint64_t)iface->config->connect_timeout_ms * SL_NS_PER_MS;
+    iface->connecting++;
+    err = ep->companion->iface->ops->ep_connect(ep->companion, &companion, &ep->companion_req);
+    if (err < 0) {
+        iface->connecting--;
+        ep->state = SL_VERBS_EP_NEW;
+        return err;
+    }
+    return 0;
+}
+
+static void ep_destroy(struct sl_ep *base)
+{
+    struct sl_verbs_ep *ep = sl_verbs_ep_of(base);
+    struct sl_verbs_iface *iface;
+
+    if (base == NULL)
+        return;
+    iface = ep->iface;
+    stop_paths(ep);
+    if (ep->state == SL_VERBS_EP_CONNECTING) {
+        iface->connecting--;
+        ep->state = SL_VERBS_EP_DOWN;
+        sl_req_end(ep->connect_req, -ECANCELED);
+    }
+    ep->state = SL_VERBS_EP_DOWN;
+    snprintf(ep->why, sizeof(ep->why), "the endpoint is destroyed");
+    ep->down_status = -ECANCELED;
+    sl_verbs_cancel(ep, -ECANCELED);
+    ep->companion->iface->ops->ep_destroy(ep->companion);
+    for (unsigned i = 0; i < ep->path_count; i++)
+        sl_verbs_path_free(ep->paths[i]);
+    deactivate(ep);
+    sl_list_remove(&ep->link);
+    iface->ep_count--;
+    free(ep);
+}
+
+static int ctrl(struct sl_ep *base, const void *msg, size_t len)
+{
+    struct sl_verbs_ep *ep = sl_verbs_ep_of(base);
+    uint8_t bytes[1 + SL_CTRL_MAX] = {SL_VERBS_REC_CALLER};
+
+    if (len > SL_CTRL_MAX)
+        return sl_fail(-EINVAL, "a control message of %zu bytes; %d is the most", len, SL_CTRL_MAX);
+    if (ep->state != SL_VERBS_EP_UP || !ep->companion_up)
+        return sl_verbs_not_up(ep);
+    memcpy(bytes + 1, msg, len);
+    return ep->companion->iface->ops->ctrl(ep->companion, bytes, len + 1);
+}
+
+static void ep_describe(const struct sl_ep *base, char *out, size_t cap)
+{
+    const struct sl_verbs_ep *ep = (const struct sl_verbs_ep *)base;
+    uint64_t sent = 0, received = 0;
+    size_t used;
+
+    for (unsigned i = 0; i < ep->path_count; i++)
+        if (ep->paths[i] != NULL) {
+            sent += ep->paths[i]->stats.sent_bytes;
+            received += ep->paths[i]->stats.received_bytes;
+        }
+    used = (size_t)snprintf(out, cap, "verbs, %u of %u paths up", ep->paths_up, ep->path_count);
+    for (unsigned i = 0; i < ep->path_count && used < cap; i++)
+        if (ep->paths[i] != NULL && ep->paths[i]->rail != NULL)
+            used += (size_t)snprintf(out + used, cap - used, ", %s %s", ep->paths[i]->rail->port.name,
+                                     ep->paths[i]->state == SL_VERBS_PATH_UP ? "up"
+                                     : ep->paths[i]->why[0] != '\0'          ? ep->paths[i]->why
+                                                                             : "down");
+    if (used < cap)
+        snprintf(out + used, cap - used, ", sent %llu, received %llu bytes",
+                 (unsigned long long)sent, (unsigned long long)received);
+}
+
+/* ---- progress ---- */
+
+static void flush_batches(struct sl_verbs_iface *iface)
+{
+    struct sl_node *node;
+
+    while ((node = sl_list_pop_front(&iface->dirty)) != NULL) {
+        struct sl_verbs_path *path = sl_container_of(node, struct sl_verbs_path, dirty);
+
+        path->is_dirty = false;
+        sl_verbs_path_flush(path);
+    }
+}
+
+/* True while the connection needs another look without anything new having happened. */
+static bool has_work(const struct sl_verbs_ep *ep)
+{
+    bool stuck = !sl_list_empty(&ep->repeat) || ep->unannounced > 0 || ep->drop_count > 0 ||
+                 ep->wants_staging || ep->deal_count > 0 || ep->redo_count > 0 ||
+                 ep->credits_owed >= SL_VERBS_CREDITS / 2;
+
+    return ep->failing || ep->record_count > 0 || ep->late_count > 0 || stuck;
+}
+
+static int ep_work(struct sl_verbs_ep *ep)
+{
+    int moved = 0;
+
+    for (unsigned i = 0; i < ep->path_count; i++)
+        if (ep->paths[i] != NULL && ep->paths[i]->failing) {
+            sl_verbs_path_end(ep->paths[i]);
+            moved++;
+        }
+    if (ep->record_count > 0)
+        sl_verbs_record_flush(ep);
+    if (SL_UNLIKELY(ep->failing)) {
+        ep_lost(ep);
+        return 1;
+    }
+    return ep->state == SL_VERBS_EP_UP ? moved + sl_verbs_ep_push(ep) : moved;
+}
+
+static int run_active(struct sl_verbs_iface *iface)
+{
+    struct sl_node turn, *node;
+    int moved = 0;
+
+    if (sl_list_empty(&iface->active))
+        return 0;
+    turn = iface->active;
+    turn.next->prev = turn.prev->next = &turn;
+    sl_list_init(&iface->active);
+    while ((node = sl_list_pop_front(&turn)) != NULL) {
+        struct sl_verbs_ep *ep = sl_container_of(node, struct sl_verbs_ep, active);
+
+        ep->is_active = false;
+        moved += ep_work(ep);
+        if (has_work(ep))
+            sl_verbs_ep_activate(ep);
+    }
+    return moved;
+}
+
+static int run_timers(struct sl_verbs_iface *iface)
+{
+    uint64_t now_ns = sl_now(iface->base.worker->clock);
+    int moved = 0;
+
+    if (now_ns < iface->next_timer_ns)
+        return 0;
+    iface->next_timer_ns = now_ns + (iface->connecting > 0 ? 0 : TIMER_NS);
+    for (unsigned i = 0; i < iface->rail_count; i++)
+        moved += sl_verbs_rail_events(&iface->rails[i]);
+    sl_list_foreach (&iface->eps, node) {
+        struct sl_verbs_ep *ep = sl_container_of(node, struct sl_verbs_ep, link);
+
+        if (ep->state == SL_VERBS_EP_CONNECTING || ep->state == SL_VERBS_EP_UP)
+            sl_verbs_repair_timers(ep, now_ns);
+    }
+    return moved;
+}
+
+static int progress(struct sl_iface *base, unsigned budget)
+{
+    struct sl_verbs_iface *iface = sl_verbs_iface_of(base);
+    int moved = 0, n;
+
+    iface->batching = true;
+    for (unsigned i = 0; i < iface->rail_count; i++) {
+        n = sl_verbs_rail_poll(&iface->rails[i], budget);
+        if (n < 0) {
+            iface->batching = false;
+            return n;
+        }
+        moved += n;
+    }
+    moved += run_active(iface);
+    if (iface->round++ % COMPANION_EVERY == 0 || iface->connecting > 0) {
+        n = iface->companion->ops->progress(iface->companion, budget);
+        if (n < 0) {
+            iface->batching = false;
+            return n;
+        }
+        moved += n + run_timers(iface) + run_active(iface);
+    }
+    iface->batching = false;
+    flush_batches(iface);
+    return moved;
+}
+
+/* ---- sleeping ---- */
+
+static int wake_fd(struct sl_iface *base)
+{
+    return sl_verbs_iface_of(base)->epoll_fd;
+}
+
+static void disarm(struct sl_iface *base)
+{
+    struct sl_verbs_iface *iface = sl_verbs_iface_of(base);
+
+    for (unsigned i = 0; i < iface->rail_count; i++) {
+        struct sl_verbs_rail *rail = &iface->rails[i];
+        struct ibv_cq *cq;
+        void *arg;
+
+        while (iface->ibv->ibv_get_cq_event(rail->channel, &cq, &arg) == 0)
+            rail->cq_events++;
+    }
+    iface->companion->ops->disarm(iface->companion);
+    iface->next_timer_ns = 0; /* what woke us may be an asynchronous event */
+}
+
+static int arm(struct sl_iface *base)
+{
+    struct sl_verbs_iface *iface = sl_verbs_iface_of(base);
+    int moved = 0;
+
+    if (!sl_list_empty(&iface->active) || iface->connecting > 0)
+        return -EAGAIN;
+    for (unsigned i = 0; i < iface->rail_count; i++)
+        if (ibv_req_notify_cq(iface->rails[i].cq, 0) != 0)
+            return -EAGAIN;
+    /* What completed before the request rings no bell. */
+    iface->round = 0;
+    moved = progress(base, 64);
+    if (moved != 0 || iface->companion->ops->arm(iface->companion) != 0)
+        return -EAGAIN;
+    return 0;
+}
+
+const struct sl_transport_ops sl_verbs_ops = {
+    .abi = SL_TRANSPORT_ABI,
+    .name = "verbs",
+    .open = open_iface,
+    .close = close_iface,
+    .mr_reg = sl_verbs_mr_reg,
+    .mr_dereg = sl_verbs_mr_dereg,
+    .ep_create = ep_create,
+    .ep_addr = ep_addr,
+    .ep_connect = ep_connect,
+    .ep_destroy = ep_destroy,
+    .send = sl_verbs_send,
+    .recv = sl_verbs_recv,
+    .ctrl = ctrl,
+    .progress = progress,
+    .fd = wake_fd,
+    .arm = arm,
+    .disarm = disarm,
+    .ep_describe = ep_describe,
+};

@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of the verbs transport share; docs/design/0007-rdma.md says how it works.
+ *
+ *   verbs.c    the operations of the contract; connecting; progress
+ *   device.c   ports and GIDs: what there is · probe.c lists it · plan.c which paths a connection has
+ *   rail.c     an open port: its queues and pools, completions, asynchronous events
+ *   mr.c       registered memory, on every rail
+ *   path.c     a queue pair: made, connected, posted to, retired
+ *   repair.c   what the two ends say to each other so that paths come, go and return
+ *   message.c  sends, receives, frames in their order · write.c long messages: grants, pieces, staging
+ *   frame.c record.c   bytes from the peer
+ */
+#ifndef SL_VERBS_VERBS_H
+#define SL_VERBS_VERBS_H
+
+#include "core/config.h"
+#include "core/err.h"
+#include "core/list.h"
+#include "core/transport.h"
+#include "verbs/device.h"
+#include "verbs/frame.h"
+#include "verbs/record.h"
+
+#include <stdbool.h>
+
+#define SL_VERBS_PATHS_MAX 8
+#define SL_VERBS_SQ_DEPTH 64      /* work requests outstanding on a path */
+#define SL_VERBS_WRITES_MAX 16    /* of them writes */
+#define SL_VERBS_BATCH 16
+#define SL_VERBS_CREDITS 16       /* frames that a peer may have unhandled here */
+#define SL_VERBS_SPARE_SLOTS 128  /* receive buffers besides those: for grants, writes, credits */
+#define SL_VERBS_BLOCK_SLOTS 64
+#define SL_VERBS_BLOCKS_MAX 4096
+#define SL_VERBS_TX_QUEUE 256     /* sends that wait or are under way; more get -EAGAIN */
+#define SL_VERBS_RX_QUEUE 512     /* must be more than SL_VERBS_TX_QUEUE + SL_VERBS_CREDITS */
+#define SL_VERBS_GRANTS 64        /* given and not complete */
+#define SL_VERBS_TX_GRANTS 256    /* GRANTS, and those whose writes arrived but are not retired here */
+#define SL_VERBS_TX_FRAMES 512    /* of an interface: frames until their completion */
+#define SL_VERBS_RECORDS 32
+#define SL_VERBS_REDO (SL_VERBS_PATHS_MAX * SL_VERBS_WRITES_MAX)
+#define SL_VERBS_CHUNK_BYTES (256u << 10)
+#define SL_VERBS_MAX_INLINE 256
+#define SL_VERBS_HISTOGRAM 32     /* bin i: completion within 2^i ns */
+
+struct sl_verbs_iface;
+struct sl_verbs_ep;
+
+/* ---- pools ---- */
+
+/* A frame to send: registered on every rail, kept until its completion so that it can be sent again. */
+struct sl_verbs_tx_frame {
+    struct sl_node link; /* free, or in its connection's list of frames to repeat */
+    uint8_t *bytes;
+    uint32_t len;
+};
+
+/* Registered memory of our own, on every rail. */
+struct sl_verbs_pool {
+    uint8_t *bytes;
+    size_t len;
+    struct ibv_mr *mr[SL_VERBS_RAILS_MAX];
+};
+
+/* Pieces of staging memory: one half for what is sent, the other for what is received. */
+struct sl_verbs_chunks {
+    uint16_t *free;
+    unsigned free_count;
+};
+
+/* The user's memory: a region on every usable rail. */
+struct sl_verbs_mr {
+    struct sl_node link; /* in iface->mrs */
+    uint8_t *addr;
+    size_t len;
+    struct ibv_mr *mr[SL_VERBS_RAILS_MAX];
+};
+
+/* ---- rails ---- */
+
+/* Whose arrivals a queue pair's number stands for. */
+struct sl_verbs_qpn {
+    uint32_t qpn; /* 0: empty */
+    struct sl_verbs_path *path;
+};
+
+struct sl_verbs_rail {
+    struct sl_verbs_iface *iface;
+    unsigned idx;
+    bool open, usable;
+    struct ibv_context *context;
+    struct ibv_pd *pd;
+    struct ibv_comp_channel *channel;
+    struct ibv_cq *cq;
+    struct ibv_srq *srq;
+    bool is_mlx5;
+    unsigned max_inline, cq_events;
+    struct sl_verbs_port port;
+    struct sl_verbs_gid gid;
+    uint64_t look_at_ns;  /* not usable: when to read the port again */
+    char why[160];        /* not usable, and why */
+    /* receive buffers */
+    struct sl_verbs_block {
+        uint8_t *bytes;
+        struct ibv_mr *mr;
+    } *blocks;
+    unsigned block_count, srq_room;
+    struct sl_verbs_qpn *qpns;
+    uint32_t qpn_mask, qpn_count;
+};
+
+/* ---- paths ---- */
+
+enum sl_verbs_path_state {
+    SL_VERBS_PATH_IDLE,     /* no queue pair; the leading end tries at next_try_ns */
+    SL_VERBS_PATH_OFFERED,  /* leading end: waits for ACCEPT */
+    SL_VERBS_PATH_PINGING,  /* leading end: connected, waits for the ping's completion */
+    SL_VERBS_PATH_ACCEPTED, /* other end: connected, waits for the ping */
+    SL_VERBS_PATH_UP,
+    SL_VERBS_PATH_FENCING,  /* was up and has ended here; waits for the other end's DOWN */
+};
+
+enum sl_verbs_wr_kind { SL_VERBS_WR_PING, SL_VERBS_WR_FRAME, SL_VERBS_WR_WRITE };
+
+/* A part of a granted part of a message: what one write carries. */
+struct sl_verbs_piece {
+    struct sl_verbs_tx_grant *grant;
+    uint64_t off;   /* in the grant */
+    uint32_t len;
+    uint16_t chunk; /* staging that holds its bytes, or SL_VERBS_NO_CHUNK */
+};
+#define SL_VERBS_NO_CHUNK UINT16_MAX
+
+/* A posted work request until it is retired. */
+struct sl_verbs_wr {
+    uint8_t kind;
+    uint32_t len;
+    uint64_t posted_ns; /* 0: not timed */
+    union {
+        struct sl_verbs_tx_frame *frame;
+        struct sl_verbs_piece piece;
+    };
+};
+
+struct sl_verbs_path_stats {
+    uint64_t sent_bytes, sent_messages, received_bytes, received_messages;
+    uint64_t resent, failures, ups;
+    uint64_t histogram[SL_VERBS_HISTOGRAM]; /* of completion times */
+};
+
+struct sl_verbs_path {
+    struct sl_verbs_ep *ep;
+    uint8_t idx, state, remote_rail;
+    bool tried;             /* came up or failed once */
+    bool leads;             /* this end offers */
+    bool failing;           /* has failed; the next progress acts on it */
+    bool is_dirty;          /* in iface->dirty: batch[] is to be posted */
+    struct sl_node dirty;
+    uint16_t epoch;
+    uint32_t slot;          /* in iface->paths: part of wr_id */
+    struct sl_verbs_rail *rail;
+    struct ibv_qp *qp;
+    struct sl_verbs_gid gid; /* of the rail, chosen for this peer */
+    uint32_t psn, flow_label;
+    enum ibv_mtu mtu;
+    unsigned max_inline;
+    /* Counters of the epoch; index of wrs[] is counter % SL_VERBS_SQ_DEPTH. */
+    uint32_t posted, retired, arrived, unsignalled, writes;
+    uint64_t in_flight;     /* bytes */
+    struct sl_verbs_wr wrs[SL_VERBS_SQ_DEPTH];
+    /* Work requests that go to the NIC together, with one doorbell. */
+    struct ibv_send_wr batch[SL_VERBS_BATCH];
+    struct ibv_sge sges[SL_VERBS_BATCH];
+    unsigned batch_count;
+    /* measured */
+    uint64_t nominal_ps;    /* per byte, by the port's speed */
+    uint64_t last_done_ns;
+    uint64_t latency_ns;    /* of frames, moving average */
+    uint64_t ps_per_byte;   /* of writes, moving average */
+    uint64_t next_try_ns, deadline_ns, backoff_ns;
+    char why[SL_VERBS_WHY]; /* its last failure */
+    struct sl_verbs_path_stats stats;
+};
+
+/* ---- messages ---- */
+
+struct sl_verbs_tx_msg {
+    const uint8_t *addr;
+    uint64_t len, done;
+    uint64_t tag;
+    struct sl_verbs_mr *mr; /* NULL: through staging */
+    struct sl_req *req;     /* NULL: this place is free */
+    uint32_t number;
+};
+
+struct sl_verbs_tx_grant {
+    struct sl_verbs_grant grant;
+    struct sl_verbs_tx_msg *msg; /* NULL while its message was not sent */
+    bool used;
+    uint32_t number;
+    uint64_t tag, total;         /* of the message that the receiver expects */
+    uint64_t dealt, done;        /* bytes */
+};
+
+struct sl_verbs_rx_msg {
+    const struct sl_sink *sink;
+    struct sl_req *req;     /* NULL: not posted */
+    bool has_frame, has_rts, over;
+    uint8_t rail;           /* of the frame's buffer */
+    uint32_t slot;
+    uint32_t granted_count; /* its grants under way */
+    struct sl_verbs_mr *mr;
+    uint64_t tag, len;      /* as the sender said */
+    uint64_t granted, consumed; /* bytes */
+    int status;             /* with which it will end */
+};
+
+struct sl_verbs_rx_grant {
+    bool used, announced, complete;
+    uint16_t chunk;
+    uint16_t generation;
+    uint32_t number;
+    uint64_t off, len, got;
+    uint8_t *addr;
+};
+
+/* ---- connections ---- */
+
+enum sl_verbs_ep_state { SL_VERBS_EP_NEW, SL_VERBS_EP_CONNECTING, SL_VERBS_EP_UP, SL_VERBS_EP_DOWN };
+
+struct sl_verbs_ep {
+    struct sl_ep base;
+    struct sl_verbs_iface *iface;
+    struct sl_node link;    /* in iface->eps */
+    struct sl_node active;  /* in iface->active while progress must look after it */
+    bool is_active, failing, leads, has_hello, companion_up, told_rails;
+    uint8_t state;
+    uint32_t eager_bytes;
+    uint64_t nonce;
+    struct sl_ep *companion;
+    struct sl_req companion_req;
+    struct sl_req *connect_req;
+    uint64_t connect_deadline_ns, settle_ns;
+    int down_status;
+    char why[256];
+
+    struct sl_verbs_hello peer;
+    struct sl_verbs_path *paths[SL_VERBS_PATHS_MAX];
+    unsigned path_count, paths_expected, paths_up;
+    struct sl_verbs_path *frame_path; /* carries the frames; NULL: none is up, or see below */
+    struct sl_verbs_path *fencing;    /* carried them and has failed; the peer has not said what it had */
+    uint64_t no_path_since_ns;        /* 0: there is one */
+
+    /* frames */
+    uint32_t fseq_out, fseq_in;
+    unsigned credits;                 /* frames that the peer has room for */
+    unsigned credits_owed;            /* handled here and not told yet */
+    struct sl_node repeat;            /* frames of a path that ended, in their order */
+    /* messages; numbers run free, their place is number % size of the queue */
+    uint32_t tx_next;                 /* of the next send */
+    uint32_t tx_oldest;               /* long message not over, or tx_next */
+    uint32_t rx_next, rx_oldest;      /* of the next recv; not over, or rx_next */
+    struct sl_verbs_tx_msg tx[SL_VERBS_TX_QUEUE];
+    struct sl_verbs_rx_msg rx[SL_VERBS_RX_QUEUE];
+    struct sl_verbs_rx_grant rx_grants[SL_VERBS_GRANTS];
+    struct sl_verbs_tx_grant tx_grants[SL_VERBS_TX_GRANTS];
+    uint16_t deal[SL_VERBS_TX_GRANTS]; /* grants with bytes to deal, in the order they came */
+    unsigned deal_head, deal_count, early_count, unannounced;
+    struct sl_verbs_piece redo[SL_VERBS_REDO];
+    unsigned redo_count;
+    uint32_t drops[SL_VERBS_RX_QUEUE]; /* numbers to DROP */
+    unsigned drop_count;
+    uint32_t late[SL_VERBS_RX_QUEUE];  /* receives to end in progress */
+    unsigned late_count;
+    bool wants_staging;
+
+    struct sl_verbs_record records[SL_VERBS_RECORDS];
+    unsigned record_head, record_count;
+};
+
+struct sl_verbs_iface {
+    struct sl_iface base;
+    struct sl_transport_ops ops; /* sl_verbs_ops, completed */
+    const struct sl_config *config;
+    const struct sl_ibv *ibv;
+    const struct sl_mlx5dv *mlx5dv;
+    struct sl_iface *companion;
+    struct sl_verbs_rail rails[SL_VERBS_RAILS_MAX];
+    unsigned rail_count;
+    uint32_t eager_bytes, slot_bytes;
+    struct sl_verbs_pool frames, staging;
+    struct sl_verbs_tx_frame tx_frames[SL_VERBS_TX_FRAMES];
+    struct sl_node free_frames;
+    unsigned free_frame_count;
+    struct sl_verbs_chunks tx_chunks, rx_chunks;
+    struct sl_node eps, active, mrs, dirty;
+    bool batching; /* inside progress: work requests are posted at its end */
+    unsigned ep_count, connecting;
+    struct sl_verbs_mr *last_mr;
+    struct sl_verbs_path **paths; /* by slot */
+    uint32_t path_cap;
+    uint64_t round, next_timer_ns;
+    int epoll_fd;
+    unsigned budget;
+};
+
+extern const struct sl_transport_ops sl_verbs_ops;
+
+static inline struct sl_verbs_ep *sl_verbs_ep_of(struct sl_ep *ep)
+{
+    return (struct sl_verbs_ep *)ep;
+}
+
+static inline struct sl_verbs_iface *sl_verbs_iface_of(struct sl_iface *iface)
+{
+    return (struct sl_verbs_iface *)iface;
+}
+
+/* verbs.c */
+/* Notes that the connection is lost; the next progress tells its owner. Returns status. */
+int sl_verbs_ep_fail(struct sl_verbs_ep *ep, int status, const char *fmt, ...) SL_PRINTF(3, 4);
+void sl_verbs_ep_activate(struct sl_verbs_ep *ep);
+/* The code and sentence for a call on a connection that is not up. */
+int sl_verbs_not_up(const struct sl_verbs_ep *ep);
+
+/* rail.c */
+int sl_verbs_rail_open(struct sl_verbs_iface *iface, const struct sl_verbs_port *port,
+                       unsigned idx);
+void sl_verbs_rail_close(struct sl_verbs_rail *rail);
+/* Receive buffers for so many connections. */
+int sl_verbs_rail_provide(struct sl_verbs_rail *rail, unsigned eps);
+/* Gives a receive buffer back to the NIC. */
+void sl_verbs_slot_put(struct sl_verbs_rail *rail, uint32_t slot);
+const uint8_t *sl_verbs_slot_bytes(const struct sl_verbs_rail *rail, uint32_t slot);
+/* Handles up to budget completions; how many, or the code of a queue that is lost. */
+int sl_verbs_rail_poll(struct sl_verbs_rail *rail, unsigned budget);
+/* Asynchronous events, and ports that are awaited; how many things happened. */
+int sl_verbs_rail_events(struct sl_verbs_rail *rail);
+/* Looks at the port again: usable or not, which GID. Tells the connections what changed. */
+void sl_verbs_rail_refresh(struct sl_verbs_rail *rail);
+int sl_verbs_qpn_add(struct sl_verbs_rail *rail, uint32_t qpn, struct sl_verbs_path *path);
+void sl_verbs_qpn_remove(struct sl_verbs_rail *rail, uint32_t qpn);
+void sl_verbs_rail_info(const struct sl_verbs_rail *rail, struct sl_verbs_rail_info *out);
+
+/* mr.c */
+int sl_verbs_pool_init(struct sl_verbs_iface *iface, size_t len, struct sl_verbs_pool *out);
+void sl_verbs_pool_fini(struct sl_verbs_iface *iface, struct sl_verbs_pool *pool);
+int sl_verbs_mr_reg(struct sl_iface *iface, const struct sl_mem *mem, struct sl_mr **out,
+                    struct sl_key *key);
+void sl_verbs_mr_dereg(struct sl_iface *iface, struct sl_mr *mr);
+/* The region that covers the range, or NULL. */
+struct sl_verbs_mr *sl_verbs_mr_find(struct sl_verbs_iface *iface, const void *addr, size_t len);
+/* One registration; the error is a sentence about limits where it is one. */
+int sl_verbs_reg(const struct sl_verbs_rail *rail, void *addr, size_t len, struct ibv_mr **out);
+
+/* path.c */
+/* A path of ep, idle, with its place in the table of paths. */
+int sl_verbs_path_add(struct sl_verbs_ep *ep, unsigned idx, struct sl_verbs_path **out);
+void sl_verbs_path_free(struct sl_verbs_path *path);
+/* A queue pair in INIT, the epoch's counters at 0. */
+int sl_verbs_path_make(struct sl_verbs_path *path);
+/* Posts what is batched. */
+void sl_verbs_path_flush(struct sl_verbs_path *path);
+/* To RTR and RTS with what the other end offered. */
+int sl_verbs_path_connect(struct sl_verbs_path *path, const struct sl_verbs_offer *offer);
+/* No packet of the queue pair changes memory from here on; what arrived before is handled. */
+void sl_verbs_path_stop(struct sl_verbs_path *path);
+void sl_verbs_path_unmake(struct sl_verbs_path *path);
+bool sl_verbs_path_has_room(const struct sl_verbs_path *path);
+int sl_verbs_path_ping(struct sl_verbs_path *path);
+/* Posts a frame that has its header. The frame belongs to the path until it is retired. */
+int sl_verbs_path_post_frame(struct sl_verbs_path *path, struct sl_verbs_tx_frame *frame);
+int sl_verbs_path_post_write(struct sl_verbs_path *path, const struct sl_verbs_piece *piece);
+/* A completion of a send or write: everything up to `ordinal` is over. */
+void sl_verbs_path_retire(struct sl_verbs_path *path, uint32_t ordinal, uint64_t now_ns);
+/* After both ends have stopped: what the other end had is over, the rest is for other paths. */
+void sl_verbs_path_salvage(struct sl_verbs_path *path, uint32_t arrived);
+/* The path by which len more bytes would arrive first, of those with room for a write; or NULL. */
+struct sl_verbs_path *sl_verbs_path_best(struct sl_verbs_ep *ep, uint64_t len);
+
+/* repair.c */
+void sl_verbs_record_queue(struct sl_verbs_ep *ep, const struct sl_verbs_record *record);
+void sl_verbs_record_flush(struct sl_verbs_ep *ep);
+void sl_verbs_on_record(struct sl_verbs_ep *ep, const void *bytes, size_t len);
+void sl_verbs_hello_send(struct sl_verbs_ep *ep);
+/* Notes that the path has failed at this end; the next progress acts on it. */
+void sl_verbs_path_fail(struct sl_verbs_path *path, const char *fmt, ...) SL_PRINTF(2, 3);
+/* Acts on it. Never inside the handling of completions. */
+void sl_verbs_path_end(struct sl_verbs_path *path);
+/* A path for the frames, when there is one and none is being fenced. */
+void sl_verbs_choose_frame_path(struct sl_verbs_ep *ep);
+/* The ping has come (other end) or is acknowledged (leading end). */
+void sl_verbs_path_up(struct sl_verbs_path *path);
+/* Offers that are due, deadlines. */
+void sl_verbs_repair_timers(struct sl_verbs_ep *ep, uint64_t now_ns);
+/* Tries paths of this rail now: it, or the peer's, has returned. */
+void sl_verbs_repair_soon(struct sl_verbs_ep *ep);
+
+/* message.c */
+int sl_verbs_send(struct sl_ep *ep, const struct sl_buf *buf, uint64_t tag, struct sl_req *req);
+int sl_verbs_recv(struct sl_ep *ep, const struct sl_sink *sink, struct sl_req *req);
+/* A frame arrived in a receive buffer, which is given back unless it must wait. */
+void sl_verbs_on_frame(struct sl_verbs_path *path, uint32_t slot, uint32_t got);
+/* What could not be posted before. How many things moved. */
+int sl_verbs_ep_push(struct sl_verbs_ep *ep);
+/* Takes a frame from the pool and fills its header; NULL: none is free, or no path is up. */
+struct sl_verbs_tx_frame *sl_verbs_frame_new(struct sl_verbs_ep *ep, uint8_t kind, uint32_t number);
+/* Posts it; it is owned by the path, or by the list of frames to repeat. */
+void sl_verbs_frame_post(struct sl_verbs_ep *ep, struct sl_verbs_tx_frame *frame);
+void sl_verbs_frame_free(struct sl_verbs_iface *iface, struct sl_verbs_tx_frame *frame);
+bool sl_verbs_can_post_frame(const struct sl_verbs_ep *ep);
+/* Ends a receive, in progress. */
+void sl_verbs_rx_end(struct sl_verbs_ep *ep, uint32_t number, int status);
+/* Ends all that is pending with status. */
+void sl_verbs_cancel(struct sl_verbs_ep *ep, int status);
+
+/* write.c */
+void sl_verbs_on_grant(struct sl_verbs_ep *ep, const struct sl_verbs_frame *frame,
+                       const struct sl_verbs_grant *told);
+/* A write of len bytes arrived; imm is its grant's id. */
+void sl_verbs_on_write(struct sl_verbs_path *path, uint32_t imm, uint32_t len);
+/* Grants what may be granted to the message, as far as there is room. */
+void sl_verbs_grant_more(struct sl_verbs_ep *ep, uint32_t number);
+void sl_verbs_grants_announce(struct sl_verbs_ep *ep);
+/* Deals granted bytes over the paths. How many pieces were posted. */
+int sl_verbs_deal(struct sl_verbs_ep *ep);
+/* A piece has arrived, or not: give up its staging, count or repeat it. */
+void sl_verbs_piece_over(struct sl_verbs_ep *ep, const struct sl_verbs_piece *piece);
+void sl_verbs_piece_redo(struct sl_verbs_ep *ep, const struct sl_verbs_piece *piece);
+/* Binds grants that came before their message was sent. */
+void sl_verbs_tx_bind_grants(struct sl_verbs_ep *ep, struct sl_verbs_tx_msg *msg);
+void sl_verbs_write_cancel(struct sl_verbs_ep *ep);
+
+static inline struct sl_verbs_tx_msg *sl_verbs_tx_at(struct sl_verbs_ep *ep, uint32_t number)
+{
+    return &ep->tx[number % SL_VERBS_TX_QUEUE];
+}
+
+static inline struct sl_verbs_rx_msg *sl_verbs_rx_at(struct sl_verbs_ep *ep, uint32_t number)
+{
+    return &ep->rx[number % SL_VERBS_RX_QUEUE];
+}
+
+#endif
