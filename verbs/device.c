@@ -296,12 +296,15 @@ static int list_device(struct listing *list, struct ibv_device *device)
 static void explain_settings(const struct sl_config *config, struct listed *item)
 {
     struct sl_verbs_port *port = &item->port;
+    struct sl_verbs_gid gid;
 
     item->place = place_in_list(config->verbs_devices, port->name);
     if (item->place < 0)
         snprintf(port->why, sizeof(port->why), "left out by SLUICE_VERBS_DEVICES '%.160s'",
                  config->verbs_devices);
-    if (port->why[0] == '\0')
+    else if (port->why[0] == '\0' && sl_verbs_gid_choose(config, port, &gid) != 0)
+        snprintf(port->why, sizeof(port->why), "%s", sluice_last_error());
+    else if (port->why[0] == '\0')
         (void)sl_verbs_memlock_fits((uint64_t)config->verbs_staging_bytes + MEMLOCK_BASE, port->why,
                                     sizeof(port->why));
 }
