@@ -55,6 +55,12 @@ static void open_iface(struct sluice_comm *comm, struct sl_iface_slot *slot,
 int sl_transport_names(const char *list, struct sl_name *out, unsigned cap, unsigned *count)
 {
     *count = 0;
+    if (strcmp(list, "auto") == 0) {
+        for (const struct sl_transport_ops *const *t = sl_transports(); *t != NULL; t++)
+            if (*count < cap)
+                out[(*count)++] = (struct sl_name){(*t)->name, strlen((*t)->name)};
+        return 0;
+    }
     while (*list != '\0') {
         size_t len = strcspn(list, ",");
 

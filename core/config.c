@@ -48,9 +48,9 @@ const struct sl_config_row sl_config_rows[] = {
          "each with ! to exclude, separated by commas. Empty: the route to the peer."),
     TEXT("PORT_RANGE", port_range, "", "low-high: TCP ports that may be listened on. Empty: any."),
 
-    TEXT("TRANSPORT", transport, "shm,tcp",
+    TEXT("TRANSPORT", transport, "auto",
          "Transports that may be used, the preferred one first. Each pair of ranks takes the first "
-         "that reaches."),
+         "that reaches. auto: shm,verbs,tcp, as far as this build has them."),
     TEXT("ALGO", algo, "",
          "Forces algorithms: NAME for every collective that has it, or COLLECTIVE:NAME, separated by "
          "commas. Empty: the cost model chooses. See sluice-bench --list."),

@@ -11,6 +11,12 @@ static int absent(const char *op)
     return sl_fail(-ENOTSUP, "this transport has no %s", op);
 }
 
+static int no_probe(const struct sl_config *config, struct sl_device *out, size_t cap, size_t *count)
+{
+    (void)config, (void)out, (void)cap, (void)count;
+    return absent("list of devices");
+}
+
 static int no_mem_alloc(struct sl_iface *iface, size_t len, struct sl_mem *out)
 {
     (void)iface, (void)len, (void)out;
@@ -91,6 +97,7 @@ const struct sl_transport_ops *sl_transport_complete(const struct sl_transport_o
 #define FILL(op, stub)                                                                             \
     if (out->op == NULL)                                                                           \
     out->op = stub
+    FILL(probe, no_probe);
     FILL(mem_alloc, no_mem_alloc);
     FILL(mem_free, no_mem_free);
     FILL(mr_reg, no_mr_reg);

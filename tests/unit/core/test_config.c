@@ -16,7 +16,7 @@ static void defaults_are_those_of_the_table(void **state)
     sl_config_defaults(&config);
     assert_int_equal(config.timeout_ms, 30000);
     assert_int_equal(config.tcp_crc, SL_AUTO);
-    assert_string_equal(config.transport, "shm,tcp");
+    assert_string_equal(config.transport, "auto");
 }
 
 static void environment_overrides_defaults(void **state)

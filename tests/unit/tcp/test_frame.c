@@ -93,7 +93,7 @@ static void lengths_that_contradict_each_other_are_refused(void **state)
     check_refused(in);
     in = sample();
     in.type = SL_TCP_CTRL;
-    in.len = SL_CTRL_MAX + 1;
+    in.len = SL_CTRL_ROOM + 1;
     check_refused(in);
     in = sample();
     in.type = SL_TCP_BYE;
