@@ -9,7 +9,8 @@
 #   rail_up RAIL                   the carrier returns; both ports are ACTIVE when this returns
 #   gid_remove DEVICE              the IPv4 address, and so its GID, leaves rxe0 to rxe3
 #   gid_add DEVICE                 it returns; the GID is there when this returns
-#   drop_opcode RAIL OPCODE [N]    loses packets of that BTH opcode, or one in N of them; adds up
+#   drop_opcode RAIL OPCODE [first N | chance PERCENT]
+#                                  loses all packets of that BTH opcode, or the next N, or some; adds up
 #   dropped RAIL                   prints how many packets drop_opcode has lost there
 #   clear_faults                   everything as at the start
 #
@@ -96,13 +97,18 @@ gid_add() {
 }
 
 drop_opcode() {
-    local first every=
+    local first which
     first=$(rail_first "$1") || return
-    [[ ${3:-1} -eq 1 ]] || every="numgen inc mod $3 0"
+    case ${3:-all} in
+    all) which= ;;
+    first) which="numgen inc mod 1000000000 < $4" ;;
+    chance) which="numgen random mod 100 < ${4%\%}" ;;
+    *) echo "no way '$3' to choose packets: first or chance" >&2; return 1 ;;
+    esac
     nft -f - <<END_OF_RULES
 add table bridge faults
 add chain bridge faults rail$1 { type filter hook forward priority 0; }
-add rule bridge faults rail$1 iifname { b$first, b$((first + 1)) } udp dport 4791 @th,64,8 $2 $every counter drop
+add rule bridge faults rail$1 iifname { b$first, b$((first + 1)) } udp dport 4791 @th,64,8 $2 $which counter drop
 END_OF_RULES
 }
 

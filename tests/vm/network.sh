@@ -53,9 +53,15 @@ links() {
 # gid_present I: whether rxe$I has the GID made of its IPv4 address; among the first, as few are in use.
 # Without a process: starting one in the guest takes as long as reading them all.
 gid_present() {
-    local file gid
-    for file in "/sys/class/infiniband/rxe$1/ports/1/gids"/[0-9]; do
-        read -r gid 2>/dev/null <"$file" && [[ $gid == *:ffff:${gids[$1]} ]] && return
+    gid_index "$1" >/dev/null
+}
+
+# gid_index I: the index of that GID, as tools want it.
+gid_index() {
+    local index gid
+    for index in 0 1 2 3 4 5 6 7 8 9; do
+        read -r gid 2>/dev/null <"/sys/class/infiniband/rxe$1/ports/1/gids/$index" &&
+            [[ $gid == *:ffff:${gids[$1]} ]] && echo "$index" && return
     done
     return 1
 }

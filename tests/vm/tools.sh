@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# Others' RDMA programs between two devices of the guest, to be sourced by its tests. They meet over TCP on
+# 127.0.0.1, so only what they measure or check crosses the rails.
+#
+#   pingpong I J [ARGUMENT...]        ibv_rc_pingpong, rxe$J serving; 60 s at most
+#   perftest TOOL I J [ARGUMENT...]   a tool of perftest (ib_send_lat, ib_write_bw, ...): its line of figures
+#   counter I NAME                    a hardware counter of rxe$I, e.g. rcvd_pkts
+
+# shellcheck source=tests/vm/network.sh
+. "$(dirname "${BASH_SOURCE[0]}")/network.sh"
+
+tools_port=18600
+
+# listening PORT: whether a program waits there; from /proc, without a process.
+listening() {
+    local port local_address state rest file
+    printf -v port '%04X' "$1"
+    for file in /proc/net/tcp /proc/net/tcp6; do
+        while read -r _ local_address _ state rest; do
+            [[ $local_address == *:$port && $state == 0A ]] && return
+        done <"$file"
+    done
+    return 1
+}
+
+# served LOG COMMAND SERVER_ARGUMENTS -- CLIENT_ARGUMENTS: both with a port of their own.
+served() {
+    local log=$1 command=$2 server=() pid status port
+    shift 2
+    while [[ $1 != -- ]]; do
+        server+=("$1")
+        shift
+    done
+    shift
+    port=$((tools_port += 1))
+    timeout -k 1 60 "$command" "${server[@]}" -p "$port" >"$log" 2>&1 &
+    pid=$!
+    if ! until_true 20 listening "$port"; then
+        kill "$pid"
+        cat "$log"
+        return 1
+    fi
+    timeout -k 1 60 "$command" "$@" -p "$port" 127.0.0.1
+    status=$?
+    # The serving end of a failed run may wait for ever.
+    [[ $status -eq 0 ]] || kill "$pid" 2>/dev/null
+    wait "$pid" || { cat "$log"; [[ $status -ne 0 ]] || status=1; }
+    return "$status"
+}
+
+pingpong() {
+    local i=$1 j=$2 log
+    shift 2
+    log=$(mktemp)
+    served "$log" ibv_rc_pingpong -d "rxe$j" -g "$(gid_index "$j")" "$@" -- \
+        -d "rxe$i" -g "$(gid_index "$i")" "$@"
+}
+
+perftest() {
+    local tool=$1 i=$2 j=$3 log
+    shift 3
+    log=$(mktemp)
+    served "$log" "$tool" -F -d "rxe$j" -x "$(gid_index "$j")" "$@" -- \
+        -F -d "rxe$i" -x "$(gid_index "$i")" "$@" | awk '$1 == "#bytes" { on = 1; next } on && $1 ~ /^[0-9]+$/'
+    return "${PIPESTATUS[0]}"
+}
+
+counter() {
+    local value
+    read -r value <"/sys/class/infiniband/rxe$1/ports/1/hw_counters/$2" && echo "$value"
+}
