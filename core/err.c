@@ -57,6 +57,7 @@ const char *sluice_strerror(int code)
         {-EBADMSG, "EBADMSG: bytes arrived damaged"},
         {-EMSGSIZE, "EMSGSIZE: a message is longer than the room for it"},
         {-ECANCELED, "ECANCELED: aborted or torn down"},
+        {-EBUSY, "EBUSY: memory goes away that is still registered"},
         {-ENOMEM, "ENOMEM: out of memory"},
         {-EMFILE, "EMFILE: out of file descriptors"},
     };

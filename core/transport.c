@@ -40,6 +40,12 @@ static void no_mr_dereg(struct sl_iface *iface, struct sl_mr *mr)
     (void)iface, (void)mr;
 }
 
+static unsigned no_mem_gone(struct sl_iface *iface, void *addr, size_t len)
+{
+    (void)iface, (void)addr, (void)len;
+    return 0;
+}
+
 static int no_map(struct sl_ep *ep, const struct sl_key *key, void **out)
 {
     (void)ep, (void)key, (void)out;
@@ -102,6 +108,7 @@ const struct sl_transport_ops *sl_transport_complete(const struct sl_transport_o
     FILL(mem_free, no_mem_free);
     FILL(mr_reg, no_mr_reg);
     FILL(mr_dereg, no_mr_dereg);
+    FILL(mem_gone, no_mem_gone);
     FILL(map, no_map);
     FILL(unmap, no_unmap);
     FILL(read, no_read);

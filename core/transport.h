@@ -122,6 +122,12 @@ struct sl_transport_ops {
                   struct sl_key *key);
     void (*mr_dereg)(struct sl_iface *iface, struct sl_mr *mr);
 
+    /* [addr, addr+len) is about to leave the process, registered or not: forgets whatever was kept of it.
+     * Returns how many of the caller's own regions lay there, which are dead now but still have to
+     * be given to mr_dereg: more than 0 is a mistake of whoever frees the memory. Called often, so
+     * quick when nothing is known of that range. */
+    unsigned (*mem_gone)(struct sl_iface *iface, void *addr, size_t len);
+
     /* SL_CAP_MAP. A pointer through which this process reads and writes the peer's registered
      * region, until unmap, ep_destroy, or the peer's mr_dereg. -EAGAIN: the region is not here
      * yet; progress and call again. -ENOTSUP: it cannot be mapped; use send and recv. */

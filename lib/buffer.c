@@ -13,26 +13,44 @@ struct sluice_buffer {
     struct sl_mr *mr[SL_IFACES_MAX];
 };
 
-static unsigned register_all(struct sluice_comm *comm, struct sluice_buffer *buffer)
-{
-    unsigned count = 0;
-
-    for (unsigned i = 0; i < comm->iface_count; i++) {
-        struct sl_iface_slot *slot = &comm->ifaces[i];
-
-        buffer->mr[i] = NULL;
-        if (slot->iface != NULL &&
-            slot->ops->mr_reg(slot->iface, &buffer->mem, &buffer->mr[i], NULL) == 0)
-            count++;
-    }
-    return count;
-}
-
 static void deregister_all(struct sluice_comm *comm, struct sluice_buffer *buffer)
 {
     for (unsigned i = 0; i < comm->iface_count; i++)
         if (buffer->mr[i] != NULL && comm->ifaces[i].iface != NULL)
             comm->ifaces[i].ops->mr_dereg(comm->ifaces[i].iface, buffer->mr[i]);
+}
+
+/* With every interface that has a use for it: how many, or the error of one that has but failed. */
+static int register_all(struct sluice_comm *comm, struct sluice_buffer *buffer)
+{
+    int count = 0;
+
+    for (unsigned i = 0; i < comm->iface_count; i++) {
+        struct sl_iface_slot *slot = &comm->ifaces[i];
+
+        if (slot->iface == NULL)
+            continue;
+        int err = slot->ops->mr_reg(slot->iface, &buffer->mem, &buffer->mr[i], NULL);
+
+        if (err == 0) {
+            count++;
+        } else if (err != -ENOTSUP) {
+            deregister_all(comm, buffer);
+            return err;
+        }
+    }
+    return count;
+}
+
+/* Regions of ours that lay in memory that goes away, over all interfaces. */
+static unsigned tell_gone(struct sluice_comm *comm, void *addr, size_t len)
+{
+    unsigned in_use = 0;
+
+    for (unsigned i = 0; i < comm->iface_count; i++)
+        if (comm->ifaces[i].iface != NULL)
+            in_use += comm->ifaces[i].ops->mem_gone(comm->ifaces[i].iface, addr, len);
+    return in_use;
 }
 
 static int alloc_memory(struct sluice_comm *comm, size_t len, struct sluice_buffer *buffer)
@@ -52,6 +70,15 @@ static int alloc_memory(struct sluice_comm *comm, size_t len, struct sluice_buff
     return 0;
 }
 
+static void free_memory(struct sluice_comm *comm, struct sluice_buffer *buffer)
+{
+    tell_gone(comm, buffer->mem.addr, buffer->mem.len);
+    if (buffer->owner != NULL)
+        buffer->owner->ops->mem_free(buffer->owner, &buffer->mem);
+    else
+        free(buffer->mem.addr);
+}
+
 int sluice_alloc(struct sluice_comm *comm, size_t len, void **out)
 {
     if (comm == NULL || out == NULL || len == 0)
@@ -63,23 +90,22 @@ int sluice_alloc(struct sluice_comm *comm, size_t len, void **out)
     sl_enter(comm);
     int err = alloc_memory(comm, len, buffer);
 
-    if (err == 0) {
-        register_all(comm, buffer);
-        sl_list_push_back(&comm->buffers, &buffer->link);
-        *out = buffer->mem.addr;
-    }
-    sl_leave(comm);
     if (err != 0)
-        free(buffer);
-    return err;
-}
+        goto err_buffer;
+    err = register_all(comm, buffer);
+    if (err < 0)
+        goto err_memory;
+    sl_list_push_back(&comm->buffers, &buffer->link);
+    *out = buffer->mem.addr;
+    sl_leave(comm);
+    return 0;
 
-static void free_memory(struct sluice_buffer *buffer)
-{
-    if (buffer->owner != NULL)
-        buffer->owner->ops->mem_free(buffer->owner, &buffer->mem);
-    else
-        free(buffer->mem.addr);
+err_memory:
+    free_memory(comm, buffer);
+err_buffer:
+    sl_leave(comm);
+    free(buffer);
+    return err;
 }
 
 void sluice_free(struct sluice_comm *comm, void *ptr)
@@ -94,7 +120,7 @@ void sluice_free(struct sluice_comm *comm, void *ptr)
             continue;
         sl_list_remove(&buffer->link);
         deregister_all(comm, buffer);
-        free_memory(buffer);
+        free_memory(comm, buffer);
         free(buffer);
         break;
     }
@@ -111,16 +137,17 @@ int sluice_register(struct sluice_comm *comm, void *ptr, size_t len, struct slui
         return sl_fail(-ENOMEM, "no memory for the record of a buffer");
     buffer->mem = (struct sl_mem){.addr = ptr, .len = len, .fd = -1};
     sl_enter(comm);
-    unsigned count = register_all(comm, buffer);
+    int count = register_all(comm, buffer);
 
     sl_leave(comm);
-    if (count == 0) {
-        free(buffer);
-        return sl_fail(-ENOTSUP, "no transport of this communicator registers memory; plain memory works "
-                       "as well");
+    if (count > 0) {
+        *out = buffer;
+        return 0;
     }
-    *out = buffer;
-    return 0;
+    free(buffer);
+    return count < 0 ? count
+                     : sl_fail(-ENOTSUP, "no transport of this communicator registers memory; plain "
+                               "memory works as well");
 }
 
 void sluice_deregister(struct sluice_comm *comm, struct sluice_buffer *buffer)
@@ -131,4 +158,20 @@ void sluice_deregister(struct sluice_comm *comm, struct sluice_buffer *buffer)
     deregister_all(comm, buffer);
     sl_leave(comm);
     free(buffer);
+}
+
+int sluice_memory_gone(struct sluice_comm *comm, void *ptr, size_t len)
+{
+    if (comm == NULL || (ptr == NULL && len != 0))
+        return sl_fail(-EINVAL, "sluice_memory_gone: communicator or memory is missing");
+    if (len == 0)
+        return 0;
+    sl_enter(comm);
+    unsigned in_use = tell_gone(comm, ptr, len);
+
+    sl_leave(comm);
+    return in_use == 0 ? 0
+                       : sl_fail(-EBUSY, "sluice_memory_gone: %u registrations of the %zu bytes at %p were "
+                                 "not given back by sluice_deregister() before the memory went", in_use,
+                                 len, ptr);
 }

@@ -40,6 +40,25 @@ SLUICE_API int sluice_register(struct sluice_comm *comm, void *ptr, size_t len,
 /** Undo one sluice_register(). Takes NULL. */
 SLUICE_API void sluice_deregister(struct sluice_comm *comm, struct sluice_buffer *buffer);
 
+/**
+ * Tell a communicator's transports that [ptr, ptr+len) is about to leave the process or to be given to
+ * somebody else by an allocator: to be called before munmap(), free() of large blocks, madvise()
+ * that drops pages. What the transports kept of that range (pinned pages, keys) is given up.
+ *
+ * Nothing is patched to find such moments, so the library keeps nothing of memory that is not registered now,
+ * unless it is told to (docs/env.md); with that, an allocator must make this call for everything
+ * that it gives back. Otherwise it is a safety net. A range of which nothing is known costs
+ * nanoseconds.
+ *
+ * Memory  no request may still use it. Registrations that overlap stay owned by the caller, but are used
+ *         no more: sluice_deregister() them.
+ * Order   on the thread that uses comm at that time, like any call; not from inside an allocator that
+ *         the library itself gets its memory from.
+ * Errors  -EINVAL; -EBUSY, the range was still registered: the caller forgot a sluice_deregister(),
+ *         and a peer may have been writing to it.
+ */
+SLUICE_API int sluice_memory_gone(struct sluice_comm *comm, void *ptr, size_t len);
+
 #ifdef __cplusplus
 }
 #endif

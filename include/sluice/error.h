@@ -13,6 +13,7 @@
  *   -EPROTO        peers disagree: version, type, count, operator, root or order of calls
  *   -EBADMSG       bytes arrived damaged
  *   -ECANCELED     the communicator was aborted or torn down
+ *   -EBUSY         memory goes away that is still registered
  *   -ENOMEM        setup lacked memory (later none is asked for)
  */
 #ifndef SLUICE_ERROR_H

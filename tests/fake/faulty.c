@@ -200,6 +200,11 @@ static void faulty_mr_dereg(struct sl_iface *iface, struct sl_mr *mr)
     inner_ops->mr_dereg(iface_of(iface)->inner, mr);
 }
 
+static unsigned faulty_mem_gone(struct sl_iface *iface, void *addr, size_t len)
+{
+    return inner_ops->mem_gone(iface_of(iface)->inner, addr, len);
+}
+
 static int faulty_map(struct sl_ep *ep, const struct sl_key *key, void **out)
 {
     if (stormy(iface_of(ep->iface)))
@@ -403,6 +408,7 @@ const struct sl_transport_ops *faulty_wrap(const struct sl_transport_ops *inner,
         .mem_free = faulty_mem_free,
         .mr_reg = faulty_mr_reg,
         .mr_dereg = faulty_mr_dereg,
+        .mem_gone = faulty_mem_gone,
         .map = faulty_map,
         .unmap = faulty_unmap,
         .ep_create = faulty_ep_create,

@@ -2,6 +2,9 @@
 /* What public calls refuse, each with its sentence; memory of sluice_alloc() and sluice_register(). */
 #include "world.h"
 
+#include "core/err.h"
+#include "core/mem.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -29,6 +32,10 @@ static void null_communicators(struct sluice_comm **comm, int rank)
     EXPECT_ERROR(sluice_wait(NULL), -EINVAL, "the request is NULL");
     EXPECT_ERROR(sluice_alloc(*comm, 0, &memory), -EINVAL, "sluice_alloc");
     EXPECT_ERROR(sluice_register(*comm, NULL, 8, NULL), -EINVAL, "sluice_register");
+    EXPECT_ERROR(sluice_memory_gone(NULL, buf, 8), -EINVAL, "sluice_memory_gone");
+    EXPECT_ERROR(sluice_memory_gone(*comm, NULL, 8), -EINVAL, "sluice_memory_gone");
+    EXPECT(sluice_memory_gone(*comm, NULL, 0) == 0);
+    EXPECT(sluice_memory_gone(*comm, buf, sizeof(buf)) == 0);
     sluice_req_free(NULL);
     sluice_free(*comm, NULL);
     sluice_deregister(*comm, NULL);
@@ -161,6 +168,95 @@ static void memory_is_page_aligned_and_zero_and_can_be_registered(void **state)
     RUN(2, "", allocated);
 }
 
+/* A transport that registers through the cache, as verbs does. Rank 0 alone uses it. */
+static struct sl_mem_cache pins;
+static unsigned pins_allowed;
+static uintptr_t pins_made;
+
+static int pin(void *arg, void *addr, size_t len, void **out)
+{
+    (void)arg, (void)addr;
+    if (pins.count >= pins_allowed)
+        return sl_fail(-ENOMEM, "%zu bytes are more than may be locked", len);
+    *out = (void *)++pins_made;
+    return 0;
+}
+
+static void unpin(void *arg, void *handle)
+{
+    (void)arg, (void)handle;
+}
+
+static int pin_reg(struct sl_iface *iface, const struct sl_mem *mem, struct sl_mr **out,
+                   struct sl_key *key)
+{
+    struct sl_mem_region *region;
+    int err = sl_mem_cache_get(&pins, mem->addr, mem->len, &region);
+
+    (void)iface, (void)key;
+    if (err == 0)
+        *out = (struct sl_mr *)region;
+    return err;
+}
+
+static void pin_dereg(struct sl_iface *iface, struct sl_mr *mr)
+{
+    (void)iface;
+    sl_mem_cache_put(&pins, (struct sl_mem_region *)mr);
+}
+
+static unsigned pin_gone(struct sl_iface *iface, void *addr, size_t len)
+{
+    (void)iface;
+    return sl_mem_cache_invalidate(&pins, addr, len);
+}
+
+static void registered(struct sluice_comm **comm, int rank)
+{
+    const struct sl_mem_device device = {.reg = pin, .dereg = unpin};
+    struct sluice_buffer *buffer = NULL, *inside = NULL, *refused = NULL;
+    static struct sl_transport_ops ops; /* outlives a check that fails */
+    static char memory[8192], other[64];
+    void *allocated_memory = NULL;
+
+    if (rank != 0)
+        return;
+    ops = *(*comm)->ifaces[0].ops;
+    ops.mr_reg = pin_reg;
+    ops.mr_dereg = pin_dereg;
+    ops.mem_gone = pin_gone;
+    (*comm)->ifaces[0].ops = &ops;
+    sl_mem_cache_init(&pins, &device, 1 << 20, 16);
+    pins_allowed = 1;
+    EXPECT(sluice_register(*comm, memory, sizeof(memory), &buffer) == 0);
+    EXPECT(sluice_register(*comm, memory + 100, 8, &inside) == 0 && inside != buffer);
+    EXPECT(pins.count == 1);
+    EXPECT_ERROR(sluice_register(*comm, other, sizeof(other), &refused), -ENOMEM, "may be locked");
+    EXPECT_ERROR(sluice_alloc(*comm, 4096, &allocated_memory), -ENOMEM, "may be locked");
+    EXPECT(refused == NULL && allocated_memory == NULL);
+    EXPECT(sluice_memory_gone(*comm, other, sizeof(other)) == 0);
+    EXPECT_ERROR(sluice_memory_gone(*comm, memory + 108, 1), -EBUSY, "1 registrations of the 1 bytes");
+    EXPECT(sl_mem_cache_find(&pins, memory + 100, 8) != NULL);
+    EXPECT_ERROR(sluice_memory_gone(*comm, memory, sizeof(memory)), -EBUSY, "1 registrations");
+    EXPECT(sl_mem_cache_find(&pins, memory + 100, 8) == NULL);
+    sluice_deregister(*comm, buffer);
+    EXPECT(pins.count == 1);
+    sluice_deregister(*comm, inside);
+    EXPECT(pins.count == 0);
+    /* Allocated memory goes with its registration, kept or not. */
+    EXPECT(sluice_alloc(*comm, 4096, &allocated_memory) == 0 && pins.count == 1);
+    sluice_free(*comm, allocated_memory);
+    EXPECT(pins.count == 0);
+    (*comm)->ifaces[0].ops = (*comm)->ifaces[0].iface->ops;
+    EXPECT(sl_mem_cache_fini(&pins) == 0);
+}
+
+static void registrations_are_counted_and_their_memory_may_go_only_without_them(void **state)
+{
+    (void)state;
+    RUN(2, "", registered);
+}
+
 static void configs_are_checked(void **state)
 {
     struct sluice_config config = {.rank = 0, .size = 1};
@@ -192,6 +288,7 @@ int main(void)
         cmocka_unit_test(buffers_are_checked_where_this_rank_needs_them),
         cmocka_unit_test(counts_and_offsets_of_all_to_all_v_are_checked),
         cmocka_unit_test(memory_is_page_aligned_and_zero_and_can_be_registered),
+        cmocka_unit_test(registrations_are_counted_and_their_memory_may_go_only_without_them),
         cmocka_unit_test(configs_are_checked),
     };
 
