@@ -7,23 +7,13 @@ set -uo pipefail
 bench=$1
 # shellcheck source=tests/tap.sh
 . "$(dirname "$0")/../tap.sh"
+# shellcheck source=tests/launch/common.sh
+. "$(dirname "$0")/common.sh"
 
 limit=(timeout -k 5 60)
 sweep=("$bench" -b 8 -e 64K -f 16 -i 5 -c 1)
 
-for name in "${!SLUICE_@}" "${!OMPI_@}" "${!PMI@}" "${!SLURM_@}"; do
-    unset "$name"
-done
-unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-
-# one_table OUTPUT RANKS: one rank printed, for all of them, and nothing was wrong.
-one_table() {
-    echo "$1"
-    [[ $(grep -c '^# sluice-bench ' <<<"$1") -eq 1 ]] || { echo "not exactly one head"; return 1; }
-    grep -q "^# ranks: $2 on 1 host" <<<"$1" || { echo "not $2 ranks on one host"; return 1; }
-    grep -qE '^# Out of bounds values *: 0 OK' <<<"$1"
-}
 
 under() {
     local ranks=$1 output
@@ -36,10 +26,6 @@ locally() {
     local output
     output=$("${limit[@]}" "${sweep[@]}" -n 4 2>&1) || { echo "$output"; return 1; }
     one_table "$output" 4
-}
-
-free_port() {
-    python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }
 
 # each_rank RANKS FUNCTION: starts the ranks by hand; FUNCTION rank size port prints VARIABLE=value lines.

@@ -1,0 +1,197 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Ranks started by a real srun, from a Slurm of this script's own: one host, its daemons, keys, ports
+# and files here only for as long as it runs.
+# usage: launch_slurm.sh sluice-bench gather pmix|no-pmix (whether Sluice was built with PMIx)
+set -uo pipefail
+bench=$1
+gather=$2
+built=$3
+# shellcheck source=tests/tap.sh
+. "$(dirname "$0")/../tap.sh"
+# shellcheck source=tests/launch/common.sh
+. "$(dirname "$0")/common.sh"
+PATH=$PATH:/usr/sbin:/sbin
+
+for pair in slurmctld:slurmctld slurmd:slurmd srun:slurm-client munged:munge; do
+    command -v "${pair%:*}" >/dev/null || tap_skip_all "${pair%:*} is not installed (package ${pair#*:})"
+done
+
+folder=$(mktemp -d)
+daemons=()
+limit=(timeout -k 5 60)
+sweep=("$bench" -b 8 -e 64K -f 16 -i 5 -c 1)
+
+# until_true SECONDS COMMAND...: asks again until it is so.
+until_true() {
+    local end=$((SECONDS + $1))
+    shift
+    until "$@" >/dev/null 2>&1; do
+        ((SECONDS < end)) || return 1
+        sleep 0.05
+    done
+}
+
+gone() { ! kill -0 "$1" 2>/dev/null; }
+no_job() { [[ -z $(squeue -h 2>/dev/null) ]]; }
+
+# From the last started to the first, so that none misses what it stands on.
+stop_all() {
+    local i
+    if ((${#daemons[@]} > 1)); then
+        timeout 10 squeue -h -o %i 2>/dev/null | xargs -r timeout 10 scancel 2>/dev/null
+        until_true 5 no_job
+    fi
+    for ((i = ${#daemons[@]} - 1; i >= 0; i--)); do
+        kill "${daemons[i]}" 2>/dev/null
+        until_true 10 gone "${daemons[i]}" || kill -9 "${daemons[i]}" 2>/dev/null
+    done
+    rm -rf "$folder"
+}
+trap stop_all EXIT
+trap 'exit 1' TERM INT HUP
+
+start() { # NAME COMMAND...
+    local name=$1
+    shift
+    "$@" >"$folder/$name.out" 2>&1 </dev/null &
+    daemons+=($!)
+}
+
+no_slurm() {
+    tap_skip_all "Slurm could not be started here: $1: $(cat "$folder/$2".{out,log} 2>/dev/null |
+        grep -aE 'rror|fatal' | tail -1 | tr -d '\0')"
+}
+
+write_config() {
+    local host
+    host=$(hostname -s)
+    # The node may claim more CPUs than there are (config_overrides): ranks wait their turn.
+    cat >"$folder/slurm.conf" <<END
+ClusterName=sluice
+SlurmctldHost=$host(127.0.0.1)
+SlurmctldPort=$(free_port)
+SlurmdPort=$(free_port)
+SlurmUser=$(id -un)
+SlurmdUser=$(id -un)
+AuthType=auth/munge
+AuthInfo=socket=$folder/munge.socket
+CredType=cred/munge
+SlurmdParameters=config_overrides
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SchedulerType=sched/builtin
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+JobCompType=jobcomp/none
+SwitchType=switch/none
+MailProg=/bin/true
+MpiDefault=none
+ReturnToService=2
+StateSaveLocation=$folder/state
+SlurmdSpoolDir=$folder/spool
+SlurmctldPidFile=$folder/slurmctld.pid
+SlurmdPidFile=$folder/slurmd.pid
+NodeName=$host NodeAddr=127.0.0.1 CPUs=16 State=UNKNOWN
+PartitionName=all Nodes=$host Default=YES State=UP
+END
+    export SLURM_CONF=$folder/slurm.conf
+}
+
+a_node_is_idle() { [[ $(timeout 5 sinfo -h -t idle -o %D) == 1 ]]; }
+
+start_slurm() {
+    mkdir "$folder/state" "$folder/spool"
+    chmod 711 "$folder" # munge wants its socket within everyone's reach; the key is in nobody's
+    (umask 077 && head -c 1024 /dev/urandom >"$folder/munge.key")
+    write_config
+    start munged munged -F --num-threads=2 --key-file="$folder/munge.key" \
+        --socket="$folder/munge.socket" --pid-file="$folder/munged.pid" \
+        --log-file="$folder/munged.log" --seed-file="$folder/munge.seed"
+    until_true 10 test -S "$folder/munge.socket" || no_slurm munged munged
+    start slurmctld slurmctld -D -f "$SLURM_CONF" -L "$folder/slurmctld.log"
+    start slurmd slurmd -D -f "$SLURM_CONF" -L "$folder/slurmd.log"
+    until_true 30 a_node_is_idle || no_slurm "no node became idle" "slurm*d"
+}
+
+# said RANKS LAUNCHER COMMAND...
+said() {
+    local ranks=$1 launcher=$2 output
+    shift 2
+    output=$("${limit[@]}" "$@" 2>&1) || { echo "$output"; echo "it failed"; return 1; }
+    all_said "$output" "$ranks" "$launcher"
+}
+
+table() {
+    local ranks=$1 output
+    shift
+    output=$("${limit[@]}" "$@" 2>&1) || { echo "$output"; echo "it failed"; return 1; }
+    one_table "$output" "$ranks"
+}
+
+# Both steps of one job at once: each meets at a port of its own.
+two_steps() {
+    cat >"$folder/two" <<END
+#!/bin/bash
+srun --overlap -n 3 --mpi=none "$gather" >"$folder/step0" 2>&1 &
+srun --overlap -n 3 --mpi=none "$gather" >"$folder/step1" 2>&1
+status=\$?
+wait \$! && exit \$status
+END
+    chmod +x "$folder/two"
+    "${limit[@]}" salloc -Q -n 3 "$folder/two" || { cat "$folder"/step[01]; return 1; }
+    all_said "$(<"$folder/step0")" 3 slurm && all_said "$(<"$folder/step1")" 3 slurm
+}
+
+# A batch script has a rank's variables, but is none: it is alone, and its own srun is not.
+batch() {
+    cat >"$folder/batch" <<END
+#!/bin/bash
+"$gather" && srun -n 3 --mpi=none "$gather"
+END
+    "${limit[@]}" sbatch -W -n 3 -o "$folder/batch.out" "$folder/batch" ||
+        { cat "$folder/batch.out"; return 1; }
+    cat "$folder/batch.out"
+    [[ $(head -1 "$folder/batch.out") == "rank 0 of 1 by none" ]] || return 1
+    all_said "$(tail -n +2 "$folder/batch.out")" 3 slurm
+}
+
+# Rank 1 is not started: the others name it, and srun ends.
+rank_that_is_missing() {
+    local output
+    output=$(SLUICE_CONNECT_TIMEOUT_MS=1500 "${limit[@]}" srun -n 3 --mpi=none bash -c \
+        "[[ \$SLURM_PROCID == 1 ]] || exec '$gather'" 2>&1) && { echo "$output"; return 1; }
+    echo "$output"
+    grep -q 'rank 1 of 3 did not reach rank 0' <<<"$output"
+}
+
+start_slurm
+tap_case srun_starts_three_ranks said 3 slurm srun -n 3 --mpi=none "$gather"
+tap_case three_ranks_of_srun_print_one_table table 3 srun -n 3 --mpi=none "${sweep[@]}"
+if srun --mpi=list 2>&1 | grep -qw pmi2; then
+    tap_case srun_with_pmi2_starts_three_ranks said 3 pmi srun -n 3 --mpi=pmi2 "$gather"
+    tap_case three_ranks_of_srun_with_pmi2_print_one_table table 3 srun -n 3 --mpi=pmi2 "${sweep[@]}"
+else
+    tap_skip srun_with_pmi2_starts_three_ranks "this Slurm has no PMI-2 plugin"
+fi
+if srun --mpi=list 2>&1 | grep -qw pmix; then
+    # Sluice built without PMIx falls back on Slurm's variables.
+    by=slurm
+    [[ $built == pmix ]] && by=pmix
+    tap_case srun_with_pmix_starts_three_ranks said 3 "$by" srun -n 3 --mpi=pmix "$gather"
+    tap_case three_ranks_of_srun_with_pmix_print_one_table table 3 srun -n 3 --mpi=pmix "${sweep[@]}"
+else
+    tap_skip srun_with_pmix_starts_three_ranks "this Slurm has no PMIx plugin"
+fi
+tap_case two_steps_of_one_job_meet_at_once_in_two_places two_steps
+tap_case a_batch_script_is_alone_and_its_srun_is_not batch
+tap_case a_rank_that_srun_did_not_start_is_named rank_that_is_missing
+if torchrun --help >/dev/null 2>&1; then
+    tap_case torchrun_inside_srun_starts_three_ranks said 3 torchrun srun -n 1 --mpi=none torchrun \
+        -r 9:1 -t 9:1 --monitor_interval=0.1 --standalone --nproc_per_node=3 --no_python "$gather"
+else
+    tap_skip torchrun_inside_srun_starts_three_ranks \
+        "torchrun is not installed (package python3-torch, or PyTorch by pip)"
+fi
+tap_done
