@@ -200,14 +200,35 @@ static int see_pmix(const struct env *env, struct sl_identity *id)
                                               "OMPI_COMM_WORLD_LOCAL_SIZE"}, id);
 }
 
+/* Slurm's PMI-2 plugin speaks PMI, but says nothing of the host; its variables do, unless another
+ * launcher's ranks run inside the step, which they do not count. */
+static int ask_slurm_for_host(const struct env *env, struct sl_identity *id)
+{
+    int rank, size, local_rank, node_count;
+    int err = number(env, "SLURM_PROCID", &rank);
+
+    err = err ?: number(env, "SLURM_STEP_NUM_TASKS", &size);
+    err = err ?: number(env, "SLURM_LOCALID", &local_rank);
+    err = err ?: number(env, "SLURM_STEP_NUM_NODES", &node_count);
+    if (err != 0 || rank != id->rank || size != id->size)
+        return err;
+    id->local_rank = local_rank;
+    if (node_count == 1)
+        id->local_size = id->size;
+    return 0;
+}
+
 static int see_pmi(const struct env *env, struct sl_identity *id)
 {
     if (value(env, "PMI_FD") == NULL || value(env, "PMI_RANK") == NULL ||
         value(env, "PMI_SIZE") == NULL)
         return -ENODEV;
     snprintf(id->job, sizeof(id->job), "pmi");
-    return numbers(env, (const char *const[]){"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID",
-                                              "MPI_LOCALNRANKS"}, id);
+    int err = numbers(env, (const char *const[]){"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID",
+                                                 "MPI_LOCALNRANKS"}, id);
+    if (err == 0 && id->local_rank < 0)
+        err = ask_slurm_for_host(env, id);
+    return err;
 }
 
 struct launcher {

@@ -164,6 +164,31 @@ static void mpich_is_known_by_pmi(void **state)
     assert_int_equal(id.local_size, 2);
 }
 
+#define SLURM_PMI2                                                                                 \
+    "PMI_FD=8", "PMI_RANK=2", "PMI_SIZE=3", "SLURM_JOB_ID=1", "SLURM_STEP_ID=0",                   \
+    "SLURM_STEP_NUM_TASKS=3", "SLURM_LOCALID=1"
+
+static void slurms_variables_tell_pmis_ranks_of_their_host(void **state)
+{
+    struct sl_identity id;
+
+    (void)state;
+    assert_int_equal(identify((char *[]){SLURM_PMI2, "SLURM_PROCID=2", "SLURM_STEP_NUM_NODES=1",
+                                         NULL}, &id), 0);
+    assert_rank(&id, "pmi", 2, 3);
+    assert_int_equal(id.local_rank, 1);
+    assert_int_equal(id.local_size, 3);
+    assert_int_equal(identify((char *[]){SLURM_PMI2, "SLURM_PROCID=2", "SLURM_STEP_NUM_NODES=2",
+                                         NULL}, &id), 0);
+    assert_int_equal(id.local_rank, 1);
+    assert_int_equal(id.local_size, -1);
+    /* Of a launcher inside a step, whose ranks Slurm does not count. */
+    assert_int_equal(identify((char *[]){SLURM_PMI2, "SLURM_PROCID=0", "SLURM_STEP_NUM_NODES=1",
+                                         NULL}, &id), 0);
+    assert_rank(&id, "pmi", 2, 3);
+    assert_int_equal(id.local_rank, -1);
+}
+
 static void two_mpi_launchers_that_disagree_are_named(void **state)
 {
     struct sl_identity id;
@@ -269,6 +294,7 @@ int main(void)
         cmocka_unit_test(a_slurm_batch_script_is_no_rank),
         cmocka_unit_test(open_mpi_is_known_by_pmix_and_on_one_host_without),
         cmocka_unit_test(mpich_is_known_by_pmi),
+        cmocka_unit_test(slurms_variables_tell_pmis_ranks_of_their_host),
         cmocka_unit_test(two_mpi_launchers_that_disagree_are_named),
         cmocka_unit_test(torchrun_inside_slurm_wins),
         cmocka_unit_test(a_launcher_that_differs_from_the_written_rank_is_named),
