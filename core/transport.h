@@ -30,11 +30,13 @@ enum sl_cap {
     SL_CAP_LOCAL = 1u << 3,  /* reaches only ranks of the same host */
 };
 
-/* One thing that open() accepts, as probe() found it. */
+/* One thing that open() accepts, as probe() found it; or, when why is not empty, one that it would not. */
 struct sl_device {
-    char name[32];       /* "lo", "eth0", "shm0", "mlx5_0:1" */
-    char detail[128];    /* for people: addresses, speed, engine */
+    char name[80];       /* "lo", "eth0", "shm0", "mlx5_0:1" */
+    char detail[192];    /* for people: addresses, state, engine */
     uint64_t speed;      /* bytes per second, 0 when unknown */
+    char why[256];       /* it is here, but out, and why: a sentence part */
+    char more[2048];     /* further lines for people, each with its newline: what can be chosen from */
 };
 
 struct sl_addr {
@@ -102,8 +104,9 @@ struct sl_transport_ops {
     uint32_t abi;     /* SL_TRANSPORT_ABI; a module built for another is refused */
     const char *name; /* as written in SLUICE_TRANSPORT; static storage */
 
-    /* Fills out[0..cap) with what could be opened; *count is how many exist, maybe more than cap.
-     * Leaves nothing open. -ENODEV: none here. -ENOTSUP: its library or permission is absent. */
+    /* Fills out[0..cap) with what could be opened, and what is here but could not be (why); *count is how
+     * many exist, maybe more than cap. Leaves nothing open. -ENODEV: none here. -ENOTSUP: its library or
+     * permission is absent. */
     int (*probe)(const struct sl_config *config, struct sl_device *out, size_t cap, size_t *count);
 
     /* handler is copied. dev NULL: the transport's own choice. */

@@ -14,8 +14,8 @@
 
 /* Shorter than this part of the fastest port's speed: a port for management, not for data. */
 #define SLOW_PART 4
-/* What an interface pins besides its staging: receive buffers, queues. A round figure, for the check. */
-#define MEMLOCK_BASE (UINT64_C(4) << 20)
+/* What a rail pins besides staging: frames, receive buffers, queues. A round figure, for the check. */
+#define MEMLOCK_BASE (UINT64_C(6) << 20)
 
 /* --- the list of names ------------------------------------------------------------------------- */
 
@@ -292,7 +292,7 @@ static int list_device(struct listing *list, struct ibv_device *device)
     return err;
 }
 
-/* What only the settings and this process's limits know. */
+/* What only the settings know. */
 static void explain_settings(const struct sl_config *config, struct listed *item)
 {
     struct sl_verbs_port *port = &item->port;
@@ -304,9 +304,21 @@ static void explain_settings(const struct sl_config *config, struct listed *item
                  config->verbs_devices);
     else if (port->why[0] == '\0' && sl_verbs_gid_choose(config, port, &gid) != 0)
         snprintf(port->why, sizeof(port->why), "%s", sluice_last_error());
-    else if (port->why[0] == '\0')
-        (void)sl_verbs_memlock_fits((uint64_t)config->verbs_staging_bytes + MEMLOCK_BASE, port->why,
-                                    sizeof(port->why));
+}
+
+/* Every rail pins the same memory, and each time it counts. */
+static void explain_memlock(const struct sl_config *config, struct listed *items, size_t count)
+{
+    uint64_t rails = 0, rail_bytes = (uint64_t)config->verbs_staging_bytes + MEMLOCK_BASE;
+    char why[SL_VERBS_WHY_MAX];
+
+    for (size_t i = 0; i < count; i++)
+        rails += items[i].port.why[0] == '\0' && rails < SL_VERBS_RAILS_MAX;
+    if (rails == 0 || sl_verbs_memlock_fits(rails * rail_bytes, why, sizeof(why)))
+        return;
+    for (size_t i = 0; i < count; i++)
+        if (items[i].port.why[0] == '\0')
+            memcpy(items[i].port.why, why, sizeof(why));
 }
 
 static int compare(const void *left, const void *right)
@@ -333,6 +345,7 @@ static void list_sort(struct listing *list)
         if (item->port.why[0] == '\0' && item->port.speed > fastest)
             fastest = item->port.speed;
     }
+    explain_memlock(list->config, list->items, list->count);
     for (size_t i = 0; i < list->count; i++)
         list->items[i].slow = list->items[i].port.speed != 0 &&
                               list->items[i].port.speed < fastest / SLOW_PART;

@@ -14,7 +14,8 @@ struct sl_config;
 
 #define SL_VERBS_PORTS_MAX 32
 #define SL_VERBS_GIDS_MAX 64
-#define SL_VERBS_NAME_MAX 32 /* "mlx5_0:1" */
+#define SL_VERBS_NAME_MAX 80 /* "mlx5_0:1" */
+#define SL_VERBS_WHY_MAX 256
 
 enum sl_verbs_gid_type { SL_VERBS_GID_IB, SL_VERBS_GID_ROCE_V1, SL_VERBS_GID_ROCE_V2 };
 
@@ -30,7 +31,7 @@ struct sl_verbs_gid {
 
 /* One port as it was last looked at. */
 struct sl_verbs_port {
-    char name[SL_VERBS_NAME_MAX]; /* "rxe0:1" */
+    char name[SL_VERBS_NAME_MAX]; /* "rxe0:1"; only the device's where it could not be opened */
     char device[IBV_SYSFS_NAME_MAX];
     uint8_t num;
     uint8_t state;       /* enum ibv_port_state */
@@ -41,7 +42,7 @@ struct sl_verbs_port {
     uint64_t speed;      /* bytes per second, 0: unknown */
     unsigned gid_count;
     struct sl_verbs_gid gids[SL_VERBS_GIDS_MAX];
-    char why[160];       /* not empty: not usable, and why */
+    char why[SL_VERBS_WHY_MAX]; /* not empty: not usable, and why, as a sentence part */
 };
 
 /* Reads everything about a port anew. 0, or the error of a device that is gone (-ENODEV). */
@@ -49,9 +50,10 @@ int sl_verbs_port_read(const struct sl_ibv *ibv, struct ibv_context *context, ui
                        struct sl_verbs_port *out);
 
 /*
- * Chooses the GID of a port: by SLUICE_VERBS_GID_INDEX when set, otherwise by type (RoCE v2 before v1),
- * then routable addresses before link-local ones, IPv4 before IPv6 unless SLUICE_VERBS_GID_FAMILY says
- * otherwise, then the lowest index. -ENODEV: none; the text says what there is and what was asked for.
+ * Chooses the GID of a port: by SLUICE_VERBS_GID_INDEX when set, otherwise by type (RoCE v2 before v1), then
+ * routable addresses before link-local ones, those that an interface has before others, IPv4 before IPv6
+ * unless SLUICE_VERBS_GID_FAMILY says otherwise, then the lowest index. -ENODEV: none; the text says what
+ * there is and what was asked for.
  */
 int sl_verbs_gid_choose(const struct sl_config *config, const struct sl_verbs_port *port,
                         struct sl_verbs_gid *out);
@@ -64,18 +66,21 @@ int sl_verbs_gid_choose_for(const struct sl_config *config, const struct sl_verb
 /* Do a and b reach each other directly? */
 bool sl_verbs_gid_same_subnet(const struct sl_verbs_gid *a, const struct sl_verbs_gid *b);
 
-/* "192.0.2.1" or "fe80::1", and its type. */
+/* "192.0.2.1 (RoCE v2)", "fe80::1 (RoCE v1)". */
 void sl_verbs_gid_text(const struct sl_verbs_gid *gid, char *out, size_t cap);
 
 /*
- * All ports of all devices that SLUICE_VERBS_DEVICES allows, usable or not (why tells), in the order in
- * which they should be used: up to cap, *count how many there are. Opens and closes devices.
- * -ENOTSUP: no libibverbs. -ENODEV: no device at all; the text says what to load.
+ * All ports of all devices, in the order in which they should be used: up to cap, *count how many there are.
+ * Those with an empty why are usable, and come first: as SLUICE_VERBS_DEVICES lists them, then by name (so
+ * that rails of equal hosts have equal numbers), but those with less than a quarter of the fastest one's
+ * speed after the others. Opens and closes devices. -ENOTSUP: no libibverbs. -ENODEV: no device at all; the
+ * text says what to load.
  */
 int sl_verbs_ports_list(const struct sl_config *config, struct sl_verbs_port *out, size_t cap,
                         size_t *count);
 
-/* Does name ("mlx5_0:1", "mlx5_0") match SLUICE_VERBS_DEVICES ("mlx5_0:1,mlx5_2", "^mlx5_3", "mlx5_*", "")? */
+/* Does name ("mlx5_0:1", "mlx5_0") match SLUICE_VERBS_DEVICES: "mlx5_0:1,mlx5_2", "^mlx5_3", "mlx5_*", ""? A
+ * device alone matches too where a port of it may. */
 bool sl_verbs_name_allowed(const char *list, const char *name);
 
 #endif

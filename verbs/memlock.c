@@ -2,10 +2,10 @@
 /* Compares what would be pinned with RLIMIT_MEMLOCK, and says where that is set. */
 #include "verbs/memlock.h"
 
+#include "core/mem.h"
+
 #include <linux/capability.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -29,35 +29,18 @@ static bool may_lock_everything(void)
     return first_namespace;
 }
 
-/* What drivers have pinned for this process so far. */
-static uint64_t pinned_now(void)
-{
-    char line[128];
-    unsigned long kib = 0;
-    FILE *status = fopen("/proc/self/status", "re");
-
-    if (status == NULL)
-        return 0;
-    while (fgets(line, sizeof(line), status) != NULL)
-        if (sscanf(line, "VmPin: %lu", &kib) == 1)
-            break;
-    fclose(status);
-    return (uint64_t)kib << 10;
-}
-
 bool sl_verbs_memlock_fits(uint64_t more, char *why, size_t cap)
 {
-    struct rlimit limit;
+    struct sl_mem_lock lock;
     uint64_t needed;
 
-    if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || may_lock_everything())
-        return true;
-    needed = pinned_now() + more;
-    if (needed <= limit.rlim_cur)
+    sl_mem_lock_read(&lock);
+    needed = lock.pinned + more;
+    if (lock.limit == UINT64_MAX || needed <= lock.limit || may_lock_everything())
         return true;
     snprintf(why, cap,
              "the limit of locked memory is %llu KiB, but %llu KiB are needed, and registered buffers besides: "
              "ulimit -l unlimited, systemd (slurmd) LimitMEMLOCK=infinity, container --ulimit memlock=-1",
-             (unsigned long long)(limit.rlim_cur >> 10), (unsigned long long)((needed + 1023) >> 10));
+             (unsigned long long)(lock.limit >> 10), (unsigned long long)((needed + 1023) >> 10));
     return false;
 }

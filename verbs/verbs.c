@@ -3,6 +3,7 @@
 #include "verbs/verbs.h"
 
 #include "core/log.h"
+#include "verbs/probe.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -604,6 +605,7 @@ static int arm(struct sl_iface *base)
 const struct sl_transport_ops sl_verbs_ops = {
     .abi = SL_TRANSPORT_ABI,
     .name = "verbs",
+    .probe = sl_verbs_probe,
     .open = open_iface,
     .close = close_iface,
     .mr_reg = sl_verbs_mr_reg,

@@ -55,7 +55,7 @@ void sb_options_help(FILE *out)
         "  -J, --json FILE        everything, also each rank's times (\"-\": stdout)\n"
         "      --csv FILE         a line per size and placement (\"-\": stdout)\n"
         "      --plot FILE.svg    a drawing, by gnuplot\n"
-        "      --list             transports, devices, kernels, algorithms; why some are out\n"
+        "      --list             transports, devices, kernels, algorithms; why some are out (also --json)\n"
         "      --explain          which algorithm each size would take, and why; runs nothing\n"
         "      --print-schedule   the steps of each rank for the first size; runs nothing\n"
         "      --status PID       what a running rank waits for\n"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The run as JSON, made by json-c: every row with each rank's times. */
+/* The run as JSON, made by json-c: every row with each rank's times. And the devices of --list. */
 #include "report.h"
 
 #include "colls.h"
@@ -98,9 +98,9 @@ static struct json_object *results_object(const struct sb_results *results)
     return o;
 }
 
-int sb_json_write(const char *path, const struct sb_results *results)
+/* Takes o. */
+static int write_object(const char *path, struct json_object *o)
 {
-    struct json_object *o = results_object(results);
     const char *text =
         json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED);
     bool to_stdout = strcmp(path, "-") == 0;
@@ -117,4 +117,51 @@ int sb_json_write(const char *path, const struct sb_results *results)
     }
     json_object_put(o);
     return err != 0 ? sl_fail(err, "cannot write %s: %s", path, strerror(-err)) : 0;
+}
+
+int sb_json_write(const char *path, const struct sb_results *results)
+{
+    return write_object(path, results_object(results));
+}
+
+static struct json_object *device_object(const struct sl_device *device)
+{
+    struct json_object *o = json_object_new_object(), *lines = json_object_new_array();
+    const char *at = device->more;
+
+    add_text(o, "name", device->name);
+    json_object_object_add(o, "usable", json_object_new_boolean(device->why[0] == '\0'));
+    add_text(o, "why", device->why[0] != '\0' ? device->why : NULL);
+    add_text(o, "detail", device->detail);
+    json_object_object_add(o, "speed_Gbps",
+                           device->speed > 0 ? json_object_new_double((double)device->speed * 8e-9) : NULL);
+    while (*at != '\0') {
+        int len = (int)strcspn(at, "\n");
+
+        json_object_array_add(lines, json_object_new_string_len(at, len));
+        at += len + (at[len] == '\n');
+    }
+    json_object_object_add(o, "more", lines);
+    return o;
+}
+
+int sb_json_write_list(const char *path, const char *version, const struct sb_transport *transports,
+                       size_t count)
+{
+    struct json_object *o = json_object_new_object(), *list = json_object_new_array();
+
+    add_text(o, "tool", "sluice-bench");
+    add_text(o, "version", version);
+    for (size_t i = 0; i < count; i++) {
+        struct json_object *transport = json_object_new_object(), *devices = json_object_new_array();
+
+        add_text(transport, "name", transports[i].name);
+        add_text(transport, "why", transports[i].err != 0 ? transports[i].why : NULL);
+        for (size_t k = 0; k < transports[i].shown; k++)
+            json_object_array_add(devices, device_object(&transports[i].devices[k]));
+        json_object_object_add(transport, "devices", devices);
+        json_object_array_add(list, transport);
+    }
+    json_object_object_add(o, "transports", list);
+    return write_object(path, o);
 }

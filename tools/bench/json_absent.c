@@ -4,11 +4,23 @@
 
 #include "core/err.h"
 
-int sb_json_write(const char *path, const struct sb_results *results)
+static int absent(const char *path)
 {
-    (void)results;
     return sl_fail(-ENOTSUP,
                    "cannot write %s: this build has no JSON, as json-c was missing; install "
                    "libjson-c-dev and build again, or use --csv",
                    path);
+}
+
+int sb_json_write(const char *path, const struct sb_results *results)
+{
+    (void)results;
+    return absent(path);
+}
+
+int sb_json_write_list(const char *path, const char *version, const struct sb_transport *transports,
+                       size_t count)
+{
+    (void)version, (void)transports, (void)count;
+    return absent(path);
 }

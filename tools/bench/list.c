@@ -7,6 +7,7 @@
 #include "core/err.h"
 #include "core/transport.h"
 #include "launch/launch.h"
+#include "report.h"
 
 #include <sluice/sluice.h>
 
@@ -16,7 +17,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define DEVICES_MAX 32
+#define DEVICES_MAX 64
+#define TRANSPORTS_MAX 16
 
 static const char *environment(void *arg, const char *name)
 {
@@ -56,25 +58,66 @@ static void list_machine(FILE *out)
     fprintf(out, "\n");
 }
 
-static void list_transport(FILE *out, const struct sl_transport_ops *ops,
-                           const struct sl_config *config)
+/* Behind the columns of a device. */
+static void list_more(FILE *out, const char *text)
 {
-    struct sl_device devices[DEVICES_MAX];
-    size_t count = 0;
-    int err = ops->probe(config, devices, DEVICES_MAX, &count);
+    while (*text != '\0') {
+        int len = (int)strcspn(text, "\n");
 
-    if (err != 0) {
-        fprintf(out, "transport    %-8s out: %s\n", ops->name, sluice_last_error());
+        fprintf(out, "%35s%.*s\n", "", len, text);
+        text += len + (text[len] == '\n');
+    }
+}
+
+static void list_device(FILE *out, const char *transport, const struct sl_device *device)
+{
+    char detail[sizeof(device->detail) + 32];
+
+    snprintf(detail, sizeof(detail), "%s", device->detail);
+    if (device->speed > 0)
+        snprintf(detail + strlen(detail), 32, ", %.3g Gbit/s", (double)device->speed * 8e-9);
+    if (device->why[0] == '\0') {
+        fprintf(out, "transport    %-8s %-12s %s\n", transport, device->name, detail);
+    } else {
+        fprintf(out, "transport    %-8s %-12s out: %s\n", transport, device->name, device->why);
+        list_more(out, detail);
+    }
+    list_more(out, device->more);
+}
+
+static void list_transport(FILE *out, const struct sb_transport *transport)
+{
+    if (transport->err != 0) {
+        fprintf(out, "transport    %-8s out: %s\n", transport->name, transport->why);
         return;
     }
-    for (size_t i = 0; i < count && i < DEVICES_MAX; i++) {
-        fprintf(out, "transport    %-8s %-12s %s", ops->name, devices[i].name, devices[i].detail);
-        if (devices[i].speed > 0)
-            fprintf(out, ", %.3g Gbit/s", (double)devices[i].speed * 8e-9);
-        fprintf(out, "\n");
+    for (size_t i = 0; i < transport->shown; i++)
+        list_device(out, transport->name, &transport->devices[i]);
+    if (transport->count > transport->shown)
+        fprintf(out, "transport    %-8s and %zu more devices\n", transport->name,
+                transport->count - transport->shown);
+}
+
+/* Asks every backend. The devices are owned by the caller. */
+static size_t find_transports(const struct sl_config *config, struct sb_transport *list, size_t cap)
+{
+    const struct sl_transport_ops *const *ops = sl_transports();
+    size_t n = 0;
+
+    for (; *ops != NULL && n < cap; ops++, n++) {
+        struct sb_transport *at = &list[n];
+
+        *at = (struct sb_transport){.name = (*ops)->name,
+                                    .devices = calloc(DEVICES_MAX, sizeof(*at->devices))};
+        at->err = at->devices == NULL
+                      ? sl_fail(-ENOMEM, "no memory to list devices")
+                      : (*ops)->probe(config, at->devices, DEVICES_MAX, &at->count);
+        if (at->err != 0)
+            snprintf(at->why, sizeof(at->why), "%s", sluice_last_error());
+        else
+            at->shown = at->count < DEVICES_MAX ? at->count : DEVICES_MAX;
     }
-    if (count > DEVICES_MAX)
-        fprintf(out, "transport    %-8s and %zu more devices\n", ops->name, count - DEVICES_MAX);
+    return n;
 }
 
 static void list_kernels(FILE *out, const struct sl_config *config)
@@ -108,13 +151,25 @@ static void list_algorithms(FILE *out)
     }
 }
 
-void sb_list(FILE *out, const struct sl_config *config)
+int sb_list(FILE *out, const struct sl_config *config, const char *json)
 {
-    fprintf(out, "sluice       %s\n", sluice_version_string());
-    list_launcher(out, config);
-    list_machine(out);
-    for (const struct sl_transport_ops *const *ops = sl_transports(); *ops != NULL; ops++)
-        list_transport(out, *ops, config);
-    list_kernels(out, config);
-    list_algorithms(out);
+    struct sb_transport transports[TRANSPORTS_MAX];
+    size_t count = find_transports(config, transports, TRANSPORTS_MAX);
+    int err = 0;
+
+    if (json != NULL)
+        err = sb_json_write_list(json, sluice_version_string(), transports, count);
+    /* "--json -" is for other programs: the text would be in the way. */
+    if (json == NULL || strcmp(json, "-") != 0) {
+        fprintf(out, "sluice       %s\n", sluice_version_string());
+        list_launcher(out, config);
+        list_machine(out);
+        for (size_t i = 0; i < count; i++)
+            list_transport(out, &transports[i]);
+        list_kernels(out, config);
+        list_algorithms(out);
+    }
+    for (size_t i = 0; i < count; i++)
+        free(transports[i].devices);
+    return err;
 }

@@ -143,10 +143,8 @@ static int start(const struct sb_options *o)
     export_options(o);
     if (sl_config_from_env(&config, environ) != 0 || sl_log_configure(config.log) != 0)
         return complain(-1), EXIT_USAGE;
-    if (o->mode == SB_LIST) {
-        sb_list(stdout, &config);
-        return 0;
-    }
+    if (o->mode == SB_LIST)
+        return sb_list(stdout, &config, o->json) != 0 ? complain(-1) : 0;
     if (o->plot != NULL && sb_plot_check(o->plot) != 0)
         return complain(-1), EXIT_USAGE;
     if (o->ranks == 0)

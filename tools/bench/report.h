@@ -5,6 +5,8 @@
 
 #include "bench.h"
 
+#include "core/transport.h"
+
 /* Lines before all tables, before one collective's, for a row, and after all. */
 void sb_report_head(FILE *out, const struct sb_facts *facts, const struct sb_options *options);
 void sb_report_table_head(FILE *out, enum sb_coll_id coll, const struct sb_options *options);
@@ -17,6 +19,19 @@ void sb_report_tail(FILE *out, const struct sb_results *results);
 int sb_json_write(const char *path, const struct sb_results *results);
 int sb_csv_write(const char *path, const struct sb_results *results);
 int sb_plot_write(const char *path, const struct sb_results *results);
+
+/* What a transport found on this machine, or why it is out. */
+struct sb_transport {
+    const char *name;
+    int err;        /* of its probe: nothing was found */
+    char why[512];  /* then why */
+    struct sl_device *devices;
+    size_t count, shown; /* how many there are, and how many stand in devices */
+};
+
+/* As sb_json_write(), for --list. */
+int sb_json_write_list(const char *path, const char *version, const struct sb_transport *transports,
+                       size_t count);
 
 /* Before the run: can the file be made at all? */
 int sb_plot_check(const char *path);

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ports of this host for people: what each is, its GIDs, and which one would be used. */
+#include "verbs/probe.h"
+
+#include "core/err.h"
+#include "verbs/device.h"
+
+#include <net/if.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *state_name(uint8_t state)
+{
+    static const char *const names[] = {"NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER"};
+
+    return state < SL_ARRAY_LEN(names) ? names[state] : "unknown state";
+}
+
+static const char *link_name(uint8_t link_layer)
+{
+    return link_layer == IBV_LINK_LAYER_INFINIBAND ? "InfiniBand"
+           : link_layer == IBV_LINK_LAYER_ETHERNET ? "Ethernet"
+                                                   : "unknown link";
+}
+
+static unsigned mtu_bytes(uint8_t mtu)
+{
+    return mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096 ? 128u << mtu : 0;
+}
+
+/* Appends while there is room for the whole text. False: there was not. */
+static bool append(char *out, size_t cap, const char *fmt, ...) SL_PRINTF(3, 4);
+
+static bool append(char *out, size_t cap, const char *fmt, ...)
+{
+    size_t used = strlen(out);
+    va_list args;
+    int len;
+
+    va_start(args, fmt);
+    len = vsnprintf(out + used, cap - used, fmt, args);
+    va_end(args);
+    if (len >= 0 && (size_t)len < cap - used)
+        return true;
+    out[used] = '\0';
+    return false;
+}
+
+/* "GID 1  192.0.2.1/24 (RoCE v2) on eth0" */
+static void gid_line(const struct sl_verbs_gid *gid, char *out, size_t cap)
+{
+    char text[80], prefix[8] = "", on[IF_NAMESIZE + 8] = "", name[IF_NAMESIZE];
+    const char *type;
+
+    sl_verbs_gid_text(gid, text, sizeof(text));
+    type = strchr(text, ' ');
+    if (gid->prefix_len != 0)
+        snprintf(prefix, sizeof(prefix), "/%u", gid->prefix_len);
+    if (gid->netdev != 0 && if_indextoname(gid->netdev, name) != NULL)
+        snprintf(on, sizeof(on), " on %s", name);
+    snprintf(out, cap, "GID %-3u %.*s%s%s%s", gid->index, (int)(type - text), text, prefix, type, on);
+}
+
+static void describe_gids(const struct sl_config *config, const struct sl_verbs_port *port,
+                          struct sl_device *out)
+{
+    struct sl_verbs_gid chosen;
+    bool has_chosen = port->why[0] == '\0' && sl_verbs_gid_choose(config, port, &chosen) == 0;
+    const size_t room = sizeof(out->more) - 32; /* for the last line */
+
+    for (unsigned i = 0; i < port->gid_count; i++) {
+        char line[160];
+
+        gid_line(&port->gids[i], line, sizeof(line));
+        if (!append(out->more, room, "%s%s\n", line,
+                    has_chosen && port->gids[i].index == chosen.index ? ", chosen" : "")) {
+            append(out->more, sizeof(out->more), "and %u more GIDs\n", port->gid_count - i);
+            return;
+        }
+    }
+}
+
+static void describe(const struct sl_config *config, const struct sl_verbs_port *port,
+                     struct sl_device *out)
+{
+    memset(out, 0, sizeof(*out));
+    snprintf(out->name, sizeof(out->name), "%s", port->name);
+    snprintf(out->why, sizeof(out->why), "%s", port->why);
+    if (port->state == IBV_PORT_NOP) /* nothing could be read */
+        return;
+    out->speed = port->speed;
+    append(out->detail, sizeof(out->detail), "%s, %s, MTU %u", state_name(port->state),
+           link_name(port->link_layer), mtu_bytes(port->mtu));
+    if (port->link_layer == IBV_LINK_LAYER_INFINIBAND)
+        append(out->detail, sizeof(out->detail), ", LID %u", port->lid);
+    describe_gids(config, port, out);
+}
+
+int sl_verbs_probe(const struct sl_config *config, struct sl_device *out, size_t cap, size_t *count)
+{
+    struct sl_verbs_port *ports = calloc(cap > 0 ? cap : 1, sizeof(*ports));
+    size_t found = 0;
+    int err;
+
+    if (ports == NULL)
+        return sl_fail(-ENOMEM, "no memory to list %zu RDMA ports", cap);
+    err = sl_verbs_ports_list(config, ports, cap, &found);
+    if (err == 0) {
+        for (size_t i = 0; i < found && i < cap; i++)
+            describe(config, &ports[i], &out[i]);
+        *count = found;
+    }
+    free(ports);
+    return err;
+}

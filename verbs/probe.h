@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The probe operation of the verbs transport. */
+#ifndef SL_VERBS_PROBE_H
+#define SL_VERBS_PROBE_H
+
+#include "core/transport.h"
+
+/* Every port of every device, those that cannot be used with the reason; see sl_transport_ops. */
+int sl_verbs_probe(const struct sl_config *config, struct sl_device *out, size_t cap, size_t *count);
+
+#endif
