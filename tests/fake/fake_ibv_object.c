@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Protection domains, memory regions and shared receive queues of the fake libibverbs. */
+#include "tests/fake/fake_ibv_inside.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define ACCESS_KNOWN                                                                              \
+    (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |                  \
+     IBV_ACCESS_RELAXED_ORDERING)
+
+static struct ibv_pd *alloc_pd(struct ibv_context *ibv)
+{
+    struct fake_context *context = FAKE_OF(fake_context, ibv);
+    struct fake_pd *pd;
+    int error = fake_enter(&context->obj, FAKE_IBV_ALLOC_PD);
+
+    if (error != 0) {
+        errno = error;
+        return NULL;
+    }
+    pd = fake_obj_new(context->obj.dev, FAKE_IBV_PD, sizeof(*pd), offsetof(struct fake_pd, obj));
+    pd->ibv.context = ibv;
+    context->obj.users++;
+    return &pd->ibv;
+}
+
+static int dealloc_pd(struct ibv_pd *ibv)
+{
+    struct fake_pd *pd = FAKE_OF(fake_pd, ibv);
+    int error = fake_enter_plain(&pd->obj, "ibv_dealloc_pd");
+
+    if (error == EINVAL)
+        return error;
+    if (pd->obj.users != 0 && error == 0)
+        return EBUSY;
+    FAKE_OF(fake_context, ibv->context)->obj.users--;
+    fake_obj_end(&pd->obj);
+    return error;
+}
+
+static uint32_t mr_key(const struct fake_device *dev, unsigned index, bool remote)
+{
+    /* Of neither kind twice on any device, so that a mixed-up key never works by chance. */
+    return (dev->number << 28 | index << 9 | (remote ? 0x100u : 0u) | (0x5au ^ (index * 7 & 0xff))) +
+           0x1000u;
+}
+
+static bool is_mapped(const void *addr, size_t len)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)addr & ~(page - 1);
+
+    return msync((void *)from, (uintptr_t)addr + len - from, MS_ASYNC) == 0;
+}
+
+static int mr_check(struct fake_pd *pd, uint64_t len, unsigned access)
+{
+    struct fake_device *dev = pd->obj.dev;
+    int error = fake_enter(&pd->obj, FAKE_IBV_REG_MR);
+
+    if (error != 0)
+        return error;
+    if ((access & ~(unsigned)ACCESS_KNOWN) != 0)
+        return EOPNOTSUPP;
+    if (len == 0 || len > dev->params.attr.max_mr_size)
+        return EINVAL;
+    if ((access & IBV_ACCESS_REMOTE_WRITE) != 0 && (access & IBV_ACCESS_LOCAL_WRITE) == 0)
+        return EINVAL;
+    if (dev->params.max_locked != 0 && dev->locked + len > dev->params.max_locked)
+        return ENOMEM;
+    if (dev->live[FAKE_IBV_MR] >= (unsigned)dev->params.attr.max_mr)
+        return ENOMEM;
+    return 0;
+}
+
+static struct ibv_mr *mr_add(struct fake_pd *pd, void *addr, uint8_t *host, size_t len, uint64_t iova,
+                             unsigned access, size_t mapped)
+{
+    struct fake_device *dev = pd->obj.dev;
+    struct fake_mr *mr = fake_obj_new(dev, FAKE_IBV_MR, sizeof(*mr), offsetof(struct fake_mr, obj));
+
+    if (dev->mr_count == dev->mr_cap) {
+        dev->mr_cap = dev->mr_cap * 2 + 64;
+        dev->mrs = realloc(dev->mrs, dev->mr_cap * sizeof(struct fake_mr *));
+        if (dev->mrs == NULL || dev->mr_cap >= 1u << 19)
+            abort();
+    }
+    mr->ibv = (struct ibv_mr){.context = pd->ibv.context, .pd = &pd->ibv, .addr = addr, .length = len,
+                              .lkey = mr_key(dev, dev->mr_count, false),
+                              .rkey = mr_key(dev, dev->mr_count, true)};
+    mr->iova = iova;
+    mr->host = host;
+    mr->mapped = mapped;
+    mr->access = access;
+    dev->mrs[dev->mr_count++] = mr;
+    dev->locked += len;
+    dev->live[FAKE_IBV_MR]++;
+    pd->obj.users++;
+    return &mr->ibv;
+}
+
+static struct ibv_mr *reg_mr_iova2(struct ibv_pd *ibv, void *addr, size_t len, uint64_t iova,
+                                   unsigned access)
+{
+    struct fake_pd *pd = FAKE_OF(fake_pd, ibv);
+    int error = mr_check(pd, len, access);
+
+    if (error == 0 && !is_mapped(addr, len))
+        error = EFAULT;
+    if (error != 0) {
+        errno = error;
+        return NULL;
+    }
+    return mr_add(pd, addr, addr, len, iova, access, 0);
+}
+
+static struct ibv_mr *reg_mr(struct ibv_pd *ibv, void *addr, size_t len, int access)
+{
+    return reg_mr_iova2(ibv, addr, len, (uintptr_t)addr, (unsigned)access);
+}
+
+static struct ibv_mr *reg_dmabuf_mr(struct ibv_pd *ibv, uint64_t offset, size_t len, uint64_t iova,
+                                    int fd, int access)
+{
+    struct fake_pd *pd = FAKE_OF(fake_pd, ibv);
+    int error = mr_check(pd, len, (unsigned)access);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), inside = offset % page;
+    uint8_t *host = NULL;
+
+    if (error == 0) {
+        host = mmap(NULL, len + inside, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+                    (off_t)(offset - inside));
+        if (host == MAP_FAILED)
+            error = EBADF;
+    }
+    if (error != 0) {
+        errno = error;
+        return NULL;
+    }
+    return mr_add(pd, NULL, host + inside, len, iova, (unsigned)access, len + inside);
+}
+
+static int dereg_mr(struct ibv_mr *ibv)
+{
+    struct fake_mr *mr = FAKE_OF(fake_mr, ibv);
+    int error = fake_enter_plain(&mr->obj, "ibv_dereg_mr");
+
+    if (error == EINVAL)
+        return error;
+    mr->obj.dev->locked -= mr->ibv.length;
+    mr->obj.dev->live[FAKE_IBV_MR]--;
+    FAKE_OF(fake_pd, ibv->pd)->obj.users--;
+    if (mr->mapped != 0)
+        munmap(mr->host - (mr->mapped - ibv->length), mr->mapped);
+    fake_obj_end(&mr->obj);
+    return error;
+}
+
+uint8_t *fake_key_at(struct fake_device *dev, struct ibv_pd *pd, bool remote, uint32_t key,
+                     uint64_t addr, uint64_t len, unsigned access)
+{
+    unsigned index = ((key - 0x1000u) >> 9) & 0x7ffff;
+    struct fake_mr *mr;
+
+    if (index >= dev->mr_count || mr_key(dev, index, remote) != key)
+        return NULL;
+    mr = dev->mrs[index];
+    if (!mr->obj.alive || fake_obj_gone(&mr->obj) || mr->ibv.pd != pd ||
+        (mr->access & access) != access)
+        return NULL;
+    if (addr < mr->iova || len > mr->ibv.length || addr - mr->iova > mr->ibv.length - len)
+        return NULL;
+    return mr->host + (addr - mr->iova);
+}
+
+static struct ibv_srq *create_srq(struct ibv_pd *ibv, struct ibv_srq_init_attr *init)
+{
+    struct fake_pd *pd = FAKE_OF(fake_pd, ibv);
+    const struct ibv_device_attr *max = &pd->obj.dev->params.attr;
+    struct fake_srq *srq;
+    int error = fake_enter(&pd->obj, FAKE_IBV_CREATE_SRQ);
+
+    if (error == 0 && (init->attr.max_wr == 0 || init->attr.max_sge == 0 ||
+                       init->attr.max_wr > (unsigned)max->max_srq_wr ||
+                       init->attr.max_sge > (unsigned)max->max_srq_sge))
+        error = EINVAL;
+    if (error == 0 && pd->obj.dev->live[FAKE_IBV_SRQ] >= (unsigned)max->max_srq)
+        error = ENOMEM;
+    if (error != 0) {
+        errno = error;
+        return NULL;
+    }
+    srq = fake_obj_new(pd->obj.dev, FAKE_IBV_SRQ, sizeof(*srq), offsetof(struct fake_srq, obj));
+    srq->ibv.context = ibv->context;
+    srq->ibv.srq_context = init->srq_context;
+    srq->ibv.pd = ibv;
+    fake_rq_init(&srq->rq, init->attr.max_wr, init->attr.max_sge);
+    pd->obj.users++;
+    pd->obj.dev->live[FAKE_IBV_SRQ]++;
+    return &srq->ibv;
+}
+
+static int destroy_srq(struct ibv_srq *ibv)
+{
+    struct fake_srq *srq = FAKE_OF(fake_srq, ibv);
+    int error = fake_enter_plain(&srq->obj, "ibv_destroy_srq");
+
+    if (error == EINVAL)
+        return error;
+    if (srq->obj.users != 0 && error == 0)
+        return EBUSY;
+    fake_event_forget(FAKE_OF(fake_context, ibv->context), &srq->obj, ibv->events_completed);
+    FAKE_OF(fake_pd, ibv->pd)->obj.users--;
+    srq->obj.dev->live[FAKE_IBV_SRQ]--;
+    fake_obj_end(&srq->obj);
+    return error;
+}
+
+void fake_ibv_srq_arm(struct fake_ibv *fake, struct ibv_srq *srq, unsigned limit)
+{
+    FAKE_OF(fake_srq, srq)->limit = limit;
+}
+
+void fake_table_object(struct sl_ibv *t)
+{
+    t->ibv_alloc_pd = alloc_pd;
+    t->ibv_dealloc_pd = dealloc_pd;
+    t->ibv_reg_mr = reg_mr;
+    t->ibv_reg_mr_iova2 = reg_mr_iova2;
+    t->ibv_reg_dmabuf_mr = reg_dmabuf_mr;
+    t->ibv_dereg_mr = dereg_mr;
+    t->ibv_create_srq = create_srq;
+    t->ibv_destroy_srq = destroy_srq;
+}
