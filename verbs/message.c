@@ -80,7 +80,8 @@ static void forget_grants(struct sl_verbs_ep *ep, uint32_t number)
     }
 }
 
-static int send_eager(struct sl_verbs_ep *ep, const struct sl_buf *buf, uint64_t tag)
+static int send_eager(struct sl_verbs_ep *ep, const struct sl_buf *buf, uint64_t tag,
+                      struct sl_req *req)
 {
     uint32_t number = ep->tx_next;
     struct sl_verbs_tx_frame *frame;
@@ -101,6 +102,8 @@ static int send_eager(struct sl_verbs_ep *ep, const struct sl_buf *buf, uint64_t
     tx_advance(ep);
     ep->iface->base.traffic += buf->len;
     sl_verbs_frame_post(ep, frame);
+    req->len = buf->len;
+    req->status = 0;
     return 1;
 }
 
@@ -152,7 +155,8 @@ int sl_verbs_send(struct sl_ep *base, const struct sl_buf *buf, uint64_t tag, st
         return sl_verbs_not_up(ep);
     if (ep->tx_next - ep->tx_oldest >= SL_VERBS_TX_QUEUE)
         return -EAGAIN;
-    return buf->len <= ep->eager_bytes ? send_eager(ep, buf, tag) : send_long(ep, buf, tag, req);
+    return buf->len <= ep->eager_bytes ? send_eager(ep, buf, tag, req)
+                                       : send_long(ep, buf, tag, req);
 }
 
 static void on_drop(struct sl_verbs_ep *ep, uint32_t number)
@@ -241,6 +245,7 @@ static int take_waiting(struct sl_verbs_ep *ep, uint32_t number)
     sl_verbs_slot_put(rail, msg->slot);
     owe_credit(ep);
     msg->has_frame = false;
+    ep->held--;
     if (err != 0) {
         end_later(ep, number, err);
         return 0;
@@ -304,6 +309,7 @@ static void on_eager(struct sl_verbs_path *path, const struct sl_verbs_frame *fr
     msg->len = frame->len;
     if (!is_posted(ep, frame->number)) {
         msg->has_frame = true;
+        ep->held++;
         msg->slot = slot;
         msg->rail = (uint8_t)path->rail->idx;
         return;
@@ -482,6 +488,7 @@ void sl_verbs_cancel(struct sl_verbs_ep *ep, int status)
     for (uint32_t i = 0; i < SL_VERBS_RX_QUEUE; i++)
         if (ep->rx[i].has_frame) {
             ep->rx[i].has_frame = false;
+            ep->held--;
             sl_verbs_slot_put(&ep->iface->rails[ep->rx[i].rail], ep->rx[i].slot);
         }
     for (; ep->rx_oldest != ep->rx_next; ep->rx_oldest++) {

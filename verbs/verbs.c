@@ -16,7 +16,8 @@
 #define MAGIC 0x5642u /* "BV" */
 #define COMPANION_EVERY 32 /* rounds of progress between looks at the companion and the clock */
 #define TIMER_NS (5 * SL_NS_PER_MS)
-#define PEER_WHY 160
+#define LINGER_NS (200 * SL_NS_PER_MS)
+#define LINGER_LOOKS 1000000
 
 struct address {
     uint16_t magic;
@@ -119,8 +120,30 @@ static void on_ctrl(void *arg, struct sl_ep *companion, const void *msg, size_t 
 static void on_companion_down(void *arg, struct sl_ep *companion, int status, const char *why)
 {
     (void)arg;
-    owner_of(companion)->companion_up = false;
-    sl_verbs_ep_fail(owner_of(companion), status, "%s", why);
+    struct sl_verbs_ep *ep = owner_of(companion);
+
+    ep->companion_up = false;
+    if (ep->state != SL_VERBS_EP_UP) {
+        sl_verbs_ep_fail(ep, status, "%s", why);
+        return;
+    }
+    if (ep->failing || ep->left)
+        return;
+    ep->left = true;
+    ep->down_status = status;
+    snprintf(ep->why, sizeof(ep->why), "%s", why);
+    sl_verbs_ep_activate(ep);
+}
+
+/* The peer is gone. What it sent before it said so has arrived: its receives end well, all else does not. */
+static void leave(struct sl_verbs_ep *ep)
+{
+    for (unsigned i = 0; i < ep->path_count; i++)
+        if (ep->paths[i] != NULL && ep->paths[i]->qp != NULL)
+            while (sl_verbs_rail_poll(ep->paths[i]->rail, 64) > 0)
+                ;
+    if (ep->held == 0 || ep->rx_oldest != ep->rx_next)
+        ep->failing = true;
 }
 
 static void on_companion_up(struct sl_req *req)
@@ -368,7 +391,7 @@ static int ep_connect(struct sl_ep *base, const struct sl_addr *peer, struct sl_
     memcpy(&theirs, peer->bytes, peer->len < sizeof(theirs) ? peer->len : sizeof(theirs));
     if (peer->len < offsetof(struct address, companion) || theirs.magic != MAGIC ||
         theirs.len != peer->len - offsetof(struct address, companion))
-        return sl_fail(-EBADMSG, "the address of rank %d is not one of the verbs transport",
+        return sl_fail(-EPROTO, "the address of rank %d is not one of the verbs transport",
                        base->peer);
     companion.len = theirs.len;
     memcpy(companion.bytes, theirs.companion, theirs.len);
@@ -388,6 +411,29 @@ static int ep_connect(struct sl_ep *base, const struct sl_addr *peer, struct sl_
     return 0;
 }
 
+/* Frames are done for their sender when they are posted: before the queue pairs go, they must have arrived.
+ * Nothing can be waited for where the peer may still write into memory that is the user's again. */
+static void linger(struct sl_verbs_ep *ep)
+{
+    struct sl_verbs_iface *iface = ep->iface;
+    struct sl_verbs_path *path = ep->frame_path;
+    uint64_t deadline_ns = sl_now(iface->base.worker->clock) + LINGER_NS;
+    struct sl_verbs_tx_frame *last;
+
+    if (ep->state != SL_VERBS_EP_UP || path == NULL || path->posted == path->retired ||
+        ep->rx_oldest != ep->rx_next || ep->tx_oldest != ep->tx_next)
+        return;
+    last = sl_verbs_frame_new(ep, SL_VERBS_CREDIT, 0);
+    if (last == NULL)
+        return;
+    path->unsignalled = SL_VERBS_SQ_DEPTH; /* this one tells of its end */
+    sl_verbs_frame_post(ep, last);
+    for (unsigned i = 0; i < LINGER_LOOKS && path->posted != path->retired && !path->failing &&
+                         sl_now(iface->base.worker->clock) < deadline_ns; i++)
+        if (sl_verbs_rail_poll(path->rail, 64) < 0)
+            return;
+}
+
 static void ep_destroy(struct sl_ep *base)
 {
     struct sl_verbs_ep *ep = sl_verbs_ep_of(base);
@@ -396,6 +442,7 @@ static void ep_destroy(struct sl_ep *base)
     if (base == NULL)
         return;
     iface = ep->iface;
+    linger(ep);
     stop_paths(ep);
     if (ep->state == SL_VERBS_EP_CONNECTING) {
         iface->connecting--;
@@ -468,11 +515,13 @@ static void flush_batches(struct sl_verbs_iface *iface)
 /* True while the connection needs another look without anything new having happened. */
 static bool has_work(const struct sl_verbs_ep *ep)
 {
+    if (ep->state == SL_VERBS_EP_DOWN)
+        return false;
     bool stuck = !sl_list_empty(&ep->repeat) || ep->unannounced > 0 || ep->drop_count > 0 ||
                  ep->wants_staging || ep->deal_count > 0 || ep->redo_count > 0 ||
                  ep->credits_owed >= SL_VERBS_CREDITS / 2;
 
-    return ep->failing || ep->record_count > 0 || ep->late_count > 0 || stuck;
+    return ep->failing || ep->left || ep->record_count > 0 || ep->late_count > 0 || stuck;
 }
 
 static int ep_work(struct sl_verbs_ep *ep)
@@ -486,6 +535,8 @@ static int ep_work(struct sl_verbs_ep *ep)
         }
     if (ep->record_count > 0)
         sl_verbs_record_flush(ep);
+    if (SL_UNLIKELY(ep->left && ep->state == SL_VERBS_EP_UP))
+        leave(ep);
     if (SL_UNLIKELY(ep->failing)) {
         ep_lost(ep);
         return 1;

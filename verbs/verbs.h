@@ -233,7 +233,8 @@ struct sl_verbs_ep {
     struct sl_verbs_iface *iface;
     struct sl_node link;    /* in iface->eps */
     struct sl_node active;  /* in iface->active while progress must look after it */
-    bool is_active, failing, leads, has_hello, companion_up, told_rails;
+    bool is_active, failing, leads, has_hello, companion_up;
+    bool left; /* the peer is gone: what it sent may still be received */
     uint8_t state;
     uint32_t eager_bytes;
     uint64_t nonce;
@@ -272,6 +273,7 @@ struct sl_verbs_ep {
     unsigned drop_count;
     uint32_t late[SL_VERBS_RX_QUEUE];  /* receives to end in progress */
     unsigned late_count;
+    unsigned held; /* frames that wait for their receive */
     bool wants_staging;
 
     struct sl_verbs_record records[SL_VERBS_RECORDS];
