@@ -8,9 +8,11 @@
 #include "verbs/memlock.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Shorter than this part of the fastest port's speed: a port for management, not for data. */
 #define SLOW_PART 4
@@ -119,13 +121,18 @@ static uint64_t speed_from_sysfs(const struct ibv_device *device, uint8_t num)
     return (uint64_t)(gbit * 125e6);
 }
 
-static void explain_state(const struct sl_ibv *ibv, struct sl_verbs_port *port)
+/* As ibstat and `rdma link` write them; the texts of libibverbs are not the same in all its versions. */
+const char *sl_verbs_state_name(uint8_t state)
 {
-    /* The library's texts look like PORT_DOWN; some have spaces. */
-    const char *state = (ibv->ibv_port_state_str)((enum ibv_port_state)port->state);
+    static const char *const names[] = {"NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER"};
 
-    if (strncmp(state, "PORT_", 5) == 0)
-        state += 5;
+    return state < SL_ARRAY_LEN(names) ? names[state] : "in an unknown state";
+}
+
+static void explain_state(struct sl_verbs_port *port)
+{
+    const char *state = sl_verbs_state_name(port->state);
+
     if (port->link_layer == IBV_LINK_LAYER_ETHERNET)
         snprintf(port->why, sizeof(port->why),
                  "port is %s: check the cable, the switch port, and `ip link` (the interface must be up)",
@@ -141,7 +148,7 @@ static void explain_state(const struct sl_ibv *ibv, struct sl_verbs_port *port)
 }
 
 /* Leaves why empty when the port can be used. */
-static void explain(const struct sl_ibv *ibv, struct sl_verbs_port *port)
+static void explain(struct sl_verbs_port *port)
 {
     port->why[0] = '\0';
     if (port->node_type == IBV_NODE_RNIC)
@@ -152,7 +159,7 @@ static void explain(const struct sl_ibv *ibv, struct sl_verbs_port *port)
         snprintf(port->why, sizeof(port->why), "not an InfiniBand or RoCE device (node type %d)",
                  port->node_type);
     else if (port->state != IBV_PORT_ACTIVE && port->state != IBV_PORT_ACTIVE_DEFER)
-        explain_state(ibv, port);
+        explain_state(port);
     else if (port->link_layer == IBV_LINK_LAYER_INFINIBAND && port->lid == 0)
         snprintf(port->why, sizeof(port->why),
                  "port has no LID: no subnet manager has given it one; start one (opensm, or a switch's)");
@@ -188,7 +195,7 @@ int sl_verbs_port_read(const struct sl_ibv *ibv, struct ibv_context *context, ui
     if (port.speed == 0)
         port.speed = speed_from_sysfs(context->device, num);
     sl_verbs_gids_read(ibv, context, attr.gid_tbl_len > 0 ? (unsigned)attr.gid_tbl_len : 0, &port);
-    explain(ibv, &port);
+    explain(&port);
     *out = port;
     return 0;
 }
@@ -226,7 +233,12 @@ static struct listed *list_add(struct listing *list)
 static void explain_open(const struct ibv_device *device, int error, struct sl_verbs_port *port)
 {
     const char *file = device->dev_name;
+    char path[IBV_SYSFS_NAME_MAX + 32];
 
+    /* After a refusal the library looks for the file elsewhere, and ends with not having found it. */
+    snprintf(path, sizeof(path), "/dev/infiniband/%s", file);
+    if (error == ENOENT && faccessat(AT_FDCWD, path, R_OK | W_OK, AT_EACCESS) != 0)
+        error = errno;
     if (error == ENOENT)
         snprintf(port->why, sizeof(port->why),
                  "cannot be opened: there is no /dev/infiniband/%s; load ib_uverbs, or give the container "

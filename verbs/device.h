@@ -45,6 +45,9 @@ struct sl_verbs_port {
     char why[SL_VERBS_WHY_MAX]; /* not empty: not usable, and why, as a sentence part */
 };
 
+/* "ACTIVE", "DOWN" (enum ibv_port_state). */
+const char *sl_verbs_state_name(uint8_t state);
+
 /* Reads everything about a port anew. 0, or the error of a device that is gone (-ENODEV). */
 int sl_verbs_port_read(const struct sl_ibv *ibv, struct ibv_context *context, uint8_t num,
                        struct sl_verbs_port *out);

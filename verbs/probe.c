@@ -11,13 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *state_name(uint8_t state)
-{
-    static const char *const names[] = {"NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER"};
-
-    return state < SL_ARRAY_LEN(names) ? names[state] : "unknown state";
-}
-
 static const char *link_name(uint8_t link_layer)
 {
     return link_layer == IBV_LINK_LAYER_INFINIBAND ? "InfiniBand"
@@ -91,7 +84,7 @@ static void describe(const struct sl_config *config, const struct sl_verbs_port 
     if (port->state == IBV_PORT_NOP) /* nothing could be read */
         return;
     out->speed = port->speed;
-    append(out->detail, sizeof(out->detail), "%s, %s, MTU %u", state_name(port->state),
+    append(out->detail, sizeof(out->detail), "%s, %s, MTU %u", sl_verbs_state_name(port->state),
            link_name(port->link_layer), mtu_bytes(port->mtu));
     if (port->link_layer == IBV_LINK_LAYER_INFINIBAND)
         append(out->detail, sizeof(out->detail), ", LID %u", port->lid);

@@ -58,6 +58,18 @@ list_names_transports_kernels_and_algorithms() {
         grep -qE '^algorithm +allreduce +ring ' "$dir/list" && grep -qE '^cores +[0-9]+ of ' "$dir/list"
 }
 
+list_as_json_names_devices_or_why_there_are_none() {
+    run "$bench" --list --json - | tee "$dir/list.json" && python3 - "$dir/list.json" <<'END'
+import json, sys
+transports = json.load(open(sys.argv[1]))["transports"]
+assert {"shm", "tcp"} <= {t["name"] for t in transports}
+for transport in transports:
+    assert (transport["why"] is None) == bool(transport["devices"])
+    for device in transport["devices"]:
+        assert device["name"] and device["usable"] == (device["why"] is None)
+END
+}
+
 explain_says_what_each_size_takes() {
     run "$bench" -n 3 --explain -b 8 -e 1M -f 1024 >"$dir/explain" && cat "$dir/explain" &&
         [[ $(grep -c '^allreduce of ' "$dir/explain") -eq 2 ]] && grep -q ' us$' "$dir/explain"
@@ -126,6 +138,7 @@ tap_case ranks_inside_ranks_are_refused env SLUICE_RANK=0 SLUICE_SIZE=2 SLUICE_R
 tap_case json_and_csv_have_every_row json_is_whole
 tap_case json_on_stdout_is_nothing_but_json json_on_stdout_is_alone
 tap_case list_names_what_is_there list_names_transports_kernels_and_algorithms
+tap_case list_as_json_has_every_device list_as_json_names_devices_or_why_there_are_none
 tap_case explain_names_algorithms_and_times explain_says_what_each_size_takes
 tap_case print_schedule_shows_every_rank schedule_of_every_rank_is_printed
 tap_case ranks_started_by_hand_meet ranks_by_hand

@@ -13,7 +13,18 @@ struct fake_device fake_devices[FAKE_DEVICES_MAX];
 int fake_device_count;
 unsigned fake_lists_open;
 
+bool fake_limit_counts;
+
 static struct sl_ibv table;
+
+/* Put before the real one by the linker. */
+bool __real_sl_verbs_memlock_fits(uint64_t more, char *why, size_t cap);
+bool __wrap_sl_verbs_memlock_fits(uint64_t more, char *why, size_t cap);
+
+bool __wrap_sl_verbs_memlock_fits(uint64_t more, char *why, size_t cap)
+{
+    return !fake_limit_counts || __real_sl_verbs_memlock_fits(more, why, cap);
+}
 
 static struct fake_device *of_context(struct ibv_context *context)
 {
@@ -105,19 +116,12 @@ static int query_gid_ex(struct ibv_context *context, uint32_t num, uint32_t inde
     return 0;
 }
 
-static const char *port_state_str(enum ibv_port_state state)
-{
-    static const char *const names[] = {"PORT_NOP",   "PORT_DOWN",   "PORT_INIT",
-                                        "PORT_ARMED", "PORT_ACTIVE", "PORT_ACTIVE_DEFER"};
-
-    return state < SL_ARRAY_LEN(names) ? names[state] : "invalid state";
-}
-
 void fake_ports_start(bool without_ex)
 {
     memset(fake_devices, 0, sizeof(fake_devices));
     fake_device_count = 0;
     fake_lists_open = 0;
+    fake_limit_counts = false;
     table = (struct sl_ibv){
         .ibv_get_device_list = get_list,
         .ibv_free_device_list = free_list,
@@ -128,7 +132,6 @@ void fake_ports_start(bool without_ex)
         .ibv_query_port = query_port,
         .ibv_query_gid = query_gid,
         ._ibv_query_gid_ex = without_ex ? NULL : query_gid_ex,
-        .ibv_port_state_str = port_state_str,
     };
     sl_ibv_replace(&table, NULL);
 }
@@ -140,7 +143,7 @@ struct fake_device *fake_device_add(const char *name)
     sl_assert(fake_device_count < FAKE_DEVICES_MAX);
     fake->device.node_type = IBV_NODE_CA;
     snprintf(fake->device.name, sizeof(fake->device.name), "%s", name);
-    snprintf(fake->device.dev_name, sizeof(fake->device.dev_name), "uverbs%d", fake_device_count);
+    snprintf(fake->device.dev_name, sizeof(fake->device.dev_name), "uverbs9%d", fake_device_count);
     fake->context.device = &fake->device;
     fake->port_count = 1;
     for (int i = 0; i < FAKE_PORTS_MAX; i++)

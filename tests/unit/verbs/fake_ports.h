@@ -28,6 +28,9 @@ extern struct fake_device fake_devices[FAKE_DEVICES_MAX];
 extern int fake_device_count;
 extern unsigned fake_lists_open; /* got from ibv_get_device_list and not freed */
 
+/* Whether the limit of locked memory of the machine counts; tests run on any. */
+extern bool fake_limit_counts;
+
 /* Forgets all devices; sl_ibv_get() gives the fake. without_ex: a library without _ibv_query_gid_ex. */
 void fake_ports_start(bool without_ex);
 

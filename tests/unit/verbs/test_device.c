@@ -25,13 +25,8 @@ static size_t count;
 
 static int fresh(void **state)
 {
-    struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
-
     fake_ports_start(false);
     sl_config_defaults(&config);
-    /* The ports of these tests are out for their own reasons, not for this machine's limit. */
-    if (setrlimit(RLIMIT_MEMLOCK, &limit) != 0)
-        config.verbs_staging_bytes = 0;
     count = 0;
     return 0;
 }
@@ -335,10 +330,10 @@ static void a_device_that_cannot_be_opened_names_its_file(void **state)
     fake = device_with_address("good0");
     list();
     assert_string_equal(names(), "good0:1 | a0 b0 c0 d0");
-    why_has(1, "no permission for /dev/infiniband/uverbs0");
-    why_has(2, "no permission for /dev/infiniband/uverbs1");
-    why_has(3, "no /dev/infiniband/uverbs2");
-    why_has(4, "/dev/infiniband/uverbs3: Cannot allocate memory");
+    why_has(1, "no permission for /dev/infiniband/uverbs90");
+    why_has(2, "no permission for /dev/infiniband/uverbs91");
+    why_has(3, "no /dev/infiniband/uverbs92");
+    why_has(4, "/dev/infiniband/uverbs93: Cannot allocate memory");
     assert_int_equal(ports[1].num, 0);
     assert_int_equal(fake->open_count, 0);
 }
@@ -397,14 +392,20 @@ static void a_limit_of_locked_memory_that_is_too_small_is_a_reason_with_numbers(
     char why[256] = "";
 
     device_with_address("rxe0");
+    device_with_address("rxe1")->ports[0].attr.state = IBV_PORT_DOWN;
+    device_with_address("rxe2");
     assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &before), 0);
     config.verbs_staging_bytes = 16 << 20;
     limit_locked_memory(0);
+    fake_limit_counts = true;
     assert_false(sl_verbs_memlock_fits(1, why, sizeof(why)));
     list();
     (void)setrlimit(RLIMIT_MEMLOCK, &before);
     give_capability_back();
-    why_has(0, "the limit of locked memory is 0 KiB");
+    /* For each of the two usable ports the staging memory and 6 MiB. */
+    why_has(0, "the limit of locked memory is 0 KiB, but 45056 KiB are needed");
+    why_has(1, "port is DOWN");
+    why_has(2, "the limit of locked memory");
     why_has(0, "ulimit -l");
     assert_non_null(strstr(why, "but 1 KiB are needed"));
     assert_non_null(strstr(why, "LimitMEMLOCK"));
