@@ -8,6 +8,7 @@
 #include "collectives/kin.h"
 #include "collectives/select.h"
 #include "collectives/status.h"
+#include "core/event.h"
 #include "core/log.h"
 
 #include <stdio.h>
@@ -22,7 +23,9 @@ static int alloc_tables(struct sluice_comm *comm)
     comm->peers = calloc(comm->size, sizeof(*comm->peers));
     comm->host = calloc(comm->size, sizeof(*comm->host));
     comm->rank_sets = calloc(comm->size, 2 * sizeof(*comm->rank_sets));
-    if (comm->peers == NULL || comm->host == NULL || comm->rank_sets == NULL)
+    comm->events = calloc(1, sizeof(*comm->events));
+    if (comm->peers == NULL || comm->host == NULL || comm->rank_sets == NULL ||
+        comm->events == NULL)
         return sl_fail(-ENOMEM, "no memory for a communicator of %u ranks", comm->size);
     return 0;
 }
@@ -38,6 +41,7 @@ static int set_up(struct sluice_comm *comm, const struct sl_comm_params *params)
     comm->worker = (struct sl_worker){
         .clock = params->clock,
         .config = &comm->config,
+        .events = comm->events,
         .rank = (int)comm->rank,
         .idle = params->idle,
         .idle_arg = params->idle_arg,
@@ -118,6 +122,7 @@ static void free_parts(struct sluice_comm *comm)
     free(comm->peers);
     free(comm->host);
     free(comm->rank_sets);
+    free(comm->events);
     free(comm);
 }
 

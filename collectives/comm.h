@@ -99,6 +99,7 @@ struct sl_comm_params {
 struct sluice_comm {
     uint32_t rank, size;
     struct sl_worker worker;
+    struct sl_event_ring *events; /* of the worker */
     struct sl_config config;
     struct sl_iface_slot ifaces[SL_IFACES_MAX];
     unsigned iface_count;

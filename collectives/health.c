@@ -4,6 +4,7 @@
 
 #include "collectives/exec.h"
 #include "collectives/report.h"
+#include "core/event.h"
 #include "core/log.h"
 
 #include <stdio.h>
@@ -107,6 +108,8 @@ void sl_comm_fail(struct sluice_comm *comm, int code, int32_t culprit, const cha
     }
     comm->error = code;
     comm->culprit = culprit;
+    sl_event(&comm->worker, SL_EVENT_COMM_FAILED,
+             culprit >= 0 ? (uint32_t)culprit : SL_EVENT_NOBODY, (uint64_t)(int64_t)code, 0);
 }
 
 static void tell_abort(struct sluice_comm *comm)
@@ -230,6 +233,7 @@ void sl_health_down(void *arg, struct sl_ep *ep, int status, const char *why)
     struct sl_peer *peer = &comm->peers[ep->peer];
 
     peer->down = true;
+    sl_event(&comm->worker, SL_EVENT_PEER_LOST, (uint32_t)ep->peer, (uint64_t)(int64_t)status, 0);
     if (!peer->left)
         note_loss(comm, ep->peer, status, why);
 }

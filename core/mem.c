@@ -4,6 +4,7 @@
 
 #include "core/err.h"
 #include "core/list.h"
+#include "core/probe.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -147,6 +148,7 @@ static void registration_end(struct sl_mem_cache *cache, struct sl_mem_registrat
     sl_list_remove(&base->link);
     cache->bytes -= base->len;
     cache->count--;
+    SL_PROBE2(mr_dereg, base->addr, base->len);
     cache->device.dereg(cache->device.arg, base->handle);
     free(base);
 }
@@ -217,6 +219,7 @@ static int registration_make(struct sl_mem_cache *cache, void *addr, size_t len,
         free(base);
         return err;
     }
+    SL_PROBE2(mr_reg, (uintptr_t)addr, len);
     base->addr = (uintptr_t)addr;
     base->len = len;
     sl_list_init(&base->regions);

@@ -7,11 +7,13 @@
 #include "core/rng.h"
 
 struct sl_config;
+struct sl_event_ring;
 
 struct sl_worker {
     const struct sl_clock *clock;   /* borrowed for the worker's life */
     const struct sl_config *config; /* borrowed for the worker's life */
     struct sl_rng rng;
+    struct sl_event_ring *events; /* borrowed; NULL: what happens is not noted (core/event.h) */
     int rank; /* for log lines; -1 before it is known */
 
     /* What a waiting thread does when nothing moved. NULL: the ladder of collectives/wait.c (spin,

@@ -5,6 +5,7 @@
 
 #include "collectives/exec.h"
 #include "collectives/kin.h"
+#include "core/event.h"
 
 /* A communicator is used by one thread at a time, unless it has a thread of its own: then a lock keeps the
  * two apart. */
@@ -36,6 +37,11 @@ extern const uint8_t sl_dtype_sizes[SLUICE_DTYPE_COUNT];
 /* sluice.c: starts a call now. req NULL: waits for its end. */
 int sl_call_start(struct sluice_comm *comm, const struct sl_call *call, const void *in, void *out,
                   struct sluice_req **req);
+
+/* sluice.c: what happened on this communicator, the oldest first; each record is given once, so one reader at a
+ * time, on any thread. Returns how many; totals may be NULL. */
+size_t sl_comm_events(struct sluice_comm *comm, struct sl_event *out, size_t cap,
+                      struct sl_event_totals *totals);
 
 /* setup.c: a thread that makes progress, when the configuration asks for one. */
 int sl_thread_start(struct sluice_comm *comm);

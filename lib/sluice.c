@@ -458,3 +458,13 @@ int sluice_comm_async_error(struct sluice_comm *comm)
     sl_leave(comm);
     return err;
 }
+
+/* ---- events ---- */
+
+size_t sl_comm_events(struct sluice_comm *comm, struct sl_event *out, size_t cap,
+                      struct sl_event_totals *totals)
+{
+    if (totals != NULL)
+        sl_event_totals(comm->events, totals);
+    return sl_event_read(comm->events, out, cap);
+}

@@ -1,0 +1,51 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The library carries the probes that docs/probes.md lists, and no others; each site is a nop of one byte.
+# usage: abi_probes.sh libsluice.so built|absent SOURCE_ROOT
+set -uo pipefail
+library=$1 root=$3
+# shellcheck source=tests/tap.sh
+. "$(dirname "$0")/../tap.sh"
+[[ $2 == built ]] || tap_skip_all "sys/sdt.h was not there at build (package systemtap-sdt-dev)"
+
+notes() { LC_ALL=C readelf -n "$library"; }
+
+# Provider and name follow each other, a line each.
+carried() {
+    notes | awk '$1 == "Provider:" { provider = $2 } $1 == "Name:" && provider == "sluice" { print $2; provider = "" }' |
+        sort -u
+}
+
+# First column of the table in the documentation.
+documented() { grep -oE '^\| `[a-z_]+`' "$root/docs/probes.md" | tr -d '|` ' | sort -u; }
+
+carried_equals_documented() {
+    [[ $(carried | wc -l) -ge 3 ]] || { echo "found only: $(carried)"; return 1; }
+    diff <(documented) <(carried) | sed -n 's/^</documented, not carried:/p; s/^>/carried, not documented:/p' |
+        grep . && return 1
+    return 0
+}
+
+# Location: 0x... is an address of the code; the byte there is 0x90 on x86.
+sites_are_nops() {
+    [[ $(uname -m) == x86_64 ]] || return 0
+    local place count=0
+    for place in $(notes | grep -A1 'Name: mr_' | sed -n 's/.*Location: \(0x[0-9a-f]*\),.*/\1/p'); do
+        objdump -d --start-address="$place" --stop-address=$((place + 1)) "$library" |
+            grep -qE '^ +[0-9a-f]+:\s+90\s+nop\s*$' || { echo "no nop at $place"; return 1; }
+        count=$((count + 1))
+    done
+    [[ $count -ge 2 ]]
+}
+
+# A semaphore would be a load and a branch at every site.
+no_site_has_a_semaphore() {
+    [[ $(notes | grep -c 'Semaphore: 0x0*$') -gt 0 ]] || return 1
+    notes | grep 'Semaphore:' | grep -v 'Semaphore: 0x0*$' && return 1
+    return 0
+}
+
+tap_case the_probes_are_those_that_the_documentation_lists carried_equals_documented
+tap_case a_probe_is_a_nop_of_one_byte sites_are_nops
+tap_case no_probe_has_a_semaphore no_site_has_a_semaphore
+tap_done

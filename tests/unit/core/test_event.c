@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/err.h"
+#include "core/event.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+static uint64_t now;
+
+static uint64_t told(const struct sl_clock *clock)
+{
+    (void)clock;
+    return now;
+}
+
+static const struct sl_clock clock_told = {told};
+static struct sl_event_ring ring;
+static struct sl_worker worker = {.clock = &clock_told, .events = &ring};
+static struct sl_event out[SL_EVENT_RING + 1];
+
+static int fresh(void **state)
+{
+    (void)state;
+    memset(&ring, 0, sizeof(ring));
+    memset(out, 0, sizeof(out));
+    now = 0;
+    return 0;
+}
+
+static void a_record_says_what_when_and_to_whom(void **state)
+{
+    (void)state;
+    now = 42;
+    sl_event(&worker, SL_EVENT_PATH_DOWN, 5, 2, 12);
+    assert_int_equal(sl_event_read(&ring, out, 4), 1);
+    assert_int_equal(out[0].time_ns, 42);
+    assert_int_equal(out[0].kind, SL_EVENT_PATH_DOWN);
+    assert_int_equal(out[0].area, SL_AREA_VERBS);
+    assert_int_equal(out[0].peer, 5);
+    assert_int_equal(out[0].a, 2);
+    assert_int_equal(out[0].b, 12);
+    assert_int_equal(sl_event_read(&ring, out, 4), 0);
+}
+
+static void records_come_out_once_and_in_order(void **state)
+{
+    size_t got = 0;
+
+    (void)state;
+    for (uint64_t i = 0; i < 10; i++)
+        sl_event(&worker, SL_EVENT_RESEND, 1, i, 0);
+    got += sl_event_read(&ring, out, 0);
+    got += sl_event_read(&ring, out, 3);
+    got += sl_event_read(&ring, out + got, SL_EVENT_RING);
+    assert_int_equal(got, 10);
+    for (uint64_t i = 0; i < 10; i++)
+        assert_int_equal(out[i].a, i);
+}
+
+static void a_full_ring_drops_the_new_and_counts_them(void **state)
+{
+    struct sl_event_totals totals;
+
+    (void)state;
+    for (uint64_t i = 0; i < SL_EVENT_RING + 7; i++)
+        sl_event(&worker, i % 2 == 0 ? SL_EVENT_PORT_DOWN : SL_EVENT_PORT_UP, 0, i, 0);
+    sl_event_totals(&ring, &totals);
+    assert_int_equal(totals.dropped, 7);
+    assert_int_equal(totals.counts[SL_EVENT_PORT_DOWN] + totals.counts[SL_EVENT_PORT_UP],
+                     SL_EVENT_RING + 7);
+    assert_int_equal(totals.counts[SL_EVENT_PORT_DOWN], SL_EVENT_RING / 2 + 4);
+    assert_int_equal(totals.counts[SL_EVENT_PATH_UP], 0);
+    /* What was read makes room for as much. */
+    assert_int_equal(sl_event_read(&ring, out, 2), 2);
+    for (uint64_t i = 0; i < 3; i++)
+        sl_event(&worker, SL_EVENT_GID_CHANGE, 0, i, 0);
+    sl_event_totals(&ring, &totals);
+    assert_int_equal(totals.dropped, 8);
+    assert_int_equal(sl_event_read(&ring, out, SL_EVENT_RING + 1), SL_EVENT_RING);
+    assert_int_equal(out[0].a, 2);
+    assert_int_equal(out[SL_EVENT_RING - 3].a, SL_EVENT_RING - 1);
+    assert_int_equal(out[SL_EVENT_RING - 1].kind, SL_EVENT_GID_CHANGE);
+    assert_int_equal(out[SL_EVENT_RING - 1].a, 1);
+}
+
+static void a_worker_without_a_ring_notes_nothing(void **state)
+{
+    const struct sl_worker bare = {.clock = &clock_told};
+
+    (void)state;
+    sl_event(&bare, SL_EVENT_PATH_UP, 0, 0, 0);
+    assert_int_equal(sl_event_read(&ring, out, 1), 0);
+}
+
+static void lines_name_only_what_the_kind_has(void **state)
+{
+    const struct sl_event down = {.time_ns = 12000000345, .kind = SL_EVENT_PATH_DOWN,
+                                  .area = SL_AREA_VERBS, .peer = 5, .a = 2, .b = 12};
+    const struct sl_event own = {.kind = SL_EVENT_MR_DEREG, .area = SL_AREA_VERBS,
+                                 .peer = SL_EVENT_NOBODY, .a = 4096, .b = 9};
+    const struct sl_event foreign = {.kind = 999, .area = 99, .peer = 1, .a = 3, .b = UINT64_MAX};
+    char text[128], cut[8];
+
+    (void)state;
+    sl_event_text(&down, text, sizeof(text));
+    assert_string_equal(text, "12.000000345 verbs path_down peer 5 path 2 status 12");
+    sl_event_text(&own, text, sizeof(text));
+    assert_string_equal(text, "0.000000000 verbs mr_dereg bytes 4096");
+    sl_event_text(&foreign, text, sizeof(text));
+    assert_string_equal(text, "0.000000000 unknown unknown peer 1 a 3 b -1");
+    sl_event_text(&down, cut, sizeof(cut));
+    assert_string_equal(cut, "12.0000");
+    for (unsigned kind = 0; kind < SL_EVENT_KIND_COUNT; kind++)
+        assert_string_not_equal(sl_event_name(kind), "unknown");
+    assert_string_equal(sl_event_name(SL_EVENT_KIND_COUNT), "unknown");
+}
+
+#define MANY 200000u
+
+static _Atomic int writing;
+
+static void *write_many(void *arg)
+{
+    for (uint64_t i = 0; i < MANY; i++)
+        sl_event(arg, SL_EVENT_RESEND, (uint32_t)i, i, ~i);
+    atomic_store(&writing, 0);
+    return NULL;
+}
+
+static void a_reader_on_another_thread_sees_whole_records_in_order(void **state)
+{
+    struct sl_event_totals totals;
+    uint64_t seen = 0, next = 0;
+    pthread_t writer;
+    bool last = false;
+
+    (void)state;
+    atomic_store(&writing, 1);
+    assert_int_equal(pthread_create(&writer, NULL, write_many, &worker), 0);
+    while (!last) {
+        last = atomic_load(&writing) == 0; /* what was written before is read below */
+        size_t count = sl_event_read(&ring, out, SL_EVENT_RING);
+
+        for (size_t i = 0; i < count; i++) {
+            if (out[i].a < next || out[i].b != ~out[i].a || out[i].peer != (uint32_t)out[i].a)
+                fail_msg("record %llu is torn or out of order", (unsigned long long)seen);
+            next = out[i].a + 1;
+            seen++;
+        }
+    }
+    pthread_join(writer, NULL);
+    sl_event_totals(&ring, &totals);
+    assert_int_equal(seen + totals.dropped, MANY);
+    assert_int_equal(totals.counts[SL_EVENT_RESEND], MANY);
+    assert_true(seen >= SL_EVENT_RING);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(a_record_says_what_when_and_to_whom, fresh),
+        cmocka_unit_test_setup(records_come_out_once_and_in_order, fresh),
+        cmocka_unit_test_setup(a_full_ring_drops_the_new_and_counts_them, fresh),
+        cmocka_unit_test_setup(a_worker_without_a_ring_notes_nothing, fresh),
+        cmocka_unit_test_setup(lines_name_only_what_the_kind_has, fresh),
+        cmocka_unit_test_setup(a_reader_on_another_thread_sees_whole_records_in_order, fresh),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
