@@ -147,6 +147,14 @@ static void explain_state(struct sl_verbs_port *port)
                  state);
 }
 
+static bool all_orphans(const struct sl_verbs_port *port)
+{
+    for (unsigned i = 0; i < port->gid_count; i++)
+        if (!port->gids[i].is_orphan)
+            return false;
+    return true;
+}
+
 /* Leaves why empty when the port can be used. */
 static void explain(struct sl_verbs_port *port)
 {
@@ -166,6 +174,10 @@ static void explain(struct sl_verbs_port *port)
     else if (port->gid_count == 0)
         snprintf(port->why, sizeof(port->why),
                  "port has no GID yet: give its network interface an address (`ip addr add`)");
+    else if (all_orphans(port))
+        snprintf(port->why, sizeof(port->why),
+                 "port has no GID that its network interface answers for: give the interface an address "
+                 "(`ip addr add`)");
 }
 
 int sl_verbs_port_read(const struct sl_ibv *ibv, struct ibv_context *context, uint8_t num,

@@ -25,6 +25,7 @@ struct sl_verbs_gid {
     uint8_t type;       /* enum sl_verbs_gid_type */
     bool is_v4;         /* an IPv4 address inside (::ffff:a.b.c.d) */
     bool is_link_local; /* fe80::/10, or 169.254/16 */
+    bool is_orphan;     /* RoCE v2, and its interface does not have that address: nobody answers for it */
     uint32_t netdev;    /* interface index, 0: unknown */
     uint8_t prefix_len; /* of that address on its interface; 0: unknown */
 };
@@ -53,10 +54,9 @@ int sl_verbs_port_read(const struct sl_ibv *ibv, struct ibv_context *context, ui
                        struct sl_verbs_port *out);
 
 /*
- * Chooses the GID of a port: by SLUICE_VERBS_GID_INDEX when set, otherwise by type (RoCE v2 before v1), then
- * routable addresses before link-local ones, those that an interface has before others, IPv4 before IPv6
- * unless SLUICE_VERBS_GID_FAMILY says otherwise, then the lowest index. -ENODEV: none; the text says what
- * there is and what was asked for.
+ * Chooses the GID of a port: by SLUICE_VERBS_GID_INDEX when set, otherwise orphans last, then by type (RoCE
+ * v2 before v1), routable addresses before link-local ones, IPv4 before IPv6 unless SLUICE_VERBS_GID_FAMILY
+ * says otherwise, then the lowest index. -ENODEV: none; the text says what there is and what was asked for.
  */
 int sl_verbs_gid_choose(const struct sl_config *config, const struct sl_verbs_port *port,
                         struct sl_verbs_gid *out);

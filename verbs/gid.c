@@ -141,6 +141,7 @@ static void find_prefixes(struct sl_verbs_port *port)
         return; /* prefixes stay unknown */
     for (unsigned i = 0; i < port->gid_count; i++) {
         struct sl_verbs_gid *gid = &port->gids[i];
+        char name[IF_NAMESIZE];
 
         for (const struct ifaddrs *at = list; at != NULL; at = at->ifa_next) {
             if (gid->type == SL_VERBS_GID_IB || at->ifa_addr == NULL || at->ifa_netmask == NULL ||
@@ -152,6 +153,9 @@ static void find_prefixes(struct sl_verbs_port *port)
             gid->prefix_len = mask_len(at->ifa_netmask);
             break;
         }
+        /* An interface that is not seen here is in another network namespace: that says nothing. */
+        gid->is_orphan = gid->type == SL_VERBS_GID_ROCE_V2 && gid->prefix_len == 0 && gid->netdev != 0 &&
+                         if_indextoname(gid->netdev, name) != NULL;
     }
     freeifaddrs(list);
 }
@@ -234,20 +238,20 @@ static bool fits(const struct sl_verbs_gid *gid, int64_t index, enum family fami
 }
 
 /*
- * Larger is better; of equals the first in the table wins. An address that is on no interface comes after
- * those that are: ports have a GID made of their MAC address from the start, and nobody may answer for it.
+ * Larger is better; of equals the first in the table wins. Orphans are what a port has before its interface
+ * has an address: made of the MAC address, while the interface makes its own of something else.
  */
 static unsigned merit(const struct sl_verbs_gid *gid, const struct sl_verbs_gid *peer)
 {
     unsigned merit = 0;
 
+    merit |= !gid->is_orphan ? 1u << 7 : 0;
     if (peer != NULL) {
-        merit |= sl_verbs_gid_same_subnet(gid, peer) ? 1u << 7 : 0;
-        merit |= gid->is_link_local == peer->is_link_local ? 1u << 6 : 0;
+        merit |= sl_verbs_gid_same_subnet(gid, peer) ? 1u << 6 : 0;
+        merit |= gid->is_link_local == peer->is_link_local ? 1u << 5 : 0;
     }
-    merit |= (unsigned)gid->type << 4;
-    merit |= !gid->is_link_local ? 1u << 3 : 0;
-    merit |= gid->prefix_len != 0 ? 1u << 2 : 0;
+    merit |= (unsigned)gid->type << 3;
+    merit |= !gid->is_link_local ? 1u << 2 : 0;
     merit |= gid->is_v4 ? 1u << 1 : 0;
     return merit;
 }

@@ -310,6 +310,29 @@ static void a_port_without_a_gid_asks_for_an_address(void **state)
     why_has(0, "no GID yet: give its network interface an address");
 }
 
+static void a_port_whose_gids_nobody_answers_for_asks_for_an_address(void **state)
+{
+    struct fake_port *port = &fake_device_add("rxe0")->ports[0];
+
+    fake_gid_set(port, 0, IBV_GID_TYPE_ROCE_V2, "fe80::b4aa:2ff:fe8b:a5a8");
+    port->gids[0].ndev_ifindex = if_nametoindex("lo"); /* which does not have it */
+    list();
+    why_has(0, "no GID that its network interface answers for");
+    port->gids[0].gid_type = IBV_GID_TYPE_ROCE_V1;
+    list();
+    assert_string_equal(ports[0].why, "");
+    port->gids[0].gid_type = IBV_GID_TYPE_ROCE_V2;
+    port->gids[0].ndev_ifindex = 4711; /* not to be seen from here */
+    list();
+    assert_string_equal(ports[0].why, "");
+    fake_gid_set(port, 1, IBV_GID_TYPE_ROCE_V2, "127.0.0.1");
+    port->gids[0].ndev_ifindex = port->gids[1].ndev_ifindex = if_nametoindex("lo");
+    list();
+    assert_string_equal(ports[0].why, "");
+    assert_true(ports[0].gids[0].is_orphan);
+    assert_false(ports[0].gids[1].is_orphan);
+}
+
 static void iwarp_is_out(void **state)
 {
     device_with_address("siw0")->device.node_type = IBV_NODE_RNIC;
@@ -537,6 +560,7 @@ int main(void)
         CASE(infiniband_without_a_subnet_manager_says_so),
         CASE(a_device_that_does_not_tell_its_link_layer_is_infiniband),
         CASE(a_port_without_a_gid_asks_for_an_address),
+        CASE(a_port_whose_gids_nobody_answers_for_asks_for_an_address),
         CASE(iwarp_is_out),
         CASE(a_device_that_cannot_be_opened_names_its_file),
         CASE(a_gid_that_was_asked_for_and_is_not_there_is_a_reason),

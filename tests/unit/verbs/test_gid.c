@@ -29,7 +29,7 @@ static int fresh(void **state)
     return 0;
 }
 
-/* "192.0.2.1/24"; without a length the address is on no interface. */
+/* "192.0.2.1/24", or "192.0.2.1" where the length is not known; "192.0.2.1/0" is an orphan's. */
 static struct sl_verbs_gid make(uint8_t type, const char *address)
 {
     struct sl_verbs_gid gid = {.type = type};
@@ -41,6 +41,7 @@ static struct sl_verbs_gid make(uint8_t type, const char *address)
     if (slash != NULL) {
         *slash = '\0';
         sscanf(slash + 1, "%hhu", &gid.prefix_len);
+        gid.is_orphan = gid.prefix_len == 0;
     }
     gid.is_v4 = strchr(text, ':') == NULL;
     if (gid.is_v4) {
@@ -168,11 +169,17 @@ static void routable_addresses_come_before_link_local_ones(void **state)
     assert_int_equal(choose(), 0); /* IPv4 of these two */
 }
 
-static void an_address_of_an_interface_comes_before_one_of_none(void **state)
+static void an_orphan_is_the_last_choice(void **state)
 {
-    add(0, V2, "fe80::1"); /* made of the MAC address; the interface has another */
-    add(1, V2, "fe80::2/64");
+    add(0, V2, "fe80::1/0"); /* made of the MAC address; the interface has another */
+    add(1, V1, "fe80::1/0");
+    port.gids[1].is_orphan = false; /* RoCE v1 needs nobody to answer */
     assert_int_equal(choose(), 1);
+    add(2, V2, "fe80::2/64");
+    assert_int_equal(choose(), 2);
+    assert_int_equal(choose_for(V2, "fe80::9/64"), 2);
+    port.gid_count = 1;
+    assert_int_equal(choose(), 0); /* better than none */
 }
 
 static void the_lowest_index_wins_among_equals(void **state)
@@ -315,12 +322,12 @@ static void texts_are_those_of_addresses(void **state)
 /* The rules as one would read them, one after the other, against a slow walk over every pair. */
 static bool better(const struct sl_verbs_gid *a, const struct sl_verbs_gid *b)
 {
+    if (a->is_orphan != b->is_orphan)
+        return b->is_orphan;
     if (a->type != b->type)
         return a->type == V2;
     if (a->is_link_local != b->is_link_local)
         return !a->is_link_local;
-    if ((a->prefix_len == 0) != (b->prefix_len == 0))
-        return a->prefix_len != 0;
     if (a->is_v4 != b->is_v4)
         return a->is_v4;
     return a->index < b->index;
@@ -328,8 +335,8 @@ static bool better(const struct sl_verbs_gid *a, const struct sl_verbs_gid *b)
 
 static void no_gid_of_a_random_table_is_better_than_the_chosen_one(void **state)
 {
-    static const char *const addresses[] = {"192.0.2.1/24", "192.0.2.1", "169.254.1.1/16", "fe80::1/64",
-                                            "fe80::1",      "2001:db8::1/64", "2001:db8::1"};
+    static const char *const addresses[] = {"192.0.2.1/24", "192.0.2.1/0", "169.254.1.1/16", "fe80::1/64",
+                                            "fe80::1/0",    "2001:db8::1/64", "2001:db8::1"};
     struct sl_rng rng;
 
     sl_rng_init(&rng, 1);
@@ -358,7 +365,7 @@ int main(void)
         CASE(a_list_of_gids_that_is_too_long_to_tell_is_cut),
         CASE(type_comes_before_reach),
         CASE(routable_addresses_come_before_link_local_ones),
-        CASE(an_address_of_an_interface_comes_before_one_of_none),
+        CASE(an_orphan_is_the_last_choice),
         CASE(the_lowest_index_wins_among_equals),
         CASE(infiniband_takes_its_first_gid_whatever_the_family),
         CASE(towards_a_peer_type_and_family_are_its_own),
