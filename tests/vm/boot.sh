@@ -111,13 +111,8 @@ sleep "$limit" 8>&- 9>&- &
 timer=$!
 wait -n "$qemu" "$timer"
 late=
-kill -0 "$timer" 2>/dev/null || late=1
-kill "$timer" 2>/dev/null
-if [[ -n $late ]] && kill -KILL "$qemu" 2>/dev/null; then
-    :
-else
-    late=
-fi
+kill "$timer" 2>/dev/null || late=1
+kill -KILL "$qemu" 2>/dev/null || late=
 wait "$qemu" 2>/dev/null
 qemu='' timer=''
 exec 8>&- 9>&-
@@ -129,6 +124,8 @@ fi
 if [[ -s $job/rc ]]; then
     exit "$(<"$job/rc")"
 fi
-tail -n 20 "$job/console" "$job/qemu.log" >&2
+for log in "$job/console" "$job/qemu.log"; do
+    [[ ! -s $log ]] || tail -n 20 "$log" >&2
+done
 [[ -z $late ]] || { say "the guest was ended: it ran longer than $limit s (--limit)"; exit 124; }
-die "the guest ended without telling the command's status; its last messages are above"
+die "the guest ended without telling the command's status; what it and QEMU said last is above"

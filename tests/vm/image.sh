@@ -39,7 +39,7 @@ tools() {
 package_now() {
     local answer=$cache/now-$flavour
     if [[ ! -s $answer || ! $answer -nt /var/lib/apt/lists ]]; then
-        mkdir -p "$cache" || die "the folder $cache for the kernel cannot be made"
+        mkdir -p "$cache" 2>/dev/null || die "the folder $cache for the kernel cannot be made"
         apt-cache depends --important "linux-image-$flavour" 2>/dev/null |
             sed -n 's/^ *Depends: \(linux-image-[^ ]*\)$/\1/p' | head -n 1 >"$answer.$$"
         mv "$answer.$$" "$answer"

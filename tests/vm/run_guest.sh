@@ -16,31 +16,27 @@ export CMOCKA_MESSAGE_OUTPUT=TAP
 state=$(mktemp)
 echo 0 0 >"$state"
 
-# renumber NAME: one script's TAP to the stream's; keeps in $state the count so far and the cases planned here.
+# renumber NAME: one script's TAP to the stream's; leaves in $state the count so far and the cases seen and
+# planned here. Line by line, so that what passed is known while the next one runs.
 renumber() {
-    awk -v name="$1" -v file="$state" '
-        BEGIN { getline < file; count = $1; planned = -1; seen = 0; close(file) }
-        /^1\.\.[0-9]+/ {
-            planned = substr($1, 4) + 0
-            if (planned == 0) {
-                reason = $0
-                sub(/^1\.\.0 *(# *[Ss][Kk][Ii][Pp][^ ]* *)?/, "", reason)
-                printf "ok %d - %s # SKIP %s\n", ++count, name, reason
-            }
-            next
-        }
-        /^(not )?ok/ {
-            verdict = ($1 == "not") ? "not ok" : "ok"
-            text = $0
-            sub(/^(not )?ok *[0-9]* *(- *)?/, "", text)
-            printf "%s %d - %s: %s\n", verdict, ++count, name, text
-            seen++
-            fflush()
-            next
-        }
-        /^Bail out!/ { print "# " $0; planned = -2; next }
-        { print; fflush() }
-        END { print count, seen, planned > file }'
+    local name=$1 count seen=0 planned=-1 line text
+    read -r count _ <"$state"
+    while IFS= read -r line; do
+        if [[ $line =~ ^1\.\.([0-9]+)(.*)$ ]]; then
+            planned=${BASH_REMATCH[1]}
+            text=${BASH_REMATCH[2]}
+            [[ $planned -ne 0 ]] || echo "ok $((count += 1)) - $name # SKIP ${text##*SKIP }"
+        elif [[ $line =~ ^(not\ )?ok\ *[0-9]*\ *-?\ *(.*)$ ]]; then
+            seen=$((seen + 1))
+            echo "${BASH_REMATCH[1]}ok $((count += 1)) - $name: ${BASH_REMATCH[2]}"
+        elif [[ $line == Bail\ out!* ]]; then
+            planned=-2
+            echo "# $line"
+        else
+            echo "$line"
+        fi
+    done
+    echo "$count $seen $planned" >"$state"
 }
 
 failed=0

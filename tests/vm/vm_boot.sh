@@ -1,0 +1,90 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# boot.sh and image.sh from the host's side: what reaches the guest, what comes back, and how it ends when
+# something is missing or hangs.
+set -uo pipefail
+here=$(dirname "$(readlink -f "$0")")
+# shellcheck source=tests/tap.sh
+. "$here/../tap.sh"
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+
+# says STATUS TEXT COMMAND...: ends with that status, and TEXT is in what it prints; by a file, as a pipe
+# would wait for what the command left behind.
+says() {
+    local status=$1 text=$2 output got=0
+    shift 2
+    "$@" >"$dir/output" 2>&1 || got=$?
+    output=$(<"$dir/output")
+    [[ $got -eq $status && $output == *"$text"* ]] || { echo "status $got, not $status; output:"; echo "$output"; return 1; }
+}
+
+# A PATH with everything but what makes a machine.
+no_qemu() {
+    local tool
+    mkdir -p "$dir/bin"
+    for tool in bash uname sed dirname readlink; do
+        ln -sf "$(command -v "$tool")" "$dir/bin/$tool"
+    done
+    sed "s|^PATH=.*|PATH=$dir/bin|" "$here/image.sh" >"$dir/image.sh"
+    says 1 'is not here (package' bash "$dir/image.sh"
+}
+
+wrong_cache() {
+    : >"$dir/file"
+    says 1 "the folder $dir/file/sluice/vm for the kernel cannot be made" \
+        env XDG_CACHE_HOME="$dir/file" "$here/image.sh"
+}
+
+tap_case without_qemu_the_package_is_named no_qemu
+tap_case an_option_that_is_none_is_named says 125 'no option --frob' "$here/boot.sh" --frob true
+tap_case a_limit_that_is_no_number_is_named says 125 "'soon' is not a positive whole number" \
+    "$here/boot.sh" --limit soon true
+
+why=$("$here/boot.sh" --prepare 2>&1)
+if [[ $? -ne 0 ]]; then
+    for name in a_cache_that_cannot_be_made_is_named a_flavour_that_is_none_is_named \
+        a_command_comes_and_goes_whole a_guest_that_hangs_is_ended; do
+        tap_skip "$name" "${why##*$'\n'}"
+    done
+    tap_done
+fi
+
+# Its arguments, directory and environment arrive; both outputs and the status return; files do not.
+whole() {
+    local status=0
+    mkdir "$dir/a b" "$dir/kept"
+    : >"$dir/job"
+    cat >"$dir/job" <<'END_OF_JOB'
+printf '%s\n' "$PWD" "$SLUICE_LOG" "$CI" "$#" "$@"
+echo complaint >&2
+echo forgotten >forgotten
+echo kept >"$VM_OUT/kept"
+[[ -z ${OTHER+set} ]] || echo "OTHER is set"
+exit 42
+END_OF_JOB
+    (cd "$dir/a b" && OTHER=1 CI=true SLUICE_LOG='verbs:debug, info' \
+        "$here/boot.sh" --limit 300 --out "$dir/kept" bash "$dir/job" '' 'two  words' $'a\nline' '*') \
+        >"$dir/stdout" 2>"$dir/stderr" || status=$?
+    cat "$dir/stdout" "$dir/stderr"
+    [[ $status -eq 42 ]] || { echo "status $status, not 42"; return 1; }
+    printf '%s\n' "$dir/a b" 'verbs:debug, info' true 4 '' 'two  words' $'a\nline' '*' |
+        diff - "$dir/stdout" || return
+    echo complaint | diff - "$dir/stderr" || return
+    [[ $(<"$dir/kept/kept") == kept && ! -e "$dir/a b/forgotten" ]] || { echo "files are wrong"; return 1; }
+    grep -q rxe "$dir/kept/kernel.log" || { echo "no messages of the kernel"; return 1; }
+}
+
+# The guest's process carries the folder's name in its command line, if it is still there.
+ended() {
+    local started=$SECONDS
+    says 124 'ran longer than 3 s' "$here/boot.sh" --limit 3 --out "$dir/hangs" sleep 1000 || return
+    ((SECONDS - started < 60)) || { echo "that took $((SECONDS - started)) s"; return 1; }
+    ! grep -lsz "$dir/hangs" /proc/[0-9]*/cmdline
+}
+
+tap_case a_cache_that_cannot_be_made_is_named wrong_cache
+tap_case a_flavour_that_is_none_is_named says 1 'no package linux-image-nonesuch is known' "$here/image.sh" nonesuch
+tap_case a_command_comes_and_goes_whole whole
+tap_case a_guest_that_hangs_is_ended ended
+tap_done
