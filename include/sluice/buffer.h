@@ -45,10 +45,10 @@ SLUICE_API void sluice_deregister(struct sluice_comm *comm, struct sluice_buffer
  * somebody else by an allocator: to be called before munmap(), free() of large blocks, madvise()
  * that drops pages. What the transports kept of that range (pinned pages, keys) is given up.
  *
- * Nothing is patched to find such moments, so the library keeps nothing of memory that is not registered now,
- * unless it is told to (docs/env.md); with that, an allocator must make this call for everything
- * that it gives back. Otherwise it is a safety net. A range of which nothing is known costs
- * nanoseconds.
+ * Nothing is patched to find such moments. So a transport keeps nothing of memory that is not registered any
+ * more, and without this call all is well as long as sluice_deregister() comes before the memory goes;
+ * the call is the safety net under that. A setting that makes a transport keep more (docs/env.md
+ * tells) needs it for everything that is given back. A range of which nothing is known costs nanoseconds.
  *
  * Memory  no request may still use it. Registrations that overlap stay owned by the caller, but are used
  *         no more: sluice_deregister() them.

@@ -4,6 +4,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -346,6 +347,65 @@ static void fini_ends_everything_and_says_what_was_still_in_use(void **state)
     assert_int_equal(t.ended_count, 3);
 }
 
+/* ---- out of memory ---- */
+
+static unsigned fail_in; /* the allocation that fails, counted down; 0: none */
+
+void *__real_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__real_reallocarray(void *old, size_t count, size_t size);
+void *__wrap_reallocarray(void *old, size_t count, size_t size);
+
+static bool fails_now(void)
+{
+    return fail_in > 0 && --fail_in == 0;
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return fails_now() ? NULL : __real_calloc(count, size);
+}
+
+void *__wrap_reallocarray(void *old, size_t count, size_t size)
+{
+    return fails_now() ? NULL : __real_reallocarray(old, count, size);
+}
+
+static void each_allocation_may_fail_and_nothing_changes(void **state)
+{
+    struct sl_mem_region *region;
+    unsigned failed = 0;
+
+    (void)state;
+    /* At 16 regions the lists grow too. */
+    for (unsigned before = 0; before <= 16; before += 16) {
+        for (unsigned nth = 1, err = 1; err != 0; nth++) {
+            start(0x100000, 100);
+            for (uintptr_t i = 0; i < before; i++)
+                get(0x10000 * (i + 1), 0x100);
+            region = NULL;
+            fail_in = nth;
+            int got = sl_mem_cache_get(&t.cache, at(0x1000), 0x100, &region);
+
+            fail_in = 0;
+            err = (unsigned)-got;
+            if (got != 0) {
+                failed++;
+                assert_int_equal(got, -ENOMEM);
+                assert_non_null(strstr(sluice_last_error(), "no memory for the"));
+                assert_null(region);
+                assert_null(find(0x1000, 1));
+                assert_int_equal(t.made, before);
+                assert_int_equal(t.cache.count, before);
+            } else {
+                assert_ptr_equal(find(0x1000, 0x100), region);
+            }
+            assert_int_equal(sl_mem_cache_fini(&t.cache), before + (got == 0));
+        }
+    }
+    assert_int_equal(failed, 2 * 4); /* two records, two lists */
+}
+
 /* ---- the sentence about locked memory ---- */
 
 static void the_sentence_names_need_limit_use_and_remedies(void **state)
@@ -422,6 +482,7 @@ int main(void)
         cmocka_unit_test(a_refusal_lets_idle_registrations_go_and_asks_once_more),
         cmocka_unit_test(what_is_no_range_is_refused),
         cmocka_unit_test(fini_ends_everything_and_says_what_was_still_in_use),
+        cmocka_unit_test(each_allocation_may_fail_and_nothing_changes),
         cmocka_unit_test(the_sentence_names_need_limit_use_and_remedies),
         cmocka_unit_test(without_a_limit_the_sentence_blames_none),
         cmocka_unit_test(other_errors_do_not_speak_of_limits),
