@@ -426,9 +426,9 @@ static void a_limit_of_locked_memory_that_is_too_small_is_a_reason_with_numbers(
     (void)setrlimit(RLIMIT_MEMLOCK, &before);
     give_capability_back();
     /* For each of the two usable ports the staging memory and 6 MiB. */
-    why_has(0, "the limit of locked memory is 0 KiB, but 45056 KiB are needed");
+    why_has(0, "locked memory is limited to 0 KiB, but 45056 KiB are needed");
     why_has(1, "port is DOWN");
-    why_has(2, "the limit of locked memory");
+    why_has(2, "locked memory is limited");
     why_has(0, "ulimit -l");
     assert_non_null(strstr(why, "but 1 KiB are needed"));
     assert_non_null(strstr(why, "LimitMEMLOCK"));
