@@ -11,12 +11,13 @@ int sl_verbs_frame_read(const void *bytes, size_t got, struct sl_verbs_frame *ou
     if (got < SL_VERBS_FRAME_BYTES)
         return sl_fail(-EBADMSG, "a frame of %zu bytes is shorter than its header", got);
     memcpy(out, bytes, sizeof(*out));
-    if (out->kind < SL_VERBS_PING || out->kind > SL_VERBS_CREDIT)
+    if (out->kind < SL_VERBS_PING || out->kind > SL_VERBS_RECORD)
         return sl_fail(-EBADMSG, "a frame is of unknown kind %u", out->kind);
     if (out->len != got - SL_VERBS_FRAME_BYTES)
         return sl_fail(-EBADMSG, "a frame says %u bytes of payload and has %zu", out->len,
                        got - SL_VERBS_FRAME_BYTES);
-    if (out->kind != SL_VERBS_EAGER && out->kind != SL_VERBS_GRANT && out->len != 0)
+    if (out->kind != SL_VERBS_EAGER && out->kind != SL_VERBS_GRANT &&
+        out->kind != SL_VERBS_RECORD && out->len != 0)
         return sl_fail(-EBADMSG, "a frame of kind %u has a payload", out->kind);
     return 0;
 }

@@ -17,13 +17,14 @@ enum sl_verbs_frame_kind {
     SL_VERBS_GRANT,    /* payload: struct sl_verbs_grant */
     SL_VERBS_DROP,     /* the message met another receive than it was meant for: it is over */
     SL_VERBS_CREDIT,   /* credits only */
+    SL_VERBS_RECORD,   /* payload: a record; not in the order of frames */
 };
 
 struct sl_verbs_frame {
     uint8_t kind;
     uint8_t spare;
     uint16_t credits; /* frames that the sender of this header has room for again */
-    uint32_t fseq;    /* of this frame in its direction; not of PING */
+    uint32_t fseq;    /* of this frame in its direction; not of PING, RECORD */
     uint32_t number;  /* of the message */
     uint32_t len;     /* bytes of payload */
     uint64_t tag;

@@ -373,6 +373,11 @@ void sl_verbs_on_frame(struct sl_verbs_path *path, uint32_t slot, uint32_t got)
             sl_verbs_path_up(path);
         return;
     }
+    if (err == 0 && frame.kind == SL_VERBS_RECORD) {
+        sl_verbs_record_take(ep, bytes + SL_VERBS_FRAME_BYTES, frame.len);
+        sl_verbs_slot_put(path->rail, slot);
+        return;
+    }
     if (err == 0)
         err = check_order(ep, &frame);
     if (err == 0 && frame.kind == SL_VERBS_GRANT)
@@ -396,7 +401,8 @@ void sl_verbs_on_frame(struct sl_verbs_path *path, uint32_t slot, uint32_t got)
     case SL_VERBS_DROP: on_drop(ep, frame.number); break;
     case SL_VERBS_CREDIT:
     case SL_VERBS_EAGER:
-    case SL_VERBS_PING: break;
+    case SL_VERBS_PING:
+    case SL_VERBS_RECORD: break;
     }
 }
 

@@ -343,6 +343,19 @@ int sl_verbs_path_post_frame(struct sl_verbs_path *path, struct sl_verbs_tx_fram
     return 0;
 }
 
+void sl_verbs_path_post_record(struct sl_verbs_path *path, struct sl_verbs_tx_frame *frame)
+{
+    struct sl_verbs_wr *record = &path->wrs[path->posted % SL_VERBS_SQ_DEPTH];
+    struct ibv_send_wr *wr = wr_new(path, true);
+
+    record->kind = SL_VERBS_WR_RECORD;
+    record->len = frame->len;
+    record->frame = frame;
+    post_bytes(path, wr, frame->bytes, frame->len);
+    path->in_flight += frame->len;
+    post_end(path);
+}
+
 int sl_verbs_path_ping(struct sl_verbs_path *path)
 {
     struct sl_verbs_iface *iface = path->ep->iface;
@@ -438,6 +451,8 @@ void sl_verbs_path_retire(struct sl_verbs_path *path, uint32_t ordinal, uint64_t
             sl_verbs_piece_over(ep, &wr.piece);
             continue;
         }
+        if (wr.kind == SL_VERBS_WR_RECORD)
+            sl_verbs_record_arrived(ep, wr.frame);
         sl_verbs_frame_free(ep->iface, wr.frame);
         if (wr.kind == SL_VERBS_WR_PING && path->state == SL_VERBS_PATH_PINGING)
             sl_verbs_path_up(path);
@@ -464,6 +479,8 @@ void sl_verbs_path_salvage(struct sl_verbs_path *path, uint32_t arrived)
         } else if (wr.kind == SL_VERBS_WR_FRAME && !had) {
             path->stats.resent++;
             sl_list_push_back(&ep->repeat, &wr.frame->link);
+        } else if (wr.kind == SL_VERBS_WR_RECORD && !had) {
+            sl_verbs_record_lost(ep, wr.frame);
         } else {
             sl_verbs_frame_free(ep->iface, wr.frame);
         }

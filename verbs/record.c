@@ -3,17 +3,18 @@
 #include "verbs/record.h"
 
 #include "core/err.h"
-#include "core/transport.h"
 
 #include <string.h>
 
-#define HEAD offsetof(struct sl_verbs_record, hello)
+#define HEAD offsetof(struct sl_verbs_record, caller)
 
 _Static_assert(sizeof(struct sl_verbs_record) <= SL_CTRL_ROOM, "a record is a control message");
 
-size_t sl_verbs_record_size(uint8_t kind)
+size_t sl_verbs_record_size(const struct sl_verbs_record *record)
 {
-    switch (kind) {
+    switch (record->kind) {
+    case SL_VERBS_REC_CALLER: return record->epoch <= SL_CTRL_MAX ? HEAD + record->epoch : 0;
+    case SL_VERBS_REC_ACK: return HEAD;
     case SL_VERBS_REC_HELLO: return HEAD + sizeof(struct sl_verbs_hello);
     case SL_VERBS_REC_OFFER:
     case SL_VERBS_REC_ACCEPT: return HEAD + sizeof(struct sl_verbs_offer);
@@ -48,16 +49,18 @@ static int check_hello(const struct sl_verbs_hello *hello)
 
 int sl_verbs_record_read(const void *bytes, size_t len, struct sl_verbs_record *out)
 {
-    uint8_t kind = len > 0 ? *(const uint8_t *)bytes : 0;
-    size_t size = sl_verbs_record_size(kind);
-
-    if (size == 0 || len != size)
-        return sl_fail(-EBADMSG, "a record of kind %u has %zu bytes, not %zu", kind, len, size);
     memset(out, 0, sizeof(*out));
+    if (len < HEAD || len > sizeof(*out))
+        return sl_fail(-EBADMSG, "a record of %zu bytes is none", len);
     memcpy(out, bytes, len);
-    if (kind == SL_VERBS_REC_HELLO)
+    if (len != sl_verbs_record_size(out))
+        return sl_fail(-EBADMSG, "a record of kind %u has %zu bytes, not %zu", out->kind, len,
+                       sl_verbs_record_size(out));
+    if (out->kind == SL_VERBS_REC_CALLER || out->kind == SL_VERBS_REC_ACK)
+        return 0;
+    if (out->kind == SL_VERBS_REC_HELLO)
         return check_hello(&out->hello);
-    if (kind == SL_VERBS_REC_OFFER || kind == SL_VERBS_REC_ACCEPT) {
+    if (out->kind == SL_VERBS_REC_OFFER || out->kind == SL_VERBS_REC_ACCEPT) {
         if (out->offer.local_rail >= SL_VERBS_RAILS_MAX ||
             out->offer.remote_rail >= SL_VERBS_RAILS_MAX || out->offer.qpn > 0xffffff)
             return sl_fail(-EBADMSG, "an offer names rail %u, rail %u, queue pair 0x%x",

@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the two ends of a connection tell each other over the companion: rails, and the life of paths.
- * Records are control messages of the companion; callers' own control messages travel beside them,
- * with SL_VERBS_REC_CALLER in front.
+ * What the two ends of a connection tell each other beside the data: rails, the life of paths, and the
+ * caller's control messages. Each record travels twice, over the companion and over a path that is up: the
+ * one may share a dead cable with the path that has just failed. Numbers put them in order, once.
  */
 #ifndef SL_VERBS_RECORD_H
 #define SL_VERBS_RECORD_H
 
+#include "core/transport.h"
 #include "verbs/device.h"
 
 #define SL_VERBS_VERSION 1
 #define SL_VERBS_WHY 96
 
 enum sl_verbs_record_kind {
-    SL_VERBS_REC_CALLER = 1, /* not a record: the rest is a control message of the caller */
+    SL_VERBS_REC_CALLER = 1, /* a control message of the caller; epoch is its length */
     SL_VERBS_REC_HELLO,      /* rails of the sender, at start and when one changes */
     SL_VERBS_REC_OFFER,      /* a queue pair for a path, by the end that leads */
     SL_VERBS_REC_ACCEPT,     /* its other end */
     SL_VERBS_REC_REFUSE,
     SL_VERBS_REC_DOWN,       /* a path has ended at the sender, which had so many arrivals of it */
+    SL_VERBS_REC_ACK,        /* only what `handled` says; not numbered itself */
 };
 
 /* A rail as its owner describes it. */
@@ -54,7 +56,10 @@ struct sl_verbs_record {
     uint8_t kind;
     uint8_t path;
     uint16_t epoch;
+    uint32_t seq;
+    uint32_t handled; /* records of the other end that the sender has handled */
     union {
+        uint8_t caller[SL_CTRL_MAX];
         struct sl_verbs_hello hello;
         struct sl_verbs_offer offer;
         struct {
@@ -64,8 +69,8 @@ struct sl_verbs_record {
     };
 };
 
-/* Bytes that a record of this kind takes; 0: no such kind. */
-size_t sl_verbs_record_size(uint8_t kind);
+/* Bytes that travel of it; 0: no such kind. */
+size_t sl_verbs_record_size(const struct sl_verbs_record *record);
 
 /* Checks and copies len received bytes. -EBADMSG, -EPROTO (another version); the text says what. */
 int sl_verbs_record_read(const void *bytes, size_t len, struct sl_verbs_record *out);

@@ -35,50 +35,25 @@ static uint64_t now(const struct sl_verbs_ep *ep)
 
 /* ---- records ---- */
 
-void sl_verbs_record_flush(struct sl_verbs_ep *ep)
-{
-    while (ep->record_count > 0 && ep->companion_up) {
-        const struct sl_verbs_record *record = &ep->records[ep->record_head];
-        int err = ep->companion->iface->ops->ctrl(ep->companion, record,
-                                                  sl_verbs_record_size(record->kind));
-
-        if (err == -EAGAIN)
-            return;
-        if (err < 0) {
-            sl_verbs_ep_fail(ep, err, "%s", sluice_last_error());
-            return;
-        }
-        ep->record_head = (ep->record_head + 1) % SL_VERBS_RECORDS;
-        ep->record_count--;
-    }
-}
-
-void sl_verbs_record_queue(struct sl_verbs_ep *ep, const struct sl_verbs_record *record)
-{
-    if (ep->record_count == SL_VERBS_RECORDS) {
-        sl_verbs_ep_fail(ep, -EHOSTUNREACH, "the connection that keeps the paths does not move");
-        return;
-    }
-    ep->records[(ep->record_head + ep->record_count++) % SL_VERBS_RECORDS] = *record;
-    sl_verbs_record_flush(ep);
-    if (ep->record_count > 0)
-        sl_verbs_ep_activate(ep);
-}
-
 void sl_verbs_hello_send(struct sl_verbs_ep *ep)
 {
     const struct sl_verbs_iface *iface = ep->iface;
     struct sl_verbs_record record = {.kind = SL_VERBS_REC_HELLO};
 
-    if (!ep->companion_up)
+    if (ep->state == SL_VERBS_EP_NEW || ep->state == SL_VERBS_EP_DOWN)
         return;
+    /* One at a time is under way: a port that flaps must not fill the queue with its news. */
+    ep->hello_due = ep->has_hello && (int32_t)(ep->record_handled - ep->hello_seq) <= 0;
+    if (ep->hello_due)
+        return;
+    ep->hello_seq = ep->record_out;
     record.hello = (struct sl_verbs_hello){.version = SL_VERBS_VERSION,
                                            .eager_bytes = iface->eager_bytes,
                                            .nonce = ep->nonce,
                                            .rail_count = iface->rail_count};
     for (unsigned i = 0; i < iface->rail_count; i++)
         sl_verbs_rail_info(&iface->rails[i], &record.hello.rails[i]);
-    sl_verbs_record_queue(ep, &record);
+    sl_verbs_record_send(ep, &record);
 }
 
 static void down_send(struct sl_verbs_ep *ep, uint8_t kind, uint8_t idx, uint16_t epoch,
@@ -88,7 +63,7 @@ static void down_send(struct sl_verbs_ep *ep, uint8_t kind, uint8_t idx, uint16_
 
     record.down.arrived = arrived;
     snprintf(record.down.why, sizeof(record.down.why), "%s", why);
-    sl_verbs_record_queue(ep, &record);
+    sl_verbs_record_send(ep, &record);
 }
 
 static void offer_send(struct sl_verbs_path *path, uint8_t kind)
@@ -104,7 +79,7 @@ static void offer_send(struct sl_verbs_path *path, uint8_t kind)
     sl_verbs_rail_info(path->rail, &record.offer.rail);
     memcpy(record.offer.rail.gid, &path->gid.gid, sizeof(record.offer.rail.gid));
     record.offer.rail.gid_type = path->gid.type;
-    sl_verbs_record_queue(path->ep, &record);
+    sl_verbs_record_send(path->ep, &record);
 }
 
 /* ---- a path's way up ---- */
@@ -159,13 +134,14 @@ static void offer(struct sl_verbs_path *path)
     const struct sl_verbs_rail_info *remote = &path->ep->peer.rails[path->remote_rail];
 
     if (!path->rail->usable || !remote->usable) {
-        char why[SL_VERBS_WHY];
-
+        /* Whoever's rail returns says so, and sl_verbs_repair_soon() follows. */
         if (!path->rail->usable)
-            snprintf(why, sizeof(why), "%s: %s", path->rail->port.name, path->rail->why);
+            snprintf(path->why, sizeof(path->why), "%s", path->rail->why);
         else
-            snprintf(why, sizeof(why), "the peer's rail %u is not usable", path->remote_rail);
-        try_failed(path, why);
+            snprintf(path->why, sizeof(path->why), "the peer's rail %u is not usable",
+                     path->remote_rail);
+        path->tried = true;
+        path->next_try_ns = now(path->ep) + BACKOFF_NS_MAX;
         return;
     }
     path->epoch++;
@@ -401,38 +377,34 @@ static void on_hello(struct sl_verbs_ep *ep, const struct sl_verbs_hello *hello)
         sl_verbs_ep_fail(ep, err, "%s", sluice_last_error());
 }
 
-void sl_verbs_on_record(struct sl_verbs_ep *ep, const void *bytes, size_t len)
+void sl_verbs_on_record(struct sl_verbs_ep *ep, const struct sl_verbs_record *record)
 {
-    struct sl_verbs_record record;
     struct sl_verbs_path *path;
-    int err = sl_verbs_record_read(bytes, len, &record);
 
-    if (err == 0 && record.kind != SL_VERBS_REC_HELLO &&
-        (record.path >= SL_VERBS_PATHS_MAX || !ep->has_hello))
-        err = sl_fail(-EPROTO, "a record is for path %u, which there cannot be", record.path);
-    if (err != 0) {
-        sl_verbs_ep_fail(ep, err, "%s", sluice_last_error());
+    if (record->kind == SL_VERBS_REC_HELLO) {
+        on_hello(ep, &record->hello);
         return;
     }
-    if (record.kind == SL_VERBS_REC_HELLO) {
-        on_hello(ep, &record.hello);
+    if (record->path >= SL_VERBS_PATHS_MAX || !ep->has_hello) {
+        sl_verbs_ep_fail(ep, -EPROTO, "rank %d speaks of path %u, which there cannot be",
+                         ep->base.peer, record->path);
         return;
     }
-    if (record.kind == SL_VERBS_REC_OFFER) {
-        on_offer(ep, &record);
+    if (record->kind == SL_VERBS_REC_OFFER) {
+        on_offer(ep, record);
         return;
     }
-    path = ep->paths[record.path];
-    if (path == NULL || path->epoch != record.epoch)
+    path = ep->paths[record->path];
+    if (path == NULL || path->epoch != record->epoch)
         return; /* of an epoch that is over here */
-    if (record.kind == SL_VERBS_REC_ACCEPT)
-        on_accept(path, &record.offer);
-    else if (record.kind == SL_VERBS_REC_DOWN)
-        on_down(path, &record);
-    else if (path->state == SL_VERBS_PATH_OFFERED) {
+    if (record->kind == SL_VERBS_REC_ACCEPT) {
+        on_accept(path, &record->offer);
+    } else if (record->kind == SL_VERBS_REC_DOWN) {
+        on_down(path, record);
+    } else if (path->state == SL_VERBS_PATH_OFFERED) {
         char why[SL_VERBS_WHY];
 
-        snprintf(why, sizeof(why), "refused: %.80s", record.down.why);
+        snprintf(why, sizeof(why), "refused: %.80s", record->down.why);
         try_failed(path, why);
     }
 }

@@ -105,16 +105,11 @@ static struct sl_verbs_ep *owner_of(struct sl_ep *companion)
 
 static void on_ctrl(void *arg, struct sl_ep *companion, const void *msg, size_t len)
 {
-    struct sl_verbs_iface *iface = arg;
     struct sl_verbs_ep *ep = owner_of(companion);
 
-    if (len == 0 || ep->state == SL_VERBS_EP_DOWN)
-        return;
-    if (*(const uint8_t *)msg != SL_VERBS_REC_CALLER)
-        sl_verbs_on_record(ep, msg, len);
-    else if (iface->base.handler.ctrl != NULL)
-        iface->base.handler.ctrl(iface->base.handler.arg, &ep->base, (const uint8_t *)msg + 1,
-                                 len - 1);
+    (void)arg;
+    if (ep->state != SL_VERBS_EP_DOWN)
+        sl_verbs_record_take(ep, msg, len);
 }
 
 static void on_companion_down(void *arg, struct sl_ep *companion, int status, const char *why)
@@ -129,6 +124,12 @@ static void on_companion_down(void *arg, struct sl_ep *companion, int status, co
     }
     if (ep->failing || ep->left)
         return;
+    /* A connection that broke by itself says nothing about the peer while paths carry. */
+    if (status != -ECONNRESET && ep->paths_up > 0) {
+        sl_warn("verbs", "the TCP connection beside the paths to rank %d is lost: %s; records go by "
+                "the paths alone", ep->base.peer, why);
+        return;
+    }
     ep->left = true;
     ep->down_status = status;
     snprintf(ep->why, sizeof(ep->why), "%s", why);
@@ -462,19 +463,6 @@ static void ep_destroy(struct sl_ep *base)
     free(ep);
 }
 
-static int ctrl(struct sl_ep *base, const void *msg, size_t len)
-{
-    struct sl_verbs_ep *ep = sl_verbs_ep_of(base);
-    uint8_t bytes[1 + SL_CTRL_MAX] = {SL_VERBS_REC_CALLER};
-
-    if (len > SL_CTRL_MAX)
-        return sl_fail(-EINVAL, "a control message of %zu bytes; %d is the most", len, SL_CTRL_MAX);
-    if (ep->state != SL_VERBS_EP_UP || !ep->companion_up)
-        return sl_verbs_not_up(ep);
-    memcpy(bytes + 1, msg, len);
-    return ep->companion->iface->ops->ctrl(ep->companion, bytes, len + 1);
-}
-
 static void ep_describe(const struct sl_ep *base, char *out, size_t cap)
 {
     const struct sl_verbs_ep *ep = (const struct sl_verbs_ep *)base;
@@ -526,7 +514,7 @@ static bool has_work(const struct sl_verbs_ep *ep)
 
 static int ep_work(struct sl_verbs_ep *ep)
 {
-    int moved = 0;
+    int moved = sl_verbs_inbox_run(ep);
 
     for (unsigned i = 0; i < ep->path_count; i++)
         if (ep->paths[i] != NULL && ep->paths[i]->failing) {
@@ -667,7 +655,7 @@ const struct sl_transport_ops sl_verbs_ops = {
     .ep_destroy = ep_destroy,
     .send = sl_verbs_send,
     .recv = sl_verbs_recv,
-    .ctrl = ctrl,
+    .ctrl = sl_verbs_ctrl,
     .progress = progress,
     .fd = wake_fd,
     .arm = arm,

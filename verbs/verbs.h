@@ -7,6 +7,7 @@
  *   rail.c     an open port: its queues and pools, completions, asynchronous events
  *   mr.c       registered memory, on every rail
  *   path.c     a queue pair: made, connected, posted to, retired
+ *   talk.c     records: sent twice, handled once
  *   repair.c   what the two ends say to each other so that paths come, go and return
  *   message.c  sends, receives, frames in their order · write.c long messages: grants, pieces, staging
  *   frame.c record.c   bytes from the peer
@@ -37,7 +38,7 @@
 #define SL_VERBS_GRANTS 64        /* given and not complete */
 #define SL_VERBS_TX_GRANTS 256    /* GRANTS, and those whose writes arrived but are not retired here */
 #define SL_VERBS_TX_FRAMES 512    /* of an interface: frames until their completion */
-#define SL_VERBS_RECORDS 32
+#define SL_VERBS_RECORDS 64        /* that the peer has not handled */
 #define SL_VERBS_REDO (SL_VERBS_PATHS_MAX * SL_VERBS_WRITES_MAX)
 #define SL_VERBS_CHUNK_BYTES (256u << 10)
 #define SL_VERBS_MAX_INLINE 256
@@ -120,7 +121,12 @@ enum sl_verbs_path_state {
     SL_VERBS_PATH_FENCING,  /* was up and has ended here; waits for the other end's DOWN */
 };
 
-enum sl_verbs_wr_kind { SL_VERBS_WR_PING, SL_VERBS_WR_FRAME, SL_VERBS_WR_WRITE };
+enum sl_verbs_wr_kind {
+    SL_VERBS_WR_PING,
+    SL_VERBS_WR_FRAME,
+    SL_VERBS_WR_WRITE,
+    SL_VERBS_WR_RECORD,
+};
 
 /* A part of a granted part of a message: what one write carries. */
 struct sl_verbs_piece {
@@ -276,8 +282,17 @@ struct sl_verbs_ep {
     unsigned held; /* frames that wait for their receive */
     bool wants_staging;
 
+    /* Records that the companion has not taken. */
     struct sl_verbs_record records[SL_VERBS_RECORDS];
+    bool arrived[SL_VERBS_RECORDS]; /* by a path */
     unsigned record_head, record_count;
+    uint32_t record_out, record_in; /* numbers of the next ones */
+    uint32_t record_handled;        /* of ours, by the peer */
+    uint32_t record_told;           /* of the peer's, as it knows */
+    uint32_t hello_seq;             /* of our last HELLO */
+    bool hello_due;                 /* rails have changed since */
+    struct sl_verbs_record inbox[SL_VERBS_RECORDS]; /* by number; handled in progress */
+    bool in_inbox[SL_VERBS_RECORDS];
 };
 
 struct sl_verbs_iface {
@@ -370,6 +385,8 @@ void sl_verbs_path_stop(struct sl_verbs_path *path);
 void sl_verbs_path_unmake(struct sl_verbs_path *path);
 bool sl_verbs_path_has_room(const struct sl_verbs_path *path);
 int sl_verbs_path_ping(struct sl_verbs_path *path);
+/* Posts a frame that is not in the order of frames. */
+void sl_verbs_path_post_record(struct sl_verbs_path *path, struct sl_verbs_tx_frame *frame);
 /* Posts a frame that has its header. The frame belongs to the path until it is retired. */
 int sl_verbs_path_post_frame(struct sl_verbs_path *path, struct sl_verbs_tx_frame *frame);
 int sl_verbs_path_post_write(struct sl_verbs_path *path, const struct sl_verbs_piece *piece);
@@ -380,10 +397,22 @@ void sl_verbs_path_salvage(struct sl_verbs_path *path, uint32_t arrived);
 /* The path by which len more bytes would arrive first, of those with room for a write; or NULL. */
 struct sl_verbs_path *sl_verbs_path_best(struct sl_verbs_ep *ep, uint64_t len);
 
-/* repair.c */
-void sl_verbs_record_queue(struct sl_verbs_ep *ep, const struct sl_verbs_record *record);
+/* talk.c */
+/* Sends it by the companion and by a path. */
+void sl_verbs_record_send(struct sl_verbs_ep *ep, struct sl_verbs_record *record);
 void sl_verbs_record_flush(struct sl_verbs_ep *ep);
-void sl_verbs_on_record(struct sl_verbs_ep *ep, const void *bytes, size_t len);
+/* The frame of a record has arrived; or has not, and its path is gone. */
+void sl_verbs_record_arrived(struct sl_verbs_ep *ep, const struct sl_verbs_tx_frame *frame);
+void sl_verbs_record_lost(struct sl_verbs_ep *ep, struct sl_verbs_tx_frame *frame);
+/* Keeps a record that came, by whichever way; the next progress handles it. */
+void sl_verbs_record_take(struct sl_verbs_ep *ep, const void *bytes, size_t len);
+/* Handles those that are due; how many. */
+int sl_verbs_inbox_run(struct sl_verbs_ep *ep);
+/* A control message of the caller. */
+int sl_verbs_ctrl(struct sl_ep *ep, const void *msg, size_t len);
+
+/* repair.c */
+void sl_verbs_on_record(struct sl_verbs_ep *ep, const struct sl_verbs_record *record);
 void sl_verbs_hello_send(struct sl_verbs_ep *ep);
 /* Notes that the path has failed at this end; the next progress acts on it. */
 void sl_verbs_path_fail(struct sl_verbs_path *path, const char *fmt, ...) SL_PRINTF(2, 3);
