@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/unit/verbs/ibv_pair.h"
 
+#include <endian.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -10,6 +12,18 @@
 static const struct pair_options defaults = {
     .seed = 1, .rnr_retry = 7, .timeout = 14,
     .access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ};
+
+struct pair_options pair_defaults(void)
+{
+    return defaults;
+}
+
+bool pair_readable(int fd)
+{
+    struct pollfd poller = {.fd = fd, .events = POLLIN};
+
+    return poll(&poller, 1, 0) == 1;
+}
 
 static const struct pair_options *or_defaults(const struct pair_options *options)
 {
@@ -87,7 +101,8 @@ void pair_close(struct ibv_pair *pair)
             assert_int_equal((ibv->ibv_destroy_qp)(end->qp), 0);
         if (end->srq != NULL)
             assert_int_equal((ibv->ibv_destroy_srq)(end->srq), 0);
-        assert_int_equal((ibv->ibv_destroy_cq)(end->cq), 0);
+        if (end->cq != NULL)
+            assert_int_equal((ibv->ibv_destroy_cq)(end->cq), 0);
         assert_int_equal((ibv->ibv_destroy_comp_channel)(end->channel), 0);
         if (end->mr != NULL)
             assert_int_equal((ibv->ibv_dereg_mr)(end->mr), 0);

@@ -35,6 +35,10 @@ struct pair_options {
     unsigned access;   /* of queue pair and region */
 };
 
+struct pair_options pair_defaults(void);
+/* Would poll() call it readable? */
+bool pair_readable(int fd);
+
 /* options NULL: the defaults. */
 void pair_open(struct ibv_pair *pair, const struct pair_options *options);
 /* Destroys everything, and expects no misuse and nothing alive. */
