@@ -2,6 +2,7 @@
 /* Sends, receives, and the frames between them, in their order. */
 #include "verbs/verbs.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define CREDITS_DUE (SL_VERBS_CREDITS / 2)
@@ -233,19 +234,30 @@ static void hand_over(struct sl_verbs_ep *ep, const struct sl_sink *sink, const 
         memcpy(sink->dst, bytes, sink->len);
 }
 
+/* The bytes of a frame that waited are not needed any more. */
+static void release(struct sl_verbs_ep *ep, struct sl_verbs_rx_msg *msg)
+{
+    if (msg->copy == NULL)
+        sl_verbs_slot_put(&ep->iface->rails[msg->rail], msg->slot);
+    free(msg->copy);
+    msg->copy = NULL;
+    msg->has_frame = false;
+    ep->held--;
+}
+
 /* The frame of a message that came before its receive. Its end, when it is one for done(). */
 static int take_waiting(struct sl_verbs_ep *ep, uint32_t number)
 {
     struct sl_verbs_rx_msg *msg = sl_verbs_rx_at(ep, number);
-    struct sl_verbs_rail *rail = &ep->iface->rails[msg->rail];
     int err = match(ep, number, msg->sink, msg->tag, msg->len);
 
     if (err == 0)
-        hand_over(ep, msg->sink, sl_verbs_slot_bytes(rail, msg->slot) + SL_VERBS_FRAME_BYTES);
-    sl_verbs_slot_put(rail, msg->slot);
+        hand_over(ep, msg->sink,
+                  msg->copy != NULL ? msg->copy
+                                    : sl_verbs_slot_bytes(&ep->iface->rails[msg->rail], msg->slot) +
+                                          SL_VERBS_FRAME_BYTES);
+    release(ep, msg);
     owe_credit(ep);
-    msg->has_frame = false;
-    ep->held--;
     if (err != 0) {
         end_later(ep, number, err);
         return 0;
@@ -299,6 +311,32 @@ int sl_verbs_recv(struct sl_ep *base, const struct sl_sink *sink, struct sl_req 
 
 /* ---- frames that arrive ---- */
 
+static const uint8_t *frame_bytes(const struct sl_verbs_path *path, uint32_t slot)
+{
+    return path->rail == NULL ? sl_verbs_tcp_frame(path->ep) : sl_verbs_slot_bytes(path->rail, slot);
+}
+
+/* Keeps a frame until its receive is posted: in its buffer, which its sender has a credit less for. */
+static void hold(struct sl_verbs_path *path, struct sl_verbs_rx_msg *msg, uint32_t slot)
+{
+    struct sl_verbs_ep *ep = path->ep;
+
+    if (path->rail == NULL) {
+        msg->copy = malloc(msg->len + 1);
+        if (msg->copy == NULL) {
+            sl_verbs_ep_fail(ep, -ENOMEM, "no memory for a message of %llu bytes",
+                             (unsigned long long)msg->len);
+            return;
+        }
+        memcpy(msg->copy, frame_bytes(path, slot) + SL_VERBS_FRAME_BYTES, msg->len);
+    } else {
+        msg->slot = slot;
+        msg->rail = (uint8_t)path->rail->idx;
+    }
+    msg->has_frame = true;
+    ep->held++;
+}
+
 static void on_eager(struct sl_verbs_path *path, const struct sl_verbs_frame *frame, uint32_t slot)
 {
     struct sl_verbs_ep *ep = path->ep;
@@ -308,15 +346,12 @@ static void on_eager(struct sl_verbs_path *path, const struct sl_verbs_frame *fr
     msg->tag = frame->tag;
     msg->len = frame->len;
     if (!is_posted(ep, frame->number)) {
-        msg->has_frame = true;
-        ep->held++;
-        msg->slot = slot;
-        msg->rail = (uint8_t)path->rail->idx;
+        hold(path, msg, slot);
         return;
     }
     err = match(ep, frame->number, msg->sink, frame->tag, frame->len);
     if (err == 0)
-        hand_over(ep, msg->sink, sl_verbs_slot_bytes(path->rail, slot) + SL_VERBS_FRAME_BYTES);
+        hand_over(ep, msg->sink, frame_bytes(path, slot) + SL_VERBS_FRAME_BYTES);
     sl_verbs_slot_put(path->rail, slot);
     owe_credit(ep);
     sl_verbs_rx_end(ep, frame->number, err);
@@ -362,7 +397,7 @@ static int check_order(struct sl_verbs_ep *ep, const struct sl_verbs_frame *fram
 void sl_verbs_on_frame(struct sl_verbs_path *path, uint32_t slot, uint32_t got)
 {
     struct sl_verbs_ep *ep = path->ep;
-    const uint8_t *bytes = sl_verbs_slot_bytes(path->rail, slot);
+    const uint8_t *bytes = frame_bytes(path, slot);
     struct sl_verbs_grant grant;
     struct sl_verbs_frame frame;
     int err = sl_verbs_frame_read(bytes, got, &frame);
@@ -492,11 +527,8 @@ void sl_verbs_cancel(struct sl_verbs_ep *ep, int status)
     }
     /* Frames that came for receives that never will be: their buffers go back. */
     for (uint32_t i = 0; i < SL_VERBS_RX_QUEUE; i++)
-        if (ep->rx[i].has_frame) {
-            ep->rx[i].has_frame = false;
-            ep->held--;
-            sl_verbs_slot_put(&ep->iface->rails[ep->rx[i].rail], ep->rx[i].slot);
-        }
+        if (ep->rx[i].has_frame)
+            release(ep, &ep->rx[i]);
     for (; ep->rx_oldest != ep->rx_next; ep->rx_oldest++) {
         struct sl_verbs_rx_msg *msg = sl_verbs_rx_at(ep, ep->rx_oldest);
         struct sl_req *req = msg->req;

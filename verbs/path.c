@@ -258,8 +258,16 @@ void sl_verbs_path_unmake(struct sl_verbs_path *path)
 
 /* ---- posting ---- */
 
+/* The companion takes the place of a path without a rail. */
+static bool is_tcp(const struct sl_verbs_path *path)
+{
+    return path->rail == NULL;
+}
+
 bool sl_verbs_path_has_room(const struct sl_verbs_path *path)
 {
+    if (SL_UNLIKELY(is_tcp(path)))
+        return path->posted - path->retired < SL_VERBS_TCP_DEPTH;
     return path->posted - path->retired < SL_VERBS_SQ_DEPTH;
 }
 
@@ -323,24 +331,33 @@ static void post_bytes(struct sl_verbs_path *path, struct ibv_send_wr *wr, const
         wr->send_flags |= IBV_SEND_INLINE;
 }
 
-int sl_verbs_path_post_frame(struct sl_verbs_path *path, struct sl_verbs_tx_frame *frame)
+static void post_tcp(struct sl_verbs_path *path)
+{
+    path->wrs[path->posted % SL_VERBS_SQ_DEPTH].posted_ns = 0;
+    path->posted++;
+    sl_verbs_tcp_post(path);
+}
+
+void sl_verbs_path_post_frame(struct sl_verbs_path *path, struct sl_verbs_tx_frame *frame)
 {
     struct sl_verbs_iface *iface = path->ep->iface;
     struct sl_verbs_wr *record = &path->wrs[path->posted % SL_VERBS_SQ_DEPTH];
     bool signal = path->unsignalled + 1 >= SIGNAL_EVERY ||
                   path->posted + 1 - path->retired > SL_VERBS_SQ_DEPTH / 2 ||
                   iface->free_frame_count < SL_VERBS_TX_FRAMES / 4;
-    struct ibv_send_wr *wr = wr_new(path, signal);
 
     record->kind = SL_VERBS_WR_FRAME;
     record->len = frame->len;
     record->frame = frame;
-    post_bytes(path, wr, frame->bytes, frame->len);
     path->in_flight += frame->len;
     path->stats.sent_messages++;
     path->stats.sent_bytes += frame->len;
+    if (SL_UNLIKELY(is_tcp(path))) {
+        post_tcp(path);
+        return;
+    }
+    post_bytes(path, wr_new(path, signal), frame->bytes, frame->len);
     post_end(path);
-    return 0;
 }
 
 void sl_verbs_path_post_record(struct sl_verbs_path *path, struct sl_verbs_tx_frame *frame)
@@ -383,17 +400,27 @@ int sl_verbs_path_ping(struct sl_verbs_path *path)
     return 0;
 }
 
-int sl_verbs_path_post_write(struct sl_verbs_path *path, const struct sl_verbs_piece *piece)
+void sl_verbs_path_post_write(struct sl_verbs_path *path, const struct sl_verbs_piece *piece)
 {
     const struct sl_verbs_iface *iface = path->ep->iface;
     const struct sl_verbs_tx_grant *grant = piece->grant;
     struct sl_verbs_wr *record = &path->wrs[path->posted % SL_VERBS_SQ_DEPTH];
-    struct ibv_send_wr *wr = wr_new(path, true);
-    unsigned rail = path->rail->idx;
 
     record->kind = SL_VERBS_WR_WRITE;
     record->len = piece->len;
     record->piece = *piece;
+    path->writes++;
+    path->in_flight += piece->len;
+    path->stats.sent_messages++;
+    path->stats.sent_bytes += piece->len;
+    if (SL_UNLIKELY(is_tcp(path))) {
+        post_tcp(path);
+        return;
+    }
+
+    struct ibv_send_wr *wr = wr_new(path, true);
+    unsigned rail = path->rail->idx;
+
     if (piece->chunk != SL_VERBS_NO_CHUNK)
         *wr->sg_list = (struct ibv_sge){
             .addr = (uintptr_t)iface->staging.bytes + (size_t)piece->chunk * SL_VERBS_CHUNK_BYTES,
@@ -408,12 +435,7 @@ int sl_verbs_path_post_write(struct sl_verbs_path *path, const struct sl_verbs_p
     wr->imm_data = htobe32(grant->grant.id);
     wr->wr.rdma.remote_addr = grant->grant.addr + piece->off;
     wr->wr.rdma.rkey = grant->grant.rkeys[path->remote_rail];
-    path->writes++;
-    path->in_flight += piece->len;
-    path->stats.sent_messages++;
-    path->stats.sent_bytes += piece->len;
     post_end(path);
-    return 0;
 }
 
 /* ---- completions ---- */
@@ -505,6 +527,11 @@ struct sl_verbs_path *sl_verbs_path_best(struct sl_verbs_ep *ep, uint64_t len)
             best = path;
             best_ps = ps;
         }
+    }
+    if (best == NULL && ep->paths_up == 0) {
+        best = sl_verbs_tcp_path(ep);
+        if (best != NULL && !sl_verbs_path_has_room(best))
+            best = NULL;
     }
     return best;
 }

@@ -90,6 +90,9 @@ const uint8_t *sl_verbs_slot_bytes(const struct sl_verbs_rail *rail, uint32_t sl
 
 void sl_verbs_slot_put(struct sl_verbs_rail *rail, uint32_t slot)
 {
+    if (rail == NULL)
+        return; /* a frame that came over the companion */
+
     struct ibv_sge sge = {.addr = (uintptr_t)sl_verbs_slot_bytes(rail, slot),
                           .length = rail->iface->slot_bytes,
                           .lkey = rail->blocks[slot / SL_VERBS_BLOCK_SLOTS].mr->lkey};

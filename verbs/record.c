@@ -14,6 +14,7 @@ size_t sl_verbs_record_size(const struct sl_verbs_record *record)
 {
     switch (record->kind) {
     case SL_VERBS_REC_CALLER: return record->epoch <= SL_CTRL_MAX ? HEAD + record->epoch : 0;
+    case SL_VERBS_REC_TCP_ENDED:
     case SL_VERBS_REC_ACK: return HEAD;
     case SL_VERBS_REC_HELLO: return HEAD + sizeof(struct sl_verbs_hello);
     case SL_VERBS_REC_OFFER:
@@ -56,7 +57,8 @@ int sl_verbs_record_read(const void *bytes, size_t len, struct sl_verbs_record *
     if (len != sl_verbs_record_size(out))
         return sl_fail(-EBADMSG, "a record of kind %u has %zu bytes, not %zu", out->kind, len,
                        sl_verbs_record_size(out));
-    if (out->kind == SL_VERBS_REC_CALLER || out->kind == SL_VERBS_REC_ACK)
+    if (out->kind == SL_VERBS_REC_CALLER || out->kind == SL_VERBS_REC_ACK ||
+        out->kind == SL_VERBS_REC_TCP_ENDED)
         return 0;
     if (out->kind == SL_VERBS_REC_HELLO)
         return check_hello(&out->hello);

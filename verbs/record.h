@@ -20,6 +20,7 @@ enum sl_verbs_record_kind {
     SL_VERBS_REC_ACCEPT,     /* its other end */
     SL_VERBS_REC_REFUSE,
     SL_VERBS_REC_DOWN,       /* a path has ended at the sender, which had so many arrivals of it */
+    SL_VERBS_REC_TCP_ENDED,  /* all that the other end sent over the companion has been handled */
     SL_VERBS_REC_ACK,        /* only what `handled` says; not numbered itself */
 };
 
@@ -40,7 +41,7 @@ struct sl_verbs_hello {
     uint32_t eager_bytes; /* the least of both ends counts */
     uint64_t nonce;       /* the end with the greater one leads */
     uint32_t rail_count;
-    uint32_t spare;
+    uint32_t fallback; /* 1: without paths, data may go over the companion */
     struct sl_verbs_rail_info rails[SL_VERBS_RAILS_MAX];
 };
 

@@ -26,6 +26,7 @@
 #define BACKOFF_NS_MIN (50 * SL_NS_PER_MS)
 #define BACKOFF_NS_MAX (2 * SL_NS_PER_S)
 #define STEADY_NS (5 * SL_NS_PER_S)       /* up for so long: the next failure is a first one again */
+#define FALLBACK_NS (300 * SL_NS_PER_MS)  /* without a path, before data goes over the companion */
 #define SETTLE_NS (200 * SL_NS_PER_MS)    /* for the other paths, once one is up */
 
 static uint64_t now(const struct sl_verbs_ep *ep)
@@ -34,6 +35,11 @@ static uint64_t now(const struct sl_verbs_ep *ep)
 }
 
 /* ---- records ---- */
+
+static bool wants_tcp(const struct sl_verbs_ep *ep)
+{
+    return strcmp(ep->iface->config->verbs_fallback, "tcp") == 0;
+}
 
 void sl_verbs_hello_send(struct sl_verbs_ep *ep)
 {
@@ -50,7 +56,8 @@ void sl_verbs_hello_send(struct sl_verbs_ep *ep)
     record.hello = (struct sl_verbs_hello){.version = SL_VERBS_VERSION,
                                            .eager_bytes = iface->eager_bytes,
                                            .nonce = ep->nonce,
-                                           .rail_count = iface->rail_count};
+                                           .rail_count = iface->rail_count,
+                                           .fallback = wants_tcp(ep)};
     for (unsigned i = 0; i < iface->rail_count; i++)
         sl_verbs_rail_info(&iface->rails[i], &record.hello.rails[i]);
     sl_verbs_record_send(ep, &record);
@@ -218,6 +225,7 @@ void sl_verbs_path_up(struct sl_verbs_path *path)
     ep->no_path_since_ns = 0;
     sl_info("verbs", "path %u to rank %d is up: %s to the peer's rail %u", path->idx, ep->base.peer,
             path->rail->port.name, path->remote_rail);
+    sl_verbs_tcp_end(ep);
     sl_verbs_choose_frame_path(ep);
     sl_verbs_ep_activate(ep);
 }
@@ -228,7 +236,7 @@ void sl_verbs_choose_frame_path(struct sl_verbs_ep *ep)
 {
     struct sl_verbs_path *best = NULL;
 
-    if (ep->frame_path != NULL || ep->fencing != NULL)
+    if (ep->frame_path != NULL || ep->fencing != NULL || sl_verbs_tcp_has_work(ep))
         return;
     for (unsigned i = 0; i < ep->path_count; i++) {
         struct sl_verbs_path *path = ep->paths[i];
@@ -237,7 +245,7 @@ void sl_verbs_choose_frame_path(struct sl_verbs_ep *ep)
             (best == NULL || path->latency_ns < best->latency_ns))
             best = path;
     }
-    ep->frame_path = best;
+    ep->frame_path = best != NULL ? best : sl_verbs_tcp_path(ep);
 }
 
 void sl_verbs_path_fail(struct sl_verbs_path *path, const char *fmt, ...)
@@ -373,6 +381,8 @@ static void on_hello(struct sl_verbs_ep *ep, const struct sl_verbs_hello *hello)
     ep->leads = ep->nonce > hello->nonce;
     if (err == 0 && ep->leads)
         err = paths_plan(ep);
+    if (err == 0 && wants_tcp(ep) && hello->fallback != 0)
+        err = sl_verbs_tcp_open(ep);
     if (err != 0)
         sl_verbs_ep_fail(ep, err, "%s", sluice_last_error());
 }
@@ -392,6 +402,10 @@ void sl_verbs_on_record(struct sl_verbs_ep *ep, const struct sl_verbs_record *re
     }
     if (record->kind == SL_VERBS_REC_OFFER) {
         on_offer(ep, record);
+        return;
+    }
+    if (record->kind == SL_VERBS_REC_TCP_ENDED) {
+        sl_verbs_tcp_ended(ep);
         return;
     }
     path = ep->paths[record->path];
@@ -495,8 +509,11 @@ void sl_verbs_repair_timers(struct sl_verbs_ep *ep, uint64_t now_ns)
             path_timers(ep->paths[i], now_ns);
     if (ep->state == SL_VERBS_EP_CONNECTING)
         connect_timers(ep, now_ns);
-    if (ep->state != SL_VERBS_EP_UP || ep->no_path_since_ns == 0 ||
-        now_ns - ep->no_path_since_ns < wait_ns)
+    if (ep->state != SL_VERBS_EP_UP || ep->no_path_since_ns == 0)
+        return;
+    if (now_ns - ep->no_path_since_ns >= FALLBACK_NS && ep->fencing == NULL)
+        sl_verbs_tcp_begin(ep);
+    if (now_ns - ep->no_path_since_ns < wait_ns || sl_verbs_tcp_path(ep) != NULL)
         return;
     reasons(ep, why, sizeof(why));
     sl_verbs_ep_fail(ep, -EHOSTUNREACH, "no path to rank %d for %lld ms: %s", ep->base.peer,

@@ -73,6 +73,16 @@ static void stop_paths(struct sl_verbs_ep *ep)
             sl_verbs_path_stop(ep->paths[i]);
 }
 
+/* Memory that was lent to it is the user's again; the peer hears that we are gone. */
+static void companion_close(struct sl_verbs_ep *ep)
+{
+    if (ep->companion == NULL)
+        return;
+    ep->companion->iface->ops->ep_destroy(ep->companion);
+    ep->companion = NULL;
+    ep->companion_up = false;
+}
+
 static void ep_lost(struct sl_verbs_ep *ep)
 {
     struct sl_verbs_iface *iface = ep->iface;
@@ -85,6 +95,7 @@ static void ep_lost(struct sl_verbs_ep *ep)
     for (unsigned i = 0; i < ep->path_count; i++)
         if (ep->paths[i] != NULL)
             ep->paths[i]->state = SL_VERBS_PATH_IDLE;
+    companion_close(ep);
     if (!was_up) {
         iface->connecting--;
         sl_fail_text(ep->down_status, ep->why);
@@ -453,8 +464,9 @@ static void ep_destroy(struct sl_ep *base)
     ep->state = SL_VERBS_EP_DOWN;
     snprintf(ep->why, sizeof(ep->why), "the endpoint is destroyed");
     ep->down_status = -ECANCELED;
+    companion_close(ep);
     sl_verbs_cancel(ep, -ECANCELED);
-    ep->companion->iface->ops->ep_destroy(ep->companion);
+    sl_verbs_tcp_close(ep);
     for (unsigned i = 0; i < ep->path_count; i++)
         sl_verbs_path_free(ep->paths[i]);
     deactivate(ep);
@@ -507,7 +519,7 @@ static bool has_work(const struct sl_verbs_ep *ep)
         return false;
     bool stuck = !sl_list_empty(&ep->repeat) || ep->unannounced > 0 || ep->drop_count > 0 ||
                  ep->wants_staging || ep->deal_count > 0 || ep->redo_count > 0 ||
-                 ep->credits_owed >= SL_VERBS_CREDITS / 2;
+                 ep->credits_owed >= SL_VERBS_CREDITS / 2 || sl_verbs_tcp_has_work(ep);
 
     return ep->failing || ep->left || ep->record_count > 0 || ep->late_count > 0 || stuck;
 }
@@ -529,7 +541,9 @@ static int ep_work(struct sl_verbs_ep *ep)
         ep_lost(ep);
         return 1;
     }
-    return ep->state == SL_VERBS_EP_UP ? moved + sl_verbs_ep_push(ep) : moved;
+    if (ep->state == SL_VERBS_EP_UP)
+        moved += sl_verbs_ep_push(ep) + sl_verbs_tcp_push(ep);
+    return moved;
 }
 
 static int run_active(struct sl_verbs_iface *iface)

@@ -9,6 +9,7 @@
  *   path.c     a queue pair: made, connected, posted to, retired
  *   talk.c     records: sent twice, handled once
  *   repair.c   what the two ends say to each other so that paths come, go and return
+ *   fallback.c frames and writes over the companion while no path is up
  *   message.c  sends, receives, frames in their order · write.c long messages: grants, pieces, staging
  *   frame.c record.c   bytes from the peer
  */
@@ -29,6 +30,7 @@
 #define SL_VERBS_SQ_DEPTH 64      /* work requests outstanding on a path */
 #define SL_VERBS_WRITES_MAX 16    /* of them writes */
 #define SL_VERBS_BATCH 16
+#define SL_VERBS_TCP_DEPTH 15     /* units over the companion; one place is for the last */
 #define SL_VERBS_CREDITS 16       /* frames that a peer may have unhandled here */
 #define SL_VERBS_SPARE_SLOTS 128  /* receive buffers besides those: for grants, writes, credits */
 #define SL_VERBS_BLOCK_SLOTS 64
@@ -214,6 +216,7 @@ struct sl_verbs_rx_msg {
     bool has_frame, has_rts, over;
     uint8_t rail;           /* of the frame's buffer */
     uint32_t slot;
+    uint8_t *copy;          /* of a frame that came over the companion */
     uint32_t granted_count; /* its grants under way */
     struct sl_verbs_mr *mr;
     uint64_t tag, len;      /* as the sender said */
@@ -281,6 +284,8 @@ struct sl_verbs_ep {
     unsigned late_count;
     unsigned held; /* frames that wait for their receive */
     bool wants_staging;
+
+    struct sl_verbs_tcp *tcp; /* NULL: data never goes over the companion */
 
     /* Records that the companion has not taken. */
     struct sl_verbs_record records[SL_VERBS_RECORDS];
@@ -388,8 +393,8 @@ int sl_verbs_path_ping(struct sl_verbs_path *path);
 /* Posts a frame that is not in the order of frames. */
 void sl_verbs_path_post_record(struct sl_verbs_path *path, struct sl_verbs_tx_frame *frame);
 /* Posts a frame that has its header. The frame belongs to the path until it is retired. */
-int sl_verbs_path_post_frame(struct sl_verbs_path *path, struct sl_verbs_tx_frame *frame);
-int sl_verbs_path_post_write(struct sl_verbs_path *path, const struct sl_verbs_piece *piece);
+void sl_verbs_path_post_frame(struct sl_verbs_path *path, struct sl_verbs_tx_frame *frame);
+void sl_verbs_path_post_write(struct sl_verbs_path *path, const struct sl_verbs_piece *piece);
 /* A completion of a send or write: everything up to `ordinal` is over. */
 void sl_verbs_path_retire(struct sl_verbs_path *path, uint32_t ordinal, uint64_t now_ns);
 /* After both ends have stopped: what the other end had is over, the rest is for other paths. */
@@ -410,6 +415,24 @@ void sl_verbs_record_take(struct sl_verbs_ep *ep, const void *bytes, size_t len)
 int sl_verbs_inbox_run(struct sl_verbs_ep *ep);
 /* A control message of the caller. */
 int sl_verbs_ctrl(struct sl_ep *ep, const void *msg, size_t len);
+
+/* fallback.c */
+/* After the first HELLO: when both ends may, listens for what the other sends over the companion. */
+int sl_verbs_tcp_open(struct sl_verbs_ep *ep);
+/* After the companion is gone. */
+void sl_verbs_tcp_close(struct sl_verbs_ep *ep);
+/* No path has been up for a while; one is up again; the other end has handled all. */
+void sl_verbs_tcp_begin(struct sl_verbs_ep *ep);
+void sl_verbs_tcp_end(struct sl_verbs_ep *ep);
+void sl_verbs_tcp_ended(struct sl_verbs_ep *ep);
+/* The companion as a path, while it is one; or NULL. */
+struct sl_verbs_path *sl_verbs_tcp_path(const struct sl_verbs_ep *ep);
+/* Sends what wr says, which is posted on path already. */
+void sl_verbs_tcp_post(struct sl_verbs_path *path);
+/* What the companion had no room for. How many things moved. */
+int sl_verbs_tcp_push(struct sl_verbs_ep *ep);
+bool sl_verbs_tcp_has_work(const struct sl_verbs_ep *ep);
+const uint8_t *sl_verbs_tcp_frame(const struct sl_verbs_ep *ep);
 
 /* repair.c */
 void sl_verbs_on_record(struct sl_verbs_ep *ep, const struct sl_verbs_record *record);

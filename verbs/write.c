@@ -364,22 +364,25 @@ void sl_verbs_piece_redo(struct sl_verbs_ep *ep, const struct sl_verbs_piece *pi
     sl_verbs_ep_activate(ep);
 }
 
+static void path_cancel(struct sl_verbs_path *path)
+{
+    while (path != NULL && path->retired != path->posted) {
+        struct sl_verbs_wr *wr = &path->wrs[path->retired++ % SL_VERBS_SQ_DEPTH];
+
+        if (wr->kind == SL_VERBS_WR_WRITE)
+            unstage(path->ep, &wr->piece);
+        else
+            sl_verbs_frame_free(path->ep->iface, wr->frame);
+    }
+}
+
 void sl_verbs_write_cancel(struct sl_verbs_ep *ep)
 {
     for (; ep->redo_count > 0; ep->redo_count--)
         unstage(ep, &ep->redo[ep->redo_count - 1]);
-    for (unsigned p = 0; p < ep->path_count; p++) {
-        struct sl_verbs_path *path = ep->paths[p];
-
-        while (path != NULL && path->retired != path->posted) {
-            struct sl_verbs_wr *wr = &path->wrs[path->retired++ % SL_VERBS_SQ_DEPTH];
-
-            if (wr->kind == SL_VERBS_WR_WRITE)
-                unstage(ep, &wr->piece);
-            else
-                sl_verbs_frame_free(ep->iface, wr->frame);
-        }
-    }
+    for (unsigned i = 0; i < ep->path_count; i++)
+        path_cancel(ep->paths[i]);
+    path_cancel(sl_verbs_tcp_path(ep));
     for (unsigned i = 0; i < SL_VERBS_GRANTS; i++)
         if (ep->rx_grants[i].used)
             grant_over(ep, &ep->rx_grants[i]);
