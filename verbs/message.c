@@ -140,8 +140,7 @@ static int send_long(struct sl_verbs_ep *ep, const struct sl_buf *buf, uint64_t 
     }
     *msg = (struct sl_verbs_tx_msg){
         .addr = buf->addr, .len = buf->len, .tag = tag, .req = req, .number = number};
-    msg->mr = buf->mr != NULL ? (struct sl_verbs_mr *)buf->mr
-                              : sl_verbs_mr_find(ep->iface, buf->addr, buf->len);
+    msg->mr = sl_verbs_mr_find(ep->iface, buf->mr, buf->addr, buf->len);
     ep->tx_next++;
     if (ep->early_count != 0)
         sl_verbs_tx_bind_grants(ep, msg);
@@ -293,8 +292,7 @@ int sl_verbs_recv(struct sl_ep *base, const struct sl_sink *sink, struct sl_req 
     if (msg->has_frame)
         return take_waiting(ep, number);
     if (sink->len > ep->eager_bytes && sink->dst != NULL)
-        msg->mr = sink->mr != NULL ? (struct sl_verbs_mr *)sink->mr
-                                   : sl_verbs_mr_find(ep->iface, sink->dst, sink->len);
+        msg->mr = sl_verbs_mr_find(ep->iface, sink->mr, sink->dst, sink->len);
     if (msg->has_rts) {
         int err = match(ep, number, sink, msg->tag, msg->len);
 

@@ -2,28 +2,20 @@
 /* Registered memory: the user's regions and our own pools, each on every rail. */
 #include "verbs/verbs.h"
 
+#include "core/event.h"
 #include "core/log.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 
 #define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
 #define PAGE 4096
 
 static int reg_failed(const struct sl_verbs_rail *rail, size_t len, int err)
 {
-    struct rlimit limit = {0};
-
-    getrlimit(RLIMIT_MEMLOCK, &limit);
-    if ((err == ENOMEM || err == EPERM || err == EAGAIN) && limit.rlim_cur != RLIM_INFINITY)
-        return sl_fail(-ENOMEM,
-                       "%s cannot register %zu KiB: this process may lock %llu KiB (ulimit -l); set "
-                       "'ulimit -l unlimited', LimitMEMLOCK=infinity or --ulimit memlock=-1",
-                       rail->port.name, len >> 10, (unsigned long long)limit.rlim_cur >> 10);
-    return sl_fail(-err, "%s cannot register %zu KiB: %s", rail->port.name, len >> 10,
-                   sluice_strerror(-err));
+    sl_mem_lock_failed(-err, len);
+    return sl_fail(-err, "%s: %s", rail->port.name, sluice_last_error());
 }
 
 int sl_verbs_reg(const struct sl_verbs_rail *rail, void *addr, size_t len, struct ibv_mr **out)
@@ -91,60 +83,70 @@ void sl_verbs_pool_fini(struct sl_verbs_iface *iface, struct sl_verbs_pool *pool
     pool->bytes = NULL;
 }
 
-int sl_verbs_mr_reg(struct sl_iface *base, const struct sl_mem *mem, struct sl_mr **out,
-                    struct sl_key *key)
-{
-    struct sl_verbs_iface *iface = sl_verbs_iface_of(base);
-    struct sl_verbs_mr *mr;
-    int err;
+/* ---- the user's memory ---- */
 
-    if (mem->kind != SL_MEM_HOST)
-        return sl_fail(-ENOTSUP, "this kind of memory is not registered with RDMA devices");
-    mr = calloc(1, sizeof(*mr));
+static int user_reg(void *arg, void *addr, size_t len, void **out)
+{
+    struct sl_verbs_iface *iface = arg;
+    struct sl_verbs_mr *mr = calloc(1, sizeof(*mr));
+    uint64_t start = sl_now(iface->base.worker->clock);
+
     if (mr == NULL)
         return sl_fail(-ENOMEM, "no memory for the record of a region");
-    mr->addr = mem->addr;
-    mr->len = mem->len;
-    err = reg_all(iface, mem->addr, mem->len, mr->mr);
+    int err = reg_all(iface, addr, len, mr->mr);
+
     if (err != 0) {
         free(mr);
         return err;
     }
-    sl_list_push_back(&iface->mrs, &mr->link);
-    if (key != NULL)
-        key->len = 0; /* peers write where a grant says; nobody needs a key */
-    *out = (struct sl_mr *)mr;
+    mr->len = len;
+    sl_event(iface->base.worker, SL_EVENT_MR_REG, SL_EVENT_NOBODY, len,
+             sl_now(iface->base.worker->clock) - start);
+    *out = mr;
     return 0;
 }
 
-void sl_verbs_mr_dereg(struct sl_iface *base, struct sl_mr *handle)
+static void user_dereg(void *arg, void *handle)
 {
-    struct sl_verbs_iface *iface = sl_verbs_iface_of(base);
-    struct sl_verbs_mr *mr = (struct sl_verbs_mr *)handle;
+    struct sl_verbs_iface *iface = arg;
+    struct sl_verbs_mr *mr = handle;
 
-    if (iface->last_mr == mr)
-        iface->last_mr = NULL;
-    sl_list_remove(&mr->link);
+    sl_event(iface->base.worker, SL_EVENT_MR_DEREG, SL_EVENT_NOBODY, mr->len, 0);
     dereg_all(iface, mr->mr);
     free(mr);
 }
 
-static bool covers(const struct sl_verbs_mr *mr, const uint8_t *addr, size_t len)
+void sl_verbs_mem_init(struct sl_verbs_iface *iface)
 {
-    return addr >= mr->addr && len <= mr->len && (size_t)(addr - mr->addr) <= mr->len - len;
+    const struct sl_mem_device device = {.reg = user_reg, .dereg = user_dereg, .arg = iface};
+
+    /* Nothing is kept: whether memory is still there, only its user knows. */
+    sl_mem_cache_init(&iface->mem, &device, 0, 0);
 }
 
-struct sl_verbs_mr *sl_verbs_mr_find(struct sl_verbs_iface *iface, const void *addr, size_t len)
+int sl_verbs_mr_reg(struct sl_iface *base, const struct sl_mem *mem, struct sl_mr **out,
+                    struct sl_key *key)
 {
-    if (iface->last_mr != NULL && covers(iface->last_mr, addr, len))
-        return iface->last_mr;
-    sl_list_foreach (&iface->mrs, node) {
-        struct sl_verbs_mr *mr = sl_container_of(node, struct sl_verbs_mr, link);
+    struct sl_mem_region *region;
 
-        if (covers(mr, addr, len)) {
-            iface->last_mr = mr;
-            return mr;
-        }
-    }
-    return NULL;
+    if (mem->kind != SL_MEM_HOST)
+        return sl_fail(-ENOTSUP, "this kind of memory is not registered with RDMA devices");
+    int err = sl_mem_cache_get(&sl_verbs_iface_of(base)->mem, mem->addr, mem->len, &region);
+
+    if (err != 0)
+        return err;
+    if (key != NULL)
+        key->len = 0; /* peers write where a grant says; nobody needs a key */
+    *out = (struct sl_mr *)region;
+    return 0;
+}
+
+void sl_verbs_mr_dereg(struct sl_iface *base, struct sl_mr *mr)
+{
+    sl_mem_cache_put(&sl_verbs_iface_of(base)->mem, (struct sl_mem_region *)mr);
+}
+
+unsigned sl_verbs_mem_gone(struct sl_iface *base, void *addr, size_t len)
+{
+    return sl_mem_cache_invalidate(&sl_verbs_iface_of(base)->mem, addr, len);
 }

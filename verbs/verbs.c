@@ -192,11 +192,7 @@ static void close_iface(struct sl_iface *base)
     if (base == NULL)
         return;
     sl_assert(sl_list_empty(&iface->eps));
-    while (!sl_list_empty(&iface->mrs)) {
-        struct sl_node *node = iface->mrs.next;
-
-        sl_verbs_mr_dereg(base, (struct sl_mr *)sl_container_of(node, struct sl_verbs_mr, link));
-    }
+    sl_mem_cache_fini(&iface->mem);
     sl_verbs_pool_fini(iface, &iface->frames);
     sl_verbs_pool_fini(iface, &iface->staging);
     for (unsigned i = 0; i < SL_VERBS_RAILS_MAX; i++)
@@ -310,7 +306,7 @@ static int open_iface(struct sl_worker *worker, const struct sl_device *dev,
     iface->slot_bytes = (SL_VERBS_FRAME_BYTES + iface->eager_bytes + 63) & ~63u;
     sl_list_init(&iface->eps);
     sl_list_init(&iface->active);
-    sl_list_init(&iface->mrs);
+    sl_verbs_mem_init(iface);
     sl_list_init(&iface->dirty);
     sl_list_init(&iface->free_frames);
     iface->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -663,6 +659,7 @@ const struct sl_transport_ops sl_verbs_ops = {
     .close = close_iface,
     .mr_reg = sl_verbs_mr_reg,
     .mr_dereg = sl_verbs_mr_dereg,
+    .mem_gone = sl_verbs_mem_gone,
     .ep_create = ep_create,
     .ep_addr = ep_addr,
     .ep_connect = ep_connect,

@@ -19,6 +19,7 @@
 #include "core/config.h"
 #include "core/err.h"
 #include "core/list.h"
+#include "core/mem.h"
 #include "core/transport.h"
 #include "verbs/device.h"
 #include "verbs/frame.h"
@@ -73,8 +74,6 @@ struct sl_verbs_chunks {
 
 /* The user's memory: a region on every usable rail. */
 struct sl_verbs_mr {
-    struct sl_node link; /* in iface->mrs */
-    uint8_t *addr;
     size_t len;
     struct ibv_mr *mr[SL_VERBS_RAILS_MAX];
 };
@@ -315,10 +314,10 @@ struct sl_verbs_iface {
     struct sl_node free_frames;
     unsigned free_frame_count;
     struct sl_verbs_chunks tx_chunks, rx_chunks;
-    struct sl_node eps, active, mrs, dirty;
+    struct sl_node eps, active, dirty;
     bool batching; /* inside progress: work requests are posted at its end */
     unsigned ep_count, connecting;
-    struct sl_verbs_mr *last_mr;
+    struct sl_mem_cache mem; /* handles are struct sl_verbs_mr */
     struct sl_verbs_path **paths; /* by slot */
     uint32_t path_cap;
     uint64_t round, next_timer_ns;
@@ -370,8 +369,18 @@ void sl_verbs_pool_fini(struct sl_verbs_iface *iface, struct sl_verbs_pool *pool
 int sl_verbs_mr_reg(struct sl_iface *iface, const struct sl_mem *mem, struct sl_mr **out,
                     struct sl_key *key);
 void sl_verbs_mr_dereg(struct sl_iface *iface, struct sl_mr *mr);
-/* The region that covers the range, or NULL. */
-struct sl_verbs_mr *sl_verbs_mr_find(struct sl_verbs_iface *iface, const void *addr, size_t len);
+void sl_verbs_mem_init(struct sl_verbs_iface *iface);
+unsigned sl_verbs_mem_gone(struct sl_iface *iface, void *addr, size_t len);
+/* The registration of a range, given by the caller or found; NULL: none, or its memory went away. */
+static inline struct sl_verbs_mr *sl_verbs_mr_find(struct sl_verbs_iface *iface, const struct sl_mr *given,
+                                                   const void *addr, size_t len)
+{
+    const struct sl_mem_region *region = (const struct sl_mem_region *)given;
+
+    if (region == NULL)
+        region = sl_mem_cache_find(&iface->mem, addr, len);
+    return region != NULL && !region->dead ? region->handle : NULL;
+}
 /* One registration; the error is a sentence about limits where it is one. */
 int sl_verbs_reg(const struct sl_verbs_rail *rail, void *addr, size_t len, struct ibv_mr **out);
 
