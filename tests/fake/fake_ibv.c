@@ -18,8 +18,8 @@ static const char *const call_names[] = {
 #undef NAME
 };
 
-static const char *const kind_names[] = {"device list", "context", "PD", "MR", "channel", "CQ", "SRQ",
-                                         "QP"};
+static const char *const kind_names[] = {"device list", "context", "PD", "MR", "channel", "CQ",
+                                         "SRQ", "QP"};
 
 void fake_misuse(struct fake_ibv *fake, const char *fmt, ...)
 {
@@ -148,8 +148,9 @@ static const char *event_type_str(enum ibv_event_type type)
 {
     static const char *const names[] = {
         "CQ error", "local work queue catastrophic error", "invalid request local work queue error",
-        "local access violation work queue error", "communication established", "send queue drained",
-        "path migrated", "path migration request error", "local catastrophic error", "port active",
+        "local access violation work queue error", "communication established",
+        "send queue drained", "path migrated", "path migration request error",
+        "local catastrophic error", "port active",
         "port error", "LID change", "P_Key change", "SM change", "SRQ catastrophic error",
         "SRQ limit reached", "last WQE reached", "client reregistration", "GID table change",
         "WQ fatal"};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A deterministic libibverbs in one process: devices, objects and a wire that moves when told to. It is as
- * strict as the strictest NIC, and remembers what a caller should not have done.
+ * A deterministic libibverbs in one process: devices, objects and a wire that moves when told to.
+ * It is as strict as the strictest NIC, and remembers what a caller should not have done.
  *
  *     struct fake_ibv *fake = fake_ibv_create(seed);
  *     fake_ibv_device_init(&params, "mlx5_0");
@@ -14,8 +14,9 @@
  *     fake_ibv_destroy(fake);
  *
  * One fake at a time, and one thread at a time. Time is a count of steps. Fields of a completion
- * that verbs leaves undefined are filled with rubbish. Numbers of queue pairs repeat from device to device, keys do
- * not. A queue pair's ibv_qp.state is what libibverbs last told the kernel, not what the NIC made of it.
+ * that verbs leaves undefined are filled with rubbish. Numbers of queue pairs repeat from device to
+ * device, keys do not. ibv_qp.state is what libibverbs last told the kernel, not what the NIC made
+ * of it. A queue pair in ERR is flushed in later steps, not at once.
  */
 #ifndef SL_TESTS_FAKE_IBV_H
 #define SL_TESTS_FAKE_IBV_H
@@ -85,11 +86,13 @@ enum fake_ibv_kind {
 };
 
 struct fake_ibv *fake_ibv_create(uint64_t seed);
-/* Also frees what was left alive, and what was destroyed: until now that memory served to notice its use. */
+/* Also frees what was left alive, and what was destroyed: until now that memory served to
+ * notice its use. */
 void fake_ibv_destroy(struct fake_ibv *fake);
 
-/* RC over RoCE, one active port, 100 Gbit/s, generous limits. No GID at index 4 and up; those below are
- * filled by fake_ibv_device_add() if none is set: fe80:: and 10.0.<port>.<device + 1>, each as v1 and v2. */
+/* RC over RoCE, one active port, 100 Gbit/s, generous limits. No GID at index 4 and up; those
+ * below are filled by fake_ibv_device_add() if none is set: fe80:: and 10.0.port.device (port from 0,
+ * device from 1), each as v1 and v2. */
 void fake_ibv_device_init(struct fake_ibv_device *params, const char *name);
 /* Its number: 0, 1, … */
 unsigned fake_ibv_device_add(struct fake_ibv *fake, const struct fake_ibv_device *params);
@@ -99,12 +102,12 @@ union ibv_gid fake_ibv_gid_v4(uint8_t a, uint8_t b, uint8_t c, uint8_t d);
 struct sl_ibv *fake_ibv_table(struct fake_ibv *fake);
 struct sl_mlx5dv *fake_ibv_mlx5(struct fake_ibv *fake);
 
-/* One step: some of the queue pairs that can do something do one thing each; the seed says which, and
- * what. Returns how many things happened. */
+/* One step: some of the queue pairs that can do something do one thing each; the seed says
+ * which, and what. Returns how many things happened. */
 unsigned fake_ibv_step(struct fake_ibv *fake);
 void fake_ibv_run(struct fake_ibv *fake, unsigned steps);
-/* Steps until nothing is going on or waiting for its time (a QP that waits for a receive at rnr_retry 7
- * waits for somebody else), at most `steps`. False: still busy then. */
+/* Steps until nothing is going on or waiting for its time (a QP that waits for a receive at
+ * rnr_retry 7 waits for somebody else), at most `steps`. False: still busy then. */
 bool fake_ibv_settle(struct fake_ibv *fake, unsigned steps);
 uint64_t fake_ibv_now(const struct fake_ibv *fake);
 
@@ -115,8 +118,8 @@ void fake_ibv_misuse_clear(struct fake_ibv *fake);
 unsigned fake_ibv_live(const struct fake_ibv *fake);
 unsigned fake_ibv_live_of(const struct fake_ibv *fake, enum fake_ibv_kind kind);
 
-/* The nth call of that kind from now (1: the next) fails with error, once. For FAKE_IBV_CALL_COUNT the
- * calls of all kinds are counted. nth 0 takes it back. */
+/* The nth call of that kind from now (1: the next) fails with error, once. For
+ * FAKE_IBV_CALL_COUNT the calls of all kinds are counted. nth 0 takes it back. */
 void fake_ibv_fail(struct fake_ibv *fake, enum fake_ibv_call call, unsigned nth, int error);
 /* How often was it called? FAKE_IBV_CALL_COUNT: all. */
 uint64_t fake_ibv_calls(const struct fake_ibv *fake, enum fake_ibv_call call);
@@ -126,10 +129,11 @@ uint64_t fake_ibv_calls(const struct fake_ibv *fake, enum fake_ibv_call call);
 void fake_ibv_cut_outgoing(struct fake_ibv *fake, struct ibv_qp *qp, bool cut);
 /* Both directions. */
 void fake_ibv_cut(struct fake_ibv *fake, struct ibv_qp *qp, bool cut);
-/* Cuts both, at once and for good: of the operations that are not done, `executed` more are executed by the peer's NIC,
- * then `acked` of all that were executed are completed, the next one ends with IBV_WC_RETRY_EXC_ERR, and the rest is flushed.
- * The packets of `late` further ones are still under way: they execute in some later step, if the peer's queue pair
- * still takes them then. FAKE_IBV_ANY: as the seed says. */
+/* Cuts both, at once and for good: of the operations that are not done, `executed` more are
+ * executed by the peer's NIC, then `acked` of all that were executed are completed, the next
+ * one ends with IBV_WC_RETRY_EXC_ERR, and the rest is flushed. The packets of `late` further
+ * ones are still under way: they execute in some later step, if the peer's queue pair still
+ * takes them then. FAKE_IBV_ANY: as the seed says. */
 void fake_ibv_kill(struct fake_ibv *fake, struct ibv_qp *qp, uint32_t executed, uint32_t acked,
                    uint32_t late);
 unsigned fake_ibv_late_count(const struct fake_ibv *fake);
@@ -147,8 +151,9 @@ void fake_ibv_gid_move(struct fake_ibv *fake, unsigned device, unsigned port, un
                        unsigned to);
 /* DEVICE_FATAL: nothing moves any more, calls still work. */
 void fake_ibv_device_fatal(struct fake_ibv *fake, unsigned device);
-/* Besides, every call but close fails (EIO, or ENODEV where it asks for the device), polling finds nothing, the device is
- * not listed any more. A destroy that fails with EIO has freed the object all the same. */
+/* Besides, every call but close fails (EIO, or ENODEV where it asks for the device), polling
+ * finds nothing, the device is not listed any more. A destroy that fails with EIO has freed the
+ * object all the same. */
 void fake_ibv_device_remove(struct fake_ibv *fake, unsigned device);
 /* Back again, as a new device under the old number. Contexts that were open before stay dead. */
 void fake_ibv_device_return(struct fake_ibv *fake, unsigned device);
@@ -162,7 +167,8 @@ void fake_ibv_srq_arm(struct fake_ibv *fake, struct ibv_srq *srq, unsigned limit
 void fake_ibv_delay(struct fake_ibv *fake, unsigned steps);
 /* Not visible at all while held. */
 void fake_ibv_cq_hold(struct fake_ibv *fake, struct ibv_cq *cq, bool hold);
-/* Steps between two retries after a timeout (default 4), and after a "receiver not ready" (default 2). */
+/* Steps between two retries after a timeout (default 4), and after a "receiver not ready"
+ * (default 2). */
 void fake_ibv_retry_steps(struct fake_ibv *fake, unsigned timeout, unsigned rnr);
 
 /* Faults drawn from the seed: 1 in N steps each, 0: never. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Completion queues and channels of the fake libibverbs: when a completion is seen, and whom it wakes. */
+/* Completion queues and channels of the fake libibverbs: when a completion is seen, and whom it
+ * wakes. */
 #include "tests/fake/fake_ibv_inside.h"
 
 #include <fcntl.h>
@@ -291,7 +292,8 @@ int fake_req_notify_cq(struct ibv_cq *ibv, int solicited_only)
         return error;
     if (ibv->channel == NULL)
         fake_misuse(cq->obj.dev->fake, "ibv_req_notify_cq of a CQ that has no channel");
-    /* The next completion wakes, not one that is there: who arms has to poll again. All beats solicited. */
+    /* The next completion wakes, not one that is there: who arms has to poll again. All beats
+     * solicited. */
     cq->solicited_only = (!cq->armed || cq->solicited_only) && solicited_only != 0;
     cq->armed = true;
     return 0;

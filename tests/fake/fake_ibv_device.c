@@ -11,7 +11,8 @@
 
 union ibv_gid fake_ibv_gid_v4(uint8_t a, uint8_t b, uint8_t c, uint8_t d)
 {
-    return (union ibv_gid){.raw = {[10] = 0xff, [11] = 0xff, [12] = a, [13] = b, [14] = c, [15] = d}};
+    return (union ibv_gid){
+        .raw = {[10] = 0xff, [11] = 0xff, [12] = a, [13] = b, [14] = c, [15] = d}};
 }
 
 void fake_ibv_device_init(struct fake_ibv_device *params, const char *name)
@@ -259,7 +260,8 @@ void fake_table_device(struct sl_ibv *t)
     t->_ibv_query_gid_ex = query_gid_ex;
 }
 
-const struct fake_ibv_gid *fake_gid_at(const struct fake_device *dev, unsigned port, unsigned index)
+const struct fake_ibv_gid *fake_gid_at(const struct fake_device *dev, unsigned port,
+                                       unsigned index)
 {
     const struct fake_ibv_gid *entry;
 

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-void fake_event_raise(struct fake_context *context, enum ibv_event_type type, struct fake_obj *about,
-                      int port)
+void fake_event_raise(struct fake_context *context, enum ibv_event_type type,
+                      struct fake_obj *about, int port)
 {
     struct fake_async *event, **at = &context->events;
     uint64_t one = 1;

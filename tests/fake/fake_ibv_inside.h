@@ -14,7 +14,8 @@
 
 struct fake_device;
 
-/* What every object has behind its public struct. Stays readable after its destruction, so that its use is noticed. */
+/* What every object has behind its public struct. Stays readable after its destruction, so that
+ * its use is noticed. */
 struct fake_obj {
     struct fake_obj *next; /* of all that were ever made */
     void *base;
@@ -225,7 +226,8 @@ extern struct fake_ibv *fake_ibv_the;
 __attribute__((format(printf, 2, 3))) void fake_misuse(struct fake_ibv *fake, const char *fmt, ...);
 void *fake_obj_new(struct fake_device *dev, enum fake_ibv_kind kind, size_t size, size_t obj_off);
 void fake_obj_end(struct fake_obj *obj);
-/* Misuse if obj is not alive; EIO if its device is gone; then the error that was asked for, if any. */
+/* Misuse if obj is not alive; EIO if its device is gone; then the error that was asked for, if
+ * any. */
 int fake_enter(struct fake_obj *obj, enum fake_ibv_call call);
 /* For calls that cannot be made to fail: alive, and is the device there? EINVAL, EIO. */
 int fake_enter_plain(struct fake_obj *obj, const char *call);
@@ -237,7 +239,8 @@ void fake_table_device(struct sl_ibv *t);
 /* The port (1, …) of an entry with that GID; NULL: none. */
 struct fake_device *fake_gid_find(struct fake_ibv *fake, const union ibv_gid *gid, uint32_t type,
                                   unsigned *port);
-const struct fake_ibv_gid *fake_gid_at(const struct fake_device *dev, unsigned port, unsigned index);
+const struct fake_ibv_gid *fake_gid_at(const struct fake_device *dev, unsigned port,
+                                       unsigned index);
 
 /* fake_ibv_object.c */
 void fake_table_object(struct sl_ibv *t);
@@ -258,8 +261,8 @@ bool fake_cq_waits(const struct fake_cq *cq);
 
 /* fake_ibv_event.c */
 void fake_table_event(struct sl_ibv *t);
-void fake_event_raise(struct fake_context *context, enum ibv_event_type type, struct fake_obj *about,
-                      int port);
+void fake_event_raise(struct fake_context *context, enum ibv_event_type type,
+                      struct fake_obj *about, int port);
 void fake_event_device(struct fake_device *dev, enum ibv_event_type type, int port);
 /* Takes back what was not read yet; misuse if what was read was not acked. */
 void fake_event_forget(struct fake_context *context, struct fake_obj *about, uint32_t acked);

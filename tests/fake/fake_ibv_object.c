@@ -43,8 +43,9 @@ static int dealloc_pd(struct ibv_pd *ibv)
 static uint32_t mr_key(const struct fake_device *dev, unsigned index, bool remote)
 {
     /* Of neither kind twice on any device, so that a mixed-up key never works by chance. */
-    return (dev->number << 28 | index << 9 | (remote ? 0x100u : 0u) | (0x5au ^ (index * 7 & 0xff))) +
-           0x1000u;
+    uint32_t tag = 0x5au ^ (index * 7 & 0xff);
+
+    return (dev->number << 28 | index << 9 | (remote ? 0x100u : 0u) | tag) + 0x1000u;
 }
 
 static bool is_mapped(const void *addr, size_t len)
@@ -74,8 +75,8 @@ static int mr_check(struct fake_pd *pd, uint64_t len, unsigned access)
     return 0;
 }
 
-static struct ibv_mr *mr_add(struct fake_pd *pd, void *addr, uint8_t *host, size_t len, uint64_t iova,
-                             unsigned access, size_t mapped)
+static struct ibv_mr *mr_add(struct fake_pd *pd, void *addr, uint8_t *host, size_t len,
+                             uint64_t iova, unsigned access, size_t mapped)
 {
     struct fake_device *dev = pd->obj.dev;
     struct fake_mr *mr = fake_obj_new(dev, FAKE_IBV_MR, sizeof(*mr), offsetof(struct fake_mr, obj));
@@ -86,7 +87,8 @@ static struct ibv_mr *mr_add(struct fake_pd *pd, void *addr, uint8_t *host, size
         if (dev->mrs == NULL || dev->mr_cap >= 1u << 19)
             abort();
     }
-    mr->ibv = (struct ibv_mr){.context = pd->ibv.context, .pd = &pd->ibv, .addr = addr, .length = len,
+    mr->ibv = (struct ibv_mr){.context = pd->ibv.context, .pd = &pd->ibv, .addr = addr,
+                              .length = len,
                               .lkey = mr_key(dev, dev->mr_count, false),
                               .rkey = mr_key(dev, dev->mr_count, true)};
     mr->iova = iova;

@@ -109,7 +109,8 @@ uint64_t fake_hash(uint64_t hash, const void *bytes, size_t len)
     return hash;
 }
 
-/* Verbs does not check keys here, the NIC does later. But what is posted is lent from now on, so remember it. */
+/* Verbs does not check keys here, the NIC does later. But what is posted is lent from now on,
+ * so remember it. */
 static void remember(struct fake_qp *qp, struct fake_wqe *wqe)
 {
     uint64_t hash = 1;

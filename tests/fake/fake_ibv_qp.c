@@ -8,7 +8,7 @@
 
 #define STATE_BIT(state) (1u << (state))
 
-/* What a transition asks for and allows (InfiniBand Architecture Specification, volume 1, table 91, for RC). */
+/* What a transition asks for and allows, for RC: the tables of ibv_modify_qp(3). */
 static const struct transition {
     enum ibv_qp_state from, to;
     int required, optional;
@@ -27,7 +27,8 @@ static const struct transition {
     {IBV_QPS_SQD, IBV_QPS_RTS, 0, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER},
     {IBV_QPS_SQD, IBV_QPS_SQD, 0,
      IBV_QP_AV | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC |
-         IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER},
+         IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | IBV_QP_MAX_DEST_RD_ATOMIC |
+         IBV_QP_MIN_RNR_TIMER},
     {IBV_QPS_RESET, IBV_QPS_RESET, 0, 0}, {IBV_QPS_INIT, IBV_QPS_RESET, 0, 0},
     {IBV_QPS_RTR, IBV_QPS_RESET, 0, 0},   {IBV_QPS_RTS, IBV_QPS_RESET, 0, 0},
     {IBV_QPS_SQD, IBV_QPS_RESET, 0, 0},   {IBV_QPS_ERR, IBV_QPS_RESET, 0, 0},

@@ -152,8 +152,10 @@ enum fake_answer fake_respond(struct fake_qp *qp, const struct fake_msg *msg,
                                          msg->len, IBV_ACCESS_REMOTE_READ) == NULL)
             return nak(qp, IBV_WC_REM_ACCESS_ERR, true, status);
     } else if (is_write(msg)) {
-        uint64_t end = all ? msg->len : (msg->len == 0 ? 0 : (msg->len - 1) / mtu_bytes * mtu_bytes);
+        uint64_t end = msg->len;
 
+        if (!all && end != 0)
+            end = (end - 1) / mtu_bytes * mtu_bytes;
         if ((may & IBV_ACCESS_REMOTE_WRITE) == 0)
             return nak(qp, IBV_WC_REM_INV_REQ_ERR, false, status);
         /* The last packet, which brings the immediate, waits for the receive; the others do not. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The requester of the fake's wire: what it sends, whether that gets through, and what it completes. */
+/* The requester of the fake's wire: what it sends, whether that gets through, and what it
+ * completes. */
 #include "tests/fake/fake_ibv_inside.h"
 
 #include <stdlib.h>
@@ -156,11 +157,12 @@ static bool place_some(struct fake_qp *qp, struct fake_qp *peer, struct fake_wqe
                        const struct fake_msg *msg)
 {
     struct sl_rng *rng = &qp->obj.dev->fake->rng;
-    uint64_t mtu = UINT64_C(128) << qp->attr.path_mtu, left = fake_packets(qp, wqe->len - wqe->placed);
-    uint64_t to;
+    uint64_t mtu = UINT64_C(128) << qp->attr.path_mtu;
+    uint64_t left = fake_packets(qp, wqe->len - wqe->placed), to;
 
-    if ((wqe->opcode != IBV_WR_RDMA_WRITE && wqe->opcode != IBV_WR_RDMA_WRITE_WITH_IMM) || left < 2 ||
-        (peer->attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE) == 0 || !sl_rng_chance(rng, 2))
+    if ((wqe->opcode != IBV_WR_RDMA_WRITE && wqe->opcode != IBV_WR_RDMA_WRITE_WITH_IMM) ||
+        left < 2 || (peer->attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE) == 0 ||
+        !sl_rng_chance(rng, 2))
         return false;
     to = wqe->placed + sl_rng_range(rng, 1, left - 1) * mtu;
     if (!fake_respond_place(peer, msg, wqe->placed, to))

@@ -53,7 +53,8 @@ int end_rts(struct ibv_pair *pair, unsigned which, const struct pair_options *op
                 uint32_t psn);
 int end_state(struct ibv_pair *pair, unsigned which, enum ibv_qp_state state);
 
-/* One request over bytes [off, off + len) of the end's buffer; 0 or errno. remote: where in the peer's. */
+/* One request over bytes [off, off + len) of the end's buffer; 0 or errno. remote: where in the
+ * peer's. */
 int end_post(struct ibv_pair *pair, unsigned which, enum ibv_wr_opcode opcode, uint64_t wr_id,
                  uint32_t off, uint32_t len, uint32_t remote, unsigned flags);
 int end_recv(struct ibv_pair *pair, unsigned which, uint64_t wr_id, uint32_t off, uint32_t len);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A libibverbs as it was: without the functions that came later (and, if STUB_LACKS names one, without that). They have
- * names only: nobody calls them. */
+/* A libibverbs as it was: without the functions that came later (and, if STUB_LACKS names one,
+ * without that). They have names only: nobody calls them. */
 #include "verbs/ibv_dl.h"
 
 #ifndef STUB_LACKS

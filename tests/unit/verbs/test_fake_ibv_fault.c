@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fake libibverbs fails as NICs do: statuses, prefixes, late packets, events, devices that go. */
+/* The fake libibverbs fails as NICs do: statuses, prefixes, late packets, events, devices that
+ * go. */
 #include "tests/unit/verbs/ibv_pair.h"
 
 #include <setjmp.h>
@@ -60,9 +61,10 @@ static void a_message_too_long_for_its_receive_ends_both(void **state)
 
 static void a_wrong_remote_key_is_a_remote_access_error(void **state)
 {
-    for (unsigned kind = 0; kind < 4; kind++) {
+    for (unsigned kind = 0; kind < 5; kind++) {
         struct ibv_pair pair;
-        struct ibv_mr *mr;
+        struct ibv_mr *mr, *other = NULL;
+        struct ibv_pd *pd = NULL;
         uint32_t remote = 0, len = 8;
 
         pair_open(&pair, NULL);
@@ -72,7 +74,13 @@ static void a_wrong_remote_key_is_a_remote_access_error(void **state)
         case 1: mr->rkey = mr->lkey; break;   /* the other kind of key */
         case 2: mr->rkey = pair.end[0].mr->rkey; break;
         case 3:                               /* gone */
-            (pair.ibv->ibv_dereg_mr)(mr);
+            assert_int_equal((pair.ibv->ibv_dereg_mr)(mr), 0);
+            break;
+        case 4: /* of another protection domain */
+            pd = (pair.ibv->ibv_alloc_pd)(pair.end[1].context);
+            other = (pair.ibv->ibv_reg_mr)(pd, pair.end[1].buf, PAIR_BUF,
+                                           (int)pair_defaults().access);
+            mr->rkey = other->rkey;
             break;
         }
         assert_int_equal(end_post(&pair, 0, IBV_WR_RDMA_WRITE, 5, 0, len, remote, 0), 0);
@@ -81,6 +89,10 @@ static void a_wrong_remote_key_is_a_remote_access_error(void **state)
         assert_int_equal(nic_state(&pair, 1), IBV_QPS_ERR);
         if (kind == 3)
             pair.end[1].mr = NULL;
+        if (other != NULL) {
+            assert_int_equal((pair.ibv->ibv_dereg_mr)(other), 0);
+            assert_int_equal((pair.ibv->ibv_dealloc_pd)(pd), 0);
+        }
         pair_close(&pair);
     }
 }
@@ -172,8 +184,11 @@ static void a_late_packet_executes_unless_the_receiver_was_fenced(void **state)
         struct ibv_pair pair;
 
         pair_open(&pair, NULL);
-        receives(&pair, 3);
-        writes(&pair, 3);
+        for (unsigned i = 0; i < 3; i++) {
+            pair.end[0].buf[i] = (uint8_t)(i + 1);
+            assert_int_equal(end_post(&pair, 0, IBV_WR_RDMA_WRITE, i, i, 1, 1000 + i,
+                                      IBV_SEND_SIGNALED), 0);
+        }
         fake_ibv_kill(pair.fake, pair.end[0].qp, 1, 1, 2);
         expect(&pair, 0, 0, IBV_WC_SUCCESS);
         expect(&pair, 0, 1, IBV_WC_RETRY_EXC_ERR);
@@ -223,6 +238,8 @@ static void acks_that_are_lost_end_the_sender_after_its_retries(void **state)
     fake_ibv_run(pair.fake, 8);
     expect(&pair, 1, 100, IBV_WC_SUCCESS);
     assert_false(end_poll(&pair, 0, &wc)); /* retry_cnt 3, four steps each */
+    fake_ibv_run(pair.fake, 16);
+    assert_int_equal(nic_state(&pair, 0), IBV_QPS_ERR);
     expect(&pair, 0, 0, IBV_WC_RETRY_EXC_ERR);
     expect(&pair, 0, 1, IBV_WC_WR_FLUSH_ERR);
     pair_close(&pair);
@@ -413,10 +430,12 @@ static void a_device_that_is_removed_fails_every_call_and_keeps_nothing(void **s
     free(pair.end[1].buf);
 }
 
-/* The prefix rule, under faults from the seed: what completed was executed, in order, and nothing twice. */
+/* The prefix rule, under faults from the seed: what completed was executed, in order, and
+ * nothing twice. */
 static void under_chaos_every_request_ends_once_and_what_succeeded_arrived(void **state)
 {
-    const struct fake_ibv_chaos chaos = {.kill_in = 60, .cut_in = 20, .cut_steps = 30, .flap_in = 50,
+    const struct fake_ibv_chaos chaos = {.kill_in = 60, .cut_in = 20, .cut_steps = 30,
+                                         .flap_in = 50,
                                          .flap_steps = 30, .gid_in = 200};
     unsigned errors = 0;
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fake libibverbs checks arguments, states and lifetimes as strictly as the strictest driver. */
+/* The fake libibverbs checks arguments, states and lifetimes as strictly as the strictest
+ * driver. */
 #include "tests/unit/verbs/ibv_pair.h"
 
 #include <setjmp.h>

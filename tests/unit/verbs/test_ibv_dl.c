@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What sl_ibv_get() says on machines without libibverbs, or with an old one. Tables are opened once in a process, so
- * the machine is an argument: "absent", or the file to find under the library's name. */
+/* What sl_ibv_get() says on machines without libibverbs, or with an old one. Tables are opened
+ * once in a process, so the machine is an argument: "absent", or the file to find under the
+ * library's name. */
 #include "verbs/ibv_dl.h"
 
 #include "core/err.h"
