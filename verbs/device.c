@@ -377,26 +377,41 @@ static void list_sort(struct listing *list)
         qsort(list->items, list->count, sizeof(*list->items), compare);
 }
 
-/* The kernel may have devices that the library does not: then its drivers are missing, not the kernel's. */
+/* The name of a file in folder that starts so; false: there is none. */
+static bool find_file(const char *folder, const char *start, char *out, size_t cap)
+{
+    DIR *dir = opendir(folder);
+    bool found = false;
+
+    if (dir == NULL)
+        return false;
+    for (const struct dirent *at = readdir(dir); at != NULL && !found; at = readdir(dir)) {
+        found = at->d_name[0] != '.' && strncmp(at->d_name, start, strlen(start)) == 0;
+        if (found)
+            snprintf(out, cap, "%s", at->d_name);
+    }
+    closedir(dir);
+    return found;
+}
+
+/* The kernel may have devices that the library leaves out, for want of their file or of a driver. */
 static int fail_no_device(void)
 {
-    char first[IBV_SYSFS_NAME_MAX] = "";
-    DIR *folder = opendir("/sys/class/infiniband");
+    char device[IBV_SYSFS_NAME_MAX], file[IBV_SYSFS_NAME_MAX];
 
-    if (folder != NULL) {
-        for (const struct dirent *at = readdir(folder); at != NULL && first[0] == '\0'; at = readdir(folder))
-            if (at->d_name[0] != '.')
-                snprintf(first, sizeof(first), "%s", at->d_name);
-        closedir(folder);
-    }
-    if (first[0] != '\0')
+    if (!find_file("/sys/class/infiniband", "", device, sizeof(device)))
         return sl_fail(-ENODEV,
-                       "the kernel has the RDMA device %s, but libibverbs shows none: load ib_uverbs, and "
-                       "install the library's drivers (rdma-core; Debian: ibverbs-providers)",
-                       first);
+                       "no RDMA device: load ib_uverbs and the driver of the device (mlx5_ib for NVIDIA's), or "
+                       "try soft-RoCE: modprobe rdma_rxe; rdma link add rxe0 type rxe netdev eth0");
+    if (!find_file("/dev/infiniband", "uverbs", file, sizeof(file)))
+        return sl_fail(-ENODEV,
+                       "the kernel has the RDMA device %s, but there is no /dev/infiniband/uverbs* here: load "
+                       "ib_uverbs, or give the container --device=/dev/infiniband",
+                       device);
     return sl_fail(-ENODEV,
-                   "no RDMA device: load ib_uverbs and the driver of the device (mlx5_ib for NVIDIA's), or try "
-                   "soft-RoCE: modprobe rdma_rxe; rdma link add rxe0 type rxe netdev eth0");
+                   "the kernel has the RDMA device %s, but libibverbs does not show it: install the library's "
+                   "drivers (rdma-core; Debian: ibverbs-providers)",
+                   device);
 }
 
 int sl_verbs_ports_list(const struct sl_config *config, struct sl_verbs_port *out, size_t cap,

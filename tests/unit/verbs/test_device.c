@@ -375,11 +375,12 @@ static void a_gid_that_was_asked_for_and_is_not_there_is_a_reason(void **state)
 static void no_device_names_the_modules(void **state)
 {
     assert_int_equal(sl_verbs_ports_list(&config, ports, SL_VERBS_PORTS_MAX, &count), -ENODEV);
+    /* A machine that has devices gets another sentence, tested in tests/vm/. */
+    if (access("/sys/class/infiniband", F_OK) == 0)
+        skip();
     assert_non_null(strstr(sluice_last_error(), "ib_uverbs"));
-    if (access("/sys/class/infiniband", F_OK) != 0) {
-        assert_non_null(strstr(sluice_last_error(), "mlx5_ib"));
-        assert_non_null(strstr(sluice_last_error(), "rdma_rxe"));
-    }
+    assert_non_null(strstr(sluice_last_error(), "mlx5_ib"));
+    assert_non_null(strstr(sluice_last_error(), "rdma_rxe"));
 }
 
 /* --- locked memory ----------------------------------------------------------------------------- */
