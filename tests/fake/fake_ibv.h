@@ -90,9 +90,9 @@ struct fake_ibv *fake_ibv_create(uint64_t seed);
  * notice its use. */
 void fake_ibv_destroy(struct fake_ibv *fake);
 
-/* RC over RoCE, one active port, 100 Gbit/s, generous limits. No GID at index 4 and up; those
- * below are filled by fake_ibv_device_add() if none is set: fe80:: and 10.0.port.device (port from 0,
- * device from 1), each as v1 and v2. */
+/* RC over RoCE, one active port, 100 Gbit/s, generous limits. If no GID is set,
+ * fake_ibv_device_add() fills index 0 to 3: fe80:: and 10.0.port.device (port from 0, device
+ * from 1), each as v1 and v2. */
 void fake_ibv_device_init(struct fake_ibv_device *params, const char *name);
 /* Its number: 0, 1, … */
 unsigned fake_ibv_device_add(struct fake_ibv *fake, const struct fake_ibv_device *params);
