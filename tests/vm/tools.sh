@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# Others' RDMA programs between two devices of the guest, to be sourced by its tests. They meet over TCP on
-# 127.0.0.1, so only what they measure or check crosses the rails.
+# Runs ranks of ours, and others' RDMA programs, between the sides of the guest; to be sourced by its tests.
+# All meet over TCP on 127.0.0.1, so only what they measure or check crosses the rails.
 #
+#   ranks N COMMAND [ARGUMENT...]     as N ranks, even ones on side a, odd ones on side b, each side a host of its
+#                                     own: prints what rank 0 does, and everything if one fails or is not done
+#                                     after ranks_limit seconds (120). Output and pid of rank R are the files
+#                                     R.out and R.pid in the folder $ranks_dir, new for each call unless set.
 #   pingpong I J [ARGUMENT...]        ibv_rc_pingpong, rxe$J serving; 60 s at most
 #   perftest TOOL I J [ARGUMENT...]   a tool of perftest (ib_send_lat, ib_write_bw, ...): its line of figures
 #   counter I NAME                    a hardware counter of rxe$I, e.g. rcvd_pkts
@@ -11,6 +15,8 @@
 . "$(dirname "${BASH_SOURCE[0]}")/network.sh"
 
 tools_port=18600
+ranks_limit=120
+ranks_dir=
 
 # listening PORT: whether a program waits there; from /proc, without a process.
 listening() {
@@ -69,4 +75,30 @@ perftest() {
 counter() {
     local value
     read -r value <"/sys/class/infiniband/rxe$1/ports/1/hw_counters/$2" && echo "$value"
+}
+
+# A test may break a rail, or kill a rank by its pid, while `ranks ... &` runs. Returns 1 if a rank failed.
+ranks() {
+    local size=$1 dir=${ranks_dir:-$(mktemp -d)} port rank side pids=() statuses=() bad=0
+    shift
+    port=$((tools_port += 1))
+    for ((rank = 0; rank < size; rank++)); do
+        side=$((rank % 2))
+        SLUICE_RANK=$rank SLUICE_SIZE=$size SLUICE_ROOT=127.0.0.1:$port SLUICE_JOB=ranks-$port \
+            SLUICE_SECRET=only-for-this-test SLUICE_HOST_ID=${SLUICE_HOST_ID:-side-$side} \
+            SLUICE_VERBS_DEVICES=rxe$side,rxe$((side + 2)) \
+            timeout -s KILL "$ranks_limit" bash -c 'echo $$ >"$0" && exec "$@"' "$dir/$rank.pid" "$@" \
+            >"$dir/$rank.out" 2>&1 </dev/null &
+        pids[rank]=$!
+    done
+    for ((rank = 0; rank < size; rank++)); do
+        wait "${pids[rank]}"
+        statuses[rank]=$?
+        [[ ${statuses[rank]} -eq 0 ]] || bad=1
+    done
+    for ((rank = 0; rank < (bad ? size : 1); rank++)); do
+        [[ $bad -eq 0 ]] || echo "rank $rank ended with ${statuses[rank]}:"
+        cat "$dir/$rank.out"
+    done
+    return "$bad"
 }

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # The test bed itself: two rails that carry what they should and nothing else, and faults that do what their
 # names say. What later tests conclude rests on this.
+# usage: 10_rails.sh BUILD
 set -uo pipefail
+build=$1
 here=$(dirname "$(readlink -f "$0")")
 # shellcheck source=tests/tap.sh
 . "$here/../../tap.sh"
@@ -160,5 +162,30 @@ for name in everything_lost some_lost delayed duplicated reordered corrupted car
     tap_case "$case" "$name"
     clear_faults || echo "Bail out! faults cannot be cleared"
 done
+# Four ranks of which one is killed; the others know who they are, and are ended at the limit.
+four_ranks() {
+    local ranks_dir ranks_limit=20 pid status=0
+    ranks_dir=$(mktemp -d)
+    ranks 4 sh -c 'echo $SLUICE_RANK of $SLUICE_SIZE at $SLUICE_VERBS_DEVICES; exec sleep 1000' >"$ranks_dir/log" &
+    pid=$!
+    until_true 15 grep -qs rxe "$ranks_dir/3.out" && kill -TERM "$(<"$ranks_dir/3.pid")" || return
+    wait "$pid" || status=$?
+    cat "$ranks_dir/log"
+    [[ $status -eq 1 ]] || { echo "status $status"; return 1; }
+    printf '%s\n' 'rank 0 ended with 137:' '0 of 4 at rxe0,rxe2' 'rank 1 ended with 137:' '1 of 4 at rxe1,rxe3' \
+        'rank 2 ended with 137:' '2 of 4 at rxe0,rxe2' 'rank 3 ended with 143:' '3 of 4 at rxe1,rxe3' |
+        diff - "$ranks_dir/log"
+}
+
+bench_over_tcp() {
+    local output
+    output=$(SLUICE_TRANSPORT=tcp ranks 2 "$build/tools/bench/sluice-bench" -b 64K -e 64K -c 1)
+    local status=$?
+    echo "$output"
+    [[ $status -eq 0 && $output == *'ranks: 2 on 2 hosts'* ]]
+}
+
+tap_case ranks_get_a_side_each_and_end_one_by_one four_ranks
+tap_case ranks_of_both_sides_are_two_hosts_and_meet bench_over_tcp
 tap_case clear_faults_puts_everything_back all_clear
 tap_done
