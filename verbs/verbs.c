@@ -508,16 +508,19 @@ static void flush_batches(struct sl_verbs_iface *iface)
     }
 }
 
-/* True while the connection needs another look without anything new having happened. */
+/* True while the connection needs another look without anything new having happened. What waits for a path
+ * is looked at when one comes up: until then its owner may sleep. */
 static bool has_work(const struct sl_verbs_ep *ep)
 {
-    if (ep->state == SL_VERBS_EP_DOWN)
-        return false;
+    bool can_send = ep->paths_up > 0 || sl_verbs_tcp_path(ep) != NULL;
     bool stuck = !sl_list_empty(&ep->repeat) || ep->unannounced > 0 || ep->drop_count > 0 ||
                  ep->wants_staging || ep->deal_count > 0 || ep->redo_count > 0 ||
-                 ep->credits_owed >= SL_VERBS_CREDITS / 2 || sl_verbs_tcp_has_work(ep);
+                 ep->credits_owed >= SL_VERBS_CREDITS / 2;
 
-    return ep->failing || ep->left || ep->record_count > 0 || ep->late_count > 0 || stuck;
+    if (ep->state == SL_VERBS_EP_DOWN)
+        return false;
+    return ep->failing || ep->left || ep->record_count > 0 || ep->late_count > 0 ||
+           sl_verbs_tcp_has_work(ep) || (can_send && stuck);
 }
 
 static int ep_work(struct sl_verbs_ep *ep)

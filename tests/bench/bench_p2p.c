@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A transport between two processes, measured as perftest measures verbs: half the round trip of 8 B, and the
+ * bandwidth of a stream of messages one way, out of and into registered memory.
+ *
+ *   usage: bench_p2p TRANSPORT [DEVICES_A DEVICES_B]
+ *   DEVICES_x is SLUICE_VERBS_DEVICES of either process; all other SLUICE_* apply.
+ */
+#include "core/clock.h"
+#include "core/config.h"
+#include "core/err.h"
+#include "core/host.h"
+#include "core/transport.h"
+
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LARGEST ((size_t)1 << 20)
+#define WINDOW 32
+#define PING_ROUNDS 2000
+#define STREAM_ROUNDS 7
+#define STREAM_BYTES ((size_t)32 << 20)
+
+struct side {
+    bool first;
+    int meet;
+    const struct sl_transport_ops *ops;
+    struct sl_config config;
+    struct sl_worker worker;
+    struct sl_iface *iface;
+    struct sl_ep *ep;
+    struct sl_mr *mr;
+    uint8_t *memory; /* of all messages, as in perftest */
+    struct sl_req reqs[WINDOW];
+    struct sl_sink sinks[WINDOW];
+};
+
+static void die(const char *what)
+{
+    fprintf(stderr, "bench_p2p: %s: %s\n", what, sluice_last_error());
+    _exit(1);
+}
+
+static void swap(struct side *s, const void *out, void *in, size_t len)
+{
+    if (send(s->meet, out, len, MSG_NOSIGNAL) != (ssize_t)len ||
+        recv(s->meet, in, len, MSG_WAITALL) != (ssize_t)len)
+        die("the other process is gone");
+}
+
+static void open_side(struct side *s, const char *devices)
+{
+    struct sl_addr mine = {0}, peer;
+    struct sl_req req = {.status = SL_PENDING};
+
+    if (sl_config_from_env(&s->config, environ) != 0 ||
+        (devices != NULL && sl_config_set(&s->config, "VERBS_DEVICES", devices) != 0))
+        die("settings");
+    s->worker = (struct sl_worker){
+        .clock = &sl_clock_monotonic, .config = &s->config, .rank = s->first ? 0 : 1};
+    sl_rng_init(&s->worker.rng, (uint64_t)getpid());
+    if (s->ops->open(&s->worker, NULL, NULL, &s->iface) != 0 ||
+        s->ops->ep_create(s->iface, &s->ep) != 0 || s->ops->ep_addr(s->ep, &mine) != 0)
+        die("open");
+    s->ep->peer = s->first ? 1 : 0;
+    swap(s, &mine, &peer, sizeof(mine));
+    if (s->ops->ep_connect(s->ep, &peer, &req) < 0)
+        die("connect");
+    while (req.status == SL_PENDING)
+        s->ops->progress(s->iface, 64);
+    if (req.status != 0)
+        die("connect");
+    s->memory = aligned_alloc(4096, LARGEST);
+    if (s->memory == NULL)
+        die("memory");
+    memset(s->memory, 1, LARGEST);
+    struct sl_mem mem = {.addr = s->memory, .len = LARGEST, .fd = -1};
+
+    if (s->ops->mr_reg(s->iface, &mem, &s->mr, NULL) != 0)
+        s->mr = NULL;
+}
+
+static void post_send(struct side *s, unsigned at, size_t len)
+{
+    struct sl_buf buf = {.addr = s->memory, .len = len, .mr = s->mr};
+    int rc;
+
+    s->reqs[at] = (struct sl_req){.status = SL_PENDING};
+    while ((rc = s->ops->send(s->ep, &buf, 1, &s->reqs[at])) == -EAGAIN)
+        s->ops->progress(s->iface, 64);
+    if (rc < 0)
+        die("send");
+    if (rc == 1)
+        s->reqs[at].status = 0;
+}
+
+static void post_recv(struct side *s, unsigned at, size_t len)
+{
+    int rc;
+
+    s->sinks[at] =
+        (struct sl_sink){.dst = s->memory, .len = len, .tag = 1, .mr = s->mr};
+    s->reqs[at] = (struct sl_req){.status = SL_PENDING};
+    while ((rc = s->ops->recv(s->ep, &s->sinks[at], &s->reqs[at])) == -EAGAIN)
+        s->ops->progress(s->iface, 64);
+    if (rc < 0)
+        die("recv");
+    if (rc == 1)
+        s->reqs[at].status = 0;
+}
+
+static void await(struct side *s, unsigned at)
+{
+    while (s->reqs[at].status == SL_PENDING)
+        s->ops->progress(s->iface, 64);
+    if (s->reqs[at].status != 0)
+        die("a message");
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static void ping(struct side *s, size_t len)
+{
+    static double us[PING_ROUNDS];
+
+    for (int r = 0; r < PING_ROUNDS; r++) {
+        uint64_t start = sl_now(&sl_clock_monotonic);
+
+        for (int half = 0; half < 2; half++) {
+            if (s->first == (half == 0)) {
+                post_send(s, 0, len);
+            } else {
+                post_recv(s, 1, len);
+                await(s, 1);
+            }
+        }
+        us[r] = (double)(sl_now(&sl_clock_monotonic) - start) / 2e3;
+    }
+    qsort(us, PING_ROUNDS, sizeof(*us), by_value);
+    if (s->first)
+        printf("latency %8zu B  %10.2f us typical (least %.2f, p99 %.2f)\n", len,
+               us[PING_ROUNDS / 2], us[0], us[PING_ROUNDS * 99 / 100]);
+}
+
+static void stream(struct side *s, size_t len)
+{
+    size_t count = STREAM_BYTES / len;
+    double mbs[STREAM_ROUNDS];
+
+    for (int r = 0; r < STREAM_ROUNDS; r++) {
+        char word = 0;
+
+        swap(s, &word, &word, 1);
+        uint64_t start = sl_now(&sl_clock_monotonic);
+
+        for (size_t i = 0; i < count; i++) {
+            if (i >= WINDOW)
+                await(s, i % WINDOW);
+            if (s->first)
+                post_send(s, i % WINDOW, len);
+            else
+                post_recv(s, i % WINDOW, len);
+        }
+        for (unsigned i = 0; i < WINDOW && i < count; i++)
+            await(s, i);
+        swap(s, &word, &word, 1);
+        mbs[r] = (double)(count * len) / ((double)(sl_now(&sl_clock_monotonic) - start) / 1e3);
+    }
+    qsort(mbs, STREAM_ROUNDS, sizeof(*mbs), by_value);
+    if (s->first)
+        printf("stream  %8zu B  %10.2f MB/s median (%.2f-%.2f)\n", len, mbs[STREAM_ROUNDS / 2],
+               mbs[0], mbs[STREAM_ROUNDS - 1]);
+}
+
+int main(int argc, char **argv)
+{
+    struct side s = {0};
+    int ends[2];
+    pid_t child;
+
+    if (argc != 2 && argc != 4) {
+        fprintf(stderr, "usage: bench_p2p TRANSPORT [DEVICES_A DEVICES_B]\n");
+        return 2;
+    }
+    s.ops = sl_transport_find(argv[1], strlen(argv[1]));
+    if (s.ops == NULL || socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0)
+        die("start");
+    child = fork();
+    s.first = child != 0;
+    s.meet = ends[s.first];
+    close(ends[!s.first]);
+    sl_host_bind(s.first ? 0 : 1, 2);
+    open_side(&s, argc == 4 ? argv[s.first ? 2 : 3] : NULL);
+    ping(&s, 8);
+    stream(&s, 64 << 10);
+    stream(&s, 1 << 20);
+    fflush(stdout);
+    if (s.mr != NULL)
+        s.ops->mr_dereg(s.iface, s.mr);
+    s.ops->ep_destroy(s.ep);
+    s.ops->close(s.iface);
+    free(s.memory);
+    if (!s.first)
+        _exit(0);
+    return waitpid(child, NULL, 0) == child ? 0 : 1;
+}
