@@ -172,9 +172,18 @@ static void on_companion_up(struct sl_req *req)
     sl_verbs_hello_send(ep);
 }
 
+static const struct sl_transport_ops *companion_given; /* for tests */
+
+void sl_verbs_companion_replace(const struct sl_transport_ops *ops)
+{
+    companion_given = ops;
+}
+
 static int companion_open(struct sl_verbs_iface *iface)
 {
-    const struct sl_transport_ops *ops = sl_transport_find(COMPANION, strlen(COMPANION));
+    const struct sl_transport_ops *ops = companion_given != NULL
+                                             ? companion_given
+                                             : sl_transport_find(COMPANION, strlen(COMPANION));
     struct sl_handler handler = {.ctrl = on_ctrl, .down = on_companion_down, .arg = iface};
 
     if (ops == NULL)

@@ -338,6 +338,8 @@ static inline struct sl_verbs_iface *sl_verbs_iface_of(struct sl_iface *iface)
 }
 
 /* verbs.c */
+/* For tests: interfaces opened from now on have this companion in place of tcp; NULL: tcp again. */
+void sl_verbs_companion_replace(const struct sl_transport_ops *ops);
 /* Notes that the connection is lost; the next progress tells its owner. Returns status. */
 int sl_verbs_ep_fail(struct sl_verbs_ep *ep, int status, const char *fmt, ...) SL_PRINTF(3, 4);
 void sl_verbs_ep_activate(struct sl_verbs_ep *ep);
