@@ -159,6 +159,7 @@ static bool all_orphans(const struct sl_verbs_port *port)
 static void explain(struct sl_verbs_port *port)
 {
     port->why[0] = '\0';
+    port->may_return = port->node_type == IBV_NODE_CA;
     if (port->node_type == IBV_NODE_RNIC)
         snprintf(port->why, sizeof(port->why),
                  "an iWARP device: these connect by rdma_cm only, which this transport does not use; its "
@@ -323,11 +324,13 @@ static void explain_settings(const struct sl_config *config, struct listed *item
     struct sl_verbs_gid gid;
 
     item->place = place_in_list(config->verbs_devices, port->name);
-    if (item->place < 0)
+    if (item->place < 0) {
+        port->may_return = false;
         snprintf(port->why, sizeof(port->why), "left out by SLUICE_VERBS_DEVICES '%.160s'",
                  config->verbs_devices);
-    else if (port->why[0] == '\0' && sl_verbs_gid_choose(config, port, &gid) != 0)
+    } else if (port->why[0] == '\0' && sl_verbs_gid_choose(config, port, &gid) != 0) {
         snprintf(port->why, sizeof(port->why), "%s", sluice_last_error());
+    }
 }
 
 /* Every rail pins the same memory, and each time it counts. */
@@ -338,24 +341,66 @@ static void explain_memlock(const struct sl_config *config, struct listed *items
 
     for (size_t i = 0; i < count; i++)
         rails += items[i].port.why[0] == '\0' && rails < SL_VERBS_RAILS_MAX;
-    if (rails == 0 || sl_verbs_memlock_fits(rails * rail_bytes, why, sizeof(why)))
+    if (rails == 0)
+        return; /* what is missing are rails */
+    for (size_t i = 0; i < count; i++)
+        rails += items[i].port.why[0] != '\0' && items[i].port.may_return && rails < SL_VERBS_RAILS_MAX;
+    if ( sl_verbs_memlock_fits(rails * rail_bytes, why, sizeof(why)))
         return;
     for (size_t i = 0; i < count; i++)
         if (items[i].port.why[0] == '\0')
             memcpy(items[i].port.why, why, sizeof(why));
+    for (size_t i = 0; i < count; i++)
+        items[i].port.may_return = false;
 }
 
-static int compare(const void *left, const void *right)
+static bool is_candidate(const struct sl_verbs_port *port)
+{
+    return port->why[0] == '\0' || port->may_return;
+}
+
+/* The order of rails: it must not depend on which of them are up at the moment. */
+static int compare_places(const void *left, const void *right)
 {
     const struct listed *a = left, *b = right;
 
-    if ((a->port.why[0] != '\0') != (b->port.why[0] != '\0'))
-        return a->port.why[0] != '\0' ? 1 : -1;
+    if (is_candidate(&a->port) != is_candidate(&b->port))
+        return is_candidate(&a->port) ? -1 : 1;
     if (a->place != b->place)
         return a->place < b->place ? -1 : 1;
     if (a->slow != b->slow)
         return a->slow ? 1 : -1;
     return strverscmp(a->port.name, b->port.name); /* mlx5_2 before mlx5_10 */
+}
+
+/* The order of the list: what can be used now comes first. */
+static int compare(const void *left, const void *right)
+{
+    const struct sl_verbs_port *a = &((const struct listed *)left)->port;
+    const struct sl_verbs_port *b = &((const struct listed *)right)->port;
+
+    if ((a->why[0] != '\0') != (b->why[0] != '\0'))
+        return a->why[0] != '\0' ? 1 : -1;
+    return compare_places(left, right);
+}
+
+static int compare_picked(const void *left, const void *right)
+{
+    const struct sl_verbs_port *a = left, *b = right;
+
+    return a->place - b->place;
+}
+
+size_t sl_verbs_ports_pick(struct sl_verbs_port *ports, size_t count, size_t cap)
+{
+    size_t picked = 0;
+
+    if (count == 0 || ports[0].why[0] != '\0')
+        return 0;
+    while (picked < count && picked < cap && is_candidate(&ports[picked]))
+        picked++;
+    qsort(ports, picked, sizeof(*ports), compare_picked);
+    return picked;
 }
 
 static void list_sort(struct listing *list)
@@ -371,10 +416,14 @@ static void list_sort(struct listing *list)
     }
     explain_memlock(list->config, list->items, list->count);
     for (size_t i = 0; i < list->count; i++)
-        list->items[i].slow = list->items[i].port.speed != 0 &&
+        list->items[i].slow = list->items[i].port.why[0] == '\0' && list->items[i].port.speed != 0 &&
                               list->items[i].port.speed < fastest / SLOW_PART;
-    if (list->count > 1)
-        qsort(list->items, list->count, sizeof(*list->items), compare);
+    if (list->count == 0)
+        return;
+    qsort(list->items, list->count, sizeof(*list->items), compare_places);
+    for (size_t i = 0; i < list->count; i++)
+        list->items[i].port.place = (uint16_t)i;
+    qsort(list->items, list->count, sizeof(*list->items), compare);
 }
 
 /* The name of a file in folder that starts so; false: there is none. */

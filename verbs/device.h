@@ -44,6 +44,8 @@ struct sl_verbs_port {
     unsigned gid_count;
     struct sl_verbs_gid gids[SL_VERBS_GIDS_MAX];
     char why[SL_VERBS_WHY_MAX]; /* not empty: not usable, and why, as a sentence part */
+    bool may_return;            /* of a device that can be used: it lacks but a link, a GID, a subnet manager */
+    uint16_t place;             /* among those that are or may become usable: the order of rails */
 };
 
 /* "ACTIVE", "DOWN" (enum ibv_port_state). */
@@ -74,13 +76,19 @@ void sl_verbs_gid_text(const struct sl_verbs_gid *gid, char *out, size_t cap);
 
 /*
  * All ports of all devices, in the order in which they should be used: up to cap, *count how many there are.
- * Those with an empty why are usable, and come first: as SLUICE_VERBS_DEVICES lists them, then by name (so
- * that rails of equal hosts have equal numbers), but those with less than a quarter of the fastest one's
- * speed after the others. Opens and closes devices. -ENOTSUP: no libibverbs. -ENODEV: no device at all; the
+ * Those with an empty why are usable, and come first: as SLUICE_VERBS_DEVICES lists them, then by name, but
+ * those with less than a quarter of the fastest one's speed after the others. Opens and closes devices. -ENOTSUP: no libibverbs. -ENODEV: no device at all; the
  * text says what to load.
  */
 int sl_verbs_ports_list(const struct sl_config *config, struct sl_verbs_port *out, size_t cap,
                         size_t *count);
+
+/*
+ * Leaves of such a list at most cap ports that should be rails, and returns how many: usable ones, and if there
+ * is room those that may become usable. They stand in the order of their place, so that rails of equal hosts
+ * have equal numbers, whichever cable is out. Without any usable one there are none.
+ */
+size_t sl_verbs_ports_pick(struct sl_verbs_port *ports, size_t count, size_t cap);
 
 /* Does name ("mlx5_0:1", "mlx5_0") match SLUICE_VERBS_DEVICES: "mlx5_0:1,mlx5_2", "^mlx5_3", "mlx5_*", ""? A
  * device alone matches too where a port of it may. */

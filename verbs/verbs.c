@@ -234,32 +234,67 @@ static void fork_prepare(const struct sl_verbs_iface *iface)
         sl_warn("verbs", "fork() is not safe for registered memory: %s", sluice_strerror(-err));
 }
 
+/* "rxe0:1: port is DOWN …; rxe1:1: …", and "; ..." for those that there is no room for. */
+static void reason_add(char *out, size_t cap, const char *name, const char *why)
+{
+    static const char more[] = "; ...";
+    size_t used = strlen(out), room = cap > used + sizeof(more) ? cap - used - sizeof(more) : 0;
+    int len;
+
+    if (used >= strlen(more) && strcmp(out + used - strlen(more), more) == 0)
+        return;
+    len = snprintf(out + used, room, "%s%s: %s", used > 0 ? "; " : "", name, why);
+    if (len < 0 || (size_t)len >= room)
+        snprintf(out + used, cap - used, "%s", more);
+}
+
+/* Those that should be rails, from all of this host or the one that was asked for; why gets the reasons of
+ * those that are not usable. */
+static int ports_choose(const struct sl_verbs_iface *iface, const struct sl_device *dev,
+                        struct sl_verbs_port *ports, size_t *count, char *why, size_t cap)
+{
+    size_t found = 0, kept = 0;
+    int err = sl_verbs_ports_list(iface->config, ports, SL_VERBS_PORTS_MAX, &found);
+
+    for (size_t i = 0; i < found && i < SL_VERBS_PORTS_MAX && err == 0; i++) {
+        if (dev != NULL && strcmp(dev->name, ports[i].name) != 0)
+            continue;
+        if (ports[i].why[0] != '\0')
+            reason_add(why, cap, ports[i].name, ports[i].why);
+        if (kept != i)
+            ports[kept] = ports[i];
+        kept++;
+    }
+    *count = sl_verbs_ports_pick(ports, kept, SL_VERBS_RAILS_MAX);
+    return err;
+}
+
+/* Ports that are down are opened too: they join when they come up, and until then keep their number, which
+ * is the same on all hosts. */
 static int rails_open(struct sl_verbs_iface *iface, const struct sl_device *dev)
 {
     struct sl_verbs_port *ports = calloc(SL_VERBS_PORTS_MAX, sizeof(*ports));
-    char why[256] = "";
+    char why[900] = "";
     size_t count = 0;
+    unsigned usable = 0;
     int err = ports == NULL ? sl_fail(-ENOMEM, "no memory to list ports")
-                            : sl_verbs_ports_list(iface->config, ports, SL_VERBS_PORTS_MAX, &count);
+                            : ports_choose(iface, dev, ports, &count, why, sizeof(why));
 
-    for (size_t i = 0; i < count && i < SL_VERBS_PORTS_MAX && err == 0; i++) {
-        if (dev != NULL && strcmp(dev->name, ports[i].name) != 0)
-            continue;
-        if (iface->rail_count == SL_VERBS_RAILS_MAX)
-            break;
-        if (ports[i].why[0] != '\0') {
-            snprintf(why, sizeof(why), "%s: %s", ports[i].name, ports[i].why);
-            continue;
-        }
+    for (size_t i = 0; i < count && err == 0; i++) {
+        struct sl_verbs_rail *rail = &iface->rails[iface->rail_count];
+
         if (sl_verbs_rail_open(iface, &ports[i], iface->rail_count) != 0) {
-            snprintf(why, sizeof(why), "%s", sluice_last_error());
-            sl_warn("verbs", "%s", why);
+            reason_add(why, sizeof(why), ports[i].name, sluice_last_error());
+            sl_warn("verbs", "%s", sluice_last_error());
             continue;
         }
+        usable += rail->usable;
+        if (!rail->usable)
+            sl_info("verbs", "%s waits until it can be used: %s", rail->port.name, rail->why);
         iface->rail_count++;
     }
     free(ports);
-    if (err == 0 && iface->rail_count == 0)
+    if (err == 0 && usable == 0)
         err = sl_fail(-ENODEV, "no RDMA port is usable%s%s", why[0] != '\0' ? ": " : "", why);
     return err;
 }
