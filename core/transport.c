@@ -96,6 +96,12 @@ static void plain_describe(const struct sl_ep *ep, char *out, size_t cap)
     snprintf(out, cap, "%s", ep->iface->ops->name);
 }
 
+static size_t no_stats(const struct sl_ep *ep, struct sl_path_stat *out, size_t cap)
+{
+    (void)ep, (void)out, (void)cap;
+    return 0;
+}
+
 const struct sl_transport_ops *sl_transport_complete(const struct sl_transport_ops *ops,
                                                      struct sl_transport_ops *out)
 {
@@ -118,6 +124,7 @@ const struct sl_transport_ops *sl_transport_complete(const struct sl_transport_o
     FILL(disarm, no_disarm);
     FILL(wake, no_wake);
     FILL(ep_describe, plain_describe);
+    FILL(ep_stats, no_stats);
 #undef FILL
     return out;
 }

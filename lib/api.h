@@ -43,6 +43,9 @@ int sl_call_start(struct sluice_comm *comm, const struct sl_call *call, const vo
 size_t sl_comm_events(struct sluice_comm *comm, struct sl_event *out, size_t cap,
                       struct sl_event_totals *totals);
 
+/* sluice.c: what each path to each peer has done, on this rank: up to cap of them. Returns how many there are. */
+size_t sl_comm_paths(struct sluice_comm *comm, struct sl_path_stat *out, size_t cap);
+
 /* setup.c: a thread that makes progress, when the configuration asks for one. */
 int sl_thread_start(struct sluice_comm *comm);
 void sl_thread_stop(struct sluice_comm *comm);

@@ -468,3 +468,21 @@ size_t sl_comm_events(struct sluice_comm *comm, struct sl_event *out, size_t cap
         sl_event_totals(comm->events, totals);
     return sl_event_read(comm->events, out, cap);
 }
+
+/* ---- paths ---- */
+
+size_t sl_comm_paths(struct sluice_comm *comm, struct sl_path_stat *out, size_t cap)
+{
+    size_t count = 0;
+
+    sl_enter(comm);
+    for (uint32_t rank = 0; rank < comm->size; rank++) {
+        const struct sl_ep *ep = comm->peers[rank].ep;
+
+        if (ep != NULL)
+            count += ep->iface->ops->ep_stats(ep, count < cap ? out + count : NULL,
+                                              count < cap ? cap - count : 0);
+    }
+    sl_leave(comm);
+    return count;
+}

@@ -61,6 +61,11 @@ struct sl_verbs_path *sl_verbs_tcp_path(const struct sl_verbs_ep *ep)
                : NULL;
 }
 
+const struct sl_verbs_path *sl_verbs_tcp_past(const struct sl_verbs_ep *ep)
+{
+    return ep->tcp != NULL && ep->tcp->path.stats.ups > 0 ? &ep->tcp->path : NULL;
+}
+
 bool sl_verbs_tcp_has_work(const struct sl_verbs_ep *ep)
 {
     return ep->tcp != NULL && (ep->tcp->out_push != ep->tcp->out_next || ep->tcp->ending);
@@ -171,6 +176,8 @@ void sl_verbs_tcp_begin(struct sl_verbs_ep *ep)
         return;
     tcp->path.state = SL_VERBS_PATH_UP;
     tcp->ending = tcp->end_sent = false;
+    tcp->path.stats.ups++;
+    sl_verbs_event(ep->iface, SL_EVENT_FALLBACK_ON, ep->base.peer, 0, 0);
     sl_warn("verbs", "no path to rank %d: continues over TCP until one returns", ep->base.peer);
     sl_verbs_choose_frame_path(ep);
     sl_verbs_ep_activate(ep);
@@ -198,6 +205,8 @@ void sl_verbs_tcp_ended(struct sl_verbs_ep *ep)
     tcp->path.state = SL_VERBS_PATH_IDLE;
     sl_info("verbs", "data for rank %d goes by paths again", ep->base.peer);
     sl_verbs_choose_frame_path(ep);
+    sl_verbs_event(ep->iface, SL_EVENT_FALLBACK_OFF, ep->base.peer,
+                   ep->frame_path != NULL ? ep->frame_path->idx : UINT64_MAX, 0);
     sl_verbs_ep_activate(ep);
 }
 
@@ -231,6 +240,8 @@ static void take(struct sl_verbs_tcp *tcp)
     if (tcp->in_bytes) {
         tcp->in_bytes = false;
         tcp->path.arrived++;
+        tcp->path.stats.received_messages++;
+        tcp->path.stats.received_bytes += tcp->in.len;
         if (tcp->in.kind == UNIT_FRAME)
             sl_verbs_on_frame(&tcp->path, 0, tcp->in.len);
         else

@@ -135,6 +135,7 @@ int sl_verbs_path_make(struct sl_verbs_path *path)
     path->in_flight = 0;
     path->batch_count = 0;
     path->failing = false;
+    path->wc_status = 0;
     path->psn = (uint32_t)sl_rng_below(&path->ep->iface->base.worker->rng, 1 << 24);
     return 0;
 }
@@ -333,7 +334,8 @@ static void post_bytes(struct sl_verbs_path *path, struct ibv_send_wr *wr, const
 
 static void post_tcp(struct sl_verbs_path *path)
 {
-    path->wrs[path->posted % SL_VERBS_SQ_DEPTH].posted_ns = 0;
+    path->wrs[path->posted % SL_VERBS_SQ_DEPTH].posted_ns =
+        sl_now(path->ep->iface->base.worker->clock);
     path->posted++;
     sl_verbs_tcp_post(path);
 }
@@ -349,6 +351,7 @@ void sl_verbs_path_post_frame(struct sl_verbs_path *path, struct sl_verbs_tx_fra
     record->kind = SL_VERBS_WR_FRAME;
     record->len = frame->len;
     record->frame = frame;
+    SL_PROBE4(frame_post, path->ep->base.peer, path->idx, path->posted, frame->len);
     path->in_flight += frame->len;
     path->stats.sent_messages++;
     path->stats.sent_bytes += frame->len;
@@ -410,6 +413,7 @@ void sl_verbs_path_post_write(struct sl_verbs_path *path, const struct sl_verbs_
     record->len = piece->len;
     record->piece = *piece;
     path->writes++;
+    SL_PROBE4(write_post, path->ep->base.peer, path->idx, path->posted, piece->len);
     path->in_flight += piece->len;
     path->stats.sent_messages++;
     path->stats.sent_bytes += piece->len;
@@ -443,9 +447,9 @@ void sl_verbs_path_post_write(struct sl_verbs_path *path, const struct sl_verbs_
 static void measure(struct sl_verbs_path *path, const struct sl_verbs_wr *wr, uint64_t now_ns)
 {
     uint64_t took = now_ns - wr->posted_ns;
-    unsigned bin = took == 0 ? 0 : 64 - (unsigned)__builtin_clzll(took);
 
-    path->stats.histogram[bin < SL_VERBS_HISTOGRAM ? bin : SL_VERBS_HISTOGRAM - 1]++;
+    SL_PROBE4(complete, path->ep->base.peer, path->idx, wr->len, took);
+    path->stats.histogram[sl_histogram_bin(took)]++;
     if (wr->kind != SL_VERBS_WR_WRITE) {
         path->latency_ns = path->latency_ns == 0 ? took : (7 * path->latency_ns + took) / 8;
     } else if (wr->len != 0) {
@@ -484,6 +488,7 @@ void sl_verbs_path_retire(struct sl_verbs_path *path, uint32_t ordinal, uint64_t
 void sl_verbs_path_salvage(struct sl_verbs_path *path, uint32_t arrived)
 {
     struct sl_verbs_ep *ep = path->ep;
+    uint64_t before = path->stats.resent;
 
     while (path->retired != path->posted) {
         uint32_t ordinal = path->retired++;
@@ -506,6 +511,11 @@ void sl_verbs_path_salvage(struct sl_verbs_path *path, uint32_t arrived)
         } else {
             sl_verbs_frame_free(ep->iface, wr.frame);
         }
+    }
+    if (path->stats.resent != before) {
+        SL_PROBE3(resend, ep->base.peer, path->idx, path->stats.resent - before);
+        sl_verbs_event(ep->iface, SL_EVENT_RESEND, ep->base.peer, path->idx,
+                       path->stats.resent - before);
     }
 }
 

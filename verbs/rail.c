@@ -274,8 +274,10 @@ static void on_sent(struct sl_verbs_rail *rail, const struct ibv_wc *wc, uint64_
         return; /* of an epoch that is over */
     if (SL_LIKELY(wc->status == IBV_WC_SUCCESS))
         sl_verbs_path_retire(path, (uint32_t)wc->wr_id, now_ns);
-    else if (wc->status != IBV_WC_WR_FLUSH_ERR || !path->failing)
+    else if (!path->failing) {
+        path->wc_status = (uint16_t)wc->status;
         sl_verbs_path_fail(path, "%s", iface->ibv->ibv_wc_status_str(wc->status));
+    }
 }
 
 static void on_arrived(struct sl_verbs_rail *rail, const struct ibv_wc *wc)
@@ -400,6 +402,12 @@ void sl_verbs_rail_refresh(struct sl_verbs_rail *rail)
     uint64_t now_ns = sl_now(iface->base.worker->clock);
 
     look(rail);
+    if (was_usable != rail->usable)
+        sl_verbs_event(iface, rail->usable ? SL_EVENT_PORT_UP : SL_EVENT_PORT_DOWN, -1, rail->idx,
+                       rail->port.state);
+    if (old.gid.global.interface_id != 0 &&
+        (old.index != rail->gid.index || memcmp(&old.gid, &rail->gid.gid, sizeof(old.gid)) != 0))
+        sl_verbs_event(iface, SL_EVENT_GID_CHANGE, -1, rail->idx, rail->gid.index);
     rail->look_at_ns = rail->usable ? SL_NEVER : now_ns + LOOK_NS;
     if (!rail->usable) {
         if (was_usable)
@@ -458,6 +466,8 @@ static void on_event(struct sl_verbs_rail *rail, const struct ibv_async_event *e
     case IBV_EVENT_DEVICE_FATAL:
     case IBV_EVENT_CQ_ERR:
     case IBV_EVENT_SRQ_ERR:
+        if (rail->usable)
+            sl_verbs_event(rail->iface, SL_EVENT_PORT_DOWN, -1, rail->idx, rail->port.state);
         rail->usable = false;
         rail->look_at_ns = SL_NEVER; /* its queues are gone for good */
         snprintf(rail->why, sizeof(rail->why), "%s", name);

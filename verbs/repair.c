@@ -223,6 +223,8 @@ void sl_verbs_path_up(struct sl_verbs_path *path)
     path->stats.ups++;
     ep->paths_up++;
     ep->no_path_since_ns = 0;
+    SL_PROBE3(path_up, ep->base.peer, path->idx, path->epoch);
+    sl_verbs_event(ep->iface, SL_EVENT_PATH_UP, ep->base.peer, path->idx, path->epoch);
     sl_info("verbs", "path %u to rank %d is up: %s to the peer's rail %u", path->idx, ep->base.peer,
             path->rail->port.name, path->remote_rail);
     sl_verbs_tcp_end(ep);
@@ -279,6 +281,8 @@ static bool stop(struct sl_verbs_path *path)
         }
         if (now(ep) > path->deadline_ns)
             path->backoff_ns = 0;
+        SL_PROBE3(path_down, ep->base.peer, path->idx, path->wc_status);
+        sl_verbs_event(ep->iface, SL_EVENT_PATH_DOWN, ep->base.peer, path->idx, path->wc_status);
         sl_warn("verbs", "path %u to rank %d is down: %s; %u of %u left", path->idx, ep->base.peer,
                 path->why, ep->paths_up, ep->path_count);
     }
@@ -286,18 +290,27 @@ static bool stop(struct sl_verbs_path *path)
     return was_up;
 }
 
+/* The connection waits, unless a path is left. */
+static void wait_without_path(struct sl_verbs_ep *ep)
+{
+    if (ep->paths_up != 0 || ep->no_path_since_ns != 0)
+        return;
+    ep->no_path_since_ns = now(ep);
+    sl_verbs_event(ep->iface, SL_EVENT_CONN_WAITS, ep->base.peer, ep->path_count, 0);
+}
+
 /* Both ends have stopped and said what they had. */
 static void fenced(struct sl_verbs_path *path, uint32_t arrived)
 {
     struct sl_verbs_ep *ep = path->ep;
 
+    sl_verbs_event(ep->iface, SL_EVENT_PATH_FENCED, ep->base.peer, path->idx, arrived);
     sl_verbs_path_salvage(path, arrived);
     if (ep->fencing == path)
         ep->fencing = NULL;
     rest(path);
     sl_verbs_choose_frame_path(ep);
-    if (ep->paths_up == 0 && ep->no_path_since_ns == 0)
-        ep->no_path_since_ns = now(ep);
+    wait_without_path(ep);
     sl_verbs_ep_activate(ep);
 }
 
@@ -316,8 +329,7 @@ void sl_verbs_path_end(struct sl_verbs_path *path)
     }
     path->failing = false;
     path->state = SL_VERBS_PATH_FENCING;
-    if (path->ep->paths_up == 0 && path->ep->no_path_since_ns == 0)
-        path->ep->no_path_since_ns = now(path->ep);
+    wait_without_path(path->ep);
 }
 
 static void on_down(struct sl_verbs_path *path, const struct sl_verbs_record *record)

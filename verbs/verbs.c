@@ -719,4 +719,5 @@ const struct sl_transport_ops sl_verbs_ops = {
     .arm = arm,
     .disarm = disarm,
     .ep_describe = ep_describe,
+    .ep_stats = sl_verbs_ep_stats,
 };

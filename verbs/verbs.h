@@ -7,6 +7,7 @@
  *   rail.c     an open port: its queues and pools, completions, asynchronous events
  *   mr.c       registered memory, on every rail
  *   path.c     a queue pair: made, connected, posted to, retired
+ *   stats.c    what is told of paths
  *   talk.c     records: sent twice, handled once
  *   repair.c   what the two ends say to each other so that paths come, go and return
  *   fallback.c frames and writes over the companion while no path is up
@@ -18,6 +19,8 @@
 
 #include "core/config.h"
 #include "core/err.h"
+#include "core/event.h"
+#include "core/histogram.h"
 #include "core/list.h"
 #include "core/mem.h"
 #include "core/transport.h"
@@ -45,7 +48,6 @@
 #define SL_VERBS_REDO (SL_VERBS_PATHS_MAX * SL_VERBS_WRITES_MAX)
 #define SL_VERBS_CHUNK_BYTES (256u << 10)
 #define SL_VERBS_MAX_INLINE 256
-#define SL_VERBS_HISTOGRAM 32     /* bin i: completion within 2^i ns */
 
 struct sl_verbs_iface;
 struct sl_verbs_ep;
@@ -152,7 +154,7 @@ struct sl_verbs_wr {
 struct sl_verbs_path_stats {
     uint64_t sent_bytes, sent_messages, received_bytes, received_messages;
     uint64_t resent, failures, ups;
-    uint64_t histogram[SL_VERBS_HISTOGRAM]; /* of completion times */
+    uint64_t histogram[SL_HISTOGRAM_BINS]; /* of completion times: core/histogram.h */
 };
 
 struct sl_verbs_path {
@@ -164,6 +166,7 @@ struct sl_verbs_path {
     bool is_dirty;          /* in iface->dirty: batch[] is to be posted */
     struct sl_node dirty;
     uint16_t epoch;
+    uint16_t wc_status;     /* of the completion that failed it, or 0 */
     uint32_t slot;          /* in iface->paths: part of wr_id */
     struct sl_verbs_rail *rail;
     struct ibv_qp *qp;
@@ -327,6 +330,13 @@ struct sl_verbs_iface {
 
 extern const struct sl_transport_ops sl_verbs_ops;
 
+/* A line in the event ring; peer as in core/event.h. */
+static inline void sl_verbs_event(const struct sl_verbs_iface *iface, enum sl_event_kind kind, int peer,
+                                  uint64_t a, uint64_t b)
+{
+    sl_event(iface->base.worker, kind, peer < 0 ? SL_EVENT_NOBODY : (uint32_t)peer, a, b);
+}
+
 static inline struct sl_verbs_ep *sl_verbs_ep_of(struct sl_ep *ep)
 {
     return (struct sl_verbs_ep *)ep;
@@ -443,7 +453,12 @@ void sl_verbs_tcp_post(struct sl_verbs_path *path);
 /* What the companion had no room for. How many things moved. */
 int sl_verbs_tcp_push(struct sl_verbs_ep *ep);
 bool sl_verbs_tcp_has_work(const struct sl_verbs_ep *ep);
+/* It, once it has been one; or NULL. */
+const struct sl_verbs_path *sl_verbs_tcp_past(const struct sl_verbs_ep *ep);
 const uint8_t *sl_verbs_tcp_frame(const struct sl_verbs_ep *ep);
+
+/* stats.c */
+size_t sl_verbs_ep_stats(const struct sl_ep *ep, struct sl_path_stat *out, size_t cap);
 
 /* repair.c */
 void sl_verbs_on_record(struct sl_verbs_ep *ep, const struct sl_verbs_record *record);

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # The library carries the probes that docs/probes.md lists, and no others; each site is a nop of one byte.
-# usage: abi_probes.sh libsluice.so built|absent SOURCE_ROOT
+# usage: abi_probes.sh libsluice.so built|absent SOURCE_ROOT verbs|plain
 set -uo pipefail
-library=$1 root=$3
+library=$1 root=$3 transports=$4
 # shellcheck source=tests/tap.sh
 . "$(dirname "$0")/../tap.sh"
 [[ $2 == built ]] || tap_skip_all "sys/sdt.h was not there at build (package systemtap-sdt-dev)"
@@ -16,8 +16,11 @@ carried() {
         sort -u
 }
 
-# First column of the table in the documentation.
-documented() { grep -oE '^\| `[a-z_]+`' "$root/docs/probes.md" | tr -d '|` ' | sort -u; }
+# First column of the tables in the documentation; without libibverbs at build, of the first alone.
+documented() {
+    awk -v all="$transports" '/^## Of RDMA/ && all != "verbs" { exit } { print }' "$root/docs/probes.md" |
+        grep -oE '^\| `[a-z_]+`' | tr -d '|` ' | sort -u
+}
 
 carried_equals_documented() {
     [[ $(carried | wc -l) -ge 3 ]] || { echo "found only: $(carried)"; return 1; }
@@ -30,7 +33,7 @@ carried_equals_documented() {
 sites_are_nops() {
     [[ $(uname -m) == x86_64 ]] || return 0
     local place count=0
-    for place in $(notes | grep -A1 'Name: mr_' | sed -n 's/.*Location: \(0x[0-9a-f]*\),.*/\1/p'); do
+    for place in $(notes | grep -A1 -E 'Name: (mr_|frame_post|write_post|complete)' | sed -n 's/.*Location: \(0x[0-9a-f]*\),.*/\1/p'); do
         objdump -d --start-address="$place" --stop-address=$((place + 1)) "$library" |
             grep -qE '^ +[0-9a-f]+:\s+90\s+nop\s*$' || { echo "no nop at $place"; return 1; }
         count=$((count + 1))

@@ -394,6 +394,13 @@ static void faulty_describe(const struct sl_ep *ep, char *out, size_t cap)
         snprintf(out, cap, "%s, lost: broken by the test", inner_ops->name);
 }
 
+static size_t faulty_stats(const struct sl_ep *ep, struct sl_path_stat *out, size_t cap)
+{
+    const struct faulty_ep *e = (const struct faulty_ep *)ep;
+
+    return e->inner != NULL ? inner_ops->ep_stats(e->inner, out, cap) : 0;
+}
+
 const struct sl_transport_ops *faulty_wrap(const struct sl_transport_ops *inner, uint64_t seed)
 {
     inner_ops = inner;
@@ -425,6 +432,7 @@ const struct sl_transport_ops *faulty_wrap(const struct sl_transport_ops *inner,
         .disarm = faulty_disarm,
         .wake = faulty_wake,
         .ep_describe = faulty_describe,
+        .ep_stats = faulty_stats,
     };
     return &ops;
 }
