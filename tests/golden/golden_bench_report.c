@@ -25,6 +25,13 @@ static void print_run(FILE *out, bool stats)
         sb_report_row(out, &sample.rows[i], &sample.options, 1700000000);
     }
     if (stats) {
+        static struct sample_paths paths;
+
+        sample.results.paths = &paths.all; /* nothing to tell of */
+        sb_report_tail(out, &sample.results);
+        sample_paths_init(&paths);
+        sb_report_tail(out, &sample.results);
+        sample.results.paths = NULL;
         sample.results.wrong = 0;
         sample.results.error = "rank 1 is gone";
         sb_report_tail(out, &sample.results);

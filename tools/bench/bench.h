@@ -83,6 +83,8 @@ struct sb_facts {
     const char *version, *paths, *algo, *kernel, *allocation;
 };
 
+struct sb_paths;
+
 struct sb_results {
     struct sb_facts facts;
     const struct sb_options *options;
@@ -92,6 +94,7 @@ struct sb_results {
     uint64_t differing; /* allreduce results that were not the same bits on all ranks */
     double busbw_sum;
     unsigned busbw_count;
+    const struct sb_paths *paths; /* NULL: not asked for */
     const char *error; /* what ended the run early, or NULL */
 };
 

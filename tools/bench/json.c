@@ -4,6 +4,7 @@
 
 #include "colls.h"
 #include "core/err.h"
+#include "paths.h"
 
 #include <json.h>
 #include <math.h>
@@ -73,6 +74,60 @@ static struct json_object *row_object(const struct sb_row *row, int ranks)
     return o;
 }
 
+static struct json_object *path_object(const struct sb_path *path)
+{
+    struct json_object *o = json_object_new_object(), *bins = json_object_new_array();
+    const struct sl_path_stat *stat = &path->stat;
+    bool timed = sl_histogram_total(stat->histogram) > 0;
+
+    add_int(o, "rank", path->rank);
+    add_int(o, "peer", stat->peer);
+    json_object_object_add(o, "path", stat->number >= 0 ? json_object_new_int(stat->number) : NULL);
+    add_text(o, "name", stat->name);
+    add_text(o, "state", stat->state);
+    add_text(o, "last_error", stat->why[0] != '\0' ? stat->why : NULL);
+    add_int(o, "sent_bytes", (int64_t)stat->sent_bytes);
+    add_int(o, "sent_messages", (int64_t)stat->sent_messages);
+    add_int(o, "received_bytes", (int64_t)stat->received_bytes);
+    add_int(o, "received_messages", (int64_t)stat->received_messages);
+    add_int(o, "resent", (int64_t)stat->resent);
+    add_int(o, "failures", (int64_t)stat->failures);
+    add_int(o, "ups", (int64_t)stat->ups);
+    add_number(o, "p50_us", timed ? sl_histogram_percentile(stat->histogram, 50) / 1000 : NAN);
+    add_number(o, "p99_us", timed ? sl_histogram_percentile(stat->histogram, 99) / 1000 : NAN);
+    for (unsigned i = 0; i < SL_HISTOGRAM_BINS; i++)
+        json_object_array_add(bins, json_object_new_int64((int64_t)stat->histogram[i]));
+    json_object_object_add(o, "histogram", bins);
+    return o;
+}
+
+static struct json_object *event_object(const struct sb_event *event)
+{
+    struct json_object *o = json_object_new_object();
+    uint32_t peer = event->event.peer;
+
+    add_int(o, "rank", event->rank);
+    add_number(o, "time_s", (double)event->event.time_ns * 1e-9);
+    add_text(o, "event", sl_event_name(event->event.kind));
+    json_object_object_add(o, "peer", peer != SL_EVENT_NOBODY ? json_object_new_int64(peer) : NULL);
+    add_int(o, "a", (int64_t)event->event.a);
+    add_int(o, "b", (int64_t)event->event.b);
+    return o;
+}
+
+static void add_paths(struct json_object *to, const struct sb_paths *paths)
+{
+    struct json_object *list = json_object_new_array(), *events = json_object_new_array();
+
+    for (size_t i = 0; i < paths->path_count; i++)
+        json_object_array_add(list, path_object(&paths->paths[i]));
+    for (size_t i = 0; i < paths->event_count; i++)
+        json_object_array_add(events, event_object(&paths->events[i]));
+    json_object_object_add(to, "path_statistics", list);
+    json_object_object_add(to, "events", events);
+    add_int(to, "events_dropped", (int64_t)paths->dropped);
+}
+
 static struct json_object *results_object(const struct sb_results *results)
 {
     const struct sb_facts *facts = &results->facts;
@@ -94,6 +149,8 @@ static struct json_object *results_object(const struct sb_results *results)
     add_int(o, "results_that_differ_between_ranks", (int64_t)results->differing);
     add_number(o, "average_busbw_GBps",
                results->busbw_count > 0 ? results->busbw_sum / results->busbw_count : 0);
+    if (results->paths != NULL)
+        add_paths(o, results->paths);
     add_text(o, "error", results->error);
     return o;
 }

@@ -2,6 +2,7 @@
 /* sluice-bench: starts or joins the ranks, runs what the command line asks for, writes the reports.
  */
 #include "colls.h"
+#include "core/clock.h"
 #include "core/config.h"
 #include "core/err.h"
 #include "core/host.h"
@@ -11,6 +12,7 @@
 #include "launch/launch.h"
 #include "list.h"
 #include "options.h"
+#include "paths.h"
 #include "report.h"
 #include "sweep.h"
 
@@ -87,10 +89,11 @@ static int write_files(const struct sb_options *o, const struct sb_results *resu
     return worst;
 }
 
-static int run(struct sluice_comm *comm, const struct sb_options *o)
+static int run(struct sluice_comm *comm, const struct sb_options *o, uint64_t since_ns)
 {
     char paths[SB_PATHS_MAX], error[1024];
     struct sb_results results = {.options = o};
+    struct sb_paths path_stats = {0};
     FILE *out = sluice_comm_rank(comm) == 0 ? stdout : NULL;
     int exit_code = 0;
 
@@ -106,6 +109,11 @@ static int run(struct sluice_comm *comm, const struct sb_options *o)
         results.error = error;
         exit_code = complain(sluice_comm_rank(comm));
     }
+    if (o->stats || o->json != NULL) {
+        if (sb_paths_collect(comm, since_ns, results.error == NULL, &path_stats) != 0)
+            exit_code = complain(sluice_comm_rank(comm));
+        results.paths = &path_stats;
+    }
     if (out != NULL) {
         sb_report_tail(out, &results);
         exit_code |= write_files(o, &results);
@@ -113,11 +121,13 @@ static int run(struct sluice_comm *comm, const struct sb_options *o)
     if (results.wrong != 0 || results.differing != 0)
         exit_code = EXIT_WRONG;
     sb_results_fini(&results);
+    sb_paths_fini(&path_stats);
     return exit_code;
 }
 
 static int join_and_run(const struct sb_options *o)
 {
+    uint64_t since_ns = sl_now(&sl_clock_monotonic);
     struct sluice_comm *comm;
     int exit_code = 0;
 
@@ -127,7 +137,7 @@ static int join_and_run(const struct sb_options *o)
         sl_fail(-EINVAL, "-r %d is not a rank: there are %d", o->root, sluice_comm_size(comm));
         exit_code = sluice_comm_rank(comm) == 0 ? complain(-1) : EXIT_WRONG;
     } else if (o->mode == SB_RUN) {
-        exit_code = run(comm, o);
+        exit_code = run(comm, o, since_ns);
     } else if (sb_inspect(comm, o, stdout) != 0) {
         exit_code = complain(sluice_comm_rank(comm));
     }

@@ -3,6 +3,7 @@
 #include "report.h"
 
 #include "colls.h"
+#include "paths.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -110,6 +111,8 @@ void sb_report_tail(FILE *out, const struct sb_results *results)
 {
     bool bad = results->wrong != 0 || results->differing != 0;
 
+    if (results->paths != NULL && results->options->stats)
+        sb_paths_report(out, results->paths);
     fprintf(out, "#\n");
     if (results->options->check == 0)
         fprintf(out, "# Out of bounds values : not checked\n");

@@ -4,6 +4,9 @@
 #define SB_SAMPLE_H
 
 #include "bench.h"
+#include "paths.h"
+
+#include <string.h>
 
 #define SAMPLE_ROWS 4
 
@@ -34,6 +37,76 @@ static inline void sample_cell(struct sample *s, int row, int place, double time
                              .wrong = wrong,
                              .iters = 20,
                              .ranks = stats};
+}
+
+#define SAMPLE_PATHS 5
+#define SAMPLE_EVENTS 6
+
+struct sample_paths {
+    struct sb_path paths[SAMPLE_PATHS];
+    struct sb_event events[SAMPLE_EVENTS];
+    struct sb_paths all;
+};
+
+static inline void sample_path(struct sample_paths *s, int i, int rank, int number, const char *name,
+                               const char *state, const char *why)
+{
+    struct sl_path_stat *stat = &s->paths[i].stat;
+
+    s->paths[i].rank = rank;
+    stat->peer = 1 - rank;
+    stat->number = number;
+    snprintf(stat->name, sizeof(stat->name), "%s", name);
+    snprintf(stat->state, sizeof(stat->state), "%s", state);
+    snprintf(stat->why, sizeof(stat->why), "%s", why);
+}
+
+static inline void sample_event(struct sample_paths *s, int i, int rank, enum sl_event_kind kind,
+                                uint32_t peer, uint64_t a, uint64_t b)
+{
+    s->events[i].rank = rank;
+    s->events[i].event = (struct sl_event){.time_ns = UINT64_C(1000000001) * (unsigned)(i + 1),
+                                           .kind = (uint16_t)kind,
+                                           .area = sl_event_areas[kind],
+                                           .peer = peer,
+                                           .a = a,
+                                           .b = b};
+}
+
+/* Two ranks with two paths, of which one of rank 0 has failed and one of rank 1 had trouble; rank 0 used the
+ * fallback. */
+static inline void sample_paths_init(struct sample_paths *s)
+{
+    static const char retries[] = "transport retry counter exceeded";
+
+    memset(s, 0, sizeof(*s));
+    sample_path(s, 0, 0, 0, "rxe0:1 > 192.0.2.2", "up", "");
+    s->paths[0].stat.sent_bytes = 123456789012;
+    s->paths[0].stat.sent_messages = 1000000;
+    s->paths[0].stat.received_bytes = 4096;
+    s->paths[0].stat.received_messages = 2;
+    s->paths[0].stat.ups = 1;
+    s->paths[0].stat.histogram[11] = 100; /* 1024 to 2048 ns */
+    sample_path(s, 1, 0, 1, "rxe2:1 > 2001:db8::2", "down", retries);
+    s->paths[1].stat.sent_bytes = 65536;
+    s->paths[1].stat.sent_messages = 17;
+    s->paths[1].stat.resent = 5;
+    s->paths[1].stat.failures = s->paths[1].stat.ups = 2;
+    sample_path(s, 2, 0, -1, "tcp (fallback)", "resting", "");
+    sample_path(s, 3, 1, 0, "rxe1:1 > 192.0.2.1", "up", "");
+    sample_path(s, 4, 1, 1, "rxe3:1 > 2001:db8::1", "up", "ended by the peer: transport retry counter exceeded");
+    s->paths[4].stat.failures = 1;
+    sample_event(s, 0, 0, SL_EVENT_PATH_UP, 1, 0, 1);
+    sample_event(s, 1, 0, SL_EVENT_MR_REG, SL_EVENT_NOBODY, 4096, 100);
+    sample_event(s, 2, 0, SL_EVENT_PATH_DOWN, 1, 1, 12);
+    sample_event(s, 3, 0, SL_EVENT_FALLBACK_OFF, 1, UINT64_MAX, 0);
+    sample_event(s, 4, 1, SL_EVENT_PATH_UP, 0, 0, 1);
+    sample_event(s, 5, 1, SL_EVENT_RESEND, 0, 1, 5);
+    s->all = (struct sb_paths){.paths = s->paths,
+                               .path_count = SAMPLE_PATHS,
+                               .events = s->events,
+                               .event_count = SAMPLE_EVENTS,
+                               .dropped = 3};
 }
 
 /* Two ranks; the third row has wrong elements, the last has neither size nor in-place half. */

@@ -96,6 +96,42 @@ static void json_has_every_row_and_each_rank_s_times(void **state)
     json_object_put(o);
 }
 
+static void json_has_the_paths_and_events_of_all_ranks(void **state)
+{
+    struct json_object *o, *list, *path;
+    static struct sample_paths paths;
+    struct sample sample;
+
+    (void)state;
+    make_sample(&sample);
+    sample_paths_init(&paths);
+    sample.results.paths = &paths.all;
+    assert_int_equal(sb_json_write(in_dir("run.json"), &sample.results), 0);
+    o = json_object_from_file(file);
+    assert_non_null(o);
+    list = get(o, "path_statistics");
+    assert_int_equal(json_object_array_length(list), SAMPLE_PATHS);
+    path = json_object_array_get_idx(list, 0);
+    assert_int_equal(json_object_get_int64(get(path, "sent_bytes")), 123456789012);
+    assert_float_equal(json_object_get_double(get(path, "p50_us")), 1.536, 0.0001);
+    assert_int_equal(json_object_get_int64(json_object_array_get_idx(get(path, "histogram"), 11)), 100);
+    assert_null(get(path, "last_error"));
+    path = json_object_array_get_idx(list, 1);
+    assert_int_equal(json_object_get_int64(get(path, "resent")), 5);
+    assert_int_equal(json_object_get_int64(get(path, "failures")), 2);
+    assert_null(get(path, "p99_us"));
+    assert_string_equal(json_object_get_string(get(path, "last_error")), "transport retry counter exceeded");
+    assert_null(get(json_object_array_get_idx(list, 2), "path"));
+    list = get(o, "events");
+    assert_int_equal(json_object_array_length(list), SAMPLE_EVENTS);
+    assert_null(get(json_object_array_get_idx(list, 1), "peer"));
+    assert_string_equal(json_object_get_string(get(json_object_array_get_idx(list, 2), "event")), "path_down");
+    assert_int_equal(json_object_get_int64(get(json_object_array_get_idx(list, 2), "b")), 12);
+    assert_int_equal(json_object_get_int64(get(json_object_array_get_idx(list, 3), "a")), -1);
+    assert_int_equal(json_object_get_int64(get(o, "events_dropped")), 3);
+    json_object_put(o);
+}
+
 static void json_of_a_run_that_failed_carries_the_sentence(void **state)
 {
     struct sample sample;
@@ -183,6 +219,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(json_has_every_row_and_each_rank_s_times),
+        cmocka_unit_test(json_has_the_paths_and_events_of_all_ranks),
         cmocka_unit_test(json_of_a_run_that_failed_carries_the_sentence),
         cmocka_unit_test(csv_has_a_line_per_size_and_placement),
         cmocka_unit_test(a_file_that_cannot_be_written_is_named),
