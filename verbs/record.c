@@ -32,14 +32,21 @@ static int check_rail(const struct sl_verbs_rail_info *rail)
     return 0;
 }
 
+/* Before all else, even the length: the place of the version is the same in all versions. */
+static int check_version(const struct sl_verbs_record *record, size_t len)
+{
+    if (record->kind != SL_VERBS_REC_HELLO || len < HEAD + sizeof(record->hello.version) ||
+        record->hello.version == SL_VERBS_VERSION)
+        return 0;
+    return sl_fail(-EPROTO, "the peer speaks version %u of the verbs transport, this side %u: "
+                   "install the same Sluice everywhere",
+                   record->hello.version, SL_VERBS_VERSION);
+}
+
 static int check_hello(const struct sl_verbs_hello *hello)
 {
     int err = 0;
 
-    if (hello->version != SL_VERBS_VERSION)
-        return sl_fail(-EPROTO, "the peer speaks version %u of the verbs transport, this side %u: "
-                       "install the same Sluice everywhere",
-                       hello->version, SL_VERBS_VERSION);
     if (hello->rail_count == 0 || hello->rail_count > SL_VERBS_RAILS_MAX)
         return sl_fail(-EBADMSG, "the peer says it has %u rails", hello->rail_count);
     for (unsigned i = 0; i < hello->rail_count && err == 0; i++)
@@ -54,6 +61,10 @@ int sl_verbs_record_read(const void *bytes, size_t len, struct sl_verbs_record *
     if (len < HEAD || len > sizeof(*out))
         return sl_fail(-EBADMSG, "a record of %zu bytes is none", len);
     memcpy(out, bytes, len);
+    int err = check_version(out, len);
+
+    if (err != 0)
+        return err;
     if (len != sl_verbs_record_size(out))
         return sl_fail(-EBADMSG, "a record of kind %u has %zu bytes, not %zu", out->kind, len,
                        sl_verbs_record_size(out));

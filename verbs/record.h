@@ -59,6 +59,7 @@ struct sl_verbs_record {
     uint16_t epoch;
     uint32_t seq;
     uint32_t handled; /* records of the other end that the sender has handled */
+    uint32_t spare;
     union {
         uint8_t caller[SL_CTRL_MAX];
         struct sl_verbs_hello hello;
