@@ -272,6 +272,7 @@ static bool stop(struct sl_verbs_path *path)
     sl_verbs_path_stop(path); /* its last arrivals may bring it up yet */
     bool was_up = path->state == SL_VERBS_PATH_UP;
 
+    path->failing = true; /* nothing goes by it any more: the peer may have ended it before we saw a failure */
     if (was_up) {
         path->stats.failures++;
         ep->paths_up--;

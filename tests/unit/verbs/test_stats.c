@@ -303,6 +303,38 @@ static void what_a_dead_path_did_not_deliver_is_counted_as_resent(void **state)
     assert_int_equal(event_of(0, SL_EVENT_PATH_DOWN)->b, IBV_WC_RETRY_EXC_ERR);
 }
 
+static int (*fake_post_send)(struct ibv_qp *, struct ibv_send_wr *, struct ibv_send_wr **);
+static unsigned posts_to_dead;
+
+static int watched_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+    struct fake_ibv_qp_info info;
+
+    fake_ibv_qp_info(fake, qp, &info);
+    posts_to_dead += info.state == IBV_QPS_ERR;
+    return fake_post_send(qp, wr, bad);
+}
+
+/* The record that says so was posted to the dead path itself once, and again for ever as it did not arrive. */
+static void nothing_is_posted_to_a_path_that_the_peer_has_ended(void **state)
+{
+    (void)state;
+    world_make("off");
+    join();
+    message(16);
+    struct sl_verbs_rail *rail = &sl_verbs_iface_of(sides[1].iface)->rails[0];
+
+    posts_to_dead = 0;
+    fake_post_send = rail->context->ops.post_send;
+    rail->context->ops.post_send = watched_post_send;
+    fake_ibv_port_set(fake, 0, 1, IBV_PORT_DOWN); /* of side 0; side 1 is told */
+    UNTIL(count_of(0, SL_EVENT_PATH_FENCED) != 0 && count_of(1, SL_EVENT_PATH_FENCED) != 0);
+    assert_non_null(strstr(sl_verbs_ep_of(sides[1].ep)->paths[0]->why, "ended by the peer"));
+    assert_int_equal(posts_to_dead, 0);
+    message(LONG_BYTES);
+    rail->context->ops.post_send = fake_post_send;
+}
+
 static void a_gid_that_changes_is_an_event_with_its_index(void **state)
 {
     (void)state;
@@ -356,6 +388,7 @@ int main(void)
         cmocka_unit_test_teardown(it_says_how_many_there_are_and_fills_no_more_than_asked, clean),
         cmocka_unit_test_teardown(a_port_that_fails_shows_in_state_reason_and_events, clean),
         cmocka_unit_test_teardown(what_a_dead_path_did_not_deliver_is_counted_as_resent, clean),
+        cmocka_unit_test_teardown(nothing_is_posted_to_a_path_that_the_peer_has_ended, clean),
         cmocka_unit_test_teardown(a_gid_that_changes_is_an_event_with_its_index, clean),
         cmocka_unit_test_teardown(the_way_over_tcp_is_told_of_once_it_was_used, clean),
     };
