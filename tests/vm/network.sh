@@ -5,6 +5,8 @@
 #            side a                                  side b
 #   rail A   rxe0 on v0, 192.0.2.1    - b0 [br0] b1 - v1, 192.0.2.2    under rxe1
 #   rail B   rxe2 on v2, 198.51.100.1 - b2 [br1] b3 - v3, 198.51.100.2 under rxe3
+#            m0, 203.0.113.1: for TCP beside the rails (SLUICE_INTERFACE=m0); nothing breaks it. Not lo, as
+#            ranks of two hosts do not look for each other there.
 #
 # A rank of side a is given SLUICE_VERBS_DEVICES=rxe0,rxe2, one of side b rxe1,rxe3. Everything between two
 # sides crosses the bridges, where faults.sh interferes; never at v0 to v3: there, the sender itself would
@@ -44,6 +46,9 @@ links() {
         echo "rule add pref 200 from ${addresses[i]} lookup 10$i"
         reach "$i"
     done
+    echo "link add m0 type dummy"
+    echo "link set m0 up"
+    echo "addr add 203.0.113.1/24 dev m0"
     echo "rule add pref 20 to 127.0.0.0/8 lookup local"
     echo "rule add pref 300 lookup 110"
     echo "rule add pref 400 lookup local"
@@ -78,7 +83,7 @@ until_true() {
 
 network_up() {
     local conf=/proc/sys/net/ipv4/conf i
-    modprobe -a ib_uverbs rdma_ucm rdma_rxe veth bridge sch_netem || return
+    modprobe -a ib_uverbs rdma_ucm rdma_rxe veth dummy bridge sch_netem || return
     echo 0 >$conf/all/rp_filter
     echo 0 >$conf/default/rp_filter
     echo 1 >$conf/default/accept_local
