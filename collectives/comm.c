@@ -123,6 +123,7 @@ static void free_parts(struct sluice_comm *comm)
     free(comm->host);
     free(comm->rank_sets);
     free(comm->events);
+    free(comm->kept_paths);
     free(comm);
 }
 

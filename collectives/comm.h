@@ -100,6 +100,8 @@ struct sluice_comm {
     uint32_t rank, size;
     struct sl_worker worker;
     struct sl_event_ring *events; /* of the worker */
+    struct sl_path_stat *kept_paths; /* of endpoints that are gone, for reports; or NULL */
+    size_t kept_path_count;
     struct sl_config config;
     struct sl_iface_slot ifaces[SL_IFACES_MAX];
     unsigned iface_count;

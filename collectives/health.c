@@ -131,6 +131,7 @@ void sl_health_tear_down(struct sluice_comm *comm)
     comm->torn_down = true;
     sl_info("comm", "%s", comm->error_text);
     tell_abort(comm);
+    sl_report_keep_paths(comm);
     for (uint32_t r = 0; r < comm->size; r++) {
         struct sl_peer *peer = &comm->peers[r];
 

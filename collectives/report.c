@@ -5,6 +5,7 @@
 #include "collectives/exec.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const step_words[] = {
@@ -119,4 +120,35 @@ size_t sl_report_comm(const struct sluice_comm *comm, char *out, size_t cap)
         append(out, cap, &len, "  %s\n", text);
     }
     return len;
+}
+
+size_t sl_report_paths(const struct sluice_comm *comm, struct sl_path_stat *out, size_t cap)
+{
+    size_t count = 0;
+
+    if (comm->kept_paths != NULL) {
+        count = comm->kept_path_count;
+        if (cap > 0)
+            memcpy(out, comm->kept_paths, (count < cap ? count : cap) * sizeof(*out));
+        return count;
+    }
+    for (uint32_t rank = 0; rank < comm->size; rank++) {
+        const struct sl_ep *ep = comm->peers[rank].ep;
+        size_t room = count < cap ? cap - count : 0;
+
+        if (ep != NULL)
+            count += ep->iface->ops->ep_stats(ep, room > 0 ? out + count : NULL, room);
+    }
+    return count;
+}
+
+void sl_report_keep_paths(struct sluice_comm *comm)
+{
+    size_t count = sl_report_paths(comm, NULL, 0);
+    struct sl_path_stat *kept = count == 0 ? NULL : calloc(count, sizeof(*kept));
+
+    if (kept == NULL)
+        return;
+    comm->kept_path_count = sl_report_paths(comm, kept, count);
+    comm->kept_paths = kept;
 }

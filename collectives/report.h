@@ -15,4 +15,11 @@ void sl_report_call(const struct sl_signature *call, char *out, size_t cap);
 /* The whole communicator: a line for it and one per operation under way. Returns the length. */
 size_t sl_report_comm(const struct sluice_comm *comm, char *out, size_t cap);
 
+/* What each path to each peer has done: up to cap of them. Returns how many there are. After the endpoints are
+ * gone: what was kept of them. */
+size_t sl_report_paths(const struct sluice_comm *comm, struct sl_path_stat *out, size_t cap);
+
+/* Before the endpoints go: keeps that, if there is memory for it. */
+void sl_report_keep_paths(struct sluice_comm *comm);
+
 #endif

@@ -3,6 +3,7 @@
 #include "lib/api.h"
 
 #include "collectives/health.h"
+#include "collectives/report.h"
 
 #include <sched.h>
 
@@ -473,16 +474,9 @@ size_t sl_comm_events(struct sluice_comm *comm, struct sl_event *out, size_t cap
 
 size_t sl_comm_paths(struct sluice_comm *comm, struct sl_path_stat *out, size_t cap)
 {
-    size_t count = 0;
-
     sl_enter(comm);
-    for (uint32_t rank = 0; rank < comm->size; rank++) {
-        const struct sl_ep *ep = comm->peers[rank].ep;
+    size_t count = sl_report_paths(comm, out, cap);
 
-        if (ep != NULL)
-            count += ep->iface->ops->ep_stats(ep, count < cap ? out + count : NULL,
-                                              count < cap ? cap - count : 0);
-    }
     sl_leave(comm);
     return count;
 }

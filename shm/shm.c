@@ -231,7 +231,7 @@ static int iface_open(struct sl_worker *worker, const struct sl_device *dev,
     (void)dev; /* there is one */
     if (iface == NULL)
         return sl_fail(-ENOMEM, "no memory for a shm interface");
-    iface->base.ops = &sl_shm_ops;
+    iface->base.ops = sl_transport_complete(&sl_shm_ops, &iface->ops);
     iface->base.worker = worker;
     if (handler != NULL)
         iface->base.handler = *handler;

@@ -67,6 +67,7 @@ struct shm_guest {
 
 struct shm_iface {
     struct sl_iface base;
+    struct sl_transport_ops ops; /* sl_shm_ops, completed */
     struct shm_source listener, event, timer;
     int epoll_fd, page_fd;
     struct shm_page *page;

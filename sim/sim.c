@@ -77,6 +77,7 @@ struct sim_map {
 
 struct sim_iface {
     struct sl_iface base;
+    struct sl_transport_ops ops; /* sl_sim_ops, completed */
     struct sl_sim *sim;
     struct sl_sim_rank *rank;
     struct sl_node link, eps;
@@ -158,7 +159,7 @@ static int sim_open(struct sl_worker *worker, const struct sl_device *dev,
     iface = calloc(1, sizeof(*iface));
     if (iface == NULL)
         return sl_fail(-ENOMEM, "no memory for a simulated interface");
-    iface->base = (struct sl_iface){.ops = &sl_sim_ops,
+    iface->base = (struct sl_iface){.ops = sl_transport_complete(&sl_sim_ops, &iface->ops),
                                     .worker = worker,
                                     .handler = *handler,
                                     .caps = rank->sim->params.windows ? SL_CAP_MAP : 0,

@@ -49,10 +49,51 @@ static void a_communicator_that_fails_says_so_among_its_events(void **state)
     RUN(2, "", aborted);
 }
 
+static size_t one_path(const struct sl_ep *ep, struct sl_path_stat *out, size_t cap)
+{
+    if (cap > 0)
+        *out = (struct sl_path_stat){.name = "made up", .peer = ep->peer, .sent_bytes = 42};
+    return 1;
+}
+
+static void asked_for_paths(struct sluice_comm **comm, int rank)
+{
+    struct sl_path_stat paths[4] = {0};
+    static struct sl_transport_ops ops[6]; /* of two peers of each rank */
+    unsigned peers = 2 * (unsigned)rank;
+
+    EXPECT(sl_comm_paths(*comm, paths, 4) == 0); /* the simulated transport has none */
+    for (int r = 0; r < 3; r++) {
+        struct sl_ep *ep = (*comm)->peers[r].ep;
+
+        if (ep == NULL || ep->iface->ops->ep_stats == one_path)
+            continue;
+        EXPECT(peers < 2 * (unsigned)rank + 2);
+        ops[peers] = *ep->iface->ops;
+        ops[peers].ep_stats = one_path;
+        ep->iface->ops = &ops[peers++];
+    }
+    EXPECT(sl_comm_paths(*comm, NULL, 0) == 2);
+    EXPECT(sl_comm_paths(*comm, paths, 1) == 2);
+    EXPECT(strcmp(paths[0].name, "made up") == 0 && paths[1].name[0] == '\0');
+    sluice_comm_abort(*comm);
+    EXPECT(sluice_barrier(*comm, NULL) < 0);
+    EXPECT((*comm)->peers[(rank + 1) % 3].ep == NULL);
+    EXPECT(sl_comm_paths(*comm, paths, 4) == 2);
+    EXPECT(paths[0].peer + paths[1].peer == 3 - rank && paths[1].sent_bytes == 42);
+}
+
+static void what_paths_did_is_told_also_after_the_communicator_has_failed(void **state)
+{
+    (void)state;
+    RUN(3, "", asked_for_paths);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_communicator_that_fails_says_so_among_its_events),
+        cmocka_unit_test(what_paths_did_is_told_also_after_the_communicator_has_failed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
