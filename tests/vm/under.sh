@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# Keeps checked collectives running (soak.c) while a test breaks the rails; to be sourced, with $build set.
+#
+#   begin N [SOAK_ARGUMENT...]  starts N ranks, of both sides in turn; returns when all have done three rounds
+#   go_on K [SECONDS]           all ranks do K more rounds
+#   finish                      they all end well, after the same number of rounds
+#   broken CODE PATTERN [RANK]  all ranks (but RANK) end by themselves, with that error; its sentence matches PATTERN
+#   all_say PATTERN [COUNT]     each rank's log has (COUNT times) a line like that; waits for it
+#   over                        ends what still runs, and shows what the ranks said; to be called when a case failed
+#
+# Settings besides SLUICE_*: under_with, a command in front of each rank's.
+
+# shellcheck source=tests/vm/faults.sh
+. "$(dirname "${BASH_SOURCE[0]}")/faults.sh"
+# shellcheck source=tests/vm/tools.sh
+. "$(dirname "${BASH_SOURCE[0]}")/tools.sh"
+: "${build:=build}"
+
+under_with=()
+patience=60 # seconds for whatever a case waits for
+
+# at_least COUNT PATTERN: all ranks' logs have so many lines like that.
+at_least() {
+    local file
+    for file in "${under_logs[@]}"; do
+        (($(grep -cE -- "$2" "$file") >= $1)) || return
+    done
+}
+
+# Waits for it as long as the ranks run.
+await() {
+    local deadline=$((SECONDS + $1))
+    shift
+    until "$@"; do
+        kill -0 "$under_pid" 2>/dev/null || { "$@" && return; echo "the ranks have ended before: $*"; return 1; }
+        ((SECONDS < deadline)) || { echo "not within its time: $*"; return 1; }
+        sleep 0.1
+    done
+}
+
+begin() {
+    local rank
+    under_size=$1
+    ranks_dir=$(mktemp -d)
+    ranks_limit=280
+    under_logs=()
+    for ((rank = 0; rank < under_size; rank++)); do
+        under_logs+=("$ranks_dir/$rank.out")
+        : >"$ranks_dir/$rank.out"
+    done
+    ranks "$under_size" "${under_with[@]}" "$build/tests/vm/soak" "$ranks_dir/stop" "${@:2}" >"$ranks_dir/end" 2>&1 &
+    under_pid=$!
+    await "$patience" at_least 3 '^round'
+}
+
+# rounds: how many the slowest rank has done.
+rounds() {
+    local file least='' count
+    for file in "${under_logs[@]}"; do
+        count=$(grep -c '^round' "$file")
+        [[ -n $least ]] && ((least <= count)) || least=$count
+    done
+    echo "$least"
+}
+
+go_on() {
+    await "${2:-$patience}" at_least $(($(rounds) + $1)) '^round'
+}
+
+all_say() {
+    await "$patience" at_least "${2:-1}" "$1"
+}
+
+finish() {
+    local file last=''
+    touch "$ranks_dir/stop"
+    await "$patience" at_least 1 '^done:' && wait "$under_pid" || return
+    for file in "${under_logs[@]}"; do
+        [[ -z $last || $last == "$(tail -n 1 "$file")" ]] || { echo "the ranks disagree"; return 1; }
+        last=$(tail -n 1 "$file")
+    done
+}
+
+has_ended() { ! kill -0 "$under_pid" 2>/dev/null; }
+
+broken() {
+    local rank
+    until_true "$patience" has_ended || return
+    for ((rank = 0; rank < under_size; rank++)); do
+        [[ $rank == "${3:-}" ]] || grep -E "^failed: $1 after [0-9]+ ms: .*$2" "${under_logs[rank]}" ||
+            { echo "rank $rank does not end with $1, /$2/"; return 1; }
+    done
+}
+
+over() {
+    local file pid
+    for file in "$ranks_dir"/*.pid; do
+        read -r pid <"$file" && ! has_ended && kill -KILL "$pid" 2>/dev/null
+    done
+    wait "$under_pid" 2>/dev/null
+    for file in "${under_logs[@]}"; do
+        echo "== ${file##*/}, $(grep -c '^round' "$file") rounds"
+        grep -vE '^round|publishes' "$file" | tail -n "${under_lines:-60}"
+    done
+}
