@@ -91,7 +91,8 @@ static void on_out(struct sl_req *req)
 
     if (tcp->ep->state != SL_VERBS_EP_UP || req->status != 0)
         return; /* the companion's end is told by itself */
-    for (uint32_t i = tcp->out_done; i != tcp->out_push; i++) {
+    /* The unit that is half handed over too: its first message may end before the second is taken. */
+    for (uint32_t i = tcp->out_done; i != tcp->out_next; i++) {
         struct out *out = &tcp->out[i % DEPTH];
 
         if (req == &out->unit_req || req == &out->bytes_req)

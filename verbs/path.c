@@ -12,6 +12,8 @@
 #include <string.h>
 
 #define SIGNAL_EVERY 8 /* frames between completions that are asked for */
+#define STOP_TRIES 4
+#define DRAIN_NS (5 * SL_NS_PER_MS)
 #define SLOT_SHIFT 44
 #define EPOCH_SHIFT 32
 #define EPOCH_MASK 0xfff
@@ -228,18 +230,50 @@ int sl_verbs_path_connect(struct sl_verbs_path *path, const struct sl_verbs_offe
     return err;
 }
 
-void sl_verbs_path_stop(struct sl_verbs_path *path)
+/* From its return on the device accepts no packet for this queue pair. A device that is gone cannot
+ * either. */
+static bool to_error(struct sl_verbs_path *path)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+    int err = 1;
 
+    for (unsigned i = 0; i < STOP_TRIES && err != 0; i++)
+        err = (path->ep->iface->ibv->ibv_modify_qp)(path->qp, &attr, IBV_QP_STATE);
+    return err == 0;
+}
+
+/* Handles what arrived before. A completion may show up after the queue pair has stopped, but not after the
+ * one of a work request that is posted now: the mark. */
+static void drain(struct sl_verbs_path *path)
+{
+    struct sl_verbs_rail *rail = path->rail;
+    const struct sl_clock *clock = path->ep->iface->base.worker->clock;
+    struct ibv_send_wr *bad, mark = {.wr_id = wr_id(path, SL_VERBS_MARK), .opcode = IBV_WR_SEND,
+                                     .send_flags = IBV_SEND_SIGNALED};
+    uint64_t deadline_ns = sl_now(clock) + DRAIN_NS;
+    int n = 0;
+
+    path->marked = false;
+    if (ibv_post_send(path->qp, &mark, &bad) != 0)
+        path->marked = true; /* the device is gone */
+    do
+        n = sl_verbs_rail_poll(rail, 64);
+    while (n > 0 || (n == 0 && !path->marked && sl_now(clock) < deadline_ns));
+}
+
+void sl_verbs_path_stop(struct sl_verbs_path *path)
+{
     if (path->qp == NULL)
         return;
-    /* From its return on the device accepts no packet for this queue pair. A device that is gone
-     * cannot either. */
-    (path->ep->iface->ibv->ibv_modify_qp)(path->qp, &attr, IBV_QP_STATE);
     path->batch_count = 0;
-    while (sl_verbs_rail_poll(path->rail, 64) > 0)
-        ;
+    if (to_error(path)) {
+        drain(path);
+    } else {
+        while (sl_verbs_rail_poll(path->rail, 64) > 0)
+            ;
+        sl_verbs_path_unmake(path); /* accepts nothing either */
+        return;
+    }
     sl_verbs_qpn_remove(path->rail, path->qp->qp_num);
 }
 
@@ -269,7 +303,7 @@ bool sl_verbs_path_has_room(const struct sl_verbs_path *path)
 {
     if (SL_UNLIKELY(is_tcp(path)))
         return path->posted - path->retired < SL_VERBS_TCP_DEPTH;
-    return path->posted - path->retired < SL_VERBS_SQ_DEPTH;
+    return path->posted - path->retired < SL_VERBS_SQ_DEPTH - 1; /* one place is for the mark */
 }
 
 void sl_verbs_path_flush(struct sl_verbs_path *path)
@@ -489,6 +523,7 @@ void sl_verbs_path_salvage(struct sl_verbs_path *path, uint32_t arrived)
 {
     struct sl_verbs_ep *ep = path->ep;
     uint64_t before = path->stats.resent;
+    struct sl_node *later = ep->repeat.next; /* frames that wait to be repeated come after this path's */
 
     while (path->retired != path->posted) {
         uint32_t ordinal = path->retired++;
@@ -505,10 +540,12 @@ void sl_verbs_path_salvage(struct sl_verbs_path *path, uint32_t arrived)
                 sl_verbs_piece_redo(ep, &wr.piece);
         } else if (wr.kind == SL_VERBS_WR_FRAME && !had) {
             path->stats.resent++;
-            sl_list_push_back(&ep->repeat, &wr.frame->link);
+            sl_list_push_back(later, &wr.frame->link);
         } else if (wr.kind == SL_VERBS_WR_RECORD && !had) {
             sl_verbs_record_lost(ep, wr.frame);
         } else {
+            if (wr.kind == SL_VERBS_WR_RECORD)
+                sl_verbs_record_arrived(ep, wr.frame);
             sl_verbs_frame_free(ep->iface, wr.frame);
         }
     }

@@ -272,7 +272,9 @@ static void on_sent(struct sl_verbs_rail *rail, const struct ibv_wc *wc, uint64_
 
     if (path == NULL || path->qp == NULL || (path->epoch & 0xfff) != epoch)
         return; /* of an epoch that is over */
-    if (SL_LIKELY(wc->status == IBV_WC_SUCCESS))
+    if (SL_UNLIKELY((uint32_t)wc->wr_id == SL_VERBS_MARK))
+        path->marked = true;
+    else if (SL_LIKELY(wc->status == IBV_WC_SUCCESS))
         sl_verbs_path_retire(path, (uint32_t)wc->wr_id, now_ns);
     else if (!path->failing) {
         path->wc_status = (uint16_t)wc->status;

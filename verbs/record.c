@@ -20,6 +20,7 @@ size_t sl_verbs_record_size(const struct sl_verbs_record *record)
     case SL_VERBS_REC_OFFER:
     case SL_VERBS_REC_ACCEPT: return HEAD + sizeof(struct sl_verbs_offer);
     case SL_VERBS_REC_REFUSE:
+    case SL_VERBS_REC_BYE:
     case SL_VERBS_REC_DOWN: return HEAD + sizeof(((struct sl_verbs_record *)0)->down);
     default: return 0;
     }

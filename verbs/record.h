@@ -22,6 +22,7 @@ enum sl_verbs_record_kind {
     SL_VERBS_REC_DOWN,       /* a path has ended at the sender, which had so many arrivals of it */
     SL_VERBS_REC_TCP_ENDED,  /* all that the other end sent over the companion has been handled */
     SL_VERBS_REC_ACK,        /* only what `handled` says; not numbered itself */
+    SL_VERBS_REC_BYE,        /* the sender gives the connection up, as no path is to be had */
 };
 
 /* A rail as its owner describes it. */
@@ -67,7 +68,7 @@ struct sl_verbs_record {
         struct {
             uint32_t arrived;
             char why[SL_VERBS_WHY];
-        } down; /* and REFUSE */
+        } down; /* and REFUSE, BYE */
     };
 };
 

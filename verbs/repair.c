@@ -306,6 +306,11 @@ static void fenced(struct sl_verbs_path *path, uint32_t arrived)
     struct sl_verbs_ep *ep = path->ep;
 
     sl_verbs_event(ep->iface, SL_EVENT_PATH_FENCED, ep->base.peer, path->idx, arrived);
+    /* Its device acknowledged what it has not shown to the other end: nobody has those bytes any more. The
+     * first of the leading end is the ping. */
+    if ((int32_t)(path->retired - arrived) > 0 && path->retired > path->leads)
+        sl_verbs_ep_fail(ep, -EHOSTUNREACH, "a device of rank %d failed with %u messages in it that it had "
+                         "acknowledged", ep->base.peer, path->retired - arrived);
     sl_verbs_path_salvage(path, arrived);
     if (ep->fencing == path)
         ep->fencing = NULL;
@@ -406,6 +411,11 @@ void sl_verbs_on_record(struct sl_verbs_ep *ep, const struct sl_verbs_record *re
 
     if (record->kind == SL_VERBS_REC_HELLO) {
         on_hello(ep, &record->hello);
+        return;
+    }
+    if (record->kind == SL_VERBS_REC_BYE) {
+        sl_verbs_ep_fail(ep, -EHOSTUNREACH, "rank %d found no path: %s", ep->base.peer,
+                         record->down.why);
         return;
     }
     if (record->path >= SL_VERBS_PATHS_MAX || !ep->has_hello) {

@@ -24,8 +24,10 @@ static struct sl_verbs_path *any_path(const struct sl_verbs_ep *ep)
     return NULL;
 }
 
-static void send_by_path(struct sl_verbs_ep *ep, const struct sl_verbs_record *record)
+/* Sends the record in that place of the queue by a path, unless there is none with room. */
+static void send_by_path(struct sl_verbs_ep *ep, unsigned place)
 {
+    const struct sl_verbs_record *record = &ep->records[place];
     struct sl_verbs_iface *iface = ep->iface;
     struct sl_verbs_path *path = any_path(ep);
     uint32_t len = (uint32_t)sl_verbs_record_size(record);
@@ -39,6 +41,7 @@ static void send_by_path(struct sl_verbs_ep *ep, const struct sl_verbs_record *r
     memcpy(frame->bytes, &header, sizeof(header));
     memcpy(frame->bytes + sizeof(header), record, len);
     frame->len = SL_VERBS_FRAME_BYTES + len;
+    ep->by_path[place] = true;
     sl_verbs_path_post_record(path, frame);
 }
 
@@ -47,12 +50,23 @@ static unsigned place_of(const struct sl_verbs_ep *ep, unsigned i)
     return (ep->record_head + i) % SL_VERBS_RECORDS;
 }
 
+/* Only a path can carry what is left: those that none had room for, or that were on one that is gone. */
+static void flush_by_path(struct sl_verbs_ep *ep)
+{
+    for (unsigned i = 0; i < ep->record_count; i++)
+        if (!ep->arrived[place_of(ep, i)] && !ep->by_path[place_of(ep, i)])
+            send_by_path(ep, place_of(ep, i));
+}
+
 void sl_verbs_record_flush(struct sl_verbs_ep *ep)
 {
+    if (SL_UNLIKELY(!ep->companion_up && ep->state == SL_VERBS_EP_UP))
+        flush_by_path(ep);
     while (ep->record_count > 0) {
         const struct sl_verbs_record *record = &ep->records[ep->record_head];
+        bool needed = record->kind != SL_VERBS_REC_ACK; /* the next record says more */
 
-        if (!ep->arrived[ep->record_head]) {
+        if (!ep->arrived[ep->record_head] && (needed || ep->companion_up)) {
             if (!ep->companion_up)
                 return;
             int err = ep->companion->iface->ops->ctrl(ep->companion, record,
@@ -76,9 +90,9 @@ static void push(struct sl_verbs_ep *ep, struct sl_verbs_record *record)
 
     record->handled = ep->record_told = ep->record_in;
     ep->records[place] = *record;
-    ep->arrived[place] = false;
+    ep->arrived[place] = ep->by_path[place] = false;
     ep->record_count++;
-    send_by_path(ep, record);
+    send_by_path(ep, place);
     sl_verbs_record_flush(ep);
     if (ep->record_count > 0)
         sl_verbs_ep_activate(ep);
@@ -97,7 +111,8 @@ void sl_verbs_record_send(struct sl_verbs_ep *ep, struct sl_verbs_record *record
     push(ep, record);
 }
 
-void sl_verbs_record_arrived(struct sl_verbs_ep *ep, const struct sl_verbs_tx_frame *frame)
+/* The place of a frame's record in the queue, or -1: the companion has taken it. */
+static int place_by_frame(const struct sl_verbs_ep *ep, const struct sl_verbs_tx_frame *frame)
 {
     struct sl_verbs_frame header;
 
@@ -105,17 +120,30 @@ void sl_verbs_record_arrived(struct sl_verbs_ep *ep, const struct sl_verbs_tx_fr
     for (unsigned i = 0; i < ep->record_count; i++)
         if (ep->records[place_of(ep, i)].seq == header.number &&
             ep->records[place_of(ep, i)].kind != SL_VERBS_REC_ACK)
-            ep->arrived[place_of(ep, i)] = true;
+            return (int)place_of(ep, i);
+    return -1;
+}
+
+void sl_verbs_record_arrived(struct sl_verbs_ep *ep, const struct sl_verbs_tx_frame *frame)
+{
+    int place = place_by_frame(ep, frame);
+
+    if (place >= 0)
+        ep->arrived[place] = true;
 }
 
 void sl_verbs_record_lost(struct sl_verbs_ep *ep, struct sl_verbs_tx_frame *frame)
 {
     struct sl_verbs_path *path = any_path(ep);
+    int place = place_by_frame(ep, frame);
 
-    if (path != NULL)
+    if (path != NULL) {
         sl_verbs_path_post_record(path, frame);
-    else
-        sl_verbs_frame_free(ep->iface, frame); /* the companion has it too */
+        return;
+    }
+    if (place >= 0)
+        ep->by_path[place] = false;
+    sl_verbs_frame_free(ep->iface, frame); /* the companion has it too, or flush_by_path() will see to it */
 }
 
 int sl_verbs_ctrl(struct sl_ep *base, const void *msg, size_t len)
@@ -164,6 +192,7 @@ void sl_verbs_record_take(struct sl_verbs_ep *ep, const void *bytes, size_t len)
 int sl_verbs_inbox_run(struct sl_verbs_ep *ep)
 {
     const struct sl_handler *handler = &ep->iface->base.handler;
+    bool tell = false;
     int count = 0;
 
     while (ep->in_inbox[ep->record_in % SL_VERBS_RECORDS] && ep->state != SL_VERBS_EP_DOWN) {
@@ -171,13 +200,15 @@ int sl_verbs_inbox_run(struct sl_verbs_ep *ep)
         struct sl_verbs_record record = ep->inbox[place];
 
         ep->in_inbox[place] = false;
+        tell |= record.kind == SL_VERBS_REC_HELLO; /* the peer's next one waits for the word */
         if (record.kind != SL_VERBS_REC_CALLER)
             sl_verbs_on_record(ep, &record);
         else if (handler->ctrl != NULL)
             handler->ctrl(handler->arg, &ep->base, record.caller, record.epoch);
         count++;
     }
-    if (ep->record_in - ep->record_told >= TELL_EVERY && ep->state != SL_VERBS_EP_DOWN) {
+    tell &= ep->record_in != ep->record_told;
+    if ((tell || ep->record_in - ep->record_told >= TELL_EVERY) && ep->state != SL_VERBS_EP_DOWN) {
         struct sl_verbs_record record = {.kind = SL_VERBS_REC_ACK};
 
         if (ep->record_count < SL_VERBS_RECORDS - 1)

@@ -16,6 +16,7 @@
 #define MAGIC 0x5642u /* "BV" */
 #define COMPANION_EVERY 32 /* rounds of progress between looks at the companion and the clock */
 #define TIMER_NS (5 * SL_NS_PER_MS)
+#define BYE_TRIES 16
 #define LINGER_NS (200 * SL_NS_PER_MS)
 #define LINGER_LOOKS 1000000
 
@@ -83,18 +84,33 @@ static void companion_close(struct sl_verbs_ep *ep)
     ep->companion_up = false;
 }
 
+/* The other end of a connection without paths learns why it ends, not only that the companion did. */
+static void say_why(struct sl_verbs_ep *ep)
+{
+    struct sl_verbs_record record = {.kind = SL_VERBS_REC_BYE};
+
+    if (ep->down_status != -EHOSTUNREACH || !ep->companion_up || ep->left)
+        return;
+    snprintf(record.down.why, sizeof(record.down.why), "%s", ep->why);
+    sl_verbs_record_send(ep, &record);
+    for (unsigned i = 0; i < BYE_TRIES && ep->record_count > 0; i++)
+        sl_verbs_record_flush(ep);
+}
+
 static void ep_lost(struct sl_verbs_ep *ep)
 {
     struct sl_verbs_iface *iface = ep->iface;
     bool was_up = ep->state == SL_VERBS_EP_UP;
 
     stop_paths(ep);
-    ep->state = SL_VERBS_EP_DOWN;
-    ep->failing = false;
     ep->frame_path = ep->fencing = NULL;
     for (unsigned i = 0; i < ep->path_count; i++)
         if (ep->paths[i] != NULL)
             ep->paths[i]->state = SL_VERBS_PATH_IDLE;
+    if (was_up)
+        say_why(ep);
+    ep->state = SL_VERBS_EP_DOWN;
+    ep->failing = false;
     companion_close(ep);
     if (!was_up) {
         iface->connecting--;

@@ -32,6 +32,7 @@
 
 #define SL_VERBS_PATHS_MAX 8
 #define SL_VERBS_SQ_DEPTH 64      /* work requests outstanding on a path */
+#define SL_VERBS_MARK UINT32_MAX  /* number of the last work request of a queue pair that stops */
 #define SL_VERBS_WRITES_MAX 16    /* of them writes */
 #define SL_VERBS_BATCH 16
 #define SL_VERBS_TCP_DEPTH 15     /* units over the companion; one place is for the last */
@@ -163,6 +164,7 @@ struct sl_verbs_path {
     bool tried;             /* came up or failed once */
     bool leads;             /* this end offers */
     bool failing;           /* has failed; the next progress acts on it */
+    bool marked;            /* stopping: nothing older is to come from the completion queue */
     bool is_dirty;          /* in iface->dirty: batch[] is to be posted */
     struct sl_node dirty;
     uint16_t epoch;
@@ -291,7 +293,8 @@ struct sl_verbs_ep {
 
     /* Records that the companion has not taken. */
     struct sl_verbs_record records[SL_VERBS_RECORDS];
-    bool arrived[SL_VERBS_RECORDS]; /* by a path */
+    bool by_path[SL_VERBS_RECORDS]; /* on one now */
+    bool arrived[SL_VERBS_RECORDS]; /* by one */
     unsigned record_head, record_count;
     uint32_t record_out, record_in; /* numbers of the next ones */
     uint32_t record_handled;        /* of ours, by the peer */

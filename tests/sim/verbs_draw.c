@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a seed means: rails, sizes, messages, faults. */
+#include "tests/sim/verbs_swarm.h"
+
+#include "core/err.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const mode_names[] = {"calm", "passing", "tcp", "away", "leave", "broken"};
+static const char *const fault_names[] = {
+    "kill", "cut", "cut one way", "qp fatal", "block", "flap", "gid move", "call", "stall",
+    "pause", "lose", "hold", "device fatal", "device removed", "leaves"};
+
+static uint64_t below(struct vs_run *run, uint64_t bound)
+{
+    return sl_rng_below(&run->rng, bound);
+}
+
+static bool chance(struct vs_run *run, uint64_t in)
+{
+    return sl_rng_chance(&run->rng, in);
+}
+
+/* One of the values of a list. */
+#define ONE_OF(run, ...)                                                                           \
+    (((const int64_t[]){__VA_ARGS__})[below(run, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t))])
+
+static size_t draw_len(struct vs_run *run, size_t *budget)
+{
+    size_t eager = (size_t)run->config[0].verbs_eager_bytes, len;
+
+    switch (below(run, 8)) {
+    case 0: len = 0; break;
+    case 1:
+    case 2: len = below(run, eager + 1); break;
+    case 3: len = eager + below(run, 3) - 1; break;
+    case 4:
+    case 5: len = below(run, 40000); break;
+    case 6: len = below(run, 300000); break;
+    default: len = chance(run, 4) ? below(run, 1500000) : below(run, 80000); break;
+    }
+    if (len > *budget)
+        len = below(run, eager + 1);
+    *budget -= len < *budget ? len : *budget;
+    return len;
+}
+
+static void draw_message(struct vs_run *run, struct vs_message *m, size_t *budget)
+{
+    *m = (struct vs_message){.len = draw_len(run, budget), .tag = below(run, 1000)};
+    m->wanted_len = m->len;
+    m->wanted_tag = m->tag;
+    m->key = sl_rng_u64(&run->rng);
+    m->send_reg = chance(run, 2);
+    m->recv_reg = chance(run, 2);
+    m->given = chance(run, 2);
+    m->consume = chance(run, 2);
+    m->dst = !m->consume || chance(run, 2);
+    m->granule = m->consume && chance(run, 2) ? 1u << below(run, 4) : 0;
+    if (m->granule > 1)
+        m->len = m->wanted_len = m->len / m->granule * m->granule;
+    if (chance(run, 16))
+        m->wanted_tag += 1 + below(run, 3);
+    if (chance(run, 16))
+        m->wanted_len = chance(run, 2) ? m->len + 1 + below(run, 9000) : m->len / 2;
+}
+
+static void draw_traffic(struct vs_run *run)
+{
+    size_t budget = 200000 + below(run, 2500000);
+
+    run->conn_count = 1 + (unsigned)(below(run, 2) * below(run, VS_CONNS));
+    for (unsigned c = 0; c < run->conn_count; c++)
+        for (unsigned side = 0; side < 2; side++) {
+            struct vs_queue *queue = &run->conns[c].queue[side];
+
+            queue->count = (unsigned)below(run, chance(run, 3) ? 5 : VS_MESSAGES + 1);
+            queue->window[0] = 1 + (unsigned)below(run, VS_MESSAGES);
+            queue->window[1] = 1 + (unsigned)below(run, VS_MESSAGES);
+            queue->ctrl_count = (unsigned)below(run, chance(run, 2) ? 3 : VS_CTRLS);
+            for (unsigned i = 0; i < queue->count; i++)
+                draw_message(run, &queue->messages[i], &budget);
+        }
+}
+
+static void draw_config(struct vs_run *run)
+{
+    int64_t eager = ONE_OF(run, 256, 256, 1024, 4096), eager2 = chance(run, 4) ? 512 : eager;
+    int64_t piece = ONE_OF(run, 0, 2048, 8192, 65536), staging = ONE_OF(run, 65536, 2 << 20, 4 << 20);
+    int64_t per_rail = ONE_OF(run, 0, 1, 2, 4), wait_ms = ONE_OF(run, 500, 3000);
+
+    run->rails[0] = 1 + (unsigned)below(run, 4);
+    run->rails[1] = chance(run, 3) ? 1 + (unsigned)below(run, 4) : run->rails[0];
+    if (per_rail * (run->rails[0] > run->rails[1] ? run->rails[0] : run->rails[1]) > SL_VERBS_PATHS_MAX)
+        per_rail = 1;
+    for (unsigned i = 0; i < 2; i++) {
+        struct sl_config *config = &run->config[i];
+
+        sl_config_defaults(config);
+        config->connect_timeout_ms = 20000;
+        config->verbs_eager_bytes = i == 0 ? eager : eager2;
+        config->verbs_piece_bytes = piece;
+        config->verbs_staging_bytes = staging;
+        config->verbs_paths_per_rail = per_rail;
+        config->verbs_retry_count = 2 + (int64_t)below(run, 6);
+        /* Longer than faults that pass last, or short where they do not. */
+        config->verbs_path_wait_ms = run->mode == VS_AWAY || run->mode == VS_BROKEN ? wait_ms : 60000;
+        snprintf(config->verbs_devices, sizeof(config->verbs_devices), "%c*", 'a' + i);
+        if (run->mode == VS_TCP || (run->mode == VS_BROKEN && run->seed % 3 == 0))
+            snprintf(config->verbs_fallback, sizeof(config->verbs_fallback), "tcp");
+    }
+}
+
+static void draw_fault(struct vs_run *run, struct vs_fault *fault, unsigned kinds)
+{
+    static const int errors[] = {EIO, ENOMEM, EAGAIN, EINVAL};
+
+    *fault = (struct vs_fault){.kind = (enum vs_fault_kind)below(run, kinds),
+                               .at_round = (unsigned)below(run, run->calm_round),
+                               .pick = (uint32_t)sl_rng_u64(&run->rng),
+                               .pick2 = (uint32_t)sl_rng_u64(&run->rng),
+                               .error = errors[below(run, SL_ARRAY_LEN(errors))]};
+    fault->for_ns = below(run, chance(run, 2) ? 3 * SL_NS_PER_MS : 3 * SL_NS_PER_S);
+}
+
+static void draw_faults(struct vs_run *run)
+{
+    unsigned count = 1 + (unsigned)below(run, VS_FAULTS - 2);
+
+    run->calm_round = 100 + (unsigned)below(run, 2000);
+    if (run->mode == VS_CALM || (run->mode == VS_LEAVE && chance(run, 2)))
+        count = 0;
+    for (unsigned i = 0; i < count; i++)
+        draw_fault(run, &run->faults[run->fault_count++],
+                   run->mode == VS_BROKEN ? VS_LEAVES : VS_LOSE);
+    if (run->mode == VS_LEAVE) {
+        draw_fault(run, &run->faults[run->fault_count], 1);
+        run->faults[run->fault_count++].kind = VS_LEAVES;
+    }
+    run->early_faults = count > 0 && chance(run, 6);
+    if (count > 0 && chance(run, 3)) {
+        run->chaos.kill_in = (unsigned)ONE_OF(run, 0, 300, 1500);
+        run->chaos.cut_in = (unsigned)ONE_OF(run, 0, 500, 2000);
+        run->chaos.cut_steps = 1 + (unsigned)below(run, 200);
+        run->chaos.flap_in = (unsigned)ONE_OF(run, 0, 1500);
+        run->chaos.flap_steps = 1 + (unsigned)below(run, 300);
+        run->chaos.gid_in = (unsigned)ONE_OF(run, 0, 2000);
+    }
+}
+
+void vs_draw(struct vs_run *run, uint64_t seed)
+{
+    static const enum vs_mode modes[16] = {
+        VS_CALM, VS_PASSING, VS_PASSING, VS_PASSING, VS_PASSING, VS_PASSING, VS_PASSING, VS_TCP,
+        VS_TCP, VS_TCP, VS_AWAY, VS_AWAY, VS_LEAVE, VS_BROKEN, VS_BROKEN, VS_CALM};
+
+    memset(run, 0, sizeof(*run));
+    run->seed = seed;
+    run->mode = modes[seed % 16];
+    sl_rng_init(&run->rng, seed);
+    draw_config(run);
+    draw_traffic(run);
+    draw_faults(run);
+    run->goes_down = chance(run, 2);
+    run->sleeps = chance(run, 2);
+    run->delay = (unsigned)ONE_OF(run, 0, 0, 2, 20);
+    run->timeout_steps = run->mode == VS_CALM ? 200 : 20 + (unsigned)below(run, 40);
+    run->rnr_steps = 1 + (unsigned)below(run, 6);
+    run->steps_max = 1 + (unsigned)below(run, 10);
+    run->post_in = 1 + (unsigned)below(run, 8);
+    run->latency_ns = 1000 + below(run, 50000);
+    run->jitter_ns = below(run, 2) * below(run, 400000);
+    run->eagain_in = (uint32_t)ONE_OF(run, 0, 0, 3);
+}
+
+void vs_print(const struct vs_run *run)
+{
+    printf("# seed %" PRIu64 ": %s, %u and %u rails, %u connections, eager %d/%d, piece %d, staging %d, %d "
+           "paths per rail, delay %u, %s\n",
+           run->seed, mode_names[run->mode], run->rails[0], run->rails[1], run->conn_count,
+           (int)run->config[0].verbs_eager_bytes, (int)run->config[1].verbs_eager_bytes,
+           (int)run->config[0].verbs_piece_bytes, (int)run->config[0].verbs_staging_bytes,
+           (int)run->config[0].verbs_paths_per_rail, run->delay, run->sleeps ? "sleeps" : "polls");
+    for (unsigned c = 0; c < run->conn_count; c++)
+        printf("#   connection %u: %u and %u messages, %u and %u control messages\n", c,
+               run->conns[c].queue[0].count, run->conns[c].queue[1].count,
+               run->conns[c].queue[0].ctrl_count, run->conns[c].queue[1].ctrl_count);
+    for (unsigned i = 0; i < run->fault_count; i++)
+        printf("#   round %u: %s for %.3f ms (%u)\n", run->faults[i].at_round,
+               fault_names[run->faults[i].kind], (double)run->faults[i].for_ns / 1e6,
+               run->faults[i].pick);
+    printf("#   calm from round %u; chaos: kill %u, cut %u, flap %u, gid %u%s\n", run->calm_round,
+           run->chaos.kill_in, run->chaos.cut_in, run->chaos.flap_in, run->chaos.gid_in,
+           run->early_faults ? "; from the start" : "");
+}
