@@ -31,6 +31,7 @@ static void check(const struct sl_verbs_record *record)
         check_rail(&record->offer.rail);
         break;
     case SL_VERBS_REC_REFUSE:
+    case SL_VERBS_REC_BYE:
     case SL_VERBS_REC_DOWN: sl_assert(memchr(record->down.why, '\0', SL_VERBS_WHY) != NULL); break;
     case SL_VERBS_REC_TCP_ENDED:
     case SL_VERBS_REC_ACK: break;

@@ -70,7 +70,8 @@ static void sizes_and_places_are_those_of_the_wire(void **state)
     } cases[] = {{SL_VERBS_REC_CALLER, HEAD}, {SL_VERBS_REC_HELLO, HEAD + 216},
                  {SL_VERBS_REC_OFFER, HEAD + 40}, {SL_VERBS_REC_ACCEPT, HEAD + 40},
                  {SL_VERBS_REC_REFUSE, HEAD + 100}, {SL_VERBS_REC_DOWN, HEAD + 100},
-                 {SL_VERBS_REC_TCP_ENDED, HEAD}, {SL_VERBS_REC_ACK, HEAD}};
+                 {SL_VERBS_REC_TCP_ENDED, HEAD}, {SL_VERBS_REC_ACK, HEAD},
+                 {SL_VERBS_REC_BYE, HEAD + 100}};
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct sl_verbs_record record = {.kind = cases[i].kind};
@@ -121,7 +122,7 @@ static void unknown_kinds_are_refused(void **state)
     for (unsigned kind = 0; kind < 256; kind++) {
         struct sl_verbs_record out, record = {.kind = (uint8_t)kind};
 
-        if (kind >= SL_VERBS_REC_CALLER && kind <= SL_VERBS_REC_ACK)
+        if (kind >= SL_VERBS_REC_CALLER && kind <= SL_VERBS_REC_BYE)
             continue;
         assert_int_equal(sl_verbs_record_size(&record), 0);
         for (size_t len = 0; len < 300; len += 4)

@@ -311,7 +311,7 @@ static int watched_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct i
     struct fake_ibv_qp_info info;
 
     fake_ibv_qp_info(fake, qp, &info);
-    posts_to_dead += info.state == IBV_QPS_ERR;
+    posts_to_dead += info.state == IBV_QPS_ERR && (uint32_t)wr->wr_id != SL_VERBS_MARK;
     return fake_post_send(qp, wr, bad);
 }
 
