@@ -20,6 +20,7 @@
 
 #define BACKLOG 1024
 #define GUEST_NS_MAX (5 * SL_NS_PER_S) /* a hello comes at once, or its sender is no rank */
+#define GUEST_NS_MIN SL_NS_PER_S       /* before it makes room for another */
 #define DIAL_NS_MAX (5 * SL_NS_PER_S)  /* one address, while others remain */
 
 static uint64_t now(const struct sl_tcp_iface *iface)
@@ -238,20 +239,29 @@ static void guest_refuse(struct sl_tcp_iface *iface, struct sl_tcp_guest *guest,
     guest_free(iface, guest);
 }
 
-/* A free place; when there is none, the one that has kept us waiting longest goes. */
+/* A free place; when there is none, the one that has kept us waiting longest goes, unless that is not long
+ * or its hello has come meanwhile: when a thousand ranks connect at once, the next ones wait in the
+ * listener's queue. NULL: they do. */
 static struct sl_tcp_guest *guest_place(struct sl_tcp_iface *iface)
 {
     struct sl_tcp_guest *oldest = NULL;
+    uint64_t time = now(iface);
 
     for (unsigned i = 0; i < SL_TCP_GUESTS; i++) {
         struct sl_tcp_guest *guest = &iface->guests[i];
 
         if (!guest->used)
             return guest;
-        if (!guest->parked && (oldest == NULL || guest->order < oldest->order))
+        if (!guest->parked && time + GUEST_NS_MAX >= guest->deadline_ns + GUEST_NS_MIN &&
+            (oldest == NULL || guest->order < oldest->order))
             oldest = guest;
     }
-    if (oldest != NULL)
+    if (oldest == NULL)
+        return NULL;
+    sl_tcp_guest_event(iface, oldest);
+    if (oldest->used && oldest->parked)
+        return NULL;
+    if (oldest->used)
         guest_refuse(iface, oldest, "it has not said hello, and others are waiting");
     return oldest;
 }
@@ -274,6 +284,9 @@ void sl_tcp_accept(struct sl_tcp_iface *iface)
         struct sockaddr_storage addr = {0};
         socklen_t len = sizeof(addr);
         struct sl_tcp_guest *guest;
+
+        if (iface->guest_count == SL_TCP_GUESTS && guest_place(iface) == NULL)
+            return; /* who waits stays where it is; progress looks again */
         int fd = accept4(iface->listener.fd, (struct sockaddr *)&addr, &len,
                          SOCK_NONBLOCK | SOCK_CLOEXEC);
 
@@ -285,10 +298,6 @@ void sl_tcp_accept(struct sl_tcp_iface *iface)
             return;
         }
         guest = guest_place(iface);
-        if (guest == NULL) {
-            close(fd);
-            continue;
-        }
         *guest = (struct sl_tcp_guest){.used = true, .order = iface->guest_order++};
         guest->watch = (struct sl_tcp_watch){.fd = fd, .kind = SL_TCP_WATCH_GUEST};
         guest->deadline_ns = now(iface) + GUEST_NS_MAX;
@@ -375,6 +384,12 @@ static void guest_adopt(struct sl_tcp_iface *iface, struct sl_tcp_guest *guest, 
     if (memcmp(hello->from, ep->peer_token, SL_TCP_TOKEN_BYTES) != 0) {
         guest_refuse(iface, guest, "it knows an endpoint of ours, but is not its peer");
         return;
+    }
+    /* The dialler gave up on its first attempt, whose answer came too late, and starts again. */
+    if (hello->conn_idx == 0 && ep->state == SL_TCP_EP_CONNECTING) {
+        for (unsigned i = 0; i <= ep->data_conns; i++)
+            sl_tcp_conn_close(&ep->conns[i]);
+        ep->open_conns = 0;
     }
     if (hello->conn_count != ep->data_conns || hello->crc != ep->crc ||
         hello->conn_idx > ep->data_conns || ep->conns[hello->conn_idx].state != SL_TCP_CLOSED) {

@@ -33,7 +33,7 @@
 #define SL_TCP_RX_BYTES 8192          /* read ahead on one connection: small frames come together */
 #define SL_TCP_STAGING_BYTES (256 << 10) /* stays in L2 while consume() reads what recv() wrote */
 #define SL_TCP_GRANULE_MAX 4096
-#define SL_TCP_GUESTS 128             /* accepted connections whose hello is not complete */
+#define SL_TCP_GUESTS 512             /* accepted connections whose hello is not complete */
 #define SL_TCP_CTRL_QUEUE 32          /* control messages waiting for the socket */
 #define SL_TCP_WHY 160
 
@@ -100,6 +100,13 @@ struct sl_tcp_ctrl_msg {
     uint8_t bytes[SL_TCP_FRAME_BYTES + SL_CTRL_ROOM];
 };
 
+struct sl_tcp_queues {
+    struct sl_tcp_tx_slot tx[SL_TCP_QUEUE];
+    struct sl_tcp_rx_slot rx[SL_TCP_QUEUE];
+    struct sl_tcp_ctrl_msg ctrl[SL_TCP_CTRL_QUEUE];
+    uint8_t carry[SL_TCP_GRANULE_MAX];
+};
+
 enum sl_tcp_ep_state { SL_TCP_EP_NEW, SL_TCP_EP_CONNECTING, SL_TCP_EP_UP, SL_TCP_EP_DOWN };
 
 struct sl_tcp_ep {
@@ -136,6 +143,7 @@ struct sl_tcp_ep {
     unsigned ctrl_head, ctrl_count;
     uint32_t ctrl_sent;     /* bytes of the oldest queued control message that are out */
     uint64_t ctrl_seq, ctrl_seq_in;
+    struct sl_tcp_queues *queues; /* owned; those below are parts of it */
     struct sl_tcp_tx_slot *tx; /* [SL_TCP_QUEUE] */
     struct sl_tcp_rx_slot *rx; /* [SL_TCP_QUEUE] */
     struct sl_tcp_ctrl_msg *ctrl; /* [SL_TCP_CTRL_QUEUE] */

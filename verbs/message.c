@@ -322,19 +322,22 @@ static const uint8_t *frame_bytes(const struct sl_verbs_path *path, uint32_t slo
     return path->rail == NULL ? sl_verbs_tcp_frame(path->ep) : sl_verbs_slot_bytes(path->rail, slot);
 }
 
-/* Keeps a frame until its receive is posted: in its buffer, which its sender has a credit less for. */
+/* Keeps a frame until its receive is posted: in its buffer, which its sender has a credit less for. But not the
+ * last ones, which many connections share: the frame that all others wait for may need one. */
 static void hold(struct sl_verbs_path *path, struct sl_verbs_rx_msg *msg, uint32_t slot)
 {
     struct sl_verbs_ep *ep = path->ep;
 
-    if (path->rail == NULL) {
+    if (path->rail == NULL || path->rail->slots_free < SL_VERBS_SPARE_SLOTS / 2) {
         msg->copy = malloc(msg->len + 1);
         if (msg->copy == NULL) {
             sl_verbs_ep_fail(ep, -ENOMEM, "no memory for a message of %llu bytes",
                              (unsigned long long)msg->len);
+            sl_verbs_slot_put(path->rail, slot);
             return;
         }
         memcpy(msg->copy, frame_bytes(path, slot) + SL_VERBS_FRAME_BYTES, msg->len);
+        sl_verbs_slot_put(path->rail, slot);
     } else {
         msg->slot = slot;
         msg->rail = (uint8_t)path->rail->idx;

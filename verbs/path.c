@@ -98,7 +98,7 @@ static struct ibv_qp *qp_create(struct sl_verbs_path *path)
         .recv_cq = rail->cq,
         .srq = rail->srq,
         .qp_type = IBV_QPT_RC,
-        .cap = {.max_send_wr = SL_VERBS_SQ_DEPTH, .max_send_sge = 1,
+        .cap = {.max_send_wr = SL_VERBS_SQ_WRS, .max_send_sge = 1,
                 .max_inline_data = SL_VERBS_MAX_INLINE},
     };
     struct ibv_qp *qp;
@@ -119,6 +119,7 @@ int sl_verbs_path_make(struct sl_verbs_path *path)
     int err;
 
     sl_verbs_path_unmake(path);
+    path->ep->iface->makes -= path->ep->iface->makes > 0;
     path->qp = qp_create(path);
     if (path->qp == NULL) {
         err = errno != 0 ? errno : ENOMEM;
@@ -303,7 +304,7 @@ bool sl_verbs_path_has_room(const struct sl_verbs_path *path)
 {
     if (SL_UNLIKELY(is_tcp(path)))
         return path->posted - path->retired < SL_VERBS_TCP_DEPTH;
-    return path->posted - path->retired < SL_VERBS_SQ_DEPTH - 1; /* one place is for the mark */
+    return path->posted - path->retired < SL_VERBS_SQ_ROOM;
 }
 
 void sl_verbs_path_flush(struct sl_verbs_path *path)

@@ -102,6 +102,8 @@ void sl_verbs_slot_put(struct sl_verbs_rail *rail, uint32_t slot)
     if (SL_UNLIKELY(err != 0))
         sl_warn("verbs", "%s did not take a receive buffer: %s", rail->port.name,
                 sluice_strerror(-err));
+    else
+        rail->slots_free++;
 }
 
 static int block_add(struct sl_verbs_rail *rail)
@@ -132,10 +134,13 @@ static int block_add(struct sl_verbs_rail *rail)
 
 int sl_verbs_rail_provide(struct sl_verbs_rail *rail, unsigned eps)
 {
-    unsigned slots = SL_VERBS_SPARE_SLOTS + eps * SL_VERBS_CREDITS;
+    unsigned full = eps < SL_VERBS_FULL_EPS ? eps : SL_VERBS_FULL_EPS;
+    unsigned slots = SL_VERBS_SPARE_SLOTS + full * SL_VERBS_CREDITS +
+                     (eps - full) * SL_VERBS_SHARED_SLOTS;
 
+    /* With fewer than credits the NIC waits at times (RNR), and loses nothing. */
     if (slots > rail->srq_room)
-        slots = rail->srq_room; /* the NIC then waits at times (RNR), and loses nothing */
+        slots = rail->srq_room;
     while (rail->block_count * SL_VERBS_BLOCK_SLOTS + SL_VERBS_BLOCK_SLOTS <= slots ||
            rail->block_count == 0) {
         int err = block_add(rail);
@@ -286,6 +291,8 @@ static void on_arrived(struct sl_verbs_rail *rail, const struct ibv_wc *wc)
 {
     struct sl_verbs_path *path = path_of(rail, wc->qp_num);
     uint32_t slot = (uint32_t)wc->wr_id;
+
+    rail->slots_free--;
 
     /* After its fence a path's arrivals do not count: the peer sends them again by another. */
     if (path == NULL || wc->status != IBV_WC_SUCCESS) {

@@ -23,6 +23,7 @@
 #include <string.h>
 
 #define ANSWER_NS (5 * SL_NS_PER_S)       /* for the other end's part of making a path */
+#define BESIDE_NS (100 * SL_NS_PER_MS)    /* and for each connection that is made at the same time */
 #define BACKOFF_NS_MIN (50 * SL_NS_PER_MS)
 #define BACKOFF_NS_MAX (2 * SL_NS_PER_S)
 #define STEADY_NS (5 * SL_NS_PER_S)       /* up for so long: the next failure is a first one again */
@@ -32,6 +33,11 @@
 static uint64_t now(const struct sl_verbs_ep *ep)
 {
     return sl_now(ep->iface->base.worker->clock);
+}
+
+static uint64_t answer_deadline(const struct sl_verbs_ep *ep)
+{
+    return now(ep) + ANSWER_NS + ep->iface->connecting * BESIDE_NS;
 }
 
 /* ---- records ---- */
@@ -157,7 +163,7 @@ static void offer(struct sl_verbs_path *path)
         return;
     }
     path->state = SL_VERBS_PATH_OFFERED;
-    path->deadline_ns = now(path->ep) + ANSWER_NS;
+    path->deadline_ns = answer_deadline(path->ep);
     offer_send(path, SL_VERBS_REC_OFFER);
 }
 
@@ -196,7 +202,7 @@ static void on_offer(struct sl_verbs_ep *ep, const struct sl_verbs_record *recor
         return;
     }
     path->state = SL_VERBS_PATH_ACCEPTED;
-    path->deadline_ns = now(ep) + ANSWER_NS;
+    path->deadline_ns = answer_deadline(ep);
     offer_send(path, SL_VERBS_REC_ACCEPT);
 }
 
@@ -501,7 +507,7 @@ static void path_timers(struct sl_verbs_path *path, uint64_t now_ns)
 {
     switch ((enum sl_verbs_path_state)path->state) {
     case SL_VERBS_PATH_IDLE:
-        if (path->leads && now_ns >= path->next_try_ns)
+        if (path->leads && now_ns >= path->next_try_ns && path->ep->iface->makes > 0)
             offer(path);
         break;
     case SL_VERBS_PATH_OFFERED:

@@ -199,6 +199,10 @@ int sl_verbs_inbox_run(struct sl_verbs_ep *ep)
         unsigned place = ep->record_in++ % SL_VERBS_RECORDS;
         struct sl_verbs_record record = ep->inbox[place];
 
+        if (record.kind == SL_VERBS_REC_OFFER && ep->iface->makes == 0) {
+            ep->record_in--; /* in the next round */
+            break;
+        }
         ep->in_inbox[place] = false;
         tell |= record.kind == SL_VERBS_REC_HELLO; /* the peer's next one waits for the word */
         if (record.kind != SL_VERBS_REC_CALLER)

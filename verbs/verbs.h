@@ -31,13 +31,17 @@
 #include <stdbool.h>
 
 #define SL_VERBS_PATHS_MAX 8
-#define SL_VERBS_SQ_DEPTH 64      /* work requests outstanding on a path */
+#define SL_VERBS_SQ_DEPTH 64      /* places for work requests of a path */
+#define SL_VERBS_SQ_WRS 63        /* of its queue pair: where a driver keeps one place free, 64 take double */
+#define SL_VERBS_SQ_ROOM (SL_VERBS_SQ_WRS - 1) /* one place is for the mark */
 #define SL_VERBS_MARK UINT32_MAX  /* number of the last work request of a queue pair that stops */
 #define SL_VERBS_WRITES_MAX 16    /* of them writes */
 #define SL_VERBS_BATCH 16
 #define SL_VERBS_TCP_DEPTH 15     /* units over the companion; one place is for the last */
 #define SL_VERBS_CREDITS 16       /* frames that a peer may have unhandled here */
 #define SL_VERBS_SPARE_SLOTS 128  /* receive buffers besides those: for grants, writes, credits */
+#define SL_VERBS_FULL_EPS 64      /* so many connections have a buffer per credit; further ones share more */
+#define SL_VERBS_SHARED_SLOTS 4   /* and add so many */
 #define SL_VERBS_BLOCK_SLOTS 64
 #define SL_VERBS_BLOCKS_MAX 4096
 #define SL_VERBS_TX_QUEUE 256     /* sends that wait or are under way; more get -EAGAIN */
@@ -49,6 +53,7 @@
 #define SL_VERBS_REDO (SL_VERBS_PATHS_MAX * SL_VERBS_WRITES_MAX)
 #define SL_VERBS_CHUNK_BYTES (256u << 10)
 #define SL_VERBS_MAX_INLINE 256
+#define SL_VERBS_MAKES 16         /* queue pairs in one round of progress: each takes the kernel long */
 
 struct sl_verbs_iface;
 struct sl_verbs_ep;
@@ -110,6 +115,7 @@ struct sl_verbs_rail {
         struct ibv_mr *mr;
     } *blocks;
     unsigned block_count, srq_room;
+    unsigned slots_free;  /* at the NIC */
     struct sl_verbs_qpn *qpns;
     uint32_t qpn_mask, qpn_count;
 };
@@ -323,6 +329,7 @@ struct sl_verbs_iface {
     struct sl_node eps, active, dirty;
     bool batching; /* inside progress: work requests are posted at its end */
     unsigned ep_count, connecting;
+    unsigned makes; /* queue pairs that this round of progress may still make */
     struct sl_mem_cache mem; /* handles are struct sl_verbs_mr */
     struct sl_verbs_path **paths; /* by slot */
     uint32_t path_cap;
