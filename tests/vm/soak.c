@@ -8,7 +8,7 @@
  *   BYTES     the most that a rank's part of an operation has (262144)
  *   REGISTER  0: plain memory, 1: registered, 2: changes from round to round (2)
  *
- * Prints "round N" after each round, then "done: N rounds, M operations". Exit status 1: a wrong element. 3: an
+ * Prints "round N" after a round, twenty times a second at most, then "done: N rounds, M operations". Exit status 1: a wrong element. 3: an
  * operation failed; "failed: CODE after MS ms: sentence" tells how.
  */
 #include <errno.h>
@@ -24,6 +24,7 @@
 #define EXIT_FAILED 3
 #define TOGETHER 3 /* operations in flight at once, at most */
 #define POISON 0xa5
+#define TELL_MS 50
 
 struct soak {
     struct sluice_comm *comm;
@@ -33,7 +34,7 @@ struct soak {
     size_t most; /* elements */
     int reg;
     uint64_t rounds, operations;
-    double started;
+    double started, told; /* when, in ms */
     struct part {
         uint32_t *in, *out;
         struct sluice_req *req;
@@ -224,7 +225,11 @@ static int run(struct soak *s)
 
         if (status != 0)
             return status;
-        printf("round %llu\n", (unsigned long long)++s->rounds);
+        s->rounds++;
+        if (now_ms() - s->told >= TELL_MS) {
+            printf("round %llu\n", (unsigned long long)s->rounds);
+            s->told = now_ms();
+        }
         stop = s->rank == 0 && access(s->stop, F_OK) == 0;
         s->started = now_ms();
         err = sluice_broadcast(s->comm, &stop, &stop, 1, SLUICE_U32, 0, NULL);

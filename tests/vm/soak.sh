@@ -103,7 +103,7 @@ repetition() {
     chance 8 && bytes=$((1024 << chosen))
     chance 3 && reg=$chosen
     chance 3 && end=$(printf '%s\n' well death no_rail | sed -n "$((chosen + 1))p")
-    chance 3 && settings=(SLUICE_VERBS_PATHS_PER_RAIL=$chosen)
+    chance 3 && settings=("SLUICE_VERBS_PATHS_PER_RAIL=$chosen")
     SLUICE_TRANSPORT=verbs SLUICE_INTERFACE=m0 SLUICE_VERBS_FALLBACK=off SLUICE_VERBS_PATH_WAIT_MS=60000
     ((size == 2)) || SLUICE_TRANSPORT=shm,verbs
     [[ $end != no_rail ]] || SLUICE_VERBS_PATH_WAIT_MS=6000

@@ -2,8 +2,8 @@
 # shellcheck shell=bash
 # Keeps checked collectives running (soak.c) while a test breaks the rails; to be sourced, with $build set.
 #
-#   begin N [SOAK_ARGUMENT...]  starts N ranks, of both sides in turn; returns when all have done three rounds
-#   go_on K [SECONDS]           all ranks do K more rounds
+#   begin N [SOAK_ARGUMENT...]  starts N ranks, of both sides in turn; returns when all have told of three rounds
+#   go_on K [SECONDS]           all ranks do K more rounds, and tell of them
 #   finish                      they all end well, after the same number of rounds
 #   broken CODE PATTERN [RANK]  all ranks (but RANK) end by themselves, with that error; its sentence matches PATTERN
 #   all_say PATTERN [COUNT]     each rank's log has (COUNT times) a line like that; waits for it
@@ -22,10 +22,10 @@ patience=60 # seconds for whatever a case waits for
 
 # at_least COUNT PATTERN: all ranks' logs have so many lines like that.
 at_least() {
-    local file
-    for file in "${under_logs[@]}"; do
-        (($(grep -cE -- "$2" "$file") >= $1)) || return
-    done
+    local count
+    while read -r count; do
+        ((count >= $1)) || return
+    done < <(grep -hcE -- "$2" "${under_logs[@]}")
 }
 
 # Waits for it as long as the ranks run.
@@ -54,14 +54,9 @@ begin() {
     await "$patience" at_least 3 '^round'
 }
 
-# rounds: how many the slowest rank has done.
+# rounds: how many the slowest rank has told of.
 rounds() {
-    local file least='' count
-    for file in "${under_logs[@]}"; do
-        count=$(grep -c '^round' "$file")
-        [[ -n $least ]] && ((least <= count)) || least=$count
-    done
-    echo "$least"
+    grep -hc '^round' "${under_logs[@]}" | sort -n | head -n 1
 }
 
 go_on() {

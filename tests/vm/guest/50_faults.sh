@@ -50,10 +50,14 @@ no_rail_for_a_while() {
     rail_up B && go_on 10 && rail_up A && all_say 'path . to rank . is up' 4 && go_on 10 && finish
 }
 
+# Well before the deadline of an operation, 30 s.
+in_time() {
+    ! grep -hE 'after ([0-9]{6,}|[2-9][0-9]{4}) ms' "${under_logs[@]}"
+}
+
 no_rail_any_more() {
     begin "$1" && rail_down A && rail_down B && broken -113 'no path to rank [0-9]+ for 1500 ms: .*rxe[0-3]:1: ' || return
-    # The default deadline of an operation would be 30 s.
-    ! grep -hE 'after ([0-9]{6,}|[2-9][0-9]{4}) ms' "${under_logs[@]}" || return
+    in_time
 }
 
 fallback() {
@@ -106,7 +110,7 @@ flapping() {
 killed() {
     local pid
     begin "$1" && read -r pid <"$ranks_dir/1.pid" && kill -KILL "$pid" && broken -104 'rank 1' 1 || return
-    ! grep -hE 'after ([0-9]{6,}|[2-9][0-9]{4}) ms' "${under_logs[@]}" || return
+    in_time
 }
 
 on_rail_A() {
