@@ -8,8 +8,9 @@
  *   BYTES     the most that a rank's part of an operation has (262144)
  *   REGISTER  0: plain memory, 1: registered, 2: changes from round to round (2)
  *
- * Prints "round N" after a round, twenty times a second at most, then "done: N rounds, M operations". Exit status 1: a wrong element. 3: an
- * operation failed; "failed: CODE after MS ms: sentence" tells how.
+ * Prints "round N" after a round, twenty times a second at most, "slow: MS ms for round N" where one took a
+ * second, and "done: N rounds, M operations" at its end. Exit status 1: a wrong element. 3: an operation failed;
+ * "failed: CODE after MS ms: sentence" tells how.
  */
 #include <errno.h>
 #include <sluice/sluice.h>
@@ -25,6 +26,7 @@
 #define TOGETHER 3 /* operations in flight at once, at most */
 #define POISON 0xa5
 #define TELL_MS 50
+#define SLOW_MS 1000
 
 struct soak {
     struct sluice_comm *comm;
@@ -226,6 +228,9 @@ static int run(struct soak *s)
         if (status != 0)
             return status;
         s->rounds++;
+        if (now_ms() - s->started >= SLOW_MS)
+            printf("slow: %.0f ms for round %llu\n", now_ms() - s->started,
+                   (unsigned long long)s->rounds);
         if (now_ms() - s->told >= TELL_MS) {
             printf("round %llu\n", (unsigned long long)s->rounds);
             s->told = now_ms();

@@ -69,7 +69,7 @@ strike() {
 }
 
 all_kinds() {
-    local order=("${kinds[@]}") kind rail i
+    local order=("${kinds[@]}") kind rail i began=$SECONDS
     for ((i = ${#order[@]} - 1; i > 0; i--)); do
         chance $((i + 1))
         kind=${order[i]} order[i]=${order[chosen]} order[chosen]=$kind
@@ -83,6 +83,7 @@ all_kinds() {
         # Some come while the one before still shows.
         chance 3
         ((chosen == 0)) || { clear_faults && go_on 2; } || return
+        story+=" [$((SECONDS - began)) s]"
     done
     clear_faults && go_on 5
 }
@@ -124,6 +125,7 @@ for ((seed = first; seed < first + count; seed++)); do
     started=$SECONDS
     if repetition "$seed" >/tmp/soak.log 2>&1; then
         echo "ok seed $seed, $((SECONDS - started)) s, $(rounds) rounds: $story"
+        grep -h '^slow' "${under_logs[@]}"
         rm -rf "$ranks_dir"
     else
         failed=$((failed + 1))
