@@ -175,6 +175,46 @@ void vs_draw(struct vs_run *run, uint64_t seed)
     run->eagain_in = (uint32_t)ONE_OF(run, 0, 0, 3);
 }
 
+void vs_plain(struct vs_run *run, uint64_t seed, enum vs_mode mode, unsigned rails)
+{
+    memset(run, 0, sizeof(*run));
+    run->seed = seed;
+    run->mode = mode;
+    sl_rng_init(&run->rng, seed);
+    draw_config(run);
+    run->rails[0] = run->rails[1] = rails;
+    run->conn_count = 1;
+    run->calm_round = 800;
+    run->timeout_steps = 30;
+    run->rnr_steps = 2;
+    run->steps_max = 4;
+    run->post_in = 2;
+    run->latency_ns = 5000;
+    for (unsigned side = 0; side < 2; side++)
+        run->config[side].verbs_paths_per_rail = 1;
+}
+
+void vs_plain_messages(struct vs_run *run, unsigned side, unsigned count, size_t len)
+{
+    struct vs_queue *queue = &run->conns[0].queue[side];
+
+    queue->count = queue->window[0] = queue->window[1] = count;
+    for (unsigned i = 0; i < count; i++)
+        queue->messages[i] = (struct vs_message){
+            .len = len, .wanted_len = len, .tag = i, .wanted_tag = i, .key = i * 7 + side,
+            .dst = true, .send_reg = i % 2, .recv_reg = i % 3 == 0};
+}
+
+struct vs_fault *vs_plain_fault(struct vs_run *run, enum vs_fault_kind kind, unsigned at_round,
+                                uint64_t for_ns)
+{
+    struct vs_fault *fault = &run->faults[run->fault_count++];
+
+    *fault = (struct vs_fault){.kind = kind, .at_round = at_round, .for_ns = for_ns,
+                               .pick = (uint32_t)sl_rng_u64(&run->rng)};
+    return fault;
+}
+
 void vs_print(const struct vs_run *run)
 {
     printf("# seed %" PRIu64 ": %s, %u and %u rails, %u connections, eager %d/%d, piece %d, staging %d, %d "

@@ -130,6 +130,11 @@ struct vs_run {
 /* verbs_draw.c */
 void vs_draw(struct vs_run *run, uint64_t seed);
 void vs_print(const struct vs_run *run);
+/* For stories: a connection without faults and messages, and what to put into it. */
+void vs_plain(struct vs_run *run, uint64_t seed, enum vs_mode mode, unsigned rails);
+void vs_plain_messages(struct vs_run *run, unsigned side, unsigned count, size_t len);
+struct vs_fault *vs_plain_fault(struct vs_run *run, enum vs_fault_kind kind, unsigned at_round,
+                                uint64_t for_ns);
 
 /* verbs_run.c: false: run->wrong tells what went wrong. */
 bool vs_run_it(struct vs_run *run);

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the swarm of the verbs transport found, told again: each fails without its mend, however the draw
+ * of seeds changes. Each is played with many orders of events. */
+#include "core/log.h"
+#include "tests/sim/verbs_swarm.h"
+
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <cmocka.h>
+
+#define ORDERS 60
+
+static struct vs_run run;
+
+static void play_orders(void (*story)(uint64_t seed))
+{
+    for (uint64_t seed = 1; seed <= ORDERS; seed++) {
+        story(seed);
+        if (!vs_run_it(&run))
+            fail_msg("order %" PRIu64 ": %s", seed, run.wrong);
+    }
+}
+
+static void kills(uint64_t seed)
+{
+    vs_plain(&run, seed, VS_PASSING, 3);
+    vs_plain_messages(&run, 0, 48, 200);
+    vs_plain_messages(&run, 1, 48, 200);
+    for (unsigned i = 0; i < 10; i++)
+        vs_plain_fault(&run, VS_KILL, 5 + i * 6, 0);
+}
+
+/* Frames wait to be repeated; the path that repeats them fails too, and its own come first. */
+static void frames_keep_their_order_when_one_path_fails_after_another(void **state)
+{
+    (void)state;
+    play_orders(kills);
+}
+
+static void late_completions(uint64_t seed)
+{
+    vs_plain(&run, seed, VS_PASSING, 2);
+    vs_plain_messages(&run, 0, 48, 3000);
+    vs_plain_messages(&run, 1, 48, 3000);
+    run.delay = 20;
+    for (unsigned i = 0; i < 8; i++)
+        vs_plain_fault(&run, VS_KILL, 10 + i * 20, 0);
+}
+
+/* A queue pair is stopped while completions are on their way that its peer was told of. */
+static void what_was_acknowledged_before_a_fence_is_counted(void **state)
+{
+    (void)state;
+    play_orders(late_completions);
+}
+
+static void crowded_companion(uint64_t seed)
+{
+    vs_plain(&run, seed, VS_TCP, 1);
+    vs_plain_messages(&run, 0, 40, 9000);
+    vs_plain_messages(&run, 1, 40, 9000);
+    run.eagain_in = 3;
+    vs_plain_fault(&run, VS_BLOCK, 3, SL_NS_PER_S);
+}
+
+/* Its first message ends before the companion takes the second. */
+static void a_unit_that_is_half_handed_over_ends(void **state)
+{
+    (void)state;
+    play_orders(crowded_companion);
+}
+
+static void flaps(uint64_t seed)
+{
+    vs_plain(&run, seed, VS_PASSING, 1);
+    vs_plain_messages(&run, 0, 20, 400);
+    run.post_in = 30;
+    for (unsigned i = 0; i < 3; i++)
+        vs_plain_fault(&run, VS_FLAP, 4 + i * 100, 6 * SL_NS_PER_MS);
+}
+
+/* The news that it is back waits for the word that the news before was heard. */
+static void a_rail_that_flaps_is_known_to_be_back(void **state)
+{
+    (void)state;
+    play_orders(flaps);
+}
+
+static void no_paths(uint64_t seed)
+{
+    vs_plain(&run, seed, VS_AWAY, 2);
+    vs_plain_messages(&run, 0, 40, 20000);
+    run.goes_down = true;
+    run.calm_round = 30;
+}
+
+/* Not that the other closed the connection, which it did for the same reason. */
+static void both_ends_say_that_there_is_no_path(void **state)
+{
+    (void)state;
+    play_orders(no_paths);
+}
+
+static void companion_breaks(uint64_t seed)
+{
+    vs_plain(&run, seed, VS_PASSING, 2);
+    vs_plain_messages(&run, 0, 30, 3000);
+    for (unsigned side = 0; side < 2; side++)
+        run.conns[0].queue[side].ctrl_count = VS_CTRLS;
+    vs_plain_fault(&run, VS_LOSE, 5, 0); /* pick2 0: it times out, so the peer lives */
+}
+
+/* Records go by the paths alone, and none waits for a companion that does not come. */
+static void control_messages_arrive_without_the_companion(void **state)
+{
+    (void)state;
+    play_orders(companion_breaks);
+}
+
+static void no_log(void *arg, enum sl_log_level level, const char *area, const char *line)
+{
+    (void)arg, (void)level, (void)area, (void)line;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(frames_keep_their_order_when_one_path_fails_after_another),
+        cmocka_unit_test(what_was_acknowledged_before_a_fence_is_counted),
+        cmocka_unit_test(a_unit_that_is_half_handed_over_ends),
+        cmocka_unit_test(a_rail_that_flaps_is_known_to_be_back),
+        cmocka_unit_test(both_ends_say_that_there_is_no_path),
+        cmocka_unit_test(control_messages_arrive_without_the_companion),
+    };
+
+    sl_log_set_sink(no_log, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
