@@ -280,6 +280,7 @@ static bool stop(struct sl_verbs_path *path)
 
     path->failing = true; /* nothing goes by it any more: the peer may have ended it before we saw a failure */
     if (was_up) {
+        sl_verbs_records_stranded(path);
         path->stats.failures++;
         ep->paths_up--;
         if (ep->frame_path == path) {

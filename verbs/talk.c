@@ -146,6 +146,17 @@ void sl_verbs_record_lost(struct sl_verbs_ep *ep, struct sl_verbs_tx_frame *fram
     sl_verbs_frame_free(ep->iface, frame); /* the companion has it too, or flush_by_path() will see to it */
 }
 
+void sl_verbs_records_stranded(struct sl_verbs_path *path)
+{
+    for (uint32_t i = path->retired; i != path->posted; i++) {
+        const struct sl_verbs_wr *wr = &path->wrs[i % SL_VERBS_SQ_DEPTH];
+        int place = wr->kind == SL_VERBS_WR_RECORD ? place_by_frame(path->ep, wr->frame) : -1;
+
+        if (place >= 0)
+            path->ep->by_path[place] = false;
+    }
+}
+
 int sl_verbs_ctrl(struct sl_ep *base, const void *msg, size_t len)
 {
     struct sl_verbs_ep *ep = sl_verbs_ep_of(base);

@@ -440,6 +440,9 @@ void sl_verbs_record_flush(struct sl_verbs_ep *ep);
 /* The frame of a record has arrived; or has not, and its path is gone. */
 void sl_verbs_record_arrived(struct sl_verbs_ep *ep, const struct sl_verbs_tx_frame *frame);
 void sl_verbs_record_lost(struct sl_verbs_ep *ep, struct sl_verbs_tx_frame *frame);
+/* The path has stopped: whether its records arrived is not known until its fence, for which they may be
+ * needed. Without a companion others carry them too. */
+void sl_verbs_records_stranded(struct sl_verbs_path *path);
 /* Keeps a record that came, by whichever way; the next progress handles it. */
 void sl_verbs_record_take(struct sl_verbs_ep *ep, const void *bytes, size_t len);
 /* Handles those that are due; how many. */

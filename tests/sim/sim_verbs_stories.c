@@ -32,7 +32,7 @@ static void kills(uint64_t seed)
         vs_plain_fault(&run, VS_KILL, 5 + i * 6, 0);
 }
 
-/* Frames wait to be repeated; the path that repeats them fails too, and its own come first. */
+/* Also those that are under way again when the path that repeats them fails too. */
 static void frames_keep_their_order_when_one_path_fails_after_another(void **state)
 {
     (void)state;
@@ -94,6 +94,8 @@ static void no_paths(uint64_t seed)
     vs_plain_messages(&run, 0, 40, 20000);
     run.goes_down = true;
     run.calm_round = 30;
+    run.config[0].verbs_path_wait_ms = 500; /* and the other would wait longer */
+    run.config[1].verbs_path_wait_ms = 3000;
 }
 
 /* Not that the other closed the connection, which it did for the same reason. */

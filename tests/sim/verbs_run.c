@@ -227,6 +227,9 @@ static bool is_over(const struct vs_run *run)
         const struct vs_conn *conn = &run->conns[c];
         unsigned ends = conn->downs[0] + conn->downs[1] + conn->left[0] + conn->left[1];
 
+        /* Without a companion, an end that has nothing to send is not told; all else is over. */
+        if (ends == 1 && run->mode == VS_BROKEN && run->lost)
+            continue;
         if (ends == 1 || (run->mode == VS_AWAY && run->goes_down && ends == 0))
             return false; /* the other end hears of it too */
     }
