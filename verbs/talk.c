@@ -108,6 +108,7 @@ void sl_verbs_record_send(struct sl_verbs_ep *ep, struct sl_verbs_record *record
         return;
     }
     record->seq = ep->record_out++;
+    ep->unhandled[record->seq % SL_VERBS_RECORDS] = *record;
     push(ep, record);
 }
 
@@ -144,6 +145,17 @@ void sl_verbs_record_lost(struct sl_verbs_ep *ep, struct sl_verbs_tx_frame *fram
     if (place >= 0)
         ep->by_path[place] = false;
     sl_verbs_frame_free(ep->iface, frame); /* the companion has it too, or flush_by_path() will see to it */
+}
+
+void sl_verbs_records_requeue(struct sl_verbs_ep *ep)
+{
+    ep->record_head = ep->record_count = 0;
+    for (uint32_t seq = ep->record_handled; seq != ep->record_out; seq++) {
+        ep->records[ep->record_count] = ep->unhandled[seq % SL_VERBS_RECORDS];
+        ep->arrived[ep->record_count] = ep->by_path[ep->record_count] = false;
+        ep->record_count++;
+    }
+    sl_verbs_ep_activate(ep);
 }
 
 void sl_verbs_records_stranded(struct sl_verbs_path *path)

@@ -157,6 +157,7 @@ static void on_companion_down(void *arg, struct sl_ep *companion, int status, co
     if (status != -ECONNRESET && ep->paths_up > 0) {
         sl_warn("verbs", "the TCP connection beside the paths to rank %d is lost: %s; records go by "
                 "the paths alone", ep->base.peer, why);
+        sl_verbs_records_requeue(ep);
         return;
     }
     ep->left = true;

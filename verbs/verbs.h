@@ -299,6 +299,7 @@ struct sl_verbs_ep {
 
     /* Records that the companion has not taken. */
     struct sl_verbs_record records[SL_VERBS_RECORDS];
+    struct sl_verbs_record unhandled[SL_VERBS_RECORDS]; /* by number: what the peer has not told of */
     bool by_path[SL_VERBS_RECORDS]; /* on one now */
     bool arrived[SL_VERBS_RECORDS]; /* by one */
     unsigned record_head, record_count;
@@ -443,6 +444,8 @@ void sl_verbs_record_lost(struct sl_verbs_ep *ep, struct sl_verbs_tx_frame *fram
 /* The path has stopped: whether its records arrived is not known until its fence, for which they may be
  * needed. Without a companion others carry them too. */
 void sl_verbs_records_stranded(struct sl_verbs_path *path);
+/* The companion is gone, and what it had taken with it: paths carry all that the peer has not told of. */
+void sl_verbs_records_requeue(struct sl_verbs_ep *ep);
 /* Keeps a record that came, by whichever way; the next progress handles it. */
 void sl_verbs_record_take(struct sl_verbs_ep *ep, const void *bytes, size_t len);
 /* Handles those that are due; how many. */
