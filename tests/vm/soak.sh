@@ -108,7 +108,7 @@ ends() {
     case $1 in
     well) finish ;;
     death) read -r pid <"$ranks_dir/1.pid" && kill -KILL "$pid" && broken -104 'rank 1' 1 ;;
-    no_rail) rail_down A && for_ms 1 700 && rail_down B && broken -113 'no path to rank [0-9]+ for ' ;;
+    no_rail) rail_down A && for_ms 1 700 && rail_down B && unreachable ;;
     esac
 }
 
@@ -120,9 +120,9 @@ repetition() {
     chance 3 && reg=$chosen
     chance 3 && end=$(printf '%s\n' well death no_rail | sed -n "$((chosen + 1))p")
     chance 3 && settings=("SLUICE_VERBS_PATHS_PER_RAIL=$chosen")
-    SLUICE_TRANSPORT=verbs SLUICE_INTERFACE=m0 SLUICE_VERBS_FALLBACK=off SLUICE_VERBS_PATH_WAIT_MS=60000
+    SLUICE_TRANSPORT=verbs SLUICE_INTERFACE=m0 SLUICE_VERBS_FALLBACK=off SLUICE_VERBS_PATH_WAIT_MS=150000
     ((size == 2)) || SLUICE_TRANSPORT=shm,verbs
-    [[ $end != no_rail ]] || SLUICE_VERBS_PATH_WAIT_MS=6000
+    [[ $end != no_rail ]] || SLUICE_VERBS_PATH_WAIT_MS=15000
     chance 3
     ((chosen != 0)) || [[ $end == no_rail ]] || SLUICE_VERBS_FALLBACK=tcp
     under_with=()

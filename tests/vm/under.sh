@@ -6,6 +6,8 @@
 #   go_on K [SECONDS]           all ranks do K more rounds, and tell of them
 #   finish                      they all end well, after the same number of rounds
 #   broken CODE PATTERN [RANK]  all ranks (but RANK) end by themselves, with that error; its sentence matches PATTERN
+#   unreachable                 all ranks end as there is no path; the first tells of it with -EHOSTUNREACH, and some may
+#                               see it go before their own wait is over, which is -ECONNRESET
 #   all_say PATTERN [COUNT]     each rank's log has (COUNT times) a line like that; waits for it
 #   over                        ends what still runs, and shows what the ranks said; to be called when a case failed
 #
@@ -86,6 +88,11 @@ broken() {
         [[ $rank == "${3:-}" ]] || grep -E "^failed: $1 after [0-9]+ ms: .*$2" "${under_logs[rank]}" ||
             { echo "rank $rank does not end with $1, /$2/"; return 1; }
     done
+}
+
+unreachable() {
+    broken '-(113|104)' 'rank [0-9]+ ' &&
+        grep -hE '^failed: -113 after [0-9]+ ms: .*no path to rank [0-9]+ for [0-9]+ ms: .*rxe[0-3]:1: ' "${under_logs[@]}"
 }
 
 over() {

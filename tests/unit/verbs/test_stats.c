@@ -335,6 +335,38 @@ static void nothing_is_posted_to_a_path_that_the_peer_has_ended(void **state)
     rail->context->ops.post_send = fake_post_send;
 }
 
+/* The grant of a registered receive crosses the sender's RTS; the write that follows it goes by the other path, and
+ * all is over at the receiver when the RTS comes. */
+static void a_request_to_send_may_come_after_its_message(void **state)
+{
+    struct sl_mr *mr[2];
+
+    (void)state;
+    world_make("off");
+    join();
+    message(16);
+    struct sl_verbs_path *frames = sl_verbs_ep_of(sides[0].ep)->frame_path;
+    struct ibv_cq *cq = sl_verbs_iface_of(sides[1].iface)->rails[frames->remote_rail].cq;
+
+    for (unsigned i = 0; i < 2; i++) {
+        struct sl_mem mem = {.addr = i == 0 ? sent : got, .len = LONG_BYTES, .fd = -1};
+
+        assert_int_equal(sides[i].iface->ops->mr_reg(sides[i].iface, &mem, &mr[i], NULL), 0);
+    }
+    frames->ps_per_byte = 1000 * 1000 * 1000; /* so slow that a write takes the other one */
+    fake_ibv_cq_hold(fake, cq, true);
+    message_start(32 << 10);
+    UNTIL(send_req.status != SL_PENDING && recv_req.status != SL_PENDING);
+    assert_int_equal(recv_req.status, 0);
+    assert_memory_equal(sent, got, 32 << 10);
+    fake_ibv_cq_hold(fake, cq, false);
+    frames->ps_per_byte = 0;
+    message(16);
+    message(LONG_BYTES);
+    for (unsigned i = 0; i < 2; i++)
+        sides[i].iface->ops->mr_dereg(sides[i].iface, mr[i]);
+}
+
 static void a_gid_that_changes_is_an_event_with_its_index(void **state)
 {
     (void)state;
@@ -389,6 +421,7 @@ int main(void)
         cmocka_unit_test_teardown(a_port_that_fails_shows_in_state_reason_and_events, clean),
         cmocka_unit_test_teardown(what_a_dead_path_did_not_deliver_is_counted_as_resent, clean),
         cmocka_unit_test_teardown(nothing_is_posted_to_a_path_that_the_peer_has_ended, clean),
+        cmocka_unit_test_teardown(a_request_to_send_may_come_after_its_message, clean),
         cmocka_unit_test_teardown(a_gid_that_changes_is_an_event_with_its_index, clean),
         cmocka_unit_test_teardown(the_way_over_tcp_is_told_of_once_it_was_used, clean),
     };

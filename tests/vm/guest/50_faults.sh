@@ -56,7 +56,7 @@ in_time() {
 }
 
 no_rail_any_more() {
-    begin "$1" && rail_down A && rail_down B && broken -113 'no path to rank [0-9]+ for 1500 ms: .*rxe[0-3]:1: ' || return
+    begin "$1" && rail_down A && rail_down B && unreachable || return
     in_time
 }
 
