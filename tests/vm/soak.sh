@@ -95,9 +95,10 @@ all_kinds() {
         ((chosen == 0)) || rail=B
         story+=", $kind $rail"
         strike "$kind" "$rail" || { echo "$kind could not be brought about"; return 1; }
-        # Some come while those before still last.
+        # Some come while those before still last; never without a rail that carries, if badly.
         chance 3
-        ((chosen == 0)) || { mend "$kind" "$rail" && go_on 2; } || return
+        [[ $chosen -eq 0 && $kind =~ ^(loss|reorder|duplicate|corrupt|delay) ]] || { mend "$kind" "$rail" && go_on 2; } ||
+            return
         story+=" [$((SECONDS - began)) s]"
     done
     clear_faults && go_on 5
