@@ -12,7 +12,7 @@ shift
 # shellcheck source=tests/vm/faults.sh
 . "$here/faults.sh"
 [[ $# -gt 0 ]] || set -- "$here"/guest/*.sh
-export CMOCKA_MESSAGE_OUTPUT=TAP
+export CMOCKA_MESSAGE_OUTPUT=TAP VM_SHORT=1
 state=$(mktemp)
 echo 0 0 >"$state"
 
