@@ -9,8 +9,7 @@
 
 #include <string.h>
 
-#define PIECE_MIN (64u << 10)
-#define PIECE_MAX (1u << 20)
+#define PIECE_BYTES (64u << 10) /* measured: docs/perf/rdma.md */
 #define STAGED_MAX 8 /* pieces of staging that one message holds at a time */
 
 static uint8_t *chunk_bytes(const struct sl_verbs_iface *iface, uint16_t chunk)
@@ -252,15 +251,11 @@ void sl_verbs_tx_bind_grants(struct sl_verbs_ep *ep, struct sl_verbs_tx_msg *msg
 
 static uint32_t piece_size(const struct sl_verbs_ep *ep, const struct sl_verbs_tx_grant *grant)
 {
-    uint64_t left = grant->grant.len - grant->dealt, most = PIECE_MAX;
+    uint64_t left = grant->grant.len - grant->dealt;
+    uint64_t most = ep->iface->config->verbs_piece_bytes > 0
+                        ? (uint64_t)ep->iface->config->verbs_piece_bytes
+                        : PIECE_BYTES;
 
-    if (ep->iface->config->verbs_piece_bytes > 0) {
-        most = (uint64_t)ep->iface->config->verbs_piece_bytes;
-    } else if (ep->paths_up > 1) {
-        /* Two rounds over the paths, so that a slow one ends with the others. */
-        most = grant->grant.len / (2 * ep->paths_up);
-        most = most < PIECE_MIN ? PIECE_MIN : most > PIECE_MAX ? PIECE_MAX : most;
-    }
     if (grant->msg->mr == NULL && most > SL_VERBS_CHUNK_BYTES)
         most = SL_VERBS_CHUNK_BYTES;
     return (uint32_t)(left < most ? left : most);
