@@ -327,10 +327,10 @@ static void a_second_process_of_a_rank_is_refused(void **state)
 {
     (void)state;
     prepare(3, 20000, "secret");
-    go(0);
-    go(1);
     actors[3] = actors[1];
     actors[3].party.rank = 1;
+    go(0);
+    go(1);
     /* One of the two comes first; the other is told, and the job goes on. */
     go(3);
     while (refusals == 0)
