@@ -7,6 +7,8 @@ set -uo pipefail
 root=$1 build=$2
 # shellcheck source=tests/tap.sh
 . "$(dirname "$0")/../tap.sh"
+# shellcheck source=tests/port.sh
+. "$(dirname "$0")/../port.sh"
 
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
@@ -83,10 +85,6 @@ examples_compile() {
         compile "${CXX:-c++}" -std=c++17 "$example" || failed=1
     done
     return "$failed"
-}
-
-free_port() {
-    python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }
 
 # in_ranks SIZE PROGRAM: as anybody could start it, with three variables.

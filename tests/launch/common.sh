@@ -2,6 +2,9 @@
 # shellcheck shell=bash
 # What the scripts of this folder share: an environment without launchers, and how their output is judged.
 
+# shellcheck source=tests/port.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../port.sh"
+
 for name in "${!SLUICE_@}" "${!OMPI_@}" "${!PMI@}" "${!SLURM_@}" "${!TORCHELASTIC_@}"; do
     unset "$name"
 done
@@ -24,8 +27,4 @@ all_said() {
             { echo "not exactly one rank $rank of $2 by $3"; return 1; }
     done
     [[ $(grep -c '^rank ' <<<"$1") -eq $2 ]]
-}
-
-free_port() {
-    python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }
