@@ -70,8 +70,18 @@ rises() {
     (($(counter "$i" "$name") > before)) || { echo "$name of rxe$i is still $before"; return 1; }
 }
 
+# Which packets suffer is chance, and the last of a burst leave no gap: another burst then.
+some_burst_leaves_a_gap() {
+    local burst
+    for burst in 1 2 3 4; do
+        rises 1 out_of_seq_request pingpong 0 1 -n 10 -s 65536 -c && return
+        echo "burst $burst left no gap"
+    done
+    return 1
+}
+
 some_lost() {
-    rail_loss A 10% && rises 1 out_of_seq_request pingpong 0 1 -n 10 -s 65536 -c
+    rail_loss A 10% && some_burst_leaves_a_gap
 }
 
 delayed() {
@@ -91,15 +101,8 @@ reordered() {
     rail_netem B delay 1ms reorder 95% && rises 3 out_of_seq_request pingpong 2 3 -n 20 -s 65536 -c
 }
 
-# Which packets are damaged is chance, and the last of a burst leave no gap: another burst then.
 corrupted() {
-    local burst
-    rail_netem A corrupt 10% || return
-    for burst in 1 2 3 4; do
-        rises 1 out_of_seq_request pingpong 0 1 -n 10 -s 65536 -c && return
-        echo "burst $burst left no gap"
-    done
-    return 1
+    rail_netem A corrupt 10% && some_burst_leaves_a_gap
 }
 
 carrier_lost() {
