@@ -15,6 +15,7 @@
 #include "core/worker.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -83,15 +84,25 @@ struct sl_buf {
  * A transport that must place bytes before it can hand them over places them at dst, then calls
  * consume with pointers into dst: so dst, when not NULL, has room for len bytes even with consume. With
  * dst NULL the transport uses memory of its own.
+ *
+ * With shorter set len is room: the message may have any length up to it, 0 too, which req->len tells,
+ * and no byte of dst behind its end is touched. consume then gets so many bytes, none of an empty message.
  */
 struct sl_sink {
     void *dst;
-    size_t len;      /* exactly what the message must have */
+    size_t len;      /* exactly what the message must have, or the most of it */
     uint64_t tag;    /* exactly what the message must carry */
     uint32_t granule;
+    bool shorter;
     struct sl_mr *mr; /* of dst, or NULL */
     void (*consume)(const struct sl_sink *sink, const void *bytes, size_t off, size_t len);
 };
+
+/* May a message of len bytes go there? */
+static inline bool sl_sink_takes(const struct sl_sink *sink, uint64_t len)
+{
+    return len == sink->len || (len < sink->len && sink->shorter);
+}
 
 /* What an interface tells its owner, from progress only. */
 struct sl_handler {
@@ -164,9 +175,10 @@ struct sl_transport_ops {
 
     /*
      * Data path: no allocation, no lock. Messages on one endpoint arrive whole and in order: the n-th
-     * send meets the n-th recv, whose tag and length must be the same; otherwise that recv ends
-     * with -EPROTO (tag; req->tag tells the sender's) or -EMSGSIZE (length; req->len tells the
-     * sender's), its message is dropped, and the endpoint goes on.
+     * send meets the n-th recv, whose tag and length must be the same (or the room enough, where the
+     * sink takes shorter ones); otherwise that recv ends with -EPROTO (tag) or -EMSGSIZE (length), its
+     * message is dropped, and the endpoint goes on. Either way req->tag and req->len of the recv tell
+     * what its sender gave, also when it is done at once.
      *
      * 1: done at once, req->status is 0 and done() will not be called. 0: taken; the bytes, the
      * sink and what it names are lent until req is done. -EAGAIN: queue full, nothing was

@@ -310,12 +310,12 @@ static void consume_carried(struct shm_ep *ep, const struct sl_sink *sink, const
         bytes += fill;
         off += fill;
         n -= fill;
-        if (ep->carry_len < granule && off < sink->len)
+        if (ep->carry_len < granule && off < ep->rx_len)
             return;
         sink->consume(sink, ep->carry, off - ep->carry_len, ep->carry_len);
         ep->carry_len = 0;
     }
-    whole = off + n == sink->len ? n : n - n % granule;
+    whole = off + n == ep->rx_len ? n : n - n % granule;
     if (whole > 0)
         sink->consume(sink, bytes, off, whole);
     if (whole < n) {
@@ -330,7 +330,7 @@ static inline void deliver(struct shm_ep *ep, const struct sl_sink *sink, const 
     if (n == 0)
         return;
     if (sink->consume == NULL) {
-        if (sink->len >= shm_ep_iface(ep)->stream_min)
+        if (ep->rx_len >= shm_ep_iface(ep)->stream_min)
             shm_copy_stream((uint8_t *)sink->dst + off, bytes, n);
         else
             memcpy((uint8_t *)sink->dst + off, bytes, n);
@@ -374,9 +374,9 @@ static int take_cell(struct shm_ep *ep, uint64_t head, const struct sl_sink *sin
         ep->rx_tag = __atomic_load_n(&cell->tag, __ATOMIC_RELAXED);
         ep->rx_len = kind == SHM_CELL_INLINE ? n : __atomic_load_n(&cell->len, __ATOMIC_RELAXED);
         ep->rx_off = 0;
-        ep->rx_status = ep->rx_tag != sink->tag   ? -EPROTO
-                        : ep->rx_len != sink->len ? -EMSGSIZE
-                                                  : 0;
+        ep->rx_status = ep->rx_tag != sink->tag            ? -EPROTO
+                        : !sl_sink_takes(sink, ep->rx_len) ? -EMSGSIZE
+                                                           : 0;
         ep->carry_len = 0;
     } else if (kind != SHM_CELL_MORE) {
         return -EBADMSG;
@@ -472,7 +472,8 @@ static int recv_now(struct shm_ep *ep, const struct sl_sink *sink, struct sl_req
         /* A receive that ends badly does so through its request, in progress. */
         if (!ep->rx_open &&
             (cell->tag != sink->tag ||
-             ((uint8_t)(head >> 8) == SHM_CELL_INLINE ? (uint8_t)head : cell->len) != sink->len))
+             !sl_sink_takes(sink, (uint8_t)(head >> 8) == SHM_CELL_INLINE ? (uint8_t)head
+                                                                          : cell->len)))
             return 0;
         got = take_cell(ep, head, sink);
         if (got < 0 || ep->rx_status != 0) { /* the peer changed the header under our hands */

@@ -126,7 +126,9 @@ static int meet(struct shm_ep *ep, struct shm_cell *cell, const struct sl_sink *
         return -EBADMSG;
     ep->rx_addr = addr;
     ep->rx_off = 0;
-    ep->rx_status = ep->rx_tag != sink->tag ? -EPROTO : ep->rx_len != sink->len ? -EMSGSIZE : 0;
+    ep->rx_status = ep->rx_tag != sink->tag            ? -EPROTO
+                    : !sl_sink_takes(sink, ep->rx_len) ? -EMSGSIZE
+                                                       : 0;
     return 0;
 }
 

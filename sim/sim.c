@@ -606,10 +606,10 @@ static void tell_later(struct sl_sim_ep *ep, struct sl_req *req, struct sl_sim_m
 }
 
 /* A message that is coming in may use all of its place, in any order, before it is complete. */
-static void scribble(const struct sl_sink *sink)
+static void scribble(const struct sl_sink *sink, size_t len)
 {
     if (sink->dst != NULL)
-        memset(sink->dst, 0xee, sink->len < SCRIBBLE_MAX ? sink->len : SCRIBBLE_MAX);
+        memset(sink->dst, 0xee, len < SCRIBBLE_MAX ? len : SCRIBBLE_MAX);
 }
 
 static int sim_send(struct sl_ep *base, const struct sl_buf *buf, uint64_t tag, struct sl_req *req)
@@ -791,7 +791,7 @@ static bool match_one(struct sl_sim *sim, struct sl_sim_ep *ep)
     if (sl_list_empty(&ep->inbox) || !m->arrived || sl_list_empty(&ep->recvs))
         return false;
     sink = (const struct sl_sink *)(uintptr_t)req->len;
-    if (m->tag != sink->tag || m->len != sink->len) {
+    if (m->tag != sink->tag || !sl_sink_takes(sink, m->len)) {
         uint64_t len = m->len, tag = m->tag;
         int status = tag != sink->tag ? -EPROTO : -EMSGSIZE;
 
@@ -806,7 +806,7 @@ static bool match_one(struct sl_sim *sim, struct sl_sim_ep *ep)
         piece = (size_t)sl_rng_range(&sim->rng, 1, piece / granule) * granule;
     }
     if (m->taken == 0)
-        scribble(sink);
+        scribble(sink, m->len);
     msg_check_loan(sim, m);
     if (sink->consume != NULL && piece > 0)
         sink->consume(sink, m->bytes + m->taken, m->taken, piece);

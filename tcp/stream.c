@@ -251,7 +251,7 @@ static void rx_start(struct sl_tcp_ep *ep, struct sl_tcp_rx_slot *slot,
 {
     slot->total = frame->total;
     slot->tag = frame->tag;
-    if (frame->tag == slot->sink->tag && frame->total == slot->sink->len) {
+    if (frame->tag == slot->sink->tag && sl_sink_takes(slot->sink, frame->total)) {
         slot->state = SL_TCP_RX_GOING;
         return;
     }

@@ -13,16 +13,19 @@
 enum sl_verbs_frame_kind {
     SL_VERBS_PING = 1, /* the first of every path: proves that it carries */
     SL_VERBS_EAGER,    /* a whole message: tag, payload */
-    SL_VERBS_RTS,      /* a long message waits: tag, value = its length */
+    SL_VERBS_RTS,      /* a long message waits, or is shorter than its grant: tag, value = its length */
     SL_VERBS_GRANT,    /* payload: struct sl_verbs_grant */
     SL_VERBS_DROP,     /* the message met another receive than it was meant for: it is over */
     SL_VERBS_CREDIT,   /* credits only */
     SL_VERBS_RECORD,   /* payload: a record; not in the order of frames */
 };
 
+/* Of a GRANT that left before the sender asked: the message may be shorter than its value. */
+#define SL_VERBS_FLAG_SHORTER 1u
+
 struct sl_verbs_frame {
     uint8_t kind;
-    uint8_t spare;
+    uint8_t flags;    /* SL_VERBS_FLAG_* */
     uint16_t credits; /* frames that the sender of this header has room for again */
     uint32_t fseq;    /* of this frame in its direction; not of PING, RECORD */
     uint32_t number;  /* of the message */

@@ -108,16 +108,17 @@ static int send_eager(struct sl_verbs_ep *ep, const struct sl_buf *buf, uint64_t
     return 1;
 }
 
-static bool has_early_grant(const struct sl_verbs_ep *ep, uint32_t number, uint64_t tag,
-                            uint64_t len)
+/* A grant that came before this message and is for it, or NULL. */
+static const struct sl_verbs_tx_grant *early_grant(const struct sl_verbs_ep *ep, uint32_t number,
+                                                   uint64_t tag, uint64_t len)
 {
     for (unsigned i = 0; i < SL_VERBS_TX_GRANTS && ep->early_count > 0; i++) {
         const struct sl_verbs_tx_grant *grant = &ep->tx_grants[i];
 
         if (grant->used && grant->msg == NULL && grant->number == number)
-            return grant->tag == tag && grant->total == len;
+            return sl_verbs_grant_fits(grant, tag, len) ? grant : NULL;
     }
-    return false;
+    return NULL;
 }
 
 static int send_long(struct sl_verbs_ep *ep, const struct sl_buf *buf, uint64_t tag,
@@ -125,14 +126,17 @@ static int send_long(struct sl_verbs_ep *ep, const struct sl_buf *buf, uint64_t 
 {
     uint32_t number = ep->tx_next;
     struct sl_verbs_tx_msg *msg = sl_verbs_tx_at(ep, number);
+    const struct sl_verbs_tx_grant *early = early_grant(ep, number, tag, buf->len);
 
-    if (!has_early_grant(ep, number, tag, buf->len)) {
+    /* Whoever granted more than the message has learns its length beside the bytes: nobody waits for it. */
+    if (early == NULL || early->total != buf->len) {
         struct sl_verbs_tx_frame *frame =
             ep->credits == 0 ? NULL : sl_verbs_frame_new(ep, SL_VERBS_RTS, number);
 
         if (frame == NULL)
             return -EAGAIN;
-        forget_grants(ep, number);
+        if (early == NULL)
+            forget_grants(ep, number);
         header_of(frame)->tag = tag;
         header_of(frame)->value = buf->len;
         ep->credits--;
@@ -179,7 +183,8 @@ static bool is_posted(const struct sl_verbs_ep *ep, uint32_t number)
     return number - ep->rx_oldest < ep->rx_next - ep->rx_oldest;
 }
 
-/* Memory that was granted is no longer the peer's. It has not written: the tags or lengths differ. */
+/* Memory that was granted is no longer the peer's. It has not written: the tags or lengths differ, or the message came
+ * in a frame. */
 static void take_grants_back(struct sl_verbs_ep *ep, uint32_t number)
 {
     for (unsigned i = 0; i < SL_VERBS_GRANTS; i++)
@@ -226,19 +231,22 @@ static int match(const struct sl_verbs_ep *ep, uint32_t number, const struct sl_
     if (tag != sink->tag)
         return sl_fail(-EPROTO, "message %u of rank %d has tag 0x%llx, expected 0x%llx", number,
                        ep->base.peer, (unsigned long long)tag, (unsigned long long)sink->tag);
-    if (len != sink->len)
+    if (!sl_sink_takes(sink, len))
         return sl_fail(-EMSGSIZE, "message %u of rank %d has %llu bytes, expected %zu", number,
                        ep->base.peer, (unsigned long long)len, sink->len);
     return 0;
 }
 
-static void hand_over(struct sl_verbs_ep *ep, const struct sl_sink *sink, const uint8_t *bytes)
+static void hand_over(struct sl_verbs_ep *ep, const struct sl_sink *sink, const uint8_t *bytes,
+                      uint64_t len)
 {
-    ep->iface->base.traffic += sink->len;
+    if (len == 0)
+        return;
+    ep->iface->base.traffic += len;
     if (sink->consume != NULL)
-        sink->consume(sink, bytes, 0, sink->len);
-    else if (sink->len != 0)
-        memcpy(sink->dst, bytes, sink->len);
+        sink->consume(sink, bytes, 0, len);
+    else
+        memcpy(sink->dst, bytes, len);
 }
 
 /* The bytes of a frame that waited are not needed any more. */
@@ -262,7 +270,8 @@ static int take_waiting(struct sl_verbs_ep *ep, uint32_t number)
         hand_over(ep, msg->sink,
                   msg->copy != NULL ? msg->copy
                                     : sl_verbs_slot_bytes(&ep->iface->rails[msg->rail], msg->slot) +
-                                          SL_VERBS_FRAME_BYTES);
+                                          SL_VERBS_FRAME_BYTES,
+                  msg->len);
     release(ep, msg);
     owe_credit(ep);
     if (err != 0) {
@@ -360,7 +369,7 @@ static void on_eager(struct sl_verbs_path *path, const struct sl_verbs_frame *fr
     }
     err = match(ep, frame->number, msg->sink, frame->tag, frame->len);
     if (err == 0)
-        hand_over(ep, msg->sink, frame_bytes(path, slot) + SL_VERBS_FRAME_BYTES);
+        hand_over(ep, msg->sink, frame_bytes(path, slot) + SL_VERBS_FRAME_BYTES, frame->len);
     sl_verbs_slot_put(path->rail, slot);
     owe_credit(ep);
     sl_verbs_rx_end(ep, frame->number, err);
@@ -381,7 +390,10 @@ static void on_rts(struct sl_verbs_ep *ep, const struct sl_verbs_frame *frame)
         return;
     err = match(ep, frame->number, msg->sink, frame->tag, frame->value);
     if (err == 0) {
-        sl_verbs_grant_more(ep, frame->number);
+        if (msg->granted > msg->len)
+            sl_verbs_grants_trim(ep, frame->number);
+        else
+            sl_verbs_grant_more(ep, frame->number);
         return;
     }
     drop(ep, frame->number);

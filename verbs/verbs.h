@@ -215,6 +215,7 @@ struct sl_verbs_tx_grant {
     struct sl_verbs_grant grant;
     struct sl_verbs_tx_msg *msg; /* NULL while its message was not sent */
     bool used;
+    bool shorter;                /* ... or takes a shorter one */
     uint32_t number;
     uint64_t tag, total;         /* of the message that the receiver expects */
     uint64_t dealt, done;        /* bytes */
@@ -523,6 +524,14 @@ int sl_verbs_deal(struct sl_verbs_ep *ep);
 /* A piece has arrived, or not: give up its staging, count or repeat it. */
 void sl_verbs_piece_over(struct sl_verbs_ep *ep, const struct sl_verbs_piece *piece);
 void sl_verbs_piece_redo(struct sl_verbs_ep *ep, const struct sl_verbs_piece *piece);
+/* The message's length is known: its grants end there, and bytes that came before may have been all. */
+void sl_verbs_grants_trim(struct sl_verbs_ep *ep, uint32_t number);
+/* Is the grant for a message of this tag and length? */
+static inline bool sl_verbs_grant_fits(const struct sl_verbs_tx_grant *grant, uint64_t tag, uint64_t len)
+{
+    return grant->tag == tag && (grant->total == len || (grant->shorter && len < grant->total));
+}
+
 /* Binds grants that came before their message was sent. */
 void sl_verbs_tx_bind_grants(struct sl_verbs_ep *ep, struct sl_verbs_tx_msg *msg);
 void sl_verbs_write_cancel(struct sl_verbs_ep *ep);

@@ -4,6 +4,9 @@
  *
  * A receive into registered memory grants all of it at once, before the sender asked. Any other grants
  * pieces of staging memory when the sender is ready, and hands over what arrived in its order.
+ *
+ * A receive that takes shorter messages may have granted more than there is. The sender then writes what it
+ * has, and says how much in an RTS, at once: the receive is over when both are here, in any order.
  */
 #include "verbs/verbs.h"
 
@@ -15,6 +18,12 @@
 static uint8_t *chunk_bytes(const struct sl_verbs_iface *iface, uint16_t chunk)
 {
     return iface->staging.bytes + (size_t)chunk * SL_VERBS_CHUNK_BYTES;
+}
+
+/* Bytes of the message as far as they are known: those of its sender, or those that the receive expects. */
+static uint64_t total_of(const struct sl_verbs_rx_msg *msg)
+{
+    return msg->has_rts ? msg->len : msg->sink->len;
 }
 
 /* ---- granting ---- */
@@ -49,7 +58,8 @@ static bool announce(struct sl_verbs_ep *ep, struct sl_verbs_rx_grant *grant)
     header = (struct sl_verbs_frame *)(void *)frame->bytes;
     header->len = sizeof(told);
     header->tag = msg->sink->tag;
-    header->value = msg->sink->len;
+    header->value = total_of(msg);
+    header->flags = msg->sink->shorter && !msg->has_rts ? SL_VERBS_FLAG_SHORTER : 0;
     memcpy(frame->bytes + SL_VERBS_FRAME_BYTES, &told, sizeof(told));
     grant->announced = true;
     sl_verbs_frame_post(ep, frame);
@@ -97,9 +107,9 @@ void sl_verbs_grant_more(struct sl_verbs_ep *ep, uint32_t number)
     struct sl_verbs_rx_msg *msg = sl_verbs_rx_at(ep, number);
     struct sl_verbs_chunks *chunks = &ep->iface->rx_chunks;
 
-    while (msg->req != NULL && msg->status == 0 && msg->granted < msg->sink->len) {
+    while (msg->req != NULL && msg->status == 0 && msg->granted < total_of(msg)) {
         struct sl_verbs_rx_grant *grant = grant_place(ep);
-        uint64_t left = msg->sink->len - msg->granted;
+        uint64_t left = total_of(msg) - msg->granted;
 
         if (msg->mr == NULL && msg->granted_count >= STAGED_MAX)
             return; /* the next that is complete comes back here */
@@ -158,11 +168,51 @@ static void hand_over(struct sl_verbs_ep *ep, uint32_t number)
     }
 }
 
+/* A grant has all its bytes. */
+static void grant_complete(struct sl_verbs_ep *ep, struct sl_verbs_rx_grant *grant)
+{
+    uint32_t number = grant->number;
+    struct sl_verbs_rx_msg *msg = sl_verbs_rx_at(ep, number);
+
+    grant->complete = true;
+    hand_over(ep, number);
+    if (msg->consumed == total_of(msg)) {
+        msg->len = msg->consumed;
+        msg->tag = msg->sink->tag;
+        sl_verbs_rx_end(ep, number, 0);
+    } else {
+        sl_verbs_grant_more(ep, number);
+    }
+}
+
+void sl_verbs_grants_trim(struct sl_verbs_ep *ep, uint32_t number)
+{
+    struct sl_verbs_rx_msg *msg = sl_verbs_rx_at(ep, number);
+
+    /* Only memory of the receive's own is granted early, and all of it in one. */
+    msg->granted = msg->len;
+    for (unsigned i = 0; i < SL_VERBS_GRANTS; i++) {
+        struct sl_verbs_rx_grant *grant = &ep->rx_grants[i];
+
+        if (!grant->used || grant->number != number)
+            continue;
+        if (grant->got > msg->len) {
+            sl_verbs_ep_fail(ep, -EPROTO, "rank %d wrote %llu bytes of message %u, which has %llu",
+                             ep->base.peer, (unsigned long long)grant->got, number,
+                             (unsigned long long)msg->len);
+            return;
+        }
+        grant->len = msg->len;
+        if (grant->got == grant->len)
+            grant_complete(ep, grant);
+        return;
+    }
+}
+
 void sl_verbs_on_write(struct sl_verbs_path *path, uint32_t imm, uint32_t len)
 {
     struct sl_verbs_ep *ep = path->ep;
     struct sl_verbs_rx_grant *grant = &ep->rx_grants[(imm & 0xffff) % SL_VERBS_GRANTS];
-    uint32_t number = grant->number;
 
     if ((imm & 0xffff) >= SL_VERBS_GRANTS || !grant->used || grant->generation != imm >> 16 ||
         len > grant->len - grant->got) {
@@ -174,20 +224,8 @@ void sl_verbs_on_write(struct sl_verbs_path *path, uint32_t imm, uint32_t len)
         return;
     ep->iface->base.traffic += len;
     grant->got += len;
-    if (grant->got < grant->len)
-        return;
-    grant->complete = true;
-    hand_over(ep, number);
-
-    struct sl_verbs_rx_msg *msg = sl_verbs_rx_at(ep, number);
-
-    if (msg->consumed == msg->sink->len) {
-        msg->len = msg->sink->len;
-        msg->tag = msg->sink->tag;
-        sl_verbs_rx_end(ep, number, 0);
-    } else {
-        sl_verbs_grant_more(ep, number);
-    }
+    if (grant->got == grant->len)
+        grant_complete(ep, grant);
 }
 
 /* ---- what we are granted ---- */
@@ -196,6 +234,8 @@ static void deal_add(struct sl_verbs_ep *ep, struct sl_verbs_tx_grant *grant,
                      struct sl_verbs_tx_msg *msg)
 {
     grant->msg = msg;
+    if (grant->grant.len > msg->len - grant->grant.off)
+        grant->grant.len = msg->len - grant->grant.off; /* the message is shorter than its room */
     ep->deal[(ep->deal_head + ep->deal_count++) % SL_VERBS_TX_GRANTS] =
         (uint16_t)(grant - ep->tx_grants);
     sl_verbs_ep_activate(ep);
@@ -208,17 +248,21 @@ void sl_verbs_on_grant(struct sl_verbs_ep *ep, const struct sl_verbs_frame *fram
     struct sl_verbs_tx_msg *msg = sl_verbs_tx_at(ep, number);
     bool sent = number - ep->tx_oldest < ep->tx_next - ep->tx_oldest;
     bool early = number - ep->tx_next < SL_VERBS_RX_QUEUE;
-    struct sl_verbs_tx_grant *grant = NULL;
+    bool shorter = (frame->flags & SL_VERBS_FLAG_SHORTER) != 0;
+    struct sl_verbs_tx_grant *grant = NULL, fresh = {.grant = *told, .used = true, .shorter = shorter,
+                                                     .number = number, .tag = frame->tag,
+                                                     .total = frame->value};
 
-    if (told->off + told->len > frame->value ||
+    /* What is granted before the length is known is all of it. */
+    if (told->off + told->len > frame->value || (shorter && told->len != frame->value) ||
         told->rkey_count != ep->peer.rail_count) {
         sl_verbs_ep_fail(ep, -EBADMSG, "rank %d grants bytes past the end of message %u",
                          ep->base.peer, number);
         return;
     }
     /* For a message that went by other means or was another than expected: its receive says so itself. */
-    if (!early && (!sent || msg->req == NULL || msg->number != number || frame->tag != msg->tag ||
-                   frame->value != msg->len))
+    if (!early && (!sent || msg->req == NULL || msg->number != number ||
+                   !sl_verbs_grant_fits(&fresh, msg->tag, msg->len)))
         return;
     for (unsigned i = 0; i < SL_VERBS_TX_GRANTS && grant == NULL; i++)
         if (!ep->tx_grants[i].used)
@@ -227,8 +271,7 @@ void sl_verbs_on_grant(struct sl_verbs_ep *ep, const struct sl_verbs_frame *fram
         sl_verbs_ep_fail(ep, -EPROTO, "rank %d has granted more than was agreed", ep->base.peer);
         return;
     }
-    *grant = (struct sl_verbs_tx_grant){.grant = *told, .used = true, .number = number,
-                                        .tag = frame->tag, .total = frame->value};
+    *grant = fresh;
     if (early)
         ep->early_count++;
     else

@@ -20,6 +20,7 @@ struct contract_case {
 int contract_run(const struct contract_case *cases, size_t count);
 
 int contract_traffic_cases(void); /* contract_transport.c: messages and control messages */
+int contract_room_cases(void);    /* room.c: receives that take shorter messages */
 int contract_life_cases(void);    /* life.c: connecting, losing and destroying endpoints */
 int contract_memory_cases(void);  /* memory.c: map, read, sleeping and waking */
 int contract_forked_cases(void);  /* forked.c: the peer is another process */

@@ -2,7 +2,7 @@
 /*
  * What core/transport.h promises, as cases that every transport passes, bare and under faulty.c.
  *
- * usage: contract_NAME traffic|life|memory|forked [--faulty SEED]
+ * usage: contract_NAME traffic|room|life|memory|forked [--faulty SEED]
  */
 
 #include "core/err.h"
@@ -548,6 +548,7 @@ int main(int argc, char **argv)
         int (*run)(void);
     } groups[] = {
         {"traffic", contract_traffic_cases},
+        {"room", contract_room_cases},
         {"life", contract_life_cases},
         {"memory", contract_memory_cases},
         {"forked", contract_forked_cases},

@@ -17,9 +17,11 @@ struct msg {
     struct sl_buf buf;
     unsigned ended;      /* how often it ended: must become 1 */
     bool by_done;        /* through done() */
-    uint8_t *block;      /* GUARD, bytes, GUARD */
+    uint8_t *block;      /* GUARD, room, GUARD */
     uint8_t *got;        /* what consume handed over; NULL without consume */
-    size_t len, taken;   /* of got */
+    size_t room;         /* bytes of memory */
+    size_t len, taken;   /* of the message; of got */
+    struct sl_mr *mr;    /* of the memory, or NULL */
     unsigned pieces;
     struct side *side;
     void (*then)(struct msg *); /* called from done() */
@@ -72,6 +74,10 @@ struct msg *msg_send(struct side *side, size_t len, uint64_t tag);
 struct msg *msg_recv(struct side *side, size_t len, uint64_t tag);
 /* granule 0: none. with_dst: the sink has a dst as well. */
 struct msg *msg_consume(struct side *side, size_t len, uint64_t tag, uint32_t granule, bool with_dst);
+/* Makes room of a receive for a message of len bytes: it takes any message that is not longer than the room. */
+void msg_expect(struct msg *m, size_t len);
+/* Registers the memory, where the transport has a use for that. Frees with the endpoint still there. */
+void msg_register(struct msg *m);
 void msg_free(struct msg *m);
 
 /* Post on ep (NULL: the side's own), pumping while the transport is full. */
@@ -81,7 +87,7 @@ void post_recv(struct pair *p, struct msg *m, struct sl_ep *ep);
 int try_send(struct msg *m, struct sl_ep *ep);
 int try_recv(struct msg *m, struct sl_ep *ep);
 
-/* A receive that ended well has these bytes, length and tag, and touched nothing around them. */
+/* A receive that ended well has these bytes, length and tag, and touched nothing around them, nor the room left. */
 void msg_check_received(const struct msg *m);
 /* m has ended once, with status. */
 void msg_check_ended(const struct msg *m, int status);

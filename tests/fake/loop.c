@@ -539,7 +539,7 @@ static bool match_one(struct loop *loop, struct loop_ep *ep)
     if (ep->told || first == &ep->recvs || !is_due(loop, ep, &ep->inbox))
         return false;
     const struct sl_sink *sink = (const struct sl_sink *)(uintptr_t)req->len;
-    int status = m->tag != sink->tag ? -EPROTO : m->len != sink->len ? -EMSGSIZE : 0;
+    int status = m->tag != sink->tag ? -EPROTO : !sl_sink_takes(sink, m->len) ? -EMSGSIZE : 0;
 
     sl_list_remove(first);
     if (status == 0 && m->len != 0)
