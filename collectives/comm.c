@@ -45,6 +45,8 @@ static int set_up(struct sluice_comm *comm, const struct sl_comm_params *params)
         .rank = (int)comm->rank,
         .idle = params->idle,
         .idle_arg = params->idle_arg,
+        .poke = params->poke,
+        .poke_arg = params->poke_arg,
     };
     sl_rng_init(&comm->worker.rng, params->seed);
     sl_list_init(&comm->active);

@@ -91,6 +91,8 @@ struct sl_comm_params {
     uint64_t seed;
     void (*idle)(struct sl_worker *worker); /* see core/worker.h; NULL in real programs */
     void *idle_arg;
+    void (*poke)(void *arg); /* see core/worker.h; NULL: nothing but ours moves */
+    void *poke_arg;
     const struct sl_comm_transport *transports; /* NULL: those of config->transport */
     size_t transport_count;
     const char *host_id; /* ranks with the same text share a host; NULL: config, or the kernel's */

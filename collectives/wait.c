@@ -86,7 +86,8 @@ static void park(struct sluice_comm *comm)
 {
     struct pollfd fds[SL_IFACES_MAX];
     nfds_t count = 0;
-    int timeout_ms = sl_kin_busy(comm) ? 1 : SLEEP_MAX_MS; /* their bells do not ring here */
+    /* Bells of other communicators, and of another library, do not ring here. */
+    int timeout_ms = comm->worker.poke != NULL || sl_kin_busy(comm) ? 1 : SLEEP_MAX_MS;
 
     for (unsigned i = 0; i < comm->iface_count; i++) {
         struct sl_iface_slot *slot = &comm->ifaces[i];
@@ -125,6 +126,8 @@ void sl_comm_idle(struct sluice_comm *comm, unsigned moved, bool may_sleep)
     if (may_sleep && (comm->worker.idle != NULL || comm->idle_passes % PASSES_PER_LOOK == 0) &&
         sl_kin_progress(comm) != 0)
         comm->idle_since_ns = 0; /* the thread is of use: it does not sleep */
+    if (may_sleep && comm->worker.poke != NULL && comm->idle_passes % PASSES_PER_LOOK == 0)
+        comm->worker.poke(comm->worker.poke_arg);
     if (comm->worker.idle != NULL) {
         look_at_clock(comm);
         if (may_sleep)

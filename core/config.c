@@ -77,6 +77,9 @@ const struct sl_config_row sl_config_rows[] = {
     SWITCH("BIND", bind, "auto",
            "Ranks that sluice-bench -n starts keep to a core each: auto and on, when there are enough "
            "cores; off."),
+    TEXT("PRELOAD", preload, "on",
+         "What libsluice-preload.so does with a program's MPI, gloo and NCCL collectives: on (takes those "
+         "that it can), off (none) or report (on, and a line about it at exit)."),
     SWITCH("STATUS_SIGNAL", status_signal, "auto",
            "Print what every pending operation waits for on SIGUSR1: on, off, auto (on in sluice-bench, "
            "off in other programs)."),

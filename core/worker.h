@@ -21,6 +21,11 @@ struct sl_worker {
      * clock their turn here, so that the blocking code above runs in it unchanged. */
     void (*idle)(struct sl_worker *worker);
     void *idle_arg;
+
+    /* Another library's progress, which a waiting thread makes beside ours from time to time (the preload shim:
+     * MPI's, whose peers may wait for this rank there). NULL: there is none. */
+    void (*poke)(void *arg);
+    void *poke_arg;
 };
 
 #endif

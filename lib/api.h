@@ -46,6 +46,11 @@ size_t sl_comm_events(struct sluice_comm *comm, struct sl_event *out, size_t cap
 /* sluice.c: what each path to each peer has done, on this rank: up to cap of them. Returns how many there are. */
 size_t sl_comm_paths(struct sluice_comm *comm, struct sl_path_stat *out, size_t cap);
 
+/* setup.c: sluice_comm_create() over an exchange of the caller's own, which tells rank and size and stays the
+ * caller's. poke: see core/worker.h, or NULL. */
+int sl_comm_create_over(struct sl_exchange *exchange, const struct sluice_config *config,
+                        void (*poke)(void *arg), void *poke_arg, struct sluice_comm **out);
+
 /* setup.c: a thread that makes progress, when the configuration asks for one. */
 int sl_thread_start(struct sluice_comm *comm);
 void sl_thread_stop(struct sluice_comm *comm);

@@ -130,11 +130,17 @@ static int watch_status_signal(const struct sl_config *config)
     return err;
 }
 
+/* Another library's progress, for worker.h. */
+struct poke {
+    void (*call)(void *arg);
+    void *arg;
+};
+
 static int create_over(struct sl_exchange *exchange, const struct sl_config *config,
-                       struct sluice_comm **out)
+                       struct poke poke, struct sluice_comm **out)
 {
-    struct sl_comm_params params = {
-        .config = config, .clock = &sl_clock_monotonic, .seed = seed()};
+    struct sl_comm_params params = {.config = config, .clock = &sl_clock_monotonic, .seed = seed(),
+                                    .poke = poke.call, .poke_arg = poke.arg};
     struct sluice_comm *comm;
     int err = watch_status_signal(config);
 
@@ -164,9 +170,21 @@ int sluice_comm_create(const struct sluice_config *given, struct sluice_comm **o
     if (err != 0)
         return err;
     sl_log_set_rank(exchange->rank);
-    err = create_over(exchange, &config, out);
+    err = create_over(exchange, &config, (struct poke){NULL, NULL}, out);
     exchange->close(exchange);
     return err;
+}
+
+int sl_comm_create_over(struct sl_exchange *exchange, const struct sluice_config *given,
+                        void (*poke)(void *arg), void *poke_arg, struct sluice_comm **out)
+{
+    struct sl_config config;
+    int err = merge_config(given, &config);
+
+    if (err != 0)
+        return err;
+    sl_log_set_rank(exchange->rank);
+    return create_over(exchange, &config, (struct poke){poke, poke_arg}, out);
 }
 
 int sluice_comm_from_env(struct sluice_comm **out)
@@ -198,7 +216,7 @@ int sluice_comm_create_id(const struct sluice_unique_id *id, int rank, int size,
     if (err != 0)
         return err;
     sl_log_set_rank(rank);
-    err = create_over(exchange, &config, out);
+    err = create_over(exchange, &config, (struct poke){NULL, NULL}, out);
     exchange->close(exchange);
     return err;
 }
@@ -268,6 +286,8 @@ static int create_child(struct sluice_comm *parent, const int *members, int coun
         .seed = sl_rng_u64(&parent->worker.rng),
         .idle = parent->worker.idle,
         .idle_arg = parent->worker.idle_arg,
+        .poke = parent->worker.poke,
+        .poke_arg = parent->worker.poke_arg,
         .transports = parent->transport_count != 0 ? parent->transports : NULL,
         .transport_count = parent->transport_count,
     };

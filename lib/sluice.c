@@ -31,6 +31,8 @@ static void wait_threaded(struct sluice_comm *comm, const int *status)
     while (*(volatile const int *)status == SL_PENDING) {
         sl_comm_idle(comm, sl_comm_progress(comm), false);
         pthread_mutex_unlock(&comm->lock);
+        if (comm->worker.poke != NULL)
+            comm->worker.poke(comm->worker.poke_arg);
         sched_yield();
         pthread_mutex_lock(&comm->lock);
     }

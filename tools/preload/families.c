@@ -1,0 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The families of calls that the shim knows. */
+#include "tools/preload/frame.h"
+
+struct sl_preload_family *const sl_preload_families[] = {&sl_preload_mpi, NULL};
