@@ -11,7 +11,7 @@
 #define SL_VERBS_RAILS_MAX 8
 
 enum sl_verbs_frame_kind {
-    SL_VERBS_PING = 1, /* the first of every path: proves that it carries */
+    SL_VERBS_PING = 1, /* twice by either end before all else on a path: it carries */
     SL_VERBS_EAGER,    /* a whole message: tag, payload */
     SL_VERBS_RTS,      /* a long message waits, or is shorter than its grant: tag, value = its length */
     SL_VERBS_GRANT,    /* payload: struct sl_verbs_grant */

@@ -429,8 +429,7 @@ void sl_verbs_on_frame(struct sl_verbs_path *path, uint32_t slot, uint32_t got)
 
     if (err == 0 && frame.kind == SL_VERBS_PING) {
         sl_verbs_slot_put(path->rail, slot);
-        if (path->state == SL_VERBS_PATH_ACCEPTED)
-            sl_verbs_path_up(path);
+        sl_verbs_path_pinged(path);
         return;
     }
     if (err == 0 && frame.kind == SL_VERBS_RECORD) {

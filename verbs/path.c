@@ -135,6 +135,7 @@ int sl_verbs_path_make(struct sl_verbs_path *path)
         return err;
     }
     path->posted = path->retired = path->arrived = path->unsignalled = path->writes = 0;
+    path->carried = 0;
     path->in_flight = 0;
     path->batch_count = 0;
     path->failing = false;
@@ -266,6 +267,7 @@ void sl_verbs_path_stop(struct sl_verbs_path *path)
 {
     if (path->qp == NULL)
         return;
+    path->failing = true; /* nothing goes by it any more, and it comes up no more */
     path->batch_count = 0;
     if (to_error(path)) {
         drain(path);
@@ -412,31 +414,17 @@ void sl_verbs_path_post_record(struct sl_verbs_path *path, struct sl_verbs_tx_fr
     post_end(path);
 }
 
-int sl_verbs_path_ping(struct sl_verbs_path *path)
+void sl_verbs_path_ping(struct sl_verbs_path *path)
 {
-    struct sl_verbs_iface *iface = path->ep->iface;
-    struct sl_verbs_tx_frame *frame =
-        iface->free_frame_count == 0
-            ? NULL
-            : sl_container_of(sl_list_pop_front(&iface->free_frames), struct sl_verbs_tx_frame, link);
-    struct sl_verbs_frame header = {.kind = SL_VERBS_PING};
-
-    if (frame == NULL)
-        return sl_fail(-EAGAIN, "all frames are under way");
-    iface->free_frame_count--;
-    memcpy(frame->bytes, &header, sizeof(header));
-    frame->len = sizeof(header);
-
+    const struct sl_verbs_tx_frame *ping = &path->ep->iface->ping;
     struct sl_verbs_wr *record = &path->wrs[path->posted % SL_VERBS_SQ_DEPTH];
     struct ibv_send_wr *wr = wr_new(path, true);
 
     record->kind = SL_VERBS_WR_PING;
-    record->len = frame->len;
-    record->frame = frame;
-    post_bytes(path, wr, frame->bytes, frame->len);
-    path->in_flight += frame->len;
+    record->len = ping->len;
+    post_bytes(path, wr, ping->bytes, ping->len);
+    path->in_flight += ping->len;
     post_end(path);
-    return 0;
 }
 
 void sl_verbs_path_post_write(struct sl_verbs_path *path, const struct sl_verbs_piece *piece)
@@ -508,6 +496,11 @@ void sl_verbs_path_retire(struct sl_verbs_path *path, uint32_t ordinal, uint64_t
         path->in_flight -= wr.len;
         if (wr.posted_ns != 0)
             measure(path, &wr, now_ns);
+        if (wr.kind == SL_VERBS_WR_PING) {
+            sl_verbs_path_pinged(path);
+            continue;
+        }
+        path->carried = path->retired;
         if (wr.kind == SL_VERBS_WR_WRITE) {
             path->writes--;
             sl_verbs_piece_over(ep, &wr.piece);
@@ -516,8 +509,6 @@ void sl_verbs_path_retire(struct sl_verbs_path *path, uint32_t ordinal, uint64_t
         if (wr.kind == SL_VERBS_WR_RECORD)
             sl_verbs_record_arrived(ep, wr.frame);
         sl_verbs_frame_free(ep->iface, wr.frame);
-        if (wr.kind == SL_VERBS_WR_PING && path->state == SL_VERBS_PATH_PINGING)
-            sl_verbs_path_up(path);
     }
 }
 
@@ -533,6 +524,8 @@ void sl_verbs_path_salvage(struct sl_verbs_path *path, uint32_t arrived)
         bool had = (int32_t)(arrived - ordinal) > 0;
 
         path->in_flight -= wr.len;
+        if (wr.kind == SL_VERBS_WR_PING)
+            continue;
         if (wr.kind == SL_VERBS_WR_WRITE) {
             path->writes--;
             path->stats.resent += !had;

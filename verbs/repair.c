@@ -5,8 +5,10 @@
  *   leading end                       other end
  *   IDLE ── OFFER(epoch) ──────────►  IDLE
  *   OFFERED ◄───────────── ACCEPT ──  ACCEPTED      (or REFUSE)
- *   PINGING ══ ping on the path ═══►  UP
- *   UP      (its completion)
+ *   PINGING ══ ping on the path ═══►  ACCEPTED
+ *   PINGING ◄══════════════ ping ═══  PINGING
+ *   PINGING ◄═ second ping ════════►  PINGING       each once its first is acknowledged
+ *   UP                                UP            each once the other's second has come, too
  *
  *   UP ─ fails ─ stops ── DOWN(epoch, arrived) ──►  stops
  *   FENCING ◄──────────── DOWN(epoch, arrived) ───  repeats what we did not have, by other paths
@@ -215,11 +217,10 @@ static void on_accept(struct sl_verbs_path *path, const struct sl_verbs_offer *t
         return;
     }
     path->state = SL_VERBS_PATH_PINGING;
-    if (sl_verbs_path_ping(path) != 0)
-        sl_verbs_path_fail(path, "%s", sluice_last_error());
+    sl_verbs_path_ping(path);
 }
 
-void sl_verbs_path_up(struct sl_verbs_path *path)
+static void path_up(struct sl_verbs_path *path)
 {
     struct sl_verbs_ep *ep = path->ep;
 
@@ -236,6 +237,23 @@ void sl_verbs_path_up(struct sl_verbs_path *path)
     sl_verbs_tcp_end(ep);
     sl_verbs_choose_frame_path(ep);
     sl_verbs_ep_activate(ep);
+}
+
+/* Until it is up at both ends only pings go by a path, so its counters tell how far they are. */
+void sl_verbs_path_pinged(struct sl_verbs_path *path)
+{
+    if (path->failing)
+        return;
+    if (path->state == SL_VERBS_PATH_ACCEPTED) {
+        path->state = SL_VERBS_PATH_PINGING;
+        sl_verbs_path_ping(path);
+    }
+    if (path->state != SL_VERBS_PATH_PINGING || path->retired == 0)
+        return;
+    if (path->posted == 1)
+        sl_verbs_path_ping(path);
+    if (path->arrived >= 2)
+        path_up(path);
 }
 
 /* ---- and down ---- */
@@ -275,10 +293,9 @@ static bool stop(struct sl_verbs_path *path)
 {
     struct sl_verbs_ep *ep = path->ep;
 
-    sl_verbs_path_stop(path); /* its last arrivals may bring it up yet */
     bool was_up = path->state == SL_VERBS_PATH_UP;
 
-    path->failing = true; /* nothing goes by it any more: the peer may have ended it before we saw a failure */
+    sl_verbs_path_stop(path);
     if (was_up) {
         sl_verbs_records_stranded(path);
         path->stats.failures++;
@@ -313,11 +330,10 @@ static void fenced(struct sl_verbs_path *path, uint32_t arrived)
     struct sl_verbs_ep *ep = path->ep;
 
     sl_verbs_event(ep->iface, SL_EVENT_PATH_FENCED, ep->base.peer, path->idx, arrived);
-    /* Its device acknowledged what it has not shown to the other end: nobody has those bytes any more. The
-     * first of the leading end is the ping. */
-    if ((int32_t)(path->retired - arrived) > 0 && path->retired > path->leads)
+    /* Its device acknowledged what it has not shown to the other end: nobody has those bytes any more. */
+    if ((int32_t)(path->carried - arrived) > 0)
         sl_verbs_ep_fail(ep, -EHOSTUNREACH, "a device of rank %d failed with %u messages in it that it had "
-                         "acknowledged", ep->base.peer, path->retired - arrived);
+                         "acknowledged", ep->base.peer, path->carried - arrived);
     sl_verbs_path_salvage(path, arrived);
     if (ep->fencing == path)
         ep->fencing = NULL;
@@ -336,7 +352,7 @@ void sl_verbs_path_end(struct sl_verbs_path *path)
         return;
     }
     if (!stop(path)) {
-        sl_verbs_path_salvage(path, path->posted); /* the ping */
+        sl_verbs_path_salvage(path, path->posted); /* pings */
         rest(path);
         return;
     }

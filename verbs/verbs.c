@@ -335,7 +335,7 @@ static int pools_init(struct sl_verbs_iface *iface)
     int err;
 
     chunks = chunks < 4 ? 4 : chunks > 65534 ? 65534 : chunks & ~1u;
-    err = sl_verbs_pool_init(iface, frame_bytes * SL_VERBS_TX_FRAMES, &iface->frames);
+    err = sl_verbs_pool_init(iface, frame_bytes * (SL_VERBS_TX_FRAMES + 1), &iface->frames);
     if (err == 0)
         err = sl_verbs_pool_init(iface, (size_t)chunks * SL_VERBS_CHUNK_BYTES, &iface->staging);
     if (err == 0)
@@ -348,6 +348,11 @@ static int pools_init(struct sl_verbs_iface *iface)
         iface->tx_frames[i].bytes = iface->frames.bytes + i * frame_bytes;
         sl_verbs_frame_free(iface, &iface->tx_frames[i]);
     }
+    struct sl_verbs_frame header = {.kind = SL_VERBS_PING};
+
+    iface->ping.bytes = iface->frames.bytes + SL_VERBS_TX_FRAMES * frame_bytes;
+    iface->ping.len = sizeof(header);
+    memcpy(iface->ping.bytes, &header, sizeof(header));
     return 0;
 }
 

@@ -125,8 +125,8 @@ struct sl_verbs_rail {
 enum sl_verbs_path_state {
     SL_VERBS_PATH_IDLE,     /* no queue pair; the leading end tries at next_try_ns */
     SL_VERBS_PATH_OFFERED,  /* leading end: waits for ACCEPT */
-    SL_VERBS_PATH_PINGING,  /* leading end: connected, waits for the ping's completion */
-    SL_VERBS_PATH_ACCEPTED, /* other end: connected, waits for the ping */
+    SL_VERBS_PATH_ACCEPTED, /* other end: connected, waits for the first ping */
+    SL_VERBS_PATH_PINGING,  /* connected and has pinged; repair.c says for what it waits */
     SL_VERBS_PATH_UP,
     SL_VERBS_PATH_FENCING,  /* was up and has ended here; waits for the other end's DOWN */
 };
@@ -184,6 +184,7 @@ struct sl_verbs_path {
     unsigned max_inline;
     /* Counters of the epoch; index of wrs[] is counter % SL_VERBS_SQ_DEPTH. */
     uint32_t posted, retired, arrived, unsignalled, writes;
+    uint32_t carried;       /* retired ones up to the last that is no ping */
     uint64_t in_flight;     /* bytes */
     struct sl_verbs_wr wrs[SL_VERBS_SQ_DEPTH];
     /* Work requests that go to the NIC together, with one doorbell. */
@@ -325,6 +326,7 @@ struct sl_verbs_iface {
     uint32_t eager_bytes, slot_bytes;
     struct sl_verbs_pool frames, staging;
     struct sl_verbs_tx_frame tx_frames[SL_VERBS_TX_FRAMES];
+    struct sl_verbs_tx_frame ping; /* all are the same, so one place is enough */
     struct sl_node free_frames;
     unsigned free_frame_count;
     struct sl_verbs_chunks tx_chunks, rx_chunks;
@@ -422,7 +424,8 @@ int sl_verbs_path_connect(struct sl_verbs_path *path, const struct sl_verbs_offe
 void sl_verbs_path_stop(struct sl_verbs_path *path);
 void sl_verbs_path_unmake(struct sl_verbs_path *path);
 bool sl_verbs_path_has_room(const struct sl_verbs_path *path);
-int sl_verbs_path_ping(struct sl_verbs_path *path);
+/* Posts a frame that only has to arrive. */
+void sl_verbs_path_ping(struct sl_verbs_path *path);
 /* Posts a frame that is not in the order of frames. */
 void sl_verbs_path_post_record(struct sl_verbs_path *path, struct sl_verbs_tx_frame *frame);
 /* Posts a frame that has its header. The frame belongs to the path until it is retired. */
@@ -486,8 +489,8 @@ void sl_verbs_path_fail(struct sl_verbs_path *path, const char *fmt, ...) SL_PRI
 void sl_verbs_path_end(struct sl_verbs_path *path);
 /* A path for the frames, when there is one and none is being fenced. */
 void sl_verbs_choose_frame_path(struct sl_verbs_ep *ep);
-/* The ping has come (other end) or is acknowledged (leading end). */
-void sl_verbs_path_up(struct sl_verbs_path *path);
+/* A ping has come, or one of ours is acknowledged. */
+void sl_verbs_path_pinged(struct sl_verbs_path *path);
 /* Offers that are due, deadlines. */
 void sl_verbs_repair_timers(struct sl_verbs_ep *ep, uint64_t now_ns);
 /* Tries paths of this rail now: it, or the peer's, has returned. */

@@ -409,7 +409,7 @@ static void path_cancel(struct sl_verbs_path *path)
 
         if (wr->kind == SL_VERBS_WR_WRITE)
             unstage(path->ep, &wr->piece);
-        else
+        else if (wr->kind != SL_VERBS_WR_PING)
             sl_verbs_frame_free(path->ep->iface, wr->frame);
     }
 }

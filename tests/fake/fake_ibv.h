@@ -137,6 +137,12 @@ void fake_ibv_cut(struct fake_ibv *fake, struct ibv_qp *qp, bool cut);
 void fake_ibv_kill(struct fake_ibv *fake, struct ibv_qp *qp, uint32_t executed, uint32_t acked,
                    uint32_t late);
 unsigned fake_ibv_late_count(const struct fake_ibv *fake);
+/* What of the packets from one port to another is lost from now on: 0, or any of these. */
+#define FAKE_IBV_LOSE_REQUESTS 1u /* sends and writes */
+#define FAKE_IBV_LOSE_ANSWERS 2u  /* acknowledges */
+#define FAKE_IBV_LOSE_ALL (FAKE_IBV_LOSE_REQUESTS | FAKE_IBV_LOSE_ANSWERS)
+void fake_ibv_lose(struct fake_ibv *fake, unsigned from_device, unsigned from_port, unsigned to_device,
+                   unsigned to_port, unsigned what);
 /* No packet between these ports, in both directions. */
 void fake_ibv_block(struct fake_ibv *fake, unsigned device_a, unsigned port_a, unsigned device_b,
                     unsigned port_b, bool blocked);

@@ -288,11 +288,19 @@ struct fake_device *fake_gid_find(struct fake_ibv *fake, const union ibv_gid *gi
     return NULL;
 }
 
+void fake_ibv_lose(struct fake_ibv *fake, unsigned from_device, unsigned from_port, unsigned to_device,
+                   unsigned to_port, unsigned what)
+{
+    fake->lost[from_device][from_port - 1][to_device][to_port - 1] = (uint8_t)what;
+}
+
 void fake_ibv_block(struct fake_ibv *fake, unsigned device_a, unsigned port_a, unsigned device_b,
                     unsigned port_b, bool blocked)
 {
-    fake->blocked[device_a][port_a - 1][device_b][port_b - 1] = blocked;
-    fake->blocked[device_b][port_b - 1][device_a][port_a - 1] = blocked;
+    unsigned what = blocked ? FAKE_IBV_LOSE_ALL : 0;
+
+    fake_ibv_lose(fake, device_a, port_a, device_b, port_b, what);
+    fake_ibv_lose(fake, device_b, port_b, device_a, port_a, what);
 }
 
 void fake_ibv_port_set(struct fake_ibv *fake, unsigned device, unsigned port,

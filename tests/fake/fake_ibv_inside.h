@@ -211,7 +211,7 @@ struct fake_ibv {
     int fail_error[FAKE_IBV_CALL_COUNT + 1];
     uint64_t calls[FAKE_IBV_CALL_COUNT + 1];
     struct fake_late *late;
-    bool blocked[FAKE_DEVICES][FAKE_IBV_PORTS][FAKE_DEVICES][FAKE_IBV_PORTS];
+    uint8_t lost[FAKE_DEVICES][FAKE_IBV_PORTS][FAKE_DEVICES][FAKE_IBV_PORTS]; /* [from][to] */
     unsigned delay, timeout_steps, rnr_steps;
     struct fake_ibv_chaos chaos;
     struct fake_wait waits[FAKE_CHAOS_WAITS];
@@ -294,6 +294,8 @@ uint64_t fake_hash(uint64_t hash, const void *bytes, size_t len);
 
 /* fake_ibv_wire.c: the requester. fake_ibv_respond.c: the responder. */
 bool fake_wire_open(struct fake_qp *qp, struct fake_qp **peer);
+/* And the peer's answers come back. */
+bool fake_wire_answers(struct fake_qp *qp);
 bool fake_wire_execute(struct fake_qp *qp);
 bool fake_wire_ack(struct fake_qp *qp);
 void fake_wire_fail(struct fake_qp *qp, enum ibv_wc_status status);

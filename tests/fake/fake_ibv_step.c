@@ -65,9 +65,7 @@ static bool act(struct fake_qp *qp)
 /* Is somebody there who answers, if only "not ready"? */
 static bool answered(struct fake_qp *qp)
 {
-    struct fake_qp *peer;
-
-    return qp->waits_for_receive && qp->ack == qp->exec && fake_wire_open(qp, &peer);
+    return qp->waits_for_receive && qp->ack == qp->exec && fake_wire_answers(qp);
 }
 
 /* A requester that hears nothing sends again, and gives up in the end. */

@@ -24,8 +24,8 @@ static bool port_works(const struct fake_qp *qp)
     return !dev->fatal && dev->params.ports[qp->attr.port_num - 1].attr.state == IBV_PORT_ACTIVE;
 }
 
-/* Does a packet of one arrive at the other, and is it taken for one of its peer? */
-static bool passes(struct fake_qp *from, struct fake_qp *to)
+/* Does a packet of one, a request or an answer, arrive at the other, and is it taken for one of its peer? */
+static bool passes(struct fake_qp *from, struct fake_qp *to, unsigned what)
 {
     const struct ibv_global_route *grh = &from->attr.ah_attr.grh;
     struct fake_ibv *fake = from->obj.dev->fake;
@@ -33,8 +33,8 @@ static bool passes(struct fake_qp *from, struct fake_qp *to)
     if (from->cut || !port_works(from) || !port_works(to) || fake_qp_partner(to) != from ||
         fake_qp_partner(from) != to)
         return false;
-    if (fake->blocked[from->obj.dev->number][from->attr.port_num - 1][to->obj.dev->number]
-                     [to->attr.port_num - 1])
+    if ((fake->lost[from->obj.dev->number][from->attr.port_num - 1][to->obj.dev->number]
+                   [to->attr.port_num - 1] & what) != 0)
         return false;
     if (from->attr.ah_attr.is_global) {
         const struct fake_ibv_gid *mine =
@@ -51,7 +51,14 @@ static bool passes(struct fake_qp *from, struct fake_qp *to)
 bool fake_wire_open(struct fake_qp *qp, struct fake_qp **peer)
 {
     *peer = fake_qp_partner(qp);
-    return *peer != NULL && hears(*peer) && passes(qp, *peer) && (*peer)->rq_psn == qp->sq_psn;
+    return *peer != NULL && hears(*peer) && passes(qp, *peer, FAKE_IBV_LOSE_REQUESTS) && (*peer)->rq_psn == qp->sq_psn;
+}
+
+bool fake_wire_answers(struct fake_qp *qp)
+{
+    struct fake_qp *peer;
+
+    return fake_wire_open(qp, &peer) && passes(peer, qp, FAKE_IBV_LOSE_ANSWERS);
 }
 
 static struct fake_cqe send_cqe(struct fake_qp *qp, const struct fake_wqe *wqe, uint64_t position)
@@ -273,7 +280,7 @@ static bool ack_arrives(struct fake_qp *qp)
         return true;
     if (!port_works(qp) || peer == NULL || peer->epoch != qp->peer_epoch)
         return qp->ack < qp->ack_sent && port_works(qp);
-    return qp->ack < qp->ack_sent || (peer->obj.alive && hears(peer) && passes(peer, qp));
+    return qp->ack < qp->ack_sent || (peer->obj.alive && hears(peer) && passes(peer, qp, FAKE_IBV_LOSE_ANSWERS));
 }
 
 static void complete(struct fake_qp *qp)

@@ -121,6 +121,33 @@ static void control_messages_arrive_without_the_companion(void **state)
     play_orders(companion_breaks);
 }
 
+static void deaf(uint64_t seed, enum vs_mode mode)
+{
+    vs_plain(&run, seed * 2, mode, 1);
+    vs_plain_messages(&run, 0, 40, 3000);
+    vs_plain_messages(&run, 1, 40, 3000);
+    run.calm_round = 40;
+    run.away = 1 + (unsigned)(seed % 4);
+}
+
+static void deaf_with_fallback(uint64_t seed)
+{
+    deaf(seed, VS_TCP);
+}
+
+static void deaf_without_fallback(uint64_t seed)
+{
+    deaf(seed, VS_AWAY);
+}
+
+/* Neither end takes it for one that carries, whether all or acknowledges alone are lost one way. So data stays where it is carried. */
+static void a_path_that_is_deaf_one_way_does_not_come_up(void **state)
+{
+    (void)state;
+    play_orders(deaf_with_fallback);
+    play_orders(deaf_without_fallback);
+}
+
 static void no_log(void *arg, enum sl_log_level level, const char *area, const char *line)
 {
     (void)arg, (void)level, (void)area, (void)line;
@@ -135,6 +162,7 @@ int main(void)
         cmocka_unit_test(a_rail_that_flaps_is_known_to_be_back),
         cmocka_unit_test(both_ends_say_that_there_is_no_path),
         cmocka_unit_test(control_messages_arrive_without_the_companion),
+        cmocka_unit_test(a_path_that_is_deaf_one_way_does_not_come_up),
     };
 
     sl_log_set_sink(no_log, NULL);

@@ -10,7 +10,7 @@
 
 static const char *const mode_names[] = {"calm", "passing", "tcp", "away", "leave", "broken"};
 static const char *const fault_names[] = {
-    "kill", "cut", "cut one way", "qp fatal", "block", "flap", "gid move", "call", "stall",
+    "kill", "cut", "cut one way", "qp fatal", "block", "one way", "flap", "gid move", "call", "stall",
     "pause", "lose", "hold", "device fatal", "device removed", "leaves"};
 
 static uint64_t below(struct vs_run *run, uint64_t bound)
@@ -164,6 +164,7 @@ void vs_draw(struct vs_run *run, uint64_t seed)
     draw_traffic(run);
     draw_faults(run);
     run->goes_down = chance(run, 2);
+    run->away = chance(run, 2) ? 0 : 1 + (unsigned)below(run, 4);
     run->sleeps = chance(run, 2);
     run->delay = (unsigned)ONE_OF(run, 0, 0, 2, 20);
     run->timeout_steps = run->mode == VS_CALM ? 200 : 20 + (unsigned)below(run, 40);

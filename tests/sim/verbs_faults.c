@@ -31,11 +31,22 @@ static unsigned device_of(const struct vs_run *run, uint32_t pick)
     return pick % (run->rails[0] + run->rails[1]);
 }
 
-static void block_all(struct vs_run *run, bool blocked)
+/* Of the two ways between a port of either side, one loses all (way 1, 2) or answers (3, 4); 0: both lose all. */
+static void lose(struct vs_run *run, unsigned rail_a, unsigned rail_b, unsigned way, bool lost)
+{
+    unsigned what = !lost ? 0 : way < 3 ? FAKE_IBV_LOSE_ALL : FAKE_IBV_LOSE_ANSWERS;
+
+    if (way == 0 || way % 2 == 1)
+        fake_ibv_lose(run->fake, rail_a, 1, run->rails[0] + rail_b, 1, what);
+    if (way % 2 == 0)
+        fake_ibv_lose(run->fake, run->rails[0] + rail_b, 1, rail_a, 1, what);
+}
+
+static void lose_all(struct vs_run *run, unsigned way, bool lost)
 {
     for (unsigned a = 0; a < run->rails[0]; a++)
         for (unsigned b = 0; b < run->rails[1]; b++)
-            fake_ibv_block(run->fake, a, 1, run->rails[0] + b, 1, blocked);
+            lose(run, a, b, way, lost);
 }
 
 static struct ibv_cq *cq_of(struct vs_run *run, uint32_t pick)
@@ -45,13 +56,14 @@ static struct ibv_cq *cq_of(struct vs_run *run, uint32_t pick)
     return iface->rails[pick / 2 % iface->rail_count].cq;
 }
 
-static void block_some(struct vs_run *run, const struct vs_fault *fault, bool blocked)
+static void lose_some(struct vs_run *run, const struct vs_fault *fault, bool lost)
 {
+    unsigned way = fault->kind == VS_BLOCK ? 0 : 1 + (fault->pick >> 16) % 4;
+
     if (fault->pick2 % 4 == 0 || run->mode == VS_TCP)
-        block_all(run, blocked);
+        lose_all(run, way, lost);
     else
-        fake_ibv_block(run->fake, fault->pick % run->rails[0], 1,
-                       run->rails[0] + fault->pick2 % run->rails[1], 1, blocked);
+        lose(run, fault->pick % run->rails[0], fault->pick2 % run->rails[1], way, lost);
 }
 
 static void cut(struct vs_run *run, const struct vs_fault *fault)
@@ -104,7 +116,8 @@ static void begin(struct vs_run *run, struct vs_fault *fault)
     case VS_CUT:
     case VS_CUT_ONE_WAY:
     case VS_QP_FATAL: cut(run, fault); break;
-    case VS_BLOCK: block_some(run, fault, true); break;
+    case VS_BLOCK:
+    case VS_ONE_WAY: lose_some(run, fault, true); break;
     case VS_FLAP:
         fake_ibv_port_set(run->fake, device_of(run, fault->pick), 1, IBV_PORT_DOWN);
         break;
@@ -141,7 +154,8 @@ static void end(struct vs_run *run, struct vs_fault *fault)
 {
     fault->over = true;
     switch (fault->kind) {
-    case VS_BLOCK: block_some(run, fault, false); break;
+    case VS_BLOCK:
+    case VS_ONE_WAY: lose_some(run, fault, false); break;
     case VS_FLAP:
         fake_ibv_port_set(run->fake, device_of(run, fault->pick), 1, IBV_PORT_ACTIVE);
         break;
@@ -159,6 +173,28 @@ static void cuts_end(struct vs_run *run)
         fake_ibv_cut(run->fake, qps[i], false);
 }
 
+bool vs_paths_stay_away(const struct vs_run *run)
+{
+    return run->mode == VS_AWAY || (run->mode == VS_TCP && run->seed % 2 == 0);
+}
+
+uint64_t vs_ups(const struct sl_verbs_ep *ep)
+{
+    uint64_t ups = 0;
+
+    for (unsigned i = 0; i < ep->path_count; i++)
+        ups += ep->paths[i] != NULL ? ep->paths[i]->stats.ups : 0;
+    return ups;
+}
+
+static void ups_note(struct vs_run *run)
+{
+    for (unsigned c = 0; c < run->conn_count; c++)
+        for (unsigned side = 0; side < 2; side++)
+            if (run->conns[c].ep[side] != NULL)
+                run->conns[c].ups_at_calm[side] = vs_ups(sl_verbs_ep_of(run->conns[c].ep[side]));
+}
+
 static void calm(struct vs_run *run)
 {
     static const struct fake_ibv_chaos none;
@@ -174,8 +210,11 @@ static void calm(struct vs_run *run)
     cuts_end(run);
     for (unsigned device = 0; device < run->rails[0] + run->rails[1]; device++)
         fake_ibv_port_set(run->fake, device, 1, IBV_PORT_ACTIVE);
-    /* In half of the runs over the companion no path ever returns. */
-    block_all(run, run->mode == VS_AWAY || (run->mode == VS_TCP && run->seed % 2 == 0));
+    lose_all(run, 0, false);
+    if (vs_paths_stay_away(run)) {
+        lose_all(run, run->away, true);
+        ups_note(run);
+    }
     /* Who has nothing to send does not notice a cut; a port that is down it does. */
     for (unsigned rail = 0; rail < run->rails[0] && run->mode == VS_AWAY && run->goes_down; rail++)
         fake_ibv_port_set(run->fake, rail, 1, IBV_PORT_DOWN);

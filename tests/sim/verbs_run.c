@@ -306,6 +306,20 @@ static void judge_ep(struct vs_run *run, struct vs_conn *conn, unsigned side)
             vs_wrong(run, "path %u failed though nothing was done to it: %s", i, ep->paths[i]->why);
 }
 
+/* A path that does not carry both ways comes up at neither end; once it may, which was on its way up before. */
+static void judge_ups(struct vs_run *run)
+{
+    for (unsigned c = 0; c < run->conn_count && vs_paths_stay_away(run); c++)
+        for (unsigned side = 0; side < 2; side++) {
+            const struct vs_conn *conn = &run->conns[c];
+            const struct sl_verbs_ep *ep = conn->ep[side] != NULL ? sl_verbs_ep_of(conn->ep[side]) : NULL;
+
+            if (ep != NULL && vs_ups(ep) > conn->ups_at_calm[side] + ep->path_count)
+                vs_wrong(run, "paths of side %u, connection %u, came up %u times though nothing was carried",
+                         side, c, (unsigned)(vs_ups(ep) - conn->ups_at_calm[side]));
+        }
+}
+
 static void judge_rest(struct vs_run *run)
 {
     bool all_up = true;
@@ -419,6 +433,7 @@ bool vs_run_it(struct vs_run *run)
             if (run->wrong[0] == '\0') {
                 judge_ends(run);
                 judge_rest(run);
+                judge_ups(run);
             }
         }
     }

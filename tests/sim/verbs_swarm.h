@@ -28,7 +28,7 @@ enum vs_mode {
 };
 
 enum vs_fault_kind {
-    VS_KILL, VS_CUT, VS_CUT_ONE_WAY, VS_QP_FATAL, VS_BLOCK, VS_FLAP, VS_GID_MOVE, VS_CALL,
+    VS_KILL, VS_CUT, VS_CUT_ONE_WAY, VS_QP_FATAL, VS_BLOCK, VS_ONE_WAY, VS_FLAP, VS_GID_MOVE, VS_CALL,
     VS_STALL,         /* of the companion */
     VS_PAUSE,         /* a side makes no progress */
     VS_LOSE,          /* the companion breaks */
@@ -88,6 +88,7 @@ struct vs_conn {
     struct sl_ep *ep[2];
     struct sl_req connect[2];
     struct vs_queue queue[2]; /* by the side that sends */
+    uint64_t ups_at_calm[2];
     unsigned downs[2];
     int down_status[2];
     char why[2][256];
@@ -112,6 +113,7 @@ struct vs_run {
     struct fake_ibv_chaos chaos;
     bool early_faults;      /* while connecting too */
     bool goes_down;         /* AWAY: not only is nothing carried, a side's ports say so */
+    unsigned away;          /* what is lost where paths stay away, as of VS_ONE_WAY; 0: everything */
     bool sleeps;            /* sides arm, and sleep until their descriptor tells */
     unsigned delay, timeout_steps, rnr_steps, steps_max, post_in;
     uint64_t latency_ns, jitter_ns;
@@ -154,5 +156,9 @@ void vs_traffic_free(struct vs_run *run);   /* looks at the memory for the last 
 /* verbs_faults.c */
 void vs_faults_round(struct vs_run *run);
 void vs_faults_end(struct vs_run *run);
+/* From the calm on nothing is carried; in half of the runs over the companion it is so. */
+bool vs_paths_stay_away(const struct vs_run *run);
+/* How often paths of a connection have come up. */
+uint64_t vs_ups(const struct sl_verbs_ep *ep);
 
 #endif

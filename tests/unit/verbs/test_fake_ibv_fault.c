@@ -311,6 +311,24 @@ static void a_port_that_goes_down_stops_packets_and_says_so(void **state)
     pair_close(&pair);
 }
 
+/* The peer has it, and its sender does not learn so. */
+static void acknowledges_can_be_lost_alone(void **state)
+{
+    struct ibv_pair pair;
+
+    pair_open(&pair, NULL);
+    receives(&pair, 2);
+    fake_ibv_lose(pair.fake, 0, 1, 1, 1, FAKE_IBV_LOSE_ANSWERS);
+    writes(&pair, 1);
+    expect(&pair, 0, 0, IBV_WC_SUCCESS); /* its answers go the other way */
+    fake_ibv_lose(pair.fake, 1, 1, 0, 1, FAKE_IBV_LOSE_ANSWERS);
+    pair.end[1].buf[1000] = 0;
+    writes(&pair, 1);
+    expect(&pair, 0, 0, IBV_WC_RETRY_EXC_ERR);
+    assert_int_not_equal(pair.end[1].buf[1000], 0);
+    pair_close(&pair);
+}
+
 static void a_gid_that_moved_ends_paths_that_use_its_old_index(void **state)
 {
     struct ibv_pair pair;
@@ -485,6 +503,7 @@ int main(void)
         cmocka_unit_test(a_packet_number_that_differs_is_never_heard),
         cmocka_unit_test(a_queue_pair_serves_again_after_a_reset),
         cmocka_unit_test(a_port_that_goes_down_stops_packets_and_says_so),
+        cmocka_unit_test(acknowledges_can_be_lost_alone),
         cmocka_unit_test(a_gid_that_moved_ends_paths_that_use_its_old_index),
         cmocka_unit_test(with_a_shared_queue_the_last_receive_is_announced_and_the_rest_stays),
         cmocka_unit_test(in_rtr_the_first_packet_establishes),
