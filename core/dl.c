@@ -37,3 +37,13 @@ int sl_dl_open(const char *const *names, const struct sl_dl_symbol *symbols, siz
     }
     return 0;
 }
+
+bool sl_dl_is_loaded(const char *name)
+{
+    void *handle = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
+
+    if (handle == NULL)
+        return false;
+    dlclose(handle); /* the count that NOLOAD raised */
+    return true;
+}

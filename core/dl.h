@@ -19,4 +19,7 @@ struct sl_dl_symbol {
 int sl_dl_open(const char *const *names, const struct sl_dl_symbol *symbols, size_t count,
                void *table);
 
+/* Has this process that library open, through whomever? Opens nothing. */
+bool sl_dl_is_loaded(const char *name);
+
 #endif

@@ -14,6 +14,7 @@ struct sl_mem_registration {
     uintptr_t addr;
     size_t len;
     void *handle;
+    enum sl_mem_kind kind;
     bool stale;             /* part of its memory went away: ends with its last region */
     struct sl_node regions; /* sl_mem_region.link, dead ones too */
     struct sl_node link;    /* of cache->all */
@@ -128,6 +129,12 @@ static bool keeps(const struct sl_mem_cache *cache)
     return cache->keep_bytes > 0 && cache->keep_count > 0;
 }
 
+/* Is it listed among those that a later get may find idle? */
+static bool is_reusable(const struct sl_mem_cache *cache, const struct sl_mem_registration *base)
+{
+    return keeps(cache) && !base->stale && sl_mem_is_host(base->kind);
+}
+
 static bool is_idle(const struct sl_mem_registration *base)
 {
     return sl_list_empty(&base->regions);
@@ -143,7 +150,7 @@ static void leave_idle(struct sl_mem_cache *cache, struct sl_mem_registration *b
 /* base has no regions and is not on the idle list. */
 static void registration_end(struct sl_mem_cache *cache, struct sl_mem_registration *base)
 {
-    if (keeps(cache) && !base->stale)
+    if (is_reusable(cache, base))
         index_remove(&cache->reusable, base->addr, base);
     sl_list_remove(&base->link);
     cache->bytes -= base->len;
@@ -168,7 +175,7 @@ static void evict(struct sl_mem_cache *cache, size_t bytes_max, uint32_t count_m
 /* The last region of base is gone. */
 static void registration_rest(struct sl_mem_cache *cache, struct sl_mem_registration *base)
 {
-    if (!keeps(cache) || base->stale || base->len > cache->keep_bytes) {
+    if (!is_reusable(cache, base) || base->len > cache->keep_bytes) {
         registration_end(cache, base);
         return;
     }
@@ -192,42 +199,44 @@ static void drop_idle_inside(struct sl_mem_cache *cache, uintptr_t addr, size_t 
     }
 }
 
-static int device_register(struct sl_mem_cache *cache, void *addr, size_t len, void **out)
+static int device_register(struct sl_mem_cache *cache, const struct sl_mem *mem, void **out)
 {
-    int err = cache->device.reg(cache->device.arg, addr, len, out);
+    int err = cache->device.reg(cache->device.arg, mem, out);
 
     if ((err == -ENOMEM || err == -EPERM || err == -EAGAIN) && cache->idle_count > 0) {
         evict(cache, 0, 0);
-        err = cache->device.reg(cache->device.arg, addr, len, out);
+        err = cache->device.reg(cache->device.arg, mem, out);
     }
     return err;
 }
 
-static int registration_make(struct sl_mem_cache *cache, void *addr, size_t len,
+static int registration_make(struct sl_mem_cache *cache, const struct sl_mem *mem,
                              struct sl_mem_registration **out)
 {
+    uintptr_t addr = (uintptr_t)mem->addr;
     struct sl_mem_registration *base = calloc(1, sizeof(*base));
     int err = base == NULL ? sl_fail(-ENOMEM, "no memory for the record of a registration")
               : keeps(cache) ? index_reserve(&cache->reusable)
                              : 0;
 
     if (err == 0) {
-        drop_idle_inside(cache, (uintptr_t)addr, len);
-        err = device_register(cache, addr, len, &base->handle);
+        drop_idle_inside(cache, addr, mem->len);
+        err = device_register(cache, mem, &base->handle);
     }
     if (err != 0) {
         free(base);
         return err;
     }
-    SL_PROBE2(mr_reg, (uintptr_t)addr, len);
-    base->addr = (uintptr_t)addr;
-    base->len = len;
+    SL_PROBE2(mr_reg, addr, mem->len);
+    base->addr = addr;
+    base->len = mem->len;
+    base->kind = mem->kind;
     sl_list_init(&base->regions);
     sl_list_init(&base->idle);
     sl_list_push_back(&cache->all, &base->link);
-    if (keeps(cache))
-        index_add(&cache->reusable, base->addr, len, base);
-    cache->bytes += len;
+    if (is_reusable(cache, base))
+        index_add(&cache->reusable, base->addr, base->len, base);
+    cache->bytes += base->len;
     cache->count++;
     cache->made++;
     *out = base;
@@ -236,12 +245,15 @@ static int registration_make(struct sl_mem_cache *cache, void *addr, size_t len,
 
 /* A registration that may serve [addr, addr+len): one under a live region that covers it, as that region's
  * user answers for the memory; or, where memory that goes away is reported, any that covers it. */
-static struct sl_mem_registration *find_registration(struct sl_mem_cache *cache, uintptr_t addr,
-                                                     size_t len)
+static struct sl_mem_registration *find_registration(const struct sl_mem_cache *cache,
+                                                     const struct sl_mem *mem)
 {
-    struct sl_mem_region *region = index_covering(&cache->live, addr, addr + len);
+    uintptr_t addr = (uintptr_t)mem->addr, end = addr + mem->len;
+    struct sl_mem_region *region = index_covering(&cache->live, addr, end);
 
-    return region != NULL ? region->base : index_covering(&cache->reusable, addr, addr + len);
+    if (region != NULL)
+        return region->base;
+    return sl_mem_is_host(mem->kind) ? index_covering(&cache->reusable, addr, end) : NULL;
 }
 
 /* ---- regions ---- */
@@ -263,13 +275,46 @@ static void forget(struct sl_mem_cache *cache, const struct sl_mem_region *regio
             cache->last[i] = &nowhere;
 }
 
-int sl_mem_cache_get(struct sl_mem_cache *cache, void *addr, size_t len, struct sl_mem_region **out)
+/* Addresses are handed out once: who claims GPU memory where ordinary memory is claimed, or the other way
+ * round, has forgotten to put the older claim away. */
+static int check_kind(const struct sl_mem_cache *cache, const struct sl_mem *mem)
 {
-    uintptr_t at = (uintptr_t)addr;
-    struct sl_mem_registration *base = NULL;
+    uintptr_t addr = (uintptr_t)mem->addr, end = addr + mem->len;
+    const struct sl_mem_index *live = &cache->live;
 
-    if (addr == NULL || len == 0 || at + len < at)
-        return sl_fail(-EINVAL, "%zu bytes at %p are no memory to register", len, addr);
+    if (sl_mem_is_host(mem->kind) ? cache->gpu_regions == 0 : cache->gpu_regions == live->count)
+        return 0;
+    for (size_t i = index_upto(live, end - 1); i > 0 && index_reaches(live, i - 1, addr); i--) {
+        const struct sl_mem_region *region = live->places[i - 1].item;
+
+        if (live->places[i - 1].end > addr &&
+            sl_mem_is_host(region->kind) != sl_mem_is_host(mem->kind))
+            return sl_fail(-EINVAL, "%zu bytes at %p are still registered as %s memory: deregister them "
+                           "before their addresses serve another kind", region->len,
+                           (void *)region->addr, sl_mem_is_host(region->kind) ? "ordinary" : "GPU");
+    }
+    return 0;
+}
+
+/* A region was made, or goes. */
+static void count_kind(struct sl_mem_cache *cache, const struct sl_mem_region *region, int change)
+{
+    if (!sl_mem_is_host(region->kind))
+        cache->gpu_regions += (uint32_t)change;
+}
+
+int sl_mem_cache_get_as(struct sl_mem_cache *cache, const struct sl_mem *mem, struct sl_mem_region **out)
+{
+    uintptr_t at = (uintptr_t)mem->addr;
+    size_t len = mem->len;
+    struct sl_mem_registration *base = NULL;
+    int err;
+
+    if (at == 0 || len == 0 || at + len < at)
+        return sl_fail(-EINVAL, "%zu bytes at %p are no memory to register", len, mem->addr);
+    err = check_kind(cache, mem);
+    if (err != 0)
+        return err;
     struct sl_mem_region *region = find_exact(cache, at, len);
 
     if (region != NULL) {
@@ -279,15 +324,14 @@ int sl_mem_cache_get(struct sl_mem_cache *cache, void *addr, size_t len, struct 
         return 0;
     }
     region = calloc(1, sizeof(*region));
-    int err = region == NULL ? sl_fail(-ENOMEM, "no memory for the record of a region")
-                             : index_reserve(&cache->live);
-
+    err = region == NULL ? sl_fail(-ENOMEM, "no memory for the record of a region")
+                         : index_reserve(&cache->live);
     if (err == 0) {
-        base = find_registration(cache, at, len);
+        base = find_registration(cache, mem);
         if (base != NULL)
             cache->reused++;
         else
-            err = registration_make(cache, addr, len, &base);
+            err = registration_make(cache, mem, &base);
     }
     if (err != 0) {
         free(region);
@@ -296,7 +340,8 @@ int sl_mem_cache_get(struct sl_mem_cache *cache, void *addr, size_t len, struct 
     if (!sl_list_empty(&base->idle))
         leave_idle(cache, base);
     *region = (struct sl_mem_region){
-        .addr = at, .len = len, .handle = base->handle, .count = 1, .base = base};
+        .addr = at, .len = len, .handle = base->handle, .count = 1, .kind = mem->kind, .base = base};
+    count_kind(cache, region, 1);
     sl_list_push_back(&base->regions, &region->link);
     index_add(&cache->live, at, len, region);
     *out = region;
@@ -314,6 +359,7 @@ void sl_mem_cache_put(struct sl_mem_cache *cache, struct sl_mem_region *region)
 
     if (!region->dead) {
         index_remove(&cache->live, region->addr, region);
+        count_kind(cache, region, -1);
         forget(cache, region);
     }
     sl_list_remove(&region->link);
@@ -370,6 +416,7 @@ unsigned sl_mem_cache_invalidate(struct sl_mem_cache *cache, const void *ptr, si
             continue;
         index_remove_at(live, i - 1);
         forget(cache, region);
+        count_kind(cache, region, -1);
         region->dead = true;
         in_use++;
     }

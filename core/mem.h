@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The cache of registered memory: which bytes a device may touch, and for how long.
+ * Kinds of memory, and the cache of registered memory: which bytes a device may touch, and for how long.
  *
  * Two things are kept apart. A *registration* is what the device made (expensive: it pins pages). A *region*
  * is the claim of a user that a range stays mapped until it is put away; several regions may stand on one
@@ -20,6 +20,11 @@
  * part of an array, microseconds beside the hundreds that a registration takes. (A balanced tree would
  * change faster and be looked up slower: the wrong way round.)
  *
+ * GPU memory shares the address space of the process (CUDA's unified addressing), so one index holds both; but
+ * the processor must not touch it, so a region of the one kind never answers for a range of the other, and a
+ * claim that overlaps a live one of the other kind is a mistake. A registration of GPU memory holds on to that
+ * memory itself, and is never kept idle.
+ *
  * One thread: no locks.
  */
 #ifndef SL_CORE_MEM_H
@@ -31,6 +36,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum sl_mem_kind {
+    SL_MEM_HOST,
+    SL_MEM_CUDA,   /* memory of a GPU, by its address alone: whoever registers it exports it */
+    SL_MEM_DMABUF, /* the same, exported already: fd is a dma-buf, addr lies fd_off bytes into it */
+};
+
+/* A described buffer. */
+struct sl_mem {
+    void *addr;
+    size_t len;
+    enum sl_mem_kind kind;
+    int fd;        /* of the file behind a shareable region, or -1; borrowed: may be closed after mr_reg */
+    uint64_t fd_off;
+};
+
+/* May the processor touch it? */
+static inline bool sl_mem_is_host(enum sl_mem_kind kind)
+{
+    return kind == SL_MEM_HOST;
+}
+
 struct sl_mem_registration;
 
 /* A user's claim on [addr, addr+len). */
@@ -40,6 +66,7 @@ struct sl_mem_region {
     void *handle; /* what reg() made; it covers at least this range */
     uint32_t count; /* gets of exactly this range that were not put away yet */
     bool dead;      /* its memory went away: found by nobody any more */
+    enum sl_mem_kind kind;
     struct sl_mem_registration *base;
     struct sl_node link; /* of base->regions */
 };
@@ -52,9 +79,9 @@ struct sl_mem_index {
 
 /* The device's side, handed in. */
 struct sl_mem_device {
-    /* Makes [addr, addr+len) usable. -ENOMEM and -EPERM: too much locked; the cache lets idle
+    /* Makes mem usable. -ENOMEM and -EPERM: too much locked; the cache lets idle
      * registrations go and asks once more. Keeps its own sentence (see sl_mem_lock_failed()). */
-    int (*reg)(void *arg, void *addr, size_t len, void **out_handle);
+    int (*reg)(void *arg, const struct sl_mem *mem, void **out_handle);
     void (*dereg)(void *arg, void *handle);
     void *arg;
 };
@@ -70,6 +97,7 @@ struct sl_mem_cache {
     struct sl_node idle;         /* those without a region, the one unused for longest first */
     size_t bytes, idle_bytes;    /* registered, and of that idle */
     uint32_t count, idle_count;
+    uint32_t gpu_regions;        /* live ones of GPU memory */
     uint64_t made, reused;       /* gets that made a registration, and that found one */
 };
 
@@ -80,9 +108,19 @@ void sl_mem_cache_init(struct sl_mem_cache *cache, const struct sl_mem_device *d
 /* Deregisters everything. Returns how many regions were still in use. */
 unsigned sl_mem_cache_fini(struct sl_mem_cache *cache);
 
-/* A region that covers [addr, addr+len) until it is put away; the memory must stay mapped so long.
- * May register: milliseconds. -EINVAL: no range; -ENOMEM; what reg() returned. */
-int sl_mem_cache_get(struct sl_mem_cache *cache, void *addr, size_t len, struct sl_mem_region **out);
+/* A region that covers mem until it is put away; the memory must stay mapped so long. May register:
+ * milliseconds. -EINVAL: no range, or memory of another kind is registered there; -ENOMEM; what reg()
+ * returned. */
+int sl_mem_cache_get_as(struct sl_mem_cache *cache, const struct sl_mem *mem, struct sl_mem_region **out);
+
+/* The same for [addr, addr+len) of ordinary memory. */
+static inline int sl_mem_cache_get(struct sl_mem_cache *cache, void *addr, size_t len,
+                                   struct sl_mem_region **out)
+{
+    const struct sl_mem mem = {.addr = addr, .len = len, .kind = SL_MEM_HOST, .fd = -1};
+
+    return sl_mem_cache_get_as(cache, &mem, out);
+}
 
 /* Ends one get. Takes NULL. */
 void sl_mem_cache_put(struct sl_mem_cache *cache, struct sl_mem_region *region);

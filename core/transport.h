@@ -11,6 +11,7 @@
 #define SL_CORE_TRANSPORT_H
 
 #include "core/histogram.h"
+#include "core/mem.h"
 #include "core/req.h"
 #include "core/worker.h"
 
@@ -32,6 +33,7 @@ enum sl_cap {
     SL_CAP_READ = 1u << 1,   /* read: from any memory of the peer, unregistered too */
     SL_CAP_WAKEUP = 1u << 2, /* fd, arm: a waiter can sleep */
     SL_CAP_LOCAL = 1u << 3,  /* reaches only ranks of the same host */
+    SL_CAP_GPU = 1u << 4,    /* mr_reg takes GPU memory (SL_MEM_CUDA, SL_MEM_DMABUF) */
 };
 
 /* One thing that open() accepts, as probe() found it; or, when why is not empty, one that it would not. */
@@ -54,21 +56,13 @@ struct sl_key {
     uint8_t bytes[SL_KEY_MAX];
 };
 
-enum sl_mem_kind { SL_MEM_HOST };
-
-struct sl_mem {
-    void *addr;
-    size_t len;
-    enum sl_mem_kind kind;
-    int fd;        /* of the file behind a shareable region, or -1 */
-    uint64_t fd_off;
-};
-
 struct sl_iface;
 struct sl_ep;
 struct sl_mr; /* a backend's own */
 
-/* Bytes to send. mr may be NULL: the transport then copies, or registers by itself. */
+/* Bytes to send. mr may be NULL: the transport then copies, or registers by itself. addr is memory that the
+ * processor may touch, unless mr (or, without one, a live registration of that range) is of GPU memory: then no
+ * byte is read but by the device. */
 struct sl_buf {
     const void *addr;
     size_t len;
@@ -87,6 +81,9 @@ struct sl_buf {
  *
  * With shorter set len is room: the message may have any length up to it, 0 too, which req->len tells,
  * and no byte of dst behind its end is touched. consume then gets so many bytes, none of an empty message.
+ *
+ * dst may be GPU memory when mr says so, and has no consume then: the bytes are visible to the GPU when the
+ * request is done.
  */
 struct sl_sink {
     void *dst;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory that peers can map, and registration of the user's own. */
+#include "gdr/gpu.h"
 #include "lib/api.h"
 
 #include <stdlib.h>
@@ -131,6 +132,9 @@ int sluice_register(struct sluice_comm *comm, void *ptr, size_t len, struct slui
 {
     if (comm == NULL || ptr == NULL || len == 0 || out == NULL)
         return sl_fail(-EINVAL, "sluice_register: communicator, memory or place for the result is missing");
+    if (sl_gpu_look(ptr, NULL))
+        return sl_fail(-EINVAL, "sluice_register: %p is GPU memory, which collectives, computing with the "
+                       "processor, cannot use: pass them host memory", ptr);
     struct sluice_buffer *buffer = calloc(1, sizeof(*buffer));
 
     if (buffer == NULL)

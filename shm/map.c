@@ -69,6 +69,9 @@ int shm_mr_reg(struct sl_iface *base, const struct sl_mem *mem, struct sl_mr **o
     struct stat st;
     int seals;
 
+    if (!sl_mem_is_host(mem->kind))
+        return sl_fail(-ENOTSUP, "GPU memory is not shared between processes of a host: their processors could "
+                       "not read it");
     if (mem->fd < 0)
         return sl_fail(-ENOTSUP, "only memory with a file behind it can be shared with peers");
     seals = fcntl(mem->fd, F_GET_SEALS);

@@ -241,7 +241,7 @@ static int sim_mr_reg(struct sl_iface *base, const struct sl_mem *given, struct 
 {
     struct sim_mem *mem = mem_find(iface_of(base)->sim, given->addr);
 
-    if (mem == NULL)
+    if (mem == NULL || !sl_mem_is_host(given->kind))
         return sl_fail(-ENOTSUP, "the simulated network shares only memory of its own");
     mem->registered = true;
     *out = (struct sl_mr *)mem;

@@ -85,7 +85,7 @@ void sl_verbs_pool_fini(struct sl_verbs_iface *iface, struct sl_verbs_pool *pool
 
 /* ---- the user's memory ---- */
 
-static int user_reg(void *arg, void *addr, size_t len, void **out)
+static int user_reg(void *arg, const struct sl_mem *mem, void **out)
 {
     struct sl_verbs_iface *iface = arg;
     struct sl_verbs_mr *mr = calloc(1, sizeof(*mr));
@@ -93,14 +93,14 @@ static int user_reg(void *arg, void *addr, size_t len, void **out)
 
     if (mr == NULL)
         return sl_fail(-ENOMEM, "no memory for the record of a region");
-    int err = reg_all(iface, addr, len, mr->mr);
+    int err = reg_all(iface, mem->addr, mem->len, mr->mr);
 
     if (err != 0) {
         free(mr);
         return err;
     }
-    mr->len = len;
-    sl_event(iface->base.worker, SL_EVENT_MR_REG, SL_EVENT_NOBODY, len,
+    mr->len = mem->len;
+    sl_event(iface->base.worker, SL_EVENT_MR_REG, SL_EVENT_NOBODY, mem->len,
              sl_now(iface->base.worker->clock) - start);
     *out = mr;
     return 0;

@@ -31,7 +31,7 @@ SLUICE_API void sluice_free(struct sluice_comm *comm, void *ptr);
  * (pinning, keys) is done now and not on the data path. Calls may overlap and are counted.
  *
  * Memory  the range must stay mapped until sluice_deregister(); *out is owned by the caller.
- * Errors  -EINVAL; -ENOTSUP, no transport of this communicator registers memory (harmless);
+ * Errors  -EINVAL, also for GPU memory; -ENOTSUP, no transport of this communicator registers memory (harmless);
  *         -ENOMEM, with the locked-memory limit and the need in the text.
  */
 SLUICE_API int sluice_register(struct sluice_comm *comm, void *ptr, size_t len,

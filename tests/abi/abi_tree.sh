@@ -9,7 +9,7 @@ root=$1
 cd "$root" || exit 1
 
 sources() {
-    find core tcp shm sim launch collectives lib tools include examples tests dev .ci \
+    find core gdr tcp shm verbs sim launch collectives lib tools include examples tests dev .ci \
         \( -name '*.[ch]' -o -name '*.cc' -o -name '*.sh' -o -name '*.py' -o -name '*.build' \
         -o -path dev -o -path '.ci/run' -o -path tests/run \) -type f | sort
 }
@@ -22,7 +22,7 @@ arrows() {
         allowed+="|$other"
     done
     found=$(grep -rnE --include='*.[ch]' '^ *# *include *["<]' "$folder" |
-        grep -E 'include *["<](core|tcp|shm|sim|launch|collectives|lib|tools|tests|gdr|compress|monitor)/' |
+        grep -E 'include *["<](core|gdr|tcp|shm|verbs|sim|launch|collectives|lib|tools|tests|compress|monitor)/' |
         grep -vE "include *[\"<]($allowed)/")
     [[ -z $found ]] || { echo "may include only from $allowed:"; echo "$found"; return 1; }
     # No folder is reached by the back door either.
@@ -43,17 +43,18 @@ every_file_starts_with_spdx() {
 
 # Public headers end up next to others' code: their guards start with SLUICE_, ours with SL_ or SB_.
 no_ifdef_have() {
-    grep -rnE --include='*.[ch]' '^ *# *if(def|ndef)? .*HAVE_' core tcp shm sim launch collectives lib tools &&
+    grep -rnE --include='*.[ch]' '^ *# *if(def|ndef)? .*HAVE_' core gdr tcp shm verbs sim launch collectives lib tools &&
         return 1
     return 0
 }
 
 tap_case core_includes_only_core_and_the_public_headers arrows core
-for folder in tcp shm sim launch; do
+for folder in gdr tcp shm sim launch; do
     tap_case "${folder}_includes_only_core_and_itself" arrows "$folder" core
 done
+tap_case verbs_include_only_core_and_gdr arrows verbs core gdr
 tap_case collectives_see_transports_only_through_core arrows collectives core
-tap_case lib_includes_only_core_launch_collectives_and_backends arrows lib core collectives launch tcp shm
+tap_case lib_includes_only_core_launch_collectives_and_backends arrows lib core gdr collectives launch tcp shm
 tap_case tools_include_only_lib_core_and_what_they_drive arrows tools core lib collectives launch sim
 tap_case every_source_file_starts_with_its_licence every_file_starts_with_spdx
 tap_case a_missing_feature_is_a_file_not_built_and_never_an_ifdef no_ifdef_have

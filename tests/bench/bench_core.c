@@ -20,10 +20,10 @@ static struct sl_worker worker = {.clock = &sl_clock_monotonic, .events = &ring}
 static uintptr_t places[1024];
 static volatile uintptr_t keep;
 
-static int fake_reg(void *arg, void *addr, size_t len, void **out)
+static int fake_reg(void *arg, const struct sl_mem *mem, void **out)
 {
-    (void)arg, (void)len;
-    *out = addr;
+    (void)arg;
+    *out = mem->addr;
     return 0;
 }
 

@@ -249,9 +249,26 @@ static void a_sleeper_is_woken_after_a_store_into_its_memory(void **state)
     pair_close(&p);
 }
 
+static void memory_that_is_said_to_be_a_gpus_and_is_not_is_refused(void **state)
+{
+    static char bytes[4096];
+    struct sl_mem mem = {.addr = bytes, .len = sizeof(bytes), .kind = SL_MEM_CUDA, .fd = -1};
+    struct sl_mr *mr = NULL;
+    struct pair p;
+
+    (void)state;
+    pair_connect(&p);
+    assert_int_equal(contract_ops->mr_reg(p.side[0].iface, &mem, &mr, NULL), -ENOTSUP);
+    mem.kind = SL_MEM_DMABUF;
+    assert_int_equal(contract_ops->mr_reg(p.side[0].iface, &mem, &mr, NULL), -ENOTSUP);
+    assert_null(mr);
+    pair_close(&p);
+}
+
 int contract_memory_cases(void)
 {
     static const struct contract_case cases[] = {
+        {0, cmocka_unit_test(memory_that_is_said_to_be_a_gpus_and_is_not_is_refused)},
         {SL_CAP_MAP, cmocka_unit_test(a_mapped_region_is_shared_both_ways)},
         {SL_CAP_MAP, cmocka_unit_test(a_map_lasts_until_its_endpoint_is_destroyed)},
         {SL_CAP_READ, cmocka_unit_test(reads_copy_the_peers_memory)},

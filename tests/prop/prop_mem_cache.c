@@ -62,10 +62,11 @@ static uint64_t found, missed, shared, died, refusals, hidden;
             fail_msg("seed %" PRIu64 " step %u: %s", t.seed, t.step, #x);                          \
     } while (0)
 
-static int fake_reg(void *arg, void *addr, size_t len, void **out)
+static int fake_reg(void *arg, const struct sl_mem *mem, void **out)
 {
     struct pinned *p = &t.pinned[t.pinned_count];
-    uintptr_t at = (uintptr_t)addr;
+    uintptr_t at = (uintptr_t)mem->addr;
+    size_t len = mem->len;
 
     (void)arg;
     if (sl_rng_chance(&t.rng, t.refuse_in)) {

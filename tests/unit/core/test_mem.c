@@ -20,9 +20,9 @@ static struct {
     int refuse_with;
 } t;
 
-static int note_reg(void *arg, void *addr, size_t len, void **out)
+static int note_reg(void *arg, const struct sl_mem *mem, void **out)
 {
-    (void)addr, (void)len;
+    (void)mem;
     assert_ptr_equal(arg, &t);
     if (t.refusals > 0) {
         t.refusals--;
@@ -464,6 +464,91 @@ static void the_kernel_tells_the_limit_and_what_is_locked(void **state)
     assert_true(lock.pinned <= UINT64_C(1) << 50);
 }
 
+/* ---- memory of GPUs ---- */
+
+static struct sl_mem_region *get_gpu(uintptr_t addr, size_t len)
+{
+    const struct sl_mem mem = {.addr = at(addr), .len = len, .kind = SL_MEM_CUDA, .fd = -1};
+    struct sl_mem_region *region = NULL;
+
+    assert_int_equal(sl_mem_cache_get_as(&t.cache, &mem, &region), 0);
+    return region;
+}
+
+static void gpu_memory_is_shared_and_found_like_any_other_and_says_what_it_is(void **state)
+{
+    (void)state;
+    start(0, 0);
+    struct sl_mem_region *host = get(0x1000, 0x100), *gpu = get_gpu(0x2000, 0x100);
+    const struct sl_mem exported = {.addr = at(0x2010), .len = 0x10, .kind = SL_MEM_DMABUF, .fd = 5};
+    struct sl_mem_region *part = NULL;
+
+    /* By whichever way it is named: it is the same memory. */
+    assert_int_equal(sl_mem_cache_get_as(&t.cache, &exported, &part), 0);
+    assert_int_equal(t.made, 2);
+    assert_int_equal(t.cache.gpu_regions, 2);
+    assert_ptr_equal(find(0x2050, 1), gpu);
+    assert_true(sl_mem_is_host(find(0x1000, 1)->kind));
+    assert_false(sl_mem_is_host(find(0x2000, 1)->kind));
+    put(gpu);
+    put(part);
+    assert_int_equal(t.cache.gpu_regions, 0);
+    assert_int_equal(t.ended_count, 1);
+    put(host);
+    sl_mem_cache_fini(&t.cache);
+}
+
+static void one_kind_of_memory_where_another_is_claimed_is_refused(void **state)
+{
+    const struct sl_mem gpu_at[] = {{at(0x1000), 0x100, SL_MEM_CUDA, -1, 0},
+                                    {at(0x10ff), 1, SL_MEM_DMABUF, 5, 0},
+                                    {at(0xf00), 0x101, SL_MEM_CUDA, -1, 0},
+                                    {at(0x800), 0x2000, SL_MEM_CUDA, -1, 0}};
+    struct sl_mem_region *region = NULL;
+
+    (void)state;
+    start(0, 0);
+    struct sl_mem_region *host = get(0x1000, 0x100);
+
+    for (unsigned i = 0; i < 4; i++) {
+        assert_int_equal(sl_mem_cache_get_as(&t.cache, &gpu_at[i], &region), -EINVAL);
+        assert_null(region);
+        assert_non_null(strstr(sluice_last_error(), "are still registered as ordinary memory"));
+    }
+    put(get_gpu(0x1100, 0x100));
+    put(get_gpu(0xf00, 0x100));
+    put(host);
+    /* Gone, or put away: the addresses may serve anything. */
+    struct sl_mem_region *gpu = get_gpu(0x1000, 0x100);
+
+    assert_int_equal(sl_mem_cache_get(&t.cache, at(0x1080), 8, &region), -EINVAL);
+    assert_non_null(strstr(sluice_last_error(), "are still registered as GPU memory"));
+    assert_int_equal(sl_mem_cache_invalidate(&t.cache, at(0x1000), 1), 1);
+    assert_int_equal(t.cache.gpu_regions, 0);
+    host = get(0x1080, 8);
+    put(gpu);
+    put(host);
+    assert_int_equal(t.cache.gpu_regions, 0);
+    assert_int_equal(sl_mem_cache_fini(&t.cache), 0);
+}
+
+static void gpu_memory_is_never_kept_idle(void **state)
+{
+    (void)state;
+    start(0x10000, 4);
+    put(get_gpu(0x1000, 0x100));
+    assert_int_equal(t.ended_count, 1);
+    assert_int_equal(t.cache.idle_count, 0);
+    /* Nor is what is idle of ordinary memory taken for it. */
+    put(get(0x1000, 0x100));
+    assert_int_equal(t.cache.idle_count, 1);
+    struct sl_mem_region *gpu = get_gpu(0x1010, 0x10);
+
+    assert_int_equal(t.made, 3);
+    put(gpu);
+    assert_int_equal(sl_mem_cache_fini(&t.cache), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -483,6 +568,9 @@ int main(void)
         cmocka_unit_test(what_is_no_range_is_refused),
         cmocka_unit_test(fini_ends_everything_and_says_what_was_still_in_use),
         cmocka_unit_test(each_allocation_may_fail_and_nothing_changes),
+        cmocka_unit_test(gpu_memory_is_shared_and_found_like_any_other_and_says_what_it_is),
+        cmocka_unit_test(one_kind_of_memory_where_another_is_claimed_is_refused),
+        cmocka_unit_test(gpu_memory_is_never_kept_idle),
         cmocka_unit_test(the_sentence_names_need_limit_use_and_remedies),
         cmocka_unit_test(without_a_limit_the_sentence_blames_none),
         cmocka_unit_test(other_errors_do_not_speak_of_limits),

@@ -57,18 +57,18 @@ static uint64_t frame_of(const uint8_t *addr)
     return frame;
 }
 
-static int fake_reg(void *arg, void *addr, size_t len, void **out)
+static int fake_reg(void *arg, const struct sl_mem *mem, void **out)
 {
     struct pinned *p = calloc(1, sizeof(*p));
     size_t i = 0;
 
     (void)arg;
     assert_non_null(p);
-    p->addr = addr;
-    p->len = len;
-    for (size_t off = 0; off < len; off += PAGE)
+    p->addr = mem->addr;
+    p->len = mem->len;
+    for (size_t off = 0; off < mem->len; off += PAGE)
         p->frames[i++] = frame_of(p->addr + off);
-    p->frames[i] = frame_of(p->addr + len - 1);
+    p->frames[i] = frame_of(p->addr + mem->len - 1);
     pinned_count++;
     *out = p;
     return 0;

@@ -173,11 +173,11 @@ static struct sl_mem_cache pins;
 static unsigned pins_allowed;
 static uintptr_t pins_made;
 
-static int pin(void *arg, void *addr, size_t len, void **out)
+static int pin(void *arg, const struct sl_mem *mem, void **out)
 {
-    (void)arg, (void)addr;
+    (void)arg;
     if (pins.count >= pins_allowed)
-        return sl_fail(-ENOMEM, "%zu bytes are more than may be locked", len);
+        return sl_fail(-ENOMEM, "%zu bytes are more than may be locked", mem->len);
     *out = (void *)++pins_made;
     return 0;
 }
