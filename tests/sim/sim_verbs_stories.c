@@ -148,6 +148,32 @@ static void a_path_that_is_deaf_one_way_does_not_come_up(void **state)
     play_orders(deaf_without_fallback);
 }
 
+static void rooms(uint64_t seed)
+{
+    vs_plain(&run, seed, seed % 2 ? VS_PASSING : VS_TCP, 2);
+    for (unsigned side = 0; side < 2; side++) {
+        vs_plain_messages(&run, side, 40, 9000);
+        for (unsigned i = 0; i < 40; i++) {
+            struct vs_message *m = &run.conns[0].queue[side].messages[i];
+
+            m->shorter = m->recv_reg = true;
+            m->len = i % 5 == 0 ? i : 9000 + i * 400;
+            m->wanted_len = 26000;
+        }
+    }
+    for (unsigned i = 0; i < 6; i++)
+        vs_plain_fault(&run, VS_KILL, 8 + i * 15, 0);
+    if (seed % 2 == 0)
+        vs_plain_fault(&run, VS_BLOCK, 20, SL_NS_PER_S);
+}
+
+/* Its length goes by one path, its bytes by others, and either may come long after the other. */
+static void a_message_shorter_than_its_room_outlives_its_paths(void **state)
+{
+    (void)state;
+    play_orders(rooms);
+}
+
 static void no_log(void *arg, enum sl_log_level level, const char *area, const char *line)
 {
     (void)arg, (void)level, (void)area, (void)line;
@@ -163,6 +189,7 @@ int main(void)
         cmocka_unit_test(both_ends_say_that_there_is_no_path),
         cmocka_unit_test(control_messages_arrive_without_the_companion),
         cmocka_unit_test(a_path_that_is_deaf_one_way_does_not_come_up),
+        cmocka_unit_test(a_message_shorter_than_its_room_outlives_its_paths),
     };
 
     sl_log_set_sink(no_log, NULL);

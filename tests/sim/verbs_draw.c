@@ -65,6 +65,9 @@ static void draw_message(struct vs_run *run, struct vs_message *m, size_t *budge
         m->wanted_tag += 1 + below(run, 3);
     if (chance(run, 16))
         m->wanted_len = chance(run, 2) ? m->len + 1 + below(run, 9000) : m->len / 2;
+    m->shorter = chance(run, 3);
+    if (m->shorter && chance(run, 2))
+        m->wanted_len += below(run, chance(run, 2) ? 5000 : 200000);
 }
 
 static void draw_traffic(struct vs_run *run)

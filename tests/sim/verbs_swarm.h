@@ -51,7 +51,7 @@ struct vs_message {
     /* drawn */
     size_t len, wanted_len; /* sender's; receiver's */
     uint64_t tag, wanted_tag;
-    bool send_reg, recv_reg, given, consume, dst;
+    bool send_reg, recv_reg, given, consume, dst, shorter;
     uint32_t granule;
     /* each side: [0] send, [1] recv */
     struct vs_half {
