@@ -13,33 +13,45 @@
 /* Who of the two registers its memory. */
 enum registers { NOBODY, RECEIVER, SENDER, BOTH, REGISTERS };
 
+/* Which of the two is posted first, and gets about before the other is. */
+enum first { TOGETHER, SEND, RECEIVE, FIRSTS };
+
 static void free_both(struct msg *send, struct msg *recv)
 {
     msg_free(send);
     msg_free(recv);
 }
 
-/* A message of len bytes for a receive of room bytes. */
-static void one(struct pair *p, size_t room, size_t len, enum registers who, bool late, uint64_t tag)
+static void post_both(struct pair *p, struct msg *send, struct msg *recv, enum registers who,
+                      enum first first)
 {
-    struct msg *send = msg_send(&p->side[0], len, tag), *recv = msg_recv(&p->side[1], room, tag);
-
-    msg_expect(recv, len);
     if (who == RECEIVER || who == BOTH)
         msg_register(recv);
     if (who == SENDER || who == BOTH)
         msg_register(send);
-    if (late) {
+    if (first == SEND)
         post_send(p, send, NULL);
-        /* Until the receiver has heard of it, mostly; or for as long as it takes. */
-        for (unsigned i = 0; i < 30; i++)
-            pair_pump(p);
-    }
-    post_recv(p, recv, NULL);
-    if (!late)
+    else
+        post_recv(p, recv, NULL);
+    /* Until the other side has heard of it, mostly; or for as long as it takes. */
+    for (unsigned i = 0; i < 30 && first != TOGETHER; i++)
+        pair_pump(p);
+    if (first == SEND)
+        post_recv(p, recv, NULL);
+    else
         post_send(p, send, NULL);
     PUMP_UNTIL(p, send->ended && recv->ended);
     msg_check_ended(send, 0);
+}
+
+/* A message of len bytes for a receive of room bytes. */
+static void one(struct pair *p, size_t room, size_t len, enum registers who, enum first first,
+                uint64_t tag)
+{
+    struct msg *send = msg_send(&p->side[0], len, tag), *recv = msg_recv(&p->side[1], room, tag);
+
+    msg_expect(recv, len);
+    post_both(p, send, recv, who, first);
     msg_check_received(recv);
     free_both(send, recv);
 }
@@ -57,12 +69,12 @@ static void every_length_up_to_the_room_is_taken(void **state)
         const size_t room = rooms[i], lens[] = {room, 0, room - 1, room / 2, 1, room / 20};
 
         for (unsigned k = 0; k < SL_ARRAY_LEN(lens); k++, tag++) {
-            one(&p, room, lens[k], tag % REGISTERS, false, tag);
-            one(&p, room, lens[k], (tag + i) % REGISTERS, true, tag + 1000);
+            for (unsigned first = 0; first < FIRSTS; first++)
+                one(&p, room, lens[k], (tag + first * i) % REGISTERS, first, tag * 4 + first);
         }
     }
-    one(&p, 0, 0, NOBODY, false, 7);
-    one(&p, 0, 0, NOBODY, true, 7);
+    for (unsigned first = 0; first < FIRSTS; first++)
+        one(&p, 0, 0, NOBODY, first, 7);
     assert_int_equal(p.side[0].downs + p.side[1].downs, 0);
     pair_close(&p);
 }
@@ -96,7 +108,8 @@ static void consume_gets_so_many_bytes_as_came(void **state)
 }
 
 /* The receive ends with status, and the next one is as good as ever. */
-static void refused(size_t room, size_t len, uint64_t tag, int status, enum registers who, bool late)
+static void refused(size_t room, size_t len, uint64_t tag, int status, enum registers who,
+                    enum first first)
 {
     struct msg *send, *recv;
     struct pair p;
@@ -105,24 +118,11 @@ static void refused(size_t room, size_t len, uint64_t tag, int status, enum regi
     send = msg_send(&p.side[0], len, 1);
     recv = msg_recv(&p.side[1], room, tag);
     msg_expect(recv, room);
-    if (who == RECEIVER || who == BOTH)
-        msg_register(recv);
-    if (who == SENDER || who == BOTH)
-        msg_register(send);
-    if (late) {
-        post_send(&p, send, NULL);
-        for (unsigned i = 0; i < 30; i++)
-            pair_pump(&p);
-    }
-    post_recv(&p, recv, NULL);
-    if (!late)
-        post_send(&p, send, NULL);
-    PUMP_UNTIL(&p, send->ended && recv->ended);
-    msg_check_ended(send, 0);
+    post_both(&p, send, recv, who, first);
     msg_check_ended(recv, status);
     assert_int_equal(recv->req.len, len);
     assert_int_equal(recv->req.tag, 1);
-    one(&p, 100000, 99999, who, late, 2);
+    one(&p, 100000, 99999, who, first, 2);
     assert_int_equal(p.side[0].downs + p.side[1].downs, 0);
     free_both(send, recv);
     pair_close(&p);
@@ -131,21 +131,21 @@ static void refused(size_t room, size_t len, uint64_t tag, int status, enum regi
 static void a_longer_message_is_refused(void **state)
 {
     (void)state;
-    for (unsigned i = 0; i < 2 * REGISTERS; i++) {
-        refused(0, 1, 1, -EMSGSIZE, i / 2, i % 2);
-        refused(40, 41, 1, -EMSGSIZE, i / 2, i % 2);
-        refused(5000, 2000000, 1, -EMSGSIZE, i / 2, i % 2);
-        refused(70000, 70001, 1, -EMSGSIZE, i / 2, i % 2);
+    for (unsigned i = 0; i < FIRSTS * REGISTERS; i++) {
+        refused(0, 1, 1, -EMSGSIZE, i / FIRSTS, i % FIRSTS);
+        refused(40, 41, 1, -EMSGSIZE, i / FIRSTS, i % FIRSTS);
+        refused(5000, 2000000, 1, -EMSGSIZE, i / FIRSTS, i % FIRSTS);
+        refused(70000, 70001, 1, -EMSGSIZE, i / FIRSTS, i % FIRSTS);
     }
 }
 
 static void tags_are_checked_all_the_same(void **state)
 {
     (void)state;
-    for (unsigned i = 0; i < 2 * REGISTERS; i++) {
-        refused(40, 0, 3, -EPROTO, i / 2, i % 2);
-        refused(300000, 100, 3, -EPROTO, i / 2, i % 2);
-        refused(300000, 200000, 3, -EPROTO, i / 2, i % 2);
+    for (unsigned i = 0; i < FIRSTS * REGISTERS; i++) {
+        refused(40, 0, 3, -EPROTO, i / FIRSTS, i % FIRSTS);
+        refused(300000, 100, 3, -EPROTO, i / FIRSTS, i % FIRSTS);
+        refused(300000, 200000, 3, -EPROTO, i / FIRSTS, i % FIRSTS);
     }
 }
 
@@ -233,8 +233,8 @@ static void many_empty_messages_meet_large_rooms(void **state)
             post_recv(&p, recv[i % 32], NULL);
         }
     }
-    one(&p, 100000, 100, BOTH, false, 1);
-    one(&p, 100000, 90000, BOTH, false, 2);
+    one(&p, 100000, 100, BOTH, TOGETHER, 1);
+    one(&p, 100000, 90000, BOTH, TOGETHER, 2);
     pair_close(&p);
 }
 

@@ -367,6 +367,45 @@ static void a_request_to_send_may_come_after_its_message(void **state)
         sides[i].iface->ops->mr_dereg(sides[i].iface, mr[i]);
 }
 
+/* Its grant is there when it is sent: from then on the receiver has to hear nothing that would need an answer. */
+static void a_message_shorter_than_its_room_needs_no_answer(void **state)
+{
+    struct sl_buf buf = {.addr = sent, .len = 200001};
+    struct sl_mr *mr[2];
+    uint64_t end_ns;
+
+    (void)state;
+    world_make("off");
+    join();
+    for (unsigned i = 0; i < 2; i++) {
+        struct sl_mem mem = {.addr = i == 0 ? sent : got, .len = LONG_BYTES, .fd = -1};
+
+        assert_int_equal(sides[i].iface->ops->mr_reg(sides[i].iface, &mem, &mr[i], NULL), 0);
+    }
+    memset(got, 0, LONG_BYTES);
+    sink = (struct sl_sink){.dst = got, .len = LONG_BYTES, .tag = 7, .shorter = true};
+    recv_req = send_req = (struct sl_req){.status = SL_PENDING};
+    assert_int_equal(sides[1].iface->ops->recv(sides[1].ep, &sink, &recv_req), 0);
+    UNTIL(sl_verbs_ep_of(sides[0].ep)->early_count == 1);
+    assert_int_equal(sides[0].iface->ops->send(sides[0].ep, &buf, 7, &send_req), 0);
+    assert_true(sides[0].iface->ops->progress(sides[0].iface, 64) > 0);
+    end_ns = loop_now(loop) + LIMIT_NS;
+    while (recv_req.status == SL_PENDING && loop_now(loop) < end_ns) {
+        fake_ibv_run(fake, 3);
+        sides[1].iface->ops->progress(sides[1].iface, 64);
+        loop_pass(loop, 2000);
+    }
+    assert_int_equal(recv_req.status, 0);
+    assert_int_equal(recv_req.len, buf.len);
+    assert_memory_equal(sent, got, buf.len);
+    assert_int_equal(got[buf.len], 0);
+    assert_int_equal(send_req.status, SL_PENDING); /* it has not looked since */
+    UNTIL(send_req.status == 0);
+    message(LONG_BYTES);
+    for (unsigned i = 0; i < 2; i++)
+        sides[i].iface->ops->mr_dereg(sides[i].iface, mr[i]);
+}
+
 static void a_gid_that_changes_is_an_event_with_its_index(void **state)
 {
     (void)state;
@@ -422,6 +461,7 @@ int main(void)
         cmocka_unit_test_teardown(what_a_dead_path_did_not_deliver_is_counted_as_resent, clean),
         cmocka_unit_test_teardown(nothing_is_posted_to_a_path_that_the_peer_has_ended, clean),
         cmocka_unit_test_teardown(a_request_to_send_may_come_after_its_message, clean),
+        cmocka_unit_test_teardown(a_message_shorter_than_its_room_needs_no_answer, clean),
         cmocka_unit_test_teardown(a_gid_that_changes_is_an_event_with_its_index, clean),
         cmocka_unit_test_teardown(the_way_over_tcp_is_told_of_once_it_was_used, clean),
     };
