@@ -92,7 +92,10 @@ int sl_preload_comm_create(const struct sl_preload_peers *peers, struct sluice_c
 
     x.words = peers->size <= 64 ? some : calloc((size_t)peers->size, sizeof(*x.words));
     sl_assert(x.words != NULL);
-    int err = sl_comm_create_over(&x.base, &config, peers->poke, peers->arg, &comm);
+    int err = peers->refuse;
+
+    if (err == 0)
+        err = sl_comm_create_over(&x.base, &config, peers->poke, peers->arg, &comm);
 
     snprintf(why, sizeof(why), "%s", sluice_last_error());
     if (!x.over) {

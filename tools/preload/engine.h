@@ -33,6 +33,9 @@ struct sl_preload_peers {
     /* What must be the same on all ranks for calls to be taken by the same rules: thresholds, the module's own
      * version. Compared before anything else. */
     uint64_t facts;
+
+    /* Not 0: a negative errno why this rank will not, its sentence in sluice_last_error(). Then none does. */
+    int refuse;
 };
 
 /*

@@ -197,16 +197,23 @@ static void *find_library(const struct sl_preload_family *family)
     }
 }
 
-static void *find(const struct sl_preload_host *host, const char *symbol)
+static void *find_in_library(const struct sl_preload_host *host, const char *symbol)
 {
     struct sl_preload_family *family = family_of(host);
-    void *found = dlsym(RTLD_NEXT, symbol);
 
-    if (found != NULL)
-        return found;
     if (family->library == NULL)
         family->library = find_library(family);
     return family->library != NULL ? dlsym(family->library, symbol) : NULL;
+}
+
+static void *find(const struct sl_preload_host *host, const char *symbol)
+{
+    return dlsym(RTLD_NEXT, symbol) ?: find_in_library(host, symbol);
+}
+
+static void *find_object(const struct sl_preload_host *host, const char *symbol)
+{
+    return dlsym(RTLD_DEFAULT, symbol) ?: find_in_library(host, symbol);
 }
 
 static void missing(void)
@@ -285,7 +292,7 @@ void sl_preload_resolve(struct sl_preload_family *family)
 
     family->host = (struct sl_preload_host){
         .abi = SL_PRELOAD_ABI, .report = mode == MODE_REPORT, .counts = family->counts, .find = find,
-        .counted = counted, .note = keep_note, .rank = keep_rank};
+        .object = find_object, .counted = counted, .note = keep_note, .rank = keep_rank};
     if (mode != MODE_OFF && family->call_count <= sizeof(take) / sizeof(take[0]) &&
         open_module(family, take, why, sizeof(why)) != 0) {
         memset(take, 0, sizeof(take));

@@ -45,6 +45,8 @@ struct sl_preload_host {
     /* The next definition of a symbol after the shim's own; NULL: no library that is loaded has it. Only
      * while the module is being opened. */
     void *(*find)(const struct sl_preload_host *host, const char *symbol);
+    /* The same for data, which may lie in the program itself (copy relocations), before the shim. */
+    void *(*object)(const struct sl_preload_host *host, const char *symbol);
     /* Before the first count: somebody has to print it. */
     void (*counted)(void);
     /* Keeps a sentence for the report, the first of each family: why there is no engine, what failed. */

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An MPI module's beginning: looks up what it calls and hands its functions to the shim. */
+#include "core/err.h"
+#include "tools/preload/mpi_module.h"
+
+#include <stdio.h>
+
+struct sl_mpi_module sl_mpi;
+
+SL_PRELOAD_EXPORT sl_preload_open_fn sl_preload_open;
+
+int sl_preload_open(const struct sl_preload_host *host, void **take, unsigned count, char *why,
+                    size_t cap)
+{
+    if (host->abi != SL_PRELOAD_ABI || count != SL_MPI_CALL_COUNT) {
+        snprintf(why, cap, "the module is of another version of Sluice than the shim");
+        return -EPROTO;
+    }
+    sl_mpi.host = host;
+#define X(name)                                                                                    \
+    if ((sl_mpi.next.name = (__typeof__(PMPI_##name) *)host->find(host, "PMPI_" #name)) == NULL) { \
+        snprintf(why, cap, "the MPI library has no PMPI_" #name);                                  \
+        return -ENOTSUP;                                                                           \
+    }
+    SL_MPI_NEXT(X)
+#undef X
+    int err = sl_mpi_constants(host);
+
+    if (err != 0) {
+        snprintf(why, cap, "%s", sluice_last_error());
+        return err;
+    }
+#define X(call, params, args) take[SL_MPI_##call] = (void *)sl_mpi_take_##call;
+    SL_MPI_CALLS(X)
+#undef X
+    return 0;
+}

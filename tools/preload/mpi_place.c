@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What belongs to an MPI communicator: whether its calls are taken, and the engine's communicator beside it.
+ *
+ * It lives as an attribute of the communicator, so that MPI itself tells when that is freed (MPI_Comm_free,
+ * MPI_Comm_disconnect); duplicates get none of it and start anew. An attribute of MPI_COMM_SELF tells of
+ * MPI_Finalize. Whether a call is taken follows from what MPI wants to be the same on all ranks: the
+ * communicator, its calls so far, bytes, operator. So ranks agree without a word.
+ */
+#include "core/err.h"
+#include "core/log.h"
+#include "tools/preload/mpi_module.h"
+
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EARLY_CALLS 2     /* calls of a communicator that are passed on before it gets an engine */
+#define EARLY_CALLS_WORLD 0
+#define ENGINES_MAX 256   /* of this process: each holds memory and, between hosts, connections */
+#define PROBE_TAG 30211   /* nobody sends this to itself */
+
+static struct sl_preload_map places;
+static pthread_mutex_t keyval_lock = PTHREAD_MUTEX_INITIALIZER;
+static int place_keyval = MPI_KEYVAL_INVALID, end_keyval = MPI_KEYVAL_INVALID;
+static _Atomic int engines;
+static _Atomic bool ended; /* MPI_Finalize has begun */
+
+/* ---- the end of communicators ---- */
+
+static int copy_nothing(MPI_Comm comm, int keyval, void *extra, void *in, void *out, int *flag)
+{
+    (void)comm, (void)keyval, (void)extra, (void)in, (void)out;
+    *flag = 0;
+    return MPI_SUCCESS;
+}
+
+static void free_place(struct sl_mpi_place *place)
+{
+    if (place->comm != NULL) {
+        sluice_comm_destroy(place->comm);
+        atomic_fetch_sub(&engines, 1);
+    }
+    free(place->sizes);
+    free(place);
+}
+
+/* A communicator goes. */
+static int place_gone(MPI_Comm comm, int keyval, void *value, void *extra)
+{
+    struct sl_mpi_place *place = sl_preload_map_remove(&places, (uintptr_t)comm);
+
+    (void)keyval, (void)value, (void)extra;
+    if (place != NULL) /* else MPI_Finalize has begun, and all are gone */
+        free_place(place);
+    return MPI_SUCCESS;
+}
+
+/* MPI_Finalize begins: MPI_COMM_SELF goes first. */
+static int all_gone(MPI_Comm comm, int keyval, void *value, void *extra)
+{
+    struct sl_mpi_place *place;
+
+    (void)comm, (void)keyval, (void)value, (void)extra;
+    atomic_store(&ended, true);
+    while ((place = sl_preload_map_pop(&places)) != NULL)
+        free_place(place);
+    return MPI_SUCCESS;
+}
+
+static int make_keyvals(void)
+{
+    int err = MPI_SUCCESS, rank;
+
+    pthread_mutex_lock(&keyval_lock);
+    if (place_keyval == MPI_KEYVAL_INVALID) {
+        err = sl_mpi.next.Comm_create_keyval(copy_nothing, all_gone, &end_keyval, NULL);
+        if (err == MPI_SUCCESS)
+            err = sl_mpi.next.Comm_set_attr(sl_mpi.self, end_keyval, &places);
+        if (err == MPI_SUCCESS)
+            err = sl_mpi.next.Comm_create_keyval(copy_nothing, place_gone, &place_keyval, NULL);
+        if (err == MPI_SUCCESS && sl_mpi.next.Comm_rank(sl_mpi.world, &rank) == MPI_SUCCESS)
+            sl_mpi.host->rank(rank);
+    }
+    pthread_mutex_unlock(&keyval_lock);
+    return err;
+}
+
+/* ---- places ---- */
+
+static bool mpi_runs(void)
+{
+    int begun = 0, over = 0;
+
+    return !atomic_load(&ended) && sl_mpi.next.Initialized(&begun) == MPI_SUCCESS && begun &&
+           sl_mpi.next.Finalized(&over) == MPI_SUCCESS && !over;
+}
+
+static int describe(MPI_Comm comm, struct sl_mpi_place *place)
+{
+    int inter = 0, err = sl_mpi.next.Comm_test_inter(comm, &inter);
+
+    place->handle = comm;
+    if (err == MPI_SUCCESS)
+        err = sl_mpi.next.Comm_rank(comm, &place->rank);
+    if (err == MPI_SUCCESS)
+        err = sl_mpi.next.Comm_size(comm, &place->size);
+    place->never = inter || place->size == 1;
+    place->why = SL_WHY_COMM;
+    return err;
+}
+
+/* NULL: MPI is to answer the call itself, as nothing can be known of the communicator. */
+static struct sl_mpi_place *make_place(MPI_Comm comm)
+{
+    if (comm == sl_mpi.none || (uintptr_t)comm == 0 || !mpi_runs() || make_keyvals() != MPI_SUCCESS)
+        return NULL;
+    struct sl_mpi_place *place = calloc(1, sizeof(*place));
+
+    /* A rank that passes calls on alone would leave the others waiting. */
+    if (place == NULL) {
+        sl_error("preload", "no memory for an MPI communicator");
+        abort();
+    }
+    if (describe(comm, place) != MPI_SUCCESS) {
+        free(place);
+        return NULL;
+    }
+    if (sl_preload_map_add(&places, (uintptr_t)comm, place) != 0 ||
+        sl_mpi.next.Comm_set_attr(comm, place_keyval, place) != MPI_SUCCESS) {
+        sl_error("preload", "no memory to keep what belongs to an MPI communicator");
+        abort();
+    }
+    return place;
+}
+
+/* ---- engines ---- */
+
+static int exchange(void *arg, const void *in, size_t len, void *out)
+{
+    struct sl_mpi_place *place = arg;
+    const size_t piece_max = INT_MAX / 2;
+
+    if (len > piece_max)
+        return sl_fail(-EINVAL, "%zu bytes are too many for the start", len);
+    return sl_mpi.next.Allgather(in, (int)len, sl_mpi.byte, out, (int)len, sl_mpi.byte,
+                                 place->handle) == MPI_SUCCESS
+               ? 0
+               : sl_fail(-EIO, "MPI_Allgather failed");
+}
+
+/* Ranks may wait in MPI for what this one sent before it came here: MPI moves while we wait. */
+static void poke(void *arg)
+{
+    int flag;
+
+    (void)arg;
+    sl_mpi.next.Iprobe(0, PROBE_TAG, sl_mpi.self, &flag, MPI_STATUS_IGNORE);
+}
+
+static uint64_t facts(void)
+{
+    const char *version = sluice_version_string();
+    uint64_t hash = UINT64_C(0xcbf29ce484222325) ^ EARLY_CALLS ^ EARLY_CALLS_WORLD << 8;
+
+    for (; *version != '\0'; version++)
+        hash = (hash ^ (unsigned char)*version) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+static void make_engine(struct sl_mpi_place *place)
+{
+    struct sl_preload_peers peers = {
+        .rank = place->rank, .size = place->size, .arg = place, .allgather = exchange, .poke = poke,
+        .facts = facts()};
+
+    place->sizes = calloc((size_t)place->size, 4 * sizeof(*place->sizes));
+    if (place->sizes == NULL)
+        peers.refuse = sl_fail(-ENOMEM, "no memory for %d ranks", place->size);
+    if (atomic_fetch_add(&engines, 1) >= ENGINES_MAX)
+        peers.refuse = sl_fail(-EMFILE, "%d communicators have an engine already", ENGINES_MAX);
+    if (sl_preload_comm_create(&peers, &place->comm) == 0)
+        return;
+    place->comm = NULL;
+    place->never = true;
+    place->why = SL_WHY_ENGINE;
+    atomic_fetch_sub(&engines, 1);
+    sl_mpi.host->note(sl_mpi.host, sluice_last_error());
+}
+
+/* May the call be taken now? Makes the engine when its time has come. */
+static bool has_engine(struct sl_mpi_place *place, enum sl_mpi_call call)
+{
+    uint32_t early = place->handle == sl_mpi.world ? EARLY_CALLS_WORLD : EARLY_CALLS;
+
+    if (SL_LIKELY(place->comm != NULL))
+        return true;
+    if (!place->never && place->seen++ < early) {
+        sl_mpi_passed(call, SL_WHY_EARLY);
+        return false;
+    }
+    if (!place->never)
+        make_engine(place);
+    if (place->never)
+        sl_mpi_passed(call, place->why);
+    return !place->never;
+}
+
+/* ---- a call ---- */
+
+bool sl_mpi_begin(struct sl_mpi_job *job, enum sl_mpi_call call, MPI_Comm comm, int root)
+{
+    struct sl_mpi_place *place = sl_preload_map_get(&places, (uintptr_t)comm);
+
+    if (SL_UNLIKELY(place == NULL))
+        place = make_place(comm);
+    if (SL_UNLIKELY(place == NULL)) {
+        sl_mpi_passed(call, SL_WHY_COMM);
+        return false;
+    }
+    if (SL_UNLIKELY(root < 0 || root >= place->size)) { /* MPI has words for it */
+        sl_mpi_passed(call, SL_WHY_FORM);
+        return false;
+    }
+    if (SL_UNLIKELY(!has_engine(place, call)))
+        return false;
+    job->call = call;
+    job->place = place;
+    job->bytes = 0;
+    job->start_ns = sl_mpi.host->report ? sl_preload_now() : 0;
+    return true;
+}
+
+/* An MPI error of class MPI_ERR_OTHER whose text is the engine's sentence. */
+static int code_of_failure(void)
+{
+    char text[MPI_MAX_ERROR_STRING];
+    int code = MPI_ERR_OTHER;
+
+    snprintf(text, sizeof(text), "%s", sluice_last_error());
+    if (sl_mpi.next.Add_error_code(MPI_ERR_OTHER, &code) != MPI_SUCCESS ||
+        sl_mpi.next.Add_error_string(code, text) != MPI_SUCCESS)
+        return MPI_ERR_OTHER;
+    return code;
+}
+
+int sl_mpi_end(struct sl_mpi_job *job, int err)
+{
+    struct sl_mpi_place *place = job->place;
+
+    if (SL_LIKELY(err == 0)) {
+        sl_preload_taken(sl_mpi.host, job->call, job->bytes,
+                         sl_mpi.host->report ? sl_preload_now() - job->start_ns : 0);
+        return MPI_SUCCESS;
+    }
+    if (!place->told)
+        sl_error("preload", "an MPI collective failed: %s", sluice_last_error());
+    place->told = true;
+    sl_mpi.host->note(sl_mpi.host, sluice_last_error());
+    int code = code_of_failure();
+
+    sl_mpi.next.Comm_call_errhandler(place->handle, code);
+    return code;
+}
+
+int sl_mpi_give_up(struct sl_mpi_job *job, int err)
+{
+    char why[512];
+
+    snprintf(why, sizeof(why), "%s", sluice_last_error());
+    sluice_comm_abort(job->place->comm);
+    sluice_comm_async_error(job->place->comm); /* so that the others hear of it now */
+    return sl_fail(err, "%s", why);
+}
