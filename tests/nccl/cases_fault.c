@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Faults beneath the plugin: strangers, a peer that dies or stands still, reset and lost
+ * connections. */
+#include "tests/nccl/cases.h"
+
+#include "tests/nccl/netns.h"
+#include "tests/nccl/resources.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+#define ENDLESS 1000000000u
+#define SHORT_NS (300 * MS) /* a fault that a plugin should outlive */
+
+static const size_t bulk[] = {4096, 65536, 262144};
+static const struct flow endless = {
+    .steps = ENDLESS, .sizes = bulk, .size_count = COUNT(bulk), .may_fail = true};
+
+/* The length of a fault, not a wait for something. */
+static void lasts(uint64_t ns)
+{
+    struct timespec t = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
+
+    nanosleep(&t, NULL);
+}
+
+/* Strangers call every listener: in silence, with nonsense, and hang up; before and while peers
+ * connect. */
+static int strangers_do_not_disturb(struct rank *r)
+{
+    static const char *const words[] = {
+        NULL, "GET / HTTP/1.1\r\nHost: somewhere\r\n\r\n", "\x16\x03\x01", NULL,
+        "0000000000000000000000000000000000000000000000000000000000"
+        "0000000000000000000000000000000000000000000000000000000000"};
+    const struct flow like = {.steps = 20, .sizes = case_small, .size_count = case_small_count};
+    struct conn conns[2];
+    int called = 0;
+
+    if (rank_start(r) != 0)
+        return -1;
+    for (int round = 0; round < 3; round++) {
+        uint8_t handle[NET_HANDLE_BYTES];
+        struct job listen = {.kind = JOB_LISTEN, .conn = round, .ctx = r->ctx, .handle = handle};
+        struct job accept = {.kind = JOB_ACCEPT, .conn = round};
+        struct job connect = {.kind = JOB_CONNECT, .conn = round, .ctx = r->ctx, .handle = handle};
+        struct job close = {.kind = JOB_CLOSE_LISTEN, .conn = round};
+
+        if (rank_do(r, &listen) != 0)
+            return -1;
+        accept.listen = close.comm = listen.comm;
+        rank_submit(r, &accept);
+        for (size_t w = 0; w < COUNT(words); w++)
+            called += resources_call_listeners(words[w]);
+        if (round == 1)
+            resources_hang_up();
+        rank_submit(r, &connect);
+        if (rank_await(r, &connect) != 0 || rank_await(r, &accept) != 0 || rank_do(r, &close) != 0)
+            return -1;
+        conns[0] = (struct conn){.id = round,
+                                 .from = r->idx,
+                                 .to = r->idx,
+                                 .send_comm = connect.comm,
+                                 .recv_comm = accept.comm};
+        if (case_carry(r, conns, 1, &like) != 0)
+            return -1;
+        rank_close(r, conns, 1);
+    }
+    resources_hang_up();
+    if (called == 0)
+        watch_skip("the plugin listens on no socket that a stranger could reach");
+    return rank_stop(r);
+}
+
+/* The end of requests on a connection that is gone: these two results, in time. */
+static int ended_well(struct rank *r, const struct flow *f)
+{
+    if (atomic_load(&f->state) == FLOW_DONE)
+        return 0;
+    if (f->result != NET_REMOTE && f->result != NET_SYSTEM) {
+        watch_about(f->conn, -1);
+        return watch_fail("a lost peer is %s: it should be ncclRemoteError or ncclSystemError",
+                          net_result_name(f->result));
+    }
+    return 0;
+}
+
+static int all_end(struct rank *r, struct flow *flows, unsigned count)
+{
+    uint64_t start = watch_now();
+
+    watch_wait("the end of the requests");
+    for (unsigned i = 0; i < count; i++) {
+        while (atomic_load(&flows[i].state) == FLOW_RUN && !watch_failed()) {
+            if (watch_now() - start > case_fault_ns) {
+                watch_about(flows[i].conn, flows[i].done[0]);
+                watch_fail("%s neither done nor failed %llu ms after the fault (%u posted)",
+                           flows[i].send ? "a send is" : "a receive is",
+                           (unsigned long long)((watch_now() - start) / MS), flows[i].posted[0]);
+            }
+            sched_yield();
+        }
+        if (watch_failed() || ended_well(r, &flows[i]) != 0)
+            return -1;
+    }
+    watch_leave(false);
+    return 0;
+}
+
+/* Connections 0 and 1 carry; on 2 rank 0 waits for a message, on 3 for room to send: rank 1 does
+ * nothing. */
+static int open_four(struct rank *r, struct conn conns[4], struct flow **flows, unsigned *count)
+{
+    case_ring(r, conns, 4, 0);
+    if (rank_start(r) != 0 || rank_connect(r, conns, 4) != 0)
+        return -1;
+    if (case_begin(r, conns, r->idx == 0 ? 4 : 2, &endless, flows, count) != 0)
+        return -1;
+    return case_moved(r, *flows, 2, 16);
+}
+
+static int tell_pid(struct rank *r, pid_t *pid)
+{
+    if (r->idx == 1) {
+        *pid = getpid();
+        return boot_send(r, 0, pid, sizeof(*pid));
+    }
+    return boot_recv(r, 1, pid, sizeof(*pid));
+}
+
+static int lose_the_peer(struct rank *r, int signal)
+{
+    struct conn conns[4];
+    struct flow *flows;
+    unsigned count;
+    char word;
+    pid_t pid;
+    int rc;
+
+    if (open_four(r, conns, &flows, &count) != 0 || tell_pid(r, &pid) != 0)
+        return -1;
+    if (r->idx == 1)
+        return boot_recv(r, 0, &word, 1); /* it never comes */
+    kill(pid, signal);
+    rc = all_end(r, flows, count);
+    if (rc == 0)
+        rc = case_abort(r, conns, 4, flows, count, ABORT_PROTECT);
+    kill(pid, SIGKILL);
+    return rc;
+}
+
+static int a_killed_peer_ends_every_request(struct rank *r)
+{
+    return lose_the_peer(r, SIGKILL);
+}
+
+static int a_peer_that_stands_still_for_good_ends_every_request(struct rank *r)
+{
+    return lose_the_peer(r, SIGSTOP);
+}
+
+static int a_peer_that_stands_still_for_a_moment_is_waited_for(struct rank *r)
+{
+    const struct flow like = {.steps = 1500, .sizes = bulk, .size_count = COUNT(bulk)};
+    struct conn conns[2];
+    struct flow *flows;
+    unsigned count;
+    pid_t pid;
+
+    case_ring(r, conns, 2, 0);
+    if (rank_start(r) != 0 || rank_connect(r, conns, 2) != 0 || tell_pid(r, &pid) != 0 ||
+        case_begin(r, conns, 2, &like, &flows, &count) != 0 || case_moved(r, flows, count, 16) != 0)
+        return -1;
+    if (r->idx == 0) {
+        kill(pid, SIGSTOP);
+        lasts(SHORT_NS);
+        kill(pid, SIGCONT);
+    }
+    if (case_end(r, flows, count) != 0)
+        return -1;
+    rank_close(r, conns, 2);
+    return rank_stop(r);
+}
+
+/* Peers that gave up each other's connections: all ends, at least on the rank that was not at
+ * fault. */
+static int give_up(struct rank *r, struct conn *conns, unsigned conn_count, struct flow *flows,
+                   unsigned count)
+{
+    if (all_end(r, flows, count) != 0 || boot_barrier(r) != 0)
+        return -1;
+    return case_abort(r, conns, conn_count, flows, count, ABORT_POISON);
+}
+
+static int reset_connections_recover_or_end_in_time(struct rank *r)
+{
+    const struct flow like = {
+        .steps = 3000, .sizes = bulk, .size_count = COUNT(bulk), .may_fail = true};
+    struct conn conns[2];
+    struct flow *flows;
+    unsigned count;
+
+    case_ring(r, conns, 2, 0);
+    if (rank_start(r) != 0 || rank_connect(r, conns, 2) != 0 || boot_barrier(r) != 0 ||
+        case_begin(r, conns, 2, &like, &flows, &count) != 0 || case_moved(r, flows, count, 16) != 0)
+        return -1;
+    if (r->idx == 0 && resources_reset_tcp() == 0)
+        watch_skip("the plugin has no TCP connection to reset");
+    return give_up(r, conns, 2, flows, count);
+}
+
+static int cut(struct rank *r, const struct flow *like, uint64_t for_ns)
+{
+    struct conn conns[2];
+    struct flow *flows;
+    unsigned count;
+
+    case_ring(r, conns, 2, 0);
+    if (rank_start(r) != 0 || rank_connect(r, conns, 2) != 0 ||
+        case_begin(r, conns, 2, like, &flows, &count) != 0 ||
+        case_moved(r, flows, count, 16) != 0 || boot_barrier(r) != 0)
+        return -1;
+    if (r->idx == 0) {
+        if (netns_loopback(false) != 0)
+            return watch_fail("the link cannot be taken down");
+        if (for_ns != 0) {
+            lasts(for_ns);
+            netns_loopback(true);
+        }
+    }
+    return give_up(r, conns, 2, flows, count);
+}
+
+static int a_link_lost_for_a_moment_recovers_or_ends_in_time(struct rank *r)
+{
+    const struct flow like = {
+        .steps = 3000, .sizes = bulk, .size_count = COUNT(bulk), .may_fail = true};
+
+    return cut(r, &like, SHORT_NS);
+}
+
+static int a_link_lost_for_good_ends_every_request(struct rank *r)
+{
+    return cut(r, &endless, 0);
+}
+
+const struct driver_case cases_fault[] = {
+    {"strangers_do_not_disturb", strangers_do_not_disturb, 1, CASE_THREADS | CASE_FAULT},
+    {"a_peer_that_stands_still_for_a_moment_is_waited_for",
+     a_peer_that_stands_still_for_a_moment_is_waited_for, 2, CASE_PROCESSES | CASE_FAULT},
+    {"a_killed_peer_ends_every_request", a_killed_peer_ends_every_request, 2,
+     CASE_PROCESSES | CASE_FAULT | CASE_DIES},
+    {"reset_connections_recover_or_end_in_time", reset_connections_recover_or_end_in_time, 2,
+     CASE_PROCESSES | CASE_FAULT},
+    {"a_link_lost_for_a_moment_recovers_or_ends_in_time",
+     a_link_lost_for_a_moment_recovers_or_ends_in_time, 2,
+     CASE_PROCESSES | CASE_FAULT | CASE_NETNS},
+    {"a_link_lost_for_good_ends_every_request", a_link_lost_for_good_ends_every_request, 2,
+     CASE_PROCESSES | CASE_FAULT | CASE_NETNS | CASE_EXTRA},
+    {"a_peer_that_stands_still_for_good_ends_every_request",
+     a_peer_that_stands_still_for_good_ends_every_request, 2,
+     CASE_PROCESSES | CASE_FAULT | CASE_DIES | CASE_EXTRA},
+};
+const unsigned cases_fault_count = COUNT(cases_fault);
