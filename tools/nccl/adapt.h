@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of the NCCL network plugin share; docs/design/0012-nccl.md says how it works.
+ *
+ *   plugin.c   the tables of each version, over the functions below
+ *   context.c  contexts and engines: made, driven, freed · device.c what NCCL may choose from
+ *   listen.c   accepting · dial.c connecting · link.c what both do · wire.c the bytes
+ *   data.c     isend, irecv, test · memory.c registrations
+ *
+ * A *context* is one of NCCL's communicators. An *engine* is one device in it: a worker, and an interface of
+ * each transport that its connections use. NCCL calls from two threads at a time, one that moves data and one
+ * that connects, registers and closes, so an engine has a lock; the second is seldom there.
+ *
+ * Functions return 0 or a negative errno with its sentence, as everywhere; plugin.c makes NCCL's codes of them.
+ */
+#ifndef SL_NCCL_ADAPT_H
+#define SL_NCCL_ADAPT_H
+
+#include "core/config.h"
+#include "core/err.h"
+#include "core/list.h"
+#include "core/transport.h"
+#include "tools/nccl/abi.h"
+#include "tools/nccl/wire.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SL_NCCL_DEVICES_MAX 32
+#define SL_NCCL_GUESTS 32          /* of one listener, not connected yet */
+#define SL_NCCL_RECVS SL_NCCL_REQUESTS
+#define SL_NCCL_SENDS (SL_NCCL_REQUESTS * SL_NCCL_GROUP_MAX)
+#define SL_NCCL_CALLS SL_NCCL_REQUESTS /* announcements that may be on their way */
+#define SL_NCCL_BYTES_MAX (INT64_C(1) << 30) /* of one message: sizes are told in an int */
+#define SL_NCCL_WHY 192
+
+/* ---- devices ---- */
+
+struct sl_nccl_device {
+    struct sl_device found;
+    const struct sl_transport_ops *ops; /* that found it */
+    char pci_path[256];                 /* "": virtual */
+    uint64_t guid;
+    int speed_mbit, port;
+};
+
+struct sl_nccl_device_list {
+    unsigned count;
+    struct sl_nccl_device items[SL_NCCL_DEVICES_MAX];
+};
+
+/* device.c: what the first transport of SLUICE_TRANSPORT has that has any, shm last. -ENODEV. */
+int sl_nccl_devices_find(const struct sl_config *config, struct sl_nccl_device_list *out);
+
+/* ---- contexts and engines ---- */
+
+struct sl_nccl_ctx {
+    struct sl_node link;    /* of all contexts */
+    struct sl_node engines;
+    struct sl_config config;
+    int traffic_class;
+    bool open;              /* between init and finalize */
+};
+
+/* A transport that connections of an engine may use; opened when the first one does. */
+struct sl_nccl_way {
+    const struct sl_transport_ops *ops; /* NULL: not in this build, or not allowed */
+    bool has_device;
+    struct sl_device device;
+    struct sl_iface *iface;
+    bool out;               /* could not be opened */
+    unsigned place;         /* in the order of preference */
+};
+
+struct sl_nccl_engine {
+    struct sl_node link;    /* ctx->engines */
+    struct sl_nccl_ctx *ctx;
+    unsigned dev;
+    int traffic_class;
+    unsigned users;         /* comms and listeners; by the lock of contexts */
+    pthread_mutex_t lock;   /* what is below */
+    struct sl_config config;
+    struct sl_worker worker;
+    uint64_t host;
+    struct sl_nccl_way ways[SL_NCCL_WAYS];
+    struct sl_node comms, dials, listens;
+    struct sl_node backlog; /* comms with something that a transport did not take yet */
+    int error;              /* of an interface that is lost */
+    char why[SL_NCCL_WHY];
+};
+
+/* ---- connections ---- */
+
+/* A registration. */
+struct sl_nccl_mr {
+    struct sl_node link; /* comm->mrs */
+    struct sl_nccl_comm *comm;
+    uintptr_t addr;
+    size_t len;
+    struct sl_iface *iface; /* of mr */
+    struct sl_mr *mr;    /* NULL: the transport has no use for one */
+    unsigned uses;       /* by requests that are not over */
+};
+
+enum sl_nccl_req_kind { SL_NCCL_REQ_SEND, SL_NCCL_REQ_RECV };
+
+/* What NCCL holds; the first members of both kinds. */
+struct sl_nccl_req {
+    enum sl_nccl_req_kind kind;
+    struct sl_nccl_comm *comm;
+    unsigned left;       /* parts that are not over */
+    struct sl_node link; /* free, or in a queue of what waits to be posted */
+};
+
+struct sl_nccl_send {
+    struct sl_nccl_req base;
+    struct sl_req req;
+    struct sl_buf buf;
+    uint64_t tag;
+    struct sl_nccl_mr *mr;
+};
+
+struct sl_nccl_recv {
+    struct sl_nccl_req base;
+    unsigned count, posted;
+    struct sl_req reqs[SL_NCCL_GROUP_MAX];
+    struct sl_sink sinks[SL_NCCL_GROUP_MAX];
+    struct sl_nccl_mr *mrs[SL_NCCL_GROUP_MAX];
+};
+
+/* A group that the receiver announced. */
+struct sl_nccl_called {
+    struct sl_req req;
+    struct sl_sink sink;
+    bool here;
+    uint8_t bytes[SL_NCCL_CALL_BYTES];
+};
+
+/* An announcement of ours until the transport is through with its bytes. */
+struct sl_nccl_calling {
+    struct sl_req req;
+    bool busy;
+    uint16_t len;
+    uint64_t tag;
+    uint8_t bytes[SL_NCCL_CALL_BYTES];
+};
+
+struct sl_nccl_send_side {
+    struct sl_nccl_called called[SL_NCCL_CALLS];
+    uint64_t group;              /* the oldest that is not complete */
+    bool is_open;                /* its announcement was read: */
+    struct sl_nccl_call call;
+    struct sl_nccl_send *slots[SL_NCCL_GROUP_MAX]; /* matched */
+    bool taken[SL_NCCL_GROUP_MAX];
+    unsigned given;              /* slots that went to the queue */
+    uint64_t message;            /* number of the next one */
+    struct sl_node queue;        /* to be posted, in order */
+    struct sl_node free;
+    struct sl_nccl_send sends[SL_NCCL_SENDS];
+};
+
+struct sl_nccl_recv_side {
+    struct sl_nccl_calling calling[SL_NCCL_CALLS];
+    uint64_t group;              /* of the next irecv */
+    uint64_t announced;          /* of the next announcement to be sent */
+    uint64_t message;
+    struct sl_node queue;
+    struct sl_node free;
+    struct sl_nccl_recv recvs[SL_NCCL_RECVS];
+};
+
+struct sl_nccl_comm {
+    struct sl_node link;    /* engine->comms */
+    struct sl_node waiting; /* engine->backlog */
+    bool is_waiting, is_send;
+    struct sl_nccl_engine *engine;
+    struct sl_ep *ep;       /* NULL: none yet, or none any more */
+    int lost;               /* 0, or why it is of no use any more */
+    char why[SL_NCCL_WHY];
+    struct sl_node mrs;
+    union {
+        struct sl_nccl_send_side send;
+        struct sl_nccl_recv_side recv;
+    };
+};
+
+/* context.c */
+/* logger NULL: lines go to stderr. */
+int sl_nccl_ctx_open(sl_nccl_logger *logger, int traffic_class, struct sl_nccl_ctx **out);
+/* Takes NULL: the context of callers that have none. */
+void sl_nccl_ctx_close(struct sl_nccl_ctx *ctx);
+/* Of the version without contexts, and of NULL. */
+int sl_nccl_ctx_default(sl_nccl_logger *logger, struct sl_nccl_ctx **out);
+int sl_nccl_devices(unsigned *count);
+/* Borrowed until the last context closes and another opens. -EINVAL. */
+int sl_nccl_device(int dev, const struct sl_nccl_device **out);
+/* The engine of that device, made if need be, with one more user. */
+int sl_nccl_engine_get(struct sl_nccl_ctx *ctx, int dev, int traffic_class,
+                       struct sl_nccl_engine **out);
+/* One more user, and one less; not while it is locked. */
+void sl_nccl_engine_hold(struct sl_nccl_engine *engine);
+void sl_nccl_engine_put(struct sl_nccl_engine *engine);
+/* Its interface, opened if need be. */
+int sl_nccl_way_open(struct sl_nccl_engine *engine, unsigned way);
+/* Bits of ways that this engine may use with a peer on that host. */
+unsigned sl_nccl_ways(const struct sl_nccl_engine *engine, uint64_t host);
+void sl_nccl_progress(struct sl_nccl_engine *engine);
+
+/* listen.c, dial.c: handles are of SL_NCCL_HANDLE_BYTES. *out is NULL while it takes time. */
+struct sl_nccl_listen;
+int sl_nccl_listen(struct sl_nccl_ctx *ctx, int dev, void *handle, struct sl_nccl_listen **out);
+int sl_nccl_accept(struct sl_nccl_listen *listen, struct sl_nccl_comm **out);
+/* Takes one that finalize has closed. */
+void sl_nccl_listen_close(struct sl_nccl_listen *listen);
+int sl_nccl_connect(struct sl_nccl_ctx *ctx, int dev, int traffic_class, void *handle,
+                    struct sl_nccl_comm **out);
+/* For context.c: the engine is locked. */
+void sl_nccl_listens_drop(struct sl_nccl_engine *engine);
+void sl_nccl_dials_drop(struct sl_nccl_engine *engine);
+
+/* data.c: the engine is locked where it takes a comm that is being made. */
+int sl_nccl_comm_new(struct sl_nccl_engine *engine, bool is_send, struct sl_nccl_comm **out);
+/* Its endpoint is connected: what the data path needs is posted. */
+int sl_nccl_comm_start(struct sl_nccl_comm *comm);
+void sl_nccl_comm_lose(struct sl_nccl_comm *comm, int status, const char *why);
+/* Ends the endpoint: from then on nobody touches memory of its requests. */
+void sl_nccl_comm_cut(struct sl_nccl_comm *comm);
+void sl_nccl_comm_free(struct sl_nccl_comm *comm);
+/* Hands what waits to the transport. */
+void sl_nccl_comm_push(struct sl_nccl_comm *comm);
+
+int sl_nccl_isend(struct sl_nccl_comm *comm, void *data, size_t len, int tag,
+                  struct sl_nccl_mr *mr, struct sl_nccl_req **out);
+int sl_nccl_irecv(struct sl_nccl_comm *comm, unsigned count, void **data, const size_t *lens,
+                  const int *tags, struct sl_nccl_mr **mrs, struct sl_nccl_req **out);
+/* 1 when it is over: it is dead then, and sizes, which may be NULL, are filled. */
+int sl_nccl_test(struct sl_nccl_req *req, int *sizes);
+void sl_nccl_close(struct sl_nccl_comm *comm);
+
+/* memory.c */
+int sl_nccl_reg(struct sl_nccl_comm *comm, const struct sl_mem *mem, struct sl_nccl_mr **out);
+int sl_nccl_dereg(struct sl_nccl_comm *comm, struct sl_nccl_mr *mr);
+/* The same; the engine is locked. */
+void sl_nccl_mr_end(struct sl_nccl_mr *mr);
+
+static inline void sl_nccl_lock(struct sl_nccl_engine *engine)
+{
+    pthread_mutex_lock(&engine->lock);
+}
+
+static inline void sl_nccl_unlock(struct sl_nccl_engine *engine)
+{
+    pthread_mutex_unlock(&engine->lock);
+}
+
+#endif

@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Contexts and engines: made, driven, freed; and where log lines go. */
+#include "tools/nccl/adapt.h"
+
+#include "core/host.h"
+#include "core/log.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BUDGET 64 /* requests that an interface may finish in one look */
+
+extern char **environ;
+
+/* Guards what is below, and who uses which engine; taken before an engine's own. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct sl_node contexts = {&contexts, &contexts};
+static unsigned open_count;
+static struct sl_nccl_ctx *fallback; /* of callers without one */
+static struct sl_nccl_device_list *devices;
+
+/* ---- log lines ---- */
+
+static void to_nccl(void *arg, enum sl_log_level level, const char *area, const char *line)
+{
+    sl_nccl_logger *logger = (sl_nccl_logger *)(uintptr_t)arg;
+
+    (void)area;
+    if (level <= SL_LOG_WARN)
+        logger(SL_NCCL_LOG_WARN, SL_NCCL_SUB_NET, "sluice", 0, "Sluice %s", line);
+    else
+        logger(SL_NCCL_LOG_INFO, SL_NCCL_SUB_INIT | SL_NCCL_SUB_NET, "sluice", 0, "Sluice %s", line);
+}
+
+/* Without a setting of its own Sluice tells at info, and NCCL_DEBUG decides what is seen. */
+static int log_to(sl_nccl_logger *logger, const struct sl_config *config)
+{
+    const char *own = getenv("SLUICE_LOG");
+    bool set = own != NULL && own[0] != '\0';
+
+    if (logger != NULL)
+        sl_log_set_sink(to_nccl, (void *)(uintptr_t)logger);
+    return sl_log_configure(set || logger == NULL ? config->log : "info");
+}
+
+/* ---- engines ---- */
+
+static void on_ctrl(void *arg, struct sl_ep *ep, const void *msg, size_t len)
+{
+    (void)arg, (void)ep, (void)msg, (void)len; /* we send none */
+}
+
+static void on_down(void *arg, struct sl_ep *ep, int status, const char *why)
+{
+    (void)arg;
+    if (ep->owner != NULL)
+        sl_nccl_comm_lose(ep->owner, status, why);
+}
+
+static uint64_t seed(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_nsec << 32 ^ (uint64_t)ts.tv_sec ^ (uint64_t)getpid();
+}
+
+/* Which transports, in which order. */
+static void allow_ways(struct sl_nccl_engine *engine, const struct sl_nccl_device *dev)
+{
+    const char *list = engine->config.transport;
+    bool by_net = strcmp(dev->ops->name, "tcp") == 0, by_rail = strcmp(dev->ops->name, "verbs") == 0;
+    unsigned place = 0;
+
+    if (strcmp(list, "auto") == 0)
+        list = "shm,verbs,tcp";
+    for (; *list != '\0'; place += 2) {
+        size_t len = strcspn(list, ",");
+        const struct sl_transport_ops *ops = sl_transport_find(list, len);
+        struct sl_nccl_way way = {.ops = ops, .place = place};
+
+        list += len + (list[len] == ',');
+        if (ops == NULL)
+            continue;
+        if (strcmp(ops->name, "shm") == 0)
+            engine->ways[SL_NCCL_WAY_SHM] = way;
+        if (strcmp(ops->name, "verbs") == 0 && by_rail)
+            engine->ways[SL_NCCL_WAY_VERBS] = way;
+        if (strcmp(ops->name, "tcp") != 0)
+            continue;
+        way.place++;
+        engine->ways[SL_NCCL_WAY_TCP_ANY] = way;
+        way.place--;
+        way.has_device = true;
+        way.device = dev->found;
+        if (by_net)
+            engine->ways[SL_NCCL_WAY_TCP] = way;
+    }
+}
+
+static bool only_excludes(const char *list)
+{
+    for (; *list != '\0'; list += strcspn(list, ","), list += *list == ',')
+        if (*list != '^' && *list != ',')
+            return false;
+    return true;
+}
+
+/* Rails of a connection are tried in the order of this list: the device's own, then all that are allowed. */
+static void prefer_rail(struct sl_config *config, const struct sl_nccl_device *dev)
+{
+    char all[SL_TEXT_MAX];
+    int n;
+
+    snprintf(all, sizeof(all), "%s", config->verbs_devices);
+    n = snprintf(config->verbs_devices, sizeof(config->verbs_devices), "%s,%s%s", dev->found.name, all,
+                 only_excludes(all) ? ",*" : "");
+    if (n < 0 || (size_t)n >= sizeof(config->verbs_devices))
+        memcpy(config->verbs_devices, all, sizeof(all));
+}
+
+static int engine_new(struct sl_nccl_ctx *ctx, unsigned dev, int traffic_class,
+                      struct sl_nccl_engine **out)
+{
+    struct sl_nccl_engine *engine = calloc(1, sizeof(*engine));
+    const struct sl_nccl_device *device = &devices->items[dev];
+
+    if (engine == NULL)
+        return sl_fail(-ENOMEM, "no memory for device %u", dev);
+    *engine = (struct sl_nccl_engine){.ctx = ctx, .dev = dev, .traffic_class = traffic_class,
+                                      .config = ctx->config};
+    pthread_mutex_init(&engine->lock, NULL);
+    sl_list_init(&engine->comms);
+    sl_list_init(&engine->dials);
+    sl_list_init(&engine->listens);
+    sl_list_init(&engine->backlog);
+    if (traffic_class >= 0 && traffic_class <= 255)
+        engine->config.verbs_traffic_class = traffic_class;
+    if (strcmp(device->ops->name, "verbs") == 0)
+        prefer_rail(&engine->config, device);
+    engine->worker = (struct sl_worker){
+        .clock = &sl_clock_monotonic, .config = &engine->config, .rank = -1};
+    sl_rng_init(&engine->worker.rng, seed() ^ (uintptr_t)engine);
+    engine->host = sl_host_hash(&engine->config);
+    allow_ways(engine, device);
+    sl_list_push_back(&ctx->engines, &engine->link);
+    *out = engine;
+    return 0;
+}
+
+static void engine_free(struct sl_nccl_engine *engine)
+{
+    sl_assert(sl_list_empty(&engine->comms));
+    for (unsigned i = 0; i < SL_NCCL_WAYS; i++)
+        if (engine->ways[i].iface != NULL)
+            engine->ways[i].ops->close(engine->ways[i].iface);
+    sl_list_remove(&engine->link);
+    pthread_mutex_destroy(&engine->lock);
+    free(engine);
+}
+
+int sl_nccl_way_open(struct sl_nccl_engine *engine, unsigned way)
+{
+    struct sl_handler handler = {.ctrl = on_ctrl, .down = on_down, .arg = engine};
+    struct sl_nccl_way *w = &engine->ways[way];
+    int err;
+
+    if (w->iface != NULL)
+        return 0;
+    if (w->ops == NULL || w->out)
+        return sl_fail(-ENOTSUP, "there is no such transport here");
+    err = w->ops->open(&engine->worker, w->has_device ? &w->device : NULL, &handler, &w->iface);
+    if (err != 0) {
+        w->iface = NULL;
+        w->out = true;
+        sl_info("nccl", "transport %s is out: %s", w->ops->name, sluice_last_error());
+    }
+    return err;
+}
+
+unsigned sl_nccl_ways(const struct sl_nccl_engine *engine, uint64_t host)
+{
+    unsigned ways = 0;
+
+    for (unsigned i = 0; i < SL_NCCL_WAYS; i++)
+        if (engine->ways[i].ops != NULL && !engine->ways[i].out &&
+            (i != SL_NCCL_WAY_SHM || host == engine->host))
+            ways |= 1u << i;
+    return ways;
+}
+
+/* An interface is lost with all that is on it. */
+static void engine_lost(struct sl_nccl_engine *engine, const struct sl_nccl_way *way, int err)
+{
+    if (engine->error != 0)
+        return;
+    engine->error = err;
+    snprintf(engine->why, sizeof(engine->why), "transport %s is lost: %s", way->ops->name,
+             sluice_last_error());
+    sl_list_foreach (&engine->comms, node)
+        sl_nccl_comm_lose(sl_container_of(node, struct sl_nccl_comm, link), err, engine->why);
+}
+
+void sl_nccl_progress(struct sl_nccl_engine *engine)
+{
+    for (unsigned i = 0; i < SL_NCCL_WAYS; i++) {
+        const struct sl_nccl_way *way = &engine->ways[i];
+
+        if (way->iface == NULL)
+            continue;
+        int n = way->ops->progress(way->iface, BUDGET);
+
+        if (SL_UNLIKELY(n < 0))
+            engine_lost(engine, way, n);
+    }
+    sl_list_foreach (&engine->backlog, node)
+        sl_nccl_comm_push(sl_container_of(node, struct sl_nccl_comm, waiting));
+}
+
+int sl_nccl_engine_get(struct sl_nccl_ctx *ctx, int dev, int traffic_class,
+                       struct sl_nccl_engine **out)
+{
+    struct sl_nccl_engine *engine = NULL;
+    int err = 0;
+
+    pthread_mutex_lock(&lock);
+    if (devices == NULL || dev < 0 || (unsigned)dev >= devices->count)
+        err = sl_fail(-EINVAL, "there is no device %d", dev);
+    if (err == 0)
+        sl_list_foreach (&ctx->engines, node) {
+            struct sl_nccl_engine *at = sl_container_of(node, struct sl_nccl_engine, link);
+
+            if (at->dev == (unsigned)dev && at->traffic_class == traffic_class)
+                engine = at;
+        }
+    if (err == 0 && engine == NULL)
+        err = engine_new(ctx, (unsigned)dev, traffic_class, &engine);
+    if (err == 0) {
+        engine->users++;
+        *out = engine;
+    }
+    pthread_mutex_unlock(&lock);
+    return err;
+}
+
+/* Frees what a closed context has left, once nobody uses it. */
+static void sweep(struct sl_nccl_ctx *ctx)
+{
+    if (ctx->open)
+        return;
+    sl_list_foreach (&ctx->engines, node) {
+        struct sl_nccl_engine *engine = sl_container_of(node, struct sl_nccl_engine, link);
+
+        if (engine->users == 0)
+            engine_free(engine);
+    }
+    if (!sl_list_empty(&ctx->engines))
+        return;
+    sl_list_remove(&ctx->link);
+    free(ctx);
+}
+
+void sl_nccl_engine_hold(struct sl_nccl_engine *engine)
+{
+    pthread_mutex_lock(&lock);
+    engine->users++;
+    pthread_mutex_unlock(&lock);
+}
+
+void sl_nccl_engine_put(struct sl_nccl_engine *engine)
+{
+    pthread_mutex_lock(&lock);
+    engine->users--;
+    sweep(engine->ctx);
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- contexts ---- */
+
+/* Anew where nobody remembers the old ones. */
+static int find_devices(const struct sl_config *config)
+{
+    struct sl_nccl_device_list *list;
+    int err;
+
+    if (open_count > 0)
+        return 0;
+    list = calloc(1, sizeof(*list));
+    if (list == NULL)
+        return sl_fail(-ENOMEM, "no memory to list devices");
+    err = sl_nccl_devices_find(config, list);
+    if (err != 0) {
+        free(list);
+        return err;
+    }
+    free(devices);
+    devices = list;
+    return 0;
+}
+
+static int ctx_new(sl_nccl_logger *logger, int traffic_class, struct sl_nccl_ctx **out)
+{
+    struct sl_nccl_ctx *ctx = calloc(1, sizeof(*ctx));
+    int err;
+
+    if (ctx == NULL)
+        return sl_fail(-ENOMEM, "no memory for a context");
+    err = sl_config_from_env(&ctx->config, environ);
+    if (err == 0)
+        err = log_to(logger, &ctx->config);
+    if (err == 0)
+        err = find_devices(&ctx->config);
+    if (err != 0) {
+        free(ctx);
+        return err;
+    }
+    ctx->traffic_class = traffic_class;
+    ctx->open = true;
+    sl_list_init(&ctx->engines);
+    sl_list_push_back(&contexts, &ctx->link);
+    open_count++;
+    *out = ctx;
+    return 0;
+}
+
+int sl_nccl_ctx_open(sl_nccl_logger *logger, int traffic_class, struct sl_nccl_ctx **out)
+{
+    int err;
+
+    pthread_mutex_lock(&lock);
+    err = ctx_new(logger, traffic_class, out);
+    pthread_mutex_unlock(&lock);
+    return err;
+}
+
+int sl_nccl_ctx_default(sl_nccl_logger *logger, struct sl_nccl_ctx **out)
+{
+    int err = 0;
+
+    pthread_mutex_lock(&lock);
+    if (fallback == NULL)
+        err = ctx_new(logger, SL_NCCL_UNDEFINED, &fallback);
+    if (err == 0)
+        *out = fallback;
+    pthread_mutex_unlock(&lock);
+    return err;
+}
+
+void sl_nccl_ctx_close(struct sl_nccl_ctx *ctx)
+{
+    pthread_mutex_lock(&lock);
+    if (ctx == NULL)
+        ctx = fallback;
+    if (ctx == fallback)
+        fallback = NULL;
+    if (ctx != NULL && ctx->open) {
+        ctx->open = false;
+        open_count--;
+        sl_list_foreach (&ctx->engines, node) {
+            struct sl_nccl_engine *engine = sl_container_of(node, struct sl_nccl_engine, link);
+
+            sl_nccl_lock(engine);
+            sl_nccl_dials_drop(engine);
+            sl_nccl_listens_drop(engine);
+            sl_nccl_unlock(engine);
+        }
+        sweep(ctx);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+int sl_nccl_devices(unsigned *count)
+{
+    int err = 0;
+
+    pthread_mutex_lock(&lock);
+    if (devices == NULL)
+        err = sl_fail(-EINVAL, "devices are asked for before init");
+    else
+        *count = devices->count;
+    pthread_mutex_unlock(&lock);
+    return err;
+}
+
+int sl_nccl_device(int dev, const struct sl_nccl_device **out)
+{
+    int err = 0;
+
+    pthread_mutex_lock(&lock);
+    if (devices == NULL || dev < 0 || (unsigned)dev >= devices->count)
+        err = sl_fail(-EINVAL, "there is no device %d", dev);
+    else
+        *out = &devices->items[dev];
+    pthread_mutex_unlock(&lock);
+    return err;
+}

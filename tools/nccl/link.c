@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Words over a socket that never blocks, and endpoints that come about or do not. */
+#include "tools/nccl/link.h"
+
+#include "core/log.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+void sl_nccl_link_init(struct sl_nccl_link *link, struct sl_nccl_engine *engine, bool is_send)
+{
+    memset(link, 0, offsetof(struct sl_nccl_link, in));
+    link->engine = engine;
+    link->fd = -1;
+    link->is_send = is_send;
+}
+
+void sl_nccl_link_fini(struct sl_nccl_link *link)
+{
+    sl_nccl_link_drop(link);
+    if (link->fd >= 0)
+        close(link->fd);
+    link->fd = -1;
+    link->in_len = link->out_len = 0;
+}
+
+/* ---- words ---- */
+
+int sl_nccl_link_flush(struct sl_nccl_link *link)
+{
+    while (link->out_len > 0) {
+        ssize_t n = send(link->fd, link->out, link->out_len, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            return 0;
+        if (n < 0)
+            return sl_fail(-ECONNRESET, "the other end of the handshake is gone: %s",
+                           sluice_strerror(-errno));
+        link->out_len -= (size_t)n;
+        memmove(link->out, link->out + n, link->out_len);
+    }
+    return 1;
+}
+
+int sl_nccl_link_say(struct sl_nccl_link *link, const struct sl_nccl_word *word)
+{
+    int sent;
+
+    if (SL_NCCL_SAY_MAX - link->out_len < SL_NCCL_WORD_MAX)
+        return sl_fail(-ECONNRESET, "the other end of the handshake does not listen");
+    link->out_len += sl_nccl_word_encode(word, link->out + link->out_len);
+    sent = sl_nccl_link_flush(link);
+    return sent < 0 ? sent : 0;
+}
+
+int sl_nccl_link_failed(struct sl_nccl_link *link, uint8_t way)
+{
+    struct sl_nccl_word word = {.kind = SL_NCCL_FAILED, .way = way};
+
+    snprintf(word.text, sizeof(word.text), "%s", link->why);
+    return sl_nccl_link_say(link, &word);
+}
+
+int sl_nccl_link_hear(struct sl_nccl_link *link, struct sl_nccl_word *out)
+{
+    ssize_t n = 0;
+    int took = sl_nccl_word_decode(link->in, link->in_len, out);
+
+    if (took == 0) {
+        n = recv(link->fd, link->in + link->in_len, sizeof(link->in) - link->in_len, MSG_DONTWAIT);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            return 0;
+        if (n <= 0)
+            return sl_fail(-ECONNRESET, "the other end of the handshake hung up%s%s", n < 0 ? ": " : "",
+                           n < 0 ? sluice_strerror(-errno) : "");
+        link->in_len += (size_t)n;
+        took = sl_nccl_word_decode(link->in, link->in_len, out);
+    }
+    if (took <= 0)
+        return took;
+    link->in_len -= (size_t)took;
+    memmove(link->in, link->in + took, link->in_len);
+    return 1;
+}
+
+/* ---- endpoint ---- */
+
+/* The transport has just said why. */
+static void connect_over(struct sl_req *req)
+{
+    struct sl_nccl_link *link = sl_container_of(req, struct sl_nccl_link, connecting);
+
+    if (req->status != 0)
+        snprintf(link->why, sizeof(link->why), "%s", sluice_last_error());
+}
+
+static int note(struct sl_nccl_link *link, int err)
+{
+    snprintf(link->why, sizeof(link->why), "%s", sluice_last_error());
+    return err;
+}
+
+int sl_nccl_link_ep(struct sl_nccl_link *link, uint8_t way, struct sl_addr *out)
+{
+    struct sl_nccl_engine *engine = link->engine;
+    int err = sl_nccl_way_open(engine, way);
+
+    link->ways_left &= ~(1u << way);
+    if (err == 0 && link->comm == NULL)
+        err = sl_nccl_comm_new(engine, link->is_send, &link->comm);
+    if (err == 0)
+        err = engine->ways[way].ops->ep_create(engine->ways[way].iface, &link->comm->ep);
+    if (err != 0)
+        return note(link, err);
+    link->comm->ep->owner = link->comm;
+    link->way = way;
+    link->connecting = (struct sl_req){.status = SL_PENDING, .done = connect_over};
+    err = engine->ways[way].ops->ep_addr(link->comm->ep, out);
+    if (err == 0)
+        return 0;
+    note(link, err);
+    sl_nccl_link_drop(link);
+    return err;
+}
+
+int sl_nccl_link_connect(struct sl_nccl_link *link, const struct sl_addr *peer)
+{
+    struct sl_ep *ep = link->comm->ep;
+    int err = ep->iface->ops->ep_connect(ep, peer, &link->connecting);
+
+    if (err >= 0)
+        return 0;
+    note(link, err);
+    sl_nccl_link_drop(link);
+    return err;
+}
+
+int sl_nccl_link_state(const struct sl_nccl_link *link)
+{
+    if (link->connecting.status == SL_PENDING)
+        return 0;
+    if (link->connecting.status != 0)
+        return link->connecting.status;
+    return link->comm->lost != 0 ? link->comm->lost : 1;
+}
+
+void sl_nccl_link_drop(struct sl_nccl_link *link)
+{
+    char why[SL_NCCL_WHY];
+
+    if (link->comm == NULL)
+        return;
+    /* Cutting ends the request, whose text is not the reason. */
+    memcpy(why, link->why, sizeof(why));
+    if (link->comm->lost != 0 && why[0] == '\0')
+        memcpy(why, link->comm->why, sizeof(why));
+    sl_nccl_comm_free(link->comm);
+    link->comm = NULL;
+    memcpy(link->why, why, sizeof(why));
+}
+
+int sl_nccl_link_take(struct sl_nccl_link *link, struct sl_nccl_comm **out)
+{
+    int err = sl_nccl_comm_start(link->comm);
+
+    if (err != 0)
+        return note(link, err);
+    *out = link->comm;
+    link->comm = NULL;
+    return 0;
+}

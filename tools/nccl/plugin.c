@@ -1,0 +1,496 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The tables that NCCL looks up: one set of functions, and a thin layer for what differs between versions.
+ *
+ * v11 and v12 have contexts; the older ones share one that is never closed. Before v9 sizes are ints, before v10
+ * requests have no parent for the profiler, which is not used here.
+ */
+#include "tools/nccl/abi_v10.h"
+#include "tools/nccl/abi_v11.h"
+#include "tools/nccl/abi_v12.h"
+#include "tools/nccl/abi_v6.h"
+#include "tools/nccl/abi_v8.h"
+#include "tools/nccl/abi_v9.h"
+#include "tools/nccl/adapt.h"
+
+#include "core/log.h"
+
+#include <string.h>
+
+#define NAME "Sluice"
+#define EXPORT __attribute__((visibility("default")))
+#define COMMS_MAX 65536
+
+typedef enum sl_nccl_result result;
+
+/* Here an error is told, once: NCCL shows the line, and the code says whose fault it was. */
+static result end(int err)
+{
+    if (SL_LIKELY(err >= 0))
+        return SL_NCCL_SUCCESS;
+    sl_warn("nccl", "%s (%s)", sluice_last_error(), sluice_strerror(err));
+    switch (err) {
+    case -EINVAL:
+        return SL_NCCL_INVALID_ARGUMENT;
+    case -ECONNRESET:
+    case -ECONNREFUSED:
+    case -ETIMEDOUT:
+    case -EHOSTUNREACH:
+    case -EPROTO:
+    case -EBADMSG:
+        return SL_NCCL_REMOTE_ERROR;
+    default:
+        return SL_NCCL_SYSTEM_ERROR;
+    }
+}
+
+/* ---- what all versions share ---- */
+
+static result devices(int *count)
+{
+    unsigned n = 0;
+    int err = sl_nccl_devices(&n);
+
+    *count = (int)n;
+    return end(err);
+}
+
+static int context(void *given, struct sl_nccl_ctx **out)
+{
+    *out = given;
+    return given != NULL ? 0 : sl_nccl_ctx_default(NULL, out);
+}
+
+static result listen_on(void *given, int dev, void *handle, void **out)
+{
+    struct sl_nccl_listen *listen = NULL;
+    struct sl_nccl_ctx *ctx;
+    int err = context(given, &ctx);
+
+    if (err == 0)
+        err = sl_nccl_listen(ctx, dev, handle, &listen);
+    *out = listen;
+    return end(err);
+}
+
+static result connect_to(void *given, int dev, int traffic_class, void *handle, void **out)
+{
+    struct sl_nccl_comm *comm = NULL;
+    struct sl_nccl_ctx *ctx;
+    int err = context(given, &ctx);
+
+    if (err == 0)
+        err = sl_nccl_connect(ctx, dev, traffic_class != SL_NCCL_UNDEFINED ? traffic_class
+                                                                           : ctx->traffic_class,
+                              handle, &comm);
+    *out = comm;
+    return end(err);
+}
+
+static result accept_from(void *listen, void **out)
+{
+    struct sl_nccl_comm *comm = NULL;
+    int err = sl_nccl_accept(listen, &comm);
+
+    *out = comm;
+    return end(err);
+}
+
+static result reg(void *comm, const struct sl_mem *mem, void **out)
+{
+    struct sl_nccl_mr *mr = NULL;
+    int err = sl_nccl_reg(comm, mem, &mr);
+
+    *out = mr;
+    return end(err);
+}
+
+static result reg_mr(void *comm, void *data, size_t size, int type, void **out)
+{
+    struct sl_mem mem = {.addr = data, .len = size, .kind = SL_MEM_HOST, .fd = -1};
+
+    *out = NULL;
+    if (type != SL_NCCL_PTR_HOST)
+        return end(sl_fail(-EINVAL, "memory of type %d is not what this device said it takes", type));
+    return reg(comm, &mem, out);
+}
+
+static result reg_mr_dmabuf(void *comm, void *data, size_t size, int type, uint64_t offset, int fd,
+                            void **out)
+{
+    (void)comm, (void)data, (void)size, (void)offset, (void)fd;
+    *out = NULL;
+    return end(sl_fail(-EINVAL, "memory of type %d comes by dmabuf, which this device did not offer", type));
+}
+
+static result dereg_mr(void *comm, void *mr)
+{
+    return end(mr != NULL ? sl_nccl_dereg(comm, mr) : 0);
+}
+
+/* NULL where it would have to wait: NCCL then asks again. */
+static result send_to(void *comm, void *data, size_t size, int tag, void *mr, void **request)
+{
+    struct sl_nccl_req *req = NULL;
+    int err = sl_nccl_isend(comm, data, size, tag, mr, &req);
+
+    *request = req;
+    return end(err);
+}
+
+static result receive_from(void *comm, int count, void **data, const size_t *sizes, const int *tags,
+                           void **mrs, void **request)
+{
+    struct sl_nccl_req *req = NULL;
+    int err = sl_nccl_irecv(comm, count > 0 ? (unsigned)count : 0, data, sizes, tags,
+                            (struct sl_nccl_mr **)mrs, &req);
+
+    *request = req; /* also over the mark of an optional receive */
+    return end(err);
+}
+
+static result test(void *request, int *done, int *sizes)
+{
+    int over = sl_nccl_test(request, sizes);
+
+    *done = over == 1;
+    return end(over);
+}
+
+/* Host memory needs none, and nothing else was offered. */
+static result iflush(void *comm, int count, void **data, int *sizes, void **mrs, void **request)
+{
+    (void)comm, (void)count, (void)data, (void)sizes, (void)mrs;
+    *request = NULL;
+    return SL_NCCL_SUCCESS;
+}
+
+static result close_comm(void *comm)
+{
+    if (comm != NULL)
+        sl_nccl_close(comm);
+    return SL_NCCL_SUCCESS;
+}
+
+static result close_listen(void *listen)
+{
+    if (listen != NULL)
+        sl_nccl_listen_close(listen);
+    return SL_NCCL_SUCCESS;
+}
+
+static result get_device_mr(void *comm, void *mr, void **out)
+{
+    (void)comm, (void)mr;
+    *out = NULL;
+    return end(sl_fail(-EINVAL, "this network is not driven from the GPU"));
+}
+
+static result irecv_consumed(void *comm, int count, void *request)
+{
+    (void)comm, (void)count, (void)request;
+    return end(sl_fail(-EINVAL, "this network is not driven from the GPU"));
+}
+
+/* ---- properties: each version fills all that it has ---- */
+
+/* Casts away const: the interface has no use for writing to them. */
+static char *text(const char *given)
+{
+    return (char *)(uintptr_t)given;
+}
+
+#define FILL(out, dev)                                                                             \
+    do {                                                                                           \
+        memset(out, 0, sizeof(*(out)));                                                            \
+        (out)->name = text((dev)->found.name);                                                     \
+        (out)->pci_path = (dev)->pci_path[0] != '\0' ? text((dev)->pci_path) : NULL;               \
+        (out)->guid = (dev)->guid;                                                                 \
+        (out)->ptr_support = SL_NCCL_PTR_HOST;                                                     \
+        (out)->speed = (dev)->speed_mbit;                                                          \
+        (out)->port = (dev)->port;                                                                 \
+        (out)->latency = 0; /* NCCL's own estimate */                                              \
+        (out)->comms_max = COMMS_MAX;                                                              \
+        (out)->recvs_max = SL_NCCL_GROUP_MAX;                                                      \
+    } while (0)
+
+#define FILL_V8(out)                                                                               \
+    do {                                                                                           \
+        (out)->reg_is_global = 0;                                                                  \
+        (out)->device_type = SL_NCCL_DEVICE_HOST;                                                  \
+        (out)->device_version = SL_NCCL_DEVICE_VERSION_INVALID;                                    \
+    } while (0)
+
+#define FILL_V9(out, idx)                                                                          \
+    do {                                                                                           \
+        FILL_V8(out);                                                                              \
+        (out)->force_flush = 0;                                                                    \
+        (out)->joined.count = 1;                                                                   \
+        (out)->joined.devs[0] = idx;                                                               \
+        (out)->p2p_bytes_max = (out)->coll_bytes_max = SL_NCCL_BYTES_MAX;                          \
+    } while (0)
+
+static result properties_v6(int idx, struct sl_nccl_net_props_v6 *out)
+{
+    const struct sl_nccl_device *dev;
+    int err = sl_nccl_device(idx, &dev);
+
+    if (err == 0)
+        FILL(out, dev);
+    return end(err);
+}
+
+static result properties_v8(int idx, struct sl_nccl_net_props_v8 *out)
+{
+    const struct sl_nccl_device *dev;
+    int err = sl_nccl_device(idx, &dev);
+
+    if (err != 0)
+        return end(err);
+    FILL(out, dev);
+    FILL_V8(out);
+    return SL_NCCL_SUCCESS;
+}
+
+static result properties_v9(int idx, struct sl_nccl_net_props_v9 *out)
+{
+    const struct sl_nccl_device *dev;
+    int err = sl_nccl_device(idx, &dev);
+
+    if (err != 0)
+        return end(err);
+    FILL(out, dev);
+    FILL_V9(out, idx);
+    return SL_NCCL_SUCCESS;
+}
+
+static result properties_v10(int idx, struct sl_nccl_net_props_v10 *out)
+{
+    const struct sl_nccl_device *dev;
+    int err = sl_nccl_device(idx, &dev);
+
+    if (err != 0)
+        return end(err);
+    FILL(out, dev);
+    FILL_V9(out, idx);
+    return SL_NCCL_SUCCESS;
+}
+
+static result properties_v11(int idx, struct sl_nccl_net_props_v11 *out)
+{
+    const struct sl_nccl_device *dev;
+    int err = sl_nccl_device(idx, &dev);
+
+    if (err != 0)
+        return end(err);
+    FILL(out, dev);
+    FILL_V9(out, idx);
+    out->multi_request_max = 1;
+    return SL_NCCL_SUCCESS;
+}
+
+static result properties_v12(int idx, struct sl_nccl_net_props_v12 *out)
+{
+    const struct sl_nccl_device *dev;
+    int err = sl_nccl_device(idx, &dev);
+
+    if (err != 0)
+        return end(err);
+    FILL(out, dev);
+    FILL_V9(out, idx);
+    out->multi_request_max = 1;
+    out->rail_id = out->plane_id = SL_NCCL_UNDEFINED;
+    return SL_NCCL_SUCCESS;
+}
+
+/* ---- v6, v8: sizes are ints ---- */
+
+static result init_v6(sl_nccl_logger *logger)
+{
+    struct sl_nccl_ctx *ctx;
+
+    return end(sl_nccl_ctx_default(logger, &ctx));
+}
+
+static result listen_v6(int dev, void *handle, void **out)
+{
+    return listen_on(NULL, dev, handle, out);
+}
+
+static result connect_v6(int dev, void *handle, void **out)
+{
+    return connect_to(NULL, dev, SL_NCCL_UNDEFINED, handle, out);
+}
+
+static result reg_mr_v6(void *comm, void *data, int size, int type, void **out)
+{
+    return reg_mr(comm, data, size > 0 ? (size_t)size : 0, type, out);
+}
+
+static result isend_v6(void *comm, void *data, int size, int tag, void *mr, void **request)
+{
+    return send_to(comm, data, size > 0 ? (size_t)size : 0, tag, mr, request);
+}
+
+static result irecv_v6(void *comm, int count, void **data, int *sizes, int *tags, void **mrs,
+                       void **request)
+{
+    size_t wide[SL_NCCL_GROUP_MAX] = {0};
+
+    for (int i = 0; i < count && i < SL_NCCL_GROUP_MAX; i++)
+        wide[i] = sizes[i] > 0 ? (size_t)sizes[i] : 0;
+    return receive_from(comm, count, data, wide, tags, mrs, request);
+}
+
+static result connect_v8(int dev, void *handle, void **out, struct sl_nccl_device_handle **device)
+{
+    (void)device; /* NCCL drives the network from the GPU only where we say that it can */
+    return connect_to(NULL, dev, SL_NCCL_UNDEFINED, handle, out);
+}
+
+static result accept_v8(void *listen, void **out, struct sl_nccl_device_handle **device)
+{
+    (void)device;
+    return accept_from(listen, out);
+}
+
+/* ---- v9: sizes are size_t ---- */
+
+static result irecv_v9(void *comm, int count, void **data, size_t *sizes, int *tags, void **mrs,
+                       void **request)
+{
+    return receive_from(comm, count, data, sizes, tags, mrs, request);
+}
+
+/* ---- v10: a traffic class, parents for the profiler ---- */
+
+static result init_v10(sl_nccl_logger *logger, sl_nccl_profiler_callback *profiler)
+{
+    (void)profiler;
+    return init_v6(logger);
+}
+
+static result connect_v10(int dev, struct sl_nccl_net_config_v10 *config, void *handle, void **out,
+                          struct sl_nccl_device_handle **device)
+{
+    (void)device;
+    return connect_to(NULL, dev, config != NULL ? config->traffic_class : SL_NCCL_UNDEFINED, handle, out);
+}
+
+static result isend_v10(void *comm, void *data, size_t size, int tag, void *mr, void *parent,
+                        void **request)
+{
+    (void)parent;
+    return send_to(comm, data, size, tag, mr, request);
+}
+
+static result irecv_v10(void *comm, int count, void **data, size_t *sizes, int *tags, void **mrs,
+                        void **parents, void **request)
+{
+    (void)parents;
+    return receive_from(comm, count, data, sizes, tags, mrs, request);
+}
+
+/* ---- v11, v12: contexts ---- */
+
+static result open_context(void **out, int traffic_class, sl_nccl_logger *logger)
+{
+    struct sl_nccl_ctx *ctx = NULL;
+    int err = sl_nccl_ctx_open(logger, traffic_class, &ctx);
+
+    *out = ctx; /* NULL after an error: NCCL may finalize it all the same */
+    return end(err);
+}
+
+static result init_v11(void **ctx, uint64_t comm_id, struct sl_nccl_net_config_v11 *config,
+                       sl_nccl_logger *logger, sl_nccl_profiler_callback *profiler)
+{
+    (void)comm_id, (void)profiler;
+    return open_context(ctx, config != NULL ? config->traffic_class : SL_NCCL_UNDEFINED, logger);
+}
+
+static result init_v12(void **ctx, uint64_t comm_id, struct sl_nccl_net_config_v12 *config,
+                       sl_nccl_logger *logger, sl_nccl_profiler_callback *profiler)
+{
+    (void)comm_id, (void)profiler;
+    return open_context(ctx, config != NULL ? config->traffic_class : SL_NCCL_UNDEFINED, logger);
+}
+
+static result connect_v11(void *ctx, int dev, void *handle, void **out,
+                          struct sl_nccl_device_handle **device)
+{
+    (void)device;
+    return connect_to(ctx, dev, SL_NCCL_UNDEFINED, handle, out);
+}
+
+static result finalize(void *ctx)
+{
+    sl_nccl_ctx_close(ctx);
+    return SL_NCCL_SUCCESS;
+}
+
+/* A hint of how many peers there will be: nothing here depends on it. */
+static result set_attr_v11(void *ctx, struct sl_nccl_net_attr_v11 *attr)
+{
+    (void)ctx, (void)attr;
+    return SL_NCCL_SUCCESS;
+}
+
+static result set_attr_v12(void *ctx, struct sl_nccl_net_attr_v12 *attr)
+{
+    (void)ctx, (void)attr;
+    return SL_NCCL_SUCCESS;
+}
+
+/* ---- tables ---- */
+
+/* make_joined stays NULL: a connection uses all rails by itself (docs/nccl.md), which one device made of several
+ * would hide. */
+
+#define CLOSERS .close_send = close_comm, .close_recv = close_comm, .close_listen = close_listen
+#define MEMORY .reg_mr_dmabuf = reg_mr_dmabuf, .dereg_mr = dereg_mr
+#define OFFLOAD .get_device_mr = get_device_mr, .irecv_consumed = irecv_consumed
+
+extern const struct sl_nccl_net_v6 ncclNetPlugin_v6;
+EXPORT const struct sl_nccl_net_v6 ncclNetPlugin_v6 = {
+    .name = NAME, .init = init_v6, .devices = devices, .get_properties = properties_v6,
+    .listen = listen_v6, .connect = connect_v6, .accept = accept_from, .reg_mr = reg_mr_v6, MEMORY,
+    .isend = isend_v6, .irecv = irecv_v6, .iflush = iflush, .test = test, CLOSERS,
+};
+
+extern const struct sl_nccl_net_v8 ncclNetPlugin_v8;
+EXPORT const struct sl_nccl_net_v8 ncclNetPlugin_v8 = {
+    .name = NAME, .init = init_v6, .devices = devices, .get_properties = properties_v8,
+    .listen = listen_v6, .connect = connect_v8, .accept = accept_v8, .reg_mr = reg_mr, MEMORY,
+    .isend = isend_v6, .irecv = irecv_v6, .iflush = iflush, .test = test, CLOSERS, OFFLOAD,
+};
+
+extern const struct sl_nccl_net_v9 ncclNetPlugin_v9;
+EXPORT const struct sl_nccl_net_v9 ncclNetPlugin_v9 = {
+    .name = NAME, .init = init_v6, .devices = devices, .get_properties = properties_v9,
+    .listen = listen_v6, .connect = connect_v8, .accept = accept_v8, .reg_mr = reg_mr, MEMORY,
+    .isend = send_to, .irecv = irecv_v9, .iflush = iflush, .test = test, CLOSERS, OFFLOAD,
+};
+
+extern const struct sl_nccl_net_v10 ncclNetPlugin_v10;
+EXPORT const struct sl_nccl_net_v10 ncclNetPlugin_v10 = {
+    .name = NAME, .init = init_v10, .devices = devices, .get_properties = properties_v10,
+    .listen = listen_v6, .connect = connect_v10, .accept = accept_v8, .reg_mr = reg_mr, MEMORY,
+    .isend = isend_v10, .irecv = irecv_v10, .iflush = iflush, .test = test, CLOSERS, OFFLOAD,
+};
+
+extern const struct sl_nccl_net_v11 ncclNetPlugin_v11;
+EXPORT const struct sl_nccl_net_v11 ncclNetPlugin_v11 = {
+    .name = NAME, .init = init_v11, .devices = devices, .get_properties = properties_v11,
+    .listen = listen_on, .connect = connect_v11, .accept = accept_v8, .reg_mr = reg_mr, MEMORY,
+    .isend = isend_v10, .irecv = irecv_v10, .iflush = iflush, .test = test, CLOSERS, OFFLOAD,
+    .finalize = finalize, .set_attr = set_attr_v11,
+};
+
+extern const struct sl_nccl_net_v12 ncclNetPlugin_v12;
+EXPORT const struct sl_nccl_net_v12 ncclNetPlugin_v12 = {
+    .name = NAME, .init = init_v12, .devices = devices, .get_properties = properties_v12,
+    .listen = listen_on, .connect = connect_v11, .accept = accept_v8, .reg_mr = reg_mr, MEMORY,
+    .isend = isend_v10, .irecv = irecv_v10, .iflush = iflush, .test = test, CLOSERS, OFFLOAD,
+    .finalize = finalize, .set_attr = set_attr_v12,
+};

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The bytes that two ends of an NCCL connection exchange: the handle, the words of the handshake, and the
+ * announcement of receives. No input or output here; docs/wire.md draws them.
+ *
+ *     connecting end                              listening end
+ *     HELLO (secret of the handle, ways, host) ->
+ *                                              <- OFFER (way, address of an endpoint)
+ *     ANSWER (way, address of an endpoint)     ->
+ *                     both connect their endpoints
+ *     UP (way)                                 ->
+ *                                              <- DONE (way): from here on it is a connection
+ *
+ * Either says FAILED (way, why) when its endpoint does not come about; the next OFFER is for another way.
+ * REFUSE (why) ends it. DONE is the last word, and whoever says it returns the connection in the same
+ * call: so of two connections under way that stand for one, both ends take the same.
+ */
+#ifndef SL_NCCL_WIRE_H
+#define SL_NCCL_WIRE_H
+
+#include "core/transport.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#define SL_NCCL_WIRE_VERSION 1
+#define SL_NCCL_SECRET_BYTES 16
+#define SL_NCCL_PLACES_MAX 12    /* addresses of a listener */
+#define SL_NCCL_PLACE_BYTES 72   /* that they may take in a handle */
+#define SL_NCCL_HANDLE_OWN 112   /* bytes of a handle that travel; behind them lies the connecting end's own */
+#define SL_NCCL_WORD_HEADER 8
+#define SL_NCCL_WORD_MAX 384     /* of one word of the handshake, with its header */
+#define SL_NCCL_TEXT_MAX 160
+
+#define SL_NCCL_GROUP_MAX 8      /* receives of a group */
+#define SL_NCCL_CALL_HEADER 8
+#define SL_NCCL_CALL_BYTES (SL_NCCL_CALL_HEADER + 12 * SL_NCCL_GROUP_MAX)
+
+/* Ways to connect, as bits of a mask. Numbers never change. */
+enum sl_nccl_way_id {
+    SL_NCCL_WAY_SHM = 0,
+    SL_NCCL_WAY_VERBS = 1,
+    SL_NCCL_WAY_TCP = 2,     /* by the interface that is the device */
+    SL_NCCL_WAY_TCP_ANY = 3, /* by any interface */
+    SL_NCCL_WAYS = 4
+};
+
+/* Where a listener can be reached. */
+struct sl_nccl_place {
+    struct sockaddr_storage addr; /* with its port */
+    bool loopback;
+};
+
+struct sl_nccl_handle {
+    uint64_t host; /* sl_host_hash() of the listening end */
+    uint8_t secret[SL_NCCL_SECRET_BYTES];
+    uint16_t port;
+    unsigned place_count;
+    struct sl_nccl_place places[SL_NCCL_PLACES_MAX];
+};
+
+/* Leaves out the places that there is no room for; their ports are handle->port. */
+void sl_nccl_handle_encode(const struct sl_nccl_handle *handle, uint8_t out[SL_NCCL_HANDLE_OWN]);
+
+/* -EPROTO: another version, or no handle of ours at all: the other rank has another plugin. */
+int sl_nccl_handle_decode(const uint8_t bytes[SL_NCCL_HANDLE_OWN], struct sl_nccl_handle *out);
+
+enum sl_nccl_word_kind {
+    SL_NCCL_HELLO = 1,
+    SL_NCCL_OFFER,
+    SL_NCCL_ANSWER,
+    SL_NCCL_UP,
+    SL_NCCL_DONE,
+    SL_NCCL_FAILED,
+    SL_NCCL_REFUSE,
+};
+
+struct sl_nccl_word {
+    enum sl_nccl_word_kind kind;
+    uint8_t way;
+    /* HELLO */
+    uint8_t ways;
+    uint16_t version;
+    uint64_t host;
+    uint8_t secret[SL_NCCL_SECRET_BYTES];
+    /* OFFER, ANSWER */
+    struct sl_addr addr;
+    /* FAILED, REFUSE */
+    char text[SL_NCCL_TEXT_MAX];
+};
+
+/* Returns how many bytes it took, at most SL_NCCL_WORD_MAX. */
+size_t sl_nccl_word_encode(const struct sl_nccl_word *word, uint8_t out[SL_NCCL_WORD_MAX]);
+
+/* One word out of the first len bytes: how many it took, 0 when it is not complete; -EBADMSG: these are no
+ * words of ours, known by the first bytes already; -EPROTO: a HELLO of another version (out->version). */
+int sl_nccl_word_decode(const uint8_t *bytes, size_t len, struct sl_nccl_word *out);
+
+/* What a receiver announces: as many messages may come, in this order, at most so long. */
+struct sl_nccl_call {
+    uint32_t number; /* of the group, from 0 */
+    unsigned count;
+    uint32_t tags[SL_NCCL_GROUP_MAX];
+    uint64_t sizes[SL_NCCL_GROUP_MAX];
+};
+
+/* Returns the length. */
+size_t sl_nccl_call_encode(const struct sl_nccl_call *call, uint8_t out[SL_NCCL_CALL_BYTES]);
+
+/* -EBADMSG */
+int sl_nccl_call_decode(const uint8_t *bytes, size_t len, struct sl_nccl_call *out);
+
+#endif
