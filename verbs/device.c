@@ -311,8 +311,13 @@ static int list_device(struct listing *list, struct ibv_device *device)
     err = (list->ibv->ibv_query_device)(context, &attr);
     if (err != 0)
         err = list_closed(list, device, err > 0 ? err : errno);
+    size_t before = list->count;
+
     for (unsigned num = 1; err == 0 && num <= attr.phys_port_cnt; num++)
         err = list_port(list, context, (uint8_t)num);
+    if (list->count > before && sl_verbs_gpu_accepted(list->ibv, context))
+        for (size_t i = before; i < list->count; i++)
+            list->items[i].port.takes_dmabuf = true;
     (list->ibv->ibv_close_device)(context);
     return err;
 }

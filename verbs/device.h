@@ -44,12 +44,16 @@ struct sl_verbs_port {
     unsigned gid_count;
     struct sl_verbs_gid gids[SL_VERBS_GIDS_MAX];
     char why[SL_VERBS_WHY_MAX]; /* not empty: not usable, and why, as a sentence part */
+    bool takes_dmabuf;          /* GPU memory can be registered with its device, as far as that goes */
     bool may_return;            /* of a device that can be used: it lacks but a link, a GID, a subnet manager */
     uint16_t place;             /* among those that are or may become usable: the order of rails */
 };
 
 /* "ACTIVE", "DOWN" (enum ibv_port_state). */
 const char *sl_verbs_state_name(uint8_t state);
+
+/* Does the device take memory of others, GPUs' for one (gpu.c)? */
+bool sl_verbs_gpu_accepted(const struct sl_ibv *ibv, struct ibv_context *context);
 
 /* Reads everything about a port anew. 0, or the error of a device that is gone (-ENODEV). */
 int sl_verbs_port_read(const struct sl_ibv *ibv, struct ibv_context *context, uint8_t num,

@@ -22,6 +22,8 @@ enum sl_verbs_frame_kind {
 
 /* Of a GRANT that left before the sender asked: the message may be shorter than its value. */
 #define SL_VERBS_FLAG_SHORTER 1u
+/* Of a GRANT: into GPU memory. What is short is better written there than sent in a frame. */
+#define SL_VERBS_FLAG_GPU 2u
 
 struct sl_verbs_frame {
     uint8_t kind;

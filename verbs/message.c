@@ -77,6 +77,7 @@ static void forget_grants(struct sl_verbs_ep *ep, uint32_t number)
         if (grant->used && grant->msg == NULL && grant->number == number) {
             grant->used = false;
             ep->early_count--;
+            ep->early_gpu_count -= grant->is_gpu;
         }
     }
 }
@@ -151,16 +152,30 @@ static int send_long(struct sl_verbs_ep *ep, const struct sl_buf *buf, uint64_t 
     return 0;
 }
 
+/* A short message that the NIC is to write all the same: out of GPU memory, or into it. */
+static bool is_written(struct sl_verbs_ep *ep, const struct sl_buf *buf, const struct sl_mem_region *gpu,
+                       uint64_t tag)
+{
+    if (SL_LIKELY(gpu == NULL && ep->early_gpu_count == 0) || buf->len == 0)
+        return false;
+    const struct sl_verbs_tx_grant *early = early_grant(ep, ep->tx_next, tag, buf->len);
+
+    return gpu != NULL || (early != NULL && early->is_gpu);
+}
+
 int sl_verbs_send(struct sl_ep *base, const struct sl_buf *buf, uint64_t tag, struct sl_req *req)
 {
     struct sl_verbs_ep *ep = sl_verbs_ep_of(base);
+    const struct sl_mem_region *gpu = sl_verbs_gpu_region(ep->iface, buf->mr, buf->addr, buf->len);
 
     if (SL_UNLIKELY(ep->state != SL_VERBS_EP_UP))
         return sl_verbs_not_up(ep);
     if (ep->tx_next - ep->tx_oldest >= SL_VERBS_TX_QUEUE)
         return -EAGAIN;
-    return buf->len <= ep->eager_bytes ? send_eager(ep, buf, tag, req)
-                                       : send_long(ep, buf, tag, req);
+    if (SL_UNLIKELY(gpu != NULL && sl_verbs_gpu_check(gpu) != 0))
+        return -EINVAL;
+    return buf->len <= ep->eager_bytes && !is_written(ep, buf, gpu, tag) ? send_eager(ep, buf, tag, req)
+                                                                         : send_long(ep, buf, tag, req);
 }
 
 static void on_drop(struct sl_verbs_ep *ep, uint32_t number)
@@ -260,18 +275,49 @@ static void release(struct sl_verbs_ep *ep, struct sl_verbs_rx_msg *msg)
     ep->held--;
 }
 
+static const uint8_t *waiting_bytes(const struct sl_verbs_ep *ep, const struct sl_verbs_rx_msg *msg)
+{
+    return msg->copy != NULL ? msg->copy
+                             : sl_verbs_slot_bytes(&ep->iface->rails[msg->rail], msg->slot) +
+                                   SL_VERBS_FRAME_BYTES;
+}
+
+/* A frame's bytes go into GPU memory by other means than ours; the frame waits while these are busy. */
+static bool needs_copy(const struct sl_verbs_rx_msg *msg)
+{
+    return SL_UNLIKELY(msg->mr != NULL && msg->mr->is_gpu) && msg->len != 0;
+}
+
+static bool copy_waiting(struct sl_verbs_ep *ep, uint32_t number)
+{
+    struct sl_verbs_rx_msg *msg = sl_verbs_rx_at(ep, number);
+    int err = sl_verbs_gpu_copy(ep, number, waiting_bytes(ep, msg), msg->len);
+
+    if (err == -EAGAIN) {
+        ep->gpu_waits++;
+        sl_verbs_ep_activate(ep);
+        return false;
+    }
+    ep->iface->base.traffic += msg->len;
+    release(ep, msg);
+    owe_credit(ep);
+    if (err != 0)
+        end_later(ep, number, err);
+    return true;
+}
+
 /* The frame of a message that came before its receive. Its end, when it is one for done(). */
 static int take_waiting(struct sl_verbs_ep *ep, uint32_t number)
 {
     struct sl_verbs_rx_msg *msg = sl_verbs_rx_at(ep, number);
     int err = match(ep, number, msg->sink, msg->tag, msg->len);
 
+    if (err == 0 && needs_copy(msg)) {
+        copy_waiting(ep, number);
+        return 0;
+    }
     if (err == 0)
-        hand_over(ep, msg->sink,
-                  msg->copy != NULL ? msg->copy
-                                    : sl_verbs_slot_bytes(&ep->iface->rails[msg->rail], msg->slot) +
-                                          SL_VERBS_FRAME_BYTES,
-                  msg->len);
+        hand_over(ep, msg->sink, waiting_bytes(ep, msg), msg->len);
     release(ep, msg);
     owe_credit(ep);
     if (err != 0) {
@@ -303,12 +349,20 @@ int sl_verbs_recv(struct sl_ep *base, const struct sl_sink *sink, struct sl_req 
         return sl_verbs_not_up(ep);
     if (number - ep->rx_oldest >= SL_VERBS_TX_QUEUE)
         return -EAGAIN;
+    const struct sl_mem_region *gpu = sl_verbs_gpu_region(ep->iface, sink->mr, sink->dst, sink->len);
+
+    if (SL_UNLIKELY(gpu != NULL && sl_verbs_gpu_check(gpu) != 0))
+        return -EINVAL;
+    if (SL_UNLIKELY(gpu != NULL && sink->consume != NULL))
+        return sl_fail(-EINVAL, "nothing here can read the GPU memory at %p to hand it over", sink->dst);
     ep->rx_next++;
     msg->sink = sink;
     msg->req = req;
+    if (SL_UNLIKELY(gpu != NULL && sink->len != 0))
+        msg->mr = gpu->handle;
     if (msg->has_frame)
         return take_waiting(ep, number);
-    if (sink->len > ep->eager_bytes && sink->dst != NULL)
+    if (sink->len > ep->eager_bytes && sink->dst != NULL && gpu == NULL)
         msg->mr = sl_verbs_mr_find(ep->iface, sink->mr, sink->dst, sink->len);
     if (msg->has_rts) {
         int err = match(ep, number, sink, msg->tag, msg->len);
@@ -368,6 +422,12 @@ static void on_eager(struct sl_verbs_path *path, const struct sl_verbs_frame *fr
         return;
     }
     err = match(ep, frame->number, msg->sink, frame->tag, frame->len);
+    if (err == 0 && needs_copy(msg)) {
+        hold(path, msg, slot);
+        if (msg->has_frame)
+            copy_waiting(ep, frame->number);
+        return;
+    }
     if (err == 0)
         hand_over(ep, msg->sink, frame_bytes(path, slot) + SL_VERBS_FRAME_BYTES, frame->len);
     sl_verbs_slot_put(path->rail, slot);
@@ -499,6 +559,24 @@ static int push_drops(struct sl_verbs_ep *ep)
     return count;
 }
 
+/* Frames that found the way into their GPU's memory busy. */
+static int push_gpu(struct sl_verbs_ep *ep)
+{
+    unsigned waits = ep->gpu_waits;
+    int count = 0;
+
+    ep->gpu_waits = 0;
+    for (uint32_t number = ep->rx_oldest; number != ep->rx_next && waits > 0; number++) {
+        const struct sl_verbs_rx_msg *msg = sl_verbs_rx_at(ep, number);
+
+        if (msg->req == NULL || !msg->has_frame)
+            continue;
+        waits--;
+        count += copy_waiting(ep, number);
+    }
+    return count;
+}
+
 static int push_late(struct sl_verbs_ep *ep)
 {
     int count = 0;
@@ -516,6 +594,8 @@ int sl_verbs_ep_push(struct sl_verbs_ep *ep)
 {
     int count = push_repeated(ep) + push_late(ep);
 
+    if (SL_UNLIKELY(ep->gpu_waits != 0))
+        count += push_gpu(ep);
     sl_verbs_grants_announce(ep);
     count += push_drops(ep);
     if (ep->wants_staging) {
@@ -540,6 +620,7 @@ void sl_verbs_cancel(struct sl_verbs_ep *ep, int status)
     while ((node = sl_list_pop_front(&ep->repeat)) != NULL)
         sl_verbs_frame_free(ep->iface, sl_container_of(node, struct sl_verbs_tx_frame, link));
     ep->late_count = ep->drop_count = 0;
+    sl_verbs_gpu_forget(ep); /* memory that is the user's again is written to by nobody */
     sl_verbs_write_cancel(ep);
     for (; ep->tx_oldest != ep->tx_next; ep->tx_oldest++) {
         struct sl_verbs_tx_msg *msg = sl_verbs_tx_at(ep, ep->tx_oldest);

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
 #define PAGE 4096
 
 static int reg_failed(const struct sl_verbs_rail *rail, size_t len, int err)
@@ -26,16 +25,16 @@ int sl_verbs_reg(const struct sl_verbs_rail *rail, void *addr, size_t len, struc
     errno = 0;
     if (rail->iface->config->verbs_relaxed_ordering != SL_OFF && ibv->ibv_reg_mr_iova2 != NULL)
         mr = ibv->ibv_reg_mr_iova2(rail->pd, addr, len, (uintptr_t)addr,
-                                   ACCESS | IBV_ACCESS_RELAXED_ORDERING);
+                                   SL_VERBS_ACCESS | IBV_ACCESS_RELAXED_ORDERING);
     if (mr == NULL)
-        mr = (ibv->ibv_reg_mr)(rail->pd, addr, len, ACCESS);
+        mr = (ibv->ibv_reg_mr)(rail->pd, addr, len, SL_VERBS_ACCESS);
     if (mr == NULL)
         return reg_failed(rail, len, errno != 0 ? errno : ENOMEM);
     *out = mr;
     return 0;
 }
 
-static void dereg_all(struct sl_verbs_iface *iface, struct ibv_mr **mr)
+void sl_verbs_dereg_all(struct sl_verbs_iface *iface, struct ibv_mr **mr)
 {
     for (unsigned i = 0; i < iface->rail_count; i++) {
         if (mr[i] != NULL && (iface->ibv->ibv_dereg_mr)(mr[i]) != 0)
@@ -44,13 +43,13 @@ static void dereg_all(struct sl_verbs_iface *iface, struct ibv_mr **mr)
     }
 }
 
-static int reg_all(struct sl_verbs_iface *iface, void *addr, size_t len, struct ibv_mr **mr)
+int sl_verbs_reg_all(struct sl_verbs_iface *iface, void *addr, size_t len, struct ibv_mr **mr)
 {
     for (unsigned i = 0; i < iface->rail_count; i++) {
         int err = sl_verbs_reg(&iface->rails[i], addr, len, &mr[i]);
 
         if (err != 0) {
-            dereg_all(iface, mr);
+            sl_verbs_dereg_all(iface, mr);
             return err;
         }
     }
@@ -64,7 +63,7 @@ int sl_verbs_pool_init(struct sl_verbs_iface *iface, size_t len, struct sl_verbs
 
     if (bytes == MAP_FAILED)
         return sl_fail(-ENOMEM, "no memory for %zu KiB of buffers", len >> 10);
-    err = reg_all(iface, bytes, len, out->mr);
+    err = sl_verbs_reg_all(iface, bytes, len, out->mr);
     if (err != 0) {
         munmap(bytes, len);
         return err;
@@ -78,12 +77,20 @@ void sl_verbs_pool_fini(struct sl_verbs_iface *iface, struct sl_verbs_pool *pool
 {
     if (pool->bytes == NULL)
         return;
-    dereg_all(iface, pool->mr);
+    sl_verbs_dereg_all(iface, pool->mr);
     munmap(pool->bytes, pool->len);
     pool->bytes = NULL;
 }
 
 /* ---- the user's memory ---- */
+
+/* With nvidia_peermem GPU memory could be registered like any other, and would then be copied from. */
+static int host_reg(struct sl_verbs_iface *iface, const struct sl_mem *mem, struct ibv_mr **mr)
+{
+    if (sl_gpu_look(mem->addr, NULL))
+        return sl_fail(-EINVAL, "%p is GPU memory, and is registered as ordinary memory", mem->addr);
+    return sl_verbs_reg_all(iface, mem->addr, mem->len, mr);
+}
 
 static int user_reg(void *arg, const struct sl_mem *mem, void **out)
 {
@@ -93,7 +100,7 @@ static int user_reg(void *arg, const struct sl_mem *mem, void **out)
 
     if (mr == NULL)
         return sl_fail(-ENOMEM, "no memory for the record of a region");
-    int err = reg_all(iface, mem->addr, mem->len, mr->mr);
+    int err = sl_mem_is_host(mem->kind) ? host_reg(iface, mem, mr->mr) : sl_verbs_gpu_reg(iface, mem, mr);
 
     if (err != 0) {
         free(mr);
@@ -112,7 +119,7 @@ static void user_dereg(void *arg, void *handle)
     struct sl_verbs_mr *mr = handle;
 
     sl_event(iface->base.worker, SL_EVENT_MR_DEREG, SL_EVENT_NOBODY, mr->len, 0);
-    dereg_all(iface, mr->mr);
+    sl_verbs_dereg_all(iface, mr->mr);
     free(mr);
 }
 
@@ -128,10 +135,7 @@ int sl_verbs_mr_reg(struct sl_iface *base, const struct sl_mem *mem, struct sl_m
                     struct sl_key *key)
 {
     struct sl_mem_region *region;
-
-    if (mem->kind != SL_MEM_HOST)
-        return sl_fail(-ENOTSUP, "this kind of memory is not registered with RDMA devices");
-    int err = sl_mem_cache_get(&sl_verbs_iface_of(base)->mem, mem->addr, mem->len, &region);
+    int err = sl_mem_cache_get_as(&sl_verbs_iface_of(base)->mem, mem, &region);
 
     if (err != 0)
         return err;

@@ -88,6 +88,8 @@ static void describe(const struct sl_config *config, const struct sl_verbs_port 
            link_name(port->link_layer), mtu_bytes(port->mtu));
     if (port->link_layer == IBV_LINK_LAYER_INFINIBAND)
         append(out->detail, sizeof(out->detail), ", LID %u", port->lid);
+    if (port->takes_dmabuf)
+        append(out->detail, sizeof(out->detail), ", GPU memory by dma-buf");
     describe_gids(config, port, out);
 }
 

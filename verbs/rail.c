@@ -194,6 +194,7 @@ static int queues_open(struct sl_verbs_rail *rail)
     rail->srq_room = attr.max_srq_wr > 0 && attr.max_srq_wr < CQ_ENTRIES ? (unsigned)attr.max_srq_wr
                                                                         : CQ_ENTRIES;
     rail->pd = ibv->ibv_alloc_pd(rail->context);
+    rail->takes_dmabuf = sl_verbs_gpu_accepted(ibv, rail->context);
     rail->channel = rail->pd == NULL ? NULL : ibv->ibv_create_comp_channel(rail->context);
     rail->cq = rail->channel == NULL
                    ? NULL

@@ -173,7 +173,7 @@ static void leave(struct sl_verbs_ep *ep)
         if (ep->paths[i] != NULL && ep->paths[i]->qp != NULL)
             while (sl_verbs_rail_poll(ep->paths[i]->rail, 64) > 0)
                 ;
-    if (ep->held == 0 || ep->rx_oldest != ep->rx_next)
+    if (ep->gpu_copies + ep->gpu_waits == 0 && (ep->held == 0 || ep->rx_oldest != ep->rx_next))
         ep->failing = true;
 }
 
@@ -221,6 +221,7 @@ static void close_iface(struct sl_iface *base)
         return;
     sl_assert(sl_list_empty(&iface->eps));
     sl_mem_cache_fini(&iface->mem);
+    sl_verbs_gpu_close(iface);
     sl_verbs_pool_fini(iface, &iface->frames);
     sl_verbs_pool_fini(iface, &iface->staging);
     for (unsigned i = 0; i < SL_VERBS_RAILS_MAX; i++)
@@ -385,6 +386,8 @@ static int open_iface(struct sl_worker *worker, const struct sl_device *dev,
         fork_prepare(iface);
         err = rails_open(iface, dev);
     }
+    if (err == 0 && sl_verbs_gpu_possible(iface))
+        iface->base.caps |= SL_CAP_GPU;
     if (err == 0)
         err = pools_init(iface);
     if (err == 0)
@@ -601,7 +604,7 @@ static bool has_work(const struct sl_verbs_ep *ep)
     if (ep->state == SL_VERBS_EP_DOWN)
         return false;
     return ep->failing || ep->left || ep->in_inbox[ep->record_in % SL_VERBS_RECORDS] ||
-           ep->record_count > 0 || ep->late_count > 0 ||
+           ep->record_count > 0 || ep->late_count > 0 || ep->gpu_waits > 0 ||
            sl_verbs_tcp_has_work(ep) || (can_send && stuck);
 }
 
@@ -682,6 +685,8 @@ static int progress(struct sl_iface *base, unsigned budget)
         }
         moved += n;
     }
+    if (SL_UNLIKELY(iface->stage_count != 0))
+        moved += sl_verbs_gpu_progress(iface);
     moved += run_active(iface);
     if (iface->round++ % COMPANION_EVERY == 0 || iface->connecting > 0) {
         n = iface->companion->ops->progress(iface->companion, budget);
@@ -724,7 +729,7 @@ static int arm(struct sl_iface *base)
     struct sl_verbs_iface *iface = sl_verbs_iface_of(base);
     int moved = 0;
 
-    if (!sl_list_empty(&iface->active) || iface->connecting > 0)
+    if (!sl_list_empty(&iface->active) || iface->connecting > 0 || sl_verbs_gpu_busy(iface))
         return -EAGAIN;
     for (unsigned i = 0; i < iface->rail_count; i++)
         if (ibv_req_notify_cq(iface->rails[i].cq, 0) != 0)

@@ -5,7 +5,7 @@
  *   verbs.c    the operations of the contract; connecting; progress
  *   device.c   ports and GIDs: what there is · probe.c lists it · plan.c which paths a connection has
  *   rail.c     an open port: its queues and pools, completions, asynchronous events
- *   mr.c       registered memory, on every rail
+ *   mr.c       registered memory, on every rail · gpu.c GPU memory
  *   path.c     a queue pair: made, connected, posted to, retired
  *   stats.c    what is told of paths
  *   talk.c     records: sent twice, handled once
@@ -24,6 +24,7 @@
 #include "core/list.h"
 #include "core/mem.h"
 #include "core/transport.h"
+#include "gdr/gpu.h"
 #include "verbs/device.h"
 #include "verbs/frame.h"
 #include "verbs/record.h"
@@ -53,8 +54,11 @@
 #define SL_VERBS_REDO (SL_VERBS_PATHS_MAX * SL_VERBS_WRITES_MAX)
 #define SL_VERBS_CHUNK_BYTES (256u << 10)
 #define SL_VERBS_MAX_INLINE 256
+#define SL_VERBS_ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE) /* to registered memory */
+#define SL_VERBS_STAGES_MAX 16    /* CUDA contexts whose memory is registered */
 #define SL_VERBS_MAKES 16         /* queue pairs in one round of progress: each takes the kernel long */
 
+struct sl_gpu_stage;
 struct sl_verbs_iface;
 struct sl_verbs_ep;
 
@@ -84,6 +88,9 @@ struct sl_verbs_chunks {
 struct sl_verbs_mr {
     size_t len;
     struct ibv_mr *mr[SL_VERBS_RAILS_MAX];
+    bool is_gpu;
+    struct sl_gpu_memory gpu;
+    struct sl_gpu_stage *stage;
 };
 
 /* ---- rails ---- */
@@ -103,7 +110,7 @@ struct sl_verbs_rail {
     struct ibv_comp_channel *channel;
     struct ibv_cq *cq;
     struct ibv_srq *srq;
-    bool is_mlx5;
+    bool is_mlx5, takes_dmabuf;
     unsigned max_inline, cq_events;
     struct sl_verbs_port port;
     struct sl_verbs_gid gid;
@@ -217,6 +224,7 @@ struct sl_verbs_tx_grant {
     struct sl_verbs_tx_msg *msg; /* NULL while its message was not sent */
     bool used;
     bool shorter;                /* ... or takes a shorter one */
+    bool is_gpu;                 /* its memory is a GPU's: better written to than sent a frame for */
     uint32_t number;
     uint64_t tag, total;         /* of the message that the receiver expects */
     uint64_t dealt, done;        /* bytes */
@@ -287,14 +295,15 @@ struct sl_verbs_ep {
     struct sl_verbs_rx_grant rx_grants[SL_VERBS_GRANTS];
     struct sl_verbs_tx_grant tx_grants[SL_VERBS_TX_GRANTS];
     uint16_t deal[SL_VERBS_TX_GRANTS]; /* grants with bytes to deal, in the order they came */
-    unsigned deal_head, deal_count, early_count, unannounced;
+    unsigned deal_head, deal_count, early_count, early_gpu_count, unannounced;
     struct sl_verbs_piece redo[SL_VERBS_REDO];
     unsigned redo_count;
     uint32_t drops[SL_VERBS_RX_QUEUE]; /* numbers to DROP */
     unsigned drop_count;
     uint32_t late[SL_VERBS_RX_QUEUE];  /* receives to end in progress */
     unsigned late_count;
-    unsigned held; /* frames that wait for their receive */
+    unsigned held; /* frames that wait for their receive, or for the way into its GPU's memory */
+    unsigned gpu_waits, gpu_copies; /* of them the latter; copies under way */
     bool wants_staging;
 
     struct sl_verbs_tcp *tcp; /* NULL: data never goes over the companion */
@@ -335,6 +344,8 @@ struct sl_verbs_iface {
     unsigned ep_count, connecting;
     unsigned makes; /* queue pairs that this round of progress may still make */
     struct sl_mem_cache mem; /* handles are struct sl_verbs_mr */
+    struct sl_gpu_stage *stages[SL_VERBS_STAGES_MAX];
+    unsigned stage_count;
     struct sl_verbs_path **paths; /* by slot */
     uint32_t path_cap;
     uint64_t round, next_timer_ns;
@@ -407,8 +418,39 @@ static inline struct sl_verbs_mr *sl_verbs_mr_find(struct sl_verbs_iface *iface,
         region = sl_mem_cache_find(&iface->mem, addr, len);
     return region != NULL && !region->dead ? region->handle : NULL;
 }
+/* The region of GPU memory that a message lies in, dead or alive; NULL: it is not GPU memory. */
+static inline const struct sl_mem_region *sl_verbs_gpu_region(struct sl_verbs_iface *iface,
+                                                              const struct sl_mr *given, const void *addr,
+                                                              size_t len)
+{
+    const struct sl_mem_region *region = (const struct sl_mem_region *)given;
+
+    if (region == NULL && SL_UNLIKELY(iface->mem.gpu_regions != 0))
+        region = sl_mem_cache_find(&iface->mem, addr, len);
+    return region != NULL && SL_UNLIKELY(!sl_mem_is_host(region->kind)) ? region : NULL;
+}
 /* One registration; the error is a sentence about limits where it is one. */
 int sl_verbs_reg(const struct sl_verbs_rail *rail, void *addr, size_t len, struct ibv_mr **out);
+/* The same on every rail, or none. */
+int sl_verbs_reg_all(struct sl_verbs_iface *iface, void *addr, size_t len, struct ibv_mr **mr);
+void sl_verbs_dereg_all(struct sl_verbs_iface *iface, struct ibv_mr **mr);
+
+/* gpu.c */
+/* May GPU memory be registered with all rails, as far as they and the settings go? */
+bool sl_verbs_gpu_possible(const struct sl_verbs_iface *iface);
+/* On every rail, or none. -ENOTSUP, with the reason. */
+int sl_verbs_gpu_reg(struct sl_verbs_iface *iface, const struct sl_mem *mem, struct sl_verbs_mr *mr);
+/* -EINVAL: its memory went away. */
+int sl_verbs_gpu_check(const struct sl_mem_region *region);
+/* All that was written into it has arrived: it becomes visible to the GPU. -EIO. */
+int sl_verbs_gpu_arrived(const struct sl_verbs_mr *mr);
+/* Bytes of a frame for a posted receive, borrowed: the receive ends in progress. -EAGAIN: later. -EIO. */
+int sl_verbs_gpu_copy(struct sl_verbs_ep *ep, uint32_t number, const uint8_t *bytes, size_t len);
+int sl_verbs_gpu_progress(struct sl_verbs_iface *iface);
+bool sl_verbs_gpu_busy(const struct sl_verbs_iface *iface);
+/* No copy touches memory of this connection's receives any more, and none ends one. */
+void sl_verbs_gpu_forget(struct sl_verbs_ep *ep);
+void sl_verbs_gpu_close(struct sl_verbs_iface *iface);
 
 /* path.c */
 /* A path of ep, idle, with its place in the table of paths. */

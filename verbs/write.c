@@ -60,6 +60,8 @@ static bool announce(struct sl_verbs_ep *ep, struct sl_verbs_rx_grant *grant)
     header->tag = msg->sink->tag;
     header->value = total_of(msg);
     header->flags = msg->sink->shorter && !msg->has_rts ? SL_VERBS_FLAG_SHORTER : 0;
+    if (msg->mr != NULL && msg->mr->is_gpu)
+        header->flags |= SL_VERBS_FLAG_GPU;
     memcpy(frame->bytes + SL_VERBS_FRAME_BYTES, &told, sizeof(told));
     grant->announced = true;
     sl_verbs_frame_post(ep, frame);
@@ -179,7 +181,7 @@ static void grant_complete(struct sl_verbs_ep *ep, struct sl_verbs_rx_grant *gra
     if (msg->consumed == total_of(msg)) {
         msg->len = msg->consumed;
         msg->tag = msg->sink->tag;
-        sl_verbs_rx_end(ep, number, 0);
+        sl_verbs_rx_end(ep, number, msg->mr != NULL && msg->mr->is_gpu ? sl_verbs_gpu_arrived(msg->mr) : 0);
     } else {
         sl_verbs_grant_more(ep, number);
     }
@@ -250,6 +252,7 @@ void sl_verbs_on_grant(struct sl_verbs_ep *ep, const struct sl_verbs_frame *fram
     bool early = number - ep->tx_next < SL_VERBS_RX_QUEUE;
     bool shorter = (frame->flags & SL_VERBS_FLAG_SHORTER) != 0;
     struct sl_verbs_tx_grant *grant = NULL, fresh = {.grant = *told, .used = true, .shorter = shorter,
+                                                     .is_gpu = (frame->flags & SL_VERBS_FLAG_GPU) != 0,
                                                      .number = number, .tag = frame->tag,
                                                      .total = frame->value};
 
@@ -272,6 +275,7 @@ void sl_verbs_on_grant(struct sl_verbs_ep *ep, const struct sl_verbs_frame *fram
         return;
     }
     *grant = fresh;
+    ep->early_gpu_count += early && grant->is_gpu;
     if (early)
         ep->early_count++;
     else
@@ -286,6 +290,7 @@ void sl_verbs_tx_bind_grants(struct sl_verbs_ep *ep, struct sl_verbs_tx_msg *msg
         if (!grant->used || grant->msg != NULL || grant->number != msg->number)
             continue;
         ep->early_count--;
+        ep->early_gpu_count -= grant->is_gpu;
         deal_add(ep, grant, msg);
     }
 }
@@ -425,6 +430,6 @@ void sl_verbs_write_cancel(struct sl_verbs_ep *ep)
         if (ep->rx_grants[i].used)
             grant_over(ep, &ep->rx_grants[i]);
     memset(ep->tx_grants, 0, sizeof(ep->tx_grants));
-    ep->deal_count = ep->early_count = ep->unannounced = 0;
+    ep->deal_count = ep->early_count = ep->early_gpu_count = ep->unannounced = 0;
     ep->wants_staging = false;
 }

@@ -16,7 +16,8 @@
  * One fake at a time, and one thread at a time. Time is a count of steps. Fields of a completion
  * that verbs leaves undefined are filled with rubbish. Numbers of queue pairs repeat from device to
  * device, keys do not. ibv_qp.state is what libibverbs last told the kernel, not what the NIC made
- * of it. A queue pair in ERR is flushed in later steps, not at once.
+ * of it. A queue pair in ERR is flushed in later steps, not at once. A dma-buf is a file whose position says
+ * where in it the exported range starts (fake_cuda.h).
  */
 #ifndef SL_TESTS_FAKE_IBV_H
 #define SL_TESTS_FAKE_IBV_H
@@ -46,6 +47,7 @@ struct fake_ibv_device {
     uint32_t max_inline;
     uint64_t max_locked;     /* bytes that can be registered; 0: any */
     int comp_vectors;
+    bool dmabuf;             /* ibv_reg_dmabuf_mr() */
     bool mlx5;               /* mlx5dv_is_supported() */
     struct {
         struct ibv_port_attr attr;
@@ -94,6 +96,9 @@ void fake_ibv_destroy(struct fake_ibv *fake);
  * fake_ibv_device_add() fills index 0 to 3: fe80:: and 10.0.port.device (port from 0, device
  * from 1), each as v1 and v2. */
 void fake_ibv_device_init(struct fake_ibv_device *params, const char *name);
+/* Memory that ordinary registration finds though nobody may touch it (nvidia_peermem): bytes gives its bytes, or
+ * NULL. bytes NULL: takes it back. */
+void fake_ibv_peer_memory(struct fake_ibv *fake, uint8_t *(*bytes)(const void *addr));
 /* Its number: 0, 1, … */
 unsigned fake_ibv_device_add(struct fake_ibv *fake, const struct fake_ibv_device *params);
 union ibv_gid fake_ibv_gid_v4(uint8_t a, uint8_t b, uint8_t c, uint8_t d);

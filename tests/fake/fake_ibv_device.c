@@ -21,6 +21,7 @@ void fake_ibv_device_init(struct fake_ibv_device *params, const char *name)
         .node_type = IBV_NODE_CA,
         .max_inline = 220,
         .comp_vectors = 2,
+        .dmabuf = true,
         .attr = {.fw_ver = "1.0", .max_mr_size = UINT64_C(1) << 40, .page_size_cap = 4096,
                  .vendor_id = 0x02c9, .max_qp = 4096, .max_qp_wr = 8192, .max_sge = 16,
                  .max_sge_rd = 16, .max_cq = 4096, .max_cqe = 1 << 20, .max_mr = 1 << 16,

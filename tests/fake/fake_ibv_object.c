@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #define ACCESS_KNOWN                                                                              \
@@ -48,11 +49,14 @@ static uint32_t mr_key(const struct fake_device *dev, unsigned index, bool remot
     return (dev->number << 28 | index << 9 | (remote ? 0x100u : 0u) | tag) + 0x1000u;
 }
 
-static bool is_mapped(const void *addr, size_t len)
+static bool is_readable(const void *addr, size_t len)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)addr & ~(page - 1);
+    uint8_t byte;
+    struct iovec mine = {&byte, 1}, theirs = {(void *)(uintptr_t)addr, 1};
 
-    return msync((void *)from, (uintptr_t)addr + len - from, MS_ASYNC) == 0;
+    return msync((void *)from, (uintptr_t)addr + len - from, MS_ASYNC) == 0 &&
+           process_vm_readv(getpid(), &mine, 1, &theirs, 1, 0) == 1;
 }
 
 static int mr_check(struct fake_pd *pd, uint64_t len, unsigned access)
@@ -107,14 +111,17 @@ static struct ibv_mr *reg_mr_iova2(struct ibv_pd *ibv, void *addr, size_t len, u
 {
     struct fake_pd *pd = FAKE_OF(fake_pd, ibv);
     int error = mr_check(pd, len, access);
+    uint8_t *(*peer)(const void *) = pd->obj.dev->fake->peer_memory;
+    uint8_t *host = peer != NULL ? peer(addr) : NULL;
 
-    if (error == 0 && !is_mapped(addr, len))
+    /* Nobody may read GPU memory, though its addresses are in use. */
+    if (error == 0 && host == NULL && !is_readable(addr, len))
         error = EFAULT;
     if (error != 0) {
         errno = error;
         return NULL;
     }
-    return mr_add(pd, addr, addr, len, iova, access, 0);
+    return mr_add(pd, addr, host != NULL ? host : addr, len, iova, access, 0);
 }
 
 static struct ibv_mr *reg_mr(struct ibv_pd *ibv, void *addr, size_t len, int access)
@@ -126,13 +133,22 @@ static struct ibv_mr *reg_dmabuf_mr(struct ibv_pd *ibv, uint64_t offset, size_t 
                                     int fd, int access)
 {
     struct fake_pd *pd = FAKE_OF(fake_pd, ibv);
-    int error = mr_check(pd, len, (unsigned)access);
     size_t page = (size_t)sysconf(_SC_PAGESIZE), inside = offset % page;
+    off_t start = fd < 0 ? -1 : lseek(fd, 0, SEEK_CUR);
     uint8_t *host = NULL;
+    int error = 0;
 
+    if (!pd->obj.dev->params.dmabuf)
+        error = EOPNOTSUPP;
+    else if (start < 0)
+        error = EBADF;
+    else if ((offset ^ iova) % page != 0)
+        error = EINVAL;
+    if (error == 0)
+        error = mr_check(pd, len, (unsigned)access);
     if (error == 0) {
         host = mmap(NULL, len + inside, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
-                    (off_t)(offset - inside));
+                    start + (off_t)(offset - inside));
         if (host == MAP_FAILED)
             error = EBADF;
     }
@@ -222,6 +238,11 @@ static int destroy_srq(struct ibv_srq *ibv)
 void fake_ibv_srq_arm(struct fake_ibv *fake, struct ibv_srq *srq, unsigned limit)
 {
     FAKE_OF(fake_srq, srq)->limit = limit;
+}
+
+void fake_ibv_peer_memory(struct fake_ibv *fake, uint8_t *(*bytes)(const void *addr))
+{
+    fake->peer_memory = bytes;
 }
 
 void fake_table_object(struct sl_ibv *t)

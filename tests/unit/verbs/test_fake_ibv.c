@@ -365,11 +365,16 @@ static void memory_of_a_dmabuf_is_reached_by_its_own_addresses(void **state)
 
     pair_open(&pair, NULL);
     assert_int_equal(ftruncate(fd, 16384), 0);
-    mr = (pair.ibv->ibv_reg_dmabuf_mr)(pair.end[1].pd, 5000, 8000, 0x100000, fd, access);
+    /* Both in the same place of their pages, as the kernel asks. */
+    assert_null((pair.ibv->ibv_reg_dmabuf_mr)(pair.end[1].pd, 5000, 8000, 0x100000, fd, access));
+    assert_int_equal(errno, EINVAL);
+    assert_null((pair.ibv->ibv_reg_dmabuf_mr)(pair.end[1].pd, 5000, 8000, 0x100388, -1, access));
+    assert_int_equal(errno, EBADF);
+    mr = (pair.ibv->ibv_reg_dmabuf_mr)(pair.end[1].pd, 5000, 8000, 0x100388, fd, access);
     assert_non_null(mr);
     memcpy(pair.end[0].buf, "device", 6);
     sge = (struct ibv_sge){(uintptr_t)pair.end[0].buf, 6, pair.end[0].mr->lkey};
-    wr.wr.rdma.remote_addr = 0x100000 + 10;
+    wr.wr.rdma.remote_addr = 0x100388 + 10;
     wr.wr.rdma.rkey = mr->rkey;
     assert_int_equal(ibv_post_send(pair.end[0].qp, &wr, &bad), 0);
     assert_int_equal(end_wait(&pair, 0).status, IBV_WC_SUCCESS);
