@@ -80,6 +80,9 @@ const struct sl_config_row sl_config_rows[] = {
     TEXT("PRELOAD", preload, "on",
          "What libsluice-preload.so does with a program's MPI, gloo and NCCL collectives: on (takes those "
          "that it can), off (none) or report (on, and a line about it at exit)."),
+    SWITCH("PRELOAD_EXACT", preload_exact, "on",
+           "libsluice-preload.so adds up what gloo would have in gloo's own order, so that results are the "
+           "same to the last bit as without it: on; off (large reductions are faster)."),
     SWITCH("STATUS_SIGNAL", status_signal, "auto",
            "Print what every pending operation waits for on SIGUSR1: on, off, auto (on in sluice-bench, "
            "off in other programs)."),

@@ -28,7 +28,8 @@ static const char *module(const struct sl_preload_host *host, char *why, size_t 
 static struct sl_preload_count counts[SL_GLOO_CALL_COUNT];
 
 struct sl_preload_family sl_preload_gloo = {
-    .name = "gloo", .prefix = "libgloo.so|libtorch_cpu.so",
+    .name = "gloo",
+    .prefixes = (const char *const[]){"libgloo.so", "libtorch_cpu.so", NULL},
     .probe = "_ZN4gloo9allreduceERKNS_16AllreduceOptionsE",
     .calls = calls, .call_count = SL_GLOO_CALL_COUNT,
     .entries = entries, .entry_count = sizeof(entries) / sizeof(entries[0]),

@@ -50,7 +50,7 @@ static const char *module(const struct sl_preload_host *host, char *why, size_t 
 static struct sl_preload_count counts[SL_MPI_CALL_COUNT];
 
 struct sl_preload_family sl_preload_mpi = {
-    .name = "mpi", .prefix = "libmpi", .probe = "PMPI_Get_library_version",
+    .name = "mpi", .prefixes = (const char *const[]){"libmpi", NULL}, .probe = "PMPI_Get_library_version",
     .calls = calls, .call_count = SL_MPI_CALL_COUNT,
     .entries = entries, .entry_count = sizeof(entries) / sizeof(entries[0]),
     .counts = counts, .module = module,

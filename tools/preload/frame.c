@@ -179,9 +179,9 @@ static int match(struct dl_phdr_info *info, size_t size, void *arg)
 
 /* A library that is loaded, in whatever scope, and has the family's calls. It is looked for by its file's name
  * because RTLD_NEXT does not see what was opened for one extension module alone. */
-static void *find_library(const struct sl_preload_family *family)
+static void *find_by_prefix(const struct sl_preload_family *family, const char *prefix)
 {
-    struct search search = {.prefix = family->prefix};
+    struct search search = {.prefix = prefix};
 
     for (unsigned skip = 0;; skip++) {
         search.skip = skip;
@@ -195,6 +195,15 @@ static void *find_library(const struct sl_preload_family *family)
             return handle;
         dlclose(handle);
     }
+}
+
+static void *find_library(const struct sl_preload_family *family)
+{
+    void *handle = NULL;
+
+    for (const char *const *prefix = family->prefixes; *prefix != NULL && handle == NULL; prefix++)
+        handle = find_by_prefix(family, *prefix);
+    return handle;
 }
 
 static void *find_in_library(const struct sl_preload_host *host, const char *symbol)

@@ -29,7 +29,7 @@ struct sl_preload_entry {
 
 struct sl_preload_family {
     const char *name;           /* as the report says it */
-    const char *prefix;         /* of the file names of libraries that have the originals: "libmpi" */
+    const char *const *prefixes; /* of the names of libraries that have the originals, NULL at the end */
     const char *probe;          /* a symbol that tells such a library from others */
     const char *const *calls;   /* their names in the report, by number */
     unsigned call_count;
@@ -54,7 +54,7 @@ void sl_preload_resolve(struct sl_preload_family *family);
 
 /* enter_*.c: every family, NULL at the end. */
 extern struct sl_preload_family *const sl_preload_families[];
-extern struct sl_preload_family sl_preload_mpi;
+extern struct sl_preload_family sl_preload_mpi, sl_preload_gloo;
 
 #define SL_PRELOAD_ENTRY(family, name, ret, params, args)                                          \
     SL_PRELOAD_EXPORT ret name params;                                                             \

@@ -41,8 +41,8 @@ using reduce_fn = std::function<void(void *, const void *, const void *, size_t)
 /* Its other virtual functions follow the destructor. */
 struct buffer {
     virtual ~buffer() = 0;
-    void *const ptr;
-    const size_t size;
+    void *ptr;
+    size_t size;
 };
 using buffer_ref = std::unique_ptr<buffer>;
 

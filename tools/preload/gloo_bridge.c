@@ -9,10 +9,11 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const struct sl_preload_host *host;
 static bool own_timeout; /* SLUICE_TIMEOUT_MS is set */
-struct sl_gloo sl_gloo_here;
+struct sl_gloo_origin sl_gloo_here;
 
 void sl_gloo_taken(enum sl_gloo_call call, uint64_t bytes, uint64_t ns)
 {
@@ -71,7 +72,7 @@ SL_PRELOAD_EXPORT int sl_preload_open(const struct sl_preload_host *given, void 
     own_timeout = timeout != NULL && timeout[0] != '\0';
     sl_gloo_here.exact = exact == NULL || strcmp(exact, "off") != 0;
     sl_gloo_here.create_buffer = given->find(given, "_ZN4gloo7Context19createUnboundBufferEPvm");
-    sl_gloo_here.has_table = given->find(given, "_ZTVN4gloo7ContextE") != NULL;
+    sl_gloo_here.has_table = given->find_object(given, "_ZTVN4gloo7ContextE") != NULL;
     if (sl_gloo_here.create_buffer == NULL) {
         snprintf(why, cap, "the gloo of this program has no Context::createUnboundBuffer");
         return -ENOTSUP;

@@ -14,13 +14,13 @@ extern "C" {
 #endif
 
 /* The gloo that the process runs on. */
-struct sl_gloo {
+struct sl_gloo_origin {
     void (*original[SL_GLOO_CALL_COUNT])(void *options); /* NULL: this gloo has not that call */
     void *create_buffer; /* gloo::Context::createUnboundBuffer */
     bool has_table;      /* a context begins with its table of virtual functions */
     bool exact;          /* sums in gloo's own order */
 };
-extern struct sl_gloo sl_gloo_here;
+extern struct sl_gloo_origin sl_gloo_here;
 
 /* Counting, for the report. */
 void sl_gloo_taken(enum sl_gloo_call call, uint64_t bytes, uint64_t ns);

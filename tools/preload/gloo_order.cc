@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whose turn it is: rank 0 says, the others follow. */
+#include "tools/preload/gloo_group.h"
+
+#include <cerrno>
+#include <climits>
+
+namespace sl_gloo
+{
+
+using deadline_t = std::chrono::steady_clock::time_point;
+
+static duration bounded(duration timeout)
+{
+    return timeout.count() <= 0 || timeout.count() > INT_MAX ? duration(INT_MAX) : timeout;
+}
+
+/* With lock held. */
+void group::check() const
+{
+    if (!broken.empty())
+        throw gloo::IoException(broken);
+}
+
+void group::fail(int err, duration timeout)
+{
+    std::string text = "[sluice] ";
+
+    if (err == -ETIMEDOUT)
+        text += "Timed out waiting " + std::to_string(timeout.count()) + "ms: ";
+    text += sluice_last_error();
+    {
+        std::lock_guard<std::mutex> guard(lock);
+
+        if (broken.empty()) {
+            broken = text;
+            sl_gloo_note(text.c_str());
+            sluice_comm_abort(control); /* peers wait there, or in a lane */
+            for (lane &lane : lanes)
+                sluice_comm_abort(lane.comm);
+        }
+        moved.notify_all();
+        text = broken;
+    }
+    throw gloo::IoException(text);
+}
+
+void group::wait(std::unique_lock<std::mutex> &guard, deadline_t deadline, duration timeout)
+{
+    if (moved.wait_until(guard, deadline) == std::cv_status::no_timeout)
+        return;
+    if (broken.empty())
+        broken = "[sluice] Timed out waiting " + std::to_string(timeout.count()) +
+                 "ms for a collective's turn: another one of this context has not ended, or rank 0 has "
+                 "not called it";
+    sluice_comm_abort(control);
+    for (lane &lane : lanes)
+        sluice_comm_abort(lane.comm);
+    moved.notify_all();
+}
+
+lane &group::say(uint64_t key, duration timeout, manner &how)
+{
+    deadline_t deadline = std::chrono::steady_clock::now() + bounded(timeout);
+    std::lock_guard<std::mutex> one(saying);
+    std::unique_lock<std::mutex> guard(lock);
+    unsigned at = 0;
+
+    for (;;) {
+        check();
+        for (at = 0; at < LANES && lanes[at].busy; at++)
+            ;
+        if (at < LANES)
+            break;
+        wait(guard, deadline, timeout);
+    }
+    lane &mine = lanes[at];
+    notice said = {key, mine.issued++, at, how, 0};
+
+    mine.busy = true;
+    guard.unlock();
+    sl_gloo_comm_timeout(control, bounded(timeout).count());
+    int err = sluice_broadcast(control, &said, &said, sizeof(said), SLUICE_U8, 0, nullptr);
+
+    if (err != 0) {
+        leave(mine);
+        fail(err, timeout);
+    }
+    return mine;
+}
+
+/* With lock held: the first turn of key that rank 0 gave, when it has come. */
+bool group::find_turn(uint64_t key, notice &out)
+{
+    for (auto it = notices.begin(); it != notices.end(); ++it) {
+        if (it->key != key)
+            continue;
+        const lane &its = lanes[it->lane];
+
+        if (its.busy || its.ended != it->turn)
+            return false;
+        out = *it;
+        notices.erase(it);
+        return true;
+    }
+    return false;
+}
+
+/* With lock held, but for the reading itself. */
+void group::read_notice(std::unique_lock<std::mutex> &guard, duration timeout)
+{
+    notice next;
+
+    reading = true;
+    guard.unlock();
+    sl_gloo_comm_timeout(control, bounded(timeout).count());
+    int err = sluice_broadcast(control, nullptr, &next, sizeof(next), SLUICE_U8, 0, nullptr);
+
+    guard.lock();
+    reading = false;
+    if (err == 0 && next.lane < LANES) {
+        notices.push_back(next);
+        moved.notify_all();
+        return;
+    }
+    guard.unlock();
+    fail(err != 0 ? err : -EPROTO, timeout);
+}
+
+lane &group::follow(uint64_t key, duration timeout, manner &how)
+{
+    deadline_t deadline = std::chrono::steady_clock::now() + bounded(timeout);
+    std::unique_lock<std::mutex> guard(lock);
+    notice mine;
+
+    for (;;) {
+        check();
+        if (find_turn(key, mine))
+            break;
+        bool known = false;
+
+        for (const notice &n : notices)
+            known = known || n.key == key;
+        if (known || reading)
+            wait(guard, deadline, timeout);
+        else
+            read_notice(guard, timeout);
+    }
+    how = mine.manner;
+    lanes[mine.lane].busy = true;
+    return lanes[mine.lane];
+}
+
+lane &group::enter(call_key key, duration timeout, manner &how)
+{
+    uint64_t number = static_cast<uint64_t>(key.call) << 32 | key.tag;
+    lane &mine = rank == 0 ? say(number, timeout, how) : follow(number, timeout, how);
+
+    sl_gloo_comm_timeout(mine.comm, bounded(timeout).count());
+    return mine;
+}
+
+void group::leave(lane &mine)
+{
+    std::lock_guard<std::mutex> guard(lock);
+
+    mine.busy = false;
+    mine.ended++;
+    moved.notify_all();
+}
+
+} // namespace sl_gloo
