@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Calls that move elements: each element says where it comes from. */
-#include "gloo_program.h"
+#include "gloo_program.hh"
 
 #include <gloo/allgather.h>
 #include <gloo/allgatherv.h>

@@ -3,7 +3,7 @@
  * Starts RANKS processes that meet in FOLDER and run a part of the test each.
  * usage: gloo_program RANKS FOLDER every|threads|contexts|late|death|fork|speed [BYTES TIMES]
  */
-#include "gloo_program.h"
+#include "gloo_program.hh"
 
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/file_store.h>

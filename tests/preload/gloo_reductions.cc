@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* allreduce and reduce: every type and operator of gloo's, several sizes, forms and functions. */
-#include "gloo_program.h"
+#include "gloo_program.hh"
 
 #include <gloo/allreduce.h>
 #include <gloo/reduce.h>

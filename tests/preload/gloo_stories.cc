@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Calls of several threads, contexts that come and go, ranks that come late or die, fork(); and speed. */
-#include "gloo_program.h"
+#include "gloo_program.hh"
 
 #include <gloo/allreduce.h>
 #include <gloo/barrier.h>
@@ -101,7 +101,7 @@ void run_contexts(process &p)
 {
     int files = 0;
 
-    for (uint32_t round = 0; round < 12; round++) {
+    for (uint32_t round = 0; round < 8; round++) {
         context_ptr context = p.connect();
 
         for (uint32_t tag = 0; tag < 5; tag++)

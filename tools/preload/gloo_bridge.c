@@ -72,7 +72,7 @@ SL_PRELOAD_EXPORT int sl_preload_open(const struct sl_preload_host *given, void 
     own_timeout = timeout != NULL && timeout[0] != '\0';
     sl_gloo_here.exact = exact == NULL || strcmp(exact, "off") != 0;
     sl_gloo_here.create_buffer = given->find(given, "_ZN4gloo7Context19createUnboundBufferEPvm");
-    sl_gloo_here.has_table = given->find_object(given, "_ZTVN4gloo7ContextE") != NULL;
+    sl_gloo_here.has_table = given->object(given, "_ZTVN4gloo7ContextE") != NULL;
     if (sl_gloo_here.create_buffer == NULL) {
         snprintf(why, cap, "the gloo of this program has no Context::createUnboundBuffer");
         return -ENOTSUP;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs reductions: by the engine's own, or in gloo's order. */
-#include "tools/preload/gloo_reduce.h"
+#include "tools/preload/gloo_reduce.hh"
 
 #include <algorithm>
 #include <cstring>

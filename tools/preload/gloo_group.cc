@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Groups: made over gloo's own allgather, found by context, torn down when that is gone. */
-#include "tools/preload/gloo_group.h"
+#include "tools/preload/gloo_group.hh"
 
 #include <cerrno>
 #include <climits>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Learns from a reduction function's results which type and operator it is for. */
-#include "tools/preload/gloo_reduce.h"
+#include "tools/preload/gloo_reduce.hh"
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whose turn it is: rank 0 says, the others follow. */
-#include "tools/preload/gloo_group.h"
+#include "tools/preload/gloo_group.hh"
 
 #include <cerrno>
 #include <climits>

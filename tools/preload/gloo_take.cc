@@ -3,7 +3,7 @@
  * gloo's calls, on the engine. What is wrong with a call's arguments is left for gloo itself to say: such calls
  * are passed on. Otherwise a context's calls all go the same way, on every rank.
  */
-#include "tools/preload/gloo_reduce.h"
+#include "tools/preload/gloo_reduce.hh"
 
 #include <cerrno>
 #include <cstring>

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gloo's options as they lie in memory: what a program compiled against gloo's headers hands to its calls. The
- * layout has stayed the same from 2019 on (checked: git 2022-05 as in Debian 12, and 2026-04), so one module
- * serves programs that link libgloo and those that carry it inside, like PyTorch's wheels. A test
- * compares this with the headers that are installed.
+ * layout has stayed the same for years (checked: 2022-05 as in Debian 12, and 2026-04), so one module
+ * serves programs that link libgloo and those that carry it inside, like PyTorch's wheels. Tests run
+ * programs that are compiled against the headers that are installed.
  *
- * What did change is the context: with a table of virtual functions before its first member until 2023,
+ * What did change is the context: with a table of virtual functions before its first member until 2024,
  * without since; gloo_bridge.h's has_table tells.
  */
-#ifndef SL_PRELOAD_GLOO_ABI_H
-#define SL_PRELOAD_GLOO_ABI_H
+#ifndef SL_PRELOAD_GLOO_ABI_HH
+#define SL_PRELOAD_GLOO_ABI_HH
 
 #include <chrono>
 #include <cstddef>

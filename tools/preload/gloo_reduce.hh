@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reductions of the gloo module: what a program's reduction function does, and sums in gloo's own order. */
-#ifndef SL_PRELOAD_GLOO_REDUCE_H
-#define SL_PRELOAD_GLOO_REDUCE_H
+#ifndef SL_PRELOAD_GLOO_REDUCE_HH
+#define SL_PRELOAD_GLOO_REDUCE_HH
 
-#include "tools/preload/gloo_group.h"
+#include "tools/preload/gloo_group.hh"
 
 namespace sl_gloo
 {

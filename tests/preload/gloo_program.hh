@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A program of several processes on the installed gloo, for the tests of the preload shim: what its parts share. */
-#ifndef GLOO_PROGRAM_H
-#define GLOO_PROGRAM_H
+#ifndef GLOO_PROGRAM_HH
+#define GLOO_PROGRAM_HH
 
 #include <gloo/context.h>
 #include <gloo/math.h>

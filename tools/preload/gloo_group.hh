@@ -15,10 +15,10 @@
  * waits for nothing but calls that rank 0 made earlier or makes at the same time, which every rank makes
  * too, as long as it has as many threads for them as rank 0 has; those of a process group do.
  */
-#ifndef SL_PRELOAD_GLOO_GROUP_H
-#define SL_PRELOAD_GLOO_GROUP_H
+#ifndef SL_PRELOAD_GLOO_GROUP_HH
+#define SL_PRELOAD_GLOO_GROUP_HH
 
-#include "tools/preload/gloo_abi.h"
+#include "tools/preload/gloo_abi.hh"
 #include "tools/preload/gloo_bridge.h"
 
 #include <atomic>
