@@ -118,10 +118,12 @@ const struct sl_config_row sl_config_rows[] = {
     TEXT("VERBS_GID_FAMILY", verbs_gid_family, "auto",
          "Addresses to choose GIDs from: auto (IPv4 first), ipv4 or ipv6."),
     TEXT("VERBS_PATHS", verbs_paths, "auto",
-         "Paths of each connection: LOCAL>REMOTE[/LABEL] by number of rail, with a flow label in hex, "
-         "separated by commas (0>0/c0de,1>1/beef). auto: each rail to the peer's of the same number."),
+         "Paths of each connection: LOCAL>REMOTE[/LABEL][@PORT] by number of rail, with a flow label in hex "
+         "and a port of the bond that a rail may be, separated by commas (0>0/c0de,1>1/beef@2). auto: each "
+         "rail to the peer's of the same number."),
     INT("VERBS_PATHS_PER_RAIL", verbs_paths_per_rail, "0", "paths", 0, 8,
-        "Queue pairs between a pair of rails, each with a flow label of its own. 0: chosen."),
+        "Queue pairs between a pair of rails, each with a flow label of its own. 0: one, or one for each port "
+        "of a bond."),
     INT("VERBS_TRAFFIC_CLASS", verbs_traffic_class, "0", "", 0, 255,
         "Traffic class of RoCE packets: DSCP * 4. Choose the one for which the switches have PFC or ECN."),
     INT("VERBS_SERVICE_LEVEL", verbs_service_level, "0", "", 0, 15, "Service level of packets."),

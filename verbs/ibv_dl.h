@@ -51,9 +51,25 @@
     X(const char *, ibv_event_type_str, (enum ibv_event_type))                                    \
     X(const char *, ibv_port_state_str, (enum ibv_port_state))
 
+/* The beginning of struct mlx5dv_context, as far as we ask (comp_mask) and it has been since rdma-core 35; a
+ * test compares it with <infiniband/mlx5dv.h>, which may lack where libibverbs' own headers are. */
+#define SL_MLX5DV_MASK_NUM_LAG_PORTS (UINT64_C(1) << 9)
+struct sl_mlx5dv_context {
+    uint8_t version;
+    uint64_t flags, comp_mask;
+    uint32_t others[11];
+    uint64_t max_clock_info_update_nsec;
+    uint32_t flow_action_flags, dc_odp_caps;
+    void *hca_core_clock;
+    uint8_t num_lag_ports;
+    uint64_t later[32]; /* not asked for, so not written */
+};
+
 /* Of libmlx5: the UDP source port and the port of a bond that a QP uses. */
 #define SL_MLX5DV_FUNCTIONS(X, O)                                                                 \
     X(bool, mlx5dv_is_supported, (struct ibv_device *))                                           \
+    O(int, mlx5dv_query_device, (struct ibv_context *, struct sl_mlx5dv_context *))               \
+    O(int, mlx5dv_query_qp_lag_port, (struct ibv_qp *, uint8_t *, uint8_t *))                     \
     O(int, mlx5dv_modify_qp_udp_sport, (struct ibv_qp *, uint16_t))                               \
     O(int, mlx5dv_modify_qp_lag_port, (struct ibv_qp *, uint8_t))
 

@@ -5,8 +5,6 @@
  */
 #include "verbs/verbs.h"
 
-#include "core/log.h"
-#include "verbs/plan.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -193,22 +191,6 @@ static int to_rts(struct sl_verbs_path *path)
                                   path->rail->port.name, sluice_strerror(-err));
 }
 
-/* Where the hardware lets us: the UDP source port itself, not only the label that it is made from. */
-static void set_sport(struct sl_verbs_path *path)
-{
-    const struct sl_mlx5dv *mlx5dv = path->ep->iface->mlx5dv;
-    uint16_t sport = sl_verbs_udp_sport(path->flow_label);
-
-    if (!path->rail->is_mlx5 || mlx5dv == NULL || path->flow_label == 0 ||
-        mlx5dv->mlx5dv_modify_qp_udp_sport == NULL)
-        return;
-    int err = mlx5dv->mlx5dv_modify_qp_udp_sport(path->qp, sport);
-
-    if (err != 0)
-        sl_debug("verbs", "%s does not take UDP source port %u: %s", path->rail->port.name, sport,
-                 sluice_strerror(-err));
-}
-
 int sl_verbs_path_connect(struct sl_verbs_path *path, const struct sl_verbs_offer *offer)
 {
     int64_t wanted = path->ep->iface->config->verbs_mtu;
@@ -228,7 +210,7 @@ int sl_verbs_path_connect(struct sl_verbs_path *path, const struct sl_verbs_offe
     if (err == 0)
         err = to_rts(path);
     if (err == 0)
-        set_sport(path);
+        sl_verbs_mlx5_route(path);
     return err;
 }
 

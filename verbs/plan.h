@@ -3,31 +3,44 @@
 #ifndef SL_VERBS_PLAN_H
 #define SL_VERBS_PLAN_H
 
+#include "verbs/frame.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
 struct sl_config;
 
+#define SL_VERBS_LAG_PORTS_MAX 4
 #define SL_VERBS_FLOW_LABEL_MAX UINT32_C(0xfffff) /* 20 bits */
 
 /* One path. Rails are numbered as each end lists them; the peer sees the same path with both swapped. */
 struct sl_verbs_path_spec {
     uint8_t local_rail, remote_rail;
+    uint8_t lag_port;    /* of the bond that a rail may be, from 1; 0: the driver's own choice */
     uint32_t flow_label; /* 0 only where the list says so: the driver's own choice */
+};
+
+/* What the two ends have. */
+struct sl_verbs_plan_ends {
+    unsigned local_rails, remote_rails;
+    uint8_t lag_ports[SL_VERBS_RAILS_MAX]; /* of each local rail that is a bond, else 0 */
 };
 
 /*
  * The paths of a connection between so many rails: those of SLUICE_VERBS_PATHS in its order, or, with auto,
  * every rail of the end that has more of them, each with the other's rail of that number (modulo), once
- * before any twice, SLUICE_VERBS_PATHS_PER_RAIL times (0: once).
+ * before any twice, SLUICE_VERBS_PATHS_PER_RAIL times (0: once, or once for each port of the bond that a rail
+ * is, as far as there is room).
+ *
+ * Paths of a bonded rail that name none of its ports take them in turns.
  *
  * A path without a label gets one from seed and its place; no two of these share a UDP source port. Entries
  * for rails that an end does not have are left out (a log line at info tells), since a port may be missing on
  * one host of many. -EINVAL: an entry cannot be read, or none is left, or there are more than cap; the text
  * names it.
  */
-int sl_verbs_plan(const struct sl_config *config, unsigned local_rails, unsigned remote_rails,
-                  uint64_t seed, struct sl_verbs_path_spec *out, size_t cap, size_t *count);
+int sl_verbs_plan(const struct sl_config *config, const struct sl_verbs_plan_ends *ends, uint64_t seed,
+                  struct sl_verbs_path_spec *out, size_t cap, size_t *count);
 
 /* The UDP source port of RoCE v2 packets with that label, as the kernel and rdma-core derive it: so the two
  * are set to the same on devices that take one, and on those that take the other. */

@@ -254,6 +254,8 @@ int sl_verbs_rail_open(struct sl_verbs_iface *iface, const struct sl_verbs_port 
                        sluice_strerror(errno != 0 ? -errno : -ENODEV));
     rail->is_mlx5 = iface->mlx5dv != NULL &&
                     iface->mlx5dv->mlx5dv_is_supported(rail->context->device);
+    if (rail->is_mlx5)
+        rail->lag_ports = sl_verbs_lag_ports(iface->mlx5dv, rail->context);
     err = watch_fd(iface, rail->context->async_fd);
     if (err == 0)
         err = queues_open(rail);

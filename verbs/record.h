@@ -49,7 +49,8 @@ struct sl_verbs_hello {
 /* OFFER and ACCEPT. */
 struct sl_verbs_offer {
     uint8_t local_rail, remote_rail; /* of the sender, of the receiver */
-    uint8_t mtu, spare;
+    uint8_t lag_port; /* of the path, where a rail is a bond; 0: the driver's choice */
+    uint8_t paths;    /* how many the connection is to have */
     uint32_t qpn, psn, flow_label;
     struct sl_verbs_rail_info rail;  /* of the sender, as it is now */
 };

@@ -87,7 +87,8 @@ static void offer_send(struct sl_verbs_path *path, uint8_t kind)
 
     record.offer = (struct sl_verbs_offer){.local_rail = (uint8_t)path->rail->idx,
                                            .remote_rail = path->remote_rail,
-                                           .spare = (uint8_t)path->ep->path_count,
+                                           .lag_port = path->lag_port,
+                                           .paths = (uint8_t)path->ep->path_count,
                                            .qpn = path->qp->qp_num,
                                            .psn = path->psn,
                                            .flow_label = path->flow_label};
@@ -189,11 +190,12 @@ static void on_offer(struct sl_verbs_ep *ep, const struct sl_verbs_record *recor
                          record->path);
         return;
     }
-    ep->paths_expected = theirs->spare;
+    ep->paths_expected = theirs->paths;
     path->epoch = record->epoch;
     path->rail = &ep->iface->rails[theirs->remote_rail];
     path->remote_rail = theirs->local_rail;
     path->flow_label = theirs->flow_label;
+    path->lag_port = theirs->lag_port;
     if (!path->rail->usable)
         snprintf(why, sizeof(why), "%s: %s", path->rail->port.name, path->rail->why);
     else if (prepare(path, &theirs->rail) != 0 || sl_verbs_path_connect(path, theirs) != 0)
@@ -385,9 +387,15 @@ static int paths_plan(struct sl_verbs_ep *ep)
 {
     const struct sl_verbs_iface *iface = ep->iface;
     struct sl_verbs_path_spec specs[SL_VERBS_PATHS_MAX];
+    struct sl_verbs_plan_ends ends = {.local_rails = iface->rail_count,
+                                      .remote_rails = ep->peer.rail_count};
     size_t count;
-    int err = sl_verbs_plan(iface->config, iface->rail_count, ep->peer.rail_count,
-                            ep->nonce ^ ep->peer.nonce, specs, SL_VERBS_PATHS_MAX, &count);
+    int err;
+
+    for (unsigned i = 0; i < iface->rail_count; i++)
+        ends.lag_ports[i] = iface->rails[i].lag_ports;
+    err = sl_verbs_plan(iface->config, &ends, ep->nonce ^ ep->peer.nonce, specs, SL_VERBS_PATHS_MAX,
+                        &count);
 
     for (size_t i = 0; i < count && err == 0; i++) {
         struct sl_verbs_path *path;
@@ -399,6 +407,7 @@ static int paths_plan(struct sl_verbs_ep *ep)
         path->rail = &ep->iface->rails[specs[i].local_rail];
         path->remote_rail = specs[i].remote_rail;
         path->flow_label = specs[i].flow_label;
+        path->lag_port = specs[i].lag_port;
     }
     return err;
 }

@@ -19,7 +19,7 @@ static const char *state_of(const struct sl_verbs_path *path)
     return "unknown";
 }
 
-/* "rxe0:1 > 198.51.100.2": the peer's rail as it said last. */
+/* "rxe0:1 > 198.51.100.2", "mlx5_bond_0:1@2 > 198.51.100.2": the peer's rail as it said last. */
 static void name_of(const struct sl_verbs_path *path, char *out, size_t cap)
 {
     const struct sl_verbs_rail_info *info = &path->ep->peer.rails[path->remote_rail];
@@ -35,7 +35,10 @@ static void name_of(const struct sl_verbs_path *path, char *out, size_t cap)
         inet_ntop(AF_INET, gid.raw + 12, remote, sizeof(remote));
     else
         inet_ntop(AF_INET6, gid.raw, remote, sizeof(remote));
-    snprintf(out, cap, "%.70s > %s", path->rail->port.name, remote);
+    if (path->lag_active != 0)
+        snprintf(out, cap, "%.70s@%u > %s", path->rail->port.name, path->lag_active, remote);
+    else
+        snprintf(out, cap, "%.70s > %s", path->rail->port.name, remote);
 }
 
 static void tell(const struct sl_verbs_path *path, struct sl_path_stat *out)

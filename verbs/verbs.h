@@ -7,7 +7,7 @@
  *   rail.c     an open port: its queues and pools, completions, asynchronous events
  *   mr.c       registered memory, on every rail · gpu.c GPU memory
  *   path.c     a queue pair: made, connected, posted to, retired
- *   stats.c    what is told of paths
+ *   mlx5.c     routes that only NVIDIA's devices let us choose · stats.c what is told of paths
  *   talk.c     records: sent twice, handled once
  *   repair.c   what the two ends say to each other so that paths come, go and return
  *   fallback.c frames and writes over the companion while no path is up
@@ -111,6 +111,7 @@ struct sl_verbs_rail {
     struct ibv_cq *cq;
     struct ibv_srq *srq;
     bool is_mlx5, takes_dmabuf;
+    uint8_t lag_ports;    /* of a bond: how many; else 0 */
     unsigned max_inline, cq_events;
     struct sl_verbs_port port;
     struct sl_verbs_gid gid;
@@ -187,6 +188,8 @@ struct sl_verbs_path {
     struct ibv_qp *qp;
     struct sl_verbs_gid gid; /* of the rail, chosen for this peer */
     uint32_t psn, flow_label;
+    uint8_t lag_port;       /* of the rail's bond: as the path list says; 0: the driver's choice */
+    uint8_t lag_active;     /* by which it leaves, as the driver says; 0: unknown */
     enum ibv_mtu mtu;
     unsigned max_inline;
     /* Counters of the epoch; index of wrs[] is counter % SL_VERBS_SQ_DEPTH. */
@@ -451,6 +454,12 @@ bool sl_verbs_gpu_busy(const struct sl_verbs_iface *iface);
 /* No copy touches memory of this connection's receives any more, and none ends one. */
 void sl_verbs_gpu_forget(struct sl_verbs_ep *ep);
 void sl_verbs_gpu_close(struct sl_verbs_iface *iface);
+
+/* mlx5.c */
+/* How many ports a bonded device has; 0: it is none, or nobody knows. */
+uint8_t sl_verbs_lag_ports(const struct sl_mlx5dv *mlx5dv, struct ibv_context *context);
+/* For a queue pair in RTS. What the device does not take is logged. */
+void sl_verbs_mlx5_route(struct sl_verbs_path *path);
 
 /* path.c */
 /* A path of ep, idle, with its place in the table of paths. */

@@ -48,6 +48,7 @@ struct fake_ibv_device {
     uint64_t max_locked;     /* bytes that can be registered; 0: any */
     int comp_vectors;
     bool dmabuf;             /* ibv_reg_dmabuf_mr() */
+    uint8_t lag_ports;       /* of a bond; needs mlx5 */
     bool mlx5;               /* mlx5dv_is_supported() */
     struct {
         struct ibv_port_attr attr;
@@ -199,7 +200,7 @@ struct fake_ibv_qp_info {
     uint64_t arrived;          /* receive completions */
     uint64_t posts;            /* calls of ibv_post_send(): doorbells */
     uint16_t udp_sport;        /* mlx5dv_modify_qp_udp_sport(); 0: not set */
-    uint8_t lag_port;
+    uint8_t lag_port;          /* mlx5dv_modify_qp_lag_port(); 0: not set */
     struct ibv_qp *peer;       /* NULL: none there that answers to this one */
 };
 void fake_ibv_qp_info(struct fake_ibv *fake, struct ibv_qp *qp, struct fake_ibv_qp_info *out);

@@ -450,9 +450,41 @@ static int mlx5_lag_port(struct ibv_qp *ibv, uint8_t port)
     struct fake_qp *qp = FAKE_OF(fake_qp, ibv);
     int error = mlx5_check(qp, "mlx5dv_modify_qp_lag_port");
 
+    if (error == 0 && qp->obj.dev->params.lag_ports == 0)
+        error = EOPNOTSUPP;
+    if (error == 0 && (port == 0 || port > qp->obj.dev->params.lag_ports))
+        error = EINVAL;
     if (error == 0)
         qp->lag_port = port;
     return error;
+}
+
+/* The first port of the bond stands for any that was not chosen. */
+static int mlx5_query_lag_port(struct ibv_qp *ibv, uint8_t *port, uint8_t *active)
+{
+    struct fake_qp *qp = FAKE_OF(fake_qp, ibv);
+    int error = mlx5_check(qp, "mlx5dv_query_qp_lag_port");
+
+    if (error == 0 && qp->obj.dev->params.lag_ports == 0)
+        error = EOPNOTSUPP;
+    if (error == 0)
+        *port = *active = qp->lag_port != 0 ? qp->lag_port : 1;
+    return error;
+}
+
+static int mlx5_query_device(struct ibv_context *ibv, struct sl_mlx5dv_context *out)
+{
+    const struct fake_device *dev = FAKE_OF(fake_context, ibv)->obj.dev;
+    uint64_t asked = out->comp_mask;
+
+    if (!dev->params.mlx5)
+        return EOPNOTSUPP;
+    out->version = 0;
+    out->flags = 0;
+    out->comp_mask = asked & SL_MLX5DV_MASK_NUM_LAG_PORTS;
+    if (out->comp_mask != 0)
+        out->num_lag_ports = dev->params.lag_ports;
+    return 0;
 }
 
 void fake_table_mlx5(struct sl_mlx5dv *t)
@@ -460,6 +492,8 @@ void fake_table_mlx5(struct sl_mlx5dv *t)
     t->mlx5dv_is_supported = mlx5_is_supported;
     t->mlx5dv_modify_qp_udp_sport = mlx5_udp_sport;
     t->mlx5dv_modify_qp_lag_port = mlx5_lag_port;
+    t->mlx5dv_query_qp_lag_port = mlx5_query_lag_port;
+    t->mlx5dv_query_device = mlx5_query_device;
 }
 
 void fake_ibv_qp_info(struct fake_ibv *fake, struct ibv_qp *ibv, struct fake_ibv_qp_info *out)

@@ -12,51 +12,56 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void check_again(struct sl_config *config, unsigned local, unsigned remote,
+static void check_again(struct sl_config *config, const struct sl_verbs_plan_ends *ends,
                         const struct sl_verbs_path_spec *specs, size_t count)
 {
     struct sl_verbs_path_spec again[CAP];
     char list[SL_TEXT_MAX * 2];
     size_t len = 0, again_count = 0;
 
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         len += (size_t)snprintf(list + len, sizeof(list) - len, "%s%u>%u/%x", i == 0 ? "" : ",",
                                 specs[i].local_rail, specs[i].remote_rail, specs[i].flow_label);
+        if (specs[i].lag_port != 0)
+            len += (size_t)snprintf(list + len, sizeof(list) - len, "@%u", specs[i].lag_port);
+    }
     if (len >= SL_TEXT_MAX)
         return;
     memcpy(config->verbs_paths, list, len + 1);
-    sl_assert(sl_verbs_plan(config, local, remote, 2, again, CAP, &again_count) == 0);
+    sl_assert(sl_verbs_plan(config, ends, 2, again, CAP, &again_count) == 0);
     sl_assert(again_count == count);
     for (size_t i = 0; i < count; i++)
         sl_assert(specs[i].local_rail == again[i].local_rail &&
                   specs[i].remote_rail == again[i].remote_rail &&
-                  specs[i].flow_label == again[i].flow_label);
+                  specs[i].flow_label == again[i].flow_label && specs[i].lag_port == again[i].lag_port);
 }
 
 /* Two bytes for the rails, then the text. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct sl_config config;
-    unsigned local, remote;
+    struct sl_verbs_plan_ends ends = {0};
     size_t count = CAP + 1;
     char *text;
 
     if (size < 2 || (text = fuzz_text(data + 2, size - 2)) == NULL)
         return 0;
-    local = data[0] % (SL_VERBS_RAILS_MAX + 1);
-    remote = data[1] % (SL_VERBS_RAILS_MAX + 1);
+    ends.local_rails = data[0] % (SL_VERBS_RAILS_MAX + 1);
+    ends.remote_rails = data[1] % (SL_VERBS_RAILS_MAX + 1);
+    ends.lag_ports[0] = (uint8_t)(data[0] >> 6);
     sl_config_defaults(&config);
     if (sl_config_set(&config, "VERBS_PATHS", text) == 0) {
         /* On the heap: a write past the list is seen. */
         struct sl_verbs_path_spec *specs = malloc(CAP * sizeof(*specs));
 
         sl_assert(specs != NULL);
-        if (sl_verbs_plan(&config, local, remote, 1, specs, CAP, &count) == 0) {
+        if (sl_verbs_plan(&config, &ends, 1, specs, CAP, &count) == 0) {
             sl_assert(count > 0 && count <= CAP);
             for (size_t i = 0; i < count; i++)
-                sl_assert(specs[i].local_rail < local && specs[i].remote_rail < remote &&
+                sl_assert(specs[i].local_rail < ends.local_rails && specs[i].remote_rail < ends.remote_rails &&
+                          specs[i].lag_port <= SL_VERBS_LAG_PORTS_MAX &&
                           specs[i].flow_label <= SL_VERBS_FLOW_LABEL_MAX);
-            check_again(&config, local, remote, specs, count);
+            check_again(&config, &ends, specs, count);
         } else {
             sl_assert(count == CAP + 1);
         }

@@ -22,7 +22,7 @@ static int plan(const char *paths, unsigned local, unsigned remote)
 
     sl_config_defaults(&config);
     assert_int_equal(sl_config_set(&config, "VERBS_PATHS", paths), 0);
-    return sl_verbs_plan(&config, local, remote, 42, specs, CAP, &count);
+    return sl_verbs_plan(&config, &(struct sl_verbs_plan_ends){local, remote, {0}}, 42, specs, CAP, &count);
 }
 
 static int plan_auto(unsigned local, unsigned remote, const char *per_rail, uint64_t seed, size_t cap)
@@ -31,7 +31,7 @@ static int plan_auto(unsigned local, unsigned remote, const char *per_rail, uint
 
     sl_config_defaults(&config);
     assert_int_equal(sl_config_set(&config, "VERBS_PATHS_PER_RAIL", per_rail), 0);
-    return sl_verbs_plan(&config, local, remote, seed, specs, cap, &count);
+    return sl_verbs_plan(&config, &(struct sl_verbs_plan_ends){local, remote, {0}}, seed, specs, cap, &count);
 }
 
 /* The rails of the list as "0>0,1>1". */
@@ -188,6 +188,79 @@ static void source_ports_are_those_of_roce_v2(void **state)
     assert_int_equal(sl_verbs_udp_sport(0xfff00001), 0xc001); /* 20 bits count */
 }
 
+static int plan_bonds(const char *paths, const char *per_rail, unsigned local, unsigned remote,
+                      const uint8_t *lag_ports, size_t cap)
+{
+    struct sl_verbs_plan_ends ends = {.local_rails = local, .remote_rails = remote};
+    struct sl_config config;
+
+    memcpy(ends.lag_ports, lag_ports, local);
+    sl_config_defaults(&config);
+    assert_int_equal(sl_config_set(&config, "VERBS_PATHS", paths), 0);
+    assert_int_equal(sl_config_set(&config, "VERBS_PATHS_PER_RAIL", per_rail), 0);
+    return sl_verbs_plan(&config, &ends, 42, specs, cap, &count);
+}
+
+/* The list as "0>0@1,1>1". */
+static const char *lag_ports(void)
+{
+    static char text[CAP * 6 + 1];
+    size_t len = 0;
+
+    text[0] = '\0';
+    for (size_t i = 0; i < count; i++) {
+        len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%u>%u", i == 0 ? "" : ",",
+                                specs[i].local_rail, specs[i].remote_rail);
+        if (specs[i].lag_port != 0)
+            len += (size_t)snprintf(text + len, sizeof(text) - len, "@%u", specs[i].lag_port);
+    }
+    return text;
+}
+
+static void a_bond_has_a_path_for_each_of_its_ports_where_there_is_room(void **state)
+{
+    static const uint8_t one[] = {2}, four[] = {4}, mixed[] = {2, 0}, many[] = {2, 2, 2, 2, 2};
+
+    (void)state;
+    assert_int_equal(plan_bonds("auto", "0", 1, 1, one, 8), 0);
+    assert_string_equal(lag_ports(), "0>0@1,0>0@2");
+    assert_int_equal(plan_bonds("auto", "0", 1, 1, four, 8), 0);
+    assert_string_equal(lag_ports(), "0>0@1,0>0@2,0>0@3,0>0@4");
+    assert_int_equal(plan_bonds("auto", "0", 2, 2, mixed, 8), 0);
+    assert_string_equal(lag_ports(), "0>0@1,1>1,0>0@2,1>1");
+    assert_int_equal(plan_bonds("auto", "0", 5, 5, many, 8), 0);
+    assert_string_equal(lag_ports(), "0>0@1,1>1@1,2>2@1,3>3@1,4>4@1");
+    assert_int_equal(plan_bonds("auto", "1", 1, 1, one, 8), 0);
+    assert_string_equal(lag_ports(), "0>0@1");
+    assert_int_equal(plan_bonds("auto", "3", 1, 1, one, 8), 0);
+    assert_string_equal(lag_ports(), "0>0@1,0>0@2,0>0@1");
+}
+
+static void an_entry_may_name_the_port_of_a_bond(void **state)
+{
+    static const uint8_t bond[] = {2, 0};
+
+    (void)state;
+    assert_int_equal(plan_bonds("0>0@2,0>0/c0de@1,0>0,1>1/beef,0>0,1>1@4", "0", 2, 2, bond, 8), 0);
+    assert_string_equal(lag_ports(), "0>0@2,0>0@1,0>0@1,1>1,0>0@2,1>1@4");
+    assert_int_equal(specs[1].flow_label, 0xc0de);
+    assert_int_equal(specs[3].flow_label, 0xbeef);
+}
+
+static void a_port_of_a_bond_that_cannot_be_read_is_named(void **state)
+{
+    static const char *const bad[] = {"0>0@", "0>0@0", "0>0@5", "0>0@1x", "0>0@1/beef", "0>0/c0de@",
+                                      "0>0/@1", "0>0@@1"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        assert_int_equal(plan(bad[i], 1, 1), -EINVAL);
+        assert_non_null(strstr(sluice_last_error(), bad[i]));
+    }
+    assert_int_equal(plan("0>0x", 1, 1), -EINVAL);
+    assert_non_null(strstr(sluice_last_error(), "but not with /LABEL or @PORT"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -203,6 +276,9 @@ int main(void)
         cmocka_unit_test(more_paths_than_fit_are_an_error_that_names_the_first),
         cmocka_unit_test(an_error_leaves_the_count_alone),
         cmocka_unit_test(source_ports_are_those_of_roce_v2),
+        cmocka_unit_test(a_bond_has_a_path_for_each_of_its_ports_where_there_is_room),
+        cmocka_unit_test(an_entry_may_name_the_port_of_a_bond),
+        cmocka_unit_test(a_port_of_a_bond_that_cannot_be_read_is_named),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What only NVIDIA's devices let us choose for a queue pair: its UDP source port, and the port of a bond. */
+#include "verbs/verbs.h"
+
+#include "core/log.h"
+#include "verbs/plan.h"
+
+uint8_t sl_verbs_lag_ports(const struct sl_mlx5dv *mlx5dv, struct ibv_context *context)
+{
+    struct sl_mlx5dv_context attr = {.comp_mask = SL_MLX5DV_MASK_NUM_LAG_PORTS};
+
+    if (mlx5dv == NULL || mlx5dv->mlx5dv_query_device == NULL ||
+        mlx5dv->mlx5dv_modify_qp_lag_port == NULL || mlx5dv->mlx5dv_query_device(context, &attr) != 0 ||
+        (attr.comp_mask & SL_MLX5DV_MASK_NUM_LAG_PORTS) == 0)
+        return 0;
+    return attr.num_lag_ports > 1 ? attr.num_lag_ports : 0;
+}
+
+/* The source port itself, not only the label that it is made from. */
+static void set_sport(struct sl_verbs_path *path, const struct sl_mlx5dv *mlx5dv)
+{
+    uint16_t sport = sl_verbs_udp_sport(path->flow_label);
+
+    if (path->flow_label == 0 || mlx5dv->mlx5dv_modify_qp_udp_sport == NULL)
+        return;
+    int err = mlx5dv->mlx5dv_modify_qp_udp_sport(path->qp, sport);
+
+    if (err != 0)
+        sl_debug("verbs", "%s does not take UDP source port %u: %s", path->rail->port.name, sport,
+                 sluice_strerror(-err));
+}
+
+/* A port of the bond that is down has its queue pairs on another one: the driver tells which. */
+static void set_lag_port(struct sl_verbs_path *path, const struct sl_mlx5dv *mlx5dv)
+{
+    uint8_t wanted = path->lag_port, chosen = 0, active = 0;
+
+    path->lag_active = 0;
+    if (path->rail->lag_ports == 0)
+        return;
+    if (wanted > path->rail->lag_ports)
+        sl_warn("verbs", "%s is a bond of %u ports: path %u to rank %d asks for port %u, and takes whichever "
+                "its driver chooses", path->rail->port.name, path->rail->lag_ports, path->idx,
+                path->ep->base.peer, wanted);
+    else if (wanted != 0) {
+        int err = mlx5dv->mlx5dv_modify_qp_lag_port(path->qp, wanted);
+
+        if (err != 0)
+            sl_warn("verbs", "%s does not let path %u take port %u of its bond: %s", path->rail->port.name,
+                    path->idx, wanted, sluice_strerror(-err));
+    }
+    if (mlx5dv->mlx5dv_query_qp_lag_port == NULL ||
+        mlx5dv->mlx5dv_query_qp_lag_port(path->qp, &chosen, &active) != 0)
+        return;
+    path->lag_active = active;
+    sl_debug("verbs", "path %u to rank %d leaves by port %u of the bond %s, for which %u stands at present",
+             path->idx, path->ep->base.peer, chosen, path->rail->port.name, active);
+}
+
+void sl_verbs_mlx5_route(struct sl_verbs_path *path)
+{
+    const struct sl_mlx5dv *mlx5dv = path->ep->iface->mlx5dv;
+
+    if (!path->rail->is_mlx5 || mlx5dv == NULL)
+        return;
+    set_sport(path, mlx5dv);
+    set_lag_port(path, mlx5dv);
+}
