@@ -12,6 +12,8 @@
 #define SIGNAL_EVERY 8 /* frames between completions that are asked for */
 #define STOP_TRIES 4
 #define DRAIN_NS (5 * SL_NS_PER_MS)
+#define FORGET_AFTER_NS SL_NS_PER_S
+#define FORGET_NS (50 * SL_NS_PER_MS)
 #define SLOT_SHIFT 44
 #define EPOCH_SHIFT 32
 #define EPOCH_MASK 0xfff
@@ -409,6 +411,21 @@ void sl_verbs_path_ping(struct sl_verbs_path *path)
     post_end(path);
 }
 
+/* A rate that was bad long ago says little: a second after its last write half of what it is worse than the port's is
+ * forgotten every 50 ms, so that the path is tried again. */
+static uint64_t rate_of(const struct sl_verbs_path *path)
+{
+    uint64_t now_ns = path->ep->iface->ticked_ns, halves;
+
+    if (path->ps_per_byte == 0)
+        return path->nominal_ps;
+    if (path->ps_per_byte <= path->nominal_ps || path->writes > 0 ||
+        now_ns < path->last_done_ns + FORGET_AFTER_NS)
+        return path->ps_per_byte;
+    halves = (now_ns - path->last_done_ns - FORGET_AFTER_NS) / FORGET_NS;
+    return path->nominal_ps + (halves < 64 ? (path->ps_per_byte - path->nominal_ps) >> halves : 0);
+}
+
 void sl_verbs_path_post_write(struct sl_verbs_path *path, const struct sl_verbs_piece *piece)
 {
     const struct sl_verbs_iface *iface = path->ep->iface;
@@ -418,6 +435,8 @@ void sl_verbs_path_post_write(struct sl_verbs_path *path, const struct sl_verbs_
     record->kind = SL_VERBS_WR_WRITE;
     record->len = piece->len;
     record->piece = *piece;
+    if (path->ps_per_byte > path->nominal_ps)
+        path->ps_per_byte = rate_of(path);
     path->writes++;
     SL_PROBE4(write_post, path->ep->base.peer, path->idx, path->posted, piece->len);
     path->in_flight += piece->len;
@@ -464,8 +483,8 @@ static void measure(struct sl_verbs_path *path, const struct sl_verbs_wr *wr, ui
         uint64_t ps = (now_ns - since) * 1000 / wr->len;
 
         path->ps_per_byte = path->ps_per_byte == 0 ? ps : (7 * path->ps_per_byte + ps) / 8;
+        path->last_done_ns = now_ns;
     }
-    path->last_done_ns = now_ns;
 }
 
 void sl_verbs_path_retire(struct sl_verbs_path *path, uint32_t ordinal, uint64_t now_ns)
@@ -544,8 +563,7 @@ struct sl_verbs_path *sl_verbs_path_best(struct sl_verbs_ep *ep, uint64_t len)
         if (path == NULL || path->state != SL_VERBS_PATH_UP || path->failing ||
             path->writes >= SL_VERBS_WRITES_MAX || !sl_verbs_path_has_room(path))
             continue;
-        uint64_t rate = path->ps_per_byte != 0 ? path->ps_per_byte : path->nominal_ps;
-        uint64_t ps = path->latency_ns * 1000 + (path->in_flight + len) * rate;
+        uint64_t ps = path->latency_ns * 1000 + (path->in_flight + len) * rate_of(path);
 
         if (best == NULL || ps < best_ps) {
             best = path;

@@ -100,10 +100,17 @@ static void offer_send(struct sl_verbs_path *path, uint8_t kind)
 
 /* ---- a path's way up ---- */
 
+/* Most states wait for a time. */
+static void enter(struct sl_verbs_path *path, enum sl_verbs_path_state state)
+{
+    path->state = (uint8_t)state;
+    sl_verbs_ep_time(path->ep);
+}
+
 /* Idle again; the leading end tries later, ever later while it keeps failing. */
 static void rest(struct sl_verbs_path *path)
 {
-    path->state = SL_VERBS_PATH_IDLE;
+    enter(path, SL_VERBS_PATH_IDLE);
     path->tried = true;
     path->failing = false;
     sl_verbs_path_unmake(path);
@@ -165,7 +172,7 @@ static void offer(struct sl_verbs_path *path)
         try_failed(path, sluice_last_error());
         return;
     }
-    path->state = SL_VERBS_PATH_OFFERED;
+    enter(path, SL_VERBS_PATH_OFFERED);
     path->deadline_ns = answer_deadline(path->ep);
     offer_send(path, SL_VERBS_REC_OFFER);
 }
@@ -205,7 +212,7 @@ static void on_offer(struct sl_verbs_ep *ep, const struct sl_verbs_record *recor
         down_send(ep, SL_VERBS_REC_REFUSE, path->idx, path->epoch, 0, why);
         return;
     }
-    path->state = SL_VERBS_PATH_ACCEPTED;
+    enter(path, SL_VERBS_PATH_ACCEPTED);
     path->deadline_ns = answer_deadline(ep);
     offer_send(path, SL_VERBS_REC_ACCEPT);
 }
@@ -218,7 +225,7 @@ static void on_accept(struct sl_verbs_path *path, const struct sl_verbs_offer *t
         sl_verbs_path_fail(path, "%s", sluice_last_error());
         return;
     }
-    path->state = SL_VERBS_PATH_PINGING;
+    enter(path, SL_VERBS_PATH_PINGING);
     sl_verbs_path_ping(path);
 }
 
@@ -226,7 +233,7 @@ static void path_up(struct sl_verbs_path *path)
 {
     struct sl_verbs_ep *ep = path->ep;
 
-    path->state = SL_VERBS_PATH_UP;
+    enter(path, SL_VERBS_PATH_UP);
     path->tried = true;
     path->deadline_ns = now(ep) + STEADY_NS;
     path->stats.ups++;
@@ -247,7 +254,7 @@ void sl_verbs_path_pinged(struct sl_verbs_path *path)
     if (path->failing)
         return;
     if (path->state == SL_VERBS_PATH_ACCEPTED) {
-        path->state = SL_VERBS_PATH_PINGING;
+        enter(path, SL_VERBS_PATH_PINGING);
         sl_verbs_path_ping(path);
     }
     if (path->state != SL_VERBS_PATH_PINGING || path->retired == 0)
@@ -323,6 +330,7 @@ static void wait_without_path(struct sl_verbs_ep *ep)
     if (ep->paths_up != 0 || ep->no_path_since_ns != 0)
         return;
     ep->no_path_since_ns = now(ep);
+    sl_verbs_ep_time(ep);
     sl_verbs_event(ep->iface, SL_EVENT_CONN_WAITS, ep->base.peer, ep->path_count, 0);
 }
 
@@ -359,7 +367,7 @@ void sl_verbs_path_end(struct sl_verbs_path *path)
         return;
     }
     path->failing = false;
-    path->state = SL_VERBS_PATH_FENCING;
+    enter(path, SL_VERBS_PATH_FENCING);
     wait_without_path(path->ep);
 }
 
@@ -486,6 +494,7 @@ void sl_verbs_repair_soon(struct sl_verbs_ep *ep)
         if (ep->paths[i] != NULL && ep->paths[i]->state == SL_VERBS_PATH_IDLE) {
             ep->paths[i]->next_try_ns = 0;
             ep->paths[i]->backoff_ns = 0;
+            sl_verbs_ep_time(ep);
         }
 }
 
@@ -545,27 +554,41 @@ static void path_timers(struct sl_verbs_path *path, uint64_t now_ns)
                                                : "the first packet did not come through");
         break;
     case SL_VERBS_PATH_UP:
-        /* A rate that was bad long ago says little: let it be tried again. */
-        if (path->ps_per_byte > path->nominal_ps && path->writes == 0 &&
-            now_ns - path->last_done_ns > SL_NS_PER_S)
-            path->ps_per_byte -= (path->ps_per_byte - path->nominal_ps) / 16;
-        break;
     case SL_VERBS_PATH_FENCING: break;
     }
 }
 
-void sl_verbs_repair_timers(struct sl_verbs_ep *ep, uint64_t now_ns)
+static uint64_t path_due(const struct sl_verbs_path *path)
+{
+    switch ((enum sl_verbs_path_state)path->state) {
+    case SL_VERBS_PATH_IDLE: return path->leads ? path->next_try_ns : SL_NEVER;
+    case SL_VERBS_PATH_OFFERED:
+    case SL_VERBS_PATH_ACCEPTED:
+    case SL_VERBS_PATH_PINGING: return path->deadline_ns;
+    case SL_VERBS_PATH_UP:
+    case SL_VERBS_PATH_FENCING: break;
+    }
+    return SL_NEVER;
+}
+
+static uint64_t due(const struct sl_verbs_ep *ep)
+{
+    uint64_t due_ns = SL_NEVER;
+
+    if (ep->state == SL_VERBS_EP_CONNECTING || ep->no_path_since_ns != 0)
+        return 0;
+    for (unsigned i = 0; i < ep->path_count; i++)
+        if (ep->paths[i] != NULL && path_due(ep->paths[i]) < due_ns)
+            due_ns = path_due(ep->paths[i]);
+    return due_ns;
+}
+
+/* The connection has no path: for how long? */
+static void wait_timers(struct sl_verbs_ep *ep, uint64_t now_ns)
 {
     uint64_t wait_ns = (uint64_t)ep->iface->config->verbs_path_wait_ms * SL_NS_PER_MS;
     char why[200];
 
-    for (unsigned i = 0; i < ep->path_count; i++)
-        if (ep->paths[i] != NULL)
-            path_timers(ep->paths[i], now_ns);
-    if (ep->state == SL_VERBS_EP_CONNECTING)
-        connect_timers(ep, now_ns);
-    if (ep->state != SL_VERBS_EP_UP || ep->no_path_since_ns == 0)
-        return;
     if (now_ns - ep->no_path_since_ns >= FALLBACK_NS && ep->fencing == NULL)
         sl_verbs_tcp_begin(ep);
     if (now_ns - ep->no_path_since_ns < wait_ns || sl_verbs_tcp_path(ep) != NULL)
@@ -573,4 +596,18 @@ void sl_verbs_repair_timers(struct sl_verbs_ep *ep, uint64_t now_ns)
     reasons(ep, why, sizeof(why));
     sl_verbs_ep_fail(ep, -EHOSTUNREACH, "no path to rank %d for %lld ms: %s", ep->base.peer,
                      (long long)ep->iface->config->verbs_path_wait_ms, why);
+}
+
+uint64_t sl_verbs_repair_timers(struct sl_verbs_ep *ep, uint64_t now_ns)
+{
+    if (ep->state != SL_VERBS_EP_CONNECTING && ep->state != SL_VERBS_EP_UP)
+        return SL_NEVER;
+    for (unsigned i = 0; i < ep->path_count; i++)
+        if (ep->paths[i] != NULL)
+            path_timers(ep->paths[i], now_ns);
+    if (ep->state == SL_VERBS_EP_CONNECTING)
+        connect_timers(ep, now_ns);
+    if (ep->state == SL_VERBS_EP_UP && ep->no_path_since_ns != 0)
+        wait_timers(ep, now_ns);
+    return due(ep);
 }

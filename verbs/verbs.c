@@ -46,6 +46,23 @@ static void deactivate(struct sl_verbs_ep *ep)
     sl_list_remove(&ep->active);
 }
 
+void sl_verbs_ep_time(struct sl_verbs_ep *ep)
+{
+    ep->due_ns = 0;
+    if (ep->is_timed)
+        return;
+    ep->is_timed = true;
+    sl_list_push_back(&ep->iface->timed, &ep->timed);
+}
+
+static void untime(struct sl_verbs_ep *ep)
+{
+    if (!ep->is_timed)
+        return;
+    ep->is_timed = false;
+    sl_list_remove(&ep->timed);
+}
+
 int sl_verbs_ep_fail(struct sl_verbs_ep *ep, int status, const char *fmt, ...)
 {
     va_list args;
@@ -375,6 +392,7 @@ static int open_iface(struct sl_worker *worker, const struct sl_device *dev,
     iface->slot_bytes = (SL_VERBS_FRAME_BYTES + iface->eager_bytes + 63) & ~63u;
     sl_list_init(&iface->eps);
     sl_list_init(&iface->active);
+    sl_list_init(&iface->timed);
     sl_verbs_mem_init(iface);
     sl_list_init(&iface->dirty);
     sl_list_init(&iface->free_frames);
@@ -483,6 +501,7 @@ static int ep_connect(struct sl_ep *base, const struct sl_addr *peer, struct sl_
     ep->connect_deadline_ns = sl_now(iface->base.worker->clock) +
                               (uint64_t)iface->config->connect_timeout_ms * SL_NS_PER_MS;
     iface->connecting++;
+    sl_verbs_ep_time(ep);
     err = ep->companion->iface->ops->ep_connect(ep->companion, &companion, &ep->companion_req);
     if (err < 0) {
         iface->connecting--;
@@ -550,6 +569,7 @@ static void ep_destroy(struct sl_ep *base)
     for (unsigned i = 0; i < ep->path_count; i++)
         sl_verbs_path_free(ep->paths[i]);
     deactivate(ep);
+    untime(ep);
     sl_list_remove(&ep->link);
     iface->ep_count--;
     munmap(ep, sizeof(*ep));
@@ -658,14 +678,18 @@ static int run_timers(struct sl_verbs_iface *iface)
 
     if (now_ns < iface->next_timer_ns)
         return 0;
+    iface->ticked_ns = now_ns;
     iface->next_timer_ns = now_ns + (iface->connecting > 0 ? 0 : TIMER_NS);
     for (unsigned i = 0; i < iface->rail_count; i++)
         moved += sl_verbs_rail_events(&iface->rails[i]);
-    sl_list_foreach (&iface->eps, node) {
-        struct sl_verbs_ep *ep = sl_container_of(node, struct sl_verbs_ep, link);
+    sl_list_foreach (&iface->timed, node) {
+        struct sl_verbs_ep *ep = sl_container_of(node, struct sl_verbs_ep, timed);
 
-        if (ep->state == SL_VERBS_EP_CONNECTING || ep->state == SL_VERBS_EP_UP)
-            sl_verbs_repair_timers(ep, now_ns);
+        if (now_ns < ep->due_ns)
+            continue;
+        ep->due_ns = sl_verbs_repair_timers(ep, now_ns);
+        if (ep->due_ns == SL_NEVER)
+            untime(ep);
     }
     return moved;
 }

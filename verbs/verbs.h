@@ -203,7 +203,7 @@ struct sl_verbs_path {
     unsigned batch_count;
     /* measured */
     uint64_t nominal_ps;    /* per byte, by the port's speed */
-    uint64_t last_done_ns;
+    uint64_t last_done_ns;  /* end of a write */
     uint64_t latency_ns;    /* of frames, moving average */
     uint64_t ps_per_byte;   /* of writes, moving average */
     uint64_t next_try_ns, deadline_ns, backoff_ns;
@@ -265,6 +265,9 @@ struct sl_verbs_ep {
     struct sl_verbs_iface *iface;
     struct sl_node link;    /* in iface->eps */
     struct sl_node active;  /* in iface->active while progress must look after it */
+    struct sl_node timed;   /* in iface->timed while it waits for a time */
+    uint64_t due_ns;        /* then: which */
+    bool is_timed;
     bool is_active, failing, leads, has_hello, companion_up;
     bool left; /* the peer is gone: what it sent may still be received */
     uint8_t state;
@@ -342,7 +345,7 @@ struct sl_verbs_iface {
     struct sl_node free_frames;
     unsigned free_frame_count;
     struct sl_verbs_chunks tx_chunks, rx_chunks;
-    struct sl_node eps, active, dirty;
+    struct sl_node eps, active, timed, dirty;
     bool batching; /* inside progress: work requests are posted at its end */
     unsigned ep_count, connecting;
     unsigned makes; /* queue pairs that this round of progress may still make */
@@ -352,6 +355,7 @@ struct sl_verbs_iface {
     struct sl_verbs_path **paths; /* by slot */
     uint32_t path_cap;
     uint64_t round, next_timer_ns;
+    uint64_t ticked_ns; /* when timers ran last: the time for what need not be exact */
     int epoll_fd;
     unsigned budget;
 };
@@ -381,6 +385,8 @@ void sl_verbs_companion_replace(const struct sl_transport_ops *ops);
 /* Notes that the connection is lost; the next progress tells its owner. Returns status. */
 int sl_verbs_ep_fail(struct sl_verbs_ep *ep, int status, const char *fmt, ...) SL_PRINTF(3, 4);
 void sl_verbs_ep_activate(struct sl_verbs_ep *ep);
+/* It waits for a time: the next look at the clock asks for which. */
+void sl_verbs_ep_time(struct sl_verbs_ep *ep);
 /* The code and sentence for a call on a connection that is not up. */
 int sl_verbs_not_up(const struct sl_verbs_ep *ep);
 
@@ -542,8 +548,8 @@ void sl_verbs_path_end(struct sl_verbs_path *path);
 void sl_verbs_choose_frame_path(struct sl_verbs_ep *ep);
 /* A ping has come, or one of ours is acknowledged. */
 void sl_verbs_path_pinged(struct sl_verbs_path *path);
-/* Offers that are due, deadlines. */
-void sl_verbs_repair_timers(struct sl_verbs_ep *ep, uint64_t now_ns);
+/* Offers that are due, deadlines. When to call it next, or SL_NEVER. */
+uint64_t sl_verbs_repair_timers(struct sl_verbs_ep *ep, uint64_t now_ns);
 /* Tries paths of this rail now: it, or the peer's, has returned. */
 void sl_verbs_repair_soon(struct sl_verbs_ep *ep);
 

@@ -3,7 +3,9 @@
  * What the verbs transport itself costs per message: two ends over the fake libibverbs, for counting
  * instructions. Times say nothing, as most of them are the fake's; run it as docs/perf/rdma.md says.
  *
- *     bench_verbs frames|writes|idle|stats COUNT [noring]
+ *     bench_verbs frames|writes|idle|many|stats COUNT [noring]
+ *
+ * many: nothing happens on 1,000 connections, and the timers run in every 32nd round.
  */
 #include "tests/fake/fake_ibv.h"
 #include "tests/fake/loop.h"
@@ -14,6 +16,7 @@
 #include <string.h>
 
 #define FRAME_BYTES 64
+#define MANY 1000
 #define WRITE_BYTES (64u << 10) /* one grant, one piece */
 
 static struct fake_ibv *fake;
@@ -22,7 +25,7 @@ static struct sl_config config[2];
 static struct sl_worker workers[2];
 static struct sl_event_ring rings[2];
 static struct sl_iface *ifaces[2];
-static struct sl_ep *eps[2];
+static struct sl_ep *eps[2], *others[MANY][2];
 static uint8_t out[WRITE_BYTES], in[WRITE_BYTES];
 
 static void fail(const char *what)
@@ -55,33 +58,48 @@ static void open_side(unsigned i, bool ring)
     workers[i] = (struct sl_worker){.clock = loop_clock(loop), .config = &config[i],
                                     .events = ring ? &rings[i] : NULL, .rank = (int)i};
     sl_rng_init(&workers[i].rng, i + 1);
-    if (sl_verbs_ops.open(&workers[i], NULL, NULL, &ifaces[i]) != 0 ||
-        ifaces[i]->ops->ep_create(ifaces[i], &eps[i]) != 0)
+    if (sl_verbs_ops.open(&workers[i], NULL, NULL, &ifaces[i]) != 0)
         fail("open");
-    eps[i]->peer = (int)!i;
 }
 
-static void world_open(bool ring)
+static void connect_two(struct sl_ep *out_eps[2])
 {
     struct sl_addr addr[2];
     struct sl_req req[2] = {{.status = SL_PENDING}, {.status = SL_PENDING}};
 
+    for (unsigned i = 0; i < 2; i++) {
+        if (ifaces[i]->ops->ep_create(ifaces[i], &out_eps[i]) != 0 ||
+            ifaces[i]->ops->ep_addr(out_eps[i], &addr[i]) != 0)
+            fail("ep_create");
+        out_eps[i]->peer = (int)!i;
+    }
+    for (unsigned i = 0; i < 2; i++)
+        if (ifaces[i]->ops->ep_connect(out_eps[i], &addr[!i], &req[i]) < 0)
+            fail("ep_connect");
+    while (req[0].status == SL_PENDING || req[1].status == SL_PENDING)
+        round_of_both();
+    if (req[0].status != 0 || req[1].status != 0)
+        fail("connect");
+}
+
+static void world_open(bool ring)
+{
     fake = fake_ibv_create(1);
     loop = loop_create(1);
     sl_ibv_replace(fake_ibv_table(fake), fake_ibv_mlx5(fake));
     sl_verbs_companion_replace(&loop_ops);
     open_side(0, ring);
     open_side(1, ring);
+    connect_two(eps);
+}
+
+/* The wire stands still: the fake's steps through so many queue pairs take longest. */
+static void quiet_round(void)
+{
     for (unsigned i = 0; i < 2; i++)
-        if (ifaces[i]->ops->ep_addr(eps[i], &addr[i]) != 0)
-            fail("ep_addr");
-    for (unsigned i = 0; i < 2; i++)
-        if (ifaces[i]->ops->ep_connect(eps[i], &addr[!i], &req[i]) < 0)
-            fail("ep_connect");
-    while (req[0].status == SL_PENDING || req[1].status == SL_PENDING)
-        round_of_both();
-    if (req[0].status != 0 || req[1].status != 0)
-        fail("connect");
+        if (ifaces[i]->ops->progress(ifaces[i], 64) < 0)
+            fail("progress");
+    loop_pass(loop, SL_NS_PER_MS);
 }
 
 static void one_message(size_t len)
@@ -105,8 +123,11 @@ static void one_message(size_t len)
 
 static void world_close(void)
 {
-    for (unsigned i = 0; i < 2; i++)
+    for (unsigned i = 0; i < 2; i++) {
         ifaces[i]->ops->ep_destroy(eps[i]);
+        for (unsigned k = 0; k < MANY; k++)
+            ifaces[i]->ops->ep_destroy(others[k][i]);
+    }
     for (unsigned i = 0; i < 2; i++)
         ifaces[i]->ops->close(ifaces[i]);
     fake_ibv_destroy(fake);
@@ -120,11 +141,13 @@ int main(int argc, char **argv)
     static struct sl_path_stat stats[SL_VERBS_PATHS_MAX];
 
     if (strcmp(what, "frames") != 0 && strcmp(what, "writes") != 0 && strcmp(what, "idle") != 0 &&
-        strcmp(what, "stats") != 0) {
-        fprintf(stderr, "usage: bench_verbs frames|writes|idle|stats COUNT [noring]\n");
+        strcmp(what, "many") != 0 && strcmp(what, "stats") != 0) {
+        fprintf(stderr, "usage: bench_verbs frames|writes|idle|many|stats COUNT [noring]\n");
         return 2;
     }
     world_open(argc < 4);
+    for (unsigned i = 0; i < MANY && what[0] == 'm'; i++)
+        connect_two(others[i]);
     for (unsigned i = 0; i < count; i++) {
         if (what[0] == 'f')
             one_message(FRAME_BYTES);
@@ -132,6 +155,8 @@ int main(int argc, char **argv)
             one_message(WRITE_BYTES);
         else if (what[0] == 'i')
             round_of_both();
+        else if (what[0] == 'm')
+            quiet_round();
         else
             ifaces[0]->ops->ep_stats(eps[0], stats, SL_VERBS_PATHS_MAX);
     }

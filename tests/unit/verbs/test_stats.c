@@ -354,6 +354,7 @@ static void a_request_to_send_may_come_after_its_message(void **state)
         assert_int_equal(sides[i].iface->ops->mr_reg(sides[i].iface, &mem, &mr[i], NULL), 0);
     }
     frames->ps_per_byte = 1000 * 1000 * 1000; /* so slow that a write takes the other one */
+    frames->last_done_ns = loop_now(loop);
     fake_ibv_cq_hold(fake, cq, true);
     message_start(32 << 10);
     UNTIL(send_req.status != SL_PENDING && recv_req.status != SL_PENDING);
@@ -405,6 +406,62 @@ static void a_message_shorter_than_its_room_needs_no_answer(void **state)
     message(LONG_BYTES);
     for (unsigned i = 0; i < 2; i++)
         sides[i].iface->ops->mr_dereg(sides[i].iface, mr[i]);
+}
+
+static void pass(uint64_t ns)
+{
+    uint64_t until_ns = loop_now(loop) + ns;
+
+    while (loop_now(loop) < until_ns)
+        progress_both();
+}
+
+static void a_path_that_was_slow_is_tried_again_after_a_while(void **state)
+{
+    (void)state;
+    world_make("off");
+    join();
+    struct sl_verbs_path *path = sl_verbs_ep_of(sides[0].ep)->paths[0];
+
+    message(LONG_BYTES);
+    path->ps_per_byte = 1000 * 1000 * 1000;
+    path->last_done_ns = loop_now(loop);
+    uint64_t writes = path->stats.sent_bytes;
+
+    message(LONG_BYTES);
+    assert_true(path->stats.sent_bytes < writes + (64 << 10)); /* frames, but no piece */
+    pass(1500 * SL_NS_PER_MS);
+    message(LONG_BYTES);
+    assert_true(path->stats.sent_bytes < writes + (64 << 10)); /* a thousandth of the rate is still slow */
+    pass(1500 * SL_NS_PER_MS);
+    message(LONG_BYTES);
+    assert_true(path->stats.sent_bytes > writes + (128 << 10));
+    assert_true(path->ps_per_byte < 1000 * 1000);
+}
+
+static bool waits_for_a_time(unsigned i)
+{
+    return !sl_list_empty(&sl_verbs_iface_of(sides[i].iface)->timed);
+}
+
+/* So progress walks over no connection at which nothing is amiss, however many there are. */
+static void a_connection_waits_for_a_time_only_while_something_is_to_come(void **state)
+{
+    (void)state;
+    world_make("off");
+    assert_false(waits_for_a_time(0));
+    join();
+    unsigned leading = sl_verbs_ep_of(sides[1].ep)->leads;
+
+    message(LONG_BYTES);
+    UNTIL(!waits_for_a_time(0) && !waits_for_a_time(1));
+    fake_ibv_port_set(fake, 0, 1, IBV_PORT_DOWN);
+    UNTIL(count_of(0, SL_EVENT_PATH_FENCED) != 0 && count_of(1, SL_EVENT_PATH_FENCED) != 0);
+    assert_true(waits_for_a_time(leading)); /* until it tries again */
+    UNTIL(!waits_for_a_time(!leading));
+    fake_ibv_port_set(fake, 0, 1, IBV_PORT_ACTIVE);
+    UNTIL(count_of(0, SL_EVENT_PATH_UP) == 3 && count_of(1, SL_EVENT_PATH_UP) == 3);
+    UNTIL(!waits_for_a_time(0) && !waits_for_a_time(1));
 }
 
 static void a_gid_that_changes_is_an_event_with_its_index(void **state)
@@ -463,6 +520,8 @@ int main(void)
         cmocka_unit_test_teardown(nothing_is_posted_to_a_path_that_the_peer_has_ended, clean),
         cmocka_unit_test_teardown(a_request_to_send_may_come_after_its_message, clean),
         cmocka_unit_test_teardown(a_message_shorter_than_its_room_needs_no_answer, clean),
+        cmocka_unit_test_teardown(a_path_that_was_slow_is_tried_again_after_a_while, clean),
+        cmocka_unit_test_teardown(a_connection_waits_for_a_time_only_while_something_is_to_come, clean),
         cmocka_unit_test_teardown(a_gid_that_changes_is_an_event_with_its_index, clean),
         cmocka_unit_test_teardown(the_way_over_tcp_is_told_of_once_it_was_used, clean),
     };
