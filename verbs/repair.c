@@ -30,6 +30,7 @@
 #define BACKOFF_NS_MAX (2 * SL_NS_PER_S)
 #define STEADY_NS (5 * SL_NS_PER_S)       /* up for so long: the next failure is a first one again */
 #define FALLBACK_NS (300 * SL_NS_PER_MS)  /* without a path, before data goes over the companion */
+#define ALIVE_NS SL_NS_PER_S              /* between pings by each path, without a companion */
 #define SETTLE_NS (200 * SL_NS_PER_MS)    /* for the other paths, once one is up */
 
 static uint64_t now(const struct sl_verbs_ep *ep)
@@ -558,6 +559,23 @@ static void path_timers(struct sl_verbs_path *path, uint64_t now_ns)
     }
 }
 
+/* Where there is no companion to tell of the peer's end, and nothing to send, only a ping finds out that a path
+ * has died. */
+static void keep_alive(struct sl_verbs_ep *ep, uint64_t now_ns)
+{
+    ep->ping_at_ns = now_ns + ALIVE_NS;
+    for (unsigned i = 0; i < ep->path_count; i++) {
+        struct sl_verbs_path *path = ep->paths[i];
+
+        if (path == NULL || path->state != SL_VERBS_PATH_UP || path->failing ||
+            !sl_verbs_path_has_room(path))
+            continue;
+        if (path->posted == path->retired ||
+            path->wrs[(path->posted - 1) % SL_VERBS_SQ_DEPTH].kind != SL_VERBS_WR_PING)
+            sl_verbs_path_ping(path);
+    }
+}
+
 static uint64_t path_due(const struct sl_verbs_path *path)
 {
     switch ((enum sl_verbs_path_state)path->state) {
@@ -573,7 +591,7 @@ static uint64_t path_due(const struct sl_verbs_path *path)
 
 static uint64_t due(const struct sl_verbs_ep *ep)
 {
-    uint64_t due_ns = SL_NEVER;
+    uint64_t due_ns = ep->companion_up ? SL_NEVER : ep->ping_at_ns;
 
     if (ep->state == SL_VERBS_EP_CONNECTING || ep->no_path_since_ns != 0)
         return 0;
@@ -607,6 +625,8 @@ uint64_t sl_verbs_repair_timers(struct sl_verbs_ep *ep, uint64_t now_ns)
             path_timers(ep->paths[i], now_ns);
     if (ep->state == SL_VERBS_EP_CONNECTING)
         connect_timers(ep, now_ns);
+    if (ep->state == SL_VERBS_EP_UP && !ep->companion_up && now_ns >= ep->ping_at_ns)
+        keep_alive(ep, now_ns);
     if (ep->state == SL_VERBS_EP_UP && ep->no_path_since_ns != 0)
         wait_timers(ep, now_ns);
     return due(ep);

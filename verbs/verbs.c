@@ -175,6 +175,7 @@ static void on_companion_down(void *arg, struct sl_ep *companion, int status, co
         sl_warn("verbs", "the TCP connection beside the paths to rank %d is lost: %s; records go by "
                 "the paths alone", ep->base.peer, why);
         sl_verbs_records_requeue(ep);
+        sl_verbs_ep_time(ep);
         return;
     }
     ep->left = true;

@@ -286,6 +286,7 @@ struct sl_verbs_ep {
     struct sl_verbs_path *frame_path; /* carries the frames; NULL: none is up, or see below */
     struct sl_verbs_path *fencing;    /* carried them and has failed; the peer has not said what it had */
     uint64_t no_path_since_ns;        /* 0: there is one */
+    uint64_t ping_at_ns;              /* next one by each path; only without a companion */
 
     /* frames */
     uint32_t fseq_out, fseq_in;

@@ -121,6 +121,21 @@ static void control_messages_arrive_without_the_companion(void **state)
     play_orders(companion_breaks);
 }
 
+static void idle_and_alone(uint64_t seed)
+{
+    vs_plain(&run, seed, VS_AWAY, 2);
+    vs_plain_messages(&run, 0, seed % 2, 3000);
+    vs_plain_fault(&run, VS_LOSE, 5, 0);
+    run.config[0].verbs_path_wait_ms = run.config[1].verbs_path_wait_ms = 500;
+}
+
+/* Nobody has anything to send, no port says that it is down, and no companion tells. */
+static void idle_ends_without_a_companion_notice_that_paths_died(void **state)
+{
+    (void)state;
+    play_orders(idle_and_alone);
+}
+
 static void deaf(uint64_t seed, enum vs_mode mode)
 {
     vs_plain(&run, seed * 2, mode, 1);
@@ -188,6 +203,7 @@ int main(void)
         cmocka_unit_test(a_rail_that_flaps_is_known_to_be_back),
         cmocka_unit_test(both_ends_say_that_there_is_no_path),
         cmocka_unit_test(control_messages_arrive_without_the_companion),
+        cmocka_unit_test(idle_ends_without_a_companion_notice_that_paths_died),
         cmocka_unit_test(a_path_that_is_deaf_one_way_does_not_come_up),
         cmocka_unit_test(a_message_shorter_than_its_room_outlives_its_paths),
     };

@@ -138,6 +138,11 @@ static void draw_faults(struct vs_run *run)
     for (unsigned i = 0; i < count; i++)
         draw_fault(run, &run->faults[run->fault_count++],
                    run->mode == VS_BROKEN ? VS_LEAVES : VS_LOSE);
+    if (run->mode == VS_AWAY && chance(run, 3)) {
+        draw_fault(run, &run->faults[run->fault_count], 1);
+        run->faults[run->fault_count].kind = VS_LOSE;
+        run->faults[run->fault_count++].pick2 = 0; /* it times out: the peer may live */
+    }
     if (run->mode == VS_LEAVE) {
         draw_fault(run, &run->faults[run->fault_count], 1);
         run->faults[run->fault_count++].kind = VS_LEAVES;

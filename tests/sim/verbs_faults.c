@@ -140,7 +140,7 @@ static void begin(struct vs_run *run, struct vs_fault *fault)
         run->paused_until[fault->pick % 2] = fault->until_ns;
         break;
     case VS_LOSE:
-        run->lost = true;
+        run->conns[end / 2].lost = true;
         loop_lose(run->loop, end, losses[fault->pick2 % 3], fault->for_ns % SHORT_NS);
         break;
     case VS_DEVICE_FATAL: fake_ibv_device_fatal(run->fake, device_of(run, fault->pick)); break;

@@ -227,11 +227,9 @@ static bool is_over(const struct vs_run *run)
         const struct vs_conn *conn = &run->conns[c];
         unsigned ends = conn->downs[0] + conn->downs[1] + conn->left[0] + conn->left[1];
 
-        /* Without a companion, an end that has nothing to send is not told; all else is over. */
-        if (ends == 1 && run->mode == VS_BROKEN && run->lost)
-            continue;
-        if (ends == 1 || (run->mode == VS_AWAY && run->goes_down && ends == 0))
-            return false; /* the other end hears of it too */
+        /* The other end hears of it too. Without a companion even ends that have nothing to send notice. */
+        if (ends == 1 || (run->mode == VS_AWAY && (run->goes_down || conn->lost) && ends == 0))
+            return false;
     }
     return true;
 }
@@ -266,13 +264,16 @@ static void judge_ends(struct vs_run *run)
 
             if (run->mode == VS_BROKEN || conn->left[side])
                 continue;
-            if (run->mode == VS_AWAY && (run->goes_down || conn->downs[0] + conn->downs[1] > 0))
+            if (run->mode == VS_AWAY && (run->goes_down || conn->lost || conn->downs[0] + conn->downs[1] > 0))
                 wanted = -EHOSTUNREACH;
             else if (conn->left[!side])
                 wanted = -ECONNRESET;
             /* What the other end had to say found no room in a companion that is full. */
             if (wanted == -EHOSTUNREACH && status == -ECONNRESET && run->crowded &&
                 conn->down_status[!side] == wanted)
+                wanted = status;
+            /* It was lost when no path was up. */
+            if (wanted == -EHOSTUNREACH && conn->lost && status == -ETIMEDOUT)
                 wanted = status;
             if (status != wanted)
                 vs_wrong(run, "side %u of connection %u ended with %s, not %s: %s (the other: %s)", side,

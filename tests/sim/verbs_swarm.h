@@ -94,6 +94,7 @@ struct vs_conn {
     char why[2][256];
     uint64_t down_ns[2];
     bool left[2];             /* destroyed by its owner */
+    bool lost;                /* the companion was */
 };
 
 struct vs_run {
@@ -123,7 +124,6 @@ struct vs_run {
     unsigned round, still;
     uint64_t calm_ns, paused_until[2], asleep_until[2];
     bool asleep[2], calm;
-    bool lost;              /* the companion was */
     bool held;              /* some completions were */
     bool crowded;           /* the companion stood still for a while */
     char wrong[512];        /* the first thing that was wrong, or "" */

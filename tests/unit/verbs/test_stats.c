@@ -462,6 +462,9 @@ static void a_connection_waits_for_a_time_only_while_something_is_to_come(void *
     fake_ibv_port_set(fake, 0, 1, IBV_PORT_ACTIVE);
     UNTIL(count_of(0, SL_EVENT_PATH_UP) == 3 && count_of(1, SL_EVENT_PATH_UP) == 3);
     UNTIL(!waits_for_a_time(0) && !waits_for_a_time(1));
+    loop_lose(loop, 0, -ETIMEDOUT, 0);
+    UNTIL(waits_for_a_time(0) && waits_for_a_time(1)); /* pings */
+    message(16);
 }
 
 static void a_gid_that_changes_is_an_event_with_its_index(void **state)
