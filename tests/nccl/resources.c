@@ -153,16 +153,27 @@ void resources_hang_up(void)
     call_count = 0;
 }
 
+static int is_tcp(int fd, const char *words)
+{
+    struct sockaddr_storage peer;
+    socklen_t len = sizeof(peer);
+
+    return getpeername(fd, (struct sockaddr *)&peer, &len) == 0 &&
+           (peer.ss_family == AF_INET || peer.ss_family == AF_INET6);
+}
+
+int resources_tcp(void)
+{
+    return each_socket(is_tcp, false, NULL);
+}
+
 /* Dissolving the association sends a reset and leaves the descriptor as it is, in the plugin's
  * hands. */
 static int reset_one(int fd, const char *words)
 {
-    struct sockaddr_storage peer;
     struct sockaddr nobody = {.sa_family = AF_UNSPEC};
-    socklen_t len = sizeof(peer);
 
-    if (getpeername(fd, (struct sockaddr *)&peer, &len) != 0 ||
-        (peer.ss_family != AF_INET && peer.ss_family != AF_INET6))
+    if (!is_tcp(fd, words))
         return 0;
     if (connect(fd, &nobody, sizeof(nobody)) != 0)
         shutdown(fd, SHUT_RDWR);

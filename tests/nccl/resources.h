@@ -20,5 +20,7 @@ void resources_free(void *memory, size_t len);
  * many; the connections stay open until resources_hang_up(). */
 int resources_call_listeners(const char *words);
 void resources_hang_up(void);
+/* How many TCP connections this process has. */
+int resources_tcp(void);
 /* Has the kernel reset every TCP connection of this process. Returns how many. */
 int resources_reset_tcp(void);
