@@ -3,8 +3,8 @@
  * A transport between two processes, measured as perftest measures verbs: half the round trip of 8 B, and the
  * bandwidth of a stream of messages one way, out of and into registered memory.
  *
- *   usage: bench_p2p TRANSPORT [DEVICES_A DEVICES_B]
- *   DEVICES_x is SLUICE_VERBS_DEVICES of either process; all other SLUICE_* apply.
+ *   usage: bench_p2p [-w N] TRANSPORT [DEVICES_A DEVICES_B]
+ *   -w N: so many messages in flight, each in memory of its own as a program's are. DEVICES_x is SLUICE_VERBS_DEVICES of either process; all other SLUICE_* apply.
  */
 #include "core/clock.h"
 #include "core/config.h"
@@ -36,7 +36,9 @@ struct side {
     struct sl_iface *iface;
     struct sl_ep *ep;
     struct sl_mr *mr;
-    uint8_t *memory; /* of all messages, as in perftest */
+    unsigned window;
+    size_t apart;    /* from one message in flight to the next */
+    uint8_t *memory; /* of all messages at one place, as in perftest, unless apart */
     struct sl_req reqs[WINDOW];
     struct sl_sink sinks[WINDOW];
 };
@@ -76,11 +78,12 @@ static void open_side(struct side *s, const char *devices)
         s->ops->progress(s->iface, 64);
     if (req.status != 0)
         die("connect");
-    s->memory = aligned_alloc(4096, LARGEST);
+    struct sl_mem mem = {.len = LARGEST + (s->window - 1) * s->apart, .fd = -1};
+
+    mem.addr = s->memory = aligned_alloc(4096, mem.len);
     if (s->memory == NULL)
         die("memory");
-    memset(s->memory, 1, LARGEST);
-    struct sl_mem mem = {.addr = s->memory, .len = LARGEST, .fd = -1};
+    memset(s->memory, 1, mem.len);
 
     if (s->ops->mr_reg(s->iface, &mem, &s->mr, NULL) != 0)
         s->mr = NULL;
@@ -88,7 +91,7 @@ static void open_side(struct side *s, const char *devices)
 
 static void post_send(struct side *s, unsigned at, size_t len)
 {
-    struct sl_buf buf = {.addr = s->memory, .len = len, .mr = s->mr};
+    struct sl_buf buf = {.addr = s->memory + at * s->apart, .len = len, .mr = s->mr};
     int rc;
 
     s->reqs[at] = (struct sl_req){.status = SL_PENDING};
@@ -104,8 +107,8 @@ static void post_recv(struct side *s, unsigned at, size_t len)
 {
     int rc;
 
-    s->sinks[at] =
-        (struct sl_sink){.dst = s->memory, .len = len, .tag = 1, .mr = s->mr};
+    s->sinks[at] = (struct sl_sink){
+        .dst = s->memory + at * s->apart, .len = len, .tag = 1, .mr = s->mr};
     s->reqs[at] = (struct sl_req){.status = SL_PENDING};
     while ((rc = s->ops->recv(s->ep, &s->sinks[at], &s->reqs[at])) == -EAGAIN)
         s->ops->progress(s->iface, 64);
@@ -165,14 +168,14 @@ static void stream(struct side *s, size_t len)
         uint64_t start = sl_now(&sl_clock_monotonic);
 
         for (size_t i = 0; i < count; i++) {
-            if (i >= WINDOW)
-                await(s, i % WINDOW);
+            if (i >= s->window)
+                await(s, i % s->window);
             if (s->first)
-                post_send(s, i % WINDOW, len);
+                post_send(s, i % s->window, len);
             else
-                post_recv(s, i % WINDOW, len);
+                post_recv(s, i % s->window, len);
         }
-        for (unsigned i = 0; i < WINDOW && i < count; i++)
+        for (unsigned i = 0; i < s->window && i < count; i++)
             await(s, i);
         swap(s, &word, &word, 1);
         mbs[r] = (double)(count * len) / ((double)(sl_now(&sl_clock_monotonic) - start) / 1e3);
@@ -185,12 +188,18 @@ static void stream(struct side *s, size_t len)
 
 int main(int argc, char **argv)
 {
-    struct side s = {0};
+    struct side s = {.window = WINDOW};
     int ends[2];
     pid_t child;
 
-    if (argc != 2 && argc != 4) {
-        fprintf(stderr, "usage: bench_p2p TRANSPORT [DEVICES_A DEVICES_B]\n");
+    if (argc > 3 && strcmp(argv[1], "-w") == 0) {
+        s.window = (unsigned)atoi(argv[2]);
+        s.apart = LARGEST;
+        argv += 2;
+        argc -= 2;
+    }
+    if ((argc != 2 && argc != 4) || s.window < 2 || s.window > WINDOW) {
+        fprintf(stderr, "usage: bench_p2p [-w 2..%d] TRANSPORT [DEVICES_A DEVICES_B]\n", WINDOW);
         return 2;
     }
     s.ops = sl_transport_find(argv[1], strlen(argv[1]));
