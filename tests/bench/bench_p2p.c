@@ -4,7 +4,8 @@
  * bandwidth of a stream of messages one way, out of and into registered memory.
  *
  *   usage: bench_p2p [-w N] TRANSPORT [DEVICES_A DEVICES_B]
- *   -w N: so many messages in flight, each in memory of its own as a program's are. DEVICES_x is SLUICE_VERBS_DEVICES of either process; all other SLUICE_* apply.
+ *   -w N: so many messages in flight, each in memory of its own as a program's are. DEVICES_x is
+ *   SLUICE_VERBS_DEVICES of either process; all other SLUICE_* apply.
  */
 #include "core/clock.h"
 #include "core/config.h"

@@ -52,7 +52,7 @@ END
 # caught MISTAKE GLOB REGEX
 caught() {
     local said
-    said=$(TOY_FAULT=$1 "$driver" --api 11 --fail-fast --deadline-ms 1500 --fault-ms 1500 --call-ms 1000 \
+    said=$(TOY_FAULT=$1 "$driver" --api 11 --fail-fast --deadline-ms 1000 --fault-ms 1000 --call-ms 700 \
         --case "$2" "$toy" 2>&1) && { echo "not noticed:"; echo "$said"; return 1; }
     echo "$said"
     grep -qE "^# .*($3)" <<<"$said"
