@@ -144,7 +144,10 @@ int case_abort(struct rank *r, struct conn *conns, unsigned count, struct flow *
     if (rank_stop(r) != 0)
         return -1;
     for (unsigned i = 0; i < flow_count && mode == ABORT_POISON; i++)
-        for (unsigned s = 0; s < flows[i].subs; s++)
+        for (unsigned s = 0; s < flows[i].subs; s++) {
             look_after(&flows[i], s);
+            munmap(flows[i].memory[s], flows[i].len);
+        }
+    free(flows);
     return watch_failed() ? -1 : 0;
 }

@@ -44,8 +44,8 @@ int case_end(struct rank *r, struct flow *flows, unsigned flow_count);
 int case_moved(struct rank *r, struct flow *flows, unsigned flow_count, unsigned messages);
 /* One connection each way, 20 messages, closed again. */
 int case_quick(struct rank *r, int first_id);
-/* As NCCL ends what failed: the progress thread, registrations, memory, comms. mode: what becomes
- * of memory. */
+/* As NCCL ends what failed: the progress thread, registrations, memory, comms, finalize;
+ * mode is what becomes of the memory. Frees flows. */
 enum case_abort { ABORT_PROTECT, ABORT_POISON };
 int case_abort(struct rank *r, struct conn *conns, unsigned count, struct flow *flows,
                unsigned flow_count, enum case_abort mode);

@@ -346,17 +346,12 @@ static int abort_once(struct rank *r)
     struct conn conn = {.id = 0, .from = r->idx, .to = r->idx};
     struct flow *flows;
     unsigned count;
-    int rc;
 
     if (rank_start(r) != 0 || rank_connect(r, &conn, 1) != 0 ||
         case_begin(r, &conn, 1, &endless, &flows, &count) != 0 ||
         case_moved(r, flows, count, 10) != 0)
         return -1;
-    rc = case_abort(r, &conn, 1, flows, count, ABORT_POISON);
-    for (unsigned i = 0; i < count; i++)
-        resources_free(flows[i].memory[0], flows[i].len);
-    free(flows);
-    return rc;
+    return case_abort(r, &conn, 1, flows, count, ABORT_POISON);
 }
 
 static int aborted_jobs_leave_no_trace(struct rank *r)

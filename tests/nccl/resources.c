@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -80,11 +79,6 @@ int resources_compare(const struct resources *before, const struct resources *af
         return watch_fail("%d rounds of %s left %ld bytes of heap", rounds, what,
                           after->heap_bytes - before->heap_bytes);
     return 0;
-}
-
-void resources_free(void *memory, size_t len)
-{
-    munmap(memory, len);
 }
 
 static int call_one(int fd, const char *words)

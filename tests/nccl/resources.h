@@ -14,7 +14,6 @@ void resources_count(struct resources *out);
  * may leave of the heap, -1: anything. Returns 0 or -1. */
 int resources_compare(const struct resources *before, const struct resources *after, int rounds,
                       long heap_most, const char *what);
-void resources_free(void *memory, size_t len);
 
 /* Connects to every socket of this process that listens, and says `words` if not NULL. Returns how
  * many; the connections stay open until resources_hang_up(). */
