@@ -13,6 +13,7 @@ const unsigned case_small_count = sizeof(case_small) / sizeof(case_small[0]);
 const size_t case_mixed[] = {0, 1, 128, 4096, 65537, 131072, 524288 + 8, 1 << 20};
 const unsigned case_mixed_count = sizeof(case_mixed) / sizeof(case_mixed[0]);
 uint64_t case_fault_ns;
+const char *case_until;
 
 void case_ring(const struct rank *r, struct conn *conns, unsigned count, int first_id)
 {

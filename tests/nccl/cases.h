@@ -24,6 +24,8 @@ struct driver_case {
 extern const struct driver_case cases_basic[], cases_life[], cases_fault[];
 extern const unsigned cases_basic_count, cases_life_count, cases_fault_count;
 
+/* While this file is not there, traffic_goes_on_until_told goes on. */
+extern const char *case_until;
 /* How long after a fault requests may stay undone. */
 extern uint64_t case_fault_ns;
 

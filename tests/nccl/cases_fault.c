@@ -7,6 +7,7 @@
 #include "tests/nccl/resources.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -252,6 +253,41 @@ static int a_link_lost_for_good_ends_every_request(struct rank *r)
     return cut(r, 0);
 }
 
+/* Rank 0 decides, after each round, for both. */
+static int told_to_end(struct rank *r, char *end)
+{
+    *end = access(case_until, F_OK) == 0;
+    return r->idx == 0 ? boot_send(r, 1, end, 1) : boot_recv(r, 0, end, 1);
+}
+
+/* For whoever breaks what is beneath meanwhile: each rank tells of its rounds, no request may fail.
+ */
+static int traffic_goes_on_until_told(struct rank *r)
+{
+    static const size_t sizes[] = {0, 100, 4096, 65536, 200001};
+    struct flow like = {.steps = 24, .sizes = sizes, .size_count = COUNT(sizes)};
+    struct conn conns[4];
+    char end = 0;
+
+    if (case_until == NULL)
+        return watch_skip("it needs --until FILE");
+    case_ring(r, conns, 4, 0);
+    if (rank_start(r) != 0 || rank_connect(r, conns, 4) != 0)
+        return -1;
+    for (unsigned round = 1; !end; round++) {
+        like.subs = round % 2 == 0 ? (unsigned)r->props.max_recvs : 1;
+        for (unsigned s = 0; s < like.subs; s++)
+            like.tags[s] = (int)(5 * s + round % 3);
+        like.steps = 24 / like.subs;
+        if (case_carry(r, conns, 4, &like) != 0 || told_to_end(r, &end) != 0)
+            return -1;
+        printf("# round %u of rank %d\n", round, r->idx);
+        fflush(stdout);
+    }
+    rank_close(r, conns, 4);
+    return rank_stop(r);
+}
+
 const struct driver_case cases_fault[] = {
     {"strangers_do_not_disturb", strangers_do_not_disturb, 1, CASE_THREADS | CASE_FAULT},
     {"a_peer_that_stands_still_for_a_moment_is_waited_for",
@@ -265,6 +301,7 @@ const struct driver_case cases_fault[] = {
      CASE_PROCESSES | CASE_FAULT | CASE_NETNS},
     {"a_link_lost_for_good_ends_every_request", a_link_lost_for_good_ends_every_request, 2,
      CASE_PROCESSES | CASE_FAULT | CASE_NETNS | CASE_EXTRA},
+    {"traffic_goes_on_until_told", traffic_goes_on_until_told, 2, CASE_PROCESSES | CASE_EXTRA},
     {"a_peer_that_stands_still_for_long_is_waited_for",
      a_peer_that_stands_still_for_long_is_waited_for, 2, CASE_PROCESSES | CASE_FAULT | CASE_EXTRA},
 };

@@ -337,7 +337,7 @@ static bool all_done(const struct flow *f)
 
 static bool flow_step(struct rank *r, struct flow *f)
 {
-    unsigned ways = f->send ? f->subs : 1, start = (unsigned)(rank_random(r) % ways);
+    unsigned ways = f->send ? f->subs : 1, start = (unsigned)(rank_random(&r->turn_rng) % ways);
     bool any = false;
 
     for (unsigned i = 0; i < ways; i++) {

@@ -38,6 +38,8 @@ static const char usage[] =
     "  --deadline-ms N  for every wait; default 10000\n"
     "  --fault-ms N     for requests to end after a fault; default 10000\n"
     "  --call-ms N      for a call that may not block; default 2000\n"
+    "  --env R:NAME=V   in the process of rank R; may be repeated\n"
+    "  --until FILE     traffic_goes_on_until_told ends once FILE is there\n"
     "  --verbose        the plugin's log on stderr\n"
     "bench, socket:\n"
     "  --min N --max N  message sizes, doubling by 4 (K, M); default 8 to 4M\n"
@@ -84,6 +86,16 @@ static void set_versions(const char *text)
     } while (*end == ',');
 }
 
+static void add_env(const char *text)
+{
+    if (options.env_count == sizeof(options.env) / sizeof(options.env[0]) || text[0] < '0' ||
+        text[0] >= '0' + RANKS_MOST || text[1] != ':' || strchr(text, '=') == NULL) {
+        fprintf(stderr, "nccl_driver: --env %s: RANK:NAME=VALUE, 16 at most\n", text);
+        exit(2);
+    }
+    options.env[options.env_count++] = text;
+}
+
 static void set_place(const char *text)
 {
     placements = strcmp(text, "threads") == 0     ? CASE_THREADS
@@ -109,6 +121,8 @@ enum option_id {
     OPT_FAULT,
     OPT_CALL,
     OPT_VERBOSE,
+    OPT_ENV,
+    OPT_UNTIL,
     OPT_MIN,
     OPT_MAX,
     OPT_FLIGHT,
@@ -131,6 +145,8 @@ static const struct option table[] = {[OPT_API] = {"api", 1},
                                       [OPT_FAULT] = {"fault-ms", 1},
                                       [OPT_CALL] = {"call-ms", 1},
                                       [OPT_VERBOSE] = {"verbose", 0},
+                                      [OPT_ENV] = {"env", 1},
+                                      [OPT_UNTIL] = {"until", 1},
                                       [OPT_MIN] = {"min", 1},
                                       [OPT_MAX] = {"max", 1},
                                       [OPT_FLIGHT] = {"flight", 1},
@@ -146,7 +162,8 @@ static void set_option(enum option_id id)
 {
     uint64_t n = 0;
 
-    if (table[id].has_arg && id != OPT_PLACE && id != OPT_CASE && id != OPT_API)
+    if (table[id].has_arg && id != OPT_PLACE && id != OPT_CASE && id != OPT_API && id != OPT_ENV &&
+        id != OPT_UNTIL)
         n = number(optarg, table[id].name);
     switch (id) {
     case OPT_API: set_versions(optarg); break;
@@ -159,6 +176,8 @@ static void set_option(enum option_id id)
     case OPT_DEADLINE: options.deadline_ns = n * MS; break;
     case OPT_FAULT: case_fault_ns = n * MS; break;
     case OPT_CALL: options.call_ns = n * MS; break;
+    case OPT_ENV: add_env(optarg); break;
+    case OPT_UNTIL: case_until = optarg; break;
     case OPT_VERBOSE: net_verbose = true; break;
     case OPT_MIN: bench_options.from = n; break;
     case OPT_MAX: bench_options.to = n; break;

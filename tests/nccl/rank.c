@@ -17,12 +17,12 @@
 #define POLL_PAUSE_NS 20000 /* after many rounds of nothing, as others need the core */
 #define POLL_EAGER 500
 
-uint64_t rank_random(struct rank *r)
+uint64_t rank_random(uint64_t *rng)
 {
-    r->rng ^= r->rng << 13;
-    r->rng ^= r->rng >> 7;
-    r->rng ^= r->rng << 17;
-    return r->rng;
+    *rng ^= *rng << 13;
+    *rng ^= *rng >> 7;
+    *rng ^= *rng << 17;
+    return *rng;
 }
 
 static const char *const job_names[] = {"listen",  "connect",   "accept",    "regMr",
@@ -183,6 +183,7 @@ int rank_start(struct rank *r)
 
     if (r->rng == 0)
         r->rng = 0x9e3779b97f4a7c15u + (uint64_t)r->idx;
+    r->turn_rng = r->rng + 1;
     if (net_init(r->net, &r->ctx, 0x1234) != NET_OK)
         return watch_fail("init failed");
     if (net_devices(r->net, &count) != NET_OK || count <= r->dev)
@@ -314,7 +315,7 @@ static int swap_handles(struct rank *r, struct conn *conns, unsigned count)
 
 static void submit_ends(struct rank *r, struct conn *c)
 {
-    bool first = rank_random(r) & 1;
+    bool first = rank_random(&r->rng) & 1;
 
     c->connect =
         (struct job){.kind = JOB_CONNECT, .conn = c->id, .ctx = r->ctx, .handle = c->handle};
@@ -329,7 +330,7 @@ static void submit_ends(struct rank *r, struct conn *c)
 
 int rank_connect(struct rank *r, struct conn *conns, unsigned count)
 {
-    unsigned start = (unsigned)(rank_random(r) % count);
+    unsigned start = (unsigned)(rank_random(&r->rng) % count);
 
     for (unsigned i = 0; i < count; i++) {
         struct job job = {

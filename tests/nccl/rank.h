@@ -34,7 +34,7 @@ struct job { /* for the service thread */
     size_t len;
     bool may_fail; /* the result is looked at by the caller */
     int result;
-    unsigned polls;
+    atomic_uint polls;
     bool done;
     struct job *next;
 };
@@ -53,8 +53,8 @@ struct rank {
     struct net *net;
     void *ctx;
     struct net_props props;
-    uint64_t rng;
-    int boot[RANKS_MOST]; /* a socketpair's end to each rank */
+    uint64_t rng, turn_rng; /* of the thread that runs the case; of the progress thread */
+    int boot[RANKS_MOST];   /* a socketpair's end to each rank */
     pthread_mutex_t lock;
     pthread_cond_t wake_service, wake_progress, news;
     pthread_t service, progress;
@@ -84,4 +84,4 @@ int boot_send(struct rank *r, int peer, const void *data, size_t len);
 int boot_recv(struct rank *r, int peer, void *data, size_t len);
 int boot_barrier(struct rank *r);
 
-uint64_t rank_random(struct rank *r);
+uint64_t rank_random(uint64_t *rng);

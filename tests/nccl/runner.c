@@ -78,6 +78,21 @@ static int run_threads(const struct crew *crew, struct net *net)
     return 0;
 }
 
+/* "RANK:NAME=VALUE" of --env, for this rank. */
+static void set_environment(const struct run_options *o, int idx)
+{
+    for (unsigned i = 0; i < o->env_count; i++) {
+        char text[400], *equals;
+
+        snprintf(text, sizeof(text), "%s", o->env[i] + 2);
+        equals = strchr(text, '=');
+        if (o->env[i][0] - '0' != idx || equals == NULL)
+            continue;
+        *equals = '\0';
+        setenv(text, equals + 1, 1);
+    }
+}
+
 /* A process of the case: of one rank, or of all as threads. */
 static _Noreturn void child(struct crew *crew, int idx, pid_t parent)
 {
@@ -93,6 +108,7 @@ static _Noreturn void child(struct crew *crew, int idx, pid_t parent)
     sigemptyset(&chld);
     sigaddset(&chld, SIGCHLD);
     sigprocmask(SIG_UNBLOCK, &chld, NULL);
+    set_environment(o, idx);
     watch_signals();
     watch_sit(idx, ROLE_MAIN);
     for (int rank = 0; rank < crew->what->ranks; rank++)
@@ -190,7 +206,8 @@ static bool watch_over_them(struct crew *crew, char *text, size_t cap)
             stopped_ns = watch_now();
         for (int rank = 0; rank < crew->what->ranks && !stuck && stopped_ns == 0; rank++)
             stuck = watch_stuck(rank, text, cap);
-        if (!stuck && stopped_ns == 0 && watch_now() - start_ns > CASE_LIMIT * deadline) {
+        if (!stuck && stopped_ns == 0 && case_until == NULL &&
+            watch_now() - start_ns > CASE_LIMIT * deadline) {
             stuck = true;
             watch_where(0, text, cap);
             snprintf(text + strlen(text), cap - strlen(text), ": the case did not end");

@@ -11,6 +11,8 @@ struct run_options {
     int version, dev;
     enum placement placement;
     uint64_t seed, deadline_ns, call_ns;
+    const char *env[16]; /* "0:NAME=VALUE", for the process of that rank */
+    unsigned env_count;
 };
 
 enum run_verdict { RUN_PASSED, RUN_FAILED, RUN_SKIPPED };
