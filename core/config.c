@@ -83,10 +83,6 @@ const struct sl_config_row sl_config_rows[] = {
     SWITCH("PRELOAD_EXACT", preload_exact, "on",
            "libsluice-preload.so adds up what gloo would have in gloo's own order, so that results are the "
            "same to the last bit as without it: on; off (large reductions are faster)."),
-    TEXT("PRELOAD_NCCL", preload_nccl, "",
-         "NCCL collectives that libsluice-preload.so takes: all, or allreduce, reduce, reduce_scatter, "
-         "all_gather, broadcast, all_to_all, gather, scatter, each with sizes in bytes if wanted "
-         "(allreduce:1M-64M), separated by commas. Empty: none. The same on all ranks."),
     SWITCH("STATUS_SIGNAL", status_signal, "auto",
            "Print what every pending operation waits for on SIGUSR1: on, off, auto (on in sluice-bench, "
            "off in other programs)."),
@@ -139,6 +135,9 @@ const struct sl_config_row sl_config_rows[] = {
         "How often a NIC repeats before it gives a path up. 7 means for ever to some."),
     INT("VERBS_RNR_TIMER", verbs_rnr_timer, "6", "", 0, 31,
         "How long a NIC waits when the peer had no receive posted, by the InfiniBand table (6: 80 us)."),
+    SWITCH("VERBS_RESERVE", verbs_reserve, "auto",
+           "on: a connection keeps to the first rail that has a path and holds the others in reserve; off: it "
+           "spreads over all. auto: off, but on under NCCL, which spreads its connections over devices itself."),
     BYTES("VERBS_EAGER_BYTES", verbs_eager_bytes, "4096", 256, 64 * KIB,
           "Messages up to this size are copied through receive buffers; longer ones are written in place."),
     BYTES("VERBS_PIECE_BYTES", verbs_piece_bytes, "0", 0, GIB,
@@ -155,6 +154,17 @@ const struct sl_config_row sl_config_rows[] = {
     SWITCH("VERBS_FORK", verbs_fork, "auto",
            "Prepare registered memory for fork(): auto (only where the kernel does not do it by itself), "
            "on, off."),
+
+    TEXT("NCCL_PROFILE", nccl_profile, "off",
+         "What the NCCL plugin writes of NCCL's work to /dev/shm/sluice-nccl-PID-RANK: off, ops (operations), "
+         "steps (and what each step of the network waits for), kernels (and GPU times); with ,keep the file "
+         "stays when the job ends well."),
+    INT("NCCL_PROFILE_EVENTS", nccl_profile_events, "16384", "events", 64, 1 << 24,
+        "How many finished events that file holds: the oldest give way."),
+    TEXT("NCCL_TUNER", nccl_tuner, "",
+         "Rules for NCCL's choice of algorithms, separated by ';', or @FILE with one per line: "
+         "FUNCTION[:MIN-MAX]=ALGO/PROTO[,channels=N][,chunk=SIZE], each of the first four may be *. The "
+         "first that fits counts. Empty: NCCL chooses."),
 };
 const size_t sl_config_row_count = SL_ARRAY_LEN(sl_config_rows);
 

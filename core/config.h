@@ -19,7 +19,7 @@ struct sl_config {
     char interface[SL_TEXT_MAX], port_range[SL_TEXT_MAX], launcher[SL_TEXT_MAX];
     /* behaviour */
     char transport[SL_TEXT_MAX], algo[SL_TEXT_MAX], log[SL_TEXT_MAX], kernel[SL_TEXT_MAX];
-    char preload[SL_TEXT_MAX], preload_nccl[SL_TEXT_MAX];
+    char preload[SL_TEXT_MAX];
     char progress[SL_TEXT_MAX], tune[SL_TEXT_MAX], tune_dir[SL_TEXT_MAX];
     int64_t timeout_ms, connect_timeout_ms, spin_us, inflight_max, chunk_bytes;
     int64_t status_signal, bind, preload_exact;
@@ -34,7 +34,10 @@ struct sl_config {
     int64_t verbs_gid_index, verbs_traffic_class, verbs_service_level, verbs_mtu;
     int64_t verbs_timeout, verbs_retry_count, verbs_rnr_timer, verbs_paths_per_rail;
     int64_t verbs_eager_bytes, verbs_piece_bytes, verbs_staging_bytes, verbs_path_wait_ms;
-    int64_t verbs_relaxed_ordering, verbs_fork;
+    int64_t verbs_relaxed_ordering, verbs_reserve, verbs_fork;
+    /* nccl */
+    char nccl_profile[SL_TEXT_MAX], nccl_tuner[SL_TEXT_MAX];
+    int64_t nccl_profile_events;
 };
 
 enum sl_config_type { SL_CONFIG_TEXT, SL_CONFIG_INT, SL_CONFIG_BYTES, SL_CONFIG_SWITCH };

@@ -552,15 +552,30 @@ void sl_verbs_path_salvage(struct sl_verbs_path *path, uint32_t arrived)
     }
 }
 
+unsigned sl_verbs_rail_in_use(const struct sl_verbs_ep *ep)
+{
+    unsigned first = SL_VERBS_RAILS_ALL;
+
+    for (unsigned i = 0; i < ep->path_count && ep->iface->config->verbs_reserve == SL_ON; i++) {
+        const struct sl_verbs_path *path = ep->paths[i];
+
+        if (path != NULL && path->state == SL_VERBS_PATH_UP && !path->failing && path->rail->idx < first)
+            first = path->rail->idx;
+    }
+    return first;
+}
+
 struct sl_verbs_path *sl_verbs_path_best(struct sl_verbs_ep *ep, uint64_t len)
 {
     struct sl_verbs_path *best = NULL;
+    unsigned rail = sl_verbs_rail_in_use(ep);
     uint64_t best_ps = 0;
 
     for (unsigned i = 0; i < ep->path_count; i++) {
         struct sl_verbs_path *path = ep->paths[i];
 
         if (path == NULL || path->state != SL_VERBS_PATH_UP || path->failing ||
+            (rail != SL_VERBS_RAILS_ALL && path->rail->idx != rail) ||
             path->writes >= SL_VERBS_WRITES_MAX || !sl_verbs_path_has_room(path))
             continue;
         uint64_t ps = path->latency_ns * 1000 + (path->in_flight + len) * rate_of(path);

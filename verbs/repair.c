@@ -271,6 +271,7 @@ void sl_verbs_path_pinged(struct sl_verbs_path *path)
 void sl_verbs_choose_frame_path(struct sl_verbs_ep *ep)
 {
     struct sl_verbs_path *best = NULL;
+    unsigned rail = sl_verbs_rail_in_use(ep);
 
     if (ep->frame_path != NULL || ep->fencing != NULL || sl_verbs_tcp_has_work(ep))
         return;
@@ -278,6 +279,7 @@ void sl_verbs_choose_frame_path(struct sl_verbs_ep *ep)
         struct sl_verbs_path *path = ep->paths[i];
 
         if (path != NULL && path->state == SL_VERBS_PATH_UP && !path->failing &&
+            (rail == SL_VERBS_RAILS_ALL || path->rail->idx == rail) &&
             (best == NULL || path->latency_ns < best->latency_ns))
             best = path;
     }

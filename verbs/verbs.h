@@ -493,6 +493,9 @@ void sl_verbs_path_post_write(struct sl_verbs_path *path, const struct sl_verbs_
 void sl_verbs_path_retire(struct sl_verbs_path *path, uint32_t ordinal, uint64_t now_ns);
 /* After both ends have stopped: what the other end had is over, the rest is for other paths. */
 void sl_verbs_path_salvage(struct sl_verbs_path *path, uint32_t arrived);
+/* With SLUICE_VERBS_RESERVE the rail that data goes by now: the first that has a path which is up. */
+#define SL_VERBS_RAILS_ALL UINT32_MAX
+unsigned sl_verbs_rail_in_use(const struct sl_verbs_ep *ep);
 /* The path by which len more bytes would arrive first, of those with room for a write; or NULL. */
 struct sl_verbs_path *sl_verbs_path_best(struct sl_verbs_ep *ep, uint64_t len);
 

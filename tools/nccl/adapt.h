@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of the NCCL network plugin share; docs/design/0012-nccl.md says how it works.
+ * What the files of the NCCL network plugin share; docs/design/0010-nccl.md says how it works.
  *
  *   plugin.c   the tables of each version, over the functions below
  *   context.c  contexts and engines: made, driven, freed · device.c what NCCL may choose from

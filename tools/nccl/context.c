@@ -139,6 +139,8 @@ static int engine_new(struct sl_nccl_ctx *ctx, unsigned dev, int traffic_class,
     sl_list_init(&engine->backlog);
     if (traffic_class >= 0 && traffic_class <= 255)
         engine->config.verbs_traffic_class = traffic_class;
+    if (engine->config.verbs_reserve == SL_AUTO)
+        engine->config.verbs_reserve = SL_ON;
     if (strcmp(device->ops->name, "verbs") == 0)
         prefer_rail(&engine->config, device);
     engine->worker = (struct sl_worker){

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The profiler tables: what NCCL's calls leave in the file, and that no order of calls can hurt. */
+#include "core/err.h"
+#include "core/rng.h"
+#include "tools/nccl/abi_profiler_v4.h"
+#include "tools/nccl/abi_profiler_v5.h"
+#include "tools/nccl/abi_profiler_v6.h"
+#include "tools/nccl/events.h"
+#include "tools/nccl/profiler.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+extern const struct sl_nccl_profiler_v4 ncclProfiler_v4;
+extern const struct sl_nccl_profiler_v5 ncclProfiler_v5;
+extern const struct sl_nccl_profiler_v6 ncclProfiler_v6;
+
+static const struct sl_nccl_profiler_v5 *const profiler = &ncclProfiler_v5;
+
+struct view {
+    struct sl_nccl_events *file;
+    struct sl_nccl_event_record *slots, *ring;
+    size_t bytes;
+};
+
+static void *start_profile(const char *setting, int *mask)
+{
+    void *ctx = (void *)(uintptr_t)77;
+
+    setenv("SLUICE_NCCL_PROFILE", setting, 1);
+    setenv("SLUICE_NCCL_PROFILE_EVENTS", "64", 1);
+    *mask = -1;
+    assert_int_equal(profiler->init(&ctx, 0xabc, mask, "world", 2, 16, 5, NULL), SL_NCCL_SUCCESS);
+    return ctx;
+}
+
+static struct view look(void)
+{
+    struct view view;
+    struct stat st;
+    int fd = open(sl_nccl_profile_path(), O_RDONLY);
+
+    assert_true(fd >= 0);
+    assert_int_equal(fstat(fd, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    view.bytes = (size_t)st.st_size;
+    view.file = mmap(NULL, view.bytes, PROT_READ, MAP_SHARED, fd, 0);
+    assert_ptr_not_equal(view.file, MAP_FAILED);
+    close(fd);
+    view.slots = (struct sl_nccl_event_record *)(view.file + 1);
+    view.ring = view.slots + view.file->slots;
+    return view;
+}
+
+static void *start_step(void *ctx, void *op, int step)
+{
+    struct sl_nccl_profile_event_v5 what = {.type = SL_NCCL_PROFILE_PROXY_STEP, .parent = op, .rank = 5,
+                                            .proxy_step.step = step};
+    void *event = NULL;
+
+    assert_int_equal(profiler->start(ctx, &event, &what), SL_NCCL_SUCCESS);
+    return event;
+}
+
+static void it_is_off_unless_asked_for(void **state)
+{
+    int mask;
+    void *ctx = start_profile("off", &mask), *event = (void *)(uintptr_t)1;
+    struct sl_nccl_profile_event_v5 what = {.type = SL_NCCL_PROFILE_COLL};
+
+    (void)state;
+    assert_int_equal(mask, 0);
+    assert_int_equal(profiler->start(ctx, &event, &what), SL_NCCL_SUCCESS);
+    assert_null(event);
+    profiler->finalize(ctx);
+    ctx = start_profile("everything", &mask); /* not a word of ours */
+    assert_int_equal(mask, 0);
+    profiler->finalize(ctx);
+}
+
+static void settings_choose_the_kinds(void **state)
+{
+    int mask;
+    void *ctx = start_profile("ops", &mask);
+
+    (void)state;
+    assert_int_equal(mask, SL_NCCL_PROFILE_COLL | SL_NCCL_PROFILE_P2P | SL_NCCL_PROFILE_PROXY_OP);
+    profiler->finalize(ctx);
+    ctx = start_profile("steps", &mask);
+    assert_true((mask & SL_NCCL_PROFILE_PROXY_STEP) != 0 && (mask & SL_NCCL_PROFILE_KERNEL_CH) == 0);
+    profiler->finalize(ctx);
+    ctx = start_profile("kernels", &mask);
+    assert_true((mask & SL_NCCL_PROFILE_KERNEL_CH) != 0);
+    profiler->finalize(ctx);
+    assert_int_not_equal(access(sl_nccl_profile_path(), F_OK), 0);
+    ctx = start_profile("ops,keep", &mask);
+    profiler->finalize(ctx);
+    assert_int_equal(access(sl_nccl_profile_path(), F_OK), 0);
+    unlink(sl_nccl_profile_path());
+}
+
+static void a_collective_and_its_parts_are_recorded(void **state)
+{
+    int mask;
+    void *ctx = start_profile("kernels", &mask), *coll = NULL, *op = NULL, *step, *kernel = NULL;
+    struct sl_nccl_profile_event_v5 what = {
+        .type = SL_NCCL_PROFILE_COLL, .rank = 5,
+        .coll = {.seq = 12, .func = "AllReduce", .count = 1000, .datatype = "ncclFloat32", .algo = "RING",
+                 .proto = "SIMPLE", .channels = 2}};
+    union sl_nccl_profile_args args = {.proxy_step.bytes = 4096}, gpu = {.kernel_ch.gpu_ns = 500};
+    struct view view;
+    const struct sl_nccl_event_record *r;
+
+    (void)state;
+    profiler->start(ctx, &coll, &what);
+    what = (struct sl_nccl_profile_event_v5){
+        .type = SL_NCCL_PROFILE_PROXY_OP, .parent = coll, .rank = 5,
+        .proxy_op = {.pid = getpid(), .channel = 1, .peer = 6, .steps = 4, .chunk_bytes = 4096, .is_send = 1}};
+    profiler->start(ctx, &op, &what);
+    step = start_step(ctx, op, 0);
+    for (int i = 0; i < 100; i++)
+        profiler->state(step, i == 0 ? SL_NCCL_STATE_SEND_GPU_WAIT : SL_NCCL_STATE_SEND_PEER_WAIT, NULL);
+    what = (struct sl_nccl_profile_event_v5){.type = SL_NCCL_PROFILE_KERNEL_CH, .parent = coll,
+                                             .kernel_ch = {.channel = 1, .gpu_ns = 100}};
+    profiler->start(ctx, &kernel, &what);
+    assert_true(coll != NULL && op != NULL && step != NULL && kernel != NULL);
+
+    view = look();
+    assert_int_equal(view.file->magic, SL_NCCL_EVENTS_MAGIC);
+    assert_int_equal(view.file->comm[0].used, SL_NCCL_COMM_LIVES);
+    assert_int_equal(view.file->comm[0].id, 0xabc);
+    assert_string_equal(view.file->comm[0].name, "world");
+    r = &view.slots[(uintptr_t)step & (SL_NCCL_EVENTS_SLOTS - 1)];
+    assert_int_equal(r->state, SL_NCCL_STATE_SEND_PEER_WAIT); /* going on, and what it waits for */
+    assert_int_equal(r->step.polls, 99);
+    assert_int_equal(r->step.is_send, 1);
+    assert_int_equal(r->parent, (uintptr_t)op);
+
+    profiler->state(step, SL_NCCL_STATE_SEND_WAIT, &args);
+    profiler->stop(step);
+    profiler->state(kernel, SL_NCCL_STATE_KERNEL_STOP, &gpu);
+    profiler->stop(kernel);
+    profiler->stop(op);
+    profiler->stop(coll);
+    assert_int_equal(view.file->written, 4);
+    r = &view.ring[0];
+    assert_int_equal(r->turn, 1);
+    assert_int_equal(r->type, SL_NCCL_EVENT_PROXY_STEP);
+    assert_int_equal(r->step.bytes, 4096);
+    assert_true(r->step.wait_ns[0] + r->step.wait_ns[1] + r->step.wait_ns[2] <= r->stop_ns - r->start_ns);
+    assert_true(r->step.wait_ns[1] > 0);
+    assert_int_equal(view.ring[1].kernel.gpu_stop_ns, 500);
+    assert_int_equal(view.ring[2].proxy.peer, 6);
+    r = &view.ring[3];
+    assert_int_equal(r->op.seq, 12);
+    assert_string_equal(r->op.func, "AllReduce");
+    assert_memory_equal(r->op.datatype, "ncclFlo", 8); /* cut, with its end */
+    assert_string_equal(r->op.proto, "SIMPLE");
+    munmap(view.file, view.bytes);
+    profiler->finalize(ctx);
+}
+
+static void handles_that_are_over_are_ignored(void **state)
+{
+    int mask;
+    void *ctx = start_profile("steps", &mask), *old, *new;
+    struct view view;
+
+    (void)state;
+    old = start_step(ctx, NULL, 1);
+    profiler->stop(old);
+    assert_int_equal(profiler->stop(old), SL_NCCL_SUCCESS);
+    assert_int_equal(profiler->state(old, SL_NCCL_STATE_RECV_WAIT, NULL), SL_NCCL_SUCCESS);
+    assert_int_equal(profiler->stop(NULL), SL_NCCL_SUCCESS);
+    view = look();
+    assert_int_equal(view.file->written, 1);
+    assert_int_equal(view.file->late, 2);
+    for (int i = 0; i < SL_NCCL_EVENTS_SLOTS; i++) { /* the slot comes around */
+        new = start_step(ctx, NULL, 2);
+        assert_non_null(new);
+        assert_ptr_not_equal(new, old);
+        profiler->stop(old);
+        profiler->stop(new);
+    }
+    assert_int_equal(view.file->written, 1 + SL_NCCL_EVENTS_SLOTS);
+    munmap(view.file, view.bytes);
+    profiler->finalize(ctx);
+    assert_int_equal(profiler->stop(old), SL_NCCL_SUCCESS); /* also when all is over */
+}
+
+static void starts_beyond_the_pool_are_dropped_and_counted(void **state)
+{
+    int mask;
+    void *ctx = start_profile("steps", &mask), *events[SL_NCCL_EVENTS_SLOTS];
+    struct view view = look();
+
+    (void)state;
+    for (int i = 0; i < SL_NCCL_EVENTS_SLOTS; i++) {
+        events[i] = start_step(ctx, NULL, i);
+        assert_non_null(events[i]);
+    }
+    assert_null(start_step(ctx, NULL, 0));
+    assert_int_equal(view.file->dropped, 1);
+    for (int i = 0; i < SL_NCCL_EVENTS_SLOTS; i++)
+        profiler->stop(events[i]);
+    assert_non_null(start_step(ctx, NULL, 0));
+    munmap(view.file, view.bytes);
+    profiler->finalize(ctx);
+}
+
+static void every_version_says_the_same(void **state)
+{
+    int mask = 0;
+    void *a = NULL, *b = NULL, *event = NULL;
+    struct sl_nccl_profile_event_v4 four = {.type = SL_NCCL_PROFILE_P2P, .rank = 3,
+                                            .p2p = {.func = "Send", .count = 9, .peer = 4}};
+    struct sl_nccl_profile_event_v6 six = {.type = SL_NCCL_PROFILE_P2P, .rank = 3,
+                                           .p2p = {.func = "Send", .count = 9, .peer = 4}};
+    struct sl_nccl_profile_event_v6 copy = {.type = SL_NCCL_PROFILE_CE_COLL};
+    struct view view;
+
+    (void)state;
+    setenv("SLUICE_NCCL_PROFILE", "ops", 1);
+    assert_int_equal(ncclProfiler_v4.init(&a, &mask, NULL, 7, 1, 8, 3, NULL), SL_NCCL_SUCCESS);
+    assert_int_equal(ncclProfiler_v6.init(&b, 7, &mask, "two", 1, 8, 3, NULL), SL_NCCL_SUCCESS);
+    assert_ptr_not_equal(a, b);
+    ncclProfiler_v4.start(a, &event, &four);
+    ncclProfiler_v4.stop(event);
+    ncclProfiler_v6.start(b, &event, &six);
+    ncclProfiler_v6.stop(event);
+    ncclProfiler_v6.start(b, &event, &copy);
+    assert_null(event);
+    view = look();
+    assert_int_equal(view.file->written, 2);
+    assert_int_equal(view.ring[0].comm, 0);
+    assert_int_equal(view.ring[1].comm, 1);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(view.ring[i].type, SL_NCCL_EVENT_P2P);
+        assert_string_equal(view.ring[i].op.func, "Send");
+        assert_int_equal(view.ring[i].op.root, 4);
+        assert_int_equal(view.ring[i].op.count, 9);
+    }
+    munmap(view.file, view.bytes);
+    ncclProfiler_v4.finalize(a);
+    ncclProfiler_v6.finalize(b);
+}
+
+/* ---- many threads ---- */
+
+#define THREADS 4
+#define ROUNDS 20000
+
+static void *hammer(void *ctx)
+{
+    void *last = NULL;
+
+    for (int i = 0; i < ROUNDS; i++) {
+        void *step = start_step(ctx, NULL, i);
+
+        profiler->state(step, SL_NCCL_STATE_SEND_PEER_WAIT, NULL);
+        profiler->stop(last); /* again */
+        profiler->stop(step);
+        last = step;
+    }
+    return NULL;
+}
+
+static void threads_do_not_disturb_each_other(void **state)
+{
+    pthread_t threads[THREADS];
+    int mask;
+    void *ctx = start_profile("steps", &mask);
+    struct view view = look();
+
+    (void)state;
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, hammer, ctx), 0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(view.file->written + view.file->dropped, THREADS * ROUNDS);
+    for (unsigned i = 0; i < view.file->slots; i++)
+        assert_int_equal(view.slots[i].turn % 2, 0);
+    for (unsigned i = 0; i < view.file->ring; i++)
+        assert_int_equal(view.ring[i].type, SL_NCCL_EVENT_PROXY_STEP);
+    munmap(view.file, view.bytes);
+    profiler->finalize(ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_is_off_unless_asked_for),
+        cmocka_unit_test(settings_choose_the_kinds),
+        cmocka_unit_test(a_collective_and_its_parts_are_recorded),
+        cmocka_unit_test(handles_that_are_over_are_ignored),
+        cmocka_unit_test(starts_beyond_the_pool_are_dropped_and_counted),
+        cmocka_unit_test(every_version_says_the_same),
+        cmocka_unit_test(threads_do_not_disturb_each_other),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SLUICE_VERBS_RESERVE: data keeps to the first rail that has a path, and comes back to it. */
+#include "tests/unit/verbs/world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#define LEN 1000000
+
+static int clean(void **state)
+{
+    (void)state;
+    world_end();
+    return 0;
+}
+
+static uint64_t sent(unsigned side, unsigned path)
+{
+    return world_ep(side)->paths[path]->stats.sent_bytes;
+}
+
+static void join(int64_t reserve)
+{
+    world_prepare(NULL);
+    for (unsigned side = 0; side < 2; side++)
+        world[side].config.verbs_reserve = reserve;
+    world_join();
+    WORLD_UNTIL(world_ep(0)->paths_up == 2 && world_ep(1)->paths_up == 2);
+}
+
+static void without_it_all_rails_carry(void **state)
+{
+    (void)state;
+    join(SL_AUTO);
+    for (int i = 0; i < 4; i++)
+        world_message(LEN);
+    for (unsigned side = 0; side < 2; side++)
+        assert_true(sent(side, 0) > LEN / 2 && sent(side, 1) > LEN / 2);
+}
+
+static void the_first_rail_carries_all_while_it_has_a_path(void **state)
+{
+    (void)state;
+    join(SL_ON);
+    for (int i = 0; i < 4; i++)
+        world_message(LEN);
+    for (unsigned side = 0; side < 2; side++) {
+        assert_true(sent(side, 0) >= 4 * LEN);
+        assert_true(sent(side, 1) < LEN / 100);
+    }
+}
+
+static void the_reserve_carries_while_it_has_none(void **state)
+{
+    uint64_t before[2], after[2];
+
+    (void)state;
+    join(SL_ON);
+    world_message(LEN);
+    for (unsigned side = 0; side < 2; side++)
+        before[side] = sent(side, 1);
+    fake_ibv_port_set(world_fake, 0, 1, IBV_PORT_DOWN);
+    WORLD_UNTIL(world_ep(0)->paths_up == 1 && world_ep(1)->paths_up == 1);
+    world_message(LEN);
+    for (unsigned side = 0; side < 2; side++)
+        assert_true(sent(side, 1) >= before[side] + LEN);
+    fake_ibv_port_set(world_fake, 0, 1, IBV_PORT_ACTIVE);
+    WORLD_UNTIL(world_ep(0)->paths_up == 2 && world_ep(1)->paths_up == 2);
+    for (unsigned side = 0; side < 2; side++)
+        after[side] = sent(side, 1);
+    world_message(LEN);
+    for (unsigned side = 0; side < 2; side++)
+        assert_true(sent(side, 1) < after[side] + LEN / 100);
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_teardown(name, clean)
+    const struct CMUnitTest tests[] = {CASE(without_it_all_rails_carry),
+                                       CASE(the_first_rail_carries_all_while_it_has_a_path),
+                                       CASE(the_reserve_carries_while_it_has_none)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

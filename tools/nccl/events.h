@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What NCCL does, as its profiler interface tells, in a file of shared memory: docs/nccl-events.md draws it.
+ *
+ * Two tables of the same records. *Slots* hold what is going on: a slot is taken by a start and given back by its
+ * stop, and a reader sees in which state each one is and since when, which is what tells a slow peer from a
+ * slow network. The *ring* holds what is over: its oldest record gives way to a new one.
+ *
+ * Writers are all of NCCL's threads; none ever waits. A reader may read at any time: a record counts when its
+ * turn is what is expected before and after it was copied.
+ */
+#ifndef SL_NCCL_EVENTS_H
+#define SL_NCCL_EVENTS_H
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SL_NCCL_EVENTS_MAGIC UINT32_C(0x4e564c53) /* "SLVN" */
+#define SL_NCCL_EVENTS_VERSION 1
+#define SL_NCCL_EVENTS_COMMS 64
+#define SL_NCCL_EVENTS_SLOTS 4096
+#define SL_NCCL_EVENTS_PATH "/dev/shm/sluice-nccl" /* -PID-RANK */
+
+/* A place in the table keeps what it says after its communicator has ended, as long as there are others. */
+enum sl_nccl_comm_use { SL_NCCL_COMM_NEVER, SL_NCCL_COMM_LIVES, SL_NCCL_COMM_ENDED };
+
+/* One communicator of the process. */
+struct sl_nccl_event_comm {
+    _Atomic uint32_t used;     /* enum sl_nccl_comm_use */
+    int32_t rank, ranks, nodes;
+    uint64_t id;               /* the same on all its ranks */
+    uint64_t start_ns;
+    char name[32];
+};
+
+/* Bits of NCCL's own kinds (abi_profiler.h) are numbered from 0. */
+enum sl_nccl_event_type {
+    SL_NCCL_EVENT_COLL = 1,
+    SL_NCCL_EVENT_P2P = 2,
+    SL_NCCL_EVENT_PROXY_OP = 3,
+    SL_NCCL_EVENT_PROXY_STEP = 4,
+    SL_NCCL_EVENT_KERNEL_CH = 6
+};
+
+struct sl_nccl_event_record {
+    /* A slot's: odd while it is taken, one more with each take and give. A ring's: its number from 1, 0 while
+     * it is being written. */
+    _Atomic uint64_t turn;
+    uint64_t id, parent;       /* handles, 0: none (or another process's) */
+    uint64_t start_ns, stop_ns; /* CLOCK_MONOTONIC; stop 0: going on */
+    uint64_t state_ns;         /* when it came to its state */
+    uint8_t type;              /* enum sl_nccl_event_type */
+    uint8_t state;             /* NCCL's number, 0: none yet */
+    uint16_t comm;             /* place in the table */
+    int32_t rank;
+    union {
+        struct {
+            uint64_t seq;      /* NCCL's, per communicator and function; of p2p our own, per communicator */
+            uint64_t count;    /* elements */
+            int32_t root;      /* of p2p: the peer */
+            uint32_t channels;
+            char func[16], datatype[8], algo[8], proto[8];
+        } op;
+        struct {
+            int32_t pid;       /* where the operation came from */
+            uint32_t channel;
+            int32_t peer;
+            int32_t steps, chunk_bytes, is_send;
+            uint64_t bytes;    /* moved by steps that are over */
+        } proxy;
+        struct {
+            int32_t step, is_send;
+            uint64_t bytes;
+            uint64_t wait_ns[3]; /* for the GPU, for the peer, for the network */
+            uint64_t polls;    /* while the peer had not asked for it */
+        } step;
+        struct {
+            uint64_t channel, gpu_start_ns, gpu_stop_ns;
+        } kernel;
+        uint8_t bytes[72];
+    };
+};
+
+struct sl_nccl_events {
+    uint32_t magic, version;
+    uint32_t header_bytes, record_bytes;
+    uint32_t slots, ring;      /* how many records of each; the slots come first */
+    int32_t pid;
+    uint32_t comms;            /* places in the table */
+    uint64_t start_ns;
+    _Atomic uint64_t written;  /* records that ever went into the ring */
+    _Atomic uint64_t dropped;  /* events that found no slot */
+    _Atomic uint64_t late;     /* stops and states of events that were over */
+    uint8_t pad[64];
+    struct sl_nccl_event_comm comm[SL_NCCL_EVENTS_COMMS];
+};
+
+static_assert(sizeof(struct sl_nccl_event_comm) == 64, "as the document says");
+static_assert(sizeof(struct sl_nccl_event_record) == 128, "as the document says");
+static_assert(offsetof(struct sl_nccl_event_record, op) == 56, "as the document says");
+static_assert(sizeof(struct sl_nccl_events) == 128 + 64 * SL_NCCL_EVENTS_COMMS, "as the document says");
+
+#endif

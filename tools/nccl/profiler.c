@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The profiler tables: NCCL's events into shared memory (events.h), if SLUICE_NCCL_PROFILE asks for it.
+ *
+ * NCCL calls from its users' threads, its progress threads and from inside plugins, stops what it has stopped
+ * before and speaks of events that are long over. So a handle is no pointer but a slot and its turn, checked
+ * against a fixed pool, and nothing here waits, allocates or fails on the way.
+ */
+#include "core/clock.h"
+#include "core/config.h"
+#include "core/err.h"
+#include "core/log.h"
+#include "tools/nccl/abi_profiler_v4.h"
+#include "tools/nccl/abi_profiler_v5.h"
+#include "tools/nccl/abi_profiler_v6.h"
+#include "tools/nccl/events.h"
+#include "tools/nccl/profiler.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define NAME "Sluice"
+#define EXPORT __attribute__((visibility("default")))
+#define SLOT_BITS 12
+#define TRIES 32 /* looks for a free slot */
+
+static_assert(SL_NCCL_EVENTS_SLOTS == 1 << SLOT_BITS, "a handle's low bits name the slot");
+
+typedef enum sl_nccl_result result;
+
+extern char **environ;
+
+/* The file of this process, while a communicator is profiled. */
+static struct {
+    pthread_mutex_t lock;
+    unsigned users;
+    struct sl_nccl_events *_Atomic file;
+    struct sl_nccl_event_record *slots, *ring;
+    uint64_t ring_count;
+    void *base; /* where the file is mapped, or was */
+    size_t bytes;
+    bool keep;
+    char path[96];
+    _Atomic uint32_t cursor;
+    _Atomic uint64_t p2p_seq[SL_NCCL_EVENTS_COMMS];
+} shared = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static uint64_t now(void)
+{
+    return sl_now(&sl_clock_monotonic);
+}
+
+/* ---- the file ---- */
+
+/* "steps,keep" → a mask. 0: off. */
+static int read_setting(const char *text, int *mask, bool *keep)
+{
+    static const struct {
+        const char *word;
+        int mask;
+    } words[] = {
+        {"off", 0},
+        {"ops", SL_NCCL_PROFILE_COLL | SL_NCCL_PROFILE_P2P | SL_NCCL_PROFILE_PROXY_OP},
+        {"steps", SL_NCCL_PROFILE_COLL | SL_NCCL_PROFILE_P2P | SL_NCCL_PROFILE_PROXY_OP |
+                      SL_NCCL_PROFILE_PROXY_STEP},
+        {"kernels", SL_NCCL_PROFILE_COLL | SL_NCCL_PROFILE_P2P | SL_NCCL_PROFILE_PROXY_OP |
+                        SL_NCCL_PROFILE_PROXY_STEP | SL_NCCL_PROFILE_KERNEL_CH},
+    };
+
+    *mask = 0;
+    *keep = false;
+    while (*text != '\0') {
+        size_t len = strcspn(text, ","), i = 0;
+
+        while (i < SL_ARRAY_LEN(words) &&
+               (strlen(words[i].word) != len || memcmp(words[i].word, text, len) != 0))
+            i++;
+        if (i < SL_ARRAY_LEN(words))
+            *mask = words[i].mask;
+        else if (len == 4 && memcmp(text, "keep", 4) == 0)
+            *keep = true;
+        else
+            return sl_fail(-EINVAL, "SLUICE_NCCL_PROFILE has '%.*s', but must be off, ops, steps or kernels, "
+                           "and keep", (int)len, text);
+        text += len + (text[len] == ',');
+    }
+    return 0;
+}
+
+/* At the place of the last one: NCCL may speak of an event when all communicators are gone, and must not fall
+ * into a hole. fd -1: memory that nobody reads. */
+static void *map_at(size_t bytes, int fd)
+{
+    if (shared.bytes != bytes && shared.bytes != 0) { /* another size was set meanwhile */
+        munmap(shared.base, shared.bytes);
+        shared.base = NULL;
+    }
+    return mmap(shared.base, bytes, PROT_READ | PROT_WRITE,
+                (fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS) | (shared.base != NULL ? MAP_FIXED : 0), fd,
+                0);
+}
+
+static int file_open(int rank, uint64_t ring_count)
+{
+    size_t bytes = sizeof(struct sl_nccl_events) +
+                   (SL_NCCL_EVENTS_SLOTS + ring_count) * sizeof(struct sl_nccl_event_record);
+    struct sl_nccl_events *file;
+    int fd;
+
+    snprintf(shared.path, sizeof(shared.path), SL_NCCL_EVENTS_PATH "-%d-%d", (int)getpid(), rank);
+    unlink(shared.path); /* of a process of that number that is gone */
+    fd = open(shared.path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0 || ftruncate(fd, (off_t)bytes) != 0 || posix_fallocate(fd, 0, (off_t)bytes) != 0) {
+        int err = sl_fail(errno != 0 ? -errno : -ENOSPC, "%s cannot be made: %s", shared.path,
+                          sluice_strerror(-errno));
+
+        if (fd >= 0)
+            close(fd);
+        return err;
+    }
+    file = map_at(bytes, fd);
+    close(fd);
+    if (file == MAP_FAILED) {
+        unlink(shared.path);
+        return sl_fail(-ENOMEM, "%s cannot be mapped", shared.path);
+    }
+    file->header_bytes = sizeof(*file);
+    file->record_bytes = sizeof(struct sl_nccl_event_record);
+    file->slots = SL_NCCL_EVENTS_SLOTS;
+    file->ring = (uint32_t)ring_count;
+    file->pid = (int32_t)getpid();
+    file->comms = SL_NCCL_EVENTS_COMMS;
+    file->start_ns = now();
+    file->version = SL_NCCL_EVENTS_VERSION;
+    atomic_thread_fence(memory_order_release);
+    file->magic = SL_NCCL_EVENTS_MAGIC; /* last: a reader may be waiting for it */
+    shared.slots = (struct sl_nccl_event_record *)(file + 1);
+    shared.ring = shared.slots + SL_NCCL_EVENTS_SLOTS;
+    shared.ring_count = ring_count;
+    shared.base = file;
+    shared.bytes = bytes;
+    atomic_store_explicit(&shared.file, file, memory_order_release);
+    return 0;
+}
+
+static void file_close(void)
+{
+    atomic_store(&shared.file, NULL);
+    if (!shared.keep)
+        unlink(shared.path);
+    map_at(shared.bytes, -1);
+}
+
+/* ---- communicators ---- */
+
+/* What NCCL keeps: a place in the table, plus 1. */
+static void *context_of(unsigned place)
+{
+    return (void *)(uintptr_t)(place + 1);
+}
+
+/* A place that was never used, or that of the communicator that ended first. */
+static struct sl_nccl_event_comm *comm_place(struct sl_nccl_events *file)
+{
+    struct sl_nccl_event_comm *ended = NULL;
+
+    for (unsigned i = 0; i < SL_NCCL_EVENTS_COMMS; i++) {
+        struct sl_nccl_event_comm *comm = &file->comm[i];
+        uint32_t used = atomic_load(&comm->used);
+
+        if (used == SL_NCCL_COMM_NEVER)
+            return comm;
+        if (used == SL_NCCL_COMM_ENDED && (ended == NULL || comm->start_ns < ended->start_ns))
+            ended = comm;
+    }
+    return ended;
+}
+
+static int comm_add(const char *name, uint64_t id, int nodes, int ranks, int rank, unsigned *out)
+{
+    struct sl_nccl_events *file = atomic_load(&shared.file);
+    struct sl_nccl_event_comm *comm = comm_place(file);
+
+    if (comm == NULL)
+        return sl_fail(-ENOSPC, "%d communicators are profiled already", SL_NCCL_EVENTS_COMMS);
+    comm->rank = rank;
+    comm->ranks = ranks;
+    comm->nodes = nodes;
+    comm->id = id;
+    comm->start_ns = now();
+    snprintf(comm->name, sizeof(comm->name), "%s", name != NULL ? name : "");
+    atomic_store_explicit(&comm->used, SL_NCCL_COMM_LIVES, memory_order_release);
+    *out = (unsigned)(comm - file->comm);
+    return 0;
+}
+
+static int comm_open(const char *name, uint64_t id, int nodes, int ranks, int rank, int *mask,
+                     void **ctx)
+{
+    struct sl_config config;
+    bool keep = false;
+    unsigned place = 0;
+    int err = sl_config_from_env(&config, environ);
+
+    *mask = 0;
+    if (err == 0)
+        err = read_setting(config.nccl_profile, mask, &keep);
+    if (err != 0 || *mask == 0)
+        return err;
+    if (shared.users == 0) {
+        shared.keep = keep;
+        err = file_open(rank, (uint64_t)config.nccl_profile_events);
+    }
+    if (err == 0)
+        err = comm_add(name, id, nodes, ranks, rank, &place);
+    if (err != 0) {
+        if (shared.users == 0 && atomic_load(&shared.file) != NULL)
+            file_close();
+        *mask = 0;
+        return err;
+    }
+    shared.users++;
+    *ctx = context_of(place);
+    sl_info("nccl", "events of communicator %016llx go to %s", (unsigned long long)id, shared.path);
+    return 0;
+}
+
+static result open_any(void **ctx, uint64_t id, int *mask, const char *name, int nodes, int ranks,
+                       int rank)
+{
+    int err;
+
+    *ctx = NULL;
+    pthread_mutex_lock(&shared.lock);
+    err = comm_open(name, id, nodes, ranks, rank, mask, ctx);
+    pthread_mutex_unlock(&shared.lock);
+    if (err != 0)
+        sl_warn("nccl", "nothing is profiled: %s", sluice_last_error());
+    return SL_NCCL_SUCCESS; /* a job does not end for want of a profile */
+}
+
+static result finalize(void *ctx)
+{
+    pthread_mutex_lock(&shared.lock);
+    if (ctx != NULL && shared.users > 0) {
+        atomic_store(&atomic_load(&shared.file)->comm[(uintptr_t)ctx - 1].used, SL_NCCL_COMM_ENDED);
+        if (--shared.users == 0)
+            file_close();
+    }
+    pthread_mutex_unlock(&shared.lock);
+    return SL_NCCL_SUCCESS;
+}
+
+/* ---- events ---- */
+
+static void *handle_of(unsigned slot, uint64_t turn)
+{
+    return (void *)(uintptr_t)(turn << SLOT_BITS | slot);
+}
+
+/* The slot of an event that is going on, or NULL. */
+static struct sl_nccl_event_record *slot_of(const void *handle)
+{
+    uintptr_t value = (uintptr_t)handle;
+    struct sl_nccl_events *file = atomic_load_explicit(&shared.file, memory_order_acquire);
+
+    if (value == 0 || file == NULL)
+        return NULL;
+    struct sl_nccl_event_record *slot = &shared.slots[value & (SL_NCCL_EVENTS_SLOTS - 1)];
+
+    if (atomic_load_explicit(&slot->turn, memory_order_relaxed) != value >> SLOT_BITS) {
+        atomic_fetch_add_explicit(&file->late, 1, memory_order_relaxed);
+        return NULL;
+    }
+    return slot;
+}
+
+/* All but the turn, word by word: a reader, or a writer that is a whole ring behind, may be at it too. */
+static void copy_record(struct sl_nccl_event_record *to, const struct sl_nccl_event_record *from)
+{
+    uint64_t *out = &to->id;
+    const uint64_t *in = &from->id;
+    size_t words = (sizeof(*to) - offsetof(struct sl_nccl_event_record, id)) / sizeof(*out);
+
+    for (size_t i = 0; i < words; i++)
+        __atomic_store_n(&out[i], __atomic_load_n(&in[i], __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+}
+
+/* Takes a slot and copies the record into it. NULL: none was free. */
+static void *begin(struct sl_nccl_event_record *record)
+{
+    struct sl_nccl_events *file = atomic_load_explicit(&shared.file, memory_order_acquire);
+
+    if (file == NULL)
+        return NULL;
+    for (unsigned i = 0; i < TRIES; i++) {
+        unsigned at = atomic_fetch_add_explicit(&shared.cursor, 1, memory_order_relaxed) %
+                      SL_NCCL_EVENTS_SLOTS;
+        struct sl_nccl_event_record *slot = &shared.slots[at];
+        uint64_t turn = atomic_load_explicit(&slot->turn, memory_order_relaxed);
+
+        if (turn % 2 != 0 || !atomic_compare_exchange_strong(&slot->turn, &turn, turn + 1))
+            continue;
+        record->id = (uint64_t)(uintptr_t)handle_of(at, turn + 1);
+        record->start_ns = record->state_ns = now();
+        copy_record(slot, record);
+        return handle_of(at, turn + 1);
+    }
+    atomic_fetch_add_explicit(&file->dropped, 1, memory_order_relaxed);
+    return NULL;
+}
+
+static void into_ring(struct sl_nccl_events *file, const struct sl_nccl_event_record *record)
+{
+    uint64_t number = atomic_fetch_add_explicit(&file->written, 1, memory_order_relaxed);
+    struct sl_nccl_event_record *place = &shared.ring[number % shared.ring_count];
+
+    atomic_store_explicit(&place->turn, 0, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+    copy_record(place, record);
+    atomic_store_explicit(&place->turn, number + 1, memory_order_release);
+}
+
+/* Which of a step's three waits a state stands for. -1: none. */
+static int wait_of(uint8_t state)
+{
+    switch (state) {
+    case SL_NCCL_STATE_SEND_GPU_WAIT:
+    case SL_NCCL_STATE_RECV_GPU_WAIT:
+    case SL_NCCL_STATE_RECV_FLUSH_WAIT:
+        return 0;
+    case SL_NCCL_STATE_SEND_PEER_WAIT:
+        return 1;
+    case SL_NCCL_STATE_SEND_WAIT:
+    case SL_NCCL_STATE_RECV_WAIT:
+        return 2;
+    default:
+        return -1;
+    }
+}
+
+static void leave_state(struct sl_nccl_event_record *slot, uint64_t at)
+{
+    int wait = slot->type == SL_NCCL_EVENT_PROXY_STEP ? wait_of(slot->state) : -1;
+
+    if (wait >= 0 && at > slot->state_ns)
+        slot->step.wait_ns[wait] += at - slot->state_ns;
+}
+
+static result stop(void *handle)
+{
+    struct sl_nccl_event_record *slot = slot_of(handle), record;
+    struct sl_nccl_events *file = atomic_load_explicit(&shared.file, memory_order_acquire);
+    uint64_t turn = (uintptr_t)handle >> SLOT_BITS;
+
+    if (slot == NULL)
+        return SL_NCCL_SUCCESS;
+    slot->stop_ns = now();
+    leave_state(slot, slot->stop_ns);
+    copy_record(&record, slot);
+    if (!atomic_compare_exchange_strong(&slot->turn, &turn, turn + 1))
+        return SL_NCCL_SUCCESS; /* another thread was first */
+    into_ring(file, &record);
+    return SL_NCCL_SUCCESS;
+}
+
+/* Is called with every poll while a peer has not asked for a step: then only counts. */
+static result state(void *handle, enum sl_nccl_profile_state to, union sl_nccl_profile_args *args)
+{
+    struct sl_nccl_event_record *slot = slot_of(handle);
+
+    if (slot == NULL)
+        return SL_NCCL_SUCCESS;
+    if (slot->type == SL_NCCL_EVENT_KERNEL_CH) {
+        if (args != NULL && to == SL_NCCL_STATE_KERNEL_STOP)
+            slot->kernel.gpu_stop_ns = args->kernel_ch.gpu_ns;
+        return SL_NCCL_SUCCESS;
+    }
+    if (slot->type == SL_NCCL_EVENT_PROXY_STEP) {
+        slot->step.polls += to == SL_NCCL_STATE_SEND_PEER_WAIT;
+        if (args != NULL && args->proxy_step.bytes != 0)
+            slot->step.bytes = args->proxy_step.bytes;
+    }
+    if (slot->state == (uint8_t)to)
+        return SL_NCCL_SUCCESS;
+    uint64_t at = now();
+
+    leave_state(slot, at);
+    slot->state = (uint8_t)to;
+    slot->state_ns = at;
+    return SL_NCCL_SUCCESS;
+}
+
+static void copy_text(char *out, size_t cap, const char *text)
+{
+    snprintf(out, cap, "%s", text != NULL ? text : "");
+}
+
+#define TEXT(field, text) copy_text(field, sizeof(field), text)
+
+static void describe_step(struct sl_nccl_event_record *record, int step)
+{
+    const struct sl_nccl_event_record *op = slot_of((const void *)(uintptr_t)record->parent);
+
+    record->type = SL_NCCL_EVENT_PROXY_STEP;
+    record->step.step = step;
+    record->step.is_send = op != NULL && op->type == SL_NCCL_EVENT_PROXY_OP && op->proxy.is_send;
+}
+
+/* The members that matter have the same names in all versions. */
+#define DESCRIBE(record, what, place)                                                              \
+    switch ((what)->type) {                                                                        \
+    case SL_NCCL_PROFILE_COLL:                                                                     \
+        (record)->type = SL_NCCL_EVENT_COLL;                                                       \
+        (record)->op.seq = (what)->coll.seq;                                                       \
+        (record)->op.count = (what)->coll.count;                                                   \
+        (record)->op.root = (what)->coll.root;                                                     \
+        (record)->op.channels = (what)->coll.channels;                                             \
+        TEXT((record)->op.func, (what)->coll.func);                                                \
+        TEXT((record)->op.datatype, (what)->coll.datatype);                                        \
+        TEXT((record)->op.algo, (what)->coll.algo);                                                \
+        TEXT((record)->op.proto, (what)->coll.proto);                                              \
+        break;                                                                                     \
+    case SL_NCCL_PROFILE_P2P:                                                                      \
+        (record)->type = SL_NCCL_EVENT_P2P;                                                        \
+        (record)->op.seq = atomic_fetch_add_explicit(&shared.p2p_seq[place], 1,                    \
+                                                     memory_order_relaxed);                        \
+        (record)->op.count = (what)->p2p.count;                                                    \
+        (record)->op.root = (what)->p2p.peer;                                                      \
+        (record)->op.channels = (what)->p2p.channels;                                              \
+        TEXT((record)->op.func, (what)->p2p.func);                                                 \
+        TEXT((record)->op.datatype, (what)->p2p.datatype);                                         \
+        break;                                                                                     \
+    case SL_NCCL_PROFILE_PROXY_OP:                                                                 \
+        (record)->type = SL_NCCL_EVENT_PROXY_OP;                                                   \
+        (record)->proxy.pid = (what)->proxy_op.pid;                                                \
+        (record)->proxy.channel = (what)->proxy_op.channel;                                        \
+        (record)->proxy.peer = (what)->proxy_op.peer;                                              \
+        (record)->proxy.steps = (what)->proxy_op.steps;                                            \
+        (record)->proxy.chunk_bytes = (what)->proxy_op.chunk_bytes;                                \
+        (record)->proxy.is_send = (what)->proxy_op.is_send;                                        \
+        if ((record)->proxy.pid != getpid()) /* a handle of that process means nothing here */     \
+            (record)->parent = 0;                                                                  \
+        break;                                                                                     \
+    case SL_NCCL_PROFILE_PROXY_STEP:                                                               \
+        describe_step(record, (what)->proxy_step.step);                                            \
+        break;                                                                                     \
+    case SL_NCCL_PROFILE_KERNEL_CH:                                                                \
+        (record)->type = SL_NCCL_EVENT_KERNEL_CH;                                                  \
+        (record)->kernel.channel = (what)->kernel_ch.channel;                                      \
+        (record)->kernel.gpu_start_ns = (what)->kernel_ch.gpu_ns;                                  \
+        break;                                                                                     \
+    default:                                                                                       \
+        break;                                                                                     \
+    }
+
+#define START(version)                                                                             \
+    static result start_##version(void *ctx, void **event,                                         \
+                                  struct sl_nccl_profile_event_##version *what)                    \
+    {                                                                                              \
+        unsigned place = (unsigned)((uintptr_t)ctx - 1);                                           \
+        struct sl_nccl_event_record record = {                                                     \
+            .parent = (uint64_t)(uintptr_t)what->parent, .comm = (uint16_t)place, .rank = what->rank}; \
+                                                                                                   \
+        *event = NULL;                                                                             \
+        if (place >= SL_NCCL_EVENTS_COMMS)                                                         \
+            return SL_NCCL_SUCCESS;                                                                \
+        DESCRIBE(&record, what, place)                                                             \
+        if (record.type != 0)                                                                      \
+            *event = begin(&record);                                                               \
+        return SL_NCCL_SUCCESS;                                                                    \
+    }
+
+START(v4)
+START(v5)
+START(v6)
+
+static result init_v4(void **ctx, int *mask, const char *comm_name, uint64_t comm_id, int nodes,
+                      int ranks, int rank, sl_nccl_logger *logger)
+{
+    (void)logger; /* the network plugin's own lines go there; the two are loaded together */
+    return open_any(ctx, comm_id, mask, comm_name, nodes, ranks, rank);
+}
+
+static result init_v5(void **ctx, uint64_t comm_id, int *mask, const char *comm_name, int nodes,
+                      int ranks, int rank, sl_nccl_logger *logger)
+{
+    (void)logger;
+    return open_any(ctx, comm_id, mask, comm_name, nodes, ranks, rank);
+}
+
+const char *sl_nccl_profile_path(void)
+{
+    return shared.path;
+}
+
+extern const struct sl_nccl_profiler_v4 ncclProfiler_v4;
+EXPORT const struct sl_nccl_profiler_v4 ncclProfiler_v4 = {
+    .name = NAME, .init = init_v4, .start = start_v4, .stop = stop, .state = state, .finalize = finalize,
+};
+
+extern const struct sl_nccl_profiler_v5 ncclProfiler_v5;
+EXPORT const struct sl_nccl_profiler_v5 ncclProfiler_v5 = {
+    .name = NAME, .init = init_v5, .start = start_v5, .stop = stop, .state = state, .finalize = finalize,
+};
+
+extern const struct sl_nccl_profiler_v6 ncclProfiler_v6;
+EXPORT const struct sl_nccl_profiler_v6 ncclProfiler_v6 = {
+    .name = NAME, .init = init_v5, .start = start_v6, .stop = stop, .state = state, .finalize = finalize,
+};
