@@ -141,6 +141,8 @@ void sl_comm_idle(struct sluice_comm *comm, unsigned moved, bool may_sleep)
     if (comm->idle_since_ns != 0 && comm->checked_ns - comm->idle_since_ns >= comm->spin_ns &&
         !sl_health_urgent(comm)) {
         park(comm);
+        if (comm->worker.poke != NULL)
+            comm->worker.poke(comm->worker.poke_arg);
         look_at_clock(comm);
     } else if (comm->oversubscribed || comm->idle_passes > PASSES_TO_POLL) {
         sched_yield();

@@ -36,6 +36,7 @@
     X(Comm_test_inter)                                                                             \
     X(Comm_create_keyval)                                                                          \
     X(Comm_set_attr)                                                                               \
+    X(Comm_get_attr)                                                                               \
     X(Comm_call_errhandler)                                                                        \
     X(Add_error_code)                                                                              \
     X(Add_error_string)                                                                            \

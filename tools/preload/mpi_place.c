@@ -20,13 +20,15 @@
 #define EARLY_CALLS 2     /* calls of a communicator that are passed on before it gets an engine */
 #define EARLY_CALLS_WORLD 0
 #define ENGINES_MAX 256   /* of this process: each holds memory and, between hosts, connections */
-#define PROBE_TAG 30211   /* nobody sends this to itself */
+#define PROBES 8          /* looks for a message at a time, so that MPI moves */
 
 static struct sl_preload_map places;
 static pthread_mutex_t keyval_lock = PTHREAD_MUTEX_INITIALIZER;
 static int place_keyval = MPI_KEYVAL_INVALID, end_keyval = MPI_KEYVAL_INVALID;
 static _Atomic int engines;
 static _Atomic bool ended; /* MPI_Finalize has begun */
+static int own_rank;           /* in the world */
+static int probe_tag = 32767;  /* the largest there is: nobody sends it to itself */
 
 /* ---- the end of communicators ---- */
 
@@ -70,9 +72,20 @@ static int all_gone(MPI_Comm comm, int keyval, void *value, void *extra)
     return MPI_SUCCESS;
 }
 
+/* Once: who this rank is, and the tag to look for. */
+static void learn_world(void)
+{
+    int *tag_max, found = 0;
+
+    if (sl_mpi.next.Comm_rank(sl_mpi.world, &own_rank) == MPI_SUCCESS)
+        sl_mpi.host->rank(own_rank);
+    if (sl_mpi.next.Comm_get_attr(sl_mpi.world, MPI_TAG_UB, &tag_max, &found) == MPI_SUCCESS && found)
+        probe_tag = *tag_max;
+}
+
 static int make_keyvals(void)
 {
-    int err = MPI_SUCCESS, rank;
+    int err = MPI_SUCCESS;
 
     pthread_mutex_lock(&keyval_lock);
     if (place_keyval == MPI_KEYVAL_INVALID) {
@@ -81,8 +94,8 @@ static int make_keyvals(void)
             err = sl_mpi.next.Comm_set_attr(sl_mpi.self, end_keyval, &places);
         if (err == MPI_SUCCESS)
             err = sl_mpi.next.Comm_create_keyval(copy_nothing, place_gone, &place_keyval, NULL);
-        if (err == MPI_SUCCESS && sl_mpi.next.Comm_rank(sl_mpi.world, &rank) == MPI_SUCCESS)
-            sl_mpi.host->rank(rank);
+        if (err == MPI_SUCCESS)
+            learn_world();
     }
     pthread_mutex_unlock(&keyval_lock);
     return err;
@@ -151,13 +164,16 @@ static int exchange(void *arg, const void *in, size_t len, void *out)
                : sl_fail(-EIO, "MPI_Allgather failed");
 }
 
-/* Ranks may wait in MPI for what this one sent before it came here: MPI moves while we wait. */
+/* Ranks may wait in MPI for what this one sent before it came here: MPI moves while we wait, as it does when a
+ * message is looked for that is not there (on MPI_COMM_SELF, MPICH would not). Several times, as a long
+ * message moves a fragment a time, and a waiting thread may sleep for a millisecond in between. */
 static void poke(void *arg)
 {
     int flag;
 
     (void)arg;
-    sl_mpi.next.Iprobe(0, PROBE_TAG, sl_mpi.self, &flag, MPI_STATUS_IGNORE);
+    for (int i = 0; i < PROBES; i++)
+        sl_mpi.next.Iprobe(own_rank, probe_tag, sl_mpi.world, &flag, MPI_STATUS_IGNORE);
 }
 
 static uint64_t facts(void)
