@@ -103,7 +103,7 @@ typedef void part(const struct setting *s, size_t n);
 /* Every part on every communicator, kind and count. */
 static void everywhere(part *const *parts)
 {
-    static const size_t counts[] = {0, 1, 3, 17, 1000, 9973};
+    static const size_t counts[] = {0, 1, 17, 9973};
 
     for (int which = 0; which < COMM_KINDS; which++) {
         struct setting s = {.comm = make_comm(which)};
@@ -112,6 +112,8 @@ static void everywhere(part *const *parts)
         MPI_Comm_size(s.comm, &s.size);
         for (int k = 0; k < kind_count; k++)
             for (unsigned i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+                if (which != 0 && k % COMM_KINDS != which)
+                    continue; /* a sample is enough on the others */
                 s.k = &kinds[k];
                 s.in_place = (k + (int)i + which) % 2 != 0;
                 s.root = (k + (int)i) % s.size;
@@ -134,7 +136,7 @@ void moves(void)
 /* Rank r has n + r elements; places leave gaps, and run backwards when `back`. Returns elements in all. */
 static size_t layout(int size, size_t n, bool equal, bool back, int *counts, int *displs)
 {
-    size_t at = 2;
+    size_t at = size > 1 ? 2 : 0; /* alone and in place, MPICH 4.0.2 itself moves what lies elsewhere */
 
     for (int i = 0; i < size; i++) {
         int r = back ? size - 1 - i : i;
@@ -236,16 +238,19 @@ static void alltoallv(const struct setting *s, size_t n)
 static void interleaved(const struct setting *s, size_t n)
 {
     int counts[64], in_displs[64], out_displs[64];
+
+    if (n == 0)
+        return; /* then both would begin in one place */
     size_t all = 2 * n * (size_t)s->size;
     char *both = room(s->k, all), *middle = both + all / 2 * (size_t)s->k->size;
 
     for (int r = 0; r < s->size; r++) {
         counts[r] = (int)n;
-        in_displs[r] = (2 * r - s->size) * (int)n;
-        out_displs[r] = in_displs[r] + (int)n;
+        in_displs[r] = 2 * r * (int)n;
+        out_displs[r] = (2 * r + 1 - s->size) * (int)n; /* from the middle */
         fill(s->k, both, (size_t)(2 * r) * n, s->rank, r, n);
     }
-    MPI_Alltoallv(middle, counts, in_displs, s->k->type, middle, counts, out_displs, s->k->type, s->comm);
+    MPI_Alltoallv(both, counts, in_displs, s->k->type, middle, counts, out_displs, s->k->type, s->comm);
     for (int r = 0; r < s->size; r++)
         look(s->k, "alltoallv among itself", both, (size_t)(2 * r + 1) * n, r, s->rank, n);
     free(both);

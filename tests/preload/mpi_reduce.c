@@ -126,7 +126,7 @@ static void scatter(const struct setting *s, size_t count, bool equal)
 
 static void all_calls(const struct setting *s)
 {
-    static const size_t counts[] = {0, 1, 3, 17, 1000, 9973};
+    static const size_t counts[] = {0, 1, 17, 9973};
 
     for (unsigned i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
         allreduce(s, counts[i]);
@@ -147,6 +147,8 @@ void reductions(void)
             for (s.op = 0; s.op < 4; s.op++) {
                 if (kinds[k].what == 'c' && s.op != 0)
                     continue; /* not ordered; products are no products of parts */
+                if (which != 0 && (k + s.op) % COMM_KINDS != which)
+                    continue; /* a sample is enough on the others */
                 s.k = &kinds[k];
                 s.in_place = (k + s.op + which) % 2 != 0;
                 s.shift = k % 3 == 0 ? 1 : 0;

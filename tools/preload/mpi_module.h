@@ -40,6 +40,7 @@
     X(Comm_call_errhandler)                                                                        \
     X(Add_error_code)                                                                              \
     X(Add_error_string)                                                                            \
+    X(Error_string)                                                                                \
     X(Type_size_x)                                                                                 \
     X(Type_get_extent)                                                                             \
     X(Pack)                                                                                        \

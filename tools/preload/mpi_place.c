@@ -249,16 +249,22 @@ bool sl_mpi_begin(struct sl_mpi_job *job, enum sl_mpi_call call, MPI_Comm comm, 
     return true;
 }
 
-/* An MPI error of class MPI_ERR_OTHER whose text is the engine's sentence. */
+/* An MPI error of class MPI_ERR_OTHER whose text is the engine's first sentence, where MPI keeps texts for that
+ * class (Open MPI does, MPICH does not). */
 static int code_of_failure(void)
 {
-    char text[MPI_MAX_ERROR_STRING];
-    int code = MPI_ERR_OTHER;
+    static _Atomic int kept;
+    int code = atomic_load(&kept), len = 0;
+    char text[MPI_MAX_ERROR_STRING], back[MPI_MAX_ERROR_STRING] = "";
 
-    snprintf(text, sizeof(text), "%s", sluice_last_error());
+    if (code != 0)
+        return code;
+    snprintf(text, sizeof(text), "%.200s", sluice_last_error());
     if (sl_mpi.next.Add_error_code(MPI_ERR_OTHER, &code) != MPI_SUCCESS ||
-        sl_mpi.next.Add_error_string(code, text) != MPI_SUCCESS)
-        return MPI_ERR_OTHER;
+        sl_mpi.next.Add_error_string(code, text) != MPI_SUCCESS ||
+        sl_mpi.next.Error_string(code, back, &len) != MPI_SUCCESS || strcmp(text, back) != 0)
+        code = MPI_ERR_OTHER;
+    atomic_store(&kept, code);
     return code;
 }
 

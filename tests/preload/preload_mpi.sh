@@ -1,0 +1,153 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# MPI programs under the shim, started by the MPI's own launcher: results, what the report says, and what happens
+# when the shim is off, alone, or not the same on all ranks.
+# usage: preload_mpi.sh openmpi|mpich PROGRAM libsluice-preload.so FOLDER_OF_SOURCES
+set -uo pipefail
+mpi=$1 program=$(realpath "$2") shim=$(realpath "$3") sources=$4
+# shellcheck source=tests/tap.sh
+. "$(dirname "$0")/../tap.sh"
+
+for name in "${!SLUICE_@}" "${!OMPI_@}" "${!PMI@}" "${!SLURM_@}"; do
+    unset "$name"
+done
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+ranks=3
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+case $mpi in
+openmpi) launcher=mpirun.openmpi ;;
+mpich) launcher=mpiexec.mpich ;;
+esac
+command -v "$launcher" >/dev/null || tap_skip_all "$launcher is not here"
+
+# Open MPI would rather refuse more ranks than cores.
+job() {
+    local start=("$launcher")
+    [[ $mpi == openmpi ]] && start+=(--oversubscribe --mca btl_base_warn_component_unused 0)
+    timeout -k 5 100 "${start[@]}" "$@" 2>&1
+}
+
+# group COUNT [VARIABLE=VALUE...] -- PROGRAM...: the part of a command line that starts ranks with the shim.
+group() {
+    local count=$1 setting
+    shift
+    parts=(-n "$count")
+    [[ $mpi == openmpi ]] && parts+=(-x "LD_PRELOAD=$shim") || parts+=(-env LD_PRELOAD "$shim")
+    for setting in "$@"; do
+        shift
+        [[ $setting == -- ]] && break
+        [[ $mpi == openmpi ]] && parts+=(-x "$setting") || parts+=(-env "${setting%%=*}" "${setting#*=}")
+    done
+    parts+=("$@")
+}
+
+# under VARIABLE=VALUE... -- PROGRAM...: all ranks alike. Leaves what they say in $told.
+under() {
+    group "$ranks" "$@"
+    told=$(job "${parts[@]}")
+}
+
+lines() { grep -c -- "$1" <<<"$told"; }
+
+# said TEXT TIMES: that many lines have it.
+said() {
+    [[ $(lines "$1") -eq $2 ]] || { echo "'$1' is in $(lines "$1") lines, not $2:"; echo "$told"; return 1; }
+}
+
+part_ok() {
+    grep -qx "ok $1" <<<"$told" || { echo "$told"; return 1; }
+}
+
+everything_is_counted() {
+    said "^sluice preload: rank [0-9]*: took [0-9]* calls, [0-9]* bytes" "$ranks" || return 1
+    local taken passed
+    taken=$(sed -n 's/^sluice preload: rank 0: took \([0-9]*\) calls.*/\1/p' <<<"$told")
+    passed=$(sed -n 's/^sluice preload: rank 0:.*passed on \([0-9]*\).*/\1/p' <<<"$told")
+    [[ $taken -gt 2000 && $passed -gt 10 ]] || { echo "$taken taken, $passed passed on"; return 1; }
+    local call why
+    for call in Allreduce Reduce Bcast Allgather Allgatherv Gather Gatherv Scatter Scatterv Alltoall Alltoallv \
+        Reduce_scatter Reduce_scatter_block Barrier; do
+        grep "rank 0:" <<<"$told" | grep -q "took.*MPI_$call [0-9].*passed on" ||
+            { echo "no MPI_$call was taken"; echo "$told"; return 1; }
+    done
+    for why in type operator communicator "too few calls"; do
+        grep "rank 0:" <<<"$told" | grep -q "passed on.*: $why" || { echo "none because of $why"; return 1; }
+    done
+}
+
+off_takes_none() {
+    under SLUICE_PRELOAD=off -- "$program" types && said "^ok types" 1 && said "sluice" 0
+}
+
+an_unknown_word_takes_none() {
+    under SLUICE_PRELOAD=yes -- "$program" types && said "^ok types" 1 &&
+        said "SLUICE_PRELOAD is 'yes', but must be on, off or report" "$ranks"
+}
+
+on_is_silent() {
+    under SLUICE_PRELOAD=on -- "$program" types && said "^ok types" 1 && said "sluice" 0
+}
+
+late() {
+    under SLUICE_PRELOAD=report SLUICE_TIMEOUT_MS=500 -- "$program" lonely
+    said "^ok a_rank_that_stays_away" 1 && said "an MPI collective failed: " $((ranks - 1))
+}
+
+# pass_together SETTING: rank 0 with it, the others without: none takes anything, the results are right.
+pass_together() {
+    group 1 SLUICE_PRELOAD=report "$1" -- "$program" types
+    local first=("${parts[@]}")
+    group $((ranks - 1)) SLUICE_PRELOAD=report -- "$program" types
+    told=$(job "${first[@]}" : "${parts[@]}")
+    said "^ok types" 1 && said "took 0 calls" "$ranks" && said ": no engine" "$ranks" && said "$2" "$ranks"
+}
+
+a_shim_alone() {
+    cp "$shim" "$work/libsluice-preload.so"
+    shim=$work/libsluice-preload.so under SLUICE_PRELOAD=report -- "$program" types
+    said "^ok types" 1 && said "took 0 calls.*mpi: the module cannot be opened" "$ranks"
+}
+
+fortran() {
+    "mpifort.$mpi" -o "$work/fortran" "$sources/mpi_fortran.f90" || return 1
+    under SLUICE_PRELOAD=report -- "$work/fortran"
+    said "^ *ok fortran" 1 && said "took 6 calls.*MPI_Allreduce 3" "$ranks"
+}
+
+python() {
+    under SLUICE_PRELOAD=report -- /usr/bin/python3 "$sources/mpi_numpy.py"
+    said "^ok python" 1 && said "took [1-9][0-9]* calls.*MPI_Allreduce" "$ranks"
+}
+
+under SLUICE_PRELOAD=report -- "$program"
+for part in reductions_of_every_type_and_operator_are_right \
+    sums_of_fractions_are_the_same_on_all_ranks_and_near_the_true_sum moves_of_every_type_are_right \
+    blocks_with_a_size_for_each_rank_are_right types_may_differ_from_rank_to_rank_and_need_not_be_dense \
+    what_the_engine_has_not_is_done_by_mpi communicators_come_and_go \
+    messages_arrive_while_a_rank_waits_in_a_collective threads_use_communicators_side_by_side; do
+    tap_case "${mpi}_$part" part_ok "$part"
+done
+tap_case "${mpi}_the_report_tells_of_every_call_and_why_some_were_passed_on" everything_is_counted
+tap_case "${mpi}_off_takes_no_call_and_says_nothing" off_takes_none
+tap_case "${mpi}_on_says_nothing" on_is_silent
+tap_case "${mpi}_a_word_that_is_not_known_is_complained_about_and_takes_none" an_unknown_word_takes_none
+tap_case "${mpi}_a_rank_that_stays_away_ends_in_the_error_handler" late
+tap_case "${mpi}_ranks_with_other_settings_pass_all_on_together" pass_together SLUICE_TRANSPORT=shm \
+    "settings differ"
+tap_case "${mpi}_a_rank_that_cannot_make_its_part_makes_all_pass_on" pass_together SLUICE_LOG=nonsense:9 \
+    "no engine.*mpi: "
+tap_case "${mpi}_without_its_module_the_shim_takes_none_and_the_report_says_why" a_shim_alone
+if command -v "mpifort.$mpi" >/dev/null && command -v gfortran >/dev/null; then
+    tap_case "${mpi}_programs_in_fortran_are_taken_too" fortran
+else
+    tap_skip "${mpi}_programs_in_fortran_are_taken_too" "no Fortran compiler here (package gfortran)"
+fi
+# Debian's mpi4py is made for Open MPI, and for Debian's own interpreter.
+if [[ $mpi == openmpi ]] && /usr/bin/python3 -c "import mpi4py.rc, numpy" 2>/dev/null; then
+    tap_case "${mpi}_programs_in_python_are_taken_too" python
+elif [[ $mpi == openmpi ]]; then
+    tap_skip "${mpi}_programs_in_python_are_taken_too" "no mpi4py here (package python3-mpi4py)"
+fi
+tap_done
