@@ -2,23 +2,65 @@
 /* Keeps each thread's last error sentence and names error codes. */
 #include "core/err.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define TEXT_MAX 1024
+#define SPARE_MAX 96
 
-static _Thread_local char last_error[TEXT_MAX];
+/*
+ * The text lies on the heap and not in the thread's static block: libraries that are opened at run time (ours in
+ * plugins and preload modules, beside many others) share some 1.6 KB of that. A thread without any memory left
+ * has a few words' room.
+ */
+static _Thread_local char *last_error;
+static _Thread_local char spare[SPARE_MAX];
+static pthread_key_t text_key;
+static pthread_once_t text_once = PTHREAD_ONCE_INIT;
+static int text_key_missing;
+
+static void free_text(void *text)
+{
+    last_error = NULL; /* whatever else ends with the thread may fail, too */
+    free(text);
+}
+
+static void make_key(void)
+{
+    text_key_missing = pthread_key_create(&text_key, free_text);
+}
+
+/* Where the thread's text goes. *cap: how long it may be. */
+static char *text_of_thread(size_t *cap)
+{
+    *cap = TEXT_MAX;
+    if (last_error != NULL && last_error != spare)
+        return last_error;
+    pthread_once(&text_once, make_key);
+    char *text = text_key_missing == 0 ? malloc(TEXT_MAX) : NULL;
+
+    if (text != NULL && pthread_setspecific(text_key, text) == 0)
+        return last_error = text;
+    free(text);
+    *cap = SPARE_MAX;
+    return last_error = spare;
+}
 
 int sl_fail(int code, const char *fmt, ...)
 {
     char text[TEXT_MAX]; /* apart, as arguments may point into last_error */
     va_list args;
+    size_t cap;
 
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    memcpy(last_error, text, sizeof(text));
+    char *place = text_of_thread(&cap);
+
+    memcpy(place, text, cap);
+    place[cap - 1] = '\0';
     return code;
 }
 
@@ -35,7 +77,7 @@ void sl_assert_failed(const char *expr, const char *file, int line)
 
 const char *sluice_last_error(void)
 {
-    return last_error;
+    return last_error != NULL ? last_error : "";
 }
 
 const char *sluice_strerror(int code)

@@ -49,9 +49,17 @@ is_hardened() {
     return 0
 }
 
+# Libraries that are opened at run time share little memory for what each thread has from the start.
+takes_little_of_each_thread() {
+    local size
+    size=$(readelf -lW "$library" | awk '$1 == "TLS" { print $6 }')
+    [[ -z $size || $((size)) -le 256 ]] || { echo "$((size)) bytes of static thread-local memory"; return 1; }
+}
+
 tap_case only_names_that_start_with_sluice_are_exported only_public_names
 tap_case every_declared_call_is_exported_and_every_export_is_declared declared_equals_exported
 tap_case libc_is_all_it_needs needs_libc_only
 tap_case its_soname_carries_the_abi_number has_its_soname
 tap_case it_has_no_executable_stack_and_no_text_relocations is_hardened
+tap_case it_takes_at_most_256_bytes_of_each_thread takes_little_of_each_thread
 tap_done
