@@ -83,6 +83,10 @@ const struct sl_config_row sl_config_rows[] = {
     SWITCH("PRELOAD_EXACT", preload_exact, "on",
            "libsluice-preload.so adds up what gloo would have in gloo's own order, so that results are the "
            "same to the last bit as without it: on; off (large reductions are faster)."),
+    TEXT("PRELOAD_NCCL", preload_nccl, "",
+         "NCCL collectives that libsluice-preload.so takes: all, or allreduce, reduce, reduce_scatter, "
+         "all_gather, broadcast, all_to_all, gather, scatter, each with sizes in bytes if wanted "
+         "(allreduce:1M-64M), separated by commas. Empty: none. The same on all ranks."),
     SWITCH("STATUS_SIGNAL", status_signal, "auto",
            "Print what every pending operation waits for on SIGUSR1: on, off, auto (on in sluice-bench, "
            "off in other programs)."),

@@ -19,7 +19,7 @@ struct sl_config {
     char interface[SL_TEXT_MAX], port_range[SL_TEXT_MAX], launcher[SL_TEXT_MAX];
     /* behaviour */
     char transport[SL_TEXT_MAX], algo[SL_TEXT_MAX], log[SL_TEXT_MAX], kernel[SL_TEXT_MAX];
-    char preload[SL_TEXT_MAX];
+    char preload[SL_TEXT_MAX], preload_nccl[SL_TEXT_MAX];
     char progress[SL_TEXT_MAX], tune[SL_TEXT_MAX], tune_dir[SL_TEXT_MAX];
     int64_t timeout_ms, connect_timeout_ms, spin_us, inflight_max, chunk_bytes;
     int64_t status_signal, bind, preload_exact;

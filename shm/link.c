@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The life of an endpoint: from ep_create to "data may flow", and its end.
+ * The first part of an endpoint's life: from ep_create to "data may flow".
  *
  * Both sides know both addresses before they connect, so the side with the smaller one dials: one
  * connection, and no race. It makes the segment and sends HELLO with it; the other answers WELCOME. Both
@@ -19,14 +19,11 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/random.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #define GUESTS_MAX 256
 #define GUEST_SILENT_NS (5 * SL_NS_PER_S)
 #define ACCEPTS_PER_LOOK 32
-#define MESSAGES_PER_LOOK 32
 
 /* All rings of one rank together, when nobody said otherwise. */
 #define RINGS_TOTAL (16u << 20)
@@ -34,8 +31,6 @@
 #define RING_LARGEST (512u << 10)
 
 #define RING_ADVICE "lower SLUICE_SHM_RING_BYTES"
-
-static const _Atomic uint32_t always_awake;
 
 static uint64_t now(struct shm_iface *iface)
 {
@@ -52,7 +47,7 @@ int shm_ep_create(struct sl_iface *base, struct sl_ep **out)
         return sl_fail(-ENOMEM, "no memory for a shm endpoint of %zu bytes", sizeof(*ep));
     memset(ep, 0, sizeof(*ep));
     ep->base.iface = base;
-    ep->base.peer_asleep = &always_awake;
+    ep->base.peer_asleep = &shm_always_awake;
     ep->base.peer = -1;
     ep->source.fd = ep->death.fd = ep->peer_event = ep->segment_fd = -1;
     ep->addr.magic = SHM_MAGIC;
@@ -77,8 +72,7 @@ int shm_ep_addr(struct sl_ep *base, struct sl_addr *out)
     return 0;
 }
 
-/* The connection failed for the reason in the last error; the next progress ends the request. */
-static void doom(struct shm_ep *ep, int status)
+void shm_ep_doom(struct shm_ep *ep, int status)
 {
     ep->status = status;
     snprintf(ep->why, sizeof(ep->why), "%s", sluice_last_error());
@@ -104,43 +98,10 @@ static void refuse(int fd, const uint8_t *to, const uint8_t *from, int code)
 static void doom_refused(struct shm_ep *ep, const struct shm_refuse *refused)
 {
     sl_fail(refused->code, "the shm peer refused: %s", refused->text);
-    doom(ep, refused->code);
+    shm_ep_doom(ep, refused->code);
 }
 
 /* ---- data may flow ---- */
-
-static void hang_up(struct shm_ep *ep);
-static void socket_ready(struct shm_iface *iface, struct shm_source *source);
-
-static void death_ready(struct shm_iface *iface, struct shm_source *source)
-{
-    struct shm_ep *ep = sl_container_of(source, struct shm_ep, death);
-
-    if (source->fd < 0)
-        return;
-    socket_ready(iface, &ep->source); /* its last words first */
-    if (!ep->leaving && ep->state == SHM_UP)
-        hang_up(ep);
-}
-
-/* A child that the peer forked holds the peer's socket open after the peer's death; a pidfd tells
- * of the process itself. Where the peer's pid is not visible (another pid namespace) the socket
- * must do. */
-static void watch_process(struct shm_ep *ep)
-{
-    struct ucred cred;
-    socklen_t len = sizeof(cred);
-
-    if (getsockopt(ep->source.fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) != 0 || cred.pid <= 0)
-        return;
-    ep->peer_pid = cred.pid;
-    ep->death.fd = (int)syscall(SYS_pidfd_open, cred.pid, 0);
-    ep->death.ready = death_ready;
-    if (ep->death.fd >= 0 && shm_watch(shm_ep_iface(ep), &ep->death, EPOLLIN) != 0) {
-        close(ep->death.fd);
-        ep->death.fd = -1;
-    }
-}
 
 static void link_up(struct shm_ep *ep, uint64_t trial_addr)
 {
@@ -153,7 +114,7 @@ static void link_up(struct shm_ep *ep, uint64_t trial_addr)
     ep->base.peer_asleep = &ep->peer_page->asleep;
     if (ep->ring_bytes < iface->base.eager_max)
         iface->base.eager_max = ep->ring_bytes;
-    watch_process(ep);
+    shm_watch_process(ep);
     shm_read_try(ep, trial_addr);
     if (shm_announce(ep)) {
         ep->backlog = true;
@@ -260,7 +221,7 @@ static void asked_ready(struct shm_iface *iface, struct shm_source *source)
     if (err == -ECONNRESET)
         err = sl_fail(-ECONNREFUSED, "the shm peer closed the connection before it answered");
     if (err != 0) {
-        doom(ep, err);
+        shm_ep_doom(ep, err);
         return;
     }
     if (msg.head.type == SHM_REFUSE) {
@@ -268,14 +229,14 @@ static void asked_ready(struct shm_iface *iface, struct shm_source *source)
     } else if (msg.head.type != SHM_WELCOME || fd_count != 2 ||
                memcmp(msg.hello.from, ep->peer_addr.token, SHM_TOKEN_LEN) != 0 ||
                memcmp(msg.hello.to, ep->addr.token, SHM_TOKEN_LEN) != 0) {
-        doom(ep, sl_fail(-EPROTO, "the shm peer's answer was not one to our question"));
+        shm_ep_doom(ep, sl_fail(-EPROTO, "the shm peer's answer was not one to our question"));
     } else {
         err = adopt(ep, &msg.hello, -1, fds[0], fds[1]);
         if (err != 0) {
-            doom(ep, err);
+            shm_ep_doom(ep, err);
         } else {
             fds[--fd_count] = -1;
-            source->ready = socket_ready;
+            source->ready = shm_socket_ready;
             link_up(ep, msg.hello.trial_addr);
         }
     }
@@ -303,14 +264,14 @@ static void dial(struct shm_ep *ep)
             close(fd);
         }
         sl_fail_text(err, text);
-        doom(ep, err);
+        shm_ep_doom(ep, err);
         return;
     }
     err = shm_dial(ep->peer_addr.name, ep->peer_addr.name_len, &fd);
     if (err == -EAGAIN)
         return;
     if (err != 0) {
-        doom(ep, err);
+        shm_ep_doom(ep, err);
         return;
     }
     fill_hello(ep, &hello);
@@ -326,7 +287,7 @@ static void dial(struct shm_ep *ep)
         return;
     }
     if (err != 0) {
-        doom(ep, err == -ECONNRESET ? -ECONNREFUSED : err);
+        shm_ep_doom(ep, err == -ECONNRESET ? -ECONNREFUSED : err);
         return;
     }
     close(ep->segment_fd);
@@ -336,7 +297,7 @@ static void dial(struct shm_ep *ep)
 
 /* ---- the side that is dialled ---- */
 
-static void guest_end(struct shm_iface *iface, struct shm_guest *guest)
+void shm_guest_end(struct shm_iface *iface, struct shm_guest *guest)
 {
     shm_source_close(iface, &guest->source);
     while (guest->fd_count > 0)
@@ -366,7 +327,7 @@ static void guests_reap(struct shm_iface *iface)
 void shm_guests_free(struct shm_iface *iface)
 {
     sl_list_foreach(&iface->guests, node) {
-        guest_end(iface, sl_container_of(node, struct shm_guest, node));
+        shm_guest_end(iface, sl_container_of(node, struct shm_guest, node));
     }
     guests_reap(iface);
 }
@@ -376,7 +337,7 @@ static void turn_away(struct shm_iface *iface, struct shm_guest *guest, int code
 {
     sl_warn("shm", "shm: refused a connection: %s", sluice_last_error());
     refuse(guest->source.fd, NULL, NULL, code);
-    guest_end(iface, guest);
+    shm_guest_end(iface, guest);
 }
 
 static struct shm_ep *find_ep(struct shm_iface *iface, const uint8_t *token)
@@ -402,7 +363,7 @@ static void answer(struct shm_ep *ep)
     if (err == 0)
         link_up(ep, ep->trial_addr);
     else if (err != -EAGAIN)
-        doom(ep, err == -ECONNRESET ? -ECONNREFUSED : err);
+        shm_ep_doom(ep, err == -ECONNRESET ? -ECONNREFUSED : err);
 }
 
 /* The guest is whom ep waits for: its connection becomes ep's. */
@@ -425,16 +386,16 @@ static void seat(struct shm_ep *ep, struct shm_guest *guest)
         epoll_ctl(iface->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
         guest->source.fd = -1;
         ep->source.fd = fd;
-        ep->source.ready = socket_ready;
+        ep->source.ready = shm_socket_ready;
         err = shm_watch(iface, &ep->source, EPOLLIN);
         ep->trial_addr = guest->hello.trial_addr;
         ep->state = SHM_ANSWER;
     } else {
         refuse(guest->source.fd, guest->hello.from, guest->hello.to, err);
     }
-    guest_end(iface, guest);
+    shm_guest_end(iface, guest);
     if (err != 0)
-        doom(ep, err);
+        shm_ep_doom(ep, err);
     else
         answer(ep);
 }
@@ -454,9 +415,9 @@ static void guest_failed(struct shm_iface *iface, struct shm_guest *guest,
         doom_refused(ep, &msg->refuse);
     } else {
         refuse(guest->source.fd, NULL, to, err);
-        doom(ep, err);
+        shm_ep_doom(ep, err);
     }
-    guest_end(iface, guest);
+    shm_guest_end(iface, guest);
 }
 
 static void guest_ready(struct shm_iface *iface, struct shm_source *source)
@@ -480,7 +441,7 @@ static void guest_ready(struct shm_iface *iface, struct shm_source *source)
     if (err == -ECONNRESET) {
         if (!guest->spoken)
             sl_info("shm", "shm: a connection came and went without a word");
-        guest_end(iface, guest);
+        shm_guest_end(iface, guest);
     } else if (err == -EPROTO || err == -EMFILE ||
                (err == 0 && !guest->spoken && msg.head.type == SHM_REFUSE)) {
         guest_failed(iface, guest, &msg, err);
@@ -523,7 +484,7 @@ static void accept_failed(struct shm_iface *iface, int err)
         struct shm_ep *ep = sl_container_of(node, struct shm_ep, node);
 
         if (ep->state == SHM_AWAITED)
-            doom(ep, err);
+            shm_ep_doom(ep, err);
     }
 }
 
@@ -552,7 +513,7 @@ void shm_listener_ready(struct shm_iface *iface, struct shm_source *source)
         sl_list_push_back(&iface->guests, &guest->node);
         iface->guest_count++;
         if (shm_watch(iface, &guest->source, EPOLLIN) != 0)
-            guest_end(iface, guest);
+            shm_guest_end(iface, guest);
         else
             guest_ready(iface, &guest->source); /* its HELLO is there already, mostly */
     }
@@ -583,7 +544,7 @@ int shm_ep_connect(struct sl_ep *base, const struct sl_addr *peer, struct sl_req
         ep->state = SHM_DOOMED;
     } else if (err != 0) {
         ep->state = SHM_DOOMED;
-        doom(ep, err);
+        shm_ep_doom(ep, err);
     } else if (memcmp(ep->addr.token, ep->peer_addr.token, SHM_TOKEN_LEN) < 0) {
         ep->state = SHM_DIAL;
         dial(ep);
@@ -593,117 +554,6 @@ int shm_ep_connect(struct sl_ep *base, const struct sl_addr *peer, struct sl_req
             iface->events_due = true; /* seated by the next progress: done() is called from there */
     }
     return 0;
-}
-
-/* ---- the end ---- */
-
-/* The peer's socket is closed or its process dead. What it left in the ring is still delivered. */
-static void hang_up(struct shm_ep *ep)
-{
-    struct shm_iface *iface = shm_ep_iface(ep);
-
-    shm_source_close(iface, &ep->source);
-    shm_source_close(iface, &ep->death);
-    if (ep->state == SHM_ANSWER) {
-        doom(ep, sl_fail(-ECONNREFUSED, "the shm peer left while the connection was made"));
-    } else if (ep->state == SHM_UP && !ep->leaving) {
-        ep->leaving = true;
-        iface->chores++;
-    }
-}
-
-static int hear(struct shm_ep *ep, const struct shm_msg *msg, size_t body, const int *fds,
-                unsigned fd_count)
-{
-    struct sl_handler *handler = &ep->base.iface->handler;
-
-    switch (msg->head.type) {
-    case SHM_CTRL:
-        if (handler->ctrl != NULL)
-            handler->ctrl(handler->arg, &ep->base, msg->ctrl, body);
-        return 0;
-    case SHM_REGION:
-        return shm_heard_region(ep, &msg->region, fd_count == 1 ? fds[0] : -1);
-    case SHM_DROP:
-        shm_heard_drop(ep, msg->region.id);
-        return 0;
-    case SHM_BYE:
-        ep->graceful = true;
-        return 0;
-    default:
-        return sl_fail(-EPROTO, "a shm peer sent a message of type %u on a finished connection",
-                       msg->head.type);
-    }
-}
-
-static void socket_ready(struct shm_iface *iface, struct shm_source *source)
-{
-    struct shm_ep *ep = sl_container_of(source, struct shm_ep, source);
-
-    (void)iface;
-    for (int i = 0; i < MESSAGES_PER_LOOK && source->fd >= 0; i++) {
-        struct shm_msg msg;
-        int fds[SHM_FDS_MAX], err;
-        unsigned fd_count = 0;
-        size_t body;
-
-        err = shm_take(source->fd, &msg, &body, fds, &fd_count);
-        if (err == -EAGAIN)
-            return;
-        if (err == -ECONNRESET) {
-            hang_up(ep);
-            return;
-        }
-        if (err == -EMFILE && msg.head.type == SHM_REGION) {
-            sl_warn("shm", "shm: %s", sluice_last_error());
-            err = 0;
-        }
-        if (err == 0)
-            err = hear(ep, &msg, body, fds, fd_count);
-        while (fd_count > 0)
-            close(fds[--fd_count]);
-        if (err != 0) {
-            shm_ep_lose(ep, -EBADMSG, "it sent what makes no sense");
-            return;
-        }
-    }
-}
-
-void shm_ep_lose(struct shm_ep *ep, int status, const char *why)
-{
-    struct shm_iface *iface = shm_ep_iface(ep);
-    struct sl_handler *handler = &iface->base.handler;
-
-    if (ep->state == SHM_LOST)
-        return;
-    ep->state = SHM_LOST;
-    ep->status = status;
-    snprintf(ep->why, sizeof(ep->why), "%s", why);
-    ep->base.peer_asleep = &always_awake;
-    shm_source_close(iface, &ep->source);
-    shm_source_close(iface, &ep->death);
-    if (handler->down != NULL)
-        handler->down(handler->arg, &ep->base, status, ep->why);
-    sl_fail(status, "rank %d is lost: %s", ep->base.peer, ep->why);
-    shm_ep_end_posted(ep, status);
-}
-
-/* True when it is over. */
-static bool settle_leaving(struct shm_ep *ep)
-{
-    /* A ring's worth of cells at most: the peer might be alive and filling. */
-    for (unsigned i = 0; i < ep->cells && ep->recv_count > 0 && shm_ep_unread(ep); i++) {
-        unsigned budget = ep->cells;
-
-        shm_ep_run(ep, &budget);
-    }
-    if (ep->state != SHM_UP)
-        return true;
-    if (ep->graceful && !shm_ep_sending(ep) && shm_ep_unread(ep))
-        return false; /* its last messages are still to be received */
-    shm_ep_lose(ep, -ECONNRESET,
-                ep->graceful ? "it closed the connection" : "its process is gone");
-    return true;
 }
 
 static bool settle_connecting(struct shm_ep *ep, uint64_t now_ns)
@@ -724,7 +574,7 @@ static bool settle_connecting(struct shm_ep *ep, uint64_t now_ns)
             return false;
         sl_fail(-ETIMEDOUT, "rank %d did not connect over shared memory in %lld ms", ep->base.peer,
                 (long long)iface->base.worker->config->connect_timeout_ms);
-        doom(ep, -ETIMEDOUT);
+        shm_ep_doom(ep, -ETIMEDOUT);
     }
     req = ep->connect_req;
     ep->connect_req = NULL;
@@ -750,7 +600,7 @@ int shm_settle(struct shm_iface *iface, uint64_t now_ns)
                 continue;
             if (ep->backlog)
                 ep->backlog = shm_announce(ep);
-            if (ep->leaving && settle_leaving(ep))
+            if (ep->leaving && shm_settle_leaving(ep))
                 moved++;
             else
                 chores += ep->leaving || ep->backlog;
@@ -767,61 +617,4 @@ int shm_settle(struct shm_iface *iface, uint64_t now_ns)
         guests_reap(iface);
     }
     return moved;
-}
-
-int shm_ctrl(struct sl_ep *base, const void *msg, size_t len)
-{
-    struct shm_ep *ep = shm_ep_of(base);
-
-    if (len > SL_CTRL_MAX)
-        return sl_fail(-EINVAL, "a control message of %zu bytes; %d is the most", len, SL_CTRL_MAX);
-    if (ep->state == SHM_LOST)
-        return sl_fail(ep->status, "rank %d is lost: %s", base->peer, ep->why);
-    if (ep->state != SHM_UP)
-        return sl_fail(-ENOTCONN, "the shm endpoint to rank %d is not connected yet", base->peer);
-    if (ep->source.fd < 0)
-        return sl_fail(-ECONNRESET, "rank %d closed the connection", base->peer);
-    return shm_post(ep->source.fd, SHM_CTRL, msg, len, NULL, 0);
-}
-
-void shm_ep_destroy(struct sl_ep *base)
-{
-    struct shm_ep *ep = shm_ep_of(base);
-    struct shm_iface *iface;
-    struct sl_req *req;
-
-    if (base == NULL)
-        return;
-    iface = shm_ep_iface(ep);
-    req = ep->connect_req;
-    if (ep->state == SHM_UP && ep->source.fd >= 0 &&
-        shm_post(ep->source.fd, SHM_BYE, NULL, 0, NULL, 0) != 0)
-        sl_debug("shm", "shm: rank %d could not be told that its endpoint closes", base->peer);
-    ep->state = SHM_LOST;
-    ep->status = -ECANCELED;
-    snprintf(ep->why, sizeof(ep->why), "its endpoint was destroyed");
-    if (req != NULL) {
-        iface->connecting--;
-        ep->connect_req = NULL;
-        sl_req_end(req, -ECANCELED);
-    }
-    shm_ep_end_posted(ep, -ECANCELED);
-    if (ep->is_active)
-        sl_list_remove(&ep->active);
-    sl_list_remove(&ep->node);
-    iface->ep_count--;
-    if (ep->guest != NULL)
-        guest_end(iface, ep->guest);
-    shm_source_close(iface, &ep->source);
-    shm_source_close(iface, &ep->death);
-    shm_forget_regions(ep);
-    shm_segment_unmap(&ep->segment);
-    if (ep->peer_page != NULL)
-        munmap(ep->peer_page, sizeof(*ep->peer_page));
-    if (ep->peer_event >= 0)
-        close(ep->peer_event);
-    if (ep->segment_fd >= 0)
-        close(ep->segment_fd);
-    free(ep->room_end);
-    free(ep);
 }

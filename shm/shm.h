@@ -3,7 +3,8 @@
  * The shm transport inside: what its files share.
  *
  *     shm.c      operations table, open and close, probe, the progress loop and its housekeeping
- *     link.c     from ep_create to "data may flow", and the end of an endpoint
+ *     link.c     from ep_create to "data may flow"
+ *     socket.c   what the socket brings from then on, and the end of an endpoint
  *     data.c     send, recv: messages through the rings
  *     large.c    large messages, read out of the sender's memory
  *     park.c     sleep without losing a wake-up
@@ -214,14 +215,30 @@ void shm_source_close(struct shm_iface *iface, struct shm_source *source);
 int shm_ep_create(struct sl_iface *iface, struct sl_ep **out);
 int shm_ep_addr(struct sl_ep *ep, struct sl_addr *out);
 int shm_ep_connect(struct sl_ep *ep, const struct sl_addr *peer, struct sl_req *req);
-void shm_ep_destroy(struct sl_ep *ep);
-int shm_ctrl(struct sl_ep *ep, const void *msg, size_t len);
+/* The connection failed for the reason in the last error; the next progress ends the request. */
+void shm_ep_doom(struct shm_ep *ep, int status);
+/* Closes a connection that came and is nobody's; shm_settle() frees it. */
+void shm_guest_end(struct shm_iface *iface, struct shm_guest *guest);
 /* Of a ring one way, for a process with that many peers. */
 uint32_t shm_ring_bytes(const struct sl_config *config, unsigned peers);
 void shm_listener_ready(struct shm_iface *iface, struct shm_source *source);
 /* Retries, deadlines and departures: whatever time brings. Returns how many things moved. */
 int shm_settle(struct shm_iface *iface, uint64_t now_ns);
 void shm_guests_free(struct shm_iface *iface);
+
+/* socket.c */
+/* What peer_asleep points to while no peer is mapped. */
+extern const _Atomic uint32_t shm_always_awake;
+void shm_ep_destroy(struct sl_ep *ep);
+int shm_ctrl(struct sl_ep *ep, const void *msg, size_t len);
+/* Of a connection that is made, or about to be. */
+void shm_socket_ready(struct shm_iface *iface, struct shm_source *source);
+/* A child that the peer forked holds the peer's socket open after the peer's death; a pidfd tells
+ * of the process itself. Where the peer's pid is not visible (another pid namespace) the socket
+ * must do. */
+void shm_watch_process(struct shm_ep *ep);
+/* The peer is gone: delivers what it left in the ring. True when it is over. */
+bool shm_settle_leaving(struct shm_ep *ep);
 /* The endpoint is lost: tells the handler, then ends what is posted. From progress only. */
 void shm_ep_lose(struct shm_ep *ep, int status, const char *why);
 

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #define PIECE_BYTES (64u << 10) /* measured: docs/perf/rdma.md */
+#define EARLY_GRANTS (SL_VERBS_GRANTS / 2)
 #define STAGED_MAX 8 /* pieces of staging that one message holds at a time */
 
 static uint8_t *chunk_bytes(const struct sl_verbs_iface *iface, uint16_t chunk)
@@ -28,9 +29,13 @@ static uint64_t total_of(const struct sl_verbs_rx_msg *msg)
 
 /* ---- granting ---- */
 
-static struct sl_verbs_rx_grant *grant_place(struct sl_verbs_ep *ep)
+/* A grant that the sender asked for is used at once; one that left before may wait until all messages before it are
+ * over, some of which have yet to ask. So early ones have their part of the places, and never the others'. */
+static struct sl_verbs_rx_grant *grant_place(struct sl_verbs_ep *ep, bool early)
 {
-    for (unsigned i = 0; i < SL_VERBS_GRANTS; i++)
+    unsigned first = early ? 0 : EARLY_GRANTS, end = early ? EARLY_GRANTS : SL_VERBS_GRANTS;
+
+    for (unsigned i = first; i < end; i++)
         if (!ep->rx_grants[i].used)
             return &ep->rx_grants[i];
     return NULL;
@@ -110,11 +115,13 @@ void sl_verbs_grant_more(struct sl_verbs_ep *ep, uint32_t number)
     struct sl_verbs_chunks *chunks = &ep->iface->rx_chunks;
 
     while (msg->req != NULL && msg->status == 0 && msg->granted < total_of(msg)) {
-        struct sl_verbs_rx_grant *grant = grant_place(ep);
+        struct sl_verbs_rx_grant *grant = grant_place(ep, !msg->has_rts);
         uint64_t left = total_of(msg) - msg->granted;
 
         if (msg->mr == NULL && msg->granted_count >= STAGED_MAX)
             return; /* the next that is complete comes back here */
+        if (grant == NULL && !msg->has_rts)
+            return; /* the sender will ask */
         if (grant == NULL || (msg->mr == NULL && chunks->free_count == 0)) {
             ep->wants_staging = true;
             sl_verbs_ep_activate(ep);

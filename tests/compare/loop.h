@@ -33,6 +33,8 @@ struct peer {
     void (*run)(void *self, enum coll coll, const float *in, float *out, size_t count);
     /* The largest value of all ranks, on all ranks. */
     double (*max)(void *self, double value);
+    /* Buffers that the next calls use; NULL: they go. NULL itself where a peer does nothing about them. */
+    void (*buffers)(void *self, float *in, float *out, size_t len);
 };
 
 static double loop_now(void)
@@ -141,6 +143,8 @@ static void loop_size(const struct peer *peer, enum coll coll, size_t bytes, dou
 
     if (in == NULL || out == NULL)
         abort();
+    if (peer->buffers != NULL)
+        peer->buffers(peer->self, in, out, len);
     wrong = loop_check(peer, coll, in, out, elements, count);
     if (coll == BROADCAST)
         memcpy(in, out, elements * sizeof(float));
@@ -169,6 +173,8 @@ static void loop_size(const struct peer *peer, enum coll coll, size_t bytes, dou
                coll_names[coll], bytes, 1e6 * p50, 1e6 * least, 1e6 * p90, 1e6 * total, n, batch,
                wrong);
     fflush(stdout);
+    if (peer->buffers != NULL)
+        peer->buffers(peer->self, NULL, NULL, 0);
     free(in);
     free(out);
 }

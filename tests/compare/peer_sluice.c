@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Our side of the comparison: the public calls in the same loop. Rank, size and meeting place come from
- * the environment. */
+ * the environment. PEER_REGISTER=1: the buffers are registered, once for each size. */
 #include "loop.h"
 
 #include <sluice/sluice.h>
@@ -42,14 +42,30 @@ static double max(void *self, double value)
     return largest;
 }
 
+static void buffers(void *self, float *in, float *out, size_t len)
+{
+    static struct sluice_buffer *lent[2];
+    struct sluice_comm *comm = (struct sluice_comm *)self;
+
+    for (int i = 0; i < 2; i++) {
+        sluice_deregister(comm, lent[i]);
+        lent[i] = NULL;
+        if (in != NULL)
+            check(sluice_register(comm, i == 0 ? in : out, len, &lent[i]));
+    }
+}
+
 int main(int argc, char **argv)
 {
     struct peer peer = {.run = run, .max = max};
+    const char *reg = getenv("PEER_REGISTER");
     struct sluice_comm *comm;
     int status;
 
     check(sluice_comm_from_env(&comm));
     peer.self = comm;
+    if (reg != NULL && reg[0] == '1')
+        peer.buffers = buffers;
     peer.rank = sluice_comm_rank(comm);
     peer.size = sluice_comm_size(comm);
     status = loop_main(&peer, argc, argv);

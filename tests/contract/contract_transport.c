@@ -268,6 +268,40 @@ static void many_receives_wait_at_once(void **state)
     pair_close(&p);
 }
 
+/* As in an allreduce in parts: what is to be reduced comes first and has no memory of its own, and behind it wait many
+ * receives that have. */
+static void registered_receives_leave_room_for_those_before_them(void **state)
+{
+    enum { N = 150, LEN = 9000 };
+    struct msg *recv[N], *send[N];
+    unsigned posted = 0;
+    struct pair p;
+
+    (void)state;
+    pair_connect(&p);
+    for (unsigned i = 0; i < N; i++) {
+        recv[i] = i < 3 ? msg_consume(&p.side[1], LEN, i, 4, false) : msg_recv(&p.side[1], LEN, i);
+        send[i] = msg_send(&p.side[0], LEN, i);
+        if (i >= 3)
+            msg_register(recv[i]);
+    }
+    for (unsigned i = 0; i < 50; i++) { /* until what the receives say has arrived */
+        posted = post_receives(recv, posted, N);
+        pair_pump(&p);
+    }
+    for (unsigned i = 0; i < N; i++) {
+        post_send(&p, send[i], NULL);
+        PUMP_UNTIL(&p, send[i]->ended && recv[i]->ended)
+            posted = post_receives(recv, posted, N);
+        msg_check_received(recv[i]);
+    }
+    for (unsigned i = 0; i < N; i++) {
+        msg_free(recv[i]);
+        msg_free(send[i]);
+    }
+    pair_close(&p);
+}
+
 /* A wrong message before a right one, both sizes on either side of any eager limit. */
 static void mismatch(size_t send_len, size_t recv_len, uint64_t send_tag, uint64_t recv_tag,
                      int status, bool late, bool consume)
@@ -510,6 +544,7 @@ int contract_traffic_cases(void)
         {0, cmocka_unit_test(a_full_queue_takes_nothing_and_recovers_with_small_messages)},
         {0, cmocka_unit_test(a_full_queue_takes_nothing_and_recovers_with_large_messages)},
         {0, cmocka_unit_test(many_receives_wait_at_once)},
+        {0, cmocka_unit_test(registered_receives_leave_room_for_those_before_them)},
         {0, cmocka_unit_test(a_wrong_tag_ends_that_receive_only)},
         {0, cmocka_unit_test(a_wrong_length_ends_that_receive_only)},
         {0, cmocka_unit_test(control_passes_data_that_is_stuck)},

@@ -96,10 +96,11 @@ mapfile -t shares < <(share host / ,readonly=on,multidevs=remap; share job "$job
 
 # Emulation, not KVM: the same everywhere. Without erms, fsrm and pclmulqdq, which are slow when emulated,
 # rxe moves twice as much. One CPU alone would turn each poll into a scheduler's tick.
+# A kernel that spins for two minutes, as rxe can on a machine with much else to do, ends instead of waiting for the limit.
 machine=(-machine q35 -accel tcg,thread=multi,tb-size=512 -cpu "max,-erms,-fsrm,-pclmulqdq"
     -smp "$cpus" -m "$memory" -nodefaults -no-user-config -no-reboot -display none -nic none
     -kernel "$image/vmlinux" -initrd "$job/initrd"
-    -append "console=ttyS0 quiet panic=-1 oops=panic mitigations=off nokaslr random.trust_cpu=on audit=0 tsc=reliable"
+    -append "console=ttyS0 quiet panic=-1 oops=panic mitigations=off nokaslr random.trust_cpu=on audit=0 tsc=reliable watchdog_thresh=60 softlockup_panic=1"
     -serial "file:$job/console" -device virtio-rng-pci -device virtio-serial-pci
     -chardev "file,id=out,path=$job/stdout,append=on" -device virtserialport,chardev=out,name=out
     -chardev "file,id=err,path=$job/stderr,append=on" -device virtserialport,chardev=err,name=err)

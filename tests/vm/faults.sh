@@ -29,24 +29,27 @@ rail_first() {
     esac
 }
 
+# do_ip LINE..., do_tc LINE...: for ip and tc. A caller may have its own, as starting a process takes long in the guest.
+do_ip() { printf '%s\n' "$@" | ip -batch -; }
+do_tc() { printf '%s\n' "$@" | tc -batch -; }
+
 rail_netem() {
     local first
     first=$(rail_first "$1") || return
     shift
     # What leaves a bridge's port arrives at one side, so both ports are both ways.
-    tc qdisc replace dev "b$first" root netem limit 10000 "$@" &&
-        tc qdisc replace dev "b$((first + 1))" root netem limit 10000 "$@"
+    do_tc "qdisc replace dev b$first root netem limit 10000 $*" \
+        "qdisc replace dev b$((first + 1)) root netem limit 10000 $*"
 }
 
 rail_loss() { rail_netem "$1" loss "$2"; }
 rail_delay() { rail_netem "$1" delay "$2"; }
 
+# The ports of bridges have no queue by themselves.
 rail_clean() {
-    local first i
+    local first
     first=$(rail_first "$1") || return
-    for i in "$first" $((first + 1)); do
-        ! tc qdisc show dev "b$i" | grep -q '^qdisc netem' || tc qdisc del dev "b$i" root || return
-    done
+    do_tc "qdisc replace dev b$first root noqueue" "qdisc replace dev b$((first + 1)) root noqueue"
 }
 
 # port_state I STATE: whether rxe$I's port is in that state (ACTIVE, DOWN).
@@ -65,7 +68,7 @@ rail_down() {
     *) echo "no side '$2': a or b" >&2; return 1 ;;
     esac
     for i in "${ends[@]}"; do
-        ip link set "b$i" down || return
+        do_ip "link set b$i down" || return
     done
     for i in "${ends[@]}"; do
         until_true 20 port_state "$i" DOWN || return
@@ -75,9 +78,7 @@ rail_down() {
 rail_up() {
     local first i
     first=$(rail_first "$1") || return
-    for i in "$first" $((first + 1)); do
-        ip link set "b$i" up || return
-    done
+    do_ip "link set b$first up" "link set b$((first + 1)) up" || return
     for i in "$first" $((first + 1)); do
         until_true 20 port_state "$i" ACTIVE || return
     done
@@ -87,12 +88,12 @@ gid_absent() { ! gid_present "$1"; }
 
 gid_remove() {
     local i=${1#rxe}
-    ip addr del "${addresses[i]}/24" dev "v$i" && until_true 20 gid_absent "$i"
+    do_ip "addr del ${addresses[i]}/24 dev v$i" && until_true 20 gid_absent "$i"
 }
 
 gid_add() {
     local i=${1#rxe}
-    { echo "addr replace ${addresses[i]}/24 dev v$i noprefixroute"; reach "$i"; } | ip -batch - &&
+    do_ip "addr replace ${addresses[i]}/24 dev v$i noprefixroute" "$(reach "$i")" &&
         until_true 20 gid_present "$i"
 }
 
@@ -117,9 +118,10 @@ dropped() {
         awk '{ for (i = 1; i < NF; i++) if ($i == "packets") sum += $(i + 1) } END { print sum + 0 }'
 }
 
+# To add the table first is to be able to delete it, whether it was there or not.
 clear_faults() {
     local rail i
-    ! nft list table bridge faults >/dev/null 2>&1 || nft delete table bridge faults || return
+    nft 'add table bridge faults; delete table bridge faults' || return
     for rail in A B; do
         rail_clean "$rail" && rail_up "$rail" || return
     done

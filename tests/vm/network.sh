@@ -71,13 +71,20 @@ gid_index() {
     return 1
 }
 
-# until_true SECONDS COMMAND...: asks ten times a second.
+# pause SECONDS: sleeps without a process, on a pipe that nothing comes out of.
+pause() {
+    [[ -n ${pause_fd:-} ]] || exec {pause_fd}<> <(:)
+    read -rt "$1" -u "$pause_fd"
+    return 0
+}
+
+# until_true SECONDS COMMAND...: asks twenty times a second.
 until_true() {
     local deadline=$((SECONDS + $1))
     shift
     until "$@"; do
         ((SECONDS < deadline)) || { echo "not within its time: $*" >&2; return 1; }
-        sleep 0.1
+        pause 0.05
     done
 }
 

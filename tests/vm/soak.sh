@@ -15,16 +15,36 @@ export SLUICE_LOG=info
 patience=90
 kinds=(loss_1 loss_20 reorder duplicate corrupt delay carrier one_end both gid acks opcode flaps)
 
+# One process of each for all of it: starting one takes longer than some faults last.
+exec {ip_fd}> >(exec ip -batch -) {tc_fd}> >(exec tc -batch -)
+do_ip() { printf '%s\n' "$@" >&"$ip_fd"; }
+do_tc() { printf '%s\n' "$@" >&"$tc_fd"; }
+
+# lap NAME: the time since the last lap goes to NAME, in ms.
+declare -A laps=()
+lap() {
+    local now=${EPOCHREALTIME/./}
+    laps[$1]=$((${laps[$1]:-0} + (now - lap_began) / 1000))
+    lap_began=$now
+}
+
 # chance N: 0 to N - 1, by the seed. In its own shell RANDOM would begin anew each time, so into a variable.
 chance() { chosen=$((RANDOM % $1)); }
 
-# for_ms LEAST MOST: how long a fault lasts.
+# for_ms LEAST MOST: how long a fault lasts; as often in each octave, so that both short ones, which nothing may
+# have noticed yet, and those that end a path come in their turn.
 for_ms() {
-    local ms
-    chance $(($2 - $1))
-    ms=$((chosen + $1))
+    local ms octaves=0 least=$1 most=$2
+    while ((most >> (octaves + 1) >= least)); do
+        octaves=$((octaves + 1))
+    done
+    chance $((octaves + 1))
+    most=$((most >> chosen))
+    ((most / 2 <= least)) || least=$((most / 2))
+    chance $((most - least + 1))
+    ms=$((least + chosen))
     story+=" ${ms}ms"
-    sleep "$((ms / 1000)).$(printf '%03d' $((ms % 1000)))"
+    pause "$((ms / 1000)).$(printf '%03d' $((ms % 1000)))"
 }
 
 flap() {
@@ -32,9 +52,9 @@ flap() {
     i=$(rail_first "$1")
     chance 6
     for ((turns = chosen + 2; turns > 0; turns--)); do
-        ip link set "b$i" down
+        do_ip "link set b$i down"
         for_ms 20 500
-        ip link set "b$i" up
+        do_ip "link set b$i up"
         for_ms 20 500
     done
 }
@@ -70,11 +90,9 @@ strike() {
 
 # mend KIND RAIL: only what that fault has left, as starting a process takes long in the guest.
 mend() {
-    local first
-    first=$(rail_first "$2")
     case $1 in
     loss_* | reorder | duplicate | corrupt | delay)
-        tc qdisc del dev "b$first" root && tc qdisc del dev "b$((first + 1))" root
+        rail_clean "$2"
         ;;
     carrier | one_end | flaps) rail_up "$2" ;;
     both) rail_up A && rail_up B ;;
@@ -95,13 +113,15 @@ all_kinds() {
         ((chosen == 0)) || rail=B
         story+=", $kind $rail"
         strike "$kind" "$rail" || { echo "$kind could not be brought about"; return 1; }
+        lap faults
         # Some come while those before still last; never without a rail that carries, if badly.
         chance 3
-        [[ $chosen -eq 0 && $kind =~ ^(loss|reorder|duplicate|corrupt|delay) ]] || { mend "$kind" "$rail" && go_on 2; } ||
+        [[ $chosen -eq 0 && $kind =~ ^(loss|reorder|duplicate|corrupt|delay) ]] || { mend "$kind" "$rail" && lap mending && go_on 2; } ||
             return
+        lap rounds
         story+=" [$((SECONDS - began)) s]"
     done
-    clear_faults && go_on 5
+    clear_faults && lap mending && go_on 5 && lap rounds
 }
 
 ends() {
@@ -123,7 +143,7 @@ repetition() {
     chance 3 && settings=("SLUICE_VERBS_PATHS_PER_RAIL=$chosen")
     SLUICE_TRANSPORT=verbs SLUICE_INTERFACE=m0 SLUICE_VERBS_FALLBACK=off SLUICE_VERBS_PATH_WAIT_MS=150000
     ((size == 2)) || SLUICE_TRANSPORT=shm,verbs
-    [[ $end != no_rail ]] || SLUICE_VERBS_PATH_WAIT_MS=15000
+    [[ $end != no_rail ]] || SLUICE_VERBS_PATH_WAIT_MS=10000
     chance 3
     ((chosen != 0)) || [[ $end == no_rail ]] || SLUICE_VERBS_FALLBACK=tcp
     under_with=()
@@ -133,7 +153,9 @@ repetition() {
     export SLUICE_TRANSPORT SLUICE_INTERFACE SLUICE_VERBS_FALLBACK SLUICE_VERBS_PATH_WAIT_MS "${settings[@]}"
     story="$size ranks, $bytes bytes, registered $reg, ${settings[0]#*VERBS_}, fallback $SLUICE_VERBS_FALLBACK"
     story+=", companion ${under_with[0]:+on rail A}, ends $end:"
-    begin "$size" "$1" "$bytes" "$reg" && all_kinds && ends "$end"
+    lap_began=${EPOCHREALTIME/./}
+    laps=()
+    begin "$size" "$1" "$bytes" "$reg" && lap start && all_kinds && ends "$end" && lap end
 }
 
 failed=0
@@ -142,6 +164,10 @@ for ((seed = first; seed < first + count; seed++)); do
     if repetition "$seed" >/tmp/soak.log 2>&1; then
         echo "ok seed $seed, $((SECONDS - started)) s, $(rounds) rounds: $story"
         grep -h '^slow' "${under_logs[@]}"
+        for name in start faults mending rounds end; do
+            printf '  %s %d ms' "$name" "${laps[$name]}"
+        done
+        echo "  paths lost $(cat "${under_logs[@]}" | grep -c ' is down: ')"
         rm -rf "$ranks_dir"
     else
         failed=$((failed + 1))

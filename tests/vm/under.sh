@@ -20,6 +20,7 @@
 : "${build:=build}"
 
 under_with=()
+under_fds=()
 patience=60 # seconds for whatever a case waits for
 
 # at_least COUNT PATTERN: all ranks' logs have so many lines like that.
@@ -37,23 +38,53 @@ await() {
     until "$@"; do
         kill -0 "$under_pid" 2>/dev/null || { "$@" && return; echo "the ranks have ended before: $*"; return 1; }
         ((SECONDS < deadline)) || { echo "not within its time: $*"; return 1; }
-        sleep 0.1
+        pause 0.05
     done
 }
 
+# Rounds that each rank has told of, by reading on in its log: without a process, as that takes long in the guest.
+listen() {
+    local rank line
+    for ((rank = 0; rank < under_size; rank++)); do
+        while IFS= read -r -u "${under_fds[rank]}" line; do
+            [[ ${under_part[rank]}$line != round* ]] || under_rounds[rank]=$((under_rounds[rank] + 1))
+            under_part[rank]=
+        done
+        under_part[rank]+=$line
+    done
+}
+
+# least: of them, into a variable.
+least() {
+    local count
+    listen
+    least_rounds=${under_rounds[0]}
+    for count in "${under_rounds[@]}"; do
+        ((count >= least_rounds)) || least_rounds=$count
+    done
+}
+
+has_rounds() { least && ((least_rounds >= $1)); }
+
 begin() {
-    local rank
+    local rank fd
+    for fd in "${under_fds[@]}"; do
+        exec {fd}<&-
+    done
     under_size=$1
+    under_fds=() under_part=() under_rounds=()
     ranks_dir=$(mktemp -d)
     ranks_limit=280
     under_logs=()
     for ((rank = 0; rank < under_size; rank++)); do
         under_logs+=("$ranks_dir/$rank.out")
         : >"$ranks_dir/$rank.out"
+        exec {fd}<"$ranks_dir/$rank.out"
+        under_fds[rank]=$fd under_part[rank]='' under_rounds[rank]=0
     done
     ranks "$under_size" "${under_with[@]}" "$build/tests/vm/soak" "$ranks_dir/stop" "${@:2}" >"$ranks_dir/end" 2>&1 &
     under_pid=$!
-    await "$patience" at_least 3 '^round'
+    await "$patience" has_rounds 3
 }
 
 # rounds: how many the slowest rank has told of.
@@ -62,7 +93,8 @@ rounds() {
 }
 
 go_on() {
-    await "${2:-$patience}" at_least $(($(rounds) + $1)) '^round'
+    least
+    await "${2:-$patience}" has_rounds $((least_rounds + $1))
 }
 
 all_say() {

@@ -54,7 +54,7 @@ void sl_preload_resolve(struct sl_preload_family *family);
 
 /* enter_*.c: every family, NULL at the end. */
 extern struct sl_preload_family *const sl_preload_families[];
-extern struct sl_preload_family sl_preload_mpi, sl_preload_gloo;
+extern struct sl_preload_family sl_preload_mpi, sl_preload_gloo, sl_preload_nccl;
 
 #define SL_PRELOAD_ENTRY(family, name, ret, params, args)                                          \
     SL_PRELOAD_EXPORT ret name params;                                                             \
