@@ -1,0 +1,62 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Unmodified PyTorch scripts, started by a real torchrun, as they are and under libsluice-preload.so.
+# TORCHRUN names another torchrun than the one in PATH, a wheel's for example.
+# usage: preload_torch.sh libsluice-preload.so
+set -uo pipefail
+shim=$1
+here=$(dirname "$0")
+# shellcheck source=tests/tap.sh
+. "$here/../tap.sh"
+# shellcheck source=tests/port.sh
+. "$here/../port.sh"
+torchrun=${TORCHRUN:-torchrun}
+
+command -v "$torchrun" >/dev/null ||
+    tap_skip_all "torchrun is not installed (package python3-torch, or PyTorch by pip)"
+"$torchrun" --help >/dev/null 2>&1 || tap_skip_all "torchrun does not start (torchrun --help)"
+for name in "${!SLUICE_@}" "${!TORCHELASTIC_@}"; do
+    unset "$name"
+done
+unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
+
+# PyTorch 1.13 under Python 3.11 crashes on its own default of -r and -t (no log files); the same said
+# for a rank that does not exist it takes.
+export OMP_NUM_THREADS=1 GLOO_SOCKET_IFNAME=lo
+train() {
+    timeout -k 5 150 "$torchrun" -r 9:1 -t 9:1 --nnodes=1 --node_rank=0 --master_addr=127.0.0.1 \
+        --master_port="$(free_port)" --nproc_per_node=4 "$@" 2>&1
+}
+
+# four_took OUTPUT: each rank's line at exit says that all of its calls were taken.
+four_took() {
+    local rank
+    for rank in 0 1 2 3; do
+        grep -qE "^sluice preload: rank $rank: took [1-9][0-9]+ calls.*; passed on 0\$" <<<"$1" ||
+            { echo "rank $rank did not take all calls"; return 1; }
+    done
+}
+
+same_training() {
+    local plain shimmed
+    plain=$(train "$here/train.py" --epochs 1 "$@") || { echo "$plain"; return 1; }
+    shimmed=$(LD_PRELOAD=$shim SLUICE_PRELOAD=report train "$here/train.py" --epochs 1 "$@") ||
+        { echo "$shimmed"; return 1; }
+    echo "$shimmed"
+    four_took "$shimmed" || return 1
+    grep -q 'the same on all 4 ranks' <<<"$shimmed" || return 1
+    diff <(grep -E '^(epoch|parameters)' <<<"$plain") <(grep -E '^(epoch|parameters)' <<<"$shimmed")
+}
+
+every_call() {
+    local output
+    output=$(LD_PRELOAD=$shim SLUICE_PRELOAD=report train "$here/torch_calls.py") ||
+        { echo "$output"; return 1; }
+    echo "$output"
+    four_took "$output" && grep -q 'all as expected' <<<"$output"
+}
+
+tap_case ddp_of_four_processes_trains_to_the_same_bits same_training
+tap_case ddp_trains_to_the_same_bits_with_processes_that_load_data same_training --workers 1
+tap_case every_collective_of_torch_distributed_many_at_once every_call
+tap_done
