@@ -153,6 +153,9 @@ const struct sl_config_row sl_config_rows[] = {
         "How long a connection without any path waits for one to return."),
     TEXT("VERBS_FALLBACK", verbs_fallback, "off",
          "What a connection without any path does meanwhile: off (waits) or tcp (continues over TCP)."),
+    SWITCH("VERBS_SRQ", verbs_srq, "auto",
+           "Receive buffers of all connections in one queue: on (and the device must have such queues), off (each "
+           "path has its own: some 400 KiB), auto (on where the device has them)."),
     SWITCH("VERBS_RELAXED_ORDERING", verbs_relaxed_ordering, "auto",
            "Let PCIe reorder writes into registered memory: auto and on, where the device offers it; off."),
     SWITCH("VERBS_FORK", verbs_fork, "auto",

@@ -34,7 +34,7 @@ struct sl_config {
     int64_t verbs_gid_index, verbs_traffic_class, verbs_service_level, verbs_mtu;
     int64_t verbs_timeout, verbs_retry_count, verbs_rnr_timer, verbs_paths_per_rail;
     int64_t verbs_eager_bytes, verbs_piece_bytes, verbs_staging_bytes, verbs_path_wait_ms;
-    int64_t verbs_relaxed_ordering, verbs_reserve, verbs_fork;
+    int64_t verbs_relaxed_ordering, verbs_reserve, verbs_fork, verbs_srq;
     /* nccl */
     char nccl_profile[SL_TEXT_MAX], nccl_tuner[SL_TEXT_MAX];
     int64_t nccl_profile_events;

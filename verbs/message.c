@@ -391,7 +391,7 @@ static void hold(struct sl_verbs_path *path, struct sl_verbs_rx_msg *msg, uint32
 {
     struct sl_verbs_ep *ep = path->ep;
 
-    if (path->rail == NULL || path->rail->slots_free < SL_VERBS_SPARE_SLOTS / 2) {
+    if (path->rail == NULL || sl_verbs_few_receives(path)) {
         msg->copy = malloc(msg->len + 1);
         if (msg->copy == NULL) {
             sl_verbs_ep_fail(ep, -ENOMEM, "no memory for a message of %llu bytes",

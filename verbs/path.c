@@ -96,9 +96,10 @@ static struct ibv_qp *qp_create(struct sl_verbs_path *path)
     struct ibv_qp_init_attr init = {
         .send_cq = rail->cq,
         .recv_cq = rail->cq,
-        .srq = rail->srq,
+        .srq = path->own_slots != 0 ? NULL : rail->srq,
         .qp_type = IBV_QPT_RC,
         .cap = {.max_send_wr = SL_VERBS_SQ_WRS, .max_send_sge = 1,
+                .max_recv_wr = path->own_slots, .max_recv_sge = path->own_slots != 0,
                 .max_inline_data = SL_VERBS_MAX_INLINE},
     };
     struct ibv_qp *qp;
@@ -120,18 +121,26 @@ int sl_verbs_path_make(struct sl_verbs_path *path)
 
     sl_verbs_path_unmake(path);
     path->ep->iface->makes -= path->ep->iface->makes > 0;
+    path->own_slots = sl_verbs_own_receives(path->rail);
+    if (path->own_slots == 0 && path->rail->srq == NULL)
+        return sl_fail(-ENOMEM, "%s shares no receive queue, and its completion queue has no room for one more "
+                       "queue pair's", path->rail->port.name);
     path->qp = qp_create(path);
     if (path->qp == NULL) {
         err = errno != 0 ? errno : ENOMEM;
+        path->own_slots = 0;
         return sl_fail(-err, "%s has no queue pair left: %s", path->rail->port.name,
                        sluice_strerror(-err));
     }
+    path->receives = 0;
+    path->rail->own_count += path->own_slots;
     err = to_init(path);
     if (err == 0)
         err = sl_verbs_qpn_add(path->rail, path->qp->qp_num, path);
+    if (err == 0)
+        err = sl_verbs_own_fill(path);
     if (err != 0) {
-        (path->ep->iface->ibv->ibv_destroy_qp)(path->qp);
-        path->qp = NULL;
+        sl_verbs_path_unmake(path);
         return err;
     }
     path->posted = path->retired = path->arrived = path->unsignalled = path->writes = 0;
@@ -276,6 +285,7 @@ void sl_verbs_path_unmake(struct sl_verbs_path *path)
     (path->ep->iface->ibv->ibv_destroy_qp)(path->qp);
     path->qp = NULL;
     path->batch_count = 0;
+    sl_verbs_own_leave(path);
 }
 
 /* ---- posting ---- */

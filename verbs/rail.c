@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An open port: protection domain, completion queue, receive buffers, and what the device reports. */
+/* An open port: protection domain, queues, and what the device reports. */
 #include "verbs/verbs.h"
 
 #include "core/log.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,6 @@
 
 #define CQ_ENTRIES 32768
 #define POLL_BATCH 16
-#define SLOT_BIT (UINT64_C(1) << 63)
 #define LOOK_NS (200 * SL_NS_PER_MS) /* between looks at a port that is not usable */
 #define QPNS_MIN 64
 
@@ -80,77 +80,6 @@ static struct sl_verbs_path *path_of(const struct sl_verbs_rail *rail, uint32_t 
     return place == NULL || place->qpn != qpn ? NULL : place->path;
 }
 
-/* ---- receive buffers ---- */
-
-const uint8_t *sl_verbs_slot_bytes(const struct sl_verbs_rail *rail, uint32_t slot)
-{
-    return rail->blocks[slot / SL_VERBS_BLOCK_SLOTS].bytes +
-           (size_t)(slot % SL_VERBS_BLOCK_SLOTS) * rail->iface->slot_bytes;
-}
-
-void sl_verbs_slot_put(struct sl_verbs_rail *rail, uint32_t slot)
-{
-    if (rail == NULL)
-        return; /* a frame that came over the companion */
-
-    struct ibv_sge sge = {.addr = (uintptr_t)sl_verbs_slot_bytes(rail, slot),
-                          .length = rail->iface->slot_bytes,
-                          .lkey = rail->blocks[slot / SL_VERBS_BLOCK_SLOTS].mr->lkey};
-    struct ibv_recv_wr wr = {.wr_id = SLOT_BIT | slot, .sg_list = &sge, .num_sge = 1}, *bad;
-    int err = ibv_post_srq_recv(rail->srq, &wr, &bad);
-
-    if (SL_UNLIKELY(err != 0))
-        sl_warn("verbs", "%s did not take a receive buffer: %s", rail->port.name,
-                sluice_strerror(-err));
-    else
-        rail->slots_free++;
-}
-
-static int block_add(struct sl_verbs_rail *rail)
-{
-    size_t len = (size_t)SL_VERBS_BLOCK_SLOTS * rail->iface->slot_bytes;
-    struct sl_verbs_block *blocks =
-        reallocarray(rail->blocks, rail->block_count + 1, sizeof(*blocks));
-    struct sl_verbs_block *block;
-    int err;
-
-    if (blocks == NULL)
-        return sl_fail(-ENOMEM, "no memory for receive buffers");
-    rail->blocks = blocks;
-    block = &blocks[rail->block_count];
-    block->bytes = aligned_alloc(4096, (len + 4095) & ~(size_t)4095);
-    if (block->bytes == NULL)
-        return sl_fail(-ENOMEM, "no memory for %zu KiB of receive buffers", len >> 10);
-    err = sl_verbs_reg(rail, block->bytes, len, &block->mr);
-    if (err != 0) {
-        free(block->bytes);
-        return err;
-    }
-    rail->block_count++;
-    for (uint32_t i = 0; i < SL_VERBS_BLOCK_SLOTS; i++)
-        sl_verbs_slot_put(rail, (rail->block_count - 1) * SL_VERBS_BLOCK_SLOTS + i);
-    return 0;
-}
-
-int sl_verbs_rail_provide(struct sl_verbs_rail *rail, unsigned eps)
-{
-    unsigned full = eps < SL_VERBS_FULL_EPS ? eps : SL_VERBS_FULL_EPS;
-    unsigned slots = SL_VERBS_SPARE_SLOTS + full * SL_VERBS_CREDITS +
-                     (eps - full) * SL_VERBS_SHARED_SLOTS;
-
-    /* With fewer than credits the NIC waits at times (RNR), and loses nothing. */
-    if (slots > rail->srq_room)
-        slots = rail->srq_room;
-    while (rail->block_count * SL_VERBS_BLOCK_SLOTS + SL_VERBS_BLOCK_SLOTS <= slots ||
-           rail->block_count == 0) {
-        int err = block_add(rail);
-
-        if (err != 0)
-            return err;
-    }
-    return 0;
-}
-
 /* ---- opening ---- */
 
 static struct ibv_context *context_open(const struct sl_ibv *ibv, const char *device)
@@ -179,6 +108,26 @@ static int watch_fd(struct sl_verbs_iface *iface, int fd)
     return 0;
 }
 
+/* Where receive buffers wait: in a queue that all share, in queues of queue pairs' own, or in these while
+ * connections are few. */
+static int receives_choose(struct sl_verbs_rail *rail, const struct ibv_device_attr *attr, int cqes)
+{
+    int64_t wanted = rail->iface->config->verbs_srq;
+    bool shares = wanted != SL_OFF && attr->max_srq > 0;
+
+    if (wanted == SL_ON && !shares)
+        return sl_fail(-ENOTSUP, "%s has no shared receive queues, which SLUICE_VERBS_SRQ=on asks for: set it "
+                       "to auto", rail->port.name);
+    if (shares)
+        rail->srq_room = attr->max_srq_wr > 0 && attr->max_srq_wr < CQ_ENTRIES ? (unsigned)attr->max_srq_wr
+                                                                               : CQ_ENTRIES;
+    rail->own_eps = !shares ? UINT_MAX : wanted == SL_ON ? 0 : SL_VERBS_OWN_EPS;
+    rail->own_room = (unsigned)cqes / 2; /* the other half is for what is sent */
+    rail->own_most = attr->max_qp_wr > 0 && attr->max_qp_wr < SL_VERBS_OWN_SLOTS ? (unsigned)attr->max_qp_wr
+                                                                                 : SL_VERBS_OWN_SLOTS;
+    return 0;
+}
+
 static int queues_open(struct sl_verbs_rail *rail)
 {
     struct sl_verbs_iface *iface = rail->iface;
@@ -189,10 +138,10 @@ static int queues_open(struct sl_verbs_rail *rail)
     if (ibv->ibv_query_device(rail->context, &attr) == 0 && attr.max_cqe > 0 &&
         attr.max_cqe < cqes)
         cqes = attr.max_cqe;
-    if (attr.max_srq == 0)
-        return sl_fail(-ENOTSUP, "%s has no shared receive queues", rail->port.name);
-    rail->srq_room = attr.max_srq_wr > 0 && attr.max_srq_wr < CQ_ENTRIES ? (unsigned)attr.max_srq_wr
-                                                                        : CQ_ENTRIES;
+    int err = receives_choose(rail, &attr, cqes);
+
+    if (err != 0)
+        return err;
     rail->pd = ibv->ibv_alloc_pd(rail->context);
     rail->takes_dmabuf = sl_verbs_gpu_accepted(ibv, rail->context);
     rail->channel = rail->pd == NULL ? NULL : ibv->ibv_create_comp_channel(rail->context);
@@ -201,10 +150,10 @@ static int queues_open(struct sl_verbs_rail *rail)
                    : ibv->ibv_create_cq(rail->context, cqes, rail, rail->channel, 0);
     struct ibv_srq_init_attr init = {.attr = {.max_wr = rail->srq_room, .max_sge = 1}};
 
-    rail->srq = rail->cq == NULL ? NULL : ibv->ibv_create_srq(rail->pd, &init);
-    if (rail->srq == NULL) {
-        int err = errno != 0 ? errno : ENOMEM;
-
+    if (rail->cq != NULL && rail->srq_room != 0)
+        rail->srq = ibv->ibv_create_srq(rail->pd, &init);
+    if (rail->cq == NULL || (rail->srq_room != 0 && rail->srq == NULL)) {
+        err = errno != 0 ? errno : ENOMEM;
         return sl_fail(-err, "%s gives no %s: %s", rail->port.name,
                        rail->pd == NULL        ? "protection domain"
                        : rail->channel == NULL ? "completion channel"
@@ -223,11 +172,7 @@ void sl_verbs_rail_close(struct sl_verbs_rail *rail)
         return;
     if (rail->srq != NULL)
         ibv->ibv_destroy_srq(rail->srq);
-    for (unsigned i = 0; i < rail->block_count; i++) {
-        (ibv->ibv_dereg_mr)(rail->blocks[i].mr);
-        free(rail->blocks[i].bytes);
-    }
-    free(rail->blocks);
+    sl_verbs_slots_close(rail);
     free(rail->qpns);
     if (rail->cq != NULL) {
         if (rail->cq_events != 0)
@@ -295,11 +240,15 @@ static void on_arrived(struct sl_verbs_rail *rail, const struct ibv_wc *wc)
     struct sl_verbs_path *path = path_of(rail, wc->qp_num);
     uint32_t slot = (uint32_t)wc->wr_id;
 
-    rail->slots_free--;
-
+    if (SL_UNLIKELY(!sl_verbs_slot_take(rail, wc->wr_id)))
+        return;
     /* After its fence a path's arrivals do not count: the peer sends them again by another. */
     if (path == NULL || wc->status != IBV_WC_SUCCESS) {
-        sl_verbs_slot_put(rail, slot);
+        sl_verbs_slot_flushed(rail, slot);
+        if (path != NULL && !path->failing) {
+            path->wc_status = (uint16_t)wc->status;
+            sl_verbs_path_fail(path, "%s", rail->iface->ibv->ibv_wc_status_str(wc->status));
+        }
         return;
     }
     path->arrived++;
@@ -327,7 +276,7 @@ int sl_verbs_rail_poll(struct sl_verbs_rail *rail, unsigned budget)
         if (n < 0)
             return sl_fail(-EIO, "the completion queue of %s is lost", rail->port.name);
         for (int i = 0; i < n; i++) {
-            if ((wc[i].wr_id & SLOT_BIT) != 0) {
+            if ((wc[i].wr_id & SL_VERBS_SLOT_BIT) != 0) {
                 on_arrived(rail, &wc[i]);
                 continue;
             }

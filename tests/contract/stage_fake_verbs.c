@@ -74,6 +74,8 @@ void stage_reset(void)
             fake_ibv_device_init(&params, name);
             if (getenv("CONTRACT_FEW_BUFFERS") != NULL)
                 params.attr.max_srq_wr = 64; /* the least: frames that wait are always copied out */
+            if (getenv("CONTRACT_OWN_RECEIVES") != NULL)
+                params.attr.max_srq = 0; /* each queue pair has its own */
             fake_ibv_device_add(fake, &params);
         }
         sl_config_defaults(&config[i]);
