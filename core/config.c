@@ -80,6 +80,9 @@ const struct sl_config_row sl_config_rows[] = {
     TEXT("PRELOAD", preload, "on",
          "What libsluice-preload.so does with a program's MPI, gloo and NCCL collectives: on (takes those "
          "that it can), off (none) or report (on, and a line about it at exit)."),
+    INT("PRELOAD_MPI_EARLY_CALLS", preload_mpi_early_calls, "32", "calls", 0, INT64_MAX,
+        "Under libsluice-preload.so: calls of each MPI communicator, but for MPI_COMM_WORLD, that MPI does itself "
+        "before they are taken, as making ready for it takes milliseconds."),
     SWITCH("PRELOAD_EXACT", preload_exact, "on",
            "libsluice-preload.so adds up what gloo would have in gloo's own order, so that results are the "
            "same to the last bit as without it: on; off (large reductions are faster)."),

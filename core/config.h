@@ -22,7 +22,7 @@ struct sl_config {
     char preload[SL_TEXT_MAX], preload_nccl[SL_TEXT_MAX];
     char progress[SL_TEXT_MAX], tune[SL_TEXT_MAX], tune_dir[SL_TEXT_MAX];
     int64_t timeout_ms, connect_timeout_ms, spin_us, inflight_max, chunk_bytes;
-    int64_t status_signal, bind, preload_exact;
+    int64_t status_signal, bind, preload_exact, preload_mpi_early_calls;
     /* shm */
     int64_t shm_ring_bytes, shm_window_bytes, shm_stream_min_bytes, shm_read;
     /* tcp */

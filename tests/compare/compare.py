@@ -60,12 +60,19 @@ class Library:
         raise NotImplementedError
 
 
+def under_shim(option, join, transport):
+    """Options of a launcher that put its ranks under libsluice-preload.so."""
+    shim = os.path.join(BUILD, "tools", "preload", "libsluice-preload.so")
+    return [word for name, value in (("LD_PRELOAD", shim), ("SLUICE_TRANSPORT", transport))
+            for word in ([option, f"{name}={value}"] if join else [option, name, value])]
+
+
 class OpenMpi(Library):
-    def __init__(self, name, pml):
+    def __init__(self, name, pml, shim=False):
         super().__init__(name, ["shm", "tcp"],
                          ["mpicc.openmpi", "-O2", os.path.join(HERE, "peer_mpi.c"), "-o",
                           os.path.join(OUT, "peer_openmpi")], "libopenmpi-dev")
-        self.pml = pml
+        self.pml, self.shim = pml, shim
 
     def commands(self, transport, ranks, directory):
         command = ["mpirun.openmpi", "-np", str(ranks)]
@@ -82,15 +89,17 @@ class OpenMpi(Library):
                         "pml_ucx_devices", "any"]
             command += ["-x", "UCX_TLS=self,posix,cma"] if transport == "shm" else [
                 "-x", "UCX_TLS=self,tcp", "-x", "UCX_NET_DEVICES=lo"]
+        command += under_shim("-x", True, transport) if self.shim else []
         environment = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         return [(command + [self.compile_command[-1]], environment, None)]
 
 
 class Mpich(Library):
-    def __init__(self):
-        super().__init__("mpich", ["shm", "tcp"],
+    def __init__(self, name, shim=False):
+        super().__init__(name, ["shm", "tcp"],
                          ["mpicc.mpich", "-O2", os.path.join(HERE, "peer_mpi.c"), "-o",
                           os.path.join(OUT, "peer_mpich")], "libmpich-dev")
+        self.shim = shim
 
     def commands(self, transport, ranks, directory):
         command = ["mpirun.mpich", "-np", str(ranks)]
@@ -100,6 +109,7 @@ class Mpich(Library):
         else:
             command += ["-env", "MPIR_CVAR_NOLOCAL", "1", "-env", "UCX_TLS", "self,tcp", "-env",
                         "UCX_NET_DEVICES", "lo"]
+        command += under_shim("-env", False, transport) if self.shim else []
         return [(command + [self.compile_command[-1]], {}, None)]
 
 
@@ -239,7 +249,7 @@ class Race:
                 values = self.rounds[library.name][size]
                 if values and library.name not in self.errors:
                     figures[library.name] = [statistics.median(values), min(values), max(values)]
-            others = {name: f[0] for name, f in figures.items() if name != "sluice"}
+            others = {name: f[0] for name, f in figures.items() if name != "sluice" and not name.endswith("+shim")}
             best = min(others, key=others.get) if others else None
             ours = figures.get("sluice")
             ratio = others[best] / ours[0] if best and ours and ours[0] > 0 else None
@@ -304,7 +314,9 @@ def parse_arguments():
     parser.add_argument("--ranks", type=lambda t: [int(r) for r in t.split(",")], default=[2, 4])
     parser.add_argument("--sizes", type=lambda t: [parse_size(s) for s in t.split(",")],
                         help="such as 8,64k,1M (default 8,64k,1M,16M,64M; others 1k,1M,16M)")
-    parser.add_argument("--peers", type=words, help="only these: openmpi,openmpi-ucx,mpich,gloo")
+    parser.add_argument("--peers", type=words, 
+                        help="only these: openmpi,openmpi-ucx,mpich,gloo; and openmpi+shim,mpich+shim: the same "
+                             "programs under libsluice-preload.so")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--budget-ms", type=float, default=100, help="measuring time per size and round")
     parser.add_argument("--quick", action="store_true", help="3 rounds, sizes to 1 MiB")
@@ -324,8 +336,10 @@ def parse_arguments():
 def main():
     args = parse_arguments()
     os.makedirs(OUT, exist_ok=True)
-    peers = [OpenMpi("openmpi", "ob1"), OpenMpi("openmpi-ucx", "ucx"), Mpich(), Gloo()]
+    peers = [OpenMpi("openmpi", "ob1"), OpenMpi("openmpi-ucx", "ucx"), Mpich("mpich"), Gloo()]
+    shims = [OpenMpi("openmpi+shim", "ob1", True), Mpich("mpich+shim", True)]
     libraries = [Sluice()] + [p for p in peers if not args.peers or p.name in args.peers]
+    libraries += [s for s in shims if s.name in (args.peers or [])]
     print(f"{machine()}; every size {args.budget_ms:g} ms a round")
     for library in libraries:
         library.build()

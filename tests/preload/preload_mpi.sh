@@ -104,6 +104,12 @@ pass_together() {
     said "^ok types" 1 && said "took 0 calls" "$ranks" && said ": no engine" "$ranks" && said "$2" "$ranks"
 }
 
+# 12 communicators that come and go are used six times each, most others four: none of them is worth an engine.
+early() {
+    under SLUICE_PRELOAD=report -- "$program" come_and_go
+    said "^ok communicators_come_and_go" 1 && said "took 12 calls" "$ranks" && said ": too few calls" "$ranks"
+}
+
 a_shim_alone() {
     cp "$shim" "$work/libsluice-preload.so"
     shim=$work/libsluice-preload.so under SLUICE_PRELOAD=report -- "$program" types
@@ -121,7 +127,7 @@ python() {
     said "^ok python" 1 && said "took [1-9][0-9]* calls.*MPI_Allreduce" "$ranks"
 }
 
-under SLUICE_PRELOAD=report -- "$program"
+under SLUICE_PRELOAD=report SLUICE_PRELOAD_MPI_EARLY_CALLS=2 -- "$program"
 for part in reductions_of_every_type_and_operator_are_right \
     sums_of_fractions_are_the_same_on_all_ranks_and_near_the_true_sum moves_of_every_type_are_right \
     blocks_with_a_size_for_each_rank_are_right types_may_differ_from_rank_to_rank_and_need_not_be_dense \
@@ -136,6 +142,9 @@ tap_case "${mpi}_a_word_that_is_not_known_is_complained_about_and_takes_none" an
 tap_case "${mpi}_a_rank_that_stays_away_ends_in_the_error_handler" late
 tap_case "${mpi}_ranks_with_other_settings_pass_all_on_together" pass_together SLUICE_TRANSPORT=shm \
     "settings differ"
+tap_case "${mpi}_ranks_with_other_rules_pass_all_on_together" pass_together SLUICE_PRELOAD_MPI_EARLY_CALLS=5 \
+    "ranks take calls by other rules"
+tap_case "${mpi}_communicators_get_an_engine_when_they_have_seen_enough_calls" early
 tap_case "${mpi}_a_rank_that_cannot_make_its_part_makes_all_pass_on" pass_together SLUICE_LOG=nonsense:9 \
     "no engine.*mpi: "
 tap_case "${mpi}_without_its_module_the_shim_takes_none_and_the_report_says_why" a_shim_alone

@@ -74,6 +74,7 @@ extern struct sl_mpi_module {
     struct sl_mpi_next next;
     MPI_Comm world, self, none;
     MPI_Datatype no_type, byte;
+    int64_t early_calls; /* of a communicator, but for the world's, that MPI does itself */
     struct sl_mpi_op ops[SL_MPI_OP_COUNT];
     struct sl_mpi_type types[SL_MPI_TYPE_SLOTS];
 } sl_mpi;
@@ -110,7 +111,8 @@ struct sl_mpi_place {
     MPI_Comm handle;
     struct sluice_comm *comm; /* NULL: none yet, or never */
     int rank, size;
-    uint32_t seen;            /* calls that could have been taken, before there was an engine */
+    int64_t seen;             /* calls that could have been taken, before there was an engine */
+    bool met;                 /* the ranks have compared their rules */
     enum sl_preload_why why;  /* never: the reason */
     bool never;
     bool told;                /* a failure was written down */

@@ -1,11 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An MPI module's beginning: looks up what it calls and hands its functions to the shim. */
+#include "core/config.h"
 #include "core/err.h"
 #include "tools/preload/mpi_module.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 struct sl_mpi_module sl_mpi;
+
+/* A variable that is wrong is not complained about here: the engine does, and then all ranks pass calls on
+ * together. */
+static void read_settings(void)
+{
+    static struct sl_config config;
+
+    if (sl_config_from_env(&config, environ) != 0)
+        sl_config_defaults(&config);
+    sl_mpi.early_calls = config.preload_mpi_early_calls;
+}
 
 SL_PRELOAD_EXPORT sl_preload_open_fn sl_preload_open;
 
@@ -17,6 +30,7 @@ int sl_preload_open(const struct sl_preload_host *host, void **take, unsigned co
         return -EPROTO;
     }
     sl_mpi.host = host;
+    read_settings();
 #define X(name)                                                                                    \
     if ((sl_mpi.next.name = (__typeof__(PMPI_##name) *)host->find(host, "PMPI_" #name)) == NULL) { \
         snprintf(why, cap, "the MPI library has no PMPI_" #name);                                  \

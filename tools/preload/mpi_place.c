@@ -17,8 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EARLY_CALLS 2     /* calls of a communicator that are passed on before it gets an engine */
-#define EARLY_CALLS_WORLD 0
 #define ENGINES_MAX 256   /* of this process: each holds memory and, between hosts, connections */
 #define PROBES 8          /* looks for a message at a time, so that MPI moves */
 
@@ -176,14 +174,38 @@ static void poke(void *arg)
         sl_mpi.next.Iprobe(own_rank, probe_tag, sl_mpi.world, &flag, MPI_STATUS_IGNORE);
 }
 
+/* What must be the same on all ranks for them to decide alike. */
 static uint64_t facts(void)
 {
     const char *version = sluice_version_string();
-    uint64_t hash = UINT64_C(0xcbf29ce484222325) ^ EARLY_CALLS ^ EARLY_CALLS_WORLD << 8;
+    uint64_t hash = UINT64_C(0xcbf29ce484222325) ^ (uint64_t)sl_mpi.early_calls;
 
     for (; *version != '\0'; version++)
         hash = (hash ^ (unsigned char)*version) * UINT64_C(0x100000001b3);
     return hash;
+}
+
+static void refuse(struct sl_mpi_place *place, const char *sentence)
+{
+    place->never = true;
+    place->why = SL_WHY_ENGINE;
+    sl_mpi.host->note(sl_mpi.host, sentence);
+}
+
+/* A communicator's first call: do all ranks go by the same rules? */
+static void meet(struct sl_mpi_place *place)
+{
+    uint64_t mine = facts(), *all = calloc((size_t)place->size, sizeof(*all));
+
+    sl_assert(all != NULL); /* alone, this rank cannot stay away */
+    place->met = true;
+    if (exchange(place, &mine, sizeof(mine), all) != 0)
+        refuse(place, sluice_last_error());
+    for (int r = 0; r < place->size && !place->never; r++)
+        if (all[r] != mine)
+            refuse(place, "ranks take calls by other rules: give all of them the same Sluice and the same "
+                          "SLUICE_PRELOAD_* variables");
+    free(all);
 }
 
 static void make_engine(struct sl_mpi_place *place)
@@ -200,19 +222,19 @@ static void make_engine(struct sl_mpi_place *place)
     if (sl_preload_comm_create(&peers, &place->comm) == 0)
         return;
     place->comm = NULL;
-    place->never = true;
-    place->why = SL_WHY_ENGINE;
     atomic_fetch_sub(&engines, 1);
-    sl_mpi.host->note(sl_mpi.host, sluice_last_error());
+    refuse(place, sluice_last_error());
 }
 
 /* May the call be taken now? Makes the engine when its time has come. */
 static bool has_engine(struct sl_mpi_place *place, enum sl_mpi_call call)
 {
-    uint32_t early = place->handle == sl_mpi.world ? EARLY_CALLS_WORLD : EARLY_CALLS;
+    int64_t early = place->handle == sl_mpi.world ? 0 : sl_mpi.early_calls;
 
     if (SL_LIKELY(place->comm != NULL))
         return true;
+    if (!place->never && !place->met)
+        meet(place);
     if (!place->never && place->seen++ < early) {
         sl_mpi_passed(call, SL_WHY_EARLY);
         return false;
