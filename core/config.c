@@ -165,6 +165,9 @@ const struct sl_config_row sl_config_rows[] = {
            "Prepare registered memory for fork(): auto (only where the kernel does not do it by itself), "
            "on, off."),
 
+    SWITCH("NCCL_GPU", nccl_gpu, "auto",
+           "Offer NCCL to move GPU memory without a copy through the host: auto and on, where RDMA devices take it; "
+           "then connections are made over RDMA only; off."),
     TEXT("NCCL_PROFILE", nccl_profile, "off",
          "What the NCCL plugin writes of NCCL's work to /dev/shm/sluice-nccl-PID-RANK: off, ops (operations), "
          "steps (and what each step of the network waits for), kernels (and GPU times); with ,keep the file "

@@ -37,7 +37,7 @@ struct sl_config {
     int64_t verbs_relaxed_ordering, verbs_reserve, verbs_fork, verbs_srq;
     /* nccl */
     char nccl_profile[SL_TEXT_MAX], nccl_tuner[SL_TEXT_MAX];
-    int64_t nccl_profile_events;
+    int64_t nccl_profile_events, nccl_gpu;
 };
 
 enum sl_config_type { SL_CONFIG_TEXT, SL_CONFIG_INT, SL_CONFIG_BYTES, SL_CONFIG_SWITCH };

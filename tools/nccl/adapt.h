@@ -43,6 +43,7 @@ struct sl_nccl_device {
     char pci_path[256];                 /* "": virtual */
     uint64_t guid;
     int speed_mbit, port;
+    bool takes_gpu;                     /* its transport registers GPU memory */
 };
 
 struct sl_nccl_device_list {
@@ -100,6 +101,7 @@ struct sl_nccl_mr {
     size_t len;
     struct sl_iface *iface; /* of mr */
     struct sl_mr *mr;    /* NULL: the transport has no use for one */
+    bool is_gpu;         /* never to be touched by the processor */
     unsigned uses;       /* by requests that are not over */
 };
 

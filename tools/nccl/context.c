@@ -5,6 +5,7 @@
 #include "core/host.h"
 #include "core/log.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,6 +78,8 @@ static void allow_ways(struct sl_nccl_engine *engine, const struct sl_nccl_devic
 
     if (strcmp(list, "auto") == 0)
         list = "shm,verbs,tcp";
+    if (dev->takes_gpu) /* NCCL was promised it, and learns no more which way a connection takes */
+        list = "verbs";
     for (; *list != '\0'; place += 2) {
         size_t len = strcspn(list, ",");
         const struct sl_transport_ops *ops = sl_transport_find(list, len);
@@ -282,6 +285,28 @@ void sl_nccl_engine_put(struct sl_nccl_engine *engine)
 
 /* ---- contexts ---- */
 
+/* Asks the transport, where this process uses a GPU at all: the one place that decides what NCCL is offered. */
+static bool takes_gpu(const struct sl_config *config, const struct sl_transport_ops *ops)
+{
+    void *cuda = config->nccl_gpu != SL_OFF ? dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    const struct sl_handler handler = {.ctrl = on_ctrl, .down = on_down};
+    struct sl_worker worker = {.clock = &sl_clock_monotonic, .config = config, .rank = -1};
+    struct sl_iface *iface;
+    bool takes = false;
+
+    if (cuda == NULL)
+        return false;
+    dlclose(cuda);
+    sl_rng_init(&worker.rng, seed());
+    if (ops->open(&worker, NULL, &handler, &iface) == 0) {
+        takes = (iface->caps & SL_CAP_GPU) != 0;
+        ops->close(iface);
+    }
+    if (!takes && config->nccl_gpu == SL_ON)
+        sl_warn("nccl", "GPU memory goes through the host: transport %s does not take it here", ops->name);
+    return takes;
+}
+
 /* Anew where nobody remembers the old ones. */
 static int find_devices(const struct sl_config *config)
 {
@@ -298,6 +323,10 @@ static int find_devices(const struct sl_config *config)
         free(list);
         return err;
     }
+    bool gpu = takes_gpu(config, list->items[0].ops);
+
+    for (unsigned i = 0; i < list->count; i++)
+        list->items[i].takes_gpu = gpu;
     free(devices);
     devices = list;
     return 0;

@@ -283,6 +283,16 @@ static struct sl_nccl_mr *covering(struct sl_nccl_mr *mr, const void *data, size
                                                                                                  : NULL;
 }
 
+/* What NCCL hands over with memory: the connection's own registration, and all of what a GPU holds. */
+static int check_memory(const struct sl_nccl_comm *comm, struct sl_nccl_mr *mr, const void *data, size_t len)
+{
+    if (mr != NULL && mr->comm != comm)
+        return sl_fail(-EINVAL, "a request has memory that is registered for another connection");
+    if (mr != NULL && mr->is_gpu && len > 0 && covering(mr, data, len) == NULL)
+        return sl_fail(-EINVAL, "%zu bytes at %p are not within the GPU memory that was registered", len, data);
+    return 0;
+}
+
 static void fill_send(struct sl_nccl_comm *comm, struct sl_nccl_send *send, unsigned slot, void *data,
                       size_t len, struct sl_nccl_mr *mr)
 {
@@ -306,11 +316,11 @@ int sl_nccl_isend(struct sl_nccl_comm *comm, void *data, size_t len, int tag,
 {
     struct sl_nccl_send_side *side = &comm->send;
     struct sl_node *node = NULL;
-    int slot = -1, err = 0;
+    int slot = -1, err = check_memory(comm, mr, data, len);
 
     *out = NULL;
-    if (mr != NULL && mr->comm != comm)
-        return sl_fail(-EINVAL, "isend has memory that is registered for another connection");
+    if (err != 0)
+        return err;
     sl_nccl_lock(comm->engine);
     if (!open_group(comm)) {
         sl_nccl_progress(comm->engine);
@@ -447,15 +457,17 @@ static void fill_recv(struct sl_nccl_comm *comm, struct sl_nccl_recv *recv, unsi
                                       .shorter = true, .mr = cover != NULL ? cover->mr : NULL};
 }
 
-static int check_recv(const struct sl_nccl_comm *comm, unsigned count, struct sl_nccl_mr *const *mrs)
+static int check_recv(const struct sl_nccl_comm *comm, unsigned count, void *const *data,
+                      const size_t *lens, struct sl_nccl_mr *const *mrs)
 {
+    int err = 0;
+
     if (count == 0 || count > SL_NCCL_GROUP_MAX)
         return sl_fail(-EINVAL, "irecv has a group of %u; from 1 to %d are possible", count,
                        SL_NCCL_GROUP_MAX);
-    for (unsigned k = 0; mrs != NULL && k < count; k++)
-        if (mrs[k] != NULL && mrs[k]->comm != comm)
-            return sl_fail(-EINVAL, "irecv has memory that is registered for another connection");
-    return 0;
+    for (unsigned k = 0; mrs != NULL && k < count && err == 0; k++)
+        err = check_memory(comm, mrs[k], data[k], lens[k]);
+    return err;
 }
 
 int sl_nccl_irecv(struct sl_nccl_comm *comm, unsigned count, void **data, const size_t *lens,
@@ -463,7 +475,7 @@ int sl_nccl_irecv(struct sl_nccl_comm *comm, unsigned count, void **data, const 
 {
     struct sl_nccl_recv_side *side = &comm->recv;
     struct sl_node *node = NULL;
-    int err = check_recv(comm, count, mrs);
+    int err = check_recv(comm, count, data, lens, mrs);
 
     *out = NULL;
     if (err != 0)

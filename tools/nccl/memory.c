@@ -17,12 +17,15 @@ int sl_nccl_reg(struct sl_nccl_comm *comm, const struct sl_mem *mem, struct sl_n
     mr->comm = comm;
     mr->addr = (uintptr_t)mem->addr;
     mr->len = mem->len;
+    mr->is_gpu = !sl_mem_is_host(mem->kind);
     sl_nccl_lock(comm->engine);
     iface = mr->iface = comm->ep != NULL ? comm->ep->iface : NULL;
-    if (iface != NULL && mem->len > 0)
+    if (mr->is_gpu && (iface == NULL || (iface->caps & SL_CAP_GPU) == 0))
+        err = sl_fail(-ENOTSUP, "this connection's transport does not take GPU memory");
+    else if (iface != NULL && mem->len > 0)
         err = iface->ops->mr_reg(iface, mem, &mr->mr, NULL);
     /* Host memory that a transport has no use for registering works as it is. */
-    if (err == -ENOTSUP && mem->kind == SL_MEM_HOST) {
+    if (err == -ENOTSUP && !mr->is_gpu) {
         mr->mr = NULL;
         err = 0;
     }

@@ -105,22 +105,28 @@ static result reg(void *comm, const struct sl_mem *mem, void **out)
     return end(err);
 }
 
+/* NCCL registers what a device said that it takes; one that did not say so refuses by itself. */
 static result reg_mr(void *comm, void *data, size_t size, int type, void **out)
 {
-    struct sl_mem mem = {.addr = data, .len = size, .kind = SL_MEM_HOST, .fd = -1};
+    struct sl_mem mem = {.addr = data, .len = size, .fd = -1,
+                         .kind = type == SL_NCCL_PTR_HOST ? SL_MEM_HOST : SL_MEM_CUDA};
 
     *out = NULL;
-    if (type != SL_NCCL_PTR_HOST)
-        return end(sl_fail(-EINVAL, "memory of type %d is not what this device said it takes", type));
+    if (type != SL_NCCL_PTR_HOST && type != SL_NCCL_PTR_CUDA)
+        return end(sl_fail(-EINVAL, "memory of type %d is unknown", type));
     return reg(comm, &mem, out);
 }
 
+/* fd is NCCL's, who closes it after this. */
 static result reg_mr_dmabuf(void *comm, void *data, size_t size, int type, uint64_t offset, int fd,
                             void **out)
 {
-    (void)comm, (void)data, (void)size, (void)offset, (void)fd;
+    struct sl_mem mem = {.addr = data, .len = size, .fd = fd, .fd_off = offset, .kind = SL_MEM_DMABUF};
+
     *out = NULL;
-    return end(sl_fail(-EINVAL, "memory of type %d comes by dmabuf, which this device did not offer", type));
+    if (type != SL_NCCL_PTR_CUDA)
+        return end(sl_fail(-EINVAL, "memory of type %d does not come by dmabuf", type));
+    return reg(comm, &mem, out);
 }
 
 static result dereg_mr(void *comm, void *mr)
@@ -157,7 +163,7 @@ static result test(void *request, int *done, int *sizes)
     return end(over);
 }
 
-/* Host memory needs none, and nothing else was offered. */
+/* Nothing to do: a receive that is done is visible to its memory's owner, a GPU included (core/transport.h). */
 static result iflush(void *comm, int count, void **data, int *sizes, void **mrs, void **request)
 {
     (void)comm, (void)count, (void)data, (void)sizes, (void)mrs;
@@ -206,7 +212,8 @@ static char *text(const char *given)
         (out)->name = text((dev)->found.name);                                                     \
         (out)->pci_path = (dev)->pci_path[0] != '\0' ? text((dev)->pci_path) : NULL;               \
         (out)->guid = (dev)->guid;                                                                 \
-        (out)->ptr_support = SL_NCCL_PTR_HOST;                                                     \
+        (out)->ptr_support =                                                                       \
+            SL_NCCL_PTR_HOST | ((dev)->takes_gpu ? SL_NCCL_PTR_CUDA | SL_NCCL_PTR_DMABUF : 0);     \
         (out)->speed = (dev)->speed_mbit;                                                          \
         (out)->port = (dev)->port;                                                                 \
         (out)->latency = 0; /* NCCL's own estimate */                                              \

@@ -494,7 +494,9 @@ static void registered_memory_is_used_and_put_away(void **state)
     assert_int_equal(net->reg_mr(e.send, in, BIG, SL_NCCL_PTR_HOST, &mr_in), SL_NCCL_SUCCESS);
     assert_int_equal(net->reg_mr(e.recv, out, BIG, SL_NCCL_PTR_HOST, &mr_out), SL_NCCL_SUCCESS);
     assert_non_null(mr_in);
-    assert_int_equal(net->reg_mr(e.recv, out, BIG, SL_NCCL_PTR_CUDA, &parent), SL_NCCL_INVALID_ARGUMENT);
+    assert_int_equal(net->reg_mr(e.recv, out, BIG, SL_NCCL_PTR_CUDA, &parent), SL_NCCL_SYSTEM_ERROR);
+    assert_null(parent); /* this device did not say that it takes it */
+    assert_int_equal(net->reg_mr(e.recv, out, BIG, 7, &parent), SL_NCCL_INVALID_ARGUMENT);
     assert_null(parent);
     fill(in, BIG, 3);
     assert_int_equal(net->irecv(e.recv, 1, &data, &len, &tag, &mr_out, &parent, &recv), SL_NCCL_SUCCESS);
