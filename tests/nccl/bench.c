@@ -22,6 +22,7 @@
 #define REPEATS_MOST 25
 #define PINGS_MOST 20000
 #define WARM_UP 4
+#define FIGURES_A_LINE 4
 
 struct bench_options bench_options = {
     .from = 8, .to = 4 << 20, .in_flight = 8, .connections = 1, .repeats = 5, .time_ns = 300 * MS};
@@ -41,6 +42,30 @@ struct bench {
     unsigned lane_count;
 };
 
+/* Processor time of this process. */
+static uint64_t cpu_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* How busy the two processes were while a stream ran: 100 is one processor. Rank 1 leaves its share
+ * where rank 0, which comes later, finds it. */
+static void tell_busy(struct rank *r, size_t size, uint64_t cpu_ns, uint64_t wall_ns)
+{
+    uint64_t share = wall_ns == 0 ? 0 : cpu_ns * 100 / wall_ns;
+
+    if (r->idx == 1) {
+        atomic_store(&watch_shared->word[0], share);
+        return;
+    }
+    watch_figure("busy_sender_percent", size, bench_options.in_flight, (double)share);
+    watch_figure("busy_receiver_percent", size, bench_options.in_flight,
+                 (double)atomic_load(&watch_shared->word[0]));
+}
+
 static int by_value(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
@@ -54,13 +79,16 @@ static double median(double *values, size_t count)
     return values[count / 2];
 }
 
+static bool crowded; /* one processor for both: who waits must yield */
+
 /* To the idx-th processor that this process may use, from here on and for this thread alone. */
 static void pin(int idx)
 {
     cpu_set_t may, one;
     int at = 0;
 
-    if (sched_getaffinity(0, sizeof(may), &may) != 0 || CPU_COUNT(&may) < 2)
+    crowded = sched_getaffinity(0, sizeof(may), &may) != 0 || CPU_COUNT(&may) < 2;
+    if (crowded)
         return;
     idx %= CPU_COUNT(&may);
     while (idx > 0 || !CPU_ISSET(at, &may)) {
@@ -144,7 +172,7 @@ static int drive(struct bench *b, struct lane *lanes, unsigned count, size_t siz
             left += lanes[i].done < lanes[i].count;
         }
         idle = moved ? 0 : idle + 1;
-        if (idle > 1000)
+        if (idle > 1000 && crowded)
             sched_yield();
         if (idle % 100000 == 99999 && watch_over(0))
             return -1;
@@ -161,6 +189,20 @@ static int swap_word(struct rank *r, uint64_t *word)
     if (boot_recv(r, 0, word, sizeof(*word)) != 0)
         return -1;
     return boot_send(r, 0, word, sizeof(*word));
+}
+
+/* Rank 1 tells first. */
+static int end_stream(struct rank *r, size_t size, uint64_t cpu_ns, uint64_t wall_ns)
+{
+    uint64_t word = 0;
+
+    if (r->idx == 1)
+        tell_busy(r, size, cpu_ns, wall_ns);
+    if (swap_word(r, &word) != 0)
+        return -1;
+    if (r->idx == 0)
+        tell_busy(r, size, cpu_ns, wall_ns);
+    return 0;
 }
 
 /* count messages on each lane. Writes the time between both ends being ready and both being done.
@@ -188,6 +230,7 @@ static int stream(struct bench *b, size_t size)
     uint64_t count = 32, ns = 1, want = bench_options.time_ns / bench_options.repeats;
     double rates[REPEATS_MOST];
     unsigned lanes = bench_options.connections * (bench_options.both ? 2 : 1);
+    uint64_t cpu, wall;
 
     for (int i = 0; i < WARM_UP; i++) {
         if (stream_once(b, size, count, &ns) != 0)
@@ -195,6 +238,8 @@ static int stream(struct bench *b, size_t size)
         count = count * want / (ns == 0 ? 1 : ns);
         count = count < 16 ? 16 : count > 1000000 ? 1000000 : count;
     }
+    cpu = cpu_now();
+    wall = watch_now();
     for (unsigned i = 0; i < bench_options.repeats; i++) {
         if (stream_once(b, size, count, &ns) != 0)
             return -1;
@@ -204,7 +249,7 @@ static int stream(struct bench *b, size_t size)
     if (b->r->idx == 0)
         watch_figure("stream_mb_s", size, bench_options.in_flight,
                      median(rates, bench_options.repeats));
-    return 0;
+    return end_stream(b->r, size, cpu_now() - cpu, watch_now() - wall);
 }
 
 static int ping(struct bench *b, size_t size)
@@ -367,10 +412,16 @@ static int whole(int fd, uint8_t *data, size_t len, bool out)
 static int socket_stream(struct rank *r, int fd, uint8_t *data, size_t size)
 {
     uint64_t count = 32, want = bench_options.time_ns / bench_options.repeats;
+    uint64_t cpu = 0, wall = 0;
     double rates[REPEATS_MOST];
 
     for (unsigned i = 0; i < WARM_UP + bench_options.repeats; i++) {
         uint64_t start, word = count, ns;
+
+        if (i == WARM_UP) {
+            cpu = cpu_now();
+            wall = watch_now();
+        }
 
         if (swap_word(r, &word) != 0)
             return -1;
@@ -390,7 +441,7 @@ static int socket_stream(struct rank *r, int fd, uint8_t *data, size_t size)
     }
     if (r->idx == 0)
         watch_figure("stream_mb_s", size, 1, median(rates, bench_options.repeats));
-    return 0;
+    return end_stream(r, size, cpu_now() - cpu, watch_now() - wall);
 }
 
 static int socket_ping(struct rank *r, int fd, uint8_t *data, size_t size)
@@ -435,9 +486,10 @@ static void print(const struct run_options *o, const char *what)
         printf("{\"what\": \"%s\", \"api\": %d, \"connections\": %u, \"both\": %s, \"figures\": [",
                what, o->version, bench_options.connections, bench_options.both ? "true" : "false");
     else
-        printf("# %s, API v%d, %u connection%s%s\n# %10s %10s %14s %14s\n", what, o->version,
+        printf("# %s, API v%d, %u connection%s%s\n# %10s %10s %14s %14s %10s\n", what, o->version,
                bench_options.connections, bench_options.connections > 1 ? "s" : "",
-               bench_options.both ? ", both ways" : "", "bytes", "in flight", "latency us", "MB/s");
+               bench_options.both ? ", both ways" : "", "bytes", "in flight", "latency us", "MB/s",
+               "busy %");
     for (unsigned i = 0; i < s->figure_count; i++) {
         const struct figure *f = &s->figures[i];
 
@@ -445,9 +497,9 @@ static void print(const struct run_options *o, const char *what)
             printf("%s{\"what\": \"%s\", \"bytes\": %llu, \"in_flight\": %u, \"value\": %.3f}",
                    i > 0 ? ", " : "", f->what, (unsigned long long)f->bytes, f->in_flight,
                    f->value);
-        else if (i % 2 == 1)
-            printf("  %10llu %10u %14.2f %14.1f\n", (unsigned long long)f->bytes, f->in_flight,
-                   f[-1].value, f->value);
+        else if (i % FIGURES_A_LINE == FIGURES_A_LINE - 1)
+            printf("  %10llu %10u %14.2f %14.1f %6.0f %3.0f\n", (unsigned long long)f->bytes,
+                   f->in_flight, f[-3].value, f[-2].value, f[-1].value, f->value);
     }
     if (bench_options.json)
         printf("]}\n");

@@ -13,7 +13,7 @@
 #include <sys/types.h>
 
 #define RANKS_MOST 4
-#define FIGURES_MOST 96
+#define FIGURES_MOST 128
 #define MS 1000000ull
 
 enum watch_role { ROLE_MAIN, ROLE_SERVICE, ROLE_PROGRESS, ROLES };

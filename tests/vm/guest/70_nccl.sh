@@ -75,9 +75,11 @@ while_broken() {
     return 1
 }
 
+told() { grep -qE -- "$1" "$dir/out"; }
+
 a_rail_dies() {
     local before
-    rail_down A && go_on 3 && rail_up A && go_on 2 || return
+    rail_down A && until_true 60 told 'is down: .*; 1 of 2 left' && go_on 3 && rail_up A && go_on 2 || return
     before=$(packets b0)
     used() { go_on 1 && (($(packets b0) - before > 100)); }
     until_true 60 used || { echo "rail A is not used again"; return 1; }

@@ -1,0 +1,51 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The plugin beside the transport that it stands on, and beside one blocking TCP stream: 1 MiB messages, 8 in flight,
+# everything in turn, medians. On an idle machine; not a test.
+# usage: ratios.sh [BUILD [ROUNDS]]
+set -euo pipefail
+build=${1:-build} rounds=${2:-9}
+driver=$build/tests/nccl/nccl_driver
+plugin=$build/tools/nccl/libnccl-net-sluice.so
+
+# MB/s of one run each.
+transport() {
+    "$build/tests/bench/bench_p2p" -w 8 "$1" | awk '$1 == "stream" && $2 == 1048576 { print $4 }'
+}
+
+through_plugin() {
+    SLUICE_TRANSPORT=$1 "$driver" bench --min 1M --max 1M --flight 8 --time-ms 250 --repeats 25 --conns "$2" "$plugin" |
+        awk '$1 == 1048576 { print $4 }'
+}
+
+one_socket() {
+    "$driver" socket --min 1M --max 1M --time-ms 250 --repeats 25 | awk '$1 == 1048576 { print $4 }'
+}
+
+median() {
+    tr ' ' '\n' <<<"$1" | grep . | sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'
+}
+
+# line NAME MINE OTHERS WANTED: two lists of figures.
+line() {
+    awk -v name="$1" -v mine="$(median "$2")" -v other="$(median "$3")" -v wanted="$4" \
+        'BEGIN { printf "%-44s %10.0f %10.0f %8.2f   %s\n", name, mine, other, mine / other, wanted }'
+}
+
+declare -A seen
+for ((i = 0; i < rounds; i++)); do
+    for t in shm tcp; do
+        seen[$t]+=" $(transport "$t")"
+        seen[$t-1]+=" $(through_plugin "$t" 1)"
+    done
+    for n in 2 4; do
+        seen[tcp-$n]+=" $(through_plugin tcp "$n")"
+    done
+    seen[socket]+=" $(one_socket)"
+done
+printf '%-44s %10s %10s %8s   %s\n' "1 MiB, 8 in flight, MB/s, $rounds rounds" plugin other ratio wanted
+line "shm, beside bench_p2p" "${seen[shm-1]}" "${seen[shm]}" 0.95
+line "tcp, beside bench_p2p" "${seen[tcp-1]}" "${seen[tcp]}" 0.95
+line "tcp, beside one blocking stream" "${seen[tcp-1]}" "${seen[socket]}" ""
+line "tcp, 2 connections, beside one stream" "${seen[tcp-2]}" "${seen[socket]}" 1.5
+line "tcp, 4 connections, beside one stream" "${seen[tcp-4]}" "${seen[socket]}" 1.5
