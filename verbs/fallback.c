@@ -220,15 +220,11 @@ static uint8_t *place_for(struct sl_verbs_tcp *tcp)
 {
     const struct unit *in = &tcp->in;
     const struct sl_verbs_rx_grant *grant;
-    uint32_t idx = in->grant & 0xffff;
 
     if (in->kind == UNIT_FRAME)
         return in->len <= tcp->ep->iface->slot_bytes ? tcp->frame : NULL;
-    if (in->kind != UNIT_WRITE || idx >= SL_VERBS_GRANTS)
-        return NULL;
-    grant = &tcp->ep->rx_grants[idx];
-    if (!grant->used || grant->generation != in->grant >> 16 || in->off > grant->len ||
-        in->len > grant->len - in->off)
+    grant = in->kind == UNIT_WRITE ? sl_verbs_rx_grant_at(tcp->ep, in->grant) : NULL;
+    if (grant == NULL || in->off > grant->len || in->len > grant->len - in->off)
         return NULL;
     return grant->addr + in->off;
 }

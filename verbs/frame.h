@@ -39,7 +39,14 @@ struct sl_verbs_frame {
 #define SL_VERBS_FRAME_BYTES 32
 _Static_assert(sizeof(struct sl_verbs_frame) == SL_VERBS_FRAME_BYTES, "travels as it is");
 
-/* Where a part of a message may be written. id travels in each write's immediate. */
+/* Each work request's immediate: its number in this epoch of the path, by which the receiver tells what it shows twice, and
+ * the grant that it writes to; of a frame 0. */
+static inline uint32_t sl_verbs_imm(uint32_t number, uint32_t grant)
+{
+    return number << 16 | grant;
+}
+
+/* Where a part of a message may be written. id has 16 bits and travels in each write's immediate. */
 struct sl_verbs_grant {
     uint64_t off, len, addr;
     uint32_t id, rkey_count;

@@ -359,7 +359,8 @@ static void post_bytes(struct sl_verbs_path *path, struct ibv_send_wr *wr, const
 
     *wr->sg_list = (struct ibv_sge){.addr = (uintptr_t)bytes, .length = len,
                                     .lkey = iface->frames.mr[path->rail->idx]->lkey};
-    wr->opcode = IBV_WR_SEND;
+    wr->opcode = IBV_WR_SEND_WITH_IMM;
+    wr->imm_data = htobe32(sl_verbs_imm(path->posted - 1, 0));
     if (len <= path->max_inline)
         wr->send_flags |= IBV_SEND_INLINE;
 }
@@ -471,7 +472,7 @@ void sl_verbs_path_post_write(struct sl_verbs_path *path, const struct sl_verbs_
             .length = piece->len,
             .lkey = grant->msg->mr->mr[rail]->lkey};
     wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-    wr->imm_data = htobe32(grant->grant.id);
+    wr->imm_data = htobe32(sl_verbs_imm(path->posted - 1, grant->grant.id));
     wr->wr.rdma.remote_addr = grant->grant.addr + piece->off;
     wr->wr.rdma.rkey = grant->grant.rkeys[path->remote_rail];
     post_end(path);

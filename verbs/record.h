@@ -10,7 +10,7 @@
 #include "core/transport.h"
 #include "verbs/device.h"
 
-#define SL_VERBS_VERSION 2
+#define SL_VERBS_VERSION 3
 #define SL_VERBS_WHY 96
 
 enum sl_verbs_record_kind {

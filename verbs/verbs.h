@@ -272,7 +272,7 @@ struct sl_verbs_rx_msg {
 struct sl_verbs_rx_grant {
     bool used, announced, complete;
     uint16_t chunk;
-    uint16_t generation;
+    uint16_t generation; /* how often the place was used, as far as an id has bits for it */
     uint32_t number;
     uint64_t off, len, got;
     uint8_t *addr;
@@ -622,8 +622,10 @@ void sl_verbs_cancel(struct sl_verbs_ep *ep, int status);
 /* write.c */
 void sl_verbs_on_grant(struct sl_verbs_ep *ep, const struct sl_verbs_frame *frame,
                        const struct sl_verbs_grant *told);
-/* A write of len bytes arrived; imm is its grant's id. */
-void sl_verbs_on_write(struct sl_verbs_path *path, uint32_t imm, uint32_t len);
+/* A write of len bytes into that grant arrived. */
+void sl_verbs_on_write(struct sl_verbs_path *path, uint32_t id, uint32_t len);
+/* The grant that the peer means, or NULL. */
+struct sl_verbs_rx_grant *sl_verbs_rx_grant_at(struct sl_verbs_ep *ep, uint32_t id);
 /* Grants what may be granted to the message, as far as there is room. */
 void sl_verbs_grant_more(struct sl_verbs_ep *ep, uint32_t number);
 void sl_verbs_grants_announce(struct sl_verbs_ep *ep);

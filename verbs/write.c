@@ -13,6 +13,8 @@
 #include <string.h>
 
 #define PIECE_BYTES (64u << 10) /* measured: docs/perf/rdma.md */
+#define ID_PLACE_BITS 6
+_Static_assert(SL_VERBS_GRANTS == 1 << ID_PLACE_BITS, "an id has so many bits for the place, and 10 for its generation");
 #define EARLY_GRANTS (SL_VERBS_GRANTS / 2)
 #define STAGED_MAX 8 /* pieces of staging that one message holds at a time */
 
@@ -41,6 +43,13 @@ static struct sl_verbs_rx_grant *grant_place(struct sl_verbs_ep *ep, bool early)
     return NULL;
 }
 
+struct sl_verbs_rx_grant *sl_verbs_rx_grant_at(struct sl_verbs_ep *ep, uint32_t id)
+{
+    struct sl_verbs_rx_grant *grant = &ep->rx_grants[id % SL_VERBS_GRANTS];
+
+    return grant->used && grant->generation == id >> ID_PLACE_BITS ? grant : NULL;
+}
+
 static bool announce(struct sl_verbs_ep *ep, struct sl_verbs_rx_grant *grant)
 {
     const struct sl_verbs_iface *iface = ep->iface;
@@ -51,7 +60,7 @@ static bool announce(struct sl_verbs_ep *ep, struct sl_verbs_rx_grant *grant)
         .off = grant->off,
         .len = grant->len,
         .addr = (uintptr_t)grant->addr,
-        .id = (uint32_t)grant->generation << 16 | (uint32_t)(grant - ep->rx_grants),
+        .id = (uint32_t)grant->generation << ID_PLACE_BITS | (uint32_t)(grant - ep->rx_grants),
         .rkey_count = iface->rail_count,
     };
 
@@ -81,7 +90,7 @@ static void grant_new(struct sl_verbs_ep *ep, struct sl_verbs_rx_grant *grant, u
     *grant = (struct sl_verbs_rx_grant){
         .used = true,
         .chunk = chunk,
-        .generation = (uint16_t)(grant->generation + 1),
+        .generation = (uint16_t)((grant->generation + 1) % (1 << (16 - ID_PLACE_BITS))),
         .number = number,
         .off = msg->granted,
         .len = len,
@@ -218,13 +227,12 @@ void sl_verbs_grants_trim(struct sl_verbs_ep *ep, uint32_t number)
     }
 }
 
-void sl_verbs_on_write(struct sl_verbs_path *path, uint32_t imm, uint32_t len)
+void sl_verbs_on_write(struct sl_verbs_path *path, uint32_t id, uint32_t len)
 {
     struct sl_verbs_ep *ep = path->ep;
-    struct sl_verbs_rx_grant *grant = &ep->rx_grants[(imm & 0xffff) % SL_VERBS_GRANTS];
+    struct sl_verbs_rx_grant *grant = sl_verbs_rx_grant_at(ep, id);
 
-    if ((imm & 0xffff) >= SL_VERBS_GRANTS || !grant->used || grant->generation != imm >> 16 ||
-        len > grant->len - grant->got) {
+    if (grant == NULL || len > grant->len - grant->got) {
         sl_verbs_ep_fail(ep, -EPROTO, "rank %d wrote %u bytes where nothing was granted",
                          ep->base.peer, len);
         return;

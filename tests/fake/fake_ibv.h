@@ -175,6 +175,8 @@ void fake_ibv_cq_error(struct fake_ibv *fake, struct ibv_cq *cq);
 /* One SRQ_LIMIT_REACHED when fewer than limit receives are left. */
 void fake_ibv_srq_arm(struct fake_ibv *fake, struct ibv_srq *srq, unsigned limit);
 
+/* Of one_in messages one is delivered twice, the second time as it was or empty; 0: none. No device should; soft-RoCE does. */
+void fake_ibv_repeats(struct fake_ibv *fake, unsigned one_in);
 /* Completions become visible up to that many steps late. */
 void fake_ibv_delay(struct fake_ibv *fake, unsigned steps);
 /* Not visible at all while held. */

@@ -178,6 +178,26 @@ static bool place_some(struct fake_qp *qp, struct fake_qp *peer, struct fake_wqe
     return true;
 }
 
+void fake_ibv_repeats(struct fake_ibv *fake, unsigned one_in)
+{
+    fake->repeats = one_in;
+}
+
+/* As soft-RoCE does now and then: what its peer had is sent to it once more under the next number, whole or empty. */
+static void repeat(struct fake_ibv *fake, struct fake_qp *peer, struct fake_msg *msg)
+{
+    enum ibv_wc_status status;
+    uint32_t psn = peer->rq_psn;
+
+    if (fake->repeats == 0 || msg->opcode == IBV_WR_RDMA_READ || !sl_rng_chance(&fake->rng, fake->repeats) ||
+        peer->state != IBV_QPS_RTS || !fake_has_receive(peer))
+        return;
+    if (sl_rng_chance(&fake->rng, 2))
+        msg->len = 0;
+    fake_respond(peer, msg, &status);
+    peer->rq_psn = psn;
+}
+
 static bool transmit(struct fake_qp *qp, struct fake_qp *peer, struct fake_wqe *wqe)
 {
     struct fake_ibv *fake = qp->obj.dev->fake;
@@ -214,6 +234,7 @@ static bool transmit(struct fake_qp *qp, struct fake_qp *peer, struct fake_wqe *
     case FAKE_ACK:
         qp->rnr_tries = 0;
         executed(qp, peer, wqe);
+        repeat(fake, peer, &msg);
         break;
     }
     if (answer == FAKE_ACK || wqe->status != IBV_WC_SUCCESS) {

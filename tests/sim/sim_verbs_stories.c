@@ -189,6 +189,21 @@ static void a_message_shorter_than_its_room_outlives_its_paths(void **state)
     play_orders(rooms);
 }
 
+static void repeats(uint64_t seed)
+{
+    vs_plain(&run, seed, VS_PASSING, 2);
+    vs_plain_messages(&run, 0, 48, 3000);
+    vs_plain_messages(&run, 1, 48, 90000);
+    run.repeats = 8;
+}
+
+/* Counted by their number, not by how often they are shown. */
+static void what_a_device_delivers_twice_counts_once(void **state)
+{
+    (void)state;
+    play_orders(repeats);
+}
+
 static void no_log(void *arg, enum sl_log_level level, const char *area, const char *line)
 {
     (void)arg, (void)level, (void)area, (void)line;
@@ -205,6 +220,7 @@ int main(void)
         cmocka_unit_test(control_messages_arrive_without_the_companion),
         cmocka_unit_test(idle_ends_without_a_companion_notice_that_paths_died),
         cmocka_unit_test(a_path_that_is_deaf_one_way_does_not_come_up),
+        cmocka_unit_test(what_a_device_delivers_twice_counts_once),
         cmocka_unit_test(a_message_shorter_than_its_room_outlives_its_paths),
     };
 

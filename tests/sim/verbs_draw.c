@@ -182,6 +182,7 @@ void vs_draw(struct vs_run *run, uint64_t seed)
     run->latency_ns = 1000 + below(run, 50000);
     run->jitter_ns = below(run, 2) * below(run, 400000);
     run->eagain_in = (uint32_t)ONE_OF(run, 0, 0, 3);
+    run->repeats = run->mode == VS_CALM ? 0 : (unsigned)ONE_OF(run, 0, 0, 0, 100);
 }
 
 void vs_plain(struct vs_run *run, uint64_t seed, enum vs_mode mode, unsigned rails)

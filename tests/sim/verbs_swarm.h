@@ -119,6 +119,7 @@ struct vs_run {
     unsigned delay, timeout_steps, rnr_steps, steps_max, post_in;
     uint64_t latency_ns, jitter_ns;
     uint32_t eagain_in;
+    unsigned repeats;       /* the NICs deliver one in so many messages twice; 0: none */
     unsigned calm_round;    /* faults are over */
     /* under way */
     unsigned round, still;

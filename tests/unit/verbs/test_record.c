@@ -142,7 +142,7 @@ static void another_version_is_named_whatever_its_length(void **state)
     struct sl_verbs_record out, record = hello();
 
     record.hello.version = SL_VERBS_VERSION + 1;
-    refused(&record, -EPROTO, "the peer speaks version 3 of the verbs transport, this side 2");
+    refused(&record, -EPROTO, "the peer speaks version 4 of the verbs transport, this side 3");
     assert_int_equal(read_it(&record, HEAD + 4, &out), -EPROTO);
     assert_int_equal(read_it(&record, HEAD + 100, &out), -EPROTO);
     assert_int_equal(read_it(&record, HEAD + 3, &out), -EBADMSG);
