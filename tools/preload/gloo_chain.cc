@@ -12,7 +12,7 @@ namespace sl_gloo
 constexpr size_t GATHER_BYTES_MAX = 32768;
 
 /* More are added piece by piece, so that what one exchange brought is in the cache when it is added. */
-constexpr size_t PIECE_BYTES = 1 << 20;
+constexpr size_t PIECE_BYTES = 262144;
 
 uint8_t *scratch(lane &lane, size_t bytes)
 {
@@ -103,31 +103,14 @@ int run_small(const group &group, lane &lane, const reduction &r, const blocks &
     return 0;
 }
 
-/* An exchange with a size for each pair of ranks, under way. */
-class exchange
+/* A request under way, or none. */
+class pending
 {
-    std::vector<size_t> in_counts, in_offsets, out_counts, out_offsets;
     struct sluice_req *req = nullptr;
 
   public:
-    explicit exchange(size_t n) : in_counts(n), in_offsets(n), out_counts(n), out_offsets(n) {}
-    ~exchange() { sluice_req_free(req); }
-
-    void give(size_t rank, size_t bytes, size_t offset)
-    {
-        in_counts[rank] = bytes;
-        in_offsets[rank] = offset;
-    }
-    void get(size_t rank, size_t bytes, size_t offset)
-    {
-        out_counts[rank] = bytes;
-        out_offsets[rank] = offset;
-    }
-    int start(lane &lane, const void *in, void *out)
-    {
-        return sluice_all_to_all_v(lane.comm, in, in_counts.data(), in_offsets.data(), out,
-                                   out_counts.data(), out_offsets.data(), SLUICE_U8, &req);
-    }
+    ~pending() { sluice_req_free(req); }
+    struct sluice_req **start() { return &req; }
     int wait()
     {
         int err = req != nullptr ? sluice_wait(req) : 0;
@@ -138,13 +121,12 @@ class exchange
     }
 };
 
-/* A piece of every block: to_owner gives each rank its own from all, to_all gives everybody the sums. */
+/* A piece of every block, side by side: what this rank gives, what it got to add up, the sum of its own block's
+ * piece, and everybody's sums. */
 struct piece {
-    size_t begin = 0;
-    uint8_t *all = nullptr, *sum = nullptr;
-    exchange to_owner, to_all;
-
-    explicit piece(size_t ranks) : to_owner(ranks), to_all(ranks) {}
+    size_t begin = 0; /* in a block */
+    uint8_t *given = nullptr, *parts = nullptr, *sum = nullptr, *sums = nullptr;
+    pending to_owner, to_all;
 };
 
 struct chain {
@@ -153,14 +135,31 @@ struct chain {
     const reduction &r;
     const blocks &cut;
     size_t ranks, me, limit; /* bytes of a block's piece */
+    bool straight;           /* the blocks fill the program's buffers, in one piece */
+
+    bool i_get() const { return r.root < 0 || r.root == g.rank; }
+
+    void lay_out(piece *pieces)
+    {
+        size_t all = ranks * limit, one = limit + (straight ? 1 : 3) * all;
+        uint8_t *room = scratch(l, 2 * one);
+
+        for (int i = 0; i < 2; i++, room += one) {
+            pieces[i].parts = room;
+            pieces[i].sum = room + all;
+            pieces[i].given = straight ? static_cast<uint8_t *>(const_cast<void *>(r.in)) : room + all + limit;
+            pieces[i].sums = straight ? static_cast<uint8_t *>(r.out) : room + 2 * all + limit;
+        }
+    }
 
     int gather_parts(piece &p)
     {
-        for (size_t rank = 0; rank < ranks; rank++) {
-            p.to_owner.give(rank, cut.piece(rank, p.begin, limit), cut.offset(rank) + p.begin);
-            p.to_owner.get(rank, cut.piece(me, p.begin, limit), rank * limit);
-        }
-        return p.to_owner.start(l, r.in, p.all);
+        if (!straight)
+            for (size_t rank = 0; rank < ranks; rank++)
+                memcpy(p.given + rank * limit,
+                       static_cast<const uint8_t *>(r.in) + cut.offset(rank) + p.begin,
+                       cut.piece(rank, p.begin, limit));
+        return sluice_all_to_all(l.comm, p.given, p.parts, limit, SLUICE_U8, p.to_owner.start());
     }
 
     int spread_sums(piece &p)
@@ -168,35 +167,37 @@ struct chain {
         size_t mine = cut.piece(me, p.begin, limit);
 
         if (mine != 0)
-            add_block(r, ranks, me, mine, p.sum, [&](size_t rank) { return p.all + rank * limit; });
-        for (size_t rank = 0; rank < ranks; rank++) {
-            bool gets = r.root < 0 || static_cast<size_t>(r.root) == rank;
-            bool i_get = r.root < 0 || r.root == g.rank;
+            add_block(r, ranks, me, mine, p.sum, [&](size_t rank) { return p.parts + rank * limit; });
+        if (r.root < 0)
+            return sluice_all_gather(l.comm, p.sum, p.sums, limit, SLUICE_U8, p.to_all.start());
+        return sluice_gather(l.comm, p.sum, i_get() ? p.sums : nullptr, limit, SLUICE_U8, r.root,
+                             p.to_all.start());
+    }
 
-            p.to_all.give(rank, gets ? mine : 0, 0);
-            p.to_all.get(rank, i_get ? cut.piece(rank, p.begin, limit) : 0, cut.offset(rank) + p.begin);
-        }
-        return p.to_all.start(l, p.sum, r.out);
+    int take_sums(piece &p)
+    {
+        bool any = *p.to_all.start() != nullptr;
+        int err = p.to_all.wait();
+
+        for (size_t rank = 0; err == 0 && any && !straight && i_get() && rank < ranks; rank++)
+            memcpy(static_cast<uint8_t *>(r.out) + cut.offset(rank) + p.begin, p.sums + rank * limit,
+                   cut.piece(rank, p.begin, limit));
+        return err;
     }
 
     /* While a piece is added up, the next one is on its way here and the one before on its way back. */
     int run()
     {
-        piece pieces[2] = {piece(ranks), piece(ranks)};
-        uint8_t *room = scratch(l, 2 * (ranks + 1) * limit);
-        int err = 0;
+        piece pieces[2];
+        int err;
 
-        for (piece &p : pieces) {
-            p.all = room;
-            p.sum = room + ranks * limit;
-            room += (ranks + 1) * limit;
-        }
+        lay_out(pieces);
         err = gather_parts(pieces[0]);
         for (size_t k = 0; err == 0 && k * limit < cut.bytes; k++) {
             piece &now = pieces[k & 1], &next = pieces[~k & 1];
 
+            err = take_sums(next);
             next.begin = (k + 1) * limit;
-            err = next.to_all.wait();
             if (err == 0 && next.begin < cut.bytes)
                 err = gather_parts(next);
             if (err == 0)
@@ -205,7 +206,7 @@ struct chain {
                 err = spread_sums(now);
         }
         for (piece &p : pieces)
-            err = err != 0 ? err : p.to_all.wait();
+            err = err != 0 ? err : take_sums(p);
         return err;
     }
 };
@@ -220,8 +221,9 @@ int run_chain(const group &group, lane &lane, const reduction &r)
     if (ranks * r.bytes() <= GATHER_BYTES_MAX)
         return run_small(group, lane, r, cut);
     size_t pieces = (r.bytes() + PIECE_BYTES - 1) / PIECE_BYTES;
-    chain c = {group, lane, r, cut, ranks, static_cast<size_t>(group.rank),
-               round_up((cut.bytes + pieces - 1) / pieces, r.element_size)};
+    size_t limit = round_up((cut.bytes + pieces - 1) / pieces, r.element_size);
+    chain c = {group, lane, r, cut, ranks, static_cast<size_t>(group.rank), limit,
+               limit >= cut.bytes && ranks * cut.bytes == r.bytes()};
 
     return c.run();
 }
