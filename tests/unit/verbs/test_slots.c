@@ -137,9 +137,13 @@ static void a_frame_that_waits_outlives_its_path(void **state)
         assert_int_equal(world_send(0, &buf, i, &send_req), 1);
     }
     WORLD_UNTIL(world_ep(1)->held == 6);
-    fake_ibv_qp_fatal(world_fake, path->qp);
-    WORLD_UNTIL(path->stats.failures == 1 && path->stats.ups == 2);
+    fake_ibv_port_set(world_fake, 2 + rail->idx, 1, IBV_PORT_DOWN);
+    WORLD_UNTIL(path->stats.failures == 1 && path->qp == NULL);
     for (unsigned i = 0; i < 6; i++) {
+        if (i == 3) { /* half of them while there is no queue pair, half when there is another */
+            fake_ibv_port_set(world_fake, 2 + rail->idx, 1, IBV_PORT_ACTIVE);
+            WORLD_UNTIL(path->stats.ups == 2);
+        }
         sinks[i] = (struct sl_sink){.dst = got, .len = sizeof(got), .tag = i};
         assert_int_equal(world_recv(1, &sinks[i], &recv_req), 1);
         assert_memory_equal(got, sent[i], sizeof(got));
