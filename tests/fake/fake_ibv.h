@@ -46,6 +46,7 @@ struct fake_ibv_device {
     struct ibv_device_attr attr; /* the limits that calls are held to */
     uint32_t max_inline;
     uint64_t max_locked;     /* bytes that can be registered; 0: any */
+    bool keeps_wcs;          /* completions outlive their queue pair, as with soft-RoCE; else they go with it unseen */
     int comp_vectors;
     bool dmabuf;             /* ibv_reg_dmabuf_mr() */
     uint8_t lag_ports;       /* of a bond; needs mlx5 */

@@ -296,6 +296,8 @@ uint64_t fake_hash(uint64_t hash, const void *bytes, size_t len);
 
 /* fake_ibv_wire.c: the requester. fake_ibv_respond.c: the responder. */
 bool fake_wire_open(struct fake_qp *qp, struct fake_qp **peer);
+/* Do the ports lose such packets (FAKE_IBV_LOSE_...) of one to the other? */
+bool fake_wire_loses(const struct fake_qp *from, const struct fake_qp *to, unsigned what);
 /* And the peer's answers come back. */
 bool fake_wire_answers(struct fake_qp *qp);
 bool fake_wire_execute(struct fake_qp *qp);

@@ -88,7 +88,8 @@ void fake_qp_acks_die(struct fake_qp *qp)
 {
     struct fake_qp *partner = fake_qp_partner(qp);
 
-    if (partner == NULL || partner->peer != qp || partner->exec == partner->ack)
+    if (partner == NULL || partner->peer != qp || partner->exec == partner->ack ||
+        fake_wire_loses(qp, partner, FAKE_IBV_LOSE_ANSWERS))
         return;
     partner->ack_sent = partner->ack + sl_rng_below(&qp->obj.dev->fake->rng,
                                                     partner->exec - partner->ack + 1);
@@ -212,12 +213,14 @@ static struct ibv_qp *create_qp(struct ibv_pd *ibv, struct ibv_qp_init_attr *ini
     return &qp->ibv;
 }
 
-/* As drivers do: what its completion queues still hold of this one goes away unseen. */
-static void reset(struct fake_qp *qp)
+/* As most drivers do: what its completion queues still hold of this one goes away unseen. */
+static void reset(struct fake_qp *qp, bool keeps_wcs)
 {
     fake_qp_acks_die(qp);
-    fake_cq_forget(FAKE_OF(fake_cq, qp->ibv.send_cq), qp);
-    fake_cq_forget(FAKE_OF(fake_cq, qp->ibv.recv_cq), qp);
+    if (!keeps_wcs) {
+        fake_cq_forget(FAKE_OF(fake_cq, qp->ibv.send_cq), qp);
+        fake_cq_forget(FAKE_OF(fake_cq, qp->ibv.recv_cq), qp);
+    }
     read_data_free(qp);
     qp->state = IBV_QPS_RESET;
     qp->head = qp->ack = qp->exec = qp->tail = qp->ack_sent = 0;
@@ -357,7 +360,7 @@ static int modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
     if (error != 0)
         return error;
     if (to == IBV_QPS_RESET)
-        reset(qp);
+        reset(qp, false);
     else if (to == IBV_QPS_ERR)
         fake_qp_error(qp);
     else
@@ -396,7 +399,7 @@ static int destroy_qp(struct ibv_qp *ibv)
 
     if (error == EINVAL)
         return error;
-    reset(qp);
+    reset(qp, dev->params.keeps_wcs);
     fake_event_forget(FAKE_OF(fake_context, ibv->context), &qp->obj, ibv->events_completed);
     for (unsigned i = 0; i < FAKE_CHAOS_WAITS; i++)
         if (dev->fake->waits[i].qp == qp)

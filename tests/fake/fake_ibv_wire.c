@@ -24,17 +24,21 @@ static bool port_works(const struct fake_qp *qp)
     return !dev->fatal && dev->params.ports[qp->attr.port_num - 1].attr.state == IBV_PORT_ACTIVE;
 }
 
+bool fake_wire_loses(const struct fake_qp *from, const struct fake_qp *to, unsigned what)
+{
+    return (from->obj.dev->fake->lost[from->obj.dev->number][from->attr.port_num - 1]
+                                     [to->obj.dev->number][to->attr.port_num - 1] & what) != 0;
+}
+
 /* Does a packet of one, a request or an answer, arrive at the other, and is it taken for one of its peer? */
 static bool passes(struct fake_qp *from, struct fake_qp *to, unsigned what)
 {
     const struct ibv_global_route *grh = &from->attr.ah_attr.grh;
-    struct fake_ibv *fake = from->obj.dev->fake;
 
     if (from->cut || !port_works(from) || !port_works(to) || fake_qp_partner(to) != from ||
         fake_qp_partner(from) != to)
         return false;
-    if ((fake->lost[from->obj.dev->number][from->attr.port_num - 1][to->obj.dev->number]
-                   [to->attr.port_num - 1] & what) != 0)
+    if (fake_wire_loses(from, to, what))
         return false;
     if (from->attr.ah_attr.is_global) {
         const struct fake_ibv_gid *mine =

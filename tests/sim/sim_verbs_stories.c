@@ -4,6 +4,7 @@
 #include "core/log.h"
 #include "tests/sim/verbs_swarm.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -37,6 +38,71 @@ static void frames_keep_their_order_when_one_path_fails_after_another(void **sta
 {
     (void)state;
     play_orders(kills);
+}
+
+static void posts_fail(uint64_t seed)
+{
+    vs_plain(&run, seed, VS_PASSING, 3);
+    vs_plain_messages(&run, 0, 14, 200);
+    vs_plain_messages(&run, 1, 48, 9000);
+    for (unsigned i = 0; i < 48; i++)
+        run.conns[0].queue[1].messages[i].recv_reg = true; /* a grant each, at once */
+    run.post_in = 1;
+    vs_plain_fault(&run, VS_CUT, 3, SL_NS_PER_S);
+    for (unsigned i = 0; i < 10; i++)
+        *vs_plain_fault(&run, VS_CALL, 20 + i * 6, 0) = (struct vs_fault){
+            .kind = VS_CALL, .at_round = 20 + i * 6, .pick = 2, .error = EIO}; /* the next ibv_post_send() */
+}
+
+/* More frames are to be repeated than are posted at once, and the path that repeats them fails in the midst. */
+static void frames_keep_their_order_when_the_path_that_repeats_them_fails(void **state)
+{
+    (void)state;
+    play_orders(posts_fail);
+}
+
+static void a_path_returns_meanwhile(uint64_t seed)
+{
+    vs_plain(&run, seed, VS_PASSING, 2);
+    vs_plain_messages(&run, 0, 48, 300);
+    vs_plain_messages(&run, 1, 48, 300);
+    run.early_faults = true;
+    run.post_in = 6;
+    run.calm_round = 2000;
+    /* The second rail of a side shows nothing until the first has failed, and then the other end cannot be told. */
+    vs_plain_fault(&run, VS_HOLD, 0, 400 * SL_NS_PER_MS)->pick = 2 + (uint32_t)(seed % 2);
+    vs_plain_fault(&run, VS_KILL, 8, 0);
+    vs_plain_fault(&run, VS_STALL, 8, SL_NS_PER_S)->pick = 0;
+}
+
+/* Until both ends know what arrived of them no later frame overtakes them by the new path. */
+static void frames_wait_for_the_fence_although_another_path_comes_up(void **state)
+{
+    (void)state;
+    play_orders(a_path_returns_meanwhile);
+}
+
+static void shown_late(uint64_t seed)
+{
+    uint32_t side = (uint32_t)(seed / 2 % 2);
+
+    vs_plain(&run, seed, VS_PASSING, 1);
+    vs_plain_messages(&run, 0, 48, 3000);
+    vs_plain_messages(&run, 1, 48, 300);
+    run.keeps_wcs = seed % 2;
+    run.timeout_steps = 2000;
+    run.latency_ns = 10 * SL_NS_PER_MS; /* of the companion, which tells the other end */
+    /* What comes to a side is not shown to it, and not acknowledged; its queue pair fails first. */
+    vs_plain_fault(&run, VS_ONE_WAY, 10, 30 * SL_NS_PER_MS)->pick = (2 + side) << 16;
+    vs_plain_fault(&run, VS_HOLD, 10, 15 * SL_NS_PER_MS)->pick = side;
+    vs_plain_fault(&run, VS_QP_FATAL, 30, 0);
+}
+
+/* The other end repeats it by another path. */
+static void arrivals_of_a_path_that_its_end_has_given_up_do_not_count(void **state)
+{
+    (void)state;
+    play_orders(shown_late);
 }
 
 static void late_completions(uint64_t seed)
@@ -213,6 +279,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frames_keep_their_order_when_one_path_fails_after_another),
+        cmocka_unit_test(frames_keep_their_order_when_the_path_that_repeats_them_fails),
+        cmocka_unit_test(frames_wait_for_the_fence_although_another_path_comes_up),
+        cmocka_unit_test(arrivals_of_a_path_that_its_end_has_given_up_do_not_count),
         cmocka_unit_test(what_was_acknowledged_before_a_fence_is_counted),
         cmocka_unit_test(a_unit_that_is_half_handed_over_ends),
         cmocka_unit_test(a_rail_that_flaps_is_known_to_be_back),

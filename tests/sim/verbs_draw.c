@@ -13,6 +13,8 @@ static const char *const fault_names[] = {
     "kill", "cut", "cut one way", "qp fatal", "block", "one way", "flap", "gid move", "call", "stall",
     "pause", "lose", "hold", "device fatal", "device removed", "leaves"};
 
+#define HOLD_NS (20 * SL_NS_PER_MS) /* longest time without what only waits: completions that are not shown */
+
 static uint64_t below(struct vs_run *run, uint64_t bound)
 {
     return sl_rng_below(&run->rng, bound);
@@ -126,6 +128,8 @@ static void draw_fault(struct vs_run *run, struct vs_fault *fault, unsigned kind
                                .pick2 = (uint32_t)sl_rng_u64(&run->rng),
                                .error = errors[below(run, SL_ARRAY_LEN(errors))]};
     fault->for_ns = below(run, chance(run, 2) ? 3 * SL_NS_PER_MS : 3 * SL_NS_PER_S);
+    if (fault->kind == VS_HOLD)
+        fault->for_ns %= HOLD_NS;
 }
 
 static void draw_faults(struct vs_run *run)
@@ -174,6 +178,7 @@ void vs_draw(struct vs_run *run, uint64_t seed)
     run->goes_down = chance(run, 2);
     run->away = chance(run, 2) ? 0 : 1 + (unsigned)below(run, 4);
     run->sleeps = chance(run, 2);
+    run->keeps_wcs = chance(run, 2);
     run->delay = (unsigned)ONE_OF(run, 0, 0, 2, 20);
     run->timeout_steps = run->mode == VS_CALM ? 200 : 20 + (unsigned)below(run, 40);
     run->rnr_steps = 1 + (unsigned)below(run, 6);

@@ -8,8 +8,7 @@
 
 #define QPS_MAX 256
 
-/* Longest time without what only waits: completions that are not shown, a side that stands still. */
-#define SHORT_NS (20 * SL_NS_PER_MS)
+#define LOSE_NS (20 * SL_NS_PER_MS) /* between the losses of either end of a companion, at most */
 
 static struct ibv_qp *any_qp(struct vs_run *run, uint32_t pick)
 {
@@ -123,7 +122,6 @@ static void begin(struct vs_run *run, struct vs_fault *fault)
         break;
     case VS_GID_MOVE: gid_move(run, fault); break;
     case VS_HOLD:
-        fault->until_ns = loop_now(run->loop) + fault->for_ns % SHORT_NS;
         run->held = true;
         fake_ibv_cq_hold(run->fake, cq_of(run, fault->pick), true);
         break;
@@ -141,7 +139,7 @@ static void begin(struct vs_run *run, struct vs_fault *fault)
         break;
     case VS_LOSE:
         run->conns[end / 2].lost = true;
-        loop_lose(run->loop, end, losses[fault->pick2 % 3], fault->for_ns % SHORT_NS);
+        loop_lose(run->loop, end, losses[fault->pick2 % 3], fault->for_ns % LOSE_NS);
         break;
     case VS_DEVICE_FATAL: fake_ibv_device_fatal(run->fake, device_of(run, fault->pick)); break;
     case VS_DEVICE_REMOVE: fake_ibv_device_remove(run->fake, device_of(run, fault->pick)); break;

@@ -37,6 +37,8 @@ static void on_down(void *arg, struct sl_ep *ep, int status, const char *why)
         vs_wrong(conn->run, "the loss of side %u is told twice, or after its end", side);
         return;
     }
+    if (status == -EPROTO || status == -EBADMSG)
+        vs_wrong(conn->run, "side %u ended as if its peer were of another kind: %s", side, why);
     conn->down_status[side] = status;
     conn->down_ns[side] = loop_now(conn->run->loop);
     snprintf(conn->why[side], sizeof(conn->why[side]), "%s", why);
@@ -67,6 +69,7 @@ static void world_open(struct vs_run *run)
             fake_ibv_device_init(&params, name);
             params.attr.max_cqe = 8191; /* what a connection or two can need, and no more memory */
             params.attr.max_srq_wr = 1023;
+            params.keeps_wcs = run->keeps_wcs;
             fake_ibv_device_add(run->fake, &params);
         }
     sl_ibv_replace(fake_ibv_table(run->fake), fake_ibv_mlx5(run->fake));

@@ -116,6 +116,7 @@ struct vs_run {
     bool goes_down;         /* AWAY: not only is nothing carried, a side's ports say so */
     unsigned away;          /* what is lost where paths stay away, as of VS_ONE_WAY; 0: everything */
     bool sleeps;            /* sides arm, and sleep until their descriptor tells */
+    bool keeps_wcs;         /* completions outlive their queue pair */
     unsigned delay, timeout_steps, rnr_steps, steps_max, post_in;
     uint64_t latency_ns, jitter_ns;
     uint32_t eagain_in;

@@ -58,6 +58,7 @@ static void world_make(const char *fallback)
 
         snprintf(name, sizeof(name), "%c%u", 'a' + i / 2, i % 2);
         fake_ibv_device_init(&params, name);
+        params.keeps_wcs = true;
         fake_ibv_device_add(fake, &params);
     }
     for (unsigned i = 0; i < 2; i++) {
@@ -467,6 +468,31 @@ static void a_connection_waits_for_a_time_only_while_something_is_to_come(void *
     message(16);
 }
 
+/* Soft-RoCE shows them although their queue pair is gone, when that of the next epoch has pinged. */
+static void completions_of_an_epoch_that_is_over_mean_nothing_to_the_next(void **state)
+{
+    struct sl_verbs_path *path;
+    struct ibv_cq *cq;
+
+    (void)state;
+    world_make("off");
+    join();
+    path = sl_verbs_ep_of(sides[0].ep)->frame_path;
+    cq = path->rail->cq;
+    fake_ibv_cut(fake, path->qp, true);
+    message_start(16); /* it is flushed, and … */
+    fake_ibv_cq_hold(fake, cq, true);
+    fake_ibv_qp_fatal(fake, sl_verbs_ep_of(sides[1].ep)->paths[path->idx]->qp);
+    UNTIL(path->epoch == 2 && (path->state == SL_VERBS_PATH_PINGING || path->state == SL_VERBS_PATH_ACCEPTED));
+    UNTIL(path->posted > 0 || path->state == SL_VERBS_PATH_ACCEPTED);
+    fake_ibv_cq_hold(fake, cq, false); /* … only now is that told */
+    UNTIL(path->state == SL_VERBS_PATH_UP);
+    assert_int_equal(path->epoch, 2);
+    UNTIL(send_req.status != SL_PENDING && recv_req.status != SL_PENDING);
+    assert_int_equal(recv_req.status, 0);
+    message(LONG_BYTES);
+}
+
 static void a_gid_that_changes_is_an_event_with_its_index(void **state)
 {
     (void)state;
@@ -525,6 +551,7 @@ int main(void)
         cmocka_unit_test_teardown(a_message_shorter_than_its_room_needs_no_answer, clean),
         cmocka_unit_test_teardown(a_path_that_was_slow_is_tried_again_after_a_while, clean),
         cmocka_unit_test_teardown(a_connection_waits_for_a_time_only_while_something_is_to_come, clean),
+        cmocka_unit_test_teardown(completions_of_an_epoch_that_is_over_mean_nothing_to_the_next, clean),
         cmocka_unit_test_teardown(a_gid_that_changes_is_an_event_with_its_index, clean),
         cmocka_unit_test_teardown(the_way_over_tcp_is_told_of_once_it_was_used, clean),
     };
