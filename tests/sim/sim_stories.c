@@ -2,7 +2,7 @@
 /* Bugs that the swarm found, each as a scripted run that goes wrong again without its fix. Judged as the
  * swarm's runs are. */
 #include "core/err.h"
-#include "core/log.h"
+#include "tests/sim/seeds.h"
 #include "tests/sim/swarm.h"
 
 #include <setjmp.h>
@@ -11,15 +11,10 @@
 #include <string.h>
 #include <cmocka.h>
 
-static void no_log(void *arg, enum sl_log_level level, const char *area, const char *line)
-{
-    (void)arg, (void)level, (void)area, (void)line;
-}
-
 /* A calm network without windows, on which nothing is called yet. */
 static void begin(struct swarm *s, uint32_t ranks, enum swarm_mode mode)
 {
-    sl_log_set_sink(no_log, NULL);
+    seeds_quiet();
     memset(s, 0, sizeof(*s));
     s->seed = 1;
     s->ranks = ranks;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the swarm of the verbs transport found, told again: each fails without its mend, however the draw
  * of seeds changes. Each is played with many orders of events. */
-#include "core/log.h"
+#include "tests/sim/seeds.h"
 #include "tests/sim/verbs_swarm.h"
 
 #include <errno.h>
@@ -270,11 +270,6 @@ static void what_a_device_delivers_twice_counts_once(void **state)
     play_orders(repeats);
 }
 
-static void no_log(void *arg, enum sl_log_level level, const char *area, const char *line)
-{
-    (void)arg, (void)level, (void)area, (void)line;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -293,6 +288,6 @@ int main(void)
         cmocka_unit_test(a_message_shorter_than_its_room_outlives_its_paths),
     };
 
-    sl_log_set_sink(no_log, NULL);
+    seeds_quiet();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
