@@ -42,7 +42,7 @@ once() {
     local name=$1 before line
     shift
     before=$(counter 0 sent_pkts)
-    line=$("$@" 2>"$name.err") || { echo "$name failed:"; echo "$line"; cat "$name.err"; return 1; }
+    line=$("$@" 2>"$name.err") || { echo "$name ended with $? (124: not done in 200 s): $line"; cat "$name.err"; return 1; }
     [[ $line =~ \"p50_us\":\ ([0-9.]+).*\"wrong\":\ 0\} ]] || { echo "$name: wrong elements, or no figures: $line"; return 1; }
     (($(counter 0 sent_pkts) - before > bytes / 4096)) || { echo "$name did not go by rxe0"; return 1; }
     echo "${BASH_REMATCH[1]}" >>"$name"

@@ -158,16 +158,23 @@ repetition() {
     begin "$size" "$1" "$bytes" "$reg" && lap start && all_kinds && ends "$end" && lap end
 }
 
+# What took the time, and why paths went: each end tells of its own, so mostly twice.
+report() {
+    local name
+    for name in start faults mending rounds end; do
+        printf '  %s %d ms' "$name" "${laps[$name]}"
+    done
+    echo "  slow rounds $(cat "${under_logs[@]}" | grep -c '^slow')"
+    cat "${under_logs[@]}" | sed -nE 's/.* is down: (ended by the peer: )?(.*); [0-9]+ of [0-9]+ left$/\2/p' |
+        sed -E 's/message [0-9]+ when [0-9]+/message N when N/' | sort | uniq -c | sort -rn
+}
+
 failed=0
 for ((seed = first; seed < first + count; seed++)); do
     started=$SECONDS
     if repetition "$seed" >/tmp/soak.log 2>&1; then
         echo "ok seed $seed, $((SECONDS - started)) s, $(rounds) rounds: $story"
-        grep -h '^slow' "${under_logs[@]}"
-        for name in start faults mending rounds end; do
-            printf '  %s %d ms' "$name" "${laps[$name]}"
-        done
-        echo "  paths lost $(cat "${under_logs[@]}" | grep -c ' is down: ')"
+        report
         rm -rf "$ranks_dir"
     else
         failed=$((failed + 1))
