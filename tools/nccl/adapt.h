@@ -87,6 +87,7 @@ struct sl_nccl_engine {
     struct sl_nccl_way ways[SL_NCCL_WAYS];
     struct sl_node comms, dials, listens;
     struct sl_node backlog; /* comms with something that a transport did not take yet */
+    uint64_t looks;         /* at the transports, so far */
     int error;              /* of an interface that is lost */
     char why[SL_NCCL_WHY];
 };
@@ -112,6 +113,7 @@ struct sl_nccl_req {
     enum sl_nccl_req_kind kind;
     struct sl_nccl_comm *comm;
     unsigned left;       /* parts that are not over */
+    uint64_t looks;      /* of its engine, when it was last asked about */
     struct sl_node link; /* free, or in a queue of what waits to be posted */
 };
 
@@ -176,6 +178,7 @@ struct sl_nccl_comm {
     struct sl_node link;    /* engine->comms */
     struct sl_node waiting; /* engine->backlog */
     bool is_waiting, is_send;
+    uint64_t looks;         /* as sl_nccl_req's: of an isend that found no announcement */
     struct sl_nccl_engine *engine;
     struct sl_ep *ep;       /* NULL: none yet, or none any more */
     int lost;               /* 0, or why it is of no use any more */
@@ -208,6 +211,9 @@ int sl_nccl_way_open(struct sl_nccl_engine *engine, unsigned way);
 /* Bits of ways that this engine may use with a peer on that host. */
 unsigned sl_nccl_ways(const struct sl_nccl_engine *engine, uint64_t host);
 void sl_nccl_progress(struct sl_nccl_engine *engine);
+/* The same for one of many who ask in turn: only if nobody else has looked since *looks was last kept. So a round of
+ * asking costs one look, not one for each. */
+void sl_nccl_progress_once(struct sl_nccl_engine *engine, uint64_t *looks);
 
 /* listen.c, dial.c: handles are of SL_NCCL_HANDLE_BYTES. *out is NULL while it takes time. */
 struct sl_nccl_listen;

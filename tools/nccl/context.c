@@ -209,8 +209,16 @@ static void engine_lost(struct sl_nccl_engine *engine, const struct sl_nccl_way 
         sl_nccl_comm_lose(sl_container_of(node, struct sl_nccl_comm, link), err, engine->why);
 }
 
+void sl_nccl_progress_once(struct sl_nccl_engine *engine, uint64_t *looks)
+{
+    if (*looks == engine->looks)
+        sl_nccl_progress(engine);
+    *looks = engine->looks;
+}
+
 void sl_nccl_progress(struct sl_nccl_engine *engine)
 {
+    engine->looks++;
     for (unsigned i = 0; i < SL_NCCL_WAYS; i++) {
         const struct sl_nccl_way *way = &engine->ways[i];
 

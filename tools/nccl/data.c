@@ -323,7 +323,7 @@ int sl_nccl_isend(struct sl_nccl_comm *comm, void *data, size_t len, int tag,
         return err;
     sl_nccl_lock(comm->engine);
     if (!open_group(comm)) {
-        sl_nccl_progress(comm->engine);
+        sl_nccl_progress_once(comm->engine, &comm->looks);
         open_group(comm);
     }
     if (SL_UNLIKELY(comm->lost != 0))
@@ -549,7 +549,7 @@ int sl_nccl_test(struct sl_nccl_req *req, int *sizes)
 
     sl_nccl_lock(engine);
     if (req->left > 0)
-        sl_nccl_progress(engine);
+        sl_nccl_progress_once(engine, &req->looks);
     if (SL_LIKELY(comm->lost == 0 || is_well(req))) {
         done = req->left == 0;
         if (done)

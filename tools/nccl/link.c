@@ -163,10 +163,14 @@ void sl_nccl_link_drop(struct sl_nccl_link *link)
 
 int sl_nccl_link_take(struct sl_nccl_link *link, struct sl_nccl_comm **out)
 {
+    const struct sl_ep *ep = link->comm->ep;
     int err = sl_nccl_comm_start(link->comm);
+    char how[256];
 
     if (err != 0)
         return note(link, err);
+    ep->iface->ops->ep_describe(ep, how, sizeof(how));
+    sl_info("nccl", "device %u %s by %s", link->engine->dev, link->is_send ? "sends" : "receives", how);
     *out = link->comm;
     link->comm = NULL;
     return 0;
