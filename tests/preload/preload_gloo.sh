@@ -61,9 +61,9 @@ another_order() {
     diff <(grep ^allreduce "$folder/shimmed/results.0") <(grep ^allreduce "$folder/shimmed/results.2")
 }
 
+# After every_call 3: beside the same results of plain gloo.
 over_tcp() {
     local output
-    plain 3 every || return 1
     output=$(shimmed 3 every SLUICE_PRELOAD=report SLUICE_TRANSPORT=tcp 2>&1) || { echo "$output"; return 1; }
     every_rank_took "$output" 3 && same_results 3
 }
@@ -100,9 +100,9 @@ without_module() {
 
 tap_case every_call_of_four_ranks_gives_the_same_bits_as_gloo every_call 4
 tap_case every_call_of_three_ranks_gives_the_same_bits_as_gloo every_call 3
+tap_case over_tcp_too_the_bits_are_those_of_gloo over_tcp
 tap_case every_call_of_two_ranks_gives_the_same_bits_as_gloo every_call 2
 tap_case sums_in_another_order_are_right_and_the_same_on_all_ranks another_order
-tap_case over_tcp_too_the_bits_are_those_of_gloo over_tcp
 tap_case calls_of_several_threads_meet_by_tag story 4 threads
 tap_case contexts_come_and_go story 3 contexts
 tap_case a_rank_that_is_late_makes_the_others_throw_at_their_deadline story 3 late
