@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Starts RANKS processes that meet in FOLDER and run a part of the test each.
- * usage: gloo_program RANKS FOLDER every|threads|contexts|late|death|fork|speed [BYTES TIMES]
+ * usage: gloo_program RANKS FOLDER every|threads|contexts|late|death|throw|fork|speed [BYTES TIMES]
  */
 #include "gloo_program.hh"
 
@@ -48,6 +48,8 @@ static void run(process &p, int argc, char **argv)
         run_late(p);
     } else if (part == "death") {
         run_death(p);
+    } else if (part == "throw") {
+        run_throw(p);
     } else if (part == "fork") {
         run_fork(p);
     } else if (part == "speed" && argc == 6) {

@@ -54,6 +54,7 @@ void run_threads(process &p);
 void run_contexts(process &p);
 void run_late(process &p);
 void run_death(process &p);
+void run_throw(process &p);
 void run_fork(process &p);
 void run_speed(process &p, size_t bytes, int times);
 

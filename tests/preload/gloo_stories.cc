@@ -163,6 +163,38 @@ void run_death(process &p)
     wrong(p, "calls without a rank ended well");
 }
 
+/* A program's own function throws on one rank: it gets its exception, the others gloo's. */
+void run_throw(process &p)
+{
+    context_ptr context = p.connect();
+    std::vector<float> values(1000, 1);
+
+    one_call(p, context, 1);
+    gloo::AllreduceOptions options(context);
+
+    options.setOutput(values.data(), values.size());
+    options.setTag(2);
+    options.setReduceFunction([&](void *c, const void *a, const void *b, size_t n) {
+        if (p.rank == 1)
+            throw std::out_of_range("the program's own");
+        gloo::sum<float>(c, a, b, n);
+    });
+    try {
+        gloo::allreduce(options);
+        for (uint32_t tag = 3; tag < 10; tag++)
+            one_call(p, context, tag);
+    } catch (const std::out_of_range &) {
+        if (p.rank == 1)
+            return;
+        wrong(p, "got another rank's exception");
+    } catch (const gloo::IoException &) {
+        if (p.rank != 1)
+            return;
+        wrong(p, "did not get its own exception");
+    }
+    wrong(p, "a call whose function threw ended well");
+}
+
 /* Children that a trainer forks to load data run and end, and its calls go on. */
 void run_fork(process &p)
 {

@@ -25,6 +25,7 @@ extern struct sl_gloo_origin sl_gloo_here;
 /* Counting, for the report. */
 void sl_gloo_taken(enum sl_gloo_call call, uint64_t bytes, uint64_t ns);
 void sl_gloo_passed(enum sl_gloo_call call);
+void sl_gloo_alone(enum sl_gloo_call call);
 void sl_gloo_no_engine(enum sl_gloo_call call);
 void sl_gloo_note(const char *sentence);
 

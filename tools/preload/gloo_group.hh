@@ -87,6 +87,9 @@ class group
     /* The context is of no more use: err and the thread's last error tell why. Throws. */
     [[noreturn]] void fail(int err, duration timeout);
 
+    /* A call of this rank ends by an exception that is not ours: the others would wait for it. */
+    void abandon();
+
     /* At exit. */
     void close();
 
@@ -102,6 +105,7 @@ class group
     void wait(std::unique_lock<std::mutex> &guard,
               std::chrono::steady_clock::time_point deadline, duration timeout);
     void check() const;
+    void break_down(const std::string &text);
 
     std::weak_ptr<context> owner;
     const int pid;

@@ -22,6 +22,19 @@ void group::check() const
         throw gloo::IoException(broken);
 }
 
+/* With lock held. */
+void group::break_down(const std::string &text)
+{
+    if (broken.empty()) {
+        broken = text;
+        sl_gloo_note(text.c_str());
+        sluice_comm_abort(control); /* peers wait there, or in a lane */
+        for (lane &lane : lanes)
+            sluice_comm_abort(lane.comm);
+    }
+    moved.notify_all();
+}
+
 void group::fail(int err, duration timeout)
 {
     std::string text = "[sluice] ";
@@ -29,34 +42,25 @@ void group::fail(int err, duration timeout)
     if (err == -ETIMEDOUT)
         text += "Timed out waiting " + std::to_string(timeout.count()) + "ms: ";
     text += sluice_last_error();
-    {
-        std::lock_guard<std::mutex> guard(lock);
+    std::lock_guard<std::mutex> guard(lock);
 
-        if (broken.empty()) {
-            broken = text;
-            sl_gloo_note(text.c_str());
-            sluice_comm_abort(control); /* peers wait there, or in a lane */
-            for (lane &lane : lanes)
-                sluice_comm_abort(lane.comm);
-        }
-        moved.notify_all();
-        text = broken;
-    }
-    throw gloo::IoException(text);
+    break_down(text);
+    throw gloo::IoException(broken);
+}
+
+void group::abandon()
+{
+    std::lock_guard<std::mutex> guard(lock);
+
+    break_down("[sluice] an earlier call of this context was left by an exception");
 }
 
 void group::wait(std::unique_lock<std::mutex> &guard, deadline_t deadline, duration timeout)
 {
-    if (moved.wait_until(guard, deadline) == std::cv_status::no_timeout)
-        return;
-    if (broken.empty())
-        broken = "[sluice] Timed out waiting " + std::to_string(timeout.count()) +
-                 "ms for a collective's turn: another one of this context has not ended, or rank 0 has "
-                 "not called it";
-    sluice_comm_abort(control);
-    for (lane &lane : lanes)
-        sluice_comm_abort(lane.comm);
-    moved.notify_all();
+    if (moved.wait_until(guard, deadline) == std::cv_status::timeout)
+        break_down("[sluice] Timed out waiting " + std::to_string(timeout.count()) +
+                   "ms for a collective's turn: another one of this context has not ended, or rank 0 has "
+                   "not called it");
 }
 
 lane &group::say(uint64_t key, duration timeout, manner &how)

@@ -64,7 +64,8 @@ template <class body> void take(call &c, body run)
     std::shared_ptr<group> g = group_of(c.context);
 
     if (g->size <= 1 || !g->is_ours()) {
-        c.pass();
+        sl_gloo_alone(c.number);
+        sl_gloo_here.original[c.number](c.options);
         return;
     }
     if (!g->ready(c.context, c.timeout)) {
@@ -78,7 +79,12 @@ template <class body> void take(call &c, body run)
         lane &lane = g->enter({c.number, c.tag}, c.timeout, c.how);
         turn ends(*g, lane);
 
-        err = run(*g, lane);
+        try {
+            err = run(*g, lane);
+        } catch (...) { /* no memory, or the program's own function threw */
+            g->abandon();
+            throw;
+        }
     }
     if (err != 0)
         g->fail(err, c.timeout);
