@@ -256,6 +256,54 @@ static void every_version_says_the_same(void **state)
     ncclProfiler_v6.finalize(b);
 }
 
+/* ---- the tool ---- */
+
+static const char *tool_path;
+
+static void print_events(const char *options, char *out, size_t cap)
+{
+    char command[512];
+    FILE *pipe;
+    size_t len;
+
+    snprintf(command, sizeof(command), "'%s' %s %d", tool_path, options, (int)getpid());
+    pipe = popen(command, "r");
+    assert_non_null(pipe);
+    len = fread(out, 1, cap - 1, pipe);
+    out[len] = '\0';
+    assert_int_equal(pclose(pipe), 0);
+}
+
+static void the_tool_prints_what_is_over_and_what_is_going_on(void **state)
+{
+    static char text[65536];
+    int mask;
+    void *ctx = start_profile("steps", &mask), *coll = NULL, *step;
+    struct sl_nccl_profile_event_v5 what = {.type = SL_NCCL_PROFILE_COLL, .rank = 5,
+                                            .coll = {.seq = 3, .func = "All\"Gather"}};
+
+    (void)state;
+    if (tool_path == NULL)
+        skip();
+    profiler->start(ctx, &coll, &what);
+    profiler->stop(coll);
+    step = start_step(ctx, NULL, 8);
+    profiler->state(step, SL_NCCL_STATE_RECV_GPU_WAIT, NULL);
+    print_events("", text, sizeof(text));
+    assert_non_null(strstr(text, "\"finished\":1"));
+    assert_non_null(strstr(text, "\"id\":\"0000000000000abc\",\"rank\":5,\"ranks\":16"));
+    assert_non_null(strstr(text, "\"func\":\"All?Gather\",\"seq\":3")); /* JSON stays JSON */
+    assert_non_null(strstr(text, "\"step\":8"));
+    assert_non_null(strstr(text, "\"waits_for\":\"this rank's GPU, to empty the buffer\""));
+    print_events("--open", text, sizeof(text));
+    assert_null(strstr(text, "All?Gather"));
+    assert_non_null(strstr(text, "\"step\":8"));
+    profiler->stop(step);
+    print_events("--open", text, sizeof(text));
+    assert_null(strstr(text, "\"step\":8"));
+    profiler->finalize(ctx);
+}
+
 /* ---- many threads ---- */
 
 #define THREADS 4
@@ -297,7 +345,7 @@ static void threads_do_not_disturb_each_other(void **state)
     profiler->finalize(ctx);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_is_off_unless_asked_for),
@@ -306,8 +354,10 @@ int main(void)
         cmocka_unit_test(handles_that_are_over_are_ignored),
         cmocka_unit_test(starts_beyond_the_pool_are_dropped_and_counted),
         cmocka_unit_test(every_version_says_the_same),
+        cmocka_unit_test(the_tool_prints_what_is_over_and_what_is_going_on),
         cmocka_unit_test(threads_do_not_disturb_each_other),
     };
 
+    tool_path = argc > 1 ? argv[1] : NULL;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
