@@ -12,7 +12,8 @@ first=${1:-1} count=${2:-10} build=${3:-build}
 . "$here/under.sh"
 
 export SLUICE_LOG=info
-patience=90
+# So that a machine with much else to do fails nothing that only takes long.
+patience=240 under_limit=1500
 kinds=(loss_1 loss_20 reorder duplicate corrupt delay carrier one_end both gid acks opcode flaps)
 
 # One process of each for all of it: starting one takes longer than some faults last.

@@ -11,7 +11,7 @@
 #   all_say PATTERN [COUNT]     each rank's log has (COUNT times) a line like that; waits for it
 #   over                        ends what still runs, and shows what the ranks said; to be called when a case failed
 #
-# Settings besides SLUICE_*: under_with, a command in front of each rank's.
+# Settings besides SLUICE_*: under_with, a command in front of each rank's; under_limit, seconds that ranks get (280).
 
 # shellcheck source=tests/vm/faults.sh
 . "$(dirname "${BASH_SOURCE[0]}")/faults.sh"
@@ -74,7 +74,7 @@ begin() {
     under_size=$1
     under_fds=() under_part=() under_rounds=()
     ranks_dir=$(mktemp -d)
-    ranks_limit=280
+    ranks_limit=${under_limit:-280}
     under_logs=()
     for ((rank = 0; rank < under_size; rank++)); do
         under_logs+=("$ranks_dir/$rank.out")
