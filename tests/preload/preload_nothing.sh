@@ -9,7 +9,8 @@ shim=$(realpath "$1")
 
 # facts [VARIABLE=VALUE...]: what a shell is like: its threads, open files, and what is mapped, but for the shim.
 facts() {
-    env "$@" bash -c 'ls /proc/$$/task | wc -l; ls -l /proc/$$/fd | wc -l
+    # By its own patterns: a pipe would be open in the shell while it is looked at.
+    env "$@" bash -c 'tasks=(/proc/$$/task/*); files=(/proc/$$/fd/*); echo "${#tasks[@]} ${#files[@]}"
         grep -oE "/[^ ]*\.so[^ ]*" /proc/$$/maps | grep -v libsluice-preload.so | sort -u; true' 2>&1
 }
 
@@ -18,7 +19,7 @@ same_process() {
     without=$(facts SLUICE_PRELOAD=report)
     with=$(facts SLUICE_PRELOAD=report "LD_PRELOAD=$shim")
     [[ $with == "$without" ]] || { diff <(echo "$without") <(echo "$with"); return 1; }
-    [[ $(wc -l <<<"$with") -ge 4 ]] || { echo "too little to see: $with"; return 1; }
+    [[ $(wc -l <<<"$with") -ge 3 ]] || { echo "too little to see: $with"; return 1; }
 }
 
 # Programs of several languages end as they do without it, and say what they say.
