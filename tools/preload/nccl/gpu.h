@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the shim needs of the CUDA driver, which the program has loaded already. */
+/* What the shim needs of the CUDA driver, which the program has loaded already. (gdr/cuda_dl.h holds what the
+ * engine needs: kinds of memory, not streams of the program.) */
 #ifndef SL_PRELOAD_NCCL_GPU_H
 #define SL_PRELOAD_NCCL_GPU_H
 
