@@ -43,6 +43,31 @@ bool sl_sockaddr_link_local(const struct sockaddr_storage *addr)
     return bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80;
 }
 
+void sl_sockaddr_host(const struct sockaddr_storage *addr, char *out, size_t cap)
+{
+    const struct in6_addr *v6 = &((const struct sockaddr_in6 *)addr)->sin6_addr;
+    char host[INET6_ADDRSTRLEN] = "?";
+
+    if (addr->ss_family == AF_INET)
+        inet_ntop(AF_INET, &((const struct sockaddr_in *)addr)->sin_addr, host, sizeof(host));
+    else if (IN6_IS_ADDR_V4MAPPED(v6))
+        inet_ntop(AF_INET, v6->s6_addr + 12, host, sizeof(host));
+    else
+        inet_ntop(AF_INET6, v6, host, sizeof(host));
+    snprintf(out, cap, "%s", host);
+}
+
+void sl_sockaddr_text(const struct sockaddr_storage *addr, char *out, size_t cap)
+{
+    char host[INET6_ADDRSTRLEN];
+    bool v4 = addr->ss_family == AF_INET;
+
+    sl_sockaddr_host(addr, host, sizeof(host));
+    snprintf(out, cap, strchr(host, ':') != NULL ? "[%s]:%u" : "%s:%u", host,
+             ntohs(v4 ? ((const struct sockaddr_in *)addr)->sin_port
+                      : ((const struct sockaddr_in6 *)addr)->sin6_port));
+}
+
 socklen_t sl_sockaddr_len(const struct sockaddr_storage *addr)
 {
     return addr->ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);

@@ -44,6 +44,10 @@ int sl_netif_choose(const struct sl_netif_list *all, const char *spec, struct sl
 bool sl_sockaddr_loopback(const struct sockaddr_storage *addr);
 bool sl_sockaddr_link_local(const struct sockaddr_storage *addr);
 socklen_t sl_sockaddr_len(const struct sockaddr_storage *addr);
+/* "192.0.2.7", "fd00::2"; an IPv4 address in IPv6's clothes as what it is. Cut at cap. */
+void sl_sockaddr_host(const struct sockaddr_storage *addr, char *out, size_t cap);
+/* "192.0.2.7:4711", "[fd00::2]:4711" */
+void sl_sockaddr_text(const struct sockaddr_storage *addr, char *out, size_t cap);
 
 /* The interface that this host's routes would use for addr, or a negative errno: -ENETUNREACH. */
 int sl_netif_route(const struct sockaddr_storage *addr, const struct sl_netif_list *all,

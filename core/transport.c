@@ -6,6 +6,18 @@
 
 #include <stdio.h>
 
+const char *sl_ep_peer_name(const struct sl_ep *ep)
+{
+    static _Thread_local char name[24];
+
+    if (ep->peer_name != NULL)
+        return ep->peer_name;
+    if (ep->peer < 0)
+        return "the peer";
+    snprintf(name, sizeof(name), "rank %d", ep->peer);
+    return name;
+}
+
 static int absent(const char *op)
 {
     return sl_fail(-ENOTSUP, "this transport has no %s", op);

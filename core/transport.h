@@ -229,8 +229,12 @@ struct sl_ep {
     struct sl_iface *iface;
     const _Atomic uint32_t *peer_asleep; /* SL_CAP_MAP: not 0 while the peer sleeps; or NULL */
     void *owner;                         /* the creator's: handed back through handler calls */
-    int peer;                            /* its rank, for log lines; set by the creator */
+    int peer;                            /* its rank; set by the creator, -1: not known, or none */
+    const char *peer_name;               /* in sentences, instead of "rank 3"; the creator's; or NULL */
 };
+
+/* Who is at the other end, for a sentence; until this thread asks again. */
+const char *sl_ep_peer_name(const struct sl_ep *ep);
 
 /* Points every op left NULL at a stub that returns -ENOTSUP (or does nothing), so that callers never
  * test for NULL. Returns out. */

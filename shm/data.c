@@ -195,8 +195,8 @@ static inline void look_after_peer(struct shm_ep *ep)
 static int refused(struct shm_ep *ep)
 {
     if (ep->state == SHM_LOST)
-        return sl_fail(ep->status, "rank %d is lost: %s", ep->base.peer, ep->why);
-    return sl_fail(-ENOTCONN, "the shm endpoint to rank %d is not connected yet", ep->base.peer);
+        return sl_fail(ep->status, "%s is lost: %s", sl_ep_peer_name(&ep->base), ep->why);
+    return sl_fail(-ENOTCONN, "the shm endpoint to %s is not connected yet", sl_ep_peer_name(&ep->base));
 }
 
 int shm_send(struct sl_ep *base, const struct sl_buf *buf, uint64_t tag, struct sl_req *req)
@@ -414,11 +414,11 @@ static void end_recv(struct shm_ep *ep)
     req->len = ep->rx_len;
     req->tag = ep->rx_tag;
     if (ep->rx_status == -EPROTO)
-        sl_fail(-EPROTO, "rank %d sent a message with tag 0x%llx where another was expected",
-                ep->base.peer, (unsigned long long)ep->rx_tag);
+        sl_fail(-EPROTO, "%s sent a message with tag 0x%llx where another was expected",
+                sl_ep_peer_name(&ep->base), (unsigned long long)ep->rx_tag);
     else if (ep->rx_status == -EMSGSIZE)
-        sl_fail(-EMSGSIZE, "rank %d sent a message of %llu bytes where another size was expected",
-                ep->base.peer, (unsigned long long)ep->rx_len);
+        sl_fail(-EMSGSIZE, "%s sent a message of %llu bytes where another size was expected",
+                sl_ep_peer_name(&ep->base), (unsigned long long)ep->rx_len);
     sl_req_end(req, ep->rx_status);
 }
 

@@ -533,9 +533,9 @@ int shm_ep_connect(struct sl_ep *base, const struct sl_addr *peer, struct sl_req
         return err;
     if (err == 0 && memcmp(ep->peer_addr.host, iface->host, sizeof(iface->host)) != 0)
         err = sl_fail(-EHOSTUNREACH,
-                      "rank %d is on another host or in another network namespace; set the same "
+                      "%s is on another host or in another network namespace; set the same "
                       "SLUICE_HOST_ID on both if they share memory nevertheless",
-                      ep->base.peer);
+                      sl_ep_peer_name(base));
     req->status = SL_PENDING;
     ep->connect_req = req;
     ep->deadline_ns = now(iface) + timeout_ms * SL_NS_PER_MS;
@@ -572,7 +572,7 @@ static bool settle_connecting(struct shm_ep *ep, uint64_t now_ns)
     if (ep->state != SHM_DOOMED) {
         if (now_ns < ep->deadline_ns)
             return false;
-        sl_fail(-ETIMEDOUT, "rank %d did not connect over shared memory in %lld ms", ep->base.peer,
+        sl_fail(-ETIMEDOUT, "%s did not connect over shared memory in %lld ms", sl_ep_peer_name(&ep->base),
                 (long long)iface->base.worker->config->connect_timeout_ms);
         shm_ep_doom(ep, -ETIMEDOUT);
     }

@@ -120,7 +120,7 @@ void shm_mr_dereg(struct sl_iface *base, struct sl_mr *mr)
         /* A peer that cannot be told keeps its mapping until the endpoint ends: memory, no harm. */
         if (ep->state == SHM_UP && ep->source.fd >= 0 && ep->told_region >= region->id &&
             shm_post(ep->source.fd, SHM_DROP, &region->id, sizeof(region->id), NULL, 0) != 0)
-            sl_debug("shm", "shm: rank %d could not be told that a region is gone", ep->base.peer);
+            sl_debug("shm", "shm: %s could not be told that a region is gone", sl_ep_peer_name(&ep->base));
     }
     sl_list_remove(&region->node);
     free(region);
@@ -160,12 +160,12 @@ int shm_heard_region(struct shm_ep *ep, const struct shm_region_msg *msg, int fd
     if (fd < 0)
         return 0; /* it got lost here for want of a descriptor: map() says so */
     if (ep->peer_region_count >= PEER_REGIONS_MAX) {
-        sl_warn("shm", "shm: rank %d announced more than %d regions", ep->base.peer,
+        sl_warn("shm", "shm: %s announced more than %d regions", sl_ep_peer_name(&ep->base),
                 PEER_REGIONS_MAX);
         return 0;
     }
     if (shm_file_map(fd, msg->fd_off, msg->len, 1, &base) != 0) {
-        sl_warn("shm", "shm: a region of rank %d is not used: %s", ep->base.peer,
+        sl_warn("shm", "shm: a region of %s is not used: %s", sl_ep_peer_name(&ep->base),
                 sluice_last_error());
         return 0;
     }
@@ -221,7 +221,7 @@ int shm_map(struct sl_ep *base, const struct sl_key *key, void **out)
         return err;
     if (ep->state != SHM_UP)
         return ep->state == SHM_LOST
-                   ? sl_fail(ep->status, "rank %d is lost: %s", base->peer, ep->why)
+                   ? sl_fail(ep->status, "%s is lost: %s", sl_ep_peer_name(base), ep->why)
                    : -EAGAIN;
     sl_list_foreach(&ep->peer_regions, node) {
         struct peer_region *region = sl_container_of(node, struct peer_region, node);
@@ -229,8 +229,8 @@ int shm_map(struct sl_ep *base, const struct sl_key *key, void **out)
         if (region->id != want.id || region->dropped)
             continue;
         if (region->len != want.len)
-            return sl_fail(-EPROTO, "rank %d announced a region of %llu bytes, its key says %llu",
-                           base->peer, (unsigned long long)region->len,
+            return sl_fail(-EPROTO, "%s announced a region of %llu bytes, its key says %llu",
+                           sl_ep_peer_name(base), (unsigned long long)region->len,
                            (unsigned long long)want.len);
         region->users++;
         *out = region->base;
@@ -240,8 +240,8 @@ int shm_map(struct sl_ep *base, const struct sl_key *key, void **out)
         shm_ep_iface(ep)->events_due = true; /* the next progress looks at the socket */
         return -EAGAIN;
     }
-    return sl_fail(-ENOTSUP, "that region of rank %d is gone or could not be mapped here",
-                   base->peer);
+    return sl_fail(-ENOTSUP, "that region of %s is gone or could not be mapped here",
+                   sl_ep_peer_name(base));
 }
 
 void shm_unmap(struct sl_ep *base, void *ptr)

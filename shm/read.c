@@ -93,16 +93,16 @@ int shm_read(struct sl_ep *base, uint64_t addr, void *dst, size_t len, struct sl
 
     if (ep->state != SHM_UP)
         return sl_fail(ep->state == SHM_LOST ? ep->status : -ENOTCONN,
-                       "rank %d cannot be read from: %s", base->peer,
+                       "%s cannot be read from: %s", sl_ep_peer_name(base),
                        ep->state == SHM_LOST ? ep->why : "it is not connected yet");
     if (ep->read_state != 1)
-        return sl_fail(-ENOTSUP, "direct reads from rank %d are off: %s", base->peer,
+        return sl_fail(-ENOTSUP, "direct reads from %s are off: %s", sl_ep_peer_name(base),
                        shm_ep_iface(ep)->read_reason ?: "a trial read failed");
     err = shm_read_some(ep->peer_pid, addr, dst, len);
     if (err == -ESRCH || !shm_still_there(ep))
-        return sl_fail(-ECONNRESET, "rank %d is gone", base->peer);
+        return sl_fail(-ECONNRESET, "%s is gone", sl_ep_peer_name(base));
     if (err != 0)
-        return sl_fail(err, "reading %zu bytes of rank %d's memory failed: %s", len, base->peer,
+        return sl_fail(err, "reading %zu bytes of %s's memory failed: %s", len, sl_ep_peer_name(base),
                        strerror(-err));
     ep->received += len;
     ep->base.iface->traffic += len;

@@ -136,7 +136,7 @@ void shm_ep_lose(struct shm_ep *ep, int status, const char *why)
     shm_source_close(iface, &ep->death);
     if (handler->down != NULL)
         handler->down(handler->arg, &ep->base, status, ep->why);
-    sl_fail(status, "rank %d is lost: %s", ep->base.peer, ep->why);
+    sl_fail(status, "%s is lost: %s", sl_ep_peer_name(&ep->base), ep->why);
     shm_ep_end_posted(ep, status);
 }
 
@@ -164,11 +164,11 @@ int shm_ctrl(struct sl_ep *base, const void *msg, size_t len)
     if (len > SL_CTRL_MAX)
         return sl_fail(-EINVAL, "a control message of %zu bytes; %d is the most", len, SL_CTRL_MAX);
     if (ep->state == SHM_LOST)
-        return sl_fail(ep->status, "rank %d is lost: %s", base->peer, ep->why);
+        return sl_fail(ep->status, "%s is lost: %s", sl_ep_peer_name(base), ep->why);
     if (ep->state != SHM_UP)
-        return sl_fail(-ENOTCONN, "the shm endpoint to rank %d is not connected yet", base->peer);
+        return sl_fail(-ENOTCONN, "the shm endpoint to %s is not connected yet", sl_ep_peer_name(base));
     if (ep->source.fd < 0)
-        return sl_fail(-ECONNRESET, "rank %d closed the connection", base->peer);
+        return sl_fail(-ECONNRESET, "%s closed the connection", sl_ep_peer_name(base));
     return shm_post(ep->source.fd, SHM_CTRL, msg, len, NULL, 0);
 }
 
@@ -184,7 +184,7 @@ void shm_ep_destroy(struct sl_ep *base)
     req = ep->connect_req;
     if (ep->state == SHM_UP && ep->source.fd >= 0 &&
         shm_post(ep->source.fd, SHM_BYE, NULL, 0, NULL, 0) != 0)
-        sl_debug("shm", "shm: rank %d could not be told that its endpoint closes", base->peer);
+        sl_debug("shm", "shm: %s could not be told that its endpoint closes", sl_ep_peer_name(base));
     ep->state = SHM_LOST;
     ep->status = -ECANCELED;
     snprintf(ep->why, sizeof(ep->why), "its endpoint was destroyed");

@@ -77,19 +77,19 @@ static size_t decode_place(const uint8_t *at, size_t left, uint16_t port, struct
     }
 }
 
-int sl_tcp_address_decode(const struct sl_addr *in, int rank, struct sl_tcp_address *out)
+int sl_tcp_address_decode(const struct sl_addr *in, const char *whose, struct sl_tcp_address *out)
 {
     const uint8_t *bytes = in->bytes;
     size_t at = FIXED;
 
     if (in->len < FIXED || in->len > SL_ADDR_MAX || (bytes[0] | bytes[1] << 8) != MAGIC)
-        return sl_fail(-EPROTO, "what rank %d gave is not a tcp address", rank);
+        return sl_fail(-EPROTO, "what %s gave is not a tcp address", whose);
     if (bytes[2] != SL_TCP_WIRE_VERSION)
-        return sl_fail(-EPROTO, "rank %d speaks wire version %u of tcp, this rank %u; install the same "
-                       "Sluice everywhere", rank, bytes[2], SL_TCP_WIRE_VERSION);
+        return sl_fail(-EPROTO, "%s speaks wire version %u of tcp, this end %u; install the same "
+                       "Sluice everywhere", whose, bytes[2], SL_TCP_WIRE_VERSION);
     if (bytes[3] > SL_TCP_ADDRS || bytes[6] > SL_TCP_CRC_AUTO || bytes[7] > SL_TCP_DATA_CONNS_MAX)
-        return sl_fail(-EPROTO, "the tcp address of rank %d is damaged: it has %u addresses, %u "
-                       "connections, checksums %u", rank, bytes[3], bytes[7], bytes[6]);
+        return sl_fail(-EPROTO, "the tcp address of %s is damaged: it has %u addresses, %u "
+                       "connections, checksums %u", whose, bytes[3], bytes[7], bytes[6]);
     memset(out, 0, sizeof(*out));
     out->port = (uint16_t)(bytes[4] | bytes[5] << 8);
     out->crc = bytes[6];
@@ -100,12 +100,12 @@ int sl_tcp_address_decode(const struct sl_addr *in, int rank, struct sl_tcp_addr
         size_t used = decode_place(bytes + at, in->len - at, out->port, &out->places[out->count]);
 
         if (used == 0)
-            return sl_fail(-EPROTO, "the tcp address of rank %d is damaged: its address %u of %u is cut "
-                           "off or of no known kind", rank, out->count + 1, bytes[3]);
+            return sl_fail(-EPROTO, "the tcp address of %s is damaged: its address %u of %u is cut "
+                           "off or of no known kind", whose, out->count + 1, bytes[3]);
         at += used;
     }
     if (at != in->len)
-        return sl_fail(-EPROTO, "the tcp address of rank %d is damaged: %zu bytes follow its end", rank,
+        return sl_fail(-EPROTO, "the tcp address of %s is damaged: %zu bytes follow its end", whose,
                        in->len - at);
     return 0;
 }

@@ -28,28 +28,6 @@ static uint64_t now(const struct sl_tcp_iface *iface)
     return sl_now(iface->base.worker->clock);
 }
 
-void sl_tcp_sockaddr_text(const struct sockaddr_storage *addr, char *out, size_t cap)
-{
-    char host[INET6_ADDRSTRLEN] = "?";
-
-    if (addr->ss_family == AF_INET) {
-        const struct sockaddr_in *in = (const struct sockaddr_in *)addr;
-
-        inet_ntop(AF_INET, &in->sin_addr, host, sizeof(host));
-        snprintf(out, cap, "%s:%u", host, ntohs(in->sin_port));
-    } else {
-        const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)addr;
-
-        if (IN6_IS_ADDR_V4MAPPED(&in6->sin6_addr)) {
-            inet_ntop(AF_INET, in6->sin6_addr.s6_addr + 12, host, sizeof(host));
-            snprintf(out, cap, "%s:%u", host, ntohs(in6->sin6_port));
-        } else {
-            inet_ntop(AF_INET6, &in6->sin6_addr, host, sizeof(host));
-            snprintf(out, cap, "[%s]:%u", host, ntohs(in6->sin6_port));
-        }
-    }
-}
-
 /* ---- socket settings ---- */
 
 static void set_int(int fd, int level, int name, int64_t value)
@@ -301,7 +279,7 @@ void sl_tcp_accept(struct sl_tcp_iface *iface)
         *guest = (struct sl_tcp_guest){.used = true, .order = iface->guest_order++};
         guest->watch = (struct sl_tcp_watch){.fd = fd, .kind = SL_TCP_WATCH_GUEST};
         guest->deadline_ns = now(iface) + GUEST_NS_MAX;
-        sl_tcp_sockaddr_text(&addr, guest->from, sizeof(guest->from));
+        sl_sockaddr_text(&addr, guest->from, sizeof(guest->from));
         iface->guest_count++;
         set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
         if (iface->engine_ops->add(iface->engine, &guest->watch) != 0) {
@@ -331,7 +309,7 @@ static void local_text(struct sl_tcp_ep *ep, int fd)
     socklen_t len = sizeof(addr);
 
     if (getsockname(fd, (struct sockaddr *)&addr, &len) == 0)
-        sl_tcp_sockaddr_text(&addr, ep->local_text, sizeof(ep->local_text));
+        sl_sockaddr_text(&addr, ep->local_text, sizeof(ep->local_text));
 }
 
 /* The request itself ends in progress: ep_connect() may be what is running. */
@@ -368,7 +346,7 @@ static void conn_opened(struct sl_tcp_conn *conn)
     if (++ep->open_conns < ep->data_conns + 1)
         return;
     ep->state = SL_TCP_EP_UP;
-    sl_info("tcp", "connected to rank %d: %s to %s, %u connection%s, %s, crc %s", ep->base.peer,
+    sl_info("tcp", "connected to %s: %s to %s, %u connection%s, %s, crc %s", sl_ep_peer_name(&ep->base),
             ep->local_text, ep->peer_text, ep->data_conns, ep->data_conns == 1 ? "" : "s",
             ep->iface->congestion, ep->crc ? "on" : "off");
     connect_end(ep, 0);
@@ -489,10 +467,10 @@ static void note_try(struct sl_tcp_ep *ep, int status, const char *text)
     char addr[64];
     size_t used = strlen(ep->tried);
 
-    sl_tcp_sockaddr_text(&ep->targets[ep->target_idx].addr, addr, sizeof(addr));
+    sl_sockaddr_text(&ep->targets[ep->target_idx].addr, addr, sizeof(addr));
     snprintf(ep->tried + used, sizeof(ep->tried) - used, "%s%s: %s", used > 0 ? "; " : "", addr,
              text);
-    sl_debug("tcp", "rank %d at %s: %s", ep->base.peer, addr, text);
+    sl_debug("tcp", "%s at %s: %s", sl_ep_peer_name(&ep->base), addr, text);
     ep->tried_status = status;
 }
 
@@ -547,8 +525,8 @@ static void dial_control(struct sl_tcp_ep *ep)
     if (ep->tried_status != -ECONNREFUSED && ep->tried_status != -ETIMEDOUT &&
         ep->tried_status != -EPROTO)
         ep->tried_status = -EHOSTUNREACH;
-    connect_fail(ep, sl_fail(ep->tried_status, "rank %d cannot be reached by tcp (%s)",
-                             ep->base.peer, ep->tried));
+    connect_fail(ep, sl_fail(ep->tried_status, "%s cannot be reached by tcp (%s)",
+                             sl_ep_peer_name(&ep->base), ep->tried));
 }
 
 /* This attempt came to nothing. */
@@ -558,8 +536,8 @@ static void dial_failed(struct sl_tcp_conn *conn, int status, const char *text)
 
     sl_tcp_conn_close(conn);
     if (conn->idx != 0 || status == -EPROTO) {
-        connect_fail(ep, sl_fail(status, "connection %u to rank %d at %s: %s", conn->idx,
-                                 ep->base.peer, ep->peer_text, text));
+        connect_fail(ep, sl_fail(status, "connection %u to %s at %s: %s", conn->idx,
+                                 sl_ep_peer_name(&ep->base), ep->peer_text, text));
         return;
     }
     note_try(ep, status, text);
@@ -596,7 +574,7 @@ static void dial_hello(struct sl_tcp_conn *conn)
     }
     conn->state = SL_TCP_GREETED;
     if (conn->idx == 0)
-        sl_tcp_sockaddr_text(&ep->targets[ep->target_idx].addr, ep->peer_text,
+        sl_sockaddr_text(&ep->targets[ep->target_idx].addr, ep->peer_text,
                              sizeof(ep->peer_text));
 }
 
@@ -680,9 +658,9 @@ static void ep_timer(struct sl_tcp_ep *ep, uint64_t time)
         return;
     if (time >= ep->connect_deadline_ns) {
         connect_fail(ep, sl_fail(-ETIMEDOUT,
-                                 "rank %d was not connected within %lld ms: %u of %u connections are "
+                                 "%s was not connected within %lld ms: %u of %u connections are "
                                  "open%s%s",
-                                 ep->base.peer, (long long)ep->iface->config->connect_timeout_ms,
+                                 sl_ep_peer_name(&ep->base), (long long)ep->iface->config->connect_timeout_ms,
                                  ep->open_conns, ep->data_conns + 1, ep->tried[0] ? "; " : "",
                                  ep->tried));
     } else if (ep->dials && ep->conns[0].state != SL_TCP_OPEN &&

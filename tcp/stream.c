@@ -258,13 +258,13 @@ static void rx_start(struct sl_tcp_ep *ep, struct sl_tcp_rx_slot *slot,
     slot->state = SL_TCP_RX_DROPPING;
     if (frame->tag != slot->sink->tag)
         rx_end_request(ep, slot,
-                       sl_fail(-EPROTO, "rank %d sent tag 0x%llx where 0x%llx was due",
-                               ep->base.peer, (unsigned long long)frame->tag,
+                       sl_fail(-EPROTO, "%s sent tag 0x%llx where 0x%llx was due",
+                               sl_ep_peer_name(&ep->base), (unsigned long long)frame->tag,
                                (unsigned long long)slot->sink->tag));
     else
         rx_end_request(ep, slot,
-                       sl_fail(-EMSGSIZE, "rank %d sent %llu bytes where %llu were due",
-                               ep->base.peer, (unsigned long long)frame->total,
+                       sl_fail(-EMSGSIZE, "%s sent %llu bytes where %llu were due",
+                               sl_ep_peer_name(&ep->base), (unsigned long long)frame->total,
                                (unsigned long long)slot->sink->len));
 }
 

@@ -76,8 +76,8 @@ void sl_tcp_conn_lost(struct sl_tcp_conn *conn, int err)
 int sl_tcp_not_up(const struct sl_tcp_ep *ep)
 {
     if (ep->state < SL_TCP_EP_UP)
-        return sl_fail(-EINVAL, "the endpoint to rank %d is not connected yet", ep->base.peer);
-    return sl_fail(ep->down_status, "rank %d is gone: %s", ep->base.peer, ep->why);
+        return sl_fail(-EINVAL, "the endpoint to %s is not connected yet", sl_ep_peer_name(&ep->base));
+    return sl_fail(ep->down_status, "%s is gone: %s", sl_ep_peer_name(&ep->base), ep->why);
 }
 
 void sl_tcp_conn_ready(struct sl_tcp_conn *conn)
@@ -133,7 +133,7 @@ static int probe(const struct sl_config *config, struct sl_device *out, size_t c
         char addr[64];
         size_t at = 0;
 
-        sl_tcp_sockaddr_text(&netif->addr, addr, sizeof(addr));
+        sl_sockaddr_text(&netif->addr, addr, sizeof(addr));
         *strrchr(addr, ':') = '\0';
         while (at < n && at < cap && strcmp(out[at].name, netif->name) != 0)
             at++;
@@ -210,7 +210,7 @@ static int choose_interfaces(struct sl_tcp_iface *iface, const struct sl_device 
     for (unsigned i = 0; i < iface->netifs.count && used < sizeof(names); i++) {
         char addr[64];
 
-        sl_tcp_sockaddr_text(&iface->netifs.items[i].addr, addr, sizeof(addr));
+        sl_sockaddr_text(&iface->netifs.items[i].addr, addr, sizeof(addr));
         *strrchr(addr, ':') = '\0';
         used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s (%s)", i > 0 ? ", " : "",
                                  iface->netifs.items[i].name, addr);
@@ -371,7 +371,7 @@ static void add_target(struct sl_tcp_ep *ep, const struct sockaddr_storage *addr
     const struct sl_netif *via = NULL;
     char text[64];
 
-    sl_tcp_sockaddr_text(addr, text, sizeof(text));
+    sl_sockaddr_text(addr, text, sizeof(text));
     if (addr->ss_family == AF_INET6 && sl_sockaddr_link_local(addr)) {
         add_link_local(ep, addr);
         return;
@@ -379,7 +379,7 @@ static void add_target(struct sl_tcp_ep *ep, const struct sockaddr_storage *addr
     /* Between hosts, an address that our own routes send out by no interface in use (or that is one
      * of our own: both hosts have a docker0) does not lead to the peer. */
     if (!ep->same_host && sl_netif_route(addr, &ep->iface->netifs, &via) != 0) {
-        sl_debug("tcp", "rank %d at %s is left out: %s", ep->base.peer, text, sluice_last_error());
+        sl_debug("tcp", "%s at %s is left out: %s", sl_ep_peer_name(&ep->base), text, sluice_last_error());
         return;
     }
     if (!ep->same_host && via->loopback)
@@ -402,8 +402,8 @@ static int choose_targets(struct sl_tcp_ep *ep, const struct sl_tcp_address *pee
     }
     if (ep->target_count == 0)
         return sl_fail(-EHOSTUNREACH,
-                       "rank %d has no address that this host has a route to; see SLUICE_INTERFACE "
-                       "on both", ep->base.peer);
+                       "%s has no address that this host has a route to; see SLUICE_INTERFACE "
+                       "on both", sl_ep_peer_name(&ep->base));
     return 0;
 }
 
@@ -442,8 +442,8 @@ static int ep_connect(struct sl_ep *base, const struct sl_addr *peer, struct sl_
     int err;
 
     if (ep->state != SL_TCP_EP_NEW)
-        return sl_fail(-EINVAL, "the endpoint to rank %d is connected already", base->peer);
-    err = sl_tcp_address_decode(peer, base->peer, &theirs);
+        return sl_fail(-EINVAL, "the endpoint to %s is connected already", sl_ep_peer_name(base));
+    err = sl_tcp_address_decode(peer, sl_ep_peer_name(base), &theirs);
     if (err != 0)
         return err;
     agree(ep, &theirs);
@@ -581,7 +581,7 @@ static int tell_news(struct sl_tcp_iface *iface)
         }
         if (iface->base.handler.down != NULL)
             iface->base.handler.down(iface->base.handler.arg, &ep->base, ep->down_status, ep->why);
-        sl_fail(ep->down_status, "rank %d is gone: %s", ep->base.peer, ep->why);
+        sl_fail(ep->down_status, "%s is gone: %s", sl_ep_peer_name(&ep->base), ep->why);
         sl_tcp_cancel(ep, ep->down_status);
     }
     return told;

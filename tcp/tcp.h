@@ -228,8 +228,6 @@ void sl_tcp_conn_ready(struct sl_tcp_conn *conn);
 void sl_tcp_ep_activate(struct sl_tcp_ep *ep);
 /* Does nothing while something is pending. */
 void sl_tcp_ep_deactivate(struct sl_tcp_ep *ep);
-/* "[::1]:4711" */
-void sl_tcp_sockaddr_text(const struct sockaddr_storage *addr, char *out, size_t cap);
 
 static inline uint32_t sl_tcp_payload_crc(const void *bytes, size_t len)
 {

@@ -179,7 +179,7 @@ void sl_verbs_tcp_begin(struct sl_verbs_ep *ep)
     tcp->ending = tcp->end_sent = false;
     tcp->path.stats.ups++;
     sl_verbs_event(ep->iface, SL_EVENT_FALLBACK_ON, ep->base.peer, 0, 0);
-    sl_warn("verbs", "no path to rank %d: continues over TCP until one returns", ep->base.peer);
+    sl_warn("verbs", "no path to %s: continues over TCP until one returns", sl_ep_peer_name(&ep->base));
     sl_verbs_choose_frame_path(ep);
     sl_verbs_ep_activate(ep);
 }
@@ -204,7 +204,7 @@ void sl_verbs_tcp_ended(struct sl_verbs_ep *ep)
         return;
     tcp->ending = tcp->end_sent = false;
     tcp->path.state = SL_VERBS_PATH_IDLE;
-    sl_info("verbs", "data for rank %d goes by paths again", ep->base.peer);
+    sl_info("verbs", "data for %s goes by paths again", sl_ep_peer_name(&ep->base));
     sl_verbs_choose_frame_path(ep);
     sl_verbs_event(ep->iface, SL_EVENT_FALLBACK_OFF, ep->base.peer,
                    ep->frame_path != NULL ? ep->frame_path->idx : UINT64_MAX, 0);
@@ -248,8 +248,8 @@ static void take(struct sl_verbs_tcp *tcp)
 
         sl_verbs_record_send(ep, &record);
     } else if (place_for(tcp) == NULL || tcp->in.len == 0) {
-        sl_verbs_ep_fail(ep, -EPROTO, "rank %d sends %u bytes over TCP for nothing that was granted",
-                         ep->base.peer, tcp->in.len);
+        sl_verbs_ep_fail(ep, -EPROTO, "%s sends %u bytes over TCP for nothing that was granted",
+                         sl_ep_peer_name(&ep->base), tcp->in.len);
     } else {
         tcp->in_bytes = true;
     }

@@ -244,11 +244,11 @@ static int match(const struct sl_verbs_ep *ep, uint32_t number, const struct sl_
                  uint64_t tag, uint64_t len)
 {
     if (tag != sink->tag)
-        return sl_fail(-EPROTO, "message %u of rank %d has tag 0x%llx, expected 0x%llx", number,
-                       ep->base.peer, (unsigned long long)tag, (unsigned long long)sink->tag);
+        return sl_fail(-EPROTO, "message %u of %s has tag 0x%llx, expected 0x%llx", number,
+                       sl_ep_peer_name(&ep->base), (unsigned long long)tag, (unsigned long long)sink->tag);
     if (!sl_sink_takes(sink, len))
-        return sl_fail(-EMSGSIZE, "message %u of rank %d has %llu bytes, expected %zu", number,
-                       ep->base.peer, (unsigned long long)len, sink->len);
+        return sl_fail(-EMSGSIZE, "message %u of %s has %llu bytes, expected %zu", number,
+                       sl_ep_peer_name(&ep->base), (unsigned long long)len, sink->len);
     return 0;
 }
 
@@ -464,18 +464,18 @@ static void on_rts(struct sl_verbs_ep *ep, const struct sl_verbs_frame *frame)
 static int check_order(struct sl_verbs_ep *ep, const struct sl_verbs_frame *frame)
 {
     if (frame->fseq != ep->fseq_in)
-        return sl_fail(-EPROTO, "frame %u of rank %d came when %u was due", frame->fseq,
-                       ep->base.peer, ep->fseq_in);
+        return sl_fail(-EPROTO, "frame %u of %s came when %u was due", frame->fseq,
+                       sl_ep_peer_name(&ep->base), ep->fseq_in);
     if (ep->credits + frame->credits > SL_VERBS_CREDITS)
-        return sl_fail(-EPROTO, "rank %d gives back %u credits of %u", ep->base.peer,
+        return sl_fail(-EPROTO, "%s gives back %u credits of %u", sl_ep_peer_name(&ep->base),
                        frame->credits, SL_VERBS_CREDITS - ep->credits);
     if (frame->kind == SL_VERBS_RTS && is_over(ep, frame->number))
         return 0;
     if ((frame->kind == SL_VERBS_EAGER || frame->kind == SL_VERBS_RTS) &&
         (frame->number - ep->rx_oldest >= SL_VERBS_RX_QUEUE ||
          sl_verbs_rx_at(ep, frame->number)->has_frame || sl_verbs_rx_at(ep, frame->number)->has_rts))
-        return sl_fail(-EPROTO, "message %u of rank %d comes twice, or too far ahead of %u",
-                       frame->number, ep->base.peer, ep->rx_oldest);
+        return sl_fail(-EPROTO, "message %u of %s comes twice, or too far ahead of %u",
+                       frame->number, sl_ep_peer_name(&ep->base), ep->rx_oldest);
     return 0;
 }
 

@@ -39,9 +39,9 @@ static void set_lag_port(struct sl_verbs_path *path, const struct sl_mlx5dv *mlx
     if (path->rail->lag_ports == 0)
         return;
     if (wanted > path->rail->lag_ports)
-        sl_warn("verbs", "%s is a bond of %u ports: path %u to rank %d asks for port %u, and takes whichever "
+        sl_warn("verbs", "%s is a bond of %u ports: path %u to %s asks for port %u, and takes whichever "
                 "its driver chooses", path->rail->port.name, path->rail->lag_ports, path->idx,
-                path->ep->base.peer, wanted);
+                sl_ep_peer_name(&path->ep->base), wanted);
     else if (wanted != 0) {
         int err = mlx5dv->mlx5dv_modify_qp_lag_port(path->qp, wanted);
 
@@ -53,8 +53,8 @@ static void set_lag_port(struct sl_verbs_path *path, const struct sl_mlx5dv *mlx
         mlx5dv->mlx5dv_query_qp_lag_port(path->qp, &chosen, &active) != 0)
         return;
     path->lag_active = active;
-    sl_debug("verbs", "path %u to rank %d leaves by port %u of the bond %s, for which %u stands at present",
-             path->idx, path->ep->base.peer, chosen, path->rail->port.name, active);
+    sl_debug("verbs", "path %u to %s leaves by port %u of the bond %s, for which %u stands at present",
+             path->idx, sl_ep_peer_name(&path->ep->base), chosen, path->rail->port.name, active);
 }
 
 void sl_verbs_mlx5_route(struct sl_verbs_path *path)

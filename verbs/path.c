@@ -52,7 +52,7 @@ int sl_verbs_path_add(struct sl_verbs_ep *ep, unsigned idx, struct sl_verbs_path
     int err;
 
     if (path == NULL)
-        return sl_fail(-ENOMEM, "no memory for a path to rank %d", ep->base.peer);
+        return sl_fail(-ENOMEM, "no memory for a path to %s", sl_ep_peer_name(&ep->base));
     err = slot_take(ep->iface, path);
     if (err != 0) {
         free(path);

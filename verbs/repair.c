@@ -124,7 +124,7 @@ static void rest(struct sl_verbs_path *path)
 static void try_failed(struct sl_verbs_path *path, const char *why)
 {
     snprintf(path->why, sizeof(path->why), "%s", why);
-    sl_debug("verbs", "path %u to rank %d is not to be had: %s", path->idx, path->ep->base.peer, why);
+    sl_debug("verbs", "path %u to %s is not to be had: %s", path->idx, sl_ep_peer_name(&path->ep->base), why);
     rest(path);
 }
 
@@ -185,8 +185,8 @@ static void on_offer(struct sl_verbs_ep *ep, const struct sl_verbs_record *recor
     char why[SL_VERBS_WHY] = "";
 
     if (ep->leads || theirs->remote_rail >= ep->iface->rail_count) {
-        sl_verbs_ep_fail(ep, -EPROTO, "rank %d offers a path by a rail that we do not have",
-                         ep->base.peer);
+        sl_verbs_ep_fail(ep, -EPROTO, "%s offers a path by a rail that we do not have",
+                         sl_ep_peer_name(&ep->base));
         return;
     }
     if (path == NULL && sl_verbs_path_add(ep, record->path, &path) != 0) {
@@ -194,7 +194,7 @@ static void on_offer(struct sl_verbs_ep *ep, const struct sl_verbs_record *recor
         return;
     }
     if (path->state != SL_VERBS_PATH_IDLE) { /* the leading end never does that */
-        sl_verbs_ep_fail(ep, -EPROTO, "rank %d offers path %u, which is in use", ep->base.peer,
+        sl_verbs_ep_fail(ep, -EPROTO, "%s offers path %u, which is in use", sl_ep_peer_name(&ep->base),
                          record->path);
         return;
     }
@@ -242,7 +242,7 @@ static void path_up(struct sl_verbs_path *path)
     ep->no_path_since_ns = 0;
     SL_PROBE3(path_up, ep->base.peer, path->idx, path->epoch);
     sl_verbs_event(ep->iface, SL_EVENT_PATH_UP, ep->base.peer, path->idx, path->epoch);
-    sl_info("verbs", "path %u to rank %d is up: %s to the peer's rail %u", path->idx, ep->base.peer,
+    sl_info("verbs", "path %u to %s is up: %s to the peer's rail %u", path->idx, sl_ep_peer_name(&ep->base),
             path->rail->port.name, path->remote_rail);
     sl_verbs_tcp_end(ep);
     sl_verbs_choose_frame_path(ep);
@@ -320,7 +320,7 @@ static bool stop(struct sl_verbs_path *path)
             path->backoff_ns = 0;
         SL_PROBE3(path_down, ep->base.peer, path->idx, path->wc_status);
         sl_verbs_event(ep->iface, SL_EVENT_PATH_DOWN, ep->base.peer, path->idx, path->wc_status);
-        sl_warn("verbs", "path %u to rank %d is down: %s; %u of %u left", path->idx, ep->base.peer,
+        sl_warn("verbs", "path %u to %s is down: %s; %u of %u left", path->idx, sl_ep_peer_name(&ep->base),
                 path->why, ep->paths_up, ep->path_count);
     }
     down_send(ep, SL_VERBS_REC_DOWN, path->idx, path->epoch, path->arrived, path->why);
@@ -345,8 +345,8 @@ static void fenced(struct sl_verbs_path *path, uint32_t arrived)
     sl_verbs_event(ep->iface, SL_EVENT_PATH_FENCED, ep->base.peer, path->idx, arrived);
     /* Its device acknowledged what it has not shown to the other end: nobody has those bytes any more. */
     if ((int32_t)(path->carried - arrived) > 0)
-        sl_verbs_ep_fail(ep, -EHOSTUNREACH, "a device of rank %d failed with %u messages in it that it had "
-                         "acknowledged", ep->base.peer, path->carried - arrived);
+        sl_verbs_ep_fail(ep, -EHOSTUNREACH, "a device of %s failed with %u messages in it that it had "
+                         "acknowledged", sl_ep_peer_name(&ep->base), path->carried - arrived);
     sl_verbs_path_salvage(path, arrived);
     if (ep->fencing == path)
         ep->fencing = NULL;
@@ -437,8 +437,8 @@ static void on_hello(struct sl_verbs_ep *ep, const struct sl_verbs_hello *hello)
     ep->eager_bytes = ep->iface->eager_bytes < hello->eager_bytes ? ep->iface->eager_bytes
                                                                   : hello->eager_bytes;
     if (ep->nonce == hello->nonce)
-        err = sl_fail(-EPROTO, "rank %d speaks with our own voice: it repeats our number",
-                      ep->base.peer);
+        err = sl_fail(-EPROTO, "%s speaks with our own voice: it repeats our number",
+                      sl_ep_peer_name(&ep->base));
     ep->leads = ep->nonce > hello->nonce;
     if (err == 0 && ep->leads)
         err = paths_plan(ep);
@@ -457,13 +457,13 @@ void sl_verbs_on_record(struct sl_verbs_ep *ep, const struct sl_verbs_record *re
         return;
     }
     if (record->kind == SL_VERBS_REC_BYE) {
-        sl_verbs_ep_fail(ep, -EHOSTUNREACH, "rank %d found no path: %s", ep->base.peer,
+        sl_verbs_ep_fail(ep, -EHOSTUNREACH, "%s found no path: %s", sl_ep_peer_name(&ep->base),
                          record->down.why);
         return;
     }
     if (record->path >= SL_VERBS_PATHS_MAX || !ep->has_hello) {
-        sl_verbs_ep_fail(ep, -EPROTO, "rank %d speaks of path %u, which there cannot be",
-                         ep->base.peer, record->path);
+        sl_verbs_ep_fail(ep, -EPROTO, "%s speaks of path %u, which there cannot be",
+                         sl_ep_peer_name(&ep->base), record->path);
         return;
     }
     if (record->kind == SL_VERBS_REC_OFFER) {
@@ -534,9 +534,9 @@ static void connect_timers(struct sl_verbs_ep *ep, uint64_t now_ns)
     }
     reasons(ep, why, sizeof(why));
     if (ep->leads && ep->path_count > 0 && tried == ep->path_count && ep->paths_up == 0)
-        sl_verbs_ep_fail(ep, -EHOSTUNREACH, "no path to rank %d: %s", ep->base.peer, why);
+        sl_verbs_ep_fail(ep, -EHOSTUNREACH, "no path to %s: %s", sl_ep_peer_name(&ep->base), why);
     else if (now_ns >= ep->connect_deadline_ns)
-        sl_verbs_ep_fail(ep, -ETIMEDOUT, "no path to rank %d within %lld ms%s%s", ep->base.peer,
+        sl_verbs_ep_fail(ep, -ETIMEDOUT, "no path to %s within %lld ms%s%s", sl_ep_peer_name(&ep->base),
                          (long long)ep->iface->config->connect_timeout_ms, why[0] != '\0' ? ": " : "",
                          why);
 }
@@ -614,7 +614,7 @@ static void wait_timers(struct sl_verbs_ep *ep, uint64_t now_ns)
     if (now_ns - ep->no_path_since_ns < wait_ns || sl_verbs_tcp_path(ep) != NULL)
         return;
     reasons(ep, why, sizeof(why));
-    sl_verbs_ep_fail(ep, -EHOSTUNREACH, "no path to rank %d for %lld ms: %s", ep->base.peer,
+    sl_verbs_ep_fail(ep, -EHOSTUNREACH, "no path to %s for %lld ms: %s", sl_ep_peer_name(&ep->base),
                      (long long)ep->iface->config->verbs_path_wait_ms, why);
 }
 

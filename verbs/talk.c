@@ -103,8 +103,8 @@ void sl_verbs_record_send(struct sl_verbs_ep *ep, struct sl_verbs_record *record
     if (ep->record_out - ep->record_handled >= SL_VERBS_RECORDS ||
         ep->record_count >= SL_VERBS_RECORDS - 1) {
         sl_verbs_ep_fail(ep, -EHOSTUNREACH,
-                         "neither a path nor the TCP connection beside them reaches rank %d",
-                         ep->base.peer);
+                         "neither a path nor the TCP connection beside them reaches %s",
+                         sl_ep_peer_name(&ep->base));
         return;
     }
     record->seq = ep->record_out++;
@@ -201,8 +201,8 @@ void sl_verbs_record_take(struct sl_verbs_ep *ep, const void *bytes, size_t len)
     if (err == 0 && (record.kind == SL_VERBS_REC_ACK || (int32_t)(record.seq - ep->record_in) < 0))
         return; /* or it came by the other way before */
     if (err == 0 && record.seq - ep->record_in >= SL_VERBS_RECORDS)
-        err = sl_fail(-EPROTO, "record %u of rank %d came when %u was due", record.seq,
-                      ep->base.peer, ep->record_in);
+        err = sl_fail(-EPROTO, "record %u of %s came when %u was due", record.seq,
+                      sl_ep_peer_name(&ep->base), ep->record_in);
     if (err != 0) {
         sl_verbs_ep_fail(ep, err, "%s", sluice_last_error());
         return;

@@ -81,8 +81,8 @@ int sl_verbs_ep_fail(struct sl_verbs_ep *ep, int status, const char *fmt, ...)
 int sl_verbs_not_up(const struct sl_verbs_ep *ep)
 {
     if (ep->state < SL_VERBS_EP_UP)
-        return sl_fail(-EINVAL, "the endpoint to rank %d is not connected yet", ep->base.peer);
-    return sl_fail(ep->down_status, "rank %d is gone: %s", ep->base.peer, ep->why);
+        return sl_fail(-EINVAL, "the endpoint to %s is not connected yet", sl_ep_peer_name(&ep->base));
+    return sl_fail(ep->down_status, "%s is gone: %s", sl_ep_peer_name(&ep->base), ep->why);
 }
 
 /* No queue pair of it touches memory any more. */
@@ -172,8 +172,8 @@ static void on_companion_down(void *arg, struct sl_ep *companion, int status, co
         return;
     /* A connection that broke by itself says nothing about the peer while paths carry. */
     if (status != -ECONNRESET && ep->paths_up > 0) {
-        sl_warn("verbs", "the TCP connection beside the paths to rank %d is lost: %s; records go by "
-                "the paths alone", ep->base.peer, why);
+        sl_warn("verbs", "the TCP connection beside the paths to %s is lost: %s; records go by "
+                "the paths alone", sl_ep_peer_name(&ep->base), why);
         sl_verbs_records_requeue(ep);
         sl_verbs_ep_time(ep);
         return;
@@ -487,15 +487,16 @@ static int ep_connect(struct sl_ep *base, const struct sl_addr *peer, struct sl_
     int err;
 
     if (ep->state != SL_VERBS_EP_NEW)
-        return sl_fail(-EINVAL, "the endpoint to rank %d was connected before", base->peer);
+        return sl_fail(-EINVAL, "the endpoint to %s was connected before", sl_ep_peer_name(base));
     memcpy(&theirs, peer->bytes, peer->len < sizeof(theirs) ? peer->len : sizeof(theirs));
     if (peer->len < offsetof(struct address, companion) || theirs.magic != MAGIC ||
         theirs.len != peer->len - offsetof(struct address, companion))
-        return sl_fail(-EPROTO, "the address of rank %d is not one of the verbs transport",
-                       base->peer);
+        return sl_fail(-EPROTO, "the address of %s is not one of the verbs transport",
+                       sl_ep_peer_name(base));
     companion.len = theirs.len;
     memcpy(companion.bytes, theirs.companion, theirs.len);
     ep->companion->peer = base->peer;
+    ep->companion->peer_name = base->peer_name;
     ep->companion_req = (struct sl_req){.status = SL_PENDING, .done = on_companion_up};
     ep->connect_req = req;
     ep->state = SL_VERBS_EP_CONNECTING;

@@ -215,8 +215,8 @@ void sl_verbs_grants_trim(struct sl_verbs_ep *ep, uint32_t number)
         if (!grant->used || grant->number != number)
             continue;
         if (grant->got > msg->len) {
-            sl_verbs_ep_fail(ep, -EPROTO, "rank %d wrote %llu bytes of message %u, which has %llu",
-                             ep->base.peer, (unsigned long long)grant->got, number,
+            sl_verbs_ep_fail(ep, -EPROTO, "%s wrote %llu bytes of message %u, which has %llu",
+                             sl_ep_peer_name(&ep->base), (unsigned long long)grant->got, number,
                              (unsigned long long)msg->len);
             return;
         }
@@ -233,8 +233,8 @@ void sl_verbs_on_write(struct sl_verbs_path *path, uint32_t id, uint32_t len)
     struct sl_verbs_rx_grant *grant = sl_verbs_rx_grant_at(ep, id);
 
     if (grant == NULL || len > grant->len - grant->got) {
-        sl_verbs_ep_fail(ep, -EPROTO, "rank %d wrote %u bytes where nothing was granted",
-                         ep->base.peer, len);
+        sl_verbs_ep_fail(ep, -EPROTO, "%s wrote %u bytes where nothing was granted",
+                         sl_ep_peer_name(&ep->base), len);
         return;
     }
     if (ep->state == SL_VERBS_EP_DOWN)
@@ -274,8 +274,8 @@ void sl_verbs_on_grant(struct sl_verbs_ep *ep, const struct sl_verbs_frame *fram
     /* What is granted before the length is known is all of it. */
     if (told->off + told->len > frame->value || (shorter && told->len != frame->value) ||
         told->rkey_count != ep->peer.rail_count) {
-        sl_verbs_ep_fail(ep, -EBADMSG, "rank %d grants bytes past the end of message %u",
-                         ep->base.peer, number);
+        sl_verbs_ep_fail(ep, -EBADMSG, "%s grants bytes past the end of message %u",
+                         sl_ep_peer_name(&ep->base), number);
         return;
     }
     /* For a message that went by other means or was another than expected: its receive says so itself. */
@@ -286,7 +286,7 @@ void sl_verbs_on_grant(struct sl_verbs_ep *ep, const struct sl_verbs_frame *fram
         if (!ep->tx_grants[i].used)
             grant = &ep->tx_grants[i];
     if (grant == NULL) {
-        sl_verbs_ep_fail(ep, -EPROTO, "rank %d has granted more than was agreed", ep->base.peer);
+        sl_verbs_ep_fail(ep, -EPROTO, "%s has granted more than was agreed", sl_ep_peer_name(&ep->base));
         return;
     }
     *grant = fresh;

@@ -12,7 +12,7 @@ static void check(const struct sl_addr *in)
     struct sl_tcp_address address;
     struct sl_addr again;
 
-    if (sl_tcp_address_decode(in, 1, &address) != 0)
+    if (sl_tcp_address_decode(in, "rank 1", &address) != 0)
         return;
     sl_assert(address.count <= SL_TCP_ADDRS && address.crc <= SL_TCP_CRC_AUTO);
     sl_assert(address.conns <= SL_TCP_DATA_CONNS_MAX);

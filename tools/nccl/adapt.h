@@ -34,6 +34,7 @@
 #define SL_NCCL_CALLS SL_NCCL_REQUESTS /* announcements that may be on their way */
 #define SL_NCCL_BYTES_MAX (INT64_C(1) << 30) /* of one message: sizes are told in an int */
 #define SL_NCCL_WHY 192
+#define SL_NCCL_PEER_NAME 64
 
 /* ---- devices ---- */
 
@@ -183,6 +184,7 @@ struct sl_nccl_comm {
     struct sl_ep *ep;       /* NULL: none yet, or none any more */
     int lost;               /* 0, or why it is of no use any more */
     char why[SL_NCCL_WHY];
+    char peer_name[SL_NCCL_PEER_NAME]; /* NCCL does not say which rank it is: "the peer at 192.0.2.7" */
     struct sl_node mrs;
     union {
         struct sl_nccl_send_side send;

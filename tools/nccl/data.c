@@ -146,7 +146,7 @@ static void wait_for_room(struct sl_nccl_comm *comm)
 /* The sentence for a connection that is of no use any more. */
 static int lost(const struct sl_nccl_comm *comm)
 {
-    return sl_fail(comm->lost, "a connection is lost: %s", comm->why);
+    return sl_fail(comm->lost, "the connection to %s is lost: %s", comm->peer_name, comm->why);
 }
 
 /* What a transport's call said: true when it took the request, which may be over already. */

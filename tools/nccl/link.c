@@ -3,7 +3,9 @@
 #include "tools/nccl/link.h"
 
 #include "core/log.h"
+#include "core/netif.h"
 
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -102,6 +104,18 @@ static int note(struct sl_nccl_link *link, int err)
     return err;
 }
 
+/* By the address it has in the handshake. */
+static void name_peer(struct sl_nccl_link *link)
+{
+    struct sockaddr_storage addr;
+    socklen_t len = sizeof(addr);
+    char host[INET6_ADDRSTRLEN] = "an unknown address";
+
+    if (getpeername(link->fd, (struct sockaddr *)&addr, &len) == 0)
+        sl_sockaddr_host(&addr, host, sizeof(host));
+    snprintf(link->comm->peer_name, sizeof(link->comm->peer_name), "the peer at %s", host);
+}
+
 int sl_nccl_link_ep(struct sl_nccl_link *link, uint8_t way, struct sl_addr *out)
 {
     struct sl_nccl_engine *engine = link->engine;
@@ -115,6 +129,8 @@ int sl_nccl_link_ep(struct sl_nccl_link *link, uint8_t way, struct sl_addr *out)
     if (err != 0)
         return note(link, err);
     link->comm->ep->owner = link->comm;
+    link->comm->ep->peer_name = link->comm->peer_name;
+    name_peer(link);
     link->way = way;
     link->connecting = (struct sl_req){.status = SL_PENDING, .done = connect_over};
     err = engine->ways[way].ops->ep_addr(link->comm->ep, out);
@@ -170,7 +186,8 @@ int sl_nccl_link_take(struct sl_nccl_link *link, struct sl_nccl_comm **out)
     if (err != 0)
         return note(link, err);
     ep->iface->ops->ep_describe(ep, how, sizeof(how));
-    sl_info("nccl", "device %u %s by %s", link->engine->dev, link->is_send ? "sends" : "receives", how);
+    sl_info("nccl", "device %u %s %s by %s", link->engine->dev, link->is_send ? "sends to" : "receives from",
+            link->comm->peer_name, how);
     *out = link->comm;
     link->comm = NULL;
     return 0;

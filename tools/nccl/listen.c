@@ -205,18 +205,6 @@ static void refuse(struct guest *guest, const char *why)
     show_out(guest);
 }
 
-static void text_of(const struct sockaddr_storage *addr, char *out, size_t cap)
-{
-    char host[INET6_ADDRSTRLEN] = "?";
-    bool v4 = addr->ss_family == AF_INET;
-    const struct sockaddr_in *in = (const struct sockaddr_in *)addr;
-    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)addr;
-
-    inet_ntop(addr->ss_family, v4 ? (const void *)&in->sin_addr : (const void *)&in6->sin6_addr, host,
-              sizeof(host));
-    snprintf(out, cap, "%s port %u", host, ntohs(v4 ? in->sin_port : in6->sin6_port));
-}
-
 /* A free place, or that of the guest that has been silent for longest. */
 static struct guest *place_for_guest(struct sl_nccl_listen *ls)
 {
@@ -257,7 +245,7 @@ static void let_in(struct sl_nccl_listen *ls)
         guest->used = true;
         guest->known = guest->is_up = guest->committed = false;
         guest->deadline_ns = now(ls->engine) + hello_ns;
-        text_of(&addr, guest->from, sizeof(guest->from));
+        sl_sockaddr_text(&addr, guest->from, sizeof(guest->from));
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
         setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
     }

@@ -583,6 +583,8 @@ static void a_peer_that_is_gone_is_a_remote_error(void **state)
         result = net->test(recv, &done, NULL);
     assert_int_equal(result, SL_NCCL_REMOTE_ERROR);
     assert_false(done);
+    if (strstr(last_line, "the peer at ") == NULL || strstr(last_line, "rank -1") != NULL)
+        fail_msg("who is gone is not said: %s", last_line);
     assert_int_equal(net->irecv(e.recv, 1, (void *[]){out}, (size_t[]){1}, (int[]){1}, (void *[]){NULL},
                                 (void *[]){NULL}, &request), SL_NCCL_REMOTE_ERROR);
     assert_null(request);

@@ -128,6 +128,28 @@ static void this_host_has_a_loopback(void **state)
     assert_true(found);
 }
 
+static void addresses_are_written_as_people_write_them(void **state)
+{
+    static const char *const like[][3] = {{"192.0.2.7", "192.0.2.7", "192.0.2.7:4711"},
+                                          {"::ffff:192.0.2.7", "192.0.2.7", "192.0.2.7:4711"},
+                                          {"fd00::2", "fd00::2", "[fd00::2]:4711"}};
+    char text[64];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(like) / sizeof(like[0]); i++) {
+        struct sl_netif *netif = put("eth0", like[i][0]);
+
+        ((struct sockaddr_in *)&netif->addr)->sin_port = htons(4711);
+        sl_sockaddr_host(&netif->addr, text, sizeof(text));
+        assert_string_equal(text, like[i][1]);
+        sl_sockaddr_text(&netif->addr, text, sizeof(text));
+        assert_string_equal(text, like[i][2]);
+        sl_sockaddr_text(&netif->addr, text, 5);
+        assert_memory_equal(text, like[i][2], 4);
+        assert_int_equal(text[4], '\0');
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -137,6 +159,7 @@ int main(void)
         cmocka_unit_test_setup(a_bridge_is_taken_when_it_is_named_or_the_way_out, host),
         cmocka_unit_test_setup(what_is_not_understood_is_refused_with_the_item, host),
         cmocka_unit_test_setup(nothing_left_is_an_error_that_says_why, host),
+        cmocka_unit_test_setup(addresses_are_written_as_people_write_them, host),
         cmocka_unit_test_setup(this_host_has_a_loopback, host),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
