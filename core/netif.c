@@ -322,6 +322,20 @@ int sl_netif_choose(const struct sl_netif_list *all, const char *spec, struct sl
     return 0;
 }
 
+int sl_netif_find(const char *spec, struct sl_netif_list *out, char *why, size_t why_cap)
+{
+    struct sl_netif_list *all = malloc(sizeof(*all));
+    int err;
+
+    if (all == NULL)
+        return sl_fail(-ENOMEM, "no memory to list network interfaces");
+    err = sl_netif_scan(all);
+    if (err == 0)
+        err = sl_netif_choose(all, spec, out, why, why_cap);
+    free(all);
+    return err;
+}
+
 int sl_netif_route(const struct sockaddr_storage *addr, const struct sl_netif_list *all,
                    const struct sl_netif **out)
 {

@@ -41,6 +41,9 @@ int sl_netif_scan(struct sl_netif_list *out);
 int sl_netif_choose(const struct sl_netif_list *all, const char *spec, struct sl_netif_list *out,
                     char *why, size_t why_cap);
 
+/* Both: the addresses of this host that may be published. */
+int sl_netif_find(const char *spec, struct sl_netif_list *out, char *why, size_t why_cap);
+
 bool sl_sockaddr_loopback(const struct sockaddr_storage *addr);
 bool sl_sockaddr_link_local(const struct sockaddr_storage *addr);
 socklen_t sl_sockaddr_len(const struct sockaddr_storage *addr);

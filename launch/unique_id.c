@@ -37,11 +37,10 @@ static struct sl_address loopback_v4(uint16_t port)
 
 static int add_interfaces(const struct sl_config *config, struct sl_card *card)
 {
-    struct sl_netif_list all, chosen;
+    struct sl_netif_list chosen;
     char why[SL_TEXT_MAX];
-    int err = sl_netif_scan(&all);
+    int err = sl_netif_find(config->interface, &chosen, why, sizeof(why));
 
-    err = err ?: sl_netif_choose(&all, config->interface, &chosen, why, sizeof(why));
     if (err != 0)
         return err;
     for (unsigned i = 0; i < chosen.count && card->count < SL_CARD_PLACES_MAX; i++) {

@@ -136,16 +136,13 @@ struct poke {
     void *arg;
 };
 
-static int create_over(struct sl_exchange *exchange, const struct sl_config *config,
-                       struct poke poke, struct sluice_comm **out)
+/* With its progress thread, where it has one. */
+static int create_running(struct sl_exchange *exchange, const struct sl_comm_params *params,
+                          struct sluice_comm **out)
 {
-    struct sl_comm_params params = {.config = config, .clock = &sl_clock_monotonic, .seed = seed(),
-                                    .poke = poke.call, .poke_arg = poke.arg};
     struct sluice_comm *comm;
-    int err = watch_status_signal(config);
+    int err = sl_comm_create(exchange, params, &comm);
 
-    if (err == 0)
-        err = sl_comm_create(exchange, &params, &comm);
     if (err != 0)
         return err;
     err = sl_thread_start(comm);
@@ -154,6 +151,16 @@ static int create_over(struct sl_exchange *exchange, const struct sl_config *con
     else
         *out = comm;
     return err;
+}
+
+static int create_over(struct sl_exchange *exchange, const struct sl_config *config,
+                       struct poke poke, struct sluice_comm **out)
+{
+    struct sl_comm_params params = {.config = config, .clock = &sl_clock_monotonic, .seed = seed(),
+                                    .poke = poke.call, .poke_arg = poke.arg};
+    int err = watch_status_signal(config);
+
+    return err != 0 ? err : create_running(exchange, &params, out);
 }
 
 int sluice_comm_create(const struct sluice_config *given, struct sluice_comm **out)
@@ -291,17 +298,8 @@ static int create_child(struct sluice_comm *parent, const int *members, int coun
         .transports = parent->transport_count != 0 ? parent->transports : NULL,
         .transport_count = parent->transport_count,
     };
-    struct sluice_comm *comm;
-    int err = sl_comm_create(&exchange.base, &params, &comm);
 
-    if (err != 0)
-        return err;
-    err = sl_thread_start(comm);
-    if (err != 0)
-        sl_comm_destroy(comm);
-    else
-        *out = comm;
-    return err;
+    return create_running(&exchange.base, &params, out);
 }
 
 int sluice_comm_split(struct sluice_comm *comm, int color, int key, struct sluice_comm **out)

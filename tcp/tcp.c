@@ -118,18 +118,13 @@ void sl_tcp_ep_deactivate(struct sl_tcp_ep *ep)
 
 static int probe(const struct sl_config *config, struct sl_device *out, size_t cap, size_t *count)
 {
-    struct sl_netif_list *lists = malloc(2 * sizeof(*lists));
+    struct sl_netif_list chosen;
     char why[256];
     size_t n = 0;
-    int err;
+    int err = sl_netif_find(config->interface, &chosen, why, sizeof(why));
 
-    if (lists == NULL)
-        return sl_fail(-ENOMEM, "no memory to list network interfaces");
-    err = sl_netif_scan(&lists[0]);
-    if (err == 0)
-        err = sl_netif_choose(&lists[0], config->interface, &lists[1], why, sizeof(why));
-    for (unsigned i = 0; err == 0 && i < lists[1].count; i++) {
-        const struct sl_netif *netif = &lists[1].items[i];
+    for (unsigned i = 0; err == 0 && i < chosen.count; i++) {
+        const struct sl_netif *netif = &chosen.items[i];
         char addr[64];
         size_t at = 0;
 
@@ -151,7 +146,6 @@ static int probe(const struct sl_config *config, struct sl_device *out, size_t c
         }
         n++;
     }
-    free(lists);
     if (err == 0)
         *count = n;
     return err;
@@ -193,18 +187,11 @@ static void host_identity(const struct sl_config *config, uint8_t out[16])
 
 static int choose_interfaces(struct sl_tcp_iface *iface, const struct sl_device *dev)
 {
-    struct sl_netif_list *all = malloc(sizeof(*all));
     const char *spec = dev != NULL ? dev->name : iface->config->interface;
     char why[256], names[256] = "";
     size_t used = 0;
-    int err;
+    int err = sl_netif_find(spec, &iface->netifs, why, sizeof(why));
 
-    if (all == NULL)
-        return sl_fail(-ENOMEM, "no memory to list network interfaces");
-    err = sl_netif_scan(all);
-    if (err == 0)
-        err = sl_netif_choose(all, spec, &iface->netifs, why, sizeof(why));
-    free(all);
     if (err != 0)
         return err;
     for (unsigned i = 0; i < iface->netifs.count && used < sizeof(names); i++) {

@@ -117,23 +117,17 @@ static int listen_socket(const char *range, int *out, uint16_t *port)
 /* Those of link-local scope say nothing without their link. */
 static int choose_places(const struct sl_config *config, struct sl_nccl_handle *handle)
 {
-    struct sl_netif_list *lists = calloc(2, sizeof(*lists));
+    struct sl_netif_list chosen;
     char why[256];
-    int err;
+    int err = sl_netif_find(config->interface, &chosen, why, sizeof(why));
 
-    if (lists == NULL)
-        return sl_fail(-ENOMEM, "no memory to list network interfaces");
-    err = sl_netif_scan(&lists[0]);
-    if (err == 0)
-        err = sl_netif_choose(&lists[0], config->interface, &lists[1], why, sizeof(why));
-    for (unsigned i = 0; err == 0 && i < lists[1].count; i++) {
-        const struct sl_netif *netif = &lists[1].items[i];
+    for (unsigned i = 0; err == 0 && i < chosen.count; i++) {
+        const struct sl_netif *netif = &chosen.items[i];
 
         if (handle->place_count < SL_NCCL_PLACES_MAX && !sl_sockaddr_link_local(&netif->addr))
             handle->places[handle->place_count++] =
                 (struct sl_nccl_place){.addr = netif->addr, .loopback = netif->loopback};
     }
-    free(lists);
     if (err == 0 && handle->place_count == 0)
         err = sl_fail(-ENODEV, "no network interface has an address that a peer could connect to; see "
                       "SLUICE_INTERFACE");
@@ -169,7 +163,7 @@ static int listen_new(struct sl_nccl_engine *engine, struct sl_nccl_listen **out
 int sl_nccl_listen(struct sl_nccl_ctx *ctx, int dev, void *handle, struct sl_nccl_listen **out)
 {
     struct sl_nccl_engine *engine;
-    struct sl_nccl_listen *ls;
+    struct sl_nccl_listen *ls = NULL;
     int err = sl_nccl_engine_get(ctx, dev, ctx->traffic_class, &engine);
 
     if (err != 0)
