@@ -4,6 +4,8 @@
 # the script's name in front. Before each script, all faults are cleared.
 # usage: run_guest.sh BUILD [SCRIPT...]    each is called with BUILD, the build directory
 #
+# $VM_OUT/ended names the scripts that are over. They do not run again when the folder is that of an earlier boot, whose
+# cases $VM_OUT/count tells.
 # A script gets 300 s, or what a line "# limit: N s" of it says.
 set -uo pipefail
 here=$(dirname "$(readlink -f "$0")")
@@ -14,7 +16,9 @@ shift
 [[ $# -gt 0 ]] || set -- "$here"/guest/*.sh
 export CMOCKA_MESSAGE_OUTPUT=TAP VM_SHORT=1
 state=$(mktemp)
-echo 0 0 >"$state"
+count=0
+[[ ! -s $VM_OUT/count ]] || read -r count <"$VM_OUT/count"
+echo "$count 0" >"$state"
 
 # renumber NAME: one script's TAP to the stream's; leaves in $state the count so far and the cases seen and
 # planned here. Line by line, so that what passed is known while the next one runs.
@@ -42,6 +46,9 @@ renumber() {
 failed=0
 for script in "$@"; do
     name=$(basename "$script" .sh)
+    if [[ -s $VM_OUT/ended ]] && grep -qxF "$name" "$VM_OUT/ended"; then
+        continue
+    fi
     limit=$(sed -n 's/^# limit: \([0-9]*\) s$/\1/p' "$script")
     clear_faults
     timeout -k 5 "${limit:-300}" "$script" "$build" </dev/null | renumber "$name"
@@ -54,6 +61,7 @@ for script in "$@"; do
     fi
     [[ $status -eq 0 ]] || failed=1
     echo "$count 0" >"$state"
+    echo "$name" >>"$VM_OUT/ended"
 done
 read -r count _ <"$state"
 echo "1..$count"

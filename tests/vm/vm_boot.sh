@@ -44,7 +44,8 @@ tap_case a_limit_that_is_no_number_is_named says 125 "'soon' is not a positive w
 why=$("$here/boot.sh" --prepare 2>&1)
 if [[ $? -ne 0 ]]; then
     for name in a_cache_that_cannot_be_made_is_named a_flavour_that_is_none_is_named \
-        a_command_comes_and_goes_whole a_guest_that_hangs_is_ended; do
+        a_command_comes_and_goes_whole a_guest_that_hangs_is_ended \
+        tests_go_on_where_soft_roce_made_the_kernel_spin tests_do_not_go_on_after_another_crash; do
         tap_skip "$name" "${why##*$'\n'}"
     done
     tap_done
@@ -83,8 +84,40 @@ ended() {
     ! grep -lsz "$dir/hangs" /proc/[0-9]*/cmdline
 }
 
+# crash WORDS: two scripts, the second of which crashes the kernel the first time, after these words in its log.
+crash() {
+    mkdir -p "$dir/guest"
+    printf '%s\n' '#!/bin/bash' 'echo "ok 1 - one"' 'echo 1..1' >"$dir/guest/1_one.sh"
+    cat >"$dir/guest/2_two.sh" <<'END_OF_SCRIPT'
+#!/bin/bash
+echo 'ok 1 - before'
+if [[ ! -e $VM_OUT/crashed ]]; then
+    : >"$VM_OUT/crashed"
+    sync
+    echo "<2>$(<"$(dirname "$0")/words")" >/dev/kmsg
+    echo c >/proc/sysrq-trigger
+fi
+echo 'ok 2 - behind'
+echo 1..2
+END_OF_SCRIPT
+    echo "$1" >"$dir/guest/words"
+    chmod +x "$dir/guest"/*.sh
+    "$here/vm_guest.sh" "$dir" 300 "$dir/guest"/*.sh
+}
+
+goes_on() {
+    local status=0
+    crash 'watchdog: BUG: soft lockup - CPU#1 stuck for 120s, RIP: rxe_requester+0x1/0x2' >"$dir/output" 2>&1 || status=$?
+    cat "$dir/output"
+    [[ $status -eq 0 ]] || { echo "status $status"; return 1; }
+    printf '%s\n' 'ok 1 - 1_one: one' 'ok 2 - 2_two: before' 'ok 3 - 2_two: before' 'ok 4 - 2_two: behind' 1..4 |
+        diff - <(grep -E '^(ok|not|1\.\.)' "$dir/output")
+}
+
 tap_case a_cache_that_cannot_be_made_is_named wrong_cache
 tap_case a_flavour_that_is_none_is_named says 1 'no package linux-image-nonesuch is known' "$here/image.sh" nonesuch
 tap_case a_command_comes_and_goes_whole whole
 tap_case a_guest_that_hangs_is_ended ended
+tap_case tests_go_on_where_soft_roce_made_the_kernel_spin goes_on
+tap_case tests_do_not_go_on_after_another_crash says 125 'ended without telling' crash 'Oops: in rxe_requester'
 tap_done
