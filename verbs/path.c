@@ -246,10 +246,12 @@ static void drain(struct sl_verbs_path *path)
     struct ibv_send_wr *bad, mark = {.wr_id = wr_id(path, SL_VERBS_MARK), .opcode = IBV_WR_SEND,
                                      .send_flags = IBV_SEND_SIGNALED};
     uint64_t deadline_ns = sl_now(clock) + DRAIN_NS;
-    int n = 0;
+    int n = 0, err = -1;
 
     path->marked = false;
-    if (ibv_post_send(path->qp, &mark, &bad) != 0)
+    for (unsigned i = 0; i < STOP_TRIES && err != 0; i++)
+        err = ibv_post_send(path->qp, &mark, &bad);
+    if (err != 0)
         path->marked = true; /* the device is gone */
     do
         n = sl_verbs_rail_poll(rail, 64);

@@ -122,6 +122,26 @@ static void what_was_acknowledged_before_a_fence_is_counted(void **state)
     play_orders(late_completions);
 }
 
+/* An end gives a path up while its device takes messages, and no longer shows them in time to be counted. */
+static void marks_fail(uint64_t seed)
+{
+    vs_plain(&run, seed, VS_PASSING, 3);
+    vs_plain_messages(&run, 0, 48, 3000);
+    vs_plain_messages(&run, 1, 48, 3000);
+    run.delay = 20;
+    run.repeats = 12;
+    for (unsigned i = 0; i < VS_FAULTS; i++)
+        *vs_plain_fault(&run, VS_CALL, 0, 0) = (struct vs_fault){
+            .kind = VS_CALL, .at_round = 10 + i * 12, .pick = 2, .pick2 = (uint32_t)(seed + i) % 5, .error = EIO};
+}
+
+/* Nor is the device taken for dead because the mark, behind which nothing comes, was not taken once: swarm seed 225686. */
+static void a_mark_that_is_not_taken_at_once_is_posted_again(void **state)
+{
+    (void)state;
+    play_orders(marks_fail);
+}
+
 static void crowded_companion(uint64_t seed)
 {
     vs_plain(&run, seed, VS_TCP, 1);
@@ -278,6 +298,7 @@ int main(void)
         cmocka_unit_test(frames_wait_for_the_fence_although_another_path_comes_up),
         cmocka_unit_test(arrivals_of_a_path_that_its_end_has_given_up_do_not_count),
         cmocka_unit_test(what_was_acknowledged_before_a_fence_is_counted),
+        cmocka_unit_test(a_mark_that_is_not_taken_at_once_is_posted_again),
         cmocka_unit_test(a_unit_that_is_half_handed_over_ends),
         cmocka_unit_test(a_rail_that_flaps_is_known_to_be_back),
         cmocka_unit_test(both_ends_say_that_there_is_no_path),
