@@ -179,7 +179,8 @@ struct sl_transport_ops {
      *
      * 1: done at once, req->status is 0 and done() will not be called. 0: taken; the bytes, the
      * sink and what it names are lent until req is done. -EAGAIN: queue full, nothing was
-     * taken, progress and call again. Other codes: the endpoint is lost, nothing was taken.
+     * taken, progress and call again. Other codes: the endpoint is lost, nothing was taken,
+     * and the handler's down() has come or will.
      */
     int (*send)(struct sl_ep *ep, const struct sl_buf *buf, uint64_t tag, struct sl_req *req);
     int (*recv)(struct sl_ep *ep, const struct sl_sink *sink, struct sl_req *req);
@@ -189,7 +190,7 @@ struct sl_transport_ops {
     int (*read)(struct sl_ep *ep, uint64_t addr, void *dst, size_t len, struct sl_req *req);
 
     /* A small message outside the order of sends: status, aborts. Arrives whole or not at all; the
-     * handler at the peer gets it. Copied. -EAGAIN: no room, nothing was taken. */
+     * handler at the peer gets it. Copied. -EAGAIN: no room, nothing was taken. Other codes: as of send. */
     int (*ctrl)(struct sl_ep *ep, const void *msg, size_t len);
 
     /* Finishes at most budget requests, calling each one's done(). Returns how many things moved

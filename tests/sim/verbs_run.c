@@ -268,6 +268,8 @@ static void judge_ends(struct vs_run *run)
             const struct vs_conn *conn = &run->conns[c];
             int status = conn->downs[side] > 0 ? conn->down_status[side] : 0, wanted = 0;
 
+            if (conn->refused[side][0] != '\0' && conn->downs[side] == 0 && !conn->left[side])
+                vs_wrong(run, "side %u of connection %u is up, but %s", side, c, conn->refused[side]);
             if (run->mode == VS_BROKEN || conn->left[side])
                 continue;
             if (run->mode == VS_AWAY && (run->goes_down || conn->lost || conn->downs[0] + conn->downs[1] > 0))

@@ -90,6 +90,7 @@ struct vs_conn {
     struct vs_queue queue[2]; /* by the side that sends */
     uint64_t ups_at_calm[2];
     unsigned downs[2];
+    char refused[2][256];     /* why a call on an endpoint was, whose end the handler then has to hear of */
     int down_status[2];
     char why[2][256];
     uint64_t down_ns[2];

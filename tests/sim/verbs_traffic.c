@@ -244,6 +244,12 @@ static void on_piece(const struct sl_sink *sink, const void *bytes, size_t off, 
 
 /* ---- posting ---- */
 
+/* As an endpoint may that is lost, also before it says so. */
+static void refused(struct vs_conn *conn, unsigned side, const char *what)
+{
+    snprintf(conn->refused[side], sizeof(conn->refused[side]), "%s was refused: %s", what, sluice_last_error());
+}
+
 bool vs_post(struct vs_queue *queue, unsigned which)
 {
     struct vs_run *run = queue->run;
@@ -270,7 +276,7 @@ bool vs_post(struct vs_queue *queue, unsigned which)
     if (rc == 0)
         return true;
     if (rc != -EAGAIN)
-        vs_wrong(run, "%s was refused: %s, %s", name_of(half), sluice_strerror(rc), sluice_last_error());
+        refused(queue->conn, side, name_of(half));
     half->posted = false;
     queue->next[which]--;
     return false;
@@ -298,7 +304,7 @@ void vs_ctrl(struct vs_queue *queue)
     if (rc == 0)
         queue->ctrl_sent++;
     else if (rc != -EAGAIN)
-        vs_wrong(queue->run, "a control message was refused: %s", sluice_last_error());
+        refused(queue->conn, queue->from, "a control message");
 }
 
 void vs_on_ctrl(void *arg, struct sl_ep *ep, const void *bytes, size_t len)

@@ -126,7 +126,7 @@ if [[ -s $job/rc ]]; then
     exit "$(<"$job/rc")"
 fi
 for log in "$job/console" "$job/qemu.log"; do
-    [[ ! -s $log ]] || tail -n 20 "$log" >&2
+    [[ ! -s $log ]] || tail -n 60 "$log" >&2
 done
 [[ -z $late ]] || { say "the guest was ended: it ran longer than $limit s (--limit)"; exit 124; }
 die "the guest ended without telling the command's status; what it and QEMU said last is above"
