@@ -121,7 +121,7 @@ long() {
 
 tap_case windows_groups_and_odd_sizes_are_carried behaves 'windows*' 'group*' 'zero*' 'sends_are_cut*'
 tap_case aborts_leave_memory_alone behaves 'abort*' 'a_stalled*'
-long every_other_version_behaves_as_well older_and_newer
+tap_case every_other_version_behaves_as_well older_and_newer
 tap_case a_sender_may_close_at_once behaves 'what_is_sent*'
 tap_case a_killed_peer_ends_every_request killed_peer
 tap_case a_rail_that_dies_and_returns_fails_no_request while_broken a_rail_dies
