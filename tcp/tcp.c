@@ -128,8 +128,7 @@ static int probe(const struct sl_config *config, struct sl_device *out, size_t c
         char addr[64];
         size_t at = 0;
 
-        sl_sockaddr_text(&netif->addr, addr, sizeof(addr));
-        *strrchr(addr, ':') = '\0';
+        sl_sockaddr_host(&netif->addr, addr, sizeof(addr));
         while (at < n && at < cap && strcmp(out[at].name, netif->name) != 0)
             at++;
         if (at < n && at < cap) {
@@ -197,8 +196,7 @@ static int choose_interfaces(struct sl_tcp_iface *iface, const struct sl_device 
     for (unsigned i = 0; i < iface->netifs.count && used < sizeof(names); i++) {
         char addr[64];
 
-        sl_sockaddr_text(&iface->netifs.items[i].addr, addr, sizeof(addr));
-        *strrchr(addr, ':') = '\0';
+        sl_sockaddr_host(&iface->netifs.items[i].addr, addr, sizeof(addr));
         used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s (%s)", i > 0 ? ", " : "",
                                  iface->netifs.items[i].name, addr);
     }

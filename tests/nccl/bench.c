@@ -373,7 +373,7 @@ out:
     return rc;
 }
 
-/* One TCP stream in the hands of blocking calls. */
+/* One TCP stream in the hands of blocking calls. Nothing is in flight, but the messages lie in as much memory. */
 static int socket_open(struct rank *r)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -427,7 +427,7 @@ static int socket_stream(struct rank *r, int fd, uint8_t *data, size_t size)
             return -1;
         start = watch_now();
         for (uint64_t m = 0; m < word; m++)
-            if (whole(fd, data, size, r->idx == 0) != 0)
+            if (whole(fd, data + m % bench_options.in_flight * size, size, r->idx == 0) != 0)
                 return -1;
         if (swap_word(r, &word) != 0)
             return -1;
@@ -440,7 +440,7 @@ static int socket_stream(struct rank *r, int fd, uint8_t *data, size_t size)
         }
     }
     if (r->idx == 0)
-        watch_figure("stream_mb_s", size, 1, median(rates, bench_options.repeats));
+        watch_figure("stream_mb_s", size, bench_options.in_flight, median(rates, bench_options.repeats));
     return end_stream(r, size, cpu_now() - cpu, watch_now() - wall);
 }
 
@@ -463,12 +463,12 @@ static int socket_ping(struct rank *r, int fd, uint8_t *data, size_t size)
 
 static int socket_rank(struct rank *r)
 {
-    uint8_t *data = calloc(1, bench_options.to);
+    uint8_t *data = calloc(bench_options.in_flight, bench_options.to);
     int fd = socket_open(r);
 
     if (fd < 0 || data == NULL)
         return -1;
-    memset(data, 1, bench_options.to);
+    memset(data, 1, bench_options.to * bench_options.in_flight);
     pin(r->idx);
     for (size_t size = bench_options.from; size <= bench_options.to; size *= 4)
         if (socket_ping(r, fd, data, size) != 0 || socket_stream(r, fd, data, size) != 0)

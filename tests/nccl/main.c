@@ -43,7 +43,7 @@ static const char usage[] =
     "  --verbose        the plugin's log on stderr\n"
     "bench, socket:\n"
     "  --min N --max N  message sizes, doubling by 4 (K, M); default 8 to 4M\n"
-    "  --flight N       messages in flight; default 8\n"
+    "  --flight N       messages in flight, of a stream: in memory; default 8\n"
     "  --conns N        connections that share the messages; default 1\n"
     "  --both           both directions at once\n"
     "  --time-ms N      for each size; default 300\n"

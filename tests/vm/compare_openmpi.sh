@@ -8,7 +8,7 @@
 # UCX by itself takes the GID of the IPv4 address, whose UD packets (by which it connects RC) it then throws away on
 # soft-RoCE; with the link-local one it connects. Each rank is told its device, as both sides are this machine.
 # It runs as it chooses to, and in the way of sending long messages that came out best of those it has (am; put and
-# get, its choice, are others): RDMA READs and soft-RoCE's retry timer do not go together well.
+# get, its choice, are others): docs/perf/rdma.md says why.
 set -uo pipefail
 here=$(dirname "$(readlink -f "$0")")
 rounds=${1:-5} bytes=${2:-16777216} build=$(readlink -f "${3:-build}")
