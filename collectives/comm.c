@@ -8,6 +8,7 @@
 #include "collectives/kin.h"
 #include "collectives/select.h"
 #include "collectives/status.h"
+#include "core/cache.h"
 #include "core/event.h"
 #include "core/log.h"
 

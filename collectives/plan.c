@@ -132,11 +132,26 @@ static int compile_posts(struct sl_plan *plan, uint32_t size)
     return 0;
 }
 
+/* Storing past the caches saves reading what is overwritten. In place, these have just read it as their input. */
+static bool out_is_cached(const struct sl_shape *shape)
+{
+    switch (shape->coll) {
+    case SL_ALLREDUCE:
+    case SL_REDUCE:
+    case SL_REDUCE_SCATTER:
+    case SL_ALL_TO_ALL:
+        return shape->in_place;
+    default:
+        return false; /* in place or not, what comes from others is put where nothing was read */
+    }
+}
+
 static void choose_kernels(const struct sluice_comm *comm, struct sl_plan *plan)
 {
     const struct sl_kernels *k = comm->kernels;
     enum sluice_op op = plan->call.op == SLUICE_AVG ? SLUICE_SUM : plan->call.op;
-    bool stream = sl_shape_out_count(&plan->shape) * plan->esize >= comm->stream_min;
+    bool stream = sl_shape_out_count(&plan->shape) * plan->esize >= comm->stream_min &&
+                  !out_is_cached(&plan->shape);
 
     plan->divisor = plan->call.op == SLUICE_AVG ? comm->size : 1;
     plan->reduce = k->reduce[plan->call.dtype][op];

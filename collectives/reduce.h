@@ -41,7 +41,4 @@ struct sl_kernels {
  * -EINVAL: no such name. */
 int sl_kernels_select(const char *name, const struct sl_kernels **out);
 
-/* Bytes of the last-level cache that this core can use; a guess of 8 MiB when unknown. */
-size_t sl_cache_last_level(void);
-
 #endif

@@ -2,6 +2,7 @@
 /* The shm transport's table of operations; opening, closing and progress of an interface. */
 #include "shm/shm.h"
 
+#include "core/cache.h"
 #include "core/config.h"
 #include "core/log.h"
 
@@ -25,7 +26,6 @@
 #define EVENTS_MAX 64
 
 /* Where the size of the last cache cannot be told. */
-#define STREAM_MIN_DEFAULT (8u << 20)
 
 extern const struct sl_transport_ops sl_shm_ops;
 
@@ -213,13 +213,9 @@ static void iface_close(struct sl_iface *base)
 
 static size_t stream_min(const struct sl_config *config)
 {
-    long cache;
-
     if (config->shm_stream_min_bytes >= 0)
         return (size_t)config->shm_stream_min_bytes;
-    cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    /* Half of it: source and destination of a copy share the cache. */
-    return cache > 0 ? (size_t)cache / 2 : STREAM_MIN_DEFAULT;
+    return sl_cache_last_level() / 2; /* source and destination of a copy share it */
 }
 
 static int iface_open(struct sl_worker *worker, const struct sl_device *dev,

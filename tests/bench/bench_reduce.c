@@ -10,6 +10,7 @@
  */
 #include "collectives/reduce.h"
 
+#include "core/cache.h"
 #include "core/err.h"
 
 #include <stdbool.h>

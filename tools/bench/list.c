@@ -4,6 +4,7 @@
 
 #include "collectives/reduce.h"
 #include "collectives/schedule.h"
+#include "core/cache.h"
 #include "core/err.h"
 #include "core/transport.h"
 #include "launch/launch.h"
@@ -38,10 +39,8 @@ static void list_launcher(FILE *out, const struct sl_config *config)
         fprintf(out, "launcher     %s; rank %d of %d\n", who.launcher, who.rank, who.size);
 }
 
-static void list_cache(FILE *out, const char *label, int name)
+static void list_cache(FILE *out, const char *label, long bytes)
 {
-    long bytes = sysconf(name);
-
     if (bytes > 0)
         fprintf(out, ", %s %ld KiB", label, bytes / 1024);
 }
@@ -52,9 +51,9 @@ static void list_machine(FILE *out)
     int usable = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : -1;
 
     fprintf(out, "cores        %d of %ld usable", usable, sysconf(_SC_NPROCESSORS_ONLN));
-    list_cache(out, "L1d", _SC_LEVEL1_DCACHE_SIZE);
-    list_cache(out, "L2", _SC_LEVEL2_CACHE_SIZE);
-    list_cache(out, "L3", _SC_LEVEL3_CACHE_SIZE);
+    list_cache(out, "L1d", sysconf(_SC_LEVEL1_DCACHE_SIZE));
+    list_cache(out, "L2", sysconf(_SC_LEVEL2_CACHE_SIZE));
+    list_cache(out, "last", (long)sl_cache_last_level());
     fprintf(out, "\n");
 }
 

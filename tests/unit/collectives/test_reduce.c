@@ -3,6 +3,7 @@
  * counts, alignments, aliases and special numbers. */
 #include "collectives/reduce.h"
 
+#include "core/cache.h"
 #include "core/err.h"
 
 #include <math.h>
