@@ -513,6 +513,44 @@ static int32_t awaited_rank(const struct sluice_req *op, const struct sl_step *s
     return -1;
 }
 
+static bool is_short(const struct sluice_req *op, uint32_t rank, unsigned half, uint64_t target)
+{
+    struct sl_peer *peer = sl_comm_peer(op->comm, rank);
+
+    return peer->seen < target &&
+           atomic_load_explicit(&peer->half[half]->counter, memory_order_acquire) < target;
+}
+
+static bool step_lacks(const struct sluice_req *op, const struct sl_step *step, uint32_t rank)
+{
+    const struct sluice_comm *comm = op->comm;
+
+    if (!op->in_windows) /* its turn may not have come */
+        return comm->win_serving == op->win_ticket && op->win_ticket != 0 &&
+               is_short(op, rank, op->half ^ 1, comm->win_prev_base + 1);
+    return step->kind == SL_STEP_AWAIT && (step->peer == SL_PEER_GROUP || step->peer == rank) &&
+           is_short(op, rank, op->half, op->win_base + step->value);
+}
+
+bool sl_op_lacks(const struct sluice_req *op, uint32_t rank)
+{
+    const struct sl_plan *plan = op->plan;
+    const struct sl_schedule *s = &plan->schedule;
+    bool is_member = false;
+
+    for (uint32_t i = 0; i < s->group_count; i++)
+        is_member |= s->group[i] == rank;
+    for (uint32_t c = 0; is_member && s->win_values != 0 && c < s->channel_count; c++) {
+        if (op->next[c] == plan->channel_first[c + 1])
+            continue;
+        const struct sl_step *step = &s->steps[plan->order[op->next[c]]];
+
+        if (uses_windows(step) && step_lacks(op, step, rank))
+            return true;
+    }
+    return false;
+}
+
 static bool has_failed(const struct sl_post *post)
 {
     return post->req.status != 0 && post->req.status != SL_PENDING;

@@ -27,4 +27,8 @@ struct sl_waiting {
 };
 void sl_op_waiting(const struct sluice_req *op, struct sl_waiting *out);
 
+/* Whether the window of that rank says less, at this moment, than the next step needs. A rank that is gone will never
+ * say more; messages that it does not send or take end by themselves. */
+bool sl_op_lacks(const struct sluice_req *op, uint32_t rank);
+
 #endif

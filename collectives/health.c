@@ -399,15 +399,11 @@ static void judge_disagreement(struct sluice_comm *comm, uint64_t now)
                  comm->mismatch_seq, text);
 }
 
-static bool waits_for(const struct sluice_comm *comm, const struct sl_peer *peer)
+static bool is_lacked(const struct sluice_comm *comm, uint32_t rank)
 {
-    sl_list_foreach (&comm->active, node) {
-        struct sl_waiting waiting;
-
-        sl_op_waiting(sl_container_of(node, const struct sluice_req, link), &waiting);
-        if (waiting.rank >= 0 && &comm->peers[waiting.rank] == peer)
+    sl_list_foreach (&comm->active, node)
+        if (sl_op_lacks(sl_container_of(node, const struct sluice_req, link), rank))
             return true;
-    }
     return false;
 }
 
@@ -417,7 +413,7 @@ static void miss_leavers(struct sluice_comm *comm)
     for (uint32_t r = 0; r < comm->size && comm->error == 0; r++) {
         const struct sl_peer *peer = &comm->peers[r];
 
-        if (peer->left && peer->down && waits_for(comm, peer))
+        if (peer->left && peer->down && is_lacked(comm, r))
             miss(comm, r);
     }
 }

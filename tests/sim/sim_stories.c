@@ -153,6 +153,37 @@ static void nothing_is_passed_on_once_calls_differ(void **state)
     tell(&s);
 }
 
+/* Swarm seeds 1005785, 1015003 and 1016880: a rank that was through with everything destroyed its communicator. Others,
+ * to whom it had said all that they needed, had not looked at its window since, or still had to ask for its messages,
+ * and took that for waiting. */
+static void a_rank_that_is_through_may_leave_at_once(void **state)
+{
+    static const uint32_t hosts[] = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2};
+
+    (void)state;
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        struct swarm s;
+
+        begin(&s, 10, SWARM_WELL);
+        s.seed = s.params.seed = seed;
+        memcpy(s.host, hosts, sizeof(hosts));
+        s.params.windows = true;
+        s.config.shm_window_bytes = 8192 << seed % 2;
+        s.params.latency_ns = 256;
+        s.params.jitter_ns = seed % 3;
+        s.params.ns_per_kib = 149;
+        s.params.eager_max = 0;
+        s.params.sends_max = 3;
+        s.params.recvs_max = 4;
+        snprintf(s.config.algo, sizeof(s.config.algo), "%s", seed % 4 == 3 ? "biring" : "halving");
+        call(&s, SL_GATHER, 1059, SLUICE_I8, 3);
+        call(&s, SL_BROADCAST, 58, SLUICE_U8, 5);
+        call(&s, SL_REDUCE, 12, SLUICE_BF16, 7);
+        must_end_as_judged(&s);
+        swarm_clean_up(&s);
+    }
+}
+
 /* A rank is gone at each moment of making communicators: what is pending then must not outlive its
  * memory (seen by the address sanitizer), and the first reason is the one that is told. */
 static void a_rank_lost_while_connecting_is_named(void **state)
@@ -185,6 +216,7 @@ int main(void)
         cmocka_unit_test(hosts_with_different_numbers_of_ranks_choose_alike),
         cmocka_unit_test(a_scatter_with_two_roots_through_windows_is_noticed),
         cmocka_unit_test(nothing_is_passed_on_once_calls_differ),
+        cmocka_unit_test(a_rank_that_is_through_may_leave_at_once),
         cmocka_unit_test(a_rank_lost_while_connecting_is_named),
     };
 
