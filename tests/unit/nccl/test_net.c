@@ -565,6 +565,34 @@ static void what_was_sent_arrives_though_the_sender_closes(void **state)
     free(out);
 }
 
+/* These transports have no use for GPU memory and say so: NCCL asks for none then. Who registers some all the same is
+ * told, and what a flush would wait for has happened. */
+static void gpu_memory_is_refused_where_no_transport_takes_it(void **state)
+{
+    struct sl_nccl_net_props_v11 props;
+    uint8_t bytes[64];
+    void *mr = bytes, *data = bytes, *request = bytes;
+    int len = sizeof(bytes);
+    struct ends e;
+
+    (void)state;
+    make(&e);
+    assert_int_equal(net->get_properties(0, &props), SL_NCCL_SUCCESS);
+    assert_int_equal(props.ptr_support, SL_NCCL_PTR_HOST);
+    assert_int_equal(net->reg_mr_dmabuf(e.recv, bytes, sizeof(bytes), SL_NCCL_PTR_HOST, 0, 0, &mr),
+                     SL_NCCL_INVALID_ARGUMENT);
+    assert_null(mr);
+    mr = bytes;
+    assert_int_not_equal(net->reg_mr_dmabuf(e.recv, bytes, sizeof(bytes), SL_NCCL_PTR_CUDA, 0, 0, &mr), SL_NCCL_SUCCESS);
+    assert_null(mr);
+    mr = bytes;
+    assert_int_not_equal(net->reg_mr(e.recv, bytes, sizeof(bytes), SL_NCCL_PTR_CUDA, &mr), SL_NCCL_SUCCESS);
+    assert_null(mr);
+    assert_int_equal(net->iflush(e.recv, 1, &data, &len, &mr, &request), SL_NCCL_SUCCESS);
+    assert_null(request);
+    part(&e);
+}
+
 static void a_peer_that_is_gone_is_a_remote_error(void **state)
 {
     static uint8_t out[100];
@@ -702,6 +730,7 @@ int main(void)
         cmocka_unit_test(registered_memory_is_used_and_put_away),
         cmocka_unit_test(memory_that_is_put_away_under_a_request_is_not_touched_again),
         cmocka_unit_test(what_was_sent_arrives_though_the_sender_closes),
+        cmocka_unit_test(gpu_memory_is_refused_where_no_transport_takes_it),
         cmocka_unit_test(a_peer_that_is_gone_is_a_remote_error),
         cmocka_unit_test(contexts_come_and_go_apart),
         cmocka_unit_test(a_connection_outlives_its_context),
