@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stubs for the operations that a transport leaves out. */
+/* What stands for the operations that a transport leaves out. */
 #include "core/transport.h"
 
 #include "core/err.h"
@@ -118,9 +118,9 @@ const struct sl_transport_ops *sl_transport_complete(const struct sl_transport_o
                                                      struct sl_transport_ops *out)
 {
     *out = *ops;
-#define FILL(op, stub)                                                                             \
+#define FILL(op, otherwise)                                                                        \
     if (out->op == NULL)                                                                           \
-    out->op = stub
+    out->op = otherwise
     FILL(probe, no_probe);
     FILL(mem_alloc, no_mem_alloc);
     FILL(mem_free, no_mem_free);

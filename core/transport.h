@@ -237,7 +237,7 @@ struct sl_ep {
 /* Who is at the other end, for a sentence; until this thread asks again. */
 const char *sl_ep_peer_name(const struct sl_ep *ep);
 
-/* Points every op left NULL at a stub that returns -ENOTSUP (or does nothing), so that callers never
+/* Points every op left NULL at one that returns -ENOTSUP (or does nothing), so that callers never
  * test for NULL. Returns out. */
 const struct sl_transport_ops *sl_transport_complete(const struct sl_transport_ops *ops,
                                                      struct sl_transport_ops *out);
