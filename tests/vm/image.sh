@@ -10,7 +10,7 @@
 #   base.cpio.gz           busybox, and the modules it takes to reach the root over 9p
 set -euo pipefail
 flavour=${1:-amd64}
-layout=1 # changes when what is in the folder changes
+layout=2 # changes when what is in the folder changes
 cache=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/sluice/vm
 PATH=$PATH:/usr/sbin:/sbin
 
@@ -97,7 +97,7 @@ expand() {
 # initramfs FOLDER VERSION
 initramfs() {
     local tree=$1/tree file name
-    mkdir -p "$tree/bin" "$tree/proc" "$tree/sys" "$tree/dev" "$tree/root" "$tree/modules"
+    mkdir -p "$tree/bin" "$tree/proc" "$tree/sys" "$tree/dev" "$tree/modules"
     cp "$(command -v busybox)" "$tree/bin/busybox"
     for name in "${base_modules[@]}"; do
         modprobe -d "$1" -S "$2" --show-depends "$name" || return 1
