@@ -89,6 +89,9 @@ struct sl_nccl_engine {
     struct sl_node comms, dials, listens;
     struct sl_node backlog; /* comms with something that a transport did not take yet */
     uint64_t looks;         /* at the transports, so far */
+    pthread_t keeper;       /* looks when nobody does, where has_keeper */
+    pthread_cond_t keeper_ends;
+    bool has_keeper, ending;
     int error;              /* of an interface that is lost */
     char why[SL_NCCL_WHY];
 };
