@@ -15,6 +15,7 @@
 #include "core/config.h"
 #include "core/err.h"
 #include "core/exchange.h"
+#include "core/keeper.h"
 #include "core/list.h"
 #include "core/transport.h"
 #include "core/worker.h"
@@ -172,7 +173,11 @@ struct sluice_comm {
     struct sl_node kin;
     const void *_Atomic home; /* the thread whose call was the last */
     _Atomic int claimed;  /* somebody is inside */
+    bool kept;            /* calls on it are claimed for the keeper's sake, too */
     _Atomic bool movable; /* calls on it are claimed, so a waiting thread may move it */
+
+    /* SLUICE_PROGRESS=caller, where a transport mends paths: moves it on while no call is inside */
+    struct sl_keeper keeper;
 
     /* SLUICE_PROGRESS=thread */
     bool threaded;
@@ -195,6 +200,9 @@ void sl_comm_release(struct sluice_comm *comm);
 /* One pass over everything that can move. Returns how much moved; 0: nothing. Never fails: errors end
  * requests. */
 unsigned sl_comm_progress(struct sluice_comm *comm);
+
+/* wait.c: the same for transports that mend paths (SL_CAP_MENDS) alone; operations stay where they are. */
+void sl_comm_mend(struct sluice_comm *comm);
 
 /* wait.c: after a pass that moved nothing (moved 0) or something. Polls, yields or sleeps, and from
  * time to time looks after deadlines and health. may_sleep false: returns at once (sluice_test). */

@@ -2,10 +2,13 @@
 /* The list of this process's communicators, and progress on those of a waiting thread. */
 #include "collectives/kin.h"
 
+#include <sched.h>
+
 _Atomic unsigned sl_kin_count;
 _Thread_local char sl_kin_thread;
 
 #define BORROWED_MAX 64 /* communicators moved in one pass */
+#define TRIES_PER_YIELD 1000
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sl_node list = {&list, &list};
@@ -16,6 +19,11 @@ void sl_kin_join(struct sluice_comm *comm)
     sl_list_push_back(&list, &comm->kin);
     pthread_mutex_unlock(&list_lock);
     atomic_fetch_add(&sl_kin_count, 1);
+}
+
+static void give_back(struct sluice_comm *comm)
+{
+    atomic_store_explicit(&comm->claimed, 0, memory_order_release);
 }
 
 void sl_kin_leave(struct sluice_comm *comm)
@@ -31,9 +39,8 @@ void sl_kin_leave(struct sluice_comm *comm)
         return;
     atomic_fetch_sub(&sl_kin_count, 1);
     /* A waiting thread may be in the middle of a pass over it. */
-    while (atomic_exchange_explicit(&comm->claimed, 1, memory_order_acquire) != 0)
-        ;
-    atomic_store_explicit(&comm->claimed, 0, memory_order_release);
+    sl_kin_await(comm);
+    give_back(comm);
 }
 
 /* Takes other for a pass, if it is this thread's and nobody is inside. */
@@ -69,9 +76,20 @@ static unsigned borrow_all(struct sluice_comm *comm, struct sluice_comm *out[BOR
     return count;
 }
 
-static void give_back(struct sluice_comm *comm)
+void sl_kin_await(struct sluice_comm *comm)
 {
-    atomic_store_explicit(&comm->claimed, 0, memory_order_release);
+    for (unsigned tries = 1; atomic_exchange_explicit(&comm->claimed, 1, memory_order_acquire) != 0; tries++)
+        if (tries % TRIES_PER_YIELD == 0)
+            sched_yield(); /* it may have lost its processor to us */
+}
+
+void sl_kin_look_after(struct sluice_comm *comm)
+{
+    if (atomic_load_explicit(&comm->claimed, memory_order_relaxed) != 0 ||
+        atomic_exchange_explicit(&comm->claimed, 1, memory_order_acquire) != 0)
+        return;
+    sl_comm_mend(comm);
+    give_back(comm);
 }
 
 unsigned sl_kin_progress(struct sluice_comm *comm)

@@ -6,6 +6,9 @@
  * A communicator may pass from thread to thread, so a waiting thread touches another one only when its
  * own call was the last on it and nobody is inside: calls claim their communicator. With a single
  * communicator in the process there is nothing to move and nothing is claimed.
+ *
+ * A communicator whose paths are mended by both ends has a keeper besides (core/keeper.h), which moves its
+ * transports while no call is inside: calls on it are claimed as well.
  */
 #ifndef SL_COLLECTIVES_KIN_H
 #define SL_COLLECTIVES_KIN_H
@@ -21,6 +24,12 @@ void sl_kin_leave(struct sluice_comm *comm);
 /* Progress on the communicators that this thread used last, but for comm. Returns how much moved. */
 unsigned sl_kin_progress(struct sluice_comm *comm);
 
+/* What the keeper of comm does: mends paths, if nobody is inside. On any thread. */
+void sl_kin_look_after(struct sluice_comm *comm);
+
+/* Claims comm once it is free: whoever is inside makes one pass over it. */
+void sl_kin_await(struct sluice_comm *comm);
+
 /* Some of them have operations under way. */
 bool sl_kin_busy(struct sluice_comm *comm);
 
@@ -32,12 +41,12 @@ static inline const void *sl_kin_home(const struct sluice_comm *comm)
 
 static inline void sl_kin_claim(struct sluice_comm *comm)
 {
-    bool many = atomic_load_explicit(&sl_kin_count, memory_order_relaxed) > 1;
+    bool shared = atomic_load_explicit(&sl_kin_count, memory_order_relaxed) > 1 || comm->kept;
 
     atomic_store_explicit(&comm->home, sl_kin_home(comm), memory_order_relaxed);
-    while (many && atomic_exchange_explicit(&comm->claimed, 1, memory_order_acquire) != 0)
-        ; /* a waiting thread makes one pass over it: microseconds */
-    atomic_store_explicit(&comm->movable, many, memory_order_relaxed);
+    if (SL_UNLIKELY(shared && atomic_exchange_explicit(&comm->claimed, 1, memory_order_acquire) != 0))
+        sl_kin_await(comm);
+    atomic_store_explicit(&comm->movable, shared, memory_order_relaxed);
 }
 
 static inline void sl_kin_release(struct sluice_comm *comm)

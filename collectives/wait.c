@@ -17,16 +17,15 @@
 #define SLEEP_MAX_MS 50      /* so that statuses and deadlines are looked after */
 #define PAGE_NS (20 * SL_NS_PER_MS)
 
-unsigned sl_comm_progress(struct sluice_comm *comm)
+/* All of them, or those that have this capability. */
+static inline unsigned progress_transports(struct sluice_comm *comm, uint32_t cap)
 {
-    unsigned moved = 0, steps = 0;
+    unsigned moved = 0;
 
-    if (SL_UNLIKELY(atomic_load_explicit(&comm->abort_asked, memory_order_relaxed) != 0))
-        sl_comm_fail(comm, -ECANCELED, -1, "rank %u aborted the communicator", comm->rank);
     for (unsigned i = 0; i < comm->iface_count && comm->error == 0; i++) {
         struct sl_iface_slot *slot = &comm->ifaces[i];
 
-        if (slot->iface == NULL)
+        if (slot->iface == NULL || (slot->iface->caps & cap) != cap)
             continue;
         int n = slot->ops->progress(slot->iface, BUDGET);
 
@@ -36,6 +35,23 @@ unsigned sl_comm_progress(struct sluice_comm *comm)
         else
             moved += (unsigned)n;
     }
+    return moved;
+}
+
+void sl_comm_mend(struct sluice_comm *comm)
+{
+    progress_transports(comm, SL_CAP_MENDS);
+    if (comm->error != 0)
+        sl_health_tear_down(comm);
+}
+
+unsigned sl_comm_progress(struct sluice_comm *comm)
+{
+    unsigned moved, steps = 0;
+
+    if (SL_UNLIKELY(atomic_load_explicit(&comm->abort_asked, memory_order_relaxed) != 0))
+        sl_comm_fail(comm, -ECANCELED, -1, "rank %u aborted the communicator", comm->rank);
+    moved = progress_transports(comm, 0);
     sl_list_foreach (&comm->active, node)
         steps += sl_op_run(sl_container_of(node, struct sluice_req, link));
     comm->steps_run += steps;

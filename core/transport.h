@@ -34,6 +34,8 @@ enum sl_cap {
     SL_CAP_WAKEUP = 1u << 2, /* fd, arm: a waiter can sleep */
     SL_CAP_LOCAL = 1u << 3,  /* reaches only ranks of the same host */
     SL_CAP_GPU = 1u << 4,    /* mr_reg takes GPU memory (SL_MEM_CUDA, SL_MEM_DMABUF) */
+    SL_CAP_MENDS = 1u << 5,  /* a failed path is mended by both ends: peers need progress here though nothing
+                              * is under way here (core/keeper.h) */
 };
 
 /* One thing that open() accepts, as probe() found it; or, when why is not empty, one that it would not. */

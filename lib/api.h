@@ -8,7 +8,7 @@
 #include "core/event.h"
 
 /* A communicator is used by one thread at a time, unless it has a thread of its own: then a lock keeps the
- * two apart. */
+ * two apart. Its keeper does not wait: it looks only while nobody is inside. */
 static inline void sl_enter(struct sluice_comm *comm)
 {
     if (SL_UNLIKELY(comm->threaded))
@@ -51,7 +51,8 @@ size_t sl_comm_paths(struct sluice_comm *comm, struct sl_path_stat *out, size_t 
 int sl_comm_create_over(struct sl_exchange *exchange, const struct sluice_config *config,
                         void (*poke)(void *arg), void *poke_arg, struct sluice_comm **out);
 
-/* setup.c: a thread that makes progress, when the configuration asks for one. */
+/* setup.c: a thread that makes progress, when the configuration asks for one; otherwise the keeper, where there are
+ * paths to mend. */
 int sl_thread_start(struct sluice_comm *comm);
 void sl_thread_stop(struct sluice_comm *comm);
 

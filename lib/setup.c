@@ -88,10 +88,30 @@ static void *progress_thread(void *arg)
     return NULL;
 }
 
+static void look_after(void *arg)
+{
+    struct sluice_comm *comm = arg;
+
+    sl_log_set_rank((int)comm->rank);
+    sl_kin_look_after(comm);
+}
+
+/* Not in the simulator, where nothing happens between calls. */
+static bool wants_keeper(const struct sluice_comm *comm)
+{
+    bool wants = false;
+
+    for (unsigned i = 0; i < comm->iface_count && comm->worker.idle == NULL; i++)
+        wants |= comm->ifaces[i].iface != NULL && (comm->ifaces[i].iface->caps & SL_CAP_MENDS) != 0;
+    return wants;
+}
+
 int sl_thread_start(struct sluice_comm *comm)
 {
-    if (strcmp(comm->config.progress, "caller") == 0)
-        return 0;
+    if (strcmp(comm->config.progress, "caller") == 0) {
+        comm->kept = wants_keeper(comm); /* calls claim it from now on */
+        return comm->kept ? sl_keeper_start(&comm->keeper, look_after, comm) : 0;
+    }
     if (strcmp(comm->config.progress, "thread") != 0)
         return sl_fail(-EINVAL, "SLUICE_PROGRESS is '%s', but must be caller or thread",
                        comm->config.progress);
@@ -108,6 +128,7 @@ int sl_thread_start(struct sluice_comm *comm)
 
 void sl_thread_stop(struct sluice_comm *comm)
 {
+    sl_keeper_stop(&comm->keeper);
     if (!comm->threaded)
         return;
     atomic_store(&comm->stop, 1);
@@ -278,6 +299,16 @@ static int sort_members(const struct split_choice *all, int size, int color, int
     return count;
 }
 
+/* The parent's keeper draws from it, too. */
+static uint64_t draw_seed(struct sluice_comm *parent)
+{
+    sl_enter(parent);
+    uint64_t drawn = sl_rng_u64(&parent->worker.rng);
+
+    sl_leave(parent);
+    return drawn;
+}
+
 /* The child lives like its parent: same clock, settings and transports. */
 static int create_child(struct sluice_comm *parent, const int *members, int count, int rank,
                         struct sluice_comm **out)
@@ -290,7 +321,7 @@ static int create_child(struct sluice_comm *parent, const int *members, int coun
     struct sl_comm_params params = {
         .config = &parent->config,
         .clock = parent->worker.clock,
-        .seed = sl_rng_u64(&parent->worker.rng),
+        .seed = draw_seed(parent),
         .idle = parent->worker.idle,
         .idle_arg = parent->worker.idle_arg,
         .poke = parent->worker.poke,

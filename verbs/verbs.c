@@ -383,7 +383,7 @@ static int open_iface(struct sl_worker *worker, const struct sl_device *dev,
 
     if (iface == NULL)
         return sl_fail(-ENOMEM, "no memory for a verbs interface");
-    iface->base = (struct sl_iface){.worker = worker, .caps = SL_CAP_WAKEUP};
+    iface->base = (struct sl_iface){.worker = worker, .caps = SL_CAP_WAKEUP | SL_CAP_MENDS};
     if (handler != NULL)
         iface->base.handler = *handler;
     iface->base.ops = sl_transport_complete(&sl_verbs_ops, &iface->ops);

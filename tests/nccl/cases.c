@@ -81,15 +81,33 @@ int case_carry(struct rank *r, struct conn *conns, unsigned count, const struct 
     return case_end(r, flows, flow_count);
 }
 
+/* Until that count of one of these flows is reached. */
+static int reaches(atomic_uint *count, unsigned enough, struct flow *f)
+{
+    while (atomic_load(count) < enough && atomic_load(&f->state) == FLOW_RUN)
+        if (watch_over(0))
+            return -1;
+        else
+            sched_yield();
+    return 0;
+}
+
+int case_asked(struct rank *r, struct flow *flows, unsigned flow_count, unsigned requests)
+{
+    watch_wait("requests to be taken");
+    for (unsigned i = 0; i < flow_count; i++)
+        if (reaches(&flows[i].asked, requests, &flows[i]) != 0)
+            return -1;
+    watch_leave(false);
+    return 0;
+}
+
 int case_moved(struct rank *r, struct flow *flows, unsigned flow_count, unsigned messages)
 {
     watch_wait("traffic");
     for (unsigned i = 0; i < flow_count; i++)
-        while (atomic_load(&flows[i].moved) < messages && atomic_load(&flows[i].state) == FLOW_RUN)
-            if (watch_over(0))
-                return -1;
-            else
-                sched_yield();
+        if (reaches(&flows[i].moved, messages, &flows[i]) != 0)
+            return -1;
     watch_leave(false);
     return 0;
 }

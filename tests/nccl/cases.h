@@ -24,7 +24,7 @@ struct driver_case {
 extern const struct driver_case cases_basic[], cases_life[], cases_fault[];
 extern const unsigned cases_basic_count, cases_life_count, cases_fault_count;
 
-/* While this file is not there, traffic_goes_on_until_told goes on. */
+/* The file by which whoever breaks what is beneath tells a case so. */
 extern const char *case_until;
 /* How long after a fault requests may stay undone. */
 extern uint64_t case_fault_ns;
@@ -42,6 +42,8 @@ int case_carry(struct rank *r, struct conn *conns, unsigned count, const struct 
 int case_begin(struct rank *r, struct conn *conns, unsigned count, const struct flow *like,
                struct flow **flows, unsigned *flow_count);
 int case_end(struct rank *r, struct flow *flows, unsigned flow_count);
+/* Waits until the plugin has taken so many requests of each of them. */
+int case_asked(struct rank *r, struct flow *flows, unsigned flow_count, unsigned requests);
 /* Waits until each of them has moved so many messages. */
 int case_moved(struct rank *r, struct flow *flows, unsigned flow_count, unsigned messages);
 /* One connection each way, 20 messages, closed again. */

@@ -288,6 +288,53 @@ static int traffic_goes_on_until_told(struct rank *r)
     return rank_stop(r);
 }
 
+/* Whoever breaks what is beneath has done it. */
+static int broken(void)
+{
+    watch_wait("the fault");
+    while (access(case_until, F_OK) != 0)
+        if (watch_over(0))
+            return -1;
+        else
+            sched_yield();
+    watch_leave(false);
+    return 0;
+}
+
+/*
+ * The receiver's requests are done, so NCCL does not call its plugin any more, while what the sender would learn that
+ * from is lost: the sends must end all the same.
+ */
+static int sends_end_though_the_receiver_rests(struct rank *r)
+{
+    static const size_t size[] = {20001}; /* all that is in flight passes without an acknowledge */
+    const struct flow like = {.steps = NET_STEPS, .sizes = size, .size_count = 1};
+    struct conn conns[1] = {{.id = 0, .from = 0, .to = 1}};
+    struct flow *flows = NULL;
+    unsigned count = 0;
+    char word = 'e';
+
+    if (case_until == NULL)
+        return watch_skip("it needs --until FILE");
+    if (rank_start(r) != 0 || rank_connect(r, conns, 1) != 0 || case_carry(r, conns, 1, &like) != 0)
+        return -1;
+    if (r->idx == 1) {
+        if (case_begin(r, conns, 1, &like, &flows, &count) != 0 || case_asked(r, flows, count, like.steps) != 0)
+            return -1;
+        printf("# the receives are posted\n");
+        fflush(stdout);
+        if (flow_await(r, &flows[0]) != 0 || boot_recv(r, 0, &word, 1) != 0) /* in no call of the plugin */
+            return -1;
+    } else if (broken() != 0 || case_begin(r, conns, 1, &like, &flows, &count) != 0 ||
+               flow_await(r, &flows[0]) != 0 || boot_send(r, 1, &word, 1) != 0) {
+        return -1;
+    }
+    if (case_end(r, flows, count) != 0 || case_carry(r, conns, 1, &like) != 0)
+        return -1;
+    rank_close(r, conns, 1);
+    return rank_stop(r);
+}
+
 const struct driver_case cases_fault[] = {
     {"strangers_do_not_disturb", strangers_do_not_disturb, 1, CASE_THREADS | CASE_FAULT},
     {"a_peer_that_stands_still_for_a_moment_is_waited_for",
@@ -301,6 +348,7 @@ const struct driver_case cases_fault[] = {
      CASE_PROCESSES | CASE_FAULT | CASE_NETNS},
     {"a_link_lost_for_good_ends_every_request", a_link_lost_for_good_ends_every_request, 2,
      CASE_PROCESSES | CASE_FAULT | CASE_NETNS | CASE_EXTRA},
+    {"sends_end_though_the_receiver_rests", sends_end_though_the_receiver_rests, 2, CASE_PROCESSES | CASE_EXTRA},
     {"traffic_goes_on_until_told", traffic_goes_on_until_told, 2, CASE_PROCESSES | CASE_EXTRA},
     {"a_peer_that_stands_still_for_long_is_waited_for",
      a_peer_that_stands_still_for_long_is_waited_for, 2, CASE_PROCESSES | CASE_FAULT | CASE_EXTRA},

@@ -161,6 +161,7 @@ static bool post_send(struct rank *r, struct flow *f, unsigned sub)
     post->request = request;
     post->sizes[0] = size;
     f->posted[sub]++;
+    atomic_fetch_add(&f->asked, 1);
     return true;
 }
 
@@ -211,6 +212,7 @@ static bool post_recv(struct rank *r, struct flow *f)
     post->request = request;
     post->arrived = false;
     f->posted[0]++;
+    atomic_fetch_add(&f->asked, 1);
     return true;
 }
 

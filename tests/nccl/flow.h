@@ -43,7 +43,8 @@ struct flow {
     size_t stride, len;
     struct flow_post posts[NET_GROUP][FLOW_WINDOW];
     atomic_int state;
-    atomic_uint moved; /* requests done so far */
+    atomic_uint asked; /* requests taken so far */
+    atomic_uint moved; /* … and done */
     int result;        /* why it failed */
     struct flow *next;
 };

@@ -39,7 +39,7 @@ static const char usage[] =
     "  --fault-ms N     for requests to end after a fault; default 10000\n"
     "  --call-ms N      for a call that may not block; default 2000\n"
     "  --env R:NAME=V   in the process of rank R; may be repeated\n"
-    "  --until FILE     traffic_goes_on_until_told ends once FILE is there\n"
+    "  --until FILE     cases in which somebody else breaks something are told so by FILE\n"
     "  --verbose        the plugin's log on stderr\n"
     "bench, socket:\n"
     "  --min N --max N  message sizes, doubling by 4 (K, M); default 8 to 4M\n"

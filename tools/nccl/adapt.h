@@ -18,6 +18,7 @@
 
 #include "core/config.h"
 #include "core/err.h"
+#include "core/keeper.h"
 #include "core/list.h"
 #include "core/transport.h"
 #include "tools/nccl/abi.h"
@@ -89,9 +90,8 @@ struct sl_nccl_engine {
     struct sl_node comms, dials, listens;
     struct sl_node backlog; /* comms with something that a transport did not take yet */
     uint64_t looks;         /* at the transports, so far */
-    pthread_t keeper;       /* looks when nobody does, where has_keeper */
-    pthread_cond_t keeper_ends;
-    bool has_keeper, ending;
+    struct sl_keeper keeper; /* looks when nobody does, where paths are to be mended */
+    uint64_t kept_looks;    /* when it last looked */
     int error;              /* of an interface that is lost */
     char why[SL_NCCL_WHY];
 };

@@ -6,14 +6,12 @@
 #include "core/log.h"
 
 #include <dlfcn.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#define KEEPER_NS (10 * (long)SL_NS_PER_MS)
 #define BUDGET 64 /* requests that an interface may finish in one look */
 
 extern char **environ;
@@ -162,62 +160,26 @@ static int engine_new(struct sl_nccl_ctx *ctx, unsigned dev, int traffic_class,
  * NCCL asks only after requests that are not done. Once a receiver's are, it may not call again for long, and a path
  * that fails just then needs its word on what has arrived: without it, the sender's last requests would never end.
  */
-static void *keep(void *arg)
+static void keep(void *arg)
 {
     struct sl_nccl_engine *engine = arg;
-    uint64_t looks;
 
     sl_nccl_lock(engine);
-    looks = engine->looks;
-    while (!engine->ending) {
-        struct timespec until;
-
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += KEEPER_NS;
-        until.tv_sec += until.tv_nsec / (long)SL_NS_PER_S;
-        until.tv_nsec %= (long)SL_NS_PER_S;
-        pthread_cond_timedwait(&engine->keeper_ends, &engine->lock, &until);
-        sl_nccl_progress_once(engine, &looks);
-    }
+    sl_nccl_progress_once(engine, &engine->kept_looks);
     sl_nccl_unlock(engine);
-    return NULL;
 }
 
 static void keeper_start(struct sl_nccl_engine *engine)
 {
-    pthread_condattr_t attr;
-    sigset_t all, before;
-    int err;
-
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&engine->keeper_ends, &attr);
-    pthread_condattr_destroy(&attr);
-    sigfillset(&all); /* signals are the program's */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    err = pthread_create(&engine->keeper, NULL, keep, engine);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    engine->has_keeper = err == 0;
-    if (err != 0)
-        sl_warn("nccl", "no thread is to be had (%s): a path that fails while NCCL is idle is not mended before its "
-                "next call", sluice_strerror(-err));
-}
-
-static void keeper_stop(struct sl_nccl_engine *engine)
-{
-    if (!engine->has_keeper)
-        return;
-    sl_nccl_lock(engine);
-    engine->ending = true;
-    pthread_cond_signal(&engine->keeper_ends);
-    sl_nccl_unlock(engine);
-    pthread_join(engine->keeper, NULL);
-    pthread_cond_destroy(&engine->keeper_ends);
+    engine->kept_looks = engine->looks;
+    if (sl_keeper_start(&engine->keeper, keep, engine) != 0)
+        sl_warn("nccl", "%s: a path that fails while NCCL is idle is not mended before its next call",
+                sluice_last_error());
 }
 
 static void engine_free(struct sl_nccl_engine *engine)
 {
-    keeper_stop(engine);
+    sl_keeper_stop(&engine->keeper);
     sl_assert(sl_list_empty(&engine->comms));
     for (unsigned i = 0; i < SL_NCCL_WAYS; i++)
         if (engine->ways[i].iface != NULL)
@@ -242,7 +204,7 @@ int sl_nccl_way_open(struct sl_nccl_engine *engine, unsigned way)
         w->iface = NULL;
         w->out = true;
         sl_info("nccl", "transport %s is out: %s", w->ops->name, sluice_last_error());
-    } else if (way == SL_NCCL_WAY_VERBS && !engine->has_keeper) {
+    } else if ((w->iface->caps & SL_CAP_MENDS) != 0 && !engine->keeper.runs) {
         keeper_start(engine);
     }
     return err;

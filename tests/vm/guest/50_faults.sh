@@ -77,6 +77,20 @@ acknowledges_lost() {
         all_say 'path . to rank . is up' 3 && go_on 10 && finish
 }
 
+# Rank 1 has all that it waits for, and computes; what would end rank 0's sends is lost.
+a_rank_rests() {
+    under_size=2 ranks_limit=100
+    ranks_dir=$(mktemp -d)
+    under_logs=("$ranks_dir/0.out" "$ranks_dir/1.out")
+    touch "${under_logs[@]}"
+    ranks 2 "$build/tests/vm/rest" "$ranks_dir" >"$ranks_dir/end" 2>&1 &
+    under_pid=$!
+    await "$patience" grep -q '^posted' "$ranks_dir/1.out" && drop_opcode A 0x11 && touch "$ranks_dir/broken" &&
+        all_say '^done' && wait "$under_pid" && at_least 1 'is down: .*; 1 of 2 left' || return
+    (($(dropped A) > 0)) || { echo "rail A was not broken"; return 1; }
+    grep -E '^sent after [0-9]{1,4} ms' "$ranks_dir/0.out" || { echo "not before rank 1 called again"; return 1; }
+}
+
 # lost OPCODE...: whatever is sent so; path after path goes out.
 lost() {
     local opcode
@@ -151,6 +165,7 @@ SLUICE_VERBS_PATH_WAIT_MS=1500 fault both_rails_down_for_good_is_told_on_all_ran
 SLUICE_VERBS_FALLBACK=tcp fault both_rails_down_and_data_goes_over_tcp fallback
 fault gid_removed_and_added_again gid_gone
 fault acknowledges_lost_by_opcode acknowledges_lost
+fault sends_end_though_the_receiver_computes a_rank_rests
 long sends_lost_by_opcode lost 0x00 0x01 0x02 0x04
 long writes_lost_by_opcode lost 0x06 0x07 0x09 0x0b
 long one_rail_flaps_for_10_s flapping A

@@ -106,6 +106,24 @@ packets_are_lost() {
     rail_loss A 2% && rail_loss B 2% && go_on 3 && rail_clean A && rail_clean B && go_on 1
 }
 
+# The acknowledges of rail A are lost once the receiver has posted: its requests are done, the sender's wait.
+a_receiver_rests() {
+    rm -f "$dir/stop"
+    timeout -k 5 120 "${driver[@]}" --api "$api" --verbose --case sends_end_though_the_receiver_rests \
+        --until "$dir/stop" "$plugin" >"$dir/out" 2>&1 &
+    pid=$!
+    if until_true 60 told 'the receives are posted' && drop_opcode A 0x11 && finish && (($(dropped A) > 0)) &&
+        told 'is down: .*; 1 of 2 left'; then
+        clear_faults
+        return
+    fi
+    kill -9 "$pid" 2>/dev/null
+    wait "$pid" 2>/dev/null
+    tail -n 60 "$dir/out"
+    clear_faults
+    return 1
+}
+
 killed_peer() {
     timeout -k 5 200 "${driver[@]}" --api "$api" --fault-ms 60000 --case a_killed_peer_ends_every_request "$plugin"
 }
@@ -124,6 +142,7 @@ tap_case aborts_leave_memory_alone behaves 'abort*' 'a_stalled*'
 tap_case every_other_version_behaves_as_well older_and_newer
 tap_case a_sender_may_close_at_once behaves 'what_is_sent*'
 tap_case a_killed_peer_ends_every_request killed_peer
+tap_case sends_end_though_the_receiver_rests a_receiver_rests
 tap_case a_rail_that_dies_and_returns_fails_no_request while_broken a_rail_dies
 long each_rail_may_die_in_its_turn while_broken each_rail_dies_in_turn
 tap_case requests_wait_while_there_is_no_rail while_broken both_rails_are_gone_for_a_while
