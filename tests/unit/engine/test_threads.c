@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several threads at one communicator: SLUICE_PROGRESS=thread, and an abort from another thread. For the
- * thread sanitizer, and plain. */
+/* Several threads at one communicator: SLUICE_PROGRESS=thread, the keeper of transports that mend paths, and an abort
+ * from another thread. For the thread sanitizer, and plain. */
+#include "core/clock.h"
 #include "core/err.h"
+#include "core/transport.h"
 
 #include <sluice/sluice.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,14 +61,78 @@ static void on_ranks(void *(*body)(void *))
         pthread_join(thread[i], NULL);
 }
 
+/* ---- a transport that says it mends paths, and counts who moves it ---- */
+
+static const struct sl_transport_ops *real;
+static struct sl_transport_ops mending;
+static bool mends;
+static _Thread_local bool calls; /* this thread is in a call of the library: it is not the keeper */
+static _Atomic unsigned kept;    /* moved by a keeper */
+
+const struct sl_transport_ops *__real_sl_transport_find(const char *name, size_t len);
+const struct sl_transport_ops *__wrap_sl_transport_find(const char *name, size_t len);
+
+static int open_mending(struct sl_worker *worker, const struct sl_device *dev, const struct sl_handler *handler,
+                        struct sl_iface **out)
+{
+    int err = real->open(worker, dev, handler, out);
+
+    if (err == 0 && mends)
+        (*out)->caps |= SL_CAP_MENDS;
+    return err;
+}
+
+static int progress_mending(struct sl_iface *iface, unsigned budget)
+{
+    if (!calls)
+        atomic_fetch_add(&kept, 1);
+    return real->progress(iface, budget);
+}
+
+const struct sl_transport_ops *__wrap_sl_transport_find(const char *name, size_t len)
+{
+    return mending.open != NULL ? &mending : __real_sl_transport_find(name, len);
+}
+
+/* All of SLUICE_TRANSPORT, which names one here. */
+static void say_it_mends(bool so)
+{
+    const char *name = getenv("SLUICE_TRANSPORT");
+
+    real = __real_sl_transport_find(name, strlen(name));
+    mending = *real;
+    mending.open = open_mending;
+    mending.progress = progress_mending;
+    mends = so;
+    atomic_store(&kept, 0);
+}
+
+/* In no call, until keepers have moved the transports a few times. */
+static void rest(struct rank *r)
+{
+    uint64_t end = sl_now(&sl_clock_monotonic) + 20 * SL_NS_PER_S;
+    unsigned before = atomic_load(&kept);
+
+    while (r->code == 0 && atomic_load(&kept) < before + 3 * RANKS) {
+        if (sl_now(&sl_clock_monotonic) > end)
+            note(r, sl_fail(-ETIMEDOUT, "nobody looks after its transports"));
+        sched_yield();
+    }
+}
+
+/* ---- collectives beside other threads ---- */
+
 static void *collect(void *arg)
 {
     struct rank *r = arg;
     struct sluice_comm *child = NULL;
     struct sluice_req *req[CALLERS] = {NULL};
 
+    calls = true;
     note(r, sluice_comm_create_id(&r->id, r->me, RANKS, NULL, &r->comm));
     for (int round = 0; round < ROUNDS && r->code == 0; round++) {
+        if (mends && round % 10 == 9)
+            rest(r);
         for (int c = 0; c < CALLERS && r->code == 0; c++) {
             for (int i = 0; i < N; i++)
                 r->buf[c][i] = r->me + c + round;
@@ -89,14 +157,37 @@ static void *collect(void *arg)
     return NULL;
 }
 
-static void a_thread_of_the_communicator_makes_progress_beside_its_callers(void **state)
+static void expect_collected(void)
 {
-    (void)state;
-    setenv("SLUICE_PROGRESS", "thread", 1);
     on_ranks(collect);
     for (int i = 0; i < RANKS; i++)
         if (ranks[i].code != 0)
             fail_msg("rank %d: %d: %s", i, ranks[i].code, ranks[i].text);
+}
+
+static void a_thread_of_the_communicator_makes_progress_beside_its_callers(void **state)
+{
+    (void)state;
+    setenv("SLUICE_PROGRESS", "thread", 1);
+    expect_collected();
+}
+
+static void paths_are_looked_after_while_nobody_calls(void **state)
+{
+    (void)state;
+    setenv("SLUICE_PROGRESS", "caller", 1);
+    say_it_mends(true);
+    expect_collected();
+    say_it_mends(false);
+}
+
+static void transports_that_mend_nothing_are_left_alone_between_calls(void **state)
+{
+    (void)state;
+    setenv("SLUICE_PROGRESS", "caller", 1);
+    say_it_mends(false);
+    expect_collected();
+    assert_int_equal(atomic_load(&kept), 0);
 }
 
 static void *abort_soon(void *arg)
@@ -158,6 +249,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_thread_of_the_communicator_makes_progress_beside_its_callers),
+        cmocka_unit_test(paths_are_looked_after_while_nobody_calls),
+        cmocka_unit_test(transports_that_mend_nothing_are_left_alone_between_calls),
         cmocka_unit_test(an_abort_from_another_thread_ends_all_ranks),
         cmocka_unit_test(an_abort_ends_all_ranks_that_have_threads),
     };
