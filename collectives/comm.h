@@ -201,7 +201,8 @@ void sl_comm_release(struct sluice_comm *comm);
  * requests. */
 unsigned sl_comm_progress(struct sluice_comm *comm);
 
-/* wait.c: the same for transports that mend paths (SL_CAP_MENDS) alone; operations stay where they are. */
+/* wait.c: a keeper's look: passes over the transports that mend paths (SL_CAP_MENDS) alone; operations stay where they
+ * are. */
 void sl_comm_mend(struct sluice_comm *comm);
 
 /* wait.c: after a pass that moved nothing (moved 0) or something. Polls, yields or sleeps, and from

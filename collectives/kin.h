@@ -27,7 +27,7 @@ unsigned sl_kin_progress(struct sluice_comm *comm);
 /* What the keeper of comm does: mends paths, if nobody is inside. On any thread. */
 void sl_kin_look_after(struct sluice_comm *comm);
 
-/* Claims comm once it is free: whoever is inside makes one pass over it. */
+/* Claims comm once it is free: whoever is inside makes a pass over it, or a keeper's look. */
 void sl_kin_await(struct sluice_comm *comm);
 
 /* Some of them have operations under way. */

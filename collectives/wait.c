@@ -40,7 +40,8 @@ static inline unsigned progress_transports(struct sluice_comm *comm, uint32_t ca
 
 void sl_comm_mend(struct sluice_comm *comm)
 {
-    progress_transports(comm, SL_CAP_MENDS);
+    for (unsigned pass = 0; pass < SL_KEEPER_PASSES && comm->error == 0; pass++)
+        progress_transports(comm, SL_CAP_MENDS);
     if (comm->error != 0)
         sl_health_tear_down(comm);
 }

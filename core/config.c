@@ -61,7 +61,8 @@ const struct sl_config_row sl_config_rows[] = {
     INT("SPIN_US", spin_us, "-1", "us", -1, 10000000,
         "How long a waiting rank polls before it sleeps. -1: by ranks of this host against cores."),
     TEXT("PROGRESS", progress, "caller",
-         "Who moves operations on: caller (inside test and wait) or thread (one per communicator)."),
+         "Who moves operations on: caller (inside test and wait; RDMA paths are mended between them, too) or thread (one per "
+         "communicator)."),
     INT("INFLIGHT_MAX", inflight_max, "64", "operations", 1, 65536,
         "Most collectives in flight on one communicator; more get -EAGAIN."),
     BYTES("CHUNK_BYTES", chunk_bytes, "0", 0, GIB,

@@ -9,12 +9,15 @@
 #include <pthread.h>
 #include <stdbool.h>
 
+/* Passes of progress that make a look at transports: they look at some things only in some of their passes. */
+#define SL_KEEPER_PASSES 64
+
 struct sl_keeper { /* all zero: it does not run */
     bool runs, ends;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t wake;
-    void (*look)(void *arg); /* on its thread, every 10 ms, until sl_keeper_stop() */
+    void (*look)(void *arg); /* on its thread, every 50 ms, until sl_keeper_stop() */
     void *arg;
 };
 

@@ -91,7 +91,7 @@ struct sl_nccl_engine {
     struct sl_node backlog; /* comms with something that a transport did not take yet */
     uint64_t looks;         /* at the transports, so far */
     struct sl_keeper keeper; /* looks when nobody does, where paths are to be mended */
-    uint64_t kept_looks;    /* when it last looked */
+    uint64_t kept_looks;    /* looks when it last did */
     int error;              /* of an interface that is lost */
     char why[SL_NCCL_WHY];
 };
