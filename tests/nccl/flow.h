@@ -32,7 +32,7 @@ struct flow {
     unsigned size_count;
     size_t clip; /* receives have room for so much at most; 0: for the message and a bit more */
     uint64_t pause_ns; /* the sender is slow: so long after each message */
-    atomic_int hold;   /* the receiver posts and looks no further while this is set */
+    atomic_int hold;   /* it posts its window and looks no further while this is set */
     bool marker;       /* receives may be done early */
     bool may_fail;     /* ends in FLOW_FAILED instead of a failed case */
     /* The flow's: */
