@@ -5,8 +5,8 @@
  * Every rank of a communicator makes the same collective calls in the same order. A call starts the
  * operation; the request it returns is tested or waited for. With req == NULL the call itself waits:
  * the shortest path for small messages. Operations progress inside sluice_test(), sluice_wait()
- * and waiting calls, or in a thread of their own when SLUICE_PROGRESS=thread. A communicator with RDMA paths has a
- * small thread in either case: it mends paths while no call is inside, and moves no operation.
+ * and waiting calls, or in a thread of their own when SLUICE_PROGRESS=thread. Without that, a communicator with RDMA
+ * paths still has a small thread, which mends paths while no call is inside and moves no operation.
  *
  * One communicator is used by one thread at a time (any thread with SLUICE_PROGRESS=thread);
  * sluice_comm_abort() alone may be called from any thread at any time.
