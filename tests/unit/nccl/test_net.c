@@ -3,9 +3,7 @@
  * The network plugin through its newest table, both ends in this process and thread: what NCCL may do and what must
  * come of it. Over the transports of SLUICE_TRANSPORT; the conformance driver does the same between processes.
  */
-#include "core/clock.h"
-#include "core/rng.h"
-#include "tools/nccl/abi_v11.h"
+#include "tests/unit/nccl/ends.h"
 #include "tools/nccl/abi_v12.h"
 #include "tools/nccl/abi_v6.h"
 #include "tools/nccl/wire.h"
@@ -27,147 +25,11 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#define PATIENCE_NS (10 * SL_NS_PER_S)
 #define BIG (3u << 20)
 
 extern const struct sl_nccl_net_v6 ncclNetPlugin_v6;
-extern const struct sl_nccl_net_v11 ncclNetPlugin_v11;
 extern const struct sl_nccl_net_v12 ncclNetPlugin_v12;
 static const struct sl_nccl_net_v11 *const net = &ncclNetPlugin_v11;
-
-static char last_line[1024];
-
-static void logger(enum sl_nccl_log_level level, unsigned long flags, const char *file, int line,
-                   const char *fmt, ...)
-{
-    va_list args;
-
-    (void)flags, (void)file, (void)line;
-    if (level != SL_NCCL_LOG_WARN)
-        return;
-    va_start(args, fmt);
-    vsnprintf(last_line, sizeof(last_line), fmt, args);
-    va_end(args);
-}
-
-static uint64_t now(void)
-{
-    return sl_now(&sl_clock_monotonic);
-}
-
-/* ---- a pair of ends ---- */
-
-struct ends {
-    void *ctx, *listen, *send, *recv;
-    uint8_t handle[SL_NCCL_HANDLE_BYTES];
-};
-
-static void *open_ctx(void)
-{
-    struct sl_nccl_net_config_v11 config = {.traffic_class = SL_NCCL_UNDEFINED};
-    void *ctx = NULL;
-
-    assert_int_equal(net->init(&ctx, 1, &config, logger, NULL), SL_NCCL_SUCCESS);
-    assert_non_null(ctx);
-    return ctx;
-}
-
-static void listen_here(struct ends *e)
-{
-    assert_int_equal(net->listen(e->ctx, 0, e->handle, &e->listen), SL_NCCL_SUCCESS);
-    assert_non_null(e->listen);
-}
-
-static void meet(struct ends *e)
-{
-    uint64_t end = now() + PATIENCE_NS;
-
-    while ((e->send == NULL || e->recv == NULL) && now() < end) {
-        if (e->send == NULL)
-            assert_int_equal(net->connect(e->ctx, 0, e->handle, &e->send, NULL), SL_NCCL_SUCCESS);
-        if (e->recv == NULL)
-            assert_int_equal(net->accept(e->listen, &e->recv, NULL), SL_NCCL_SUCCESS);
-    }
-    assert_non_null(e->send);
-    assert_non_null(e->recv);
-}
-
-static void part(struct ends *e)
-{
-    if (e->send != NULL)
-        assert_int_equal(net->close_send(e->send), SL_NCCL_SUCCESS);
-    if (e->recv != NULL)
-        assert_int_equal(net->close_recv(e->recv), SL_NCCL_SUCCESS);
-    if (e->listen != NULL)
-        assert_int_equal(net->close_listen(e->listen), SL_NCCL_SUCCESS);
-    if (e->ctx != NULL)
-        assert_int_equal(net->finalize(e->ctx), SL_NCCL_SUCCESS);
-    memset(e, 0, sizeof(*e));
-}
-
-static void make(struct ends *e)
-{
-    memset(e, 0, sizeof(*e));
-    e->ctx = open_ctx();
-    listen_here(e);
-    meet(e);
-}
-
-static void *irecv(struct ends *e, void *data, size_t len, int tag)
-{
-    void *request = SL_NCCL_RECV_OPTIONAL, *mr = NULL, *parent = NULL;
-
-    assert_int_equal(net->irecv(e->recv, 1, &data, &len, &tag, &mr, &parent, &request), SL_NCCL_SUCCESS);
-    assert_ptr_not_equal(request, SL_NCCL_RECV_OPTIONAL);
-    return request;
-}
-
-/* Asks again until it is taken. */
-static void *isend(struct ends *e, const void *data, size_t len, int tag)
-{
-    uint64_t end = now() + PATIENCE_NS;
-    void *request = NULL;
-
-    while (request == NULL && now() < end)
-        assert_int_equal(net->isend(e->send, (void *)(uintptr_t)data, len, tag, NULL, NULL, &request),
-                         SL_NCCL_SUCCESS);
-    assert_non_null(request);
-    return request;
-}
-
-static void finish(void *request, int *sizes)
-{
-    uint64_t end = now() + PATIENCE_NS;
-    int done = 0;
-
-    while (!done && now() < end)
-        assert_int_equal(net->test(request, &done, sizes), SL_NCCL_SUCCESS);
-    assert_true(done);
-}
-
-/* Waits for both, whose progress may be one another's. */
-static void finish_both(void *a, int *size_a, void *b, int *sizes_b)
-{
-    uint64_t end = now() + PATIENCE_NS;
-    int done_a = 0, done_b = 0;
-
-    while (!(done_a && done_b) && now() < end) {
-        if (!done_a)
-            assert_int_equal(net->test(a, &done_a, size_a), SL_NCCL_SUCCESS);
-        if (!done_b)
-            assert_int_equal(net->test(b, &done_b, sizes_b), SL_NCCL_SUCCESS);
-    }
-    assert_true(done_a && done_b);
-}
-
-static void fill(uint8_t *bytes, size_t len, uint64_t seed)
-{
-    struct sl_rng rng;
-
-    sl_rng_init(&rng, seed);
-    for (size_t i = 0; i < len; i++)
-        bytes[i] = (uint8_t)sl_rng_u64(&rng);
-}
 
 /* ---- connecting ---- */
 
@@ -176,35 +38,35 @@ static void one_thread_connects_to_itself(void **state)
     struct ends e;
 
     (void)state;
-    make(&e);
-    part(&e);
+    ends_make(&e);
+    ends_part(&e);
 }
 
 static void neither_end_ever_blocks_alone(void **state)
 {
-    struct ends e = {.ctx = open_ctx()};
-    uint64_t start = now();
+    struct ends e = {.ctx = ends_open_ctx()};
+    uint64_t start = ends_now();
 
     (void)state;
-    listen_here(&e);
+    ends_listen(&e);
     for (int i = 0; i < 100; i++)
         assert_int_equal(net->accept(e.listen, &e.recv, NULL), SL_NCCL_SUCCESS);
     assert_null(e.recv);
     for (int i = 0; i < 100; i++)
         assert_int_equal(net->connect(e.ctx, 0, e.handle, &e.send, NULL), SL_NCCL_SUCCESS);
     assert_null(e.send);
-    assert_true(now() - start < 2 * SL_NS_PER_S);
-    meet(&e);
-    part(&e);
+    assert_true(ends_now() - start < 2 * SL_NS_PER_S);
+    ends_meet(&e);
+    ends_part(&e);
 }
 
 static void what_is_half_connected_is_freed_with_its_context(void **state)
 {
-    struct ends e = {.ctx = open_ctx()}, other = {.ctx = open_ctx()};
+    struct ends e = {.ctx = ends_open_ctx()}, other = {.ctx = ends_open_ctx()};
 
     (void)state;
-    listen_here(&e);
-    listen_here(&other);
+    ends_listen(&e);
+    ends_listen(&other);
     for (int i = 0; i < 20; i++) {
         net->connect(e.ctx, 0, e.handle, &e.send, NULL);
         net->accept(e.listen, &e.recv, NULL);
@@ -216,8 +78,8 @@ static void what_is_half_connected_is_freed_with_its_context(void **state)
     assert_int_equal(net->finalize(other.ctx), SL_NCCL_SUCCESS);
     /* NCCL may still close what its context took along. */
     assert_int_equal(net->close_listen(other.listen), SL_NCCL_SUCCESS);
-    meet(&e);
-    part(&e);
+    ends_meet(&e);
+    ends_part(&e);
 }
 
 /* Local ranks that share connections listen each, and only one of them accepts. */
@@ -227,14 +89,14 @@ static void of_two_connections_under_way_both_ends_take_the_same(void **state)
 
     (void)state;
     for (unsigned first = 0; first < 4; first++) {
-        struct ends a = {.ctx = open_ctx()}, b = {.ctx = a.ctx};
+        struct ends a = {.ctx = ends_open_ctx()}, b = {.ctx = a.ctx};
         void *send = NULL, *recv = NULL, *request;
         unsigned accepted = 0;
-        uint64_t end = now() + PATIENCE_NS;
+        uint64_t end = ends_now() + ENDS_PATIENCE_NS;
 
-        listen_here(&a);
-        listen_here(&b);
-        while ((send == NULL || recv == NULL) && now() < end) {
+        ends_listen(&a);
+        ends_listen(&b);
+        while ((send == NULL || recv == NULL) && ends_now() < end) {
             for (unsigned k = 0; k < 2; k++) {
                 if (send == NULL)
                     net->connect(a.ctx, 0, (k ^ first) & 1 ? a.handle : b.handle, &send, NULL);
@@ -250,30 +112,30 @@ static void of_two_connections_under_way_both_ends_take_the_same(void **state)
         a.listen = NULL;
         a.send = send;
         a.recv = recv;
-        fill(in, sizeof(in), first);
-        request = irecv(&a, out, sizeof(out), 5);
-        finish_both(isend(&a, in, sizeof(in), 5), NULL, request, NULL);
+        ends_fill(in, sizeof(in), first);
+        request = ends_irecv(&a, out, sizeof(out), 5);
+        ends_finish_both(ends_isend(&a, in, sizeof(in), 5), NULL, request, NULL);
         assert_memory_equal(in, out, sizeof(in));
-        part(&a);
+        ends_part(&a);
     }
 }
 
 static void a_listener_that_closed_is_a_remote_error_after_the_deadline(void **state)
 {
-    struct ends e = {.ctx = open_ctx()};
+    struct ends e = {.ctx = ends_open_ctx()};
     enum sl_nccl_result result = SL_NCCL_SUCCESS;
-    uint64_t start = now(), end = start + PATIENCE_NS;
+    uint64_t start = ends_now(), end = start + ENDS_PATIENCE_NS;
 
     (void)state;
-    listen_here(&e);
+    ends_listen(&e);
     net->connect(e.ctx, 0, e.handle, &e.send, NULL);
     net->close_listen(e.listen);
     e.listen = NULL;
-    while (result == SL_NCCL_SUCCESS && e.send == NULL && now() < end)
+    while (result == SL_NCCL_SUCCESS && e.send == NULL && ends_now() < end)
         result = net->connect(e.ctx, 0, e.handle, &e.send, NULL);
     assert_int_equal(result, SL_NCCL_REMOTE_ERROR);
-    assert_true(now() - start >= SL_NS_PER_S); /* SLUICE_CONNECT_TIMEOUT_MS is 2000 */
-    part(&e);
+    assert_true(ends_now() - start >= SL_NS_PER_S); /* SLUICE_CONNECT_TIMEOUT_MS is 2000 */
+    ends_part(&e);
 }
 
 static int stray(const struct ends *e)
@@ -290,43 +152,43 @@ static int stray(const struct ends *e)
 
 static void strangers_are_shown_out_and_change_nothing(void **state)
 {
-    struct ends e = {.ctx = open_ctx()};
+    struct ends e = {.ctx = ends_open_ctx()};
     struct sl_nccl_word hello = {.kind = SL_NCCL_HELLO, .version = SL_NCCL_WIRE_VERSION, .ways = 0xf};
     uint8_t bytes[SL_NCCL_WORD_MAX], byte;
-    uint64_t end = now() + PATIENCE_NS;
+    uint64_t end = ends_now() + ENDS_PATIENCE_NS;
     int scanner, guesser, silent;
     ssize_t n = -1;
 
     (void)state;
-    listen_here(&e);
+    ends_listen(&e);
     scanner = stray(&e);
     silent = stray(&e);
     guesser = stray(&e);
     assert_int_equal(write(scanner, "GET / HTTP/1.0\r\n\r\n", 18), 18);
     assert_true(write(guesser, bytes, sl_nccl_word_encode(&hello, bytes)) > 0);
-    last_line[0] = '\0';
-    while ((n = recv(guesser, &byte, 1, MSG_DONTWAIT)) < 0 && errno == EAGAIN && now() < end)
+    ends_warning[0] = '\0';
+    while ((n = recv(guesser, &byte, 1, MSG_DONTWAIT)) < 0 && errno == EAGAIN && ends_now() < end)
         assert_int_equal(net->accept(e.listen, &e.recv, NULL), SL_NCCL_SUCCESS);
     assert_true(n == 0 || errno == ECONNRESET);
-    assert_non_null(strstr(last_line, "refused"));
+    assert_non_null(strstr(ends_warning, "refused"));
     assert_null(e.recv);
-    meet(&e);
+    ends_meet(&e);
     close(scanner);
     close(guesser);
     close(silent);
-    part(&e);
+    ends_part(&e);
 }
 
 static void a_foreign_handle_is_refused(void **state)
 {
-    struct ends e = {.ctx = open_ctx()};
+    struct ends e = {.ctx = ends_open_ctx()};
 
     (void)state;
     memset(e.handle, 7, sizeof(e.handle));
     assert_int_equal(net->connect(e.ctx, 0, e.handle, &e.send, NULL), SL_NCCL_REMOTE_ERROR);
-    assert_non_null(strstr(last_line, "same network plugin"));
+    assert_non_null(strstr(ends_warning, "same network plugin"));
     assert_int_equal(net->listen(e.ctx, 4711, e.handle, &e.listen), SL_NCCL_INVALID_ARGUMENT);
-    part(&e);
+    ends_part(&e);
 }
 
 /* ---- data ---- */
@@ -338,20 +200,20 @@ static void messages_of_every_size_arrive_whole(void **state)
     struct ends e;
 
     (void)state;
-    make(&e);
+    ends_make(&e);
     for (unsigned i = 0; i < sizeof(lens) / sizeof(lens[0]); i++) {
         int sent = -1, got = -1;
-        void *recv = irecv(&e, out, lens[i], 3), *send;
+        void *recv = ends_irecv(&e, out, lens[i], 3), *send;
 
-        fill(in, lens[i], i);
+        ends_fill(in, lens[i], i);
         memset(out, 0, BIG);
-        send = isend(&e, in, lens[i], 3);
-        finish_both(send, &sent, recv, &got);
+        send = ends_isend(&e, in, lens[i], 3);
+        ends_finish_both(send, &sent, recv, &got);
         assert_int_equal(sent, lens[i]);
         assert_int_equal(got, lens[i]);
         assert_memory_equal(in, out, lens[i]);
     }
-    part(&e);
+    ends_part(&e);
     free(in);
     free(out);
 }
@@ -363,23 +225,23 @@ static void a_short_message_leaves_the_rest_alone_and_a_long_one_is_cut(void **s
     struct ends e;
 
     (void)state;
-    make(&e);
-    fill(in, sizeof(in), 1);
+    ends_make(&e);
+    ends_fill(in, sizeof(in), 1);
     for (unsigned i = 0; i < 4; i++) {
         size_t len = sends[i] < recvs[i] ? sends[i] : recvs[i];
         int sent = -1, got = -1;
-        void *recv = irecv(&e, out, recvs[i], 3), *send;
+        void *recv = ends_irecv(&e, out, recvs[i], 3), *send;
 
         memset(out, 0xee, sizeof(out));
-        send = isend(&e, in, sends[i], 3);
-        finish_both(send, &sent, recv, &got);
+        send = ends_isend(&e, in, sends[i], 3);
+        ends_finish_both(send, &sent, recv, &got);
         assert_int_equal(sent, len);
         assert_int_equal(got, len);
         assert_memory_equal(in, out, len);
         for (size_t k = len; k < sizeof(out); k++)
             assert_int_equal(out[k], 0xee);
     }
-    part(&e);
+    ends_part(&e);
 }
 
 static void nothing_is_sent_that_was_not_announced(void **state)
@@ -389,17 +251,17 @@ static void nothing_is_sent_that_was_not_announced(void **state)
     struct ends e;
 
     (void)state;
-    make(&e);
+    ends_make(&e);
     for (int i = 0; i < 50; i++)
         assert_int_equal(net->isend(e.send, in, 8, 1, NULL, NULL, &request), SL_NCCL_SUCCESS);
     assert_null(request);
-    recv = irecv(&e, out, 8, 2);
+    recv = ends_irecv(&e, out, 8, 2);
     for (int i = 0; i < 50; i++)
         assert_int_equal(net->isend(e.send, in, 8, 1, NULL, NULL, &request), SL_NCCL_SUCCESS);
     assert_null(request); /* another tag */
-    finish_both(isend(&e, in, 8, 2), NULL, recv, NULL);
+    ends_finish_both(ends_isend(&e, in, 8, 2), NULL, recv, NULL);
     assert_string_equal((char *)out, "message");
-    part(&e);
+    ends_part(&e);
 }
 
 static void a_group_takes_its_sends_in_any_order(void **state)
@@ -409,7 +271,7 @@ static void a_group_takes_its_sends_in_any_order(void **state)
     struct ends e;
 
     (void)state;
-    make(&e);
+    ends_make(&e);
     for (unsigned round = 0; round < 40; round++) {
         void *data[8], *mrs[8] = {NULL}, *parents[8] = {NULL}, *recv = NULL, *sends[8];
         int tags[8], sizes[8], size, count = 1 + (int)(round % 8);
@@ -419,7 +281,7 @@ static void a_group_takes_its_sends_in_any_order(void **state)
             data[i] = out[i];
             lens[i] = 5000;
             tags[i] = 100 + i / 2; /* pairs of equal ones: in their order */
-            fill(in[i], 5000, round * 8 + (unsigned)i);
+            ends_fill(in[i], 5000, round * 8 + (unsigned)i);
             memset(out[i], 0, 5000);
         }
         assert_int_equal(net->irecv(e.recv, count, data, lens, tags, mrs, parents, &recv),
@@ -430,11 +292,11 @@ static void a_group_takes_its_sends_in_any_order(void **state)
 
             if (i >= count)
                 continue;
-            sends[n++] = isend(&e, in[i], (size_t)(round + 100 * i), tags[i]);
+            sends[n++] = ends_isend(&e, in[i], (size_t)(round + 100 * i), tags[i]);
         }
         for (int i = 0; i < count; i++)
-            finish(sends[i], &size);
-        finish(recv, sizes);
+            ends_finish(sends[i], &size);
+        ends_finish(recv, sizes);
         for (int i = 0; i < count; i++) {
             /* Which of a pair came first is known from order[]: 3 before 2, 7 before 6, 5 before 4. */
             static const int from[8] = {0, 1, 3, 2, 5, 4, 7, 6};
@@ -444,7 +306,7 @@ static void a_group_takes_its_sends_in_any_order(void **state)
             assert_memory_equal(out[i], in[source], (size_t)sizes[i]);
         }
     }
-    part(&e);
+    ends_part(&e);
 }
 
 static void as_many_requests_as_nccl_has_are_in_flight(void **state)
@@ -454,8 +316,8 @@ static void as_many_requests_as_nccl_has_are_in_flight(void **state)
     struct ends e;
 
     (void)state;
-    make(&e);
-    fill(&in[0][0], sizeof(in), 5);
+    ends_make(&e);
+    ends_fill(&in[0][0], sizeof(in), 5);
     for (int r = 0; r < 32; r++) {
         void *data[8], *mrs[8] = {NULL}, *parents[8] = {NULL};
         size_t lens[8];
@@ -471,15 +333,15 @@ static void as_many_requests_as_nccl_has_are_in_flight(void **state)
                          SL_NCCL_SUCCESS);
         assert_non_null(recvs[r]);
     }
-    assert_null(irecv(&e, out[0], 1000, 1)); /* one too many: to be asked again, not an error */
+    assert_null(ends_irecv(&e, out[0], 1000, 1)); /* one too many: to be asked again, not an error */
     for (int s = 0; s < 256; s++)
-        sends[s] = isend(&e, in[s], 1000, s % 8);
+        sends[s] = ends_isend(&e, in[s], 1000, s % 8);
     for (int s = 255; s >= 0; s--)
-        finish(sends[s], NULL);
+        ends_finish(sends[s], NULL);
     for (int r = 31; r >= 0; r--)
-        finish(recvs[r], NULL);
+        ends_finish(recvs[r], NULL);
     assert_memory_equal(in, out, sizeof(in));
-    part(&e);
+    ends_part(&e);
 }
 
 static void registered_memory_is_used_and_put_away(void **state)
@@ -490,10 +352,10 @@ static void registered_memory_is_used_and_put_away(void **state)
     size_t len = BIG;
     int tag = 9;
     struct ends e;
-    uint64_t end = now() + PATIENCE_NS;
+    uint64_t end = ends_now() + ENDS_PATIENCE_NS;
 
     (void)state;
-    make(&e);
+    ends_make(&e);
     assert_int_equal(net->reg_mr(e.send, in, BIG, SL_NCCL_PTR_HOST, &mr_in), SL_NCCL_SUCCESS);
     assert_int_equal(net->reg_mr(e.recv, out, BIG, SL_NCCL_PTR_HOST, &mr_out), SL_NCCL_SUCCESS);
     assert_non_null(mr_in);
@@ -501,15 +363,15 @@ static void registered_memory_is_used_and_put_away(void **state)
     assert_null(parent); /* this device did not say that it takes it, and this is none */
     assert_int_equal(net->reg_mr(e.recv, out, BIG, 7, &parent), SL_NCCL_INVALID_ARGUMENT);
     assert_null(parent);
-    fill(in, BIG, 3);
+    ends_fill(in, BIG, 3);
     assert_int_equal(net->irecv(e.recv, 1, &data, &len, &tag, &mr_out, &parent, &recv), SL_NCCL_SUCCESS);
-    while (send == NULL && now() < end)
+    while (send == NULL && ends_now() < end)
         assert_int_equal(net->isend(e.send, in, BIG, tag, mr_in, NULL, &send), SL_NCCL_SUCCESS);
-    finish_both(send, NULL, recv, NULL);
+    ends_finish_both(send, NULL, recv, NULL);
     assert_memory_equal(in, out, BIG);
     assert_int_equal(net->dereg_mr(e.send, mr_in), SL_NCCL_SUCCESS);
     assert_int_equal(net->dereg_mr(e.recv, mr_out), SL_NCCL_SUCCESS);
-    part(&e);
+    ends_part(&e);
     munmap(in, BIG);
     munmap(out, BIG);
 }
@@ -526,11 +388,11 @@ static void memory_that_is_put_away_under_a_request_is_not_touched_again(void **
     struct ends e;
 
     (void)state;
-    make(&e);
+    ends_make(&e);
     memset(in, 1, BIG);
     assert_int_equal(net->reg_mr(e.recv, out, BIG, SL_NCCL_PTR_HOST, &mr), SL_NCCL_SUCCESS);
     assert_int_equal(net->irecv(e.recv, 1, &data, &len, &tag, &mr, &parent, &recv), SL_NCCL_SUCCESS);
-    send = isend(&e, in, BIG, 1);
+    send = ends_isend(&e, in, BIG, 1);
     assert_int_equal(net->dereg_mr(e.recv, mr), SL_NCCL_SUCCESS);
     munmap(out, BIG); /* a touch is a crash */
     for (int i = 0; i < 1000 && !done; i++)
@@ -538,7 +400,7 @@ static void memory_that_is_put_away_under_a_request_is_not_touched_again(void **
             break;
     assert_int_not_equal(net->test(recv, &done, NULL), SL_NCCL_SUCCESS);
     assert_false(done);
-    part(&e);
+    ends_part(&e);
     free(in);
 }
 
@@ -548,22 +410,22 @@ static void what_was_sent_arrives_though_the_sender_closes(void **state)
     struct ends e;
 
     (void)state;
-    make(&e);
-    fill(in, BIG, 8);
+    ends_make(&e);
+    ends_fill(in, BIG, 8);
     for (int i = 0; i < 8; i++) {
-        void *recv = irecv(&e, out, 60000, i), *send = isend(&e, in, 60000, i);
+        void *recv = ends_irecv(&e, out, 60000, i), *send = ends_isend(&e, in, 60000, i);
 
         if (i < 7) {
-            finish_both(send, NULL, recv, NULL);
+            ends_finish_both(send, NULL, recv, NULL);
             continue;
         }
-        finish(send, NULL);
+        ends_finish(send, NULL);
         assert_int_equal(net->close_send(e.send), SL_NCCL_SUCCESS);
         e.send = NULL;
-        finish(recv, NULL);
+        ends_finish(recv, NULL);
         assert_memory_equal(in, out, 60000);
     }
-    part(&e);
+    ends_part(&e);
     free(in);
     free(out);
 }
@@ -579,7 +441,7 @@ static void gpu_memory_is_refused_where_no_transport_takes_it(void **state)
     struct ends e;
 
     (void)state;
-    make(&e);
+    ends_make(&e);
     assert_int_equal(net->get_properties(0, &props), SL_NCCL_SUCCESS);
     assert_int_equal(props.ptr_support, SL_NCCL_PTR_HOST);
     assert_int_equal(net->reg_mr_dmabuf(e.recv, bytes, sizeof(bytes), SL_NCCL_PTR_HOST, 0, 0, &mr),
@@ -593,33 +455,33 @@ static void gpu_memory_is_refused_where_no_transport_takes_it(void **state)
     assert_null(mr);
     assert_int_equal(net->iflush(e.recv, 1, &data, &len, &mr, &request), SL_NCCL_SUCCESS);
     assert_null(request);
-    part(&e);
+    ends_part(&e);
 }
 
 static void a_peer_that_is_gone_is_a_remote_error(void **state)
 {
     static uint8_t out[100];
     enum sl_nccl_result result = SL_NCCL_SUCCESS;
-    uint64_t end = now() + PATIENCE_NS;
+    uint64_t end = ends_now() + ENDS_PATIENCE_NS;
     struct ends e;
     void *recv, *request = (void *)(uintptr_t)1;
     int done = 0;
 
     (void)state;
-    make(&e);
-    recv = irecv(&e, out, sizeof(out), 1);
+    ends_make(&e);
+    recv = ends_irecv(&e, out, sizeof(out), 1);
     assert_int_equal(net->close_send(e.send), SL_NCCL_SUCCESS);
     e.send = NULL;
-    while (result == SL_NCCL_SUCCESS && !done && now() < end)
+    while (result == SL_NCCL_SUCCESS && !done && ends_now() < end)
         result = net->test(recv, &done, NULL);
     assert_int_equal(result, SL_NCCL_REMOTE_ERROR);
     assert_false(done);
-    if (strstr(last_line, "the peer at ") == NULL || strstr(last_line, "rank -1") != NULL)
-        fail_msg("who is gone is not said: %s", last_line);
+    if (strstr(ends_warning, "the peer at ") == NULL || strstr(ends_warning, "rank -1") != NULL)
+        fail_msg("who is gone is not said: %s", ends_warning);
     assert_int_equal(net->irecv(e.recv, 1, (void *[]){out}, (size_t[]){1}, (int[]){1}, (void *[]){NULL},
                                 (void *[]){NULL}, &request), SL_NCCL_REMOTE_ERROR);
     assert_null(request);
-    part(&e);
+    ends_part(&e);
 }
 
 #ifndef OVER_FAKE_RAILS
@@ -628,12 +490,12 @@ static void contexts_come_and_go_apart(void **state)
     struct ends a, b;
 
     (void)state;
-    make(&a);
-    make(&b);
-    part(&a);
-    make(&a);
-    part(&b);
-    part(&a);
+    ends_make(&a);
+    ends_make(&b);
+    ends_part(&a);
+    ends_make(&a);
+    ends_part(&b);
+    ends_part(&a);
     assert_int_equal(net->finalize(NULL), SL_NCCL_SUCCESS);
 }
 #endif
@@ -645,13 +507,13 @@ static void a_connection_outlives_its_context(void **state)
     void *recv;
 
     (void)state;
-    make(&e);
+    ends_make(&e);
     assert_int_equal(net->finalize(e.ctx), SL_NCCL_SUCCESS);
     e.ctx = e.listen = NULL;
-    recv = irecv(&e, out, sizeof(out), 1);
-    finish_both(isend(&e, in, sizeof(in), 1), NULL, recv, NULL);
+    recv = ends_irecv(&e, out, sizeof(out), 1);
+    ends_finish_both(ends_isend(&e, in, sizeof(in), 1), NULL, recv, NULL);
     assert_string_equal((char *)out, "late");
-    part(&e);
+    ends_part(&e);
 }
 
 /* ---- properties ---- */
@@ -659,7 +521,7 @@ static void a_connection_outlives_its_context(void **state)
 static void every_property_is_filled(void **state)
 {
     struct sl_nccl_net_props_v12 a, b;
-    void *ctx = open_ctx();
+    void *ctx = ends_open_ctx();
     int count = 0;
 
     (void)state;
@@ -692,14 +554,14 @@ static void callers_without_a_context_are_served(void **state)
     const struct sl_nccl_net_v6 *old = &ncclNetPlugin_v6;
     uint8_t handle[SL_NCCL_HANDLE_BYTES], out[16] = "";
     void *listen = NULL, *send = NULL, *recv = NULL, *request = NULL, *sent = NULL, *data = out, *mr = NULL;
-    uint64_t end = now() + PATIENCE_NS;
+    uint64_t end = ends_now() + ENDS_PATIENCE_NS;
     int len = 16, tag = 0, count;
 
     (void)state;
-    assert_int_equal(old->init(logger), SL_NCCL_SUCCESS);
+    assert_int_equal(old->init(ends_logger), SL_NCCL_SUCCESS);
     assert_int_equal(old->devices(&count), SL_NCCL_SUCCESS);
     assert_int_equal(old->listen(0, handle, &listen), SL_NCCL_SUCCESS);
-    while ((send == NULL || recv == NULL) && now() < end) {
+    while ((send == NULL || recv == NULL) && ends_now() < end) {
         if (send == NULL)
             assert_int_equal(net->connect(NULL, 0, handle, &send, NULL), SL_NCCL_SUCCESS);
         if (recv == NULL)
@@ -707,10 +569,10 @@ static void callers_without_a_context_are_served(void **state)
     }
     assert_true(send != NULL && recv != NULL);
     assert_int_equal(old->irecv(recv, 1, &data, &len, &tag, &mr, &request), SL_NCCL_SUCCESS);
-    while (sent == NULL && now() < end)
+    while (sent == NULL && ends_now() < end)
         assert_int_equal(old->isend(send, (void *)(uintptr_t)"fifteen letters", 16, 0, NULL, &sent),
                          SL_NCCL_SUCCESS);
-    finish_both(sent, NULL, request, NULL);
+    ends_finish_both(sent, NULL, request, NULL);
     assert_string_equal((char *)out, "fifteen letters");
     old->close_send(send);
     old->close_recv(recv);
