@@ -9,6 +9,8 @@ gather=$2
 built=$3
 # shellcheck source=tests/tap.sh
 . "$(dirname "$0")/../tap.sh"
+# shellcheck source=tests/wait.sh
+. "$(dirname "$0")/../wait.sh"
 # shellcheck source=tests/launch/common.sh
 . "$(dirname "$0")/common.sh"
 PATH=$PATH:/usr/sbin:/sbin
@@ -22,17 +24,6 @@ daemons=()
 limit=(timeout -k 5 60)
 sweep=("$bench" -b 8 -e 64K -f 16 -i 5 -c 1)
 
-# until_true SECONDS COMMAND...: asks again until it is so.
-until_true() {
-    local end=$((SECONDS + $1))
-    shift
-    until "$@" >/dev/null 2>&1; do
-        ((SECONDS < end)) || return 1
-        sleep 0.05
-    done
-}
-
-gone() { ! kill -0 "$1" 2>/dev/null; }
 no_job() { [[ -z $(squeue -h 2>/dev/null) ]]; }
 
 # From the last started to the first, so that none misses what it stands on.
@@ -40,11 +31,11 @@ stop_all() {
     local i
     if ((${#daemons[@]} > 1)); then
         timeout 10 squeue -h -o %i 2>/dev/null | xargs -r timeout 10 scancel 2>/dev/null
-        until_true 5 no_job
+        until_true 5 no_job 2>/dev/null
     fi
     for ((i = ${#daemons[@]} - 1; i >= 0; i--)); do
         kill "${daemons[i]}" 2>/dev/null
-        until_true 10 gone "${daemons[i]}" || kill -9 "${daemons[i]}" 2>/dev/null
+        until_true 10 gone "${daemons[i]}" 2>/dev/null || kill -9 "${daemons[i]}" 2>/dev/null
     done
     rm -rf "$folder"
 }
@@ -109,10 +100,10 @@ start_slurm() {
     start munged munged -F --num-threads=2 --key-file="$folder/munge.key" \
         --socket="$folder/munge.socket" --pid-file="$folder/munged.pid" \
         --log-file="$folder/munged.log" --seed-file="$folder/munge.seed"
-    until_true 10 test -S "$folder/munge.socket" || no_slurm munged munged
+    until_true 10 test -S "$folder/munge.socket" 2>/dev/null || no_slurm munged munged
     start slurmctld slurmctld -D -f "$SLURM_CONF" -L "$folder/slurmctld.log"
     start slurmd slurmd -D -f "$SLURM_CONF" -L "$folder/slurmd.log"
-    until_true 30 a_node_is_idle || no_slurm "no node became idle" "slurm*d"
+    until_true 30 a_node_is_idle >/dev/null 2>&1 || no_slurm "no node became idle" "slurm*d"
 }
 
 # said RANKS LAUNCHER COMMAND...

@@ -7,6 +7,8 @@ set -uo pipefail
 bench=$1
 # shellcheck source=tests/tap.sh
 . "$(dirname "$0")/../tap.sh"
+# shellcheck source=tests/wait.sh
+. "$(dirname "$0")/../wait.sh"
 
 a=sluice-$$-a b=sluice-$$-b
 rate_mbit=500
@@ -47,13 +49,11 @@ host() {
 }
 { host "$a" 1 && host "$b" 2; } 2>"$dir/why" || tap_skip_all "the link cannot be set up here: $(<"$dir/why")"
 
+has_carrier() { [[ $(ip netns exec "$1" cat /sys/class/net/sluice0/operstate) == up ]]; }
+
 # The kernel reports the carrier a moment after the link is up.
-deadline=$((SECONDS + 10))
 for namespace in "$a" "$b"; do
-    until [[ $(ip netns exec "$namespace" cat /sys/class/net/sluice0/operstate) == up ]]; do
-        ((SECONDS < deadline)) || tap_skip_all "the veth pair has no carrier after 10 s"
-        sleep 0.05
-    done
+    until_true 10 has_carrier "$namespace" 2>/dev/null || tap_skip_all "the veth pair has no carrier after 10 s"
 done
 
 for name in "${!SLUICE_@}"; do
@@ -73,9 +73,7 @@ start() {
 ended() {
     local deadline=$((SECONDS + $1)) rank
     for rank in 0 1; do
-        while kill -0 "${pids[rank]}" 2>/dev/null && ((SECONDS < deadline)); do
-            sleep 0.05
-        done
+        until_true $((deadline - SECONDS)) gone "${pids[rank]}"
         if kill -9 "${pids[rank]}" 2>/dev/null; then
             wait "${pids[rank]}" 2>/dev/null
             statuses[rank]=99
@@ -116,18 +114,21 @@ bytes_sent() {
     ip netns exec "$1" cat /sys/class/net/sluice0/statistics/tx_bytes
 }
 
+# moving SINCE: the run is well past the meeting and the first operations; or a rank has ended.
+moving() { (($(bytes_sent "$a") - $1 >= 16 * 1024 * 1024)) || gone "${pids[0]}" || gone "${pids[1]}"; }
+
 loses_the_link() {
-    local before deadline=$((SECONDS + 30)) started
+    local before started
     export SLUICE_TIMEOUT_MS=$timeout_ms
     before=$(bytes_sent "$a")
     start "$a" 0 10.77.0.1:7717 -b 1M -e 1M -i 1000000
     start "$b" 1 10.77.0.1:7717 -b 1M -e 1M -i 1000000
-    # In the middle of a run: well past the meeting and the first operations.
-    while (($(bytes_sent "$a") - before < 16 * 1024 * 1024)); do
-        ((SECONDS < deadline)) || { ended 0; show; echo "the run did not begin"; return 1; }
-        { kill -0 "${pids[0]}" && kill -0 "${pids[1]}"; } || { ended 0; show; return 1; }
-        sleep 0.05
-    done
+    if ! until_true 30 moving "$before" || gone "${pids[0]}" || gone "${pids[1]}"; then
+        ended 0
+        show
+        echo "the run did not begin"
+        return 1
+    fi
     ip -n "$a" link set sluice0 down
     started=$SECONDS
     ended $((timeout_ms / 1000 + 10))

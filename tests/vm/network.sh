@@ -13,6 +13,9 @@
 # see the loss. Both addresses of a rail are this machine's, so routes, by device and by source, lead to the
 # wire before the kernel finds out that it could deliver by itself. No rail leads to the other.
 
+# shellcheck source=tests/wait.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../wait.sh"
+
 addresses=(192.0.2.1 192.0.2.2 198.51.100.1 198.51.100.2)
 gids=(c000:0201 c000:0202 c633:6401 c633:6402)
 
@@ -69,39 +72,4 @@ gid_index() {
             [[ $gid == *:ffff:${gids[$1]} ]] && echo "$index" && return
     done
     return 1
-}
-
-# pause SECONDS: sleeps without a process, on a pipe that nothing comes out of.
-pause() {
-    [[ -n ${pause_fd:-} ]] || exec {pause_fd}<> <(:)
-    read -rt "$1" -u "$pause_fd"
-    return 0
-}
-
-# until_true SECONDS COMMAND...: asks twenty times a second.
-until_true() {
-    local deadline=$((SECONDS + $1))
-    shift
-    until "$@"; do
-        ((SECONDS < deadline)) || { echo "not within its time: $*" >&2; return 1; }
-        pause 0.05
-    done
-}
-
-network_up() {
-    local conf=/proc/sys/net/ipv4/conf i
-    modprobe -a ib_uverbs rdma_ucm rdma_rxe veth dummy bridge sch_netem || return
-    echo 0 >$conf/all/rp_filter
-    echo 0 >$conf/default/rp_filter
-    echo 1 >$conf/default/accept_local
-    echo 1 >$conf/default/arp_ignore
-    echo 2 >$conf/default/arp_announce
-    echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad
-    { echo "link set lo up"; links; } | ip -batch - || return
-    for i in 0 1 2 3; do
-        echo "link add rxe$i type rxe netdev v$i"
-    done | rdma --batch - || return
-    for i in 0 1 2 3; do
-        until_true 20 gid_present "$i" || return
-    done
 }

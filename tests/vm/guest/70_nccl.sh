@@ -56,7 +56,7 @@ go_on() {
     until more_than "$want"; do
         kill -0 "$pid" 2>/dev/null || { echo "it has ended"; return 1; }
         ((SECONDS < deadline)) || { echo "only $(rounds) rounds, not $want"; return 1; }
-        sleep 0.1
+        pause 0.1
     done
 }
 
