@@ -92,24 +92,26 @@ static int reaches(atomic_uint *count, unsigned enough, struct flow *f)
     return 0;
 }
 
-int case_asked(struct rank *r, struct flow *flows, unsigned flow_count, unsigned requests)
+int case_asked(struct flow *flows, unsigned flow_count, unsigned requests)
 {
+    int rc = 0;
+
     watch_wait("requests to be taken");
-    for (unsigned i = 0; i < flow_count; i++)
-        if (reaches(&flows[i].asked, requests, &flows[i]) != 0)
-            return -1;
+    for (unsigned i = 0; i < flow_count && rc == 0; i++)
+        rc = reaches(&flows[i].asked, requests, &flows[i]);
     watch_leave(false);
-    return 0;
+    return rc;
 }
 
 int case_moved(struct rank *r, struct flow *flows, unsigned flow_count, unsigned messages)
 {
+    int rc = 0;
+
     watch_wait("traffic");
-    for (unsigned i = 0; i < flow_count; i++)
-        if (reaches(&flows[i].moved, messages, &flows[i]) != 0)
-            return -1;
+    for (unsigned i = 0; i < flow_count && rc == 0; i++)
+        rc = reaches(&flows[i].moved, messages, &flows[i]);
     watch_leave(false);
-    return 0;
+    return rc;
 }
 
 int case_quick(struct rank *r, int first_id)

@@ -43,7 +43,7 @@ int case_begin(struct rank *r, struct conn *conns, unsigned count, const struct 
                struct flow **flows, unsigned *flow_count);
 int case_end(struct rank *r, struct flow *flows, unsigned flow_count);
 /* Waits until the plugin has taken so many requests of each of them. */
-int case_asked(struct rank *r, struct flow *flows, unsigned flow_count, unsigned requests);
+int case_asked(struct flow *flows, unsigned flow_count, unsigned requests);
 /* Waits until each of them has moved so many messages. */
 int case_moved(struct rank *r, struct flow *flows, unsigned flow_count, unsigned messages);
 /* One connection each way, 20 messages, closed again. */

@@ -319,7 +319,7 @@ static int sends_end_though_the_receiver_rests(struct rank *r)
     if (rank_start(r) != 0 || rank_connect(r, conns, 1) != 0 || case_carry(r, conns, 1, &like) != 0)
         return -1;
     if (r->idx == 1) {
-        if (case_begin(r, conns, 1, &like, &flows, &count) != 0 || case_asked(r, flows, count, like.steps) != 0)
+        if (case_begin(r, conns, 1, &like, &flows, &count) != 0 || case_asked(flows, count, like.steps) != 0)
             return -1;
         printf("# the receives are posted\n");
         fflush(stdout);

@@ -14,10 +14,12 @@
 #include <cmocka.h>
 
 #define PATIENCE_NS (20 * SL_NS_PER_S)
+#define STAY_NS (50 * SL_NS_PER_MS)
 
 struct watched {
     atomic_uint looks;
-    atomic_bool inside, stay;
+    atomic_bool inside, stay, stopping, stopped;
+    struct sl_keeper keeper;
     pthread_t by;
     sigset_t blocked;
 };
@@ -35,6 +37,16 @@ static void look(void *arg)
     atomic_fetch_add(&w->looks, 1);
 }
 
+static void await(const atomic_bool *so)
+{
+    uint64_t end = sl_now(&sl_clock_monotonic) + PATIENCE_NS;
+
+    while (!atomic_load(so)) {
+        assert_true(sl_now(&sl_clock_monotonic) < end);
+        sched_yield();
+    }
+}
+
 static void await_looks(struct watched *w, unsigned enough)
 {
     uint64_t end = sl_now(&sl_clock_monotonic) + PATIENCE_NS;
@@ -48,31 +60,29 @@ static void await_looks(struct watched *w, unsigned enough)
 static void it_looks_again_and_again_until_stopped(void **state)
 {
     struct watched w = {0};
-    struct sl_keeper keeper = {0};
     unsigned seen;
 
     (void)state;
-    assert_int_equal(sl_keeper_start(&keeper, look, &w), 0);
+    assert_int_equal(sl_keeper_start(&w.keeper, look, &w), 0);
     await_looks(&w, 3);
-    sl_keeper_stop(&keeper);
+    sl_keeper_stop(&w.keeper);
     seen = atomic_load(&w.looks);
-    assert_false(keeper.runs);
-    sl_keeper_stop(&keeper); /* of one that does not run */
-    assert_int_equal(sl_keeper_start(&keeper, look, &w), 0);
+    assert_false(w.keeper.runs);
+    sl_keeper_stop(&w.keeper); /* of one that does not run */
+    assert_int_equal(sl_keeper_start(&w.keeper, look, &w), 0);
     await_looks(&w, seen + 1);
-    sl_keeper_stop(&keeper);
+    sl_keeper_stop(&w.keeper);
 }
 
 static void it_leaves_signals_to_the_program(void **state)
 {
     struct watched w = {0};
-    struct sl_keeper keeper = {0};
     sigset_t here;
 
     (void)state;
-    assert_int_equal(sl_keeper_start(&keeper, look, &w), 0);
+    assert_int_equal(sl_keeper_start(&w.keeper, look, &w), 0);
     await_looks(&w, 1);
-    sl_keeper_stop(&keeper);
+    sl_keeper_stop(&w.keeper);
     assert_false(pthread_equal(w.by, pthread_self()));
     assert_int_equal(sigismember(&w.blocked, SIGTERM), 1);
     assert_int_equal(sigismember(&w.blocked, SIGUSR1), 1);
@@ -80,31 +90,31 @@ static void it_leaves_signals_to_the_program(void **state)
     assert_int_equal(sigismember(&here, SIGTERM), 0);
 }
 
-static void *let_go(void *arg)
+static void *stop(void *arg)
 {
     struct watched *w = arg;
 
-    while (!atomic_load(&w->inside))
-        sched_yield();
-    atomic_store(&w->stay, false);
+    atomic_store(&w->stopping, true);
+    sl_keeper_stop(&w->keeper);
+    atomic_store(&w->stopped, true);
     return NULL;
 }
 
 static void a_stop_waits_for_a_look_that_is_under_way(void **state)
 {
     struct watched w = {.stay = true};
-    struct sl_keeper keeper = {0};
     pthread_t other;
 
     (void)state;
-    assert_int_equal(sl_keeper_start(&keeper, look, &w), 0);
-    while (!atomic_load(&w.inside))
-        sched_yield();
-    assert_int_equal(pthread_create(&other, NULL, let_go, &w), 0);
-    sl_keeper_stop(&keeper);
-    assert_false(atomic_load(&w.inside));
-    assert_int_equal(atomic_load(&w.looks), 1);
+    assert_int_equal(sl_keeper_start(&w.keeper, look, &w), 0);
+    await(&w.inside);
+    assert_int_equal(pthread_create(&other, NULL, stop, &w), 0);
+    await(&w.stopping);
+    for (uint64_t end = sl_now(&sl_clock_monotonic) + STAY_NS; sl_now(&sl_clock_monotonic) < end;)
+        assert_false(atomic_load(&w.stopped)); /* time enough to return too early */
+    atomic_store(&w.stay, false);
     pthread_join(other, NULL);
+    assert_int_equal(atomic_load(&w.looks), 1);
 }
 
 int main(void)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the CUDA driver is found, or not: with the toolkit's stub in its place, whose every call fails. */
+/* How the CUDA driver is found, or not: in its place the toolkit's library of that name to link with, whose every call
+ * fails. */
 #include "gdr/cuda_dl.h"
 
 #include "core/err.h"
@@ -12,12 +13,12 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-static const char *stub;
+static const char *library;
 static unsigned opened;
 
 void *dlopen(const char *name, int flags);
 
-/* On this machine the driver is the stub, loaded as soon as somebody opens it. */
+/* On this machine it is the driver, loaded as soon as somebody opens it. */
 void *dlopen(const char *name, int flags)
 {
     void *(*next)(const char *, int);
@@ -28,7 +29,7 @@ void *dlopen(const char *name, int flags)
         return next(name, flags);
     if ((flags & RTLD_NOLOAD) == 0)
         opened++;
-    return next(stub, flags);
+    return next(library, flags);
 }
 
 static void a_process_without_cuda_has_no_gpu_memory_and_loads_no_driver_to_know_it(void **state)
@@ -46,11 +47,11 @@ static void every_function_is_in_the_library_of_the_toolkit(void **state)
     const struct sl_cuda *cuda = NULL;
 
     (void)state;
-    if (access(stub, R_OK) != 0) {
+    if (access(library, R_OK) != 0) {
         assert_int_equal(sl_cuda_get(&cuda), -ENOTSUP);
         assert_null(cuda);
         assert_non_null(strstr(sluice_last_error(), "there is no CUDA driver to use: libcuda.so.1 cannot"));
-        print_message("no %s here\n", stub);
+        print_message("no %s here\n", library);
         skip();
     }
     assert_int_equal(sl_cuda_get(&cuda), 0);
@@ -92,6 +93,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_driver_that_fails_every_call_owns_no_memory),
         cmocka_unit_test(no_driver_is_told_in_a_sentence)};
 
-    stub = argc > 1 ? argv[1] : "absent";
+    library = argc > 1 ? argv[1] : "absent";
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
