@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* How large the caches are that a core can use. */
 #ifndef SL_CORE_CACHE_H
 #define SL_CORE_CACHE_H
 

@@ -25,8 +25,6 @@
 
 #define EVENTS_MAX 64
 
-/* Where the size of the last cache cannot be told. */
-
 extern const struct sl_transport_ops sl_shm_ops;
 
 /* ---- who is on this host ---- */
