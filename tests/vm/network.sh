@@ -73,3 +73,21 @@ gid_index() {
     done
     return 1
 }
+
+network_up() {
+    local conf=/proc/sys/net/ipv4/conf i
+    modprobe -a ib_uverbs rdma_ucm rdma_rxe veth dummy bridge sch_netem || return
+    echo 0 >$conf/all/rp_filter
+    echo 0 >$conf/default/rp_filter
+    echo 1 >$conf/default/accept_local
+    echo 1 >$conf/default/arp_ignore
+    echo 2 >$conf/default/arp_announce
+    echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad
+    { echo "link set lo up"; links; } | ip -batch - || return
+    for i in 0 1 2 3; do
+        echo "link add rxe$i type rxe netdev v$i"
+    done | rdma --batch - || return
+    for i in 0 1 2 3; do
+        until_true 20 gid_present "$i" || return
+    done
+}
