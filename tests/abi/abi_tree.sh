@@ -48,6 +48,13 @@ no_ifdef_have() {
     return 0
 }
 
+# meson ends where such a folder is missing, and with it the whole configuration: an optional dependency is asked for by
+# a compiler's argument, or found.
+no_include_directory_outside_the_tree() {
+    find . -name meson.build -not -path './build*' -exec grep -nE "include_directories\(.*'/" {} + && return 1
+    return 0
+}
+
 tap_case core_includes_only_core_and_the_public_headers arrows core
 for folder in gdr tcp shm sim launch; do
     tap_case "${folder}_includes_only_core_and_itself" arrows "$folder" core
@@ -58,4 +65,5 @@ tap_case lib_includes_only_core_launch_collectives_and_backends arrows lib core 
 tap_case tools_include_only_lib_core_and_what_they_drive arrows tools core lib collectives launch sim
 tap_case every_source_file_starts_with_its_licence every_file_starts_with_spdx
 tap_case a_missing_feature_is_a_file_not_built_and_never_an_ifdef no_ifdef_have
+tap_case no_folder_of_this_machine_has_to_be_there_for_meson no_include_directory_outside_the_tree
 tap_done
