@@ -1,0 +1,77 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The commands of `dev` in README's order, as on a machine on which nothing is installed yet: in a tree of one program
+# and one test, with a package manager and a pkg-config that only say what is there.
+# usage: dev_commands.sh SOURCE_ROOT
+set -uo pipefail
+root=$1
+# shellcheck source=tests/tap.sh
+. "$(dirname "$0")/../tap.sh"
+
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+for name in "${!SLUICE_@}"; do
+    unset "$name"
+done
+export CI=true
+
+# tool NAME: a program of that name, from standard input, before all others.
+mkdir "$dir/bin"
+tool() {
+    cat >"$dir/bin/$1"
+    chmod +x "$dir/bin/$1"
+}
+tool apt-get <<END
+#!/bin/bash
+echo "apt-get \$*" >>"$dir/apt.log"
+[[ " \$* " != *" libcmocka-dev "* ]] || touch "$dir/has-cmocka"
+END
+tool sudo <<'END'
+#!/bin/bash
+[[ $1 != -n ]] || shift
+exec "$@"
+END
+tool pkg-config <<END
+#!/bin/bash
+[[ " \$* " != *" cmocka "* || -e "$dir/has-cmocka" ]]
+END
+export PATH=$dir/bin:$PATH
+
+# A new clone in $dir/tree: what `dev` and tests/run need of the real one.
+fresh_tree() {
+    rm -rf "$dir/tree" "$dir/has-cmocka"
+    mkdir -p "$dir/tree/tests" "$dir/tree/tools/bench"
+    cp "$root/dev" "$dir/tree/dev"
+    cp "$root/tests/run" "$dir/tree/tests/run"
+    cat >"$dir/tree/meson.build" <<'END'
+project('tiny', 'c')
+subdir('tools/bench')
+if get_option('tests')
+  test('quick', executable('quick', 'main.c'), suite: 'unit', protocol: 'tap')
+  test('slow', executable('slow', 'main.c'), suite: ['long', 'patience'], protocol: 'tap')
+endif
+END
+    echo "option('tests', type: 'boolean', value: true)" >"$dir/tree/meson_options.txt"
+    echo "executable('sluice-bench', '../../main.c')" >"$dir/tree/tools/bench/meson.build"
+    printf '%s\n' '#include <stdio.h>' 'int main(void) { puts("ok 1 - it_works\n1..1"); return 0; }' >"$dir/tree/main.c"
+}
+
+# dev ARGUMENTS...: its output also in $dir/output.
+dev() {
+    (cd "$dir" && timeout 300 "$dir/tree/dev" "$@" </dev/null) >"$dir/output" 2>&1
+    local status=$?
+    cat "$dir/output"
+    return "$status"
+}
+
+last_line_is() { [[ $(tail -n 1 "$dir/output") == "$1" ]] || { echo "the last line is not: $1"; return 1; }; }
+
+# Where meson did not know of cmocka at first: the second command knows of it, and runs the tests.
+bench_then_test() {
+    fresh_tree
+    dev bench && grep -q it_works "$dir/output" || return
+    dev test quick && last_line_is '1 passed, 0 failed, 0 skipped'
+}
+
+tap_case bench_and_then_test_in_a_new_clone_both_work bench_then_test
+tap_done
