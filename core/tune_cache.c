@@ -4,14 +4,19 @@
 
 #include "core/log.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define PATH_MAX_BYTES 512
+#define PREFIX "links-"
+#define LEFT_BEHIND_S 60 /* writing takes microseconds: an unfinished file this old has no writer */
 
 /* Ends every file: a torn or foreign one does not have it in its place. */
 #define TRAILER UINT64_C(0x534c54554e453031)
@@ -36,7 +41,7 @@ static bool path_of(const struct sl_config *config, uint64_t key, char *out)
         return false;
     size_t len = strlen(out);
 
-    snprintf(out + len, PATH_MAX_BYTES - len, "/links-%016llx", (unsigned long long)key);
+    snprintf(out + len, PATH_MAX_BYTES - len, "/" PREFIX "%016llx", (unsigned long long)key);
     return true;
 }
 
@@ -50,6 +55,15 @@ static void make_folders(char *path)
     }
 }
 
+/* A file that others could have written says nothing: the folder may be one that several users share. */
+static bool is_ours(int fd)
+{
+    struct stat st;
+
+    return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+           (st.st_uid == geteuid() || st.st_uid == 0) && (st.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
 bool sl_tune_cache_read(const struct sl_config *config, uint64_t key, void *out, size_t len)
 {
     char path[PATH_MAX_BYTES];
@@ -58,15 +72,48 @@ bool sl_tune_cache_read(const struct sl_config *config, uint64_t key, void *out,
 
     if (!path_of(config, key, path))
         return false;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe in its place does not block */
+    /* A pipe in its place does not block, a link in its place is not followed. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
 
     if (fd < 0)
         return false;
-    whole = read(fd, out, len) == (ssize_t)len &&
+    whole = is_ours(fd) && read(fd, out, len) == (ssize_t)len &&
             read(fd, &trailer, sizeof(trailer)) == sizeof(trailer) && trailer == TRAILER &&
             read(fd, &trailer, 1) == 0;
     close(fd);
     return whole;
+}
+
+/* Unfinished files, "links-KEY.SUFFIX", of processes that were killed while they wrote. */
+static void remove_left_behind(const struct sl_config *config)
+{
+    char folder[PATH_MAX_BYTES];
+    DIR *dir = folder_of(config, folder) ? opendir(folder) : NULL;
+
+    if (dir == NULL)
+        return;
+    for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
+        struct stat st;
+
+        if (strncmp(entry->d_name, PREFIX, sizeof(PREFIX) - 1) == 0 &&
+            strchr(entry->d_name, '.') != NULL &&
+            fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+            S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
+            st.st_mtime + LEFT_BEHIND_S < time(NULL))
+            unlinkat(dirfd(dir), entry->d_name, 0);
+    }
+    closedir(dir);
+}
+
+/* A new file beside path, under a name that nobody can guess and put something in the way of. */
+static int open_fresh(const char *path, char *out, size_t cap)
+{
+    uint64_t chance;
+
+    if (getrandom(&chance, sizeof(chance), 0) != (ssize_t)sizeof(chance))
+        return -1;
+    snprintf(out, cap, "%s.%016llx", path, (unsigned long long)chance);
+    return open(out, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 }
 
 void sl_tune_cache_write(const struct sl_config *config, uint64_t key, const void *bytes, size_t len)
@@ -77,8 +124,8 @@ void sl_tune_cache_write(const struct sl_config *config, uint64_t key, const voi
     if (!path_of(config, key, path))
         return;
     make_folders(path);
-    snprintf(fresh, sizeof(fresh), "%s.%d", path, (int)getpid());
-    int fd = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    remove_left_behind(config);
+    int fd = open_fresh(path, fresh, sizeof(fresh));
 
     if (fd < 0) {
         sl_debug("tune", "%s cannot be written; link costs are measured again next time", path);

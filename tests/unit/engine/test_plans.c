@@ -3,7 +3,6 @@
 #include "world.h"
 
 #include "collectives/plan.h"
-#include "core/tune_cache.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -133,46 +132,6 @@ static void an_algorithm_that_is_unknown_or_does_not_suit_is_refused(void **stat
     RUN(2, "ALGO=flat", forced_unsuited);
 }
 
-/* ---- files of measured costs ---- */
-
-static void a_torn_file_of_costs_is_no_file(void **state)
-{
-    char folder[] = "/tmp/sluice-tune-XXXXXX", path[128];
-    uint64_t kept[4] = {1, 2, 3, 4}, got[4] = {0};
-    struct sl_config config;
-
-    (void)state;
-    assert_non_null(mkdtemp(folder));
-    sl_config_defaults(&config);
-    snprintf(config.tune_dir, sizeof(config.tune_dir), "%s/new", folder);
-    assert_false(sl_tune_cache_read(&config, 7, got, sizeof(got)));
-    sl_tune_cache_write(&config, 7, kept, sizeof(kept));
-    assert_true(sl_tune_cache_read(&config, 7, got, sizeof(got)));
-    assert_memory_equal(kept, got, sizeof(kept));
-    assert_false(sl_tune_cache_read(&config, 7, got, sizeof(got) - 8)); /* of another build */
-    snprintf(path, sizeof(path), "%s/new/links-%016llx", folder, 7ULL);
-    assert_int_equal(truncate(path, sizeof(kept) + 4), 0);
-    assert_false(sl_tune_cache_read(&config, 7, got, sizeof(got)));
-    sl_tune_cache_write(&config, 7, kept, sizeof(kept)); /* and is written anew */
-    assert_true(sl_tune_cache_read(&config, 7, got, sizeof(got)));
-    assert_int_equal(unlink(path), 0);
-    snprintf(path, sizeof(path), "%s/new", folder);
-    assert_int_equal(rmdir(path), 0); /* nothing else was left there */
-    rmdir(folder);
-}
-
-static void a_folder_that_cannot_be_written_keeps_nothing_and_does_no_harm(void **state)
-{
-    uint64_t kept = 1, got;
-    struct sl_config config;
-
-    (void)state;
-    sl_config_defaults(&config);
-    snprintf(config.tune_dir, sizeof(config.tune_dir), "/proc/sluice");
-    sl_tune_cache_write(&config, 7, &kept, sizeof(kept));
-    assert_false(sl_tune_cache_read(&config, 7, &got, sizeof(got)));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -180,8 +139,6 @@ int main(void)
         cmocka_unit_test(the_plan_unused_for_longest_goes_when_there_are_too_many),
         cmocka_unit_test(an_algorithm_can_be_forced_for_all_or_for_one_collective),
         cmocka_unit_test(an_algorithm_that_is_unknown_or_does_not_suit_is_refused),
-        cmocka_unit_test(a_torn_file_of_costs_is_no_file),
-        cmocka_unit_test(a_folder_that_cannot_be_written_keeps_nothing_and_does_no_harm),
     };
 
     return cmocka_run_group_tests_name("plans", tests, NULL, NULL);
