@@ -237,7 +237,7 @@ struct sl_verbs_path {
 
 struct sl_verbs_tx_msg {
     const uint8_t *addr;
-    uint64_t len, done;
+    uint64_t len, granted, done;
     uint64_t tag;
     struct sl_verbs_mr *mr; /* NULL: through staging */
     struct sl_req *req;     /* NULL: this place is free */

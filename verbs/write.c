@@ -247,12 +247,25 @@ void sl_verbs_on_write(struct sl_verbs_path *path, uint32_t id, uint32_t len)
 
 /* ---- what we are granted ---- */
 
+/* Takes a grant that fits the message. What is written is read from the message's memory, by offset and length as the peer
+ * says them: no byte outside of it may be named, and none be asked for more often than the message has bytes. */
 static void deal_add(struct sl_verbs_ep *ep, struct sl_verbs_tx_grant *grant,
                      struct sl_verbs_tx_msg *msg)
 {
+    uint64_t room = grant->grant.off < msg->len ? msg->len - grant->grant.off : 0;
+
+    if (grant->grant.len > room)
+        grant->grant.len = room; /* the message is shorter than its room */
+    if (room == 0 || grant->grant.len > msg->len - msg->granted) {
+        sl_verbs_ep_fail(ep, -EPROTO, "%s grants %llu bytes at %llu of message %u, which has %llu, of which %llu are "
+                         "granted", sl_ep_peer_name(&ep->base), (unsigned long long)grant->grant.len,
+                         (unsigned long long)grant->grant.off, msg->number, (unsigned long long)msg->len,
+                         (unsigned long long)msg->granted);
+        grant->used = false;
+        return;
+    }
     grant->msg = msg;
-    if (grant->grant.len > msg->len - grant->grant.off)
-        grant->grant.len = msg->len - grant->grant.off; /* the message is shorter than its room */
+    msg->granted += grant->grant.len;
     ep->deal[(ep->deal_head + ep->deal_count++) % SL_VERBS_TX_GRANTS] =
         (uint16_t)(grant - ep->tx_grants);
     sl_verbs_ep_activate(ep);
@@ -306,6 +319,13 @@ void sl_verbs_tx_bind_grants(struct sl_verbs_ep *ep, struct sl_verbs_tx_msg *msg
             continue;
         ep->early_count--;
         ep->early_gpu_count -= grant->is_gpu;
+        /* The first one decided that they are for this message; the others must say the same. */
+        if (!sl_verbs_grant_fits(grant, msg->tag, msg->len)) {
+            sl_verbs_ep_fail(ep, -EPROTO, "%s grants message %u as one of %llu bytes, and as another one",
+                             sl_ep_peer_name(&ep->base), msg->number, (unsigned long long)msg->len);
+            grant->used = false;
+            continue;
+        }
         deal_add(ep, grant, msg);
     }
 }
