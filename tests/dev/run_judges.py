@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What tests/run makes of what programs print, and which tests it selects. Prints TAP.
+
+usage: run_judges.py tests/run"""
+import importlib.machinery
+import importlib.util
+import sys
+import traceback
+
+sys.dont_write_bytecode = True
+loader = importlib.machinery.SourceFileLoader("run", sys.argv[1])
+run = importlib.util.module_from_spec(importlib.util.spec_from_loader("run", loader))
+loader.exec_module(run)
+
+
+def judged(stdout, status=0, result="OK"):
+    """Passed, failed and skipped cases, and the text of each failure and skip."""
+    tally = run.Tally()
+    test = {"stdout": stdout, "returncode": status, "result": result}
+    counts = (run.judge_tap if run.is_tap(test) else run.judge_status)(test, tally, "unit/it")
+    return counts, tally.failures + tally.skips
+
+
+def is_told(counts, words, *output):
+    got, texts = judged(*output)
+    assert got == counts, f"{got}, not {counts}: {texts}"
+    assert any(words in text for text in texts), f"'{words}' is not in {texts}"
+
+
+def a_whole_stream_passes():
+    assert judged("1..2\nok 1 - a\nok 2 - b\n") == ((2, 0, 0), [])
+    assert judged("ok 1 - a\nok 2 - b\n1..2\n") == ((2, 0, 0), [])
+
+
+def two_plans_of_two_groups_add_up():
+    assert judged("1..1\nok 1 - a\n1..2\nok 1 - b\nok 2 - c\n") == ((3, 0, 0), [])
+    is_told((2, 1, 0), "after 2 of 3 cases", "1..1\nok 1 - a\n1..2\nok 1 - b\n")
+
+
+def a_stream_without_a_plan_fails():
+    is_told((2, 1, 0), "without a plan", "ok 1 - a\nok 2 - b\n")
+
+
+def a_stream_with_more_cases_than_planned_fails():
+    is_told((2, 1, 0), "after 2 of 1 cases", "1..1\nok 1 - a\nok 2 - b\n")
+
+
+def a_stream_that_ends_early_fails():
+    is_told((1, 1, 0), "after 1 of 2 cases", "1..2\nok 1 - a\n")
+    is_told((0, 1, 0), "after 0 of 2 cases", "1..2\n", 1)
+
+
+def a_failed_case_is_named():
+    is_told((1, 1, 0), "unit/it: b", "1..2\nok 1 - a\nnot ok 2 - b\n", 1)
+
+
+def a_bad_status_after_good_cases_fails():
+    is_told((1, 1, 0), "every case passed but", "1..1\nok 1 - a\n", 1)
+
+
+def a_time_limit_is_told():
+    is_told((1, 1, 0), "its time limit after 1 of 2", "1..2\nok 1 - a\n", None, "TIMEOUT")
+
+
+def a_bail_out_fails():
+    is_told((1, 1, 0), "Bail out! no disk", "1..2\nok 1 - a\nBail out! no disk\n")
+
+
+def a_skip_has_its_reason():
+    is_told((1, 0, 1), "b: no device", "1..2\nok 1 - a\nok 2 - b # SKIP no device\n")
+    is_told((0, 0, 1), "unit/it: not as root", "1..0 # SKIP not as root\n")
+    # cmocka writes the case behind SKIP, and its reason before.
+    is_told((0, 0, 1), "a_case: no device here", "1..1\nno device here\nok 1 # SKIP a_case\n")
+
+
+def programs_without_tap_are_one_case():
+    assert judged("hello\n") == ((1, 0, 0), [])
+    is_told((0, 1, 0), "status 3", "hello\n", 3, "FAIL")
+    is_told((0, 0, 1), "no GPU", "no GPU\n", 77, "SKIP")
+
+
+CASES = [case for name, case in list(globals().items())
+         if callable(case) and getattr(case, "__module__", "") == "__main__" and name not in ("judged", "is_told")]
+
+
+def main():
+    failed = 0
+    print(f"1..{len(CASES)}")
+    for number, case in enumerate(CASES, 1):
+        try:
+            case()
+            print(f"ok {number} - {case.__name__}")
+        except Exception:
+            failed = 1
+            print(f"not ok {number} - {case.__name__}")
+            print("\n".join("# " + line for line in traceback.format_exc().splitlines()))
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
