@@ -24,6 +24,7 @@ tool() {
 tool apt-get <<END
 #!/bin/bash
 echo "apt-get \$*" >>"$dir/apt.log"
+[[ ! -e $dir/slow-apt ]] || { echo unpacking; sleep 1; }
 [[ " \$* " != *" libcmocka-dev "* ]] || touch "$dir/has-cmocka"
 END
 tool sudo <<'END'
@@ -33,7 +34,10 @@ exec "$@"
 END
 tool pkg-config <<END
 #!/bin/bash
-[[ " \$* " != *" cmocka "* || -e "$dir/has-cmocka" ]]
+case " \$* " in
+*" cmocka "*) [[ -e "$dir/has-cmocka" ]] ;;
+*" json-c "*) false ;; # never there, so that something is to be installed each time
+esac
 END
 export PATH=$dir/bin:$PATH
 
@@ -73,5 +77,16 @@ bench_then_test() {
     dev test quick && last_line_is '1 passed, 0 failed, 0 skipped'
 }
 
+# What is long says what it is at: the last line of its log.
+long_installation() {
+    fresh_tree
+    touch "$dir/slow-apt"
+    DEV_SILENT_S=0.2 dev build
+    local status=$?
+    rm "$dir/slow-apt"
+    [[ $status -eq 0 ]] && (($(grep -c ' s: unpacking$' "$dir/output") >= 2))
+}
+
 tap_case bench_and_then_test_in_a_new_clone_both_work bench_then_test
+tap_case an_installation_that_takes_long_says_what_it_is_at long_installation
 tap_done

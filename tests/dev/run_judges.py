@@ -3,8 +3,11 @@
 """What tests/run makes of what programs print, and which tests it selects. Prints TAP.
 
 usage: run_judges.py tests/run"""
+import contextlib
 import importlib.machinery
 import importlib.util
+import io
+import os
 import sys
 import traceback
 
@@ -80,8 +83,24 @@ def programs_without_tap_are_one_case():
     is_told((0, 0, 1), "no GPU", "no GPU\n", 77, "SKIP")
 
 
+def printed_by(function, *arguments):
+    with io.StringIO() as text, contextlib.redirect_stdout(text):
+        function(*arguments)
+        return text.getvalue()
+
+
+def off_a_terminal_a_long_command_says_what_it_is_at():
+    run.SILENT_S, before = 0.1, run.SILENT_S
+    try:
+        text = printed_by(run.call, ["sh", "-c", "echo at work; sleep 1"], os.devnull)
+    finally:
+        run.SILENT_S = before
+    assert before <= 25, f"silent for {before} s"
+    assert text.count(" s: at work\n") >= 3, f"said: {text}"
+
+
 CASES = [case for name, case in list(globals().items())
-         if callable(case) and getattr(case, "__module__", "") == "__main__" and name not in ("judged", "is_told")]
+         if callable(case) and getattr(case, "__module__", "") == "__main__" and name not in ("judged", "is_told", "printed_by", "main")]
 
 
 def main():
