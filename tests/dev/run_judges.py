@@ -21,7 +21,7 @@ def judged(stdout, status=0, result="OK"):
     """Passed, failed and skipped cases, and the text of each failure and skip."""
     tally = run.Tally()
     test = {"stdout": stdout, "returncode": status, "result": result}
-    counts = (run.judge_tap if run.is_tap(test) else run.judge_status)(test, tally, "unit/it")
+    counts = (run.judge_tap if run.is_tap(test) else run.judge_status)(test, tally, "unit/it", "unit/it")
     return counts, tally.failures + tally.skips
 
 
@@ -81,6 +81,16 @@ def programs_without_tap_are_one_case():
     assert judged("hello\n") == ((1, 0, 0), [])
     is_told((0, 1, 0), "status 3", "hello\n", 3, "FAIL")
     is_told((0, 0, 1), "no GPU", "no GPU\n", 77, "SKIP")
+
+
+def a_case_in_three_builds_is_one_case():
+    tally = run.Tally()
+    for name in "unit/it", "address unit/it", "thread unit/it":
+        run.judge_tap({"stdout": "1..2\nok 1 - a\nnot ok 2 - b\n", "returncode": 1, "result": "FAIL"},
+                      tally, name, "unit/it")
+    run.judge_status({"returncode": 0, "result": "OK"}, tally, "unit/other", "unit/other")
+    run.judge_status({"returncode": 77, "result": "SKIP"}, tally, "unit/skips", "unit/skips")
+    assert len(tally.cases) == 3 and tally.passed == 4, f"{tally.cases}, {tally.passed}"
 
 
 def printed_by(function, *arguments):
