@@ -77,6 +77,17 @@ bench_then_test() {
     dev test quick && last_line_is '1 passed, 0 failed, 0 skipped'
 }
 
+# The long test is another program than the quick one, and each is found where it is.
+long_ones_by_themselves() {
+    fresh_tree
+    dev test slow && return 1
+    last_line_is '0 passed, 1 failed, 0 skipped' && grep -q "with --long there is slow" "$dir/output" || return
+    dev test --long && grep -q 'patience/slow: 1 passed' "$dir/output" &&
+        last_line_is '1 passed, 0 failed, 0 skipped' || return
+    dev test --long quick && return 1
+    dev test --long --list && last_line_is 'patience: slow' && dev test --slice-of 0123456789 && last_line_is patience
+}
+
 # What is long says what it is at: the last line of its log.
 long_installation() {
     fresh_tree
@@ -88,5 +99,6 @@ long_installation() {
 }
 
 tap_case bench_and_then_test_in_a_new_clone_both_work bench_then_test
+tap_case long_tests_run_with_long_alone long_ones_by_themselves
 tap_case an_installation_that_takes_long_says_what_it_is_at long_installation
 tap_done

@@ -93,6 +93,31 @@ def a_case_in_three_builds_is_one_case():
     assert len(tally.cases) == 3 and tally.passed == 4, f"{tally.cases}, {tally.passed}"
 
 
+TESTS = [{"name": name, "suite": ["sluice:" + s for s in suites], "depends": [name + "@exe"]}
+         for name, suites in (("quick", ["unit"]), ("other", ["sim"]), ("slow", ["long", "rdma"]),
+                              ("slow_too", ["rdma", "long"]), ("train_rdma", ["long", "torch"]))]
+
+
+def long_tests_run_only_when_asked_for():
+    assert run.select(TESTS, [], "") == (["quick", "other"], {"quick@exe", "other@exe"})
+    assert run.select(TESTS, ["unit", "rdma"], "")[0] == ["quick"]
+    assert run.select(TESTS, [], "", True)[0] == ["slow", "slow_too", "train_rdma"]
+    assert run.select(TESTS, [], "slow")[0] == []
+    assert run.select(TESTS, [], "qui", True)[0] == []
+
+
+def the_name_of_a_slice_selects_that_slice_alone():
+    assert run.select(TESTS, [], "rdma", True)[0] == ["slow", "slow_too"]
+    assert run.select(TESTS, [], "torch/tra", True)[0] == ["train_rdma"]
+    assert run.select(TESTS, [], "w_too", True)[0] == ["slow_too"]
+
+
+def commits_pick_each_slice_in_turn():
+    slices = {"b": [], "a": [], "c": []}
+    assert [run.picked(slices, f"{n:08x}ffff") for n in range(4)] == ["a", "b", "c", "a"]
+    assert run.picked(slices, "e13054712") == run.picked(slices, "e1305471aaaaaaa")
+
+
 def printed_by(function, *arguments):
     with io.StringIO() as text, contextlib.redirect_stdout(text):
         function(*arguments)
