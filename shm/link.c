@@ -21,8 +21,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#define GUESTS_MAX 256
-#define GUEST_SILENT_NS (5 * SL_NS_PER_S)
+#define ACCEPT_RETRY_NS SL_NS_PER_S /* after descriptors ran out */
 #define ACCEPTS_PER_LOOK 32
 
 /* All rings of one rank together, when nobody said otherwise. */
@@ -297,47 +296,51 @@ static void dial(struct shm_ep *ep)
 
 /* ---- the side that is dialled ---- */
 
-void shm_guest_end(struct shm_iface *iface, struct shm_guest *guest)
+static struct shm_pending *pending_of(struct sl_pending *base)
 {
-    shm_source_close(iface, &guest->source);
-    while (guest->fd_count > 0)
-        close(guest->fds[--guest->fd_count]);
-    guest->gone = true;
+    return sl_container_of(base, struct shm_pending, base);
+}
+
+void shm_pending_end(struct shm_iface *iface, struct shm_pending *pending)
+{
+    if (pending->gone.next != NULL)
+        return;
+    shm_source_close(iface, &pending->source);
+    while (pending->fd_count > 0)
+        close(pending->fds[--pending->fd_count]);
+    sl_pending_remove(&iface->pending, &pending->base);
+    sl_list_push_back(&iface->gone, &pending->gone);
     sl_list_foreach(&iface->eps, node) {
         struct shm_ep *ep = sl_container_of(node, struct shm_ep, node);
 
-        if (ep->guest == guest)
-            ep->guest = NULL;
+        if (ep->pending == pending)
+            ep->pending = NULL;
     }
 }
 
-static void guests_reap(struct shm_iface *iface)
+static void free_gone(struct shm_iface *iface)
 {
-    sl_list_foreach(&iface->guests, node) {
-        struct shm_guest *guest = sl_container_of(node, struct shm_guest, node);
+    struct sl_node *node;
 
-        if (!guest->gone)
-            continue;
-        sl_list_remove(node);
-        iface->guest_count--;
-        free(guest);
-    }
+    while ((node = sl_list_pop_front(&iface->gone)) != NULL)
+        free(sl_container_of(node, struct shm_pending, gone));
 }
 
-void shm_guests_free(struct shm_iface *iface)
+void shm_pending_free(struct shm_iface *iface)
 {
-    sl_list_foreach(&iface->guests, node) {
-        shm_guest_end(iface, sl_container_of(node, struct shm_guest, node));
+    sl_list_foreach(&iface->pending.list, node) {
+        shm_pending_end(iface, pending_of(sl_container_of(node, struct sl_pending, node)));
     }
-    guests_reap(iface);
+    free_gone(iface);
+    sl_pending_fini(&iface->pending);
 }
 
-/* Turns a guest away for the reason in the last error. */
-static void turn_away(struct shm_iface *iface, struct shm_guest *guest, int code)
+/* Turns a connection away for the reason in the last error. */
+static void turn_away(struct shm_iface *iface, struct shm_pending *pending, int code)
 {
-    sl_warn("shm", "shm: refused a connection: %s", sluice_last_error());
-    refuse(guest->source.fd, NULL, NULL, code);
-    shm_guest_end(iface, guest);
+    sl_pending_refused(&iface->pending, pending->base.from, sluice_last_error(), now(iface));
+    refuse(pending->source.fd, NULL, NULL, code);
+    shm_pending_end(iface, pending);
 }
 
 static struct shm_ep *find_ep(struct shm_iface *iface, const uint8_t *token)
@@ -366,34 +369,34 @@ static void answer(struct shm_ep *ep)
         shm_ep_doom(ep, err == -ECONNRESET ? -ECONNREFUSED : err);
 }
 
-/* The guest is whom ep waits for: its connection becomes ep's. */
-static void seat(struct shm_ep *ep, struct shm_guest *guest)
+/* The connection is the one that ep waits for: it becomes ep's. */
+static void seat(struct shm_ep *ep, struct shm_pending *pending)
 {
     struct shm_iface *iface = shm_ep_iface(ep);
     int err;
 
-    if (memcmp(guest->hello.from, ep->peer_addr.token, SHM_TOKEN_LEN) != 0) {
-        turn_away(iface, guest,
+    if (memcmp(pending->hello.from, ep->peer_addr.token, SHM_TOKEN_LEN) != 0) {
+        turn_away(iface, pending,
                   sl_fail(-EPROTO, "it named the right endpoint, but is not its peer"));
         return;
     }
-    err = adopt(ep, &guest->hello, guest->fds[0], guest->fds[1], guest->fds[2]);
+    err = adopt(ep, &pending->hello, pending->fds[0], pending->fds[1], pending->fds[2]);
     if (err == 0)
-        guest->fd_count = 2; /* the event is ep's now */
+        pending->fd_count = 2; /* the event is ep's now */
     if (err == 0) {
-        int fd = guest->source.fd;
+        int fd = pending->source.fd;
 
         epoll_ctl(iface->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
-        guest->source.fd = -1;
+        pending->source.fd = -1;
         ep->source.fd = fd;
         ep->source.ready = shm_socket_ready;
         err = shm_watch(iface, &ep->source, EPOLLIN);
-        ep->trial_addr = guest->hello.trial_addr;
+        ep->trial_addr = pending->hello.trial_addr;
         ep->state = SHM_ANSWER;
     } else {
-        refuse(guest->source.fd, guest->hello.from, guest->hello.to, err);
+        refuse(pending->source.fd, pending->hello.from, pending->hello.to, err);
     }
-    shm_guest_end(iface, guest);
+    shm_pending_end(iface, pending);
     if (err != 0)
         shm_ep_doom(ep, err);
     else
@@ -401,121 +404,150 @@ static void seat(struct shm_ep *ep, struct shm_guest *guest)
 }
 
 /* The dialling side could not make the segment, or speaks another version. */
-static void guest_failed(struct shm_iface *iface, struct shm_guest *guest,
-                         const struct shm_msg *msg, int err)
+static void pending_failed(struct shm_iface *iface, struct shm_pending *pending,
+                           const struct shm_msg *msg, int err)
 {
     const uint8_t *to = msg->head.type == SHM_REFUSE ? msg->refuse.to : msg->hello.to;
     struct shm_ep *ep = find_ep(iface, to);
 
     if (ep == NULL || (ep->state != SHM_NEW && ep->state != SHM_AWAITED)) {
-        turn_away(iface, guest, err);
+        turn_away(iface, pending, err);
         return;
     }
     if (msg->head.type == SHM_REFUSE && err == 0) {
         doom_refused(ep, &msg->refuse);
     } else {
-        refuse(guest->source.fd, NULL, to, err);
+        refuse(pending->source.fd, NULL, to, err);
         shm_ep_doom(ep, err);
     }
-    shm_guest_end(iface, guest);
+    shm_pending_end(iface, pending);
 }
 
-static void guest_ready(struct shm_iface *iface, struct shm_source *source)
+static void pending_ready(struct shm_iface *iface, struct shm_source *source)
 {
-    struct shm_guest *guest = sl_container_of(source, struct shm_guest, source);
+    struct shm_pending *pending = sl_container_of(source, struct shm_pending, source);
     struct shm_msg msg;
     struct shm_ep *ep;
     int fds[SHM_FDS_MAX], err;
     unsigned fd_count = 0;
     size_t body;
 
-    if (guest->gone || source->fd < 0)
+    if (source->fd < 0)
         return;
     memset(&msg, 0, sizeof(msg));
     err = shm_take(source->fd, &msg, &body, fds, &fd_count);
     if (err == -EAGAIN)
         return;
-    guest->fd_count += fd_count;
-    if (fd_count > 0)
-        memcpy(guest->fds, fds, fd_count * sizeof(int));
     if (err == -ECONNRESET) {
-        if (!guest->spoken)
-            sl_info("shm", "shm: a connection came and went without a word");
-        shm_guest_end(iface, guest);
-    } else if (err == -EPROTO || err == -EMFILE ||
-               (err == 0 && !guest->spoken && msg.head.type == SHM_REFUSE)) {
-        guest_failed(iface, guest, &msg, err);
+        if (pending->base.standing == SL_PENDING_SILENT)
+            sl_debug("shm", "shm: a connection from %s came and went without a word",
+                     pending->base.from);
+        shm_pending_end(iface, pending);
+    } else if (pending->base.standing == SL_PENDING_PROVED) {
+        /* It has its three descriptors already: those that came now are not kept. */
+        turn_away(iface, pending, sl_fail(-EPROTO, "it spoke out of turn"));
+    } else if (err == -EPROTO || err == -EMFILE || (err == 0 && msg.head.type == SHM_REFUSE)) {
+        pending_failed(iface, pending, &msg, err);
     } else if (err != 0) {
-        turn_away(iface, guest, err);
-    } else if (guest->spoken || msg.head.type != SHM_HELLO || fd_count != 3) {
-        turn_away(iface, guest, sl_fail(-EPROTO, "it spoke out of turn"));
-    } else if ((ep = find_ep(iface, msg.hello.to)) == NULL || ep->guest != NULL ||
+        turn_away(iface, pending, err);
+    } else if (msg.head.type != SHM_HELLO || fd_count != SHM_FDS_MAX) {
+        turn_away(iface, pending, sl_fail(-EPROTO, "it spoke out of turn"));
+    } else if ((ep = find_ep(iface, msg.hello.to)) == NULL || ep->pending != NULL ||
                (ep->state != SHM_NEW && ep->state != SHM_AWAITED)) {
-        turn_away(iface, guest, sl_fail(-ECONNREFUSED, "it knows no endpoint of this process"));
+        turn_away(iface, pending, sl_fail(-ECONNREFUSED, "it knows no endpoint of this process"));
     } else {
-        guest->spoken = true;
-        guest->hello = msg.hello;
+        memcpy(pending->fds, fds, sizeof(fds));
+        pending->fd_count = fd_count;
+        fd_count = 0;
+        pending->base.standing = SL_PENDING_PROVED;
+        pending->hello = msg.hello;
         if (ep->state == SHM_AWAITED)
-            seat(ep, guest);
+            seat(ep, pending);
         else
-            ep->guest = guest; /* until ep_connect() tells who its peer is */
+            ep->pending = pending; /* until ep_connect() tells who its peer is */
     }
+    while (fd_count > 0)
+        close(fds[--fd_count]);
 }
 
-static void evict_guest(struct shm_iface *iface)
+/* One pending connection goes, where one has been here long enough. */
+static bool make_room(struct shm_iface *iface, const char *why)
 {
-    struct shm_guest *victim = NULL;
+    struct sl_pending *victim = sl_pending_victim(&iface->pending, now(iface));
 
-    sl_list_foreach(&iface->guests, node) {
-        struct shm_guest *guest = sl_container_of(node, struct shm_guest, node);
-
-        if (!guest->gone && (victim == NULL || (victim->spoken && !guest->spoken)))
-            victim = guest;
-    }
-    if (victim != NULL)
-        turn_away(iface, victim,
-                  sl_fail(-ECONNREFUSED, "more than %d connections wait", GUESTS_MAX));
+    if (victim == NULL)
+        return false;
+    pending_ready(iface, &pending_of(victim)->source); /* its words may have come meanwhile */
+    if (pending_of(victim)->source.fd >= 0 && victim->standing != SL_PENDING_PROVED)
+        turn_away(iface, pending_of(victim), sl_fail(-ECONNREFUSED, "%s", why));
+    return true;
 }
 
-static void accept_failed(struct shm_iface *iface, int err)
+/* No descriptor for who waits: pending connections go first, then the clock brings the next try. No endpoint
+ * ends for that: strangers may be why, and be gone soon. */
+static bool accept_failed(struct shm_iface *iface, int err)
 {
+    if (err != -EMFILE && err != -ENFILE) {
+        sl_warn("shm", "shm: %s", sluice_last_error());
+        return false;
+    }
+    if (make_room(iface, "no descriptor is left"))
+        return true;
+    iface->accept_after_ns = now(iface) + ACCEPT_RETRY_NS;
     sl_warn("shm", "shm: %s", sluice_last_error());
-    sl_list_foreach(&iface->eps, node) {
-        struct shm_ep *ep = sl_container_of(node, struct shm_ep, node);
+    return false;
+}
 
-        if (ep->state == SHM_AWAITED)
-            shm_ep_doom(ep, err);
+static void accept_one(struct shm_iface *iface, int fd)
+{
+    struct ucred peer = {.uid = (uid_t)-1};
+    socklen_t len = sizeof(peer);
+    struct shm_pending *pending = calloc(1, sizeof(*pending));
+
+    if (pending == NULL) {
+        close(fd);
+        return;
     }
+    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len);
+    pending->source.fd = fd;
+    pending->source.ready = pending_ready;
+    sl_pending_add_user(&iface->pending, &pending->base, peer.uid, peer.pid, now(iface));
+    if (shm_watch(iface, &pending->source, EPOLLIN) != 0)
+        shm_pending_end(iface, pending);
+    else
+        pending_ready(iface, &pending->source); /* its HELLO is there already, mostly */
+}
+
+/* While the listener has to wait it is not watched: else a parked rank would never sleep. */
+static void listener_pause(struct shm_iface *iface, bool pause)
+{
+    struct epoll_event event = {.events = pause ? 0 : EPOLLIN, .data.ptr = &iface->listener};
+
+    if (iface->accept_due == pause)
+        return;
+    iface->accept_due = pause;
+    epoll_ctl(iface->epoll_fd, EPOLL_CTL_MOD, iface->listener.fd, &event);
 }
 
 void shm_listener_ready(struct shm_iface *iface, struct shm_source *source)
 {
-    for (int i = 0; i < ACCEPTS_PER_LOOK; i++) {
-        struct shm_guest *guest;
-        int fd, err = shm_accept(source->fd, &fd);
+    for (int i = 0; i < ACCEPTS_PER_LOOK && source->fd >= 0; i++) {
+        int fd, err;
 
+        if (sl_pending_full(&iface->pending) &&
+            !make_room(iface, "it said nothing useful while others waited")) {
+            listener_pause(iface, true);
+            return;
+        }
+        err = shm_accept(source->fd, &fd);
         if (err == -EAGAIN)
             return;
-        if (err != 0) {
-            accept_failed(iface, err);
+        if (err == 0) {
+            accept_one(iface, fd);
+        } else if (!accept_failed(iface, err)) {
+            listener_pause(iface, true);
             return;
         }
-        if (iface->guest_count >= GUESTS_MAX)
-            evict_guest(iface);
-        guest = calloc(1, sizeof(*guest));
-        if (guest == NULL) {
-            close(fd);
-            return;
-        }
-        guest->source.fd = fd;
-        guest->source.ready = guest_ready;
-        guest->deadline_ns = now(iface) + GUEST_SILENT_NS;
-        sl_list_push_back(&iface->guests, &guest->node);
-        iface->guest_count++;
-        if (shm_watch(iface, &guest->source, EPOLLIN) != 0)
-            shm_guest_end(iface, guest);
-        else
-            guest_ready(iface, &guest->source); /* its HELLO is there already, mostly */
     }
 }
 
@@ -550,7 +582,7 @@ int shm_ep_connect(struct sl_ep *base, const struct sl_addr *peer, struct sl_req
         dial(ep);
     } else {
         ep->state = SHM_AWAITED;
-        if (ep->guest != NULL)
+        if (ep->pending != NULL)
             iface->events_due = true; /* seated by the next progress: done() is called from there */
     }
     return 0;
@@ -563,8 +595,8 @@ static bool settle_connecting(struct shm_ep *ep, uint64_t now_ns)
 
     if (ep->state == SHM_DIAL)
         dial(ep);
-    else if (ep->state == SHM_AWAITED && ep->guest != NULL)
-        seat(ep, ep->guest);
+    else if (ep->state == SHM_AWAITED && ep->pending != NULL)
+        seat(ep, ep->pending);
     else if (ep->state == SHM_ANSWER)
         answer(ep);
     if (ep->state == SHM_UP)
@@ -583,6 +615,20 @@ static bool settle_connecting(struct shm_ep *ep, uint64_t now_ns)
     sl_fail_text(ep->status, ep->why);
     sl_req_end(req, ep->status);
     return true;
+}
+
+static void settle_pending(struct shm_iface *iface, uint64_t now_ns)
+{
+    struct sl_pending *late;
+
+    while ((late = sl_pending_late(&iface->pending, now_ns)) != NULL)
+        turn_away(iface, pending_of(late), sl_fail(-ETIMEDOUT, "it did not say who it is in time"));
+    if (iface->accept_due && now_ns >= iface->accept_after_ns &&
+        (!sl_pending_full(&iface->pending) || sl_pending_victim(&iface->pending, now_ns) != NULL)) {
+        iface->accept_after_ns = 0;
+        listener_pause(iface, false); /* and epoll tells of those that wait */
+    }
+    free_gone(iface);
 }
 
 int shm_settle(struct shm_iface *iface, uint64_t now_ns)
@@ -607,14 +653,6 @@ int shm_settle(struct shm_iface *iface, uint64_t now_ns)
         }
         iface->chores = chores;
     }
-    if (iface->guest_count > 0) {
-        sl_list_foreach(&iface->guests, node) {
-            struct shm_guest *guest = sl_container_of(node, struct shm_guest, node);
-
-            if (!guest->gone && !guest->spoken && now_ns >= guest->deadline_ns)
-                turn_away(iface, guest, sl_fail(-ETIMEDOUT, "it said nothing for 5 s"));
-        }
-        guests_reap(iface);
-    }
+    settle_pending(iface, now_ns);
     return moved;
 }

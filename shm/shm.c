@@ -191,7 +191,7 @@ static void iface_close(struct sl_iface *base)
     sl_list_foreach(&iface->eps, node) {
         shm_ep_destroy(&sl_container_of(node, struct shm_ep, node)->base);
     }
-    shm_guests_free(iface);
+    shm_pending_free(iface);
     sl_list_foreach(&iface->regions, region) {
         sl_list_remove(region);
         free(sl_container_of(region, struct shm_region, node));
@@ -235,7 +235,8 @@ static int iface_open(struct sl_worker *worker, const struct sl_device *dev,
     iface->listener.fd = iface->event.fd = iface->timer.fd = -1;
     sl_list_init(&iface->eps);
     sl_list_init(&iface->active);
-    sl_list_init(&iface->guests);
+    sl_list_init(&iface->gone);
+    sl_pending_init(&iface->pending, "shm", SHM_PENDING_MOST, &iface->pending_log);
     sl_list_init(&iface->regions);
     iface->stream_min = stream_min(worker->config);
     iface->barrier = shm_barrier_register();

@@ -22,6 +22,7 @@
 
 #include "core/err.h"
 #include "core/list.h"
+#include "core/pending.h"
 #include "core/transport.h"
 #include "shm/pass.h"
 #include "shm/segment.h"
@@ -39,6 +40,9 @@
 /* Most bytes of an element that a piece may have to keep whole for consume. */
 #define SHM_CARRY_MAX 256
 
+/* Connections that have proved nothing, at most. */
+#define SHM_PENDING_MOST 256
+
 struct shm_iface;
 struct shm_ep;
 
@@ -55,15 +59,15 @@ struct shm_page {
     uint64_t trial; /* a random word: who reads it here and by process_vm_readv knows that it works */
 };
 
-/* A connection that has not yet said which endpoint it wants, or whose endpoint is not ready. */
-struct shm_guest {
-    struct sl_node node;
+/* A connection that has not yet said which endpoint it wants, or whose endpoint is not ready: the latter
+ * has proved itself (SL_PENDING_PROVED). */
+struct shm_pending {
+    struct sl_pending base;
     struct shm_source source;
     struct shm_hello hello;
     int fds[SHM_FDS_MAX];
     unsigned fd_count;
-    bool spoken, gone;
-    uint64_t deadline_ns;
+    struct sl_node gone; /* in iface->gone once it is closed: it is freed after all events */
 };
 
 struct shm_iface {
@@ -81,11 +85,15 @@ struct shm_iface {
     unsigned polls;          /* progress calls since sockets were looked at */
     unsigned connecting;     /* endpoints between connect and up: the sockets bring what they need */
     unsigned chores;         /* endpoints that wait for time to pass */
-    unsigned ep_count, guest_count;
+    unsigned ep_count;
     uint64_t look_ns;        /* when to look at the sockets again */
     struct sl_node eps;      /* all, by shm_ep.node */
     struct sl_node active;   /* with something posted, by shm_ep.active */
-    struct sl_node guests;
+    struct sl_pending_set pending;
+    struct sl_pending_log pending_log;
+    struct sl_node gone;     /* shm_pending that are closed */
+    uint64_t accept_after_ns; /* not 0: descriptors ran out */
+    bool accept_due;         /* connections wait at the listener, which is not watched */
     struct sl_node regions;  /* shm_region, ids rising */
     uint64_t region_id;      /* the last one given */
     size_t stream_min;       /* messages from this size on are stored past the caches */
@@ -165,7 +173,7 @@ struct shm_ep {
     pid_t peer_pid;
     struct shm_addr addr;         /* ours */
     struct shm_addr peer_addr;    /* theirs, once known */
-    struct shm_guest *guest;      /* came before ep_connect() */
+    struct shm_pending *pending;  /* came before ep_connect() */
     struct sl_req *connect_req;
     uint64_t deadline_ns;
     int segment_fd;               /* until it is passed */
@@ -218,13 +226,13 @@ int shm_ep_connect(struct sl_ep *ep, const struct sl_addr *peer, struct sl_req *
 /* The connection failed for the reason in the last error; the next progress ends the request. */
 void shm_ep_doom(struct shm_ep *ep, int status);
 /* Closes a connection that came and is nobody's; shm_settle() frees it. */
-void shm_guest_end(struct shm_iface *iface, struct shm_guest *guest);
+void shm_pending_end(struct shm_iface *iface, struct shm_pending *pending);
 /* Of a ring one way, for a process with that many peers. */
 uint32_t shm_ring_bytes(const struct sl_config *config, unsigned peers);
 void shm_listener_ready(struct shm_iface *iface, struct shm_source *source);
 /* Retries, deadlines and departures: whatever time brings. Returns how many things moved. */
 int shm_settle(struct shm_iface *iface, uint64_t now_ns);
-void shm_guests_free(struct shm_iface *iface);
+void shm_pending_free(struct shm_iface *iface);
 
 /* socket.c */
 /* What peer_asleep points to while no peer is mapped. */

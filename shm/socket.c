@@ -198,8 +198,8 @@ void shm_ep_destroy(struct sl_ep *base)
         sl_list_remove(&ep->active);
     sl_list_remove(&ep->node);
     iface->ep_count--;
-    if (ep->guest != NULL)
-        shm_guest_end(iface, ep->guest);
+    if (ep->pending != NULL)
+        shm_pending_end(iface, ep->pending);
     shm_source_close(iface, &ep->source);
     shm_source_close(iface, &ep->death);
     shm_forget_regions(ep);

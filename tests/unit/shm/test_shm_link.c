@@ -11,18 +11,21 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-static char logged[4096];
+static char logged[16384];
+static unsigned logged_lines;
 
 static void keep_line(void *arg, enum sl_log_level level, const char *area, const char *line)
 {
     (void)arg, (void)level, (void)area;
     strncat(logged, line, sizeof(logged) - strlen(logged) - 1);
+    logged_lines++;
 }
 
 static int log_kept(void **state)
 {
     (void)state;
     logged[0] = '\0';
+    logged_lines = 0;
     sl_log_set_sink(keep_line, NULL);
     return 0;
 }
@@ -102,6 +105,182 @@ static void a_hello_without_the_token_is_refused(void **state)
     close(fd);
     close(memory);
     side_close(&a);
+}
+
+static unsigned open_descriptors(void)
+{
+    unsigned count = 0;
+
+    for (int fd = 0; fd < 256; fd++)
+        count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
+/* Someone who knows the token, before the endpoint is connected: each descriptor beyond the first three
+ * was one of this process' own that was closed. */
+static void a_second_hello_is_refused_and_closes_nothing_of_ours(void **state)
+{
+    struct shm_hello hello = {.ring_bytes = 65536, .cells = 64};
+    struct side a;
+    int fd, memory = memfd_create("x", 0);
+    unsigned before;
+
+    (void)state;
+    side_open(&a);
+    memcpy(hello.to, inside(&a)->addr.token, SHM_TOKEN_LEN);
+    fd = stranger(&a);
+    before = open_descriptors();
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(shm_post(fd, SHM_HELLO, &hello, sizeof(hello),
+                                  (int[]){memory, memory, memory}, 3), 0);
+    PUMP(&a, NULL, turned_away(fd));
+    assert_non_null(strstr(logged, "out of turn"));
+    assert_int_equal(open_descriptors(), before);
+    close(fd);
+    close(memory);
+    side_close(&a);
+}
+
+/* An answer from where we dialled, but not to our question. */
+static void an_answer_with_another_token_is_refused(void **state)
+{
+    int page = memfd_create("x", 0), event = eventfd(0, 0);
+
+    (void)state;
+    for (unsigned wrong = 0; wrong < 2; wrong++) {
+        struct shm_addr listens = {.magic = SHM_MAGIC, .version = SHM_VERSION};
+        struct shm_hello welcome = {.ring_bytes = 65536, .cells = 64};
+        int fds[SHM_FDS_MAX], listener, fd = -1;
+        struct sl_addr addr;
+        struct shm_msg msg;
+        unsigned count = 0;
+        struct side a;
+        size_t body;
+
+        side_open(&a);
+        assert_int_equal(shm_listen(listens.name, &listens.name_len, &listener), 0);
+        memcpy(listens.host, inside(&a)->addr.host, sizeof(listens.host));
+        memset(listens.token, 0xff, sizeof(listens.token)); /* so that a dials */
+        shm_addr_pack(&listens, &addr);
+        assert_int_equal(sl_shm_ops.ep_connect(a.ep, &addr, &a.connected), 0);
+        PUMP(&a, NULL, fd >= 0 || shm_accept(listener, &fd) == 0);
+        PUMP(&a, NULL, shm_take(fd, &msg, &body, fds, &count) == 0);
+        assert_int_equal(msg.head.type, SHM_HELLO);
+        while (count > 0)
+            close(fds[--count]);
+        memcpy(welcome.from, listens.token, SHM_TOKEN_LEN);
+        memcpy(welcome.to, msg.hello.from, SHM_TOKEN_LEN);
+        (wrong == 0 ? welcome.to : welcome.from)[7] ^= 1;
+        assert_int_equal(shm_post(fd, SHM_WELCOME, &welcome, sizeof(welcome), (int[]){page, event}, 2),
+                         0);
+        PUMP(&a, NULL, a.connected.status != SL_PENDING);
+        assert_int_equal(a.connected.status, -EPROTO);
+        assert_non_null(strstr(sluice_last_error(), "not one to our question"));
+        close(fd);
+        close(listener);
+        side_close(&a);
+    }
+    close(page);
+    close(event);
+}
+
+static void strangers_without_end_fill_neither_log_nor_descriptors(void **state)
+{
+    struct side a, b;
+    unsigned limit;
+    int fd[300];
+
+    (void)state;
+    side_open(&a);
+    side_open(&b);
+    limit = shm_iface_of(a.iface)->pending.limit;
+    assert_true(limit >= SL_PENDING_LEAST && limit <= SHM_PENDING_MOST);
+    for (unsigned i = 0; i < 300; i++) {
+        int noisy = stranger(&a);
+
+        assert_int_equal(write(noisy, "noise", 5), 5);
+        fd[i] = stranger(&a); /* says nothing */
+        for (int k = 0; k < 200; k++)
+            sl_shm_ops.progress(a.iface, 64);
+        close(noisy);
+        assert_true(shm_iface_of(a.iface)->pending.count <= limit);
+    }
+    assert_true(logged_lines >= 1 && logged_lines <= SL_PENDING_LOG_LINES);
+    sides_connect(&a, &b); /* whoever of the two is dialled */
+    assert_int_equal(a.connected.status, 0);
+    assert_int_equal(b.connected.status, 0);
+    for (unsigned i = 0; i < 300; i++)
+        close(fd[i]);
+    side_close(&a);
+    side_close(&b);
+}
+
+/* The first to notice is the listener, and it has no part in whom the endpoint waits for. */
+static void a_lack_of_descriptors_at_accept_ends_no_endpoint(void **state)
+{
+    struct rlimit old, low;
+    struct side a, b;
+    int fd;
+
+    (void)state;
+    side_open(&a);
+    side_open(&b);
+    if (memcmp(inside(&a)->addr.token, inside(&b)->addr.token, SHM_TOKEN_LEN) < 0) {
+        side_close(&a); /* a must be the one that is dialled */
+        side_close(&b);
+        a_lack_of_descriptors_at_accept_ends_no_endpoint(state);
+        return;
+    }
+    assert_int_equal(sl_shm_ops.ep_connect(a.ep, &b.addr, &a.connected), 0);
+    fd = stranger(&a);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+    low = (struct rlimit){(rlim_t)fd, old.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    for (int i = 0; i < 2000; i++)
+        sl_shm_ops.progress(a.iface, 64);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+    assert_int_equal(a.connected.status, SL_PENDING);
+    assert_int_equal(logged_lines, 1); /* not one for each try */
+    assert_non_null(strstr(logged, "ulimit -n"));
+    assert_int_equal(sl_shm_ops.ep_connect(b.ep, &a.addr, &b.connected), 0);
+    PUMP(&a, &b, a.connected.status != SL_PENDING && b.connected.status != SL_PENDING);
+    assert_int_equal(a.connected.status, 0);
+    assert_int_equal(b.connected.status, 0);
+    close(fd);
+    side_close(&a);
+    side_close(&b);
+}
+
+/* The kernel installs as many descriptors of a message as have room, and says so by a flag. */
+static void descriptors_that_were_cut_off_are_an_error_and_leak_nothing(void **state)
+{
+    struct shm_hello hello = {.ring_bytes = 65536, .cells = 64};
+    char name[SHM_NAME_MAX];
+    int listener, fd, peer = -1, fds[SHM_FDS_MAX];
+    struct rlimit old, low;
+    struct shm_msg msg;
+    uint16_t name_len;
+    unsigned count = 99, before;
+    size_t body;
+
+    (void)state;
+    assert_int_equal(shm_listen(name, &name_len, &listener), 0);
+    assert_int_equal(shm_dial(name, name_len, &fd), 0);
+    assert_int_equal(shm_accept(listener, &peer), 0);
+    assert_int_equal(shm_post(fd, SHM_HELLO, &hello, sizeof(hello), (int[]){0, 1, 2}, 3), 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+    before = open_descriptors();
+    low = (struct rlimit){(rlim_t)peer + 2, old.rlim_max}; /* one fits */
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    int err = shm_take(peer, &msg, &body, fds, &count);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+    assert_int_equal(err, -EMFILE);
+    assert_int_equal(count, 99);
+    assert_int_equal(msg.head.type, SHM_HELLO);
+    assert_int_equal(open_descriptors(), before);
+    close(fd);
+    close(peer);
+    close(listener);
 }
 
 /* Someone with the right tokens whose memory could be taken away under us. */
@@ -297,6 +476,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         KEPT(garbage_is_refused_and_disturbs_nobody),
         KEPT(a_hello_without_the_token_is_refused),
+        KEPT(a_second_hello_is_refused_and_closes_nothing_of_ours),
+        KEPT(an_answer_with_another_token_is_refused),
+        KEPT(strangers_without_end_fill_neither_log_nor_descriptors),
+        KEPT(a_lack_of_descriptors_at_accept_ends_no_endpoint),
+        KEPT(descriptors_that_were_cut_off_are_an_error_and_leak_nothing),
         KEPT(files_that_could_shrink_are_refused),
         KEPT(another_version_gets_both_versions_told),
         KEPT(another_host_is_unreachable),
