@@ -69,6 +69,22 @@ static void set_spin(struct sluice_comm *comm)
                                               : SPIN_NS_OWN_CORE;
 }
 
+/* The exchange's own key; a caller's exchange that has none leaves what all ranks were told as their secret. */
+static int set_session(struct sluice_comm *comm, const struct sl_exchange *exchange)
+{
+    struct sl_worker *worker = &comm->worker;
+
+    worker->has_session = true;
+    if (exchange->session != NULL) {
+        memcpy(worker->session, exchange->session, sizeof(worker->session));
+        return 0;
+    }
+    if (comm->config.secret[0] != '\0')
+        return sl_session_derive(comm->config.secret, worker->session);
+    worker->has_session = false;
+    return 0;
+}
+
 int sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *params,
                    struct sluice_comm **out)
 {
@@ -82,6 +98,8 @@ int sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *pa
     comm->size = (uint32_t)exchange->size;
     int err = set_up(comm, params);
 
+    if (err == 0)
+        err = set_session(comm, exchange);
     if (err == 0)
         err = sl_connect_meet(comm, exchange, params);
     if (err == 0) {

@@ -6,6 +6,7 @@
 #define SL_CORE_EXCHANGE_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 struct sl_exchange {
     int rank, size;
@@ -17,6 +18,10 @@ struct sl_exchange {
 
     /* Gives the exchange back; may be called after an error. */
     void (*close)(struct sl_exchange *exchange);
+
+    /* A key of SL_DIGEST_BYTES that all ranks of this exchange share and nobody else has (core/secret.h); NULL:
+     * they have no secret. The exchange's, as long as it lives. */
+    const uint8_t *session;
 };
 
 #endif

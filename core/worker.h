@@ -5,6 +5,9 @@
 
 #include "core/clock.h"
 #include "core/rng.h"
+#include "core/secret.h"
+
+#include <stdbool.h>
 
 struct sl_config;
 struct sl_event_ring;
@@ -15,6 +18,10 @@ struct sl_worker {
     struct sl_rng rng;
     struct sl_event_ring *events; /* borrowed; NULL: what happens is not noted (core/event.h) */
     int rank; /* for log lines; -1 before it is known */
+
+    /* A key that the ranks of the job share and nobody else has. Without a secret there is none. */
+    bool has_session;
+    uint8_t session[SL_DIGEST_BYTES];
 
     /* What a waiting thread does when nothing moved. NULL: the ladder of collectives/wait.c (spin,
      * yield, sleep). The simulator runs each rank as a coroutine and gives the others and its

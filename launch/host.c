@@ -44,14 +44,19 @@ struct member {
     int fd; /* -1: not here yet */
     size_t got, sent;
     bool partial; /* a result is under way: no other frame may be sent */
+    struct sl_meeting_keys keys;
     uint8_t head[SL_FRAME_BYTES + SL_SEQ_BYTES];
+    uint8_t seal[SL_SEAL_BYTES];
 };
 
 struct sl_host {
     struct sl_exchange base;
     struct sl_terms terms;
+    struct sl_job_keys job;
     struct sl_listeners listeners;
     uint64_t timeout_ns, seq;
+    uint8_t *sealed; /* a result as it goes out, the same for all */
+    size_t sealed_cap;
     struct guest guest[GUESTS_MAX];
     unsigned guests, joined;
     struct member *member; /* [size], [0] unused */
@@ -196,28 +201,35 @@ static int guest_challenge(struct sl_host *host, struct guest *guest)
 /* A whole proof has come: a good one makes its sender a member. */
 static int guest_welcome(struct sl_host *host, struct guest *guest)
 {
-    uint8_t bytes[SL_FRAME_BYTES + SL_MAC_BYTES], mac[SL_MAC_BYTES];
+    uint8_t bytes[SL_FRAME_BYTES + SL_WELCOME_MAX], mac[SL_MAC_BYTES];
+    struct sl_meeting_keys keys;
     struct sl_frame frame;
-    int err = sl_frame_parse(guest->proof, &frame);
+    int len, err = sl_frame_parse(guest->proof, &frame);
 
     if (err == 0 && (frame.kind != SL_FRAME_PROOF || frame.len != SL_MAC_BYTES))
         err = sl_fail(-EBADMSG, "it sent something else than its proof");
     err = err ?: sl_proof_make(&host->terms, false, &guest->hello, guest->nonce, mac);
     if (err != 0)
         return err;
-    if (!sl_mac_equal(mac, guest->proof + SL_FRAME_BYTES))
+    if (!sl_digest_equal(mac, guest->proof + SL_FRAME_BYTES, SL_MAC_BYTES))
         return sl_fail(-EPROTO, "rank %d has another secret (compare SLUICE_SECRET on both sides)",
                        guest->rank);
     if (host->member[guest->rank].fd >= 0) /* two were challenged at once */
         return sl_fail(-EPROTO, "there is a rank %d already (two processes with the same rank?)",
                        guest->rank);
-    err = sl_proof_make(&host->terms, true, &guest->hello, guest->nonce, bytes + SL_FRAME_BYTES);
+    err = sl_proof_make(&host->terms, true, &guest->hello, guest->nonce, mac);
+    err = err ?: sl_meeting_keys_make(&host->terms, &guest->hello, guest->nonce, &keys);
     if (err != 0)
         return err;
-    sl_frame_make(SL_FRAME_WELCOME, SL_MAC_BYTES, bytes);
-    if (send(guest->fd, bytes, sizeof(bytes), MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof(bytes))
+    len = sl_welcome_make(&keys, mac, &host->job, bytes + SL_FRAME_BYTES);
+    if (len < 0)
+        return len;
+    sl_frame_make(SL_FRAME_WELCOME, (uint64_t)len, bytes);
+    len += SL_FRAME_BYTES;
+    if (send(guest->fd, bytes, (size_t)len, MSG_NOSIGNAL | MSG_DONTWAIT) != len)
         return sl_fail(-EBADMSG, "it does not take an answer");
     host->member[guest->rank].fd = guest->fd;
+    host->member[guest->rank].keys = keys;
     host->joined++;
     sl_debug("launch", "rank %d joined from %s", guest->rank, guest->name);
     guest->fd = -1;
@@ -269,24 +281,37 @@ static void drop_late_guests(struct sl_host *host)
     }
 }
 
+/* A FAILED frame as this member can open it. Returns its length. */
+static size_t make_failed(const struct member *member, const uint8_t *body, size_t len,
+                          uint8_t out[SL_FRAME_BYTES + 4 + SL_SENTENCE_MAX + SL_SEAL_BYTES])
+{
+    size_t all = len + sl_seal_len(member->keys.sealed);
+
+    sl_frame_make(SL_FRAME_FAILED, all, out);
+    if (member->keys.sealed && sl_seal(member->keys.down, SL_NUMBER_FAILED, NULL, 0, body, len,
+                                       out + SL_FRAME_BYTES) != 0)
+        return 0;
+    if (!member->keys.sealed)
+        memcpy(out + SL_FRAME_BYTES, body, len);
+    return SL_FRAME_BYTES + all;
+}
+
 /* Tells every member that it is over, and why; the exchange stays broken. */
 static int host_break(struct sl_host *host, int code)
 {
-    uint8_t bytes[SL_FRAME_BYTES + 4 + SL_SENTENCE_MAX];
-    size_t len = sl_sentence_make(code, sluice_last_error(), bytes + SL_FRAME_BYTES);
+    uint8_t bytes[SL_FRAME_BYTES + 4 + SL_SENTENCE_MAX + SL_SEAL_BYTES], body[4 + SL_SENTENCE_MAX];
+    size_t len = sl_sentence_make(code, sluice_last_error(), body);
     uint64_t until_ns = now() + FAREWELL_MS * SL_NS_PER_MS;
 
     host->broken = code;
     snprintf(host->why, sizeof(host->why), "%s", sluice_last_error());
-    sl_frame_make(SL_FRAME_FAILED, len, bytes);
     for (int i = 1; i < host->base.size; i++) {
         struct pollfd wait = {.fd = host->member[i].fd, .events = POLLOUT};
-        size_t sent = 0;
+        size_t sent = 0, all = wait.fd >= 0 ? make_failed(&host->member[i], body, len, bytes) : 0;
 
         /* In the middle of a result, a frame would be taken for its bytes: the end says enough. */
-        while (wait.fd >= 0 && !host->member[i].partial && sent < SL_FRAME_BYTES + len) {
-            ssize_t n = send(wait.fd, bytes + sent, SL_FRAME_BYTES + len - sent,
-                             MSG_NOSIGNAL | MSG_DONTWAIT);
+        while (wait.fd >= 0 && !host->member[i].partial && sent < all) {
+            ssize_t n = send(wait.fd, bytes + sent, all - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
 
             if (n > 0)
                 sent += (size_t)n;
@@ -404,35 +429,50 @@ static int fail_gone(struct sl_host *host, int rank, int why)
 static int check_head(struct sl_host *host, int rank, size_t len)
 {
     const uint8_t *head = host->member[rank].head;
+    size_t around = SL_SEQ_BYTES + sl_seal_len(host->member[rank].keys.sealed);
     unsigned long long seq = sl_get64(head + SL_FRAME_BYTES);
     struct sl_frame frame;
     int err = sl_frame_parse(head, &frame);
 
-    if (err == 0 && (frame.kind != SL_FRAME_GATHER || frame.len < SL_SEQ_BYTES))
+    if (err == 0 && (frame.kind != SL_FRAME_GATHER || frame.len < around))
         err = sl_fail(-EBADMSG, "rank %d sent a frame of kind %d of %llu bytes in exchange %llu",
                       rank, (int)frame.kind, (unsigned long long)frame.len,
                       (unsigned long long)host->seq);
     else if (err == 0 && seq != host->seq)
         err = sl_fail(-EPROTO, "rank %d is at exchange %llu, rank 0 at exchange %llu", rank, seq,
                       (unsigned long long)host->seq);
-    else if (err == 0 && frame.len - SL_SEQ_BYTES != len)
+    else if (err == 0 && frame.len - around != len)
         err = sl_fail(-EPROTO, "rank %d gives %llu bytes to exchange %llu, rank 0 gives %zu; all "
                                "ranks must run the same program", rank,
-                      (unsigned long long)(frame.len - SL_SEQ_BYTES),
+                      (unsigned long long)(frame.len - around),
                       (unsigned long long)host->seq, len);
     return err == 0 ? 0 : host_break(host, err);
 }
 
-/* Takes what rank sends of its share. 1: all of it is here. */
-static int member_read(struct sl_host *host, int rank, uint8_t *share, size_t len)
+static int open_share(struct sl_host *host, int rank, uint8_t *share, size_t len)
 {
     struct member *member = &host->member[rank];
 
-    while (member->got < sizeof(member->head) + len) {
-        bool head = member->got < sizeof(member->head);
-        uint8_t *into = head ? member->head + member->got
-                             : share + (member->got - sizeof(member->head));
-        size_t want = (head ? sizeof(member->head) : sizeof(member->head) + len) - member->got;
+    if (!member->keys.sealed || sl_unseal(member->keys.up, host->seq, member->head, sizeof(member->head),
+                                          share, len, member->seal, share) == 0)
+        return 1;
+    return host_break(host, sl_fail(-EBADMSG, "what came from rank %d in exchange %llu was changed on the "
+                                    "way: somebody between it and rank 0 rewrites it", rank,
+                                    (unsigned long long)host->seq));
+}
+
+/* Takes what rank sends of its share: head, bytes, seal. 1: all of it is here. */
+static int member_read(struct sl_host *host, int rank, uint8_t *share, size_t len)
+{
+    struct member *member = &host->member[rank];
+    size_t head = sizeof(member->head), full = head + len + sl_seal_len(member->keys.sealed);
+
+    while (member->got < full) {
+        bool in_head = member->got < head, in_share = !in_head && member->got < head + len;
+        uint8_t *into = in_head    ? member->head + member->got
+                        : in_share ? share + (member->got - head)
+                                   : member->seal + (member->got - head - len);
+        size_t want = (in_head ? head : in_share ? head + len : full) - member->got;
         ssize_t got = recv(member->fd, into, want, MSG_DONTWAIT);
 
         if (got < 0 && (errno == EAGAIN || errno == EINTR))
@@ -440,14 +480,14 @@ static int member_read(struct sl_host *host, int rank, uint8_t *share, size_t le
         if (got <= 0)
             return fail_gone(host, rank, got < 0 ? errno : 0);
         member->got += (size_t)got;
-        if (head && member->got == sizeof(member->head)) {
+        if (in_head && member->got == head) {
             int err = check_head(host, rank, len);
 
             if (err != 0)
                 return err;
         }
     }
-    return 1;
+    return open_share(host, rank, share, len);
 }
 
 static int fail_silent(struct sl_host *host, bool reading, size_t full)
@@ -500,14 +540,42 @@ static int take_share(struct sl_host *host, int rank, uint8_t *out, size_t len)
     return member_read(host, rank, out + (size_t)rank * len, len);
 }
 
+static void result_head(const struct sl_host *host, size_t len,
+                        uint8_t out[SL_FRAME_BYTES + SL_SEQ_BYTES])
+{
+    sl_frame_make(SL_FRAME_RESULT, SL_SEQ_BYTES + len, out);
+    sl_put(out + SL_FRAME_BYTES, host->seq, SL_SEQ_BYTES);
+}
+
+/* What goes out for a result of len bytes: itself, or sealed once for all ranks. */
+static int seal_result(struct sl_host *host, uint8_t *result, size_t len, uint8_t **out)
+{
+    uint8_t head[SL_FRAME_BYTES + SL_SEQ_BYTES];
+
+    *out = result;
+    if (host->terms.secret_len == 0)
+        return 0;
+    if (host->sealed_cap < len + SL_SEAL_BYTES) {
+        free(host->sealed);
+        host->sealed_cap = 0;
+        host->sealed = malloc(len + SL_SEAL_BYTES);
+        if (host->sealed == NULL)
+            return host_break(host, sl_fail(-ENOMEM, "no memory to seal %zu bytes", len));
+        host->sealed_cap = len + SL_SEAL_BYTES;
+    }
+    *out = host->sealed;
+    result_head(host, len + SL_SEAL_BYTES, head);
+    int err = sl_seal(host->job.result, host->seq, head, sizeof(head), result, len, host->sealed);
+    return err == 0 ? 0 : host_break(host, err);
+}
+
 /* Sends what is left of the header and of all len bytes. */
 static int give_result(struct sl_host *host, int rank, uint8_t *out, size_t len)
 {
     struct member *member = &host->member[rank];
     uint8_t head[SL_FRAME_BYTES + SL_SEQ_BYTES];
 
-    sl_frame_make(SL_FRAME_RESULT, SL_SEQ_BYTES + len, head);
-    sl_put(head + SL_FRAME_BYTES, host->seq, SL_SEQ_BYTES);
+    result_head(host, len, head);
     while (member->sent < sizeof(head) + len) {
         bool in_head = member->sent < sizeof(head);
         const uint8_t *from = in_head ? head + member->sent : out + (member->sent - sizeof(head));
@@ -530,6 +598,8 @@ static int host_allgather(struct sl_exchange *exchange, const void *in, size_t l
     struct sl_host *host = sl_container_of(exchange, struct sl_host, base);
     uint64_t deadline_ns = now() + host->timeout_ns;
     size_t head = SL_FRAME_BYTES + SL_SEQ_BYTES, all = len * (size_t)exchange->size;
+    size_t seal = sl_seal_len(host->terms.secret_len > 0);
+    uint8_t *result;
     int err;
 
     if (host->broken != 0)
@@ -539,10 +609,11 @@ static int host_allgather(struct sl_exchange *exchange, const void *in, size_t l
         host->member[i].got = host->member[i].sent = 0;
     if (len > 0)
         memmove(out, in, len);
-    err = each_member(host, deadline_ns, true, out, len, head + len, take_share);
+    err = each_member(host, deadline_ns, true, out, len, head + len + seal, take_share);
+    err = err ?: seal_result(host, out, all, &result);
     if (err != 0)
         return err;
-    return each_member(host, deadline_ns, false, out, all, head + all, give_result);
+    return each_member(host, deadline_ns, false, result, all + seal, head + all + seal, give_result);
 }
 
 static void host_close(struct sl_exchange *exchange)
@@ -557,6 +628,10 @@ static void host_close(struct sl_exchange *exchange)
         if (host->member[i].fd >= 0)
             close(host->member[i].fd);
     explicit_bzero(host->secret, sizeof(host->secret));
+    explicit_bzero(&host->job, sizeof(host->job));
+    if (host->member != NULL)
+        explicit_bzero(host->member, (size_t)exchange->size * sizeof(*host->member));
+    free(host->sealed);
     free(host->member);
     free(host->missing);
     free(host->poll);
@@ -572,7 +647,7 @@ static int host_make(const struct sl_party *party, struct sl_host **out)
         goto err_memory;
     for (unsigned i = 0; i < GUESTS_MAX; i++)
         host->guest[i].fd = -1;
-    host->base = (struct sl_exchange){0, party->size, host_allgather, host_close};
+    host->base = (struct sl_exchange){0, party->size, host_allgather, host_close, NULL};
     host->timeout_ns = party->timeout_ms * SL_NS_PER_MS;
     snprintf(host->secret, sizeof(host->secret), "%s", party->secret);
     host->terms = (struct sl_terms){.rank = 0, .size = party->size, .secret = host->secret,
@@ -594,6 +669,19 @@ err_memory:
     return sl_fail(-ENOMEM, "no memory for the meeting of %d ranks", party->size);
 }
 
+/* New ones for each job, whose members learn nothing of the next by them. */
+static int make_job_keys(struct sl_host *host)
+{
+    int err;
+
+    if (host->terms.secret_len == 0)
+        return 0;
+    err = sl_random(host->job.job, sizeof(host->job.job));
+    err = err ?: sl_job_keys_derive(&host->job);
+    host->base.session = host->job.session;
+    return err;
+}
+
 int sl_rendezvous_host(const struct sl_party *party, const struct sl_listeners *listeners,
                        struct sl_exchange **out)
 {
@@ -610,6 +698,7 @@ int sl_rendezvous_host(const struct sl_party *party, const struct sl_listeners *
         sl_warn("launch", "no secret is set: anyone who can reach port %u can join this job as a rank; "
                           "set the same SLUICE_SECRET on all ranks", owned.port);
     err = sl_job_hash(party->job, host->terms.job);
+    err = err ?: make_job_keys(host);
     err = err ?: await_ranks(host);
     if (err != 0) {
         host_close(&host->base);

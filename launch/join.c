@@ -24,6 +24,10 @@ struct sl_joiner {
     int fd;
     uint64_t timeout_ns, seq;
     bool warned;
+    struct sl_meeting_keys keys;
+    struct sl_job_keys job;
+    uint8_t *sealed; /* what of a share goes out */
+    size_t sealed_cap;
     int broken;
     char why[SL_SENTENCE_MAX + 1];
     char name[SL_ADDRESS_TEXT_MAX]; /* of rank 0 */
@@ -108,19 +112,24 @@ static int fail_io(int err, const char *name, const char *doing)
 }
 
 /* The body of REFUSE or FAILED becomes the last error, and its code is returned. */
-static int take_sentence(int fd, const struct sl_frame *frame, uint64_t until_ns)
+static int take_sentence(int fd, const struct sl_frame *frame, const struct sl_meeting_keys *keys,
+                         uint64_t until_ns)
 {
-    uint8_t body[4 + SL_SENTENCE_MAX];
+    uint8_t body[4 + SL_SENTENCE_MAX + SL_SEAL_BYTES];
+    size_t seal = sl_seal_len(keys->sealed), len = frame->len - seal;
     char text[SL_SENTENCE_MAX + 1];
     int code, err;
 
-    if (frame->len > sizeof(body))
+    if (frame->len < seal || frame->len > sizeof(body))
         return sl_fail(-EBADMSG, "rank 0 sent a sentence of %llu bytes",
                        (unsigned long long)frame->len);
     err = recv_all(fd, body, frame->len, until_ns);
     if (err != 0)
         return fail_io(err, "rank 0", "in the middle of a sentence");
-    err = sl_sentence_parse(body, frame->len, &code, text);
+    if (keys->sealed &&
+        sl_unseal(keys->down, SL_NUMBER_FAILED, NULL, 0, body, len, body + len, body) != 0)
+        return sl_fail(-EBADMSG, "it is over, but why was changed on the way or is not from rank 0");
+    err = sl_sentence_parse(body, len, &code, text);
     return err != 0 ? err : sl_fail_text(code, text);
 }
 
@@ -140,7 +149,7 @@ static int expect_frame(int fd, const char *name, enum sl_frame_kind kind, void 
     if (err != 0)
         return sl_fail(err, "%s is not rank 0 of a Sluice job: it speaks another protocol", name);
     if (frame.kind == SL_FRAME_REFUSE || frame.kind == SL_FRAME_FAILED) {
-        err = take_sentence(fd, &frame, until_ns);
+        err = take_sentence(fd, &frame, &(struct sl_meeting_keys){.sealed = false}, until_ns);
         *refused = err != -EBADMSG;
         snprintf(why, sizeof(why), "%s", sluice_last_error());
         return sl_fail(err, "rank 0 at %s refused this rank: %s", name, why);
@@ -153,10 +162,13 @@ static int expect_frame(int fd, const char *name, enum sl_frame_kind kind, void 
 }
 
 /* Hello, challenge, proof, welcome. */
-static int greet(int fd, const struct sl_terms *terms, const char *name, uint64_t first_ns,
+static int greet(struct sl_joiner *joiner, const struct sl_terms *terms, uint64_t first_ns,
                  uint64_t until_ns, bool *refused)
 {
-    uint8_t nonce[SL_NONCE_BYTES], mac[SL_MAC_BYTES], proof[SL_FRAME_BYTES + SL_MAC_BYTES];
+    uint8_t nonce[SL_NONCE_BYTES], body[SL_WELCOME_MAX], proof[SL_FRAME_BYTES + SL_MAC_BYTES];
+    size_t len = terms->secret_len > 0 ? SL_WELCOME_MAX : SL_MAC_BYTES;
+    const char *name = joiner->name;
+    int fd = joiner->fd;
     struct sl_hello hello;
     int err = sl_random(nonce, sizeof(nonce));
 
@@ -175,14 +187,15 @@ static int greet(int fd, const struct sl_terms *terms, const char *name, uint64_
     err = send_all(fd, proof, sizeof(proof), 0, until_ns);
     if (err == -ETIMEDOUT)
         return fail_io(err, name, "while this rank asked to join");
-    err = expect_frame(fd, name, SL_FRAME_WELCOME, mac, sizeof(mac), until_ns, refused);
+    err = expect_frame(fd, name, SL_FRAME_WELCOME, body, len, until_ns, refused);
     err = err ?: sl_proof_make(terms, true, &hello, nonce, proof + SL_FRAME_BYTES);
     if (err != 0)
         return err;
-    if (!sl_mac_equal(mac, proof + SL_FRAME_BYTES))
+    if (!sl_digest_equal(body, proof + SL_FRAME_BYTES, SL_MAC_BYTES))
         return sl_fail(-EPROTO, "%s could not prove that it is rank 0 of this job (its secret is "
                                 "another)", name);
-    return 0;
+    err = sl_meeting_keys_make(terms, &hello, nonce, &joiner->keys);
+    return err ?: sl_welcome_open(&joiner->keys, body, &joiner->job);
 }
 
 static int dial(const struct sl_address *address, uint64_t until_ns, int *out)
@@ -236,8 +249,8 @@ static int try_places(struct sl_joiner *joiner, const struct sl_terms *terms,
         err = dial(&place[i], connect_ns < deadline_ns ? connect_ns : deadline_ns, &joiner->fd);
         if (err != 0)
             continue;
-        err = greet(joiner->fd, terms, joiner->name,
-                    first_ns < deadline_ns ? first_ns : deadline_ns, deadline_ns, &refused);
+        err = greet(joiner, terms, first_ns < deadline_ns ? first_ns : deadline_ns, deadline_ns,
+                    &refused);
         if (err == 0)
             return 0;
         close(joiner->fd);
@@ -302,28 +315,56 @@ static int fail_host(struct sl_joiner *joiner, int err)
 
 static int take_result(struct sl_joiner *joiner, void *out, size_t len, uint64_t deadline_ns)
 {
-    uint8_t head[SL_FRAME_BYTES], seq[SL_SEQ_BYTES];
+    uint8_t head[SL_FRAME_BYTES + SL_SEQ_BYTES], *seq = head + SL_FRAME_BYTES, mark[SL_SEAL_BYTES];
+    size_t seal = sl_seal_len(joiner->keys.sealed);
     struct sl_frame frame;
-    int err = recv_all(joiner->fd, head, sizeof(head), deadline_ns);
+    int err = recv_all(joiner->fd, head, SL_FRAME_BYTES, deadline_ns);
 
     if (err != 0)
         return fail_host(joiner, err);
     err = sl_frame_parse(head, &frame);
     if (err == 0 && frame.kind == SL_FRAME_FAILED)
-        err = take_sentence(joiner->fd, &frame, deadline_ns);
-    else if (err == 0 && (frame.kind != SL_FRAME_RESULT || frame.len != SL_SEQ_BYTES + len))
+        err = take_sentence(joiner->fd, &frame, &joiner->keys, deadline_ns);
+    else if (err == 0 && (frame.kind != SL_FRAME_RESULT || frame.len != SL_SEQ_BYTES + len + seal))
         err = sl_fail(-EPROTO, "rank 0 gave %llu bytes where exchange %llu needs %zu",
                       (unsigned long long)frame.len, (unsigned long long)joiner->seq,
-                      SL_SEQ_BYTES + len);
+                      SL_SEQ_BYTES + len + seal);
     if (err != 0)
         return joiner_break(joiner, err);
-    err = recv_all(joiner->fd, seq, sizeof(seq), deadline_ns);
+    err = recv_all(joiner->fd, seq, SL_SEQ_BYTES, deadline_ns);
     if (err == 0 && sl_get64(seq) != joiner->seq)
         return joiner_break(joiner, sl_fail(-EPROTO, "rank 0 is at exchange %llu, rank %d at %llu",
                                             (unsigned long long)sl_get64(seq), joiner->base.rank,
                                             (unsigned long long)joiner->seq));
     err = err ?: recv_all(joiner->fd, out, len, deadline_ns);
-    return err == 0 ? 0 : fail_host(joiner, err);
+    err = err ?: recv_all(joiner->fd, mark, seal, deadline_ns);
+    if (err != 0)
+        return fail_host(joiner, err);
+    if (seal > 0 && sl_unseal(joiner->job.result, joiner->seq, head, sizeof(head), out, len, mark, out) != 0)
+        return joiner_break(joiner, sl_fail(-EBADMSG, "what came from rank 0 at %s in exchange %llu was "
+                                            "changed on the way: somebody between the two rewrites it",
+                                            joiner->name, (unsigned long long)joiner->seq));
+    return 0;
+}
+
+/* What goes out for len bytes of in: themselves, or sealed. */
+static int seal_share(struct sl_joiner *joiner, const uint8_t head[SL_FRAME_BYTES + SL_SEQ_BYTES],
+                      const void *in, size_t len, const void **out)
+{
+    *out = in;
+    if (!joiner->keys.sealed)
+        return 0;
+    if (joiner->sealed_cap < len + SL_SEAL_BYTES) {
+        free(joiner->sealed);
+        joiner->sealed_cap = 0;
+        joiner->sealed = malloc(len + SL_SEAL_BYTES);
+        if (joiner->sealed == NULL)
+            return sl_fail(-ENOMEM, "no memory to seal %zu bytes", len);
+        joiner->sealed_cap = len + SL_SEAL_BYTES;
+    }
+    *out = joiner->sealed;
+    return sl_seal(joiner->keys.up, joiner->seq, head, SL_FRAME_BYTES + SL_SEQ_BYTES, in, len,
+                   joiner->sealed);
 }
 
 static int joiner_allgather(struct sl_exchange *exchange, const void *in, size_t len, void *out)
@@ -333,13 +374,18 @@ static int joiner_allgather(struct sl_exchange *exchange, const void *in, size_t
      * exchange it may wait its whole time for ranks. */
     uint64_t deadline_ns = now() + (joiner->seq == 0 ? 2 : 1) * joiner->timeout_ns + 2 * SL_NS_PER_S;
     uint8_t head[SL_FRAME_BYTES + SL_SEQ_BYTES];
+    size_t share = len + sl_seal_len(joiner->keys.sealed);
+    const void *bytes;
 
     if (joiner->broken != 0)
         return sl_fail(joiner->broken, "%s", joiner->why);
-    sl_frame_make(SL_FRAME_GATHER, SL_SEQ_BYTES + len, head);
+    sl_frame_make(SL_FRAME_GATHER, SL_SEQ_BYTES + share, head);
     sl_put(head + SL_FRAME_BYTES, ++joiner->seq, SL_SEQ_BYTES);
-    int err = send_all(joiner->fd, head, sizeof(head), len > 0 ? MSG_MORE : 0, deadline_ns);
-    err = err ?: send_all(joiner->fd, in, len, 0, deadline_ns);
+    int err = seal_share(joiner, head, in, len, &bytes);
+    if (err != 0)
+        return joiner_break(joiner, err);
+    err = send_all(joiner->fd, head, sizeof(head), share > 0 ? MSG_MORE : 0, deadline_ns);
+    err = err ?: send_all(joiner->fd, bytes, share, 0, deadline_ns);
     if (err == -ETIMEDOUT)
         return fail_host(joiner, err);
     /* When the send failed, rank 0 may have said why before. */
@@ -352,6 +398,9 @@ static void joiner_close(struct sl_exchange *exchange)
 
     if (joiner->fd >= 0)
         close(joiner->fd);
+    free(joiner->sealed);
+    explicit_bzero(&joiner->keys, sizeof(joiner->keys));
+    explicit_bzero(&joiner->job, sizeof(joiner->job));
     free(joiner);
 }
 
@@ -364,7 +413,7 @@ int sl_rendezvous_join(const struct sl_party *party, const struct sl_places *pla
 
     if (joiner == NULL)
         return sl_fail(-ENOMEM, "no memory for the meeting of %d ranks", party->size);
-    joiner->base = (struct sl_exchange){party->rank, party->size, joiner_allgather, joiner_close};
+    joiner->base = (struct sl_exchange){party->rank, party->size, joiner_allgather, joiner_close, NULL};
     joiner->timeout_ns = party->timeout_ms * SL_NS_PER_MS;
     joiner->fd = -1;
     int err = sl_job_hash(party->job, terms.job);
@@ -373,6 +422,8 @@ int sl_rendezvous_join(const struct sl_party *party, const struct sl_places *pla
         joiner_close(&joiner->base);
         return err;
     }
+    if (joiner->keys.sealed)
+        joiner->base.session = joiner->job.session;
     *out = &joiner->base;
     return 0;
 }
@@ -396,7 +447,7 @@ int sl_rendezvous_alone(struct sl_exchange **out)
 
     if (exchange == NULL)
         return sl_fail(-ENOMEM, "no memory for a communicator of one rank");
-    *exchange = (struct sl_exchange){0, 1, alone_allgather, alone_close};
+    *exchange = (struct sl_exchange){0, 1, alone_allgather, alone_close, NULL};
     *out = exchange;
     return 0;
 }

@@ -4,7 +4,6 @@
 
 #include "core/err.h"
 
-#include <mbedtls/md.h>
 #include <stdio.h>
 
 static const uint8_t magic[8] = {'S', 'L', 'U', 'I', 'C', 'E', '\r', '\n'};
@@ -12,29 +11,10 @@ static const uint8_t frame_magic[4] = {'S', 'L', 'F', 'R'};
 
 #define FLAG_SECRET 1
 
-/* HMAC-SHA256 of the parts one after the other. */
-static int hmac(const void *key, size_t key_len, const void *const part[], const size_t len[],
-                unsigned count, uint8_t out[SL_MAC_BYTES])
-{
-    mbedtls_md_context_t md;
-
-    mbedtls_md_init(&md);
-    int err = mbedtls_md_setup(&md, mbedtls_md_info_from_type(MBEDTLS_MD_SHA256), 1);
-
-    err = err ?: mbedtls_md_hmac_starts(&md, key, key_len);
-    for (unsigned i = 0; i < count && err == 0; i++)
-        err = mbedtls_md_hmac_update(&md, part[i], len[i]);
-    err = err ?: mbedtls_md_hmac_finish(&md, out);
-    mbedtls_md_free(&md);
-    if (err != 0)
-        return sl_fail(-ENOMEM, "no memory to compute a proof of membership");
-    return 0;
-}
-
 int sl_job_hash(const char *job, uint8_t out[SL_JOB_BYTES])
 {
     uint8_t mac[SL_MAC_BYTES];
-    int err = hmac("sluice job", 10, (const void *[]){job}, (const size_t[]){strlen(job)}, 1, mac);
+    int err = sl_hmac("sluice job", 10, &(struct sl_part){job, strlen(job)}, 1, mac);
 
     if (err == 0)
         memcpy(out, mac, SL_JOB_BYTES);
@@ -95,20 +75,60 @@ int sl_hello_check(const struct sl_terms *terms, const uint8_t *bytes, size_t le
 int sl_proof_make(const struct sl_terms *terms, bool by_host, const struct sl_hello *hello,
                   const uint8_t nonce[SL_NONCE_BYTES], uint8_t out[SL_MAC_BYTES])
 {
-    const char *side = by_host ? "sluice host 1" : "sluice guest 1";
-    const void *const part[] = {side, hello->bytes, nonce};
-    const size_t len[] = {strlen(side) + 1, SL_HELLO_BYTES, SL_NONCE_BYTES};
+    const char *side = by_host ? "sluice host 2" : "sluice guest 2";
+    const struct sl_part parts[] = {
+        {side, strlen(side) + 1}, {hello->bytes, SL_HELLO_BYTES}, {nonce, SL_NONCE_BYTES}};
 
-    return hmac(terms->secret, terms->secret_len, part, len, 3, out);
+    return sl_hmac(terms->secret, terms->secret_len, parts, SL_ARRAY_LEN(parts), out);
 }
 
-bool sl_mac_equal(const uint8_t a[SL_MAC_BYTES], const uint8_t b[SL_MAC_BYTES])
+int sl_meeting_keys_make(const struct sl_terms *terms, const struct sl_hello *hello,
+                         const uint8_t nonce[SL_NONCE_BYTES], struct sl_meeting_keys *out)
 {
-    volatile uint8_t differ = 0;
+    uint8_t both[SL_HELLO_BYTES + SL_NONCE_BYTES];
 
-    for (unsigned i = 0; i < SL_MAC_BYTES; i++)
-        differ = (uint8_t)(differ | (a[i] ^ b[i]));
-    return differ == 0;
+    memset(out, 0, sizeof(*out));
+    if (terms->secret_len == 0)
+        return 0;
+    memcpy(both, hello->bytes, SL_HELLO_BYTES);
+    memcpy(both + SL_HELLO_BYTES, nonce, SL_NONCE_BYTES);
+    out->sealed = true;
+    return sl_key_derive(terms->secret, terms->secret_len, both, sizeof(both), "sluice up 2", out->up)
+               ?: sl_key_derive(terms->secret, terms->secret_len, both, sizeof(both), "sluice down 2",
+                                out->down);
+}
+
+int sl_job_keys_derive(struct sl_job_keys *keys)
+{
+    return sl_key_derive(keys->job, sizeof(keys->job), NULL, 0, "sluice result 2", keys->result)
+               ?: sl_key_derive(keys->job, sizeof(keys->job), NULL, 0, "sluice transports 2",
+                                keys->session);
+}
+
+int sl_welcome_make(const struct sl_meeting_keys *keys, const uint8_t mac[SL_MAC_BYTES],
+                    const struct sl_job_keys *job, uint8_t out[SL_WELCOME_MAX])
+{
+    int err;
+
+    memcpy(out, mac, SL_MAC_BYTES);
+    if (!keys->sealed)
+        return SL_MAC_BYTES;
+    err = sl_seal(keys->down, SL_NUMBER_WELCOME, out, SL_MAC_BYTES, job->job, SL_JOB_KEY_BYTES,
+                  out + SL_MAC_BYTES);
+    return err != 0 ? err : SL_WELCOME_MAX;
+}
+
+int sl_welcome_open(const struct sl_meeting_keys *keys, const uint8_t body[SL_WELCOME_MAX],
+                    struct sl_job_keys *job)
+{
+    const uint8_t *sealed = body + SL_MAC_BYTES;
+
+    if (!keys->sealed)
+        return 0;
+    if (sl_unseal(keys->down, SL_NUMBER_WELCOME, body, SL_MAC_BYTES, sealed, SL_JOB_KEY_BYTES,
+                  sealed + SL_JOB_KEY_BYTES, job->job) != 0)
+        return sl_fail(-EBADMSG, "rank 0's welcome was changed on the way");
+    return sl_job_keys_derive(job);
 }
 
 void sl_frame_make(enum sl_frame_kind kind, uint64_t len, uint8_t out[SL_FRAME_BYTES])

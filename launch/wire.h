@@ -6,28 +6,35 @@
  *   hello (version, rank, size, job, nonce) ->
  *                                           <- CHALLENGE (nonce), or REFUSE (code, sentence)
  *   PROOF (mac of both nonces)              ->
- *                                           <- WELCOME (mac of both nonces), or REFUSE
+ *                                           <- WELCOME (mac of both nonces, the job's key), or REFUSE
  *   GATHER (sequence, bytes)                ->
  *                                           <- RESULT (sequence, all bytes), or FAILED (code, sentence)
+ *
+ * Where there is a secret, all that follows the macs is sealed: encrypted, and impossible to change, to
+ * repeat or to move to another number or direction unnoticed.
  *
  * Numbers are little endian. The first 12 bytes of a hello never change, so that two versions can
  * tell each other which they are. */
 #ifndef SL_LAUNCH_WIRE_H
 #define SL_LAUNCH_WIRE_H
 
+#include "core/secret.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-#define SL_WIRE_VERSION 1
+#define SL_WIRE_VERSION 2
 #define SL_HELLO_BYTES 64
 #define SL_NONCE_BYTES 24
 #define SL_JOB_BYTES 16
-#define SL_MAC_BYTES 32
+#define SL_MAC_BYTES SL_DIGEST_BYTES
 #define SL_FRAME_BYTES 16     /* header of every frame */
 #define SL_SEQ_BYTES 8        /* what precedes the bytes of GATHER and RESULT */
 #define SL_SENTENCE_MAX 640   /* longest text of REFUSE and FAILED */
+#define SL_JOB_KEY_BYTES SL_DIGEST_BYTES
+#define SL_WELCOME_MAX (SL_MAC_BYTES + SL_JOB_KEY_BYTES + SL_SEAL_BYTES)
 #define SL_RANKS_MAX (1 << 20)
 
 enum sl_frame_kind {
@@ -96,8 +103,44 @@ int sl_hello_check(const struct sl_terms *terms, const uint8_t *bytes, size_t le
 int sl_proof_make(const struct sl_terms *terms, bool by_host, const struct sl_hello *hello,
                   const uint8_t nonce[SL_NONCE_BYTES], uint8_t out[SL_MAC_BYTES]);
 
-/* Compares in constant time. */
-bool sl_mac_equal(const uint8_t a[SL_MAC_BYTES], const uint8_t b[SL_MAC_BYTES]);
+/* What a rank and rank 0 seal their messages with, from secret, hello and rank 0's nonce: others for each
+ * connection. */
+struct sl_meeting_keys {
+    bool sealed; /* false: there is no secret, and so are no keys */
+    uint8_t up[SL_DIGEST_BYTES], down[SL_DIGEST_BYTES];
+};
+
+/* -ENOMEM */
+int sl_meeting_keys_make(const struct sl_terms *terms, const struct sl_hello *hello,
+                         const uint8_t nonce[SL_NONCE_BYTES], struct sl_meeting_keys *out);
+
+/* What all ranks of a job share: rank 0 draws the job's key, WELCOME carries it. */
+struct sl_job_keys {
+    uint8_t job[SL_JOB_KEY_BYTES];
+    uint8_t result[SL_DIGEST_BYTES];  /* seals results, which are the same bytes for all */
+    uint8_t session[SL_DIGEST_BYTES]; /* for transports: sl_exchange.session */
+};
+
+/* The other two from keys->job. -ENOMEM. */
+int sl_job_keys_derive(struct sl_job_keys *keys);
+
+/* Numbers that messages of a connection are sealed with, beside the exchange's own. */
+#define SL_NUMBER_WELCOME 0
+#define SL_NUMBER_FAILED UINT64_MAX
+
+/* How much longer a message is for its seal. */
+static inline size_t sl_seal_len(bool sealed)
+{
+    return sealed ? SL_SEAL_BYTES : 0;
+}
+
+/* The body of WELCOME after its header: rank 0's proof and, where there is a secret, the job's key. Returns its
+ * length or a negative errno. */
+int sl_welcome_make(const struct sl_meeting_keys *keys, const uint8_t mac[SL_MAC_BYTES],
+                    const struct sl_job_keys *job, uint8_t out[SL_WELCOME_MAX]);
+/* Takes the job's key out of a body whose proof was found right. -EBADMSG. */
+int sl_welcome_open(const struct sl_meeting_keys *keys, const uint8_t body[SL_WELCOME_MAX],
+                    struct sl_job_keys *job);
 
 void sl_frame_make(enum sl_frame_kind kind, uint64_t len, uint8_t out[SL_FRAME_BYTES]);
 

@@ -314,7 +314,8 @@ static int create_child(struct sluice_comm *parent, const int *members, int coun
                         struct sluice_comm **out)
 {
     struct split_exchange exchange = {
-        .base = {.rank = rank, .size = count, .allgather = split_allgather},
+        .base = {.rank = rank, .size = count, .allgather = split_allgather,
+                 .session = parent->worker.has_session ? parent->worker.session : NULL},
         .parent = parent,
         .members = members,
     };

@@ -8,6 +8,7 @@
 #include "launch/wire.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -30,6 +31,7 @@ struct actor {
     unsigned rounds;     /* exchanges; 0: leaves at once */
     unsigned delay_ms;   /* before it dials */
     bool leave_early;    /* after the first exchange */
+    uint8_t *session;    /* gets the exchange's */
     int err;
     char why[1024];
     pthread_t thread;
@@ -82,6 +84,8 @@ static void *act(void *arg)
                      : sl_rendezvous_join(&actor->party, &(struct sl_places){.root = &actor->root},
                                           &exchange);
     if (actor->err == 0) {
+        if (actor->session != NULL && exchange->session != NULL)
+            memcpy(actor->session, exchange->session, SL_DIGEST_BYTES);
         actor->err = swap(actor, exchange);
         snprintf(actor->why, sizeof(actor->why), "%s", sluice_last_error());
         exchange->close(exchange);
@@ -365,7 +369,7 @@ static void another_version_is_told_both_versions(void **state)
     assert_true(len > SL_FRAME_BYTES);
     assert_int_equal(sl_sentence_parse(bytes + SL_FRAME_BYTES, len - SL_FRAME_BYTES, &code, text), 0);
     assert_int_equal(code, -EPROTO);
-    assert_string_equal(text, "it speaks version 3, rank 0 speaks 1");
+    assert_string_equal(text, "it speaks version 3, rank 0 speaks 2");
     close(fd);
     go(1);
     wait_for(1);
@@ -476,6 +480,151 @@ static void ranks_in_lists_are_joined_to_ranges(void **state)
     assert_string_equal(list, "3, 5-7, 9, 10");
 }
 
+/* ---- somebody between the ranks ---- */
+
+/* Passes bytes both ways between who knocks at its port and rank 0. Of what goes in one direction after skip
+ * bytes, it changes one byte; or it listens only. */
+struct middle {
+    int listener, guest, host;
+    bool down;     /* changes what rank 0 sends */
+    size_t at;     /* the byte to change, counted from the start of that direction; SIZE_MAX: none */
+    size_t passed[2];
+    uint8_t heard[2][1 << 16];
+    pthread_t thread;
+};
+
+static bool pass_on(struct middle *middle, bool down)
+{
+    uint8_t bytes[4096];
+    size_t *passed = &middle->passed[down];
+    ssize_t n = recv(down ? middle->host : middle->guest, bytes, sizeof(bytes), 0);
+
+    if (n <= 0)
+        return false;
+    for (ssize_t i = 0; i < n; i++, (*passed)++) {
+        if (*passed < sizeof(middle->heard[0]))
+            middle->heard[down][*passed] = bytes[i];
+        if (down == middle->down && *passed == middle->at)
+            bytes[i] ^= 0x20;
+    }
+    return send(down ? middle->guest : middle->host, bytes, (size_t)n, MSG_NOSIGNAL) == n;
+}
+
+static void *be_between(void *arg)
+{
+    struct middle *middle = arg;
+    bool up = true;
+
+    middle->guest = accept(middle->listener, NULL, NULL);
+    middle->host = knock();
+    while (up) {
+        struct pollfd wait[2] = {{middle->guest, POLLIN, 0}, {middle->host, POLLIN, 0}};
+
+        poll(wait, 2, 20000);
+        for (int i = 0; i < 2 && up; i++)
+            if (wait[i].revents != 0)
+                up = pass_on(middle, i == 1);
+    }
+    close(middle->guest);
+    close(middle->host);
+    return NULL;
+}
+
+/* Rank 1 of 2 reaches rank 0 through it. */
+static void through_the_middle(struct middle *middle, size_t at, bool down)
+{
+    struct sl_listeners listeners;
+
+    assert_int_equal(sl_listen_any("", true, &listeners), 0);
+    *middle = (struct middle){.listener = listeners.fd[0], .at = at, .down = down};
+    assert_int_equal(fcntl(middle->listener, F_SETFL, 0), 0);
+    actors[1].root.port = listeners.port;
+    assert_int_equal(pthread_create(&middle->thread, NULL, be_between, middle), 0);
+    all_act(2);
+    assert_int_equal(pthread_join(middle->thread, NULL), 0);
+    sl_listeners_close(&listeners);
+}
+
+#define UP_HEAD (SL_HELLO_BYTES + SL_FRAME_BYTES + SL_MAC_BYTES)    /* until the first GATHER */
+#define DOWN_HEAD (SL_FRAME_BYTES + SL_NONCE_BYTES + SL_FRAME_BYTES + SL_WELCOME_MAX)
+
+static void what_is_changed_on_the_way_ends_the_job(void **state)
+{
+    static const size_t at[] = {0, SL_SEQ_BYTES, SL_SEQ_BYTES + 3, SL_SEQ_BYTES + 7, SL_SEQ_BYTES + 8,
+                                SL_SEQ_BYTES + 8 + SL_SEAL_BYTES - 1};
+    static struct middle middle;
+
+    (void)state;
+    for (size_t i = 0; i < SL_ARRAY_LEN(at); i++) {
+        prepare(2, 5000, "secret");
+        through_the_middle(&middle, UP_HEAD + SL_FRAME_BYTES + at[i], false);
+        assert_int_not_equal(actors[0].err, 0);
+        assert_int_not_equal(actors[1].err, 0);
+        if (at[i] >= SL_SEQ_BYTES) {
+            assert_int_equal(actors[0].err, -EBADMSG);
+            assert_non_null(strstr(actors[0].why, "rank 1 in exchange 1 was changed on the way"));
+            assert_non_null(strstr(actors[1].why, "rank 1 in exchange 1 was changed on the way"));
+        }
+    }
+    for (size_t i = 1; i < SL_ARRAY_LEN(at); i++) {
+        prepare(2, 5000, "secret");
+        through_the_middle(&middle, DOWN_HEAD + SL_FRAME_BYTES + at[i], true);
+        assert_int_equal(actors[1].err, -EBADMSG);
+        assert_non_null(strstr(actors[1].why, "rank 0 at 127.0.0.1:"));
+        assert_non_null(strstr(actors[1].why, "was changed on the way"));
+    }
+}
+
+static void a_welcome_that_was_changed_is_refused(void **state)
+{
+    static struct middle middle;
+
+    (void)state;
+    prepare(2, 1000, "secret");
+    through_the_middle(&middle, DOWN_HEAD - 1, true);
+    assert_int_not_equal(actors[1].err, 0);
+}
+
+static bool contains(const uint8_t *bytes, size_t len, uint8_t byte, size_t count)
+{
+    size_t run = 0;
+
+    for (size_t i = 0; i < len && run < count; i++)
+        run = bytes[i] == byte ? run + 1 : 0;
+    return run >= count;
+}
+
+/* Shares are 8 equal bytes: round 1 of rank 1 gives 0x11. */
+static void who_listens_reads_shares_only_without_a_secret(void **state)
+{
+    static struct middle middle;
+
+    (void)state;
+    for (int secret = 0; secret < 2; secret++) {
+        prepare(2, 5000, secret ? "secret" : "");
+        through_the_middle(&middle, SIZE_MAX, false);
+        assert_went_well(2);
+        assert_int_equal(contains(middle.heard[0], middle.passed[0], 0x11, 8), !secret);
+        assert_int_equal(contains(middle.heard[1], middle.passed[1], 0x11, 8), !secret);
+    }
+}
+
+static void ranks_share_a_key_that_each_job_makes_anew(void **state)
+{
+    static uint8_t keys[4][SL_DIGEST_BYTES];
+
+    (void)state;
+    for (int job = 0; job < 2; job++) {
+        prepare(2, 5000, "secret");
+        actors[0].session = keys[2 * job];
+        actors[1].session = keys[2 * job + 1];
+        all_act(2);
+        assert_went_well(2);
+        assert_memory_equal(keys[2 * job], keys[2 * job + 1], SL_DIGEST_BYTES);
+    }
+    assert_memory_not_equal(keys[0], keys[2], SL_DIGEST_BYTES);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -496,6 +645,10 @@ int main(void)
         cmocka_unit_test(another_version_is_told_both_versions),
         cmocka_unit_test(garbage_is_refused_at_its_first_byte_and_disturbs_nobody),
         cmocka_unit_test(a_crowd_of_silent_strangers_keeps_no_rank_out),
+        cmocka_unit_test(what_is_changed_on_the_way_ends_the_job),
+        cmocka_unit_test(a_welcome_that_was_changed_is_refused),
+        cmocka_unit_test(who_listens_reads_shares_only_without_a_secret),
+        cmocka_unit_test(ranks_share_a_key_that_each_job_makes_anew),
         cmocka_unit_test(a_root_is_parsed_or_says_what_is_wrong),
         cmocka_unit_test(a_unique_id_carries_place_and_secret_and_notices_damage),
         cmocka_unit_test(ranks_in_lists_are_joined_to_ranges),
