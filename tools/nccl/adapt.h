@@ -20,6 +20,7 @@
 #include "core/err.h"
 #include "core/keeper.h"
 #include "core/list.h"
+#include "core/pending.h"
 #include "core/transport.h"
 #include "tools/nccl/abi.h"
 #include "tools/nccl/wire.h"
@@ -29,7 +30,7 @@
 #include <stdint.h>
 
 #define SL_NCCL_DEVICES_MAX 32
-#define SL_NCCL_GUESTS 32          /* of one listener, not connected yet */
+#define SL_NCCL_PENDING 32         /* of one listener, not connected yet */
 #define SL_NCCL_RECVS SL_NCCL_REQUESTS
 #define SL_NCCL_SENDS (SL_NCCL_REQUESTS * SL_NCCL_GROUP_MAX)
 #define SL_NCCL_CALLS SL_NCCL_REQUESTS /* announcements that may be on their way */
@@ -88,6 +89,7 @@ struct sl_nccl_engine {
     uint64_t host;
     struct sl_nccl_way ways[SL_NCCL_WAYS];
     struct sl_node comms, dials, listens;
+    struct sl_pending_log pending_log; /* of all its listeners */
     struct sl_node backlog; /* comms with something that a transport did not take yet */
     uint64_t looks;         /* at the transports, so far */
     struct sl_keeper keeper; /* looks when nobody does, where paths are to be mended */

@@ -2,9 +2,8 @@
 /*
  * Listening and accepting, a step with every call.
  *
- * Whoever connects is a guest until it has shown the handle's secret; strangers are shown out with a log line, and
- * silent ones make room. A guest whose endpoint is up on both sides becomes the connection in the very call
- * that tells it so (wire.h says why).
+ * Whoever connects is a pending connection, by the rules of core/pending.h, until it has shown the handle's secret. One
+ * whose endpoint is up on both sides becomes the connection in the very call that tells it so (wire.h says why).
  */
 #include "tools/nccl/link.h"
 
@@ -22,13 +21,12 @@
 #include <unistd.h>
 
 #define BACKLOG 1024
-#define HELLO_NS_MAX (5 * SL_NS_PER_S) /* a hello comes at once, or its sender is none of ours */
 
-struct guest {
+struct pending {
+    struct sl_pending base; /* SL_PENDING_PROVED: it knows the secret */
     struct sl_nccl_link link;
-    bool used, known, is_up, committed;
-    uint64_t deadline_ns;
-    char from[64];
+    bool used, is_up, committed;
+    uint64_t deadline_ns;   /* once it is proved */
 };
 
 struct sl_nccl_listen {
@@ -37,7 +35,8 @@ struct sl_nccl_listen {
     struct sl_nccl_engine *engine;
     int fd;
     struct sl_nccl_handle handle;
-    struct guest guests[SL_NCCL_GUESTS];
+    struct sl_pending_set set;
+    struct pending pending[SL_NCCL_PENDING];
 };
 
 /* Those that are open: NCCL may close one that finalize has freed already. */
@@ -89,7 +88,7 @@ static int listen_socket(const char *range, int *out, uint16_t *port)
 {
     struct sockaddr_storage addr = {0};
     socklen_t len = sizeof(addr);
-    int family = AF_INET6, off = 0, err;
+    int family = AF_INET6, off = 0, hello_s = SL_PENDING_MS / 1000, err;
     int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
     if (fd < 0 && errno == EAFNOSUPPORT) {
@@ -102,6 +101,8 @@ static int listen_socket(const char *range, int *out, uint16_t *port)
     if (family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
     err = bind_any(fd, family, range);
+    /* Who says nothing stays in the kernel: the dialling end speaks first. */
+    setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &hello_s, sizeof(hello_s));
     if (err == 0 && (listen(fd, BACKLOG) != 0 || getsockname(fd, (struct sockaddr *)&addr, &len) != 0))
         err = sl_fail(-errno, "listen failed: %s", sluice_strerror(-errno));
     if (err != 0) {
@@ -142,6 +143,7 @@ static int listen_new(struct sl_nccl_engine *engine, struct sl_nccl_listen **out
     if (ls == NULL)
         return sl_fail(-ENOMEM, "no memory for a listener");
     ls->engine = engine;
+    sl_pending_init(&ls->set, "nccl", SL_NCCL_PENDING, &engine->pending_log);
     ls->fd = -1;
     ls->handle.host = engine->host;
     err = choose_places(&engine->config, &ls->handle);
@@ -185,75 +187,84 @@ int sl_nccl_listen(struct sl_nccl_ctx *ctx, int dev, void *handle, struct sl_ncc
     return 0;
 }
 
-/* ---- guests ---- */
+/* ---- pending connections ---- */
 
-static void show_out(struct guest *guest)
+static bool is_known(const struct pending *pending)
 {
-    sl_nccl_link_fini(&guest->link);
-    guest->used = false;
+    return pending->base.standing == SL_PENDING_PROVED;
 }
 
-static void refuse(struct guest *guest, const char *why)
+static void show_out(struct sl_nccl_listen *ls, struct pending *pending)
 {
-    sl_warn("nccl", "a connection from %s is refused: %s", guest->from, why);
-    show_out(guest);
+    sl_nccl_link_fini(&pending->link);
+    sl_pending_remove(&ls->set, &pending->base);
+    pending->used = false;
 }
 
-/* A free place, or that of the guest that has been silent for longest. */
-static struct guest *place_for_guest(struct sl_nccl_listen *ls)
+static void refuse(struct sl_nccl_listen *ls, struct pending *pending, const char *why)
 {
-    struct guest *oldest = NULL;
+    sl_pending_refused(&ls->set, pending->base.from, why, now(ls->engine));
+    show_out(ls, pending);
+}
 
-    for (unsigned i = 0; i < SL_NCCL_GUESTS; i++) {
-        struct guest *guest = &ls->guests[i];
+static int talk(struct sl_nccl_listen *ls, struct pending *pending);
 
-        if (!guest->used)
-            return guest;
-        if (!guest->known && (oldest == NULL || guest->deadline_ns < oldest->deadline_ns))
-            oldest = guest;
-    }
-    if (oldest != NULL)
-        refuse(oldest, "it said nothing while others waited for its place");
-    return oldest;
+/* One of those that are here goes, where one has been here long enough. Its words may have come meanwhile. */
+static bool make_room(struct sl_nccl_listen *ls, const char *why)
+{
+    struct sl_pending *victim = sl_pending_victim(&ls->set, now(ls->engine));
+    struct pending *pending = sl_container_of(victim, struct pending, base);
+
+    if (victim == NULL)
+        return false;
+    if (talk(ls, pending) == 0 && is_known(pending))
+        return false;
+    refuse(ls, pending, why);
+    return true;
+}
+
+static void take_in(struct sl_nccl_listen *ls, int fd, const struct sockaddr_storage *addr)
+{
+    struct pending *pending = ls->pending;
+    int one = 1;
+
+    while (pending->used)
+        pending++;
+    sl_nccl_link_init(&pending->link, ls->engine, false);
+    pending->link.fd = fd;
+    pending->used = true;
+    pending->is_up = pending->committed = false;
+    sl_pending_add(&ls->set, &pending->base, addr, now(ls->engine));
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
 }
 
 static void let_in(struct sl_nccl_listen *ls)
 {
-    uint64_t hello_ns = patience_ns(ls->engine) < HELLO_NS_MAX ? patience_ns(ls->engine) : HELLO_NS_MAX;
-
-    for (unsigned i = 0; i < SL_NCCL_GUESTS; i++) {
+    for (unsigned i = 0; i < SL_NCCL_PENDING; i++) {
         struct sockaddr_storage addr = {0};
         socklen_t len = sizeof(addr);
-        struct guest *guest;
-        int one = 1, fd = accept4(ls->fd, (struct sockaddr *)&addr, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int fd;
 
-        if (fd < 0)
+        if (sl_pending_full(&ls->set) && !make_room(ls, "it said nothing useful while others waited"))
+            return; /* who waits stays in the listener's queue */
+        fd = accept4(ls->fd, (struct sockaddr *)&addr, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0)
+            take_in(ls, fd, &addr);
+        else if ((errno != EMFILE && errno != ENFILE) || !make_room(ls, "no descriptor is left"))
             return;
-        guest = place_for_guest(ls);
-        if (guest == NULL) { /* all places are taken by peers: it tries again */
-            close(fd);
-            return;
-        }
-        sl_nccl_link_init(&guest->link, ls->engine, false);
-        guest->link.fd = fd;
-        guest->used = true;
-        guest->known = guest->is_up = guest->committed = false;
-        guest->deadline_ns = now(ls->engine) + hello_ns;
-        sl_sockaddr_text(&addr, guest->from, sizeof(guest->from));
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-        setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
     }
 }
 
 /* ---- talking with one ---- */
 
 /* The best way of ours that is left; none: it is told so. */
-static int offer(struct guest *guest)
+static int offer(struct pending *pending)
 {
-    struct sl_nccl_link *link = &guest->link;
+    struct sl_nccl_link *link = &pending->link;
     struct sl_nccl_word word = {.kind = SL_NCCL_OFFER};
 
-    guest->is_up = false;
+    pending->is_up = false;
     while (link->ways_left != 0) {
         unsigned best = SL_NCCL_WAYS;
 
@@ -281,26 +292,27 @@ static bool same_secret(const uint8_t *a, const uint8_t *b)
     return differ == 0;
 }
 
-static int greet(struct sl_nccl_listen *ls, struct guest *guest, const struct sl_nccl_word *hello)
+static int greet(struct sl_nccl_listen *ls, struct pending *pending, const struct sl_nccl_word *hello)
 {
     if (hello->kind != SL_NCCL_HELLO)
         return sl_fail(-EBADMSG, "it does not begin with a hello");
     if (!same_secret(hello->secret, ls->handle.secret))
         return sl_fail(-EBADMSG, "it does not know the secret of this listener");
-    guest->known = true;
-    guest->link.ways_left = sl_nccl_ways(ls->engine, hello->host) & hello->ways;
-    return offer(guest);
+    pending->base.standing = SL_PENDING_PROVED;
+    pending->deadline_ns = now(ls->engine) + patience_ns(ls->engine);
+    pending->link.ways_left = sl_nccl_ways(ls->engine, hello->host) & hello->ways;
+    return offer(pending);
 }
 
-static int obey(struct sl_nccl_listen *ls, struct guest *guest, const struct sl_nccl_word *word)
+static int obey(struct sl_nccl_listen *ls, struct pending *pending, const struct sl_nccl_word *word)
 {
-    struct sl_nccl_link *link = &guest->link;
+    struct sl_nccl_link *link = &pending->link;
     bool current = link->comm != NULL && word->way == link->way;
     int err;
 
-    if (!guest->known)
-        return greet(ls, guest, word);
-    guest->deadline_ns = now(ls->engine) + patience_ns(ls->engine);
+    if (!is_known(pending))
+        return greet(ls, pending, word);
+    pending->deadline_ns = now(ls->engine) + patience_ns(ls->engine);
     switch (word->kind) {
     case SL_NCCL_ANSWER:
         if (!current)
@@ -308,50 +320,50 @@ static int obey(struct sl_nccl_listen *ls, struct guest *guest, const struct sl_
         if (sl_nccl_link_connect(link, &word->addr) == 0)
             return 0;
         err = sl_nccl_link_failed(link, word->way);
-        return err != 0 ? err : offer(guest);
+        return err != 0 ? err : offer(pending);
     case SL_NCCL_UP:
-        guest->is_up |= current;
+        pending->is_up |= current;
         return 0;
     case SL_NCCL_FAILED:
         if (!current)
             return 0;
         memcpy(link->why, word->text, sizeof(word->text));
         sl_nccl_link_drop(link);
-        return offer(guest);
+        return offer(pending);
     default:
         return sl_fail(-EBADMSG, "it says what only a listener says");
     }
 }
 
 /* 1: the endpoint is up on both sides, and its other end has been told. */
-static int settle(struct guest *guest)
+static int settle(struct pending *pending)
 {
-    struct sl_nccl_link *link = &guest->link;
+    struct sl_nccl_link *link = &pending->link;
     struct sl_nccl_word done = {.kind = SL_NCCL_DONE, .way = link->way};
     int state = link->comm != NULL ? sl_nccl_link_state(link) : 0, err;
 
-    if (guest->committed)
+    if (pending->committed)
         return state < 0 ? state : sl_nccl_link_flush(link);
     if (state < 0) {
         sl_nccl_link_drop(link);
         err = sl_nccl_link_failed(link, done.way);
-        return err != 0 ? err : offer(guest);
+        return err != 0 ? err : offer(pending);
     }
-    if (state == 0 || !guest->is_up)
+    if (state == 0 || !pending->is_up)
         return 0;
-    guest->committed = true;
+    pending->committed = true;
     err = sl_nccl_link_say(link, &done);
     return err != 0 ? err : sl_nccl_link_flush(link);
 }
 
 /* 1: a connection; 0: not yet; else it is none. */
-static int talk(struct sl_nccl_listen *ls, struct guest *guest)
+static int talk(struct sl_nccl_listen *ls, struct pending *pending)
 {
     struct sl_nccl_word word;
-    int heard = 0, err = sl_nccl_link_flush(&guest->link);
+    int heard = 0, err = sl_nccl_link_flush(&pending->link);
 
-    while (err >= 0 && !guest->committed && (heard = sl_nccl_link_hear(&guest->link, &word)) == 1) {
-        err = obey(ls, guest, &word);
+    while (err >= 0 && !pending->committed && (heard = sl_nccl_link_hear(&pending->link, &word)) == 1) {
+        err = obey(ls, pending, &word);
         if (err < 0)
             return err;
     }
@@ -362,60 +374,69 @@ static int talk(struct sl_nccl_listen *ls, struct guest *guest)
                        word.version, SL_NCCL_WIRE_VERSION);
     if (err < 0 || heard < 0)
         return -ECONNRESET;
-    err = settle(guest);
-    if (err == 0 && now(ls->engine) >= guest->deadline_ns)
-        return sl_fail(-ETIMEDOUT, guest->known ? "it stopped in the middle of connecting"
-                                                : "it said nothing");
+    err = settle(pending);
+    if (err == 0 && is_known(pending) && now(ls->engine) >= pending->deadline_ns)
+        return sl_fail(-ETIMEDOUT, "it stopped in the middle of connecting");
     return err;
 }
 
 /* 1: *out is a connection. */
-static int tend(struct sl_nccl_listen *ls, struct guest *guest, struct sl_nccl_comm **out)
+static int tend(struct sl_nccl_listen *ls, struct pending *pending, struct sl_nccl_comm **out)
 {
-    int err = talk(ls, guest);
+    int err = talk(ls, pending);
 
     if (err == 1)
-        err = sl_nccl_link_take(&guest->link, out);
+        err = sl_nccl_link_take(&pending->link, out);
     else if (err == 0)
         return 0;
     if (*out != NULL) {
-        show_out(guest);
+        show_out(ls, pending);
         return 1;
     }
-    if (err == -ECONNRESET && guest->known) { /* it tries again, or is not needed any more */
-        sl_debug("nccl", "%s left before it was connected", guest->from);
-        show_out(guest);
+    if (err == -ECONNRESET && is_known(pending)) { /* it tries again, or is not needed any more */
+        sl_debug("nccl", "%s left before it was connected", pending->base.from);
+        show_out(ls, pending);
     } else if (err == -EPROTO) {
         struct sl_nccl_word word = {.kind = SL_NCCL_REFUSE};
 
         snprintf(word.text, sizeof(word.text), "%s", sluice_last_error());
-        sl_nccl_link_say(&guest->link, &word);
-        refuse(guest, word.text);
+        sl_nccl_link_say(&pending->link, &word);
+        refuse(ls, pending, word.text);
     } else {
-        refuse(guest, err == -ECONNRESET ? "it left without a hello" : sluice_last_error());
+        refuse(ls, pending, err == -ECONNRESET ? "it left without a hello" : sluice_last_error());
     }
     return 0;
 }
 
+static void show_late_out(struct sl_nccl_listen *ls)
+{
+    struct sl_pending *late;
+
+    while ((late = sl_pending_late(&ls->set, now(ls->engine))) != NULL)
+        refuse(ls, sl_container_of(late, struct pending, base), "it did not say who it is in time");
+}
+
 int sl_nccl_accept(struct sl_nccl_listen *ls, struct sl_nccl_comm **out)
 {
-    struct guest *committed = NULL;
+    struct pending *committed = NULL;
 
     *out = NULL;
     sl_nccl_lock(ls->engine);
     let_in(ls);
     sl_nccl_progress(ls->engine);
-    for (unsigned i = 0; i < SL_NCCL_GUESTS; i++)
-        if (ls->guests[i].used && ls->guests[i].committed)
-            committed = &ls->guests[i];
+    for (unsigned i = 0; i < SL_NCCL_PENDING; i++)
+        if (ls->pending[i].used && ls->pending[i].committed)
+            committed = &ls->pending[i];
     if (committed != NULL)
         tend(ls, committed, out);
-    for (unsigned i = 0; i < SL_NCCL_GUESTS && committed == NULL && *out == NULL; i++) {
-        if (ls->guests[i].used)
-            tend(ls, &ls->guests[i], out);
-        if (ls->guests[i].used && ls->guests[i].committed)
+    for (unsigned i = 0; i < SL_NCCL_PENDING && committed == NULL && *out == NULL; i++) {
+        if (ls->pending[i].used)
+            tend(ls, &ls->pending[i], out);
+        if (ls->pending[i].used && ls->pending[i].committed)
             break;
     }
+    if (*out == NULL)
+        show_late_out(ls); /* of those that have just been listened to */
     sl_nccl_unlock(ls->engine);
     if (*out != NULL)
         sl_nccl_engine_hold(ls->engine);
@@ -426,9 +447,10 @@ int sl_nccl_accept(struct sl_nccl_listen *ls, struct sl_nccl_comm **out)
 
 static void listen_free(struct sl_nccl_listen *ls)
 {
-    for (unsigned i = 0; i < SL_NCCL_GUESTS; i++)
-        if (ls->guests[i].used)
-            show_out(&ls->guests[i]);
+    for (unsigned i = 0; i < SL_NCCL_PENDING; i++)
+        if (ls->pending[i].used)
+            show_out(ls, &ls->pending[i]);
+    sl_pending_fini(&ls->set);
     close(ls->fd);
     sl_list_remove(&ls->node);
     free(ls);

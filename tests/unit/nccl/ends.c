@@ -13,6 +13,7 @@
 static const struct sl_nccl_net_v11 *const net = &ncclNetPlugin_v11;
 
 char ends_warning[1024];
+unsigned ends_warnings;
 
 void ends_logger(enum sl_nccl_log_level level, unsigned long flags, const char *file, int line,
                  const char *fmt, ...)
@@ -25,6 +26,7 @@ void ends_logger(enum sl_nccl_log_level level, unsigned long flags, const char *
     va_start(args, fmt);
     vsnprintf(ends_warning, sizeof(ends_warning), fmt, args);
     va_end(args);
+    ends_warnings++;
 }
 
 uint64_t ends_now(void)

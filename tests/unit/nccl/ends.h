@@ -19,6 +19,7 @@ struct ends {
 
 /* What the plugin warned of last. */
 extern char ends_warning[1024];
+extern unsigned ends_warnings; /* how often it did */
 void ends_logger(enum sl_nccl_log_level level, unsigned long flags, const char *file, int line,
                  const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 uint64_t ends_now(void);

@@ -6,12 +6,14 @@
 #include "tests/unit/nccl/ends.h"
 #include "tools/nccl/abi_v12.h"
 #include "tools/nccl/abi_v6.h"
+#include "core/pending.h"
 #include "tools/nccl/wire.h"
 #ifdef OVER_FAKE_RAILS
 #include "tests/unit/nccl/rails.h"
 #endif
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -176,6 +178,46 @@ static void strangers_are_shown_out_and_change_nothing(void **state)
     close(scanner);
     close(guesser);
     close(silent);
+    ends_part(&e);
+}
+
+static unsigned open_descriptors(void)
+{
+    unsigned count = 0;
+
+    for (int fd = 0; fd < 1024; fd++)
+        count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
+static void strangers_without_end_fill_neither_log_nor_descriptors(void **state)
+{
+    struct ends e = {.ctx = ends_open_ctx()};
+    unsigned before;
+    uint64_t start;
+    int silent[100];
+
+    (void)state;
+    ends_listen(&e);
+    ends_warnings = 0;
+    before = open_descriptors();
+    for (unsigned i = 0; i < 100; i++) {
+        int noisy = stray(&e);
+
+        silent[i] = stray(&e);
+        assert_int_equal(write(noisy, "GET / HTTP/1.0\r\n\r\n", 18), 18);
+        for (unsigned k = 0; k < 5; k++)
+            assert_int_equal(net->accept(e.listen, &e.recv, NULL), SL_NCCL_SUCCESS);
+        assert_null(e.recv);
+        close(noisy);
+    }
+    assert_true(ends_warnings > 0 && ends_warnings <= SL_PENDING_LOG_LINES);
+    assert_int_equal(open_descriptors(), before + 100); /* the test's own: the kernel keeps the silent ones */
+    start = ends_now();
+    ends_meet(&e);
+    assert_true(ends_now() - start < SL_NS_PER_S); /* the silent ones were no hindrance */
+    for (unsigned i = 0; i < 100; i++)
+        close(silent[i]);
     ends_part(&e);
 }
 
@@ -609,6 +651,7 @@ int main(void)
         cmocka_unit_test(of_two_connections_under_way_both_ends_take_the_same),
         cmocka_unit_test(a_listener_that_closed_is_a_remote_error_after_the_deadline),
         cmocka_unit_test(strangers_are_shown_out_and_change_nothing),
+        cmocka_unit_test(strangers_without_end_fill_neither_log_nor_descriptors),
         cmocka_unit_test(a_foreign_handle_is_refused),
         cmocka_unit_test(messages_of_every_size_arrive_whole),
         cmocka_unit_test(a_short_message_leaves_the_rest_alone_and_a_long_one_is_cut),
