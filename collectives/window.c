@@ -109,7 +109,8 @@ static int map_peer(struct sluice_comm *comm, struct sl_peer *peer, const struct
     const struct sl_transport_ops *ops = peer->ep->iface->ops;
     int err;
 
-    while ((err = ops->map(peer->ep, &offer->key, &peer->map)) == -EAGAIN) {
+    /* All ranks say the same size; only what is mapped tells whether it is there. */
+    while ((err = ops->map(peer->ep, &offer->key, 2 * (HEADER + offer->bytes), &peer->map)) == -EAGAIN) {
         if (sl_now(comm->worker.clock) > deadline || comm->error != 0)
             return sl_fail(-ETIMEDOUT, "the window of rank %d did not arrive", peer->ep->peer);
         sl_comm_idle(comm, sl_comm_progress(comm), true);

@@ -58,7 +58,7 @@ static unsigned no_mem_gone(struct sl_iface *iface, void *addr, size_t len)
     return 0;
 }
 
-static int no_map(struct sl_ep *ep, const struct sl_key *key, void **out)
+static int no_map(struct sl_ep *ep, const struct sl_key *key, size_t len, void **out)
 {
     (void)ep, (void)key, (void)out;
     return absent("mapping of peer memory");

@@ -159,8 +159,9 @@ struct sl_transport_ops {
 
     /* SL_CAP_MAP. A pointer through which this process reads and writes the peer's registered
      * region, until unmap, ep_destroy, or the peer's mr_dereg. -EAGAIN: the region is not here
-     * yet; progress and call again. -ENOTSUP: it cannot be mapped; use send and recv. */
-    int (*map)(struct sl_ep *ep, const struct sl_key *key, void **out);
+     * yet; progress and call again. -ENOTSUP: it cannot be mapped; use send and recv. len is what
+     * the caller is going to touch of it: -EPROTO when the region has less. */
+    int (*map)(struct sl_ep *ep, const struct sl_key *key, size_t len, void **out);
     void (*unmap)(struct sl_ep *ep, void *ptr);
 
     /* Each side creates, swaps addresses through an exchange, then connects; none of them blocks.

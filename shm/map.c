@@ -211,7 +211,7 @@ void shm_forget_regions(struct shm_ep *ep)
     }
 }
 
-int shm_map(struct sl_ep *base, const struct sl_key *key, void **out)
+int shm_map(struct sl_ep *base, const struct sl_key *key, size_t len, void **out)
 {
     struct shm_ep *ep = shm_ep_of(base);
     struct shm_key want;
@@ -232,6 +232,9 @@ int shm_map(struct sl_ep *base, const struct sl_key *key, void **out)
             return sl_fail(-EPROTO, "%s announced a region of %llu bytes, its key says %llu",
                            sl_ep_peer_name(base), (unsigned long long)region->len,
                            (unsigned long long)want.len);
+        if (region->len < len)
+            return sl_fail(-EPROTO, "%s announced a region of %llu bytes where %zu are needed",
+                           sl_ep_peer_name(base), (unsigned long long)region->len, len);
         region->users++;
         *out = region->base;
         return 0;

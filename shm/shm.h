@@ -279,7 +279,7 @@ void shm_mem_free(struct sl_iface *iface, struct sl_mem *mem);
 int shm_mr_reg(struct sl_iface *iface, const struct sl_mem *mem, struct sl_mr **out,
                struct sl_key *key);
 void shm_mr_dereg(struct sl_iface *iface, struct sl_mr *mr);
-int shm_map(struct sl_ep *ep, const struct sl_key *key, void **out);
+int shm_map(struct sl_ep *ep, const struct sl_key *key, size_t len, void **out);
 void shm_unmap(struct sl_ep *ep, void *ptr);
 /* Tells the peer of regions that it does not know. True: more remain, its socket is full. */
 bool shm_announce(struct shm_ep *ep);

@@ -89,7 +89,7 @@ void sl_sim_mem_free(struct sl_iface *iface, struct sl_mem *mem);
 int sl_sim_mr_reg(struct sl_iface *iface, const struct sl_mem *mem, struct sl_mr **out,
                   struct sl_key *key);
 void sl_sim_mr_dereg(struct sl_iface *iface, struct sl_mr *mr);
-int sl_sim_map(struct sl_ep *ep, const struct sl_key *key, void **out);
+int sl_sim_map(struct sl_ep *ep, const struct sl_key *key, size_t len, void **out);
 void sl_sim_unmap(struct sl_ep *ep, void *ptr);
 /* Ends what ep has mapped. */
 void sl_sim_maps_end(struct sl_sim_ep *ep);

@@ -93,7 +93,7 @@ void sl_sim_mr_dereg(struct sl_iface *base, struct sl_mr *mr)
     ((struct sim_mem *)mr)->registered = false;
 }
 
-int sl_sim_map(struct sl_ep *base, const struct sl_key *key, void **out)
+int sl_sim_map(struct sl_ep *base, const struct sl_key *key, size_t len, void **out)
 {
     struct sl_sim_ep *ep = sl_sim_ep_of(base);
     struct sl_sim *sim = sl_sim_iface_of_ep(ep)->sim;
@@ -113,6 +113,8 @@ int sl_sim_map(struct sl_ep *base, const struct sl_key *key, void **out)
             continue;
         if (mem->host != sl_sim_iface_of_ep(ep)->rank->host)
             return sl_fail(-ENOTSUP, "this region is on another simulated host");
+        if (mem->len < len)
+            return sl_fail(-EPROTO, "this region has %zu bytes where %zu are needed", mem->len, len);
         map = calloc(1, sizeof(*map));
         sl_assert(map != NULL);
         map->mem = mem;

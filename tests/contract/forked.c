@@ -177,7 +177,7 @@ static void child_maps(struct half *h)
 
     half_connect(h);
     swap(h, &none, &key, sizeof(key));
-    PUMP_UNTIL(&h->p, (rc = contract_ops->map(own(h)->ep, &key, &ptr)) != -EAGAIN);
+    PUMP_UNTIL(&h->p, (rc = contract_ops->map(own(h)->ep, &key, sizeof(*note), &ptr)) != -EAGAIN);
     assert_int_equal(rc, 0);
     note = ptr;
     PUMP_UNTIL(&h->p, atomic_load_explicit(&note->flag, memory_order_acquire) == 1);

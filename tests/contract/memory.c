@@ -37,7 +37,7 @@ static void a_mapped_region_is_shared_both_ways(void **state)
     for (unsigned s = 0; s < 2; s++) {
         void *ptr;
 
-        PUMP_UNTIL(&p, (rc = contract_ops->map(p.side[s].ep, &key[!s], &ptr)) != -EAGAIN);
+        PUMP_UNTIL(&p, (rc = contract_ops->map(p.side[s].ep, &key[!s], LEN, &ptr)) != -EAGAIN);
         assert_int_equal(rc, 0);
         seen[s] = ptr;
     }
@@ -76,11 +76,13 @@ static void a_map_lasts_until_its_endpoint_is_destroyed(void **state)
     bad = key;
     memset(bad.bytes, 0xee, sizeof(bad.bytes));
     for (int i = 0; i < 50; i++) {
-        rc = contract_ops->map(p.side[1].ep, &bad, &ptr);
+        rc = contract_ops->map(p.side[1].ep, &bad, 4096, &ptr);
         assert_true(rc < 0);
         pair_pump(&p);
     }
-    PUMP_UNTIL(&p, (rc = contract_ops->map(p.side[1].ep, &key, &ptr)) != -EAGAIN);
+    PUMP_UNTIL(&p, (rc = contract_ops->map(p.side[1].ep, &key, 4097, &ptr)) != -EAGAIN);
+    assert_int_equal(rc, -EPROTO); /* a region that has less than its user will touch */
+    PUMP_UNTIL(&p, (rc = contract_ops->map(p.side[1].ep, &key, 4096, &ptr)) != -EAGAIN);
     assert_int_equal(rc, 0);
     *(volatile int *)mem.addr = 42;
     assert_int_equal(*(volatile int *)ptr, 42);

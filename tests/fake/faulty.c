@@ -205,11 +205,11 @@ static unsigned faulty_mem_gone(struct sl_iface *iface, void *addr, size_t len)
     return inner_ops->mem_gone(iface_of(iface)->inner, addr, len);
 }
 
-static int faulty_map(struct sl_ep *ep, const struct sl_key *key, void **out)
+static int faulty_map(struct sl_ep *ep, const struct sl_key *key, size_t len, void **out)
 {
     if (stormy(iface_of(ep->iface)))
         return -EAGAIN;
-    return inner_ops->map(ep_of(ep)->inner, key, out);
+    return inner_ops->map(ep_of(ep)->inner, key, len, out);
 }
 
 static void faulty_unmap(struct sl_ep *ep, void *ptr)
