@@ -24,6 +24,9 @@ int sl_kernels_select(const char *name, const struct sl_kernels **out)
     if (strcmp(name, "avx512") == 0 || strcmp(name, "avx2") == 0)
         return sl_fail(-ENOTSUP, "this build has no %s kernels, which are for x86-64; set "
                        "SLUICE_KERNEL to auto", name);
+    if (strcmp(name, "neon") == 0)
+        return sl_fail(-ENOTSUP, "this build has no neon kernels, which are for 64-bit ARM; set "
+                       "SLUICE_KERNEL to auto");
     return sl_fail(-EINVAL, "there are no kernels named '%s'; set SLUICE_KERNEL to auto, avx512, "
-                   "avx2 or c", name);
+                   "avx2, neon or c", name);
 }

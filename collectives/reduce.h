@@ -27,7 +27,7 @@ typedef void sl_reduce_fn(void *dst, void *copy, const void *const *src, unsigne
 typedef void sl_copy_fn(void *dst, const void *src, size_t len);
 
 struct sl_kernels {
-    const char *name; /* "avx512", "avx2", "c" */
+    const char *name; /* "avx512", "avx2", "neon", "c" */
     /* [op] for SLUICE_SUM … SLUICE_MIN; averages are SLUICE_SUM with a divisor */
     sl_reduce_fn *reduce[SLUICE_DTYPE_COUNT][4];
     /* the same with stores to dst that go past the caches; ends with a store fence. Results below
@@ -37,8 +37,8 @@ struct sl_kernels {
     sl_copy_fn *copy_stream; /* past the caches; ends with a store fence */
 };
 
-/* name: "auto", "avx512", "avx2" or "c". -ENOTSUP: this CPU lacks it (the sentence says what);
- * -EINVAL: no such name. */
+/* name: "auto", "avx512", "avx2", "neon" or "c". -ENOTSUP: this CPU or build lacks it (the sentence
+ * says what); -EINVAL: no such name. */
 int sl_kernels_select(const char *name, const struct sl_kernels **out);
 
 #endif

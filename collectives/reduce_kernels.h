@@ -10,6 +10,7 @@
 extern const struct sl_kernels sl_kernels_c;
 extern const struct sl_kernels sl_kernels_avx2;
 extern const struct sl_kernels sl_kernels_avx512;
+extern const struct sl_kernels sl_kernels_neon;
 
 struct sl_kernels_choice {
     const struct sl_kernels *kernels;
@@ -18,7 +19,7 @@ struct sl_kernels_choice {
 };
 
 /* The fastest first; the last one runs everywhere. One file of this architecture defines it:
- * reduce_x86.c or reduce_any.c. */
+ * reduce_x86.c, reduce_arm64.c or reduce_any.c. */
 extern const struct sl_kernels_choice sl_kernels_choices[];
 extern const size_t sl_kernels_choice_count;
 

@@ -72,7 +72,7 @@ const struct sl_config_row sl_config_rows[] = {
          "off (built-in)."),
     TEXT("TUNE_DIR", tune_dir, "",
          "Where measured link costs are cached. Empty: $XDG_CACHE_HOME/sluice or ~/.cache/sluice."),
-    TEXT("KERNEL", kernel, "auto", "Reduction kernels: auto, avx512, avx2 or c."),
+    TEXT("KERNEL", kernel, "auto", "Reduction kernels: auto, avx512, avx2, neon or c."),
     TEXT("LOG", log, "warn",
          "Log level: error, warn, info, debug or trace; AREA:LEVEL for one area; separated by commas."),
     SWITCH("BIND", bind, "auto",

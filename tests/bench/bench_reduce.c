@@ -272,7 +272,7 @@ int main(int argc, char **argv)
         void (*run)(void);
     } tables[] = {{"small", bench_small}, {"two", bench_two}, {"many", bench_many},
                   {"copy", bench_copy}};
-    static const char *const names[] = {"avx512", "avx2", "c"};
+    static const char *const names[] = {"avx512", "avx2", "neon", "c"};
 
     for (unsigned i = 0; i < SL_ARRAY_LEN(names); i++)
         kernel_count += sl_kernels_select(names[i], &kernels[kernel_count]) == 0;

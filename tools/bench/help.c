@@ -33,7 +33,7 @@ void sb_options_help(FILE *out)
         "How it runs\n"
         "  -t, --transport LIST   shm, verbs, tcp: those allowed, the preferred first\n"
         "      --algo NAME        force an algorithm: NAME or COLLECTIVE:NAME (see --list)\n"
-        "      --kernel NAME      avx512, avx2 or c\n"
+        "      --kernel NAME      avx512, avx2, neon or c\n"
         "      --alloc KIND       buffers from malloc (default) or sluice: sluice_alloc()\n"
         "  -u, --unaligned N      shift the buffers N elements from their page's start (0)\n"
         "  -R, --register 0|1     register the buffers first (0)\n"

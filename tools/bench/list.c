@@ -121,7 +121,7 @@ static size_t find_transports(const struct sl_config *config, struct sb_transpor
 
 static void list_kernels(FILE *out, const struct sl_config *config)
 {
-    static const char *const names[] = {"avx512", "avx2", "c"};
+    static const char *const names[] = {"avx512", "avx2", "neon", "c"};
     const struct sl_kernels *chosen = NULL, *kernels;
     int err = sl_kernels_select(config->kernel, &chosen);
 

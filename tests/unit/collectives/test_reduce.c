@@ -24,7 +24,7 @@
 #define BYTES_MAX (COUNT_MAX * 8 + 2 * SLACK)
 #define CANARY 0xa5
 
-static const char *const kernel_names[] = {"c", "avx2", "avx512"};
+static const char *const kernel_names[] = {"c", "neon", "avx2", "avx512"};
 
 /* NULL: this CPU or build lacks it. */
 static const struct sl_kernels *kernels_named(const char *name)
@@ -656,7 +656,7 @@ static void an_unknown_kernel_name_is_refused_with_the_names(void **state)
     assert_int_equal(sl_kernels_select("sse9", &kernels), -EINVAL);
     assert_null(kernels);
     assert_non_null(strstr(sluice_last_error(), "'sse9'"));
-    assert_non_null(strstr(sluice_last_error(), "avx512, avx2 or c"));
+    assert_non_null(strstr(sluice_last_error(), "avx512, avx2, neon or c"));
 }
 
 static void the_last_cache_has_a_plausible_size(void **state)
