@@ -9,6 +9,7 @@
 #include "collectives/exec.h"
 
 #include "collectives/health.h"
+#include "core/relax.h"
 
 #include <string.h>
 
@@ -17,13 +18,6 @@ enum go { BLOCKED, RAN };
 /* How often an AWAIT looks before it lets others progress. A look costs a few ns while the line has not
  * changed, so this is less than a microsecond. */
 #define AWAIT_LOOKS 64
-
-static inline void cpu_relax(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-}
 
 static inline uint8_t *at(const struct sluice_req *op, uint8_t buf, uint64_t off)
 {
@@ -252,7 +246,7 @@ static enum go run_await(struct sluice_req *op, const struct sl_step *step)
         if (step->peer == SL_PEER_GROUP ? group_reached(op, target)
                                         : reached(op, step->peer, target))
             return op->comm->mismatch_ns == 0 ? RAN : BLOCKED;
-        cpu_relax();
+        sl_cpu_relax();
     } while (--looks != 0);
     return BLOCKED;
 }

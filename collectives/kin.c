@@ -2,13 +2,15 @@
 /* The list of this process's communicators, and progress on those of a waiting thread. */
 #include "collectives/kin.h"
 
+#include "core/relax.h"
+
 #include <sched.h>
 
 _Atomic unsigned sl_kin_count;
 _Thread_local char sl_kin_thread;
 
 #define BORROWED_MAX 64 /* communicators moved in one pass */
-#define TRIES_PER_YIELD 1000
+#define TRIES_PER_YIELD 200 /* some 10 microseconds */
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sl_node list = {&list, &list};
@@ -81,6 +83,8 @@ void sl_kin_await(struct sluice_comm *comm)
     for (unsigned tries = 1; atomic_exchange_explicit(&comm->claimed, 1, memory_order_acquire) != 0; tries++)
         if (tries % TRIES_PER_YIELD == 0)
             sched_yield(); /* it may have lost its processor to us */
+        else
+            sl_cpu_relax();
 }
 
 void sl_kin_look_after(struct sluice_comm *comm)

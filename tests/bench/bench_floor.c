@@ -10,6 +10,7 @@
 #include "collectives/reduce.h"
 #include "core/clock.h"
 #include "core/host.h"
+#include "core/relax.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -36,11 +37,7 @@ static void meet(void)
 {
     atomic_store_explicit(&shared->flag[me][0], ++turn, memory_order_release);
     while (atomic_load_explicit(&shared->flag[1 - me][0], memory_order_acquire) < turn)
-#if defined(__x86_64__)
-        __builtin_ia32_pause();
-#else
-        ;
-#endif
+        sl_cpu_relax();
 }
 
 static int by_value(const void *a, const void *b)

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a loop that waits for another core's store does between two looks. */
+#ifndef SL_CORE_RELAX_H
+#define SL_CORE_RELAX_H
+
+/*
+ * Lets the core rest for some tens of cycles, so that it neither floods its own pipeline with loads that
+ * will be thrown away nor takes the other hyperthread's share.
+ *
+ * 64-bit ARM: YIELD is a hint to hyperthreads, which its server cores do not have, and a NOP there; ISB
+ * empties the pipeline, which takes about as long as PAUSE. It orders no memory, nor does PAUSE.
+ */
+static inline void sl_cpu_relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory");
+#else
+    __asm__ volatile("" ::: "memory");
+#endif
+}
+
+#endif
