@@ -82,6 +82,8 @@ static void free_memory(struct sluice_comm *comm, struct sluice_buffer *buffer)
 
 int sluice_alloc(struct sluice_comm *comm, size_t len, void **out)
 {
+    if (out != NULL)
+        *out = NULL;
     if (comm == NULL || out == NULL || len == 0)
         return sl_fail(-EINVAL, "sluice_alloc: communicator, length or place for the result is missing");
     struct sluice_buffer *buffer = calloc(1, sizeof(*buffer));
@@ -130,6 +132,8 @@ void sluice_free(struct sluice_comm *comm, void *ptr)
 
 int sluice_register(struct sluice_comm *comm, void *ptr, size_t len, struct sluice_buffer **out)
 {
+    if (out != NULL)
+        *out = NULL;
     if (comm == NULL || ptr == NULL || len == 0 || out == NULL)
         return sl_fail(-EINVAL, "sluice_register: communicator, memory or place for the result is missing");
     if (sl_gpu_look(ptr, NULL))

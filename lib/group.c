@@ -43,12 +43,12 @@ int sl_group_collect(struct sluice_comm *comm, const struct sl_call *call, const
 {
     int err = group.count == group.cap ? grow() : 0;
 
+    if (req != NULL)
+        *req = NULL;
     if (err != 0)
         return err;
     group.calls[group.count++] =
         (struct pending){.comm = comm, .call = *call, .in = in, .out = out, .req = req};
-    if (req != NULL)
-        *req = NULL;
     return 0;
 }
 

@@ -192,6 +192,7 @@ int sluice_comm_create(const struct sluice_config *given, struct sluice_comm **o
 
     if (out == NULL)
         return sl_fail(-EINVAL, "there is no place for the communicator");
+    *out = NULL;
     err = merge_config(given, &config);
     if (err == 0)
         err = sl_launch(&config, NULL, &exchange);
@@ -236,6 +237,8 @@ int sluice_comm_create_id(const struct sluice_unique_id *id, int rank, int size,
     struct sl_exchange *exchange;
     int err;
 
+    if (out != NULL)
+        *out = NULL;
     if (id == NULL || out == NULL)
         return sl_fail(-EINVAL, "the id or the place for the communicator is missing");
     err = merge_config(given, &config);
@@ -339,11 +342,12 @@ int sluice_comm_split(struct sluice_comm *comm, int color, int key, struct sluic
     struct split_choice mine = {color, key}, *all;
     int *members, err, rank = 0, count;
 
+    if (out != NULL)
+        *out = NULL;
     if (comm == NULL || out == NULL)
         return sl_fail(-EINVAL, "the communicator or the place for the new one is missing");
     all = calloc(comm->size, sizeof(*all));
     members = calloc(comm->size, sizeof(*members));
-    *out = NULL;
     err = all == NULL || members == NULL
               ? sl_fail(-ENOMEM, "no memory to split %u ranks", comm->size)
               : sluice_all_gather(comm, &mine, all, sizeof(mine), SLUICE_U8, NULL);

@@ -9,6 +9,14 @@
 
 /* ---- starting ---- */
 
+/* A call that fails leaves no request, which every function for requests takes or names. */
+static int refuse(int err, struct sluice_req **req)
+{
+    if (req != NULL)
+        *req = NULL;
+    return err;
+}
+
 static int broken(const struct sluice_comm *comm)
 {
     return sl_fail_text(comm->error, comm->error_text);
@@ -67,7 +75,7 @@ int sl_call_start(struct sluice_comm *comm, const struct sl_call *call, const vo
         }
     }
     sl_leave(comm);
-    return err;
+    return SL_LIKELY(err == 0) ? 0 : refuse(err, req);
 }
 
 static int submit(struct sluice_comm *comm, const struct sl_call *call, const void *in, void *out,
@@ -151,7 +159,7 @@ static inline int check_and_submit(struct sluice_comm *comm, struct sl_call *cal
 
     if (SL_LIKELY(err == 0) && lent->gives && lent->gets)
         err = check_overlap(call, lent);
-    return SL_LIKELY(err == 0) ? submit(comm, call, lent->in, lent->out, req) : err;
+    return SL_LIKELY(err == 0) ? submit(comm, call, lent->in, lent->out, req) : refuse(err, req);
 }
 
 /* What must hold before anything is computed from comm and the call. */
@@ -178,7 +186,7 @@ int sluice_allreduce(struct sluice_comm *comm, const void *in, void *out, size_t
     struct lent lent = {in, out, count, count, 0, true, true};
     int err = check_head(comm, &call);
 
-    return SL_LIKELY(err == 0) ? check_and_submit(comm, &call, &lent, req) : err;
+    return SL_LIKELY(err == 0) ? check_and_submit(comm, &call, &lent, req) : refuse(err, req);
 }
 
 int sluice_reduce_scatter(struct sluice_comm *comm, const void *in, void *out, size_t count,
@@ -188,7 +196,7 @@ int sluice_reduce_scatter(struct sluice_comm *comm, const void *in, void *out, s
     int err = check_head(comm, &call);
 
     if (SL_UNLIKELY(err != 0))
-        return err;
+        return refuse(err, req);
     struct lent lent = {in, out, comm->size * count, count, (int64_t)(comm->rank * count), true, true};
 
     return check_and_submit(comm, &call, &lent, req);
@@ -201,7 +209,7 @@ int sluice_all_gather(struct sluice_comm *comm, const void *in, void *out, size_
     int err = check_head(comm, &call);
 
     if (SL_UNLIKELY(err != 0))
-        return err;
+        return refuse(err, req);
     struct lent lent = {in, out, count, comm->size * count, -(int64_t)(comm->rank * count), true, true};
 
     return check_and_submit(comm, &call, &lent, req);
@@ -215,7 +223,7 @@ int sluice_broadcast(struct sluice_comm *comm, const void *in, void *out, size_t
     int err = check_rooted(comm, &call, root);
 
     if (SL_UNLIKELY(err != 0))
-        return err;
+        return refuse(err, req);
     struct lent lent = {in, out, count, count, 0, call.root == comm->rank, true};
 
     return check_and_submit(comm, &call, &lent, req);
@@ -229,7 +237,7 @@ int sluice_reduce(struct sluice_comm *comm, const void *in, void *out, size_t co
     int err = check_rooted(comm, &call, root);
 
     if (SL_UNLIKELY(err != 0))
-        return err;
+        return refuse(err, req);
     struct lent lent = {in, out, count, count, 0, true, call.root == comm->rank};
 
     return check_and_submit(comm, &call, &lent, req);
@@ -243,7 +251,7 @@ int sluice_gather(struct sluice_comm *comm, const void *in, void *out, size_t co
     int err = check_rooted(comm, &call, root);
 
     if (SL_UNLIKELY(err != 0))
-        return err;
+        return refuse(err, req);
     struct lent lent = {in,   out, count, comm->size * count, -(int64_t)(comm->rank * count),
                         true, call.root == comm->rank};
 
@@ -258,7 +266,7 @@ int sluice_scatter(struct sluice_comm *comm, const void *in, void *out, size_t c
     int err = check_rooted(comm, &call, root);
 
     if (SL_UNLIKELY(err != 0))
-        return err;
+        return refuse(err, req);
     struct lent lent = {in, out, comm->size * count, count, (int64_t)(comm->rank * count),
                         call.root == comm->rank, true};
 
@@ -272,7 +280,7 @@ int sluice_all_to_all(struct sluice_comm *comm, const void *in, void *out, size_
     int err = check_head(comm, &call);
 
     if (SL_UNLIKELY(err != 0))
-        return err;
+        return refuse(err, req);
     struct lent lent = {in, out, comm->size * count, comm->size * count, 0, true, true};
 
     return check_and_submit(comm, &call, &lent, req);
@@ -323,14 +331,14 @@ int sluice_all_to_all_v(struct sluice_comm *comm, const void *in, const size_t *
                      out_offsets == NULL))
         err = sl_fail(-EINVAL, "all_to_all_v: an array of counts or offsets is NULL");
     if (err != 0)
-        return err;
+        return refuse(err, req);
     call.in_counts = (const uint64_t *)in_counts;
     call.in_offs = (const uint64_t *)in_offsets;
     call.out_counts = (const uint64_t *)out_counts;
     call.out_offs = (const uint64_t *)out_offsets;
     if (in_counts[comm->rank] != out_counts[comm->rank])
-        return sl_fail(-EINVAL, "all_to_all_v: rank %u sends itself %zu elements but receives %zu",
-                       comm->rank, in_counts[comm->rank], out_counts[comm->rank]);
+        return refuse(sl_fail(-EINVAL, "all_to_all_v: rank %u sends itself %zu elements but receives %zu",
+                              comm->rank, in_counts[comm->rank], out_counts[comm->rank]), req);
     struct lent lent = {.in = in, .out = out};
 
     err = reach_of(comm, in_counts, in_offsets, &lent.in_count);
@@ -340,7 +348,7 @@ int sluice_all_to_all_v(struct sluice_comm *comm, const void *in, const size_t *
     lent.gets = lent.out_count != 0;
     if (err == 0)
         err = check_blocks(dtype, &lent);
-    return err == 0 ? submit(comm, &call, in, out, req) : err;
+    return err == 0 ? submit(comm, &call, in, out, req) : refuse(err, req);
 }
 
 int sluice_barrier(struct sluice_comm *comm, struct sluice_req **req)
@@ -348,7 +356,7 @@ int sluice_barrier(struct sluice_comm *comm, struct sluice_req **req)
     struct sl_call call = {.coll = SL_BARRIER, .dtype = SLUICE_U8};
     int err = check_comm(comm);
 
-    return err == 0 ? submit(comm, &call, NULL, NULL, req) : err;
+    return err == 0 ? submit(comm, &call, NULL, NULL, req) : refuse(err, req);
 }
 
 static int point_to_point(struct sluice_comm *comm, enum sl_coll coll, const void *in, void *out,
@@ -360,7 +368,7 @@ static int point_to_point(struct sluice_comm *comm, enum sl_coll coll, const voi
 
     if (err == 0 && peer == (int)comm->rank)
         err = sl_fail(-EINVAL, "%s: rank %d is this rank", sl_coll_name(coll), peer);
-    return SL_LIKELY(err == 0) ? check_and_submit(comm, &call, &lent, req) : err;
+    return SL_LIKELY(err == 0) ? check_and_submit(comm, &call, &lent, req) : refuse(err, req);
 }
 
 int sluice_send(struct sluice_comm *comm, const void *in, size_t count, enum sluice_dtype dtype,

@@ -8,6 +8,9 @@
  * and waiting calls, or in a thread of their own when SLUICE_PROGRESS=thread. Without that, a communicator with RDMA
  * paths still has a small thread, which mends paths while no call is inside and moves no operation.
  *
+ * What a function gives (a communicator, a request, memory) is NULL when the function fails, so it can be
+ * destroyed or freed in any case. Elements of a collective that failed may be written in part.
+ *
  * One communicator is used by one thread at a time (any thread with SLUICE_PROGRESS=thread);
  * sluice_comm_abort() alone may be called from any thread at any time.
  */
@@ -177,7 +180,7 @@ SLUICE_API int sluice_all_to_all(struct sluice_comm *comm, const void *in, void 
  *
  * Shapes  in_counts[size], in_offsets[size], out_counts[size], out_offsets[size], in elements;
  *         in_counts[j] on rank i must equal out_counts[i] on rank j. in and out must not overlap.
- * Memory  the four arrays are borrowed.
+ * Memory  the four arrays are borrowed, in a group until sluice_group_end().
  */
 SLUICE_API int sluice_all_to_all_v(struct sluice_comm *comm, const void *in,
                                    const size_t *in_counts, const size_t *in_offsets, void *out,
