@@ -33,6 +33,9 @@ static int alloc_tables(struct sluice_comm *comm)
 
 static int set_up(struct sluice_comm *comm, const struct sl_comm_params *params)
 {
+    sl_list_init(&comm->active);
+    sl_list_init(&comm->plan_lru);
+    sl_list_init(&comm->buffers);
     int err = sl_kernels_select(comm->config.kernel, &comm->kernels);
 
     if (err == 0)
@@ -50,9 +53,6 @@ static int set_up(struct sluice_comm *comm, const struct sl_comm_params *params)
         .poke_arg = params->poke_arg,
     };
     sl_rng_init(&comm->worker.rng, params->seed);
-    sl_list_init(&comm->active);
-    sl_list_init(&comm->plan_lru);
-    sl_list_init(&comm->buffers);
     comm->transports = params->transports;
     comm->transport_count = params->transport_count;
     comm->culprit = -1;
@@ -85,6 +85,32 @@ static int set_session(struct sluice_comm *comm, const struct sl_exchange *excha
     return 0;
 }
 
+static void free_parts(struct sluice_comm *comm)
+{
+    sl_plans_fini(comm);
+    free(comm->peers);
+    free(comm->host);
+    free(comm->rank_sets);
+    free(comm->events);
+    free(comm->kept_paths);
+    free(comm);
+}
+
+/* What all ranks do together. */
+static int join_ranks(struct sluice_comm *comm, struct sl_exchange *exchange,
+                      const struct sl_comm_params *params)
+{
+    int err = sl_connect_meet(comm, exchange, params);
+
+    if (err == 0) {
+        set_spin(comm);
+        err = sl_connect_peers(comm, exchange);
+    }
+    if (err == 0)
+        err = sl_windows_open(comm, exchange);
+    return err != 0 ? err : sl_costs_find(comm, exchange);
+}
+
 int sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *params,
                    struct sluice_comm **out)
 {
@@ -96,20 +122,13 @@ int sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *pa
     comm->config = *params->config;
     comm->rank = (uint32_t)exchange->rank;
     comm->size = (uint32_t)exchange->size;
-    int err = set_up(comm, params);
+    int err = set_up(comm, params) ?: set_session(comm, exchange);
 
-    if (err == 0)
-        err = set_session(comm, exchange);
-    if (err == 0)
-        err = sl_connect_meet(comm, exchange, params);
-    if (err == 0) {
-        set_spin(comm);
-        err = sl_connect_peers(comm, exchange);
+    if (err != 0) { /* there is nothing yet that sl_comm_destroy() takes down */
+        free_parts(comm);
+        return err;
     }
-    if (err == 0)
-        err = sl_windows_open(comm, exchange);
-    if (err == 0)
-        err = sl_costs_find(comm, exchange);
+    err = join_ranks(comm, exchange, params);
     if (err != 0) {
         char why[SL_ERROR_TEXT_MAX];
 
@@ -128,7 +147,7 @@ int sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *pa
 
 static void close_endpoints(struct sluice_comm *comm)
 {
-    for (uint32_t r = 0; comm->peers != NULL && r < comm->size; r++) {
+    for (uint32_t r = 0; r < comm->size; r++) {
         struct sl_peer *peer = &comm->peers[r];
 
         if (peer->ep != NULL)
@@ -137,25 +156,10 @@ static void close_endpoints(struct sluice_comm *comm)
     }
 }
 
-static void free_parts(struct sluice_comm *comm)
-{
-    sl_plans_fini(comm);
-    free(comm->peers);
-    free(comm->host);
-    free(comm->rank_sets);
-    free(comm->events);
-    free(comm->kept_paths);
-    free(comm);
-}
-
 void sl_comm_destroy(struct sluice_comm *comm)
 {
     if (comm == NULL)
         return;
-    if (comm->peers == NULL) { /* not set up that far */
-        free_parts(comm);
-        return;
-    }
     sl_kin_leave(comm);
     sl_status_close(comm);
     if (atomic_load(&comm->abort_asked) != 0) { /* nobody may have looked since */

@@ -39,6 +39,11 @@ static void refused(const char *name, const char *value, const char *words)
     sluice_comm_destroy(comm);
 }
 
+static void an_unknown_kernel_is_refused_with_the_choices(void **state)
+{
+    refused("SLUICE_KERNEL", "foo", "there are no kernels named 'foo'");
+}
+
 static void a_rank_beyond_the_size_leaves_no_communicator(void **state)
 {
     setenv("SLUICE_SIZE", "2", 1);
@@ -111,6 +116,7 @@ static void a_call_that_fails_gives_no_request(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(an_unknown_kernel_is_refused_with_the_choices, alone),
         cmocka_unit_test_setup(a_rank_beyond_the_size_leaves_no_communicator, alone),
         cmocka_unit_test_setup(what_fails_gives_null, alone),
         cmocka_unit_test_setup(a_call_that_fails_gives_no_request, alone),

@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What makes communicators, buffers, children and plans, when memory is short: the first allocation of rank 0 fails,
+ * then the second, to the end. Each time an error says so, or the call does without; nothing leaks, no descriptor
+ * stays open, and nothing is taken down that was never made. Ranks are threads over the transport that
+ * SLUICE_TRANSPORT names.
+ */
+#include "collectives/comm.h"
+#include "core/clock.h"
+#include "core/err.h"
+#include "lib/api.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <dirent.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#define RANKS 2
+#define N 100
+#define SWEEP_MAX 300 /* allocations of one constructor */
+
+/* ---- allocations: counted, and failed ---- */
+
+#define LIVE_MAX 16384
+
+static pthread_mutex_t live_lock = PTHREAD_MUTEX_INITIALIZER;
+static void *live[LIVE_MAX];
+static size_t live_count;
+static _Thread_local long fails_at; /* the allocation of this thread that fails; 0: none does */
+static _Thread_local bool failed;
+
+static void *made(void *memory)
+{
+    pthread_mutex_lock(&live_lock);
+    if (memory != NULL && live_count < LIVE_MAX)
+        live[live_count++] = memory;
+    pthread_mutex_unlock(&live_lock);
+    return memory;
+}
+
+static void gone(const void *memory)
+{
+    pthread_mutex_lock(&live_lock);
+    for (size_t i = 0; i < live_count; i++) {
+        if (live[i] == memory) {
+            live[i] = live[--live_count];
+            break;
+        }
+    }
+    pthread_mutex_unlock(&live_lock);
+}
+
+static bool fails(void)
+{
+    if (fails_at == 0 || --fails_at != 0)
+        return false;
+    failed = true;
+    return true;
+}
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__real_realloc(void *old, size_t size);
+int __real_posix_memalign(void **out, size_t align, size_t size);
+void __real_free(void *memory);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_realloc(void *old, size_t size);
+int __wrap_posix_memalign(void **out, size_t align, size_t size);
+void __wrap_free(void *memory);
+
+void *__wrap_malloc(size_t size)
+{
+    return fails() ? NULL : made(__real_malloc(size));
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return fails() ? NULL : made(__real_calloc(count, size));
+}
+
+void *__wrap_realloc(void *old, size_t size)
+{
+    if (fails())
+        return NULL;
+    gone(old);
+    return made(__real_realloc(old, size));
+}
+
+int __wrap_posix_memalign(void **out, size_t align, size_t size)
+{
+    int err = fails() ? ENOMEM : __real_posix_memalign(out, align, size);
+
+    if (err == 0)
+        made(*out);
+    return err;
+}
+
+void __wrap_free(void *memory)
+{
+    gone(memory);
+    __real_free(memory);
+}
+
+static int open_descriptors(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    int count = 0;
+
+    while (dir != NULL && readdir(dir) != NULL)
+        count++;
+    closedir(dir);
+    return count;
+}
+
+/* ---- ranks, which meet in this process ---- */
+
+struct meeting {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    unsigned arrived, round;
+    bool closed; /* a rank has left: nobody waits for it */
+    uint8_t words[2][RANKS][65536]; /* of this round and the one before */
+};
+
+struct rank {
+    struct sl_exchange exchange; /* first: the exchange is the rank */
+    struct meeting *meeting;
+    int (*body)(struct sluice_comm *comm, int rank);
+    long fails_at; /* in body, or with no body in the constructor */
+    int code;
+    bool failed;
+    char text[512];
+};
+
+static int allgather(struct sl_exchange *exchange, const void *in, size_t len, void *out)
+{
+    struct meeting *m = ((struct rank *)exchange)->meeting;
+
+    pthread_mutex_lock(&m->lock);
+    unsigned round = m->round;
+
+    sl_assert(len <= sizeof(m->words[0][0]));
+    memcpy(m->words[round % 2][exchange->rank], in, len);
+    if (++m->arrived == RANKS) {
+        m->arrived = 0;
+        m->round++;
+        pthread_cond_broadcast(&m->changed);
+    }
+    while (m->round == round && !m->closed)
+        pthread_cond_wait(&m->changed, &m->lock);
+    bool complete = m->round != round;
+
+    for (int r = 0; r < RANKS && complete; r++)
+        memcpy((uint8_t *)out + (size_t)r * len, m->words[round % 2][r], len);
+    pthread_mutex_unlock(&m->lock);
+    return complete ? 0 : sl_fail(-ECONNRESET, "the other rank has left");
+}
+
+static void leave(struct meeting *m)
+{
+    pthread_mutex_lock(&m->lock);
+    m->closed = true;
+    pthread_cond_broadcast(&m->changed);
+    pthread_mutex_unlock(&m->lock);
+}
+
+static void note(struct rank *r, int code)
+{
+    r->code = code;
+    if (code != 0)
+        snprintf(r->text, sizeof(r->text), "%s", sluice_last_error());
+}
+
+static void *live_as(void *arg)
+{
+    struct rank *r = arg;
+    struct sluice_comm *comm = NULL;
+    struct sl_config config;
+
+    sl_config_defaults(&config);
+    config.timeout_ms = 3000;
+    config.connect_timeout_ms = 300;
+    snprintf(config.tune, sizeof(config.tune), "off");
+    snprintf(config.interface, sizeof(config.interface), "lo");
+    snprintf(config.transport, sizeof(config.transport), "%s", getenv("SLUICE_TRANSPORT"));
+    struct sl_comm_params params = {.config = &config, .clock = &sl_clock_monotonic,
+                                    .seed = (uint64_t)r->exchange.rank + 1};
+
+    fails_at = r->body == NULL ? r->fails_at : 0;
+    note(r, sl_comm_create(&r->exchange, &params, &comm));
+    if (r->body != NULL && r->code == 0) {
+        fails_at = r->fails_at;
+        note(r, r->body(comm, r->exchange.rank));
+    }
+    fails_at = 0;
+    r->failed = failed;
+    leave(r->meeting);
+    sluice_comm_destroy(comm);
+    return NULL;
+}
+
+/* Rank 0 lacks memory at its n-th allocation. false: it made fewer. */
+static bool run(int (*body)(struct sluice_comm *comm, int rank), long n, struct rank *first)
+{
+    struct meeting *meeting = calloc(1, sizeof(*meeting));
+    struct rank ranks[RANKS];
+    pthread_t thread[RANKS];
+
+    assert_non_null(meeting);
+    pthread_mutex_init(&meeting->lock, NULL);
+    pthread_cond_init(&meeting->changed, NULL);
+    for (int i = 0; i < RANKS; i++) {
+        ranks[i] = (struct rank){.exchange = {.rank = i, .size = RANKS, .allgather = allgather},
+                                 .meeting = meeting, .body = body, .fails_at = i == 0 ? n : 0};
+        assert_int_equal(pthread_create(&thread[i], NULL, live_as, &ranks[i]), 0);
+    }
+    for (int i = 0; i < RANKS; i++)
+        pthread_join(thread[i], NULL);
+    free(meeting);
+    *first = ranks[0];
+    return ranks[0].failed;
+}
+
+/* An error about memory, or none: the call did without. */
+static void judge(const struct rank *r, long n)
+{
+    bool about_memory = r->code == -ENOMEM ||
+                        (r->code == -EHOSTUNREACH && strstr(r->text, "memory") != NULL);
+
+    if (r->code != 0 && !about_memory)
+        fail_msg("allocation %ld: %d: %s", n, r->code, r->text);
+}
+
+static void sweep(int (*body)(struct sluice_comm *comm, int rank), long at_least)
+{
+    struct rank first;
+    long n = 1;
+
+    run(body, 0, &first); /* what the process keeps is taken here */
+    if (first.code != 0)
+        fail_msg("with memory: %d: %s", first.code, first.text);
+    size_t live_before = live_count;
+    int open_before = open_descriptors();
+
+    while (run(body, n, &first)) {
+        judge(&first, n);
+        if (live_count != live_before || open_descriptors() != open_before)
+            fail_msg("allocation %ld: %ld blocks and %d descriptors are left", n,
+                     (long)(live_count - live_before), open_descriptors() - open_before);
+        assert_true(++n < SWEEP_MAX);
+    }
+    assert_int_equal(first.code, 0);
+    assert_true(n > at_least);
+}
+
+/* ---- what is swept ---- */
+
+static int allocate(struct sluice_comm *comm, int rank)
+{
+    void *memory = &memory;
+    int err = sluice_alloc(comm, 65536, &memory);
+
+    if (err != 0 && memory != NULL)
+        return sl_fail(-EINVAL, "memory is given by a call that failed");
+    sluice_free(comm, memory);
+    return err;
+}
+
+static int register_memory(struct sluice_comm *comm, int rank)
+{
+    static char memory[RANKS][65536];
+    struct sluice_buffer *buffer = (struct sluice_buffer *)&buffer;
+    int err = sluice_register(comm, memory[rank], sizeof(memory[rank]), &buffer);
+
+    if (err != 0 && buffer != NULL)
+        return sl_fail(-EINVAL, "a registration is given by a call that failed");
+    sluice_deregister(comm, buffer);
+    return err == -ENOTSUP ? 0 : err;
+}
+
+static int split(struct sluice_comm *comm, int rank)
+{
+    struct sluice_comm *child = (struct sluice_comm *)&child;
+    int err = sluice_comm_split(comm, 0, rank, &child);
+
+    if (err != 0 && child != NULL)
+        return sl_fail(-EINVAL, "a communicator is given by a call that failed");
+    sluice_comm_destroy(child);
+    return err;
+}
+
+/* A call that lacked memory has taken nothing: the same call again does it. */
+static int sum(struct sluice_comm *comm, int rank)
+{
+    struct sluice_req *req = (struct sluice_req *)&req;
+    int32_t in[N], out[N];
+
+    for (int i = 0; i < N; i++)
+        in[i] = rank + i;
+    int err = sluice_allreduce(comm, in, out, N, SLUICE_I32, SLUICE_SUM, &req);
+
+    if (err != 0 && (err != -ENOMEM || req != NULL))
+        return err;
+    if (err != 0)
+        err = sluice_allreduce(comm, in, out, N, SLUICE_I32, SLUICE_SUM, &req);
+    if (err == 0)
+        err = sluice_wait(req);
+    sluice_req_free(req);
+    for (int i = 0; i < N && err == 0; i++)
+        if (out[i] != 2 * i + 1)
+            err = sl_fail(-EBADMSG, "element %d is %d", i, out[i]);
+    return err;
+}
+
+static void communicators_are_made_or_not(void **state)
+{
+    sweep(NULL, 10);
+}
+
+static void buffers_are_made_or_not(void **state)
+{
+    sweep(allocate, 1);
+}
+
+static void registrations_are_made_or_not(void **state)
+{
+    sweep(register_memory, 1);
+}
+
+static void children_are_made_or_not(void **state)
+{
+    sweep(split, 12);
+}
+
+static void a_call_without_memory_can_be_made_again(void **state)
+{
+    sweep(sum, 8);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(communicators_are_made_or_not),
+        cmocka_unit_test(buffers_are_made_or_not),
+        cmocka_unit_test(registrations_are_made_or_not),
+        cmocka_unit_test(children_are_made_or_not),
+        cmocka_unit_test(a_call_without_memory_can_be_made_again),
+    };
+
+    return cmocka_run_group_tests_name("sweep", tests, NULL, NULL);
+}
