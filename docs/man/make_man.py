@@ -28,7 +28,7 @@ def comment_text(comment):
 def functions(header):
     """Yields (comment text, [(name, prototype), ...]) for each documented run of functions."""
     text = open(header, encoding="utf-8").read()
-    token = re.compile(r"/\*\*.*?\*/|SLUICE_API[^;]*;|^(?:struct|enum)\s[^;{]*\{.*?\};", re.S | re.M)
+    token = re.compile(r"/\*\*.*?\*/|^SLUICE_API[^;]*;|^(?:struct|enum)\s[^;{]*\{.*?\};", re.S | re.M)
     comment, page = None, None
     for match in token.finditer(text):
         piece = match.group(0)
@@ -111,10 +111,15 @@ def synopsis(prototype):
 def return_value(prototype, parts):
     if prototype.startswith("void "):
         return "None; it cannot fail."
-    if "Errors" in parts and prototype.startswith("int "):
-        return ("0, or a negative errno value with a sentence about it in \\fBsluice_last_error\\fP(). "
-                "Results are untouched on failure.")
-    return None
+    if "Errors" not in parts or not prototype.startswith("int "):
+        return None
+    value = "0, or a negative errno value with a sentence about it in \\fBsluice_last_error\\fP()."
+    given = re.findall(r"\*\*(\w+)", prototype)
+    if given:
+        value += " After a failure of the call *%s is NULL." % given[0]
+    if re.search(r"void \*out\b", prototype):
+        value += " When the operation fails, then or later, elements of out may have been written in part."
+    return value
 
 
 def page(comment, names, header, headers, version):

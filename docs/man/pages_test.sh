@@ -15,13 +15,28 @@ cp "$made"/*.3 "$dir/man3"
 cp "$root"/docs/man/*.7 "$dir/man7"
 cd "$dir" || exit 1
 
+functions() {
+    sed -n '/^SLUICE_API/,/;/p' "$root"/include/sluice/*.h |
+        grep -oE '\bsluice_[a-z0-9_]+ ?\(' | tr -d ' (' | sort -u
+}
+
 every_function_has_a_page() {
     local name failed=0
-    for name in $(sed -n '/SLUICE_API/,/;/p' "$root"/include/sluice/*.h |
-        grep -oE '\bsluice_[a-z0-9_]+ ?\(' | tr -d ' (' | sort -u); do
+    for name in $(functions); do
         [[ -s man3/$name.3 ]] || { echo "no page: $name"; failed=1; }
     done
     return "$failed"
+}
+
+# Nothing else of the headers was taken for one.
+every_page_is_of_a_function() {
+    diff <(functions) <("$root/docs/man/make_man.py" --list "$root"/include/sluice/*.h | sed 's/\.3$//' | sort)
+}
+
+# Nobody promises that a failed collective leaves its result alone.
+pages_promise_what_holds() {
+    ! grep -l 'untouched on failure' man3/* && grep -q 'written in part' man3/sluice_allreduce.3 &&
+        grep -q 'out is NULL' man3/sluice_comm_create.3
 }
 
 every_option_is_in_the_page() {
@@ -48,6 +63,8 @@ every_name_line_can_be_indexed() {
 }
 
 tap_case every_public_function_has_a_page every_function_has_a_page
+tap_case every_page_of_section_3_is_of_a_public_function every_page_is_of_a_function
+tap_case pages_promise_nothing_that_does_not_hold pages_promise_what_holds
 tap_case every_option_of_the_benchmark_is_in_its_page every_option_is_in_the_page
 if command -v man >/dev/null && echo | man -l - >/dev/null 2>&1 && command -v lexgrog >/dev/null; then
     tap_case man_shows_every_page_without_a_warning man_has_no_complaint
