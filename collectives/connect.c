@@ -13,6 +13,7 @@
 /* Raised with every change of what ranks say to each other on the wire or in shared memory. */
 #define PROTOCOL_VERSION 1
 #define HELLO_MAGIC UINT32_C(0x534c4331)
+#define SETTINGS_SHOWN 300 /* bytes of each rank's, in a sentence about two */
 
 /* First words of every rank; same layout on all, as versions are compared before anything else. */
 struct hello {
@@ -108,10 +109,16 @@ static int compare_hellos(const struct sluice_comm *comm, const struct hello *al
             return sl_fail(-EPROTO, "rank %u speaks protocol version %u, rank %u speaks %u: install the "
                            "same Sluice everywhere",
                            r, all[r].version, comm->rank, mine->version);
-    for (uint32_t r = 0; r < comm->size; r++)
-        if (all[r].settings != mine->settings)
-            return sl_fail(-EPROTO, "settings differ: rank %u has %.300s; rank %u has %.300s", r,
-                           all[r].settings_text, comm->rank, mine->settings_text);
+    for (uint32_t r = 0; r < comm->size; r++) {
+        char its[SETTINGS_SHOWN];
+
+        if (all[r].settings == mine->settings)
+            continue;
+        snprintf(its, sizeof(its), "%.*s", SETTINGS_SHOWN - 1, all[r].settings_text);
+        sl_tame_text(its);
+        return sl_fail(-EPROTO, "settings differ: rank %u has %s; rank %u has %.*s", r, its, comm->rank,
+                       SETTINGS_SHOWN - 1, mine->settings_text);
+    }
     return 0;
 }
 
@@ -220,12 +227,18 @@ struct attempt {
     char why[160]; /* of a failure */
 };
 
+/* Place of a pair in a table of all: the square of 65536 ranks is more than 32 bits hold. */
+static size_t pair(const struct sluice_comm *comm, uint32_t a, uint32_t b)
+{
+    return (size_t)a * comm->size + b;
+}
+
 static bool wanted(const struct sluice_comm *comm, const uint8_t *linked, unsigned t, uint32_t a,
                    uint32_t b)
 {
     const struct sl_peer *pa = &comm->peers[a], *pb = &comm->peers[b];
 
-    return a != b && !linked[a * comm->size + b] && (pa->opened & pb->opened & 1u << t) != 0 &&
+    return a != b && !linked[pair(comm, a, b)] && (pa->opened & pb->opened & 1u << t) != 0 &&
            ((pa->local & 1u << t) == 0 || comm->host[a] == comm->host[b]);
 }
 
@@ -276,7 +289,7 @@ static void connect_endpoints(struct sluice_comm *comm, unsigned t, const struct
     struct sl_iface_slot *slot = &comm->ifaces[t];
 
     for (uint32_t r = 0; r < comm->size; r++) {
-        const struct sl_addr *addr = &all[(size_t)r * comm->size + comm->rank];
+        const struct sl_addr *addr = &all[pair(comm, r, comm->rank)];
         struct sl_req *req = &attempts[r].req;
 
         if (!attempts[r].tried)
@@ -340,11 +353,11 @@ static void link_pairs(struct sluice_comm *comm, const uint8_t *rows, uint8_t *l
 
     for (uint32_t a = 0; a < n; a++)
         for (uint32_t b = 0; b < n; b++)
-            linked[a * n + b] |= rows[a * n + b] & rows[b * n + a];
+            linked[pair(comm, a, b)] |= rows[pair(comm, a, b)] & rows[pair(comm, b, a)];
     for (uint32_t r = 0; r < n; r++) {
         struct sl_peer *peer = &comm->peers[r];
 
-        if (!attempts[r].tried || linked[comm->rank * n + r])
+        if (!attempts[r].tried || linked[pair(comm, comm->rank, r)])
             continue;
         peer->ep->iface->ops->ep_destroy(peer->ep);
         peer->ep = NULL;
@@ -420,7 +433,7 @@ static int refuse_unlinked(const struct sluice_comm *comm, const uint8_t *linked
             char whys[400] = "";
             size_t len = 0;
 
-            if (linked[a * comm->size + b])
+            if (linked[pair(comm, a, b)])
                 continue;
             for (unsigned t = 0; t < comm->iface_count && len < sizeof(whys); t++)
                 if (comm->ifaces[t].why[0] != '\0')

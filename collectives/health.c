@@ -189,9 +189,7 @@ static void on_abort(struct sluice_comm *comm, const struct ctrl_abort *msg)
     char text[ABORT_TEXT_MAX];
 
     snprintf(text, sizeof(text), "%.*s", ABORT_TEXT_MAX - 1, msg->text);
-    for (char *c = text; *c != '\0'; c++)
-        if (((unsigned char)*c < 0x20) || *c == 0x7f)
-            *c = '?'; /* it goes to logs and terminals as it is */
+    sl_tame_text(text);
     sl_comm_fail(comm, code, culprit, "%s", text);
 }
 

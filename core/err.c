@@ -69,6 +69,13 @@ int sl_fail_text(int code, const char *text)
     return sl_fail(code, "%s", text);
 }
 
+void sl_tame_text(char *text)
+{
+    for (; *text != '\0'; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+            *text = '?';
+}
+
 void sl_assert_failed(const char *expr, const char *file, int line)
 {
     fprintf(stderr, "sluice: internal error at %s:%d: %s; please report it\n", file, line, expr);
