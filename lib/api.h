@@ -34,6 +34,13 @@ int sl_group_collect(struct sluice_comm *comm, const struct sl_call *call, const
 /* types.c: by enum sluice_dtype, which is known to be valid. */
 extern const uint8_t sl_dtype_sizes[SLUICE_DTYPE_COUNT];
 
+/* Whether count elements can be multiplied by bytes and by ranks, as schedules do, without an overflow. Only what is
+ * beyond most memory costs a division. */
+static inline bool sl_count_fits(uint64_t count, size_t esize, uint32_t ranks)
+{
+    return SL_LIKELY(count < UINT64_C(1) << 32) || count <= (uint64_t)INT64_MAX / (esize * ranks);
+}
+
 /* sluice.c: starts a call now. req NULL: waits for its end. */
 int sl_call_start(struct sluice_comm *comm, const struct sl_call *call, const void *in, void *out,
                   struct sluice_req **req);

@@ -119,7 +119,8 @@ struct lent {
     bool gives, gets;
 };
 
-static int check_memory(const struct sl_call *call, const struct lent *lent)
+static int check_memory(const struct sluice_comm *comm, const struct sl_call *call,
+                        const struct lent *lent)
 {
     size_t esize = sl_dtype_sizes[call->dtype];
     uintptr_t in = lent->gives ? (uintptr_t)lent->in : esize;
@@ -131,7 +132,7 @@ static int check_memory(const struct sl_call *call, const struct lent *lent)
     if (SL_UNLIKELY(((in | out) & (esize - 1)) != 0))
         return sl_fail(-EINVAL, "%s: a buffer is not aligned to its elements of %zu bytes",
                        sl_coll_name(call->coll), esize);
-    if (SL_UNLIKELY(call->count >= UINT64_C(1) << 48)) /* times ranks and bytes: no overflow */
+    if (SL_UNLIKELY(!sl_count_fits(call->count, esize, comm->size)))
         return sl_fail(-EINVAL, "%s: %llu elements are more than memory can hold",
                        sl_coll_name(call->coll), (unsigned long long)call->count);
     return 0;
@@ -155,7 +156,7 @@ static int check_overlap(struct sl_call *call, const struct lent *lent)
 static inline int check_and_submit(struct sluice_comm *comm, struct sl_call *call,
                                    const struct lent *lent, struct sluice_req **req)
 {
-    int err = check_memory(call, lent);
+    int err = check_memory(comm, call, lent);
 
     if (SL_LIKELY(err == 0) && lent->gives && lent->gets)
         err = check_overlap(call, lent);
@@ -307,10 +308,11 @@ static int reach_of(const struct sluice_comm *comm, const size_t *counts, const 
 }
 
 /* In-place calls are not among what all_to_all_v does. */
-static int check_blocks(enum sluice_dtype dtype, const struct lent *lent)
+static int check_blocks(const struct sluice_comm *comm, enum sluice_dtype dtype,
+                        const struct lent *lent)
 {
     struct sl_call call = {.coll = SL_ALL_TO_ALL_V, .dtype = dtype, .count = 1};
-    int err = check_memory(&call, lent);
+    int err = check_memory(comm, &call, lent);
 
     if (err == 0 && lent->gives && lent->gets)
         err = check_overlap(&call, lent);
@@ -347,7 +349,7 @@ int sluice_all_to_all_v(struct sluice_comm *comm, const void *in, const size_t *
     lent.gives = lent.in_count != 0;
     lent.gets = lent.out_count != 0;
     if (err == 0)
-        err = check_blocks(dtype, &lent);
+        err = check_blocks(comm, dtype, &lent);
     return err == 0 ? submit(comm, &call, in, out, req) : refuse(err, req);
 }
 

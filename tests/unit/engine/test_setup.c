@@ -113,6 +113,53 @@ static void a_call_that_fails_gives_no_request(void **state)
     sluice_comm_destroy(comm);
 }
 
+/* Products of elements, bytes and ranks are computed everywhere without a look. */
+static void counts_that_would_overflow_are_refused(void **state)
+{
+    struct sluice_comm *comm;
+    int64_t a[2] = {0};
+
+    assert_true(sl_count_fits(UINT64_C(1) << 40, 8, 1 << 16));
+    assert_false(sl_count_fits(UINT64_C(1) << 47, 8, 8193));
+    assert_true(sl_count_fits(INT64_MAX / 24, 8, 3));
+    assert_false(sl_count_fits(INT64_MAX / 24 + 1, 8, 3));
+    assert_true(sl_count_fits(UINT32_MAX, 8, 1 << 20));
+    assert_int_equal(sluice_comm_from_env(&comm), 0);
+    assert_int_equal(sluice_allreduce(comm, a, a, SIZE_MAX / 8, SLUICE_I64, SLUICE_SUM, NULL), -EINVAL);
+    assert_non_null(strstr(sluice_last_error(), "more than memory can hold"));
+    sluice_comm_destroy(comm);
+}
+
+/* ---- a rank that says of its settings what would steer a terminal ---- */
+
+/* Rank 1 says what rank 0 does, but for its settings. */
+static int echo(struct sl_exchange *exchange, const void *in, size_t len, void *out)
+{
+    uint8_t *its = (uint8_t *)out + len;
+    uint8_t *text;
+
+    memcpy(out, in, len);
+    memcpy(its, in, len);
+    text = memmem(its, len, "transport ", strlen("transport "));
+    assert_non_null(text);
+    memcpy(text, "\033[2Jtransp", 10);
+    its[16] ^= 1; /* of the hash */
+    return 0;
+}
+
+static void settings_of_another_rank_cannot_steer_the_terminal(void **state)
+{
+    struct sl_exchange exchange = {.rank = 0, .size = 2, .allgather = echo};
+    struct sl_config config;
+    struct sl_comm_params params = {.config = &config, .clock = &sl_clock_monotonic, .seed = 1};
+    struct sluice_comm *comm = NULL;
+
+    sl_config_defaults(&config);
+    assert_int_equal(sl_comm_create(&exchange, &params, &comm), -EPROTO);
+    assert_non_null(strstr(sluice_last_error(), "settings differ: rank 1 has ?[2Jtransp"));
+    assert_null(strchr(sluice_last_error(), '\033'));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -120,6 +167,8 @@ int main(void)
         cmocka_unit_test_setup(a_rank_beyond_the_size_leaves_no_communicator, alone),
         cmocka_unit_test_setup(what_fails_gives_null, alone),
         cmocka_unit_test_setup(a_call_that_fails_gives_no_request, alone),
+        cmocka_unit_test_setup(counts_that_would_overflow_are_refused, alone),
+        cmocka_unit_test_setup(settings_of_another_rank_cannot_steer_the_terminal, alone),
     };
 
     return cmocka_run_group_tests_name("setup", tests, NULL, NULL);
