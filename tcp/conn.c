@@ -5,7 +5,7 @@
  * Both sides know both addresses, so they agree without talking: the endpoint with the lower token
  * dials. It tries the peer's addresses in order with the control connection, then opens the data
  * connections to the address that answered. Tokens are random, so only who got the address through
- * the exchange can attach; whoever else connects is a guest that is shown out.
+ * the exchange can attach; whoever else connects is turned away, by the rules of core/pending.h.
  */
 #include "tcp/tcp.h"
 
@@ -19,8 +19,6 @@
 #include <unistd.h>
 
 #define BACKLOG 1024
-#define GUEST_NS_MAX (5 * SL_NS_PER_S) /* a hello comes at once, or its sender is no rank */
-#define GUEST_NS_MIN SL_NS_PER_S       /* before it makes room for another */
 #define DIAL_NS_MAX (5 * SL_NS_PER_S)  /* one address, while others remain */
 
 static uint64_t now(const struct sl_tcp_iface *iface)
@@ -156,6 +154,8 @@ int sl_tcp_listen(struct sl_tcp_iface *iface)
         set_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
     choose_congestion(iface, fd);
     tune_early(iface, fd);
+    /* Who says nothing stays in the kernel: the dialling side speaks first. */
+    set_int(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, SL_PENDING_MS / 1000);
     err = bind_in_range(iface, fd, family);
     if (err != 0)
         goto err_fd;
@@ -185,19 +185,20 @@ static void watch_close(struct sl_tcp_iface *iface, struct sl_tcp_watch *watch)
     watch->readable = watch->writable = false;
 }
 
-static void guest_free(struct sl_tcp_iface *iface, struct sl_tcp_guest *guest)
+static void pending_free(struct sl_tcp_iface *iface, struct sl_tcp_pending *pending)
 {
-    watch_close(iface, &guest->watch);
-    guest->used = guest->parked = false;
-    iface->guest_count--;
+    watch_close(iface, &pending->watch);
+    sl_pending_remove(&iface->pending_set, &pending->base);
+    pending->used = false;
 }
 
 void sl_tcp_unlisten(struct sl_tcp_iface *iface)
 {
-    for (unsigned i = 0; i < SL_TCP_GUESTS; i++)
-        if (iface->guests[i].used)
-            guest_free(iface, &iface->guests[i]);
+    for (unsigned i = 0; i < SL_TCP_PENDING; i++)
+        if (iface->pending[i].used)
+            pending_free(iface, &iface->pending[i]);
     watch_close(iface, &iface->listener);
+    sl_pending_fini(&iface->pending_set);
 }
 
 void sl_tcp_conn_close(struct sl_tcp_conn *conn)
@@ -206,42 +207,34 @@ void sl_tcp_conn_close(struct sl_tcp_conn *conn)
     conn->state = SL_TCP_CLOSED;
 }
 
-/* ---- guests ---- */
+/* ---- pending connections ---- */
 
-static void guest_refuse(struct sl_tcp_iface *iface, struct sl_tcp_guest *guest, const char *why)
+static bool is_parked(const struct sl_tcp_pending *pending)
 {
-    /* Whoever hammers the port must not fill the log: all of the first hundred, then each hundredth. */
-    if (iface->refused++ < 100 || iface->refused % 100 == 0)
-        sl_warn("tcp", "refused a connection from %s: %s (%llu refused so far)", guest->from, why,
-                (unsigned long long)iface->refused);
-    guest_free(iface, guest);
+    return pending->base.standing == SL_PENDING_PROVED;
 }
 
-/* A free place; when there is none, the one that has kept us waiting longest goes, unless that is not long
- * or its hello has come meanwhile: when a thousand ranks connect at once, the next ones wait in the
- * listener's queue. NULL: they do. */
-static struct sl_tcp_guest *guest_place(struct sl_tcp_iface *iface)
+static void pending_refuse(struct sl_tcp_iface *iface, struct sl_tcp_pending *pending, const char *why)
 {
-    struct sl_tcp_guest *oldest = NULL;
-    uint64_t time = now(iface);
+    sl_pending_refused(&iface->pending_set, pending->base.from, why, now(iface));
+    pending_free(iface, pending);
+}
 
-    for (unsigned i = 0; i < SL_TCP_GUESTS; i++) {
-        struct sl_tcp_guest *guest = &iface->guests[i];
+/* One that has been here long enough goes, unless its hello has come meanwhile: when a thousand ranks connect
+ * at once, the next ones wait in the listener's queue. False: they do. */
+static bool make_room(struct sl_tcp_iface *iface, const char *why)
+{
+    struct sl_pending *victim = sl_pending_victim(&iface->pending_set, now(iface));
+    struct sl_tcp_pending *pending = sl_container_of(victim, struct sl_tcp_pending, base);
 
-        if (!guest->used)
-            return guest;
-        if (!guest->parked && time + GUEST_NS_MAX >= guest->deadline_ns + GUEST_NS_MIN &&
-            (oldest == NULL || guest->order < oldest->order))
-            oldest = guest;
-    }
-    if (oldest == NULL)
-        return NULL;
-    sl_tcp_guest_event(iface, oldest);
-    if (oldest->used && oldest->parked)
-        return NULL;
-    if (oldest->used)
-        guest_refuse(iface, oldest, "it has not said hello, and others are waiting");
-    return oldest;
+    if (victim == NULL)
+        return false;
+    sl_tcp_pending_event(iface, pending);
+    if (pending->used && is_parked(pending))
+        return false;
+    if (pending->used)
+        pending_refuse(iface, pending, why);
+    return true;
 }
 
 /* No descriptor for who waits: no event will come again, so the clock brings the next try. */
@@ -250,6 +243,24 @@ static void accept_starved(struct sl_tcp_iface *iface, int err)
     iface->accept_after_ns = now(iface) + SL_NS_PER_S;
     sl_warn("tcp", "a peer waits but cannot be accepted: %s; raise 'ulimit -n'",
             sluice_strerror(err));
+}
+
+static void take_in(struct sl_tcp_iface *iface, int fd, const struct sockaddr_storage *addr)
+{
+    struct sl_tcp_pending *pending = iface->pending;
+
+    while (pending->used)
+        pending++;
+    *pending = (struct sl_tcp_pending){.used = true};
+    pending->watch = (struct sl_tcp_watch){.fd = fd, .kind = SL_TCP_WATCH_PENDING};
+    sl_pending_add(&iface->pending_set, &pending->base, addr, now(iface));
+    set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    if (iface->engine_ops->add(iface->engine, &pending->watch) != 0) {
+        pending_refuse(iface, pending, sluice_last_error());
+        return;
+    }
+    pending->watch.readable = true;
+    sl_tcp_pending_event(iface, pending);
 }
 
 void sl_tcp_accept(struct sl_tcp_iface *iface)
@@ -261,33 +272,26 @@ void sl_tcp_accept(struct sl_tcp_iface *iface)
     for (int i = 0; i < 64; i++) {
         struct sockaddr_storage addr = {0};
         socklen_t len = sizeof(addr);
-        struct sl_tcp_guest *guest;
+        int fd;
 
-        if (iface->guest_count == SL_TCP_GUESTS && guest_place(iface) == NULL)
+        if (sl_pending_full(&iface->pending_set) &&
+            !make_room(iface, "it said nothing useful while others waited"))
             return; /* who waits stays where it is; progress looks again */
-        int fd = accept4(iface->listener.fd, (struct sockaddr *)&addr, &len,
-                         SOCK_NONBLOCK | SOCK_CLOEXEC);
-
-        if (fd < 0) {
-            if (errno == EAGAIN)
-                iface->listener.readable = false;
-            else if (errno == EMFILE || errno == ENFILE)
-                accept_starved(iface, -errno);
-            return;
-        }
-        guest = guest_place(iface);
-        *guest = (struct sl_tcp_guest){.used = true, .order = iface->guest_order++};
-        guest->watch = (struct sl_tcp_watch){.fd = fd, .kind = SL_TCP_WATCH_GUEST};
-        guest->deadline_ns = now(iface) + GUEST_NS_MAX;
-        sl_sockaddr_text(&addr, guest->from, sizeof(guest->from));
-        iface->guest_count++;
-        set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-        if (iface->engine_ops->add(iface->engine, &guest->watch) != 0) {
-            guest_refuse(iface, guest, sluice_last_error());
+        fd = accept4(iface->listener.fd, (struct sockaddr *)&addr, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0) {
+            take_in(iface, fd, &addr);
             continue;
         }
-        guest->watch.readable = true;
-        sl_tcp_guest_event(iface, guest);
+        if (errno == EMFILE || errno == ENFILE) {
+            int err = -errno;
+
+            if (make_room(iface, "no descriptor is left"))
+                continue;
+            accept_starved(iface, err);
+        } else if (errno == EAGAIN) {
+            iface->listener.readable = false;
+        }
+        return;
     }
 }
 
@@ -352,15 +356,16 @@ static void conn_opened(struct sl_tcp_conn *conn)
     connect_end(ep, 0);
 }
 
-/* The guest has proved whom it wants, and that endpoint is connecting. */
-static void guest_adopt(struct sl_tcp_iface *iface, struct sl_tcp_guest *guest, struct sl_tcp_ep *ep)
+/* The connection has proved whom it wants, and that endpoint is connecting. */
+static void pending_adopt(struct sl_tcp_iface *iface, struct sl_tcp_pending *pending,
+                          struct sl_tcp_ep *ep)
 {
-    const struct sl_tcp_hello *hello = &guest->hello;
+    const struct sl_tcp_hello *hello = &pending->hello;
     struct sl_tcp_conn *conn;
-    int fd = guest->watch.fd, err;
+    int fd = pending->watch.fd, err;
 
     if (memcmp(hello->from, ep->peer_token, SL_TCP_TOKEN_BYTES) != 0) {
-        guest_refuse(iface, guest, "it knows an endpoint of ours, but is not its peer");
+        pending_refuse(iface, pending, "it knows an endpoint of ours, but is not its peer");
         return;
     }
     /* The dialler gave up on its first attempt, whose answer came too late, and starts again. */
@@ -372,16 +377,16 @@ static void guest_adopt(struct sl_tcp_iface *iface, struct sl_tcp_guest *guest, 
     if (hello->conn_count != ep->data_conns || hello->crc != ep->crc ||
         hello->conn_idx > ep->data_conns || ep->conns[hello->conn_idx].state != SL_TCP_CLOSED) {
         answer(iface, fd, SL_TCP_WRONG_SHAPE);
-        guest_refuse(iface, guest, "it counts connections differently, or comes twice");
+        pending_refuse(iface, pending, "it counts connections differently, or comes twice");
         return;
     }
     conn = &ep->conns[hello->conn_idx];
-    iface->engine_ops->del(iface->engine, &guest->watch);
-    guest->watch.fd = -1;
+    iface->engine_ops->del(iface->engine, &pending->watch);
+    pending->watch.fd = -1;
     conn->watch = (struct sl_tcp_watch){.fd = fd, .kind = SL_TCP_WATCH_CONN};
     if (hello->conn_idx == 0)
-        snprintf(ep->peer_text, sizeof(ep->peer_text), "%s", guest->from);
-    guest_free(iface, guest);
+        snprintf(ep->peer_text, sizeof(ep->peer_text), "%s", pending->base.from);
+    pending_free(iface, pending);
     err = iface->engine_ops->add(iface->engine, &conn->watch);
     if (err != 0) {
         close(fd);
@@ -404,60 +409,60 @@ static struct sl_tcp_ep *ep_by_token(struct sl_tcp_iface *iface, const uint8_t *
     return NULL;
 }
 
-static void guest_hello(struct sl_tcp_iface *iface, struct sl_tcp_guest *guest)
+static void pending_hello(struct sl_tcp_iface *iface, struct sl_tcp_pending *pending)
 {
     struct sl_tcp_ep *ep;
-    int err = sl_tcp_hello_decode(guest->bytes, &guest->hello);
+    int err = sl_tcp_hello_decode(pending->bytes, &pending->hello);
 
     if (err == -EPROTO)
-        answer(iface, guest->watch.fd, SL_TCP_WRONG_VERSION);
+        answer(iface, pending->watch.fd, SL_TCP_WRONG_VERSION);
     if (err != 0) {
-        guest_refuse(iface, guest, sluice_last_error());
+        pending_refuse(iface, pending, sluice_last_error());
         return;
     }
-    ep = ep_by_token(iface, guest->hello.to);
+    ep = ep_by_token(iface, pending->hello.to);
     if (ep == NULL || ep->state > SL_TCP_EP_CONNECTING) {
-        guest_refuse(iface, guest, "it asks for an endpoint that is not waiting here");
+        pending_refuse(iface, pending, "it asks for an endpoint that is not waiting here");
     } else if (ep->state == SL_TCP_EP_NEW) {
-        guest->parked = true;
+        pending->base.standing = SL_PENDING_PROVED;
     } else {
-        guest_adopt(iface, guest, ep);
+        pending_adopt(iface, pending, ep);
     }
 }
 
-void sl_tcp_guest_event(struct sl_tcp_iface *iface, struct sl_tcp_guest *guest)
+void sl_tcp_pending_event(struct sl_tcp_iface *iface, struct sl_tcp_pending *pending)
 {
     ssize_t n;
 
-    if (!guest->used || guest->parked)
+    if (!pending->used || is_parked(pending))
         return;
     /* No byte more than the hello: what follows belongs to the connection. */
-    n = recv(guest->watch.fd, guest->bytes + guest->got, SL_TCP_HELLO_BYTES - guest->got,
+    n = recv(pending->watch.fd, pending->bytes + pending->got, SL_TCP_HELLO_BYTES - pending->got,
              MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0) {
-        guest_refuse(iface, guest, n == 0 ? "it left before its hello" : sluice_strerror(-errno));
+        pending_refuse(iface, pending, n == 0 ? "it left before its hello" : sluice_strerror(-errno));
         return;
     }
-    guest->got += (uint16_t)n;
+    pending->got += (uint16_t)n;
     /* Strangers are known by their first bytes: no need to wait for the rest. */
-    if (guest->got >= 4 && memcmp(guest->bytes, "SLTH", 4) != 0) {
-        sl_tcp_hello_decode(guest->bytes, &guest->hello);
-        guest_refuse(iface, guest, sluice_last_error());
-    } else if (guest->got == SL_TCP_HELLO_BYTES) {
-        guest_hello(iface, guest);
+    if (pending->got >= 4 && memcmp(pending->bytes, "SLTH", 4) != 0) {
+        sl_tcp_hello_decode(pending->bytes, &pending->hello);
+        pending_refuse(iface, pending, sluice_last_error());
+    } else if (pending->got == SL_TCP_HELLO_BYTES) {
+        pending_hello(iface, pending);
     }
 }
 
-void sl_tcp_guests_forget(struct sl_tcp_ep *ep)
+void sl_tcp_pending_forget(struct sl_tcp_ep *ep)
 {
     struct sl_tcp_iface *iface = ep->iface;
 
-    for (unsigned i = 0; i < SL_TCP_GUESTS; i++)
-        if (iface->guests[i].used && iface->guests[i].parked &&
-            memcmp(iface->guests[i].hello.to, ep->token, SL_TCP_TOKEN_BYTES) == 0)
-            guest_free(iface, &iface->guests[i]);
+    for (unsigned i = 0; i < SL_TCP_PENDING; i++)
+        if (iface->pending[i].used && is_parked(&iface->pending[i]) &&
+            memcmp(iface->pending[i].hello.to, ep->token, SL_TCP_TOKEN_BYTES) == 0)
+            pending_free(iface, &iface->pending[i]);
 }
 
 /* ---- dialling ---- */
@@ -642,12 +647,12 @@ int sl_tcp_connect_start(struct sl_tcp_ep *ep)
         dial_control(ep);
         return 0;
     }
-    for (unsigned i = 0; i < SL_TCP_GUESTS && ep->state == SL_TCP_EP_CONNECTING; i++) {
-        struct sl_tcp_guest *guest = &iface->guests[i];
+    for (unsigned i = 0; i < SL_TCP_PENDING && ep->state == SL_TCP_EP_CONNECTING; i++) {
+        struct sl_tcp_pending *pending = &iface->pending[i];
 
-        if (guest->used && guest->parked &&
-            memcmp(guest->hello.to, ep->token, SL_TCP_TOKEN_BYTES) == 0)
-            guest_adopt(iface, guest, ep);
+        if (pending->used && is_parked(pending) &&
+            memcmp(pending->hello.to, ep->token, SL_TCP_TOKEN_BYTES) == 0)
+            pending_adopt(iface, pending, ep);
     }
     return 0;
 }
@@ -671,19 +676,17 @@ static void ep_timer(struct sl_tcp_ep *ep, uint64_t time)
 
 void sl_tcp_timers(struct sl_tcp_iface *iface)
 {
+    struct sl_pending *late;
     uint64_t time;
 
-    if (iface->connecting == 0 && iface->guest_count == 0)
+    if (iface->connecting == 0 && iface->pending_set.count == 0)
         return;
     time = now(iface);
     if (iface->connecting > 0) {
         sl_list_foreach(&iface->eps, node)
             ep_timer(sl_container_of(node, struct sl_tcp_ep, link), time);
     }
-    for (unsigned i = 0; i < SL_TCP_GUESTS && iface->guest_count > 0; i++) {
-        struct sl_tcp_guest *guest = &iface->guests[i];
-
-        if (guest->used && !guest->parked && time >= guest->deadline_ns)
-            guest_refuse(iface, guest, "it did not finish its hello in time");
-    }
+    while ((late = sl_pending_late(&iface->pending_set, time)) != NULL)
+        pending_refuse(iface, sl_container_of(late, struct sl_tcp_pending, base),
+                       "it did not finish its hello in time");
 }

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum sl_tcp_watch_kind { SL_TCP_WATCH_LISTENER, SL_TCP_WATCH_GUEST, SL_TCP_WATCH_CONN };
+enum sl_tcp_watch_kind { SL_TCP_WATCH_LISTENER, SL_TCP_WATCH_PENDING, SL_TCP_WATCH_CONN };
 
 struct sl_tcp_watch {
     int fd;           /* -1: none */

@@ -217,11 +217,11 @@ static void close_iface(struct sl_iface *base)
         return;
     sl_assert(sl_list_empty(&iface->eps));
     if (iface->engine != NULL) {
-        if (iface->guests != NULL)
+        if (iface->pending != NULL)
             sl_tcp_unlisten(iface);
         iface->engine_ops->close(iface->engine);
     }
-    free(iface->guests);
+    free(iface->pending);
     free(iface->staging);
     free(iface);
 }
@@ -246,14 +246,15 @@ static int open_iface(struct sl_worker *worker, const struct sl_device *dev,
     sl_list_init(&iface->ready);
     sl_list_init(&iface->news);
     host_identity(iface->config, iface->host_id);
-    iface->guests = calloc(SL_TCP_GUESTS, sizeof(*iface->guests));
+    sl_pending_init(&iface->pending_set, "tcp", SL_TCP_PENDING, &iface->pending_log);
+    iface->pending = calloc(SL_TCP_PENDING, sizeof(*iface->pending));
     iface->staging = aligned_alloc(4096, SL_TCP_STAGING_BYTES + SL_TCP_GRANULE_MAX);
-    if (iface->guests == NULL || iface->staging == NULL) {
+    if (iface->pending == NULL || iface->staging == NULL) {
         err = sl_fail(-ENOMEM, "no memory for a tcp interface");
         goto err_iface;
     }
-    for (unsigned i = 0; i < SL_TCP_GUESTS; i++)
-        iface->guests[i].watch.fd = -1;
+    for (unsigned i = 0; i < SL_TCP_PENDING; i++)
+        iface->pending[i].watch.fd = -1;
     err = choose_interfaces(iface, dev);
     if (err != 0)
         goto err_iface;
@@ -297,9 +298,11 @@ static int ep_create(struct sl_iface *base, struct sl_ep **out)
     ep->carry = ep->queues->carry;
     /* Who knows the token may attach: it must not be guessed. */
     if (getrandom(ep->token, sizeof(ep->token), 0) != (ssize_t)sizeof(ep->token)) {
-        uint64_t words[2] = {sl_rng_u64(&base->worker->rng), sl_rng_u64(&base->worker->rng)};
+        int err = sl_fail(-EIO, "the kernel gave no random bytes for a token: %s", sluice_strerror(-errno));
 
-        memcpy(ep->token, words, sizeof(words));
+        munmap(ep->queues, sizeof(*ep->queues));
+        free(ep);
+        return err;
     }
     sl_list_push_back(&iface->eps, &ep->link);
     *out = &ep->base;
@@ -480,7 +483,7 @@ static void ep_destroy(struct sl_ep *base)
         sl_req_end(req, ep->connect_over ? ep->connect_status : -ECANCELED);
     }
     sl_tcp_cancel(ep, -ECANCELED);
-    sl_tcp_guests_forget(ep);
+    sl_tcp_pending_forget(ep);
     for (unsigned i = 0; ep->conns != NULL && i <= ep->data_conns; i++) {
         struct sl_tcp_conn *conn = &ep->conns[i];
 
@@ -578,7 +581,7 @@ static void on_event(void *arg, struct sl_tcp_watch *watch)
 
     switch (watch->kind) {
     case SL_TCP_WATCH_LISTENER: sl_tcp_accept(iface); break;
-    case SL_TCP_WATCH_GUEST: sl_tcp_guest_event(iface, (struct sl_tcp_guest *)watch); break;
+    case SL_TCP_WATCH_PENDING: sl_tcp_pending_event(iface, (struct sl_tcp_pending *)watch); break;
     default: {
         struct sl_tcp_conn *conn = (struct sl_tcp_conn *)watch;
 
@@ -598,7 +601,7 @@ static int poll_engine(struct sl_tcp_iface *iface)
         return events;
     if (iface->listener.readable)
         sl_tcp_accept(iface);
-    if (iface->connecting > 0 || iface->guest_count > 0) {
+    if (iface->connecting > 0 || iface->pending_set.count > 0) {
         uint64_t time = sl_now(iface->base.worker->clock);
 
         if (time >= iface->next_timer_ns) {
@@ -668,7 +671,7 @@ static int run_awaited(struct sl_tcp_iface *iface)
 
 static unsigned engine_every(const struct sl_tcp_iface *iface)
 {
-    if (iface->connecting > 0 || iface->guest_count > 0 || iface->active_count > DIRECT_MAX)
+    if (iface->connecting > 0 || iface->pending_set.count > 0 || iface->active_count > DIRECT_MAX)
         return 1;
     if (iface->active_count == 0)
         return ENGINE_EVERY_IDLE;

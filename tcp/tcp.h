@@ -17,6 +17,7 @@
 #include "core/config.h"
 #include "core/list.h"
 #include "core/err.h"
+#include "core/pending.h"
 #include "core/transport.h"
 #include "tcp/address.h"
 #include "tcp/crc.h"
@@ -33,7 +34,7 @@
 #define SL_TCP_RX_BYTES 8192          /* read ahead on one connection: small frames come together */
 #define SL_TCP_STAGING_BYTES (256 << 10) /* stays in L2 while consume() reads what recv() wrote */
 #define SL_TCP_GRANULE_MAX 4096
-#define SL_TCP_GUESTS 512             /* accepted connections whose hello is not complete */
+#define SL_TCP_PENDING 512            /* accepted connections that are nobody's yet, at most */
 #define SL_TCP_CTRL_QUEUE 32          /* control messages waiting for the socket */
 #define SL_TCP_WHY 160
 
@@ -150,15 +151,15 @@ struct sl_tcp_ep {
     uint8_t *carry;         /* [SL_TCP_GRANULE_MAX] */
 };
 
-/* An accepted connection that has not said, or not been told, whom it belongs to. */
-struct sl_tcp_guest {
+/* An accepted connection that has not said, or not been told, whom it belongs to. SL_PENDING_PROVED: its
+ * hello is complete, its endpoint not connecting yet. */
+struct sl_tcp_pending {
     struct sl_tcp_watch watch; /* first */
-    bool used, parked;         /* parked: hello is complete, its endpoint not connecting yet */
+    struct sl_pending base;
+    bool used;
     uint16_t got;
-    uint64_t deadline_ns, order;
     struct sl_tcp_hello hello;
     uint8_t bytes[SL_TCP_HELLO_BYTES];
-    char from[64];
 };
 
 struct sl_tcp_iface {
@@ -173,28 +174,30 @@ struct sl_tcp_iface {
     char congestion[16];
     struct sl_netif_list netifs;
     struct sl_node eps, active, ready, news;
-    unsigned active_count, connecting, guest_count;
+    unsigned active_count, connecting;
     uint64_t accept_after_ns; /* not 0: descriptors ran out */
-    uint64_t round, next_timer_ns, guest_order, refused;
+    uint64_t round, next_timer_ns;
     bool striped;                /* some endpoint has several data connections */
     int budget;                  /* requests that may still end in this progress */
-    struct sl_tcp_guest *guests; /* [SL_TCP_GUESTS] */
+    struct sl_pending_set pending_set;
+    struct sl_pending_log pending_log;
+    struct sl_tcp_pending *pending; /* [SL_TCP_PENDING] */
     uint8_t *staging;            /* [SL_TCP_STAGING_BYTES + SL_TCP_GRANULE_MAX] */
 };
 
 /* conn.c */
 int sl_tcp_listen(struct sl_tcp_iface *iface);
 void sl_tcp_unlisten(struct sl_tcp_iface *iface);
-/* Starts connecting: dials, or adopts guests that came early. */
+/* Starts connecting: dials, or adopts connections that came early. */
 int sl_tcp_connect_start(struct sl_tcp_ep *ep);
 /* Engine events of sockets that are not open connections; true: something moved. */
 void sl_tcp_accept(struct sl_tcp_iface *iface);
-void sl_tcp_guest_event(struct sl_tcp_iface *iface, struct sl_tcp_guest *guest);
+void sl_tcp_pending_event(struct sl_tcp_iface *iface, struct sl_tcp_pending *pending);
 void sl_tcp_dial_event(struct sl_tcp_conn *conn);
 /* Deadlines of hellos and connects. */
 void sl_tcp_timers(struct sl_tcp_iface *iface);
-/* Forgets parked guests of an endpoint that goes away. */
-void sl_tcp_guests_forget(struct sl_tcp_ep *ep);
+/* Closes pending connections for an endpoint that goes away. */
+void sl_tcp_pending_forget(struct sl_tcp_ep *ep);
 void sl_tcp_conn_close(struct sl_tcp_conn *conn);
 
 /* stream.c */

@@ -6,6 +6,7 @@
 #include "core/log.h"
 #include "tcp/tcp.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -50,6 +51,20 @@ static int teardown(void **state)
     wire_close(w);
     sl_log_set_sink(NULL, NULL);
     return 0;
+}
+
+static struct sl_tcp_iface *wire_iface(struct wire *w)
+{
+    return (struct sl_tcp_iface *)w->iface;
+}
+
+static unsigned open_descriptors(void)
+{
+    unsigned count = 0;
+
+    for (int fd = 0; fd < 1024; fd++)
+        count += fcntl(fd, F_GETFD) >= 0;
+    return count;
 }
 
 static void check_refused(struct wire *w, const void *bytes, size_t len, const char *why)
@@ -149,19 +164,69 @@ static void a_slow_hello_is_refused_at_its_deadline(void **state)
     close(fd);
 }
 
-static void more_silent_strangers_than_places_do_not_keep_a_rank_out(void **state)
+/* The dialling side speaks first: who does not costs nothing here. */
+static void silent_strangers_stay_in_the_kernel(void **state)
 {
     struct wire *w = *state;
-    int fds[SL_TCP_GUESTS + 10];
+    unsigned before, after = 0;
+    int fds[50];
 
-    for (unsigned i = 0; i < SL_ARRAY_LEN(fds); i++) {
+    for (unsigned i = 0; i < SL_ARRAY_LEN(fds); i++)
         fds[i] = wire_dial(w, AF_INET);
+    before = open_descriptors();
+    for (int i = 0; i < 100; i++) {
         wire_progress(w);
+        after = open_descriptors();
+        assert_int_equal(after, before);
     }
-    wire_connect(w, 2, false);
-    assert_true(lines >= 10);
     for (unsigned i = 0; i < SL_ARRAY_LEN(fds); i++)
         close(fds[i]);
+}
+
+/* They say a byte each, so that they get so far, and no more. */
+static void more_strangers_than_places_keep_no_rank_out_and_fill_no_log(void **state)
+{
+    struct wire *w = *state;
+    unsigned limit = wire_iface(w)->pending_set.limit, count = limit + 40;
+    int fds[SL_TCP_PENDING + 40];
+
+    assert_true(limit <= SL_TCP_PENDING);
+    for (unsigned i = 0; i < count; i++) {
+        fds[i] = wire_dial(w, AF_INET);
+        wire_write(w, fds[i], "S", 1);
+        wire_progress(w);
+        assert_true(wire_iface(w)->pending_set.count <= limit);
+    }
+    wire_connect(w, 2, false);
+    assert_true(lines >= 1 && lines <= SL_PENDING_LOG_LINES);
+    for (unsigned i = 0; i < count; i++)
+        close(fds[i]);
+}
+
+static bool no_chance;
+
+ssize_t __real_getrandom(void *out, size_t len, unsigned flags);
+ssize_t __wrap_getrandom(void *out, size_t len, unsigned flags);
+ssize_t __wrap_getrandom(void *out, size_t len, unsigned flags)
+{
+    if (!no_chance)
+        return __real_getrandom(out, len, flags);
+    errno = ENOSYS;
+    return -1;
+}
+
+/* A token that can be guessed is none. */
+static void without_random_bytes_there_is_no_endpoint(void **state)
+{
+    struct wire *w = *state;
+    struct sl_ep *ep = NULL;
+
+    no_chance = true;
+    int err = w->ops.ep_create(w->iface, &ep);
+    no_chance = false;
+    assert_int_equal(err, -EIO);
+    assert_null(ep);
+    assert_non_null(strstr(sluice_last_error(), "no random bytes"));
 }
 
 static void a_connection_that_comes_twice_is_refused(void **state)
@@ -195,6 +260,7 @@ static void out_of_descriptors_is_said_once_a_second_and_is_over_when_it_is_over
     struct rlimit old, none;
     int fd = wire_dial(w, AF_INET);
 
+    wire_write(w, fd, "S", 1);
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
     none = old;
     none.rlim_cur = 0;
@@ -237,7 +303,9 @@ int main(int argc, char **argv)
         CASE(a_damaged_hello_is_refused),
         CASE(who_knows_the_token_but_is_not_the_peer_is_refused),
         CASE(a_slow_hello_is_refused_at_its_deadline),
-        CASE(more_silent_strangers_than_places_do_not_keep_a_rank_out),
+        CASE(silent_strangers_stay_in_the_kernel),
+        CASE(more_strangers_than_places_keep_no_rank_out_and_fill_no_log),
+        CASE(without_random_bytes_there_is_no_endpoint),
         CASE(a_connection_that_comes_twice_is_refused),
         CASE(ipv6_reaches_the_same_port),
         CASE(out_of_descriptors_is_said_once_a_second_and_is_over_when_it_is_over),
