@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Link costs for the selector: measured between two ranks when a communicator starts, in a few ms, and
- * kept on disk. All ranks use what rank 0 found, or they would choose different algorithms.
+ * kept on disk. All ranks use what rank 0 found, or they would choose different algorithms. What a
+ * measurement is worth, costs.c says.
  *
- * Costs are rounded to a quarter of an octave, so that small differences from run to run do not
- * change a choice, and with it the order of additions.
+ * Each figure is measured in rounds, until enough of them agree or the time is up: on an idle machine the
+ * first few do, on a busy one those in which all ranks were running.
  */
+#include "collectives/calibrate.h"
+
+#include "collectives/costs.h"
 #include "collectives/exec.h"
 #include "collectives/select.h"
 #include "core/host.h"
+#include "core/load.h"
 #include "core/log.h"
 #include "core/tune_cache.h"
 
@@ -18,22 +23,23 @@
 
 #define PING_SMALL 8
 #define PING_LARGE ((size_t)256 << 10)
-#define PINGS 32
-#define WARM_UPS 4
+#define SMALLS 8
+#define LARGES 3
+#define SYNCS 12
+#define FLATS 4
+#define SAMPLES_MAX 16
+#define ROUNDS_MIN 5
+#define ROUNDS_NS (25 * SL_NS_PER_MS) /* of one link or of the windows, on a busy machine */
 #define BLOCK ((size_t)128 << 10) /* of the copy and reduce rates: cached, as window slots are */
 #define BLOCKS 16
-#define CROSS_BYTES ((size_t)64 << 10)
-#define COST_MAX 1e13 /* ns: hours for one message are no measurement */
+#define CROSS_SMALL ((size_t)64 << 10)
+#define CROSS_LARGE ((size_t)256 << 10)
+#define SWITCHES_CALM 3 /* a rank on a core of its own is seldom interrupted in a few ms */
 
-/* Costs of a common server, in ns and ns per byte. */
-static const struct sl_costs built_in = {
-    .shm = {.alpha = 250, .beta = 0.08},
-    .net = {.alpha = 8000, .beta = 0.15},
-    .sync = 150,
-    .copy = 0.03,
-    .reduce = 0.03,
-    .cross = 0.05,
-    .step = 10,
+/* What is measured of a link, or of the windows: a short thing and a long one, and one between. */
+struct gauge {
+    struct sl_series little, middle, large;
+    uint64_t start_ns;
 };
 
 /* ---- measuring ---- */
@@ -90,21 +96,40 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The median: the least would be the luck of ranks that share a core. */
-static double middle(double *samples, int count)
+/* The median of a round: the least would be the luck of ranks that share a core. */
+static void close_round(struct sl_series *series, double *samples, int count)
 {
+    if (series->count == SL_ROUNDS_MAX)
+        return; /* rank 0 asks for no more than that */
     qsort(samples, (size_t)count, sizeof(*samples), by_value);
-    return samples[count / 2];
+    series->of_round[series->count++] = samples[count / 2];
 }
 
-/* Time of an exchange, in ns. */
-static int ping(struct sluice_comm *comm, uint32_t peer, uint8_t *buf, size_t len, int rounds,
-                double *out)
+/* Rank 0's question after a round. */
+static bool wants_more(const struct sluice_comm *comm, const struct gauge *g,
+                       const struct sl_costs_facts *facts)
 {
-    double ns[PINGS];
+    const struct sl_series *const all[] = {&g->little, &g->middle, &g->large};
+    double tolerance = sl_costs_tolerance(facts), ignored;
+
+    if (g->little.count < ROUNDS_MIN)
+        return true;
+    if (g->little.count == SL_ROUNDS_MAX || sl_now(comm->worker.clock) - g->start_ns > ROUNDS_NS)
+        return false;
+    for (size_t i = 0; i < SL_ARRAY_LEN(all); i++)
+        if (all[i]->count != 0 && !sl_series_estimate(all[i], tolerance, &ignored))
+            return true;
+    return false;
+}
+
+/* A round of exchanges; the first is a warm-up. */
+static int ping(struct sluice_comm *comm, uint32_t peer, uint8_t *buf, size_t len, int count,
+                struct sl_series *series)
+{
+    double ns[SAMPLES_MAX];
     int err = 0;
 
-    for (int i = -WARM_UPS; i < rounds && err == 0; i++) {
+    for (int i = -1; i < count && err == 0; i++) {
         uint64_t begin = sl_now(comm->worker.clock);
 
         err = exchange_once(comm, peer, buf, len);
@@ -112,26 +137,27 @@ static int ping(struct sluice_comm *comm, uint32_t peer, uint8_t *buf, size_t le
             ns[i] = (double)(sl_now(comm->worker.clock) - begin);
     }
     if (err == 0)
-        *out = middle(ns, rounds);
+        close_round(series, ns, count);
     return err;
 }
 
-static int measure_link(struct sluice_comm *comm, uint32_t a, uint32_t b, uint8_t *buf,
-                        struct sl_link_cost *out)
+static int measure_link(struct sluice_comm *comm, uint32_t other, uint8_t *buf,
+                        const struct sl_costs_facts *facts, struct gauge *g)
 {
-    uint32_t peer = comm->rank == a ? b : a;
-    double small, large;
+    uint32_t peer = comm->rank == 0 ? other : 0;
+    int err = 0;
 
-    if (comm->rank != a && comm->rank != b)
+    if (comm->rank != 0 && comm->rank != other)
         return 0;
-    int err = ping(comm, peer, buf, PING_SMALL, PINGS, &small);
-
-    if (err == 0)
-        err = ping(comm, peer, buf, PING_LARGE, PINGS / 4, &large);
-    if (err == 0) {
-        out->alpha = small;
-        out->beta = large > small ? (large - small) / (double)(PING_LARGE - PING_SMALL) : 0;
-    }
+    g->start_ns = sl_now(comm->worker.clock);
+    do {
+        err = ping(comm, peer, buf, PING_SMALL, SMALLS, &g->little);
+        if (err == 0)
+            err = ping(comm, peer, buf, PING_LARGE, LARGES, &g->large);
+        buf[PING_LARGE] = comm->rank == 0 && wants_more(comm, g, facts);
+        if (err == 0)
+            err = exchange_once(comm, peer, buf, 1);
+    } while (err == 0 && buf[comm->rank == 0 ? PING_LARGE : 0] != 0);
     return err;
 }
 
@@ -166,14 +192,14 @@ static void measure_rates(const struct sluice_comm *comm, uint8_t *buf, struct s
     out->reduce = (double)sum / (2.0 * (double)BLOCK); /* per operand */
 }
 
-/* Time of a collective that every rank calls, in ns. */
-static int time_call(struct sluice_comm *comm, const struct sl_call *call, uint8_t *buf,
-                     double *out)
+/* A round of a collective that every rank calls; the first is a warm-up. */
+static int time_calls(struct sluice_comm *comm, const struct sl_call *call, uint8_t *buf, int count,
+                      struct sl_series *series)
 {
-    double ns[PINGS];
+    double ns[SAMPLES_MAX];
     int err = 0;
 
-    for (int i = -WARM_UPS; i < PINGS && err == 0; i++) {
+    for (int i = -1; i < count && err == 0; i++) {
         uint64_t begin = sl_now(comm->worker.clock);
 
         err = call_now(comm, call, buf, buf + PING_LARGE);
@@ -181,34 +207,140 @@ static int time_call(struct sluice_comm *comm, const struct sl_call *call, uint8
             ns[i] = (double)(sl_now(comm->worker.clock) - begin);
     }
     if (err == 0)
-        *out = middle(ns, PINGS);
+        close_round(series, ns, count);
     return err;
 }
 
-/* One POST to AWAIT is what a barrier takes. What an allreduce in one stage takes beyond that, beyond copying
- * in and beyond adding, is bytes that cross from the caches of those who wrote them. */
-static int measure_windows(struct sluice_comm *comm, uint8_t *buf, struct sl_costs *out)
+static int time_sum(struct sluice_comm *comm, size_t bytes, uint8_t *buf, struct sl_series *series)
+{
+    struct sl_call sum = {.coll = SL_ALLREDUCE, .dtype = SLUICE_F32, .count = bytes / 4};
+
+    return comm->win_bytes < bytes + SL_CACHE_LINE ? 0 : time_calls(comm, &sum, buf, FLATS, series);
+}
+
+/* One POST to AWAIT is what a barrier takes; allreduces in one stage say what bytes take. */
+static int measure_windows(struct sluice_comm *comm, uint8_t *buf, const struct sl_costs_facts *facts,
+                           struct gauge *g)
 {
     struct sl_call barrier = {.coll = SL_BARRIER, .dtype = SLUICE_U8};
-    struct sl_call sum = {.coll = SL_ALLREDUCE, .dtype = SLUICE_F32, .count = CROSS_BYTES / 4};
-    double crowd = comm->costs.ranks_per_core, n = comm->size, bytes = CROSS_BYTES, flat;
+    struct sl_call more = {.coll = SL_BROADCAST, .dtype = SLUICE_U8, .count = 1};
     char algo[SL_TEXT_MAX];
+    int err = 0;
 
     memcpy(algo, comm->config.algo, sizeof(algo));
     snprintf(comm->config.algo, sizeof(comm->config.algo), "flat");
-    int err = time_call(comm, &barrier, buf, &out->sync);
-
-    if (err == 0)
-        err = time_call(comm, &sum, buf, &flat);
+    g->start_ns = sl_now(comm->worker.clock);
+    do {
+        err = time_calls(comm, &barrier, buf, SYNCS, &g->little);
+        if (err == 0)
+            err = time_sum(comm, CROSS_SMALL, buf, &g->middle);
+        if (err == 0)
+            err = time_sum(comm, CROSS_LARGE, buf, &g->large);
+        buf[0] = comm->rank == 0 && wants_more(comm, g, facts);
+        if (err == 0)
+            err = call_now(comm, &more, buf, buf + PING_LARGE);
+    } while (err == 0 && buf[PING_LARGE] != 0);
     memcpy(comm->config.algo, algo, sizeof(algo));
-    if (err == 0)
-        out->cross = ((flat - out->sync) / crowd - bytes * (out->copy + n * out->reduce)) /
-                     ((n - 1) * bytes);
     return err;
 }
 
-static int measure(struct sluice_comm *comm, struct sl_costs *out)
+/* ---- what the samples say ---- */
+
+/* All that was measured; rank 0's is looked at. */
+struct gauges {
+    struct gauge shm, net, windows;
+    struct sl_costs rates;
+    struct sl_load load; /* of this thread, in the time it took */
+};
+
+static void conclude_link(const struct gauge *g, double tolerance, struct sl_link_cost *out)
 {
+    double small, large;
+
+    if (g->little.count == 0)
+        return;
+    sl_series_estimate(&g->little, tolerance, &small);
+    sl_series_estimate(&g->large, tolerance, &large);
+    out->alpha = small;
+    out->beta = large > small ? (large - small) / (double)(PING_LARGE - PING_SMALL) : 0;
+}
+
+/* Beyond copying in and beyond adding: bytes that cross from the caches of those who wrote them. */
+static double crossing(const struct sl_costs_facts *facts, const struct sl_costs *costs, double ns,
+                       double bytes)
+{
+    double n = facts->ranks;
+
+    return (ns / facts->ranks_per_core - bytes * (costs->copy + n * costs->reduce)) / ((n - 1) * bytes);
+}
+
+/* The first bytes of a vector cost more than those that the processor sees coming: what counts for the
+ * long ones, where the choice matters most, is the difference of two lengths. */
+static void conclude_windows(const struct gauge *g, double tolerance,
+                             const struct sl_costs_facts *facts, struct sl_costs *out)
+{
+    double small, large;
+
+    if (g->little.count == 0)
+        return;
+    sl_series_estimate(&g->little, tolerance, &out->sync);
+    sl_series_estimate(&g->middle, tolerance, &small);
+    out->cross = crossing(facts, out, small - out->sync, CROSS_SMALL);
+    if (g->large.count == 0)
+        return;
+    sl_series_estimate(&g->large, tolerance, &large);
+    double cross = crossing(facts, out, large - small, CROSS_LARGE - CROSS_SMALL);
+
+    if (cross < out->cross) /* but no fourfold, which is noise */
+        out->cross = cross > out->cross / 4 ? cross : out->cross / 4;
+}
+
+static bool is_calm(const struct gauges *all, const struct sl_costs_facts *facts)
+{
+    const struct gauge *const gauges[] = {&all->shm, &all->net, &all->windows};
+    double tolerance = sl_costs_tolerance(facts);
+
+    for (size_t i = 0; i < SL_ARRAY_LEN(gauges); i++)
+        if (sl_series_disturbed(&gauges[i]->little, tolerance) ||
+            sl_series_disturbed(&gauges[i]->middle, tolerance) ||
+            sl_series_disturbed(&gauges[i]->large, tolerance))
+            return false;
+    return facts->ranks_per_core > 1 || all->load.switches <= SWITCHES_CALM;
+}
+
+static struct sl_costs_facts facts_of(const struct sluice_comm *comm)
+{
+    uint32_t local, remote;
+    struct sl_costs_facts facts = {.ranks = comm->local_size,
+                                   .ranks_per_core = comm->costs.ranks_per_core};
+
+    find_pair(comm, &local, &remote);
+    facts.maps = local == 0 || (comm->peers[local].ep != NULL &&
+                                (comm->peers[local].ep->iface->caps & SL_CAP_MAP) != 0);
+    return facts;
+}
+
+/* Returns how many figures were not possible and are usual ones now. */
+static unsigned conclude(const struct gauges *all, const struct sl_costs_facts *facts,
+                         struct sl_kept_costs *out)
+{
+    double tolerance = sl_costs_tolerance(facts);
+    struct sl_costs *costs = &out->costs;
+
+    *costs = sl_costs_built_in;
+    costs->copy = all->rates.copy;
+    costs->reduce = all->rates.reduce;
+    conclude_link(&all->shm, tolerance, &costs->shm);
+    conclude_link(&all->net, tolerance, &costs->net);
+    conclude_windows(&all->windows, tolerance, facts, costs);
+    sl_costs_round_all(costs);
+    out->calm = is_calm(all, facts);
+    return sl_costs_repair(costs, facts);
+}
+
+static int measure(struct sluice_comm *comm, const struct sl_costs_facts *facts, struct gauges *all)
+{
+    struct sl_load before, after;
     uint32_t local, remote;
     uint8_t *buf;
     int err = 0;
@@ -217,62 +349,29 @@ static int measure(struct sluice_comm *comm, struct sl_costs *out)
         return sl_fail(-ENOMEM, "no memory to measure link costs");
     memset(buf, 0, 2 * PING_LARGE);
     find_pair(comm, &local, &remote);
+    sl_load_now(&before);
     if (comm->rank == 0)
-        measure_rates(comm, buf, out);
+        measure_rates(comm, buf, &all->rates);
     if (local != 0)
-        err = measure_link(comm, 0, local, buf, &out->shm);
+        err = measure_link(comm, local, buf, facts, &all->shm);
     if (err == 0 && remote != 0)
-        err = measure_link(comm, 0, remote, buf, &out->net);
-    if (err == 0 && comm->host_count == 1 && comm->win_bytes >= CROSS_BYTES + SL_CACHE_LINE)
-        err = measure_windows(comm, buf, out);
+        err = measure_link(comm, remote, buf, facts, &all->net);
+    if (err == 0 && comm->host_count == 1 && comm->win_bytes >= CROSS_SMALL + SL_CACHE_LINE)
+        err = measure_windows(comm, buf, facts, &all->windows);
+    sl_load_now(&after);
+    all->load.switches = after.switches - before.switches;
     free(buf);
     return err;
 }
 
 /* ---- agreeing ---- */
 
-static double rounded(double value)
-{
-    uint64_t bits;
-
-    if (!(value > 0))
-        return 1e-3;
-    memcpy(&bits, &value, sizeof(bits));
-    bits = (bits + (UINT64_C(1) << 49)) & ~((UINT64_C(1) << 50) - 1); /* two bits of mantissa */
-    memcpy(&value, &bits, sizeof(value));
-    return value;
-}
-
-static void round_costs(struct sl_costs *costs)
-{
-    double *const all[] = {&costs->shm.alpha, &costs->shm.beta, &costs->net.alpha,
-                           &costs->net.beta,  &costs->sync,     &costs->copy,
-                           &costs->reduce,    &costs->cross,    &costs->step};
-
-    for (size_t i = 0; i < SL_ARRAY_LEN(all); i++)
-        *all[i] = rounded(*all[i]);
-}
-
-/* The file and rank 0 are others' words: a cost that is no number, negative or absurd would make every
- * comparison of algorithms meaningless. */
-bool sl_costs_sane(const struct sl_costs *costs)
-{
-    const double all[] = {costs->shm.alpha, costs->shm.beta, costs->net.alpha, costs->net.beta,
-                          costs->sync,      costs->copy,     costs->reduce,    costs->cross,
-                          costs->step};
-
-    for (size_t i = 0; i < SL_ARRAY_LEN(all); i++)
-        if (!(all[i] > 0 && all[i] <= COST_MAX))
-            return false;
-    return true;
-}
-
 /* What the costs of a communicator depend on, for the cache: kernels stand for the CPU. */
 static uint64_t cache_key(const struct sluice_comm *comm)
 {
     char text[512];
 
-    snprintf(text, sizeof(text), "2 %s %s %u %u %u %s", comm->kernels->name,
+    snprintf(text, sizeof(text), "3 %s %s %u %u %u %s", comm->kernels->name,
              comm->peers[comm->size - 1].ep->iface->ops->name, comm->host_count, comm->local_size,
              comm->costs.ranks_per_core, comm->config.transport);
     return sl_hash_text(text) ^ sl_host_hash(&comm->config);
@@ -281,8 +380,9 @@ static uint64_t cache_key(const struct sluice_comm *comm)
 /* Rank 0's word; what the others hand in is not looked at. */
 struct verdict {
     struct sl_costs costs;
+    struct sl_correction correction;
     uint32_t known; /* no need to measure */
-    char source[84];
+    char source[SL_COSTS_SOURCE_MAX];
 };
 
 static int take_word_of_rank_0(struct sluice_comm *comm, struct sl_exchange *exchange,
@@ -297,29 +397,65 @@ static int take_word_of_rank_0(struct sluice_comm *comm, struct sl_exchange *exc
     if (err == 0)
         *word = all[0];
     free(all);
-    if (err == 0 && !sl_costs_sane(&word->costs))
+    if (err == 0 && !(sl_costs_sane(&word->costs) && sl_correction_sane(&word->correction)))
         return sl_fail(-EPROTO, "rank 0 sent link costs that are not positive numbers; try "
                                 "SLUICE_TUNE=off there");
     word->source[sizeof(word->source) - 1] = '\0';
     return err;
 }
 
-static void first_word(struct sluice_comm *comm, uint64_t key, struct verdict *word)
+static bool uses_cache(const struct sluice_comm *comm)
 {
-    const char *tune = comm->config.tune;
-    struct sl_costs kept;
+    return comm->rank == 0 && comm->size > 1 && strcmp(comm->config.tune, "auto") == 0;
+}
 
-    *word = (struct verdict){.costs = built_in};
+/* What earlier jobs left, or version 0. */
+static void read_kept(const struct sluice_comm *comm, const struct sl_costs_facts *facts,
+                      struct sl_kept_costs *kept)
+{
+    if (!uses_cache(comm) ||
+        !sl_tune_cache_read(&comm->config, cache_key(comm), kept, sizeof(*kept)) ||
+        !sl_kept_usable(kept, facts, sl_host_facts(), sl_wall_s()))
+        *kept = (struct sl_kept_costs){.version = 0};
+}
+
+static void first_word(const struct sluice_comm *comm, const struct sl_kept_costs *kept,
+                       struct verdict *word)
+{
+    *word = (struct verdict){.costs = sl_costs_built_in};
     snprintf(word->source, sizeof(word->source), "built in");
-    if (strcmp(tune, "off") == 0 || comm->size == 1) {
+    if (strcmp(comm->config.tune, "off") == 0 || comm->size == 1) {
         word->known = 1;
-    } else if (strcmp(tune, "measure") != 0 && comm->rank == 0 &&
-               sl_tune_cache_read(&comm->config, key, &kept, sizeof(kept)) &&
-               sl_costs_sane(&kept)) {
-        word->costs = kept;
-        word->known = 1;
-        snprintf(word->source, sizeof(word->source), "measured earlier, cached");
+    } else if (kept->version != 0) {
+        word->costs = kept->costs;
+        word->correction = kept->correction;
+        word->known = sl_kept_settled(kept);
+        sl_kept_describe(kept, word->source, sizeof(word->source));
     }
+}
+
+/* After measuring: what this job uses and the next ones find. Rank 0's. */
+static void second_word(const struct sluice_comm *comm, const struct gauges *all, uint64_t ns,
+                        const struct sl_costs_facts *facts, struct sl_kept_costs *kept,
+                        struct verdict *word)
+{
+    struct sl_kept_costs fresh = {.measured_s = sl_wall_s(), .host = sl_host_facts()};
+    unsigned repaired = conclude(all, facts, &fresh);
+    bool write = sl_kept_merge(kept, &fresh, repaired);
+    int len;
+
+    if (write && uses_cache(comm))
+        sl_tune_cache_write(&comm->config, cache_key(comm), kept, sizeof(*kept));
+    word->costs = kept->costs;
+    word->correction = kept->correction;
+    sl_kept_describe(kept, word->source, sizeof(word->source));
+    len = (int)strlen(word->source);
+    snprintf(word->source + len, sizeof(word->source) - (size_t)len, "; looked in %.1f ms%s%s",
+             (double)ns / 1e6, fresh.calm ? "" : ", on a busy machine",
+             repaired != 0 ? ", which showed what cannot be" : "");
+    if (repaired != 0)
+        sl_info("tune", "%u of the measured costs cannot be; usual ones are used and nothing is kept",
+                repaired);
 }
 
 static int check_setting(const struct sluice_comm *comm)
@@ -331,36 +467,118 @@ static int check_setting(const struct sluice_comm *comm)
                : sl_fail(-EINVAL, "SLUICE_TUNE is '%s', but must be auto, measure or off", tune);
 }
 
+static int measure_and_agree(struct sluice_comm *comm, struct sl_exchange *exchange,
+                             const struct sl_costs_facts *facts, struct sl_kept_costs *kept,
+                             struct verdict *word)
+{
+    struct gauges *all = calloc(1, sizeof(*all));
+    uint64_t start_ns = sl_now(comm->worker.clock);
+    int err;
+
+    if (all == NULL)
+        return sl_fail(-ENOMEM, "no memory to measure link costs");
+    err = measure(comm, facts, all);
+    if (err == 0 && comm->rank == 0)
+        second_word(comm, all, sl_now(comm->worker.clock) - start_ns, facts, kept, word);
+    free(all);
+    return err != 0 ? err : take_word_of_rank_0(comm, exchange, word);
+}
+
 int sl_costs_find(struct sluice_comm *comm, struct sl_exchange *exchange)
 {
     uint32_t ranks_per_core = comm->costs.ranks_per_core;
-    uint64_t key = comm->size > 1 && comm->rank == 0 ? cache_key(comm) : 0;
+    struct sl_kept_costs kept;
     struct verdict word;
     int err = check_setting(comm);
 
     if (err != 0)
         return err;
-    first_word(comm, key, &word);
+    struct sl_costs_facts facts = {.ranks = 0};
+
+    if (comm->rank == 0 && comm->size > 1) /* who alone judges */
+        facts = facts_of(comm);
+    read_kept(comm, &facts, &kept);
+    first_word(comm, &kept, &word);
     comm->costs = word.costs; /* measuring needs plans, plans need costs */
     comm->costs.ranks_per_core = ranks_per_core;
     err = take_word_of_rank_0(comm, exchange, &word);
-    if (err == 0 && !word.known) {
-        uint64_t start = sl_now(comm->worker.clock);
-
-        err = measure(comm, &word.costs);
-        round_costs(&word.costs);
-        snprintf(word.source, sizeof(word.source), "measured in %.1f ms",
-                 (double)(sl_now(comm->worker.clock) - start) / 1e6);
-        if (err == 0)
-            err = take_word_of_rank_0(comm, exchange, &word);
-        if (err == 0 && comm->rank == 0 && strcmp(comm->config.tune, "auto") == 0)
-            sl_tune_cache_write(&comm->config, key, &word.costs, sizeof(word.costs));
-    }
+    if (err == 0 && !word.known)
+        err = measure_and_agree(comm, exchange, &facts, &kept, &word);
     if (err != 0)
         return err;
     comm->costs = word.costs;
     comm->costs.ranks_per_core = ranks_per_core;
+    comm->correction = word.correction;
     snprintf(comm->costs_source, sizeof(comm->costs_source), "%s", word.source);
     sl_plans_fini(comm); /* those of the measurement chose by other costs */
     return 0;
+}
+
+/* ---- what operations took ---- */
+
+#define SAMPLES_MIN 16
+#define NS_MIN 20000 /* below, what a rank takes depends on who came first */
+
+void sl_costs_sample(struct sluice_req *op)
+{
+    struct sl_plan *plan = op->plan;
+    uint64_t ns = sl_now(op->comm->worker.clock) - op->began_ns;
+
+    if (plan->samples == 0 || ns < plan->least_ns)
+        plan->least_ns = ns;
+    plan->samples += plan->samples != UINT32_MAX;
+}
+
+/* Where every rank waits for every other, so that no rank is through before its time. */
+static bool is_mutual(enum sl_coll coll)
+{
+    return coll == SL_ALLREDUCE || coll == SL_REDUCE_SCATTER || coll == SL_ALL_GATHER ||
+           coll == SL_ALL_TO_ALL;
+}
+
+void sl_costs_predict(const struct sluice_comm *comm, struct sl_plan *plan)
+{
+    bool mixed = plan->schedule.win_values != 0 && plan->post_count != 0;
+
+    plan->sample_mask = 0;
+    if (comm->size == 1 || mixed || !is_mutual(plan->call.coll))
+        return;
+    plan->predicted_ns = sl_select_predict(comm, &plan->shape, plan->schedule.algo);
+    if (plan->predicted_ns >= NS_MIN)
+        plan->sample_mask = 1;
+}
+
+/* The middle of what plans of a kind took over their predictions; 0: none was called often enough. */
+static double seen(const struct sluice_comm *comm, bool windows)
+{
+    double ratios[64];
+    int count = 0;
+
+    sl_list_foreach (&comm->plan_lru, node) {
+        const struct sl_plan *plan = sl_container_of(node, struct sl_plan, lru);
+
+        if (plan->samples >= SAMPLES_MIN && (plan->schedule.win_values != 0) == windows &&
+            count < (int)SL_ARRAY_LEN(ratios))
+            ratios[count++] = (double)plan->least_ns / plan->predicted_ns;
+    }
+    qsort(ratios, (size_t)count, sizeof(ratios[0]), by_value);
+    return count != 0 ? ratios[count / 2] : 0;
+}
+
+void sl_costs_learn(const struct sluice_comm *comm)
+{
+    struct sl_kept_costs kept;
+
+    if (!uses_cache(comm) || comm->error != 0 || comm->host == NULL || comm->plans == NULL)
+        return;
+    struct sl_costs_facts facts = facts_of(comm);
+    struct sl_correction now = {seen(comm, true), seen(comm, false)};
+
+    if (now.windows == 0 && now.messages == 0)
+        return;
+    read_kept(comm, &facts, &kept);
+    /* Another job may have written since: what this one saw is of other costs then. */
+    if (kept.version != 0 && sl_costs_equal(&kept.costs, &comm->costs) &&
+        sl_kept_learn(&kept, &now))
+        sl_tune_cache_write(&comm->config, cache_key(comm), &kept, sizeof(kept));
 }

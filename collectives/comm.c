@@ -2,11 +2,11 @@
 /* Makes and destroys communicators. */
 #include "collectives/comm.h"
 
+#include "collectives/calibrate.h"
 #include "collectives/connect.h"
 #include "collectives/exec.h"
 #include "collectives/health.h"
 #include "collectives/kin.h"
-#include "collectives/select.h"
 #include "collectives/status.h"
 #include "core/cache.h"
 #include "core/event.h"
@@ -170,6 +170,7 @@ void sl_comm_destroy(struct sluice_comm *comm)
         sl_comm_fail(comm, -ECANCELED, -1, "rank %u destroyed the communicator", comm->rank);
         sl_health_tear_down(comm);
     }
+    sl_costs_learn(comm);
     sl_health_goodbye(comm);
     sl_windows_close(comm);
     close_endpoints(comm);

@@ -10,6 +10,7 @@
 #ifndef SL_COLLECTIVES_COMM_H
 #define SL_COLLECTIVES_COMM_H
 
+#include "collectives/costs.h"
 #include "collectives/reduce.h"
 #include "collectives/schedule.h"
 #include "core/config.h"
@@ -27,6 +28,7 @@
 
 #define SL_IFACES_MAX 4
 #define SL_ERROR_TEXT_MAX 512
+#define SL_COSTS_SOURCE_MAX 240
 #define SL_HISTORY 256 /* calls whose signature is remembered; a power of two */
 
 /* Half of a rank's window. Collectives that use windows take turns with the two halves. */
@@ -114,7 +116,8 @@ struct sluice_comm {
     uint32_t local_size;   /* ranks of this host */
     const struct sl_kernels *kernels;
     struct sl_costs costs;
-    char costs_source[96]; /* where they come from, for --explain */
+    struct sl_correction correction; /* of what the costs predict */
+    char costs_source[SL_COSTS_SOURCE_MAX]; /* where they come from, for --explain */
     size_t stream_min;     /* results of at least this many bytes bypass the caches */
 
     /* windows */

@@ -8,6 +8,7 @@
  */
 #include "collectives/exec.h"
 
+#include "collectives/calibrate.h"
 #include "collectives/health.h"
 #include "core/relax.h"
 
@@ -438,6 +439,7 @@ static void bind(struct sluice_req *op, const void *in, void *out)
     op->base[SL_BUF_TMP] = op->tmp;
     op->in_flight = 0;
     op->bytes = 0;
+    op->began_ns = 0;
     for (uint32_t c = 0; c < s->channel_count; c++)
         op->next[c] = plan->channel_first[c];
     op->open_channels = plan->open_channels;
@@ -464,8 +466,11 @@ int sl_op_start(struct sluice_comm *comm, struct sl_plan *plan, const void *in, 
     number_call(op);
     take_tickets(op);
     /* Listed only if it is not over at once: earlier operations have had their turn by then. */
-    if (SL_LIKELY(sl_list_empty(&comm->active)))
+    if (SL_LIKELY(sl_list_empty(&comm->active))) {
+        if (SL_UNLIKELY((++plan->calls & plan->sample_mask) == 1))
+            op->began_ns = sl_now(comm->worker.clock);
         sl_op_run(op);
+    }
     if (op->status == SL_PENDING)
         sl_list_push_back(&comm->active, &op->link);
     *out_op = op;
@@ -484,6 +489,8 @@ void sl_op_end(struct sluice_req *op, int status)
     }
     sl_list_remove(&op->link);
     op->status = status;
+    if (SL_UNLIKELY(op->began_ns != 0) && status == 0)
+        sl_costs_sample(op);
     if (op->given_back) {
         comm->active_count--;
         sl_op_put(op);

@@ -2,6 +2,7 @@
 /* Finds, builds, compiles and keeps plans; hands out the operations that walk them. */
 #include "collectives/plan.h"
 
+#include "collectives/calibrate.h"
 #include "collectives/select.h"
 
 #include <stdlib.h>
@@ -261,6 +262,7 @@ static int plan_build(struct sluice_comm *comm, const struct sl_call *call, stru
         err = -ENOMEM;
         goto err_memory;
     }
+    sl_costs_predict(comm, plan);
     *out = plan;
     return 0;
 

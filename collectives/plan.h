@@ -50,6 +50,11 @@ struct sl_plan {
     uint32_t post_count, use_count;
     struct sl_node spare; /* operations that nobody uses */
     uint32_t busy;        /* operations in use */
+    /* calibrate.c: what its calls take, beside what they should */
+    uint32_t calls, sample_mask; /* call number & mask == 1 is timed */
+    uint32_t samples;
+    uint64_t least_ns;
+    double predicted_ns;
 };
 
 /* A SEND, RECV or RECV_REDUCE under way. */
@@ -76,6 +81,7 @@ struct sluice_req {
     uint64_t win_ticket, win_base;
     uint32_t open_channels, in_flight;
     uint64_t bytes; /* moved so far, for reports */
+    uint64_t began_ns; /* 0: not timed */
     uint32_t *next; /* [channel]: place in plan->order */
     uint8_t *done;  /* [step]; NULL when no step depends on another */
     struct sl_post *posts;

@@ -57,8 +57,8 @@ static int forced_algo(const char *setting, enum sl_coll coll, const struct sl_a
     return 0;
 }
 
-static double cost_of(const struct sluice_comm *comm, const struct sl_algo *algo,
-                      const struct sl_shape *shape)
+static double uncorrected(const struct sluice_comm *comm, const struct sl_algo *algo,
+                          const struct sl_shape *shape)
 {
     if ((algo->colls & 1u << shape->coll) == 0 || (algo->needs_windows && shape->win_count == 0))
         return -1;
@@ -68,6 +68,21 @@ static double cost_of(const struct sluice_comm *comm, const struct sl_algo *algo
     return !algo->needs_windows && shape->win_count != 0 && comm->host_count == 1
                ? cost * MESSAGES_DO_WORSE
                : cost;
+}
+
+static double cost_of(const struct sluice_comm *comm, const struct sl_algo *algo,
+                      const struct sl_shape *shape)
+{
+    double factor = algo->needs_windows ? comm->correction.windows : comm->correction.messages;
+
+    return uncorrected(comm, algo, shape) * (factor != 0 ? factor : 1);
+}
+
+double sl_select_predict(const struct sluice_comm *comm, const struct sl_shape *shape, const char *algo)
+{
+    const struct sl_algo *found = find_algo(algo, strlen(algo));
+
+    return found != NULL ? uncorrected(comm, found, shape) : -1;
 }
 
 static const struct sl_algo *cheapest(const struct sluice_comm *comm, const struct sl_shape *shape)

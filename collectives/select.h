@@ -15,10 +15,7 @@ int sl_select_build(const struct sluice_comm *comm, struct sl_shape *shape,
 /* Writes, for one call, what each algorithm is predicted to take, or why it is out, and the choice. */
 int sl_select_explain(const struct sluice_comm *comm, const struct sl_call *call, FILE *out);
 
-/* calibrate.c: measures link costs (or takes cached ones), the same on all ranks, into comm->costs. */
-int sl_costs_find(struct sluice_comm *comm, struct sl_exchange *exchange);
-
-/* All are numbers above 0 and none is absurd. */
-bool sl_costs_sane(const struct sl_costs *costs);
+/* What this algorithm should take, in ns, by the costs alone: without the correction by what operations took. */
+double sl_select_predict(const struct sluice_comm *comm, const struct sl_shape *shape, const char *algo);
 
 #endif

@@ -13,4 +13,9 @@ static uint64_t monotonic_now(const struct sl_clock *clock)
     return (uint64_t)ts.tv_sec * SL_NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
+uint64_t sl_wall_s(void)
+{
+    return (uint64_t)time(NULL);
+}
+
 const struct sl_clock sl_clock_monotonic = {.now_ns = monotonic_now};

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 uint64_t sl_hash_text(const char *text)
@@ -42,6 +43,18 @@ uint64_t sl_host_hash(const struct sl_config *config)
     size_t len = strlen(text);
 
     snprintf(text + len, sizeof(text) - len, "/%llu", (unsigned long long)net.st_ino);
+    return sl_hash_text(text);
+}
+
+uint64_t sl_host_facts(void)
+{
+    char text[sizeof(struct utsname) + 32];
+    struct utsname name;
+
+    if (uname(&name) != 0)
+        return 0;
+    snprintf(text, sizeof(text), "%s %s %s %ld", name.nodename, name.release, name.machine,
+             sysconf(_SC_NPROCESSORS_ONLN));
     return sl_hash_text(text);
 }
 

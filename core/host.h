@@ -13,6 +13,9 @@
  * namespace (two namespaces are two hosts: they share no addresses). */
 uint64_t sl_host_hash(const struct sl_config *config);
 
+/* Hash of what changes what is measured here, but for the host itself: name, kernel, processors that are on. */
+uint64_t sl_host_facts(void);
+
 /* FNV-1a, for texts that ranks compare. */
 uint64_t sl_hash_text(const char *text);
 
