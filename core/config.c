@@ -68,8 +68,8 @@ const struct sl_config_row sl_config_rows[] = {
     BYTES("CHUNK_BYTES", chunk_bytes, "0", 0, GIB,
           "Size of the pieces that large messages are cut into. 0: chosen."),
     TEXT("TUNE", tune, "auto",
-         "Link costs for the choice of algorithms: auto (measured once and cached), measure (always), "
-         "off (built-in)."),
+         "Link costs for the choice of algorithms: auto (measured until jobs agree, and cached), "
+         "measure (always), off (built-in)."),
     TEXT("TUNE_DIR", tune_dir, "",
          "Where measured link costs are cached. Empty: $XDG_CACHE_HOME/sluice or ~/.cache/sluice."),
     TEXT("KERNEL", kernel, "auto", "Reduction kernels: auto, avx512, avx2, neon or c."),

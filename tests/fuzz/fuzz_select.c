@@ -86,9 +86,12 @@ static void remove_file(const struct sl_config *config)
 
 static void costs(const uint8_t *data, size_t size)
 {
+    const struct sl_costs_facts facts = {.ranks = 4, .ranks_per_core = 1, .maps = true};
     struct sluice_comm comm = four_ranks();
-    struct sl_costs kept;
+    struct sl_kept_costs kept;
     struct sl_config config;
+    char text[SL_COSTS_SOURCE_MAX];
+    bool usable;
 
     put_file(&config, data, size);
     if (sl_tune_cache_read(&config, 1, &kept, sizeof(kept)))
@@ -96,12 +99,18 @@ static void costs(const uint8_t *data, size_t size)
     else if (size >= sizeof(kept))
         memcpy(&kept, data, sizeof(kept)); /* as a false rank 0 could send it, without any trailer */
     else
-        kept = comm.costs;
+        kept = (struct sl_kept_costs){.costs = comm.costs};
     remove_file(&config);
-    if (!sl_costs_sane(&kept))
+    usable = sl_kept_usable(&kept, &facts, kept.host, kept.measured_s);
+    if (usable) {
+        sl_kept_describe(&kept, text, sizeof(text));
+        sl_assert(sl_costs_repair(&kept.costs, &facts) == 0);
+    }
+    if (!sl_costs_sane(&kept.costs) || !sl_correction_sane(&kept.correction))
         return;
-    kept.ranks_per_core = 1;
-    comm.costs = kept;
+    kept.costs.ranks_per_core = 1;
+    comm.costs = kept.costs;
+    comm.correction = kept.correction;
     for (int coll = 0; coll < SL_COLL_COUNT; coll++)
         if (coll != SL_ALL_TO_ALL_V)
             sl_assert(explain(&comm, (enum sl_coll)coll) == 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans are kept by the shape of the call; SLUICE_ALGO; files of measured costs. */
+/* Plans are kept by the shape of the call; SLUICE_ALGO; long calls are timed. */
 #include "world.h"
 
 #include "collectives/plan.h"
@@ -132,9 +132,35 @@ static void an_algorithm_that_is_unknown_or_does_not_suit_is_refused(void **stat
     RUN(2, "ALGO=flat", forced_unsuited);
 }
 
+/* ---- what calls take ---- */
+
+static void times_long_calls(struct sluice_comm **comm, int rank)
+{
+    static int32_t in[2][100000], out[2][100000];
+    struct sl_call lengthy = call_of(100000), brief = call_of(10);
+    struct sl_plan *plan;
+
+    for (int i = 0; i < 5; i++) {
+        EXPECT(sluice_allreduce(*comm, in[rank], out[rank], 100000, SLUICE_I32, SLUICE_SUM, NULL) == 0);
+        EXPECT(sluice_allreduce(*comm, in[rank], out[rank], 10, SLUICE_I32, SLUICE_SUM, NULL) == 0);
+    }
+    EXPECT(sl_plan_get(*comm, &lengthy, &plan) == 0);
+    EXPECT(plan->samples == 3 && plan->least_ns > 0); /* of the calls 1, 3 and 5 */
+    EXPECT(plan->predicted_ns > 20000);
+    EXPECT(sl_plan_get(*comm, &brief, &plan) == 0);
+    EXPECT(plan->calls == 5 && plan->samples == 0); /* the clock would cost more than it tells */
+}
+
+static void every_second_long_call_is_timed_and_no_short_one(void **state)
+{
+    (void)state;
+    RUN(2, "", times_long_calls);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_second_long_call_is_timed_and_no_short_one),
         cmocka_unit_test(the_same_call_gets_the_same_plan_and_another_shape_another),
         cmocka_unit_test(the_plan_unused_for_longest_goes_when_there_are_too_many),
         cmocka_unit_test(an_algorithm_can_be_forced_for_all_or_for_one_collective),

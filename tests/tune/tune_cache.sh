@@ -1,0 +1,93 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# What jobs leave to each other about link costs: poisoned files are not used, and a job that measured
+# beside busy loops does not change what the next one chooses.
+# usage: tune_cache.sh SLUICE-BENCH [ROUNDS]   (ROUNDS: the long part, that many times)
+set -u
+bench=$1 rounds=${2:-0}
+folder=$(mktemp -d) || exit 1
+loops=()
+end_loops() {
+    [ ${#loops[@]} -eq 0 ] || kill "${loops[@]}" 2>/dev/null
+    wait "${loops[@]}" 2>/dev/null
+    loops=()
+}
+trap 'end_loops; rm -rf "$folder"' EXIT
+export SLUICE_TUNE_DIR=$folder/tune
+
+explain() { # the costs and choices of a job
+    timeout 60 "$bench" -n 2 -t shm -b 8 -e 16m -f 128 --explain 2>&1
+}
+choices() { grep -o '[a-z]* (predicted fastest)' | tr '\n' ' '; }
+
+number=0
+report() { # result, name, what was seen when it failed
+    number=$((number + 1))
+    if [ "$1" -eq 0 ]; then echo "ok $number - $2"; else
+        echo "not ok $number - $2"
+        echo "$3" | sed 's/^/# /'
+    fi
+}
+
+# The figures of the file that was found in a user's cache, in the file of today, said to be settled.
+poison() { # old or new
+    python3 - "$1" "$SLUICE_TUNE_DIR"/links-* <<'PYTHON'
+import struct, sys
+with open(sys.argv[2], "rb+") as file:
+    bytes_ = bytearray(file.read())
+    if sys.argv[1] == "old": # costs alone, and the trailer
+        bytes_ = bytearray(struct.pack("<9dII", 16384, .03, 8192, .15, 917504, .03, .03, .05, 10, 1, 0)) + bytes_[-8:]
+    else:
+        struct.pack_into("<II", bytes_, 4, 1, 3)
+        struct.pack_into("<d", bytes_, 32, 16384)
+        struct.pack_into("<d", bytes_, 64, 917504)
+    file.seek(0)
+    file.truncate()
+    file.write(bytes_)
+PYTHON
+}
+
+poisoned() {
+    local seen
+    rm -rf "$SLUICE_TUNE_DIR"
+    explain > /dev/null
+    ls "$SLUICE_TUNE_DIR"/links-* > /dev/null 2>&1 ||
+        { echo "ok $((number += 1)) - a poisoned file of $1 form is not used # SKIP nothing was kept: every measurement was impossible"; return; }
+    poison "$1" || exit 1
+    seen=$(explain)
+    echo "$seen" | grep -q 'sync [0-9]* ns' && ! echo "$seen" | grep -qE 'sync 917504|host 16384 ns'
+    report $? "a poisoned file of $1 form is not used" "$seen"
+}
+
+if [ "$rounds" -eq 0 ]; then
+    echo 1..2
+    poisoned old
+    poisoned new
+    exit
+fi
+
+echo 1..1
+fresh=$(for _ in 1 2 3 4 5 6 7 8; do
+    rm -rf "$SLUICE_TUNE_DIR"
+    explain | choices
+    echo
+done | sort -u)
+echo "# fresh jobs choose, for 8 B to 16 MiB: $(echo "$fresh" | tr '\n' '/')"
+same=0 seen=""
+for _ in $(seq "$rounds"); do
+    rm -rf "$SLUICE_TUNE_DIR"
+    for _ in $(seq "$(nproc)"); do
+        (while :; do :; done) &
+        loops+=($!)
+    done
+    sleep 0.2
+    beside=$(explain)
+    end_loops
+    sleep 0.2
+    after=$(explain | choices)
+    echo "$fresh" | grep -qxF "$after" && same=$((same + 1))
+    seen+="beside the loops:$(echo "$beside" | grep -m1 -o 'costs (.*'); after: $after"$'\n'
+done
+echo "$seen" | sed 's/^/# /'
+[ "$same" -eq "$rounds" ]
+report $? "after a job beside busy loops the next one chooses as a fresh one: $same of $rounds" "$seen"
