@@ -5,9 +5,13 @@
 tap_count=0
 tap_failed=0
 
+# tap_wanted NAME: whether that case runs: any, or those that TAP_ONLY names, separated by blanks.
+tap_wanted() { [[ -z ${TAP_ONLY:-} || " $TAP_ONLY " == *" $1 "* ]]; }
+
 # tap_case NAME COMMAND...: passes when the command does; its output is shown when it does not.
 tap_case() {
     local name=$1 output status=0
+    tap_wanted "$name" || return 0
     shift
     output=$("$@" 2>&1 </dev/null) || status=$?
     tap_count=$((tap_count + 1))
@@ -22,6 +26,7 @@ tap_case() {
 
 # tap_skip NAME REASON
 tap_skip() {
+    tap_wanted "$1" || return 0
     tap_count=$((tap_count + 1))
     echo "ok $tap_count - $1 # SKIP $2"
 }

@@ -4,6 +4,8 @@
 # the script's name in front. Before each script, all faults are cleared.
 # usage: run_guest.sh BUILD [SCRIPT...]    each is called with BUILD, the build directory
 #
+# With VM_QUICK=1 only the cases that the file quick names; one that does not come is a failure.
+#
 # $VM_OUT/ended names the scripts that are over. They do not run again when the folder is that of an earlier boot, whose
 # cases $VM_OUT/count tells.
 # A script gets 300 s, or what a line "# limit: N s" of it says.
@@ -14,7 +16,7 @@ shift
 # shellcheck source=tests/vm/faults.sh
 . "$here/faults.sh"
 [[ $# -gt 0 ]] || set -- "$here"/guest/*.sh
-export CMOCKA_MESSAGE_OUTPUT=TAP VM_SHORT=1
+export CMOCKA_MESSAGE_OUTPUT=TAP
 state=$(mktemp)
 count=0
 [[ ! -s $VM_OUT/count ]] || read -r count <"$VM_OUT/count"
@@ -49,14 +51,24 @@ for script in "$@"; do
     if [[ -s $VM_OUT/ended ]] && grep -qxF "$name" "$VM_OUT/ended"; then
         continue
     fi
+    wanted=
+    if [[ -n ${VM_QUICK:-} ]]; then
+        wanted=$(sed -n "s/^$name \([^ ]*\)$/\1/p" "$here/quick" | paste -sd ' ')
+        [[ -n $wanted ]] || continue
+    fi
     limit=$(sed -n 's/^# limit: \([0-9]*\) s$/\1/p' "$script")
     clear_faults
-    timeout -k 5 "${limit:-300}" "$script" "$build" </dev/null | renumber "$name"
+    TAP_ONLY=$wanted timeout -k 5 "${limit:-300}" "$script" "$build" </dev/null | renumber "$name"
     status=${PIPESTATUS[0]}
     read -r count seen planned <"$state"
     if [[ $planned -ne 0 && $seen -ne $planned ]] || { [[ $status -ne 0 && $status -ne 1 ]]; }; then
         count=$((count + 1))
         echo "not ok $count - $name: ended (status $status) after $seen of $planned cases"
+        failed=1
+    fi
+    if [[ -n $wanted && $seen -ne $(wc -w <<<"$wanted") ]]; then
+        count=$((count + 1))
+        echo "not ok $count - $name: only $seen of the cases that ${here##*/}/quick names: $wanted"
         failed=1
     fi
     [[ $status -eq 0 ]] || failed=1

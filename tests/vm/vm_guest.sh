@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # All tests that need RDMA devices, in one boot of a virtual machine with soft-RoCE; see docs/vm.md.
 # usage: vm_guest.sh BUILD LIMIT [SCRIPT...]    the build directory; seconds for a boot; instead of all of guest/
+# A script is a file, or the name of one of guest/. VM_QUICK=1: only the cases that the file quick names.
 #
 # Where soft-RoCE makes the kernel itself spin, which it can (docs/vm.md), the script that ran and those after it
 # run in a second boot. Nothing else is tried again.
@@ -21,11 +22,17 @@ done
 
 build=$1 limit=$2
 shift 2
+for ((i = $#; i > 0; i--)); do
+    script=$1
+    shift
+    [[ $script == */* ]] || script=$here/guest/$script.sh
+    set -- "$@" "$script"
+done
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 
 boot() {
-    "$here/boot.sh" --limit "$limit" --out "$out" -- "$here/run_guest.sh" "$build" "$@" | tee -a "$out/tap"
+    "$here/boot.sh" --limit "$limit" --out "$out" -- env VM_QUICK="${VM_QUICK:-}" "$here/run_guest.sh" "$build" "$@" | tee -a "$out/tap"
     return "${PIPESTATUS[0]}"
 }
 

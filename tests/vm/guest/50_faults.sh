@@ -137,44 +137,34 @@ guarded() { "$@" || { over; return 1; }; }
 
 # fault NAME COMMAND...: a case, and what its ranks said when it fails.
 fault() {
-    # shellcheck disable=SC2053
-    [[ $1 == ${only:-*} ]] || return
+    tap_wanted "$1" || return 0
     tap_case "$1" guarded "${@:2}"
     clear_faults || echo "Bail out! faults cannot be cleared"
 }
 
-# long NAME COMMAND...: a case that is left to a run of this script by itself, so that ./dev test stays short.
-long() {
-    if [[ -n ${VM_SHORT:-} ]]; then
-        tap_skip "$1" "long: ./dev vm tests/vm/guest/50_faults.sh build runs it"
-    else
-        fault "$@"
-    fi
-}
-
 fault loss_of_1_percent impaired out_of_seq_request 30 262144 loss 1%
-long loss_of_20_percent impaired out_of_seq_request 4 32768 loss 20%
-long reordering impaired out_of_seq_request 20 65536 delay 1ms reorder 95%
-long duplication impaired duplicate_request 20 262144 duplicate 30%
+fault loss_of_20_percent impaired out_of_seq_request 4 32768 loss 20%
+fault reordering impaired out_of_seq_request 20 65536 delay 1ms reorder 95%
+fault duplication impaired duplicate_request 20 262144 duplicate 30%
 fault corruption impaired out_of_seq_request 20 65536 corrupt 3%
-long delay_of_50_ms impaired sent_pkts 4 65536 delay 50ms
+fault delay_of_50_ms impaired sent_pkts 4 65536 delay 50ms
 fault carrier_lost_on_one_of_two_rails carrier_of_one_rail 2 both 3
-long carrier_lost_at_one_end_of_a_rail carrier_of_one_rail 2 a 3
+fault carrier_lost_at_one_end_of_a_rail carrier_of_one_rail 2 a 3
 fault both_rails_down_and_one_returns no_rail_for_a_while
 SLUICE_VERBS_PATH_WAIT_MS=1500 fault both_rails_down_for_good_is_told_on_all_ranks no_rail_any_more 2
 SLUICE_VERBS_FALLBACK=tcp fault both_rails_down_and_data_goes_over_tcp fallback
 fault gid_removed_and_added_again gid_gone
 fault acknowledges_lost_by_opcode acknowledges_lost
 fault sends_end_though_the_receiver_computes a_rank_rests
-long sends_lost_by_opcode lost 0x00 0x01 0x02 0x04
-long writes_lost_by_opcode lost 0x06 0x07 0x09 0x0b
-long one_rail_flaps_for_10_s flapping A
-long both_rails_flap_in_turn_for_10_s flapping A B
+fault sends_lost_by_opcode lost 0x00 0x01 0x02 0x04
+fault writes_lost_by_opcode lost 0x06 0x07 0x09 0x0b
+fault one_rail_flaps_for_10_s flapping A
+fault both_rails_flap_in_turn_for_10_s flapping A B
 fault a_killed_rank_is_named_to_the_other killed 2
-long a_killed_rank_is_named_to_all_others killed 4
+fault a_killed_rank_is_named_to_all_others killed 4
 fault the_companion_loses_its_rail_too on_rail_A carrier_of_one_rail 2 both 3
-SLUICE_VERBS_PATH_WAIT_MS=1500 long the_companion_loses_its_rail_too_for_good on_rail_A no_rail_any_more 2
+SLUICE_VERBS_PATH_WAIT_MS=1500 fault the_companion_loses_its_rail_too_for_good on_rail_A no_rail_any_more 2
 export SLUICE_TRANSPORT=shm,verbs
 fault four_ranks_with_shm_lose_a_rail carrier_of_one_rail 4 both 3
-SLUICE_VERBS_PATH_WAIT_MS=1500 long four_ranks_with_shm_lose_both_rails_for_good no_rail_any_more 4
+SLUICE_VERBS_PATH_WAIT_MS=1500 fault four_ranks_with_shm_lose_both_rails_for_good no_rail_any_more 4
 tap_done

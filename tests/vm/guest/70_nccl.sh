@@ -128,15 +128,6 @@ killed_peer() {
     timeout -k 5 200 "${driver[@]}" --api "$api" --fault-ms 60000 --case a_killed_peer_ends_every_request "$plugin"
 }
 
-# long NAME COMMAND...: a case that is left to a run of this script by itself, so that ./dev test stays short.
-long() {
-    if [[ -n ${VM_SHORT:-} ]]; then
-        tap_skip "$1" "long: ./dev vm tests/vm/guest/70_nccl.sh build runs it"
-    else
-        tap_case "$@"
-    fi
-}
-
 tap_case windows_groups_and_odd_sizes_are_carried behaves 'windows*' 'group*' 'zero*' 'sends_are_cut*'
 tap_case aborts_leave_memory_alone behaves 'abort*' 'a_stalled*'
 tap_case every_other_version_behaves_as_well older_and_newer
@@ -144,8 +135,8 @@ tap_case a_sender_may_close_at_once behaves 'what_is_sent*'
 tap_case a_killed_peer_ends_every_request killed_peer
 tap_case sends_end_though_the_receiver_rests a_receiver_rests
 tap_case a_rail_that_dies_and_returns_fails_no_request while_broken a_rail_dies
-long each_rail_may_die_in_its_turn while_broken each_rail_dies_in_turn
+tap_case each_rail_may_die_in_its_turn while_broken each_rail_dies_in_turn
 tap_case requests_wait_while_there_is_no_rail while_broken both_rails_are_gone_for_a_while
-long lost_packets_damage_nothing while_broken packets_are_lost
+tap_case lost_packets_damage_nothing while_broken packets_are_lost
 rm -rf "$dir"
 tap_done
