@@ -4,11 +4,13 @@
 
 #include "core/err.h"
 #include "core/log.h"
+#include "core/pending.h"
 
 #include <arpa/inet.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,7 +123,7 @@ int sl_root_resolve(const struct sl_root *root, struct sl_address *out, unsigned
 
 static int listen_on(struct sl_address *address, bool dual, int *out)
 {
-    int on = 1, both = !dual;
+    int on = 1, both = !dual, hello_s = SL_PENDING_MS / 1000;
     int fd = socket(address->any.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
     if (fd < 0)
@@ -131,6 +133,8 @@ static int listen_on(struct sl_address *address, bool dual, int *out)
     if (address->any.ss_family == AF_INET6 &&
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &both, sizeof(both)) != 0)
         goto err_close;
+    /* Who says nothing stays in the kernel: the rank that dials speaks first. */
+    setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &hello_s, sizeof(hello_s));
     if (bind(fd, any_of(address), address->len) != 0 || listen(fd, BACKLOG) != 0)
         goto err_close;
     *out = fd;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rank 0 of a meeting: one poll loop lets proven ranks in, turns strangers away, and swaps bytes.
  *
- * A stranger costs one of GUESTS_MAX slots for at most HELLO_MS, and less when others wait: then
- * the oldest one older than GRACE_MS goes. Those that find no slot wait in the kernel's backlog. So
- * strangers can delay a rank but never keep it out, since a rank's hello takes two round trips and is
- * tried again. Once all ranks are in, the listening sockets are closed. */
+ * Who has proved nothing is a pending connection by the rules of core/pending.h: those that find no place
+ * wait in the kernel. So strangers can delay a rank but never keep it out, since a rank's hello is there as it
+ * is accepted, its proof a round trip later, and it stays in the queue or comes again until it is let in.
+ * Once all ranks are in, the listening sockets are closed. */
 #include "launch/rendezvous.h"
 
 #include "core/clock.h"
 #include "core/err.h"
 #include "core/log.h"
+#include "core/pending.h"
 #include "launch/wire.h"
 
 #include <netinet/in.h>
@@ -19,24 +20,19 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define GUESTS_MAX 128
-#define HELLO_MS 5000
-#define GRACE_MS 1000
-#define LOG_LINES_MAX 10 /* refusals that the log names in each LOG_PERIOD_MS; the rest are counted */
-#define LOG_PERIOD_MS 10000
+#define PENDING_MAX 128
+#define ACCEPTS_MAX 64   /* at once: a flood must not keep us from members and proofs */
 #define FAREWELL_MS 1000 /* how long an error may take to reach the other ranks */
 
-/* A connection that has proved nothing yet. */
-struct guest {
-    int fd; /* -1: free slot */
+/* A connection that has proved nothing yet; SL_PENDING_HEARD: its hello was good, and it was challenged. */
+struct pending {
+    struct sl_pending base;
+    int fd; /* -1: free place */
     int rank;
-    bool challenged;
-    uint64_t born_ns;
     size_t got;
     struct sl_hello hello;
     uint8_t nonce[SL_NONCE_BYTES];
     uint8_t proof[SL_FRAME_BYTES + SL_MAC_BYTES];
-    char name[SL_ADDRESS_TEXT_MAX];
 };
 
 /* A rank that has proved itself. */
@@ -57,13 +53,14 @@ struct sl_host {
     uint64_t timeout_ns, seq;
     uint8_t *sealed; /* a result as it goes out, the same for all */
     size_t sealed_cap;
-    struct guest guest[GUESTS_MAX];
-    unsigned guests, joined;
+    struct pending pending[PENDING_MAX];
+    struct sl_pending_set set;
+    struct sl_pending_log log;
+    unsigned joined;
     struct member *member; /* [size], [0] unused */
     bool *missing;         /* [size], room for sentences that name ranks */
-    struct pollfd *poll;   /* [size + GUESTS_MAX + SL_LISTENERS_MAX] */
-    uint64_t log_start_ns;
-    unsigned log_lines;
+    struct pollfd *poll;   /* [size + PENDING_MAX + SL_LISTENERS_MAX], as many as there are */
+    int *polled;           /* [the same]: which one each is */
     int broken; /* the code that ended this exchange */
     char why[SL_SENTENCE_MAX + 1];
     char secret[SL_TEXT_MAX];
@@ -84,141 +81,122 @@ static int poll_ms(uint64_t until_ns)
     return ms > 60000 ? 60000 : (int)ms;
 }
 
-/* A refusal in the log, unless there were many lately: strangers must not fill disks. */
-static void log_refusal(struct sl_host *host, const struct guest *guest, const char *why)
+static void pending_drop(struct sl_host *host, struct pending *pending)
 {
-    uint64_t at = now();
-
-    if (at - host->log_start_ns > LOG_PERIOD_MS * SL_NS_PER_MS) {
-        if (host->log_lines > LOG_LINES_MAX)
-            sl_warn("launch", "%u more connections were refused", host->log_lines - LOG_LINES_MAX);
-        host->log_start_ns = at;
-        host->log_lines = 0;
-    }
-    if (host->log_lines++ < LOG_LINES_MAX)
-        sl_warn("launch", "refused a connection from %s: %s", guest->name, why);
-}
-
-static void guest_drop(struct sl_host *host, struct guest *guest)
-{
-    close(guest->fd);
-    guest->fd = -1;
-    host->guests--;
+    close(pending->fd);
+    pending->fd = -1;
+    sl_pending_remove(&host->set, &pending->base);
 }
 
 /* Says why in the log and to the peer, as far as its socket takes it at once. */
-static void guest_refuse(struct sl_host *host, struct guest *guest, int code)
+static void pending_refuse(struct sl_host *host, struct pending *pending, int code)
 {
     uint8_t bytes[SL_FRAME_BYTES + 4 + SL_SENTENCE_MAX], rest[256];
     size_t len = sl_sentence_make(code, sluice_last_error(), bytes + SL_FRAME_BYTES);
 
-    log_refusal(host, guest, sluice_last_error());
+    sl_pending_refused(&host->set, pending->base.from, sluice_last_error(), now());
     if (code != -EBADMSG) { /* who speaks another protocol would not understand */
         sl_frame_make(SL_FRAME_REFUSE, len, bytes);
-        (void)!send(guest->fd, bytes, SL_FRAME_BYTES + len, MSG_NOSIGNAL | MSG_DONTWAIT);
-        shutdown(guest->fd, SHUT_WR);
+        (void)!send(pending->fd, bytes, SL_FRAME_BYTES + len, MSG_NOSIGNAL | MSG_DONTWAIT);
+        shutdown(pending->fd, SHUT_WR);
         /* Closing with bytes unread would reset the connection and take the sentence with it. */
-        for (int i = 0; i < 16 && recv(guest->fd, rest, sizeof(rest), MSG_DONTWAIT) > 0; i++)
+        for (int i = 0; i < 16 && recv(pending->fd, rest, sizeof(rest), MSG_DONTWAIT) > 0; i++)
             ;
     }
-    guest_drop(host, guest);
+    pending_drop(host, pending);
 }
 
-static struct guest *oldest_guest(struct sl_host *host)
+static void pending_read(struct sl_host *host, struct pending *pending);
+
+/* One that has been here long enough goes, after one more look at what it has to say. */
+static bool make_room(struct sl_host *host, const char *why)
 {
-    struct guest *oldest = NULL;
+    struct sl_pending *victim = sl_pending_victim(&host->set, now());
+    struct pending *pending = sl_container_of(victim, struct pending, base);
 
-    for (unsigned i = 0; i < GUESTS_MAX; i++)
-        if (host->guest[i].fd >= 0 && (oldest == NULL || host->guest[i].born_ns < oldest->born_ns))
-            oldest = &host->guest[i];
-    return oldest;
-}
-
-static struct guest *free_slot(struct sl_host *host)
-{
-    if (host->guests == GUESTS_MAX) {
-        struct guest *oldest = oldest_guest(host);
-
-        if (now() - oldest->born_ns < GRACE_MS * SL_NS_PER_MS)
-            return NULL;
-        log_refusal(host, oldest, "it said nothing useful while others waited");
-        guest_drop(host, oldest);
+    if (victim == NULL)
+        return false;
+    pending_read(host, pending);
+    if (pending->fd >= 0) {
+        sl_pending_refused(&host->set, pending->base.from, why, now());
+        pending_drop(host, pending);
     }
-    for (unsigned i = 0; i < GUESTS_MAX; i++)
-        if (host->guest[i].fd < 0)
-            return &host->guest[i];
-    return NULL;
+    return true;
 }
 
-static void accept_guests(struct sl_host *host, int listener)
+static void take_in(struct sl_host *host, int fd, const struct sl_address *peer)
 {
-    struct guest *guest;
+    struct pending *pending = host->pending;
+    int on = 1;
 
-    while ((guest = free_slot(host)) != NULL) {
+    while (pending->fd >= 0)
+        pending++;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    memset(pending, 0, sizeof(*pending));
+    pending->fd = fd;
+    sl_pending_add(&host->set, &pending->base, &peer->any, now());
+    pending_read(host, pending); /* its hello is there already, mostly */
+}
+
+static void accept_waiting(struct sl_host *host, int listener)
+{
+    for (unsigned i = 0; i < ACCEPTS_MAX; i++) {
         struct sl_address peer = {.len = sizeof(peer.any)};
-        int on = 1;
-        int fd = accept4(listener, (struct sockaddr *)&peer.any, &peer.len,
-                         SOCK_CLOEXEC | SOCK_NONBLOCK);
+        int fd;
 
-        if (fd < 0 && (errno == EMFILE || errno == ENFILE) && host->guests > 0) {
-            guest = oldest_guest(host);
-            log_refusal(host, guest, "no file descriptor is left (raise ulimit -n)");
-            guest_drop(host, guest);
-            continue;
-        }
-        if (fd < 0)
+        if (sl_pending_full(&host->set) && !make_room(host, "it said nothing useful while others waited"))
             return;
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-        memset(guest, 0, sizeof(*guest));
-        guest->fd = fd;
-        guest->born_ns = now();
-        sl_address_text(&peer, guest->name);
-        host->guests++;
+        fd = accept4(listener, (struct sockaddr *)&peer.any, &peer.len, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd >= 0)
+            take_in(host, fd, &peer);
+        else if ((errno != EMFILE && errno != ENFILE) ||
+                 !make_room(host, "no file descriptor is left (raise ulimit -n)"))
+            return;
     }
 }
 
 /* A whole hello has come: answers with a challenge. */
-static int guest_challenge(struct sl_host *host, struct guest *guest)
+static int pending_challenge(struct sl_host *host, struct pending *pending)
 {
     uint8_t bytes[SL_FRAME_BYTES + SL_NONCE_BYTES];
     int err;
 
-    if (host->member[guest->rank].fd >= 0)
+    if (host->member[pending->rank].fd >= 0)
         return sl_fail(-EPROTO, "there is a rank %d already (two processes with the same rank?)",
-                       guest->rank);
-    err = sl_random(guest->nonce, sizeof(guest->nonce));
+                       pending->rank);
+    err = sl_random(pending->nonce, sizeof(pending->nonce));
     if (err != 0)
         return err;
     sl_frame_make(SL_FRAME_CHALLENGE, SL_NONCE_BYTES, bytes);
-    memcpy(bytes + SL_FRAME_BYTES, guest->nonce, SL_NONCE_BYTES);
-    if (send(guest->fd, bytes, sizeof(bytes), MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof(bytes))
+    memcpy(bytes + SL_FRAME_BYTES, pending->nonce, SL_NONCE_BYTES);
+    if (send(pending->fd, bytes, sizeof(bytes), MSG_NOSIGNAL | MSG_DONTWAIT) != sizeof(bytes))
         return sl_fail(-EBADMSG, "it does not take an answer");
-    guest->challenged = true;
-    guest->got = 0;
+    pending->base.standing = SL_PENDING_HEARD;
+    pending->got = 0;
     return 0;
 }
 
 /* A whole proof has come: a good one makes its sender a member. */
-static int guest_welcome(struct sl_host *host, struct guest *guest)
+static int pending_welcome(struct sl_host *host, struct pending *pending)
 {
     uint8_t bytes[SL_FRAME_BYTES + SL_WELCOME_MAX], mac[SL_MAC_BYTES];
     struct sl_meeting_keys keys;
     struct sl_frame frame;
-    int len, err = sl_frame_parse(guest->proof, &frame);
+    int len, err = sl_frame_parse(pending->proof, &frame);
 
     if (err == 0 && (frame.kind != SL_FRAME_PROOF || frame.len != SL_MAC_BYTES))
         err = sl_fail(-EBADMSG, "it sent something else than its proof");
-    err = err ?: sl_proof_make(&host->terms, false, &guest->hello, guest->nonce, mac);
+    err = err ?: sl_proof_make(&host->terms, false, &pending->hello, pending->nonce, mac);
     if (err != 0)
         return err;
-    if (!sl_digest_equal(mac, guest->proof + SL_FRAME_BYTES, SL_MAC_BYTES))
+    if (!sl_digest_equal(mac, pending->proof + SL_FRAME_BYTES, SL_MAC_BYTES))
         return sl_fail(-EPROTO, "rank %d has another secret (compare SLUICE_SECRET on both sides)",
-                       guest->rank);
-    if (host->member[guest->rank].fd >= 0) /* two were challenged at once */
+                       pending->rank);
+    if (host->member[pending->rank].fd >= 0) /* two were challenged at once */
         return sl_fail(-EPROTO, "there is a rank %d already (two processes with the same rank?)",
-                       guest->rank);
-    err = sl_proof_make(&host->terms, true, &guest->hello, guest->nonce, mac);
-    err = err ?: sl_meeting_keys_make(&host->terms, &guest->hello, guest->nonce, &keys);
+                       pending->rank);
+    err = sl_proof_make(&host->terms, true, &pending->hello, pending->nonce, mac);
+    err = err ?: sl_meeting_keys_make(&host->terms, &pending->hello, pending->nonce, &keys);
     if (err != 0)
         return err;
     len = sl_welcome_make(&keys, mac, &host->job, bytes + SL_FRAME_BYTES);
@@ -226,58 +204,58 @@ static int guest_welcome(struct sl_host *host, struct guest *guest)
         return len;
     sl_frame_make(SL_FRAME_WELCOME, (uint64_t)len, bytes);
     len += SL_FRAME_BYTES;
-    if (send(guest->fd, bytes, (size_t)len, MSG_NOSIGNAL | MSG_DONTWAIT) != len)
+    if (send(pending->fd, bytes, (size_t)len, MSG_NOSIGNAL | MSG_DONTWAIT) != len)
         return sl_fail(-EBADMSG, "it does not take an answer");
-    host->member[guest->rank].fd = guest->fd;
-    host->member[guest->rank].keys = keys;
+    host->member[pending->rank].fd = pending->fd;
+    host->member[pending->rank].keys = keys;
     host->joined++;
-    sl_debug("launch", "rank %d joined from %s", guest->rank, guest->name);
-    guest->fd = -1;
-    host->guests--;
+    sl_debug("launch", "rank %d joined from %s", pending->rank, pending->base.from);
+    pending->fd = -1;
+    sl_pending_remove(&host->set, &pending->base);
     return 0;
 }
 
 /* Reads what a stranger has to say, no more than fits its next message. */
-static void guest_read(struct sl_host *host, struct guest *guest)
+static void pending_read(struct sl_host *host, struct pending *pending)
 {
-    while (guest->fd >= 0) {
-        uint8_t *into = guest->challenged ? guest->proof : guest->hello.bytes;
-        size_t want = guest->challenged ? sizeof(guest->proof) : SL_HELLO_BYTES;
-        ssize_t got = recv(guest->fd, into + guest->got, want - guest->got, MSG_DONTWAIT);
+    while (pending->fd >= 0) {
+        bool challenged = pending->base.standing == SL_PENDING_HEARD;
+        uint8_t *into = challenged ? pending->proof : pending->hello.bytes;
+        size_t want = challenged ? sizeof(pending->proof) : SL_HELLO_BYTES;
+        ssize_t got = recv(pending->fd, into + pending->got, want - pending->got, MSG_DONTWAIT);
         int err = 0;
 
         if (got < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         if (got <= 0) {
-            if (guest->challenged) /* one of ours that lost patience and tries again */
-                sl_debug("launch", "rank %d hung up at %s", guest->rank, guest->name);
+            if (challenged) /* one of ours that lost patience and tries again */
+                sl_debug("launch", "rank %d hung up at %s", pending->rank, pending->base.from);
             else
-                log_refusal(host, guest, "it closed the connection before it said who it is");
-            guest_drop(host, guest);
+                sl_pending_refused(&host->set, pending->base.from,
+                                   "it closed the connection before it said who it is", now());
+            pending_drop(host, pending);
             return;
         }
-        guest->got += (size_t)got;
-        if (!guest->challenged) {
-            err = sl_hello_check(&host->terms, guest->hello.bytes, guest->got, &guest->rank);
+        pending->got += (size_t)got;
+        if (!challenged) {
+            err = sl_hello_check(&host->terms, pending->hello.bytes, pending->got, &pending->rank);
             if (err > 0)
-                err = guest_challenge(host, guest);
-        } else if (guest->got == want) {
-            err = guest_welcome(host, guest);
+                err = pending_challenge(host, pending);
+        } else if (pending->got == want) {
+            err = pending_welcome(host, pending);
         }
         if (err < 0)
-            guest_refuse(host, guest, err);
+            pending_refuse(host, pending, err);
     }
 }
 
-static void drop_late_guests(struct sl_host *host)
+static void drop_late(struct sl_host *host)
 {
-    for (unsigned i = 0; i < GUESTS_MAX; i++) {
-        struct guest *guest = &host->guest[i];
+    struct sl_pending *late;
 
-        if (guest->fd >= 0 && now() - guest->born_ns >= HELLO_MS * SL_NS_PER_MS) {
-            log_refusal(host, guest, "it did not say who it is in time");
-            guest_drop(host, guest);
-        }
+    while ((late = sl_pending_late(&host->set, now())) != NULL) {
+        sl_pending_refused(&host->set, late->from, "it did not say who it is in time", now());
+        pending_drop(host, sl_container_of(late, struct pending, base));
     }
 }
 
@@ -357,46 +335,65 @@ static int poll_failed(int err)
                    err == EINVAL ? "; raise 'ulimit -n'" : "");
 }
 
+static unsigned poll_add(struct sl_host *host, unsigned n, int fd, short events, int which)
+{
+    host->poll[n] = (struct pollfd){fd, events, 0};
+    host->polled[n] = which;
+    return n + 1;
+}
+
+/* The kernel takes no longer list of descriptors than may be open, so only what is there is on it:
+ * listeners, pending connections up to *members, members up to the return value. */
+static unsigned poll_list(struct sl_host *host, bool listen, unsigned *pending, unsigned *members)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; listen && i < host->listeners.count; i++)
+        n = poll_add(host, n, host->listeners.fd[i], POLLIN, (int)i);
+    *pending = n;
+    for (int i = 0; i < PENDING_MAX; i++)
+        if (host->pending[i].fd >= 0)
+            n = poll_add(host, n, host->pending[i].fd, POLLIN, i);
+    *members = n;
+    for (int i = 1; i < host->base.size; i++)
+        if (host->member[i].fd >= 0) /* POLLRDHUP alone: an early GATHER waits */
+            n = poll_add(host, n, host->member[i].fd, POLLRDHUP, i);
+    return n;
+}
+
 /* One round of the loop that waits for ranks. */
 static int join_round(struct sl_host *host, uint64_t deadline_ns)
 {
-    unsigned n = 0, listeners = host->listeners.count;
-    struct guest *oldest = oldest_guest(host);
-    uint64_t until_ns = deadline_ns;
-    bool full = host->guests == GUESTS_MAX;
+    uint64_t due_ns = sl_pending_next_ns(&host->set);
+    /* In a full set nobody is accepted before somebody's time is over. */
+    bool listen = !sl_pending_full(&host->set) || sl_pending_victim(&host->set, now()) != NULL;
+    unsigned pending, members, count = poll_list(host, listen, &pending, &members);
 
-    if (oldest != NULL) {
-        uint64_t end_ns = oldest->born_ns + (full ? GRACE_MS : HELLO_MS) * SL_NS_PER_MS;
-
-        until_ns = end_ns < until_ns ? end_ns : until_ns;
-    }
-    full = full && now() - oldest->born_ns < GRACE_MS * SL_NS_PER_MS;
-    for (unsigned i = 0; i < listeners; i++)
-        host->poll[n++] = (struct pollfd){full ? -1 : host->listeners.fd[i], POLLIN, 0};
-    for (unsigned i = 0; i < GUESTS_MAX; i++)
-        host->poll[n++] = (struct pollfd){host->guest[i].fd, POLLIN, 0};
-    for (int i = 1; i < host->base.size; i++) /* POLLRDHUP alone: an early GATHER waits */
-        host->poll[n++] = (struct pollfd){host->member[i].fd, POLLRDHUP, 0};
-    if (poll(host->poll, n, poll_ms(until_ns)) < 0 && errno != EINTR)
+    if (poll(host->poll, count, poll_ms(due_ns < deadline_ns ? due_ns : deadline_ns)) < 0 &&
+        errno != EINTR)
         return poll_failed(errno);
-    for (unsigned i = 0; i < GUESTS_MAX; i++)
-        if (host->guest[i].fd >= 0 && host->poll[listeners + i].revents != 0)
-            guest_read(host, &host->guest[i]);
-    for (int i = 1; i < host->base.size; i++) {
-        const struct pollfd *poll = &host->poll[listeners + GUESTS_MAX + (unsigned)i - 1];
-
-        if (poll->fd >= 0 && poll->revents != 0) {
-            int err = check_waiting_member(host, i);
-
-            if (err != 0)
-                return err;
-        }
-    }
-    drop_late_guests(host);
-    for (unsigned i = 0; i < listeners; i++)
+    for (unsigned i = pending; i < members; i++)
         if (host->poll[i].revents != 0)
-            accept_guests(host, host->listeners.fd[i]);
+            pending_read(host, &host->pending[host->polled[i]]);
+    for (unsigned i = members; i < count; i++) {
+        int err = host->poll[i].revents != 0 ? check_waiting_member(host, host->polled[i]) : 0;
+
+        if (err != 0)
+            return err;
+    }
+    drop_late(host);
+    for (unsigned i = 0; i < pending; i++)
+        if (host->poll[i].revents != 0)
+            accept_waiting(host, host->listeners.fd[host->polled[i]]);
     return 0;
+}
+
+static void drop_all(struct sl_host *host)
+{
+    for (unsigned i = 0; i < PENDING_MAX; i++)
+        if (host->pending[i].fd >= 0)
+            pending_drop(host, &host->pending[i]);
+    sl_pending_fini(&host->set);
 }
 
 static int await_ranks(struct sl_host *host)
@@ -413,9 +410,7 @@ static int await_ranks(struct sl_host *host)
     }
     /* Who still knocks finds the door closed and, if it belongs to the next job here, knocks again. */
     sl_listeners_close(&host->listeners);
-    for (unsigned i = 0; i < GUESTS_MAX; i++)
-        if (host->guest[i].fd >= 0)
-            guest_drop(host, &host->guest[i]);
+    drop_all(host);
     return 0;
 }
 
@@ -508,25 +503,24 @@ static int each_member(struct sl_host *host, uint64_t deadline_ns, bool reading,
                        size_t len, size_t full,
                        int (*step)(struct sl_host *host, int rank, uint8_t *bytes, size_t len))
 {
-    int left = host->base.size - 1;
+    unsigned left = 0;
 
     for (int i = 1; i < host->base.size; i++)
-        host->poll[i] = (struct pollfd){host->member[i].fd, reading ? POLLIN : POLLOUT, 0};
+        left = poll_add(host, left, host->member[i].fd, reading ? POLLIN : POLLOUT, i);
     while (left > 0) {
-        int n = poll(host->poll + 1, (nfds_t)host->base.size - 1, poll_ms(deadline_ns));
+        int n = poll(host->poll, left, poll_ms(deadline_ns));
 
         if (n < 0 && errno != EINTR)
             return poll_failed(errno);
-        for (int i = 1; n > 0 && i < host->base.size; i++) {
-            if (host->poll[i].fd < 0 || host->poll[i].revents == 0)
-                continue;
-            int err = step(host, i, bytes, len);
+        for (unsigned i = 0; n > 0 && i < left; i++) {
+            int err = host->poll[i].revents != 0 ? step(host, host->polled[i], bytes, len) : 0;
 
             if (err < 0)
                 return err;
-            if (err > 0) {
-                host->poll[i].fd = -1;
-                left--;
+            if (err > 0) { /* the last one takes its place, and its turn */
+                host->poll[i] = host->poll[--left];
+                host->polled[i] = host->polled[left];
+                i--;
             }
         }
         if (n <= 0 && left > 0 && now() >= deadline_ns)
@@ -621,9 +615,7 @@ static void host_close(struct sl_exchange *exchange)
     struct sl_host *host = sl_container_of(exchange, struct sl_host, base);
 
     sl_listeners_close(&host->listeners);
-    for (unsigned i = 0; i < GUESTS_MAX; i++)
-        if (host->guest[i].fd >= 0)
-            close(host->guest[i].fd);
+    drop_all(host);
     for (int i = 1; host->member != NULL && i < exchange->size; i++)
         if (host->member[i].fd >= 0)
             close(host->member[i].fd);
@@ -635,6 +627,7 @@ static void host_close(struct sl_exchange *exchange)
     free(host->member);
     free(host->missing);
     free(host->poll);
+    free(host->polled);
     free(host);
 }
 
@@ -645,18 +638,19 @@ static int host_make(const struct sl_party *party, struct sl_host **out)
 
     if (host == NULL)
         goto err_memory;
-    for (unsigned i = 0; i < GUESTS_MAX; i++)
-        host->guest[i].fd = -1;
+    for (unsigned i = 0; i < PENDING_MAX; i++)
+        host->pending[i].fd = -1;
+    sl_pending_init(&host->set, "launch", PENDING_MAX, &host->log);
     host->base = (struct sl_exchange){0, party->size, host_allgather, host_close, NULL};
     host->timeout_ns = party->timeout_ms * SL_NS_PER_MS;
     snprintf(host->secret, sizeof(host->secret), "%s", party->secret);
     host->terms = (struct sl_terms){.rank = 0, .size = party->size, .secret = host->secret,
                                     .secret_len = strlen(host->secret)};
-    host->log_start_ns = now();
     host->member = calloc(size, sizeof(*host->member));
     host->missing = calloc(size, sizeof(*host->missing));
-    host->poll = calloc(size + GUESTS_MAX + SL_LISTENERS_MAX, sizeof(*host->poll));
-    if (host->member == NULL || host->missing == NULL || host->poll == NULL)
+    host->poll = calloc(size + PENDING_MAX + SL_LISTENERS_MAX, sizeof(*host->poll));
+    host->polled = calloc(size + PENDING_MAX + SL_LISTENERS_MAX, sizeof(*host->polled));
+    if (host->member == NULL || host->missing == NULL || host->poll == NULL || host->polled == NULL)
         goto err_close;
     for (size_t i = 0; i < size; i++)
         host->member[i].fd = -1;

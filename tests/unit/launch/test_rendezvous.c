@@ -16,6 +16,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <cmocka.h>
 #include <unistd.h>
 
@@ -419,6 +420,91 @@ static void a_crowd_of_silent_strangers_keeps_no_rank_out(void **state)
         close(fd[i]);
 }
 
+static void who_does_not_say_who_it_is_has_five_seconds(void **state)
+{
+    uint64_t start_ns;
+    uint8_t byte;
+
+    (void)state;
+    prepare(2, 20000, "secret");
+    go(0);
+    int fd = knock();
+    start_ns = sl_now(&sl_clock_monotonic);
+    assert_int_equal(send(fd, "SLUI", 4, 0), 4);
+    assert_int_equal(read_to_end(fd, &byte, 1), 0);
+    start_ns = sl_now(&sl_clock_monotonic) - start_ns;
+    assert_true(start_ns > 4900 * SL_NS_PER_MS && start_ns < 9000 * SL_NS_PER_MS);
+    assert_non_null(strstr(last_refusal, "in time"));
+    close(fd);
+    go(1);
+    wait_for(1);
+    wait_for(0);
+    assert_went_well(2);
+}
+
+/* A list for poll() that names places which nobody holds is too long for the kernel. */
+static void few_descriptors_are_enough(void **state)
+{
+    struct rlimit old, low;
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+    low = (struct rlimit){64, old.rlim_max};
+    prepare(4, 20000, "secret");
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    all_act(4);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+    assert_went_well(4);
+}
+
+static void read_exactly(int fd, void *bytes, size_t len)
+{
+    assert_int_equal(recv(fd, bytes, len, MSG_WAITALL), (ssize_t)len);
+}
+
+/* Rank 1 of a job without a secret, as far as its welcome. */
+static int join_by_hand(void)
+{
+    struct sl_terms terms = {.rank = 1, .size = 2, .secret = "", .secret_len = 0};
+    uint8_t nonce[SL_NONCE_BYTES] = {7}, bytes[SL_FRAME_BYTES + SL_NONCE_BYTES];
+    uint8_t proof[SL_FRAME_BYTES + SL_MAC_BYTES];
+    struct sl_hello hello;
+    int fd = knock();
+
+    assert_int_equal(sl_job_hash("job", terms.job), 0);
+    sl_hello_make(&terms, nonce, &hello);
+    assert_int_equal(send(fd, hello.bytes, sizeof(hello.bytes), 0), sizeof(hello.bytes));
+    read_exactly(fd, bytes, sizeof(bytes));
+    assert_int_equal(sl_proof_make(&terms, false, &hello, bytes + SL_FRAME_BYTES,
+                                   proof + SL_FRAME_BYTES), 0);
+    sl_frame_make(SL_FRAME_PROOF, SL_MAC_BYTES, proof);
+    assert_int_equal(send(fd, proof, sizeof(proof), 0), sizeof(proof));
+    read_exactly(fd, proof, sizeof(proof));
+    return fd;
+}
+
+static void a_rank_at_another_exchange_ends_the_job(void **state)
+{
+    uint8_t gather[SL_FRAME_BYTES + SL_SEQ_BYTES + 8] = {0}, bytes[1024];
+    char text[SL_SENTENCE_MAX + 1];
+    int code;
+
+    (void)state;
+    prepare(2, 20000, "");
+    go(0);
+    int fd = join_by_hand();
+    sl_frame_make(SL_FRAME_GATHER, SL_SEQ_BYTES + 8, gather);
+    sl_put(gather + SL_FRAME_BYTES, 7, SL_SEQ_BYTES);
+    assert_int_equal(send(fd, gather, sizeof(gather), 0), sizeof(gather));
+    size_t len = read_to_end(fd, bytes, sizeof(bytes));
+    assert_true(len > SL_FRAME_BYTES);
+    assert_int_equal(sl_sentence_parse(bytes + SL_FRAME_BYTES, len - SL_FRAME_BYTES, &code, text), 0);
+    assert_string_equal(text, "rank 1 is at exchange 7, rank 0 at exchange 1");
+    close(fd);
+    wait_for(0);
+    assert_int_equal(actors[0].err, -EPROTO);
+}
+
 static void a_root_is_parsed_or_says_what_is_wrong(void **state)
 {
     static const char *const bad[] = {"", "host", ":1", "host:", "host:0", "host:65536", "host:1x",
@@ -649,6 +735,9 @@ int main(void)
         cmocka_unit_test(a_welcome_that_was_changed_is_refused),
         cmocka_unit_test(who_listens_reads_shares_only_without_a_secret),
         cmocka_unit_test(ranks_share_a_key_that_each_job_makes_anew),
+        cmocka_unit_test(who_does_not_say_who_it_is_has_five_seconds),
+        cmocka_unit_test(few_descriptors_are_enough),
+        cmocka_unit_test(a_rank_at_another_exchange_ends_the_job),
         cmocka_unit_test(a_root_is_parsed_or_says_what_is_wrong),
         cmocka_unit_test(a_unique_id_carries_place_and_secret_and_notices_damage),
         cmocka_unit_test(ranks_in_lists_are_joined_to_ranges),
