@@ -10,11 +10,14 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <setjmp.h>
@@ -304,6 +307,119 @@ static void the_tool_prints_what_is_over_and_what_is_going_on(void **state)
     profiler->finalize(ctx);
 }
 
+/* ---- the tool and files of others ---- */
+
+/* Runs the tool on a file or a process; returns its exit status, out what it says on both streams. */
+static int run_tool(const char *given, char *out, size_t cap)
+{
+    char command[512];
+    FILE *pipe;
+    size_t len;
+    int status;
+
+    snprintf(command, sizeof(command), "exec timeout 20 '%s' %s 2>&1", tool_path, given);
+    pipe = popen(command, "r");
+    assert_non_null(pipe);
+    len = fread(out, 1, cap - 1, pipe);
+    out[len] = '\0';
+    status = pclose(pipe);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+/* A file of events of process pid in the shared folder, as its writer leaves it. */
+static int make_file(int pid, uint32_t ring, char *path, size_t cap)
+{
+    struct sl_nccl_events head = {
+        .magic = SL_NCCL_EVENTS_MAGIC, .version = SL_NCCL_EVENTS_VERSION, .header_bytes = sizeof(head),
+        .record_bytes = sizeof(struct sl_nccl_event_record), .slots = 1, .ring = ring, .pid = pid,
+        .written = ring};
+    int fd;
+
+    snprintf(path, cap, SL_NCCL_EVENTS_PATH "-%d-0", pid);
+    unlink(path);
+    fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, &head, sizeof(head)), sizeof(head));
+    assert_int_equal(ftruncate(fd, (off_t)(sizeof(head) + (1 + (size_t)ring) * sizeof(struct sl_nccl_event_record))),
+                     0);
+    return fd;
+}
+
+static void the_tool_reads_no_file_of_another_user(void **state)
+{
+    char path[96], text[4096], given[32];
+    int fd;
+
+    (void)state;
+    if (tool_path == NULL || geteuid() != 0)
+        skip(); /* only root can make another user's file */
+    fd = make_file((int)getpid(), 64, path, sizeof(path));
+    snprintf(given, sizeof(given), "%d", (int)getpid());
+    assert_int_equal(run_tool(given, text, sizeof(text)), 0);
+    assert_int_equal(fchown(fd, 65534, 65534), 0);
+    assert_int_equal(run_tool(given, text, sizeof(text)), 1);
+    assert_non_null(strstr(text, "it belongs to user 65534"));
+    assert_int_equal(run_tool(path, text, sizeof(text)), 0); /* by its name: as it was asked */
+    unlink(path);
+    close(fd);
+    assert_int_equal(symlink("/etc/passwd", path), 0);
+    assert_int_equal(run_tool(given, text, sizeof(text)), 1);
+    unlink(path);
+}
+
+static void the_tool_waits_for_no_pipe(void **state)
+{
+    char path[96], text[4096];
+
+    (void)state;
+    if (tool_path == NULL)
+        skip();
+    snprintf(path, sizeof(path), SL_NCCL_EVENTS_PATH "-test-%d", (int)getpid());
+    unlink(path);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(run_tool(path, text, sizeof(text)), 1);
+    assert_non_null(strstr(text, "it is no file of events"));
+    unlink(path);
+}
+
+/* Sizes are what they were when they were checked, whatever the file says and is by then. */
+static void a_file_that_changes_while_it_is_read_hurts_nobody(void **state)
+{
+    static char text[1 << 20];
+    uint32_t ring = 100000, none = 0;
+    char path[96];
+    int fd, status;
+    pid_t other;
+
+    (void)state;
+    if (tool_path == NULL)
+        skip();
+    fd = make_file(999999, ring, path, sizeof(path));
+    other = fork();
+    assert_true(other >= 0);
+    if (other == 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0) /* until it is killed */
+        for (;; usleep(300)) {
+            (void)!ftruncate(fd, sizeof(struct sl_nccl_events));
+            (void)!ftruncate(fd, (off_t)(sizeof(struct sl_nccl_events) +
+                                         (1 + (size_t)ring) * sizeof(struct sl_nccl_event_record)));
+            (void)!pwrite(fd, &none, sizeof(none), offsetof(struct sl_nccl_events, ring));
+            usleep(200);
+            (void)!pwrite(fd, &ring, sizeof(ring), offsetof(struct sl_nccl_events, ring));
+        }
+    for (int i = 0; i < 40; i++) {
+        status = run_tool(path, text, sizeof(text));
+        if (status != 0) {
+            assert_int_equal(status, 1);
+            assert_non_null(strstr(text, "it holds no events of version 1"));
+        }
+    }
+    kill(other, SIGKILL);
+    waitpid(other, NULL, 0);
+    unlink(path);
+    close(fd);
+}
+
 /* ---- many threads ---- */
 
 #define THREADS 4
@@ -355,6 +471,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(starts_beyond_the_pool_are_dropped_and_counted),
         cmocka_unit_test(every_version_says_the_same),
         cmocka_unit_test(the_tool_prints_what_is_over_and_what_is_going_on),
+        cmocka_unit_test(the_tool_reads_no_file_of_another_user),
+        cmocka_unit_test(the_tool_waits_for_no_pipe),
+        cmocka_unit_test(a_file_that_changes_while_it_is_read_hurts_nobody),
         cmocka_unit_test(threads_do_not_disturb_each_other),
     };
 

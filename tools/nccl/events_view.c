@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reads a file of the profiler (events.h) and prints it, a JSON object per line.
+ *
+ * The file may be anybody's, and may change at any time: it is never mapped. A copy is taken by
+ * read(), in which each size was checked, and then the copy again: what has the same turn in both
+ * was not written to between.
+ */
+#include "tools/nccl/events_view.h"
+
+#include "core/err.h"
+#include "tools/nccl/abi_profiler.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- reading ---- */
+
+static int refuse(void)
+{
+    return sl_fail(-EPROTO, "it holds no events of version %d", SL_NCCL_EVENTS_VERSION);
+}
+
+/* All of len bytes from off on; the file may have been cut since its size was asked. */
+static int read_all(int fd, void *to, size_t len, off_t off)
+{
+    for (size_t got = 0; got < len;) {
+        ssize_t n = pread(fd, (char *)to + got, len - got, off + (off_t)got);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return sl_fail(-errno, "%s", sluice_strerror(-errno));
+        if (n == 0)
+            return refuse();
+        got += (size_t)n;
+    }
+    return 0;
+}
+
+/* Against limits of our own, so that what a size says cannot ask for more memory than a true file
+ * does. */
+static bool head_is_sound(const struct sl_nccl_events *head)
+{
+    return head->magic == SL_NCCL_EVENTS_MAGIC && head->version == SL_NCCL_EVENTS_VERSION &&
+           head->header_bytes == sizeof(*head) &&
+           head->record_bytes == sizeof(struct sl_nccl_event_record) &&
+           head->slots <= SL_NCCL_EVENTS_SLOTS && head->ring > 0 &&
+           head->ring <= SL_NCCL_EVENTS_RING_MAX;
+}
+
+int sl_nccl_events_read(int fd, struct sl_nccl_events_copy *out)
+{
+    struct sl_nccl_events *file = malloc(sizeof(*file));
+    struct sl_nccl_event_record *records = NULL, *again = NULL;
+    struct stat st = {0};
+    size_t count, bytes;
+    int err = -ENOMEM;
+
+    if (file == NULL)
+        goto err_memory;
+    err = read_all(fd, file, sizeof(*file), 0);
+    if (err != 0)
+        goto err_free;
+    count = (size_t)file->slots + file->ring;
+    bytes = count * sizeof(*records);
+    err = -EPROTO;
+    if (!head_is_sound(file) || fstat(fd, &st) != 0 ||
+        (uint64_t)st.st_size < sizeof(*file) + bytes) {
+        refuse();
+        goto err_free;
+    }
+    records = malloc(bytes);
+    again = malloc(bytes);
+    err = -ENOMEM;
+    if (records == NULL || again == NULL)
+        goto err_memory;
+    err = read_all(fd, records, bytes, sizeof(*file));
+    if (err == 0)
+        err = read_all(fd, again, bytes, sizeof(*file));
+    if (err != 0)
+        goto err_free;
+    *out = (struct sl_nccl_events_copy){.file = file,
+                                        .slots = records,
+                                        .slots_again = again,
+                                        .ring = records + file->slots,
+                                        .ring_again = again + file->slots};
+    return 0;
+
+err_memory:
+    sl_fail(-ENOMEM, "there is no memory for a copy of it");
+err_free:
+    free(again);
+    free(records);
+    free(file);
+    return err;
+}
+
+void sl_nccl_events_free(struct sl_nccl_events_copy *copy)
+{
+    free(copy->slots);
+    free(copy->slots_again);
+    free(copy->file);
+    *copy = (struct sl_nccl_events_copy){.file = NULL};
+}
+
+/* ---- printing ---- */
+
+/* Only what a JSON text may hold as it is. */
+static void print_text(FILE *out, const char *name, const char *text, size_t cap)
+{
+    fprintf(out, ",\"%s\":\"", name);
+    for (size_t i = 0; i < cap && text[i] != '\0'; i++)
+        fputc(text[i] >= ' ' && text[i] < 127 && text[i] != '"' && text[i] != '\\' ? text[i] : '?',
+              out);
+    fputc('"', out);
+}
+
+/* What a step in that state waits for; the table stands in docs/nccl.md. */
+static const char *waits_for(uint8_t state)
+{
+    switch (state) {
+    case SL_NCCL_STATE_SEND_GPU_WAIT: return "this rank's GPU, to fill the buffer";
+    case SL_NCCL_STATE_SEND_PEER_WAIT: return "the peer, to ask for it";
+    case SL_NCCL_STATE_SEND_WAIT: return "the network, to take it";
+    case SL_NCCL_STATE_RECV_WAIT: return "the peer or the network, to bring it";
+    case SL_NCCL_STATE_RECV_FLUSH_WAIT: return "the GPU's memory, to show it";
+    case SL_NCCL_STATE_RECV_GPU_WAIT: return "this rank's GPU, to empty the buffer";
+    default: return NULL;
+    }
+}
+
+static const char *type_name(uint8_t type)
+{
+    switch (type) {
+    case SL_NCCL_EVENT_COLL: return "coll";
+    case SL_NCCL_EVENT_P2P: return "p2p";
+    case SL_NCCL_EVENT_PROXY_OP: return "proxy_op";
+    case SL_NCCL_EVENT_PROXY_STEP: return "proxy_step";
+    case SL_NCCL_EVENT_KERNEL_CH: return "kernel";
+    default: return "unknown";
+    }
+}
+
+static void print_op(FILE *out, const struct sl_nccl_event_record *r)
+{
+    print_text(out, "func", r->op.func, sizeof(r->op.func));
+    fprintf(out, ",\"seq\":%llu,\"count\":%llu", (unsigned long long)r->op.seq,
+            (unsigned long long)r->op.count);
+    print_text(out, "datatype", r->op.datatype, sizeof(r->op.datatype));
+    fprintf(out, ",\"%s\":%d,\"channels\":%u", r->type == SL_NCCL_EVENT_COLL ? "root" : "peer",
+            r->op.root, r->op.channels);
+    if (r->type != SL_NCCL_EVENT_COLL)
+        return;
+    print_text(out, "algo", r->op.algo, sizeof(r->op.algo));
+    print_text(out, "proto", r->op.proto, sizeof(r->op.proto));
+}
+
+static void print_step(FILE *out, uint64_t now_ns, const struct sl_nccl_event_record *r)
+{
+    const char *wait = r->stop_ns == 0 ? waits_for(r->state) : NULL;
+
+    fprintf(out,
+            ",\"step\":%d,\"send\":%s,\"bytes\":%llu,\"gpu_wait_ns\":%llu,\"peer_wait_ns\":%llu,"
+            "\"net_wait_ns\":%llu",
+            r->step.step, r->step.is_send ? "true" : "false", (unsigned long long)r->step.bytes,
+            (unsigned long long)r->step.wait_ns[0], (unsigned long long)r->step.wait_ns[1],
+            (unsigned long long)r->step.wait_ns[2]);
+    if (wait != NULL && now_ns >= r->state_ns)
+        fprintf(out, ",\"waits_for\":\"%s\",\"since_ns\":%llu", wait,
+                (unsigned long long)(now_ns - r->state_ns));
+}
+
+static void print_record(FILE *out, uint64_t now_ns, const struct sl_nccl_event_record *r)
+{
+    fprintf(out,
+            "{\"event\":\"%s\",\"open\":%s,\"id\":%llu,\"parent\":%llu,\"comm\":%u,\"rank\":%d,"
+            "\"start_ns\":%llu,"
+            "\"stop_ns\":%llu",
+            type_name(r->type), r->stop_ns == 0 ? "true" : "false", (unsigned long long)r->id,
+            (unsigned long long)r->parent, r->comm, r->rank, (unsigned long long)r->start_ns,
+            (unsigned long long)r->stop_ns);
+    if (r->type == SL_NCCL_EVENT_COLL || r->type == SL_NCCL_EVENT_P2P)
+        print_op(out, r);
+    else if (r->type == SL_NCCL_EVENT_PROXY_OP)
+        fprintf(
+            out,
+            ",\"pid\":%d,\"channel\":%u,\"peer\":%d,\"steps\":%d,\"chunk_bytes\":%d,\"send\":%s",
+            r->proxy.pid, r->proxy.channel, r->proxy.peer, r->proxy.steps, r->proxy.chunk_bytes,
+            r->proxy.is_send ? "true" : "false");
+    else if (r->type == SL_NCCL_EVENT_PROXY_STEP)
+        print_step(out, now_ns, r);
+    else if (r->type == SL_NCCL_EVENT_KERNEL_CH)
+        fprintf(out, ",\"channel\":%llu,\"gpu_start_ns\":%llu,\"gpu_stop_ns\":%llu",
+                (unsigned long long)r->kernel.channel, (unsigned long long)r->kernel.gpu_start_ns,
+                (unsigned long long)r->kernel.gpu_stop_ns);
+    fprintf(out, "}\n");
+}
+
+static bool has_turn(const struct sl_nccl_event_record *record,
+                     const struct sl_nccl_event_record *again, uint64_t turn)
+{
+    return atomic_load_explicit(&record->turn, memory_order_relaxed) == turn &&
+           atomic_load_explicit(&again->turn, memory_order_relaxed) == turn;
+}
+
+void sl_nccl_events_print_ring(const struct sl_nccl_events_copy *copy, FILE *out)
+{
+    uint64_t written = atomic_load(&copy->file->written), ring = copy->file->ring;
+
+    for (uint64_t i = written > ring ? written - ring : 0; i < written; i++)
+        if (has_turn(&copy->ring[i % ring], &copy->ring_again[i % ring], i + 1))
+            print_record(out, 0, &copy->ring[i % ring]);
+}
+
+void sl_nccl_events_print_open(const struct sl_nccl_events_copy *copy, uint64_t now_ns, FILE *out)
+{
+    for (uint32_t i = 0; i < copy->file->slots; i++) {
+        uint64_t turn = atomic_load_explicit(&copy->slots[i].turn, memory_order_relaxed);
+
+        if (turn % 2 == 1 && has_turn(&copy->slots[i], &copy->slots_again[i], turn) &&
+            copy->slots[i].type != 0)
+            print_record(out, now_ns, &copy->slots[i]);
+    }
+}
+
+void sl_nccl_events_print_head(const struct sl_nccl_events_copy *copy, FILE *out)
+{
+    const struct sl_nccl_events *f = copy->file;
+
+    fprintf(out, "{\"process\":%d,\"finished\":%llu,\"dropped\":%llu,\"late\":%llu}\n", f->pid,
+            (unsigned long long)atomic_load(&f->written),
+            (unsigned long long)atomic_load(&f->dropped),
+            (unsigned long long)atomic_load(&f->late));
+    for (unsigned i = 0; i < SL_NCCL_EVENTS_COMMS; i++) {
+        const struct sl_nccl_event_comm *comm = &f->comm[i];
+        uint32_t used = atomic_load_explicit(&comm->used, memory_order_acquire);
+
+        if (used == SL_NCCL_COMM_NEVER)
+            continue;
+        fprintf(
+            out,
+            "{\"comm\":%u,\"id\":\"%016llx\",\"rank\":%d,\"ranks\":%d,\"nodes\":%d,\"lives\":%s", i,
+            (unsigned long long)comm->id, comm->rank, comm->ranks, comm->nodes,
+            used == SL_NCCL_COMM_LIVES ? "true" : "false");
+        print_text(out, "name", comm->name, sizeof(comm->name));
+        fprintf(out, "}\n");
+    }
+}

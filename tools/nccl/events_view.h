@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A file of the profiler, copied and printed; for sluice-nccl-events and its tests. */
+#ifndef SL_NCCL_EVENTS_VIEW_H
+#define SL_NCCL_EVENTS_VIEW_H
+
+#include "tools/nccl/events.h"
+
+#include <stdio.h>
+
+#define SL_NCCL_EVENTS_RING_MAX (1u << 24) /* as SLUICE_NCCL_PROFILE_EVENTS has it */
+
+/* Two readings, one after the other: records count that have the same turn in both. */
+struct sl_nccl_events_copy {
+    struct sl_nccl_events *file;
+    struct sl_nccl_event_record *slots, *slots_again, *ring, *ring_again;
+};
+
+/* Copies the file, whoever wrote it and is still writing. -EPROTO: it is none of events. */
+int sl_nccl_events_read(int fd, struct sl_nccl_events_copy *out);
+void sl_nccl_events_free(struct sl_nccl_events_copy *copy);
+
+/* A JSON object per line: process and communicators, what is over, what is going on. */
+void sl_nccl_events_print_head(const struct sl_nccl_events_copy *copy, FILE *out);
+void sl_nccl_events_print_ring(const struct sl_nccl_events_copy *copy, FILE *out);
+void sl_nccl_events_print_open(const struct sl_nccl_events_copy *copy, uint64_t now_ns, FILE *out);
+
+#endif
