@@ -2,7 +2,6 @@
 /* Sends, receives, and the frames between them, in their order. */
 #include "verbs/verbs.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define CREDITS_DUE (SL_VERBS_CREDITS / 2)
@@ -269,7 +268,8 @@ static void release(struct sl_verbs_ep *ep, struct sl_verbs_rx_msg *msg)
 {
     if (msg->copy == NULL)
         sl_verbs_slot_put(&ep->iface->rails[msg->rail], msg->slot);
-    free(msg->copy);
+    else
+        ep->copies_used &= ~(1u << ((size_t)(msg->copy - ep->copies) / ep->iface->slot_bytes));
     msg->copy = NULL;
     msg->has_frame = false;
     ep->held--;
@@ -385,6 +385,17 @@ static const uint8_t *frame_bytes(const struct sl_verbs_path *path, uint32_t slo
     return path->rail == NULL ? sl_verbs_tcp_frame(path->ep) : sl_verbs_slot_bytes(path->rail, slot);
 }
 
+/* A place for the bytes of a frame. NULL: all credits of the peer are used up, and it sent one more. */
+static uint8_t *copy_take(struct sl_verbs_ep *ep)
+{
+    unsigned i = (unsigned)__builtin_ctz(~ep->copies_used | 1u << 31);
+
+    if (i >= SL_VERBS_CREDITS)
+        return NULL;
+    ep->copies_used |= 1u << i;
+    return ep->copies + (size_t)i * ep->iface->slot_bytes;
+}
+
 /* Keeps a frame until its receive is posted: in its buffer, which its sender has a credit less for. But not the
  * last ones, which many connections share: the frame that all others wait for may need one. */
 static void hold(struct sl_verbs_path *path, struct sl_verbs_rx_msg *msg, uint32_t slot)
@@ -392,10 +403,10 @@ static void hold(struct sl_verbs_path *path, struct sl_verbs_rx_msg *msg, uint32
     struct sl_verbs_ep *ep = path->ep;
 
     if (path->rail == NULL || sl_verbs_few_receives(path)) {
-        msg->copy = malloc(msg->len + 1);
+        msg->copy = copy_take(ep);
         if (msg->copy == NULL) {
-            sl_verbs_ep_fail(ep, -ENOMEM, "no memory for a message of %llu bytes",
-                             (unsigned long long)msg->len);
+            sl_verbs_ep_fail(ep, -EPROTO, "%s sends more than the %d frames that there is room for",
+                             sl_ep_peer_name(&ep->base), SL_VERBS_CREDITS);
             sl_verbs_slot_put(path->rail, slot);
             return;
         }

@@ -429,11 +429,16 @@ static int open_iface(struct sl_worker *worker, const struct sl_device *dev,
 
 /* ---- connections ---- */
 
+static size_t ep_bytes(const struct sl_verbs_iface *iface)
+{
+    return sizeof(struct sl_verbs_ep) + (size_t)SL_VERBS_CREDITS * iface->slot_bytes;
+}
+
 static int ep_create(struct sl_iface *base, struct sl_ep **out)
 {
     struct sl_verbs_iface *iface = sl_verbs_iface_of(base);
     /* Not of the heap, which would clear it: of a connection with little to say most pages are never touched. */
-    struct sl_verbs_ep *ep = mmap(NULL, sizeof(*ep), PROT_READ | PROT_WRITE,
+    struct sl_verbs_ep *ep = mmap(NULL, ep_bytes(iface), PROT_READ | PROT_WRITE,
                                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     int err = 0;
 
@@ -450,7 +455,7 @@ static int ep_create(struct sl_iface *base, struct sl_ep **out)
     if (err == 0)
         err = iface->companion->ops->ep_create(iface->companion, &ep->companion);
     if (err != 0) {
-        munmap(ep, sizeof(*ep));
+        munmap(ep, ep_bytes(iface));
         return err;
     }
     ep->companion->owner = ep;
@@ -574,7 +579,7 @@ static void ep_destroy(struct sl_ep *base)
     untime(ep);
     sl_list_remove(&ep->link);
     iface->ep_count--;
-    munmap(ep, sizeof(*ep));
+    munmap(ep, ep_bytes(iface));
 }
 
 static void ep_describe(const struct sl_ep *base, char *out, size_t cap)

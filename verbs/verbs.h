@@ -261,7 +261,7 @@ struct sl_verbs_rx_msg {
     bool has_frame, has_rts, over;
     uint8_t rail;           /* of the frame's buffer */
     uint32_t slot;
-    uint8_t *copy;          /* of a frame that came over the companion */
+    uint8_t *copy;          /* one of ep->copies; NULL: the frame is in its buffer */
     uint32_t granted_count; /* its grants under way */
     struct sl_verbs_mr *mr;
     uint64_t tag, len;      /* as the sender said */
@@ -350,7 +350,14 @@ struct sl_verbs_ep {
     bool hello_due;                 /* rails have changed since */
     struct sl_verbs_record inbox[SL_VERBS_RECORDS]; /* by number; handled in progress */
     bool in_inbox[SL_VERBS_RECORDS];
+
+    /* Where frames are kept that cannot stay in their buffers: one for each credit, of slot_bytes. The bits say
+     * which are in use. Pages that were never used cost nothing. */
+    uint32_t copies_used;
+    uint8_t copies[];
 };
+
+_Static_assert(SL_VERBS_CREDITS < 32, "a bit for each in copies_used");
 
 struct sl_verbs_iface {
     struct sl_iface base;

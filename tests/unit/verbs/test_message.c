@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Messages that come before their receive, where receive buffers are few: they are kept in memory that was taken when
+ * the endpoint was made. */
+#include "tests/unit/verbs/world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <cmocka.h>
+
+#define LEN 3000
+
+static unsigned allocations;
+static bool counting;
+
+void *__real_malloc(size_t len);
+void *__wrap_malloc(size_t len);
+
+void *__wrap_malloc(size_t len)
+{
+    allocations += counting && len > LEN - SL_VERBS_CREDITS && len <= LEN + 1; /* as a message has; fakes have more */
+    return __real_malloc(len);
+}
+
+static uint8_t bytes[2 * SL_VERBS_CREDITS][LEN], got[LEN];
+static uint32_t slots[SL_VERBS_RAILS_MAX * 4];
+
+static int fresh(void **state)
+{
+    (void)state;
+    world_prepare(NULL);
+    world_join();
+    for (unsigned i = 0; i < 2 * SL_VERBS_CREDITS; i++)
+        memset(bytes[i], (int)i + 1, LEN);
+    for (unsigned i = 0; i < world_ep(0)->path_count; i++) {
+        slots[i] = world_ep(0)->paths[i]->own_slots;
+        world_ep(0)->paths[i]->own_slots = 100000; /* so that what is there is little */
+    }
+    return 0;
+}
+
+static int clean(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < world_ep(0)->path_count; i++)
+        world_ep(0)->paths[i]->own_slots = slots[i];
+    world_end();
+    return 0;
+}
+
+/* They arrive at the NIC, not further. */
+static void send_ahead(unsigned count)
+{
+    static struct sl_buf bufs[2 * SL_VERBS_CREDITS];
+    static struct sl_req reqs[2 * SL_VERBS_CREDITS];
+
+    for (unsigned i = 0; i < count; i++) {
+        bufs[i] = (struct sl_buf){.addr = bytes[i], .len = LEN - i};
+        assert_true(world_send(1, &bufs[i], i, &reqs[i]) >= 0);
+    }
+}
+
+/* What the fakes allocate does not count. */
+static void until_held(unsigned count)
+{
+    while (world_ep(0)->held < count) {
+        fake_ibv_run(world_fake, 3);
+        counting = true;
+        world[0].iface->ops->progress(world[0].iface, 64);
+        counting = false;
+        loop_pass(world_loop, 2000);
+    }
+}
+
+static void what_comes_early_is_kept_without_asking_for_memory(void **state)
+{
+    struct sl_verbs_ep *ep = world_ep(0);
+
+    (void)state;
+    for (unsigned round = 0; round < 3; round++) {
+        send_ahead(SL_VERBS_CREDITS);
+        until_held(SL_VERBS_CREDITS);
+        assert_int_equal(ep->copies_used, (UINT32_C(1) << SL_VERBS_CREDITS) - 1);
+        assert_int_equal(allocations, 0);
+        for (unsigned i = 0; i < SL_VERBS_CREDITS; i++) {
+            struct sl_sink sink = {.dst = got, .len = LEN - i, .tag = i};
+            struct sl_req req;
+
+            assert_true(world_recv(0, &sink, &req) >= 0);
+            WORLD_UNTIL(req.status != SL_PENDING);
+            assert_int_equal(req.status, 0);
+            assert_memory_equal(got, bytes[i], LEN - i);
+        }
+        assert_int_equal(ep->copies_used, 0);
+        assert_int_equal(ep->held, 0);
+    }
+}
+
+static void a_peer_that_sends_beyond_its_credits_is_refused(void **state)
+{
+    (void)state;
+    send_ahead(SL_VERBS_CREDITS);
+    world_ep(1)->credits++; /* that nobody gave */
+    bytes[SL_VERBS_CREDITS][0] = 1;
+    static struct sl_buf buf = {.addr = bytes[SL_VERBS_CREDITS], .len = LEN};
+    static struct sl_req req;
+
+    assert_true(world_send(1, &buf, 99, &req) >= 0);
+    WORLD_UNTIL(world[0].downs == 1);
+    assert_non_null(strstr(world_ep(0)->why, "sends more than the 16 frames that there is room for"));
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, fresh, clean)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(what_comes_early_is_kept_without_asking_for_memory),
+        CASE(a_peer_that_sends_beyond_its_credits_is_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
