@@ -426,6 +426,7 @@ static void on_eager(struct sl_verbs_path *path, const struct sl_verbs_frame *fr
     struct sl_verbs_rx_msg *msg = sl_verbs_rx_at(ep, frame->number);
     int err;
 
+    msg->came = true;
     msg->tag = frame->tag;
     msg->len = frame->len;
     if (!is_posted(ep, frame->number)) {
@@ -471,6 +472,14 @@ static void on_rts(struct sl_verbs_ep *ep, const struct sl_verbs_frame *frame)
     sl_verbs_rx_end(ep, frame->number, err);
 }
 
+/* Is there a message of that number that may come now, in a frame or by an RTS? */
+static bool may_come(struct sl_verbs_ep *ep, uint32_t number)
+{
+    const struct sl_verbs_rx_msg *msg = sl_verbs_rx_at(ep, number);
+
+    return number - ep->rx_oldest < SL_VERBS_RX_QUEUE && !is_over(ep, number) && !msg->came && !msg->has_rts;
+}
+
 /* What the peer may say at this point; anything else is a defect of it, or of us. */
 static int check_order(struct sl_verbs_ep *ep, const struct sl_verbs_frame *frame)
 {
@@ -482,9 +491,7 @@ static int check_order(struct sl_verbs_ep *ep, const struct sl_verbs_frame *fram
                        frame->credits, SL_VERBS_CREDITS - ep->credits);
     if (frame->kind == SL_VERBS_RTS && is_over(ep, frame->number))
         return 0;
-    if ((frame->kind == SL_VERBS_EAGER || frame->kind == SL_VERBS_RTS) &&
-        (frame->number - ep->rx_oldest >= SL_VERBS_RX_QUEUE ||
-         sl_verbs_rx_at(ep, frame->number)->has_frame || sl_verbs_rx_at(ep, frame->number)->has_rts))
+    if ((frame->kind == SL_VERBS_EAGER || frame->kind == SL_VERBS_RTS) && !may_come(ep, frame->number))
         return sl_fail(-EPROTO, "message %u of %s comes twice, or too far ahead of %u",
                        frame->number, sl_ep_peer_name(&ep->base), ep->rx_oldest);
     return 0;

@@ -259,6 +259,7 @@ struct sl_verbs_rx_msg {
     const struct sl_sink *sink;
     struct sl_req *req;     /* NULL: not posted */
     bool has_frame, has_rts, over;
+    bool came;              /* in a frame, which may be through already */
     uint8_t rail;           /* of the frame's buffer */
     uint32_t slot;
     uint8_t *copy;          /* one of ep->copies; NULL: the frame is in its buffer */

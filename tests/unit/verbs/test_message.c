@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Messages that come before their receive, where receive buffers are few: they are kept in memory that was taken when
- * the endpoint was made. */
+ * the endpoint was made. And messages that a peer must not send. */
 #include "tests/unit/verbs/world.h"
 
 #include <setjmp.h>
@@ -110,12 +110,36 @@ static void a_peer_that_sends_beyond_its_credits_is_refused(void **state)
     assert_non_null(strstr(world_ep(0)->why, "sends more than the 16 frames that there is room for"));
 }
 
+/* Over, or ahead of a receive that is not: once is enough. */
+static void a_message_that_comes_twice_is_refused(void **state)
+{
+    static struct sl_sink sinks[2] = {{.dst = got, .len = 8, .tag = 0}, {.dst = got, .len = 8, .tag = 0}};
+    static struct sl_req reqs[2];
+
+    (void)state;
+    for (unsigned i = 0; i < 2; i++)
+        assert_true(world_recv(0, &sinks[i], &reqs[i]) >= 0);
+    for (unsigned i = 0; i < 2; i++) { /* the second message, and again */
+        struct sl_verbs_tx_frame *frame = sl_verbs_frame_new(world_ep(1), SL_VERBS_EAGER, 1);
+
+        assert_non_null(frame);
+        ((struct sl_verbs_frame *)(void *)frame->bytes)->len = 8;
+        memset(frame->bytes + SL_VERBS_FRAME_BYTES, 0, 8);
+        sl_verbs_frame_post(world_ep(1), frame);
+    }
+    WORLD_UNTIL(world[0].downs == 1);
+    assert_int_equal(reqs[1].status, 0);
+    assert_int_equal(reqs[0].status, -EPROTO);
+    assert_non_null(strstr(world_ep(0)->why, "message 1 of rank 1 comes twice"));
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, fresh, clean)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(what_comes_early_is_kept_without_asking_for_memory),
+        CASE(a_message_that_comes_twice_is_refused),
         CASE(a_peer_that_sends_beyond_its_credits_is_refused),
     };
 
