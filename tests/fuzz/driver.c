@@ -17,7 +17,7 @@
 
 #define INPUT_MAX 65536
 #define SEEDS_MAX 4096
-#define MUTATIONS 20000
+#define MUTATIONS 20000 /* or FUZZ_MUTATIONS, where an input is a whole connection */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -205,7 +205,10 @@ int main(int argc, char **argv)
     err |= seed_count == 0;
     printf("%sok 1 - every_input_of_the_corpus_is_survived\n", err != 0 ? "not " : "");
     if (!replay) {
-        for (size_t i = 0; seed_count > 0 && i < MUTATIONS; i++)
+        const char *count = getenv("FUZZ_MUTATIONS");
+        size_t mutations = count != NULL ? strtoul(count, NULL, 10) : MUTATIONS;
+
+        for (size_t i = 0; seed_count > 0 && i < mutations; i++)
             run_mutation();
         printf("%sok 2 - every_mutation_of_the_corpus_is_survived\n", err != 0 ? "not " : "");
     }

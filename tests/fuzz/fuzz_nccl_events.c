@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file of the profiler, which may be anybody's. Whatever it holds, what is printed is lines of plain text, each
- * an object, and no size it speaks of reaches beyond what was read. */
+/* A file of the profiler, which may be anybody's. Whatever it holds, what is printed is lines of
+ * plain text, each an object, and no size it speaks of reaches beyond what was read. */
 #include "core/err.h"
 #include "tools/nccl/events_view.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages that come before their receive, where receive buffers are few: they are kept in memory that was taken when
- * the endpoint was made. And messages that a peer must not send. */
+/* Messages that come before their receive, where receive buffers are few: they are kept in memory
+ * that was taken when the endpoint was made. And messages that a peer must not send. */
 #include "tests/unit/verbs/world.h"
 
 #include <setjmp.h>
@@ -18,7 +18,8 @@ void *__wrap_malloc(size_t len);
 
 void *__wrap_malloc(size_t len)
 {
-    allocations += counting && len > LEN - SL_VERBS_CREDITS && len <= LEN + 1; /* as a message has; fakes have more */
+    allocations += counting && len > LEN - SL_VERBS_CREDITS &&
+                   len <= LEN + 1; /* as a message has; fakes have more */
     return __real_malloc(len);
 }
 
@@ -107,13 +108,15 @@ static void a_peer_that_sends_beyond_its_credits_is_refused(void **state)
 
     assert_true(world_send(1, &buf, 99, &req) >= 0);
     WORLD_UNTIL(world[0].downs == 1);
-    assert_non_null(strstr(world_ep(0)->why, "sends more than the 16 frames that there is room for"));
+    assert_non_null(
+        strstr(world_ep(0)->why, "sends more than the 16 frames that there is room for"));
 }
 
 /* Over, or ahead of a receive that is not: once is enough. */
 static void a_message_that_comes_twice_is_refused(void **state)
 {
-    static struct sl_sink sinks[2] = {{.dst = got, .len = 8, .tag = 0}, {.dst = got, .len = 8, .tag = 0}};
+    static struct sl_sink sinks[2] = {{.dst = got, .len = 8, .tag = 0},
+                                      {.dst = got, .len = 8, .tag = 0}};
     static struct sl_req reqs[2];
 
     (void)state;

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A hostile peer of a verbs connection, over fake NICs: what it sends are sequences of well-formed
+ * and odd frames, grants, writes and control messages, between sends and receives of ours, in any
+ * order. Two bytes choose a step and its first value, six more its other values.
+ *
+ * However it goes: nothing outside of messages is read or written, each request ends at most once,
+ * a connection that is torn down leaves nothing behind.
+ */
+#include "core/err.h"
+#include "tests/unit/verbs/world.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define STEPS_MAX 48
+#define STEP_BYTES 8
+#define SENDS 8
+#define MESSAGE_MAX 200000
+#define SECRET 0xe5 /* beside what is sent; no message holds it */
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+struct step {
+    uint8_t what, a;
+    uint16_t b, c, d;
+};
+
+static struct {
+    uint8_t *out, *in; /* of all messages, with room behind that nobody may touch */
+    struct sl_buf bufs[SENDS];
+    struct sl_sink sinks[SENDS];
+    struct sl_req sends[SENDS], recvs[SENDS];
+    unsigned ended[2 * SENDS];
+    unsigned send_count, recv_count;
+} us;
+
+/* Lengths around what matters: nothing, eager, one piece, several. */
+static size_t length_of(uint16_t value)
+{
+    static const uint32_t lengths[] = {0,          1, 4096, 4097, 65536, 100000, MESSAGE_MAX - 1,
+                                       MESSAGE_MAX};
+
+    return lengths[value % 8];
+}
+
+static void on_end(struct sl_req *req)
+{
+    unsigned *count = req->arg;
+
+    sl_assert(++*count == 1);
+}
+
+static void we_send(const struct step *s)
+{
+    unsigned i = us.send_count;
+
+    if (i == SENDS)
+        return;
+    us.bufs[i] = (struct sl_buf){.addr = us.out, .len = length_of(s->b)};
+    us.sends[i] = (struct sl_req){.status = SL_PENDING, .done = on_end, .arg = &us.ended[i]};
+    if (sl_verbs_ops.send(world[0].ep, &us.bufs[i], s->a % 4, &us.sends[i]) >= 0)
+        us.send_count++;
+}
+
+static void we_receive(const struct step *s)
+{
+    unsigned i = us.recv_count;
+
+    if (i == SENDS)
+        return;
+    us.sinks[i] = (struct sl_sink){.dst = us.in,
+                                   .len = length_of(s->b),
+                                   .tag = s->a % 4,
+                                   .granule = 1,
+                                   .shorter = (s->c & 1) != 0};
+    us.recvs[i] =
+        (struct sl_req){.status = SL_PENDING, .done = on_end, .arg = &us.ended[SENDS + i]};
+    if (sl_verbs_ops.recv(world[0].ep, &us.sinks[i], &us.recvs[i]) >= 0)
+        us.recv_count++;
+}
+
+/* ---- the peer ---- */
+
+static bool peer_lives(void)
+{
+    return world_ep(1)->state == SL_VERBS_EP_UP && !world_ep(1)->failing;
+}
+
+/* A frame of that kind with the next number in order, or with an odd one. */
+static struct sl_verbs_frame *frame(uint8_t kind, const struct step *s,
+                                    struct sl_verbs_tx_frame **out)
+{
+    struct sl_verbs_frame *header;
+
+    *out = peer_lives() ? sl_verbs_frame_new(world_ep(1), kind, s->a % 16) : NULL;
+    if (*out == NULL)
+        return NULL;
+    header = (struct sl_verbs_frame *)(void *)(*out)->bytes;
+    header->tag = s->b % 4;
+    if ((s->d & 0xf000) == 0xf000)
+        header->fseq += s->d & 0xff;
+    if ((s->d & 0xf000) == 0xe000)
+        header->credits = s->d & 0xff;
+    return header;
+}
+
+static void peer_grants(const struct step *s)
+{
+    const struct sl_verbs_iface *iface = world_iface(1);
+    struct sl_verbs_grant told = {
+        .addr = (uintptr_t)iface->staging.bytes, .id = s->d & 0xf, .rkey_count = iface->rail_count};
+    struct sl_verbs_tx_frame *tx;
+    struct sl_verbs_frame *header = frame(SL_VERBS_GRANT, s, &tx);
+
+    if (header == NULL)
+        return;
+    header->flags = (uint8_t)(s->d >> 4 & 3);
+    header->value = length_of(s->b >> 2);
+    told.off = s->c % 4 == 3 ? UINT64_MAX - (s->c >> 2) : (uint64_t)(s->c >> 2) * 16;
+    told.len = s->d >> 6 & 1 ? length_of(s->b >> 5) : (uint64_t)(s->b >> 5) * 64;
+    if ((s->d >> 7 & 3) == 3) /* what honest peers say most */
+        told.off = 0, told.len = header->value;
+    for (unsigned i = 0; i < iface->rail_count; i++)
+        told.rkeys[i] = iface->staging.mr[i]->rkey;
+    header->len = sizeof(told);
+    memcpy(tx->bytes + SL_VERBS_FRAME_BYTES, &told, sizeof(told));
+    sl_verbs_frame_post(world_ep(1), tx);
+}
+
+static void peer_sends(const struct step *s)
+{
+    static const uint8_t kinds[] = {SL_VERBS_EAGER, SL_VERBS_RTS, SL_VERBS_DROP, SL_VERBS_CREDIT};
+    struct sl_verbs_tx_frame *tx;
+    struct sl_verbs_frame *header = frame(kinds[s->c % 4], s, &tx);
+
+    if (header == NULL)
+        return;
+    if (header->kind == SL_VERBS_EAGER) {
+        header->len = (uint32_t)length_of(s->b >> 2) % (world_iface(1)->eager_bytes + 1);
+        memset(tx->bytes + SL_VERBS_FRAME_BYTES, 1, header->len);
+    } else {
+        header->value = length_of(s->b >> 2);
+        if ((s->b & 0x8000) != 0)
+            header->value = (uint64_t)s->c << 40;
+    }
+    sl_verbs_frame_post(world_ep(1), tx);
+}
+
+/* A write to what we have granted, or have not, with any grant's number. */
+static void peer_writes(const struct step *s)
+{
+    struct sl_verbs_path *path = peer_lives() ? world_ep(1)->frame_path : NULL;
+    struct sl_verbs_iface *ours = world_iface(0), *theirs = world_iface(1);
+
+    if (path == NULL || path->rail == NULL || path->failing || !sl_verbs_path_has_room(path))
+        return;
+    struct sl_verbs_rail *rail = path->rail;
+    struct ibv_sge sge = {.addr = (uintptr_t)theirs->staging.bytes,
+                          .length = (uint32_t)length_of(s->b),
+                          .lkey = theirs->staging.mr[rail->idx]->lkey};
+    struct ibv_send_wr wr = {.wr_id = 0,
+                             .sg_list = &sge,
+                             .num_sge = 1,
+                             .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+                             .send_flags = IBV_SEND_SIGNALED},
+                       *bad;
+
+    wr.imm_data = htobe32(sl_verbs_imm(path->posted++ + (s->d == 0xffff), s->a));
+    wr.wr.rdma.remote_addr = (uintptr_t)ours->staging.bytes + (s->c & 1 ? (size_t)s->c * 16 : 0);
+    wr.wr.rdma.rkey = ours->staging.mr[path->remote_rail]->rkey;
+    (void)ibv_post_send(path->qp, &wr, &bad);
+}
+
+/* A control message, by the companion or in a frame. */
+static void peer_records(const struct step *s, const uint8_t *more, size_t len)
+{
+    struct sl_verbs_record record = {.kind = s->a % 10,
+                                     .path = s->b & 7,
+                                     .epoch = s->b >> 3 & 0xff,
+                                     .seq = world_ep(0)->record_in + (s->b >> 11),
+                                     .handled = s->c};
+    struct sl_ep *companion = world_ep(1)->companion;
+    struct sl_verbs_tx_frame *tx = NULL;
+    size_t size;
+
+    if ((s->d & 1) != 0 && record.epoch < 256) /* the epoch that is now */
+        record.epoch = world_ep(0)->path_count > 0 ? world_ep(0)->paths[0]->epoch : 0;
+    if (record.kind == SL_VERBS_REC_CALLER)
+        record.epoch %= SL_CTRL_MAX + 2;
+    if (record.kind == SL_VERBS_REC_HELLO)
+        record.hello = (struct sl_verbs_hello){.version = SL_VERBS_VERSION,
+                                               .eager_bytes = s->c,
+                                               .nonce = s->d,
+                                               .rail_count = s->d >> 8 & 15,
+                                               .fallback = s->d & 1};
+    else if (len > 0)
+        memcpy(&record.offer, more, len < sizeof(record.offer) ? len : sizeof(record.offer));
+    size = sl_verbs_record_size(&record);
+    if (companion == NULL || size == 0 || size > sizeof(record) || !peer_lives())
+        return;
+    if ((s->d & 2) == 0) {
+        (void)companion->iface->ops->ctrl(companion, &record, size);
+        return;
+    }
+    struct sl_verbs_frame *header = frame(SL_VERBS_RECORD, s, &tx);
+
+    if (header == NULL)
+        return;
+    world_ep(1)->fseq_out--; /* these have none */
+    header->len = (uint32_t)size;
+    memcpy(tx->bytes + SL_VERBS_FRAME_BYTES, &record, size);
+    sl_verbs_frame_post(world_ep(1), tx);
+}
+
+/* ---- */
+
+static void pass(unsigned rounds, bool peer_too)
+{
+    for (unsigned i = 0; i < rounds; i++) {
+        int n = 0;
+
+        fake_ibv_run(world_fake, 3);
+        n += world[0].iface->ops->progress(world[0].iface, 64);
+        if (peer_too && peer_lives())
+            n += world[1].iface->ops->progress(world[1].iface, 64);
+        loop_pass(world_loop, n != 0 ? 2000 : 100000);
+    }
+}
+
+static void run_step(const struct step *s, const uint8_t *more, size_t len)
+{
+    switch (s->what % 8) {
+    case 0: we_send(s); break;
+    case 1: we_receive(s); break;
+    case 2:
+    case 3: peer_grants(s); break;
+    case 4: peer_sends(s); break;
+    case 5: peer_writes(s); break;
+    case 6: peer_records(s, more, len); break;
+    default: pass(1 + s->a % 32, false); break;
+    }
+}
+
+static void check(void)
+{
+    const struct sl_verbs_iface *theirs = world_iface(1);
+
+    sl_assert(memchr(theirs->staging.bytes, SECRET, theirs->staging.len) == NULL);
+    for (unsigned i = 0; i < us.recv_count; i++)
+        sl_assert(us.recvs[i].status != 0 || us.recvs[i].len <= us.sinks[i].len);
+    for (size_t i = MESSAGE_MAX; i < MESSAGE_MAX + 64; i++)
+        sl_assert(us.in[i] == SECRET);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    memset(&us, 0, sizeof(us));
+    us.out = malloc(2 * MESSAGE_MAX);
+    us.in = malloc(MESSAGE_MAX + 64);
+    sl_assert(us.out != NULL && us.in != NULL);
+    memset(us.out, 1, MESSAGE_MAX);
+    memset(us.out + MESSAGE_MAX, SECRET, MESSAGE_MAX);
+    memset(us.in, 0, MESSAGE_MAX);
+    memset(us.in + MESSAGE_MAX, SECRET, 64);
+    world_prepare(NULL);
+    world_join();
+    for (unsigned i = 0; i < STEPS_MAX && size >= STEP_BYTES; i++) {
+        struct step s = {data[0], data[1], (uint16_t)(data[2] | data[3] << 8),
+                         (uint16_t)(data[4] | data[5] << 8), (uint16_t)(data[6] | data[7] << 8)};
+
+        data += STEP_BYTES;
+        size -= STEP_BYTES;
+        run_step(&s, data, size);
+    }
+    pass(64, false);
+    check();
+    for (unsigned i = 0; i < 2; i++)
+        world[i].iface->ops->ep_destroy(world[i].ep);
+    for (unsigned i = 0; i < 2; i++)
+        world[i].iface->ops->close(world[i].iface);
+    sl_assert(loop_misuse(world_loop) == NULL);
+    fake_ibv_destroy(world_fake);
+    loop_destroy(world_loop);
+    sl_ibv_replace(NULL, NULL);
+    sl_verbs_companion_replace(NULL);
+    free(us.out);
+    free(us.in);
+    return 0;
+}
