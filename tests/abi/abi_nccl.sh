@@ -18,7 +18,7 @@ expect() {
 
 net_tables() {
     expect "ncclNetPlugin_v6 ncclNetPlugin_v8 ncclNetPlugin_v9 ncclNetPlugin_v10 ncclNetPlugin_v11 ncclNetPlugin_v12 \
-ncclProfiler_v4 ncclProfiler_v5 ncclProfiler_v6 \
+ncclProfiler_v4 ncclProfiler_v5 ncclProfiler_v6 ncclProfiler_v7 \
 ncclTunerPlugin_v3 ncclTunerPlugin_v4 ncclTunerPlugin_v5 ncclTunerPlugin_v6" "$net"
 }
 

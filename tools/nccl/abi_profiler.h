@@ -21,7 +21,8 @@ enum sl_nccl_profile_kind {
     SL_NCCL_PROFILE_KERNEL_LAUNCH = 1 << 11,
     SL_NCCL_PROFILE_CE_COLL = 1 << 12,       /* v6 and later: copy engines */
     SL_NCCL_PROFILE_CE_SYNC = 1 << 13,
-    SL_NCCL_PROFILE_CE_BATCH = 1 << 14
+    SL_NCCL_PROFILE_CE_BATCH = 1 << 14,
+    SL_NCCL_PROFILE_KERNEL_PHASE = 1 << 15   /* v7: comes only with KERNEL_CH */
 };
 
 /* States. A step that is sent: GPU, PEER, WAIT, stop; one that is received: WAIT, FLUSH, GPU, stop. PEER
@@ -43,10 +44,11 @@ enum sl_nccl_profile_state {
     SL_NCCL_STATE_NET_UPDATE = 21,
     SL_NCCL_STATE_KERNEL_STOP = 22,
     SL_NCCL_STATE_GROUP_START_STOP = 23,
-    SL_NCCL_STATE_GROUP_END_START = 24
+    SL_NCCL_STATE_GROUP_END_START = 24,
+    SL_NCCL_STATE_PHASE_STOP = 31 /* 25 to 30 are of copy engines */
 };
 
-/* What comes with a state; the same in v4 to v6. NULL where a state has nothing. */
+/* What comes with a state; the same in v4 to v7. NULL where a state has nothing. */
 union sl_nccl_profile_args {
     struct {
         size_t bytes;
@@ -59,7 +61,7 @@ union sl_nccl_profile_args {
     } net_plugin;
     struct {
         uint64_t gpu_ns; /* the GPU's global timer */
-    } kernel_ch;
+    } kernel_ch; /* and of phases of kernels */
 };
 
 static_assert(sizeof(union sl_nccl_profile_args) == 8, "frozen");

@@ -41,7 +41,8 @@ enum sl_nccl_event_type {
     SL_NCCL_EVENT_P2P = 2,
     SL_NCCL_EVENT_PROXY_OP = 3,
     SL_NCCL_EVENT_PROXY_STEP = 4,
-    SL_NCCL_EVENT_KERNEL_CH = 6
+    SL_NCCL_EVENT_KERNEL_CH = 6,
+    SL_NCCL_EVENT_KERNEL_PHASE = 15
 };
 
 struct sl_nccl_event_record {
@@ -60,8 +61,10 @@ struct sl_nccl_event_record {
             uint64_t seq;      /* NCCL's, per communicator and function; of p2p our own, per communicator */
             uint64_t count;    /* elements */
             int32_t root;      /* of p2p: the peer */
-            uint32_t channels;
+            uint16_t channels;
+            uint16_t symmetric; /* 1: a kernel for symmetric memory (NCCL 2.31 and later) */
             char func[16], datatype[8], algo[8], proto[8];
+            uint64_t tag;      /* of the program's call, 0: none (NCCL 2.31 and later) */
         } op;
         struct {
             int32_t pid;       /* where the operation came from */
@@ -78,6 +81,7 @@ struct sl_nccl_event_record {
         } step;
         struct {
             uint64_t channel, gpu_start_ns, gpu_stop_ns;
+            uint64_t phase;    /* of KERNEL_PHASE: 0 ranks meet, 1 the work, 2 ranks meet again */
         } kernel;
         uint8_t bytes[72];
     };

@@ -142,6 +142,7 @@ static const char *type_name(uint8_t type)
     case SL_NCCL_EVENT_PROXY_OP: return "proxy_op";
     case SL_NCCL_EVENT_PROXY_STEP: return "proxy_step";
     case SL_NCCL_EVENT_KERNEL_CH: return "kernel";
+    case SL_NCCL_EVENT_KERNEL_PHASE: return "kernel_phase";
     default: return "unknown";
     }
 }
@@ -154,10 +155,13 @@ static void print_op(FILE *out, const struct sl_nccl_event_record *r)
     print_text(out, "datatype", r->op.datatype, sizeof(r->op.datatype));
     fprintf(out, ",\"%s\":%d,\"channels\":%u", r->type == SL_NCCL_EVENT_COLL ? "root" : "peer",
             r->op.root, r->op.channels);
+    if (r->op.tag != 0)
+        fprintf(out, ",\"tag\":%llu", (unsigned long long)r->op.tag);
     if (r->type != SL_NCCL_EVENT_COLL)
         return;
     print_text(out, "algo", r->op.algo, sizeof(r->op.algo));
     print_text(out, "proto", r->op.proto, sizeof(r->op.proto));
+    fprintf(out, ",\"symmetric\":%s", r->op.symmetric != 0 ? "true" : "false");
 }
 
 static void print_step(FILE *out, uint64_t now_ns, const struct sl_nccl_event_record *r)
@@ -173,6 +177,17 @@ static void print_step(FILE *out, uint64_t now_ns, const struct sl_nccl_event_re
     if (wait != NULL && now_ns >= r->state_ns)
         fprintf(out, ",\"waits_for\":\"%s\",\"since_ns\":%llu", wait,
                 (unsigned long long)(now_ns - r->state_ns));
+}
+
+static void print_kernel(FILE *out, const struct sl_nccl_event_record *r)
+{
+    static const char *const phases[] = {"meet", "work", "meet again"};
+
+    fprintf(out, ",\"channel\":%llu,\"gpu_start_ns\":%llu,\"gpu_stop_ns\":%llu",
+            (unsigned long long)r->kernel.channel, (unsigned long long)r->kernel.gpu_start_ns,
+            (unsigned long long)r->kernel.gpu_stop_ns);
+    if (r->type == SL_NCCL_EVENT_KERNEL_PHASE)
+        fprintf(out, ",\"phase\":\"%s\"", r->kernel.phase < 3 ? phases[r->kernel.phase] : "unknown");
 }
 
 static void print_record(FILE *out, uint64_t now_ns, const struct sl_nccl_event_record *r)
@@ -194,10 +209,8 @@ static void print_record(FILE *out, uint64_t now_ns, const struct sl_nccl_event_
             r->proxy.is_send ? "true" : "false");
     else if (r->type == SL_NCCL_EVENT_PROXY_STEP)
         print_step(out, now_ns, r);
-    else if (r->type == SL_NCCL_EVENT_KERNEL_CH)
-        fprintf(out, ",\"channel\":%llu,\"gpu_start_ns\":%llu,\"gpu_stop_ns\":%llu",
-                (unsigned long long)r->kernel.channel, (unsigned long long)r->kernel.gpu_start_ns,
-                (unsigned long long)r->kernel.gpu_stop_ns);
+    else if (r->type == SL_NCCL_EVENT_KERNEL_CH || r->type == SL_NCCL_EVENT_KERNEL_PHASE)
+        print_kernel(out, r);
     fprintf(out, "}\n");
 }
 

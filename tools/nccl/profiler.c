@@ -13,6 +13,7 @@
 #include "tools/nccl/abi_profiler_v4.h"
 #include "tools/nccl/abi_profiler_v5.h"
 #include "tools/nccl/abi_profiler_v6.h"
+#include "tools/nccl/abi_profiler_v7.h"
 #include "tools/nccl/events.h"
 #include "tools/nccl/profiler.h"
 
@@ -376,8 +377,8 @@ static result state(void *handle, enum sl_nccl_profile_state to, union sl_nccl_p
 
     if (slot == NULL)
         return SL_NCCL_SUCCESS;
-    if (slot->type == SL_NCCL_EVENT_KERNEL_CH) {
-        if (args != NULL && to == SL_NCCL_STATE_KERNEL_STOP)
+    if (slot->type == SL_NCCL_EVENT_KERNEL_CH || slot->type == SL_NCCL_EVENT_KERNEL_PHASE) {
+        if (args != NULL && (to == SL_NCCL_STATE_KERNEL_STOP || to == SL_NCCL_STATE_PHASE_STOP))
             slot->kernel.gpu_stop_ns = args->kernel_ch.gpu_ns;
         return SL_NCCL_SUCCESS;
     }
@@ -459,6 +460,37 @@ static void describe_step(struct sl_nccl_event_record *record, int step)
         break;                                                                                     \
     }
 
+/* What only some versions have. */
+static void describe_more_v4(struct sl_nccl_event_record *record, const struct sl_nccl_profile_event_v4 *what)
+{
+    (void)record, (void)what;
+}
+
+static void describe_more_v5(struct sl_nccl_event_record *record, const struct sl_nccl_profile_event_v5 *what)
+{
+    (void)record, (void)what;
+}
+
+static void describe_more_v6(struct sl_nccl_event_record *record, const struct sl_nccl_profile_event_v6 *what)
+{
+    (void)record, (void)what;
+}
+
+static void describe_more_v7(struct sl_nccl_event_record *record, const struct sl_nccl_profile_event_v7 *what)
+{
+    if (what->type == SL_NCCL_PROFILE_COLL) {
+        record->op.tag = what->coll.tag;
+        record->op.symmetric = what->coll.symmetric;
+    } else if (what->type == SL_NCCL_PROFILE_P2P) {
+        record->op.tag = what->p2p.tag;
+    } else if (what->type == SL_NCCL_PROFILE_KERNEL_PHASE) {
+        record->type = SL_NCCL_EVENT_KERNEL_PHASE;
+        record->kernel.channel = what->kernel_phase.channel;
+        record->kernel.phase = what->kernel_phase.phase;
+        record->kernel.gpu_start_ns = what->kernel_phase.gpu_ns;
+    }
+}
+
 #define START(version)                                                                             \
     static result start_##version(void *ctx, void **event,                                         \
                                   struct sl_nccl_profile_event_##version *what)                    \
@@ -471,6 +503,7 @@ static void describe_step(struct sl_nccl_event_record *record, int step)
         if (place >= SL_NCCL_EVENTS_COMMS)                                                         \
             return SL_NCCL_SUCCESS;                                                                \
         DESCRIBE(&record, what, place)                                                             \
+        describe_more_##version(&record, what);                                                    \
         if (record.type != 0)                                                                      \
             *event = begin(&record);                                                               \
         return SL_NCCL_SUCCESS;                                                                    \
@@ -479,6 +512,7 @@ static void describe_step(struct sl_nccl_event_record *record, int step)
 START(v4)
 START(v5)
 START(v6)
+START(v7)
 
 static result init_v4(void **ctx, int *mask, const char *comm_name, uint64_t comm_id, int nodes,
                       int ranks, int rank, sl_nccl_logger *logger)
@@ -492,6 +526,17 @@ static result init_v5(void **ctx, uint64_t comm_id, int *mask, const char *comm_
 {
     (void)logger;
     return open_any(ctx, comm_id, mask, comm_name, nodes, ranks, rank);
+}
+
+/* Kernels in phases, where kernels are asked for. */
+static result init_v7(void **ctx, uint64_t comm_id, int *mask, const char *comm_name, int nodes,
+                      int ranks, int rank, sl_nccl_logger *logger)
+{
+    result rc = init_v5(ctx, comm_id, mask, comm_name, nodes, ranks, rank, logger);
+
+    if ((*mask & SL_NCCL_PROFILE_KERNEL_CH) != 0)
+        *mask |= SL_NCCL_PROFILE_KERNEL_PHASE;
+    return rc;
 }
 
 const char *sl_nccl_profile_path(void)
@@ -512,4 +557,9 @@ EXPORT const struct sl_nccl_profiler_v5 ncclProfiler_v5 = {
 extern const struct sl_nccl_profiler_v6 ncclProfiler_v6;
 EXPORT const struct sl_nccl_profiler_v6 ncclProfiler_v6 = {
     .name = NAME, .init = init_v5, .start = start_v6, .stop = stop, .state = state, .finalize = finalize,
+};
+
+extern const struct sl_nccl_profiler_v7 ncclProfiler_v7;
+EXPORT const struct sl_nccl_profiler_v7 ncclProfiler_v7 = {
+    .name = NAME, .init = init_v7, .start = start_v7, .stop = stop, .state = state, .finalize = finalize,
 };

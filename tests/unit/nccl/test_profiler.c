@@ -5,6 +5,7 @@
 #include "tools/nccl/abi_profiler_v4.h"
 #include "tools/nccl/abi_profiler_v5.h"
 #include "tools/nccl/abi_profiler_v6.h"
+#include "tools/nccl/abi_profiler_v7.h"
 #include "tools/nccl/events.h"
 #include "tools/nccl/profiler.h"
 
@@ -28,6 +29,7 @@
 extern const struct sl_nccl_profiler_v4 ncclProfiler_v4;
 extern const struct sl_nccl_profiler_v5 ncclProfiler_v5;
 extern const struct sl_nccl_profiler_v6 ncclProfiler_v6;
+extern const struct sl_nccl_profiler_v7 ncclProfiler_v7;
 
 static const struct sl_nccl_profiler_v5 *const profiler = &ncclProfiler_v5;
 
@@ -259,6 +261,52 @@ static void every_version_says_the_same(void **state)
     ncclProfiler_v6.finalize(b);
 }
 
+/* Since 2.31: the program's tag, symmetric memory, phases of kernels. */
+static void what_version_7_adds_is_recorded(void **state)
+{
+    int mask = 0;
+    void *ctx = NULL, *coll = NULL, *p2p = NULL, *kernel = NULL, *phase = NULL;
+    struct sl_nccl_profile_event_v7 what = {
+        .type = SL_NCCL_PROFILE_COLL, .coll = {.func = "AllGather", .channels = 255, .symmetric = true, .tag = 77}};
+    union sl_nccl_profile_args gpu = {.kernel_ch.gpu_ns = 900};
+    struct view view;
+
+    (void)state;
+    setenv("SLUICE_NCCL_PROFILE", "ops", 1);
+    assert_int_equal(ncclProfiler_v7.init(&ctx, 7, &mask, NULL, 1, 8, 3, NULL), SL_NCCL_SUCCESS);
+    assert_int_equal(mask & SL_NCCL_PROFILE_KERNEL_PHASE, 0);
+    ncclProfiler_v7.finalize(ctx);
+    setenv("SLUICE_NCCL_PROFILE", "kernels", 1);
+    assert_int_equal(ncclProfiler_v7.init(&ctx, 7, &mask, NULL, 1, 8, 3, NULL), SL_NCCL_SUCCESS);
+    assert_true((mask & SL_NCCL_PROFILE_KERNEL_PHASE) != 0);
+    ncclProfiler_v7.start(ctx, &coll, &what);
+    what = (struct sl_nccl_profile_event_v7){.type = SL_NCCL_PROFILE_P2P, .p2p = {.func = "Send", .peer = 4, .tag = 78}};
+    ncclProfiler_v7.start(ctx, &p2p, &what);
+    what = (struct sl_nccl_profile_event_v7){.type = SL_NCCL_PROFILE_KERNEL_CH, .parent = coll,
+                                             .kernel_ch = {.channel = 2, .gpu_ns = 100}};
+    ncclProfiler_v7.start(ctx, &kernel, &what);
+    what = (struct sl_nccl_profile_event_v7){.type = SL_NCCL_PROFILE_KERNEL_PHASE, .parent = kernel,
+                                             .kernel_phase = {.channel = 2, .phase = 1, .gpu_ns = 200}};
+    ncclProfiler_v7.start(ctx, &phase, &what);
+    ncclProfiler_v7.state(phase, SL_NCCL_STATE_PHASE_STOP, &gpu);
+    ncclProfiler_v7.stop(phase);
+    ncclProfiler_v7.stop(kernel);
+    ncclProfiler_v7.stop(p2p);
+    ncclProfiler_v7.stop(coll);
+    view = look();
+    assert_int_equal(view.ring[0].type, SL_NCCL_EVENT_KERNEL_PHASE);
+    assert_int_equal(view.ring[0].parent, (uintptr_t)kernel);
+    assert_int_equal(view.ring[0].kernel.phase, 1);
+    assert_int_equal(view.ring[0].kernel.gpu_start_ns, 200);
+    assert_int_equal(view.ring[0].kernel.gpu_stop_ns, 900);
+    assert_int_equal(view.ring[2].op.tag, 78);
+    assert_int_equal(view.ring[3].op.tag, 77);
+    assert_int_equal(view.ring[3].op.symmetric, 1);
+    assert_int_equal(view.ring[3].op.channels, 255);
+    munmap(view.file, view.bytes);
+    ncclProfiler_v7.finalize(ctx);
+}
+
 /* ---- the tool ---- */
 
 static const char *tool_path;
@@ -470,6 +518,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(handles_that_are_over_are_ignored),
         cmocka_unit_test(starts_beyond_the_pool_are_dropped_and_counted),
         cmocka_unit_test(every_version_says_the_same),
+        cmocka_unit_test(what_version_7_adds_is_recorded),
         cmocka_unit_test(the_tool_prints_what_is_over_and_what_is_going_on),
         cmocka_unit_test(the_tool_reads_no_file_of_another_user),
         cmocka_unit_test(the_tool_waits_for_no_pipe),
