@@ -64,6 +64,7 @@ struct sl_nccl_ctx {
     struct sl_node engines;
     struct sl_config config;
     int traffic_class;
+    sl_nccl_profiler_callback *profiler; /* NULL: NCCL has none */
     bool open;              /* between init and finalize */
 };
 
@@ -129,6 +130,7 @@ struct sl_nccl_send {
     struct sl_buf buf;
     uint64_t tag;
     struct sl_nccl_mr *mr;
+    void *event;         /* of the profiler, NULL: none */
 };
 
 struct sl_nccl_recv {
@@ -137,6 +139,7 @@ struct sl_nccl_recv {
     struct sl_req reqs[SL_NCCL_GROUP_MAX];
     struct sl_sink sinks[SL_NCCL_GROUP_MAX];
     struct sl_nccl_mr *mrs[SL_NCCL_GROUP_MAX];
+    void *events[SL_NCCL_GROUP_MAX]; /* as sl_nccl_send's */
 };
 
 /* A group that the receiver announced. */
@@ -188,7 +191,10 @@ struct sl_nccl_comm {
     struct sl_nccl_engine *engine;
     struct sl_ep *ep;       /* NULL: none yet, or none any more */
     int lost;               /* 0, or why it is of no use any more */
+    bool told;              /* ... and NCCL was told, in a line of its log */
     char why[SL_NCCL_WHY];
+    const char *transport;  /* of ep: its name, which outlives it */
+    sl_nccl_profiler_callback *profiler;
     char peer_name[SL_NCCL_PEER_NAME]; /* NCCL does not say which rank it is: "the peer at 192.0.2.7" */
     struct sl_node mrs;
     union {
@@ -242,6 +248,8 @@ void sl_nccl_comm_lose(struct sl_nccl_comm *comm, int status, const char *why);
 /* Ends the endpoint: from then on nobody touches memory of its requests. */
 void sl_nccl_comm_cut(struct sl_nccl_comm *comm);
 void sl_nccl_comm_free(struct sl_nccl_comm *comm);
+/* Is an error of this connection's to be logged? A loss is, once: NCCL may go on asking. */
+bool sl_nccl_comm_tells(struct sl_nccl_comm *comm);
 /* Hands what waits to the transport. */
 void sl_nccl_comm_push(struct sl_nccl_comm *comm);
 

@@ -100,6 +100,17 @@ void sl_nccl_comm_lose(struct sl_nccl_comm *comm, int status, const char *why)
     snprintf(comm->why, sizeof(comm->why), "%s", why);
 }
 
+bool sl_nccl_comm_tells(struct sl_nccl_comm *comm)
+{
+    bool first;
+
+    sl_nccl_lock(comm->engine);
+    first = comm->lost == 0 || !comm->told;
+    comm->told = comm->lost != 0;
+    sl_nccl_unlock(comm->engine);
+    return first;
+}
+
 void sl_nccl_comm_cut(struct sl_nccl_comm *comm)
 {
     struct sl_ep *ep = comm->ep;
@@ -186,6 +197,8 @@ static void on_called(struct sl_req *req)
 
 int sl_nccl_comm_start(struct sl_nccl_comm *comm)
 {
+    comm->transport = comm->ep->iface->ops->name;
+    comm->profiler = comm->engine->ctx->profiler;
     for (uint64_t i = 0; comm->is_send && i < SL_NCCL_CALLS && comm->lost == 0; i++)
         await_call(comm, i);
     return comm->lost != 0 ? lost(comm) : 0;
@@ -302,6 +315,7 @@ static void fill_send(struct sl_nccl_comm *comm, struct sl_nccl_send *send, unsi
         len = side->call.sizes[slot];
     send->buf = (struct sl_buf){.addr = data, .len = len};
     send->mr = mr;
+    send->event = NULL;
     if (mr != NULL)
         mr->uses++;
     mr = covering(mr, data, len);
@@ -451,6 +465,7 @@ static void fill_recv(struct sl_nccl_comm *comm, struct sl_nccl_recv *recv, unsi
     const struct sl_nccl_mr *cover = covering(mr, data, len);
 
     recv->mrs[k] = mr;
+    recv->events[k] = NULL;
     if (mr != NULL)
         mr->uses++;
     recv->sinks[k] = (struct sl_sink){.dst = data, .len = len, .tag = comm->recv.message++, .granule = 1,

@@ -3,7 +3,7 @@
  * The tables that NCCL looks up: one set of functions, and a thin layer for what differs between versions.
  *
  * v11 and v12 have contexts; the older ones share one that is never closed. Before v9 sizes are ints, before v10
- * requests have no parent for the profiler, which is not used here.
+ * requests have no parent for the profiler.
  */
 #include "tools/nccl/abi_v10.h"
 #include "tools/nccl/abi_v11.h"
@@ -12,9 +12,11 @@
 #include "tools/nccl/abi_v8.h"
 #include "tools/nccl/abi_v9.h"
 #include "tools/nccl/adapt.h"
+#include "tools/nccl/net_event.h"
 
 #include "core/log.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define NAME "Sluice"
@@ -23,12 +25,9 @@
 
 typedef enum sl_nccl_result result;
 
-/* Here an error is told, once: NCCL shows the line, and the code says whose fault it was. */
-static result end(int err)
+/* Whose fault it was. */
+static result code_of(int err)
 {
-    if (SL_LIKELY(err >= 0))
-        return SL_NCCL_SUCCESS;
-    sl_warn("nccl", "%s (%s)", sluice_last_error(), sluice_strerror(err));
     switch (err) {
     case -EINVAL:
         return SL_NCCL_INVALID_ARGUMENT;
@@ -42,6 +41,23 @@ static result end(int err)
     default:
         return SL_NCCL_SYSTEM_ERROR;
     }
+}
+
+/* Here an error is told, once: NCCL shows the line. */
+static result end(int err)
+{
+    if (SL_LIKELY(err >= 0))
+        return SL_NCCL_SUCCESS;
+    sl_warn("nccl", "%s (%s)", sluice_last_error(), sluice_strerror(err));
+    return code_of(err);
+}
+
+/* The same of a connection, which is asked again and again once it is lost. */
+static result end_of(struct sl_nccl_comm *comm, int err)
+{
+    if (SL_UNLIKELY(err < 0 && !sl_nccl_comm_tells(comm)))
+        return code_of(err);
+    return end(err);
 }
 
 /* ---- what all versions share ---- */
@@ -141,7 +157,7 @@ static result send_to(void *comm, void *data, size_t size, int tag, void *mr, vo
     int err = sl_nccl_isend(comm, data, size, tag, mr, &req);
 
     *request = req;
-    return end(err);
+    return end_of(comm, err);
 }
 
 static result receive_from(void *comm, int count, void **data, const size_t *sizes, const int *tags,
@@ -152,15 +168,54 @@ static result receive_from(void *comm, int count, void **data, const size_t *siz
                             (struct sl_nccl_mr **)mrs, &req);
 
     *request = req; /* also over the mark of an optional receive */
-    return end(err);
+    return end_of(comm, err);
+}
+
+/* ---- events for the profiler ---- */
+
+/* Of one request's part. A profiler that does not want it leaves *event NULL. parent is NCCL's as long as the request
+ * lives. */
+static void event_start(struct sl_nccl_comm *comm, void **event, void *parent, int tag, size_t len)
+{
+    struct sl_nccl_net_event what = {.is_send = comm->is_send, .tag = tag, .len = len};
+
+    if (SL_LIKELY(comm->profiler == NULL || parent == NULL))
+        return;
+    snprintf(what.transport, sizeof(what.transport), "%s", comm->transport);
+    snprintf(what.peer, sizeof(what.peer), "%s", comm->peer_name);
+    comm->profiler(event, SL_NCCL_EVENT_START, parent, SL_NCCL_NET_EVENT_ID, &what);
+}
+
+static void event_stop(const struct sl_nccl_comm *comm, void **event)
+{
+    if (SL_UNLIKELY(*event != NULL))
+        comm->profiler(event, SL_NCCL_EVENT_STOP, NULL, SL_NCCL_NET_EVENT_ID, NULL);
+    *event = NULL;
+}
+
+/* The request is over, well or not; its memory is the connection's, and stays. */
+static void events_stop(struct sl_nccl_req *req)
+{
+    struct sl_nccl_recv *recv = sl_container_of(req, struct sl_nccl_recv, base);
+
+    if (req->comm->profiler == NULL)
+        return;
+    if (req->kind == SL_NCCL_REQ_SEND)
+        event_stop(req->comm, &sl_container_of(req, struct sl_nccl_send, base)->event);
+    else
+        for (unsigned k = 0; k < recv->count; k++)
+            event_stop(req->comm, &recv->events[k]);
 }
 
 static result test(void *request, int *done, int *sizes)
 {
-    int over = sl_nccl_test(request, sizes);
+    struct sl_nccl_req *req = request;
+    int over = sl_nccl_test(req, sizes);
 
+    if (over != 0)
+        events_stop(req);
     *done = over == 1;
-    return end(over);
+    return end_of(req->comm, over);
 }
 
 /* Nothing to do: a receive that is done is visible to its memory's owner, a GPU included (core/transport.h). */
@@ -373,8 +428,12 @@ static result irecv_v9(void *comm, int count, void **data, size_t *sizes, int *t
 
 static result init_v10(sl_nccl_logger *logger, sl_nccl_profiler_callback *profiler)
 {
-    (void)profiler;
-    return init_v6(logger);
+    struct sl_nccl_ctx *ctx;
+    int err = sl_nccl_ctx_default(logger, &ctx);
+
+    if (err == 0)
+        ctx->profiler = profiler;
+    return end(err);
 }
 
 static result connect_v10(int dev, struct sl_nccl_net_config_v10 *config, void *handle, void **out,
@@ -387,24 +446,40 @@ static result connect_v10(int dev, struct sl_nccl_net_config_v10 *config, void *
 static result isend_v10(void *comm, void *data, size_t size, int tag, void *mr, void *parent,
                         void **request)
 {
-    (void)parent;
-    return send_to(comm, data, size, tag, mr, request);
+    result rc = send_to(comm, data, size, tag, mr, request);
+
+    if (*request != NULL) {
+        struct sl_nccl_send *send = sl_container_of((struct sl_nccl_req *)*request, struct sl_nccl_send, base);
+
+        event_start(comm, &send->event, parent, tag, send->buf.len);
+    }
+    return rc;
 }
 
 static result irecv_v10(void *comm, int count, void **data, size_t *sizes, int *tags, void **mrs,
                         void **parents, void **request)
 {
-    (void)parents;
-    return receive_from(comm, count, data, sizes, tags, mrs, request);
+    result rc = receive_from(comm, count, data, sizes, tags, mrs, request);
+
+    if (*request != NULL && parents != NULL) {
+        struct sl_nccl_recv *recv = sl_container_of((struct sl_nccl_req *)*request, struct sl_nccl_recv, base);
+
+        for (int k = 0; k < count; k++)
+            event_start(comm, &recv->events[k], parents[k], tags[k], sizes[k]);
+    }
+    return rc;
 }
 
 /* ---- v11, v12: contexts ---- */
 
-static result open_context(void **out, int traffic_class, sl_nccl_logger *logger)
+static result open_context(void **out, int traffic_class, sl_nccl_logger *logger,
+                           sl_nccl_profiler_callback *profiler)
 {
     struct sl_nccl_ctx *ctx = NULL;
     int err = sl_nccl_ctx_open(logger, traffic_class, &ctx);
 
+    if (err == 0)
+        ctx->profiler = profiler;
     *out = ctx; /* NULL after an error: NCCL may finalize it all the same */
     return end(err);
 }
@@ -412,15 +487,17 @@ static result open_context(void **out, int traffic_class, sl_nccl_logger *logger
 static result init_v11(void **ctx, uint64_t comm_id, struct sl_nccl_net_config_v11 *config,
                        sl_nccl_logger *logger, sl_nccl_profiler_callback *profiler)
 {
-    (void)comm_id, (void)profiler;
-    return open_context(ctx, config != NULL ? config->traffic_class : SL_NCCL_UNDEFINED, logger);
+    (void)comm_id;
+    return open_context(ctx, config != NULL ? config->traffic_class : SL_NCCL_UNDEFINED, logger,
+                        profiler);
 }
 
 static result init_v12(void **ctx, uint64_t comm_id, struct sl_nccl_net_config_v12 *config,
                        sl_nccl_logger *logger, sl_nccl_profiler_callback *profiler)
 {
-    (void)comm_id, (void)profiler;
-    return open_context(ctx, config != NULL ? config->traffic_class : SL_NCCL_UNDEFINED, logger);
+    (void)comm_id;
+    return open_context(ctx, config != NULL ? config->traffic_class : SL_NCCL_UNDEFINED, logger,
+                        profiler);
 }
 
 static result connect_v11(void *ctx, int dev, void *handle, void **out,

@@ -7,6 +7,7 @@
 #include "tools/nccl/abi_v12.h"
 #include "tools/nccl/abi_v6.h"
 #include "core/pending.h"
+#include "tools/nccl/net_event.h"
 #include "tools/nccl/wire.h"
 #ifdef OVER_FAKE_RAILS
 #include "tests/unit/nccl/rails.h"
@@ -418,6 +419,98 @@ static void registered_memory_is_used_and_put_away(void **state)
     munmap(out, BIG);
 }
 
+/* ---- what must not be left behind ---- */
+
+/* NULL, also over the mark that NCCL leaves where a receive may be told as done early. */
+static void what_cannot_be_taken_now_is_no_request(void **state)
+{
+    static uint8_t out[SL_NCCL_REQUESTS + 1][8];
+    void *mr = NULL, *parent = NULL, *request, *data, *requests[SL_NCCL_REQUESTS];
+    size_t len = 8;
+    int tag = 1;
+    struct ends e;
+
+    (void)state;
+    ends_make(&e);
+    request = SL_NCCL_RECV_OPTIONAL;
+    assert_int_equal(net->isend(e.send, out[0], len, tag, NULL, NULL, &request), SL_NCCL_SUCCESS);
+    assert_null(request); /* nothing is announced */
+    for (int i = 0; i < SL_NCCL_REQUESTS; i++)
+        assert_non_null(requests[i] = ends_irecv(&e, out[i], len, tag));
+    data = out[SL_NCCL_REQUESTS];
+    request = SL_NCCL_RECV_OPTIONAL;
+    assert_int_equal(net->irecv(e.recv, 1, &data, &len, &tag, &mr, &parent, &request), SL_NCCL_SUCCESS);
+    assert_null(request); /* there are as many as may be */
+    for (int i = 0; i < SL_NCCL_REQUESTS; i++)
+        ends_finish_both(ends_isend(&e, out[i], len, tag), NULL, requests[i], NULL);
+    ends_part(&e);
+}
+
+/* ---- the profiler ---- */
+
+static struct {
+    unsigned starts, stops;
+    bool takes;
+    struct sl_nccl_net_event last;
+    void *parent;
+} told;
+
+static enum sl_nccl_result profile(void **event, int kind, void *parent, int64_t id, void *data)
+{
+    assert_int_equal(id, SL_NCCL_NET_EVENT_ID);
+    if (kind == SL_NCCL_EVENT_START) {
+        assert_null(*event);
+        told.starts++;
+        told.last = *(const struct sl_nccl_net_event *)data;
+        told.parent = parent;
+        if (told.takes)
+            *event = &told;
+    } else {
+        assert_int_equal(kind, SL_NCCL_EVENT_STOP);
+        assert_ptr_equal(*event, &told);
+        told.stops++;
+    }
+    return SL_NCCL_SUCCESS;
+}
+
+static void requests_are_events_of_the_profiler(void **state)
+{
+    struct sl_nccl_net_config_v11 config = {.traffic_class = SL_NCCL_UNDEFINED};
+    uint8_t in[64] = "", out[2][64];
+    struct ends e;
+
+    (void)state;
+    for (int takes = 0; takes < 2; takes++) {
+        void *data[2] = {out[0], out[1]}, *mrs[2] = {NULL}, *parents[2] = {&in[0], &in[1]}, *recv = NULL, *send = NULL;
+        size_t lens[2] = {64, 63};
+        int tags[2] = {4, 5};
+
+        memset(&told, 0, sizeof(told));
+        told.takes = takes != 0;
+        memset(&e, 0, sizeof(e));
+        assert_int_equal(net->init(&e.ctx, 1, &config, ends_logger, profile), SL_NCCL_SUCCESS);
+        ends_listen(&e);
+        ends_meet(&e);
+        assert_int_equal(net->irecv(e.recv, 2, data, lens, tags, mrs, parents, &recv), SL_NCCL_SUCCESS);
+        assert_int_equal(told.starts, 2);
+        assert_ptr_equal(told.parent, &in[1]);
+        assert_int_equal(told.last.is_send, 0);
+        assert_int_equal(told.last.tag, 5);
+        assert_int_equal(told.last.len, 63);
+        assert_true(told.last.transport[0] != '\0' && told.last.peer[0] != '\0');
+        while (send == NULL)
+            assert_int_equal(net->isend(e.send, in, 60, 5, NULL, &in[5], &send), SL_NCCL_SUCCESS);
+        assert_int_equal(told.starts, 3); /* not of those that were not taken */
+        assert_ptr_equal(told.parent, &in[5]);
+        assert_true(told.last.is_send == 1 && told.last.len == 60);
+        ends_finish_both(ends_isend(&e, in, 64, 4), NULL, send, NULL); /* without a parent: no event */
+        assert_int_equal(told.starts, 3);
+        ends_finish(recv, NULL);
+        assert_int_equal(told.stops, takes ? 3 : 0);
+        ends_part(&e);
+    }
+}
+
 /* ---- ends ---- */
 
 static void memory_that_is_put_away_under_a_request_is_not_touched_again(void **state)
@@ -511,6 +604,7 @@ static void a_peer_that_is_gone_is_a_remote_error(void **state)
 
     (void)state;
     ends_make(&e);
+    ends_warnings = 0;
     recv = ends_irecv(&e, out, sizeof(out), 1);
     assert_int_equal(net->close_send(e.send), SL_NCCL_SUCCESS);
     e.send = NULL;
@@ -523,6 +617,9 @@ static void a_peer_that_is_gone_is_a_remote_error(void **state)
     assert_int_equal(net->irecv(e.recv, 1, (void *[]){out}, (size_t[]){1}, (int[]){1}, (void *[]){NULL},
                                 (void *[]){NULL}, &request), SL_NCCL_REMOTE_ERROR);
     assert_null(request);
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(net->test(recv, &done, NULL), SL_NCCL_REMOTE_ERROR);
+    assert_int_equal(ends_warnings, 1); /* NCCL asks on; its log has the line */
     ends_part(&e);
 }
 
@@ -659,6 +756,8 @@ int main(void)
         cmocka_unit_test(a_group_takes_its_sends_in_any_order),
         cmocka_unit_test(as_many_requests_as_nccl_has_are_in_flight),
         cmocka_unit_test(registered_memory_is_used_and_put_away),
+        cmocka_unit_test(what_cannot_be_taken_now_is_no_request),
+        cmocka_unit_test(requests_are_events_of_the_profiler),
         cmocka_unit_test(memory_that_is_put_away_under_a_request_is_not_touched_again),
         cmocka_unit_test(what_was_sent_arrives_though_the_sender_closes),
         cmocka_unit_test(gpu_memory_is_refused_where_no_transport_takes_it),
