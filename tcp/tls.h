@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * TLS 1.3 with a pre-shared key over a socket that never blocks.
+ *
+ *   tls.c      the handshake, by OpenSSL (opened at run time: tls_dl.c); OpenSSL is needed no longer than that
+ *   record.c   records of data, made and opened here by OpenSSL's ciphers, straight out of and into the caller's
+ *              memory; or by the kernel, where it does (CONFIG_TLS)
+ *
+ * docs/design/0012-tls.md says why it is so.
+ */
+#ifndef SL_TCP_TLS_H
+#define SL_TCP_TLS_H
+
+#include "core/secret.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#define SL_TLS_IDENTITY_MAX 128
+
+/* What an interface keeps for all its connections. */
+struct sl_tls_context;
+struct sl_tls; /* of one connection */
+
+/* -ENOTSUP: this build or this machine has no TLS, and what to do. */
+int sl_tls_context_open(struct sl_tls_context **out);
+void sl_tls_context_close(struct sl_tls_context *context); /* takes NULL */
+
+/* Nothing is sent yet. identity names the key to who listens on the network, and to the log; the key itself is
+ * known to both ends. */
+int sl_tls_new(struct sl_tls_context *context, bool client, const uint8_t psk[SL_DIGEST_BYTES],
+               const char *identity, struct sl_tls **out);
+void sl_tls_free(struct sl_tls *tls); /* takes NULL */
+
+/* Goes on with the handshake. 1: done; 0: call again when fd is readable, or writable (*wants_write).
+ * -EPROTO, -ECONNRESET: it came to nothing, with a sentence part. No byte behind the handshake is read. */
+int sl_tls_handshake(struct sl_tls *tls, int fd, bool *wants_write);
+
+/*
+ * As sendmsg() and recvmsg() of the plain bytes, with errno: EBADMSG when what came is not what was sent. Sending
+ * counts bytes once the kernel has all of their records; until then it says EAGAIN, and wants the same bytes
+ * again. Each element of iov begins a record. Receiving takes no byte on EAGAIN alone, so a reader that waits for
+ * an event first reads until EAGAIN, as of a socket.
+ */
+ssize_t sl_tls_send(struct sl_tls *tls, int fd, const struct iovec *iov, unsigned count);
+ssize_t sl_tls_recv(struct sl_tls *tls, int fd, const struct iovec *iov, unsigned count);
+
+/* "AES-128-GCM", once the handshake is done. */
+const char *sl_tls_cipher(const struct sl_tls *tls);
+
+/* For tests: records that one key seals. */
+extern uint64_t sl_tls_records_per_key;
+
+#endif
