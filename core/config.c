@@ -113,6 +113,9 @@ const struct sl_config_row sl_config_rows[] = {
          "Congestion control of our sockets, a name of net.ipv4.tcp_available_congestion_control; "
          "auto: cubic where there is one; system: the kernel's default."),
     SWITCH("TCP_CRC", tcp_crc, "auto", "CRC32C over every frame: auto is on, except on loopback."),
+    SWITCH("TCP_TLS", tcp_tls, "off",
+           "TLS 1.3 on all TCP connections between ranks, with keys made of the job's secret: on or off, the same on "
+           "all ranks. Needs a secret, and OpenSSL 3 where it runs."),
     BYTES("TCP_SOCKET_BYTES", tcp_socket_bytes, "0", 0, GIB,
           "Socket buffer size. 0: the kernel's own tuning."),
     BYTES("TCP_STRIPE_BYTES", tcp_stripe_bytes, "0", 0, GIB,

@@ -26,7 +26,7 @@ struct sl_config {
     /* shm */
     int64_t shm_ring_bytes, shm_window_bytes, shm_stream_min_bytes, shm_read;
     /* tcp */
-    int64_t tcp_connections, tcp_crc, tcp_socket_bytes, tcp_stripe_bytes;
+    int64_t tcp_connections, tcp_crc, tcp_tls, tcp_socket_bytes, tcp_stripe_bytes;
     char tcp_engine[SL_TEXT_MAX], tcp_congestion[SL_TEXT_MAX];
     /* verbs */
     char verbs_devices[SL_TEXT_MAX], verbs_gid_family[SL_TEXT_MAX], verbs_paths[SL_TEXT_MAX];

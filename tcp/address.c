@@ -14,6 +14,7 @@
 #define KIND_V4 1
 #define KIND_V6 2
 #define KIND_LOOPBACK 0x80
+#define FLAG_TLS 4 /* beside the checksums */
 
 static_assert(FIXED + SL_TCP_ADDRS * 17 <= SL_ADDR_MAX, "the address must fit struct sl_addr");
 
@@ -29,7 +30,7 @@ void sl_tcp_address_encode(const struct sl_tcp_address *address, struct sl_addr 
     out->bytes[3] = (uint8_t)address->count;
     out->bytes[4] = (uint8_t)(address->port & 0xff);
     out->bytes[5] = (uint8_t)(address->port >> 8);
-    out->bytes[6] = address->crc;
+    out->bytes[6] = (uint8_t)(address->crc | (address->tls ? FLAG_TLS : 0));
     out->bytes[7] = address->conns;
     memcpy(out->bytes + 8, address->host, SL_TCP_HOST_BYTES);
     memcpy(out->bytes + 24, address->token, SL_TCP_TOKEN_BYTES);
@@ -87,12 +88,13 @@ int sl_tcp_address_decode(const struct sl_addr *in, const char *whose, struct sl
     if (bytes[2] != SL_TCP_WIRE_VERSION)
         return sl_fail(-EPROTO, "%s speaks wire version %u of tcp, this end %u; install the same "
                        "Sluice everywhere", whose, bytes[2], SL_TCP_WIRE_VERSION);
-    if (bytes[3] > SL_TCP_ADDRS || bytes[6] > SL_TCP_CRC_AUTO || bytes[7] > SL_TCP_DATA_CONNS_MAX)
+    if (bytes[3] > SL_TCP_ADDRS || (bytes[6] & ~FLAG_TLS) > SL_TCP_CRC_AUTO || bytes[7] > SL_TCP_DATA_CONNS_MAX)
         return sl_fail(-EPROTO, "the tcp address of %s is damaged: it has %u addresses, %u "
                        "connections, checksums %u", whose, bytes[3], bytes[7], bytes[6]);
     memset(out, 0, sizeof(*out));
     out->port = (uint16_t)(bytes[4] | bytes[5] << 8);
-    out->crc = bytes[6];
+    out->crc = bytes[6] & ~FLAG_TLS;
+    out->tls = (bytes[6] & FLAG_TLS) != 0;
     out->conns = bytes[7];
     memcpy(out->host, bytes + 8, SL_TCP_HOST_BYTES);
     memcpy(out->token, bytes + 24, SL_TCP_TOKEN_BYTES);

@@ -18,6 +18,7 @@
 struct sl_tcp_address {
     uint16_t port;
     uint8_t crc;   /* SL_OFF, SL_ON, SL_TCP_CRC_AUTO */
+    bool tls;      /* it speaks TLS, and nothing else */
     uint8_t conns; /* data connections wanted; 0 auto */
     uint8_t host[SL_TCP_HOST_BYTES]; /* equal exactly where loopback reaches */
     uint8_t token[SL_TCP_TOKEN_BYTES];

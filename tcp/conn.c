@@ -5,7 +5,16 @@
  * Both sides know both addresses, so they agree without talking: the endpoint with the lower token
  * dials. It tries the peer's addresses in order with the control connection, then opens the data
  * connections to the address that answered. Tokens are random, so only who got the address through
- * the exchange can attach; whoever else connects is turned away, by the rules of core/pending.h.
+ * the exchange can attach; whoever else connects is turned away, by the rules of core/pending.h. Tokens do not travel:
+ *
+ *   dialler                                        listener
+ *   hello (name of the other endpoint, nonce)  ->
+ *                                              <-  answer (nonce, proof), once its endpoint connects
+ *   proof                                      ->
+ *                  TLS, or frames at once
+ *
+ * A proof is a digest of all that was said on the connection, under a key made of both tokens and the
+ * job's session key (proof.h).
  */
 #include "tcp/tcp.h"
 
@@ -16,9 +25,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #define BACKLOG 1024
+#define HELLO_AT 1024 /* of a connection's read-ahead lies our hello, until frames come */
 #define DIAL_NS_MAX (5 * SL_NS_PER_S)  /* one address, while others remain */
 
 static uint64_t now(const struct sl_tcp_iface *iface)
@@ -205,6 +216,8 @@ void sl_tcp_conn_close(struct sl_tcp_conn *conn)
 {
     watch_close(conn->ep->iface, &conn->watch);
     conn->state = SL_TCP_CLOSED;
+    sl_tls_free(conn->tls);
+    conn->tls = NULL;
 }
 
 /* ---- pending connections ---- */
@@ -320,6 +333,7 @@ static void local_text(struct sl_tcp_ep *ep, int fd)
 static void connect_end(struct sl_tcp_ep *ep, int status)
 {
     ep->iface->connecting--;
+    sl_tcp_pending_forget(ep); /* what else names it has proved nothing */
     ep->connect_status = status;
     ep->connect_over = true;
     sl_tcp_ep_news(ep);
@@ -335,6 +349,8 @@ static void connect_fail(struct sl_tcp_ep *ep, int status)
     connect_end(ep, status);
 }
 
+static void dial_data(struct sl_tcp_ep *ep);
+
 static void conn_opened(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_ep *ep = conn->ep;
@@ -347,63 +363,147 @@ static void conn_opened(struct sl_tcp_conn *conn)
         tune_control(ep->iface, conn->watch.fd);
         local_text(ep, conn->watch.fd);
     }
-    if (++ep->open_conns < ep->data_conns + 1)
+    if (++ep->open_conns < ep->data_conns + 1) {
+        if (conn->idx == 0 && ep->dials)
+            dial_data(ep);
         return;
+    }
     ep->state = SL_TCP_EP_UP;
-    sl_info("tcp", "connected to %s: %s to %s, %u connection%s, %s, crc %s", sl_ep_peer_name(&ep->base),
+    sl_info("tcp", "connected to %s: %s to %s, %u connection%s, %s, crc %s, %s%s", sl_ep_peer_name(&ep->base),
             ep->local_text, ep->peer_text, ep->data_conns, ep->data_conns == 1 ? "" : "s",
-            ep->iface->congestion, ep->crc ? "on" : "off");
+            ep->iface->congestion, ep->crc ? "on" : "off", ep->tls ? "TLS 1.3 " : "no TLS",
+            ep->tls ? sl_tls_cipher(conn->tls) : "");
     connect_end(ep, 0);
 }
 
-/* The connection has proved whom it wants, and that endpoint is connecting. */
-static void pending_adopt(struct sl_tcp_iface *iface, struct sl_tcp_pending *pending,
-                          struct sl_tcp_ep *ep)
-{
-    const struct sl_tcp_hello *hello = &pending->hello;
-    struct sl_tcp_conn *conn;
-    int fd = pending->watch.fd, err;
+/* ---- TLS ---- */
 
-    if (memcmp(hello->from, ep->peer_token, SL_TCP_TOKEN_BYTES) != 0) {
-        pending_refuse(iface, pending, "it knows an endpoint of ours, but is not its peer");
+/* Goes on with the handshake of a connection whose ends have proved themselves. */
+static void secure(struct sl_tcp_conn *conn)
+{
+    struct sl_tcp_ep *ep = conn->ep;
+    char text[SL_TCP_WHY];
+    bool wants_write;
+    int err = sl_tls_handshake(conn->tls, conn->watch.fd, &wants_write);
+
+    if (err == 1) {
+        conn_opened(conn);
+    } else if (err < 0) {
+        snprintf(text, sizeof(text), "%s", sluice_last_error());
+        connect_fail(ep, sl_fail(err, "connection %u to %s at %s: %s", conn->idx,
+                                 sl_ep_peer_name(&ep->base), ep->peer_text, text));
+    } else if (wants_write) {
+        conn->watch.writable = false;
+    } else {
+        conn->watch.readable = false;
+    }
+}
+
+/* Both ends have proved themselves: hello and answer as they travelled. */
+static int conn_proved(struct sl_tcp_conn *conn, const uint8_t *hello, const uint8_t *answer)
+{
+    struct sl_tcp_ep *ep = conn->ep;
+    const struct sl_worker *worker = ep->iface->base.worker;
+    char identity[SL_TLS_IDENTITY_MAX];
+    uint8_t psk[SL_DIGEST_BYTES];
+
+    if (!ep->tls) {
+        conn_opened(conn);
+        return 0;
+    }
+    int32_t peer = ep->base.peer, mine = worker->rank;
+
+    snprintf(identity, sizeof(identity), "sluice job '%.64s' rank %d to %d connection %u",
+             ep->iface->config->job, ep->dials ? mine : peer, ep->dials ? peer : mine, conn->idx);
+    int err = sl_tcp_proof_make(ep->link_key, SL_TCP_PROOF_TLS, hello, answer, psk);
+
+    err = err ?: sl_tls_new(ep->iface->tls, ep->dials, psk, identity, &conn->tls);
+    explicit_bzero(psk, sizeof(psk));
+    if (err != 0)
+        return err;
+    conn->state = SL_TCP_SECURING;
+    secure(conn);
+    return 0;
+}
+
+/* ---- pending connections that know one of our endpoints ---- */
+
+static bool same_shape(const struct sl_tcp_ep *ep, const struct sl_tcp_hello *hello)
+{
+    return hello->conn_count == ep->data_conns && hello->crc == ep->crc && hello->tls == ep->tls &&
+           hello->conn_idx <= ep->data_conns;
+}
+
+/* It names an endpoint that is connecting: shows it that we are the listener it wants. Nobody can make use
+ * of that who does not know both tokens. */
+static void pending_answer(struct sl_tcp_iface *iface, struct sl_tcp_pending *pending, struct sl_tcp_ep *ep)
+{
+    struct sl_tcp_answer reply = {.version = SL_TCP_WIRE_VERSION, .verdict = SL_TCP_WELCOME,
+                                  .rank = iface->base.worker->rank};
+    uint8_t *nonce = pending->welcome + SL_TCP_ANSWER_BYTES;
+
+    if (!same_shape(ep, &pending->hello)) {
+        answer(iface, pending->watch.fd, SL_TCP_WRONG_SHAPE);
+        pending_refuse(iface, pending, "it counts connections, or uses checksums or TLS, differently");
         return;
     }
-    /* The dialler gave up on its first attempt, whose answer came too late, and starts again. */
-    if (hello->conn_idx == 0 && ep->state == SL_TCP_EP_CONNECTING) {
+    sl_tcp_answer_encode(&reply, pending->welcome);
+    if (getrandom(nonce, SL_TCP_NONCE_BYTES, 0) != SL_TCP_NONCE_BYTES ||
+        sl_tcp_proof_make(ep->link_key, SL_TCP_PROOF_LISTENER, pending->bytes, pending->welcome,
+                          nonce + SL_TCP_NONCE_BYTES) != 0) {
+        pending_refuse(iface, pending, "no proof can be made");
+        return;
+    }
+    pending->answered = true;
+    pending->got = 0;
+    if (!is_parked(pending))
+        pending->base.standing = SL_PENDING_HEARD;
+    /* A fresh socket has room for it. */
+    if (send(pending->watch.fd, pending->welcome, sizeof(pending->welcome), MSG_DONTWAIT | MSG_NOSIGNAL) !=
+        (ssize_t)sizeof(pending->welcome))
+        pending_refuse(iface, pending, "it does not take an answer");
+}
+
+/* It has proved that it is the peer of that endpoint. */
+static void pending_adopt(struct sl_tcp_iface *iface, struct sl_tcp_pending *pending, struct sl_tcp_ep *ep)
+{
+    const struct sl_tcp_pending proved = *pending;
+    struct sl_tcp_conn *conn = &ep->conns[proved.hello.conn_idx];
+    int fd = pending->watch.fd, err;
+
+    /* The dialler gave up on its first attempt and starts again. Data connections alone belong to this one, whose
+     * proof was late. */
+    if (proved.hello.conn_idx == 0 && conn->state != SL_TCP_CLOSED) {
         for (unsigned i = 0; i <= ep->data_conns; i++)
             sl_tcp_conn_close(&ep->conns[i]);
         ep->open_conns = 0;
     }
-    if (hello->conn_count != ep->data_conns || hello->crc != ep->crc ||
-        hello->conn_idx > ep->data_conns || ep->conns[hello->conn_idx].state != SL_TCP_CLOSED) {
-        answer(iface, fd, SL_TCP_WRONG_SHAPE);
-        pending_refuse(iface, pending, "it counts connections differently, or comes twice");
+    if (conn->state != SL_TCP_CLOSED) {
+        pending_refuse(iface, pending, "it comes twice");
         return;
     }
-    conn = &ep->conns[hello->conn_idx];
     iface->engine_ops->del(iface->engine, &pending->watch);
     pending->watch.fd = -1;
     conn->watch = (struct sl_tcp_watch){.fd = fd, .kind = SL_TCP_WATCH_CONN};
-    if (hello->conn_idx == 0)
-        snprintf(ep->peer_text, sizeof(ep->peer_text), "%s", pending->base.from);
+    if (conn->idx == 0)
+        snprintf(ep->peer_text, sizeof(ep->peer_text), "%s", proved.base.from);
     pending_free(iface, pending);
     err = iface->engine_ops->add(iface->engine, &conn->watch);
     if (err != 0) {
         close(fd);
         conn->watch.fd = -1;
-        connect_fail(ep, err);
-        return;
     }
-    answer(iface, fd, SL_TCP_WELCOME);
-    conn_opened(conn);
+    err = err ?: conn_proved(conn, proved.bytes, proved.welcome);
+    if (err != 0)
+        connect_fail(ep, err);
 }
 
-static struct sl_tcp_ep *ep_by_token(struct sl_tcp_iface *iface, const uint8_t *token)
+static struct sl_tcp_ep *ep_by_name(struct sl_tcp_iface *iface, const uint8_t *name)
 {
     sl_list_foreach(&iface->eps, node) {
         struct sl_tcp_ep *ep = sl_container_of(node, struct sl_tcp_ep, link);
 
-        if (memcmp(ep->token, token, SL_TCP_TOKEN_BYTES) == 0)
+        if (memcmp(ep->name, name, SL_TCP_NAME_BYTES) == 0)
             return ep;
     }
     return NULL;
@@ -420,32 +520,54 @@ static void pending_hello(struct sl_tcp_iface *iface, struct sl_tcp_pending *pen
         pending_refuse(iface, pending, sluice_last_error());
         return;
     }
-    ep = ep_by_token(iface, pending->hello.to);
+    ep = ep_by_name(iface, pending->hello.to);
     if (ep == NULL || ep->state > SL_TCP_EP_CONNECTING) {
         pending_refuse(iface, pending, "it asks for an endpoint that is not waiting here");
     } else if (ep->state == SL_TCP_EP_NEW) {
         pending->base.standing = SL_PENDING_PROVED;
     } else {
-        pending_adopt(iface, pending, ep);
+        pending_answer(iface, pending, ep);
     }
+}
+
+static void pending_proof(struct sl_tcp_iface *iface, struct sl_tcp_pending *pending)
+{
+    struct sl_tcp_ep *ep = ep_by_name(iface, pending->hello.to);
+    uint8_t want[SL_DIGEST_BYTES];
+
+    if (ep == NULL || ep->state != SL_TCP_EP_CONNECTING)
+        pending_refuse(iface, pending, "its endpoint is not waiting here any more");
+    else if (sl_tcp_proof_make(ep->link_key, SL_TCP_PROOF_DIALLER, pending->bytes, pending->welcome, want) != 0 ||
+             !sl_digest_equal(want, pending->proof, sizeof(want)))
+        pending_refuse(iface, pending, "it names an endpoint of ours, but cannot prove that it is its peer");
+    else
+        pending_adopt(iface, pending, ep);
 }
 
 void sl_tcp_pending_event(struct sl_tcp_iface *iface, struct sl_tcp_pending *pending)
 {
+    uint8_t *into = pending->answered ? pending->proof : pending->bytes;
+    size_t want = pending->answered ? SL_TCP_PROOF_BYTES : SL_TCP_HELLO_BYTES;
     ssize_t n;
 
-    if (!pending->used || is_parked(pending))
+    if (!pending->used || (is_parked(pending) && !pending->answered))
         return;
-    /* No byte more than the hello: what follows belongs to the connection. */
-    n = recv(pending->watch.fd, pending->bytes + pending->got, SL_TCP_HELLO_BYTES - pending->got,
-             MSG_DONTWAIT);
+    /* No byte more than hello or proof: what follows belongs to the connection. */
+    n = recv(pending->watch.fd, into + pending->got, want - pending->got, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0) {
-        pending_refuse(iface, pending, n == 0 ? "it left before its hello" : sluice_strerror(-errno));
+        pending_refuse(iface, pending, n != 0              ? sluice_strerror(-errno)
+                                       : pending->answered ? "it left before its proof"
+                                                           : "it left before its hello");
         return;
     }
     pending->got += (uint16_t)n;
+    if (pending->answered) {
+        if (pending->got == want)
+            pending_proof(iface, pending);
+        return;
+    }
     /* Strangers are known by their first bytes: no need to wait for the rest. */
     if (pending->got >= 4 && memcmp(pending->bytes, "SLTH", 4) != 0) {
         sl_tcp_hello_decode(pending->bytes, &pending->hello);
@@ -459,9 +581,9 @@ void sl_tcp_pending_forget(struct sl_tcp_ep *ep)
 {
     struct sl_tcp_iface *iface = ep->iface;
 
-    for (unsigned i = 0; i < SL_TCP_PENDING; i++)
-        if (iface->pending[i].used && is_parked(&iface->pending[i]) &&
-            memcmp(iface->pending[i].hello.to, ep->token, SL_TCP_TOKEN_BYTES) == 0)
+    for (unsigned i = 0; i < SL_TCP_PENDING && iface->pending_set.count > 0; i++)
+        if (iface->pending[i].used && (is_parked(&iface->pending[i]) || iface->pending[i].answered) &&
+            memcmp(iface->pending[i].hello.to, ep->name, SL_TCP_NAME_BYTES) == 0)
             pending_free(iface, &iface->pending[i]);
 }
 
@@ -557,8 +679,9 @@ static void dial_hello(struct sl_tcp_conn *conn)
                                  .conn_idx = conn->idx,
                                  .conn_count = (uint8_t)ep->data_conns,
                                  .crc = ep->crc,
+                                 .tls = ep->tls,
                                  .rank = ep->iface->base.worker->rank};
-    uint8_t bytes[SL_TCP_HELLO_BYTES];
+    uint8_t *bytes = conn->rx + HELLO_AT;
     socklen_t len = sizeof(int);
     int err = 0;
 
@@ -567,11 +690,13 @@ static void dial_hello(struct sl_tcp_conn *conn)
         dial_failed(conn, -err, sluice_strerror(-err));
         return;
     }
-    memcpy(hello.to, ep->peer_token, SL_TCP_TOKEN_BYTES);
-    memcpy(hello.from, ep->token, SL_TCP_TOKEN_BYTES);
+    memcpy(hello.to, ep->peer_name, SL_TCP_NAME_BYTES);
+    if (getrandom(hello.nonce, sizeof(hello.nonce), 0) != (ssize_t)sizeof(hello.nonce)) {
+        dial_failed(conn, -EIO, "the kernel gave no random bytes");
+        return;
+    }
     sl_tcp_hello_encode(&hello, bytes);
-    if (send(conn->watch.fd, bytes, sizeof(bytes), MSG_DONTWAIT | MSG_NOSIGNAL) !=
-        (ssize_t)sizeof(bytes)) {
+    if (send(conn->watch.fd, bytes, SL_TCP_HELLO_BYTES, MSG_DONTWAIT | MSG_NOSIGNAL) != SL_TCP_HELLO_BYTES) {
         if (errno != EAGAIN && errno != ENOTCONN)
             dial_failed(conn, -errno, sluice_strerror(-errno));
         conn->watch.writable = false;
@@ -583,42 +708,48 @@ static void dial_hello(struct sl_tcp_conn *conn)
                              sizeof(ep->peer_text));
 }
 
-static void dial_answer(struct sl_tcp_conn *conn)
+/* A refusal, or 0: welcome. */
+static int check_answer(struct sl_tcp_conn *conn, char *text, size_t cap)
 {
-    struct sl_tcp_ep *ep = conn->ep;
     struct sl_tcp_answer reply;
-    char text[128];
-    ssize_t n = recv(conn->watch.fd, conn->rx + conn->hello_len,
-                     SL_TCP_ANSWER_BYTES - conn->hello_len, MSG_DONTWAIT);
 
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
-    if (n <= 0) {
-        dial_failed(conn, n == 0 ? -ECONNREFUSED : -errno,
-                    n == 0 ? "it hung up after our hello" : sluice_strerror(-errno));
-        return;
-    }
-    conn->hello_len += (uint16_t)n;
-    if (conn->hello_len < SL_TCP_ANSWER_BYTES)
-        return;
     if (sl_tcp_answer_decode(conn->rx, &reply) != 0) {
-        dial_failed(conn, -ECONNREFUSED, sluice_last_error());
-        return;
+        snprintf(text, cap, "%s", sluice_last_error());
+        return -ECONNREFUSED;
     }
-    if (reply.verdict == SL_TCP_WRONG_VERSION) {
-        snprintf(text, sizeof(text), "it speaks wire version %u, this side %u", reply.version,
-                 SL_TCP_WIRE_VERSION);
-        dial_failed(conn, -EPROTO, text);
-        return;
+    if (reply.verdict == SL_TCP_WRONG_VERSION || reply.version != SL_TCP_WIRE_VERSION) {
+        snprintf(text, cap, "it speaks wire version %u, this side %u", reply.version, SL_TCP_WIRE_VERSION);
+        return -EPROTO;
     }
     if (reply.verdict != SL_TCP_WELCOME) {
-        dial_failed(conn, -EPROTO, "it counts connections or checksums differently; use the same "
-                    "SLUICE_TCP_* on all ranks");
-        return;
+        snprintf(text, cap, "it counts connections, or uses checksums or TLS, differently; use the same "
+                 "SLUICE_TCP_* on all ranks");
+        return -EPROTO;
     }
-    conn_opened(conn);
-    if (conn->idx != 0)
-        return;
+    return 0;
+}
+
+/* The listener is the one that was meant, or another that only has its address; ours goes out. */
+static int prove(struct sl_tcp_conn *conn, char *text, size_t cap)
+{
+    const uint8_t *hello = conn->rx + HELLO_AT, *welcome = conn->rx;
+    uint8_t mac[SL_DIGEST_BYTES];
+    int err = sl_tcp_proof_make(conn->ep->link_key, SL_TCP_PROOF_LISTENER, hello, welcome, mac);
+
+    if (err == 0 && !sl_digest_equal(mac, welcome + SL_TCP_ANSWER_BYTES + SL_TCP_NONCE_BYTES, sizeof(mac))) {
+        snprintf(text, cap, "it cannot prove that it is the rank that was meant");
+        return -ECONNREFUSED;
+    }
+    err = err ?: sl_tcp_proof_make(conn->ep->link_key, SL_TCP_PROOF_DIALLER, hello, welcome, mac);
+    if (err == 0 && send(conn->watch.fd, mac, sizeof(mac), MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof(mac))
+        err = -ECONNREFUSED;
+    if (err != 0)
+        snprintf(text, cap, "our proof could not be sent");
+    return err;
+}
+
+static void dial_data(struct sl_tcp_ep *ep)
+{
     for (unsigned i = 1; i <= ep->data_conns && ep->state == SL_TCP_EP_CONNECTING; i++) {
         int err = dial(&ep->conns[i]);
 
@@ -627,12 +758,44 @@ static void dial_answer(struct sl_tcp_conn *conn)
     }
 }
 
+static void dial_answer(struct sl_tcp_conn *conn)
+{
+    size_t want = conn->hello_len < SL_TCP_ANSWER_BYTES ? SL_TCP_ANSWER_BYTES : SL_TCP_WELCOME_BYTES;
+    char text[160] = "";
+    ssize_t n = recv(conn->watch.fd, conn->rx + conn->hello_len, want - conn->hello_len, MSG_DONTWAIT);
+    int err = 0;
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+        conn->watch.readable = errno == EINTR;
+        return;
+    }
+    if (n <= 0) {
+        dial_failed(conn, n == 0 ? -ECONNREFUSED : -errno,
+                    n == 0 ? "it hung up after our hello" : sluice_strerror(-errno));
+        return;
+    }
+    conn->hello_len += (uint16_t)n;
+    if (conn->hello_len == SL_TCP_ANSWER_BYTES)
+        err = check_answer(conn, text, sizeof(text));
+    else if (conn->hello_len == SL_TCP_WELCOME_BYTES)
+        err = prove(conn, text, sizeof(text));
+    if (err != 0) {
+        dial_failed(conn, err, text);
+    } else if (conn->hello_len == SL_TCP_WELCOME_BYTES) {
+        err = conn_proved(conn, conn->rx + HELLO_AT, conn->rx);
+        if (err != 0)
+            connect_fail(conn->ep, err);
+    }
+}
+
 void sl_tcp_dial_event(struct sl_tcp_conn *conn)
 {
     if (conn->state == SL_TCP_DIALLING && (conn->watch.writable || conn->watch.readable))
         dial_hello(conn);
-    if (conn->state == SL_TCP_GREETED && conn->watch.readable)
+    while (conn->state == SL_TCP_GREETED && conn->watch.readable)
         dial_answer(conn);
+    if (conn->state == SL_TCP_SECURING)
+        secure(conn);
 }
 
 int sl_tcp_connect_start(struct sl_tcp_ep *ep)
@@ -651,8 +814,8 @@ int sl_tcp_connect_start(struct sl_tcp_ep *ep)
         struct sl_tcp_pending *pending = &iface->pending[i];
 
         if (pending->used && is_parked(pending) &&
-            memcmp(pending->hello.to, ep->token, SL_TCP_TOKEN_BYTES) == 0)
-            pending_adopt(iface, pending, ep);
+            memcmp(pending->hello.to, ep->name, SL_TCP_NAME_BYTES) == 0)
+            pending_answer(iface, pending, ep);
     }
     return 0;
 }

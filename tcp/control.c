@@ -45,8 +45,11 @@ int sl_tcp_ctrl_tx(struct sl_tcp_conn *conn)
 
     while (ep->ctrl_count > 0) {
         struct sl_tcp_ctrl_msg *msg = queued(ep, 0);
-        ssize_t n = send(conn->watch.fd, msg->bytes + ep->ctrl_sent, msg->len - ep->ctrl_sent,
-                         MSG_DONTWAIT | MSG_NOSIGNAL);
+        uint8_t *rest = msg->bytes + ep->ctrl_sent;
+        size_t len = msg->len - ep->ctrl_sent;
+        ssize_t n = SL_UNLIKELY(conn->tls != NULL)
+                        ? sl_tls_send(conn->tls, conn->watch.fd, &(struct iovec){rest, len}, 1)
+                        : send(conn->watch.fd, rest, len, MSG_DONTWAIT | MSG_NOSIGNAL);
 
         if (n < 0) {
             if (errno == EAGAIN)
@@ -126,8 +129,7 @@ static int parse(struct sl_tcp_conn *conn)
 
 int sl_tcp_ctrl_rx(struct sl_tcp_conn *conn)
 {
-    ssize_t n = recv(conn->watch.fd, conn->rx + conn->rx_end, SL_TCP_RX_BYTES - conn->rx_end,
-                     MSG_DONTWAIT);
+    ssize_t n = sl_tcp_read(conn, conn->rx + conn->rx_end, SL_TCP_RX_BYTES - conn->rx_end);
     int count;
 
     if (n < 0) {

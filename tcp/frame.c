@@ -13,6 +13,7 @@
 #define ANSWER_MAGIC UINT32_C(0x41544c53) /* "SLTA" */
 #define FRAME_MAGIC UINT16_C(0x4653)      /* "SF" */
 #define FLAG_CRC 1u
+#define FLAG_TLS 2u /* of a hello */
 
 static void put16(uint8_t *p, uint16_t value)
 {
@@ -64,10 +65,10 @@ void sl_tcp_hello_encode(const struct sl_tcp_hello *hello, uint8_t out[SL_TCP_HE
     put16(out + 6, SL_TCP_HELLO_BYTES);
     out[8] = hello->conn_idx;
     out[9] = hello->conn_count;
-    out[10] = hello->crc ? FLAG_CRC : 0;
+    out[10] = (uint8_t)((hello->crc ? FLAG_CRC : 0) | (hello->tls ? FLAG_TLS : 0));
     put32(out + 12, (uint32_t)hello->rank);
-    memcpy(out + 16, hello->to, SL_TCP_TOKEN_BYTES);
-    memcpy(out + 32, hello->from, SL_TCP_TOKEN_BYTES);
+    memcpy(out + 16, hello->to, SL_TCP_NAME_BYTES);
+    memcpy(out + 32, hello->nonce, SL_TCP_NONCE_BYTES);
     put32(out + 60, sl_crc32c(0, out, 60));
 }
 
@@ -88,9 +89,10 @@ int sl_tcp_hello_decode(const uint8_t in[SL_TCP_HELLO_BYTES], struct sl_tcp_hell
     hello.conn_idx = in[8];
     hello.conn_count = in[9];
     hello.crc = (in[10] & FLAG_CRC) != 0;
+    hello.tls = (in[10] & FLAG_TLS) != 0;
     hello.rank = (int32_t)get32(in + 12);
-    memcpy(hello.to, in + 16, SL_TCP_TOKEN_BYTES);
-    memcpy(hello.from, in + 32, SL_TCP_TOKEN_BYTES);
+    memcpy(hello.to, in + 16, SL_TCP_NAME_BYTES);
+    memcpy(hello.nonce, in + 32, SL_TCP_NONCE_BYTES);
     if (hello.conn_count == 0 || hello.conn_count > SL_TCP_DATA_CONNS_MAX ||
         hello.conn_idx > hello.conn_count)
         return sl_fail(-EBADMSG, "its hello names connection %u of %u", hello.conn_idx,

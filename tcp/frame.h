@@ -8,10 +8,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SL_TCP_WIRE_VERSION 1
+#define SL_TCP_WIRE_VERSION 2
 #define SL_TCP_TOKEN_BYTES 16
 #define SL_TCP_HELLO_BYTES 64
 #define SL_TCP_ANSWER_BYTES 24
+#define SL_TCP_NAME_BYTES 16
+#define SL_TCP_NONCE_BYTES 16
+#define SL_TCP_PROOF_BYTES 32
+/* An answer that welcomes, the listening side's nonce and its proof; then the dialler's proof comes. */
+#define SL_TCP_WELCOME_BYTES (SL_TCP_ANSWER_BYTES + SL_TCP_NONCE_BYTES + SL_TCP_PROOF_BYTES)
 #define SL_TCP_FRAME_BYTES 48
 #define SL_TCP_PIECE_MAX (UINT32_C(1) << 30)  /* most payload bytes of one frame */
 #define SL_TCP_MESSAGE_MAX (UINT64_C(1) << 48)
@@ -22,15 +27,15 @@ struct sl_tcp_hello {
     uint16_t version;
     uint8_t conn_idx;   /* 0 is the control connection */
     uint8_t conn_count; /* data connections; the control connection comes on top */
-    bool crc;
+    bool crc, tls;
     int32_t rank;       /* of the dialler, for log lines; -1 unknown */
-    uint8_t to[SL_TCP_TOKEN_BYTES];   /* the endpoint that is dialled */
-    uint8_t from[SL_TCP_TOKEN_BYTES]; /* the dialler's endpoint */
+    uint8_t to[SL_TCP_NAME_BYTES]; /* the endpoint that is dialled */
+    uint8_t nonce[SL_TCP_NONCE_BYTES];
 };
 
 enum sl_tcp_verdict { SL_TCP_WELCOME, SL_TCP_WRONG_VERSION, SL_TCP_WRONG_SHAPE };
 
-/* What the accepting side answers. */
+/* What the accepting side answers; more follows a welcome. */
 struct sl_tcp_answer {
     uint16_t version;
     uint8_t verdict; /* enum sl_tcp_verdict */

@@ -78,6 +78,26 @@ static bool tx_assign(struct sl_tcp_conn *conn)
     return true;
 }
 
+/* As tx_write(), in records: one for a small message, else the header has its own, so that the other end can open
+ * those behind it straight to where the payload goes. */
+static ssize_t tx_write_tls(struct sl_tcp_conn *conn, const uint8_t *payload, uint32_t rest)
+{
+    struct sl_tcp_tx_piece *piece = &conn->tx;
+    uint32_t header = SL_TCP_FRAME_BYTES - piece->header_sent;
+    uint8_t whole[SL_TCP_FRAME_BYTES + SMALL_BYTES];
+    struct iovec iov[2] = {{piece->header + piece->header_sent, header},
+                           {(void *)(uintptr_t)payload, rest}};
+
+    if (header == 0)
+        return sl_tls_send(conn->tls, conn->watch.fd, iov + 1, 1);
+    if (rest > SMALL_BYTES)
+        return sl_tls_send(conn->tls, conn->watch.fd, iov, 2);
+    memcpy(whole, iov[0].iov_base, header);
+    if (rest > 0)
+        memcpy(whole + header, payload, rest);
+    return sl_tls_send(conn->tls, conn->watch.fd, &(struct iovec){whole, header + rest}, 1);
+}
+
 static ssize_t tx_write(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_tx_piece *piece = &conn->tx;
@@ -88,6 +108,8 @@ static ssize_t tx_write(struct sl_tcp_conn *conn)
 
     if (rest > SLICE_BYTES)
         rest = SLICE_BYTES;
+    if (SL_UNLIKELY(conn->tls != NULL))
+        return tx_write_tls(conn, payload, rest);
     if (header == 0)
         return send(conn->watch.fd, payload, rest, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (rest <= SMALL_BYTES) {
@@ -456,7 +478,9 @@ static ssize_t rx_read_payload(struct sl_tcp_conn *conn)
         iov[1].iov_len = SL_TCP_RX_BYTES;
         msg.msg_iovlen = 2;
     }
-    n = recvmsg(conn->watch.fd, &msg, MSG_DONTWAIT);
+    n = SL_UNLIKELY(conn->tls != NULL)
+            ? sl_tls_recv(conn->tls, conn->watch.fd, iov, (unsigned)msg.msg_iovlen)
+            : recvmsg(conn->watch.fd, &msg, MSG_DONTWAIT);
     if (n <= 0)
         return n;
     conn->rx_pos = 0;
@@ -485,7 +509,7 @@ static ssize_t rx_read_ahead(struct sl_tcp_conn *conn)
         conn->rx_end -= conn->rx_pos;
         conn->rx_pos = 0;
     }
-    n = recv(conn->watch.fd, conn->rx + conn->rx_end, SL_TCP_RX_BYTES - conn->rx_end, MSG_DONTWAIT);
+    n = sl_tcp_read(conn, conn->rx + conn->rx_end, SL_TCP_RX_BYTES - conn->rx_end);
     if (n > 0)
         conn->rx_end += (uint32_t)n;
     return n;

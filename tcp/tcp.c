@@ -65,6 +65,11 @@ void sl_tcp_conn_lost(struct sl_tcp_conn *conn, int err)
     int status = err == ETIMEDOUT || err == EHOSTUNREACH ? -err : -ECONNRESET;
 
     conn->watch.readable = conn->watch.writable = false;
+    if (err == EBADMSG) {
+        sl_tcp_ep_fail(ep, -EBADMSG, "what came on connection %u of %u is not what was sent: it was damaged or "
+                       "changed on the way (TLS)", conn->idx, ep->data_conns);
+        return;
+    }
     if (err == 0 || err == EPIPE || err == ECONNRESET)
         sl_tcp_ep_fail(ep, status, "%s", ep->bye ? "the peer closed its endpoint"
                                                  : "connection closed by peer");
@@ -221,9 +226,20 @@ static void close_iface(struct sl_iface *base)
             sl_tcp_unlisten(iface);
         iface->engine_ops->close(iface->engine);
     }
+    sl_tls_context_close(iface->tls);
     free(iface->pending);
     free(iface->staging);
     free(iface);
+}
+
+static int open_tls(struct sl_tcp_iface *iface)
+{
+    if (iface->config->tcp_tls != SL_ON)
+        return 0;
+    if (!iface->base.worker->has_session)
+        return sl_fail(-EINVAL, "SLUICE_TCP_TLS is on, but there is no secret to make keys of: set the same "
+                       "SLUICE_SECRET on all ranks");
+    return sl_tls_context_open(&iface->tls);
 }
 
 static int open_iface(struct sl_worker *worker, const struct sl_device *dev,
@@ -256,6 +272,7 @@ static int open_iface(struct sl_worker *worker, const struct sl_device *dev,
     for (unsigned i = 0; i < SL_TCP_PENDING; i++)
         iface->pending[i].watch.fd = -1;
     err = choose_interfaces(iface, dev);
+    err = err ?: open_tls(iface);
     if (err != 0)
         goto err_iface;
     err = sl_tcp_engine_open(iface->config->tcp_engine, &iface->engine_ops, &iface->engine);
@@ -280,6 +297,7 @@ static int ep_create(struct sl_iface *base, struct sl_ep **out)
 {
     struct sl_tcp_iface *iface = iface_of(base);
     struct sl_tcp_ep *ep = calloc(1, sizeof(*ep));
+    int err = 0;
 
     if (ep == NULL)
         return sl_fail(-ENOMEM, "no memory for a tcp endpoint");
@@ -297,9 +315,10 @@ static int ep_create(struct sl_iface *base, struct sl_ep **out)
     ep->ctrl = ep->queues->ctrl;
     ep->carry = ep->queues->carry;
     /* Who knows the token may attach: it must not be guessed. */
-    if (getrandom(ep->token, sizeof(ep->token), 0) != (ssize_t)sizeof(ep->token)) {
-        int err = sl_fail(-EIO, "the kernel gave no random bytes for a token: %s", sluice_strerror(-errno));
-
+    if (getrandom(ep->token, sizeof(ep->token), 0) != (ssize_t)sizeof(ep->token))
+        err = sl_fail(-EIO, "the kernel gave no random bytes for a token: %s", sluice_strerror(-errno));
+    err = err ?: sl_tcp_name_make(ep->token, ep->name);
+    if (err != 0) {
         munmap(ep->queues, sizeof(*ep->queues));
         free(ep);
         return err;
@@ -321,6 +340,7 @@ static int ep_addr(struct sl_ep *base, struct sl_addr *out)
     struct sl_tcp_address mine = {
         .port = iface->port,
         .crc = wanted_crc(iface->config),
+        .tls = iface->tls != NULL,
         .conns = (uint8_t)iface->config->tcp_connections,
     };
 
@@ -406,7 +426,7 @@ static void agree(struct sl_tcp_ep *ep, const struct sl_tcp_address *peer)
     if (mine == SL_ON || theirs == SL_ON)
         ep->crc = true;
     else
-        ep->crc = mine != SL_OFF && theirs != SL_OFF && !ep->same_host;
+        ep->crc = mine != SL_OFF && theirs != SL_OFF && !ep->same_host && !ep->tls;
     if (peer->conns > conns)
         conns = peer->conns;
     if (conns == 0)
@@ -419,8 +439,41 @@ static void agree(struct sl_tcp_ep *ep, const struct sl_tcp_address *peer)
     if (ep->piece_bytes < 4096)
         ep->piece_bytes = 4096;
     ep->iface->striped |= ep->data_conns > 1;
-    memcpy(ep->peer_token, peer->token, sizeof(peer->token));
-    ep->dials = memcmp(ep->token, ep->peer_token, 16) < 0;
+    ep->dials = memcmp(ep->token, peer->token, sizeof(peer->token)) < 0;
+}
+
+/* "rank 3 at 10.0.0.3:41234" */
+static void peer_at(const struct sl_tcp_ep *ep, const struct sl_tcp_address *peer, char *out, size_t cap)
+{
+    char addr[64] = "an unknown address";
+
+    if (peer->count > 0)
+        sl_sockaddr_text(&peer->places[0].addr, addr, sizeof(addr));
+    snprintf(out, cap, "%s at %s", sl_ep_peer_name(&ep->base), addr);
+}
+
+/* Both ends see from both addresses whether they agree on TLS; neither then says a word. */
+static int agree_on_tls(struct sl_tcp_ep *ep, const struct sl_tcp_address *peer)
+{
+    char who[160];
+
+    ep->tls = ep->iface->tls != NULL;
+    if (peer->tls == ep->tls)
+        return 0;
+    peer_at(ep, peer, who, sizeof(who));
+    if (ep->tls)
+        return sl_fail(-EPROTO, "%s speaks no TLS: set SLUICE_TCP_TLS=on on every rank", who);
+    return sl_fail(-EPROTO, "%s speaks TLS alone, and here it is off: set SLUICE_TCP_TLS=on on every rank",
+                   who);
+}
+
+/* Names and keys of this pair. */
+static int know_peer(struct sl_tcp_ep *ep, const uint8_t token[SL_TCP_TOKEN_BYTES])
+{
+    int err = sl_tcp_name_make(token, ep->peer_name);
+
+    return err ?: sl_tcp_link_key(ep->iface->base.worker, ep->dials ? ep->token : token,
+                                  ep->dials ? token : ep->token, ep->link_key);
 }
 
 static int ep_connect(struct sl_ep *base, const struct sl_addr *peer, struct sl_req *req)
@@ -434,11 +487,16 @@ static int ep_connect(struct sl_ep *base, const struct sl_addr *peer, struct sl_
     err = sl_tcp_address_decode(peer, sl_ep_peer_name(base), &theirs);
     if (err != 0)
         return err;
-    agree(ep, &theirs);
-    if (memcmp(ep->token, ep->peer_token, 16) == 0)
+    if (memcmp(ep->token, theirs.token, sizeof(ep->token)) == 0)
         return sl_fail(-EINVAL, "an endpoint cannot connect to itself");
+    err = agree_on_tls(ep, &theirs);
+    if (err != 0)
+        return err;
+    agree(ep, &theirs);
+    err = know_peer(ep, theirs.token);
     ep->target_count = 0;
-    err = ep->dials ? choose_targets(ep, &theirs) : 0;
+    if (err == 0 && ep->dials)
+        err = choose_targets(ep, &theirs);
     if (err != 0)
         return err;
     ep->conns = calloc(ep->data_conns + 1, sizeof(*ep->conns));
@@ -508,9 +566,10 @@ static void ep_describe(const struct sl_ep *base, char *out, size_t cap)
 
     if (ep->state == SL_TCP_EP_UP)
         snprintf(out, cap,
-                 "tcp %s → %s, %u connection%s, %s, crc %s, %s, sent %llu, received %llu bytes",
+                 "tcp %s → %s, %u connection%s, %s, crc %s, %s%s, %s, sent %llu, received %llu bytes",
                  ep->local_text, ep->peer_text, ep->data_conns, ep->data_conns == 1 ? "" : "s",
-                 ep->iface->congestion, ep->crc ? "on" : "off", ep->iface->engine_ops->name,
+                 ep->iface->congestion, ep->crc ? "on" : "off", ep->tls ? "TLS 1.3 " : "no TLS",
+                 ep->tls ? sl_tls_cipher(ep->conns[0].tls) : "", ep->iface->engine_ops->name,
                  (unsigned long long)ep->sent_bytes, (unsigned long long)ep->received_bytes);
     else if (ep->state == SL_TCP_EP_DOWN)
         snprintf(out, cap, "tcp, lost: %s, sent %llu, received %llu bytes", ep->why,

@@ -6,7 +6,8 @@
  *   conn.c    listening, dialling, hello, socket settings
  *   stream.c  messages cut into frames over the data connections, and put together again
  *   engine.h  how sockets report that they are ready: epoll.c, uring.c
- *   frame.c   the bytes on the wire; address.c: those of an address
+ *   frame.c   the bytes on the wire; address.c: those of an address; proof.c: what both ends prove
+ *   tls.h     encrypted connections
  *
  * An endpoint has one control connection (index 0), which is always read, and data connections
  * (from 1), which are read only as far as receives are posted: TCP itself holds back a sender.
@@ -24,6 +25,8 @@
 #include "tcp/engine.h"
 #include "tcp/frame.h"
 #include "tcp/netif.h"
+#include "tcp/proof.h"
+#include "tcp/tls.h"
 
 #include <netinet/in.h>
 #include <stdbool.h>
@@ -42,6 +45,7 @@ enum sl_tcp_conn_state {
     SL_TCP_CLOSED,
     SL_TCP_DIALLING, /* connect() under way */
     SL_TCP_GREETED,  /* our hello is out, the answer is not in */
+    SL_TCP_SECURING, /* both have proved themselves; TLS is on its way */
     SL_TCP_OPEN,
 };
 
@@ -74,6 +78,7 @@ struct sl_tcp_conn {
     struct sl_tcp_tx_piece tx;
     uint64_t deadline_ns;      /* of the connect() under way */
     uint8_t *rx;               /* SL_TCP_RX_BYTES */
+    struct sl_tls *tls;        /* owned; NULL: the socket carries what we say as it is */
 };
 
 struct sl_tcp_tx_slot {
@@ -115,9 +120,11 @@ struct sl_tcp_ep {
     struct sl_node link;    /* in iface->eps */
     struct sl_node active;  /* in iface->active while receives are posted or sends wait */
     struct sl_node news;    /* in iface->news until progress tells what happened */
-    bool is_active, has_news, is_failing, connect_over, dials, crc, bye, same_host;
+    bool is_active, has_news, is_failing, connect_over, dials, crc, tls, bye, same_host;
     uint8_t state;          /* enum sl_tcp_ep_state */
-    uint8_t token[SL_TCP_TOKEN_BYTES], peer_token[SL_TCP_TOKEN_BYTES];
+    uint8_t token[SL_TCP_TOKEN_BYTES];
+    uint8_t name[SL_TCP_NAME_BYTES], peer_name[SL_TCP_NAME_BYTES];
+    uint8_t link_key[SL_DIGEST_BYTES]; /* once the peer's address is known */
     struct sl_tcp_iface *iface;
     struct sl_tcp_conn *conns; /* [1 + data_conns]; 0 is control */
     unsigned data_conns, open_conns, tx_next_conn, poll_conn;
@@ -151,15 +158,18 @@ struct sl_tcp_ep {
     uint8_t *carry;         /* [SL_TCP_GRANULE_MAX] */
 };
 
-/* An accepted connection that has not said, or not been told, whom it belongs to. SL_PENDING_PROVED: its
- * hello is complete, its endpoint not connecting yet. */
+/* An accepted connection that has not said, or not been told, whom it belongs to. SL_PENDING_PROVED: it
+ * named an endpoint that was not connecting yet; our answer, once it is, and its proof are still to come. */
 struct sl_tcp_pending {
     struct sl_tcp_watch watch; /* first */
     struct sl_pending base;
     bool used;
-    uint16_t got;
+    bool answered;             /* it has our answer, and its proof is awaited */
+    uint16_t got;              /* of the hello, then of the proof */
     struct sl_tcp_hello hello;
     uint8_t bytes[SL_TCP_HELLO_BYTES];
+    uint8_t welcome[SL_TCP_WELCOME_BYTES];
+    uint8_t proof[SL_TCP_PROOF_BYTES];
 };
 
 struct sl_tcp_iface {
@@ -174,6 +184,7 @@ struct sl_tcp_iface {
     char congestion[16];
     struct sl_netif_list netifs;
     struct sl_node eps, active, ready, news;
+    struct sl_tls_context *tls;  /* owned; NULL: SLUICE_TCP_TLS is off */
     unsigned active_count, connecting;
     uint64_t accept_after_ns; /* not 0: descriptors ran out */
     uint64_t round, next_timer_ns;
@@ -231,6 +242,14 @@ void sl_tcp_conn_ready(struct sl_tcp_conn *conn);
 void sl_tcp_ep_activate(struct sl_tcp_ep *ep);
 /* Does nothing while something is pending. */
 void sl_tcp_ep_deactivate(struct sl_tcp_ep *ep);
+
+/* As recv() that does not wait. */
+static inline ssize_t sl_tcp_read(struct sl_tcp_conn *conn, void *out, size_t len)
+{
+    if (SL_UNLIKELY(conn->tls != NULL))
+        return sl_tls_recv(conn->tls, conn->watch.fd, &(struct iovec){out, len}, 1);
+    return recv(conn->watch.fd, out, len, MSG_DONTWAIT);
+}
 
 static inline uint32_t sl_tcp_payload_crc(const void *bytes, size_t len)
 {

@@ -23,6 +23,9 @@ void stage_reset(void)
         workers[i] = (struct sl_worker){
             .clock = &sl_clock_monotonic, .config = &config, .rank = (int)i};
         sl_rng_init(&workers[i].rng, i + 1);
+        workers[i].has_session = config.secret[0] != '\0';
+        if (workers[i].has_session)
+            sl_assert(sl_session_derive(config.secret, workers[i].session) == 0);
     }
 }
 

@@ -30,7 +30,7 @@ static void check_hello(const uint8_t bytes[SL_TCP_HELLO_BYTES])
     sl_tcp_hello_encode(&hello, out);
     sl_assert(sl_tcp_hello_decode(out, &again) == 0);
     sl_assert(again.conn_idx == hello.conn_idx && again.rank == hello.rank);
-    sl_assert(memcmp(again.to, hello.to, SL_TCP_TOKEN_BYTES) == 0);
+    sl_assert(memcmp(again.to, hello.to, SL_TCP_NAME_BYTES) == 0 && again.tls == hello.tls);
 }
 
 static void check_answer(const uint8_t bytes[SL_TCP_ANSWER_BYTES])

@@ -121,7 +121,7 @@ static struct sl_tcp_hello sample_hello(void)
                                  .crc = true, .rank = 7};
 
     memset(hello.to, 0xa1, sizeof(hello.to));
-    memset(hello.from, 0xb2, sizeof(hello.from));
+    memset(hello.nonce, 0xb2, sizeof(hello.nonce));
     return hello;
 }
 
@@ -138,7 +138,7 @@ static void a_hello_comes_back_as_it_was(void **state)
     assert_true(out.crc);
     assert_int_equal(out.rank, 7);
     assert_memory_equal(out.to, in.to, sizeof(in.to));
-    assert_memory_equal(out.from, in.from, sizeof(in.from));
+    assert_memory_equal(out.nonce, in.nonce, sizeof(in.nonce));
 }
 
 static void a_hello_of_another_version_is_refused_with_both(void **state)

@@ -107,7 +107,7 @@ static void another_version_is_refused_and_told_ours(void **state)
     close(fd);
 }
 
-static void a_wrong_token_is_refused(void **state)
+static void a_wrong_name_is_refused(void **state)
 {
     struct wire *w = *state;
     struct sl_tcp_hello hello;
@@ -131,21 +131,113 @@ static void a_damaged_hello_is_refused(void **state)
     check_refused(w, bytes, sizeof(bytes), "damaged");
 }
 
-static void who_knows_the_token_but_is_not_the_peer_is_refused(void **state)
+/* Whoever heard a rank's hello, or even read its token, but is not the peer. */
+static void who_cannot_prove_to_be_the_peer_is_refused(void **state)
 {
     struct wire *w = *state;
     struct sl_tcp_hello hello;
-    uint8_t bytes[SL_TCP_HELLO_BYTES];
+    uint8_t bytes[SL_TCP_HELLO_BYTES], welcome[SL_TCP_WELCOME_BYTES], key[SL_DIGEST_BYTES], mac[SL_DIGEST_BYTES];
+    static const uint8_t other[SL_TCP_TOKEN_BYTES] = {0x77};
     int fd = wire_dial(w, AF_INET);
 
     wire_hello(w, &hello, 0, 1, false);
-    memset(hello.from, 0x77, sizeof(hello.from));
     sl_tcp_hello_encode(&hello, bytes);
-    wire_write(w, fd, bytes, sizeof(bytes));
-    wire_connect(w, 1, false);
+    wire_write(w, fd, bytes, sizeof(bytes)); /* parked, until the endpoint connects */
+    wire_connect_begin(w, 1, false);
+    wire_read(w, fd, welcome, sizeof(welcome));
+    assert_int_equal(sl_tcp_link_key(&w->worker, other, w->addr.bytes + 24, key), 0);
+    assert_int_equal(sl_tcp_proof_make(key, SL_TCP_PROOF_DIALLER, bytes, welcome, mac), 0);
+    wire_write(w, fd, mac, sizeof(mac));
     assert_true(wire_is_closed(w, fd));
     assert_int_equal(lines, 1);
+    assert_non_null(strstr(last_line, "cannot prove that it is its peer"));
+    wire_connect_end(w, 1, false);
     close(fd);
+}
+
+/* What one connection proved is worth nothing on another. */
+static void a_proof_that_was_recorded_is_refused(void **state)
+{
+    struct wire *w = *state;
+    static const uint8_t token[SL_TCP_TOKEN_BYTES];
+    uint8_t bytes[SL_TCP_HELLO_BYTES], welcome[2][SL_TCP_WELCOME_BYTES], key[SL_DIGEST_BYTES], mac[SL_DIGEST_BYTES];
+    struct sl_tcp_hello hello;
+    int fds[2];
+
+    wire_connect_begin(w, 1, false);
+    wire_hello(w, &hello, 0, 1, false);
+    sl_tcp_hello_encode(&hello, bytes);
+    for (int i = 0; i < 2; i++) {
+        fds[i] = wire_dial(w, AF_INET);
+        wire_write(w, fds[i], bytes, sizeof(bytes));
+        wire_read(w, fds[i], welcome[i], sizeof(welcome[i]));
+    }
+    assert_memory_not_equal(welcome[0], welcome[1], sizeof(welcome[0]));
+    assert_int_equal(sl_tcp_link_key(&w->worker, token, w->addr.bytes + 24, key), 0);
+    assert_int_equal(sl_tcp_proof_make(key, SL_TCP_PROOF_DIALLER, bytes, welcome[0], mac), 0);
+    wire_write(w, fds[1], mac, sizeof(mac));
+    assert_true(wire_is_closed(w, fds[1]));
+    /* Nor is the listener's own. */
+    wire_write(w, fds[0], welcome[0] + SL_TCP_ANSWER_BYTES + SL_TCP_NONCE_BYTES, sizeof(mac));
+    assert_true(wire_is_closed(w, fds[0]));
+    assert_int_equal(lines, 2);
+    wire_connect_end(w, 1, false);
+    for (int i = 0; i < 2; i++)
+        close(fds[i]);
+}
+
+/* Tokens alone are worth nothing where the ranks have a secret. */
+static void tokens_without_the_session_key_are_refused(void **state)
+{
+    struct wire *w = *state;
+    static const uint8_t token[SL_TCP_TOKEN_BYTES];
+    uint8_t bytes[SL_TCP_HELLO_BYTES], welcome[SL_TCP_WELCOME_BYTES], key[SL_DIGEST_BYTES], mac[SL_DIGEST_BYTES];
+    struct sl_worker none = {.has_session = false};
+    struct sl_tcp_hello hello;
+    int fd;
+
+    w->worker.has_session = true;
+    memset(w->worker.session, 5, sizeof(w->worker.session));
+    wire_connect_begin(w, 1, false);
+    fd = wire_dial(w, AF_INET);
+    wire_hello(w, &hello, 0, 1, false);
+    sl_tcp_hello_encode(&hello, bytes);
+    wire_write(w, fd, bytes, sizeof(bytes));
+    wire_read(w, fd, welcome, sizeof(welcome));
+    assert_int_equal(sl_tcp_link_key(&none, token, w->addr.bytes + 24, key), 0);
+    assert_int_equal(sl_tcp_proof_make(key, SL_TCP_PROOF_DIALLER, bytes, welcome, mac), 0);
+    wire_write(w, fd, mac, sizeof(mac));
+    assert_true(wire_is_closed(w, fd));
+    wire_connect_end(w, 1, false);
+    close(fd);
+}
+
+/* A control connection's proof may be late on the way, its data connections' not. */
+static void data_connections_may_be_proved_before_the_control_connection(void **state)
+{
+    struct wire *w = *state;
+    static const uint8_t token[SL_TCP_TOKEN_BYTES];
+    uint8_t bytes[SL_TCP_HELLO_BYTES], welcome[SL_TCP_WELCOME_BYTES], key[SL_DIGEST_BYTES], mac[SL_DIGEST_BYTES];
+    struct sl_tcp_hello hello;
+
+    wire_connect_begin(w, 2, false);
+    w->fds[0] = wire_dial(w, AF_INET);
+    wire_hello(w, &hello, 0, 2, false);
+    sl_tcp_hello_encode(&hello, bytes);
+    wire_write(w, w->fds[0], bytes, sizeof(bytes));
+    wire_read(w, w->fds[0], welcome, sizeof(welcome));
+    for (unsigned i = 1; i <= 2; i++) {
+        w->fds[i] = wire_dial(w, AF_INET);
+        wire_hello(w, &hello, i, 2, false);
+        wire_greet(w, w->fds[i], &hello, token);
+        for (int round = 0; round < 100; round++)
+            wire_progress(w);
+    }
+    assert_int_equal(sl_tcp_link_key(&w->worker, token, w->addr.bytes + 24, key), 0);
+    assert_int_equal(sl_tcp_proof_make(key, SL_TCP_PROOF_DIALLER, bytes, welcome, mac), 0);
+    wire_write(w, w->fds[0], mac, sizeof(mac));
+    WIRE_UNTIL(w, w->connect.status != SL_PENDING);
+    assert_int_equal(w->connect.status, 0);
 }
 
 static void a_slow_hello_is_refused_at_its_deadline(void **state)
@@ -299,9 +391,12 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         CASE(garbage_is_refused),
         CASE(another_version_is_refused_and_told_ours),
-        CASE(a_wrong_token_is_refused),
+        CASE(a_wrong_name_is_refused),
         CASE(a_damaged_hello_is_refused),
-        CASE(who_knows_the_token_but_is_not_the_peer_is_refused),
+        CASE(who_cannot_prove_to_be_the_peer_is_refused),
+        CASE(a_proof_that_was_recorded_is_refused),
+        CASE(tokens_without_the_session_key_are_refused),
+        CASE(data_connections_may_be_proved_before_the_control_connection),
         CASE(a_slow_hello_is_refused_at_its_deadline),
         CASE(silent_strangers_stay_in_the_kernel),
         CASE(more_strangers_than_places_keep_no_rank_out_and_fill_no_log),

@@ -4,6 +4,7 @@
 
 #include "core/err.h"
 #include "tcp/crc.h"
+#include "tcp/proof.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -56,6 +57,7 @@ void wire_open(struct wire *w, const char *engine, const char *const *settings)
     assert_int_equal(w->ops.ep_create(w->iface, &w->ep), 0);
     w->ep->peer = 1;
     assert_int_equal(w->ops.ep_addr(w->ep, &w->addr), 0);
+    assert_int_equal(sl_tcp_name_make(w->addr.bytes + 24, w->name), 0);
 }
 
 void wire_close(struct wire *w)
@@ -130,10 +132,28 @@ void wire_hello(struct wire *w, struct sl_tcp_hello *out, unsigned idx, unsigned
 {
     *out = (struct sl_tcp_hello){.version = SL_TCP_WIRE_VERSION, .conn_idx = (uint8_t)idx,
                                  .conn_count = (uint8_t)count, .crc = crc, .rank = 1};
-    memcpy(out->to, w->addr.bytes + 24, SL_TCP_TOKEN_BYTES);
+    memcpy(out->to, w->name, sizeof(out->to));
 }
 
-void wire_connect(struct wire *w, unsigned data_conns, bool crc)
+void wire_greet(struct wire *w, int fd, const struct sl_tcp_hello *hello, const uint8_t *token)
+{
+    uint8_t bytes[SL_TCP_HELLO_BYTES], welcome[SL_TCP_WELCOME_BYTES], key[SL_DIGEST_BYTES];
+    uint8_t mac[SL_DIGEST_BYTES];
+    struct sl_tcp_answer answer;
+
+    sl_tcp_hello_encode(hello, bytes);
+    wire_write(w, fd, bytes, sizeof(bytes));
+    wire_read(w, fd, welcome, sizeof(welcome));
+    assert_int_equal(sl_tcp_answer_decode(welcome, &answer), 0);
+    assert_int_equal(answer.verdict, SL_TCP_WELCOME);
+    assert_int_equal(sl_tcp_link_key(&w->worker, token, w->addr.bytes + 24, key), 0);
+    assert_int_equal(sl_tcp_proof_make(key, SL_TCP_PROOF_LISTENER, bytes, welcome, mac), 0);
+    assert_memory_equal(mac, welcome + SL_TCP_ANSWER_BYTES + SL_TCP_NONCE_BYTES, sizeof(mac));
+    assert_int_equal(sl_tcp_proof_make(key, SL_TCP_PROOF_DIALLER, bytes, welcome, mac), 0);
+    wire_write(w, fd, mac, sizeof(mac));
+}
+
+void wire_connect_begin(struct wire *w, unsigned data_conns, bool crc)
 {
     struct sl_addr peer = w->addr;
 
@@ -142,18 +162,24 @@ void wire_connect(struct wire *w, unsigned data_conns, bool crc)
     peer.bytes[7] = (uint8_t)data_conns;
     memset(peer.bytes + 24, 0, SL_TCP_TOKEN_BYTES);
     assert_int_equal(w->ops.ep_connect(w->ep, &peer, &w->connect), 0);
+}
+
+void wire_connect(struct wire *w, unsigned data_conns, bool crc)
+{
+    wire_connect_begin(w, data_conns, crc);
+    wire_connect_end(w, data_conns, crc);
+}
+
+void wire_connect_end(struct wire *w, unsigned data_conns, bool crc)
+{
+    static const uint8_t token[SL_TCP_TOKEN_BYTES];
+
     for (unsigned i = 0; i <= data_conns; i++) {
         struct sl_tcp_hello hello;
-        struct sl_tcp_answer answer;
-        uint8_t bytes[SL_TCP_HELLO_BYTES];
 
         w->fds[i] = wire_dial(w, AF_INET);
         wire_hello(w, &hello, i, data_conns, crc);
-        sl_tcp_hello_encode(&hello, bytes);
-        wire_write(w, w->fds[i], bytes, sizeof(bytes));
-        wire_read(w, w->fds[i], bytes, SL_TCP_ANSWER_BYTES);
-        assert_int_equal(sl_tcp_answer_decode(bytes, &answer), 0);
-        assert_int_equal(answer.verdict, SL_TCP_WELCOME);
+        wire_greet(w, w->fds[i], &hello, token);
     }
     WIRE_UNTIL(w, w->connect.status != SL_PENDING);
     assert_int_equal(w->connect.status, 0);
