@@ -10,7 +10,6 @@ bench=$1
 # shellcheck source=tests/wait.sh
 . "$(dirname "$0")/../wait.sh"
 
-a=sluice-$$-a b=sluice-$$-b
 rate_mbit=500
 timeout_ms=2000
 dir=$(mktemp -d)
@@ -21,35 +20,53 @@ clean_up() {
     for pid in "${pids[@]}"; do
         kill -9 "$pid" 2>/dev/null
     done
-    ip netns del "$a" 2>/dev/null
-    ip netns del "$b" 2>/dev/null
+    kill -9 "${a:-}" "${b:-}" 2>/dev/null
     rm -rf "$dir"
 }
 trap clean_up EXIT
 
 [[ $EUID -eq 0 ]] || tap_skip_all "network namespaces need root"
 { command -v ip && command -v tc; } >/dev/null || tap_skip_all "ip and tc are not here (package iproute2)"
-ip netns add "$a" 2>"$dir/why" || tap_skip_all "no network namespace can be made here: $(<"$dir/why")"
-ip netns add "$b"
-ip link add sluice0 netns "$a" type veth peer name sluice0 netns "$b" 2>"$dir/why" ||
+
+# A namespace is that of a process that sleeps: `ip netns add` would give it a name by a mount, which the root of a
+# container often cannot take.
+namespace() {
+    unshare --net sleep 600 >/dev/null 2>"$dir/why" &
+    holder=$!
+    disown "$holder"
+    until_true 5 other_network "$holder" 2>/dev/null ||
+        tap_skip_all "no network namespace can be made here: $(<"$dir/why")"
+}
+other_network() {
+    local its
+    its=$(readlink "/proc/$1/ns/net") && [[ $its != "$(readlink /proc/self/ns/net)" ]]
+}
+# inside PID COMMAND...
+inside() { nsenter --target "$1" --net -- "${@:2}"; }
+holder=
+namespace
+a=$holder
+namespace
+b=$holder
+inside "$a" ip link add sluice0 type veth peer name sluice0 netns "$b" 2>"$dir/why" ||
     tap_skip_all "no veth pair can be made here: $(<"$dir/why")"
 
-# host NAMESPACE NUMBER: an address on the link, the limit, and a bridge with the same address on both
+# host PID NUMBER: an address on the link, the limit, and a bridge with the same address on both
 # hosts, as container tools leave them: ranks must not try to meet there.
 host() {
-    ip -n "$1" addr add "10.77.0.$2/24" dev sluice0 &&
-        ip -n "$1" addr add "fd77::$2/64" dev sluice0 nodad &&
-        ip -n "$1" link add docker0 type veth peer name container0 &&
-        ip -n "$1" addr add 172.17.0.1/16 dev docker0 &&
-        ip -n "$1" link set docker0 up &&
-        ip -n "$1" link set container0 up &&
-        ip -n "$1" link set lo up &&
-        ip -n "$1" link set sluice0 up &&
-        tc -n "$1" qdisc add dev sluice0 root tbf rate "${rate_mbit}mbit" burst 128kb latency 50ms
+    inside "$1" ip addr add "10.77.0.$2/24" dev sluice0 &&
+        inside "$1" ip addr add "fd77::$2/64" dev sluice0 nodad &&
+        inside "$1" ip link add docker0 type veth peer name container0 &&
+        inside "$1" ip addr add 172.17.0.1/16 dev docker0 &&
+        inside "$1" ip link set docker0 up &&
+        inside "$1" ip link set container0 up &&
+        inside "$1" ip link set lo up &&
+        inside "$1" ip link set sluice0 up &&
+        inside "$1" tc qdisc add dev sluice0 root tbf rate "${rate_mbit}mbit" burst 128kb latency 50ms
 }
 { host "$a" 1 && host "$b" 2; } 2>"$dir/why" || tap_skip_all "the link cannot be set up here: $(<"$dir/why")"
 
-has_carrier() { [[ $(ip netns exec "$1" cat /sys/class/net/sluice0/operstate) == up ]]; }
+has_carrier() { inside "$1" ip link show dev sluice0 | grep -q 'state UP'; }
 
 # The kernel reports the carrier a moment after the link is up.
 for namespace in "$a" "$b"; do
@@ -61,11 +78,11 @@ for name in "${!SLUICE_@}"; do
 done
 export SLUICE_SIZE=2 SLUICE_JOB=two-hosts SLUICE_SECRET=only-for-this-test
 
-# start NAMESPACE RANK ROOT OPTIONS...: output in $dir/RANK, process in pids[RANK].
+# start PID RANK ROOT OPTIONS...: output in $dir/RANK, process in pids[RANK].
 start() {
     local namespace=$1 rank=$2 root=$3
     shift 3
-    SLUICE_RANK=$rank SLUICE_ROOT=$root ip netns exec "$namespace" "$bench" "$@" >"$dir/$rank" 2>&1 &
+    SLUICE_RANK=$rank SLUICE_ROOT=$root nsenter --target "$namespace" --net -- "$bench" "$@" >"$dir/$rank" 2>&1 &
     pids[rank]=$!
 }
 
@@ -111,7 +128,7 @@ over_the_link() {
 }
 
 bytes_sent() {
-    ip netns exec "$1" cat /sys/class/net/sluice0/statistics/tx_bytes
+    inside "$1" ip -s link show dev sluice0 | awk '/TX:/ { getline; print $1 }'
 }
 
 # moving SINCE: the run is well past the meeting and the first operations; or a rank has ended.
@@ -129,7 +146,7 @@ loses_the_link() {
         echo "the run did not begin"
         return 1
     fi
-    ip -n "$a" link set sluice0 down
+    inside "$a" ip link set sluice0 down
     started=$SECONDS
     ended $((timeout_ms / 1000 + 10))
     show
