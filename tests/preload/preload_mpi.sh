@@ -157,6 +157,6 @@ fi
 if [[ $mpi == openmpi ]] && /usr/bin/python3 -c "import mpi4py.rc, numpy" 2>/dev/null; then
     tap_case "${mpi}_programs_in_python_are_taken_too" python
 elif [[ $mpi == openmpi ]]; then
-    tap_skip "${mpi}_programs_in_python_are_taken_too" "no mpi4py here (package python3-mpi4py)"
+    tap_skip "${mpi}_programs_in_python_are_taken_too" "no mpi4py here, or no numpy (packages python3-mpi4py, python3-numpy)"
 fi
 tap_done
