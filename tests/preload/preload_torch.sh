@@ -56,7 +56,15 @@ every_call() {
     four_took "$output" && grep -q 'all as expected' <<<"$output"
 }
 
-# With processes that load data: what a fork after the first call must not disturb is looked at, too.
-tap_case ddp_of_four_processes_trains_to_the_same_bits same_training --workers 1
+# The interpreter of torchrun's first line is that of its PyTorch.
+read -r _ python <<<"$(head -n 1 "$(command -v "$torchrun")" | sed 's/^#!/x /')"
+[[ $python == *python* ]] || python=python3
+learns() { $python -c 'import sklearn' 2>/dev/null; }
+if learns; then
+    # With processes that load data: what a fork after the first call must not disturb is looked at, too.
+    tap_case ddp_of_four_processes_trains_to_the_same_bits same_training --workers 1
+else
+    tap_skip ddp_of_four_processes_trains_to_the_same_bits "no scikit-learn for $python (package python3-sklearn, or by pip)"
+fi
 tap_case every_collective_of_torch_distributed_many_at_once every_call
 tap_done

@@ -6,6 +6,7 @@ import hashlib
 import os
 import statistics
 import struct
+import sys
 import time
 
 import numpy
@@ -18,17 +19,23 @@ from torch.utils.data.distributed import DistributedSampler
 
 
 def digits():
-    """The pictures of handwritten digits that scikit-learn ships; without it, others of that shape."""
+    """The pictures of handwritten digits that scikit-learn ships."""
     try:
         from sklearn.datasets import load_digits
-        data = load_digits()
-        return data.images.astype("float32") / 16, data.target
     except ImportError:
-        random = numpy.random.default_rng(7)
-        shapes = random.random((10, 8, 8), dtype="float32")
-        target = random.integers(0, 10, 1797)
-        noise = random.random((1797, 8, 8), dtype="float32")
-        return (shapes[target] + noise) / 2, target
+        sys.exit("train.py: no scikit-learn here, whose pictures it trains on (package python3-sklearn, or scikit-learn by "
+                 "pip); --made-up trains on shapes drawn at random")
+    data = load_digits()
+    return data.images.astype("float32") / 16, data.target
+
+
+def made_up():
+    """Ten shapes drawn at random, under noise: as many pictures, and as large."""
+    random = numpy.random.default_rng(7)
+    shapes = random.random((10, 8, 8), dtype="float32")
+    target = random.integers(0, 10, 1797)
+    noise = random.random((1797, 8, 8), dtype="float32")
+    return (shapes[target] + noise) / 2, target
 
 
 def network(width):
@@ -43,13 +50,14 @@ def main():
     parser.add_argument("--width", type=int, default=128, help="of the hidden layer")
     parser.add_argument("--workers", type=int, default=0, help="processes that load data")
     parser.add_argument("--backend", default="gloo")
+    parser.add_argument("--made-up", action="store_true", help="train on shapes drawn at random, not on digits")
     args = parser.parse_args()
 
     torch.manual_seed(1)
     torch.set_num_threads(1)
     dist.init_process_group(args.backend)
     rank, size = dist.get_rank(), dist.get_world_size()
-    images, target = digits()
+    images, target = made_up() if args.made_up else digits()
     data = TensorDataset(torch.from_numpy(images).unsqueeze(1),
                          torch.from_numpy(numpy.asarray(target)).long())
     sampler = DistributedSampler(data, num_replicas=size, rank=rank, seed=3)
