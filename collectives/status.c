@@ -3,6 +3,7 @@
 #include "collectives/status.h"
 
 #include "collectives/report.h"
+#include "core/seqlock.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -16,7 +17,7 @@
 #define PAGES_MAX 64
 #define MEMFD_NAME "sluice-status"
 
-/* version is odd while the text is being written, so that a reader can tell a torn page. */
+/* version is odd while the text is being written, so that a reader can tell a torn page (core/seqlock.h). */
 struct sl_status_page {
     _Atomic uint64_t version;
     uint32_t len;
@@ -86,9 +87,9 @@ void sl_status_refresh(struct sluice_comm *comm)
 
     if (page == NULL)
         return;
-    atomic_fetch_add(&page->version, 1);
+    sl_seq_write_begin(&page->version);
     page->len = (uint32_t)sl_report_comm(comm, page->text, sizeof(page->text));
-    atomic_fetch_add(&page->version, 1);
+    sl_seq_write_end(&page->version);
 }
 
 /* Only write() is called here: the text was made beforehand. */
@@ -138,12 +139,18 @@ bool sl_status_print_page(const char *path, FILE *out)
     if (fd < 0)
         return false;
     for (int tries = 0; tries < 100; tries++) {
-        ssize_t got = pread(fd, &copy, sizeof(copy), 0);
-        uint64_t after = 0;
+        /* The kernel copies: three reads, kept apart by the fences of core/seqlock.h. */
+        uint64_t before = 0, after = 0;
 
-        if (got != sizeof(copy) || pread(fd, &after, sizeof(after), 0) != sizeof(after))
+        if (pread(fd, &before, sizeof(before), 0) != sizeof(before))
             break;
-        if (copy.version != after || (after & 1) != 0 || copy.len > sizeof(copy.text))
+        atomic_thread_fence(memory_order_acquire);
+        if (pread(fd, &copy, sizeof(copy), 0) != sizeof(copy))
+            break;
+        atomic_thread_fence(memory_order_acquire);
+        if (pread(fd, &after, sizeof(after), 0) != sizeof(after))
+            break;
+        if (before != after || after % 2 != 0 || copy.len > sizeof(copy.text))
             continue;
         print_text(copy.text, copy.len, out);
         close(fd);
