@@ -23,6 +23,13 @@ void sl_kin_join(struct sluice_comm *comm)
     atomic_fetch_add(&sl_kin_count, 1);
 }
 
+/* Looks before it writes: who waits must not take the line from who is inside. */
+static bool claim(struct sluice_comm *comm)
+{
+    return atomic_load_explicit(&comm->claimed, memory_order_relaxed) == 0 &&
+           atomic_exchange_explicit(&comm->claimed, 1, memory_order_acquire) == 0;
+}
+
 static void give_back(struct sluice_comm *comm)
 {
     atomic_store_explicit(&comm->claimed, 0, memory_order_release);
@@ -50,8 +57,7 @@ static bool borrow(struct sluice_comm *comm, struct sluice_comm *other)
 {
     return other != comm &&
            atomic_load_explicit(&other->home, memory_order_relaxed) == sl_kin_home(comm) &&
-           !other->threaded && atomic_load_explicit(&other->movable, memory_order_relaxed) &&
-           atomic_exchange_explicit(&other->claimed, 1, memory_order_acquire) == 0;
+           !other->threaded && atomic_load_explicit(&other->movable, memory_order_relaxed) && claim(other);
 }
 
 /* Borrows up to BORROWED_MAX of this thread's other communicators. The list is not held while they are
@@ -80,7 +86,7 @@ static unsigned borrow_all(struct sluice_comm *comm, struct sluice_comm *out[BOR
 
 void sl_kin_await(struct sluice_comm *comm)
 {
-    for (unsigned tries = 1; atomic_exchange_explicit(&comm->claimed, 1, memory_order_acquire) != 0; tries++)
+    for (unsigned tries = 1; !claim(comm); tries++)
         if (tries % TRIES_PER_YIELD == 0)
             sched_yield(); /* it may have lost its processor to us */
         else
@@ -89,8 +95,7 @@ void sl_kin_await(struct sluice_comm *comm)
 
 void sl_kin_look_after(struct sluice_comm *comm)
 {
-    if (atomic_load_explicit(&comm->claimed, memory_order_relaxed) != 0 ||
-        atomic_exchange_explicit(&comm->claimed, 1, memory_order_acquire) != 0)
+    if (!claim(comm))
         return;
     sl_comm_mend(comm);
     give_back(comm);

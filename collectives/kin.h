@@ -41,7 +41,10 @@ static inline const void *sl_kin_home(const struct sluice_comm *comm)
 
 static inline void sl_kin_claim(struct sluice_comm *comm)
 {
-    bool shared = atomic_load_explicit(&sl_kin_count, memory_order_relaxed) > 1 || comm->kept;
+    /* Once claimed, claimed always: else a thread that used it last, and that makes a second communicator
+     * just now, could borrow it while a call of another thread, begun when it was the only one, is inside. */
+    bool shared = atomic_load_explicit(&comm->movable, memory_order_relaxed) ||
+                  atomic_load_explicit(&sl_kin_count, memory_order_relaxed) > 1 || comm->kept;
 
     atomic_store_explicit(&comm->home, sl_kin_home(comm), memory_order_relaxed);
     if (SL_UNLIKELY(shared && atomic_exchange_explicit(&comm->claimed, 1, memory_order_acquire) != 0))
