@@ -34,9 +34,30 @@
 /* Half of a rank's window. Collectives that use windows take turns with the two halves. */
 struct sl_win_half {
     _Atomic uint64_t counter; /* rises for ever: base of the operation + value of its last POST */
-    uint64_t fingerprint;     /* of the operation that the counter is in */
+    _Atomic uint64_t fingerprint; /* of the operation that the counter is in; stored again with each */
     uint8_t payload[];        /* the first SL_WIN_INLINE_BYTES end this cache line */
 };
+
+/*
+ * All that this rank has stored in the half, and read in others' windows, is behind it (release) for
+ * whoever sees the counter (acquire). So a rank overwrites its half once all have said that they have read it.
+ */
+static inline void sl_win_publish(struct sl_win_half *half, uint64_t fingerprint, uint64_t counter)
+{
+    atomic_store_explicit(&half->fingerprint, fingerprint, memory_order_relaxed);
+    atomic_store_explicit(&half->counter, counter, memory_order_release);
+}
+
+static inline uint64_t sl_win_counter(const struct sl_win_half *half)
+{
+    return atomic_load_explicit(&half->counter, memory_order_acquire);
+}
+
+/* Of the operation that sl_win_counter() was seen in. */
+static inline uint64_t sl_win_fingerprint(const struct sl_win_half *half)
+{
+    return atomic_load_explicit(&half->fingerprint, memory_order_relaxed);
+}
 
 /* What a rank called, as it is compared with what others called. Travels in control messages. */
 struct sl_signature {

@@ -183,14 +183,14 @@ static bool enter_windows(struct sluice_req *op)
         if (peer->seen >= need || s->group[i] == comm->rank)
             continue;
         const struct sl_win_half *half = peer->half[op->half ^ 1];
-        uint64_t counter = atomic_load_explicit(&half->counter, memory_order_acquire);
+        uint64_t counter = sl_win_counter(half);
 
         if (counter > peer->seen)
             peer->seen = counter;
         if (counter < need)
             return false;
         /* The operation before may have needed nothing of this peer: whether it was the same shows here. */
-        if (SL_UNLIKELY(half->fingerprint != comm->win_prev_fingerprint))
+        if (SL_UNLIKELY(sl_win_fingerprint(half) != comm->win_prev_fingerprint))
             sl_health_disagreement(comm, comm->win_prev_seq);
     }
     op->in_windows = true;
@@ -203,8 +203,7 @@ static enum go run_post(struct sluice_req *op, const struct sl_step *step)
     const struct sl_schedule *s = &op->plan->schedule;
     struct sl_win_half *half = comm->win_half[op->half];
 
-    half->fingerprint = op->plan->fingerprint;
-    atomic_store_explicit(&half->counter, op->win_base + step->value, memory_order_release);
+    sl_win_publish(half, op->plan->fingerprint, op->win_base + step->value);
     for (uint32_t i = 0; i < s->group_count; i++)
         if (s->group[i] != comm->rank)
             sl_ep_wake(sl_comm_peer(comm, s->group[i])->ep);
@@ -218,12 +217,12 @@ static inline bool reached(struct sluice_req *op, uint32_t rank, uint64_t target
 
     if (peer->seen >= target)
         return true;
-    uint64_t counter = atomic_load_explicit(&half->counter, memory_order_acquire);
+    uint64_t counter = sl_win_counter(half);
 
     if (counter < target)
         return false;
     peer->seen = counter;
-    if (SL_UNLIKELY(half->fingerprint != op->plan->fingerprint))
+    if (SL_UNLIKELY(sl_win_fingerprint(half) != op->plan->fingerprint))
         sl_health_disagreement(op->comm, op->seq);
     return true;
 }
@@ -519,7 +518,7 @@ static bool is_short(const struct sluice_req *op, uint32_t rank, unsigned half, 
     struct sl_peer *peer = sl_comm_peer(op->comm, rank);
 
     return peer->seen < target &&
-           atomic_load_explicit(&peer->half[half]->counter, memory_order_acquire) < target;
+           sl_win_counter(peer->half[half]) < target;
 }
 
 static bool step_lacks(const struct sluice_req *op, const struct sl_step *step, uint32_t rank)
