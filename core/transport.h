@@ -251,8 +251,10 @@ const struct sl_transport_ops *const *sl_transports(void);
 /* The backend of that name (len bytes), or NULL. */
 const struct sl_transport_ops *sl_transport_find(const char *name, size_t len);
 
+/* After a store to memory that the peer waits for: shm/park.c says why no fence of the processor is needed. */
 static inline void sl_ep_wake(struct sl_ep *ep)
 {
+    atomic_signal_fence(memory_order_seq_cst);
     if (ep->peer_asleep != 0 &&
         __builtin_expect(atomic_load_explicit(ep->peer_asleep, memory_order_relaxed) != 0, 0))
         ep->iface->ops->wake(ep);

@@ -187,6 +187,7 @@ static inline void look_after_peer(struct shm_ep *ep)
 {
     if (ep->woke) {
         ep->woke = false;
+        atomic_signal_fence(memory_order_seq_cst); /* nor does the compiler swap the two */
         if (SL_UNLIKELY(atomic_load_explicit(ep->base.peer_asleep, memory_order_relaxed) != 0))
             shm_wake(&ep->base);
     }
