@@ -10,6 +10,7 @@
 #include "collectives/status.h"
 #include "core/cache.h"
 #include "core/event.h"
+#include "core/fork.h"
 #include "core/log.h"
 
 #include <stdio.h>
@@ -119,6 +120,7 @@ int sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *pa
     if (posix_memalign((void **)&comm, SL_CACHE_LINE, sizeof(*comm)) != 0)
         return sl_fail(-ENOMEM, "no memory for a communicator");
     memset(comm, 0, sizeof(*comm));
+    comm->life = sl_fork_life();
     comm->config = *params->config;
     comm->rank = (uint32_t)exchange->rank;
     comm->size = (uint32_t)exchange->size;

@@ -124,6 +124,7 @@ struct sl_comm_params {
 
 struct sluice_comm {
     uint32_t rank, size;
+    uint64_t life; /* of the process that made it: core/fork.h */
     struct sl_worker worker;
     struct sl_event_ring *events; /* of the worker */
     struct sl_path_stat *kept_paths; /* of endpoints that are gone, for reports; or NULL */

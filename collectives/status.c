@@ -2,6 +2,8 @@
 /* Keeps the pages of the live report and prints them, here or from another process. */
 #include "collectives/status.h"
 
+#include "core/fork.h"
+
 #include "collectives/report.h"
 #include "core/seqlock.h"
 
@@ -39,6 +41,13 @@ static bool enlist(struct sl_status_page *page)
     return false;
 }
 
+/* They are of the parent's communicators. */
+static void forget_pages(void)
+{
+    for (int i = 0; i < PAGES_MAX; i++)
+        atomic_store(&pages[i], NULL);
+}
+
 void sl_status_open(struct sluice_comm *comm)
 {
     int fd = memfd_create(MEMFD_NAME, MFD_CLOEXEC);
@@ -51,6 +60,9 @@ void sl_status_open(struct sluice_comm *comm)
 
     if (map == MAP_FAILED)
         goto err_file;
+    sl_fork_hides(map, PAGE_BYTES);
+    sl_fork_closes(fd);
+    sl_fork_on_child(forget_pages);
     comm->page = map;
     comm->page->fd = fd;
     if (!enlist(comm->page))
@@ -97,7 +109,9 @@ static void on_signal(int signal_number, siginfo_t *info, void *context)
 {
     int saved = errno;
 
-    for (int i = 0; i < PAGES_MAX; i++) {
+    bool ours = *sl_fork_word != 0; /* a bare clone() leaves a child its parent's list, not the pages */
+
+    for (int i = 0; i < PAGES_MAX && ours; i++) {
         const struct sl_status_page *page = atomic_load(&pages[i]);
 
         if (page != NULL && page->len < sizeof(page->text) &&

@@ -2,6 +2,7 @@
 /* Windows: memory of each rank that the ranks of its host map. */
 #include "collectives/connect.h"
 
+#include "core/fork.h"
 #include "core/log.h"
 
 #include <stdio.h>
@@ -68,6 +69,7 @@ static int alloc_shared(struct sluice_comm *comm, size_t len, struct sl_key *key
 
     if (err != 0)
         return err;
+    sl_fork_hides(comm->win_mem.addr, comm->win_mem.len);
     err = ops->mr_reg(comm->win_iface, &comm->win_mem, &comm->win_mr, key);
     if (err != 0) {
         ops->mem_free(comm->win_iface, &comm->win_mem);

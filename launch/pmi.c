@@ -213,7 +213,10 @@ int sl_pmi_share(int fd, const char *text, char *out, size_t cap, uint64_t timeo
     int err = 0;
 
     pthread_mutex_lock(&lock);
-    if (mine.fd < 0) {
+    if (owner != 0 && owner != getpid()) {
+        err = sl_fail(-EINVAL, "process %d, which forked this one, talks with the launcher (PMI) as this rank: give a "
+                      "communicator of the child's own a place by SLUICE_ROOT, or a unique id", (int)owner);
+    } else if (mine.fd < 0) {
         err = sl_pmi_init(&mine, fd, deadline_ns);
         owner = getpid();
     }

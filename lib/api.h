@@ -6,6 +6,7 @@
 #include "collectives/exec.h"
 #include "collectives/kin.h"
 #include "core/event.h"
+#include "core/fork.h"
 
 /* A communicator is used by one thread at a time, unless it has a thread of its own: then a lock keeps the
  * two apart. Its keeper does not wait: it looks only while nobody is inside. */
@@ -23,6 +24,13 @@ static inline void sl_leave(struct sluice_comm *comm)
         pthread_mutex_unlock(&comm->lock);
     else
         sl_kin_release(comm);
+}
+
+/* -EINVAL in a child of the process that made the communicator. Before everything else: locks may be held there by
+ * threads that the child does not have. */
+static inline int sl_check_process(const struct sluice_comm *comm)
+{
+    return SL_LIKELY(sl_fork_same(comm->life)) ? 0 : sl_fork_refuse();
 }
 
 /* group.c: groups of this thread that are open, one in another; and a checked call, kept until the

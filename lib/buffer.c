@@ -86,6 +86,8 @@ int sluice_alloc(struct sluice_comm *comm, size_t len, void **out)
         *out = NULL;
     if (comm == NULL || out == NULL || len == 0)
         return sl_fail(-EINVAL, "sluice_alloc: communicator, length or place for the result is missing");
+    if (sl_check_process(comm) != 0)
+        return -EINVAL;
     struct sluice_buffer *buffer = calloc(1, sizeof(*buffer));
 
     if (buffer == NULL)
@@ -113,7 +115,7 @@ err_buffer:
 
 void sluice_free(struct sluice_comm *comm, void *ptr)
 {
-    if (comm == NULL || ptr == NULL)
+    if (comm == NULL || ptr == NULL || !sl_fork_same(comm->life))
         return;
     sl_enter(comm);
     sl_list_foreach (&comm->buffers, node) {
@@ -139,6 +141,8 @@ int sluice_register(struct sluice_comm *comm, void *ptr, size_t len, struct slui
     if (sl_gpu_look(ptr, NULL))
         return sl_fail(-EINVAL, "sluice_register: %p is GPU memory, which collectives, computing with the "
                        "processor, cannot use: pass them host memory", ptr);
+    if (sl_check_process(comm) != 0)
+        return -EINVAL;
     struct sluice_buffer *buffer = calloc(1, sizeof(*buffer));
 
     if (buffer == NULL)
@@ -160,7 +164,7 @@ int sluice_register(struct sluice_comm *comm, void *ptr, size_t len, struct slui
 
 void sluice_deregister(struct sluice_comm *comm, struct sluice_buffer *buffer)
 {
-    if (comm == NULL || buffer == NULL)
+    if (comm == NULL || buffer == NULL || !sl_fork_same(comm->life))
         return;
     sl_enter(comm);
     deregister_all(comm, buffer);
@@ -174,6 +178,8 @@ int sluice_memory_gone(struct sluice_comm *comm, void *ptr, size_t len)
         return sl_fail(-EINVAL, "sluice_memory_gone: communicator or memory is missing");
     if (len == 0)
         return 0;
+    if (sl_check_process(comm) != 0)
+        return -EINVAL;
     sl_enter(comm);
     unsigned in_use = tell_gone(comm, ptr, len);
 

@@ -346,6 +346,9 @@ int sluice_comm_split(struct sluice_comm *comm, int color, int key, struct sluic
         *out = NULL;
     if (comm == NULL || out == NULL)
         return sl_fail(-EINVAL, "the communicator or the place for the new one is missing");
+    *out = NULL;
+    if (sl_check_process(comm) != 0)
+        return -EINVAL;
     all = calloc(comm->size, sizeof(*all));
     members = calloc(comm->size, sizeof(*members));
     err = all == NULL || members == NULL
@@ -364,7 +367,8 @@ int sluice_comm_split(struct sluice_comm *comm, int color, int key, struct sluic
 
 void sluice_comm_destroy(struct sluice_comm *comm)
 {
-    if (comm == NULL)
+    /* A child has nothing to take leave of: its parent goes on with the peers. */
+    if (comm == NULL || !sl_fork_same(comm->life))
         return;
     sl_thread_stop(comm);
     sl_comm_destroy(comm);

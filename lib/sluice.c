@@ -59,8 +59,10 @@ int sl_call_start(struct sluice_comm *comm, const struct sl_call *call, const vo
 {
     struct sluice_req *op;
     struct sl_plan *plan;
-    int err;
+    int err = sl_check_process(comm);
 
+    if (SL_UNLIKELY(err != 0))
+        return err;
     sl_enter(comm);
     err = SL_UNLIKELY(comm->error != 0) ? broken(comm) : sl_plan_get(comm, call, &plan);
     if (SL_LIKELY(err == 0))
@@ -397,7 +399,10 @@ int sluice_test(struct sluice_req *req)
     if (req == NULL)
         return sl_fail(-EINVAL, "the request is NULL");
     struct sluice_comm *comm = req->comm;
+    int err = sl_check_process(comm);
 
+    if (SL_UNLIKELY(err != 0))
+        return err;
     sl_enter(comm);
     if (req->status == SL_PENDING)
         sl_comm_idle(comm, sl_comm_progress(comm), false);
@@ -412,7 +417,10 @@ int sluice_wait(struct sluice_req *req)
     if (req == NULL)
         return sl_fail(-EINVAL, "the request is NULL");
     struct sluice_comm *comm = req->comm;
+    int err = sl_check_process(comm);
 
+    if (SL_UNLIKELY(err != 0))
+        return err;
     sl_enter(comm);
     if (req->status == SL_PENDING)
         wait_for(comm, &req->status);
@@ -424,7 +432,7 @@ int sluice_wait(struct sluice_req *req)
 
 void sluice_req_free(struct sluice_req *req)
 {
-    if (req == NULL)
+    if (req == NULL || !sl_fork_same(req->comm->life))
         return;
     struct sluice_comm *comm = req->comm;
 
@@ -454,7 +462,7 @@ int sluice_comm_size(const struct sluice_comm *comm)
 
 void sluice_comm_abort(struct sluice_comm *comm)
 {
-    if (comm != NULL)
+    if (comm != NULL && sl_fork_same(comm->life))
         atomic_store(&comm->abort_asked, 1);
 }
 
@@ -462,6 +470,8 @@ int sluice_comm_async_error(struct sluice_comm *comm)
 {
     int err = check_comm(comm);
 
+    if (err == 0)
+        err = sl_check_process(comm);
     if (err != 0)
         return err;
     sl_enter(comm);
@@ -486,6 +496,8 @@ size_t sl_comm_events(struct sluice_comm *comm, struct sl_event *out, size_t cap
 
 size_t sl_comm_paths(struct sluice_comm *comm, struct sl_path_stat *out, size_t cap)
 {
+    if (sl_check_process(comm) != 0)
+        return 0;
     sl_enter(comm);
     size_t count = sl_report_paths(comm, out, cap);
 

@@ -3,6 +3,7 @@
 #include "shm/pass.h"
 
 #include "core/err.h"
+#include "core/fork.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -60,7 +61,7 @@ int shm_listen(char name[SHM_NAME_MAX], uint16_t *name_len, int *out)
         return sl_fail(err, "no unix socket to listen on: %s", strerror(-err));
     }
     *name_len = (uint16_t)len;
-    *out = fd;
+    *out = sl_fork_closes(fd);
     return 0;
 }
 
@@ -73,7 +74,7 @@ int shm_dial(const char *name, size_t name_len, int *out)
     if (fd < 0)
         return shm_fail_fd(-errno, "a unix socket");
     if (connect(fd, (struct sockaddr *)&addr, addr_len) == 0) {
-        *out = fd;
+        *out = sl_fork_closes(fd);
         return 0;
     }
     err = -errno;
@@ -93,7 +94,7 @@ int shm_accept(int listener, int *out)
             return -EAGAIN;
         return shm_fail_fd(-errno, "a shm connection");
     }
-    *out = fd;
+    *out = sl_fork_closes(fd);
     return 0;
 }
 

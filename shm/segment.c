@@ -2,6 +2,8 @@
 /* Makes, reserves, seals, checks and maps the files in memory that processes share. */
 #include "shm/segment.h"
 
+#include "core/fork.h"
+
 #include <assert.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -57,7 +59,7 @@ int shm_file_create(const char *what, const char *advice, size_t len, int *out)
         err = sl_fail(-errno, "%s could not be sealed: %s", what, strerror(errno));
         goto err_close;
     }
-    *out = fd;
+    *out = sl_fork_closes(fd);
     return 0;
 
 err_close:
@@ -83,6 +85,7 @@ int shm_file_map(int fd, uint64_t off, size_t len, int writable, void **out)
                        "%.1f MiB of shared memory could not be mapped: %s; see ulimit -v and "
                        "vm.max_map_count",
                        (double)len / MIB, strerror(errno));
+    sl_fork_hides(base, len);
     *out = base;
     return 0;
 }

@@ -4,6 +4,7 @@
 
 #include "core/cache.h"
 #include "core/config.h"
+#include "core/fork.h"
 #include "core/log.h"
 
 #include <fcntl.h>
@@ -149,6 +150,7 @@ static int open_page(struct shm_iface *iface)
     if (base == MAP_FAILED)
         return sl_fail(-errno, "a shared page could not be mapped: %s", strerror(errno));
     iface->page = base;
+    sl_fork_hides(base, sizeof(struct shm_page));
     if (getrandom(&iface->page->trial, sizeof(iface->page->trial), 0) < 0)
         return sl_fail(-errno, "the kernel gave no random bytes: %s", strerror(errno));
     /* Peers may read it, not write. Kernels before 5.1 do not know this seal. */

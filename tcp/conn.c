@@ -18,6 +18,7 @@
  */
 #include "tcp/tcp.h"
 
+#include "core/fork.h"
 #include "core/log.h"
 
 #include <arpa/inet.h>
@@ -108,7 +109,7 @@ static int new_socket(int family)
     if (fd < 0)
         return sl_fail(-errno, "no socket to be had: %s%s", sluice_strerror(-errno),
                        errno == EMFILE ? "; raise 'ulimit -n'" : "");
-    return fd;
+    return sl_fork_closes(fd);
 }
 
 static int bind_any(int fd, int family, uint16_t port)
@@ -292,7 +293,7 @@ void sl_tcp_accept(struct sl_tcp_iface *iface)
             return; /* who waits stays where it is; progress looks again */
         fd = accept4(iface->listener.fd, (struct sockaddr *)&addr, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
-            take_in(iface, fd, &addr);
+            take_in(iface, sl_fork_closes(fd), &addr);
             continue;
         }
         if (errno == EMFILE || errno == ENFILE) {
