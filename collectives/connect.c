@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* Raised with every change of what ranks say to each other on the wire or in shared memory. */
 #define PROTOCOL_VERSION 2
@@ -56,7 +57,7 @@ static void open_iface(struct sluice_comm *comm, struct sl_iface_slot *slot,
 int sl_transport_names(const char *list, struct sl_name *out, unsigned cap, unsigned *count)
 {
     *count = 0;
-    if (strcmp(list, "auto") == 0) {
+    if (strcasecmp(list, "auto") == 0) {
         for (const struct sl_transport_ops *const *t = sl_transports(); *t != NULL; t++)
             if (*count < cap)
                 out[(*count)++] = (struct sl_name){(*t)->name, strlen((*t)->name)};

@@ -19,11 +19,16 @@
 #define BYTES(name, field, value, min, max, help)                                                 \
     {name, AT(field), SL_CONFIG_BYTES, value, "bytes", min, max, help}
 #define SWITCH(name, field, value, help) {name, AT(field), SL_CONFIG_SWITCH, value, "", -1, 1, help}
+#define CHOICE(name, field, value, choices, help)                                                 \
+    {name, AT(field), SL_CONFIG_TEXT, value, "", 0, 0, help, choices}
+#define BYTES_OR_0(name, field, value, least, max, help)                                          \
+    {name, AT(field), SL_CONFIG_BYTES, value, "bytes", 0, max, help, NULL, least}
 
 #define KIB INT64_C(1024)
 #define MIB (1024 * KIB)
 #define GIB (1024 * MIB)
 #define DAY_MS INT64_C(86400000)
+#define SHM_LEAST (8 * KIB) /* a page for each half */
 
 const struct sl_config_row sl_config_rows[] = {
     INT("RANK", rank, "-1", "rank", -1, 1 << 20,
@@ -38,8 +43,8 @@ const struct sl_config_row sl_config_rows[] = {
     TEXT("SECRET", secret, "",
          "Shared secret; proves that a rank belongs to the job and is never sent itself. Empty: the "
          "launcher's, where it gives one."),
-    TEXT("LAUNCHER", launcher, "auto",
-         "Which launcher to believe: auto, none, sluice, torchrun, pmi, pmix, openmpi, slurm."),
+    CHOICE("LAUNCHER", launcher, "auto", "auto none sluice torchrun pmi pmix openmpi slurm",
+           "Which launcher to believe."),
     TEXT("HOST_ID", host_id, "",
          "Ranks with the same text count as one host (shared memory is possible among them). Empty: "
          "kernel boot id and network namespace."),
@@ -60,16 +65,16 @@ const struct sl_config_row sl_config_rows[] = {
         "How long ranks wait for each other when a communicator is made."),
     INT("SPIN_US", spin_us, "-1", "us", -1, 10000000,
         "How long a waiting rank polls before it sleeps. -1: by ranks of this host against cores."),
-    TEXT("PROGRESS", progress, "caller",
-         "Who moves operations on: caller (inside test and wait; RDMA paths are mended between them, too) or thread (one per "
-         "communicator)."),
+    CHOICE("PROGRESS", progress, "caller", "caller thread",
+           "Who moves operations on: caller (inside test and wait; RDMA paths are mended between them, too) or thread (one per "
+           "communicator)."),
     INT("INFLIGHT_MAX", inflight_max, "64", "operations", 1, 65536,
         "Most collectives in flight on one communicator; more get -EAGAIN."),
     BYTES("CHUNK_BYTES", chunk_bytes, "0", 0, GIB,
           "Size of the pieces that large messages are cut into. 0: chosen."),
-    TEXT("TUNE", tune, "auto",
-         "Link costs for the choice of algorithms: auto (measured until jobs agree, and cached), "
-         "measure (always), off (built-in)."),
+    CHOICE("TUNE", tune, "auto", "auto measure off",
+           "Link costs for the choice of algorithms: auto (measured until jobs agree, and cached), "
+           "measure (always), off (built-in)."),
     TEXT("TUNE_DIR", tune_dir, "",
          "Where measured link costs are cached. Empty: $XDG_CACHE_HOME/sluice or ~/.cache/sluice."),
     TEXT("KERNEL", kernel, "auto", "Reduction kernels: auto, avx512, avx2, neon or c."),
@@ -78,9 +83,9 @@ const struct sl_config_row sl_config_rows[] = {
     SWITCH("BIND", bind, "auto",
            "Ranks that sluice-bench -n starts keep to a core each: auto and on, when there are enough "
            "cores; off."),
-    TEXT("PRELOAD", preload, "on",
-         "What libsluice-preload.so does with a program's MPI, gloo and NCCL collectives: on (takes those "
-         "that it can), off (none) or report (on, and a line about it at exit)."),
+    CHOICE("PRELOAD", preload, "on", "on off report",
+           "What libsluice-preload.so does with a program's MPI, gloo and NCCL collectives: on (takes those "
+           "that it can), off (none) or report (on, and a line about it at exit)."),
     INT("PRELOAD_MPI_EARLY_CALLS", preload_mpi_early_calls, "32", "calls", 0, INT64_MAX,
         "Under libsluice-preload.so: calls of each MPI communicator, but for MPI_COMM_WORLD, that MPI does itself "
         "before they are taken, as making ready for it takes milliseconds."),
@@ -95,9 +100,9 @@ const struct sl_config_row sl_config_rows[] = {
            "Print what every pending operation waits for on SIGUSR1: on, off, auto (on in sluice-bench, "
            "off in other programs)."),
 
-    BYTES("SHM_RING_BYTES", shm_ring_bytes, "0", 0, GIB,
+    BYTES_OR_0("SHM_RING_BYTES", shm_ring_bytes, "0", SHM_LEAST, GIB,
           "Ring of a pair of ranks in shared memory, each way. 0: by number of ranks."),
-    BYTES("SHM_WINDOW_BYTES", shm_window_bytes, "0", 0, GIB,
+    BYTES_OR_0("SHM_WINDOW_BYTES", shm_window_bytes, "0", SHM_LEAST, GIB,
           "Staging memory that a rank shares with the ranks of its host. 0: by number of ranks."),
     BYTES("SHM_STREAM_MIN_BYTES", shm_stream_min_bytes, "-1", -1, INT64_MAX,
           "Results of at least this size are written past the caches. -1: by the size of the last "
@@ -108,7 +113,8 @@ const struct sl_config_row sl_config_rows[] = {
 
     INT("TCP_CONNECTIONS", tcp_connections, "0", "connections", 0, 128,
         "TCP connections to each peer. 0: chosen."),
-    TEXT("TCP_ENGINE", tcp_engine, "auto", "auto, uring or epoll."),
+    CHOICE("TCP_ENGINE", tcp_engine, "auto", "auto uring epoll",
+           "How sockets are moved on: by io_uring or by epoll; auto: the first that works, measured best first."),
     TEXT("TCP_CONGESTION", tcp_congestion, "auto",
          "Congestion control of our sockets, a name of net.ipv4.tcp_available_congestion_control; "
          "auto: cubic where there is one; system: the kernel's default."),
@@ -126,8 +132,8 @@ const struct sl_config_row sl_config_rows[] = {
          "*, each with ^ to exclude, separated by commas. Empty: every active port."),
     INT("VERBS_GID_INDEX", verbs_gid_index, "-1", "index", -1, 255,
         "GID of every port, by index. -1: chosen by type, address family and subnet."),
-    TEXT("VERBS_GID_FAMILY", verbs_gid_family, "auto",
-         "Addresses to choose GIDs from: auto (IPv4 first), ipv4 or ipv6."),
+    CHOICE("VERBS_GID_FAMILY", verbs_gid_family, "auto", "auto ipv4 ipv6",
+           "Addresses to choose GIDs from: auto (IPv4 first), ipv4 or ipv6."),
     TEXT("VERBS_PATHS", verbs_paths, "auto",
          "Paths of each connection: LOCAL>REMOTE[/LABEL][@PORT] by number of rail, with a flow label in hex "
          "and a port of the bond that a rail may be, separated by commas (0>0/c0de,1>1/beef@2). auto: each "
@@ -138,8 +144,8 @@ const struct sl_config_row sl_config_rows[] = {
     INT("VERBS_TRAFFIC_CLASS", verbs_traffic_class, "0", "", 0, 255,
         "Traffic class of RoCE packets: DSCP * 4. Choose the one for which the switches have PFC or ECN."),
     INT("VERBS_SERVICE_LEVEL", verbs_service_level, "0", "", 0, 15, "Service level of packets."),
-    INT("VERBS_MTU", verbs_mtu, "0", "bytes", 0, 4096,
-        "Largest packet: 256, 512, 1024, 2048 or 4096. 0: what both ports have active."),
+    {"VERBS_MTU", AT(verbs_mtu), SL_CONFIG_INT, "0", "bytes", 0, 4096,
+     "Largest packet. 0: what both ports have active.", "0 256 512 1024 2048 4096"},
     INT("VERBS_TIMEOUT", verbs_timeout, "14", "", 1, 31,
         "How long a NIC waits for an acknowledgement: 4.096 us * 2^value (14: 67 ms)."),
     INT("VERBS_RETRY_COUNT", verbs_retry_count, "6", "times", 0, 7,
@@ -158,8 +164,8 @@ const struct sl_config_row sl_config_rows[] = {
           "is reduced into."),
     INT("VERBS_PATH_WAIT_MS", verbs_path_wait_ms, "10000", "ms", 1, DAY_MS,
         "How long a connection without any path waits for one to return."),
-    TEXT("VERBS_FALLBACK", verbs_fallback, "off",
-         "What a connection without any path does meanwhile: off (waits) or tcp (continues over TCP)."),
+    CHOICE("VERBS_FALLBACK", verbs_fallback, "off", "off tcp",
+           "What a connection without any path does meanwhile: off (waits) or tcp (continues over TCP)."),
     SWITCH("VERBS_SRQ", verbs_srq, "auto",
            "Receive buffers of all connections in one queue: on (and the device must have such queues), off (each "
            "path has its own: some 400 KiB), auto (on where the device has them)."),
@@ -178,6 +184,9 @@ const struct sl_config_row sl_config_rows[] = {
          "stays when the job ends well."),
     INT("NCCL_PROFILE_EVENTS", nccl_profile_events, "16384", "events", 64, 1 << 24,
         "How many finished events that file holds: the oldest give way."),
+    TEXT("NCCL_ENV_FILE", nccl_env_file, "",
+         "File of NCCL's settings, NAME=VALUE in lines, that libnccl-env-sluice.so gives to NCCL. Empty: "
+         "/etc/sluice/nccl.env, if there is one."),
     TEXT("NCCL_TUNER", nccl_tuner, "",
          "Rules for NCCL's choice of algorithms, separated by ';', or @FILE with one per line: "
          "FUNCTION[:MIN-MAX]=ALGO/PROTO[,channels=N][,chunk=SIZE], each of the first four may be *. The "
@@ -219,37 +228,82 @@ static int parse_int(const char *text, int64_t *out)
     return end == text || *end != '\0' || errno != 0 ? -EINVAL : 0;
 }
 
+/* What people write for on and off. */
+static const char *plain_word(const char *text)
+{
+    static const char *const words[][2] = {{"0", "off"}, {"no", "off"}, {"false", "off"},
+                                           {"1", "on"},  {"yes", "on"}, {"true", "on"}};
+
+    for (size_t i = 0; i < SL_ARRAY_LEN(words); i++)
+        if (strcasecmp(words[i][0], text) == 0)
+            return words[i][1];
+    return text;
+}
+
 static int parse_switch(const char *text, int64_t *out)
 {
-    static const struct {
-        const char *text;
-        enum sl_switch value;
-    } words[] = {{"auto", SL_AUTO}, {"off", SL_OFF}, {"0", SL_OFF},  {"no", SL_OFF},
-                 {"false", SL_OFF}, {"on", SL_ON},   {"1", SL_ON},   {"yes", SL_ON},
-                 {"true", SL_ON}};
+    static const char *const words[] = {"auto", "off", "on"}; /* from SL_AUTO, -1, to SL_ON */
 
     for (size_t i = 0; i < SL_ARRAY_LEN(words); i++) {
-        if (strcasecmp(words[i].text, text) == 0) {
-            *out = words[i].value;
+        if (strcasecmp(words[i], plain_word(text)) == 0) {
+            *out = (int64_t)i - 1;
             return 0;
         }
     }
     return -EINVAL;
 }
 
+/* The choice that text names, or NULL. *len: its length. */
+static const char *find_choice(const char *choices, const char *text, size_t *len)
+{
+    for (; *choices != '\0'; choices += *len + (choices[*len] == ' ')) {
+        *len = strcspn(choices, " ");
+        if (strlen(text) == *len && strncasecmp(choices, text, *len) == 0)
+            return choices;
+    }
+    return NULL;
+}
+
+static int refuse_choice(const struct sl_config_row *row, const char *value)
+{
+    char list[256];
+    size_t len = 0;
+
+    for (const char *c = row->choices; *c != '\0' && len + 2 < sizeof(list); c++) {
+        list[len++] = *c == ' ' ? ',' : *c;
+        if (*c == ' ')
+            list[len++] = ' ';
+    }
+    list[len] = '\0';
+    return sl_fail(-EINVAL, PREFIX "%s is '%s', but must be one of %s", row->name, value, list);
+}
+
 static int set_text(const struct sl_config_row *row, char *field, const char *value)
 {
     size_t len = strlen(value);
 
+    if (row->choices != NULL) {
+        const char *choice = find_choice(row->choices, value, &len);
+
+        choice = choice != NULL ? choice : find_choice(row->choices, plain_word(value), &len);
+        if (choice == NULL)
+            return refuse_choice(row, value);
+        value = choice;
+    }
     if (len >= SL_TEXT_MAX)
         return sl_fail(-EINVAL, PREFIX "%s is longer than %d bytes", row->name, SL_TEXT_MAX - 1);
-    memcpy(field, value, len + 1);
+    memcpy(field, value, len);
+    field[len] = '\0';
     return 0;
 }
 
 static int set_number(const struct sl_config_row *row, int64_t *field, const char *value)
 {
     int64_t number = 0;
+    size_t len;
+
+    if (row->choices != NULL && find_choice(row->choices, value, &len) == NULL)
+        return refuse_choice(row, value);
     int err = row->type == SL_CONFIG_INT     ? parse_int(value, &number)
               : row->type == SL_CONFIG_BYTES ? sl_parse_bytes(value, &number)
                                              : parse_switch(value, &number);
@@ -262,6 +316,9 @@ static int set_number(const struct sl_config_row *row, int64_t *field, const cha
     if (number < row->min || number > row->max)
         return sl_fail(-EINVAL, PREFIX "%s is %lld, but must be from %lld to %lld", row->name,
                        (long long)number, (long long)row->min, (long long)row->max);
+    if (number > 0 && number < row->least)
+        return sl_fail(-EINVAL, PREFIX "%s is %lld, but must be 0 or from %lld to %lld", row->name,
+                       (long long)number, (long long)row->least, (long long)row->max);
     *field = number;
     return 0;
 }

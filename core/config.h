@@ -36,7 +36,7 @@ struct sl_config {
     int64_t verbs_eager_bytes, verbs_piece_bytes, verbs_staging_bytes, verbs_path_wait_ms;
     int64_t verbs_relaxed_ordering, verbs_reserve, verbs_fork, verbs_srq;
     /* nccl */
-    char nccl_profile[SL_TEXT_MAX], nccl_tuner[SL_TEXT_MAX];
+    char nccl_profile[SL_TEXT_MAX], nccl_tuner[SL_TEXT_MAX], nccl_env_file[SL_TEXT_MAX];
     int64_t nccl_profile_events, nccl_gpu;
 };
 
@@ -50,6 +50,8 @@ struct sl_config_row {
     const char *unit;  /* "" when it has none */
     int64_t min, max;  /* of numbers */
     const char *help;  /* a sentence or two */
+    const char *choices; /* words between spaces, the only values there are; NULL: any that the type has */
+    int64_t least;     /* of numbers, but for 0 and what is below */
 };
 
 extern const struct sl_config_row sl_config_rows[];
@@ -58,8 +60,8 @@ extern const size_t sl_config_row_count;
 /* Sets every field to its default. */
 void sl_config_defaults(struct sl_config *config);
 
-/* Sets one variable from text. name is without SLUICE_. -EINVAL names variable, value and what
- * would do; -ENOENT: no such variable, the text names the nearest. */
+/* Sets one variable from text. name is without SLUICE_. Words are kept as the table writes them, however they are
+ * written in value (TCP for tcp, 0 for off). -EINVAL names variable, value and what would do; -ENOENT: no such variable, the text names the nearest. */
 int sl_config_set(struct sl_config *config, const char *name, const char *value);
 
 /* Defaults, then every SLUICE_* of envp (as environ). An unknown one gets a warning with the nearest

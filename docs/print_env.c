@@ -21,9 +21,18 @@ static void print_value(const struct sl_config_row *row)
         printf(" (%s)", row->unit);
 }
 
+static void print_choices(const char *choices)
+{
+    printf("; one of ");
+    for (; *choices != '\0'; choices++)
+        printf(*choices == ' ' ? ", " : "%c", *choices);
+}
+
 static void print_range(const struct sl_config_row *row)
 {
-    if (row->type == SL_CONFIG_INT || (row->type == SL_CONFIG_BYTES && row->max < INT64_MAX))
+    if (row->least > 0)
+        printf(", 0 or from %lld to %lld", (long long)row->least, (long long)row->max);
+    else if (row->type == SL_CONFIG_INT || (row->type == SL_CONFIG_BYTES && row->max < INT64_MAX))
         printf(", from %lld to %lld", (long long)row->min, (long long)row->max);
     else if (row->type == SL_CONFIG_BYTES)
         printf(", at least %lld", (long long)row->min);
@@ -43,8 +52,12 @@ int main(void)
 
         printf("\n## SLUICE_%s\n\n", row->name);
         print_value(row);
-        printf("; %s", type_names[row->type]);
-        print_range(row);
+        if (row->choices != NULL) {
+            print_choices(row->choices);
+        } else {
+            printf("; %s", type_names[row->type]);
+            print_range(row);
+        }
         printf(".\n%s\n", row->help);
     }
     return 0;

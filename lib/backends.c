@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <string.h>
+#include <strings.h>
 
 #define DECLARE(name) extern const struct sl_transport_ops sl_##name##_ops;
 #define POINT(name) &sl_##name##_ops,
@@ -33,7 +34,7 @@ const struct sl_transport_ops *const *sl_transports(void)
 const struct sl_transport_ops *sl_transport_find(const char *name, size_t len)
 {
     for (const struct sl_transport_ops *const *t = sl_transports(); *t != NULL; t++)
-        if (strlen((*t)->name) == len && memcmp((*t)->name, name, len) == 0)
+        if (strlen((*t)->name) == len && strncasecmp((*t)->name, name, len) == 0)
             return *t;
     return NULL;
 }

@@ -5,6 +5,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -46,6 +47,70 @@ static void a_bad_value_names_variable_and_range(void **state)
     assert_non_null(strstr(sluice_last_error(), "must be from 1 to"));
 }
 
+/* A word that a variable cannot be is named with those that it can be, whoever reads it later. */
+static void a_word_that_is_no_choice_is_refused_with_the_list(void **state)
+{
+    unsigned checked = 0;
+
+    for (size_t i = 0; i < sl_config_row_count; i++) {
+        const struct sl_config_row *row = &sl_config_rows[i];
+        struct sl_config config;
+        char first[32];
+
+        if (row->choices == NULL)
+            continue;
+        checked++;
+        sl_config_defaults(&config);
+        assert_int_equal(sl_config_set(&config, row->name, "777x"), -EINVAL);
+        assert_non_null(strstr(sluice_last_error(), row->name));
+        assert_non_null(strstr(sluice_last_error(), "is '777x', but must be one of "));
+        snprintf(first, sizeof(first), "%.*s", (int)strcspn(row->choices, " "), row->choices);
+        assert_non_null(strstr(sluice_last_error(), first));
+        assert_int_equal(sl_config_set(&config, row->name, first), 0);
+        first[strlen(first) - 1] = '\0'; /* a part of a word is no word */
+        assert_int_equal(sl_config_set(&config, row->name, first[0] != '\0' ? first : "77"), -EINVAL);
+    }
+    assert_true(checked >= 8);
+    assert_int_equal(sl_config_set(&(struct sl_config){0}, "VERBS_FALLBACK", "udp"), -EINVAL);
+    assert_string_equal(sluice_last_error(), "SLUICE_VERBS_FALLBACK is 'udp', but must be one of off, tcp");
+}
+
+static void words_are_kept_as_the_table_writes_them(void **state)
+{
+    struct sl_config config;
+
+    sl_config_defaults(&config);
+    assert_int_equal(sl_config_set(&config, "VERBS_FALLBACK", "TCP"), 0);
+    assert_string_equal(config.verbs_fallback, "tcp");
+    assert_int_equal(sl_config_set(&config, "VERBS_FALLBACK", "0"), 0);
+    assert_string_equal(config.verbs_fallback, "off");
+    assert_int_equal(sl_config_set(&config, "PRELOAD", "Yes"), 0);
+    assert_string_equal(config.preload, "on");
+    assert_int_equal(sl_config_set(&config, "PRELOAD_EXACT", "0"), 0);
+    assert_int_equal(config.preload_exact, SL_OFF);
+    assert_int_equal(sl_config_set(&config, "PRELOAD_EXACT", "TRUE"), 0);
+    assert_int_equal(config.preload_exact, SL_ON);
+    assert_int_equal(sl_config_set(&config, "PRELOAD_EXACT", "Auto"), 0);
+    assert_int_equal(config.preload_exact, SL_AUTO);
+}
+
+static void numbers_may_be_choices_or_have_a_least(void **state)
+{
+    struct sl_config config;
+
+    sl_config_defaults(&config);
+    assert_int_equal(sl_config_set(&config, "VERBS_MTU", "1024"), 0);
+    assert_int_equal(config.verbs_mtu, 1024);
+    assert_int_equal(sl_config_set(&config, "VERBS_MTU", "777"), -EINVAL);
+    assert_string_equal(sluice_last_error(),
+                        "SLUICE_VERBS_MTU is '777', but must be one of 0, 256, 512, 1024, 2048, 4096");
+    assert_int_equal(sl_config_set(&config, "SHM_WINDOW_BYTES", "10"), -EINVAL);
+    assert_string_equal(sluice_last_error(),
+                        "SLUICE_SHM_WINDOW_BYTES is 10, but must be 0 or from 8192 to 1073741824");
+    assert_int_equal(sl_config_set(&config, "SHM_WINDOW_BYTES", "8k"), 0);
+    assert_int_equal(sl_config_set(&config, "SHM_WINDOW_BYTES", "0"), 0);
+}
+
 static void an_unknown_name_suggests_the_nearest(void **state)
 {
     struct sl_config config;
@@ -75,6 +140,9 @@ int main(void)
         cmocka_unit_test(defaults_are_those_of_the_table),
         cmocka_unit_test(environment_overrides_defaults),
         cmocka_unit_test(a_bad_value_names_variable_and_range),
+        cmocka_unit_test(a_word_that_is_no_choice_is_refused_with_the_list),
+        cmocka_unit_test(words_are_kept_as_the_table_writes_them),
+        cmocka_unit_test(numbers_may_be_choices_or_have_a_least),
         cmocka_unit_test(an_unknown_name_suggests_the_nearest),
         cmocka_unit_test(bytes_take_binary_units),
     };
