@@ -7,6 +7,7 @@
 #include "collectives/exec.h"
 #include "collectives/health.h"
 #include "collectives/kin.h"
+#include "collectives/select.h"
 #include "collectives/status.h"
 #include "core/cache.h"
 #include "core/event.h"
@@ -39,6 +40,8 @@ static int set_up(struct sluice_comm *comm, const struct sl_comm_params *params)
     sl_list_init(&comm->buffers);
     int err = sl_kernels_select(comm->config.kernel, &comm->kernels);
 
+    if (err == 0)
+        err = sl_forced_check(comm->config.algo);
     if (err == 0)
         err = alloc_tables(comm);
     if (err != 0)

@@ -8,55 +8,6 @@
 
 #define MESSAGES_DO_WORSE 1.25 /* measured: 1.1 at 64 KiB, 1.2 at 1 MiB, 2 ranks */
 
-/* An item of SLUICE_ALGO, "NAME" or "COLLECTIVE:NAME": the name if it speaks of coll, or NULL. */
-static const char *forced_item(const char *item, size_t len, enum sl_coll coll, size_t *name_len)
-{
-    const char *colon = memchr(item, ':', len);
-    const char *coll_name = sl_coll_name(coll);
-
-    if (colon == NULL) {
-        *name_len = len;
-        return item;
-    }
-    size_t prefix = (size_t)(colon - item);
-
-    if (strlen(coll_name) != prefix || memcmp(coll_name, item, prefix) != 0)
-        return NULL;
-    *name_len = len - prefix - 1;
-    return colon + 1;
-}
-
-static const struct sl_algo *find_algo(const char *name, size_t len)
-{
-    for (const struct sl_algo *const *a = sl_algos; *a != NULL; a++)
-        if (strlen((*a)->name) == len && memcmp((*a)->name, name, len) == 0)
-            return *a;
-    return NULL;
-}
-
-/* The algorithm that the setting forces for coll, NULL: none. */
-static int forced_algo(const char *setting, enum sl_coll coll, const struct sl_algo **out)
-{
-    *out = NULL;
-    while (*setting != '\0') {
-        size_t len = strcspn(setting, ","), name_len;
-        const char *name = forced_item(setting, len, coll, &name_len);
-
-        if (name != NULL) {
-            const struct sl_algo *algo = find_algo(name, name_len);
-
-            if (algo == NULL)
-                return sl_fail(-EINVAL, "SLUICE_ALGO names '%.*s', which is no algorithm; see "
-                               "sluice-bench --list",
-                               (int)name_len, name);
-            if ((algo->colls & 1u << coll) != 0)
-                *out = algo;
-        }
-        setting += len + (setting[len] == ',');
-    }
-    return 0;
-}
-
 static double uncorrected(const struct sluice_comm *comm, const struct sl_algo *algo,
                           const struct sl_shape *shape)
 {
@@ -80,7 +31,7 @@ static double cost_of(const struct sluice_comm *comm, const struct sl_algo *algo
 
 double sl_select_predict(const struct sluice_comm *comm, const struct sl_shape *shape, const char *algo)
 {
-    const struct sl_algo *found = find_algo(algo, strlen(algo));
+    const struct sl_algo *found = sl_algo_find(algo, strlen(algo));
 
     return found != NULL ? uncorrected(comm, found, shape) : -1;
 }
@@ -111,7 +62,7 @@ static void set_chunk(const struct sluice_comm *comm, struct sl_shape *shape)
 static int choose(const struct sluice_comm *comm, struct sl_shape *shape,
                   const struct sl_algo **out, bool *forced)
 {
-    int err = forced_algo(comm->config.algo, shape->coll, out);
+    int err = sl_forced_algo(comm->config.algo, shape->coll, out);
 
     if (err != 0)
         return err;

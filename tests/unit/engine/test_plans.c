@@ -2,6 +2,8 @@
 /* Plans are kept by the shape of the call; SLUICE_ALGO; long calls are timed. */
 #include "world.h"
 
+#include "collectives/select.h"
+
 #include "collectives/plan.h"
 
 #include <setjmp.h>
@@ -100,15 +102,6 @@ static void forced_for_one(struct sluice_comm **comm, int rank)
     EXPECT(strcmp(algo_of(*comm, SL_ALL_GATHER), "bruck") == 0);
 }
 
-static void forced_unknown(struct sluice_comm **comm, int rank)
-{
-    struct sl_call call = call_of(10);
-    struct sl_plan *plan;
-
-    (void)rank;
-    EXPECT_ERROR(sl_plan_get(*comm, &call, &plan), -EINVAL, "'rong', which is no algorithm");
-}
-
 static void forced_unsuited(struct sluice_comm **comm, int rank)
 {
     struct sl_call call = call_of(1 << 20);
@@ -125,10 +118,50 @@ static void an_algorithm_can_be_forced_for_all_or_for_one_collective(void **stat
     RUN(3, "ALGO=allreduce:ring,all_gather:bruck", forced_for_one);
 }
 
-static void an_algorithm_that_is_unknown_or_does_not_suit_is_refused(void **state)
+/* Before anybody meets: a communicator whose every call would fail helps nobody. */
+static void an_item_that_can_force_nothing_is_refused(void **state)
+{
+    static const struct {
+        const char *setting, *words;
+    } cases[] = {{"rong", "'rong', which is no algorithm"},
+                 {"ring,", NULL},
+                 {"allreduce:ring,all_gather:", "'', which is no algorithm"},
+                 {"al_reduce:ring", "'al_reduce', which is no collective"},
+                 {"allreduced:ring", "'allreduced', which is no collective"},
+                 {"allreduc:ring", "'allreduc', which is no collective"},
+                 {":ring", "'', which is no collective"},
+                 {"allreduce:bruck", "bruck for allreduce, which it does not do"},
+                 {"all_to_all:pairwise,allgather:frob", "'frob', which is no algorithm"}};
+
+    for (size_t i = 0; i < SL_ARRAY_LEN(cases); i++) {
+        int err = sl_forced_check(cases[i].setting);
+
+        assert_int_equal(err, cases[i].words != NULL ? -EINVAL : 0);
+        if (err != 0 && strstr(sluice_last_error(), cases[i].words) == NULL)
+            fail_msg("%s: %s", cases[i].setting, sluice_last_error());
+    }
+}
+
+static void names_of_collectives_are_those_of_any_tongue(void **state)
+{
+    static const char *const names[] = {"all_to_all", "alltoall", "AllToAll", "all-to-all", "ALLTOALL"};
+    const struct sl_algo *algo;
+    char setting[64];
+
+    for (size_t i = 0; i < SL_ARRAY_LEN(names); i++) {
+        snprintf(setting, sizeof(setting), "%s:Bruck", names[i]);
+        assert_int_equal(sl_forced_check(setting), 0);
+        assert_int_equal(sl_forced_algo(setting, SL_ALL_TO_ALL, &algo), 0);
+        assert_non_null(algo);
+        assert_string_equal(algo->name, "bruck");
+        assert_int_equal(sl_forced_algo(setting, SL_ALL_TO_ALL_V, &algo), 0);
+        assert_null(algo);
+    }
+}
+
+static void an_algorithm_that_does_not_suit_is_refused(void **state)
 {
     (void)state;
-    RUN(2, "ALGO=rong", forced_unknown);
     RUN(2, "ALGO=flat", forced_unsuited);
 }
 
@@ -164,7 +197,9 @@ int main(void)
         cmocka_unit_test(the_same_call_gets_the_same_plan_and_another_shape_another),
         cmocka_unit_test(the_plan_unused_for_longest_goes_when_there_are_too_many),
         cmocka_unit_test(an_algorithm_can_be_forced_for_all_or_for_one_collective),
-        cmocka_unit_test(an_algorithm_that_is_unknown_or_does_not_suit_is_refused),
+        cmocka_unit_test(an_item_that_can_force_nothing_is_refused),
+        cmocka_unit_test(names_of_collectives_are_those_of_any_tongue),
+        cmocka_unit_test(an_algorithm_that_does_not_suit_is_refused),
     };
 
     return cmocka_run_group_tests_name("plans", tests, NULL, NULL);
