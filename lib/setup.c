@@ -6,9 +6,13 @@
 #include "core/log.h"
 #include "launch/launch.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -30,6 +34,64 @@ static int set_text(char *field, const char *name, const char *value)
     return 0;
 }
 
+/* A number that the caller set, or -1; the bounds are those of its variable. */
+static int set_number(int64_t *field, const char *name, const char *variable, int64_t value)
+{
+    const struct sl_config_row *row = sl_config_rows;
+
+    if (value == -1)
+        return 0;
+    while (strcmp(row->name, variable) != 0)
+        row++;
+    int64_t min = row->min < 0 ? 0 : row->min;
+
+    if (value < min || value > row->max)
+        return sl_fail(-EINVAL, "%s of struct sluice_config is %lld, but must be from %lld to %lld, or -1 for the "
+                       "environment's", name, (long long)value, (long long)min, (long long)row->max);
+    *field = value;
+    return 0;
+}
+
+static int set_place(const struct sluice_config *given, struct sl_config *out)
+{
+    int err = set_number(&out->rank, "rank", "RANK", given->rank);
+
+    if (err == 0)
+        err = set_number(&out->size, "size", "SIZE", given->size);
+    if (err == 0 && (given->rank >= 0 || given->size >= 0) && out->rank >= out->size)
+        err = sl_fail(-EINVAL, "struct sluice_config has rank %d and size %d%s: a rank is from 0 to size - 1",
+                      given->rank, given->size,
+                      given->rank < 0 || given->size < 0 ? ", -1 standing for the environment" : "");
+    return err;
+}
+
+/* Of TCP_CONGESTION the kernel knows the choices. Where TCP is not used, it is asked nevertheless: a name that is not
+ * taken now would be found out in the middle of a job that moves to other hosts. */
+static int check_congestion(const char *name)
+{
+    char list[256] = "";
+    int err = 0, fd;
+
+    if (strcmp(name, "auto") == 0 || strcmp(name, "system") == 0)
+        return 0;
+    fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return 0; /* whoever needs sockets will say so */
+    if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)) != 0)
+        err = -errno;
+    close(fd);
+    if (err == 0)
+        return 0;
+    FILE *file = fopen("/proc/sys/net/ipv4/tcp_available_congestion_control", "re");
+
+    if (file != NULL && fgets(list, sizeof(list), file) != NULL)
+        list[strcspn(list, "\n")] = '\0';
+    if (file != NULL)
+        fclose(file);
+    return sl_fail(-EINVAL, "SLUICE_TCP_CONGESTION is '%s', which the kernel does not take (%s); it must be auto, system "
+                   "or one of: %s", name, strerror(-err), list);
+}
+
 /* The environment, overridden by what the caller set. */
 static int merge_config(const struct sluice_config *given, struct sl_config *out)
 {
@@ -37,17 +99,17 @@ static int merge_config(const struct sluice_config *given, struct sl_config *out
 
     if (err == 0)
         err = sl_log_configure(out->log);
+    if (err == 0)
+        err = check_congestion(out->tcp_congestion);
     if (err != 0 || given == NULL)
         return err;
     if (given->struct_size != sizeof(*given))
         return sl_fail(-EINVAL, "struct sluice_config was not set by sluice_config_init()");
-    if (given->rank >= 0)
-        out->rank = given->rank;
-    if (given->size >= 0)
-        out->size = given->size;
-    if (given->timeout_ms >= 0)
-        out->timeout_ms = given->timeout_ms;
-    err = set_text(out->root, "root", given->root);
+    err = set_place(given, out);
+    if (err == 0)
+        err = set_number(&out->timeout_ms, "timeout_ms", "TIMEOUT_MS", given->timeout_ms);
+    if (err == 0)
+        err = set_text(out->root, "root", given->root);
     if (err == 0)
         err = set_text(out->job, "job", given->job);
     if (err == 0)

@@ -44,6 +44,51 @@ static void an_unknown_kernel_is_refused_with_the_choices(void **state)
     refused("SLUICE_KERNEL", "foo", "there are no kernels named 'foo'");
 }
 
+static void an_unknown_algorithm_is_refused(void **state)
+{
+    refused("SLUICE_ALGO", "al_reduce:ring", "'al_reduce', which is no collective");
+}
+
+/* Also by a process that sends nothing over TCP. */
+static void a_congestion_control_that_the_kernel_lacks_is_refused(void **state)
+{
+    refused("SLUICE_TCP_CONGESTION", "foo", "'foo', which the kernel does not take");
+    assert_non_null(strstr(sluice_last_error(), "reno")); /* which every kernel has */
+    unsetenv("SLUICE_TCP_CONGESTION");
+}
+
+/* The sentence speaks of the structure, which the caller wrote, and not of variables, which nobody set. */
+static void a_wrong_field_of_the_configuration_is_named(void **state)
+{
+    static const struct {
+        int rank, size;
+        int64_t timeout_ms;
+        const char *words;
+    } cases[] = {{-1, -1, 0, "timeout_ms of struct sluice_config is 0, but must be from 1 to 86400000"},
+                 {-1, -1, INT64_C(1000000000000), "timeout_ms of struct sluice_config is 1000000000000"},
+                 {-1, -1, -2, "timeout_ms of struct sluice_config is -2"},
+                 {-7, -1, -1, "rank of struct sluice_config is -7"},
+                 {0, -2, -1, "size of struct sluice_config is -2"},
+                 {0, 0, -1, "struct sluice_config has rank 0 and size 0"},
+                 {3, 3, -1, "struct sluice_config has rank 3 and size 3"},
+                 {0, 1 << 21, -1, "size of struct sluice_config is 2097152"},
+                 {0, -1, -1, "struct sluice_config has rank 0 and size -1, -1 standing for the environment"}};
+
+    for (size_t i = 0; i < SL_ARRAY_LEN(cases); i++) {
+        struct sluice_comm *comm = UNSET;
+        struct sluice_config config;
+
+        sluice_config_init(&config);
+        config.rank = cases[i].rank;
+        config.size = cases[i].size;
+        config.timeout_ms = cases[i].timeout_ms;
+        assert_int_equal(sluice_comm_create(&config, &comm), -EINVAL);
+        if (strstr(sluice_last_error(), cases[i].words) == NULL || strstr(sluice_last_error(), "SLUICE_"))
+            fail_msg("%zu: %s", i, sluice_last_error());
+        assert_null(comm);
+    }
+}
+
 static void a_rank_beyond_the_size_leaves_no_communicator(void **state)
 {
     setenv("SLUICE_SIZE", "2", 1);
@@ -164,6 +209,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(an_unknown_kernel_is_refused_with_the_choices, alone),
+        cmocka_unit_test_setup(an_unknown_algorithm_is_refused, alone),
+        cmocka_unit_test_setup(a_congestion_control_that_the_kernel_lacks_is_refused, alone),
+        cmocka_unit_test_setup(a_wrong_field_of_the_configuration_is_named, alone),
         cmocka_unit_test_setup(a_rank_beyond_the_size_leaves_no_communicator, alone),
         cmocka_unit_test_setup(what_fails_gives_null, alone),
         cmocka_unit_test_setup(a_call_that_fails_gives_no_request, alone),
