@@ -78,12 +78,12 @@ everything_is_counted() {
 }
 
 off_takes_none() {
-    under SLUICE_PRELOAD=off -- "$program" types && said "^ok types" 1 && said "sluice" 0
+    under SLUICE_PRELOAD=0 -- "$program" types && said "^ok types" 1 && said "sluice" 0
 }
 
 an_unknown_word_takes_none() {
-    under SLUICE_PRELOAD=yes -- "$program" types && said "^ok types" 1 &&
-        said "SLUICE_PRELOAD is 'yes', but must be on, off or report" "$ranks"
+    under SLUICE_PRELOAD=perhaps -- "$program" types && said "^ok types" 1 &&
+        said "SLUICE_PRELOAD is 'perhaps', but must be on, off or report" "$ranks"
 }
 
 on_is_silent() {

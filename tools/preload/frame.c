@@ -238,15 +238,19 @@ enum mode { MODE_OFF, MODE_ON, MODE_REPORT };
 
 static enum mode read_mode(void)
 {
+    static const struct {
+        const char *text;
+        enum mode mode;
+    } words[] = {{"", MODE_ON},     {"on", MODE_ON},   {"1", MODE_ON},   {"yes", MODE_ON},     {"true", MODE_ON},
+                 {"off", MODE_OFF}, {"0", MODE_OFF},   {"no", MODE_OFF}, {"false", MODE_OFF},
+                 {"report", MODE_REPORT}};
     const char *text = getenv("SLUICE_PRELOAD");
 
-    if (text == NULL || text[0] == '\0' || strcmp(text, "on") == 0)
-        return MODE_ON;
-    if (strcmp(text, "report") == 0)
-        return MODE_REPORT;
-    if (strcmp(text, "off") != 0)
-        fprintf(stderr, "sluice preload: SLUICE_PRELOAD is '%s', but must be on, off or report: nothing "
-                        "is taken\n", text);
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (strcasecmp(text != NULL ? text : "", words[i].text) == 0)
+            return words[i].mode;
+    fprintf(stderr, "sluice preload: SLUICE_PRELOAD is '%s', but must be on, off or report: nothing "
+                    "is taken\n", text);
     return MODE_OFF;
 }
 
