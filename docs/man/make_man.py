@@ -4,6 +4,7 @@
 
 usage: make_man.py --list HEADER...              file names, one a line, that would be made
        make_man.py --out DIR --version V HEADER...
+       make_man.py --env docs/env.md --out FILE --version V    sluice-env(7), from the page of variables
 
 Each comment that stands before a function becomes a page; functions that follow without a comment of
 their own share it. The labels at line starts (Shapes, Units, Memory, Order, Errors, Source) become
@@ -152,13 +153,40 @@ def page(comment, names, header, headers, version):
     return "\n".join(out) + "\n"
 
 
+def mono(text):
+    """Prose with `code` in bold."""
+    return re.sub(r"`([^`]*)`", r"\\fB\1\\fP", roff(text))
+
+
+def env_page(path, version):
+    """Of docs/env.md, which is printed from the table of variables: an introduction, and a part for each."""
+    intro, *parts = re.split(r"^## ", open(path, encoding="utf-8").read(), flags=re.M)
+    out = ['.\\" SPDX-License-Identifier: Apache-2.0',
+           '.TH sluice\\-env 7 "" "Sluice %s" "Sluice manual"' % version, ".SH NAME",
+           "sluice\\-env \\- environment variables of Sluice", ".SH DESCRIPTION"]
+    paragraphs = [text for text in intro.split("\n\n")[1:] if text.strip()]
+    # The last one is about how that page is made.
+    out.append("\n.PP\n".join(mono(" ".join(text.split())) for text in paragraphs[:-1]))
+    for part in parts:
+        name, text = part.split("\n", 1)
+        kind, *rest = text.strip().split("\n")
+        out += [".TP", ".B %s" % name, mono(kind)] + ([".br", mono(" ".join(rest))] if rest else [])
+    out += [".SH SEE ALSO", ".BR sluice (7),", ".BR sluice\\-bench (1)"]
+    return "\n".join(out) + "\n"
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--out")
     parser.add_argument("--version", default="")
-    parser.add_argument("headers", nargs="+")
+    parser.add_argument("--env")
+    parser.add_argument("headers", nargs="*")
     args = parser.parse_args()
+    if args.env:
+        with open(args.out, "w", encoding="utf-8") as file:
+            file.write(env_page(args.env, args.version))
+        return
     for header in args.headers:
         for comment, names in functions(header):
             if comment is None:

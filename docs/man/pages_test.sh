@@ -12,7 +12,7 @@ trap 'rm -rf "$dir"' EXIT
 mkdir "$dir/man1" "$dir/man3" "$dir/man7"
 cp "$root"/docs/man/*.1 "$dir/man1"
 cp "$made"/*.3 "$dir/man3"
-cp "$root"/docs/man/*.7 "$dir/man7"
+cp "$root"/docs/man/*.7 "$made"/*.7 "$dir/man7"
 cd "$dir" || exit 1
 
 functions() {
@@ -37,6 +37,19 @@ every_page_is_of_a_function() {
 pages_promise_what_holds() {
     ! grep -l 'untouched on failure' man3/* && grep -q 'written in part' man3/sluice_allreduce.3 &&
         grep -q 'out is NULL' man3/sluice_comm_create.3
+}
+
+every_variable_is_in_the_page() {
+    local name failed=0
+    for name in $(sed -n 's/^## //p' "$root/docs/env.md"); do
+        grep -qx ".B $name" man7/sluice-env.7 || { echo "not in the page: $name"; failed=1; }
+    done
+    return "$failed"
+}
+
+# What is not installed cannot be read by whoever has the pages.
+pages_point_to_what_is_installed() {
+    ! grep -nE 'docs/[a-z_-]+\.md' man?/* | grep -v 'of the sources'
 }
 
 every_option_is_in_the_page() {
@@ -65,6 +78,8 @@ every_name_line_can_be_indexed() {
 tap_case every_public_function_has_a_page every_function_has_a_page
 tap_case every_page_of_section_3_is_of_a_public_function every_page_is_of_a_function
 tap_case pages_promise_nothing_that_does_not_hold pages_promise_what_holds
+tap_case every_variable_is_in_sluice_env every_variable_is_in_the_page
+tap_case pages_point_to_nothing_that_is_not_installed pages_point_to_what_is_installed
 tap_case every_option_of_the_benchmark_is_in_its_page every_option_is_in_the_page
 if command -v man >/dev/null && echo | man -l - >/dev/null 2>&1 && command -v lexgrog >/dev/null; then
     tap_case man_shows_every_page_without_a_warning man_has_no_complaint

@@ -47,7 +47,7 @@ SLUICE_API void sluice_deregister(struct sluice_comm *comm, struct sluice_buffer
  *
  * Nothing is patched to find such moments. So a transport keeps nothing of memory that is not registered any
  * more, and without this call all is well as long as sluice_deregister() comes before the memory goes;
- * the call is the safety net under that. A setting that makes a transport keep more (docs/env.md
+ * the call is the safety net under that. A setting that makes a transport keep more (sluice-env(7)
  * tells) needs it for everything that is given back. A range of which nothing is known costs nanoseconds.
  *
  * Memory  no request may still use it. Registrations that overlap stay owned by the caller, but are used

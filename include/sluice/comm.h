@@ -34,7 +34,7 @@ struct sluice_unique_id {
 
 /**
  * How to make a communicator. Set everything with sluice_config_init() first, then change fields;
- * what is left alone comes from the SLUICE_* variables (docs/env.md) and then from defaults.
+ * what is left alone comes from the SLUICE_* variables (sluice-env(7)) and then from defaults.
  */
 struct sluice_config {
     size_t struct_size;    /**< sizeof(struct sluice_config), for growth; set by the init call */
