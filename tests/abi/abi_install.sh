@@ -59,6 +59,14 @@ END
         cmake --build "$dir/cmake/build" && "$dir/cmake/build/user"
 }
 
+# By every name that NCCL and RCCL open.
+the_plugin_has_its_names() {
+    local name
+    for name in libnccl-net-sluice.so libnccl-net.so librccl-net-sluice.so librccl-net.so; do
+        [[ -s $libdir/$name ]] || { echo "$name is not there"; return 1; }
+    done
+}
+
 # A program written for the next version must not be given this one.
 cmake_refuses_another_minor_version() {
     mkdir -p "$dir/later"
@@ -110,6 +118,7 @@ examples_run() {
     return "$failed"
 }
 
+tap_case the_plugin_is_there_by_each_name_that_is_looked_for the_plugin_has_its_names
 tap_case a_program_finds_the_library_by_pkg_config with_pkg_config
 if command -v cmake >/dev/null; then
     tap_case a_program_finds_the_library_by_find_package with_cmake
