@@ -48,6 +48,8 @@ static void run(process &p, int argc, char **argv)
         run_late(p);
     } else if (part == "death") {
         run_death(p);
+    } else if (part == "mismatch") {
+        run_mismatch(p);
     } else if (part == "throw") {
         run_throw(p);
     } else if (part == "fork") {

@@ -55,6 +55,7 @@ void run_contexts(process &p);
 void run_late(process &p);
 void run_death(process &p);
 void run_throw(process &p);
+void run_mismatch(process &p);
 void run_fork(process &p);
 void run_speed(process &p, size_t bytes, int times);
 

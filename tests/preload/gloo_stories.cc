@@ -195,6 +195,40 @@ void run_throw(process &p)
     wrong(p, "a call whose function threw ended well");
 }
 
+/* One rank adds up whole numbers, the others fractions of the same size: whoever differs from rank 0 is told what it
+ * called, and what rank 0 did. */
+void run_mismatch(process &p)
+{
+    context_ptr context = p.connect();
+    std::vector<float> values(1000, 1);
+    std::vector<int32_t> whole(1000, 1);
+
+    one_call(p, context, 1);
+    gloo::AllreduceOptions options(context);
+
+    options.setTag(2);
+    if (p.rank == 1) {
+        options.setOutput(whole.data(), whole.size());
+        options.setReduceFunction(static_cast<void (*)(void *, const void *, const void *, size_t)>(&gloo::sum<int32_t>));
+    } else {
+        options.setOutput(values.data(), values.size());
+        options.setReduceFunction(static_cast<void (*)(void *, const void *, const void *, size_t)>(&gloo::sum<float>));
+    }
+    try {
+        gloo::allreduce(options);
+    } catch (const gloo::IoException &e) {
+        std::string text = e.what();
+        const char *wanted = p.rank == 1 ? "ranks disagree about gloo::allreduce: rank 0 has 1000 elements of 4 bytes (f32, sum), "
+                                           "rank 1 1000 elements of 4 bytes (i32, sum)"
+                                         : "gloo::allreduce of 1000 elements of 4 bytes (f32, sum): ";
+
+        if (text.find(wanted) == std::string::npos)
+            wrong(p, "the sentence is: " + text);
+        return;
+    }
+    wrong(p, "sums of different types ended well");
+}
+
 /* Children that a trainer forks to load data run and end, and its calls go on. */
 void run_fork(process &p)
 {

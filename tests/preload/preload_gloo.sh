@@ -95,7 +95,12 @@ without_module() {
     output=$(shim=$folder/alone/$(basename "$shim") shimmed 2 threads SLUICE_PRELOAD=report 2>&1) ||
         { echo "$output"; return 1; }
     echo "$output"
-    [[ $(grep -c 'took 0 calls.*cannot be opened' <<<"$output") -eq 2 ]]
+    [[ $(grep -c 'took 0 calls.*cannot be opened' <<<"$output") -eq 2 ]] || return 1
+    output=$(shim=$folder/alone/$(basename "$shim") RANK=0 shimmed 2 threads SLUICE_PRELOAD=on 2>&1) || { echo "$output"; return 1; }
+    echo "$output"
+    [[ $(grep -c 'calls of gloo are not taken: the module cannot be opened' <<<"$output") -eq 2 ]] || return 1
+    output=$(shim=$folder/alone/$(basename "$shim") RANK=1 shimmed 2 threads SLUICE_PRELOAD=on 2>&1) || { echo "$output"; return 1; }
+    [[ -z $output ]]
 }
 
 tap_case every_call_of_four_ranks_gives_the_same_bits_as_gloo every_call 4
@@ -108,6 +113,7 @@ tap_case contexts_come_and_go story 3 contexts
 tap_case a_rank_that_is_late_makes_the_others_throw_at_their_deadline story 3 late
 tap_case a_rank_that_dies_makes_the_others_throw story 3 death
 tap_case a_function_that_throws_on_one_rank_makes_the_others_throw story 3 throw
+tap_case ranks_that_disagree_about_the_type_are_told_so story 3 mismatch
 tap_case a_child_after_fork_is_let_alone story 3 fork
 tap_case switched_off_it_is_silent_and_takes_nothing switched_off
 tap_case programs_without_gloo_load_neither_engine_nor_cxx other_programs

@@ -113,7 +113,9 @@ early() {
 a_shim_alone() {
     cp "$shim" "$work/libsluice-preload.so"
     shim=$work/libsluice-preload.so under SLUICE_PRELOAD=report -- "$program" types
-    said "^ok types" 1 && said "took 0 calls.*mpi: the module cannot be opened" "$ranks"
+    said "^ok types" 1 && said "took 0 calls.*mpi: the module cannot be opened" "$ranks" || return 1
+    shim=$work/libsluice-preload.so under SLUICE_PRELOAD=on -- "$program" types
+    said "^ok types" 1 && said "calls of mpi are not taken: the module cannot be opened" 1
 }
 
 fortran() {

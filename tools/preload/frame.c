@@ -291,6 +291,28 @@ static int open_module(struct sl_preload_family *family, void **take, char *why,
     return open_fn(&family->host, take, family->call_count, why, cap);
 }
 
+/* One rank of a job speaks for all, where the launcher says which this is. */
+static bool is_first_rank(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", "RANK"};
+
+    for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const char *text = getenv(names[i]);
+
+        if (text != NULL && strcmp(text, "0") != 0)
+            return false;
+    }
+    return true;
+}
+
+/* The shim was asked for and can do nothing: the report is not the only place that says so. */
+static void warn_without_module(const struct sl_preload_family *family, const char *why)
+{
+    if (!family->host.report && is_first_rank())
+        fprintf(stderr, "sluice preload: calls of %s are not taken: %s (docs/preload.md; SLUICE_PRELOAD=off ends this "
+                        "line)\n", family->name, why);
+}
+
 void sl_preload_resolve(struct sl_preload_family *family)
 {
     void *take[64] = {NULL};
@@ -306,9 +328,14 @@ void sl_preload_resolve(struct sl_preload_family *family)
     family->host = (struct sl_preload_host){
         .abi = SL_PRELOAD_ABI, .report = mode == MODE_REPORT, .counts = family->counts, .find = find,
         .object = find_object, .counted = counted, .note = keep_note, .rank = keep_rank};
-    if (mode != MODE_OFF && family->call_count <= sizeof(take) / sizeof(take[0]) &&
-        open_module(family, take, why, sizeof(why)) != 0) {
+    int err = mode != MODE_OFF && family->call_count <= sizeof(take) / sizeof(take[0])
+                  ? open_module(family, take, why, sizeof(why))
+                  : 0;
+
+    if (err != 0) {
         memset(take, 0, sizeof(take));
+        if (err == -ENOENT)
+            warn_without_module(family, why);
         keep_note(&family->host, why);
         if (family->host.report)
             counted();

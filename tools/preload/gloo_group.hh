@@ -35,8 +35,24 @@ constexpr unsigned LANES = 2; /* what PyTorch has threads for */
 
 /* How a call is run: rank 0's choice. Travels. */
 struct manner {
-    uint8_t chain; /* 1: in gloo's order of additions, by gloo's own function */
-    uint8_t dtype, op;
+    uint8_t chain = 0; /* 1: in gloo's order of additions, by gloo's own function */
+    uint8_t dtype = 0, op = 0;
+    uint8_t element_size = 0; /* of a reduction: what every rank must say alike */
+    uint32_t reserved = 0;
+    uint64_t elements = 0;
+
+    manner() = default;
+    manner(uint8_t c, uint8_t d, uint8_t o) : chain(c), dtype(d), op(o) {}
+    /* Type and operator of a function that was not recognised are 0 and 0, as those of one that may differ. */
+    bool fits(const manner &other) const
+    {
+        bool known = (dtype | op) != 0 && (other.dtype | other.op) != 0;
+
+        return elements == other.elements && element_size == other.element_size &&
+               (!known || (dtype == other.dtype && op == other.op));
+    }
+    /* "1000 elements of 4 bytes (f32, sum)" */
+    std::string text() const;
 };
 
 struct call_key {
@@ -48,11 +64,11 @@ struct call_key {
 struct notice {
     uint64_t key;
     uint64_t turn;
-    uint32_t lane;
     struct manner manner;
-    uint8_t reserved;
+    uint32_t lane;
+    uint32_t reserved;
 };
-static_assert(sizeof(notice) == 24, "travels, with no holes that carry old memory");
+static_assert(sizeof(notice) == 40, "travels, with no holes that carry old memory");
 
 struct lane {
     struct sluice_comm *comm = nullptr;
@@ -84,8 +100,9 @@ class group
     lane &enter(call_key key, duration timeout, manner &how);
     void leave(lane &lane);
 
-    /* The context is of no more use: err and the thread's last error tell why. Throws. */
-    [[noreturn]] void fail(int err, duration timeout);
+    /* The context is of no more use: err and the thread's last error tell why, and what the program called, as the
+     * engine's sentence speaks of its own calls. Throws. */
+    [[noreturn]] void fail(int err, duration timeout, const std::string &called = std::string());
 
     /* A call of this rank ends by an exception that is not ours: the others would wait for it. */
     void abandon();
@@ -105,6 +122,7 @@ class group
     void wait(std::unique_lock<std::mutex> &guard,
               std::chrono::steady_clock::time_point deadline, duration timeout);
     void check() const;
+    void refuse(uint64_t key, const manner &theirs, const manner &ours);
     void break_down(const std::string &text);
 
     std::weak_ptr<context> owner;

@@ -35,10 +35,39 @@ void group::break_down(const std::string &text)
     moved.notify_all();
 }
 
-void group::fail(int err, duration timeout)
+static std::string name_of(uint64_t key)
+{
+#define X(call, symbol) "gloo::" #call,
+    static const char *const names[] = {SL_GLOO_CALLS(X)};
+#undef X
+
+    return names[key >> 32];
+}
+
+std::string manner::text() const
+{
+    std::string text = std::to_string(elements) + " elements of " + std::to_string(element_size) + " bytes";
+
+    if ((dtype | op) == 0)
+        return text;
+    return text + " (" + sluice_dtype_name(static_cast<enum sluice_dtype>(dtype)) + ", " +
+           sluice_op_name(static_cast<enum sluice_op>(op)) + ")";
+}
+
+/* With lock held. What rank 0 called is not what this rank calls: no sum would be right. */
+void group::refuse(uint64_t key, const manner &theirs, const manner &ours)
+{
+    break_down("[sluice] ranks disagree about " + name_of(key) + ": rank 0 has " + theirs.text() + ", rank " +
+               std::to_string(rank) + " " + ours.text());
+    check();
+}
+
+void group::fail(int err, duration timeout, const std::string &called)
 {
     std::string text = "[sluice] ";
 
+    if (!called.empty())
+        text += called + ": ";
     if (err == -ETIMEDOUT)
         text += "Timed out waiting " + std::to_string(timeout.count()) + "ms: ";
     text += sluice_last_error();
@@ -79,7 +108,7 @@ lane &group::say(uint64_t key, duration timeout, manner &how)
         wait(guard, deadline, timeout);
     }
     lane &mine = lanes[at];
-    notice said = {key, mine.issued++, at, how, 0};
+    notice said = {key, mine.issued++, how, at, 0};
 
     mine.busy = true;
     guard.unlock();
@@ -150,6 +179,8 @@ lane &group::follow(uint64_t key, duration timeout, manner &how)
         else
             read_notice(guard, timeout);
     }
+    if (!how.fits(mine.manner))
+        refuse(key, mine.manner, how);
     how = mine.manner;
     lanes[mine.lane].busy = true;
     return lanes[mine.lane];

@@ -5,6 +5,7 @@
  */
 #include "tools/preload/gloo_reduce.hh"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -37,7 +38,20 @@ struct call {
     uint32_t tag;
     duration timeout;
     size_t bytes;           /* for the report */
-    manner how = {0, 0, 0}; /* of reductions */
+    manner how = {};        /* of reductions */
+
+    /* As the program wrote it, for errors. */
+    std::string text() const
+    {
+#define X(call, symbol) "gloo::" #call,
+        static const char *const names[] = {SL_GLOO_CALLS(X)};
+#undef X
+        std::string name = names[number];
+
+        return how.elements != 0 ? name + " of " + how.text()
+               : bytes != 0      ? name + " of " + std::to_string(bytes) + " bytes"
+                                 : name;
+    }
 
     void pass() const
     {
@@ -87,7 +101,7 @@ template <class body> void take(call &c, body run)
         }
     }
     if (err != 0)
-        g->fail(err, c.timeout);
+        g->fail(err, c.timeout, c.text());
     sl_gloo_taken(c.number, c.bytes, sl_gloo_now() - begin);
 }
 
@@ -137,6 +151,8 @@ void allreduce(allreduce_options &o)
     reduction r = {nullptr, at(o.out[0]), o.elements, o.element_size, o.segment_bytes, &o.reduce, -1};
 
     c.how = manner_of(r, view(o.context).size);
+    c.how.elements = o.elements;
+    c.how.element_size = static_cast<uint8_t>(std::min<size_t>(o.element_size, 255));
     take(c, [&](group &g, lane &lane) {
         r.in = add_inputs(o);
         int err = run_reduction(c, g, lane, r);
@@ -159,6 +175,8 @@ void reduce(reduce_options &o)
                    o.segment_bytes, &o.reduce, o.root};
 
     c.how = manner_of(r, view(o.context).size);
+    c.how.elements = o.elements;
+    c.how.element_size = static_cast<uint8_t>(std::min<size_t>(o.element_size, 255));
     take(c, [&](group &g, lane &lane) { return run_reduction(c, g, lane, r); });
 }
 
