@@ -51,6 +51,18 @@ static void words(const uint8_t *data, size_t size)
     }
 }
 
+/* What came after the proofs, of whoever has not got the key: never opened, never read past its end. */
+static void sealed(const uint8_t *data, size_t size)
+{
+    static const uint8_t key[SL_DIGEST_BYTES] = {1};
+    uint8_t bytes[SL_NCCL_WORD_MAX + SL_SEAL_BYTES];
+
+    if (size > sizeof(bytes))
+        size = sizeof(bytes);
+    memcpy(bytes, data, size);
+    sl_assert(sl_nccl_word_unseal(bytes, size, key, 0) <= 0);
+}
+
 static void call(const uint8_t *data, size_t size)
 {
     struct sl_nccl_call read, again;
@@ -69,7 +81,7 @@ static void call(const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static void (*const part[])(const uint8_t *, size_t) = {handle, words, call};
+    static void (*const part[])(const uint8_t *, size_t) = {handle, words, call, sealed};
 
     if (size > 0)
         part[*data % SL_ARRAY_LEN(part)](data + 1, size - 1);

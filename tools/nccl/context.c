@@ -147,7 +147,13 @@ static int engine_new(struct sl_nccl_ctx *ctx, unsigned dev, int traffic_class,
     if (strcmp(device->ops->name, "verbs") == 0)
         prefer_rail(&engine->config, device);
     engine->worker = (struct sl_worker){
-        .clock = &sl_clock_monotonic, .config = &engine->config, .rank = -1};
+        .clock = &sl_clock_monotonic, .config = &engine->config, .rank = -1,
+        .has_session = engine->config.secret[0] != '\0'};
+    if (engine->worker.has_session && sl_session_derive(engine->config.secret, engine->worker.session) != 0) {
+        pthread_mutex_destroy(&engine->lock);
+        free(engine);
+        return -ENOMEM;
+    }
     sl_rng_init(&engine->worker.rng, seed() ^ (uintptr_t)engine);
     engine->host = sl_host_hash(&engine->config);
     allow_ways(engine, device);

@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #define PLACE_NS (3 * SL_NS_PER_S) /* for one address, while there are others */
@@ -120,7 +121,7 @@ static int begin(struct dial *dial)
 static int reach(struct dial *dial)
 {
     struct pollfd ready = {.fd = dial->link.fd, .events = POLLOUT};
-    struct sl_nccl_word hello = {.kind = SL_NCCL_HELLO, .version = SL_NCCL_WIRE_VERSION};
+    struct sl_nccl_word *hello = &dial->link.hello;
     int err = 0;
     socklen_t len = sizeof(err);
 
@@ -130,10 +131,11 @@ static int reach(struct dial *dial)
     if (err != 0)
         return sl_fail(-err, "the listener cannot be reached: %s", sluice_strerror(-err));
     dial->link.ways_left = sl_nccl_ways(dial->link.engine, dial->handle.host);
-    hello.ways = (uint8_t)dial->link.ways_left;
-    hello.host = dial->link.engine->host;
-    memcpy(hello.secret, dial->handle.secret, sizeof(hello.secret));
-    err = sl_nccl_link_say(&dial->link, &hello);
+    *hello = (struct sl_nccl_word){.kind = SL_NCCL_HELLO, .version = SL_NCCL_WIRE_VERSION,
+                                   .ways = (uint8_t)dial->link.ways_left, .host = dial->link.engine->host};
+    if (getrandom(hello->nonce, sizeof(hello->nonce), 0) != (ssize_t)sizeof(hello->nonce))
+        return sl_fail(-EIO, "no random numbers are to be had for a handshake");
+    err = sl_nccl_link_know(&dial->link, dial->handle.secret) ?: sl_nccl_link_say(&dial->link, hello);
     if (err != 0)
         return err;
     dial->state = DIAL_TALK;
@@ -142,6 +144,25 @@ static int reach(struct dial *dial)
 }
 
 /* ---- talking with it ---- */
+
+/* The listener has shown that it made our handle; now we show that we have it. */
+static int take_challenge(struct dial *dial, const struct sl_nccl_word *challenge)
+{
+    struct sl_nccl_link *link = &dial->link;
+    struct sl_nccl_word proof = {.kind = SL_NCCL_PROOF};
+    int err;
+
+    if (link->sealed)
+        return sl_fail(-EPROTO, "the listener asks for a proof twice");
+    memcpy(link->nonce, challenge->nonce, sizeof(link->nonce));
+    err = sl_nccl_link_check(link, true, challenge->proof);
+    if (err == -EPROTO) /* maybe another listener, which got the port of one that is not needed any more */
+        return sl_fail(-ECONNREFUSED, "who answers there is not the listener, or has another SLUICE_SECRET: set the "
+                       "same on all ranks, or none");
+    err = err ?: sl_nccl_proof_make(link->link_key, false, &link->hello, link->nonce, proof.proof);
+    err = err ?: sl_nccl_link_say(link, &proof);
+    return err ?: sl_nccl_link_seal(link);
+}
 
 /* A way is offered. What fails here is told, and another is offered. */
 static int take_offer(struct dial *dial, const struct sl_nccl_word *offer)
@@ -169,9 +190,13 @@ static int obey(struct dial *dial, const struct sl_nccl_word *word)
     struct sl_nccl_link *link = &dial->link;
     bool current = link->comm != NULL && word->way == link->way;
 
+    if (!link->sealed && word->kind != SL_NCCL_CHALLENGE && word->kind != SL_NCCL_REFUSE)
+        return sl_fail(-EPROTO, "the listener goes on without a proof");
     dial->offered = true;
     dial->deadline_ns = now(dial) + patience_ns(dial);
     switch (word->kind) {
+    case SL_NCCL_CHALLENGE:
+        return take_challenge(dial, word);
     case SL_NCCL_OFFER:
         return take_offer(dial, word);
     case SL_NCCL_FAILED:

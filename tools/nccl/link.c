@@ -26,6 +26,10 @@ void sl_nccl_link_fini(struct sl_nccl_link *link)
         close(link->fd);
     link->fd = -1;
     link->in_len = link->out_len = 0;
+    link->sealed = false;
+    explicit_bzero(link->key_in, sizeof(link->key_in));
+    explicit_bzero(link->key_out, sizeof(link->key_out));
+    explicit_bzero(link->link_key, sizeof(link->link_key));
 }
 
 /* ---- words ---- */
@@ -48,11 +52,17 @@ int sl_nccl_link_flush(struct sl_nccl_link *link)
 
 int sl_nccl_link_say(struct sl_nccl_link *link, const struct sl_nccl_word *word)
 {
-    int sent;
+    uint8_t *out = link->out + link->out_len;
+    int sent, len;
 
-    if (SL_NCCL_SAY_MAX - link->out_len < SL_NCCL_WORD_MAX)
+    if (SL_NCCL_SAY_MAX - link->out_len < SL_NCCL_WORD_MAX + SL_SEAL_BYTES)
         return sl_fail(-ECONNRESET, "the other end of the handshake does not listen");
-    link->out_len += sl_nccl_word_encode(word, link->out + link->out_len);
+    len = (int)sl_nccl_word_encode(word, out);
+    if (link->sealed)
+        len = sl_nccl_word_seal(out, (size_t)len, link->key_out, link->number_out++);
+    if (len < 0)
+        return len;
+    link->out_len += (size_t)len;
     sent = sl_nccl_link_flush(link);
     return sent < 0 ? sent : 0;
 }
@@ -65,10 +75,54 @@ int sl_nccl_link_failed(struct sl_nccl_link *link, uint8_t way)
     return sl_nccl_link_say(link, &word);
 }
 
+/* As sl_nccl_word_decode(), of what has come; sealed words are opened first. */
+static int decode(struct sl_nccl_link *link, struct sl_nccl_word *out)
+{
+    int took, err;
+
+    if (!link->sealed)
+        return sl_nccl_word_decode(link->in, link->in_len, out);
+    took = sl_nccl_word_unseal(link->in, link->in_len, link->key_in, link->number_in);
+    if (took <= 0)
+        return took;
+    link->number_in++;
+    err = sl_nccl_word_decode(link->in, (size_t)took - SL_SEAL_BYTES, out);
+    return err < 0 ? err : took;
+}
+
+int sl_nccl_link_know(struct sl_nccl_link *link, const uint8_t secret[SL_NCCL_SECRET_BYTES])
+{
+    const struct sl_worker *worker = &link->engine->worker;
+
+    return sl_nccl_link_key(worker->has_session ? worker->session : NULL, secret, link->link_key);
+}
+
+int sl_nccl_link_check(struct sl_nccl_link *link, bool by_listener, const uint8_t proof[SL_DIGEST_BYTES])
+{
+    uint8_t want[SL_DIGEST_BYTES];
+    int err = sl_nccl_proof_make(link->link_key, by_listener, &link->hello, link->nonce, want);
+
+    if (err == 0 && !sl_digest_equal(want, proof, sizeof(want)))
+        err = sl_fail(-EPROTO, "it cannot prove that it knows the handle and the job's secret: set the same "
+                      "SLUICE_SECRET on all ranks, or none");
+    return err;
+}
+
+int sl_nccl_link_seal(struct sl_nccl_link *link)
+{
+    uint8_t *up = link->is_send ? link->key_out : link->key_in;
+    uint8_t *down = link->is_send ? link->key_in : link->key_out;
+    int err = sl_nccl_word_keys(link->link_key, &link->hello, link->nonce, up, down);
+
+    link->sealed = err == 0;
+    link->number_in = link->number_out = 0;
+    return err;
+}
+
 int sl_nccl_link_hear(struct sl_nccl_link *link, struct sl_nccl_word *out)
 {
     ssize_t n = 0;
-    int took = sl_nccl_word_decode(link->in, link->in_len, out);
+    int took = decode(link, out);
 
     if (took == 0) {
         n = recv(link->fd, link->in + link->in_len, sizeof(link->in) - link->in_len, MSG_DONTWAIT);
@@ -78,7 +132,7 @@ int sl_nccl_link_hear(struct sl_nccl_link *link, struct sl_nccl_word *out)
             return sl_fail(-ECONNRESET, "the other end of the handshake hung up%s%s", n < 0 ? ": " : "",
                            n < 0 ? sluice_strerror(-errno) : "");
         link->in_len += (size_t)n;
-        took = sl_nccl_word_decode(link->in, link->in_len, out);
+        took = decode(link, out);
     }
     if (took <= 0)
         return took;

@@ -5,7 +5,7 @@
 
 #include "tools/nccl/adapt.h"
 
-#define SL_NCCL_SAY_MAX (8 * SL_NCCL_WORD_MAX) /* unsent words: the handshake says at most three per way */
+#define SL_NCCL_SAY_MAX (8 * (SL_NCCL_WORD_MAX + SL_SEAL_BYTES)) /* unsent words: the handshake says at most three per way */
 
 struct sl_nccl_link {
     struct sl_nccl_engine *engine;
@@ -16,8 +16,13 @@ struct sl_nccl_link {
     uint8_t way;               /* under way, while comm->ep is there */
     struct sl_req connecting;
     char why[SL_NCCL_WHY];     /* of the last failure */
+    struct sl_nccl_word hello; /* that was said or heard */
+    uint8_t nonce[SL_NCCL_NONCE_BYTES], link_key[SL_DIGEST_BYTES];
+    bool sealed;               /* both have proved themselves */
+    uint8_t key_in[SL_DIGEST_BYTES], key_out[SL_DIGEST_BYTES];
+    uint64_t number_in, number_out;
     size_t in_len, out_len;
-    uint8_t in[SL_NCCL_WORD_MAX], out[SL_NCCL_SAY_MAX];
+    uint8_t in[SL_NCCL_WORD_MAX + SL_SEAL_BYTES], out[SL_NCCL_SAY_MAX];
 };
 
 void sl_nccl_link_init(struct sl_nccl_link *link, struct sl_nccl_engine *engine, bool is_send);
@@ -31,6 +36,13 @@ int sl_nccl_link_flush(struct sl_nccl_link *link);
 /* 1: a word; 0: none yet; -ECONNRESET: the other end is gone; what decoding says. */
 int sl_nccl_link_hear(struct sl_nccl_link *link, struct sl_nccl_word *out);
 int sl_nccl_link_failed(struct sl_nccl_link *link, uint8_t way);
+
+/* Words are sealed from here on, with keys of link_key, hello and nonce. */
+int sl_nccl_link_seal(struct sl_nccl_link *link);
+/* The same of a proof that came: -EPROTO when it is not right. */
+int sl_nccl_link_check(struct sl_nccl_link *link, bool by_listener, const uint8_t proof[SL_DIGEST_BYTES]);
+/* link_key, of the handle's secret. */
+int sl_nccl_link_know(struct sl_nccl_link *link, const uint8_t secret[SL_NCCL_SECRET_BYTES]);
 
 /* An endpoint of that way, and its address. */
 int sl_nccl_link_ep(struct sl_nccl_link *link, uint8_t way, struct sl_addr *out);

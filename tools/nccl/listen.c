@@ -283,24 +283,41 @@ static int offer(struct pending *pending)
     return sl_fail(-EHOSTUNREACH, "%s", word.text);
 }
 
-static bool same_secret(const uint8_t *a, const uint8_t *b)
-{
-    uint8_t differ = 0;
-
-    for (unsigned i = 0; i < SL_NCCL_SECRET_BYTES; i++)
-        differ |= a[i] ^ b[i];
-    return differ == 0;
-}
-
+/* Shows that we made the handle, and asks for the same. Of use to nobody who has not got it. */
 static int greet(struct sl_nccl_listen *ls, struct pending *pending, const struct sl_nccl_word *hello)
 {
+    struct sl_nccl_link *link = &pending->link;
+    struct sl_nccl_word word = {.kind = SL_NCCL_CHALLENGE};
+    int err;
+
     if (hello->kind != SL_NCCL_HELLO)
         return sl_fail(-EBADMSG, "it does not begin with a hello");
-    if (!same_secret(hello->secret, ls->handle.secret))
-        return sl_fail(-EBADMSG, "it does not know the secret of this listener");
+    pending->base.standing = SL_PENDING_HEARD;
+    link->hello = *hello;
+    if (getrandom(link->nonce, sizeof(link->nonce), 0) != (ssize_t)sizeof(link->nonce))
+        return sl_fail(-EIO, "no random numbers are to be had for a handshake");
+    memcpy(word.nonce, link->nonce, sizeof(word.nonce));
+    err = sl_nccl_link_know(link, ls->handle.secret)
+              ?: sl_nccl_proof_make(link->link_key, true, hello, link->nonce, word.proof);
+    return err ?: sl_nccl_link_say(link, &word);
+}
+
+static int take_proof(struct sl_nccl_listen *ls, struct pending *pending, const struct sl_nccl_word *proof)
+{
+    struct sl_nccl_link *link = &pending->link;
+    int err;
+
+    if (proof->kind != SL_NCCL_PROOF)
+        return sl_fail(-EBADMSG, "it goes on without a proof");
+    err = sl_nccl_link_check(link, false, proof->proof);
+    if (err == -EPROTO)
+        return sl_fail(-EBADMSG, "%s", sluice_last_error());
+    err = err ?: sl_nccl_link_seal(link);
+    if (err != 0)
+        return err;
     pending->base.standing = SL_PENDING_PROVED;
     pending->deadline_ns = now(ls->engine) + patience_ns(ls->engine);
-    pending->link.ways_left = sl_nccl_ways(ls->engine, hello->host) & hello->ways;
+    link->ways_left = sl_nccl_ways(ls->engine, link->hello.host) & link->hello.ways;
     return offer(pending);
 }
 
@@ -310,8 +327,10 @@ static int obey(struct sl_nccl_listen *ls, struct pending *pending, const struct
     bool current = link->comm != NULL && word->way == link->way;
     int err;
 
-    if (!is_known(pending))
+    if (pending->base.standing == SL_PENDING_SILENT)
         return greet(ls, pending, word);
+    if (!is_known(pending))
+        return take_proof(ls, pending, word);
     pending->deadline_ns = now(ls->engine) + patience_ns(ls->engine);
     switch (word->kind) {
     case SL_NCCL_ANSWER:

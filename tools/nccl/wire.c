@@ -124,8 +124,15 @@ static size_t body_encode(const struct sl_nccl_word *word, uint8_t *out)
         put(out, word->version, 2);
         out[2] = word->ways;
         put(out + 8, word->host, 8);
-        memcpy(out + 16, word->secret, SL_NCCL_SECRET_BYTES);
+        memcpy(out + 16, word->nonce, SL_NCCL_NONCE_BYTES);
         return HELLO_BYTES;
+    case SL_NCCL_CHALLENGE:
+        memcpy(out, word->nonce, SL_NCCL_NONCE_BYTES);
+        memcpy(out + SL_NCCL_NONCE_BYTES, word->proof, SL_DIGEST_BYTES);
+        return SL_NCCL_NONCE_BYTES + SL_DIGEST_BYTES;
+    case SL_NCCL_PROOF:
+        memcpy(out, word->proof, SL_DIGEST_BYTES);
+        return SL_DIGEST_BYTES;
     case SL_NCCL_OFFER:
     case SL_NCCL_ANSWER:
         memcpy(out, word->addr.bytes, word->addr.len);
@@ -174,7 +181,18 @@ static int body_decode(const uint8_t *body, size_t len, struct sl_nccl_word *out
             return -EBADMSG;
         out->ways = body[2];
         out->host = get(body + 8, 8);
-        memcpy(out->secret, body + 16, SL_NCCL_SECRET_BYTES);
+        memcpy(out->nonce, body + 16, SL_NCCL_NONCE_BYTES);
+        return 0;
+    case SL_NCCL_CHALLENGE:
+        if (len != SL_NCCL_NONCE_BYTES + SL_DIGEST_BYTES)
+            return -EBADMSG;
+        memcpy(out->nonce, body, SL_NCCL_NONCE_BYTES);
+        memcpy(out->proof, body + SL_NCCL_NONCE_BYTES, SL_DIGEST_BYTES);
+        return 0;
+    case SL_NCCL_PROOF:
+        if (len != SL_DIGEST_BYTES)
+            return -EBADMSG;
+        memcpy(out->proof, body, SL_DIGEST_BYTES);
         return 0;
     case SL_NCCL_OFFER:
     case SL_NCCL_ANSWER:
@@ -205,7 +223,7 @@ int sl_nccl_word_decode(const uint8_t *bytes, size_t len, struct sl_nccl_word *o
     if (len < SL_NCCL_WORD_HEADER)
         return 0;
     body = get(bytes + 6, 2);
-    if (bytes[4] < SL_NCCL_HELLO || bytes[4] > SL_NCCL_REFUSE ||
+    if (bytes[4] < SL_NCCL_HELLO || bytes[4] > SL_NCCL_PROOF ||
         body > SL_NCCL_WORD_MAX - SL_NCCL_WORD_HEADER)
         return -EBADMSG;
     if (len < SL_NCCL_WORD_HEADER + body)
@@ -213,6 +231,78 @@ int sl_nccl_word_decode(const uint8_t *bytes, size_t len, struct sl_nccl_word *o
     *out = (struct sl_nccl_word){.kind = (enum sl_nccl_word_kind)bytes[4], .way = bytes[5]};
     err = body_decode(bytes + SL_NCCL_WORD_HEADER, body, out);
     return err != 0 ? err : (int)(SL_NCCL_WORD_HEADER + body);
+}
+
+/* ---- proofs and sealed words ---- */
+
+int sl_nccl_link_key(const uint8_t *session, const uint8_t secret[SL_NCCL_SECRET_BYTES],
+                     uint8_t out[SL_DIGEST_BYTES])
+{
+    const struct sl_part parts[] = {{"sluice nccl link 2", 18}, {secret, SL_NCCL_SECRET_BYTES}};
+
+    return sl_hmac(session, session != NULL ? SL_DIGEST_BYTES : 0, parts, 2, out);
+}
+
+/* What both have said before there is any key. */
+static void transcript(const struct sl_nccl_word *hello, const uint8_t nonce[SL_NCCL_NONCE_BYTES],
+                       uint8_t out[HELLO_BYTES + SL_NCCL_NONCE_BYTES])
+{
+    body_encode(hello, out);
+    memcpy(out + HELLO_BYTES, nonce, SL_NCCL_NONCE_BYTES);
+}
+
+int sl_nccl_proof_make(const uint8_t link_key[SL_DIGEST_BYTES], bool by_listener, const struct sl_nccl_word *hello,
+                       const uint8_t nonce[SL_NCCL_NONCE_BYTES], uint8_t out[SL_DIGEST_BYTES])
+{
+    const char *label = by_listener ? "sluice nccl listener 2" : "sluice nccl dialler 2";
+    uint8_t said[HELLO_BYTES + SL_NCCL_NONCE_BYTES];
+    const struct sl_part parts[] = {{label, strlen(label) + 1}, {said, sizeof(said)}};
+
+    transcript(hello, nonce, said);
+    return sl_hmac(link_key, SL_DIGEST_BYTES, parts, 2, out);
+}
+
+int sl_nccl_word_keys(const uint8_t link_key[SL_DIGEST_BYTES], const struct sl_nccl_word *hello,
+                      const uint8_t nonce[SL_NCCL_NONCE_BYTES], uint8_t to_listener[SL_DIGEST_BYTES],
+                      uint8_t to_dialler[SL_DIGEST_BYTES])
+{
+    uint8_t said[HELLO_BYTES + SL_NCCL_NONCE_BYTES];
+
+    transcript(hello, nonce, said);
+    return sl_key_derive(link_key, SL_DIGEST_BYTES, said, sizeof(said), "sluice nccl up 2", to_listener)
+               ?: sl_key_derive(link_key, SL_DIGEST_BYTES, said, sizeof(said), "sluice nccl down 2", to_dialler);
+}
+
+int sl_nccl_word_seal(uint8_t word[SL_NCCL_WORD_MAX + SL_SEAL_BYTES], size_t len, const uint8_t key[SL_DIGEST_BYTES],
+                      uint64_t number)
+{
+    uint8_t *body = word + SL_NCCL_WORD_HEADER;
+    size_t plain = len - SL_NCCL_WORD_HEADER;
+
+    put(word + 6, plain + SL_SEAL_BYTES, 2);
+    int err = sl_seal(key, number, word, SL_NCCL_WORD_HEADER, body, plain, body);
+
+    return err != 0 ? err : (int)(len + SL_SEAL_BYTES);
+}
+
+int sl_nccl_word_unseal(uint8_t *bytes, size_t len, const uint8_t key[SL_DIGEST_BYTES], uint64_t number)
+{
+    uint8_t *body = bytes + SL_NCCL_WORD_HEADER;
+    size_t sealed;
+
+    if (len < SL_NCCL_WORD_HEADER)
+        return 0;
+    sealed = get(bytes + 6, 2);
+    if (get(bytes, 4) != WORD_MAGIC || sealed < SL_SEAL_BYTES ||
+        sealed > SL_NCCL_WORD_MAX + SL_SEAL_BYTES - SL_NCCL_WORD_HEADER)
+        return -EBADMSG;
+    if (len < SL_NCCL_WORD_HEADER + sealed)
+        return 0;
+    if (sl_unseal(key, number, bytes, SL_NCCL_WORD_HEADER, body, sealed - SL_SEAL_BYTES,
+                  body + sealed - SL_SEAL_BYTES, body) != 0)
+        return -EBADMSG;
+    put(bytes + 6, sealed - SL_SEAL_BYTES, 2);
+    return (int)(SL_NCCL_WORD_HEADER + sealed);
 }
 
 /* ---- announcements ---- */

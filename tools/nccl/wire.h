@@ -4,12 +4,16 @@
  * announcement of receives. No input or output here; docs/wire.md draws them.
  *
  *     connecting end                              listening end
- *     HELLO (secret of the handle, ways, host) ->
+ *     HELLO (ways, host, nonce)                ->
+ *                                              <- CHALLENGE (nonce, proof)
+ *     PROOF (proof)                            ->
  *                                              <- OFFER (way, address of an endpoint)
  *     ANSWER (way, address of an endpoint)     ->
  *                     both connect their endpoints
  *     UP (way)                                 ->
  *                                              <- DONE (way): from here on it is a connection
+ *
+ * A proof shows that a side knows the handle and, where SLUICE_SECRET is set, the secret; words after it are sealed.
  *
  * Either says FAILED (way, why) when its endpoint does not come about; the next OFFER is for another way.
  * REFUSE (why) ends it. DONE is the last word, and whoever says it returns the connection in the same
@@ -18,6 +22,7 @@
 #ifndef SL_NCCL_WIRE_H
 #define SL_NCCL_WIRE_H
 
+#include "core/secret.h"
 #include "core/transport.h"
 
 #include <stdbool.h>
@@ -25,8 +30,9 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#define SL_NCCL_WIRE_VERSION 1
+#define SL_NCCL_WIRE_VERSION 2
 #define SL_NCCL_SECRET_BYTES 16
+#define SL_NCCL_NONCE_BYTES 16
 #define SL_NCCL_PLACES_MAX 12    /* addresses of a listener */
 #define SL_NCCL_PLACE_BYTES 72   /* that they may take in a handle */
 #define SL_NCCL_HANDLE_OWN 112   /* bytes of a handle that travel; behind them lies the connecting end's own */
@@ -75,6 +81,8 @@ enum sl_nccl_word_kind {
     SL_NCCL_DONE,
     SL_NCCL_FAILED,
     SL_NCCL_REFUSE,
+    SL_NCCL_CHALLENGE,
+    SL_NCCL_PROOF,
 };
 
 struct sl_nccl_word {
@@ -84,7 +92,9 @@ struct sl_nccl_word {
     uint8_t ways;
     uint16_t version;
     uint64_t host;
-    uint8_t secret[SL_NCCL_SECRET_BYTES];
+    uint8_t nonce[SL_NCCL_NONCE_BYTES]; /* of CHALLENGE, too */
+    /* CHALLENGE, PROOF */
+    uint8_t proof[SL_DIGEST_BYTES];
     /* OFFER, ANSWER */
     struct sl_addr addr;
     /* FAILED, REFUSE */
@@ -97,6 +107,26 @@ size_t sl_nccl_word_encode(const struct sl_nccl_word *word, uint8_t out[SL_NCCL_
 /* One word out of the first len bytes: how many it took, 0 when it is not complete; -EBADMSG: these are no
  * words of ours, known by the first bytes already; -EPROTO: a HELLO of another version (out->version). */
 int sl_nccl_word_decode(const uint8_t *bytes, size_t len, struct sl_nccl_word *out);
+
+/* What both ends of a connection make of the handle and, where there is one, the session key of the job's secret:
+ * who has read the handle alone then knows nothing. -ENOMEM. */
+int sl_nccl_link_key(const uint8_t *session, const uint8_t secret[SL_NCCL_SECRET_BYTES],
+                     uint8_t out[SL_DIGEST_BYTES]);
+
+/* That a side knows it, of the hello and the listener's nonce; and two keys for what follows. -ENOMEM. */
+int sl_nccl_proof_make(const uint8_t link_key[SL_DIGEST_BYTES], bool by_listener, const struct sl_nccl_word *hello,
+                       const uint8_t nonce[SL_NCCL_NONCE_BYTES], uint8_t out[SL_DIGEST_BYTES]);
+int sl_nccl_word_keys(const uint8_t link_key[SL_DIGEST_BYTES], const struct sl_nccl_word *hello,
+                      const uint8_t nonce[SL_NCCL_NONCE_BYTES], uint8_t to_listener[SL_DIGEST_BYTES],
+                      uint8_t to_dialler[SL_DIGEST_BYTES]);
+
+/* Seals a word that was encoded, len bytes of it; returns its new length, or a negative errno. */
+int sl_nccl_word_seal(uint8_t word[SL_NCCL_WORD_MAX + SL_SEAL_BYTES], size_t len, const uint8_t key[SL_DIGEST_BYTES],
+                      uint64_t number);
+
+/* The reverse, in place, of the first word of len bytes: then sl_nccl_word_decode() takes it. Returns how many bytes
+ * it had as it came, 0 when it is not complete; -EBADMSG: it was changed, or is none. */
+int sl_nccl_word_unseal(uint8_t *bytes, size_t len, const uint8_t key[SL_DIGEST_BYTES], uint64_t number);
 
 /* What a receiver announces: as many messages may come, in this order, at most so long. */
 struct sl_nccl_call {

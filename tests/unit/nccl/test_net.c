@@ -153,14 +153,64 @@ static int stray(const struct ends *e)
     return fd;
 }
 
+/* Says hello, and proves what that session key and handle are worth. */
+static void prove(struct ends *e, int fd, const uint8_t *session, const uint8_t *secret)
+{
+    struct sl_nccl_word hello = {.kind = SL_NCCL_HELLO, .version = SL_NCCL_WIRE_VERSION, .ways = 0xf};
+    struct sl_nccl_word challenge, proof = {.kind = SL_NCCL_PROOF};
+    uint8_t bytes[SL_NCCL_WORD_MAX], key[SL_DIGEST_BYTES];
+    uint64_t end = ends_now() + ENDS_PATIENCE_NS;
+    size_t len = 0;
+    int took = 0;
+
+    assert_true(write(fd, bytes, sl_nccl_word_encode(&hello, bytes)) > 0);
+    while (took == 0 && ends_now() < end) {
+        ssize_t n = recv(fd, bytes + len, sizeof(bytes) - len, MSG_DONTWAIT);
+
+        len += n > 0 ? (size_t)n : 0;
+        assert_int_equal(net->accept(e->listen, &e->recv, NULL), SL_NCCL_SUCCESS);
+        took = sl_nccl_word_decode(bytes, len, &challenge);
+    }
+    assert_true(took > 0);
+    assert_int_equal(challenge.kind, SL_NCCL_CHALLENGE);
+    assert_int_equal(sl_nccl_link_key(session, secret, key), 0);
+    assert_int_equal(sl_nccl_proof_make(key, false, &hello, challenge.nonce, proof.proof), 0);
+    assert_true(write(fd, bytes, sl_nccl_word_encode(&proof, bytes)) > 0);
+}
+
+/* What the listener does to who has read the handle, which NCCL's bootstrap carries in clear. */
+static void a_handle_alone_lets_in_only_where_there_is_no_secret(void **state)
+{
+    struct ends e = {.ctx = ends_open_ctx()};
+    uint64_t end = ends_now() + ENDS_PATIENCE_NS;
+    struct sl_nccl_handle handle;
+    ssize_t n;
+    char byte;
+
+    (void)state;
+    ends_listen(&e);
+    assert_int_equal(sl_nccl_handle_decode(e.handle, &handle), 0);
+    int reader = stray(&e);
+
+    prove(&e, reader, NULL, handle.secret);
+    while ((n = recv(reader, &byte, 1, MSG_DONTWAIT)) < 0 && errno == EAGAIN && ends_now() < end)
+        assert_int_equal(net->accept(e.listen, &e.recv, NULL), SL_NCCL_SUCCESS);
+    if (getenv("SLUICE_SECRET") != NULL)
+        assert_true(n == 0 || (n < 0 && errno == ECONNRESET));
+    else
+        assert_int_equal(n, 1); /* an offer */
+    close(reader);
+    ends_meet(&e);
+    ends_part(&e);
+}
+
 static void strangers_are_shown_out_and_change_nothing(void **state)
 {
     struct ends e = {.ctx = ends_open_ctx()};
-    struct sl_nccl_word hello = {.kind = SL_NCCL_HELLO, .version = SL_NCCL_WIRE_VERSION, .ways = 0xf};
-    uint8_t bytes[SL_NCCL_WORD_MAX], byte;
     uint64_t end = ends_now() + ENDS_PATIENCE_NS;
     int scanner, guesser, silent;
     ssize_t n = -1;
+    char byte;
 
     (void)state;
     ends_listen(&e);
@@ -168,8 +218,8 @@ static void strangers_are_shown_out_and_change_nothing(void **state)
     silent = stray(&e);
     guesser = stray(&e);
     assert_int_equal(write(scanner, "GET / HTTP/1.0\r\n\r\n", 18), 18);
-    assert_true(write(guesser, bytes, sl_nccl_word_encode(&hello, bytes)) > 0);
     ends_warning[0] = '\0';
+    prove(&e, guesser, NULL, (const uint8_t[SL_NCCL_SECRET_BYTES]){0});
     while ((n = recv(guesser, &byte, 1, MSG_DONTWAIT)) < 0 && errno == EAGAIN && ends_now() < end)
         assert_int_equal(net->accept(e.listen, &e.recv, NULL), SL_NCCL_SUCCESS);
     assert_true(n == 0 || errno == ECONNRESET);
@@ -747,6 +797,7 @@ int main(void)
         cmocka_unit_test(what_is_half_connected_is_freed_with_its_context),
         cmocka_unit_test(of_two_connections_under_way_both_ends_take_the_same),
         cmocka_unit_test(a_listener_that_closed_is_a_remote_error_after_the_deadline),
+        cmocka_unit_test(a_handle_alone_lets_in_only_where_there_is_no_secret),
         cmocka_unit_test(strangers_are_shown_out_and_change_nothing),
         cmocka_unit_test(strangers_without_end_fill_neither_log_nor_descriptors),
         cmocka_unit_test(a_foreign_handle_is_refused),

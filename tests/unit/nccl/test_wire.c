@@ -81,7 +81,7 @@ static void a_foreign_handle_is_told_from_one_of_another_version(void **state)
     sl_nccl_handle_encode(&handle, bytes);
     bytes[4]++;
     assert_int_equal(sl_nccl_handle_decode(bytes, &handle), -EPROTO);
-    assert_non_null(strstr(sluice_last_error(), "version 2"));
+    assert_non_null(strstr(sluice_last_error(), "version 3"));
     bytes[0] ^= 1;
     assert_int_equal(sl_nccl_handle_decode(bytes, &handle), -EPROTO);
     assert_non_null(strstr(sluice_last_error(), "same network plugin"));
@@ -92,7 +92,7 @@ static void a_foreign_handle_is_told_from_one_of_another_version(void **state)
 static void every_word_comes_back_as_it_was(void **state)
 {
     (void)state;
-    for (int kind = SL_NCCL_HELLO; kind <= SL_NCCL_REFUSE; kind++) {
+    for (int kind = SL_NCCL_HELLO; kind <= SL_NCCL_PROOF; kind++) {
         struct sl_nccl_word before = {.kind = (enum sl_nccl_word_kind)kind, .way = 2, .ways = 0xb,
                                       .version = SL_NCCL_WIRE_VERSION, .host = 77,
                                       .addr = {.len = 5, .bytes = "abcd"}, .text = "it is raining"};
@@ -114,6 +114,33 @@ static void every_word_comes_back_as_it_was(void **state)
             assert_string_equal(after.text, "it is raining");
         }
     }
+}
+
+static void a_sealed_word_opens_only_unchanged_and_in_its_turn(void **state)
+{
+    struct sl_nccl_word offer = {.kind = SL_NCCL_OFFER, .way = 2, .addr = {.len = 5, .bytes = "abcd"}}, after;
+    uint8_t key[SL_DIGEST_BYTES] = {3}, bytes[SL_NCCL_WORD_MAX + SL_SEAL_BYTES], copy[sizeof(bytes)];
+    int len = sl_nccl_word_seal(bytes, sl_nccl_word_encode(&offer, bytes), key, 4);
+
+    (void)state;
+    assert_int_equal(len, SL_NCCL_WORD_HEADER + 5 + SL_SEAL_BYTES);
+    assert_null(memmem(bytes, (size_t)len, "abcd", 4));
+    for (int cut = 0; cut < len; cut++) {
+        memcpy(copy, bytes, sizeof(copy));
+        assert_int_equal(sl_nccl_word_unseal(copy, (size_t)cut, key, 4), 0);
+    }
+    for (int i = 0; i < len; i++) {
+        memcpy(copy, bytes, sizeof(copy));
+        copy[i] ^= 1;
+        int got = sl_nccl_word_unseal(copy, (size_t)len, key, 4);
+
+        assert_true(got == -EBADMSG || (got == 0 && (i == 6 || i == 7))); /* a longer word is awaited */
+    }
+    memcpy(copy, bytes, sizeof(copy));
+    assert_int_equal(sl_nccl_word_unseal(copy, (size_t)len, key, 5), -EBADMSG);
+    assert_int_equal(sl_nccl_word_unseal(bytes, (size_t)len, key, 4), len);
+    assert_int_equal(sl_nccl_word_decode(bytes, (size_t)len - SL_SEAL_BYTES, &after), len - SL_SEAL_BYTES);
+    assert_memory_equal(after.addr.bytes, "abcd", 5);
 }
 
 static void strangers_are_known_by_their_first_bytes(void **state)
@@ -213,6 +240,7 @@ int main(void)
         cmocka_unit_test(a_handle_keeps_as_many_addresses_as_there_is_room_for),
         cmocka_unit_test(a_foreign_handle_is_told_from_one_of_another_version),
         cmocka_unit_test(every_word_comes_back_as_it_was),
+        cmocka_unit_test(a_sealed_word_opens_only_unchanged_and_in_its_turn),
         cmocka_unit_test(strangers_are_known_by_their_first_bytes),
         cmocka_unit_test(a_hello_of_another_version_is_understood_that_far),
         cmocka_unit_test(a_refusal_is_fit_to_be_logged),
