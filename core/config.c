@@ -43,6 +43,9 @@ const struct sl_config_row sl_config_rows[] = {
     TEXT("SECRET", secret, "",
          "Shared secret; proves that a rank belongs to the job and is never sent itself. Empty: the "
          "launcher's, where it gives one."),
+    SWITCH("REQUIRE_SECRET", require_secret, "off",
+           "on: ranks that have no secret refuse to meet. Otherwise those of one host compare their users, and "
+           "those of several are warned."),
     CHOICE("LAUNCHER", launcher, "auto", "auto none sluice torchrun pmi pmix openmpi slurm",
            "Which launcher to believe."),
     TEXT("HOST_ID", host_id, "",

@@ -14,7 +14,7 @@ enum sl_switch { SL_AUTO = -1, SL_OFF = 0, SL_ON = 1 };
 /* One field per row of the table in config.c; names, units and meanings stand there. */
 struct sl_config {
     /* who and where */
-    int64_t rank, size, local_rank;
+    int64_t rank, size, local_rank, require_secret;
     char root[SL_TEXT_MAX], job[SL_TEXT_MAX], secret[SL_TEXT_MAX], host_id[SL_TEXT_MAX];
     char interface[SL_TEXT_MAX], port_range[SL_TEXT_MAX], launcher[SL_TEXT_MAX];
     /* behaviour */

@@ -5,6 +5,7 @@
 #include "core/err.h"
 #include "core/log.h"
 #include "core/pending.h"
+#include "launch/nearby.h"
 
 #include <arpa/inet.h>
 #include <net/if.h>
@@ -235,11 +236,62 @@ static bool is_written_out(const char *host)
     return true;
 }
 
-int sl_listen_root(const struct sl_root *root, struct sl_listeners *out)
+/* Loopback reaches exactly whom the unix socket reaches: TCP is for those who prove themselves by a secret (of
+ * another user, or through a tunnel), and for sandboxes without unix sockets. */
+static int listen_on_host(struct sl_address *address, unsigned count, uint16_t port, bool secret,
+                          struct sl_listeners *out)
+{
+    struct sl_listeners found = {.loopback = true, .port = port};
+    int nearby, none = sl_nearby_listen(port, &nearby), err = none;
+
+    if (none == -EADDRINUSE || (none == -EACCES && !secret))
+        return none;
+    if (none != 0)
+        sl_info("launch", "%s; ranks meet by TCP alone", sluice_last_error());
+    if (none != 0 || secret)
+        err = listen_each(address, count, port, &found);
+    if (err != 0) {
+        if (none == 0)
+            close(nearby);
+        return sl_fail(err, "%s", strerror(-err));
+    }
+    found.has_nearby = none == 0;
+    found.nearby = none == 0 ? nearby : -1;
+    *out = found;
+    return 0;
+}
+
+/* Beside TCP: without it, ranks of this host meet as all others do. */
+static void add_nearby(struct sl_listeners *listeners)
+{
+    listeners->has_nearby = sl_nearby_listen(listeners->port, &listeners->nearby) == 0;
+    if (!listeners->has_nearby)
+        sl_debug("launch", "%s", sluice_last_error());
+}
+
+static int listen_on_network(const struct sl_root *root, struct sl_address *address, unsigned count,
+                             uint16_t port, struct sl_listeners *out)
+{
+    int err = count > 0 ? listen_each(address, count, port, out) : listen_wide(port, false, out);
+
+    if (err == -EADDRNOTAVAIL) {
+        /* Behind address translation, the address others know us by is not ours. */
+        sl_info("launch", "%s is no address of this host; listening on all of them at port %u",
+                root->host, port);
+        err = listen_wide(port, false, out);
+    }
+    if (err != 0)
+        return sl_fail(err, "%s", strerror(-err));
+    add_nearby(out);
+    return 0;
+}
+
+int sl_listen_root(const struct sl_root *root, bool secret, struct sl_listeners *out)
 {
     struct sl_root first = *root;
     struct sl_address address[SL_LISTENERS_MAX];
-    unsigned count = 0;
+    char why[SL_TEXT_MAX] = "";
+    unsigned count = 0, loopback = 0;
     int err = 0;
 
     first.more = 0;
@@ -248,22 +300,21 @@ int sl_listen_root(const struct sl_root *root, struct sl_listeners *out)
         if (err != 0)
             return err;
     }
+    for (unsigned i = 0; i < count; i++)
+        loopback += sl_address_is_loopback(&address[i]);
     for (unsigned i = 0; i <= root->more; i++) {
         uint16_t port = (uint16_t)(root->port + i);
 
-        err = count > 0 ? listen_each(address, count, port, out) : listen_wide(port, false, out);
-        if (err == -EADDRNOTAVAIL) {
-            /* Behind address translation, the address others know us by is not ours. */
-            sl_info("launch", "%s is no address of this host; listening on all of them at port %u",
-                    root->host, port);
-            err = listen_wide(port, false, out);
-        }
+        err = count > 0 && loopback == count ? listen_on_host(address, count, port, secret, out)
+                                             : listen_on_network(root, address, count, port, out);
         if (err == 0)
             return 0;
+        if (i == 0)
+            snprintf(why, sizeof(why), "%s", sluice_last_error());
     }
     return sl_fail(err, "rank 0 cannot listen on %s port %u%s: %s; choose another port or end the "
                         "program that holds it", root->host, root->port,
-                   root->more > 0 ? " nor on those after it" : "", strerror(-err));
+                   root->more > 0 ? " nor on those after it" : "", why);
 }
 
 int sl_listen_any(const char *range, bool loopback, struct sl_listeners *out)
@@ -274,7 +325,10 @@ int sl_listen_any(const char *range, bool loopback, struct sl_listeners *out)
 
     if (*range == '\0') {
         err = listen_wide(0, loopback, out);
-        return err == 0 ? 0 : sl_fail(err, "cannot listen on any port: %s", strerror(-err));
+        if (err != 0)
+            return sl_fail(err, "cannot listen on any port: %s", strerror(-err));
+        add_nearby(out);
+        return 0;
     }
     const char *dash = strchr(range, '-');
     if (dash == NULL || parse_port(range, dash, &low) != 0 ||
@@ -287,8 +341,10 @@ int sl_listen_any(const char *range, bool loopback, struct sl_listeners *out)
         return err;
     for (uint32_t i = 0, n = (uint32_t)(high - low) + 1; i < n; i++) {
         err = listen_wide((uint16_t)(low + (start % n + i) % n), loopback, out);
-        if (err == 0)
+        if (err == 0) {
+            add_nearby(out);
             return 0;
+        }
     }
     return sl_fail(err, "cannot listen on any port of SLUICE_PORT_RANGE %s: %s; widen it", range,
                    strerror(-err));
@@ -298,6 +354,9 @@ void sl_listeners_close(struct sl_listeners *listeners)
 {
     while (listeners->count > 0)
         close(listeners->fd[--listeners->count]);
+    if (listeners->has_nearby)
+        close(listeners->nearby);
+    listeners->has_nearby = false;
 }
 
 int sl_random(void *out, size_t len)

@@ -42,19 +42,24 @@ int sl_root_parse(const char *text, struct sl_root *out);
 int sl_root_resolve(const struct sl_root *root, struct sl_address *out, unsigned cap,
                     unsigned *count);
 
-/* Sockets that one rank 0 listens on, all on the same port. */
+/* Sockets that one rank 0 listens on, all of the same port. */
 struct sl_listeners {
-    int fd[SL_LISTENERS_MAX];
+    int fd[SL_LISTENERS_MAX]; /* TCP */
     unsigned count;
     uint16_t port;
-    bool loopback; /* nothing outside this host reaches them */
+    bool loopback;   /* nothing outside this host reaches them */
+    bool has_nearby; /* nearby is there, for ranks of this host (launch/nearby.h) */
+    int nearby;
 };
 
 /* Listens where root says: on an address that is written out, or on all of them when it is a name
- * (which may mean something else on other hosts). -EADDRINUSE names the ports tried. */
-int sl_listen_root(const struct sl_root *root, struct sl_listeners *out);
+ * (which may mean something else on other hosts); beside that, or instead where all addresses are loopback and
+ * there is no secret, for ranks of this host and user. -EADDRINUSE names the ports tried; -EACCES: another user
+ * has the name. */
+int sl_listen_root(const struct sl_root *root, bool secret, struct sl_listeners *out);
 
-/* Listens on any free port, of range ("low-high") unless that is "". loopback: this host only. */
+/* Listens on any free port, of range ("low-high") unless that is "", and for ranks of this host and user.
+ * loopback: this host only. For meetings that have a secret. */
 int sl_listen_any(const char *range, bool loopback, struct sl_listeners *out);
 
 void sl_listeners_close(struct sl_listeners *listeners);

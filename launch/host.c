@@ -11,6 +11,7 @@
 #include "core/err.h"
 #include "core/log.h"
 #include "core/pending.h"
+#include "launch/nearby.h"
 #include "launch/wire.h"
 
 #include <netinet/in.h>
@@ -59,7 +60,7 @@ struct sl_host {
     unsigned joined;
     struct member *member; /* [size], [0] unused */
     bool *missing;         /* [size], room for sentences that name ranks */
-    struct pollfd *poll;   /* [size + PENDING_MAX + SL_LISTENERS_MAX], as many as there are */
+    struct pollfd *poll;   /* [size + PENDING_MAX + SL_LISTENERS_MAX + 1], as many as there are */
     int *polled;           /* [the same]: which one each is */
     int broken; /* the code that ended this exchange */
     char why[SL_SENTENCE_MAX + 1];
@@ -124,7 +125,9 @@ static bool make_room(struct sl_host *host, const char *why)
     return true;
 }
 
-static void take_in(struct sl_host *host, int fd, const struct sl_address *peer)
+/* peer NULL: a process of this host. */
+static void take_in(struct sl_host *host, int fd, const struct sl_address *peer,
+                    const struct ucred *process)
 {
     struct pending *pending = host->pending;
     int on = 1;
@@ -134,23 +137,52 @@ static void take_in(struct sl_host *host, int fd, const struct sl_address *peer)
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     memset(pending, 0, sizeof(*pending));
     pending->fd = fd;
-    sl_pending_add(&host->set, &pending->base, &peer->any, now());
+    if (peer != NULL)
+        sl_pending_add(&host->set, &pending->base, &peer->any, now());
+    else
+        sl_pending_add_user(&host->set, &pending->base, process->uid, process->pid, now());
     pending_read(host, pending); /* its hello is there already, mostly */
 }
 
+/* The next connection of this host; processes of other users are no ranks. A descriptor or negative errno. */
+static int accept_nearby(struct sl_host *host, struct ucred *peer)
+{
+    int fd = accept4(host->listeners.nearby, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    char from[64], why[96];
+
+    if (fd < 0)
+        return -errno;
+    if (sl_nearby_same_user(fd, peer))
+        return fd;
+    snprintf(from, sizeof(from), "process %d of user %u", (int)peer->pid, (unsigned)peer->uid);
+    snprintf(why, sizeof(why), "rank 0 belongs to user %u", (unsigned)geteuid());
+    sl_pending_refused(&host->set, from, why, now());
+    close(fd);
+    return -ECONNABORTED;
+}
+
+static int accept_network(int listener, struct sl_address *peer)
+{
+    int fd = accept4(listener, (struct sockaddr *)&peer->any, &peer->len, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+    return fd >= 0 ? fd : -errno;
+}
+
+/* listener: -1 is the one for this host. */
 static void accept_waiting(struct sl_host *host, int listener)
 {
     for (unsigned i = 0; i < ACCEPTS_MAX; i++) {
         struct sl_address peer = {.len = sizeof(peer.any)};
+        struct ucred process;
         int fd;
 
         if (sl_pending_full(&host->set) && !make_room(host, "it said nothing useful while others waited"))
             return;
-        fd = accept4(listener, (struct sockaddr *)&peer.any, &peer.len, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        fd = listener < 0 ? accept_nearby(host, &process) : accept_network(listener, &peer);
         if (fd >= 0)
-            take_in(host, fd, &peer);
-        else if ((errno != EMFILE && errno != ENFILE) ||
-                 !make_room(host, "no file descriptor is left (raise ulimit -n)"))
+            take_in(host, fd, listener < 0 ? NULL : &peer, &process);
+        else if (fd != -ECONNABORTED && ((fd != -EMFILE && fd != -ENFILE) ||
+                                         !make_room(host, "no file descriptor is left (raise ulimit -n)")))
             return;
     }
 }
@@ -349,7 +381,9 @@ static unsigned poll_list(struct sl_host *host, bool listen, unsigned *pending, 
     unsigned n = 0;
 
     for (unsigned i = 0; listen && i < host->listeners.count; i++)
-        n = poll_add(host, n, host->listeners.fd[i], POLLIN, (int)i);
+        n = poll_add(host, n, host->listeners.fd[i], POLLIN, host->listeners.fd[i]);
+    if (listen && host->listeners.has_nearby)
+        n = poll_add(host, n, host->listeners.nearby, POLLIN, -1);
     *pending = n;
     for (int i = 0; i < PENDING_MAX; i++)
         if (host->pending[i].fd >= 0)
@@ -384,7 +418,7 @@ static int join_round(struct sl_host *host, uint64_t deadline_ns)
     drop_late(host);
     for (unsigned i = 0; i < pending; i++)
         if (host->poll[i].revents != 0)
-            accept_waiting(host, host->listeners.fd[host->polled[i]]);
+            accept_waiting(host, host->polled[i]);
     return 0;
 }
 
@@ -648,8 +682,8 @@ static int host_make(const struct sl_party *party, struct sl_host **out)
                                     .secret_len = strlen(host->secret)};
     host->member = calloc(size, sizeof(*host->member));
     host->missing = calloc(size, sizeof(*host->missing));
-    host->poll = calloc(size + PENDING_MAX + SL_LISTENERS_MAX, sizeof(*host->poll));
-    host->polled = calloc(size + PENDING_MAX + SL_LISTENERS_MAX, sizeof(*host->polled));
+    host->poll = calloc(size + PENDING_MAX + SL_LISTENERS_MAX + 1, sizeof(*host->poll));
+    host->polled = calloc(size + PENDING_MAX + SL_LISTENERS_MAX + 1, sizeof(*host->polled));
     if (host->member == NULL || host->missing == NULL || host->poll == NULL || host->polled == NULL)
         goto err_close;
     for (size_t i = 0; i < size; i++)
@@ -688,9 +722,10 @@ int sl_rendezvous_host(const struct sl_party *party, const struct sl_listeners *
         return err;
     }
     host->listeners = owned;
-    if (*party->secret == '\0' && !owned.loopback)
-        sl_warn("launch", "no secret is set: anyone who can reach port %u can join this job as a rank; "
-                          "set the same SLUICE_SECRET on all ranks", owned.port);
+    if (*party->secret == '\0' && owned.count > 0)
+        sl_warn("launch", "no secret is set: anyone %s can join this job as a rank at port %u; set the same "
+                          "SLUICE_SECRET on all ranks", owned.loopback ? "on this host" : "who can reach it",
+                owned.port);
     err = sl_job_hash(party->job, host->terms.job);
     err = err ?: make_job_keys(host);
     err = err ?: await_ranks(host);

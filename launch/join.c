@@ -5,8 +5,10 @@
 #include "core/clock.h"
 #include "core/err.h"
 #include "core/log.h"
+#include "launch/nearby.h"
 #include "launch/wire.h"
 
+#include <assert.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -15,9 +17,12 @@
 #include <unistd.h>
 
 #define CONNECT_MS 5000   /* for one address, when it may be a host that is down */
-#define PATIENCE_MS 3000  /* for the first answer, when another address may be the right one */
+#define PATIENCE_MS 3000  /* for the answer to a proof, when another place may be the right one */
+#define STAGGER_MS 200    /* before the next place is tried beside those that have not answered */
+#define ATTEMPTS_MAX (2 * SL_PLACES_MAX)
 #define BACKOFF_FIRST_MS 10
 #define BACKOFF_LAST_MS 500
+#define LOOKUP_MS 100     /* before a name that is not known is looked up again */
 
 struct sl_joiner {
     struct sl_exchange base;
@@ -133,167 +138,468 @@ static int take_sentence(int fd, const struct sl_frame *frame, const struct sl_m
     return err != 0 ? err : sl_fail_text(code, text);
 }
 
-/* Reads one frame that must be of this kind, with len bytes into body. *refused tells that rank 0
- * itself said no, so that trying again is of no use. */
-static int expect_frame(int fd, const char *name, enum sl_frame_kind kind, void *body, size_t len,
-                        uint64_t until_ns, bool *refused)
-{
-    uint8_t head[SL_FRAME_BYTES];
-    char why[SL_SENTENCE_MAX + 1];
-    struct sl_frame frame;
-    int err = recv_all(fd, head, sizeof(head), until_ns);
+/* ---- getting in ---- */
 
-    if (err != 0)
-        return fail_io(err, name, "while this rank asked to join");
-    err = sl_frame_parse(head, &frame);
-    if (err != 0)
-        return sl_fail(err, "%s is not rank 0 of a Sluice job: it speaks another protocol", name);
-    if (frame.kind == SL_FRAME_REFUSE || frame.kind == SL_FRAME_FAILED) {
-        err = take_sentence(fd, &frame, &(struct sl_meeting_keys){.sealed = false}, until_ns);
-        *refused = err != -EBADMSG;
-        snprintf(why, sizeof(why), "%s", sluice_last_error());
-        return sl_fail(err, "rank 0 at %s refused this rank: %s", name, why);
-    }
-    if (frame.kind != kind || frame.len != len)
-        return sl_fail(-EBADMSG, "rank 0 at %s sent a frame of kind %d where %d was due", name,
-                       (int)frame.kind, (int)kind);
-    err = recv_all(fd, body, len, until_ns);
-    return err == 0 ? 0 : fail_io(err, name, "while this rank asked to join");
-}
+/* Asks at one of the places where rank 0 may be. */
+enum attempt_state {
+    IDLE,       /* to be dialled at next_ns */
+    CONNECTING, /* until next_ns */
+    ASKED,      /* the hello is out */
+    CHALLENGED, /* the proof waits for that of another attempt to be answered */
+    PROVING,    /* the proof is out */
+};
 
-/* Hello, challenge, proof, welcome. */
-static int greet(struct sl_joiner *joiner, const struct sl_terms *terms, uint64_t first_ns,
-                 uint64_t until_ns, bool *refused)
-{
-    uint8_t nonce[SL_NONCE_BYTES], body[SL_WELCOME_MAX], proof[SL_FRAME_BYTES + SL_MAC_BYTES];
-    size_t len = terms->secret_len > 0 ? SL_WELCOME_MAX : SL_MAC_BYTES;
-    const char *name = joiner->name;
-    int fd = joiner->fd;
-    struct sl_hello hello;
-    int err = sl_random(nonce, sizeof(nonce));
-
-    if (err != 0)
-        return err;
-    sl_hello_make(terms, nonce, &hello);
-    /* A refusal may come before all was sent: then what it says matters more than the failed send. */
-    err = send_all(fd, hello.bytes, sizeof(hello.bytes), 0, until_ns);
-    if (err == -ETIMEDOUT)
-        return fail_io(err, name, "while this rank asked to join");
-    err = expect_frame(fd, name, SL_FRAME_CHALLENGE, nonce, sizeof(nonce), first_ns, refused);
-    err = err ?: sl_proof_make(terms, false, &hello, nonce, proof + SL_FRAME_BYTES);
-    if (err != 0)
-        return err;
-    sl_frame_make(SL_FRAME_PROOF, SL_MAC_BYTES, proof);
-    err = send_all(fd, proof, sizeof(proof), 0, until_ns);
-    if (err == -ETIMEDOUT)
-        return fail_io(err, name, "while this rank asked to join");
-    err = expect_frame(fd, name, SL_FRAME_WELCOME, body, len, until_ns, refused);
-    err = err ?: sl_proof_make(terms, true, &hello, nonce, proof + SL_FRAME_BYTES);
-    if (err != 0)
-        return err;
-    if (!sl_digest_equal(body, proof + SL_FRAME_BYTES, SL_MAC_BYTES))
-        return sl_fail(-EPROTO, "%s could not prove that it is rank 0 of this job (its secret is "
-                                "another)", name);
-    err = sl_meeting_keys_make(terms, &hello, nonce, &joiner->keys);
-    return err ?: sl_welcome_open(&joiner->keys, body, &joiner->job);
-}
-
-static int dial(const struct sl_address *address, uint64_t until_ns, int *out)
-{
+struct attempt {
+    enum attempt_state state;
+    bool nearby;   /* by a unix socket, else by address */
+    bool tried;
+    int fd;        /* -1 while idle */
+    uint64_t next_ns, wait_ms;
+    struct sl_address address;
     char name[SL_ADDRESS_TEXT_MAX];
-    socklen_t len = sizeof(int);
-    int on = 1, err = 0;
-    int fd = socket(address->any.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    struct sl_hello hello;
+    uint8_t nonce[SL_NONCE_BYTES]; /* of who answers */
+    size_t got;
+    struct sl_frame frame;
+    uint8_t bytes[SL_FRAME_BYTES + 4 + SL_SENTENCE_MAX];
+};
 
-    sl_address_text(address, name);
-    if (fd < 0)
-        return sl_fail(-errno, "no socket for %s: %s", name, strerror(errno));
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    if (connect(fd, (const struct sockaddr *)&address->any, address->len) != 0)
-        err = errno == EINPROGRESS ? await(fd, POLLOUT, until_ns) : -errno;
-    if (err == 0 && getsockopt(fd, SOL_SOCKET, SO_ERROR, &on, &len) == 0)
-        err = -on;
-    if (err == 0) {
-        *out = fd;
-        return 0;
-    }
-    close(fd);
-    return sl_fail(err, "connecting to %s failed: %s", name, strerror(-err));
+static_assert(SL_WELCOME_MAX <= 4 + SL_SENTENCE_MAX, "a welcome fits, too");
+
+/* What an attempt came to; the highest of all is told at the end. */
+enum outcome { UNREACHED, UNANSWERED, REFUSED };
+
+struct search {
+    struct sl_joiner *joiner;
+    const struct sl_terms *terms;
+    const struct sl_places *places;
+    uint64_t deadline_ns;
+    struct attempt attempt[ATTEMPTS_MAX];
+    unsigned count;
+    enum outcome outcome;
+    int err;
+    char why[SL_SENTENCE_MAX + 1];
+};
+
+static bool has_secret(const struct search *search)
+{
+    return search->terms->secret_len > 0;
 }
 
-static int list_places(const struct sl_places *places, struct sl_address *out, unsigned *count)
+static uint16_t port_of(const struct sl_address *address)
 {
-    if (places->root != NULL)
-        return sl_root_resolve(places->root, out, SL_PLACES_MAX, count);
-    memcpy(out, places->card->place, sizeof(places->card->place));
-    *count = places->card->count;
-    return 0;
+    return ntohs(address->any.ss_family == AF_INET
+                     ? ((const struct sockaddr_in *)&address->any)->sin_port
+                     : ((const struct sockaddr_in6 *)&address->any)->sin6_port);
 }
 
-/* One try at every address. 0: let in. *final: no use in trying again. */
-static int try_places(struct sl_joiner *joiner, const struct sl_terms *terms,
-                      const struct sl_places *places, uint64_t deadline_ns, bool *final)
+static void add_attempt(struct search *search, const struct sl_address *address, bool nearby)
 {
+    struct attempt *attempt = &search->attempt[search->count];
+
+    *attempt = (struct attempt){.nearby = nearby, .fd = -1, .wait_ms = BACKOFF_FIRST_MS,
+                                .address = *address};
+    /* The likeliest place first, the next ones beside it when it is slow to answer. */
+    attempt->next_ns = now() + search->count * STAGGER_MS * SL_NS_PER_MS;
+    if (nearby)
+        sl_nearby_name(port_of(address), attempt->name);
+    else
+        sl_address_text(address, attempt->name);
+    search->count++;
+}
+
+static bool has_nearby(const struct search *search, uint16_t port)
+{
+    for (unsigned i = 0; i < search->count; i++)
+        if (search->attempt[i].nearby && port_of(&search->attempt[i].address) == port)
+            return true;
+    return false;
+}
+
+/* On this host rank 0 is met where the kernel tells its user. By TCP it could be anybody: only with a secret, or
+ * where there are no unix sockets. */
+static int list_places(struct search *search)
+{
+    const struct sl_places *places = search->places;
     struct sl_address place[SL_PLACES_MAX];
+    bool possible = sl_nearby_possible();
     unsigned count = 0;
-    int err = list_places(places, place, &count);
+    int err = 0;
 
+    search->count = 0;
+    if (places->root != NULL) {
+        err = sl_root_resolve(places->root, place, SL_PLACES_MAX, &count);
+    } else {
+        memcpy(place, places->card->place, sizeof(place));
+        count = places->card->count;
+    }
     if (err == 0 && count == 0)
         err = sl_fail(-EHOSTUNREACH, "rank 0 has no address");
-    for (unsigned i = 0; i < count; i++) {
-        uint64_t connect_ns = now() + CONNECT_MS * SL_NS_PER_MS;
-        uint64_t first_ns = count > 1 ? now() + PATIENCE_MS * SL_NS_PER_MS : deadline_ns;
-        bool refused = false;
+    for (unsigned i = 0; i < count && err == 0; i++) {
+        bool local = sl_address_is_loopback(&place[i]);
 
-        sl_address_text(&place[i], joiner->name);
-        err = dial(&place[i], connect_ns < deadline_ns ? connect_ns : deadline_ns, &joiner->fd);
-        if (err != 0)
-            continue;
-        err = greet(joiner, terms, first_ns < deadline_ns ? first_ns : deadline_ns, deadline_ns,
-                    &refused);
-        if (err == 0)
-            return 0;
-        close(joiner->fd);
-        joiner->fd = -1;
-        sl_debug("launch", "%s", sluice_last_error());
-        if (refused && err == -EBUSY && !joiner->warned) {
-            joiner->warned = true;
-            sl_warn("launch", "%s; trying on until the deadline", sluice_last_error());
-        }
-        *final = refused && err != -EBUSY;
-        if (*final)
-            return err;
+        if (local && possible && !has_nearby(search, port_of(&place[i])))
+            add_attempt(search, &place[i], true);
+        if (!local || !possible || has_secret(search))
+            add_attempt(search, &place[i], false);
     }
     return err;
 }
 
+/* Keeps the last error, unless a better one is known. */
+static void note(struct search *search, enum outcome outcome, int err)
+{
+    if (outcome < search->outcome)
+        return;
+    search->outcome = outcome;
+    search->err = err;
+    snprintf(search->why, sizeof(search->why), "%s", sluice_last_error());
+}
+
+/* Nothing came of it, for the reason in the last error: again later, and the next place at once. Returns 0, so that
+ * the search goes on. */
+static int fail_attempt(struct search *search, struct attempt *attempt, enum outcome outcome, int err)
+{
+    uint64_t spread = attempt->wait_ms * (uint64_t)(search->terms->rank % 16) / 32;
+
+    sl_debug("launch", "%s", sluice_last_error());
+    note(search, outcome, err);
+    if (attempt->fd >= 0)
+        close(attempt->fd);
+    attempt->fd = -1;
+    attempt->state = IDLE;
+    /* Ranks spread out, so that a thousand of them do not knock in step. */
+    attempt->next_ns = now() + (attempt->wait_ms - spread) * SL_NS_PER_MS;
+    attempt->wait_ms = attempt->wait_ms * 2 > BACKOFF_LAST_MS ? BACKOFF_LAST_MS : attempt->wait_ms * 2;
+    for (unsigned i = 0; i < search->count; i++) {
+        if (search->attempt[i].tried)
+            continue;
+        search->attempt[i].next_ns = now();
+        break;
+    }
+    return 0;
+}
+
+static int send_hello(struct search *search, struct attempt *attempt)
+{
+    uint8_t nonce[SL_NONCE_BYTES];
+    int err = sl_random(nonce, sizeof(nonce));
+
+    if (err != 0)
+        return err;
+    sl_hello_make(search->terms, nonce, &attempt->hello);
+    attempt->state = ASKED;
+    attempt->got = 0;
+    /* A fresh socket takes it. Where it fails, a refusal may lie there, which says more. */
+    (void)!send(attempt->fd, attempt->hello.bytes, sizeof(attempt->hello.bytes),
+                MSG_NOSIGNAL | MSG_DONTWAIT);
+    return 0;
+}
+
+static int dial(struct search *search, struct attempt *attempt)
+{
+    int on = 1, err;
+
+    attempt->tried = true;
+    if (attempt->nearby) {
+        err = sl_nearby_dial(port_of(&attempt->address), &attempt->fd);
+        if (err != 0)
+            return fail_attempt(search, attempt, err == -EACCES ? REFUSED : UNREACHED, err);
+        return send_hello(search, attempt);
+    }
+    attempt->fd = socket(attempt->address.any.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (attempt->fd < 0)
+        return fail_attempt(search, attempt, UNREACHED, sl_fail(-errno, "no socket for %s: %s",
+                                                                attempt->name, strerror(errno)));
+    setsockopt(attempt->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    if (connect(attempt->fd, (const struct sockaddr *)&attempt->address.any, attempt->address.len) == 0)
+        return send_hello(search, attempt);
+    if (errno != EINPROGRESS)
+        return fail_attempt(search, attempt, UNREACHED,
+                            sl_fail(-errno, "connecting to %s failed: %s", attempt->name,
+                                    strerror(errno)));
+    attempt->state = CONNECTING;
+    attempt->next_ns = now() + CONNECT_MS * SL_NS_PER_MS;
+    return 0;
+}
+
+static int connected(struct search *search, struct attempt *attempt)
+{
+    socklen_t len = sizeof(int);
+    int err = 0;
+
+    getsockopt(attempt->fd, SOL_SOCKET, SO_ERROR, &err, &len);
+    if (err == 0)
+        return send_hello(search, attempt);
+    return fail_attempt(search, attempt, UNREACHED,
+                        sl_fail(-err, "connecting to %s failed: %s", attempt->name, strerror(err)));
+}
+
+/* Somebody says no before he has proved to be rank 0. Where ranks have a secret that ends nothing: whoever holds a
+ * port could say it. Without one, the word of who answers is all there is. */
+static int take_refusal(struct search *search, struct attempt *attempt)
+{
+    struct sl_joiner *joiner = search->joiner;
+    char text[SL_SENTENCE_MAX + 1];
+    int code, err = sl_sentence_parse(attempt->bytes + SL_FRAME_BYTES, attempt->frame.len, &code, text);
+
+    if (err != 0)
+        return fail_attempt(search, attempt, UNANSWERED, err);
+    if (has_secret(search))
+        sl_fail(code, "%s, which has not proved to be rank 0, refused this rank: %s", attempt->name, text);
+    else
+        sl_fail(code, "rank 0 at %s refused this rank: %s", attempt->name, text);
+    if (!has_secret(search) && code != -EBUSY)
+        return code;
+    if (!joiner->warned)
+        sl_warn("launch", "%s; trying on until the deadline", sluice_last_error());
+    joiner->warned = true;
+    return fail_attempt(search, attempt, REFUSED, code);
+}
+
+static bool proof_is_out(const struct search *search)
+{
+    for (unsigned i = 0; i < search->count; i++)
+        if (search->attempt[i].state == PROVING)
+            return true;
+    return false;
+}
+
+/* One proof at a time: rank 0 lets each rank in once, though it may be dialled at several addresses. */
+static int send_proof(struct search *search, struct attempt *attempt)
+{
+    uint8_t proof[SL_FRAME_BYTES + SL_MAC_BYTES];
+    int err;
+
+    if (proof_is_out(search)) {
+        attempt->state = CHALLENGED;
+        return 0;
+    }
+    err = sl_proof_make(search->terms, false, &attempt->hello, attempt->nonce, proof + SL_FRAME_BYTES);
+    if (err != 0)
+        return err;
+    sl_frame_make(SL_FRAME_PROOF, SL_MAC_BYTES, proof);
+    (void)!send(attempt->fd, proof, sizeof(proof), MSG_NOSIGNAL | MSG_DONTWAIT);
+    attempt->state = PROVING;
+    attempt->next_ns = now() + PATIENCE_MS * SL_NS_PER_MS;
+    return 0;
+}
+
+/* 1: this is rank 0, and it has let us in. */
+static int take_welcome(struct search *search, struct attempt *attempt)
+{
+    struct sl_joiner *joiner = search->joiner;
+    const uint8_t *body = attempt->bytes + SL_FRAME_BYTES;
+    uint8_t mac[SL_MAC_BYTES];
+    int err = sl_proof_make(search->terms, true, &attempt->hello, attempt->nonce, mac);
+
+    if (err != 0)
+        return err;
+    if (!sl_digest_equal(body, mac, SL_MAC_BYTES))
+        return fail_attempt(search, attempt, REFUSED,
+                            sl_fail(-EPROTO, "%s could not prove that it is rank 0 of this job (its secret "
+                                             "is another)", attempt->name));
+    err = sl_meeting_keys_make(search->terms, &attempt->hello, attempt->nonce, &joiner->keys);
+    err = err ?: sl_welcome_open(&joiner->keys, body, &joiner->job);
+    if (err != 0)
+        return fail_attempt(search, attempt, REFUSED, err);
+    snprintf(joiner->name, sizeof(joiner->name), "%s", attempt->name);
+    joiner->fd = attempt->fd;
+    attempt->fd = -1;
+    return 1;
+}
+
+/* A whole frame is there. */
+static int take_frame(struct search *search, struct attempt *attempt)
+{
+    attempt->got = 0;
+    switch (attempt->frame.kind) {
+    case SL_FRAME_REFUSE:
+    case SL_FRAME_FAILED:
+        return take_refusal(search, attempt);
+    case SL_FRAME_CHALLENGE:
+        memcpy(attempt->nonce, attempt->bytes + SL_FRAME_BYTES, SL_NONCE_BYTES);
+        return send_proof(search, attempt);
+    default:
+        return take_welcome(search, attempt);
+    }
+}
+
+/* A frame's header is there: is it one that may come now? */
+static int check_frame(struct search *search, struct attempt *attempt)
+{
+    size_t welcome = has_secret(search) ? SL_WELCOME_MAX : SL_MAC_BYTES;
+    const struct sl_frame *frame = &attempt->frame;
+
+    if (sl_frame_parse(attempt->bytes, &attempt->frame) != 0)
+        return sl_fail(-EBADMSG, "%s is not rank 0 of a Sluice job: it speaks another protocol",
+                       attempt->name);
+    if (frame->kind == SL_FRAME_REFUSE || frame->kind == SL_FRAME_FAILED)
+        return frame->len <= sizeof(attempt->bytes) - SL_FRAME_BYTES
+                   ? 0
+                   : sl_fail(-EBADMSG, "%s sent a sentence of %llu bytes", attempt->name,
+                             (unsigned long long)frame->len);
+    if ((attempt->state == ASKED && frame->kind == SL_FRAME_CHALLENGE && frame->len == SL_NONCE_BYTES) ||
+        (attempt->state == PROVING && frame->kind == SL_FRAME_WELCOME && frame->len == welcome))
+        return 0;
+    return sl_fail(-EBADMSG, "%s sent a frame of kind %d and %llu bytes where rank 0 would not",
+                   attempt->name, (int)frame->kind, (unsigned long long)frame->len);
+}
+
+/* Reads what rank 0 has to say, no more than one frame at a time. 1: we are in; negative: it is over. */
+static int listen_to(struct search *search, struct attempt *attempt)
+{
+    for (;;) {
+        bool in_head = attempt->got < SL_FRAME_BYTES;
+        size_t want = SL_FRAME_BYTES + (in_head ? 0 : attempt->frame.len);
+        ssize_t n = recv(attempt->fd, attempt->bytes + attempt->got, want - attempt->got, MSG_DONTWAIT);
+
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            return 0;
+        if (n <= 0)
+            return fail_attempt(search, attempt, UNANSWERED,
+                                fail_io(n == 0 ? -ECONNRESET : -errno, attempt->name,
+                                        "while this rank asked to join"));
+        attempt->got += (size_t)n;
+        if (in_head && attempt->got == SL_FRAME_BYTES && check_frame(search, attempt) != 0)
+            return fail_attempt(search, attempt, UNANSWERED, -EBADMSG);
+        if (attempt->got < SL_FRAME_BYTES || attempt->got < SL_FRAME_BYTES + attempt->frame.len)
+            continue;
+        int err = take_frame(search, attempt);
+        if (err != 0 || attempt->fd < 0)
+            return err;
+    }
+}
+
+/* What is due by the clock. */
+static int attend(struct search *search, struct attempt *attempt)
+{
+    if (attempt->state == CHALLENGED)
+        return send_proof(search, attempt);
+    if (now() < attempt->next_ns)
+        return 0;
+    if (attempt->state == IDLE)
+        return dial(search, attempt);
+    if (attempt->state == CONNECTING)
+        return fail_attempt(search, attempt, UNREACHED,
+                            sl_fail(-ETIMEDOUT, "connecting to %s failed: %s", attempt->name,
+                                    strerror(ETIMEDOUT)));
+    /* Another place may be the right one. Rank 0 itself, where it is slow, will be asked again. */
+    if (attempt->state == PROVING && search->count > 1)
+        return fail_attempt(search, attempt, UNANSWERED,
+                            fail_io(-ETIMEDOUT, attempt->name, "while this rank asked to join"));
+    return 0;
+}
+
+static uint64_t due_ns(const struct search *search, const struct attempt *attempt)
+{
+    bool timed = attempt->state == IDLE || attempt->state == CONNECTING ||
+                 (attempt->state == PROVING && search->count > 1);
+
+    return timed ? attempt->next_ns : SL_NEVER;
+}
+
+/* One round of all attempts: waits for the first event. 1: in; negative: over. */
+static int search_round(struct search *search)
+{
+    struct pollfd wait[ATTEMPTS_MAX];
+    uint64_t until_ns = search->deadline_ns;
+    int result = 0;
+
+    for (unsigned i = 0; i < search->count && result == 0; i++)
+        result = attend(search, &search->attempt[i]);
+    if (result != 0)
+        return result;
+    for (unsigned i = 0; i < search->count; i++) {
+        struct attempt *attempt = &search->attempt[i];
+        uint64_t due = due_ns(search, attempt);
+
+        until_ns = due < until_ns ? due : until_ns;
+        wait[i] = (struct pollfd){attempt->fd, attempt->state == CONNECTING ? POLLOUT : POLLIN, 0};
+    }
+    uint64_t at = now(), ms = at < until_ns ? (until_ns - at) / SL_NS_PER_MS + 1 : 0;
+    if (poll(wait, search->count, ms > 60000 ? 60000 : (int)ms) < 0 && errno != EINTR)
+        return sl_fail(-errno, "poll of the connections to rank 0 failed: %s", strerror(errno));
+    for (unsigned i = 0; i < search->count && result == 0; i++) {
+        struct attempt *attempt = &search->attempt[i];
+
+        if (wait[i].revents == 0 || attempt->fd != wait[i].fd)
+            continue;
+        result = attempt->state == CONNECTING ? connected(search, attempt) : listen_to(search, attempt);
+    }
+    return result;
+}
+
+static bool all_idle(const struct search *search)
+{
+    for (unsigned i = 0; i < search->count; i++)
+        if (search->attempt[i].state != IDLE || !search->attempt[i].tried)
+            return false;
+    return true;
+}
+
+/* A name may mean another address by now, and may not have had one at first. */
+static int look_up_again(struct search *search)
+{
+    uint64_t wait_ms = search->count > 0 ? search->attempt[0].wait_ms : BACKOFF_LAST_MS;
+    uint64_t next_ns = search->count > 0 ? search->attempt[0].next_ns : now();
+    int err = list_places(search);
+
+    if (err == -EINVAL)
+        return err;
+    if (err != 0) {
+        note(search, UNREACHED, err);
+        poll(NULL, 0, LOOKUP_MS);
+        return 0;
+    }
+    for (unsigned i = 0; i < search->count && next_ns > now(); i++) {
+        search->attempt[i].next_ns += next_ns - now();
+        search->attempt[i].wait_ms = wait_ms;
+    }
+    return 0;
+}
+
+static int fail_deadline(struct search *search)
+{
+    const struct sl_joiner *joiner = search->joiner;
+    int err = search->err == -EBUSY || search->err == -EPROTO ? -EPROTO : -ETIMEDOUT;
+
+    for (unsigned i = 0; i < search->count && search->outcome < REFUSED; i++)
+        if (search->attempt[i].state >= ASKED)
+            note(search, UNANSWERED, fail_io(-ETIMEDOUT, search->attempt[i].name,
+                                             "while this rank asked to join"));
+    return sl_fail(err, "rank %d of %d did not reach rank 0 within %.3g s; the last try: %s",
+                   search->terms->rank, search->terms->size,
+                   (double)joiner->timeout_ns / (double)SL_NS_PER_S, search->why);
+}
+
+/* Who has connected waits in rank 0's queue until its turn comes, be it until the deadline, unless somebody
+ * answers wrongly; all other places are tried beside it. */
 static int join(struct sl_joiner *joiner, const struct sl_terms *terms,
                 const struct sl_places *places)
 {
-    uint64_t deadline_ns = now() + joiner->timeout_ns;
-    uint64_t wait_ms = BACKOFF_FIRST_MS;
-    char why[SL_SENTENCE_MAX + 1];
-    bool final = false;
+    struct search *search = calloc(1, sizeof(*search));
+    int err;
 
-    for (;;) {
-        int err = try_places(joiner, terms, places, deadline_ns, &final);
-
-        if (err == 0 || final)
-            return err;
-        uint64_t at = now();
-        if (at + wait_ms * SL_NS_PER_MS >= deadline_ns) {
-            snprintf(why, sizeof(why), "%s", sluice_last_error());
-            err = err == -EBUSY || err == -EPROTO ? -EPROTO : -ETIMEDOUT;
-            return sl_fail(err, "rank %d of %d did not reach rank 0 within %.3g s; the last try: %s",
-                           terms->rank, terms->size,
-                           (double)joiner->timeout_ns / (double)SL_NS_PER_S, why);
-        }
-        /* Ranks spread out, so that a thousand of them do not knock in step. */
-        uint64_t spread = wait_ms * (uint64_t)(terms->rank % 16) / 32;
-        poll(NULL, 0, (int)(wait_ms - spread));
-        wait_ms = wait_ms * 2 > BACKOFF_LAST_MS ? BACKOFF_LAST_MS : wait_ms * 2;
-    }
+    if (search == NULL)
+        return sl_fail(-ENOMEM, "no memory for the meeting of %d ranks", terms->size);
+    *search = (struct search){.joiner = joiner, .terms = terms, .places = places, .err = -ETIMEDOUT,
+                              .deadline_ns = now() + joiner->timeout_ns};
+    do {
+        err = all_idle(search) ? look_up_again(search) : 0;
+        if (err == 0 && search->count > 0)
+            err = search_round(search);
+        if (err == 0 && now() >= search->deadline_ns)
+            err = fail_deadline(search);
+    } while (err == 0);
+    for (unsigned i = 0; i < search->count; i++)
+        if (search->attempt[i].fd >= 0)
+            close(search->attempt[i].fd);
+    free(search);
+    return err > 0 ? 0 : err;
 }
+
+/* ---- exchanges ---- */
 
 static int joiner_break(struct sl_joiner *joiner, int err)
 {

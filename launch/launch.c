@@ -17,6 +17,7 @@
 
 #define BIND_MS 2000 /* a rank 0 of the job before may still be closing its port */
 #define BIND_STEP_MS 50
+#define SECRET_LEAST 16 /* characters */
 
 static const char *from_environment(void *arg, const char *name)
 {
@@ -40,7 +41,7 @@ static int host_at_root(const struct sl_party *party, const struct sl_root *root
     int err = 0;
 
     while (!sl_kept_take(root->port, &listeners)) {
-        err = sl_listen_root(root, &listeners);
+        err = sl_listen_root(root, *party->secret != '\0', &listeners);
         if (err != -EADDRINUSE || sl_now(&sl_clock_monotonic) >= until_ns)
             break;
         poll(NULL, 0, BIND_STEP_MS);
@@ -176,6 +177,20 @@ static int without_pmix(const struct sl_config *config, struct sl_identity *id)
     return sl_fail(-ENODEV, "%s; install it, or set SLUICE_RANK, SLUICE_SIZE and SLUICE_ROOT", why);
 }
 
+/* Where ranks meet at a place that anybody may know. */
+static int check_secret(const struct sl_config *config, const struct sl_identity *id)
+{
+    size_t len = strlen(id->secret);
+
+    if (len == 0 && config->require_secret == SL_ON)
+        return sl_fail(-EINVAL, "SLUICE_REQUIRE_SECRET is on, but this job has no secret: set the same "
+                                "SLUICE_SECRET on all ranks (openssl rand -hex 32)");
+    if (len > 0 && len < SECRET_LEAST && id->rank == 0)
+        sl_warn("launch", "the secret has %zu characters: who records a meeting can find it by trial; take "
+                          "%d or more that nobody can guess (openssl rand -hex 32)", len, SECRET_LEAST);
+    return 0;
+}
+
 static int meet(const struct sl_config *config, const struct sl_identity *id, sl_share *share,
                 struct sl_exchange **out)
 {
@@ -190,7 +205,7 @@ static int meet(const struct sl_config *config, const struct sl_identity *id, sl
     sl_debug("launch", "rank %d of %d by %s, meeting at %s", id->rank, id->size, id->launcher,
              *id->root != '\0' ? id->root : "a place that rank 0 publishes");
     if (*id->root != '\0')
-        return meet_at_root(&party, id->root, out);
+        return check_secret(config, id) ?: meet_at_root(&party, id->root, out);
     return meet_by_store(config, id, &party, share, out);
 }
 

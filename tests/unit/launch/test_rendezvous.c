@@ -5,6 +5,8 @@
 #include "core/clock.h"
 #include "core/err.h"
 #include "core/log.h"
+#include "launch/launch.h"
+#include "launch/nearby.h"
 #include "launch/wire.h"
 
 #include <arpa/inet.h>
@@ -16,7 +18,10 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <stddef.h>
 #include <sys/resource.h>
+#include <sys/un.h>
+#include <sys/wait.h>
 #include <cmocka.h>
 #include <unistd.h>
 
@@ -27,6 +32,7 @@
 struct actor {
     struct sl_party party;
     struct sl_root root;
+    const struct sl_card *card; /* instead of root */
     struct sl_listeners listeners;
     size_t len;          /* of its share */
     unsigned rounds;     /* exchanges; 0: leaves at once */
@@ -39,13 +45,15 @@ struct actor {
 };
 
 static atomic_int refusals; /* lines in the log */
-static char last_refusal[1024];
+static char last_refusal[1024], last_warning[1024];
 static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void count_lines(void *arg, enum sl_log_level level, const char *area, const char *line)
 {
     (void)arg, (void)area;
     pthread_mutex_lock(&log_lock);
+    if (level == SL_LOG_WARN)
+        snprintf(last_warning, sizeof(last_warning), "%s", line);
     if (level == SL_LOG_WARN && strstr(line, "refused a connection") != NULL) {
         snprintf(last_refusal, sizeof(last_refusal), "%s", line);
         refusals++;
@@ -82,7 +90,9 @@ static void *act(void *arg)
         poll(NULL, 0, (int)actor->delay_ms);
     actor->err = actor->party.rank == 0
                      ? sl_rendezvous_host(&actor->party, &actor->listeners, &exchange)
-                     : sl_rendezvous_join(&actor->party, &(struct sl_places){.root = &actor->root},
+                     : sl_rendezvous_join(&actor->party,
+                                          &(struct sl_places){.root = actor->card ? NULL : &actor->root,
+                                                              .card = actor->card},
                                           &exchange);
     if (actor->err == 0) {
         if (actor->session != NULL && exchange->session != NULL)
@@ -291,6 +301,7 @@ static void another_secret_is_refused(void **state)
     (void)state;
     prepare(2, 20000, "secret");
     actors[1].party.secret = "guess";
+    actors[1].party.timeout_ms = 400;
     assert_refused(-EPROTO, "rank 1 has another secret");
 }
 
@@ -317,6 +328,7 @@ static void another_size_is_refused(void **state)
     (void)state;
     prepare(2, 20000, "secret");
     actors[1].party.size = 3;
+    actors[1].party.timeout_ms = 400;
     assert_refused(-EPROTO, "it counts 3 ranks, rank 0 counts 2");
 }
 
@@ -325,6 +337,7 @@ static void a_rank_out_of_range_is_refused(void **state)
     (void)state;
     prepare(2, 20000, "secret");
     actors[1].party.rank = 2;
+    actors[1].party.timeout_ms = 400;
     assert_refused(-EPROTO, "it calls itself rank 2, but ranks 1 to 1 are expected");
 }
 
@@ -332,6 +345,7 @@ static void a_second_process_of_a_rank_is_refused(void **state)
 {
     (void)state;
     prepare(3, 20000, "secret");
+    actors[1].party.timeout_ms = 3000; /* one of the two tries until then */
     actors[3] = actors[1];
     actors[3].party.rank = 1;
     go(0);
@@ -505,6 +519,371 @@ static void a_rank_at_another_exchange_ends_the_job(void **state)
     assert_int_equal(actors[0].err, -EPROTO);
 }
 
+/* ---- places beside each other ---- */
+
+/* Rank 0 at the second of two addresses, which have one port: rank 1 begins at 127.0.0.2. With its secret, so that
+ * TCP is tried on this host, too; the unix socket is nobody's. */
+static struct sl_card two_places;
+
+static void prepare_second_of_two(uint64_t timeout_ms)
+{
+    static struct sl_address v4;
+
+    prepare(2, timeout_ms, "secret");
+    close(actors[0].listeners.nearby);
+    actors[0].listeners.has_nearby = false;
+    v4 = (struct sl_address){.len = sizeof(struct sockaddr_in)};
+    *(struct sockaddr_in *)&v4.any = (struct sockaddr_in){
+        .sin_family = AF_INET, .sin_port = htons(actors[0].listeners.port),
+        .sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1)};
+    two_places = (struct sl_card){.count = 2, .port = actors[0].listeners.port};
+    two_places.place[0] = two_places.place[1] = v4;
+    ((struct sockaddr_in *)&two_places.place[1].any)->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    actors[1].card = &two_places;
+}
+
+static int listen_first(int backlog)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)), 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&two_places.place[0].any, two_places.place[0].len), 0);
+    assert_int_equal(listen(fd, backlog), 0);
+    return fd;
+}
+
+static uint64_t both_act_ns(void)
+{
+    uint64_t start_ns = sl_now(&sl_clock_monotonic);
+
+    all_act(2);
+    return sl_now(&sl_clock_monotonic) - start_ns;
+}
+
+static void a_first_place_that_says_nothing_costs_a_moment(void **state)
+{
+    (void)state;
+    prepare_second_of_two(20000);
+    int fd = listen_first(16);
+    uint64_t took_ns = both_act_ns();
+    close(fd);
+    assert_went_well(2);
+    assert_true(took_ns < 2 * SL_NS_PER_S);
+}
+
+/* Its queue is full: connect() waits as for a host that is down. */
+static void a_dead_first_place_costs_a_moment(void **state)
+{
+    int fd, filler[8];
+
+    (void)state;
+    prepare_second_of_two(20000);
+    fd = listen_first(0);
+    for (size_t i = 0; i < SL_ARRAY_LEN(filler); i++) {
+        filler[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        (void)!connect(filler[i], (struct sockaddr *)&two_places.place[0].any, two_places.place[0].len);
+    }
+    uint64_t took_ns = both_act_ns();
+    for (size_t i = 0; i < SL_ARRAY_LEN(filler); i++)
+        close(filler[i]);
+    close(fd);
+    assert_went_well(2);
+    assert_true(took_ns < 2 * SL_NS_PER_S);
+}
+
+static int say(int fd, enum sl_frame_kind kind, const void *body, size_t len)
+{
+    uint8_t bytes[SL_FRAME_BYTES + 4 + SL_SENTENCE_MAX];
+
+    sl_frame_make(kind, len, bytes);
+    memcpy(bytes + SL_FRAME_BYTES, body, len);
+    return send(fd, bytes, SL_FRAME_BYTES + len, MSG_NOSIGNAL) > 0 ? 0 : -1;
+}
+
+/* Whoever holds the first place: refuses, or lets in without the proof. Ends when its socket is shut. */
+struct impostor {
+    int listener;
+    bool welcomes;
+    unsigned heard;
+    pthread_t thread;
+};
+
+static void *pretend(void *arg)
+{
+    struct impostor *self = arg;
+    uint8_t hello[SL_HELLO_BYTES], body[4 + SL_SENTENCE_MAX] = {0};
+    uint8_t proof[SL_FRAME_BYTES + SL_MAC_BYTES];
+
+    for (;;) {
+        int fd = accept(self->listener, NULL, NULL);
+
+        if (fd < 0)
+            return NULL;
+        self->heard++;
+        if (recv(fd, hello, sizeof(hello), MSG_WAITALL) != (ssize_t)sizeof(hello)) {
+            close(fd);
+            continue;
+        }
+        if (!self->welcomes) {
+            size_t len = sl_sentence_make(-EPROTO, "your licence has expired", body);
+
+            say(fd, SL_FRAME_REFUSE, body, len);
+        } else {
+            say(fd, SL_FRAME_CHALLENGE, body, SL_NONCE_BYTES);
+            (void)!recv(fd, proof, sizeof(proof), MSG_WAITALL);
+            say(fd, SL_FRAME_WELCOME, body, SL_WELCOME_MAX);
+        }
+        shutdown(fd, SHUT_WR);
+        (void)!recv(fd, body, sizeof(body), 0);
+        close(fd);
+    }
+}
+
+static void start_impostor(struct impostor *self, bool welcomes)
+{
+    *self = (struct impostor){.listener = listen_first(16), .welcomes = welcomes};
+    assert_int_equal(pthread_create(&self->thread, NULL, pretend, self), 0);
+}
+
+static void stop_impostor(struct impostor *self)
+{
+    shutdown(self->listener, SHUT_RDWR);
+    assert_int_equal(pthread_join(self->thread, NULL), 0);
+    close(self->listener);
+}
+
+static void who_cannot_prove_himself_is_passed_by(void **state)
+{
+    struct impostor impostor;
+
+    (void)state;
+    for (int welcomes = 0; welcomes < 2; welcomes++) {
+        prepare_second_of_two(20000);
+        start_impostor(&impostor, welcomes != 0);
+        go(1);
+        while (__atomic_load_n(&impostor.heard, __ATOMIC_RELAXED) == 0)
+            poll(NULL, 0, 1);
+        go(0);
+        wait_for(1);
+        wait_for(0);
+        stop_impostor(&impostor);
+        assert_went_well(2);
+    }
+}
+
+static void an_unproved_refusal_is_called_that(void **state)
+{
+    struct impostor impostor;
+
+    (void)state;
+    for (int welcomes = 0; welcomes < 2; welcomes++) {
+        prepare_second_of_two(700);
+        sl_listeners_close(&actors[0].listeners);
+        start_impostor(&impostor, welcomes != 0);
+        go(1);
+        wait_for(1);
+        stop_impostor(&impostor);
+        assert_int_equal(actors[1].err, -EPROTO);
+        if (strstr(actors[1].why, welcomes ? "could not prove that it is rank 0"
+                                           : "which has not proved to be rank 0, refused this rank: your "
+                                             "licence") == NULL)
+            fail_msg("%s", actors[1].why);
+        assert_true(impostor.heard >= 3 && impostor.heard <= 12); /* 10, 20, 40 ms ... between tries */
+    }
+}
+
+/* ---- who is on this host ---- */
+
+static void as_user(uid_t uid, void (*act_as)(void *arg), void *arg)
+{
+    pid_t pid = fork();
+    int status;
+
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        if (setgid(uid) != 0 || setuid(uid) != 0)
+            _exit(77);
+        act_as(arg);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+static void try_to_join(void *arg)
+{
+    uint16_t port = *(uint16_t *)arg;
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    struct actor me = {.party = {1, 2, "job", "", 300}, .root = {.host = "127.0.0.1", .port = port}};
+    struct sl_exchange *exchange;
+    char name[SL_NEARBY_NAME_MAX], byte;
+    int fd;
+
+    /* Decently: it sees itself that rank 0 is somebody else's. */
+    if (sl_rendezvous_join(&me.party, &(struct sl_places){.root = &me.root}, &exchange) == 0 ||
+        strstr(sluice_last_error(), "not one of user") == NULL)
+        _exit(1);
+    /* And by force. */
+    sl_nearby_name(port, name);
+    memcpy(to.sun_path + 1, name + 1, strlen(name) - 1);
+    fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    if (connect(fd, (struct sockaddr *)&to, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(name))) != 0)
+        _exit(2);
+    if (recv(fd, &byte, 1, 0) > 0)
+        _exit(3);
+}
+
+static void prepare_on_this_host(const char *secret)
+{
+    struct sl_root root;
+
+    prepare(2, 20000, secret);
+    sl_listeners_close(&actors[0].listeners);
+    root = actors[0].root;
+    assert_int_equal(sl_listen_root(&root, *secret != '\0', &actors[0].listeners), 0);
+}
+
+static void another_user_of_this_host_does_not_join(void **state)
+{
+    (void)state;
+    if (geteuid() != 0) {
+        print_message("skipped: only root can become another user\n");
+        skip();
+    }
+    prepare_on_this_host("");
+    assert_int_equal(actors[0].listeners.count, 0); /* no TCP, where nobody proves who he is */
+    go(0);
+    as_user(65534, try_to_join, &actors[0].root.port);
+    assert_non_null(strstr(last_refusal, "of user 65534: rank 0 belongs to user 0"));
+    go(1);
+    wait_for(1);
+    wait_for(0);
+    assert_went_well(2);
+}
+
+struct squat {
+    uint16_t port;
+    int told[2], end[2];
+};
+
+static void hold_name(void *arg)
+{
+    struct squat *squat = arg;
+    char byte = 0;
+    int fd;
+
+    close(squat->end[1]);
+    if (sl_nearby_listen(squat->port, &fd) != 0)
+        _exit(1);
+    (void)!write(squat->told[1], &byte, 1);
+    (void)!read(squat->end[0], &byte, 1);
+}
+
+static void *squatter(void *arg)
+{
+    as_user(65534, hold_name, arg);
+    return NULL;
+}
+
+static void another_user_who_has_the_name_is_not_rank_0(void **state)
+{
+    struct squat squat;
+    struct sl_listeners listeners;
+    struct sl_root root;
+    pthread_t thread;
+    char byte;
+
+    (void)state;
+    if (geteuid() != 0) {
+        print_message("skipped: only root can become another user\n");
+        skip();
+    }
+    prepare(2, 600, "");
+    sl_listeners_close(&actors[0].listeners);
+    squat.port = actors[0].root.port;
+    assert_int_equal(pipe(squat.told), 0);
+    assert_int_equal(pipe(squat.end), 0);
+    assert_int_equal(pthread_create(&thread, NULL, squatter, &squat), 0);
+    assert_int_equal(read(squat.told[0], &byte, 1), 1);
+
+    root = actors[0].root;
+    assert_int_equal(sl_listen_root(&root, false, &listeners), -EACCES);
+    assert_non_null(strstr(sluice_last_error(), "of user 65534 has the name @sluice-meet-"));
+    assert_int_equal(sl_listen_root(&root, true, &listeners), 0); /* who proves himself may use TCP */
+    assert_true(listeners.count > 0 && !listeners.has_nearby);
+    sl_listeners_close(&listeners);
+    root.more = 3; /* derived places have more */
+    assert_int_equal(sl_listen_root(&root, false, &listeners), 0);
+    assert_true(listeners.port > root.port && listeners.has_nearby && listeners.count == 0);
+    sl_listeners_close(&listeners);
+
+    go(1); /* a rank does not take him for rank 0 */
+    wait_for(1);
+    assert_int_equal(actors[1].err, -ETIMEDOUT);
+    assert_non_null(strstr(actors[1].why, "of user 65534 has the name @sluice-meet-"));
+    close(squat.end[1]);
+    pthread_join(thread, NULL);
+    close(squat.end[0]);
+    close(squat.told[0]);
+    close(squat.told[1]);
+}
+
+static void two_jobs_of_one_user_do_not_share_a_place(void **state)
+{
+    struct sl_listeners second;
+    struct sl_root root;
+
+    (void)state;
+    prepare_on_this_host("");
+    root = actors[0].root;
+    assert_int_equal(sl_listen_root(&root, false, &second), -EADDRINUSE);
+    assert_non_null(strstr(sluice_last_error(), "has the name @sluice-meet-"));
+    sl_listeners_close(&actors[0].listeners);
+}
+
+static int launch_alone(const char *secret, int64_t require)
+{
+    struct sl_exchange *exchange;
+    struct sl_listeners place;
+    struct sl_config config;
+
+    sl_config_defaults(&config);
+    assert_int_equal(sl_listen_any("", true, &place), 0); /* for a port that is free */
+    sl_listeners_close(&place);
+    config.rank = 0;
+    config.size = 2;
+    config.connect_timeout_ms = 50;
+    config.require_secret = require;
+    snprintf(config.root, sizeof(config.root), "127.0.0.1:%u", place.port);
+    snprintf(config.secret, sizeof(config.secret), "%s", secret);
+    last_warning[0] = '\0';
+    return sl_launch(&config, NULL, &exchange);
+}
+
+static void a_secret_can_be_demanded_and_should_be_long(void **state)
+{
+    (void)state;
+    assert_int_equal(launch_alone("", SL_ON), -EINVAL);
+    assert_non_null(strstr(sluice_last_error(), "SLUICE_REQUIRE_SECRET is on"));
+    assert_int_equal(launch_alone("", SL_OFF), -ETIMEDOUT);
+    assert_string_equal(last_warning, ""); /* users are compared */
+    assert_int_equal(launch_alone("fifteen letters", SL_ON), -ETIMEDOUT);
+    assert_non_null(strstr(last_warning, "the secret has 15 characters"));
+    assert_int_equal(launch_alone("sixteen letters!", SL_ON), -ETIMEDOUT);
+    assert_string_equal(last_warning, "");
+}
+
+/* TCP without a secret is said, on loopback too. */
+static void a_meeting_that_anybody_could_join_is_warned_of(void **state)
+{
+    (void)state;
+    prepare(2, 20000, "");
+    last_warning[0] = '\0';
+    all_act(2);
+    assert_went_well(2);
+    assert_non_null(strstr(last_warning, "anyone on this host can join"));
+}
+
 static void a_root_is_parsed_or_says_what_is_wrong(void **state)
 {
     static const char *const bad[] = {"", "host", ":1", "host:", "host:0", "host:65536", "host:1x",
@@ -622,7 +1001,8 @@ static void through_the_middle(struct middle *middle, size_t at, bool down)
     struct sl_listeners listeners;
 
     assert_int_equal(sl_listen_any("", true, &listeners), 0);
-    *middle = (struct middle){.listener = listeners.fd[0], .at = at, .down = down};
+    assert_true(listeners.has_nearby); /* where a rank of this host goes first, and without a secret alone */
+    *middle = (struct middle){.listener = listeners.nearby, .at = at, .down = down};
     assert_int_equal(fcntl(middle->listener, F_SETFL, 0), 0);
     actors[1].root.port = listeners.port;
     assert_int_equal(pthread_create(&middle->thread, NULL, be_between, middle), 0);
@@ -656,7 +1036,7 @@ static void what_is_changed_on_the_way_ends_the_job(void **state)
         prepare(2, 5000, "secret");
         through_the_middle(&middle, DOWN_HEAD + SL_FRAME_BYTES + at[i], true);
         assert_int_equal(actors[1].err, -EBADMSG);
-        assert_non_null(strstr(actors[1].why, "rank 0 at 127.0.0.1:"));
+        assert_non_null(strstr(actors[1].why, "rank 0 at @sluice-meet-"));
         assert_non_null(strstr(actors[1].why, "was changed on the way"));
     }
 }
@@ -738,6 +1118,15 @@ int main(void)
         cmocka_unit_test(who_does_not_say_who_it_is_has_five_seconds),
         cmocka_unit_test(few_descriptors_are_enough),
         cmocka_unit_test(a_rank_at_another_exchange_ends_the_job),
+        cmocka_unit_test(a_first_place_that_says_nothing_costs_a_moment),
+        cmocka_unit_test(a_dead_first_place_costs_a_moment),
+        cmocka_unit_test(who_cannot_prove_himself_is_passed_by),
+        cmocka_unit_test(an_unproved_refusal_is_called_that),
+        cmocka_unit_test(another_user_of_this_host_does_not_join),
+        cmocka_unit_test(another_user_who_has_the_name_is_not_rank_0),
+        cmocka_unit_test(two_jobs_of_one_user_do_not_share_a_place),
+        cmocka_unit_test(a_secret_can_be_demanded_and_should_be_long),
+        cmocka_unit_test(a_meeting_that_anybody_could_join_is_warned_of),
         cmocka_unit_test(a_root_is_parsed_or_says_what_is_wrong),
         cmocka_unit_test(a_unique_id_carries_place_and_secret_and_notices_damage),
         cmocka_unit_test(ranks_in_lists_are_joined_to_ranges),

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Listens and dials on unix sockets, and compares users. */
+#include "launch/nearby.h"
+
+#include "core/err.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define SOCKET_FLAGS (SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
+#define BACKLOG 4096
+
+void sl_nearby_name(uint16_t port, char out[SL_NEARBY_NAME_MAX])
+{
+    snprintf(out, SL_NEARBY_NAME_MAX, "@sluice-meet-%u", port);
+}
+
+static socklen_t fill_name(struct sockaddr_un *addr, uint16_t port)
+{
+    char name[SL_NEARBY_NAME_MAX];
+
+    sl_nearby_name(port, name);
+    memset(addr, 0, sizeof(*addr));
+    addr->sun_family = AF_UNIX;
+    memcpy(addr->sun_path + 1, name + 1, strlen(name) - 1); /* a zero byte instead of the @ */
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(name));
+}
+
+bool sl_nearby_possible(void)
+{
+    int fd = socket(AF_UNIX, SOCKET_FLAGS, 0);
+
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0 || errno == EMFILE || errno == ENFILE;
+}
+
+/* The number that stands for every user whom this user namespace has no number for; -1: there are none such. */
+static long nobody_in_particular(void)
+{
+    unsigned inside = 1, outside = 1, count = 0;
+    long overflow = 65534;
+    FILE *file = fopen("/proc/self/uid_map", "re");
+
+    if (file == NULL)
+        return -1; /* a kernel without user namespaces */
+    int fields = fscanf(file, "%u %u %u", &inside, &outside, &count);
+    fclose(file);
+    if (fields == 3 && inside == 0 && outside == 0 && count == UINT32_MAX)
+        return -1;
+    file = fopen("/proc/sys/kernel/overflowuid", "re");
+    if (file != NULL) {
+        if (fscanf(file, "%ld", &overflow) != 1)
+            overflow = 65534;
+        fclose(file);
+    }
+    return overflow;
+}
+
+bool sl_nearby_same_user(int fd, struct ucred *peer)
+{
+    socklen_t len = sizeof(*peer);
+
+    *peer = (struct ucred){.pid = -1, .uid = (uid_t)-1, .gid = (gid_t)-1};
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, peer, &len) != 0 || peer->uid != geteuid())
+        return false;
+    return (long)peer->uid != nobody_in_particular();
+}
+
+/* Somebody has the name: says who. */
+static int fail_taken(uint16_t port, const struct sockaddr_un *addr, socklen_t len)
+{
+    int err = -EADDRINUSE, fd = socket(AF_UNIX, SOCKET_FLAGS, 0);
+    char name[SL_NEARBY_NAME_MAX];
+    struct ucred peer;
+
+    sl_nearby_name(port, name);
+    if (fd < 0 || connect(fd, (const struct sockaddr *)addr, len) != 0) {
+        sl_fail(err, "another process has the name %s", name); /* or had: it may be closing */
+    } else {
+        err = sl_nearby_same_user(fd, &peer) ? -EADDRINUSE : -EACCES;
+        sl_fail(err, "process %d of user %u has the name %s", (int)peer.pid, (unsigned)peer.uid, name);
+    }
+    if (fd >= 0)
+        close(fd);
+    return err;
+}
+
+int sl_nearby_listen(uint16_t port, int *out)
+{
+    struct sockaddr_un addr;
+    socklen_t len = fill_name(&addr, port);
+    int fd = socket(AF_UNIX, SOCKET_FLAGS, 0), err;
+
+    if (fd < 0)
+        return sl_fail(-errno, "no unix socket is to be had: %s", strerror(errno));
+    if (bind(fd, (struct sockaddr *)&addr, len) == 0 && listen(fd, BACKLOG) == 0) {
+        *out = fd;
+        return 0;
+    }
+    err = -errno;
+    close(fd);
+    if (err == -EADDRINUSE)
+        return fail_taken(port, &addr, len);
+    return sl_fail(err, "no unix socket to listen on: %s", strerror(-err));
+}
+
+int sl_nearby_dial(uint16_t port, int *out)
+{
+    struct sockaddr_un addr;
+    socklen_t len = fill_name(&addr, port);
+    char name[SL_NEARBY_NAME_MAX];
+    int fd = socket(AF_UNIX, SOCKET_FLAGS, 0), err;
+    struct ucred peer;
+
+    sl_nearby_name(port, name);
+    if (fd < 0)
+        return sl_fail(-errno, "no unix socket is to be had: %s", strerror(errno));
+    if (connect(fd, (struct sockaddr *)&addr, len) != 0) {
+        err = -errno;
+        close(fd);
+        return sl_fail(err, "connecting to %s failed: %s", name, strerror(-err));
+    }
+    if (!sl_nearby_same_user(fd, &peer)) {
+        close(fd);
+        return sl_fail(-EACCES, "process %d of user %u has the name %s, not one of user %u; set the same "
+                                "SLUICE_SECRET on all ranks if it is rank 0", (int)peer.pid,
+                       (unsigned)peer.uid, name, (unsigned)geteuid());
+    }
+    *out = fd;
+    return 0;
+}
