@@ -3,7 +3,7 @@
  * The smallest useful program: every rank gives a vector, every rank gets the sum.
  *
  *   cc allreduce.c $(pkg-config --cflags --libs sluice) -o allreduce
- *   mpirun -np 4 ./allreduce        (or srun, torchrun --no-python, or SLUICE_RANK, _SIZE, _ROOT by
+ *   mpirun -np 4 ./allreduce        (or srun, torchrun --no_python, or SLUICE_RANK, _SIZE, _ROOT by
  * hand)
  */
 #include <sluice/sluice.h>
