@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define SRC_MAX 9
 #define COUNT_MAX 1100
@@ -596,17 +597,17 @@ static void large_copies_are_whole(void **state)
 /* The end of count elements is the end of memory: a page behind it that nobody may touch. */
 static char *guarded(size_t len)
 {
-    size_t pages = (len + 4095) / 4096 * 4096;
-    char *p = mmap(NULL, pages + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = (len + page - 1) / page * page;
+    char *p = mmap(NULL, pages + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     assert_true(p != MAP_FAILED);
-    assert_int_equal(mprotect(p + pages, 4096, PROT_NONE), 0);
+    assert_int_equal(mprotect(p + pages, page, PROT_NONE), 0);
     return p + pages;
 }
 
 static void nothing_past_the_end_of_memory_is_touched(void **state)
 {
-    enum { SOURCES = 3, LEN = 8192 };
+    enum { SOURCES = 3, LEN = 65536 }; /* whole pages, of any machine */
     char *ends[SOURCES + 2];
 
     for (unsigned k = 0; k < SOURCES + 2; k++) {
@@ -630,7 +631,7 @@ static void nothing_past_the_end_of_memory_is_touched(void **state)
         }
     }
     for (unsigned k = 0; k < SOURCES + 2; k++)
-        assert_int_equal(munmap(ends[k] - LEN, LEN + 4096), 0);
+        assert_int_equal(munmap(ends[k] - LEN, LEN + (size_t)sysconf(_SC_PAGESIZE)), 0);
 }
 
 static void kernels_are_chosen_by_name(void **state)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 #include <sys/resource.h>
 #include <cmocka.h>
 
@@ -445,7 +446,8 @@ static void the_kernel_tells_the_limit_and_what_is_locked(void **state)
 {
     struct rlimit before, low = {256 << 10, 0};
     struct sl_mem_lock lock, more;
-    void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    size_t len = (size_t)sysconf(_SC_PAGESIZE);
+    void *page = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     (void)state;
     assert_true(page != MAP_FAILED);
@@ -454,13 +456,13 @@ static void the_kernel_tells_the_limit_and_what_is_locked(void **state)
     low.rlim_cur = before.rlim_max < low.rlim_cur ? before.rlim_max : low.rlim_cur;
     assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &low), 0);
     sl_mem_lock_read(&lock);
-    int locked = mlock(page, 4096);
+    int locked = mlock(page, len);
     sl_mem_lock_read(&more);
-    munmap(page, 4096);
+    munmap(page, len);
     assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &before), 0);
     assert_int_equal(lock.limit, low.rlim_cur);
     if (locked == 0) /* sanitizers make mlock do nothing */
-        assert_true(more.locked == lock.locked + 4096 || more.locked == lock.locked);
+        assert_true(more.locked == lock.locked + len || more.locked == lock.locked);
     assert_true(lock.pinned <= UINT64_C(1) << 50);
 }
 

@@ -17,6 +17,7 @@ static void open_reading(struct side *a, struct side *b)
     if (shm_iface_of(a->iface)->read_reason != NULL) {
         side_close(a);
         side_close(b);
+        print_message("memory of other processes cannot be read here\n");
         skip();
     }
 }
