@@ -18,6 +18,7 @@
 #define PLACES 160       /* atomic locations of an execution */
 #define STORES 96        /* ... and stores to one */
 #define CHOICES 2000     /* of an execution */
+#define STEPS_PER_SWITCH 6 /* on average, where executions are drawn by chance */
 #define STACK_BYTES (64u << 10)
 #define TURN_STEPS 24    /* a thread that spins gives way */
 #define STEPS_MAX 2000   /* ... and one that spins for ever is a failure */
@@ -173,7 +174,8 @@ static void step(void)
     if (++turn_steps > TURN_STEPS) {
         switch_to(other[0]);
     } else if (switches_left > 0) {
-        pick = choose(count + 1);
+        /* By chance not at once, or all switches would be among the first steps. */
+        pick = by_chance && sl_rng_below(&rng, STEPS_PER_SWITCH) != 0 ? 0 : choose(count + 1);
         if (pick > 0) {
             switches_left--;
             switch_to(other[pick - 1]);

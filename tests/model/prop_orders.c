@@ -10,6 +10,7 @@
 #include "core/event.h"
 #include "core/seqlock.h"
 #include "shm/shm.h"
+#include "tools/nccl/events.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -513,6 +514,40 @@ static void a_torn_page_is_told(void **state)
     run_story(&story, 8, 60000);
 }
 
+/* ---- records of NCCL's events, in a ring of one ---- */
+
+static struct sl_nccl_event_record *const place = (void *)model_shared;
+
+static void record_writer(void)
+{
+    for (uint64_t turn = 1; turn <= 2; turn++) {
+        struct sl_nccl_event_record record = {.id = turn, .stop_ns = turn};
+
+        sl_nccl_record_put(place, turn, &record);
+    }
+}
+
+static void record_reader(void)
+{
+    struct sl_nccl_event_record record;
+    uint64_t turn = atomic_load_explicit(&place->turn, memory_order_relaxed);
+
+    /* As events_view.c does with files. */
+    atomic_thread_fence(memory_order_acquire);
+    sl_nccl_record_copy(&record, place);
+    atomic_thread_fence(memory_order_acquire);
+    if (turn != 0 && atomic_load_explicit(&place->turn, memory_order_relaxed) == turn)
+        model_check(record.id == turn && record.stop_ns == turn);
+}
+
+static void a_record_is_of_its_turn_or_not_there(void **state)
+{
+    static const struct model_story story = {nothing_to_begin, {record_writer, record_reader}, NULL};
+
+    (void)state;
+    run_story(&story, 3, 20000);
+}
+
 /* ---- claims of communicators ---- */
 
 static struct sluice_comm *comms; /* two */
@@ -624,6 +659,7 @@ int main(void)
         cmocka_unit_test(windows_hold_what_was_published),
         cmocka_unit_test(events_are_read_whole_and_slots_reused_after),
         cmocka_unit_test(a_torn_page_is_told),
+        cmocka_unit_test(a_record_is_of_its_turn_or_not_there),
         cmocka_unit_test(one_at_a_time_is_inside_a_communicator),
     };
 

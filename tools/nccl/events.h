@@ -14,6 +14,7 @@
 
 #include <assert.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -105,5 +106,27 @@ static_assert(sizeof(struct sl_nccl_event_comm) == 64, "as the document says");
 static_assert(sizeof(struct sl_nccl_event_record) == 128, "as the document says");
 static_assert(offsetof(struct sl_nccl_event_record, op) == 56, "as the document says");
 static_assert(sizeof(struct sl_nccl_events) == 128 + 64 * SL_NCCL_EVENTS_COMMS, "as the document says");
+
+/* All but the turn, word by word: a reader, or a writer that is a whole ring behind, may be at it too. */
+static inline void sl_nccl_record_copy(struct sl_nccl_event_record *to, const struct sl_nccl_event_record *from)
+{
+    uint64_t *out = &to->id;
+    const uint64_t *in = &from->id;
+    size_t words = (sizeof(*to) - offsetof(struct sl_nccl_event_record, id)) / sizeof(*out);
+
+    for (size_t i = 0; i < words; i++)
+        __atomic_store_n(&out[i], __atomic_load_n(&in[i], __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+}
+
+/* Puts a record into its place in the ring. The turn is 0 before any word of it is new, and its own after
+ * all are: whoever looks at the turn before and after copying sees another one, as in core/seqlock.h. */
+static inline void sl_nccl_record_put(struct sl_nccl_event_record *place, uint64_t turn,
+                                      const struct sl_nccl_event_record *record)
+{
+    atomic_store_explicit(&place->turn, 0, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+    sl_nccl_record_copy(place, record);
+    atomic_store_explicit(&place->turn, turn, memory_order_release);
+}
 
 #endif

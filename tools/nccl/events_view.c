@@ -3,8 +3,8 @@
  * Reads a file of the profiler (events.h) and prints it, a JSON object per line.
  *
  * The file may be anybody's, and may change at any time: it is never mapped. A copy is taken by
- * read(), in which each size was checked, and then the copy again: what has the same turn in both
- * was not written to between.
+ * read(), in which each size was checked, between two readings of the turns: what has the same turn
+ * in both was not written to meanwhile.
  */
 #include "tools/nccl/events_view.h"
 
@@ -12,6 +12,7 @@
 #include "tools/nccl/abi_profiler.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +54,24 @@ static bool head_is_sound(const struct sl_nccl_events *head)
            head->ring <= SL_NCCL_EVENTS_RING_MAX;
 }
 
+/* The records, with the turn that each had before they were read, and again what has the turns
+ * afterwards. The kernel reads on this processor, so the fences keep its loads apart, too. */
+static int read_records(int fd, struct sl_nccl_event_record *records,
+                        struct sl_nccl_event_record *again, size_t count)
+{
+    size_t bytes = count * sizeof(*records);
+    off_t off = sizeof(struct sl_nccl_events);
+    int err = read_all(fd, again, bytes, off);
+
+    atomic_thread_fence(memory_order_acquire);
+    if (err == 0)
+        err = read_all(fd, records, bytes, off);
+    atomic_thread_fence(memory_order_acquire);
+    for (size_t i = 0; err == 0 && i < count; i++)
+        records[i].turn = again[i].turn;
+    return err == 0 ? read_all(fd, again, bytes, off) : err;
+}
+
 int sl_nccl_events_read(int fd, struct sl_nccl_events_copy *out)
 {
     struct sl_nccl_events *file = malloc(sizeof(*file));
@@ -79,9 +98,7 @@ int sl_nccl_events_read(int fd, struct sl_nccl_events_copy *out)
     err = -ENOMEM;
     if (records == NULL || again == NULL)
         goto err_memory;
-    err = read_all(fd, records, bytes, sizeof(*file));
-    if (err == 0)
-        err = read_all(fd, again, bytes, sizeof(*file));
+    err = read_records(fd, records, again, count);
     if (err != 0)
         goto err_free;
     *out = (struct sl_nccl_events_copy){.file = file,

@@ -281,17 +281,6 @@ static struct sl_nccl_event_record *slot_of(const void *handle)
     return slot;
 }
 
-/* All but the turn, word by word: a reader, or a writer that is a whole ring behind, may be at it too. */
-static void copy_record(struct sl_nccl_event_record *to, const struct sl_nccl_event_record *from)
-{
-    uint64_t *out = &to->id;
-    const uint64_t *in = &from->id;
-    size_t words = (sizeof(*to) - offsetof(struct sl_nccl_event_record, id)) / sizeof(*out);
-
-    for (size_t i = 0; i < words; i++)
-        __atomic_store_n(&out[i], __atomic_load_n(&in[i], __ATOMIC_RELAXED), __ATOMIC_RELAXED);
-}
-
 /* Takes a slot and copies the record into it. NULL: none was free. */
 static void *begin(struct sl_nccl_event_record *record)
 {
@@ -309,7 +298,7 @@ static void *begin(struct sl_nccl_event_record *record)
             continue;
         record->id = (uint64_t)(uintptr_t)handle_of(at, turn + 1);
         record->start_ns = record->state_ns = now();
-        copy_record(slot, record);
+        sl_nccl_record_copy(slot, record);
         return handle_of(at, turn + 1);
     }
     atomic_fetch_add_explicit(&file->dropped, 1, memory_order_relaxed);
@@ -319,12 +308,8 @@ static void *begin(struct sl_nccl_event_record *record)
 static void into_ring(struct sl_nccl_events *file, const struct sl_nccl_event_record *record)
 {
     uint64_t number = atomic_fetch_add_explicit(&file->written, 1, memory_order_relaxed);
-    struct sl_nccl_event_record *place = &shared.ring[number % shared.ring_count];
 
-    atomic_store_explicit(&place->turn, 0, memory_order_relaxed);
-    atomic_thread_fence(memory_order_release);
-    copy_record(place, record);
-    atomic_store_explicit(&place->turn, number + 1, memory_order_release);
+    sl_nccl_record_put(&shared.ring[number % shared.ring_count], number + 1, record);
 }
 
 /* Which of a step's three waits a state stands for. -1: none. */
@@ -363,7 +348,7 @@ static result stop(void *handle)
         return SL_NCCL_SUCCESS;
     slot->stop_ns = now();
     leave_state(slot, slot->stop_ns);
-    copy_record(&record, slot);
+    sl_nccl_record_copy(&record, slot);
     if (!atomic_compare_exchange_strong(&slot->turn, &turn, turn + 1))
         return SL_NCCL_SUCCESS; /* another thread was first */
     into_ring(file, &record);
