@@ -77,6 +77,12 @@ def a_skip_has_its_reason():
     is_told((0, 0, 1), "a_case: no device here", "1..1\nno device here\nok 1 # SKIP a_case\n")
 
 
+def a_skip_without_a_reason_fails():
+    is_told((1, 1, 1), "skipped without a reason", "1..2\nok 1 - a\nok 2 - b # SKIP\n")
+    is_told((0, 1, 1), "skipped without a reason", "1..0 # SKIP\n")
+    is_told((0, 1, 1), "skipped without a reason", "", 77, "SKIP")
+
+
 def programs_without_tap_are_one_case():
     assert judged("hello\n") == ((1, 0, 0), [])
     is_told((0, 1, 0), "status 3", "hello\n", 3, "FAIL")

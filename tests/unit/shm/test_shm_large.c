@@ -15,6 +15,7 @@ static void open_reading(struct side *a, struct side *b)
     side_read = SL_AUTO;
     sides_connect(a, b);
     if (shm_iface_of(a->iface)->read_reason != NULL) {
+        print_message("%s\n", shm_iface_of(a->iface)->read_reason);
         side_close(a);
         side_close(b);
         print_message("memory of other processes cannot be read here\n");
