@@ -41,6 +41,7 @@ void drop_comm(int which, MPI_Comm comm);
 
 /* The parts. */
 void reductions(void);
+void complex_products(void);
 void sums_in_any_order(void);
 void moves(void);
 void blocks(void);

@@ -2,6 +2,7 @@
 /* The calls that reduce: every type, operator, form and many counts, on several communicators. */
 #include "mpi_check.h"
 
+#include <complex.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,6 +65,16 @@ static void look(const struct setting *s, const char *call, const void *out, siz
             return;
 }
 
+/* What an in-place call does not write stays as it was given: elements from `first` on. */
+static void look_behind(const struct setting *s, const char *call, const void *out, size_t first, size_t count)
+{
+    for (size_t i = first; s->in_place && i < count; i++)
+        if (!check(get(s->k, out, i) == given(s->k, s->op, s->rank, i),
+                   "%s of %zu %s, in place: element %zu, which is not of the result, became %ld", call, count,
+                   s->k->name, i, get(s->k, out, i)))
+            return;
+}
+
 static void allreduce(const struct setting *s, size_t count)
 {
     char *in = (char *)room(s->k, count) + s->shift, *out = (char *)room(s->k, count) + s->shift;
@@ -100,6 +111,7 @@ static void scatter_block(const struct setting *s, size_t count)
     MPI_Reduce_scatter_block(s->in_place ? MPI_IN_PLACE : in, out, (int)count, s->k->type,
                              op_of(s->op), s->comm);
     look(s, "reduce_scatter_block", out, (size_t)s->rank * count, count);
+    look_behind(s, "reduce_scatter_block", out, count, all);
     free(in - s->shift);
     free(out - s->shift);
 }
@@ -120,6 +132,7 @@ static void scatter(const struct setting *s, size_t count, bool equal)
     fill(s, s->in_place ? out : in, all);
     MPI_Reduce_scatter(s->in_place ? MPI_IN_PLACE : in, out, counts, s->k->type, op_of(s->op), s->comm);
     look(s, "reduce_scatter", out, before, (size_t)counts[s->rank]);
+    look_behind(s, "reduce_scatter", out, (size_t)counts[s->rank], all);
     free(in - s->shift);
     free(out - s->shift);
 }
@@ -136,6 +149,46 @@ static void all_calls(const struct setting *s)
     }
 }
 
+/* Products of complex numbers are no products of their parts. Whole numbers, so that they are exact. */
+static double complex factor(int rank, size_t idx)
+{
+    return (double)(1 + (idx + (size_t)rank) % 3) + (double)((idx + 2 * (size_t)rank) % 4) * I;
+}
+
+void complex_products(void)
+{
+    enum { N = 37 };
+    double complex in[N * 8] = {0}, out[N * 8], all[N * 8] = {0};
+    float complex single[N] = {0}, single_out[N];
+    size_t n = (size_t)(world_size < 8 ? world_size : 8) * N;
+
+    for (size_t i = 0; i < n; i++) {
+        all[i] = factor(0, i);
+        for (int r = 1; r < world_size; r++)
+            all[i] *= factor(r, i);
+        in[i] = factor(world_rank, i);
+        if (i < N)
+            single[i] = (float complex)in[i];
+    }
+    MPI_Allreduce(in, out, (int)n, MPI_C_DOUBLE_COMPLEX, MPI_PROD, MPI_COMM_WORLD);
+    for (size_t i = 0; i < n; i++)
+        if (!check(out[i] == all[i], "product %zu is %g%+gi, not %g%+gi", i, creal(out[i]), cimag(out[i]), creal(all[i]),
+                   cimag(all[i])))
+            break;
+    MPI_Allreduce(single, single_out, N, MPI_C_FLOAT_COMPLEX, MPI_PROD, MPI_COMM_WORLD);
+    for (size_t i = 0; i < N; i++)
+        if (!check(single_out[i] == (float complex)all[i], "product %zu of floats is wrong", i))
+            break;
+    MPI_Reduce_scatter_block(in, out, (int)(n / (size_t)world_size), MPI_C_DOUBLE_COMPLEX, MPI_PROD, MPI_COMM_WORLD);
+    for (size_t i = 0; i < n / (size_t)world_size; i++)
+        if (!check(out[i] == all[(size_t)world_rank * (n / (size_t)world_size) + i], "scattered product %zu is wrong", i))
+            break;
+    MPI_Reduce(in, out, (int)n, MPI_C_DOUBLE_COMPLEX, MPI_PROD, 0, MPI_COMM_WORLD);
+    for (size_t i = 0; i < n && world_rank == 0; i++)
+        if (!check(out[i] == all[i], "reduced product %zu is wrong", i))
+            break;
+}
+
 void reductions(void)
 {
     for (int which = 0; which < COMM_KINDS; which++) {
@@ -146,7 +199,7 @@ void reductions(void)
         for (int k = 0; k < kind_count; k++)
             for (s.op = 0; s.op < 4; s.op++) {
                 if (kinds[k].what == 'c' && s.op != 0)
-                    continue; /* not ordered; products are no products of parts */
+                    continue; /* not ordered; products: complex_products() */
                 if (which != 0 && (k + s.op) % COMM_KINDS != which)
                     continue; /* a sample is enough on the others */
                 s.k = &kinds[k];

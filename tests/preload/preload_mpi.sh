@@ -26,7 +26,7 @@ command -v "$launcher" >/dev/null || tap_skip_all "$launcher is not here"
 job() {
     local start=("$launcher")
     [[ $mpi == openmpi ]] && start+=(--oversubscribe --mca btl_base_warn_component_unused 0)
-    timeout -k 5 100 "${start[@]}" "$@" 2>&1
+    timeout -k 5 "${limit:-100}" "${start[@]}" "$@" 2>&1
 }
 
 # group COUNT [VARIABLE=VALUE...] -- PROGRAM...: the part of a command line that starts ranks with the shim.
@@ -104,6 +104,16 @@ pass_together() {
     said "^ok types" 1 && said "took 0 calls" "$ranks" && said ": no engine" "$ranks" && said "$2" "$ranks"
 }
 
+# One rank without the shim: the job hangs, as it never comes where the others wait, but nobody has wrong data, and a
+# sentence says why.
+one_without() {
+    group $((ranks - 1)) SLUICE_PRELOAD=report SLUICE_TIMEOUT_MS=1000 -- "$program" first_gather
+    local most=("${parts[@]}")
+    group 1 SLUICE_PRELOAD=off -- "$program" first_gather
+    told=$(limit=6 job "${most[@]}" : "${parts[@]}")
+    said "not ok" 0 && said "a rank without the shim" $((ranks - 1))
+}
+
 # 12 communicators that come and go are used six times each, most others four: none of them is worth an engine.
 early() {
     under SLUICE_PRELOAD=report -- "$program" come_and_go
@@ -131,6 +141,7 @@ python() {
 
 under SLUICE_PRELOAD=report SLUICE_PRELOAD_MPI_EARLY_CALLS=2 -- "$program"
 for part in reductions_of_every_type_and_operator_are_right \
+    products_of_complex_numbers_are_right \
     sums_of_fractions_are_the_same_on_all_ranks_and_near_the_true_sum moves_of_every_type_are_right \
     blocks_with_a_size_for_each_rank_are_right types_may_differ_from_rank_to_rank_and_need_not_be_dense \
     what_the_engine_has_not_is_done_by_mpi communicators_come_and_go \
@@ -146,6 +157,7 @@ tap_case "${mpi}_ranks_with_other_settings_pass_all_on_together" pass_together S
     "settings differ"
 tap_case "${mpi}_ranks_with_other_rules_pass_all_on_together" pass_together SLUICE_PRELOAD_MPI_EARLY_CALLS=5 \
     "ranks take calls by other rules"
+tap_case "${mpi}_a_rank_without_the_shim_gets_no_wrong_data_and_the_others_say_so" one_without
 tap_case "${mpi}_communicators_get_an_engine_when_they_have_seen_enough_calls" early
 tap_case "${mpi}_a_rank_that_cannot_make_its_part_makes_all_pass_on" pass_together SLUICE_LOG=nonsense:9 \
     "no engine.*mpi: "

@@ -29,6 +29,10 @@
     X(Reduce_scatter)                                                                              \
     X(Reduce_scatter_block)                                                                        \
     X(Barrier)                                                                                     \
+    X(Comm_group)                                                                                  \
+    X(Comm_create_group)                                                                           \
+    X(Comm_free)                                                                                   \
+    X(Group_free)                                                                                  \
     X(Initialized)                                                                                 \
     X(Finalized)                                                                                   \
     X(Comm_rank)                                                                                   \
@@ -118,6 +122,10 @@ struct sl_mpi_place {
     bool told;                /* a failure was written down */
     size_t *sizes;            /* [4 * size]: counts and offsets of calls with a size for each rank */
 };
+
+/* mpi_meet.c: all[size] gets the word of every rank. Ranks that lack the shim do not come, and mistake nothing of it for
+ * a message of theirs; a sentence says so when it takes long. 0, or a negative errno. */
+int sl_mpi_meet(const struct sl_mpi_place *place, uint64_t mine, uint64_t *all);
 
 /* A call that is being taken. */
 struct sl_mpi_job {

@@ -199,7 +199,7 @@ static void meet(struct sl_mpi_place *place)
 
     sl_assert(all != NULL); /* alone, this rank cannot stay away */
     place->met = true;
-    if (exchange(place, &mine, sizeof(mine), all) != 0)
+    if (sl_mpi_meet(place, mine, all) != 0)
         refuse(place, sluice_last_error());
     for (int r = 0; r < place->size && !place->never; r++)
         if (all[r] != mine)

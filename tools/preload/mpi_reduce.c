@@ -129,22 +129,27 @@ int sl_mpi_take_Reduce(const void *in, void *out, int count, MPI_Datatype type, 
     return sl_mpi_end(&job, give_back(&lent, err));
 }
 
-/* Blocks of one size. In place, MPI wants block r of the result at the start, the engine leaves it where block r
- * was. */
+/* Blocks of one size. In place, MPI wants block r of the result at the start and leaves all else as it was; the engine
+ * would leave the result where block r was. */
 static int scatter_blocks(struct sl_mpi_job *job, const struct numbers *n, const void *in, void *out,
                           size_t count)
 {
     const size_t len = count * n->size;
-    char *mine = in == MPI_IN_PLACE ? (char *)out + (size_t)job->place->rank * len : out;
-    struct lent lent;
-    int err = lend(&lent, n, in == MPI_IN_PLACE ? out : in, (size_t)job->place->size * len, mine, len);
+    bool in_place = in == MPI_IN_PLACE;
+    void *mine = in_place ? aligned_alloc(64, (len + 63) / 64 * 64) : out;
+    struct lent lent = {.in = NULL};
+    int err = mine == NULL ? sl_fail(-ENOMEM, "no memory for a block of %zu bytes", len)
+                           : lend(&lent, n, in_place ? out : in, (size_t)job->place->size * len, mine, len);
 
-    if (err != 0)
-        return sl_mpi_give_up(job, err);
-    err = give_back(&lent, sluice_reduce_scatter(job->place->comm, lent.in, lent.out, count * n->per,
-                                                 n->dtype, n->op, NULL));
-    if (err == 0 && mine != (char *)out)
-        memmove(out, mine, len);
+    if (err == 0)
+        err = give_back(&lent, sluice_reduce_scatter(job->place->comm, lent.in, lent.out, count * n->per,
+                                                     n->dtype, n->op, NULL));
+    else
+        err = sl_mpi_give_up(job, err);
+    if (err == 0 && in_place)
+        memcpy(out, mine, len);
+    if (in_place)
+        free(mine);
     return err;
 }
 
