@@ -461,6 +461,14 @@ static void close_unused(struct sluice_comm *comm)
     }
 }
 
+/* A lost endpoint does not come back, so nobody has business there any more. */
+static void stop_listening(struct sluice_comm *comm)
+{
+    for (unsigned t = 0; t < comm->iface_count; t++)
+        if (comm->ifaces[t].iface != NULL)
+            comm->ifaces[t].iface->ops->stop_listening(comm->ifaces[t].iface);
+}
+
 int sl_connect_peers(struct sluice_comm *comm, struct sl_exchange *exchange)
 {
     uint8_t *linked = calloc((size_t)comm->size * comm->size, 1);
@@ -473,8 +481,10 @@ int sl_connect_peers(struct sluice_comm *comm, struct sl_exchange *exchange)
             err = connect_round(comm, exchange, t, linked);
     if (err == 0)
         err = refuse_unlinked(comm, linked);
-    if (err == 0)
+    if (err == 0) {
         close_unused(comm);
+        stop_listening(comm);
+    }
     free(linked);
     return err;
 }

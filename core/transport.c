@@ -52,6 +52,11 @@ static void no_mr_dereg(struct sl_iface *iface, struct sl_mr *mr)
     (void)iface, (void)mr;
 }
 
+static void no_stop_listening(struct sl_iface *iface)
+{
+    (void)iface;
+}
+
 static unsigned no_mem_gone(struct sl_iface *iface, void *addr, size_t len)
 {
     (void)iface, (void)addr, (void)len;
@@ -129,6 +134,7 @@ const struct sl_transport_ops *sl_transport_complete(const struct sl_transport_o
     FILL(mem_gone, no_mem_gone);
     FILL(map, no_map);
     FILL(unmap, no_unmap);
+    FILL(stop_listening, no_stop_listening);
     FILL(read, no_read);
     FILL(ctrl, no_ctrl);
     FILL(fd, no_fd);

@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SL_TRANSPORT_ABI 1
+#define SL_TRANSPORT_ABI 2
 #define SL_ADDR_MAX 318   /* bytes of an endpoint's address */
 #define SL_KEY_MAX 30     /* bytes of a registered region's key */
 #define SL_CTRL_MAX 192   /* bytes of a control message */
@@ -172,6 +172,9 @@ struct sl_transport_ops {
     int (*ep_connect)(struct sl_ep *ep, const struct sl_addr *peer, struct sl_req *req);
     /* Whatever is pending is done with -ECANCELED before this returns. Takes NULL. */
     void (*ep_destroy)(struct sl_ep *ep);
+    /* All endpoints of iface that will ever be are connected: closes what waits for peers, which only strangers
+     * could still find. Further connects may fail. */
+    void (*stop_listening)(struct sl_iface *iface);
 
     /*
      * Data path: no allocation, no lock. Messages on one endpoint arrive whole and in order: the n-th

@@ -326,8 +326,12 @@ static void free_gone(struct shm_iface *iface)
         free(sl_container_of(node, struct shm_pending, gone));
 }
 
-void shm_pending_free(struct shm_iface *iface)
+void shm_stop_listening(struct sl_iface *base)
 {
+    struct shm_iface *iface = shm_iface_of(base);
+
+    shm_source_close(iface, &iface->listener);
+    iface->accept_due = false;
     sl_list_foreach(&iface->pending.list, node) {
         shm_pending_end(iface, pending_of(sl_container_of(node, struct sl_pending, node)));
     }

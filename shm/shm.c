@@ -193,12 +193,11 @@ static void iface_close(struct sl_iface *base)
     sl_list_foreach(&iface->eps, node) {
         shm_ep_destroy(&sl_container_of(node, struct shm_ep, node)->base);
     }
-    shm_pending_free(iface);
+    shm_stop_listening(base);
     sl_list_foreach(&iface->regions, region) {
         sl_list_remove(region);
         free(sl_container_of(region, struct shm_region, node));
     }
-    shm_source_close(iface, &iface->listener);
     shm_source_close(iface, &iface->event);
     shm_source_close(iface, &iface->timer);
     if (iface->page != NULL)
@@ -311,6 +310,7 @@ const struct sl_transport_ops sl_shm_ops = {
     .ep_addr = shm_ep_addr,
     .ep_connect = shm_ep_connect,
     .ep_destroy = shm_ep_destroy,
+    .stop_listening = shm_stop_listening,
     .send = shm_send,
     .recv = shm_recv,
     .read = shm_read,

@@ -232,7 +232,8 @@ uint32_t shm_ring_bytes(const struct sl_config *config, unsigned peers);
 void shm_listener_ready(struct shm_iface *iface, struct shm_source *source);
 /* Retries, deadlines and departures: whatever time brings. Returns how many things moved. */
 int shm_settle(struct shm_iface *iface, uint64_t now_ns);
-void shm_pending_free(struct shm_iface *iface);
+/* Closes the listener, and all that came to it. */
+void shm_stop_listening(struct sl_iface *iface);
 
 /* socket.c */
 /* What peer_asleep points to while no peer is mapped. */

@@ -560,6 +560,11 @@ static void ep_destroy(struct sl_ep *base)
     free(ep);
 }
 
+static void stop_listening(struct sl_iface *base)
+{
+    sl_tcp_unlisten(iface_of(base));
+}
+
 static void ep_describe(const struct sl_ep *base, char *out, size_t cap)
 {
     const struct sl_tcp_ep *ep = (const struct sl_tcp_ep *)base;
@@ -785,6 +790,7 @@ const struct sl_transport_ops sl_tcp_ops = {
     .ep_addr = ep_addr,
     .ep_connect = ep_connect,
     .ep_destroy = ep_destroy,
+    .stop_listening = stop_listening,
     .send = sl_tcp_send,
     .recv = sl_tcp_recv,
     .ctrl = sl_tcp_ctrl,

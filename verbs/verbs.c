@@ -773,6 +773,14 @@ static int arm(struct sl_iface *base)
     return 0;
 }
 
+/* Paths come back by what the companion carries, and need nobody who listens. */
+static void stop_listening(struct sl_iface *base)
+{
+    struct sl_iface *companion = sl_verbs_iface_of(base)->companion;
+
+    companion->ops->stop_listening(companion);
+}
+
 const struct sl_transport_ops sl_verbs_ops = {
     .abi = SL_TRANSPORT_ABI,
     .name = "verbs",
@@ -786,6 +794,7 @@ const struct sl_transport_ops sl_verbs_ops = {
     .ep_addr = ep_addr,
     .ep_connect = ep_connect,
     .ep_destroy = ep_destroy,
+    .stop_listening = stop_listening,
     .send = sl_verbs_send,
     .recv = sl_verbs_recv,
     .ctrl = sl_verbs_ctrl,

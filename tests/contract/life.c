@@ -143,6 +143,28 @@ static void a_broken_endpoint_is_told_before_its_requests_end(void **state)
     pair_close(&p);
 }
 
+static void data_flows_after_listening_has_stopped(void **state)
+{
+    struct msg *recv, *send;
+    struct pair p;
+
+    (void)state;
+    pair_connect(&p);
+    for (unsigned i = 0; i < 2; i++)
+        contract_ops->stop_listening(p.side[i].iface);
+    contract_ops->stop_listening(p.side[0].iface); /* once more does no harm */
+    recv = msg_recv(&p.side[0], 100000, 5);
+    send = msg_send(&p.side[1], 100000, 5);
+    post_recv(&p, recv, NULL);
+    post_send(&p, send, NULL);
+    PUMP_UNTIL(&p, recv->ended && send->ended);
+    msg_check_received(recv);
+    msg_free(recv);
+    msg_free(send);
+    assert_int_equal(p.side[0].downs + p.side[1].downs, 0);
+    pair_close(&p);
+}
+
 static void destroy_cancels_a_connect_under_way(void **state)
 {
     struct sl_req req = {.status = SL_PENDING};
@@ -316,6 +338,7 @@ int contract_life_cases(void)
         {0, cmocka_unit_test(destroy_takes_null_and_unconnected_endpoints)},
         {0, cmocka_unit_test(destroy_ends_what_is_pending_once)},
         {CONTRACT_FAULTY, cmocka_unit_test(a_broken_endpoint_is_told_before_its_requests_end)},
+        {0, cmocka_unit_test(data_flows_after_listening_has_stopped)},
         {0, cmocka_unit_test(destroy_cancels_a_connect_under_way)},
         {0, cmocka_unit_test(the_peer_of_a_lost_endpoint_hears_it_once)},
         {0, cmocka_unit_test(an_idle_endpoint_hears_of_its_loss_too)},

@@ -394,6 +394,11 @@ static void faulty_describe(const struct sl_ep *ep, char *out, size_t cap)
         snprintf(out, cap, "%s, lost: broken by the test", inner_ops->name);
 }
 
+static void faulty_stop_listening(struct sl_iface *iface)
+{
+    inner_ops->stop_listening(iface_of(iface)->inner);
+}
+
 static size_t faulty_stats(const struct sl_ep *ep, struct sl_path_stat *out, size_t cap)
 {
     const struct faulty_ep *e = (const struct faulty_ep *)ep;
@@ -422,6 +427,7 @@ const struct sl_transport_ops *faulty_wrap(const struct sl_transport_ops *inner,
         .ep_addr = faulty_ep_addr,
         .ep_connect = faulty_ep_connect,
         .ep_destroy = faulty_ep_destroy,
+        .stop_listening = faulty_stop_listening,
         .send = faulty_send,
         .recv = faulty_recv,
         .read = faulty_read,
