@@ -5,6 +5,7 @@
 #include "core/log.h"
 #include "verbs/probe.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -375,6 +376,16 @@ static int pools_init(struct sl_verbs_iface *iface)
     return 0;
 }
 
+/* Who asked for encryption should not believe to have it. */
+static void say_what_is_in_clear(const struct sl_config *config)
+{
+    static _Atomic bool said;
+
+    if (config->tcp_tls == SL_ON && !atomic_exchange(&said, true))
+        sl_warn("verbs", "SLUICE_TCP_TLS encrypts TCP alone: what goes by RDMA goes in clear; SLUICE_TRANSPORT=shm,tcp "
+                "keeps to what it covers");
+}
+
 static int open_iface(struct sl_worker *worker, const struct sl_device *dev,
                       const struct sl_handler *handler, struct sl_iface **out)
 {
@@ -423,6 +434,7 @@ static int open_iface(struct sl_worker *worker, const struct sl_device *dev,
         close_iface(&iface->base);
         return err;
     }
+    say_what_is_in_clear(iface->config);
     *out = &iface->base;
     return 0;
 }

@@ -2,6 +2,7 @@
 /* Contexts and engines: made, driven, freed; and where log lines go. */
 #include "tools/nccl/adapt.h"
 
+#include "core/dl.h"
 #include "core/host.h"
 #include "core/log.h"
 
@@ -125,6 +126,13 @@ static void prefer_rail(struct sl_config *config, const struct sl_nccl_device *d
         memcpy(config->verbs_devices, all, sizeof(all));
 }
 
+/* Of the secret, where there is one: there is no meeting here that would make a key for the job. */
+static int give_session(struct sl_worker *worker)
+{
+    worker->has_session = worker->config->secret[0] != '\0';
+    return worker->has_session ? sl_session_derive(worker->config->secret, worker->session) : 0;
+}
+
 static int engine_new(struct sl_nccl_ctx *ctx, unsigned dev, int traffic_class,
                       struct sl_nccl_engine **out)
 {
@@ -147,9 +155,8 @@ static int engine_new(struct sl_nccl_ctx *ctx, unsigned dev, int traffic_class,
     if (strcmp(device->ops->name, "verbs") == 0)
         prefer_rail(&engine->config, device);
     engine->worker = (struct sl_worker){
-        .clock = &sl_clock_monotonic, .config = &engine->config, .rank = -1,
-        .has_session = engine->config.secret[0] != '\0'};
-    if (engine->worker.has_session && sl_session_derive(engine->config.secret, engine->worker.session) != 0) {
+        .clock = &sl_clock_monotonic, .config = &engine->config, .rank = -1};
+    if (give_session(&engine->worker) != 0) {
         pthread_mutex_destroy(&engine->lock);
         free(engine);
         return -ENOMEM;
@@ -338,13 +345,30 @@ static bool takes_gpu(const struct sl_config *config, const struct sl_transport_
         return false;
     dlclose(cuda);
     sl_rng_init(&worker.rng, seed());
-    if (ops->open(&worker, NULL, &handler, &iface) == 0) {
+    if (give_session(&worker) == 0 && ops->open(&worker, NULL, &handler, &iface) == 0) {
         takes = (iface->caps & SL_CAP_GPU) != 0;
         ops->close(iface);
     }
     if (!takes && config->nccl_gpu == SL_ON)
         sl_warn("nccl", "GPU memory goes through the host: transport %s does not take it here", ops->name);
     return takes;
+}
+
+/*
+ * NCCL (2.32 and later) encrypts its own sockets when the program calls ncclSetEncryption(). It tells plugins nothing of
+ * that, and no variable does; what can be seen is that the function is there and that OpenSSL, which it needs, is open.
+ */
+static void say_what_is_in_clear(const struct sl_config *config)
+{
+    bool may_encrypt = dlsym(RTLD_DEFAULT, "ncclSetEncryption") != NULL && sl_dl_is_loaded("libssl.so.3");
+
+    if (config->tcp_tls == SL_ON)
+        sl_info("nccl", "data over TCP is encrypted (TLS 1.3); over RDMA and in shared memory it is not");
+    else if (may_encrypt)
+        sl_warn("nccl", "data goes in clear: if this program has called ncclSetEncryption(), that covers NCCL's own sockets "
+                "and no plugin; set SLUICE_SECRET and SLUICE_TCP_TLS=on to encrypt what goes over TCP");
+    else
+        sl_info("nccl", "data goes in clear; SLUICE_SECRET and SLUICE_TCP_TLS=on encrypt what goes over TCP");
 }
 
 /* Anew where nobody remembers the old ones. */
@@ -388,6 +412,8 @@ static int ctx_new(sl_nccl_logger *logger, int traffic_class, struct sl_nccl_ctx
         free(ctx);
         return err;
     }
+    if (open_count == 0)
+        say_what_is_in_clear(&ctx->config);
     ctx->traffic_class = traffic_class;
     ctx->open = true;
     sl_list_init(&ctx->engines);

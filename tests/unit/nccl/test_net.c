@@ -14,6 +14,7 @@
 #endif
 
 #include <errno.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -151,6 +152,30 @@ static int stray(const struct ends *e)
     to.sin_port = htons(handle.port);
     assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
     return fd;
+}
+
+/* What a plugin can see of NCCL 2.32's own encryption. */
+__attribute__((visibility("default"))) int ncclSetEncryption(const void *config);
+int ncclSetEncryption(const void *config)
+{
+    return config != NULL;
+}
+
+static void it_is_said_that_nccls_encryption_covers_no_plugin(void **state)
+{
+    bool tls = getenv("SLUICE_TCP_TLS") != NULL;
+    void *ssl = dlopen("libssl.so.3", RTLD_LAZY | RTLD_LOCAL), *self = dlopen(NULL, RTLD_LAZY);
+
+    (void)state;
+    if (ssl == NULL || dlsym(self, "ncclSetEncryption") == NULL) {
+        print_message("# OpenSSL is not installed\n");
+        skip();
+    }
+    ends_warning[0] = '\0';
+    assert_int_equal(net->finalize(ends_open_ctx()), SL_NCCL_SUCCESS);
+    assert_int_equal(strstr(ends_warning, "ncclSetEncryption(), that covers NCCL's own sockets") != NULL, !tls);
+    dlclose(ssl);
+    dlclose(self);
 }
 
 /* Says hello, and proves what that session key and handle are worth. */
@@ -797,6 +822,7 @@ int main(void)
         cmocka_unit_test(what_is_half_connected_is_freed_with_its_context),
         cmocka_unit_test(of_two_connections_under_way_both_ends_take_the_same),
         cmocka_unit_test(a_listener_that_closed_is_a_remote_error_after_the_deadline),
+        cmocka_unit_test(it_is_said_that_nccls_encryption_covers_no_plugin),
         cmocka_unit_test(a_handle_alone_lets_in_only_where_there_is_no_secret),
         cmocka_unit_test(strangers_are_shown_out_and_change_nothing),
         cmocka_unit_test(strangers_without_end_fill_neither_log_nor_descriptors),
