@@ -25,6 +25,7 @@ struct flock {
     uint64_t grace_ns, end_ns; /* end_ns: when the next, harsher signal is due */
     int next_signal;
     bool ending; /* we sent one ourselves: deaths by it are no news */
+    bool asked;  /* somebody asked all to end: however they do is no news */
     int worst;
 };
 
@@ -49,7 +50,7 @@ static void note_end(struct flock *flock, int rank, int status)
     int sig = killed ? WTERMSIG(status) : 0;
     int code = killed ? 128 + sig : WEXITSTATUS(status);
 
-    if (code == 0 || (flock->ending && killed && (sig == SIGTERM || sig == SIGKILL)))
+    if (code == 0 || flock->asked || (flock->ending && killed && (sig == SIGTERM || sig == SIGKILL)))
         return;
     if (killed)
         sl_error("launch", "rank %d of %d (pid %d) was killed by signal %d, %s%s", rank,
@@ -114,7 +115,7 @@ static void pass_on(struct flock *flock, const siginfo_t *info)
         return;
     if (info->si_signo + 128 > flock->worst)
         flock->worst = 128 + info->si_signo;
-    flock->ending = true;
+    flock->ending = flock->asked = true;
     flock->end_ns = sl_now(&sl_clock_monotonic) + KILL_MS * SL_NS_PER_MS;
     flock->next_signal = SIGKILL;
 }

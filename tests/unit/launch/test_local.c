@@ -6,6 +6,8 @@
 #include "core/clock.h"
 #include "core/err.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -51,8 +53,8 @@ static int meet_and_run(rank_body *body)
     return code;
 }
 
-/* The starter's exit status for count ranks that run body. */
-static int start(int count, uint64_t grace_ms, rank_body *body)
+/* A starter of count ranks that run body. */
+static pid_t start_only(int count, uint64_t grace_ms, rank_body *body)
 {
     int status;
 
@@ -67,9 +69,84 @@ static int start(int count, uint64_t grace_ms, rank_body *body)
             _exit(meet_and_run(body));
         _exit(code == 0 ? status : 98);
     }
+    return starter;
+}
+
+static int status_of(pid_t starter)
+{
+    int status;
+
     assert_int_equal(waitpid(starter, &status, 0), starter);
     assert_true(WIFEXITED(status));
     return WEXITSTATUS(status);
+}
+
+/* The starter's exit status for count ranks that run body. */
+static int start(int count, uint64_t grace_ms, rank_body *body)
+{
+    return status_of(start_only(count, grace_ms, body));
+}
+
+/* ---- what ranks tell of their life: a byte each time, and the end of the file when none is left ---- */
+
+static int life[2];
+
+static void say(char word)
+{
+    (void)!write(life[1], &word, 1);
+}
+
+/* Bytes until there are count of word (or all, 0: until nobody is left to write), or the time is over. Returns how
+ * many of word came; -1: the time was over first. */
+static int hear(char word, int count)
+{
+    uint64_t end_ns = sl_now(&sl_clock_monotonic) + 15 * SL_NS_PER_S;
+    int seen = 0;
+
+    while (sl_now(&sl_clock_monotonic) < end_ns) {
+        struct pollfd wait = {.fd = life[0], .events = POLLIN};
+        char got;
+
+        if (poll(&wait, 1, 100) <= 0)
+            continue;
+        if (read(life[0], &got, 1) <= 0)
+            return seen;
+        seen += got == word;
+        if (count != 0 && seen == count)
+            return seen;
+    }
+    return -1;
+}
+
+static void open_life(void)
+{
+    assert_int_equal(pipe2(life, O_CLOEXEC), 0);
+}
+
+/* Once the starter is made: what it and its ranks hold is all. */
+static void hold_no_life(void)
+{
+    close(life[1]);
+}
+
+static void say_and_end(int sig)
+{
+    say(sig == SIGINT ? 'I' : sig == SIGTERM ? 'T' : 'H');
+    _exit(5);
+}
+
+/* Says that it is there, then which signal ends it. */
+static int live_until_told(struct sl_exchange *exchange)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+
+    alarm(40); /* whoever survives a case does not survive the test */
+    for (size_t i = 0; i < SL_ARRAY_LEN(signals); i++)
+        signal(signals[i], say_and_end);
+    say('.');
+    for (;;)
+        pause();
+    return exchange->rank;
 }
 
 static int do_nothing(struct sl_exchange *exchange)
@@ -127,6 +204,63 @@ static void ranks_that_hang_after_a_failure_are_ended_and_do_not_hide_it(void **
     assert_true(sl_now(&sl_clock_monotonic) - start_ns < 20 * SL_NS_PER_S);
 }
 
+static void a_signal_to_the_starter_reaches_every_rank_and_is_its_status(void **state)
+{
+    static const struct {
+        int sig;
+        char word;
+    } cases[] = {{SIGINT, 'I'}, {SIGTERM, 'T'}, {SIGHUP, 'H'}};
+
+    for (size_t i = 0; i < SL_ARRAY_LEN(cases); i++) {
+        open_life();
+        pid_t starter = start_only(3, 1000, live_until_told);
+
+        hold_no_life();
+        assert_int_equal(hear('.', 3), 3);
+        kill(starter, cases[i].sig);
+        assert_int_equal(hear(cases[i].word, 0), 3);
+        assert_int_equal(status_of(starter), 128 + cases[i].sig);
+        close(life[0]);
+    }
+}
+
+static void ranks_end_with_a_starter_that_is_killed(void **state)
+{
+    int status;
+
+    open_life();
+    pid_t starter = start_only(3, 1000, live_until_told);
+
+    hold_no_life();
+    assert_int_equal(hear('.', 3), 3);
+    kill(starter, SIGKILL);
+    assert_int_equal(waitpid(starter, &status, 0), starter);
+    assert_int_equal(hear('T', 0), 3);
+    close(life[0]);
+}
+
+static int stop_unless_rank_0(struct sl_exchange *exchange)
+{
+    if (exchange->rank == 0)
+        return 3;
+    signal(SIGTERM, say_and_end);
+    raise(SIGSTOP);
+    for (;;)
+        pause();
+}
+
+/* Otherwise it would hear of its end by SIGKILL only, and could put nothing in order. */
+static void a_stopped_rank_is_continued_to_end(void **state)
+{
+    open_life();
+    pid_t starter = start_only(3, 1000, stop_unless_rank_0);
+
+    hold_no_life();
+    assert_int_equal(hear('T', 0), 2);
+    assert_int_equal(status_of(starter), 5); /* the worst, which is that of say_and_end() */
+    close(life[0]);
+}
+
 static void a_silly_count_is_refused(void **state)
 {
     int status;
@@ -144,6 +278,9 @@ int main(void)
         cmocka_unit_test(the_worst_exit_status_is_the_starters),
         cmocka_unit_test(a_killed_rank_counts_as_128_and_its_signal),
         cmocka_unit_test(ranks_that_hang_after_a_failure_are_ended_and_do_not_hide_it),
+        cmocka_unit_test(a_signal_to_the_starter_reaches_every_rank_and_is_its_status),
+        cmocka_unit_test(ranks_end_with_a_starter_that_is_killed),
+        cmocka_unit_test(a_stopped_rank_is_continued_to_end),
         cmocka_unit_test(a_silly_count_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,9 +8,12 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* A launcher that expects these lines and gives these answers, then hangs up. */
@@ -93,6 +96,42 @@ static void a_whole_conversation_goes_as_mpichs_launcher_has_it(void **state)
     stop(&script, fd);
 }
 
+/* The conversation is the rank's, not that of what it forks: a launcher that hears a farewell takes it for finished. */
+static void a_forked_child_does_not_take_leave(void **state)
+{
+    static const char *const lines[][2] = {
+        INIT,
+        {"cmd=put kvsname=kvs_1_0 key=sluice-place-0 value=v1", "cmd=put_result rc=0 msg=success\n"},
+        {"cmd=barrier_in", "cmd=barrier_out\n"},
+        {"cmd=get kvsname=kvs_1_0 key=sluice-place-0", "cmd=get_result rc=0 msg=success value=v1\n"},
+        {"the child has ended", "\n"},
+        {"cmd=finalize", "cmd=finalize_ack\n"},
+    };
+    static const char ended[] = "the child has ended\n";
+    struct script script;
+    int fd = start(&script, lines, SL_ARRAY_LEN(lines)), status;
+
+    fflush(NULL);
+    pid_t rank = fork();
+    if (rank == 0) {
+        char value[16];
+
+        if (sl_pmi_share(fd, "v1", value, sizeof(value), 10000) != 0 || strcmp(value, "v1") != 0)
+            _exit(1);
+        pid_t child = fork();
+        if (child == 0)
+            exit(0);
+        if (child < 0 || waitpid(child, &status, 0) != child ||
+            send(fd, ended, strlen(ended), 0) != (ssize_t)strlen(ended) || recv(fd, value, 1, 0) != 1)
+            _exit(2);
+        exit(0);
+    }
+    assert_int_equal(waitpid(rank, &status, 0), rank);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    stop(&script, fd);
+}
+
 static void a_value_longer_than_the_launcher_keeps_is_not_sent(void **state)
 {
     static const char *const lines[][2] = {INIT};
@@ -169,6 +208,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_whole_conversation_goes_as_mpichs_launcher_has_it),
+        cmocka_unit_test(a_forked_child_does_not_take_leave),
         cmocka_unit_test(a_value_longer_than_the_launcher_keeps_is_not_sent),
         cmocka_unit_test(a_launcher_that_hangs_up_is_gone),
         cmocka_unit_test(a_silent_launcher_times_out),
