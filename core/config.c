@@ -6,6 +6,8 @@
 #include "core/log.h"
 
 #include <ctype.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -406,6 +408,26 @@ static int set_from_entry(struct sl_config *config, const char *entry)
     return sl_config_set(config, name, equals + 1);
 }
 
+/* Once for a process, and for those that it forks: the environment is read again for each communicator. */
+static bool is_news(const char *entry)
+{
+    static _Atomic uint32_t warned[32];
+    uint32_t hash = 2166136261u; /* FNV-1a */
+
+    for (; *entry != '\0' && *entry != '='; entry++)
+        hash = (hash ^ (unsigned char)*entry) * 16777619u;
+    hash |= 1; /* 0 stands for nothing */
+    for (size_t i = 0; i < SL_ARRAY_LEN(warned); i++) {
+        uint32_t none = 0;
+
+        if (atomic_compare_exchange_strong(&warned[i], &none, hash))
+            return true;
+        if (none == hash)
+            return false;
+    }
+    return true;
+}
+
 int sl_config_from_env(struct sl_config *config, char *const *envp)
 {
     sl_config_defaults(config);
@@ -414,9 +436,9 @@ int sl_config_from_env(struct sl_config *config, char *const *envp)
             continue;
         int err = set_from_entry(config, *envp + strlen(PREFIX));
 
-        if (err == -ENOENT)
+        if (err == -ENOENT && is_news(*envp))
             sl_warn("config", "%s", sluice_last_error());
-        else if (err != 0)
+        if (err != 0 && err != -ENOENT)
             return err;
     }
     return 0;
