@@ -27,7 +27,7 @@
 #include <stdatomic.h>
 
 #define SL_IFACES_MAX 4
-#define SL_ERROR_TEXT_MAX 512
+#define SL_ERROR_TEXT_MAX 1024 /* as long as a thread keeps (core/err.c) */
 #define SL_COSTS_SOURCE_MAX 240
 #define SL_HISTORY 256 /* calls whose signature is remembered; a power of two */
 
@@ -179,7 +179,7 @@ struct sluice_comm {
     uint64_t lost_ns;     /* when an endpoint was lost; 0: none */
     int32_t lost_rank;
     int lost_status;
-    char lost_why[128];
+    char lost_why[512];
     bool *rank_sets;      /* [2 * size]: scratch of verdicts */
     int error;            /* why the communicator is broken; 0: it is not */
     int32_t culprit;      /* rank to blame; -1: none */

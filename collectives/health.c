@@ -94,7 +94,7 @@ static const struct sl_signature *remembered(const struct sluice_comm *comm, uin
 void sl_comm_fail(struct sluice_comm *comm, int code, int32_t culprit, const char *fmt, ...)
 {
     const struct sluice_req *op = oldest(comm);
-    char here[256] = "";
+    char here[512] = "";
     va_list args;
 
     if (comm->error != 0)

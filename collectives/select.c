@@ -100,24 +100,24 @@ int sl_select_explain(const struct sluice_comm *comm, const struct sl_call *call
 
     if (err != 0)
         return err;
-    fprintf(out, "%s of %llu %s on %u ranks, %u hosts: %s (%s)\n", sl_coll_name(call->coll),
+    fprintf(out, "%s of %llu %s on %u rank%s, %u host%s: %s (%s)\n", sl_coll_name(call->coll),
             (unsigned long long)call->count, sluice_dtype_name(call->dtype), comm->size,
-            comm->host_count, chosen->name, forced ? "forced by SLUICE_ALGO" : "predicted fastest");
+            comm->size == 1 ? "" : "s", comm->host_count, comm->host_count == 1 ? "" : "s", chosen->name, forced ? "forced by SLUICE_ALGO" : "predicted fastest");
     fprintf(out,
             "  costs (%s): message in a host %.0f ns + %.3f ns/B, between hosts %.0f ns + %.3f ns/B, "
-            "sync %.0f ns, copy %.3f ns/B, reduce %.3f ns/B, %u ranks a core\n",
+            "sync %.0f ns, copy %.3f ns/B, reduce %.3f ns/B, %u rank%s a core\n",
             comm->costs_source, comm->costs.shm.alpha, comm->costs.shm.beta, comm->costs.net.alpha,
             comm->costs.net.beta, comm->costs.sync, comm->costs.copy, comm->costs.reduce,
-            comm->costs.ranks_per_core);
+            comm->costs.ranks_per_core, comm->costs.ranks_per_core == 1 ? "" : "s");
     for (const struct sl_algo *const *a = sl_algos; *a != NULL; a++) {
         double cost = cost_of(comm, *a, &shape);
 
         if (((*a)->colls & 1u << call->coll) == 0)
             continue;
         if (cost >= 0)
-            fprintf(out, "  %-10s %12.2f us\n", (*a)->name, cost / 1000);
+            fprintf(out, "  %-14s %12.2f us\n", (*a)->name, cost / 1000);
         else
-            fprintf(out, "  %-10s %15s\n", (*a)->name,
+            fprintf(out, "  %-14s %15s\n", (*a)->name,
                     (*a)->needs_windows && shape.win_count == 0 ? "no windows" : "does not suit");
     }
     return 0;
