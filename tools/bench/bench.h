@@ -62,7 +62,7 @@ struct sb_cell {
     bool valid;
     double time_s;       /* over the ranks, as -a says */
     double p50_s, p99_s; /* the same; 0 when single operations were not timed */
-    double algbw, busbw; /* GB/s */
+    double algbw, busbw; /* GB/s; no number where nothing was done: one rank, in place */
     int64_t wrong;       /* elements on all ranks; -1: not checked */
     uint64_t iters;
     struct sb_stat *ranks; /* [size], owned by the row's results */

@@ -6,6 +6,7 @@
 #include "core/err.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 static void write_cell(FILE *out, const struct sb_row *row, const struct sb_facts *facts, int place)
@@ -23,7 +24,10 @@ static void write_cell(FILE *out, const struct sb_row *row, const struct sb_fact
         fprintf(out, "%.4f,%.4f,", cell->p50_s * 1e6, cell->p99_s * 1e6);
     else
         fprintf(out, ",,");
-    fprintf(out, "%.6f,%.6f,", cell->algbw, cell->busbw);
+    if (isfinite(cell->algbw))
+        fprintf(out, "%.6f,%.6f,", cell->algbw, cell->busbw);
+    else
+        fprintf(out, ",,");
     if (cell->wrong >= 0)
         fprintf(out, "%" PRId64, cell->wrong);
     fputc('\n', out);

@@ -54,6 +54,14 @@ static struct sl_call call_of(struct inspection *in, const struct sb_row *row)
     return call;
 }
 
+/* The other half of sendrecv, which call is the sending half of. */
+static struct sl_call receive_of(struct inspection *in, struct sl_call call)
+{
+    call.coll = SL_RECV;
+    call.root = (in->comm->rank + in->comm->size - 1) % in->comm->size;
+    return call;
+}
+
 static int explain(struct inspection *in, const struct sb_row *row)
 {
     struct sl_call call = call_of(in, row);
@@ -61,29 +69,44 @@ static int explain(struct inspection *in, const struct sb_row *row)
     return in->comm->rank == 0 ? sl_select_explain(in->comm, &call, in->out) : 0;
 }
 
+static int print_one(struct inspection *in, const struct sb_row *row, const struct sl_call *call)
+{
+    struct sl_schedule schedule;
+    struct sl_shape shape;
+
+    sl_call_shape(in->comm, call, &shape);
+    int err = sl_select_build(in->comm, &shape, &schedule);
+
+    if (err != 0)
+        return err;
+    fprintf(in->out, "# rank %" PRIu32 ": %s%s of %" PRIu64 " %s by %s, %" PRIu32 " step%s\n",
+            in->comm->rank, sb_colls[row->coll].name,
+            row->coll != SB_SENDRECV ? "" : call->coll == SL_SEND ? " (the send)" : " (the receive)",
+            row->count, sluice_dtype_name(row->dtype), schedule.algo, schedule.step_count,
+            schedule.step_count == 1 ? "" : "s");
+    sl_schedule_print(&schedule, in->out);
+    sl_schedule_fini(&schedule);
+    return 0;
+}
+
 /* Rank after rank, each in one piece. */
 static int print_schedule(struct inspection *in, const struct sb_row *row)
 {
     struct sl_call call = call_of(in, row);
-    struct sl_schedule schedule;
-    struct sl_shape shape;
-    int err;
+    int err = 0;
 
-    sl_call_shape(in->comm, &call, &shape);
-    err = sl_select_build(in->comm, &shape, &schedule);
     for (uint32_t rank = 0; rank < in->comm->size; rank++) {
         if (err == 0 && rank == in->comm->rank) {
-            fprintf(in->out, "# rank %" PRIu32 ": %s of %" PRIu64 " %s by %s, %" PRIu32 " steps\n",
-                    rank, sb_colls[row->coll].name, row->count, sluice_dtype_name(row->dtype),
-                    schedule.algo, schedule.step_count);
-            sl_schedule_print(&schedule, in->out);
+            err = print_one(in, row, &call);
+            if (err == 0 && row->coll == SB_SENDRECV) {
+                call = receive_of(in, call);
+                err = print_one(in, row, &call);
+            }
             fflush(in->out);
         }
         if (sluice_barrier(in->comm, NULL) != 0 && err == 0)
             err = sluice_comm_async_error(in->comm);
     }
-    if (err == 0)
-        sl_schedule_fini(&schedule);
     return err;
 }
 

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sluice-bench: starts or joins the ranks, runs what the command line asks for, writes the reports.
  */
+#include "collectives/connect.h"
+#include "collectives/reduce.h"
+#include "collectives/select.h"
 #include "colls.h"
 #include "core/clock.h"
 #include "core/config.h"
@@ -16,6 +19,7 @@
 #include "report.h"
 #include "sweep.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +28,38 @@
 #define EXIT_WRONG 1
 #define EXIT_USAGE 2
 #define GRACE_MS 5000
+#define SIGNAL_MS 200 /* in which a signal reaches all ranks that it was sent to */
 
 extern char **environ;
+
+/* ---- Ctrl-C: what was measured so far is reported ---- */
+
+static struct sluice_comm *running; /* what the signal ends; NULL outside a run */
+static volatile sig_atomic_t interrupted; /* the signal */
+
+/* Operations end with an error, and the run with its report. The second signal ends the process. */
+static void on_interrupt(int sig)
+{
+    interrupted = sig;
+    sluice_comm_abort(running); /* a store, and nothing else */
+}
+
+static void watch_interrupts(struct sluice_comm *comm)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction action = {.sa_flags = SA_RESETHAND | SA_RESTART};
+
+    action.sa_handler = comm != NULL ? on_interrupt : SIG_DFL;
+    running = comm != NULL ? comm : running; /* a handler that still runs finds it alive */
+    for (size_t i = 0; i < SL_ARRAY_LEN(signals); i++) {
+        struct sigaction before;
+
+        if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            sigaction(signals[i], &action, NULL);
+    }
+}
+
+/* ---- */
 
 static int complain(int rank)
 {
@@ -76,6 +110,40 @@ static int refuse_two_launchers(const struct sl_config *config)
                    who.launcher);
 }
 
+/* What this run was told wrong, and no file or wire. */
+static int exit_code_of(int err)
+{
+    return err == -EINVAL || err == -ENODEV || err == -ENOTSUP ? EXIT_USAGE : EXIT_WRONG;
+}
+
+/* What every rank would refuse alike: said once, before there are several. */
+static int check_environment(const struct sl_config *config)
+{
+    struct sl_name names[SL_IFACES_MAX];
+    const struct sl_kernels *kernels;
+    unsigned count = 0;
+    int err = sl_kernels_select(config->kernel, &kernels);
+
+    if (err == 0)
+        err = sl_forced_check(config->algo);
+    if (err == 0)
+        err = sl_transport_names(config->transport, names, SL_IFACES_MAX, &count);
+    for (unsigned i = 0; i < count && err == 0; i++)
+        if (sl_transport_find(names[i].text, names[i].len) == NULL)
+            err = sl_fail(-ENODEV, "there is no transport '%.*s' in this build; see sluice-bench --list",
+                          (int)names[i].len, names[i].text);
+    return err;
+}
+
+static int check_files(const struct sb_options *o)
+{
+    int err = o->json != NULL ? sb_file_check(o->json) : 0;
+
+    if (err == 0 && o->csv != NULL)
+        err = sb_file_check(o->csv);
+    return err == 0 && o->plot != NULL ? sb_file_check(o->plot) : err;
+}
+
 static int write_files(const struct sb_options *o, const struct sb_results *results)
 {
     int worst = 0;
@@ -91,7 +159,7 @@ static int write_files(const struct sb_options *o, const struct sb_results *resu
 
 static int run(struct sluice_comm *comm, const struct sb_options *o, uint64_t since_ns)
 {
-    char paths[SB_PATHS_MAX], error[1024];
+    char paths[SB_PATHS_MAX], error[1200];
     struct sb_results results = {.options = o};
     struct sb_paths path_stats = {0};
     FILE *out = sluice_comm_rank(comm) == 0 ? stdout : NULL;
@@ -104,11 +172,22 @@ static int run(struct sluice_comm *comm, const struct sb_options *o, uint64_t si
     sb_facts_fill(&results.facts, comm, o, paths);
     if (out != NULL)
         sb_report_head(out, &results.facts, o);
-    if (sb_sweep(comm, o, out, &results) != 0) {
+    watch_interrupts(comm);
+    int err = sb_sweep(comm, o, out, &results);
+
+    if (err != 0) {
         snprintf(error, sizeof(error), "%s", sluice_last_error());
         results.error = error;
-        exit_code = complain(sluice_comm_rank(comm));
+        exit_code = EXIT_WRONG;
+        if (err == -ECANCELED && interrupted == 0)
+            poll(NULL, 0, SIGNAL_MS); /* another rank's signal came first: ours is on its way */
+        if (interrupted != 0) /* the others are, too: one word of rank 0 will do */
+            snprintf(error, sizeof(error), "interrupted by signal %d, %s", (int)interrupted,
+                     strsignal(interrupted));
+        else
+            complain(sluice_comm_rank(comm));
     }
+    watch_interrupts(NULL);
     if (o->stats || o->json != NULL) {
         if (sb_paths_collect(comm, since_ns, results.error == NULL, &path_stats) != 0)
             exit_code = complain(sluice_comm_rank(comm));
@@ -122,7 +201,17 @@ static int run(struct sluice_comm *comm, const struct sb_options *o, uint64_t si
         exit_code = EXIT_WRONG;
     sb_results_fini(&results);
     sb_paths_fini(&path_stats);
-    return exit_code;
+    return interrupted != 0 ? 128 + interrupted : exit_code;
+}
+
+/* Rank 0 writes the reports, and looks whether it can; the others are told. */
+static bool can_write(struct sluice_comm *comm, const struct sb_options *o)
+{
+    int32_t good = sluice_comm_rank(comm) != 0 || check_files(o) == 0;
+
+    if (good == 0)
+        complain(-1);
+    return sluice_broadcast(comm, &good, &good, 1, SLUICE_I32, 0, NULL) == 0 && good != 0;
 }
 
 static int join_and_run(const struct sb_options *o)
@@ -131,11 +220,17 @@ static int join_and_run(const struct sb_options *o)
     struct sluice_comm *comm;
     int exit_code = 0;
 
-    if (sluice_comm_from_env(&comm) != 0)
-        return complain(-1);
+    int err = sluice_comm_from_env(&comm);
+
+    if (err != 0)
+        return complain(-1), exit_code_of(err);
     if (o->root >= sluice_comm_size(comm)) {
         sl_fail(-EINVAL, "-r %d is not a rank: there are %d", o->root, sluice_comm_size(comm));
-        exit_code = sluice_comm_rank(comm) == 0 ? complain(-1) : EXIT_WRONG;
+        if (sluice_comm_rank(comm) == 0)
+            complain(-1);
+        exit_code = EXIT_USAGE;
+    } else if (!can_write(comm, o)) {
+        exit_code = EXIT_WRONG;
     } else if (o->mode == SB_RUN) {
         exit_code = run(comm, o, since_ns);
     } else if (sb_inspect(comm, o, stdout) != 0) {
@@ -159,8 +254,10 @@ static int start(const struct sb_options *o)
         return complain(-1), EXIT_USAGE;
     if (o->ranks == 0)
         return join_and_run(o);
-    if (refuse_two_launchers(&config) != 0)
+    if (refuse_two_launchers(&config) != 0 || check_environment(&config) != 0)
         return complain(-1), EXIT_USAGE;
+    if (check_files(o) != 0)
+        return complain(-1);
     err = sl_local_start(o->ranks, GRACE_MS, &status);
     if (err < 0)
         return complain(-1);
@@ -171,7 +268,7 @@ static int start(const struct sb_options *o)
     return join_and_run(o);
 }
 
-int main(int argc, char **argv)
+static int run_mode(int argc, char **argv)
 {
     struct sb_options options;
 
@@ -183,4 +280,17 @@ int main(int argc, char **argv)
     case SB_STATUS: return sb_status(options.status_pid, stdout) != 0 ? complain(-1) : 0;
     default: return start(&options);
     }
+}
+
+/* What standard output did not take, of whatever mode, is a file that could not be written. */
+int main(int argc, char **argv)
+{
+    int exit_code = run_mode(argc, argv);
+
+    errno = 0;
+    if (fflush(stdout) == 0 && ferror(stdout) == 0)
+        return exit_code;
+    fprintf(stderr, "sluice-bench: cannot write standard output%s%s\n", errno != 0 ? ": " : "",
+            errno != 0 ? strerror(errno) : "; what was printed is not complete");
+    return exit_code != 0 ? exit_code : EXIT_WRONG;
 }

@@ -319,16 +319,32 @@ static int set_option(struct sb_options *o, int opt, const char *arg)
     }
 }
 
+/* Reports that would mix, or overwrite each other. */
+static int check_files(const struct sb_options *o)
+{
+    const char *const files[] = {o->json, o->csv, o->plot};
+    static const char *const options[] = {"--json", "--csv", "--plot"};
+
+    for (size_t a = 0; a < SL_ARRAY_LEN(files); a++)
+        for (size_t b = a + 1; b < SL_ARRAY_LEN(files); b++)
+            if (files[a] != NULL && files[b] != NULL && strcmp(files[a], files[b]) == 0)
+                return sl_fail(-EINVAL, "%s and %s both write to '%s': give each a file of its own",
+                               options[a], options[b], files[a]);
+    return 0;
+}
+
 /* What only fits together, or not, once all is read. */
 static int check_options(const struct sb_options *o)
 {
     if (o->min_bytes > o->max_bytes)
         return sl_fail(-EINVAL, "-b %llu is above -e %llu; give a larger -e or a smaller -b",
                        (unsigned long long)o->min_bytes, (unsigned long long)o->max_bytes);
+    if (o->ranks == 1 && o->colls == 1u << SB_SENDRECV)
+        return sl_fail(-EINVAL, "-C sendrecv takes two ranks, and -n 1 starts one");
     if (o->ranks > 0 && o->root >= o->ranks)
         return sl_fail(-EINVAL, "-r %d is not a rank: -n %d starts ranks 0 to %d", o->root,
                        o->ranks, o->ranks - 1);
-    return 0;
+    return check_files(o);
 }
 
 int sb_options_parse(struct sb_options *options, int argc, char **argv)

@@ -6,6 +6,7 @@
 #include "paths.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 #include <time.h>
 
@@ -32,7 +33,9 @@ void sb_report_head(FILE *out, const struct sb_facts *facts, const struct sb_opt
             o->blocking ? "blocking" : "nonblocking");
     if (facts->ranks == 1)
         fprintf(out,
-                "# There is one rank only, so nothing is sent; -n 4 starts four ranks here.\n");
+                "# There is one rank only, so nothing is sent; -n 4 starts four ranks here.\n%s",
+                (o->colls & 1u << SB_SENDRECV) != 0 ? "# sendrecv is left out: it takes two ranks.\n" : "");
+    fflush(out); /* who reads a pipe sees what runs, also when the first row takes long or never comes */
 }
 
 void sb_report_table_head(FILE *out, enum sb_coll_id coll, const struct sb_options *o)
@@ -62,6 +65,15 @@ static void print_time(FILE *out, double seconds)
     fprintf(out, us < 10 ? " %8.3f" : us < 1000 ? " %8.2f" : us < 100000 ? " %8.1f" : " %8.0f", us);
 }
 
+/* GB/s in six columns, whatever the magnitude. */
+static void print_bandwidth(FILE *out, double value)
+{
+    if (!isfinite(value))
+        fprintf(out, "  %6s", "N/A");
+    else
+        fprintf(out, value < 999 ? "  %6.2f" : value < 99999 ? "  %6.0f" : "  %6.0e", value);
+}
+
 static void print_cell(FILE *out, const struct sb_cell *cell, bool stats)
 {
     if (!cell->valid) {
@@ -77,7 +89,8 @@ static void print_cell(FILE *out, const struct sb_cell *cell, bool stats)
         print_time(out, cell->p50_s);
         print_time(out, cell->p99_s);
     }
-    fprintf(out, "  %6.2f  %6.2f", cell->algbw, cell->busbw);
+    print_bandwidth(out, cell->algbw);
+    print_bandwidth(out, cell->busbw);
     if (cell->wrong < 0)
         fprintf(out, "  %6s", "N/A");
     else
@@ -127,7 +140,7 @@ void sb_report_tail(FILE *out, const struct sb_results *results)
     fprintf(out, "# Avg bus bandwidth    : %g\n",
             results->busbw_count > 0 ? results->busbw_sum / results->busbw_count : 0);
     if (results->error != NULL)
-        fprintf(out, "# Ended early          : %s\n", results->error);
+        fprintf(out, "# Ended early          : %s\n# What stands above is all that was measured.\n", results->error);
     fprintf(out, "#\n");
     fflush(out);
 }

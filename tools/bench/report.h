@@ -33,7 +33,10 @@ struct sb_transport {
 int sb_json_write_list(const char *path, const char *version, const struct sb_transport *transports,
                        size_t count);
 
-/* Before the run: can the file be made at all? */
+/* Before the run: can path be written? As sb_json_write() would fail. */
+int sb_file_check(const char *path);
+
+/* Before the run: can the drawing be made at all? */
 int sb_plot_check(const char *path);
 
 #endif

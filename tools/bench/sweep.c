@@ -61,10 +61,28 @@ static double now_s(void)
     return (double)sl_now(&sl_clock_monotonic) * 1e-9;
 }
 
+/* Waits for and frees those that were made (the others are NULL). The first error stays, with its sentence. */
+static int finish_requests(struct sluice_req **reqs, int count, int err)
+{
+    char why[1024];
+
+    snprintf(why, sizeof(why), "%s", err != 0 ? sluice_last_error() : "");
+    for (int i = 0; i < count; i++) {
+        int status = reqs[i] != NULL ? sluice_wait(reqs[i]) : 0;
+
+        if (err == 0 && status != 0) {
+            err = status;
+            snprintf(why, sizeof(why), "%s", sluice_last_error());
+        }
+        sluice_req_free(reqs[i]);
+    }
+    return err == 0 ? 0 : sl_fail_text(err, why);
+}
+
 /* The round of operations that is timed as one: agg calls, all in flight together. */
 static int run_group(struct sweep *s)
 {
-    struct sluice_req *reqs[AGG_MAX * SB_REQS_MAX];
+    struct sluice_req *reqs[AGG_MAX * SB_REQS_MAX] = {NULL};
     int agg = s->options->agg, err = sluice_group_start(), total = 0;
 
     for (int i = 0; i < agg && err == 0; i++) {
@@ -75,28 +93,15 @@ static int run_group(struct sweep *s)
             total += count;
     }
     int end = sluice_group_end();
-    if (err == 0)
-        err = end;
-    for (int i = 0; i < total; i++) {
-        int status = sluice_wait(reqs[i]);
-
-        if (err == 0)
-            err = status;
-        sluice_req_free(reqs[i]);
-    }
-    return err;
+    return finish_requests(reqs, total, err != 0 ? err : end);
 }
 
 static int run_nonblocking(const struct sb_place *place)
 {
-    struct sluice_req *reqs[SB_REQS_MAX];
-    int count, err = place->coll->start(&place->call, reqs, &count);
+    struct sluice_req *reqs[SB_REQS_MAX] = {NULL};
+    int count = 0, err = place->coll->start(&place->call, reqs, &count);
 
-    for (int i = 0; err == 0 && i < count; i++)
-        err = sluice_wait(reqs[i]);
-    for (int i = 0; err == 0 && i < count; i++)
-        sluice_req_free(reqs[i]);
-    return err;
+    return finish_requests(reqs, count, err);
 }
 
 static int run_once(struct sweep *s)
@@ -292,6 +297,7 @@ static int finish_cell(struct sweep *s, const struct sb_row *row, const struct r
                        uint64_t iters, struct sb_cell *cell)
 {
     const struct sb_coll *coll = &sb_colls[row->coll];
+    bool idle = s->size == 1 && cell == &row->cell[1]; /* one rank in place has nothing to do */
     int err = share_records(s, mine);
 
     if (err != 0)
@@ -314,7 +320,9 @@ static int finish_cell(struct sweep *s, const struct sb_row *row, const struct r
     cell->busbw = cell->algbw * (coll->bus_factor != NULL ? coll->bus_factor(s->size) : 1);
     if (cell->wrong > 0)
         s->results->wrong += (uint64_t)cell->wrong;
-    if (coll->sized) {
+    if (idle)
+        cell->algbw = cell->busbw = NAN;
+    if (coll->sized && !idle) {
         s->results->busbw_sum += cell->busbw;
         s->results->busbw_count++;
     }
@@ -483,7 +491,7 @@ int sb_sweep_visit(const struct sb_options *options, int size, sb_visit *visit, 
             struct sb_row row = {.coll = (enum sb_coll_id)coll};
             int err;
 
-            if ((options->colls & 1u << coll) == 0)
+            if ((options->colls & 1u << coll) == 0 || (coll == SB_SENDRECV && size == 1))
                 continue;
             err = visit_types(options, size, &row, visit, arg);
             if (err != 0)

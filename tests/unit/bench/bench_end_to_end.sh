@@ -6,6 +6,8 @@ set -uo pipefail
 bench=$1 corrupted=$2 root=$3
 # shellcheck source=tests/tap.sh
 . "$root/tests/tap.sh"
+# shellcheck source=tests/port.sh
+. "$root/tests/port.sh"
 
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
@@ -28,6 +30,79 @@ fails_with() {
     out=$(run "$@" 2>&1) || status=$?
     [[ $status -eq $want ]] && grep -qE -- "$pattern" <<<"$out" ||
         { echo "$out"; echo "status $status instead of $want, or no '$pattern'"; return 1; }
+}
+
+# once_with STATUS PATTERN COMMAND...: and the sentence comes once, however many ranks would have to say it.
+once_with() {
+    local out
+    fails_with "$@" || return 1
+    out=$(run "${@:3}" 2>&1)
+    [[ $(grep -cE -- "$2" <<<"$out") -eq 1 ]] || { echo "$out"; return 1; }
+}
+
+# not_run PATTERN OPTIONS...: status 1 before anything is measured.
+not_run() {
+    local pattern=$1
+    shift
+    fails_with 1 "$pattern" "$bench" "$@" || return 1
+    ! run "$bench" "$@" 2>/dev/null | grep .
+}
+
+full_output() {
+    local status=0
+    run "$bench" "$@" >/dev/full 2>"$dir/full" || status=$?
+    [[ $status -eq 1 ]] && grep -q 'cannot write standard output' "$dir/full" || { cat "$dir/full"; return 1; }
+}
+
+# Nothing is done in place, so that has no bandwidth; the columns stay in line.
+one_rank_runs_all() {
+    run "$bench" -n 1 -C all -b 64 -e 64M -f 1024 -i 2 --json "$dir/alone.json" --csv "$dir/alone.csv" >"$dir/alone" &&
+        grep -q '^# sendrecv is left out' "$dir/alone" && ! grep -q '^# sendrecv$' "$dir/alone" &&
+        grep -q '^# alltoallv$' "$dir/alone" && python3 -m json.tool "$dir/alone.json" >/dev/null &&
+        ! grep -qiE 'nan|inf' "$dir/alone.csv" "$dir/alone.json" || { cat "$dir/alone"; return 1; }
+    [[ $(grep -E '^ +[0-9]+ ' "$dir/alone" | awk '{ print length }' | sort -u | wc -l) -eq 1 ]] || { cat "$dir/alone"; return 1; }
+}
+
+# await PATTERN FILE
+await() {
+    local i
+    for ((i = 0; i < 200; i++)); do
+        grep -qE -- "$1" "$2" 2>/dev/null && return 0
+        sleep 0.1
+    done
+    echo "no '$1':"
+    cat "$2"
+    return 1
+}
+
+# interrupted SIGNAL STATUS: rows that there are, a word that there are no more, and nothing else.
+interrupted() {
+    local pid status=0
+    rm -f "$dir/cut.json"
+    timeout 60 env --default-signal=INT "$bench" -n 3 -e 64 -i 20 -N 1000000 --json "$dir/cut.json" \
+        >"$dir/cut" 2>"$dir/cut.errors" &
+    pid=$!
+    await '^ +8 ' "$dir/cut" || { kill "$pid"; return 1; }
+    kill -s "$1" "$(pgrep -P "$pid" | head -1)"
+    wait "$pid" || status=$?
+    [[ $status -eq $2 && ! -s $dir/cut.errors ]] && grep -q '^# Ended early *: interrupted by signal' "$dir/cut" &&
+        grep -q 'What stands above is all' "$dir/cut" && python3 - "$dir/cut.json" <<'END'
+import json, sys
+run = json.load(open(sys.argv[1]))
+assert run["rows"] and "interrupted" in run["error"], run["error"]
+END
+    # shellcheck disable=SC2181
+    [[ $? -eq 0 ]] || { echo "status $status"; tail -5 "$dir/cut"; cat "$dir/cut.errors"; return 1; }
+}
+
+head_is_flushed() {
+    local pid failed=0
+    timeout 60 "$bench" -n 2 -b 8 -e 8 -i 100000000 >"$dir/head" 2>&1 &
+    pid=$!
+    await '^# minbytes' "$dir/head" || failed=1
+    kill "$pid"
+    wait "$pid"
+    return "$failed"
 }
 
 json_is_whole() {
@@ -72,18 +147,23 @@ END
 
 explain_says_what_each_size_takes() {
     run "$bench" -n 3 --explain -b 8 -e 1M -f 1024 >"$dir/explain" && cat "$dir/explain" &&
-        [[ $(grep -c '^allreduce of ' "$dir/explain") -eq 2 ]] && grep -q ' us$' "$dir/explain"
+        [[ $(grep -c '^allreduce of ' "$dir/explain") -eq 2 ]] && grep -q ' us$' "$dir/explain" &&
+        run "$bench" -n 1 -C barrier --explain >"$dir/explain" && cat "$dir/explain" &&
+        grep -q ' on 1 rank, 1 host: ' "$dir/explain" &&
+        [[ $(grep -vE '^  costs|^[a-z]' "$dir/explain" | awk '{ print length }' | sort -un | wc -l) -eq 1 ]]
 }
 
 schedule_of_every_rank_is_printed() {
     run "$bench" -n 3 --print-schedule --algo ring -b 1k >"$dir/schedule" && cat "$dir/schedule" &&
-        [[ $(grep -c '^# rank [012]: allreduce of 256 f32 by ring' "$dir/schedule") -eq 3 ]]
+        [[ $(grep -c '^# rank [012]: allreduce of 256 f32 by ring' "$dir/schedule") -eq 3 ]] &&
+        run "$bench" -n 3 --print-schedule -C sendrecv -b 64 >"$dir/schedule" && cat "$dir/schedule" &&
+        [[ $(grep -cE ' send +in\[' "$dir/schedule") -eq 3 && $(grep -cE ' recv +from ' "$dir/schedule") -eq 3 ]]
 }
 
 # Ranks that somebody else starts: three variables are enough, and only rank 0 prints.
 ranks_by_hand() {
     local port
-    port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+    port=$(free_port)
     export SLUICE_SIZE=2 SLUICE_ROOT=127.0.0.1:$port
     SLUICE_RANK=1 run "$bench" -b 8 -e 8 -i 1 >"$dir/one" &
     SLUICE_RANK=0 run "$bench" -b 8 -e 8 -i 1 >"$dir/zero" || return 1
@@ -94,8 +174,10 @@ ranks_by_hand() {
 
 # But for "self" (one rank) and those for several hosts, which bench_hosts.sh tests.
 same_data_whatever_the_algorithm() {
-    local algo failed=0
-    for algo in $(run "$bench" --list | awk '$1 == "algorithm" && $2 == "allreduce" && $3 != "self" && $3 !~ /^hier/ { print $3 }'); do
+    local algo failed=0 list
+    list=$(run "$bench" --list | awk '$1 == "algorithm" && $2 == "allreduce" && $3 != "self" && $3 !~ /^hier/ { print $3 }')
+    (($(wc -w <<<"$list") >= 5)) || { echo "algorithms of allreduce: '$list'"; return 1; }
+    for algo in $list; do
         all_right --algo "allreduce:$algo" -d f32,bf16,i32 -o all -b 12 -e 400k -f 31 ||
             { echo "algorithm $algo"; failed=1; }
     done
@@ -129,10 +211,29 @@ tap_case bits_that_differ_between_ranks_fail_the_run_even_within_rounding fails_
     'not the same bits on every rank : [1-9]' "$corrupted" -n 2 -b 1k -e 1k -d f64 -i 2
 tap_case an_unknown_option_is_status_2 fails_with 2 'sluice-bench --help' "$bench" --frobnicate
 tap_case a_root_that_is_no_rank_is_refused fails_with 2 'ranks 0 to 1' "$bench" -n 2 -r 5
-tap_case an_unknown_algorithm_is_refused_by_name fails_with 1 'frob' \
+tap_case an_unknown_algorithm_is_refused_by_name once_with 2 'frob' \
     "$bench" -n 2 --algo frob -b 8 -e 8 -i 1
-tap_case an_unknown_transport_is_refused_by_name fails_with 1 'pigeon' \
+tap_case an_unknown_transport_is_refused_by_name once_with 2 'pigeon' \
     "$bench" -n 2 -t pigeon -b 8 -e 8 -i 1
+tap_case an_unknown_kernel_is_refused_by_name once_with 2 "no kernels named 'foo'" "$bench" -n 2 --kernel foo
+tap_case an_unknown_launcher_is_refused_with_the_list once_with 2 'torchrun' env SLUICE_LAUNCHER=foo "$bench"
+tap_case an_unknown_way_to_tune_is_refused_with_the_list once_with 2 'auto, measure, off' env SLUICE_TUNE=foo "$bench"
+tap_case a_rank_without_a_size_is_status_2 once_with 2 'SLUICE_RANK is 0' env SLUICE_RANK=0 "$bench" -b 8 -e 8
+tap_case an_unknown_variable_gets_one_warning once_with 0 'there is no variable SLUICE_FOO' \
+    env SLUICE_FOO=1 "$bench" -n 3 -b 8 -e 8 -i 1
+tap_case two_reports_to_one_file_are_refused once_with 2 'both write to' "$bench" --json - --csv -
+tap_case a_report_that_cannot_be_written_is_noticed_before_the_run not_run 'cannot write /dev/null/x' \
+    -n 2 --json /dev/null/x
+tap_case so_is_a_table_and_a_drawing not_run 'cannot write /dev/null/x' -n 2 --csv /dev/null/x
+tap_case a_table_that_standard_output_does_not_take_is_status_1 full_output -n 2 -b 8 -e 8 -i 1
+tap_case a_list_that_standard_output_does_not_take_is_status_1 full_output --list
+tap_case a_full_communicator_says_so fails_with 1 'Ended early .*raise SLUICE_INFLIGHT_MAX' \
+    env SLUICE_INFLIGHT_MAX=1 SLUICE_TUNE=off "$bench" -n 2 -b 64 -e 64 -i 1 -m 4
+tap_case one_rank_runs_all_but_sendrecv one_rank_runs_all
+tap_case sendrecv_among_one_rank_is_refused fails_with 2 'takes two ranks' "$bench" -n 1 -C sendrecv
+tap_case an_interrupted_run_reports_what_it_has interrupted INT 130
+tap_case a_terminated_run_reports_what_it_has interrupted TERM 143
+tap_case the_head_does_not_wait_for_the_first_row head_is_flushed
 tap_case ranks_inside_ranks_are_refused env SLUICE_RANK=0 SLUICE_SIZE=2 SLUICE_ROOT=127.0.0.1:1 \
     bash -c "$(declare -f run fails_with); fails_with 2 'leave -n away' '$bench' -n 2"
 tap_case json_and_csv_have_every_row json_is_whole

@@ -7,6 +7,8 @@ set -uo pipefail
 bench=$1 root=$2
 # shellcheck source=tests/tap.sh
 . "$root/tests/tap.sh"
+# shellcheck source=tests/port.sh
+. "$root/tests/port.sh"
 
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
@@ -17,7 +19,7 @@ ranks_on() {
     local hosts pids=() rank port failed=0
     read -ra hosts <<<"$1"
     shift
-    port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+    port=$(free_port)
     for rank in "${!hosts[@]}"; do
         SLUICE_SIZE=${#hosts[@]} SLUICE_RANK=$rank SLUICE_ROOT=127.0.0.1:$port \
             SLUICE_HOST_ID=${hosts[rank]} timeout 100 "$bench" -i 2 -w 1 "$@" >"$dir/$rank" 2>&1 &

@@ -174,11 +174,25 @@ static void a_file_that_cannot_be_written_is_named(void **state)
 
     (void)state;
     make_sample(&sample);
-    assert_int_equal(sb_json_write("/nonexistent/run.json", &sample.results), -ENOENT);
-    assert_non_null(strstr(sluice_last_error(), "/nonexistent/run.json"));
-    assert_int_equal(sb_csv_write("/nonexistent/run.csv", &sample.results), -ENOENT);
-    assert_non_null(strstr(sluice_last_error(), "/nonexistent/run.csv"));
+    assert_int_equal(sb_json_write("/dev/null/run.json", &sample.results), -ENOTDIR);
+    assert_non_null(strstr(sluice_last_error(), "/dev/null/run.json"));
+    assert_int_equal(sb_csv_write("/dev/null/run.csv", &sample.results), -ENOTDIR);
+    assert_non_null(strstr(sluice_last_error(), "/dev/null/run.csv"));
     assert_int_equal(sb_csv_write("/dev/full", &sample.results), -ENOSPC);
+}
+
+static void files_are_looked_at_before_they_are_written(void **state)
+{
+    assert_int_equal(sb_file_check("-"), 0);
+    assert_int_equal(sb_file_check("/dev/null"), 0);
+    assert_int_equal(sb_file_check("/dev/null/run.json"), -ENOTDIR);
+    assert_string_equal(sluice_last_error(), "cannot write /dev/null/run.json: Not a directory");
+    assert_int_equal(sb_file_check("/tmp"), -EISDIR);
+    assert_int_equal(sb_file_check(in_dir("absent/run.json")), -ENOENT);
+    assert_int_equal(sb_file_check(in_dir("run.json")), 0);
+    assert_int_equal(access(in_dir("new.json"), F_OK), -1);
+    assert_int_equal(sb_file_check(in_dir("new.json")), 0);
+    assert_int_equal(access(in_dir("new.json"), F_OK), -1); /* a look makes no file */
 }
 
 static void a_drawing_is_an_svg_with_a_curve_per_collective(void **state)
@@ -223,6 +237,7 @@ int main(void)
         cmocka_unit_test(json_of_a_run_that_failed_carries_the_sentence),
         cmocka_unit_test(csv_has_a_line_per_size_and_placement),
         cmocka_unit_test(a_file_that_cannot_be_written_is_named),
+        cmocka_unit_test(files_are_looked_at_before_they_are_written),
         cmocka_unit_test(a_drawing_is_an_svg_with_a_curve_per_collective),
         cmocka_unit_test(a_drawing_that_cannot_be_made_says_what_to_do),
     };
