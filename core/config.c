@@ -123,7 +123,8 @@ const struct sl_config_row sl_config_rows[] = {
     TEXT("TCP_CONGESTION", tcp_congestion, "auto",
          "Congestion control of our sockets, a name of net.ipv4.tcp_available_congestion_control; "
          "auto: cubic where there is one; system: the kernel's default."),
-    SWITCH("TCP_CRC", tcp_crc, "auto", "CRC32C over every frame: auto is on, except on loopback."),
+    SWITCH("TCP_CRC", tcp_crc, "auto",
+           "CRC32C over every frame: auto is on, except on connections that do not leave the host."),
     SWITCH("TCP_TLS", tcp_tls, "off",
            "TLS 1.3 on all TCP connections between ranks, with keys made of the job's secret: on or off, the same on "
            "all ranks. Needs a secret, and OpenSSL 3 where it runs."),

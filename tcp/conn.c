@@ -321,6 +321,22 @@ static void answer(struct sl_tcp_iface *iface, int fd, enum sl_tcp_verdict verdi
         sl_debug("tcp", "an answer could not be sent: %s", sluice_strerror(-errno));
 }
 
+/* A connection whose both ends have one address, or a loopback one, does not leave this host: both ends see that
+ * alike. */
+static bool stays_here(int fd)
+{
+    struct sockaddr_storage mine = {0}, theirs = {0};
+    socklen_t mine_len = sizeof(mine), theirs_len = sizeof(theirs);
+    char text[2][64];
+
+    if (getsockname(fd, (struct sockaddr *)&mine, &mine_len) != 0 ||
+        getpeername(fd, (struct sockaddr *)&theirs, &theirs_len) != 0)
+        return false;
+    sl_sockaddr_host(&mine, text[0], sizeof(text[0]));
+    sl_sockaddr_host(&theirs, text[1], sizeof(text[1]));
+    return sl_sockaddr_loopback(&theirs) || strcmp(text[0], text[1]) == 0;
+}
+
 static void local_text(struct sl_tcp_ep *ep, int fd)
 {
     struct sockaddr_storage addr = {0};
@@ -429,9 +445,17 @@ static int conn_proved(struct sl_tcp_conn *conn, const uint8_t *hello, const uin
 
 /* ---- pending connections that know one of our endpoints ---- */
 
-static bool same_shape(const struct sl_tcp_ep *ep, const struct sl_tcp_hello *hello)
+/* Who dials has seen which way the connection takes. It may be more careful than we. */
+static bool same_crc(const struct sl_tcp_ep *ep, const struct sl_tcp_hello *hello, int fd)
 {
-    return hello->conn_count == ep->data_conns && hello->crc == ep->crc && hello->tls == ep->tls &&
+    if (!ep->crc_by_path)
+        return hello->crc == ep->crc;
+    return hello->crc || stays_here(fd);
+}
+
+static bool same_shape(const struct sl_tcp_ep *ep, const struct sl_tcp_hello *hello, int fd)
+{
+    return hello->conn_count == ep->data_conns && same_crc(ep, hello, fd) && hello->tls == ep->tls &&
            hello->conn_idx <= ep->data_conns;
 }
 
@@ -443,7 +467,7 @@ static void pending_answer(struct sl_tcp_iface *iface, struct sl_tcp_pending *pe
                                   .rank = iface->base.worker->rank};
     uint8_t *nonce = pending->welcome + SL_TCP_ANSWER_BYTES;
 
-    if (!same_shape(ep, &pending->hello)) {
+    if (!same_shape(ep, &pending->hello, pending->watch.fd)) {
         answer(iface, pending->watch.fd, SL_TCP_WRONG_SHAPE);
         pending_refuse(iface, pending, "it counts connections, or uses checksums or TLS, differently");
         return;
@@ -486,8 +510,10 @@ static void pending_adopt(struct sl_tcp_iface *iface, struct sl_tcp_pending *pen
     iface->engine_ops->del(iface->engine, &pending->watch);
     pending->watch.fd = -1;
     conn->watch = (struct sl_tcp_watch){.fd = fd, .kind = SL_TCP_WATCH_CONN};
-    if (conn->idx == 0)
+    if (conn->idx == 0) {
         snprintf(ep->peer_text, sizeof(ep->peer_text), "%s", proved.base.from);
+        sl_tcp_ep_set_crc(ep, proved.hello.crc);
+    }
     pending_free(iface, pending);
     err = iface->engine_ops->add(iface->engine, &conn->watch);
     if (err != 0) {
@@ -690,6 +716,10 @@ static void dial_hello(struct sl_tcp_conn *conn)
     if (err != 0) {
         dial_failed(conn, -err, sluice_strerror(-err));
         return;
+    }
+    if (conn->idx == 0 && ep->crc_by_path) {
+        sl_tcp_ep_set_crc(ep, !stays_here(conn->watch.fd));
+        hello.crc = ep->crc;
     }
     memcpy(hello.to, ep->peer_name, SL_TCP_NAME_BYTES);
     if (getrandom(hello.nonce, sizeof(hello.nonce), 0) != (ssize_t)sizeof(hello.nonce)) {

@@ -415,6 +415,19 @@ static int choose_targets(struct sl_tcp_ep *ep, const struct sl_tcp_address *pee
     return 0;
 }
 
+void sl_tcp_ep_set_crc(struct sl_tcp_ep *ep, bool crc)
+{
+    int64_t stripe = ep->iface->config->tcp_stripe_bytes;
+
+    ep->crc = crc;
+    ep->piece_bytes = (uint32_t)(stripe > 0           ? stripe
+                                 : ep->crc            ? PIECE_BYTES_CRC
+                                 : ep->data_conns > 1 ? PIECE_BYTES
+                                                      : SL_TCP_PIECE_MAX);
+    if (ep->piece_bytes < 4096)
+        ep->piece_bytes = 4096;
+}
+
 /* What both ends conclude from both addresses. */
 static void agree(struct sl_tcp_ep *ep, const struct sl_tcp_address *peer)
 {
@@ -423,21 +436,18 @@ static void agree(struct sl_tcp_ep *ep, const struct sl_tcp_address *peer)
     unsigned conns = (unsigned)config->tcp_connections;
 
     ep->same_host = memcmp(peer->host, ep->iface->host_id, sizeof(peer->host)) == 0;
-    if (mine == SL_ON || theirs == SL_ON)
-        ep->crc = true;
-    else
-        ep->crc = mine != SL_OFF && theirs != SL_OFF && !ep->same_host && !ep->tls;
+    /* SLUICE_HOST_ID, or machines cloned with their boot id, may call two hosts one: only a connection that does
+     * not leave this host goes without checksums. */
+    ep->crc_by_path = mine == SL_TCP_CRC_AUTO && theirs == SL_TCP_CRC_AUTO && ep->same_host && !ep->tls;
     if (peer->conns > conns)
         conns = peer->conns;
     if (conns == 0)
         conns = ep->same_host ? LOCAL_CONNS : REMOTE_CONNS;
     ep->data_conns = conns > SL_TCP_DATA_CONNS_MAX ? SL_TCP_DATA_CONNS_MAX : conns;
-    ep->piece_bytes = (uint32_t)(config->tcp_stripe_bytes > 0 ? config->tcp_stripe_bytes
-                                 : ep->crc                    ? PIECE_BYTES_CRC
-                                 : ep->data_conns > 1         ? PIECE_BYTES
-                                                              : SL_TCP_PIECE_MAX);
-    if (ep->piece_bytes < 4096)
-        ep->piece_bytes = 4096;
+    if (mine == SL_ON || theirs == SL_ON)
+        sl_tcp_ep_set_crc(ep, true);
+    else
+        sl_tcp_ep_set_crc(ep, mine != SL_OFF && theirs != SL_OFF && !ep->tls);
     ep->iface->striped |= ep->data_conns > 1;
     ep->dials = memcmp(ep->token, peer->token, sizeof(peer->token)) < 0;
 }

@@ -121,6 +121,7 @@ struct sl_tcp_ep {
     struct sl_node active;  /* in iface->active while receives are posted or sends wait */
     struct sl_node news;    /* in iface->news until progress tells what happened */
     bool is_active, has_news, is_failing, connect_over, dials, crc, tls, bye, same_host;
+    bool crc_by_path;       /* on both sides auto, on what seems one host: the connection itself decides */
     uint8_t state;          /* enum sl_tcp_ep_state */
     uint8_t token[SL_TCP_TOKEN_BYTES];
     uint8_t name[SL_TCP_NAME_BYTES], peer_name[SL_TCP_NAME_BYTES];
@@ -238,6 +239,8 @@ void sl_tcp_ep_news(struct sl_tcp_ep *ep);
 void sl_tcp_conn_lost(struct sl_tcp_conn *conn, int err);
 /* The code and sentence for a call on an endpoint that is not up. */
 int sl_tcp_not_up(const struct sl_tcp_ep *ep);
+/* Settles whether frames carry checksums, and how long they are. */
+void sl_tcp_ep_set_crc(struct sl_tcp_ep *ep, bool crc);
 void sl_tcp_conn_ready(struct sl_tcp_conn *conn);
 void sl_tcp_ep_activate(struct sl_tcp_ep *ep);
 /* Does nothing while something is pending. */

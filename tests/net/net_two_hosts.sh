@@ -127,6 +127,36 @@ over_the_link() {
     [[ $share -ge 80 && $share -le 105 ]]
 }
 
+# Machines cloned from one snapshot look like one host; what they send still crosses a network.
+hosts_that_look_like_one() {
+    local rank
+    export SLUICE_HOST_ID=clone SLUICE_LOG=tcp:info SLUICE_TRANSPORT=tcp
+    start "$a" 0 10.77.0.1:7718 -b 8k -e 8k -i 5
+    start "$b" 1 10.77.0.1:7718 -b 8k -e 8k -i 5
+    unset SLUICE_HOST_ID SLUICE_LOG SLUICE_TRANSPORT
+    ended 60
+    show
+    [[ ${statuses[0]} -eq 0 && ${statuses[1]} -eq 0 ]] || return 1
+    for rank in 0 1; do
+        grep -q 'connected to .*10\.77\.0\..*, crc on' "$dir/$rank" || { echo "rank $rank does without checksums"; return 1; }
+    done
+}
+
+# By addresses of the network, within one host.
+one_host_that_does_not_use_loopback() {
+    local rank
+    export SLUICE_INTERFACE=sluice0 SLUICE_LOG=tcp:info SLUICE_TRANSPORT=tcp
+    start "$a" 0 10.77.0.1:7719 -b 8k -e 8k -i 5
+    start "$a" 1 10.77.0.1:7719 -b 8k -e 8k -i 5
+    unset SLUICE_INTERFACE SLUICE_LOG SLUICE_TRANSPORT
+    ended 60
+    show
+    [[ ${statuses[0]} -eq 0 && ${statuses[1]} -eq 0 ]] || return 1
+    for rank in 0 1; do
+        grep -q 'connected to .*10\.77\.0\..*, crc off' "$dir/$rank" || { echo "rank $rank counts checksums"; return 1; }
+    done
+}
+
 bytes_sent() {
     inside "$1" ip -s link show dev sluice0 | awk '/TX:/ { getline; print $1 }'
 }
@@ -160,5 +190,7 @@ loses_the_link() {
 statuses=()
 tap_case a_run_over_ipv4_is_checked_and_reaches_the_rate_of_the_link over_the_link 10.77.0.1:7715
 tap_case a_run_over_ipv6_is_checked_and_reaches_the_rate_of_the_link over_the_link '[fd77::1]:7716'
+tap_case hosts_that_look_like_one_check_what_they_send hosts_that_look_like_one
+tap_case one_host_needs_no_checksums_on_any_of_its_addresses one_host_that_does_not_use_loopback
 tap_case a_lost_link_ends_both_ranks_in_time_and_each_names_the_other loses_the_link
 tap_done
