@@ -255,12 +255,8 @@ static void rx_finish(struct sl_tcp_ep *ep, struct sl_tcp_rx_slot *slot)
     bool told = slot->state == SL_TCP_RX_DROPPING;
 
     slot->state = SL_TCP_RX_DONE;
-    while (ep->rx_head < ep->rx_tail && rx_slot(ep, ep->rx_head)->state == SL_TCP_RX_DONE) {
+    while (ep->rx_head < ep->rx_tail && rx_slot(ep, ep->rx_head)->state == SL_TCP_RX_DONE)
         ep->rx_head++;
-        /* Connections that waited for their turn with consume(). */
-        if (ep->data_conns > 1)
-            unstall(ep);
-    }
     if (ep->rx_head == ep->rx_tail)
         sl_tcp_ep_deactivate(ep);
     if (!told)
@@ -377,7 +373,7 @@ static bool rx_piece_done(struct sl_tcp_conn *conn, struct sl_tcp_rx_slot *slot)
                        ep->data_conns);
         return false;
     }
-    /* Bytes that consume() now may get can wait on another connection. */
+    /* Bytes that consume() now may get can wait on another connection: of this message, or of the next when it is over. */
     if (ep->data_conns > 1)
         unstall(ep);
     if (slot->got == slot->total)

@@ -171,6 +171,81 @@ static void what_its_sender_withdrew_is_not_delivered(void **state)
     free(to);
 }
 
+/* ---- withdrawn in the middle of a read ---- */
+
+static _Atomic uint32_t *withdrawn_while; /* set while bytes are read, as its owner would */
+static unsigned reads;
+
+int __real_shm_read_some(pid_t pid, uint64_t addr, void *dst, size_t len);
+int __wrap_shm_read_some(pid_t pid, uint64_t addr, void *dst, size_t len);
+
+int __wrap_shm_read_some(pid_t pid, uint64_t addr, void *dst, size_t len)
+{
+    int err = __real_shm_read_some(pid, addr, dst, len);
+
+    reads++;
+    if (withdrawn_while != NULL)
+        atomic_store(withdrawn_while, 1);
+    return err;
+}
+
+static unsigned fed;
+
+static void feed(const struct sl_sink *sink, const void *bytes, size_t off, size_t len)
+{
+    (void)sink, (void)bytes, (void)off, (void)len;
+    fed++;
+}
+
+/* The owner of the bytes lets them go, and may have written there before the read was over. */
+static void what_is_withdrawn_during_a_read_is_not_used(void **state)
+{
+    struct sl_sink sink = {.len = LARGE, .tag = 4, .granule = 1, .consume = feed};
+    uint8_t *from = calloc(1, LARGE);
+    struct sl_req send = {0}, recv = {0};
+    struct side a, b;
+
+    (void)state;
+    open_reading(&a, &b);
+    fed = 0;
+    assert_int_equal(side_send(&a, from, LARGE, 4, &send), 0);
+    withdrawn_while = &inside(&a)->tx.offer->withdrawn;
+    assert_int_equal(sl_shm_ops.recv(b.ep, &sink, &recv), 0);
+    PUMP(&b, NULL, recv.status != SL_PENDING);
+    withdrawn_while = NULL;
+    assert_int_equal(recv.status, -ECONNRESET);
+    assert_int_equal(fed, 0);
+    side_close(&a);
+    side_close(&b);
+    free(from);
+}
+
+/* Whoever ends its endpoint says so in the ring, before it says so to the owner of the bytes; and nothing is read then. */
+static void who_leaves_withdraws_what_it_lent(void **state)
+{
+    uint8_t *from = calloc(1, LARGE), *to = calloc(1, LARGE);
+    struct sl_req send = {0}, recv = {0};
+    struct sl_sink sink;
+    struct side a, b;
+
+    (void)state;
+    open_reading(&a, &b);
+    assert_int_equal(side_send(&a, from, LARGE, 1, &send), 0);
+    assert_int_equal(atomic_load(&inside(&b)->rx.offer->withdrawn), 0);
+    sl_shm_ops.ep_destroy(a.ep);
+    assert_int_equal(send.status, -ECANCELED);
+    assert_int_equal(atomic_load(&inside(&b)->rx.offer->withdrawn), 1);
+    reads = 0;
+    assert_int_equal(side_recv(&b, &sink, to, LARGE, 1, &recv), 0);
+    PUMP(&b, NULL, recv.status != SL_PENDING);
+    assert_int_equal(recv.status, -ECONNRESET);
+    assert_int_equal(reads, 0);
+    sl_shm_ops.close(a.iface);
+    side_close(&b);
+    free(from);
+    free(to);
+}
+
 /* a's ring says that it lends len bytes at addr. */
 static void lies(uint64_t addr, uint64_t len, const char *why)
 {
@@ -237,6 +312,8 @@ int main(void)
         cmocka_unit_test(consume_gets_whole_elements_in_order),
         cmocka_unit_test(a_wrong_tag_or_length_drops_that_message_alone),
         cmocka_unit_test(what_its_sender_withdrew_is_not_delivered),
+        cmocka_unit_test(what_is_withdrawn_during_a_read_is_not_used),
+        cmocka_unit_test(who_leaves_withdraws_what_it_lent),
         cmocka_unit_test(addresses_and_lengths_that_cannot_be_lose_the_peer),
         cmocka_unit_test(switched_off_nothing_is_lent),
     };

@@ -254,6 +254,36 @@ static void a_control_frame_among_data_is_refused(void **state)
     check_lost(*state, 1, frame, false, "out of order");
 }
 
+static void a_damaged_control_message_is_refused(void **state)
+{
+    struct sl_tcp_frame frame = {.type = SL_TCP_CTRL, .len = 8, .crc = 0x12345678};
+
+    wire_connect(*state, 1, true);
+    check_lost(*state, 0, frame, true, "a control message was damaged");
+    assert_int_equal(((struct wire *)*state)->ctrls, 0);
+}
+
+static void a_control_message_out_of_turn_is_refused(void **state)
+{
+    struct sl_tcp_frame frame = {.type = SL_TCP_CTRL, .len = 8, .seq = 1};
+
+    wire_connect(*state, 1, false);
+    check_lost(*state, 0, frame, false, "control message 1 came when 0 was due");
+    assert_int_equal(((struct wire *)*state)->ctrls, 0);
+}
+
+static void a_control_message_does_not_come_twice(void **state)
+{
+    struct sl_tcp_frame frame = {.type = SL_TCP_CTRL, .len = 8};
+    struct wire *w = *state;
+
+    wire_connect(w, 1, true);
+    wire_frame(w, 0, &frame, true, message);
+    WIRE_UNTIL(w, w->ctrls == 1);
+    check_lost(w, 0, frame, true, "control message 0 came when 1 was due");
+    assert_int_equal(w->ctrls, 1);
+}
+
 static void a_farewell_lets_received_data_be_fetched_first(void **state)
 {
     struct wire *w = *state;
@@ -361,6 +391,9 @@ int main(int argc, char **argv)
         CASE(pieces_that_disagree_on_their_message_are_refused),
         CASE(more_bytes_than_the_message_has_are_refused),
         CASE(a_control_frame_among_data_is_refused),
+        CASE(a_damaged_control_message_is_refused),
+        CASE(a_control_message_out_of_turn_is_refused),
+        CASE(a_control_message_does_not_come_twice),
         CASE(a_farewell_lets_received_data_be_fetched_first),
         CASE(a_peer_that_goes_in_the_middle_of_a_message_is_lost),
         CASE(what_we_send_is_cut_and_summed_as_the_wire_format_says),
