@@ -98,7 +98,20 @@ long_installation() {
     [[ $status -eq 0 ]] && (($(grep -c ' s: unpacking$' "$dir/output") >= 2))
 }
 
+# Copied to where anybody may read it.
+fresh_without_root() {
+    local nobody=()
+    [[ $EUID -ne 0 ]] || nobody=(setpriv --reuid 65534 --regid 65534 --clear-groups)
+    fresh_tree
+    mkdir -p "$dir/tree/tests/dev"
+    cp "$root/tests/dev/fresh.sh" "$dir/tree/tests/dev/"
+    chmod -R a+rX "$dir"
+    HOME=$dir "${nobody[@]}" "$dir/tree/tests/dev/fresh.sh" --quick >"$dir/output" 2>&1 || { cat "$dir/output"; return 1; }
+    grep -q '^skipped: fresh: needs root' "$dir/output" && last_line_is '0 passed, 0 failed, 1 skipped'
+}
+
 tap_case bench_and_then_test_in_a_new_clone_both_work bench_then_test
 tap_case long_tests_run_with_long_alone long_ones_by_themselves
 tap_case an_installation_that_takes_long_says_what_it_is_at long_installation
+tap_case bare_machines_are_skipped_with_a_reason_without_root fresh_without_root
 tap_done

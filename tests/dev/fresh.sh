@@ -3,15 +3,16 @@
 # README's commands, in README's order, on machines that have nothing but a bare Debian: a debootstrapped tree of each
 # release, entered with mounts and processes of its own, into which the clone is copied. What is missing is thus what a
 # newcomer lacks, and not what the machines of those who write this happen to have.
-# usage: fresh.sh [--quick] [12|13]...    default: both. --quick: build and bench, then the suites unit and contract
-# alone. Says what each command took; each is one case of the last line, "N passed, N failed, N skipped".
+# usage: fresh.sh [--quick] [12|13]... [-- COMMAND...]    default: both releases
+# --quick: build and bench, then the suites unit and contract alone. After --: commands in place of README's, each in one
+# word ('./dev test abi/'). Says what each command took; each is one case of the last line, "N passed, N failed, N skipped".
 #
 # The bare trees and the packages that were fetched stay in $XDG_CACHE_HOME/sluice/fresh, so that the next time is
 # short. DEV_MIRROR: another mirror than deb.debian.org or that of this machine's apt.
 set -uo pipefail
 root=$(cd "$(dirname "$(readlink -f "$0")")/../.." && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/sluice/fresh
-passed=0 failed=0 skipped=0 quick='' releases=() box=''
+passed=0 failed=0 skipped=0 quick='' releases=() others=() box=''
 
 say() { printf '%s\n' "$*"; }
 
@@ -100,7 +101,9 @@ export -f enter
 
 # README's commands: the lines of its first block that start with ./dev.
 commands() {
-    if [[ -n $quick ]]; then
+    if [[ ${#others[@]} -gt 0 ]]; then
+        printf '%s\n' "${others[@]}"
+    elif [[ -n $quick ]]; then
         printf '%s\n' './dev bench' './dev build' './dev test unit/' './dev test contract/'
     else
         sed -n 's/^    \(\.\/dev [a-z]*\).*/\1/p' "$root/README.md"
@@ -135,21 +138,28 @@ release() {
     box=''
 }
 
-for word in "$@"; do
-    case $word in
-    --quick) quick=yes ;;
-    12 | 13) releases+=("$word") ;;
-    *) say "fresh: '$word' is none of --quick, 12 and 13" >&2; exit 2 ;;
-    esac
-done
-[[ ${#releases[@]} -gt 0 ]] || releases=(12 13)
-[[ $EUID -eq 0 ]] || skip "needs root, for debootstrap and mounts"
-for tool in debootstrap unshare chroot git; do
-    command -v "$tool" >/dev/null || skip "$tool is not here"
-done
-unshare --mount --pid --fork mount --make-rprivate / 2>/dev/null || skip "no mounts of their own can be had here"
-mkdir -p "$cache"
-for number in "${releases[@]}"; do
-    release "$number"
-done
-finish
+main() {
+    local tool number
+    while [[ $# -gt 0 ]]; do
+        case $1 in
+        --quick) quick=yes ;;
+        12 | 13) releases+=("$1") ;;
+        --) others=("${@:2}"); break ;;
+        *) say "fresh: '$1' is none of --quick, 12, 13 and --" >&2; exit 2 ;;
+        esac
+        shift
+    done
+    [[ ${#releases[@]} -gt 0 ]] || releases=(12 13)
+    [[ $EUID -eq 0 ]] || skip "needs root, for debootstrap and mounts"
+    for tool in debootstrap unshare chroot git; do
+        command -v "$tool" >/dev/null || skip "$tool is not here"
+    done
+    unshare --mount --pid --fork mount --make-rprivate / 2>/dev/null || skip "no mounts of their own can be had here"
+    mkdir -p "$cache"
+    for number in "${releases[@]}"; do
+        release "$number"
+    done
+    finish
+}
+
+main "$@"
