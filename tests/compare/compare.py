@@ -27,7 +27,7 @@ OUT = os.path.join(BUILD, "compare")
 KIB, MIB = 1024, 1024 * 1024
 SIZES = [8, 64 * KIB, MIB, 16 * MIB, 64 * MIB]
 OTHER_SIZES = [KIB, MIB, 16 * MIB]
-COLLS = ["allreduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "barrier"]
+COLLS = ["allreduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "barrier"]
 IDLE_SHARE = 0.95
 
 
@@ -211,6 +211,8 @@ class Race:
 
     def run(self):
         arguments = [self.coll, ",".join(map(str, self.sizes)), str(self.args.budget_ms)]
+        if self.args.compute:
+            arguments += [str(self.args.compute), str(self.args.touch)]
         for number in range(self.args.rounds):
             for library in self.libraries:
                 if library.name in self.errors:
@@ -238,7 +240,8 @@ class Race:
             self.rounds[library.name][line["bytes"]].append(line["p50_us"])
 
     def title(self):
-        return f"{self.coll}, {self.transport}, {self.ranks} ranks"
+        after = f", after {self.args.compute:g} us of computing in {self.args.touch} KiB" if self.args.compute else ""
+        return f"{self.coll}, {self.transport}, {self.ranks} ranks{after}"
 
     def rows(self):
         """[{bytes, figures: {library: [median, min, max]}, best, ratio}]"""
@@ -319,6 +322,10 @@ def parse_arguments():
                              "programs under libsluice-preload.so")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--budget-ms", type=float, default=100, help="measuring time per size and round")
+    parser.add_argument("--compute", type=float, default=0, metavar="US",
+                        help="every rank computes for US of processor time before each call, as programs do; figures "
+                             "are of both together")
+    parser.add_argument("--touch", type=int, default=1024, metavar="KIB", help="memory that the computing goes over")
     parser.add_argument("--quick", action="store_true", help="3 rounds, sizes to 1 MiB")
     parser.add_argument("--json", metavar="FILE", help="write every round's figures too")
     parser.add_argument("--idle-wait", type=float, default=5,

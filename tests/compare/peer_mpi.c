@@ -19,6 +19,7 @@ static void run(void *self, enum coll coll, const float *in, float *out, size_t 
         break;
     case ALL_TO_ALL: MPI_Alltoall(in, n, MPI_FLOAT, out, n, MPI_FLOAT, MPI_COMM_WORLD); break;
     case BROADCAST: MPI_Bcast(out, n, MPI_FLOAT, 0, MPI_COMM_WORLD); break;
+    case REDUCE: MPI_Reduce(in, out, n, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD); break;
     default: MPI_Barrier(MPI_COMM_WORLD); break;
     }
 }

@@ -28,6 +28,7 @@ static void run(void *self, enum coll coll, const float *in, float *out, size_t 
         break;
     case ALL_TO_ALL: err = sluice_all_to_all(comm, in, out, count, SLUICE_F32, NULL); break;
     case BROADCAST: err = sluice_broadcast(comm, out, out, count, SLUICE_F32, 0, NULL); break;
+    case REDUCE: err = sluice_reduce(comm, in, out, count, SLUICE_F32, SLUICE_SUM, 0, NULL); break;
     default: err = sluice_barrier(comm, NULL); break;
     }
     check(err);
