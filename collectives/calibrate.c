@@ -371,9 +371,9 @@ static uint64_t cache_key(const struct sluice_comm *comm)
 {
     char text[512];
 
-    snprintf(text, sizeof(text), "3 %s %s %u %u %u %s", comm->kernels->name,
+    snprintf(text, sizeof(text), "4 %s %s %u %u %u%s %s", comm->kernels->name,
              comm->peers[comm->size - 1].ep->iface->ops->name, comm->host_count, comm->local_size,
-             comm->costs.ranks_per_core, comm->config.transport);
+             comm->costs.ranks_per_core, comm->apart ? " apart" : "", comm->config.transport);
     return sl_hash_text(text) ^ sl_host_hash(&comm->config);
 }
 

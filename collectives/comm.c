@@ -20,6 +20,7 @@
 
 #define SPIN_NS_OWN_CORE (2 * SL_NS_PER_MS)
 #define SPIN_NS_SHARED_CORE (20 * SL_NS_PER_MS) /* of yielding: others run meanwhile */
+#define SPIN_NS_APART 0 /* a yield comes back at once, and the rank keeps the core for its slice of ms: it sleeps */
 
 static int alloc_tables(struct sluice_comm *comm)
 {
@@ -69,6 +70,7 @@ static int set_up(struct sluice_comm *comm, const struct sl_comm_params *params)
 static void set_spin(struct sluice_comm *comm)
 {
     comm->spin_ns = comm->config.spin_us >= 0 ? (uint64_t)comm->config.spin_us * 1000
+                    : comm->apart             ? SPIN_NS_APART
                     : comm->oversubscribed    ? SPIN_NS_SHARED_CORE
                                               : SPIN_NS_OWN_CORE;
 }

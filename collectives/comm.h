@@ -165,6 +165,7 @@ struct sluice_comm {
 
     /* waiting (wait.c) */
     bool oversubscribed; /* more ranks on this host than cores */
+    bool apart;          /* and the scheduler does not let them run by a yield of one: see core/host.h */
     uint64_t spin_ns;
     uint32_t idle_passes;         /* since something moved, be it a control message */
     uint64_t idle_since_ns;       /* of the ladder; 0: not known yet */

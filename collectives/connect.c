@@ -20,6 +20,7 @@
 struct hello {
     uint32_t magic, version;
     uint64_t host;
+    uint64_t sched_group;
     uint64_t settings;  /* of what must be the same on all ranks */
     uint32_t opened;    /* bit per place in the list of transports */
     uint32_t local;     /* those of them that reach only this host */
@@ -170,6 +171,16 @@ static uint32_t count_ranks_per_core(const struct sluice_comm *comm, const struc
     return most;
 }
 
+/* Cores are shared by ranks that the scheduler keeps in groups apart: each rank in a session, a container or a
+ * control group of its own. */
+static bool are_apart(const struct sluice_comm *comm, const struct hello *all)
+{
+    for (uint32_t r = 0; r < comm->size; r++)
+        if (comm->host[r] == comm->host[comm->rank] && all[r].sched_group != all[comm->rank].sched_group)
+            return comm->oversubscribed;
+    return false;
+}
+
 /* Which transports each rank has open, for sl_connect_peers(). */
 static void keep_opened(struct sluice_comm *comm, const struct hello *all)
 {
@@ -202,6 +213,7 @@ int sl_connect_meet(struct sluice_comm *comm, struct sl_exchange *exchange,
     }
     mine.host = params->host_id != NULL ? sl_hash_text(params->host_id)
                                         : sl_host_hash(&comm->config);
+    mine.sched_group = sl_host_sched_group();
     sl_host_cores(mine.cores);
     describe_settings(comm, mine.settings_text, sizeof(mine.settings_text));
     mine.settings = sl_hash_text(mine.settings_text);
@@ -213,6 +225,7 @@ int sl_connect_meet(struct sluice_comm *comm, struct sl_exchange *exchange,
         keep_opened(comm, all);
         comm->oversubscribed =
             comm->local_size > count_cores(comm, all, comm->host[comm->rank]);
+        comm->apart = are_apart(comm, all);
         comm->costs.ranks_per_core = count_ranks_per_core(comm, all);
     }
     free(all);

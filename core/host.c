@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -43,6 +44,53 @@ uint64_t sl_host_hash(const struct sl_config *config)
     size_t len = strlen(text);
 
     snprintf(text + len, sizeof(text) - len, "/%llu", (unsigned long long)net.st_ino);
+    return sl_hash_text(text);
+}
+
+static size_t read_text(const char *path, char *out, size_t cap)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t len = fd < 0 ? -1 : read(fd, out, cap - 1);
+
+    if (fd >= 0)
+        close(fd);
+    out[len > 0 ? len : 0] = '\0';
+    return len > 0 ? (size_t)len : 0;
+}
+
+/* Of /proc/self/cgroup the lines "ID:CONTROLLERS:PATH" of the processors, "cpu" or with it, and of version 2, "0::". */
+static uint64_t hash_cpu_groups(char *text)
+{
+    uint64_t h = 0;
+    char *rest = NULL;
+
+    for (char *line = strtok_r(text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest)) {
+        const char *names = strchr(line, ':');
+        const char *path = names != NULL ? strchr(names + 1, ':') : NULL;
+
+        if (path == NULL)
+            continue;
+        bool cpu = strncmp(names, ":cpu:", 5) == 0 || strncmp(names, ":cpu,", 5) == 0 || path == names + 1;
+
+        for (const char *at = strstr(names, ",cpu"); at != NULL && at < path && !cpu; at = strstr(at + 1, ",cpu"))
+            cpu = at[4] == ',' || at[4] == ':';
+        h = cpu ? h * 31 + sl_hash_text(path) : h;
+    }
+    return h;
+}
+
+uint64_t sl_host_sched_group(void)
+{
+    char groups[4096], on[8], session[64] = "", text[160];
+    struct stat name_space = {0};
+
+    read_text("/proc/self/cgroup", groups, sizeof(groups));
+    stat("/proc/self/ns/cgroup", &name_space);
+    if (read_text("/proc/sys/kernel/sched_autogroup_enabled", on, sizeof(on)) != 0 && on[0] == '1')
+        read_text("/proc/self/autogroup", session, sizeof(session));
+    session[strcspn(session, " \n")] = '\0'; /* "/autogroup-18 nice 0" */
+    snprintf(text, sizeof(text), "%s %llu %llx", session, (unsigned long long)name_space.st_ino,
+             (unsigned long long)hash_cpu_groups(groups));
     return sl_hash_text(text);
 }
 

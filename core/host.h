@@ -16,6 +16,10 @@ uint64_t sl_host_hash(const struct sl_config *config);
 /* Hash of what changes what is measured here, but for the host itself: name, kernel, processors that are on. */
 uint64_t sl_host_facts(void);
 
+/* Hash of the group of threads among which the kernel's scheduler takes a yield for what it is: the control group
+ * for processors, or, where sessions have groups of their own (autogroup), the session. */
+uint64_t sl_host_sched_group(void);
+
 /* FNV-1a, for texts that ranks compare. */
 uint64_t sl_hash_text(const char *text);
 

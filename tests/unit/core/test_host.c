@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core/host.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static uint64_t group_of_a_child(int in_new_session)
+{
+    uint64_t group = 0;
+    int ends[2], status;
+
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+
+    if (child == 0) {
+        if (in_new_session)
+            setsid();
+        group = sl_host_sched_group();
+        _exit(write(ends[1], &group, sizeof(group)) != sizeof(group));
+    }
+    assert_int_equal(read(ends[0], &group, sizeof(group)), sizeof(group));
+    assert_int_equal(waitpid(child, &status, 0), child);
+    close(ends[0]);
+    close(ends[1]);
+    return group;
+}
+
+static int autogroup(void)
+{
+    FILE *file = fopen("/proc/sys/kernel/sched_autogroup_enabled", "re");
+    int on = file != NULL && fgetc(file) == '1';
+
+    if (file != NULL)
+        fclose(file);
+    return on;
+}
+
+static void a_child_shares_our_turns_and_a_session_has_its_own_where_the_kernel_says_so(void **state)
+{
+    uint64_t ours = sl_host_sched_group();
+
+    (void)state;
+    assert_true(group_of_a_child(0) == ours);
+    if (autogroup())
+        assert_true(group_of_a_child(1) != ours);
+    else
+        assert_true(group_of_a_child(1) == ours);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_child_shares_our_turns_and_a_session_has_its_own_where_the_kernel_says_so),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
