@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Ours against Open MPI, MPICH and Gloo of the distribution, size by size, in one interleaved run.
+"""Ours against Open MPI, MPICH and Gloo of the distribution, and UCC where it is installed, size by size, in one interleaved run.
 
 Every library runs the same loop (loop.h). In each round every library runs once, one after the other;
 a figure is the median over the rounds of the slowest rank's median, beside it the lowest and highest
@@ -113,6 +113,41 @@ class Mpich(Library):
         return [(command + [self.compile_command[-1]], {}, None)]
 
 
+def words_of(*words):
+    """What a program prints, or nothing."""
+    try:
+        return subprocess.run(words, capture_output=True, text=True).stdout.split()
+    except OSError:
+        return []
+
+
+class Ucc(OpenMpi):
+    """No package of Debian 12 or PyPI has it: one that is installed, by UCC_HOME or pkg-config. Open MPI starts it."""
+
+    def __init__(self):
+        super().__init__("ucc", "ob1")
+        home = os.environ.get("UCC_HOME")
+        flags = [f"-I{home}/include", f"-L{home}/lib", f"-Wl,-rpath,{home}/lib", "-lucc"] if home else words_of(
+            "pkg-config", "--cflags", "--libs", "ucc")
+        self.compile_command = ["mpicc.openmpi", "-O2", os.path.join(HERE, "peer_ucc.c"), *flags, "-o",
+                                os.path.join(OUT, "peer_ucc")]
+        self.missing = not flags
+        self.package = "libopenmpi-dev; UCC by UCC_HOME=PREFIX"
+
+    def build(self):
+        if self.missing:
+            self.reason = "UCC is not there: neither UCC_HOME names it nor does pkg-config know it"
+        else:
+            super().build()
+
+    def commands(self, transport, ranks, directory):
+        tls = ["-x", "PEER_YIELD=1"] if ranks > len(cores()) else []
+        tls += ["-x", "UCX_TLS=self,posix,cma"] if transport == "shm" else [
+            "-x", "UCX_TLS=self,tcp", "-x", "UCX_NET_DEVICES=lo"]
+        (command, environment, core), = super().commands(transport, ranks, directory)
+        return [(command[:-1] + tls + command[-1:], environment, core)]
+
+
 class Gloo(Library):
     """Has no shared memory. Not pinned: its second thread then stalls for milliseconds."""
 
@@ -180,7 +215,10 @@ def launch(library, transport, ranks, arguments, limit):
             environment.update(extra)
             processes.append(subprocess.Popen(command + arguments, env=environment, preexec_fn=pin,
                                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                              stderr=subprocess.PIPE, text=True, start_new_session=True))
+                                              stderr=subprocess.PIPE, text=True,
+                                              # A session would be a group of the scheduler of its own, and yields
+                                              # between ranks without effect; mpirun's ranks share one.
+                                              process_group=0))
         text, complaint, deadline = "", "", time.monotonic() + limit
         try:
             for process in processes:
@@ -318,7 +356,7 @@ def parse_arguments():
     parser.add_argument("--sizes", type=lambda t: [parse_size(s) for s in t.split(",")],
                         help="such as 8,64k,1M (default 8,64k,1M,16M,64M; others 1k,1M,16M)")
     parser.add_argument("--peers", type=words, 
-                        help="only these: openmpi,openmpi-ucx,mpich,gloo; and openmpi+shim,mpich+shim: the same "
+                        help="only these: openmpi,openmpi-ucx,mpich,ucc,gloo; and openmpi+shim,mpich+shim: the same "
                              "programs under libsluice-preload.so")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--budget-ms", type=float, default=100, help="measuring time per size and round")
@@ -326,6 +364,8 @@ def parse_arguments():
                         help="every rank computes for US of processor time before each call, as programs do; figures "
                              "are of both together")
     parser.add_argument("--touch", type=int, default=1024, metavar="KIB", help="memory that the computing goes over")
+    parser.add_argument("--hpcc", action="store_true",
+                        help="HPC Challenge instead, as it is and under the shim (hpcc.py has options of its own)")
     parser.add_argument("--quick", action="store_true", help="3 rounds, sizes to 1 MiB")
     parser.add_argument("--json", metavar="FILE", help="write every round's figures too")
     parser.add_argument("--idle-wait", type=float, default=5,
@@ -342,8 +382,10 @@ def parse_arguments():
 
 def main():
     args = parse_arguments()
+    if args.hpcc:
+        return subprocess.run([os.path.join(HERE, "hpcc.py"), "--rounds", str(args.rounds)]).returncode
     os.makedirs(OUT, exist_ok=True)
-    peers = [OpenMpi("openmpi", "ob1"), OpenMpi("openmpi-ucx", "ucx"), Mpich("mpich"), Gloo()]
+    peers = [OpenMpi("openmpi", "ob1"), OpenMpi("openmpi-ucx", "ucx"), Mpich("mpich"), Ucc(), Gloo()]
     shims = [OpenMpi("openmpi+shim", "ob1", True), Mpich("mpich+shim", True)]
     libraries = [Sluice()] + [p for p in peers if not args.peers or p.name in args.peers]
     libraries += [s for s in shims if s.name in (args.peers or [])]
