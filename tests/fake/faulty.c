@@ -20,6 +20,7 @@ struct faulty_iface {
     struct sl_node eps;        /* faulty_ep.link */
     struct wrap *wraps;
     unsigned storm;            /* calls that still get -EAGAIN */
+    struct sl_rng rng;         /* its own: ranks may be threads */
 };
 
 struct faulty_ep {
@@ -41,7 +42,8 @@ struct wrap {
 
 static const struct sl_transport_ops *inner_ops;
 static struct sl_transport_ops ops;
-static struct sl_rng rng;
+static uint64_t chance;  /* seeds the interfaces */
+static unsigned unnamed; /* interfaces of no rank so far */
 
 static struct faulty_iface *iface_of(struct sl_iface *iface)
 {
@@ -56,8 +58,8 @@ static struct faulty_ep *ep_of(struct sl_ep *ep)
 /* True while a storm blows over this interface; begins one now and then. */
 static bool stormy(struct faulty_iface *f)
 {
-    if (f->storm == 0 && sl_rng_chance(&rng, 16))
-        f->storm = (unsigned)sl_rng_range(&rng, 1, 20);
+    if (f->storm == 0 && sl_rng_chance(&f->rng, 16))
+        f->storm = (unsigned)sl_rng_range(&f->rng, 1, 20);
     if (f->storm == 0)
         return false;
     f->storm--;
@@ -78,7 +80,7 @@ static void wrap_finish(struct wrap *w, int status)
 /* The inner transport is done with it; the owner hears later. */
 static void wrap_hold(struct wrap *w)
 {
-    w->delay = (unsigned)sl_rng_below(&rng, DELAY_MAX);
+    w->delay = (unsigned)sl_rng_below(&w->iface->rng, DELAY_MAX);
     sl_list_push_back(&w->iface->held, &w->link);
 }
 
@@ -113,7 +115,7 @@ static int wrap_answer(struct wrap *w, int rc)
     w->outer->status = SL_PENDING;
     if (rc == 0)
         return 0;
-    if (sl_rng_chance(&rng, 2)) {
+    if (sl_rng_chance(&w->iface->rng, 2)) {
         wrap_hold(w);
         return 0;
     }
@@ -157,6 +159,7 @@ static int faulty_open(struct sl_worker *worker, const struct sl_device *dev,
     f->base = *f->inner;
     f->base.ops = &ops;
     f->base.handler = *handler;
+    sl_rng_init(&f->rng, chance * 1000 + (worker->rank >= 0 ? (unsigned)worker->rank : 100 + unnamed++));
     sl_list_init(&f->free);
     sl_list_init(&f->held);
     sl_list_init(&f->eps);
@@ -336,10 +339,12 @@ static void break_now(struct faulty_iface *f, struct faulty_ep *e)
 static int faulty_progress(struct sl_iface *iface, unsigned budget)
 {
     struct faulty_iface *f = iface_of(iface);
-    int moved = inner_ops->progress(f->inner, (unsigned)sl_rng_range(&rng, 1, budget));
+    int moved = inner_ops->progress(f->inner, (unsigned)sl_rng_range(&f->rng, 1, budget));
 
     if (moved < 0)
         return moved;
+    f->base.traffic = f->inner->traffic;
+    f->base.eager_max = f->inner->eager_max;
     sl_list_foreach(&f->eps, node) {
         struct faulty_ep *e = sl_container_of(node, struct faulty_ep, link);
 
@@ -409,7 +414,8 @@ static size_t faulty_stats(const struct sl_ep *ep, struct sl_path_stat *out, siz
 const struct sl_transport_ops *faulty_wrap(const struct sl_transport_ops *inner, uint64_t seed)
 {
     inner_ops = inner;
-    sl_rng_init(&rng, seed);
+    chance = seed;
+    unnamed = 0;
     ops = (struct sl_transport_ops){
         .abi = inner->abi,
         .name = inner->name,
