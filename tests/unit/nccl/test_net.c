@@ -614,6 +614,44 @@ static void memory_that_is_put_away_under_a_request_is_not_touched_again(void **
     free(in);
 }
 
+/* The same at the other end, whose bytes the transport may still be reading. */
+static void memory_that_is_put_away_under_a_send_is_not_read_again(void **state)
+{
+    uint8_t *in = mmap(NULL, BIG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *out = malloc(BIG);
+    uint64_t end = ends_now() + ENDS_PATIENCE_NS;
+    void *mr = NULL, *send = NULL;
+    int done = 0;
+    struct ends e;
+
+    (void)state;
+    ends_make(&e);
+    assert_int_equal(net->reg_mr(e.send, in, BIG, SL_NCCL_PTR_HOST, &mr), SL_NCCL_SUCCESS);
+    ends_irecv(&e, out, BIG, 1);
+    while (send == NULL && ends_now() < end)
+        assert_int_equal(net->isend(e.send, in, BIG, 1, mr, NULL, &send), SL_NCCL_SUCCESS);
+    assert_int_equal(net->dereg_mr(e.send, mr), SL_NCCL_SUCCESS);
+    munmap(in, BIG); /* a touch is a crash */
+    assert_int_not_equal(net->test(send, &done, NULL), SL_NCCL_SUCCESS);
+    assert_false(done);
+    ends_part(&e);
+    free(out);
+}
+
+static void memory_of_another_connection_is_refused(void **state)
+{
+    static uint8_t bytes[4096];
+    void *mr = NULL, *request = bytes;
+    struct ends e;
+
+    (void)state;
+    ends_make(&e);
+    assert_int_equal(net->reg_mr(e.recv, bytes, sizeof(bytes), SL_NCCL_PTR_HOST, &mr), SL_NCCL_SUCCESS);
+    assert_int_equal(net->isend(e.send, bytes, 8, 1, mr, NULL, &request), SL_NCCL_INVALID_ARGUMENT);
+    assert_null(request);
+    assert_int_equal(net->dereg_mr(e.recv, mr), SL_NCCL_SUCCESS);
+    ends_part(&e);
+}
+
 static void what_was_sent_arrives_though_the_sender_closes(void **state)
 {
     uint8_t *in = malloc(BIG), *out = malloc(BIG);
@@ -836,6 +874,8 @@ int main(void)
         cmocka_unit_test(what_cannot_be_taken_now_is_no_request),
         cmocka_unit_test(requests_are_events_of_the_profiler),
         cmocka_unit_test(memory_that_is_put_away_under_a_request_is_not_touched_again),
+        cmocka_unit_test(memory_that_is_put_away_under_a_send_is_not_read_again),
+        cmocka_unit_test(memory_of_another_connection_is_refused),
         cmocka_unit_test(what_was_sent_arrives_though_the_sender_closes),
         cmocka_unit_test(gpu_memory_is_refused_where_no_transport_takes_it),
         cmocka_unit_test(a_peer_that_is_gone_is_a_remote_error),
