@@ -6,7 +6,7 @@
 # usage: ratios.sh [BUILD [ROUNDS]]
 set -euo pipefail
 build=${1:-build} rounds=${2:-9}
-driver=$build/tests/nccl/nccl_driver
+driver=$build/tools/nccl-driver/nccl_driver
 plugin=$build/tools/nccl/libnccl-net-sluice.so
 
 # MB/s of one run each.

@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "tests/nccl/abi.h"
+#include "tools/nccl-driver/abi.h"
 
 /* name, and what a plugin's author did wrong */
 #define TOY_FAULTS(X)                                                                              \

@@ -13,7 +13,7 @@ export SLUICE_INTERFACE=m0 SLUICE_TRANSPORT=verbs
 out=$(mktemp -d)
 
 through_plugin() {
-    timeout 100 "$build/tests/nccl/nccl_driver" bench --min 1M --max 1M --flight 8 --time-ms 5000 --repeats 5 --call-ms 20000 \
+    timeout 100 "$build/tools/nccl-driver/nccl_driver" bench --min 1M --max 1M --flight 8 --time-ms 5000 --repeats 5 --call-ms 20000 \
         --env 0:SLUICE_VERBS_DEVICES=rxe0 --env 0:SLUICE_HOST_ID=side-0 \
         --env 1:SLUICE_VERBS_DEVICES=rxe1 --env 1:SLUICE_HOST_ID=side-1 \
         "$build/tools/nccl/libnccl-net-sluice.so" | awk '$1 == 1048576 { print $4 }'

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The progress thread: posts, tests, and looks at every byte. */
-#include "tests/nccl/flow.h"
+#include "tools/nccl-driver/flow.h"
 
 #include <sched.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 /* Runs a function on ranks that are threads of one process or processes, and watches over them. */
 #pragma once
 
-#include "tests/nccl/cases.h"
+#include "tools/nccl-driver/cases.h"
 
 enum placement { PLACE_THREADS, PLACE_PROCESSES };
 

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "tests/nccl/abi.h"
+#include "tools/nccl-driver/abi.h"
 
 #include <stdbool.h>
 

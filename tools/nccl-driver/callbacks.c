@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a plugin calls back: the logger, which keeps the last warning, and the profiler, which keeps
  * accounts. */
-#include "tests/nccl/net.h"
-#include "tests/nccl/watch.h"
+#include "tools/nccl-driver/net.h"
+#include "tools/nccl-driver/watch.h"
 
 #include <pthread.h>
 #include <stdio.h>

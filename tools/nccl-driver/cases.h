@@ -2,7 +2,7 @@
 /* The cases: each runs on every rank of its own, in threads of one process or in processes. */
 #pragma once
 
-#include "tests/nccl/flow.h"
+#include "tools/nccl-driver/flow.h"
 
 enum case_flag {
     CASE_THREADS = 1,   /* makes sense in one process */

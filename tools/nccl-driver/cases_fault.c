@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Faults beneath the plugin: strangers, a peer that dies or stands still, reset and lost
  * connections. */
-#include "tests/nccl/cases.h"
+#include "tools/nccl-driver/cases.h"
 
-#include "tests/nccl/netns.h"
-#include "tests/nccl/resources.h"
+#include "tools/nccl-driver/netns.h"
+#include "tools/nccl-driver/resources.h"
 
 #include <signal.h>
 #include <stdio.h>

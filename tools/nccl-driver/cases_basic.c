@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What every job does: properties, connections, windows of messages, groups, the odd sizes. */
-#include "tests/nccl/cases.h"
+#include "tools/nccl-driver/cases.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * nccl_driver: does to a network plugin what NCCL's proxy does, and looks whether it behaves. See
  * --help; what it asks of a plugin stands in docs/nccl-driver.md.
  */
-#include "tests/nccl/runner.h"
+#include "tools/nccl-driver/runner.h"
 
 #include <fnmatch.h>
 #include <getopt.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The versions of a plugin's table behind one set of calls. */
-#include "tests/nccl/net.h"
+#include "tools/nccl-driver/net.h"
 
-#include "tests/nccl/watch.h"
+#include "tools/nccl-driver/watch.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Counts what the process holds, and reaches the plugin's sockets from outside. */
-#include "tests/nccl/resources.h"
+#include "tools/nccl-driver/resources.h"
 
-#include "tests/nccl/watch.h"
+#include "tools/nccl-driver/watch.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>

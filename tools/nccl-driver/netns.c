@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A namespace of the driver's own: what is cut there, nobody else notices. */
-#include "tests/nccl/netns.h"
+#include "tools/nccl-driver/netns.h"
 
 #include <net/if.h>
 #include <sched.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What several cases do alike. */
-#include "tests/nccl/cases.h"
+#include "tools/nccl-driver/cases.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who does what since when, who failed first, and a word on crashes. */
-#include "tests/nccl/watch.h"
+#include "tools/nccl-driver/watch.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How jobs begin and end: listeners nobody accepts on, aborts, half-open connections, contexts,
  * unloading. */
-#include "tests/nccl/cases.h"
+#include "tools/nccl-driver/cases.h"
 
-#include "tests/nccl/resources.h"
+#include "tools/nccl-driver/resources.h"
 
 #include <errno.h>
 #include <stdlib.h>

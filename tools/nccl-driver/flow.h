@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "tests/nccl/rank.h"
+#include "tools/nccl-driver/rank.h"
 
 #define FLOW_WINDOW 32
 

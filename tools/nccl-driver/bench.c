@@ -4,7 +4,7 @@
  * streams with a window in flight. Beside it one blocking TCP stream, which is what a plain program
  * would use.
  */
-#include "tests/nccl/runner.h"
+#include "tools/nccl-driver/runner.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

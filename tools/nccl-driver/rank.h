@@ -6,8 +6,8 @@
  */
 #pragma once
 
-#include "tests/nccl/net.h"
-#include "tests/nccl/watch.h"
+#include "tools/nccl-driver/net.h"
+#include "tools/nccl-driver/watch.h"
 
 #include <pthread.h>
 #include <stdbool.h>

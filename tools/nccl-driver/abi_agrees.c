@@ -3,7 +3,7 @@
  * The driver's view of NCCL's interface and the plugin's were written apart; they must be the same.
  * This file has nothing to run: it compiles or it does not.
  */
-#include "tests/nccl/abi.h"
+#include "tools/nccl-driver/abi.h"
 
 #include "tools/nccl/abi_v10.h"
 #include "tools/nccl/abi_v11.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Starts the ranks of a case, notices who dies or hangs, and sums up what they said. */
-#include "tests/nccl/runner.h"
+#include "tools/nccl-driver/runner.h"
 
-#include "tests/nccl/netns.h"
+#include "tools/nccl-driver/netns.h"
 
 #include <errno.h>
 #include <fcntl.h>

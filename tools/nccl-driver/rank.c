@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The service thread of a rank and what ranks tell each other beside the plugin. */
-#include "tests/nccl/rank.h"
+#include "tools/nccl-driver/rank.h"
 
-#include "tests/nccl/flow.h"
+#include "tools/nccl-driver/flow.h"
 
 #include <errno.h>
 #include <poll.h>
