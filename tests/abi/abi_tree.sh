@@ -9,7 +9,7 @@ root=$1
 cd "$root" || exit 1
 
 sources() {
-    find core gdr tcp shm verbs sim launch collectives lib tools include examples tests dev .ci \
+    find core gdr tcp shm verbs sim launch collectives lib tools include examples tests bench dev .ci \
         \( -name '*.[ch]' -o -name '*.cc' -o -name '*.sh' -o -name '*.py' -o -name '*.build' \
         -o -path dev -o -path '.ci/run' -o -path tests/run \) -type f | sort
 }

@@ -11,7 +11,7 @@ plugin=$build/tools/nccl/libnccl-net-sluice.so
 
 # MB/s of one run each.
 transport() {
-    "$build/tests/bench/bench_p2p" -w 8 "$1" | awk '$1 == "stream" && $2 == 1048576 { print $4 }'
+    "$build/bench/bench_p2p" -w 8 "$1" | awk '$1 == "stream" && $2 == 1048576 { print $4 }'
 }
 
 # through_plugin TRANSPORT CONNECTIONS IN_FLIGHT

@@ -20,7 +20,7 @@ through_plugin() {
 }
 
 transport() {
-    SLUICE_INTERFACE=lo timeout 100 "$build/tests/bench/bench_p2p" -w 8 verbs rxe0 rxe1 |
+    SLUICE_INTERFACE=lo timeout 100 "$build/bench/bench_p2p" -w 8 verbs rxe0 rxe1 |
         awk '$1 == "stream" && $2 == 1048576 { print $4 }'
 }
 

@@ -22,7 +22,7 @@ figures() {
 perftest_bw() { perftest ib_write_bw 0 1 -s "$1" -n "$2" --report_gbits | awk '{ print $4 * 125 }'; }
 
 once_ours() {
-    "$build/tests/bench/bench_p2p" verbs rxe0 rxe1 >ours.txt || { cat ours.txt; return 1; }
+    "$build/bench/bench_p2p" verbs rxe0 rxe1 >ours.txt || { cat ours.txt; return 1; }
     awk '$1 == "latency" && $2 == 8 { print $4 >>"ours.8" }
          $1 == "stream" && ($2 == 65536 || $2 == 1048576) { print $4 >>("ours." $2) }' ours.txt
 }

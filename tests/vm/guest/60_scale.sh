@@ -8,7 +8,7 @@ build=$1
 here=$(dirname "$(readlink -f "$0")")
 # shellcheck source=tests/tap.sh
 . "$here/../../tap.sh"
-scale=$build/tests/bench/bench_verbs_scale
+scale=$build/bench/bench_verbs_scale
 
 over_both_rails() {
     timeout 100 "$scale" rxe0,rxe2 rxe1,rxe3 100
