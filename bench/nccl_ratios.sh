@@ -3,7 +3,7 @@
 # The plugin beside the transport that it stands on, and beside one blocking TCP stream: 1 MiB messages, 8 in flight on
 # each connection, everything in turn, medians. On an idle machine; not a test. Each message in flight has memory of its
 # own, and what is beyond the caches is slower whoever moves it: so the stream goes through as much, and through one MiB.
-# usage: ratios.sh [BUILD [ROUNDS]]
+# usage: nccl_ratios.sh [BUILD [ROUNDS]]
 set -euo pipefail
 build=${1:-build} rounds=${2:-9}
 driver=$build/tools/nccl-driver/nccl_driver

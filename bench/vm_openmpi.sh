@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Allreduce of two ranks over soft-RoCE, ours beside Open MPI over UCX: the same loop (tests/compare/loop.h), the same
+# Allreduce of two ranks over soft-RoCE, ours beside Open MPI over UCX: the same loop (bench/compare/loop.h), the same
 # two devices, in turn, ROUNDS times. A figure is the median over the rounds of the slowest rank's median.
-# usage, in the guest: compare_openmpi.sh [ROUNDS [BYTES [BUILD]]]    5 rounds of 16 MiB
-#   ./dev vm tests/vm/compare_openmpi.sh
+# usage, in the guest: vm_openmpi.sh [ROUNDS [BYTES [BUILD]]]    5 rounds of 16 MiB
+#   ./dev vm bench/vm_openmpi.sh
 #
 # UCX by itself takes the GID of the IPv4 address, whose UD packets (by which it connects RC) it then throws away on
 # soft-RoCE; with the link-local one it connects. Each rank is told its device, as both sides are this machine.
@@ -14,13 +14,13 @@ here=$(dirname "$(readlink -f "$0")")
 rounds=${1:-5} bytes=${2:-16777216} build=$(readlink -f "${3:-build}")
 budget_ms=1 # so the loop's least: 5 samples after 10 others
 # shellcheck source=tests/vm/tools.sh
-. "$here/tools.sh"
+. "$here/../tests/vm/tools.sh"
 cd "$(mktemp -d)" || exit 1
 
 compile() {
-    local from=$here/../compare
+    local from=$here/compare
     mpicc.openmpi -O2 "$from/peer_mpi.c" -o peer_openmpi || { echo "Open MPI is not here: libopenmpi-dev" >&2; return 1; }
-    cc -O2 -I"$here/../../include" "$from/peer_sluice.c" -L"$build/lib" -lsluice -Wl,-rpath,"$build/lib" -o peer_sluice
+    cc -O2 -I"$here/../include" "$from/peer_sluice.c" -L"$build/lib" -lsluice -Wl,-rpath,"$build/lib" -o peer_sluice
 }
 
 # run_openmpi [UCX_SETTING=VALUE]

@@ -67,7 +67,7 @@ def main():
     for width in args.train:
         row(f"step, width {width}", measure(args, lambda folder: [
             args.torchrun, "-r", "9:1", "-t", "9:1", "--nnodes=1", "--node_rank=0", "--master_addr=127.0.0.1",
-            "--master_port=28511", f"--nproc_per_node={args.ranks}", f"{here}/train.py", "--epochs", "3", "--width",
+            "--master_port=28511", f"--nproc_per_node={args.ranks}", f"{here}/../tests/preload/train.py", "--epochs", "3", "--width",
             str(width)], r"step: median ([0-9.]+) ms"), "ms")
 
 

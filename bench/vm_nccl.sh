@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # The NCCL plugin over soft-RoCE beside the transport that it stands on: messages of 1 MiB, 8 in flight, in turn, ROUNDS
 # times; medians (lowest-highest). Both with a rail and two paths, busy polling, a processor for each end.
-# usage, in the guest: compare_nccl.sh [ROUNDS [BUILD]]    7 rounds
-#   ./dev vm tests/vm/compare_nccl.sh
+# usage, in the guest: vm_nccl.sh [ROUNDS [BUILD]]    7 rounds
+#   ./dev vm bench/vm_nccl.sh
 set -uo pipefail
 here=$(dirname "$(readlink -f "$0")")
 rounds=${1:-7} build=${2:-build}
 # shellcheck source=tests/vm/tools.sh
-. "$here/tools.sh"
+. "$here/../tests/vm/tools.sh"
 export SLUICE_INTERFACE=m0 SLUICE_TRANSPORT=verbs
 out=$(mktemp -d)
 

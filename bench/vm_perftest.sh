@@ -3,13 +3,13 @@
 # One message stream over soft-RoCE, ours (bench_p2p) beside perftest, in turn, ROUNDS times: half a round trip of 8 B,
 # and 64 KiB and 1 MiB one way. All bandwidths are in 10^6 bytes a second: perftest is asked for Gbit/s, as what it
 # calls MB is 2^20 bytes.
-# usage, in the guest: compare_perftest.sh [ROUNDS [BUILD]]
-#   ./dev vm --limit 900 tests/vm/compare_perftest.sh
+# usage, in the guest: vm_perftest.sh [ROUNDS [BUILD]]
+#   ./dev vm --limit 900 bench/vm_perftest.sh
 set -uo pipefail
 here=$(dirname "$(readlink -f "$0")")
 rounds=${1:-5} build=$(readlink -f "${2:-build}")
 # shellcheck source=tests/vm/tools.sh
-. "$here/tools.sh"
+. "$here/../tests/vm/tools.sh"
 cd "$(mktemp -d)" || exit 1
 
 # figures NAME...: "MEDIAN (LOWEST-HIGHEST)" of each file.
