@@ -39,6 +39,8 @@ struct sb_options {
     double factor;
     int iters;       /* 0: by time */
     double budget_s; /* time for each size and placement when iters is 0 */
+    int compute_us;       /* of processor time before each operation; 0: none */
+    uint64_t touch_bytes; /* that the computing goes over */
     int warmup, check, agg, cycles;
     int root; /* -1: all */
     enum sb_average average;

@@ -26,6 +26,8 @@ enum {
     OPT_ALGO,
     OPT_KERNEL,
     OPT_BLOCKING,
+    OPT_COMPUTE,
+    OPT_TOUCH,
 };
 
 static const struct option long_options[] = {
@@ -37,6 +39,8 @@ static const struct option long_options[] = {
     {"stepbytes", required_argument, NULL, OPT_STEP},
     {"iters", required_argument, NULL, 'i'},
     {"budget", required_argument, NULL, OPT_BUDGET},
+    {"compute", required_argument, NULL, OPT_COMPUTE},
+    {"touch", required_argument, NULL, OPT_TOUCH},
     {"warmup_iters", required_argument, NULL, 'w'},
     {"warmup", required_argument, NULL, 'w'},
     {"check", required_argument, NULL, 'c'},
@@ -85,6 +89,7 @@ void sb_options_init(struct sb_options *options)
         .max_bytes = UINT64_C(128) << 20,
         .factor = 2,
         .budget_s = 0.2,
+        .touch_bytes = 1 << 20,
         .warmup = 3,
         .check = 1,
         .agg = 1,
@@ -270,6 +275,8 @@ static int set_number(struct sb_options *o, int opt, const char *arg)
     case 'f': o->step_bytes = 0; return parse_factor(arg, &o->factor);
     case 'i': return parse_int("-i", arg, 0, 100000000, &o->iters);
     case OPT_BUDGET: return parse_seconds("--budget", arg, 0.001, &o->budget_s);
+    case OPT_COMPUTE: return parse_int("--compute", arg, 0, 10000000, &o->compute_us);
+    case OPT_TOUCH: return parse_size("--touch", arg, &o->touch_bytes);
     case 'w': return parse_int("-w", arg, 0, 1000000, &o->warmup);
     case 'c': return parse_int("-c", arg, 0, 1000000, &o->check);
     case 'r': return parse_root(arg, &o->root);

@@ -31,6 +31,10 @@ void sb_report_head(FILE *out, const struct sb_facts *facts, const struct sb_opt
             " step: %s warmup iters: %d iters: %s agg iters: %d validation: %d calls: %s\n",
             o->min_bytes, o->max_bytes, step, o->warmup, iters, o->agg, o->check,
             o->blocking ? "blocking" : "nonblocking");
+    if (o->compute_us != 0)
+        fprintf(out, "# before each operation: %d us of computing over %" PRIu64 " bytes; times are of both, p50 and "
+                     "p99 of the operation alone\n",
+                o->compute_us, o->touch_bytes);
     if (facts->ranks == 1)
         fprintf(out,
                 "# There is one rank only, so nothing is sent; -n 4 starts four ranks here.\n%s",

@@ -15,6 +15,7 @@
 #include "place.h"
 #include "report.h"
 #include "verify.h"
+#include "work.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -50,6 +51,7 @@ struct sweep {
     struct record *records; /* [size] */
     double *samples;        /* [SAMPLES_MAX] */
     struct sb_place places[AGG_MAX];
+    struct sb_work work;    /* between operations */
     uint64_t seed, started_ns;
     size_t rows_expected, rows_done;
     int last_coll; /* whose table head was printed; -1: none */
@@ -120,9 +122,11 @@ static int run_batch(struct sweep *s, uint64_t iters)
     const struct sb_call *call = &s->places[0].call;
     int err = 0;
 
-    if (s->options->agg > 1 || !s->options->blocking) {
-        for (uint64_t i = 0; i < iters && err == 0; i++)
+    if (s->options->agg > 1 || !s->options->blocking || s->work.memory != NULL) {
+        for (uint64_t i = 0; i < iters && err == 0; i++) {
+            sb_work_do(&s->work);
             err = run_once(s);
+        }
         return err;
     }
     /* The shortest way, as small sizes are a few hundred nanoseconds. */
@@ -158,6 +162,10 @@ static int time_samples(struct sweep *s, uint64_t iters, struct sb_stat *stat)
     for (size_t i = 0; i < count && err == 0; i++) {
         double after;
 
+        if (s->work.memory != NULL) {
+            sb_work_do(&s->work);
+            before = now_s();
+        }
         err = run_once(s);
         after = now_s();
         s->samples[i] = (after - before) / s->options->agg;
@@ -535,8 +543,25 @@ static int allocate_buffer(struct sweep *s, int which)
     return err;
 }
 
+/* The same work on all ranks: what takes the slowest of them the time that was asked for. */
+static int prepare_work(struct sweep *s)
+{
+    double pass_s, slowest_s;
+    int err;
+
+    if (s->options->compute_us == 0)
+        return 0;
+    err = sb_work_init(&s->work, s->options->touch_bytes, &pass_s);
+    if (err == 0)
+        err = sluice_allreduce(s->comm, &pass_s, &slowest_s, 1, SLUICE_F64, SLUICE_MAX, NULL);
+    if (err == 0)
+        s->work.passes = (uint64_t)fmax(1e-6 * s->options->compute_us / slowest_s + 0.5, 1);
+    return err;
+}
+
 static void sweep_fini(struct sweep *s)
 {
+    sb_work_fini(&s->work);
     for (int i = 0; i < 2; i++) {
         sluice_deregister(s->comm, s->registered[i]);
         if (s->options->shared_buffers)
@@ -563,7 +588,9 @@ static int sweep_init(struct sweep *s)
     if (s->tables == NULL || s->records == NULL || s->samples == NULL)
         return sl_fail(-ENOMEM, "no memory for the tables of %d ranks", s->size);
     err = allocate_buffer(s, 0);
-    return err != 0 ? err : allocate_buffer(s, 1);
+    if (err == 0)
+        err = allocate_buffer(s, 1);
+    return err != 0 ? err : prepare_work(s);
 }
 
 /* The largest of all ranks' peak memory. */

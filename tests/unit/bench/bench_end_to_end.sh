@@ -48,6 +48,13 @@ not_run() {
     ! run "$bench" "$@" 2>/dev/null | grep .
 }
 
+# Columns of the row: bytes, count, type, operator, root, then time, p50 and p99 out of place.
+computing_counts() {
+    run "$bench" -n 2 -b 8 -e 8 -i 40 -v --compute 2000 --touch 64k >"$dir/compute" &&
+        grep -q '2000 us of computing over 65536 bytes' "$dir/compute" &&
+        awk '$1 == 8 { exit !($6 >= 1000 && $7 < $6 / 2) }' "$dir/compute" || { cat "$dir/compute"; return 1; }
+}
+
 full_output() {
     local status=0
     run "$bench" "$@" >/dev/full 2>"$dir/full" || status=$?
@@ -229,6 +236,7 @@ tap_case a_table_that_standard_output_does_not_take_is_status_1 full_output -n 2
 tap_case a_list_that_standard_output_does_not_take_is_status_1 full_output --list
 tap_case a_full_communicator_says_so fails_with 1 'Ended early .*raise SLUICE_INFLIGHT_MAX' \
     env SLUICE_INFLIGHT_MAX=1 SLUICE_TUNE=off "$bench" -n 2 -b 64 -e 64 -i 1 -m 4
+tap_case computing_between_calls_is_in_the_time_and_not_in_p50 computing_counts
 tap_case one_rank_runs_all_but_sendrecv one_rank_runs_all
 tap_case sendrecv_among_one_rank_is_refused fails_with 2 'takes two ranks' "$bench" -n 1 -C sendrecv
 tap_case an_interrupted_run_reports_what_it_has interrupted INT 130

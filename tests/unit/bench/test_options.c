@@ -152,6 +152,11 @@ static void complaints_name_the_option_and_what_would_do(void **state)
     assert_non_null(strstr(sluice_last_error(), "-C allreduce"));
     assert_int_equal(PARSE(&o, "-n", "2", "-r", "2"), -EINVAL);
     assert_non_null(strstr(sluice_last_error(), "ranks 0 to 1"));
+    assert_int_equal(PARSE(&o, "--compute", "-1"), -EINVAL);
+    assert_non_null(strstr(sluice_last_error(), "--compute"));
+    assert_int_equal(PARSE(&o, "--touch", "much"), -EINVAL);
+    assert_int_equal(PARSE(&o, "--compute", "300", "--touch", "256k"), 0);
+    assert_true(o.compute_us == 300 && o.touch_bytes == 256 << 10);
     assert_int_equal(PARSE(&o, "-f", "1"), -EINVAL);
     assert_int_equal(PARSE(&o, "-f", "nan"), -EINVAL);
     assert_int_equal(PARSE(&o, "-C", ","), -EINVAL);
@@ -166,6 +171,7 @@ static void help_mentions_every_option_and_fits_100_columns(void **state)
         "--alloc",       "--unaligned", "--register", "--blocking",
         "--nonblocking", "--agg_iters", "--timeout",  "--iters",
         "--budget",      "--warmup",    "--average",  "--run_cycles",
+        "--compute",     "--touch",
         "--check",       "--stats",     "--json",     "--csv",
         "--plot",        "--list",      "--explain",  "--print-schedule",
         "--status",      "--version",   "--help"};
