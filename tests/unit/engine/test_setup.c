@@ -188,7 +188,7 @@ static int echo(struct sl_exchange *exchange, const void *in, size_t len, void *
     text = memmem(its, len, "transport ", strlen("transport "));
     assert_non_null(text);
     memcpy(text, "\033[2Jtransp", 10);
-    its[16] ^= 1; /* of the hash */
+    its[24] ^= 1; /* of the hash */
     return 0;
 }
 
