@@ -18,6 +18,7 @@
 
 #include "core/config.h"
 #include "core/err.h"
+#include "core/fork.h"
 #include "core/keeper.h"
 #include "core/list.h"
 #include "core/pending.h"
@@ -61,6 +62,7 @@ int sl_nccl_devices_find(const struct sl_config *config, struct sl_nccl_device_l
 
 struct sl_nccl_ctx {
     struct sl_node link;    /* of all contexts */
+    uint64_t life;          /* of the process that made it: core/fork.h */
     struct sl_node engines;
     struct sl_config config;
     int traffic_class;
@@ -81,6 +83,7 @@ struct sl_nccl_way {
 struct sl_nccl_engine {
     struct sl_node link;    /* ctx->engines */
     struct sl_nccl_ctx *ctx;
+    uint64_t life;          /* of the process, as its context's */
     unsigned dev;
     int traffic_class;
     unsigned users;         /* comms and listeners; by the lock of contexts */

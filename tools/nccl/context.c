@@ -141,7 +141,7 @@ static int engine_new(struct sl_nccl_ctx *ctx, unsigned dev, int traffic_class,
 
     if (engine == NULL)
         return sl_fail(-ENOMEM, "no memory for device %u", dev);
-    *engine = (struct sl_nccl_engine){.ctx = ctx, .dev = dev, .traffic_class = traffic_class,
+    *engine = (struct sl_nccl_engine){.ctx = ctx, .life = ctx->life, .dev = dev, .traffic_class = traffic_class,
                                       .config = ctx->config};
     pthread_mutex_init(&engine->lock, NULL);
     sl_list_init(&engine->comms);
@@ -278,6 +278,8 @@ int sl_nccl_engine_get(struct sl_nccl_ctx *ctx, int dev, int traffic_class,
     struct sl_nccl_engine *engine = NULL;
     int err = 0;
 
+    if (!sl_fork_same(ctx->life))
+        return sl_fork_refuse();
     pthread_mutex_lock(&lock);
     if (devices == NULL || dev < 0 || (unsigned)dev >= devices->count)
         err = sl_fail(-EINVAL, "there is no device %d", dev);
@@ -396,6 +398,15 @@ static int find_devices(const struct sl_config *config)
     return 0;
 }
 
+/* In a child: all contexts are the parent's. */
+static void forget_parents(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    sl_list_init(&contexts);
+    open_count = 0;
+    fallback = NULL;
+}
+
 static int ctx_new(sl_nccl_logger *logger, int traffic_class, struct sl_nccl_ctx **out)
 {
     struct sl_nccl_ctx *ctx = calloc(1, sizeof(*ctx));
@@ -415,6 +426,8 @@ static int ctx_new(sl_nccl_logger *logger, int traffic_class, struct sl_nccl_ctx
     if (open_count == 0)
         say_what_is_in_clear(&ctx->config);
     ctx->traffic_class = traffic_class;
+    ctx->life = sl_fork_life();
+    sl_fork_on_child(forget_parents);
     ctx->open = true;
     sl_list_init(&ctx->engines);
     sl_list_push_back(&contexts, &ctx->link);
@@ -448,6 +461,8 @@ int sl_nccl_ctx_default(sl_nccl_logger *logger, struct sl_nccl_ctx **out)
 
 void sl_nccl_ctx_close(struct sl_nccl_ctx *ctx)
 {
+    if (ctx != NULL && !sl_fork_same(ctx->life))
+        return; /* the parent's, who goes on with it */
     pthread_mutex_lock(&lock);
     if (ctx == NULL)
         ctx = fallback;

@@ -136,6 +136,8 @@ void sl_nccl_close(struct sl_nccl_comm *comm)
 {
     struct sl_nccl_engine *engine = comm->engine;
 
+    if (!sl_fork_same(engine->life))
+        return; /* a child says nothing to its parent's peer */
     sl_nccl_lock(engine);
     for (unsigned i = 0; i < LAST_LOOKS && comm->lost == 0; i++)
         sl_nccl_progress(engine);
@@ -333,6 +335,8 @@ int sl_nccl_isend(struct sl_nccl_comm *comm, void *data, size_t len, int tag,
     int slot = -1, err = check_memory(comm, mr, data, len);
 
     *out = NULL;
+    if (SL_UNLIKELY(!sl_fork_same(comm->engine->life)))
+        err = sl_fork_refuse();
     if (err != 0)
         return err;
     sl_nccl_lock(comm->engine);
@@ -493,6 +497,8 @@ int sl_nccl_irecv(struct sl_nccl_comm *comm, unsigned count, void **data, const 
     int err = check_recv(comm, count, data, lens, mrs);
 
     *out = NULL;
+    if (SL_UNLIKELY(!sl_fork_same(comm->engine->life)))
+        err = sl_fork_refuse();
     if (err != 0)
         return err;
     sl_nccl_lock(comm->engine);
@@ -562,6 +568,8 @@ int sl_nccl_test(struct sl_nccl_req *req, int *sizes)
     struct sl_nccl_engine *engine = comm->engine;
     int done = 0;
 
+    if (SL_UNLIKELY(!sl_fork_same(engine->life)))
+        return sl_fork_refuse();
     sl_nccl_lock(engine);
     if (req->left > 0)
         sl_nccl_progress_once(engine, &req->looks);

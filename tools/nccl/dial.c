@@ -106,7 +106,7 @@ static int begin(struct dial *dial)
     if (fd < 0)
         return sl_fail(-errno, "no socket to be had: %s%s", sluice_strerror(-errno),
                        errno == EMFILE ? "; raise 'ulimit -n'" : "");
-    dial->link.fd = fd;
+    dial->link.fd = sl_fork_closes(fd);
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
     dial->link.why[0] = '\0';

@@ -98,6 +98,7 @@ static int listen_socket(const char *range, int *out, uint16_t *port)
     if (fd < 0)
         return sl_fail(-errno, "no socket to be had: %s%s", sluice_strerror(-errno),
                        errno == EMFILE ? "; raise 'ulimit -n'" : "");
+    sl_fork_closes(fd);
     if (family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
     err = bind_any(fd, family, range);
@@ -162,6 +163,13 @@ static int listen_new(struct sl_nccl_engine *engine, struct sl_nccl_listen **out
     return 0;
 }
 
+/* In a child: all listeners are the parent's. */
+static void forget_parents(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    sl_list_init(&listens);
+}
+
 int sl_nccl_listen(struct sl_nccl_ctx *ctx, int dev, void *handle, struct sl_nccl_listen **out)
 {
     struct sl_nccl_engine *engine;
@@ -175,6 +183,7 @@ int sl_nccl_listen(struct sl_nccl_ctx *ctx, int dev, void *handle, struct sl_ncc
         sl_nccl_engine_put(engine);
         return err;
     }
+    sl_fork_on_child(forget_parents);
     memset(handle, 0, SL_NCCL_HANDLE_BYTES);
     sl_nccl_handle_encode(&ls->handle, handle);
     sl_nccl_lock(engine);
@@ -250,7 +259,7 @@ static void let_in(struct sl_nccl_listen *ls)
             return; /* who waits stays in the listener's queue */
         fd = accept4(ls->fd, (struct sockaddr *)&addr, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0)
-            take_in(ls, fd, &addr);
+            take_in(ls, sl_fork_closes(fd), &addr);
         else if ((errno != EMFILE && errno != ENFILE) || !make_room(ls, "no descriptor is left"))
             return;
     }
@@ -440,6 +449,8 @@ int sl_nccl_accept(struct sl_nccl_listen *ls, struct sl_nccl_comm **out)
     struct pending *committed = NULL;
 
     *out = NULL;
+    if (!sl_fork_same(ls->engine->life))
+        return sl_fork_refuse();
     sl_nccl_lock(ls->engine);
     let_in(ls);
     sl_nccl_progress(ls->engine);

@@ -12,6 +12,10 @@ int sl_nccl_reg(struct sl_nccl_comm *comm, const struct sl_mem *mem, struct sl_n
     struct sl_iface *iface;
     int err = 0;
 
+    if (!sl_fork_same(comm->engine->life)) {
+        free(mr);
+        return sl_fork_refuse();
+    }
     if (mr == NULL)
         return sl_fail(-ENOMEM, "no memory for the record of a registration");
     mr->comm = comm;
@@ -62,6 +66,8 @@ int sl_nccl_dereg(struct sl_nccl_comm *comm, struct sl_nccl_mr *mr)
 {
     if (mr->comm != comm)
         return sl_fail(-EINVAL, "deregMr has memory that is registered for another connection");
+    if (!sl_fork_same(comm->engine->life))
+        return 0;
     sl_nccl_lock(comm->engine);
     sl_nccl_mr_end(mr);
     sl_nccl_unlock(comm->engine);

@@ -22,6 +22,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <setjmp.h>
@@ -737,6 +738,57 @@ static void a_peer_that_is_gone_is_a_remote_error(void **state)
 }
 
 #ifndef OVER_FAKE_RAILS
+/* In the child: 0, or the line that was not as it should be. */
+#define CHILD_EXPECT(condition)                                                                    \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            _exit(__LINE__ % 255 + 1);                                                             \
+    } while (0)
+
+static void in_a_child(struct ends *e, void *request)
+{
+    uint8_t bytes[100] = {0}, handle[SL_NCCL_HANDLE_BYTES];
+    void *memory = bytes, *mr, *other = NULL;
+    size_t size = sizeof(bytes);
+    int tag = 1, done = 0;
+
+    CHILD_EXPECT(net->isend(e->send, bytes, sizeof(bytes), 1, NULL, NULL, &other) == SL_NCCL_INVALID_ARGUMENT);
+    CHILD_EXPECT(net->irecv(e->recv, 1, &memory, &size, &tag, &mr, NULL, &other) == SL_NCCL_INVALID_ARGUMENT);
+    CHILD_EXPECT(net->test(request, &done, NULL) == SL_NCCL_INVALID_ARGUMENT);
+    CHILD_EXPECT(net->reg_mr(e->send, bytes, sizeof(bytes), 1, &mr) == SL_NCCL_INVALID_ARGUMENT);
+    CHILD_EXPECT(net->listen(e->ctx, 0, handle, &other) == SL_NCCL_INVALID_ARGUMENT);
+    CHILD_EXPECT(net->connect(e->ctx, 0, e->handle, &other, NULL) == SL_NCCL_INVALID_ARGUMENT);
+    CHILD_EXPECT(net->accept(e->listen, &other, NULL) == SL_NCCL_INVALID_ARGUMENT);
+    CHILD_EXPECT(strstr(ends_warning, "before it forked this one") != NULL);
+    CHILD_EXPECT(net->close_send(e->send) == SL_NCCL_SUCCESS);
+    CHILD_EXPECT(net->close_recv(e->recv) == SL_NCCL_SUCCESS);
+    CHILD_EXPECT(net->close_listen(e->listen) == SL_NCCL_SUCCESS);
+    CHILD_EXPECT(net->finalize(e->ctx) == SL_NCCL_SUCCESS);
+    _exit(0);
+}
+
+static void a_forked_child_is_refused_and_harms_nothing(void **state)
+{
+    uint8_t sent[100], got[100] = {0};
+    int status = -1, size = 0;
+    struct ends e;
+
+    (void)state;
+    ends_make(&e);
+    ends_fill(sent, sizeof(sent), 3);
+    void *recv = ends_irecv(&e, got, sizeof(got), 1);
+    pid_t pid = fork();
+
+    if (pid == 0)
+        in_a_child(&e, recv);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    ends_finish_both(ends_isend(&e, sent, sizeof(sent), 1), NULL, recv, &size);
+    assert_int_equal(size, sizeof(sent));
+    assert_memory_equal(sent, got, sizeof(sent));
+    ends_part(&e);
+}
+
 static void contexts_come_and_go_apart(void **state)
 {
     struct ends a, b;
@@ -882,6 +934,7 @@ int main(void)
         cmocka_unit_test(a_connection_outlives_its_context),
         cmocka_unit_test(every_property_is_filled),
 #ifndef OVER_FAKE_RAILS /* which is for one engine, and none that stays */
+        cmocka_unit_test(a_forked_child_is_refused_and_harms_nothing),
         cmocka_unit_test(contexts_come_and_go_apart),
         cmocka_unit_test(callers_without_a_context_are_served),
 #endif
