@@ -12,7 +12,7 @@
 #include <strings.h>
 
 /* Raised with every change of what ranks say to each other on the wire or in shared memory. */
-#define PROTOCOL_VERSION 2
+#define PROTOCOL_VERSION 3
 #define HELLO_MAGIC UINT32_C(0x534c4331)
 #define SETTINGS_SHOWN 300 /* bytes of each rank's, in a sentence about two */
 
@@ -24,6 +24,8 @@ struct hello {
     uint64_t settings;  /* of what must be the same on all ranks */
     uint32_t opened;    /* bit per place in the list of transports */
     uint32_t local;     /* those of them that reach only this host */
+    uint32_t nearby;    /* 1: surely on rank 0's host; that of two machines may have one number (host) */
+    uint32_t unused;
     uint64_t cores[SL_CPU_WORDS];
     char settings_text[512];
 };
@@ -181,6 +183,14 @@ static bool are_apart(const struct sluice_comm *comm, const struct hello *all)
     return false;
 }
 
+static bool all_nearby(const struct sluice_comm *comm, const struct hello *all)
+{
+    for (uint32_t r = 0; r < comm->size; r++)
+        if (all[r].nearby != 1)
+            return false;
+    return true;
+}
+
 /* Which transports each rank has open, for sl_connect_peers(). */
 static void keep_opened(struct sluice_comm *comm, const struct hello *all)
 {
@@ -211,6 +221,7 @@ int sl_connect_meet(struct sluice_comm *comm, struct sl_exchange *exchange,
         if ((comm->ifaces[i].iface->caps & SL_CAP_LOCAL) != 0)
             mine.local |= 1u << i;
     }
+    mine.nearby = exchange->nearby;
     mine.host = params->host_id != NULL ? sl_hash_text(params->host_id)
                                         : sl_host_hash(&comm->config);
     mine.sched_group = sl_host_sched_group();
@@ -223,6 +234,7 @@ int sl_connect_meet(struct sluice_comm *comm, struct sl_exchange *exchange,
     if (err == 0) {
         number_hosts(comm, all);
         keep_opened(comm, all);
+        comm->worker.one_host = all_nearby(comm, all);
         comm->oversubscribed =
             comm->local_size > count_cores(comm, all, comm->host[comm->rank]);
         comm->apart = are_apart(comm, all);

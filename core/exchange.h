@@ -5,6 +5,7 @@
 #ifndef SL_CORE_EXCHANGE_H
 #define SL_CORE_EXCHANGE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,6 +19,9 @@ struct sl_exchange {
 
     /* Gives the exchange back; may be called after an error. */
     void (*close)(struct sl_exchange *exchange);
+
+    /* This rank surely runs on the host of rank 0, in the same network namespace: they met by a unix socket. */
+    bool nearby;
 
     /* A key of SL_DIGEST_BYTES that all ranks of this exchange share and nobody else has (core/secret.h); NULL:
      * they have no secret. The exchange's, as long as it lives. */

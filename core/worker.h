@@ -19,6 +19,9 @@ struct sl_worker {
     struct sl_event_ring *events; /* borrowed; NULL: what happens is not noted (core/event.h) */
     int rank; /* for log lines; -1 before it is known */
 
+    /* All peers of what is made on this worker surely run on this host: no address but loopback is of use. */
+    bool one_host;
+
     /* A key that the ranks of the job share and nobody else has. Without a secret there is none. */
     bool has_session;
     uint8_t session[SL_DIGEST_BYTES];

@@ -675,7 +675,7 @@ static int host_make(const struct sl_party *party, struct sl_host **out)
     for (unsigned i = 0; i < PENDING_MAX; i++)
         host->pending[i].fd = -1;
     sl_pending_init(&host->set, "launch", PENDING_MAX, &host->log);
-    host->base = (struct sl_exchange){0, party->size, host_allgather, host_close, NULL};
+    host->base = (struct sl_exchange){0, party->size, host_allgather, host_close, true, NULL};
     host->timeout_ns = party->timeout_ms * SL_NS_PER_MS;
     snprintf(host->secret, sizeof(host->secret), "%s", party->secret);
     host->terms = (struct sl_terms){.rank = 0, .size = party->size, .secret = host->secret,

@@ -405,6 +405,7 @@ static int take_welcome(struct search *search, struct attempt *attempt)
         return fail_attempt(search, attempt, REFUSED, err);
     snprintf(joiner->name, sizeof(joiner->name), "%s", attempt->name);
     joiner->fd = attempt->fd;
+    joiner->base.nearby = attempt->nearby;
     attempt->fd = -1;
     return 1;
 }
@@ -719,7 +720,7 @@ int sl_rendezvous_join(const struct sl_party *party, const struct sl_places *pla
 
     if (joiner == NULL)
         return sl_fail(-ENOMEM, "no memory for the meeting of %d ranks", party->size);
-    joiner->base = (struct sl_exchange){party->rank, party->size, joiner_allgather, joiner_close, NULL};
+    joiner->base = (struct sl_exchange){party->rank, party->size, joiner_allgather, joiner_close, false, NULL};
     joiner->timeout_ns = party->timeout_ms * SL_NS_PER_MS;
     joiner->fd = -1;
     int err = sl_job_hash(party->job, terms.job);
@@ -753,7 +754,7 @@ int sl_rendezvous_alone(struct sl_exchange **out)
 
     if (exchange == NULL)
         return sl_fail(-ENOMEM, "no memory for a communicator of one rank");
-    *exchange = (struct sl_exchange){0, 1, alone_allgather, alone_close, NULL};
+    *exchange = (struct sl_exchange){0, 1, alone_allgather, alone_close, true, NULL};
     *out = exchange;
     return 0;
 }

@@ -380,6 +380,7 @@ static int create_child(struct sluice_comm *parent, const int *members, int coun
 {
     struct split_exchange exchange = {
         .base = {.rank = rank, .size = count, .allgather = split_allgather,
+                 .nearby = parent->worker.one_host,
                  .session = parent->worker.has_session ? parent->worker.session : NULL},
         .parent = parent,
         .members = members,

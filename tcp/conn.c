@@ -30,6 +30,7 @@
 #include <unistd.h>
 
 #define BACKLOG 1024
+#define PORT_TRIES 64
 #define HELLO_AT 1024 /* of a connection's read-ahead lies our hello, until frames come */
 #define DIAL_NS_MAX (5 * SL_NS_PER_S)  /* one address, while others remain */
 
@@ -112,27 +113,95 @@ static int new_socket(int family)
     return sl_fork_closes(fd);
 }
 
-static int bind_any(int fd, int family, uint16_t port)
-{
-    struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
-    struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(port)};
+static void watch_close(struct sl_tcp_iface *iface, struct sl_tcp_watch *watch);
 
-    if (family == AF_INET6)
-        return bind(fd, (struct sockaddr *)&in6, sizeof(in6)) == 0 ? 0 : -errno;
-    return bind(fd, (struct sockaddr *)&in, sizeof(in)) == 0 ? 0 : -errno;
+static void set_port(struct sockaddr_storage *addr, uint16_t port)
+{
+    if (addr->ss_family == AF_INET)
+        ((struct sockaddr_in *)addr)->sin_port = htons(port);
+    else
+        ((struct sockaddr_in6 *)addr)->sin6_port = htons(port);
 }
 
-static int bind_in_range(struct sl_tcp_iface *iface, int fd, int family)
+static uint16_t port_of(const struct sockaddr_storage *addr)
+{
+    return ntohs(addr->ss_family == AF_INET ? ((const struct sockaddr_in *)addr)->sin_port
+                                            : ((const struct sockaddr_in6 *)addr)->sin6_port);
+}
+
+/* A socket that listens at that address and *port; 0: any, and *port tells which. */
+static int listen_at(struct sl_tcp_iface *iface, const struct sockaddr_storage *at, uint16_t *port, int *out)
+{
+    struct sockaddr_storage addr = *at;
+    socklen_t len = sl_sockaddr_len(at);
+    int fd = new_socket(at->ss_family), err;
+
+    if (fd < 0)
+        return fd;
+    if (at->ss_family == AF_INET6)
+        set_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+    if (iface->congestion[0] == '\0')
+        choose_congestion(iface, fd);
+    tune_early(iface, fd);
+    /* Who says nothing stays in the kernel: the dialling side speaks first. */
+    set_int(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, SL_PENDING_MS / 1000);
+    set_port(&addr, *port);
+    if (bind(fd, (struct sockaddr *)&addr, len) == 0 && listen(fd, BACKLOG) == 0 &&
+        getsockname(fd, (struct sockaddr *)&addr, &len) == 0) {
+        *port = port_of(&addr);
+        *out = fd;
+        return 0;
+    }
+    err = -errno;
+    close(fd);
+    return sl_fail(err, "%s", sluice_strerror(err));
+}
+
+static void close_listeners(struct sl_tcp_iface *iface)
+{
+    for (unsigned i = 0; i < SL_TCP_ADDRS; i++)
+        watch_close(iface, &iface->listeners[i]);
+}
+
+/* At all published addresses, but those that are not usable yet: IPv6 takes a moment to find out whether an address is
+ * alone. */
+static int listen_everywhere(struct sl_tcp_iface *iface, uint16_t port)
+{
+    unsigned count = 0;
+    int err = -EADDRNOTAVAIL;
+
+    for (unsigned i = 0; i < iface->netifs.count && i < SL_TCP_ADDRS; i++) {
+        struct sl_tcp_watch *watch = &iface->listeners[i];
+        int fd = -1;
+
+        err = listen_at(iface, &iface->netifs.items[i].addr, &port, &fd);
+        if (err == -EADDRNOTAVAIL)
+            continue;
+        if (err == 0) {
+            *watch = (struct sl_tcp_watch){.fd = fd, .kind = SL_TCP_WATCH_LISTENER};
+            err = iface->engine_ops->add(iface->engine, watch);
+            if (err != 0) {
+                close(fd);
+                watch->fd = -1;
+            }
+        }
+        if (err != 0) {
+            close_listeners(iface);
+            return err;
+        }
+        count++;
+    }
+    iface->port = port;
+    return count > 0 ? 0 : err;
+}
+
+static int listen_in_range(struct sl_tcp_iface *iface)
 {
     const char *range = iface->config->port_range;
     unsigned low, high, start, span;
     char end;
     int err = 0;
 
-    if (range[0] == '\0') {
-        err = bind_any(fd, family, 0);
-        return err == 0 ? 0 : sl_fail(err, "no port to listen on: %s", sluice_strerror(err));
-    }
     if (sscanf(range, "%u-%u%c", &low, &high, &end) != 2 || low == 0 || low > high || high > 65535)
         return sl_fail(-EINVAL, "SLUICE_PORT_RANGE is '%s', but must be low-high, such as 5000-5100",
                        range);
@@ -140,7 +209,7 @@ static int bind_in_range(struct sl_tcp_iface *iface, int fd, int family)
     span = high - low + 1;
     start = (unsigned)getpid() % span;
     for (unsigned i = 0; i < span; i++) {
-        err = bind_any(fd, family, (uint16_t)(low + (start + i) % span));
+        err = listen_everywhere(iface, (uint16_t)(low + (start + i) % span));
         if (err != -EADDRINUSE)
             break;
     }
@@ -152,39 +221,26 @@ static int bind_in_range(struct sl_tcp_iface *iface, int fd, int family)
 
 int sl_tcp_listen(struct sl_tcp_iface *iface)
 {
-    struct sockaddr_storage addr = {0};
-    socklen_t len = sizeof(addr);
-    int family = AF_INET6, fd = new_socket(AF_INET6), err;
+    int err = -EADDRINUSE;
 
-    if (fd == -EAFNOSUPPORT) {
-        family = AF_INET;
-        fd = new_socket(AF_INET);
-    }
-    if (fd < 0)
-        return fd;
-    if (family == AF_INET6)
-        set_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
-    choose_congestion(iface, fd);
-    tune_early(iface, fd);
-    /* Who says nothing stays in the kernel: the dialling side speaks first. */
-    set_int(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, SL_PENDING_MS / 1000);
-    err = bind_in_range(iface, fd, family);
-    if (err != 0)
-        goto err_fd;
-    if (listen(fd, BACKLOG) != 0 || getsockname(fd, (struct sockaddr *)&addr, &len) != 0) {
-        err = sl_fail(-errno, "listen failed: %s", sluice_strerror(-errno));
-        goto err_fd;
-    }
-    iface->port = ntohs(addr.ss_family == AF_INET ? ((struct sockaddr_in *)&addr)->sin_port
-                                                  : ((struct sockaddr_in6 *)&addr)->sin6_port);
-    iface->listener = (struct sl_tcp_watch){.fd = fd, .kind = SL_TCP_WATCH_LISTENER};
-    err = iface->engine_ops->add(iface->engine, &iface->listener);
-    if (err == 0)
-        return 0;
-    iface->listener.fd = -1;
-err_fd:
-    close(fd);
-    return err;
+    if (iface->config->port_range[0] != '\0')
+        return listen_in_range(iface);
+    /* What is free at the first address may be taken at another. */
+    for (unsigned i = 0; i < PORT_TRIES && err == -EADDRINUSE; i++)
+        err = listen_everywhere(iface, 0);
+    return err == 0 ? 0 : sl_fail(err, "no port to listen on: %s", sluice_strerror(err));
+}
+
+void sl_tcp_listen_locally(struct sl_tcp_iface *iface)
+{
+    bool any = false;
+
+    for (unsigned i = 0; i < iface->netifs.count && i < SL_TCP_ADDRS; i++)
+        any |= iface->netifs.items[i].loopback && iface->listeners[i].fd >= 0;
+    for (unsigned i = 0; any && i < iface->netifs.count && i < SL_TCP_ADDRS; i++)
+        if (!iface->netifs.items[i].loopback)
+            watch_close(iface, &iface->listeners[i]);
+    iface->local_only = true;
 }
 
 static void watch_close(struct sl_tcp_iface *iface, struct sl_tcp_watch *watch)
@@ -209,7 +265,7 @@ void sl_tcp_unlisten(struct sl_tcp_iface *iface)
     for (unsigned i = 0; i < SL_TCP_PENDING; i++)
         if (iface->pending[i].used)
             pending_free(iface, &iface->pending[i]);
-    watch_close(iface, &iface->listener);
+    close_listeners(iface);
     sl_pending_fini(&iface->pending_set);
 }
 
@@ -277,11 +333,9 @@ static void take_in(struct sl_tcp_iface *iface, int fd, const struct sockaddr_st
     sl_tcp_pending_event(iface, pending);
 }
 
-void sl_tcp_accept(struct sl_tcp_iface *iface)
+/* False: no more can be taken in now, here or elsewhere. */
+static bool accept_at(struct sl_tcp_iface *iface, struct sl_tcp_watch *listener)
 {
-    if (iface->accept_after_ns != 0 && now(iface) < iface->accept_after_ns)
-        return;
-    iface->accept_after_ns = 0;
     /* Bounded: a flood of strangers must not keep progress here. */
     for (int i = 0; i < 64; i++) {
         struct sockaddr_storage addr = {0};
@@ -290,8 +344,8 @@ void sl_tcp_accept(struct sl_tcp_iface *iface)
 
         if (sl_pending_full(&iface->pending_set) &&
             !make_room(iface, "it said nothing useful while others waited"))
-            return; /* who waits stays where it is; progress looks again */
-        fd = accept4(iface->listener.fd, (struct sockaddr *)&addr, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+            return false; /* who waits stays where it is; progress looks again */
+        fd = accept4(listener->fd, (struct sockaddr *)&addr, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
             take_in(iface, sl_fork_closes(fd), &addr);
             continue;
@@ -302,11 +356,23 @@ void sl_tcp_accept(struct sl_tcp_iface *iface)
             if (make_room(iface, "no descriptor is left"))
                 continue;
             accept_starved(iface, err);
-        } else if (errno == EAGAIN) {
-            iface->listener.readable = false;
+            return false;
         }
-        return;
+        if (errno == EAGAIN)
+            listener->readable = false;
+        return true;
     }
+    return true;
+}
+
+void sl_tcp_accept(struct sl_tcp_iface *iface)
+{
+    if (iface->accept_after_ns != 0 && now(iface) < iface->accept_after_ns)
+        return;
+    iface->accept_after_ns = 0;
+    for (unsigned i = 0; i < SL_TCP_ADDRS; i++)
+        if (iface->listeners[i].readable && !accept_at(iface, &iface->listeners[i]))
+            return;
 }
 
 static void answer(struct sl_tcp_iface *iface, int fd, enum sl_tcp_verdict verdict)

@@ -256,7 +256,8 @@ static int open_iface(struct sl_worker *worker, const struct sl_device *dev,
         iface->base.handler = *handler;
     iface->base.ops = sl_transport_complete(&sl_tcp_ops, &iface->ops);
     iface->config = worker->config;
-    iface->listener.fd = -1;
+    for (unsigned i = 0; i < SL_TCP_ADDRS; i++)
+        iface->listeners[i].fd = -1;
     sl_list_init(&iface->eps);
     sl_list_init(&iface->active);
     sl_list_init(&iface->ready);
@@ -346,9 +347,13 @@ static int ep_addr(struct sl_ep *base, struct sl_addr *out)
 
     memcpy(mine.host, iface->host_id, sizeof(mine.host));
     memcpy(mine.token, ep->token, sizeof(mine.token));
-    for (unsigned i = 0; i < iface->netifs.count && mine.count < SL_TCP_ADDRS; i++) {
+    if (base->iface->worker->one_host && !iface->local_only)
+        sl_tcp_listen_locally(iface);
+    for (unsigned i = 0; i < iface->netifs.count && i < SL_TCP_ADDRS; i++) {
         const struct sl_netif *netif = &iface->netifs.items[i];
 
+        if (iface->listeners[i].fd < 0)
+            continue;
         mine.places[mine.count++] =
             (struct sl_tcp_target){.addr = netif->addr, .loopback = netif->loopback};
     }
@@ -673,8 +678,11 @@ static int poll_engine(struct sl_tcp_iface *iface)
 
     if (events < 0)
         return events;
-    if (iface->listener.readable)
-        sl_tcp_accept(iface);
+    for (unsigned i = 0; i < SL_TCP_ADDRS; i++)
+        if (iface->listeners[i].readable) {
+            sl_tcp_accept(iface);
+            break;
+        }
     if (iface->connecting > 0 || iface->pending_set.count > 0) {
         uint64_t time = sl_now(iface->base.worker->clock);
 

@@ -179,7 +179,8 @@ struct sl_tcp_iface {
     const struct sl_config *config;
     const struct sl_tcp_engine_ops *engine_ops;
     void *engine;
-    struct sl_tcp_watch listener;
+    struct sl_tcp_watch listeners[SL_TCP_ADDRS]; /* one for each of the first netifs; fd -1: none there */
+    bool local_only;             /* those of loopback alone */
     uint16_t port;
     uint8_t host_id[16];
     char congestion[16];
@@ -198,7 +199,10 @@ struct sl_tcp_iface {
 };
 
 /* conn.c */
+/* On the addresses that are published, all by one port. */
 int sl_tcp_listen(struct sl_tcp_iface *iface);
+/* Nobody comes from outside: loopback alone, where it is among them. Before the first address is told. */
+void sl_tcp_listen_locally(struct sl_tcp_iface *iface);
 void sl_tcp_unlisten(struct sl_tcp_iface *iface);
 /* Starts connecting: dials, or adopts connections that came early. */
 int sl_tcp_connect_start(struct sl_tcp_ep *ep);

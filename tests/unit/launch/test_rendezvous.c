@@ -38,6 +38,7 @@ struct actor {
     unsigned rounds;     /* exchanges; 0: leaves at once */
     unsigned delay_ms;   /* before it dials */
     bool leave_early;    /* after the first exchange */
+    bool nearby;         /* what its exchange says of it */
     uint8_t *session;    /* gets the exchange's */
     int err;
     char why[1024];
@@ -95,6 +96,7 @@ static void *act(void *arg)
                                                               .card = actor->card},
                                           &exchange);
     if (actor->err == 0) {
+        actor->nearby = exchange->nearby;
         if (actor->session != NULL && exchange->session != NULL)
             memcpy(actor->session, exchange->session, SL_DIGEST_BYTES);
         actor->err = swap(actor, exchange);
@@ -185,6 +187,8 @@ static void every_rank_gets_every_share(void **state)
         prepare(size, 20000, "secret");
         all_act(size);
         assert_went_well(size);
+        for (int i = 0; i < size; i++)
+            assert_true(actors[i].nearby);
     }
 }
 
@@ -568,6 +572,7 @@ static void a_first_place_that_says_nothing_costs_a_moment(void **state)
     uint64_t took_ns = both_act_ns();
     close(fd);
     assert_went_well(2);
+    assert_false(actors[1].nearby); /* TCP says nothing of hosts */
     assert_true(took_ns < 2 * SL_NS_PER_S);
 }
 

@@ -295,6 +295,70 @@ static void more_strangers_than_places_keep_no_rank_out_and_fill_no_log(void **s
         close(fds[i]);
 }
 
+/* Opens one more interface; how many of its listeners are open, and the address that it tells. */
+static unsigned listeners_of(const char *interface, bool one_host, struct sl_tcp_address *told)
+{
+    struct sl_config config;
+    struct sl_worker worker = {.clock = &sl_clock_monotonic, .config = &config, .one_host = one_host};
+    struct sl_iface *base;
+    struct sl_addr addr;
+    struct sl_ep *ep;
+    unsigned count = 0;
+
+    sl_config_defaults(&config);
+    snprintf(config.interface, sizeof(config.interface), "%s", interface);
+    assert_int_equal(sl_tcp_ops.open(&worker, NULL, NULL, &base), 0);
+    struct sl_tcp_iface *iface = (struct sl_tcp_iface *)base;
+    assert_int_equal(sl_tcp_ops.ep_create(base, &ep), 0);
+    assert_int_equal(sl_tcp_ops.ep_addr(ep, &addr), 0);
+    assert_int_equal(sl_tcp_address_decode(&addr, "the test", told), 0);
+    for (unsigned i = 0; i < SL_TCP_ADDRS; i++) {
+        struct sockaddr_storage at = {0};
+        socklen_t len = sizeof(at);
+        char text[2][64] = {""};
+
+        if (iface->listeners[i].fd < 0)
+            continue;
+        assert_int_equal(getsockname(iface->listeners[i].fd, (struct sockaddr *)&at, &len), 0);
+        sl_sockaddr_text(&at, text[0], sizeof(text[0]));
+        sl_sockaddr_text(&told->places[count].addr, text[1], sizeof(text[1]));
+        if (at.ss_family == AF_INET) /* link-local IPv6 has a scope here */
+            assert_string_equal(text[0], text[1]);
+        count++;
+    }
+    assert_int_equal(count, told->count);
+    sl_tcp_ops.ep_destroy(ep);
+    sl_tcp_ops.close(base);
+    return count;
+}
+
+/* 127.0.0.2 is this host's, too, but nobody is told of it. */
+static void only_addresses_that_are_told_are_listened_on(void **state)
+{
+    struct wire *w = *state;
+    struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1),
+                             .sin_port = htons((uint16_t)(w->addr.bytes[4] | w->addr.bytes[5] << 8))};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sl_tcp_address told;
+
+    assert_int_equal(connect(fd, (struct sockaddr *)&in, sizeof(in)), -1);
+    assert_int_equal(errno, ECONNREFUSED);
+    close(fd);
+    assert_true(listeners_of("", false, &told) >= listeners_of("lo", false, &told));
+    for (unsigned i = 0; i < told.count; i++)
+        assert_true(told.places[i].loopback);
+}
+
+static void a_job_on_one_host_listens_on_loopback_alone(void **state)
+{
+    struct sl_tcp_address told;
+
+    (void)state;
+    assert_true(listeners_of("", true, &told) > 0);
+    for (unsigned i = 0; i < told.count; i++)
+        assert_true(told.places[i].loopback);
+}
+
 static bool no_chance;
 
 ssize_t __real_getrandom(void *out, size_t len, unsigned flags);
@@ -400,6 +464,8 @@ int main(int argc, char **argv)
         CASE(a_slow_hello_is_refused_at_its_deadline),
         CASE(silent_strangers_stay_in_the_kernel),
         CASE(more_strangers_than_places_keep_no_rank_out_and_fill_no_log),
+        CASE(only_addresses_that_are_told_are_listened_on),
+        CASE(a_job_on_one_host_listens_on_loopback_alone),
         CASE(without_random_bytes_there_is_no_endpoint),
         CASE(a_connection_that_comes_twice_is_refused),
         CASE(ipv6_reaches_the_same_port),
