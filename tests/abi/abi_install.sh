@@ -119,7 +119,14 @@ examples_run() {
 }
 
 tap_case the_plugin_is_there_by_each_name_that_is_looked_for the_plugin_has_its_names
+# With no other package's file to be found, as for users, who have no development packages.
+without_other_packages() {
+    PKG_CONFIG_PATH='' PKG_CONFIG_LIBDIR=$(dirname "$pc") pkg-config --define-variable=prefix="$prefix" \
+        --cflags --libs sluice
+}
+
 tap_case a_program_finds_the_library_by_pkg_config with_pkg_config
+tap_case pkg_config_needs_no_other_package without_other_packages
 if command -v cmake >/dev/null; then
     tap_case a_program_finds_the_library_by_find_package with_cmake
     tap_case find_package_refuses_another_minor_version cmake_refuses_another_minor_version

@@ -31,7 +31,6 @@ carried_equals_documented() {
 
 # Location: 0x... is an address of the code; the byte there is 0x90 on x86.
 sites_are_nops() {
-    [[ $(uname -m) == x86_64 ]] || return 0
     local place count=0
     for place in $(notes | grep -A1 -E 'Name: (mr_|frame_post|write_post|complete)' | sed -n 's/.*Location: \(0x[0-9a-f]*\),.*/\1/p'); do
         objdump -d --start-address="$place" --stop-address=$((place + 1)) "$library" |
@@ -49,6 +48,10 @@ no_site_has_a_semaphore() {
 }
 
 tap_case the_probes_are_those_that_the_documentation_lists carried_equals_documented
-tap_case a_probe_is_a_nop_of_one_byte sites_are_nops
+if [[ $(uname -m) == x86_64 ]]; then
+    tap_case a_probe_is_a_nop_of_one_byte sites_are_nops
+else
+    tap_skip a_probe_is_a_nop_of_one_byte "the opcode that is looked for is of x86-64, this is $(uname -m)"
+fi
 tap_case no_probe_has_a_semaphore no_site_has_a_semaphore
 tap_done
