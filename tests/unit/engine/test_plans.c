@@ -159,6 +159,28 @@ static void names_of_collectives_are_those_of_any_tongue(void **state)
     }
 }
 
+/* Pieces are counted in elements: one that is smaller than an element is an element. */
+static void tiny_chunks(struct sluice_comm **comm, int rank)
+{
+    struct sl_call call = call_of(100);
+    struct sl_schedule schedule;
+    struct sl_shape shape;
+
+    (void)rank;
+    sl_call_shape(*comm, &call, &shape);
+    EXPECT(sl_select_build(*comm, &shape, &schedule) == 0);
+    sl_schedule_fini(&schedule);
+    EXPECT(shape.chunk == ((*comm)->config.chunk_bytes + 3) / 4);
+}
+
+static void a_chunk_is_an_element_at_least(void **state)
+{
+    RUN(2, "CHUNK_BYTES=1 ALGO=ring", tiny_chunks);
+    RUN(2, "CHUNK_BYTES=3 ALGO=ring", tiny_chunks);
+    RUN(2, "CHUNK_BYTES=8 ALGO=ring", tiny_chunks);
+    RUN(2, "ALGO=ring", tiny_chunks);
+}
+
 static void an_algorithm_that_does_not_suit_is_refused(void **state)
 {
     (void)state;
@@ -199,6 +221,7 @@ int main(void)
         cmocka_unit_test(an_algorithm_can_be_forced_for_all_or_for_one_collective),
         cmocka_unit_test(an_item_that_can_force_nothing_is_refused),
         cmocka_unit_test(names_of_collectives_are_those_of_any_tongue),
+        cmocka_unit_test(a_chunk_is_an_element_at_least),
         cmocka_unit_test(an_algorithm_that_does_not_suit_is_refused),
     };
 

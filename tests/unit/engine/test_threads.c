@@ -3,7 +3,9 @@
  * from another thread. For the thread sanitizer, and plain. */
 #include "core/clock.h"
 #include "core/err.h"
+#include "core/rng.h"
 #include "core/transport.h"
+#include "core/worker.h"
 
 #include <sluice/sluice.h>
 
@@ -84,8 +86,11 @@ static int open_mending(struct sl_worker *worker, const struct sl_device *dev, c
 
 static int progress_mending(struct sl_iface *iface, unsigned budget)
 {
-    if (!calls)
+    if (!calls) {
+        /* As transports do that mend: they draw from the generator that split draws from, too. */
+        sl_rng_u64(&iface->worker->rng);
         atomic_fetch_add(&kept, 1);
+    }
     return real->progress(iface, budget);
 }
 
@@ -120,6 +125,33 @@ static void rest(struct rank *r)
     }
 }
 
+/* Between split's draw from the parent's generator and the first call that the child's making needs, the keeper looks:
+ * a draw that had not entered the parent would be a race. */
+static _Thread_local struct rank *splits;
+
+struct sl_comm_params;
+struct sl_exchange;
+int __real_sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *params, struct sluice_comm **out);
+int __wrap_sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *params, struct sluice_comm **out);
+
+int __wrap_sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *params, struct sluice_comm **out)
+{
+    if (splits != NULL && mends)
+        rest(splits);
+    return __real_sl_comm_create(exchange, params, out);
+}
+
+/* Rank 0 waits in the parent while keepers look after its child, which its waiting moves, too. */
+static void wait_beside_keepers(struct rank *r)
+{
+    for (int round = 0; round < 3 && r->code == 0; round++) {
+        if (r->me != 0)
+            rest(r);
+        if (r->code == 0)
+            note(r, sluice_allreduce(r->comm, r->buf[0], r->buf[0], N, SLUICE_I32, SLUICE_MAX, NULL));
+    }
+}
+
 /* ---- collectives beside other threads ---- */
 
 static void *collect(void *arg)
@@ -149,9 +181,14 @@ static void *collect(void *arg)
         }
     }
     if (r->code == 0)
+        splits = r;
+    if (r->code == 0)
         note(r, sluice_comm_split(r->comm, 0, r->me, &child));
+    splits = NULL;
     if (r->code == 0)
         note(r, sluice_barrier(child, NULL));
+    if (mends)
+        wait_beside_keepers(r);
     sluice_comm_destroy(child);
     sluice_comm_destroy(r->comm);
     return NULL;
