@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # The tool as people use it: ranks on this machine, every collective, type and operator, both transports.
-# usage: bench_end_to_end.sh SLUICE_BENCH CORRUPTED_SLUICE_BENCH SOURCE_ROOT
+# usage: bench_end_to_end.sh SLUICE_BENCH CORRUPTED_SLUICE_BENCH SOURCE_ROOT TLS (yes: it was built)
 set -uo pipefail
-bench=$1 corrupted=$2 root=$3
+bench=$1 corrupted=$2 root=$3 tls=$4
 # shellcheck source=tests/tap.sh
 . "$root/tests/tap.sh"
 # shellcheck source=tests/port.sh
@@ -21,6 +21,25 @@ all_right() {
     out=$(run "$bench" -n 3 -i 2 -w 1 "$@") || { echo "$out"; return 1; }
     grep -q '^# Out of bounds values : 0 OK$' <<<"$out" && grep -qE '^ +[0-9]+ ' <<<"$out" ||
         { echo "$out"; return 1; }
+}
+
+encrypted() {
+    local out
+    out=$(SLUICE_TCP_TLS=on SLUICE_LOG=tcp:info run "$bench" -n 4 -t tcp -C all -b 8 -e 256k -f 32 -i 2 2>&1) &&
+        grep -q '^# Out of bounds values : 0 OK$' <<<"$out" && grep -q 'TLS 1.3' <<<"$out" &&
+        ! grep -q 'no TLS' <<<"$out" || { echo "$out"; return 1; }
+}
+
+# Rank 0 wants TLS and rank 1 has it off: each names the other and what to do.
+one_rank_without_tls() {
+    local port status=0
+    port=$(free_port)
+    local by_hand=(env SLUICE_SIZE=2 "SLUICE_ROOT=127.0.0.1:$port" SLUICE_SECRET=s SLUICE_TRANSPORT=tcp)
+    run "${by_hand[@]}" SLUICE_RANK=0 SLUICE_TCP_TLS=on "$bench" -b 8 -e 8 >"$dir/tls0" 2>&1 &
+    run "${by_hand[@]}" SLUICE_RANK=1 "$bench" -b 8 -e 8 >"$dir/tls1" 2>&1 && status=1
+    wait $! && status=1
+    [[ $status -eq 0 ]] && grep -q 'rank 1 at .* speaks no TLS: set SLUICE_TCP_TLS=on' "$dir/tls0" &&
+        grep -q 'rank 0 at .* speaks TLS alone' "$dir/tls1" || { cat "$dir/tls0" "$dir/tls1"; return 1; }
 }
 
 # fails_with STATUS PATTERN COMMAND...
@@ -210,6 +229,10 @@ for transport in shm tcp; do
     tap_case "buffers_that_begin_inside_a_page_over_$transport" \
         all_right -t "$transport" -C all -u 3 -d f64,u8,bf16 "${sizes[@]}"
 done
+if [[ $tls == yes ]]; then
+    tap_case every_collective_of_four_ranks_over_tls encrypted
+    tap_case a_rank_without_tls_is_named_on_both one_rank_without_tls
+fi
 tap_case memory_that_peers_map all_right -C all --alloc sluice -R 1 "${sizes[@]}"
 tap_case every_allreduce_algorithm_gives_the_right_result same_data_whatever_the_algorithm
 tap_case one_wrong_bit_fails_the_run fails_with 1 '^# Out of bounds values : [1-9][0-9]* FAILED' \
