@@ -549,6 +549,22 @@ static enum sl_nccl_result profile(void **event, int kind, void *parent, int64_t
     return SL_NCCL_SUCCESS;
 }
 
+static void event_of_a_lost_request_ends(struct ends *e, unsigned stops)
+{
+    static uint8_t out[8];
+    void *data = out, *mr = NULL, *parent = out, *recv = NULL;
+    uint64_t end = ends_now() + ENDS_PATIENCE_NS;
+    size_t len = sizeof(out);
+    int tag = 1, done = 0;
+
+    assert_int_equal(net->irecv(e->recv, 1, &data, &len, &tag, &mr, &parent, &recv), SL_NCCL_SUCCESS);
+    assert_int_equal(net->close_send(e->send), SL_NCCL_SUCCESS);
+    e->send = NULL;
+    while (net->test(recv, &done, NULL) == SL_NCCL_SUCCESS && ends_now() < end)
+        ;
+    assert_int_equal(told.stops, stops);
+}
+
 static void requests_are_events_of_the_profiler(void **state)
 {
     struct sl_nccl_net_config_v11 config = {.traffic_class = SL_NCCL_UNDEFINED};
@@ -583,6 +599,7 @@ static void requests_are_events_of_the_profiler(void **state)
         assert_int_equal(told.starts, 3);
         ends_finish(recv, NULL);
         assert_int_equal(told.stops, takes ? 3 : 0);
+        event_of_a_lost_request_ends(&e, takes ? 4 : 0);
         ends_part(&e);
     }
 }
