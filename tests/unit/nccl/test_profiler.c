@@ -261,6 +261,28 @@ static void every_version_says_the_same(void **state)
     ncclProfiler_v6.finalize(b);
 }
 
+/* NCCL's proxy may work for another process, whose handles mean nothing here. */
+static void a_parent_of_another_process_is_none(void **state)
+{
+    int mask;
+    void *ctx = start_profile("ops", &mask), *event = NULL;
+    struct view view;
+
+    (void)state;
+    for (int other = 0; other < 2; other++) {
+        struct sl_nccl_profile_event_v5 what = {.type = SL_NCCL_PROFILE_PROXY_OP, .parent = (void *)(uintptr_t)0x5001,
+                                                .proxy_op = {.pid = getpid() + other}};
+
+        profiler->start(ctx, &event, &what);
+        profiler->stop(event);
+    }
+    view = look();
+    assert_int_equal(view.ring[0].parent, 0x5001);
+    assert_int_equal(view.ring[1].parent, 0);
+    munmap(view.file, view.bytes);
+    profiler->finalize(ctx);
+}
+
 /* Since 2.31: the program's tag, symmetric memory, phases of kernels. */
 static void what_version_7_adds_is_recorded(void **state)
 {
@@ -526,6 +548,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(handles_that_are_over_are_ignored),
         cmocka_unit_test(starts_beyond_the_pool_are_dropped_and_counted),
         cmocka_unit_test(every_version_says_the_same),
+        cmocka_unit_test(a_parent_of_another_process_is_none),
         cmocka_unit_test(what_version_7_adds_is_recorded),
         cmocka_unit_test(the_tool_prints_what_is_over_and_what_is_going_on),
         cmocka_unit_test(the_tool_reads_no_file_of_another_user),
