@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The library carries the probes that docs/probes.md lists, and no others; each site is a nop of one byte.
+# The library carries the probes that docs/probes.md lists, and no others; each site is a nop, one instruction.
 # usage: abi_probes.sh libsluice.so built|absent SOURCE_ROOT verbs|plain
 set -uo pipefail
 library=$1 root=$3 transports=$4
@@ -29,12 +29,20 @@ carried_equals_documented() {
     return 0
 }
 
-# Location: 0x... is an address of the code; the byte there is 0x90 on x86.
+# The library may be of another machine than this: what a nop is there, its length, and who knows the opcodes.
+case $(readelf -h "$library" | sed -n 's/^ *Machine: *//p') in
+*X86-64*) nop='90\s+nop' nop_len=1 disassembler=x86_64-linux-gnu-objdump ;;
+AArch64) nop='d503201f\s+nop' nop_len=4 disassembler=aarch64-linux-gnu-objdump ;;
+*) nop= ;;
+esac
+command -v "${disassembler:-}" >/dev/null || disassembler=objdump
+
+# Location: 0x... is an address of the code.
 sites_are_nops() {
     local place count=0
     for place in $(notes | grep -A1 -E 'Name: (mr_|frame_post|write_post|complete)' | sed -n 's/.*Location: \(0x[0-9a-f]*\),.*/\1/p'); do
-        objdump -d --start-address="$place" --stop-address=$((place + 1)) "$library" |
-            grep -qE '^ +[0-9a-f]+:\s+90\s+nop\s*$' || { echo "no nop at $place"; return 1; }
+        "$disassembler" -d --start-address="$place" --stop-address=$((place + nop_len)) "$library" |
+            grep -qE "^ +[0-9a-f]+:\s+$nop\s*\$" || { echo "no nop at $place"; return 1; }
         count=$((count + 1))
     done
     [[ $count -ge 2 ]]
@@ -48,10 +56,10 @@ no_site_has_a_semaphore() {
 }
 
 tap_case the_probes_are_those_that_the_documentation_lists carried_equals_documented
-if [[ $(uname -m) == x86_64 ]]; then
-    tap_case a_probe_is_a_nop_of_one_byte sites_are_nops
+if [[ -n $nop ]]; then
+    tap_case a_probe_is_a_nop sites_are_nops
 else
-    tap_skip a_probe_is_a_nop_of_one_byte "the opcode that is looked for is of x86-64, this is $(uname -m)"
+    tap_skip a_probe_is_a_nop "nobody has said what a nop is on $(uname -m)"
 fi
 tap_case no_probe_has_a_semaphore no_site_has_a_semaphore
 tap_done

@@ -114,6 +114,7 @@ uses_neon() {
 why=$(fill_sysroot 2>&1) || tap_skip_all "packages for arm64 cannot be had: ${why##*$'\n'}"
 tap_case arm64_builds_without_a_warning cross_build
 [[ $tap_failed -eq 0 ]] || tap_done
+tap_case probes_are_nops_on_this_machine_too "$root/tests/abi/abi_probes.sh" "$build/lib/libsluice.so" built "$root" verbs
 tap_case neon_kernels_are_chosen_by_themselves uses_neon
 for transport in shm tcp; do
     tap_case "three_ranks_over_${transport}_get_right_results" bench -t "$transport" -C all
