@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 int world_rank, world_size;
@@ -223,6 +224,23 @@ static void first_gather(void)
     fflush(stdout);
 }
 
+/* A data loader: a child that ends by exit() and has nothing to report. */
+static void forks(void)
+{
+    double one = 1, sum = 0;
+    int status = -1;
+
+    MPI_Allreduce(&one, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    fflush(NULL);
+    pid_t pid = fork();
+
+    if (pid == 0)
+        exit(0);
+    check(waitpid(pid, &status, 0) == pid && status == 0, "the child ended with status %d", status);
+    MPI_Allreduce(&one, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    check(sum == world_size, "the sum after a fork is %g", sum);
+}
+
 static int provided;
 
 static void run_threads(void)
@@ -238,6 +256,8 @@ int main(int argc, char **argv)
     list_kinds();
     if (argc > 1 && strcmp(argv[1], "lonely") == 0) {
         run("a_rank_that_stays_away_ends_in_the_error_handler_with_its_name", lonely);
+    } else if (argc > 1 && strcmp(argv[1], "forks") == 0) {
+        run("ranks_may_fork", forks);
     } else if (argc > 1 && strcmp(argv[1], "first_gather") == 0) {
         run("all_gathered_at_once", first_gather);
     } else {

@@ -114,6 +114,12 @@ one_without() {
     said "not ok" 0 && said "a rank without the shim" $((ranks - 1))
 }
 
+# A rank that forks a child which ends by exit(): one report a rank, not one a process.
+forked() {
+    under SLUICE_PRELOAD=report -- "$program" forks
+    said "^ok ranks_may_fork" 1 && said "^sluice preload: rank" "$ranks" && said "took 2 calls" "$ranks"
+}
+
 # 12 communicators that come and go are used six times each, most others four: none of them is worth an engine.
 early() {
     under SLUICE_PRELOAD=report -- "$program" come_and_go
@@ -158,6 +164,7 @@ tap_case "${mpi}_ranks_with_other_settings_pass_all_on_together" pass_together S
 tap_case "${mpi}_ranks_with_other_rules_pass_all_on_together" pass_together SLUICE_PRELOAD_MPI_EARLY_CALLS=5 \
     "ranks take calls by other rules"
 tap_case "${mpi}_a_rank_without_the_shim_gets_no_wrong_data_and_the_others_say_so" one_without
+tap_case "${mpi}_a_forked_child_reports_nothing_and_harms_nobody" forked
 tap_case "${mpi}_communicators_get_an_engine_when_they_have_seen_enough_calls" early
 tap_case "${mpi}_a_rank_that_cannot_make_its_part_makes_all_pass_on" pass_together SLUICE_LOG=nonsense:9 \
     "no engine.*mpi: "
