@@ -357,8 +357,9 @@ static bool takes_gpu(const struct sl_config *config, const struct sl_transport_
 }
 
 /*
- * NCCL (2.32 and later) encrypts its own sockets when the program calls ncclSetEncryption(). It tells plugins nothing of
- * that, and no variable does; what can be seen is that the function is there and that OpenSSL, which it needs, is open.
+ * NCCL (2.32 and later) encrypts its own sockets when the program calls ncclSetEncryption(). It tells plugins
+ * nothing of that, and no variable does; what can be seen is that the function is there and that OpenSSL, which it
+ * needs, is open.
  */
 static void say_what_is_in_clear(const struct sl_config *config)
 {
@@ -367,8 +368,8 @@ static void say_what_is_in_clear(const struct sl_config *config)
     if (config->tcp_tls == SL_ON)
         sl_info("nccl", "data over TCP is encrypted (TLS 1.3); over RDMA and in shared memory it is not");
     else if (may_encrypt)
-        sl_warn("nccl", "data goes in clear: if this program has called ncclSetEncryption(), that covers NCCL's own sockets "
-                "and no plugin; set SLUICE_SECRET and SLUICE_TCP_TLS=on to encrypt what goes over TCP");
+        sl_warn("nccl", "data goes in clear: if this program has called ncclSetEncryption(), that covers NCCL's own "
+                "sockets and no plugin; set SLUICE_SECRET and SLUICE_TCP_TLS=on to encrypt what goes over TCP");
     else
         sl_info("nccl", "data goes in clear; SLUICE_SECRET and SLUICE_TCP_TLS=on encrypt what goes over TCP");
 }

@@ -5,7 +5,8 @@
 
 #include "tools/nccl/adapt.h"
 
-#define SL_NCCL_SAY_MAX (8 * (SL_NCCL_WORD_MAX + SL_SEAL_BYTES)) /* unsent words: the handshake says at most three per way */
+/* Unsent words: the handshake says at most three per way. */
+#define SL_NCCL_SAY_MAX (8 * (SL_NCCL_WORD_MAX + SL_SEAL_BYTES))
 
 struct sl_nccl_link {
     struct sl_nccl_engine *engine;

@@ -87,7 +87,8 @@ static void carry(struct ends *ends, int from, const uint8_t *in, uint8_t *out, 
         size_t n = len - sent < piece ? len - sent : piece;
         struct iovec give[2] = {{(void *)(uintptr_t)(in + sent), n / 3},
                                 {(void *)(uintptr_t)(in + sent + n / 3), n - n / 3}};
-        struct iovec take[2] = {{out + got, (len - got) / 2}, {out + got + (len - got) / 2, len - got - (len - got) / 2}};
+        size_t half = (len - got) / 2;
+        struct iovec take[2] = {{out + got, half}, {out + got + half, len - got - half}};
         ssize_t did = sent < len ? sl_tls_send(ends->tls[from], ends->fd[from], give, 2) : 0;
 
         assert_true(did >= 0 || errno == EAGAIN);
