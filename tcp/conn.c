@@ -241,6 +241,8 @@ void sl_tcp_listen_locally(struct sl_tcp_iface *iface)
         if (!iface->netifs.items[i].loopback)
             watch_close(iface, &iface->listeners[i]);
     iface->local_only = true;
+    if (any)
+        sl_info("tcp", "listens on loopback alone: all ranks are on this host");
 }
 
 static void watch_close(struct sl_tcp_iface *iface, struct sl_tcp_watch *watch)

@@ -37,6 +37,7 @@ struct actor {
     size_t len;          /* of its share */
     unsigned rounds;     /* exchanges; 0: leaves at once */
     unsigned delay_ms;   /* before it dials */
+    unsigned pause_ms;   /* before its second exchange */
     bool leave_early;    /* after the first exchange */
     bool nearby;         /* what its exchange says of it */
     uint8_t *session;    /* gets the exchange's */
@@ -70,6 +71,8 @@ static int swap(struct actor *actor, struct sl_exchange *exchange)
     for (unsigned round = 0; round < actor->rounds; round++) {
         if (actor->leave_early && round == 1)
             return 0;
+        if (round == 1 && actor->pause_ms > 0)
+            poll(NULL, 0, (int)actor->pause_ms);
         memset(mine, exchange->rank * 16 + (int)round, len);
         int err = exchange->allgather(exchange, mine, len, all);
         if (err != 0)
@@ -480,14 +483,13 @@ static void read_exactly(int fd, void *bytes, size_t len)
     assert_int_equal(recv(fd, bytes, len, MSG_WAITALL), (ssize_t)len);
 }
 
-/* Rank 1 of a job without a secret, as far as its welcome. */
-static int join_by_hand(void)
+/* The last rank of a job without a secret, as far as its welcome, over fd. */
+static int join_by_hand(int fd, int size)
 {
-    struct sl_terms terms = {.rank = 1, .size = 2, .secret = "", .secret_len = 0};
+    struct sl_terms terms = {.rank = size - 1, .size = size, .secret = "", .secret_len = 0};
     uint8_t nonce[SL_NONCE_BYTES] = {7}, bytes[SL_FRAME_BYTES + SL_NONCE_BYTES];
     uint8_t proof[SL_FRAME_BYTES + SL_MAC_BYTES];
     struct sl_hello hello;
-    int fd = knock();
 
     assert_int_equal(sl_job_hash("job", terms.job), 0);
     sl_hello_make(&terms, nonce, &hello);
@@ -510,7 +512,7 @@ static void a_rank_at_another_exchange_ends_the_job(void **state)
     (void)state;
     prepare(2, 20000, "");
     go(0);
-    int fd = join_by_hand();
+    int fd = join_by_hand(knock(), 2);
     sl_frame_make(SL_FRAME_GATHER, SL_SEQ_BYTES + 8, gather);
     sl_put(gather + SL_FRAME_BYTES, 7, SL_SEQ_BYTES);
     assert_int_equal(send(fd, gather, sizeof(gather), 0), sizeof(gather));
@@ -521,6 +523,54 @@ static void a_rank_at_another_exchange_ends_the_job(void **state)
     close(fd);
     wait_for(0);
     assert_int_equal(actors[0].err, -EPROTO);
+}
+
+/* It comes to an exchange that is over, from which rank 0 has gone: what it said before is still there. */
+static void a_late_rank_hears_why_the_job_has_ended(void **state)
+{
+    (void)state;
+    prepare(3, 20000, "secret");
+    actors[2].leave_early = true;
+    actors[1].pause_ms = 500;
+    all_act(3);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(actors[i].err, -ECONNRESET);
+        assert_non_null(strstr(actors[i].why, "rank 2 went away during exchange 2"));
+    }
+}
+
+#define WITH_MANY 8 /* so that a result is more than a socket holds */
+
+/* A rank that has read half a result would take a farewell for the other half. */
+static void a_result_is_not_followed_by_a_farewell_in_its_middle(void **state)
+{
+    static uint8_t share[SL_FRAME_BYTES + SL_SEQ_BYTES + LEN_MAX], bytes[(WITH_MANY + 1) * LEN_MAX];
+    uint8_t failed[SL_FRAME_BYTES];
+
+    (void)state;
+    prepare(WITH_MANY, 700, "");
+    for (int i = 0; i < WITH_MANY; i++)
+        actors[i].len = LEN_MAX;
+    for (int i = 0; i < WITH_MANY - 1; i++)
+        go(i);
+    int fd; /* a unix socket: how much fits is the same everywhere */
+    assert_int_equal(sl_nearby_dial(actors[0].root.port, &fd), 0);
+    assert_int_equal(fcntl(fd, F_SETFL, 0), 0);
+    join_by_hand(fd, WITH_MANY);
+    memset(share, 16 * (WITH_MANY - 1), sizeof(share)); /* as the others expect */
+    sl_frame_make(SL_FRAME_GATHER, SL_SEQ_BYTES + LEN_MAX, share);
+    sl_put(share + SL_FRAME_BYTES, 1, SL_SEQ_BYTES);
+    assert_int_equal(send(fd, share, sizeof(share), 0), (ssize_t)sizeof(share));
+    for (int i = 1; i < WITH_MANY - 1; i++)
+        wait_for(i); /* the others have been told; its own turn, the last, goes on for a second */
+    size_t len = read_to_end(fd, bytes, sizeof(bytes));
+    assert_true(len < SL_FRAME_BYTES + SL_SEQ_BYTES + WITH_MANY * LEN_MAX);
+    sl_frame_make(SL_FRAME_FAILED, 0, failed);
+    assert_null(memmem(bytes, len, failed, 8));
+    wait_for(0);
+    assert_int_equal(actors[0].err, -ETIMEDOUT);
+    assert_non_null(strstr(actors[0].why, "no result could be sent to rank 7"));
+    close(fd);
 }
 
 /* ---- places beside each other ---- */
@@ -1123,6 +1173,8 @@ int main(void)
         cmocka_unit_test(who_does_not_say_who_it_is_has_five_seconds),
         cmocka_unit_test(few_descriptors_are_enough),
         cmocka_unit_test(a_rank_at_another_exchange_ends_the_job),
+        cmocka_unit_test(a_late_rank_hears_why_the_job_has_ended),
+        cmocka_unit_test(a_result_is_not_followed_by_a_farewell_in_its_middle),
         cmocka_unit_test(a_first_place_that_says_nothing_costs_a_moment),
         cmocka_unit_test(a_dead_first_place_costs_a_moment),
         cmocka_unit_test(who_cannot_prove_himself_is_passed_by),
