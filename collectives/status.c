@@ -9,10 +9,13 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define PAGE_BYTES 8192
@@ -27,70 +30,97 @@ struct sl_status_page {
     char text[PAGE_BYTES - 16];
 };
 
-static _Atomic(struct sl_status_page *) pages[PAGES_MAX];
+/* Where a page lies. A place stays mapped for good, and is used again: the signal's handler may be reading in one thread
+ * the page that another thread closes. */
+struct place {
+    _Atomic bool taken;
+    void *map; /* of whoever took it; NULL: never used */
+    _Atomic(struct sl_status_page *) shown;
+};
+
+static struct place places[PAGES_MAX];
 static struct sigaction previous;
 
-static bool enlist(struct sl_status_page *page)
+static struct place *take_place(void)
 {
     for (int i = 0; i < PAGES_MAX; i++) {
-        struct sl_status_page *none = NULL;
+        bool no = false;
 
-        if (atomic_compare_exchange_strong(&pages[i], &none, page))
-            return true;
+        if (atomic_compare_exchange_strong(&places[i].taken, &no, true))
+            return &places[i];
     }
-    return false;
+    return NULL;
 }
 
-/* They are of the parent's communicators. */
+/* A file larger than ulimit -f would end the process by SIGXFSZ. */
+static bool fits_limit(void)
+{
+    struct rlimit file;
+
+    return getrlimit(RLIMIT_FSIZE, &file) != 0 || file.rlim_cur == RLIM_INFINITY || file.rlim_cur >= PAGE_BYTES;
+}
+
+/* Of a file, or of nothing (-1), in the place's old mapping if it has one. */
+static bool map_place(struct place *place, int fd)
+{
+    int flags = (fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED) | (place->map != NULL ? MAP_FIXED : 0);
+    void *map = mmap(place->map, PAGE_BYTES, PROT_READ | PROT_WRITE, flags, fd, 0);
+
+    if (map == MAP_FAILED)
+        return false;
+    place->map = map;
+    return true;
+}
+
+
+/* They are of the parent's communicators, and are not mapped in a child. */
 static void forget_pages(void)
 {
-    for (int i = 0; i < PAGES_MAX; i++)
-        atomic_store(&pages[i], NULL);
+    for (int i = 0; i < PAGES_MAX; i++) {
+        atomic_store(&places[i].shown, NULL);
+        places[i].map = NULL;
+        atomic_store(&places[i].taken, false);
+    }
 }
 
 void sl_status_open(struct sluice_comm *comm)
 {
-    int fd = memfd_create(MEMFD_NAME, MFD_CLOEXEC);
+    struct place *place = fits_limit() ? take_place() : NULL;
+    int fd = place != NULL ? memfd_create(MEMFD_NAME, MFD_CLOEXEC) : -1;
 
-    if (fd < 0)
+    if (place == NULL)
         return;
-    if (ftruncate(fd, PAGE_BYTES) != 0)
-        goto err_file;
-    void *map = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-
-    if (map == MAP_FAILED)
-        goto err_file;
-    sl_fork_hides(map, PAGE_BYTES);
+    if (fd < 0 || ftruncate(fd, PAGE_BYTES) != 0 || !map_place(place, fd))
+        goto err_place;
+    sl_fork_hides(place->map, PAGE_BYTES);
     sl_fork_closes(fd);
     sl_fork_on_child(forget_pages);
-    comm->page = map;
+    comm->page = place->map;
     comm->page->fd = fd;
-    if (!enlist(comm->page))
-        goto err_map;
     sl_status_refresh(comm);
+    atomic_store(&place->shown, comm->page);
     return;
 
-err_map:
-    munmap(map, PAGE_BYTES);
-    comm->page = NULL;
-err_file:
-    close(fd);
+err_place:
+    if (fd >= 0)
+        close(fd);
+    atomic_store(&place->taken, false);
 }
 
 void sl_status_close(struct sluice_comm *comm)
 {
     struct sl_status_page *page = comm->page;
+    struct place *place = places;
 
     if (page == NULL)
         return;
-    for (int i = 0; i < PAGES_MAX; i++) {
-        struct sl_status_page *mine = page;
-
-        atomic_compare_exchange_strong(&pages[i], &mine, NULL);
-    }
+    while (place->map != page)
+        place++;
+    atomic_store(&place->shown, NULL);
     close(page->fd);
-    munmap(page, PAGE_BYTES);
+    (void)map_place(place, -1); /* the file goes, the memory stays */
     comm->page = NULL;
+    atomic_store(&place->taken, false);
 }
 
 void sl_status_refresh(struct sluice_comm *comm)
@@ -104,18 +134,32 @@ void sl_status_refresh(struct sluice_comm *comm)
     sl_seq_write_end(&page->version);
 }
 
-/* Only write() is called here: the text was made beforehand. */
+/* As much as goes without waiting: a full pipe must not stop a rank, which others wait for. */
+static bool write_now(const char *text, size_t len)
+{
+    while (len > 0) {
+        struct pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT};
+        ssize_t n = poll(&room, 1, 0) == 1 && (room.revents & POLLOUT) != 0
+                        ? write(STDERR_FILENO, text, len < PIPE_BUF ? len : PIPE_BUF)
+                        : -1;
+
+        if (n <= 0)
+            return false;
+        text += n;
+        len -= (size_t)n;
+    }
+    return true;
+}
+
+/* Only poll() and write() are called here: the text was made beforehand. */
 static void on_signal(int signal_number, siginfo_t *info, void *context)
 {
     int saved = errno;
 
-    bool ours = *sl_fork_word != 0; /* a bare clone() leaves a child its parent's list, not the pages */
+    for (int i = 0; i < PAGES_MAX; i++) {
+        const struct sl_status_page *page = atomic_load(&places[i].shown);
 
-    for (int i = 0; i < PAGES_MAX && ours; i++) {
-        const struct sl_status_page *page = atomic_load(&pages[i]);
-
-        if (page != NULL && page->len < sizeof(page->text) &&
-            write(STDERR_FILENO, page->text, page->len) < 0)
+        if (page != NULL && page->len < sizeof(page->text) && !write_now(page->text, page->len))
             break;
     }
     if ((previous.sa_flags & SA_SIGINFO) != 0)
