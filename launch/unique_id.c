@@ -14,8 +14,10 @@
 #include "launch/wire.h"
 
 #include <assert.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <string.h>
+#include <unistd.h>
 
 #define CARD_VERSION 1
 #define CHECK_AT 248
@@ -153,11 +155,23 @@ int sl_card_unpack(const struct sluice_unique_id *id, struct sl_card *out)
     return 0;
 }
 
+static bool descriptor_is_left(void)
+{
+    int fd = open("/", O_PATH | O_CLOEXEC);
+
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0 || (errno != EMFILE && errno != ENFILE);
+}
+
 int sl_card_localize(const struct sl_config *config, struct sl_card *card)
 {
     bool only_loopback = card->count == 1 && sl_address_is_loopback(&card->place[0]);
 
     if (sl_host_hash(config) != card->host) {
+        if (only_loopback && !descriptor_is_left())
+            return sl_fail(-EMFILE, "no file descriptor is left to find out which host this is; raise "
+                                    "'ulimit -n'");
         if (only_loopback)
             return sl_fail(-EHOSTUNREACH, "rank 0 runs on another host and has no address but "
                                           "loopback; set SLUICE_INTERFACE there");
