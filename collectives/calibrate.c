@@ -477,7 +477,12 @@ static int measure_and_agree(struct sluice_comm *comm, struct sl_exchange *excha
 
     if (all == NULL)
         return sl_fail(-ENOMEM, "no memory to measure link costs");
+    /* Both ways at once are two operations, also where the program may have one. */
+    int64_t limit = comm->config.inflight_max;
+
+    comm->config.inflight_max = limit < 2 ? 2 : limit;
     err = measure(comm, facts, all);
+    comm->config.inflight_max = limit;
     if (err == 0 && comm->rank == 0)
         second_word(comm, all, sl_now(comm->worker.clock) - start_ns, facts, kept, word);
     free(all);

@@ -258,7 +258,7 @@ tap_case so_is_a_table_and_a_drawing not_run 'cannot write /dev/null/x' -n 2 --c
 tap_case a_table_that_standard_output_does_not_take_is_status_1 full_output -n 2 -b 8 -e 8 -i 1
 tap_case a_list_that_standard_output_does_not_take_is_status_1 full_output --list
 tap_case a_full_communicator_says_so fails_with 1 'Ended early .*raise SLUICE_INFLIGHT_MAX' \
-    env SLUICE_INFLIGHT_MAX=1 SLUICE_TUNE=off "$bench" -n 2 -b 64 -e 64 -i 1 -m 4
+    env SLUICE_INFLIGHT_MAX=1 SLUICE_TUNE=measure "$bench" -n 2 -b 64 -e 64 -i 1 -m 4
 tap_case computing_between_calls_is_in_the_time_and_not_in_p50 computing_counts
 tap_case one_rank_runs_all_but_sendrecv one_rank_runs_all
 tap_case sendrecv_among_one_rank_is_refused fails_with 2 'takes two ranks' "$bench" -n 1 -C sendrecv
