@@ -2,6 +2,7 @@
 /* Groups: calls of one thread that start together. */
 #include "lib/api.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,6 +24,22 @@ static _Thread_local struct {
     size_t count, cap;
 } group;
 
+static pthread_key_t calls_key;
+static pthread_once_t calls_once = PTHREAD_ONCE_INIT;
+static bool calls_end; /* with their thread */
+
+static void free_calls(void *calls)
+{
+    free(calls);
+    group.calls = NULL; /* whatever else ends with the thread may make a group, too */
+    group.count = group.cap = 0;
+}
+
+static void make_key(void)
+{
+    calls_end = pthread_key_create(&calls_key, free_calls) == 0;
+}
+
 static int grow(void)
 {
     size_t cap = group.cap == 0 ? 16 : 2 * group.cap;
@@ -35,6 +52,9 @@ static int grow(void)
         return sl_fail(-ENOMEM, "no memory for a group of %zu calls", cap);
     group.calls = calls;
     group.cap = cap;
+    pthread_once(&calls_once, make_key);
+    if (calls_end)
+        pthread_setspecific(calls_key, calls);
     return 0;
 }
 
