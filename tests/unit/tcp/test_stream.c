@@ -272,6 +272,23 @@ static void a_control_message_out_of_turn_is_refused(void **state)
     assert_int_equal(((struct wire *)*state)->ctrls, 0);
 }
 
+static void data_on_the_control_connection_is_refused(void **state)
+{
+    wire_connect(*state, 1, false);
+    check_lost(*state, 0, piece(0, 1, 8, 0, 8), false, "data came on the control connection");
+}
+
+static void a_control_connection_that_ends_without_farewell_is_a_crash(void **state)
+{
+    struct wire *w = *state;
+
+    wire_connect(w, 1, false);
+    close(w->fds[0]);
+    w->fds[0] = -1;
+    WIRE_UNTIL(w, w->downs == 1);
+    assert_int_equal(w->down_status, -ECONNRESET);
+}
+
 static void a_control_message_does_not_come_twice(void **state)
 {
     struct sl_tcp_frame frame = {.type = SL_TCP_CTRL, .len = 8};
@@ -393,6 +410,8 @@ int main(int argc, char **argv)
         CASE(a_control_frame_among_data_is_refused),
         CASE(a_damaged_control_message_is_refused),
         CASE(a_control_message_out_of_turn_is_refused),
+        CASE(data_on_the_control_connection_is_refused),
+        CASE(a_control_connection_that_ends_without_farewell_is_a_crash),
         CASE(a_control_message_does_not_come_twice),
         CASE(a_farewell_lets_received_data_be_fetched_first),
         CASE(a_peer_that_goes_in_the_middle_of_a_message_is_lost),
