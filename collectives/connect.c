@@ -183,10 +183,11 @@ static bool are_apart(const struct sluice_comm *comm, const struct hello *all)
     return false;
 }
 
+/* Ranks of this host that SLUICE_HOST_ID calls different hosts dial each other as such, never by loopback. */
 static bool all_nearby(const struct sluice_comm *comm, const struct hello *all)
 {
     for (uint32_t r = 0; r < comm->size; r++)
-        if (all[r].nearby != 1)
+        if (all[r].nearby != 1 || all[r].host != all[0].host)
             return false;
     return true;
 }
