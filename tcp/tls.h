@@ -6,7 +6,7 @@
  *   record.c   records of data, made and opened here by OpenSSL's ciphers, straight out of and into the caller's
  *              memory; or by the kernel, where it does (CONFIG_TLS)
  *
- * docs/design/0012-tls.md says why it is so.
+ * docs/design/0014-tls.md says why it is so.
  */
 #ifndef SL_TCP_TLS_H
 #define SL_TCP_TLS_H
