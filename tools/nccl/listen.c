@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #define BACKLOG 1024
+#define PORT_TRIES 64
 
 struct pending {
     struct sl_pending base; /* SL_PENDING_PROVED: it knows the secret */
@@ -33,7 +34,8 @@ struct sl_nccl_listen {
     struct sl_node node; /* engine->listens */
     struct sl_node all;
     struct sl_nccl_engine *engine;
-    int fd;
+    int fds[SL_NCCL_PLACES_MAX]; /* one at each of the handle's places */
+    unsigned fd_count, fd_next;  /* fd_next: whose turn to accept from is */
     struct sl_nccl_handle handle;
     struct sl_pending_set set;
     struct pending pending[SL_NCCL_PENDING];
@@ -55,71 +57,101 @@ static uint64_t patience_ns(const struct sl_nccl_engine *engine)
 
 /* ---- listening ---- */
 
-static int bind_port(int fd, int family, uint16_t port)
+static uint16_t port_of(const struct sockaddr_storage *addr)
 {
-    struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
-    struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(port)};
-
-    if (family == AF_INET6)
-        return bind(fd, (struct sockaddr *)&in6, sizeof(in6)) == 0 ? 0 : -errno;
-    return bind(fd, (struct sockaddr *)&in, sizeof(in)) == 0 ? 0 : -errno;
+    return ntohs(addr->ss_family == AF_INET ? ((const struct sockaddr_in *)addr)->sin_port
+                                            : ((const struct sockaddr_in6 *)addr)->sin6_port);
 }
 
-static int bind_any(int fd, int family, const char *range)
+/* A socket that listens at that address and *port; 0: any, and *port tells which. */
+static int listen_at(const struct sockaddr_storage *at, uint16_t *port, int *out)
 {
-    unsigned low = 0, high = 0, span;
-    char end;
+    struct sockaddr_storage addr = *at;
+    socklen_t len = sl_sockaddr_len(at);
+    int on = 1, hello_s = SL_PENDING_MS / 1000, err;
+    int fd = socket(at->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    if (fd < 0)
+        return sl_fail(-errno, "no socket to be had: %s%s", sluice_strerror(-errno),
+                       errno == EMFILE ? "; raise 'ulimit -n'" : "");
+    sl_fork_closes(fd);
+    if (at->ss_family == AF_INET6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+    /* Who says nothing stays in the kernel: the dialling end speaks first. */
+    setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &hello_s, sizeof(hello_s));
+    if (addr.ss_family == AF_INET)
+        ((struct sockaddr_in *)&addr)->sin_port = htons(*port);
+    else
+        ((struct sockaddr_in6 *)&addr)->sin6_port = htons(*port);
+    if (bind(fd, (struct sockaddr *)&addr, len) == 0 && listen(fd, BACKLOG) == 0 &&
+        getsockname(fd, (struct sockaddr *)&addr, &len) == 0) {
+        *port = port_of(&addr);
+        *out = fd;
+        return 0;
+    }
+    err = -errno;
+    close(fd);
+    return sl_fail(err, "%s", sluice_strerror(err));
+}
+
+static void close_listeners(struct sl_nccl_listen *ls)
+{
+    while (ls->fd_count > 0)
+        close(ls->fds[--ls->fd_count]);
+}
+
+/* At every place of the handle. Those whose address cannot be used are left out of it: IPv6 takes a moment to find out
+ * whether an address is alone. */
+static int listen_everywhere(struct sl_nccl_listen *ls, uint16_t port)
+{
+    struct sl_nccl_handle handle = ls->handle;
+    int err = -EADDRNOTAVAIL;
+
+    handle.place_count = 0;
+    for (unsigned i = 0; i < ls->handle.place_count; i++) {
+        err = listen_at(&ls->handle.places[i].addr, &port, &ls->fds[ls->fd_count]);
+        if (err == -EADDRNOTAVAIL)
+            continue;
+        if (err != 0) {
+            close_listeners(ls);
+            return err;
+        }
+        handle.places[handle.place_count++] = ls->handle.places[i];
+        ls->fd_count++;
+    }
+    if (ls->fd_count == 0)
+        return err;
+    handle.port = port;
+    ls->handle = handle;
+    return 0;
+}
+
+static int listen_somewhere(struct sl_nccl_listen *ls, const char *range)
+{
+    unsigned low = 0, high = 0, span = PORT_TRIES;
+    char end, why[256];
     int err = -EADDRINUSE;
 
     if (range[0] != '\0' && (sscanf(range, "%u-%u%c", &low, &high, &end) != 2 || low == 0 || low > high ||
                              high > 65535))
         return sl_fail(-EINVAL, "SLUICE_PORT_RANGE is '%s', but must be low-high, such as 5000-5100", range);
-    span = high - low + 1;
+    if (low != 0)
+        span = high - low + 1;
+    /* What is free at the first address may be taken at another. */
     for (unsigned i = 0; i < span && err == -EADDRINUSE; i++)
-        err = bind_port(fd, family, (uint16_t)(low == 0 ? 0 : low + ((unsigned)getpid() + i) % span));
-    if (err != 0)
-        return sl_fail(err, "no port %s%s can be listened on: %s", range[0] != '\0' ? "of SLUICE_PORT_RANGE " : "",
-                       range, sluice_strerror(err));
-    return 0;
+        err = listen_everywhere(ls, (uint16_t)(low == 0 ? 0 : low + ((unsigned)getpid() + i) % span));
+    if (err == 0)
+        return 0;
+    snprintf(why, sizeof(why), "%s", sluice_last_error());
+    return sl_fail(err, "no port %s%s can be listened on: %s", range[0] != '\0' ? "of SLUICE_PORT_RANGE " : "",
+                   range, why);
 }
 
-/* IPv6 takes IPv4 along, where there is any. */
-static int listen_socket(const char *range, int *out, uint16_t *port)
-{
-    struct sockaddr_storage addr = {0};
-    socklen_t len = sizeof(addr);
-    int family = AF_INET6, off = 0, hello_s = SL_PENDING_MS / 1000, err;
-    int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-
-    if (fd < 0 && errno == EAFNOSUPPORT) {
-        family = AF_INET;
-        fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    }
-    if (fd < 0)
-        return sl_fail(-errno, "no socket to be had: %s%s", sluice_strerror(-errno),
-                       errno == EMFILE ? "; raise 'ulimit -n'" : "");
-    sl_fork_closes(fd);
-    if (family == AF_INET6)
-        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-    err = bind_any(fd, family, range);
-    /* Who says nothing stays in the kernel: the dialling end speaks first. */
-    setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &hello_s, sizeof(hello_s));
-    if (err == 0 && (listen(fd, BACKLOG) != 0 || getsockname(fd, (struct sockaddr *)&addr, &len) != 0))
-        err = sl_fail(-errno, "listen failed: %s", sluice_strerror(-errno));
-    if (err != 0) {
-        close(fd);
-        return err;
-    }
-    *port = ntohs(addr.ss_family == AF_INET ? ((struct sockaddr_in *)&addr)->sin_port
-                                            : ((struct sockaddr_in6 *)&addr)->sin6_port);
-    *out = fd;
-    return 0;
-}
-
-/* Those of link-local scope say nothing without their link. */
+/* As many as the handle has room for. Those of link-local scope say nothing without their link. */
 static int choose_places(const struct sl_config *config, struct sl_nccl_handle *handle)
 {
     struct sl_netif_list chosen;
+    uint8_t told[SL_NCCL_HANDLE_OWN];
     char why[256];
     int err = sl_netif_find(config->interface, &chosen, why, sizeof(why));
 
@@ -133,7 +165,10 @@ static int choose_places(const struct sl_config *config, struct sl_nccl_handle *
     if (err == 0 && handle->place_count == 0)
         err = sl_fail(-ENODEV, "no network interface has an address that a peer could connect to; see "
                       "SLUICE_INTERFACE");
-    return err;
+    if (err != 0)
+        return err;
+    sl_nccl_handle_encode(handle, told);
+    return sl_nccl_handle_decode(told, handle);
 }
 
 static int listen_new(struct sl_nccl_engine *engine, struct sl_nccl_listen **out)
@@ -145,17 +180,15 @@ static int listen_new(struct sl_nccl_engine *engine, struct sl_nccl_listen **out
         return sl_fail(-ENOMEM, "no memory for a listener");
     ls->engine = engine;
     sl_pending_init(&ls->set, "nccl", SL_NCCL_PENDING, &engine->pending_log);
-    ls->fd = -1;
     ls->handle.host = engine->host;
     err = choose_places(&engine->config, &ls->handle);
     if (err == 0)
-        err = listen_socket(engine->config.port_range, &ls->fd, &ls->handle.port);
+        err = listen_somewhere(ls, engine->config.port_range);
     if (err == 0 && getrandom(ls->handle.secret, sizeof(ls->handle.secret), 0) !=
                         (ssize_t)sizeof(ls->handle.secret))
         err = sl_fail(-EIO, "no random numbers are to be had for a listener's secret");
     if (err != 0) {
-        if (ls->fd >= 0)
-            close(ls->fd);
+        close_listeners(ls);
         free(ls);
         return err;
     }
@@ -248,19 +281,37 @@ static void take_in(struct sl_nccl_listen *ls, int fd, const struct sockaddr_sto
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
 }
 
+/* The next who waits at any of the places, in turn: a crowd at one keeps nobody out at another. A descriptor or a
+ * negative errno. */
+static int accept_next(struct sl_nccl_listen *ls, struct sockaddr_storage *addr)
+{
+    int err = -EAGAIN;
+
+    for (unsigned i = 0; i < ls->fd_count; i++) {
+        socklen_t len = sizeof(*addr);
+        int fd = accept4(ls->fds[ls->fd_next], (struct sockaddr *)addr, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+        ls->fd_next = (ls->fd_next + 1) % ls->fd_count;
+        if (fd >= 0)
+            return sl_fork_closes(fd);
+        if (err == -EAGAIN)
+            err = -errno;
+    }
+    return err;
+}
+
 static void let_in(struct sl_nccl_listen *ls)
 {
     for (unsigned i = 0; i < SL_NCCL_PENDING; i++) {
         struct sockaddr_storage addr = {0};
-        socklen_t len = sizeof(addr);
         int fd;
 
         if (sl_pending_full(&ls->set) && !make_room(ls, "it said nothing useful while others waited"))
             return; /* who waits stays in the listener's queue */
-        fd = accept4(ls->fd, (struct sockaddr *)&addr, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        fd = accept_next(ls, &addr);
         if (fd >= 0)
-            take_in(ls, sl_fork_closes(fd), &addr);
-        else if ((errno != EMFILE && errno != ENFILE) || !make_room(ls, "no descriptor is left"))
+            take_in(ls, fd, &addr);
+        else if ((fd != -EMFILE && fd != -ENFILE) || !make_room(ls, "no descriptor is left"))
             return;
     }
 }
@@ -481,7 +532,7 @@ static void listen_free(struct sl_nccl_listen *ls)
         if (ls->pending[i].used)
             show_out(ls, &ls->pending[i]);
     sl_pending_fini(&ls->set);
-    close(ls->fd);
+    close_listeners(ls);
     sl_list_remove(&ls->node);
     free(ls);
 }

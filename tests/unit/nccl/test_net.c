@@ -179,6 +179,54 @@ static void it_is_said_that_nccls_encryption_covers_no_plugin(void **state)
     dlclose(self);
 }
 
+/* How many sockets of this process listen at that port, and that each of them has an address that the handle tells. */
+static unsigned listeners_of(const struct sl_nccl_handle *handle)
+{
+    unsigned count = 0;
+
+    for (int fd = 0; fd < 1024; fd++) {
+        struct sockaddr_in6 addr; /* an IPv4 one fits, too */
+        socklen_t len = sizeof(addr), int_len = sizeof(int);
+        int listens = 0;
+        bool told = false;
+
+        if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &int_len) != 0 || !listens ||
+            getsockname(fd, (struct sockaddr *)&addr, &len) != 0 || addr.sin6_port != htons(handle->port) ||
+            (addr.sin6_family != AF_INET && addr.sin6_family != AF_INET6))
+            continue;
+        for (unsigned i = 0; i < handle->place_count; i++)
+            told |= memcmp(&handle->places[i].addr, &addr,
+                           addr.sin6_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(addr)) == 0;
+        assert_true(told);
+        count++;
+    }
+    return count;
+}
+
+static void who_listens_does_so_where_the_handle_tells_and_nowhere_else(void **state)
+{
+    const char *before = getenv("SLUICE_INTERFACE");
+    char kept[256];
+
+    (void)state;
+    snprintf(kept, sizeof(kept), "%s", before != NULL ? before : "");
+    for (unsigned round = 0; round < 2; round++) {
+        struct sl_nccl_handle handle;
+        struct ends e = {0};
+
+        if (round == 1)
+            assert_int_equal(setenv("SLUICE_INTERFACE", "127.0.0.0/8", 1), 0);
+        e.ctx = ends_open_ctx();
+        ends_listen(&e);
+        assert_int_equal(sl_nccl_handle_decode(e.handle, &handle), 0);
+        assert_int_equal(listeners_of(&handle), handle.place_count);
+        assert_true(round == 0 || handle.place_count == 1);
+        ends_meet(&e);
+        ends_part(&e);
+    }
+    assert_int_equal(before != NULL ? setenv("SLUICE_INTERFACE", kept, 1) : unsetenv("SLUICE_INTERFACE"), 0);
+}
+
 /* Says hello, and proves what that session key and handle are worth. */
 static void prove(struct ends *e, int fd, const uint8_t *session, const uint8_t *secret)
 {
@@ -930,6 +978,7 @@ int main(void)
         cmocka_unit_test(of_two_connections_under_way_both_ends_take_the_same),
         cmocka_unit_test(a_listener_that_closed_is_a_remote_error_after_the_deadline),
         cmocka_unit_test(it_is_said_that_nccls_encryption_covers_no_plugin),
+        cmocka_unit_test(who_listens_does_so_where_the_handle_tells_and_nowhere_else),
         cmocka_unit_test(a_handle_alone_lets_in_only_where_there_is_no_secret),
         cmocka_unit_test(strangers_are_shown_out_and_change_nothing),
         cmocka_unit_test(strangers_without_end_fill_neither_log_nor_descriptors),
