@@ -3,6 +3,9 @@
 #include "tests/unit/shm/side.h"
 
 #include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #define LARGE 300001u
 
@@ -174,6 +177,8 @@ static void what_its_sender_withdrew_is_not_delivered(void **state)
 /* ---- withdrawn in the middle of a read ---- */
 
 static _Atomic uint32_t *withdrawn_while; /* set while bytes are read, as its owner would */
+static void (*dies_while)(void);          /* what the kernel does when the owner dies, while bytes are read */
+static int error_after_death;
 static unsigned reads;
 
 int __real_shm_read_some(pid_t pid, uint64_t addr, void *dst, size_t len);
@@ -186,6 +191,10 @@ int __wrap_shm_read_some(pid_t pid, uint64_t addr, void *dst, size_t len)
     reads++;
     if (withdrawn_while != NULL)
         atomic_store(withdrawn_while, 1);
+    if (dies_while != NULL) {
+        dies_while();
+        return error_after_death;
+    }
     return err;
 }
 
@@ -244,6 +253,138 @@ static void who_leaves_withdraws_what_it_lent(void **state)
     side_close(&b);
     free(from);
     free(to);
+}
+
+/* ---- the owner's process dies in the middle of a read, and its pid is somebody else's ---- */
+
+static struct side *reader, *dying;
+
+/* The socket's other end is closed. */
+static void hangs_up(void)
+{
+    shutdown(inside(dying)->source.fd, SHUT_RDWR);
+}
+
+/* A child of the dead holds the socket: the pidfd alone knows. */
+static void ends(void)
+{
+    int ended = eventfd(1, EFD_CLOEXEC);
+
+    assert_true(ended >= 0);
+    assert_int_equal(dup2(ended, inside(reader)->death.fd), inside(reader)->death.fd);
+    close(ended);
+}
+
+/* What was read may be of the process that has the pid now, or nothing, where that has no such address. */
+static void dies(void (*how)(void), int error)
+{
+    struct sl_sink sink = {.len = SHM_LARGE_MIN, .tag = 4, .granule = 1, .consume = feed};
+    uint8_t *from = calloc(1, SHM_LARGE_MIN);
+    struct sl_req send = {0}, recv = {0};
+    struct side a, b;
+
+    open_reading(&a, &b);
+    dying = &a;
+    reader = &b;
+    fed = 0;
+    assert_int_equal(side_send(&a, from, SHM_LARGE_MIN, 4, &send), 0);
+    assert_int_equal(sl_shm_ops.recv(b.ep, &sink, &recv), 0);
+    dies_while = how;
+    error_after_death = error;
+    PUMP(&b, NULL, recv.status != SL_PENDING);
+    dies_while = NULL;
+    assert_int_equal(recv.status, -ECONNRESET);
+    assert_int_equal(fed, 0);
+    assert_int_equal(b.down_status, -ECONNRESET);
+    assert_string_equal(b.why, "its process is gone");
+    side_close(&a);
+    side_close(&b);
+    free(from);
+}
+
+static void bytes_of_who_has_a_dead_peers_pid_are_not_used(void **state)
+{
+    (void)state;
+    dies(hangs_up, 0);
+    dies(hangs_up, -EFAULT);
+    dies(ends, 0);
+    dies(ends, -EFAULT);
+}
+
+static void a_direct_read_of_a_dead_peer_fails(void **state)
+{
+    uint64_t word = 5, got = 0;
+    struct sl_req req = {0};
+    struct side a, b;
+
+    (void)state;
+    open_reading(&a, &b);
+    assert_int_equal(sl_shm_ops.read(b.ep, (uintptr_t)&word, &got, sizeof(got), &req), 1);
+    assert_int_equal(got, 5);
+    dying = &a;
+    hangs_up();
+    assert_int_equal(sl_shm_ops.read(b.ep, (uintptr_t)&word, &got, sizeof(got), &req), -ECONNRESET);
+    side_close(&a);
+    side_close(&b);
+}
+
+/* ---- how long bytes are lent ---- */
+
+/* Two messages are lent, the peer takes the first: the second is its own until it takes that, too. */
+static void a_lent_message_ends_when_its_own_cell_is_taken(void **state)
+{
+    uint8_t *from = calloc(1, LARGE), *to = calloc(1, LARGE);
+    struct sl_req send[2] = {0}, recv = {0};
+    struct sl_sink sink;
+    struct side a, b;
+    int rc = -EAGAIN;
+
+    (void)state;
+    open_reading(&a, &b);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(side_send(&a, from, LARGE, 1, &send[i]), 0);
+    for (int taken = 0; taken < 2; taken++) {
+        for (int i = 0; i < 1000; i++)
+            sl_shm_ops.progress(a.iface, 64);
+        assert_int_equal(send[taken].status, SL_PENDING);
+        /* Nor is there anything to do, which would keep its owner awake. */
+        assert_false(shm_ep_ready(inside(&a)));
+        PUMP(&a, NULL, (rc = shm_arm(a.iface)) != -EAGAIN);
+        assert_int_equal(rc, 0);
+        shm_disarm(a.iface);
+        assert_true(side_recv(&b, &sink, to, LARGE, 1, &recv) >= 0);
+        PUMP(&b, NULL, recv.status != SL_PENDING);
+        if (taken == 0) {
+            assert_true(shm_ep_ready(inside(&a)));
+            PUMP(&a, NULL, send[0].status == 0);
+        }
+    }
+    sl_shm_ops.ep_destroy(a.ep); /* it was taken, though its owner had not looked yet */
+    assert_int_equal(send[1].status, 0);
+    sl_shm_ops.close(a.iface);
+    side_close(&b);
+    free(from);
+    free(to);
+}
+
+/* A peer that leaves will not read what is lent to it: what it sent does not put its loss off. */
+static void a_peer_that_leaves_without_having_read_is_lost_at_once(void **state)
+{
+    uint8_t *from = calloc(1, LARGE);
+    struct sl_req send = {0}, small = {0};
+    struct side a, b;
+
+    (void)state;
+    open_reading(&a, &b);
+    assert_int_equal(side_send(&a, from, LARGE, 1, &send), 0);
+    assert_int_equal(side_send(&b, "unread", 6, 1, &small), 1);
+    sl_shm_ops.ep_destroy(b.ep);
+    PUMP(&a, NULL, send.status != SL_PENDING);
+    assert_int_equal(send.status, -ECONNRESET);
+    assert_int_equal(a.downs, 1);
+    sl_shm_ops.close(b.iface);
+    side_close(&a);
+    free(from);
 }
 
 /* a's ring says that it lends len bytes at addr. */
@@ -314,6 +455,10 @@ int main(void)
         cmocka_unit_test(what_its_sender_withdrew_is_not_delivered),
         cmocka_unit_test(what_is_withdrawn_during_a_read_is_not_used),
         cmocka_unit_test(who_leaves_withdraws_what_it_lent),
+        cmocka_unit_test(bytes_of_who_has_a_dead_peers_pid_are_not_used),
+        cmocka_unit_test(a_direct_read_of_a_dead_peer_fails),
+        cmocka_unit_test(a_lent_message_ends_when_its_own_cell_is_taken),
+        cmocka_unit_test(a_peer_that_leaves_without_having_read_is_lost_at_once),
         cmocka_unit_test(addresses_and_lengths_that_cannot_be_lose_the_peer),
         cmocka_unit_test(switched_off_nothing_is_lent),
     };

@@ -4,6 +4,7 @@
 
 #include <linux/membarrier.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -107,12 +108,42 @@ static void without_the_barrier_a_timer_wakes(void **state)
     shm_disarm(sleeper.iface);
 }
 
+/* How often the sleeper was woken since the last look. */
+static uint64_t wakes(void)
+{
+    uint64_t count = 0;
+
+    return eventfd_read(shm_iface_of(sleeper.iface)->event.fd, &count) == 0 ? count : 0;
+}
+
+/* A system call per message, while the peer is on its way out of bed, would be the price of many small ones. */
+static void a_sleeper_is_woken_once_per_sleep(void **state)
+{
+    static struct sl_req sent;
+
+    (void)state;
+    wakes();
+    for (int sleep = 0; sleep < 3; sleep++) {
+        if (sleep == 2) /* the number starts again, past the 0 that says awake */
+            shm_iface_of(sleeper.iface)->sleeps = UINT32_MAX;
+        assert_int_equal(shm_arm(sleeper.iface), 0);
+        assert_int_not_equal(atomic_load(&shm_iface_of(sleeper.iface)->page->asleep), 0);
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(side_send(&sender, "hello", 5, 1, &sent), 1);
+        assert_int_equal(wakes(), 1);
+        shm_disarm(sleeper.iface);
+        assert_int_equal(side_send(&sender, "hello", 5, 1, &sent), 1);
+        assert_int_equal(wakes(), 0);
+    }
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, fresh, clean)
     const struct CMUnitTest tests[] = {CASE(the_word_is_set_before_the_barrier),
                                        CASE(what_is_published_during_the_barrier_keeps_it_awake),
-                                       CASE(without_the_barrier_a_timer_wakes)};
+                                       CASE(without_the_barrier_a_timer_wakes),
+                                       CASE(a_sleeper_is_woken_once_per_sleep)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
