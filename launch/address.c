@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #define BACKLOG 4096
+#define PORT_TRIES 64
 
 static struct sockaddr *any_of(struct sl_address *address)
 {
@@ -317,18 +318,73 @@ int sl_listen_root(const struct sl_root *root, bool secret, struct sl_listeners 
                    root->more > 0 ? " nor on those after it" : "", why);
 }
 
-int sl_listen_any(const char *range, bool loopback, struct sl_listeners *out)
+/* One more of those that have a port in common; 0: any, and found->port tells which. */
+static int listen_also(const struct sl_address *at, struct sl_listeners *found)
+{
+    struct sl_address address = *at;
+    int err;
+
+    sl_address_set_port(&address, found->port);
+    err = listen_on(&address, false, &found->fd[found->count]);
+    if (err == 0 && found->port == 0)
+        found->port = port_of(found->fd[found->count]);
+    found->count += err == 0;
+    return err;
+}
+
+/* At card's places, but those that are not usable yet: IPv6 takes a moment to find out whether an address is alone.
+ * And on loopback, by which ranks of this host may come. */
+static int listen_at_card(struct sl_card *card, uint16_t port, struct sl_listeners *out)
+{
+    struct sl_listeners found = {.port = port};
+    struct sl_address loopback = v4_address(INADDR_LOOPBACK, 0);
+    struct sl_card told = *card;
+    int err = 0;
+
+    told.count = 0;
+    for (unsigned i = 0; i < card->count && (err == 0 || err == -EADDRNOTAVAIL); i++) {
+        err = listen_also(&card->place[i], &found);
+        if (err == 0)
+            told.place[told.count++] = card->place[i];
+    }
+    if (found.count > 0 && (err == 0 || err == -EADDRNOTAVAIL))
+        err = listen_also(&loopback, &found) == -EADDRINUSE ? -EADDRINUSE : 0;
+    if (err != 0) {
+        sl_listeners_close(&found);
+        return err;
+    }
+    *card = told;
+    *out = found;
+    return 0;
+}
+
+/* 0: a free port. */
+static int listen_at_port(struct sl_card *card, uint16_t port, struct sl_listeners *out)
+{
+    bool loopback = card == NULL || (card->count == 1 && sl_address_is_loopback(&card->place[0]));
+    int err = loopback ? listen_wide(port, true, out) : listen_at_card(card, port, out);
+
+    if (err != 0)
+        return err;
+    add_nearby(out);
+    if (card != NULL)
+        card->port = out->port;
+    for (unsigned i = 0; card != NULL && i < card->count; i++)
+        sl_address_set_port(&card->place[i], card->port);
+    return 0;
+}
+
+int sl_listen_any(const char *range, struct sl_card *card, struct sl_listeners *out)
 {
     uint16_t low = 0, high = 0;
     uint32_t start = 0;
-    int err;
+    int err = -EADDRINUSE;
 
     if (*range == '\0') {
-        err = listen_wide(0, loopback, out);
-        if (err != 0)
-            return sl_fail(err, "cannot listen on any port: %s", strerror(-err));
-        add_nearby(out);
-        return 0;
+        /* What is free at the first address may be taken at another. */
+        for (unsigned i = 0; i < PORT_TRIES && err == -EADDRINUSE; i++)
+            err = listen_at_port(card, 0, out);
+        return err == 0 ? 0 : sl_fail(err, "cannot listen on any port: %s", strerror(-err));
     }
     const char *dash = strchr(range, '-');
     if (dash == NULL || parse_port(range, dash, &low) != 0 ||
@@ -340,11 +396,9 @@ int sl_listen_any(const char *range, bool loopback, struct sl_listeners *out)
     if (err != 0)
         return err;
     for (uint32_t i = 0, n = (uint32_t)(high - low) + 1; i < n; i++) {
-        err = listen_wide((uint16_t)(low + (start % n + i) % n), loopback, out);
-        if (err == 0) {
-            add_nearby(out);
+        err = listen_at_port(card, (uint16_t)(low + (start % n + i) % n), out);
+        if (err == 0)
             return 0;
-        }
     }
     return sl_fail(err, "cannot listen on any port of SLUICE_PORT_RANGE %s: %s; widen it", range,
                    strerror(-err));

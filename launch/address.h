@@ -12,9 +12,9 @@
 #include <sys/socket.h>
 
 #define SL_ADDRESS_TEXT_MAX 80
-#define SL_LISTENERS_MAX 4
 #define SL_PLACES_MAX 16
 #define SL_CARD_PLACES_MAX 11 /* as many IPv6 addresses as a unique id has room for */
+#define SL_LISTENERS_MAX (SL_CARD_PLACES_MAX + 1) /* those, and loopback */
 #define SL_SECRET_BYTES 32 /* of a secret that we make; twice as long in hex */
 
 struct sl_address {
@@ -58,9 +58,12 @@ struct sl_listeners {
  * has the name. */
 int sl_listen_root(const struct sl_root *root, bool secret, struct sl_listeners *out);
 
-/* Listens on any free port, of range ("low-high") unless that is "", and for ranks of this host and user.
- * loopback: this host only. For meetings that have a secret. */
-int sl_listen_any(const char *range, bool loopback, struct sl_listeners *out);
+struct sl_card;
+
+/* Listens on any free port, of range ("low-high") unless that is "", where card says, on loopback, and for ranks of
+ * this host and user; card gets the port, and loses places that nobody could connect to yet. NULL: loopback alone.
+ * For meetings that have a secret. */
+int sl_listen_any(const char *range, struct sl_card *card, struct sl_listeners *out);
 
 void sl_listeners_close(struct sl_listeners *listeners);
 
@@ -73,10 +76,9 @@ struct sl_card {
     uint16_t port;
 };
 
-/* Describes listeners, by the addresses of this host that config->interface allows, the one of the
- * default route first; makes a secret. -ENODEV: no address is left. */
-int sl_card_make(const struct sl_config *config, const struct sl_listeners *listeners,
-                 struct sl_card *out);
+/* The addresses of this host that config->interface allows, the one of the default route first, or its loopback
+ * alone; makes a secret. The port is to come. -ENODEV: no address is left. */
+int sl_card_make(const struct sl_config *config, bool loopback, struct sl_card *out);
 void sl_card_pack(const struct sl_card *card, struct sluice_unique_id *out);
 /* -EINVAL: not a card, of another version, or damaged. */
 int sl_card_unpack(const struct sluice_unique_id *id, struct sl_card *out);

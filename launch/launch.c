@@ -65,14 +65,9 @@ static int meet_at_root(const struct sl_party *party, const char *text, struct s
 static int open_place(const struct sl_config *config, bool loopback, struct sl_listeners *listeners,
                       struct sl_card *card)
 {
-    int err = sl_listen_any(config->port_range, loopback, listeners);
+    int err = sl_card_make(config, loopback, card);
 
-    if (err != 0)
-        return err;
-    err = sl_card_make(config, listeners, card);
-    if (err != 0)
-        sl_listeners_close(listeners);
-    return err;
+    return err ?: sl_listen_any(config->port_range, card, listeners);
 }
 
 int sl_unique_id_create(const struct sl_config *config, struct sluice_unique_id *id)

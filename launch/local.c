@@ -197,7 +197,7 @@ int sl_local_start(int count, uint64_t grace_ms, int *status)
     if (count < 1 || count > 1 << 16)
         return sl_fail(-EINVAL, "%d ranks cannot be started here; from 1 to 65536 would do", count);
     int err = sl_random(bytes, sizeof(bytes));
-    err = err ?: sl_listen_any("", true, &listeners);
+    err = err ?: sl_listen_any("", NULL, &listeners);
     if (err != 0)
         return err;
     flock.pid = calloc((size_t)count, sizeof(*flock.pid));

@@ -52,25 +52,23 @@ static int add_interfaces(const struct sl_config *config, struct sl_card *card)
             continue;
         address->any = chosen.items[i].addr;
         address->len = sl_sockaddr_len(&address->any);
-        sl_address_set_port(address, card->port);
         card->count++;
     }
     return 0;
 }
 
-int sl_card_make(const struct sl_config *config, const struct sl_listeners *listeners,
-                 struct sl_card *out)
+int sl_card_make(const struct sl_config *config, bool loopback, struct sl_card *out)
 {
-    struct sl_card card = {.port = listeners->port, .host = sl_host_hash(config)};
+    struct sl_card card = {.host = sl_host_hash(config)};
     uint8_t secret[SL_SECRET_BYTES];
     int err = sl_random(secret, sizeof(secret));
 
-    if (err == 0 && !listeners->loopback)
+    if (err == 0 && !loopback)
         err = add_interfaces(config, &card);
     if (err != 0)
         return err;
     if (card.count == 0)
-        card.place[card.count++] = loopback_v4(card.port);
+        card.place[card.count++] = loopback_v4(0);
     sl_hex(secret, sizeof(secret), card.secret);
     *out = card;
     return 0;

@@ -117,7 +117,7 @@ static void prepare(int size, uint64_t timeout_ms, const char *secret)
 {
     struct sl_listeners listeners;
 
-    assert_int_equal(sl_listen_any("", true, &listeners), 0);
+    assert_int_equal(sl_listen_any("", NULL, &listeners), 0);
     for (int i = 0; i < size; i++) {
         actors[i] = (struct actor){.party = {i, size, "job", secret, timeout_ms}, .len = 8,
                                    .rounds = 2, .listeners = listeners};
@@ -903,7 +903,7 @@ static int launch_alone(const char *secret, int64_t require)
     struct sl_config config;
 
     sl_config_defaults(&config);
-    assert_int_equal(sl_listen_any("", true, &place), 0); /* for a port that is free */
+    assert_int_equal(sl_listen_any("", NULL, &place), 0); /* for a port that is free */
     sl_listeners_close(&place);
     config.rank = 0;
     config.size = 2;
@@ -966,8 +966,8 @@ static void a_unique_id_carries_place_and_secret_and_notices_damage(void **state
 
     (void)state;
     sl_config_defaults(&config);
-    assert_int_equal(sl_listen_any("", false, &listeners), 0);
-    assert_int_equal(sl_card_make(&config, &listeners, &card), 0);
+    assert_int_equal(sl_card_make(&config, false, &card), 0);
+    assert_int_equal(sl_listen_any("", &card, &listeners), 0);
     sl_card_pack(&card, &id);
     assert_int_equal(sl_card_unpack(&id, &back), 0);
     assert_int_equal(back.count, card.count);
@@ -987,6 +987,71 @@ static void a_unique_id_carries_place_and_secret_and_notices_damage(void **state
         assert_int_equal(sl_card_unpack(&id, &back), -EINVAL);
         id.bytes[at] ^= 1;
     }
+    sl_listeners_close(&listeners);
+}
+
+static bool is_told(const struct sl_card *card, const struct sl_address *address)
+{
+    for (unsigned i = 0; i < card->count; i++)
+        if (card->place[i].len == address->len &&
+            memcmp(&card->place[i].any, &address->any, address->len) == 0)
+            return true;
+    return sl_address_is_loopback(address);
+}
+
+static void a_published_place_listens_where_its_card_tells_and_on_loopback(void **state)
+{
+    const char *ranges[] = {"", "20000-29999"};
+    struct sl_listeners listeners;
+    struct sl_config config;
+    struct sl_card card;
+    char text[SL_ADDRESS_TEXT_MAX];
+
+    (void)state;
+    sl_config_defaults(&config);
+    for (unsigned range = 0; range < SL_ARRAY_LEN(ranges); range++) {
+        assert_int_equal(sl_card_make(&config, false, &card), 0);
+        assert_int_equal(sl_listen_any(ranges[range], &card, &listeners), 0);
+        assert_int_equal(card.port, listeners.port);
+        assert_true(listeners.count >= card.count);
+        for (unsigned i = 0; i < listeners.count; i++) {
+            struct sl_address address = {.len = sizeof(address.any)};
+
+            assert_int_equal(getsockname(listeners.fd[i], (struct sockaddr *)&address.any, &address.len), 0);
+            sl_address_text(&address, text);
+            if (!is_told(&card, &address))
+                fail_msg("it listens at %s", text);
+        }
+        for (unsigned i = 0; i < card.count; i++) {
+            int fd = socket(card.place[i].any.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+            assert_int_equal(connect(fd, (struct sockaddr *)&card.place[i].any, card.place[i].len), 0);
+            close(fd);
+        }
+        sl_listeners_close(&listeners);
+    }
+}
+
+/* An address that this host has not got stands for one of IPv6 that is not usable yet. */
+static void a_place_that_is_not_usable_yet_is_not_published(void **state)
+{
+    struct sl_card card = {.count = 2};
+    struct sl_listeners listeners;
+    struct sockaddr_in *v4;
+
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        card.place[i].len = sizeof(*v4);
+        v4 = (struct sockaddr_in *)&card.place[i].any;
+        v4->sin_family = AF_INET;
+        v4->sin_addr.s_addr = htonl(i == 0 ? 0xc0000263 /* 192.0.2.99 */ : INADDR_LOOPBACK + 1);
+    }
+    assert_int_equal(sl_listen_any("", &card, &listeners), 0);
+    assert_int_equal(card.count, 1);
+    v4 = (struct sockaddr_in *)&card.place[0].any;
+    assert_int_equal(ntohl(v4->sin_addr.s_addr), INADDR_LOOPBACK + 1);
+    assert_int_equal(ntohs(v4->sin_port), card.port);
+    assert_int_equal(listeners.count, 2);
     sl_listeners_close(&listeners);
 }
 
@@ -1055,7 +1120,7 @@ static void through_the_middle(struct middle *middle, size_t at, bool down)
 {
     struct sl_listeners listeners;
 
-    assert_int_equal(sl_listen_any("", true, &listeners), 0);
+    assert_int_equal(sl_listen_any("", NULL, &listeners), 0);
     assert_true(listeners.has_nearby); /* where a rank of this host goes first, and without a secret alone */
     *middle = (struct middle){.listener = listeners.nearby, .at = at, .down = down};
     assert_int_equal(fcntl(middle->listener, F_SETFL, 0), 0);
@@ -1186,6 +1251,8 @@ int main(void)
         cmocka_unit_test(a_meeting_that_anybody_could_join_is_warned_of),
         cmocka_unit_test(a_root_is_parsed_or_says_what_is_wrong),
         cmocka_unit_test(a_unique_id_carries_place_and_secret_and_notices_damage),
+        cmocka_unit_test(a_published_place_listens_where_its_card_tells_and_on_loopback),
+        cmocka_unit_test(a_place_that_is_not_usable_yet_is_not_published),
         cmocka_unit_test(ranks_in_lists_are_joined_to_ranges),
     };
 
