@@ -34,7 +34,7 @@ struct sl_status_page {
  * the page that another thread closes. */
 struct place {
     _Atomic bool taken;
-    void *map; /* of whoever took it; NULL: never used */
+    void *_Atomic map; /* changed by whoever took it, looked at by all; NULL: never used */
     _Atomic(struct sl_status_page *) shown;
 };
 
@@ -63,22 +63,22 @@ static bool fits_limit(void)
 /* Of a file, or of nothing (-1), in the place's old mapping if it has one. */
 static bool map_place(struct place *place, int fd)
 {
-    int flags = (fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED) | (place->map != NULL ? MAP_FIXED : 0);
-    void *map = mmap(place->map, PAGE_BYTES, PROT_READ | PROT_WRITE, flags, fd, 0);
+    void *old = atomic_load(&place->map);
+    int flags = (fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED) | (old != NULL ? MAP_FIXED : 0);
+    void *map = mmap(old, PAGE_BYTES, PROT_READ | PROT_WRITE, flags, fd, 0);
 
     if (map == MAP_FAILED)
         return false;
-    place->map = map;
+    atomic_store(&place->map, map);
     return true;
 }
-
 
 /* They are of the parent's communicators, and are not mapped in a child. */
 static void forget_pages(void)
 {
     for (int i = 0; i < PAGES_MAX; i++) {
         atomic_store(&places[i].shown, NULL);
-        places[i].map = NULL;
+        atomic_store(&places[i].map, NULL);
         atomic_store(&places[i].taken, false);
     }
 }
@@ -92,10 +92,10 @@ void sl_status_open(struct sluice_comm *comm)
         return;
     if (fd < 0 || ftruncate(fd, PAGE_BYTES) != 0 || !map_place(place, fd))
         goto err_place;
-    sl_fork_hides(place->map, PAGE_BYTES);
+    sl_fork_hides(atomic_load(&place->map), PAGE_BYTES);
     sl_fork_closes(fd);
     sl_fork_on_child(forget_pages);
-    comm->page = place->map;
+    comm->page = atomic_load(&place->map);
     comm->page->fd = fd;
     sl_status_refresh(comm);
     atomic_store(&place->shown, comm->page);
@@ -114,7 +114,7 @@ void sl_status_close(struct sluice_comm *comm)
 
     if (page == NULL)
         return;
-    while (place->map != page)
+    while (atomic_load(&place->map) != page)
         place++;
     atomic_store(&place->shown, NULL);
     close(page->fd);
