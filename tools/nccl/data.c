@@ -332,11 +332,12 @@ int sl_nccl_isend(struct sl_nccl_comm *comm, void *data, size_t len, int tag,
 {
     struct sl_nccl_send_side *side = &comm->send;
     struct sl_node *node = NULL;
-    int slot = -1, err = check_memory(comm, mr, data, len);
+    int slot = -1, err;
 
     *out = NULL;
     if (SL_UNLIKELY(!sl_fork_same(comm->engine->life)))
-        err = sl_fork_refuse();
+        return sl_fork_refuse();
+    err = check_memory(comm, mr, data, len);
     if (err != 0)
         return err;
     sl_nccl_lock(comm->engine);
@@ -494,11 +495,12 @@ int sl_nccl_irecv(struct sl_nccl_comm *comm, unsigned count, void **data, const 
 {
     struct sl_nccl_recv_side *side = &comm->recv;
     struct sl_node *node = NULL;
-    int err = check_recv(comm, count, data, lens, mrs);
+    int err;
 
     *out = NULL;
     if (SL_UNLIKELY(!sl_fork_same(comm->engine->life)))
-        err = sl_fork_refuse();
+        return sl_fork_refuse();
+    err = check_recv(comm, count, data, lens, mrs);
     if (err != 0)
         return err;
     sl_nccl_lock(comm->engine);

@@ -813,7 +813,7 @@ static void a_peer_that_is_gone_is_a_remote_error(void **state)
 static void in_a_child(struct ends *e, void *request)
 {
     uint8_t bytes[100] = {0}, handle[SL_NCCL_HANDLE_BYTES];
-    void *memory = bytes, *mr, *other = NULL;
+    void *memory = bytes, *mr = NULL, *other = NULL;
     size_t size = sizeof(bytes);
     int tag = 1, done = 0;
 
