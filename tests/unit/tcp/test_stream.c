@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -236,6 +237,16 @@ static void pieces_that_disagree_on_their_message_are_refused(void **state)
     check_lost(w, 2, other, false, "contradict");
 }
 
+static void pieces_that_disagree_on_its_length_are_refused(void **state)
+{
+    struct wire *w = *state;
+    struct sl_tcp_frame one = piece(0, 1, 1000, 0, 500), other = piece(0, 1, 1001, 500, 500);
+
+    wire_connect(w, 2, false);
+    wire_frame(w, 1, &one, false, message);
+    check_lost(w, 2, other, false, "contradict");
+}
+
 static void more_bytes_than_the_message_has_are_refused(void **state)
 {
     struct wire *w = *state;
@@ -346,6 +357,85 @@ static void a_peer_that_goes_in_the_middle_of_a_message_is_lost(void **state)
     assert_int_equal(w->downs, 1);
 }
 
+/* Else a crowded control connection would make of every orderly end a crash. */
+static void a_farewell_has_a_place_when_no_control_message_has(void **state)
+{
+    struct wire *w = *state;
+    static uint8_t bytes[8 << 20];
+    uint8_t note[SL_CTRL_ROOM] = {1};
+    struct sl_tcp_frame frame;
+    size_t have = 0, at = 0;
+    unsigned sent = 0, came = 0;
+    ssize_t n;
+    int rc;
+
+    wire_close(w);
+    wire_open(w, engine, (const char *const[]){"TCP_SOCKET_BYTES", "65536", NULL});
+    wire_connect(w, 1, false);
+    while ((rc = w->ops.ctrl(w->ep, note, sizeof(note))) == 0)
+        sent++;
+    assert_int_equal(rc, -EAGAIN);
+    /* The peer reads what is on the way, and the endpoint ends before it has looked again. */
+    while ((n = recv(w->fds[0], bytes + have, sizeof(bytes) - have, MSG_DONTWAIT)) > 0)
+        have += (size_t)n;
+    w->ops.ep_destroy(w->ep);
+    w->ep = NULL;
+    while ((n = recv(w->fds[0], bytes + have, sizeof(bytes) - have, 0)) > 0)
+        have += (size_t)n;
+    assert_int_equal(n, 0);
+    do {
+        assert_true(at + SL_TCP_FRAME_BYTES <= have);
+        assert_int_equal(sl_tcp_frame_decode(bytes + at, false, &frame), 0);
+        assert_int_equal(frame.seq, came);
+        at += SL_TCP_FRAME_BYTES + frame.len;
+        came++;
+    } while (frame.type == SL_TCP_CTRL);
+    assert_int_equal(frame.type, SL_TCP_BYE);
+    assert_int_equal(came, sent + 1);
+    assert_int_equal(at, have);
+}
+
+/* What no receive wants is dropped to its last byte, in whatever way it comes, and what is behind it arrives. */
+static void an_unwanted_message_is_dropped_alone(void **state)
+{
+    struct wire *w = *state;
+    struct taker t = {.sink = {.len = BIG, .tag = 9, .granule = 48, .consume = take}, .to = place};
+    struct sl_req req[4] = {0};
+    struct sl_sink sink[3];
+    size_t half = BIG / 2;
+
+    wire_connect(w, 2, true);
+    post(w, &sink[0], &req[0], place, BIG, 5);     /* of another tag */
+    post(w, &sink[1], &req[1], place, BIG - 1, 5); /* of another length */
+    assert_int_equal(w->ops.recv(w->ep, &t.sink, &req[2]), 0);
+    post(w, &sink[2], &req[3], place, 100, 7);
+    for (uint64_t seq = 0; seq < 3; seq++) {
+        struct sl_tcp_frame one = piece(seq, seq == 1 ? 5 : 6, BIG, 0, half);
+        struct sl_tcp_frame two = piece(seq, seq == 1 ? 5 : 6, BIG, half, half);
+
+        wire_frame(w, 1, &one, true, message);
+        WIRE_UNTIL(w, req[seq].status != SL_PENDING);
+        assert_int_equal(req[seq].status, seq == 1 ? -EMSGSIZE : -EPROTO);
+        assert_int_equal(req[seq].tag, seq == 1 ? 5 : 6);
+        assert_int_equal(req[seq].len, BIG);
+        req[seq].status = 12345; /* it has ended: nobody touches it */
+        wire_frame(w, 2, &two, true, message + half);
+    }
+    assert_int_equal(req[3].status, SL_PENDING);
+    for (size_t i = 0; i < BIG; i++)
+        assert_int_equal(place[i], 0);
+    assert_int_equal(t.next, 0);
+    struct sl_tcp_frame wanted = piece(3, 7, 100, 0, 100);
+
+    wire_frame(w, 2, &wanted, true, message);
+    WIRE_UNTIL(w, req[3].status != SL_PENDING);
+    assert_int_equal(req[3].status, 0);
+    assert_memory_equal(place, message, 100);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(req[i].status, 12345);
+    assert_int_equal(w->downs, 0);
+}
+
 static void what_we_send_is_cut_and_summed_as_the_wire_format_says(void **state)
 {
     struct wire *w = *state;
@@ -406,6 +496,7 @@ int main(int argc, char **argv)
         CASE(a_message_that_is_over_cannot_come_again),
         CASE(a_frame_that_goes_back_on_its_connection_is_refused),
         CASE(pieces_that_disagree_on_their_message_are_refused),
+        CASE(pieces_that_disagree_on_its_length_are_refused),
         CASE(more_bytes_than_the_message_has_are_refused),
         CASE(a_control_frame_among_data_is_refused),
         CASE(a_damaged_control_message_is_refused),
@@ -415,6 +506,8 @@ int main(int argc, char **argv)
         CASE(a_control_message_does_not_come_twice),
         CASE(a_farewell_lets_received_data_be_fetched_first),
         CASE(a_peer_that_goes_in_the_middle_of_a_message_is_lost),
+        CASE(a_farewell_has_a_place_when_no_control_message_has),
+        CASE(an_unwanted_message_is_dropped_alone),
         CASE(what_we_send_is_cut_and_summed_as_the_wire_format_says),
         CASE(tiny_socket_buffers_only_slow_things_down),
     };
