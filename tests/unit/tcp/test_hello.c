@@ -295,6 +295,38 @@ static void more_strangers_than_places_keep_no_rank_out_and_fill_no_log(void **s
         close(fds[i]);
 }
 
+/* With descriptors in plenty the limit is the size of the table. With few it is what leaves the application the others,
+ * however fast strangers come. */
+static void few_descriptors_mean_few_pending_connections(void **state)
+{
+    struct wire *w = *state;
+    struct rlimit old, low;
+    unsigned before, most = 0;
+    int fds[100];
+
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+    low = (struct rlimit){256, old.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    wire_close(w);
+    wire_open(w, engine, NULL);
+    for (unsigned i = 0; i < SL_ARRAY_LEN(fds); i++) {
+        fds[i] = wire_dial(w, AF_INET);
+        assert_int_equal(write(fds[i], "S", 1), 1);
+    }
+    before = open_descriptors();
+    for (int i = 0; i < 2000; i++) {
+        unsigned more = open_descriptors() - before;
+
+        most = more > most ? more : most;
+        wire_progress(w);
+    }
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+    assert_int_equal(most, 256 / 8); /* all places were taken, and not one more */
+    assert_int_equal(starved_lines, 0);
+    for (unsigned i = 0; i < SL_ARRAY_LEN(fds); i++)
+        close(fds[i]);
+}
+
 /* Opens one more interface; how many of its listeners are open, and the address that it tells. */
 static unsigned listeners_of(const char *interface, bool one_host, struct sl_tcp_address *told)
 {
@@ -464,6 +496,7 @@ int main(int argc, char **argv)
         CASE(a_slow_hello_is_refused_at_its_deadline),
         CASE(silent_strangers_stay_in_the_kernel),
         CASE(more_strangers_than_places_keep_no_rank_out_and_fill_no_log),
+        CASE(few_descriptors_mean_few_pending_connections),
         CASE(only_addresses_that_are_told_are_listened_on),
         CASE(a_job_on_one_host_listens_on_loopback_alone),
         CASE(without_random_bytes_there_is_no_endpoint),
