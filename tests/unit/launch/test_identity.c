@@ -7,6 +7,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -99,6 +100,22 @@ static void torchrun_meets_after_its_agents_port(void **state)
     envp[3] = "LOCAL_WORLD_SIZE=8"; /* all on one host: nobody outside needs to reach it */
     assert_int_equal(identify(envp, &id), 0);
     assert_string_equal(id.root, "127.0.0.1:29401+3");
+}
+
+/* The last that may be tried is a port too. */
+static void torchruns_port_at_the_end_gives_way_to_one_of_the_job(void **state)
+{
+    struct sl_identity id;
+    char *envp[] = {"RANK=3", "WORLD_SIZE=8", "MASTER_ADDR=gpu01", "MASTER_PORT=65531", NULL};
+    unsigned port = 0;
+
+    (void)state;
+    assert_int_equal(identify(envp, &id), 0);
+    assert_string_equal(id.root, "gpu01:65532+3");
+    envp[3] = "MASTER_PORT=65532";
+    assert_int_equal(identify(envp, &id), 0);
+    assert_int_equal(sscanf(id.root, "gpu01:%u+3", &port), 1);
+    assert_true(port > 0 && port + 3 < 65532);
 }
 
 static void slurm_meets_on_its_first_host_at_a_port_of_the_job(void **state)
@@ -289,6 +306,7 @@ int main(void)
         cmocka_unit_test(a_rank_without_size_or_outside_of_it_is_refused),
         cmocka_unit_test(a_rank_without_a_meeting_place_says_what_to_set),
         cmocka_unit_test(torchrun_meets_after_its_agents_port),
+        cmocka_unit_test(torchruns_port_at_the_end_gives_way_to_one_of_the_job),
         cmocka_unit_test(slurm_meets_on_its_first_host_at_a_port_of_the_job),
         cmocka_unit_test(a_slurm_batch_script_is_no_rank),
         cmocka_unit_test(open_mpi_is_known_by_pmix_and_on_one_host_without),

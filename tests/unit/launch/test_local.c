@@ -224,6 +224,42 @@ static void a_signal_to_the_starter_reaches_every_rank_and_is_its_status(void **
     }
 }
 
+/* Says which of the two it heard, and ends well after both. */
+static int hear_user_signals(struct sl_exchange *exchange)
+{
+    sigset_t both;
+    int sig;
+
+    (void)exchange;
+    alarm(40);
+    sigemptyset(&both);
+    sigaddset(&both, SIGUSR1);
+    sigaddset(&both, SIGUSR2);
+    sigprocmask(SIG_BLOCK, &both, NULL);
+    say('.');
+    for (int i = 0; i < 2; i++) {
+        if (sigwait(&both, &sig) != 0)
+            return 1;
+        say(sig == SIGUSR1 ? '1' : '2');
+    }
+    return 0;
+}
+
+static void signals_of_the_user_reach_every_rank_and_end_none(void **state)
+{
+    open_life();
+    pid_t starter = start_only(3, 1000, hear_user_signals);
+
+    hold_no_life();
+    assert_int_equal(hear('.', 3), 3);
+    kill(starter, SIGUSR2);
+    assert_int_equal(hear('2', 3), 3);
+    kill(starter, SIGUSR1);
+    assert_int_equal(hear('1', 0), 3);
+    assert_int_equal(status_of(starter), 0);
+    close(life[0]);
+}
+
 static void ranks_end_with_a_starter_that_is_killed(void **state)
 {
     int status;
@@ -279,6 +315,7 @@ int main(void)
         cmocka_unit_test(a_killed_rank_counts_as_128_and_its_signal),
         cmocka_unit_test(ranks_that_hang_after_a_failure_are_ended_and_do_not_hide_it),
         cmocka_unit_test(a_signal_to_the_starter_reaches_every_rank_and_is_its_status),
+        cmocka_unit_test(signals_of_the_user_reach_every_rank_and_end_none),
         cmocka_unit_test(ranks_end_with_a_starter_that_is_killed),
         cmocka_unit_test(a_stopped_rank_is_continued_to_end),
         cmocka_unit_test(a_silly_count_is_refused),

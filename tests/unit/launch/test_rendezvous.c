@@ -1074,6 +1074,55 @@ static void ranks_in_lists_are_joined_to_ranges(void **state)
     assert_string_equal(list, "3, 5-7, 9, 10");
 }
 
+/* There is room for the marks of an end behind whatever fits, also where all would not. */
+static void a_list_of_too_many_ranks_ends_with_dots(void **state)
+{
+    bool missing[32];
+    char list[64];
+
+    (void)state;
+    for (int i = 0; i < 32; i++)
+        missing[i] = i % 2 == 0;
+    sl_rank_list(missing, 32, list, sizeof(list));
+    assert_string_equal(list, "0, 2, 4, 6, 8, 10, 12, 14, ...");
+}
+
+/* A rank that took the lack of descriptors for a lack of unix sockets would ask by TCP, where anybody may answer. */
+static void without_descriptors_unix_sockets_are_possible_all_the_same(void **state)
+{
+    struct rlimit old, none;
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+    none = (struct rlimit){0, old.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    bool possible = sl_nearby_possible();
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+    assert_true(possible);
+}
+
+/* The search begins anywhere in a range: behind its last port comes its first. */
+static void a_range_of_ports_is_searched_whole_and_not_left(void **state)
+{
+    struct sl_listeners held, found;
+    char range[32];
+    int rounds = 0;
+
+    (void)state;
+    for (int attempt = 0; attempt < 20 && rounds < 16; attempt++) {
+        assert_int_equal(sl_listen_any("", true, &held), 0);
+        snprintf(range, sizeof(range), "%u-%u", held.port - 1u, (unsigned)held.port);
+        for (rounds = 0; rounds < 16 && sl_listen_any(range, true, &found) == 0; rounds++) {
+            uint16_t port = found.port;
+
+            sl_listeners_close(&found);
+            assert_int_equal(port, held.port - 1);
+        }
+        sl_listeners_close(&held); /* and where another program has the first port, once more */
+    }
+    assert_int_equal(rounds, 16);
+}
+
 /* ---- somebody between the ranks ---- */
 
 /* Passes bytes both ways between who knocks at its port and rank 0. Of what goes in one direction after skip
@@ -1263,6 +1312,9 @@ int main(void)
         cmocka_unit_test(a_published_place_listens_where_its_card_tells_and_on_loopback),
         cmocka_unit_test(a_place_that_is_not_usable_yet_is_not_published),
         cmocka_unit_test(ranks_in_lists_are_joined_to_ranges),
+        cmocka_unit_test(a_list_of_too_many_ranks_ends_with_dots),
+        cmocka_unit_test(without_descriptors_unix_sockets_are_possible_all_the_same),
+        cmocka_unit_test(a_range_of_ports_is_searched_whole_and_not_left),
     };
 
     sl_log_set_sink(count_lines, NULL);
