@@ -159,6 +159,9 @@ static void complaints_name_the_option_and_what_would_do(void **state)
     assert_true(o.compute_us == 300 && o.touch_bytes == 256 << 10);
     assert_int_equal(PARSE(&o, "-f", "1"), -EINVAL);
     assert_int_equal(PARSE(&o, "-f", "nan"), -EINVAL);
+    assert_int_equal(PARSE(&o, "--budget", "nan"), -EINVAL);
+    assert_non_null(strstr(sluice_last_error(), "seconds from 0.001"));
+    assert_int_equal(PARSE(&o, "-T", "nan"), -EINVAL);
     assert_int_equal(PARSE(&o, "-C", ","), -EINVAL);
 }
 
