@@ -89,6 +89,19 @@ static void a_foreign_handle_is_told_from_one_of_another_version(void **state)
     assert_int_equal(sl_nccl_handle_decode(bytes, &handle), -EPROTO);
 }
 
+/* Of addresses in part: what could be read might be the wrong ones. */
+static void a_handle_with_more_than_its_addresses_is_refused(void **state)
+{
+    struct sl_nccl_handle handle = a_handle();
+    uint8_t bytes[SL_NCCL_HANDLE_OWN];
+
+    (void)state;
+    sl_nccl_handle_encode(&handle, bytes);
+    bytes[32]++; /* the length of all */
+    assert_int_equal(sl_nccl_handle_decode(bytes, &handle), -EPROTO);
+    assert_non_null(strstr(sluice_last_error(), "no addresses that can be read"));
+}
+
 static void every_word_comes_back_as_it_was(void **state)
 {
     (void)state;
@@ -239,6 +252,7 @@ int main(void)
         cmocka_unit_test(a_handle_comes_back_as_it_was),
         cmocka_unit_test(a_handle_keeps_as_many_addresses_as_there_is_room_for),
         cmocka_unit_test(a_foreign_handle_is_told_from_one_of_another_version),
+        cmocka_unit_test(a_handle_with_more_than_its_addresses_is_refused),
         cmocka_unit_test(every_word_comes_back_as_it_was),
         cmocka_unit_test(a_sealed_word_opens_only_unchanged_and_in_its_turn),
         cmocka_unit_test(strangers_are_known_by_their_first_bytes),
