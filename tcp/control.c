@@ -71,8 +71,9 @@ int sl_tcp_ctrl_tx(struct sl_tcp_conn *conn)
 
 void sl_tcp_say_bye(struct sl_tcp_ep *ep)
 {
-    if (ep->state != SL_TCP_EP_UP || ep->ctrl_count >= SL_TCP_CTRL_QUEUE)
+    if (ep->state != SL_TCP_EP_UP)
         return;
+    sl_assert(ep->ctrl_count < SL_TCP_CTRL_QUEUE); /* its place was kept, and an endpoint ends once */
     enqueue(ep, SL_TCP_BYE, NULL, 0);
     sl_tcp_ctrl_tx(&ep->conns[0]);
 }
