@@ -37,7 +37,8 @@ static int ours[2], theirs[2];
 
 static int which_are_open(void)
 {
-    return is_open(ours[0]) | is_open(ours[1]) << 1 | is_open(theirs[0]) << 2 | is_open(theirs[1]) << 3;
+    return is_open(ours[0]) | is_open(ours[1]) << 1 | is_open(theirs[0]) << 2 |
+           is_open(theirs[1]) << 3;
 }
 
 static void a_child_loses_what_was_named_and_nothing_else(void **state)
@@ -55,11 +56,12 @@ static void a_child_loses_what_was_named_and_nothing_else(void **state)
     }
 }
 
-/* Nobody says when a descriptor is closed, and the kernel gives its number to whatever the application opens next. */
+/* Nobody says when a descriptor is closed, and the kernel gives its number to whatever the
+ * application opens next. */
 static void a_number_that_the_application_has_now_stays_open_in_the_child(void **state)
 {
-    static const char *const kinds[] = {"a socket, then a socket", "a memory file, then a memory file",
-                                        "a socket, then a pipe"};
+    static const char *const kinds[] = {
+        "a socket, then a socket", "a memory file, then a memory file", "a socket, then a pipe"};
     char byte = 0;
 
     (void)state;
@@ -78,7 +80,8 @@ static void a_number_that_the_application_has_now_stays_open_in_the_child(void *
         if (kind == 0)
             assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, next), 0);
         else if (kind == 1)
-            assert_true((next[0] = memfd_create("theirs", 0)) >= 0 && (next[1] = dup(next[0])) >= 0);
+            assert_true((next[0] = memfd_create("theirs", 0)) >= 0 &&
+                        (next[1] = dup(next[0])) >= 0);
         else
             assert_int_equal(pipe(next), 0);
         memcpy(theirs, next, sizeof(theirs));

@@ -49,7 +49,8 @@ static void a_region_that_is_announced_twice_loses_the_peer(void **state)
 
     (void)state;
     assert_int_equal(inside(&user)->heard_region, again.id);
-    assert_int_equal(shm_post(inside(&owner)->source.fd, SHM_REGION, &again, sizeof(again), &mem.fd, 1), 0);
+    assert_int_equal(
+        shm_post(inside(&owner)->source.fd, SHM_REGION, &again, sizeof(again), &mem.fd, 1), 0);
     PUMP(&user, NULL, user.downs == 1 || inside(&user)->peer_region_count == 2);
     assert_int_equal(user.downs, 1);
     assert_int_equal(user.down_status, -EBADMSG);
