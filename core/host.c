@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks the kernel which host this is and which cores are ours. */
+/* Asks the kernel which host this is, which cores are ours, and whose a process is. */
 #include "core/host.h"
 
 #include <fcntl.h>
@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -130,4 +131,36 @@ void sl_host_bind(unsigned idx, unsigned count)
         sched_setaffinity(0, sizeof(one), (const cpu_set_t *)(const void *)one);
         return;
     }
+}
+
+/* The number that stands for every user whom this user namespace has no number for; -1: there are none such. */
+static long nobody_in_particular(void)
+{
+    unsigned inside = 1, outside = 1, count = 0;
+    long overflow = 65534;
+    FILE *file = fopen("/proc/self/uid_map", "re");
+
+    if (file == NULL)
+        return -1; /* a kernel without user namespaces */
+    int fields = fscanf(file, "%u %u %u", &inside, &outside, &count);
+    fclose(file);
+    if (fields == 3 && inside == 0 && outside == 0 && count == UINT32_MAX)
+        return -1;
+    file = fopen("/proc/sys/kernel/overflowuid", "re");
+    if (file != NULL) {
+        if (fscanf(file, "%ld", &overflow) != 1)
+            overflow = 65534;
+        fclose(file);
+    }
+    return overflow;
+}
+
+bool sl_host_same_user(int fd, struct ucred *peer)
+{
+    socklen_t len = sizeof(*peer);
+
+    *peer = (struct ucred){.pid = -1, .uid = (uid_t)-1, .gid = (gid_t)-1};
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, peer, &len) != 0 || peer->uid != geteuid())
+        return false;
+    return (long)peer->uid != nobody_in_particular();
 }

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tells one host from another, and which cores this process may use. */
+/* What tells one host from another, which cores this process may use, and whose the processes beside it are. */
 #ifndef SL_CORE_HOST_H
 #define SL_CORE_HOST_H
 
 #include "core/config.h"
 
+#include <stdbool.h>
 #include <stdint.h>
+
+struct ucred;
 
 #define SL_CPU_WORDS 32 /* 2048 cores */
 
@@ -19,6 +22,9 @@ uint64_t sl_host_facts(void);
 /* Hash of the group of threads among which the kernel's scheduler takes a yield for what it is: the control group
  * for processors, or, where sessions have groups of their own (autogroup), the session. */
 uint64_t sl_host_sched_group(void);
+
+/* Is the process at the other end of this unix socket of this user? Where user namespaces leave that open, it is not. */
+bool sl_host_same_user(int fd, struct ucred *peer);
 
 /* FNV-1a, for texts that ranks compare. */
 uint64_t sl_hash_text(const char *text);

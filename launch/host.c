@@ -9,6 +9,7 @@
 
 #include "core/clock.h"
 #include "core/err.h"
+#include "core/host.h"
 #include "core/log.h"
 #include "core/pending.h"
 #include "launch/nearby.h"
@@ -152,7 +153,7 @@ static int accept_nearby(struct sl_host *host, struct ucred *peer)
 
     if (fd < 0)
         return -errno;
-    if (sl_nearby_same_user(fd, peer))
+    if (sl_host_same_user(fd, peer))
         return fd;
     snprintf(from, sizeof(from), "process %d of user %u", (int)peer->pid, (unsigned)peer->uid);
     snprintf(why, sizeof(why), "rank 0 belongs to user %u", (unsigned)geteuid());

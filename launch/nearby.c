@@ -3,10 +3,12 @@
 #include "launch/nearby.h"
 
 #include "core/err.h"
+#include "core/host.h"
 
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -38,38 +40,6 @@ bool sl_nearby_possible(void)
     return fd >= 0 || errno == EMFILE || errno == ENFILE;
 }
 
-/* The number that stands for every user whom this user namespace has no number for; -1: there are none such. */
-static long nobody_in_particular(void)
-{
-    unsigned inside = 1, outside = 1, count = 0;
-    long overflow = 65534;
-    FILE *file = fopen("/proc/self/uid_map", "re");
-
-    if (file == NULL)
-        return -1; /* a kernel without user namespaces */
-    int fields = fscanf(file, "%u %u %u", &inside, &outside, &count);
-    fclose(file);
-    if (fields == 3 && inside == 0 && outside == 0 && count == UINT32_MAX)
-        return -1;
-    file = fopen("/proc/sys/kernel/overflowuid", "re");
-    if (file != NULL) {
-        if (fscanf(file, "%ld", &overflow) != 1)
-            overflow = 65534;
-        fclose(file);
-    }
-    return overflow;
-}
-
-bool sl_nearby_same_user(int fd, struct ucred *peer)
-{
-    socklen_t len = sizeof(*peer);
-
-    *peer = (struct ucred){.pid = -1, .uid = (uid_t)-1, .gid = (gid_t)-1};
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, peer, &len) != 0 || peer->uid != geteuid())
-        return false;
-    return (long)peer->uid != nobody_in_particular();
-}
-
 /* Somebody has the name: says who. */
 static int fail_taken(uint16_t port, const struct sockaddr_un *addr, socklen_t len)
 {
@@ -81,7 +51,7 @@ static int fail_taken(uint16_t port, const struct sockaddr_un *addr, socklen_t l
     if (fd < 0 || connect(fd, (const struct sockaddr *)addr, len) != 0) {
         sl_fail(err, "another process has the name %s", name); /* or had: it may be closing */
     } else {
-        err = sl_nearby_same_user(fd, &peer) ? -EADDRINUSE : -EACCES;
+        err = sl_host_same_user(fd, &peer) ? -EADDRINUSE : -EACCES;
         sl_fail(err, "process %d of user %u has the name %s", (int)peer.pid, (unsigned)peer.uid, name);
     }
     if (fd >= 0)
@@ -124,7 +94,7 @@ int sl_nearby_dial(uint16_t port, int *out)
         close(fd);
         return sl_fail(err, "connecting to %s failed: %s", name, strerror(-err));
     }
-    if (!sl_nearby_same_user(fd, &peer)) {
+    if (!sl_host_same_user(fd, &peer)) {
         close(fd);
         return sl_fail(-EACCES, "process %d of user %u has the name %s, not one of user %u; set the same "
                                 "SLUICE_SECRET on all ranks if it is rank 0", (int)peer.pid,

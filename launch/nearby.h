@@ -9,7 +9,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/socket.h>
 
 #define SL_NEARBY_NAME_MAX 32
 
@@ -26,8 +25,5 @@ int sl_nearby_listen(uint16_t port, int *out);
 /* A connection to a process of this user. -EAGAIN: its queue is full; -ECONNREFUSED: nobody listens; -EACCES:
  * somebody else does. */
 int sl_nearby_dial(uint16_t port, int *out);
-
-/* Is the process at the other end of this user? Where user namespaces leave that open, it is not. */
-bool sl_nearby_same_user(int fd, struct ucred *peer);
 
 #endif

@@ -5,12 +5,14 @@
  * Both sides know both addresses before they connect, so the side with the smaller one dials: one
  * connection, and no race. It makes the segment and sends HELLO with it; the other answers WELCOME. Both
  * carry the tokens of both endpoints, 128 random bits each, which only the exchange told them:
- * whoever connects without them is refused. The socket then stays open: it carries control
+ * whoever connects without them is refused. So is, where no secret has sealed what the exchange told, every process of
+ * another user: the kernel tells whose one is. The socket then stays open: it carries control
  * messages and regions, and its end is the news that the peer is gone.
  */
 #include "shm/shm.h"
 
 #include "core/config.h"
+#include "core/host.h"
 #include "core/log.h"
 
 #include <stdio.h>
@@ -243,6 +245,36 @@ static void asked_ready(struct shm_iface *iface, struct shm_source *source)
         close(fds[--fd_count]);
 }
 
+/* Where a secret was, who knows a token is a rank, whoever runs it. Else another user may have read the token on its
+ * way, or taken the name of a peer that died. */
+static int check_user(struct shm_iface *iface, int fd)
+{
+    struct ucred peer;
+
+    if (iface->base.worker->has_session || sl_host_same_user(fd, &peer))
+        return 0;
+    return sl_fail(-EACCES, "process %d of user %u is at the other end of shm's socket, this is one of user %u; set "
+                            "the same SLUICE_SECRET on all ranks if it is one of them",
+                   (int)peer.pid, (unsigned)peer.uid, (unsigned)geteuid());
+}
+
+/* The peer need not wait until its deadline: it is told by fd, which is closed, or, negative, by one of its own. */
+static void give_up(struct shm_ep *ep, int fd, int err)
+{
+    char text[SHM_TEXT_MAX];
+
+    snprintf(text, sizeof(text), "%s", sluice_last_error());
+    if (fd < 0 && shm_dial(ep->peer_addr.name, ep->peer_addr.name_len, &fd) != 0)
+        fd = -1;
+    sl_fail_text(err, text);
+    if (fd >= 0) {
+        refuse(fd, ep->peer_addr.token, ep->addr.token, err);
+        close(fd);
+    }
+    sl_fail_text(err, text);
+    shm_ep_doom(ep, err);
+}
+
 /* Dials and says HELLO. Stays in SHM_DIAL when it has to be tried again. */
 static void dial(struct shm_ep *ep)
 {
@@ -253,17 +285,7 @@ static void dial(struct shm_ep *ep)
     if (ep->segment_fd < 0)
         err = make_segment(ep);
     if (err != 0) {
-        /* The peer need not wait until its deadline. */
-        char text[SHM_TEXT_MAX];
-
-        snprintf(text, sizeof(text), "%s", sluice_last_error());
-        if (shm_dial(ep->peer_addr.name, ep->peer_addr.name_len, &fd) == 0) {
-            sl_fail_text(err, text);
-            refuse(fd, ep->peer_addr.token, ep->addr.token, err);
-            close(fd);
-        }
-        sl_fail_text(err, text);
-        shm_ep_doom(ep, err);
+        give_up(ep, -1, err);
         return;
     }
     err = shm_dial(ep->peer_addr.name, ep->peer_addr.name_len, &fd);
@@ -271,6 +293,11 @@ static void dial(struct shm_ep *ep)
         return;
     if (err != 0) {
         shm_ep_doom(ep, err);
+        return;
+    }
+    err = check_user(iface, fd);
+    if (err != 0) {
+        give_up(ep, fd, err);
         return;
     }
     fill_hello(ep, &hello);
@@ -456,6 +483,8 @@ static void pending_ready(struct shm_iface *iface, struct shm_source *source)
         turn_away(iface, pending, err);
     } else if (msg.head.type != SHM_HELLO || fd_count != SHM_FDS_MAX) {
         turn_away(iface, pending, sl_fail(-EPROTO, "it spoke out of turn"));
+    } else if ((err = check_user(iface, source->fd)) != 0) {
+        turn_away(iface, pending, err);
     } else if ((ep = find_ep(iface, msg.hello.to)) == NULL || ep->pending != NULL ||
                (ep->state != SHM_NEW && ep->state != SHM_AWAITED)) {
         turn_away(iface, pending, sl_fail(-ECONNREFUSED, "it knows no endpoint of this process"));

@@ -107,6 +107,92 @@ static void a_hello_without_the_token_is_refused(void **state)
     side_close(&a);
 }
 
+/* What this process connects or listens to meanwhile is that user's, for the kernel. */
+static void become(uid_t uid)
+{
+    assert_int_equal(seteuid(uid), 0);
+}
+
+/* It knows the token: another user's process is refused nevertheless, unless only a secret can have told it. */
+static void another_user_is_refused_where_there_is_no_secret(void **state)
+{
+    int memory = memfd_create("x", 0);
+
+    (void)state;
+    if (geteuid() != 0) {
+        print_message("skipped: only root can become another user\n");
+        skip();
+    }
+    for (unsigned secret = 0; secret < 2; secret++) {
+        struct shm_hello hello = {.ring_bytes = 65536, .cells = 64};
+        struct side a;
+        int fd;
+
+        side_open(&a);
+        a.worker.has_session = secret;
+        memcpy(hello.to, inside(&a)->addr.token, SHM_TOKEN_LEN);
+        become(65534);
+        fd = stranger(&a);
+        become(0);
+        assert_int_equal(shm_post(fd, SHM_HELLO, &hello, sizeof(hello), (int[]){memory, memory, memory}, 3), 0);
+        if (secret) {
+            PUMP(&a, NULL, inside(&a)->pending != NULL);
+        } else {
+            PUMP(&a, NULL, turned_away(fd));
+            assert_null(inside(&a)->pending);
+            assert_non_null(strstr(logged, "of user 65534 is at the other end"));
+        }
+        close(fd);
+        side_close(&a);
+    }
+    close(memory);
+}
+
+/* Who has the peer's name, but is another user, gets no memory; a rank among them hears why at once. */
+static void another_user_who_has_the_name_is_not_dialled(void **state)
+{
+    (void)state;
+    if (geteuid() != 0) {
+        print_message("skipped: only root can become another user\n");
+        skip();
+    }
+    for (unsigned secret = 0; secret < 2; secret++) {
+        struct shm_addr listens = {.magic = SHM_MAGIC, .version = SHM_VERSION};
+        int fds[SHM_FDS_MAX], listener, fd = -1;
+        struct sl_addr addr;
+        struct shm_msg msg;
+        unsigned count = 0;
+        struct side a;
+        size_t body;
+
+        side_open(&a);
+        a.worker.has_session = secret;
+        become(65534);
+        assert_int_equal(shm_listen(listens.name, &listens.name_len, &listener), 0);
+        become(0);
+        memcpy(listens.host, inside(&a)->addr.host, sizeof(listens.host));
+        memset(listens.token, 0xff, sizeof(listens.token)); /* so that a dials */
+        shm_addr_pack(&listens, &addr);
+        assert_int_equal(sl_shm_ops.ep_connect(a.ep, &addr, &a.connected), 0);
+        PUMP(&a, NULL, fd >= 0 || shm_accept(listener, &fd) == 0);
+        PUMP(&a, NULL, shm_take(fd, &msg, &body, fds, &count) == 0);
+        assert_int_equal(msg.head.type, secret ? SHM_HELLO : SHM_REFUSE);
+        assert_int_equal(count, secret ? SHM_FDS_MAX : 0);
+        while (count > 0)
+            close(fds[--count]);
+        if (!secret) {
+            PUMP(&a, NULL, a.connected.status != SL_PENDING);
+            assert_int_equal(a.connected.status, -EACCES);
+            assert_non_null(strstr(sluice_last_error(), "of user 65534"));
+            assert_memory_equal(msg.refuse.to, listens.token, SHM_TOKEN_LEN);
+            assert_int_equal(msg.refuse.code, -EACCES);
+        }
+        close(fd);
+        close(listener);
+        side_close(&a);
+    }
+}
+
 static unsigned open_descriptors(void)
 {
     unsigned count = 0;
@@ -476,6 +562,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         KEPT(garbage_is_refused_and_disturbs_nobody),
         KEPT(a_hello_without_the_token_is_refused),
+        KEPT(another_user_is_refused_where_there_is_no_secret),
+        KEPT(another_user_who_has_the_name_is_not_dialled),
         KEPT(a_second_hello_is_refused_and_closes_nothing_of_ours),
         KEPT(an_answer_with_another_token_is_refused),
         KEPT(strangers_without_end_fill_neither_log_nor_descriptors),
