@@ -17,6 +17,7 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <stddef.h>
 #include <sys/resource.h>
@@ -580,6 +581,72 @@ static void a_result_is_not_followed_by_a_farewell_in_its_middle(void **state)
     assert_int_equal(actors[0].err, -ETIMEDOUT);
     assert_non_null(strstr(actors[0].why, "no result could be sent to rank 7"));
     close(fd);
+}
+
+/* How many bytes a unix socket takes behind the head of a result until it is full. */
+static size_t bytes_to_fill(void)
+{
+    uint8_t head[SL_FRAME_BYTES + SL_SEQ_BYTES] = {0}, *bytes;
+    socklen_t room_len = sizeof(int);
+    int pair[2], room;
+    ssize_t took;
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair), 0);
+    assert_int_equal(getsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &room, &room_len), 0);
+    bytes = calloc(2, (size_t)room);
+    assert_non_null(bytes);
+    assert_int_equal(send(pair[0], head, sizeof(head), 0), sizeof(head));
+    took = send(pair[0], bytes, 2 * (size_t)room, 0);
+    assert_true(took > 0 && took < 2 * room);
+    free(bytes);
+    close(pair[0]);
+    close(pair[1]);
+    return (size_t)took;
+}
+
+/* Its socket is full of a result that it has not read, and that is whole: the farewell waits for a place. */
+static void a_rank_that_reads_late_hears_why_the_job_has_ended(void **state)
+{
+    static uint8_t share[SL_FRAME_BYTES + SL_SEQ_BYTES + LEN_MAX], bytes[(WITH_MANY + 1) * LEN_MAX];
+    size_t each = bytes_to_fill() / WITH_MANY, at = SL_FRAME_BYTES + SL_SEQ_BYTES + WITH_MANY * each, len;
+    char text[SL_SENTENCE_MAX + 1];
+    struct sl_frame frame;
+    int fd, code;
+
+    (void)state;
+    if (each > LEN_MAX) {
+        print_message("skipped: unix sockets take more here than a result of this test has\n");
+        skip();
+    }
+    prepare(WITH_MANY, 20000, "");
+    for (int i = 0; i < WITH_MANY; i++) {
+        actors[i].len = each;
+        actors[i].rounds = 2;
+    }
+    actors[2].leave_early = true;
+    for (int i = 0; i < WITH_MANY - 1; i++)
+        go(i);
+    assert_int_equal(sl_nearby_dial(actors[0].root.port, &fd), 0);
+    assert_int_equal(fcntl(fd, F_SETFL, 0), 0);
+    join_by_hand(fd, WITH_MANY);
+    memset(share, 16 * (WITH_MANY - 1), sizeof(share)); /* as the others expect */
+    sl_frame_make(SL_FRAME_GATHER, SL_SEQ_BYTES + each, share);
+    sl_put(share + SL_FRAME_BYTES, 1, SL_SEQ_BYTES);
+    len = SL_FRAME_BYTES + SL_SEQ_BYTES + each;
+    assert_int_equal(send(fd, share, len, 0), (ssize_t)len);
+    for (int i = 1; i < WITH_MANY - 1; i++)
+        wait_for(i); /* the others have been told; its own turn, the last, goes on for a second */
+    len = read_to_end(fd, bytes, sizeof(bytes));
+    assert_true(len > at + SL_FRAME_BYTES);
+    assert_int_equal(sl_frame_parse(bytes + at, &frame), 0);
+    assert_int_equal(frame.kind, SL_FRAME_FAILED);
+    assert_int_equal(at + SL_FRAME_BYTES + frame.len, len);
+    assert_int_equal(sl_sentence_parse(bytes + at + SL_FRAME_BYTES, frame.len, &code, text), 0);
+    assert_int_equal(code, -ECONNRESET);
+    assert_non_null(strstr(text, "rank 2 went away during exchange 2"));
+    close(fd);
+    wait_for(0);
+    assert_int_equal(actors[0].err, -ECONNRESET);
 }
 
 /* ---- places beside each other ---- */
@@ -1298,6 +1365,7 @@ int main(void)
         cmocka_unit_test(a_rank_at_another_exchange_ends_the_job),
         cmocka_unit_test(a_late_rank_hears_why_the_job_has_ended),
         cmocka_unit_test(a_result_is_not_followed_by_a_farewell_in_its_middle),
+        cmocka_unit_test(a_rank_that_reads_late_hears_why_the_job_has_ended),
         cmocka_unit_test(a_first_place_that_says_nothing_costs_a_moment),
         cmocka_unit_test(a_dead_first_place_costs_a_moment),
         cmocka_unit_test(who_cannot_prove_himself_is_passed_by),
