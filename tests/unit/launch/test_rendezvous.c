@@ -535,6 +535,60 @@ static void a_rank_at_another_exchange_ends_the_job(void **state)
     assert_int_equal(actors[0].err, -EPROTO);
 }
 
+static void a_rank_that_leaves_while_others_are_awaited_is_named(void **state)
+{
+    (void)state;
+    prepare(3, 5000, "");
+    go(0);
+    close(join_by_hand(knock(), 3));
+    wait_for(0);
+    assert_int_equal(actors[0].err, -ECONNRESET);
+    assert_non_null(strstr(actors[0].why, "rank 2 went away while ranks were still awaited"));
+}
+
+/* Rank 0 waits a whole timeout for ranks, and begins another one with the first exchange. */
+static void a_first_exchange_may_follow_a_long_wait_for_ranks(void **state)
+{
+    uint8_t gather[SL_FRAME_BYTES + SL_SEQ_BYTES + 8] = {0};
+
+    (void)state;
+    prepare(3, 2000, "");
+    actors[0].rounds = actors[1].rounds = 1;
+    go(0);
+    go(1);
+    poll(NULL, 0, 1000);
+    int fd = join_by_hand(knock(), 3);
+    poll(NULL, 0, 1500); /* rank 1 has waited for more than a timeout by now */
+    sl_frame_make(SL_FRAME_GATHER, SL_SEQ_BYTES + 8, gather);
+    sl_put(gather + SL_FRAME_BYTES, 1, SL_SEQ_BYTES);
+    memset(gather + SL_FRAME_BYTES + SL_SEQ_BYTES, 2 * 16, 8);
+    assert_int_equal(send(fd, gather, sizeof(gather), MSG_NOSIGNAL), sizeof(gather));
+    wait_for(0);
+    wait_for(1);
+    close(fd);
+    assert_went_well(2);
+}
+
+/* However long rank 0 has been awaited, it is asked for twice a second. */
+static void a_rank_0_that_comes_very_late_is_found_at_once(void **state)
+{
+    struct sl_root root;
+
+    (void)state;
+    prepare(2, 20000, "secret");
+    sl_listeners_close(&actors[0].listeners);
+    root = actors[0].root;
+    go(1);
+    poll(NULL, 0, 2700);
+    assert_int_equal(sl_listen_root(&root, true, &actors[0].listeners), 0);
+    uint64_t start_ns = sl_now(&sl_clock_monotonic);
+    go(0);
+    wait_for(0);
+    wait_for(1);
+    assert_went_well(2);
+    assert_true(sl_now(&sl_clock_monotonic) - start_ns < 1500 * SL_NS_PER_MS);
+}
+
 /* It comes to an exchange that is over, from which rank 0 has gone: what it said before is still there. */
 static void a_late_rank_hears_why_the_job_has_ended(void **state)
 {
@@ -1363,6 +1417,9 @@ int main(void)
         cmocka_unit_test(who_does_not_say_who_it_is_has_five_seconds),
         cmocka_unit_test(few_descriptors_are_enough),
         cmocka_unit_test(a_rank_at_another_exchange_ends_the_job),
+        cmocka_unit_test(a_rank_that_leaves_while_others_are_awaited_is_named),
+        cmocka_unit_test(a_first_exchange_may_follow_a_long_wait_for_ranks),
+        cmocka_unit_test(a_rank_0_that_comes_very_late_is_found_at_once),
         cmocka_unit_test(a_late_rank_hears_why_the_job_has_ended),
         cmocka_unit_test(a_result_is_not_followed_by_a_farewell_in_its_middle),
         cmocka_unit_test(a_rank_that_reads_late_hears_why_the_job_has_ended),
