@@ -202,6 +202,22 @@ static void what_is_no_gpu_memory_is_refused(void **state)
     ends_part(&e);
 }
 
+static void what_leaves_its_registration_is_refused(void **state)
+{
+    void *mr, *parent = NULL, *request = host, *data = gpu[1] + PAGE / 2;
+    size_t len = PAGE / 2 + 1;
+    int tag = 1;
+    struct ends e;
+
+    (void)state;
+    ends_make(&e);
+    mr = reg(e.recv, GPU, gpu[1], PAGE);
+    assert_int_equal(net->irecv(e.recv, 1, &data, &len, &tag, &mr, &parent, &request), SL_NCCL_INVALID_ARGUMENT);
+    assert_null(request);
+    assert_int_equal(net->dereg_mr(e.recv, mr), SL_NCCL_SUCCESS);
+    ends_part(&e);
+}
+
 /* NCCL frees after it has deregistered, with requests in flight: no device may reach the memory any more. */
 static void gpu_memory_that_is_put_away_under_a_request_is_not_touched_again(void **state)
 {
@@ -234,6 +250,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(writes_that_are_not_ordered_are_flushed_before_a_receive_is_done, up, down),
         cmocka_unit_test_setup_teardown(a_dmabuf_of_nccls_is_taken, up, down),
         cmocka_unit_test_setup_teardown(what_is_no_gpu_memory_is_refused, up, down),
+        cmocka_unit_test_setup_teardown(what_leaves_its_registration_is_refused, up, down),
         cmocka_unit_test_setup_teardown(gpu_memory_that_is_put_away_under_a_request_is_not_touched_again, up, down),
     };
 
