@@ -150,6 +150,43 @@ for row in run["rows"]:
 END
 }
 
+# The time of a row is that of its ranks as -a says.
+times_are_of_all_ranks_as_asked() {
+    local how
+    for how in 0 1 2 3; do
+        run "$bench" -n 3 -i 20 -b 8 -e 8 -a "$how" --json "$dir/times.json" >/dev/null || return 1
+        python3 - "$dir/times.json" "$how" <<'END' || return 1
+import json, sys
+cell = json.load(open(sys.argv[1]))["rows"][0]["out_of_place"]
+means = [rank["mean_us"] for rank in cell["ranks"]]
+want = [means[0], sum(means) / len(means), min(means), max(means)][int(sys.argv[2])]
+assert abs(cell["time_us"] - want) < 1e-6 * want, (sys.argv[2], cell["time_us"], means)
+END
+    done
+}
+
+# The batch and the single operations are timed apart, so they agree roughly only: 50 times as long is not roughly. A
+# rank that loses its core for a moment spoils one try.
+operations_in_flight_are_timed_each() {
+    local try
+    for try in 1 2 3 4 5; do
+        run "$bench" -n 2 -i 100 -m 50 -b 16k -e 16k --json "$dir/many.json" >/dev/null || return 1
+        python3 - "$dir/many.json" <<'END' && return
+import json, sys
+for rank in json.load(open(sys.argv[1]))["rows"][0]["out_of_place"]["ranks"]:
+    if rank["mean_us"] >= 15 * rank["p50_us"]:
+        sys.exit(f"mean {rank['mean_us']} us, p50 {rank['p50_us']} us")
+END
+    done
+    echo "not in $try tries"
+    return 1
+}
+
+each_size_comes_once() {
+    run "$bench" -n 2 -i 1 -b 8 -e 17 --stepbytes 1 >"$dir/steps" || return 1
+    [[ $(awk '/^ +[0-9]/ { print $1 }' "$dir/steps" | xargs) == "8 12 16" ]] || { cat "$dir/steps"; return 1; }
+}
+
 json_on_stdout_is_alone() {
     run "$bench" -n 2 -i 1 -b 8 -e 8 --json - 2>/dev/null | python3 -m json.tool >/dev/null
 }
@@ -269,6 +306,9 @@ tap_case the_head_does_not_wait_for_the_first_row head_is_flushed
 tap_case ranks_inside_ranks_are_refused env SLUICE_RANK=0 SLUICE_SIZE=2 SLUICE_ROOT=127.0.0.1:1 \
     bash -c "$(declare -f run fails_with); fails_with 2 'leave -n away' '$bench' -n 2"
 tap_case json_and_csv_have_every_row json_is_whole
+tap_case a_row_is_the_average_that_was_asked_for times_are_of_all_ranks_as_asked
+tap_case operations_in_flight_are_timed_each operations_in_flight_are_timed_each
+tap_case sizes_that_round_to_one_are_one_row each_size_comes_once
 tap_case json_on_stdout_is_nothing_but_json json_on_stdout_is_alone
 tap_case list_names_what_is_there list_names_transports_kernels_and_algorithms
 tap_case list_as_json_has_every_device list_as_json_names_devices_or_why_there_are_none
