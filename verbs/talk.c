@@ -218,6 +218,10 @@ int sl_verbs_inbox_run(struct sl_verbs_ep *ep)
     bool tell = false;
     int count = 0;
 
+    /* The peer may be connected a moment before this end. Its words wait until our hello, always the first of ours, is
+     * said: offers that they call for would overtake it. */
+    if (ep->record_out == 0)
+        return 0;
     while (ep->in_inbox[ep->record_in % SL_VERBS_RECORDS] && ep->state != SL_VERBS_EP_DOWN) {
         unsigned place = ep->record_in++ % SL_VERBS_RECORDS;
         struct sl_verbs_record record = ep->inbox[place];

@@ -155,9 +155,6 @@ static void on_ctrl(void *arg, struct sl_ep *companion, const void *msg, size_t 
     struct sl_verbs_ep *ep = owner_of(companion);
 
     (void)arg;
-    /* The peer may be connected a moment before us. Our hello goes ahead of the offers that its own makes us send. */
-    if (ep->state == SL_VERBS_EP_CONNECTING && !ep->has_hello && !ep->companion_up)
-        sl_verbs_hello_send(ep);
     if (ep->state != SL_VERBS_EP_DOWN)
         sl_verbs_record_take(ep, msg, len);
 }
@@ -211,7 +208,7 @@ static void on_companion_up(struct sl_req *req)
     }
     ep->companion_up = true;
     sl_verbs_hello_send(ep);
-    sl_verbs_record_flush(ep);
+    sl_verbs_ep_activate(ep); /* what the peer has said already */
 }
 
 static const struct sl_transport_ops *companion_given; /* for tests */

@@ -74,11 +74,61 @@ static void nor_is_a_fence_over_by_it(void **state)
     world_message(100000);
 }
 
+/* ---- the first words ---- */
+
+static int apart(void **state)
+{
+    (void)state;
+    world_prepare(NULL);
+    world_open();
+    return 0;
+}
+
+/* One end is connected a moment before the other, which has its hello while it has not said its own. */
+static void hear_early(unsigned late)
+{
+    struct sl_req req[2] = {{.status = SL_PENDING}, {.status = SL_PENDING}};
+    struct sl_verbs_record hello;
+    struct sl_addr addr[2];
+
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(world[i].iface->ops->ep_addr(world[i].ep, &addr[i]), 0);
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(world[i].iface->ops->ep_connect(world[i].ep, &addr[!i], &req[i]), 0);
+    for (int i = 0; i < 100 && world_ep(!late)->record_out == 0; i++)
+        world[!late].iface->ops->progress(world[!late].iface, 64);
+    hello = world_ep(!late)->records[0];
+    assert_int_equal(hello.kind, SL_VERBS_REC_HELLO);
+    assert_int_equal(world_ep(late)->record_out, 0);
+    sl_verbs_record_take(world_ep(late), &hello, sl_verbs_record_size(&hello));
+    WORLD_UNTIL(req[0].status != SL_PENDING && req[1].status != SL_PENDING);
+    if (req[0].status != 0 || req[1].status != 0)
+        fail_msg("not connected: %d, %d: %s", req[0].status, req[1].status, sluice_last_error());
+    world_message(100000);
+}
+
+/* Of the two ends one leads, and answers a hello by offers. */
+static void offers_do_not_overtake_a_hello_of_rank_0(void **state)
+{
+    (void)state;
+    hear_early(0);
+}
+
+static void nor_one_of_rank_1(void **state)
+{
+    (void)state;
+    hear_early(1);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, fresh, clean)
-    const struct CMUnitTest tests[] = {CASE(the_end_of_an_earlier_epoch_ends_nothing),
-                                       CASE(nor_is_a_fence_over_by_it)};
+    const struct CMUnitTest tests[] = {
+        CASE(the_end_of_an_earlier_epoch_ends_nothing),
+        CASE(nor_is_a_fence_over_by_it),
+        cmocka_unit_test_setup_teardown(offers_do_not_overtake_a_hello_of_rank_0, apart, clean),
+        cmocka_unit_test_setup_teardown(nor_one_of_rank_1, apart, clean),
+    };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
