@@ -3,7 +3,7 @@
  * What the files of the tcp transport share.
  *
  *   tcp.c     the operations of the contract, opening and closing
- *   conn.c    listening, dialling, hello, socket settings
+ *   conn.h    how connections come about: listen.c, pending.c, dial.c, conn.c
  *   stream.c  messages cut into frames over the data connections, and put together again
  *   engine.h  how sockets report that they are ready: epoll.c, uring.c
  *   frame.c   the bytes on the wire; address.c: those of an address; proof.c: what both ends prove
@@ -199,22 +199,29 @@ struct sl_tcp_iface {
 };
 
 /* conn.c */
+/* Starts connecting: dials, or adopts connections that came early. */
+int sl_tcp_connect_start(struct sl_tcp_ep *ep);
+/* Deadlines of hellos and connects. */
+void sl_tcp_timers(struct sl_tcp_iface *iface);
+void sl_tcp_conn_close(struct sl_tcp_conn *conn);
+
+/* listen.c */
 /* On the addresses that are published, all by one port. */
 int sl_tcp_listen(struct sl_tcp_iface *iface);
 /* Nobody comes from outside: loopback alone, where it is among them. Before the first address is told. */
 void sl_tcp_listen_locally(struct sl_tcp_iface *iface);
 void sl_tcp_unlisten(struct sl_tcp_iface *iface);
-/* Starts connecting: dials, or adopts connections that came early. */
-int sl_tcp_connect_start(struct sl_tcp_ep *ep);
-/* Engine events of sockets that are not open connections; true: something moved. */
+
+/* pending.c */
+/* Engine events of sockets that are not open connections. */
 void sl_tcp_accept(struct sl_tcp_iface *iface);
 void sl_tcp_pending_event(struct sl_tcp_iface *iface, struct sl_tcp_pending *pending);
-void sl_tcp_dial_event(struct sl_tcp_conn *conn);
-/* Deadlines of hellos and connects. */
-void sl_tcp_timers(struct sl_tcp_iface *iface);
 /* Closes pending connections for an endpoint that goes away. */
 void sl_tcp_pending_forget(struct sl_tcp_ep *ep);
-void sl_tcp_conn_close(struct sl_tcp_conn *conn);
+
+/* dial.c */
+/* The same of a connection that is not open yet: the dialling end's, or either's in the TLS handshake. */
+void sl_tcp_dial_event(struct sl_tcp_conn *conn);
 
 /* stream.c */
 int sl_tcp_send(struct sl_ep *ep, const struct sl_buf *buf, uint64_t tag, struct sl_req *req);
