@@ -2,7 +2,10 @@
 /*
  * What the files of the tcp transport share.
  *
- *   tcp.c     the operations of the contract, opening and closing
+ *   tcp.c     interfaces, and the table of the contract's operations
+ *   ep.c      an endpoint from its making to its end
+ *   agree.c   what both ends conclude from both addresses
+ *   progress.c  which sockets get a turn, and when the engine is asked
  *   conn.h    how connections come about: listen.c, pending.c, dial.c, conn.c
  *   stream.c  messages cut into frames over the data connections, and put together again
  *   engine.h  how sockets report that they are ready: epoll.c, uring.c
@@ -241,7 +244,19 @@ int sl_tcp_ctrl_tx(struct sl_tcp_conn *conn);
 /* Best effort: the peer then knows an orderly end from a crash. */
 void sl_tcp_say_bye(struct sl_tcp_ep *ep);
 
-/* tcp.c */
+/* agree.c */
+/* What both conclude from both addresses; the dialling end also where to dial. -EPROTO, -EHOSTUNREACH. */
+int sl_tcp_agree(struct sl_tcp_ep *ep, const struct sl_tcp_address *peer);
+uint8_t sl_tcp_wanted_crc(const struct sl_config *config);
+/* Settles whether frames carry checksums, and how long they are. */
+void sl_tcp_ep_set_crc(struct sl_tcp_ep *ep, bool crc);
+
+/* ep.c */
+int sl_tcp_ep_create(struct sl_iface *base, struct sl_ep **out);
+int sl_tcp_ep_addr(struct sl_ep *base, struct sl_addr *out);
+int sl_tcp_ep_connect(struct sl_ep *base, const struct sl_addr *peer, struct sl_req *req);
+void sl_tcp_ep_destroy(struct sl_ep *base);
+void sl_tcp_ep_describe(const struct sl_ep *base, char *out, size_t cap);
 /* Notes that the endpoint is lost; the next progress tells its owner. Returns status. */
 int sl_tcp_ep_fail(struct sl_tcp_ep *ep, int status, const char *fmt, ...) SL_PRINTF(3, 4);
 /* Has progress look at what happened to the endpoint. */
@@ -250,12 +265,16 @@ void sl_tcp_ep_news(struct sl_tcp_ep *ep);
 void sl_tcp_conn_lost(struct sl_tcp_conn *conn, int err);
 /* The code and sentence for a call on an endpoint that is not up. */
 int sl_tcp_not_up(const struct sl_tcp_ep *ep);
-/* Settles whether frames carry checksums, and how long they are. */
-void sl_tcp_ep_set_crc(struct sl_tcp_ep *ep, bool crc);
-void sl_tcp_conn_ready(struct sl_tcp_conn *conn);
 void sl_tcp_ep_activate(struct sl_tcp_ep *ep);
 /* Does nothing while something is pending. */
 void sl_tcp_ep_deactivate(struct sl_tcp_ep *ep);
+
+/* progress.c */
+int sl_tcp_progress(struct sl_iface *base, unsigned budget);
+int sl_tcp_wake_fd(struct sl_iface *base);
+int sl_tcp_arm(struct sl_iface *base);
+void sl_tcp_conn_ready(struct sl_tcp_conn *conn);
+void sl_tcp_conn_unready(struct sl_tcp_conn *conn);
 
 /* As recv() that does not wait. */
 static inline ssize_t sl_tcp_read(struct sl_tcp_conn *conn, void *out, size_t len)
@@ -268,6 +287,11 @@ static inline ssize_t sl_tcp_read(struct sl_tcp_conn *conn, void *out, size_t le
 static inline uint32_t sl_tcp_payload_crc(const void *bytes, size_t len)
 {
     return sl_crc32c(0, bytes, len);
+}
+
+static inline struct sl_tcp_iface *sl_tcp_iface_of(struct sl_iface *iface)
+{
+    return (struct sl_tcp_iface *)iface;
 }
 
 static inline struct sl_tcp_ep *sl_tcp_ep_of(struct sl_ep *ep)
