@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What NCCL does, as its profiler interface tells, in a file of shared memory: docs/nccl-events.md draws it.
+ * What NCCL does, as its profiler interface tells, in a file of shared memory: docs/nccl.md draws it.
  *
  * Two tables of the same records. *Slots* hold what is going on: a slot is taken by a start and given back by its
  * stop, and a reader sees in which state each one is and since when, which is what tells a slow peer from a
@@ -47,8 +47,8 @@ enum sl_nccl_event_type {
 };
 
 struct sl_nccl_event_record {
-    /* A slot's: odd while it is taken, one more with each take and give. A ring's: its number from 1, 0 while
-     * it is being written. */
+    /* A slot's: odd while it is taken, one more with each take and give, below SL_NCCL_WRITING; from there on a
+     * count that is odd while the slot is being written. A ring's: its number from 1, 0 while it is being written. */
     _Atomic uint64_t turn;
     uint64_t id, parent;       /* handles, 0: none (or another process's) */
     uint64_t start_ns, stop_ns; /* CLOCK_MONOTONIC; stop 0: going on */
@@ -127,6 +127,71 @@ static inline void sl_nccl_record_put(struct sl_nccl_event_record *place, uint64
     atomic_thread_fence(memory_order_release);
     sl_nccl_record_copy(place, record);
     atomic_store_explicit(&place->turn, turn, memory_order_release);
+}
+
+/* ---- slots ---- */
+
+#define SL_NCCL_WRITING (UINT64_C(1) << 40) /* as many turns as no process lives to see */
+
+static inline uint64_t sl_nccl_slot_turn(uint64_t word)
+{
+    return word & (SL_NCCL_WRITING - 1);
+}
+
+/* Does it hold an event, whole? Ask before and after copying: another word is another writing. */
+static inline bool sl_nccl_slot_is_whole(uint64_t word)
+{
+    return word % 2 == 1 && (word & SL_NCCL_WRITING) == 0;
+}
+
+/* To another word, from the one that was looked at: fails where somebody else was faster. The words of the slot that
+ * are stored from here on are not seen without it. */
+static inline bool sl_nccl_slot_move(struct sl_nccl_event_record *slot, uint64_t *word, uint64_t to)
+{
+    if (!atomic_compare_exchange_strong_explicit(&slot->turn, word, to, memory_order_acq_rel,
+                                                 memory_order_relaxed))
+        return false;
+    *word = to;
+    /* An exchange alone would not do: later stores may pass the store half of it on 64-bit ARM. */
+    atomic_thread_fence(memory_order_release);
+    return true;
+}
+
+/* Takes a free slot, to be written; false: it is taken. */
+static inline bool sl_nccl_slot_take(struct sl_nccl_event_record *slot, uint64_t *word)
+{
+    *word = atomic_load_explicit(&slot->turn, memory_order_relaxed);
+    return *word % 2 == 0 && sl_nccl_slot_move(slot, word, *word + 1 + SL_NCCL_WRITING);
+}
+
+/* Begins to write a slot that is taken; false: it is another's, or another thread writes it. */
+static inline bool sl_nccl_slot_change(struct sl_nccl_event_record *slot, uint64_t turn, uint64_t *word)
+{
+    *word = atomic_load_explicit(&slot->turn, memory_order_relaxed);
+    return sl_nccl_slot_turn(*word) == turn && (*word & SL_NCCL_WRITING) == 0 &&
+           sl_nccl_slot_move(slot, word, *word + SL_NCCL_WRITING);
+}
+
+/* What was begun is written. It may have been given back meanwhile: then it stays so. */
+static inline void sl_nccl_slot_written(struct sl_nccl_event_record *slot, uint64_t word)
+{
+    atomic_compare_exchange_strong_explicit(&slot->turn, &word, word + SL_NCCL_WRITING, memory_order_release,
+                                            memory_order_relaxed);
+}
+
+/* Gives it back, and copies what it held; false: another thread was faster. */
+static inline bool sl_nccl_slot_give(struct sl_nccl_event_record *slot, uint64_t turn,
+                                     struct sl_nccl_event_record *out)
+{
+    uint64_t word = atomic_load_explicit(&slot->turn, memory_order_relaxed), given;
+
+    do {
+        if (sl_nccl_slot_turn(word) != turn)
+            return false;
+        sl_nccl_record_copy(out, slot); /* again, if it was written meanwhile */
+        given = word + 1 + (word & SL_NCCL_WRITING);
+    } while (!sl_nccl_slot_move(slot, &word, given));
+    return true;
 }
 
 #endif

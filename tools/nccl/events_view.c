@@ -252,7 +252,7 @@ void sl_nccl_events_print_open(const struct sl_nccl_events_copy *copy, uint64_t 
     for (uint32_t i = 0; i < copy->file->slots; i++) {
         uint64_t turn = atomic_load_explicit(&copy->slots[i].turn, memory_order_relaxed);
 
-        if (turn % 2 == 1 && has_turn(&copy->slots[i], &copy->slots_again[i], turn) &&
+        if (sl_nccl_slot_is_whole(turn) && has_turn(&copy->slots[i], &copy->slots_again[i], turn) &&
             copy->slots[i].type != 0)
             print_record(out, now_ns, &copy->slots[i]);
     }

@@ -274,7 +274,7 @@ static struct sl_nccl_event_record *slot_of(const void *handle)
         return NULL;
     struct sl_nccl_event_record *slot = &shared.slots[value & (SL_NCCL_EVENTS_SLOTS - 1)];
 
-    if (atomic_load_explicit(&slot->turn, memory_order_relaxed) != value >> SLOT_BITS) {
+    if (sl_nccl_slot_turn(atomic_load_explicit(&slot->turn, memory_order_relaxed)) != value >> SLOT_BITS) {
         atomic_fetch_add_explicit(&file->late, 1, memory_order_relaxed);
         return NULL;
     }
@@ -292,14 +292,17 @@ static void *begin(struct sl_nccl_event_record *record)
         unsigned at = atomic_fetch_add_explicit(&shared.cursor, 1, memory_order_relaxed) %
                       SL_NCCL_EVENTS_SLOTS;
         struct sl_nccl_event_record *slot = &shared.slots[at];
-        uint64_t turn = atomic_load_explicit(&slot->turn, memory_order_relaxed);
+        uint64_t word;
 
-        if (turn % 2 != 0 || !atomic_compare_exchange_strong(&slot->turn, &turn, turn + 1))
+        if (!sl_nccl_slot_take(slot, &word))
             continue;
-        record->id = (uint64_t)(uintptr_t)handle_of(at, turn + 1);
+        void *handle = handle_of(at, sl_nccl_slot_turn(word));
+
+        record->id = (uint64_t)(uintptr_t)handle;
         record->start_ns = record->state_ns = now();
         sl_nccl_record_copy(slot, record);
-        return handle_of(at, turn + 1);
+        sl_nccl_slot_written(slot, word);
+        return handle;
     }
     atomic_fetch_add_explicit(&file->dropped, 1, memory_order_relaxed);
     return NULL;
@@ -330,29 +333,48 @@ static int wait_of(uint8_t state)
     }
 }
 
-static void leave_state(struct sl_nccl_event_record *slot, uint64_t at)
+static void leave_state(struct sl_nccl_event_record *record, uint64_t at)
 {
-    int wait = slot->type == SL_NCCL_EVENT_PROXY_STEP ? wait_of(slot->state) : -1;
+    int wait = record->type == SL_NCCL_EVENT_PROXY_STEP ? wait_of(record->state) : -1;
 
-    if (wait >= 0 && at > slot->state_ns)
-        slot->step.wait_ns[wait] += at - slot->state_ns;
+    if (wait >= 0 && at > record->state_ns)
+        record->step.wait_ns[wait] += at - record->state_ns;
 }
 
 static result stop(void *handle)
 {
     struct sl_nccl_event_record *slot = slot_of(handle), record;
     struct sl_nccl_events *file = atomic_load_explicit(&shared.file, memory_order_acquire);
-    uint64_t turn = (uintptr_t)handle >> SLOT_BITS;
 
-    if (slot == NULL)
+    if (slot == NULL || !sl_nccl_slot_give(slot, (uintptr_t)handle >> SLOT_BITS, &record))
         return SL_NCCL_SUCCESS;
-    slot->stop_ns = now();
-    leave_state(slot, slot->stop_ns);
-    sl_nccl_record_copy(&record, slot);
-    if (!atomic_compare_exchange_strong(&slot->turn, &turn, turn + 1))
-        return SL_NCCL_SUCCESS; /* another thread was first */
+    record.stop_ns = now();
+    leave_state(&record, record.stop_ns);
     into_ring(file, &record);
     return SL_NCCL_SUCCESS;
+}
+
+/* A figure that stands for itself: whoever copies the slot has the one before or this one. */
+static void set_figure(uint64_t *figure, uint64_t to)
+{
+    __atomic_store_n(figure, to, __ATOMIC_RELAXED);
+}
+
+/* What belongs together changes together. Somebody else's change at the same time goes ahead of ours: NCCL tells of
+ * an event by one thread. */
+static void change_state(struct sl_nccl_event_record *slot, uint64_t turn, uint8_t to)
+{
+    struct sl_nccl_event_record record;
+    uint64_t word, at = now();
+
+    if (!sl_nccl_slot_change(slot, turn, &word))
+        return;
+    sl_nccl_record_copy(&record, slot);
+    leave_state(&record, at);
+    record.state = to;
+    record.state_ns = at;
+    sl_nccl_record_copy(slot, &record);
+    sl_nccl_slot_written(slot, word);
 }
 
 /* Is called with every poll while a peer has not asked for a step: then only counts. */
@@ -364,21 +386,17 @@ static result state(void *handle, enum sl_nccl_profile_state to, union sl_nccl_p
         return SL_NCCL_SUCCESS;
     if (slot->type == SL_NCCL_EVENT_KERNEL_CH || slot->type == SL_NCCL_EVENT_KERNEL_PHASE) {
         if (args != NULL && (to == SL_NCCL_STATE_KERNEL_STOP || to == SL_NCCL_STATE_PHASE_STOP))
-            slot->kernel.gpu_stop_ns = args->kernel_ch.gpu_ns;
+            set_figure(&slot->kernel.gpu_stop_ns, args->kernel_ch.gpu_ns);
         return SL_NCCL_SUCCESS;
     }
     if (slot->type == SL_NCCL_EVENT_PROXY_STEP) {
-        slot->step.polls += to == SL_NCCL_STATE_SEND_PEER_WAIT;
+        if (to == SL_NCCL_STATE_SEND_PEER_WAIT)
+            set_figure(&slot->step.polls, slot->step.polls + 1);
         if (args != NULL && args->proxy_step.bytes != 0)
-            slot->step.bytes = args->proxy_step.bytes;
+            set_figure(&slot->step.bytes, args->proxy_step.bytes);
     }
-    if (slot->state == (uint8_t)to)
-        return SL_NCCL_SUCCESS;
-    uint64_t at = now();
-
-    leave_state(slot, at);
-    slot->state = (uint8_t)to;
-    slot->state_ns = at;
+    if (slot->state != (uint8_t)to)
+        change_state(slot, (uintptr_t)handle >> SLOT_BITS, (uint8_t)to);
     return SL_NCCL_SUCCESS;
 }
 
