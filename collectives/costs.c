@@ -307,7 +307,8 @@ void sl_kept_describe(const struct sl_kept_costs *kept, char *out, size_t cap)
     if (gmtime_r(&when, &utc) != NULL)
         strftime(date, sizeof(date), "%Y-%m-%d %H:%M", &utc);
     if (kept->doubts != 0)
-        snprintf(doubts, sizeof(doubts), ", doubted by %u jobs", kept->doubts);
+        snprintf(doubts, sizeof(doubts), ", doubted by %u job%s", kept->doubts,
+                 kept->doubts == 1 ? "" : "s");
     if (c->windows != 0 || c->messages != 0)
         snprintf(factors, sizeof(factors), ", corrected: windows x%.2f, messages x%.2f",
                  c->windows != 0 ? c->windows : 1, c->messages != 0 ? c->messages : 1);

@@ -297,8 +297,11 @@ static void people_are_told_when_and_how_well(void **state)
     kept.doubts = 1;
     kept.correction.windows = 1.25;
     sl_kept_describe(&kept, text, sizeof(text));
-    assert_string_equal(text, "measured 2027-01-15 08:00 UTC on a quiet machine, 1 in a row, doubted by 1 jobs, "
+    assert_string_equal(text, "measured 2027-01-15 08:00 UTC on a quiet machine, 1 in a row, doubted by 1 job, "
                               "corrected: windows x1.25, messages x1.00");
+    kept.doubts = 2;
+    sl_kept_describe(&kept, text, sizeof(text));
+    assert_non_null(strstr(text, ", doubted by 2 jobs, "));
 }
 
 static void a_page_cannot_steer_the_terminal(void **state)
