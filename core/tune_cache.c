@@ -17,6 +17,8 @@
 #define PATH_MAX_BYTES 512
 #define PREFIX "links-"
 #define LEFT_BEHIND_S 60 /* writing takes microseconds: an unfinished file this old has no writer */
+#define OLD_S (30 * 24 * 3600) /* nobody believes what was measured so long ago (collectives/costs.h) */
+#define FILES_MAX 64 /* keys change with each start of a host and each set of them: the newest files are kept */
 
 /* Ends every file: a torn or foreign one does not have it in its place. */
 #define TRAILER UINT64_C(0x534c54554e453031)
@@ -84,22 +86,61 @@ bool sl_tune_cache_read(const struct sl_config *config, uint64_t key, void *out,
     return whole;
 }
 
-/* Unfinished files, "links-KEY.SUFFIX", of processes that were killed while they wrote. */
-static void remove_left_behind(const struct sl_config *config)
+/* A file of ours in the folder, of this user; whole: "links-KEY", and not "links-KEY.SUFFIX", which is being written. */
+static bool look_at(DIR *dir, const char *name, struct stat *st, bool *whole)
+{
+    *whole = strchr(name, '.') == NULL;
+    return strncmp(name, PREFIX, sizeof(PREFIX) - 1) == 0 &&
+           fstatat(dirfd(dir), name, st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st->st_mode) &&
+           st->st_uid == geteuid();
+}
+
+static int64_t written_ns(const struct stat *st)
+{
+    return (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
+}
+
+/* When the oldest was written of those that may stay. */
+static int64_t find_limit(DIR *dir, int64_t now_ns)
+{
+    int64_t newest[FILES_MAX]; /* newest first */
+    unsigned count = 0, at;
+
+    for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
+        struct stat st;
+        bool whole;
+
+        if (!look_at(dir, entry->d_name, &st, &whole) || !whole)
+            continue;
+        for (at = count; at > 0 && newest[at - 1] < written_ns(&st); at--)
+            if (at < FILES_MAX)
+                newest[at] = newest[at - 1];
+        if (at < FILES_MAX)
+            newest[at] = written_ns(&st);
+        count += count < FILES_MAX;
+    }
+    rewinddir(dir);
+    int64_t old = now_ns - OLD_S * INT64_C(1000000000);
+
+    return count == FILES_MAX && newest[FILES_MAX - 1] > old ? newest[FILES_MAX - 1] : old;
+}
+
+/* Files that are too old or too many, and unfinished ones of processes that were killed while they wrote. */
+static void tidy(const struct sl_config *config)
 {
     char folder[PATH_MAX_BYTES];
     DIR *dir = folder_of(config, folder) ? opendir(folder) : NULL;
+    int64_t now_ns = (int64_t)time(NULL) * 1000000000, limit;
 
     if (dir == NULL)
         return;
+    limit = find_limit(dir, now_ns);
     for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
         struct stat st;
+        bool whole;
 
-        if (strncmp(entry->d_name, PREFIX, sizeof(PREFIX) - 1) == 0 &&
-            strchr(entry->d_name, '.') != NULL &&
-            fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-            S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
-            st.st_mtime + LEFT_BEHIND_S < time(NULL))
+        if (look_at(dir, entry->d_name, &st, &whole) &&
+            written_ns(&st) < (whole ? limit : now_ns - LEFT_BEHIND_S * INT64_C(1000000000)))
             unlinkat(dirfd(dir), entry->d_name, 0);
     }
     closedir(dir);
@@ -124,7 +165,6 @@ void sl_tune_cache_write(const struct sl_config *config, uint64_t key, const voi
     if (!path_of(config, key, path))
         return;
     make_folders(path);
-    remove_left_behind(config);
     int fd = open_fresh(path, fresh, sizeof(fresh));
 
     if (fd < 0) {
@@ -137,4 +177,5 @@ void sl_tune_cache_write(const struct sl_config *config, uint64_t key, const voi
     close(fd);
     if (!whole || rename(fresh, path) != 0)
         unlink(fresh);
+    tidy(config);
 }

@@ -14,7 +14,7 @@
 bool sl_tune_cache_read(const struct sl_config *config, uint64_t key, void *out, size_t len);
 
 /* Keeps len bytes under key; writes a new file and renames it, so that readers see all or nothing. Does
- * nothing when there is no place to write. */
+ * nothing when there is no place to write. This user's files of more than a month, and all but the newest 64, go. */
 void sl_tune_cache_write(const struct sl_config *config, uint64_t key, const void *bytes,
                          size_t len);
 

@@ -164,6 +164,58 @@ static void what_killed_writers_left_behind_goes_with_the_next_write(void **stat
     assert_int_equal(files_in(p->folder), 2);
 }
 
+/* Written so long ago. */
+static void make_file(const struct place *p, uint64_t key, time_t seconds)
+{
+    char path[160];
+
+    snprintf(path, sizeof(path), "%s/links-%016llx", p->folder, (unsigned long long)key);
+    close(open(path, O_WRONLY | O_CREAT, 0600));
+    age(path, seconds);
+}
+
+static bool is_there(const struct place *p, uint64_t key)
+{
+    char path[160];
+
+    snprintf(path, sizeof(path), "%s/links-%016llx", p->folder, (unsigned long long)key);
+    return access(path, F_OK) == 0;
+}
+
+static void what_nobody_believes_any_more_goes_with_the_next_write(void **state)
+{
+    struct place *p = *state;
+    uint64_t kept = 1;
+    char other[160];
+
+    make_file(p, 1, 31 * 24 * 3600);
+    make_file(p, 2, 29 * 24 * 3600);
+    snprintf(other, sizeof(other), "%s/precious", p->folder);
+    close(open(other, O_WRONLY | O_CREAT, 0600));
+    age(other, 31 * 24 * 3600);
+    sl_tune_cache_write(&p->config, 8, &kept, sizeof(kept));
+    assert_false(is_there(p, 1));
+    assert_true(is_there(p, 2) && is_there(p, 8));
+    assert_int_equal(access(other, F_OK), 0); /* no file of ours */
+}
+
+static void files_do_not_pile_up(void **state)
+{
+    struct place *p = *state;
+    uint64_t kept = 1;
+
+    /* Neither ascending nor descending as they are found. */
+    for (uint64_t i = 0; i < 100; i++)
+        make_file(p, 1000 + i, (time_t)(60 + i * 37 % 100));
+    sl_tune_cache_write(&p->config, 8, &kept, sizeof(kept));
+    assert_int_equal(files_in(p->folder), 64);
+    assert_true(is_there(p, 8));
+    for (uint64_t i = 0; i < 100; i++)
+        assert_int_equal(is_there(p, 1000 + i), i * 37 % 100 < 63); /* the newest */
+    sl_tune_cache_write(&p->config, 9, &kept, sizeof(kept));
+    assert_int_equal(files_in(p->folder), 64);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -173,6 +225,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_file_that_others_may_write_is_not_believed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_killed_writers_left_behind_goes_with_the_next_write, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(what_nobody_believes_any_more_goes_with_the_next_write, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(files_do_not_pile_up, set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
