@@ -25,8 +25,8 @@
 /* Apart from numbers of messages, so that a mix-up shows. */
 #define CALL_TAG (UINT64_C(1) << 63)
 
-/* Looks at the transport before an endpoint ends: what the peer announced must not lie unread in a socket, which
- * would answer with a reset that may overtake what was sent. */
+/* Looks at the transport before an endpoint ends: a message that was copied is its sender's again before it has left,
+ * and a verbs endpoint that has receives posted, as the announcements' are, waits for none of its own to arrive. */
 #define LAST_LOOKS 16
 
 /* ---- life ---- */

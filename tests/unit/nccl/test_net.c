@@ -744,6 +744,29 @@ static void what_was_sent_arrives_though_the_sender_closes(void **state)
     free(out);
 }
 
+/* A few bytes are the sender's again when a transport has a copy of them, which may not have left yet. */
+static void what_was_copied_arrives_though_the_sender_closes_at_once(void **state)
+{
+    uint8_t in[512], out[512];
+    struct ends e;
+
+    (void)state;
+    for (size_t len = 1; len <= sizeof(in); len *= 8) {
+        void *recv, *send;
+
+        ends_make(&e);
+        ends_fill(in, len, len);
+        recv = ends_irecv(&e, out, len, 1);
+        send = ends_isend(&e, in, len, 1);
+        ends_finish(send, NULL);
+        assert_int_equal(net->close_send(e.send), SL_NCCL_SUCCESS);
+        e.send = NULL;
+        ends_finish(recv, NULL);
+        assert_memory_equal(in, out, len);
+        ends_part(&e);
+    }
+}
+
 /* These transports have no use for GPU memory and say so: NCCL asks for none then. Who registers some all the same is
  * told, and what a flush would wait for has happened. */
 static void gpu_memory_is_refused_where_no_transport_takes_it(void **state)
@@ -995,6 +1018,7 @@ int main(void)
         cmocka_unit_test(memory_that_is_put_away_under_a_send_is_not_read_again),
         cmocka_unit_test(memory_of_another_connection_is_refused),
         cmocka_unit_test(what_was_sent_arrives_though_the_sender_closes),
+        cmocka_unit_test(what_was_copied_arrives_though_the_sender_closes_at_once),
         cmocka_unit_test(gpu_memory_is_refused_where_no_transport_takes_it),
         cmocka_unit_test(a_peer_that_is_gone_is_a_remote_error),
         cmocka_unit_test(a_connection_outlives_its_context),
