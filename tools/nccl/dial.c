@@ -145,6 +145,19 @@ static int reach(struct dial *dial)
 
 /* ---- talking with it ---- */
 
+/* It is the listener, but has another secret: trying again would not change that. It is told, without a proof of
+ * ours, at which a false listener that has read the handle could try guesses. */
+static int meet_stranger(struct dial *dial)
+{
+    struct sl_nccl_link *link = &dial->link;
+    struct sl_nccl_word word = {.kind = SL_NCCL_STRANGER};
+
+    if (sl_nccl_handle_proof(link, false, dial->handle.secret, word.handle_proof) == 0)
+        sl_nccl_link_say(link, &word);
+    return sl_fail(-EPROTO, "the listener has another SLUICE_SECRET, or none, or this rank has none: set the same on "
+                   "all ranks");
+}
+
 /* The listener has shown that it made our handle; now we show that we have it. */
 static int take_challenge(struct dial *dial, const struct sl_nccl_word *challenge)
 {
@@ -156,9 +169,10 @@ static int take_challenge(struct dial *dial, const struct sl_nccl_word *challeng
         return sl_fail(-EPROTO, "the listener asks for a proof twice");
     memcpy(link->nonce, challenge->nonce, sizeof(link->nonce));
     err = sl_nccl_link_check(link, true, challenge->proof);
+    if (err == -EPROTO && sl_nccl_handle_known(link, true, dial->handle.secret, challenge->handle_proof))
+        return meet_stranger(dial);
     if (err == -EPROTO) /* maybe another listener, which got the port of one that is not needed any more */
-        return sl_fail(-ECONNREFUSED, "who answers there is not the listener, or has another SLUICE_SECRET: set the "
-                       "same on all ranks, or none");
+        return sl_fail(-ECONNREFUSED, "who answers there is not the listener");
     err = err ?: sl_nccl_proof_make(link->link_key, false, &link->hello, link->nonce, proof.proof);
     err = err ?: sl_nccl_link_say(link, &proof);
     return err ?: sl_nccl_link_seal(link);

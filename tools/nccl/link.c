@@ -108,6 +108,24 @@ int sl_nccl_link_check(struct sl_nccl_link *link, bool by_listener, const uint8_
     return err;
 }
 
+int sl_nccl_handle_proof(const struct sl_nccl_link *link, bool by_listener,
+                         const uint8_t secret[SL_NCCL_SECRET_BYTES], uint8_t out[SL_DIGEST_BYTES])
+{
+    uint8_t key[SL_DIGEST_BYTES];
+
+    return sl_nccl_link_key(NULL, secret, key) ?:
+           sl_nccl_proof_make(key, by_listener, &link->hello, link->nonce, out);
+}
+
+bool sl_nccl_handle_known(const struct sl_nccl_link *link, bool by_listener,
+                          const uint8_t secret[SL_NCCL_SECRET_BYTES], const uint8_t proof[SL_DIGEST_BYTES])
+{
+    uint8_t want[SL_DIGEST_BYTES];
+
+    return sl_nccl_handle_proof(link, by_listener, secret, want) == 0 &&
+           sl_digest_equal(want, proof, sizeof(want));
+}
+
 int sl_nccl_link_seal(struct sl_nccl_link *link)
 {
     uint8_t *up = link->is_send ? link->key_out : link->key_in;

@@ -44,6 +44,11 @@ int sl_nccl_link_seal(struct sl_nccl_link *link);
 int sl_nccl_link_check(struct sl_nccl_link *link, bool by_listener, const uint8_t proof[SL_DIGEST_BYTES]);
 /* link_key, of the handle's secret. */
 int sl_nccl_link_know(struct sl_nccl_link *link, const uint8_t secret[SL_NCCL_SECRET_BYTES]);
+/* A proof of the handle alone, whatever the job's secret is: made, and looked at. */
+int sl_nccl_handle_proof(const struct sl_nccl_link *link, bool by_listener,
+                         const uint8_t secret[SL_NCCL_SECRET_BYTES], uint8_t out[SL_DIGEST_BYTES]);
+bool sl_nccl_handle_known(const struct sl_nccl_link *link, bool by_listener,
+                          const uint8_t secret[SL_NCCL_SECRET_BYTES], const uint8_t proof[SL_DIGEST_BYTES]);
 
 /* An endpoint of that way, and its address. */
 int sl_nccl_link_ep(struct sl_nccl_link *link, uint8_t way, struct sl_addr *out);

@@ -22,6 +22,7 @@
 
 #define BACKLOG 1024
 #define PORT_TRIES 64
+#define STRANGER_NS (5 * SL_NS_PER_S) /* in which somebody who knows the secret must have come, too */
 
 struct pending {
     struct sl_pending base; /* SL_PENDING_PROVED: it knows the secret */
@@ -37,6 +38,8 @@ struct sl_nccl_listen {
     int fds[SL_NCCL_PLACES_MAX]; /* one at each of the handle's places */
     unsigned fd_count, fd_next;  /* fd_next: whose turn to accept from is */
     struct sl_nccl_handle handle;
+    uint64_t stranger_ns;        /* when one who knows the handle had another secret; 0: not since one knew both */
+    char stranger[64];           /* its address */
     struct sl_pending_set set;
     struct pending pending[SL_NCCL_PENDING];
 };
@@ -358,8 +361,35 @@ static int greet(struct sl_nccl_listen *ls, struct pending *pending, const struc
         return sl_fail(-EIO, "no random numbers are to be had for a handshake");
     memcpy(word.nonce, link->nonce, sizeof(word.nonce));
     err = sl_nccl_link_know(link, ls->handle.secret)
-              ?: sl_nccl_proof_make(link->link_key, true, hello, link->nonce, word.proof);
+              ?: sl_nccl_proof_make(link->link_key, true, hello, link->nonce, word.proof)
+              ?: sl_nccl_handle_proof(link, true, ls->handle.secret, word.handle_proof);
     return err ?: sl_nccl_link_say(link, &word);
+}
+
+/* Most likely the peer that this listener is for. But who has only read the handle can say the same, so that it is
+ * an error only if nobody comes who knows more: check_secret(). */
+static int meet_stranger(struct sl_nccl_listen *ls, const struct pending *pending, const struct sl_nccl_word *word)
+{
+    if (!sl_nccl_handle_known(&pending->link, false, ls->handle.secret, word->handle_proof))
+        return sl_fail(-EBADMSG, "it does not know the handle");
+    if (ls->stranger_ns == 0) {
+        ls->stranger_ns = now(ls->engine);
+        memcpy(ls->stranger, pending->base.from, sizeof(ls->stranger));
+    }
+    return sl_fail(-EBADMSG, "it knows the handle, but has another SLUICE_SECRET, or none, or this rank has none");
+}
+
+static int check_secret(const struct sl_nccl_listen *ls)
+{
+    uint64_t grace_ns = patience_ns(ls->engine) / 4 < STRANGER_NS ? patience_ns(ls->engine) / 4 : STRANGER_NS;
+
+    if (ls->stranger_ns == 0 || now(ls->engine) - ls->stranger_ns < grace_ns)
+        return 0;
+    for (unsigned i = 0; i < SL_NCCL_PENDING; i++)
+        if (ls->pending[i].used && is_known(&ls->pending[i]))
+            return 0;
+    return sl_fail(-EPROTO, "the peer at %s has another SLUICE_SECRET, or none, or this rank has none: set the same "
+                   "on all ranks", ls->stranger);
 }
 
 static int take_proof(struct sl_nccl_listen *ls, struct pending *pending, const struct sl_nccl_word *proof)
@@ -367,6 +397,8 @@ static int take_proof(struct sl_nccl_listen *ls, struct pending *pending, const 
     struct sl_nccl_link *link = &pending->link;
     int err;
 
+    if (proof->kind == SL_NCCL_STRANGER)
+        return meet_stranger(ls, pending, proof);
     if (proof->kind != SL_NCCL_PROOF)
         return sl_fail(-EBADMSG, "it goes on without a proof");
     err = sl_nccl_link_check(link, false, proof->proof);
@@ -376,6 +408,7 @@ static int take_proof(struct sl_nccl_listen *ls, struct pending *pending, const 
     if (err != 0)
         return err;
     pending->base.standing = SL_PENDING_PROVED;
+    ls->stranger_ns = 0;
     pending->deadline_ns = now(ls->engine) + patience_ns(ls->engine);
     link->ways_left = sl_nccl_ways(ls->engine, link->hello.host) & link->hello.ways;
     return offer(pending);
@@ -498,6 +531,7 @@ static void show_late_out(struct sl_nccl_listen *ls)
 int sl_nccl_accept(struct sl_nccl_listen *ls, struct sl_nccl_comm **out)
 {
     struct pending *committed = NULL;
+    int err = 0;
 
     *out = NULL;
     if (!sl_fork_same(ls->engine->life))
@@ -516,12 +550,16 @@ int sl_nccl_accept(struct sl_nccl_listen *ls, struct sl_nccl_comm **out)
         if (ls->pending[i].used && ls->pending[i].committed)
             break;
     }
-    if (*out == NULL)
+    if (*out == NULL) {
         show_late_out(ls); /* of those that have just been listened to */
+        err = check_secret(ls);
+    } else {
+        ls->stranger_ns = 0;
+    }
     sl_nccl_unlock(ls->engine);
     if (*out != NULL)
         sl_nccl_engine_hold(ls->engine);
-    return 0;
+    return err;
 }
 
 /* ---- closing ---- */

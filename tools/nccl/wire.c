@@ -11,6 +11,7 @@
 #define HANDLE_MAGIC UINT32_C(0x484e4c53) /* "SLNH" */
 #define WORD_MAGIC UINT32_C(0x574e4c53)   /* "SLNW" */
 #define HELLO_BYTES 32
+#define CHALLENGE_BYTES (SL_NCCL_NONCE_BYTES + 2 * SL_DIGEST_BYTES)
 #define LOOPBACK_FLAG 0x80
 
 static void put(uint8_t *p, uint64_t value, unsigned bytes)
@@ -114,24 +115,33 @@ int sl_nccl_handle_decode(const uint8_t bytes[SL_NCCL_HANDLE_OWN], struct sl_ncc
 
 /* 0: magic, 4: kind, 5: way, 6: length of the body, 8: body. */
 
+static size_t hello_encode(const struct sl_nccl_word *word, uint8_t out[HELLO_BYTES])
+{
+    memset(out, 0, HELLO_BYTES);
+    put(out, word->version, 2);
+    out[2] = word->ways;
+    put(out + 8, word->host, 8);
+    memcpy(out + 16, word->nonce, SL_NCCL_NONCE_BYTES);
+    return HELLO_BYTES;
+}
+
 static size_t body_encode(const struct sl_nccl_word *word, uint8_t *out)
 {
     size_t len = 0;
 
     switch (word->kind) {
     case SL_NCCL_HELLO:
-        memset(out, 0, HELLO_BYTES);
-        put(out, word->version, 2);
-        out[2] = word->ways;
-        put(out + 8, word->host, 8);
-        memcpy(out + 16, word->nonce, SL_NCCL_NONCE_BYTES);
-        return HELLO_BYTES;
+        return hello_encode(word, out);
     case SL_NCCL_CHALLENGE:
         memcpy(out, word->nonce, SL_NCCL_NONCE_BYTES);
         memcpy(out + SL_NCCL_NONCE_BYTES, word->proof, SL_DIGEST_BYTES);
-        return SL_NCCL_NONCE_BYTES + SL_DIGEST_BYTES;
+        memcpy(out + SL_NCCL_NONCE_BYTES + SL_DIGEST_BYTES, word->handle_proof, SL_DIGEST_BYTES);
+        return CHALLENGE_BYTES;
     case SL_NCCL_PROOF:
         memcpy(out, word->proof, SL_DIGEST_BYTES);
+        return SL_DIGEST_BYTES;
+    case SL_NCCL_STRANGER:
+        memcpy(out, word->handle_proof, SL_DIGEST_BYTES);
         return SL_DIGEST_BYTES;
     case SL_NCCL_OFFER:
     case SL_NCCL_ANSWER:
@@ -184,15 +194,21 @@ static int body_decode(const uint8_t *body, size_t len, struct sl_nccl_word *out
         memcpy(out->nonce, body + 16, SL_NCCL_NONCE_BYTES);
         return 0;
     case SL_NCCL_CHALLENGE:
-        if (len != SL_NCCL_NONCE_BYTES + SL_DIGEST_BYTES)
+        if (len != CHALLENGE_BYTES)
             return -EBADMSG;
         memcpy(out->nonce, body, SL_NCCL_NONCE_BYTES);
         memcpy(out->proof, body + SL_NCCL_NONCE_BYTES, SL_DIGEST_BYTES);
+        memcpy(out->handle_proof, body + SL_NCCL_NONCE_BYTES + SL_DIGEST_BYTES, SL_DIGEST_BYTES);
         return 0;
     case SL_NCCL_PROOF:
         if (len != SL_DIGEST_BYTES)
             return -EBADMSG;
         memcpy(out->proof, body, SL_DIGEST_BYTES);
+        return 0;
+    case SL_NCCL_STRANGER:
+        if (len != SL_DIGEST_BYTES)
+            return -EBADMSG;
+        memcpy(out->handle_proof, body, SL_DIGEST_BYTES);
         return 0;
     case SL_NCCL_OFFER:
     case SL_NCCL_ANSWER:
@@ -223,7 +239,7 @@ int sl_nccl_word_decode(const uint8_t *bytes, size_t len, struct sl_nccl_word *o
     if (len < SL_NCCL_WORD_HEADER)
         return 0;
     body = get(bytes + 6, 2);
-    if (bytes[4] < SL_NCCL_HELLO || bytes[4] > SL_NCCL_PROOF ||
+    if (bytes[4] < SL_NCCL_HELLO || bytes[4] > SL_NCCL_STRANGER ||
         body > SL_NCCL_WORD_MAX - SL_NCCL_WORD_HEADER)
         return -EBADMSG;
     if (len < SL_NCCL_WORD_HEADER + body)
@@ -238,7 +254,7 @@ int sl_nccl_word_decode(const uint8_t *bytes, size_t len, struct sl_nccl_word *o
 int sl_nccl_link_key(const uint8_t *session, const uint8_t secret[SL_NCCL_SECRET_BYTES],
                      uint8_t out[SL_DIGEST_BYTES])
 {
-    const struct sl_part parts[] = {{"sluice nccl link 2", 18}, {secret, SL_NCCL_SECRET_BYTES}};
+    const struct sl_part parts[] = {{"sluice nccl link 3", 18}, {secret, SL_NCCL_SECRET_BYTES}};
 
     return sl_hmac(session, session != NULL ? SL_DIGEST_BYTES : 0, parts, 2, out);
 }
@@ -247,14 +263,14 @@ int sl_nccl_link_key(const uint8_t *session, const uint8_t secret[SL_NCCL_SECRET
 static void transcript(const struct sl_nccl_word *hello, const uint8_t nonce[SL_NCCL_NONCE_BYTES],
                        uint8_t out[HELLO_BYTES + SL_NCCL_NONCE_BYTES])
 {
-    body_encode(hello, out);
+    hello_encode(hello, out);
     memcpy(out + HELLO_BYTES, nonce, SL_NCCL_NONCE_BYTES);
 }
 
 int sl_nccl_proof_make(const uint8_t link_key[SL_DIGEST_BYTES], bool by_listener, const struct sl_nccl_word *hello,
                        const uint8_t nonce[SL_NCCL_NONCE_BYTES], uint8_t out[SL_DIGEST_BYTES])
 {
-    const char *label = by_listener ? "sluice nccl listener 2" : "sluice nccl dialler 2";
+    const char *label = by_listener ? "sluice nccl listener 3" : "sluice nccl dialler 3";
     uint8_t said[HELLO_BYTES + SL_NCCL_NONCE_BYTES];
     const struct sl_part parts[] = {{label, strlen(label) + 1}, {said, sizeof(said)}};
 
@@ -269,8 +285,8 @@ int sl_nccl_word_keys(const uint8_t link_key[SL_DIGEST_BYTES], const struct sl_n
     uint8_t said[HELLO_BYTES + SL_NCCL_NONCE_BYTES];
 
     transcript(hello, nonce, said);
-    return sl_key_derive(link_key, SL_DIGEST_BYTES, said, sizeof(said), "sluice nccl up 2", to_listener)
-               ?: sl_key_derive(link_key, SL_DIGEST_BYTES, said, sizeof(said), "sluice nccl down 2", to_dialler);
+    return sl_key_derive(link_key, SL_DIGEST_BYTES, said, sizeof(said), "sluice nccl up 3", to_listener)
+               ?: sl_key_derive(link_key, SL_DIGEST_BYTES, said, sizeof(said), "sluice nccl down 3", to_dialler);
 }
 
 int sl_nccl_word_seal(uint8_t word[SL_NCCL_WORD_MAX + SL_SEAL_BYTES], size_t len, const uint8_t key[SL_DIGEST_BYTES],

@@ -14,6 +14,8 @@
  *                                              <- DONE (way): from here on it is a connection
  *
  * A proof shows that a side knows the handle and, where SLUICE_SECRET is set, the secret; words after it are sealed.
+ * CHALLENGE also shows that its side knows the handle, whatever its secret is: so the connecting end can tell another
+ * secret from another listener. It then says STRANGER, with the same of its own, and both ends give up soon.
  *
  * Either says FAILED (way, why) when its endpoint does not come about; the next OFFER is for another way.
  * REFUSE (why) ends it. DONE is the last word, and whoever says it returns the connection in the same
@@ -30,7 +32,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#define SL_NCCL_WIRE_VERSION 2
+#define SL_NCCL_WIRE_VERSION 3
 #define SL_NCCL_SECRET_BYTES 16
 #define SL_NCCL_NONCE_BYTES 16
 #define SL_NCCL_PLACES_MAX 12    /* addresses of a listener */
@@ -83,6 +85,7 @@ enum sl_nccl_word_kind {
     SL_NCCL_REFUSE,
     SL_NCCL_CHALLENGE,
     SL_NCCL_PROOF,
+    SL_NCCL_STRANGER, /* our secrets differ */
 };
 
 struct sl_nccl_word {
@@ -95,6 +98,8 @@ struct sl_nccl_word {
     uint8_t nonce[SL_NCCL_NONCE_BYTES]; /* of CHALLENGE, too */
     /* CHALLENGE, PROOF */
     uint8_t proof[SL_DIGEST_BYTES];
+    /* CHALLENGE, STRANGER: a proof as where there is no secret */
+    uint8_t handle_proof[SL_DIGEST_BYTES];
     /* OFFER, ANSWER */
     struct sl_addr addr;
     /* FAILED, REFUSE */

@@ -227,28 +227,37 @@ static void who_listens_does_so_where_the_handle_tells_and_nowhere_else(void **s
     assert_int_equal(before != NULL ? setenv("SLUICE_INTERFACE", kept, 1) : unsetenv("SLUICE_INTERFACE"), 0);
 }
 
-/* Says hello, and proves what that session key and handle are worth. */
-static void prove(struct ends *e, int fd, const uint8_t *session, const uint8_t *secret)
+/* Says hello and hears the challenge. */
+static void be_challenged(struct ends *e, int fd, const struct sl_nccl_word *hello, struct sl_nccl_word *challenge)
 {
-    struct sl_nccl_word hello = {.kind = SL_NCCL_HELLO, .version = SL_NCCL_WIRE_VERSION, .ways = 0xf};
-    struct sl_nccl_word challenge, proof = {.kind = SL_NCCL_PROOF};
-    uint8_t bytes[SL_NCCL_WORD_MAX], key[SL_DIGEST_BYTES];
+    uint8_t bytes[SL_NCCL_WORD_MAX];
     uint64_t end = ends_now() + ENDS_PATIENCE_NS;
     size_t len = 0;
     int took = 0;
 
-    assert_true(write(fd, bytes, sl_nccl_word_encode(&hello, bytes)) > 0);
+    assert_true(write(fd, bytes, sl_nccl_word_encode(hello, bytes)) > 0);
     while (took == 0 && ends_now() < end) {
         ssize_t n = recv(fd, bytes + len, sizeof(bytes) - len, MSG_DONTWAIT);
 
         len += n > 0 ? (size_t)n : 0;
         assert_int_equal(net->accept(e->listen, &e->recv, NULL), SL_NCCL_SUCCESS);
-        took = sl_nccl_word_decode(bytes, len, &challenge);
+        took = sl_nccl_word_decode(bytes, len, challenge);
     }
     assert_true(took > 0);
-    assert_int_equal(challenge.kind, SL_NCCL_CHALLENGE);
+    assert_int_equal(challenge->kind, SL_NCCL_CHALLENGE);
+}
+
+static const struct sl_nccl_word any_hello = {.kind = SL_NCCL_HELLO, .version = SL_NCCL_WIRE_VERSION, .ways = 0xf};
+
+/* Says hello, and proves what that session key and handle are worth. */
+static void prove(struct ends *e, int fd, const uint8_t *session, const uint8_t *secret)
+{
+    struct sl_nccl_word challenge, proof = {.kind = SL_NCCL_PROOF};
+    uint8_t bytes[SL_NCCL_WORD_MAX], key[SL_DIGEST_BYTES];
+
+    be_challenged(e, fd, &any_hello, &challenge);
     assert_int_equal(sl_nccl_link_key(session, secret, key), 0);
-    assert_int_equal(sl_nccl_proof_make(key, false, &hello, challenge.nonce, proof.proof), 0);
+    assert_int_equal(sl_nccl_proof_make(key, false, &any_hello, challenge.nonce, proof.proof), 0);
     assert_true(write(fd, bytes, sl_nccl_word_encode(&proof, bytes)) > 0);
 }
 
@@ -275,6 +284,110 @@ static void a_handle_alone_lets_in_only_where_there_is_no_secret(void **state)
         assert_int_equal(n, 1); /* an offer */
     close(reader);
     ends_meet(&e);
+    ends_part(&e);
+}
+
+/* ---- secrets that differ ---- */
+
+static void set_secret(const char *secret)
+{
+    assert_int_equal(secret != NULL ? setenv("SLUICE_SECRET", secret, 1) : unsetenv("SLUICE_SECRET"), 0);
+}
+
+/* Both ends give up, for this reason, long before their deadline. */
+static void disagree(const char *listens, const char *dials)
+{
+    uint64_t start = ends_now(), end = start + ENDS_PATIENCE_NS;
+    enum sl_nccl_result dialled = SL_NCCL_SUCCESS, accepted = SL_NCCL_SUCCESS;
+    struct ends e = {.ctx = NULL};
+    char why[2][sizeof(ends_warning)];
+
+    set_secret(listens);
+    e.ctx = ends_open_ctx();
+    ends_listen(&e);
+    set_secret(dials);
+    void *other = ends_open_ctx();
+
+    while (dialled == SL_NCCL_SUCCESS && ends_now() < end) {
+        assert_int_equal(net->accept(e.listen, &e.recv, NULL), SL_NCCL_SUCCESS);
+        dialled = net->connect(other, 0, e.handle, &e.send, NULL);
+    }
+    memcpy(why[0], ends_warning, sizeof(why[0]));
+    while (accepted == SL_NCCL_SUCCESS && ends_now() < end)
+        accepted = net->accept(e.listen, &e.recv, NULL);
+    memcpy(why[1], ends_warning, sizeof(why[1]));
+    assert_true(ends_now() - start < 3 * SL_NS_PER_S);
+    assert_null(e.send);
+    assert_null(e.recv);
+    assert_int_equal(dialled, SL_NCCL_REMOTE_ERROR);
+    assert_int_equal(accepted, SL_NCCL_REMOTE_ERROR);
+    assert_non_null(strstr(why[0], "the listener has another SLUICE_SECRET"));
+    assert_non_null(strstr(why[1], "the peer at "));
+    assert_non_null(strstr(why[1], "has another SLUICE_SECRET"));
+    assert_int_equal(net->finalize(other), SL_NCCL_SUCCESS);
+    ends_part(&e);
+}
+
+static void another_secret_is_told_soon_at_both_ends(void **state)
+{
+    const char *before = getenv("SLUICE_SECRET"), *patience = getenv("SLUICE_CONNECT_TIMEOUT_MS");
+    char kept[2][64];
+
+    (void)state;
+    snprintf(kept[0], sizeof(kept[0]), "%s", before != NULL ? before : "");
+    snprintf(kept[1], sizeof(kept[1]), "%s", patience);
+    setenv("SLUICE_CONNECT_TIMEOUT_MS", "4000", 1);
+    disagree("one secret of the tests", "another secret of the tests");
+    if (getenv("SLUICE_TCP_TLS") == NULL) {
+        disagree("a secret of one end", NULL);
+        disagree(NULL, "a secret of one end");
+    }
+    set_secret(before != NULL ? kept[0] : NULL);
+    setenv("SLUICE_CONNECT_TIMEOUT_MS", kept[1], 1);
+}
+
+/* Says that its secret is another one, as who has read the handle can; proves the handle, or does not. */
+static void say_stranger(struct ends *e, int fd, const uint8_t *handle_secret)
+{
+    struct sl_nccl_word challenge, word = {.kind = SL_NCCL_STRANGER};
+    uint8_t bytes[SL_NCCL_WORD_MAX], key[SL_DIGEST_BYTES];
+
+    be_challenged(e, fd, &any_hello, &challenge);
+    assert_int_equal(sl_nccl_link_key(NULL, handle_secret, key), 0);
+    assert_int_equal(sl_nccl_proof_make(key, false, &any_hello, challenge.nonce, word.handle_proof), 0);
+    assert_true(write(fd, bytes, sl_nccl_word_encode(&word, bytes)) > 0);
+}
+
+/* For longer than a listener waits for somebody better (a quarter of the time to connect). */
+static void keep_accepting(struct ends *e)
+{
+    uint64_t end = ends_now() + SL_NS_PER_S;
+
+    while (ends_now() < end)
+        assert_int_equal(net->accept(e->listen, &e->recv, NULL), SL_NCCL_SUCCESS);
+}
+
+static void who_says_that_secrets_differ_must_know_the_handle_and_come_alone(void **state)
+{
+    struct ends e = {.ctx = ends_open_ctx()};
+    struct sl_nccl_handle handle;
+
+    (void)state;
+    ends_listen(&e);
+    assert_int_equal(sl_nccl_handle_decode(e.handle, &handle), 0);
+    int guesser = stray(&e), reader = stray(&e);
+
+    say_stranger(&e, guesser, (const uint8_t[SL_NCCL_SECRET_BYTES]){0});
+    keep_accepting(&e);
+    assert_null(e.recv);
+    say_stranger(&e, reader, handle.secret);
+    ends_meet(&e); /* the peer comes after it, in time */
+    void *connection = e.recv;
+
+    keep_accepting(&e);
+    e.recv = connection;
+    close(guesser);
+    close(reader);
     ends_part(&e);
 }
 
@@ -1003,6 +1116,8 @@ int main(void)
         cmocka_unit_test(it_is_said_that_nccls_encryption_covers_no_plugin),
         cmocka_unit_test(who_listens_does_so_where_the_handle_tells_and_nowhere_else),
         cmocka_unit_test(a_handle_alone_lets_in_only_where_there_is_no_secret),
+        cmocka_unit_test(another_secret_is_told_soon_at_both_ends),
+        cmocka_unit_test(who_says_that_secrets_differ_must_know_the_handle_and_come_alone),
         cmocka_unit_test(strangers_are_shown_out_and_change_nothing),
         cmocka_unit_test(strangers_without_end_fill_neither_log_nor_descriptors),
         cmocka_unit_test(a_foreign_handle_is_refused),
