@@ -1,10 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SLUICE_TRANSPORT: the names cover the list, without a comma in any, and put together are the list. */
+/* SLUICE_TRANSPORT: the names cover the list, without a comma in any, and put together are the list;
+ * `auto` stands for all that are built in. */
+#include <strings.h>
+
 #include "collectives/connect.h"
 #include "core/err.h"
 #include "tests/fuzz/text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* In their own order, each once. */
+static void are_all_transports(const struct sl_name *names, unsigned count)
+{
+    const struct sl_transport_ops *const *known = sl_transports();
+    unsigned i = 0;
+
+    for (; i < count && known[i] != NULL; i++)
+        sl_assert(sl_transport_find(names[i].text, names[i].len) == known[i]);
+    sl_assert(i == count && (known[i] == NULL || count == SL_IFACES_MAX));
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -19,6 +33,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     rc = sl_transport_names(text, names, SL_IFACES_MAX, &count);
     sl_assert(count <= SL_IFACES_MAX);
     sl_assert((rc == 0 && count > 0) || rc == -EINVAL);
+    if (strcasecmp(text, "auto") == 0) {
+        sl_assert(rc == 0);
+        are_all_transports(names, count);
+        free(text);
+        return 0;
+    }
     for (unsigned i = 0; i < count; i++) {
         sl_assert(names[i].text == at && memchr(at, ',', names[i].len) == NULL);
         (void)sl_transport_find(names[i].text, names[i].len);
