@@ -11,6 +11,8 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -493,8 +495,8 @@ static void read_exactly(int fd, void *bytes, size_t len)
     assert_int_equal(recv(fd, bytes, len, MSG_WAITALL), (ssize_t)len);
 }
 
-/* The last rank of a job without a secret, as far as its welcome, over fd. */
-static int join_by_hand(int fd, int size)
+/* The last rank of a job without a secret, as far as its proof in a frame of that kind, over fd. */
+static void prove_by_hand(int fd, int size, enum sl_frame_kind kind)
 {
     struct sl_terms terms = {.rank = size - 1, .size = size, .secret = "", .secret_len = 0};
     uint8_t nonce[SL_NONCE_BYTES] = {7}, bytes[SL_FRAME_BYTES + SL_NONCE_BYTES];
@@ -507,10 +509,36 @@ static int join_by_hand(int fd, int size)
     read_exactly(fd, bytes, sizeof(bytes));
     assert_int_equal(sl_proof_make(&terms, false, &hello, bytes + SL_FRAME_BYTES,
                                    proof + SL_FRAME_BYTES), 0);
-    sl_frame_make(SL_FRAME_PROOF, SL_MAC_BYTES, proof);
+    sl_frame_make(kind, SL_MAC_BYTES, proof);
     assert_int_equal(send(fd, proof, sizeof(proof), 0), sizeof(proof));
-    read_exactly(fd, proof, sizeof(proof));
+}
+
+/* ... as far as its welcome. */
+static int join_by_hand(int fd, int size)
+{
+    uint8_t welcome[SL_FRAME_BYTES + SL_MAC_BYTES];
+
+    prove_by_hand(fd, size, SL_FRAME_PROOF);
+    read_exactly(fd, welcome, sizeof(welcome));
     return fd;
+}
+
+static void a_proof_in_another_frame_is_none(void **state)
+{
+    uint8_t bytes[1024];
+
+    (void)state;
+    prepare(2, 20000, "");
+    go(0);
+    int fd = knock();
+    prove_by_hand(fd, 2, SL_FRAME_GATHER);
+    read_to_end(fd, bytes, sizeof(bytes));
+    close(fd);
+    assert_true(said(last_refusal, "it sent something else than its proof"));
+    go(1);
+    wait_for(1);
+    wait_for(0);
+    assert_went_well(2);
 }
 
 static void a_rank_at_another_exchange_ends_the_job(void **state)
@@ -756,24 +784,77 @@ static void a_first_place_that_says_nothing_costs_a_moment(void **state)
     assert_true(took_ns < 2 * SL_NS_PER_S);
 }
 
-/* Its queue is full: connect() waits as for a host that is down. */
+/* A listener at the first place whose queue is full: connect() waits as for a host that is down. */
+struct dead_place {
+    int listener, filler[8];
+};
+
+static void dead_place_open(struct dead_place *dead)
+{
+    dead->listener = listen_first(0);
+    for (size_t i = 0; i < SL_ARRAY_LEN(dead->filler); i++) {
+        dead->filler[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        (void)!connect(dead->filler[i], (struct sockaddr *)&two_places.place[0].any, two_places.place[0].len);
+    }
+}
+
+static void dead_place_close(struct dead_place *dead)
+{
+    for (size_t i = 0; i < SL_ARRAY_LEN(dead->filler); i++)
+        close(dead->filler[i]);
+    close(dead->listener);
+}
+
 static void a_dead_first_place_costs_a_moment(void **state)
 {
-    int fd, filler[8];
+    struct dead_place dead;
 
     (void)state;
     prepare_second_of_two(20000);
-    fd = listen_first(0);
-    for (size_t i = 0; i < SL_ARRAY_LEN(filler); i++) {
-        filler[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        (void)!connect(filler[i], (struct sockaddr *)&two_places.place[0].any, two_places.place[0].len);
-    }
+    dead_place_open(&dead);
     uint64_t took_ns = both_act_ns();
-    for (size_t i = 0; i < SL_ARRAY_LEN(filler); i++)
-        close(filler[i]);
-    close(fd);
+    dead_place_close(&dead);
     assert_went_well(2);
     assert_true(took_ns < 2 * SL_NS_PER_S);
+}
+
+/* An address of this host that is not loopback. */
+static bool find_own_address(struct sl_address *out)
+{
+    struct ifaddrs *list;
+    bool found = false;
+
+    assert_int_equal(getifaddrs(&list), 0);
+    for (const struct ifaddrs *at = list; at != NULL && !found; at = at->ifa_next) {
+        found = at->ifa_addr != NULL && at->ifa_addr->sa_family == AF_INET &&
+                (at->ifa_flags & (IFF_UP | IFF_LOOPBACK)) == IFF_UP;
+        if (found)
+            memcpy(&out->any, at->ifa_addr, sizeof(struct sockaddr_in));
+    }
+    freeifaddrs(list);
+    out->len = sizeof(struct sockaddr_in);
+    return found;
+}
+
+/* Nothing but the clock ends a try at the only place: after five seconds. */
+static void a_dead_only_place_is_named(void **state)
+{
+    struct dead_place dead;
+
+    (void)state;
+    prepare_second_of_two(5500);
+    sl_listeners_close(&actors[0].listeners);
+    if (!find_own_address(&two_places.place[0]))
+        skip();
+    ((struct sockaddr_in *)&two_places.place[0].any)->sin_port = htons(two_places.port);
+    two_places.count = 1;
+    dead_place_open(&dead);
+    go(1);
+    wait_for(1);
+    dead_place_close(&dead);
+    assert_int_equal(actors[1].err, -ETIMEDOUT);
+    if (strstr(actors[1].why, "the last try: connecting to ") == NULL)
+        fail_msg("%s", actors[1].why);
 }
 
 static int say(int fd, enum sl_frame_kind kind, const void *body, size_t len)
@@ -785,10 +866,11 @@ static int say(int fd, enum sl_frame_kind kind, const void *body, size_t len)
     return send(fd, bytes, SL_FRAME_BYTES + len, MSG_NOSIGNAL) > 0 ? 0 : -1;
 }
 
-/* Whoever holds the first place: refuses, or lets in without the proof. Ends when its socket is shut. */
+/* Whoever holds the first place. Ends when its socket is shut. */
+enum imposture { REFUSES, WELCOMES /* without the proof */, MUMBLES /* a refusal without a sentence */, IMPOSTURES };
 struct impostor {
     int listener;
-    bool welcomes;
+    enum imposture how;
     atomic_uint heard;
     pthread_t thread;
 };
@@ -809,7 +891,9 @@ static void *pretend(void *arg)
             close(fd);
             continue;
         }
-        if (!self->welcomes) {
+        if (self->how == MUMBLES) {
+            say(fd, SL_FRAME_REFUSE, body, 2);
+        } else if (self->how == REFUSES) {
             size_t len = sl_sentence_make(-EPROTO, "your licence has expired", body);
 
             say(fd, SL_FRAME_REFUSE, body, len);
@@ -824,9 +908,9 @@ static void *pretend(void *arg)
     }
 }
 
-static void start_impostor(struct impostor *self, bool welcomes)
+static void start_impostor(struct impostor *self, enum imposture how)
 {
-    *self = (struct impostor){.listener = listen_first(16), .welcomes = welcomes};
+    *self = (struct impostor){.listener = listen_first(16), .how = how};
     assert_int_equal(pthread_create(&self->thread, NULL, pretend, self), 0);
 }
 
@@ -842,9 +926,9 @@ static void who_cannot_prove_himself_is_passed_by(void **state)
     struct impostor impostor;
 
     (void)state;
-    for (int welcomes = 0; welcomes < 2; welcomes++) {
+    for (enum imposture how = 0; how < IMPOSTURES; how++) {
         prepare_second_of_two(20000);
-        start_impostor(&impostor, welcomes != 0);
+        start_impostor(&impostor, how);
         go(1);
         while (impostor.heard == 0)
             poll(NULL, 0, 1);
@@ -858,20 +942,23 @@ static void who_cannot_prove_himself_is_passed_by(void **state)
 
 static void an_unproved_refusal_is_called_that(void **state)
 {
+    static const char *const said[] = {
+        [REFUSES] = "which has not proved to be rank 0, refused this rank: your licence",
+        [WELCOMES] = "could not prove that it is rank 0",
+        [MUMBLES] = "rank 0 sent a sentence of 2 bytes",
+    };
     struct impostor impostor;
 
     (void)state;
-    for (int welcomes = 0; welcomes < 2; welcomes++) {
+    for (enum imposture how = 0; how < IMPOSTURES; how++) {
         prepare_second_of_two(700);
         sl_listeners_close(&actors[0].listeners);
-        start_impostor(&impostor, welcomes != 0);
+        start_impostor(&impostor, how);
         go(1);
         wait_for(1);
         stop_impostor(&impostor);
-        assert_int_equal(actors[1].err, -EPROTO);
-        if (strstr(actors[1].why, welcomes ? "could not prove that it is rank 0"
-                                           : "which has not proved to be rank 0, refused this rank: your "
-                                             "licence") == NULL)
+        assert_int_equal(actors[1].err, how == MUMBLES ? -ETIMEDOUT : -EPROTO);
+        if (strstr(actors[1].why, said[how]) == NULL)
             fail_msg("%s", actors[1].why);
         assert_true(impostor.heard >= 3 && impostor.heard <= 12); /* 10, 20, 40 ms ... between tries */
     }
@@ -1244,6 +1331,40 @@ static void a_range_of_ports_is_searched_whole_and_not_left(void **state)
     assert_int_equal(rounds, 16);
 }
 
+/* Behind address translation: all addresses, at the port that the others know. */
+static void a_root_of_another_address_keeps_its_port(void **state)
+{
+    struct sl_root root = {.host = "192.0.2.1"};
+    struct sl_listeners found;
+
+    (void)state;
+    assert_int_equal(sl_listen_any("", NULL, &found), 0); /* for a port that is free */
+    sl_listeners_close(&found);
+    root.port = found.port;
+    assert_int_equal(sl_listen_root(&root, true, &found), 0);
+    assert_int_equal(found.port, root.port);
+    assert_false(found.loopback);
+    sl_listeners_close(&found);
+}
+
+static void a_rank_that_is_alone_meets_nowhere(void **state)
+{
+    struct sl_exchange *exchange;
+    struct sl_listeners held;
+    struct sl_config config;
+
+    (void)state;
+    assert_int_equal(sl_listen_any("", NULL, &held), 0);
+    sl_config_defaults(&config);
+    config.rank = 0;
+    config.size = 1;
+    snprintf(config.root, sizeof(config.root), "127.0.0.1:%u", held.port);
+    assert_int_equal(sl_launch(&config, NULL, &exchange), 0);
+    assert_int_equal(exchange->size, 1);
+    exchange->close(exchange);
+    sl_listeners_close(&held);
+}
+
 /* ---- somebody between the ranks ---- */
 
 /* Passes bytes both ways between who knocks at its port and rank 0. Of what goes in one direction after skip
@@ -1416,6 +1537,7 @@ int main(void)
         cmocka_unit_test(ranks_share_a_key_that_each_job_makes_anew),
         cmocka_unit_test(who_does_not_say_who_it_is_has_five_seconds),
         cmocka_unit_test(few_descriptors_are_enough),
+        cmocka_unit_test(a_proof_in_another_frame_is_none),
         cmocka_unit_test(a_rank_at_another_exchange_ends_the_job),
         cmocka_unit_test(a_rank_that_leaves_while_others_are_awaited_is_named),
         cmocka_unit_test(a_first_exchange_may_follow_a_long_wait_for_ranks),
@@ -1425,6 +1547,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_reads_late_hears_why_the_job_has_ended),
         cmocka_unit_test(a_first_place_that_says_nothing_costs_a_moment),
         cmocka_unit_test(a_dead_first_place_costs_a_moment),
+        cmocka_unit_test(a_dead_only_place_is_named),
         cmocka_unit_test(who_cannot_prove_himself_is_passed_by),
         cmocka_unit_test(an_unproved_refusal_is_called_that),
         cmocka_unit_test(another_user_of_this_host_does_not_join),
@@ -1440,6 +1563,8 @@ int main(void)
         cmocka_unit_test(a_list_of_too_many_ranks_ends_with_dots),
         cmocka_unit_test(without_descriptors_unix_sockets_are_possible_all_the_same),
         cmocka_unit_test(a_range_of_ports_is_searched_whole_and_not_left),
+        cmocka_unit_test(a_root_of_another_address_keeps_its_port),
+        cmocka_unit_test(a_rank_that_is_alone_meets_nowhere),
     };
 
     sl_log_set_sink(count_lines, NULL);
