@@ -93,7 +93,7 @@ int shm_mr_reg(struct sl_iface *base, const struct sl_mem *mem, struct sl_mr **o
     sl_list_foreach(&iface->eps, node) {
         struct shm_ep *ep = sl_container_of(node, struct shm_ep, node);
 
-        if (ep->state == SHM_UP && shm_announce(ep) && !ep->backlog) {
+        if (ep->state == SHM_UP && shm_announce(ep)) {
             ep->backlog = true;
             iface->chores++;
         }
