@@ -226,6 +226,52 @@ static void the_peer_of_a_lost_endpoint_hears_it_once(void **state)
     pair_close(&p);
 }
 
+/* Whoever sleeps when progress finds nothing to do would not look at the request. */
+static void loss_is_progress(bool unread)
+{
+    struct msg *send = NULL, *recv[2];
+    struct pair p;
+    int moved = 0;
+
+    pair_connect(&p);
+    for (unsigned i = 0; i < 2; i++)
+        recv[i] = msg_recv(&p.side[1], 100, i);
+    if (unread) { /* then the loss is told later than it is known */
+        send = msg_send(&p.side[0], 100, 0);
+        post_send(&p, send, NULL);
+        PUMP_UNTIL(&p, send->ended);
+    }
+    contract_ops->ep_destroy(p.side[0].ep);
+    p.side[0].ep = NULL;
+    if (unread) {
+        for (int i = 0; i < 200; i++)
+            pair_pump(&p);
+        post_recv(&p, recv[0], NULL);
+        PUMP_UNTIL(&p, recv[0]->ended);
+        msg_check_received(recv[0]);
+        msg_free(send);
+    }
+    moved = try_recv(recv[1], NULL);
+    for (pair_wait_begin(&p); moved >= 0 && !recv[1]->ended;
+         pair_wait_check(&p, "recv[1]->ended", __FILE__, __LINE__)) {
+        contract_ops->progress(p.side[0].iface, 64);
+        moved = contract_ops->progress(p.side[1].iface, 64);
+        if (moved == 0 && !recv[1]->ended)
+            stage_idle();
+    }
+    assert_int_not_equal(moved, 0);
+    for (unsigned i = 0; i < 2; i++)
+        msg_free(recv[i]);
+    pair_close(&p);
+}
+
+static void a_request_that_a_loss_ends_is_progress(void **state)
+{
+    (void)state;
+    loss_is_progress(false);
+    loss_is_progress(true);
+}
+
 static void an_idle_endpoint_hears_of_its_loss_too(void **state)
 {
     struct pair p;
@@ -341,6 +387,7 @@ int contract_life_cases(void)
         {0, cmocka_unit_test(data_flows_after_listening_has_stopped)},
         {0, cmocka_unit_test(destroy_cancels_a_connect_under_way)},
         {0, cmocka_unit_test(the_peer_of_a_lost_endpoint_hears_it_once)},
+        {0, cmocka_unit_test(a_request_that_a_loss_ends_is_progress)},
         {0, cmocka_unit_test(an_idle_endpoint_hears_of_its_loss_too)},
         {0, cmocka_unit_test(what_was_sent_before_a_destroy_still_arrives)},
         {0, cmocka_unit_test(an_address_of_another_version_is_refused)},
