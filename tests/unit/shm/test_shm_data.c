@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rings: edges of cells and pieces, and peers that write nonsense into them. */
+#include "core/cache.h"
 #include "tests/unit/shm/side.h"
 
 #include <stdlib.h>
@@ -66,6 +67,17 @@ static void the_smallest_ring_carries_messages_much_larger(void **state)
 
 static uint8_t *eaten;
 static size_t eaten_len, message_len;
+
+/* Source and destination of a copy share the cache; SLUICE_SHM_STREAM_MIN_BYTES has the last word. */
+static void copies_of_half_the_cache_go_past_it(void **state)
+{
+    struct side a;
+
+    (void)state;
+    side_open(&a);
+    assert_int_equal(shm_iface_of(a.iface)->stream_min, sl_cache_last_level() / 2);
+    side_close(&a);
+}
 
 static void eat(const struct sl_sink *sink, const void *bytes, size_t off, size_t len)
 {
@@ -272,6 +284,7 @@ static void pieces_that_belie_their_header_lose_the_peer(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(copies_of_half_the_cache_go_past_it),
         cmocka_unit_test(every_size_around_an_edge_arrives_whole),
         cmocka_unit_test(the_smallest_ring_carries_messages_much_larger),
         cmocka_unit_test(consume_gets_whole_elements_of_what_came),

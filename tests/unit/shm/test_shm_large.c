@@ -367,6 +367,32 @@ static void a_lent_message_ends_when_its_own_cell_is_taken(void **state)
     free(to);
 }
 
+/* Nothing of a lent message stays: what comes next is read from the ring, also by a receive that waits for it. */
+static void a_small_message_may_follow_a_lent_one(void **state)
+{
+    uint8_t *from = calloc(1, LARGE), *to = calloc(1, LARGE);
+    struct side a, b;
+
+    (void)state;
+    open_reading(&a, &b);
+    for (int i = 0; i < 4; i++) {
+        size_t len = i % 2 == 0 ? LARGE : 8;
+        struct sl_req send = {0}, recv = {0};
+        struct sl_sink sink;
+
+        fill(from, len, (unsigned)i);
+        assert_int_equal(side_recv(&b, &sink, to, len, 1, &recv), 0);
+        assert_true(side_send(&a, from, len, 1, &send) >= 0);
+        PUMP(&a, &b, recv.status != SL_PENDING);
+        assert_int_equal(recv.status, 0);
+        assert_memory_equal(from, to, len);
+    }
+    side_close(&a);
+    side_close(&b);
+    free(from);
+    free(to);
+}
+
 /* A peer that leaves will not read what is lent to it: what it sent does not put its loss off. */
 static void a_peer_that_leaves_without_having_read_is_lost_at_once(void **state)
 {
@@ -458,6 +484,7 @@ int main(void)
         cmocka_unit_test(bytes_of_who_has_a_dead_peers_pid_are_not_used),
         cmocka_unit_test(a_direct_read_of_a_dead_peer_fails),
         cmocka_unit_test(a_lent_message_ends_when_its_own_cell_is_taken),
+        cmocka_unit_test(a_small_message_may_follow_a_lent_one),
         cmocka_unit_test(a_peer_that_leaves_without_having_read_is_lost_at_once),
         cmocka_unit_test(addresses_and_lengths_that_cannot_be_lose_the_peer),
         cmocka_unit_test(switched_off_nothing_is_lent),

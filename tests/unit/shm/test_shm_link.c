@@ -5,6 +5,7 @@
 #include "core/log.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -464,6 +465,58 @@ static void a_peer_that_never_connects_times_out(void **state)
     side_close(&b);
 }
 
+/* epoll may tell of a socket that has nothing to read. */
+static void an_answer_that_is_not_there_yet_is_waited_for(void **state)
+{
+    struct side a, b, *asks;
+
+    (void)state;
+    side_open(&a);
+    side_open(&b);
+    asks = memcmp(inside(&a)->addr.token, inside(&b)->addr.token, SHM_TOKEN_LEN) < 0 ? &a : &b;
+    assert_int_equal(sl_shm_ops.ep_connect(asks->ep, asks == &a ? &b.addr : &a.addr, &asks->connected), 0);
+    PUMP(asks, NULL, inside(asks)->state == SHM_ASKED);
+    inside(asks)->source.ready(shm_iface_of(asks->iface), &inside(asks)->source);
+    assert_int_equal(inside(asks)->state, SHM_ASKED);
+    struct side *other = asks == &a ? &b : &a;
+
+    assert_int_equal(sl_shm_ops.ep_connect(other->ep, &asks->addr, &other->connected), 0);
+    PUMP(&a, &b, a.connected.status != SL_PENDING && b.connected.status != SL_PENDING);
+    assert_int_equal(a.connected.status, 0);
+    assert_int_equal(b.connected.status, 0);
+    side_close(&a);
+    side_close(&b);
+}
+
+/* Pieces of shared memory that this process maps. */
+static unsigned mappings(void)
+{
+    FILE *maps = fopen("/proc/self/maps", "re");
+    unsigned count = 0;
+    char line[512];
+
+    assert_non_null(maps);
+    while (fgets(line, sizeof(line), maps) != NULL)
+        count += strstr(line, "/memfd:sluice") != NULL;
+    fclose(maps);
+    return count;
+}
+
+static void what_is_mapped_of_a_peer_goes_with_the_endpoint(void **state)
+{
+    unsigned before = mappings();
+    struct side a, b;
+
+    (void)state;
+    side_open(&a);
+    side_open(&b);
+    sides_connect(&a, &b);
+    assert_true(mappings() > before);
+    side_close(&a);
+    side_close(&b);
+    assert_int_equal(mappings(), before);
+}
+
 /* SLUICE_SHM_RING_BYTES at its largest meets the limit on file sizes: a sentence, no signal. */
 static void memory_that_is_not_there_is_said_and_both_sides_know(void **state)
 {
@@ -573,6 +626,8 @@ int main(void)
         KEPT(another_version_gets_both_versions_told),
         KEPT(another_host_is_unreachable),
         KEPT(a_peer_that_never_connects_times_out),
+        KEPT(an_answer_that_is_not_there_yet_is_waited_for),
+        KEPT(what_is_mapped_of_a_peer_goes_with_the_endpoint),
         KEPT(memory_that_is_not_there_is_said_and_both_sides_know),
         KEPT(a_lack_of_descriptors_names_the_limit),
         KEPT(a_lack_of_descriptors_while_connecting_ends_both_sides),

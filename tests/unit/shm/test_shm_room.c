@@ -122,6 +122,17 @@ static void the_narrowest_group_above_decides(void **state)
     refused(21, "limit of 20.0 MiB");
 }
 
+static void of_groups_with_equal_room_the_nearest_is_told(void **state)
+{
+    (void)state;
+    put("/proc/self/cgroup", "0::/a/b\n");
+    put("/sys/fs/cgroup/a/b/memory.max", "20971520\n");
+    put("/sys/fs/cgroup/a/b/memory.current", "10485760\n");
+    put("/sys/fs/cgroup/a/memory.max", "31457280\n");
+    put("/sys/fs/cgroup/a/memory.current", "20971520\n"); /* another group below it has 10 MiB */
+    refused(11, "10.0 MiB left of its limit of 20.0 MiB");
+}
+
 static void without_a_limit_what_the_machine_has_decides(void **state)
 {
     (void)state;
@@ -152,6 +163,7 @@ int main(void)
                                        CASE(pages_of_files_count_as_free),
                                        CASE(groups_of_version_1_count_too),
                                        CASE(the_narrowest_group_above_decides),
+                                       CASE(of_groups_with_equal_room_the_nearest_is_told),
                                        CASE(without_a_limit_what_the_machine_has_decides),
                                        CASE(a_limit_of_files_comes_first)};
 
