@@ -9,6 +9,7 @@
 #include "collectives/exec.h"
 
 #include "collectives/calibrate.h"
+#include "collectives/dispute.h"
 #include "collectives/health.h"
 #include "core/relax.h"
 
@@ -191,7 +192,7 @@ static bool enter_windows(struct sluice_req *op)
             return false;
         /* The operation before may have needed nothing of this peer: whether it was the same shows here. */
         if (SL_UNLIKELY(sl_win_fingerprint(half) != comm->win_prev_fingerprint))
-            sl_health_disagreement(comm, comm->win_prev_seq);
+            sl_dispute_open(comm, comm->win_prev_seq);
     }
     op->in_windows = true;
     return true;
@@ -223,7 +224,7 @@ static inline bool reached(struct sluice_req *op, uint32_t rank, uint64_t target
         return false;
     peer->seen = counter;
     if (SL_UNLIKELY(sl_win_fingerprint(half) != op->plan->fingerprint))
-        sl_health_disagreement(op->comm, op->seq);
+        sl_dispute_open(op->comm, op->seq);
     return true;
 }
 

@@ -2,6 +2,7 @@
 /* Notices lost, silent and disagreeing ranks; finds whom to blame; tells everybody. */
 #include "collectives/health.h"
 
+#include "collectives/dispute.h"
 #include "collectives/exec.h"
 #include "collectives/report.h"
 #include "core/event.h"
@@ -11,7 +12,6 @@
 #include <string.h>
 
 #define GRACE_LOST_NS (2 * SL_NS_PER_MS)       /* for the culprit's name to arrive by another way */
-#define GRACE_MISMATCH_NS (200 * SL_NS_PER_MS) /* for the others' signatures to arrive */
 #define TELL_NS_MIN (10 * SL_NS_PER_MS)
 #define TELL_NS_MAX (500 * SL_NS_PER_MS)
 #define ABORT_TEXT_MAX 160
@@ -80,13 +80,6 @@ static const struct sluice_req *oldest(const struct sluice_comm *comm)
             return op;
     }
     return NULL;
-}
-
-static const struct sl_signature *remembered(const struct sluice_comm *comm, uint32_t seq)
-{
-    const struct sl_signature *call = &comm->history[seq % SL_HISTORY];
-
-    return seq != 0 && call->seq == seq ? call : NULL;
 }
 
 /* ---- failure ---- */
@@ -158,18 +151,9 @@ void sl_health_goodbye(struct sluice_comm *comm)
 
 /* ---- what peers tell ---- */
 
-void sl_health_disagreement(struct sluice_comm *comm, uint32_t seq)
-{
-    if (comm->mismatch_ns != 0)
-        return;
-    comm->mismatch_ns = sl_now(comm->worker.clock);
-    comm->mismatch_seq = seq;
-    comm->told_ns = 0;
-}
-
 static void on_status(struct sluice_comm *comm, struct sl_peer *peer, const struct ctrl_status *msg)
 {
-    const struct sl_signature *mine = remembered(comm, msg->call.seq);
+    const struct sl_signature *mine = sl_call_remembered(comm, msg->call.seq);
 
     /* What it called under the disputed number is evidence: nothing later replaces it. */
     if (comm->mismatch_ns == 0 || peer->status.call.seq != comm->mismatch_seq)
@@ -179,7 +163,7 @@ static void on_status(struct sluice_comm *comm, struct sl_peer *peer, const stru
     peer->status.step = msg->step;
     if ((msg->flags & CTRL_ANSWER) != 0 ||
         (mine != NULL && mine->fingerprint != msg->call.fingerprint))
-        sl_health_disagreement(comm, msg->call.seq);
+        sl_dispute_open(comm, msg->call.seq);
 }
 
 static void on_abort(struct sluice_comm *comm, const struct ctrl_abort *msg)
@@ -271,7 +255,7 @@ void sl_health_step_failed(struct sluice_req *op, const struct sl_step *step,
     if (comm->error != 0 || comm->lost_ns != 0)
         return; /* the endpoint's loss is being dealt with */
     if (status == -EPROTO && op->seq != 0 && req->tag >> 63 == 0) {
-        sl_health_disagreement(comm, op->seq);
+        sl_dispute_open(comm, op->seq);
     } else if (status == -EPROTO) {
         p2p_order_differs(op, step, req->tag);
     } else if (status == -EMSGSIZE) {
@@ -299,7 +283,7 @@ static void tell_status(struct sluice_comm *comm, uint64_t now)
 {
     const struct sluice_req *op = oldest(comm);
     const struct sl_signature *call =
-        remembered(comm, comm->mismatch_ns != 0 ? comm->mismatch_seq : op != NULL ? op->seq : 0);
+        sl_call_remembered(comm, comm->mismatch_ns != 0 ? comm->mismatch_seq : op != NULL ? op->seq : 0);
     struct ctrl_status msg = {.type = CTRL_STATUS, .waits_for = -1};
     struct sl_waiting waiting;
 
@@ -318,83 +302,6 @@ static void tell_status(struct sluice_comm *comm, uint64_t now)
     if (comm->mismatch_ns != 0)
         msg.flags |= CTRL_ANSWER;
     broadcast(comm, &msg, sizeof(msg));
-}
-
-static const struct sl_signature *disputed_call(const struct sluice_comm *comm, uint32_t rank)
-{
-    const struct sl_signature *call = &comm->peers[rank].status.call;
-
-    if (rank == comm->rank)
-        return remembered(comm, comm->mismatch_seq);
-    return comm->peers[rank].status.heard_ns != 0 && call->seq == comm->mismatch_seq &&
-                   call->fingerprint != 0
-               ? call
-               : NULL;
-}
-
-static bool all_told(const struct sluice_comm *comm)
-{
-    for (uint32_t r = 0; r < comm->size; r++)
-        if (r != comm->rank && (comm->peers[r].status.heard_ns == 0 ||
-                                comm->peers[r].status.call.seq != comm->mismatch_seq))
-            return false;
-    return true;
-}
-
-/* "ranks 0-2 call allreduce of 1000 f32 sum", for each group that calls the same. Returns the lowest rank of
- * the smallest group: most likely the one that is wrong. */
-static int32_t describe_disputed(const struct sluice_comm *comm, char *out, size_t cap)
-{
-    bool *seen = comm->rank_sets, *same = comm->rank_sets + comm->size;
-    uint32_t smallest = UINT32_MAX;
-    int32_t suspect = -1;
-    size_t len = 0;
-
-    memset(seen, 0, comm->size * sizeof(*seen));
-    out[0] = '\0';
-    for (uint32_t r = 0; r < comm->size; r++) {
-        const struct sl_signature *call = disputed_call(comm, r);
-        char ranks[96], what[96];
-        uint32_t members = 0;
-
-        if (seen[r])
-            continue;
-        for (uint32_t q = 0; q < comm->size; q++) {
-            const struct sl_signature *other = disputed_call(comm, q);
-
-            same[q] = call == NULL ? other == NULL
-                                   : other != NULL && other->fingerprint == call->fingerprint;
-            seen[q] |= same[q];
-            members += same[q];
-        }
-        if (call != NULL && members < smallest) {
-            smallest = members;
-            suspect = (int32_t)r;
-        }
-        sl_format_ranks(same, comm->size, ranks, sizeof(ranks));
-        sl_report_call(call, what, sizeof(what));
-        int n = snprintf(out + len, cap - len, "%s%s %s %s", len == 0 ? "" : ", ",
-                         members == 1 ? "rank" : "ranks", ranks, what);
-
-        len = n < 0 || (size_t)n >= cap - len ? cap - 1 : len + (size_t)n;
-    }
-    return suspect;
-}
-
-static void judge_disagreement(struct sluice_comm *comm, uint64_t now)
-{
-    uint64_t grace = (uint64_t)comm->config.timeout_ms * SL_NS_PER_MS / 4;
-    char text[384];
-
-    if (grace > GRACE_MISMATCH_NS)
-        grace = GRACE_MISMATCH_NS;
-    if (!all_told(comm) && now - comm->mismatch_ns < grace)
-        return;
-    tell_status(comm, now); /* once more: after the verdict this rank says nothing */
-    int32_t suspect = describe_disputed(comm, text, sizeof(text));
-
-    sl_comm_fail(comm, -EPROTO, suspect, "ranks disagree on collective number %u: %s",
-                 comm->mismatch_seq, text);
 }
 
 static bool is_lacked(const struct sluice_comm *comm, uint32_t rank)
@@ -468,8 +375,10 @@ void sl_health_tick(struct sluice_comm *comm, uint64_t now)
                      comm->lost_rank, comm->lost_why);
     if (now - comm->told_ns >= tell_interval(comm))
         tell_status(comm, now);
-    if (comm->mismatch_ns != 0)
-        judge_disagreement(comm, now);
+    if (comm->mismatch_ns != 0 && sl_dispute_is_ripe(comm, now)) {
+        tell_status(comm, now); /* once more: after the verdict this rank says nothing */
+        sl_dispute_decide(comm);
+    }
     if (sl_list_empty(&comm->active))
         return;
     miss_leavers(comm);

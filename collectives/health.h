@@ -20,10 +20,6 @@ void sl_health_down(void *arg, struct sl_ep *ep, int status, const char *why);
 void sl_health_step_failed(struct sluice_req *op, const struct sl_step *step,
                            const struct sl_req *req, int status);
 
-/* A peer's call number seq is not ours. Asks everybody what they called; the verdict comes from a later
- * tick. */
-void sl_health_disagreement(struct sluice_comm *comm, uint32_t seq);
-
 /* Something waits for the next tick without delay. */
 static inline bool sl_health_urgent(const struct sluice_comm *comm)
 {
