@@ -34,7 +34,7 @@
 /* Half of a rank's window. Collectives that use windows take turns with the two halves. */
 struct sl_win_half {
     _Atomic uint64_t counter; /* rises for ever: base of the operation + value of its last POST */
-    _Atomic uint64_t fingerprint; /* of the operation that the counter is in; stored again with each */
+    _Atomic uint64_t run;     /* of the operation that the counter is in; stored again with each */
     uint8_t payload[];        /* the first SL_WIN_INLINE_BYTES end this cache line */
 };
 
@@ -42,9 +42,9 @@ struct sl_win_half {
  * All that this rank has stored in the half, and read in others' windows, is behind it (release) for
  * whoever sees the counter (acquire). So a rank overwrites its half once all have said that they have read it.
  */
-static inline void sl_win_publish(struct sl_win_half *half, uint64_t fingerprint, uint64_t counter)
+static inline void sl_win_publish(struct sl_win_half *half, uint64_t run, uint64_t counter)
 {
-    atomic_store_explicit(&half->fingerprint, fingerprint, memory_order_relaxed);
+    atomic_store_explicit(&half->run, run, memory_order_relaxed);
     atomic_store_explicit(&half->counter, counter, memory_order_release);
 }
 
@@ -54,19 +54,30 @@ static inline uint64_t sl_win_counter(const struct sl_win_half *half)
 }
 
 /* Of the operation that sl_win_counter() was seen in. */
-static inline uint64_t sl_win_fingerprint(const struct sl_win_half *half)
+static inline uint64_t sl_win_run(const struct sl_win_half *half)
 {
-    return atomic_load_explicit(&half->fingerprint, memory_order_relaxed);
+    return atomic_load_explicit(&half->run, memory_order_relaxed);
 }
 
 /* What a rank called, as it is compared with what others called. Travels in control messages. */
 struct sl_signature {
     uint32_t seq; /* number of the collective on this communicator, from 1 */
-    uint32_t fingerprint;
-    uint8_t coll, dtype, op, reserved;
+    uint32_t fingerprint; /* 0: what it was is not known */
+    uint32_t run; /* of the fingerprints up to this one; 0: not known */
     uint32_t root;
     uint64_t count;
+    uint8_t coll, dtype, op;
+    uint8_t gone; /* it was called, but so long ago that only that is known */
+    uint8_t reserved[4];
 };
+
+/* What stands for all calls up to one, in the low half of messages' tags and in windows: who has it in common called
+ * the same from the first on. One to one in both arguments, so ranks that once called differently stay apart. */
+static inline uint32_t sl_run_on(uint32_t run, uint32_t fingerprint)
+{
+    run = (run ^ fingerprint) * UINT32_C(0x9e3779b1);
+    return run ^ run >> 15;
+}
 
 /* What a peer last told about itself while it waited. */
 struct sl_peer_status {
@@ -151,12 +162,13 @@ struct sluice_comm {
     uint64_t win_ticket, win_serving; /* one operation at a time uses the windows */
     uint64_t win_base;                /* counter at which the next operation starts */
     uint64_t win_prev_base;           /* that of the operation before the one being served */
-    uint32_t win_prev_fingerprint, win_prev_seq; /* of the same */
+    uint32_t win_prev_run, win_prev_seq; /* of the same */
 
     /* operations */
     struct sl_node active;   /* sl_op.link, in order of the calls */
     uint32_t active_count;   /* requests that are not given back */
     uint32_t seq;            /* collectives called so far */
+    uint32_t run;            /* of these */
     struct sl_signature history[SL_HISTORY];
     struct sl_plan **plans;  /* hash table */
     struct sl_plan *last_plan; /* the one found last: mostly the next one too */
@@ -175,8 +187,8 @@ struct sluice_comm {
 
     /* health (health.c) */
     uint64_t told_ns;     /* when the status was last sent to the peers */
-    uint64_t mismatch_ns; /* when a disagreement was noticed; 0: none */
-    uint32_t mismatch_seq;
+    uint64_t mismatch_ns; /* when a disagreement, or an earlier one, was noticed; 0: none */
+    uint32_t mismatch_seq; /* the first that is known of */
     uint64_t lost_ns;     /* when an endpoint was lost; 0: none */
     int32_t lost_rank;
     int lost_status;

@@ -10,6 +10,12 @@
 
 #define GRACE_NS (200 * SL_NS_PER_MS) /* for the others' signatures to arrive */
 
+/* Of two numbers of calls, which go round after 2^32. */
+static bool is_later(uint32_t seq, uint32_t than)
+{
+    return (int32_t)(seq - than) > 0;
+}
+
 const struct sl_signature *sl_call_remembered(const struct sluice_comm *comm, uint32_t seq)
 {
     const struct sl_signature *call = &comm->history[seq % SL_HISTORY];
@@ -17,46 +23,95 @@ const struct sl_signature *sl_call_remembered(const struct sluice_comm *comm, ui
     return seq != 0 && call->seq == seq ? call : NULL;
 }
 
+void sl_dispute_tell(const struct sluice_comm *comm, uint32_t seq, struct sl_told *out)
+{
+    const struct sl_signature *call = sl_call_remembered(comm, seq);
+
+    memset(out, 0, sizeof(*out));
+    out->call.seq = seq;
+    if (call != NULL)
+        out->call = *call;
+    else if (!is_later(seq, comm->seq))
+        out->call.gone = 1;
+    for (uint32_t i = 0; i < SL_EARLIER; i++) {
+        call = sl_call_remembered(comm, seq - 1 - i);
+        out->earlier[i] = call != NULL ? call->run : 0;
+    }
+}
+
+/* The lowest number from which on a peer's run is not ours, as far as both are known; 0: they are the same. */
+static uint32_t first_difference(const struct sluice_comm *comm, const struct sl_told *told)
+{
+    uint32_t first = 0;
+
+    for (uint32_t i = 0; i <= SL_EARLIER; i++) {
+        uint32_t theirs = i == 0 ? told->call.run : told->earlier[i - 1], seq = told->call.seq - i;
+        const struct sl_signature *mine = sl_call_remembered(comm, seq);
+
+        if (mine == NULL || theirs == 0)
+            continue;
+        if (mine->run == theirs)
+            break;
+        first = seq;
+    }
+    return first;
+}
+
+void sl_dispute_hear(struct sluice_comm *comm, const struct sl_told *told, bool asks)
+{
+    uint32_t first = first_difference(comm, told);
+
+    if (first != 0)
+        sl_dispute_open(comm, first);
+    else if (asks && told->call.seq != 0)
+        sl_dispute_open(comm, told->call.seq);
+}
+
 void sl_dispute_open(struct sluice_comm *comm, uint32_t seq)
 {
-    if (comm->mismatch_ns != 0)
+    if (comm->mismatch_ns != 0 && !is_later(comm->mismatch_seq, seq))
         return;
     comm->mismatch_ns = sl_now(comm->worker.clock);
     comm->mismatch_seq = seq;
     comm->told_ns = 0;
 }
 
+/* What that rank called under the disputed number; NULL: nothing yet, as far as this rank knows. */
 static const struct sl_signature *disputed_call(const struct sluice_comm *comm, uint32_t rank)
 {
-    const struct sl_signature *call = &comm->peers[rank].status.call;
+    static const struct sl_signature gone = {.gone = 1};
+    const struct sl_peer *peer = &comm->peers[rank];
+    const struct sl_signature *call = &peer->status.call;
 
     if (rank == comm->rank)
-        return sl_call_remembered(comm, comm->mismatch_seq);
-    return comm->peers[rank].status.heard_ns != 0 && call->seq == comm->mismatch_seq &&
-                   call->fingerprint != 0
-               ? call
-               : NULL;
+        call = sl_call_remembered(comm, comm->mismatch_seq)
+                   ?: is_later(comm->mismatch_seq, comm->seq) ? NULL : &gone;
+    else if (peer->status.heard_ns == 0 || call->seq != comm->mismatch_seq)
+        call = peer->left ? &gone : NULL;
+    return call != NULL && (call->fingerprint != 0 || call->gone != 0) ? call : NULL;
 }
 
 static bool all_told(const struct sluice_comm *comm)
 {
     for (uint32_t r = 0; r < comm->size; r++)
-        if (r != comm->rank && (comm->peers[r].status.heard_ns == 0 ||
-                                comm->peers[r].status.call.seq != comm->mismatch_seq))
+        if (r != comm->rank && !comm->peers[r].left &&
+            (comm->peers[r].status.heard_ns == 0 ||
+             comm->peers[r].status.call.seq != comm->mismatch_seq))
             return false;
     return true;
 }
 
-/* "ranks 0-2 call allreduce of 1000 f32 sum", for each group that calls the same. Returns the lowest rank of
- * the smallest group: most likely the one that is wrong. */
-static int32_t describe_disputed(const struct sluice_comm *comm, char *out, size_t cap)
+/* "ranks 0-2 called allreduce(1000 f32 sum)", for each group that calls the same. *suspect: the lowest rank of the
+ * smallest group, which is most likely the one that is wrong. Returns how many groups there are. */
+static unsigned describe_groups(const struct sluice_comm *comm, char *out, size_t cap, int32_t *suspect)
 {
     bool *seen = comm->rank_sets, *same = comm->rank_sets + comm->size;
     uint32_t smallest = UINT32_MAX;
-    int32_t suspect = -1;
+    unsigned groups = 0;
     size_t len = 0;
 
     memset(seen, 0, comm->size * sizeof(*seen));
+    *suspect = -1;
     out[0] = '\0';
     for (uint32_t r = 0; r < comm->size; r++) {
         const struct sl_signature *call = disputed_call(comm, r);
@@ -73,9 +128,10 @@ static int32_t describe_disputed(const struct sluice_comm *comm, char *out, size
             seen[q] |= same[q];
             members += same[q];
         }
+        groups++;
         if (call != NULL && members < smallest) {
             smallest = members;
-            suspect = (int32_t)r;
+            *suspect = (int32_t)r;
         }
         sl_format_ranks(same, comm->size, ranks, sizeof(ranks));
         sl_report_call(call, what, sizeof(what));
@@ -84,7 +140,7 @@ static int32_t describe_disputed(const struct sluice_comm *comm, char *out, size
 
         len = n < 0 || (size_t)n >= cap - len ? cap - 1 : len + (size_t)n;
     }
-    return suspect;
+    return groups;
 }
 
 bool sl_dispute_is_ripe(const struct sluice_comm *comm, uint64_t now)
@@ -96,11 +152,14 @@ bool sl_dispute_is_ripe(const struct sluice_comm *comm, uint64_t now)
     return all_told(comm) || now - comm->mismatch_ns >= grace;
 }
 
-void sl_dispute_decide(struct sluice_comm *comm)
+int32_t sl_dispute_describe(const struct sluice_comm *comm, char *out, size_t cap)
 {
     char text[384];
-    int32_t suspect = describe_disputed(comm, text, sizeof(text));
+    int32_t suspect;
+    /* Where all called the same they differ before it, and nobody knows any more what was called there. */
+    bool before = describe_groups(comm, text, sizeof(text), &suspect) < 2;
 
-    sl_comm_fail(comm, -EPROTO, suspect, "ranks disagree on collective number %u: %s",
-                 comm->mismatch_seq, text);
+    snprintf(out, cap, "ranks disagree on collective number %u%s: %s", comm->mismatch_seq,
+             before ? " or one before" : "", text);
+    return suspect;
 }

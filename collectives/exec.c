@@ -21,6 +21,12 @@ enum go { BLOCKED, RAN };
  * changed, so this is less than a microsecond. */
 #define AWAIT_LOOKS 64
 
+/* Of all collectives up to this one. */
+static inline uint32_t run_of(const struct sluice_req *op)
+{
+    return (uint32_t)op->tag;
+}
+
 static inline uint8_t *at(const struct sluice_req *op, uint8_t buf, uint64_t off)
 {
     return op->base[buf] + off * op->plan->esize;
@@ -191,7 +197,7 @@ static bool enter_windows(struct sluice_req *op)
         if (counter < need)
             return false;
         /* The operation before may have needed nothing of this peer: whether it was the same shows here. */
-        if (SL_UNLIKELY(sl_win_fingerprint(half) != comm->win_prev_fingerprint))
+        if (SL_UNLIKELY(sl_win_run(half) != comm->win_prev_run))
             sl_dispute_open(comm, comm->win_prev_seq);
     }
     op->in_windows = true;
@@ -204,7 +210,7 @@ static enum go run_post(struct sluice_req *op, const struct sl_step *step)
     const struct sl_schedule *s = &op->plan->schedule;
     struct sl_win_half *half = comm->win_half[op->half];
 
-    sl_win_publish(half, op->plan->fingerprint, op->win_base + step->value);
+    sl_win_publish(half, run_of(op), op->win_base + step->value);
     for (uint32_t i = 0; i < s->group_count; i++)
         if (s->group[i] != comm->rank)
             sl_ep_wake(sl_comm_peer(comm, s->group[i])->ep);
@@ -223,7 +229,7 @@ static inline bool reached(struct sluice_req *op, uint32_t rank, uint64_t target
     if (counter < target)
         return false;
     peer->seen = counter;
-    if (SL_UNLIKELY(sl_win_fingerprint(half) != op->plan->fingerprint))
+    if (SL_UNLIKELY(sl_win_run(half) != run_of(op)))
         sl_dispute_open(op->comm, op->seq);
     return true;
 }
@@ -422,9 +428,11 @@ static void number_call(struct sluice_req *op)
         return;
     }
     op->seq = ++comm->seq;
-    op->tag = (uint64_t)(op->seq & 0x7fffffff) << 32 | plan->fingerprint;
+    comm->run = sl_run_on(comm->run, plan->fingerprint);
+    op->tag = (uint64_t)(op->seq & 0x7fffffff) << 32 | comm->run;
     comm->history[op->seq % SL_HISTORY] = plan->signature;
     comm->history[op->seq % SL_HISTORY].seq = op->seq;
+    comm->history[op->seq % SL_HISTORY].run = comm->run;
 }
 
 static void bind(struct sluice_req *op, const void *in, void *out)
@@ -484,7 +492,7 @@ void sl_op_end(struct sluice_req *op, int status)
     if (op->plan->schedule.win_values != 0 && status == 0) {
         comm->win_serving++;
         comm->win_prev_base = op->win_base;
-        comm->win_prev_fingerprint = op->plan->fingerprint;
+        comm->win_prev_run = run_of(op);
         comm->win_prev_seq = op->seq;
     }
     sl_list_remove(&op->link);

@@ -15,6 +15,7 @@
 #define TELL_NS_MIN (10 * SL_NS_PER_MS)
 #define TELL_NS_MAX (500 * SL_NS_PER_MS)
 #define ABORT_TEXT_MAX 160
+#define LAST_LOOK 64   /* requests that a transport may finish then */
 #define LAST_TRIES 100 /* per peer, for the last message to it */
 
 enum ctrl_type { CTRL_STATUS = 1, CTRL_ABORT = 2, CTRL_BYE = 3 };
@@ -23,13 +24,13 @@ enum ctrl_flag {
     CTRL_ANSWER = 1 << 0,   /* STATUS: calls differ; tell yours for this number */
 };
 
-/* What travels as a control message. Both ends run the same build: launch/ compared versions. */
+/* STATUS and BYE. What travels as a control message. Both ends run the same build: launch/ compared versions. */
 struct ctrl_status {
     uint8_t type, flags;
     uint16_t reserved;
     int32_t waits_for;
     uint32_t step, pad;
-    struct sl_signature call;
+    struct sl_told told; /* BYE: of the last call */
 };
 
 struct ctrl_abort {
@@ -141,29 +142,42 @@ void sl_health_tear_down(struct sluice_comm *comm)
     }
 }
 
+/* Calls that differ may have been met by nothing: those that left first said what they called last. */
+static void hear_leavers(struct sluice_comm *comm)
+{
+    char text[480];
+
+    for (unsigned i = 0; i < comm->iface_count; i++)
+        if (comm->ifaces[i].iface != NULL)
+            comm->ifaces[i].ops->progress(comm->ifaces[i].iface, LAST_LOOK);
+    if (comm->mismatch_ns == 0)
+        return;
+    sl_dispute_describe(comm, text, sizeof(text));
+    sl_warn("comm", "%s; noticed as rank %u destroyed the communicator", text, comm->rank);
+}
+
 void sl_health_goodbye(struct sluice_comm *comm)
 {
-    struct ctrl_abort msg = {.type = CTRL_BYE};
+    struct ctrl_status msg = {.type = CTRL_BYE, .waits_for = -1};
 
-    if (comm->error == 0)
-        broadcast_last(comm, &msg, sizeof(msg));
+    if (comm->error != 0)
+        return;
+    sl_dispute_tell(comm, comm->seq, &msg.told);
+    broadcast_last(comm, &msg, sizeof(msg));
+    hear_leavers(comm);
 }
 
 /* ---- what peers tell ---- */
 
 static void on_status(struct sluice_comm *comm, struct sl_peer *peer, const struct ctrl_status *msg)
 {
-    const struct sl_signature *mine = sl_call_remembered(comm, msg->call.seq);
-
     /* What it called under the disputed number is evidence: nothing later replaces it. */
     if (comm->mismatch_ns == 0 || peer->status.call.seq != comm->mismatch_seq)
-        peer->status.call = msg->call;
+        peer->status.call = msg->told.call;
     peer->status.heard_ns = sl_now(comm->worker.clock);
     peer->status.waits_for = msg->waits_for;
     peer->status.step = msg->step;
-    if ((msg->flags & CTRL_ANSWER) != 0 ||
-        (mine != NULL && mine->fingerprint != msg->call.fingerprint))
-        sl_dispute_open(comm, msg->call.seq);
+    sl_dispute_hear(comm, &msg->told, (msg->flags & CTRL_ANSWER) != 0);
 }
 
 static void on_abort(struct sluice_comm *comm, const struct ctrl_abort *msg)
@@ -190,8 +204,11 @@ void sl_health_ctrl(void *arg, struct sl_ep *ep, const void *msg, size_t len)
     } else if (len == sizeof(stop) && *(const uint8_t *)msg == CTRL_ABORT) {
         memcpy(&stop, msg, sizeof(stop));
         on_abort(comm, &stop);
-    } else if (len == sizeof(stop) && *(const uint8_t *)msg == CTRL_BYE) {
+    } else if (len == sizeof(status) && *(const uint8_t *)msg == CTRL_BYE) {
+        memcpy(&status, msg, sizeof(status));
         peer->left = true;
+        status.flags = 0;
+        on_status(comm, peer, &status);
     } else {
         sl_warn("comm", "rank %d sent a control message of %zu bytes that is not known; ignored",
                 ep->peer, len);
@@ -282,8 +299,6 @@ static uint64_t tell_interval(const struct sluice_comm *comm)
 static void tell_status(struct sluice_comm *comm, uint64_t now)
 {
     const struct sluice_req *op = oldest(comm);
-    const struct sl_signature *call =
-        sl_call_remembered(comm, comm->mismatch_ns != 0 ? comm->mismatch_seq : op != NULL ? op->seq : 0);
     struct ctrl_status msg = {.type = CTRL_STATUS, .waits_for = -1};
     struct sl_waiting waiting;
 
@@ -295,10 +310,7 @@ static void tell_status(struct sluice_comm *comm, uint64_t now)
         msg.waits_for = waiting.rank;
         msg.step = waiting.step;
     }
-    if (call != NULL)
-        msg.call = *call;
-    else if (comm->mismatch_ns != 0)
-        msg.call.seq = comm->mismatch_seq; /* fingerprint 0: not called yet */
+    sl_dispute_tell(comm, comm->mismatch_ns != 0 ? comm->mismatch_seq : op->seq, &msg.told);
     if (comm->mismatch_ns != 0)
         msg.flags |= CTRL_ANSWER;
     broadcast(comm, &msg, sizeof(msg));
@@ -366,6 +378,14 @@ static void time_out(struct sluice_comm *comm, uint64_t now)
                      (double)(now - status->heard_ns) / 1e9, status->call.seq);
 }
 
+static void decide(struct sluice_comm *comm)
+{
+    char text[480];
+    int32_t suspect = sl_dispute_describe(comm, text, sizeof(text));
+
+    sl_comm_fail(comm, -EPROTO, suspect, "%s", text);
+}
+
 void sl_health_tick(struct sluice_comm *comm, uint64_t now)
 {
     if (comm->error != 0)
@@ -377,7 +397,7 @@ void sl_health_tick(struct sluice_comm *comm, uint64_t now)
         tell_status(comm, now);
     if (comm->mismatch_ns != 0 && sl_dispute_is_ripe(comm, now)) {
         tell_status(comm, now); /* once more: after the verdict this rank says nothing */
-        sl_dispute_decide(comm);
+        decide(comm);
     }
     if (sl_list_empty(&comm->active))
         return;

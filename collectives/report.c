@@ -53,6 +53,10 @@ void sl_report_call(const struct sl_signature *call, char *out, size_t cap)
         append(out, cap, &len, "did not call it yet");
         return;
     }
+    if (call->fingerprint == 0) {
+        append(out, cap, &len, "can no longer say what it was");
+        return;
+    }
     append(out, cap, &len, "called %s(", sl_coll_name((enum sl_coll)call->coll));
     append_call(out, cap, &len, (enum sl_coll)call->coll, call->count,
                 (enum sluice_dtype)call->dtype, (enum sluice_op)call->op, call->root);

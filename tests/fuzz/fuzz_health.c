@@ -51,7 +51,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     comm.config.timeout_ms = 1000;
     sl_list_init(&comm.active);
     for (uint32_t seq = 1; seq <= comm.seq; seq++)
-        comm.history[seq] = (struct sl_signature){.seq = seq, .fingerprint = 7 * seq, .count = seq};
+        comm.history[seq] = (struct sl_signature){
+            .seq = seq, .fingerprint = 7 * seq, .run = comm.run = sl_run_on(comm.run, 7 * seq), .count = seq};
     time_ns = SL_NS_PER_S;
     while (size >= 2) {
         struct sl_ep ep = {.peer = data[0] % RANKS};

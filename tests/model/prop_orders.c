@@ -388,7 +388,7 @@ static void window_rank(unsigned self)
         *out = op * 10 + self;
         sl_win_publish(mine, op, op * 2 - 1);
         UNTIL(sl_win_counter(its) >= op * 2 - 1);
-        model_check(sl_win_fingerprint(its) == op && *in == op * 10 + 1 - self);
+        model_check(sl_win_run(its) == op && *in == op * 10 + 1 - self);
         sl_win_publish(mine, op, op * 2);
         UNTIL(sl_win_counter(its) >= op * 2);
     }

@@ -153,6 +153,98 @@ static void nothing_is_passed_on_once_calls_differ(void **state)
     tell(&s);
 }
 
+/* Swarm seed 102710: both ranks send and neither receives, and the barrier went by windows. */
+static void two_roots_of_two_ranks_are_noticed_at_the_next_call(void **state)
+{
+    struct swarm s;
+
+    (void)state;
+    begin(&s, 2, SWARM_MISMATCH);
+    s.params.windows = true;
+    call(&s, SL_BROADCAST, 17, SLUICE_I8, 0);
+    but_rank(&s, 1, SLUICE_I8, 1);
+    call(&s, SL_BARRIER, 1, SLUICE_I8, 0);
+    must_end_as_judged(&s);
+    for (uint32_t r = 0; r < s.ranks; r++)
+        assert_non_null(strstr(s.rank[r].text[1], "number 1: rank 0 called broadcast(17 i8, root 0), rank 1 called"));
+    swarm_clean_up(&s);
+}
+
+/* Swarm seed 104166: the same with scatters, after calls that were alike. */
+static void two_roots_of_a_scatter_are_noticed_after_calls_that_were_alike(void **state)
+{
+    struct swarm s;
+
+    (void)state;
+    begin(&s, 2, SWARM_MISMATCH);
+    s.params.windows = true;
+    s.config.shm_window_bytes = 16384;
+    call(&s, SL_ALLREDUCE, 9, SLUICE_I64, 1);
+    call(&s, SL_SEND, 1, SLUICE_F16, 0);
+    call(&s, SL_SCATTER, 7, SLUICE_U8, 1);
+    s.calls[2].blocking = true;
+    but_rank(&s, 0, SLUICE_U8, 0);
+    call(&s, SL_BARRIER, 1, SLUICE_I8, 0);
+    must_end_as_judged(&s);
+    for (uint32_t r = 0; r < s.ranks; r++)
+        assert_non_null(strstr(s.rank[r].text[3], "number 2: rank 0 called scatter(7 u8, root 0), rank 1 called"));
+    swarm_clean_up(&s);
+}
+
+/* Swarm seed 2790: the odd rank led its host, needed nothing of the other host, and was through with everything. */
+static void the_leader_of_a_host_hears_that_its_scatter_was_another(void **state)
+{
+    static const uint32_t hosts[] = {0, 0, 1, 1};
+    struct swarm s;
+
+    (void)state;
+    begin(&s, 4, SWARM_MISMATCH);
+    s.seed = 2790;
+    memcpy(s.host, hosts, sizeof(hosts));
+    s.params.windows = true;
+    s.config.shm_window_bytes = 16384;
+    s.params.latency_ns = 1024;
+    s.params.eager_max = 1024;
+    s.faults[0] = (struct sl_sim_fault){.kind = SL_SIM_FREEZE, .rank = 2, .at_ns = 342880, .for_ns = 16943841};
+    s.params.fault_count = 1;
+    call(&s, SL_ALLREDUCE, 4557, SLUICE_U8, 3);
+    call(&s, SL_ALLREDUCE, 9303, SLUICE_BF16, 3);
+    call(&s, SL_SCATTER, 9, SLUICE_F32, 1);
+    for (unsigned i = 0; i < s.call_count; i++)
+        s.calls[i].blocking = true;
+    but_rank(&s, 2, SLUICE_F32, 2);
+    call(&s, SL_BARRIER, 1, SLUICE_I8, 0);
+    must_end_as_judged(&s);
+    for (uint32_t r = 0; r < s.ranks; r++)
+        assert_non_null(strstr(s.rank[r].text[3], "number 3: ranks 0-1,3 called scatter(9 f32, root 1), rank 2"));
+    swarm_clean_up(&s);
+}
+
+/* Swarm seed 1040838: what a rank leaves out of a scatter that sends nothing shows in the barrier, from rank to rank:
+ * those who heard of it in the last round only were through and had left. */
+static void no_rank_gets_through_a_barrier_after_calls_that_differ(void **state)
+{
+    struct swarm s;
+
+    (void)state;
+    begin(&s, 8, SWARM_MISMATCH);
+    s.params.latency_ns = 8192;
+    s.params.jitter_ns = 16384;
+    s.params.ns_per_kib = 173;
+    s.params.eager_max = 0;
+    s.params.sends_max = 3;
+    s.params.recvs_max = 8;
+    call(&s, SL_REDUCE_SCATTER, 59, SLUICE_U8, 5);
+    call(&s, SL_SCATTER, 1, SLUICE_F64, 4);
+    but_rank(&s, 0, SLUICE_F64, 4);
+    s.wrong.count = 0;
+    call(&s, SL_BARRIER, 1, SLUICE_I8, 0);
+    must_end_as_judged(&s);
+    for (uint32_t r = 0; r < s.ranks; r++)
+        assert_non_null(strstr(s.rank[r].text[2], "number 2: rank 0 called scatter(0 f64, root 4), ranks 1-7 called"));
+    swarm_clean_up(&s);
+}
+
 /* Swarm seeds 1005785, 1015003 and 1016880: a rank that was through with everything destroyed its communicator. Others,
  * to whom it had said all that they needed, had not looked at its window since, or still had to ask for its messages,
  * and took that for waiting. */
@@ -216,6 +308,10 @@ int main(void)
         cmocka_unit_test(hosts_with_different_numbers_of_ranks_choose_alike),
         cmocka_unit_test(a_scatter_with_two_roots_through_windows_is_noticed),
         cmocka_unit_test(nothing_is_passed_on_once_calls_differ),
+        cmocka_unit_test(two_roots_of_two_ranks_are_noticed_at_the_next_call),
+        cmocka_unit_test(two_roots_of_a_scatter_are_noticed_after_calls_that_were_alike),
+        cmocka_unit_test(the_leader_of_a_host_hears_that_its_scatter_was_another),
+        cmocka_unit_test(no_rank_gets_through_a_barrier_after_calls_that_differ),
         cmocka_unit_test(a_rank_that_is_through_may_leave_at_once),
         cmocka_unit_test(a_rank_lost_while_connecting_is_named),
     };

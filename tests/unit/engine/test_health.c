@@ -4,9 +4,11 @@
 
 #include "core/clock.h"
 #include "core/err.h"
+#include "core/log.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -70,11 +72,81 @@ static void a_rank_that_left_is_missed_only_by_who_needs_it(void **state)
     RUN(3, "", leaver);
 }
 
+/* Both ranks send, neither receives, and nothing is called any more: whoever leaves last hears of it. */
+static char *heard;
+
+static void note_line(void *arg, enum sl_log_level level, const char *area, const char *line)
+{
+    (void)arg, (void)level, (void)area;
+    if (heard == NULL && strstr(line, "disagree") != NULL)
+        heard = strdup(line);
+}
+
+static void leave_with_two_roots(struct sluice_comm **comm, int rank)
+{
+    int32_t word = rank;
+
+    EXPECT(sluice_broadcast(*comm, &word, &word, 1, SLUICE_I32, rank, NULL) == 0);
+    if (rank == 1)
+        rest(*comm, 10, false);
+}
+
+static void calls_that_nobody_met_are_told_as_the_last_rank_leaves(void **state)
+{
+    heard = NULL;
+    sl_log_configure("warn");
+    sl_log_set_sink(note_line, NULL);
+    RUN(2, "", leave_with_two_roots);
+    sl_log_set_sink(NULL, NULL);
+    assert_non_null(heard);
+    assert_string_equal(heard, "comm: ranks disagree on collective number 1: rank 0 called broadcast(1 i32, root 0), rank 1 "
+                               "called broadcast(1 i32, root 1); noticed as rank 1 destroyed the communicator");
+    free(heard);
+}
+
+/* Each rank is the root of its own broadcasts, more of them than are remembered. */
+static void many_with_two_roots(struct sluice_comm **comm, int rank)
+{
+    int32_t word = rank;
+    bool told = false;
+
+    for (unsigned i = 0; i < 2 * SL_HISTORY && !told; i++)
+        told = sluice_broadcast(*comm, &word, &word, 1, SLUICE_I32, rank, NULL) != 0;
+    if (!told)
+        EXPECT_ERROR(sluice_barrier(*comm, NULL), -EPROTO, "called broadcast(1 i32, root 0), rank 1 called broad");
+    EXPECT(strstr(sluice_last_error(), "or one before") == NULL);
+}
+
+static void of_many_calls_that_differ_one_that_is_remembered_is_told(void **state)
+{
+    RUN(2, "INFLIGHT_MAX=1000", many_with_two_roots);
+}
+
+/* The call that differs is behind more calls than one message tells of. */
+static void one_of_many(struct sluice_comm **comm, int rank)
+{
+    int32_t word = rank;
+
+    EXPECT(sluice_barrier(*comm, NULL) == 0);
+    EXPECT(sluice_broadcast(*comm, &word, &word, 1, SLUICE_I32, rank, NULL) == 0);
+    for (unsigned i = 0; i < 100; i++)
+        EXPECT(sluice_broadcast(*comm, &word, &word, 0, SLUICE_I32, 0, NULL) == 0);
+    EXPECT_ERROR(sluice_barrier(*comm, NULL), -EPROTO, "disagree on collective number 2: rank 0 called broadcast(1 ");
+}
+
+static void the_first_of_the_calls_that_differ_is_found(void **state)
+{
+    RUN(2, "", one_of_many);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_silent_rank_said_long_ago_leads_to_nobody),
         cmocka_unit_test(a_rank_that_left_is_missed_only_by_who_needs_it),
+        cmocka_unit_test(calls_that_nobody_met_are_told_as_the_last_rank_leaves),
+        cmocka_unit_test(of_many_calls_that_differ_one_that_is_remembered_is_told),
+        cmocka_unit_test(the_first_of_the_calls_that_differ_is_found),
     };
 
     return cmocka_run_group_tests_name("health", tests, NULL, NULL);
