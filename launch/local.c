@@ -7,6 +7,7 @@
 #include "core/log.h"
 #include "launch/address.h"
 #include "launch/kept.h"
+#include "launch/wire.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -27,6 +28,7 @@ struct flock {
     bool ending; /* we sent one ourselves: deaths by it are no news */
     bool asked;  /* somebody asked all to end: however they do is no news */
     int worst;
+    uint8_t *code; /* of those that ended after the first failure, by themselves and not well */
 };
 
 static int set_variables(int rank, int count, uint16_t port, const char *job, const char *secret)
@@ -44,15 +46,18 @@ static int set_variables(int rank, int count, uint16_t port, const char *job, co
     return 0;
 }
 
+/* What follows the first failure is told in one line at the end: each rank ends for the same reason. */
 static void note_end(struct flock *flock, int rank, int status)
 {
     bool killed = WIFSIGNALED(status);
     int sig = killed ? WTERMSIG(status) : 0;
     int code = killed ? 128 + sig : WEXITSTATUS(status);
 
-    if (code == 0 || flock->asked || (flock->ending && killed && (sig == SIGTERM || sig == SIGKILL)))
+    if (code == 0 || flock->asked || (flock->ending && (code == 128 + SIGTERM || code == 128 + SIGKILL)))
         return;
-    if (killed)
+    if (!killed && flock->end_ns != SL_NEVER)
+        flock->code[rank] = (uint8_t)code;
+    else if (killed)
         sl_error("launch", "rank %d of %d (pid %d) was killed by signal %d, %s%s", rank,
                  flock->count, (int)flock->pid[rank], sig, strsignal(sig),
                  WCOREDUMP(status) ? ", and left a core dump" : "");
@@ -67,17 +72,55 @@ static void note_end(struct flock *flock, int rank, int status)
     }
 }
 
+/* Those whose end was no line of its own, in a line for each exit status. */
+static void tell_others(const struct flock *flock)
+{
+    bool *same = calloc((size_t)flock->count, sizeof(*same));
+    char list[256];
+
+    for (int code = 1; code < 256 && same != NULL; code++) {
+        int count = 0;
+
+        for (int i = 0; i < flock->count; i++) {
+            same[i] = flock->code[i] == code;
+            count += same[i];
+        }
+        if (count == 0)
+            continue;
+        sl_rank_list(same, flock->count, list, sizeof(list));
+        sl_error("launch", "rank%s %s of %d ended with exit status %d after that", count == 1 ? "" : "s", list,
+                 flock->count, code);
+    }
+    free(same);
+}
+
+static bool was_killed(pid_t pid)
+{
+    siginfo_t info = {.si_pid = 0};
+
+    return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid &&
+           info.si_code != CLD_EXITED;
+}
+
+static void reap_one(struct flock *flock, int rank)
+{
+    int status;
+
+    if (flock->pid[rank] == 0 || waitpid(flock->pid[rank], &status, WNOHANG) != flock->pid[rank])
+        return;
+    note_end(flock, rank, status);
+    flock->pid[rank] = 0;
+    flock->left--;
+}
+
+/* Of those that have ended since the last time, a rank that was killed is most likely why the others did. */
 static void reap(struct flock *flock)
 {
-    for (int i = 0; i < flock->count; i++) {
-        int status;
-
-        if (flock->pid[i] == 0 || waitpid(flock->pid[i], &status, WNOHANG) != flock->pid[i])
-            continue;
-        note_end(flock, i, status);
-        flock->pid[i] = 0;
-        flock->left--;
-    }
+    for (int i = 0; i < flock->count; i++)
+        if (flock->pid[i] != 0 && was_killed(flock->pid[i]))
+            reap_one(flock, i);
+    for (int i = 0; i < flock->count; i++)
+        reap_one(flock, i);
 }
 
 static void signal_all(struct flock *flock, int sig)
@@ -170,6 +213,7 @@ static int fork_all(struct flock *flock, const sigset_t *before, struct sl_liste
 
         if (pid == 0) {
             free(flock->pid);
+            free(flock->code);
             return become_rank(i, flock->count, parent, before, listeners, job, secret);
         }
         if (pid < 0) {
@@ -201,7 +245,10 @@ int sl_local_start(int count, uint64_t grace_ms, int *status)
     if (err != 0)
         return err;
     flock.pid = calloc((size_t)count, sizeof(*flock.pid));
-    if (flock.pid == NULL) {
+    flock.code = calloc((size_t)count, sizeof(*flock.code));
+    if (flock.pid == NULL || flock.code == NULL) {
+        free(flock.pid);
+        free(flock.code);
         sl_listeners_close(&listeners);
         return sl_fail(-ENOMEM, "no memory to start %d ranks", count);
     }
@@ -217,8 +264,10 @@ int sl_local_start(int count, uint64_t grace_ms, int *status)
         return 1;
     sl_listeners_close(&listeners);
     watch(&flock, &watched);
+    tell_others(&flock);
     sigprocmask(SIG_SETMASK, &before, NULL);
     free(flock.pid);
+    free(flock.code);
     if (err == 0)
         *status = flock.worst;
     return err;

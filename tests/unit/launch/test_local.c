@@ -87,6 +87,42 @@ static int start(int count, uint64_t grace_ms, rank_body *body)
     return status_of(start_only(count, grace_ms, body));
 }
 
+/* ---- what the starter says ---- */
+
+static int end_badly(struct sl_exchange *exchange)
+{
+    (void)exchange;
+    return 7;
+}
+
+static void ranks_that_end_after_the_first_share_a_line(void **state)
+{
+    char text[2048] = {0};
+    size_t len = 0;
+    int ends[2], kept = dup(2);
+    ssize_t n;
+
+    (void)state;
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(dup2(ends[1], 2), 2);
+    pid_t starter = start_only(4, 10000, end_badly);
+
+    dup2(kept, 2);
+    close(kept);
+    close(ends[1]);
+    while (len < sizeof(text) - 1 && (n = read(ends[0], text + len, sizeof(text) - 1 - len)) > 0)
+        len += (size_t)n;
+    close(ends[0]);
+    assert_int_equal(status_of(starter), 7);
+    const char *second = strchr(text, '\n');
+
+    assert_non_null(second);
+    assert_non_null(strstr(text, "ended with exit status 7\n"));
+    assert_non_null(strstr(++second, "of 4 ended with exit status 7 after that\n"));
+    assert_non_null(strstr(second, "ranks "));
+    assert_ptr_equal(strchr(second, '\n'), text + len - 1); /* and no third */
+}
+
 /* ---- what ranks tell of their life: a byte each time, and the end of the file when none is left ---- */
 
 static int life[2];
@@ -310,6 +346,7 @@ static void a_silly_count_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_that_end_after_the_first_share_a_line),
         cmocka_unit_test(ranks_meet_for_every_count_from_1_to_16),
         cmocka_unit_test(the_worst_exit_status_is_the_starters),
         cmocka_unit_test(a_killed_rank_counts_as_128_and_its_signal),
