@@ -99,6 +99,7 @@ struct sl_peer {
     uint64_t send_ticket, send_serving, recv_ticket, recv_serving;
     uint32_t p2p_sent, p2p_received; /* sluice_send and sluice_recv calls so far */
     bool left;                       /* it said goodbye: losing its endpoint is no failure by itself */
+    bool gave_up;                    /* it has told of an error: it lived then */
     bool down;
     void *map;
     struct sl_peer_status status;
@@ -197,6 +198,7 @@ struct sluice_comm {
     int error;            /* why the communicator is broken; 0: it is not */
     int32_t culprit;      /* rank to blame; -1: none */
     bool torn_down;       /* after an error: the endpoints are gone */
+    bool is_speaker;      /* ... and of the ranks that live, this one tells people */
     char error_text[SL_ERROR_TEXT_MAX];
     _Atomic int abort_asked;
     struct sl_status_page *page;  /* live report for signals and --status; or NULL */

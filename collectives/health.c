@@ -106,16 +106,61 @@ void sl_comm_fail(struct sluice_comm *comm, int code, int32_t culprit, const cha
              culprit >= 0 ? (uint32_t)culprit : SL_EVENT_NOBODY, (uint64_t)(int64_t)code, 0);
 }
 
+/* What a control message has no room for is left out from a space on, with the name of the rank that has it. What
+ * was told fits when it is told on. */
+static void fit_text(const char *text, size_t len, uint32_t rank, char out[ABORT_TEXT_MAX])
+{
+    char rest[48] = "";
+
+    if (len >= ABORT_TEXT_MAX) {
+        size_t room = ABORT_TEXT_MAX - 1 -
+                      (size_t)snprintf(rest, sizeof(rest), " ... (in full at rank %u)", rank);
+
+        for (len = room; len > 0 && text[len] != ' '; len--)
+            ;
+        if (len == 0)
+            len = room;
+    }
+    snprintf(out, ABORT_TEXT_MAX, "%.*s%s", (int)len, text, rest);
+}
+
 static void tell_abort(struct sluice_comm *comm)
 {
     struct ctrl_abort msg = {.type = CTRL_ABORT, .code = comm->error, .culprit = comm->culprit};
     const char *end = strstr(comm->error_text, "; here: ");
     size_t len = end != NULL ? (size_t)(end - comm->error_text) : strlen(comm->error_text);
 
-    if (len >= sizeof(msg.text))
-        len = sizeof(msg.text) - 1;
-    memcpy(msg.text, comm->error_text, len);
+    fit_text(comm->error_text, len, comm->rank, msg.text);
     broadcast_last(comm, &msg, sizeof(msg));
+}
+
+static uint64_t tell_interval(const struct sluice_comm *comm)
+{
+    uint64_t ns = (uint64_t)comm->config.timeout_ms * SL_NS_PER_MS / 8;
+
+    return ns < TELL_NS_MIN ? TELL_NS_MIN : ns > TELL_NS_MAX ? TELL_NS_MAX : ns;
+}
+
+/* What a peer said so long ago says nothing about now. */
+static bool is_fresh(const struct sluice_comm *comm, const struct sl_peer *peer, uint64_t now)
+{
+    return peer->status.heard_ns != 0 && now - peer->status.heard_ns <= 3 * tell_interval(comm);
+}
+
+/* All ranks know of the error: the lowest that can still speak is the one that people hear of it from. */
+static bool is_speaker(const struct sluice_comm *comm)
+{
+    uint64_t now = sl_now(comm->worker.clock);
+
+    for (uint32_t r = 0; r < comm->rank; r++) {
+        const struct sl_peer *peer = &comm->peers[r];
+
+        if ((int32_t)r == comm->culprit || peer->left)
+            continue;
+        if (peer->gave_up || (!peer->down && (comm->error != -ETIMEDOUT || is_fresh(comm, peer, now))))
+            return false;
+    }
+    return true;
 }
 
 void sl_health_tear_down(struct sluice_comm *comm)
@@ -124,6 +169,7 @@ void sl_health_tear_down(struct sluice_comm *comm)
         return;
     comm->torn_down = true;
     sl_info("comm", "%s", comm->error_text);
+    comm->is_speaker = is_speaker(comm);
     tell_abort(comm);
     sl_report_keep_paths(comm);
     for (uint32_t r = 0; r < comm->size; r++) {
@@ -203,6 +249,7 @@ void sl_health_ctrl(void *arg, struct sl_ep *ep, const void *msg, size_t len)
         on_status(comm, peer, &status);
     } else if (len == sizeof(stop) && *(const uint8_t *)msg == CTRL_ABORT) {
         memcpy(&stop, msg, sizeof(stop));
+        peer->gave_up = true;
         on_abort(comm, &stop);
     } else if (len == sizeof(status) && *(const uint8_t *)msg == CTRL_BYE) {
         memcpy(&status, msg, sizeof(status));
@@ -289,13 +336,6 @@ void sl_health_step_failed(struct sluice_req *op, const struct sl_step *step,
 
 /* ---- ticks ---- */
 
-static uint64_t tell_interval(const struct sluice_comm *comm)
-{
-    uint64_t ns = (uint64_t)comm->config.timeout_ms * SL_NS_PER_MS / 8;
-
-    return ns < TELL_NS_MIN ? TELL_NS_MIN : ns > TELL_NS_MAX ? TELL_NS_MAX : ns;
-}
-
 static void tell_status(struct sluice_comm *comm, uint64_t now)
 {
     const struct sluice_req *op = oldest(comm);
@@ -338,12 +378,10 @@ static void miss_leavers(struct sluice_comm *comm)
 /* Follows the chain of waits from this rank to one that is silent or does not wait itself. */
 static int32_t find_culprit(const struct sluice_comm *comm, uint64_t now, int32_t rank)
 {
-    uint64_t fresh = 3 * tell_interval(comm);
-
     for (uint32_t hops = 0; rank >= 0 && hops < comm->size; hops++) {
         const struct sl_peer_status *status = &comm->peers[rank].status;
 
-        if (status->heard_ns == 0 || now - status->heard_ns > fresh || status->waits_for < 0 ||
+        if (!is_fresh(comm, &comm->peers[rank], now) || status->waits_for < 0 ||
             status->waits_for >= (int32_t)comm->size || status->waits_for == (int32_t)comm->rank)
             break;
         rank = status->waits_for;

@@ -70,6 +70,21 @@ static int complain(int rank)
     return EXIT_WRONG;
 }
 
+/* What this run was told wrong, and no file or wire. */
+static int exit_code_of(int err)
+{
+    return err == -EINVAL || err == -ENODEV || err == -ENOTSUP ? EXIT_USAGE : EXIT_WRONG;
+}
+
+/* What all ranks know alike is told by one: the lowest that lives, where an error has ended the communicator. */
+static int complain_once(const struct sluice_comm *comm, int err)
+{
+    int rank = sluice_comm_rank(comm);
+    bool speaks = comm->error != 0 ? comm->is_speaker : rank == 0 || exit_code_of(err) != EXIT_USAGE;
+
+    return speaks ? complain(rank) : EXIT_WRONG;
+}
+
 /* Options that have a variable go into the environment, where ranks started here find them too. */
 static void export_options(const struct sb_options *o)
 {
@@ -108,12 +123,6 @@ static int refuse_two_launchers(const struct sl_config *config)
                    "-n starts ranks, but %s has already started this process as one of several: "
                    "leave -n away, or set SLUICE_LAUNCHER=none",
                    who.launcher);
-}
-
-/* What this run was told wrong, and no file or wire. */
-static int exit_code_of(int err)
-{
-    return err == -EINVAL || err == -ENODEV || err == -ENOTSUP ? EXIT_USAGE : EXIT_WRONG;
 }
 
 /* What every rank would refuse alike: said once, before there are several. */
@@ -185,12 +194,14 @@ static int run(struct sluice_comm *comm, const struct sb_options *o, uint64_t si
             snprintf(error, sizeof(error), "interrupted by signal %d, %s", (int)interrupted,
                      strsignal(interrupted));
         else
-            complain(sluice_comm_rank(comm));
+            complain_once(comm, err);
     }
     watch_interrupts(NULL);
     if (o->stats || o->json != NULL) {
-        if (sb_paths_collect(comm, since_ns, results.error == NULL, &path_stats) != 0)
-            exit_code = complain(sluice_comm_rank(comm));
+        int lost = sb_paths_collect(comm, since_ns, results.error == NULL, &path_stats);
+
+        if (lost != 0)
+            exit_code = complain_once(comm, lost);
         results.paths = &path_stats;
     }
     if (out != NULL) {
@@ -233,8 +244,10 @@ static int join_and_run(const struct sb_options *o)
         exit_code = EXIT_WRONG;
     } else if (o->mode == SB_RUN) {
         exit_code = run(comm, o, since_ns);
-    } else if (sb_inspect(comm, o, stdout) != 0) {
-        exit_code = complain(sluice_comm_rank(comm));
+    } else {
+        err = sb_inspect(comm, o, stdout);
+        if (err != 0)
+            exit_code = complain_once(comm, err);
     }
     sluice_comm_destroy(comm);
     return exit_code;

@@ -122,6 +122,22 @@ END
     [[ $? -eq 0 ]] || { echo "status $status"; tail -5 "$dir/cut"; cat "$dir/cut.errors"; return 1; }
 }
 
+# dies RANK SPEAKER: of four ranks one is killed; the error is told by one of the others, and of their ends by one line.
+dies() {
+    local pid status=0
+    rm -f "$dir/died"
+    timeout 60 "$bench" -n 4 -e 64 -i 20 -N 1000000 >"$dir/died" 2>"$dir/died.errors" &
+    pid=$!
+    await '^ +8 ' "$dir/died" || { kill "$pid"; return 1; }
+    kill -s KILL "$(pgrep -P "$(pgrep -P "$pid")" | sed -n "$(($1 + 1))p")"
+    wait "$pid" || status=$?
+    [[ $status -eq 137 && $(wc -l <"$dir/died.errors") -eq 3 ]] &&
+        grep -q "rank $1 of 4 .*was killed by signal 9" "$dir/died.errors" &&
+        grep -q "^sluice-bench: rank $2: rank $1 is lost" "$dir/died.errors" &&
+        grep -q 'of 4 ended with exit status 1 after that$' "$dir/died.errors" ||
+        { echo "status $status"; cat "$dir/died.errors"; return 1; }
+}
+
 head_is_flushed() {
     local pid failed=0
     timeout 60 "$bench" -n 2 -b 8 -e 8 -i 100000000 >"$dir/head" 2>&1 &
@@ -302,6 +318,8 @@ tap_case one_rank_runs_all_but_sendrecv one_rank_runs_all
 tap_case sendrecv_among_one_rank_is_refused fails_with 2 'takes two ranks' "$bench" -n 1 -C sendrecv
 tap_case an_interrupted_run_reports_what_it_has interrupted INT 130
 tap_case a_terminated_run_reports_what_it_has interrupted TERM 143
+tap_case a_rank_that_dies_is_told_of_once dies 2 0
+tap_case so_is_rank_0 dies 0 1
 tap_case the_head_does_not_wait_for_the_first_row head_is_flushed
 tap_case ranks_inside_ranks_are_refused env SLUICE_RANK=0 SLUICE_SIZE=2 SLUICE_ROOT=127.0.0.1:1 \
     bash -c "$(declare -f run fails_with); fails_with 2 'leave -n away' '$bench' -n 2"

@@ -2,12 +2,14 @@
 /* Whom a rank blames, and when: by what peers said lately, and only for what is needed of them. */
 #include "world.h"
 
+#include "collectives/health.h"
 #include "core/clock.h"
 #include "core/err.h"
 #include "core/log.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
@@ -139,6 +141,101 @@ static void the_first_of_the_calls_that_differ_is_found(void **state)
     RUN(2, "", one_of_many);
 }
 
+/* ---- what others are told ---- */
+
+#define LONG_WORDS 60 /* "word 10 word 11 ...", 480 bytes */
+
+static char long_text[LONG_WORDS * 8 + 1];
+
+static void fail_long(struct sluice_comm **comm, int rank)
+{
+    int32_t word;
+    static const char end[] = " ... (in full at rank 1)";
+
+    if (rank == 1) {
+        sl_comm_fail(*comm, -EIO, 1, "%s", long_text);
+        sl_health_tear_down(*comm);
+        EXPECT_ERROR(sluice_recv(*comm, &word, 1, SLUICE_I32, 0, NULL), -EIO, long_text);
+        return;
+    }
+    EXPECT_ERROR(sluice_recv(*comm, &word, 1, SLUICE_I32, 1, NULL), -EIO, end);
+    const char *told = sluice_last_error(), *cut = strstr(told, end);
+
+    EXPECT(cut - told > 100 && strncmp(told, long_text, (size_t)(cut - told)) == 0);
+    EXPECT(long_text[cut - told] == ' '); /* between words */
+}
+
+static void a_sentence_that_is_too_long_is_cut_between_words(void **state)
+{
+    (void)state;
+    for (int i = 0; i < LONG_WORDS; i++)
+        snprintf(long_text + i * 8, 9, "word %2d ", i + 10);
+    long_text[LONG_WORDS * 8 - 1] = '\0';
+    RUN(3, "", fail_long);
+}
+
+static void fail_short(struct sluice_comm **comm, int rank)
+{
+    int32_t word;
+    const char *fits = long_text + LONG_WORDS * 8 - 160; /* 159 bytes, as many as there is room for */
+
+    if (rank == 1) {
+        sl_comm_fail(*comm, -EIO, 1, "%s", fits);
+        sl_health_tear_down(*comm);
+    }
+    EXPECT_ERROR(sluice_recv(*comm, &word, 1, SLUICE_I32, !rank, NULL), -EIO, fits);
+    EXPECT(strstr(sluice_last_error(), "in full") == NULL);
+}
+
+static void a_sentence_that_fits_is_told_whole(void **state)
+{
+    (void)state;
+    RUN(2, "", fail_short);
+}
+
+/* ---- who tells people ---- */
+
+static unsigned speakers;
+static int speaker;
+
+/* All wait for rank 0, which is as if stopped, or has gone without a word. */
+static void wait_for_rank_0(struct sluice_comm **comm, int rank)
+{
+    int32_t word;
+
+    if (rank == 0) {
+        rest(*comm, 1000, false);
+        return;
+    }
+    EXPECT_ERROR(sluice_recv(*comm, &word, 1, SLUICE_I32, 0, NULL), -ETIMEDOUT, "rank 0");
+    speakers += (*comm)->is_speaker;
+    speaker = (*comm)->is_speaker ? rank : speaker;
+}
+
+static void wait_for_rank_1(struct sluice_comm **comm, int rank)
+{
+    int32_t word;
+
+    if (rank == 1)
+        sluice_comm_abort(*comm);
+    EXPECT(sluice_recv(*comm, &word, 1, SLUICE_I32, rank == 1 ? 0 : 1, NULL) == -ECANCELED);
+    speakers += (*comm)->is_speaker;
+    speaker = (*comm)->is_speaker ? rank : speaker;
+}
+
+static void of_the_ranks_that_live_one_tells_people(void **state)
+{
+    (void)state;
+    speakers = 0;
+    RUN(4, "", wait_for_rank_0);
+    assert_int_equal(speakers, 1);
+    assert_int_equal(speaker, 1); /* rank 0 may not be able to */
+    speakers = 0;
+    RUN(4, "", wait_for_rank_1);
+    assert_int_equal(speakers, 1);
+    assert_int_equal(speaker, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -147,6 +244,9 @@ int main(void)
         cmocka_unit_test(calls_that_nobody_met_are_told_as_the_last_rank_leaves),
         cmocka_unit_test(of_many_calls_that_differ_one_that_is_remembered_is_told),
         cmocka_unit_test(the_first_of_the_calls_that_differ_is_found),
+        cmocka_unit_test(a_sentence_that_is_too_long_is_cut_between_words),
+        cmocka_unit_test(a_sentence_that_fits_is_told_whole),
+        cmocka_unit_test(of_the_ranks_that_live_one_tells_people),
     };
 
     return cmocka_run_group_tests_name("health", tests, NULL, NULL);
