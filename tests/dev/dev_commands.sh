@@ -23,8 +23,9 @@ tool() {
 }
 tool apt-get <<END
 #!/bin/bash
+said_twice() { (("\$(grep -c ' s: unpacking$' "$dir/output")" >= 2)); }
 echo "apt-get \$*" >>"$dir/apt.log"
-[[ ! -e $dir/slow-apt ]] || { echo unpacking; sleep 1; }
+[[ ! -e $dir/slow-apt ]] || { echo unpacking; . "$root/tests/wait.sh"; until_true 20 said_twice; }
 [[ " \$* " != *" libcmocka-dev "* ]] || touch "$dir/has-cmocka"
 END
 tool sudo <<'END'

@@ -28,10 +28,12 @@ trap clean_up EXIT
 [[ $EUID -eq 0 ]] || tap_skip_all "network namespaces need root"
 { command -v ip && command -v tc; } >/dev/null || tap_skip_all "ip and tc are not here (package iproute2)"
 
-# A namespace is that of a process that sleeps: `ip netns add` would give it a name by a mount, which the root of a
-# container often cannot take.
+# A namespace is that of a process that waits for this one to end: `ip netns add` would give it a name by a mount, which
+# the root of a container often cannot take.
+mkfifo "$dir/life"
+exec {life}<>"$dir/life"
 namespace() {
-    unshare --net sleep 600 >/dev/null 2>"$dir/why" &
+    unshare --net cat "$dir/life" {life}<&- >/dev/null 2>"$dir/why" &
     holder=$!
     disown "$holder"
     until_true 5 other_network "$holder" 2>/dev/null ||

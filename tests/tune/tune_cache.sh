@@ -4,6 +4,8 @@
 # beside busy loops does not change what the next one chooses.
 # usage: tune_cache.sh SLUICE-BENCH [ROUNDS]   (ROUNDS: the long part, that many times)
 set -u
+# shellcheck source=tests/wait.sh
+. "$(dirname "$0")/../wait.sh"
 bench=$1 rounds=${2:-0}
 folder=$(mktemp -d) || exit 1
 loops=()
@@ -15,6 +17,13 @@ end_loops() {
 trap 'end_loops; rm -rf "$folder"' EXIT
 export SLUICE_TUNE_DIR=$folder/tune
 
+# Whether each of the loops has had the processor for a tenth of a second.
+loops_run() {
+    local pid
+    for pid in "${loops[@]}"; do
+        (("$(cut -d ' ' -f 14 "/proc/$pid/stat")" >= 10)) || return 1
+    done
+}
 explain() { # the costs and choices of a job
     timeout 60 "$bench" -n 2 -t shm -b 8 -e 16m -f 128 --explain 2>&1
 }
@@ -103,10 +112,9 @@ for _ in $(seq "$rounds"); do
         (while :; do :; done) &
         loops+=($!)
     done
-    sleep 0.2
+    until_true 20 loops_run || exit 1
     beside=$(explain)
     end_loops
-    sleep 0.2
     after=$(explain | choices)
     if ! echo "$fresh" | grep -qxF "$after"; then # a virtual machine may be another one by now: ask a fresh job again
         rm -rf "$SLUICE_TUNE_DIR"
