@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs the gather program ($1) under the launchers that are here, as TAP.
 gather=$1
+. "$(dirname "$0")/../../port.sh"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 SLUICE_CONNECT_TIMEOUT_MS=40000
 # In a sanitizer build: the launchers' own libraries leak when they end.
 export ASAN_OPTIONS=detect_leaks=0
@@ -36,7 +37,8 @@ run() { # name, launcher as it should be known, command
 
 # Four processes with variables that $1 (a function of the rank) sets.
 by_hand() {
-    local pids=() rank status=0
+    local pids=() rank status=0 port
+    port=$(free_port)
     for rank in 0 1 2 3; do
         ("$1" "$rank"; exec "$gather") &
         pids+=($!)
@@ -49,7 +51,7 @@ by_hand() {
 
 as_torchrun() {
     export RANK=$1 WORLD_SIZE=4 LOCAL_RANK=$1 LOCAL_WORLD_SIZE=4 MASTER_ADDR=localhost \
-        MASTER_PORT=$((21000 + $$ % 8000)) TORCHELASTIC_RUN_ID=test.$$
+        MASTER_PORT=$port TORCHELASTIC_RUN_ID=test.$$
 }
 
 as_slurm() {
@@ -58,7 +60,7 @@ as_slurm() {
 }
 
 with_root() {
-    export SLUICE_RANK=$1 SLUICE_SIZE=4 SLUICE_ROOT="[::1]:$((21000 + $$ % 8000 + 8))" SLUICE_SECRET=s
+    export SLUICE_RANK=$1 SLUICE_SIZE=4 SLUICE_ROOT="[::1]:$port" SLUICE_SECRET=s
 }
 
 echo 1..6
