@@ -7,11 +7,15 @@
 
 #include <dlfcn.h>
 #include <pmix.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#define ASK_AGAIN_MS 20
+#define TEXT_MAX 1024
 
 /* Every function of the library that we call. */
 #define PMIX_CALLS(X)                                                                              \
@@ -19,8 +23,8 @@
     X(PMIx_Finalize)                                                                               \
     X(PMIx_Put)                                                                                    \
     X(PMIx_Commit)                                                                                 \
-    X(PMIx_Fence_nb)                                                                               \
     X(PMIx_Get)                                                                                    \
+    X(PMIx_Get_nb)                                                                                 \
     X(PMIx_Error_string)
 
 static struct {
@@ -109,84 +113,6 @@ void sl_pmix_close(void)
     (pmix.PMIx_Finalize)(NULL, 0);
 }
 
-/* Asks a fence to bring along what was put before it, so that getting it asks nobody. */
-static const pmix_info_t collect = {
-    .key = PMIX_COLLECT_DATA,
-    .value = {.type = PMIX_BOOL, .data = {.flag = true}},
-};
-
-/* A fence under way. When its deadline passes first, the library still holds it: then it is left
- * behind on purpose. */
-struct fence {
-    pthread_mutex_t lock;
-    pthread_cond_t ended;
-    int over;
-    pmix_status_t status;
-};
-
-static void fence_ended(pmix_status_t status, void *arg)
-{
-    struct fence *fence = arg;
-
-    pthread_mutex_lock(&fence->lock);
-    fence->status = status;
-    fence->over = 1;
-    pthread_cond_signal(&fence->ended);
-    pthread_mutex_unlock(&fence->lock);
-}
-
-static struct fence *fence_create(void)
-{
-    struct fence *fence = calloc(1, sizeof(*fence));
-    pthread_condattr_t attr;
-
-    if (fence == NULL)
-        return NULL;
-    pthread_mutex_init(&fence->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&fence->ended, &attr);
-    pthread_condattr_destroy(&attr);
-    return fence;
-}
-
-static void fence_destroy(struct fence *fence)
-{
-    pthread_cond_destroy(&fence->ended);
-    pthread_mutex_destroy(&fence->lock);
-    free(fence);
-}
-
-static int fence_all(uint64_t timeout_ms)
-{
-    uint64_t until_ns = sl_now(&sl_clock_monotonic) + timeout_ms * SL_NS_PER_MS;
-    struct timespec until = {.tv_sec = (time_t)(until_ns / SL_NS_PER_S),
-                             .tv_nsec = (long)(until_ns % SL_NS_PER_S)};
-    struct fence *fence = fence_create();
-    int timed_out = 0;
-
-    if (fence == NULL)
-        return sl_fail(-ENOMEM, "no memory to meet through PMIx");
-    pmix_status_t status = (pmix.PMIx_Fence_nb)(NULL, 0, &collect, 1, fence_ended, fence);
-    if (status != PMIX_SUCCESS && status != PMIX_OPERATION_SUCCEEDED) {
-        fence_destroy(fence);
-        return fail_pmix(status, "fence");
-    }
-    pthread_mutex_lock(&fence->lock);
-    while (status == PMIX_SUCCESS && !fence->over && timed_out == 0)
-        timed_out = pthread_cond_timedwait(&fence->ended, &fence->lock, &until);
-    if (fence->over)
-        status = fence->status;
-    timed_out = status == PMIX_SUCCESS && timed_out != 0 && !fence->over;
-    pthread_mutex_unlock(&fence->lock);
-    if (timed_out)
-        return sl_fail(-ETIMEDOUT, "not every rank came to the PMIx fence within %.3g s; did all "
-                                   "start?", (double)timeout_ms / 1000);
-    fence_destroy(fence);
-    return status == PMIX_SUCCESS || status == PMIX_OPERATION_SUCCEEDED ? 0
-                                                                        : fail_pmix(status, "fence");
-}
-
 static int publish(const char *key, const char *text)
 {
     pmix_value_t value = {.type = PMIX_STRING};
@@ -202,36 +128,118 @@ static int publish(const char *key, const char *text)
     return status == PMIX_SUCCESS ? 0 : fail_pmix(status, "put");
 }
 
-static int fetch(const char *key, char *out, size_t cap)
-{
-    pmix_value_t *value = NULL;
-    pmix_proc_t root = self;
-    int err = 0;
+/* A get under way. When its deadline passes first, the library still holds it: then it is left behind on purpose. */
+struct get {
+    pthread_mutex_t lock;
+    pthread_cond_t ended;
+    bool over, fits;
+    pmix_status_t status;
+    char text[TEXT_MAX];
+};
 
+static void get_ended(pmix_status_t status, pmix_value_t *value, void *arg)
+{
+    struct get *get = arg;
+
+    pthread_mutex_lock(&get->lock);
+    get->status = status;
+    get->fits = status == PMIX_SUCCESS && value != NULL && value->type == PMIX_STRING &&
+                value->data.string != NULL && strlen(value->data.string) < sizeof(get->text);
+    if (get->fits)
+        memcpy(get->text, value->data.string, strlen(value->data.string) + 1);
+    get->over = true;
+    pthread_cond_signal(&get->ended);
+    pthread_mutex_unlock(&get->lock);
+}
+
+static struct get *get_create(void)
+{
+    struct get *get = calloc(1, sizeof(*get));
+    pthread_condattr_t attr;
+
+    if (get == NULL)
+        return NULL;
+    pthread_mutex_init(&get->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&get->ended, &attr);
+    pthread_condattr_destroy(&attr);
+    return get;
+}
+
+static void get_destroy(struct get *get)
+{
+    pthread_cond_destroy(&get->ended);
+    pthread_mutex_destroy(&get->lock);
+    free(get);
+}
+
+/* Asks once. 0: the library has answered, and *status tells what. */
+static int get_once(const char *key, uint64_t until_ns, pmix_status_t *status, char *out, size_t cap)
+{
+    struct timespec until = {.tv_sec = (time_t)(until_ns / SL_NS_PER_S),
+                             .tv_nsec = (long)(until_ns % SL_NS_PER_S)};
+    struct get *get = get_create();
+    pmix_proc_t root = self;
+    int timed_out = 0, err = 0;
+
+    if (get == NULL)
+        return sl_fail(-ENOMEM, "no memory to meet through PMIx");
     root.rank = 0;
-    pmix_status_t status = (pmix.PMIx_Get)(&root, key, NULL, 0, &value);
-    if (status != PMIX_SUCCESS || value == NULL)
-        return fail_pmix(status, "get of rank 0's meeting place");
-    if (value->type != PMIX_STRING || value->data.string == NULL ||
-        strlen(value->data.string) >= cap)
+    *status = (pmix.PMIx_Get_nb)(&root, key, NULL, 0, get_ended, get);
+    if (*status != PMIX_SUCCESS) { /* it will not call back */
+        get_destroy(get);
+        return 0;
+    }
+    pthread_mutex_lock(&get->lock);
+    while (!get->over && timed_out == 0)
+        timed_out = pthread_cond_timedwait(&get->ended, &get->lock, &until);
+    bool over = get->over;
+    pthread_mutex_unlock(&get->lock);
+    if (!over)
+        return -ETIMEDOUT;
+    *status = get->status;
+    if (*status == PMIX_SUCCESS && (!get->fits || strlen(get->text) >= cap))
         err = sl_fail(-EPROTO, "PMIx gave something else than rank 0's meeting place");
-    else
-        memcpy(out, value->data.string, strlen(value->data.string) + 1);
-    if (value->type == PMIX_STRING)
-        free(value->data.string);
-    free(value);
+    else if (*status == PMIX_SUCCESS)
+        memcpy(out, get->text, strlen(get->text) + 1);
+    get_destroy(get);
     return err;
+}
+
+/*
+ * The server keeps the question until rank 0 has put its place, or, if rank 0 has put other things before, says that
+ * there is no such key: then it is asked again. There is no fence: Open MPI's server makes its processes known one by one as
+ * it starts them, and a fence that is entered before all are known ends without the rest, who then wait in another.
+ */
+static int fetch(const char *key, char *out, size_t cap, uint64_t timeout_ms)
+{
+    uint64_t until_ns = sl_now(&sl_clock_monotonic) + timeout_ms * SL_NS_PER_MS;
+    pmix_status_t status = PMIX_ERR_TIMEOUT;
+
+    for (;;) {
+        int err = get_once(key, until_ns, &status, out, cap);
+
+        if (err == -ETIMEDOUT || (err == 0 && status != PMIX_SUCCESS && sl_now(&sl_clock_monotonic) >= until_ns))
+            return sl_fail(-ETIMEDOUT, "PMIx had no meeting place of rank 0 within %.3g s (%s); did rank 0 start?",
+                           (double)timeout_ms / 1000, (pmix.PMIx_Error_string)(status));
+        if (err != 0 || status == PMIX_SUCCESS)
+            return err;
+        poll(NULL, 0, ASK_AGAIN_MS);
+    }
 }
 
 int sl_pmix_share(const char *text, char *out, size_t cap, uint64_t timeout_ms)
 {
     char key[64];
-    int err = 0;
 
     /* A key is written once; the next communicator of this process takes the next. */
     snprintf(key, sizeof(key), "sluice.place.%u", shared++);
-    if (text != NULL)
-        err = publish(key, text);
-    err = err ?: fence_all(timeout_ms);
-    return err ?: fetch(key, out, cap);
+    if (text == NULL)
+        return fetch(key, out, cap, timeout_ms);
+    if (strlen(text) >= cap)
+        return sl_fail(-EINVAL, "a meeting place of %zu bytes", strlen(text));
+    if (out != text)
+        memcpy(out, text, strlen(text) + 1);
+    return publish(key, text);
 }

@@ -16,7 +16,7 @@ struct sl_pmix_self {
  * library cannot be opened here; other codes: it is here, but the server cannot be reached. */
 int sl_pmix_open(struct sl_pmix_self *out);
 
-/* Hands text of rank 0 (NULL on the others) to all ranks. */
+/* Hands text of rank 0 (NULL on the others) to all ranks. Rank 0 does not wait for them. -ETIMEDOUT: rank 0 has not come. */
 int sl_pmix_share(const char *text, char *out, size_t cap, uint64_t timeout_ms);
 
 void sl_pmix_close(void);
