@@ -207,7 +207,7 @@ int sl_parse_bytes(const char *text, int64_t *out)
 
     errno = 0;
     value = strtod(text, &end);
-    if (end == text || errno != 0 || !(value >= -1))
+    if (end == text || errno != 0 || !(value >= 0))
         return -EINVAL;
     switch (tolower((unsigned char)*end)) {
     case 'k': unit = (double)KIB, end++; break;
@@ -223,6 +223,16 @@ int sl_parse_bytes(const char *text, int64_t *out)
         return -EINVAL;
     *out = (int64_t)(value * unit);
     return 0;
+}
+
+/* -1 stands for "chosen" in a row whose least value it is. */
+static int parse_row_bytes(const struct sl_config_row *row, const char *text, int64_t *out)
+{
+    if (row->min == -1 && strcmp(text, "-1") == 0) {
+        *out = -1;
+        return 0;
+    }
+    return sl_parse_bytes(text, out);
 }
 
 static int parse_int(const char *text, int64_t *out)
@@ -311,7 +321,7 @@ static int set_number(const struct sl_config_row *row, int64_t *field, const cha
     if (row->choices != NULL && find_choice(row->choices, value, &len) == NULL)
         return refuse_choice(row, value);
     int err = row->type == SL_CONFIG_INT     ? parse_int(value, &number)
-              : row->type == SL_CONFIG_BYTES ? sl_parse_bytes(value, &number)
+              : row->type == SL_CONFIG_BYTES ? parse_row_bytes(row, value, &number)
                                              : parse_switch(value, &number);
 
     if (err != 0)

@@ -68,7 +68,7 @@ int sl_config_set(struct sl_config *config, const char *name, const char *value)
  * name; a bad value is -EINVAL. */
 int sl_config_from_env(struct sl_config *config, char *const *envp);
 
-/* Bytes from "64", "64k", "1.5M", "2g" (powers of 1024). -EINVAL. */
+/* Bytes from "64", "64k", "1.5M", "2g" (powers of 1024). -EINVAL, for a negative size, too. */
 int sl_parse_bytes(const char *text, int64_t *out);
 
 #endif

@@ -42,7 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (sl_log_configure(entry) != 0)
         sl_assert(sluice_last_error()[0] != '\0');
     if (sl_parse_bytes(entry, &bytes) == 0)
-        sl_assert(bytes >= -1);
+        sl_assert(bytes >= 0);
     equals = strchr(entry, '=');
     if (equals != NULL) {
         *equals = '\0';

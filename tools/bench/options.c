@@ -207,7 +207,7 @@ static int parse_size(const char *option, const char *text, uint64_t *out)
 {
     int64_t bytes;
 
-    if (sl_parse_bytes(text, &bytes) != 0 || bytes < 0)
+    if (sl_parse_bytes(text, &bytes) != 0)
         return sl_fail(-EINVAL, "%s is '%s', but must be a size such as 8, 64k, 1M or 2G", option,
                        text);
     *out = (uint64_t)bytes;

@@ -134,6 +134,25 @@ static void bytes_take_binary_units(void **state)
     assert_int_equal(sl_parse_bytes("", &bytes), -EINVAL);
 }
 
+/* "-1K" was -1024: libFuzzer. */
+static void no_size_is_negative(void **state)
+{
+    static const char *const texts[] = {"-1", "-1K", "-0.5", "-0.5M", "-inf", "nan"};
+    struct sl_config config;
+    int64_t bytes;
+
+    (void)state;
+    for (size_t i = 0; i < SL_ARRAY_LEN(texts); i++)
+        assert_int_equal(sl_parse_bytes(texts[i], &bytes), -EINVAL);
+    sl_config_defaults(&config);
+    assert_int_equal(sl_config_set(&config, "SHM_STREAM_MIN_BYTES", "4K"), 0);
+    assert_int_equal(config.shm_stream_min_bytes, 4096);
+    assert_int_equal(sl_config_set(&config, "SHM_STREAM_MIN_BYTES", "-1"), 0);
+    assert_int_equal(config.shm_stream_min_bytes, -1);
+    assert_int_equal(sl_config_set(&config, "SHM_STREAM_MIN_BYTES", "-1K"), -EINVAL);
+    assert_int_equal(sl_config_set(&config, "CHUNK_BYTES", "-1"), -EINVAL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -145,6 +164,7 @@ int main(void)
         cmocka_unit_test(numbers_may_be_choices_or_have_a_least),
         cmocka_unit_test(an_unknown_name_suggests_the_nearest),
         cmocka_unit_test(bytes_take_binary_units),
+        cmocka_unit_test(no_size_is_negative),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
