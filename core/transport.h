@@ -183,8 +183,8 @@ struct sl_transport_ops {
      * message is dropped, and the endpoint goes on. Either way req->tag and req->len of the recv tell
      * what its sender gave, also when it is done at once.
      *
-     * 1: done at once, req->status is 0 and done() will not be called. 0: taken; the bytes, the
-     * sink and what it names are lent until req is done. -EAGAIN: queue full, nothing was
+     * 1: done at once, req->status is 0 and done() will not be called. 0: taken, req->status is
+     * SL_PENDING; the bytes, the sink and what it names are lent until req is done. -EAGAIN: queue full, nothing was
      * taken, progress and call again. Other codes: the endpoint is lost, nothing was taken,
      * and the handler's down() has come or will.
      */

@@ -173,6 +173,7 @@ int sl_verbs_send(struct sl_ep *base, const struct sl_buf *buf, uint64_t tag, st
         return -EAGAIN;
     if (SL_UNLIKELY(gpu != NULL && sl_verbs_gpu_check(gpu) != 0))
         return -EINVAL;
+    req->status = SL_PENDING;
     return buf->len <= ep->eager_bytes && !is_written(ep, buf, gpu, tag) ? send_eager(ep, buf, tag, req)
                                                                          : send_long(ep, buf, tag, req);
 }
@@ -356,6 +357,7 @@ int sl_verbs_recv(struct sl_ep *base, const struct sl_sink *sink, struct sl_req 
     if (SL_UNLIKELY(gpu != NULL && sink->consume != NULL))
         return sl_fail(-EINVAL, "nothing here can read the GPU memory at %p to hand it over", sink->dst);
     ep->rx_next++;
+    req->status = SL_PENDING;
     msg->sink = sink;
     msg->req = req;
     if (SL_UNLIKELY(gpu != NULL && sink->len != 0))

@@ -239,6 +239,8 @@ void msg_free(struct msg *m)
 }
 
 /* Keeps the three kinds of answer apart; an immediate end is an end too, without done(). */
+#define STALE (-12345) /* the status of a request that served before */
+
 static int posted(struct msg *m, int rc)
 {
     assert_true(rc == 1 || rc == 0 || rc < 0);
@@ -248,19 +250,21 @@ static int posted(struct msg *m, int rc)
         m->ended++;
     } else if (rc < 0) {
         assert_int_equal(m->ended, 0);
+    } else {
+        assert_int_equal(m->req.status, SL_PENDING);
     }
     return rc;
 }
 
 int try_send(struct msg *m, struct sl_ep *ep)
 {
-    m->req.status = SL_PENDING;
+    m->req.status = STALE;
     return posted(m, contract_ops->send(ep != NULL ? ep : m->side->ep, &m->buf, m->sink.tag, &m->req));
 }
 
 int try_recv(struct msg *m, struct sl_ep *ep)
 {
-    m->req.status = SL_PENDING;
+    m->req.status = STALE;
     return posted(m, contract_ops->recv(ep != NULL ? ep : m->side->ep, &m->sink, &m->req));
 }
 
