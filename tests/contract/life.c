@@ -226,6 +226,41 @@ static void the_peer_of_a_lost_endpoint_hears_it_once(void **state)
     pair_close(&p);
 }
 
+/* What the peer said meanwhile and nobody read must not turn the end into a reset, which overtakes what was sent. */
+static void what_was_sent_arrives_though_its_sender_has_not_read_all(void **state)
+{
+    enum { N = 16, LEN = 65536 };
+    struct msg *unread, *send[N], *recv[N];
+    unsigned sent = 0, done = 0;
+    struct pair p;
+
+    (void)state;
+    pair_connect(&p);
+    unread = msg_send(&p.side[1], 2000, 1);
+    if (try_send(unread, NULL) == -EAGAIN)
+        unread->ended = 1;
+    for (; sent < N; sent++) {
+        send[sent] = msg_send(&p.side[0], LEN, sent);
+        if (try_send(send[sent], NULL) != 1)
+            break;
+    }
+    done = sent;
+    contract_ops->ep_destroy(p.side[0].ep);
+    p.side[0].ep = NULL;
+    for (unsigned i = 0; i < done; i++) {
+        recv[i] = msg_recv(&p.side[1], LEN, i);
+        post_recv(&p, recv[i], NULL);
+        PUMP_UNTIL(&p, recv[i]->ended);
+        msg_check_received(recv[i]);
+        msg_free(recv[i]);
+    }
+    PUMP_UNTIL(&p, unread->ended);
+    for (unsigned i = 0; i < sent + (sent < N); i++)
+        msg_free(send[i]);
+    msg_free(unread);
+    pair_close(&p);
+}
+
 /* Whoever sleeps when progress finds nothing to do would not look at the request. */
 static void loss_is_progress(bool unread)
 {
@@ -387,6 +422,7 @@ int contract_life_cases(void)
         {0, cmocka_unit_test(data_flows_after_listening_has_stopped)},
         {0, cmocka_unit_test(destroy_cancels_a_connect_under_way)},
         {0, cmocka_unit_test(the_peer_of_a_lost_endpoint_hears_it_once)},
+        {0, cmocka_unit_test(what_was_sent_arrives_though_its_sender_has_not_read_all)},
         {0, cmocka_unit_test(a_request_that_a_loss_ends_is_progress)},
         {0, cmocka_unit_test(an_idle_endpoint_hears_of_its_loss_too)},
         {0, cmocka_unit_test(what_was_sent_before_a_destroy_still_arrives)},
