@@ -124,8 +124,6 @@ static int try_conn(struct sl_tcp_conn *conn)
 {
     int moved = 0;
 
-    if (conn->ep->is_failing)
-        return 0;
     if (conn->watch.readable || conn->have_frame || conn->rx_end > conn->rx_pos)
         moved += sl_tcp_conn_rx(conn);
     if (conn->watch.writable && !conn->ep->is_failing)
