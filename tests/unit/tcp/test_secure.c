@@ -17,6 +17,7 @@
 #define LEN 40000
 #define PIPES 4
 #define HEARD (1 << 20)
+#define AT_ONCE 8192
 
 extern const struct sl_transport_ops sl_tcp_ops;
 
@@ -41,6 +42,7 @@ struct stage {
     unsigned pipe_count, at_pipe;
     int at_direction;         /* 0: towards the listening end */
     size_t at;                /* byte to change; SIZE_MAX: none */
+    size_t at_once;           /* bytes that it carries in a turn, each way of each connection */
     uint8_t with;
     bool changed;
     uint8_t *heard;
@@ -119,6 +121,7 @@ static void begin(const bool tls[2], const uint8_t secret[2])
     memset(&stage, 0, sizeof(stage));
     sl_transport_complete(&sl_tcp_ops, &stage.ops);
     stage.at = SIZE_MAX;
+    stage.at_once = AT_ONCE;
     stage.heard = heard;
     for (int i = 0; i < 2; i++) {
         assert_int_equal(open_end(i, tls[i], secret[i]), 0);
@@ -164,8 +167,8 @@ static void new_pipe(int fd)
 static void pump(unsigned idx, int direction)
 {
     struct pipe *pipe = &stage.pipes[idx];
-    uint8_t bytes[8192];
-    ssize_t n = recv(pipe->fd[direction], bytes, sizeof(bytes), MSG_DONTWAIT);
+    uint8_t bytes[AT_ONCE];
+    ssize_t n = recv(pipe->fd[direction], bytes, stage.at_once, MSG_DONTWAIT);
 
     if (n == 0)
         shutdown(pipe->fd[!direction], SHUT_WR);
@@ -288,6 +291,21 @@ static void who_listens_reads_no_token(void **state)
     end();
 }
 
+/* No word of the handshakes need be there whole, nor may anything be there when somebody looks. */
+static void hellos_may_come_one_byte_at_a_time(void **state)
+{
+    (void)state;
+    for (int tls = 0; tls < 2; tls++) {
+        begin(tls ? both : none, same);
+        stage.at_once = 1;
+        if (!connected())
+            fail_msg("%s / %s", stage.why[0], stage.why[1]);
+        stage.at_once = AT_ONCE;
+        assert_true(swap());
+        end();
+    }
+}
+
 /* How many bytes each connection carries, each way, when nothing is changed. */
 static void measure(const bool tls[2], size_t passed[2][2])
 {
@@ -388,6 +406,7 @@ int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_listens_reads_no_token),
+        cmocka_unit_test(hellos_may_come_one_byte_at_a_time),
         cmocka_unit_test(another_secret_connects_nobody),
         cmocka_unit_test(who_listens_reads_messages_only_without_tls),
         cmocka_unit_test(a_changed_byte_is_never_taken_for_data),

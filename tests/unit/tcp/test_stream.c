@@ -5,6 +5,7 @@
 #include "core/err.h"
 #include "core/log.h"
 #include "tcp/crc.h"
+#include "tcp/tcp.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -466,6 +467,33 @@ static void what_we_send_is_cut_and_summed_as_the_wire_format_says(void **state)
     WIRE_UNTIL(w, req.status == 0);
 }
 
+/* What has something to do is looked after at every progress, the rest only when the kernel tells of it. */
+static void an_endpoint_is_active_while_it_has_requests(void **state)
+{
+    struct wire *w = *state;
+    const struct sl_tcp_iface *iface;
+    const struct sl_tcp_ep *ep;
+
+    wire_connect(w, 1, true);
+    iface = sl_container_of(w->iface, struct sl_tcp_iface, base);
+    ep = sl_tcp_ep_of(w->ep);
+    for (unsigned i = 0; i < 3; i++) {
+        struct sl_tcp_frame frame = piece(i, 1, 100, 0, 100);
+        struct sl_sink sink;
+        struct sl_req req;
+
+        assert_false(ep->is_active);
+        assert_int_equal(iface->active_count, 0);
+        post(w, &sink, &req, place, 100, 1);
+        assert_true(ep->is_active);
+        assert_int_equal(iface->active_count, 1);
+        wire_frame(w, 1, &frame, true, message);
+        WIRE_UNTIL(w, req.status != SL_PENDING);
+        assert_int_equal(req.status, 0);
+        WIRE_UNTIL(w, !ep->is_active);
+    }
+}
+
 static void tiny_socket_buffers_only_slow_things_down(void **state)
 {
     struct wire *w = *state;
@@ -489,6 +517,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         CASE(one_byte_at_a_time_is_a_message),
         CASE(pieces_on_several_connections_join_at_their_places),
+        CASE(an_endpoint_is_active_while_it_has_requests),
         CASE(consume_gets_pieces_of_several_connections_in_order),
         CASE(messages_on_two_connections_meet_their_receives_by_number),
         CASE(control_comes_through_while_data_is_stuck),
