@@ -46,6 +46,7 @@ listener_waits|handles_keep_to_128*|not there
 registration_leaks|contexts_come_and_go*|bytes of heap
 result_out_of_range|*windows_of_8_steps*|none of NCCL's
 dead_peer_signal|a_killed_peer*|signal 13
+attribute_blocks|attributes_are_hints*|setNetAttr took
 END
 }
 

@@ -46,7 +46,8 @@
     X(listener_waits, "closeListen waits for an accept")                                           \
     X(registration_leaks, "deregMr frees nothing")                                                 \
     X(result_out_of_range, "a success is -1 once in a while")                                      \
-    X(dead_peer_signal, "a last word to a dead peer raises SIGPIPE")
+    X(dead_peer_signal, "a last word to a dead peer raises SIGPIPE")                               \
+    X(attribute_blocks, "setNetAttr takes a second")
 
 enum toy_fault {
     TOY_NO_FAULT,

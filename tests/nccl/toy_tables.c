@@ -2,6 +2,7 @@
 /* The toy as each version of NCCL sees it. */
 #include "tests/nccl/toy.h"
 
+#include <poll.h>
 #include <string.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -152,6 +153,8 @@ static int flush(void *comm, int n, void **data, int *sizes, void **mrs, void **
 
 static int set_attr(void *ctx, struct net_attr *attr)
 {
+    if (toy_fault == TOY_attribute_blocks)
+        poll(NULL, 0, 1000);
     return NET_OK;
 }
 
