@@ -212,6 +212,21 @@ static void lonely(void)
     check(code == MPI_ERR_OTHER || strstr(text, "rank 0") != NULL, "the text names nobody: %s", text);
 }
 
+/* The root of a gather says nowhere where the parts belong: an error for every rank, and a signal for none. */
+static void no_places(void)
+{
+    double one = 1, sum = 0, all[64];
+    int counts[64], class = 0, code;
+
+    MPI_Allreduce(&one, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    for (int r = 0; r < world_size; r++)
+        counts[r] = 1;
+    code = MPI_Gatherv(&one, 1, MPI_DOUBLE, all, counts, NULL, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    MPI_Error_class(code, &class);
+    check(class == MPI_ERR_OTHER, "the class of error %d is %d", code, class);
+}
+
 /* For ranks of which one has no shim: its first call must not take what the others tell each other for data. */
 static void first_gather(void)
 {
@@ -256,6 +271,8 @@ int main(int argc, char **argv)
     list_kinds();
     if (argc > 1 && strcmp(argv[1], "lonely") == 0) {
         run("a_rank_that_stays_away_ends_in_the_error_handler_with_its_name", lonely);
+    } else if (argc > 1 && strcmp(argv[1], "no_places") == 0) {
+        run("a_root_without_places_is_an_error", no_places);
     } else if (argc > 1 && strcmp(argv[1], "forks") == 0) {
         run("ranks_may_fork", forks);
     } else if (argc > 1 && strcmp(argv[1], "first_gather") == 0) {

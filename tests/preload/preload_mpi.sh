@@ -95,6 +95,11 @@ late() {
     said "^ok a_rank_that_stays_away" 1 && said "an MPI collective failed: " $((ranks - 1))
 }
 
+nowhere() {
+    under SLUICE_PRELOAD=report -- "$program" no_places
+    said "^ok a_root_without_places" 1 && said "collective failed: MPI_Gatherv: the root's type, counts or places" 1
+}
+
 # pass_together SETTING: rank 0 with it, the others without: none takes anything, the results are right.
 pass_together() {
     group 1 SLUICE_PRELOAD=report "$1" -- "$program" types
@@ -159,6 +164,7 @@ tap_case "${mpi}_off_takes_no_call_and_says_nothing" off_takes_none
 tap_case "${mpi}_on_says_nothing" on_is_silent
 tap_case "${mpi}_a_word_that_is_not_known_is_complained_about_and_takes_none" an_unknown_word_takes_none
 tap_case "${mpi}_a_rank_that_stays_away_ends_in_the_error_handler" late
+tap_case "${mpi}_a_root_without_places_is_an_error_on_every_rank" nowhere
 tap_case "${mpi}_ranks_with_other_settings_pass_all_on_together" pass_together SLUICE_TRANSPORT=shm \
     "settings differ"
 tap_case "${mpi}_ranks_with_other_rules_pass_all_on_together" pass_together SLUICE_PRELOAD_MPI_EARLY_CALLS=5 \
