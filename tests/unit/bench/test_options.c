@@ -86,6 +86,22 @@ static void lists_and_all_select_several(void **state)
     assert_int_equal(o.dtypes, (1u << SLUICE_DTYPE_COUNT) - 1);
 }
 
+static void a_type_has_the_names_of_nccl_tests_and_of_numpy(void **state)
+{
+    static const char *const names[SLUICE_DTYPE_COUNT][4] = {
+        [SLUICE_I8] = {"int8", "char"},   [SLUICE_U8] = {"uint8"},
+        [SLUICE_I32] = {"int32", "int"},  [SLUICE_U32] = {"uint32"},
+        [SLUICE_I64] = {"int64"},         [SLUICE_U64] = {"uint64"},
+        [SLUICE_F16] = {"half", "float16", "fp16"}, [SLUICE_BF16] = {"bfloat16"},
+        [SLUICE_F32] = {"float", "float32", "fp32"}, [SLUICE_F64] = {"double", "float64"},
+    };
+
+    (void)state;
+    for (int type = 0; type < SLUICE_DTYPE_COUNT; type++)
+        for (int i = 0; i < 4 && names[type][i] != NULL; i++)
+            assert_int_equal(sb_dtype_find(names[type][i], strlen(names[type][i])), type);
+}
+
 static void every_type_and_operator_is_found_by_the_library_s_own_name(void **state)
 {
     (void)state;
@@ -201,6 +217,7 @@ int main(void)
         cmocka_unit_test(nothing_given_means_f32_sum_from_8_bytes_to_128_mib),
         cmocka_unit_test(letters_of_nccl_tests_are_understood),
         cmocka_unit_test(lists_and_all_select_several),
+        cmocka_unit_test(a_type_has_the_names_of_nccl_tests_and_of_numpy),
         cmocka_unit_test(every_type_and_operator_is_found_by_the_library_s_own_name),
         cmocka_unit_test(a_minimum_above_the_default_maximum_means_one_size),
         cmocka_unit_test(sizes_grow_by_factor_or_step_and_always_grow),
