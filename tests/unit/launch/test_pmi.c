@@ -3,7 +3,9 @@
 #include "launch/pmi.h"
 
 #include "core/clock.h"
+#include "core/config.h"
 #include "core/err.h"
+#include "launch/launch.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -132,6 +134,46 @@ static void a_forked_child_does_not_take_leave(void **state)
     stop(&script, fd);
 }
 
+/* What another program has put there, or what was cut. Not 0: what the rank did instead. */
+static int launch_by_pmi(int fd)
+{
+    struct sl_exchange *exchange;
+    struct sl_config config;
+    char number[16];
+
+    snprintf(number, sizeof(number), "%d", fd);
+    setenv("PMI_FD", number, 1);
+    setenv("PMI_RANK", "1", 1);
+    setenv("PMI_SIZE", "2", 1);
+    sl_config_defaults(&config);
+    snprintf(config.launcher, sizeof(config.launcher), "pmi");
+    config.connect_timeout_ms = 10000;
+    if (sl_launch(&config, NULL, &exchange) != -EPROTO)
+        return 1;
+    return strstr(sluice_last_error(), "the launcher's store gave something else") == NULL ? 2 : 0;
+}
+
+static void what_is_no_place_is_not_taken_from_the_store(void **state)
+{
+    static const char *const lines[][2] = {
+        INIT,
+        {"cmd=barrier_in", "cmd=barrier_out\n"},
+        {"cmd=get kvsname=kvs_1_0 key=sluice-place-0", "cmd=get_result rc=0 msg=success value=elsewhere\n"},
+    };
+    struct script script;
+    int fd = start(&script, lines, SL_ARRAY_LEN(lines)), status;
+
+    (void)state;
+    fflush(NULL);
+    pid_t rank = fork();
+    if (rank == 0)
+        _exit(launch_by_pmi(fd));
+    assert_int_equal(waitpid(rank, &status, 0), rank);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    stop(&script, fd);
+}
+
 static void a_value_longer_than_the_launcher_keeps_is_not_sent(void **state)
 {
     static const char *const lines[][2] = {INIT};
@@ -209,6 +251,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_whole_conversation_goes_as_mpichs_launcher_has_it),
         cmocka_unit_test(a_forked_child_does_not_take_leave),
+        cmocka_unit_test(what_is_no_place_is_not_taken_from_the_store),
         cmocka_unit_test(a_value_longer_than_the_launcher_keeps_is_not_sent),
         cmocka_unit_test(a_launcher_that_hangs_up_is_gone),
         cmocka_unit_test(a_silent_launcher_times_out),
