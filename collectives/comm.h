@@ -112,6 +112,7 @@ struct sluice_req;
 struct sl_iface_slot {
     const struct sl_transport_ops *ops;
     struct sl_iface *iface; /* NULL: could not be opened; why tells */
+    bool lacked_memory;     /* to be opened, or for an endpoint */
     char why[160];
 };
 

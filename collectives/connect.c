@@ -50,8 +50,11 @@ static void open_iface(struct sluice_comm *comm, struct sl_iface_slot *slot,
 {
     struct sl_handler handler = {sl_health_ctrl, sl_health_down, comm};
 
-    if (slot->ops->open(&comm->worker, dev, &handler, &slot->iface) != 0) {
+    int err = slot->ops->open(&comm->worker, dev, &handler, &slot->iface);
+
+    if (err != 0) {
         slot->iface = NULL;
+        slot->lacked_memory = err == -ENOMEM;
         snprintf(slot->why, sizeof(slot->why), "%s", sluice_last_error());
         sl_info("comm", "transport %s is out: %s", slot->ops->name, slot->why);
     }
@@ -269,8 +272,9 @@ static bool wanted(const struct sluice_comm *comm, const uint8_t *linked, unsign
            ((pa->local & 1u << t) == 0 || comm->host[a] == comm->host[b]);
 }
 
-static void note_why(struct sluice_comm *comm, unsigned t, const char *text)
+static void note_why(struct sluice_comm *comm, unsigned t, int err, const char *text)
 {
+    comm->ifaces[t].lacked_memory |= err == -ENOMEM;
     snprintf(comm->ifaces[t].why, sizeof(comm->ifaces[t].why), "%s", text);
 }
 
@@ -286,17 +290,20 @@ static void create_endpoints(struct sluice_comm *comm, const uint8_t *linked, un
         addrs[r].len = 0;
         if (slot->iface == NULL || !wanted(comm, linked, t, comm->rank, r))
             continue;
-        if (slot->ops->ep_create(slot->iface, &peer->ep) != 0) {
+        int err = slot->ops->ep_create(slot->iface, &peer->ep);
+
+        if (err != 0) {
             peer->ep = NULL;
-            note_why(comm, t, sluice_last_error());
+            note_why(comm, t, err, sluice_last_error());
             continue;
         }
         peer->ep->peer = (int)r;
         peer->ep->owner = comm;
         attempts[r].tried = true;
-        if (slot->ops->ep_addr(peer->ep, &addrs[r]) != 0) {
+        err = slot->ops->ep_addr(peer->ep, &addrs[r]);
+        if (err != 0) {
             addrs[r].len = 0;
-            note_why(comm, t, sluice_last_error());
+            note_why(comm, t, err, sluice_last_error());
         }
     }
 }
@@ -329,7 +336,7 @@ static void connect_endpoints(struct sluice_comm *comm, unsigned t, const struct
 
         if (err < 0) {
             req->status = err;
-            note_why(comm, t, sluice_last_error());
+            note_why(comm, t, err, sluice_last_error());
         }
     }
 }
@@ -362,12 +369,14 @@ static void settle(struct sluice_comm *comm, unsigned t, const struct attempt *a
         if (!attempts[r].tried)
             continue;
         row[r] = status == 0;
+        comm->ifaces[t].lacked_memory |= status == -ENOMEM;
         if (status == SL_PENDING)
-            note_why(comm, t, "connecting took too long");
+            note_why(comm, t, status, "connecting took too long");
         else if (status != 0 && comm->ifaces[t].why[0] == '\0')
-            note_why(comm, t, attempts[r].why[0] != '\0' ? attempts[r].why
-                              : comm->lost_ns != 0    ? comm->lost_why
-                                                      : sluice_strerror(status));
+            note_why(comm, t, status,
+                     attempts[r].why[0] != '\0' ? attempts[r].why
+                     : comm->lost_ns != 0       ? comm->lost_why
+                                                : sluice_strerror(status));
     }
     comm->lost_ns = 0; /* a lost attempt is no lost rank: another transport comes next */
 }
@@ -453,6 +462,18 @@ static bool round_wanted(const struct sluice_comm *comm, const uint8_t *linked, 
     return false;
 }
 
+/* Whose lack of memory may be why a pair is not connected: this rank's own, for it knows of no other's. */
+static bool lacked_memory(const struct sluice_comm *comm, uint32_t a, uint32_t b)
+{
+    for (unsigned t = 0; t < comm->iface_count && (a == comm->rank || b == comm->rank); t++) {
+        const struct sl_iface_slot *slot = &comm->ifaces[t];
+
+        if (slot->lacked_memory || (slot->iface != NULL && slot->iface->lacked_memory))
+            return true;
+    }
+    return false;
+}
+
 static int refuse_unlinked(const struct sluice_comm *comm, const uint8_t *linked)
 {
     for (uint32_t a = 0; a < comm->size; a++)
@@ -466,6 +487,8 @@ static int refuse_unlinked(const struct sluice_comm *comm, const uint8_t *linked
                 if (comm->ifaces[t].why[0] != '\0')
                     len += (size_t)snprintf(whys + len, sizeof(whys) - len, "; %s: %s",
                                             comm->ifaces[t].ops->name, comm->ifaces[t].why);
+            if (lacked_memory(comm, a, b))
+                return sl_fail(-ENOMEM, "rank %u lacked memory to connect ranks %u and %u%s", comm->rank, a, b, whys);
             return sl_fail(-EHOSTUNREACH, "no transport connects ranks %u and %u%s", a, b, whys);
         }
     return 0;

@@ -20,7 +20,8 @@ int sl_transport_names(const char *list, struct sl_name *out, unsigned cap, unsi
 int sl_connect_meet(struct sluice_comm *comm, struct sl_exchange *exchange,
                     const struct sl_comm_params *params);
 
-/* Connects every pair by the first transport that reaches. -EHOSTUNREACH names the pair and why. */
+/* Connects every pair by the first transport that reaches. -EHOSTUNREACH names the pair and why;
+ * -ENOMEM: this rank lacked memory for it. */
 int sl_connect_peers(struct sluice_comm *comm, struct sl_exchange *exchange);
 
 /* window.c: makes this rank's window and maps those of its host. Leaves the communicator without windows,

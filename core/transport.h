@@ -15,6 +15,7 @@
 #include "core/req.h"
 #include "core/worker.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -230,7 +231,15 @@ struct sl_iface {
     uint32_t caps;        /* SL_CAP_* */
     size_t eager_max;     /* sends up to this many bytes are copied at once when there is room */
     uint64_t traffic;     /* payload bytes moved so far, either way: rises while data flows */
+    bool lacked_memory;   /* for a connection under way: should it fail, later and for another reason, this is why */
 };
+
+/* Passes on what a call returned that a connection under way needed. */
+static inline int sl_iface_note_memory(struct sl_iface *iface, int err)
+{
+    iface->lacked_memory |= err == -ENOMEM;
+    return err;
+}
 
 struct sl_ep {
     struct sl_iface *iface;

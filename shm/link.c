@@ -538,6 +538,7 @@ static void accept_one(struct shm_iface *iface, int fd)
     struct shm_pending *pending = calloc(1, sizeof(*pending));
 
     if (pending == NULL) {
+        sl_iface_note_memory(&iface->base, -ENOMEM);
         close(fd);
         return;
     }

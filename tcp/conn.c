@@ -207,7 +207,7 @@ int sl_tcp_conn_proved(struct sl_tcp_conn *conn, const uint8_t *hello, const uin
     err = err ?: sl_tls_new(ep->iface->tls, ep->dials, psk, identity, &conn->tls);
     explicit_bzero(psk, sizeof(psk));
     if (err != 0)
-        return err;
+        return sl_iface_note_memory(&ep->iface->base, err);
     conn->state = SL_TCP_SECURING;
     sl_tcp_conn_secure(conn);
     return 0;

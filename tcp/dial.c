@@ -169,7 +169,9 @@ static int prove(struct sl_tcp_conn *conn, char *text, size_t cap)
     err = err ?: sl_tcp_proof_make(conn->ep->link_key, SL_TCP_PROOF_DIALLER, hello, welcome, mac);
     if (err == 0 && send(conn->watch.fd, mac, sizeof(mac), MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof(mac))
         err = -ECONNREFUSED;
-    if (err != 0)
+    if (sl_iface_note_memory(&conn->ep->iface->base, err) == -ENOMEM)
+        snprintf(text, cap, "%s", sluice_last_error());
+    else if (err != 0)
         snprintf(text, cap, "our proof could not be sent");
     return err;
 }

@@ -162,8 +162,8 @@ static void pending_answer(struct sl_tcp_iface *iface, struct sl_tcp_pending *pe
     }
     sl_tcp_answer_encode(&reply, pending->welcome);
     if (getrandom(nonce, SL_TCP_NONCE_BYTES, 0) != SL_TCP_NONCE_BYTES ||
-        sl_tcp_proof_make(ep->link_key, SL_TCP_PROOF_LISTENER, pending->bytes, pending->welcome,
-                          nonce + SL_TCP_NONCE_BYTES) != 0) {
+        sl_iface_note_memory(&iface->base, sl_tcp_proof_make(ep->link_key, SL_TCP_PROOF_LISTENER, pending->bytes,
+                                                             pending->welcome, nonce + SL_TCP_NONCE_BYTES)) != 0) {
         pending_refuse(iface, pending, "no proof can be made");
         return;
     }
@@ -252,8 +252,10 @@ static void pending_proof(struct sl_tcp_iface *iface, struct sl_tcp_pending *pen
 
     if (ep == NULL || ep->state != SL_TCP_EP_CONNECTING)
         pending_refuse(iface, pending, "its endpoint is not waiting here any more");
-    else if (sl_tcp_proof_make(ep->link_key, SL_TCP_PROOF_DIALLER, pending->bytes, pending->welcome, want) != 0 ||
-             !sl_digest_equal(want, pending->proof, sizeof(want)))
+    else if (sl_iface_note_memory(&iface->base, sl_tcp_proof_make(ep->link_key, SL_TCP_PROOF_DIALLER, pending->bytes,
+                                                                  pending->welcome, want)) != 0)
+        pending_refuse(iface, pending, "its proof cannot be compared");
+    else if (!sl_digest_equal(want, pending->proof, sizeof(want)))
         pending_refuse(iface, pending, "it names an endpoint of ours, but cannot prove that it is its peer");
     else
         pending_adopt(iface, pending, ep);
