@@ -173,12 +173,25 @@ times_are_of_all_ranks_as_asked() {
         run "$bench" -n 3 -i 20 -b 8 -e 8 -a "$how" --json "$dir/times.json" >/dev/null || return 1
         python3 - "$dir/times.json" "$how" <<'END' || return 1
 import json, sys
-cell = json.load(open(sys.argv[1]))["rows"][0]["out_of_place"]
+row = json.load(open(sys.argv[1]))["rows"][0]
+cell = row["out_of_place"]
+near = lambda a, b: abs(a - b) <= 1e-6 * b
+assert near(cell["algbw_GBps"], 8 / cell["time_us"] * 1e-3), cell
+assert near(cell["busbw_GBps"], cell["algbw_GBps"] * 4 / 3), cell  # three ranks carry 2 (3 - 1) / 3
 means = [rank["mean_us"] for rank in cell["ranks"]]
 want = [means[0], sum(means) / len(means), min(means), max(means)][int(sys.argv[2])]
 assert abs(cell["time_us"] - want) < 1e-6 * want, (sys.argv[2], cell["time_us"], means)
 END
     done
+}
+
+# On a terminal, and not before it takes long: at which row of how many the run is.
+rows_are_counted_on_a_terminal() {
+    python3 - "$bench" >"$dir/terminal" <<'END' || return 1
+import pty, sys
+pty.spawn([sys.argv[1], "-n", "2", "-b", "8", "-e", "4k", "-f", "2"])
+END
+    grep -qE '[0-9]+ of 10: allreduce, [0-9]+ bytes' "$dir/terminal" || { cat "$dir/terminal"; return 1; }
 }
 
 # The batch and the single operations are timed apart, so they agree roughly only: 50 times as long is not roughly. A
@@ -325,6 +338,7 @@ tap_case ranks_inside_ranks_are_refused env SLUICE_RANK=0 SLUICE_SIZE=2 SLUICE_R
     bash -c "$(declare -f run fails_with); fails_with 2 'leave -n away' '$bench' -n 2"
 tap_case json_and_csv_have_every_row json_is_whole
 tap_case a_row_is_the_average_that_was_asked_for times_are_of_all_ranks_as_asked
+tap_case a_long_run_on_a_terminal_says_how_far_it_is rows_are_counted_on_a_terminal
 tap_case operations_in_flight_are_timed_each operations_in_flight_are_timed_each
 tap_case sizes_that_round_to_one_are_one_row each_size_comes_once
 tap_case json_on_stdout_is_nothing_but_json json_on_stdout_is_alone
