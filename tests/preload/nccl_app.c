@@ -486,14 +486,16 @@ static void splits(void)
     release(data);
 }
 
-static void *abort_later(void *arg)
+static void *abort_what_is_held(void *arg)
 {
-    nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
+    for (int i = 0; i < 20000 && rank != ranks - 1 && standin_cuda_held() == 0; i++)
+        poll(NULL, 0, 1);
+    CHECK(rank == ranks - 1 || standin_cuda_held() != 0, "the stream does not wait for the call");
     CHECK(ncclCommAbort(arg) == 0, "abort failed");
     return NULL;
 }
 
-/* The last rank never makes the call; the others are let go by an abort from another thread. */
+/* The last rank never makes the call; the others' streams wait in it, and are let go by an abort from another thread. */
 static void aborts(void)
 {
     comm_t comm = join();
@@ -502,7 +504,7 @@ static void aborts(void)
 
     if (rank != ranks - 1)
         OK(ncclAllReduce(data, data, 1, F32, SUM, comm, stream));
-    pthread_create(&thread, NULL, abort_later, comm);
+    pthread_create(&thread, NULL, abort_what_is_held, comm);
     cuStreamSynchronize(stream);
     pthread_join(thread, NULL);
     release(data);

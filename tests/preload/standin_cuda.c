@@ -50,6 +50,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct region *regions;
 static struct CUstream_st *legacy;
+static _Atomic unsigned held; /* streams that wait for a value */
 static _Thread_local struct CUctx_st *current;
 
 static void *view_locked(const void *ptr)
@@ -99,7 +100,9 @@ static void run(struct task *task)
         pthread_mutex_unlock(&lock);
         return;
     case WAIT_VALUE:
+        held++;
         poll_value(task->value, task->wanted);
+        held--;
         return;
     case CALL:
         task->fn(task->arg);
@@ -226,6 +229,11 @@ int cuStreamQuery(struct CUstream_st *stream)
     result = stream->done == stream->queued ? SUCCESS : NOT_READY;
     pthread_mutex_unlock(&lock);
     return result;
+}
+
+unsigned standin_cuda_held(void)
+{
+    return held;
 }
 
 int cuStreamWaitEvent(struct CUstream_st *stream, struct CUevent_st *event, unsigned flags)

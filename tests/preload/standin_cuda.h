@@ -47,4 +47,7 @@ int cuPointerGetAttribute(void *out, int attribute, CUdeviceptr ptr);
 /* Where a "kernel" (a function for cuLaunchHostFunc) finds device memory. */
 void *standin_cuda_view(CUdeviceptr ptr);
 
+/* How many streams stand at a value that is not there yet. */
+unsigned standin_cuda_held(void);
+
 #endif
