@@ -53,7 +53,7 @@ static void shake(struct sl_tls_context *context)
 
     for (int i = 0; i < 2; i++) {
         sl_tls_free(tls[i]);
-        sl_assert(sl_tls_new(context, i == 0, key, "bench", &tls[i]) == 0);
+        sl_assert(sl_tls_new(context, sl_tls_offer(context), i == 0, key, "bench", &tls[i]) == 0);
     }
     while (done[0] == 0 || done[1] == 0)
         for (int i = 0; i < 2; i++)
@@ -101,7 +101,7 @@ int main(void)
     struct sl_tls_context *context;
     double best = 1e18;
 
-    if (sl_tls_context_open(&context) != 0) {
+    if (sl_tls_context_open("user", "auto", &context) != 0) {
         fprintf(stderr, "%s\n", sluice_last_error());
         return 77;
     }

@@ -128,6 +128,12 @@ const struct sl_config_row sl_config_rows[] = {
     SWITCH("TCP_TLS", tcp_tls, "off",
            "TLS 1.3 on all TCP connections between ranks, with keys made of the job's secret: on or off, the same on "
            "all ranks. Needs a secret, and OpenSSL 3 where it runs."),
+    CHOICE("TCP_TLS_CIPHER", tcp_tls_cipher, "auto", "auto aes128 aes256 chacha20",
+           "Cipher of TLS: auto (AES-128-GCM or ChaCha20-Poly1305, as the processors of both ends like), aes128, aes256 "
+           "(AES-256-GCM, with SHA-384), chacha20. Ranks that name different ones refuse each other."),
+    CHOICE("TCP_TLS_RECORDS", tcp_tls_records, "user", "user kernel auto",
+           "Who makes the records of TLS: user (this process), kernel (refused where the kernel cannot), auto (the kernel "
+           "where it can). Each rank for itself."),
     BYTES("TCP_SOCKET_BYTES", tcp_socket_bytes, "0", 0, GIB,
           "Socket buffer size. 0: the kernel's own tuning."),
     BYTES("TCP_STRIPE_BYTES", tcp_stripe_bytes, "0", 0, GIB,

@@ -28,6 +28,7 @@ struct sl_config {
     /* tcp */
     int64_t tcp_connections, tcp_crc, tcp_tls, tcp_socket_bytes, tcp_stripe_bytes;
     char tcp_engine[SL_TEXT_MAX], tcp_congestion[SL_TEXT_MAX];
+    char tcp_tls_cipher[SL_TEXT_MAX], tcp_tls_records[SL_TEXT_MAX];
     /* verbs */
     char verbs_devices[SL_TEXT_MAX], verbs_gid_family[SL_TEXT_MAX], verbs_paths[SL_TEXT_MAX];
     char verbs_fallback[SL_TEXT_MAX];

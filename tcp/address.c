@@ -14,9 +14,32 @@
 #define KIND_V4 1
 #define KIND_V6 2
 #define KIND_LOOPBACK 0x80
-#define FLAG_TLS 4 /* beside the checksums */
+/* Byte 6: checksums, and beside them: */
+#define CRC_MASK 3
+#define FLAG_TLS 4
+#define FLAG_KEYS_STAY 8
+#define CIPHER_SHIFT 4
 
 static_assert(FIXED + SL_TCP_ADDRS * 17 <= SL_ADDR_MAX, "the address must fit struct sl_addr");
+
+static uint8_t tls_byte(const struct sl_tcp_address *address)
+{
+    if (!address->tls)
+        return 0;
+    return (uint8_t)(FLAG_TLS | (address->tls_terms.keys_stay ? FLAG_KEYS_STAY : 0) |
+                     address->tls_terms.cipher << CIPHER_SHIFT);
+}
+
+/* False: no end of ours says that. */
+static bool decode_tls(uint8_t byte, struct sl_tcp_address *out)
+{
+    out->crc = byte & CRC_MASK;
+    out->tls = (byte & FLAG_TLS) != 0;
+    out->tls_terms.keys_stay = (byte & FLAG_KEYS_STAY) != 0;
+    out->tls_terms.cipher = byte >> CIPHER_SHIFT;
+    return out->crc <= SL_TCP_CRC_AUTO && out->tls_terms.cipher <= SL_TLS_CIPHER_CHACHA20 &&
+           tls_byte(out) == (byte & ~CRC_MASK);
+}
 
 void sl_tcp_address_encode(const struct sl_tcp_address *address, struct sl_addr *out)
 {
@@ -30,7 +53,7 @@ void sl_tcp_address_encode(const struct sl_tcp_address *address, struct sl_addr 
     out->bytes[3] = (uint8_t)address->count;
     out->bytes[4] = (uint8_t)(address->port & 0xff);
     out->bytes[5] = (uint8_t)(address->port >> 8);
-    out->bytes[6] = (uint8_t)(address->crc | (address->tls ? FLAG_TLS : 0));
+    out->bytes[6] = tls_byte(address) | address->crc;
     out->bytes[7] = address->conns;
     memcpy(out->bytes + 8, address->host, SL_TCP_HOST_BYTES);
     memcpy(out->bytes + 24, address->token, SL_TCP_TOKEN_BYTES);
@@ -88,13 +111,11 @@ int sl_tcp_address_decode(const struct sl_addr *in, const char *whose, struct sl
     if (bytes[2] != SL_TCP_WIRE_VERSION)
         return sl_fail(-EPROTO, "%s speaks wire version %u of tcp, this end %u; install the same "
                        "Sluice everywhere", whose, bytes[2], SL_TCP_WIRE_VERSION);
-    if (bytes[3] > SL_TCP_ADDRS || (bytes[6] & ~FLAG_TLS) > SL_TCP_CRC_AUTO || bytes[7] > SL_TCP_DATA_CONNS_MAX)
+    memset(out, 0, sizeof(*out));
+    if (bytes[3] > SL_TCP_ADDRS || !decode_tls(bytes[6], out) || bytes[7] > SL_TCP_DATA_CONNS_MAX)
         return sl_fail(-EPROTO, "the tcp address of %s is damaged: it has %u addresses, %u "
                        "connections, checksums %u", whose, bytes[3], bytes[7], bytes[6]);
-    memset(out, 0, sizeof(*out));
     out->port = (uint16_t)(bytes[4] | bytes[5] << 8);
-    out->crc = bytes[6] & ~FLAG_TLS;
-    out->tls = (bytes[6] & FLAG_TLS) != 0;
     out->conns = bytes[7];
     memcpy(out->host, bytes + 8, SL_TCP_HOST_BYTES);
     memcpy(out->token, bytes + 24, SL_TCP_TOKEN_BYTES);

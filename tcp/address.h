@@ -7,6 +7,7 @@
 #include "core/transport.h"
 #include "tcp/frame.h"
 #include "tcp/netif.h"
+#include "tcp/tls.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,6 +20,7 @@ struct sl_tcp_address {
     uint16_t port;
     uint8_t crc;   /* SL_OFF, SL_ON, SL_TCP_CRC_AUTO */
     bool tls;      /* it speaks TLS, and nothing else */
+    struct sl_tls_terms tls_terms; /* how; without TLS all 0 */
     uint8_t conns; /* data connections wanted; 0 auto */
     uint8_t host[SL_TCP_HOST_BYTES]; /* equal exactly where loopback reaches */
     uint8_t token[SL_TCP_TOKEN_BYTES];

@@ -124,15 +124,44 @@ static void peer_at(const struct sl_tcp_ep *ep, const struct sl_tcp_address *pee
     snprintf(out, cap, "%s at %s", sl_ep_peer_name(&ep->base), addr);
 }
 
+static const char *cipher_word(uint8_t cipher)
+{
+    static const char *const words[] = {[SL_TLS_CIPHER_AUTO] = "auto", [SL_TLS_CIPHER_AES_128] = "aes128",
+                                        [SL_TLS_CIPHER_AES_256] = "aes256",
+                                        [SL_TLS_CIPHER_CHACHA20] = "chacha20"};
+
+    return words[cipher];
+}
+
+/* One cipher for both; where a kernel keeps its first keys, the one that can. */
+static int agree_on_cipher(struct sl_tcp_ep *ep, const struct sl_tls_terms *mine, const struct sl_tls_terms *theirs,
+                           const char *who)
+{
+    uint8_t cipher = mine->cipher != SL_TLS_CIPHER_AUTO ? mine->cipher : theirs->cipher;
+    bool aes = cipher == SL_TLS_CIPHER_AES_128 || cipher == SL_TLS_CIPHER_AES_256;
+
+    if (theirs->cipher != SL_TLS_CIPHER_AUTO && theirs->cipher != cipher)
+        return sl_fail(-EPROTO, "%s has SLUICE_TCP_TLS_CIPHER=%s, and here it is %s: set the same on every rank", who,
+                       cipher_word(theirs->cipher), cipher_word(mine->cipher));
+    ep->tls_terms = (struct sl_tls_terms){.cipher = cipher, .keys_stay = mine->keys_stay || theirs->keys_stay};
+    if (!aes || !ep->tls_terms.keys_stay)
+        return 0;
+    return sl_fail(-EPROTO, "SLUICE_TCP_TLS_CIPHER=%s needs keys that change, and the kernel %s%s takes no new ones: set "
+                   "SLUICE_TCP_TLS_RECORDS=user there", cipher_word(cipher), mine->keys_stay ? "" : "of ",
+                   mine->keys_stay ? "here" : who);
+}
+
 /* Both ends see from both addresses whether they agree on TLS; neither then says a word. */
 static int agree_on_tls(struct sl_tcp_ep *ep, const struct sl_tcp_address *peer)
 {
     char who[160];
 
     ep->tls = ep->iface->tls != NULL;
-    if (peer->tls == ep->tls)
+    if (!ep->tls && !peer->tls)
         return 0;
     peer_at(ep, peer, who, sizeof(who));
+    if (ep->tls && peer->tls)
+        return agree_on_cipher(ep, sl_tls_offer(ep->iface->tls), &peer->tls_terms, who);
     if (ep->tls)
         return sl_fail(-EPROTO, "%s speaks no TLS: set SLUICE_TCP_TLS=on on every rank", who);
     return sl_fail(-EPROTO, "%s speaks TLS alone, and here it is off: set SLUICE_TCP_TLS=on on every rank",

@@ -204,7 +204,7 @@ int sl_tcp_conn_proved(struct sl_tcp_conn *conn, const uint8_t *hello, const uin
              ep->iface->config->job, ep->dials ? mine : peer, ep->dials ? peer : mine, conn->idx);
     int err = sl_tcp_proof_make(ep->link_key, SL_TCP_PROOF_TLS, hello, answer, psk);
 
-    err = err ?: sl_tls_new(ep->iface->tls, ep->dials, psk, identity, &conn->tls);
+    err = err ?: sl_tls_new(ep->iface->tls, &ep->tls_terms, ep->dials, psk, identity, &conn->tls);
     explicit_bzero(psk, sizeof(psk));
     if (err != 0)
         return sl_iface_note_memory(&ep->iface->base, err);

@@ -125,6 +125,8 @@ int sl_tcp_ep_addr(struct sl_ep *base, struct sl_addr *out)
         .conns = (uint8_t)iface->config->tcp_connections,
     };
 
+    if (mine.tls)
+        mine.tls_terms = *sl_tls_offer(iface->tls);
     memcpy(mine.host, iface->host_id, sizeof(mine.host));
     memcpy(mine.token, ep->token, sizeof(mine.token));
     if (base->iface->worker->one_host && !iface->local_only)

@@ -8,13 +8,22 @@
 
 #define TAG_BYTES 16
 
-/* struct { uint16 length; opaque label<..> = "tls13 " + label; opaque context<..> = ""; }, and HKDF's count. */
-int sl_record_expand(const uint8_t secret[SL_DIGEST_BYTES], const char *label, uint8_t *out, size_t len)
-{
-    uint8_t info[64], block[SL_DIGEST_BYTES];
-    size_t name = strlen(label), used = 0;
+const struct sl_record_suite_info sl_record_suites[SL_RECORD_SUITES] = {
+    [SL_RECORD_AES_128] = {0x03001301, "AES-128-GCM", "TLS_AES_128_GCM_SHA256", 16, 32},
+    [SL_RECORD_AES_256] = {0x03001302, "AES-256-GCM", "TLS_AES_256_GCM_SHA384", 32, 48},
+    [SL_RECORD_CHACHA20] = {0x03001303, "ChaCha20-Poly1305", "TLS_CHACHA20_POLY1305_SHA256", 32, 32},
+};
 
-    sl_assert(len <= sizeof(block) && name < 32);
+/* struct { uint16 length; opaque label<..> = "tls13 " + label; opaque context<..> = ""; }, and HKDF's count. */
+int sl_record_expand(const struct sl_openssl *openssl, enum sl_record_suite suite, const uint8_t *secret,
+                     const char *label, uint8_t *out, size_t len)
+{
+    size_t name = strlen(label), used = 0, hash = sl_record_suites[suite].hash_bytes;
+    uint8_t info[64], block[SL_RECORD_HASH_MAX];
+    unsigned made = 0;
+    int err = 0;
+
+    sl_assert(len <= hash && name < 32);
     info[used++] = 0;
     info[used++] = (uint8_t)len;
     info[used++] = (uint8_t)(6 + name);
@@ -23,36 +32,48 @@ int sl_record_expand(const uint8_t secret[SL_DIGEST_BYTES], const char *label, u
     used += 6 + name;
     info[used++] = 0;
     info[used++] = 1;
-    int err = sl_hmac(secret, SL_DIGEST_BYTES, &(struct sl_part){info, used}, 1, block);
-
-    if (err == 0)
+    if (openssl->HMAC(hash == 48 ? openssl->EVP_sha384() : openssl->EVP_sha256(), secret, (int)hash, info, used,
+                      block, &made) != NULL && made == hash)
         memcpy(out, block, len);
+    else
+        err = sl_fail(-ENOMEM, "OpenSSL cannot make a TLS key");
     explicit_bzero(block, sizeof(block));
     return err;
 }
 
+int sl_record_derive(const struct sl_record_dir *dir, uint8_t key[SL_RECORD_KEY_MAX], uint8_t iv[SL_RECORD_IV])
+{
+    return sl_record_expand(dir->openssl, dir->suite, dir->secret, "key", key, sl_record_suites[dir->suite].key_bytes)
+               ?: sl_record_expand(dir->openssl, dir->suite, dir->secret, "iv", iv, SL_RECORD_IV);
+}
+
+static const EVP_CIPHER *cipher_of(const struct sl_record_dir *dir)
+{
+    switch (dir->suite) {
+    case SL_RECORD_AES_128: return dir->openssl->EVP_aes_128_gcm();
+    case SL_RECORD_AES_256: return dir->openssl->EVP_aes_256_gcm();
+    default: return dir->openssl->EVP_chacha20_poly1305();
+    }
+}
+
 static int use_secret(struct sl_record_dir *dir)
 {
-    const struct sl_openssl *ssl = dir->openssl;
-    uint8_t key[32];
-    int err = sl_record_expand(dir->secret, "key", key, dir->aes ? 16 : 32)
-                  ?: sl_record_expand(dir->secret, "iv", dir->iv, sizeof(dir->iv));
+    uint8_t key[SL_RECORD_KEY_MAX];
+    int err = sl_record_derive(dir, key, dir->iv);
 
-    if (err == 0 && ssl->EVP_CipherInit_ex(dir->cipher,
-                                           dir->aes ? ssl->EVP_aes_128_gcm() : ssl->EVP_chacha20_poly1305(),
-                                           NULL, key, NULL, dir->seals) != 1)
+    if (err == 0 && dir->openssl->EVP_CipherInit_ex(dir->cipher, cipher_of(dir), NULL, key, NULL, dir->seals) != 1)
         err = sl_fail(-ENOMEM, "OpenSSL cannot set up a cipher");
     explicit_bzero(key, sizeof(key));
     dir->number = 0;
     return err;
 }
 
-int sl_record_dir_init(struct sl_record_dir *dir, const struct sl_openssl *openssl, bool aes, bool seals,
-                       const uint8_t secret[SL_DIGEST_BYTES])
+int sl_record_dir_init(struct sl_record_dir *dir, const struct sl_openssl *openssl, enum sl_record_suite suite,
+                       bool seals, const uint8_t *secret)
 {
     *dir = (struct sl_record_dir){
-        .openssl = openssl, .cipher = openssl->EVP_CIPHER_CTX_new(), .aes = aes, .seals = seals};
-    memcpy(dir->secret, secret, sizeof(dir->secret));
+        .openssl = openssl, .cipher = openssl->EVP_CIPHER_CTX_new(), .suite = suite, .seals = seals};
+    memcpy(dir->secret, secret, sl_record_suites[suite].hash_bytes);
     if (dir->cipher == NULL)
         return sl_fail(-ENOMEM, "no memory for a cipher");
     return use_secret(dir);
@@ -65,17 +86,21 @@ void sl_record_dir_fini(struct sl_record_dir *dir)
     explicit_bzero(dir, sizeof(*dir));
 }
 
-int sl_record_rekey(struct sl_record_dir *dir)
+int sl_record_next_secret(struct sl_record_dir *dir)
 {
-    uint8_t next[SL_DIGEST_BYTES];
-    int err = sl_record_expand(dir->secret, "traffic upd", next, sizeof(next));
+    uint8_t next[SL_RECORD_HASH_MAX];
+    size_t len = sl_record_suites[dir->suite].hash_bytes;
+    int err = sl_record_expand(dir->openssl, dir->suite, dir->secret, "traffic upd", next, len);
 
-    if (err == 0) {
-        memcpy(dir->secret, next, sizeof(next));
-        err = use_secret(dir);
-    }
+    if (err == 0)
+        memcpy(dir->secret, next, len);
     explicit_bzero(next, sizeof(next));
     return err;
+}
+
+int sl_record_rekey(struct sl_record_dir *dir)
+{
+    return sl_record_next_secret(dir) ?: use_secret(dir);
 }
 
 static void next_nonce(struct sl_record_dir *dir, uint8_t out[12])

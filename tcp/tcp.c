@@ -131,7 +131,7 @@ static int open_tls(struct sl_tcp_iface *iface)
     if (!iface->base.worker->has_session)
         return sl_fail(-EINVAL, "SLUICE_TCP_TLS is on, but there is no secret to make keys of: set the same "
                        "SLUICE_SECRET on all ranks");
-    return sl_tls_context_open(&iface->tls);
+    return sl_tls_context_open(iface->config->tcp_tls_records, iface->config->tcp_tls_cipher, &iface->tls);
 }
 
 static int open_iface(struct sl_worker *worker, const struct sl_device *dev,

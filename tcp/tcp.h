@@ -126,6 +126,7 @@ struct sl_tcp_ep {
     bool is_active, has_news, is_failing, connect_over, dials, crc, tls, bye, same_host;
     bool crc_by_path;       /* on both sides auto, on what seems one host: the connection itself decides */
     uint8_t state;          /* enum sl_tcp_ep_state */
+    struct sl_tls_terms tls_terms; /* of both ends */
     uint8_t token[SL_TCP_TOKEN_BYTES];
     uint8_t name[SL_TCP_NAME_BYTES], peer_name[SL_TCP_NAME_BYTES];
     uint8_t link_key[SL_DIGEST_BYTES]; /* once the peer's address is known */

@@ -6,11 +6,24 @@
 
 uint64_t sl_tls_records_per_key;
 
-int sl_tls_context_open(struct sl_tls_context **out)
+static int absent(void)
 {
-    (void)out;
     return sl_fail(-ENOTSUP, "this build of Sluice has no TLS: build it where OpenSSL's headers are (Debian: "
                    "libssl-dev), or set SLUICE_TCP_TLS=off on every rank");
+}
+
+int sl_tls_context_open(const char *records, const char *cipher, struct sl_tls_context **out)
+{
+    (void)records, (void)cipher, (void)out;
+    return absent();
+}
+
+const struct sl_tls_terms *sl_tls_offer(const struct sl_tls_context *context)
+{
+    static const struct sl_tls_terms none;
+
+    (void)context;
+    return &none;
 }
 
 void sl_tls_context_close(struct sl_tls_context *context)
@@ -18,11 +31,11 @@ void sl_tls_context_close(struct sl_tls_context *context)
     (void)context;
 }
 
-int sl_tls_new(struct sl_tls_context *context, bool client, const uint8_t psk[SL_DIGEST_BYTES],
-               const char *identity, struct sl_tls **out)
+int sl_tls_new(struct sl_tls_context *context, const struct sl_tls_terms *agreed, bool client,
+               const uint8_t psk[SL_DIGEST_BYTES], const char *identity, struct sl_tls **out)
 {
-    (void)context, (void)client, (void)psk, (void)identity;
-    return sl_tls_context_open((struct sl_tls_context **)(void *)out);
+    (void)context, (void)agreed, (void)client, (void)psk, (void)identity, (void)out;
+    return absent();
 }
 
 void sl_tls_free(struct sl_tls *tls)

@@ -6,6 +6,7 @@
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <openssl/ssl.h>
 
 /* Type of the result, name, parameters. */
@@ -25,6 +26,7 @@
     X(SSL *, SSL_new, (SSL_CTX *))                                                                 \
     X(void, SSL_free, (SSL *))                                                                     \
     X(void, SSL_set_bio, (SSL *, BIO *, BIO *))                                                    \
+    X(int, SSL_set_ciphersuites, (SSL *, const char *))                                            \
     X(int, SSL_set_ex_data, (SSL *, int, void *))                                                  \
     X(void *, SSL_get_ex_data, (const SSL *, int))                                                 \
     X(void, SSL_set_connect_state, (SSL *))                                                        \
@@ -54,7 +56,12 @@
     X(void, EVP_CIPHER_CTX_free, (EVP_CIPHER_CTX *))                                               \
     X(int, EVP_CIPHER_CTX_ctrl, (EVP_CIPHER_CTX *, int, int, void *))                              \
     X(const EVP_CIPHER *, EVP_aes_128_gcm, (void))                                                 \
+    X(const EVP_CIPHER *, EVP_aes_256_gcm, (void))                                                 \
     X(const EVP_CIPHER *, EVP_chacha20_poly1305, (void))                                           \
+    X(const EVP_MD *, EVP_sha256, (void))                                                          \
+    X(const EVP_MD *, EVP_sha384, (void))                                                          \
+    X(unsigned char *, HMAC,                                                                       \
+      (const EVP_MD *, const void *, int, const unsigned char *, size_t, unsigned char *, unsigned *)) \
     X(int, EVP_CipherInit_ex,                                                                      \
       (EVP_CIPHER_CTX *, const EVP_CIPHER *, ENGINE *, const unsigned char *, const unsigned char *, int)) \
     X(int, EVP_CipherUpdate, (EVP_CIPHER_CTX *, unsigned char *, int *, const unsigned char *, int)) \

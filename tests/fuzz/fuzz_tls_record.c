@@ -2,7 +2,7 @@
 /* What arrives where records of TLS are due: a stream of any bytes opens to nothing, and is read no further than it is
  * long; what we sealed ourselves opens again, in pieces of any size, and not after one byte of it was changed. */
 #include "core/err.h"
-#include "tcp/record.h"
+#include "tcp/tls_inside.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -49,13 +49,16 @@ static void own(struct sl_record_dir *tx, struct sl_record_dir *rx, const uint8_
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const uint8_t secret[SL_DIGEST_BYTES] = {42};
+    static const uint8_t secret[SL_RECORD_HASH_MAX] = {42};
     struct sl_record_dir tx, rx;
+    enum sl_record_suite suite;
 
     if (size == 0 || (openssl == NULL && sl_openssl_get(&openssl) != 0))
         return 0;
-    sl_assert(sl_record_dir_init(&tx, openssl, *data & 1, true, secret) == 0);
-    sl_assert(sl_record_dir_init(&rx, openssl, *data & 1, false, secret) == 0);
+    suite = (enum sl_record_suite)((*data >> 2 & 0x3f) % SL_RECORD_SUITES);
+    sl_assert(sl_record_dir_init(&tx, openssl, suite, true, secret) == 0);
+    sl_assert(sl_record_dir_init(&rx, openssl, suite, false, secret) == 0);
+    sl_tls_other((enum sl_record_type)*data, data + 1, size - 1);
     if (*data & 2)
         own(&tx, &rx, data + 1, size - 1);
     else

@@ -10,6 +10,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -49,7 +50,8 @@ struct stage {
     size_t heard_len;
 };
 
-static const char *engine;
+static const char *engine, *asked[2], *records[2], *cipher[2]; /* asked: records, by the command line */
+static unsigned changes = 120; /* so many runs with a byte that is changed on the way */
 static struct stage stage;
 static uint8_t heard[HEARD], in[2][LEN], out[2][LEN];
 
@@ -78,6 +80,9 @@ static int open_end(int i, bool tls, uint8_t secret)
     sl_config_defaults(&stage.config[i]);
     assert_int_equal(sl_config_set(&stage.config[i], "TCP_ENGINE", engine), 0);
     assert_int_equal(sl_config_set(&stage.config[i], "TCP_TLS", tls ? "on" : "off"), 0);
+    assert_int_equal(sl_config_set(&stage.config[i], "INTERFACE", "lo"), 0); /* where the one between listens */
+    assert_int_equal(sl_config_set(&stage.config[i], "TCP_TLS_RECORDS", records[i]), 0);
+    assert_int_equal(sl_config_set(&stage.config[i], "TCP_TLS_CIPHER", cipher[i]), 0);
     stage.config[i].connect_timeout_ms = 3000;
     stage.worker[i] = (struct sl_worker){.clock = &sl_clock_monotonic, .config = &stage.config[i], .rank = i,
                                          .has_session = secret != 0};
@@ -327,7 +332,7 @@ static void a_changed_byte_is_never_taken_for_data(void **state)
     (void)state;
     sl_rng_init(&rng, 5);
     measure(both, passed);
-    for (unsigned i = 0; i < 120; i++) {
+    for (unsigned i = 0; i < changes; i++) {
         int idx = i % 2, direction = i / 2 % 2;
         size_t range = idx == 0 || i % 8 < 4 ? passed[idx][direction] : 600; /* and the handshake, densely */
         uint64_t drawn = sl_rng_u64(&rng);
@@ -347,7 +352,7 @@ static void a_changed_byte_is_never_taken_for_data(void **state)
         end();
     }
     print_message("# %u of %u changes ended the connection\n", noticed, tries);
-    assert_true(tries > 80 && noticed > tries / 2);
+    assert_true(tries > changes * 2 / 3 && noticed > tries / 2);
 }
 
 static void an_end_without_tls_is_named_on_both(void **state)
@@ -383,6 +388,95 @@ static void another_secret_connects_nobody(void **state)
     }
 }
 
+/* Whatever the kernel can. */
+static void name_ciphers(const char *first, const char *second)
+{
+    cipher[0] = first;
+    cipher[1] = second;
+    records[0] = records[1] = "user";
+}
+
+static int name_none(void **state)
+{
+    (void)state;
+    cipher[0] = cipher[1] = "auto";
+    for (int i = 0; i < 2; i++)
+        records[i] = asked[i];
+    return 0;
+}
+
+static void begin_with_ciphers(const char *first, const char *second)
+{
+    name_ciphers(first, second);
+    begin(both, same);
+}
+
+static void a_cipher_that_one_end_names_is_that_of_both(void **state)
+{
+    static const char *const cases[][3] = {{"aes256", "auto", "AES-256-GCM"},
+                                           {"auto", "aes256", "AES-256-GCM"},
+                                           {"aes256", "aes256", "AES-256-GCM"},
+                                           {"chacha20", "auto", "ChaCha20-Poly1305"},
+                                           {"auto", "aes128", "AES-128-GCM"}};
+
+    (void)state;
+    for (size_t i = 0; i < SL_ARRAY_LEN(cases); i++) {
+        char text[400];
+
+        begin_with_ciphers(cases[i][0], cases[i][1]);
+        assert_true(connected());
+        assert_true(swap());
+        stage.ops.ep_describe(stage.ep[1], text, sizeof(text));
+        assert_non_null(strstr(text, cases[i][2]));
+        end();
+    }
+}
+
+static void ends_that_name_different_ciphers_name_each_other(void **state)
+{
+    (void)state;
+    begin_with_ciphers("aes256", "chacha20");
+    assert_int_equal(stage.connect_error[0], -EPROTO);
+    assert_int_equal(stage.connect_error[1], -EPROTO);
+    assert_non_null(strstr(stage.why[0], "rank 1 at "));
+    assert_non_null(strstr(stage.why[0], "has SLUICE_TCP_TLS_CIPHER=chacha20, and here it is aes256"));
+    assert_non_null(strstr(stage.why[1], "has SLUICE_TCP_TLS_CIPHER=aes256, and here it is chacha20"));
+    end();
+}
+
+/* Bit 3 of byte 6 of an address: its kernel takes no new keys. Both then speak the cipher that needs none; AES is refused
+ * by the name of that end. */
+static void a_kernel_whose_keys_stay_is_reckoned_with(void **state)
+{
+    (void)state;
+    for (int aes = 0; aes < 2; aes++) {
+        struct sl_tcp_ep *ep;
+        struct sl_tcp_address theirs;
+        struct sl_addr addr;
+
+        name_ciphers(aes ? "aes256" : "auto", "auto");
+        memset(&stage, 0, sizeof(stage));
+        sl_transport_complete(&sl_tcp_ops, &stage.ops);
+        for (int i = 0; i < 2; i++)
+            assert_int_equal(open_end(i, true, 7), 0);
+        ep = (struct sl_tcp_ep *)stage.ep[0];
+        assert_int_equal(stage.ops.ep_addr(stage.ep[1], &addr), 0);
+        addr.bytes[6] |= 8;
+        assert_int_equal(sl_tcp_address_decode(&addr, "rank 1", &theirs), 0);
+        assert_int_equal(sl_tcp_agree(ep, &theirs), aes ? -EPROTO : 0);
+        if (aes) {
+            assert_non_null(strstr(sluice_last_error(), "SLUICE_TCP_TLS_CIPHER=aes256 needs keys that change"));
+            assert_non_null(strstr(sluice_last_error(), "the kernel of rank 1 at "));
+        } else {
+            assert_true(ep->tls_terms.keys_stay);
+        }
+        for (int i = 0; i < 2; i++) {
+            stage.ops.ep_destroy(stage.ep[i]);
+            stage.ops.close(stage.iface[i]);
+        }
+    }
+}
+
 /* Bit 1 of byte 10 of the hello says TLS; its sum is put right. */
 static void nobody_on_the_way_can_turn_tls_off(void **state)
 {
@@ -402,6 +496,7 @@ static void nobody_on_the_way_can_turn_tls_off(void **state)
     end();
 }
 
+/* [ENGINE [RECORDS of one end [RECORDS of the other [CHANGES]]]] */
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
@@ -411,13 +506,21 @@ int main(int argc, char **argv)
         cmocka_unit_test(who_listens_reads_messages_only_without_tls),
         cmocka_unit_test(a_changed_byte_is_never_taken_for_data),
         cmocka_unit_test(an_end_without_tls_is_named_on_both),
+        cmocka_unit_test_teardown(a_cipher_that_one_end_names_is_that_of_both, name_none),
+        cmocka_unit_test_teardown(ends_that_name_different_ciphers_name_each_other, name_none),
+        cmocka_unit_test_teardown(a_kernel_whose_keys_stay_is_reckoned_with, name_none),
         cmocka_unit_test(tls_without_a_secret_is_refused),
         cmocka_unit_test(nobody_on_the_way_can_turn_tls_off),
     };
     struct sl_tls_context *context;
 
     engine = argc > 1 ? argv[1] : "epoll";
-    if (sl_tls_context_open(&context) != 0) {
+    for (int i = 0; i < 2; i++)
+        asked[i] = argc > 2 + i ? argv[2 + i] : "user";
+    name_none(NULL);
+    if (argc > 4)
+        changes = (unsigned)atoi(argv[4]);
+    if (sl_tls_context_open(records[0], cipher[0], &context) != 0) {
         print_message("1..0 # SKIP %s\n", sluice_last_error());
         return 0;
     }

@@ -22,6 +22,7 @@
 #define LEN_MAX 200000
 
 static struct sl_tls_context *context;
+static struct sl_tls_terms terms; /* that both ends agreed on */
 static const uint8_t key[SL_DIGEST_BYTES] = {1, 2, 3}, other_key[SL_DIGEST_BYTES] = {1, 2, 4};
 
 struct ends {
@@ -66,8 +67,8 @@ static void shake(struct ends *ends)
 static void make(struct ends *ends, const uint8_t *client, const uint8_t *server, const char *identity)
 {
     ends_open(ends);
-    assert_int_equal(sl_tls_new(context, true, client, "rank 0", &ends->tls[0]), 0);
-    assert_int_equal(sl_tls_new(context, false, server, identity, &ends->tls[1]), 0);
+    assert_int_equal(sl_tls_new(context, &terms, true, client, "rank 0", &ends->tls[0]), 0);
+    assert_int_equal(sl_tls_new(context, &terms, false, server, identity, &ends->tls[1]), 0);
     shake(ends);
 }
 
@@ -255,7 +256,7 @@ static void what_is_no_tls_is_refused(void **state)
             struct ends ends;
 
             ends_open(&ends);
-            assert_int_equal(sl_tls_new(context, client, key, "rank 0", &ends.tls[0]), 0);
+            assert_int_equal(sl_tls_new(context, &terms, client, key, "rank 0", &ends.tls[0]), 0);
             assert_true(send(ends.fd[1], words[i], i == 2 ? 10 : i == 3 ? 5 : strlen(words[i]), 0) > 0);
             shutdown(ends.fd[1], SHUT_WR);
             ends.result[1] = 1;
@@ -322,7 +323,7 @@ static void a_certificate_is_no_key_and_an_older_version_no_tls(void **state)
 
         ends_open(&ends);
         stranger = (struct stranger){ends.fd[1], versions[i]};
-        assert_int_equal(sl_tls_new(context, true, key, "rank 0", &ends.tls[0]), 0);
+        assert_int_equal(sl_tls_new(context, &terms, true, key, "rank 0", &ends.tls[0]), 0);
         assert_int_equal(pthread_create(&thread, NULL, serve, &stranger), 0);
         for (int round = 0; ends.result[0] == 0 && round < 1000; round++) {
             struct pollfd wait = {ends.fd[0], POLLIN, 0};
@@ -337,6 +338,130 @@ static void a_certificate_is_no_key_and_an_older_version_no_tls(void **state)
     }
 }
 
+/* ---- a server with the key, all of it by OpenSSL: its records, too ---- */
+
+static const char *named_suite;
+
+static int find_key(SSL *ssl, const unsigned char *id, size_t id_len, SSL_SESSION **session)
+{
+    STACK_OF(SSL_CIPHER) *ciphers = SSL_get1_supported_ciphers(ssl);
+
+    (void)id, (void)id_len;
+    *session = SSL_SESSION_new();
+    SSL_SESSION_set1_master_key(*session, key, sizeof(key));
+    for (int i = 0; i < sk_SSL_CIPHER_num(ciphers); i++)
+        if (strcmp(SSL_CIPHER_get_name(sk_SSL_CIPHER_value(ciphers, i)), named_suite) == 0)
+            SSL_SESSION_set_cipher(*session, sk_SSL_CIPHER_value(ciphers, i));
+    SSL_SESSION_set_protocol_version(*session, TLS1_3_VERSION);
+    sk_SSL_CIPHER_free(ciphers);
+    return 1;
+}
+
+#define ECHO_BYTES 20000
+
+/* Returns to its client what comes from it, and ends in order. */
+static void *echo(void *arg)
+{
+    struct stranger *stranger = arg;
+    SSL_CTX *ctx = SSL_CTX_new(TLS_server_method());
+    uint8_t bytes[ECHO_BYTES];
+    size_t got, all = 0;
+
+    SSL_CTX_set_ciphersuites(ctx, named_suite);
+    SSL_CTX_set_num_tickets(ctx, 0);
+    SSL_CTX_set_psk_find_session_callback(ctx, find_key);
+    SSL *ssl = SSL_new(ctx);
+
+    SSL_set_fd(ssl, stranger->fd);
+    while (all < ECHO_BYTES && SSL_accept(ssl) == 1 && SSL_read_ex(ssl, bytes, sizeof(bytes), &got) == 1) {
+        SSL_write_ex(ssl, bytes, got, &got);
+        all += got;
+    }
+    SSL_shutdown(ssl);
+    shutdown(stranger->fd, SHUT_WR);
+    SSL_free(ssl);
+    SSL_CTX_free(ctx);
+    return NULL;
+}
+
+static ssize_t wait_recv(struct ends *ends, void *out, size_t len)
+{
+    for (int round = 0; round < 1000; round++) {
+        struct pollfd wait = {ends->fd[0], POLLIN, 0};
+        ssize_t n = sl_tls_recv(ends->tls[0], ends->fd[0], &(struct iovec){out, len}, 1);
+
+        if (n >= 0 || errno != EAGAIN)
+            return n;
+        poll(&wait, 1, 100);
+    }
+    return -1;
+}
+
+static void the_cipher_that_is_named_is_spoken_with_any_tls(void **state)
+{
+    static const struct {
+        uint8_t cipher;
+        bool keys_stay;
+        const char *suite, *name;
+    } cases[] = {{SL_TLS_CIPHER_AES_128, false, "TLS_AES_128_GCM_SHA256", "AES-128-GCM"},
+                 {SL_TLS_CIPHER_AES_256, false, "TLS_AES_256_GCM_SHA384", "AES-256-GCM"},
+                 {SL_TLS_CIPHER_CHACHA20, false, "TLS_CHACHA20_POLY1305_SHA256", "ChaCha20-Poly1305"},
+                 {SL_TLS_CIPHER_AUTO, true, "TLS_CHACHA20_POLY1305_SHA256", "ChaCha20-Poly1305"}};
+    static uint8_t in[ECHO_BYTES], out[ECHO_BYTES];
+
+    (void)state;
+    for (size_t i = 0; i < SL_ARRAY_LEN(cases); i++) {
+        struct sl_tls_terms agreed = {.cipher = cases[i].cipher, .keys_stay = cases[i].keys_stay};
+        struct ends ends;
+        struct stranger stranger;
+        pthread_t thread;
+        bool wants_write;
+
+        named_suite = cases[i].suite;
+        memset(in, (int)i + 1, sizeof(in));
+        ends_open(&ends);
+        stranger = (struct stranger){ends.fd[1], TLS1_3_VERSION};
+        assert_int_equal(sl_tls_new(context, &agreed, true, key, "rank 0", &ends.tls[0]), 0);
+        assert_int_equal(pthread_create(&thread, NULL, echo, &stranger), 0);
+        for (int round = 0; ends.result[0] == 0 && round < 1000; round++) {
+            struct pollfd wait = {ends.fd[0], POLLIN, 0};
+
+            ends.result[0] = sl_tls_handshake(ends.tls[0], ends.fd[0], &wants_write);
+            poll(&wait, 1, ends.result[0] == 0 ? 100 : 0);
+        }
+        if (ends.result[0] != 1)
+            fail_msg("%s: %s", named_suite, sluice_last_error());
+        assert_string_equal(sl_tls_cipher(ends.tls[0]), cases[i].name);
+        assert_int_equal(sl_tls_send(ends.tls[0], ends.fd[0], &(struct iovec){in, sizeof(in)}, 1), sizeof(in));
+        for (size_t got = 0; got < sizeof(out);) {
+            ssize_t n = wait_recv(&ends, out + got, sizeof(out) - got);
+
+            assert_true(n > 0);
+            got += (size_t)n;
+        }
+        assert_memory_equal(in, out, sizeof(in));
+        assert_int_equal(wait_recv(&ends, out, sizeof(out)), 0);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        ends_close(&ends);
+    }
+}
+
+/* The one that is named by one end alone. */
+static void ends_of_different_ciphers_do_not_meet(void **state)
+{
+    struct sl_tls_terms mine = {.cipher = SL_TLS_CIPHER_AES_256}, theirs = {.cipher = SL_TLS_CIPHER_AES_128};
+    struct ends ends;
+
+    (void)state;
+    ends_open(&ends);
+    assert_int_equal(sl_tls_new(context, &mine, true, key, "rank 0", &ends.tls[0]), 0);
+    assert_int_equal(sl_tls_new(context, &theirs, false, key, "rank 0", &ends.tls[1]), 0);
+    shake(&ends);
+    assert_int_equal(ends.result[0], -EPROTO);
+    assert_int_equal(ends.result[1], -EPROTO);
+    ends_close(&ends);
+}
+
 /* RFC 8448, section 3: the server's secret and keys of its example. */
 static void keys_are_those_of_the_rfc(void **state)
 {
@@ -346,12 +471,14 @@ static void keys_are_those_of_the_rfc(void **state)
     static const uint8_t want_key[16] = {0x9f, 0x02, 0x28, 0x3b, 0x6c, 0x9c, 0x07, 0xef,
                                          0xc2, 0x6b, 0xb9, 0xf2, 0xac, 0x92, 0xe3, 0x56};
     static const uint8_t want_iv[12] = {0xcf, 0x78, 0x2b, 0x88, 0xdd, 0x83, 0x54, 0x9a, 0xad, 0xf1, 0xe9, 0x84};
+    const struct sl_openssl *openssl;
     uint8_t got[16];
 
     (void)state;
-    assert_int_equal(sl_record_expand(secret, "key", got, sizeof(got)), 0);
+    assert_int_equal(sl_openssl_get(&openssl), 0);
+    assert_int_equal(sl_record_expand(openssl, SL_RECORD_AES_128, secret, "key", got, sizeof(got)), 0);
     assert_memory_equal(got, want_key, sizeof(want_key));
-    assert_int_equal(sl_record_expand(secret, "iv", got, sizeof(want_iv)), 0);
+    assert_int_equal(sl_record_expand(openssl, SL_RECORD_AES_128, secret, "iv", got, sizeof(want_iv)), 0);
     assert_memory_equal(got, want_iv, sizeof(want_iv));
 }
 
@@ -366,10 +493,12 @@ int main(void)
         cmocka_unit_test(another_key_ends_the_handshake_on_both_ends),
         cmocka_unit_test(an_identity_is_only_for_people),
         cmocka_unit_test(what_is_no_tls_is_refused),
+        cmocka_unit_test(the_cipher_that_is_named_is_spoken_with_any_tls),
+        cmocka_unit_test(ends_of_different_ciphers_do_not_meet),
         cmocka_unit_test(a_certificate_is_no_key_and_an_older_version_no_tls),
     };
 
-    if (sl_tls_context_open(&context) != 0) {
+    if (sl_tls_context_open("user", "auto", &context) != 0) {
         print_message("1..0 # SKIP %s\n", sluice_last_error());
         return 0;
     }
