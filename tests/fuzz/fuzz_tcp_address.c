@@ -15,6 +15,7 @@ static void check(const struct sl_addr *in)
     if (sl_tcp_address_decode(in, "rank 1", &address) != 0)
         return;
     sl_assert(address.count <= SL_TCP_ADDRS && address.crc <= SL_TCP_CRC_AUTO);
+    sl_assert(address.tls || (!address.tls_terms.keys_stay && address.tls_terms.cipher == SL_TLS_CIPHER_AUTO));
     sl_assert(address.conns <= SL_TCP_DATA_CONNS_MAX);
     for (unsigned i = 0; i < address.count; i++) {
         int family = address.places[i].addr.ss_family;
@@ -34,9 +35,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     /* What lies behind the first checks, too: the shape put right, and every shorter length. */
     if (size >= 4) {
         shaped = in;
-        memcpy(shaped.bytes, "ST\1", 3);
+        memcpy(shaped.bytes, "ST", 2);
+        shaped.bytes[2] = SL_TCP_WIRE_VERSION;
         shaped.bytes[3] %= SL_TCP_ADDRS + 2;
-        shaped.bytes[6] %= SL_TCP_CRC_AUTO + 2;
         for (shaped.len = 0; shaped.len <= SL_ADDR_MAX; shaped.len++)
             check(&shaped);
     }
