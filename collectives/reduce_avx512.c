@@ -293,9 +293,49 @@ SL_INLINE vec u64_combine(vec a, vec b, enum sluice_op op)
  * buffers fit the innermost cache, 1.4 times slower past it. */
 #define COPY_VECTORS_MAX ((size_t)16 << 10)
 
+/*
+ * Less than a vector: by two moves that overlap. A masked vector would span the line behind what is copied, and take it
+ * from whoever uses it: behind a short message in a window or a ring lies the next one.
+ */
+SL_INLINE void copy_short(char *dst, const char *src, size_t len)
+{
+    if (len >= 32) {
+        __m256i a = _mm256_loadu_si256((const __m256i *)(const void *)src);
+        __m256i b = _mm256_loadu_si256((const __m256i *)(const void *)(src + len - 32));
+
+        _mm256_storeu_si256((__m256i *)(void *)dst, a);
+        _mm256_storeu_si256((__m256i *)(void *)(dst + len - 32), b);
+    } else if (len >= 16) {
+        __m128i a = _mm_loadu_si128((const __m128i *)(const void *)src);
+        __m128i b = _mm_loadu_si128((const __m128i *)(const void *)(src + len - 16));
+
+        _mm_storeu_si128((__m128i *)(void *)dst, a);
+        _mm_storeu_si128((__m128i *)(void *)(dst + len - 16), b);
+    } else if (len >= 8) {
+        uint64_t a, b;
+
+        memcpy(&a, src, 8);
+        memcpy(&b, src + len - 8, 8);
+        memcpy(dst, &a, 8);
+        memcpy(dst + len - 8, &b, 8);
+    } else if (len >= 4) {
+        uint32_t a, b;
+
+        memcpy(&a, src, 4);
+        memcpy(&b, src + len - 4, 4);
+        memcpy(dst, &a, 4);
+        memcpy(dst + len - 4, &b, 4);
+    } else {
+        for (size_t at = 0; at < len; at++)
+            dst[at] = src[at];
+    }
+}
+
 static void copy_cached(void *dst, const void *src, size_t len)
 {
-    if (len <= 4 * VEC_BYTES)
+    if (len < VEC_BYTES)
+        copy_short(dst, src, len);
+    else if (len <= 4 * VEC_BYTES)
         copy_rest(dst, src, 0, len);
     else if (len <= COPY_VECTORS_MAX)
         copy_vectors(dst, src, len, false);
