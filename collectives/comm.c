@@ -147,7 +147,7 @@ int sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *pa
     sl_status_open(comm);
     sl_kin_join(comm);
     sl_debug("comm", "rank %u of %u is connected, %u on this host, %s windows", comm->rank,
-             comm->size, comm->local_size, comm->win_half[0] != NULL ? "with" : "without");
+             comm->size, comm->local_size, comm->win_slots != NULL ? "with" : "without");
     *out = comm;
     return 0;
 }

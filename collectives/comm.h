@@ -13,6 +13,7 @@
 #include "collectives/costs.h"
 #include "collectives/reduce.h"
 #include "collectives/schedule.h"
+#include "collectives/window.h"
 #include "core/config.h"
 #include "core/err.h"
 #include "core/exchange.h"
@@ -30,34 +31,6 @@
 #define SL_ERROR_TEXT_MAX 1024 /* as long as a thread keeps (core/err.c) */
 #define SL_COSTS_SOURCE_MAX 240
 #define SL_HISTORY 256 /* calls whose signature is remembered; a power of two */
-
-/* Half of a rank's window. Collectives that use windows take turns with the two halves. */
-struct sl_win_half {
-    _Atomic uint64_t counter; /* rises for ever: base of the operation + value of its last POST */
-    _Atomic uint64_t run;     /* of the operation that the counter is in; stored again with each */
-    uint8_t payload[];        /* the first SL_WIN_INLINE_BYTES end this cache line */
-};
-
-/*
- * All that this rank has stored in the half, and read in others' windows, is behind it (release) for
- * whoever sees the counter (acquire). So a rank overwrites its half once all have said that they have read it.
- */
-static inline void sl_win_publish(struct sl_win_half *half, uint64_t run, uint64_t counter)
-{
-    atomic_store_explicit(&half->run, run, memory_order_relaxed);
-    atomic_store_explicit(&half->counter, counter, memory_order_release);
-}
-
-static inline uint64_t sl_win_counter(const struct sl_win_half *half)
-{
-    return atomic_load_explicit(&half->counter, memory_order_acquire);
-}
-
-/* Of the operation that sl_win_counter() was seen in. */
-static inline uint64_t sl_win_run(const struct sl_win_half *half)
-{
-    return atomic_load_explicit(&half->run, memory_order_relaxed);
-}
 
 /* What a rank called, as it is compared with what others called. Travels in control messages. */
 struct sl_signature {
@@ -89,8 +62,8 @@ struct sl_peer_status {
 
 struct sl_peer {
     struct sl_ep *ep;            /* NULL for this rank */
-    struct sl_win_half *half[2]; /* mapped; NULL when that rank shares no window with this one */
-    uint64_t seen;               /* highest counter seen in its window */
+    struct sl_win_slot *slots;   /* its window, mapped; NULL: that rank shares none with this one */
+    uint64_t seen;               /* the last word seen in its window */
     uint32_t host;
     uint32_t opened, local;      /* transports that it has open, and those that reach only its host: a
                                   * bit per place in the list */
@@ -159,12 +132,18 @@ struct sluice_comm {
     struct sl_mem win_mem;
     struct sl_mr *win_mr;
     struct sl_iface *win_iface; /* NULL: this rank is alone on its host, the memory is plain */
-    struct sl_win_half *win_half[2]; /* of this rank; NULL: the communicator has no windows */
+    struct sl_win_slot *win_slots;   /* of this rank; NULL: the communicator has no windows */
     size_t win_bytes;                /* payload of a half */
     uint64_t win_ticket, win_serving; /* one operation at a time uses the windows */
     uint64_t win_base;                /* counter at which the next operation starts */
-    uint64_t win_prev_base;           /* that of the operation before the one being served */
-    uint32_t win_prev_run, win_prev_seq; /* of the same */
+    uint64_t win_shorts, win_longs;   /* operations so far that used an area */
+    uint64_t win_begun;               /* all ranks are known to have begun those before this ticket */
+    uint64_t win_free[SL_WIN_AREAS];  /* an area is written again when all have begun those before this ticket */
+    struct {                          /* by ticket % SL_WIN_SLOTS, of the last ones served */
+        uint64_t base;
+        uint32_t seq;
+    } win_past[SL_WIN_SLOTS];
+
 
     /* operations */
     struct sl_node active;   /* sl_op.link, in order of the calls */

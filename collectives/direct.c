@@ -202,6 +202,7 @@ static int flat_build(const struct sl_shape *shape, struct sl_schedule *out)
         sl_add_await(out, 0, SL_PEER_GROUP, 1, SL_NO_DEP);
     flat_take(out, shape, base);
     out->win_count = base + need;
+    out->win_alike = true;
     return sl_schedule_finish(out);
 }
 

@@ -27,6 +27,10 @@ static inline uint32_t run_of(const struct sluice_req *op)
     return (uint32_t)op->tag;
 }
 
+/* The line of the slot so many operations later is asked for ahead, where ranks run ahead of each other. Its
+ * readers are through with it; a store that first has to take it from them would hold up all later ones. */
+#define POSTS_AHEAD 4
+
 static inline uint8_t *at(const struct sluice_req *op, uint8_t buf, uint64_t off)
 {
     return op->base[buf] + off * op->plan->esize;
@@ -174,32 +178,83 @@ static enum go run_reduce(struct sluice_req *op, const struct sl_step *step)
     return RAN;
 }
 
-/* The operation's turn at the windows: earlier operations of this rank are through, and every peer has
- * begun the operation before, so that it is done with what this half held two operations ago. */
+/* ---- windows ---- */
+
+static inline uint64_t past_base(const struct sluice_comm *comm, uint64_t ticket)
+{
+    return comm->win_past[ticket % SL_WIN_SLOTS].base;
+}
+
+/*
+ * Whether others must have begun an earlier operation before this one, whose turn it is, may write: those after the
+ * ones that its slot and its area held before. Not just these are waited for, but half of the slots or short areas
+ * more: so a rank that is ahead looks at the others' windows seldom, and leaves them their lines in between.
+ */
+static bool must_await(const struct sluice_comm *comm, const struct sluice_req *op, uint64_t *ticket)
+{
+    uint64_t own = op->win_ticket, free = own >= SL_WIN_SLOTS ? own - SL_WIN_SLOTS + 2 : 0;
+    uint64_t ahead = SL_WIN_SLOTS / 2;
+
+    if (op->area != SL_WIN_NO_AREA) {
+        free = comm->win_free[op->area] > free ? comm->win_free[op->area] : free;
+        ahead = SL_WIN_SHORTS / 2;
+    }
+    if (free <= comm->win_begun)
+        return false;
+    *ticket = own > ahead && own - ahead > free - 1 ? own - ahead : free - 1;
+    return true;
+}
+
+/* Whether the word was published in an earlier operation, and not in one that had its slot afterwards. */
+static bool is_of(const struct sluice_comm *comm, uint64_t word, uint64_t ticket)
+{
+    uint64_t base = past_base(comm, ticket), next = past_base(comm, ticket + 1);
+
+    return sl_win_passed(word, base + SL_WIN_UNIT) && sl_win_passed(next | SL_WIN_TAG_MASK, word);
+}
+
+static bool tag_differs(const struct sluice_comm *comm, uint64_t word, uint64_t ticket)
+{
+    uint64_t mine = sl_win_word(&comm->win_slots[ticket % SL_WIN_SLOTS]);
+
+    return ((word ^ mine) & SL_WIN_TAG_MASK) != 0;
+}
+
+static bool has_begun(struct sluice_comm *comm, struct sl_peer *peer, uint64_t ticket)
+{
+    uint64_t word;
+
+    if (sl_win_passed(peer->seen, past_base(comm, ticket) + SL_WIN_UNIT))
+        return true;
+    word = sl_win_word(&peer->slots[ticket % SL_WIN_SLOTS]);
+    if (!sl_win_passed(word, past_base(comm, ticket) + SL_WIN_UNIT))
+        return false;
+    peer->seen = word;
+    /* Operations since may have needed nothing of this peer: whether they were the same shows here. */
+    if (SL_UNLIKELY(is_of(comm, word, ticket) && tag_differs(comm, word, ticket)))
+        sl_dispute_open(comm, comm->win_past[ticket % SL_WIN_SLOTS].seq);
+    return true;
+}
+
+/* The operation's turn at the windows: earlier operations of this rank are through, and its slot and area are free. */
 static bool enter_windows(struct sluice_req *op)
 {
     struct sluice_comm *comm = op->comm;
     const struct sl_schedule *s = &op->plan->schedule;
-    uint64_t need = comm->win_prev_base + 1;
+    uint64_t ticket;
 
     if (comm->win_serving != op->win_ticket)
         return false;
-    for (uint32_t i = 0; op->win_ticket != 0 && i < s->group_count; i++) {
-        struct sl_peer *peer = sl_comm_peer(comm, s->group[i]);
-
-        if (peer->seen >= need || s->group[i] == comm->rank)
-            continue;
-        const struct sl_win_half *half = peer->half[op->half ^ 1];
-        uint64_t counter = sl_win_counter(half);
-
-        if (counter > peer->seen)
-            peer->seen = counter;
-        if (counter < need)
-            return false;
-        /* The operation before may have needed nothing of this peer: whether it was the same shows here. */
-        if (SL_UNLIKELY(sl_win_run(half) != comm->win_prev_run))
-            sl_dispute_open(comm, comm->win_prev_seq);
+    comm->win_past[op->slot].base = op->win_base;
+    comm->win_past[op->slot].seq = op->seq;
+    if (SL_UNLIKELY(must_await(comm, op, &ticket))) {
+        for (uint32_t i = 0; i < s->group_count; i++)
+            if (s->group[i] != comm->rank && !has_begun(comm, sl_comm_peer(comm, s->group[i]), ticket))
+                return false;
+        comm->win_begun = ticket + 1;
     }
+    if (op->area != SL_WIN_NO_AREA)
+        comm->win_free[op->area] = op->win_ticket + 2;
     op->in_windows = true;
     return true;
 }
@@ -208,9 +263,10 @@ static enum go run_post(struct sluice_req *op, const struct sl_step *step)
 {
     struct sluice_comm *comm = op->comm;
     const struct sl_schedule *s = &op->plan->schedule;
-    struct sl_win_half *half = comm->win_half[op->half];
 
-    sl_win_publish(half, run_of(op), op->win_base + step->value);
+    sl_win_publish(&comm->win_slots[op->slot], op->win_base + step->value * SL_WIN_UNIT, sl_win_tag(run_of(op)));
+    if (op->plan->win_ahead)
+        sl_prefetch_write(&comm->win_slots[(op->slot + POSTS_AHEAD) % SL_WIN_SLOTS]);
     for (uint32_t i = 0; i < s->group_count; i++)
         if (s->group[i] != comm->rank)
             sl_ep_wake(sl_comm_peer(comm, s->group[i])->ep);
@@ -220,16 +276,15 @@ static enum go run_post(struct sluice_req *op, const struct sl_step *step)
 static inline bool reached(struct sluice_req *op, uint32_t rank, uint64_t target)
 {
     struct sl_peer *peer = sl_comm_peer(op->comm, rank);
-    const struct sl_win_half *half = peer->half[op->half];
 
-    if (peer->seen >= target)
+    if (sl_win_passed(peer->seen, target))
         return true;
-    uint64_t counter = sl_win_counter(half);
+    uint64_t word = sl_win_word(&peer->slots[op->slot]);
 
-    if (counter < target)
+    if (!sl_win_passed(word, target))
         return false;
-    peer->seen = counter;
-    if (SL_UNLIKELY(sl_win_run(half) != run_of(op)))
+    peer->seen = word;
+    if (SL_UNLIKELY((word & SL_WIN_TAG_MASK) != sl_win_tag(run_of(op))))
         sl_dispute_open(op->comm, op->seq);
     return true;
 }
@@ -241,12 +296,13 @@ static bool group_reached(struct sluice_req *op, uint64_t target)
     for (uint32_t i = 0; i < s->group_count; i++)
         if (s->group[i] != op->comm->rank && !reached(op, s->group[i], target))
             return false;
+    op->comm->win_begun = op->win_ticket + 1;
     return true;
 }
 
 static enum go run_await(struct sluice_req *op, const struct sl_step *step)
 {
-    uint64_t target = op->win_base + step->value;
+    uint64_t target = op->win_base + step->value * SL_WIN_UNIT;
     unsigned looks = op->comm->oversubscribed ? 1 : AWAIT_LOOKS;
 
     do {
@@ -258,21 +314,25 @@ static enum go run_await(struct sluice_req *op, const struct sl_step *step)
     return BLOCKED;
 }
 
+/* What another rank shows in this operation. */
+static inline const uint8_t *in_window(const struct sluice_req *op, uint32_t rank, uint64_t off)
+{
+    return (const uint8_t *)sl_comm_peer(op->comm, rank)->slots + op->win_at + off;
+}
+
 static enum go run_reduce_win(struct sluice_req *op, const struct sl_step *step)
 {
     struct sluice_comm *comm = op->comm;
     const struct sl_plan *plan = op->plan;
     const struct sl_schedule *s = &plan->schedule;
     uint64_t win = step->win_off * plan->esize;
-    uint8_t *own_win = (step->flags & SL_STEP_TO_WIN) != 0
-                           ? comm->win_half[op->half]->payload + win
-                           : NULL;
+    uint8_t *own_win = (step->flags & SL_STEP_TO_WIN) != 0 ? op->base[SL_BUF_WIN] + win : NULL;
     uint32_t divisor = (step->flags & SL_STEP_FINAL) != 0 ? plan->divisor : 1;
 
     for (uint32_t i = 0; i < s->group_count; i++)
         op->srcs[i] = s->group[i] == comm->rank
                           ? at(op, step->src_buf, step->src_off)
-                          : sl_comm_peer(comm, s->group[i])->half[op->half]->payload + win;
+                          : in_window(op, s->group[i], win);
     if (step->dst_buf == SL_BUF_NONE)
         plan->reduce(own_win, NULL, op->srcs, s->group_count, step->count, divisor);
     else
@@ -286,8 +346,7 @@ static enum go run_reduce_win(struct sluice_req *op, const struct sl_step *step)
 static enum go run_get(struct sluice_req *op, const struct sl_step *step)
 {
     const struct sl_plan *plan = op->plan;
-    const uint8_t *src = sl_comm_peer(op->comm, step->peer)->half[op->half]->payload +
-                         step->win_off * plan->esize;
+    const uint8_t *src = in_window(op, step->peer, step->win_off * plan->esize);
     size_t len = step->count * plan->esize;
 
     if (len != 0)
@@ -390,6 +449,16 @@ unsigned sl_op_run(struct sluice_req *op)
     return ran;
 }
 
+/* Operations of a kind take its areas in turns. */
+static int8_t next_area(struct sluice_comm *comm, enum sl_win_size size)
+{
+    switch (size) {
+    case SL_WIN_SHORT: return (int8_t)(comm->win_shorts++ % SL_WIN_SHORTS);
+    case SL_WIN_LONG: return (int8_t)(SL_WIN_SHORTS + (comm->win_longs++ & 1));
+    default: return SL_WIN_NO_AREA;
+    }
+}
+
 static void take_tickets(struct sluice_req *op)
 {
     const struct sl_plan *plan = op->plan;
@@ -405,10 +474,12 @@ static void take_tickets(struct sluice_req *op)
     if (plan->schedule.win_values == 0)
         return;
     op->win_ticket = comm->win_ticket++;
-    op->half = op->win_ticket & 1;
+    op->slot = op->win_ticket % SL_WIN_SLOTS;
+    op->area = next_area(comm, plan->win_size);
+    op->win_at = sl_win_place(comm, op->slot, op->area);
     op->win_base = comm->win_base;
-    op->base[SL_BUF_WIN] = comm->win_half[op->half]->payload;
-    comm->win_base += plan->schedule.win_values;
+    op->base[SL_BUF_WIN] = (uint8_t *)comm->win_slots + op->win_at;
+    comm->win_base += plan->schedule.win_values * SL_WIN_UNIT;
 }
 
 /* Collectives are numbered alike on all ranks; a send or receive is numbered within its pair of ranks and
@@ -489,12 +560,8 @@ void sl_op_end(struct sluice_req *op, int status)
 {
     struct sluice_comm *comm = op->comm;
 
-    if (op->plan->schedule.win_values != 0 && status == 0) {
+    if (op->plan->schedule.win_values != 0 && status == 0)
         comm->win_serving++;
-        comm->win_prev_base = op->win_base;
-        comm->win_prev_run = run_of(op);
-        comm->win_prev_seq = op->seq;
-    }
     sl_list_remove(&op->link);
     op->status = status;
     if (SL_UNLIKELY(op->began_ns != 0) && status == 0)
@@ -505,40 +572,49 @@ void sl_op_end(struct sluice_req *op, int status)
     }
 }
 
+/* What an operation that may not enter the windows yet awaits of the others. false: nothing, or not its turn. */
+static bool awaits_to_enter(const struct sluice_req *op, uint64_t *ticket)
+{
+    return op->comm->win_serving == op->win_ticket && must_await(op->comm, op, ticket);
+}
+
 static int32_t awaited_rank(const struct sluice_req *op, const struct sl_step *step)
 {
     const struct sl_schedule *s = &op->plan->schedule;
-    uint64_t target = op->win_base + step->value;
+    uint64_t target = op->win_base + step->value * SL_WIN_UNIT, ticket;
 
-    if (!op->in_windows) /* the ranks that have not begun the operation before */
-        target = op->comm->win_prev_base + 1;
-    else if (step->kind != SL_STEP_AWAIT)
+    if (!op->in_windows) {
+        if (!awaits_to_enter(op, &ticket))
+            return -1;
+        target = past_base(op->comm, ticket) + SL_WIN_UNIT;
+    } else if (step->kind != SL_STEP_AWAIT) {
         return -1;
-    else if (step->peer != SL_PEER_GROUP)
+    } else if (step->peer != SL_PEER_GROUP) {
         return (int32_t)step->peer;
+    }
     for (uint32_t i = 0; i < s->group_count; i++)
-        if (s->group[i] != op->comm->rank && op->comm->peers[s->group[i]].seen < target)
+        if (s->group[i] != op->comm->rank && !sl_win_passed(op->comm->peers[s->group[i]].seen, target))
             return (int32_t)s->group[i];
     return -1;
 }
 
-static bool is_short(const struct sluice_req *op, uint32_t rank, unsigned half, uint64_t target)
+static bool is_short(const struct sluice_req *op, uint32_t rank, uint64_t ticket, uint64_t target)
 {
     struct sl_peer *peer = sl_comm_peer(op->comm, rank);
 
-    return peer->seen < target &&
-           sl_win_counter(peer->half[half]) < target;
+    return !sl_win_passed(peer->seen, target) &&
+           !sl_win_passed(sl_win_word(&peer->slots[ticket % SL_WIN_SLOTS]), target);
 }
 
 static bool step_lacks(const struct sluice_req *op, const struct sl_step *step, uint32_t rank)
 {
-    const struct sluice_comm *comm = op->comm;
+    uint64_t ticket;
 
-    if (!op->in_windows) /* its turn may not have come */
-        return comm->win_serving == op->win_ticket && op->win_ticket != 0 &&
-               is_short(op, rank, op->half ^ 1, comm->win_prev_base + 1);
+    if (!op->in_windows)
+        return awaits_to_enter(op, &ticket) &&
+               is_short(op, rank, ticket, past_base(op->comm, ticket) + SL_WIN_UNIT);
     return step->kind == SL_STEP_AWAIT && (step->peer == SL_PEER_GROUP || step->peer == rank) &&
-           is_short(op, rank, op->half, op->win_base + step->value);
+           is_short(op, rank, op->win_ticket, op->win_base + step->value * SL_WIN_UNIT);
 }
 
 bool sl_op_lacks(const struct sluice_req *op, uint32_t rank)

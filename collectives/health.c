@@ -178,7 +178,7 @@ void sl_health_tear_down(struct sluice_comm *comm)
         if (peer->ep != NULL)
             peer->ep->iface->ops->ep_destroy(peer->ep);
         peer->ep = NULL;
-        peer->half[0] = peer->half[1] = NULL;
+        peer->slots = NULL;
     }
     sl_list_foreach (&comm->active, node) {
         struct sluice_req *op = sl_container_of(node, struct sluice_req, link);

@@ -59,7 +59,7 @@ void sl_call_shape(const struct sluice_comm *comm, const struct sl_call *call, s
         .out_counts = call->out_counts,
         .out_offs = call->out_offs,
     };
-    if (comm->win_half[0] != NULL)
+    if (comm->win_slots != NULL)
         out->win_count = comm->win_bytes / out->esize;
 }
 
@@ -221,6 +221,24 @@ static uint32_t fingerprint_of(const struct sl_plan *plan)
     return (uint32_t)(h >> 32) | 1; /* never 0: that means "none" */
 }
 
+/* Some give, others take, nobody answers: who gives may be calls ahead. */
+static bool is_one_way(enum sl_coll coll)
+{
+    return coll == SL_BROADCAST || coll == SL_REDUCE || coll == SL_GATHER || coll == SL_SCATTER;
+}
+
+/* Many areas are for those who run ahead: the others' bytes stay in the innermost cache if they use two. */
+static void place_in_windows(struct sl_plan *plan)
+{
+    uint64_t bytes = plan->schedule.win_count * plan->esize;
+    bool alike = plan->schedule.win_alike, one_way = is_one_way(plan->call.coll);
+
+    plan->win_size = alike && bytes <= SL_WIN_INLINE_BYTES             ? SL_WIN_IN_SLOT
+                     : alike && one_way && bytes <= SL_WIN_SHORT_BYTES ? SL_WIN_SHORT
+                                                                       : SL_WIN_LONG;
+    plan->win_ahead = one_way && plan->win_size == SL_WIN_IN_SLOT;
+}
+
 static void sign(struct sl_plan *plan)
 {
     const struct sl_call *call = &plan->call;
@@ -257,6 +275,7 @@ static int plan_build(struct sluice_comm *comm, const struct sl_call *call, stru
     if (err != 0)
         goto err_plan;
     sign(plan);
+    place_in_windows(plan);
     choose_kernels(comm, plan);
     if (compile_channels(plan) != 0 || compile_posts(plan, comm->size) != 0) {
         err = -ENOMEM;

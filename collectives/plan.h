@@ -36,6 +36,8 @@ struct sl_plan {
     struct sl_schedule schedule;
     uint32_t fingerprint;
     bool p2p;                      /* a send or a receive */
+    enum sl_win_size win_size;     /* of what it shows in windows */
+    bool win_ahead;                /* calls of this kind run ahead, and fit in a slot */
     struct sl_signature signature; /* of this call, but for its number */
     uint32_t esize;
     uint32_t divisor;      /* of FINAL reductions: size for averages, otherwise 1 */
@@ -74,11 +76,13 @@ struct sluice_req {
     int status;     /* SL_PENDING, 0, or a negative errno */
     bool given_back; /* sluice_req_free() came first: goes back to the plan when it ends */
     bool in_windows; /* its turn at the windows has begun */
-    uint8_t half;   /* of the window */
+    uint8_t slot;   /* of the windows */
+    int8_t area;    /* of the windows, or SL_WIN_NO_AREA */
     uint8_t *base[SL_BUF_WIN + 1];
     uint32_t seq;
     uint64_t tag;
     uint64_t win_ticket, win_base;
+    size_t win_at;    /* where in each window its payload begins */
     uint32_t open_channels, in_flight;
     uint64_t bytes; /* moved so far, for reports */
     uint64_t began_ns; /* 0: not timed */

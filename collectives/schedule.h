@@ -116,6 +116,7 @@ struct sl_schedule {
     uint32_t channel_count;
     uint32_t win_values;    /* last POST of every rank of the group; 0: windows are not used */
     uint64_t win_count;     /* elements of the window used */
+    bool win_alike;         /* as many by every rank of the group: so all can decide by it */
     uint64_t tmp_count;     /* elements of SL_BUF_TMP */
     uint32_t *group;        /* owned: ranks whose windows are used, ascending, with this one */
     uint32_t group_count;

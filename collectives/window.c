@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Windows: memory of each rank that the ranks of its host map. */
+#include "collectives/window.h"
+
 #include "collectives/connect.h"
 
 #include "core/fork.h"
@@ -10,7 +12,12 @@
 #include <string.h>
 
 #define PAGE 4096
-#define HEADER offsetof(struct sl_win_half, payload)
+#define HEADER offsetof(struct sl_win_slot, payload)
+#define SHORTS_AT (SL_WIN_SLOTS * sizeof(struct sl_win_slot))
+#define SHORT_LEN (HEADER + SL_WIN_SHORT_BYTES) /* the payload of every area begins as a slot's does */
+#define HALVES_AT ((SHORTS_AT + SL_WIN_SHORTS * SHORT_LEN + PAGE - 1) / PAGE * PAGE)
+
+_Static_assert(sizeof(struct sl_win_slot) == 128 && SHORT_LEN % 64 == 0, "slots and areas begin a line");
 
 /* What a rank says about its window. */
 struct offer {
@@ -20,18 +27,32 @@ struct offer {
     struct sl_key key;
 };
 
-static size_t half_bytes(const struct sluice_comm *comm)
+static size_t half_len(const struct sluice_comm *comm)
 {
     size_t wish = (size_t)comm->config.shm_window_bytes / 2;
 
     if (wish == 0)
         wish = comm->local_size <= 16 ? (size_t)1 << 20 : (size_t)256 << 10;
-    return (wish + PAGE - 1) / PAGE * PAGE + PAGE; /* a page more, for the header */
+    return (wish + PAGE - 1) / PAGE * PAGE + PAGE; /* a page more: the payload begins as a slot's does */
 }
 
 static bool of_this_host(const struct sluice_comm *comm, uint32_t rank)
 {
     return rank != comm->rank && comm->host[rank] == comm->host[comm->rank];
+}
+
+static size_t window_len(uint64_t bytes)
+{
+    return HALVES_AT + 2 * (HEADER + bytes);
+}
+
+size_t sl_win_place(const struct sluice_comm *comm, unsigned slot, int area)
+{
+    if (area == SL_WIN_NO_AREA)
+        return slot * sizeof(struct sl_win_slot) + HEADER;
+    if (area < SL_WIN_SHORTS)
+        return SHORTS_AT + (unsigned)area * SHORT_LEN + HEADER;
+    return HALVES_AT + (unsigned)(area - SL_WIN_SHORTS) * (HEADER + comm->win_bytes) + HEADER;
 }
 
 /* The interface that connects this rank to all others of its host by mapping, or NULL. */
@@ -80,29 +101,23 @@ static int alloc_shared(struct sluice_comm *comm, size_t len, struct sl_key *key
 
 static void make_offer(struct sluice_comm *comm, struct offer *offer)
 {
-    size_t half = half_bytes(comm);
+    size_t bytes = half_len(comm) - HEADER;
     int err;
 
-    *offer = (struct offer){.bytes = half - HEADER};
+    *offer = (struct offer){.bytes = bytes};
     if (comm->local_size > 1) {
         comm->win_iface = common_iface(comm);
         err = comm->win_iface == NULL
                   ? sl_fail(-ENOTSUP, "the ranks of this host do not share memory")
-                  : alloc_shared(comm, 2 * half, &offer->key);
+                  : alloc_shared(comm, window_len(bytes), &offer->key);
     } else {
-        err = alloc_plain(comm, 2 * half);
+        err = alloc_plain(comm, window_len(bytes));
     }
     if (err != 0) {
         sl_info("comm", "no windows: %s", sluice_last_error());
         return;
     }
     offer->ready = 1;
-}
-
-static void place_halves(struct sl_win_half *half[2], void *base, size_t bytes)
-{
-    half[0] = base;
-    half[1] = (struct sl_win_half *)(void *)((uint8_t *)base + HEADER + bytes);
 }
 
 static int map_peer(struct sluice_comm *comm, struct sl_peer *peer, const struct offer *offer,
@@ -112,13 +127,13 @@ static int map_peer(struct sluice_comm *comm, struct sl_peer *peer, const struct
     int err;
 
     /* All ranks say the same size; only what is mapped tells whether it is there. */
-    while ((err = ops->map(peer->ep, &offer->key, 2 * (HEADER + offer->bytes), &peer->map)) == -EAGAIN) {
+    while ((err = ops->map(peer->ep, &offer->key, window_len(offer->bytes), &peer->map)) == -EAGAIN) {
         if (sl_now(comm->worker.clock) > deadline || comm->error != 0)
             return sl_fail(-ETIMEDOUT, "the window of rank %d did not arrive", peer->ep->peer);
         sl_comm_idle(comm, sl_comm_progress(comm), true);
     }
     if (err == 0)
-        place_halves(peer->half, peer->map, offer->bytes);
+        peer->slots = peer->map;
     return err;
 }
 
@@ -168,7 +183,7 @@ static int agree(struct sluice_comm *comm, struct sl_exchange *exchange, struct 
         return 0;
     }
     comm->win_bytes = offers[comm->rank].bytes;
-    place_halves(comm->win_half, comm->win_mem.addr, comm->win_bytes);
+    comm->win_slots = comm->win_mem.addr;
     return 0;
 }
 
@@ -198,9 +213,9 @@ void sl_windows_close(struct sluice_comm *comm)
         if (peer->map != NULL && peer->ep != NULL)
             peer->ep->iface->ops->unmap(peer->ep, peer->map);
         peer->map = NULL;
-        peer->half[0] = peer->half[1] = NULL;
+        peer->slots = NULL;
     }
-    comm->win_half[0] = comm->win_half[1] = NULL;
+    comm->win_slots = NULL;
     if (comm->win_mem.addr == NULL)
         return;
     if (comm->win_iface == NULL) {

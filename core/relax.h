@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a loop that waits for another core's store does between two looks. */
+/* What a loop that waits for another core's store does between two looks, and how a store is prepared. */
 #ifndef SL_CORE_RELAX_H
 #define SL_CORE_RELAX_H
 
@@ -18,6 +18,17 @@ static inline void sl_cpu_relax(void)
     __asm__ volatile("isb" ::: "memory");
 #else
     __asm__ volatile("" ::: "memory");
+#endif
+}
+
+/* The line that holds p will be written: a hint to take it from the cores that have read it. __builtin_prefetch() asks
+ * for a line to read unless the compiler may assume a processor with PREFETCHW; one without takes it for a NOP. */
+static inline void sl_prefetch_write(const void *p)
+{
+#if defined(__x86_64__)
+    __asm__ volatile("prefetchw %0" : : "m"(*(const char *)p));
+#else
+    __builtin_prefetch(p, 1);
 #endif
 }
 

@@ -368,29 +368,38 @@ static void what_was_withdrawn_is_not_delivered(void **state)
 
 /* ---- windows ---- */
 
-static struct sl_win_half *half_of(unsigned rank)
+static struct sl_win_slot *slot_of(unsigned rank, uint64_t op)
 {
-    return (void *)(model_shared + 256 * rank);
+    return (struct sl_win_slot *)(void *)(model_shared + 1024 * rank) + op % 2;
 }
 
 static void nothing_to_begin(void)
 {
 }
 
-/* One rank of two: each op writes its half, reads the other's, says so, and may write again. */
+static bool shows(unsigned rank, uint64_t op, uint64_t counter)
+{
+    return sl_win_passed(sl_win_word(slot_of(rank, op)), counter * SL_WIN_UNIT);
+}
+
+static void show(unsigned rank, uint64_t op, uint64_t counter)
+{
+    sl_win_publish(slot_of(rank, op), counter * SL_WIN_UNIT, op);
+}
+
+/* One rank of two: each op writes its slot, reads the other's, says so, and may write again. */
 static void window_rank(unsigned self)
 {
-    struct sl_win_half *mine = half_of(self), *its = half_of(1 - self);
-
     for (uint64_t op = 1; op <= 2; op++) {
-        uint64_t *out = (uint64_t *)(void *)mine->payload, *in = (uint64_t *)(void *)its->payload;
+        uint64_t *out = (uint64_t *)(void *)slot_of(self, 0)->payload;
+        const uint64_t *in = (const uint64_t *)(const void *)slot_of(1 - self, 0)->payload;
 
         *out = op * 10 + self;
-        sl_win_publish(mine, op, op * 2 - 1);
-        UNTIL(sl_win_counter(its) >= op * 2 - 1);
-        model_check(sl_win_run(its) == op && *in == op * 10 + 1 - self);
-        sl_win_publish(mine, op, op * 2);
-        UNTIL(sl_win_counter(its) >= op * 2);
+        show(self, 0, op * 2 - 1);
+        UNTIL(shows(1 - self, 0, op * 2 - 1));
+        model_check(*in == op * 10 + 1 - self);
+        show(self, 0, op * 2);
+        UNTIL(shows(1 - self, 0, op * 2));
     }
 }
 
@@ -410,6 +419,36 @@ static void windows_hold_what_was_published(void **state)
 
     (void)state;
     run_story(&story, 5, 60000);
+}
+
+/* A root runs ahead, here with two slots: it writes one again when the other rank has begun the operation after
+ * the one that was in it. That rank says so before it reads what that operation brings. */
+static void window_root(void)
+{
+    for (uint64_t op = 1; op <= 4; op++) {
+        if (op > 2)
+            UNTIL(shows(1, op - 1, op - 1));
+        *(uint64_t *)(void *)slot_of(0, op)->payload = op * 10;
+        show(0, op, op);
+    }
+}
+
+static void window_taker(void)
+{
+    for (uint64_t op = 1; op <= 4; op++) {
+        show(1, op, op);
+        UNTIL(shows(0, op, op));
+        model_check((sl_win_word(slot_of(0, op)) & SL_WIN_TAG_MASK) == op);
+        model_check(*(const uint64_t *)(const void *)slot_of(0, op)->payload == op * 10);
+    }
+}
+
+static void a_root_that_runs_ahead_overwrites_nothing_unread(void **state)
+{
+    static const struct model_story story = {nothing_to_begin, {window_root, window_taker}, NULL};
+
+    (void)state;
+    run_story(&story, 8, 60000);
 }
 
 /* ---- events ---- */
@@ -736,6 +775,7 @@ int main(void)
         cmocka_unit_test(a_sleeper_is_woken_or_sees_the_message),
         cmocka_unit_test(what_was_withdrawn_is_not_delivered),
         cmocka_unit_test(windows_hold_what_was_published),
+        cmocka_unit_test(a_root_that_runs_ahead_overwrites_nothing_unread),
         cmocka_unit_test(events_are_read_whole_and_slots_reused_after),
         cmocka_unit_test(a_torn_page_is_told),
         cmocka_unit_test(a_record_is_of_its_turn_or_not_there),

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Windows over shared memory: a rank whose own is smaller than it says, and sums that are the same bits on every rank. */
+/* Windows over shared memory: a rank whose own is smaller than it says, sums that are the same bits on every rank, and
+ * ranks that run ahead of each other. */
 #include "tests/unit/engine/crew.h"
 
 #include "core/rng.h"
 #include "core/transport.h"
 
+#include <errno.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <cmocka.h>
 
 static const struct sl_transport_ops *shm;
@@ -69,13 +73,13 @@ static void sums(struct sluice_comm *comm, int rank)
 
 static void without_windows(struct sluice_comm *comm, int rank)
 {
-    CREW_EXPECT(comm->win_half[0] == NULL);
+    CREW_EXPECT(comm->win_slots == NULL);
     sums(comm, rank);
 }
 
 static void with_windows(struct sluice_comm *comm, int rank)
 {
-    CREW_EXPECT(comm->win_half[0] != NULL);
+    CREW_EXPECT(comm->win_slots != NULL);
     sums(comm, rank);
 }
 
@@ -145,9 +149,124 @@ static void every_rank_has_the_same_bits(void **state)
             }
 }
 
+/* ---- ranks that run ahead ---- */
+
+static size_t ahead_count;
+static int ahead_calls;
+static _Atomic bool root_is_through;
+
+static bool root_got_through(void)
+{
+    time_t deadline = time(NULL) + 20;
+
+    while (!root_is_through && time(NULL) < deadline)
+        sched_yield();
+    return root_is_through;
+}
+
+/* The others call only after the root has ended all its calls. */
+static void after_the_root(struct sluice_comm *comm, int rank)
+{
+    uint64_t data[128] = {0};
+    int err = 0;
+
+    CREW_EXPECT(rank == 0 || root_got_through());
+    for (int i = 1; i <= ahead_calls && err == 0; i++) {
+        if (rank == 0)
+            data[0] = data[ahead_count - 1] = (uint64_t)i;
+        err = sluice_broadcast(comm, data, data, ahead_count, SLUICE_U64, 0, NULL);
+        CREW_EXPECT(err != 0 || (data[0] == (uint64_t)i && data[ahead_count - 1] == (uint64_t)i));
+    }
+    CREW_EXPECT(err == 0);
+    if (rank == 0)
+        root_is_through = true;
+    CREW_EXPECT(sluice_barrier(comm, NULL) == 0);
+}
+
+static void a_root_is_calls_ahead_of_the_others(void **state)
+{
+    static const struct {
+        size_t count;
+        int calls;
+    } cases[] = {{1, SL_WIN_SLOTS - 2}, {6, SL_WIN_SLOTS - 2}, {7, SL_WIN_SHORTS}, {128, SL_WIN_SHORTS}};
+    struct crew crew = {.ranks = 3, .settings = "ALGO=flat", .ops = {shm, shm, shm}};
+
+    (void)state;
+    for (unsigned c = 0; c < SL_ARRAY_LEN(cases); c++) {
+        ahead_count = cases[c].count;
+        ahead_calls = cases[c].calls;
+        root_is_through = false;
+        RUN_CREW(&crew, after_the_root);
+    }
+}
+
+/* Slots and areas are used many times over, in all orders of sizes: nobody reads what is of another call. */
+static void calls_of_all_sizes(struct sluice_comm *comm, int rank)
+{
+    static const size_t counts[] = {1, 6, 7, 128, 129, 4000};
+    uint64_t *data = malloc(4000 * sizeof(*data)), sum;
+    struct sl_rng rng;
+    size_t wrong = 0;
+    int err = 0;
+
+    sl_rng_init(&rng, 7); /* the same on all ranks */
+    for (uint64_t i = 1; i <= 1500 && err == 0; i++) {
+        size_t count = counts[sl_rng_below(&rng, SL_ARRAY_LEN(counts))];
+        int root = (int)sl_rng_below(&rng, 3);
+        uint64_t value = i * 10 + (uint64_t)rank;
+
+        if (sl_rng_below(&rng, 4) == 0) {
+            err = sluice_reduce(comm, &value, &sum, 1, SLUICE_U64, SLUICE_SUM, root, NULL);
+            wrong += rank == root && sum != i * 30 + 3;
+            continue;
+        }
+        data[0] = data[count - 1] = value;
+        err = sluice_broadcast(comm, data, data, count, SLUICE_U64, root, NULL);
+        wrong += data[0] != i * 10 + (uint64_t)root || data[count - 1] != data[0];
+    }
+    free(data);
+    CREW_EXPECT(err == 0);
+    CREW_EXPECT(wrong == 0);
+}
+
+static void calls_of_all_sizes_follow_each_other(void **state)
+{
+    struct crew crew = {.ranks = 3, .settings = "ALGO=flat", .ops = {shm, shm, shm}};
+
+    (void)state;
+    RUN_CREW(&crew, calls_of_all_sizes);
+}
+
+/* Each believes that it is the root of the second call, and needs nothing of the other. */
+static void with_two_roots(struct sluice_comm *comm, int rank)
+{
+    uint64_t data = 0, sum;
+    int err = sluice_allreduce(comm, &data, &sum, 1, SLUICE_U64, SLUICE_SUM, NULL);
+
+    CREW_EXPECT(err == 0);
+    CREW_EXPECT(sluice_broadcast(comm, &data, &data, 1, SLUICE_U64, rank, NULL) == 0);
+    for (int i = 0; i < 5 && err == 0; i++)
+        err = sluice_broadcast(comm, &data, &data, 1, SLUICE_U64, 0, NULL);
+    if (err == 0)
+        err = sluice_barrier(comm, NULL);
+    CREW_EXPECT(err == -EPROTO);
+    CREW_EXPECT(strstr(sluice_last_error(), "collective number 2") != NULL);
+}
+
+static void two_roots_are_noticed_calls_later(void **state)
+{
+    struct crew crew = {.ranks = 2, .settings = "ALGO=flat", .ops = {shm, shm}};
+
+    (void)state;
+    RUN_CREW(&crew, with_two_roots);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_root_is_calls_ahead_of_the_others),
+        cmocka_unit_test(calls_of_all_sizes_follow_each_other),
+        cmocka_unit_test(two_roots_are_noticed_calls_later),
         cmocka_unit_test(a_rank_whose_window_is_smaller_than_it_says_harms_nobody),
         cmocka_unit_test(every_rank_has_the_same_bits)};
 
