@@ -185,6 +185,12 @@ static void on_drop(struct sl_verbs_ep *ep, uint32_t number)
 
     if (req == NULL || msg->number != number)
         return;
+    /* Who granted memory for it takes it; its bytes may be on their way out of the caller's memory. */
+    if (msg->granted != 0) {
+        sl_verbs_ep_fail(ep, -EPROTO, "%s drops message %u, for which it granted memory",
+                         sl_ep_peer_name(&ep->base), number);
+        return;
+    }
     msg->req = NULL;
     tx_advance(ep);
     req->len = msg->len;

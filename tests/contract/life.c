@@ -322,13 +322,17 @@ static void an_idle_endpoint_hears_of_its_loss_too(void **state)
     pair_close(&p);
 }
 
-static void what_was_sent_before_a_destroy_still_arrives(void **state)
+/* What was sent is not lost with the endpoint, whether or not it waits for something itself. */
+static void send_and_destroy(bool waits)
 {
-    struct msg *send[3], *recv[3];
+    struct msg *send[3], *recv[3], *waiting = NULL;
     struct pair p;
 
-    (void)state;
     pair_connect(&p);
+    if (waits) {
+        waiting = msg_recv(&p.side[0], 64, 7);
+        post_recv(&p, waiting, NULL);
+    }
     for (unsigned i = 0; i < 3; i++) {
         send[i] = msg_send(&p.side[0], 20 + i * 500, i);
         post_send(&p, send[i], NULL);
@@ -339,6 +343,10 @@ static void what_was_sent_before_a_destroy_still_arrives(void **state)
     }
     contract_ops->ep_destroy(p.side[0].ep);
     p.side[0].ep = NULL;
+    if (waits) {
+        msg_check_ended(waiting, -ECANCELED);
+        msg_free(waiting);
+    }
     for (unsigned i = 0; i < 3; i++) {
         recv[i] = msg_recv(&p.side[1], 20 + i * 500, i);
         post_recv(&p, recv[i], NULL);
@@ -351,6 +359,18 @@ static void what_was_sent_before_a_destroy_still_arrives(void **state)
     }
     PUMP_UNTIL(&p, p.side[1].downs == 1);
     pair_close(&p);
+}
+
+static void what_was_sent_before_a_destroy_still_arrives(void **state)
+{
+    (void)state;
+    send_and_destroy(false);
+}
+
+static void so_it_does_when_a_receive_is_posted(void **state)
+{
+    (void)state;
+    send_and_destroy(true);
 }
 
 /* Connecting ends in an error, not in a hang or a crash: at once, or in req within the time limit. */
@@ -426,6 +446,7 @@ int contract_life_cases(void)
         {0, cmocka_unit_test(a_request_that_a_loss_ends_is_progress)},
         {0, cmocka_unit_test(an_idle_endpoint_hears_of_its_loss_too)},
         {0, cmocka_unit_test(what_was_sent_before_a_destroy_still_arrives)},
+        {0, cmocka_unit_test(so_it_does_when_a_receive_is_posted)},
         {0, cmocka_unit_test(an_address_of_another_version_is_refused)},
         {0, cmocka_unit_test(an_address_whose_owner_is_gone_is_refused_in_time)},
     };
