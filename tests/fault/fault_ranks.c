@@ -39,8 +39,8 @@ static const char *const kind_name[FAULT_KINDS] = {
 
 static const char *const kind_promise[FAULT_KINDS] = {
     [FAULT_KILL] = "after a rank was killed, all others end and name it",
-    [FAULT_STOP] = "after a rank was stopped beyond the timeout, all others time out and name it; it "
-                  "ends when it goes on",
+    [FAULT_STOP] = ("after a rank was stopped beyond the timeout, all others time out and name it; it "
+                   "ends when it goes on"), /* the parentheses tell clang that no comma is missing */
     [FAULT_RESET] = "after a connection was reset, all ranks end with an error",
     [FAULT_HALF] = "after what a rank sends is lost on the way, all others end and name it",
     [FAULT_ABORT] = "after an abort from another thread, all ranks end as canceled",
