@@ -148,6 +148,20 @@ static void a_grant_past_its_own_length_is_refused_at_once(void **state)
     ends_with(-EBADMSG, "grants bytes past the end of message 0");
 }
 
+/* What was granted is being written when the peer says that it does not want it: libFuzzer. */
+static void a_message_with_a_grant_is_not_dropped(void **state)
+{
+    struct sl_verbs_tx_frame *frame;
+
+    (void)state;
+    assert_int_equal(send_it(LEN), 0);
+    grant(0, LEN, 0, LEN, 0);
+    frame = sl_verbs_frame_new(world_ep(1), SL_VERBS_DROP, 0);
+    assert_non_null(frame);
+    sl_verbs_frame_post(world_ep(1), frame);
+    ends_with(-EPROTO, "drops message 0, for which it granted memory");
+}
+
 /* ---- the granting side ---- */
 
 /* Side 1 grants memory of its own for a message of LEN bytes. */
@@ -227,6 +241,7 @@ int main(void)
         CASE(nor_when_the_second_grant_comes_after_the_send),
         CASE(a_shorter_message_is_granted_once_too),
         CASE(a_grant_past_its_own_length_is_refused_at_once),
+        CASE(a_message_with_a_grant_is_not_dropped),
         CASE(bytes_beyond_a_grant_end_the_connection),
         CASE(bytes_for_a_grant_that_is_over_end_the_connection),
         CASE(more_bytes_than_the_message_has_end_the_connection)};
