@@ -128,14 +128,22 @@ static int publish(const char *key, const char *text)
     return status == PMIX_SUCCESS ? 0 : fail_pmix(status, "put");
 }
 
-/* A get under way. When its deadline passes first, the library still holds it: then it is left behind on purpose. */
+/* A get under way. When its deadline passes first, the library still holds it, and it goes with the answer. */
 struct get {
     pthread_mutex_t lock;
     pthread_cond_t ended;
     bool over, fits;
+    bool abandoned; /* nobody waits for the answer */
     pmix_status_t status;
     char text[TEXT_MAX];
 };
+
+static void get_destroy(struct get *get)
+{
+    pthread_cond_destroy(&get->ended);
+    pthread_mutex_destroy(&get->lock);
+    free(get);
+}
 
 static void get_ended(pmix_status_t status, pmix_value_t *value, void *arg)
 {
@@ -148,8 +156,11 @@ static void get_ended(pmix_status_t status, pmix_value_t *value, void *arg)
     if (get->fits)
         memcpy(get->text, value->data.string, strlen(value->data.string) + 1);
     get->over = true;
+    bool abandoned = get->abandoned;
     pthread_cond_signal(&get->ended);
     pthread_mutex_unlock(&get->lock);
+    if (abandoned)
+        get_destroy(get);
 }
 
 static struct get *get_create(void)
@@ -165,13 +176,6 @@ static struct get *get_create(void)
     pthread_cond_init(&get->ended, &attr);
     pthread_condattr_destroy(&attr);
     return get;
-}
-
-static void get_destroy(struct get *get)
-{
-    pthread_cond_destroy(&get->ended);
-    pthread_mutex_destroy(&get->lock);
-    free(get);
 }
 
 /* Asks once. 0: the library has answered, and *status tells what. */
@@ -195,6 +199,7 @@ static int get_once(const char *key, uint64_t until_ns, pmix_status_t *status, c
     while (!get->over && timed_out == 0)
         timed_out = pthread_cond_timedwait(&get->ended, &get->lock, &until);
     bool over = get->over;
+    get->abandoned = !over;
     pthread_mutex_unlock(&get->lock);
     if (!over)
         return -ETIMEDOUT;

@@ -17,6 +17,10 @@ static unsigned not_yet; /* so many questions are answered by "there is no such 
 static bool silent;      /* none is answered */
 static char kept_key[PMIX_MAX_KEYLEN + 1], kept_text[64];
 static unsigned inits, finalizes, asked;
+static struct {
+    pmix_value_cbfunc_t answer; /* NULL: none */
+    void *arg;
+} unanswered;
 
 void *__real_dlopen(const char *name, int flags);
 void *__wrap_dlopen(const char *name, int flags);
@@ -38,6 +42,9 @@ PLAYED pmix_status_t PMIx_Init(pmix_proc_t *proc, pmix_info_t info[], size_t nin
 PLAYED pmix_status_t PMIx_Finalize(const pmix_info_t info[], size_t ninfo)
 {
     finalizes++;
+    if (unanswered.answer != NULL) /* too late for who asked */
+        unanswered.answer(PMIX_ERR_NOT_FOUND, NULL, unanswered.arg);
+    unanswered.answer = NULL;
     return PMIX_SUCCESS;
 }
 
@@ -61,8 +68,12 @@ PLAYED pmix_status_t PMIx_Get_nb(const pmix_proc_t *proc, const char key[], cons
 
     assert_int_equal(proc->rank, 0);
     assert_string_equal(key, kept_key);
-    if (silent)
+    if (silent) {
+        assert_null(unanswered.answer);
+        unanswered.answer = answer;
+        unanswered.arg = arg;
         return PMIX_SUCCESS;
+    }
     if (asked++ < not_yet)
         answer(PMIX_ERR_NOT_FOUND, NULL, arg);
     else
