@@ -159,6 +159,40 @@ static void names_of_collectives_are_those_of_any_tongue(void **state)
     }
 }
 
+/* A little ahead by the model, messages were a third behind in truth. */
+static void undecided(struct sluice_comm **comm, int rank)
+{
+    static const struct {
+        double beta;
+        const char *chosen;
+    } cases[] = {{0.06, ": flat ("}, {0.0518, ": flat ("}, {0.03, ": binomial ("}};
+    struct sl_call call = {.coll = SL_BROADCAST, .dtype = SLUICE_F32, .count = 16384};
+
+    if (rank != 0)
+        return;
+    (*comm)->costs.shm.alpha = 224;
+    (*comm)->costs.sync = 160;
+    (*comm)->costs.copy = 0.008;
+    (*comm)->costs.reduce = 0.004;
+    (*comm)->correction.windows = (*comm)->correction.messages = 1.25;
+    for (size_t i = 0; i < SL_ARRAY_LEN(cases); i++) {
+        char *text = NULL;
+        size_t len;
+        FILE *out = open_memstream(&text, &len);
+
+        (*comm)->costs.shm.beta = cases[i].beta;
+        EXPECT(out != NULL && sl_select_explain(*comm, &call, out) == 0);
+        fclose(out);
+        EXPECT(strstr(text, cases[i].chosen) != NULL);
+        free(text);
+    }
+}
+
+static void messages_take_the_place_of_windows_if_they_are_ahead_by_a_tenth(void **state)
+{
+    RUN(2, "SHM_WINDOW_BYTES=1048576", undecided);
+}
+
 /* Pieces are counted in elements: one that is smaller than an element is an element. */
 static void tiny_chunks(struct sluice_comm **comm, int rank)
 {
@@ -222,6 +256,7 @@ int main(void)
         cmocka_unit_test(an_item_that_can_force_nothing_is_refused),
         cmocka_unit_test(names_of_collectives_are_those_of_any_tongue),
         cmocka_unit_test(a_chunk_is_an_element_at_least),
+        cmocka_unit_test(messages_take_the_place_of_windows_if_they_are_ahead_by_a_tenth),
         cmocka_unit_test(an_algorithm_that_does_not_suit_is_refused),
     };
 
