@@ -41,7 +41,8 @@ extern const struct sl_costs sl_costs_built_in;
 /* All are numbers above 0 and none is absurd. */
 bool sl_costs_sane(const struct sl_costs *costs);
 
-/* Puts a usual value in place of each that no hardware has; returns how many. */
+/* Puts a usual value in place of each that no hardware has; returns how many. Where one of a host's own is among
+ * them, and each of its ranks has a core, its others are no longer than usual either. */
 unsigned sl_costs_repair(struct sl_costs *costs, const struct sl_costs_facts *facts);
 
 /* To a quarter of an octave, so that small differences from run to run do not change a choice, and with

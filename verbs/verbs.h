@@ -2,7 +2,8 @@
 /*
  * What the files of the verbs transport share; docs/design/0007-rdma.md says how it works.
  *
- *   verbs.c    the operations of the contract; connecting; progress
+ *   verbs.c    the operations of the contract; progress; sleep
+ *   iface.c    interfaces · endpoint.c connections: made, up, lost, ended, and the companion beside them
  *   device.c   ports and GIDs: what there is · probe.c lists it · plan.c which paths a connection has
  *   rail.c     an open port: its queues, completions, asynchronous events · slots.c receive buffers
  *   mr.c       registered memory, on every rail · gpu.c GPU memory
@@ -410,14 +411,31 @@ static inline struct sl_verbs_iface *sl_verbs_iface_of(struct sl_iface *iface)
     return (struct sl_verbs_iface *)iface;
 }
 
-/* verbs.c */
+/* iface.c */
 /* For tests: interfaces opened from now on have this companion in place of tcp; NULL: tcp again. */
 void sl_verbs_companion_replace(const struct sl_transport_ops *ops);
+int sl_verbs_iface_open(struct sl_worker *worker, const struct sl_device *dev,
+                        const struct sl_handler *handler, struct sl_iface **out);
+void sl_verbs_iface_close(struct sl_iface *base);
+
+/* endpoint.c */
+int sl_verbs_ep_create(struct sl_iface *base, struct sl_ep **out);
+int sl_verbs_ep_addr(struct sl_ep *base, struct sl_addr *out);
+int sl_verbs_ep_connect(struct sl_ep *base, const struct sl_addr *peer, struct sl_req *req);
+void sl_verbs_ep_destroy(struct sl_ep *base);
+void sl_verbs_ep_describe(const struct sl_ep *base, char *out, size_t cap);
+/* What an interface's companion calls. */
+struct sl_handler sl_verbs_companion_handler(struct sl_verbs_iface *iface);
 /* Notes that the connection is lost; the next progress tells its owner. Returns status. */
 int sl_verbs_ep_fail(struct sl_verbs_ep *ep, int status, const char *fmt, ...) SL_PRINTF(3, 4);
+/* Ends what was noted so. */
+void sl_verbs_ep_lost(struct sl_verbs_ep *ep);
+/* Its peer said farewell: notes the loss once all that came before is handled. */
+void sl_verbs_ep_leave(struct sl_verbs_ep *ep);
 void sl_verbs_ep_activate(struct sl_verbs_ep *ep);
 /* It waits for a time: the next look at the clock asks for which. */
 void sl_verbs_ep_time(struct sl_verbs_ep *ep);
+void sl_verbs_ep_untime(struct sl_verbs_ep *ep);
 /* The code and sentence for a call on a connection that is not up. */
 int sl_verbs_not_up(const struct sl_verbs_ep *ep);
 

@@ -130,35 +130,27 @@ over_the_link() {
     [[ $share -ge 80 && $share -le 105 ]]
 }
 
-# Machines cloned from one snapshot look like one host; what they send still crosses a network.
-hosts_that_look_like_one() {
-    local rank
-    export SLUICE_HOST_ID=clone SLUICE_LOG=tcp:info SLUICE_TRANSPORT=tcp
-    start "$a" 0 10.77.0.1:7718 -b 8k -e 8k -i 5
-    start "$b" 1 10.77.0.1:7718 -b 8k -e 8k -i 5
-    unset SLUICE_HOST_ID SLUICE_LOG SLUICE_TRANSPORT
+# checksums_are on|off OTHER PORT SETTING...: on both ends of a run between $a and OTHER, by addresses of the network.
+checksums_are() {
+    local crc=$1 other=$2 root=10.77.0.1:$3 rank
+    shift 3
+    export SLUICE_LOG=tcp:info SLUICE_TRANSPORT=tcp "$@"
+    start "$a" 0 "$root" -b 8k -e 8k -i 5
+    start "$other" 1 "$root" -b 8k -e 8k -i 5
+    unset SLUICE_LOG SLUICE_TRANSPORT "${@%%=*}"
     ended 60
     show
     [[ ${statuses[0]} -eq 0 && ${statuses[1]} -eq 0 ]] || return 1
     for rank in 0 1; do
-        grep -q 'connected to .*10\.77\.0\..*, crc on' "$dir/$rank" || { echo "rank $rank does without checksums"; return 1; }
+        grep -q "connected to .*10\.77\.0\..*, crc $crc" "$dir/$rank" || { echo "rank $rank: checksums are not $crc"; return 1; }
     done
 }
 
+# Machines cloned from one snapshot look like one host; what they send still crosses a network.
+hosts_that_look_like_one() { checksums_are on "$b" 7718 SLUICE_HOST_ID=clone; }
+
 # By addresses of the network, within one host.
-one_host_that_does_not_use_loopback() {
-    local rank
-    export SLUICE_INTERFACE=sluice0 SLUICE_LOG=tcp:info SLUICE_TRANSPORT=tcp
-    start "$a" 0 10.77.0.1:7719 -b 8k -e 8k -i 5
-    start "$a" 1 10.77.0.1:7719 -b 8k -e 8k -i 5
-    unset SLUICE_INTERFACE SLUICE_LOG SLUICE_TRANSPORT
-    ended 60
-    show
-    [[ ${statuses[0]} -eq 0 && ${statuses[1]} -eq 0 ]] || return 1
-    for rank in 0 1; do
-        grep -q 'connected to .*10\.77\.0\..*, crc off' "$dir/$rank" || { echo "rank $rank counts checksums"; return 1; }
-    done
-}
+one_host_that_does_not_use_loopback() { checksums_are off "$a" 7719 SLUICE_INTERFACE=sluice0; }
 
 bytes_sent() {
     inside "$1" ip -s link show dev sluice0 | awk '/TX:/ { getline; print $1 }'

@@ -17,6 +17,7 @@
 #include "verify.h"
 #include "work.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -546,17 +547,35 @@ static int allocate_buffer(struct sweep *s, int which)
 /* The same work on all ranks: what takes the slowest of them the time that was asked for. */
 static int prepare_work(struct sweep *s)
 {
-    double pass_s, slowest_s;
+    double slowest_s;
     int err;
 
     if (s->options->compute_us == 0)
         return 0;
-    err = sb_work_init(&s->work, s->options->touch_bytes, &pass_s);
+    err = sb_work_init(&s->work, s->options->touch_bytes);
     if (err == 0)
-        err = sluice_allreduce(s->comm, &pass_s, &slowest_s, 1, SLUICE_F64, SLUICE_MAX, NULL);
+        err = sluice_allreduce(s->comm, &s->work.pass_s, &slowest_s, 1, SLUICE_F64, SLUICE_MAX, NULL);
     if (err == 0)
-        s->work.passes = (uint64_t)fmax(1e-6 * s->options->compute_us / slowest_s + 0.5, 1);
+        sb_work_size(&s->work, slowest_s, 1e-6 * s->options->compute_us);
     return err;
+}
+
+/* What the computing took in truth: processors are shared, and not as fast at each moment. */
+static int report_work(struct sweep *s)
+{
+    struct record mine = {.stat = {.min = s->work.least_s, .max = s->work.most_s}};
+    double least_s = s->work.least_s, most_s = 0;
+    int err = share_records(s, &mine);
+
+    if (err != 0 || s->out == NULL)
+        return err;
+    for (int rank = 0; rank < s->size; rank++) {
+        least_s = fmin(least_s, s->records[rank].stat.min);
+        most_s = fmax(most_s, s->records[rank].stat.max);
+    }
+    fprintf(s->out, "# Computing before an operation: %.1f to %.1f us of processor time, %" PRIu64 " passes of %.4f us\n",
+            1e6 * least_s, 1e6 * most_s, s->work.passes, 1e6 * s->work.pass_s);
+    return 0;
 }
 
 static void sweep_fini(struct sweep *s)
@@ -633,6 +652,8 @@ int sb_sweep(struct sluice_comm *comm, const struct sb_options *options, FILE *o
     err = sweep_init(s);
     if (err == 0)
         err = sb_sweep_visit(options, s->size, measure_row, s);
+    if (err == 0 && options->compute_us != 0)
+        err = report_work(s);
     if (err == 0 && options->memory)
         err = report_memory(s);
     sweep_fini(s);

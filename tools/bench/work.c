@@ -8,15 +8,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define MEASURED_BYTES ((size_t)8 << 20) /* a pass is timed by so many, at least one */
-#define MEASURED_TIMES 3                 /* of which the shortest counts */
-
-void sb_work_do(const struct sb_work *work)
-{
-    for (uint64_t pass = 0; pass < work->passes; pass++)
-        for (size_t i = 0; i < work->count; i++)
-            work->memory[i] = work->memory[i] * 0.999 + 0.001;
-}
+#define MEASURED_BYTES ((size_t)1 << 20) /* a pass is timed by so many, at least one */
+#define MEASURED_TIMES 40                /* of which the shortest counts: the core may be shared for a while */
 
 /* Of this thread alone: others may have the core in between. */
 static double processor_s(void)
@@ -27,10 +20,30 @@ static double processor_s(void)
     return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
 }
 
-int sb_work_init(struct sb_work *work, size_t bytes, double *pass_s)
+void sb_work_do(struct sb_work *work)
 {
-    double least = HUGE_VAL;
+    double start_s = work->passes > 0 ? processor_s() : 0, took_s;
 
+    for (uint64_t pass = 0; pass < work->passes; pass++)
+        for (size_t i = 0; i < work->count; i++)
+            work->memory[i] = work->memory[i] * 0.999 + 0.001;
+    if (work->passes == 0)
+        return;
+    took_s = processor_s() - start_s;
+    work->least_s = fmin(work->least_s, took_s);
+    work->most_s = fmax(work->most_s, took_s);
+}
+
+void sb_work_size(struct sb_work *work, double pass_s, double seconds)
+{
+    work->passes = (uint64_t)fmax(seconds / pass_s + 0.5, 1);
+    work->pass_s = pass_s;
+    work->least_s = HUGE_VAL;
+    work->most_s = 0;
+}
+
+int sb_work_init(struct sb_work *work, size_t bytes)
+{
     work->count = bytes / sizeof(double) > 0 ? bytes / sizeof(double) : 1;
     work->memory = calloc(work->count, sizeof(double));
     if (work->memory == NULL)
@@ -38,13 +51,10 @@ int sb_work_init(struct sb_work *work, size_t bytes, double *pass_s)
     work->passes = 1; /* touches the pages */
     sb_work_do(work);
     work->passes = 1 + MEASURED_BYTES / (work->count * sizeof(double));
-    for (int i = 0; i < MEASURED_TIMES; i++) {
-        double start = processor_s();
-
+    work->least_s = HUGE_VAL;
+    for (int i = 0; i < MEASURED_TIMES; i++)
         sb_work_do(work);
-        least = fmin(least, processor_s() - start);
-    }
-    *pass_s = least / (double)work->passes;
+    work->pass_s = work->least_s / (double)work->passes;
     return 0;
 }
 

@@ -212,6 +212,26 @@ static void on_a_machine_that_is_always_busy_the_lowest_of_eight_jobs_counts(voi
     assert_true(sl_kept_settled(&kept));
 }
 
+/* As on a machine that is busy: 250 ns for a message beside 2 us for a sync would choose messages. */
+static void beside_what_was_impossible_nothing_is_longer_than_usual(void **state)
+{
+    struct sl_costs costs = sl_costs_built_in;
+
+    (void)state;
+    costs.shm.alpha = 4e6;
+    costs.sync = 2000;
+    costs.copy = sl_costs_built_in.copy / 2;
+    costs.net.alpha = 10 * sl_costs_built_in.net.alpha;
+    assert_int_equal(sl_costs_repair(&costs, &two_ranks), 1);
+    assert_true(costs.shm.alpha == sl_costs_built_in.shm.alpha);
+    assert_true(costs.sync == sl_costs_built_in.sync);
+    assert_true(costs.copy == sl_costs_built_in.copy / 2); /* others' work makes nothing shorter */
+    assert_true(costs.net.alpha == 10 * sl_costs_built_in.net.alpha); /* of another moment */
+    costs.sync = 2000;
+    assert_int_equal(sl_costs_repair(&costs, &two_ranks), 0);
+    assert_true(costs.sync == 2000); /* by itself, that is a host */
+}
+
 static void what_had_to_be_repaired_serves_one_job_and_is_not_kept(void **state)
 {
     struct sl_kept_costs kept = {.version = 0}, bad = measured(true, 917504);
@@ -337,6 +357,7 @@ int main(void)
         cmocka_unit_test(another_word_begins_anew),
         cmocka_unit_test(a_busy_machine_never_overrules_a_quiet_one),
         cmocka_unit_test(on_a_machine_that_is_always_busy_the_lowest_of_eight_jobs_counts),
+        cmocka_unit_test(beside_what_was_impossible_nothing_is_longer_than_usual),
         cmocka_unit_test(what_had_to_be_repaired_serves_one_job_and_is_not_kept),
         cmocka_unit_test(costs_of_another_time_host_or_version_are_not_used),
         cmocka_unit_test(operations_correct_predictions_by_little),

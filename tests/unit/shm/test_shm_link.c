@@ -114,6 +114,24 @@ static void become(uid_t uid)
     assert_int_equal(seteuid(uid), 0);
 }
 
+/* Somebody of that user listens, and a dials him. Returns his listener; *listens is his address. */
+static int be_dialled(struct side *a, uid_t user, struct shm_addr *listens)
+{
+    uid_t self = geteuid();
+    struct sl_addr addr;
+    int listener;
+
+    *listens = (struct shm_addr){.magic = SHM_MAGIC, .version = SHM_VERSION};
+    become(user);
+    assert_int_equal(shm_listen(listens->name, &listens->name_len, &listener), 0);
+    become(self);
+    memcpy(listens->host, inside(a)->addr.host, sizeof(listens->host));
+    memset(listens->token, 0xff, sizeof(listens->token)); /* so that a dials */
+    shm_addr_pack(listens, &addr);
+    assert_int_equal(sl_shm_ops.ep_connect(a->ep, &addr, &a->connected), 0);
+    return listener;
+}
+
 /* It knows the token: another user's process is refused nevertheless, unless only a secret can have told it. */
 static void another_user_is_refused_where_there_is_no_secret(void **state)
 {
@@ -158,9 +176,8 @@ static void another_user_who_has_the_name_is_not_dialled(void **state)
         skip();
     }
     for (unsigned secret = 0; secret < 2; secret++) {
-        struct shm_addr listens = {.magic = SHM_MAGIC, .version = SHM_VERSION};
+        struct shm_addr listens;
         int fds[SHM_FDS_MAX], listener, fd = -1;
-        struct sl_addr addr;
         struct shm_msg msg;
         unsigned count = 0;
         struct side a;
@@ -168,13 +185,7 @@ static void another_user_who_has_the_name_is_not_dialled(void **state)
 
         side_open(&a);
         a.worker.has_session = secret;
-        become(65534);
-        assert_int_equal(shm_listen(listens.name, &listens.name_len, &listener), 0);
-        become(0);
-        memcpy(listens.host, inside(&a)->addr.host, sizeof(listens.host));
-        memset(listens.token, 0xff, sizeof(listens.token)); /* so that a dials */
-        shm_addr_pack(&listens, &addr);
-        assert_int_equal(sl_shm_ops.ep_connect(a.ep, &addr, &a.connected), 0);
+        listener = be_dialled(&a, 65534, &listens);
         PUMP(&a, NULL, fd >= 0 || shm_accept(listener, &fd) == 0);
         PUMP(&a, NULL, shm_take(fd, &msg, &body, fds, &count) == 0);
         assert_int_equal(msg.head.type, secret ? SHM_HELLO : SHM_REFUSE);
@@ -235,21 +246,16 @@ static void an_answer_with_another_token_is_refused(void **state)
 
     (void)state;
     for (unsigned wrong = 0; wrong < 2; wrong++) {
-        struct shm_addr listens = {.magic = SHM_MAGIC, .version = SHM_VERSION};
+        struct shm_addr listens;
         struct shm_hello welcome = {.ring_bytes = 65536, .cells = 64};
         int fds[SHM_FDS_MAX], listener, fd = -1;
-        struct sl_addr addr;
         struct shm_msg msg;
         unsigned count = 0;
         struct side a;
         size_t body;
 
         side_open(&a);
-        assert_int_equal(shm_listen(listens.name, &listens.name_len, &listener), 0);
-        memcpy(listens.host, inside(&a)->addr.host, sizeof(listens.host));
-        memset(listens.token, 0xff, sizeof(listens.token)); /* so that a dials */
-        shm_addr_pack(&listens, &addr);
-        assert_int_equal(sl_shm_ops.ep_connect(a.ep, &addr, &a.connected), 0);
+        listener = be_dialled(&a, geteuid(), &listens);
         PUMP(&a, NULL, fd >= 0 || shm_accept(listener, &fd) == 0);
         PUMP(&a, NULL, shm_take(fd, &msg, &body, fds, &count) == 0);
         assert_int_equal(msg.head.type, SHM_HELLO);

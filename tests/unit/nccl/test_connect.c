@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Connections of the network plugin, through its newest table, both ends in this process and thread: how they are made,
+ * and with whom not. Over the transports of SLUICE_TRANSPORT; the conformance driver does the same between processes.
+ */
+#include "tests/unit/nccl/ends.h"
+#include "tests/unit/nccl/over.h"
+#include "core/pending.h"
+#include "tools/nccl/wire.h"
+
+#include <errno.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <cmocka.h>
+#include <unistd.h>
+
+static const struct sl_nccl_net_v11 *const net = &ncclNetPlugin_v11;
+
+static void one_thread_connects_to_itself(void **state)
+{
+    struct ends e;
+
+    (void)state;
+    ends_make(&e);
+    ends_part(&e);
+}
+
+static void neither_end_ever_blocks_alone(void **state)
+{
+    struct ends e = {.ctx = ends_open_ctx()};
+    uint64_t start = ends_now();
+
+    (void)state;
+    ends_listen(&e);
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(net->accept(e.listen, &e.recv, NULL), SL_NCCL_SUCCESS);
+    assert_null(e.recv);
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(net->connect(e.ctx, 0, e.handle, &e.send, NULL), SL_NCCL_SUCCESS);
+    assert_null(e.send);
+    assert_true(ends_now() - start < 2 * SL_NS_PER_S);
+    ends_meet(&e);
+    ends_part(&e);
+}
+
+static void what_is_half_connected_is_freed_with_its_context(void **state)
+{
+    struct ends e = {.ctx = ends_open_ctx()}, other = {.ctx = ends_open_ctx()};
+
+    (void)state;
+    ends_listen(&e);
+    ends_listen(&other);
+    for (int i = 0; i < 20; i++) {
+        net->connect(e.ctx, 0, e.handle, &e.send, NULL);
+        net->accept(e.listen, &e.recv, NULL);
+        if (e.send != NULL || e.recv != NULL)
+            break;
+        net->connect(other.ctx, 0, other.handle, &other.send, NULL);
+    }
+    other.send = NULL;
+    assert_int_equal(net->finalize(other.ctx), SL_NCCL_SUCCESS);
+    /* NCCL may still close what its context took along. */
+    assert_int_equal(net->close_listen(other.listen), SL_NCCL_SUCCESS);
+    ends_meet(&e);
+    ends_part(&e);
+}
+
+/* Local ranks that share connections listen each, and only one of them accepts. */
+static void of_two_connections_under_way_both_ends_take_the_same(void **state)
+{
+    static uint8_t in[64], out[64];
+
+    (void)state;
+    for (unsigned first = 0; first < 4; first++) {
+        struct ends a = {.ctx = ends_open_ctx()}, b = {.ctx = a.ctx};
+        void *send = NULL, *recv = NULL, *request;
+        unsigned accepted = 0;
+        uint64_t end = ends_now() + ENDS_PATIENCE_NS;
+
+        ends_listen(&a);
+        ends_listen(&b);
+        while ((send == NULL || recv == NULL) && ends_now() < end) {
+            for (unsigned k = 0; k < 2; k++) {
+                if (send == NULL)
+                    net->connect(a.ctx, 0, (k ^ first) & 1 ? a.handle : b.handle, &send, NULL);
+                if (recv == NULL) {
+                    accepted = (k ^ first / 2) & 1;
+                    net->accept(accepted ? a.listen : b.listen, &recv, NULL);
+                }
+            }
+        }
+        assert_true(send != NULL && recv != NULL);
+        net->close_listen(a.listen);
+        net->close_listen(b.listen);
+        a.listen = NULL;
+        a.send = send;
+        a.recv = recv;
+        ends_fill(in, sizeof(in), first);
+        request = ends_irecv(&a, out, sizeof(out), 5);
+        ends_finish_both(ends_isend(&a, in, sizeof(in), 5), NULL, request, NULL);
+        assert_memory_equal(in, out, sizeof(in));
+        ends_part(&a);
+    }
+}
+
+static void a_listener_that_closed_is_a_remote_error_after_the_deadline(void **state)
+{
+    struct ends e = {.ctx = ends_open_ctx()};
+    enum sl_nccl_result result = SL_NCCL_SUCCESS;
+    uint64_t start = ends_now(), end = start + ENDS_PATIENCE_NS;
+
+    (void)state;
+    ends_listen(&e);
+    net->connect(e.ctx, 0, e.handle, &e.send, NULL);
+    net->close_listen(e.listen);
+    e.listen = NULL;
+    while (result == SL_NCCL_SUCCESS && e.send == NULL && ends_now() < end)
+        result = net->connect(e.ctx, 0, e.handle, &e.send, NULL);
+    assert_int_equal(result, SL_NCCL_REMOTE_ERROR);
+    assert_true(ends_now() - start >= SL_NS_PER_S); /* SLUICE_CONNECT_TIMEOUT_MS is 2000 */
+    ends_part(&e);
+}
+
+static int stray(const struct ends *e)
+{
+    struct sl_nccl_handle handle;
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    assert_int_equal(sl_nccl_handle_decode(e->handle, &handle), 0);
+    to.sin_port = htons(handle.port);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+    return fd;
+}
+
+/* What a plugin can see of NCCL 2.32's own encryption. */
+__attribute__((visibility("default"))) int ncclSetEncryption(const void *config);
+int ncclSetEncryption(const void *config)
+{
+    return config != NULL;
+}
+
+static void it_is_said_that_nccls_encryption_covers_no_plugin(void **state)
+{
+    bool tls = getenv("SLUICE_TCP_TLS") != NULL;
+    void *ssl = dlopen("libssl.so.3", RTLD_LAZY | RTLD_LOCAL), *self = dlopen(NULL, RTLD_LAZY);
+
+    (void)state;
+    if (ssl == NULL || dlsym(self, "ncclSetEncryption") == NULL) {
+        print_message("# OpenSSL is not installed\n");
+        skip();
+    }
+    ends_warning[0] = '\0';
+    assert_int_equal(net->finalize(ends_open_ctx()), SL_NCCL_SUCCESS);
+    assert_int_equal(strstr(ends_warning, "ncclSetEncryption(), that covers NCCL's own sockets") != NULL, !tls);
+    dlclose(ssl);
+    dlclose(self);
+}
+
+/* How many sockets of this process listen at that port, and that each of them has an address that the handle tells. */
+static unsigned listeners_of(const struct sl_nccl_handle *handle)
+{
+    unsigned count = 0;
+
+    for (int fd = 0; fd < 1024; fd++) {
+        struct sockaddr_in6 addr; /* an IPv4 one fits, too */
+        socklen_t len = sizeof(addr), int_len = sizeof(int);
+        int listens = 0;
+        bool told = false;
+
+        if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &int_len) != 0 || !listens ||
+            getsockname(fd, (struct sockaddr *)&addr, &len) != 0 || addr.sin6_port != htons(handle->port) ||
+            (addr.sin6_family != AF_INET && addr.sin6_family != AF_INET6))
+            continue;
+        for (unsigned i = 0; i < handle->place_count; i++)
+            told |= memcmp(&handle->places[i].addr, &addr,
+                           addr.sin6_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(addr)) == 0;
+        assert_true(told);
+        count++;
+    }
+    return count;
+}
+
+static void who_listens_does_so_where_the_handle_tells_and_nowhere_else(void **state)
+{
+    const char *before = getenv("SLUICE_INTERFACE");
+    char kept[256];
+
+    (void)state;
+    snprintf(kept, sizeof(kept), "%s", before != NULL ? before : "");
+    for (unsigned round = 0; round < 2; round++) {
+        struct sl_nccl_handle handle;
+        struct ends e = {0};
+
+        if (round == 1)
+            assert_int_equal(setenv("SLUICE_INTERFACE", "127.0.0.0/8", 1), 0);
+        e.ctx = ends_open_ctx();
+        ends_listen(&e);
+        assert_int_equal(sl_nccl_handle_decode(e.handle, &handle), 0);
+        assert_int_equal(listeners_of(&handle), handle.place_count);
+        assert_true(round == 0 || handle.place_count == 1);
+        ends_meet(&e);
+        ends_part(&e);
+    }
+    assert_int_equal(before != NULL ? setenv("SLUICE_INTERFACE", kept, 1) : unsetenv("SLUICE_INTERFACE"), 0);
+}
+
+/* Says hello and hears the challenge. */
+static void be_challenged(struct ends *e, int fd, const struct sl_nccl_word *hello, struct sl_nccl_word *challenge)
+{
+    uint8_t bytes[SL_NCCL_WORD_MAX];
+    uint64_t end = ends_now() + ENDS_PATIENCE_NS;
+    size_t len = 0;
+    int took = 0;
+
+    assert_true(write(fd, bytes, sl_nccl_word_encode(hello, bytes)) > 0);
+    while (took == 0 && ends_now() < end) {
+        ssize_t n = recv(fd, bytes + len, sizeof(bytes) - len, MSG_DONTWAIT);
+
+        len += n > 0 ? (size_t)n : 0;
+        assert_int_equal(net->accept(e->listen, &e->recv, NULL), SL_NCCL_SUCCESS);
+        took = sl_nccl_word_decode(bytes, len, challenge);
+    }
+    assert_true(took > 0);
+    assert_int_equal(challenge->kind, SL_NCCL_CHALLENGE);
+}
+
+static const struct sl_nccl_word any_hello = {.kind = SL_NCCL_HELLO, .version = SL_NCCL_WIRE_VERSION, .ways = 0xf};
+
+/* Says hello, and proves what that session key and handle are worth. */
+static void prove(struct ends *e, int fd, const uint8_t *session, const uint8_t *secret)
+{
+    struct sl_nccl_word challenge, proof = {.kind = SL_NCCL_PROOF};
+    uint8_t bytes[SL_NCCL_WORD_MAX], key[SL_DIGEST_BYTES];
+
+    be_challenged(e, fd, &any_hello, &challenge);
+    assert_int_equal(sl_nccl_link_key(session, secret, key), 0);
+    assert_int_equal(sl_nccl_proof_make(key, false, &any_hello, challenge.nonce, proof.proof), 0);
+    assert_true(write(fd, bytes, sl_nccl_word_encode(&proof, bytes)) > 0);
+}
+
+/* What the listener does to who has read the handle, which NCCL's bootstrap carries in clear. */
+static void a_handle_alone_lets_in_only_where_there_is_no_secret(void **state)
+{
+    struct ends e = {.ctx = ends_open_ctx()};
+    uint64_t end = ends_now() + ENDS_PATIENCE_NS;
+    struct sl_nccl_handle handle;
+    ssize_t n;
+    char byte;
+
+    (void)state;
+    ends_listen(&e);
+    assert_int_equal(sl_nccl_handle_decode(e.handle, &handle), 0);
+    int reader = stray(&e);
+
+    prove(&e, reader, NULL, handle.secret);
+    while ((n = recv(reader, &byte, 1, MSG_DONTWAIT)) < 0 && errno == EAGAIN && ends_now() < end)
+        assert_int_equal(net->accept(e.listen, &e.recv, NULL), SL_NCCL_SUCCESS);
+    if (getenv("SLUICE_SECRET") != NULL)
+        assert_true(n == 0 || (n < 0 && errno == ECONNRESET));
+    else
+        assert_int_equal(n, 1); /* an offer */
+    close(reader);
+    ends_meet(&e);
+    ends_part(&e);
+}
+
+/* ---- secrets that differ ---- */
+
+static void set_secret(const char *secret)
+{
+    assert_int_equal(secret != NULL ? setenv("SLUICE_SECRET", secret, 1) : unsetenv("SLUICE_SECRET"), 0);
+}
+
+/* Both ends give up, for this reason, long before their deadline. */
+static void disagree(const char *listens, const char *dials)
+{
+    uint64_t start = ends_now(), end = start + ENDS_PATIENCE_NS;
+    enum sl_nccl_result dialled = SL_NCCL_SUCCESS, accepted = SL_NCCL_SUCCESS;
+    struct ends e = {.ctx = NULL};
+    char why[2][sizeof(ends_warning)];
+
+    set_secret(listens);
+    e.ctx = ends_open_ctx();
+    ends_listen(&e);
+    set_secret(dials);
+    void *other = ends_open_ctx();
+
+    while (dialled == SL_NCCL_SUCCESS && ends_now() < end) {
+        assert_int_equal(net->accept(e.listen, &e.recv, NULL), SL_NCCL_SUCCESS);
+        dialled = net->connect(other, 0, e.handle, &e.send, NULL);
+    }
+    memcpy(why[0], ends_warning, sizeof(why[0]));
+    while (accepted == SL_NCCL_SUCCESS && ends_now() < end)
+        accepted = net->accept(e.listen, &e.recv, NULL);
+    memcpy(why[1], ends_warning, sizeof(why[1]));
+    assert_true(ends_now() - start < 3 * SL_NS_PER_S);
+    assert_null(e.send);
+    assert_null(e.recv);
+    assert_int_equal(dialled, SL_NCCL_REMOTE_ERROR);
+    assert_int_equal(accepted, SL_NCCL_REMOTE_ERROR);
+    assert_non_null(strstr(why[0], "the listener has another SLUICE_SECRET"));
+    assert_non_null(strstr(why[1], "the peer at "));
+    assert_non_null(strstr(why[1], "has another SLUICE_SECRET"));
+    assert_int_equal(net->finalize(other), SL_NCCL_SUCCESS);
+    ends_part(&e);
+}
+
+static void another_secret_is_told_soon_at_both_ends(void **state)
+{
+    const char *before = getenv("SLUICE_SECRET"), *patience = getenv("SLUICE_CONNECT_TIMEOUT_MS");
+    char kept[2][64];
+
+    (void)state;
+    snprintf(kept[0], sizeof(kept[0]), "%s", before != NULL ? before : "");
+    snprintf(kept[1], sizeof(kept[1]), "%s", patience);
+    setenv("SLUICE_CONNECT_TIMEOUT_MS", "4000", 1);
+    disagree("one secret of the tests", "another secret of the tests");
+    if (getenv("SLUICE_TCP_TLS") == NULL) {
+        disagree("a secret of one end", NULL);
+        disagree(NULL, "a secret of one end");
+    }
+    set_secret(before != NULL ? kept[0] : NULL);
+    setenv("SLUICE_CONNECT_TIMEOUT_MS", kept[1], 1);
+}
+
+/* Says that its secret is another one, as who has read the handle can; proves the handle, or does not. */
+static void say_stranger(struct ends *e, int fd, const uint8_t *handle_secret)
+{
+    struct sl_nccl_word challenge, word = {.kind = SL_NCCL_STRANGER};
+    uint8_t bytes[SL_NCCL_WORD_MAX], key[SL_DIGEST_BYTES];
+
+    be_challenged(e, fd, &any_hello, &challenge);
+    assert_int_equal(sl_nccl_link_key(NULL, handle_secret, key), 0);
+    assert_int_equal(sl_nccl_proof_make(key, false, &any_hello, challenge.nonce, word.handle_proof), 0);
+    assert_true(write(fd, bytes, sl_nccl_word_encode(&word, bytes)) > 0);
+}
+
+/* For longer than a listener waits for somebody better (a quarter of the time to connect). */
+static void keep_accepting(struct ends *e)
+{
+    uint64_t end = ends_now() + SL_NS_PER_S;
+
+    while (ends_now() < end)
+        assert_int_equal(net->accept(e->listen, &e->recv, NULL), SL_NCCL_SUCCESS);
+}
+
+static void who_says_that_secrets_differ_must_know_the_handle_and_come_alone(void **state)
+{
+    struct ends e = {.ctx = ends_open_ctx()};
+    struct sl_nccl_handle handle;
+
+    (void)state;
+    ends_listen(&e);
+    assert_int_equal(sl_nccl_handle_decode(e.handle, &handle), 0);
+    int guesser = stray(&e), reader = stray(&e);
+
+    say_stranger(&e, guesser, (const uint8_t[SL_NCCL_SECRET_BYTES]){0});
+    keep_accepting(&e);
+    assert_null(e.recv);
+    say_stranger(&e, reader, handle.secret);
+    ends_meet(&e); /* the peer comes after it, in time */
+    void *connection = e.recv;
+
+    keep_accepting(&e);
+    e.recv = connection;
+    close(guesser);
+    close(reader);
+    ends_part(&e);
+}
+
+static void strangers_are_shown_out_and_change_nothing(void **state)
+{
+    struct ends e = {.ctx = ends_open_ctx()};
+    uint64_t end = ends_now() + ENDS_PATIENCE_NS;
+    int scanner, guesser, silent;
+    ssize_t n = -1;
+    char byte;
+
+    (void)state;
+    ends_listen(&e);
+    scanner = stray(&e);
+    silent = stray(&e);
+    guesser = stray(&e);
+    assert_int_equal(write(scanner, "GET / HTTP/1.0\r\n\r\n", 18), 18);
+    ends_warning[0] = '\0';
+    prove(&e, guesser, NULL, (const uint8_t[SL_NCCL_SECRET_BYTES]){0});
+    while ((n = recv(guesser, &byte, 1, MSG_DONTWAIT)) < 0 && errno == EAGAIN && ends_now() < end)
+        assert_int_equal(net->accept(e.listen, &e.recv, NULL), SL_NCCL_SUCCESS);
+    assert_true(n == 0 || errno == ECONNRESET);
+    assert_non_null(strstr(ends_warning, "refused"));
+    assert_null(e.recv);
+    ends_meet(&e);
+    close(scanner);
+    close(guesser);
+    close(silent);
+    ends_part(&e);
+}
+
+static unsigned open_descriptors(void)
+{
+    unsigned count = 0;
+
+    for (int fd = 0; fd < 1024; fd++)
+        count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
+static void strangers_without_end_fill_neither_log_nor_descriptors(void **state)
+{
+    struct ends e = {.ctx = ends_open_ctx()};
+    unsigned before;
+    uint64_t start;
+    int silent[100];
+
+    (void)state;
+    ends_listen(&e);
+    ends_warnings = 0;
+    before = open_descriptors();
+    for (unsigned i = 0; i < 100; i++) {
+        int noisy = stray(&e);
+
+        silent[i] = stray(&e);
+        assert_int_equal(write(noisy, "GET / HTTP/1.0\r\n\r\n", 18), 18);
+        for (unsigned k = 0; k < 5; k++)
+            assert_int_equal(net->accept(e.listen, &e.recv, NULL), SL_NCCL_SUCCESS);
+        assert_null(e.recv);
+        close(noisy);
+    }
+    assert_true(ends_warnings > 0 && ends_warnings <= SL_PENDING_LOG_LINES);
+    assert_int_equal(open_descriptors(), before + 100); /* the test's own: the kernel keeps the silent ones */
+    start = ends_now();
+    ends_meet(&e);
+    assert_true(ends_now() - start < SL_NS_PER_S); /* the silent ones were no hindrance */
+    for (unsigned i = 0; i < 100; i++)
+        close(silent[i]);
+    ends_part(&e);
+}
+
+static void a_foreign_handle_is_refused(void **state)
+{
+    struct ends e = {.ctx = ends_open_ctx()};
+
+    (void)state;
+    memset(e.handle, 7, sizeof(e.handle));
+    assert_int_equal(net->connect(e.ctx, 0, e.handle, &e.send, NULL), SL_NCCL_REMOTE_ERROR);
+    assert_non_null(strstr(ends_warning, "same network plugin"));
+    assert_int_equal(net->listen(e.ctx, 4711, e.handle, &e.listen), SL_NCCL_INVALID_ARGUMENT);
+    ends_part(&e);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_thread_connects_to_itself),
+        cmocka_unit_test(neither_end_ever_blocks_alone),
+        cmocka_unit_test(what_is_half_connected_is_freed_with_its_context),
+        cmocka_unit_test(of_two_connections_under_way_both_ends_take_the_same),
+        cmocka_unit_test(a_listener_that_closed_is_a_remote_error_after_the_deadline),
+        cmocka_unit_test(it_is_said_that_nccls_encryption_covers_no_plugin),
+        cmocka_unit_test(who_listens_does_so_where_the_handle_tells_and_nowhere_else),
+        cmocka_unit_test(a_handle_alone_lets_in_only_where_there_is_no_secret),
+        cmocka_unit_test(another_secret_is_told_soon_at_both_ends),
+        cmocka_unit_test(who_says_that_secrets_differ_must_know_the_handle_and_come_alone),
+        cmocka_unit_test(strangers_are_shown_out_and_change_nothing),
+        cmocka_unit_test(strangers_without_end_fill_neither_log_nor_descriptors),
+        cmocka_unit_test(a_foreign_handle_is_refused),
+    };
+
+    return cmocka_run_group_tests_name("connect", tests, before_all, after_all);
+}

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Interfaces: the ports, pools and companion that all connections of a worker share. */
+#include "verbs/verbs.h"
+
+#include "core/log.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#define COMPANION "tcp"
+
+static const struct sl_transport_ops *companion_given; /* for tests */
+
+void sl_verbs_companion_replace(const struct sl_transport_ops *ops)
+{
+    companion_given = ops;
+}
+
+static int companion_open(struct sl_verbs_iface *iface)
+{
+    const struct sl_transport_ops *ops = companion_given != NULL
+                                             ? companion_given
+                                             : sl_transport_find(COMPANION, strlen(COMPANION));
+    struct sl_handler handler = sl_verbs_companion_handler(iface);
+
+    if (ops == NULL)
+        return sl_fail(-ENOTSUP, "this build has no transport '%s', which looks after RDMA paths",
+                       COMPANION);
+    return ops->open(iface->base.worker, NULL, &handler, &iface->companion);
+}
+
+/* ---- interfaces ---- */
+
+void sl_verbs_iface_close(struct sl_iface *base)
+{
+    struct sl_verbs_iface *iface = sl_verbs_iface_of(base);
+
+    if (base == NULL)
+        return;
+    sl_assert(sl_list_empty(&iface->eps));
+    sl_mem_cache_fini(&iface->mem);
+    sl_verbs_gpu_close(iface);
+    sl_verbs_pool_fini(iface, &iface->frames);
+    sl_verbs_pool_fini(iface, &iface->staging);
+    for (unsigned i = 0; i < SL_VERBS_RAILS_MAX; i++)
+        sl_verbs_rail_close(&iface->rails[i]);
+    if (iface->companion != NULL)
+        iface->companion->ops->close(iface->companion);
+    if (iface->epoll_fd >= 0)
+        close(iface->epoll_fd);
+    free(iface->tx_chunks.free);
+    free(iface->rx_chunks.free);
+    free(iface->paths);
+    free(iface);
+}
+
+static void fork_prepare(const struct sl_verbs_iface *iface)
+{
+    struct utsname name;
+    int major = 0, minor = 0;
+
+    if (iface->config->verbs_fork == SL_OFF)
+        return;
+    /* From 5.12 on the kernel copies pinned pages at fork() by itself. */
+    if (iface->config->verbs_fork == SL_AUTO && uname(&name) == 0 &&
+        sscanf(name.release, "%d.%d", &major, &minor) == 2 &&
+        (major > 5 || (major == 5 && minor >= 12)))
+        return;
+    int err = iface->ibv->ibv_fork_init();
+
+    if (err != 0)
+        sl_warn("verbs", "fork() is not safe for registered memory: %s", sluice_strerror(-err));
+}
+
+/* "rxe0:1: port is DOWN …; rxe1:1: …", and "; ..." for those that there is no room for. */
+static void reason_add(char *out, size_t cap, const char *name, const char *why)
+{
+    static const char more[] = "; ...";
+    size_t used = strlen(out), room = cap > used + sizeof(more) ? cap - used - sizeof(more) : 0;
+    int len;
+
+    if (used >= strlen(more) && strcmp(out + used - strlen(more), more) == 0)
+        return;
+    len = snprintf(out + used, room, "%s%s: %s", used > 0 ? "; " : "", name, why);
+    if (len < 0 || (size_t)len >= room)
+        snprintf(out + used, cap - used, "%s", more);
+}
+
+/* Those that should be rails, from all of this host or the one that was asked for; why gets the reasons of
+ * those that are not usable. */
+static int ports_choose(const struct sl_verbs_iface *iface, const struct sl_device *dev,
+                        struct sl_verbs_port *ports, size_t *count, char *why, size_t cap)
+{
+    size_t found = 0, kept = 0;
+    int err = sl_verbs_ports_list(iface->config, ports, SL_VERBS_PORTS_MAX, &found);
+
+    for (size_t i = 0; i < found && i < SL_VERBS_PORTS_MAX && err == 0; i++) {
+        if (dev != NULL && strcmp(dev->name, ports[i].name) != 0)
+            continue;
+        if (ports[i].why[0] != '\0')
+            reason_add(why, cap, ports[i].name, ports[i].why);
+        if (kept != i)
+            ports[kept] = ports[i];
+        kept++;
+    }
+    *count = sl_verbs_ports_pick(ports, kept, SL_VERBS_RAILS_MAX);
+    return err;
+}
+
+/* Ports that are down are opened too: they join when they come up, and until then keep their number, which
+ * is the same on all hosts. */
+static int rails_open(struct sl_verbs_iface *iface, const struct sl_device *dev)
+{
+    struct sl_verbs_port *ports = calloc(SL_VERBS_PORTS_MAX, sizeof(*ports));
+    char why[900] = "";
+    size_t count = 0;
+    unsigned usable = 0;
+    int err = ports == NULL ? sl_fail(-ENOMEM, "no memory to list ports")
+                            : ports_choose(iface, dev, ports, &count, why, sizeof(why));
+
+    for (size_t i = 0; i < count && err == 0; i++) {
+        struct sl_verbs_rail *rail = &iface->rails[iface->rail_count];
+
+        if (sl_verbs_rail_open(iface, &ports[i], iface->rail_count) != 0) {
+            reason_add(why, sizeof(why), ports[i].name, sluice_last_error());
+            sl_warn("verbs", "%s", sluice_last_error());
+            continue;
+        }
+        usable += rail->usable;
+        if (!rail->usable)
+            sl_info("verbs", "%s waits until it can be used: %s", rail->port.name, rail->why);
+        iface->rail_count++;
+    }
+    free(ports);
+    if (err == 0 && usable == 0)
+        err = sl_fail(-ENODEV, "no RDMA port is usable%s%s", why[0] != '\0' ? ": " : "", why);
+    return err;
+}
+
+static int chunks_init(struct sl_verbs_chunks *chunks, unsigned first, unsigned count)
+{
+    chunks->free = calloc(count, sizeof(*chunks->free));
+    if (chunks->free == NULL)
+        return sl_fail(-ENOMEM, "no memory for a list of staging buffers");
+    for (unsigned i = 0; i < count; i++)
+        chunks->free[chunks->free_count++] = (uint16_t)(first + i);
+    return 0;
+}
+
+static int pools_init(struct sl_verbs_iface *iface)
+{
+    size_t frame_bytes = iface->slot_bytes;
+    unsigned chunks = (unsigned)(iface->config->verbs_staging_bytes / SL_VERBS_CHUNK_BYTES);
+    int err;
+
+    chunks = chunks < 4 ? 4 : chunks > 65534 ? 65534 : chunks & ~1u;
+    err = sl_verbs_pool_init(iface, frame_bytes * (SL_VERBS_TX_FRAMES + 1), &iface->frames);
+    if (err == 0)
+        err = sl_verbs_pool_init(iface, (size_t)chunks * SL_VERBS_CHUNK_BYTES, &iface->staging);
+    if (err == 0)
+        err = chunks_init(&iface->tx_chunks, 0, chunks / 2);
+    if (err == 0)
+        err = chunks_init(&iface->rx_chunks, chunks / 2, chunks / 2);
+    if (err != 0)
+        return err;
+    for (unsigned i = 0; i < SL_VERBS_TX_FRAMES; i++) {
+        iface->tx_frames[i].bytes = iface->frames.bytes + i * frame_bytes;
+        sl_verbs_frame_free(iface, &iface->tx_frames[i]);
+    }
+    struct sl_verbs_frame header = {.kind = SL_VERBS_PING};
+
+    iface->ping.bytes = iface->frames.bytes + SL_VERBS_TX_FRAMES * frame_bytes;
+    iface->ping.len = sizeof(header);
+    memcpy(iface->ping.bytes, &header, sizeof(header));
+    return 0;
+}
+
+/* Who asked for encryption should not believe to have it. */
+static void say_what_is_in_clear(const struct sl_config *config)
+{
+    static _Atomic bool said;
+
+    if (config->tcp_tls == SL_ON && !atomic_exchange(&said, true))
+        sl_warn("verbs", "SLUICE_TCP_TLS encrypts TCP alone: what goes by RDMA goes in clear; SLUICE_TRANSPORT=shm,tcp "
+                "keeps to what it covers");
+}
+
+int sl_verbs_iface_open(struct sl_worker *worker, const struct sl_device *dev,
+                        const struct sl_handler *handler, struct sl_iface **out)
+{
+    struct sl_verbs_iface *iface = calloc(1, sizeof(*iface));
+    int err;
+
+    if (iface == NULL)
+        return sl_fail(-ENOMEM, "no memory for a verbs interface");
+    iface->base = (struct sl_iface){.worker = worker, .caps = SL_CAP_WAKEUP | SL_CAP_MENDS};
+    if (handler != NULL)
+        iface->base.handler = *handler;
+    iface->base.ops = sl_transport_complete(&sl_verbs_ops, &iface->ops);
+    iface->config = worker->config;
+    iface->eager_bytes = (uint32_t)iface->config->verbs_eager_bytes;
+    iface->base.eager_max = iface->eager_bytes;
+    iface->slot_bytes = (SL_VERBS_FRAME_BYTES + iface->eager_bytes + 63) & ~63u;
+    sl_list_init(&iface->eps);
+    sl_list_init(&iface->active);
+    sl_list_init(&iface->timed);
+    sl_verbs_mem_init(iface);
+    sl_list_init(&iface->dirty);
+    sl_list_init(&iface->free_frames);
+    iface->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    err = iface->epoll_fd < 0 ? sl_fail(-errno, "epoll_create1 failed: %s", sluice_strerror(-errno))
+                              : sl_ibv_get(&iface->ibv);
+    if (err == 0) {
+        iface->mlx5dv = sl_mlx5dv_get();
+        fork_prepare(iface);
+        err = rails_open(iface, dev);
+    }
+    if (err == 0 && sl_verbs_gpu_possible(iface))
+        iface->base.caps |= SL_CAP_GPU;
+    if (err == 0)
+        err = pools_init(iface);
+    if (err == 0)
+        err = companion_open(iface);
+    if (err == 0) {
+        struct epoll_event event = {.events = EPOLLIN};
+        int fd = iface->companion->ops->fd(iface->companion);
+
+        if (epoll_ctl(iface->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0)
+            err = sl_fail(-errno, "the companion's events cannot be waited for: %s",
+                          sluice_strerror(-errno));
+    }
+    if (err != 0) {
+        sl_verbs_iface_close(&iface->base);
+        return err;
+    }
+    say_what_is_in_clear(iface->config);
+    *out = &iface->base;
+    return 0;
+}
