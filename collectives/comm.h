@@ -164,7 +164,7 @@ struct sluice_comm {
     uint64_t idle_since_ns;       /* of the ladder; 0: not known yet */
     uint64_t steps_run;
     uint64_t moves;               /* traffic and steps, when they last changed */
-    uint64_t idle_ns, checked_ns; /* time in which they did not; when that was last looked at */
+    uint64_t idle_ns, checked_ns; /* time in which they did not; when that was last looked at, 0: not yet */
 
     /* health (health.c) */
     uint64_t told_ns;     /* when the status was last sent to the peers */
@@ -220,6 +220,14 @@ void sl_comm_release(struct sluice_comm *comm);
 /* One pass over everything that can move. Returns how much moved; 0: nothing. Never fails: errors end
  * requests. */
 unsigned sl_comm_progress(struct sluice_comm *comm);
+
+/* wait.c: the first operation since none was in flight begins: the time until now counts against nobody. */
+static inline void sl_comm_begin_waiting(struct sluice_comm *comm)
+{
+    comm->idle_ns = 0;
+    comm->checked_ns = 0;
+    comm->idle_since_ns = 0;
+}
 
 /* wait.c: a keeper's look: passes over the transports that mend paths (SL_CAP_MENDS) alone; operations stay where they
  * are. */

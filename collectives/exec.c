@@ -550,8 +550,11 @@ int sl_op_start(struct sluice_comm *comm, struct sl_plan *plan, const void *in, 
             op->began_ns = sl_now(comm->worker.clock);
         sl_op_run(op);
     }
-    if (op->status == SL_PENDING)
+    if (op->status == SL_PENDING) {
+        if (SL_LIKELY(sl_list_empty(&comm->active)))
+            sl_comm_begin_waiting(comm);
         sl_list_push_back(&comm->active, &op->link);
+    }
     *out_op = op;
     return 0;
 }

@@ -77,7 +77,7 @@ static void look_at_clock(struct sluice_comm *comm)
 {
     uint64_t now = sl_now(comm->worker.clock), moves = count_moves(comm);
     uint64_t gap_max = (uint64_t)comm->config.timeout_ms * SL_NS_PER_MS / 8;
-    uint64_t gap = now - comm->checked_ns;
+    uint64_t gap = comm->checked_ns != 0 ? now - comm->checked_ns : 0;
 
     comm->idle_ns = moves != comm->moves ? 0 : comm->idle_ns + (gap < gap_max ? gap : gap_max);
     comm->moves = moves;

@@ -23,6 +23,51 @@ static void rest(struct sluice_comm *comm, uint64_t ms, bool moves)
         comm->worker.idle(&comm->worker);
 }
 
+/* As the progress thread does, longer than the timeout. Then rank 1 comes a little later than rank 0: not too late. */
+static void wait_after_a_rest(struct sluice_comm **comm, int rank)
+{
+    uint64_t end = sl_now((*comm)->worker.clock) + 1000 * SL_NS_PER_MS;
+    int32_t word = rank;
+
+    while (sl_now((*comm)->worker.clock) < end) {
+        sl_comm_idle(*comm, sl_comm_progress(*comm), false);
+        (*comm)->worker.idle(&(*comm)->worker);
+    }
+    if (rank == 1) {
+        rest(*comm, 300, false);
+        EXPECT(sluice_send(*comm, &word, 1, SLUICE_I32, 0, NULL) == 0);
+    } else {
+        EXPECT(sluice_recv(*comm, &word, 1, SLUICE_I32, 1, NULL) == 0);
+        EXPECT(word == 1);
+    }
+}
+
+static void time_without_operations_is_not_time_without_progress(void **state)
+{
+    RUN(2, "", wait_after_a_rest);
+}
+
+/* A rank that computes for long before its first call: that is not counted against its peer. */
+static void first_call_late(struct sluice_comm **comm, int rank)
+{
+    int32_t word = 0;
+
+    rest(*comm, 10000, false);
+    uint64_t start = sl_now((*comm)->worker.clock);
+
+    if (rank == 0) {
+        EXPECT_ERROR(sluice_recv(*comm, &word, 1, SLUICE_I32, 1, NULL), -ETIMEDOUT, "rank 1");
+        EXPECT(sl_now((*comm)->worker.clock) - start >= 400 * SL_NS_PER_MS);
+    } else {
+        rest(*comm, 600, false);
+    }
+}
+
+static void an_operation_has_the_whole_timeout(void **state)
+{
+    RUN(2, "", first_call_late);
+}
+
 /* Rank 1 said that it waits for rank 2, and then says nothing more: what it said is too old to lead to rank 2. */
 static void stale_chain(struct sluice_comm **comm, int rank)
 {
@@ -239,6 +284,8 @@ static void of_the_ranks_that_live_one_tells_people(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(time_without_operations_is_not_time_without_progress),
+        cmocka_unit_test(an_operation_has_the_whole_timeout),
         cmocka_unit_test(what_a_silent_rank_said_long_ago_leads_to_nobody),
         cmocka_unit_test(a_rank_that_left_is_missed_only_by_who_needs_it),
         cmocka_unit_test(calls_that_nobody_met_are_told_as_the_last_rank_leaves),
