@@ -6,8 +6,10 @@
 
 #include <arpa/inet.h>
 #include <dirent.h>
+#include <errno.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,6 +73,29 @@ void sl_sockaddr_text(const struct sockaddr_storage *addr, char *out, size_t cap
 socklen_t sl_sockaddr_len(const struct sockaddr_storage *addr)
 {
     return addr->ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+}
+
+static in_port_t *port_in(struct sockaddr_storage *addr)
+{
+    return addr->ss_family == AF_INET ? &((struct sockaddr_in *)addr)->sin_port
+                                      : &((struct sockaddr_in6 *)addr)->sin6_port;
+}
+
+int sl_sockaddr_listen(int fd, const struct sockaddr_storage *addr, uint16_t *port, int backlog, int hello_ms)
+{
+    struct sockaddr_storage own = *addr;
+    socklen_t len = sl_sockaddr_len(addr);
+    int on = 1, hello_s = hello_ms / 1000;
+
+    if (addr->ss_family == AF_INET6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+    setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &hello_s, sizeof(hello_s));
+    *port_in(&own) = htons(*port);
+    if (bind(fd, (struct sockaddr *)&own, len) != 0 || listen(fd, backlog) != 0 ||
+        getsockname(fd, (struct sockaddr *)&own, &len) != 0)
+        return sl_fail(-errno, "%s", sluice_strerror(-errno));
+    *port = ntohs(*port_in(&own));
+    return 0;
 }
 
 static bool path_exists(const char *name, const char *leaf)

@@ -52,6 +52,13 @@ void sl_sockaddr_host(const struct sockaddr_storage *addr, char *out, size_t cap
 /* "192.0.2.7:4711", "[fd00::2]:4711" */
 void sl_sockaddr_text(const struct sockaddr_storage *addr, char *out, size_t cap);
 
+/*
+ * Binds fd, a new TCP socket, to addr at *port and listens there; 0: any port, and *port tells which. An IPv6 socket
+ * takes IPv6 alone. Who connects is seen when its first bytes are there, or after hello_ms. A negative errno; fd stays
+ * the caller's.
+ */
+int sl_sockaddr_listen(int fd, const struct sockaddr_storage *addr, uint16_t *port, int backlog, int hello_ms);
+
 /* The interface that this host's routes would use for addr, or a negative errno: -ENETUNREACH. */
 int sl_netif_route(const struct sockaddr_storage *addr, const struct sl_netif_list *all,
                    const struct sl_netif **out);

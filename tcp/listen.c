@@ -4,7 +4,6 @@
 
 #include "core/log.h"
 
-#include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,46 +31,22 @@ static void choose_congestion(struct sl_tcp_iface *iface, int fd)
         iface->congestion[0] = '\0';
 }
 
-static void set_port(struct sockaddr_storage *addr, uint16_t port)
-{
-    if (addr->ss_family == AF_INET)
-        ((struct sockaddr_in *)addr)->sin_port = htons(port);
-    else
-        ((struct sockaddr_in6 *)addr)->sin6_port = htons(port);
-}
-
-static uint16_t port_of(const struct sockaddr_storage *addr)
-{
-    return ntohs(addr->ss_family == AF_INET ? ((const struct sockaddr_in *)addr)->sin_port
-                                            : ((const struct sockaddr_in6 *)addr)->sin6_port);
-}
-
 /* A socket that listens at that address and *port; 0: any, and *port tells which. */
 static int listen_at(struct sl_tcp_iface *iface, const struct sockaddr_storage *at, uint16_t *port, int *out)
 {
-    struct sockaddr_storage addr = *at;
-    socklen_t len = sl_sockaddr_len(at);
     int fd = sl_tcp_socket_new(at->ss_family), err;
 
     if (fd < 0)
         return fd;
-    if (at->ss_family == AF_INET6)
-        sl_tcp_set_int(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
     if (iface->congestion[0] == '\0')
         choose_congestion(iface, fd);
     sl_tcp_tune_early(iface, fd);
-    /* Who says nothing stays in the kernel: the dialling side speaks first. */
-    sl_tcp_set_int(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, SL_PENDING_MS / 1000);
-    set_port(&addr, *port);
-    if (bind(fd, (struct sockaddr *)&addr, len) == 0 && listen(fd, BACKLOG) == 0 &&
-        getsockname(fd, (struct sockaddr *)&addr, &len) == 0) {
-        *port = port_of(&addr);
+    err = sl_sockaddr_listen(fd, at, port, BACKLOG, SL_PENDING_MS);
+    if (err != 0)
+        close(fd);
+    else
         *out = fd;
-        return 0;
-    }
-    err = -errno;
-    close(fd);
-    return sl_fail(err, "%s", sluice_strerror(err));
+    return err;
 }
 
 static void close_listeners(struct sl_tcp_iface *iface)

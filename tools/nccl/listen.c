@@ -11,7 +11,6 @@
 #include "core/log.h"
 #include "core/netif.h"
 
-#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -60,41 +59,21 @@ static uint64_t patience_ns(const struct sl_nccl_engine *engine)
 
 /* ---- listening ---- */
 
-static uint16_t port_of(const struct sockaddr_storage *addr)
-{
-    return ntohs(addr->ss_family == AF_INET ? ((const struct sockaddr_in *)addr)->sin_port
-                                            : ((const struct sockaddr_in6 *)addr)->sin6_port);
-}
-
 /* A socket that listens at that address and *port; 0: any, and *port tells which. */
 static int listen_at(const struct sockaddr_storage *at, uint16_t *port, int *out)
 {
-    struct sockaddr_storage addr = *at;
-    socklen_t len = sl_sockaddr_len(at);
-    int on = 1, hello_s = SL_PENDING_MS / 1000, err;
-    int fd = socket(at->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = socket(at->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), err;
 
     if (fd < 0)
         return sl_fail(-errno, "no socket to be had: %s%s", sluice_strerror(-errno),
                        errno == EMFILE ? "; raise 'ulimit -n'" : "");
     sl_fork_closes(fd);
-    if (at->ss_family == AF_INET6)
-        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
-    /* Who says nothing stays in the kernel: the dialling end speaks first. */
-    setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &hello_s, sizeof(hello_s));
-    if (addr.ss_family == AF_INET)
-        ((struct sockaddr_in *)&addr)->sin_port = htons(*port);
+    err = sl_sockaddr_listen(fd, at, port, BACKLOG, SL_PENDING_MS);
+    if (err != 0)
+        close(fd);
     else
-        ((struct sockaddr_in6 *)&addr)->sin6_port = htons(*port);
-    if (bind(fd, (struct sockaddr *)&addr, len) == 0 && listen(fd, BACKLOG) == 0 &&
-        getsockname(fd, (struct sockaddr *)&addr, &len) == 0) {
-        *port = port_of(&addr);
         *out = fd;
-        return 0;
-    }
-    err = -errno;
-    close(fd);
-    return sl_fail(err, "%s", sluice_strerror(err));
+    return err;
 }
 
 static void close_listeners(struct sl_nccl_listen *ls)
