@@ -15,6 +15,7 @@
 #include "core/host.h"
 #include "core/log.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,6 +81,19 @@ void shm_ep_doom(struct shm_ep *ep, int status)
     shm_source_close(shm_ep_iface(ep), &ep->source);
     if (ep->state != SHM_NEW)
         ep->state = SHM_DOOMED;
+}
+
+void shm_spare_keep(struct shm_iface *iface)
+{
+    if (iface->spare_fd < 0)
+        iface->spare_fd = fcntl(iface->epoll_fd, F_DUPFD_CLOEXEC, 0);
+}
+
+void shm_spare_use(struct shm_iface *iface)
+{
+    if (iface->spare_fd >= 0)
+        close(iface->spare_fd);
+    iface->spare_fd = -1;
 }
 
 static void refuse(int fd, const uint8_t *to, const uint8_t *from, int code)
@@ -258,19 +272,25 @@ static int check_user(struct shm_iface *iface, int fd)
                    (int)peer.pid, (unsigned)peer.uid, (unsigned)geteuid());
 }
 
-/* The peer need not wait until its deadline: it is told by fd, which is closed, or, negative, by one of its own. */
+/* The peer need not wait until its deadline: it is told by fd, which is closed, or, negative, by one of its own, for
+ * which there is a descriptor even if that is what is missing. */
 static void give_up(struct shm_ep *ep, int fd, int err)
 {
+    struct shm_iface *iface = shm_ep_iface(ep);
     char text[SHM_TEXT_MAX];
 
     snprintf(text, sizeof(text), "%s", sluice_last_error());
-    if (fd < 0 && shm_dial(ep->peer_addr.name, ep->peer_addr.name_len, &fd) != 0)
-        fd = -1;
+    if (fd < 0) {
+        shm_spare_use(iface);
+        if (shm_dial(ep->peer_addr.name, ep->peer_addr.name_len, &fd) != 0)
+            fd = -1;
+    }
     sl_fail_text(err, text);
     if (fd >= 0) {
         refuse(fd, ep->peer_addr.token, ep->addr.token, err);
         close(fd);
     }
+    shm_spare_keep(iface);
     sl_fail_text(err, text);
     shm_ep_doom(ep, err);
 }
@@ -291,6 +311,10 @@ static void dial(struct shm_ep *ep)
     err = shm_dial(ep->peer_addr.name, ep->peer_addr.name_len, &fd);
     if (err == -EAGAIN)
         return;
+    if (err == -EMFILE || err == -ENFILE) {
+        give_up(ep, -1, err);
+        return;
+    }
     if (err != 0) {
         shm_ep_doom(ep, err);
         return;
@@ -517,16 +541,26 @@ static bool make_room(struct shm_iface *iface, const char *why)
 }
 
 /* No descriptor for who waits: pending connections go first, then the clock brings the next try. No endpoint
- * ends for that: strangers may be why, and be gone soon. */
+ * ends for that: strangers may be why, and be gone soon. Once they must be gone, the one in reserve takes the peer's
+ * connection, whose own descriptors then find no room: both sides are told so. */
 static bool accept_failed(struct shm_iface *iface, int err)
 {
+    uint64_t now_ns = now(iface);
+
     if (err != -EMFILE && err != -ENFILE) {
         sl_warn("shm", "shm: %s", sluice_last_error());
         return false;
     }
     if (make_room(iface, "no descriptor is left"))
         return true;
-    iface->accept_after_ns = now(iface) + ACCEPT_RETRY_NS;
+    if (iface->accept_since_ns == 0)
+        iface->accept_since_ns = now_ns;
+    shm_spare_keep(iface);
+    if (iface->spare_fd >= 0 && now_ns - iface->accept_since_ns > SL_PENDING_MS * SL_NS_PER_MS) {
+        shm_spare_use(iface);
+        return true;
+    }
+    iface->accept_after_ns = now_ns + ACCEPT_RETRY_NS;
     sl_warn("shm", "shm: %s", sluice_last_error());
     return false;
 }
@@ -577,6 +611,8 @@ void shm_listener_ready(struct shm_iface *iface, struct shm_source *source)
         if (err == -EAGAIN)
             return;
         if (err == 0) {
+            if (iface->spare_fd >= 0)
+                iface->accept_since_ns = 0;
             accept_one(iface, fd);
         } else if (!accept_failed(iface, err)) {
             listener_pause(iface, true);

@@ -204,6 +204,7 @@ static void iface_close(struct sl_iface *base)
         munmap(iface->page, sizeof(*iface->page));
     if (iface->page_fd >= 0)
         close(iface->page_fd);
+    shm_spare_use(iface);
     if (iface->epoll_fd >= 0)
         close(iface->epoll_fd);
     free(iface->stage);
@@ -232,7 +233,7 @@ static int iface_open(struct sl_worker *worker, const struct sl_device *dev,
         iface->base.handler = *handler;
     iface->base.caps = SL_CAP_MAP | SL_CAP_WAKEUP | SL_CAP_LOCAL;
     iface->base.eager_max = shm_ring_bytes(worker->config, 1);
-    iface->page_fd = iface->epoll_fd = -1;
+    iface->page_fd = iface->epoll_fd = iface->spare_fd = -1;
     iface->listener.fd = iface->event.fd = iface->timer.fd = -1;
     sl_list_init(&iface->eps);
     sl_list_init(&iface->active);
@@ -245,6 +246,7 @@ static int iface_open(struct sl_worker *worker, const struct sl_device *dev,
     err = open_events(iface);
     if (err == 0)
         err = open_page(iface);
+    shm_spare_keep(iface);
     if (err != 0) {
         iface_close(&iface->base);
         return err;

@@ -75,6 +75,7 @@ struct shm_iface {
     struct sl_transport_ops ops; /* sl_shm_ops, completed */
     struct shm_source listener, event, timer;
     int epoll_fd, page_fd;
+    int spare_fd; /* given up to tell a peer that no descriptor is left; -1: it is given up */
     struct shm_page *page;
     char name[SHM_NAME_MAX];
     uint16_t name_len;
@@ -93,6 +94,7 @@ struct shm_iface {
     struct sl_pending_log pending_log;
     struct sl_node gone;     /* shm_pending that are closed */
     uint64_t accept_after_ns; /* not 0: descriptors ran out */
+    uint64_t accept_since_ns; /* ... first at this time, and since then */
     bool accept_due;         /* connections wait at the listener, which is not watched */
     struct sl_node regions;  /* shm_region, ids rising */
     uint64_t region_id;      /* the last one given */
@@ -225,6 +227,10 @@ int shm_ep_addr(struct sl_ep *ep, struct sl_addr *out);
 int shm_ep_connect(struct sl_ep *ep, const struct sl_addr *peer, struct sl_req *req);
 /* The connection failed for the reason in the last error; the next progress ends the request. */
 void shm_ep_doom(struct shm_ep *ep, int status);
+/* A descriptor in reserve, for the moment in which there is no other: a peer can be told of it then. */
+void shm_spare_keep(struct shm_iface *iface);
+void shm_spare_use(struct shm_iface *iface);
+
 /* Closes a connection that came and is nobody's; shm_settle() frees it. */
 void shm_pending_end(struct shm_iface *iface, struct shm_pending *pending);
 /* Of a ring one way, for a process with that many peers. */

@@ -376,6 +376,32 @@ static void descriptors_that_were_cut_off_are_an_error_and_leak_nothing(void **s
     close(listener);
 }
 
+/* The kernel tells that our words were not read before it hands out what the peer said last. */
+static void last_words_are_heard_though_the_peer_read_none_of_ours(void **state)
+{
+    struct shm_refuse words = {.code = -EMFILE, .text = "no descriptor"};
+    char name[SHM_NAME_MAX];
+    int listener, fd, peer = -1, fds[SHM_FDS_MAX];
+    struct shm_msg msg;
+    uint16_t name_len;
+    unsigned count;
+    size_t body;
+
+    (void)state;
+    assert_int_equal(shm_listen(name, &name_len, &listener), 0);
+    assert_int_equal(shm_dial(name, name_len, &fd), 0);
+    assert_int_equal(shm_accept(listener, &peer), 0);
+    assert_int_equal(shm_post(fd, SHM_BYE, NULL, 0, NULL, 0), 0);
+    assert_int_equal(shm_post(peer, SHM_REFUSE, &words, sizeof(words), NULL, 0), 0);
+    close(peer);
+    assert_int_equal(shm_take(fd, &msg, &body, fds, &count), 0);
+    assert_int_equal(msg.head.type, SHM_REFUSE);
+    assert_string_equal(msg.refuse.text, words.text);
+    assert_int_equal(shm_take(fd, &msg, &body, fds, &count), -ECONNRESET);
+    close(fd);
+    close(listener);
+}
+
 /* Someone with the right tokens whose memory could be taken away under us. */
 static void files_that_could_shrink_are_refused(void **state)
 {
@@ -614,11 +640,98 @@ static void a_lack_of_descriptors_while_connecting_ends_both_sides(void **state)
     }
 }
 
+/* The limit falls to what is in use now and so many more. */
+static struct rlimit leave_descriptors(unsigned spare)
+{
+    struct rlimit old;
+    int next = dup(0);
+
+    assert_true(next >= 0);
+    close(next);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &(struct rlimit){(rlim_t)next + spare, old.rlim_max}), 0);
+    return old;
+}
+
+/* The one that dials and the one that waits for it. */
+static void open_in_order(struct side *dialling, struct side *awaiting)
+{
+    side_open(dialling);
+    side_open(awaiting);
+    while (memcmp(inside(dialling)->addr.token, inside(awaiting)->addr.token, SHM_TOKEN_LEN) > 0) {
+        side_close(dialling);
+        side_open(dialling);
+    }
+}
+
+static void who_cannot_dial_for_lack_of_descriptors_tells_the_peer(void **state)
+{
+    (void)state;
+    for (unsigned spare = 0; spare < 2; spare++) {
+        struct side a, b;
+
+        open_in_order(&a, &b);
+        assert_int_equal(sl_shm_ops.ep_connect(b.ep, &a.addr, &b.connected), 0);
+        struct rlimit old = leave_descriptors(spare); /* none for the segment; none for the socket */
+
+        assert_int_equal(sl_shm_ops.ep_connect(a.ep, &b.addr, &a.connected), 0);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+        PUMP(&a, &b, a.connected.status != SL_PENDING && b.connected.status != SL_PENDING);
+        assert_int_equal(a.connected.status, -EMFILE);
+        assert_int_equal(b.connected.status, -EMFILE);
+        assert_non_null(strstr(inside(&b)->why, "ulimit -n"));
+        side_close(&a);
+        side_close(&b);
+    }
+}
+
+/* A clock that the test puts forward. */
+static uint64_t later_ns;
+
+static uint64_t now_later(const struct sl_clock *clock)
+{
+    (void)clock;
+    return test_now() + later_ns;
+}
+
+/* When no stranger can be why any more, the peer is let in to be told. */
+static void who_cannot_accept_for_lack_of_descriptors_tells_the_peer(void **state)
+{
+    static const struct sl_clock clock = {now_later};
+    struct side a, b;
+
+    (void)state;
+    open_in_order(&a, &b);
+    later_ns = 0;
+    b.worker.clock = &clock;
+    assert_int_equal(sl_shm_ops.ep_connect(b.ep, &a.addr, &b.connected), 0);
+    assert_int_equal(sl_shm_ops.ep_connect(a.ep, &b.addr, &a.connected), 0);
+    struct rlimit old = leave_descriptors(0);
+
+    for (int tries = 0; tries < 5; tries++) {
+        assert_int_equal(a.connected.status, SL_PENDING);
+        assert_int_equal(b.connected.status, SL_PENDING);
+        for (int i = 0; i < 200; i++)
+            sl_shm_ops.progress(b.iface, 64);
+        later_ns += SL_NS_PER_S;
+    }
+    PUMP(&a, &b, a.connected.status != SL_PENDING && b.connected.status != SL_PENDING);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+    assert_int_equal(a.connected.status, -EMFILE);
+    assert_int_equal(b.connected.status, -EMFILE);
+    assert_non_null(strstr(inside(&a)->why, "ulimit -n"));
+    side_close(&a);
+    side_close(&b);
+}
+
 #define KEPT(test) cmocka_unit_test_setup_teardown(test, log_kept, log_back)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        KEPT(who_cannot_dial_for_lack_of_descriptors_tells_the_peer),
+        KEPT(who_cannot_accept_for_lack_of_descriptors_tells_the_peer),
+        KEPT(last_words_are_heard_though_the_peer_read_none_of_ours),
         KEPT(garbage_is_refused_and_disturbs_nobody),
         KEPT(a_hello_without_the_token_is_refused),
         KEPT(another_user_is_refused_where_there_is_no_secret),
