@@ -370,6 +370,23 @@ static void ranks_share_a_key_that_each_job_makes_anew(void **state)
     assert_memory_not_equal(keys[0], keys[2], SL_DIGEST_BYTES);
 }
 
+/* A hello may come byte by byte: what has not come yet is not judged. */
+static void a_version_is_judged_when_it_is_whole(void **state)
+{
+    static const uint8_t nonce[SL_NONCE_BYTES];
+    struct sl_terms terms = {.rank = 1, .size = 2};
+    struct sl_hello hello;
+    int rank;
+
+    (void)state;
+    sl_hello_make(&terms, nonce, &hello);
+    hello.bytes[8] ^= 0x55;
+    hello.bytes[9] ^= 0x55;
+    assert_int_equal(sl_hello_check(&terms, hello.bytes, 8, &rank), 0);
+    assert_int_equal(sl_hello_check(&terms, hello.bytes, 9, &rank), 0);
+    assert_int_equal(sl_hello_check(&terms, hello.bytes, 10, &rank), -EPROTO);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -388,6 +405,7 @@ int main(void)
         cmocka_unit_test(ranks_share_a_key_that_each_job_makes_anew),
         cmocka_unit_test(who_does_not_say_who_it_is_has_five_seconds),
         cmocka_unit_test(a_proof_in_another_frame_is_none),
+        cmocka_unit_test(a_version_is_judged_when_it_is_whole),
     };
 
     sl_log_set_sink(meeting_log, NULL);

@@ -65,6 +65,47 @@ static void the_smallest_ring_carries_messages_much_larger(void **state)
     side_close(&b);
 }
 
+/* A pass ends as many requests as it was given, and leaves the rest to the next: other endpoints have their turn. */
+static void a_pass_ends_no_more_sends_than_it_was_asked_for(void **state)
+{
+    static struct sl_req send[2000];
+    struct sl_sink sink;
+    struct side a, b;
+    unsigned count = 0, waiting = 0;
+    uint8_t word = 7, got;
+
+    (void)state;
+    side_open(&a);
+    side_open(&b);
+    a.config.shm_ring_bytes = b.config.shm_ring_bytes = 1;
+    sides_connect(&a, &b);
+    memset(send, 0, sizeof(send));
+    for (; waiting < 3; count++) {
+        assert_true(count < SL_ARRAY_LEN(send));
+        assert_true(side_send(&a, &word, 1, count, &send[count]) >= 0);
+        waiting += send[count].status == SL_PENDING;
+    }
+    for (unsigned i = 0; i < count - 3; i++) { /* makes room */
+        struct sl_req recv = {0};
+
+        assert_true(side_recv(&b, &sink, &got, 1, i, &recv) >= 0);
+        for (int pass = 0; recv.status == SL_PENDING && pass < 1000; pass++)
+            sl_shm_ops.progress(b.iface, 64);
+        assert_int_equal(recv.status, 0);
+    }
+    for (unsigned left = 3; left > 0; left--) {
+        unsigned pending = 0;
+
+        for (unsigned i = count - 3; i < count; i++)
+            pending += send[i].status == SL_PENDING;
+        assert_int_equal(pending, left);
+        sl_shm_ops.progress(a.iface, 1);
+    }
+    assert_int_equal(send[count - 1].status, 0);
+    side_close(&a);
+    side_close(&b);
+}
+
 static uint8_t *eaten;
 static size_t eaten_len, message_len;
 
@@ -285,6 +326,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(copies_of_half_the_cache_go_past_it),
+        cmocka_unit_test(a_pass_ends_no_more_sends_than_it_was_asked_for),
         cmocka_unit_test(every_size_around_an_edge_arrives_whole),
         cmocka_unit_test(the_smallest_ring_carries_messages_much_larger),
         cmocka_unit_test(consume_gets_whole_elements_of_what_came),
