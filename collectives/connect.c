@@ -349,10 +349,11 @@ static bool all_settled(const struct sluice_comm *comm, const struct attempt *at
     return true;
 }
 
+/* A transport ends what takes too long itself, and says where it was; this is for one that does not. */
 static void await_endpoints(struct sluice_comm *comm, const struct attempt *attempts)
 {
-    uint64_t deadline = sl_now(comm->worker.clock) +
-                        (uint64_t)comm->config.connect_timeout_ms * SL_NS_PER_MS;
+    uint64_t timeout_ns = (uint64_t)comm->config.connect_timeout_ms * SL_NS_PER_MS;
+    uint64_t deadline = sl_now(comm->worker.clock) + timeout_ns + timeout_ns / 8;
 
     while (!all_settled(comm, attempts) && sl_now(comm->worker.clock) < deadline)
         sl_comm_idle(comm, sl_comm_progress(comm), true);

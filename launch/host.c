@@ -529,7 +529,8 @@ static int fail_silent(struct sl_host *host, bool reading, size_t full)
     sl_rank_list(host->missing, host->base.size, list, sizeof(list));
     sl_fail(-ETIMEDOUT, "%s rank %s of %d within %.3g s in exchange %llu; stopped or cut off?",
             reading ? "nothing came from" : "no result could be sent to", list, host->base.size,
-            (double)host->timeout_ns / (double)SL_NS_PER_S, (unsigned long long)host->seq);
+            (double)sl_exchange_wait_ns(host->timeout_ns, host->seq) / (double)SL_NS_PER_S,
+            (unsigned long long)host->seq);
     return host_break(host, -ETIMEDOUT);
 }
 
@@ -625,7 +626,7 @@ static int give_result(struct sl_host *host, int rank, uint8_t *out, size_t len)
 static int host_allgather(struct sl_exchange *exchange, const void *in, size_t len, void *out)
 {
     struct sl_host *host = sl_container_of(exchange, struct sl_host, base);
-    uint64_t deadline_ns = now() + host->timeout_ns;
+    uint64_t deadline_ns = now() + sl_exchange_wait_ns(host->timeout_ns, host->seq + 1);
     size_t head = SL_FRAME_BYTES + SL_SEQ_BYTES, all = len * (size_t)exchange->size;
     size_t seal = sl_seal_len(host->terms.secret_len > 0);
     uint8_t *result;

@@ -613,7 +613,8 @@ static int fail_host(struct sl_joiner *joiner, int err)
 {
     if (err == -ETIMEDOUT)
         sl_fail(err, "rank 0 at %s did not finish exchange %llu within %.3g s", joiner->name,
-                (unsigned long long)joiner->seq, (double)joiner->timeout_ns / (double)SL_NS_PER_S);
+                (unsigned long long)joiner->seq,
+                (double)sl_exchange_wait_ns(joiner->timeout_ns, joiner->seq) / (double)SL_NS_PER_S);
     else
         sl_fail(err = -ECONNRESET, "rank 0 at %s went away during exchange %llu; see its output",
                 joiner->name, (unsigned long long)joiner->seq);
@@ -679,7 +680,8 @@ static int joiner_allgather(struct sl_exchange *exchange, const void *in, size_t
     struct sl_joiner *joiner = sl_container_of(exchange, struct sl_joiner, base);
     /* Rank 0's verdict, which names ranks, should arrive before our own deadline; before the first
      * exchange it may wait its whole time for ranks. */
-    uint64_t deadline_ns = now() + (joiner->seq == 0 ? 2 : 1) * joiner->timeout_ns + 2 * SL_NS_PER_S;
+    uint64_t deadline_ns = now() + (joiner->seq == 0 ? joiner->timeout_ns : 0) +
+                           sl_exchange_wait_ns(joiner->timeout_ns, joiner->seq + 1) + 2 * SL_NS_PER_S;
     uint8_t head[SL_FRAME_BYTES + SL_SEQ_BYTES];
     size_t share = len + sl_seal_len(joiner->keys.sealed);
     const void *bytes;

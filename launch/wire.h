@@ -114,6 +114,13 @@ struct sl_meeting_keys {
 int sl_meeting_keys_make(const struct sl_terms *terms, const struct sl_hello *hello,
                          const uint8_t nonce[SL_NONCE_BYTES], struct sl_meeting_keys *out);
 
+/* How long rank 0 waits for the shares of an exchange, and everybody for what it sends then. Before all but the first,
+ * ranks connect, each for as long as the timeout: who has failed to comes a little later, and says with whom. */
+static inline uint64_t sl_exchange_wait_ns(uint64_t timeout_ns, uint64_t seq)
+{
+    return seq > 1 ? timeout_ns + timeout_ns / 4 : timeout_ns;
+}
+
 /* What all ranks of a job share: rank 0 draws the job's key, WELCOME carries it. */
 struct sl_job_keys {
     uint8_t job[SL_JOB_KEY_BYTES];

@@ -45,6 +45,8 @@ void sl_tcp_pending_close(struct sl_tcp_iface *iface);
 void sl_tcp_dial_control(struct sl_tcp_ep *ep);
 /* The others, to the address that answered. */
 void sl_tcp_dial_data(struct sl_tcp_ep *ep);
+/* The time to connect is over: what was waited for goes into ep->tried. */
+void sl_tcp_note_silence(struct sl_tcp_ep *ep);
 /* This attempt came to nothing. */
 void sl_tcp_dial_failed(struct sl_tcp_conn *conn, int status, const char *text);
 

@@ -25,6 +25,21 @@ static void note_try(struct sl_tcp_ep *ep, int status, const char *text)
     ep->tried_status = status;
 }
 
+void sl_tcp_note_silence(struct sl_tcp_ep *ep)
+{
+    const struct sl_netif_list *own = &ep->iface->netifs;
+    char addr[64] = "this host";
+
+    if (ep->dials && ep->target_idx < ep->target_count) {
+        note_try(ep, -ETIMEDOUT, "no answer; does a firewall close that port?");
+        return;
+    }
+    if (own->count > 0)
+        sl_sockaddr_host(&own->items[0].addr, addr, sizeof(addr));
+    snprintf(ep->tried, sizeof(ep->tried), "it should have come to port %u of %s; does a firewall close that?",
+             ep->iface->port, addr);
+}
+
 /* Starts one connection to the current target. */
 static int dial(struct sl_tcp_conn *conn)
 {

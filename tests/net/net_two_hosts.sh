@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Two hosts, as network namespaces joined by a veth pair of limited rate: sluice-bench runs over the link
-# and is bound by it, and when the link is lost every rank says so in time.
+# and is bound by it, and when the link is lost every rank says so in time. A third one is cut off from the second.
 # usage: net_two_hosts.sh sluice-bench
 set -uo pipefail
 bench=$1
@@ -89,10 +89,11 @@ start() {
     pids[rank]=$!
 }
 
-# ended SECONDS: waits for both; a status of a rank that is still there after SECONDS is 99.
+# ended SECONDS: waits for all; a status of a rank that is still there after SECONDS is 99.
 ended() {
     local deadline=$((SECONDS + $1)) rank
-    for rank in 0 1; do
+    statuses=()
+    for rank in "${!pids[@]}"; do
         until_true $((deadline - SECONDS)) gone "${pids[rank]}"
         if kill -9 "${pids[rank]}" 2>/dev/null; then
             wait "${pids[rank]}" 2>/dev/null
@@ -107,7 +108,7 @@ ended() {
 
 show() {
     local rank
-    for rank in 0 1; do
+    for rank in "${!statuses[@]}"; do
         echo "rank $rank ended with ${statuses[rank]:-?}:"
         cat "$dir/$rank"
     done
@@ -182,10 +183,41 @@ loses_the_link() {
     grep -q 'rank 0' "$dir/1" || { echo "rank 1 does not name rank 0"; return 1; }
 }
 
+# A third host reaches the first, and the second only through the first, which forwards nothing and says nothing of it: as
+# behind a firewall. Each rank must name the two, who have waited as long as the first does for them.
+a_pair_is_cut_off() {
+    local c rank
+    namespace
+    c=$holder
+    inside "$a" ip link set sluice0 up
+    { inside "$a" ip link add cut0 type veth peer name sluice0 netns "$c" &&
+        inside "$a" ip addr add 10.78.0.1/24 dev cut0 && inside "$a" ip link set cut0 up &&
+        inside "$c" ip addr add 10.78.0.2/24 dev sluice0 && inside "$c" ip link set sluice0 up &&
+        inside "$c" ip link set lo up && inside "$c" ip route add 10.77.0.0/24 via 10.78.0.1 &&
+        inside "$b" ip route add 10.78.0.0/24 via 10.77.0.1; } || { kill -9 "$c"; return 1; }
+    until_true 10 has_carrier "$c" && until_true 10 has_carrier "$a"
+    export SLUICE_SIZE=3 SLUICE_CONNECT_TIMEOUT_MS=$timeout_ms SLUICE_INTERFACE='sluice0,cut0'
+    start "$a" 0 10.77.0.1:7720 -b 8 -e 8
+    start "$b" 1 10.77.0.1:7720 -b 8 -e 8
+    start "$c" 2 10.77.0.1:7720 -b 8 -e 8
+    ended $((timeout_ms / 1000 + 10))
+    export SLUICE_SIZE=2
+    unset SLUICE_CONNECT_TIMEOUT_MS SLUICE_INTERFACE
+    kill -9 "$c"
+    show
+    for rank in 0 1 2; do
+        [[ ${statuses[rank]} -ne 0 && ${statuses[rank]} -ne 99 ]] &&
+            grep -q 'no transport connects ranks 1 and 2' "$dir/$rank" || { echo "rank $rank does not name them"; return 1; }
+    done
+    grep -q 'tcp:.*10\.7[78]\.0\.2.*firewall' "$dir/1" && grep -q 'tcp:.*10\.7[78]\.0\.2.*firewall' "$dir/2" ||
+        { echo "ranks 1 and 2 do not say which address does not answer"; return 1; }
+}
+
 statuses=()
 tap_case a_run_over_ipv4_is_checked_and_reaches_the_rate_of_the_link over_the_link 10.77.0.1:7715
 tap_case a_run_over_ipv6_is_checked_and_reaches_the_rate_of_the_link over_the_link '[fd77::1]:7716'
 tap_case hosts_that_look_like_one_check_what_they_send hosts_that_look_like_one
 tap_case one_host_needs_no_checksums_on_any_of_its_addresses one_host_that_does_not_use_loopback
 tap_case a_lost_link_ends_both_ranks_in_time_and_each_names_the_other loses_the_link
+tap_case a_pair_that_a_firewall_cuts_is_named_by_every_rank a_pair_is_cut_off
 tap_done
