@@ -124,6 +124,11 @@ def commits_pick_each_slice_in_turn():
     slices = {"b": [], "a": [], "c": []}
     assert [run.picked(slices, f"{n:08x}ffff") for n in range(4)] == ["a", "b", "c", "a"]
     assert run.picked(slices, "e13054712") == run.picked(slices, "e1305471aaaaaaa")
+    try:
+        run.picked(slices, "HEAD")
+        raise AssertionError("a name was taken for a hash")
+    except SystemExit as end:
+        assert "git rev-parse HEAD" in str(end)
 
 
 def printed_by(function, *arguments):
