@@ -86,7 +86,7 @@ struct sl_iface_slot {
     const struct sl_transport_ops *ops;
     struct sl_iface *iface; /* NULL: could not be opened; why tells */
     bool lacked_memory;     /* to be opened, or for an endpoint */
-    char why[160];
+    char why[320];
 };
 
 /* Which transport, and which of its devices; borrowed for the communicator's life. */

@@ -254,7 +254,7 @@ int sl_connect_meet(struct sluice_comm *comm, struct sl_exchange *exchange,
 struct attempt {
     struct sl_req req;
     bool tried; /* an endpoint exists */
-    char why[160]; /* of a failure */
+    char why[320]; /* of a failure */
 };
 
 /* Place of a pair in a table of all: the square of 65536 ranks is more than 32 bits hold. */

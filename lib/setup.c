@@ -385,8 +385,9 @@ static int create_child(struct sluice_comm *parent, const int *members, int coun
         .parent = parent,
         .members = members,
     };
+    struct sl_config config = parent->config;
     struct sl_comm_params params = {
-        .config = &parent->config,
+        .config = &config,
         .clock = parent->worker.clock,
         .seed = draw_seed(parent),
         .idle = parent->worker.idle,
@@ -397,6 +398,9 @@ static int create_child(struct sluice_comm *parent, const int *members, int coun
         .transport_count = parent->transport_count,
     };
 
+    /* Who cannot connect says with whom, by the parent, before the others give that up. */
+    if (config.connect_timeout_ms > config.timeout_ms * 3 / 4)
+        config.connect_timeout_ms = config.timeout_ms > 1 ? config.timeout_ms * 3 / 4 : 1;
     return create_running(&exchange.base, &params, out);
 }
 

@@ -388,6 +388,7 @@ void shm_stop_listening(struct sl_iface *base)
     }
     free_gone(iface);
     sl_pending_fini(&iface->pending);
+    shm_spare_use(iface);
 }
 
 /* Turns a connection away for the reason in the last error. */
@@ -553,10 +554,12 @@ static bool accept_failed(struct shm_iface *iface, int err)
     }
     if (make_room(iface, "no descriptor is left"))
         return true;
-    if (iface->accept_since_ns == 0)
-        iface->accept_since_ns = now_ns;
+    if (now_ns > iface->accept_failed_ns + 2 * ACCEPT_RETRY_NS)
+        iface->accept_since_ns = now_ns; /* not the lack that there was long ago */
+    iface->accept_failed_ns = now_ns;
     shm_spare_keep(iface);
-    if (iface->spare_fd >= 0 && now_ns - iface->accept_since_ns > SL_PENDING_MS * SL_NS_PER_MS) {
+    if (err == -EMFILE && iface->spare_fd >= 0 &&
+        now_ns - iface->accept_since_ns > SL_PENDING_MS * SL_NS_PER_MS) {
         shm_spare_use(iface);
         return true;
     }
@@ -608,11 +611,11 @@ void shm_listener_ready(struct shm_iface *iface, struct shm_source *source)
             return;
         }
         err = shm_accept(source->fd, &fd);
-        if (err == -EAGAIN)
+        if (err == -EAGAIN) {
+            shm_spare_keep(iface);
             return;
+        }
         if (err == 0) {
-            if (iface->spare_fd >= 0)
-                iface->accept_since_ns = 0;
             accept_one(iface, fd);
         } else if (!accept_failed(iface, err)) {
             listener_pause(iface, true);

@@ -204,7 +204,6 @@ static void iface_close(struct sl_iface *base)
         munmap(iface->page, sizeof(*iface->page));
     if (iface->page_fd >= 0)
         close(iface->page_fd);
-    shm_spare_use(iface);
     if (iface->epoll_fd >= 0)
         close(iface->epoll_fd);
     free(iface->stage);

@@ -94,7 +94,7 @@ struct shm_iface {
     struct sl_pending_log pending_log;
     struct sl_node gone;     /* shm_pending that are closed */
     uint64_t accept_after_ns; /* not 0: descriptors ran out */
-    uint64_t accept_since_ns; /* ... first at this time, and since then */
+    uint64_t accept_since_ns, accept_failed_ns; /* ... first and last at these times */
     bool accept_due;         /* connections wait at the listener, which is not watched */
     struct sl_node regions;  /* shm_region, ids rising */
     uint64_t region_id;      /* the last one given */

@@ -238,12 +238,13 @@ static void ep_timer(struct sl_tcp_ep *ep, uint64_t time)
         sl_tcp_note_silence(ep);
         sl_tcp_connect_fail(ep, sl_fail(-ETIMEDOUT,
                                  "%s was not connected within %lld ms: %u of %u connections are "
-                                 "open; %s",
+                                 "open%s%s",
                                  sl_ep_peer_name(&ep->base), (long long)ep->iface->config->connect_timeout_ms,
-                                 ep->open_conns, ep->data_conns + 1, ep->tried));
+                                 ep->open_conns, ep->data_conns + 1, ep->tried[0] ? "; " : "",
+                                 ep->tried));
     } else if (ep->dials && ep->conns[0].state != SL_TCP_OPEN &&
                time >= ep->conns[0].deadline_ns) {
-        sl_tcp_dial_failed(&ep->conns[0], -ETIMEDOUT, "no answer");
+        sl_tcp_dial_failed(&ep->conns[0], -ETIMEDOUT, sl_tcp_silence(&ep->conns[0]));
     }
 }
 

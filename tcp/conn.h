@@ -45,6 +45,8 @@ void sl_tcp_pending_close(struct sl_tcp_iface *iface);
 void sl_tcp_dial_control(struct sl_tcp_ep *ep);
 /* The others, to the address that answered. */
 void sl_tcp_dial_data(struct sl_tcp_ep *ep);
+/* What may be the reason that nothing came of a dialled connection in its time. */
+const char *sl_tcp_silence(const struct sl_tcp_conn *conn);
 /* The time to connect is over: what was waited for goes into ep->tried. */
 void sl_tcp_note_silence(struct sl_tcp_ep *ep);
 /* This attempt came to nothing. */

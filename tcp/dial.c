@@ -25,19 +25,30 @@ static void note_try(struct sl_tcp_ep *ep, int status, const char *text)
     ep->tried_status = status;
 }
 
+const char *sl_tcp_silence(const struct sl_tcp_conn *conn)
+{
+    return conn->state == SL_TCP_DIALLING ? "no answer; does a firewall close that port?"
+                                          : "it took the connection and said nothing: is it stopped, or out of "
+                                            "descriptors (ulimit -n)?";
+}
+
 void sl_tcp_note_silence(struct sl_tcp_ep *ep)
 {
-    const struct sl_netif_list *own = &ep->iface->netifs;
+    const struct sl_tcp_iface *iface = ep->iface;
     char addr[64] = "this host";
 
-    if (ep->dials && ep->target_idx < ep->target_count) {
-        note_try(ep, -ETIMEDOUT, "no answer; does a firewall close that port?");
-        return;
+    if (ep->open_conns > 0) {
+        snprintf(ep->tried, sizeof(ep->tried), "the others did not come to be");
+    } else if (ep->dials && ep->target_idx < ep->target_count) {
+        note_try(ep, -ETIMEDOUT, sl_tcp_silence(&ep->conns[0]));
+    } else if (!ep->dials && iface->accept_after_ns != 0) {
+        snprintf(ep->tried, sizeof(ep->tried), "there was no descriptor to accept one with: raise 'ulimit -n'");
+    } else if (!ep->dials) {
+        if (iface->netifs.count > 0)
+            sl_sockaddr_host(&iface->netifs.items[0].addr, addr, sizeof(addr));
+        snprintf(ep->tried, sizeof(ep->tried), "it should have come to port %u of %s; does a firewall close that?",
+                 iface->port, addr);
     }
-    if (own->count > 0)
-        sl_sockaddr_host(&own->items[0].addr, addr, sizeof(addr));
-    snprintf(ep->tried, sizeof(ep->tried), "it should have come to port %u of %s; does a firewall close that?",
-             ep->iface->port, addr);
 }
 
 /* Starts one connection to the current target. */

@@ -42,7 +42,7 @@
 #define SL_TCP_GRANULE_MAX 4096
 #define SL_TCP_PENDING 512            /* accepted connections that are nobody's yet, at most */
 #define SL_TCP_CTRL_QUEUE 32          /* control messages waiting for the socket */
-#define SL_TCP_WHY 160
+#define SL_TCP_WHY 320
 
 enum sl_tcp_conn_state {
     SL_TCP_CLOSED,

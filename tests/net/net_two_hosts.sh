@@ -21,7 +21,7 @@ clean_up() {
     for pid in "${pids[@]}"; do
         kill -9 "$pid" 2>/dev/null
     done
-    kill -9 "${a:-}" "${b:-}" 2>/dev/null
+    kill -9 "${a:-}" "${b:-}" "${c:-}" 2>/dev/null
     rm -rf "$dir"
 }
 trap clean_up EXIT
@@ -51,6 +51,8 @@ namespace
 a=$holder
 namespace
 b=$holder
+namespace
+c=$holder
 inside "$a" ip link add sluice0 type veth peer name sluice0 netns "$b" 2>"$dir/why" ||
     tap_skip_all "no veth pair can be made here: $(<"$dir/why")"
 
@@ -186,15 +188,14 @@ loses_the_link() {
 # A third host reaches the first, and the second only through the first, which forwards nothing and says nothing of it: as
 # behind a firewall. Each rank must name the two, who have waited as long as the first does for them.
 a_pair_is_cut_off() {
-    local c rank
-    namespace
-    c=$holder
+    local rank timeout_ms=4000
     inside "$a" ip link set sluice0 up
+    inside "$a" sh -c 'echo 0 >/proc/sys/net/ipv4/ip_forward'
     { inside "$a" ip link add cut0 type veth peer name sluice0 netns "$c" &&
         inside "$a" ip addr add 10.78.0.1/24 dev cut0 && inside "$a" ip link set cut0 up &&
         inside "$c" ip addr add 10.78.0.2/24 dev sluice0 && inside "$c" ip link set sluice0 up &&
         inside "$c" ip link set lo up && inside "$c" ip route add 10.77.0.0/24 via 10.78.0.1 &&
-        inside "$b" ip route add 10.78.0.0/24 via 10.77.0.1; } || { kill -9 "$c"; return 1; }
+        inside "$b" ip route add 10.78.0.0/24 via 10.77.0.1; } || return 1
     until_true 10 has_carrier "$c" && until_true 10 has_carrier "$a"
     export SLUICE_SIZE=3 SLUICE_CONNECT_TIMEOUT_MS=$timeout_ms SLUICE_INTERFACE='sluice0,cut0'
     start "$a" 0 10.77.0.1:7720 -b 8 -e 8
@@ -203,7 +204,6 @@ a_pair_is_cut_off() {
     ended $((timeout_ms / 1000 + 10))
     export SLUICE_SIZE=2
     unset SLUICE_CONNECT_TIMEOUT_MS SLUICE_INTERFACE
-    kill -9 "$c"
     show
     for rank in 0 1 2; do
         [[ ${statuses[rank]} -ne 0 && ${statuses[rank]} -ne 99 ]] &&

@@ -220,7 +220,9 @@ static void no_places(void)
 
     /* A rank that has not left this one yet when rank 0 gives up has its error here already. */
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    MPI_Allreduce(&one, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    code = MPI_Allreduce(&one, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    if (world_rank == 0)
+        check(code == MPI_SUCCESS && sum == world_size, "the sum before is %g, error %d", sum, code);
     for (int r = 0; r < world_size; r++)
         counts[r] = 1;
     code = MPI_Gatherv(&one, 1, MPI_DOUBLE, all, counts, NULL, MPI_DOUBLE, 0, MPI_COMM_WORLD);

@@ -220,6 +220,16 @@ static void a_rank_0_that_comes_very_late_is_found_at_once(void **state)
     assert_true(sl_now(&sl_clock_monotonic) - start_ns < 1500 * SL_NS_PER_MS);
 }
 
+/* Between exchanges ranks connect, for as long as the timeout: who failed to is heard a little later. */
+static void who_took_the_whole_timeout_to_connect_is_waited_for(void **state)
+{
+    (void)state;
+    prepare(2, 4000, "");
+    actors[1].pause_ms = 4300; /* the wait is 5 s */
+    all_act(2);
+    assert_went_well(2);
+}
+
 /* It comes to an exchange that is over, from which rank 0 has gone: what it said before is still there. */
 static void a_late_rank_hears_why_the_job_has_ended(void **state)
 {
@@ -392,6 +402,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_leaves_while_others_are_awaited_is_named),
         cmocka_unit_test(a_first_exchange_may_follow_a_long_wait_for_ranks),
         cmocka_unit_test(a_rank_0_that_comes_very_late_is_found_at_once),
+        cmocka_unit_test(who_took_the_whole_timeout_to_connect_is_waited_for),
         cmocka_unit_test(a_late_rank_hears_why_the_job_has_ended),
         cmocka_unit_test(a_result_is_not_followed_by_a_farewell_in_its_middle),
         cmocka_unit_test(a_rank_that_reads_late_hears_why_the_job_has_ended),

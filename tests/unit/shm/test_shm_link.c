@@ -22,9 +22,12 @@ static void keep_line(void *arg, enum sl_log_level level, const char *area, cons
     logged_lines++;
 }
 
+static struct rlimit descriptors;
+
 static int log_kept(void **state)
 {
     (void)state;
+    getrlimit(RLIMIT_NOFILE, &descriptors);
     logged[0] = '\0';
     logged_lines = 0;
     sl_log_set_sink(keep_line, NULL);
@@ -34,6 +37,7 @@ static int log_kept(void **state)
 static int log_back(void **state)
 {
     (void)state;
+    setrlimit(RLIMIT_NOFILE, &descriptors); /* a case that failed may have left less */
     sl_log_set_sink(NULL, NULL);
     return 0;
 }
@@ -656,11 +660,15 @@ static struct rlimit leave_descriptors(unsigned spare)
 /* The one that dials and the one that waits for it. */
 static void open_in_order(struct side *dialling, struct side *awaiting)
 {
-    side_open(dialling);
-    side_open(awaiting);
-    while (memcmp(inside(dialling)->addr.token, inside(awaiting)->addr.token, SHM_TOKEN_LEN) > 0) {
-        side_close(dialling);
-        side_open(dialling);
+    struct side *first = dialling, *second = awaiting;
+
+    for (;;) {
+        side_open(first);
+        side_open(second);
+        if (memcmp(inside(dialling)->addr.token, inside(awaiting)->addr.token, SHM_TOKEN_LEN) < 0)
+            return;
+        side_close(first);
+        side_close(second);
     }
 }
 
@@ -686,34 +694,34 @@ static void who_cannot_dial_for_lack_of_descriptors_tells_the_peer(void **state)
 }
 
 /* A clock that the test puts forward. */
-static uint64_t later_ns;
+static uint64_t given_ns;
 
-static uint64_t now_later(const struct sl_clock *clock)
+static uint64_t now_given(const struct sl_clock *clock)
 {
     (void)clock;
-    return test_now() + later_ns;
+    return given_ns;
 }
 
 /* When no stranger can be why any more, the peer is let in to be told. */
 static void who_cannot_accept_for_lack_of_descriptors_tells_the_peer(void **state)
 {
-    static const struct sl_clock clock = {now_later};
+    static const struct sl_clock clock = {now_given};
     struct side a, b;
 
     (void)state;
     open_in_order(&a, &b);
-    later_ns = 0;
+    given_ns = test_now();
     b.worker.clock = &clock;
     assert_int_equal(sl_shm_ops.ep_connect(b.ep, &a.addr, &b.connected), 0);
     assert_int_equal(sl_shm_ops.ep_connect(a.ep, &b.addr, &a.connected), 0);
     struct rlimit old = leave_descriptors(0);
 
-    for (int tries = 0; tries < 5; tries++) {
+    for (int tries = 0; tries < 6; tries++) {
         assert_int_equal(a.connected.status, SL_PENDING);
         assert_int_equal(b.connected.status, SL_PENDING);
         for (int i = 0; i < 200; i++)
             sl_shm_ops.progress(b.iface, 64);
-        later_ns += SL_NS_PER_S;
+        given_ns += SL_NS_PER_S;
     }
     PUMP(&a, &b, a.connected.status != SL_PENDING && b.connected.status != SL_PENDING);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
