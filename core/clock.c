@@ -3,6 +3,7 @@
 #include "core/clock.h"
 
 #include <time.h>
+#include <unistd.h>
 
 static uint64_t monotonic_now(const struct sl_clock *clock)
 {
@@ -19,3 +20,11 @@ uint64_t sl_wall_s(void)
 }
 
 const struct sl_clock sl_clock_monotonic = {.now_ns = monotonic_now};
+
+uint64_t sl_seed(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_nsec << 32 ^ (uint64_t)ts.tv_sec ^ (uint64_t)getpid();
+}

@@ -19,6 +19,9 @@ static inline uint64_t sl_now(const struct sl_clock *clock)
 /* Of the calendar: seconds since 1970. For dates in files; it may jump. */
 uint64_t sl_wall_s(void);
 
+/* For a random generator: another number in each process and at each time. Nothing secret. */
+uint64_t sl_seed(void);
+
 #define SL_NS_PER_MS UINT64_C(1000000)
 #define SL_NS_PER_S UINT64_C(1000000000)
 #define SL_NEVER UINT64_MAX

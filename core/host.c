@@ -12,6 +12,18 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+bool sl_host_line(const char *path, char *out, size_t cap)
+{
+    FILE *file = fopen(path, "re");
+    bool ok = file != NULL && fgets(out, (int)cap, file) != NULL;
+
+    if (file != NULL)
+        fclose(file);
+    if (ok)
+        out[strcspn(out, "\n")] = '\0';
+    return ok;
+}
+
 uint64_t sl_hash_text(const char *text)
 {
     uint64_t h = UINT64_C(0xcbf29ce484222325);

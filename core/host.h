@@ -6,6 +6,7 @@
 #include "core/config.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct ucred;
@@ -25,6 +26,9 @@ uint64_t sl_host_sched_group(void);
 
 /* Is the process at the other end of this unix socket of this user? Where user namespaces leave that open, it is not. */
 bool sl_host_same_user(int fd, struct ucred *peer);
+
+/* The first line of a file, without its end: what the kernel tells in sysfs. false: it cannot be read. */
+bool sl_host_line(const char *path, char *out, size_t cap);
 
 /* FNV-1a, for texts that ranks compare. */
 uint64_t sl_hash_text(const char *text);

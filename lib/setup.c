@@ -121,14 +121,6 @@ static int merge_config(const struct sluice_config *given, struct sl_config *out
     return err;
 }
 
-static uint64_t seed(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_nsec << 32 ^ (uint64_t)ts.tv_sec ^ (uint64_t)getpid();
-}
-
 static void *progress_thread(void *arg)
 {
     struct sluice_comm *comm = arg;
@@ -239,7 +231,7 @@ static int create_running(struct sl_exchange *exchange, const struct sl_comm_par
 static int create_over(struct sl_exchange *exchange, const struct sl_config *config,
                        struct poke poke, struct sluice_comm **out)
 {
-    struct sl_comm_params params = {.config = config, .clock = &sl_clock_monotonic, .seed = seed(),
+    struct sl_comm_params params = {.config = config, .clock = &sl_clock_monotonic, .seed = sl_seed(),
                                     .poke = poke.call, .poke_arg = poke.arg};
     int err = watch_status_signal(config);
 

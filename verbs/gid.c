@@ -2,6 +2,7 @@
 /* The GIDs of a port: what they are, and which one to use towards a peer. */
 #include "core/config.h"
 #include "core/err.h"
+#include "core/host.h"
 #include "verbs/gid.h"
 
 #include <arpa/inet.h>
@@ -27,21 +28,12 @@ static bool is_empty(const union ibv_gid *gid)
 }
 
 /* The first line of a file below the device's folder in sysfs; false: it cannot be read. */
-static bool read_line(const struct ibv_device *device, const char *path, char *out, int cap)
+static bool read_line(const struct ibv_device *device, const char *path, char *out, size_t cap)
 {
     char full[IBV_SYSFS_PATH_MAX + 64];
-    FILE *file;
-    bool ok;
 
     snprintf(full, sizeof(full), "%s/%s", device->ibdev_path, path);
-    file = fopen(full, "re");
-    if (file == NULL)
-        return false;
-    ok = fgets(out, cap, file) != NULL;
-    fclose(file);
-    if (ok)
-        out[strcspn(out, "\n")] = '\0';
-    return ok;
+    return sl_host_line(full, out, cap);
 }
 
 /* What the kernel calls an entry's type. Kernels without these files know only RoCE v1. */

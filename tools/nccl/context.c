@@ -62,14 +62,6 @@ static void on_down(void *arg, struct sl_ep *ep, int status, const char *why)
         sl_nccl_comm_lose(ep->owner, status, why);
 }
 
-static uint64_t seed(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_nsec << 32 ^ (uint64_t)ts.tv_sec ^ (uint64_t)getpid();
-}
-
 /* Which transports, in which order. */
 static void allow_ways(struct sl_nccl_engine *engine, const struct sl_nccl_device *dev)
 {
@@ -161,7 +153,7 @@ static int engine_new(struct sl_nccl_ctx *ctx, unsigned dev, int traffic_class,
         free(engine);
         return -ENOMEM;
     }
-    sl_rng_init(&engine->worker.rng, seed() ^ (uintptr_t)engine);
+    sl_rng_init(&engine->worker.rng, sl_seed() ^ (uintptr_t)engine);
     engine->host = sl_host_hash(&engine->config);
     allow_ways(engine, device);
     sl_list_push_back(&ctx->engines, &engine->link);
@@ -346,7 +338,7 @@ static bool takes_gpu(const struct sl_config *config, const struct sl_transport_
     if (cuda == NULL)
         return false;
     dlclose(cuda);
-    sl_rng_init(&worker.rng, seed());
+    sl_rng_init(&worker.rng, sl_seed());
     if (give_session(&worker) == 0 && ops->open(&worker, NULL, &handler, &iface) == 0) {
         takes = (iface->caps & SL_CAP_GPU) != 0;
         ops->close(iface);

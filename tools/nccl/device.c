@@ -2,6 +2,7 @@
 /* The devices that NCCL may choose from, with what it wants to know of each. */
 #include "tools/nccl/adapt.h"
 
+#include "core/host.h"
 #include "core/log.h"
 
 #include <dirent.h>
@@ -12,18 +13,6 @@
 #include <unistd.h>
 
 #define SPEED_UNKNOWN_MBIT 10000 /* what NCCL itself assumes */
-
-static bool read_line(const char *path, char *out, size_t cap)
-{
-    FILE *file = fopen(path, "re");
-    bool ok = file != NULL && fgets(out, (int)cap, file) != NULL;
-
-    if (file != NULL)
-        fclose(file);
-    if (ok)
-        out[strcspn(out, "\n")] = '\0';
-    return ok;
-}
 
 /* The directory of the PCI device that path belongs to: itself, or the nearest above (virtio's device lies
  * under one). "": it is on no PCI bus. */
@@ -54,7 +43,7 @@ static uint64_t mac_of(const char *netif)
     unsigned b[6];
 
     snprintf(path, sizeof(path), "/sys/class/net/%s/address", netif);
-    if (!read_line(path, line, sizeof(line)) ||
+    if (!sl_host_line(path, line, sizeof(line)) ||
         sscanf(line, "%x:%x:%x:%x:%x:%x", &b[0], &b[1], &b[2], &b[3], &b[4], &b[5]) != 6)
         return 0;
     return (uint64_t)b[0] << 40 | (uint64_t)b[1] << 32 | (uint64_t)b[2] << 24 | (uint64_t)b[3] << 16 |
@@ -83,12 +72,12 @@ static void verbs_facts(struct sl_nccl_device *dev)
     snprintf(path, sizeof(path), "/sys/class/infiniband/%s/device", name);
     pci_directory(path, dev->pci_path, sizeof(dev->pci_path));
     snprintf(path, sizeof(path), "/sys/class/infiniband/%s/parent", name);
-    if (dev->pci_path[0] == '\0' && read_line(path, line, sizeof(line))) {
+    if (dev->pci_path[0] == '\0' && sl_host_line(path, line, sizeof(line))) {
         snprintf(path, sizeof(path), "/sys/class/net/%s/device", line);
         pci_directory(path, dev->pci_path, sizeof(dev->pci_path));
     }
     snprintf(path, sizeof(path), "/sys/class/infiniband/%s/node_guid", name);
-    if (read_line(path, line, sizeof(line)) &&
+    if (sl_host_line(path, line, sizeof(line)) &&
         sscanf(line, "%x:%x:%x:%x", &w[0], &w[1], &w[2], &w[3]) == 4)
         dev->guid = (uint64_t)w[0] << 48 | (uint64_t)w[1] << 32 | (uint64_t)w[2] << 16 | w[3];
 }
