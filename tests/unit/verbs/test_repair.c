@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the other end says of a path counts for the epoch that it was said in. */
+/* Paths that end and return: what the other end says of them. */
 #include "tests/unit/verbs/world.h"
 
 #include <setjmp.h>
@@ -74,6 +74,31 @@ static void nor_is_a_fence_over_by_it(void **state)
     world_message(100000);
 }
 
+/* This end's device was told that its last message had arrived, and the other end never saw it. */
+static void what_was_acknowledged_and_is_gone_ends_the_connection(void **state)
+{
+    struct sl_verbs_record record = {.kind = SL_VERBS_REC_DOWN};
+    struct sl_verbs_path *path;
+
+    (void)state;
+    world_message(100000);
+    path = world_ep(0)->paths[world_ep(0)->paths[0]->carried == 0];
+    WORLD_UNTIL(path->carried > 0);
+    sl_verbs_path_fail(path, "a test");
+    for (int i = 0; i < 100 && path->state != SL_VERBS_PATH_FENCING; i++)
+        world[0].iface->ops->progress(world[0].iface, 64);
+    assert_int_equal(path->state, SL_VERBS_PATH_FENCING);
+    record.path = path->idx;
+    record.epoch = path->epoch;
+    record.down.arrived = path->carried - 1;
+    sl_verbs_on_record(world_ep(0), &record);
+    WORLD_UNTIL(world[0].downs == 1 || path->state == SL_VERBS_PATH_UP);
+    assert_int_equal(world[0].downs, 1);
+    assert_int_equal(world_ep(0)->down_status, -EHOSTUNREACH);
+    assert_string_equal(world_ep(0)->why,
+                        "a device of rank 1 failed with 1 messages in it that it had acknowledged");
+}
+
 /* ---- the first words ---- */
 
 static int apart(void **state)
@@ -126,6 +151,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(the_end_of_an_earlier_epoch_ends_nothing),
         CASE(nor_is_a_fence_over_by_it),
+        CASE(what_was_acknowledged_and_is_gone_ends_the_connection),
         cmocka_unit_test_setup_teardown(offers_do_not_overtake_a_hello_of_rank_0, apart, clean),
         cmocka_unit_test_setup_teardown(nor_one_of_rank_1, apart, clean),
     };
