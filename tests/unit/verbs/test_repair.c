@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Paths that end and return: what the other end says of them. */
+/* Paths that end and return: what the other end says of them, and how soon they are tried again. */
 #include "tests/unit/verbs/world.h"
 
 #include <setjmp.h>
@@ -99,6 +99,75 @@ static void what_was_acknowledged_and_is_gone_ends_the_connection(void **state)
                         "a device of rank 1 failed with 1 messages in it that it had acknowledged");
 }
 
+/* ---- how soon ---- */
+
+#define BACKOFF_NS (50 * SL_NS_PER_MS) /* before the first try, twice as much before each that follows soon */
+#define COARSE_NS (10 * SL_NS_PER_MS)  /* timers are looked at now and then */
+#define LASTING_NS (6 * SL_NS_PER_S)   /* up for so long: the next failure is a first one */
+
+/* The first path of the end that offers it. */
+static struct sl_verbs_path *leading(void)
+{
+    return world_ep(!world_ep(0)->leads)->paths[0];
+}
+
+static void until_up(const struct sl_verbs_path *path)
+{
+    WORLD_UNTIL(path->state == SL_VERBS_PATH_UP && !path->failing && world_ep(0)->paths_up == 2 &&
+                world_ep(1)->paths_up == 2);
+}
+
+/* Fails it, and tells how long it rests. */
+static uint64_t rest_ns(struct sl_verbs_path *path)
+{
+    uint64_t start_ns;
+
+    sl_verbs_path_fail(path, "a test");
+    WORLD_UNTIL(path->state == SL_VERBS_PATH_IDLE);
+    start_ns = loop_now(world_loop);
+    WORLD_UNTIL(path->state != SL_VERBS_PATH_IDLE);
+    return loop_now(world_loop) - start_ns;
+}
+
+static void fail_often(struct sl_verbs_path *path)
+{
+    for (uint64_t expected_ns = BACKOFF_NS; expected_ns < 16 * BACKOFF_NS; expected_ns *= 2) {
+        assert_in_range(rest_ns(path), expected_ns - COARSE_NS, expected_ns + COARSE_NS);
+        until_up(path);
+    }
+}
+
+static void a_path_that_lasted_is_tried_again_as_soon_as_a_new_one(void **state)
+{
+    struct sl_verbs_path *path = leading();
+
+    (void)state;
+    fail_often(path);
+    loop_pass(world_loop, LASTING_NS);
+    assert_in_range(rest_ns(path), BACKOFF_NS - COARSE_NS, BACKOFF_NS + COARSE_NS);
+    until_up(path);
+    world_message(100000);
+}
+
+/* A hello says that a rail has changed: what failed before says nothing of it. */
+static void news_of_a_rail_end_the_rest_and_make_the_next_short(void **state)
+{
+    struct sl_verbs_path *path = leading();
+    uint64_t start_ns;
+
+    (void)state;
+    fail_often(path);
+    sl_verbs_path_fail(path, "a test");
+    WORLD_UNTIL(path->state == SL_VERBS_PATH_IDLE);
+    start_ns = loop_now(world_loop);
+    sl_verbs_hello_send(sl_verbs_ep_of(world[path->ep == world_ep(0)].ep));
+    WORLD_UNTIL(path->state != SL_VERBS_PATH_IDLE);
+    assert_true(loop_now(world_loop) - start_ns < BACKOFF_NS);
+    until_up(path);
+    assert_in_range(rest_ns(path), BACKOFF_NS - COARSE_NS, BACKOFF_NS + COARSE_NS);
+    until_up(path);
+}
+
 /* ---- the first words ---- */
 
 static int apart(void **state)
@@ -152,6 +221,8 @@ int main(void)
         CASE(the_end_of_an_earlier_epoch_ends_nothing),
         CASE(nor_is_a_fence_over_by_it),
         CASE(what_was_acknowledged_and_is_gone_ends_the_connection),
+        CASE(a_path_that_lasted_is_tried_again_as_soon_as_a_new_one),
+        CASE(news_of_a_rail_end_the_rest_and_make_the_next_short),
         cmocka_unit_test_setup_teardown(offers_do_not_overtake_a_hello_of_rank_0, apart, clean),
         cmocka_unit_test_setup_teardown(nor_one_of_rank_1, apart, clean),
     };
