@@ -67,7 +67,7 @@ static void append_waiting(const struct sluice_req *op, char *out, size_t cap, s
 {
     const struct sluice_comm *comm = op->comm;
     struct sl_waiting waiting;
-    char path[160];
+    char path[280]; /* with the words around it in 512 bytes, where sl_comm_fail() puts all of it */
 
     sl_op_waiting(op, &waiting);
     if (waiting.what == NULL)

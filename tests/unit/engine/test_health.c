@@ -238,6 +238,63 @@ static void a_sentence_that_fits_is_told_whole(void **state)
     RUN(2, "", fail_short);
 }
 
+/* A transport that has much to say: of a loss 400 bytes, of each endpoint 200. */
+#define LOSS_BYTES 400
+#define EP_BYTES 200
+
+static char loss_text[LOSS_BYTES + 1], ep_text[EP_BYTES + 1];
+static const struct sl_transport_ops *terse;
+static struct sl_transport_ops wordy;
+static bool was_told;
+
+static int wordy_progress(struct sl_iface *iface, unsigned budget)
+{
+    struct sluice_comm *comm = iface->handler.arg;
+
+    if (!was_told)
+        iface->handler.down(comm, comm->peers[1].ep, -EHOSTUNREACH, loss_text);
+    was_told = true;
+    return terse->progress(iface, budget);
+}
+
+static void wordy_describe(const struct sl_ep *ep, char *out, size_t cap)
+{
+    (void)ep;
+    snprintf(out, cap, "%s", ep_text);
+}
+
+static void lose_with_many_words(struct sluice_comm **comm, int rank)
+{
+    static const char end[] = " bytes so far, no progress for 0.";
+    struct sl_iface_slot *slot = &(*comm)->ifaces[0];
+    int32_t word;
+
+    if (rank == 1) {
+        rest(*comm, 1000, false);
+        return;
+    }
+    terse = slot->iface->ops;
+    wordy = *terse;
+    wordy.progress = wordy_progress;
+    wordy.ep_describe = wordy_describe;
+    slot->ops = slot->iface->ops = &wordy;
+    EXPECT_ERROR(sluice_recv(*comm, &word, 1, SLUICE_I32, 1, NULL), -EHOSTUNREACH, "rank 1 is lost: <");
+    EXPECT(strstr(sluice_last_error(), loss_text) != NULL);
+    EXPECT(strstr(sluice_last_error(), ep_text) != NULL);
+    const char *at = strstr(sluice_last_error(), end);
+
+    EXPECT(at != NULL && strcmp(at + strlen(end) + 3, " s") == 0);
+}
+
+static void what_a_transport_says_is_told_whole(void **state)
+{
+    (void)state;
+    snprintf(loss_text, sizeof(loss_text), "<%0*d>", LOSS_BYTES - 2, 1);
+    snprintf(ep_text, sizeof(ep_text), "<%0*d>", EP_BYTES - 2, 2);
+    was_told = false;
+    RUN(2, "", lose_with_many_words);
+}
+
 /* ---- who tells people ---- */
 
 static unsigned speakers;
@@ -293,6 +350,7 @@ int main(void)
         cmocka_unit_test(the_first_of_the_calls_that_differ_is_found),
         cmocka_unit_test(a_sentence_that_is_too_long_is_cut_between_words),
         cmocka_unit_test(a_sentence_that_fits_is_told_whole),
+        cmocka_unit_test(what_a_transport_says_is_told_whole),
         cmocka_unit_test(of_the_ranks_that_live_one_tells_people),
     };
 
