@@ -5,6 +5,7 @@
 #include "core/err.h"
 #include "core/log.h"
 #include "core/pending.h"
+#include "core/port_range.h"
 #include "launch/nearby.h"
 
 #include <arpa/inet.h>
@@ -374,33 +375,31 @@ static int listen_at_port(struct sl_card *card, uint16_t port, struct sl_listene
     return 0;
 }
 
-int sl_listen_any(const char *range, struct sl_card *card, struct sl_listeners *out)
+int sl_listen_any(const char *text, struct sl_card *card, struct sl_listeners *out)
 {
-    uint16_t low = 0, high = 0;
+    struct sl_port_range range;
     uint32_t start = 0;
-    int err = -EADDRINUSE;
+    int err = sl_port_range_parse(text, &range);
 
-    if (*range == '\0') {
+    if (err != 0)
+        return err;
+    err = -EADDRINUSE;
+    if (range.low == 0) {
         /* What is free at the first address may be taken at another. */
         for (unsigned i = 0; i < PORT_TRIES && err == -EADDRINUSE; i++)
             err = listen_at_port(card, 0, out);
         return err == 0 ? 0 : sl_fail(err, "cannot listen on any port: %s", strerror(-err));
     }
-    const char *dash = strchr(range, '-');
-    if (dash == NULL || parse_port(range, dash, &low) != 0 ||
-        parse_port(dash + 1, range + strlen(range), &high) != 0 || low > high)
-        return sl_fail(-EINVAL, "SLUICE_PORT_RANGE is '%s', but must be low-high, such as "
-                                "20000-20999", range);
     /* Start anywhere, so that jobs that share a host seldom meet. */
     err = sl_random(&start, sizeof(start));
     if (err != 0)
         return err;
-    for (uint32_t i = 0, n = (uint32_t)(high - low) + 1; i < n; i++) {
-        err = listen_at_port(card, (uint16_t)(low + (start % n + i) % n), out);
+    for (uint32_t i = 0, n = sl_port_range_count(&range); i < n; i++) {
+        err = listen_at_port(card, (uint16_t)(range.low + (start % n + i) % n), out);
         if (err == 0)
             return 0;
     }
-    return sl_fail(err, "cannot listen on any port of SLUICE_PORT_RANGE %s: %s; widen it", range,
+    return sl_fail(err, "cannot listen on any port of SLUICE_PORT_RANGE %s: %s; widen it", text,
                    strerror(-err));
 }
 

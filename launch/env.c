@@ -7,6 +7,7 @@
 
 #include "core/err.h"
 #include "core/log.h"
+#include "core/port_range.h"
 #include "launch/nodelist.h"
 
 #include <stdbool.h>
@@ -75,19 +76,18 @@ static int numbers(const struct env *env, const char *const name[4], struct sl_i
 /* A port that all ranks derive alike from the job's name (FNV-1a). */
 static int derived_port(const struct env *env, const char *job, unsigned *out)
 {
-    unsigned low = PORT_FIRST, high = PORT_FIRST + PORT_COUNT - 1;
+    struct sl_port_range range;
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    char rest;
+    int err = sl_port_range_parse(env->config->port_range, &range);
 
-    if (*env->config->port_range != '\0' &&
-        (sscanf(env->config->port_range, "%5u-%5u%c", &low, &high, &rest) != 2 || low == 0 ||
-         high > 65535 || low > high))
-        return sl_fail(-EINVAL, "SLUICE_PORT_RANGE is '%s', but must be low-high, such as "
-                                "20000-20999", env->config->port_range);
+    if (err != 0)
+        return err;
+    if (range.low == 0)
+        range = (struct sl_port_range){PORT_FIRST, PORT_FIRST + PORT_COUNT - 1};
     for (; *job != '\0'; job++)
         hash = (hash ^ (uint8_t)*job) * UINT64_C(0x100000001b3);
-    unsigned span = high - low + 1;
-    *out = low + (unsigned)((hash ^ hash >> 32) % (span > PORT_MORE ? span - PORT_MORE : 1));
+    unsigned span = sl_port_range_count(&range);
+    *out = range.low + (unsigned)((hash ^ hash >> 32) % (span > PORT_MORE ? span - PORT_MORE : 1));
     return 0;
 }
 

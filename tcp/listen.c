@@ -3,6 +3,7 @@
 #include "tcp/conn.h"
 
 #include "core/log.h"
+#include "core/port_range.h"
 
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -87,36 +88,33 @@ static int listen_everywhere(struct sl_tcp_iface *iface, uint16_t port)
     return count > 0 ? 0 : err;
 }
 
-static int listen_in_range(struct sl_tcp_iface *iface)
+static int listen_in_range(struct sl_tcp_iface *iface, const struct sl_port_range *range)
 {
-    const char *range = iface->config->port_range;
-    unsigned low, high, start, span;
-    char end;
+    /* Ranks of one host start at different places, so that they do not all fight for the first. */
+    unsigned span = sl_port_range_count(range), start = (unsigned)getpid() % span;
     int err = 0;
 
-    if (sscanf(range, "%u-%u%c", &low, &high, &end) != 2 || low == 0 || low > high || high > 65535)
-        return sl_fail(-EINVAL, "SLUICE_PORT_RANGE is '%s', but must be low-high, such as 5000-5100",
-                       range);
-    /* Ranks of one host start at different places, so that they do not all fight for the first. */
-    span = high - low + 1;
-    start = (unsigned)getpid() % span;
     for (unsigned i = 0; i < span; i++) {
-        err = listen_everywhere(iface, (uint16_t)(low + (start + i) % span));
+        err = listen_everywhere(iface, (uint16_t)(range->low + (start + i) % span));
         if (err != -EADDRINUSE)
             break;
     }
     if (err == 0)
         return 0;
-    return sl_fail(err, "no port of SLUICE_PORT_RANGE %s can be listened on: %s", range,
+    return sl_fail(err, "no port of SLUICE_PORT_RANGE %s can be listened on: %s", iface->config->port_range,
                    sluice_strerror(err));
 }
 
 int sl_tcp_listen(struct sl_tcp_iface *iface)
 {
-    int err = -EADDRINUSE;
+    struct sl_port_range range;
+    int err = sl_port_range_parse(iface->config->port_range, &range);
 
-    if (iface->config->port_range[0] != '\0')
-        return listen_in_range(iface);
+    if (err != 0)
+        return err;
+    if (range.low != 0)
+        return listen_in_range(iface, &range);
+    err = -EADDRINUSE;
     /* What is free at the first address may be taken at another. */
     for (unsigned i = 0; i < PORT_TRIES && err == -EADDRINUSE; i++)
         err = listen_everywhere(iface, 0);

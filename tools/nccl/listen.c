@@ -10,6 +10,7 @@
 #include "core/host.h"
 #include "core/log.h"
 #include "core/netif.h"
+#include "core/port_range.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -108,25 +109,25 @@ static int listen_everywhere(struct sl_nccl_listen *ls, uint16_t port)
     return 0;
 }
 
-static int listen_somewhere(struct sl_nccl_listen *ls, const char *range)
+static int listen_somewhere(struct sl_nccl_listen *ls, const char *text)
 {
-    unsigned low = 0, high = 0, span = PORT_TRIES;
-    char end, why[256];
-    int err = -EADDRINUSE;
+    struct sl_port_range range;
+    unsigned span;
+    char why[256];
+    int err = sl_port_range_parse(text, &range);
 
-    if (range[0] != '\0' && (sscanf(range, "%u-%u%c", &low, &high, &end) != 2 || low == 0 || low > high ||
-                             high > 65535))
-        return sl_fail(-EINVAL, "SLUICE_PORT_RANGE is '%s', but must be low-high, such as 5000-5100", range);
-    if (low != 0)
-        span = high - low + 1;
+    if (err != 0)
+        return err;
+    err = -EADDRINUSE;
+    span = range.low != 0 ? sl_port_range_count(&range) : PORT_TRIES;
     /* What is free at the first address may be taken at another. */
     for (unsigned i = 0; i < span && err == -EADDRINUSE; i++)
-        err = listen_everywhere(ls, (uint16_t)(low == 0 ? 0 : low + ((unsigned)getpid() + i) % span));
+        err = listen_everywhere(ls, (uint16_t)(range.low == 0 ? 0 : range.low + ((unsigned)getpid() + i) % span));
     if (err == 0)
         return 0;
     snprintf(why, sizeof(why), "%s", sluice_last_error());
-    return sl_fail(err, "no port %s%s can be listened on: %s", range[0] != '\0' ? "of SLUICE_PORT_RANGE " : "",
-                   range, why);
+    return sl_fail(err, "no port %s%s can be listened on: %s", range.low != 0 ? "of SLUICE_PORT_RANGE " : "",
+                   text, why);
 }
 
 /* As many as the handle has room for. Those of link-local scope say nothing without their link. */
