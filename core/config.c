@@ -4,6 +4,8 @@
 
 #include "core/err.h"
 #include "core/log.h"
+#include "core/path_list.h"
+#include "core/port_range.h"
 
 #include <ctype.h>
 #include <stdatomic.h>
@@ -21,6 +23,8 @@
 #define BYTES(name, field, value, min, max, help)                                                 \
     {name, AT(field), SL_CONFIG_BYTES, value, "bytes", min, max, help}
 #define SWITCH(name, field, value, help) {name, AT(field), SL_CONFIG_SWITCH, value, "", -1, 1, help}
+#define CHECKED(name, field, value, check, help)                                                  \
+    {name, AT(field), SL_CONFIG_TEXT, value, "", 0, 0, help, NULL, 0, check}
 #define CHOICE(name, field, value, choices, help)                                                 \
     {name, AT(field), SL_CONFIG_TEXT, value, "", 0, 0, help, choices}
 #define BYTES_OR_0(name, field, value, least, max, help)                                          \
@@ -31,6 +35,13 @@
 #define GIB (1024 * MIB)
 #define DAY_MS INT64_C(86400000)
 #define SHM_LEAST (8 * KIB) /* a page for each half */
+
+static int check_port_range(const char *text)
+{
+    struct sl_port_range range;
+
+    return sl_port_range_parse(text, &range);
+}
 
 const struct sl_config_row sl_config_rows[] = {
     INT("RANK", rank, "-1", "rank", -1, 1 << 20,
@@ -56,7 +67,7 @@ const struct sl_config_row sl_config_rows[] = {
     TEXT("INTERFACE", interface, "",
          "Network interfaces for addresses of this rank: names, prefixes ending in *, CIDR ranges, "
          "each with ! to exclude, separated by commas. Empty: the route to the peer."),
-    TEXT("PORT_RANGE", port_range, "", "low-high: TCP ports that may be listened on. Empty: any."),
+    CHECKED("PORT_RANGE", port_range, "", check_port_range, "low-high: TCP ports that may be listened on. Empty: any."),
 
     TEXT("TRANSPORT", transport, "auto",
          "Transports that may be used, the preferred one first. Each pair of ranks takes the first "
@@ -146,7 +157,7 @@ const struct sl_config_row sl_config_rows[] = {
         "GID of every port, by index. -1: chosen by type, address family and subnet."),
     CHOICE("VERBS_GID_FAMILY", verbs_gid_family, "auto", "auto ipv4 ipv6",
            "Addresses to choose GIDs from: auto (IPv4 first), ipv4 or ipv6."),
-    TEXT("VERBS_PATHS", verbs_paths, "auto",
+    CHECKED("VERBS_PATHS", verbs_paths, "auto", sl_path_list_check,
          "Paths of each connection: LOCAL>REMOTE[/LABEL][@PORT] by number of rail, with a flow label in hex "
          "and a port of the bond that a rail may be, separated by commas (0>0/c0de,1>1/beef@2). auto: each "
          "rail to the peer's of the same number."),
@@ -314,6 +325,10 @@ static int set_text(const struct sl_config_row *row, char *field, const char *va
     }
     if (len >= SL_TEXT_MAX)
         return sl_fail(-EINVAL, PREFIX "%s is longer than %d bytes", row->name, SL_TEXT_MAX - 1);
+    int err = row->check != NULL ? row->check(value) : 0;
+
+    if (err != 0)
+        return err;
     memcpy(field, value, len);
     field[len] = '\0';
     return 0;

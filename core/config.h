@@ -53,6 +53,8 @@ struct sl_config_row {
     const char *help;  /* a sentence or two */
     const char *choices; /* words between spaces, the only values there are; NULL: any that the type has */
     int64_t least;     /* of numbers, but for 0 and what is below */
+    int (*check)(const char *value); /* of texts that are written by rules, whoever reads them later: -EINVAL names the
+                                      * variable and what is wrong; pure. NULL: any text will do */
 };
 
 extern const struct sl_config_row sl_config_rows[];

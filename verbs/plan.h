@@ -3,6 +3,7 @@
 #ifndef SL_VERBS_PLAN_H
 #define SL_VERBS_PLAN_H
 
+#include "core/path_list.h"
 #include "verbs/frame.h"
 
 #include <stddef.h>
@@ -10,8 +11,8 @@
 
 struct sl_config;
 
-#define SL_VERBS_LAG_PORTS_MAX 4
-#define SL_VERBS_FLOW_LABEL_MAX UINT32_C(0xfffff) /* 20 bits */
+#define SL_VERBS_LAG_PORTS_MAX SL_PATH_LAG_PORTS_MAX
+#define SL_VERBS_FLOW_LABEL_MAX SL_PATH_LABEL_MAX
 
 /* One path. Rails are numbered as each end lists them; the peer sees the same path with both swapped. */
 struct sl_verbs_path_spec {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SLUICE_VERBS_PATHS: what is accepted, written out again, gives the same list; nothing overruns. */
+/* SLUICE_VERBS_PATHS: what is accepted, written out again, gives the same list; what is refused where it is set is
+ * refused by the plan; nothing overruns. */
 #include "core/config.h"
 #include "core/err.h"
 #include "tests/fuzz/text.h"
@@ -66,6 +67,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             sl_assert(count == CAP + 1);
         }
         free(specs);
+    } else if (strlen(text) < SL_TEXT_MAX && ends.local_rails > 0 && ends.remote_rails > 0) {
+        struct sl_verbs_path_spec none[CAP];
+
+        /* What is refused where it is set cannot be planned either. */
+        strcpy(config.verbs_paths, text);
+        sl_assert(sl_verbs_plan(&config, &ends, 1, none, CAP, &count) == -EINVAL && count == CAP + 1);
     }
     free(text);
     return 0;

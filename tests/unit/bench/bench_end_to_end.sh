@@ -323,6 +323,10 @@ tap_case an_unknown_transport_is_refused_by_name once_with 2 'pigeon' \
 tap_case an_unknown_kernel_is_refused_by_name once_with 2 "no kernels named 'foo'" "$bench" -n 2 --kernel foo
 tap_case an_unknown_launcher_is_refused_with_the_list once_with 2 'torchrun' env SLUICE_LAUNCHER=foo "$bench"
 tap_case an_unknown_way_to_tune_is_refused_with_the_list once_with 2 'auto, measure, off' env SLUICE_TUNE=foo "$bench"
+tap_case ports_that_are_none_are_refused_once once_with 2 "SLUICE_PORT_RANGE is '9-3'" \
+    env SLUICE_PORT_RANGE=9-3 "$bench" -n 3 -t shm -b 8 -e 8 -i 1
+tap_case paths_that_are_none_are_refused_once once_with 2 "SLUICE_VERBS_PATHS: '1-1'" \
+    env SLUICE_VERBS_PATHS=1-1 "$bench" -n 3 -t shm -b 8 -e 8 -i 1
 tap_case a_rank_without_a_size_is_status_2 once_with 2 'SLUICE_RANK is 0' env SLUICE_RANK=0 "$bench" -b 8 -e 8
 tap_case an_unknown_variable_gets_one_warning once_with 0 'there is no variable SLUICE_FOO' \
     env SLUICE_FOO=1 "$bench" -n 3 -b 8 -e 8 -i 1

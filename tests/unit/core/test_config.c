@@ -111,6 +111,40 @@ static void numbers_may_be_choices_or_have_a_least(void **state)
     assert_int_equal(sl_config_set(&config, "SHM_WINDOW_BYTES", "0"), 0);
 }
 
+/* Also in a job that uses neither TCP nor RDMA, and in a build without RDMA: the text is wrong there, too. */
+static void a_list_or_range_that_cannot_be_read_is_refused_at_once(void **state)
+{
+    static const struct {
+        const char *name, *value, *words;
+    } cases[] = {{"PORT_RANGE", "9-3", "SLUICE_PORT_RANGE is '9-3', but must be low-high"},
+                 {"PORT_RANGE", "20000", "SLUICE_PORT_RANGE is '20000'"},
+                 {"VERBS_PATHS", "0>0,x>1", "SLUICE_VERBS_PATHS: 'x>1' does not start with the number of a local rail"},
+                 {"VERBS_PATHS", "0>8", "SLUICE_VERBS_PATHS: '0>8'"},
+                 {"VERBS_PATHS", "0>0/100000", "SLUICE_VERBS_PATHS: '0>0/100000'"},
+                 {"VERBS_PATHS", "0>0@5", "SLUICE_VERBS_PATHS: '0>0@5'"},
+                 {"VERBS_PATHS", "0>0,", "SLUICE_VERBS_PATHS: ''"},
+                 {"VERBS_PATHS", "automatic", "SLUICE_VERBS_PATHS: 'automatic'"}};
+    char entry[64];
+    char *envp[] = {entry, NULL};
+    struct sl_config config;
+
+    (void)state;
+    for (size_t i = 0; i < SL_ARRAY_LEN(cases); i++) {
+        snprintf(entry, sizeof(entry), "SLUICE_%s=%s", cases[i].name, cases[i].value);
+        assert_int_equal(sl_config_from_env(&config, envp), -EINVAL);
+        assert_non_null(strstr(sluice_last_error(), cases[i].words));
+    }
+    sl_config_defaults(&config);
+    assert_int_equal(sl_config_set(&config, "PORT_RANGE", "20000-20999"), 0);
+    assert_int_equal(sl_config_set(&config, "PORT_RANGE", "1-"), -EINVAL);
+    assert_string_equal(config.port_range, "20000-20999");
+    assert_int_equal(sl_config_set(&config, "PORT_RANGE", ""), 0);
+    assert_int_equal(sl_config_set(&config, "VERBS_PATHS", "7>0/0xC0DE@4,0>7"), 0);
+    assert_string_equal(config.verbs_paths, "7>0/0xC0DE@4,0>7");
+    assert_int_equal(sl_config_set(&config, "VERBS_PATHS", "auto"), 0);
+    assert_int_equal(sl_config_set(&config, "VERBS_PATHS", ""), 0);
+}
+
 static void an_unknown_name_suggests_the_nearest(void **state)
 {
     struct sl_config config;
@@ -162,6 +196,7 @@ int main(void)
         cmocka_unit_test(a_word_that_is_no_choice_is_refused_with_the_list),
         cmocka_unit_test(words_are_kept_as_the_table_writes_them),
         cmocka_unit_test(numbers_may_be_choices_or_have_a_least),
+        cmocka_unit_test(a_list_or_range_that_cannot_be_read_is_refused_at_once),
         cmocka_unit_test(an_unknown_name_suggests_the_nearest),
         cmocka_unit_test(bytes_take_binary_units),
         cmocka_unit_test(no_size_is_negative),

@@ -57,6 +57,15 @@ static void a_congestion_control_that_the_kernel_lacks_is_refused(void **state)
     unsetenv("SLUICE_TCP_CONGESTION");
 }
 
+/* One rank alone listens nowhere and has no use for RDMA: what is wrong is told all the same. */
+static void ports_and_paths_that_cannot_be_read_are_refused_by_whoever_needs_none(void **state)
+{
+    refused("SLUICE_PORT_RANGE", "9-3", "SLUICE_PORT_RANGE is '9-3', but must be low-high");
+    unsetenv("SLUICE_PORT_RANGE");
+    refused("SLUICE_VERBS_PATHS", "0>0,1-1", "SLUICE_VERBS_PATHS: '1-1' lacks a '>'");
+    unsetenv("SLUICE_VERBS_PATHS");
+}
+
 /* The sentence speaks of the structure, which the caller wrote, and not of variables, which nobody set. */
 static void a_wrong_field_of_the_configuration_is_named(void **state)
 {
@@ -211,6 +220,7 @@ int main(void)
         cmocka_unit_test_setup(an_unknown_kernel_is_refused_with_the_choices, alone),
         cmocka_unit_test_setup(an_unknown_algorithm_is_refused, alone),
         cmocka_unit_test_setup(a_congestion_control_that_the_kernel_lacks_is_refused, alone),
+        cmocka_unit_test_setup(ports_and_paths_that_cannot_be_read_are_refused_by_whoever_needs_none, alone),
         cmocka_unit_test_setup(a_wrong_field_of_the_configuration_is_named, alone),
         cmocka_unit_test_setup(a_rank_beyond_the_size_leaves_no_communicator, alone),
         cmocka_unit_test_setup(what_fails_gives_null, alone),

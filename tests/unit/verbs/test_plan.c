@@ -21,7 +21,8 @@ static int plan(const char *paths, unsigned local, unsigned remote)
     struct sl_config config;
 
     sl_config_defaults(&config);
-    assert_int_equal(sl_config_set(&config, "VERBS_PATHS", paths), 0);
+    /* Past the check where it is set, which asks the same reader (core/test_config.c). */
+    assert_true((size_t)snprintf(config.verbs_paths, sizeof(config.verbs_paths), "%s", paths) < sizeof(config.verbs_paths));
     return sl_verbs_plan(&config, &(struct sl_verbs_plan_ends){local, remote, {0}}, 42, specs, CAP, &count);
 }
 
