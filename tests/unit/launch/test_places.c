@@ -17,6 +17,8 @@
 #include <cmocka.h>
 #include <unistd.h>
 
+#include "tests/util/dead_place.h"
+
 /* ---- places beside each other ---- */
 
 /* Rank 0 at the second of two addresses, which have one port: rank 1 begins at 127.0.0.2. With its secret, so that
@@ -70,34 +72,13 @@ static void a_first_place_that_says_nothing_costs_a_moment(void **state)
     assert_true(took_ns < 2 * SL_NS_PER_S);
 }
 
-/* A listener at the first place whose queue is full: connect() waits as for a host that is down. */
-struct dead_place {
-    int listener, filler[8];
-};
-
-static void dead_place_open(struct dead_place *dead)
-{
-    dead->listener = listen_first(0);
-    for (size_t i = 0; i < SL_ARRAY_LEN(dead->filler); i++) {
-        dead->filler[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        (void)!connect(dead->filler[i], (struct sockaddr *)&two_places.place[0].any, two_places.place[0].len);
-    }
-}
-
-static void dead_place_close(struct dead_place *dead)
-{
-    for (size_t i = 0; i < SL_ARRAY_LEN(dead->filler); i++)
-        close(dead->filler[i]);
-    close(dead->listener);
-}
-
 static void a_dead_first_place_costs_a_moment(void **state)
 {
     struct dead_place dead;
 
     (void)state;
     prepare_second_of_two(20000);
-    dead_place_open(&dead);
+    dead_place_open(&dead, &two_places.place[0].any, two_places.place[0].len);
     uint64_t took_ns = both_act_ns();
     dead_place_close(&dead);
     assert_went_well(2);
@@ -134,7 +115,7 @@ static void a_dead_only_place_is_named(void **state)
         skip();
     ((struct sockaddr_in *)&two_places.place[0].any)->sin_port = htons(two_places.port);
     two_places.count = 1;
-    dead_place_open(&dead);
+    dead_place_open(&dead, &two_places.place[0].any, two_places.place[0].len);
     go(1);
     wait_for(1);
     dead_place_close(&dead);
