@@ -12,6 +12,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <cmocka.h>
 #include <unistd.h>
 
@@ -141,6 +143,87 @@ static int stray(const struct ends *e)
     return fd;
 }
 
+/* ---- time ---- */
+
+/* The clock is the machine's, and so far ahead of it. */
+static uint64_t skew_ns;
+
+int __real_clock_gettime(clockid_t id, struct timespec *out);
+int __wrap_clock_gettime(clockid_t id, struct timespec *out);
+int __wrap_clock_gettime(clockid_t id, struct timespec *out)
+{
+    int rc = __real_clock_gettime(id, out);
+    uint64_t ns = (uint64_t)out->tv_nsec + skew_ns;
+
+    out->tv_sec += (time_t)(ns / SL_NS_PER_S);
+    out->tv_nsec = (long)(ns % SL_NS_PER_S);
+    return rc;
+}
+
+static uint64_t connect_timeout_ns(void)
+{
+    return strtoull(getenv("SLUICE_CONNECT_TIMEOUT_MS"), NULL, 10) * SL_NS_PER_MS;
+}
+
+static bool is_listener_of(int fd, const struct sl_nccl_handle *handle, struct sockaddr_in6 *addr)
+{
+    socklen_t len = sizeof(*addr), int_len = sizeof(int); /* an IPv4 address fits, too */
+    int listens = 0;
+
+    return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &int_len) == 0 && listens != 0 &&
+           getsockname(fd, (struct sockaddr *)addr, &len) == 0 && addr->sin6_port == htons(handle->port) &&
+           (addr->sin6_family == AF_INET || addr->sin6_family == AF_INET6);
+}
+
+/* Dials until the kernel has a connection for the listener: it shows only those that have said something. */
+static void greet_without_answer(struct ends *e)
+{
+    uint64_t end = ends_now() + ENDS_PATIENCE_NS;
+    struct sl_nccl_handle handle;
+    bool greeted = false;
+
+    assert_int_equal(sl_nccl_handle_decode(e->handle, &handle), 0);
+    while (!greeted && ends_now() < end) {
+        assert_int_equal(net->connect(e->ctx, 0, e->handle, &e->send, NULL), SL_NCCL_SUCCESS);
+        for (int fd = 0; fd < 1024 && !greeted; fd++) {
+            struct pollfd waits = {.fd = fd, .events = POLLIN};
+            struct sockaddr_in6 addr;
+
+            greeted = is_listener_of(fd, &handle, &addr) && poll(&waits, 1, 0) > 0;
+        }
+    }
+    assert_true(greeted);
+}
+
+/* NCCL may listen long before it accepts: from the greeting on, ten times the time to connect. */
+static void a_listener_that_is_there_may_accept_late(void **state)
+{
+    struct ends e = {.ctx = ends_open_ctx()};
+
+    (void)state;
+    ends_listen(&e);
+    greet_without_answer(&e);
+    for (unsigned i = 0; i < 9; i++) {
+        skew_ns += connect_timeout_ns();
+        assert_int_equal(net->connect(e.ctx, 0, e.handle, &e.send, NULL), SL_NCCL_SUCCESS);
+    }
+    assert_null(e.send);
+    ends_meet(&e);
+    ends_part(&e);
+}
+
+static void but_not_for_ever(void **state)
+{
+    struct ends e = {.ctx = ends_open_ctx()};
+
+    (void)state;
+    ends_listen(&e);
+    greet_without_answer(&e);
+    skew_ns += 11 * connect_timeout_ns();
+    assert_int_equal(net->connect(e.ctx, 0, e.handle, &e.send, NULL), SL_NCCL_REMOTE_ERROR);
+    ends_part(&e);
+}
+
 /* What a plugin can see of NCCL 2.32's own encryption. */
 __attribute__((visibility("default"))) int ncclSetEncryption(const void *config);
 int ncclSetEncryption(const void *config)
@@ -171,14 +254,10 @@ static unsigned listeners_of(const struct sl_nccl_handle *handle)
     unsigned count = 0;
 
     for (int fd = 0; fd < 1024; fd++) {
-        struct sockaddr_in6 addr; /* an IPv4 one fits, too */
-        socklen_t len = sizeof(addr), int_len = sizeof(int);
-        int listens = 0;
+        struct sockaddr_in6 addr;
         bool told = false;
 
-        if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &int_len) != 0 || !listens ||
-            getsockname(fd, (struct sockaddr *)&addr, &len) != 0 || addr.sin6_port != htons(handle->port) ||
-            (addr.sin6_family != AF_INET && addr.sin6_family != AF_INET6))
+        if (!is_listener_of(fd, handle, &addr))
             continue;
         for (unsigned i = 0; i < handle->place_count; i++)
             told |= memcmp(&handle->places[i].addr, &addr,
@@ -465,6 +544,8 @@ int main(void)
         cmocka_unit_test(what_is_half_connected_is_freed_with_its_context),
         cmocka_unit_test(of_two_connections_under_way_both_ends_take_the_same),
         cmocka_unit_test(a_listener_that_closed_is_a_remote_error_after_the_deadline),
+        cmocka_unit_test(a_listener_that_is_there_may_accept_late),
+        cmocka_unit_test(but_not_for_ever),
         cmocka_unit_test(it_is_said_that_nccls_encryption_covers_no_plugin),
         cmocka_unit_test(who_listens_does_so_where_the_handle_tells_and_nowhere_else),
         cmocka_unit_test(a_handle_alone_lets_in_only_where_there_is_no_secret),
