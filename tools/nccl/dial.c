@@ -22,7 +22,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#define PLACE_NS (3 * SL_NS_PER_S) /* for one address, while there are others */
+#define PLACE_NS (3 * SL_NS_PER_S) /* for one address, at most */
 #define RETRY_NS (50 * SL_NS_PER_MS)
 #define PATIENCE 10                /* deadlines that a listener has which is there but does not accept */
 
@@ -47,6 +47,14 @@ static uint64_t now(const struct dial *dial)
 static uint64_t patience_ns(const struct dial *dial)
 {
     return (uint64_t)dial->link.engine->config.connect_timeout_ms * SL_NS_PER_MS;
+}
+
+/* For one address to answer: the others have a turn before the whole time is over. */
+static uint64_t place_ns(const struct dial *dial)
+{
+    uint64_t share_ns = patience_ns(dial) / dial->handle.place_count;
+
+    return share_ns < PLACE_NS ? share_ns : PLACE_NS;
 }
 
 static void dial_free(struct dial *dial)
@@ -113,7 +121,7 @@ static int begin(struct dial *dial)
     if (connect(fd, (const struct sockaddr *)addr, len) != 0 && errno != EINPROGRESS)
         return sl_fail(-errno, "the listener cannot be reached: %s", sluice_strerror(-errno));
     dial->state = DIAL_GOING;
-    dial->next_ns = now(dial) + PLACE_NS;
+    dial->next_ns = now(dial) + place_ns(dial);
     return 0;
 }
 

@@ -24,6 +24,8 @@
 #include <cmocka.h>
 #include <unistd.h>
 
+#include "tests/util/dead_place.h"
+
 static const struct sl_nccl_net_v11 *const net = &ncclNetPlugin_v11;
 
 static void one_thread_connects_to_itself(void **state)
@@ -222,6 +224,52 @@ static void but_not_for_ever(void **state)
     skew_ns += 11 * connect_timeout_ns();
     assert_int_equal(net->connect(e.ctx, 0, e.handle, &e.send, NULL), SL_NCCL_REMOTE_ERROR);
     ends_part(&e);
+}
+
+/* ---- an address that leads nowhere ---- */
+
+/* A handle whose first place is dead, its second alive: tried for place_ns, then the other is. */
+static void meet_at_the_second_place(uint64_t place_ns)
+{
+    struct sockaddr_in nowhere = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1)};
+    struct ends e = {.ctx = ends_open_ctx()};
+    struct sl_nccl_handle handle;
+    struct dead_place dead;
+    uint64_t start;
+
+    ends_listen(&e);
+    assert_int_equal(sl_nccl_handle_decode(e.handle, &handle), 0);
+    nowhere.sin_port = htons(handle.port);
+    dead_place_open(&dead, &nowhere, sizeof(nowhere));
+    handle.places[1] = handle.places[0];
+    handle.places[0] = (struct sl_nccl_place){.loopback = true};
+    memcpy(&handle.places[0].addr, &nowhere, sizeof(nowhere));
+    handle.place_count = 2;
+    sl_nccl_handle_encode(&handle, e.handle);
+    for (unsigned i = 0; i < 10; i++) {
+        assert_int_equal(net->connect(e.ctx, 0, e.handle, &e.send, NULL), SL_NCCL_SUCCESS);
+        assert_int_equal(net->accept(e.listen, &e.recv, NULL), SL_NCCL_SUCCESS);
+    }
+    assert_null(e.send);
+    skew_ns += place_ns;
+    start = ends_now();
+    ends_meet(&e);
+    assert_true(ends_now() - start < 3 * SL_NS_PER_S);
+    dead_place_close(&dead);
+    ends_part(&e);
+}
+
+static void a_dead_first_address_leaves_time_for_the_second(void **state)
+{
+    char kept[64];
+
+    (void)state;
+    snprintf(kept, sizeof(kept), "%s", getenv("SLUICE_CONNECT_TIMEOUT_MS"));
+    setenv("SLUICE_CONNECT_TIMEOUT_MS", "20000", 1);
+    meet_at_the_second_place(3 * SL_NS_PER_S);
+    setenv("SLUICE_CONNECT_TIMEOUT_MS", "3000", 1);
+    meet_at_the_second_place(1500 * SL_NS_PER_MS);
+    setenv("SLUICE_CONNECT_TIMEOUT_MS", kept, 1);
 }
 
 /* What a plugin can see of NCCL 2.32's own encryption. */
@@ -546,6 +594,7 @@ int main(void)
         cmocka_unit_test(a_listener_that_closed_is_a_remote_error_after_the_deadline),
         cmocka_unit_test(a_listener_that_is_there_may_accept_late),
         cmocka_unit_test(but_not_for_ever),
+        cmocka_unit_test(a_dead_first_address_leaves_time_for_the_second),
         cmocka_unit_test(it_is_said_that_nccls_encryption_covers_no_plugin),
         cmocka_unit_test(who_listens_does_so_where_the_handle_tells_and_nowhere_else),
         cmocka_unit_test(a_handle_alone_lets_in_only_where_there_is_no_secret),
