@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define HELLO_AT 1024 /* of a connection's read-ahead lies our hello, until frames come */
-#define DIAL_NS_MAX (5 * SL_NS_PER_S)  /* one address, while others remain */
+#define DIAL_NS_MAX (5 * SL_NS_PER_S)  /* for one address, at most, while others remain */
 
 static void note_try(struct sl_tcp_ep *ep, int status, const char *text)
 {
@@ -51,13 +51,21 @@ void sl_tcp_note_silence(struct sl_tcp_ep *ep)
     }
 }
 
+/* For the current target to answer: those behind it have a turn before the whole time is over. */
+static uint64_t target_ns(const struct sl_tcp_ep *ep)
+{
+    uint64_t left_ns = ep->connect_deadline_ns - sl_tcp_now(ep->iface);
+    uint64_t share_ns = left_ns / (ep->target_count - ep->target_idx);
+
+    return share_ns < DIAL_NS_MAX ? share_ns : DIAL_NS_MAX;
+}
+
 /* Starts one connection to the current target. */
 static int dial(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_ep *ep = conn->ep;
     struct sl_tcp_iface *iface = ep->iface;
     const struct sl_tcp_target *target = &ep->targets[ep->target_idx];
-    uint64_t left = ep->connect_deadline_ns - sl_tcp_now(iface);
     int fd = sl_tcp_socket_new(target->addr.ss_family), err;
 
     if (fd < 0)
@@ -79,8 +87,8 @@ static int dial(struct sl_tcp_conn *conn)
     conn->state = SL_TCP_DIALLING;
     conn->hello_len = 0;
     conn->deadline_ns = ep->connect_deadline_ns;
-    if (conn->idx == 0 && ep->target_idx + 1 < ep->target_count && left > 2 * DIAL_NS_MAX)
-        conn->deadline_ns = sl_tcp_now(iface) + DIAL_NS_MAX;
+    if (conn->idx == 0 && ep->target_idx + 1 < ep->target_count)
+        conn->deadline_ns = sl_tcp_now(iface) + target_ns(ep);
     return 0;
 }
 

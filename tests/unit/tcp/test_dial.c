@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which of the peer's addresses is dialled, and for how long: two endpoints in one thread, and time as the test says. */
+#include "wire_peer.h"
+
+#include "core/err.h"
+#include "tcp/address.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <cmocka.h>
+#include <unistd.h>
+
+#include "tests/util/dead_place.h"
+
+static const char *engine;
+
+static void progress_both(struct wire *a, struct wire *b)
+{
+    wire_progress(a);
+    wire_progress(b);
+}
+
+static void pass(struct wire *a, struct wire *b, uint64_t ns)
+{
+    a->skew_ns += ns;
+    b->skew_ns += ns;
+}
+
+static bool dials(const struct wire *w, const struct wire *other)
+{
+    return memcmp(w->addr.bytes + 24, other->addr.bytes + 24, SL_TCP_TOKEN_BYTES) < 0;
+}
+
+/* The peer's address, had it another one on this host that comes first; *nowhere is that one. */
+static struct sl_addr behind_another(const struct sl_addr *addr, struct sockaddr_in *nowhere)
+{
+    struct sl_tcp_address address;
+    struct sl_addr out;
+
+    assert_int_equal(sl_tcp_address_decode(addr, "the peer", &address), 0);
+    *nowhere = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(address.port),
+                                    .sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1)};
+    address.count = 2;
+    memset(address.places, 0, sizeof(address.places));
+    memcpy(&address.places[0].addr, nowhere, sizeof(*nowhere));
+    memcpy(&address.places[1].addr, nowhere, sizeof(*nowhere));
+    ((struct sockaddr_in *)&address.places[1].addr)->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.places[0].loopback = address.places[1].loopback = true;
+    sl_tcp_address_encode(&address, &out);
+    return out;
+}
+
+/* The first of two addresses is dead: it has place_ns of timeout_ms, then the other is dialled. */
+static void connect_at_the_second(const char *timeout_ms, uint64_t place_ns)
+{
+    const char *const settings[] = {"CONNECT_TIMEOUT_MS", timeout_ms, NULL};
+    struct wire a, b;
+    struct dead_place dead;
+    struct sockaddr_in nowhere;
+
+    wire_open(&a, engine, settings);
+    wire_open(&b, engine, settings);
+    struct wire *dialler = dials(&a, &b) ? &a : &b, *listener = dialler == &a ? &b : &a;
+    struct sl_addr addr = behind_another(&listener->addr, &nowhere);
+
+    dead_place_open(&dead, &nowhere, sizeof(nowhere));
+    assert_int_equal(dialler->ops.ep_connect(dialler->ep, &addr, &dialler->connect), 0);
+    assert_int_equal(listener->ops.ep_connect(listener->ep, &dialler->addr, &listener->connect), 0);
+    pass(&a, &b, place_ns * 8 / 10);
+    for (unsigned i = 0; i < 20; i++)
+        progress_both(&a, &b);
+    assert_int_equal(dialler->connect.status, SL_PENDING);
+    pass(&a, &b, place_ns * 2 / 10);
+    uint64_t end = sl_now(&sl_clock_monotonic) + SL_NS_PER_S;
+
+    while ((a.connect.status == SL_PENDING || b.connect.status == SL_PENDING) && sl_now(&sl_clock_monotonic) < end)
+        progress_both(&a, &b);
+    assert_int_equal(a.connect.status, 0);
+    assert_int_equal(b.connect.status, 0);
+    dead_place_close(&dead);
+    wire_close(&a);
+    wire_close(&b);
+}
+
+static void a_dead_first_address_has_five_seconds(void **state)
+{
+    (void)state;
+    connect_at_the_second("30000", 5 * SL_NS_PER_S);
+}
+
+static void and_no_more_than_its_share_of_the_time(void **state)
+{
+    (void)state;
+    connect_at_the_second("6000", 3 * SL_NS_PER_S);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_dead_first_address_has_five_seconds),
+        cmocka_unit_test(and_no_more_than_its_share_of_the_time),
+    };
+
+    engine = argc > 1 ? argv[1] : "epoll";
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
