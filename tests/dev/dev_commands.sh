@@ -27,6 +27,7 @@ said_twice() { (("\$(grep -c ' s: unpacking$' "$dir/output")" >= 2)); }
 echo "apt-get \$*" >>"$dir/apt.log"
 [[ ! -e $dir/slow-apt ]] || { echo unpacking; . "$root/tests/wait.sh"; until_true 20 said_twice; }
 [[ " \$* " != *" libcmocka-dev "* ]] || touch "$dir/has-cmocka"
+[[ " \$* " != *" clang "* ]] || ln -sf /bin/false "$dir/bin/clang"
 END
 tool sudo <<'END'
 #!/bin/bash
