@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keeps each thread's last error sentence and names error codes. */
 #include "core/err.h"
+#include "core/stderr_line.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -78,7 +79,7 @@ void sl_tame_text(char *text)
 
 void sl_assert_failed(const char *expr, const char *file, int line)
 {
-    fprintf(stderr, "sluice: internal error at %s:%d: %s; please report it\n", file, line, expr);
+    sl_stderr_line("sluice: internal error at %s:%d: %s; please report it", file, line, expr);
     abort();
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Formats log lines and hands them to the sink. */
 #include "core/log.h"
+#include "core/stderr_line.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -25,7 +26,7 @@ static void stderr_sink(void *arg, enum sl_log_level level, const char *area, co
 {
     (void)arg;
     (void)area;
-    fprintf(stderr, "sluice %s %s\n", level_names[level], line);
+    sl_stderr_line("sluice %s %s", level_names[level], line);
 }
 
 static sl_log_sink *sink = stderr_sink;

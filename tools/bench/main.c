@@ -10,6 +10,7 @@
 #include "core/err.h"
 #include "core/host.h"
 #include "core/log.h"
+#include "core/stderr_line.h"
 #include "facts.h"
 #include "inspect.h"
 #include "launch/launch.h"
@@ -64,9 +65,9 @@ static void watch_interrupts(struct sluice_comm *comm)
 static int complain(int rank)
 {
     if (rank >= 0)
-        fprintf(stderr, "sluice-bench: rank %d: %s\n", rank, sluice_last_error());
+        sl_stderr_line("sluice-bench: rank %d: %s", rank, sluice_last_error());
     else
-        fprintf(stderr, "sluice-bench: %s\n", sluice_last_error());
+        sl_stderr_line("sluice-bench: %s", sluice_last_error());
     return EXIT_WRONG;
 }
 

@@ -4,6 +4,7 @@
  * before the first call that could be taken; there is no constructor.
  */
 #include "tools/preload/frame.h"
+#include "core/stderr_line.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -127,7 +128,7 @@ static void report(void)
         if ((*f)->note[0] != '\0')
             add(&line, "; %s: %s", (*f)->name, (*f)->note);
     pthread_mutex_unlock(&note_lock);
-    fprintf(stderr, "%s\n", line.text);
+    sl_stderr_line("%s", line.text);
 }
 
 static void counted(void)
@@ -227,8 +228,7 @@ static void *find_object(const struct sl_preload_host *host, const char *symbol)
 
 static void missing(void)
 {
-    fprintf(stderr, "sluice preload: a call was made that no loaded library answers; start without "
-                    "libsluice-preload.so\n");
+    sl_stderr_line("sluice preload: a call was made that no loaded library answers; start without libsluice-preload.so");
     abort();
 }
 
@@ -249,8 +249,7 @@ static enum mode read_mode(void)
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         if (strcasecmp(text != NULL ? text : "", words[i].text) == 0)
             return words[i].mode;
-    fprintf(stderr, "sluice preload: SLUICE_PRELOAD is '%s', but must be on, off or report: nothing "
-                    "is taken\n", text);
+    sl_stderr_line("sluice preload: SLUICE_PRELOAD is '%s', but must be on, off or report: nothing is taken", text);
     return MODE_OFF;
 }
 
@@ -309,8 +308,8 @@ static bool is_first_rank(void)
 static void warn_without_module(const struct sl_preload_family *family, const char *why)
 {
     if (!family->host.report && is_first_rank())
-        fprintf(stderr, "sluice preload: calls of %s are not taken: %s (docs/preload.md; SLUICE_PRELOAD=off ends this "
-                        "line)\n", family->name, why);
+        sl_stderr_line("sluice preload: calls of %s are not taken: %s (docs/preload.md; SLUICE_PRELOAD=off ends this line)",
+                       family->name, why);
 }
 
 void sl_preload_resolve(struct sl_preload_family *family)
