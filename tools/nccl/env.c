@@ -6,95 +6,49 @@
  * run can differ. Needs libc alone. Texts live as long as the library, which NCCL's rules ask for.
  */
 #include "tools/nccl/abi_env.h"
+#include "tools/nccl/settings.h"
 
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define NAME "Sluice"
 #define EXPORT __attribute__((visibility("default")))
 #define DEFAULT_FILE "/etc/sluice/nccl.env"
-#define SETTINGS_MAX 256
-#define LINE_BYTES 4096
 
 typedef enum sl_nccl_result result;
 
-static struct {
-    char *name, *value;
-} settings[SETTINGS_MAX];
-static unsigned count;
+static struct sl_nccl_settings settings;
+
+struct listener {
+    sl_nccl_logger *logger;
+    const char *path;
+};
 
 /* Before NCCL has a log: v1 brings no logger. */
-static void complain(sl_nccl_logger *logger, const char *path, int line, const char *what)
+static void complain(void *arg, int line, const char *what)
 {
-    if (logger != NULL)
-        logger(SL_NCCL_LOG_WARN, SL_NCCL_SUB_ENV, "sluice", line, "Sluice env: %s: %s", path, what);
+    const struct listener *to = arg;
+
+    if (to->logger != NULL)
+        to->logger(SL_NCCL_LOG_WARN, SL_NCCL_SUB_ENV, "sluice", line, "Sluice env: %s: %s", to->path, what);
     else
-        fprintf(stderr, "Sluice env: %s:%d: %s\n", path, line, what);
-}
-
-static char *trim(char *text)
-{
-    size_t len;
-
-    text += strspn(text, " \t");
-    len = strlen(text);
-    while (len > 0 && strchr(" \t\r\n", text[len - 1]) != NULL)
-        text[--len] = '\0';
-    return text;
-}
-
-/* NULL, or what is wrong with the line. */
-static const char *take_line(char *line)
-{
-    char *name = trim(line), *equals = strchr(name, '=');
-    unsigned at = 0;
-
-    if (*name == '\0' || *name == '#')
-        return NULL;
-    if (equals == NULL || equals == name)
-        return "not NAME=VALUE";
-    *equals = '\0';
-    name = trim(name);
-    while (at < count && strcmp(settings[at].name, name) != 0)
-        at++;
-    if (at == SETTINGS_MAX)
-        return "too many settings";
-    char *value = strdup(trim(equals + 1)), *copy = at == count ? strdup(name) : settings[at].name;
-
-    if (value == NULL || copy == NULL)
-        return "no memory";
-    if (at < count)
-        free(settings[at].value);
-    settings[at].name = copy;
-    settings[at].value = value;
-    count += at == count;
-    return NULL;
+        fprintf(stderr, "Sluice env: %s:%d: %s\n", to->path, line, what);
 }
 
 static void read_settings(sl_nccl_logger *logger)
 {
     const char *given = getenv("SLUICE_NCCL_ENV_FILE");
     bool asked = given != NULL && given[0] != '\0';
-    const char *path = asked ? given : DEFAULT_FILE;
-    FILE *file = fopen(path, "re");
-    char line[LINE_BYTES];
-    int number = 0;
+    struct listener to = {.logger = logger, .path = asked ? given : DEFAULT_FILE};
+    FILE *file = fopen(to.path, "re");
 
-    if (file == NULL) {
-        if (asked)
-            complain(logger, path, 0, "cannot be read");
-        return;
+    if (file != NULL) {
+        sl_nccl_settings_read(&settings, file, complain, &to);
+        fclose(file);
+    } else if (asked) {
+        complain(&to, 0, "cannot be read");
     }
-    while (fgets(line, sizeof(line), file) != NULL) {
-        const char *wrong = strchr(line, '\n') == NULL && !feof(file) ? "a line is too long" : take_line(line);
-
-        number++;
-        if (wrong != NULL)
-            complain(logger, path, number, wrong);
-    }
-    fclose(file);
 }
 
 static result init_v2(uint8_t major, uint8_t minor, uint8_t patch, const char *suffix,
@@ -120,10 +74,7 @@ static const char *get(const char *name)
 {
     const char *own = getenv(name);
 
-    for (unsigned i = 0; own == NULL && i < count; i++)
-        if (strcmp(settings[i].name, name) == 0)
-            return settings[i].value;
-    return own;
+    return own != NULL ? own : sl_nccl_settings_get(&settings, name);
 }
 
 extern const struct sl_nccl_env_v1 ncclEnvPlugin_v1;
