@@ -2,6 +2,7 @@
 /* Reads the file that libnccl-env-sluice.so gives to NCCL. */
 #include "tools/nccl/settings.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,6 +45,8 @@ static const char *take_line(struct sl_nccl_settings *settings, char *line)
         return "not NAME=VALUE";
     *equals = '\0';
     name = trim(name);
+    if (*name == '\0')
+        return "not NAME=VALUE";
     while (at < settings->count && strcmp(settings->items[at].name, name) != 0)
         at++;
     if (at == SL_NCCL_SETTINGS_MAX)
@@ -51,15 +54,35 @@ static const char *take_line(struct sl_nccl_settings *settings, char *line)
     return set(settings, at, name, trim(equals + 1)) == 0 ? NULL : "no memory";
 }
 
+/* The next line, without its newline, whole: of one that cannot be kept *wrong says why. False: there is none. */
+static bool next_line(FILE *file, char text[SL_NCCL_SETTINGS_LINE], const char **wrong)
+{
+    size_t len = 0;
+    int c = getc(file);
+
+    *wrong = NULL;
+    if (c == EOF)
+        return false;
+    for (; c != EOF && c != '\n'; c = getc(file)) {
+        if (c == '\0')
+            *wrong = "a zero byte in a line";
+        else if (len == SL_NCCL_SETTINGS_LINE - 2)
+            *wrong = "a line is too long";
+        else
+            text[len++] = (char)c;
+    }
+    text[len] = '\0';
+    return true;
+}
+
 void sl_nccl_settings_read(struct sl_nccl_settings *settings, FILE *file, sl_nccl_settings_complain *complain, void *arg)
 {
     char line[SL_NCCL_SETTINGS_LINE];
-    int number = 0;
+    const char *wrong;
 
-    while (fgets(line, sizeof(line), file) != NULL) {
-        const char *wrong = strchr(line, '\n') == NULL && !feof(file) ? "a line is too long" : take_line(settings, line);
-
-        number++;
+    for (int number = 1; next_line(file, line, &wrong); number++) {
+        if (wrong == NULL)
+            wrong = take_line(settings, line);
         if (wrong != NULL)
             complain(arg, number, wrong);
     }

@@ -100,6 +100,30 @@ static void a_file_supplies_settings_and_the_environment_goes_first(void **state
     in_child(ask_for_settings);
 }
 
+static void ask_beside_a_long_line(const struct sl_nccl_env_v1 *plugin)
+{
+    CHECK(plugin->init(2, 28, 9, "") == SL_NCCL_SUCCESS);
+    CHECK(plugin->get("NCCL_LONG") == NULL);
+    CHECK(plugin->get("NCCL_ALGO") == NULL);
+    CHECK(plugin->get("") == NULL);
+    CHECK(strcmp(plugin->get("NCCL_NEXT"), "2") == 0);
+    _exit(0);
+}
+
+/* Where the reader's buffer ends a line goes on: what stands there is no line, also when it looks like one. */
+static void a_line_that_is_too_long_is_left_out_whole(void **state)
+{
+    static const char more[] = "NCCL_ALGO=Ring\n\r=1\nNCCL_NEXT=2\n";
+    char text[4095 + sizeof(more)];
+
+    (void)state;
+    memset(text, 'x', sizeof(text));
+    memcpy(text, "NCCL_LONG=", 10);
+    memcpy(text + 4095, more, sizeof(more));
+    write_file(text);
+    in_child(ask_beside_a_long_line);
+}
+
 static void ask_without_a_file(const struct sl_nccl_env_v1 *plugin)
 {
     setenv("SLUICE_NCCL_ENV_FILE", "/nonexistent/file", 1);
@@ -194,6 +218,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_supplies_settings_and_the_environment_goes_first),
+        cmocka_unit_test(a_line_that_is_too_long_is_left_out_whole),
         cmocka_unit_test(without_its_file_it_is_the_environment_alone),
         cmocka_unit_test(the_real_libnccl_takes_its_settings_from_the_file),
     };
