@@ -73,8 +73,8 @@ static int numbers(const struct env *env, const char *const name[4], struct sl_i
     return 0;
 }
 
-/* A port that all ranks derive alike from the job's name (FNV-1a). */
-static int derived_port(const struct env *env, const char *job, unsigned *out)
+/* Ports that all ranks derive alike from the job's name (FNV-1a): within SLUICE_PORT_RANGE, if there is one. */
+static int derived_ports(const struct env *env, const char *job, struct sl_port_range *out)
 {
     struct sl_port_range range;
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
@@ -86,17 +86,19 @@ static int derived_port(const struct env *env, const char *job, unsigned *out)
         range = (struct sl_port_range){PORT_FIRST, PORT_FIRST + PORT_COUNT - 1};
     for (; *job != '\0'; job++)
         hash = (hash ^ (uint8_t)*job) * UINT64_C(0x100000001b3);
-    unsigned span = sl_port_range_count(&range);
-    *out = range.low + (unsigned)((hash ^ hash >> 32) % (span > PORT_MORE ? span - PORT_MORE : 1));
+    unsigned span = sl_port_range_count(&range), more = span > PORT_MORE ? PORT_MORE : span - 1;
+    out->low = (uint16_t)(range.low + (hash ^ hash >> 32) % (span > PORT_MORE ? span - PORT_MORE : 1));
+    out->high = (uint16_t)(out->low + more);
     return 0;
 }
 
-static int write_root(struct sl_identity *id, const char *host, unsigned port)
+static int write_root(struct sl_identity *id, const char *host, const struct sl_port_range *ports)
 {
     bool v6 = strchr(host, ':') != NULL;
-    int len = snprintf(id->root, sizeof(id->root), v6 ? "[%s]:%u+%d" : "%s:%u+%d", host, port,
-                       PORT_MORE);
+    int len = snprintf(id->root, sizeof(id->root), v6 ? "[%s]:%u" : "%s:%u", host, (unsigned)ports->low);
 
+    if (ports->high > ports->low && len < (int)sizeof(id->root))
+        len += snprintf(id->root + len, sizeof(id->root) - (size_t)len, "+%u", sl_port_range_count(ports) - 1);
     if (len >= (int)sizeof(id->root))
         return sl_fail(-EINVAL, "the name of rank 0's host, %.60s..., is too long", host);
     return 0;
@@ -112,7 +114,7 @@ static bool one_host(const struct sl_identity *id)
 static int see_torchrun(const struct env *env, struct sl_identity *id)
 {
     const char *host = value(env, "MASTER_ADDR"), *run = value(env, "TORCHELASTIC_RUN_ID");
-    unsigned port;
+    struct sl_port_range ports = {0, 0};
     int master = 0;
 
     if (value(env, "RANK") == NULL || value(env, "WORLD_SIZE") == NULL || host == NULL)
@@ -126,10 +128,12 @@ static int see_torchrun(const struct env *env, struct sl_identity *id)
     /* A restarted worker must not meet one of the round before. */
     snprintf(id->job, sizeof(id->job), "torchrun.%.180s.%.20s", run ?: "",
              value(env, "TORCHELASTIC_RESTART_COUNT") ?: "0");
-    port = (unsigned)(master < 0 ? 29500 : master) + 1;
-    if (port + PORT_MORE > 65535 || *env->config->port_range != '\0')
-        err = derived_port(env, id->job, &port);
-    return err ?: write_root(id, one_host(id) ? "127.0.0.1" : host, port);
+    master = master < 0 ? 29500 : master;
+    if (master + 1 + PORT_MORE > 65535 || *env->config->port_range != '\0')
+        err = derived_ports(env, id->job, &ports);
+    else
+        ports = (struct sl_port_range){(uint16_t)(master + 1), (uint16_t)(master + 1 + PORT_MORE)};
+    return err ?: write_root(id, one_host(id) ? "127.0.0.1" : host, &ports);
 }
 
 static int see_slurm(const struct env *env, struct sl_identity *id)
@@ -139,7 +143,7 @@ static int see_slurm(const struct env *env, struct sl_identity *id)
     const char *nodes = either(env, "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST");
     const char *size = value(env, "SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
     char host[SL_TEXT_MAX] = "127.0.0.1";
-    unsigned port;
+    struct sl_port_range ports;
     int node_count;
 
     /* A batch script or interactive shell has the variables too, but is no rank: its step has no
@@ -163,8 +167,8 @@ static int see_slurm(const struct env *env, struct sl_identity *id)
                                     "SLUICE_ROOT=host:port for the host of rank 0");
         err = sl_nodelist_first(nodes, host, sizeof(host));
     }
-    err = err ?: derived_port(env, id->job, &port);
-    return err ?: write_root(id, host, port);
+    err = err ?: derived_ports(env, id->job, &ports);
+    return err ?: write_root(id, host, &ports);
 }
 
 /* Open MPI without its PMIx library: enough on one host, since all ranks know the job's number and
@@ -172,7 +176,7 @@ static int see_slurm(const struct env *env, struct sl_identity *id)
 static int see_openmpi(const struct env *env, struct sl_identity *id)
 {
     const char *job = either(env, "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid");
-    unsigned port;
+    struct sl_port_range ports;
 
     if (value(env, "OMPI_COMM_WORLD_RANK") == NULL || value(env, "OMPI_COMM_WORLD_SIZE") == NULL)
         return -ENODEV;
@@ -186,8 +190,8 @@ static int see_openmpi(const struct env *env, struct sl_identity *id)
              value(env, "OMPI_MCA_orte_precondition_transports") ?: "");
     if (!one_host(id) || job == NULL)
         return 0;
-    err = derived_port(env, id->job, &port);
-    return err ?: write_root(id, "127.0.0.1", port);
+    err = derived_ports(env, id->job, &ports);
+    return err ?: write_root(id, "127.0.0.1", &ports);
 }
 
 static int see_pmix(const struct env *env, struct sl_identity *id)
@@ -346,6 +350,15 @@ static int explicit_identity(const struct env *env, bool ask, struct sl_identity
     return 0;
 }
 
+/* PMIx's server knows what its variables do not say. */
+static int check_size(const struct sl_identity *id)
+{
+    if (id->size >= 0 || strcmp(id->launcher, "pmix") == 0)
+        return 0;
+    return sl_fail(-EINVAL, "Slurm's srun calls this rank %d, but does not say of how many: SLURM_STEP_NUM_TASKS is "
+                   "not set; set SLUICE_RANK and SLUICE_SIZE", id->rank);
+}
+
 static int check_place(const struct sl_identity *id)
 {
     if (id->size == 1 || *id->root != '\0' || strncmp(id->launcher, "pm", 2) == 0)
@@ -389,7 +402,7 @@ int sl_identify(const struct sl_config *config, sl_getter *get, void *arg, struc
         memcpy(id.job, config->job, sizeof(id.job));
     if (*config->secret != '\0')
         memcpy(id.secret, config->secret, sizeof(id.secret));
-    err = check_place(&id);
+    err = check_size(&id) ?: check_place(&id);
     if (err == 0)
         *out = id;
     return err;

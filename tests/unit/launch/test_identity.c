@@ -135,6 +135,40 @@ static void slurm_meets_on_its_first_host_at_a_port_of_the_job(void **state)
     assert_string_equal(id.root, other.root);
 }
 
+/* Where a firewall lets nothing else through. */
+static void a_derived_place_keeps_to_the_range_of_ports(void **state)
+{
+    static const struct {
+        const char *range, *root;
+    } cases[] = {{"SLUICE_PORT_RANGE=65535-65535", "gpu01:65535"},
+                 {"SLUICE_PORT_RANGE=20000-20001", "gpu01:20000+1"},
+                 {"SLUICE_PORT_RANGE=20000-20003", "gpu01:20000+3"}};
+    struct sl_identity id;
+    unsigned port = 0;
+
+    (void)state;
+    for (size_t i = 0; i < SL_ARRAY_LEN(cases); i++) {
+        char *envp[] = {"RANK=3", "WORLD_SIZE=8", "MASTER_ADDR=gpu01", (char *)(uintptr_t)cases[i].range, NULL};
+
+        assert_int_equal(identify(envp, &id), 0);
+        assert_string_equal(id.root, cases[i].root);
+    }
+    assert_int_equal(identify((char *[]){"RANK=3", "WORLD_SIZE=8", "MASTER_ADDR=gpu01", "SLUICE_PORT_RANGE=20000-20009",
+                                         NULL}, &id), 0);
+    assert_int_equal(sscanf(id.root, "gpu01:%u+3", &port), 1);
+    assert_in_range(port, 20000, 20006);
+}
+
+static void a_slurm_rank_without_a_size_is_refused(void **state)
+{
+    struct sl_identity id;
+
+    (void)state;
+    assert_int_equal(identify((char *[]){"SLURM_PROCID=1", "SLURM_JOB_ID=77", "SLURM_STEP_ID=0", "SLURM_NNODES=1", NULL},
+                              &id), -EINVAL);
+    assert_non_null(strstr(sluice_last_error(), "SLURM_STEP_NUM_TASKS is not set"));
+}
+
 static void a_slurm_batch_script_is_no_rank(void **state)
 {
     struct sl_identity id;
@@ -308,6 +342,8 @@ int main(void)
         cmocka_unit_test(torchrun_meets_after_its_agents_port),
         cmocka_unit_test(torchruns_port_at_the_end_gives_way_to_one_of_the_job),
         cmocka_unit_test(slurm_meets_on_its_first_host_at_a_port_of_the_job),
+        cmocka_unit_test(a_derived_place_keeps_to_the_range_of_ports),
+        cmocka_unit_test(a_slurm_rank_without_a_size_is_refused),
         cmocka_unit_test(a_slurm_batch_script_is_no_rank),
         cmocka_unit_test(open_mpi_is_known_by_pmix_and_on_one_host_without),
         cmocka_unit_test(mpich_is_known_by_pmi),
