@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The file of NCCL's settings. Whatever its bytes, each setting is one whole line of it, and the last with its name; each
- * other line is empty, a comment or complained of, by its number. */
+/* The file of NCCL's settings. Whatever its bytes, each setting is one whole line of it, and the last with
+ * its name; each other line is empty, a comment or complained of, by its number. */
 #include "core/err.h"
 #include "tools/nccl/settings.h"
 
@@ -56,13 +56,20 @@ static bool says(struct text text, const char *wanted)
     return (size_t)(text.end - text.at) == strlen(wanted) && memcmp(text.at, wanted, strlen(wanted)) == 0;
 }
 
+/* What cannot be a line: it is too long, or has a zero byte. */
+static bool is_odd(struct text line)
+{
+    size_t len = (size_t)(line.end - line.at);
+
+    return len > SL_NCCL_SETTINGS_LINE - 2 || memchr(line.at, '\0', len) != NULL;
+}
+
 /* Is this line name's? *value: what it says then. */
 static bool line_sets(struct text line, const char *name, struct text *value)
 {
     const char *equals = memchr(line.at, '=', (size_t)(line.end - line.at));
 
-    if (equals == NULL || line.end - line.at > SL_NCCL_SETTINGS_LINE - 2 ||
-        memchr(line.at, '\0', (size_t)(line.end - line.at)) != NULL || !says(strip((struct text){line.at, equals}), name))
+    if (equals == NULL || is_odd(line) || !says(strip((struct text){line.at, equals}), name))
         return false;
     *value = strip((struct text){equals + 1, line.end});
     return true;
@@ -85,13 +92,12 @@ static void count_lines(struct text file, int *lines, int *wrong, int *good)
     while (file.at < file.end) {
         struct text line = next_line(&file), text = strip(line);
         const char *equals = memchr(text.at, '=', (size_t)(text.end - text.at));
-        bool odd = line.end - line.at > SL_NCCL_SETTINGS_LINE - 2 ||
-                   memchr(line.at, '\0', (size_t)(line.end - line.at)) != NULL;
+        struct text name = strip((struct text){text.at, equals != NULL ? equals : text.at});
 
         ++*lines;
-        if (!odd && (text.at == text.end || *text.at == '#'))
+        if (!is_odd(line) && (text.at == text.end || *text.at == '#'))
             continue;
-        if (odd || equals == NULL || strip((struct text){text.at, equals}).at == strip((struct text){text.at, equals}).end)
+        if (is_odd(line) || name.at == name.end)
             ++*wrong;
         else
             ++*good;

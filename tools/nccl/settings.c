@@ -75,7 +75,8 @@ static bool next_line(FILE *file, char text[SL_NCCL_SETTINGS_LINE], const char *
     return true;
 }
 
-void sl_nccl_settings_read(struct sl_nccl_settings *settings, FILE *file, sl_nccl_settings_complain *complain, void *arg)
+void sl_nccl_settings_read(struct sl_nccl_settings *settings, FILE *file, sl_nccl_settings_complain *complain,
+                           void *arg)
 {
     char line[SL_NCCL_SETTINGS_LINE];
     const char *wrong;
