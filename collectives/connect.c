@@ -64,9 +64,12 @@ int sl_transport_names(const char *list, struct sl_name *out, unsigned cap, unsi
 {
     *count = 0;
     if (strcasecmp(list, "auto") == 0) {
-        for (const struct sl_transport_ops *const *t = sl_transports(); *t != NULL; t++)
-            if (*count < cap)
-                out[(*count)++] = (struct sl_name){(*t)->name, strlen((*t)->name)};
+        for (const struct sl_transport_ops *const *t = sl_transports(); *t != NULL; t++) {
+            if (*count == cap)
+                return sl_fail(-EINVAL, "this build has more than %u transports: SLUICE_TRANSPORT must name those to use",
+                               cap);
+            out[(*count)++] = (struct sl_name){(*t)->name, strlen((*t)->name)};
+        }
         return 0;
     }
     while (*list != '\0') {
@@ -89,7 +92,10 @@ static int list_transports(struct sluice_comm *comm, const struct sl_comm_params
     int err;
 
     if (params->transports != NULL) {
-        for (size_t i = 0; i < params->transport_count && i < SL_IFACES_MAX; i++)
+        if (params->transport_count > SL_IFACES_MAX)
+            return sl_fail(-EINVAL, "the call names %zu transports, and a communicator has %u at most",
+                           params->transport_count, SL_IFACES_MAX);
+        for (size_t i = 0; i < params->transport_count; i++)
             comm->ifaces[comm->iface_count++].ops = params->transports[i].ops;
         return comm->iface_count != 0 ? 0 : sl_fail(-EINVAL, "the call names no transport");
     }

@@ -11,8 +11,8 @@ struct sl_name {
     size_t len;
 };
 
-/* The names between the commas of list, in out[cap]; a comma at the very end is none. -EINVAL: none, or
- * more than cap. *count: how many were found until then. */
+/* The names between the commas of list, in out[cap]; a comma at the very end is none. "auto": those of this
+ * build. -EINVAL: none, or more than cap. *count: how many were found until then. */
 int sl_transport_names(const char *list, struct sl_name *out, unsigned cap, unsigned *count);
 
 /* Opens the transports, tells the others who this rank is, numbers the hosts. -EPROTO: another version or

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Communicators that cannot be made: the sentence, and that nothing is left in the caller's hands. */
 #include "collectives/comm.h"
+#include "collectives/connect.h"
 #include "core/clock.h"
 #include "core/err.h"
 #include "lib/api.h"
@@ -214,6 +215,51 @@ static void settings_of_another_rank_cannot_steer_the_terminal(void **state)
     assert_null(strchr(sluice_last_error(), '\033'));
 }
 
+/* ---- transports ---- */
+
+/* Rank 1 says what rank 0 does. */
+static int agree(struct sl_exchange *exchange, const void *in, size_t len, void *out)
+{
+    (void)exchange;
+    memcpy(out, in, len);
+    memcpy((uint8_t *)out + len, in, len);
+    return 0;
+}
+
+static int create_over(const struct sl_comm_transport *transports, size_t count)
+{
+    struct sl_exchange exchange = {.rank = 0, .size = 2, .allgather = agree};
+    struct sl_config config;
+    struct sl_comm_params params = {.config = &config, .clock = &sl_clock_monotonic, .seed = 1,
+                                    .transports = transports, .transport_count = count};
+    struct sluice_comm *comm = NULL;
+
+    sl_config_defaults(&config);
+    return sl_comm_create(&exchange, &params, &comm);
+}
+
+static void more_transports_than_there_is_room_for_are_refused(void **state)
+{
+    struct sl_comm_transport transports[SL_IFACES_MAX + 1];
+
+    for (size_t i = 0; i < SL_ARRAY_LEN(transports); i++)
+        transports[i] = (struct sl_comm_transport){.ops = sl_transports()[0]};
+    assert_int_equal(create_over(transports, SL_ARRAY_LEN(transports)), -EINVAL);
+    assert_string_equal(sluice_last_error(), "the call names 5 transports, and a communicator has 4 at most");
+}
+
+static void auto_is_all_transports_or_none(void **state)
+{
+    struct sl_name names[SL_IFACES_MAX];
+    unsigned all, count;
+
+    assert_int_equal(sl_transport_names("auto", names, SL_ARRAY_LEN(names), &all), 0);
+    assert_true(all > 1);
+    assert_int_equal(sl_transport_names("auto", names, all, &count), 0);
+    assert_int_equal(sl_transport_names("auto", names, all - 1, &count), -EINVAL);
+    assert_non_null(strstr(sluice_last_error(), "transports: SLUICE_TRANSPORT must name those to use"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -227,6 +273,8 @@ int main(void)
         cmocka_unit_test_setup(a_call_that_fails_gives_no_request, alone),
         cmocka_unit_test_setup(counts_that_would_overflow_are_refused, alone),
         cmocka_unit_test_setup(settings_of_another_rank_cannot_steer_the_terminal, alone),
+        cmocka_unit_test_setup(more_transports_than_there_is_room_for_are_refused, alone),
+        cmocka_unit_test_setup(auto_is_all_transports_or_none, alone),
     };
 
     return cmocka_run_group_tests_name("setup", tests, NULL, NULL);
