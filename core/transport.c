@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What stands for the operations that a transport leaves out. */
+/* Stubs for the operations that a transport leaves out, and for all of a transport of another Sluice. */
 #include "core/transport.h"
 
 #include "core/err.h"
@@ -21,6 +21,25 @@ const char *sl_ep_peer_name(const struct sl_ep *ep)
 static int absent(const char *op)
 {
     return sl_fail(-ENOTSUP, "this transport has no %s", op);
+}
+
+static int foreign(void)
+{
+    return sl_fail(-ENOTSUP, "this transport was built for another Sluice, whose transports are not of version %u",
+                   SL_TRANSPORT_ABI);
+}
+
+static int foreign_probe(const struct sl_config *config, struct sl_device *out, size_t cap, size_t *count)
+{
+    (void)config, (void)out, (void)cap, (void)count;
+    return foreign();
+}
+
+static int foreign_open(struct sl_worker *worker, const struct sl_device *dev, const struct sl_handler *handler,
+                        struct sl_iface **out)
+{
+    (void)worker, (void)dev, (void)handler, (void)out;
+    return foreign();
 }
 
 static int no_probe(const struct sl_config *config, struct sl_device *out, size_t cap, size_t *count)
@@ -122,7 +141,11 @@ static size_t no_stats(const struct sl_ep *ep, struct sl_path_stat *out, size_t 
 const struct sl_transport_ops *sl_transport_complete(const struct sl_transport_ops *ops,
                                                      struct sl_transport_ops *out)
 {
-    *out = *ops;
+    if (ops->abi == SL_TRANSPORT_ABI)
+        *out = *ops;
+    else /* where its operations lie is not known */
+        *out = (struct sl_transport_ops){.abi = ops->abi, .name = ops->name, .probe = foreign_probe,
+                                         .open = foreign_open};
 #define FILL(op, otherwise)                                                                        \
     if (out->op == NULL)                                                                           \
     out->op = otherwise

@@ -128,7 +128,8 @@ struct sl_path_stat {
 };
 
 struct sl_transport_ops {
-    uint32_t abi;     /* SL_TRANSPORT_ABI; a module built for another is refused */
+    /* These two lie here in every version. */
+    uint32_t abi;     /* SL_TRANSPORT_ABI; what was built for another cannot be opened */
     const char *name; /* as written in SLUICE_TRANSPORT; static storage */
 
     /* Fills out[0..cap) with what could be opened, and what is here but could not be (why); *count is how
@@ -253,7 +254,8 @@ struct sl_ep {
 const char *sl_ep_peer_name(const struct sl_ep *ep);
 
 /* Points every op left NULL at one that returns -ENOTSUP (or does nothing), so that callers never
- * test for NULL. Returns out. */
+ * test for NULL. Of a transport for another SL_TRANSPORT_ABI only the name is kept: probe and open
+ * say so with -ENOTSUP. Returns out. */
 const struct sl_transport_ops *sl_transport_complete(const struct sl_transport_ops *ops,
                                                      struct sl_transport_ops *out);
 

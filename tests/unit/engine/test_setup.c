@@ -260,6 +260,28 @@ static void auto_is_all_transports_or_none(void **state)
     assert_non_null(strstr(sluice_last_error(), "transports: SLUICE_TRANSPORT must name those to use"));
 }
 
+static int never_opened(struct sl_worker *worker, const struct sl_device *dev, const struct sl_handler *handler,
+                        struct sl_iface **out)
+{
+    (void)worker, (void)dev, (void)handler, (void)out;
+    fail_msg("it was opened");
+    return 0;
+}
+
+static void a_transport_of_another_sluice_is_not_opened(void **state)
+{
+    const struct sl_transport_ops other = {.abi = SL_TRANSPORT_ABI + 1, .name = "pigeon", .open = never_opened};
+    struct sl_transport_ops complete;
+    struct sl_comm_transport transport = {.ops = sl_transport_complete(&other, &complete)};
+    size_t count;
+
+    assert_int_equal(create_over(&transport, 1), -EHOSTUNREACH);
+    if (strstr(sluice_last_error(), "; pigeon: this transport was built for another Sluice") == NULL)
+        fail_msg("%s", sluice_last_error());
+    assert_int_equal(complete.probe(NULL, NULL, 0, &count), -ENOTSUP);
+    assert_non_null(strstr(sluice_last_error(), "built for another Sluice"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -275,6 +297,7 @@ int main(void)
         cmocka_unit_test_setup(settings_of_another_rank_cannot_steer_the_terminal, alone),
         cmocka_unit_test_setup(more_transports_than_there_is_room_for_are_refused, alone),
         cmocka_unit_test_setup(auto_is_all_transports_or_none, alone),
+        cmocka_unit_test_setup(a_transport_of_another_sluice_is_not_opened, alone),
     };
 
     return cmocka_run_group_tests_name("setup", tests, NULL, NULL);
