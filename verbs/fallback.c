@@ -259,7 +259,15 @@ static void on_in(struct sl_req *req)
 {
     struct sl_verbs_tcp *tcp = req->arg;
 
-    if (req->status != 0 || tcp->ep->state == SL_VERBS_EP_DOWN)
+    if (tcp->ep->state == SL_VERBS_EP_DOWN)
+        return;
+    /* The companion dropped a message that was not due, and lives on. Its end it tells by itself. */
+    if (req->status == -EPROTO || req->status == -EMSGSIZE)
+        sl_verbs_ep_fail(tcp->ep, -EPROTO,
+                         "%s sends over TCP what is not due: %llu bytes, tag 0x%llx",
+                         sl_ep_peer_name(&tcp->ep->base), (unsigned long long)req->len,
+                         (unsigned long long)req->tag);
+    if (req->status != 0)
         return;
     take(tcp);
     listen_on(tcp);

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Data over the companion, while there is no path: what a peer must not send there. */
+#include "tests/unit/verbs/world.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#define UNIT_BYTES 24 /* docs/wire.md */
+#define UNIT_TAG UINT64_C(0x756e6974)
+#define OTHER_TAG UINT64_C(0x6279746573)
+
+static int fresh(void **state)
+{
+    (void)state;
+    world_prepare(NULL);
+    for (unsigned i = 0; i < 2; i++)
+        snprintf(world[i].config.verbs_fallback, sizeof(world[i].config.verbs_fallback), "tcp");
+    world_join();
+    return 0;
+}
+
+static int clean(void **state)
+{
+    (void)state;
+    world_end();
+    return 0;
+}
+
+/* Side 1 gives the companion a message that is no unit; the connection ends, and says why. */
+static void refused(size_t len, uint64_t tag)
+{
+    static const uint8_t bytes[2 * UNIT_BYTES];
+    struct sl_ep *companion = world_ep(1)->companion;
+    struct sl_buf buf = {.addr = bytes, .len = len};
+    struct sl_req req = {.status = SL_PENDING};
+
+    assert_true(companion->iface->ops->send(companion, &buf, tag, &req) >= 0);
+    WORLD_UNTIL(world[0].downs == 1);
+    assert_int_equal(world_ep(0)->down_status, -EPROTO);
+    assert_non_null(strstr(world_ep(0)->why, "what is not due"));
+    WORLD_UNTIL(world[1].downs == 1);
+    assert_int_not_equal(req.status, SL_PENDING);
+}
+
+static void a_message_with_another_tag_ends_the_connection(void **state)
+{
+    (void)state;
+    refused(UNIT_BYTES, OTHER_TAG);
+}
+
+static void a_message_that_is_longer_than_a_unit_ends_the_connection(void **state)
+{
+    (void)state;
+    refused(UNIT_BYTES + 1, UNIT_TAG);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, fresh, clean)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(a_message_with_another_tag_ends_the_connection),
+        CASE(a_message_that_is_longer_than_a_unit_ends_the_connection),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
