@@ -309,6 +309,17 @@ static bool has_left(struct sl_verbs_ep *ep)
     return ep->left;
 }
 
+/* Looks once, the i-th time, for the end of what was posted. False: it will not come. */
+static bool linger_look(struct sl_verbs_ep *ep, struct sl_verbs_path *path, unsigned i)
+{
+    if (path->rail == NULL) { /* over the companion, which has no queue of completions */
+        sl_verbs_tcp_push(ep);
+        return !ep->iface->batching && !has_left(ep) && !ep->failing;
+    }
+    return sl_verbs_rail_poll(path->rail, 64) >= 0 &&
+           (i % LINGER_EVERY != LINGER_EVERY - 1 || !has_left(ep));
+}
+
 /* Frames are done for their sender when they are posted: before the queue pairs go, they must have arrived. Receives
  * that are posted keep their memory meanwhile: they are canceled only when no peer can write there any more. A send that
  * is not over means that the connection is given up. */
@@ -329,7 +340,7 @@ static void linger(struct sl_verbs_ep *ep)
     sl_verbs_frame_post(ep, last);
     for (unsigned i = 0; i < LINGER_LOOKS && path->posted != path->retired && !path->failing &&
                          sl_now(iface->base.worker->clock) < deadline_ns; i++)
-        if (sl_verbs_rail_poll(path->rail, 64) < 0 || (i % LINGER_EVERY == LINGER_EVERY - 1 && has_left(ep)))
+        if (!linger_look(ep, path, i))
             return;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Data over the companion, while there is no path: what a peer must not send there. */
+/* Data over the companion, while there is no path: its end, and what a peer must not send there. */
 #include "tests/unit/verbs/world.h"
 
 #include <errno.h>
@@ -58,6 +58,28 @@ static void a_message_that_is_longer_than_a_unit_ends_the_connection(void **stat
     refused(UNIT_BYTES + 1, UNIT_TAG);
 }
 
+static void frames_over_tcp_arrive_though_their_endpoint_goes_at_once(void **state)
+{
+    const struct sl_verbs_path *theirs;
+
+    (void)state;
+    world_message(100);
+    fake_ibv_port_set(world_fake, 0, 1, IBV_PORT_DOWN);
+    fake_ibv_port_set(world_fake, 1, 1, IBV_PORT_DOWN);
+    WORLD_UNTIL(sl_verbs_tcp_path(world_ep(0)) != NULL && sl_verbs_tcp_path(world_ep(1)) != NULL);
+    world_message(100);
+    theirs = sl_verbs_tcp_past(world_ep(1));
+    uint64_t before = theirs->arrived;
+    struct sl_verbs_tx_frame *frame = sl_verbs_frame_new(world_ep(0), SL_VERBS_CREDIT, 0);
+
+    assert_non_null(frame);
+    sl_verbs_frame_post(world_ep(0), frame);
+    world[0].iface->ops->ep_destroy(world[0].ep);
+    world[0].ep = NULL;
+    WORLD_UNTIL(world[1].downs == 1);
+    assert_true(theirs->arrived > before);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, fresh, clean)
 
 int main(void)
@@ -65,6 +87,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(a_message_with_another_tag_ends_the_connection),
         CASE(a_message_that_is_longer_than_a_unit_ends_the_connection),
+        CASE(frames_over_tcp_arrive_though_their_endpoint_goes_at_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
