@@ -2,14 +2,19 @@
 /*
  * A hostile peer of a verbs connection, over fake NICs: what it sends are sequences of well-formed
  * and odd frames, grants, writes and control messages, between sends and receives of ours, in any
- * order. Two bytes choose a step and its first value, six more its other values.
+ * order. Two bytes choose a step and its first value, six more its other values. Byte 0 of the
+ * input: bit 0 is SLUICE_VERBS_FALLBACK=tcp, with which frames and writes may come over the
+ * companion, too.
  *
  * However it goes: nothing outside of messages is read or written, each request ends at most once,
- * a connection that is torn down leaves nothing behind.
+ * a connection that is torn down leaves nothing behind, and one that is up hears what comes over
+ * the companion.
  */
 #include "core/err.h"
+#include "core/log.h"
 #include "tests/unit/verbs/world.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,6 +47,13 @@ static size_t length_of(uint16_t value)
                                        MESSAGE_MAX};
 
     return lengths[value % 8];
+}
+
+static bool fallback;
+
+static void no_log(void *arg, enum sl_log_level level, const char *area, const char *line)
+{
+    (void)arg, (void)level, (void)area, (void)line;
 }
 
 static void on_end(struct sl_req *req)
@@ -105,6 +117,124 @@ static struct sl_verbs_frame *frame(uint8_t kind, const struct step *s,
     return header;
 }
 
+/* ---- the peer, over the companion ---- */
+
+/* As docs/wire.md draws them. */
+struct unit {
+    uint32_t kind, len, grant, spare;
+    uint64_t off;
+};
+
+#define UNIT_FRAME 1
+#define UNIT_WRITE 2
+#define UNIT_END 3
+#define UNIT_TAG UINT64_C(0x756e6974)
+#define BYTES_TAG UINT64_C(0x6279746573)
+#define MESSAGES 256
+
+/* What the companion was given is lent to it until the end. */
+static struct {
+    struct sl_req req;
+    void *bytes;
+} messages[MESSAGES];
+static unsigned message_count;
+
+/* False: the companion takes nothing more now. */
+static bool message(const void *bytes, size_t len, uint64_t tag)
+{
+    struct sl_ep *companion = peer_lives() ? world_ep(1)->companion : NULL;
+    unsigned i = message_count;
+
+    if (companion == NULL || i == MESSAGES)
+        return false;
+    messages[i].bytes = malloc(len + 1);
+    sl_assert(messages[i].bytes != NULL);
+    memcpy(messages[i].bytes, bytes, len);
+    messages[i].req = (struct sl_req){.status = SL_PENDING};
+    struct sl_buf buf = {.addr = messages[i].bytes, .len = len};
+
+    message_count++;
+    return companion->iface->ops->send(companion, &buf, tag, &messages[i].req) >= 0;
+}
+
+static bool unit(const struct unit *unit, const void *bytes)
+{
+    return message(unit, sizeof(*unit), UNIT_TAG) &&
+           (unit->len == 0 || bytes == NULL || message(bytes, unit->len, BYTES_TAG));
+}
+
+static void frame_by_unit(struct sl_verbs_tx_frame *tx, uint32_t len)
+{
+    (void)unit(&(struct unit){.kind = UNIT_FRAME, .len = len}, tx->bytes);
+    sl_verbs_frame_free(world_iface(1), tx);
+}
+
+/* An id that was granted, in turn by n; or one that may have been. */
+static uint32_t granted_id(unsigned n, uint64_t *len)
+{
+    const struct sl_verbs_ep *ep = world_ep(0);
+    uint32_t ids[SL_VERBS_GRANTS], count = 0;
+
+    *len = 4096;
+    for (uint32_t i = 0; i < SL_VERBS_GRANTS; i++)
+        if (ep->rx_grants[i].used)
+            ids[count++] = (uint32_t)ep->rx_grants[i].generation * SL_VERBS_GRANTS + i;
+    if (count == 0)
+        return n;
+    *len = ep->rx_grants[ids[n % count] % SL_VERBS_GRANTS].len;
+    return ids[n % count];
+}
+
+static void peer_writes_by_unit(const struct step *s)
+{
+    struct unit u = {.kind = UNIT_WRITE};
+    uint64_t len;
+
+    u.grant = granted_id(s->c & 7, &len) ^ (s->c >> 3 & 1 ? (uint32_t)s->c >> 4 : 0);
+    uint64_t offs[] = {0,          len / 2,           len,              len + 1,
+                       UINT64_MAX, UINT64_C(1) << 40, UINT64_MAX - len, 1};
+    uint64_t lens[] = {len, len / 2,              len - len / 2, len + 1,
+                       1,   length_of(s->d >> 4), UINT32_MAX,    0};
+
+    u.off = offs[s->b % 8];
+    u.len = (uint32_t)lens[s->d % 8];
+    for (unsigned i = 0; i < 1u + (s->b >> 3 & 1); i++) /* the same once more */
+        (void)unit(&u, u.len <= MESSAGE_MAX ? us.out : NULL);
+}
+
+/* Units, whole and half, in and out of order. */
+static void peer_units(const struct step *s)
+{
+    struct unit u = {.kind = UNIT_FRAME, .len = (uint32_t)length_of(s->b)};
+
+    switch (s->a % 8) {
+    case 0: (void)unit(&(struct unit){.kind = UNIT_END}, NULL); break;
+    case 1:
+    case 2:
+    case 3: peer_writes_by_unit(s); break;
+    case 4: (void)unit(&u, us.out); break; /* a frame of ones */
+    case 5:
+        u.kind = s->c;
+        (void)unit(&u, (s->d & 1) != 0 ? us.out : NULL);
+        break;
+    case 6: (void)message(us.out, length_of(s->b), BYTES_TAG); break;
+    default: (void)message(&u, s->c % (sizeof(u) + 1), s->d & 1 ? UNIT_TAG : s->d);
+    }
+}
+
+/* By a path, or over the companion. */
+static void post(struct sl_verbs_tx_frame *tx, const struct step *s)
+{
+    const struct sl_verbs_frame *header = (const struct sl_verbs_frame *)(const void *)tx->bytes;
+
+    if (fallback && (s->d & 0x200) != 0)
+        frame_by_unit(tx, SL_VERBS_FRAME_BYTES + header->len);
+    else
+        sl_verbs_frame_post(world_ep(1), tx);
+}
+
+/* ---- the peer, in frames ---- */
+
 static void peer_grants(const struct step *s)
 {
     const struct sl_verbs_iface *iface = world_iface(1);
@@ -125,7 +255,7 @@ static void peer_grants(const struct step *s)
         told.rkeys[i] = iface->staging.mr[i]->rkey;
     header->len = sizeof(told);
     memcpy(tx->bytes + SL_VERBS_FRAME_BYTES, &told, sizeof(told));
-    sl_verbs_frame_post(world_ep(1), tx);
+    post(tx, s);
 }
 
 static void peer_sends(const struct step *s)
@@ -144,7 +274,7 @@ static void peer_sends(const struct step *s)
         if ((s->b & 0x8000) != 0)
             header->value = (uint64_t)s->c << 40;
     }
-    sl_verbs_frame_post(world_ep(1), tx);
+    post(tx, s);
 }
 
 /* A write to what we have granted, or have not, with any grant's number. */
@@ -210,7 +340,7 @@ static void peer_records(const struct step *s, const uint8_t *more, size_t len)
     world_ep(1)->fseq_out--; /* these have none */
     header->len = (uint32_t)size;
     memcpy(tx->bytes + SL_VERBS_FRAME_BYTES, &record, size);
-    sl_verbs_frame_post(world_ep(1), tx);
+    post(tx, s);
 }
 
 /* ---- */
@@ -228,9 +358,19 @@ static void pass(unsigned rounds, bool peer_too)
     }
 }
 
+/* Our ports go, or return, and the time passes after which data goes over the companion. */
+static void ports(const struct step *s)
+{
+    for (unsigned i = 0; i < 2; i++)
+        fake_ibv_port_set(world_fake, i, 1, (s->a & 1) != 0 ? IBV_PORT_DOWN : IBV_PORT_ACTIVE);
+    pass(1, false);
+    loop_pass(world_loop, s->b % 8 * 100 * SL_NS_PER_MS);
+    pass(1 + s->c % 64, (s->a & 2) != 0);
+}
+
 static void run_step(const struct step *s, const uint8_t *more, size_t len)
 {
-    switch (s->what % 8) {
+    switch (s->what % 10) {
     case 0: we_send(s); break;
     case 1: we_receive(s); break;
     case 2:
@@ -238,6 +378,8 @@ static void run_step(const struct step *s, const uint8_t *more, size_t len)
     case 4: peer_sends(s); break;
     case 5: peer_writes(s); break;
     case 6: peer_records(s, more, len); break;
+    case 8: peer_units(s); break;
+    case 9: ports(s); break;
     default: pass(1 + s->a % 32, false); break;
     }
 }
@@ -253,8 +395,34 @@ static void check(void)
         sl_assert(us.in[i] == SECRET);
 }
 
+static bool we_hear(void)
+{
+    const struct sl_verbs_ep *ep = world_ep(0);
+
+    return ep->state == SL_VERBS_EP_UP && !ep->failing && !ep->left && ep->companion_up &&
+           ep->tcp != NULL;
+}
+
+/* Whatever came before: the end of units is answered, or could not come and ended all of it. */
+static void check_hearing(void)
+{
+    const struct sl_verbs_ep *ep = world_ep(0);
+    uint32_t seq = ep->record_out;
+
+    if (!we_hear() || !peer_lives() || !unit(&(struct unit){.kind = UNIT_END}, NULL))
+        return;
+    pass(64, false);
+    while (seq != ep->record_out &&
+           ep->unhandled[seq % SL_VERBS_RECORDS].kind != SL_VERBS_REC_TCP_ENDED)
+        seq++;
+    sl_assert(!we_hear() || seq != ep->record_out);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    fallback = size > 0 && (data[0] & 1) != 0;
+    message_count = 0;
+    sl_log_set_sink(no_log, NULL);
     memset(&us, 0, sizeof(us));
     us.out = malloc(2 * MESSAGE_MAX);
     us.in = malloc(MESSAGE_MAX + 64);
@@ -264,7 +432,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memset(us.in, 0, MESSAGE_MAX);
     memset(us.in + MESSAGE_MAX, SECRET, 64);
     world_prepare(NULL);
+    for (unsigned i = 0; i < 2 && fallback; i++)
+        snprintf(world[i].config.verbs_fallback, sizeof(world[i].config.verbs_fallback), "tcp");
     world_join();
+    if (size > 0)
+        data++, size--;
     for (unsigned i = 0; i < STEPS_MAX && size >= STEP_BYTES; i++) {
         struct step s = {data[0], data[1], (uint16_t)(data[2] | data[3] << 8),
                          (uint16_t)(data[4] | data[5] << 8), (uint16_t)(data[6] | data[7] << 8)};
@@ -274,6 +446,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         run_step(&s, data, size);
     }
     pass(64, false);
+    check_hearing();
     check();
     for (unsigned i = 0; i < 2; i++)
         world[i].iface->ops->ep_destroy(world[i].ep);
@@ -284,6 +457,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     loop_destroy(world_loop);
     sl_ibv_replace(NULL, NULL);
     sl_verbs_companion_replace(NULL);
+    for (unsigned i = 0; i < message_count; i++)
+        free(messages[i].bytes);
+    sl_log_set_sink(NULL, NULL);
     free(us.out);
     free(us.in);
     return 0;
