@@ -95,6 +95,17 @@ void sl_tcp_conn_close(struct sl_tcp_conn *conn)
     conn->tls = NULL;
 }
 
+void sl_tcp_conn_fresh(struct sl_tcp_conn *conn)
+{
+    conn->eof = conn->stalled = conn->have_frame = false;
+    conn->rx_pos = conn->rx_end = conn->piece_got = 0;
+    conn->next_seq = conn->next_off = 0;
+    if (conn->idx != 0)
+        return;
+    conn->ep->bye = false;
+    conn->ep->ctrl_seq_in = 0;
+}
+
 bool sl_tcp_stays_here(int fd)
 {
     struct sockaddr_storage mine = {0}, theirs = {0};

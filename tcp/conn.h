@@ -27,6 +27,8 @@ void sl_tcp_watch_close(struct sl_tcp_iface *iface, struct sl_tcp_watch *watch);
 /* A connection whose both ends have one address, or a loopback one, does not leave this host: both ends see that
  * alike. */
 bool sl_tcp_stays_here(int fd);
+/* Nothing that came on an earlier socket of it counts any more. */
+void sl_tcp_conn_fresh(struct sl_tcp_conn *conn);
 /* The endpoint will not be connected: status and the thread's last error say why. */
 void sl_tcp_connect_fail(struct sl_tcp_ep *ep, int status);
 /* Both ends have proved themselves: hello and answer as they travelled. */

@@ -197,6 +197,7 @@ static void pending_adopt(struct sl_tcp_iface *iface, struct sl_tcp_pending *pen
     }
     iface->engine_ops->del(iface->engine, &pending->watch);
     pending->watch.fd = -1;
+    sl_tcp_conn_fresh(conn);
     conn->watch = (struct sl_tcp_watch){.fd = fd, .kind = SL_TCP_WATCH_CONN};
     if (conn->idx == 0) {
         snprintf(ep->peer_text, sizeof(ep->peer_text), "%s", proved.base.from);

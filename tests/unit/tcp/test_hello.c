@@ -240,6 +240,30 @@ static void data_connections_may_be_proved_before_the_control_connection(void **
     assert_int_equal(w->connect.status, 0);
 }
 
+/* A dialler that gives up on its first attempt may have said something there. */
+static void who_starts_again_is_heard_from_its_first_byte(void **state)
+{
+    struct wire *w = *state;
+    static const uint8_t token[SL_TCP_TOKEN_BYTES];
+    const struct sl_tcp_conn *control;
+    struct sl_tcp_frame word = {.type = SL_TCP_CTRL, .len = 4};
+    struct sl_tcp_hello hello;
+    int fd = wire_dial(w, AF_INET);
+
+    wire_connect_begin(w, 1, false);
+    control = &sl_tcp_ep_of(w->ep)->conns[0];
+    wire_hello(w, &hello, 0, 1, false);
+    wire_greet(w, fd, &hello, token);
+    wire_write(w, fd, "half a frame", 12);
+    WIRE_UNTIL(w, control->rx_end == 12);
+    close(fd);
+    WIRE_UNTIL(w, control->eof);
+    wire_connect_end(w, 1, false);
+    wire_frame(w, 0, &word, false, "word");
+    WIRE_UNTIL(w, w->ctrls == 1);
+    assert_int_equal(w->downs, 0);
+}
+
 static void a_slow_hello_is_refused_at_its_deadline(void **state)
 {
     struct wire *w = *state;
@@ -493,6 +517,7 @@ int main(int argc, char **argv)
         CASE(a_proof_that_was_recorded_is_refused),
         CASE(tokens_without_the_session_key_are_refused),
         CASE(data_connections_may_be_proved_before_the_control_connection),
+        CASE(who_starts_again_is_heard_from_its_first_byte),
         CASE(a_slow_hello_is_refused_at_its_deadline),
         CASE(silent_strangers_stay_in_the_kernel),
         CASE(more_strangers_than_places_keep_no_rank_out_and_fill_no_log),
