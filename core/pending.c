@@ -101,6 +101,14 @@ void sl_pending_remove(struct sl_pending_set *set, struct sl_pending *pending)
     set->count--;
 }
 
+void sl_pending_ask(struct sl_pending_set *set, struct sl_pending *pending, uint64_t now_ns)
+{
+    pending->standing = SL_PENDING_ASKED;
+    pending->born_ns = now_ns;
+    sl_list_remove(&pending->node);
+    sl_list_push_back(&set->list, &pending->node);
+}
+
 static bool over_share(const struct sl_pending_set *set, const struct sl_pending *pending)
 {
     return set->by_source[pending->source] > set->share;
@@ -109,6 +117,8 @@ static bool over_share(const struct sl_pending_set *set, const struct sl_pending
 /* How long it may stay in a full set. */
 static uint64_t grace_ns(const struct sl_pending_set *set, const struct sl_pending *pending)
 {
+    if (pending->standing == SL_PENDING_ASKED)
+        return SL_PENDING_MS * SL_NS_PER_MS;
     if (pending->standing == SL_PENDING_SILENT || over_share(set, pending))
         return SL_PENDING_GRACE_MS * SL_NS_PER_MS;
     return SL_PENDING_HEARD_MS * SL_NS_PER_MS;

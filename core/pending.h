@@ -5,7 +5,8 @@
  *
  *   limit     what the listener asks for, but an eighth of the descriptors that the process may open: the rest
  *             are the application's
- *   deadline  SL_PENDING_MS for everything a connection has to say
+ *   deadline  SL_PENDING_MS for everything a connection has to say; one that had to wait for its
+ *             owner has all of that from then on
  *   room      when the limit is met, one that has said nothing goes after SL_PENDING_GRACE_MS, one that has said
  *             something sensible after SL_PENDING_HEARD_MS; of a source that holds more than its share (a
  *             quarter), any goes after the shorter time, and before those of others. Who waits meanwhile stays
@@ -36,6 +37,7 @@
 enum sl_pending_standing {
     SL_PENDING_SILENT, /* has not said anything whole */
     SL_PENDING_HEARD,  /* its words make sense, but prove nothing */
+    SL_PENDING_ASKED,  /* it waited for its owner: the whole deadline is its, whoever waits */
     SL_PENDING_PROVED, /* it knows what only a peer knows: it stays until its owner removes it */
 };
 
@@ -75,6 +77,9 @@ void sl_pending_add(struct sl_pending_set *set, struct sl_pending *pending,
 void sl_pending_add_user(struct sl_pending_set *set, struct sl_pending *pending, uid_t uid, pid_t pid,
                          uint64_t now_ns);
 void sl_pending_remove(struct sl_pending_set *set, struct sl_pending *pending);
+
+/* It has waited for its owner, not the other way round: its time starts now. */
+void sl_pending_ask(struct sl_pending_set *set, struct sl_pending *pending, uint64_t now_ns);
 
 static inline bool sl_pending_full(const struct sl_pending_set *set)
 {

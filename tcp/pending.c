@@ -169,7 +169,9 @@ static void pending_answer(struct sl_tcp_iface *iface, struct sl_tcp_pending *pe
     }
     pending->answered = true;
     pending->got = 0;
-    if (!is_parked(pending))
+    if (is_parked(pending)) /* names can be read on the way: it may know no more than that */
+        sl_pending_ask(&iface->pending_set, &pending->base, sl_tcp_now(iface));
+    else
         pending->base.standing = SL_PENDING_HEARD;
     /* A fresh socket has room for it. */
     if (send(pending->watch.fd, pending->welcome, sizeof(pending->welcome), MSG_DONTWAIT | MSG_NOSIGNAL) !=

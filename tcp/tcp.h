@@ -164,7 +164,8 @@ struct sl_tcp_ep {
 };
 
 /* An accepted connection that has not said, or not been told, whom it belongs to. SL_PENDING_PROVED: it
- * named an endpoint that was not connecting yet; our answer, once it is, and its proof are still to come. */
+ * named an endpoint that was not connecting yet. Once that is, it gets our answer, and is
+ * SL_PENDING_ASKED for its proof. */
 struct sl_tcp_pending {
     struct sl_tcp_watch watch; /* first */
     struct sl_pending base;

@@ -100,6 +100,25 @@ static void a_deadline_ends_all_but_those_that_proved_themselves(void **state)
     assert_int_equal(set.count, 1);
 }
 
+static void who_waited_for_us_has_the_whole_deadline_from_then_on(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 16; i++)
+        come(i, i, 100);
+    for (unsigned i = 0; i < 16; i++)
+        pending[i].standing = SL_PENDING_PROVED;
+    sl_pending_ask(&set, &pending[3], 1000000 * MS);
+    assert_true(sl_pending_full(&set));
+    assert_true(sl_pending_next_ns(&set) == (1000000 + SL_PENDING_MS) * MS);
+    assert_null(sl_pending_victim(&set, (999999 + SL_PENDING_MS) * MS));
+    assert_null(sl_pending_late(&set, (999999 + SL_PENDING_MS) * MS));
+    assert_ptr_equal(sl_pending_victim(&set, (1000000 + SL_PENDING_MS) * MS), &pending[3]);
+    assert_ptr_equal(sl_pending_late(&set, (1000000 + SL_PENDING_MS) * MS), &pending[3]);
+    /* It stands behind those that are older now. */
+    pending[9].standing = SL_PENDING_HEARD;
+    assert_ptr_equal(sl_pending_late(&set, (100 + SL_PENDING_MS) * MS), &pending[9]);
+}
+
 static void who_is_silent_makes_room_first_and_soon(void **state)
 {
     (void)state;
@@ -182,6 +201,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(the_limit_leaves_the_application_its_descriptors),
         CASE(a_deadline_ends_all_but_those_that_proved_themselves),
+        CASE(who_waited_for_us_has_the_whole_deadline_from_then_on),
         CASE(who_is_silent_makes_room_first_and_soon),
         CASE(a_source_beyond_its_share_makes_room_before_others),
         CASE(addresses_of_one_host_are_one_source),

@@ -264,6 +264,34 @@ static void who_starts_again_is_heard_from_its_first_byte(void **state)
     assert_int_equal(w->downs, 0);
 }
 
+/* The name of an endpoint can be read on the way; what makes its proof cannot. */
+static void who_knows_a_name_alone_holds_no_place_for_long(void **state)
+{
+    struct wire *w = *state;
+    struct sl_tcp_iface *iface = wire_iface(w);
+    struct sl_tcp_hello hello;
+    uint8_t bytes[SL_TCP_HELLO_BYTES];
+    int fds[2];
+
+    iface->pending_set.limit = 2;
+    wire_hello(w, &hello, 0, 1, false);
+    sl_tcp_hello_encode(&hello, bytes);
+    for (unsigned i = 0; i < 2; i++) {
+        fds[i] = wire_dial(w, AF_INET);
+        wire_write(w, fds[i], bytes, sizeof(bytes));
+        WIRE_UNTIL(w, iface->pending_set.count == i + 1);
+    }
+    w->skew_ns += 60 * SL_NS_PER_S; /* early peers wait for us as long as it takes */
+    for (int i = 0; i < 100; i++)
+        wire_progress(w);
+    assert_int_equal(iface->pending_set.count, 2);
+    wire_connect_begin(w, 1, false);
+    w->skew_ns += 6 * SL_NS_PER_S;
+    wire_connect_end(w, 1, false);
+    for (unsigned i = 0; i < 2; i++)
+        close(fds[i]);
+}
+
 static void a_slow_hello_is_refused_at_its_deadline(void **state)
 {
     struct wire *w = *state;
@@ -518,6 +546,7 @@ int main(int argc, char **argv)
         CASE(tokens_without_the_session_key_are_refused),
         CASE(data_connections_may_be_proved_before_the_control_connection),
         CASE(who_starts_again_is_heard_from_its_first_byte),
+        CASE(who_knows_a_name_alone_holds_no_place_for_long),
         CASE(a_slow_hello_is_refused_at_its_deadline),
         CASE(silent_strangers_stay_in_the_kernel),
         CASE(more_strangers_than_places_keep_no_rank_out_and_fill_no_log),
