@@ -263,10 +263,9 @@ struct attempt {
     char why[320]; /* of a failure */
 };
 
-/* Place of a pair in a table of all: the square of 65536 ranks is more than 32 bits hold. */
 static size_t pair(const struct sluice_comm *comm, uint32_t a, uint32_t b)
 {
-    return (size_t)a * comm->size + b;
+    return sl_pair_place(comm->size, a, b);
 }
 
 static bool wanted(const struct sluice_comm *comm, const uint8_t *linked, unsigned t, uint32_t a,

@@ -15,6 +15,12 @@ struct sl_name {
  * build. -EINVAL: none, or more than cap. *count: how many were found until then. */
 int sl_transport_names(const char *list, struct sl_name *out, unsigned cap, unsigned *count);
 
+/* Place of a pair in a table of all pairs: the square of 65536 ranks is more than 32 bits hold. */
+static inline size_t sl_pair_place(uint32_t size, uint32_t a, uint32_t b)
+{
+    return (size_t)a * size + b;
+}
+
 /* Opens the transports, tells the others who this rank is, numbers the hosts. -EPROTO: another version or
  * other settings, with both and the ranks named. -ENODEV: no transport can be opened. */
 int sl_connect_meet(struct sluice_comm *comm, struct sl_exchange *exchange,
