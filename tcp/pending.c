@@ -324,9 +324,14 @@ void sl_tcp_pending_timers(struct sl_tcp_iface *iface, uint64_t time)
 {
     struct sl_pending *late;
 
-    while ((late = sl_pending_late(&iface->pending_set, time)) != NULL)
-        pending_refuse(iface, sl_container_of(late, struct sl_tcp_pending, base),
-                       "it did not finish its hello in time");
+    while ((late = sl_pending_late(&iface->pending_set, time)) != NULL) {
+        struct sl_tcp_pending *pending = sl_container_of(late, struct sl_tcp_pending, base);
+
+        /* Where it is we who are late, its words may be here: the engine does not tell of all sockets at once. */
+        sl_tcp_pending_event(iface, pending);
+        if (pending->used && !is_parked(pending))
+            pending_refuse(iface, pending, "it did not finish its hello in time");
+    }
 }
 
 void sl_tcp_pending_close(struct sl_tcp_iface *iface)

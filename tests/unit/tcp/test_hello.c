@@ -292,6 +292,50 @@ static void who_knows_a_name_alone_holds_no_place_for_long(void **state)
         close(fds[i]);
 }
 
+/* Says its proof for what it was told, while the listening end rests. */
+static void prove_while_it_rests(struct wire *w, int fd, const uint8_t *hello)
+{
+    static const uint8_t token[SL_TCP_TOKEN_BYTES];
+    uint8_t welcome[SL_TCP_WELCOME_BYTES], key[SL_DIGEST_BYTES], mac[SL_DIGEST_BYTES];
+
+    assert_int_equal(recv(fd, welcome, sizeof(welcome), MSG_WAITALL), sizeof(welcome));
+    assert_int_equal(sl_tcp_link_key(&w->worker, token, w->addr.bytes + 24, key), 0);
+    assert_int_equal(sl_tcp_proof_make(key, SL_TCP_PROOF_DIALLER, hello, welcome, mac), 0);
+    assert_int_equal(send(fd, mac, sizeof(mac), MSG_NOSIGNAL), sizeof(mac));
+}
+
+/* A rank that is stopped as it connects finds more proofs than one look at the engine tells of: all came in time. */
+static void a_proof_that_is_here_is_heard_though_we_come_late(void **state)
+{
+    struct wire *w = *state;
+    struct sl_tcp_hello hello;
+    uint8_t bytes[SL_TCP_HELLO_BYTES];
+    int fds[80];
+
+    wire_iface(w)->pending_set.limit = SL_ARRAY_LEN(fds) + 1;
+    wire_hello(w, &hello, 0, 1, false);
+    sl_tcp_hello_encode(&hello, bytes);
+    for (unsigned i = 0; i < SL_ARRAY_LEN(fds); i++) {
+        fds[i] = wire_dial(w, AF_INET);
+        wire_write(w, fds[i], bytes, sizeof(bytes));
+        WIRE_UNTIL(w, wire_iface(w)->pending_set.count == i + 1);
+        wire_progress(w); /* its proof makes an event of its own */
+    }
+    wire_connect_begin(w, 1, false);
+    for (unsigned i = 0; i + 1 < SL_ARRAY_LEN(fds); i++)
+        assert_int_equal(send(fds[i], "?", 1, MSG_NOSIGNAL), 1);
+    w->fds[0] = fds[SL_ARRAY_LEN(fds) - 1];
+    prove_while_it_rests(w, w->fds[0], bytes);
+    w->skew_ns += 6 * SL_NS_PER_S;
+    wire_hello(w, &hello, 1, 1, false);
+    w->fds[1] = wire_dial(w, AF_INET);
+    wire_greet(w, w->fds[1], &hello, (const uint8_t[SL_TCP_TOKEN_BYTES]){0});
+    WIRE_UNTIL(w, w->connect.status != SL_PENDING);
+    assert_int_equal(w->connect.status, 0);
+    for (unsigned i = 0; i + 1 < SL_ARRAY_LEN(fds); i++)
+        close(fds[i]);
+}
+
 static void a_slow_hello_is_refused_at_its_deadline(void **state)
 {
     struct wire *w = *state;
@@ -547,6 +591,7 @@ int main(int argc, char **argv)
         CASE(data_connections_may_be_proved_before_the_control_connection),
         CASE(who_starts_again_is_heard_from_its_first_byte),
         CASE(who_knows_a_name_alone_holds_no_place_for_long),
+        CASE(a_proof_that_is_here_is_heard_though_we_come_late),
         CASE(a_slow_hello_is_refused_at_its_deadline),
         CASE(silent_strangers_stay_in_the_kernel),
         CASE(more_strangers_than_places_keep_no_rank_out_and_fill_no_log),
