@@ -5,6 +5,7 @@
  * A line is NAME=VALUE; what begins with # is a comment. What the environment holds counts more, so that one
  * run can differ. Needs libc alone. Texts live as long as the library, which NCCL's rules ask for.
  */
+#include "core/stderr_line.h"
 #include "tools/nccl/abi_env.h"
 #include "tools/nccl/settings.h"
 
@@ -33,7 +34,7 @@ static void complain(void *arg, int line, const char *what)
     if (to->logger != NULL)
         to->logger(SL_NCCL_LOG_WARN, SL_NCCL_SUB_ENV, "sluice", line, "Sluice env: %s: %s", to->path, what);
     else
-        fprintf(stderr, "Sluice env: %s:%d: %s\n", to->path, line, what);
+        sl_stderr_line("Sluice env: %s:%d: %s", to->path, line, what);
 }
 
 static void read_settings(sl_nccl_logger *logger)
@@ -43,12 +44,12 @@ static void read_settings(sl_nccl_logger *logger)
     struct listener to = {.logger = logger, .path = asked ? given : DEFAULT_FILE};
     FILE *file = fopen(to.path, "re");
 
-    if (file != NULL) {
+    if (file != NULL)
         sl_nccl_settings_read(&settings, file, complain, &to);
-        fclose(file);
-    } else if (asked) {
+    if (file != NULL ? ferror(file) : asked) /* a folder can be opened */
         complain(&to, 0, "cannot be read");
-    }
+    if (file != NULL)
+        fclose(file);
 }
 
 static result init_v2(uint8_t major, uint8_t minor, uint8_t patch, const char *suffix,

@@ -140,6 +140,26 @@ static void without_its_file_it_is_the_environment_alone(void **state)
     in_child(ask_without_a_file);
 }
 
+static char complaint[512];
+
+static void ask_with_a_folder(const struct sl_nccl_env_v1 *plugin)
+{
+    int fds[2];
+
+    CHECK(pipe(fds) == 0 && dup2(fds[1], STDERR_FILENO) == STDERR_FILENO);
+    setenv("SLUICE_NCCL_ENV_FILE", "/proc", 1);
+    CHECK(plugin->init(2, 28, 9, "") == SL_NCCL_SUCCESS);
+    CHECK(read(fds[0], complaint, sizeof(complaint) - 1) > 0); /* alarm() ends what says nothing */
+    CHECK(strcmp(complaint, "Sluice env: /proc:0: cannot be read\n") == 0);
+    _exit(0);
+}
+
+static void a_folder_in_its_place_is_complained_about(void **state)
+{
+    (void)state;
+    in_child(ask_with_a_folder);
+}
+
 /* ---- inside libnccl ---- */
 
 static void *open_nccl(void)
@@ -220,6 +240,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_file_supplies_settings_and_the_environment_goes_first),
         cmocka_unit_test(a_line_that_is_too_long_is_left_out_whole),
         cmocka_unit_test(without_its_file_it_is_the_environment_alone),
+        cmocka_unit_test(a_folder_in_its_place_is_complained_about),
         cmocka_unit_test(the_real_libnccl_takes_its_settings_from_the_file),
     };
     int failed;
