@@ -12,7 +12,7 @@ static void write_all(const char *at, size_t len)
     while (len > 0) {
         ssize_t n = write(STDERR_FILENO, at, len);
 
-        if (n < 0 && errno != EINTR)
+        if (n == 0 || (n < 0 && errno != EINTR))
             return;
         if (n > 0) {
             at += n;
