@@ -5,27 +5,34 @@
 #include "core/err.h"
 #include "core/log.h"
 
+#include <stdio.h>
 #include <string.h>
 
 extern const struct sl_tcp_engine_ops *const sl_tcp_engines[]; /* best first; engine_list.c */
 
 int sl_tcp_engine_open(const char *name, const struct sl_tcp_engine_ops **ops, void **engine)
 {
-    int err = -EINVAL;
+    char why[512] = "";
+    int first = 0;
 
     if (strcmp(name, "auto") != 0 && strcmp(name, "uring") != 0 && strcmp(name, "epoll") != 0)
         return sl_fail(-EINVAL, "SLUICE_TCP_ENGINE is '%s', but must be auto, uring or epoll", name);
     for (size_t i = 0; sl_tcp_engines[i] != NULL; i++) {
         if (strcmp(name, "auto") != 0 && strcmp(name, sl_tcp_engines[i]->name) != 0)
             continue;
-        err = sl_tcp_engines[i]->open(engine);
+        int err = sl_tcp_engines[i]->open(engine);
+
         if (err == 0) {
             *ops = sl_tcp_engines[i];
             return 0;
         }
         sl_info("tcp", "the %s engine is out: %s", sl_tcp_engines[i]->name, sluice_last_error());
+        if (first == 0) { /* it should have been that one: a lack of memory is not that io_uring is missing */
+            first = err;
+            snprintf(why, sizeof(why), "%s", sluice_last_error());
+        }
     }
-    if (err == -EINVAL)
+    if (first == 0)
         return sl_fail(-ENOTSUP, "this build has no tcp engine '%s' (liburing was not there)", name);
-    return err;
+    return sl_fail_text(first, why);
 }
