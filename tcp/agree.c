@@ -186,6 +186,7 @@ int sl_tcp_agree(struct sl_tcp_ep *ep, const struct sl_tcp_address *peer)
     agree(ep, peer);
     err = know_peer(ep, peer->token);
     ep->target_count = 0;
+    ep->late = NULL;
     if (err == 0 && ep->dials)
         err = choose_targets(ep, peer);
     return err;

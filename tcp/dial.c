@@ -92,6 +92,18 @@ static int dial(struct sl_tcp_conn *conn)
     return 0;
 }
 
+/* When no address is left, the one whose rank may come yet has all the time that is. */
+static void next_target(struct sl_tcp_ep *ep)
+{
+    ep->target_idx++;
+    if (ep->target_idx < ep->target_count || ep->late == NULL)
+        return;
+    ep->targets[0] = *ep->late;
+    ep->late = NULL;
+    ep->target_idx = 0;
+    ep->target_count = 1;
+}
+
 void sl_tcp_dial_control(struct sl_tcp_ep *ep)
 {
     while (ep->target_idx < ep->target_count) {
@@ -104,7 +116,7 @@ void sl_tcp_dial_control(struct sl_tcp_ep *ep)
             return;
         }
         note_try(ep, err, sluice_last_error());
-        ep->target_idx++;
+        next_target(ep);
     }
     if (ep->tried_status != -ECONNREFUSED && ep->tried_status != -ETIMEDOUT &&
         ep->tried_status != -EPROTO)
@@ -117,6 +129,8 @@ void sl_tcp_dial_failed(struct sl_tcp_conn *conn, int status, const char *text)
 {
     struct sl_tcp_ep *ep = conn->ep;
 
+    if (conn->idx == 0 && conn->state == SL_TCP_GREETED && status == -ETIMEDOUT && ep->late == NULL)
+        ep->late = &ep->targets[ep->target_idx];
     sl_tcp_conn_close(conn);
     if (conn->idx != 0 || status == -EPROTO) {
         sl_tcp_connect_fail(ep, sl_fail(status, "connection %u to %s at %s: %s", conn->idx,
@@ -124,7 +138,7 @@ void sl_tcp_dial_failed(struct sl_tcp_conn *conn, int status, const char *text)
         return;
     }
     note_try(ep, status, text);
-    ep->target_idx++;
+    next_target(ep);
     sl_tcp_dial_control(ep);
 }
 

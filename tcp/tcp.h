@@ -141,6 +141,7 @@ struct sl_tcp_ep {
     uint64_t connect_deadline_ns;
     struct sl_tcp_target targets[SL_TCP_ADDRS]; /* the peer's addresses, best first */
     unsigned target_count, target_idx;
+    const struct sl_tcp_target *late; /* the first that took a connection and did not answer in its time */
     char local_text[64], peer_text[64];
     char tried[256];        /* what became of each address, for the error */
     int tried_status;

@@ -43,8 +43,8 @@ static bool dials(const struct wire *w, const struct wire *other)
     return memcmp(w->addr.bytes + 24, other->addr.bytes + 24, SL_TCP_TOKEN_BYTES) < 0;
 }
 
-/* The peer's address, had it another one on this host that comes first; *nowhere is that one. */
-static struct sl_addr behind_another(const struct sl_addr *addr, struct sockaddr_in *nowhere)
+/* The peer's address, had it another one on this host, which comes at place `at` of the two; *nowhere is that one. */
+static struct sl_addr beside_another(const struct sl_addr *addr, unsigned at, struct sockaddr_in *nowhere)
 {
     struct sl_tcp_address address;
     struct sl_addr out;
@@ -56,26 +56,44 @@ static struct sl_addr behind_another(const struct sl_addr *addr, struct sockaddr
     memset(address.places, 0, sizeof(address.places));
     memcpy(&address.places[0].addr, nowhere, sizeof(*nowhere));
     memcpy(&address.places[1].addr, nowhere, sizeof(*nowhere));
-    ((struct sockaddr_in *)&address.places[1].addr)->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ((struct sockaddr_in *)&address.places[1 - at].addr)->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     address.places[0].loopback = address.places[1].loopback = true;
     sl_tcp_address_encode(&address, &out);
     return out;
 }
 
+static void open_both(struct wire *a, struct wire *b, const char *timeout_ms)
+{
+    const char *const settings[] = {"CONNECT_TIMEOUT_MS", timeout_ms, NULL};
+
+    wire_open(a, engine, settings);
+    wire_open(b, engine, settings);
+    start_ns = sl_now(&sl_clock_monotonic);
+    a->clock.now_ns = b->clock.now_ns = still;
+}
+
+static void both_connect(struct wire *a, struct wire *b)
+{
+    uint64_t end = sl_now(&sl_clock_monotonic) + 20 * SL_NS_PER_S;
+
+    while ((a->connect.status == SL_PENDING || b->connect.status == SL_PENDING) && sl_now(&sl_clock_monotonic) < end)
+        progress_both(a, b);
+    assert_int_equal(a->connect.status, 0);
+    assert_int_equal(b->connect.status, 0);
+    wire_close(a);
+    wire_close(b);
+}
+
 /* The first of two addresses is dead: it has place_ns of timeout_ms, then the other is dialled. */
 static void connect_at_the_second(const char *timeout_ms, uint64_t place_ns)
 {
-    const char *const settings[] = {"CONNECT_TIMEOUT_MS", timeout_ms, NULL};
     struct wire a, b;
     struct dead_place dead;
     struct sockaddr_in nowhere;
 
-    wire_open(&a, engine, settings);
-    wire_open(&b, engine, settings);
-    start_ns = sl_now(&sl_clock_monotonic);
-    a.clock.now_ns = b.clock.now_ns = still;
+    open_both(&a, &b, timeout_ms);
     struct wire *dialler = dials(&a, &b) ? &a : &b, *listener = dialler == &a ? &b : &a;
-    struct sl_addr addr = behind_another(&listener->addr, &nowhere);
+    struct sl_addr addr = beside_another(&listener->addr, 0, &nowhere);
 
     dead_place_open(&dead, &nowhere, sizeof(nowhere));
     assert_int_equal(dialler->ops.ep_connect(dialler->ep, &addr, &dialler->connect), 0);
@@ -85,15 +103,8 @@ static void connect_at_the_second(const char *timeout_ms, uint64_t place_ns)
         progress_both(&a, &b);
     assert_int_equal(dialler->connect.status, SL_PENDING);
     pass(&a, &b, place_ns * 2 / 10);
-    uint64_t end = sl_now(&sl_clock_monotonic) + 20 * SL_NS_PER_S;
-
-    while ((a.connect.status == SL_PENDING || b.connect.status == SL_PENDING) && sl_now(&sl_clock_monotonic) < end)
-        progress_both(&a, &b);
-    assert_int_equal(a.connect.status, 0);
-    assert_int_equal(b.connect.status, 0);
+    both_connect(&a, &b);
     dead_place_close(&dead);
-    wire_close(&a);
-    wire_close(&b);
 }
 
 static void a_dead_first_address_has_five_seconds(void **state)
@@ -108,11 +119,34 @@ static void and_no_more_than_its_share_of_the_time(void **state)
     connect_at_the_second("6000", 3 * SL_NS_PER_S);
 }
 
+/* The address that took the connection is tried again when the other turns out to be no place at all. */
+static void an_address_whose_rank_is_late_has_another_turn(void **state)
+{
+    struct wire a, b;
+    struct sockaddr_in nowhere;
+
+    (void)state;
+    open_both(&a, &b, "6000");
+    struct wire *dialler = dials(&a, &b) ? &a : &b, *listener = dialler == &a ? &b : &a;
+    struct sl_addr addr = beside_another(&listener->addr, 1, &nowhere);
+
+    assert_int_equal(dialler->ops.ep_connect(dialler->ep, &addr, &dialler->connect), 0);
+    for (unsigned i = 0; i < 1000; i++)
+        progress_both(&a, &b);
+    pass(&a, &b, 3 * SL_NS_PER_S);
+    for (unsigned i = 0; i < 1000; i++)
+        progress_both(&a, &b);
+    assert_int_equal(dialler->connect.status, SL_PENDING);
+    assert_int_equal(listener->ops.ep_connect(listener->ep, &dialler->addr, &listener->connect), 0);
+    both_connect(&a, &b);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_dead_first_address_has_five_seconds),
         cmocka_unit_test(and_no_more_than_its_share_of_the_time),
+        cmocka_unit_test(an_address_whose_rank_is_late_has_another_turn),
     };
 
     engine = argc > 1 ? argv[1] : "epoll";
