@@ -6,6 +6,8 @@ set -uo pipefail
 bench=$1 corrupted=$2 root=$3 tls=$4
 # shellcheck source=tests/tap.sh
 . "$root/tests/tap.sh"
+# shellcheck source=tests/wait.sh
+. "$root/tests/wait.sh"
 # shellcheck source=tests/port.sh
 . "$root/tests/port.sh"
 
@@ -99,14 +101,7 @@ one_rank_runs_all() {
 
 # await PATTERN FILE
 await() {
-    local i
-    for ((i = 0; i < 200; i++)); do
-        grep -qE -- "$1" "$2" 2>/dev/null && return 0
-        sleep 0.1
-    done
-    echo "no '$1':"
-    cat "$2"
-    return 1
+    until_true 20 grep -qsE -- "$1" "$2" || { cat "$2"; return 1; }
 }
 
 # interrupted SIGNAL STATUS: rows that there are, a word that there are no more, and nothing else.
