@@ -23,13 +23,6 @@ static int fresh(void **state)
     return 0;
 }
 
-static int clean(void **state)
-{
-    (void)state;
-    world_end();
-    return 0;
-}
-
 /* Side 1 gives the companion a message that is no unit; the connection ends, and says why. */
 static void refused(size_t len, uint64_t tag)
 {
@@ -80,7 +73,7 @@ static void frames_over_tcp_arrive_though_their_endpoint_goes_at_once(void **sta
     assert_true(theirs->arrived > before);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, fresh, clean)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, fresh, world_clean)
 
 int main(void)
 {

@@ -16,13 +16,6 @@ static int fresh(void **state)
     return 0;
 }
 
-static int clean(void **state)
-{
-    (void)state;
-    world_end();
-    return 0;
-}
-
 /* Both paths are up; the first is in its second epoch. */
 static struct sl_verbs_path *returned(unsigned side)
 {
@@ -216,15 +209,15 @@ static void nor_one_of_rank_1(void **state)
 
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, fresh, clean)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, fresh, world_clean)
     const struct CMUnitTest tests[] = {
         CASE(the_end_of_an_earlier_epoch_ends_nothing),
         CASE(nor_is_a_fence_over_by_it),
         CASE(what_was_acknowledged_and_is_gone_ends_the_connection),
         CASE(a_path_that_lasted_is_tried_again_as_soon_as_a_new_one),
         CASE(news_of_a_rail_end_the_rest_and_make_the_next_short),
-        cmocka_unit_test_setup_teardown(offers_do_not_overtake_a_hello_of_rank_0, apart, clean),
-        cmocka_unit_test_setup_teardown(nor_one_of_rank_1, apart, clean),
+        cmocka_unit_test_setup_teardown(offers_do_not_overtake_a_hello_of_rank_0, apart, world_clean),
+        cmocka_unit_test_setup_teardown(nor_one_of_rank_1, apart, world_clean),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

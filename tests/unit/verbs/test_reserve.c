@@ -10,13 +10,6 @@
 
 #define LEN 1000000
 
-static int clean(void **state)
-{
-    (void)state;
-    world_end();
-    return 0;
-}
-
 static uint64_t sent(unsigned side, unsigned path)
 {
     return world_ep(side)->paths[path]->stats.sent_bytes;
@@ -78,7 +71,7 @@ static void the_reserve_carries_while_it_has_none(void **state)
 
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_teardown(name, clean)
+#define CASE(name) cmocka_unit_test_teardown(name, world_clean)
     const struct CMUnitTest tests[] = {CASE(without_it_all_rails_carry),
                                        CASE(the_first_rail_carries_all_while_it_has_a_path),
                                        CASE(the_reserve_carries_while_it_has_none)};

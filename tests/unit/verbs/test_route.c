@@ -10,13 +10,6 @@
 #include <string.h>
 #include <cmocka.h>
 
-static int clean(void **state)
-{
-    (void)state;
-    world_end();
-    return 0;
-}
-
 static void bond(struct fake_ibv_device *params)
 {
     params->mlx5 = true;
@@ -123,7 +116,7 @@ static void an_old_libmlx5_sets_what_it_can(void **state)
 
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_teardown(name, clean)
+#define CASE(name) cmocka_unit_test_teardown(name, world_clean)
     const struct CMUnitTest tests[] = {
         CASE(paths_of_a_bond_leave_by_its_ports_in_turns_at_both_ends),
         CASE(the_path_list_names_ports_and_a_path_that_returns_takes_its_own),

@@ -8,13 +8,6 @@
 #include <string.h>
 #include <cmocka.h>
 
-static int clean(void **state)
-{
-    (void)state;
-    world_end();
-    return 0;
-}
-
 static void no_srq(struct fake_ibv_device *params)
 {
     params->attr.max_srq = 0;
@@ -226,7 +219,7 @@ static void a_buffer_that_is_not_taken_leaves_the_path_for_later(void **state)
 
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_teardown(name, clean)
+#define CASE(name) cmocka_unit_test_teardown(name, world_clean)
     const struct CMUnitTest tests[] = {
         CASE(a_device_without_shared_queues_gives_each_path_its_own),
         CASE(the_setting_decides_where_the_device_leaves_the_choice),

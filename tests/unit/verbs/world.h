@@ -34,6 +34,9 @@ void world_join(void);
 /* Closes what is open; nothing may be left of it, and nothing may have been misused. */
 void world_end(void);
 
+/* The same, as cmocka calls it after a case. */
+int world_clean(void **state);
+
 void world_progress(void);
 /* Until the condition holds; fails the case when it does not in time. */
 #define WORLD_UNTIL(condition)                                                                     \
