@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-extern const struct sl_tcp_engine_ops *const sl_tcp_engines[]; /* best first; engine_list.c */
+extern const struct sl_tcp_engine_ops *const sl_tcp_engines[]; /* best first; engines_*.c */
 
 int sl_tcp_engine_open(const char *name, const struct sl_tcp_engine_ops **ops, void **engine)
 {
