@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Time to build one rank's schedule, per algorithm, for a small and a large allreduce (or what it knows). */
-#include "collectives/schedule.h"
+#include "schedules/schedule.h"
 
 #include <stdio.h>
 #include <time.h>

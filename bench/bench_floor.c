@@ -7,7 +7,7 @@
  *   cross   each reads S bytes that the other has just written, after an exchange of lines
  *   dram    each copies S bytes: reads its input once, writes its output once
  */
-#include "collectives/reduce.h"
+#include "kernels/reduce.h"
 #include "core/clock.h"
 #include "core/host.h"
 #include "core/relax.h"

@@ -8,7 +8,7 @@
  * Cases of one table are measured in turns, several times; the median is printed, so that a burst
  * of other work on the machine does not fall on one case alone.
  */
-#include "collectives/reduce.h"
+#include "kernels/reduce.h"
 
 #include "core/cache.h"
 #include "core/err.h"

@@ -6,7 +6,7 @@
  *
  *   usage: bench_tcp [ROUNDS]     SLUICE_TCP_* apply
  */
-#include "collectives/reduce.h"
+#include "kernels/reduce.h"
 #include "core/config.h"
 #include "core/log.h"
 #include "core/transport.h"

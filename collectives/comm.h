@@ -11,8 +11,8 @@
 #define SL_COLLECTIVES_COMM_H
 
 #include "collectives/costs.h"
-#include "collectives/reduce.h"
-#include "collectives/schedule.h"
+#include "kernels/reduce.h"
+#include "schedules/schedule.h"
 #include "collectives/window.h"
 #include "core/config.h"
 #include "core/err.h"

@@ -7,7 +7,7 @@
 #ifndef SL_COLLECTIVES_COSTS_H
 #define SL_COLLECTIVES_COSTS_H
 
-#include "collectives/schedule.h"
+#include "schedules/schedule.h"
 
 #include <stddef.h>
 

@@ -18,14 +18,13 @@
 #ifndef SL_COLLECTIVES_WINDOW_H
 #define SL_COLLECTIVES_WINDOW_H
 
-#include "collectives/schedule.h"
+#include "schedules/schedule.h"
 
 #include <stdatomic.h>
 
 #define SL_WIN_SLOTS 64 /* a power of two */
 #define SL_WIN_SHORTS 16
 #define SL_WIN_AREAS (SL_WIN_SHORTS + 2)
-#define SL_WIN_SHORT_BYTES (SL_WIN_INLINE_BYTES + 1024)
 #define SL_WIN_UNIT (UINT64_C(1) << 24)
 #define SL_WIN_TAG_MASK (SL_WIN_UNIT - 1)
 

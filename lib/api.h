@@ -7,6 +7,7 @@
 #include "collectives/kin.h"
 #include "core/event.h"
 #include "core/fork.h"
+#include "core/types.h"
 
 /* A communicator is used by one thread at a time, unless it has a thread of its own: then a lock keeps the
  * two apart. Its keeper does not wait: it looks only while nobody is inside. */
@@ -38,9 +39,6 @@ static inline int sl_check_process(const struct sluice_comm *comm)
 extern _Thread_local unsigned sl_group_depth;
 int sl_group_collect(struct sluice_comm *comm, const struct sl_call *call, const void *in,
                      void *out, struct sluice_req **req);
-
-/* types.c: by enum sluice_dtype, which is known to be valid. */
-extern const uint8_t sl_dtype_sizes[SLUICE_DTYPE_COUNT];
 
 /* Whether count elements can be multiplied by bytes and by ranks, as schedules do, without an overflow. Only what is
  * beyond most memory costs a division. */

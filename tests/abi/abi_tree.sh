@@ -9,7 +9,7 @@ root=$1
 cd "$root" || exit 1
 
 sources() {
-    find core gdr tcp shm verbs sim launch collectives lib tools include examples tests bench dev .ci \
+    find core gdr tcp shm verbs launch schedules kernels collectives lib tools testing include examples tests bench dev .ci \
         \( -name '*.[ch]' -o -name '*.cc' -o -name '*.sh' -o -name '*.py' -o -name '*.build' \
         -o -path dev -o -path '.ci/run' -o -path tests/run \) -type f | sort
 }
@@ -21,8 +21,8 @@ arrows() {
     for other in "$@"; do
         allowed+="|$other"
     done
-    found=$(grep -rnE --include='*.[ch]' '^ *# *include *["<]' "$folder" |
-        grep -E 'include *["<](core|gdr|tcp|shm|verbs|sim|launch|collectives|lib|tools|tests|compress|monitor)/' |
+    found=$(grep -rnE --include='*.[ch]' --include='*.cc' --include='*.hh' '^ *# *include *["<]' "$folder" |
+        grep -E 'include *["<](core|gdr|tcp|shm|verbs|launch|schedules|kernels|collectives|lib|tools|testing|tests|compress|monitor)/' |
         grep -vE "include *[\"<]($allowed)/")
     [[ -z $found ]] || { echo "may include only from $allowed:"; echo "$found"; return 1; }
     # No folder is reached by the back door either.
@@ -43,7 +43,7 @@ every_file_starts_with_spdx() {
 
 # Public headers end up next to others' code: their guards start with SLUICE_, ours with SL_ or SB_.
 no_ifdef_have() {
-    grep -rnE --include='*.[ch]' '^ *# *if(def|ndef)? .*HAVE_' core gdr tcp shm verbs sim launch collectives lib tools &&
+    grep -rnE --include='*.[ch]' '^ *# *if(def|ndef)? .*HAVE_' core gdr tcp shm verbs launch schedules kernels collectives lib tools testing &&
         return 1
     return 0
 }
@@ -56,13 +56,14 @@ no_include_directory_outside_the_tree() {
 }
 
 tap_case core_includes_only_core_and_the_public_headers arrows core
-for folder in gdr tcp shm sim launch; do
+for folder in gdr tcp shm launch schedules kernels; do
     tap_case "${folder}_includes_only_core_and_itself" arrows "$folder" core
 done
 tap_case verbs_include_only_core_and_gdr arrows verbs core gdr
-tap_case collectives_see_transports_only_through_core arrows collectives core
-tap_case lib_includes_only_core_launch_collectives_and_backends arrows lib core gdr collectives launch tcp shm
-tap_case tools_include_only_lib_core_and_what_they_drive arrows tools core lib collectives launch sim
+tap_case collectives_see_transports_only_through_core arrows collectives core schedules kernels
+tap_case lib_includes_only_core_launch_collectives_and_backends arrows lib core gdr schedules kernels collectives launch tcp shm
+tap_case tools_include_only_lib_core_and_what_they_drive arrows tools core lib schedules kernels collectives launch
+tap_case testing_includes_only_core_and_schedules arrows testing core schedules
 tap_case every_source_file_starts_with_its_licence every_file_starts_with_spdx
 tap_case a_missing_feature_is_a_file_not_built_and_never_an_ifdef no_ifdef_have
 tap_case no_folder_of_this_machine_has_to_be_there_for_meson no_include_directory_outside_the_tree

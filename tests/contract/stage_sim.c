@@ -2,7 +2,7 @@
 /* The stage of the simulated network: virtual time, two ranks without fibers. */
 #include "core/config.h"
 #include "core/err.h"
-#include "sim/sim.h"
+#include "testing/sim/sim.h"
 #include "tests/contract/stage.h"
 
 const struct sl_transport_ops *const stage_ops = &sl_sim_ops;

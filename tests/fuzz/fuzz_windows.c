@@ -11,7 +11,7 @@
 #include "collectives/connect.h"
 #include "core/log.h"
 #include "core/transport.h"
-#include "tests/unit/engine/crew.h"
+#include "tests/unit/collectives/crew.h"
 
 #include <pthread.h>
 #include <stdlib.h>

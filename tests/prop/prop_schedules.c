@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Law: every algorithm's schedules are right for every collective it knows, any number of ranks, odd
- * counts, any root, in place or not. Proved with collectives/check.c.
+ * counts, any root, in place or not. Proved with testing/check.c.
  * usage: prop_schedules [--quick]    not all of the larger sizes, for which the time grows with the third power */
 #include "tests/util/shapes.h"
 
 #include "core/err.h"
+#include "testing/check.h"
 
 #include <inttypes.h>
 #include <setjmp.h>

@@ -4,7 +4,7 @@
 #define SL_TESTS_SIM_SWARM_H
 
 #include "collectives/comm.h"
-#include "sim/sim.h"
+#include "testing/sim/sim.h"
 
 #include <sluice/sluice.h>
 

@@ -3,7 +3,7 @@
 #ifndef SL_TESTS_UTIL_SHAPES_H
 #define SL_TESTS_UTIL_SHAPES_H
 
-#include "collectives/schedule.h"
+#include "schedules/schedule.h"
 
 #include "core/rng.h"
 

@@ -4,7 +4,7 @@
 #define SB_COLLS_H
 
 #include "bench.h"
-#include "collectives/schedule.h"
+#include "schedules/schedule.h"
 
 /* One operation ready to be started again and again. Everything named is borrowed. */
 struct sb_call {

@@ -2,8 +2,8 @@
 /* Prints what can be used here and, for the rest, why not. */
 #include "list.h"
 
-#include "collectives/reduce.h"
-#include "collectives/schedule.h"
+#include "kernels/reduce.h"
+#include "schedules/schedule.h"
 #include "core/cache.h"
 #include "core/err.h"
 #include "core/transport.h"

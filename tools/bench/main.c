@@ -2,7 +2,7 @@
 /* sluice-bench: starts or joins the ranks, runs what the command line asks for, writes the reports.
  */
 #include "collectives/connect.h"
-#include "collectives/reduce.h"
+#include "kernels/reduce.h"
 #include "collectives/select.h"
 #include "colls.h"
 #include "core/clock.h"

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The words that builders are written in: one function per kind of step, cuts and groups. */
+#include "schedules/build.h"
+
+#include "core/err.h"
+
+#include <stdlib.h>
+
+static uint32_t add(struct sl_schedule *s, const struct sl_step *step, uint32_t dep)
+{
+    return sl_schedule_add(s, step, &dep, dep == SL_NO_DEP ? 0 : 1);
+}
+
+uint32_t sl_add_send(struct sl_schedule *s, unsigned channel, uint32_t peer, struct sl_place src,
+                     uint64_t count, uint32_t dep)
+{
+    return add(s,
+               &(struct sl_step){.kind = SL_STEP_SEND,
+                                 .channel = (uint16_t)channel,
+                                 .peer = peer,
+                                 .src_buf = src.buf,
+                                 .src_off = src.off,
+                                 .count = count},
+               dep);
+}
+
+uint32_t sl_add_recv(struct sl_schedule *s, unsigned channel, uint32_t peer, struct sl_place dst,
+                     uint64_t count, uint32_t dep)
+{
+    return add(s,
+               &(struct sl_step){.kind = SL_STEP_RECV,
+                                 .channel = (uint16_t)channel,
+                                 .peer = peer,
+                                 .dst_buf = dst.buf,
+                                 .dst_off = dst.off,
+                                 .count = count},
+               dep);
+}
+
+uint32_t sl_add_recv_reduce(struct sl_schedule *s, unsigned channel, uint32_t peer,
+                            struct sl_place src, struct sl_place dst, uint64_t count,
+                            unsigned flags, uint32_t dep)
+{
+    return add(s,
+               &(struct sl_step){.kind = SL_STEP_RECV_REDUCE,
+                                 .flags = (uint8_t)flags,
+                                 .channel = (uint16_t)channel,
+                                 .peer = peer,
+                                 .src_buf = src.buf,
+                                 .src_off = src.off,
+                                 .dst_buf = dst.buf,
+                                 .dst_off = dst.off,
+                                 .count = count},
+               dep);
+}
+
+uint32_t sl_add_copy(struct sl_schedule *s, unsigned channel, struct sl_place src,
+                     struct sl_place dst, uint64_t count, uint32_t dep)
+{
+    return add(s,
+               &(struct sl_step){.kind = SL_STEP_COPY,
+                                 .channel = (uint16_t)channel,
+                                 .src_buf = src.buf,
+                                 .src_off = src.off,
+                                 .dst_buf = dst.buf,
+                                 .dst_off = dst.off,
+                                 .count = count},
+               dep);
+}
+
+uint32_t sl_add_reduce(struct sl_schedule *s, unsigned channel, struct sl_place src,
+                       struct sl_place dst, uint64_t count, unsigned flags, uint32_t dep)
+{
+    return add(s,
+               &(struct sl_step){.kind = SL_STEP_REDUCE,
+                                 .flags = (uint8_t)flags,
+                                 .channel = (uint16_t)channel,
+                                 .src_buf = src.buf,
+                                 .src_off = src.off,
+                                 .dst_buf = dst.buf,
+                                 .dst_off = dst.off,
+                                 .count = count},
+               dep);
+}
+
+uint32_t sl_add_post(struct sl_schedule *s, unsigned channel, uint32_t value, uint32_t dep)
+{
+    s->win_values = value;
+    return add(s,
+               &(struct sl_step){
+                   .kind = SL_STEP_POST, .channel = (uint16_t)channel, .value = value},
+               dep);
+}
+
+uint32_t sl_add_await(struct sl_schedule *s, unsigned channel, uint32_t peer, uint32_t value,
+                      uint32_t dep)
+{
+    return add(s,
+               &(struct sl_step){.kind = SL_STEP_AWAIT,
+                                 .channel = (uint16_t)channel,
+                                 .peer = peer,
+                                 .value = value},
+               dep);
+}
+
+uint32_t sl_add_reduce_win(struct sl_schedule *s, unsigned channel, struct sl_place src,
+                           uint64_t win_off, struct sl_place dst, uint64_t count, unsigned flags,
+                           uint32_t dep)
+{
+    return add(s,
+               &(struct sl_step){.kind = SL_STEP_REDUCE_WIN,
+                                 .flags = (uint8_t)flags,
+                                 .channel = (uint16_t)channel,
+                                 .src_buf = src.buf,
+                                 .src_off = src.off,
+                                 .dst_buf = dst.buf,
+                                 .dst_off = dst.off,
+                                 .count = count,
+                                 .win_off = win_off},
+               dep);
+}
+
+uint32_t sl_add_get(struct sl_schedule *s, unsigned channel, uint32_t peer, uint64_t win_off,
+                    struct sl_place dst, uint64_t count, uint32_t dep)
+{
+    return add(s,
+               &(struct sl_step){.kind = SL_STEP_GET,
+                                 .channel = (uint16_t)channel,
+                                 .peer = peer,
+                                 .dst_buf = dst.buf,
+                                 .dst_off = dst.off,
+                                 .count = count,
+                                 .win_off = win_off},
+               dep);
+}
+
+void sl_add_dep(struct sl_schedule *s, uint32_t dep)
+{
+    if (s->error != 0 || dep == SL_NO_DEP)
+        return;
+    if (s->dep_count == s->dep_cap) {
+        uint32_t cap = s->dep_cap == 0 ? 32 : s->dep_cap * 2;
+        uint32_t *deps = realloc(s->deps, cap * sizeof(*deps));
+        if (deps == NULL) {
+            s->error = sl_fail(-ENOMEM, "no memory for the %u dependencies of a schedule", cap);
+            return;
+        }
+        s->deps = deps;
+        s->dep_cap = cap;
+    }
+    s->deps[s->dep_count++] = dep;
+    s->steps[s->step_count - 1].dep_count++;
+}
+
+uint64_t sl_part_width(uint64_t count, uint32_t parts, uint32_t esize)
+{
+    uint64_t width = sl_ceil_div(count, parts);
+    uint64_t line = esize < 64 ? 64 / esize : 1;
+
+    /* Below this, rounding up would cost more balance than whole cache lines give back. */
+    if (width < 4 * line)
+        return sl_max(width, 1);
+    return sl_ceil_div(width, line) * line;
+}
+
+uint64_t sl_piece(const struct sl_shape *shape, uint64_t default_bytes)
+{
+    uint64_t piece = shape->chunk != 0 ? shape->chunk : default_bytes / shape->esize;
+    uint64_t line = shape->esize < 64 ? 64 / shape->esize : 1;
+
+    if (piece > line)
+        piece -= piece % line;
+    return sl_max(piece, 1);
+}
+
+uint32_t *sl_host_members(const struct sl_shape *shape, uint32_t *count)
+{
+    uint32_t *members = malloc(shape->size * sizeof(*members));
+
+    if (members == NULL)
+        return NULL;
+    *count = 0;
+    for (uint32_t i = 0; i < shape->size; i++) {
+        if (shape->host == NULL || shape->host[i] == shape->host[shape->rank])
+            members[(*count)++] = i;
+    }
+    return members;
+}
+
+void sl_group_all(struct sl_schedule *s, const struct sl_shape *shape)
+{
+    s->group = malloc(shape->size * sizeof(*s->group));
+    if (s->group == NULL) {
+        s->error = sl_fail(-ENOMEM, "no memory for a group of %u ranks", shape->size);
+        return;
+    }
+    s->group_count = shape->size;
+    for (uint32_t i = 0; i < shape->size; i++)
+        s->group[i] = i;
+}

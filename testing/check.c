@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Proves that the ranks' schedules together do what their collective promises: rules that each step
+ * must keep, then a run with expressions in place of numbers (check_run.c), then the outcome.
+ */
+#include "testing/check.h"
+
+#include "testing/check_run.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* ---- rules of single steps ---- */
+
+struct rules {
+    const struct sl_shape *shapes;
+    const struct sl_schedule *schedules;
+    uint32_t rank;
+    uint64_t len[SL_BUF_WIN + 1];
+    uint32_t posted;        /* value of the last POST */
+    uint32_t post_channel;
+    uint32_t *send_channel, *recv_channel; /* [size]: channel + 1 of messages with a peer */
+};
+
+static int bad(const struct rules *rules, uint32_t idx, const char *what)
+{
+    const struct sl_schedule *schedule = &rules->schedules[rules->rank];
+
+    return sl_fail(-EINVAL, "%s, rank %" PRIu32 ", step %" PRIu32 " (%s): %s", schedule->algo,
+                   rules->rank, idx, sl_step_kind_name(schedule->steps[idx].kind), what);
+}
+
+static int bad_schedule(const struct rules *rules, const char *what)
+{
+    return sl_fail(-EINVAL, "%s, rank %" PRIu32 ": %s", rules->schedules[rules->rank].algo,
+                   rules->rank, what);
+}
+
+static bool in_group(const struct sl_schedule *schedule, uint32_t rank)
+{
+    for (uint32_t i = 0; i < schedule->group_count; i++) {
+        if (schedule->group[i] == rank)
+            return true;
+    }
+    return false;
+}
+
+static bool fits(uint64_t off, uint64_t count, uint64_t len)
+{
+    return off <= len && count <= len - off;
+}
+
+static bool is_peer_kind(unsigned kind)
+{
+    return kind == SL_STEP_SEND || kind == SL_STEP_RECV || kind == SL_STEP_RECV_REDUCE;
+}
+
+static int check_places(const struct rules *rules, uint32_t idx)
+{
+    const struct sl_step *step = &rules->schedules[rules->rank].steps[idx];
+    bool src = step->kind == SL_STEP_SEND || step->kind == SL_STEP_RECV_REDUCE ||
+               step->kind == SL_STEP_COPY || step->kind == SL_STEP_REDUCE ||
+               step->kind == SL_STEP_REDUCE_WIN;
+    bool dst = step->kind != SL_STEP_SEND && step->kind != SL_STEP_POST &&
+               step->kind != SL_STEP_AWAIT;
+
+    if (step->count == 0 && (step->kind == SL_STEP_SEND || step->kind == SL_STEP_RECV)) {
+        if (step->src_buf != SL_BUF_NONE || step->dst_buf != SL_BUF_NONE)
+            return bad(rules, idx, "names a buffer for a message without bytes");
+        return 0;
+    }
+    if (src != (step->src_buf != SL_BUF_NONE) || dst != (step->dst_buf != SL_BUF_NONE))
+        return bad(rules, idx, "has a buffer too many or too few");
+    if (step->src_buf > SL_BUF_WIN || step->dst_buf > SL_BUF_WIN)
+        return bad(rules, idx, "names a buffer that does not exist");
+    if ((src || dst) && step->count == 0)
+        return bad(rules, idx, "moves nothing");
+    if (step->dst_buf == SL_BUF_IN)
+        return bad(rules, idx, "writes to in, which is the caller's");
+    if (is_peer_kind(step->kind) && (step->src_buf == SL_BUF_WIN || step->dst_buf == SL_BUF_WIN))
+        return bad(rules, idx, "sends or receives in a window");
+    if (src && !fits(step->src_off, step->count, rules->len[step->src_buf]))
+        return bad(rules, idx, "reads outside its buffer");
+    if (dst && !fits(step->dst_off, step->count, rules->len[step->dst_buf]))
+        return bad(rules, idx, "writes outside its buffer");
+    return 0;
+}
+
+static int check_windows(struct rules *rules, uint32_t idx)
+{
+    const struct sl_schedule *schedule = &rules->schedules[rules->rank];
+    const struct sl_step *step = &schedule->steps[idx];
+    bool peer_read = step->kind == SL_STEP_GET || step->kind == SL_STEP_REDUCE_WIN;
+
+    if (step->kind == SL_STEP_POST) {
+        if (step->value <= rules->posted)
+            return bad(rules, idx, "posts a value that does not rise");
+        if (rules->posted > 0 && step->channel != rules->post_channel)
+            return bad(rules, idx, "posts in another channel than the post before");
+        rules->posted = step->value;
+        rules->post_channel = step->channel;
+    }
+    if (!peer_read && step->kind != SL_STEP_AWAIT)
+        return 0;
+    if (step->kind != SL_STEP_REDUCE_WIN && step->peer != SL_PEER_GROUP &&
+        (step->peer == rules->rank || !in_group(schedule, step->peer)))
+        return bad(rules, idx, "names a peer outside the group");
+    if (step->kind == SL_STEP_GET && step->peer == SL_PEER_GROUP)
+        return bad(rules, idx, "gets from nobody in particular");
+    for (uint32_t i = 0; peer_read && i < schedule->group_count; i++) {
+        uint32_t peer = schedule->group[i];
+        bool read = peer != rules->rank && (step->kind != SL_STEP_GET || step->peer == peer);
+        if (read && !fits(step->win_off, step->count, rules->schedules[peer].win_count))
+            return bad(rules, idx, "reads outside its peer's window");
+    }
+    if ((step->flags & SL_STEP_TO_WIN) != 0 &&
+        !fits(step->win_off, step->count, schedule->win_count))
+        return bad(rules, idx, "writes outside its window");
+    return 0;
+}
+
+static int check_step(struct rules *rules, uint32_t idx)
+{
+    const struct sl_schedule *schedule = &rules->schedules[rules->rank];
+    const struct sl_step *step = &schedule->steps[idx];
+    uint32_t size = rules->shapes[0].size;
+    bool reduces = step->kind == SL_STEP_RECV_REDUCE || step->kind == SL_STEP_REDUCE ||
+                   step->kind == SL_STEP_REDUCE_WIN;
+    unsigned flags = reduces ? SL_STEP_FINAL : 0;
+    int rc;
+
+    if (step->kind >= SL_STEP_KIND_COUNT || step->reserved != 0)
+        return bad(rules, idx, "is no step that the executor knows");
+    if (step->channel >= schedule->channel_count)
+        return bad(rules, idx, "has a channel that is not counted");
+    if (step->kind == SL_STEP_REDUCE_WIN)
+        flags |= SL_STEP_TO_WIN;
+    else if (reduces)
+        flags |= SL_STEP_REMOTE_FIRST;
+    if ((step->flags & ~flags) != 0)
+        return bad(rules, idx, "has a flag that means nothing for it");
+    if (reduces && !sl_coll_reduces(rules->shapes[rules->rank].coll))
+        return bad(rules, idx, "reduces in a collective that only moves data");
+    for (uint32_t d = 0; d < step->dep_count; d++) {
+        if (schedule->deps[step->dep_first + d] >= idx)
+            return bad(rules, idx, "depends on a step that does not come before it");
+    }
+    if (is_peer_kind(step->kind)) {
+        if (step->peer >= size || step->peer == rules->rank)
+            return bad(rules, idx, "names a peer that is not another rank");
+        uint32_t *channel = step->kind == SL_STEP_SEND ? &rules->send_channel[step->peer]
+                                                       : &rules->recv_channel[step->peer];
+        if (*channel != 0 && *channel != step->channel + 1u)
+            return bad(rules, idx, "meets its peer in two channels, so the order of the messages "
+                                   "is not fixed");
+        *channel = step->channel + 1u;
+    }
+    if ((rc = check_places(rules, idx)) != 0)
+        return rc;
+    return check_windows(rules, idx);
+}
+
+static int check_group(const struct rules *rules)
+{
+    const struct sl_schedule *mine = &rules->schedules[rules->rank];
+    uint32_t size = rules->shapes[0].size;
+
+    if (mine->win_values == 0)
+        return 0;
+    if (!in_group(mine, rules->rank))
+        return bad_schedule(rules, "is not in its own group");
+    if (mine->win_count > rules->shapes[rules->rank].win_count)
+        return bad_schedule(rules, "uses more of its window than there is");
+    for (uint32_t i = 0; i < mine->group_count; i++) {
+        if (mine->group[i] >= size || (i > 0 && mine->group[i] <= mine->group[i - 1]))
+            return bad_schedule(rules, "has a group that is not in ascending order");
+        const struct sl_schedule *other = &rules->schedules[mine->group[i]];
+        bool same = other->group_count == mine->group_count &&
+                    other->win_values == mine->win_values;
+        for (uint32_t j = 0; same && j < mine->group_count; j++)
+            same = other->group[j] == mine->group[j];
+        if (!same)
+            return bad_schedule(rules, "and a rank of its group disagree on the group or on the "
+                                       "last post");
+    }
+    return 0;
+}
+
+static int check_rank(struct rules *rules)
+{
+    const struct sl_shape *shape = &rules->shapes[rules->rank];
+    const struct sl_schedule *schedule = &rules->schedules[rules->rank];
+    int rc;
+
+    if (shape->rank != rules->rank || shape->size != rules->shapes[0].size)
+        return bad_schedule(rules, "has the shape of another rank");
+    rules->len[SL_BUF_IN] = sl_shape_in_count(shape);
+    rules->len[SL_BUF_OUT] = sl_shape_out_count(shape);
+    rules->len[SL_BUF_TMP] = schedule->tmp_count;
+    rules->len[SL_BUF_WIN] = schedule->win_count;
+    rules->posted = 0;
+    for (uint32_t i = 0; i < shape->size; i++)
+        rules->send_channel[i] = rules->recv_channel[i] = 0;
+    for (uint32_t i = 0; i < schedule->step_count; i++) {
+        if ((rc = check_step(rules, i)) != 0)
+            return rc;
+    }
+    if (rules->posted != schedule->win_values)
+        return bad_schedule(rules, rules->posted == 0 ? "never posts, though its group uses windows"
+                                                      : "ends with another post than it announces");
+    return check_group(rules);
+}
+
+static int check_rules(const struct sl_shape *shapes, const struct sl_schedule *schedules)
+{
+    uint32_t size = shapes[0].size;
+    uint32_t *channels = malloc(2 * (size_t)size * sizeof(*channels));
+    struct rules rules = {.shapes = shapes, .schedules = schedules, .send_channel = channels};
+    int rc = 0;
+
+    if (channels == NULL)
+        return sl_fail(-ENOMEM, "no memory to prove a schedule");
+    rules.recv_channel = channels + size;
+    for (rules.rank = 0; rules.rank < size && rc == 0; rules.rank++)
+        rc = check_rank(&rules);
+    free(channels);
+    return rc;
+}
+
+/* ---- the outcome ---- */
+
+/* Names the rank whose operand is missing or there twice. */
+static int bad_sum(const struct sl_run *run, uint32_t rank, uint64_t at, uint32_t node)
+{
+    uint32_t *times = calloc(run->size, sizeof(*times)), wrong = 0;
+    const char *algo = run->schedules[rank].algo;
+
+    if (times == NULL)
+        return sl_fail(-ENOMEM, "no memory to prove a schedule");
+    sl_sym_count(&run->nodes, node, times);
+    while (wrong + 1 < run->size && times[wrong] == 1)
+        wrong++;
+    uint32_t found = times[wrong];
+    free(times);
+    return sl_fail(-EINVAL,
+                   "%s, rank %" PRIu32 ": out[%" PRIu64 "] holds the operand of rank %" PRIu32
+                   " %" PRIu32 " times",
+                   algo, rank, at, wrong, found);
+}
+
+/* What out[at] must come from: rank *from's element *idx; and how many elements follow it alike. */
+static void promised(const struct sl_run *run, uint32_t rank, uint64_t at, uint32_t *from,
+                     uint64_t *idx, uint64_t *len)
+{
+    const struct sl_shape *shape = &run->shapes[rank];
+    uint64_t count = shape->count;
+
+    *from = shape->root;
+    *idx = at;
+    *len = sl_shape_out_count(shape) - at;
+    switch (shape->coll) {
+    case SL_REDUCE_SCATTER:
+    case SL_SCATTER:
+        *idx = rank * count + at;
+        break;
+    case SL_ALL_GATHER:
+    case SL_GATHER:
+    case SL_ALL_TO_ALL:
+        *from = (uint32_t)(at / count);
+        *idx = at % count + (shape->coll == SL_ALL_TO_ALL ? rank * count : 0);
+        *len = count - at % count;
+        break;
+    default:
+        break;
+    }
+}
+
+/* Checks out[at, at + len), which must be rank from's elements from idx on (or everybody's sum). */
+static int check_stretch(const struct sl_run *run, uint32_t rank, uint64_t at, uint64_t len,
+                         uint32_t from, uint64_t idx)
+{
+    const struct sl_run_rank *me = &run->ranks[rank];
+    const struct sl_sym_region *out = &me->regions[SL_BUF_OUT];
+    const char *algo = run->schedules[rank].algo;
+    bool sum = sl_coll_reduces(run->shapes[rank].coll) && run->size > 1;
+    uint64_t end = me->out_base + at + len;
+
+    for (uint32_t i = sl_sym_find(out, me->out_base + at); i < out->count; i++) {
+        const struct sl_sym_seg *seg = &out->segs[i];
+        uint64_t first = seg->start;
+        if (first >= end)
+            break;
+        uint64_t skip = first < me->out_base + at ? me->out_base + at - first : 0;
+        uint64_t here = first + skip - me->out_base;
+        const struct sl_sym_node *node = &run->nodes.nodes[seg->node];
+        if (seg->node == SL_SYM_UNDEFINED)
+            return sl_fail(-EINVAL, "%s, rank %" PRIu32 ": out[%" PRIu64 "] is never written", algo,
+                           rank, here);
+        if (sum && (node->leaves != run->size || node->sign != run->nodes.full))
+            return bad_sum(run, rank, here, seg->node);
+        if (sum && node->tag != SL_SYM_FINAL)
+            return sl_fail(-EINVAL,
+                           "%s, rank %" PRIu32 ": out[%" PRIu64 "] was never marked final, so an "
+                           "average would not be divided",
+                           algo, rank, here);
+        uint64_t want = idx + (here - at);
+        if (seg->idx + skip != want || (!sum && seg->node != from + 1))
+            return sl_fail(-EINVAL,
+                           "%s, rank %" PRIu32 ": out[%" PRIu64 "] comes from element %" PRIu64
+                           " of %s %" PRIu32 ", but should come from element %" PRIu64 " of rank %"
+                           PRIu32,
+                           algo, rank, here, seg->idx + skip, sum ? "everybody, not rank" : "rank",
+                           node->tag == SL_SYM_LEAF ? node->a : from, want, from);
+    }
+    return 0;
+}
+
+static int check_out(const struct sl_run *run, uint32_t rank)
+{
+    const struct sl_shape *shape = &run->shapes[rank];
+    uint64_t total = sl_shape_out_count(shape), len, idx;
+    uint32_t from;
+    int rc = 0;
+
+    if (shape->coll == SL_ALL_TO_ALL_V) {
+        for (uint32_t peer = 0; peer < run->size && rc == 0; peer++) {
+            if (shape->out_counts[peer] > 0)
+                rc = check_stretch(run, rank, shape->out_offs[peer], shape->out_counts[peer], peer,
+                                   run->shapes[peer].in_offs[rank]);
+        }
+        return rc;
+    }
+    for (uint64_t at = 0; at < total && rc == 0; at += len) {
+        promised(run, rank, at, &from, &idx, &len);
+        rc = check_stretch(run, rank, at, len, from, idx);
+    }
+    return rc;
+}
+
+/* Allreduce: the same expressions everywhere. */
+static int check_same(const struct sl_run *run, uint32_t rank)
+{
+    const struct sl_sym_region *a = &run->ranks[0].regions[SL_BUF_OUT];
+    const struct sl_sym_region *b = &run->ranks[rank].regions[SL_BUF_OUT];
+
+    for (uint32_t i = 0, j = 0; i < a->count && j < b->count;) {
+        uint64_t a_end = sl_sym_seg_end(a, i), b_end = sl_sym_seg_end(b, j);
+        if (a->segs[i].node != b->segs[j].node)
+            return sl_fail(-EINVAL,
+                           "%s: out[%" PRIu64 "] is summed in another order on rank %" PRIu32
+                           " than on rank 0, so their bits may differ",
+                           run->schedules[0].algo,
+                           a->segs[i].start > b->segs[j].start ? a->segs[i].start
+                                                               : b->segs[j].start,
+                           rank);
+        i += a_end <= b_end;
+        j += b_end <= a_end;
+    }
+    return 0;
+}
+
+static int check_outcome(const struct sl_run *run)
+{
+    uint32_t missing;
+    int rc = 0;
+
+    for (uint32_t r = 0; r < run->size && rc == 0; r++) {
+        rc = check_out(run, r);
+        if (rc == 0 && run->shapes[r].coll == SL_ALLREDUCE)
+            rc = check_same(run, r);
+        if (rc == 0 && run->shapes[r].coll == SL_BARRIER && !sl_run_heard_all(run, r, &missing))
+            rc = sl_fail(-EINVAL,
+                         "%s, rank %" PRIu32 ": may end the barrier before rank %" PRIu32
+                         " has called it",
+                         run->schedules[r].algo, r, missing);
+    }
+    return rc;
+}
+
+int sl_check(const struct sl_shape *rank_shapes, const struct sl_schedule *rank_schedules,
+             uint64_t seed)
+{
+    struct sl_run run;
+    int rc = check_rules(rank_shapes, rank_schedules);
+
+    if (rc != 0)
+        return rc;
+    rc = sl_run_init(&run, rank_shapes, rank_schedules, seed);
+    if (rc == 0)
+        rc = sl_run_all(&run);
+    if (rc == 0)
+        rc = check_outcome(&run);
+    sl_run_fini(&run);
+    return rc;
+}
