@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Time to build one rank's schedule, per algorithm, for a small and a large allreduce (or what it knows). */
+/* Time to build one rank's schedule, per algorithm, for a small and a large allreduce (or what it
+ * knows). */
 #include "schedules/schedule.h"
 
 #include <stdio.h>
@@ -40,8 +41,8 @@ int main(void)
         enum sl_coll coll = SL_ALLREDUCE;
         while ((sl_algos[a]->colls & 1u << coll) == 0)
             coll++;
-        struct sl_shape shape = {.coll = coll, .rank = 1, .size = 4, .esize = 4,
-                                 .win_count = 1 << 20};
+        struct sl_shape shape = {
+            .coll = coll, .rank = 1, .size = 4, .esize = 4, .win_count = 1 << 20};
         if (coll == SL_SEND || coll == SL_ALL_TO_ALL_V)
             continue;
         for (shape.count = 1024; shape.count <= 16 << 20; shape.count <<= 14)

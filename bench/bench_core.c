@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What core costs on the data path: a registered region found, memory that goes reported, an event noted.
- * usage: bench_core; each line is the median of 9 runs, in nanoseconds for one. */
+/* What core costs on the data path: a registered region found, memory that goes reported, an event
+ * noted. usage: bench_core; each line is the median of 9 runs, in nanoseconds for one. */
 #include "core/event.h"
 #include "core/mem.h"
 #include "core/rng.h"
@@ -98,7 +98,8 @@ static void with_regions(unsigned count)
     sl_rng_init(&rng, 1);
     sl_mem_cache_init(&cache, &device, 0, 0);
     for (unsigned i = 0; i < count; i++)
-        if (sl_mem_cache_get(&cache, (void *)(START + i * (uintptr_t)STRIDE), STRIDE / 2, &region) != 0)
+        if (sl_mem_cache_get(&cache, (void *)(START + i * (uintptr_t)STRIDE), STRIDE / 2,
+                             &region) != 0)
             exit(1);
     for (unsigned i = 0; i < 1024; i++)
         places[i] = START + (i % 2) * STRIDE * (count > 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the machine itself takes for what an allreduce of two ranks cannot do without, as two processes on
- * a core each: the limits in docs/perf.md.
+ * What the machine itself takes for what an allreduce of two ranks cannot do without, as two
+ * processes on a core each: the limits in docs/perf.md.
  *
  *   line    each writes a cache line and waits for the other's
  *   cross   each reads S bytes that the other has just written, after an exchange of lines

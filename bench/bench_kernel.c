@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the kernel alone takes for what the library asks of it, with nothing of the library between: the
- * limits beside numbers 6, 9 and 10 in docs/perf.md.
+ * What the kernel alone takes for what the library asks of it, with nothing of the library between:
+ * the limits beside numbers 6, 9 and 10 in docs/perf.md.
  *
  *   flags     N ranks on the cores allowed raise a flag and yield until all have
- *   star      N ranks send 8 B to rank 0 over TCP and wait for its answer (spin and yield, or sleep)
+ *   star      N ranks send 8 B to rank 0 over TCP and wait for its answer (spin and yield, or
+ *             sleep)
  *   doubling  N ranks swap 8 B with one partner, then with another
- *   kill      from SIGKILL to the end of file at the peer: a plain socket, and one that an io_uring polls
+ *   kill      from SIGKILL to the end of file at the peer: a plain socket, and one that an io_uring
+ *             polls
  */
 #include "core/clock.h"
 #include "core/host.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A transport between two processes, measured as perftest measures verbs: half the round trip of 8 B, and the
- * bandwidth of a stream of messages one way, out of and into registered memory.
+ * A transport between two processes, measured as perftest measures verbs: half the round trip of 8
+ * B, and the bandwidth of a stream of messages one way, out of and into registered memory.
  *
  *   usage: bench_p2p [-w N] TRANSPORT [DEVICES_A DEVICES_B]
  *   -w N: so many messages in flight, each in memory of its own as a program's are. DEVICES_x is
@@ -108,8 +108,8 @@ static void post_recv(struct side *s, unsigned at, size_t len)
 {
     int rc;
 
-    s->sinks[at] = (struct sl_sink){
-        .dst = s->memory + at * s->apart, .len = len, .tag = 1, .mr = s->mr};
+    s->sinks[at] =
+        (struct sl_sink){.dst = s->memory + at * s->apart, .len = len, .tag = 1, .mr = s->mr};
     s->reqs[at] = (struct sl_req){.status = SL_PENDING};
     while ((rc = s->ops->recv(s->ep, &s->sinks[at], &s->reqs[at])) == -EAGAIN)
         s->ops->progress(s->iface, 64);

@@ -159,8 +159,8 @@ static void bench_small(void)
             double ns[3];
 
             for (unsigned k = 0; k < kernel_count; k++)
-                jobs[k] = reduce_job(kernels[k], SLUICE_F32, sources[s], counts[c] * 4, false,
-                                     false);
+                jobs[k] =
+                    reduce_job(kernels[k], SLUICE_F32, sources[s], counts[c] * 4, false, false);
             measure(jobs, kernel_count, ns);
             printf("  %7u  %5zu", sources[s], counts[c]);
             for (unsigned k = 0; k < kernel_count; k++)
@@ -235,8 +235,8 @@ static void bench_many(void)
 
 static void bench_copy(void)
 {
-    static const size_t lens[] = {8,       64,       512,      4 << 10, 16 << 10, 64 << 10,
-                                  256 << 10, 1 << 20, 16 << 20, 64 << 20};
+    static const size_t lens[] = {8,        64,        512,     4 << 10,  16 << 10,
+                                  64 << 10, 256 << 10, 1 << 20, 16 << 20, 64 << 20};
 
     printf("\nCopies, GB/s\n  bytes        memcpy  rep movsb");
     for (unsigned k = 0; k < kernel_count; k++)
@@ -270,8 +270,8 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } tables[] = {{"small", bench_small}, {"two", bench_two}, {"many", bench_many},
-                  {"copy", bench_copy}};
+    } tables[] = {
+        {"small", bench_small}, {"two", bench_two}, {"many", bench_many}, {"copy", bench_copy}};
     static const char *const names[] = {"avx512", "avx2", "neon", "c"};
 
     for (unsigned i = 0; i < SL_ARRAY_LEN(names); i++)

@@ -3,7 +3,8 @@
  * The shm transport between two processes, beside what the processor allows: one cache line from
  * core to core, a block written on one core and copied on the other, and one copy by the kernel.
  *
- * bench_shm [repeats]   every row is measured once per repeat, in turn; medians and spread are shown
+ * bench_shm [repeats]   every row is measured once per repeat, in turn; medians and spread are
+ * shown
  */
 #include "core/config.h"
 #include "core/err.h"
@@ -37,7 +38,7 @@ struct flag {
 static struct shared {
     struct flag ping, pong, written, copied, turn;
     uint8_t block[2 << 20];
-} *shared;
+} * shared;
 
 static struct bench {
     int side, socket;
@@ -300,7 +301,8 @@ static void connect_peer(void)
     sl_config_defaults(&b.config);
     if (sl_config_from_env(&b.config, environ) != 0)
         die("environment");
-    b.worker = (struct sl_worker){.clock = &sl_clock_monotonic, .config = &b.config, .rank = b.side};
+    b.worker =
+        (struct sl_worker){.clock = &sl_clock_monotonic, .config = &b.config, .rank = b.side};
     if (sl_shm_ops.open(&b.worker, NULL, NULL, &b.iface) != 0 ||
         sl_shm_ops.ep_create(b.iface, &b.ep) != 0 || sl_shm_ops.ep_addr(b.ep, &mine) != 0)
         die("open");
@@ -348,7 +350,8 @@ int main(int argc, char **argv)
         return 2;
     }
     shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    b.memory = mmap(NULL, 2 * BLOCK_MAX, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    b.memory =
+        mmap(NULL, 2 * BLOCK_MAX, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED || b.memory == MAP_FAILED ||
         socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0)
         die("set-up");

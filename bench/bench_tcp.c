@@ -30,8 +30,8 @@
 extern const struct sl_transport_ops sl_tcp_ops;
 
 struct side {
-    int meet;              /* stream to the other process: swaps and barriers */
-    int raw;               /* plain tcp connection to it */
+    int meet; /* stream to the other process: swaps and barriers */
+    int raw;  /* plain tcp connection to it */
     struct sl_transport_ops ops;
     struct sl_config config;
     struct sl_worker worker;
@@ -109,7 +109,10 @@ static void our_exchange(struct side *s, size_t len, bool consume)
 {
     struct sl_buf buf = {.addr = s->src, .len = len};
     /* mr smuggles the side into consume: the transport ignores it. */
-    struct sl_sink sink = {.dst = consume ? NULL : s->dst, .len = len, .tag = s->tag, .granule = 4,
+    struct sl_sink sink = {.dst = consume ? NULL : s->dst,
+                           .len = len,
+                           .tag = s->tag,
+                           .granule = 4,
                            .mr = (struct sl_mr *)&s->tag,
                            .consume = consume ? sum_into_acc : NULL};
     struct sl_req send = {0}, recv = {0};
@@ -142,7 +145,8 @@ static void open_ours(struct side *s, int rank)
 
     if (sl_config_from_env(&s->config, environ) != 0 || sl_log_configure(s->config.log) != 0)
         die("configuration");
-    s->worker = (struct sl_worker){.clock = &sl_clock_monotonic, .config = &s->config, .rank = rank};
+    s->worker =
+        (struct sl_worker){.clock = &sl_clock_monotonic, .config = &s->config, .rank = rank};
     sl_transport_complete(&sl_tcp_ops, &s->ops);
     if (s->ops.open(&s->worker, NULL, &handler, &s->iface) != 0 ||
         s->ops.ep_create(s->iface, &s->ep) != 0)
@@ -194,7 +198,8 @@ static int run(int rank, int meet, int rounds)
     static const struct {
         size_t len;
         int repeats;
-    } sizes[] = {{8, 200}, {4096, 100}, {32 << 10, 30}, {64 << 10, 20}, {512 << 10, 4}, {32 << 20, 1}};
+    } sizes[] = {{8, 200},       {4096, 100},    {32 << 10, 30},
+                 {64 << 10, 20}, {512 << 10, 4}, {32 << 20, 1}};
     static double times[SL_ARRAY_LEN(sizes)][4][ROUNDS_MAX];
     struct side s = {.meet = meet};
     char text[256];

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What TLS costs the processor: one thread carries messages over loopback TCP from one socket to another, plain, over
- * TLS with records made here, and with records that the kernel makes, where it does. Processor time of both ends
- * together, the least of the rounds, which take turns: it means something on a busy machine, too.
- * usage: bench_tls [CIPHER [PERCENT]]    a word of SLUICE_TCP_TLS_CIPHER; of the usual repetitions (an emulated machine)
+ * What TLS costs the processor: one thread carries messages over loopback TCP from one socket to
+ * another, plain, over TLS with records made here, and with records that the kernel makes, where it
+ * does. Processor time of both ends together, the least of the rounds, which take turns: it means
+ * something on a busy machine, too. usage: bench_tls [CIPHER [PERCENT]]    a word of
+ * SLUICE_TCP_TLS_CIPHER; of the usual repetitions (an emulated machine)
  */
 #include "core/err.h"
 #include "tcp/tls.h"
@@ -68,10 +69,12 @@ static double shake(struct sl_tls_context *context, enum way way)
     double begin = cpu_us();
 
     for (int i = 0; i < 2; i++)
-        sl_assert(sl_tls_new(context, sl_tls_offer(context), i == 0, key, "bench", &tls[way][i]) == 0);
+        sl_assert(sl_tls_new(context, sl_tls_offer(context), i == 0, key, "bench", &tls[way][i]) ==
+                  0);
     while (done[0] == 0 || done[1] == 0)
         for (int i = 0; i < 2; i++)
-            if (done[i] == 0 && (done[i] = sl_tls_handshake(tls[way][i], fds[way][i], &wants_write)) < 0) {
+            if (done[i] == 0 &&
+                (done[i] = sl_tls_handshake(tls[way][i], fds[way][i], &wants_write)) < 0) {
                 fprintf(stderr, "%s\n", sluice_last_error());
                 exit(1);
             }
@@ -89,9 +92,11 @@ static void carry(size_t len, enum way way)
         ssize_t n = 0;
 
         if (sent < len)
-            n = way != PLAIN ? sl_tls_send(end[0], fd[0], &give, 1) : send(fd[0], in + sent, len - sent, MSG_DONTWAIT);
+            n = way != PLAIN ? sl_tls_send(end[0], fd[0], &give, 1)
+                             : send(fd[0], in + sent, len - sent, MSG_DONTWAIT);
         sent += n > 0 ? (size_t)n : 0;
-        n = way != PLAIN ? sl_tls_recv(end[1], fd[1], &take, 1) : recv(fd[1], out + got, len - got, MSG_DONTWAIT);
+        n = way != PLAIN ? sl_tls_recv(end[1], fd[1], &take, 1)
+                         : recv(fd[1], out + got, len - got, MSG_DONTWAIT);
         sl_assert(n > 0 || errno == EAGAIN);
         got += n > 0 ? (size_t)n : 0;
     }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the verbs transport itself costs per message: two ends over the fake libibverbs, for counting
- * instructions. Times say nothing, as most of them are the fake's; run it as docs/perf/rdma.md says.
+ * What the verbs transport itself costs per message: two ends over the fake libibverbs, for
+ * counting instructions. Times say nothing, as most of them are the fake's; run it as
+ * docs/perf/rdma.md says.
  *
  *     bench_verbs frames|writes|idle|many|stats COUNT [noring]
  *
@@ -55,8 +56,10 @@ static void open_side(unsigned i, bool ring)
     sl_config_defaults(&config[i]);
     snprintf(config[i].verbs_devices, sizeof(config[i].verbs_devices), "%s", name);
     config[i].verbs_staging_bytes = 2 << 20;
-    workers[i] = (struct sl_worker){.clock = loop_clock(loop), .config = &config[i],
-                                    .events = ring ? &rings[i] : NULL, .rank = (int)i};
+    workers[i] = (struct sl_worker){.clock = loop_clock(loop),
+                                    .config = &config[i],
+                                    .events = ring ? &rings[i] : NULL,
+                                    .rank = (int)i};
     sl_rng_init(&workers[i].rng, i + 1);
     if (sl_verbs_ops.open(&workers[i], NULL, NULL, &ifaces[i]) != 0)
         fail("open");
@@ -87,7 +90,7 @@ static void world_open(bool ring)
     fake = fake_ibv_create(1);
     loop = loop_create(1);
     sl_ibv_replace(fake_ibv_table(fake), fake_ibv_mlx5(fake));
-    sl_verbs_companion_replace(&loop_ops);
+    sl_verbs_sideband_replace(&loop_ops);
     open_side(0, ring);
     open_side(1, ring);
     connect_two(eps);

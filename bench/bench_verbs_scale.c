@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Many connections on one host: N endpoints of one verbs interface, connected to N of another in the same process.
- * A message goes over each in both directions, then many before their receives. Prints what each end takes of memory and time, and fails when
- * anything that `rdma resource` counts is left behind.
+ * Many connections on one host: N endpoints of one verbs interface, connected to N of another in
+ * the same process. A message goes over each in both directions, then many before their receives.
+ * Prints what each end takes of memory and time, and fails when anything that `rdma resource`
+ * counts is left behind.
  *
  *   usage: bench_verbs_scale DEVICES_A DEVICES_B N...
  *   DEVICES_x is SLUICE_VERBS_DEVICES of either interface; all other SLUICE_* apply.
@@ -26,7 +27,7 @@
 #define MESSAGE 64
 #define FLOOD 14 /* messages on each connection before a receive: less than its credits */
 #define DEADLINE_NS (500 * SL_NS_PER_S)
-#define FDS_PER_CONNECTION 4 /* two sockets of the companion at either end */
+#define FDS_PER_CONNECTION 4 /* two sockets of the sideband at either end */
 #define FDS_BESIDES 256
 
 static const struct {
@@ -70,7 +71,8 @@ static void add_line(char *line, struct objects *out)
 {
     char *rest = NULL;
 
-    for (char *word = strtok_r(line, " \n", &rest); word != NULL; word = strtok_r(NULL, " \n", &rest))
+    for (char *word = strtok_r(line, " \n", &rest); word != NULL;
+         word = strtok_r(NULL, " \n", &rest))
         for (size_t i = 0; i < KINDS; i++)
             if (strcmp(word, kinds[i].name) == 0) {
                 const char *number = strtok_r(NULL, " \n", &rest);
@@ -90,7 +92,8 @@ static void objects_count(struct objects *out)
     for (; list != NULL && fgets(line, sizeof(line), list) != NULL; lines++)
         add_line(line, out);
     if (list == NULL || pclose(list) != 0 || lines == 0) {
-        fprintf(stderr, "bench_verbs_scale: `rdma resource show` does not work here: install iproute2\n");
+        fprintf(stderr,
+                "bench_verbs_scale: `rdma resource show` does not work here: install iproute2\n");
         exit(1);
     }
 }
@@ -140,7 +143,8 @@ static void open_side(struct side *s, const char *devices, int rank, size_t n)
         sl_config_set(&s->config, "VERBS_DEVICES", devices) != 0)
         die("settings");
     s->config.connect_timeout_ms = DEADLINE_NS / SL_NS_PER_MS;
-    s->worker = (struct sl_worker){.clock = &sl_clock_monotonic, .config = &s->config, .rank = rank};
+    s->worker =
+        (struct sl_worker){.clock = &sl_clock_monotonic, .config = &s->config, .rank = rank};
     sl_rng_init(&s->worker.rng, (uint64_t)getpid() * 2 + (unsigned)rank);
     s->eps = calloc(n, sizeof(*s->eps));
     s->connects = calloc(n, sizeof(*s->connects));
@@ -164,7 +168,8 @@ static void run(struct side *sides, const char *what)
             if (sides[i].iface->ops->progress(sides[i].iface, 64) < 0)
                 die(what);
         if (sl_now(&sl_clock_monotonic) > deadline_ns) {
-            fprintf(stderr, "bench_verbs_scale: %s: %lu of them are not done in time\n", what, pending);
+            fprintf(stderr, "bench_verbs_scale: %s: %lu of them are not done in time\n", what,
+                    pending);
             exit(1);
         }
     }
@@ -226,8 +231,8 @@ static void talk(struct side *sides, size_t n)
             }
 }
 
-/* All of one side send as much as they may before anybody receives; then one connection after the other
- * receives, the last first: what it waits for must have found room. */
+/* All of one side send as much as they may before anybody receives; then one connection after the
+ * other receives, the last first: what it waits for must have found room. */
 static void flood(struct side *sides, size_t n)
 {
     struct sl_req reqs[FLOOD];
@@ -309,8 +314,10 @@ static void measure(char **devices, size_t n)
     flood(sides, n);
     flooded = seconds(start_ns);
     objects_count(&alive);
-    printf("%zu connections: connected in %.3f s (%.2f ms each), %u paths; a message each way in %.3f s, %d early "
-           "ones in %.3f s\n", n, connected, connected * 1e3 / (double)n, paths_up(&sides[0], n), talked, FLOOD,
+    printf("%zu connections: connected in %.3f s (%.2f ms each), %u paths; a message each way in "
+           "%.3f s, %d early "
+           "ones in %.3f s\n",
+           n, connected, connected * 1e3 / (double)n, paths_up(&sides[0], n), talked, FLOOD,
            flooded);
     printf("  an interface: resident %.1f MiB, pinned %.1f MiB\n",
            ((double)before.rss_kib - (double)empty.rss_kib) / 2048,
@@ -335,9 +342,11 @@ static void raise_limit(size_t n)
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed)
         return;
     if (limit.rlim_max < needed) {
-        fprintf(stderr, "bench_verbs_scale: %zu connections need %lu descriptors, two sockets beside each end, but "
-                "%lu are allowed: raise it with `ulimit -n %lu`\n", n, (unsigned long)needed,
-                (unsigned long)limit.rlim_max, (unsigned long)needed);
+        fprintf(stderr,
+                "bench_verbs_scale: %zu connections need %lu descriptors, two sockets beside each "
+                "end, but "
+                "%lu are allowed: raise it with `ulimit -n %lu`\n",
+                n, (unsigned long)needed, (unsigned long)limit.rlim_max, (unsigned long)needed);
         exit(1);
     }
     limit.rlim_cur = needed;

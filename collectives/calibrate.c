@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Link costs for the selector: measured between two ranks when a communicator starts, in a few ms, and
- * kept on disk. All ranks use what rank 0 found, or they would choose different algorithms. What a
- * measurement is worth, costs.c says.
+ * Link costs for the selector: measured between two ranks when a communicator starts, in a few ms,
+ * and kept on disk. All ranks use what rank 0 found, or they would choose different algorithms.
+ * What a measurement is worth, costs.c says.
  *
- * Each figure is measured in rounds, until enough of them agree or the time is up: on an idle machine the
- * first few do, on a busy one those in which all ranks were running.
+ * Each figure is measured in rounds, until enough of them agree or the time is up: on an idle
+ * machine the first few do, on a busy one those in which all ranks were running.
  */
 #include "collectives/calibrate.h"
 
@@ -219,8 +219,8 @@ static int time_sum(struct sluice_comm *comm, size_t bytes, uint8_t *buf, struct
 }
 
 /* One POST to AWAIT is what a barrier takes; allreduces in one stage say what bytes take. */
-static int measure_windows(struct sluice_comm *comm, uint8_t *buf, const struct sl_costs_facts *facts,
-                           struct gauge *g)
+static int measure_windows(struct sluice_comm *comm, uint8_t *buf,
+                           const struct sl_costs_facts *facts, struct gauge *g)
 {
     struct sl_call barrier = {.coll = SL_BARRIER, .dtype = SLUICE_U8};
     struct sl_call more = {.coll = SL_BROADCAST, .dtype = SLUICE_U8, .count = 1};
@@ -271,11 +271,12 @@ static double crossing(const struct sl_costs_facts *facts, const struct sl_costs
 {
     double n = facts->ranks;
 
-    return (ns / facts->ranks_per_core - bytes * (costs->copy + n * costs->reduce)) / ((n - 1) * bytes);
+    return (ns / facts->ranks_per_core - bytes * (costs->copy + n * costs->reduce)) /
+           ((n - 1) * bytes);
 }
 
-/* The first bytes of a vector cost more than those that the processor sees coming: what counts for the
- * long ones, where the choice matters most, is the difference of two lengths. */
+/* The first bytes of a vector cost more than those that the processor sees coming: what counts for
+ * the long ones, where the choice matters most, is the difference of two lengths. */
 static void conclude_windows(const struct gauge *g, double tolerance,
                              const struct sl_costs_facts *facts, struct sl_costs *out)
 {
@@ -454,7 +455,8 @@ static void second_word(const struct sluice_comm *comm, const struct gauges *all
              (double)ns / 1e6, fresh.calm ? "" : ", on a busy machine",
              repaired != 0 ? ", which showed what cannot be" : "");
     if (repaired != 0)
-        sl_info("tune", "%u of the measured costs cannot be; usual ones are used and nothing is kept",
+        sl_info("tune",
+                "%u of the measured costs cannot be; usual ones are used and nothing is kept",
                 repaired);
 }
 
@@ -553,13 +555,15 @@ void sl_costs_predict(const struct sluice_comm *comm, struct sl_plan *plan)
         plan->sample_mask = 1;
 }
 
-/* The middle of what plans of a kind took over their predictions; 0: none was called often enough. */
+/* The middle of what plans of a kind took over their predictions; 0: none was called often
+ * enough. */
 static double seen(const struct sluice_comm *comm, bool windows)
 {
     double ratios[64];
     int count = 0;
 
-    sl_list_foreach (&comm->plan_lru, node) {
+    sl_list_foreach(&comm->plan_lru, node)
+    {
         const struct sl_plan *plan = sl_container_of(node, struct sl_plan, lru);
 
         if (plan->samples >= SAMPLES_MIN && (plan->schedule.win_values != 0) == windows &&

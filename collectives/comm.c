@@ -20,7 +20,8 @@
 
 #define SPIN_NS_OWN_CORE (2 * SL_NS_PER_MS)
 #define SPIN_NS_SHARED_CORE (20 * SL_NS_PER_MS) /* of yielding: others run meanwhile */
-#define SPIN_NS_APART 0 /* a yield comes back at once, and the rank keeps the core for its slice of ms: it sleeps */
+#define SPIN_NS_APART                                                                              \
+    0 /* a yield comes back at once, and the rank keeps the core for its slice of ms: it sleeps */
 
 static int alloc_tables(struct sluice_comm *comm)
 {
@@ -75,7 +76,8 @@ static void set_spin(struct sluice_comm *comm)
                                               : SPIN_NS_OWN_CORE;
 }
 
-/* The exchange's own key; a caller's exchange that has none leaves what all ranks were told as their secret. */
+/* The exchange's own key; a caller's exchange that has none leaves what all ranks were told as
+ * their secret. */
 static int set_session(struct sluice_comm *comm, const struct sl_exchange *exchange)
 {
     struct sl_worker *worker = &comm->worker;

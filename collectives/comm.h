@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A communicator: the ranks that work together, how each is reached, the windows that ranks of one host
- * share, the operations under way and the plans they walk.
+ * A communicator: the ranks that work together, how each is reached, the windows that ranks of one
+ * host share, the operations under way and the plans they walk.
  *
- * One buffer's way: lib/sluice.c checks the call → plan.c finds or builds the schedule for its shape
- * (select.c chooses the algorithm) → exec.c walks the schedule → the endpoint's transport. wait.c
- * makes progress while somebody waits; health.c notices ranks that died, hang or disagree.
+ * One buffer's way: lib/sluice.c checks the call → plan.c finds or builds the schedule for its
+ * shape (select.c chooses the algorithm) → exec.c walks the schedule → the endpoint's transport.
+ * wait.c makes progress while somebody waits; health.c notices ranks that died, hang or disagree.
  */
 #ifndef SL_COLLECTIVES_COMM_H
 #define SL_COLLECTIVES_COMM_H
@@ -34,9 +34,9 @@
 
 /* What a rank called, as it is compared with what others called. Travels in control messages. */
 struct sl_signature {
-    uint32_t seq; /* number of the collective on this communicator, from 1 */
+    uint32_t seq;         /* number of the collective on this communicator, from 1 */
     uint32_t fingerprint; /* 0: what it was is not known */
-    uint32_t run; /* of the fingerprints up to this one; 0: not known */
+    uint32_t run;         /* of the fingerprints up to this one; 0: not known */
     uint32_t root;
     uint64_t count;
     uint8_t coll, dtype, op;
@@ -44,8 +44,9 @@ struct sl_signature {
     uint8_t reserved[4];
 };
 
-/* What stands for all calls up to one, in the low half of messages' tags and in windows: who has it in common called
- * the same from the first on. One to one in both arguments, so ranks that once called differently stay apart. */
+/* What stands for all calls up to one, in the low half of messages' tags and in windows: who has it
+ * in common called the same from the first on. One to one in both arguments, so ranks that once
+ * called differently stay apart. */
 static inline uint32_t sl_run_on(uint32_t run, uint32_t fingerprint)
 {
     run = (run ^ fingerprint) * UINT32_C(0x9e3779b1);
@@ -61,18 +62,18 @@ struct sl_peer_status {
 };
 
 struct sl_peer {
-    struct sl_ep *ep;            /* NULL for this rank */
-    struct sl_win_slot *slots;   /* its window, mapped; NULL: that rank shares none with this one */
-    uint64_t seen;               /* the last word seen in its window */
+    struct sl_ep *ep;          /* NULL for this rank */
+    struct sl_win_slot *slots; /* its window, mapped; NULL: that rank shares none with this one */
+    uint64_t seen;             /* the last word seen in its window */
     uint32_t host;
-    uint32_t opened, local;      /* transports that it has open, and those that reach only its host: a
+    uint32_t opened, local; /* transports that it has open, and those that reach only its host: a
                                   * bit per place in the list */
-    /* Order of posting: operations take a ticket per direction when they start, and post while their
-     * ticket is served, so that the n-th send meets the n-th recv with many in flight. */
+    /* Order of posting: operations take a ticket per direction when they start, and post while
+     * their ticket is served, so that the n-th send meets the n-th recv with many in flight. */
     uint64_t send_ticket, send_serving, recv_ticket, recv_serving;
     uint32_t p2p_sent, p2p_received; /* sluice_send and sluice_recv calls so far */
-    bool left;                       /* it said goodbye: losing its endpoint is no failure by itself */
-    bool gave_up;                    /* it has told of an error: it lived then */
+    bool left;    /* it said goodbye: losing its endpoint is no failure by itself */
+    bool gave_up; /* it has told of an error: it lived then */
     bool down;
     void *map;
     struct sl_peer_status status;
@@ -112,7 +113,7 @@ struct sluice_comm {
     uint32_t rank, size;
     uint64_t life; /* of the process that made it: core/fork.h */
     struct sl_worker worker;
-    struct sl_event_ring *events; /* of the worker */
+    struct sl_event_ring *events;    /* of the worker */
     struct sl_path_stat *kept_paths; /* of endpoints that are gone, for reports; or NULL */
     size_t kept_path_count;
     struct sl_config config;
@@ -121,70 +122,71 @@ struct sluice_comm {
     struct sl_peer *peers; /* [size] */
     uint32_t *host;        /* [size]: numbered from 0 by first appearance */
     uint32_t host_count;
-    uint32_t local_size;   /* ranks of this host */
+    uint32_t local_size; /* ranks of this host */
     const struct sl_kernels *kernels;
     struct sl_costs costs;
-    struct sl_correction correction; /* of what the costs predict */
+    struct sl_correction correction;        /* of what the costs predict */
     char costs_source[SL_COSTS_SOURCE_MAX]; /* where they come from, for --explain */
-    size_t stream_min;     /* results of at least this many bytes bypass the caches */
+    size_t stream_min; /* results of at least this many bytes bypass the caches */
 
     /* windows */
     struct sl_mem win_mem;
     struct sl_mr *win_mr;
-    struct sl_iface *win_iface; /* NULL: this rank is alone on its host, the memory is plain */
-    struct sl_win_slot *win_slots;   /* of this rank; NULL: the communicator has no windows */
-    size_t win_bytes;                /* payload of a half */
+    struct sl_iface *win_iface;    /* NULL: this rank is alone on its host, the memory is plain */
+    struct sl_win_slot *win_slots; /* of this rank; NULL: the communicator has no windows */
+    size_t win_bytes;              /* payload of a half */
     uint64_t win_ticket, win_serving; /* one operation at a time uses the windows */
     uint64_t win_base;                /* counter at which the next operation starts */
     uint64_t win_shorts, win_longs;   /* operations so far that used an area */
-    uint64_t win_begun;               /* all ranks are known to have begun those before this ticket */
-    uint64_t win_free[SL_WIN_AREAS];  /* an area is written again when all have begun those before this ticket */
-    struct {                          /* by ticket % SL_WIN_SLOTS, of the last ones served */
+    uint64_t win_begun; /* all ranks are known to have begun those before this ticket */
+    /* an area is written again when all have begun those before this ticket */
+    uint64_t win_free[SL_WIN_AREAS];
+    struct { /* by ticket % SL_WIN_SLOTS, of the last ones served */
         uint64_t base;
         uint32_t seq;
     } win_past[SL_WIN_SLOTS];
 
-
     /* operations */
-    struct sl_node active;   /* sl_op.link, in order of the calls */
-    uint32_t active_count;   /* requests that are not given back */
-    uint32_t seq;            /* collectives called so far */
-    uint32_t run;            /* of these */
+    struct sl_node active; /* sl_op.link, in order of the calls */
+    uint32_t active_count; /* requests that are not given back */
+    uint32_t seq;          /* collectives called so far */
+    uint32_t run;          /* of these */
     struct sl_signature history[SL_HISTORY];
-    struct sl_plan **plans;  /* hash table */
+    struct sl_plan **plans;    /* hash table */
     struct sl_plan *last_plan; /* the one found last: mostly the next one too */
     struct sl_node plan_lru;
     uint32_t plan_count;
 
     /* waiting (wait.c) */
     bool oversubscribed; /* more ranks on this host than cores */
-    bool apart;          /* and the scheduler does not let them run by a yield of one: see core/host.h */
+    bool apart; /* and the scheduler does not let them run by a yield of one: see core/host.h */
     uint64_t spin_ns;
-    uint32_t idle_passes;         /* since something moved, be it a control message */
-    uint64_t idle_since_ns;       /* of the ladder; 0: not known yet */
+    uint32_t idle_passes;   /* since something moved, be it a control message */
+    uint64_t idle_since_ns; /* of the ladder; 0: not known yet */
     uint64_t steps_run;
-    uint64_t moves;               /* traffic and steps, when they last changed */
-    uint64_t idle_ns, checked_ns; /* time in which they did not; when that was last looked at, 0: not yet */
+    uint64_t moves; /* traffic and steps, when they last changed */
+    uint64_t idle_ns,
+        checked_ns; /* time in which they did not; when that was last looked at, 0: not yet */
 
     /* health (health.c) */
-    uint64_t told_ns;     /* when the status was last sent to the peers */
-    uint64_t mismatch_ns; /* when a disagreement, or an earlier one, was noticed; 0: none */
+    uint64_t told_ns;      /* when the status was last sent to the peers */
+    uint64_t mismatch_ns;  /* when a disagreement, or an earlier one, was noticed; 0: none */
     uint32_t mismatch_seq; /* the first that is known of */
-    uint64_t lost_ns;     /* when an endpoint was lost; 0: none */
+    uint64_t lost_ns;      /* when an endpoint was lost; 0: none */
     int32_t lost_rank;
     int lost_status;
     char lost_why[512];
-    bool *rank_sets;      /* [2 * size]: scratch of verdicts */
-    int error;            /* why the communicator is broken; 0: it is not */
-    int32_t culprit;      /* rank to blame; -1: none */
-    bool torn_down;       /* after an error: the endpoints are gone */
-    bool is_speaker;      /* ... and of the ranks that live, this one tells people */
+    bool *rank_sets; /* [2 * size]: scratch of verdicts */
+    int error;       /* why the communicator is broken; 0: it is not */
+    int32_t culprit; /* rank to blame; -1: none */
+    bool torn_down;  /* after an error: the endpoints are gone */
+    bool is_speaker; /* ... and of the ranks that live, this one tells people */
     char error_text[SL_ERROR_TEXT_MAX];
     _Atomic int abort_asked;
-    struct sl_status_page *page;  /* live report for signals and --status; or NULL */
-    uint64_t page_ns;             /* when it was last written */
+    struct sl_status_page *page; /* live report for signals and --status; or NULL */
+    uint64_t page_ns;            /* when it was last written */
 
-    struct sl_node buffers;  /* of sluice_alloc() */
+    struct sl_node buffers;                     /* of sluice_alloc() */
     const struct sl_comm_transport *transports; /* those given, for children; borrowed */
     size_t transport_count;
     bool closed; /* destroyed, but requests are still to be given back */
@@ -192,9 +194,9 @@ struct sluice_comm {
     /* other communicators of the thread (kin.c) */
     struct sl_node kin;
     const void *_Atomic home; /* the thread whose call was the last */
-    _Atomic int claimed;  /* somebody is inside */
-    bool kept;            /* calls on it are claimed for the keeper's sake, too */
-    _Atomic bool movable; /* calls on it are claimed, so a waiting thread may move it */
+    _Atomic int claimed;      /* somebody is inside */
+    bool kept;                /* calls on it are claimed for the keeper's sake, too */
+    _Atomic bool movable;     /* calls on it are claimed, so a waiting thread may move it */
 
     /* SLUICE_PROGRESS=caller, where a transport mends paths: moves it on while no call is inside */
     struct sl_keeper keeper;
@@ -207,8 +209,8 @@ struct sluice_comm {
 };
 
 /*
- * Makes a communicator over exchange, which stays the caller's. Blocks until all ranks are connected.
- * Errors as sluice_comm_create().
+ * Makes a communicator over exchange, which stays the caller's. Blocks until all ranks are
+ * connected. Errors as sluice_comm_create().
  */
 int sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *params,
                    struct sluice_comm **out);
@@ -217,11 +219,12 @@ void sl_comm_destroy(struct sluice_comm *comm);
 /* After a request was given back: frees a destroyed communicator with its last request. */
 void sl_comm_release(struct sluice_comm *comm);
 
-/* One pass over everything that can move. Returns how much moved; 0: nothing. Never fails: errors end
- * requests. */
+/* One pass over everything that can move. Returns how much moved; 0: nothing. Never fails: errors
+ * end requests. */
 unsigned sl_comm_progress(struct sluice_comm *comm);
 
-/* wait.c: the first operation since none was in flight begins: the time until now counts against nobody. */
+/* wait.c: the first operation since none was in flight begins: the time until now counts against
+ * nobody. */
 static inline void sl_comm_begin_waiting(struct sluice_comm *comm)
 {
     comm->idle_ns = 0;
@@ -229,8 +232,8 @@ static inline void sl_comm_begin_waiting(struct sluice_comm *comm)
     comm->idle_since_ns = 0;
 }
 
-/* wait.c: a keeper's look: passes over the transports that mend paths (SL_CAP_MENDS) alone; operations stay where they
- * are. */
+/* wait.c: a keeper's look: passes over the transports that mend paths (SL_CAP_REPAIRS) alone;
+ * operations stay where they are. */
 void sl_comm_mend(struct sluice_comm *comm);
 
 /* wait.c: after a pass that moved nothing (moved 0) or something. Polls, yields or sleeps, and from
@@ -240,8 +243,8 @@ void sl_comm_idle(struct sluice_comm *comm, unsigned moved, bool may_sleep);
 /* wait.c: progress until *status is no longer SL_PENDING. */
 void sl_comm_wait(struct sluice_comm *comm, const int *status);
 
-/* Breaks the communicator: every operation ends with code and the sentence; the peers are told. The first
- * failure stays. culprit: the rank to blame, or -1. */
+/* Breaks the communicator: every operation ends with code and the sentence; the peers are told. The
+ * first failure stays. culprit: the rank to blame, or -1. */
 void sl_comm_fail(struct sluice_comm *comm, int code, int32_t culprit, const char *fmt, ...)
     SL_PRINTF(4, 5);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Meets the other ranks over an exchange and connects each pair by the first transport that reaches. */
+/* Meets the other ranks over an exchange and connects each pair by the first transport that
+ * reaches. */
 #include "collectives/connect.h"
 
 #include "collectives/health.h"
@@ -21,10 +22,11 @@ struct hello {
     uint32_t magic, version;
     uint64_t host;
     uint64_t sched_group;
-    uint64_t settings;  /* of what must be the same on all ranks */
-    uint32_t opened;    /* bit per place in the list of transports */
-    uint32_t local;     /* those of them that reach only this host */
-    uint32_t nearby;    /* 1: surely on rank 0's host; that of two machines may have one number (host) */
+    uint64_t settings; /* of what must be the same on all ranks */
+    uint32_t opened;   /* bit per place in the list of transports */
+    uint32_t local;    /* those of them that reach only this host */
+    /* 1: surely on rank 0's host; that of two machines may have one number (host) */
+    uint32_t nearby;
     uint32_t unused;
     uint64_t cores[SL_CPU_WORDS];
     char settings_text[512];
@@ -66,7 +68,9 @@ int sl_transport_names(const char *list, struct sl_name *out, unsigned cap, unsi
     if (strcasecmp(list, "auto") == 0) {
         for (const struct sl_transport_ops *const *t = sl_transports(); *t != NULL; t++) {
             if (*count == cap)
-                return sl_fail(-EINVAL, "this build has more than %u transports: SLUICE_TRANSPORT must name those to use",
+                return sl_fail(-EINVAL,
+                               "this build has more than %u transports: SLUICE_TRANSPORT must name "
+                               "those to use",
                                cap);
             out[(*count)++] = (struct sl_name){(*t)->name, strlen((*t)->name)};
         }
@@ -93,7 +97,8 @@ static int list_transports(struct sluice_comm *comm, const struct sl_comm_params
 
     if (params->transports != NULL) {
         if (params->transport_count > SL_IFACES_MAX)
-            return sl_fail(-EINVAL, "the call names %zu transports, and a communicator has %u at most",
+            return sl_fail(-EINVAL,
+                           "the call names %zu transports, and a communicator has %u at most",
                            params->transport_count, SL_IFACES_MAX);
         for (size_t i = 0; i < params->transport_count; i++)
             comm->ifaces[comm->iface_count++].ops = params->transports[i].ops;
@@ -106,7 +111,8 @@ static int list_transports(struct sluice_comm *comm, const struct sl_comm_params
         const struct sl_transport_ops *ops = sl_transport_find(names[i].text, names[i].len);
 
         if (ops == NULL)
-            return sl_fail(-ENODEV, "there is no transport '%.*s' in this build; see sluice-bench --list",
+            return sl_fail(-ENODEV,
+                           "there is no transport '%.*s' in this build; see sluice-bench --list",
                            (int)names[i].len, names[i].text);
         comm->ifaces[comm->iface_count++].ops = ops;
     }
@@ -119,7 +125,8 @@ static int compare_hellos(const struct sluice_comm *comm, const struct hello *al
 
     for (uint32_t r = 0; r < comm->size; r++)
         if (all[r].magic != HELLO_MAGIC || all[r].version != mine->version)
-            return sl_fail(-EPROTO, "rank %u speaks protocol version %u, rank %u speaks %u: install the "
+            return sl_fail(-EPROTO,
+                           "rank %u speaks protocol version %u, rank %u speaks %u: install the "
                            "same Sluice everywhere",
                            r, all[r].version, comm->rank, mine->version);
     for (uint32_t r = 0; r < comm->size; r++) {
@@ -129,8 +136,8 @@ static int compare_hellos(const struct sluice_comm *comm, const struct hello *al
             continue;
         snprintf(its, sizeof(its), "%.*s", SETTINGS_SHOWN - 1, all[r].settings_text);
         sl_tame_text(its);
-        return sl_fail(-EPROTO, "settings differ: rank %u has %s; rank %u has %.*s", r, its, comm->rank,
-                       SETTINGS_SHOWN - 1, mine->settings_text);
+        return sl_fail(-EPROTO, "settings differ: rank %u has %s; rank %u has %.*s", r, its,
+                       comm->rank, SETTINGS_SHOWN - 1, mine->settings_text);
     }
     return 0;
 }
@@ -182,17 +189,19 @@ static uint32_t count_ranks_per_core(const struct sluice_comm *comm, const struc
     return most;
 }
 
-/* Cores are shared by ranks that the scheduler keeps in groups apart: each rank in a session, a container or a
- * control group of its own. */
+/* Cores are shared by ranks that the scheduler keeps in groups apart: each rank in a session, a
+ * container or a control group of its own. */
 static bool are_apart(const struct sluice_comm *comm, const struct hello *all)
 {
     for (uint32_t r = 0; r < comm->size; r++)
-        if (comm->host[r] == comm->host[comm->rank] && all[r].sched_group != all[comm->rank].sched_group)
+        if (comm->host[r] == comm->host[comm->rank] &&
+            all[r].sched_group != all[comm->rank].sched_group)
             return comm->oversubscribed;
     return false;
 }
 
-/* Ranks of this host that SLUICE_HOST_ID calls different hosts dial each other as such, never by loopback. */
+/* Ranks of this host that SLUICE_HOST_ID calls different hosts dial each other as such, never by
+ * loopback. */
 static bool all_nearby(const struct sluice_comm *comm, const struct hello *all)
 {
     for (uint32_t r = 0; r < comm->size; r++)
@@ -232,8 +241,8 @@ int sl_connect_meet(struct sluice_comm *comm, struct sl_exchange *exchange,
             mine.local |= 1u << i;
     }
     mine.nearby = exchange->nearby;
-    mine.host = params->host_id != NULL ? sl_hash_text(params->host_id)
-                                        : sl_host_hash(&comm->config);
+    mine.host =
+        params->host_id != NULL ? sl_hash_text(params->host_id) : sl_host_hash(&comm->config);
     mine.sched_group = sl_host_sched_group();
     sl_host_cores(mine.cores);
     describe_settings(comm, mine.settings_text, sizeof(mine.settings_text));
@@ -245,8 +254,7 @@ int sl_connect_meet(struct sluice_comm *comm, struct sl_exchange *exchange,
         number_hosts(comm, all);
         keep_opened(comm, all);
         comm->worker.one_host = all_nearby(comm, all);
-        comm->oversubscribed =
-            comm->local_size > count_cores(comm, all, comm->host[comm->rank]);
+        comm->oversubscribed = comm->local_size > count_cores(comm, all, comm->host[comm->rank]);
         comm->apart = are_apart(comm, all);
         comm->costs.ranks_per_core = count_ranks_per_core(comm, all);
     }
@@ -259,7 +267,7 @@ int sl_connect_meet(struct sluice_comm *comm, struct sl_exchange *exchange,
 /* One endpoint being connected. */
 struct attempt {
     struct sl_req req;
-    bool tried; /* an endpoint exists */
+    bool tried;    /* an endpoint exists */
     char why[320]; /* of a failure */
 };
 
@@ -335,9 +343,9 @@ static void connect_endpoints(struct sluice_comm *comm, unsigned t, const struct
             continue;
         *req = (struct sl_req){.status = SL_PENDING, .done = attempt_over};
         attempts[r].why[0] = '\0';
-        int err = addr->len == 0 ? sl_fail(-EHOSTUNREACH, "rank %u gave no %s address", r,
-                                           slot->ops->name)
-                                 : slot->ops->ep_connect(comm->peers[r].ep, addr, req);
+        int err = addr->len == 0
+                      ? sl_fail(-EHOSTUNREACH, "rank %u gave no %s address", r, slot->ops->name)
+                      : slot->ops->ep_connect(comm->peers[r].ep, addr, req);
 
         if (err < 0) {
             req->status = err;
@@ -354,7 +362,8 @@ static bool all_settled(const struct sluice_comm *comm, const struct attempt *at
     return true;
 }
 
-/* A transport ends what takes too long itself, and says where it was; this is for one that does not. */
+/* A transport ends what takes too long itself, and says where it was; this is for one that does
+ * not. */
 static void await_endpoints(struct sluice_comm *comm, const struct attempt *attempts)
 {
     uint64_t timeout_ns = (uint64_t)comm->config.connect_timeout_ms * SL_NS_PER_MS;
@@ -440,7 +449,8 @@ static int connect_round(struct sluice_comm *comm, struct sl_exchange *exchange,
     connect_endpoints(comm, t, all, attempts);
     await_endpoints(comm, attempts);
     settle(comm, t, attempts, row);
-    /* A rank whose progress failed as a whole still takes part in the exchange, or all would wait. */
+    /* A rank whose progress failed as a whole still takes part in the exchange, or all would
+     * wait. */
     err = exchange->allgather(exchange, row, n, rows);
     if (err != 0)
         goto out;
@@ -468,7 +478,8 @@ static bool round_wanted(const struct sluice_comm *comm, const uint8_t *linked, 
     return false;
 }
 
-/* Whose lack of memory may be why a pair is not connected: this rank's own, for it knows of no other's. */
+/* Whose lack of memory may be why a pair is not connected: this rank's own, for it knows of no
+ * other's. */
 static bool lacked_memory(const struct sluice_comm *comm, uint32_t a, uint32_t b)
 {
     for (unsigned t = 0; t < comm->iface_count && (a == comm->rank || b == comm->rank); t++) {
@@ -494,7 +505,8 @@ static int refuse_unlinked(const struct sluice_comm *comm, const uint8_t *linked
                     len += (size_t)snprintf(whys + len, sizeof(whys) - len, "; %s: %s",
                                             comm->ifaces[t].ops->name, comm->ifaces[t].why);
             if (lacked_memory(comm, a, b))
-                return sl_fail(-ENOMEM, "rank %u lacked memory to connect ranks %u and %u%s", comm->rank, a, b, whys);
+                return sl_fail(-ENOMEM, "rank %u lacked memory to connect ranks %u and %u%s",
+                               comm->rank, a, b, whys);
             return sl_fail(-EHOSTUNREACH, "no transport connects ranks %u and %u%s", a, b, whys);
         }
     return 0;

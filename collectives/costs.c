@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What measured link costs are worth. A job that is unlucky when it measures must not spoil those after
- * it: a figure counts when several rounds agree on it and hardware can have it, a set of figures when
- * several jobs agree on it, and for a month.
+ * What measured link costs are worth. A job that is unlucky when it measures must not spoil those
+ * after it: a figure counts when several rounds agree on it and hardware can have it, a set of
+ * figures when several jobs agree on it, and for a month.
  */
 #include "collectives/costs.h"
 
@@ -16,12 +16,12 @@
 #define COST_MAX 1e13 /* ns: hours for one message are no measurement */
 #define ROUNDS_AGREE 3
 #define KEPT_VERSION 1
-#define CALM_SETTLED 3  /* quiet machines that found the same */
-#define BUSY_SETTLED 8  /* busy ones, of which the lowest of each figure is kept */
-#define JOBS_AGREE 1.6  /* a quarter of an octave either way from the same value */
+#define CALM_SETTLED 3 /* quiet machines that found the same */
+#define BUSY_SETTLED 8 /* busy ones, of which the lowest of each figure is kept */
+#define JOBS_AGREE 1.6 /* a quarter of an octave either way from the same value */
 #define DAY_S 86400
-#define PARTED 4.0      /* of predicted and measured time: more than models and programs explain */
-#define DOUBTS_MAX 3    /* measured anew so often, and still: then it is the model or the program */
+#define PARTED 4.0   /* of predicted and measured time: more than models and programs explain */
+#define DOUBTS_MAX 3 /* measured anew so often, and still: then it is the model or the program */
 
 const struct sl_costs sl_costs_built_in = {
     .shm = {.alpha = 250, .beta = 0.08},
@@ -37,7 +37,8 @@ const struct sl_costs sl_costs_built_in = {
 
 double sl_costs_tolerance(const struct sl_costs_facts *facts)
 {
-    return facts->ranks_per_core > 1 ? 1.5 : 1.25; /* the scheduler takes part where cores are shared */
+    return facts->ranks_per_core > 1 ? 1.5
+                                     : 1.25; /* the scheduler takes part where cores are shared */
 }
 
 static int by_value(const void *a, const void *b)
@@ -47,8 +48,8 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Other work only ever makes a round longer. One round alone may have been luck, such as a message that
- * had arrived before it was asked for. */
+/* Other work only ever makes a round longer. One round alone may have been luck, such as a message
+ * that had arrived before it was asked for. */
 bool sl_series_estimate(const struct sl_series *series, double tolerance, double *out)
 {
     double sorted[SL_ROUNDS_MAX];
@@ -81,9 +82,9 @@ bool sl_series_disturbed(const struct sl_series *series, double tolerance)
 
 bool sl_costs_sane(const struct sl_costs *costs)
 {
-    const double all[] = {costs->shm.alpha, costs->shm.beta, costs->net.alpha, costs->net.beta,
-                          costs->sync,      costs->copy,     costs->reduce,    costs->cross,
-                          costs->step};
+    const double all[] = {costs->shm.alpha, costs->shm.beta, costs->net.alpha,
+                          costs->net.beta,  costs->sync,     costs->copy,
+                          costs->reduce,    costs->cross,    costs->step};
 
     for (size_t i = 0; i < SL_ARRAY_LEN(all); i++)
         if (!(all[i] > 0 && all[i] <= COST_MAX))
@@ -105,9 +106,9 @@ static bool repair(const struct bound *b)
 }
 
 /*
- * Generous: from the best machine there is to a poor virtual one. Where ranks share cores each may have
- * to wait for turns of the scheduler, which some 10 us each allow for; a rank that waits while other
- * programs use its core waits milliseconds.
+ * Generous: from the best machine there is to a poor virtual one. Where ranks share cores each may
+ * have to wait for turns of the scheduler, which some 10 us each allow for; a rank that waits while
+ * other programs use its core waits milliseconds.
  */
 unsigned sl_costs_repair(struct sl_costs *costs, const struct sl_costs_facts *facts)
 {
@@ -136,8 +137,8 @@ unsigned sl_costs_repair(struct sl_costs *costs, const struct sl_costs_facts *fa
         repaired += impossible;
         within |= impossible && bounds[i].within;
     }
-    /* Beside a usual figure, one that others' work made long, though not impossible, would decide the choice. By tcp, or where
-     * cores are shared, hosts differ by far more than that. */
+    /* Beside a usual figure, one that others' work made long, though not impossible, would decide
+     * the choice. By tcp, or where cores are shared, hosts differ by far more than that. */
     within &= facts->maps && crowd <= 1;
     for (size_t i = 0; within && i < SL_ARRAY_LEN(bounds); i++)
         if (bounds[i].within && *bounds[i].value > bounds[i].usual)
@@ -197,8 +198,8 @@ static bool figures_agree(double a, double b)
     return a <= b * JOBS_AGREE && b <= a * JOBS_AGREE;
 }
 
-/* What a byte costs on top, as the difference of two measurements, is small and uncertain: that of copies
- * and of the caches counts by what it adds to the byte's whole. */
+/* What a byte costs on top, as the difference of two measurements, is small and uncertain: that of
+ * copies and of the caches counts by what it adds to the byte's whole. */
 static bool agree(const struct sl_costs *a, const struct sl_costs *b)
 {
     return figures_agree(a->shm.alpha, b->shm.alpha) && figures_agree(a->net.alpha, b->net.alpha) &&
@@ -230,8 +231,8 @@ bool sl_correction_sane(const struct sl_correction *correction)
     return factor_sane(correction->windows) && factor_sane(correction->messages);
 }
 
-bool sl_kept_usable(const struct sl_kept_costs *kept, const struct sl_costs_facts *facts, uint64_t host,
-                    uint64_t now_s)
+bool sl_kept_usable(const struct sl_kept_costs *kept, const struct sl_costs_facts *facts,
+                    uint64_t host, uint64_t now_s)
 {
     struct sl_costs costs = kept->costs;
 
@@ -259,7 +260,8 @@ bool sl_kept_merge(struct sl_kept_costs *kept, const struct sl_kept_costs *fresh
 {
     bool nothing = kept->version != KEPT_VERSION;
 
-    if (nothing || (fresh->calm && repaired == 0 && (!kept->calm || !agree(&kept->costs, &fresh->costs)))) {
+    if (nothing ||
+        (fresh->calm && repaired == 0 && (!kept->calm || !agree(&kept->costs, &fresh->costs)))) {
         replace(kept, fresh);
         return repaired == 0;
     }
@@ -274,8 +276,8 @@ bool sl_kept_merge(struct sl_kept_costs *kept, const struct sl_kept_costs *fresh
 
 /* ---- from operations ---- */
 
-/* A quarter up or down at most, and half of the way: what operations take also holds the waiting for
- * ranks that come late. */
+/* A quarter up or down at most, and half of the way: what operations take also holds the waiting
+ * for ranks that come late. */
 static double corrected(double old, double seen)
 {
     double now = old != 0 ? old : 1;
@@ -296,7 +298,8 @@ bool sl_kept_learn(struct sl_kept_costs *kept, const struct sl_correction *seen)
 {
     struct sl_correction now = {corrected(kept->correction.windows, seen->windows),
                                 corrected(kept->correction.messages, seen->messages)};
-    bool changed = now.windows != kept->correction.windows || now.messages != kept->correction.messages;
+    bool changed =
+        now.windows != kept->correction.windows || now.messages != kept->correction.messages;
 
     if (parted(seen->windows) || parted(seen->messages)) {
         if (kept->doubts >= DOUBTS_MAX)

@@ -39,7 +39,8 @@ void sl_dispute_tell(const struct sluice_comm *comm, uint32_t seq, struct sl_tol
     }
 }
 
-/* The lowest number from which on a peer's run is not ours, as far as both are known; 0: they are the same. */
+/* The lowest number from which on a peer's run is not ours, as far as both are known; 0: they are
+ * the same. */
 static uint32_t first_difference(const struct sluice_comm *comm, const struct sl_told *told)
 {
     uint32_t first = 0;
@@ -85,7 +86,8 @@ static const struct sl_signature *disputed_call(const struct sluice_comm *comm, 
 
     if (rank == comm->rank)
         call = sl_call_remembered(comm, comm->mismatch_seq)
-                   ?: is_later(comm->mismatch_seq, comm->seq) ? NULL : &gone;
+                   ?: is_later(comm->mismatch_seq, comm->seq) ? NULL
+                                                              : &gone;
     else if (peer->status.heard_ns == 0 || call->seq != comm->mismatch_seq)
         call = peer->left ? &gone : NULL;
     return call != NULL && (call->fingerprint != 0 || call->gone != 0) ? call : NULL;
@@ -101,9 +103,11 @@ static bool all_told(const struct sluice_comm *comm)
     return true;
 }
 
-/* "ranks 0-2 called allreduce(1000 f32 sum)", for each group that calls the same. *suspect: the lowest rank of the
- * smallest group, which is most likely the one that is wrong. Returns how many groups there are. */
-static unsigned describe_groups(const struct sluice_comm *comm, char *out, size_t cap, int32_t *suspect)
+/* "ranks 0-2 called allreduce(1000 f32 sum)", for each group that calls the same. *suspect: the
+ * lowest rank of the smallest group, which is most likely the one that is wrong. Returns how many
+ * groups there are. */
+static unsigned describe_groups(const struct sluice_comm *comm, char *out, size_t cap,
+                                int32_t *suspect)
 {
     bool *seen = comm->rank_sets, *same = comm->rank_sets + comm->size;
     uint32_t smallest = UINT32_MAX;
@@ -156,7 +160,8 @@ int32_t sl_dispute_describe(const struct sluice_comm *comm, char *out, size_t ca
 {
     char text[384];
     int32_t suspect;
-    /* Where all called the same they differ before it, and nobody knows any more what was called there. */
+    /* Where all called the same they differ before it, and nobody knows any more what was called
+     * there. */
     bool before = describe_groups(comm, text, sizeof(text), &suspect) < 2;
 
     snprintf(out, cap, "ranks disagree on collective number %u%s: %s", comm->mismatch_seq,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ranks that call different things. Messages and windows carry what stands for all calls so far, so whoever meets
- * another run than its own knows that calls differ, now or before: it asks all ranks what they called under that
- * number, compares their earlier runs with its own, goes back to the first call that differs, and ends with the
- * list once all have answered.
+ * Ranks that call different things. Messages and windows carry what stands for all calls so far, so
+ * whoever meets another run than its own knows that calls differ, now or before: it asks all ranks
+ * what they called under that number, compares their earlier runs with its own, goes back to the
+ * first call that differs, and ends with the list once all have answered.
  */
 #ifndef SL_COLLECTIVES_DISPUTE_H
 #define SL_COLLECTIVES_DISPUTE_H
@@ -27,14 +27,15 @@ void sl_dispute_tell(const struct sluice_comm *comm, uint32_t seq, struct sl_tol
 /* Compares what a peer says. asks: it disputes that call, be it with another rank. */
 void sl_dispute_hear(struct sluice_comm *comm, const struct sl_told *told, bool asks);
 
-/* A peer's call number seq, or one before, is not ours. Asks everybody what they called; the verdict comes from a
- * later tick. */
+/* A peer's call number seq, or one before, is not ours. Asks everybody what they called; the
+ * verdict comes from a later tick. */
 void sl_dispute_open(struct sluice_comm *comm, uint32_t seq);
 
 /* All have answered, or had the time to. */
 bool sl_dispute_is_ripe(const struct sluice_comm *comm, uint64_t now);
 
-/* "ranks disagree on collective number 3: rank 0 called …". Returns the rank that is most likely wrong, or -1. */
+/* "ranks disagree on collective number 3: rank 0 called …". Returns the rank that is most likely
+ * wrong, or -1. */
 int32_t sl_dispute_describe(const struct sluice_comm *comm, char *out, size_t cap);
 
 #endif

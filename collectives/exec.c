@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Walks schedules: starts steps in the order of their channels, when what they depend on is complete
- * and, for messages, when earlier operations have posted theirs to the same peer.
+ * Walks schedules: starts steps in the order of their channels, when what they depend on is
+ * complete and, for messages, when earlier operations have posted theirs to the same peer.
  *
- * A step function returns how its channel goes on: RAN (the step is started or over, take the next),
- * BLOCKED (try again on a later pass).
+ * A step function returns how its channel goes on: RAN (the step is started or over, take the
+ * next), BLOCKED (try again on a later pass).
  */
 #include "collectives/exec.h"
 
@@ -17,8 +17,8 @@
 
 enum go { BLOCKED, RAN };
 
-/* How often an AWAIT looks before it lets others progress. A look costs a few ns while the line has not
- * changed, so this is less than a microsecond. */
+/* How often an AWAIT looks before it lets others progress. A look costs a few ns while the line has
+ * not changed, so this is less than a microsecond. */
 #define AWAIT_LOOKS 64
 
 /* Of all collectives up to this one. */
@@ -27,8 +27,9 @@ static inline uint32_t run_of(const struct sluice_req *op)
     return (uint32_t)op->tag;
 }
 
-/* The line of the slot so many operations later is asked for ahead, where ranks run ahead of each other. Its
- * readers are through with it; a store that first has to take it from them would hold up all later ones. */
+/* The line of the slot so many operations later is asked for ahead, where ranks run ahead of each
+ * other. Its readers are through with it; a store that first has to take it from them would hold up
+ * all later ones. */
 #define POSTS_AHEAD 4
 
 static inline uint8_t *at(const struct sluice_req *op, uint8_t buf, uint64_t off)
@@ -186,11 +187,13 @@ static inline uint64_t past_base(const struct sluice_comm *comm, uint64_t ticket
 }
 
 /*
- * Whether others must have begun an earlier operation before this one, whose turn it is, may write: those after the
- * ones that its slot and its area held before. Not just these are waited for, but half of the slots or short areas
- * more: so a rank that is ahead looks at the others' windows seldom, and leaves them their lines in between.
+ * Whether others must have begun an earlier operation before this one, whose turn it is, may write:
+ * those after the ones that its slot and its area held before. Not just these are waited for, but
+ * half of the slots or short areas more: so a rank that is ahead looks at the others' windows
+ * seldom, and leaves them their lines in between.
  */
-static bool must_await(const struct sluice_comm *comm, const struct sluice_req *op, uint64_t *ticket)
+static bool must_await(const struct sluice_comm *comm, const struct sluice_req *op,
+                       uint64_t *ticket)
 {
     uint64_t own = op->win_ticket, free = own >= SL_WIN_SLOTS ? own - SL_WIN_SLOTS + 2 : 0;
     uint64_t ahead = SL_WIN_SLOTS / 2;
@@ -205,7 +208,8 @@ static bool must_await(const struct sluice_comm *comm, const struct sluice_req *
     return true;
 }
 
-/* Whether the word was published in an earlier operation, and not in one that had its slot afterwards. */
+/* Whether the word was published in an earlier operation, and not in one that had its slot
+ * afterwards. */
 static bool is_of(const struct sluice_comm *comm, uint64_t word, uint64_t ticket)
 {
     uint64_t base = past_base(comm, ticket), next = past_base(comm, ticket + 1);
@@ -230,13 +234,15 @@ static bool has_begun(struct sluice_comm *comm, struct sl_peer *peer, uint64_t t
     if (!sl_win_passed(word, past_base(comm, ticket) + SL_WIN_UNIT))
         return false;
     peer->seen = word;
-    /* Operations since may have needed nothing of this peer: whether they were the same shows here. */
+    /* Operations since may have needed nothing of this peer: whether they were the same shows
+     * here. */
     if (SL_UNLIKELY(is_of(comm, word, ticket) && tag_differs(comm, word, ticket)))
         sl_dispute_open(comm, comm->win_past[ticket % SL_WIN_SLOTS].seq);
     return true;
 }
 
-/* The operation's turn at the windows: earlier operations of this rank are through, and its slot and area are free. */
+/* The operation's turn at the windows: earlier operations of this rank are through, and its slot
+ * and area are free. */
 static bool enter_windows(struct sluice_req *op)
 {
     struct sluice_comm *comm = op->comm;
@@ -249,7 +255,8 @@ static bool enter_windows(struct sluice_req *op)
     comm->win_past[op->slot].seq = op->seq;
     if (SL_UNLIKELY(must_await(comm, op, &ticket))) {
         for (uint32_t i = 0; i < s->group_count; i++)
-            if (s->group[i] != comm->rank && !has_begun(comm, sl_comm_peer(comm, s->group[i]), ticket))
+            if (s->group[i] != comm->rank &&
+                !has_begun(comm, sl_comm_peer(comm, s->group[i]), ticket))
                 return false;
         comm->win_begun = ticket + 1;
     }
@@ -264,7 +271,8 @@ static enum go run_post(struct sluice_req *op, const struct sl_step *step)
     struct sluice_comm *comm = op->comm;
     const struct sl_schedule *s = &op->plan->schedule;
 
-    sl_win_publish(&comm->win_slots[op->slot], op->win_base + step->value * SL_WIN_UNIT, sl_win_tag(run_of(op)));
+    sl_win_publish(&comm->win_slots[op->slot], op->win_base + step->value * SL_WIN_UNIT,
+                   sl_win_tag(run_of(op)));
     if (op->plan->win_ahead)
         sl_prefetch_write(&comm->win_slots[(op->slot + POSTS_AHEAD) % SL_WIN_SLOTS]);
     for (uint32_t i = 0; i < s->group_count; i++)
@@ -330,9 +338,8 @@ static enum go run_reduce_win(struct sluice_req *op, const struct sl_step *step)
     uint32_t divisor = (step->flags & SL_STEP_FINAL) != 0 ? plan->divisor : 1;
 
     for (uint32_t i = 0; i < s->group_count; i++)
-        op->srcs[i] = s->group[i] == comm->rank
-                          ? at(op, step->src_buf, step->src_off)
-                          : in_window(op, s->group[i], win);
+        op->srcs[i] = s->group[i] == comm->rank ? at(op, step->src_buf, step->src_off)
+                                                : in_window(op, s->group[i], win);
     if (step->dst_buf == SL_BUF_NONE)
         plan->reduce(own_win, NULL, op->srcs, s->group_count, step->count, divisor);
     else
@@ -350,8 +357,8 @@ static enum go run_get(struct sluice_req *op, const struct sl_step *step)
     size_t len = step->count * plan->esize;
 
     if (len != 0)
-        (step->dst_buf == SL_BUF_OUT ? plan->copy_out : plan->copy)(
-            at(op, step->dst_buf, step->dst_off), src, len);
+        (step->dst_buf == SL_BUF_OUT ? plan->copy_out
+                                     : plan->copy)(at(op, step->dst_buf, step->dst_off), src, len);
     op->bytes += len;
     return RAN;
 }
@@ -434,8 +441,8 @@ unsigned sl_op_run(struct sluice_req *op)
     uint32_t channels = op->plan->schedule.channel_count;
     unsigned ran = 0, pass;
 
-    /* Once calls differ, the n-th send of a peer may meet another receive than it was meant for: nothing
-     * that came since may go on to others. */
+    /* Once calls differ, the n-th send of a peer may meet another receive than it was meant for:
+     * nothing that came since may go on to others. */
     if (op->status != SL_PENDING || op->comm->error != 0 || op->comm->mismatch_ns != 0)
         return 0;
     do {
@@ -482,8 +489,8 @@ static void take_tickets(struct sluice_req *op)
     comm->win_base += plan->schedule.win_values * SL_WIN_UNIT;
 }
 
-/* Collectives are numbered alike on all ranks; a send or receive is numbered within its pair of ranks and
- * direction, since the others do not see it. */
+/* Collectives are numbered alike on all ranks; a send or receive is numbered within its pair of
+ * ranks and direction, since the others do not see it. */
 static void number_call(struct sluice_req *op)
 {
     struct sluice_comm *comm = op->comm;
@@ -575,7 +582,8 @@ void sl_op_end(struct sluice_req *op, int status)
     }
 }
 
-/* What an operation that may not enter the windows yet awaits of the others. false: nothing, or not its turn. */
+/* What an operation that may not enter the windows yet awaits of the others. false: nothing, or not
+ * its turn. */
 static bool awaits_to_enter(const struct sluice_req *op, uint64_t *ticket)
 {
     return op->comm->win_serving == op->win_ticket && must_await(op->comm, op, ticket);
@@ -596,7 +604,8 @@ static int32_t awaited_rank(const struct sluice_req *op, const struct sl_step *s
         return (int32_t)step->peer;
     }
     for (uint32_t i = 0; i < s->group_count; i++)
-        if (s->group[i] != op->comm->rank && !sl_win_passed(op->comm->peers[s->group[i]].seen, target))
+        if (s->group[i] != op->comm->rank &&
+            !sl_win_passed(op->comm->peers[s->group[i]].seen, target))
             return (int32_t)s->group[i];
     return -1;
 }

@@ -16,19 +16,20 @@ unsigned sl_op_run(struct sluice_req *op);
 /* Every step is complete, though the operation may not have been ended yet. */
 bool sl_op_is_over(const struct sluice_req *op);
 
-/* Ends an operation: for the failure of its communicator, when nothing can touch its memory any more. */
+/* Ends an operation: for the failure of its communicator, when nothing can touch its memory any
+ * more. */
 void sl_op_end(struct sluice_req *op, int status);
 
 /* What an operation waits for, for reports. */
 struct sl_waiting {
-    int32_t rank;     /* -1: nobody */
-    uint32_t step;    /* index in the schedule */
+    int32_t rank;               /* -1: nobody */
+    uint32_t step;              /* index in the schedule */
     const struct sl_step *what; /* NULL: nothing */
 };
 void sl_op_waiting(const struct sluice_req *op, struct sl_waiting *out);
 
-/* Whether the window of that rank says less, at this moment, than the next step needs. A rank that is gone will never
- * say more; messages that it does not send or take end by themselves. */
+/* Whether the window of that rank says less, at this moment, than the next step needs. A rank that
+ * is gone will never say more; messages that it does not send or take end by themselves. */
 bool sl_op_lacks(const struct sluice_req *op, uint32_t rank);
 
 #endif

@@ -77,8 +77,10 @@ int sl_forced_algo(const char *setting, enum sl_coll coll, const struct sl_algo 
         const struct sl_algo *algo = sl_algo_find(item.name, item.name_len);
 
         if (algo == NULL)
-            return sl_fail(-EINVAL, SETTING " names '%.*s', which is no algorithm; see "
-                           "sluice-bench --list", (int)item.name_len, item.name);
+            return sl_fail(-EINVAL,
+                           SETTING " names '%.*s', which is no algorithm; see "
+                                   "sluice-bench --list",
+                           (int)item.name_len, item.name);
         if ((item.coll == NULL || is_coll(coll, item.coll, item.coll_len)) &&
             (algo->colls & 1u << coll) != 0)
             *out = algo;
@@ -97,12 +99,16 @@ int sl_forced_check(const char *setting)
         int coll = item.coll != NULL ? find_coll(item.coll, item.coll_len) : 0;
 
         if (coll < 0)
-            return sl_fail(-EINVAL, SETTING " names '%.*s', which is no collective; see sluice-bench "
-                           "--list", (int)item.coll_len, item.coll);
+            return sl_fail(-EINVAL,
+                           SETTING " names '%.*s', which is no collective; see sluice-bench "
+                                   "--list",
+                           (int)item.coll_len, item.coll);
         algo = sl_algo_find(item.name, item.name_len);
         if (item.coll != NULL && (algo->colls & 1u << coll) == 0)
-            return sl_fail(-EINVAL, SETTING " forces %s for %s, which it does not do; see sluice-bench "
-                           "--list", algo->name, sl_coll_name((enum sl_coll)coll));
+            return sl_fail(-EINVAL,
+                           SETTING " forces %s for %s, which it does not do; see sluice-bench "
+                                   "--list",
+                           algo->name, sl_coll_name((enum sl_coll)coll));
     }
     return err;
 }

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define GRACE_LOST_NS (2 * SL_NS_PER_MS)       /* for the culprit's name to arrive by another way */
+#define GRACE_LOST_NS (2 * SL_NS_PER_MS) /* for the culprit's name to arrive by another way */
 #define TELL_NS_MIN (10 * SL_NS_PER_MS)
 #define TELL_NS_MAX (500 * SL_NS_PER_MS)
 #define ABORT_TEXT_MAX 160
@@ -21,10 +21,11 @@
 enum ctrl_type { CTRL_STATUS = 1, CTRL_ABORT = 2, CTRL_BYE = 3 };
 
 enum ctrl_flag {
-    CTRL_ANSWER = 1 << 0,   /* STATUS: calls differ; tell yours for this number */
+    CTRL_ANSWER = 1 << 0, /* STATUS: calls differ; tell yours for this number */
 };
 
-/* STATUS and BYE. What travels as a control message. Both ends run the same build: launch/ compared versions. */
+/* STATUS and BYE. What travels as a control message. Both ends run the same build: launch/ compared
+ * versions. */
 struct ctrl_status {
     uint8_t type, flags;
     uint16_t reserved;
@@ -53,7 +54,8 @@ static void broadcast(struct sluice_comm *comm, const void *msg, size_t len)
     }
 }
 
-/* What this rank says before it goes: full queues are given a while to drain. Not from inside progress. */
+/* What this rank says before it goes: full queues are given a while to drain. Not from inside
+ * progress. */
 static void broadcast_last(struct sluice_comm *comm, const void *msg, size_t len)
 {
     for (uint32_t r = 0; r < comm->size; r++) {
@@ -74,7 +76,8 @@ static void broadcast_last(struct sluice_comm *comm, const void *msg, size_t len
 /* The oldest operation that still waits for something. */
 static const struct sluice_req *oldest(const struct sluice_comm *comm)
 {
-    sl_list_foreach (&comm->active, node) {
+    sl_list_foreach(&comm->active, node)
+    {
         const struct sluice_req *op = sl_container_of(node, const struct sluice_req, link);
 
         if (!sl_op_is_over(op))
@@ -106,8 +109,8 @@ void sl_comm_fail(struct sluice_comm *comm, int code, int32_t culprit, const cha
              culprit >= 0 ? (uint32_t)culprit : SL_EVENT_NOBODY, (uint64_t)(int64_t)code, 0);
 }
 
-/* What a control message has no room for is left out from a space on, with the name of the rank that has it. What
- * was told fits when it is told on. */
+/* What a control message has no room for is left out from a space on, with the name of the rank
+ * that has it. What was told fits when it is told on. */
 static void fit_text(const char *text, size_t len, uint32_t rank, char out[ABORT_TEXT_MAX])
 {
     char rest[48] = "";
@@ -147,7 +150,8 @@ static bool is_fresh(const struct sluice_comm *comm, const struct sl_peer *peer,
     return peer->status.heard_ns != 0 && now - peer->status.heard_ns <= 3 * tell_interval(comm);
 }
 
-/* All ranks know of the error: the lowest that can still speak is the one that people hear of it from. */
+/* All ranks know of the error: the lowest that can still speak is the one that people hear of it
+ * from. */
 static bool is_speaker(const struct sluice_comm *comm)
 {
     uint64_t now = sl_now(comm->worker.clock);
@@ -157,7 +161,8 @@ static bool is_speaker(const struct sluice_comm *comm)
 
         if ((int32_t)r == comm->culprit || peer->left)
             continue;
-        if (peer->gave_up || (!peer->down && (comm->error != -ETIMEDOUT || is_fresh(comm, peer, now))))
+        if (peer->gave_up ||
+            (!peer->down && (comm->error != -ETIMEDOUT || is_fresh(comm, peer, now))))
             return false;
     }
     return true;
@@ -180,7 +185,8 @@ void sl_health_tear_down(struct sluice_comm *comm)
         peer->ep = NULL;
         peer->slots = NULL;
     }
-    sl_list_foreach (&comm->active, node) {
+    sl_list_foreach(&comm->active, node)
+    {
         struct sluice_req *op = sl_container_of(node, struct sluice_req, link);
 
         /* The last step may have been completed in the pass that saw the error. */
@@ -188,7 +194,8 @@ void sl_health_tear_down(struct sluice_comm *comm)
     }
 }
 
-/* Calls that differ may have been met by nothing: those that left first said what they called last. */
+/* Calls that differ may have been met by nothing: those that left first said what they called
+ * last. */
 static void hear_leavers(struct sluice_comm *comm)
 {
     char text[480];
@@ -297,12 +304,12 @@ static void p2p_order_differs(struct sluice_req *op, const struct sl_step *step,
                      sluice_dtype_name((enum sluice_dtype)(tag & 0xff)),
                      sluice_dtype_name((enum sluice_dtype)(op->tag & 0xff)));
     else
-        sl_comm_fail(op->comm, -EPROTO, (int32_t)step->peer,
-                     "the next message from rank %u belongs to %s number %u where this rank is in %s "
-                     "number %u: the order of calls differs between the two",
-                     step->peer, peer_is_p2p ? "send" : "collective",
-                     (unsigned)(tag >> 32) & 0x7fffffff, op->seq == 0 ? "receive" : "collective",
-                     (unsigned)(op->tag >> 32) & 0x7fffffff);
+        sl_comm_fail(
+            op->comm, -EPROTO, (int32_t)step->peer,
+            "the next message from rank %u belongs to %s number %u where this rank is in %s "
+            "number %u: the order of calls differs between the two",
+            step->peer, peer_is_p2p ? "send" : "collective", (unsigned)(tag >> 32) & 0x7fffffff,
+            op->seq == 0 ? "receive" : "collective", (unsigned)(op->tag >> 32) & 0x7fffffff);
 }
 
 static void miss(struct sluice_comm *comm, uint32_t rank)
@@ -358,9 +365,9 @@ static void tell_status(struct sluice_comm *comm, uint64_t now)
 
 static bool is_lacked(const struct sluice_comm *comm, uint32_t rank)
 {
-    sl_list_foreach (&comm->active, node)
-        if (sl_op_lacks(sl_container_of(node, const struct sluice_req, link), rank))
-            return true;
+    sl_list_foreach(&comm->active,
+                    node) if (sl_op_lacks(sl_container_of(node, const struct sluice_req, link),
+                                          rank)) return true;
     return false;
 }
 
@@ -404,16 +411,18 @@ static void time_out(struct sluice_comm *comm, uint64_t now)
         sl_comm_fail(comm, -ETIMEDOUT, -1, "no progress within %lld ms",
                      (long long)comm->config.timeout_ms);
     else if (status->heard_ns == 0)
-        sl_comm_fail(comm, -ETIMEDOUT, culprit,
-                     "rank %d gave no sign of life within %lld ms: it is stopped, cut off, or has not "
-                     "called this operation",
-                     culprit, (long long)comm->config.timeout_ms);
+        sl_comm_fail(
+            comm, -ETIMEDOUT, culprit,
+            "rank %d gave no sign of life within %lld ms: it is stopped, cut off, or has not "
+            "called this operation",
+            culprit, (long long)comm->config.timeout_ms);
     else
-        sl_comm_fail(comm, -ETIMEDOUT, culprit,
-                     "rank %d made no progress within %lld ms; last heard of %.1f s ago in collective "
-                     "number %u",
-                     culprit, (long long)comm->config.timeout_ms,
-                     (double)(now - status->heard_ns) / 1e9, status->call.seq);
+        sl_comm_fail(
+            comm, -ETIMEDOUT, culprit,
+            "rank %d made no progress within %lld ms; last heard of %.1f s ago in collective "
+            "number %u",
+            culprit, (long long)comm->config.timeout_ms, (double)(now - status->heard_ns) / 1e9,
+            status->call.seq);
 }
 
 static void decide(struct sluice_comm *comm)

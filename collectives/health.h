@@ -2,10 +2,10 @@
 /*
  * Ranks that died, hang, or call something else: noticing, blaming, telling.
  *
- * A rank that waits without a move tells all peers what it is in and whom it waits for. From that each
- * rank can follow the chain of waits to the rank that is silent, and sees calls that differ. Whoever ends an
- * operation with an error tells all peers the culprit before it closes its endpoints, so that
- * every rank reports the same cause.
+ * A rank that waits without a move tells all peers what it is in and whom it waits for. From that
+ * each rank can follow the chain of waits to the rank that is silent, and sees calls that differ.
+ * Whoever ends an operation with an error tells all peers the culprit before it closes its
+ * endpoints, so that every rank reports the same cause.
  */
 #ifndef SL_COLLECTIVES_HEALTH_H
 #define SL_COLLECTIVES_HEALTH_H
@@ -26,10 +26,12 @@ static inline bool sl_health_urgent(const struct sluice_comm *comm)
     return comm->mismatch_ns != 0 || comm->lost_ns != 0;
 }
 
-/* Looks after deadlines, statuses and verdicts. now is the worker's clock; comm->idle_ns is up to date. */
+/* Looks after deadlines, statuses and verdicts. now is the worker's clock; comm->idle_ns is up to
+ * date. */
 void sl_health_tick(struct sluice_comm *comm, uint64_t now);
 
-/* After an error: tells the peers, closes the endpoints, ends every operation. Not from a callback. */
+/* After an error: tells the peers, closes the endpoints, ends every operation. Not from a
+ * callback. */
 void sl_health_tear_down(struct sluice_comm *comm);
 
 /* Tells the peers that this rank leaves in good order. */

@@ -10,13 +10,14 @@
 _Atomic unsigned sl_kin_count;
 _Thread_local char sl_kin_thread;
 
-#define BORROWED_MAX 64 /* communicators moved in one pass */
+#define BORROWED_MAX 64     /* communicators moved in one pass */
 #define TRIES_PER_YIELD 200 /* some 10 microseconds */
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sl_node list = {&list, &list};
 
-/* In a child: its parent's list, maybe as another thread was changing it. Nobody reads it; leak checkers see it here. */
+/* In a child: its parent's list, maybe as another thread was changing it. Nobody reads it; leak
+ * checkers see it here. */
 static struct sl_node *parents __attribute__((used));
 
 static void forget_parents(void)
@@ -70,11 +71,12 @@ static bool borrow(struct sluice_comm *comm, struct sluice_comm *other)
 {
     return other != comm &&
            atomic_load_explicit(&other->home, memory_order_relaxed) == sl_kin_home(comm) &&
-           !other->threaded && atomic_load_explicit(&other->movable, memory_order_relaxed) && claim(other);
+           !other->threaded && atomic_load_explicit(&other->movable, memory_order_relaxed) &&
+           claim(other);
 }
 
-/* Borrows up to BORROWED_MAX of this thread's other communicators. The list is not held while they are
- * used: a pass can end in a tear-down, which may take its time. */
+/* Borrows up to BORROWED_MAX of this thread's other communicators. The list is not held while they
+ * are used: a pass can end in a tear-down, which may take its time. */
 static unsigned borrow_all(struct sluice_comm *comm, struct sluice_comm *out[BORROWED_MAX])
 {
     unsigned count = 0;
@@ -82,7 +84,8 @@ static unsigned borrow_all(struct sluice_comm *comm, struct sluice_comm *out[BOR
     if (atomic_load_explicit(&sl_kin_count, memory_order_relaxed) < 2 ||
         pthread_mutex_trylock(&list_lock) != 0)
         return 0;
-    sl_list_foreach (&list, node) {
+    sl_list_foreach(&list, node)
+    {
         struct sluice_comm *other = sl_container_of(node, struct sluice_comm, kin);
 
         if (count < BORROWED_MAX && borrow(comm, other))

@@ -30,11 +30,10 @@ static bool same_counts(const struct sluice_comm *comm, const struct sl_plan *pl
 {
     size_t len = comm->size * sizeof(uint64_t);
 
-    return call->in_counts == NULL ||
-           (memcmp(plan->call.in_counts, call->in_counts, len) == 0 &&
-            memcmp(plan->call.in_offs, call->in_offs, len) == 0 &&
-            memcmp(plan->call.out_counts, call->out_counts, len) == 0 &&
-            memcmp(plan->call.out_offs, call->out_offs, len) == 0);
+    return call->in_counts == NULL || (memcmp(plan->call.in_counts, call->in_counts, len) == 0 &&
+                                       memcmp(plan->call.in_offs, call->in_offs, len) == 0 &&
+                                       memcmp(plan->call.out_counts, call->out_counts, len) == 0 &&
+                                       memcmp(plan->call.out_offs, call->out_offs, len) == 0);
 }
 
 static bool same_call(const struct sl_call *a, const struct sl_call *b)
@@ -133,15 +132,15 @@ static int compile_posts(struct sl_plan *plan, uint32_t size)
     return 0;
 }
 
-/* Storing past the caches saves reading what is overwritten. In place, these have just read it as their input. */
+/* Storing past the caches saves reading what is overwritten. In place, these have just read it as
+ * their input. */
 static bool out_is_cached(const struct sl_shape *shape)
 {
     switch (shape->coll) {
     case SL_ALLREDUCE:
     case SL_REDUCE:
     case SL_REDUCE_SCATTER:
-    case SL_ALL_TO_ALL:
-        return shape->in_place;
+    case SL_ALL_TO_ALL: return shape->in_place;
     default:
         return false; /* in place or not, what comes from others is put where nothing was read */
     }
@@ -227,7 +226,8 @@ static bool is_one_way(enum sl_coll coll)
     return coll == SL_BROADCAST || coll == SL_REDUCE || coll == SL_GATHER || coll == SL_SCATTER;
 }
 
-/* Many areas are for those who run ahead: the others' bytes stay in the innermost cache if they use two. */
+/* Many areas are for those who run ahead: the others' bytes stay in the innermost cache if they use
+ * two. */
 static void place_in_windows(struct sl_plan *plan)
 {
     uint64_t bytes = plan->schedule.win_count * plan->esize;
@@ -307,7 +307,8 @@ static void unlink_plan(struct sluice_comm *comm, struct sl_plan *plan)
 
 static void drop_oldest(struct sluice_comm *comm)
 {
-    sl_list_foreach (&comm->plan_lru, node) {
+    sl_list_foreach(&comm->plan_lru, node)
+    {
         struct sl_plan *plan = sl_container_of(node, struct sl_plan, lru);
 
         if (plan->busy != 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Plans: schedules compiled for one communicator and kept by the shape of the call, and the operations
- * (sluice_req) that walk them. All memory that an operation needs comes with it, so that the second
- * call of a shape allocates nothing.
+ * Plans: schedules compiled for one communicator and kept by the shape of the call, and the
+ * operations (sluice_req) that walk them. All memory that an operation needs comes with it, so that
+ * the second call of a shape allocates nothing.
  */
 #ifndef SL_COLLECTIVES_PLAN_H
 #define SL_COLLECTIVES_PLAN_H
@@ -40,8 +40,9 @@ struct sl_plan {
     bool win_ahead;                /* calls of this kind run ahead, and fit in a slot */
     struct sl_signature signature; /* of this call, but for its number */
     uint32_t esize;
-    uint32_t divisor;      /* of FINAL reductions: size for averages, otherwise 1 */
-    sl_reduce_fn *reduce, *reduce_out; /* _out: into the user's memory, past the caches if that pays */
+    uint32_t divisor; /* of FINAL reductions: size for averages, otherwise 1 */
+    sl_reduce_fn *reduce,
+        *reduce_out; /* _out: into the user's memory, past the caches if that pays */
     sl_copy_fn *copy, *copy_out;
     uint32_t *order;         /* steps by channel */
     uint32_t *channel_first; /* [channel_count + 1] into order[] */
@@ -73,21 +74,21 @@ struct sluice_req {
     struct sl_node link; /* in comm->active, or in plan->spare */
     struct sluice_comm *comm;
     struct sl_plan *plan;
-    int status;     /* SL_PENDING, 0, or a negative errno */
+    int status;      /* SL_PENDING, 0, or a negative errno */
     bool given_back; /* sluice_req_free() came first: goes back to the plan when it ends */
     bool in_windows; /* its turn at the windows has begun */
-    uint8_t slot;   /* of the windows */
-    int8_t area;    /* of the windows, or SL_WIN_NO_AREA */
+    uint8_t slot;    /* of the windows */
+    int8_t area;     /* of the windows, or SL_WIN_NO_AREA */
     uint8_t *base[SL_BUF_WIN + 1];
     uint32_t seq;
     uint64_t tag;
     uint64_t win_ticket, win_base;
-    size_t win_at;    /* where in each window its payload begins */
+    size_t win_at; /* where in each window its payload begins */
     uint32_t open_channels, in_flight;
-    uint64_t bytes; /* moved so far, for reports */
+    uint64_t bytes;    /* moved so far, for reports */
     uint64_t began_ns; /* 0: not timed */
-    uint32_t *next; /* [channel]: place in plan->order */
-    uint8_t *done;  /* [step]; NULL when no step depends on another */
+    uint32_t *next;    /* [channel]: place in plan->order */
+    uint8_t *done;     /* [step]; NULL when no step depends on another */
     struct sl_post *posts;
     uint64_t *tickets;  /* [use] */
     uint32_t *use_left; /* [use]: posts to come */
@@ -95,7 +96,8 @@ struct sluice_req {
     void *tmp;
 };
 
-/* The plan of this call: found, or built and kept. -EINVAL, -ENOTSUP (forced algorithm), -ENOMEM. */
+/* The plan of this call: found, or built and kept. -EINVAL, -ENOTSUP (forced algorithm),
+ * -ENOMEM. */
 int sl_plan_get(struct sluice_comm *comm, const struct sl_call *call, struct sl_plan **out);
 
 /* Frees every plan; none may be busy. */

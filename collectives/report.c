@@ -75,9 +75,8 @@ static void append_waiting(const struct sluice_req *op, char *out, size_t cap, s
     append(out, cap, len, " at step %u of %u", waiting.step, op->plan->schedule.step_count);
     if (waiting.rank < 0)
         return;
-    const char *words = waiting.what->kind < SL_ARRAY_LEN(step_words)
-                            ? step_words[waiting.what->kind]
-                            : NULL;
+    const char *words =
+        waiting.what->kind < SL_ARRAY_LEN(step_words) ? step_words[waiting.what->kind] : NULL;
     const struct sl_ep *ep = comm->peers[waiting.rank].ep;
 
     append(out, cap, len, ", %s rank %d", words != NULL ? words : "waits for", waiting.rank);
@@ -110,14 +109,15 @@ size_t sl_report_comm(const struct sluice_comm *comm, char *out, size_t cap)
     size_t len = 0;
 
     out[0] = '\0';
-    append(out, cap, &len, "communicator of %u ranks, this is rank %u, %u collectives called", comm->size,
-           comm->rank, comm->seq);
+    append(out, cap, &len, "communicator of %u ranks, this is rank %u, %u collectives called",
+           comm->size, comm->rank, comm->seq);
     if (comm->error != 0)
         append(out, cap, &len, ", broken: %s: %s", sluice_strerror(comm->error), comm->error_text);
     append(out, cap, &len, "\n");
     if (comm->error == 0 && sl_list_empty(&comm->active))
         append(out, cap, &len, "  nothing is under way\n");
-    sl_list_foreach (&comm->active, node) {
+    sl_list_foreach(&comm->active, node)
+    {
         char text[512];
 
         sl_report_op(sl_container_of(node, const struct sluice_req, link), text, sizeof(text));

@@ -5,8 +5,8 @@
 
 #include "collectives/plan.h"
 
-/* "allreduce number 12 (1000 f32 sum, ring) at step 7 of 42, waits for rank 3 by shm …, 4096 bytes so
- * far". Cuts at cap. */
+/* "allreduce number 12 (1000 f32 sum, ring) at step 7 of 42, waits for rank 3 by shm …, 4096 bytes
+ * so far". Cuts at cap. */
 void sl_report_op(const struct sluice_req *op, char *out, size_t cap);
 
 /* "call allreduce of 1000 f32 sum", or "have not called it yet" for NULL. */
@@ -15,8 +15,8 @@ void sl_report_call(const struct sl_signature *call, char *out, size_t cap);
 /* The whole communicator: a line for it and one per operation under way. Returns the length. */
 size_t sl_report_comm(const struct sluice_comm *comm, char *out, size_t cap);
 
-/* What each path to each peer has done: up to cap of them. Returns how many there are. After the endpoints are
- * gone: what was kept of them. */
+/* What each path to each peer has done: up to cap of them. Returns how many there are. After the
+ * endpoints are gone: what was kept of them. */
 size_t sl_report_paths(const struct sluice_comm *comm, struct sl_path_stat *out, size_t cap);
 
 /* Before the endpoints go: keeps that, if there is memory for it. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chooses an algorithm for a shape: the cheapest by its cost function, or the one SLUICE_ALGO names. */
+/* Chooses an algorithm for a shape: the cheapest by its cost function, or the one SLUICE_ALGO
+ * names. */
 #include "collectives/select.h"
 
 #include "core/err.h"
@@ -7,8 +8,9 @@
 #include <string.h>
 
 #define MESSAGES_DO_WORSE 1.25 /* measured: 1.1 at 64 KiB, 1.2 at 1 MiB, 2 ranks */
-/* Costs of messages that are measured one after the other differ by a third (docs/perf.md): predictions that are closer
- * than this decide nothing. Then windows are taken, whose costs vary less. */
+/* Costs of messages that are measured one after the other differ by a third (docs/perf.md):
+ * predictions that are closer than this decide nothing. Then windows are taken, whose costs vary
+ * less. */
 #define UNDECIDED 1.1
 
 /* Messages where windows would do as well. */
@@ -25,7 +27,8 @@ static double uncorrected(const struct sluice_comm *comm, const struct sl_algo *
         return -1;
     double cost = algo->cost(shape, &comm->costs);
 
-    /* Messages inside a host were measured on one warm buffer; over a whole vector they do worse. */
+    /* Messages inside a host were measured on one warm buffer; over a whole vector they do
+     * worse. */
     return replaces_windows(comm, algo, shape) ? cost * MESSAGES_DO_WORSE : cost;
 }
 
@@ -37,7 +40,8 @@ static double cost_of(const struct sluice_comm *comm, const struct sl_algo *algo
     return uncorrected(comm, algo, shape) * (factor != 0 ? factor : 1);
 }
 
-double sl_select_predict(const struct sluice_comm *comm, const struct sl_shape *shape, const char *algo)
+double sl_select_predict(const struct sluice_comm *comm, const struct sl_shape *shape,
+                         const char *algo)
 {
     const struct sl_algo *found = sl_algo_find(algo, strlen(algo));
 
@@ -112,13 +116,15 @@ int sl_select_explain(const struct sluice_comm *comm, const struct sl_call *call
         return err;
     fprintf(out, "%s of %llu %s on %u rank%s, %u host%s: %s (%s)\n", sl_coll_name(call->coll),
             (unsigned long long)call->count, sluice_dtype_name(call->dtype), comm->size,
-            comm->size == 1 ? "" : "s", comm->host_count, comm->host_count == 1 ? "" : "s", chosen->name, forced ? "forced by SLUICE_ALGO" : "predicted fastest");
-    fprintf(out,
-            "  costs (%s): message in a host %.0f ns + %.3f ns/B, between hosts %.0f ns + %.3f ns/B, "
-            "sync %.0f ns, copy %.3f ns/B, reduce %.3f ns/B, %u rank%s a core\n",
-            comm->costs_source, comm->costs.shm.alpha, comm->costs.shm.beta, comm->costs.net.alpha,
-            comm->costs.net.beta, comm->costs.sync, comm->costs.copy, comm->costs.reduce,
-            comm->costs.ranks_per_core, comm->costs.ranks_per_core == 1 ? "" : "s");
+            comm->size == 1 ? "" : "s", comm->host_count, comm->host_count == 1 ? "" : "s",
+            chosen->name, forced ? "forced by SLUICE_ALGO" : "predicted fastest");
+    fprintf(
+        out,
+        "  costs (%s): message in a host %.0f ns + %.3f ns/B, between hosts %.0f ns + %.3f ns/B, "
+        "sync %.0f ns, copy %.3f ns/B, reduce %.3f ns/B, %u rank%s a core\n",
+        comm->costs_source, comm->costs.shm.alpha, comm->costs.shm.beta, comm->costs.net.alpha,
+        comm->costs.net.beta, comm->costs.sync, comm->costs.copy, comm->costs.reduce,
+        comm->costs.ranks_per_core, comm->costs.ranks_per_core == 1 ? "" : "s");
     for (const struct sl_algo *const *a = sl_algos; *a != NULL; a++) {
         double cost = cost_of(comm, *a, &shape);
 

@@ -12,11 +12,14 @@
 int sl_select_build(const struct sluice_comm *comm, struct sl_shape *shape,
                     struct sl_schedule *out);
 
-/* Writes, for one call, what each algorithm is predicted to take, or why it is out, and the choice. */
+/* Writes, for one call, what each algorithm is predicted to take, or why it is out, and the
+ * choice. */
 int sl_select_explain(const struct sluice_comm *comm, const struct sl_call *call, FILE *out);
 
-/* What this algorithm should take, in ns, by the costs alone: without the correction by what operations took. */
-double sl_select_predict(const struct sluice_comm *comm, const struct sl_shape *shape, const char *algo);
+/* What this algorithm should take, in ns, by the costs alone: without the correction by what
+ * operations took. */
+double sl_select_predict(const struct sluice_comm *comm, const struct sl_shape *shape,
+                         const char *algo);
 
 /* forced.c: by name, or NULL. */
 const struct sl_algo *sl_algo_find(const char *name, size_t len);
@@ -24,7 +27,8 @@ const struct sl_algo *sl_algo_find(const char *name, size_t len);
 /* forced.c: SLUICE_ALGO. The algorithm that setting forces for coll; NULL: none. */
 int sl_forced_algo(const char *setting, enum sl_coll coll, const struct sl_algo **out);
 
-/* forced.c: -EINVAL: setting has an item that can never force anything; the sentence says which and why. */
+/* forced.c: -EINVAL: setting has an item that can never force anything; the sentence says which and
+ * why. */
 int sl_forced_check(const char *setting);
 
 #endif

@@ -22,7 +22,8 @@
 #define PAGES_MAX 64
 #define MEMFD_NAME "sluice-status"
 
-/* version is odd while the text is being written, so that a reader can tell a torn page (core/seqlock.h). */
+/* version is odd while the text is being written, so that a reader can tell a torn page
+ * (core/seqlock.h). */
 struct sl_status_page {
     _Atomic uint64_t version;
     uint32_t len;
@@ -30,8 +31,8 @@ struct sl_status_page {
     char text[PAGE_BYTES - 16];
 };
 
-/* Where a page lies. A place stays mapped for good, and is used again: the signal's handler may be reading in one thread
- * the page that another thread closes. */
+/* Where a page lies. A place stays mapped for good, and is used again: the signal's handler may be
+ * reading in one thread the page that another thread closes. */
 struct place {
     _Atomic bool taken;
     void *_Atomic map; /* changed by whoever took it, looked at by all; NULL: never used */
@@ -57,7 +58,8 @@ static bool fits_limit(void)
 {
     struct rlimit file;
 
-    return getrlimit(RLIMIT_FSIZE, &file) != 0 || file.rlim_cur == RLIM_INFINITY || file.rlim_cur >= PAGE_BYTES;
+    return getrlimit(RLIMIT_FSIZE, &file) != 0 || file.rlim_cur == RLIM_INFINITY ||
+           file.rlim_cur >= PAGE_BYTES;
 }
 
 /* Of a file, or of nothing (-1), in the place's old mapping if it has one. */
@@ -179,7 +181,8 @@ int sl_status_install_signal(void)
     return 0;
 }
 
-/* The page belongs to another process, maybe another user's: nothing in it may steer the terminal. */
+/* The page belongs to another process, maybe another user's: nothing in it may steer the
+ * terminal. */
 static void print_text(const char *text, size_t len, FILE *out)
 {
     for (size_t i = 0; i < len; i++) {
@@ -229,8 +232,8 @@ int sl_status_print_process(int pid, FILE *out)
     if (dir == NULL && errno == ENOENT)
         return sl_fail(-ESRCH, "there is no process %d", pid);
     if (dir == NULL)
-        return sl_fail(-errno, "process %d cannot be looked at: %s; run as its user or as root", pid,
-                       strerror(errno));
+        return sl_fail(-errno, "process %d cannot be looked at: %s; run as its user or as root",
+                       pid, strerror(errno));
     for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
         snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
         ssize_t len = readlink(path, target, sizeof(target) - 1);
@@ -242,6 +245,5 @@ int sl_status_print_process(int pid, FILE *out)
             found += sl_status_print_page(path, out);
     }
     closedir(dir);
-    return found != 0 ? 0
-                      : sl_fail(-ENOENT, "process %d has no communicator of Sluice open", pid);
+    return found != 0 ? 0 : sl_fail(-ENOENT, "process %d has no communicator of Sluice open", pid);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The live report: each communicator keeps a page of text about what it waits for, in memory that the
- * signal handler prints (SIGUSR1) and that another process reads through /proc (sluice-bench
+ * The live report: each communicator keeps a page of text about what it waits for, in memory that
+ * the signal handler prints (SIGUSR1) and that another process reads through /proc (sluice-bench
  * --status PID), also when this process is stopped or never calls the library again.
  */
 #ifndef SL_COLLECTIVES_STATUS_H
@@ -11,7 +11,8 @@
 
 #include <stdio.h>
 
-/* Gives comm a page. Without one (no memory, no descriptor) there is no live report, nothing else. */
+/* Gives comm a page. Without one (no memory, no descriptor) there is no live report, nothing
+ * else. */
 void sl_status_open(struct sluice_comm *comm);
 void sl_status_close(struct sluice_comm *comm);
 

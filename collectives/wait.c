@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Progress, and what a thread does while nothing moves: it polls, yields or sleeps, by how many ranks
- * share the cores of this host, and looks at the clock from time to time for deadlines.
+ * Progress, and what a thread does while nothing moves: it polls, yields or sleeps, by how many
+ * ranks share the cores of this host, and looks at the clock from time to time for deadlines.
  */
 #include "collectives/exec.h"
 #include "collectives/health.h"
@@ -11,10 +11,10 @@
 #include <poll.h>
 #include <sched.h>
 
-#define PASSES_PER_LOOK 64   /* passes without a move between looks at the clock */
-#define PASSES_TO_POLL 256   /* passes before the core is offered to others: some microseconds */
-#define BUDGET 64            /* requests that a transport may finish per pass */
-#define SLEEP_MAX_MS 50      /* so that statuses and deadlines are looked after */
+#define PASSES_PER_LOOK 64 /* passes without a move between looks at the clock */
+#define PASSES_TO_POLL 256 /* passes before the core is offered to others: some microseconds */
+#define BUDGET 64          /* requests that a transport may finish per pass */
+#define SLEEP_MAX_MS 50    /* so that statuses and deadlines are looked after */
 #define PAGE_NS (20 * SL_NS_PER_MS)
 
 /* All of them, or those that have this capability. */
@@ -41,7 +41,7 @@ static inline unsigned progress_transports(struct sluice_comm *comm, uint32_t ca
 void sl_comm_mend(struct sluice_comm *comm)
 {
     for (unsigned pass = 0; pass < SL_KEEPER_PASSES && comm->error == 0; pass++)
-        progress_transports(comm, SL_CAP_MENDS);
+        progress_transports(comm, SL_CAP_REPAIRS);
     if (comm->error != 0)
         sl_health_tear_down(comm);
 }
@@ -53,8 +53,8 @@ unsigned sl_comm_progress(struct sluice_comm *comm)
     if (SL_UNLIKELY(atomic_load_explicit(&comm->abort_asked, memory_order_relaxed) != 0))
         sl_comm_fail(comm, -ECANCELED, -1, "rank %u aborted the communicator", comm->rank);
     moved = progress_transports(comm, 0);
-    sl_list_foreach (&comm->active, node)
-        steps += sl_op_run(sl_container_of(node, struct sluice_req, link));
+    sl_list_foreach(&comm->active, node) steps +=
+        sl_op_run(sl_container_of(node, struct sluice_req, link));
     comm->steps_run += steps;
     if (SL_UNLIKELY(comm->error != 0))
         sl_health_tear_down(comm);
@@ -71,8 +71,8 @@ static uint64_t count_moves(const struct sluice_comm *comm)
     return moves;
 }
 
-/* Counts the time in which no data moved. A gap between two looks counts little: the caller may have
- * been away computing, and peers had no reason to move then. */
+/* Counts the time in which no data moved. A gap between two looks counts little: the caller may
+ * have been away computing, and peers had no reason to move then. */
 static void look_at_clock(struct sluice_comm *comm)
 {
     uint64_t now = sl_now(comm->worker.clock), moves = count_moves(comm);
@@ -124,8 +124,8 @@ static void park(struct sluice_comm *comm)
     /* A store into our window that came before arm() rings no bell: look once more. */
     unsigned ran = 0;
 
-    sl_list_foreach (&comm->active, node)
-        ran += sl_op_run(sl_container_of(node, struct sluice_req, link));
+    sl_list_foreach(&comm->active, node) ran +=
+        sl_op_run(sl_container_of(node, struct sluice_req, link));
     comm->steps_run += ran;
     if (ran == 0 && !sl_list_empty(&comm->active))
         poll(fds, count, timeout_ms);

@@ -14,10 +14,12 @@
 #define PAGE 4096
 #define HEADER offsetof(struct sl_win_slot, payload)
 #define SHORTS_AT (SL_WIN_SLOTS * sizeof(struct sl_win_slot))
-#define SHORT_LEN (HEADER + SL_WIN_SHORT_BYTES) /* the payload of every area begins as a slot's does */
+#define SHORT_LEN                                                                                  \
+    (HEADER + SL_WIN_SHORT_BYTES) /* the payload of every area begins as a slot's does */
 #define HALVES_AT ((SHORTS_AT + SL_WIN_SHORTS * SHORT_LEN + PAGE - 1) / PAGE * PAGE)
 
-_Static_assert(sizeof(struct sl_win_slot) == 128 && SHORT_LEN % 64 == 0, "slots and areas begin a line");
+_Static_assert(sizeof(struct sl_win_slot) == 128 && SHORT_LEN % 64 == 0,
+               "slots and areas begin a line");
 
 /* What a rank says about its window. */
 struct offer {
@@ -33,7 +35,8 @@ static size_t half_len(const struct sluice_comm *comm)
 
     if (wish == 0)
         wish = comm->local_size <= 16 ? (size_t)1 << 20 : (size_t)256 << 10;
-    return (wish + PAGE - 1) / PAGE * PAGE + PAGE; /* a page more: the payload begins as a slot's does */
+    return (wish + PAGE - 1) / PAGE * PAGE +
+           PAGE; /* a page more: the payload begins as a slot's does */
 }
 
 static bool of_this_host(const struct sluice_comm *comm, uint32_t rank)
@@ -127,7 +130,8 @@ static int map_peer(struct sluice_comm *comm, struct sl_peer *peer, const struct
     int err;
 
     /* All ranks say the same size; only what is mapped tells whether it is there. */
-    while ((err = ops->map(peer->ep, &offer->key, window_len(offer->bytes), &peer->map)) == -EAGAIN) {
+    while ((err = ops->map(peer->ep, &offer->key, window_len(offer->bytes), &peer->map)) ==
+           -EAGAIN) {
         if (sl_now(comm->worker.clock) > deadline || comm->error != 0)
             return sl_fail(-ETIMEDOUT, "the window of rank %d did not arrive", peer->ep->peer);
         sl_comm_idle(comm, sl_comm_progress(comm), true);
@@ -139,8 +143,8 @@ static int map_peer(struct sluice_comm *comm, struct sl_peer *peer, const struct
 
 static uint32_t map_all(struct sluice_comm *comm, const struct offer *offers)
 {
-    uint64_t deadline = sl_now(comm->worker.clock) +
-                        (uint64_t)comm->config.connect_timeout_ms * SL_NS_PER_MS;
+    uint64_t deadline =
+        sl_now(comm->worker.clock) + (uint64_t)comm->config.connect_timeout_ms * SL_NS_PER_MS;
 
     for (uint32_t r = 0; r < comm->size; r++) {
         if (!of_this_host(comm, r))

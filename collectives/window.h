@@ -2,18 +2,21 @@
 /*
  * What ranks of one host tell each other through their windows, without a lock. A window:
  *
- *   slot 0 … slot 63      a word and SL_WIN_INLINE_BYTES each, in one line; and a line that nobody uses, since
+ *   slot 0 … slot 63      a word and SL_WIN_INLINE_BYTES each, in one line; and a line that nobody
+ *   uses, since
  *                         processors fetch lines in pairs
  *   area 0 … area 15      for what does not fit in a slot, where ranks run ahead of each other
  *   area 16, area 17      the halves, for all else
  *
- * The n-th operation that uses windows has slot n % 64 of every rank. Its word says how far that rank has come in it;
- * what it shows to the others lies beside the word or in an area, which operations of its kind take in turns. Both are
- * written again when all ranks are known to have begun the operation after the one that they held, for then
- * they have read it: so a rank that needs nothing of the others, as a root, is up to 62 operations ahead of them.
+ * The n-th operation that uses windows has slot n % 64 of every rank. Its word says how far that
+ * rank has come in it; what it shows to the others lies beside the word or in an area, which
+ * operations of its kind take in turns. Both are written again when all ranks are known to have
+ * begun the operation after the one that they held, for then they have read it: so a rank that
+ * needs nothing of the others, as a root, is up to 62 operations ahead of them.
  *
- * A word holds the counter, in units of SL_WIN_UNIT, and below it a tag of all operations up to this one. The
- * counter rises for ever, and wraps: words and counters are compared by their difference.
+ * A word holds the counter, in units of SL_WIN_UNIT, and below it a tag of all operations up to
+ * this one. The counter rises for ever, and wraps: words and counters are compared by their
+ * difference.
  */
 #ifndef SL_COLLECTIVES_WINDOW_H
 #define SL_COLLECTIVES_WINDOW_H
@@ -51,8 +54,9 @@ static inline bool sl_win_passed(uint64_t word, uint64_t counter)
 }
 
 /*
- * All that this rank has stored in its window, and read in others', is behind the word (release) for whoever sees it
- * (acquire). So a rank overwrites what others read once all have said, by their words, that they are through.
+ * All that this rank has stored in its window, and read in others', is behind the word (release)
+ * for whoever sees it (acquire). So a rank overwrites what others read once all have said, by their
+ * words, that they are through.
  */
 static inline void sl_win_publish(struct sl_win_slot *slot, uint64_t counter, uint64_t tag)
 {

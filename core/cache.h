@@ -5,7 +5,8 @@
 
 #include <stddef.h>
 
-/* Bytes of the last-level cache that this core can use; a guess of 8 MiB when unknown. Reads some files. */
+/* Bytes of the last-level cache that this core can use; a guess of 8 MiB when unknown. Reads some
+ * files. */
 size_t sl_cache_last_level(void);
 
 #endif

@@ -44,16 +44,21 @@ struct sl_config {
 enum sl_config_type { SL_CONFIG_TEXT, SL_CONFIG_INT, SL_CONFIG_BYTES, SL_CONFIG_SWITCH };
 
 struct sl_config_row {
-    const char *name;  /* without SLUICE_ */
-    size_t offset;     /* of the field */
+    const char *name; /* without SLUICE_ */
+    size_t offset;    /* of the field */
     enum sl_config_type type;
     const char *value; /* the default, as one would write it */
     const char *unit;  /* "" when it has none */
     int64_t min, max;  /* of numbers */
     const char *help;  /* a sentence or two */
-    const char *choices; /* words between spaces, the only values there are; NULL: any that the type has */
-    int64_t least;     /* of numbers, but for 0 and what is below */
-    int (*check)(const char *value); /* of texts that are written by rules, whoever reads them later: -EINVAL names the
+    /* words between spaces, the only values there are; NULL: any that the type has */
+    const char *choices;
+    int64_t least; /* of numbers, but for 0 and what is below */
+    /* Of texts that are written by rules, whoever reads them later: -EINVAL names the variable and
+     * what is wrong; pure. NULL: any text will do. */
+    int (*check)(
+        const char *
+            value); /* of texts that are written by rules, whoever reads them later: -EINVAL names the
                                       * variable and what is wrong; pure. NULL: any text will do */
 };
 
@@ -63,12 +68,13 @@ extern const size_t sl_config_row_count;
 /* Sets every field to its default. */
 void sl_config_defaults(struct sl_config *config);
 
-/* Sets one variable from text. name is without SLUICE_. Words are kept as the table writes them, however they are
- * written in value (TCP for tcp, 0 for off). -EINVAL names variable, value and what would do; -ENOENT: no such variable, the text names the nearest. */
+/* Sets one variable from text. name is without SLUICE_. Words are kept as the table writes them,
+ * however they are written in value (TCP for tcp, 0 for off). -EINVAL names variable, value and
+ * what would do; -ENOENT: no such variable, the text names the nearest. */
 int sl_config_set(struct sl_config *config, const char *name, const char *value);
 
-/* Defaults, then every SLUICE_* of envp (as environ). An unknown one gets a warning with the nearest
- * name; a bad value is -EINVAL. */
+/* Defaults, then every SLUICE_* of envp (as environ). An unknown one gets a warning with the
+ * nearest name; a bad value is -EINVAL. */
 int sl_config_from_env(struct sl_config *config, char *const *envp);
 
 /* Bytes from "64", "64k", "1.5M", "2g" (powers of 1024). -EINVAL, for a negative size, too. */

@@ -9,13 +9,13 @@
 /* One function of a table: where its pointer goes. */
 struct sl_dl_symbol {
     const char *name;
-    size_t offset;  /* of the pointer in the table */
-    bool optional;  /* left NULL when the library has no such function */
+    size_t offset; /* of the pointer in the table */
+    bool optional; /* left NULL when the library has no such function */
 };
 
-/* Opens the first of names (NULL-terminated) that the linker finds, and fills table. The library stays
- * open for the life of the process: it may have left threads or handlers behind. -ENOTSUP: not
- * installed, or without a function that is not optional; the text names it. */
+/* Opens the first of names (NULL-terminated) that the linker finds, and fills table. The library
+ * stays open for the life of the process: it may have left threads or handlers behind. -ENOTSUP:
+ * not installed, or without a function that is not optional; the text names it. */
 int sl_dl_open(const char *const *names, const struct sl_dl_symbol *symbols, size_t count,
                void *table);
 

@@ -12,9 +12,9 @@
 #define SPARE_MAX 96
 
 /*
- * The text lies on the heap and not in the thread's static block: libraries that are opened at run time (ours in
- * plugins and preload modules, beside many others) share some 1.6 KB of that. A thread without any memory left
- * has a few words' room.
+ * The text lies on the heap and not in the thread's static block: libraries that are opened at run
+ * time (ours in plugins and preload modules, beside many others) share some 1.6 KB of that. A
+ * thread without any memory left has a few words' room.
  */
 static _Thread_local char *last_error;
 static _Thread_local char spare[SPARE_MAX];

@@ -22,8 +22,8 @@ int sl_fail(int code, const char *fmt, ...) SL_PRINTF(2, 3);
 /* Keeps a sentence made elsewhere (a request's, another thread's) as this thread's last error. */
 int sl_fail_text(int code, const char *text);
 
-/* Text of a peer, a launcher or another process, before it goes to a log or a terminal: each control character
- * becomes a question mark. */
+/* Text of a peer, a launcher or another process, before it goes to a log or a terminal: each
+ * control character becomes a question mark. */
 void sl_tame_text(char *text);
 
 /* Our own mistakes: prints place and expression, then aborts. Kept in release, since wrong

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What happened, when, to whom: records of 32 bytes in a ring per worker, for paths that cannot afford text.
+ * What happened, when, to whom: records of 32 bytes in a ring per worker, for paths that cannot
+ * afford text.
  *
- * The worker's thread writes, one reader (any thread) copies out. When the ring is full the new record is
- * dropped and counted: the first of a burst tells most about its cause. Counts per kind are never
- * dropped.
+ * The worker's thread writes, one reader (any thread) copies out. When the ring is full the new
+ * record is dropped and counted: the first of a burst tells most about its cause. Counts per kind
+ * are never dropped.
  */
 #ifndef SL_CORE_EVENT_H
 #define SL_CORE_EVENT_H
@@ -19,8 +20,8 @@
 
 #define SL_EVENT_AREAS(X) X(CORE, core) X(VERBS, verbs)
 
-/* X(constant, name, area, what a is, what b is): "" where it means nothing. New kinds go to the end: the
- * numbers are what probes show. */
+/* X(constant, name, area, what a is, what b is): "" where it means nothing. New kinds go to the
+ * end: the numbers are what probes show. */
 #define SL_EVENT_KINDS(X)                                                                          \
     X(PATH_UP, path_up, VERBS, "path", "epoch")                                                    \
     X(PATH_DOWN, path_down, VERBS, "path", "status")                                               \
@@ -50,7 +51,7 @@ enum sl_event_kind {
         SL_EVENT_KIND_COUNT
 };
 
-#define SL_EVENT_RING 1024u      /* records; a power of two */
+#define SL_EVENT_RING 1024u        /* records; a power of two */
 #define SL_EVENT_NOBODY UINT32_MAX /* no peer: the event is this process's own */
 
 struct sl_event {
@@ -58,8 +59,8 @@ struct sl_event {
     uint16_t kind;    /* enum sl_event_kind */
     uint8_t area;     /* enum sl_event_area */
     uint8_t zero;
-    uint32_t peer;    /* rank, or SL_EVENT_NOBODY */
-    uint64_t a, b;    /* what the kind's row says; a negative errno as int64_t */
+    uint32_t peer; /* rank, or SL_EVENT_NOBODY */
+    uint64_t a, b; /* what the kind's row says; a negative errno as int64_t */
 };
 
 _Static_assert(sizeof(struct sl_event) == 32, "records of events are 32 bytes");

@@ -13,18 +13,19 @@ struct sl_exchange {
     int rank, size;
 
     /* Every rank gives len bytes (the same len on all) and gets all of them, ordered by rank, in
-     * out[size * len]. Blocks, at most until its deadline. -ETIMEDOUT and -ECONNRESET name the ranks
-     * that are missing. */
+     * out[size * len]. Blocks, at most until its deadline. -ETIMEDOUT and -ECONNRESET name the
+     * ranks that are missing. */
     int (*allgather)(struct sl_exchange *exchange, const void *in, size_t len, void *out);
 
     /* Gives the exchange back; may be called after an error. */
     void (*close)(struct sl_exchange *exchange);
 
-    /* This rank surely runs on the host of rank 0, in the same network namespace: they met by a unix socket. */
+    /* This rank surely runs on the host of rank 0, in the same network namespace: they met by a
+     * unix socket. */
     bool nearby;
 
-    /* A key of SL_DIGEST_BYTES that all ranks of this exchange share and nobody else has (core/secret.h); NULL:
-     * they have no secret. The exchange's, as long as it lives. */
+    /* A key of SL_DIGEST_BYTES that all ranks of this exchange share and nobody else has
+     * (core/secret.h); NULL: they have no secret. The exchange's, as long as it lives. */
     const uint8_t *session;
 };
 

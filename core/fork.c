@@ -13,13 +13,14 @@
 #define HOOKS_MAX 8
 #define PAGE 4096
 
-static _Atomic uint64_t plain; /* where the kernel empties no pages (before 4.14), the handler does */
+/* where the kernel empties no pages (before 4.14), the handler does */
+static _Atomic uint64_t plain;
 static _Atomic uint64_t *word = &plain;
 const _Atomic uint64_t *sl_fork_word = &plain;
 
 static _Atomic uint64_t lives;
-static _Atomic int made_by;    /* pid */
-static _Atomic bool forgotten; /* the handler has run, and nothing was made since */
+static _Atomic int made_by;               /* pid */
+static _Atomic bool forgotten;            /* the handler has run, and nothing was made since */
 static _Atomic uint64_t files[FILES_MAX]; /* by descriptor: which file it was, or 0 */
 static _Atomic int files_end;
 static void (*_Atomic hooks[HOOKS_MAX])(void);
@@ -33,8 +34,8 @@ static uint64_t file_of(int fd)
     return fstat(fd, &st) == 0 ? (uint64_t)st.st_dev << 48 ^ st.st_ino ^ UINT64_C(1) << 63 : 0;
 }
 
-/* In the child, which has one thread. Async-signal-safe but for the hooks: another thread of the parent may have been
- * anywhere. */
+/* In the child, which has one thread. Async-signal-safe but for the hooks: another thread of the
+ * parent may have been anywhere. */
 static void forget(void)
 {
     int end = atomic_load(&files_end), saved = errno;
@@ -81,7 +82,7 @@ uint64_t sl_fork_life(void)
         return atomic_load(word);
     fresh = atomic_fetch_add(&lives, 1) + 1;
     if (!atomic_compare_exchange_strong(word, &none, fresh))
-        return none; /* another thread was faster */
+        return none;                             /* another thread was faster */
     if (fresh > 1 && !atomic_load(&forgotten)) { /* a bare clone() */
         forget();
         atomic_store(word, fresh);
@@ -93,8 +94,11 @@ uint64_t sl_fork_life(void)
 
 int sl_fork_refuse(void)
 {
-    return sl_fail(-EINVAL, "this was made by process %d before it forked this one: it is the parent's alone; let the parent "
-                   "call, or make a communicator of the child's own", atomic_load(&made_by));
+    return sl_fail(-EINVAL,
+                   "this was made by process %d before it forked this one: it is the parent's "
+                   "alone; let the parent "
+                   "call, or make a communicator of the child's own",
+                   atomic_load(&made_by));
 }
 
 int sl_fork_closes(int fd)

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What becomes of this process' communicators in a child that it forks: nothing. They are the parent's, who goes on with
- * them, so in the child every call on them is refused, and the sockets are closed: a connection whose copy lives on in a
- * child would hide from the peers that the parent died.
+ * What becomes of this process' communicators in a child that it forks: nothing. They are the
+ * parent's, who goes on with them, so in the child every call on them is refused, and the sockets
+ * are closed: a connection whose copy lives on in a child would hide from the peers that the parent
+ * died.
  *
- * Two ways lead into a child. fork() runs our handler, which closes and forgets. A bare clone() runs none; but a page
- * that the kernel empties in every new process (MADV_WIPEONFORK) tells it, too, so calls are refused there as well.
- * vfork() and posix_spawn() share the memory of the parent until they exec: nothing happens, and O_CLOEXEC does the rest.
+ * Two ways lead into a child. fork() runs our handler, which closes and forgets. A bare clone()
+ * runs none; but a page that the kernel empties in every new process (MADV_WIPEONFORK) tells it,
+ * too, so calls are refused there as well. vfork() and posix_spawn() share the memory of the parent
+ * until they exec: nothing happens, and O_CLOEXEC does the rest.
  */
 #ifndef SL_CORE_FORK_H
 #define SL_CORE_FORK_H
@@ -16,10 +18,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Number of this process among those that descend from each other; 0: of none that has called sl_fork_life(). */
+/* Number of this process among those that descend from each other; 0: of none that has called
+ * sl_fork_life(). */
 extern const _Atomic uint64_t *sl_fork_word;
 
-/* The number of this process, for what is made now. Called by whoever makes a communicator or something like it. */
+/* The number of this process, for what is made now. Called by whoever makes a communicator or
+ * something like it. */
 uint64_t sl_fork_life(void);
 
 /* Is this still the process that made what has this number? */
@@ -31,14 +35,17 @@ static inline bool sl_fork_same(uint64_t life)
 /* -EINVAL, with the sentence for a call on what another process made. */
 int sl_fork_refuse(void);
 
-/* Closes fd in children that fork from now on, if it is the same file still: for sockets and memory files, of which each
- * has a number of its own, so that nobody needs to say when they are closed. Returns fd; what is negative passes. */
+/* Closes fd in children that fork from now on, if it is the same file still: for sockets and memory
+ * files, of which each has a number of its own, so that nobody needs to say when they are closed.
+ * Returns fd; what is negative passes. */
 int sl_fork_closes(int fd);
 
-/* Children that fork from now on do not have this memory, whole pages of a mapping: nothing in it is theirs. */
+/* Children that fork from now on do not have this memory, whole pages of a mapping: nothing in it
+ * is theirs. */
 void sl_fork_hides(void *addr, size_t len);
 
-/* Runs in each child that forks from now on, after its descriptors were closed. At most 8, for ever. */
+/* Runs in each child that forks from now on, after its descriptors were closed. At most 8, for
+ * ever. */
 void sl_fork_on_child(void (*forget)(void));
 
 #endif

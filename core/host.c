@@ -71,21 +71,25 @@ static size_t read_text(const char *path, char *out, size_t cap)
     return len > 0 ? (size_t)len : 0;
 }
 
-/* Of /proc/self/cgroup the lines "ID:CONTROLLERS:PATH" of the processors, "cpu" or with it, and of version 2, "0::". */
+/* Of /proc/self/cgroup the lines "ID:CONTROLLERS:PATH" of the processors, "cpu" or with it, and of
+ * version 2, "0::". */
 static uint64_t hash_cpu_groups(char *text)
 {
     uint64_t h = 0;
     char *rest = NULL;
 
-    for (char *line = strtok_r(text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest)) {
+    for (char *line = strtok_r(text, "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest)) {
         const char *names = strchr(line, ':');
         const char *path = names != NULL ? strchr(names + 1, ':') : NULL;
 
         if (path == NULL)
             continue;
-        bool cpu = strncmp(names, ":cpu:", 5) == 0 || strncmp(names, ":cpu,", 5) == 0 || path == names + 1;
+        bool cpu =
+            strncmp(names, ":cpu:", 5) == 0 || strncmp(names, ":cpu,", 5) == 0 || path == names + 1;
 
-        for (const char *at = strstr(names, ",cpu"); at != NULL && at < path && !cpu; at = strstr(at + 1, ",cpu"))
+        for (const char *at = strstr(names, ",cpu"); at != NULL && at < path && !cpu;
+             at = strstr(at + 1, ",cpu"))
             cpu = at[4] == ',' || at[4] == ':';
         h = cpu ? h * 31 + sl_hash_text(path) : h;
     }
@@ -145,7 +149,8 @@ void sl_host_bind(unsigned idx, unsigned count)
     }
 }
 
-/* The number that stands for every user whom this user namespace has no number for; -1: there are none such. */
+/* The number that stands for every user whom this user namespace has no number for; -1: there are
+ * none such. */
 static long nobody_in_particular(void)
 {
     unsigned inside = 1, outside = 1, count = 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tells one host from another, which cores this process may use, and whose the processes beside it are. */
+/* What tells one host from another, which cores this process may use, and whose the processes
+ * beside it are. */
 #ifndef SL_CORE_HOST_H
 #define SL_CORE_HOST_H
 
@@ -13,21 +14,25 @@ struct ucred;
 
 #define SL_CPU_WORDS 32 /* 2048 cores */
 
-/* Hash of what ranks of one host have in common: config->host_id, or the kernel's boot id and the network
- * namespace (two namespaces are two hosts: they share no addresses). */
+/* Hash of what ranks of one host have in common: config->host_id, or the kernel's boot id and the
+ * network namespace (two namespaces are two hosts: they share no addresses). */
 uint64_t sl_host_hash(const struct sl_config *config);
 
-/* Hash of what changes what is measured here, but for the host itself: name, kernel, processors that are on. */
+/* Hash of what changes what is measured here, but for the host itself: name, kernel, processors
+ * that are on. */
 uint64_t sl_host_facts(void);
 
-/* Hash of the group of threads among which the kernel's scheduler takes a yield for what it is: the control group
- * for processors, or, where sessions have groups of their own (autogroup), the session. */
+/* Hash of the group of threads among which the kernel's scheduler takes a yield for what it is: the
+ * control group for processors, or, where sessions have groups of their own (autogroup), the
+ * session. */
 uint64_t sl_host_sched_group(void);
 
-/* Is the process at the other end of this unix socket of this user? Where user namespaces leave that open, it is not. */
+/* Is the process at the other end of this unix socket of this user? Where user namespaces leave
+ * that open, it is not. */
 bool sl_host_same_user(int fd, struct ucred *peer);
 
-/* The first line of a file, without its end: what the kernel tells in sysfs. false: it cannot be read. */
+/* The first line of a file, without its end: what the kernel tells in sysfs. false: it cannot be
+ * read. */
 bool sl_host_line(const char *path, char *out, size_t cap);
 
 /* FNV-1a, for texts that ranks compare. */

@@ -8,7 +8,8 @@
 #include <signal.h>
 #include <time.h>
 
-/* Far below what it takes to notice that a path is dead (half a second), and nothing to a processor that computes. */
+/* Far below what it takes to notice that a path is dead (half a second), and nothing to a processor
+ * that computes. */
 #define INTERVAL_NS (50 * (long)SL_NS_PER_MS)
 
 static struct timespec next_look(void)

@@ -46,7 +46,7 @@ static inline struct sl_node *sl_list_pop_front(struct sl_node *head)
 
 /* Visits every node; the body may remove the node it is at. */
 #define sl_list_foreach(head, node)                                                                \
-    for (struct sl_node *node = (head)->next, *node##_next = node->next; node != (head);          \
+    for (struct sl_node *node = (head)->next, *node##_next = node->next; node != (head);           \
          node = node##_next, node##_next = node->next)
 
 #endif

@@ -6,7 +6,8 @@
 #include <stdint.h>
 
 struct sl_load {
-    uint64_t switches; /* times that another thread took the core while this one wanted it, since it began */
+    /* times that another thread took the core while this one wanted it, since it began */
+    uint64_t switches;
 };
 
 void sl_load_now(struct sl_load *out);

@@ -83,8 +83,8 @@ static int configure(const char *spec)
     return 0;
 }
 
-/* Threads that make communicators at the same time bring the same setting: only a new one is written, as
- * others may be reading. */
+/* Threads that make communicators at the same time bring the same setting: only a new one is
+ * written, as others may be reading. */
 int sl_log_configure(const char *spec)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

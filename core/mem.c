@@ -85,8 +85,7 @@ static void index_repair(struct sl_mem_index *index, size_t from)
     for (size_t i = from; i < index->count; i++) {
         size_t before = i > 0 ? index->places[i - 1].longest : i;
 
-        index->places[i].longest =
-            index->places[before].end > index->places[i].end ? before : i;
+        index->places[i].longest = index->places[before].end > index->places[i].end ? before : i;
     }
 }
 
@@ -185,12 +184,13 @@ static void registration_rest(struct sl_mem_cache *cache, struct sl_mem_registra
     evict(cache, cache->keep_bytes, cache->keep_count);
 }
 
-/* A buffer that grew makes what was kept of its smaller days useless: those pages would be pinned twice. */
+/* A buffer that grew makes what was kept of its smaller days useless: those pages would be pinned
+ * twice. */
 static void drop_idle_inside(struct sl_mem_cache *cache, uintptr_t addr, size_t len)
 {
-    sl_list_foreach (&cache->idle, node) {
-        struct sl_mem_registration *base =
-            sl_container_of(node, struct sl_mem_registration, idle);
+    sl_list_foreach(&cache->idle, node)
+    {
+        struct sl_mem_registration *base = sl_container_of(node, struct sl_mem_registration, idle);
 
         if (base->addr < addr || base->addr + base->len > addr + len)
             continue;
@@ -215,7 +215,7 @@ static int registration_make(struct sl_mem_cache *cache, const struct sl_mem *me
 {
     uintptr_t addr = (uintptr_t)mem->addr;
     struct sl_mem_registration *base = calloc(1, sizeof(*base));
-    int err = base == NULL ? sl_fail(-ENOMEM, "no memory for the record of a registration")
+    int err = base == NULL   ? sl_fail(-ENOMEM, "no memory for the record of a registration")
               : keeps(cache) ? index_reserve(&cache->reusable)
                              : 0;
 
@@ -243,8 +243,9 @@ static int registration_make(struct sl_mem_cache *cache, const struct sl_mem *me
     return 0;
 }
 
-/* A registration that may serve [addr, addr+len): one under a live region that covers it, as that region's
- * user answers for the memory; or, where memory that goes away is reported, any that covers it. */
+/* A registration that may serve [addr, addr+len): one under a live region that covers it, as that
+ * region's user answers for the memory; or, where memory that goes away is reported, any that
+ * covers it. */
 static struct sl_mem_registration *find_registration(const struct sl_mem_cache *cache,
                                                      const struct sl_mem *mem)
 {
@@ -258,7 +259,8 @@ static struct sl_mem_registration *find_registration(const struct sl_mem_cache *
 
 /* ---- regions ---- */
 
-static struct sl_mem_region *find_exact(const struct sl_mem_cache *cache, uintptr_t addr, size_t len)
+static struct sl_mem_region *find_exact(const struct sl_mem_cache *cache, uintptr_t addr,
+                                        size_t len)
 {
     const struct sl_mem_index *live = &cache->live;
 
@@ -275,8 +277,8 @@ static void forget(struct sl_mem_cache *cache, const struct sl_mem_region *regio
             cache->last[i] = &nowhere;
 }
 
-/* Addresses are handed out once: who claims GPU memory where ordinary memory is claimed, or the other way
- * round, has forgotten to put the older claim away. */
+/* Addresses are handed out once: who claims GPU memory where ordinary memory is claimed, or the
+ * other way round, has forgotten to put the older claim away. */
 static int check_kind(const struct sl_mem_cache *cache, const struct sl_mem *mem)
 {
     uintptr_t addr = (uintptr_t)mem->addr, end = addr + mem->len;
@@ -289,9 +291,11 @@ static int check_kind(const struct sl_mem_cache *cache, const struct sl_mem *mem
 
         if (live->places[i - 1].end > addr &&
             sl_mem_is_host(region->kind) != sl_mem_is_host(mem->kind))
-            return sl_fail(-EINVAL, "%zu bytes at %p are still registered as %s memory: deregister them "
-                           "before their addresses serve another kind", region->len,
-                           (void *)region->addr, sl_mem_is_host(region->kind) ? "ordinary" : "GPU");
+            return sl_fail(-EINVAL,
+                           "%zu bytes at %p are still registered as %s memory: deregister them "
+                           "before their addresses serve another kind",
+                           region->len, (void *)region->addr,
+                           sl_mem_is_host(region->kind) ? "ordinary" : "GPU");
     }
     return 0;
 }
@@ -303,7 +307,8 @@ static void count_kind(struct sl_mem_cache *cache, const struct sl_mem_region *r
         cache->gpu_regions += (uint32_t)change;
 }
 
-int sl_mem_cache_get_as(struct sl_mem_cache *cache, const struct sl_mem *mem, struct sl_mem_region **out)
+int sl_mem_cache_get_as(struct sl_mem_cache *cache, const struct sl_mem *mem,
+                        struct sl_mem_region **out)
 {
     uintptr_t at = (uintptr_t)mem->addr;
     size_t len = mem->len;
@@ -339,8 +344,12 @@ int sl_mem_cache_get_as(struct sl_mem_cache *cache, const struct sl_mem *mem, st
     }
     if (!sl_list_empty(&base->idle))
         leave_idle(cache, base);
-    *region = (struct sl_mem_region){
-        .addr = at, .len = len, .handle = base->handle, .count = 1, .kind = mem->kind, .base = base};
+    *region = (struct sl_mem_region){.addr = at,
+                                     .len = len,
+                                     .handle = base->handle,
+                                     .count = 1,
+                                     .kind = mem->kind,
+                                     .base = base};
     count_kind(cache, region, 1);
     sl_list_push_back(&base->regions, &region->link);
     index_add(&cache->live, at, len, region);
@@ -428,9 +437,10 @@ unsigned sl_mem_cache_invalidate(struct sl_mem_cache *cache, const void *ptr, si
 void sl_mem_cache_init(struct sl_mem_cache *cache, const struct sl_mem_device *device,
                        size_t keep_bytes, uint32_t keep_count)
 {
-    *cache = (struct sl_mem_cache){
-        .device = *device, .keep_bytes = keep_bytes, .keep_count = keep_count,
-        .last = {&nowhere, &nowhere}};
+    *cache = (struct sl_mem_cache){.device = *device,
+                                   .keep_bytes = keep_bytes,
+                                   .keep_count = keep_count,
+                                   .last = {&nowhere, &nowhere}};
     sl_list_init(&cache->all);
     sl_list_init(&cache->idle);
 }
@@ -439,9 +449,9 @@ unsigned sl_mem_cache_fini(struct sl_mem_cache *cache)
 {
     unsigned in_use = 0;
 
-    sl_list_foreach (&cache->all, node) {
-        struct sl_mem_registration *base =
-            sl_container_of(node, struct sl_mem_registration, link);
+    sl_list_foreach(&cache->all, node)
+    {
+        struct sl_mem_registration *base = sl_container_of(node, struct sl_mem_registration, link);
         struct sl_node *link;
 
         while ((link = sl_list_pop_front(&base->regions)) != NULL) {

@@ -1,29 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Kinds of memory, and the cache of registered memory: which bytes a device may touch, and for how long.
+ * Kinds of memory, and the cache of registered memory: which bytes a device may touch, and for how
+ * long.
  *
- * Two things are kept apart. A *registration* is what the device made (expensive: it pins pages). A *region*
- * is the claim of a user that a range stays mapped until it is put away; several regions may stand on one
- * registration. Lookups go by regions only: a registration that reaches further than the regions that are
- * left on it covers memory of which nobody says any more that it is still there, and a NIC that writes
- * through it writes into whatever pages were there once.
+ * Two things are kept apart. A *registration* is what the device made (expensive: it pins pages). A
+ * *region* is the claim of a user that a range stays mapped until it is put away; several regions
+ * may stand on one registration. Lookups go by regions only: a registration that reaches further
+ * than the regions that are left on it covers memory of which nobody says any more that it is still
+ * there, and a NIC that writes through it writes into whatever pages were there once.
  *
- * For the same reason a registration is reused only for a range that a live region covers, and requests
- * that overlap are registered side by side, never merged: a merged one would outlive half of its reason.
- * With keep_bytes a registration whose last region was put away is kept idle and found again by the next
- * get of a range inside it. That is right only where every piece of memory that goes away is reported
- * through sl_mem_cache_invalidate(), so it is off unless the owner of the cache asks for it.
+ * For the same reason a registration is reused only for a range that a live region covers, and
+ * requests that overlap are registered side by side, never merged: a merged one would outlive half
+ * of its reason. With keep_bytes a registration whose last region was put away is kept idle and
+ * found again by the next get of a range inside it. That is right only where every piece of memory
+ * that goes away is reported through sl_mem_cache_invalidate(), so it is off unless the owner of
+ * the cache asks for it.
  *
  * Both are kept in arrays sorted by address, each place also naming the one of all before it that
- * ends last: a range is covered if, and only if, the last-ending of those that start before it ends behind
- * it. So a lookup is one binary search through adjacent memory, with no allocation; a change moves
- * part of an array, microseconds beside the hundreds that a registration takes. (A balanced tree would
- * change faster and be looked up slower: the wrong way round.)
+ * ends last: a range is covered if, and only if, the last-ending of those that start before it ends
+ * behind it. So a lookup is one binary search through adjacent memory, with no allocation; a change
+ * moves part of an array, microseconds beside the hundreds that a registration takes. (A balanced
+ * tree would change faster and be looked up slower: the wrong way round.)
  *
- * GPU memory shares the address space of the process (CUDA's unified addressing), so one index holds both; but
- * the processor must not touch it, so a region of the one kind never answers for a range of the other, and a
- * claim that overlaps a live one of the other kind is a mistake. A registration of GPU memory holds on to that
- * memory itself, and is never kept idle.
+ * GPU memory shares the address space of the process (CUDA's unified addressing), so one index
+ * holds both; but the processor must not touch it, so a region of the one kind never answers for a
+ * range of the other, and a claim that overlaps a live one of the other kind is a mistake. A
+ * registration of GPU memory holds on to that memory itself, and is never kept idle.
  *
  * One thread: no locks.
  */
@@ -47,7 +49,7 @@ struct sl_mem {
     void *addr;
     size_t len;
     enum sl_mem_kind kind;
-    int fd;        /* of the file behind a shareable region, or -1; borrowed: may be closed after mr_reg */
+    int fd; /* of the file behind a shareable region, or -1; borrowed: may be closed after mr_reg */
     uint64_t fd_off;
 };
 
@@ -63,7 +65,7 @@ struct sl_mem_registration;
 struct sl_mem_region {
     uintptr_t addr;
     size_t len;
-    void *handle; /* what reg() made; it covers at least this range */
+    void *handle;   /* what reg() made; it covers at least this range */
     uint32_t count; /* gets of exactly this range that were not put away yet */
     bool dead;      /* its memory went away: found by nobody any more */
     enum sl_mem_kind kind;
@@ -90,15 +92,15 @@ struct sl_mem_cache {
     struct sl_mem_device device;
     size_t keep_bytes; /* limits of what is kept idle; 0: nothing is */
     uint32_t keep_count;
-    struct sl_mem_index live;    /* regions */
-    struct sl_mem_index reusable; /* registrations, in use and idle; empty when nothing is kept */
+    struct sl_mem_index live;      /* regions */
+    struct sl_mem_index reusable;  /* registrations, in use and idle; empty when nothing is kept */
     struct sl_mem_region *last[2]; /* hit last: calls take turns between an input and an output */
-    struct sl_node all;          /* every registration */
-    struct sl_node idle;         /* those without a region, the one unused for longest first */
-    size_t bytes, idle_bytes;    /* registered, and of that idle */
+    struct sl_node all;            /* every registration */
+    struct sl_node idle;           /* those without a region, the one unused for longest first */
+    size_t bytes, idle_bytes;      /* registered, and of that idle */
     uint32_t count, idle_count;
-    uint32_t gpu_regions;        /* live ones of GPU memory */
-    uint64_t made, reused;       /* gets that made a registration, and that found one */
+    uint32_t gpu_regions;  /* live ones of GPU memory */
+    uint64_t made, reused; /* gets that made a registration, and that found one */
 };
 
 /* keep_bytes and keep_count: limits of idle registrations, 0 (either one) to keep none. */
@@ -109,9 +111,10 @@ void sl_mem_cache_init(struct sl_mem_cache *cache, const struct sl_mem_device *d
 unsigned sl_mem_cache_fini(struct sl_mem_cache *cache);
 
 /* A region that covers mem until it is put away; the memory must stay mapped so long. May register:
- * milliseconds. -EINVAL: no range, or memory of another kind is registered there; -ENOMEM; what reg()
- * returned. */
-int sl_mem_cache_get_as(struct sl_mem_cache *cache, const struct sl_mem *mem, struct sl_mem_region **out);
+ * milliseconds. -EINVAL: no range, or memory of another kind is registered there; -ENOMEM; what
+ * reg() returned. */
+int sl_mem_cache_get_as(struct sl_mem_cache *cache, const struct sl_mem *mem,
+                        struct sl_mem_region **out);
 
 /* The same for [addr, addr+len) of ordinary memory. */
 static inline int sl_mem_cache_get(struct sl_mem_cache *cache, void *addr, size_t len,
@@ -125,9 +128,9 @@ static inline int sl_mem_cache_get(struct sl_mem_cache *cache, void *addr, size_
 /* Ends one get. Takes NULL. */
 void sl_mem_cache_put(struct sl_mem_cache *cache, struct sl_mem_region *region);
 
-/* [addr, addr+len) goes away: idle registrations that overlap are deregistered now; regions that overlap are
- * found by nobody from now on, and their registrations end with their last put. Returns how many
- * regions were still in use: more than 0 is a mistake of whoever freed the memory. */
+/* [addr, addr+len) goes away: idle registrations that overlap are deregistered now; regions that
+ * overlap are found by nobody from now on, and their registrations end with their last put. Returns
+ * how many regions were still in use: more than 0 is a mistake of whoever freed the memory. */
 unsigned sl_mem_cache_invalidate(struct sl_mem_cache *cache, const void *addr, size_t len);
 
 /* The way of sl_mem_cache_find() when neither of the last two is the one. */
@@ -141,7 +144,8 @@ static inline bool sl_mem_covers(const struct sl_mem_region *region, uintptr_t a
     return off < region->len && len <= region->len - off;
 }
 
-/* Data path: a live region that covers [addr, addr+len), or NULL. Borrowed: valid until it is put away. */
+/* Data path: a live region that covers [addr, addr+len), or NULL. Borrowed: valid until it is put
+ * away. */
 static inline struct sl_mem_region *sl_mem_cache_find(struct sl_mem_cache *cache, const void *addr,
                                                       size_t len)
 {
@@ -163,7 +167,8 @@ struct sl_mem_lock {
 
 void sl_mem_lock_read(struct sl_mem_lock *out);
 
-/* The sentence about a registration of len bytes that failed with err (negative): for -ENOMEM, -EPERM and
+/* The sentence about a registration of len bytes that failed with err (negative): for -ENOMEM,
+ * -EPERM and
  * -EAGAIN how much is needed, allowed and in use, and what to set. Returns err. */
 int sl_mem_lock_failed(int err, size_t len);
 

@@ -40,8 +40,8 @@ void sl_mem_lock_read(struct sl_mem_lock *out)
     char line[256];
 
     getrlimit(RLIMIT_MEMLOCK, &limit);
-    *out = (struct sl_mem_lock){
-        .limit = limit.rlim_cur == RLIM_INFINITY ? UINT64_MAX : limit.rlim_cur};
+    *out = (struct sl_mem_lock){.limit =
+                                    limit.rlim_cur == RLIM_INFINITY ? UINT64_MAX : limit.rlim_cur};
     while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
         out->locked += status_kib(line, "VmLck:");
         out->pinned += status_kib(line, "VmPin:");
@@ -61,14 +61,19 @@ int sl_mem_lock_failed_at(int err, size_t len, const struct sl_mem_lock *lock)
     size_text(lock->locked, locked);
     size_text(lock->pinned, pinned);
     if (lock->limit == UINT64_MAX)
-        return sl_fail(err, "%s of memory cannot be registered: %s; this process has locked %s and pinned "
-                       "%s, and RLIMIT_MEMLOCK sets no limit: look for a limit of the device or of "
-                       "the control group, or for too little free memory", need, why, locked, pinned);
-    return sl_fail(err, "%s of memory cannot be registered: %s; RLIMIT_MEMLOCK allows %s, of which this "
-                   "process has locked %s and pinned %s: raise it by ulimit -l unlimited, for services "
-                   "LimitMEMLOCK=infinity, under Slurm PropagateResourceLimits with MEMLOCK in it, for "
-                   "containers --ulimit memlock=-1", need, why, size_text(lock->limit, limit), locked,
-                   pinned);
+        return sl_fail(
+            err,
+            "%s of memory cannot be registered: %s; this process has locked %s and pinned "
+            "%s, and RLIMIT_MEMLOCK sets no limit: look for a limit of the device or of "
+            "the control group, or for too little free memory",
+            need, why, locked, pinned);
+    return sl_fail(
+        err,
+        "%s of memory cannot be registered: %s; RLIMIT_MEMLOCK allows %s, of which this "
+        "process has locked %s and pinned %s: raise it by ulimit -l unlimited, for services "
+        "LimitMEMLOCK=infinity, under Slurm PropagateResourceLimits with MEMLOCK in it, for "
+        "containers --ulimit memlock=-1",
+        need, why, size_text(lock->limit, limit), locked, pinned);
 }
 
 int sl_mem_lock_failed(int err, size_t len)

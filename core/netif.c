@@ -81,7 +81,8 @@ static in_port_t *port_in(struct sockaddr_storage *addr)
                                       : &((struct sockaddr_in6 *)addr)->sin6_port;
 }
 
-int sl_sockaddr_listen(int fd, const struct sockaddr_storage *addr, uint16_t *port, int backlog, int hello_ms)
+int sl_sockaddr_listen(int fd, const struct sockaddr_storage *addr, uint16_t *port, int backlog,
+                       int hello_ms)
 {
     struct sockaddr_storage own = *addr;
     socklen_t len = sl_sockaddr_len(addr);
@@ -151,8 +152,9 @@ static bool has_default_route(const char *name)
     if (file == NULL)
         return false;
     while (!found && fgets(line, sizeof(line), file) != NULL)
-        found = sscanf(line, "%31s %lx %*x %*x %*d %*d %*d %lx", device, &destination, &mask) == 3 &&
-                destination == 0 && mask == 0 && strcmp(device, name) == 0;
+        found =
+            sscanf(line, "%31s %lx %*x %*x %*d %*d %*d %lx", device, &destination, &mask) == 3 &&
+            destination == 0 && mask == 0 && strcmp(device, name) == 0;
     fclose(file);
     return found;
 }
@@ -259,15 +261,17 @@ static int spec_wants(const char *spec, const struct sl_netif *netif, bool *name
 
     *named = false;
     snprintf(copy, sizeof(copy), "%s", spec);
-    for (char *item = strtok_r(copy, ", ", &save); item != NULL; item = strtok_r(NULL, ", ", &save)) {
+    for (char *item = strtok_r(copy, ", ", &save); item != NULL;
+         item = strtok_r(NULL, ", ", &save)) {
         bool exclude = *item == '!';
         int match = item_matches(item + exclude, netif);
 
         if (match < 0)
-            return sl_fail(-EINVAL,
-                           "SLUICE_INTERFACE has '%s', but must list names, prefixes ending in * or "
-                           "ranges such as 10.0.0.0/8, each with ! to exclude",
-                           item);
+            return sl_fail(
+                -EINVAL,
+                "SLUICE_INTERFACE has '%s', but must list names, prefixes ending in * or "
+                "ranges such as 10.0.0.0/8, each with ! to exclude",
+                item);
         any_inclusion |= !exclude;
         if (match == 1 && exclude)
             excluded = true;
@@ -280,8 +284,8 @@ static int spec_wants(const char *spec, const struct sl_netif *netif, bool *name
 
 static const char *unfit(const struct sl_netif *netif, bool named)
 {
-    static const char *const virtual[] = {"docker", "virbr", "lxcbr", "lxdbr", "cni", "podman",
-                                          "br-", "flannel", "cali", "kube-"};
+    static const char *const virtual[] = {"docker", "virbr", "lxcbr",   "lxdbr", "cni",
+                                          "podman", "br-",   "flannel", "cali",  "kube-"};
 
     if (!netif->up)
         return "is down";

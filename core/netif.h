@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Network interfaces of this host: which addresses to publish, and in which order to try a peer's. */
+/* Network interfaces of this host: which addresses to publish, and in which order to try a
+ * peer's. */
 #ifndef SL_CORE_NETIF_H
 #define SL_CORE_NETIF_H
 
@@ -53,11 +54,12 @@ void sl_sockaddr_host(const struct sockaddr_storage *addr, char *out, size_t cap
 void sl_sockaddr_text(const struct sockaddr_storage *addr, char *out, size_t cap);
 
 /*
- * Binds fd, a new TCP socket, to addr at *port and listens there; 0: any port, and *port tells which. An IPv6 socket
- * takes IPv6 alone. Who connects is seen when its first bytes are there, or after hello_ms. A negative errno; fd stays
- * the caller's.
+ * Binds fd, a new TCP socket, to addr at *port and listens there; 0: any port, and *port tells
+ * which. An IPv6 socket takes IPv6 alone. Who connects is seen when its first bytes are there, or
+ * after hello_ms. A negative errno; fd stays the caller's.
  */
-int sl_sockaddr_listen(int fd, const struct sockaddr_storage *addr, uint16_t *port, int backlog, int hello_ms);
+int sl_sockaddr_listen(int fd, const struct sockaddr_storage *addr, uint16_t *port, int backlog,
+                       int hello_ms);
 
 /* The interface that this host's routes would use for addr, or a negative errno: -ENETUNREACH. */
 int sl_netif_route(const struct sockaddr_storage *addr, const struct sl_netif_list *all,

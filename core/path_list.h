@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How SLUICE_VERBS_PATHS is written. Without any device, so that a list is refused where the configuration is read. */
+/* How SLUICE_VERBS_PATHS is written. Without any device, so that a list is refused where the
+ * configuration is read. */
 #ifndef SL_CORE_PATH_LIST_H
 #define SL_CORE_PATH_LIST_H
 
@@ -24,8 +25,9 @@ struct sl_path_entry {
 /* Whether the list stands for the automatic one: "auto" or "". */
 bool sl_path_list_auto(const char *list);
 
-/* The entry at *at, which moves behind it: to the list's end, or behind the comma, where another follows. -EINVAL names
- * the entry and what is wrong with it. 1: this was the last; 0: another follows. */
+/* The entry at *at, which moves behind it: to the list's end, or behind the comma, where another
+ * follows. -EINVAL names the entry and what is wrong with it. 1: this was the last; 0: another
+ * follows. */
 int sl_path_entry_read(const char **at, struct sl_path_entry *out);
 
 /* -EINVAL: an entry cannot be read. Whether the rails are there is another matter. */

@@ -28,8 +28,9 @@ void sl_pending_init(struct sl_pending_set *set, const char *area, unsigned most
     set->log = log;
     sl_list_init(&set->list);
     getrlimit(RLIMIT_NOFILE, &limit);
-    set->limit = limit.rlim_cur / DESCRIPTORS_PART < most ? (unsigned)limit.rlim_cur / DESCRIPTORS_PART
-                                                          : most;
+    set->limit = limit.rlim_cur / DESCRIPTORS_PART < most
+                     ? (unsigned)limit.rlim_cur / DESCRIPTORS_PART
+                     : most;
     if (set->limit < SL_PENDING_LEAST)
         set->limit = SL_PENDING_LEAST;
     set->share = set->limit / SHARE_PART;
@@ -41,7 +42,8 @@ void sl_pending_init(struct sl_pending_set *set, const char *area, unsigned most
 static void tell_rest(struct sl_pending_set *set)
 {
     if (set->log->lines > SL_PENDING_LOG_LINES)
-        sl_warn(set->area, "%u more connections were refused", set->log->lines - SL_PENDING_LOG_LINES);
+        sl_warn(set->area, "%u more connections were refused",
+                set->log->lines - SL_PENDING_LOG_LINES);
     set->log->lines = 0;
 }
 
@@ -61,7 +63,8 @@ static uint8_t source_of(const struct sl_pending_set *set, const void *bytes, si
     return (uint8_t)(hash ^ hash >> 56 ^ hash >> 32);
 }
 
-static void add(struct sl_pending_set *set, struct sl_pending *pending, uint8_t source, uint64_t now_ns)
+static void add(struct sl_pending_set *set, struct sl_pending *pending, uint8_t source,
+                uint64_t now_ns)
 {
     pending->source = source;
     pending->born_ns = now_ns;
@@ -87,8 +90,8 @@ void sl_pending_add(struct sl_pending_set *set, struct sl_pending *pending,
     add(set, pending, source_of(set, bytes, len), now_ns);
 }
 
-void sl_pending_add_user(struct sl_pending_set *set, struct sl_pending *pending, uid_t uid, pid_t pid,
-                         uint64_t now_ns)
+void sl_pending_add_user(struct sl_pending_set *set, struct sl_pending *pending, uid_t uid,
+                         pid_t pid, uint64_t now_ns)
 {
     snprintf(pending->from, sizeof(pending->from), "user %u, process %d", (unsigned)uid, (int)pid);
     add(set, pending, source_of(set, &uid, sizeof(uid)), now_ns);
@@ -129,7 +132,8 @@ struct sl_pending *sl_pending_victim(struct sl_pending_set *set, uint64_t now_ns
     struct sl_pending *best = NULL;
     int best_rank = -1;
 
-    sl_list_foreach(&set->list, node) {
+    sl_list_foreach(&set->list, node)
+    {
         struct sl_pending *pending = sl_container_of(node, struct sl_pending, node);
         int rank = (pending->standing == SL_PENDING_SILENT ? 2 : 0) + over_share(set, pending);
 
@@ -144,7 +148,8 @@ struct sl_pending *sl_pending_victim(struct sl_pending_set *set, uint64_t now_ns
 
 struct sl_pending *sl_pending_late(struct sl_pending_set *set, uint64_t now_ns)
 {
-    sl_list_foreach(&set->list, node) {
+    sl_list_foreach(&set->list, node)
+    {
         struct sl_pending *pending = sl_container_of(node, struct sl_pending, node);
 
         if (now_ns - pending->born_ns < SL_PENDING_MS * SL_NS_PER_MS)
@@ -159,9 +164,11 @@ uint64_t sl_pending_next_ns(const struct sl_pending_set *set)
 {
     uint64_t next = SL_NEVER;
 
-    sl_list_foreach(&set->list, node) {
+    sl_list_foreach(&set->list, node)
+    {
         const struct sl_pending *pending = sl_container_of(node, struct sl_pending, node);
-        uint64_t stay = sl_pending_full(set) ? grace_ns(set, pending) : SL_PENDING_MS * SL_NS_PER_MS;
+        uint64_t stay =
+            sl_pending_full(set) ? grace_ns(set, pending) : SL_PENDING_MS * SL_NS_PER_MS;
 
         if (pending->standing != SL_PENDING_PROVED && pending->born_ns + stay < next)
             next = pending->born_ns + stay;
@@ -169,7 +176,8 @@ uint64_t sl_pending_next_ns(const struct sl_pending_set *set)
     return next;
 }
 
-void sl_pending_refused(struct sl_pending_set *set, const char *from, const char *why, uint64_t now_ns)
+void sl_pending_refused(struct sl_pending_set *set, const char *from, const char *why,
+                        uint64_t now_ns)
 {
     struct sl_pending_log *log = set->log;
 

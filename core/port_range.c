@@ -27,10 +27,13 @@ int sl_port_range_parse(const char *text, struct sl_port_range *out)
     struct sl_port_range range = {0, 0};
     const char *at = text;
 
-    if (*text != '\0' && (!take_port(&at, &range.low) || *at++ != '-' || !take_port(&at, &range.high) ||
-                          *at != '\0' || range.low > range.high))
-        return sl_fail(-EINVAL, "SLUICE_PORT_RANGE is '%s', but must be low-high: two ports from 1 to 65535, such as "
-                       "20000-20999", text);
+    if (*text != '\0' && (!take_port(&at, &range.low) || *at++ != '-' ||
+                          !take_port(&at, &range.high) || *at != '\0' || range.low > range.high))
+        return sl_fail(
+            -EINVAL,
+            "SLUICE_PORT_RANGE is '%s', but must be low-high: two ports from 1 to 65535, such as "
+            "20000-20999",
+            text);
     *out = range;
     return 0;
 }

@@ -10,8 +10,8 @@ struct sl_port_range {
     uint16_t low, high;
 };
 
-/* "low-high", two whole numbers and nothing else, not even spaces; "": any port. -EINVAL: the sentence names the
- * variable, what it is and what would do; *out is untouched. */
+/* "low-high", two whole numbers and nothing else, not even spaces; "": any port. -EINVAL: the
+ * sentence names the variable, what it is and what would do; *out is untouched. */
 int sl_port_range_parse(const char *text, struct sl_port_range *out);
 
 /* How many ports there are in range, which is not any. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Static probes for bpftrace, perf and systemtap: docs/probes.md. Where nobody listens, a site is one nop
- * of one byte; where <sys/sdt.h> was not there at build (meson's option "probes"), it is nothing.
+ * Static probes for bpftrace, perf and systemtap: docs/probes.md. Where nobody listens, a site is
+ * one nop of one byte; where <sys/sdt.h> was not there at build (meson's option "probes"), it is
+ * nothing.
  *
  * Arguments should be at hand: the compiler has to have their values ready, listened to or not.
  */

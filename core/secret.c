@@ -35,7 +35,8 @@ int sl_key_derive(const void *secret, size_t secret_len, const void *context, si
     uint8_t extracted[SL_DIGEST_BYTES];
     int err = sl_hmac(context, context_len, &(struct sl_part){secret, secret_len}, 1, extracted);
 
-    err = err ?: sl_hmac(extracted, sizeof(extracted),
+    err = err
+              ?: sl_hmac(extracted, sizeof(extracted),
                          (struct sl_part[]){{label, strlen(label)}, {&first, 1}}, 2, out);
     explicit_bzero(extracted, sizeof(extracted));
     return err;
@@ -72,14 +73,16 @@ int sl_seal(const uint8_t key[SL_DIGEST_BYTES], uint64_t number, const void *hea
     mbedtls_chachapoly_init(&context);
     int err = mbedtls_chachapoly_setkey(&context, key);
 
-    err = err ?: mbedtls_chachapoly_encrypt_and_tag(&context, len, nonce, head, head_len, in, out,
+    err = err
+              ?: mbedtls_chachapoly_encrypt_and_tag(&context, len, nonce, head, head_len, in, out,
                                                     out + len);
     mbedtls_chachapoly_free(&context);
     return err == 0 ? 0 : sl_fail(-EIO, "mbed TLS cannot seal a message (-0x%x)", (unsigned)-err);
 }
 
-int sl_unseal(const uint8_t key[SL_DIGEST_BYTES], uint64_t number, const void *head, size_t head_len,
-              const void *in, size_t len, const uint8_t seal[SL_SEAL_BYTES], void *out)
+int sl_unseal(const uint8_t key[SL_DIGEST_BYTES], uint64_t number, const void *head,
+              size_t head_len, const void *in, size_t len, const uint8_t seal[SL_SEAL_BYTES],
+              void *out)
 {
     mbedtls_chachapoly_context context;
     uint8_t nonce[NONCE_BYTES];
@@ -88,7 +91,8 @@ int sl_unseal(const uint8_t key[SL_DIGEST_BYTES], uint64_t number, const void *h
     mbedtls_chachapoly_init(&context);
     int err = mbedtls_chachapoly_setkey(&context, key);
 
-    err = err ?: mbedtls_chachapoly_auth_decrypt(&context, len, nonce, head, head_len, seal, in, out);
+    err =
+        err ?: mbedtls_chachapoly_auth_decrypt(&context, len, nonce, head, head_len, seal, in, out);
     mbedtls_chachapoly_free(&context);
     return err == 0 ? 0 : -EBADMSG;
 }

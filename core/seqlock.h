@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Data that one thread writes again and again while others copy it, who can tell a torn copy: a version
- * that is odd while the data is being written, and another one afterwards.
+ * Data that one thread writes again and again while others copy it, who can tell a torn copy: a
+ * version that is odd while the data is being written, and another one afterwards.
  *
  * Writer                                   Reader
  *   version = odd                            before = version             (acquire: A)
@@ -9,9 +9,10 @@
  *   the data                                 acquire fence                B
  *   version = even            (release: S)   version == before, and even
  *
- * A copy that saw any of the data of a later writing sees, through R and B, that writing's odd version
- * or a later one. One that saw the version of S sees, through S and A, all data that belongs to it. An increment
- * in place of the store and R would not do: later stores may pass the store half of it on 64-bit ARM.
+ * A copy that saw any of the data of a later writing sees, through R and B, that writing's odd
+ * version or a later one. One that saw the version of S sees, through S and A, all data that
+ * belongs to it. An increment in place of the store and R would not do: later stores may pass the
+ * store half of it on 64-bit ARM.
  */
 #ifndef SL_CORE_SEQLOCK_H
 #define SL_CORE_SEQLOCK_H

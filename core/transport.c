@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stubs for the operations that a transport leaves out, and for all of a transport of another Sluice. */
+/* Stubs for the operations that a transport leaves out, and for all of a transport of another
+ * Sluice. */
 #include "core/transport.h"
 
 #include "core/err.h"
@@ -25,24 +26,28 @@ static int absent(const char *op)
 
 static int foreign(void)
 {
-    return sl_fail(-ENOTSUP, "this transport was built for another Sluice, whose transports are not of version %u",
-                   SL_TRANSPORT_ABI);
+    return sl_fail(
+        -ENOTSUP,
+        "this transport was built for another Sluice, whose transports are not of version %u",
+        SL_TRANSPORT_ABI);
 }
 
-static int foreign_probe(const struct sl_config *config, struct sl_device *out, size_t cap, size_t *count)
+static int foreign_probe(const struct sl_config *config, struct sl_device *out, size_t cap,
+                         size_t *count)
 {
     (void)config, (void)out, (void)cap, (void)count;
     return foreign();
 }
 
-static int foreign_open(struct sl_worker *worker, const struct sl_device *dev, const struct sl_handler *handler,
-                        struct sl_iface **out)
+static int foreign_open(struct sl_worker *worker, const struct sl_device *dev,
+                        const struct sl_handler *handler, struct sl_iface **out)
 {
     (void)worker, (void)dev, (void)handler, (void)out;
     return foreign();
 }
 
-static int no_probe(const struct sl_config *config, struct sl_device *out, size_t cap, size_t *count)
+static int no_probe(const struct sl_config *config, struct sl_device *out, size_t cap,
+                    size_t *count)
 {
     (void)config, (void)out, (void)cap, (void)count;
     return absent("list of devices");
@@ -144,8 +149,8 @@ const struct sl_transport_ops *sl_transport_complete(const struct sl_transport_o
     if (ops->abi == SL_TRANSPORT_ABI)
         *out = *ops;
     else /* where its operations lie is not known */
-        *out = (struct sl_transport_ops){.abi = ops->abi, .name = ops->name, .probe = foreign_probe,
-                                         .open = foreign_open};
+        *out = (struct sl_transport_ops){
+            .abi = ops->abi, .name = ops->name, .probe = foreign_probe, .open = foreign_open};
 #define FILL(op, otherwise)                                                                        \
     if (out->op == NULL)                                                                           \
     out->op = otherwise

@@ -22,10 +22,10 @@
 #include <stdint.h>
 
 #define SL_TRANSPORT_ABI 2
-#define SL_ADDR_MAX 318   /* bytes of an endpoint's address */
-#define SL_KEY_MAX 30     /* bytes of a registered region's key */
-#define SL_CTRL_MAX 192   /* bytes of a control message */
-#define SL_CTRL_ROOM 256  /* what tcp takes: room for a transport that wraps messages (verbs) */
+#define SL_ADDR_MAX 318  /* bytes of an endpoint's address */
+#define SL_KEY_MAX 30    /* bytes of a registered region's key */
+#define SL_CTRL_MAX 192  /* bytes of a control message */
+#define SL_CTRL_ROOM 256 /* what tcp takes: room for a transport that wraps messages (verbs) */
 #define SL_PATH_NAME 128
 #define SL_PATH_WHY 96
 
@@ -35,17 +35,19 @@ enum sl_cap {
     SL_CAP_WAKEUP = 1u << 2, /* fd, arm: a waiter can sleep */
     SL_CAP_LOCAL = 1u << 3,  /* reaches only ranks of the same host */
     SL_CAP_GPU = 1u << 4,    /* mr_reg takes GPU memory (SL_MEM_CUDA, SL_MEM_DMABUF) */
-    SL_CAP_MENDS = 1u << 5,  /* a failed path is mended by both ends: peers need progress here though nothing
-                              * is under way here (core/keeper.h) */
+    /* A failed path is recovered by both ends: peers need progress here though nothing is under way
+     * here. */
+    SL_CAP_REPAIRS = 1u << 5,
 };
 
-/* One thing that open() accepts, as probe() found it; or, when why is not empty, one that it would not. */
+/* One thing that open() accepts, as probe() found it; or, when why is not empty, one that it would
+ * not. */
 struct sl_device {
-    char name[80];       /* "lo", "eth0", "shm0", "mlx5_0:1" */
-    char detail[192];    /* for people: addresses, state, engine */
-    uint64_t speed;      /* bytes per second, 0 when unknown */
-    char why[256];       /* it is here, but out, and why: a sentence part */
-    char more[2048];     /* further lines for people, each with its newline: what can be chosen from */
+    char name[80];    /* "lo", "eth0", "shm0", "mlx5_0:1" */
+    char detail[192]; /* for people: addresses, state, engine */
+    uint64_t speed;   /* bytes per second, 0 when unknown */
+    char why[256];    /* it is here, but out, and why: a sentence part */
+    char more[2048];  /* further lines for people, each with its newline: what can be chosen from */
 };
 
 struct sl_addr {
@@ -63,9 +65,9 @@ struct sl_iface;
 struct sl_ep;
 struct sl_mr; /* a backend's own */
 
-/* Bytes to send. mr may be NULL: the transport then copies, or registers by itself. addr is memory that the
- * processor may touch, unless mr (or, without one, a live registration of that range) is of GPU memory: then no
- * byte is read but by the device. */
+/* Bytes to send. mr may be NULL: the transport then copies, or registers by itself. addr is memory
+ * that the processor may touch, unless mr (or, without one, a live registration of that range) is
+ * of GPU memory: then no byte is read but by the device. */
 struct sl_buf {
     const void *addr;
     size_t len;
@@ -73,25 +75,26 @@ struct sl_buf {
 };
 
 /*
- * Where a message goes. consume, when set, is called from progress (or inside recv) with the bytes in
- * order, each piece once, the pieces' sizes multiples of granule but for the last; the bytes are
+ * Where a message goes. consume, when set, is called from progress (or inside recv) with the bytes
+ * in order, each piece once, the pieces' sizes multiples of granule but for the last; the bytes are
  * borrowed for the call. It lets a reduction read straight out of a ring slot or a socket buffer.
  * Without consume the bytes are copied to dst, or placed there by hardware.
  *
  * A transport that must place bytes before it can hand them over places them at dst, then calls
- * consume with pointers into dst: so dst, when not NULL, has room for len bytes even with consume. With
- * dst NULL the transport uses memory of its own.
+ * consume with pointers into dst: so dst, when not NULL, has room for len bytes even with consume.
+ * With dst NULL the transport uses memory of its own.
  *
- * With shorter set len is room: the message may have any length up to it, 0 too, which req->len tells,
- * and no byte of dst behind its end is touched. consume then gets so many bytes, none of an empty message.
+ * With shorter set len is room: the message may have any length up to it, 0 too, which req->len
+ * tells, and no byte of dst behind its end is touched. consume then gets so many bytes, none of an
+ * empty message.
  *
- * dst may be GPU memory when mr says so, and has no consume then: the bytes are visible to the GPU when the
- * request is done.
+ * dst may be GPU memory when mr says so, and has no consume then: the bytes are visible to the GPU
+ * when the request is done.
  */
 struct sl_sink {
     void *dst;
-    size_t len;      /* exactly what the message must have, or the most of it */
-    uint64_t tag;    /* exactly what the message must carry */
+    size_t len;   /* exactly what the message must have, or the most of it */
+    uint64_t tag; /* exactly what the message must carry */
     uint32_t granule;
     bool shorter;
     struct sl_mr *mr; /* of dst, or NULL */
@@ -114,7 +117,8 @@ struct sl_handler {
     void *arg;
 };
 
-/* One way that an endpoint's bytes take, since the endpoint was made. Ranks send it to each other as it is. */
+/* One way that an endpoint's bytes take, since the endpoint was made. Ranks send it to each other
+ * as it is. */
 struct sl_path_stat {
     char name[SL_PATH_NAME]; /* "rxe0:1 > 198.51.100.2" */
     char state[16];          /* "up", "down", "connecting" */
@@ -122,8 +126,8 @@ struct sl_path_stat {
     int32_t peer;            /* rank */
     int32_t number;          /* as events say it; -1: none */
     uint64_t sent_bytes, sent_messages, received_bytes, received_messages;
-    uint64_t resent;         /* messages that went by another path after a failure */
-    uint64_t failures, ups;  /* how often it ended, and came up */
+    uint64_t resent;                       /* messages that went by another path after a failure */
+    uint64_t failures, ups;                /* how often it ended, and came up */
     uint64_t histogram[SL_HISTOGRAM_BINS]; /* of times from posting to completion */
 };
 
@@ -132,9 +136,9 @@ struct sl_transport_ops {
     uint32_t abi;     /* SL_TRANSPORT_ABI; what was built for another cannot be opened */
     const char *name; /* as written in SLUICE_TRANSPORT; static storage */
 
-    /* Fills out[0..cap) with what could be opened, and what is here but could not be (why); *count is how
-     * many exist, maybe more than cap. Leaves nothing open. -ENODEV: none here. -ENOTSUP: its library or
-     * permission is absent. */
+    /* Fills out[0..cap) with what could be opened, and what is here but could not be (why); *count
+     * is how many exist, maybe more than cap. Leaves nothing open. -ENODEV: none here. -ENOTSUP:
+     * its library or permission is absent. */
     int (*probe)(const struct sl_config *config, struct sl_device *out, size_t cap, size_t *count);
 
     /* handler is copied. dev NULL: the transport's own choice. */
@@ -153,10 +157,10 @@ struct sl_transport_ops {
                   struct sl_key *key);
     void (*mr_dereg)(struct sl_iface *iface, struct sl_mr *mr);
 
-    /* [addr, addr+len) is about to leave the process, registered or not: forgets whatever was kept of it.
-     * Returns how many of the caller's own regions lay there, which are dead now but still have to
-     * be given to mr_dereg: more than 0 is a mistake of whoever frees the memory. Called often, so
-     * quick when nothing is known of that range. */
+    /* [addr, addr+len) is about to leave the process, registered or not: forgets whatever was kept
+     * of it. Returns how many of the caller's own regions lay there, which are dead now but still
+     * have to be given to mr_dereg: more than 0 is a mistake of whoever frees the memory. Called
+     * often, so quick when nothing is known of that range. */
     unsigned (*mem_gone)(struct sl_iface *iface, void *addr, size_t len);
 
     /* SL_CAP_MAP. A pointer through which this process reads and writes the peer's registered
@@ -174,21 +178,21 @@ struct sl_transport_ops {
     int (*ep_connect)(struct sl_ep *ep, const struct sl_addr *peer, struct sl_req *req);
     /* Whatever is pending is done with -ECANCELED before this returns. Takes NULL. */
     void (*ep_destroy)(struct sl_ep *ep);
-    /* All endpoints of iface that will ever be are connected: closes what waits for peers, which only strangers
-     * could still find. Further connects may fail. */
+    /* All endpoints of iface that will ever be are connected: closes what waits for peers, which
+     * only strangers could still find. Further connects may fail. */
     void (*stop_listening)(struct sl_iface *iface);
 
     /*
-     * Data path: no allocation, no lock. Messages on one endpoint arrive whole and in order: the n-th
-     * send meets the n-th recv, whose tag and length must be the same (or the room enough, where the
-     * sink takes shorter ones); otherwise that recv ends with -EPROTO (tag) or -EMSGSIZE (length), its
-     * message is dropped, and the endpoint goes on. Either way req->tag and req->len of the recv tell
-     * what its sender gave, also when it is done at once.
+     * Data path: no allocation, no lock. Messages on one endpoint arrive whole and in order: the
+     * n-th send meets the n-th recv, whose tag and length must be the same (or the room enough,
+     * where the sink takes shorter ones); otherwise that recv ends with -EPROTO (tag) or -EMSGSIZE
+     * (length), its message is dropped, and the endpoint goes on. Either way req->tag and req->len
+     * of the recv tell what its sender gave, also when it is done at once.
      *
      * 1: done at once, req->status is 0 and done() will not be called. 0: taken, req->status is
-     * SL_PENDING; the bytes, the sink and what it names are lent until req is done. -EAGAIN: queue full, nothing was
-     * taken, progress and call again. Other codes: the endpoint is lost, nothing was taken,
-     * and the handler's down() has come or will.
+     * SL_PENDING; the bytes, the sink and what it names are lent until req is done. -EAGAIN: queue
+     * full, nothing was taken, progress and call again. Other codes: the endpoint is lost, nothing
+     * was taken, and the handler's down() has come or will.
      */
     int (*send)(struct sl_ep *ep, const struct sl_buf *buf, uint64_t tag, struct sl_req *req);
     int (*recv)(struct sl_ep *ep, const struct sl_sink *sink, struct sl_req *req);
@@ -198,7 +202,8 @@ struct sl_transport_ops {
     int (*read)(struct sl_ep *ep, uint64_t addr, void *dst, size_t len, struct sl_req *req);
 
     /* A small message outside the order of sends: status, aborts. Arrives whole or not at all; the
-     * handler at the peer gets it. Copied. -EAGAIN: no room, nothing was taken. Other codes: as of send. */
+     * handler at the peer gets it. Copied. -EAGAIN: no room, nothing was taken. Other codes: as of
+     * send. */
     int (*ctrl)(struct sl_ep *ep, const void *msg, size_t len);
 
     /* Finishes at most budget requests, calling each one's done(). Returns how many things moved
@@ -220,8 +225,8 @@ struct sl_transport_ops {
     /* One line for reports: how this endpoint reaches its peer, bytes either way. Cuts at cap. */
     void (*ep_describe)(const struct sl_ep *ep, char *out, size_t cap);
 
-    /* What each path of this endpoint has done: up to cap of them. Returns how many there are, 0 where
-     * an endpoint has no paths to speak of. */
+    /* What each path of this endpoint has done: up to cap of them. Returns how many there are, 0
+     * where an endpoint has no paths to speak of. */
     size_t (*ep_stats)(const struct sl_ep *ep, struct sl_path_stat *out, size_t cap);
 };
 
@@ -229,10 +234,11 @@ struct sl_iface {
     const struct sl_transport_ops *ops;
     struct sl_worker *worker;
     struct sl_handler handler;
-    uint32_t caps;        /* SL_CAP_* */
-    size_t eager_max;     /* sends up to this many bytes are copied at once when there is room */
-    uint64_t traffic;     /* payload bytes moved so far, either way: rises while data flows */
-    bool lacked_memory;   /* for a connection under way: should it fail, later and for another reason, this is why */
+    uint32_t caps;    /* SL_CAP_* */
+    size_t eager_max; /* sends up to this many bytes are copied at once when there is room */
+    uint64_t traffic; /* payload bytes moved so far, either way: rises while data flows */
+    /* for a connection under way: should it fail, later and for another reason, this is why */
+    bool lacked_memory;
 };
 
 /* Passes on what a call returned that a connection under way needed. */
@@ -247,7 +253,7 @@ struct sl_ep {
     const _Atomic uint32_t *peer_asleep; /* SL_CAP_MAP: not 0 while the peer sleeps; or NULL */
     void *owner;                         /* the creator's: handed back through handler calls */
     int peer;                            /* its rank; set by the creator, -1: not known, or none */
-    const char *peer_name;               /* in sentences, instead of "rank 3"; the creator's; or NULL */
+    const char *peer_name; /* in sentences, instead of "rank 3"; the creator's; or NULL */
 };
 
 /* Who is at the other end, for a sentence; until this thread asks again. */
@@ -265,7 +271,8 @@ const struct sl_transport_ops *const *sl_transports(void);
 /* The backend of that name (len bytes), or NULL. */
 const struct sl_transport_ops *sl_transport_find(const char *name, size_t len);
 
-/* After a store to memory that the peer waits for: shm/park.c says why no fence of the processor is needed. */
+/* After a store to memory that the peer waits for: shm/park.c says why no fence of the processor is
+ * needed. */
 static inline void sl_ep_wake(struct sl_ep *ep)
 {
     atomic_signal_fence(memory_order_seq_cst);

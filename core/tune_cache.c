@@ -17,8 +17,10 @@
 #define PATH_MAX_BYTES 512
 #define PREFIX "links-"
 #define LEFT_BEHIND_S 60 /* writing takes microseconds: an unfinished file this old has no writer */
-#define OLD_S (30 * 24 * 3600) /* nobody believes what was measured so long ago (collectives/costs.h) */
-#define FILES_MAX 64 /* keys change with each start of a host and each set of them: the newest files are kept */
+#define OLD_S                                                                                      \
+    (30 * 24 * 3600) /* nobody believes what was measured so long ago (collectives/costs.h) */
+#define FILES_MAX                                                                                  \
+    64 /* keys change with each start of a host and each set of them: the newest files are kept */
 
 /* Ends every file: a torn or foreign one does not have it in its place. */
 #define TRAILER UINT64_C(0x534c54554e453031)
@@ -57,7 +59,8 @@ static void make_folders(char *path)
     }
 }
 
-/* A file that others could have written says nothing: the folder may be one that several users share. */
+/* A file that others could have written says nothing: the folder may be one that several users
+ * share. */
 static bool is_ours(int fd)
 {
     struct stat st;
@@ -86,7 +89,8 @@ bool sl_tune_cache_read(const struct sl_config *config, uint64_t key, void *out,
     return whole;
 }
 
-/* A file of ours in the folder, of this user; whole: "links-KEY", and not "links-KEY.SUFFIX", which is being written. */
+/* A file of ours in the folder, of this user; whole: "links-KEY", and not "links-KEY.SUFFIX", which
+ * is being written. */
 static bool look_at(DIR *dir, const char *name, struct stat *st, bool *whole)
 {
     *whole = strchr(name, '.') == NULL;
@@ -125,7 +129,8 @@ static int64_t find_limit(DIR *dir, int64_t now_ns)
     return count == FILES_MAX && newest[FILES_MAX - 1] > old ? newest[FILES_MAX - 1] : old;
 }
 
-/* Files that are too old or too many, and unfinished ones of processes that were killed while they wrote. */
+/* Files that are too old or too many, and unfinished ones of processes that were killed while they
+ * wrote. */
 static void tidy(const struct sl_config *config)
 {
     char folder[PATH_MAX_BYTES];
@@ -157,7 +162,8 @@ static int open_fresh(const char *path, char *out, size_t cap)
     return open(out, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 }
 
-void sl_tune_cache_write(const struct sl_config *config, uint64_t key, const void *bytes, size_t len)
+void sl_tune_cache_write(const struct sl_config *config, uint64_t key, const void *bytes,
+                         size_t len)
 {
     char path[PATH_MAX_BYTES], fresh[PATH_MAX_BYTES + 32];
     uint64_t trailer = TRAILER;

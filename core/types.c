@@ -3,8 +3,8 @@
 #include "core/types.h"
 
 static const char *const type_names[SLUICE_DTYPE_COUNT] = {
-    [SLUICE_I8] = "i8",   [SLUICE_U8] = "u8",   [SLUICE_I32] = "i32", [SLUICE_U32] = "u32",
-    [SLUICE_I64] = "i64", [SLUICE_U64] = "u64", [SLUICE_F16] = "f16", [SLUICE_F32] = "f32",
+    [SLUICE_I8] = "i8",   [SLUICE_U8] = "u8",     [SLUICE_I32] = "i32", [SLUICE_U32] = "u32",
+    [SLUICE_I64] = "i64", [SLUICE_U64] = "u64",   [SLUICE_F16] = "f16", [SLUICE_F32] = "f32",
     [SLUICE_F64] = "f64", [SLUICE_BF16] = "bf16",
 };
 

@@ -17,9 +17,10 @@ struct sl_worker {
     const struct sl_config *config; /* borrowed for the worker's life */
     struct sl_rng rng;
     struct sl_event_ring *events; /* borrowed; NULL: what happens is not noted (core/event.h) */
-    int rank; /* for log lines; -1 before it is known */
+    int rank;                     /* for log lines; -1 before it is known */
 
-    /* All peers of what is made on this worker surely run on this host: no address but loopback is of use. */
+    /* All peers of what is made on this worker surely run on this host: no address but loopback is
+     * of use. */
     bool one_host;
 
     /* A key that the ranks of the job share and nobody else has. Without a secret there is none. */
@@ -32,8 +33,8 @@ struct sl_worker {
     void (*idle)(struct sl_worker *worker);
     void *idle_arg;
 
-    /* Another library's progress, which a waiting thread makes beside ours from time to time (the preload shim:
-     * MPI's, whose peers may wait for this rank there). NULL: there is none. */
+    /* Another library's progress, which a waiting thread makes beside ours from time to time (the
+     * preload shim: MPI's, whose peers may wait for this rank there). NULL: there is none. */
     void (*poke)(void *arg);
     void *poke_arg;
 };

@@ -2,8 +2,9 @@
 /*
  * The CUDA driver as a table of functions, found at run time. Tests fill the table with fakes.
  *
- * What is called is declared here, so that no CUDA is needed to build; tests/unit/gdr/test_cuda_header.c
- * compares it with cuda.h where that is installed. Enumerations travel as int, handles as void *.
+ * What is called is declared here, so that no CUDA is needed to build;
+ * tests/unit/gdr/test_cuda_header.c compares it with cuda.h where that is installed. Enumerations
+ * travel as int, handles as void *.
  */
 #ifndef SL_GDR_CUDA_DL_H
 #define SL_GDR_CUDA_DL_H
@@ -38,31 +39,31 @@ enum {
 };
 
 /* X(name, arguments), O(…) for what an old driver may lack. All return a CUresult. */
-#define SL_CUDA_FUNCTIONS(X, O)                                                                   \
-    X(cuInit, (unsigned))                                                                         \
-    X(cuDriverGetVersion, (int *))                                                                \
-    X(cuGetErrorName, (int, const char **))                                                       \
-    X(cuGetErrorString, (int, const char **))                                                     \
-    X(cuDeviceGet, (int *, int))                                                                  \
-    X(cuDeviceGetName, (char *, int, int))                                                        \
-    X(cuDeviceGetAttribute, (int *, int, int))                                                    \
-    X(cuDevicePrimaryCtxRetain, (void **, int))                                                   \
-    X(cuCtxPushCurrent_v2, (void *))                                                              \
-    X(cuCtxPopCurrent_v2, (void **))                                                              \
-    X(cuThreadExchangeStreamCaptureMode, (int *))                                                 \
-    X(cuPointerGetAttribute, (void *, int, sl_cu_ptr))                                            \
-    X(cuPointerSetAttribute, (const void *, int, sl_cu_ptr))                                      \
-    X(cuMemGetAddressRange_v2, (sl_cu_ptr *, size_t *, sl_cu_ptr))                                \
-    O(cuMemGetHandleForAddressRange, (void *, sl_cu_ptr, size_t, int, unsigned long long))        \
-    O(cuFlushGPUDirectRDMAWrites, (int, int))                                                     \
-    X(cuMemHostAlloc, (void **, size_t, unsigned))                                                \
-    X(cuMemFreeHost, (void *))                                                                    \
-    X(cuMemcpyHtoDAsync_v2, (sl_cu_ptr, const void *, size_t, void *))                            \
-    X(cuStreamCreate, (void **, unsigned))                                                        \
-    X(cuStreamDestroy_v2, (void *))                                                               \
-    X(cuEventCreate, (void **, unsigned))                                                         \
-    X(cuEventDestroy_v2, (void *))                                                                \
-    X(cuEventRecord, (void *, void *))                                                            \
+#define SL_CUDA_FUNCTIONS(X, O)                                                                    \
+    X(cuInit, (unsigned))                                                                          \
+    X(cuDriverGetVersion, (int *))                                                                 \
+    X(cuGetErrorName, (int, const char **))                                                        \
+    X(cuGetErrorString, (int, const char **))                                                      \
+    X(cuDeviceGet, (int *, int))                                                                   \
+    X(cuDeviceGetName, (char *, int, int))                                                         \
+    X(cuDeviceGetAttribute, (int *, int, int))                                                     \
+    X(cuDevicePrimaryCtxRetain, (void **, int))                                                    \
+    X(cuCtxPushCurrent_v2, (void *))                                                               \
+    X(cuCtxPopCurrent_v2, (void **))                                                               \
+    X(cuThreadExchangeStreamCaptureMode, (int *))                                                  \
+    X(cuPointerGetAttribute, (void *, int, sl_cu_ptr))                                             \
+    X(cuPointerSetAttribute, (const void *, int, sl_cu_ptr))                                       \
+    X(cuMemGetAddressRange_v2, (sl_cu_ptr *, size_t *, sl_cu_ptr))                                 \
+    O(cuMemGetHandleForAddressRange, (void *, sl_cu_ptr, size_t, int, unsigned long long))         \
+    O(cuFlushGPUDirectRDMAWrites, (int, int))                                                      \
+    X(cuMemHostAlloc, (void **, size_t, unsigned))                                                 \
+    X(cuMemFreeHost, (void *))                                                                     \
+    X(cuMemcpyHtoDAsync_v2, (sl_cu_ptr, const void *, size_t, void *))                             \
+    X(cuStreamCreate, (void **, unsigned))                                                         \
+    X(cuStreamDestroy_v2, (void *))                                                                \
+    X(cuEventCreate, (void **, unsigned))                                                          \
+    X(cuEventDestroy_v2, (void *))                                                                 \
+    X(cuEventRecord, (void *, void *))                                                             \
     X(cuEventQuery, (void *))
 
 #define SL_CUDA_POINTER(name, args) int(*name) args;
@@ -71,12 +72,13 @@ struct sl_cuda {
     SL_CUDA_FUNCTIONS(SL_CUDA_POINTER, SL_CUDA_POINTER)
 };
 
-/* The table of this process; opened once, then shared and read-only. *out stays untouched on failure.
+/* The table of this process; opened once, then shared and read-only. *out stays untouched on
+ * failure.
  * -ENOTSUP: no driver here, or one too old; the text says which. */
 int sl_cuda_get(const struct sl_cuda **out);
 
-/* The same, where this process has the driver loaded already, otherwise NULL: then no pointer in it can be one
- * of CUDA's. Loads nothing. */
+/* The same, where this process has the driver loaded already, otherwise NULL: then no pointer in it
+ * can be one of CUDA's. Loads nothing. */
 const struct sl_cuda *sl_cuda_loaded(void);
 
 /* Keeps "CALL failed: NAME (text)" as the last error. Returns err. */

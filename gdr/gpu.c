@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPUs: whose memory a pointer names, their contexts, and when what a NIC wrote is visible to them. */
+/* GPUs: whose memory a pointer names, their contexts, and when what a NIC wrote is visible to
+ * them. */
 #include "gdr/gpu.h"
 
 #include "core/err.h"
@@ -10,8 +11,8 @@
 
 #define DEVICES_MAX 64
 
-/* Primary contexts, retained at the first use of a device and kept: they are the program's own, which has them
- * anyway as long as it uses the device. */
+/* Primary contexts, retained at the first use of a device and kept: they are the program's own,
+ * which has them anyway as long as it uses the device. */
 static void *primary[DEVICES_MAX];
 static const struct sl_cuda *primary_of; /* of which driver: tests play several */
 static pthread_mutex_t primary_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -65,7 +66,8 @@ bool sl_gpu_look(const void *addr, struct sl_gpu_memory *out)
     size_t len = 0;
 
     if (cuda == NULL ||
-        cuda->cuPointerGetAttribute(&type, SL_CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at) != SL_CUDA_SUCCESS ||
+        cuda->cuPointerGetAttribute(&type, SL_CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at) !=
+            SL_CUDA_SUCCESS ||
         type != SL_CU_MEMORYTYPE_DEVICE)
         return false;
     if (out == NULL)
@@ -76,8 +78,12 @@ bool sl_gpu_look(const void *addr, struct sl_gpu_memory *out)
     (void)cuda->cuPointerGetAttribute(&context, SL_CU_POINTER_ATTRIBUTE_CONTEXT, at);
     if (cuda->cuMemGetAddressRange_v2(&base, &len, at) != SL_CUDA_SUCCESS)
         base = len = 0;
-    *out = (struct sl_gpu_memory){.cuda = cuda, .base = base, .len = len, .device = ordinal,
-                                  .context = context, .order = SL_GPU_UNORDERED,
+    *out = (struct sl_gpu_memory){.cuda = cuda,
+                                  .base = base,
+                                  .len = len,
+                                  .device = ordinal,
+                                  .context = context,
+                                  .order = SL_GPU_UNORDERED,
                                   .is_managed = is_managed != 0};
     if (cuda->cuDeviceGet(&device, ordinal) != SL_CUDA_SUCCESS)
         return true;
@@ -117,8 +123,9 @@ int sl_gpu_flush(const struct sl_gpu_memory *memory)
     result = cuda->cuFlushGPUDirectRDMAWrites(SL_CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
                                               SL_CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER);
     sl_gpu_leave(&visit);
-    return result == SL_CUDA_SUCCESS ? 0
-                                     : sl_cuda_fail(cuda, -EIO, "cuFlushGPUDirectRDMAWrites", result);
+    return result == SL_CUDA_SUCCESS
+               ? 0
+               : sl_cuda_fail(cuda, -EIO, "cuFlushGPUDirectRDMAWrites", result);
 }
 
 void sl_gpu_name(const struct sl_gpu_memory *memory, char *out, size_t cap)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPUs: whose memory a pointer names, their contexts, and when what a NIC wrote is visible to them. */
+/* GPUs: whose memory a pointer names, their contexts, and when what a NIC wrote is visible to
+ * them. */
 #ifndef SL_GDR_GPU_H
 #define SL_GDR_GPU_H
 
@@ -9,7 +10,8 @@
 
 struct sl_cuda;
 
-/* What is to be done before a GPU sees what a NIC wrote into its memory, and the NIC said that it did. */
+/* What is to be done before a GPU sees what a NIC wrote into its memory, and the NIC said that it
+ * did. */
 enum sl_gpu_order {
     SL_GPU_ORDERED,   /* nothing: later reads of the GPU see it */
     SL_GPU_FLUSH,     /* sl_gpu_flush() */
@@ -21,24 +23,24 @@ struct sl_gpu_memory {
     const struct sl_cuda *cuda;
     uintptr_t base; /* the allocation that the address lies in */
     size_t len;
-    int device;     /* CUDA's ordinal */
-    void *context;  /* through which it is used: its own, else the device's primary one */
+    int device;    /* CUDA's ordinal */
+    void *context; /* through which it is used: its own, else the device's primary one */
     enum sl_gpu_order order;
     bool is_managed; /* may move between GPU and host: no device can be let at it */
 };
 
 /*
- * Is addr memory of a GPU? *out, which may be NULL, is filled if it is. Costs a system call at most where this
- * process has loaded no CUDA driver; no pointer can be one of CUDA's then. Host memory that CUDA pinned is host
- * memory.
+ * Is addr memory of a GPU? *out, which may be NULL, is filled if it is. Costs a system call at most
+ * where this process has loaded no CUDA driver; no pointer can be one of CUDA's then. Host memory
+ * that CUDA pinned is host memory.
  */
 bool sl_gpu_look(const void *addr, struct sl_gpu_memory *out);
 
 /* Makes what NICs wrote into that memory visible to its GPU. For SL_GPU_FLUSH. -EIO. */
 int sl_gpu_flush(const struct sl_gpu_memory *memory);
 
-/* Between them this thread's calls use the context, and another thread that is capturing a graph is not disturbed
- * by them. What was before comes back. -EIO: then no leave. */
+/* Between them this thread's calls use the context, and another thread that is capturing a graph is
+ * not disturbed by them. What was before comes back. -EIO: then no leave. */
 struct sl_gpu_visit {
     const struct sl_cuda *cuda;
     int capture_mode;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A ring of pinned buffers in front of a stream: filled in order, copied in order, ended in order. */
+/* A ring of pinned buffers in front of a stream: filled in order, copied in order, ended in
+ * order. */
 #include "gdr/staging.h"
 
 #include "core/clock.h"
@@ -46,7 +47,8 @@ static int parts_create(struct sl_gpu_stage *stage)
 {
     const struct sl_cuda *cuda = stage->cuda;
     void *bytes = NULL;
-    int result = cuda->cuMemHostAlloc(&bytes, stage->len * stage->count, SL_CU_MEMHOSTALLOC_PORTABLE);
+    int result =
+        cuda->cuMemHostAlloc(&bytes, stage->len * stage->count, SL_CU_MEMHOSTALLOC_PORTABLE);
 
     if (result != SL_CUDA_SUCCESS)
         return sl_cuda_fail(cuda, -ENOMEM, "cuMemHostAlloc", result);
@@ -62,8 +64,8 @@ static int parts_create(struct sl_gpu_stage *stage)
     return 0;
 }
 
-int sl_gpu_stage_create(const struct sl_gpu_memory *memory, const struct sl_clock *clock, size_t len,
-                        unsigned count, struct sl_gpu_stage **out)
+int sl_gpu_stage_create(const struct sl_gpu_memory *memory, const struct sl_clock *clock,
+                        size_t len, unsigned count, struct sl_gpu_stage **out)
 {
     struct sl_gpu_stage *stage;
     struct sl_gpu_visit visit;
@@ -75,8 +77,11 @@ int sl_gpu_stage_create(const struct sl_gpu_memory *memory, const struct sl_cloc
     stage = calloc(1, sizeof(*stage) + count * sizeof(stage->copies[0]));
     if (stage == NULL)
         return sl_fail(-ENOMEM, "no memory for %u staging buffers", count);
-    *stage = (struct sl_gpu_stage){.cuda = memory->cuda, .clock = clock, .context = memory->context,
-                                   .len = len, .count = count};
+    *stage = (struct sl_gpu_stage){.cuda = memory->cuda,
+                                   .clock = clock,
+                                   .context = memory->context,
+                                   .len = len,
+                                   .count = count};
     err = sl_gpu_enter(stage->cuda, stage->context, &visit);
     if (err == 0) {
         err = parts_create(stage);

@@ -16,17 +16,23 @@ int sl_kernels_select(const char *name, const struct sl_kernels **out)
         if (strcmp(name, "auto") == 0 ? lacks != NULL : strcmp(name, choice->kernels->name) != 0)
             continue;
         if (lacks != NULL)
-            return sl_fail(-ENOTSUP, "this CPU cannot run the %s kernels: it lacks %s; set "
-                           "SLUICE_KERNEL to auto", name, lacks);
+            return sl_fail(-ENOTSUP,
+                           "this CPU cannot run the %s kernels: it lacks %s; set "
+                           "SLUICE_KERNEL to auto",
+                           name, lacks);
         *out = choice->kernels;
         return 0;
     }
     if (strcmp(name, "avx512") == 0 || strcmp(name, "avx2") == 0)
-        return sl_fail(-ENOTSUP, "this build has no %s kernels, which are for x86-64; set "
-                       "SLUICE_KERNEL to auto", name);
+        return sl_fail(-ENOTSUP,
+                       "this build has no %s kernels, which are for x86-64; set "
+                       "SLUICE_KERNEL to auto",
+                       name);
     if (strcmp(name, "neon") == 0)
         return sl_fail(-ENOTSUP, "this build has no neon kernels, which are for 64-bit ARM; set "
-                       "SLUICE_KERNEL to auto");
-    return sl_fail(-EINVAL, "there are no kernels named '%s'; set SLUICE_KERNEL to auto, avx512, "
-                   "avx2, neon or c", name);
+                                 "SLUICE_KERNEL to auto");
+    return sl_fail(-EINVAL,
+                   "there are no kernels named '%s'; set SLUICE_KERNEL to auto, avx512, "
+                   "avx2, neon or c",
+                   name);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels of 64-bit ARM. NEON belongs to what Linux asks of such a CPU, so nothing is asked here. */
+/* The kernels of 64-bit ARM. NEON belongs to what Linux asks of such a CPU, so nothing is asked
+ * here. */
 #include "core/err.h"
 
 #include "kernels/reduce_kernels.h"

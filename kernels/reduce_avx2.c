@@ -174,9 +174,8 @@ typedef ps_pair bf16_acc;
 /* Elements of even and of odd place: no shuffle, since bf16 is the upper half of an f32. */
 SL_INLINE ps_pair bf16_unpack(vec v)
 {
-    return (ps_pair){
-        _mm256_castsi256_ps(_mm256_slli_epi32(v, 16)),
-        _mm256_castsi256_ps(_mm256_and_si256(v, _mm256_set1_epi32((int)0xffff0000)))};
+    return (ps_pair){_mm256_castsi256_ps(_mm256_slli_epi32(v, 16)),
+                     _mm256_castsi256_ps(_mm256_and_si256(v, _mm256_set1_epi32((int)0xffff0000)))};
 }
 
 /* To nearest even, in the upper 16 bits. A NaN does not overflow: its low bits are 0, like those of
@@ -208,8 +207,7 @@ typedef __m256d f64_acc;
 
 SL_INLINE __m256d pd_replace(__m256d a, __m256d nan)
 {
-    return _mm256_blendv_pd(
-        a, _mm256_castsi256_pd(_mm256_set1_epi64x((int64_t)SL_NAN_F64)), nan);
+    return _mm256_blendv_pd(a, _mm256_castsi256_pd(_mm256_set1_epi64x((int64_t)SL_NAN_F64)), nan);
 }
 
 SL_INLINE __m256d f64_unpack(vec v)

@@ -160,9 +160,8 @@ typedef ps_pair bf16_acc;
 /* Elements of even and of odd place: no shuffle, since bf16 is the upper half of an f32. */
 SL_INLINE ps_pair bf16_unpack(vec v)
 {
-    return (ps_pair){
-        _mm512_castsi512_ps(_mm512_slli_epi32(v, 16)),
-        _mm512_castsi512_ps(_mm512_and_si512(v, _mm512_set1_epi32((int)0xffff0000)))};
+    return (ps_pair){_mm512_castsi512_ps(_mm512_slli_epi32(v, 16)),
+                     _mm512_castsi512_ps(_mm512_and_si512(v, _mm512_set1_epi32((int)0xffff0000)))};
 }
 
 /* To nearest even, in the upper 16 bits: adds just less than half a unit, and one more to odd ones.
@@ -179,8 +178,8 @@ SL_INLINE __m512i bf16_round(__m512 x)
 
 SL_INLINE vec bf16_pack(ps_pair x)
 {
-    vec v = _mm512_mask_mov_epi16(_mm512_srli_epi32(bf16_round(x.a), 16), 0xaaaaaaaa,
-                                  bf16_round(x.b));
+    vec v =
+        _mm512_mask_mov_epi16(_mm512_srli_epi32(bf16_round(x.a), 16), 0xaaaaaaaa, bf16_round(x.b));
 
     return half_canonical(v, 0x7f80, 0x7fc0);
 }
@@ -197,8 +196,8 @@ typedef __m512d f64_acc;
 
 SL_INLINE __m512d pd_replace(__m512d a, __mmask8 nan)
 {
-    return _mm512_castsi512_pd(_mm512_mask_mov_epi64(_mm512_castpd_si512(a), nan,
-                                                     _mm512_set1_epi64((int64_t)SL_NAN_F64)));
+    return _mm512_castsi512_pd(
+        _mm512_mask_mov_epi64(_mm512_castpd_si512(a), nan, _mm512_set1_epi64((int64_t)SL_NAN_F64)));
 }
 
 SL_INLINE __m512d f64_unpack(vec v)
@@ -294,8 +293,9 @@ SL_INLINE vec u64_combine(vec a, vec b, enum sluice_op op)
 #define COPY_VECTORS_MAX ((size_t)16 << 10)
 
 /*
- * Less than a vector: by two moves that overlap. A masked vector would span the line behind what is copied, and take it
- * from whoever uses it: behind a short message in a window or a ring lies the next one.
+ * Less than a vector: by two moves that overlap. A masked vector would span the line behind what is
+ * copied, and take it from whoever uses it: behind a short message in a window or a ring lies the
+ * next one.
  */
 SL_INLINE void copy_short(char *dst, const char *src, size_t len)
 {

@@ -193,7 +193,7 @@ static inline uint16_t f16_narrow(float x)
     uint32_t odd = (uint32_t)low >> 13 & 1;
     uint32_t normal = ((uint32_t)low - ((127 - 15) << 23) + 0xfff + odd) >> 13;
     uint32_t small = bits_of_f32(f32_of_bits((uint32_t)low) + 0.5f) - bits_of_f32(0.5f);
-    uint32_t is_small = all_ones_if(low < 0x38800000); /* below 2^-14 */
+    uint32_t is_small = all_ones_if(low < 0x38800000);  /* below 2^-14 */
     uint32_t is_large = all_ones_if(low >= 0x47800000); /* 2^16 and more */
     uint32_t is_nan = all_ones_if(low > 0x7f800000);
     uint32_t number = (small & is_small) | (normal & ~is_small & ~is_large) | (0x7c00 & is_large);
@@ -220,7 +220,7 @@ static inline uint16_t f16_narrow(float x)
         return op == SLUICE_SUM    ? (elem)((wide)a + (wide)b)                                     \
                : op == SLUICE_PROD ? (elem)((wide)a * (wide)b)                                     \
                : op == SLUICE_MAX  ? (a > b ? a : b)                                               \
-                                   : (a < b ? a : b);                                              \
+                                   : (a < b ? a : b);                                               \
     }                                                                                              \
     static inline elem type##_divide(elem a, unsigned divisor)                                     \
     {                                                                                              \

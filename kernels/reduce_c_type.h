@@ -12,7 +12,7 @@
 
 /* Block by block through a buffer that stays in the innermost cache: loops over it are simple
  * enough for compilers to make vectors of, and dst may be one of the sources. */
-SL_INLINE void NAME(_reduce)(NAME(_elem) *dst, NAME(_elem) *copy, const void *const *src,
+SL_INLINE void NAME(_reduce)(NAME(_elem) * dst, NAME(_elem) * copy, const void *const *src,
                              unsigned nsrc, size_t count, unsigned divisor, enum sluice_op op)
 {
     NAME(_acc) acc[BLOCK];

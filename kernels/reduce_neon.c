@@ -309,7 +309,7 @@ SL_INLINE uint64x2_t u64q_min(uint64x2_t x, uint64x2_t y)
         return op == SLUICE_SUM    ? (uint8x16_t)add((plain)x, (plain)y)                           \
                : op == SLUICE_PROD ? (uint8x16_t)product((plain)x, (plain)y)                       \
                : op == SLUICE_MAX  ? (uint8x16_t)max((lanes)x, (lanes)y)                           \
-                                   : (uint8x16_t)min((lanes)x, (lanes)y);                          \
+                                   : (uint8x16_t)min((lanes)x, (lanes)y);                           \
     }                                                                                              \
     SL_INLINE vec type##_combine(vec x, vec y, enum sluice_op op)                                  \
     {                                                                                              \

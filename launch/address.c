@@ -91,8 +91,10 @@ int sl_root_parse(const char *text, struct sl_root *out)
                        text);
     if (plus != NULL && (parse_port(plus + 1, end, &root.more) != 0 || root.more >= SL_PLACES_MAX ||
                          root.port + root.more > 65535))
-        return sl_fail(-EINVAL, "'%s' is not a meeting place: after + stands how many more ports to "
-                                "try, from 1 to %d", text, SL_PLACES_MAX - 1);
+        return sl_fail(-EINVAL,
+                       "'%s' is not a meeting place: after + stands how many more ports to "
+                       "try, from 1 to %d",
+                       text, SL_PLACES_MAX - 1);
     memcpy(root.host, host, (size_t)(host_end - host));
     *out = root;
     return 0;
@@ -238,8 +240,8 @@ static bool is_written_out(const char *host)
     return true;
 }
 
-/* Loopback reaches exactly whom the unix socket reaches: TCP is for those who prove themselves by a secret (of
- * another user, or through a tunnel), and for sandboxes without unix sockets. */
+/* Loopback reaches exactly whom the unix socket reaches: TCP is for those who prove themselves by a
+ * secret (of another user, or through a tunnel), and for sandboxes without unix sockets. */
 static int listen_on_host(struct sl_address *address, unsigned count, uint16_t port, bool secret,
                           struct sl_listeners *out)
 {
@@ -314,9 +316,10 @@ int sl_listen_root(const struct sl_root *root, bool secret, struct sl_listeners 
         if (i == 0)
             snprintf(why, sizeof(why), "%s", sluice_last_error());
     }
-    return sl_fail(err, "rank 0 cannot listen on %s port %u%s: %s; choose another port or end the "
-                        "program that holds it", root->host, root->port,
-                   root->more > 0 ? " nor on those after it" : "", why);
+    return sl_fail(err,
+                   "rank 0 cannot listen on %s port %u%s: %s; choose another port or end the "
+                   "program that holds it",
+                   root->host, root->port, root->more > 0 ? " nor on those after it" : "", why);
 }
 
 /* One more of those that have a port in common; 0: any, and found->port tells which. */
@@ -333,8 +336,8 @@ static int listen_also(const struct sl_address *at, struct sl_listeners *found)
     return err;
 }
 
-/* At card's places, but those that are not usable yet: IPv6 takes a moment to find out whether an address is alone.
- * And on loopback, by which ranks of this host may come. */
+/* At card's places, but those that are not usable yet: IPv6 takes a moment to find out whether an
+ * address is alone. And on loopback, by which ranks of this host may come. */
 static int listen_at_card(struct sl_card *card, uint16_t port, struct sl_listeners *out)
 {
     struct sl_listeners found = {.port = port};

@@ -37,8 +37,8 @@ struct sl_root {
 /* -EINVAL says what is wrong with text. */
 int sl_root_parse(const char *text, struct sl_root *out);
 
-/* Looks root up. *count may be 0..cap; more addresses than cap are left out. -EAGAIN: the name is not
- * known now, but may be later; -EINVAL: never will. */
+/* Looks root up. *count may be 0..cap; more addresses than cap are left out. -EAGAIN: the name is
+ * not known now, but may be later; -EINVAL: never will. */
 int sl_root_resolve(const struct sl_root *root, struct sl_address *out, unsigned cap,
                     unsigned *count);
 
@@ -53,16 +53,16 @@ struct sl_listeners {
 };
 
 /* Listens where root says: on an address that is written out, or on all of them when it is a name
- * (which may mean something else on other hosts); beside that, or instead where all addresses are loopback and
- * there is no secret, for ranks of this host and user. -EADDRINUSE names the ports tried; -EACCES: another user
- * has the name. */
+ * (which may mean something else on other hosts); beside that, or instead where all addresses are
+ * loopback and there is no secret, for ranks of this host and user. -EADDRINUSE names the ports
+ * tried; -EACCES: another user has the name. */
 int sl_listen_root(const struct sl_root *root, bool secret, struct sl_listeners *out);
 
 struct sl_card;
 
-/* Listens on any free port, of range ("low-high") unless that is "", where card says, on loopback, and for ranks of
- * this host and user; card gets the port, and loses places that nobody could connect to yet. NULL: loopback alone.
- * For meetings that have a secret. */
+/* Listens on any free port, of range ("low-high") unless that is "", where card says, on loopback,
+ * and for ranks of this host and user; card gets the port, and loses places that nobody could
+ * connect to yet. NULL: loopback alone. For meetings that have a secret. */
 int sl_listen_any(const char *range, struct sl_card *card, struct sl_listeners *out);
 
 void sl_listeners_close(struct sl_listeners *listeners);
@@ -76,8 +76,8 @@ struct sl_card {
     uint16_t port;
 };
 
-/* The addresses of this host that config->interface allows, the one of the default route first, or its loopback
- * alone; makes a secret. The port is to come. -ENODEV: no address is left. */
+/* The addresses of this host that config->interface allows, the one of the default route first, or
+ * its loopback alone; makes a secret. The port is to come. -ENODEV: no address is left. */
 int sl_card_make(const struct sl_config *config, bool loopback, struct sl_card *out);
 void sl_card_pack(const struct sl_card *card, struct sluice_unique_id *out);
 /* -EINVAL: not a card, of another version, or damaged. */

@@ -18,7 +18,7 @@
 #define RANKS_MAX (1 << 20)
 #define PORT_FIRST 20000 /* of meeting places that are derived: below the kernel's own choices */
 #define PORT_COUNT 10000
-#define PORT_MORE 3      /* further ports, should another program hold the first */
+#define PORT_MORE 3 /* further ports, should another program hold the first */
 
 struct env {
     sl_getter *get;
@@ -73,7 +73,8 @@ static int numbers(const struct env *env, const char *const name[4], struct sl_i
     return 0;
 }
 
-/* Ports that all ranks derive alike from the job's name (FNV-1a): within SLUICE_PORT_RANGE, if there is one. */
+/* Ports that all ranks derive alike from the job's name (FNV-1a): within SLUICE_PORT_RANGE, if
+ * there is one. */
 static int derived_ports(const struct env *env, const char *job, struct sl_port_range *out)
 {
     struct sl_port_range range;
@@ -87,7 +88,8 @@ static int derived_ports(const struct env *env, const char *job, struct sl_port_
     for (; *job != '\0'; job++)
         hash = (hash ^ (uint8_t)*job) * UINT64_C(0x100000001b3);
     unsigned span = sl_port_range_count(&range), more = span > PORT_MORE ? PORT_MORE : span - 1;
-    out->low = (uint16_t)(range.low + (hash ^ hash >> 32) % (span > PORT_MORE ? span - PORT_MORE : 1));
+    out->low =
+        (uint16_t)(range.low + (hash ^ hash >> 32) % (span > PORT_MORE ? span - PORT_MORE : 1));
     out->high = (uint16_t)(out->low + more);
     return 0;
 }
@@ -95,10 +97,12 @@ static int derived_ports(const struct env *env, const char *job, struct sl_port_
 static int write_root(struct sl_identity *id, const char *host, const struct sl_port_range *ports)
 {
     bool v6 = strchr(host, ':') != NULL;
-    int len = snprintf(id->root, sizeof(id->root), v6 ? "[%s]:%u" : "%s:%u", host, (unsigned)ports->low);
+    int len =
+        snprintf(id->root, sizeof(id->root), v6 ? "[%s]:%u" : "%s:%u", host, (unsigned)ports->low);
 
     if (ports->high > ports->low && len < (int)sizeof(id->root))
-        len += snprintf(id->root + len, sizeof(id->root) - (size_t)len, "+%u", sl_port_range_count(ports) - 1);
+        len += snprintf(id->root + len, sizeof(id->root) - (size_t)len, "+%u",
+                        sl_port_range_count(ports) - 1);
     if (len >= (int)sizeof(id->root))
         return sl_fail(-EINVAL, "the name of rank 0's host, %.60s..., is too long", host);
     return 0;
@@ -109,8 +113,8 @@ static bool one_host(const struct sl_identity *id)
     return id->size > 0 && id->local_size == id->size;
 }
 
-/* Variables of torchrun, or set by hand as torch.distributed wants them. The agent holds MASTER_PORT
- * itself, so we meet at one of the ports after it. */
+/* Variables of torchrun, or set by hand as torch.distributed wants them. The agent holds
+ * MASTER_PORT itself, so we meet at one of the ports after it. */
 static int see_torchrun(const struct env *env, struct sl_identity *id)
 {
     const char *host = value(env, "MASTER_ADDR"), *run = value(env, "TORCHELASTIC_RUN_ID");
@@ -119,8 +123,8 @@ static int see_torchrun(const struct env *env, struct sl_identity *id)
 
     if (value(env, "RANK") == NULL || value(env, "WORLD_SIZE") == NULL || host == NULL)
         return -ENODEV;
-    int err = numbers(env, (const char *const[]){"RANK", "WORLD_SIZE", "LOCAL_RANK",
-                                                 "LOCAL_WORLD_SIZE"}, id);
+    int err = numbers(
+        env, (const char *const[]){"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}, id);
 
     err = err ?: number(env, "MASTER_PORT", &master);
     if (err != 0)
@@ -153,8 +157,11 @@ static int see_slurm(const struct env *env, struct sl_identity *id)
         return -ENODEV;
     int err = numbers(env, (const char *const[]){"SLURM_PROCID", size, "SLURM_LOCALID", NULL}, id);
 
-    err = err ?: number(env, value(env, "SLURM_STEP_NUM_NODES") ? "SLURM_STEP_NUM_NODES"
-                                                                : "SLURM_NNODES", &node_count);
+    err =
+        err
+            ?: number(env,
+                      value(env, "SLURM_STEP_NUM_NODES") ? "SLURM_STEP_NUM_NODES" : "SLURM_NNODES",
+                      &node_count);
     if (err != 0)
         return err;
     if (node_count == 1)
@@ -180,9 +187,11 @@ static int see_openmpi(const struct env *env, struct sl_identity *id)
 
     if (value(env, "OMPI_COMM_WORLD_RANK") == NULL || value(env, "OMPI_COMM_WORLD_SIZE") == NULL)
         return -ENODEV;
-    int err = numbers(env, (const char *const[]){"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-                                                 "OMPI_COMM_WORLD_LOCAL_RANK",
-                                                 "OMPI_COMM_WORLD_LOCAL_SIZE"}, id);
+    int err =
+        numbers(env,
+                (const char *const[]){"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                                      "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+                id);
     if (err != 0)
         return err;
     snprintf(id->job, sizeof(id->job), "openmpi.%.200s", job ?: "");
@@ -199,9 +208,11 @@ static int see_pmix(const struct env *env, struct sl_identity *id)
     if (value(env, "PMIX_NAMESPACE") == NULL || value(env, "PMIX_RANK") == NULL)
         return -ENODEV;
     snprintf(id->job, sizeof(id->job), "pmix.%.200s", value(env, "PMIX_NAMESPACE"));
-    return numbers(env, (const char *const[]){"PMIX_RANK", "OMPI_COMM_WORLD_SIZE",
-                                              "OMPI_COMM_WORLD_LOCAL_RANK",
-                                              "OMPI_COMM_WORLD_LOCAL_SIZE"}, id);
+    return numbers(env,
+                   (const char *const[]){"PMIX_RANK", "OMPI_COMM_WORLD_SIZE",
+                                         "OMPI_COMM_WORLD_LOCAL_RANK",
+                                         "OMPI_COMM_WORLD_LOCAL_SIZE"},
+                   id);
 }
 
 /* Slurm's PMI-2 plugin speaks PMI, but says nothing of the host; its variables do, unless another
@@ -228,8 +239,9 @@ static int see_pmi(const struct env *env, struct sl_identity *id)
         value(env, "PMI_SIZE") == NULL)
         return -ENODEV;
     snprintf(id->job, sizeof(id->job), "pmi");
-    int err = numbers(env, (const char *const[]){"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID",
-                                                 "MPI_LOCALNRANKS"}, id);
+    int err = numbers(
+        env, (const char *const[]){"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+        id);
     if (err == 0 && id->local_rank < 0)
         err = ask_slurm_for_host(env, id);
     return err;
@@ -280,8 +292,9 @@ static int check_rivals(const struct env *env, const struct sl_identity *id)
         return 0;
     if (rival.rank == id->rank && rival.size == id->size)
         return 0;
-    return sl_fail(-EINVAL, "PMI_RANK and PMI_SIZE call this rank %d of %d, OMPI_COMM_WORLD_RANK and "
-                            "_SIZE rank %d of %d; set SLUICE_LAUNCHER=pmi or SLUICE_LAUNCHER=openmpi",
+    return sl_fail(-EINVAL,
+                   "PMI_RANK and PMI_SIZE call this rank %d of %d, OMPI_COMM_WORLD_RANK and "
+                   "_SIZE rank %d of %d; set SLUICE_LAUNCHER=pmi or SLUICE_LAUNCHER=openmpi",
                    id->rank, id->size, rival.rank, rival.size);
 }
 
@@ -313,8 +326,10 @@ static int force_launcher(const struct env *env, struct sl_identity *out)
         return sl_fail(-EINVAL, "SLUICE_LAUNCHER is %s, but its variables %s are not all set", name,
                        launchers[i].needs);
     }
-    return sl_fail(-EINVAL, "SLUICE_LAUNCHER is '%s', but must be auto, none, sluice, torchrun, pmi, "
-                            "pmix, openmpi or slurm", name);
+    return sl_fail(-EINVAL,
+                   "SLUICE_LAUNCHER is '%s', but must be auto, none, sluice, torchrun, pmi, "
+                   "pmix, openmpi or slurm",
+                   name);
 }
 
 /* Rank and size as written in the configuration. A launcher may still give the meeting place, when
@@ -325,21 +340,24 @@ static int explicit_identity(const struct env *env, bool ask, struct sl_identity
     struct sl_identity found;
 
     if (config->rank < 0 || config->size <= 0 || config->rank >= config->size)
-        return sl_fail(-EINVAL, "SLUICE_RANK is %lld and SLUICE_SIZE is %lld; set both, with the rank "
-                                "from 0 to size - 1", (long long)config->rank,
-                       (long long)config->size);
+        return sl_fail(-EINVAL,
+                       "SLUICE_RANK is %lld and SLUICE_SIZE is %lld; set both, with the rank "
+                       "from 0 to size - 1",
+                       (long long)config->rank, (long long)config->size);
     identity_clear(id);
     if (ask && *config->root == '\0' && config->size > 1) {
         int err = find_launcher(env, &found);
 
         if (err != 0 && err != -ENODEV)
             return err;
-        if (err == 0 && (found.rank != config->rank ||
-                         (found.size >= 0 && found.size != config->size)))
-            return sl_fail(-EINVAL, "SLUICE_RANK and SLUICE_SIZE call this rank %lld of %lld, but %s "
-                                    "calls it rank %d of %d; set SLUICE_ROOT=host:port if the former "
-                                    "is meant", (long long)config->rank, (long long)config->size,
-                           found.launcher, found.rank, found.size);
+        if (err == 0 &&
+            (found.rank != config->rank || (found.size >= 0 && found.size != config->size)))
+            return sl_fail(-EINVAL,
+                           "SLUICE_RANK and SLUICE_SIZE call this rank %lld of %lld, but %s "
+                           "calls it rank %d of %d; set SLUICE_ROOT=host:port if the former "
+                           "is meant",
+                           (long long)config->rank, (long long)config->size, found.launcher,
+                           found.rank, found.size);
         if (err == 0)
             *id = found;
     }
@@ -355,8 +373,11 @@ static int check_size(const struct sl_identity *id)
 {
     if (id->size >= 0 || strcmp(id->launcher, "pmix") == 0)
         return 0;
-    return sl_fail(-EINVAL, "Slurm's srun calls this rank %d, but does not say of how many: SLURM_STEP_NUM_TASKS is "
-                   "not set; set SLUICE_RANK and SLUICE_SIZE", id->rank);
+    return sl_fail(
+        -EINVAL,
+        "Slurm's srun calls this rank %d, but does not say of how many: SLURM_STEP_NUM_TASKS is "
+        "not set; set SLUICE_RANK and SLUICE_SIZE",
+        id->rank);
 }
 
 static int check_place(const struct sl_identity *id)
@@ -364,11 +385,15 @@ static int check_place(const struct sl_identity *id)
     if (id->size == 1 || *id->root != '\0' || strncmp(id->launcher, "pm", 2) == 0)
         return 0;
     if (strcmp(id->launcher, "openmpi") == 0)
-        return sl_fail(-EINVAL, "Open MPI started %d ranks on several hosts, and its PMIx library "
-                                "cannot be used here: install libpmix2, or give all ranks SLUICE_ROOT="
-                                "host:port (mpirun -x) for the host of rank 0", id->size);
-    return sl_fail(-EINVAL, "rank %d of %d does not know where to meet the others: set SLUICE_ROOT="
-                            "host:port for the host of rank 0, on all ranks", id->rank, id->size);
+        return sl_fail(-EINVAL,
+                       "Open MPI started %d ranks on several hosts, and its PMIx library "
+                       "cannot be used here: install libpmix2, or give all ranks SLUICE_ROOT="
+                       "host:port (mpirun -x) for the host of rank 0",
+                       id->size);
+    return sl_fail(-EINVAL,
+                   "rank %d of %d does not know where to meet the others: set SLUICE_ROOT="
+                   "host:port for the host of rank 0, on all ranks",
+                   id->rank, id->size);
 }
 
 int sl_identify(const struct sl_config *config, sl_getter *get, void *arg, struct sl_identity *out)
@@ -389,8 +414,9 @@ int sl_identify(const struct sl_config *config, sl_getter *get, void *arg, struc
         return err;
     if (strcmp(id.launcher, "none") == 0) {
         if (*config->root != '\0')
-            return sl_fail(-EINVAL, "SLUICE_ROOT is set, but no launcher tells this rank who it is: "
-                                    "set SLUICE_RANK and SLUICE_SIZE");
+            return sl_fail(-EINVAL,
+                           "SLUICE_ROOT is set, but no launcher tells this rank who it is: "
+                           "set SLUICE_RANK and SLUICE_SIZE");
         id.rank = id.local_rank = 0;
         id.size = id.local_size = 1;
     }

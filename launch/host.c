@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rank 0 of a meeting: one poll loop lets proven ranks in, turns strangers away, and swaps bytes.
  *
- * Who has proved nothing is a pending connection by the rules of core/pending.h: those that find no place
- * wait in the kernel. So strangers can delay a rank but never keep it out, since a rank's hello is there as it
- * is accepted, its proof a round trip later, and it stays in the queue or comes again until it is let in.
- * Once all ranks are in, the listening sockets are closed. */
+ * Who has proved nothing is a pending connection by the rules of core/pending.h: those that find no
+ * place wait in the kernel. So strangers can delay a rank but never keep it out, since a rank's
+ * hello is there as it is accepted, its proof a round trip later, and it stays in the queue or
+ * comes again until it is let in. Once all ranks are in, the listening sockets are closed. */
 #include "launch/rendezvous.h"
 
 #include "core/clock.h"
@@ -26,7 +26,8 @@
 #define ACCEPTS_MAX 64   /* at once: a flood must not keep us from members and proofs */
 #define FAREWELL_MS 1000 /* how long an error may take to reach the other ranks */
 
-/* A connection that has proved nothing yet; SL_PENDING_HEARD: its hello was good, and it was challenged. */
+/* A connection that has proved nothing yet; SL_PENDING_HEARD: its hello was good, and it was
+ * challenged. */
 struct pending {
     struct sl_pending base;
     int fd; /* -1: free place */
@@ -63,7 +64,7 @@ struct sl_host {
     bool *missing;         /* [size], room for sentences that name ranks */
     struct pollfd *poll;   /* [size + PENDING_MAX + SL_LISTENERS_MAX + 1], as many as there are */
     int *polled;           /* [the same]: which one each is */
-    int broken; /* the code that ended this exchange */
+    int broken;            /* the code that ended this exchange */
     char why[SL_SENTENCE_MAX + 1];
     char secret[SL_TEXT_MAX];
 };
@@ -145,7 +146,8 @@ static void take_in(struct sl_host *host, int fd, const struct sl_address *peer,
     pending_read(host, pending); /* its hello is there already, mostly */
 }
 
-/* The next connection of this host; processes of other users are no ranks. A descriptor or negative errno. */
+/* The next connection of this host; processes of other users are no ranks. A descriptor or negative
+ * errno. */
 static int accept_nearby(struct sl_host *host, struct ucred *peer)
 {
     int fd = accept4(host->listeners.nearby, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -164,7 +166,8 @@ static int accept_nearby(struct sl_host *host, struct ucred *peer)
 
 static int accept_network(int listener, struct sl_address *peer)
 {
-    int fd = accept4(listener, (struct sockaddr *)&peer->any, &peer->len, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int fd =
+        accept4(listener, (struct sockaddr *)&peer->any, &peer->len, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
     return fd >= 0 ? fd : -errno;
 }
@@ -177,13 +180,15 @@ static void accept_waiting(struct sl_host *host, int listener)
         struct ucred process;
         int fd;
 
-        if (sl_pending_full(&host->set) && !make_room(host, "it said nothing useful while others waited"))
+        if (sl_pending_full(&host->set) &&
+            !make_room(host, "it said nothing useful while others waited"))
             return;
         fd = listener < 0 ? accept_nearby(host, &process) : accept_network(listener, &peer);
         if (fd >= 0)
             take_in(host, fd, listener < 0 ? NULL : &peer, &process);
-        else if (fd != -ECONNABORTED && ((fd != -EMFILE && fd != -ENFILE) ||
-                                         !make_room(host, "no file descriptor is left (raise ulimit -n)")))
+        else if (fd != -ECONNABORTED &&
+                 ((fd != -EMFILE && fd != -ENFILE) ||
+                  !make_room(host, "no file descriptor is left (raise ulimit -n)")))
             return;
     }
 }
@@ -299,8 +304,8 @@ static size_t make_failed(const struct member *member, const uint8_t *body, size
     size_t all = len + sl_seal_len(member->keys.sealed);
 
     sl_frame_make(SL_FRAME_FAILED, all, out);
-    if (member->keys.sealed && sl_seal(member->keys.down, SL_NUMBER_FAILED, NULL, 0, body, len,
-                                       out + SL_FRAME_BYTES) != 0)
+    if (member->keys.sealed &&
+        sl_seal(member->keys.down, SL_NUMBER_FAILED, NULL, 0, body, len, out + SL_FRAME_BYTES) != 0)
         return 0;
     if (!member->keys.sealed)
         memcpy(out + SL_FRAME_BYTES, body, len);
@@ -342,8 +347,9 @@ static int fail_missing(struct sl_host *host)
     for (int i = 0; i < host->base.size; i++)
         host->missing[i] = i > 0 && host->member[i].fd < 0;
     sl_rank_list(host->missing, host->base.size, list, sizeof(list));
-    sl_fail(-ETIMEDOUT, "rank%s %s of %d did not reach rank 0 at port %u within %.3g s; see their "
-                        "output, and whether a firewall closes the port",
+    sl_fail(-ETIMEDOUT,
+            "rank%s %s of %d did not reach rank 0 at port %u within %.3g s; see their "
+            "output, and whether a firewall closes the port",
             host->base.size - 1 - (int)host->joined > 1 ? "s" : "", list, host->base.size,
             host->listeners.port, (double)host->timeout_ns / (double)SL_NS_PER_S);
     return host_break(host, -ETIMEDOUT);
@@ -443,7 +449,8 @@ static int await_ranks(struct sl_host *host)
         if ((int)host->joined < host->base.size - 1 && now() >= deadline_ns)
             return fail_missing(host);
     }
-    /* Who still knocks finds the door closed and, if it belongs to the next job here, knocks again. */
+    /* Who still knocks finds the door closed and, if it belongs to the next job here, knocks
+     * again. */
     sl_listeners_close(&host->listeners);
     drop_all(host);
     return 0;
@@ -472,10 +479,11 @@ static int check_head(struct sl_host *host, int rank, size_t len)
         err = sl_fail(-EPROTO, "rank %d is at exchange %llu, rank 0 at exchange %llu", rank, seq,
                       (unsigned long long)host->seq);
     else if (err == 0 && frame.len - around != len)
-        err = sl_fail(-EPROTO, "rank %d gives %llu bytes to exchange %llu, rank 0 gives %zu; all "
-                               "ranks must run the same program", rank,
-                      (unsigned long long)(frame.len - around),
-                      (unsigned long long)host->seq, len);
+        err = sl_fail(-EPROTO,
+                      "rank %d gives %llu bytes to exchange %llu, rank 0 gives %zu; all "
+                      "ranks must run the same program",
+                      rank, (unsigned long long)(frame.len - around), (unsigned long long)host->seq,
+                      len);
     return err == 0 ? 0 : host_break(host, err);
 }
 
@@ -483,12 +491,14 @@ static int open_share(struct sl_host *host, int rank, uint8_t *share, size_t len
 {
     struct member *member = &host->member[rank];
 
-    if (!member->keys.sealed || sl_unseal(member->keys.up, host->seq, member->head, sizeof(member->head),
-                                          share, len, member->seal, share) == 0)
+    if (!member->keys.sealed ||
+        sl_unseal(member->keys.up, host->seq, member->head, sizeof(member->head), share, len,
+                  member->seal, share) == 0)
         return 1;
-    return host_break(host, sl_fail(-EBADMSG, "what came from rank %d in exchange %llu was changed on the "
-                                    "way: somebody between it and rank 0 rewrites it", rank,
-                                    (unsigned long long)host->seq));
+    return host_break(host, sl_fail(-EBADMSG,
+                                    "what came from rank %d in exchange %llu was changed on the "
+                                    "way: somebody between it and rank 0 rewrites it",
+                                    rank, (unsigned long long)host->seq));
 }
 
 /* Takes what rank sends of its share: head, bytes, seal. 1: all of it is here. */
@@ -643,7 +653,8 @@ static int host_allgather(struct sl_exchange *exchange, const void *in, size_t l
     err = err ?: seal_result(host, out, all, &result);
     if (err != 0)
         return err;
-    return each_member(host, deadline_ns, false, result, all + seal, head + all + seal, give_result);
+    return each_member(host, deadline_ns, false, result, all + seal, head + all + seal,
+                       give_result);
 }
 
 static void host_close(struct sl_exchange *exchange)
@@ -680,8 +691,8 @@ static int host_make(const struct sl_party *party, struct sl_host **out)
     host->base = (struct sl_exchange){0, party->size, host_allgather, host_close, true, NULL};
     host->timeout_ns = party->timeout_ms * SL_NS_PER_MS;
     snprintf(host->secret, sizeof(host->secret), "%s", party->secret);
-    host->terms = (struct sl_terms){.rank = 0, .size = party->size, .secret = host->secret,
-                                    .secret_len = strlen(host->secret)};
+    host->terms = (struct sl_terms){
+        .rank = 0, .size = party->size, .secret = host->secret, .secret_len = strlen(host->secret)};
     host->member = calloc(size, sizeof(*host->member));
     host->missing = calloc(size, sizeof(*host->missing));
     host->poll = calloc(size + PENDING_MAX + SL_LISTENERS_MAX + 1, sizeof(*host->poll));
@@ -725,9 +736,10 @@ int sl_rendezvous_host(const struct sl_party *party, const struct sl_listeners *
     }
     host->listeners = owned;
     if (*party->secret == '\0' && owned.count > 0)
-        sl_warn("launch", "no secret is set: anyone %s can join this job as a rank at port %u; set the same "
-                          "SLUICE_SECRET on all ranks", owned.loopback ? "on this host" : "who can reach it",
-                owned.port);
+        sl_warn("launch",
+                "no secret is set: anyone %s can join this job as a rank at port %u; set the same "
+                "SLUICE_SECRET on all ranks",
+                owned.loopback ? "on this host" : "who can reach it", owned.port);
     err = sl_job_hash(party->job, host->terms.job);
     err = err ?: make_job_keys(host);
     err = err ?: await_ranks(host);

@@ -16,13 +16,13 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define CONNECT_MS 5000   /* for one address, when it may be a host that is down */
-#define PATIENCE_MS 3000  /* for the answer to a proof, when another place may be the right one */
-#define STAGGER_MS 200    /* before the next place is tried beside those that have not answered */
+#define CONNECT_MS 5000  /* for one address, when it may be a host that is down */
+#define PATIENCE_MS 3000 /* for the answer to a proof, when another place may be the right one */
+#define STAGGER_MS 200   /* before the next place is tried beside those that have not answered */
 #define ATTEMPTS_MAX (2 * SL_PLACES_MAX)
 #define BACKOFF_FIRST_MS 10
 #define BACKOFF_LAST_MS 500
-#define LOOKUP_MS 100     /* before a name that is not known is looked up again */
+#define LOOKUP_MS 100 /* before a name that is not known is looked up again */
 
 struct sl_joiner {
     struct sl_exchange base;
@@ -133,7 +133,8 @@ static int take_sentence(int fd, const struct sl_frame *frame, const struct sl_m
         return fail_io(err, "rank 0", "in the middle of a sentence");
     if (keys->sealed &&
         sl_unseal(keys->down, SL_NUMBER_FAILED, NULL, 0, body, len, body + len, body) != 0)
-        return sl_fail(-EBADMSG, "it is over, but why was changed on the way or is not from rank 0");
+        return sl_fail(-EBADMSG,
+                       "it is over, but why was changed on the way or is not from rank 0");
     err = sl_sentence_parse(body, len, &code, text);
     return err != 0 ? err : sl_fail_text(code, text);
 }
@@ -151,9 +152,9 @@ enum attempt_state {
 
 struct attempt {
     enum attempt_state state;
-    bool nearby;   /* by a unix socket, else by address */
+    bool nearby; /* by a unix socket, else by address */
     bool tried;
-    int fd;        /* -1 while idle */
+    int fd; /* -1 while idle */
     uint64_t next_ns, wait_ms;
     struct sl_address address;
     char name[SL_ADDRESS_TEXT_MAX];
@@ -197,8 +198,8 @@ static void add_attempt(struct search *search, const struct sl_address *address,
 {
     struct attempt *attempt = &search->attempt[search->count];
 
-    *attempt = (struct attempt){.nearby = nearby, .fd = -1, .wait_ms = BACKOFF_FIRST_MS,
-                                .address = *address};
+    *attempt = (struct attempt){
+        .nearby = nearby, .fd = -1, .wait_ms = BACKOFF_FIRST_MS, .address = *address};
     /* The likeliest place first, the next ones beside it when it is slow to answer. */
     attempt->next_ns = now() + search->count * STAGGER_MS * SL_NS_PER_MS;
     if (nearby)
@@ -216,8 +217,8 @@ static bool has_nearby(const struct search *search, uint16_t port)
     return false;
 }
 
-/* On this host rank 0 is met where the kernel tells its user. By TCP it could be anybody: only with a secret, or
- * where there are no unix sockets. */
+/* On this host rank 0 is met where the kernel tells its user. By TCP it could be anybody: only with
+ * a secret, or where there are no unix sockets. */
 static int list_places(struct search *search)
 {
     const struct sl_places *places = search->places;
@@ -256,9 +257,10 @@ static void note(struct search *search, enum outcome outcome, int err)
     snprintf(search->why, sizeof(search->why), "%s", sluice_last_error());
 }
 
-/* Nothing came of it, for the reason in the last error: again later, and the next place at once. Returns 0, so that
- * the search goes on. */
-static int fail_attempt(struct search *search, struct attempt *attempt, enum outcome outcome, int err)
+/* Nothing came of it, for the reason in the last error: again later, and the next place at once.
+ * Returns 0, so that the search goes on. */
+static int fail_attempt(struct search *search, struct attempt *attempt, enum outcome outcome,
+                        int err)
 {
     uint64_t spread = attempt->wait_ms * (uint64_t)(search->terms->rank % 16) / 32;
 
@@ -270,7 +272,8 @@ static int fail_attempt(struct search *search, struct attempt *attempt, enum out
     attempt->state = IDLE;
     /* Ranks spread out, so that a thousand of them do not knock in step. */
     attempt->next_ns = now() + (attempt->wait_ms - spread) * SL_NS_PER_MS;
-    attempt->wait_ms = attempt->wait_ms * 2 > BACKOFF_LAST_MS ? BACKOFF_LAST_MS : attempt->wait_ms * 2;
+    attempt->wait_ms =
+        attempt->wait_ms * 2 > BACKOFF_LAST_MS ? BACKOFF_LAST_MS : attempt->wait_ms * 2;
     for (unsigned i = 0; i < search->count; i++) {
         if (search->attempt[i].tried)
             continue;
@@ -307,17 +310,20 @@ static int dial(struct search *search, struct attempt *attempt)
             return fail_attempt(search, attempt, err == -EACCES ? REFUSED : UNREACHED, err);
         return send_hello(search, attempt);
     }
-    attempt->fd = socket(attempt->address.any.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    attempt->fd =
+        socket(attempt->address.any.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (attempt->fd < 0)
-        return fail_attempt(search, attempt, UNREACHED, sl_fail(-errno, "no socket for %s: %s",
-                                                                attempt->name, strerror(errno)));
+        return fail_attempt(
+            search, attempt, UNREACHED,
+            sl_fail(-errno, "no socket for %s: %s", attempt->name, strerror(errno)));
     setsockopt(attempt->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    if (connect(attempt->fd, (const struct sockaddr *)&attempt->address.any, attempt->address.len) == 0)
+    if (connect(attempt->fd, (const struct sockaddr *)&attempt->address.any,
+                attempt->address.len) == 0)
         return send_hello(search, attempt);
     if (errno != EINPROGRESS)
-        return fail_attempt(search, attempt, UNREACHED,
-                            sl_fail(-errno, "connecting to %s failed: %s", attempt->name,
-                                    strerror(errno)));
+        return fail_attempt(
+            search, attempt, UNREACHED,
+            sl_fail(-errno, "connecting to %s failed: %s", attempt->name, strerror(errno)));
     attempt->state = CONNECTING;
     attempt->next_ns = now() + CONNECT_MS * SL_NS_PER_MS;
     return 0;
@@ -335,18 +341,20 @@ static int connected(struct search *search, struct attempt *attempt)
                         sl_fail(-err, "connecting to %s failed: %s", attempt->name, strerror(err)));
 }
 
-/* Somebody says no before he has proved to be rank 0. Where ranks have a secret that ends nothing: whoever holds a
- * port could say it. Without one, the word of who answers is all there is. */
+/* Somebody says no before he has proved to be rank 0. Where ranks have a secret that ends nothing:
+ * whoever holds a port could say it. Without one, the word of who answers is all there is. */
 static int take_refusal(struct search *search, struct attempt *attempt)
 {
     struct sl_joiner *joiner = search->joiner;
     char text[SL_SENTENCE_MAX + 1];
-    int code, err = sl_sentence_parse(attempt->bytes + SL_FRAME_BYTES, attempt->frame.len, &code, text);
+    int code,
+        err = sl_sentence_parse(attempt->bytes + SL_FRAME_BYTES, attempt->frame.len, &code, text);
 
     if (err != 0)
         return fail_attempt(search, attempt, UNANSWERED, err);
     if (has_secret(search))
-        sl_fail(code, "%s, which has not proved to be rank 0, refused this rank: %s", attempt->name, text);
+        sl_fail(code, "%s, which has not proved to be rank 0, refused this rank: %s", attempt->name,
+                text);
     else
         sl_fail(code, "rank 0 at %s refused this rank: %s", attempt->name, text);
     if (!has_secret(search) && code != -EBUSY)
@@ -365,7 +373,8 @@ static bool proof_is_out(const struct search *search)
     return false;
 }
 
-/* One proof at a time: rank 0 lets each rank in once, though it may be dialled at several addresses. */
+/* One proof at a time: rank 0 lets each rank in once, though it may be dialled at several
+ * addresses. */
 static int send_proof(struct search *search, struct attempt *attempt)
 {
     uint8_t proof[SL_FRAME_BYTES + SL_MAC_BYTES];
@@ -375,7 +384,8 @@ static int send_proof(struct search *search, struct attempt *attempt)
         attempt->state = CHALLENGED;
         return 0;
     }
-    err = sl_proof_make(search->terms, false, &attempt->hello, attempt->nonce, proof + SL_FRAME_BYTES);
+    err = sl_proof_make(search->terms, false, &attempt->hello, attempt->nonce,
+                        proof + SL_FRAME_BYTES);
     if (err != 0)
         return err;
     sl_frame_make(SL_FRAME_PROOF, SL_MAC_BYTES, proof);
@@ -397,8 +407,10 @@ static int take_welcome(struct search *search, struct attempt *attempt)
         return err;
     if (!sl_digest_equal(body, mac, SL_MAC_BYTES))
         return fail_attempt(search, attempt, REFUSED,
-                            sl_fail(-EPROTO, "%s could not prove that it is rank 0 of this job (its secret "
-                                             "is another)", attempt->name));
+                            sl_fail(-EPROTO,
+                                    "%s could not prove that it is rank 0 of this job (its secret "
+                                    "is another)",
+                                    attempt->name));
     err = sl_meeting_keys_make(search->terms, &attempt->hello, attempt->nonce, &joiner->keys);
     err = err ?: sl_welcome_open(&joiner->keys, body, &joiner->job);
     if (err != 0)
@@ -416,13 +428,11 @@ static int take_frame(struct search *search, struct attempt *attempt)
     attempt->got = 0;
     switch (attempt->frame.kind) {
     case SL_FRAME_REFUSE:
-    case SL_FRAME_FAILED:
-        return take_refusal(search, attempt);
+    case SL_FRAME_FAILED: return take_refusal(search, attempt);
     case SL_FRAME_CHALLENGE:
         memcpy(attempt->nonce, attempt->bytes + SL_FRAME_BYTES, SL_NONCE_BYTES);
         return send_proof(search, attempt);
-    default:
-        return take_welcome(search, attempt);
+    default: return take_welcome(search, attempt);
     }
 }
 
@@ -440,20 +450,23 @@ static int check_frame(struct search *search, struct attempt *attempt)
                    ? 0
                    : sl_fail(-EBADMSG, "%s sent a sentence of %llu bytes", attempt->name,
                              (unsigned long long)frame->len);
-    if ((attempt->state == ASKED && frame->kind == SL_FRAME_CHALLENGE && frame->len == SL_NONCE_BYTES) ||
+    if ((attempt->state == ASKED && frame->kind == SL_FRAME_CHALLENGE &&
+         frame->len == SL_NONCE_BYTES) ||
         (attempt->state == PROVING && frame->kind == SL_FRAME_WELCOME && frame->len == welcome))
         return 0;
     return sl_fail(-EBADMSG, "%s sent a frame of kind %d and %llu bytes where rank 0 would not",
                    attempt->name, (int)frame->kind, (unsigned long long)frame->len);
 }
 
-/* Reads what rank 0 has to say, no more than one frame at a time. 1: we are in; negative: it is over. */
+/* Reads what rank 0 has to say, no more than one frame at a time. 1: we are in; negative: it is
+ * over. */
 static int listen_to(struct search *search, struct attempt *attempt)
 {
     for (;;) {
         bool in_head = attempt->got < SL_FRAME_BYTES;
         size_t want = SL_FRAME_BYTES + (in_head ? 0 : attempt->frame.len);
-        ssize_t n = recv(attempt->fd, attempt->bytes + attempt->got, want - attempt->got, MSG_DONTWAIT);
+        ssize_t n =
+            recv(attempt->fd, attempt->bytes + attempt->got, want - attempt->got, MSG_DONTWAIT);
 
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return 0;
@@ -482,9 +495,9 @@ static int attend(struct search *search, struct attempt *attempt)
     if (attempt->state == IDLE)
         return dial(search, attempt);
     if (attempt->state == CONNECTING)
-        return fail_attempt(search, attempt, UNREACHED,
-                            sl_fail(-ETIMEDOUT, "connecting to %s failed: %s", attempt->name,
-                                    strerror(ETIMEDOUT)));
+        return fail_attempt(
+            search, attempt, UNREACHED,
+            sl_fail(-ETIMEDOUT, "connecting to %s failed: %s", attempt->name, strerror(ETIMEDOUT)));
     /* Another place may be the right one. Rank 0 itself, where it is slow, will be asked again. */
     if (attempt->state == PROVING && search->count > 1)
         return fail_attempt(search, attempt, UNANSWERED,
@@ -526,7 +539,8 @@ static int search_round(struct search *search)
 
         if (wait[i].revents == 0 || attempt->fd != wait[i].fd)
             continue;
-        result = attempt->state == CONNECTING ? connected(search, attempt) : listen_to(search, attempt);
+        result =
+            attempt->state == CONNECTING ? connected(search, attempt) : listen_to(search, attempt);
     }
     return result;
 }
@@ -567,15 +581,15 @@ static int fail_deadline(struct search *search)
 
     for (unsigned i = 0; i < search->count && search->outcome < REFUSED; i++)
         if (search->attempt[i].state >= ASKED)
-            note(search, UNANSWERED, fail_io(-ETIMEDOUT, search->attempt[i].name,
-                                             "while this rank asked to join"));
+            note(search, UNANSWERED,
+                 fail_io(-ETIMEDOUT, search->attempt[i].name, "while this rank asked to join"));
     return sl_fail(err, "rank %d of %d did not reach rank 0 within %.3g s; the last try: %s",
                    search->terms->rank, search->terms->size,
                    (double)joiner->timeout_ns / (double)SL_NS_PER_S, search->why);
 }
 
-/* Who has connected waits in rank 0's queue until its turn comes, be it until the deadline, unless somebody
- * answers wrongly; all other places are tried beside it. */
+/* Who has connected waits in rank 0's queue until its turn comes, be it until the deadline, unless
+ * somebody answers wrongly; all other places are tried beside it. */
 static int join(struct sl_joiner *joiner, const struct sl_terms *terms,
                 const struct sl_places *places)
 {
@@ -584,7 +598,10 @@ static int join(struct sl_joiner *joiner, const struct sl_terms *terms,
 
     if (search == NULL)
         return sl_fail(-ENOMEM, "no memory for the meeting of %d ranks", terms->size);
-    *search = (struct search){.joiner = joiner, .terms = terms, .places = places, .err = -ETIMEDOUT,
+    *search = (struct search){.joiner = joiner,
+                              .terms = terms,
+                              .places = places,
+                              .err = -ETIMEDOUT,
                               .deadline_ns = now() + joiner->timeout_ns};
     do {
         err = all_idle(search) ? look_up_again(search) : 0;
@@ -648,10 +665,13 @@ static int take_result(struct sl_joiner *joiner, void *out, size_t len, uint64_t
     err = err ?: recv_all(joiner->fd, mark, seal, deadline_ns);
     if (err != 0)
         return fail_host(joiner, err);
-    if (seal > 0 && sl_unseal(joiner->job.result, joiner->seq, head, sizeof(head), out, len, mark, out) != 0)
-        return joiner_break(joiner, sl_fail(-EBADMSG, "what came from rank 0 at %s in exchange %llu was "
-                                            "changed on the way: somebody between the two rewrites it",
-                                            joiner->name, (unsigned long long)joiner->seq));
+    if (seal > 0 &&
+        sl_unseal(joiner->job.result, joiner->seq, head, sizeof(head), out, len, mark, out) != 0)
+        return joiner_break(joiner,
+                            sl_fail(-EBADMSG,
+                                    "what came from rank 0 at %s in exchange %llu was "
+                                    "changed on the way: somebody between the two rewrites it",
+                                    joiner->name, (unsigned long long)joiner->seq));
     return 0;
 }
 
@@ -681,7 +701,8 @@ static int joiner_allgather(struct sl_exchange *exchange, const void *in, size_t
     /* Rank 0's verdict, which names ranks, should arrive before our own deadline; before the first
      * exchange it may wait its whole time for ranks. */
     uint64_t deadline_ns = now() + (joiner->seq == 0 ? joiner->timeout_ns : 0) +
-                           sl_exchange_wait_ns(joiner->timeout_ns, joiner->seq + 1) + 2 * SL_NS_PER_S;
+                           sl_exchange_wait_ns(joiner->timeout_ns, joiner->seq + 1) +
+                           2 * SL_NS_PER_S;
     uint8_t head[SL_FRAME_BYTES + SL_SEQ_BYTES];
     size_t share = len + sl_seal_len(joiner->keys.sealed);
     const void *bytes;
@@ -716,13 +737,16 @@ static void joiner_close(struct sl_exchange *exchange)
 int sl_rendezvous_join(const struct sl_party *party, const struct sl_places *places,
                        struct sl_exchange **out)
 {
-    struct sl_terms terms = {.rank = party->rank, .size = party->size, .secret = party->secret,
+    struct sl_terms terms = {.rank = party->rank,
+                             .size = party->size,
+                             .secret = party->secret,
                              .secret_len = strlen(party->secret)};
     struct sl_joiner *joiner = calloc(1, sizeof(*joiner));
 
     if (joiner == NULL)
         return sl_fail(-ENOMEM, "no memory for the meeting of %d ranks", party->size);
-    joiner->base = (struct sl_exchange){party->rank, party->size, joiner_allgather, joiner_close, false, NULL};
+    joiner->base =
+        (struct sl_exchange){party->rank, party->size, joiner_allgather, joiner_close, false, NULL};
     joiner->timeout_ns = party->timeout_ms * SL_NS_PER_MS;
     joiner->fd = -1;
     int err = sl_job_hash(party->job, terms.job);

@@ -20,8 +20,10 @@ int sl_kept_put(const struct sl_listeners *listeners)
     if (count < KEPT_MAX)
         kept[count++] = *listeners;
     else
-        err = sl_fail(-ENOMEM, "%d meeting places of this process wait for their rank 0 already; make "
-                               "a communicator of one first", KEPT_MAX);
+        err = sl_fail(-ENOMEM,
+                      "%d meeting places of this process wait for their rank 0 already; make "
+                      "a communicator of one first",
+                      KEPT_MAX);
     pthread_mutex_unlock(&lock);
     return err;
 }

@@ -146,7 +146,8 @@ static int meet_by_store(const struct sl_config *config, const struct sl_identit
     }
     err = share(party->rank == 0 ? text : NULL, text, sizeof(text), party->timeout_ms);
     if (err == 0 && sl_unhex(text, packed.bytes, sizeof(packed.bytes)) != 0)
-        err = sl_fail(-EPROTO, "the launcher's store gave something else than rank 0's meeting place");
+        err = sl_fail(-EPROTO,
+                      "the launcher's store gave something else than rank 0's meeting place");
     err = err ?: sl_card_unpack(&packed, &card);
     if (err != 0) {
         sl_listeners_close(&listeners);
@@ -178,11 +179,14 @@ static int check_secret(const struct sl_config *config, const struct sl_identity
     size_t len = strlen(id->secret);
 
     if (len == 0 && config->require_secret == SL_ON)
-        return sl_fail(-EINVAL, "SLUICE_REQUIRE_SECRET is on, but this job has no secret: set the same "
-                                "SLUICE_SECRET on all ranks (openssl rand -hex 32)");
+        return sl_fail(-EINVAL,
+                       "SLUICE_REQUIRE_SECRET is on, but this job has no secret: set the same "
+                       "SLUICE_SECRET on all ranks (openssl rand -hex 32)");
     if (len > 0 && len < SECRET_LEAST && id->rank == 0)
-        sl_warn("launch", "the secret has %zu characters: who records a meeting can find it by trial; take "
-                          "%d or more that nobody can guess (openssl rand -hex 32)", len, SECRET_LEAST);
+        sl_warn("launch",
+                "the secret has %zu characters: who records a meeting can find it by trial; take "
+                "%d or more that nobody can guess (openssl rand -hex 32)",
+                len, SECRET_LEAST);
     return 0;
 }
 

@@ -22,7 +22,7 @@
 /* What the parent keeps of its ranks. */
 struct flock {
     int count, left;
-    pid_t *pid; /* 0: has ended */
+    pid_t *pid;                /* 0: has ended */
     uint64_t grace_ns, end_ns; /* end_ns: when the next, harsher signal is due */
     int next_signal;
     bool ending; /* we sent one ourselves: deaths by it are no news */
@@ -46,14 +46,16 @@ static int set_variables(int rank, int count, uint16_t port, const char *job, co
     return 0;
 }
 
-/* What follows the first failure is told in one line at the end: each rank ends for the same reason. */
+/* What follows the first failure is told in one line at the end: each rank ends for the same
+ * reason. */
 static void note_end(struct flock *flock, int rank, int status)
 {
     bool killed = WIFSIGNALED(status);
     int sig = killed ? WTERMSIG(status) : 0;
     int code = killed ? 128 + sig : WEXITSTATUS(status);
 
-    if (code == 0 || flock->asked || (flock->ending && (code == 128 + SIGTERM || code == 128 + SIGKILL)))
+    if (code == 0 || flock->asked ||
+        (flock->ending && (code == 128 + SIGTERM || code == 128 + SIGKILL)))
         return;
     if (!killed && flock->end_ns != SL_NEVER)
         flock->code[rank] = (uint8_t)code;
@@ -88,8 +90,8 @@ static void tell_others(const struct flock *flock)
         if (count == 0)
             continue;
         sl_rank_list(same, flock->count, list, sizeof(list));
-        sl_error("launch", "rank%s %s of %d ended with exit status %d after that", count == 1 ? "" : "s", list,
-                 flock->count, code);
+        sl_error("launch", "rank%s %s of %d ended with exit status %d after that",
+                 count == 1 ? "" : "s", list, flock->count, code);
     }
     free(same);
 }
@@ -98,8 +100,8 @@ static bool was_killed(pid_t pid)
 {
     siginfo_t info = {.si_pid = 0};
 
-    return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid &&
-           info.si_code != CLD_EXITED;
+    return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid == pid && info.si_code != CLD_EXITED;
 }
 
 static void reap_one(struct flock *flock, int rank)
@@ -113,7 +115,8 @@ static void reap_one(struct flock *flock, int rank)
     flock->left--;
 }
 
-/* Of those that have ended since the last time, a rank that was killed is most likely why the others did. */
+/* Of those that have ended since the last time, a rank that was killed is most likely why the
+ * others did. */
 static void reap(struct flock *flock)
 {
     for (int i = 0; i < flock->count; i++)
@@ -137,8 +140,9 @@ static void end_rest(struct flock *flock)
 
     if (at < flock->end_ns || flock->left == 0)
         return;
-    sl_warn("launch", "%s the %d rank%s still running", flock->next_signal == SIGTERM ? "ending" :
-            "killing", flock->left, flock->left == 1 ? "" : "s");
+    sl_warn("launch", "%s the %d rank%s still running",
+            flock->next_signal == SIGTERM ? "ending" : "killing", flock->left,
+            flock->left == 1 ? "" : "s");
     flock->ending = true;
     signal_all(flock, flock->next_signal);
     if (flock->next_signal == SIGTERM) /* a stopped rank hears it only when it goes on */
@@ -170,8 +174,9 @@ static void watch(struct flock *flock, const sigset_t *watched)
         siginfo_t info;
 
         if (flock->end_ns != SL_NEVER)
-            wait_ns = flock->end_ns <= at ? 0
-                      : flock->end_ns - at < wait_ns ? flock->end_ns - at : wait_ns;
+            wait_ns = flock->end_ns <= at            ? 0
+                      : flock->end_ns - at < wait_ns ? flock->end_ns - at
+                                                     : wait_ns;
         struct timespec wait = {.tv_sec = (time_t)(wait_ns / SL_NS_PER_S),
                                 .tv_nsec = (long)(wait_ns % SL_NS_PER_S)};
         int sig = sigtimedwait(watched, &info, &wait);
@@ -221,8 +226,10 @@ static int fork_all(struct flock *flock, const sigset_t *before, struct sl_liste
 
             flock->end_ns = 0;
             flock->next_signal = SIGKILL;
-            return sl_fail(-err, "cannot start rank %d of %d: %s (ulimit -u, pids.max of the "
-                                 "container)", i, flock->count, strerror(err));
+            return sl_fail(-err,
+                           "cannot start rank %d of %d: %s (ulimit -u, pids.max of the "
+                           "container)",
+                           i, flock->count, strerror(err));
         }
         flock->pid[i] = pid;
         flock->left++;

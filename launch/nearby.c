@@ -52,7 +52,8 @@ static int fail_taken(uint16_t port, const struct sockaddr_un *addr, socklen_t l
         sl_fail(err, "another process has the name %s", name); /* or had: it may be closing */
     } else {
         err = sl_host_same_user(fd, &peer) ? -EADDRINUSE : -EACCES;
-        sl_fail(err, "process %d of user %u has the name %s", (int)peer.pid, (unsigned)peer.uid, name);
+        sl_fail(err, "process %d of user %u has the name %s", (int)peer.pid, (unsigned)peer.uid,
+                name);
     }
     if (fd >= 0)
         close(fd);
@@ -96,9 +97,10 @@ int sl_nearby_dial(uint16_t port, int *out)
     }
     if (!sl_host_same_user(fd, &peer)) {
         close(fd);
-        return sl_fail(-EACCES, "process %d of user %u has the name %s, not one of user %u; set the same "
-                                "SLUICE_SECRET on all ranks if it is rank 0", (int)peer.pid,
-                       (unsigned)peer.uid, name, (unsigned)geteuid());
+        return sl_fail(-EACCES,
+                       "process %d of user %u has the name %s, not one of user %u; set the same "
+                       "SLUICE_SECRET on all ranks if it is rank 0",
+                       (int)peer.pid, (unsigned)peer.uid, name, (unsigned)geteuid());
     }
     *out = fd;
     return 0;

@@ -15,8 +15,10 @@ static bool is_name(char c)
 
 static int fail_list(const char *list)
 {
-    return sl_fail(-EINVAL, "Slurm's list of hosts '%.100s' could not be understood; set "
-                            "SLUICE_ROOT=host:port for the host of rank 0", list);
+    return sl_fail(-EINVAL,
+                   "Slurm's list of hosts '%.100s' could not be understood; set "
+                   "SLUICE_ROOT=host:port for the host of rank 0",
+                   list);
 }
 
 int sl_nodelist_first(const char *list, char *out, size_t cap)

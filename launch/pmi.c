@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Speaks PMI-1: one line asked, one line answered. The launcher is trusted to start us, not to write
- * well: each line is checked before use. */
+/* Speaks PMI-1: one line asked, one line answered. The launcher is trusted to start us, not to
+ * write well: each line is checked before use. */
 #include "launch/pmi.h"
 
 #include "core/clock.h"
@@ -39,8 +39,10 @@ static int fail_line(const char *line, const char *cmd, const char *what)
     snprintf(shown, sizeof(shown), "%s", line); /* control characters must not reach a terminal */
     for (char *c = shown; *c != '\0'; c++)
         *c = *c >= 0x20 && *c < 0x7f ? *c : '?';
-    return sl_fail(-EPROTO, "the PMI launcher answered '%s' where %s %s; SLUICE_ROOT=host:port does "
-                            "without it", shown, cmd, what);
+    return sl_fail(-EPROTO,
+                   "the PMI launcher answered '%s' where %s %s; SLUICE_ROOT=host:port does "
+                   "without it",
+                   shown, cmd, what);
 }
 
 int sl_pmi_parse(const char *line, const char *cmd, const char *key, char *out, size_t cap)
@@ -79,7 +81,8 @@ static int await(int fd, short events, uint64_t deadline_ns)
         if (n < 0 && errno != EINTR)
             return sl_fail(-errno, "poll on PMI_FD failed: %s", strerror(errno));
         if (at >= deadline_ns)
-            return sl_fail(-ETIMEDOUT, "the PMI launcher did not answer in time; did every rank start?");
+            return sl_fail(-ETIMEDOUT,
+                           "the PMI launcher did not answer in time; did every rank start?");
     }
 }
 
@@ -150,9 +153,11 @@ int sl_pmi_init(struct sl_pmi *pmi, int fd, uint64_t deadline_ns)
     int err = question(&made, "cmd=init pmi_version=1 pmi_subversion=1\n", "response_to_init", NULL,
                        NULL, 0, deadline_ns);
 
-    err = err ?: question(&made, "cmd=get_maxes\n", "maxes", "vallen_max", number, sizeof(number),
+    err = err
+              ?: question(&made, "cmd=get_maxes\n", "maxes", "vallen_max", number, sizeof(number),
                           deadline_ns);
-    err = err ?: question(&made, "cmd=get_my_kvsname\n", "my_kvsname", "kvsname", made.kvs,
+    err = err
+              ?: question(&made, "cmd=get_my_kvsname\n", "my_kvsname", "kvsname", made.kvs,
                           sizeof(made.kvs), deadline_ns);
     if (err != 0)
         return err;
@@ -166,10 +171,12 @@ int sl_pmi_put(struct sl_pmi *pmi, const char *key, const char *value, uint64_t 
     char line[SL_PMI_LINE_MAX];
 
     if ((int)strlen(value) >= pmi->value_max ||
-        snprintf(line, sizeof(line), "cmd=put kvsname=%s key=%s value=%s\n", pmi->kvs, key, value) >=
-            (int)sizeof(line))
-        return sl_fail(-EMSGSIZE, "the PMI launcher keeps values of at most %d bytes, %zu are needed; "
-                                  "set SLUICE_ROOT=host:port", pmi->value_max, strlen(value) + 1);
+        snprintf(line, sizeof(line), "cmd=put kvsname=%s key=%s value=%s\n", pmi->kvs, key,
+                 value) >= (int)sizeof(line))
+        return sl_fail(-EMSGSIZE,
+                       "the PMI launcher keeps values of at most %d bytes, %zu are needed; "
+                       "set SLUICE_ROOT=host:port",
+                       pmi->value_max, strlen(value) + 1);
     return question(pmi, line, "put_result", NULL, NULL, 0, deadline_ns);
 }
 
@@ -214,8 +221,11 @@ int sl_pmi_share(int fd, const char *text, char *out, size_t cap, uint64_t timeo
 
     pthread_mutex_lock(&lock);
     if (owner != 0 && owner != getpid()) {
-        err = sl_fail(-EINVAL, "process %d, which forked this one, talks with the launcher (PMI) as this rank: give a "
-                      "communicator of the child's own a place by SLUICE_ROOT, or a unique id", (int)owner);
+        err = sl_fail(
+            -EINVAL,
+            "process %d, which forked this one, talks with the launcher (PMI) as this rank: give a "
+            "communicator of the child's own a place by SLUICE_ROOT, or a unique id",
+            (int)owner);
     } else if (mine.fd < 0) {
         err = sl_pmi_init(&mine, fd, deadline_ns);
         owner = getpid();

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The PMI-1 wire protocol, spoken with a launcher such as MPICH's mpiexec over an inherited socket. */
+/* The PMI-1 wire protocol, spoken with a launcher such as MPICH's mpiexec over an inherited
+ * socket. */
 #ifndef SL_LAUNCH_PMI_H
 #define SL_LAUNCH_PMI_H
 
@@ -15,9 +16,9 @@ struct sl_pmi {
     char kvs[SL_PMI_NAME_MAX];
 };
 
-/* The value of key in one line ("cmd=get_result rc=0 value=x"), once its cmd is as expected and its rc,
- * where there is one, is 0. key NULL: only these checks. -EPROTO quotes what was wrong; -EMSGSIZE: the
- * value does not fit. */
+/* The value of key in one line ("cmd=get_result rc=0 value=x"), once its cmd is as expected and its
+ * rc, where there is one, is 0. key NULL: only these checks. -EPROTO quotes what was wrong;
+ * -EMSGSIZE: the value does not fit. */
 int sl_pmi_parse(const char *line, const char *cmd, const char *key, char *out, size_t cap);
 
 /* Introduces this process on fd, which stays the caller's. Every call ends by the deadline (of the

@@ -41,7 +41,8 @@ static int load(void)
 {
     if (library != NULL)
         return 0;
-    /* Global, since PMIx's own plugins look for its symbols; for good, since its thread may linger. */
+    /* Global, since PMIx's own plugins look for its symbols; for good, since its thread may
+     * linger. */
     void *handle = dlopen("libpmix.so.2", RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
     if (handle == NULL)
         return sl_fail(-ENOTSUP, "libpmix.so.2 cannot be opened: %s", dlerror());
@@ -128,7 +129,8 @@ static int publish(const char *key, const char *text)
     return status == PMIX_SUCCESS ? 0 : fail_pmix(status, "put");
 }
 
-/* A get under way. When its deadline passes first, the library still holds it, and it goes with the answer. */
+/* A get under way. When its deadline passes first, the library still holds it, and it goes with the
+ * answer. */
 struct get {
     pthread_mutex_t lock;
     pthread_cond_t ended;
@@ -179,7 +181,8 @@ static struct get *get_create(void)
 }
 
 /* Asks once. 0: the library has answered, and *status tells what. */
-static int get_once(const char *key, uint64_t until_ns, pmix_status_t *status, char *out, size_t cap)
+static int get_once(const char *key, uint64_t until_ns, pmix_status_t *status, char *out,
+                    size_t cap)
 {
     struct timespec until = {.tv_sec = (time_t)(until_ns / SL_NS_PER_S),
                              .tv_nsec = (long)(until_ns % SL_NS_PER_S)};
@@ -213,9 +216,10 @@ static int get_once(const char *key, uint64_t until_ns, pmix_status_t *status, c
 }
 
 /*
- * The server keeps the question until rank 0 has put its place, or, if rank 0 has put other things before, says that
- * there is no such key: then it is asked again. There is no fence: Open MPI's server makes its processes known one by one as
- * it starts them, and a fence that is entered before all are known ends without the rest, who then wait in another.
+ * The server keeps the question until rank 0 has put its place, or, if rank 0 has put other things
+ * before, says that there is no such key: then it is asked again. There is no fence: Open MPI's
+ * server makes its processes known one by one as it starts them, and a fence that is entered before
+ * all are known ends without the rest, who then wait in another.
  */
 static int fetch(const char *key, char *out, size_t cap, uint64_t timeout_ms)
 {
@@ -225,9 +229,12 @@ static int fetch(const char *key, char *out, size_t cap, uint64_t timeout_ms)
     for (;;) {
         int err = get_once(key, until_ns, &status, out, cap);
 
-        if (err == -ETIMEDOUT || (err == 0 && status != PMIX_SUCCESS && sl_now(&sl_clock_monotonic) >= until_ns))
-            return sl_fail(-ETIMEDOUT, "PMIx had no meeting place of rank 0 within %.3g s (%s); did rank 0 start?",
-                           (double)timeout_ms / 1000, (pmix.PMIx_Error_string)(status));
+        if (err == -ETIMEDOUT ||
+            (err == 0 && status != PMIX_SUCCESS && sl_now(&sl_clock_monotonic) >= until_ns))
+            return sl_fail(
+                -ETIMEDOUT,
+                "PMIx had no meeting place of rank 0 within %.3g s (%s); did rank 0 start?",
+                (double)timeout_ms / 1000, (pmix.PMIx_Error_string)(status));
         if (err != 0 || status == PMIX_SUCCESS)
             return err;
         poll(NULL, 0, ASK_AGAIN_MS);

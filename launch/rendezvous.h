@@ -9,8 +9,8 @@
 /* Who meets; texts are copied. */
 struct sl_party {
     int rank, size;
-    const char *job;    /* "": no name */
-    const char *secret; /* "": none */
+    const char *job;     /* "": no name */
+    const char *secret;  /* "": none */
     uint64_t timeout_ms; /* of the meeting, then of each exchange */
 };
 

@@ -2,7 +2,8 @@
 /* Meeting places as 256 bytes: rank 0's addresses, port and secret, published by whoever can carry
  * them.
  *
- *   0 "SLID"   4 version   5 addresses   6 port   8 host (8)   16 secret (32)   48 addresses, each a byte
+ *   0 "SLID"   4 version   5 addresses   6 port   8 host (8)   16 secret (32)   48 addresses, each
+ *              a byte
  *   4 or 6 and then 4 or 16 bytes   248 check (8)
  *
  * Link-local IPv6 addresses stay out: which link they mean is known on this host alone. */
@@ -134,8 +135,10 @@ int sl_card_unpack(const struct sluice_unique_id *id, struct sl_card *out)
         return sl_fail(-EINVAL, "these bytes are no unique id of Sluice; rank 0 makes one by "
                                 "sluice_unique_id_create()");
     if (bytes[4] != CARD_VERSION)
-        return sl_fail(-EINVAL, "the unique id has version %u, this library reads %d; load the same "
-                                "Sluice on all ranks", bytes[4], CARD_VERSION);
+        return sl_fail(-EINVAL,
+                       "the unique id has version %u, this library reads %d; load the same "
+                       "Sluice on all ranks",
+                       bytes[4], CARD_VERSION);
     if (sl_get64(bytes + CHECK_AT) != check_of(bytes) || bytes[5] == 0 ||
         bytes[5] > SL_CARD_PLACES_MAX)
         return sl_fail(-EINVAL, "the unique id is damaged: hand all %d bytes to every rank",
@@ -168,8 +171,9 @@ int sl_card_localize(const struct sl_config *config, struct sl_card *card)
 
     if (sl_host_hash(config) != card->host) {
         if (only_loopback && !descriptor_is_left())
-            return sl_fail(-EMFILE, "no file descriptor is left to find out which host this is; raise "
-                                    "'ulimit -n'");
+            return sl_fail(-EMFILE,
+                           "no file descriptor is left to find out which host this is; raise "
+                           "'ulimit -n'");
         if (only_loopback)
             return sl_fail(-EHOSTUNREACH, "rank 0 runs on another host and has no address but "
                                           "loopback; set SLUICE_INTERFACE there");

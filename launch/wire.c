@@ -93,9 +93,10 @@ int sl_meeting_keys_make(const struct sl_terms *terms, const struct sl_hello *he
     memcpy(both, hello->bytes, SL_HELLO_BYTES);
     memcpy(both + SL_HELLO_BYTES, nonce, SL_NONCE_BYTES);
     out->sealed = true;
-    return sl_key_derive(terms->secret, terms->secret_len, both, sizeof(both), "sluice up 2", out->up)
-               ?: sl_key_derive(terms->secret, terms->secret_len, both, sizeof(both), "sluice down 2",
-                                out->down);
+    return sl_key_derive(terms->secret, terms->secret_len, both, sizeof(both), "sluice up 2",
+                         out->up)
+               ?: sl_key_derive(terms->secret, terms->secret_len, both, sizeof(both),
+                                "sluice down 2", out->down);
 }
 
 int sl_job_keys_derive(struct sl_job_keys *keys)
@@ -193,7 +194,8 @@ void sl_rank_list(const bool *missing, int size, char *out, size_t cap)
         }
         at += (size_t)snprintf(out + at, cap - at, "%s%d", at > 0 ? ", " : "", first);
         if (last > first)
-            at += (size_t)snprintf(out + at, cap - at, "%s%d", last == first + 1 ? ", " : "-", last);
+            at +=
+                (size_t)snprintf(out + at, cap - at, "%s%d", last == first + 1 ? ", " : "-", last);
         first = last;
     }
 }

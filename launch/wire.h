@@ -6,12 +6,14 @@
  *   hello (version, rank, size, job, nonce) ->
  *                                           <- CHALLENGE (nonce), or REFUSE (code, sentence)
  *   PROOF (mac of both nonces)              ->
- *                                           <- WELCOME (mac of both nonces, the job's key), or REFUSE
+ *                                           <- WELCOME (mac of both nonces, the job's key), or
+ *                                           REFUSE
  *   GATHER (sequence, bytes)                ->
- *                                           <- RESULT (sequence, all bytes), or FAILED (code, sentence)
+ *                                           <- RESULT (sequence, all bytes), or FAILED (code,
+ *                                           sentence)
  *
- * Where there is a secret, all that follows the macs is sealed: encrypted, and impossible to change, to
- * repeat or to move to another number or direction unnoticed.
+ * Where there is a secret, all that follows the macs is sealed: encrypted, and impossible to
+ * change, to repeat or to move to another number or direction unnoticed.
  *
  * Numbers are little endian. The first 12 bytes of a hello never change, so that two versions can
  * tell each other which they are. */
@@ -30,9 +32,9 @@
 #define SL_NONCE_BYTES 24
 #define SL_JOB_BYTES 16
 #define SL_MAC_BYTES SL_DIGEST_BYTES
-#define SL_FRAME_BYTES 16     /* header of every frame */
-#define SL_SEQ_BYTES 8        /* what precedes the bytes of GATHER and RESULT */
-#define SL_SENTENCE_MAX 640   /* longest text of REFUSE and FAILED */
+#define SL_FRAME_BYTES 16   /* header of every frame */
+#define SL_SEQ_BYTES 8      /* what precedes the bytes of GATHER and RESULT */
+#define SL_SENTENCE_MAX 640 /* longest text of REFUSE and FAILED */
 #define SL_JOB_KEY_BYTES SL_DIGEST_BYTES
 #define SL_WELCOME_MAX (SL_MAC_BYTES + SL_JOB_KEY_BYTES + SL_SEAL_BYTES)
 #define SL_RANKS_MAX (1 << 20)
@@ -92,10 +94,10 @@ int sl_job_hash(const char *job, uint8_t out[SL_JOB_BYTES]);
 void sl_hello_make(const struct sl_terms *terms, const uint8_t nonce[SL_NONCE_BYTES],
                    struct sl_hello *out);
 
-/* Judges the first len bytes of what should become a hello, as rank 0. 0: not complete, fine so far;
- * 1: complete and acceptable, *rank is its sender (who has proved nothing yet). -EBADMSG: no hello of
- * any version; -EBUSY: of another job, whose own rank 0 may get this port soon; -EPROTO: of another
- * version or size, rank out of range, secret on one side only. */
+/* Judges the first len bytes of what should become a hello, as rank 0. 0: not complete, fine so
+ * far; 1: complete and acceptable, *rank is its sender (who has proved nothing yet). -EBADMSG: no
+ * hello of any version; -EBUSY: of another job, whose own rank 0 may get this port soon; -EPROTO:
+ * of another version or size, rank out of range, secret on one side only. */
 int sl_hello_check(const struct sl_terms *terms, const uint8_t *bytes, size_t len, int *rank);
 
 /* What shows that a side holds the secret without telling it: HMAC-SHA256 under the secret of the
@@ -103,8 +105,8 @@ int sl_hello_check(const struct sl_terms *terms, const uint8_t *bytes, size_t le
 int sl_proof_make(const struct sl_terms *terms, bool by_host, const struct sl_hello *hello,
                   const uint8_t nonce[SL_NONCE_BYTES], uint8_t out[SL_MAC_BYTES]);
 
-/* What a rank and rank 0 seal their messages with, from secret, hello and rank 0's nonce: others for each
- * connection. */
+/* What a rank and rank 0 seal their messages with, from secret, hello and rank 0's nonce: others
+ * for each connection. */
 struct sl_meeting_keys {
     bool sealed; /* false: there is no secret, and so are no keys */
     uint8_t up[SL_DIGEST_BYTES], down[SL_DIGEST_BYTES];
@@ -114,8 +116,9 @@ struct sl_meeting_keys {
 int sl_meeting_keys_make(const struct sl_terms *terms, const struct sl_hello *hello,
                          const uint8_t nonce[SL_NONCE_BYTES], struct sl_meeting_keys *out);
 
-/* How long rank 0 waits for the shares of an exchange, and everybody for what it sends then. Before all but the first,
- * ranks connect, each for as long as the timeout: who has failed to comes a little later, and says with whom. */
+/* How long rank 0 waits for the shares of an exchange, and everybody for what it sends then. Before
+ * all but the first, ranks connect, each for as long as the timeout: who has failed to comes a
+ * little later, and says with whom. */
 static inline uint64_t sl_exchange_wait_ns(uint64_t timeout_ns, uint64_t seq)
 {
     return seq > 1 ? timeout_ns + timeout_ns / 4 : timeout_ns;
@@ -141,8 +144,8 @@ static inline size_t sl_seal_len(bool sealed)
     return sealed ? SL_SEAL_BYTES : 0;
 }
 
-/* The body of WELCOME after its header: rank 0's proof and, where there is a secret, the job's key. Returns its
- * length or a negative errno. */
+/* The body of WELCOME after its header: rank 0's proof and, where there is a secret, the job's key.
+ * Returns its length or a negative errno. */
 int sl_welcome_make(const struct sl_meeting_keys *keys, const uint8_t mac[SL_MAC_BYTES],
                     const struct sl_job_keys *job, uint8_t out[SL_WELCOME_MAX]);
 /* Takes the job's key out of a body whose proof was found right. -EBADMSG. */
@@ -157,8 +160,8 @@ int sl_frame_parse(const uint8_t bytes[SL_FRAME_BYTES], struct sl_frame *out);
 /* The body of REFUSE and FAILED: a negative errno and a sentence. Returns its length. */
 size_t sl_sentence_make(int code, const char *text, uint8_t out[4 + SL_SENTENCE_MAX]);
 
-/* The reverse: text becomes printable ASCII with an end, code one of a few errnos (-EPROTO in place of
- * any other). -EBADMSG: too short or too long. */
+/* The reverse: text becomes printable ASCII with an end, code one of a few errnos (-EPROTO in place
+ * of any other). -EBADMSG: too short or too long. */
 int sl_sentence_parse(const uint8_t *bytes, size_t len, int *code, char text[SL_SENTENCE_MAX + 1]);
 
 /* "3, 5-7" for the ranks in [0, size) whose missing[] is true; ends in ", …" when it was cut. */

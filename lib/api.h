@@ -9,8 +9,8 @@
 #include "core/fork.h"
 #include "core/types.h"
 
-/* A communicator is used by one thread at a time, unless it has a thread of its own: then a lock keeps the
- * two apart. Its keeper does not wait: it looks only while nobody is inside. */
+/* A communicator is used by one thread at a time, unless it has a thread of its own: then a lock
+ * keeps the two apart. Its keeper does not wait: it looks only while nobody is inside. */
 static inline void sl_enter(struct sluice_comm *comm)
 {
     if (SL_UNLIKELY(comm->threaded))
@@ -27,8 +27,8 @@ static inline void sl_leave(struct sluice_comm *comm)
         sl_kin_release(comm);
 }
 
-/* -EINVAL in a child of the process that made the communicator. Before everything else: locks may be held there by
- * threads that the child does not have. */
+/* -EINVAL in a child of the process that made the communicator. Before everything else: locks may
+ * be held there by threads that the child does not have. */
 static inline int sl_check_process(const struct sluice_comm *comm)
 {
     return SL_LIKELY(sl_fork_same(comm->life)) ? 0 : sl_fork_refuse();
@@ -40,8 +40,8 @@ extern _Thread_local unsigned sl_group_depth;
 int sl_group_collect(struct sluice_comm *comm, const struct sl_call *call, const void *in,
                      void *out, struct sluice_req **req);
 
-/* Whether count elements can be multiplied by bytes and by ranks, as schedules do, without an overflow. Only what is
- * beyond most memory costs a division. */
+/* Whether count elements can be multiplied by bytes and by ranks, as schedules do, without an
+ * overflow. Only what is beyond most memory costs a division. */
 static inline bool sl_count_fits(uint64_t count, size_t esize, uint32_t ranks)
 {
     return SL_LIKELY(count < UINT64_C(1) << 32) || count <= (uint64_t)INT64_MAX / (esize * ranks);
@@ -51,21 +51,22 @@ static inline bool sl_count_fits(uint64_t count, size_t esize, uint32_t ranks)
 int sl_call_start(struct sluice_comm *comm, const struct sl_call *call, const void *in, void *out,
                   struct sluice_req **req);
 
-/* sluice.c: what happened on this communicator, the oldest first; each record is given once, so one reader at a
- * time, on any thread. Returns how many; totals may be NULL. */
+/* sluice.c: what happened on this communicator, the oldest first; each record is given once, so one
+ * reader at a time, on any thread. Returns how many; totals may be NULL. */
 size_t sl_comm_events(struct sluice_comm *comm, struct sl_event *out, size_t cap,
                       struct sl_event_totals *totals);
 
-/* sluice.c: what each path to each peer has done, on this rank: up to cap of them. Returns how many there are. */
+/* sluice.c: what each path to each peer has done, on this rank: up to cap of them. Returns how many
+ * there are. */
 size_t sl_comm_paths(struct sluice_comm *comm, struct sl_path_stat *out, size_t cap);
 
-/* setup.c: sluice_comm_create() over an exchange of the caller's own, which tells rank and size and stays the
- * caller's. poke: see core/worker.h, or NULL. */
+/* setup.c: sluice_comm_create() over an exchange of the caller's own, which tells rank and size and
+ * stays the caller's. poke: see core/worker.h, or NULL. */
 int sl_comm_create_over(struct sl_exchange *exchange, const struct sluice_config *config,
                         void (*poke)(void *arg), void *poke_arg, struct sluice_comm **out);
 
-/* setup.c: a thread that makes progress, when the configuration asks for one; otherwise the keeper, where there are
- * paths to mend. */
+/* setup.c: a thread that makes progress, when the configuration asks for one; otherwise the keeper,
+ * where there are paths to mend. */
 int sl_thread_start(struct sluice_comm *comm);
 void sl_thread_stop(struct sluice_comm *comm);
 

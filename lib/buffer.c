@@ -85,7 +85,8 @@ int sluice_alloc(struct sluice_comm *comm, size_t len, void **out)
     if (out != NULL)
         *out = NULL;
     if (comm == NULL || out == NULL || len == 0)
-        return sl_fail(-EINVAL, "sluice_alloc: communicator, length or place for the result is missing");
+        return sl_fail(-EINVAL,
+                       "sluice_alloc: communicator, length or place for the result is missing");
     if (sl_check_process(comm) != 0)
         return -EINVAL;
     struct sluice_buffer *buffer = calloc(1, sizeof(*buffer));
@@ -118,7 +119,8 @@ void sluice_free(struct sluice_comm *comm, void *ptr)
     if (comm == NULL || ptr == NULL || !sl_fork_same(comm->life))
         return;
     sl_enter(comm);
-    sl_list_foreach (&comm->buffers, node) {
+    sl_list_foreach(&comm->buffers, node)
+    {
         struct sluice_buffer *buffer = sl_container_of(node, struct sluice_buffer, link);
 
         if (buffer->mem.addr != ptr)
@@ -137,10 +139,13 @@ int sluice_register(struct sluice_comm *comm, void *ptr, size_t len, struct slui
     if (out != NULL)
         *out = NULL;
     if (comm == NULL || ptr == NULL || len == 0 || out == NULL)
-        return sl_fail(-EINVAL, "sluice_register: communicator, memory or place for the result is missing");
+        return sl_fail(-EINVAL,
+                       "sluice_register: communicator, memory or place for the result is missing");
     if (sl_gpu_look(ptr, NULL))
-        return sl_fail(-EINVAL, "sluice_register: %p is GPU memory, which collectives, computing with the "
-                       "processor, cannot use: pass them host memory", ptr);
+        return sl_fail(-EINVAL,
+                       "sluice_register: %p is GPU memory, which collectives, computing with the "
+                       "processor, cannot use: pass them host memory",
+                       ptr);
     if (sl_check_process(comm) != 0)
         return -EINVAL;
     struct sluice_buffer *buffer = calloc(1, sizeof(*buffer));
@@ -157,9 +162,10 @@ int sluice_register(struct sluice_comm *comm, void *ptr, size_t len, struct slui
         return 0;
     }
     free(buffer);
-    return count < 0 ? count
-                     : sl_fail(-ENOTSUP, "no transport of this communicator registers memory; plain "
-                               "memory works as well");
+    return count < 0
+               ? count
+               : sl_fail(-ENOTSUP, "no transport of this communicator registers memory; plain "
+                                   "memory works as well");
 }
 
 void sluice_deregister(struct sluice_comm *comm, struct sluice_buffer *buffer)
@@ -185,7 +191,8 @@ int sluice_memory_gone(struct sluice_comm *comm, void *ptr, size_t len)
 
     sl_leave(comm);
     return in_use == 0 ? 0
-                       : sl_fail(-EBUSY, "sluice_memory_gone: %u registrations of the %zu bytes at %p were "
-                                 "not given back by sluice_deregister() before the memory went", in_use,
-                                 len, ptr);
+                       : sl_fail(-EBUSY,
+                                 "sluice_memory_gone: %u registrations of the %zu bytes at %p were "
+                                 "not given back by sluice_deregister() before the memory went",
+                                 in_use, len, ptr);
 }

@@ -46,8 +46,11 @@ static int set_number(int64_t *field, const char *name, const char *variable, in
     int64_t min = row->min < 0 ? 0 : row->min;
 
     if (value < min || value > row->max)
-        return sl_fail(-EINVAL, "%s of struct sluice_config is %lld, but must be from %lld to %lld, or -1 for the "
-                       "environment's", name, (long long)value, (long long)min, (long long)row->max);
+        return sl_fail(
+            -EINVAL,
+            "%s of struct sluice_config is %lld, but must be from %lld to %lld, or -1 for the "
+            "environment's",
+            name, (long long)value, (long long)min, (long long)row->max);
     *field = value;
     return 0;
 }
@@ -59,14 +62,16 @@ static int set_place(const struct sluice_config *given, struct sl_config *out)
     if (err == 0)
         err = set_number(&out->size, "size", "SIZE", given->size);
     if (err == 0 && (given->rank >= 0 || given->size >= 0) && out->rank >= out->size)
-        err = sl_fail(-EINVAL, "struct sluice_config has rank %d and size %d%s: a rank is from 0 to size - 1",
-                      given->rank, given->size,
-                      given->rank < 0 || given->size < 0 ? ", -1 standing for the environment" : "");
+        err = sl_fail(
+            -EINVAL, "struct sluice_config has rank %d and size %d%s: a rank is from 0 to size - 1",
+            given->rank, given->size,
+            given->rank < 0 || given->size < 0 ? ", -1 standing for the environment" : "");
     return err;
 }
 
-/* Of TCP_CONGESTION the kernel knows the choices. Where TCP is not used, it is asked nevertheless: a name that is not
- * taken now would be found out in the middle of a job that moves to other hosts. */
+/* Of TCP_CONGESTION the kernel knows the choices. Where TCP is not used, it is asked nevertheless:
+ * a name that is not taken now would be found out in the middle of a job that moves to other
+ * hosts. */
 static int check_congestion(const char *name)
 {
     char list[256] = "";
@@ -88,8 +93,11 @@ static int check_congestion(const char *name)
         list[strcspn(list, "\n")] = '\0';
     if (file != NULL)
         fclose(file);
-    return sl_fail(-EINVAL, "SLUICE_TCP_CONGESTION is '%s', which the kernel does not take (%s); it must be auto, system "
-                   "or one of: %s", name, strerror(-err), list);
+    return sl_fail(-EINVAL,
+                   "SLUICE_TCP_CONGESTION is '%s', which the kernel does not take (%s); it must be "
+                   "auto, system "
+                   "or one of: %s",
+                   name, strerror(-err), list);
 }
 
 /* The environment, overridden by what the caller set. */
@@ -156,7 +164,8 @@ static bool wants_keeper(const struct sluice_comm *comm)
     bool wants = false;
 
     for (unsigned i = 0; i < comm->iface_count && comm->worker.idle == NULL; i++)
-        wants |= comm->ifaces[i].iface != NULL && (comm->ifaces[i].iface->caps & SL_CAP_MENDS) != 0;
+        wants |=
+            comm->ifaces[i].iface != NULL && (comm->ifaces[i].iface->caps & SL_CAP_REPAIRS) != 0;
     return wants;
 }
 
@@ -231,8 +240,11 @@ static int create_running(struct sl_exchange *exchange, const struct sl_comm_par
 static int create_over(struct sl_exchange *exchange, const struct sl_config *config,
                        struct poke poke, struct sluice_comm **out)
 {
-    struct sl_comm_params params = {.config = config, .clock = &sl_clock_monotonic, .seed = sl_seed(),
-                                    .poke = poke.call, .poke_arg = poke.arg};
+    struct sl_comm_params params = {.config = config,
+                                    .clock = &sl_clock_monotonic,
+                                    .seed = sl_seed(),
+                                    .poke = poke.call,
+                                    .poke_arg = poke.arg};
     int err = watch_status_signal(config);
 
     return err != 0 ? err : create_running(exchange, &params, out);
@@ -278,8 +290,8 @@ int sluice_comm_from_env(struct sluice_comm **out)
 int sluice_unique_id_create(struct sluice_unique_id *id)
 {
     struct sl_config config;
-    int err = id == NULL ? sl_fail(-EINVAL, "there is no place for the id")
-                         : merge_config(NULL, &config);
+    int err =
+        id == NULL ? sl_fail(-EINVAL, "there is no place for the id") : merge_config(NULL, &config);
 
     return err != 0 ? err : sl_unique_id_create(&config, id);
 }
@@ -314,7 +326,8 @@ struct split_exchange {
     const int *members; /* ranks in the parent, by rank in the child */
 };
 
-/* Through the child's rank 0, by sends on the parent: other colors exchange other things meanwhile. */
+/* Through the child's rank 0, by sends on the parent: other colors exchange other things
+ * meanwhile. */
 static int split_allgather(struct sl_exchange *base, const void *in, size_t len, void *out)
 {
     struct split_exchange *x = (struct split_exchange *)base;
@@ -371,7 +384,9 @@ static int create_child(struct sluice_comm *parent, const int *members, int coun
                         struct sluice_comm **out)
 {
     struct split_exchange exchange = {
-        .base = {.rank = rank, .size = count, .allgather = split_allgather,
+        .base = {.rank = rank,
+                 .size = count,
+                 .allgather = split_allgather,
                  .nearby = parent->worker.one_host,
                  .session = parent->worker.has_session ? parent->worker.session : NULL},
         .parent = parent,

@@ -200,7 +200,8 @@ int sluice_reduce_scatter(struct sluice_comm *comm, const void *in, void *out, s
 
     if (SL_UNLIKELY(err != 0))
         return refuse(err, req);
-    struct lent lent = {in, out, comm->size * count, count, (int64_t)(comm->rank * count), true, true};
+    struct lent lent = {in,   out, comm->size * count, count, (int64_t)(comm->rank * count),
+                        true, true};
 
     return check_and_submit(comm, &call, &lent, req);
 }
@@ -213,7 +214,8 @@ int sluice_all_gather(struct sluice_comm *comm, const void *in, void *out, size_
 
     if (SL_UNLIKELY(err != 0))
         return refuse(err, req);
-    struct lent lent = {in, out, count, comm->size * count, -(int64_t)(comm->rank * count), true, true};
+    struct lent lent = {in,   out, count, comm->size * count, -(int64_t)(comm->rank * count),
+                        true, true};
 
     return check_and_submit(comm, &call, &lent, req);
 }
@@ -255,8 +257,13 @@ int sluice_gather(struct sluice_comm *comm, const void *in, void *out, size_t co
 
     if (SL_UNLIKELY(err != 0))
         return refuse(err, req);
-    struct lent lent = {in,   out, count, comm->size * count, -(int64_t)(comm->rank * count),
-                        true, call.root == comm->rank};
+    struct lent lent = {in,
+                        out,
+                        count,
+                        comm->size * count,
+                        -(int64_t)(comm->rank * count),
+                        true,
+                        call.root == comm->rank};
 
     return check_and_submit(comm, &call, &lent, req);
 }
@@ -270,8 +277,9 @@ int sluice_scatter(struct sluice_comm *comm, const void *in, void *out, size_t c
 
     if (SL_UNLIKELY(err != 0))
         return refuse(err, req);
-    struct lent lent = {in, out, comm->size * count, count, (int64_t)(comm->rank * count),
-                        call.root == comm->rank, true};
+    struct lent lent = {
+        in,  out, comm->size * count, count, (int64_t)(comm->rank * count), call.root == comm->rank,
+        true};
 
     return check_and_submit(comm, &call, &lent, req);
 }
@@ -300,7 +308,8 @@ static int reach_of(const struct sluice_comm *comm, const size_t *counts, const 
 
     for (uint32_t r = 0; r < comm->size; r++) {
         if (counts[r] > limit || (counts[r] != 0 && offsets[r] > limit - counts[r]))
-            return sl_fail(-EINVAL, "all_to_all_v: %zu elements at %zu are more than memory can hold",
+            return sl_fail(-EINVAL,
+                           "all_to_all_v: %zu elements at %zu are more than memory can hold",
                            counts[r], offsets[r]);
         if (counts[r] != 0 && offsets[r] + counts[r] > end)
             end = offsets[r] + counts[r];
@@ -318,21 +327,19 @@ static int check_blocks(const struct sluice_comm *comm, enum sluice_dtype dtype,
 
     if (err == 0 && lent->gives && lent->gets)
         err = check_overlap(&call, lent);
-    return err == 0 && call.in_place
-               ? sl_fail(-EINVAL, "all_to_all_v: input and output overlap")
-               : err;
+    return err == 0 && call.in_place ? sl_fail(-EINVAL, "all_to_all_v: input and output overlap")
+                                     : err;
 }
 
 int sluice_all_to_all_v(struct sluice_comm *comm, const void *in, const size_t *in_counts,
                         const size_t *in_offsets, void *out, const size_t *out_counts,
-                        const size_t *out_offsets, enum sluice_dtype dtype,
-                        struct sluice_req **req)
+                        const size_t *out_offsets, enum sluice_dtype dtype, struct sluice_req **req)
 {
     struct sl_call call = {.coll = SL_ALL_TO_ALL_V, .dtype = dtype};
     int err = check_head(comm, &call);
 
-    if (err == 0 && (in_counts == NULL || in_offsets == NULL || out_counts == NULL ||
-                     out_offsets == NULL))
+    if (err == 0 &&
+        (in_counts == NULL || in_offsets == NULL || out_counts == NULL || out_offsets == NULL))
         err = sl_fail(-EINVAL, "all_to_all_v: an array of counts or offsets is NULL");
     if (err != 0)
         return refuse(err, req);
@@ -341,8 +348,10 @@ int sluice_all_to_all_v(struct sluice_comm *comm, const void *in, const size_t *
     call.out_counts = (const uint64_t *)out_counts;
     call.out_offs = (const uint64_t *)out_offsets;
     if (in_counts[comm->rank] != out_counts[comm->rank])
-        return refuse(sl_fail(-EINVAL, "all_to_all_v: rank %u sends itself %zu elements but receives %zu",
-                              comm->rank, in_counts[comm->rank], out_counts[comm->rank]), req);
+        return refuse(sl_fail(-EINVAL,
+                              "all_to_all_v: rank %u sends itself %zu elements but receives %zu",
+                              comm->rank, in_counts[comm->rank], out_counts[comm->rank]),
+                      req);
     struct lent lent = {.in = in, .out = out};
 
     err = reach_of(comm, in_counts, in_offsets, &lent.in_count);

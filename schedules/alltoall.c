@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans in which every block goes straight to its place: pairwise all_to_all (of one size and of many),
- * linear gather and scatter, and the dissemination barrier. */
+/* Plans in which every block goes straight to its place: pairwise all_to_all (of one size and of
+ * many), linear gather and scatter, and the dissemination barrier. */
 #include "schedules/build.h"
 
 #include "core/err.h"
 
 static const struct sl_place nowhere = {SL_BUF_NONE, 0};
 
-/* Step i sends to rank + i and receives from rank - i, so that every rank is sent to by one rank at a
- * time. In place, a block is first copied aside, and only then overwritten. */
+/* Step i sends to rank + i and receives from rank - i, so that every rank is sent to by one rank at
+ * a time. In place, a block is first copied aside, and only then overwritten. */
 static void pairwise(struct sl_schedule *s, const struct sl_shape *shape)
 {
     uint32_t n = shape->size, rank = shape->rank;
@@ -142,7 +142,8 @@ static int dissemination_build(const struct sl_shape *shape, struct sl_schedule 
     if (n < 2)
         return sl_fail(-ENOTSUP, "a barrier by messages needs 2 ranks");
     for (uint64_t d = 1; d < n; d *= 2) {
-        uint32_t to = (uint32_t)((shape->rank + d) % n), from = (uint32_t)((shape->rank + n - d) % n);
+        uint32_t to = (uint32_t)((shape->rank + d) % n),
+                 from = (uint32_t)((shape->rank + n - d) % n);
         sl_add_send(out, 0, to, nowhere, 0, heard);
         for (uint32_t i = 0; i + 1 < rounds; i++)
             sl_add_dep(out, all[i]);

@@ -4,8 +4,8 @@
  * reduce_scatter as the all_gather run backwards.
  *
  * J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby, "Efficient algorithms for all-to-all
- * communications in multiport message-passing systems", IEEE TPDS 8(11), 1997. Any number of ranks. The
- * backward run is what NCCL calls PAT in its simplest form: sums flow up the trees down
+ * communications in multiport message-passing systems", IEEE TPDS 8(11), 1997. Any number of ranks.
+ * The backward run is what NCCL calls PAT in its simplest form: sums flow up the trees down
  * which the blocks would be spread.
  */
 #include "schedules/build.h"
@@ -14,7 +14,8 @@
 
 #define ROUNDS_MAX 32
 
-/* Steps that a later one must wait for, all of them: receives of different peers end in any order. */
+/* Steps that a later one must wait for, all of them: receives of different peers end in any
+ * order. */
 struct waits {
     uint32_t steps[2 * ROUNDS_MAX];
     uint32_t count;
@@ -26,7 +27,8 @@ static void wait_all(struct sl_schedule *s, const struct waits *waits)
         sl_add_dep(s, waits->steps[i]);
 }
 
-/* Block j of rank r is rank r + j's. Blocks [0, n) lie in OUT in one run, or in two where they wrap. */
+/* Block j of rank r is rank r + j's. Blocks [0, n) lie in OUT in one run, or in two where they
+ * wrap. */
 struct run {
     uint32_t first, blocks; /* real block, how many */
 };
@@ -49,8 +51,8 @@ static void all_gather(struct sl_schedule *s, const struct sl_shape *shape)
     struct run runs[2];
 
     if (!shape->in_place)
-        known.steps[known.count++] = sl_add_copy(s, 2, sl_in(0), sl_out(rank * count), count,
-                                                 SL_NO_DEP);
+        known.steps[known.count++] =
+            sl_add_copy(s, 2, sl_in(0), sl_out(rank * count), count, SL_NO_DEP);
     for (uint64_t d = 1; d < n; d *= 2) {
         uint32_t blocks = (uint32_t)sl_min(d, n - d), got[2];
         uint32_t to = (uint32_t)((rank + n - d) % n), from = (uint32_t)((rank + d) % n);

@@ -86,21 +86,19 @@ uint32_t sl_add_reduce(struct sl_schedule *s, unsigned channel, struct sl_place 
 uint32_t sl_add_post(struct sl_schedule *s, unsigned channel, uint32_t value, uint32_t dep)
 {
     s->win_values = value;
-    return add(s,
-               &(struct sl_step){
-                   .kind = SL_STEP_POST, .channel = (uint16_t)channel, .value = value},
-               dep);
+    return add(
+        s, &(struct sl_step){.kind = SL_STEP_POST, .channel = (uint16_t)channel, .value = value},
+        dep);
 }
 
 uint32_t sl_add_await(struct sl_schedule *s, unsigned channel, uint32_t peer, uint32_t value,
                       uint32_t dep)
 {
-    return add(s,
-               &(struct sl_step){.kind = SL_STEP_AWAIT,
-                                 .channel = (uint16_t)channel,
-                                 .peer = peer,
-                                 .value = value},
-               dep);
+    return add(
+        s,
+        &(struct sl_step){
+            .kind = SL_STEP_AWAIT, .channel = (uint16_t)channel, .peer = peer, .value = value},
+        dep);
 }
 
 uint32_t sl_add_reduce_win(struct sl_schedule *s, unsigned channel, struct sl_place src,

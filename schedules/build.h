@@ -73,8 +73,9 @@ uint32_t sl_add_get(struct sl_schedule *s, unsigned channel, uint32_t peer, uint
 /* One more dependency of the newest step. */
 void sl_add_dep(struct sl_schedule *s, uint32_t dep);
 
-/* count elements in `parts` equal parts: part i is [i * width, i * width + sl_part_len). Parts begin
- * at 64-byte multiples unless they are so small that some ranks would be left without work. */
+/* count elements in `parts` equal parts: part i is [i * width, i * width + sl_part_len). Parts
+ * begin at 64-byte multiples unless they are so small that some ranks would be left without
+ * work. */
 uint64_t sl_part_width(uint64_t count, uint32_t parts, uint32_t esize);
 
 static inline uint64_t sl_part_len(uint64_t count, uint64_t width, uint64_t idx)
@@ -84,8 +85,8 @@ static inline uint64_t sl_part_len(uint64_t count, uint64_t width, uint64_t idx)
     return off >= count ? 0 : sl_min(width, count - off);
 }
 
-/* Elements per piece: what the shape wishes, or default_bytes; at least 1, whole cache lines when it
- * is more than one. */
+/* Elements per piece: what the shape wishes, or default_bytes; at least 1, whole cache lines when
+ * it is more than one. */
 uint64_t sl_piece(const struct sl_shape *shape, uint64_t default_bytes);
 
 /* Ranks [0..size) of host[] with this rank's host; count to *count. NULL: no memory. */
@@ -114,14 +115,14 @@ static inline uint32_t sl_log2_ceil(uint32_t n)
     return log;
 }
 
-/* Allreduce of OUT[base, base + count), where this rank's operand is once step `start` has ended, round
- * the ranks members[size], of which this one is members[idx]. Channels 1 and 2. ring.c */
+/* Allreduce of OUT[base, base + count), where this rank's operand is once step `start` has ended,
+ * round the ranks members[size], of which this one is members[idx]. Channels 1 and 2. ring.c */
 void sl_ring_between(struct sl_schedule *s, const struct sl_shape *shape, const uint32_t *members,
                      uint32_t size, uint32_t idx, uint64_t base, uint64_t count, uint32_t start);
 
-/* Allreduce of the operand, which is there once step `start` has ended, into OUT among members[size], of
- * which this one is members[idx]. Channels 1 to 3, TMP [0, 2 * count). Returns the step that completes the
- * sum. halving.c */
+/* Allreduce of the operand, which is there once step `start` has ended, into OUT among
+ * members[size], of which this one is members[idx]. Channels 1 to 3, TMP [0, 2 * count). Returns
+ * the step that completes the sum. halving.c */
 uint32_t sl_doubling_between(struct sl_schedule *s, const struct sl_shape *shape,
                              const uint32_t *members, uint32_t size, uint32_t idx,
                              struct sl_place operand, uint32_t start);

@@ -15,10 +15,10 @@
  *                    reduce 0      reduce 1, get 0        reduce 2, get 1
  *           post 1   post 2        post 3                 post 4
  *
- * One sync per chunk, and between a rank's post and its next await lies a whole stage of work. A slot
- * is staged again before that round's await, when the others are known to have ended the round
- * before the last: so a chunk that is read for the last time `lag` rounds after its stage needs lag + 2
- * slots.
+ * One sync per chunk, and between a rank's post and its next await lies a whole stage of work. A
+ * slot is staged again before that round's await, when the others are known to have ended the round
+ * before the last: so a chunk that is read for the last time `lag` rounds after its stage needs lag
+ * + 2 slots.
  */
 #include "schedules/build.h"
 
@@ -29,9 +29,9 @@
 struct direct {
     struct sl_schedule *s;
     const struct sl_shape *shape;
-    uint64_t base;      /* where the slots begin, in elements */
-    uint64_t width;     /* elements of a chunk: of the vector, or of each block */
-    uint64_t slot;      /* elements from slot to slot */
+    uint64_t base;  /* where the slots begin, in elements */
+    uint64_t width; /* elements of a chunk: of the vector, or of each block */
+    uint64_t slot;  /* elements from slot to slot */
     uint64_t chunks;
     uint32_t slots;
 };
@@ -54,12 +54,9 @@ static uint64_t window_need(const struct sl_shape *shape, uint64_t width)
     switch (shape->coll) {
     case SL_REDUCE_SCATTER:
     case SL_SCATTER:
-    case SL_ALL_TO_ALL:
-        return width * shape->size;
-    case SL_BARRIER:
-        return 0;
-    default:
-        return width;
+    case SL_ALL_TO_ALL: return width * shape->size;
+    case SL_BARRIER: return 0;
+    default: return width;
     }
 }
 
@@ -84,9 +81,7 @@ static void flat_put(struct sl_schedule *s, const struct sl_shape *shape, uint64
 
     switch (shape->coll) {
     case SL_REDUCE_SCATTER:
-    case SL_ALL_TO_ALL:
-        put_foreign_blocks(s, shape, base);
-        break;
+    case SL_ALL_TO_ALL: put_foreign_blocks(s, shape, base); break;
     case SL_SCATTER:
         if (root)
             put_foreign_blocks(s, shape, base);
@@ -100,10 +95,8 @@ static void flat_put(struct sl_schedule *s, const struct sl_shape *shape, uint64
         if (!root)
             sl_add_copy(s, 0, sl_in(0), sl_win(base), shape->count, SL_NO_DEP);
         break;
-    case SL_BARRIER:
-        break;
-    default:
-        sl_add_copy(s, 0, sl_in(0), sl_win(base), shape->count, SL_NO_DEP);
+    case SL_BARRIER: break;
+    default: sl_add_copy(s, 0, sl_in(0), sl_win(base), shape->count, SL_NO_DEP);
     }
 }
 
@@ -115,12 +108,8 @@ static void own_copy(struct sl_schedule *s, const struct sl_shape *shape)
     if (shape->in_place)
         return;
     switch (shape->coll) {
-    case SL_ALL_GATHER:
-        to = block;
-        break;
-    case SL_ALL_TO_ALL:
-        from = to = block;
-        break;
+    case SL_ALL_GATHER: to = block; break;
+    case SL_ALL_TO_ALL: from = to = block; break;
     case SL_BROADCAST:
         if (shape->rank != shape->root)
             return;
@@ -135,8 +124,7 @@ static void own_copy(struct sl_schedule *s, const struct sl_shape *shape)
             return;
         from = block;
         break;
-    default:
-        return;
+    default: return;
     }
     sl_add_copy(s, 0, sl_in(from), sl_out(to), shape->count, SL_NO_DEP);
 }
@@ -206,8 +194,9 @@ static int flat_build(const struct sl_shape *shape, struct sl_schedule *out)
     return sl_schedule_finish(out);
 }
 
-/* Nobody answers: those who give are calls ahead, and a call costs what it takes to look at the others' lines. Seen
- * with 2 ranks on 2 cores, 8 B: 40 ns near and far. Where ranks share cores, messages let them run ahead for longer. */
+/* Nobody answers: those who give are calls ahead, and a call costs what it takes to look at the
+ * others' lines. Seen with 2 ranks on 2 cores, 8 B: 40 ns near and far. Where ranks share cores,
+ * messages let them run ahead for longer. */
 #define LOOK_NS 40
 
 static double flat_sync(const struct sl_shape *shape, const struct sl_costs *costs, uint64_t need)
@@ -234,23 +223,15 @@ static double flat_cost(const struct sl_shape *shape, const struct sl_costs *cos
     double foreign = (n - 1) * bytes; /* read from peers' windows */
 
     switch (shape->coll) {
-    case SL_ALLREDUCE:
-        work = bytes * costs->copy + n * bytes * costs->reduce;
-        break;
+    case SL_ALLREDUCE: work = bytes * costs->copy + n * bytes * costs->reduce; break;
     case SL_REDUCE:
         /* Only the root works after the sync. */
         work = bytes * costs->copy + n * bytes * costs->reduce / crowd;
         foreign /= crowd;
         break;
-    case SL_REDUCE_SCATTER:
-        work = (n - 1) * bytes * costs->copy + n * bytes * costs->reduce;
-        break;
-    case SL_ALL_GATHER:
-        work = (n + 1) * bytes * costs->copy;
-        break;
-    case SL_ALL_TO_ALL:
-        work = 2 * n * bytes * costs->copy;
-        break;
+    case SL_REDUCE_SCATTER: work = (n - 1) * bytes * costs->copy + n * bytes * costs->reduce; break;
+    case SL_ALL_GATHER: work = (n + 1) * bytes * costs->copy; break;
+    case SL_ALL_TO_ALL: work = 2 * n * bytes * costs->copy; break;
     case SL_BROADCAST:
         work = bytes * costs->copy * (1 / crowd + 1);
         foreign = bytes;
@@ -260,8 +241,7 @@ static double flat_cost(const struct sl_shape *shape, const struct sl_costs *cos
         work = n * bytes * costs->copy * (1 / crowd + 1 / n);
         foreign = shape->coll == SL_GATHER ? foreign / crowd : bytes;
         break;
-    default:
-        break;
+    default: break;
     }
     work += foreign * costs->cross;
     return flat_sync(shape, costs, need) + crowd * work + 4 * costs->step * crowd;
@@ -277,10 +257,8 @@ static uint32_t slots_wanted(enum sl_coll coll)
     case SL_REDUCE:
     case SL_BROADCAST:
     case SL_GATHER:
-    case SL_SCATTER:
-        return 4;
-    default:
-        return 3;
+    case SL_SCATTER: return 4;
+    default: return 3;
     }
 }
 
@@ -356,8 +334,7 @@ static void stage(const struct direct *d, uint64_t chunk)
             copy_some(d, peer * shape->count + at, slot + peer * d->width, len);
         }
         break;
-    default:
-        copy_some(d, at, slot, len);
+    default: copy_some(d, at, slot, len);
     }
 }
 
@@ -385,8 +362,7 @@ static void reduce(const struct direct *d, uint64_t chunk)
 
     if (shape->coll == SL_REDUCE_SCATTER) {
         sl_add_reduce_win(d->s, 0, sl_in(shape->rank * shape->count + at),
-                          slot + shape->rank * d->width, sl_out(at), len, SL_STEP_FINAL,
-                          SL_NO_DEP);
+                          slot + shape->rank * d->width, sl_out(at), len, SL_STEP_FINAL, SL_NO_DEP);
         return;
     }
     uint64_t slice = sl_part_width(len, shape->size, shape->esize);
@@ -424,7 +400,8 @@ static void take(const struct direct *d, uint64_t chunk)
     }
 }
 
-/* allreduce, reduce, reduce_scatter, all_gather, all_to_all: all ranks go through the same rounds. */
+/* allreduce, reduce, reduce_scatter, all_gather, all_to_all: all ranks go through the same
+ * rounds. */
 static void rounds(const struct direct *d)
 {
     const struct sl_shape *shape = d->shape;
@@ -520,8 +497,10 @@ static int direct_build(const struct sl_shape *shape, struct sl_schedule *out)
     return sl_schedule_finish(out);
 }
 
-/* What the second stage of a chunk loses while it waits for the slowest of the first, in syncs; measured:
- * 0.4 to 0.8 us of 64 ns syncs, 3.6 us of 350 ns. On shared cores a sync is a scheduler's turn already. */
+/* What the second stage of a chunk loses while it waits for the slowest of the first, in syncs;
+ * measured:
+ * 0.4 to 0.8 us of 64 ns syncs, 3.6 us of 350 ns. On shared cores a sync is a scheduler's turn
+ * already. */
 static double handoffs(const struct sl_costs *costs)
 {
     return costs->ranks_per_core > 1 ? 0 : 11;
@@ -578,8 +557,8 @@ static double direct_cost(const struct sl_shape *shape, const struct sl_costs *c
 }
 
 #define DIRECT_COLLS                                                                               \
-    (SL_BIT(SL_ALLREDUCE) | SL_BIT(SL_REDUCE_SCATTER) | SL_BIT(SL_ALL_GATHER) |                   \
-     SL_BIT(SL_BROADCAST) | SL_BIT(SL_REDUCE) | SL_BIT(SL_GATHER) | SL_BIT(SL_SCATTER) |          \
+    (SL_BIT(SL_ALLREDUCE) | SL_BIT(SL_REDUCE_SCATTER) | SL_BIT(SL_ALL_GATHER) |                    \
+     SL_BIT(SL_BROADCAST) | SL_BIT(SL_REDUCE) | SL_BIT(SL_GATHER) | SL_BIT(SL_SCATTER) |           \
      SL_BIT(SL_ALL_TO_ALL))
 
 const struct sl_algo sl_algo_flat = {

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Allreduce between ranks whose distance doubles: of the whole vector (doubling, for small ones), or of
- * halves that shrink and grow again (halving, for medium ones).
+ * Allreduce between ranks whose distance doubles: of the whole vector (doubling, for small ones),
+ * or of halves that shrink and grow again (halving, for medium ones).
  *
  * R. Rabenseifner, "Optimization of collective reduction operations", ICCS 2004; R. Thakur,
  * R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in MPICH",
  * Int. J. High Perf. Comp. Appl. 19(1), 2005. When the ranks are no power of two, the first ranks
  * fold: of two neighbours the upper hands its operand to the lower and gets the result at the end.
  *
- * Two partners compute one sum each with swapped operands, so the operand of the lower ranks is always
- * put first: REMOTE_FIRST on the upper of the two.
+ * Two partners compute one sum each with swapped operands, so the operand of the lower ranks is
+ * always put first: REMOTE_FIRST on the upper of the two.
  */
 #include "schedules/build.h"
 
 #include "core/err.h"
 
 struct fold {
-    uint32_t power;    /* ranks that go on: a power of two */
-    uint32_t extra;    /* ranks that fold into their neighbour */
-    uint32_t place;    /* among those that go on; meaningless when away */
-    bool away;         /* this rank has handed its operand over */
-    uint32_t neighbor; /* the other of a folding pair, or SL_NO_DEP */
+    uint32_t power;          /* ranks that go on: a power of two */
+    uint32_t extra;          /* ranks that fold into their neighbour */
+    uint32_t place;          /* among those that go on; meaningless when away */
+    bool away;               /* this rank has handed its operand over */
+    uint32_t neighbor;       /* the other of a folding pair, or SL_NO_DEP */
     const uint32_t *members; /* ranks by index; NULL: all of the communicator */
 };
 
@@ -52,8 +52,8 @@ static uint32_t rank_of(const struct fold *fold, uint32_t place)
     return member(fold, place < fold->extra ? 2 * place : place + fold->extra);
 }
 
-/* A rank that is away: gives its operand, gets the result, in two channels from `channel` on. Returns the
- * step that brings it. */
+/* A rank that is away: gives its operand, gets the result, in two channels from `channel` on.
+ * Returns the step that brings it. */
 static uint32_t stay_away(struct sl_schedule *s, uint64_t count, const struct fold *fold,
                           unsigned channel, struct sl_place operand, uint32_t start)
 {
@@ -61,9 +61,9 @@ static uint32_t stay_away(struct sl_schedule *s, uint64_t count, const struct fo
     return sl_add_recv(s, channel + 1, fold->neighbor, sl_out(0), count, start);
 }
 
-/* The sum alternates between two vectors in TMP, since it is sent while the next one is made, and ends
- * in OUT. In three channels from `channel` on; the operand is there once step `start` has ended; `aliased`: it
- * lies in OUT. Returns the step that completes the sum. */
+/* The sum alternates between two vectors in TMP, since it is sent while the next one is made, and
+ * ends in OUT. In three channels from `channel` on; the operand is there once step `start` has
+ * ended; `aliased`: it lies in OUT. Returns the step that completes the sum. */
 static uint32_t doubling(struct sl_schedule *s, uint64_t count, const struct fold *fold,
                          unsigned channel, struct sl_place operand, bool aliased, uint32_t start)
 {
@@ -86,8 +86,8 @@ static uint32_t doubling(struct sl_schedule *s, uint64_t count, const struct fol
         bool last = d * 2 == fold->power;
         struct sl_place next = last ? sl_out(0) : sl_tmp(step % 2 * count);
         uint32_t before = last ? (aliased ? sent[2] : SL_NO_DEP) : sent[step % 2];
-        unsigned flags = (place < fold->place ? SL_STEP_REMOTE_FIRST : 0) |
-                         (last ? SL_STEP_FINAL : 0);
+        unsigned flags =
+            (place < fold->place ? SL_STEP_REMOTE_FIRST : 0) | (last ? SL_STEP_FINAL : 0);
 
         sent[at] = sl_add_send(s, channel, peer, acc, count, got);
         got = sl_add_recv_reduce(s, channel + 1, peer, acc, next, count, flags, got);
@@ -141,11 +141,9 @@ static void halving(struct sl_schedule *s, const struct sl_shape *shape, const s
         if (gives > 0)
             sl_add_send(s, 0, peer, (struct sl_place){acc, give * width}, gives, got);
         if (keeps > 0)
-            got = sl_add_recv_reduce(s, 1, peer, (struct sl_place){acc, keep * width},
-                                     sl_out(keep * width), keeps,
-                                     (upper ? SL_STEP_REMOTE_FIRST : 0) |
-                                         (d == 1 ? SL_STEP_FINAL : 0),
-                                     got);
+            got = sl_add_recv_reduce(
+                s, 1, peer, (struct sl_place){acc, keep * width}, sl_out(keep * width), keeps,
+                (upper ? SL_STEP_REMOTE_FIRST : 0) | (d == 1 ? SL_STEP_FINAL : 0), got);
         first = keep;
         acc = SL_BUF_OUT;
     }
@@ -228,13 +226,14 @@ static double doubling_cost(const struct sl_shape *shape, const struct sl_costs 
 static double halving_cost(const struct sl_shape *shape, const struct sl_costs *costs)
 {
     const struct sl_link_cost *link = sl_cost_link(shape, costs);
-    double bytes = (double)shape->count * shape->esize, power = fold_of(NULL, shape->size, shape->rank).power;
+    double bytes = (double)shape->count * shape->esize,
+           power = fold_of(NULL, shape->size, shape->rank).power;
 
     if (shape->size < 2)
         return -1;
     return sl_cost_crowd(costs) *
-           (fold_cost(shape, costs) + 2 * sl_log2_ceil((uint32_t)power) *
-                                          (link->alpha + 2 * costs->step) +
+           (fold_cost(shape, costs) +
+            2 * sl_log2_ceil((uint32_t)power) * (link->alpha + 2 * costs->step) +
             (power - 1) / power * bytes * (2 * link->beta + costs->reduce));
 }
 

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Over several hosts: through windows inside each host, by messages between hosts. Allreduce is here;
- * blocks (all_gather, reduce_scatter) are in hier_blocks.c, what leaders do alone in hier_lead.c.
+ * Over several hosts: through windows inside each host, by messages between hosts. Allreduce is
+ * here; blocks (all_gather, reduce_scatter) are in hier_blocks.c, what leaders do alone in
+ * hier_lead.c.
  *
- * With as many ranks on every host, each vector chunk has one slice per local rank: rank i of a host
- * sums slice i over its host, goes round a ring with the ranks i of the other hosts, and shows
+ * With as many ranks on every host, each vector chunk has one slice per local rank: rank i of a
+ * host sums slice i over its host, goes round a ring with the ranks i of the other hosts, and shows
  * the result to its host. All ranks use the wire, each for its slice ("rails"). With uneven hosts
  * the first rank of each sums whole chunks and goes round for its host ("leaders").
  *
  * The windows' steps are in channel 0, the ring's in 1 and 2: chunk k is on the wire while chunk
- * k + 1 is summed. Slots of the way in and of the way out are apart, so neither waits for the other.
+ * k + 1 is summed. Slots of the way in and of the way out are apart, so neither waits for the
+ * other.
  */
 #include "schedules/hier.h"
 
@@ -26,8 +28,8 @@ struct hier {
     const struct sl_shape *shape;
     struct sl_hier_map map;
     bool rails;
-    uint32_t *across;            /* [hosts], owned: the ranks that this one goes round with, by host */
-    uint64_t chunk, chunks;      /* of the vector */
+    uint32_t *across;       /* [hosts], owned: the ranks that this one goes round with, by host */
+    uint64_t chunk, chunks; /* of the vector */
     uint64_t base, in_slot, out_slot;
 };
 
@@ -103,7 +105,8 @@ static void put(const struct hier *h, uint64_t chunk, uint64_t from, uint64_t to
                     to - from, SL_NO_DEP);
 }
 
-/* This rank's slice, summed over its host, goes round the hosts. Returns the first step of the ring. */
+/* This rank's slice, summed over its host, goes round the hosts. Returns the first step of the
+ * ring. */
 static void around(const struct hier *h, uint64_t chunk)
 {
     uint64_t off, len = slice(h, chunk, h->map.idx, &off), at = chunk * h->chunk + off;
@@ -112,16 +115,16 @@ static void around(const struct hier *h, uint64_t chunk)
     if (len == 0)
         return;
     if (h->map.local == 1)
-        sum = h->shape->in_place ? SL_NO_DEP : sl_add_copy(h->s, 0, sl_in(at), sl_out(at), len,
-                                                           SL_NO_DEP);
+        sum = h->shape->in_place ? SL_NO_DEP
+                                 : sl_add_copy(h->s, 0, sl_in(at), sl_out(at), len, SL_NO_DEP);
     else
         sum = sl_add_reduce_win(h->s, 0, sl_in(at), in_slot(h, chunk) + off, sl_out(at), len, 0,
                                 SL_NO_DEP);
     sl_ring_between(h->s, h->shape, h->across, h->map.hosts, h->map.me, at, len, sum);
 }
 
-/* Shows this rank's complete slice to its host; it waits for all that the ring, steps [first, last),
- * brings. */
+/* Shows this rank's complete slice to its host; it waits for all that the ring, steps [first,
+ * last), brings. */
 static void show(const struct hier *h, uint64_t chunk, uint32_t first, uint32_t last)
 {
     uint64_t off, len = slice(h, chunk, h->map.idx, &off), at = chunk * h->chunk + off;
@@ -271,8 +274,9 @@ static double allreduce_cost(const struct sl_shape *shape, const struct sl_costs
         return -1;
     double g = h.map.most, hosts = h.map.hosts, chunks = (double)h.chunks;
     double share = h.rails ? bytes / g : bytes;
-    double inside = h.rails ? crowd * (2 * (g - 1) / g * bytes * costs->copy + bytes * costs->reduce)
-                            : g * bytes * costs->reduce + 2 * crowd * bytes * costs->copy;
+    double inside = h.rails
+                        ? crowd * (2 * (g - 1) / g * bytes * costs->copy + bytes * costs->reduce)
+                        : g * bytes * costs->reduce + 2 * crowd * bytes * costs->copy;
     /* The ranks of a host share its wire: together they carry the vector. */
     double wire = 2 * (hosts - 1) / hosts * bytes * costs->net.beta +
                   (hosts - 1) / hosts * share * costs->reduce;
@@ -286,13 +290,10 @@ static int hier_build(const struct sl_shape *shape, struct sl_schedule *out)
     if (shape->count == 0)
         return 0;
     switch (shape->coll) {
-    case SL_ALLREDUCE:
-        return allreduce_build(shape, out);
+    case SL_ALLREDUCE: return allreduce_build(shape, out);
     case SL_BROADCAST:
-    case SL_REDUCE:
-        return sl_hier_lead_build(shape, false, out);
-    default:
-        return sl_hier_blocks_build(shape, out);
+    case SL_REDUCE: return sl_hier_lead_build(shape, false, out);
+    default: return sl_hier_blocks_build(shape, out);
     }
 }
 
@@ -301,13 +302,10 @@ static double hier_cost(const struct sl_shape *shape, const struct sl_costs *cos
     if (shape->count == 0)
         return -1;
     switch (shape->coll) {
-    case SL_ALLREDUCE:
-        return allreduce_cost(shape, costs);
+    case SL_ALLREDUCE: return allreduce_cost(shape, costs);
     case SL_BROADCAST:
-    case SL_REDUCE:
-        return sl_hier_lead_cost(shape, false, costs);
-    default:
-        return sl_hier_blocks_cost(shape, costs);
+    case SL_REDUCE: return sl_hier_lead_cost(shape, false, costs);
+    default: return sl_hier_blocks_cost(shape, costs);
     }
 }
 

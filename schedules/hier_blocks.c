@@ -6,15 +6,16 @@
  * every host. Ring i carries, for each host, the blocks of that host's ranks i, i + rails, …: its
  * *charges* there. With even hosts that is one block per host, and every rank carries its own.
  *
- * all_gather: ranks of a host read each other's block (first rounds), the rings run, and the carriers
- * show what has arrived, piece after piece (second rounds).
- * reduce_scatter: a carrier sums each charge over its host (first rounds), adds it to what comes round
- * the ring, and shows its host's complete blocks to those whom it carries (second rounds; none with even
- * hosts).
+ * all_gather: ranks of a host read each other's block (first rounds), the rings run, and the
+ * carriers show what has arrived, piece after piece (second rounds).
+ * reduce_scatter: a carrier sums each charge over its host (first rounds), adds it to what comes
+ * round the ring, and shows its host's complete blocks to those whom it carries (second rounds;
+ * none with even hosts).
  *
- * Windows are in channel 0, the rings in 1 and 2. Both rounds have window areas of their own, so the
- * second need not wait for readers of the first. All carriers of a host are in the same ring step in
- * a round: so a round waits only for earlier ring steps, here and elsewhere, and never in a circle.
+ * Windows are in channel 0, the rings in 1 and 2. Both rounds have window areas of their own, so
+ * the second need not wait for readers of the first. All carriers of a host are in the same ring
+ * step in a round: so a round waits only for earlier ring steps, here and elsewhere, and never in a
+ * circle.
  */
 #include "schedules/hier.h"
 
@@ -30,13 +31,13 @@ struct blocks {
     struct sl_hier_map map;
     uint32_t rails;
     bool carrier;
-    uint32_t next, prev;     /* a carrier's ring */
-    uint64_t piece, pieces;  /* of a block */
-    uint64_t stride;         /* elements from one piece to the next in a window */
-    uint64_t base, base2;    /* areas of the first and the second rounds */
-    uint32_t post;           /* value of the last POST */
-    uint32_t round;          /* of the rounds under way */
-    uint32_t *got;           /* by (ring step, charge, piece): when it is here; or sent, two steps' worth */
+    uint32_t next, prev;    /* a carrier's ring */
+    uint64_t piece, pieces; /* of a block */
+    uint64_t stride;        /* elements from one piece to the next in a window */
+    uint64_t base, base2;   /* areas of the first and the second rounds */
+    uint32_t post;          /* value of the last POST */
+    uint32_t round;         /* of the rounds under way */
+    uint32_t *got; /* by (ring step, charge, piece): when it is here; or sent, two steps' worth */
 };
 
 /* One piece of one charge in one step of the rings. */
@@ -112,8 +113,8 @@ static uint32_t *got_at(const struct blocks *b, const struct item *it, uint32_t 
     return &b->got[((uint64_t)(it->step % steps) * most + it->charge) * b->pieces + it->piece];
 }
 
-/* Rounds as in direct.c: of each item, stage; one round later, when all have staged it, take. Who has
- * posted a round has taken what was staged two rounds before, so that slot is free. */
+/* Rounds as in direct.c: of each item, stage; one round later, when all have staged it, take. Who
+ * has posted a round has taken what was staged two rounds before, so that slot is free. */
 typedef void rounds_fn(struct blocks *b, const struct item *it, uint32_t round);
 
 struct rounds {
@@ -181,7 +182,8 @@ static void take_arrived(struct blocks *b, const struct item *it, uint32_t round
     }
 }
 
-/* This carrier's part of ring step `step`: sends what the step before brought, receives the next. */
+/* This carrier's part of ring step `step`: sends what the step before brought, receives the
+ * next. */
 static void gather_ring_step(struct blocks *b, uint32_t step, uint32_t here)
 {
     const struct sl_hier_map *map = &b->map;
@@ -197,8 +199,8 @@ static void gather_ring_step(struct blocks *b, uint32_t step, uint32_t here)
             struct sl_place place = sl_out(at(b, rank, it.piece));
             uint32_t dep = own ? SL_NO_DEP : here;
             if (step > 0)
-                dep = *got_at(b, &it, map->hosts) = sl_add_recv(b->s, 2, b->prev, place, len,
-                                                                SL_NO_DEP);
+                dep = *got_at(b, &it, map->hosts) =
+                    sl_add_recv(b->s, 2, b->prev, place, len, SL_NO_DEP);
             if (step + 1 < map->hosts)
                 sl_add_send(b->s, 1, b->next, own ? sl_in(it.piece * b->piece) : place, len, dep);
         }
@@ -215,7 +217,8 @@ static void all_gather(struct blocks *b)
     for (struct item it = {0}; map->local > 1 && it.piece < b->pieces; it.piece++)
         round_next(b, &own, &it);
     if (!b->shape->in_place)
-        sl_add_copy(b->s, 0, sl_in(0), sl_out(at(b, b->shape->rank, 0)), b->shape->count, SL_NO_DEP);
+        sl_add_copy(b->s, 0, sl_in(0), sl_out(at(b, b->shape->rank, 0)), b->shape->count,
+                    SL_NO_DEP);
     if (map->local > 1) {
         rounds_end(b, &own);
         here = b->s->step_count - 1;
@@ -367,7 +370,8 @@ double sl_hier_blocks_cost(const struct sl_shape *shape, const struct sl_costs *
     struct blocks b = {0};
     double bytes = (double)shape->count * shape->esize, crowd = sl_cost_crowd(costs);
 
-    if (shape->count == 0 || shape->host == NULL || sl_one_host(shape) || blocks_init(&b, shape) != 0)
+    if (shape->count == 0 || shape->host == NULL || sl_one_host(shape) ||
+        blocks_init(&b, shape) != 0)
         return -1;
     double n = shape->size, g = b.map.most, hosts = b.map.hosts, rails = b.rails;
     double rounds = n / rails * (double)b.pieces, inside, math = 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Collectives over several hosts where one rank of each host, its leader, speaks for it: broadcast and
- * reduce along a chain of hosts (hier) or a binomial tree (hiertree), and small allreduces and the
- * barrier between leaders whose distance doubles (hiertree).
+ * Collectives over several hosts where one rank of each host, its leader, speaks for it: broadcast
+ * and reduce along a chain of hosts (hier) or a binomial tree (hiertree), and small allreduces and
+ * the barrier between leaders whose distance doubles (hiertree).
  *
- * The root leads its host. Pieces pass through a few window slots: in channel 0 leaders sum or show piece
- * k while channels 1 (sends) and 2 (receives) have others on the wire.
+ * The root leads its host. Pieces pass through a few window slots: in channel 0 leaders sum or show
+ * piece k while channels 1 (sends) and 2 (receives) have others on the wire.
  */
 #include "schedules/hier.h"
 
@@ -21,7 +21,7 @@ struct lead {
     const struct sl_shape *shape;
     struct sl_hier_map map;
     bool rooted, leads;
-    uint32_t leader;             /* of this host */
+    uint32_t leader;              /* of this host */
     uint32_t up, down[32], downs; /* leaders that this one speaks with; up: SL_NO_DEP at the root */
     uint64_t piece, pieces, stride, base;
 };
@@ -98,7 +98,8 @@ static uint64_t len_of(const struct lead *l, uint64_t k)
     return sl_part_len(l->shape->count, l->piece, k);
 }
 
-/* The leader's piece k, there once `ready` has ended, to its host, when the slot's old readers are done. */
+/* The leader's piece k, there once `ready` has ended, to its host, when the slot's old readers are
+ * done. */
 static void show(const struct lead *l, uint64_t k, struct sl_place from, uint32_t ready)
 {
     if (l->map.local == 1)
@@ -207,12 +208,13 @@ static int small_allreduce(const struct lead *l)
         operand = sl_tmp(2 * shape->count);
         l->s->tmp_count = 3 * shape->count;
         sl_add_await(l->s, 0, SL_PEER_GROUP, 1, SL_NO_DEP);
-        start = sl_add_reduce_win(l->s, 0, sl_in(0), slot(l, 0), operand, shape->count, 0,
-                                  SL_NO_DEP);
+        start =
+            sl_add_reduce_win(l->s, 0, sl_in(0), slot(l, 0), operand, shape->count, 0, SL_NO_DEP);
     }
     for (uint32_t h = 0; h < l->map.hosts; h++)
         leaders[h] = l->map.ranks[l->map.first[h]];
-    uint32_t got = sl_doubling_between(l->s, shape, leaders, l->map.hosts, l->map.me, operand, start);
+    uint32_t got =
+        sl_doubling_between(l->s, shape, leaders, l->map.hosts, l->map.me, operand, start);
     if (l->map.local > 1) {
         sl_add_copy(l->s, 0, sl_out(0), sl_win(slot(l, 1)), shape->count, got);
         sl_add_post(l->s, 0, 2, SL_NO_DEP);
@@ -294,8 +296,8 @@ double sl_hier_lead_cost(const struct sl_shape *shape, bool tree, const struct s
                                 levels * (hop + bytes * (costs->net.beta + crowd * costs->reduce));
     double math = shape->coll == SL_REDUCE ? costs->reduce * crowd : 0;
     double inside = shape->coll == SL_REDUCE ? costs->copy + sum : 2 * costs->copy;
-    /* The first piece goes all the way; the others follow at the pace of the slower of the host's windows and
-     * the busiest link, which a tree's root uses once per child. */
+    /* The first piece goes all the way; the others follow at the pace of the slower of the host's
+     * windows and the busiest link, which a tree's root uses once per child. */
     double way = tree ? levels : hosts - 1, fan = tree ? levels : 1;
     double wire = (bytes - piece) * fan * (costs->net.beta + math);
     double window = (bytes - piece) * crowd * inside +

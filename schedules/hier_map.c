@@ -45,7 +45,8 @@ void sl_hier_map_fini(struct sl_hier_map *map)
     map->ranks = map->first = NULL;
 }
 
-int sl_hier_group(struct sl_schedule *s, const struct sl_shape *shape, const struct sl_hier_map *map)
+int sl_hier_group(struct sl_schedule *s, const struct sl_shape *shape,
+                  const struct sl_hier_map *map)
 {
     if (map->local == 1)
         return 0;

@@ -16,8 +16,8 @@ static int p2p_build(const struct sl_shape *shape, struct sl_schedule *out)
                     SL_NO_DEP);
     else
         sl_add_recv(out, 0, shape->root,
-                    shape->count > 0 ? sl_out(0) : (struct sl_place){SL_BUF_NONE, 0},
-                    shape->count, SL_NO_DEP);
+                    shape->count > 0 ? sl_out(0) : (struct sl_place){SL_BUF_NONE, 0}, shape->count,
+                    SL_NO_DEP);
     return sl_schedule_finish(out);
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rings: bandwidth-optimal allreduce, reduce_scatter and all_gather, one way or both ways round, and
- * pipelined chains for broadcast and reduce.
+ * Rings: bandwidth-optimal allreduce, reduce_scatter and all_gather, one way or both ways round,
+ * and pipelined chains for broadcast and reduce.
  *
  * P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations",
- * J. Parallel Distrib. Comput. 69(2), 2009. Blocks travel in pieces, so that a piece is reduced while
- * the next one is on the wire; a piece is sent on as soon as it alone has arrived.
+ * J. Parallel Distrib. Comput. 69(2), 2009. Blocks travel in pieces, so that a piece is reduced
+ * while the next one is on the wire; a piece is sent on as soon as it alone has arrived.
  *
  * Block b begins at rank b + 1, passes b + 2, …, and is complete at rank b. Each sum is
  * computed once, so all ranks get the same bits whatever the operand order is; incoming is
@@ -22,16 +22,16 @@
 /* One direction round the ring, over a part of the vector. */
 struct ring {
     struct sl_schedule *s;
-    uint32_t size, pos;     /* pos counts ranks in the direction of travel */
-    uint32_t next, prev;    /* ranks */
+    uint32_t size, pos;  /* pos counts ranks in the direction of travel */
+    uint32_t next, prev; /* ranks */
     bool backward;
     unsigned send_channel, recv_channel;
-    uint64_t base;          /* block b is [base + b * stride, + block_len) */
+    uint64_t base; /* block b is [base + b * stride, + block_len) */
     uint64_t stride, width;
-    uint64_t limit;         /* blocks end here, counted from base */
+    uint64_t limit; /* blocks end here, counted from base */
     uint64_t piece;
-    uint8_t from;           /* where this rank's operand is: SL_BUF_IN, or SL_BUF_OUT */
-    uint32_t start;         /* … once this step has ended, or SL_NO_DEP */
+    uint8_t from;   /* where this rank's operand is: SL_BUF_IN, or SL_BUF_OUT */
+    uint32_t start; /* … once this step has ended, or SL_NO_DEP */
 };
 
 static uint64_t block_of(const struct ring *ring, uint32_t pos)
@@ -72,9 +72,9 @@ static uint32_t send_block(const struct ring *ring, struct sl_place src, uint64_
     return first;
 }
 
-/* The reduce-scatter half: leaves block pos complete at dst_final (or, when acc is SL_BUF_OUT, in its
- * place of OUT). Partial sums go to OUT in place, or through two slots of TMP. Returns the first
- * of the steps that complete this rank's block. */
+/* The reduce-scatter half: leaves block pos complete at dst_final (or, when acc is SL_BUF_OUT, in
+ * its place of OUT). Partial sums go to OUT in place, or through two slots of TMP. Returns the
+ * first of the steps that complete this rank's block. */
 static uint32_t reduce_scatter_phase(const struct ring *ring, uint8_t acc, uint64_t tmp_base,
                                      struct sl_place dst_final)
 {
@@ -193,8 +193,8 @@ static void ring_part(struct sl_schedule *s, const struct sl_shape *shape, bool 
 static void own_block(struct sl_schedule *s, const struct sl_shape *shape)
 {
     if (shape->coll == SL_ALL_GATHER && !shape->in_place && shape->count > 0)
-        sl_add_copy(s, s->channel_count, sl_in(0), sl_out(shape->rank * shape->count),
-                    shape->count, SL_NO_DEP);
+        sl_add_copy(s, s->channel_count, sl_in(0), sl_out(shape->rank * shape->count), shape->count,
+                    SL_NO_DEP);
 }
 
 void sl_ring_between(struct sl_schedule *s, const struct sl_shape *shape, const uint32_t *members,
@@ -256,8 +256,7 @@ static void chain_reduce(struct sl_schedule *s, const struct sl_shape *shape)
         uint32_t got = SL_NO_DEP;
 
         if (pos == 0) {
-            sl_add_recv_reduce(s, 1, above, sl_in(off), sl_out(off), len, SL_STEP_FINAL,
-                               SL_NO_DEP);
+            sl_add_recv_reduce(s, 1, above, sl_in(off), sl_out(off), len, SL_STEP_FINAL, SL_NO_DEP);
             continue;
         }
         if (pos + 1 < shape->size)
@@ -329,10 +328,8 @@ static double ring_cost(const struct sl_shape *shape, const struct sl_costs *cos
     case SL_ALLREDUCE:
         return (n - 1) * (ring_steps(shape, costs, bytes / n, true) +
                           ring_steps(shape, costs, bytes / n, false));
-    case SL_REDUCE_SCATTER:
-        return (n - 1) * ring_steps(shape, costs, bytes, true);
-    case SL_ALL_GATHER:
-        return (n - 1) * ring_steps(shape, costs, bytes, false);
+    case SL_REDUCE_SCATTER: return (n - 1) * ring_steps(shape, costs, bytes, true);
+    case SL_ALL_GATHER: return (n - 1) * ring_steps(shape, costs, bytes, false);
     default: {
         /* A chain is filled by one piece per link, then all links work at once. */
         double piece = (double)(sl_piece(shape, RING_PIECE_BYTES) * shape->esize);

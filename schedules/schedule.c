@@ -9,18 +9,29 @@
 #include <string.h>
 
 static const char *const coll_names[SL_COLL_COUNT] = {
-    [SL_ALLREDUCE] = "allreduce",   [SL_REDUCE_SCATTER] = "reduce_scatter",
-    [SL_ALL_GATHER] = "all_gather", [SL_BROADCAST] = "broadcast",
-    [SL_REDUCE] = "reduce",         [SL_GATHER] = "gather",
-    [SL_SCATTER] = "scatter",       [SL_ALL_TO_ALL] = "all_to_all",
-    [SL_ALL_TO_ALL_V] = "all_to_all_v", [SL_BARRIER] = "barrier",
-    [SL_SEND] = "send",             [SL_RECV] = "recv",
+    [SL_ALLREDUCE] = "allreduce",
+    [SL_REDUCE_SCATTER] = "reduce_scatter",
+    [SL_ALL_GATHER] = "all_gather",
+    [SL_BROADCAST] = "broadcast",
+    [SL_REDUCE] = "reduce",
+    [SL_GATHER] = "gather",
+    [SL_SCATTER] = "scatter",
+    [SL_ALL_TO_ALL] = "all_to_all",
+    [SL_ALL_TO_ALL_V] = "all_to_all_v",
+    [SL_BARRIER] = "barrier",
+    [SL_SEND] = "send",
+    [SL_RECV] = "recv",
 };
 
 static const char *const kind_names[SL_STEP_KIND_COUNT] = {
-    [SL_STEP_SEND] = "send",     [SL_STEP_RECV] = "recv",     [SL_STEP_RECV_REDUCE] = "recv_reduce",
-    [SL_STEP_COPY] = "copy",     [SL_STEP_REDUCE] = "reduce", [SL_STEP_POST] = "post",
-    [SL_STEP_AWAIT] = "await",   [SL_STEP_REDUCE_WIN] = "reduce_win",
+    [SL_STEP_SEND] = "send",
+    [SL_STEP_RECV] = "recv",
+    [SL_STEP_RECV_REDUCE] = "recv_reduce",
+    [SL_STEP_COPY] = "copy",
+    [SL_STEP_REDUCE] = "reduce",
+    [SL_STEP_POST] = "post",
+    [SL_STEP_AWAIT] = "await",
+    [SL_STEP_REDUCE_WIN] = "reduce_win",
     [SL_STEP_GET] = "get",
 };
 
@@ -227,19 +238,13 @@ uint64_t sl_shape_in_count(const struct sl_shape *shape)
 {
     switch (shape->coll) {
     case SL_REDUCE_SCATTER:
-    case SL_ALL_TO_ALL:
-        return shape->count * shape->size;
-    case SL_SCATTER:
-        return shape->rank == shape->root ? shape->count * shape->size : 0;
-    case SL_BROADCAST:
-        return shape->rank == shape->root ? shape->count : 0;
-    case SL_ALL_TO_ALL_V:
-        return v_extent(shape, shape->in_counts, shape->in_offs);
+    case SL_ALL_TO_ALL: return shape->count * shape->size;
+    case SL_SCATTER: return shape->rank == shape->root ? shape->count * shape->size : 0;
+    case SL_BROADCAST: return shape->rank == shape->root ? shape->count : 0;
+    case SL_ALL_TO_ALL_V: return v_extent(shape, shape->in_counts, shape->in_offs);
     case SL_BARRIER:
-    case SL_RECV:
-        return 0;
-    default:
-        return shape->count;
+    case SL_RECV: return 0;
+    default: return shape->count;
     }
 }
 
@@ -247,18 +252,12 @@ uint64_t sl_shape_out_count(const struct sl_shape *shape)
 {
     switch (shape->coll) {
     case SL_ALL_GATHER:
-    case SL_ALL_TO_ALL:
-        return shape->count * shape->size;
-    case SL_GATHER:
-        return shape->rank == shape->root ? shape->count * shape->size : 0;
-    case SL_REDUCE:
-        return shape->rank == shape->root ? shape->count : 0;
-    case SL_ALL_TO_ALL_V:
-        return v_extent(shape, shape->out_counts, shape->out_offs);
+    case SL_ALL_TO_ALL: return shape->count * shape->size;
+    case SL_GATHER: return shape->rank == shape->root ? shape->count * shape->size : 0;
+    case SL_REDUCE: return shape->rank == shape->root ? shape->count : 0;
+    case SL_ALL_TO_ALL_V: return v_extent(shape, shape->out_counts, shape->out_offs);
     case SL_BARRIER:
-    case SL_SEND:
-        return 0;
-    default:
-        return shape->count;
+    case SL_SEND: return 0;
+    default: return shape->count;
     }
 }

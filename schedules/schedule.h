@@ -3,12 +3,13 @@
  * What one rank does in one collective, as data.
  *
  * Builders are pure: same shape, same bytes, no I/O. So a schedule can be printed, hashed, compared
- * across ranks, and proved (testing/check.c) before the executor (exec.c) walks it over any transport.
+ * across ranks, and proved (testing/check.c) before the executor (exec.c) walks it over any
+ * transport.
  *
  * Execution. Steps belong to channels. Steps of one channel start in the order of the list; a step
  * starts when the steps that it depends on have *completed*. SEND, RECV and RECV_REDUCE start
- * without waiting for completion, so several of one channel can be under way; all other kinds complete
- * as they start, and AWAIT keeps its channel until its condition holds.
+ * without waiting for completion, so several of one channel can be under way; all other kinds
+ * complete as they start, and AWAIT keeps its channel until its condition holds.
  * On one endpoint messages meet in order, so all SENDs to one peer are in one channel, and all
  * receives from one peer are in one channel.
  *
@@ -16,9 +17,11 @@
  * write its own window (dst_buf SL_BUF_WIN), read those of its group (REDUCE_WIN, GET), and tell
  * progress through a counter that each rank keeps in its window: POST raises it, AWAIT waits for
  * a peer's. Rules for builders, proved by testing/check.c:
- *   - every rank of the group POSTs at least once, with rising values, and the last POST of every rank
+ *   - every rank of the group POSTs at least once, with rising values, and the last POST of every
+ *   rank
  *     is win_values;
- *   - a window place is overwritten only after every reader of its old content is known (by AWAIT) to
+ *   - a window place is overwritten only after every reader of its old content is known (by AWAIT)
+ *   to
  *     have finished reading;
  *   - at the start nobody reads a window: whatever earlier operations left there is over.
  * The first SL_WIN_INLINE_BYTES of a window share the counter's cache line: messages
@@ -34,7 +37,9 @@
 #include <stdio.h>
 
 #define SL_WIN_INLINE_BYTES 48
-#define SL_WIN_SHORT_BYTES (SL_WIN_INLINE_BYTES + 1024) /* so many of a window are there many times (collectives/window.h) */
+#define SL_WIN_SHORT_BYTES                                                                         \
+    (SL_WIN_INLINE_BYTES +                                                                         \
+     1024) /* so many of a window are there many times (collectives/window.h) */
 
 enum sl_coll {
     SL_ALLREDUCE,
@@ -60,17 +65,19 @@ enum sl_step_kind {
     SL_STEP_RECV_REDUCE, /* dst = src ⊕ what peer sent */
     SL_STEP_COPY,        /* dst = src; either may be this rank's window */
     SL_STEP_REDUCE,      /* dst = dst ⊕ src, local */
-    SL_STEP_POST,        /* this rank's counter = value; all window writes before are visible with it */
-    SL_STEP_AWAIT,       /* until peer's counter >= value; peer SL_PEER_GROUP: every other of the group */
-    SL_STEP_REDUCE_WIN,  /* dst = ⊕ over the group in rank order: this rank's operand is src, every other
-                          * rank's is its window at win_off */
-    SL_STEP_GET,         /* dst = peer's window at win_off */
+    SL_STEP_POST,  /* this rank's counter = value; all window writes before are visible with it */
+    SL_STEP_AWAIT, /* until peer's counter >= value; peer SL_PEER_GROUP: every other of the group */
+    /* dst = ⊕ over the group in rank order: this rank's operand is src, every other rank's is its
+     * window at win_off */
+    SL_STEP_REDUCE_WIN,
+    SL_STEP_GET, /* dst = peer's window at win_off */
     SL_STEP_KIND_COUNT
 };
 
 enum sl_step_flag {
-    /* Operand order of RECV_REDUCE and REDUCE: incoming (or src) comes first. Set where the incoming
-     * operand holds lower ranks, so that ranks which compute the same sum get the same bits. */
+    /* Operand order of RECV_REDUCE and REDUCE: incoming (or src) comes first. Set where the
+     * incoming operand holds lower ranks, so that ranks which compute the same sum get the same
+     * bits. */
     SL_STEP_REMOTE_FIRST = 1 << 0,
     /* This reduction completes the value: the average's division happens here. */
     SL_STEP_FINAL = 1 << 1,
@@ -81,54 +88,54 @@ enum sl_step_flag {
 #define SL_PEER_GROUP UINT32_MAX
 
 struct sl_step {
-    uint8_t kind;                      /* enum sl_step_kind */
-    uint8_t flags;                     /* enum sl_step_flag */
-    uint8_t src_buf, dst_buf;          /* enum sl_buf_id */
+    uint8_t kind;             /* enum sl_step_kind */
+    uint8_t flags;            /* enum sl_step_flag */
+    uint8_t src_buf, dst_buf; /* enum sl_buf_id */
     uint16_t channel;
-    uint16_t reserved;                 /* 0 */
-    uint32_t peer;                     /* rank in the communicator */
-    uint32_t value;                    /* POST, AWAIT */
-    uint64_t src_off, dst_off, count;  /* elements, never bytes */
-    uint64_t win_off;                  /* REDUCE_WIN, GET: elements from the window's start */
-    uint32_t dep_first, dep_count;     /* range of deps[]: earlier steps of this rank to wait for */
+    uint16_t reserved;                /* 0 */
+    uint32_t peer;                    /* rank in the communicator */
+    uint32_t value;                   /* POST, AWAIT */
+    uint64_t src_off, dst_off, count; /* elements, never bytes */
+    uint64_t win_off;                 /* REDUCE_WIN, GET: elements from the window's start */
+    uint32_t dep_first, dep_count;    /* range of deps[]: earlier steps of this rank to wait for */
 };
 
 /* What a builder may look at: equal on all ranks of the call, but for rank and the v-counts. */
 struct sl_shape {
     enum sl_coll coll;
     uint32_t rank, size;
-    uint32_t root;          /* SL_SEND, SL_RECV: the peer */
-    uint64_t count;         /* elements as in the public call: per rank's block where it has blocks */
-    uint32_t esize;         /* bytes per element */
-    bool in_place;          /* in and out overlap as the public call allows */
-    uint64_t chunk;         /* wished elements per piece; 0: the builder's own choice */
-    uint64_t win_count;     /* elements that fit in a window; 0: no windows */
-    const uint32_t *host;   /* host[rank], numbered from 0 by first appearance; NULL: one host */
+    uint32_t root;        /* SL_SEND, SL_RECV: the peer */
+    uint64_t count;       /* elements as in the public call: per rank's block where it has blocks */
+    uint32_t esize;       /* bytes per element */
+    bool in_place;        /* in and out overlap as the public call allows */
+    uint64_t chunk;       /* wished elements per piece; 0: the builder's own choice */
+    uint64_t win_count;   /* elements that fit in a window; 0: no windows */
+    const uint32_t *host; /* host[rank], numbered from 0 by first appearance; NULL: one host */
     /* SL_ALL_TO_ALL_V: of this rank, [size] each; otherwise NULL */
     const uint64_t *in_counts, *in_offs, *out_counts, *out_offs;
 };
 
 struct sl_schedule {
-    const char *algo;       /* static storage */
-    struct sl_step *steps;  /* owned */
+    const char *algo;      /* static storage */
+    struct sl_step *steps; /* owned */
     uint32_t step_count, step_cap;
-    uint32_t *deps;         /* owned */
+    uint32_t *deps; /* owned */
     uint32_t dep_count, dep_cap;
     uint32_t channel_count;
-    uint32_t win_values;    /* last POST of every rank of the group; 0: windows are not used */
-    uint64_t win_count;     /* elements of the window used */
-    bool win_alike;         /* as many by every rank of the group: so all can decide by it */
-    uint64_t tmp_count;     /* elements of SL_BUF_TMP */
-    uint32_t *group;        /* owned: ranks whose windows are used, ascending, with this one */
+    uint32_t win_values; /* last POST of every rank of the group; 0: windows are not used */
+    uint64_t win_count;  /* elements of the window used */
+    bool win_alike;      /* as many by every rank of the group: so all can decide by it */
+    uint64_t tmp_count;  /* elements of SL_BUF_TMP */
+    uint32_t *group;     /* owned: ranks whose windows are used, ascending, with this one */
     uint32_t group_count;
-    int error;              /* builders: first failure of an append; see sl_schedule_finish */
+    int error; /* builders: first failure of an append; see sl_schedule_finish */
 };
 
 void sl_schedule_init(struct sl_schedule *schedule, const char *algo);
 void sl_schedule_fini(struct sl_schedule *schedule);
 
-/* Appends a copy of *step that depends on deps[0..dep_count) (indices of earlier steps); returns its
- * index. Memory failures are kept in schedule->error, so builders need no test per step. */
+/* Appends a copy of *step that depends on deps[0..dep_count) (indices of earlier steps); returns
+ * its index. Memory failures are kept in schedule->error, so builders need no test per step. */
 uint32_t sl_schedule_add(struct sl_schedule *schedule, const struct sl_step *step,
                          const uint32_t *deps, uint32_t dep_count);
 
@@ -150,8 +157,8 @@ const char *sl_step_kind_name(unsigned kind);
 bool sl_coll_reduces(enum sl_coll coll);
 
 /*
- * Measured costs that the selector feeds to an algorithm's cost function. Times in ns, rates in ns per
- * byte of one rank.
+ * Measured costs that the selector feeds to an algorithm's cost function. Times in ns, rates in ns
+ * per byte of one rank.
  */
 struct sl_link_cost {
     double alpha; /* one message of no length, post to completion at the peer */
@@ -159,24 +166,25 @@ struct sl_link_cost {
 };
 
 struct sl_costs {
-    struct sl_link_cost shm;   /* send and recv inside a host */
-    struct sl_link_cost net;   /* send and recv between hosts (or by tcp inside one) */
-    double sync;               /* every rank POSTs, every rank has seen it; with crowded cores' waits */
-    double copy, reduce;       /* per byte: COPY or GET; REDUCE_WIN or RECV_REDUCE, per operand */
-    double cross;              /* per byte of a peer's window, on top: from that core's caches to ours */
-    double step;               /* executor's own cost of a step */
-    uint32_t ranks_per_core;   /* of this host, at least 1: work of that many ranks adds up */
+    struct sl_link_cost shm; /* send and recv inside a host */
+    struct sl_link_cost net; /* send and recv between hosts (or by tcp inside one) */
+    double sync;         /* every rank POSTs, every rank has seen it; with crowded cores' waits */
+    double copy, reduce; /* per byte: COPY or GET; REDUCE_WIN or RECV_REDUCE, per operand */
+    double cross;        /* per byte of a peer's window, on top: from that core's caches to ours */
+    double step;         /* executor's own cost of a step */
+    uint32_t ranks_per_core; /* of this host, at least 1: work of that many ranks adds up */
 };
 
 /* One algorithm for one or several collectives. */
 struct sl_algo {
-    const char *name;      /* as in SLUICE_ALGO */
-    uint32_t colls;        /* bit 1 << enum sl_coll */
-    bool needs_windows;    /* all ranks on one host with windows (hier: on each host) */
-    const char *source;    /* the paper, or "" */
+    const char *name;   /* as in SLUICE_ALGO */
+    uint32_t colls;     /* bit 1 << enum sl_coll */
+    bool needs_windows; /* all ranks on one host with windows (hier: on each host) */
+    const char *source; /* the paper, or "" */
     /* 0; -ENOTSUP: this shape is not for it (the sentence says why); -ENOMEM. */
     int (*build)(const struct sl_shape *shape, struct sl_schedule *out);
-    /* Predicted time in ns, < 0 when the shape is not for it. shape->chunk is as build will see it. */
+    /* Predicted time in ns, < 0 when the shape is not for it. shape->chunk is as build will see
+     * it. */
     double (*cost)(const struct sl_shape *shape, const struct sl_costs *costs);
 };
 

@@ -2,9 +2,10 @@
 /*
  * Trees: binomial ones for small messages, and two binary trees at once, pipelined, for large.
  *
- * P. Sanders, J. Speck, J. L. Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and
- * scan", Parallel Computing 35(12), 2009: a rank that forwards in one tree is a leaf in the other, so
- * with half of the vector on each tree every rank sends and receives about as much as it must.
+ * P. Sanders, J. Speck, J. L. Träff, "Two-tree algorithms for full bandwidth broadcast, reduction
+ * and scan", Parallel Computing 35(12), 2009: a rank that forwards in one tree is a leaf in the
+ * other, so with half of the vector on each tree every rank sends and receives about as much as it
+ * must.
  */
 #include "schedules/build.h"
 
@@ -62,8 +63,8 @@ static void binomial_reduce(struct sl_schedule *s, const struct sl_shape *shape)
 
     for (uint32_t d = 1; d < low && v + d < shape->size; d *= 2) {
         bool last = v == 0 && d * 2 >= shape->size;
-        got = sl_add_recv_reduce(s, 1, rank_at(shape, v + d), got == SL_NO_DEP ? sl_in(0) : acc, acc,
-                                 shape->count, last ? SL_STEP_FINAL : 0, got);
+        got = sl_add_recv_reduce(s, 1, rank_at(shape, v + d), got == SL_NO_DEP ? sl_in(0) : acc,
+                                 acc, shape->count, last ? SL_STEP_FINAL : 0, got);
     }
     if (v != 0) {
         sl_add_send(s, 0, rank_at(shape, v - low), got == SL_NO_DEP ? sl_in(0) : acc, shape->count,
@@ -72,8 +73,9 @@ static void binomial_reduce(struct sl_schedule *s, const struct sl_shape *shape)
     }
 }
 
-/* Blocks of places [v, v + n) between a parent at place 0 and its child lie in rank order at the root:
- * in one run, or in two where the ranks wrap round. Calls for each run: first place, blocks. */
+/* Blocks of places [v, v + n) between a parent at place 0 and its child lie in rank order at the
+ * root: in one run, or in two where the ranks wrap round. Calls for each run: first place,
+ * blocks. */
 static uint32_t runs_of(const struct sl_shape *shape, uint32_t v, uint32_t n, uint32_t *first,
                         uint32_t *blocks)
 {
@@ -142,9 +144,9 @@ static void binomial_scatter(struct sl_schedule *s, const struct sl_shape *shape
         if (runs == 1)
             blocks[0] = mine;
         for (uint32_t i = 0, at = 0; i < runs; at += blocks[i++])
-            deps[dep_count++] =
-                sl_add_recv(s, 1, rank_at(shape, v - low),
-                            mine > 1 ? sl_tmp(at * count) : sl_out(0), blocks[i] * count, SL_NO_DEP);
+            deps[dep_count++] = sl_add_recv(s, 1, rank_at(shape, v - low),
+                                            mine > 1 ? sl_tmp(at * count) : sl_out(0),
+                                            blocks[i] * count, SL_NO_DEP);
         s->tmp_count = mine > 1 ? mine * count : 0;
     }
     for (uint32_t d = low / 2; d > 0; d /= 2) {
@@ -188,15 +190,15 @@ static int binomial_build(const struct sl_shape *shape, struct sl_schedule *out)
     return sl_schedule_finish(out);
 }
 
-/* A message through shared memory when nobody waits for an answer: in a rooted collective those who send
- * go on, so ranks that share a core do not cost a scheduler's turn each, as alpha measured it. Seen at
- * 4 ranks on 2 cores: 0.14 us for a gather of 64 B, 2.2 us with a sync. */
+/* A message through shared memory when nobody waits for an answer: in a rooted collective those who
+ * send go on, so ranks that share a core do not cost a scheduler's turn each, as alpha measured it.
+ * Seen at 4 ranks on 2 cores: 0.14 us for a gather of 64 B, 2.2 us with a sync. */
 #define ONE_WAY_NS 100
 
 static double one_way_alpha(const struct sl_shape *shape, const struct sl_link_cost *link)
 {
     return shape->win_count != 0 && sl_one_host(shape) && link->alpha > ONE_WAY_NS ? ONE_WAY_NS
-                                                                                  : link->alpha;
+                                                                                   : link->alpha;
 }
 
 static double binomial_cost(const struct sl_shape *shape, const struct sl_costs *costs)
@@ -224,8 +226,8 @@ struct node {
     uint32_t up, down[2];
 };
 
-/* In-order tree: odd places are leaves, a place whose lowest bit is b has children at ± b / 2; place 0 is
- * the root with one child. */
+/* In-order tree: odd places are leaves, a place whose lowest bit is b has children at ± b / 2;
+ * place 0 is the root with one child. */
 static struct node in_order(uint32_t place, uint32_t nodes)
 {
     struct node node = {SL_NO_DEP, {SL_NO_DEP, SL_NO_DEP}};
@@ -247,18 +249,18 @@ static struct node in_order(uint32_t place, uint32_t nodes)
 struct dtree {
     struct sl_schedule *s;
     const struct sl_shape *shape;
-    uint32_t nodes;         /* places in the trees: all ranks, or all but the root */
-    struct node node[2];    /* neighbours of this rank, as ranks */
-    bool above;             /* this rank is the root above both trees */
+    uint32_t nodes;      /* places in the trees: all ranks, or all but the root */
+    struct node node[2]; /* neighbours of this rank, as ranks */
+    bool above;          /* this rank is the root above both trees */
     uint32_t peers[8], peer_count;
     uint64_t base[2], len[2], piece;
     uint32_t done[2][DTREE_SLOTS]; /* the send that frees a slot of TMP */
-    uint32_t *result;       /* per tree and piece: the step after which it may go down */
+    uint32_t *result;              /* per tree and piece: the step after which it may go down */
     uint32_t pieces;
 };
 
-/* Channels of one peer: sends in the even one, receives in the odd one. Peers are kept apart, so that
- * one that is late holds up no other. */
+/* Channels of one peer: sends in the even one, receives in the odd one. Peers are kept apart, so
+ * that one that is late holds up no other. */
 static unsigned channel(struct dtree *t, uint32_t peer, bool recv)
 {
     uint32_t i = 0;
@@ -270,8 +272,8 @@ static unsigned channel(struct dtree *t, uint32_t peer, bool recv)
     return 2 * i + recv;
 }
 
-/* The rank at a place of a tree: the second tree is the first mirrored, or shifted when that would put
- * the same ranks inside. */
+/* The rank at a place of a tree: the second tree is the first mirrored, or shifted when that would
+ * put the same ranks inside. */
 static uint32_t dtree_rank(const struct dtree *t, unsigned tree, uint32_t place)
 {
     uint32_t n = t->nodes;
@@ -337,8 +339,8 @@ static void go_up(struct dtree *t, unsigned tree, uint32_t i)
     for (int c = 0; c < 2; c++) {
         if (node->down[c] == SL_NO_DEP)
             continue;
-        got = sl_add_recv_reduce(t->s, channel(t, node->down[c], true), node->down[c], src, acc, len,
-                                 top && c == last ? SL_STEP_FINAL : 0,
+        got = sl_add_recv_reduce(t->s, channel(t, node->down[c], true), node->down[c], src, acc,
+                                 len, top && c == last ? SL_STEP_FINAL : 0,
                                  got == SL_NO_DEP ? free_after : got);
         src = acc;
     }
@@ -366,8 +368,8 @@ static void go_down(struct dtree *t, unsigned tree, uint32_t i)
     }
 }
 
-/* Two ranks may be neighbours in both trees, and their messages share one order: so all ranks list them
- * in one order. Pieces go down a few behind those that go up, so that both keep flowing. */
+/* Two ranks may be neighbours in both trees, and their messages share one order: so all ranks list
+ * them in one order. Pieces go down a few behind those that go up, so that both keep flowing. */
 static void dtree_pieces(struct dtree *t)
 {
     uint32_t lag = t->shape->coll == SL_ALLREDUCE ? 2 * sl_log2_ceil(t->nodes) : 0;
@@ -434,8 +436,7 @@ static double dtree_cost(const struct sl_shape *shape, const struct sl_costs *co
     double pieces = piece > 0 ? bytes / 2 / piece : 1;
     double levels = sl_log2_ceil(shape->size);
     return crowd * (2 * ways * levels * (link->alpha + piece * (link->beta + math)) +
-                    ways * bytes * link->beta + bytes * math +
-                    pieces * ways * 6 * costs->step);
+                    ways * bytes * link->beta + bytes * math + pieces * ways * 6 * costs->step);
 }
 
 const struct sl_algo sl_algo_binomial = {

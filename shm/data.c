@@ -74,8 +74,7 @@ static inline bool room_for(struct shm_ep *ep, uint32_t len)
 static inline void publish(struct shm_ep *ep, struct shm_cell *cell, unsigned kind, size_t len)
 {
     ep->room_end[ep->tx_pos & ep->tx.cell_mask] = ep->tx_head;
-    atomic_store_explicit(&cell->head, shm_cell_head(ep->tx_pos, kind, len),
-                          memory_order_release);
+    atomic_store_explicit(&cell->head, shm_cell_head(ep->tx_pos, kind, len), memory_order_release);
     ep->tx_pos++;
     ep->woke = true;
 }
@@ -182,7 +181,8 @@ static int run_lent(struct shm_ep *ep, unsigned *budget)
     return moved;
 }
 
-/* A sleeping peer is looked at after the store that it waits for: park.c says why that is enough. */
+/* A sleeping peer is looked at after the store that it waits for: park.c says why that is
+ * enough. */
 static inline void look_after_peer(struct shm_ep *ep)
 {
     if (ep->woke) {
@@ -197,7 +197,8 @@ static int refused(struct shm_ep *ep)
 {
     if (ep->state == SHM_LOST)
         return sl_fail(ep->status, "%s is lost: %s", sl_ep_peer_name(&ep->base), ep->why);
-    return sl_fail(-ENOTCONN, "the shm endpoint to %s is not connected yet", sl_ep_peer_name(&ep->base));
+    return sl_fail(-ENOTCONN, "the shm endpoint to %s is not connected yet",
+                   sl_ep_peer_name(&ep->base));
 }
 
 int shm_send(struct sl_ep *base, const struct sl_buf *buf, uint64_t tag, struct sl_req *req)
@@ -457,8 +458,8 @@ static int run_recvs(struct shm_ep *ep, unsigned *budget)
     return moved;
 }
 
-/* A receive whose whole message may be there already, so that no request needs to wait. Returns 1 when
- * it was; 0: sink is untouched or partly filled, and must be posted. */
+/* A receive whose whole message may be there already, so that no request needs to wait. Returns 1
+ * when it was; 0: sink is untouched or partly filled, and must be posted. */
 static int recv_now(struct shm_ep *ep, const struct sl_sink *sink, struct sl_req *req)
 {
     for (;;) {
@@ -473,8 +474,8 @@ static int recv_now(struct shm_ep *ep, const struct sl_sink *sink, struct sl_req
         /* A receive that ends badly does so through its request, in progress. */
         if (!ep->rx_open &&
             (cell->tag != sink->tag ||
-             !sl_sink_takes(sink, (uint8_t)(head >> 8) == SHM_CELL_INLINE ? (uint8_t)head
-                                                                          : cell->len)))
+             !sl_sink_takes(sink,
+                            (uint8_t)(head >> 8) == SHM_CELL_INLINE ? (uint8_t)head : cell->len)))
             return 0;
         got = take_cell(ep, head, sink);
         if (got < 0 || ep->rx_status != 0) { /* the peer changed the header under our hands */
@@ -570,8 +571,8 @@ bool shm_ep_sending(struct shm_ep *ep)
     if (ep->lent_count > 0)
         refresh(ep);
     return ep->send_count > 0 ||
-           (ep->lent_count > 0 && ep->lent[(ep->lent_first + ep->lent_count - 1) %
-                                           SHM_POSTED_MAX].pos >= ep->tx_done);
+           (ep->lent_count > 0 &&
+            ep->lent[(ep->lent_first + ep->lent_count - 1) % SHM_POSTED_MAX].pos >= ep->tx_done);
 }
 
 void shm_ep_end_posted(struct shm_ep *ep, int status)

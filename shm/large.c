@@ -3,14 +3,14 @@
  * Large messages by one copy: the sender lends its bytes, a cell tells where they lie, and the
  * receiver reads them by process_vm_readv.
  *
- * The cell stands in the ring among the others, so order needs nothing more, and the receiver gives it
- * back when it is through: `taken` is the acknowledgement. Whether that beats two copies through
+ * The cell stands in the ring among the others, so order needs nothing more, and the receiver gives
+ * it back when it is through: `taken` is the acknowledgement. Whether that beats two copies through
  * the ring is a matter of the kernel, so it is measured once per interface, unless
- * SLUICE_SHM_READ=on says so. Each receiver offers to read (shm_offer.reads); a sender lends to none
- * that did not.
+ * SLUICE_SHM_READ=on says so. Each receiver offers to read (shm_offer.reads); a sender lends to
+ * none that did not.
  *
- * The address came from the peer: it is used as a remote address alone. What was read counts only if the
- * sender had not withdrawn it by then, and still lived.
+ * The address came from the peer: it is used as a remote address alone. What was read counts only
+ * if the sender had not withdrawn it by then, and still lived.
  */
 #include "shm/shm.h"
 
@@ -101,8 +101,7 @@ void shm_large_offer(struct shm_ep *ep)
 
 static int lose_gone(struct shm_ep *ep)
 {
-    shm_ep_lose(ep, -ECONNRESET,
-                ep->graceful ? "it closed the connection" : "its process is gone");
+    shm_ep_lose(ep, -ECONNRESET, ep->graceful ? "it closed the connection" : "its process is gone");
     return -ECONNRESET;
 }
 

@@ -3,11 +3,11 @@
  * The first part of an endpoint's life: from ep_create to "data may flow".
  *
  * Both sides know both addresses before they connect, so the side with the smaller one dials: one
- * connection, and no race. It makes the segment and sends HELLO with it; the other answers WELCOME. Both
- * carry the tokens of both endpoints, 128 random bits each, which only the exchange told them:
- * whoever connects without them is refused. So is, where no secret has sealed what the exchange told, every process of
- * another user: the kernel tells whose one is. The socket then stays open: it carries control
- * messages and regions, and its end is the news that the peer is gone.
+ * connection, and no race. It makes the segment and sends HELLO with it; the other answers WELCOME.
+ * Both carry the tokens of both endpoints, 128 random bits each, which only the exchange told them:
+ * whoever connects without them is refused. So is, where no secret has sealed what the exchange
+ * told, every process of another user: the kernel tells whose one is. The socket then stays open:
+ * it carries control messages and regions, and its end is the news that the peer is gone.
  */
 #include "shm/shm.h"
 
@@ -259,21 +259,23 @@ static void asked_ready(struct shm_iface *iface, struct shm_source *source)
         close(fds[--fd_count]);
 }
 
-/* Where a secret was, who knows a token is a rank, whoever runs it. Else another user may have read the token on its
- * way, or taken the name of a peer that died. */
+/* Where a secret was, who knows a token is a rank, whoever runs it. Else another user may have read
+ * the token on its way, or taken the name of a peer that died. */
 static int check_user(struct shm_iface *iface, int fd)
 {
     struct ucred peer;
 
     if (iface->base.worker->has_session || sl_host_same_user(fd, &peer))
         return 0;
-    return sl_fail(-EACCES, "process %d of user %u is at the other end of shm's socket, this is one of user %u; set "
-                            "the same SLUICE_SECRET on all ranks if it is one of them",
-                   (int)peer.pid, (unsigned)peer.uid, (unsigned)geteuid());
+    return sl_fail(
+        -EACCES,
+        "process %d of user %u is at the other end of shm's socket, this is one of user %u; set "
+        "the same SLUICE_SECRET on all ranks if it is one of them",
+        (int)peer.pid, (unsigned)peer.uid, (unsigned)geteuid());
 }
 
-/* The peer need not wait until its deadline: it is told by fd, which is closed, or, negative, by one of its own, for
- * which there is a descriptor even if that is what is missing. */
+/* The peer need not wait until its deadline: it is told by fd, which is closed, or, negative, by
+ * one of its own, for which there is a descriptor even if that is what is missing. */
 static void give_up(struct shm_ep *ep, int fd, int err)
 {
     struct shm_iface *iface = shm_ep_iface(ep);
@@ -361,7 +363,8 @@ void shm_pending_end(struct shm_iface *iface, struct shm_pending *pending)
         close(pending->fds[--pending->fd_count]);
     sl_pending_remove(&iface->pending, &pending->base);
     sl_list_push_back(&iface->gone, &pending->gone);
-    sl_list_foreach(&iface->eps, node) {
+    sl_list_foreach(&iface->eps, node)
+    {
         struct shm_ep *ep = sl_container_of(node, struct shm_ep, node);
 
         if (ep->pending == pending)
@@ -383,7 +386,8 @@ void shm_stop_listening(struct sl_iface *base)
 
     shm_source_close(iface, &iface->listener);
     iface->accept_due = false;
-    sl_list_foreach(&iface->pending.list, node) {
+    sl_list_foreach(&iface->pending.list, node)
+    {
         shm_pending_end(iface, pending_of(sl_container_of(node, struct sl_pending, node)));
     }
     free_gone(iface);
@@ -401,7 +405,8 @@ static void turn_away(struct shm_iface *iface, struct shm_pending *pending, int 
 
 static struct shm_ep *find_ep(struct shm_iface *iface, const uint8_t *token)
 {
-    sl_list_foreach(&iface->eps, node) {
+    sl_list_foreach(&iface->eps, node)
+    {
         struct shm_ep *ep = sl_container_of(node, struct shm_ep, node);
 
         if (memcmp(ep->addr.token, token, SHM_TOKEN_LEN) == 0)
@@ -541,9 +546,10 @@ static bool make_room(struct shm_iface *iface, const char *why)
     return true;
 }
 
-/* No descriptor for who waits: pending connections go first, then the clock brings the next try. No endpoint
- * ends for that: strangers may be why, and be gone soon. Once they must be gone, the one in reserve takes the peer's
- * connection, whose own descriptors then find no room: both sides are told so. */
+/* No descriptor for who waits: pending connections go first, then the clock brings the next try. No
+ * endpoint ends for that: strangers may be why, and be gone soon. Once they must be gone, the one
+ * in reserve takes the peer's connection, whose own descriptors then find no room: both sides are
+ * told so. */
 static bool accept_failed(struct shm_iface *iface, int err)
 {
     uint64_t now_ns = now(iface);
@@ -677,7 +683,8 @@ static bool settle_connecting(struct shm_ep *ep, uint64_t now_ns)
     if (ep->state != SHM_DOOMED) {
         if (now_ns < ep->deadline_ns)
             return false;
-        sl_fail(-ETIMEDOUT, "%s did not connect over shared memory in %lld ms", sl_ep_peer_name(&ep->base),
+        sl_fail(-ETIMEDOUT, "%s did not connect over shared memory in %lld ms",
+                sl_ep_peer_name(&ep->base),
                 (long long)iface->base.worker->config->connect_timeout_ms);
         shm_ep_doom(ep, -ETIMEDOUT);
     }
@@ -710,7 +717,8 @@ int shm_settle(struct shm_iface *iface, uint64_t now_ns)
     int moved = 0;
 
     if (iface->connecting > 0 || iface->chores > 0) {
-        sl_list_foreach(&iface->eps, node) {
+        sl_list_foreach(&iface->eps, node)
+        {
             struct shm_ep *ep = sl_container_of(node, struct shm_ep, node);
 
             if (ep->connect_req != NULL)

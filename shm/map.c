@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that peers map: made here, announced to every peer, mapped as soon as a peer announces it. */
+/* Memory that peers map: made here, announced to every peer, mapped as soon as a peer announces
+ * it. */
 #include "shm/shm.h"
 
 #include "core/log.h"
@@ -70,8 +71,10 @@ int shm_mr_reg(struct sl_iface *base, const struct sl_mem *mem, struct sl_mr **o
     int seals;
 
     if (!sl_mem_is_host(mem->kind))
-        return sl_fail(-ENOTSUP, "GPU memory is not shared between processes of a host: their processors could "
-                       "not read it");
+        return sl_fail(
+            -ENOTSUP,
+            "GPU memory is not shared between processes of a host: their processors could "
+            "not read it");
     if (mem->fd < 0)
         return sl_fail(-ENOTSUP, "only memory with a file behind it can be shared with peers");
     seals = fcntl(mem->fd, F_GET_SEALS);
@@ -80,8 +83,9 @@ int shm_mr_reg(struct sl_iface *base, const struct sl_mem *mem, struct sl_mr **o
         return sl_fail(-EINVAL, "the region does not lie in its file");
     if (seals < 0 ||
         ((seals & F_SEAL_SHRINK) == 0 && fcntl(mem->fd, F_ADD_SEALS, F_SEAL_SHRINK) != 0))
-        return sl_fail(-ENOTSUP, "the region's file cannot be sealed against shrinking; peers would "
-                                 "have to trust it");
+        return sl_fail(-ENOTSUP,
+                       "the region's file cannot be sealed against shrinking; peers would "
+                       "have to trust it");
     region = calloc(1, sizeof(*region));
     if (region == NULL)
         return sl_fail(-ENOMEM, "no memory to register a region");
@@ -90,7 +94,8 @@ int shm_mr_reg(struct sl_iface *base, const struct sl_mem *mem, struct sl_mr **o
     region->fd = mem->fd;
     region->fd_off = mem->fd_off;
     sl_list_push_back(&iface->regions, &region->node);
-    sl_list_foreach(&iface->eps, node) {
+    sl_list_foreach(&iface->eps, node)
+    {
         struct shm_ep *ep = sl_container_of(node, struct shm_ep, node);
 
         if (ep->state == SHM_UP && shm_announce(ep)) {
@@ -114,13 +119,15 @@ void shm_mr_dereg(struct sl_iface *base, struct sl_mr *mr)
 
     if (mr == NULL)
         return;
-    sl_list_foreach(&iface->eps, node) {
+    sl_list_foreach(&iface->eps, node)
+    {
         struct shm_ep *ep = sl_container_of(node, struct shm_ep, node);
 
         /* A peer that cannot be told keeps its mapping until the endpoint ends: memory, no harm. */
         if (ep->state == SHM_UP && ep->source.fd >= 0 && ep->told_region >= region->id &&
             shm_post(ep->source.fd, SHM_DROP, &region->id, sizeof(region->id), NULL, 0) != 0)
-            sl_debug("shm", "shm: %s could not be told that a region is gone", sl_ep_peer_name(&ep->base));
+            sl_debug("shm", "shm: %s could not be told that a region is gone",
+                     sl_ep_peer_name(&ep->base));
     }
     sl_list_remove(&region->node);
     free(region);
@@ -132,7 +139,8 @@ bool shm_announce(struct shm_ep *ep)
 
     if (ep->source.fd < 0)
         return false;
-    sl_list_foreach(&iface->regions, node) {
+    sl_list_foreach(&iface->regions, node)
+    {
         struct shm_region *region = sl_container_of(node, struct shm_region, node);
         struct shm_region_msg msg = {region->id, region->len, region->fd_off};
         int err;
@@ -192,7 +200,8 @@ static void region_free(struct shm_ep *ep, struct peer_region *region)
 
 void shm_heard_drop(struct shm_ep *ep, uint64_t id)
 {
-    sl_list_foreach(&ep->peer_regions, node) {
+    sl_list_foreach(&ep->peer_regions, node)
+    {
         struct peer_region *region = sl_container_of(node, struct peer_region, node);
 
         if (region->id != id)
@@ -206,7 +215,8 @@ void shm_heard_drop(struct shm_ep *ep, uint64_t id)
 
 void shm_forget_regions(struct shm_ep *ep)
 {
-    sl_list_foreach(&ep->peer_regions, node) {
+    sl_list_foreach(&ep->peer_regions, node)
+    {
         region_free(ep, sl_container_of(node, struct peer_region, node));
     }
 }
@@ -223,7 +233,8 @@ int shm_map(struct sl_ep *base, const struct sl_key *key, size_t len, void **out
         return ep->state == SHM_LOST
                    ? sl_fail(ep->status, "%s is lost: %s", sl_ep_peer_name(base), ep->why)
                    : -EAGAIN;
-    sl_list_foreach(&ep->peer_regions, node) {
+    sl_list_foreach(&ep->peer_regions, node)
+    {
         struct peer_region *region = sl_container_of(node, struct peer_region, node);
 
         if (region->id != want.id || region->dropped)
@@ -251,7 +262,8 @@ void shm_unmap(struct sl_ep *base, void *ptr)
 {
     struct shm_ep *ep = shm_ep_of(base);
 
-    sl_list_foreach(&ep->peer_regions, node) {
+    sl_list_foreach(&ep->peer_regions, node)
+    {
         struct peer_region *region = sl_container_of(node, struct peer_region, node);
 
         if (region->base != ptr)

@@ -2,17 +2,20 @@
 /*
  * Sleeping without losing a wake-up, at no cost to those who are awake.
  *
- * Whoever publishes something stores it and then looks at the peer's `asleep` word. Between that store
- * and that load stands no fence: a full barrier per message would cost as much as a third of the
- * message. So the processor may perform the load first, see "awake", and only then make the store
- * visible; meanwhile the sleeper could set its word, look for work, find none, and sleep for good.
+ * Whoever publishes something stores it and then looks at the peer's `asleep` word. Between that
+ * store and that load stands no fence: a full barrier per message would cost as much as a third of
+ * the message. So the processor may perform the load first, see "awake", and only then make the
+ * store visible; meanwhile the sleeper could set its word, look for work, find none, and sleep for
+ * good.
  *
  * The sleeper pays instead. It sets its word, then calls membarrier(GLOBAL_EXPEDITED), which makes
  * every running thread of every registered process pass a full barrier, and looks for work only
  * then. For each publisher its barrier lies either
- *   - after the load of the word in program order: then the store, which is earlier still, is visible
+ *   - after the load of the word in program order: then the store, which is earlier still, is
+ *   visible
  *     to the sleeper's look; or
- *   - before the load: then the load is performed after the sleeper's own store, sees it, and wakes.
+ *   - before the load: then the load is performed after the sleeper's own store, sees it, and
+ *   wakes.
  * A thread that is not running has passed a barrier when it was switched out, and passes another
  * before it goes on.
  *
@@ -62,7 +65,8 @@ int shm_arm(struct sl_iface *base)
     if (barrier)
         barrier = syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0;
     atomic_thread_fence(memory_order_seq_cst);
-    sl_list_foreach(&iface->active, node) {
+    sl_list_foreach(&iface->active, node)
+    {
         if (shm_ep_ready(sl_container_of(node, struct shm_ep, active))) {
             shm_disarm(base);
             return -EAGAIN;

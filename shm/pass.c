@@ -164,14 +164,16 @@ int shm_take(int fd, struct shm_msg *msg, size_t *body, int fds[SHM_FDS_MAX], un
     char bytes[sizeof(*msg) + 1]; /* one more, so that a longer record shows */
     struct iovec iov = {bytes, sizeof(bytes)};
     union rights rights;
-    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = rights.bytes,
+    struct msghdr m = {.msg_iov = &iov,
+                       .msg_iovlen = 1,
+                       .msg_control = rights.bytes,
                        .msg_controllen = sizeof(rights.bytes)};
     ssize_t got;
     unsigned count;
     int err;
 
-    /* A peer that closed with our messages unread leaves ECONNRESET in front of its last words; it is
-     * told once. */
+    /* A peer that closed with our messages unread leaves ECONNRESET in front of its last words; it
+     * is told once. */
     for (int resets = 0;;) {
         got = recvmsg(fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
         if (got >= 0 || (errno != EINTR && (errno != ECONNRESET || resets++ > 0)))

@@ -18,7 +18,8 @@ int shm_dial(const char *name, size_t name_len, int *out);
 /* -EAGAIN: nobody waits. */
 int shm_accept(int listener, int *out);
 
-/* Sends one message with count descriptors (which stay the caller's). -EAGAIN: full; -ECONNRESET. */
+/* Sends one message with count descriptors (which stay the caller's). -EAGAIN: full;
+ * -ECONNRESET. */
 int shm_post(int fd, uint16_t type, const void *body, size_t len, const int *fds, unsigned count);
 
 /* Takes one message and its descriptors, now the caller's: *fd_count of them, on success only.

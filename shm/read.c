@@ -59,7 +59,8 @@ void shm_read_try(struct shm_ep *ep, uint64_t addr)
     if (ep->peer_pid <= 0) {
         reason = "a peer's process is not visible from here (another pid namespace)";
     } else {
-        err = shm_read_some(ep->peer_pid, addr + offsetof(struct shm_page, trial), &word, sizeof(word));
+        err = shm_read_some(ep->peer_pid, addr + offsetof(struct shm_page, trial), &word,
+                            sizeof(word));
         if (err == 0 && word == ep->peer_page->trial) {
             ep->read_state = 1;
             shm_large_offer(ep);
@@ -92,8 +93,8 @@ int shm_read(struct sl_ep *base, uint64_t addr, void *dst, size_t len, struct sl
     int err;
 
     if (ep->state != SHM_UP)
-        return sl_fail(ep->state == SHM_LOST ? ep->status : -ENOTCONN,
-                       "%s cannot be read from: %s", sl_ep_peer_name(base),
+        return sl_fail(ep->state == SHM_LOST ? ep->status : -ENOTCONN, "%s cannot be read from: %s",
+                       sl_ep_peer_name(base),
                        ep->state == SHM_LOST ? ep->why : "it is not connected yet");
     if (ep->read_state != 1)
         return sl_fail(-ENOTSUP, "direct reads from %s are off: %s", sl_ep_peer_name(base),
@@ -102,8 +103,8 @@ int shm_read(struct sl_ep *base, uint64_t addr, void *dst, size_t len, struct sl
     if (err == -ESRCH || !shm_still_there(ep))
         return sl_fail(-ECONNRESET, "%s is gone", sl_ep_peer_name(base));
     if (err != 0)
-        return sl_fail(err, "reading %zu bytes of %s's memory failed: %s", len, sl_ep_peer_name(base),
-                       strerror(-err));
+        return sl_fail(err, "reading %zu bytes of %s's memory failed: %s", len,
+                       sl_ep_peer_name(base), strerror(-err));
     ep->received += len;
     ep->base.iface->traffic += len;
     req->len = len;

@@ -77,7 +77,8 @@ static unsigned long long room_in(const char *dir, unsigned long long *limit)
 {
     unsigned long long max, used;
 
-    if ((read_number(dir, "memory.max", &max) == 0 && read_number(dir, "memory.current", &used) == 0) ||
+    if ((read_number(dir, "memory.max", &max) == 0 &&
+         read_number(dir, "memory.current", &used) == 0) ||
         (read_number(dir, "memory.limit_in_bytes", &max) == 0 &&
          read_number(dir, "memory.usage_in_bytes", &used) == 0)) {
         unsigned long long files = max - used < max / 2 ? reclaimable(dir) : 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Is there room for this much memory? Asked before the kernel is, which may kill instead of refuse. */
+/* Is there room for this much memory? Asked before the kernel is, which may kill instead of
+ * refuse. */
 #ifndef SL_SHM_ROOM_H
 #define SL_SHM_ROOM_H
 

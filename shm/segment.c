@@ -36,8 +36,7 @@ static int reserve(int fd, const char *what, const char *advice, size_t len)
     if (err == -ENOMEM || err == -ENOSPC)
         return sl_fail(-ENOMEM, "%s needs %.1f MiB of memory, which the kernel refused: %s; %s",
                        what, (double)len / MIB, strerror(-err), advice);
-    return sl_fail(err, "%s needs %.1f MiB of memory: %s", what, (double)len / MIB,
-                   strerror(-err));
+    return sl_fail(err, "%s needs %.1f MiB of memory: %s", what, (double)len / MIB, strerror(-err));
 }
 
 int shm_file_create(const char *what, const char *advice, size_t len, int *out)
@@ -78,8 +77,8 @@ int shm_file_map(int fd, uint64_t off, size_t len, int writable, void **out)
     if (off > (uint64_t)st.st_size || len > (uint64_t)st.st_size - off)
         return sl_fail(-EBADMSG, "a shm peer passed a file of %lld bytes, too small for %zu",
                        (long long)st.st_size, len);
-    base = mmap(NULL, len, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd,
-                (off_t)off);
+    base =
+        mmap(NULL, len, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, (off_t)off);
     if (base == MAP_FAILED)
         return sl_fail(-errno,
                        "%.1f MiB of shared memory could not be mapped: %s; see ulimit -v and "
@@ -114,8 +113,7 @@ static void lane_at(uint8_t *base, uint32_t ring_bytes, uint32_t cells, struct s
     out->room_len = ring_bytes;
 }
 
-int shm_segment_map(int fd, uint32_t ring_bytes, uint32_t cells, int side,
-                    struct shm_segment *out)
+int shm_segment_map(int fd, uint32_t ring_bytes, uint32_t cells, int side, struct shm_segment *out)
 {
     size_t len = shm_segment_len(ring_bytes, cells);
     struct shm_lane lanes[2];

@@ -10,9 +10,9 @@
  *     taken   | number of cells that the receiver is through with |     written by the receiver
  *     offer   | may large messages be lent instead? |                   written once by each
  *
- * A message of up to SHM_INLINE_MAX bytes lies in its cell: flag, tag and bytes cross in one transfer
- * of one line. A longer one goes in pieces through the room, a cell each, so that the receiver
- * consumes piece k while the sender copies piece k + 1. The room is given back with the
+ * A message of up to SHM_INLINE_MAX bytes lies in its cell: flag, tag and bytes cross in one
+ * transfer of one line. A longer one goes in pieces through the room, a cell each, so that the
+ * receiver consumes piece k while the sender copies piece k + 1. The room is given back with the
  * cells, in order: the sender remembers where each cell's piece ended.
  *
  * Who trusts what: each side keeps its own positions in private memory. The receiver checks off and
@@ -45,7 +45,7 @@ struct shm_cell {
     union {
         uint8_t bytes[SHM_INLINE_MAX];
         struct {
-            uint64_t len;   /* of the message */
+            uint64_t len; /* of the message */
             union {
                 struct {
                     uint32_t off;   /* of the piece, in the room */
@@ -90,9 +90,9 @@ static inline int shm_cell_is(uint64_t head, uint64_t pos)
     return (uint32_t)(head >> 32) == (uint32_t)(pos + 1);
 }
 
-/* A file in memory, len bytes long, all of them reserved: later use cannot meet SIGBUS. It is sealed
- * against shrinking, so that nobody who gets it can take the memory away. what names it and advice
- * ends the sentence when there is no room. -ENOMEM, -EMFILE, -ENOTSUP. */
+/* A file in memory, len bytes long, all of them reserved: later use cannot meet SIGBUS. It is
+ * sealed against shrinking, so that nobody who gets it can take the memory away. what names it and
+ * advice ends the sentence when there is no room. -ENOMEM, -EMFILE, -ENOTSUP. */
 int shm_file_create(const char *what, const char *advice, size_t len, int *out);
 
 /* Maps len bytes of a file that came from a peer, after checking that it holds them for good.
@@ -102,8 +102,7 @@ int shm_file_map(int fd, uint64_t off, size_t len, int writable, void **out);
 size_t shm_segment_len(uint32_t ring_bytes, uint32_t cells);
 
 /* Maps both rings. side is 0 for the process that made the file, 1 for the other. */
-int shm_segment_map(int fd, uint32_t ring_bytes, uint32_t cells, int side,
-                    struct shm_segment *out);
+int shm_segment_map(int fd, uint32_t ring_bytes, uint32_t cells, int side, struct shm_segment *out);
 void shm_segment_unmap(struct shm_segment *segment);
 
 #endif

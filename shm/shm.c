@@ -125,7 +125,8 @@ static int iface_progress(struct sl_iface *base, unsigned budget)
     struct shm_iface *iface = shm_iface_of(base);
     int moved = 0;
 
-    sl_list_foreach(&iface->active, node) {
+    sl_list_foreach(&iface->active, node)
+    {
         if (budget == 0)
             break;
         moved += shm_ep_run(sl_container_of(node, struct shm_ep, active), &budget);
@@ -145,8 +146,8 @@ static int open_page(struct shm_iface *iface)
 
     if (err != 0)
         return err;
-    base = mmap(NULL, sizeof(struct shm_page), PROT_READ | PROT_WRITE, MAP_SHARED, iface->page_fd,
-                0);
+    base =
+        mmap(NULL, sizeof(struct shm_page), PROT_READ | PROT_WRITE, MAP_SHARED, iface->page_fd, 0);
     if (base == MAP_FAILED)
         return sl_fail(-errno, "a shared page could not be mapped: %s", strerror(errno));
     iface->page = base;
@@ -190,11 +191,13 @@ static void iface_close(struct sl_iface *base)
 
     if (base == NULL)
         return;
-    sl_list_foreach(&iface->eps, node) {
+    sl_list_foreach(&iface->eps, node)
+    {
         shm_ep_destroy(&sl_container_of(node, struct shm_ep, node)->base);
     }
     shm_stop_listening(base);
-    sl_list_foreach(&iface->regions, region) {
+    sl_list_foreach(&iface->regions, region)
+    {
         sl_list_remove(region);
         free(sl_container_of(region, struct shm_region, node));
     }
@@ -281,8 +284,8 @@ static int iface_probe(const struct sl_config *config, struct sl_device *out, si
 static void ep_describe(const struct sl_ep *base, char *out, size_t cap)
 {
     const struct shm_ep *ep = (const struct shm_ep *)base;
-    static const char *const states[] = {"new", "dialling", "asked", "awaited",
-                                         "answering", "failed", "up", "lost"};
+    static const char *const states[] = {"new",       "dialling", "asked", "awaited",
+                                         "answering", "failed",   "up",    "lost"};
     char large[64];
 
     shm_large_describe(ep, large, sizeof(large));
@@ -291,8 +294,8 @@ static void ep_describe(const struct sl_ep *base, char *out, size_t cap)
              "posted: %u sends, %u receives; %s",
              states[ep->state], ep->state == SHM_LOST ? ": " : "", ep->why, (int)ep->peer_pid,
              ep->ring_bytes >> 10, ep->cells, (unsigned long long)ep->sent,
-             (unsigned long long)ep->received, ep->send_count + ep->lent_count,
-             ep->recv_count, large);
+             (unsigned long long)ep->received, ep->send_count + ep->lent_count, ep->recv_count,
+             large);
 }
 
 const struct sl_transport_ops sl_shm_ops = {

@@ -13,9 +13,9 @@
  *     segment.c room.c    shared files: made, reserved, sealed, checked, mapped
  *     pass.c wire.c       unix socket messages with descriptors, and their checks
  *
- * One thread drives an interface with everything on it. Sockets are looked at rarely (they carry set-up,
- * control messages and the news of a death); the rings of endpoints that have something posted are
- * looked at in every progress call, no others.
+ * One thread drives an interface with everything on it. Sockets are looked at rarely (they carry
+ * set-up, control messages and the news of a death); the rings of endpoints that have something
+ * posted are looked at in every progress call, no others.
  */
 #ifndef SL_SHM_SHM_H
 #define SL_SHM_SHM_H
@@ -34,7 +34,8 @@
 /* Posted sends, and posted receives, of one endpoint: a power of two. */
 #define SHM_POSTED_MAX 64
 
-/* Messages from this size on are lent, where that is agreed: below, two copies cost less than a call. */
+/* Messages from this size on are lent, where that is agreed: below, two copies cost less than a
+ * call. */
 #define SHM_LARGE_MIN (64u << 10)
 
 /* Most bytes of an element that a piece may have to keep whole for consume. */
@@ -46,7 +47,8 @@
 struct shm_iface;
 struct shm_ep;
 
-/* Something that epoll watches. ready must not free what belongs to any source: shm_settle() does. */
+/* Something that epoll watches. ready must not free what belongs to any source: shm_settle()
+ * does. */
 struct shm_source {
     int fd; /* -1: none */
     void (*ready)(struct shm_iface *iface, struct shm_source *source);
@@ -56,11 +58,12 @@ struct shm_source {
 struct shm_page {
     _Atomic uint32_t asleep; /* 0, or the number of this sleep */
     uint8_t pad[60];
-    uint64_t trial; /* a random word: who reads it here and by process_vm_readv knows that it works */
+    /* a random word: who reads it here and by process_vm_readv knows that it works */
+    uint64_t trial;
 };
 
-/* A connection that has not yet said which endpoint it wants, or whose endpoint is not ready: the latter
- * has proved itself (SL_PENDING_PROVED). */
+/* A connection that has not yet said which endpoint it wants, or whose endpoint is not ready: the
+ * latter has proved itself (SL_PENDING_PROVED). */
 struct shm_pending {
     struct sl_pending base;
     struct shm_source source;
@@ -83,17 +86,17 @@ struct shm_iface {
     bool barrier; /* membarrier(GLOBAL_EXPEDITED) works and all peers take part */
     bool events_due;
     uint32_t sleeps;
-    unsigned polls;          /* progress calls since sockets were looked at */
-    unsigned connecting;     /* endpoints between connect and up: the sockets bring what they need */
-    unsigned chores;         /* endpoints that wait for time to pass */
+    unsigned polls;      /* progress calls since sockets were looked at */
+    unsigned connecting; /* endpoints between connect and up: the sockets bring what they need */
+    unsigned chores;     /* endpoints that wait for time to pass */
     unsigned ep_count;
-    uint64_t look_ns;        /* when to look at the sockets again */
-    struct sl_node eps;      /* all, by shm_ep.node */
-    struct sl_node active;   /* with something posted, by shm_ep.active */
+    uint64_t look_ns;      /* when to look at the sockets again */
+    struct sl_node eps;    /* all, by shm_ep.node */
+    struct sl_node active; /* with something posted, by shm_ep.active */
     struct sl_pending_set pending;
     struct sl_pending_log pending_log;
-    struct sl_node gone;     /* shm_pending that are closed */
-    uint64_t accept_after_ns; /* not 0: descriptors ran out */
+    struct sl_node gone;                        /* shm_pending that are closed */
+    uint64_t accept_after_ns;                   /* not 0: descriptors ran out */
     uint64_t accept_since_ns, accept_failed_ns; /* ... first and last at these times */
     bool accept_due;         /* connections wait at the listener, which is not watched */
     struct sl_node regions;  /* shm_region, ids rising */
@@ -122,7 +125,8 @@ struct shm_posted_send {
     struct sl_req *req;
 };
 
-/* A message that lies in the ring as an address: its bytes are the peer's until it took the cell. */
+/* A message that lies in the ring as an address: its bytes are the peer's until it took the
+ * cell. */
 struct shm_lent {
     uint64_t pos, len;
     struct sl_req *req;
@@ -136,11 +140,12 @@ struct shm_posted_recv {
 struct shm_ep {
     struct sl_ep base;
 
-    /* Sending. Positions count cells from the beginning of time; head and freed count bytes of the room. */
+    /* Sending. Positions count cells from the beginning of time; head and freed count bytes of the
+     * room. */
     struct shm_lane tx;
-    uint64_t tx_pos, tx_done;    /* next cell; cells given back, as last seen */
-    uint64_t tx_head, tx_freed;  /* bytes allotted; bytes given back */
-    uint32_t tx_at;              /* next place in the room */
+    uint64_t tx_pos, tx_done;   /* next cell; cells given back, as last seen */
+    uint64_t tx_head, tx_freed; /* bytes allotted; bytes given back */
+    uint32_t tx_at;             /* next place in the room */
     unsigned send_first, send_count;
     unsigned lent_first, lent_count;
 
@@ -151,7 +156,7 @@ struct shm_ep {
     int rx_status;                   /* 0, or why it is dropped: -EPROTO, -EMSGSIZE */
     bool rx_open;                    /* a message is under way: its first piece was taken */
     bool rx_lent;                    /* ... and is read from rx_addr, in the peer */
-    bool woke;                       /* something was published since the peer was last looked after */
+    bool woke; /* something was published since the peer was last looked after */
     unsigned recv_first, recv_count;
     uint32_t carry_len;
     uint64_t rx_addr;
@@ -162,10 +167,10 @@ struct shm_ep {
     bool graceful; /* ... and it said good-bye */
     bool backlog;  /* regions remain to be told */
     uint8_t state;
-    uint32_t woken;           /* the number of the peer's sleep that we have ended */
+    uint32_t woken; /* the number of the peer's sleep that we have ended */
     struct sl_node active, node;
-    uint64_t sent, received;  /* bytes */
-    int status;               /* why it is lost or doomed */
+    uint64_t sent, received; /* bytes */
+    int status;              /* why it is lost or doomed */
     char why[SHM_TEXT_MAX];
 
     struct shm_segment segment;
@@ -173,21 +178,21 @@ struct shm_ep {
     struct shm_page *peer_page;
     int peer_event;
     pid_t peer_pid;
-    struct shm_addr addr;         /* ours */
-    struct shm_addr peer_addr;    /* theirs, once known */
-    struct shm_pending *pending;  /* came before ep_connect() */
+    struct shm_addr addr;        /* ours */
+    struct shm_addr peer_addr;   /* theirs, once known */
+    struct shm_pending *pending; /* came before ep_connect() */
     struct sl_req *connect_req;
     uint64_t deadline_ns;
-    int segment_fd;               /* until it is passed */
+    int segment_fd; /* until it is passed */
     uint32_t ring_bytes, cells;
-    uint64_t told_region;         /* the last id that the peer was told */
-    uint64_t heard_region;        /* the last id that the peer told */
+    uint64_t told_region;  /* the last id that the peer was told */
+    uint64_t heard_region; /* the last id that the peer told */
     unsigned peer_region_count;
     struct sl_node peer_regions;
-    int read_state;               /* 1: works, 0: not tried, negative: does not */
-    uint64_t trial_addr;          /* where its page lies in the peer */
+    int read_state;      /* 1: works, 0: not tried, negative: does not */
+    uint64_t trial_addr; /* where its page lies in the peer */
 
-    uint64_t *room_end;           /* tx_head after each cell, [cells] */
+    uint64_t *room_end; /* tx_head after each cell, [cells] */
     struct shm_posted_send sends[SHM_POSTED_MAX];
     struct shm_posted_recv recvs[SHM_POSTED_MAX];
     struct shm_lent lent[SHM_POSTED_MAX];
@@ -227,7 +232,8 @@ int shm_ep_addr(struct sl_ep *ep, struct sl_addr *out);
 int shm_ep_connect(struct sl_ep *ep, const struct sl_addr *peer, struct sl_req *req);
 /* The connection failed for the reason in the last error; the next progress ends the request. */
 void shm_ep_doom(struct shm_ep *ep, int status);
-/* A descriptor in reserve, for the moment in which there is no other: a peer can be told of it then. */
+/* A descriptor in reserve, for the moment in which there is no other: a peer can be told of it
+ * then. */
 void shm_spare_keep(struct shm_iface *iface);
 void shm_spare_use(struct shm_iface *iface);
 
@@ -309,8 +315,8 @@ bool shm_still_there(const struct shm_ep *ep);
 /* large.c */
 /* The trial read of ep's peer worked: offers to read its large messages where that is better. */
 void shm_large_offer(struct shm_ep *ep);
-/* Reads the next piece of the lent message in cell, the next one of the ring, which is not given back
- * here. 1: that was all, or it does not fit sink (rx_status); 0: more is to come; negative: it
+/* Reads the next piece of the lent message in cell, the next one of the ring, which is not given
+ * back here. 1: that was all, or it does not fit sink (rx_status); 0: more is to come; negative: it
  * cannot be read. */
 int shm_large_take(struct shm_ep *ep, struct shm_cell *cell, const struct sl_sink *sink);
 /* Which way large messages go. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An endpoint that is up, besides its rings: what its socket brings (control messages, regions, the news that
- * the peer is gone), and its end.
+ * An endpoint that is up, besides its rings: what its socket brings (control messages, regions, the
+ * news that the peer is gone), and its end.
  */
 #include "shm/shm.h"
 
@@ -45,14 +45,9 @@ static int hear(struct shm_ep *ep, const struct shm_msg *msg, size_t body, const
         if (handler->ctrl != NULL)
             handler->ctrl(handler->arg, &ep->base, msg->ctrl, body);
         return 0;
-    case SHM_REGION:
-        return shm_heard_region(ep, &msg->region, fd_count == 1 ? fds[0] : -1);
-    case SHM_DROP:
-        shm_heard_drop(ep, msg->region.id);
-        return 0;
-    case SHM_BYE:
-        ep->graceful = true;
-        return 0;
+    case SHM_REGION: return shm_heard_region(ep, &msg->region, fd_count == 1 ? fds[0] : -1);
+    case SHM_DROP: shm_heard_drop(ep, msg->region.id); return 0;
+    case SHM_BYE: ep->graceful = true; return 0;
     default:
         return sl_fail(-EPROTO, "a shm peer sent a message of type %u on a finished connection",
                        msg->head.type);
@@ -152,8 +147,7 @@ bool shm_settle_leaving(struct shm_ep *ep)
         return true;
     if (ep->graceful && !shm_ep_sending(ep) && shm_ep_unread(ep))
         return false; /* its last messages are still to be received */
-    shm_ep_lose(ep, -ECONNRESET,
-                ep->graceful ? "it closed the connection" : "its process is gone");
+    shm_ep_lose(ep, -ECONNRESET, ep->graceful ? "it closed the connection" : "its process is gone");
     return true;
 }
 
@@ -166,7 +160,8 @@ int shm_ctrl(struct sl_ep *base, const void *msg, size_t len)
     if (ep->state == SHM_LOST)
         return sl_fail(ep->status, "%s is lost: %s", sl_ep_peer_name(base), ep->why);
     if (ep->state != SHM_UP)
-        return sl_fail(-ENOTCONN, "the shm endpoint to %s is not connected yet", sl_ep_peer_name(base));
+        return sl_fail(-ENOTCONN, "the shm endpoint to %s is not connected yet",
+                       sl_ep_peer_name(base));
     if (ep->source.fd < 0)
         return sl_fail(-ECONNRESET, "%s closed the connection", sl_ep_peer_name(base));
     return shm_post(ep->source.fd, SHM_CTRL, msg, len, NULL, 0);
@@ -184,7 +179,8 @@ void shm_ep_destroy(struct sl_ep *base)
     req = ep->connect_req;
     if (ep->state == SHM_UP && ep->source.fd >= 0 &&
         shm_post(ep->source.fd, SHM_BYE, NULL, 0, NULL, 0) != 0)
-        sl_debug("shm", "shm: %s could not be told that its endpoint closes", sl_ep_peer_name(base));
+        sl_debug("shm", "shm: %s could not be told that its endpoint closes",
+                 sl_ep_peer_name(base));
     ep->state = SHM_LOST;
     ep->status = -ECANCELED;
     snprintf(ep->why, sizeof(ep->why), "its endpoint was destroyed");

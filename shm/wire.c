@@ -10,7 +10,8 @@
 static_assert(sizeof(struct shm_hello) == 56, "padding would leak stack bytes to the peer");
 static_assert(sizeof(struct shm_addr) <= SL_ADDR_MAX, "the address must fit struct sl_addr");
 static_assert(sizeof(struct shm_key) <= SL_KEY_MAX, "the key must fit struct sl_key");
-static_assert(SL_CTRL_MAX <= sizeof(struct shm_refuse), "the union's size must cover control messages");
+static_assert(SL_CTRL_MAX <= sizeof(struct shm_refuse),
+              "the union's size must cover control messages");
 
 int shm_fail_version(unsigned other)
 {

@@ -3,8 +3,8 @@
  * What two processes of one host tell each other over their unix socket: layout and checks.
  *
  * One record of the SOCK_SEQPACKET socket is one message. Both ends run on one kernel, so numbers
- * travel in the machine's own order. Everything that is read here came from outside: shm_msg_parse()
- * is the only way in, and tests/fuzz/fuzz_shm_hello.c feeds it.
+ * travel in the machine's own order. Everything that is read here came from outside:
+ * shm_msg_parse() is the only way in, and tests/fuzz/fuzz_shm_hello.c feeds it.
  */
 #ifndef SL_SHM_WIRE_H
 #define SL_SHM_WIRE_H
@@ -45,8 +45,8 @@ struct shm_msg_head {
     uint16_t type;
 };
 
-/* HELLO and WELCOME. The token that is meant comes first in every version, so that a peer of another
- * version can be told what went wrong. */
+/* HELLO and WELCOME. The token that is meant comes first in every version, so that a peer of
+ * another version can be told what went wrong. */
 struct shm_hello {
     uint8_t to[SHM_TOKEN_LEN];   /* the endpoint that is meant */
     uint8_t from[SHM_TOKEN_LEN]; /* the sender's endpoint */
@@ -98,9 +98,9 @@ struct shm_key {
 /* Bytes of a message with `body` bytes behind its head. */
 #define SHM_MSG_LEN(body) (sizeof(struct shm_msg_head) + (body))
 
-/* Checks len received bytes and copies them into *out, whose unreceived rest is zero; *body tells the
- * bytes behind the head. -EPROTO: another version (out->head is filled); -EBADMSG: not of ours, or
- * its numbers are out of bounds. */
+/* Checks len received bytes and copies them into *out, whose unreceived rest is zero; *body tells
+ * the bytes behind the head. -EPROTO: another version (out->head is filled); -EBADMSG: not of ours,
+ * or its numbers are out of bounds. */
 int shm_msg_parse(const void *bytes, size_t len, struct shm_msg *out, size_t *body);
 
 /* -EPROTO, with both versions in the sentence. */

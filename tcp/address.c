@@ -96,8 +96,7 @@ static size_t decode_place(const uint8_t *at, size_t left, uint16_t port, struct
         v6->sin6_port = htons(port);
         memcpy(&v6->sin6_addr, at + 1, 16);
         return 1 + 16;
-    default:
-        return 0;
+    default: return 0;
     }
 }
 
@@ -109,12 +108,16 @@ int sl_tcp_address_decode(const struct sl_addr *in, const char *whose, struct sl
     if (in->len < FIXED || in->len > SL_ADDR_MAX || (bytes[0] | bytes[1] << 8) != MAGIC)
         return sl_fail(-EPROTO, "what %s gave is not a tcp address", whose);
     if (bytes[2] != SL_TCP_WIRE_VERSION)
-        return sl_fail(-EPROTO, "%s speaks wire version %u of tcp, this end %u; install the same "
-                       "Sluice everywhere", whose, bytes[2], SL_TCP_WIRE_VERSION);
+        return sl_fail(-EPROTO,
+                       "%s speaks wire version %u of tcp, this end %u; install the same "
+                       "Sluice everywhere",
+                       whose, bytes[2], SL_TCP_WIRE_VERSION);
     memset(out, 0, sizeof(*out));
     if (bytes[3] > SL_TCP_ADDRS || !decode_tls(bytes[6], out) || bytes[7] > SL_TCP_DATA_CONNS_MAX)
-        return sl_fail(-EPROTO, "the tcp address of %s is damaged: it has %u addresses, %u "
-                       "connections, checksums %u", whose, bytes[3], bytes[7], bytes[6]);
+        return sl_fail(-EPROTO,
+                       "the tcp address of %s is damaged: it has %u addresses, %u "
+                       "connections, checksums %u",
+                       whose, bytes[3], bytes[7], bytes[6]);
     out->port = (uint16_t)(bytes[4] | bytes[5] << 8);
     out->conns = bytes[7];
     memcpy(out->host, bytes + 8, SL_TCP_HOST_BYTES);
@@ -123,8 +126,10 @@ int sl_tcp_address_decode(const struct sl_addr *in, const char *whose, struct sl
         size_t used = decode_place(bytes + at, in->len - at, out->port, &out->places[out->count]);
 
         if (used == 0)
-            return sl_fail(-EPROTO, "the tcp address of %s is damaged: its address %u of %u is cut "
-                           "off or of no known kind", whose, out->count + 1, bytes[3]);
+            return sl_fail(-EPROTO,
+                           "the tcp address of %s is damaged: its address %u of %u is cut "
+                           "off or of no known kind",
+                           whose, out->count + 1, bytes[3]);
         at += used;
     }
     if (at != in->len)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What both ends of a connection conclude from both addresses, alike and without a word, and where to dial. */
+/* What both ends of a connection conclude from both addresses, alike and without a word, and where
+ * to dial. */
 #include "tcp/tcp.h"
 
 #include "core/log.h"
@@ -8,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LOCAL_CONNS 1     /* data connections inside a host and between hosts, measured: */
-#define REMOTE_CONNS 4    /* docs/perf/tcp.md */
+#define LOCAL_CONNS 1  /* data connections inside a host and between hosts, measured: */
+#define REMOTE_CONNS 4 /* docs/perf/tcp.md */
 #define PIECE_BYTES (512u << 10)
 #define PIECE_BYTES_CRC (256u << 10) /* still in L2 when it is copied after its sum was taken */
 
@@ -44,7 +45,8 @@ static void add_target(struct sl_tcp_ep *ep, const struct sockaddr_storage *addr
     /* Between hosts, an address that our own routes send out by no interface in use (or that is one
      * of our own: both hosts have a docker0) does not lead to the peer. */
     if (!ep->same_host && sl_netif_route(addr, &ep->iface->netifs, &via) != 0) {
-        sl_debug("tcp", "%s at %s is left out: %s", sl_ep_peer_name(&ep->base), text, sluice_last_error());
+        sl_debug("tcp", "%s at %s is left out: %s", sl_ep_peer_name(&ep->base), text,
+                 sluice_last_error());
         return;
     }
     if (!ep->same_host && via->loopback)
@@ -68,7 +70,8 @@ static int choose_targets(struct sl_tcp_ep *ep, const struct sl_tcp_address *pee
     if (ep->target_count == 0)
         return sl_fail(-EHOSTUNREACH,
                        "%s has no address that this host has a route to; see SLUICE_INTERFACE "
-                       "on both", sl_ep_peer_name(&ep->base));
+                       "on both",
+                       sl_ep_peer_name(&ep->base));
     return 0;
 }
 
@@ -98,9 +101,10 @@ static void agree(struct sl_tcp_ep *ep, const struct sl_tcp_address *peer)
     unsigned conns = (unsigned)config->tcp_connections;
 
     ep->same_host = memcmp(peer->host, ep->iface->host_id, sizeof(peer->host)) == 0;
-    /* SLUICE_HOST_ID, or machines cloned with their boot id, may call two hosts one: only a connection that does
-     * not leave this host goes without checksums. */
-    ep->crc_by_path = mine == SL_TCP_CRC_AUTO && theirs == SL_TCP_CRC_AUTO && ep->same_host && !ep->tls;
+    /* SLUICE_HOST_ID, or machines cloned with their boot id, may call two hosts one: only a
+     * connection that does not leave this host goes without checksums. */
+    ep->crc_by_path =
+        mine == SL_TCP_CRC_AUTO && theirs == SL_TCP_CRC_AUTO && ep->same_host && !ep->tls;
     if (peer->conns > conns)
         conns = peer->conns;
     if (conns == 0)
@@ -115,7 +119,8 @@ static void agree(struct sl_tcp_ep *ep, const struct sl_tcp_address *peer)
 }
 
 /* "rank 3 at 10.0.0.3:41234" */
-static void peer_at(const struct sl_tcp_ep *ep, const struct sl_tcp_address *peer, char *out, size_t cap)
+static void peer_at(const struct sl_tcp_ep *ep, const struct sl_tcp_address *peer, char *out,
+                    size_t cap)
 {
     char addr[64] = "an unknown address";
 
@@ -126,7 +131,8 @@ static void peer_at(const struct sl_tcp_ep *ep, const struct sl_tcp_address *pee
 
 static const char *cipher_word(uint8_t cipher)
 {
-    static const char *const words[] = {[SL_TLS_CIPHER_AUTO] = "auto", [SL_TLS_CIPHER_AES_128] = "aes128",
+    static const char *const words[] = {[SL_TLS_CIPHER_AUTO] = "auto",
+                                        [SL_TLS_CIPHER_AES_128] = "aes128",
                                         [SL_TLS_CIPHER_AES_256] = "aes256",
                                         [SL_TLS_CIPHER_CHACHA20] = "chacha20"};
 
@@ -134,20 +140,26 @@ static const char *cipher_word(uint8_t cipher)
 }
 
 /* One cipher for both; where a kernel keeps its first keys, the one that can. */
-static int agree_on_cipher(struct sl_tcp_ep *ep, const struct sl_tls_terms *mine, const struct sl_tls_terms *theirs,
-                           const char *who)
+static int agree_on_cipher(struct sl_tcp_ep *ep, const struct sl_tls_terms *mine,
+                           const struct sl_tls_terms *theirs, const char *who)
 {
     uint8_t cipher = mine->cipher != SL_TLS_CIPHER_AUTO ? mine->cipher : theirs->cipher;
     bool aes = cipher == SL_TLS_CIPHER_AES_128 || cipher == SL_TLS_CIPHER_AES_256;
 
     if (theirs->cipher != SL_TLS_CIPHER_AUTO && theirs->cipher != cipher)
-        return sl_fail(-EPROTO, "%s has SLUICE_TCP_TLS_CIPHER=%s, and here it is %s: set the same on every rank", who,
-                       cipher_word(theirs->cipher), cipher_word(mine->cipher));
-    ep->tls_terms = (struct sl_tls_terms){.cipher = cipher, .keys_stay = mine->keys_stay || theirs->keys_stay};
+        return sl_fail(
+            -EPROTO,
+            "%s has SLUICE_TCP_TLS_CIPHER=%s, and here it is %s: set the same on every rank", who,
+            cipher_word(theirs->cipher), cipher_word(mine->cipher));
+    ep->tls_terms =
+        (struct sl_tls_terms){.cipher = cipher, .keys_stay = mine->keys_stay || theirs->keys_stay};
     if (!aes || !ep->tls_terms.keys_stay)
         return 0;
-    return sl_fail(-EPROTO, "SLUICE_TCP_TLS_CIPHER=%s needs keys that change, and the kernel %s%s takes no new ones: set "
-                   "SLUICE_TCP_TLS_RECORDS=user there", cipher_word(cipher), mine->keys_stay ? "" : "of ",
+    return sl_fail(-EPROTO,
+                   "SLUICE_TCP_TLS_CIPHER=%s needs keys that change, and the kernel %s%s takes no "
+                   "new ones: set "
+                   "SLUICE_TCP_TLS_RECORDS=user there",
+                   cipher_word(cipher), mine->keys_stay ? "" : "of ",
                    mine->keys_stay ? "here" : who);
 }
 
@@ -164,7 +176,8 @@ static int agree_on_tls(struct sl_tcp_ep *ep, const struct sl_tcp_address *peer)
         return agree_on_cipher(ep, sl_tls_offer(ep->iface->tls), &peer->tls_terms, who);
     if (ep->tls)
         return sl_fail(-EPROTO, "%s speaks no TLS: set SLUICE_TCP_TLS=on on every rank", who);
-    return sl_fail(-EPROTO, "%s speaks TLS alone, and here it is off: set SLUICE_TCP_TLS=on on every rank",
+    return sl_fail(-EPROTO,
+                   "%s speaks TLS alone, and here it is off: set SLUICE_TCP_TLS=on on every rank",
                    who);
 }
 
@@ -173,7 +186,8 @@ static int know_peer(struct sl_tcp_ep *ep, const uint8_t token[SL_TCP_TOKEN_BYTE
 {
     int err = sl_tcp_name_make(token, ep->peer_name);
 
-    return err ?: sl_tcp_link_key(ep->iface->base.worker, ep->dials ? ep->token : token,
+    return err
+               ?: sl_tcp_link_key(ep->iface->base.worker, ep->dials ? ep->token : token,
                                   ep->dials ? token : ep->token, ep->link_key);
 }
 

@@ -5,16 +5,18 @@
  * Both sides know both addresses, so they agree without talking: the endpoint with the lower token
  * dials. It tries the peer's addresses in order with the control connection, then opens the data
  * connections to the address that answered. Tokens are random, so only who got the address through
- * the exchange can attach; whoever else connects is turned away, by the rules of core/pending.h. Tokens do not travel:
+ * the exchange can attach; whoever else connects is turned away, by the rules of core/pending.h.
+ * Tokens do not travel:
  *
  *   dialler                                        listener
  *   hello (name of the other endpoint, nonce)  ->
- *                                              <-  answer (nonce, proof), once its endpoint connects
+ *                                              <-  answer (nonce, proof), once its endpoint
+ *                                                  connects
  *   proof                                      ->
  *                  TLS, or frames at once
  *
- * A proof is a digest of all that was said on the connection, under a key made of both tokens and the
- * job's session key (proof.h).
+ * A proof is a digest of all that was said on the connection, under a key made of both tokens and
+ * the job's session key (proof.h).
  */
 #include "tcp/conn.h"
 
@@ -169,10 +171,10 @@ static void conn_opened(struct sl_tcp_conn *conn)
         return;
     }
     ep->state = SL_TCP_EP_UP;
-    sl_info("tcp", "connected to %s: %s to %s, %u connection%s, %s, crc %s, %s%s", sl_ep_peer_name(&ep->base),
-            ep->local_text, ep->peer_text, ep->data_conns, ep->data_conns == 1 ? "" : "s",
-            ep->iface->congestion, ep->crc ? "on" : "off", ep->tls ? "TLS 1.3 " : "no TLS",
-            ep->tls ? sl_tls_cipher(conn->tls) : "");
+    sl_info("tcp", "connected to %s: %s to %s, %u connection%s, %s, crc %s, %s%s",
+            sl_ep_peer_name(&ep->base), ep->local_text, ep->peer_text, ep->data_conns,
+            ep->data_conns == 1 ? "" : "s", ep->iface->congestion, ep->crc ? "on" : "off",
+            ep->tls ? "TLS 1.3 " : "no TLS", ep->tls ? sl_tls_cipher(conn->tls) : "");
     connect_end(ep, 0);
 }
 
@@ -190,7 +192,7 @@ void sl_tcp_conn_secure(struct sl_tcp_conn *conn)
     } else if (err < 0) {
         snprintf(text, sizeof(text), "%s", sluice_last_error());
         sl_tcp_connect_fail(ep, sl_fail(err, "connection %u to %s at %s: %s", conn->idx,
-                                 sl_ep_peer_name(&ep->base), ep->peer_text, text));
+                                        sl_ep_peer_name(&ep->base), ep->peer_text, text));
     } else if (wants_write) {
         conn->watch.writable = false;
     } else {
@@ -247,14 +249,14 @@ static void ep_timer(struct sl_tcp_ep *ep, uint64_t time)
         return;
     if (time >= ep->connect_deadline_ns) {
         sl_tcp_note_silence(ep);
-        sl_tcp_connect_fail(ep, sl_fail(-ETIMEDOUT,
-                                 "%s was not connected within %lld ms: %u of %u connections are "
-                                 "open%s%s",
-                                 sl_ep_peer_name(&ep->base), (long long)ep->iface->config->connect_timeout_ms,
-                                 ep->open_conns, ep->data_conns + 1, ep->tried[0] ? "; " : "",
-                                 ep->tried));
-    } else if (ep->dials && ep->conns[0].state != SL_TCP_OPEN &&
-               time >= ep->conns[0].deadline_ns) {
+        sl_tcp_connect_fail(
+            ep,
+            sl_fail(-ETIMEDOUT,
+                    "%s was not connected within %lld ms: %u of %u connections are "
+                    "open%s%s",
+                    sl_ep_peer_name(&ep->base), (long long)ep->iface->config->connect_timeout_ms,
+                    ep->open_conns, ep->data_conns + 1, ep->tried[0] ? "; " : "", ep->tried));
+    } else if (ep->dials && ep->conns[0].state != SL_TCP_OPEN && time >= ep->conns[0].deadline_ns) {
         sl_tcp_dial_failed(&ep->conns[0], -ETIMEDOUT, sl_tcp_silence(&ep->conns[0]));
     }
 }

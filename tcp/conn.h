@@ -24,8 +24,8 @@ void sl_tcp_set_int(int fd, int level, int name, int64_t value);
 /* What must be set before connect() or listen() to count for the handshake. */
 void sl_tcp_tune_early(const struct sl_tcp_iface *iface, int fd);
 void sl_tcp_watch_close(struct sl_tcp_iface *iface, struct sl_tcp_watch *watch);
-/* A connection whose both ends have one address, or a loopback one, does not leave this host: both ends see that
- * alike. */
+/* A connection whose both ends have one address, or a loopback one, does not leave this host: both
+ * ends see that alike. */
 bool sl_tcp_stays_here(int fd);
 /* Nothing that came on an earlier socket of it counts any more. */
 void sl_tcp_conn_fresh(struct sl_tcp_conn *conn);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The control connection of an endpoint: small messages that never wait behind data, and farewells. */
+/* The control connection of an endpoint: small messages that never wait behind data, and
+ * farewells. */
 #include "tcp/tcp.h"
 
 #include <string.h>
@@ -27,7 +28,8 @@ int sl_tcp_ctrl(struct sl_ep *base, const void *msg, size_t len)
     struct sl_tcp_ep *ep = sl_tcp_ep_of(base);
 
     if (len > SL_CTRL_ROOM)
-        return sl_fail(-EINVAL, "a control message of %zu bytes is longer than %d", len, SL_CTRL_ROOM);
+        return sl_fail(-EINVAL, "a control message of %zu bytes is longer than %d", len,
+                       SL_CTRL_ROOM);
     if (ep->state != SL_TCP_EP_UP)
         return sl_tcp_not_up(ep);
     /* One place stays free for the farewell. */
@@ -73,7 +75,8 @@ void sl_tcp_say_bye(struct sl_tcp_ep *ep)
 {
     if (ep->state != SL_TCP_EP_UP)
         return;
-    sl_assert(ep->ctrl_count < SL_TCP_CTRL_QUEUE); /* its place was kept, and an endpoint ends once */
+    sl_assert(ep->ctrl_count <
+              SL_TCP_CTRL_QUEUE); /* its place was kept, and an endpoint ends once */
     enqueue(ep, SL_TCP_BYE, NULL, 0);
     sl_tcp_ctrl_tx(&ep->conns[0]);
 }
@@ -85,8 +88,7 @@ static int handle(struct sl_tcp_conn *conn, const struct sl_tcp_frame *frame, co
 
     if (frame->seq != ep->ctrl_seq_in)
         return sl_tcp_ep_fail(ep, -EBADMSG, "control message %llu came when %llu was due",
-                              (unsigned long long)frame->seq,
-                              (unsigned long long)ep->ctrl_seq_in);
+                              (unsigned long long)frame->seq, (unsigned long long)ep->ctrl_seq_in);
     if (ep->crc && frame->crc != sl_tcp_payload_crc(bytes, frame->len))
         return sl_tcp_ep_fail(ep, -EBADMSG, "a control message was damaged on the way (CRC32C)");
     ep->ctrl_seq_in++;

@@ -6,7 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Continues crc over len bytes; a fresh sum starts from 0. By the CPU's instruction where it has one. */
+/* Continues crc over len bytes; a fresh sum starts from 0. By the CPU's instruction where it has
+ * one. */
 uint32_t sl_crc32c(uint32_t crc, const void *bytes, size_t len);
 
 /* The same by tables alone: the fallback, and what tests compare the instruction with. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The dialling end: tries the peer's addresses, says hello, believes the answer that comes with a proof. */
+/* The dialling end: tries the peer's addresses, says hello, believes the answer that comes with a
+ * proof. */
 #include "tcp/conn.h"
 
 #include "core/log.h"
@@ -11,7 +12,7 @@
 #include <unistd.h>
 
 #define HELLO_AT 1024 /* of a connection's read-ahead lies our hello, until frames come */
-#define DIAL_NS_MAX (5 * SL_NS_PER_S)  /* for one address, at most, while others remain */
+#define DIAL_NS_MAX (5 * SL_NS_PER_S) /* for one address, at most, while others remain */
 
 static void note_try(struct sl_tcp_ep *ep, int status, const char *text)
 {
@@ -27,9 +28,10 @@ static void note_try(struct sl_tcp_ep *ep, int status, const char *text)
 
 const char *sl_tcp_silence(const struct sl_tcp_conn *conn)
 {
-    return conn->state == SL_TCP_DIALLING ? "no answer; does a firewall close that port?"
-                                          : "it took the connection and said nothing: is it stopped, or out of "
-                                            "descriptors (ulimit -n)?";
+    return conn->state == SL_TCP_DIALLING
+               ? "no answer; does a firewall close that port?"
+               : "it took the connection and said nothing: is it stopped, or out of "
+                 "descriptors (ulimit -n)?";
 }
 
 void sl_tcp_note_silence(struct sl_tcp_ep *ep)
@@ -42,12 +44,14 @@ void sl_tcp_note_silence(struct sl_tcp_ep *ep)
     } else if (ep->dials && ep->target_idx < ep->target_count) {
         note_try(ep, -ETIMEDOUT, sl_tcp_silence(&ep->conns[0]));
     } else if (!ep->dials && iface->accept_after_ns != 0) {
-        snprintf(ep->tried, sizeof(ep->tried), "there was no descriptor to accept one with: raise 'ulimit -n'");
+        snprintf(ep->tried, sizeof(ep->tried),
+                 "there was no descriptor to accept one with: raise 'ulimit -n'");
     } else if (!ep->dials) {
         if (iface->netifs.count > 0)
             sl_sockaddr_host(&iface->netifs.items[0].addr, addr, sizeof(addr));
-        snprintf(ep->tried, sizeof(ep->tried), "it should have come to port %u of %s; does a firewall close that?",
-                 iface->port, addr);
+        snprintf(ep->tried, sizeof(ep->tried),
+                 "it should have come to port %u of %s; does a firewall close that?", iface->port,
+                 addr);
     }
 }
 
@@ -122,7 +126,7 @@ void sl_tcp_dial_control(struct sl_tcp_ep *ep)
         ep->tried_status != -EPROTO)
         ep->tried_status = -EHOSTUNREACH;
     sl_tcp_connect_fail(ep, sl_fail(ep->tried_status, "%s cannot be reached by tcp (%s)",
-                             sl_ep_peer_name(&ep->base), ep->tried));
+                                    sl_ep_peer_name(&ep->base), ep->tried));
 }
 
 void sl_tcp_dial_failed(struct sl_tcp_conn *conn, int status, const char *text)
@@ -134,7 +138,7 @@ void sl_tcp_dial_failed(struct sl_tcp_conn *conn, int status, const char *text)
     sl_tcp_conn_close(conn);
     if (conn->idx != 0 || status == -EPROTO) {
         sl_tcp_connect_fail(ep, sl_fail(status, "connection %u to %s at %s: %s", conn->idx,
-                                 sl_ep_peer_name(&ep->base), ep->peer_text, text));
+                                        sl_ep_peer_name(&ep->base), ep->peer_text, text));
         return;
     }
     note_try(ep, status, text);
@@ -170,7 +174,8 @@ static void dial_hello(struct sl_tcp_conn *conn)
         return;
     }
     sl_tcp_hello_encode(&hello, bytes);
-    if (send(conn->watch.fd, bytes, SL_TCP_HELLO_BYTES, MSG_DONTWAIT | MSG_NOSIGNAL) != SL_TCP_HELLO_BYTES) {
+    if (send(conn->watch.fd, bytes, SL_TCP_HELLO_BYTES, MSG_DONTWAIT | MSG_NOSIGNAL) !=
+        SL_TCP_HELLO_BYTES) {
         if (errno != EAGAIN && errno != ENOTCONN)
             sl_tcp_dial_failed(conn, -errno, sluice_strerror(-errno));
         conn->watch.writable = false;
@@ -178,8 +183,7 @@ static void dial_hello(struct sl_tcp_conn *conn)
     }
     conn->state = SL_TCP_GREETED;
     if (conn->idx == 0)
-        sl_sockaddr_text(&ep->targets[ep->target_idx].addr, ep->peer_text,
-                             sizeof(ep->peer_text));
+        sl_sockaddr_text(&ep->targets[ep->target_idx].addr, ep->peer_text, sizeof(ep->peer_text));
 }
 
 /* A refusal, or 0: welcome. */
@@ -192,11 +196,13 @@ static int check_answer(struct sl_tcp_conn *conn, char *text, size_t cap)
         return -ECONNREFUSED;
     }
     if (reply.verdict == SL_TCP_WRONG_VERSION || reply.version != SL_TCP_WIRE_VERSION) {
-        snprintf(text, cap, "it speaks wire version %u, this side %u", reply.version, SL_TCP_WIRE_VERSION);
+        snprintf(text, cap, "it speaks wire version %u, this side %u", reply.version,
+                 SL_TCP_WIRE_VERSION);
         return -EPROTO;
     }
     if (reply.verdict != SL_TCP_WELCOME) {
-        snprintf(text, cap, "it counts connections, or uses checksums or TLS, differently; use the same "
+        snprintf(text, cap,
+                 "it counts connections, or uses checksums or TLS, differently; use the same "
                  "SLUICE_TCP_* on all ranks");
         return -EPROTO;
     }
@@ -210,12 +216,14 @@ static int prove(struct sl_tcp_conn *conn, char *text, size_t cap)
     uint8_t mac[SL_DIGEST_BYTES];
     int err = sl_tcp_proof_make(conn->ep->link_key, SL_TCP_PROOF_LISTENER, hello, welcome, mac);
 
-    if (err == 0 && !sl_digest_equal(mac, welcome + SL_TCP_ANSWER_BYTES + SL_TCP_NONCE_BYTES, sizeof(mac))) {
+    if (err == 0 &&
+        !sl_digest_equal(mac, welcome + SL_TCP_ANSWER_BYTES + SL_TCP_NONCE_BYTES, sizeof(mac))) {
         snprintf(text, cap, "it cannot prove that it is the rank that was meant");
         return -ECONNREFUSED;
     }
     err = err ?: sl_tcp_proof_make(conn->ep->link_key, SL_TCP_PROOF_DIALLER, hello, welcome, mac);
-    if (err == 0 && send(conn->watch.fd, mac, sizeof(mac), MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof(mac))
+    if (err == 0 &&
+        send(conn->watch.fd, mac, sizeof(mac), MSG_DONTWAIT | MSG_NOSIGNAL) != sizeof(mac))
         err = -ECONNREFUSED;
     if (sl_iface_note_memory(&conn->ep->iface->base, err) == -ENOMEM)
         snprintf(text, cap, "%s", sluice_last_error());
@@ -236,9 +244,11 @@ void sl_tcp_dial_data(struct sl_tcp_ep *ep)
 
 static void dial_answer(struct sl_tcp_conn *conn)
 {
-    size_t want = conn->hello_len < SL_TCP_ANSWER_BYTES ? SL_TCP_ANSWER_BYTES : SL_TCP_WELCOME_BYTES;
+    size_t want =
+        conn->hello_len < SL_TCP_ANSWER_BYTES ? SL_TCP_ANSWER_BYTES : SL_TCP_WELCOME_BYTES;
     char text[160] = "";
-    ssize_t n = recv(conn->watch.fd, conn->rx + conn->hello_len, want - conn->hello_len, MSG_DONTWAIT);
+    ssize_t n =
+        recv(conn->watch.fd, conn->rx + conn->hello_len, want - conn->hello_len, MSG_DONTWAIT);
     int err = 0;
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
@@ -247,7 +257,7 @@ static void dial_answer(struct sl_tcp_conn *conn)
     }
     if (n <= 0) {
         sl_tcp_dial_failed(conn, n == 0 ? -ECONNREFUSED : -errno,
-                    n == 0 ? "it hung up after our hello" : sluice_strerror(-errno));
+                           n == 0 ? "it hung up after our hello" : sluice_strerror(-errno));
         return;
     }
     conn->hello_len += (uint16_t)n;

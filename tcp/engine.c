@@ -16,7 +16,8 @@ int sl_tcp_engine_open(const char *name, const struct sl_tcp_engine_ops **ops, v
     int first = 0;
 
     if (strcmp(name, "auto") != 0 && strcmp(name, "uring") != 0 && strcmp(name, "epoll") != 0)
-        return sl_fail(-EINVAL, "SLUICE_TCP_ENGINE is '%s', but must be auto, uring or epoll", name);
+        return sl_fail(-EINVAL, "SLUICE_TCP_ENGINE is '%s', but must be auto, uring or epoll",
+                       name);
     for (size_t i = 0; sl_tcp_engines[i] != NULL; i++) {
         if (strcmp(name, "auto") != 0 && strcmp(name, sl_tcp_engines[i]->name) != 0)
             continue;
@@ -27,12 +28,14 @@ int sl_tcp_engine_open(const char *name, const struct sl_tcp_engine_ops **ops, v
             return 0;
         }
         sl_info("tcp", "the %s engine is out: %s", sl_tcp_engines[i]->name, sluice_last_error());
-        if (first == 0) { /* it should have been that one: a lack of memory is not that io_uring is missing */
+        if (first == 0) {
+            /* It should have been that one: a lack of memory is not that io_uring is missing. */
             first = err;
             snprintf(why, sizeof(why), "%s", sluice_last_error());
         }
     }
     if (first == 0)
-        return sl_fail(-ENOTSUP, "this build has no tcp engine '%s' (liburing was not there)", name);
+        return sl_fail(-ENOTSUP, "this build has no tcp engine '%s' (liburing was not there)",
+                       name);
     return sl_fail_text(first, why);
 }

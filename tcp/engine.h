@@ -10,10 +10,10 @@
 enum sl_tcp_watch_kind { SL_TCP_WATCH_LISTENER, SL_TCP_WATCH_PENDING, SL_TCP_WATCH_CONN };
 
 struct sl_tcp_watch {
-    int fd;           /* -1: none */
-    uint8_t kind;     /* enum sl_tcp_watch_kind */
+    int fd;       /* -1: none */
+    uint8_t kind; /* enum sl_tcp_watch_kind */
     bool readable, writable;
-    uint32_t handle;  /* the engine's */
+    uint32_t handle; /* the engine's */
 };
 
 /* Called by poll() for every watch with news; its flags are set already. */

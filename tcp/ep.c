@@ -40,13 +40,15 @@ void sl_tcp_conn_lost(struct sl_tcp_conn *conn, int err)
 
     conn->watch.readable = conn->watch.writable = false;
     if (err == EBADMSG) {
-        sl_tcp_ep_fail(ep, -EBADMSG, "what came on connection %u of %u is not what was sent: it was damaged or "
-                       "changed on the way (TLS)", conn->idx, ep->data_conns);
+        sl_tcp_ep_fail(ep, -EBADMSG,
+                       "what came on connection %u of %u is not what was sent: it was damaged or "
+                       "changed on the way (TLS)",
+                       conn->idx, ep->data_conns);
         return;
     }
     if (err == 0 || err == EPIPE || err == ECONNRESET)
-        sl_tcp_ep_fail(ep, status, "%s", ep->bye ? "the peer closed its endpoint"
-                                                 : "connection closed by peer");
+        sl_tcp_ep_fail(ep, status, "%s",
+                       ep->bye ? "the peer closed its endpoint" : "connection closed by peer");
     else
         sl_tcp_ep_fail(ep, status, "connection %u of %u: %s", conn->idx, ep->data_conns,
                        sluice_strerror(-err));
@@ -55,7 +57,8 @@ void sl_tcp_conn_lost(struct sl_tcp_conn *conn, int err)
 int sl_tcp_not_up(const struct sl_tcp_ep *ep)
 {
     if (ep->state < SL_TCP_EP_UP)
-        return sl_fail(-EINVAL, "the endpoint to %s is not connected yet", sl_ep_peer_name(&ep->base));
+        return sl_fail(-EINVAL, "the endpoint to %s is not connected yet",
+                       sl_ep_peer_name(&ep->base));
     return sl_fail(ep->down_status, "%s is gone: %s", sl_ep_peer_name(&ep->base), ep->why);
 }
 
@@ -90,8 +93,8 @@ int sl_tcp_ep_create(struct sl_iface *base, struct sl_ep **out)
     ep->base = (struct sl_ep){.iface = base, .peer = -1};
     ep->iface = iface;
     /* Not of the heap, which would clear it: what little traffic never reaches costs no memory. */
-    ep->queues = mmap(NULL, sizeof(*ep->queues), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                      -1, 0);
+    ep->queues =
+        mmap(NULL, sizeof(*ep->queues), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (ep->queues == MAP_FAILED) {
         free(ep);
         return sl_fail(-ENOMEM, "no memory for a tcp endpoint");
@@ -102,7 +105,8 @@ int sl_tcp_ep_create(struct sl_iface *base, struct sl_ep **out)
     ep->carry = ep->queues->carry;
     /* Who knows the token may attach: it must not be guessed. */
     if (getrandom(ep->token, sizeof(ep->token), 0) != (ssize_t)sizeof(ep->token))
-        err = sl_fail(-EIO, "the kernel gave no random bytes for a token: %s", sluice_strerror(-errno));
+        err = sl_fail(-EIO, "the kernel gave no random bytes for a token: %s",
+                      sluice_strerror(-errno));
     err = err ?: sl_tcp_name_make(ep->token, ep->name);
     if (err != 0) {
         munmap(ep->queues, sizeof(*ep->queues));
@@ -225,12 +229,13 @@ void sl_tcp_ep_describe(const struct sl_ep *base, char *out, size_t cap)
     const struct sl_tcp_ep *ep = (const struct sl_tcp_ep *)base;
 
     if (ep->state == SL_TCP_EP_UP)
-        snprintf(out, cap,
-                 "tcp %s → %s, %u connection%s, %s, crc %s, %s%s, %s, sent %llu, received %llu bytes",
-                 ep->local_text, ep->peer_text, ep->data_conns, ep->data_conns == 1 ? "" : "s",
-                 ep->iface->congestion, ep->crc ? "on" : "off", ep->tls ? "TLS 1.3 " : "no TLS",
-                 ep->tls ? sl_tls_cipher(ep->conns[0].tls) : "", ep->iface->engine_ops->name,
-                 (unsigned long long)ep->sent_bytes, (unsigned long long)ep->received_bytes);
+        snprintf(
+            out, cap,
+            "tcp %s → %s, %u connection%s, %s, crc %s, %s%s, %s, sent %llu, received %llu bytes",
+            ep->local_text, ep->peer_text, ep->data_conns, ep->data_conns == 1 ? "" : "s",
+            ep->iface->congestion, ep->crc ? "on" : "off", ep->tls ? "TLS 1.3 " : "no TLS",
+            ep->tls ? sl_tls_cipher(ep->conns[0].tls) : "", ep->iface->engine_ops->name,
+            (unsigned long long)ep->sent_bytes, (unsigned long long)ep->received_bytes);
     else if (ep->state == SL_TCP_EP_DOWN)
         snprintf(out, cap, "tcp, lost: %s, sent %llu, received %llu bytes", ep->why,
                  (unsigned long long)ep->sent_bytes, (unsigned long long)ep->received_bytes);

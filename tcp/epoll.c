@@ -67,8 +67,8 @@ static int engine_poll(void *arg, sl_tcp_event_fn *event, void *event_arg)
     int count = epoll_wait(engine->fd, events, BATCH, 0);
 
     if (count < 0)
-        return errno == EINTR ? 0 : sl_fail(-errno, "epoll_wait failed: %s",
-                                            sluice_strerror(-errno));
+        return errno == EINTR ? 0
+                              : sl_fail(-errno, "epoll_wait failed: %s", sluice_strerror(-errno));
     /* All flags first: an event's handler may close a watch that comes later in the batch, and
      * closed watches stay valid memory but have fd -1. */
     for (int i = 0; i < count; i++) {

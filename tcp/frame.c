@@ -77,8 +77,10 @@ int sl_tcp_hello_decode(const uint8_t in[SL_TCP_HELLO_BYTES], struct sl_tcp_hell
     struct sl_tcp_hello hello = {.version = get16(in + 4)};
 
     if (get32(in) != HELLO_MAGIC)
-        return sl_fail(-EBADMSG, "it does not speak Sluice's tcp protocol (first bytes %02x %02x "
-                       "%02x %02x)", in[0], in[1], in[2], in[3]);
+        return sl_fail(-EBADMSG,
+                       "it does not speak Sluice's tcp protocol (first bytes %02x %02x "
+                       "%02x %02x)",
+                       in[0], in[1], in[2], in[3]);
     if (hello.version != SL_TCP_WIRE_VERSION) {
         out->version = hello.version;
         return sl_fail(-EPROTO, "it speaks wire version %u, this side %u", hello.version,
@@ -154,7 +156,8 @@ int sl_tcp_frame_decode(const uint8_t in[SL_TCP_FRAME_BYTES], bool crc, struct s
         return sl_fail(-EBADMSG, "a frame has flags 0x%x on a connection with crc %s", in[3],
                        crc ? "on" : "off");
     if (crc && get32(in + 44) != sl_crc32c(0, in, 44))
-        return sl_fail(-EBADMSG, "the CRC32C of a frame's header is wrong: bytes were damaged on the "
+        return sl_fail(-EBADMSG,
+                       "the CRC32C of a frame's header is wrong: bytes were damaged on the "
                        "way");
     switch (frame.type) {
     case SL_TCP_DATA:
@@ -175,8 +178,7 @@ int sl_tcp_frame_decode(const uint8_t in[SL_TCP_FRAME_BYTES], bool crc, struct s
         if (frame.len != 0)
             return sl_fail(-EBADMSG, "a farewell claims %u bytes", frame.len);
         break;
-    default:
-        return sl_fail(-EBADMSG, "a frame has the unknown type %u", frame.type);
+    default: return sl_fail(-EBADMSG, "a frame has the unknown type %u", frame.type);
     }
     *out = frame;
     return 0;

@@ -15,10 +15,11 @@
 #define SL_TCP_NAME_BYTES 16
 #define SL_TCP_NONCE_BYTES 16
 #define SL_TCP_PROOF_BYTES 32
-/* An answer that welcomes, the listening side's nonce and its proof; then the dialler's proof comes. */
+/* An answer that welcomes, the listening side's nonce and its proof; then the dialler's proof
+ * comes. */
 #define SL_TCP_WELCOME_BYTES (SL_TCP_ANSWER_BYTES + SL_TCP_NONCE_BYTES + SL_TCP_PROOF_BYTES)
 #define SL_TCP_FRAME_BYTES 48
-#define SL_TCP_PIECE_MAX (UINT32_C(1) << 30)  /* most payload bytes of one frame */
+#define SL_TCP_PIECE_MAX (UINT32_C(1) << 30) /* most payload bytes of one frame */
 #define SL_TCP_MESSAGE_MAX (UINT64_C(1) << 48)
 #define SL_TCP_DATA_CONNS_MAX 128
 
@@ -28,7 +29,7 @@ struct sl_tcp_hello {
     uint8_t conn_idx;   /* 0 is the control connection */
     uint8_t conn_count; /* data connections; the control connection comes on top */
     bool crc, tls;
-    int32_t rank;       /* of the dialler, for log lines; -1 unknown */
+    int32_t rank;                  /* of the dialler, for log lines; -1 unknown */
     uint8_t to[SL_TCP_NAME_BYTES]; /* the endpoint that is dialled */
     uint8_t nonce[SL_TCP_NONCE_BYTES];
 };
@@ -50,8 +51,8 @@ enum sl_tcp_frame_type {
 
 struct sl_tcp_frame {
     uint8_t type;
-    uint32_t len;   /* payload bytes that follow */
-    uint64_t seq;   /* which message of this direction, from 0 */
+    uint32_t len; /* payload bytes that follow */
+    uint64_t seq; /* which message of this direction, from 0 */
     uint64_t tag;
     uint64_t total; /* length of the whole message */
     uint64_t off;   /* of this piece in the message */

@@ -23,17 +23,19 @@ static void choose_congestion(struct sl_tcp_iface *iface, int fd)
 
         if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)) != 0 &&
             strcmp(want, "auto") != 0)
-            sl_warn("tcp",
-                    "congestion control '%s' is not to be had (%s); net.ipv4.tcp_available_congestion_"
-                    "control lists what is",
-                    name, sluice_strerror(-errno));
+            sl_warn(
+                "tcp",
+                "congestion control '%s' is not to be had (%s); net.ipv4.tcp_available_congestion_"
+                "control lists what is",
+                name, sluice_strerror(-errno));
     }
     if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, iface->congestion, &len) != 0)
         iface->congestion[0] = '\0';
 }
 
 /* A socket that listens at that address and *port; 0: any, and *port tells which. */
-static int listen_at(struct sl_tcp_iface *iface, const struct sockaddr_storage *at, uint16_t *port, int *out)
+static int listen_at(struct sl_tcp_iface *iface, const struct sockaddr_storage *at, uint16_t *port,
+                     int *out)
 {
     int fd = sl_tcp_socket_new(at->ss_family), err;
 
@@ -56,8 +58,8 @@ static void close_listeners(struct sl_tcp_iface *iface)
         sl_tcp_watch_close(iface, &iface->listeners[i]);
 }
 
-/* At all published addresses, but those that are not usable yet: IPv6 takes a moment to find out whether an address is
- * alone. */
+/* At all published addresses, but those that are not usable yet: IPv6 takes a moment to find out
+ * whether an address is alone. */
 static int listen_everywhere(struct sl_tcp_iface *iface, uint16_t port)
 {
     unsigned count = 0;
@@ -101,8 +103,8 @@ static int listen_in_range(struct sl_tcp_iface *iface, const struct sl_port_rang
     }
     if (err == 0)
         return 0;
-    return sl_fail(err, "no port of SLUICE_PORT_RANGE %s can be listened on: %s", iface->config->port_range,
-                   sluice_strerror(err));
+    return sl_fail(err, "no port of SLUICE_PORT_RANGE %s can be listened on: %s",
+                   iface->config->port_range, sluice_strerror(err));
 }
 
 int sl_tcp_listen(struct sl_tcp_iface *iface)

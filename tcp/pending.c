@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Accepted connections that are nobody's yet: from accept() to the proof that makes one an endpoint's. Who may
- * wait how long is for core/pending.h to say.
+ * Accepted connections that are nobody's yet: from accept() to the proof that makes one an
+ * endpoint's. Who may wait how long is for core/pending.h to say.
  */
 #include "tcp/conn.h"
 
@@ -26,7 +26,8 @@ static void pending_free(struct sl_tcp_iface *iface, struct sl_tcp_pending *pend
     pending->used = false;
 }
 
-static void pending_refuse(struct sl_tcp_iface *iface, struct sl_tcp_pending *pending, const char *why)
+static void pending_refuse(struct sl_tcp_iface *iface, struct sl_tcp_pending *pending,
+                           const char *why)
 {
     sl_pending_refused(&iface->pending_set, pending->base.from, why, sl_tcp_now(iface));
     pending_free(iface, pending);
@@ -34,8 +35,8 @@ static void pending_refuse(struct sl_tcp_iface *iface, struct sl_tcp_pending *pe
 
 /* ---- accepting ---- */
 
-/* One that has been here long enough goes, unless its hello has come meanwhile: when a thousand ranks connect
- * at once, the next ones wait in the listener's queue. False: they do. */
+/* One that has been here long enough goes, unless its hello has come meanwhile: when a thousand
+ * ranks connect at once, the next ones wait in the listener's queue. False: they do. */
 static bool make_room(struct sl_tcp_iface *iface, const char *why)
 {
     struct sl_pending *victim = sl_pending_victim(&iface->pending_set, sl_tcp_now(iface));
@@ -123,7 +124,8 @@ void sl_tcp_accept(struct sl_tcp_iface *iface)
 
 static void answer(struct sl_tcp_iface *iface, int fd, enum sl_tcp_verdict verdict)
 {
-    struct sl_tcp_answer reply = {.version = SL_TCP_WIRE_VERSION, .verdict = (uint8_t)verdict,
+    struct sl_tcp_answer reply = {.version = SL_TCP_WIRE_VERSION,
+                                  .verdict = (uint8_t)verdict,
                                   .rank = iface->base.worker->rank};
     uint8_t bytes[SL_TCP_ANSWER_BYTES];
 
@@ -143,27 +145,31 @@ static bool same_crc(const struct sl_tcp_ep *ep, const struct sl_tcp_hello *hell
 
 static bool same_shape(const struct sl_tcp_ep *ep, const struct sl_tcp_hello *hello, int fd)
 {
-    return hello->conn_count == ep->data_conns && same_crc(ep, hello, fd) && hello->tls == ep->tls &&
-           hello->conn_idx <= ep->data_conns;
+    return hello->conn_count == ep->data_conns && same_crc(ep, hello, fd) &&
+           hello->tls == ep->tls && hello->conn_idx <= ep->data_conns;
 }
 
-/* It names an endpoint that is connecting: shows it that we are the listener it wants. Nobody can make use
- * of that who does not know both tokens. */
-static void pending_answer(struct sl_tcp_iface *iface, struct sl_tcp_pending *pending, struct sl_tcp_ep *ep)
+/* It names an endpoint that is connecting: shows it that we are the listener it wants. Nobody can
+ * make use of that who does not know both tokens. */
+static void pending_answer(struct sl_tcp_iface *iface, struct sl_tcp_pending *pending,
+                           struct sl_tcp_ep *ep)
 {
-    struct sl_tcp_answer reply = {.version = SL_TCP_WIRE_VERSION, .verdict = SL_TCP_WELCOME,
+    struct sl_tcp_answer reply = {.version = SL_TCP_WIRE_VERSION,
+                                  .verdict = SL_TCP_WELCOME,
                                   .rank = iface->base.worker->rank};
     uint8_t *nonce = pending->welcome + SL_TCP_ANSWER_BYTES;
 
     if (!same_shape(ep, &pending->hello, pending->watch.fd)) {
         answer(iface, pending->watch.fd, SL_TCP_WRONG_SHAPE);
-        pending_refuse(iface, pending, "it counts connections, or uses checksums or TLS, differently");
+        pending_refuse(iface, pending,
+                       "it counts connections, or uses checksums or TLS, differently");
         return;
     }
     sl_tcp_answer_encode(&reply, pending->welcome);
     if (getrandom(nonce, SL_TCP_NONCE_BYTES, 0) != SL_TCP_NONCE_BYTES ||
-        sl_iface_note_memory(&iface->base, sl_tcp_proof_make(ep->link_key, SL_TCP_PROOF_LISTENER, pending->bytes,
-                                                             pending->welcome, nonce + SL_TCP_NONCE_BYTES)) != 0) {
+        sl_iface_note_memory(&iface->base, sl_tcp_proof_make(ep->link_key, SL_TCP_PROOF_LISTENER,
+                                                             pending->bytes, pending->welcome,
+                                                             nonce + SL_TCP_NONCE_BYTES)) != 0) {
         pending_refuse(iface, pending, "no proof can be made");
         return;
     }
@@ -174,20 +180,21 @@ static void pending_answer(struct sl_tcp_iface *iface, struct sl_tcp_pending *pe
     else
         pending->base.standing = SL_PENDING_HEARD;
     /* A fresh socket has room for it. */
-    if (send(pending->watch.fd, pending->welcome, sizeof(pending->welcome), MSG_DONTWAIT | MSG_NOSIGNAL) !=
-        (ssize_t)sizeof(pending->welcome))
+    if (send(pending->watch.fd, pending->welcome, sizeof(pending->welcome),
+             MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)sizeof(pending->welcome))
         pending_refuse(iface, pending, "it does not take an answer");
 }
 
 /* It has proved that it is the peer of that endpoint. */
-static void pending_adopt(struct sl_tcp_iface *iface, struct sl_tcp_pending *pending, struct sl_tcp_ep *ep)
+static void pending_adopt(struct sl_tcp_iface *iface, struct sl_tcp_pending *pending,
+                          struct sl_tcp_ep *ep)
 {
     const struct sl_tcp_pending proved = *pending;
     struct sl_tcp_conn *conn = &ep->conns[proved.hello.conn_idx];
     int fd = pending->watch.fd, err;
 
-    /* The dialler gave up on its first attempt and starts again. Data connections alone belong to this one, whose
-     * proof was late. */
+    /* The dialler gave up on its first attempt and starts again. Data connections alone belong to
+     * this one, whose proof was late. */
     if (proved.hello.conn_idx == 0 && conn->state != SL_TCP_CLOSED) {
         for (unsigned i = 0; i <= ep->data_conns; i++)
             sl_tcp_conn_close(&ep->conns[i]);
@@ -218,7 +225,8 @@ static void pending_adopt(struct sl_tcp_iface *iface, struct sl_tcp_pending *pen
 
 static struct sl_tcp_ep *ep_by_name(struct sl_tcp_iface *iface, const uint8_t *name)
 {
-    sl_list_foreach(&iface->eps, node) {
+    sl_list_foreach(&iface->eps, node)
+    {
         struct sl_tcp_ep *ep = sl_container_of(node, struct sl_tcp_ep, link);
 
         if (memcmp(ep->name, name, SL_TCP_NAME_BYTES) == 0)
@@ -255,11 +263,13 @@ static void pending_proof(struct sl_tcp_iface *iface, struct sl_tcp_pending *pen
 
     if (ep == NULL || ep->state != SL_TCP_EP_CONNECTING)
         pending_refuse(iface, pending, "its endpoint is not waiting here any more");
-    else if (sl_iface_note_memory(&iface->base, sl_tcp_proof_make(ep->link_key, SL_TCP_PROOF_DIALLER, pending->bytes,
-                                                                  pending->welcome, want)) != 0)
+    else if (sl_iface_note_memory(&iface->base,
+                                  sl_tcp_proof_make(ep->link_key, SL_TCP_PROOF_DIALLER,
+                                                    pending->bytes, pending->welcome, want)) != 0)
         pending_refuse(iface, pending, "its proof cannot be compared");
     else if (!sl_digest_equal(want, pending->proof, sizeof(want)))
-        pending_refuse(iface, pending, "it names an endpoint of ours, but cannot prove that it is its peer");
+        pending_refuse(iface, pending,
+                       "it names an endpoint of ours, but cannot prove that it is its peer");
     else
         pending_adopt(iface, pending, ep);
 }
@@ -277,9 +287,10 @@ void sl_tcp_pending_event(struct sl_tcp_iface *iface, struct sl_tcp_pending *pen
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0) {
-        pending_refuse(iface, pending, n != 0              ? sluice_strerror(-errno)
-                                       : pending->answered ? "it left before its proof"
-                                                           : "it left before its hello");
+        pending_refuse(iface, pending,
+                       n != 0              ? sluice_strerror(-errno)
+                       : pending->answered ? "it left before its proof"
+                                           : "it left before its hello");
         return;
     }
     pending->got += (uint16_t)n;
@@ -315,7 +326,8 @@ void sl_tcp_pending_forget(struct sl_tcp_ep *ep)
     struct sl_tcp_iface *iface = ep->iface;
 
     for (unsigned i = 0; i < SL_TCP_PENDING && iface->pending_set.count > 0; i++)
-        if (iface->pending[i].used && (is_parked(&iface->pending[i]) || iface->pending[i].answered) &&
+        if (iface->pending[i].used &&
+            (is_parked(&iface->pending[i]) || iface->pending[i].answered) &&
             memcmp(iface->pending[i].hello.to, ep->name, SL_TCP_NAME_BYTES) == 0)
             pending_free(iface, &iface->pending[i]);
 }
@@ -327,7 +339,8 @@ void sl_tcp_pending_timers(struct sl_tcp_iface *iface, uint64_t time)
     while ((late = sl_pending_late(&iface->pending_set, time)) != NULL) {
         struct sl_tcp_pending *pending = sl_container_of(late, struct sl_tcp_pending, base);
 
-        /* Where it is we who are late, its words may be here: the engine does not tell of all sockets at once. */
+        /* Where it is we who are late, its words may be here: the engine does not tell of all
+         * sockets at once. */
         sl_tcp_pending_event(iface, pending);
         if (pending->used && !is_parked(pending))
             pending_refuse(iface, pending, "it did not finish its hello in time");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Progress: which sockets are tried, when the engine is asked, and what is told to the owner of an endpoint. */
+/* Progress: which sockets are tried, when the engine is asked, and what is told to the owner of an
+ * endpoint. */
 #include "tcp/tcp.h"
 
 /* With so few endpoints awaited, asking their sockets beats asking the engine. */
@@ -27,7 +28,8 @@ void sl_tcp_conn_unready(struct sl_tcp_conn *conn)
     sl_list_remove(&conn->ready);
 }
 
-/* What the peer sent before it went is still in the sockets: receives that it completes end well. */
+/* What the peer sent before it went is still in the sockets: receives that it completes end
+ * well. */
 static void drain(struct sl_tcp_ep *ep)
 {
     ep->is_failing = false;
@@ -160,7 +162,8 @@ static int run_awaited(struct sl_tcp_iface *iface)
 {
     int moved = 0;
 
-    sl_list_foreach(&iface->active, node) {
+    sl_list_foreach(&iface->active, node)
+    {
         struct sl_tcp_ep *ep = sl_container_of(node, struct sl_tcp_ep, active);
         struct sl_tcp_conn *conn = &ep->conns[1];
 

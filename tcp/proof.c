@@ -7,7 +7,8 @@
 int sl_tcp_name_make(const uint8_t token[SL_TCP_TOKEN_BYTES], uint8_t out[SL_TCP_NAME_BYTES])
 {
     uint8_t digest[SL_DIGEST_BYTES];
-    int err = sl_hmac(token, SL_TCP_TOKEN_BYTES, &(struct sl_part){"sluice tcp name 2", 17}, 1, digest);
+    int err =
+        sl_hmac(token, SL_TCP_TOKEN_BYTES, &(struct sl_part){"sluice tcp name 2", 17}, 1, digest);
 
     if (err == 0)
         memcpy(out, digest, SL_TCP_NAME_BYTES);
@@ -20,7 +21,8 @@ int sl_tcp_link_key(const struct sl_worker *worker, const uint8_t dialler[SL_TCP
     const struct sl_part parts[] = {
         {"sluice tcp link 2", 17}, {dialler, SL_TCP_TOKEN_BYTES}, {listener, SL_TCP_TOKEN_BYTES}};
 
-    return sl_hmac(worker->session, worker->has_session ? sizeof(worker->session) : 0, parts, 3, out);
+    return sl_hmac(worker->session, worker->has_session ? sizeof(worker->session) : 0, parts, 3,
+                   out);
 }
 
 int sl_tcp_proof_make(const uint8_t link_key[SL_DIGEST_BYTES], enum sl_tcp_proof what,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What two endpoints show each other in place of their tokens, which never travel on a connection. Pure. */
+/* What two endpoints show each other in place of their tokens, which never travel on a connection.
+ * Pure. */
 #ifndef SL_TCP_PROOF_H
 #define SL_TCP_PROOF_H
 
@@ -10,14 +11,16 @@
 /* How an endpoint is called on the wire: who hears it does not learn the token. -ENOMEM. */
 int sl_tcp_name_make(const uint8_t token[SL_TCP_TOKEN_BYTES], uint8_t out[SL_TCP_NAME_BYTES]);
 
-/* What only the two endpoints know: both tokens and, where there is one, the job's session key. -ENOMEM. */
+/* What only the two endpoints know: both tokens and, where there is one, the job's session key.
+ * -ENOMEM. */
 int sl_tcp_link_key(const struct sl_worker *worker, const uint8_t dialler[SL_TCP_TOKEN_BYTES],
                     const uint8_t listener[SL_TCP_TOKEN_BYTES], uint8_t out[SL_DIGEST_BYTES]);
 
 /* For what a digest of one connection is. */
 enum sl_tcp_proof { SL_TCP_PROOF_LISTENER, SL_TCP_PROOF_DIALLER, SL_TCP_PROOF_TLS };
 
-/* Of the link's key, the hello, and the answer with its nonce: others on each connection. -ENOMEM. */
+/* Of the link's key, the hello, and the answer with its nonce: others on each connection.
+ * -ENOMEM. */
 int sl_tcp_proof_make(const uint8_t link_key[SL_DIGEST_BYTES], enum sl_tcp_proof what,
                       const uint8_t hello[SL_TCP_HELLO_BYTES],
                       const uint8_t answer[SL_TCP_ANSWER_BYTES + SL_TCP_NONCE_BYTES],

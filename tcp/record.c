@@ -11,12 +11,14 @@
 const struct sl_record_suite_info sl_record_suites[SL_RECORD_SUITES] = {
     [SL_RECORD_AES_128] = {0x03001301, "AES-128-GCM", "TLS_AES_128_GCM_SHA256", 16, 32},
     [SL_RECORD_AES_256] = {0x03001302, "AES-256-GCM", "TLS_AES_256_GCM_SHA384", 32, 48},
-    [SL_RECORD_CHACHA20] = {0x03001303, "ChaCha20-Poly1305", "TLS_CHACHA20_POLY1305_SHA256", 32, 32},
+    [SL_RECORD_CHACHA20] = {0x03001303, "ChaCha20-Poly1305", "TLS_CHACHA20_POLY1305_SHA256", 32,
+                            32},
 };
 
-/* struct { uint16 length; opaque label<..> = "tls13 " + label; opaque context<..> = ""; }, and HKDF's count. */
-int sl_record_expand(const struct sl_openssl *openssl, enum sl_record_suite suite, const uint8_t *secret,
-                     const char *label, uint8_t *out, size_t len)
+/* struct { uint16 length; opaque label<..> = "tls13 " + label; opaque context<..> = ""; }, and
+ * HKDF's count. */
+int sl_record_expand(const struct sl_openssl *openssl, enum sl_record_suite suite,
+                     const uint8_t *secret, const char *label, uint8_t *out, size_t len)
 {
     size_t name = strlen(label), used = 0, hash = sl_record_suites[suite].hash_bytes;
     uint8_t info[64], block[SL_RECORD_HASH_MAX];
@@ -32,8 +34,9 @@ int sl_record_expand(const struct sl_openssl *openssl, enum sl_record_suite suit
     used += 6 + name;
     info[used++] = 0;
     info[used++] = 1;
-    if (openssl->HMAC(hash == 48 ? openssl->EVP_sha384() : openssl->EVP_sha256(), secret, (int)hash, info, used,
-                      block, &made) != NULL && made == hash)
+    if (openssl->HMAC(hash == 48 ? openssl->EVP_sha384() : openssl->EVP_sha256(), secret, (int)hash,
+                      info, used, block, &made) != NULL &&
+        made == hash)
         memcpy(out, block, len);
     else
         err = sl_fail(-ENOMEM, "OpenSSL cannot make a TLS key");
@@ -41,9 +44,11 @@ int sl_record_expand(const struct sl_openssl *openssl, enum sl_record_suite suit
     return err;
 }
 
-int sl_record_derive(const struct sl_record_dir *dir, uint8_t key[SL_RECORD_KEY_MAX], uint8_t iv[SL_RECORD_IV])
+int sl_record_derive(const struct sl_record_dir *dir, uint8_t key[SL_RECORD_KEY_MAX],
+                     uint8_t iv[SL_RECORD_IV])
 {
-    return sl_record_expand(dir->openssl, dir->suite, dir->secret, "key", key, sl_record_suites[dir->suite].key_bytes)
+    return sl_record_expand(dir->openssl, dir->suite, dir->secret, "key", key,
+                            sl_record_suites[dir->suite].key_bytes)
                ?: sl_record_expand(dir->openssl, dir->suite, dir->secret, "iv", iv, SL_RECORD_IV);
 }
 
@@ -61,18 +66,21 @@ static int use_secret(struct sl_record_dir *dir)
     uint8_t key[SL_RECORD_KEY_MAX];
     int err = sl_record_derive(dir, key, dir->iv);
 
-    if (err == 0 && dir->openssl->EVP_CipherInit_ex(dir->cipher, cipher_of(dir), NULL, key, NULL, dir->seals) != 1)
+    if (err == 0 && dir->openssl->EVP_CipherInit_ex(dir->cipher, cipher_of(dir), NULL, key, NULL,
+                                                    dir->seals) != 1)
         err = sl_fail(-ENOMEM, "OpenSSL cannot set up a cipher");
     explicit_bzero(key, sizeof(key));
     dir->number = 0;
     return err;
 }
 
-int sl_record_dir_init(struct sl_record_dir *dir, const struct sl_openssl *openssl, enum sl_record_suite suite,
-                       bool seals, const uint8_t *secret)
+int sl_record_dir_init(struct sl_record_dir *dir, const struct sl_openssl *openssl,
+                       enum sl_record_suite suite, bool seals, const uint8_t *secret)
 {
-    *dir = (struct sl_record_dir){
-        .openssl = openssl, .cipher = openssl->EVP_CIPHER_CTX_new(), .suite = suite, .seals = seals};
+    *dir = (struct sl_record_dir){.openssl = openssl,
+                                  .cipher = openssl->EVP_CIPHER_CTX_new(),
+                                  .suite = suite,
+                                  .seals = seals};
     memcpy(dir->secret, secret, sl_record_suites[suite].hash_bytes);
     if (dir->cipher == NULL)
         return sl_fail(-ENOMEM, "no memory for a cipher");
@@ -111,8 +119,8 @@ static void next_nonce(struct sl_record_dir *dir, uint8_t out[12])
     dir->number++;
 }
 
-bool sl_record_seal(struct sl_record_dir *dir, enum sl_record_type type, const uint8_t *in, size_t len,
-                    uint8_t *out)
+bool sl_record_seal(struct sl_record_dir *dir, enum sl_record_type type, const uint8_t *in,
+                    size_t len, uint8_t *out)
 {
     const struct sl_openssl *ssl = dir->openssl;
     size_t body = len + 1 + TAG_BYTES;

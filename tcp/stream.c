@@ -7,18 +7,19 @@
  *
  * Receiving. A connection reads a header, finds the receive that the message number names, and then
  * reads the payload straight to its place: into dst, or into the interface's staging buffer, from
- * which consume() takes it while it is still in L2. Without a posted receive, or when consume() must
- * first get earlier bytes from another connection, it is stalled: not read, so TCP holds the sender
- * back. That cannot lock up: the connection with the oldest missing bytes has nothing before them.
+ * which consume() takes it while it is still in L2. Without a posted receive, or when consume()
+ * must first get earlier bytes from another connection, it is stalled: not read, so TCP holds the
+ * sender back. That cannot lock up: the connection with the oldest missing bytes has nothing before
+ * them.
  */
 #include "tcp/tcp.h"
 
 #include <string.h>
 #include <sys/uio.h>
 
-#define SLICE_BYTES (1u << 20)     /* of one send(): reading gets its turn between */
+#define SLICE_BYTES (1u << 20) /* of one send(): reading gets its turn between */
 #define RX_SLICE_BYTES (512u << 10)
-#define SMALL_BYTES 1024u        /* copied behind the header: one buffer is faster than a vector */
+#define SMALL_BYTES 1024u /* copied behind the header: one buffer is faster than a vector */
 
 /* ---- sending ---- */
 
@@ -78,8 +79,8 @@ static bool tx_assign(struct sl_tcp_conn *conn)
     return true;
 }
 
-/* As tx_write(), in records: one for a small message, else the header has its own, so that the other end can open
- * those behind it straight to where the payload goes. */
+/* As tx_write(), in records: one for a small message, else the header has its own, so that the
+ * other end can open those behind it straight to where the payload goes. */
 static ssize_t tx_write_tls(struct sl_tcp_conn *conn, const uint8_t *payload, uint32_t rest)
 {
     struct sl_tcp_tx_piece *piece = &conn->tx;
@@ -287,7 +288,8 @@ static void rx_start(struct sl_tcp_ep *ep, struct sl_tcp_rx_slot *slot,
 }
 
 /*
- * The slot that the connection's frame may be delivered to now. NULL: stalled, or the endpoint failed.
+ * The slot that the connection's frame may be delivered to now. NULL: stalled, or the endpoint
+ * failed.
  */
 static struct sl_tcp_rx_slot *rx_target(struct sl_tcp_conn *conn)
 {
@@ -320,7 +322,8 @@ static struct sl_tcp_rx_slot *rx_target(struct sl_tcp_conn *conn)
     return slot;
 }
 
-/* Hands over len bytes at the front of staging, of which the first carry_len are left from before. */
+/* Hands over len bytes at the front of staging, of which the first carry_len are left from
+ * before. */
 static void rx_consume(struct sl_tcp_ep *ep, struct sl_tcp_rx_slot *slot, size_t len)
 {
     const struct sl_sink *sink = slot->sink;
@@ -373,7 +376,8 @@ static bool rx_piece_done(struct sl_tcp_conn *conn, struct sl_tcp_rx_slot *slot)
                        ep->data_conns);
         return false;
     }
-    /* Bytes that consume() now may get can wait on another connection: of this message, or of the next when it is over. */
+    /* Bytes that consume() now may get can wait on another connection: of this message, or of the
+     * next when it is over. */
     if (ep->data_conns > 1)
         unstall(ep);
     if (slot->got == slot->total)
@@ -398,9 +402,10 @@ static bool rx_header(struct sl_tcp_conn *conn)
     }
     if (frame->type != SL_TCP_DATA || frame->seq < conn->next_seq ||
         (frame->seq == conn->next_seq && frame->off < conn->next_off)) {
-        sl_tcp_ep_fail(ep, -EBADMSG, "a frame of type %u for message %llu is out of order, on "
-                       "connection %u of %u", frame->type, (unsigned long long)frame->seq,
-                       conn->idx, ep->data_conns);
+        sl_tcp_ep_fail(ep, -EBADMSG,
+                       "a frame of type %u for message %llu is out of order, on "
+                       "connection %u of %u",
+                       frame->type, (unsigned long long)frame->seq, conn->idx, ep->data_conns);
         return false;
     }
     conn->next_seq = frame->seq + (frame->off + frame->len == frame->total);
@@ -565,8 +570,7 @@ bool sl_tcp_conn_has_work(const struct sl_tcp_conn *conn)
         return true;
     if (conn->stalled)
         return false;
-    if (conn->have_frame &&
-        (conn->rx_end > conn->rx_pos || conn->piece_got == conn->frame.len))
+    if (conn->have_frame && (conn->rx_end > conn->rx_pos || conn->piece_got == conn->frame.len))
         return true;
     return (conn->watch.readable && !conn->eof) ||
            conn->rx_end - conn->rx_pos >= SL_TCP_FRAME_BYTES;

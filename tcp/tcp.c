@@ -97,11 +97,10 @@ static int choose_interfaces(struct sl_tcp_iface *iface, const struct sl_device 
         used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s (%s)", i > 0 ? ", " : "",
                                  iface->netifs.items[i].name, addr);
     }
-    sl_info("tcp", "publishes %s%s%s%s%s", names,
-            spec[0] != '\0' ? ", chosen by " : "",
-            dev != NULL         ? "the caller"
+    sl_info("tcp", "publishes %s%s%s%s%s", names, spec[0] != '\0' ? ", chosen by " : "",
+            dev != NULL       ? "the caller"
             : spec[0] != '\0' ? "SLUICE_INTERFACE"
-                                : "",
+                              : "",
             why[0] != '\0' ? "; left out: " : "", why);
     return 0;
 }
@@ -129,9 +128,11 @@ static int open_tls(struct sl_tcp_iface *iface)
     if (iface->config->tcp_tls != SL_ON)
         return 0;
     if (!iface->base.worker->has_session)
-        return sl_fail(-EINVAL, "SLUICE_TCP_TLS is on, but there is no secret to make keys of: set the same "
+        return sl_fail(-EINVAL,
+                       "SLUICE_TCP_TLS is on, but there is no secret to make keys of: set the same "
                        "SLUICE_SECRET on all ranks");
-    return sl_tls_context_open(iface->config->tcp_tls_records, iface->config->tcp_tls_cipher, &iface->tls);
+    return sl_tls_context_open(iface->config->tcp_tls_records, iface->config->tcp_tls_cipher,
+                               &iface->tls);
 }
 
 static int open_iface(struct sl_worker *worker, const struct sl_device *dev,
@@ -142,8 +143,8 @@ static int open_iface(struct sl_worker *worker, const struct sl_device *dev,
 
     if (iface == NULL)
         return sl_fail(-ENOMEM, "no memory for a tcp interface");
-    iface->base = (struct sl_iface){.ops = NULL, .worker = worker, .caps = SL_CAP_WAKEUP,
-                                    .eager_max = 16384};
+    iface->base =
+        (struct sl_iface){.ops = NULL, .worker = worker, .caps = SL_CAP_WAKEUP, .eager_max = 16384};
     if (handler != NULL)
         iface->base.handler = *handler;
     iface->base.ops = sl_transport_complete(&sl_tcp_ops, &iface->ops);

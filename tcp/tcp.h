@@ -36,12 +36,12 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#define SL_TCP_QUEUE 256              /* sends, and receives, pending on one endpoint */
-#define SL_TCP_RX_BYTES 8192          /* read ahead on one connection: small frames come together */
+#define SL_TCP_QUEUE 256     /* sends, and receives, pending on one endpoint */
+#define SL_TCP_RX_BYTES 8192 /* read ahead on one connection: small frames come together */
 #define SL_TCP_STAGING_BYTES (256 << 10) /* stays in L2 while consume() reads what recv() wrote */
 #define SL_TCP_GRANULE_MAX 4096
-#define SL_TCP_PENDING 512            /* accepted connections that are nobody's yet, at most */
-#define SL_TCP_CTRL_QUEUE 32          /* control messages waiting for the socket */
+#define SL_TCP_PENDING 512   /* accepted connections that are nobody's yet, at most */
+#define SL_TCP_CTRL_QUEUE 32 /* control messages waiting for the socket */
 #define SL_TCP_WHY 320
 
 enum sl_tcp_conn_state {
@@ -55,8 +55,8 @@ enum sl_tcp_conn_state {
 /* The piece of a message that a connection is sending. */
 struct sl_tcp_tx_piece {
     bool active;
-    uint32_t slot;       /* tx[] index */
-    uint32_t len, sent;  /* payload bytes */
+    uint32_t slot;      /* tx[] index */
+    uint32_t len, sent; /* payload bytes */
     uint64_t off;
     uint32_t header_sent;
     uint8_t header[SL_TCP_FRAME_BYTES];
@@ -65,30 +65,30 @@ struct sl_tcp_tx_piece {
 struct sl_tcp_conn {
     struct sl_tcp_watch watch; /* first: the engine hands it back */
     struct sl_tcp_ep *ep;
-    struct sl_node ready;      /* in iface->ready while there is something to try */
+    struct sl_node ready; /* in iface->ready while there is something to try */
     bool is_ready;
-    bool eof;                  /* the peer will send no more */
-    bool stalled;              /* frame is for a receive that is not posted, or not its turn */
+    bool eof;     /* the peer will send no more */
+    bool stalled; /* frame is for a receive that is not posted, or not its turn */
     bool have_frame;
     uint8_t idx;
-    uint8_t state;             /* enum sl_tcp_conn_state */
-    uint16_t hello_len;        /* of the answer, so far */
-    uint32_t rx_pos, rx_end;   /* unread part of rx */
-    uint32_t piece_got;        /* payload bytes of frame that arrived */
-    uint32_t crc;              /* over them */
+    uint8_t state;               /* enum sl_tcp_conn_state */
+    uint16_t hello_len;          /* of the answer, so far */
+    uint32_t rx_pos, rx_end;     /* unread part of rx */
+    uint32_t piece_got;          /* payload bytes of frame that arrived */
+    uint32_t crc;                /* over them */
     uint64_t next_seq, next_off; /* least that the next frame may carry */
     struct sl_tcp_frame frame;
     struct sl_tcp_tx_piece tx;
-    uint64_t deadline_ns;      /* of the connect() under way */
-    uint8_t *rx;               /* SL_TCP_RX_BYTES */
-    struct sl_tls *tls;        /* owned; NULL: the socket carries what we say as it is */
+    uint64_t deadline_ns; /* of the connect() under way */
+    uint8_t *rx;          /* SL_TCP_RX_BYTES */
+    struct sl_tls *tls;   /* owned; NULL: the socket carries what we say as it is */
 };
 
 struct sl_tcp_tx_slot {
     const uint8_t *addr;
     uint64_t len, tag, seq;
-    uint64_t assigned; /* bytes given to connections */
-    uint64_t written;  /* bytes the kernel took */
+    uint64_t assigned;  /* bytes given to connections */
+    uint64_t written;   /* bytes the kernel took */
     struct sl_req *req; /* NULL once it has ended */
     bool started;
 };
@@ -120,12 +120,13 @@ enum sl_tcp_ep_state { SL_TCP_EP_NEW, SL_TCP_EP_CONNECTING, SL_TCP_EP_UP, SL_TCP
 
 struct sl_tcp_ep {
     struct sl_ep base;
-    struct sl_node link;    /* in iface->eps */
-    struct sl_node active;  /* in iface->active while receives are posted or sends wait */
-    struct sl_node news;    /* in iface->news until progress tells what happened */
+    struct sl_node link;   /* in iface->eps */
+    struct sl_node active; /* in iface->active while receives are posted or sends wait */
+    struct sl_node news;   /* in iface->news until progress tells what happened */
     bool is_active, has_news, is_failing, connect_over, dials, crc, tls, bye, same_host;
-    bool crc_by_path;       /* on both sides auto, on what seems one host: the connection itself decides */
-    uint8_t state;          /* enum sl_tcp_ep_state */
+    /* on both sides auto, on what seems one host: the connection itself decides */
+    bool crc_by_path;
+    uint8_t state;                 /* enum sl_tcp_ep_state */
     struct sl_tls_terms tls_terms; /* of both ends */
     uint8_t token[SL_TCP_TOKEN_BYTES];
     uint8_t name[SL_TCP_NAME_BYTES], peer_name[SL_TCP_NAME_BYTES];
@@ -137,42 +138,43 @@ struct sl_tcp_ep {
     char why[SL_TCP_WHY];
 
     struct sl_req *connect_req;
-    int connect_status;     /* once connect_over */
+    int connect_status; /* once connect_over */
     uint64_t connect_deadline_ns;
     struct sl_tcp_target targets[SL_TCP_ADDRS]; /* the peer's addresses, best first */
     unsigned target_count, target_idx;
-    const struct sl_tcp_target *late; /* the first that took a connection and did not answer in its time */
+    /* the first that took a connection and did not answer in its time */
+    const struct sl_tcp_target *late;
     char local_text[64], peer_text[64];
-    char tried[256];        /* what became of each address, for the error */
+    char tried[256]; /* what became of each address, for the error */
     int tried_status;
 
     /* Counters below run free; index is counter % SL_TCP_QUEUE. */
     uint64_t tx_head, tx_assign, tx_tail; /* oldest unfinished, next to give out, next to post */
     uint64_t rx_head, rx_tail;
     uint32_t piece_bytes;
-    uint32_t carry_len;     /* bytes at the end of the last delivery, less than a granule */
+    uint32_t carry_len;        /* bytes at the end of the last delivery, less than a granule */
     struct sl_req *inline_req; /* the send under way in send(): its end is its return value */
     bool inline_done;
     uint64_t sent_bytes, received_bytes;
     unsigned ctrl_head, ctrl_count;
-    uint32_t ctrl_sent;     /* bytes of the oldest queued control message that are out */
+    uint32_t ctrl_sent; /* bytes of the oldest queued control message that are out */
     uint64_t ctrl_seq, ctrl_seq_in;
     struct sl_tcp_queues *queues; /* owned; those below are parts of it */
-    struct sl_tcp_tx_slot *tx; /* [SL_TCP_QUEUE] */
-    struct sl_tcp_rx_slot *rx; /* [SL_TCP_QUEUE] */
+    struct sl_tcp_tx_slot *tx;    /* [SL_TCP_QUEUE] */
+    struct sl_tcp_rx_slot *rx;    /* [SL_TCP_QUEUE] */
     struct sl_tcp_ctrl_msg *ctrl; /* [SL_TCP_CTRL_QUEUE] */
-    uint8_t *carry;         /* [SL_TCP_GRANULE_MAX] */
+    uint8_t *carry;               /* [SL_TCP_GRANULE_MAX] */
 };
 
-/* An accepted connection that has not said, or not been told, whom it belongs to. SL_PENDING_PROVED: it
- * named an endpoint that was not connecting yet. Once that is, it gets our answer, and is
- * SL_PENDING_ASKED for its proof. */
+/* An accepted connection that has not said, or not been told, whom it belongs to.
+ * SL_PENDING_PROVED: it named an endpoint that was not connecting yet. Once that is, it gets our
+ * answer, and is SL_PENDING_ASKED for its proof. */
 struct sl_tcp_pending {
     struct sl_tcp_watch watch; /* first */
     struct sl_pending base;
     bool used;
-    bool answered;             /* it has our answer, and its proof is awaited */
-    uint16_t got;              /* of the hello, then of the proof */
+    bool answered; /* it has our answer, and its proof is awaited */
+    uint16_t got;  /* of the hello, then of the proof */
     struct sl_tcp_hello hello;
     uint8_t bytes[SL_TCP_HELLO_BYTES];
     uint8_t welcome[SL_TCP_WELCOME_BYTES];
@@ -185,23 +187,24 @@ struct sl_tcp_iface {
     const struct sl_config *config;
     const struct sl_tcp_engine_ops *engine_ops;
     void *engine;
-    struct sl_tcp_watch listeners[SL_TCP_ADDRS]; /* one for each of the first netifs; fd -1: none there */
-    bool local_only;             /* those of loopback alone */
+    /* one for each of the first netifs; fd -1: none there */
+    struct sl_tcp_watch listeners[SL_TCP_ADDRS];
+    bool local_only; /* those of loopback alone */
     uint16_t port;
     uint8_t host_id[16];
     char congestion[16];
     struct sl_netif_list netifs;
     struct sl_node eps, active, ready, news;
-    struct sl_tls_context *tls;  /* owned; NULL: SLUICE_TCP_TLS is off */
+    struct sl_tls_context *tls; /* owned; NULL: SLUICE_TCP_TLS is off */
     unsigned active_count, connecting;
     uint64_t accept_after_ns; /* not 0: descriptors ran out */
     uint64_t round, next_timer_ns;
-    bool striped;                /* some endpoint has several data connections */
-    int budget;                  /* requests that may still end in this progress */
+    bool striped; /* some endpoint has several data connections */
+    int budget;   /* requests that may still end in this progress */
     struct sl_pending_set pending_set;
     struct sl_pending_log pending_log;
     struct sl_tcp_pending *pending; /* [SL_TCP_PENDING] */
-    uint8_t *staging;            /* [SL_TCP_STAGING_BYTES + SL_TCP_GRANULE_MAX] */
+    uint8_t *staging;               /* [SL_TCP_STAGING_BYTES + SL_TCP_GRANULE_MAX] */
 };
 
 /* conn.c */
@@ -214,7 +217,8 @@ void sl_tcp_conn_close(struct sl_tcp_conn *conn);
 /* listen.c */
 /* On the addresses that are published, all by one port. */
 int sl_tcp_listen(struct sl_tcp_iface *iface);
-/* Nobody comes from outside: loopback alone, where it is among them. Before the first address is told. */
+/* Nobody comes from outside: loopback alone, where it is among them. Before the first address is
+ * told. */
 void sl_tcp_listen_locally(struct sl_tcp_iface *iface);
 void sl_tcp_unlisten(struct sl_tcp_iface *iface);
 
@@ -226,7 +230,8 @@ void sl_tcp_pending_event(struct sl_tcp_iface *iface, struct sl_tcp_pending *pen
 void sl_tcp_pending_forget(struct sl_tcp_ep *ep);
 
 /* dial.c */
-/* The same of a connection that is not open yet: the dialling end's, or either's in the TLS handshake. */
+/* The same of a connection that is not open yet: the dialling end's, or either's in the TLS
+ * handshake. */
 void sl_tcp_dial_event(struct sl_tcp_conn *conn);
 
 /* stream.c */
@@ -248,7 +253,8 @@ int sl_tcp_ctrl_tx(struct sl_tcp_conn *conn);
 void sl_tcp_say_bye(struct sl_tcp_ep *ep);
 
 /* agree.c */
-/* What both conclude from both addresses; the dialling end also where to dial. -EPROTO, -EHOSTUNREACH. */
+/* What both conclude from both addresses; the dialling end also where to dial. -EPROTO,
+ * -EHOSTUNREACH. */
 int sl_tcp_agree(struct sl_tcp_ep *ep, const struct sl_tcp_address *peer);
 uint8_t sl_tcp_wanted_crc(const struct sl_config *config);
 /* Settles whether frames carry checksums, and how long they are. */

@@ -2,8 +2,9 @@
 /*
  * The TLS handshake of one connection, by OpenSSL over memory.
  *
- * OpenSSL is fed whole records, one after the other, so no byte of data is read before its key is known. Of the
- * handshake the two traffic secrets are kept; from there on nothing is left of OpenSSL but two ciphers.
+ * OpenSSL is fed whole records, one after the other, so no byte of data is read before its key is
+ * known. Of the handshake the two traffic secrets are kept; from there on nothing is left of
+ * OpenSSL but two ciphers.
  */
 #include "tcp/tls_inside.h"
 
@@ -18,9 +19,10 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
-#define FLIGHT_BYTES 8192                      /* of handshake messages that the socket has not taken */
+#define FLIGHT_BYTES 8192 /* of handshake messages that the socket has not taken */
 
-/* RFC 8446, section 5.5: AES-GCM loses its safety margin after some 2^24.5 full records of one key. */
+/* RFC 8446, section 5.5: AES-GCM loses its safety margin after some 2^24.5 full records of one
+ * key. */
 uint64_t sl_tls_records_per_key = UINT64_C(1) << 24;
 
 /* OpenSSL wants sessions, and so keys, to belong to something. */
@@ -36,7 +38,7 @@ struct sl_tls_context {
 /* What is needed until both ends are sure of each other. */
 struct sl_tls_handshake {
     SSL *ssl;
-    BIO *in, *out; /* ssl's */
+    BIO *in, *out;                                               /* ssl's */
     uint8_t psk[SL_DIGEST_BYTES], secret[2][SL_RECORD_HASH_MAX]; /* secrets: client's, server's */
     size_t secret_len[2];
     bool ssl_done;
@@ -67,7 +69,8 @@ static SSL_SESSION *session_of(const struct sl_openssl *openssl, SSL *ssl)
     const struct sl_tls *tls = tls_of(openssl, ssl);
     const struct sl_tls_handshake *shake = tls->handshake;
     SSL_SESSION *session = openssl->SSL_SESSION_new();
-    const unsigned char *suite = tls->agreed.cipher == SL_TLS_CIPHER_AES_256 ? with_sha384 : with_sha256;
+    const unsigned char *suite =
+        tls->agreed.cipher == SL_TLS_CIPHER_AES_256 ? with_sha384 : with_sha256;
 
     /* The suite says which hash the key is for; any suite of that hash may then be chosen. */
     if (session != NULL &&
@@ -93,7 +96,8 @@ static int use_session(SSL *ssl, const EVP_MD *md, const unsigned char **id, siz
     return *session != NULL;
 }
 
-/* The key is of this very connection, whatever the other end calls it; who has another one fails at the binder. */
+/* The key is of this very connection, whatever the other end calls it; who has another one fails at
+ * the binder. */
 static int find_session(SSL *ssl, const unsigned char *id, size_t id_len, SSL_SESSION **session)
 {
     (void)id, (void)id_len;
@@ -140,7 +144,8 @@ static const char *suites(const struct sl_tls_terms *agreed)
 
 static uint8_t cipher_named(const char *word)
 {
-    static const char *const words[] = {[SL_TLS_CIPHER_AUTO] = "auto", [SL_TLS_CIPHER_AES_128] = "aes128",
+    static const char *const words[] = {[SL_TLS_CIPHER_AUTO] = "auto",
+                                        [SL_TLS_CIPHER_AES_128] = "aes128",
                                         [SL_TLS_CIPHER_AES_256] = "aes256",
                                         [SL_TLS_CIPHER_CHACHA20] = "chacha20"};
     uint8_t at = 0;
@@ -153,7 +158,8 @@ static uint8_t cipher_named(const char *word)
 /* Who makes the records, which also says what the other end must be told. */
 static int choose_records(struct sl_tls_context *context, const char *records)
 {
-    bool aes = context->offer.cipher == SL_TLS_CIPHER_AES_128 || context->offer.cipher == SL_TLS_CIPHER_AES_256;
+    bool aes = context->offer.cipher == SL_TLS_CIPHER_AES_128 ||
+               context->offer.cipher == SL_TLS_CIPHER_AES_256;
     bool takes_new_keys;
 
     if (strcmp(records, "user") == 0)
@@ -161,8 +167,9 @@ static int choose_records(struct sl_tls_context *context, const char *records)
     int err = sl_tls_kernel_look(&takes_new_keys);
 
     if (err == 0 && aes && !takes_new_keys)
-        err = sl_fail(-ENOTSUP, "SLUICE_TCP_TLS_CIPHER names AES, whose keys must change, and this kernel takes no new ones "
-                      "(Linux 6.14 and later do)");
+        err = sl_fail(-ENOTSUP, "SLUICE_TCP_TLS_CIPHER names AES, whose keys must change, and this "
+                                "kernel takes no new ones "
+                                "(Linux 6.14 and later do)");
     if (err == 0) {
         context->in_kernel = true;
         context->offer.keys_stay = !takes_new_keys;
@@ -191,10 +198,13 @@ int sl_tls_context_open(const char *records, const char *cipher, struct sl_tls_c
     context->openssl = openssl;
     context->ctx = openssl->SSL_CTX_new(openssl->TLS_method());
     if (context->ctx == NULL ||
-        openssl->SSL_CTX_ctrl(context->ctx, SSL_CTRL_SET_MIN_PROTO_VERSION, TLS1_3_VERSION, NULL) != 1 ||
-        openssl->SSL_CTX_ctrl(context->ctx, SSL_CTRL_SET_MAX_PROTO_VERSION, TLS1_3_VERSION, NULL) != 1 ||
+        openssl->SSL_CTX_ctrl(context->ctx, SSL_CTRL_SET_MIN_PROTO_VERSION, TLS1_3_VERSION, NULL) !=
+            1 ||
+        openssl->SSL_CTX_ctrl(context->ctx, SSL_CTRL_SET_MAX_PROTO_VERSION, TLS1_3_VERSION, NULL) !=
+            1 ||
         openssl->SSL_CTX_set_ciphersuites(context->ctx, suites(&context->offer)) != 1 ||
-        openssl->SSL_CTX_set_session_id_context(context->ctx, context_id, sizeof(context_id)) != 1 ||
+        openssl->SSL_CTX_set_session_id_context(context->ctx, context_id, sizeof(context_id)) !=
+            1 ||
         openssl->SSL_CTX_set_num_tickets(context->ctx, 0) != 1) {
         sl_tls_context_close(context);
         return sl_fail(-ENOTSUP, "this OpenSSL does not do TLS 1.3; is it restricted by a policy?");
@@ -248,7 +258,8 @@ void sl_tls_free(struct sl_tls *tls)
     free(tls);
 }
 
-static int attach(struct sl_tls_handshake *shake, const struct sl_openssl *openssl, SSL_CTX *ctx, const char *suites)
+static int attach(struct sl_tls_handshake *shake, const struct sl_openssl *openssl, SSL_CTX *ctx,
+                  const char *suites)
 {
     shake->ssl = openssl->SSL_new(ctx);
     shake->in = openssl->BIO_new(openssl->BIO_s_mem());
@@ -283,7 +294,8 @@ int sl_tls_new(struct sl_tls_context *context, const struct sl_tls_terms *agreed
     tls->agreed = *agreed;
     memcpy(shake->psk, psk, sizeof(shake->psk));
     snprintf(shake->identity, sizeof(shake->identity), "%s", identity);
-    tls->out = mmap(NULL, SL_TLS_BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    tls->out =
+        mmap(NULL, SL_TLS_BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (tls->out == MAP_FAILED) {
         tls->out = NULL;
         err = sl_fail(err, "no memory for a TLS connection");
@@ -321,13 +333,14 @@ static int flight_send(struct sl_tls *tls, int fd)
             shake->flight_pos = 0;
             shake->flight_end = (size_t)n;
         }
-        ssize_t n = send(fd, shake->flight + shake->flight_pos, shake->flight_end - shake->flight_pos,
-                         MSG_DONTWAIT | MSG_NOSIGNAL);
+        ssize_t n = send(fd, shake->flight + shake->flight_pos,
+                         shake->flight_end - shake->flight_pos, MSG_DONTWAIT | MSG_NOSIGNAL);
 
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return 0;
         if (n < 0)
-            return sl_fail(-ECONNRESET, "the peer hung up in the TLS handshake: %s", strerror(errno));
+            return sl_fail(-ECONNRESET, "the peer hung up in the TLS handshake: %s",
+                           strerror(errno));
         shake->flight_pos += (size_t)n;
     }
 }
@@ -355,8 +368,8 @@ static int record_take(struct sl_tls *tls, int fd)
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return 0;
         if (n <= 0)
-            return sl_fail(-ECONNRESET, "the peer hung up in the TLS handshake%s%s", n < 0 ? ": " : "",
-                           n < 0 ? strerror(errno) : "");
+            return sl_fail(-ECONNRESET, "the peer hung up in the TLS handshake%s%s",
+                           n < 0 ? ": " : "", n < 0 ? strerror(errno) : "");
         shake->got += (size_t)n;
     }
 }
@@ -374,7 +387,8 @@ static int fail_handshake(struct sl_tls *tls, int fd)
 static bool find_suite(const struct sl_tls *tls, uint32_t id, enum sl_record_suite *out)
 {
     for (unsigned i = 0; i < SL_RECORD_SUITES; i++)
-        if (sl_record_suites[i].id == id && strstr(suites(&tls->agreed), sl_record_suites[i].openssl_name) != NULL) {
+        if (sl_record_suites[i].id == id &&
+            strstr(suites(&tls->agreed), sl_record_suites[i].openssl_name) != NULL) {
             *out = (enum sl_record_suite)i;
             return true;
         }
@@ -388,7 +402,8 @@ static int handshake_over(struct sl_tls *tls, int fd)
     const uint8_t *mine = shake->secret[!tls->client], *theirs = shake->secret[tls->client];
 
     if (tls->openssl->SSL_session_reused(shake->ssl) != 1 || !find_suite(tls, id, &tls->suite) ||
-        shake->secret_len[0] != sl_record_suites[tls->suite].hash_bytes || shake->secret_len[1] != shake->secret_len[0])
+        shake->secret_len[0] != sl_record_suites[tls->suite].hash_bytes ||
+        shake->secret_len[1] != shake->secret_len[0])
         return sl_fail(-EPROTO, "the TLS handshake ended without the job's key");
     if (tls->in_kernel)
         return sl_tls_kernel_take(tls, fd, mine, theirs);
@@ -430,7 +445,8 @@ const char *sl_tls_cipher(const struct sl_tls *tls)
 {
     static const char *const in_kernel[] = {[SL_RECORD_AES_128] = "AES-128-GCM in the kernel",
                                             [SL_RECORD_AES_256] = "AES-256-GCM in the kernel",
-                                            [SL_RECORD_CHACHA20] = "ChaCha20-Poly1305 in the kernel"};
+                                            [SL_RECORD_CHACHA20] =
+                                                "ChaCha20-Poly1305 in the kernel"};
 
     return tls->in_kernel ? in_kernel[tls->suite] : sl_record_suites[tls->suite].name;
 }

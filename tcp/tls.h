@@ -2,8 +2,10 @@
 /*
  * TLS 1.3 with a pre-shared key over a socket that never blocks.
  *
- *   tls.c         the handshake, by OpenSSL (opened at run time: tls_dl.c); of OpenSSL no more than ciphers are used later
- *   tls_user.c    records made and opened here, straight out of and into the caller's memory (record.c)
+ *   tls.c         the handshake, by OpenSSL (opened at run time: tls_dl.c); of OpenSSL no more than
+ *                 ciphers are used later
+ *   tls_user.c    records made and opened here, straight out of and into the caller's memory
+ *                 (record.c)
  *   tls_kernel.c  records made and opened by the kernel, where it does (CONFIG_TLS)
  *
  * docs/design/0014-tls.md says why it is so.
@@ -25,35 +27,44 @@
 struct sl_tls_context;
 struct sl_tls; /* of one connection */
 
-enum sl_tls_cipher { SL_TLS_CIPHER_AUTO, SL_TLS_CIPHER_AES_128, SL_TLS_CIPHER_AES_256, SL_TLS_CIPHER_CHACHA20 };
+enum sl_tls_cipher {
+    SL_TLS_CIPHER_AUTO,
+    SL_TLS_CIPHER_AES_128,
+    SL_TLS_CIPHER_AES_256,
+    SL_TLS_CIPHER_CHACHA20
+};
 
 /* What an end tells the other before they connect, and what both then conclude. */
 struct sl_tls_terms {
-    uint8_t cipher; /* enum sl_tls_cipher; AUTO: AES-128-GCM or ChaCha20-Poly1305, as their processors like */
+    /* enum sl_tls_cipher; AUTO: AES-128-GCM or ChaCha20-Poly1305, as their processors like */
+    uint8_t cipher;
     bool keys_stay; /* a kernel in it takes no new keys: ChaCha20-Poly1305, which needs none */
 };
 
-/* records and cipher: words of SLUICE_TCP_TLS_RECORDS and SLUICE_TCP_TLS_CIPHER. -ENOTSUP: this build, machine or
- * kernel cannot, and what to do. */
+/* records and cipher: words of SLUICE_TCP_TLS_RECORDS and SLUICE_TCP_TLS_CIPHER. -ENOTSUP: this
+ * build, machine or kernel cannot, and what to do. */
 int sl_tls_context_open(const char *records, const char *cipher, struct sl_tls_context **out);
 void sl_tls_context_close(struct sl_tls_context *context); /* takes NULL */
 const struct sl_tls_terms *sl_tls_offer(const struct sl_tls_context *context);
 
-/* Nothing is sent yet. identity names the key to who listens on the network, and to the log; the key itself is
- * known to both ends. */
+/* Nothing is sent yet. identity names the key to who listens on the network, and to the log; the
+ * key itself is known to both ends. */
 int sl_tls_new(struct sl_tls_context *context, const struct sl_tls_terms *agreed, bool client,
                const uint8_t psk[SL_DIGEST_BYTES], const char *identity, struct sl_tls **out);
 void sl_tls_free(struct sl_tls *tls); /* takes NULL */
 
-/* Goes on with the handshake. 1: done; 0: call again when fd is readable, or writable (*wants_write).
- * -EPROTO, -ECONNRESET: it came to nothing, with a sentence part. No byte behind the handshake is read. */
+/* Goes on with the handshake. 1: done; 0: call again when fd is readable, or writable
+ * (*wants_write).
+ * -EPROTO, -ECONNRESET: it came to nothing, with a sentence part. No byte behind the handshake is
+ * read. */
 int sl_tls_handshake(struct sl_tls *tls, int fd, bool *wants_write);
 
 /*
- * As sendmsg() and recvmsg() of the plain bytes, with errno: EBADMSG when what came is not what was sent. Sending
- * counts bytes once the kernel has all of their records; until then it says EAGAIN, and wants the same bytes
- * again. Each element of iov begins a record, unless the kernel makes them. Receiving takes no byte on EAGAIN alone, so a reader that waits for
- * an event first reads until EAGAIN, as of a socket.
+ * As sendmsg() and recvmsg() of the plain bytes, with errno: EBADMSG when what came is not what was
+ * sent. Sending counts bytes once the kernel has all of their records; until then it says EAGAIN,
+ * and wants the same bytes again. Each element of iov begins a record, unless the kernel makes
+ * them. Receiving takes no byte on EAGAIN alone, so a reader that waits for an event first reads
+ * until EAGAIN, as of a socket.
  */
 ssize_t sl_tls_send(struct sl_tls *tls, int fd, const struct iovec *iov, unsigned count);
 ssize_t sl_tls_recv(struct sl_tls *tls, int fd, const struct iovec *iov, unsigned count);

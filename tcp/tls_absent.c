@@ -8,7 +8,8 @@ uint64_t sl_tls_records_per_key;
 
 static int absent(void)
 {
-    return sl_fail(-ENOTSUP, "this build of Sluice has no TLS: build it where OpenSSL's headers are (Debian: "
+    return sl_fail(-ENOTSUP,
+                   "this build of Sluice has no TLS: build it where OpenSSL's headers are (Debian: "
                    "libssl-dev), or set SLUICE_TCP_TLS=off on every rank");
 }
 

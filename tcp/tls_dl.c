@@ -34,8 +34,10 @@ int sl_openssl_get(const struct sl_openssl **out)
 
     pthread_once(&once, open_libraries);
     if (error != 0)
-        return sl_fail(error, "TLS needs OpenSSL 3: %s; install it (Debian: libssl3), or set "
-                       "SLUICE_TCP_TLS=off on every rank", why);
+        return sl_fail(error,
+                       "TLS needs OpenSSL 3: %s; install it (Debian: libssl3), or set "
+                       "SLUICE_TCP_TLS=off on every rank",
+                       why);
     *out = &table;
     return 0;
 }

@@ -61,10 +61,13 @@
     X(const EVP_MD *, EVP_sha256, (void))                                                          \
     X(const EVP_MD *, EVP_sha384, (void))                                                          \
     X(unsigned char *, HMAC,                                                                       \
-      (const EVP_MD *, const void *, int, const unsigned char *, size_t, unsigned char *, unsigned *)) \
+      (const EVP_MD *, const void *, int, const unsigned char *, size_t, unsigned char *,          \
+       unsigned *))                                                                                \
     X(int, EVP_CipherInit_ex,                                                                      \
-      (EVP_CIPHER_CTX *, const EVP_CIPHER *, ENGINE *, const unsigned char *, const unsigned char *, int)) \
-    X(int, EVP_CipherUpdate, (EVP_CIPHER_CTX *, unsigned char *, int *, const unsigned char *, int)) \
+      (EVP_CIPHER_CTX *, const EVP_CIPHER *, ENGINE *, const unsigned char *,                      \
+       const unsigned char *, int))                                                                \
+    X(int, EVP_CipherUpdate,                                                                       \
+      (EVP_CIPHER_CTX *, unsigned char *, int *, const unsigned char *, int))                      \
     X(int, EVP_CipherFinal_ex, (EVP_CIPHER_CTX *, unsigned char *, int *))
 
 struct sl_openssl {

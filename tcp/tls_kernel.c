@@ -2,9 +2,10 @@
 /*
  * TLS records made and opened by the kernel.
  *
- * The kernel gets the traffic secrets' keys when the handshake is over; from there on the socket takes and gives
- * plain bytes. Three things are left to do here: to tell records that hold no data by the control message that
- * comes with them, to change keys (where the kernel can), and not to count as sent what a close would still lose.
+ * The kernel gets the traffic secrets' keys when the handshake is over; from there on the socket
+ * takes and gives plain bytes. Three things are left to do here: to tell records that hold no data
+ * by the control message that comes with them, to change keys (where the kernel can), and not to
+ * count as sent what a close would still lose.
  */
 #include "tcp/tls_kernel.h"
 
@@ -33,7 +34,7 @@
 #define TCP_ULP 31
 #endif
 
-#define OTHER_MAX 8  /* no record without data that means something is longer */
+#define OTHER_MAX 8 /* no record without data that means something is longer */
 #define KEY_INFO_MAX 64
 
 /* One byte beside the data: the type of the record. */
@@ -48,9 +49,10 @@ static const struct {
 } ciphers[SL_RECORD_SUITES] = {
     [SL_RECORD_AES_128] = {51, 4}, [SL_RECORD_AES_256] = {52, 4}, [SL_RECORD_CHACHA20] = {54, 0}};
 
-/* As the kernel's structures have it: version, cipher, IV, key, salt, number of the next record. Returns its length. */
-static size_t key_info(enum sl_record_suite suite, const uint8_t *key, const uint8_t iv[SL_RECORD_IV],
-                       uint8_t out[KEY_INFO_MAX])
+/* As the kernel's structures have it: version, cipher, IV, key, salt, number of the next record.
+ * Returns its length. */
+static size_t key_info(enum sl_record_suite suite, const uint8_t *key,
+                       const uint8_t iv[SL_RECORD_IV], uint8_t out[KEY_INFO_MAX])
 {
     size_t key_len = sl_record_suites[suite].key_bytes, salt = ciphers[suite].salt, at = 4;
     uint16_t version = TLS_1_3, cipher = ciphers[suite].number;
@@ -95,8 +97,8 @@ static int open_pair(int fd[2])
 
     fd[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     fd[1] = -1;
-    if (listener < 0 || fd[0] < 0 || bind(listener, (struct sockaddr *)&addr, len) != 0 || listen(listener, 1) != 0 ||
-        getsockname(listener, (struct sockaddr *)&addr, &len) != 0 ||
+    if (listener < 0 || fd[0] < 0 || bind(listener, (struct sockaddr *)&addr, len) != 0 ||
+        listen(listener, 1) != 0 || getsockname(listener, (struct sockaddr *)&addr, &len) != 0 ||
         connect(fd[0], (struct sockaddr *)&addr, len) != 0 ||
         (fd[1] = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) < 0)
         err = -errno;
@@ -112,10 +114,13 @@ static int try_kernel(int fd)
     socklen_t len = (socklen_t)key_info(SL_RECORD_CHACHA20, key, iv, info);
 
     if (setsockopt(fd, IPPROTO_TCP, TCP_ULP, "tls", sizeof("tls")) != 0)
-        return sl_fail(-ENOTSUP, "this kernel has no TLS (%s); where it is a module, as root: modprobe tls",
+        return sl_fail(-ENOTSUP,
+                       "this kernel has no TLS (%s); where it is a module, as root: modprobe tls",
                        strerror(errno));
-    if (setsockopt(fd, LEVEL_TLS, TLS_SET_TX, info, len) != 0 || setsockopt(fd, LEVEL_TLS, TLS_SET_RX, info, len) != 0)
-        return sl_fail(-ENOTSUP, "this kernel's TLS has no ChaCha20-Poly1305 (%s); Linux 5.11 and later do",
+    if (setsockopt(fd, LEVEL_TLS, TLS_SET_TX, info, len) != 0 ||
+        setsockopt(fd, LEVEL_TLS, TLS_SET_RX, info, len) != 0)
+        return sl_fail(-ENOTSUP,
+                       "this kernel's TLS has no ChaCha20-Poly1305 (%s); Linux 5.11 and later do",
                        strerror(errno));
     look_new_keys = setsockopt(fd, LEVEL_TLS, TLS_SET_TX, info, len) == 0;
     return 0;
@@ -164,19 +169,21 @@ int sl_tls_kernel_take(struct sl_tls *tls, int fd, const uint8_t *mine, const ui
     err = err ?: set_key(&tls->tx, fd);
     err = err ?: set_key(&tls->rx, fd);
     if (err != 0)
-        return sl_fail(err == -ENOTCONN ? -ECONNRESET : -ENOTSUP, "the kernel does not take the keys of TLS (%s)",
-                       strerror(-err));
+        return sl_fail(err == -ENOTCONN ? -ECONNRESET : -ENOTSUP,
+                       "the kernel does not take the keys of TLS (%s)", strerror(-err));
     /* A NIC that seals by itself keeps its first key for good. */
     if (!tls->agreed.keys_stay && set_key(&tls->tx, fd) != 0)
-        return sl_fail(-ENOTSUP, "the NIC of this connection seals TLS records, and takes no new keys: switch that "
-                       "off (ethtool -K DEVICE tls-hw-tx-offload off), or use SLUICE_TCP_TLS_CIPHER=chacha20");
+        return sl_fail(
+            -ENOTSUP,
+            "the NIC of this connection seals TLS records, and takes no new keys: switch that "
+            "off (ethtool -K DEVICE tls-hw-tx-offload off), or use SLUICE_TCP_TLS_CIPHER=chacha20");
     /* No end of ours pads records: they can be opened straight to where they go (Linux 6.0). */
     setsockopt(fd, LEVEL_TLS, TLS_SET_RX_NO_PAD, &on, sizeof(on));
     return 0;
 }
 
-/* A kernel that could not put out all of a record keeps it, and drops it when the socket closes. There is room again:
- * it has, or a close finds room for what is left. */
+/* A kernel that could not put out all of a record keeps it, and drops it when the socket closes.
+ * There is room again: it has, or a close finds room for what is left. */
 static bool is_out(int fd)
 {
     struct pollfd look = {.fd = fd, .events = POLLOUT};
@@ -189,7 +196,10 @@ static int send_key_update(struct sl_tls *tls, int fd)
 {
     union type_control control = {{0}};
     struct iovec iov = {(void *)(uintptr_t)sl_tls_key_update, SL_TLS_KEY_UPDATE_BYTES};
-    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+    struct msghdr msg = {.msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = &control,
+                         .msg_controllen = sizeof(control)};
     struct cmsghdr *type = CMSG_FIRSTHDR(&msg);
 
     type->cmsg_level = LEVEL_TLS;
@@ -233,7 +243,9 @@ ssize_t sl_tls_kernel_send(struct sl_tls *tls, int fd, const struct iovec *iov, 
 static ssize_t recv_typed(int fd, struct iovec *iov, unsigned count, enum sl_record_type *type)
 {
     union type_control control;
-    struct msghdr msg = {.msg_iov = iov, .msg_iovlen = count, .msg_control = &control,
+    struct msghdr msg = {.msg_iov = iov,
+                         .msg_iovlen = count,
+                         .msg_control = &control,
                          .msg_controllen = sizeof(control)};
     ssize_t n = recvmsg(fd, &msg, MSG_DONTWAIT);
 
@@ -246,13 +258,14 @@ static ssize_t recv_typed(int fd, struct iovec *iov, unsigned count, enum sl_rec
     *type = SL_RECORD_DATA;
     for (struct cmsghdr *at = CMSG_FIRSTHDR(&msg); at != NULL; at = CMSG_NXTHDR(&msg, at))
         if (at->cmsg_level == LEVEL_TLS && at->cmsg_type == TLS_CMSG_GET_TYPE)
-            *type = (enum sl_record_type)*CMSG_DATA(at);
+            *type = (enum sl_record_type) * CMSG_DATA(at);
     return n;
 }
 
-/* The front of a record that is none of the caller's: n bytes of it are in iov, more to come where its room was too
- * small for want. */
-static size_t gather_other(int fd, const struct iovec *iov, size_t n, size_t want, uint8_t out[OTHER_MAX])
+/* The front of a record that is none of the caller's: n bytes of it are in iov, more to come where
+ * its room was too small for want. */
+static size_t gather_other(int fd, const struct iovec *iov, size_t n, size_t want,
+                           uint8_t out[OTHER_MAX])
 {
     size_t got = 0;
 
@@ -277,7 +290,10 @@ static size_t gather_other(int fd, const struct iovec *iov, size_t n, size_t wan
 
 static int take_key(struct sl_tls *tls, int fd)
 {
-    return !tls->agreed.keys_stay && sl_record_next_secret(&tls->rx) == 0 && set_key(&tls->rx, fd) == 0 ? 0 : -1;
+    return !tls->agreed.keys_stay && sl_record_next_secret(&tls->rx) == 0 &&
+                   set_key(&tls->rx, fd) == 0
+               ? 0
+               : -1;
 }
 
 ssize_t sl_tls_kernel_recv(struct sl_tls *tls, int fd, const struct iovec *iov, unsigned count)
@@ -289,7 +305,8 @@ ssize_t sl_tls_kernel_recv(struct sl_tls *tls, int fd, const struct iovec *iov, 
 
         if (n <= 0 || type == SL_RECORD_DATA)
             return n;
-        size_t len = gather_other(fd, iov, (size_t)n, type == SL_RECORD_ALERT ? 2 : SL_TLS_KEY_UPDATE_BYTES, other);
+        size_t len = gather_other(fd, iov, (size_t)n,
+                                  type == SL_RECORD_ALERT ? 2 : SL_TLS_KEY_UPDATE_BYTES, other);
 
         switch (sl_tls_other(type, other, len)) {
         case SL_TLS_OTHER_END: return 0;

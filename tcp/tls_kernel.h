@@ -8,7 +8,8 @@
 /* Tries it, once for the process, on a connection of its own. -ENOTSUP, with what is missing. */
 int sl_tls_kernel_look(bool *takes_new_keys);
 
-/* Hands both directions of a connection over, whose handshake is done. mine, theirs: traffic secrets. */
+/* Hands both directions of a connection over, whose handshake is done. mine, theirs: traffic
+ * secrets. */
 int sl_tls_kernel_take(struct sl_tls *tls, int fd, const uint8_t *mine, const uint8_t *theirs);
 
 /* As sl_tls_send() and sl_tls_recv(). */

@@ -21,7 +21,8 @@ enum sl_tls_other sl_tls_other(enum sl_record_type type, const uint8_t *bytes, s
         return len == 2 && bytes[1] == 0 ? SL_TLS_OTHER_END : SL_TLS_OTHER_ALERT;
     if (type != SL_RECORD_HANDSHAKE || len == 0)
         return SL_TLS_OTHER_BAD;
-    if (len == SL_TLS_KEY_UPDATE_BYTES && memcmp(bytes, sl_tls_key_update, len - 1) == 0 && bytes[len - 1] <= 1)
+    if (len == SL_TLS_KEY_UPDATE_BYTES && memcmp(bytes, sl_tls_key_update, len - 1) == 0 &&
+        bytes[len - 1] <= 1)
         return SL_TLS_OTHER_KEY;
     return bytes[0] == NEW_TICKET ? SL_TLS_OTHER_TICKET : SL_TLS_OTHER_BAD;
 }
@@ -46,7 +47,8 @@ static bool seal_group(struct sl_tls *tls, const struct iovec *iov, unsigned cou
         const uint8_t *bytes = iov[i].iov_base;
 
         for (size_t at = 0; at < iov[i].iov_len;) {
-            size_t len = iov[i].iov_len - at < SL_RECORD_PLAIN ? iov[i].iov_len - at : SL_RECORD_PLAIN;
+            size_t len =
+                iov[i].iov_len - at < SL_RECORD_PLAIN ? iov[i].iov_len - at : SL_RECORD_PLAIN;
 
             if (tls->out_end + len + SL_RECORD_AROUND > SL_TLS_OUT_BYTES)
                 return true;
@@ -79,8 +81,10 @@ ssize_t sl_tls_send(struct sl_tls *tls, int fd, const struct iovec *iov, unsigne
     return (ssize_t)tls->out_plain;
 }
 
-/* What came is no data. 1: handled; 0: the peer says that it ends; negative: not to be understood. */
-static int take_other(struct sl_tls *tls, enum sl_record_type type, const uint8_t *bytes, size_t len)
+/* What came is no data. 1: handled; 0: the peer says that it ends; negative: not to be
+ * understood. */
+static int take_other(struct sl_tls *tls, enum sl_record_type type, const uint8_t *bytes,
+                      size_t len)
 {
     switch (sl_tls_other(type, bytes, len)) {
     case SL_TLS_OTHER_END: return 0;
@@ -91,8 +95,10 @@ static int take_other(struct sl_tls *tls, enum sl_record_type type, const uint8_
     }
 }
 
-/* Opens the next record, into the room if that is enough, else to where it waits. Returns bytes in the room, or
- * -EAGAIN: none is whole (or it would need the waiting place: may_wait); 0: the end, in *end; negative. */
+/* Opens the next record, into the room if that is enough, else to where it waits. Returns bytes in
+ * the room, or
+ * -EAGAIN: none is whole (or it would need the waiting place: may_wait); 0: the end, in *end;
+ * negative. */
 static ssize_t open_next(struct sl_tls *tls, uint8_t *room, size_t len, bool may_wait, bool *end)
 {
     const uint8_t *record = tls->in + tls->in_pos;

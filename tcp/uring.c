@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The io_uring engine: multishot polls in place of epoll, so that looking for events is a read of the
- * completion queue in memory and no system call, however many peers there are. Bytes still move by
- * plain socket calls: docs/design/0004-tcp-engines.md says what was measured.
+ * The io_uring engine: multishot polls in place of epoll, so that looking for events is a read of
+ * the completion queue in memory and no system call, however many peers there are. Bytes still move
+ * by plain socket calls: docs/design/0004-tcp-engines.md says what was measured.
  *
- * Without SQPOLL the kernel completes polls in the task that made them. A ring therefore belongs to a
- * thread; when another thread takes over progress, the ring is made anew and all polls with it.
+ * Without SQPOLL the kernel completes polls in the task that made them. A ring therefore belongs to
+ * a thread; when another thread takes over progress, the ring is made anew and all polls with it.
  */
 #include "core/err.h"
 #include "core/log.h"
@@ -62,9 +62,9 @@ static const char *advice(int err)
 /* Makes the ring for the calling thread. */
 static int ring_make(struct uring_engine *engine)
 {
-    struct io_uring_params params = {
-        .flags = IORING_SETUP_CQSIZE | IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG,
-        .cq_entries = CQ_ENTRIES};
+    struct io_uring_params params = {.flags = IORING_SETUP_CQSIZE | IORING_SETUP_COOP_TASKRUN |
+                                              IORING_SETUP_TASKRUN_FLAG,
+                                     .cq_entries = CQ_ENTRIES};
     struct epoll_event event = {.events = EPOLLIN};
     int err = io_uring_queue_init_params(ENTRIES, &engine->ring, &params);
 

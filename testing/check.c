@@ -17,7 +17,7 @@ struct rules {
     const struct sl_schedule *schedules;
     uint32_t rank;
     uint64_t len[SL_BUF_WIN + 1];
-    uint32_t posted;        /* value of the last POST */
+    uint32_t posted; /* value of the last POST */
     uint32_t post_channel;
     uint32_t *send_channel, *recv_channel; /* [size]: channel + 1 of messages with a peer */
 };
@@ -61,8 +61,8 @@ static int check_places(const struct rules *rules, uint32_t idx)
     bool src = step->kind == SL_STEP_SEND || step->kind == SL_STEP_RECV_REDUCE ||
                step->kind == SL_STEP_COPY || step->kind == SL_STEP_REDUCE ||
                step->kind == SL_STEP_REDUCE_WIN;
-    bool dst = step->kind != SL_STEP_SEND && step->kind != SL_STEP_POST &&
-               step->kind != SL_STEP_AWAIT;
+    bool dst =
+        step->kind != SL_STEP_SEND && step->kind != SL_STEP_POST && step->kind != SL_STEP_AWAIT;
 
     if (step->count == 0 && (step->kind == SL_STEP_SEND || step->kind == SL_STEP_RECV)) {
         if (step->src_buf != SL_BUF_NONE || step->dst_buf != SL_BUF_NONE)
@@ -151,8 +151,9 @@ static int check_step(struct rules *rules, uint32_t idx)
         uint32_t *channel = step->kind == SL_STEP_SEND ? &rules->send_channel[step->peer]
                                                        : &rules->recv_channel[step->peer];
         if (*channel != 0 && *channel != step->channel + 1u)
-            return bad(rules, idx, "meets its peer in two channels, so the order of the messages "
-                                   "is not fixed");
+            return bad(rules, idx,
+                       "meets its peer in two channels, so the order of the messages "
+                       "is not fixed");
         *channel = step->channel + 1u;
     }
     if ((rc = check_places(rules, idx)) != 0)
@@ -175,8 +176,8 @@ static int check_group(const struct rules *rules)
         if (mine->group[i] >= size || (i > 0 && mine->group[i] <= mine->group[i - 1]))
             return bad_schedule(rules, "has a group that is not in ascending order");
         const struct sl_schedule *other = &rules->schedules[mine->group[i]];
-        bool same = other->group_count == mine->group_count &&
-                    other->win_values == mine->win_values;
+        bool same =
+            other->group_count == mine->group_count && other->win_values == mine->win_values;
         for (uint32_t j = 0; same && j < mine->group_count; j++)
             same = other->group[j] == mine->group[j];
         if (!same)
@@ -260,9 +261,7 @@ static void promised(const struct sl_run *run, uint32_t rank, uint64_t at, uint3
     *len = sl_shape_out_count(shape) - at;
     switch (shape->coll) {
     case SL_REDUCE_SCATTER:
-    case SL_SCATTER:
-        *idx = rank * count + at;
-        break;
+    case SL_SCATTER: *idx = rank * count + at; break;
     case SL_ALL_GATHER:
     case SL_GATHER:
     case SL_ALL_TO_ALL:
@@ -270,8 +269,7 @@ static void promised(const struct sl_run *run, uint32_t rank, uint64_t at, uint3
         *idx = at % count + (shape->coll == SL_ALL_TO_ALL ? rank * count : 0);
         *len = count - at % count;
         break;
-    default:
-        break;
+    default: break;
     }
 }
 
@@ -307,8 +305,8 @@ static int check_stretch(const struct sl_run *run, uint32_t rank, uint64_t at, u
         if (seg->idx + skip != want || (!sum && seg->node != from + 1))
             return sl_fail(-EINVAL,
                            "%s, rank %" PRIu32 ": out[%" PRIu64 "] comes from element %" PRIu64
-                           " of %s %" PRIu32 ", but should come from element %" PRIu64 " of rank %"
-                           PRIu32,
+                           " of %s %" PRIu32 ", but should come from element %" PRIu64
+                           " of rank %" PRIu32,
                            algo, rank, here, seg->idx + skip, sum ? "everybody, not rank" : "rank",
                            node->tag == SL_SYM_LEAF ? node->a : from, want, from);
     }
@@ -346,13 +344,12 @@ static int check_same(const struct sl_run *run, uint32_t rank)
     for (uint32_t i = 0, j = 0; i < a->count && j < b->count;) {
         uint64_t a_end = sl_sym_seg_end(a, i), b_end = sl_sym_seg_end(b, j);
         if (a->segs[i].node != b->segs[j].node)
-            return sl_fail(-EINVAL,
-                           "%s: out[%" PRIu64 "] is summed in another order on rank %" PRIu32
-                           " than on rank 0, so their bits may differ",
-                           run->schedules[0].algo,
-                           a->segs[i].start > b->segs[j].start ? a->segs[i].start
-                                                               : b->segs[j].start,
-                           rank);
+            return sl_fail(
+                -EINVAL,
+                "%s: out[%" PRIu64 "] is summed in another order on rank %" PRIu32
+                " than on rank 0, so their bits may differ",
+                run->schedules[0].algo,
+                a->segs[i].start > b->segs[j].start ? a->segs[i].start : b->segs[j].start, rank);
         i += a_end <= b_end;
         j += b_end <= a_end;
     }

@@ -28,8 +28,8 @@ struct sl_sym_node {
     uint32_t a, b;
     uint32_t tag;
     uint32_t leaves;
-    /* Sum over the leaves of 128 random bits per rank: with `leaves`, it tells whether each rank is in
-     * once (wrong with a chance of 2^-128 per expression). */
+    /* Sum over the leaves of 128 random bits per rank: with `leaves`, it tells whether each rank is
+     * in once (wrong with a chance of 2^-128 per expression). */
     unsigned __int128 sign;
 };
 
@@ -50,7 +50,8 @@ uint32_t sl_sym_node(struct sl_sym_nodes *nodes, enum sl_sym_tag tag, uint32_t a
 /* times[rank] += how often rank is in the node. */
 void sl_sym_count(const struct sl_sym_nodes *nodes, uint32_t node, uint32_t *times);
 
-/* Elements [start, next stretch's start). idx is the operand's element that the first one comes from. */
+/* Elements [start, next stretch's start). idx is the operand's element that the first one comes
+ * from. */
 struct sl_sym_seg {
     uint64_t start, idx;
     uint32_t node;

@@ -47,8 +47,7 @@ static uint32_t *step_clock(const struct sl_run *run, uint32_t step)
     return run->clocks + (size_t)run->steps[step].clock * run->clock_words;
 }
 
-static void join(const struct sl_run *run, uint32_t *restrict clock,
-                 const uint32_t *restrict other)
+static void join(const struct sl_run *run, uint32_t *restrict clock, const uint32_t *restrict other)
 {
     for (uint32_t i = 0; i < run->clock_words; i++)
         clock[i] = clock[i] > other[i] ? clock[i] : other[i];
@@ -100,8 +99,8 @@ static int race(const struct sl_run *run, uint32_t step, const struct sl_sym_reg
     uint32_t rank = step_rank(run, other);
 
     return sl_run_fail(run, step,
-                       "%s %s[%" PRIu64 "..%" PRIu64 ") while step %" PRIu32 " (%s) of rank %" PRIu32
-                       " may still %s it: nothing puts the two in order",
+                       "%s %s[%" PRIu64 "..%" PRIu64 ") while step %" PRIu32
+                       " (%s) of rank %" PRIu32 " may still %s it: nothing puts the two in order",
                        does, buf_name(run, region), region->segs[seg].start,
                        sl_sym_seg_end(region, seg), other - run->ranks[rank].base,
                        sl_step_kind_name(sl_run_data(run, other)->kind), rank, did);
@@ -158,8 +157,7 @@ static int read_place(struct sl_run *run, uint32_t step, const uint32_t *clock, 
 }
 
 static int write_place(struct sl_run *run, uint32_t step, const uint32_t *clock, uint32_t rank,
-                       uint8_t buf, uint64_t off, uint64_t count,
-                       const struct sl_sym_strip *strip)
+                       uint8_t buf, uint64_t off, uint64_t count, const struct sl_sym_strip *strip)
 {
     struct sl_sym_region *region = place(run, rank, buf, &off);
     uint32_t first = sl_sym_split(region, off), last = sl_sym_split(region, off + count);
@@ -264,8 +262,8 @@ static int do_reduce_win(struct sl_run *run, uint32_t step, const struct sl_step
         uint32_t peer = schedule->group[i];
         struct sl_sym_strip *into = i == 0 ? &run->strip : &run->other;
         if (peer == rank)
-            rc = read_place(run, step, clock, rank, data->src_buf, data->src_off, data->count,
-                            into);
+            rc =
+                read_place(run, step, clock, rank, data->src_buf, data->src_off, data->count, into);
         else
             rc = read_place(run, step, clock, peer, SL_BUF_WIN, data->win_off, data->count, into);
         if (rc == 0 && i > 0) {
@@ -337,10 +335,8 @@ static int do_instant(struct sl_run *run, uint32_t step, const struct sl_step *d
             rc = reduce_two(run, step, data);
         swap_strips(&run->strip, &run->result);
         break;
-    case SL_STEP_REDUCE_WIN:
-        return do_reduce_win(run, step, data, clock);
-    default:
-        return 0;
+    case SL_STEP_REDUCE_WIN: return do_reduce_win(run, step, data, clock);
+    default: return 0;
     }
     if (rc != 0)
         return rc;
@@ -407,8 +403,8 @@ static void enqueue(struct sl_run *run, uint32_t step, const struct sl_step *dat
 {
     uint32_t rank = step_rank(run, step);
     bool send = data->kind == SL_STEP_SEND;
-    uint64_t idx = send ? (uint64_t)rank * run->size + data->peer
-                        : (uint64_t)data->peer * run->size + rank;
+    uint64_t idx =
+        send ? (uint64_t)rank * run->size + data->peer : (uint64_t)data->peer * run->size + rank;
     struct sl_run_pair *pair = &run->pairs[idx];
     uint32_t *first = send ? &pair->send_first : &pair->recv_first;
     uint32_t *last = send ? &pair->send_last : &pair->recv_last;
@@ -475,8 +471,9 @@ static int transfer(struct sl_run *run, uint64_t idx)
     pair->recv_first = run->steps[recv].next;
     if (out->count != in->count)
         return sl_run_fail(run, recv,
-                           "expects %" PRIu64 " elements, but the message that it meets, step %"
-                           PRIu32 " of rank %" PRIu32 ", has %" PRIu64,
+                           "expects %" PRIu64
+                           " elements, but the message that it meets, step %" PRIu32
+                           " of rank %" PRIu32 ", has %" PRIu64,
                            in->count, send - run->ranks[from].base, from, out->count);
     if (run->clock_words > 0) {
         send_clock = step_clock(run, send);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state of one proof: what check.c (rules, result) and check_run.c (the run; check_setup.c its tables) share. */
+/* The state of one proof: what check.c (rules, result) and check_run.c (the run; check_setup.c its
+ * tables) share. */
 #ifndef SL_TESTING_CHECK_RUN_H
 #define SL_TESTING_CHECK_RUN_H
 
@@ -9,16 +10,17 @@
 #include "core/err.h"
 #include "core/rng.h"
 
-/* What the prover knows of a step beyond its data. "line": a channel of a rank, numbered over all. */
+/* What the prover knows of a step beyond its data. "line": a channel of a rank, numbered over
+ * all. */
 struct sl_run_step {
     uint32_t line;
-    uint32_t place;      /* among the line's steps */
+    uint32_t place;       /* among the line's steps */
     uint32_t async_place; /* among the line's sends and receives */
-    uint32_t left;       /* dependencies that have not completed */
-    uint32_t out_first;  /* steps that wait for this one, in outs[] */
+    uint32_t left;        /* dependencies that have not completed */
+    uint32_t out_first;   /* steps that wait for this one, in outs[] */
     uint32_t out_count;
-    uint32_t next;       /* step that follows in its pair's queue */
-    uint32_t clock;      /* slot of clocks[], or SL_SYM_NONE */
+    uint32_t next;  /* step that follows in its pair's queue */
+    uint32_t clock; /* slot of clocks[], or SL_SYM_NONE */
     uint8_t done;
 };
 
@@ -31,13 +33,13 @@ struct sl_run_line {
 };
 
 struct sl_run_rank {
-    uint32_t base;       /* number of its step 0 over all ranks */
+    uint32_t base; /* number of its step 0 over all ranks */
     uint32_t line_base;
     uint32_t post_first, post_count, posted; /* in posts[] */
-    uint32_t waiters;    /* list of lines */
+    uint32_t waiters;                        /* list of lines */
     struct sl_sym_region regions[SL_BUF_WIN + 1];
     uint64_t in_base, out_base; /* where IN and OUT begin in their regions */
-    bool alias;          /* IN and OUT are both in region SL_BUF_OUT */
+    bool alias;                 /* IN and OUT are both in region SL_BUF_OUT */
 };
 
 /* Messages from one rank to another: steps that have started and are not yet matched. */
@@ -63,8 +65,8 @@ struct sl_run {
     /*
      * Happened-before. A clock has two words per line: how many of its steps are known to have
      * started, and how many of its sends and receives are known to have completed (those of one
-     * line are taken to complete in order). 0 words: too large; then only what has really happened in
-     * this run counts.
+     * line are taken to complete in order). 0 words: too large; then only what has really happened
+     * in this run counts.
      */
     uint32_t clock_words;
     uint32_t *clocks, *line_clocks;

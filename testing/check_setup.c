@@ -83,8 +83,8 @@ static int clocks_init(struct sl_run *run)
 
     for (uint32_t i = 0; i < run->step_count; i++) {
         const struct sl_step *step = sl_run_data(run, i);
-        bool wanted = run->steps[i].out_count > 0 || sl_step_is_async(step) ||
-                      step->kind == SL_STEP_POST;
+        bool wanted =
+            run->steps[i].out_count > 0 || sl_step_is_async(step) || step->kind == SL_STEP_POST;
         run->steps[i].clock = wanted ? (uint32_t)slots++ : SL_SYM_NONE;
     }
     if (words > CLOCK_WORDS_MAX || slots * words * sizeof(uint32_t) > CLOCK_BYTES_MAX)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ports of this host: their state, and for those that cannot be used a reason that tells what to do. */
+/* The ports of this host: their state, and for those that cannot be used a reason that tells what
+ * to do. */
 #include "verbs/device.h"
 
 #include "core/config.h"
@@ -16,13 +17,15 @@
 
 /* Shorter than this part of the fastest port's speed: a port for management, not for data. */
 #define SLOW_PART 4
-/* What a rail pins besides staging: frames, receive buffers, queues. A round figure, for the check. */
+/* What a rail pins besides staging: frames, receive buffers, queues. A round figure, for the
+ * check. */
 #define MEMLOCK_BASE (UINT64_C(6) << 20)
 
-/* --- the list of names ------------------------------------------------------------------------- */
+/* --- the list of names
+ * ------------------------------------------------------------------------- */
 
-/* Does one entry of the list, without its ^, mean that name? "mlx5_0" means all its ports. A device is
- * meant by an entry for one of its ports too, if part_counts. */
+/* Does one entry of the list, without its ^, mean that name? "mlx5_0" means all its ports. A device
+ * is meant by an entry for one of its ports too, if part_counts. */
 static bool entry_matches(const char *entry, size_t len, const char *name, bool part_counts)
 {
     size_t device_len = strcspn(name, ":"), entry_device_len;
@@ -45,8 +48,8 @@ static bool entry_matches(const char *entry, size_t len, const char *name, bool 
     return colon == NULL || (part_counts && name[device_len] == '\0');
 }
 
-/* The place in the list of the first entry that asks for name: 0 for an empty list and lists that only
- * exclude. -1: it is left out. */
+/* The place in the list of the first entry that asks for name: 0 for an empty list and lists that
+ * only exclude. -1: it is left out. */
 static int place_in_list(const char *list, const char *name)
 {
     int place = -1, count = 0;
@@ -74,10 +77,11 @@ bool sl_verbs_name_allowed(const char *list, const char *name)
     return place_in_list(list, name) >= 0;
 }
 
-/* --- one port ---------------------------------------------------------------------------------- */
+/* --- one port
+ * ---------------------------------------------------------------------------------- */
 
-/* Bytes per second of a lane, by the code of InfiniBand, which Ethernet devices use too. The figures are
- * those that the kernel shows: 10 Gbit/s for QDR and for FDR10. */
+/* Bytes per second of a lane, by the code of InfiniBand, which Ethernet devices use too. The
+ * figures are those that the kernel shows: 10 Gbit/s for QDR and for FDR10. */
 static uint64_t lane_speed(uint8_t code)
 {
     static const struct {
@@ -121,7 +125,8 @@ static uint64_t speed_from_sysfs(const struct ibv_device *device, uint8_t num)
     return (uint64_t)(gbit * 125e6);
 }
 
-/* As ibstat and `rdma link` write them; the texts of libibverbs are not the same in all its versions. */
+/* As ibstat and `rdma link` write them; the texts of libibverbs are not the same in all its
+ * versions. */
 const char *sl_verbs_state_name(uint8_t state)
 {
     static const char *const names[] = {"NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER"};
@@ -135,16 +140,18 @@ static void explain_state(struct sl_verbs_port *port)
 
     if (port->link_layer == IBV_LINK_LAYER_ETHERNET)
         snprintf(port->why, sizeof(port->why),
-                 "port is %s: check the cable, the switch port, and `ip link` (the interface must be up)",
+                 "port is %s: check the cable, the switch port, and `ip link` (the interface must "
+                 "be up)",
                  state);
     else if (port->state == IBV_PORT_INIT || port->state == IBV_PORT_ARMED)
         snprintf(port->why, sizeof(port->why),
-                 "port is %s: the link is up, but no subnet manager has activated it; start one (opensm, or a "
+                 "port is %s: the link is up, but no subnet manager has activated it; start one "
+                 "(opensm, or a "
                  "switch's)",
                  state);
     else
-        snprintf(port->why, sizeof(port->why), "port is %s: check the cable, the switch port, and `ibstat`",
-                 state);
+        snprintf(port->why, sizeof(port->why),
+                 "port is %s: check the cable, the switch port, and `ibstat`", state);
 }
 
 static bool all_orphans(const struct sl_verbs_port *port)
@@ -162,7 +169,8 @@ static void explain(struct sl_verbs_port *port)
     port->may_return = port->node_type == IBV_NODE_CA;
     if (port->node_type == IBV_NODE_RNIC)
         snprintf(port->why, sizeof(port->why),
-                 "an iWARP device: these connect by rdma_cm only, which this transport does not use; its "
+                 "an iWARP device: these connect by rdma_cm only, which this transport does not "
+                 "use; its "
                  "interface serves the tcp transport");
     else if (port->node_type != IBV_NODE_CA)
         snprintf(port->why, sizeof(port->why), "not an InfiniBand or RoCE device (node type %d)",
@@ -171,20 +179,23 @@ static void explain(struct sl_verbs_port *port)
         explain_state(port);
     else if (port->link_layer == IBV_LINK_LAYER_INFINIBAND && port->lid == 0)
         snprintf(port->why, sizeof(port->why),
-                 "port has no LID: no subnet manager has given it one; start one (opensm, or a switch's)");
+                 "port has no LID: no subnet manager has given it one; start one (opensm, or a "
+                 "switch's)");
     else if (port->gid_count == 0)
         snprintf(port->why, sizeof(port->why),
                  "port has no GID yet: give its network interface an address (`ip addr add`)");
     else if (all_orphans(port))
-        snprintf(port->why, sizeof(port->why),
-                 "port has no GID that its network interface answers for: give the interface an address "
-                 "(`ip addr add`)");
+        snprintf(
+            port->why, sizeof(port->why),
+            "port has no GID that its network interface answers for: give the interface an address "
+            "(`ip addr add`)");
 }
 
 int sl_verbs_port_read(const struct sl_ibv *ibv, struct ibv_context *context, uint8_t num,
                        struct sl_verbs_port *out)
 {
-    /* The library knows two sizes of this structure, and by its plain name fills the older, shorter one. */
+    /* The library knows two sizes of this structure, and by its plain name fills the older, shorter
+     * one. */
     struct ibv_port_attr attr = {0};
     struct _compat_ibv_port_attr *compat = (struct _compat_ibv_port_attr *)&attr;
     const char *device = (ibv->ibv_get_device_name)(context->device);
@@ -202,8 +213,8 @@ int sl_verbs_port_read(const struct sl_ibv *ibv, struct ibv_context *context, ui
     port.mtu = (uint8_t)attr.active_mtu;
     port.lid = attr.lid;
     /* Devices from before RoCE say nothing. */
-    port.link_layer = attr.link_layer != IBV_LINK_LAYER_UNSPECIFIED ? attr.link_layer
-                                                                    : IBV_LINK_LAYER_INFINIBAND;
+    port.link_layer =
+        attr.link_layer != IBV_LINK_LAYER_UNSPECIFIED ? attr.link_layer : IBV_LINK_LAYER_INFINIBAND;
     port.speed = lane_speed(attr.active_speed) * lane_count(attr.active_width);
     if (port.speed == 0)
         port.speed = speed_from_sysfs(context->device, num);
@@ -213,7 +224,8 @@ int sl_verbs_port_read(const struct sl_ibv *ibv, struct ibv_context *context, ui
     return 0;
 }
 
-/* --- all ports --------------------------------------------------------------------------------- */
+/* --- all ports
+ * --------------------------------------------------------------------------------- */
 
 struct listed {
     struct sl_verbs_port port;
@@ -248,18 +260,23 @@ static void explain_open(const struct ibv_device *device, int error, struct sl_v
     const char *file = device->dev_name;
     char path[IBV_SYSFS_NAME_MAX + 32];
 
-    /* After a refusal the library looks for the file elsewhere, and ends with not having found it. */
+    /* After a refusal the library looks for the file elsewhere, and ends with not having found
+     * it. */
     snprintf(path, sizeof(path), "/dev/infiniband/%s", file);
     if (error == ENOENT && faccessat(AT_FDCWD, path, R_OK | W_OK, AT_EACCESS) != 0)
         error = errno;
     if (error == ENOENT)
         snprintf(port->why, sizeof(port->why),
-                 "cannot be opened: there is no /dev/infiniband/%s; load ib_uverbs, or give the container "
-                 "--device=/dev/infiniband", file);
+                 "cannot be opened: there is no /dev/infiniband/%s; load ib_uverbs, or give the "
+                 "container "
+                 "--device=/dev/infiniband",
+                 file);
     else if (error == EACCES || error == EPERM)
         snprintf(port->why, sizeof(port->why),
-                 "cannot be opened: no permission for /dev/infiniband/%s; it must be readable and writable "
-                 "(mode 0666, or your group), and a container needs --device=/dev/infiniband", file);
+                 "cannot be opened: no permission for /dev/infiniband/%s; it must be readable and "
+                 "writable "
+                 "(mode 0666, or your group), and a container needs --device=/dev/infiniband",
+                 file);
     else
         snprintf(port->why, sizeof(port->why), "cannot be opened: /dev/infiniband/%s: %s", file,
                  strerror(error));
@@ -273,7 +290,8 @@ static int list_closed(struct listing *list, struct ibv_device *device, int erro
     if (item == NULL)
         return sl_fail(-ENOMEM, "no memory for the list of RDMA ports");
     item->port.node_type = (uint8_t)device->node_type;
-    snprintf(item->port.device, sizeof(item->port.device), "%s", (list->ibv->ibv_get_device_name)(device));
+    snprintf(item->port.device, sizeof(item->port.device), "%s",
+             (list->ibv->ibv_get_device_name)(device));
     snprintf(item->port.name, sizeof(item->port.name), "%s", item->port.device);
     explain_open(device, error, &item->port);
     return 0;
@@ -349,8 +367,9 @@ static void explain_memlock(const struct sl_config *config, struct listed *items
     if (rails == 0)
         return; /* what is missing are rails */
     for (size_t i = 0; i < count; i++)
-        rails += items[i].port.why[0] != '\0' && items[i].port.may_return && rails < SL_VERBS_RAILS_MAX;
-    if ( sl_verbs_memlock_fits(rails * rail_bytes, why, sizeof(why)))
+        rails +=
+            items[i].port.why[0] != '\0' && items[i].port.may_return && rails < SL_VERBS_RAILS_MAX;
+    if (sl_verbs_memlock_fits(rails * rail_bytes, why, sizeof(why)))
         return;
     for (size_t i = 0; i < count; i++)
         if (items[i].port.why[0] == '\0')
@@ -421,7 +440,8 @@ static void list_sort(struct listing *list)
     }
     explain_memlock(list->config, list->items, list->count);
     for (size_t i = 0; i < list->count; i++)
-        list->items[i].slow = list->items[i].port.why[0] == '\0' && list->items[i].port.speed != 0 &&
+        list->items[i].slow = list->items[i].port.why[0] == '\0' &&
+                              list->items[i].port.speed != 0 &&
                               list->items[i].port.speed < fastest / SLOW_PART;
     if (list->count == 0)
         return;
@@ -448,24 +468,28 @@ static bool find_file(const char *folder, const char *start, char *out, size_t c
     return found;
 }
 
-/* The kernel may have devices that the library leaves out, for want of their file or of a driver. */
+/* The kernel may have devices that the library leaves out, for want of their file or of a
+ * driver. */
 static int fail_no_device(void)
 {
     char device[IBV_SYSFS_NAME_MAX], file[IBV_SYSFS_NAME_MAX];
 
     if (!find_file("/sys/class/infiniband", "", device, sizeof(device)))
         return sl_fail(-ENODEV,
-                       "no RDMA device: load ib_uverbs and the driver of the device (mlx5_ib for NVIDIA's), or "
+                       "no RDMA device: load ib_uverbs and the driver of the device (mlx5_ib for "
+                       "NVIDIA's), or "
                        "try soft-RoCE: modprobe rdma_rxe; rdma link add rxe0 type rxe netdev eth0");
     if (!find_file("/dev/infiniband", "uverbs", file, sizeof(file)))
-        return sl_fail(-ENODEV,
-                       "the kernel has the RDMA device %s, but there is no /dev/infiniband/uverbs* here: load "
-                       "ib_uverbs, or give the container --device=/dev/infiniband",
-                       device);
-    return sl_fail(-ENODEV,
-                   "the kernel has the RDMA device %s, but libibverbs does not show it: install the library's "
-                   "drivers (rdma-core; Debian: ibverbs-providers)",
-                   device);
+        return sl_fail(
+            -ENODEV,
+            "the kernel has the RDMA device %s, but there is no /dev/infiniband/uverbs* here: load "
+            "ib_uverbs, or give the container --device=/dev/infiniband",
+            device);
+    return sl_fail(
+        -ENODEV,
+        "the kernel has the RDMA device %s, but libibverbs does not show it: install the library's "
+        "drivers (rdma-core; Debian: ibverbs-providers)",
+        device);
 }
 
 int sl_verbs_ports_list(const struct sl_config *config, struct sl_verbs_port *out, size_t cap,

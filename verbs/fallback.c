@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Frames and writes over the companion, while a connection has no path (SLUICE_VERBS_FALLBACK=tcp).
+ * Frames and writes over the sideband, while a connection has no path (SLUICE_VERBS_FALLBACK=tcp).
  *
- * To the rest of the transport this is a path without a queue pair. On the companion each frame or write is
- * a unit: a message of fixed length that says what follows, and a message with its bytes. The companion keeps
- * their order and loses none, so there is nothing to fence. Frames go back to a path only when the other
- * end has said that it handled all units, for frames must not overtake each other.
+ * To the rest of the transport this is a path without a queue pair. On the sideband each frame or
+ * write is a unit: a message of fixed length that says what follows, and a message with its bytes.
+ * The sideband keeps their order and loses none, so there is nothing to fence. Frames go back to a
+ * path only when the other end has said that it handled all units, for frames must not overtake
+ * each other.
  */
 #include "verbs/verbs.h"
 
@@ -32,7 +33,7 @@ struct out {
     struct unit unit;
     struct sl_req unit_req, bytes_req;
     const uint8_t *bytes;
-    uint8_t taken; /* messages that the companion took */
+    uint8_t taken; /* messages that the sideband took */
     uint8_t left;  /* messages that are not over */
 };
 
@@ -90,8 +91,9 @@ static void on_out(struct sl_req *req)
     struct sl_verbs_tcp *tcp = req->arg;
 
     if (tcp->ep->state != SL_VERBS_EP_UP || req->status != 0)
-        return; /* the companion's end is told by itself */
-    /* The unit that is half handed over too: its first message may end before the second is taken. */
+        return; /* the sideband's end is told by itself */
+    /* The unit that is half handed over too: its first message may end before the second is
+     * taken. */
     for (uint32_t i = tcp->out_done; i != tcp->out_next; i++) {
         struct out *out = &tcp->out[i % DEPTH];
 
@@ -101,17 +103,17 @@ static void on_out(struct sl_req *req)
     retire(tcp);
 }
 
-/* Hands one message over. False: the companion has no room. */
+/* Hands one message over. False: the sideband has no room. */
 static bool hand_over(struct sl_verbs_tcp *tcp, struct out *out)
 {
-    struct sl_ep *companion = tcp->ep->companion;
+    struct sl_ep *sideband = tcp->ep->sideband;
     bool first = out->taken == 0;
     struct sl_buf buf = {.addr = first ? (const void *)&out->unit : out->bytes,
                          .len = first ? sizeof(out->unit) : out->unit.len};
     struct sl_req *req = first ? &out->unit_req : &out->bytes_req;
 
     *req = (struct sl_req){.status = SL_PENDING, .done = on_out, .arg = tcp};
-    int rc = companion->iface->ops->send(companion, &buf, first ? UNIT_TAG : BYTES_TAG, req);
+    int rc = sideband->iface->ops->send(sideband, &buf, first ? UNIT_TAG : BYTES_TAG, req);
 
     if (rc < 0)
         return false;
@@ -125,7 +127,7 @@ int sl_verbs_tcp_push(struct sl_verbs_ep *ep)
     struct sl_verbs_tcp *tcp = ep->tcp;
     int count = 0;
 
-    if (tcp == NULL || !ep->companion_up)
+    if (tcp == NULL || !ep->sideband_up)
         return 0;
     while (tcp->out_push != tcp->out_next) {
         struct out *out = &tcp->out[tcp->out_push % DEPTH];
@@ -173,13 +175,14 @@ void sl_verbs_tcp_begin(struct sl_verbs_ep *ep)
 {
     struct sl_verbs_tcp *tcp = ep->tcp;
 
-    if (tcp == NULL || !ep->companion_up || tcp->path.state == SL_VERBS_PATH_UP)
+    if (tcp == NULL || !ep->sideband_up || tcp->path.state == SL_VERBS_PATH_UP)
         return;
     tcp->path.state = SL_VERBS_PATH_UP;
     tcp->ending = tcp->end_sent = false;
     tcp->path.stats.ups++;
     sl_verbs_event(ep->iface, SL_EVENT_FALLBACK_ON, ep->base.peer, 0, 0);
-    sl_warn("verbs", "no path to %s: continues over TCP until one returns", sl_ep_peer_name(&ep->base));
+    sl_warn("verbs", "no path to %s: continues over TCP until one returns",
+            sl_ep_peer_name(&ep->base));
     sl_verbs_choose_frame_path(ep);
     sl_verbs_ep_activate(ep);
 }
@@ -261,7 +264,8 @@ static void on_in(struct sl_req *req)
 
     if (tcp->ep->state == SL_VERBS_EP_DOWN)
         return;
-    /* The companion dropped a message that was not due, and lives on. Its end it tells by itself. */
+    /* The sideband dropped a message that was not due, and lives on. Its end it tells by
+     * itself. */
     if (req->status == -EPROTO || req->status == -EMSGSIZE)
         sl_verbs_ep_fail(tcp->ep, -EPROTO,
                          "%s sends over TCP what is not due: %llu bytes, tag 0x%llx",
@@ -276,7 +280,7 @@ static void on_in(struct sl_req *req)
 /* Awaits what comes next, taking at once what is here already. */
 static void listen_on(struct sl_verbs_tcp *tcp)
 {
-    struct sl_ep *companion = tcp->ep->companion;
+    struct sl_ep *sideband = tcp->ep->sideband;
 
     while (!tcp->ep->failing && tcp->ep->state != SL_VERBS_EP_DOWN) {
         struct sl_sink *sink = tcp->in_bytes ? &tcp->bytes_sink : &tcp->in_sink;
@@ -286,8 +290,8 @@ static void listen_on(struct sl_verbs_tcp *tcp)
                     ? (struct sl_sink){.dst = place_for(tcp), .len = tcp->in.len, .tag = BYTES_TAG}
                     : (struct sl_sink){.dst = &tcp->in, .len = sizeof(tcp->in), .tag = UNIT_TAG};
         *req = (struct sl_req){.status = SL_PENDING, .done = on_in, .arg = tcp};
-        if (companion->iface->ops->recv(companion, sink, req) != 1)
-            return; /* taken, or the companion is gone and says so itself */
+        if (sideband->iface->ops->recv(sideband, sink, req) != 1)
+            return; /* taken, or the sideband is gone and says so itself */
         take(tcp);
     }
 }

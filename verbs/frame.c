@@ -31,7 +31,6 @@ int sl_verbs_grant_read(const struct sl_verbs_frame *frame, const void *payload,
     if (out->rkey_count == 0 || out->rkey_count > SL_VERBS_RAILS_MAX || out->len == 0 ||
         out->off + out->len < out->off)
         return sl_fail(-EBADMSG, "a grant of %llu bytes at %llu with %u keys makes no sense",
-                       (unsigned long long)out->len, (unsigned long long)out->off,
-                       out->rkey_count);
+                       (unsigned long long)out->len, (unsigned long long)out->off, out->rkey_count);
     return 0;
 }

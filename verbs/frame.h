@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What travels by SEND: a header, and a payload behind it. docs/wire.md draws it; numbers are little-endian.
+ * What travels by SEND: a header, and a payload behind it. docs/wire.md draws it; numbers are
+ * little-endian.
  */
 #ifndef SL_VERBS_FRAME_H
 #define SL_VERBS_FRAME_H
@@ -13,11 +14,11 @@
 enum sl_verbs_frame_kind {
     SL_VERBS_PING = 1, /* twice by either end before all else on a path: it carries */
     SL_VERBS_EAGER,    /* a whole message: tag, payload */
-    SL_VERBS_RTS,      /* a long message waits, or is shorter than its grant: tag, value = its length */
-    SL_VERBS_GRANT,    /* payload: struct sl_verbs_grant */
-    SL_VERBS_DROP,     /* the message met another receive than it was meant for: it is over */
-    SL_VERBS_CREDIT,   /* credits only */
-    SL_VERBS_RECORD,   /* payload: a record; not in the order of frames */
+    SL_VERBS_RTS, /* a long message waits, or is shorter than its grant: tag, value = its length */
+    SL_VERBS_GRANT,  /* payload: struct sl_verbs_grant */
+    SL_VERBS_DROP,   /* the message met another receive than it was meant for: it is over */
+    SL_VERBS_CREDIT, /* credits only */
+    SL_VERBS_RECORD, /* payload: a record; not in the order of frames */
 };
 
 /* Of a GRANT that left before the sender asked: the message may be shorter than its value. */
@@ -39,14 +40,15 @@ struct sl_verbs_frame {
 #define SL_VERBS_FRAME_BYTES 32
 _Static_assert(sizeof(struct sl_verbs_frame) == SL_VERBS_FRAME_BYTES, "travels as it is");
 
-/* Each work request's immediate: its number in this epoch of the path, by which the receiver tells what it shows twice, and
- * the grant that it writes to; of a frame 0. */
+/* Each work request's immediate: its number in this epoch of the path, by which the receiver tells
+ * what it shows twice, and the grant that it writes to; of a frame 0. */
 static inline uint32_t sl_verbs_imm(uint32_t number, uint32_t grant)
 {
     return number << 16 | grant;
 }
 
-/* Where a part of a message may be written. id has 16 bits and travels in each write's immediate. */
+/* Where a part of a message may be written. id has 16 bits and travels in each write's
+ * immediate. */
 struct sl_verbs_grant {
     uint64_t off, len, addr;
     uint32_t id, rkey_count;

@@ -89,7 +89,8 @@ static void describe_address(struct sl_verbs_gid *gid)
 {
     const struct in6_addr *address = address_of(gid);
 
-    if (gid->type == SL_VERBS_GID_IB) /* fe80::/64 is the default subnet there: nothing of lesser reach */
+    if (gid->type ==
+        SL_VERBS_GID_IB) /* fe80::/64 is the default subnet there: nothing of lesser reach */
         return;
     gid->is_v4 = IN6_IS_ADDR_V4MAPPED(address);
     gid->is_link_local = gid->is_v4 ? gid->gid.raw[12] == 169 && gid->gid.raw[13] == 254
@@ -146,8 +147,8 @@ static void find_prefixes(struct sl_verbs_port *port)
             break;
         }
         /* An interface that is not seen here is in another network namespace: that says nothing. */
-        gid->is_orphan = gid->type == SL_VERBS_GID_ROCE_V2 && gid->prefix_len == 0 && gid->netdev != 0 &&
-                         if_indextoname(gid->netdev, name) != NULL;
+        gid->is_orphan = gid->type == SL_VERBS_GID_ROCE_V2 && gid->prefix_len == 0 &&
+                         gid->netdev != 0 && if_indextoname(gid->netdev, name) != NULL;
     }
     freeifaddrs(list);
 }
@@ -156,7 +157,8 @@ void sl_verbs_gids_read(const struct sl_ibv *ibv, struct ibv_context *context, u
                         struct sl_verbs_port *port)
 {
     port->gid_count = 0;
-    for (unsigned i = 0; i < table_len && i < GID_TABLE_MAX && port->gid_count < SL_VERBS_GIDS_MAX; i++) {
+    for (unsigned i = 0; i < table_len && i < GID_TABLE_MAX && port->gid_count < SL_VERBS_GIDS_MAX;
+         i++) {
         struct sl_verbs_gid *gid = &port->gids[port->gid_count];
 
         if (!read_entry(ibv, context, port, i, gid))
@@ -226,12 +228,14 @@ static bool fits(const struct sl_verbs_gid *gid, int64_t index, enum family fami
         return false;
     if (index >= 0)
         return gid->index == index;
-    return gid->type == SL_VERBS_GID_IB || family == FAMILY_ANY || gid->is_v4 == (family == FAMILY_V4);
+    return gid->type == SL_VERBS_GID_IB || family == FAMILY_ANY ||
+           gid->is_v4 == (family == FAMILY_V4);
 }
 
 /*
- * Larger is better; of equals the first in the table wins. Orphans are what a port has before its interface
- * has an address: made of the MAC address, while the interface makes its own of something else.
+ * Larger is better; of equals the first in the table wins. Orphans are what a port has before its
+ * interface has an address: made of the MAC address, while the interface makes its own of something
+ * else.
  */
 static unsigned merit(const struct sl_verbs_gid *gid, const struct sl_verbs_gid *peer)
 {
@@ -252,7 +256,8 @@ static unsigned merit(const struct sl_verbs_gid *gid, const struct sl_verbs_gid 
 static int fail_none(const struct sl_config *config, const struct sl_verbs_port *port,
                      const struct sl_verbs_gid *peer)
 {
-    char have[256] = "no GID at all (does its interface have an address?)", to[96] = "", wish[96] = "";
+    char have[256] = "no GID at all (does its interface have an address?)", to[96] = "",
+         wish[96] = "";
     size_t len = 0;
 
     for (unsigned i = 0; i < port->gid_count && len < sizeof(have); i++) {
@@ -269,9 +274,11 @@ static int fail_none(const struct sl_config *config, const struct sl_verbs_port 
         snprintf(to, sizeof(to), " for the peer's %s", text);
     }
     if (config->verbs_gid_index >= 0)
-        snprintf(wish, sizeof(wish), " with SLUICE_VERBS_GID_INDEX %d", (int)config->verbs_gid_index);
+        snprintf(wish, sizeof(wish), " with SLUICE_VERBS_GID_INDEX %d",
+                 (int)config->verbs_gid_index);
     else if (strcmp(config->verbs_gid_family, "auto") != 0)
-        snprintf(wish, sizeof(wish), " with SLUICE_VERBS_GID_FAMILY %.16s", config->verbs_gid_family);
+        snprintf(wish, sizeof(wish), " with SLUICE_VERBS_GID_FAMILY %.16s",
+                 config->verbs_gid_family);
     return sl_fail(-ENODEV, "port %s has no GID%s%s; it has %s", port->name, to, wish, have);
 }
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GPU memory, which the processor must not touch: lent to devices as a dma-buf, written by the peer's NIC, and by
- * the GPU itself where a frame has brought the bytes.
+ * GPU memory, which the processor must not touch: lent to devices as a dma-buf, written by the
+ * peer's NIC, and by the GPU itself where a frame has brought the bytes.
  *
- * What is sent from it, however short, is written by the NIC: it never goes into a frame. What is received into
- * it is granted when the receive is posted, however short, and the grant says so: a sender that has it writes. One
- * that sent a frame before the grant came has the frame's bytes copied by the GPU (gdr/staging.c).
+ * What is sent from it, however short, is written by the NIC: it never goes into a frame. What is
+ * received into it is granted when the receive is posted, however short, and the grant says so: a
+ * sender that has it writes. One that sent a frame before the grant came has the frame's bytes
+ * copied by the GPU (gdr/staging.c).
  */
 #include "verbs/verbs.h"
 
@@ -61,21 +62,24 @@ static int rail_reg(const struct sl_verbs_rail *rail, const struct sl_mem *mem, 
     struct ibv_mr *mr = NULL;
 
     if (ibv->ibv_reg_dmabuf_mr == NULL)
-        return sl_fail(-ENOTSUP, "libibverbs cannot register GPU memory: that takes rdma-core 34 or later");
+        return sl_fail(-ENOTSUP,
+                       "libibverbs cannot register GPU memory: that takes rdma-core 34 or later");
     if (rail->iface->config->verbs_relaxed_ordering != SL_OFF)
         mr = ibv->ibv_reg_dmabuf_mr(rail->pd, mem->fd_off, mem->len, iova, mem->fd,
                                     SL_VERBS_ACCESS | IBV_ACCESS_RELAXED_ORDERING);
     errno = 0;
     if (mr == NULL)
-        mr = ibv->ibv_reg_dmabuf_mr(rail->pd, mem->fd_off, mem->len, iova, mem->fd, SL_VERBS_ACCESS);
+        mr =
+            ibv->ibv_reg_dmabuf_mr(rail->pd, mem->fd_off, mem->len, iova, mem->fd, SL_VERBS_ACCESS);
     if (mr == NULL && is_unknown(errno))
-        return sl_fail(-ENOTSUP, "%s takes no GPU memory: its driver or this kernel knows no dma-buf",
+        return sl_fail(-ENOTSUP,
+                       "%s takes no GPU memory: its driver or this kernel knows no dma-buf",
                        rail->port.name);
     if (mr == NULL) {
         int err = errno != 0 ? -errno : -EIO;
 
-        return sl_fail(err, "%s could not register %zu bytes of GPU memory: %s", rail->port.name, mem->len,
-                       sluice_strerror(err));
+        return sl_fail(err, "%s could not register %zu bytes of GPU memory: %s", rail->port.name,
+                       mem->len, sluice_strerror(err));
     }
     *out = mr;
     return 0;
@@ -87,10 +91,13 @@ static int dmabuf_reg(struct sl_verbs_iface *iface, const struct sl_mem *mem, st
     int err = 0;
 
     if (mem->fd < 0)
-        return sl_fail(-EINVAL, "GPU memory is to be registered through a dma-buf, and none was given");
+        return sl_fail(-EINVAL,
+                       "GPU memory is to be registered through a dma-buf, and none was given");
     if ((((uintptr_t)mem->addr ^ mem->fd_off) & (page - 1)) != 0)
-        return sl_fail(-EINVAL, "GPU memory at %p and offset %llu of its dma-buf do not lie alike in their pages",
-                       mem->addr, (unsigned long long)mem->fd_off);
+        return sl_fail(
+            -EINVAL,
+            "GPU memory at %p and offset %llu of its dma-buf do not lie alike in their pages",
+            mem->addr, (unsigned long long)mem->fd_off);
     for (unsigned i = 0; i < iface->rail_count && err == 0; i++)
         err = rail_reg(&iface->rails[i], mem, &mr[i]);
     if (err != 0)
@@ -98,8 +105,8 @@ static int dmabuf_reg(struct sl_verbs_iface *iface, const struct sl_mem *mem, st
     return err;
 }
 
-/* By its address alone: as a dma-buf of our own making, or, where that cannot be had, as nvidia-peermem lets
- * ordinary registration find it. */
+/* By its address alone: as a dma-buf of our own making, or, where that cannot be had, as
+ * nvidia-peermem lets ordinary registration find it. */
 static int address_reg(struct sl_verbs_iface *iface, const struct sl_gpu_memory *gpu,
                        const struct sl_mem *mem, struct ibv_mr **mr)
 {
@@ -115,7 +122,8 @@ static int address_reg(struct sl_verbs_iface *iface, const struct sl_gpu_memory 
         return err;
     snprintf(why, sizeof(why), "%s", sluice_last_error());
     if (sl_verbs_reg_all(iface, mem->addr, mem->len, mr) != 0)
-        return sl_fail(-ENOTSUP, "%s; and without dma-buf it takes the kernel module nvidia_peermem", why);
+        return sl_fail(-ENOTSUP,
+                       "%s; and without dma-buf it takes the kernel module nvidia_peermem", why);
     return 0;
 }
 
@@ -131,8 +139,10 @@ static int stage_find(struct sl_verbs_iface *iface, const struct sl_gpu_memory *
             return 0;
         }
     if (iface->stage_count == SL_VERBS_STAGES_MAX)
-        return sl_fail(-ENOTSUP, "memory of more than %u CUDA contexts is registered", SL_VERBS_STAGES_MAX);
-    err = sl_gpu_stage_create(gpu, iface->base.worker->clock, iface->eager_bytes, STAGE_BUFFERS, out);
+        return sl_fail(-ENOTSUP, "memory of more than %u CUDA contexts is registered",
+                       SL_VERBS_STAGES_MAX);
+    err =
+        sl_gpu_stage_create(gpu, iface->base.worker->clock, iface->eager_bytes, STAGE_BUFFERS, out);
     if (err == 0)
         iface->stages[iface->stage_count++] = *out;
     return err;
@@ -143,13 +153,19 @@ int sl_verbs_gpu_reg(struct sl_verbs_iface *iface, const struct sl_mem *mem, str
     int err;
 
     if (!sl_gpu_look(mem->addr, &mr->gpu))
-        return sl_fail(-ENOTSUP, "%p is no memory of a GPU that this process uses through CUDA", mem->addr);
+        return sl_fail(-ENOTSUP, "%p is no memory of a GPU that this process uses through CUDA",
+                       mem->addr);
     if (strcmp(iface->config->verbs_fallback, "tcp") == 0)
-        return sl_fail(-ENOTSUP, "with SLUICE_VERBS_FALLBACK=tcp the processor would have to reach GPU memory, "
-                       "which it cannot: set it to off");
+        return sl_fail(
+            -ENOTSUP,
+            "with SLUICE_VERBS_FALLBACK=tcp the processor would have to reach GPU memory, "
+            "which it cannot: set it to off");
     if (mr->gpu.order == SL_GPU_UNORDERED)
-        return sl_fail(-ENOTSUP, "GPU %d sees what a NIC wrote in no certain order, and its driver cannot put "
-                       "it in order", mr->gpu.device);
+        return sl_fail(
+            -ENOTSUP,
+            "GPU %d sees what a NIC wrote in no certain order, and its driver cannot put "
+            "it in order",
+            mr->gpu.device);
     err = stage_find(iface, &mr->gpu, &mr->stage);
     if (err != 0)
         return err;
@@ -160,9 +176,10 @@ int sl_verbs_gpu_reg(struct sl_verbs_iface *iface, const struct sl_mem *mem, str
 
 int sl_verbs_gpu_check(const struct sl_mem_region *region)
 {
-    return region->dead ? sl_fail(-EINVAL, "the GPU memory of this message went away: %zu bytes at %p",
-                                  region->len, (void *)region->addr)
-                        : 0;
+    return region->dead
+               ? sl_fail(-EINVAL, "the GPU memory of this message went away: %zu bytes at %p",
+                         region->len, (void *)region->addr)
+               : 0;
 }
 
 /* ---- what arrives ---- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Interfaces: the ports, pools and companion that all connections of a worker share. */
+/* Interfaces: the ports, pools and sideband that all connections of a worker share. */
 #include "verbs/verbs.h"
 
 #include "core/log.h"
@@ -12,26 +12,25 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#define COMPANION "tcp"
+#define SIDEBAND "tcp"
 
-static const struct sl_transport_ops *companion_given; /* for tests */
+static const struct sl_transport_ops *sideband_given; /* for tests */
 
-void sl_verbs_companion_replace(const struct sl_transport_ops *ops)
+void sl_verbs_sideband_replace(const struct sl_transport_ops *ops)
 {
-    companion_given = ops;
+    sideband_given = ops;
 }
 
-static int companion_open(struct sl_verbs_iface *iface)
+static int sideband_open(struct sl_verbs_iface *iface)
 {
-    const struct sl_transport_ops *ops = companion_given != NULL
-                                             ? companion_given
-                                             : sl_transport_find(COMPANION, strlen(COMPANION));
-    struct sl_handler handler = sl_verbs_companion_handler(iface);
+    const struct sl_transport_ops *ops =
+        sideband_given != NULL ? sideband_given : sl_transport_find(SIDEBAND, strlen(SIDEBAND));
+    struct sl_handler handler = sl_verbs_sideband_handler(iface);
 
     if (ops == NULL)
         return sl_fail(-ENOTSUP, "this build has no transport '%s', which looks after RDMA paths",
-                       COMPANION);
-    return ops->open(iface->base.worker, NULL, &handler, &iface->companion);
+                       SIDEBAND);
+    return ops->open(iface->base.worker, NULL, &handler, &iface->sideband);
 }
 
 /* ---- interfaces ---- */
@@ -49,8 +48,8 @@ void sl_verbs_iface_close(struct sl_iface *base)
     sl_verbs_pool_fini(iface, &iface->staging);
     for (unsigned i = 0; i < SL_VERBS_RAILS_MAX; i++)
         sl_verbs_rail_close(&iface->rails[i]);
-    if (iface->companion != NULL)
-        iface->companion->ops->close(iface->companion);
+    if (iface->sideband != NULL)
+        iface->sideband->ops->close(iface->sideband);
     if (iface->epoll_fd >= 0)
         close(iface->epoll_fd);
     free(iface->tx_chunks.free);
@@ -91,8 +90,8 @@ static void reason_add(char *out, size_t cap, const char *name, const char *why)
         snprintf(out + used, cap - used, "%s", more);
 }
 
-/* Those that should be rails, from all of this host or the one that was asked for; why gets the reasons of
- * those that are not usable. */
+/* Those that should be rails, from all of this host or the one that was asked for; why gets the
+ * reasons of those that are not usable. */
 static int ports_choose(const struct sl_verbs_iface *iface, const struct sl_device *dev,
                         struct sl_verbs_port *ports, size_t *count, char *why, size_t cap)
 {
@@ -112,8 +111,8 @@ static int ports_choose(const struct sl_verbs_iface *iface, const struct sl_devi
     return err;
 }
 
-/* Ports that are down are opened too: they join when they come up, and until then keep their number, which
- * is the same on all hosts. */
+/* Ports that are down are opened too: they join when they come up, and until then keep their
+ * number, which is the same on all hosts. */
 static int rails_open(struct sl_verbs_iface *iface, const struct sl_device *dev)
 {
     struct sl_verbs_port *ports = calloc(SL_VERBS_PORTS_MAX, sizeof(*ports));
@@ -186,8 +185,9 @@ static void say_what_is_in_clear(const struct sl_config *config)
     static _Atomic bool said;
 
     if (config->tcp_tls == SL_ON && !atomic_exchange(&said, true))
-        sl_warn("verbs", "SLUICE_TCP_TLS encrypts TCP alone: what goes by RDMA goes in clear; SLUICE_TRANSPORT=shm,tcp "
-                "keeps to what it covers");
+        sl_warn("verbs", "SLUICE_TCP_TLS encrypts TCP alone: what goes by RDMA goes in clear; "
+                         "SLUICE_TRANSPORT=shm,tcp "
+                         "keeps to what it covers");
 }
 
 int sl_verbs_iface_open(struct sl_worker *worker, const struct sl_device *dev,
@@ -198,7 +198,7 @@ int sl_verbs_iface_open(struct sl_worker *worker, const struct sl_device *dev,
 
     if (iface == NULL)
         return sl_fail(-ENOMEM, "no memory for a verbs interface");
-    iface->base = (struct sl_iface){.worker = worker, .caps = SL_CAP_WAKEUP | SL_CAP_MENDS};
+    iface->base = (struct sl_iface){.worker = worker, .caps = SL_CAP_WAKEUP | SL_CAP_REPAIRS};
     if (handler != NULL)
         iface->base.handler = *handler;
     iface->base.ops = sl_transport_complete(&sl_verbs_ops, &iface->ops);
@@ -225,13 +225,13 @@ int sl_verbs_iface_open(struct sl_worker *worker, const struct sl_device *dev,
     if (err == 0)
         err = pools_init(iface);
     if (err == 0)
-        err = companion_open(iface);
+        err = sideband_open(iface);
     if (err == 0) {
         struct epoll_event event = {.events = EPOLLIN};
-        int fd = iface->companion->ops->fd(iface->companion);
+        int fd = iface->sideband->ops->fd(iface->sideband);
 
         if (epoll_ctl(iface->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0)
-            err = sl_fail(-errno, "the companion's events cannot be waited for: %s",
+            err = sl_fail(-errno, "the sideband's events cannot be waited for: %s",
                           sluice_strerror(-errno));
     }
     if (err != 0) {

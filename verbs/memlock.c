@@ -39,8 +39,10 @@ bool sl_verbs_memlock_fits(uint64_t more, char *why, size_t cap)
     if (lock.limit == UINT64_MAX || needed <= lock.limit || may_lock_everything())
         return true;
     snprintf(why, cap,
-             "locked memory is limited to %llu KiB, but %llu KiB are needed, and registered buffers besides: "
-             "ulimit -l unlimited; systemd, slurmd: LimitMEMLOCK=infinity; containers: --ulimit memlock=-1",
+             "locked memory is limited to %llu KiB, but %llu KiB are needed, and registered "
+             "buffers besides: "
+             "ulimit -l unlimited; systemd, slurmd: LimitMEMLOCK=infinity; containers: --ulimit "
+             "memlock=-1",
              (unsigned long long)(lock.limit >> 10), (unsigned long long)((needed + 1023) >> 10));
     return false;
 }

@@ -66,8 +66,8 @@ static void tx_advance(struct sl_verbs_ep *ep)
         ep->tx_oldest++;
 }
 
-/* Grants for a message that turns out not to be what the receiver expected: it will hear so and take
- * them back. */
+/* Grants for a message that turns out not to be what the receiver expected: it will hear so and
+ * take them back. */
 static void forget_grants(struct sl_verbs_ep *ep, uint32_t number)
 {
     for (unsigned i = 0; i < SL_VERBS_TX_GRANTS && ep->early_count > 0; i++) {
@@ -128,7 +128,8 @@ static int send_long(struct sl_verbs_ep *ep, const struct sl_buf *buf, uint64_t 
     struct sl_verbs_tx_msg *msg = sl_verbs_tx_at(ep, number);
     const struct sl_verbs_tx_grant *early = early_grant(ep, number, tag, buf->len);
 
-    /* Whoever granted more than the message has learns its length beside the bytes: nobody waits for it. */
+    /* Whoever granted more than the message has learns its length beside the bytes: nobody waits
+     * for it. */
     if (early == NULL || early->total != buf->len) {
         struct sl_verbs_tx_frame *frame =
             ep->credits == 0 ? NULL : sl_verbs_frame_new(ep, SL_VERBS_RTS, number);
@@ -152,8 +153,8 @@ static int send_long(struct sl_verbs_ep *ep, const struct sl_buf *buf, uint64_t 
 }
 
 /* A short message that the NIC is to write all the same: out of GPU memory, or into it. */
-static bool is_written(struct sl_verbs_ep *ep, const struct sl_buf *buf, const struct sl_mem_region *gpu,
-                       uint64_t tag)
+static bool is_written(struct sl_verbs_ep *ep, const struct sl_buf *buf,
+                       const struct sl_mem_region *gpu, uint64_t tag)
 {
     if (SL_LIKELY(gpu == NULL && ep->early_gpu_count == 0) || buf->len == 0)
         return false;
@@ -174,8 +175,9 @@ int sl_verbs_send(struct sl_ep *base, const struct sl_buf *buf, uint64_t tag, st
     if (SL_UNLIKELY(gpu != NULL && sl_verbs_gpu_check(gpu) != 0))
         return -EINVAL;
     req->status = SL_PENDING;
-    return buf->len <= ep->eager_bytes && !is_written(ep, buf, gpu, tag) ? send_eager(ep, buf, tag, req)
-                                                                         : send_long(ep, buf, tag, req);
+    return buf->len <= ep->eager_bytes && !is_written(ep, buf, gpu, tag)
+               ? send_eager(ep, buf, tag, req)
+               : send_long(ep, buf, tag, req);
 }
 
 static void on_drop(struct sl_verbs_ep *ep, uint32_t number)
@@ -185,7 +187,8 @@ static void on_drop(struct sl_verbs_ep *ep, uint32_t number)
 
     if (req == NULL || msg->number != number)
         return;
-    /* Who granted memory for it takes it; its bytes may be on their way out of the caller's memory. */
+    /* Who granted memory for it takes it; its bytes may be on their way out of the caller's
+     * memory. */
     if (msg->granted != 0) {
         sl_verbs_ep_fail(ep, -EPROTO, "%s drops message %u, for which it granted memory",
                          sl_ep_peer_name(&ep->base), number);
@@ -204,8 +207,8 @@ static bool is_posted(const struct sl_verbs_ep *ep, uint32_t number)
     return number - ep->rx_oldest < ep->rx_next - ep->rx_oldest;
 }
 
-/* Memory that was granted is no longer the peer's. It has not written: the tags or lengths differ, or the message came
- * in a frame. */
+/* Memory that was granted is no longer the peer's. It has not written: the tags or lengths differ,
+ * or the message came in a frame. */
 static void take_grants_back(struct sl_verbs_ep *ep, uint32_t number)
 {
     for (unsigned i = 0; i < SL_VERBS_GRANTS; i++)
@@ -215,8 +218,8 @@ static void take_grants_back(struct sl_verbs_ep *ep, uint32_t number)
         }
 }
 
-/* A message whose bytes were written into a grant that left before the sender asked may be over when the sender's
- * RTS comes: that travels by another path. */
+/* A message whose bytes were written into a grant that left before the sender asked may be over
+ * when the sender's RTS comes: that travels by another path. */
 static bool is_over(struct sl_verbs_ep *ep, uint32_t number)
 {
     return ep->rx_oldest - number - 1 < SL_VERBS_RX_QUEUE ||
@@ -251,7 +254,8 @@ static int match(const struct sl_verbs_ep *ep, uint32_t number, const struct sl_
 {
     if (tag != sink->tag)
         return sl_fail(-EPROTO, "message %u of %s has tag 0x%llx, expected 0x%llx", number,
-                       sl_ep_peer_name(&ep->base), (unsigned long long)tag, (unsigned long long)sink->tag);
+                       sl_ep_peer_name(&ep->base), (unsigned long long)tag,
+                       (unsigned long long)sink->tag);
     if (!sl_sink_takes(sink, len))
         return sl_fail(-EMSGSIZE, "message %u of %s has %llu bytes, expected %zu", number,
                        sl_ep_peer_name(&ep->base), (unsigned long long)len, sink->len);
@@ -289,7 +293,8 @@ static const uint8_t *waiting_bytes(const struct sl_verbs_ep *ep, const struct s
                                    SL_VERBS_FRAME_BYTES;
 }
 
-/* A frame's bytes go into GPU memory by other means than ours; the frame waits while these are busy. */
+/* A frame's bytes go into GPU memory by other means than ours; the frame waits while these are
+ * busy. */
 static bool needs_copy(const struct sl_verbs_rx_msg *msg)
 {
     return SL_UNLIKELY(msg->mr != NULL && msg->mr->is_gpu) && msg->len != 0;
@@ -356,12 +361,14 @@ int sl_verbs_recv(struct sl_ep *base, const struct sl_sink *sink, struct sl_req 
         return sl_verbs_not_up(ep);
     if (number - ep->rx_oldest >= SL_VERBS_TX_QUEUE)
         return -EAGAIN;
-    const struct sl_mem_region *gpu = sl_verbs_gpu_region(ep->iface, sink->mr, sink->dst, sink->len);
+    const struct sl_mem_region *gpu =
+        sl_verbs_gpu_region(ep->iface, sink->mr, sink->dst, sink->len);
 
     if (SL_UNLIKELY(gpu != NULL && sl_verbs_gpu_check(gpu) != 0))
         return -EINVAL;
     if (SL_UNLIKELY(gpu != NULL && sink->consume != NULL))
-        return sl_fail(-EINVAL, "nothing here can read the GPU memory at %p to hand it over", sink->dst);
+        return sl_fail(-EINVAL, "nothing here can read the GPU memory at %p to hand it over",
+                       sink->dst);
     ep->rx_next++;
     req->status = SL_PENDING;
     msg->sink = sink;
@@ -390,10 +397,12 @@ int sl_verbs_recv(struct sl_ep *base, const struct sl_sink *sink, struct sl_req 
 
 static const uint8_t *frame_bytes(const struct sl_verbs_path *path, uint32_t slot)
 {
-    return path->rail == NULL ? sl_verbs_tcp_frame(path->ep) : sl_verbs_slot_bytes(path->rail, slot);
+    return path->rail == NULL ? sl_verbs_tcp_frame(path->ep)
+                              : sl_verbs_slot_bytes(path->rail, slot);
 }
 
-/* A place for the bytes of a frame. NULL: all credits of the peer are used up, and it sent one more. */
+/* A place for the bytes of a frame. NULL: all credits of the peer are used up, and it sent one
+ * more. */
 static uint8_t *copy_take(struct sl_verbs_ep *ep)
 {
     unsigned i = (unsigned)__builtin_ctz(~ep->copies_used | 1u << 31);
@@ -404,8 +413,9 @@ static uint8_t *copy_take(struct sl_verbs_ep *ep)
     return ep->copies + (size_t)i * ep->iface->slot_bytes;
 }
 
-/* Keeps a frame until its receive is posted: in its buffer, which its sender has a credit less for. But not the
- * last ones, which many connections share: the frame that all others wait for may need one. */
+/* Keeps a frame until its receive is posted: in its buffer, which its sender has a credit less for.
+ * But not the last ones, which many connections share: the frame that all others wait for may need
+ * one. */
 static void hold(struct sl_verbs_path *path, struct sl_verbs_rx_msg *msg, uint32_t slot)
 {
     struct sl_verbs_ep *ep = path->ep;
@@ -485,7 +495,8 @@ static bool may_come(struct sl_verbs_ep *ep, uint32_t number)
 {
     const struct sl_verbs_rx_msg *msg = sl_verbs_rx_at(ep, number);
 
-    return number - ep->rx_oldest < SL_VERBS_RX_QUEUE && !is_over(ep, number) && !msg->came && !msg->has_rts;
+    return number - ep->rx_oldest < SL_VERBS_RX_QUEUE && !is_over(ep, number) && !msg->came &&
+           !msg->has_rts;
 }
 
 /* What the peer may say at this point; anything else is a defect of it, or of us. */
@@ -499,7 +510,8 @@ static int check_order(struct sl_verbs_ep *ep, const struct sl_verbs_frame *fram
                        frame->credits, SL_VERBS_CREDITS - ep->credits);
     if (frame->kind == SL_VERBS_RTS && is_over(ep, frame->number))
         return 0;
-    if ((frame->kind == SL_VERBS_EAGER || frame->kind == SL_VERBS_RTS) && !may_come(ep, frame->number))
+    if ((frame->kind == SL_VERBS_EAGER || frame->kind == SL_VERBS_RTS) &&
+        !may_come(ep, frame->number))
         return sl_fail(-EPROTO, "message %u of %s comes twice, or too far ahead of %u",
                        frame->number, sl_ep_peer_name(&ep->base), ep->rx_oldest);
     return 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What only NVIDIA's devices let us choose for a queue pair: its UDP source port, and the port of a bond. */
+/* What only NVIDIA's devices let us choose for a queue pair: its UDP source port, and the port of a
+ * bond. */
 #include "verbs/verbs.h"
 
 #include "core/log.h"
@@ -10,7 +11,8 @@ uint8_t sl_verbs_lag_ports(const struct sl_mlx5dv *mlx5dv, struct ibv_context *c
     struct sl_mlx5dv_context attr = {.comp_mask = SL_MLX5DV_MASK_NUM_LAG_PORTS};
 
     if (mlx5dv == NULL || mlx5dv->mlx5dv_query_device == NULL ||
-        mlx5dv->mlx5dv_modify_qp_lag_port == NULL || mlx5dv->mlx5dv_query_device(context, &attr) != 0 ||
+        mlx5dv->mlx5dv_modify_qp_lag_port == NULL ||
+        mlx5dv->mlx5dv_query_device(context, &attr) != 0 ||
         (attr.comp_mask & SL_MLX5DV_MASK_NUM_LAG_PORTS) == 0)
         return 0;
     return attr.num_lag_ports > 1 ? attr.num_lag_ports : 0;
@@ -39,21 +41,24 @@ static void set_lag_port(struct sl_verbs_path *path, const struct sl_mlx5dv *mlx
     if (path->rail->lag_ports == 0)
         return;
     if (wanted > path->rail->lag_ports)
-        sl_warn("verbs", "%s is a bond of %u ports: path %u to %s asks for port %u, and takes whichever "
-                "its driver chooses", path->rail->port.name, path->rail->lag_ports, path->idx,
+        sl_warn("verbs",
+                "%s is a bond of %u ports: path %u to %s asks for port %u, and takes whichever "
+                "its driver chooses",
+                path->rail->port.name, path->rail->lag_ports, path->idx,
                 sl_ep_peer_name(&path->ep->base), wanted);
     else if (wanted != 0) {
         int err = mlx5dv->mlx5dv_modify_qp_lag_port(path->qp, wanted);
 
         if (err != 0)
-            sl_warn("verbs", "%s does not let path %u take port %u of its bond: %s", path->rail->port.name,
-                    path->idx, wanted, sluice_strerror(-err));
+            sl_warn("verbs", "%s does not let path %u take port %u of its bond: %s",
+                    path->rail->port.name, path->idx, wanted, sluice_strerror(-err));
     }
     if (mlx5dv->mlx5dv_query_qp_lag_port == NULL ||
         mlx5dv->mlx5dv_query_qp_lag_port(path->qp, &chosen, &active) != 0)
         return;
     path->lag_active = active;
-    sl_debug("verbs", "path %u to %s leaves by port %u of the bond %s, for which %u stands at present",
+    sl_debug("verbs",
+             "path %u to %s leaves by port %u of the bond %s, for which %u stands at present",
              path->idx, sl_ep_peer_name(&path->ep->base), chosen, path->rail->port.name, active);
 }
 

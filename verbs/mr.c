@@ -84,11 +84,13 @@ void sl_verbs_pool_fini(struct sl_verbs_iface *iface, struct sl_verbs_pool *pool
 
 /* ---- the user's memory ---- */
 
-/* With nvidia_peermem GPU memory could be registered like any other, and would then be copied from. */
+/* With nvidia_peermem GPU memory could be registered like any other, and would then be copied
+ * from. */
 static int host_reg(struct sl_verbs_iface *iface, const struct sl_mem *mem, struct ibv_mr **mr)
 {
     if (sl_gpu_look(mem->addr, NULL))
-        return sl_fail(-EINVAL, "%p is GPU memory, and is registered as ordinary memory", mem->addr);
+        return sl_fail(-EINVAL, "%p is GPU memory, and is registered as ordinary memory",
+                       mem->addr);
     return sl_verbs_reg_all(iface, mem->addr, mem->len, mr);
 }
 
@@ -100,7 +102,8 @@ static int user_reg(void *arg, const struct sl_mem *mem, void **out)
 
     if (mr == NULL)
         return sl_fail(-ENOMEM, "no memory for the record of a region");
-    int err = sl_mem_is_host(mem->kind) ? host_reg(iface, mem, mr->mr) : sl_verbs_gpu_reg(iface, mem, mr);
+    int err =
+        sl_mem_is_host(mem->kind) ? host_reg(iface, mem, mr->mr) : sl_verbs_gpu_reg(iface, mem, mr);
 
     if (err != 0) {
         free(mr);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One queue pair: made, connected, posted to, retired. What is posted is numbered from 0 in each epoch; the
- * number travels in wr_id, so completions of an earlier epoch are known and left alone.
+ * One queue pair: made, connected, posted to, retired. What is posted is numbered from 0 in each
+ * epoch; the number travels in wr_id, so completions of an earlier epoch are known and left alone.
  */
 #include "verbs/verbs.h"
-
 
 #include <stdlib.h>
 #include <string.h>
@@ -86,8 +85,9 @@ static int to_init(struct sl_verbs_path *path)
     int err = (path->ep->iface->ibv->ibv_modify_qp)(
         path->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 
-    return err == 0 ? 0 : sl_fail(-err, "a queue pair of %s could not be initialised: %s",
-                                  path->rail->port.name, sluice_strerror(-err));
+    return err == 0 ? 0
+                    : sl_fail(-err, "a queue pair of %s could not be initialised: %s",
+                              path->rail->port.name, sluice_strerror(-err));
 }
 
 static struct ibv_qp *qp_create(struct sl_verbs_path *path)
@@ -98,8 +98,10 @@ static struct ibv_qp *qp_create(struct sl_verbs_path *path)
         .recv_cq = rail->cq,
         .srq = path->own_slots != 0 ? NULL : rail->srq,
         .qp_type = IBV_QPT_RC,
-        .cap = {.max_send_wr = SL_VERBS_SQ_WRS, .max_send_sge = 1,
-                .max_recv_wr = path->own_slots, .max_recv_sge = path->own_slots != 0,
+        .cap = {.max_send_wr = SL_VERBS_SQ_WRS,
+                .max_send_sge = 1,
+                .max_recv_wr = path->own_slots,
+                .max_recv_sge = path->own_slots != 0,
                 .max_inline_data = SL_VERBS_MAX_INLINE},
     };
     struct ibv_qp *qp;
@@ -123,8 +125,11 @@ int sl_verbs_path_make(struct sl_verbs_path *path)
     path->ep->iface->makes -= path->ep->iface->makes > 0;
     path->own_slots = sl_verbs_own_receives(path->rail);
     if (path->own_slots == 0 && path->rail->srq == NULL)
-        return sl_fail(-ENOMEM, "%s shares no receive queue, and its completion queue has no room for one more "
-                       "queue pair's", path->rail->port.name);
+        return sl_fail(
+            -ENOMEM,
+            "%s shares no receive queue, and its completion queue has no room for one more "
+            "queue pair's",
+            path->rail->port.name);
     path->qp = qp_create(path);
     if (path->qp == NULL) {
         err = errno != 0 ? errno : ENOMEM;
@@ -164,23 +169,28 @@ static int to_rtr(struct sl_verbs_path *path, const struct sl_verbs_offer *offer
         .rq_psn = offer->psn,
         .max_dest_rd_atomic = 1,
         .min_rnr_timer = (uint8_t)config->verbs_rnr_timer,
-        .ah_attr = {.dlid = offer->rail.lid, .sl = (uint8_t)config->verbs_service_level,
+        .ah_attr = {.dlid = offer->rail.lid,
+                    .sl = (uint8_t)config->verbs_service_level,
                     .port_num = rail->port.num},
     };
 
     if (rail->port.link_layer == IBV_LINK_LAYER_ETHERNET || !path->gid.is_link_local) {
         attr.ah_attr.is_global = 1;
-        attr.ah_attr.grh = (struct ibv_global_route){
-            .sgid_index = path->gid.index, .hop_limit = 64, .flow_label = path->flow_label,
-            .traffic_class = (uint8_t)config->verbs_traffic_class};
+        attr.ah_attr.grh =
+            (struct ibv_global_route){.sgid_index = path->gid.index,
+                                      .hop_limit = 64,
+                                      .flow_label = path->flow_label,
+                                      .traffic_class = (uint8_t)config->verbs_traffic_class};
         memcpy(&attr.ah_attr.grh.dgid, offer->rail.gid, sizeof(offer->rail.gid));
     }
     int err = (path->ep->iface->ibv->ibv_modify_qp)(
-        path->qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                         IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+        path->qp, &attr,
+        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+            IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 
-    return err == 0 ? 0 : sl_fail(-err, "%s has no route to the peer's rail: %s", rail->port.name,
-                                  sluice_strerror(-err));
+    return err == 0 ? 0
+                    : sl_fail(-err, "%s has no route to the peer's rail: %s", rail->port.name,
+                              sluice_strerror(-err));
 }
 
 static int to_rts(struct sl_verbs_path *path)
@@ -194,12 +204,14 @@ static int to_rts(struct sl_verbs_path *path)
         .sq_psn = path->psn,
         .max_rd_atomic = 1,
     };
-    int err = (path->ep->iface->ibv->ibv_modify_qp)(
-        path->qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                         IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+    int err = (path->ep->iface->ibv->ibv_modify_qp)(path->qp, &attr,
+                                                    IBV_QP_STATE | IBV_QP_TIMEOUT |
+                                                        IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                                                        IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
 
-    return err == 0 ? 0 : sl_fail(-err, "a queue pair of %s could not be made ready: %s",
-                                  path->rail->port.name, sluice_strerror(-err));
+    return err == 0 ? 0
+                    : sl_fail(-err, "a queue pair of %s could not be made ready: %s",
+                              path->rail->port.name, sluice_strerror(-err));
 }
 
 int sl_verbs_path_connect(struct sl_verbs_path *path, const struct sl_verbs_offer *offer)
@@ -213,8 +225,8 @@ int sl_verbs_path_connect(struct sl_verbs_path *path, const struct sl_verbs_offe
     while (wanted != 0 && mtu > IBV_MTU_256 && 128 << mtu > wanted)
         mtu--;
     path->mtu = mtu;
-    path->nominal_ps = path->rail->port.speed != 0 ? UINT64_C(1000000000000) / path->rail->port.speed
-                                                   : 1000;
+    path->nominal_ps =
+        path->rail->port.speed != 0 ? UINT64_C(1000000000000) / path->rail->port.speed : 1000;
     if (path->nominal_ps == 0)
         path->nominal_ps = 1;
     err = to_rtr(path, offer);
@@ -237,13 +249,14 @@ static bool to_error(struct sl_verbs_path *path)
     return err == 0;
 }
 
-/* Handles what arrived before. A completion may show up after the queue pair has stopped, but not after the
- * one of a work request that is posted now: the mark. */
+/* Handles what arrived before. A completion may show up after the queue pair has stopped, but not
+ * after the one of a work request that is posted now: the mark. */
 static void drain(struct sl_verbs_path *path)
 {
     struct sl_verbs_rail *rail = path->rail;
     const struct sl_clock *clock = path->ep->iface->base.worker->clock;
-    struct ibv_send_wr *bad, mark = {.wr_id = wr_id(path, SL_VERBS_MARK), .opcode = IBV_WR_SEND,
+    struct ibv_send_wr *bad, mark = {.wr_id = wr_id(path, SL_VERBS_MARK),
+                                     .opcode = IBV_WR_SEND,
                                      .send_flags = IBV_SEND_SIGNALED};
     uint64_t deadline_ns = sl_now(clock) + DRAIN_NS;
     int n = 0, err = -1;
@@ -292,7 +305,7 @@ void sl_verbs_path_unmake(struct sl_verbs_path *path)
 
 /* ---- posting ---- */
 
-/* The companion takes the place of a path without a rail. */
+/* The sideband takes the place of a path without a rail. */
 static bool is_tcp(const struct sl_verbs_path *path)
 {
     return path->rail == NULL;
@@ -322,9 +335,10 @@ void sl_verbs_path_flush(struct sl_verbs_path *path)
         sl_verbs_path_fail(path, "posting failed: %s", sluice_strerror(-err));
 }
 
-/* A place for one more work request, its number already in it. Inline whatever its callers hold: the
- * compiler takes a probe for a large function, though it is a nop. */
-__attribute__((always_inline)) static inline struct ibv_send_wr *wr_new(struct sl_verbs_path *path, bool signal)
+/* A place for one more work request, its number already in it. Inline whatever its callers hold:
+ * the compiler takes a probe for a large function, though it is a nop. */
+__attribute__((always_inline)) static inline struct ibv_send_wr *wr_new(struct sl_verbs_path *path,
+                                                                        bool signal)
 {
     struct sl_verbs_iface *iface = path->ep->iface;
 
@@ -359,8 +373,8 @@ static void post_bytes(struct sl_verbs_path *path, struct ibv_send_wr *wr, const
 {
     const struct sl_verbs_iface *iface = path->ep->iface;
 
-    *wr->sg_list = (struct ibv_sge){.addr = (uintptr_t)bytes, .length = len,
-                                    .lkey = iface->frames.mr[path->rail->idx]->lkey};
+    *wr->sg_list = (struct ibv_sge){
+        .addr = (uintptr_t)bytes, .length = len, .lkey = iface->frames.mr[path->rail->idx]->lkey};
     wr->opcode = IBV_WR_SEND_WITH_IMM;
     wr->imm_data = htobe32(sl_verbs_imm(path->posted - 1, 0));
     if (len <= path->max_inline)
@@ -424,8 +438,8 @@ void sl_verbs_path_ping(struct sl_verbs_path *path)
     post_end(path);
 }
 
-/* A rate that was bad long ago says little: a second after its last write half of what it is worse than the port's is
- * forgotten every 50 ms, so that the path is tried again. */
+/* A rate that was bad long ago says little: a second after its last write half of what it is worse
+ * than the port's is forgotten every 50 ms, so that the path is tried again. */
 static uint64_t rate_of(const struct sl_verbs_path *path)
 {
     uint64_t now_ns = path->ep->iface->ticked_ns, halves;
@@ -464,15 +478,15 @@ void sl_verbs_path_post_write(struct sl_verbs_path *path, const struct sl_verbs_
     unsigned rail = path->rail->idx;
 
     if (piece->chunk != SL_VERBS_NO_CHUNK)
-        *wr->sg_list = (struct ibv_sge){
-            .addr = (uintptr_t)iface->staging.bytes + (size_t)piece->chunk * SL_VERBS_CHUNK_BYTES,
-            .length = piece->len,
-            .lkey = iface->staging.mr[rail]->lkey};
+        *wr->sg_list = (struct ibv_sge){.addr = (uintptr_t)iface->staging.bytes +
+                                                (size_t)piece->chunk * SL_VERBS_CHUNK_BYTES,
+                                        .length = piece->len,
+                                        .lkey = iface->staging.mr[rail]->lkey};
     else
-        *wr->sg_list = (struct ibv_sge){
-            .addr = (uintptr_t)grant->msg->addr + grant->grant.off + piece->off,
-            .length = piece->len,
-            .lkey = grant->msg->mr->mr[rail]->lkey};
+        *wr->sg_list =
+            (struct ibv_sge){.addr = (uintptr_t)grant->msg->addr + grant->grant.off + piece->off,
+                             .length = piece->len,
+                             .lkey = grant->msg->mr->mr[rail]->lkey};
     wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
     wr->imm_data = htobe32(sl_verbs_imm(path->posted - 1, grant->grant.id));
     wr->wr.rdma.remote_addr = grant->grant.addr + piece->off;
@@ -491,7 +505,8 @@ static void measure(struct sl_verbs_path *path, const struct sl_verbs_wr *wr, ui
     if (wr->kind != SL_VERBS_WR_WRITE) {
         path->latency_ns = path->latency_ns == 0 ? took : (7 * path->latency_ns + took) / 8;
     } else if (wr->len != 0) {
-        /* Time that was this write's alone: since the one before it ended, or since it was posted. */
+        /* Time that was this write's alone: since the one before it ended, or since it was
+         * posted. */
         uint64_t since = path->last_done_ns > wr->posted_ns ? path->last_done_ns : wr->posted_ns;
         uint64_t ps = (now_ns - since) * 1000 / wr->len;
 
@@ -530,7 +545,8 @@ void sl_verbs_path_salvage(struct sl_verbs_path *path, uint32_t arrived)
 {
     struct sl_verbs_ep *ep = path->ep;
     uint64_t before = path->stats.resent;
-    struct sl_node *later = ep->repeat.next; /* frames that wait to be repeated come after this path's */
+    struct sl_node *later =
+        ep->repeat.next; /* frames that wait to be repeated come after this path's */
 
     while (path->retired != path->posted) {
         uint32_t ordinal = path->retired++;
@@ -572,7 +588,8 @@ unsigned sl_verbs_rail_in_use(const struct sl_verbs_ep *ep)
     for (unsigned i = 0; i < ep->path_count && ep->iface->config->verbs_reserve == SL_ON; i++) {
         const struct sl_verbs_path *path = ep->paths[i];
 
-        if (path != NULL && path->state == SL_VERBS_PATH_UP && !path->failing && path->rail->idx < first)
+        if (path != NULL && path->state == SL_VERBS_PATH_UP && !path->failing &&
+            path->rail->idx < first)
             first = path->rail->idx;
     }
     return first;

@@ -42,7 +42,8 @@ static bool sport_taken(const struct plan *plan, uint32_t label)
     return false;
 }
 
-/* Gives every path that has none a label: the first of a random row whose source port is still free. */
+/* Gives every path that has none a label: the first of a random row whose source port is still
+ * free. */
 static void draw_labels(struct plan *plan, uint64_t seed)
 {
     for (size_t i = 0; i < plan->count; i++) {
@@ -59,15 +60,18 @@ static void draw_labels(struct plan *plan, uint64_t seed)
     }
 }
 
-static int add(struct plan *plan, unsigned local, unsigned remote, unsigned lag_port, uint32_t label)
+static int add(struct plan *plan, unsigned local, unsigned remote, unsigned lag_port,
+               uint32_t label)
 {
     if (plan->count == plan->cap)
-        return sl_fail(-EINVAL, "path %u>%u is one more than the %zu that a connection can have; shorten "
+        return sl_fail(-EINVAL,
+                       "path %u>%u is one more than the %zu that a connection can have; shorten "
                        "SLUICE_VERBS_PATHS or lower SLUICE_VERBS_PATHS_PER_RAIL",
                        local, remote, plan->cap);
-    plan->specs[plan->count++] = (struct sl_verbs_path_spec){
-        .local_rail = (uint8_t)local, .remote_rail = (uint8_t)remote, .lag_port = (uint8_t)lag_port,
-        .flow_label = label};
+    plan->specs[plan->count++] = (struct sl_verbs_path_spec){.local_rail = (uint8_t)local,
+                                                             .remote_rail = (uint8_t)remote,
+                                                             .lag_port = (uint8_t)lag_port,
+                                                             .flow_label = label};
     return 0;
 }
 
@@ -84,14 +88,19 @@ static int read_list(struct plan *plan, const char *list)
         if (entry.local < plan->local_rails && entry.remote < plan->remote_rails)
             err = add(plan, entry.local, entry.remote, entry.lag_port, entry.label);
         else
-            sl_info("verbs", "SLUICE_VERBS_PATHS: '%.*s' is left out: there are %u local and %u remote rails",
-                    (int)entry.len, entry.text, plan->local_rails, plan->remote_rails);
+            sl_info(
+                "verbs",
+                "SLUICE_VERBS_PATHS: '%.*s' is left out: there are %u local and %u remote rails",
+                (int)entry.len, entry.text, plan->local_rails, plan->remote_rails);
         if (err != 0)
             return err;
     } while (last == 0);
     if (plan->count == 0)
-        return sl_fail(-EINVAL, "SLUICE_VERBS_PATHS '%s' names none of the %u local and %u remote rails that "
-                       "there are (they count from 0)", list, plan->local_rails, plan->remote_rails);
+        return sl_fail(
+            -EINVAL,
+            "SLUICE_VERBS_PATHS '%s' names none of the %u local and %u remote rails that "
+            "there are (they count from 0)",
+            list, plan->local_rails, plan->remote_rails);
     return 0;
 }
 
@@ -122,13 +131,15 @@ static int64_t choose_per_rail(const struct plan *plan, unsigned rails)
 /* Every rail once before any twice. */
 static int make_list(struct plan *plan, int64_t per_rail)
 {
-    unsigned rails = plan->local_rails > plan->remote_rails ? plan->local_rails : plan->remote_rails;
+    unsigned rails =
+        plan->local_rails > plan->remote_rails ? plan->local_rails : plan->remote_rails;
 
     if (per_rail == 0)
         per_rail = choose_per_rail(plan, rails);
     for (int64_t turn = 0; turn < per_rail; turn++) {
         for (unsigned i = 0; i < rails; i++) {
-            int err = add(plan, i % plan->local_rails, i % plan->remote_rails, 0, SL_PATH_LABEL_OPEN);
+            int err =
+                add(plan, i % plan->local_rails, i % plan->remote_rails, 0, SL_PATH_LABEL_OPEN);
 
             if (err != 0)
                 return err;
@@ -137,11 +148,14 @@ static int make_list(struct plan *plan, int64_t per_rail)
     return 0;
 }
 
-int sl_verbs_plan(const struct sl_config *config, const struct sl_verbs_plan_ends *ends, uint64_t seed,
-                  struct sl_verbs_path_spec *out, size_t cap, size_t *count)
+int sl_verbs_plan(const struct sl_config *config, const struct sl_verbs_plan_ends *ends,
+                  uint64_t seed, struct sl_verbs_path_spec *out, size_t cap, size_t *count)
 {
-    struct plan plan = {.specs = out, .cap = cap, .local_rails = ends->local_rails,
-                        .remote_rails = ends->remote_rails, .lag_ports = ends->lag_ports};
+    struct plan plan = {.specs = out,
+                        .cap = cap,
+                        .local_rails = ends->local_rails,
+                        .remote_rails = ends->remote_rails,
+                        .lag_ports = ends->lag_ports};
     const char *list = config->verbs_paths;
     int err;
 

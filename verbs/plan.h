@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The path list of a connection: which rail to which, and by which route through the fabric. Pure. */
+/* The path list of a connection: which rail to which, and by which route through the fabric.
+ * Pure. */
 #ifndef SL_VERBS_PLAN_H
 #define SL_VERBS_PLAN_H
 
@@ -14,7 +15,8 @@ struct sl_config;
 #define SL_VERBS_LAG_PORTS_MAX SL_PATH_LAG_PORTS_MAX
 #define SL_VERBS_FLOW_LABEL_MAX SL_PATH_LABEL_MAX
 
-/* One path. Rails are numbered as each end lists them; the peer sees the same path with both swapped. */
+/* One path. Rails are numbered as each end lists them; the peer sees the same path with both
+ * swapped. */
 struct sl_verbs_path_spec {
     uint8_t local_rail, remote_rail;
     uint8_t lag_port;    /* of the bond that a rail may be, from 1; 0: the driver's own choice */
@@ -28,23 +30,23 @@ struct sl_verbs_plan_ends {
 };
 
 /*
- * The paths of a connection between so many rails: those of SLUICE_VERBS_PATHS in its order, or, with auto,
- * every rail of the end that has more of them, each with the other's rail of that number (modulo), once
- * before any twice, SLUICE_VERBS_PATHS_PER_RAIL times (0: once, or once for each port of the bond that a rail
- * is, as far as there is room).
+ * The paths of a connection between so many rails: those of SLUICE_VERBS_PATHS in its order, or,
+ * with auto, every rail of the end that has more of them, each with the other's rail of that number
+ * (modulo), once before any twice, SLUICE_VERBS_PATHS_PER_RAIL times (0: once, or once for each
+ * port of the bond that a rail is, as far as there is room).
  *
  * Paths of a bonded rail that name none of its ports take them in turns.
  *
- * A path without a label gets one from seed and its place; no two of these share a UDP source port. Entries
- * for rails that an end does not have are left out (a log line at info tells), since a port may be missing on
- * one host of many. -EINVAL: an entry cannot be read, or none is left, or there are more than cap; the text
- * names it.
+ * A path without a label gets one from seed and its place; no two of these share a UDP source port.
+ * Entries for rails that an end does not have are left out (a log line at info tells), since a port
+ * may be missing on one host of many. -EINVAL: an entry cannot be read, or none is left, or there
+ * are more than cap; the text names it.
  */
-int sl_verbs_plan(const struct sl_config *config, const struct sl_verbs_plan_ends *ends, uint64_t seed,
-                  struct sl_verbs_path_spec *out, size_t cap, size_t *count);
+int sl_verbs_plan(const struct sl_config *config, const struct sl_verbs_plan_ends *ends,
+                  uint64_t seed, struct sl_verbs_path_spec *out, size_t cap, size_t *count);
 
-/* The UDP source port of RoCE v2 packets with that label, as the kernel and rdma-core derive it: so the two
- * are set to the same on devices that take one, and on those that take the other. */
+/* The UDP source port of RoCE v2 packets with that label, as the kernel and rdma-core derive it: so
+ * the two are set to the same on devices that take one, and on those that take the other. */
 uint16_t sl_verbs_udp_sport(uint32_t flow_label);
 
 #endif

@@ -53,7 +53,8 @@ static void gid_line(const struct sl_verbs_gid *gid, char *out, size_t cap)
         snprintf(prefix, sizeof(prefix), "/%u", gid->prefix_len);
     if (gid->netdev != 0 && if_indextoname(gid->netdev, name) != NULL)
         snprintf(on, sizeof(on), " on %s", name);
-    snprintf(out, cap, "GID %-3u %.*s%s%s%s", gid->index, (int)(type - text), text, prefix, type, on);
+    snprintf(out, cap, "GID %-3u %.*s%s%s%s", gid->index, (int)(type - text), text, prefix, type,
+             on);
 }
 
 static void describe_gids(const struct sl_config *config, const struct sl_verbs_port *port,

@@ -6,6 +6,7 @@
 #include "core/transport.h"
 
 /* Every port of every device, those that cannot be used with the reason; see sl_transport_ops. */
-int sl_verbs_probe(const struct sl_config *config, struct sl_device *out, size_t cap, size_t *count);
+int sl_verbs_probe(const struct sl_config *config, struct sl_device *out, size_t cap,
+                   size_t *count);
 
 #endif

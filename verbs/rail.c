@@ -108,23 +108,28 @@ static int watch_fd(struct sl_verbs_iface *iface, int fd)
     return 0;
 }
 
-/* Where receive buffers wait: in a queue that all share, in queues of queue pairs' own, or in these while
- * connections are few. */
+/* Where receive buffers wait: in a queue that all share, in queues of queue pairs' own, or in these
+ * while connections are few. */
 static int receives_choose(struct sl_verbs_rail *rail, const struct ibv_device_attr *attr, int cqes)
 {
     int64_t wanted = rail->iface->config->verbs_srq;
     bool shares = wanted != SL_OFF && attr->max_srq > 0;
 
     if (wanted == SL_ON && !shares)
-        return sl_fail(-ENOTSUP, "%s has no shared receive queues, which SLUICE_VERBS_SRQ=on asks for: set it "
-                       "to auto", rail->port.name);
+        return sl_fail(
+            -ENOTSUP,
+            "%s has no shared receive queues, which SLUICE_VERBS_SRQ=on asks for: set it "
+            "to auto",
+            rail->port.name);
     if (shares)
-        rail->srq_room = attr->max_srq_wr > 0 && attr->max_srq_wr < CQ_ENTRIES ? (unsigned)attr->max_srq_wr
-                                                                               : CQ_ENTRIES;
+        rail->srq_room = attr->max_srq_wr > 0 && attr->max_srq_wr < CQ_ENTRIES
+                             ? (unsigned)attr->max_srq_wr
+                             : CQ_ENTRIES;
     rail->own_eps = !shares ? UINT_MAX : wanted == SL_ON ? 0 : SL_VERBS_OWN_EPS;
     rail->own_room = (unsigned)cqes / 2; /* the other half is for what is sent */
-    rail->own_most = attr->max_qp_wr > 0 && attr->max_qp_wr < SL_VERBS_OWN_SLOTS ? (unsigned)attr->max_qp_wr
-                                                                                 : SL_VERBS_OWN_SLOTS;
+    rail->own_most = attr->max_qp_wr > 0 && attr->max_qp_wr < SL_VERBS_OWN_SLOTS
+                         ? (unsigned)attr->max_qp_wr
+                         : SL_VERBS_OWN_SLOTS;
     return 0;
 }
 
@@ -135,8 +140,7 @@ static int queues_open(struct sl_verbs_rail *rail)
     struct ibv_device_attr attr = {0};
     int cqes = CQ_ENTRIES;
 
-    if (ibv->ibv_query_device(rail->context, &attr) == 0 && attr.max_cqe > 0 &&
-        attr.max_cqe < cqes)
+    if (ibv->ibv_query_device(rail->context, &attr) == 0 && attr.max_cqe > 0 && attr.max_cqe < cqes)
         cqes = attr.max_cqe;
     int err = receives_choose(rail, &attr, cqes);
 
@@ -197,8 +201,8 @@ int sl_verbs_rail_open(struct sl_verbs_iface *iface, const struct sl_verbs_port 
     if (rail->context == NULL)
         return sl_fail(errno != 0 ? -errno : -ENODEV, "%s cannot be opened: %s", port->device,
                        sluice_strerror(errno != 0 ? -errno : -ENODEV));
-    rail->is_mlx5 = iface->mlx5dv != NULL &&
-                    iface->mlx5dv->mlx5dv_is_supported(rail->context->device);
+    rail->is_mlx5 =
+        iface->mlx5dv != NULL && iface->mlx5dv->mlx5dv_is_supported(rail->context->device);
     if (rail->is_mlx5)
         rail->lag_ports = sl_verbs_lag_ports(iface->mlx5dv, rail->context);
     err = watch_fd(iface, rail->context->async_fd);
@@ -235,12 +239,13 @@ static void on_sent(struct sl_verbs_rail *rail, const struct ibv_wc *wc, uint64_
     }
 }
 
-/* What no device should do, and soft-RoCE does when it repeats packets that were not lost: a message comes twice, the
- * second time without its bytes perhaps. The first one counted; another queue pair is to be trusted more. */
+/* What no device should do, and soft-RoCE does when it repeats packets that were not lost: a
+ * message comes twice, the second time without its bytes perhaps. The first one counted; another
+ * queue pair is to be trusted more. */
 static void out_of_turn(struct sl_verbs_path *path, uint32_t number)
 {
-    sl_verbs_path_fail(path, "%s delivered message %u when %u was due", path->rail->port.name, number,
-                       path->arrived & 0xffff);
+    sl_verbs_path_fail(path, "%s delivered message %u when %u was due", path->rail->port.name,
+                       number, path->arrived & 0xffff);
 }
 
 static void on_arrived(struct sl_verbs_rail *rail, const struct ibv_wc *wc)
@@ -401,7 +406,8 @@ void sl_verbs_rail_refresh(struct sl_verbs_rail *rail)
     }
     if (was_usable == rail->usable && memcmp(&old.gid, &rail->gid.gid, sizeof(old.gid)) == 0)
         return;
-    sl_list_foreach (&iface->eps, node) {
+    sl_list_foreach(&iface->eps, node)
+    {
         struct sl_verbs_ep *ep = sl_container_of(node, struct sl_verbs_ep, link);
 
         sl_verbs_hello_send(ep);
@@ -447,7 +453,7 @@ static void on_event(struct sl_verbs_rail *rail, const struct ibv_async_event *e
         snprintf(rail->why, sizeof(rail->why), "%s", name);
         sl_warn("verbs", "%s is out for good: %s", rail->port.name, name);
         fail_paths(rail, name);
-        sl_list_foreach (&rail->iface->eps, node)
+        sl_list_foreach(&rail->iface->eps, node)
             sl_verbs_hello_send(sl_container_of(node, struct sl_verbs_ep, link));
         return;
     default: return; /* COMM_EST, SQ_DRAINED, LAST_WQE_REACHED, SRQ_LIMIT_REACHED, SM_CHANGE */

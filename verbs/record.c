@@ -39,7 +39,8 @@ static int check_version(const struct sl_verbs_record *record, size_t len)
     if (record->kind != SL_VERBS_REC_HELLO || len < HEAD + sizeof(record->hello.version) ||
         record->hello.version == SL_VERBS_VERSION)
         return 0;
-    return sl_fail(-EPROTO, "the peer speaks version %u of the verbs transport, this side %u: "
+    return sl_fail(-EPROTO,
+                   "the peer speaks version %u of the verbs transport, this side %u: "
                    "install the same Sluice everywhere",
                    record->hello.version, SL_VERBS_VERSION);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the two ends of a connection tell each other beside the data: rails, the life of paths, and the
- * caller's control messages. Each record travels twice, over the companion and over a path that is up: the
- * one may share a dead cable with the path that has just failed. Numbers put them in order, once.
+ * What the two ends of a connection tell each other beside the data: rails, the life of paths, and
+ * the caller's control messages. Each record travels twice, over the sideband and over a path that
+ * is up: the one may share a dead cable with the path that has just failed. Numbers put them in
+ * order, once.
  */
 #ifndef SL_VERBS_RECORD_H
 #define SL_VERBS_RECORD_H
@@ -19,10 +20,10 @@ enum sl_verbs_record_kind {
     SL_VERBS_REC_OFFER,      /* a queue pair for a path, by the end that leads */
     SL_VERBS_REC_ACCEPT,     /* its other end */
     SL_VERBS_REC_REFUSE,
-    SL_VERBS_REC_DOWN,       /* a path has ended at the sender, which had so many arrivals of it */
-    SL_VERBS_REC_TCP_ENDED,  /* all that the other end sent over the companion has been handled */
-    SL_VERBS_REC_ACK,        /* only what `handled` says; not numbered itself */
-    SL_VERBS_REC_BYE,        /* the sender gives the connection up, as no path is to be had */
+    SL_VERBS_REC_DOWN,      /* a path has ended at the sender, which had so many arrivals of it */
+    SL_VERBS_REC_TCP_ENDED, /* all that the other end sent over the sideband has been handled */
+    SL_VERBS_REC_ACK,       /* only what `handled` says; not numbered itself */
+    SL_VERBS_REC_BYE,       /* the sender gives the connection up, as no path is to be had */
 };
 
 /* A rail as its owner describes it. */
@@ -30,9 +31,9 @@ struct sl_verbs_rail_info {
     uint8_t gid[16];
     uint16_t lid;
     uint8_t usable;
-    uint8_t mtu;         /* enum ibv_mtu */
+    uint8_t mtu; /* enum ibv_mtu */
     uint8_t link_layer;
-    uint8_t gid_type;    /* enum sl_verbs_gid_type */
+    uint8_t gid_type; /* enum sl_verbs_gid_type */
     uint8_t prefix_len;
     uint8_t spare;
 };
@@ -42,7 +43,7 @@ struct sl_verbs_hello {
     uint32_t eager_bytes; /* the least of both ends counts */
     uint64_t nonce;       /* the end with the greater one leads */
     uint32_t rail_count;
-    uint32_t fallback; /* 1: without paths, data may go over the companion */
+    uint32_t fallback; /* 1: without paths, data may go over the sideband */
     struct sl_verbs_rail_info rails[SL_VERBS_RAILS_MAX];
 };
 
@@ -52,7 +53,7 @@ struct sl_verbs_offer {
     uint8_t lag_port; /* of the path, where a rail is a bond; 0: the driver's choice */
     uint8_t paths;    /* how many the connection is to have */
     uint32_t qpn, psn, flow_label;
-    struct sl_verbs_rail_info rail;  /* of the sender, as it is now */
+    struct sl_verbs_rail_info rail; /* of the sender, as it is now */
 };
 
 struct sl_verbs_record {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How paths come, go and return: what the two ends tell each other over the companion.
+ * How paths come, go and return: what the two ends tell each other over the sideband.
  *
  *   leading end                       other end
  *   IDLE ── OFFER(epoch) ──────────►  IDLE
@@ -14,7 +14,7 @@
  *   FENCING ◄──────────── DOWN(epoch, arrived) ───  repeats what we did not have, by other paths
  *   IDLE    repeats what the other end did not have
  *
- * The companion keeps the order of records, so an OFFER never overtakes the DOWN before it.
+ * The sideband keeps the order of records, so an OFFER never overtakes the DOWN before it.
  */
 #include "verbs/verbs.h"
 
@@ -24,14 +24,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ANSWER_NS (5 * SL_NS_PER_S)       /* for the other end's part of making a path */
-#define BESIDE_NS (100 * SL_NS_PER_MS)    /* and for each connection that is made at the same time */
+#define ANSWER_NS (5 * SL_NS_PER_S)    /* for the other end's part of making a path */
+#define BESIDE_NS (100 * SL_NS_PER_MS) /* and for each connection that is made at the same time */
 #define BACKOFF_NS_MIN (50 * SL_NS_PER_MS)
 #define BACKOFF_NS_MAX (2 * SL_NS_PER_S)
-#define STEADY_NS (5 * SL_NS_PER_S)       /* up for so long: the next failure is a first one again */
-#define FALLBACK_NS (300 * SL_NS_PER_MS)  /* without a path, before data goes over the companion */
-#define ALIVE_NS SL_NS_PER_S              /* between pings by each path, without a companion */
-#define SETTLE_NS (200 * SL_NS_PER_MS)    /* for the other paths, once one is up */
+#define STEADY_NS (5 * SL_NS_PER_S)      /* up for so long: the next failure is a first one again */
+#define FALLBACK_NS (300 * SL_NS_PER_MS) /* without a path, before data goes over the sideband */
+#define ALIVE_NS SL_NS_PER_S             /* between pings by each path, without a sideband */
+#define SETTLE_NS (200 * SL_NS_PER_MS)   /* for the other paths, once one is up */
 
 static uint64_t now(const struct sl_verbs_ep *ep)
 {
@@ -118,13 +118,15 @@ static void rest(struct sl_verbs_path *path)
     if (path->backoff_ns < BACKOFF_NS_MIN)
         path->backoff_ns = BACKOFF_NS_MIN;
     path->next_try_ns = now(path->ep) + path->backoff_ns;
-    path->backoff_ns = path->backoff_ns * 2 < BACKOFF_NS_MAX ? path->backoff_ns * 2 : BACKOFF_NS_MAX;
+    path->backoff_ns =
+        path->backoff_ns * 2 < BACKOFF_NS_MAX ? path->backoff_ns * 2 : BACKOFF_NS_MAX;
 }
 
 static void try_failed(struct sl_verbs_path *path, const char *why)
 {
     snprintf(path->why, sizeof(path->why), "%s", why);
-    sl_debug("verbs", "path %u to %s is not to be had: %s", path->idx, sl_ep_peer_name(&path->ep->base), why);
+    sl_debug("verbs", "path %u to %s is not to be had: %s", path->idx,
+             sl_ep_peer_name(&path->ep->base), why);
     rest(path);
 }
 
@@ -194,8 +196,8 @@ static void on_offer(struct sl_verbs_ep *ep, const struct sl_verbs_record *recor
         return;
     }
     if (path->state != SL_VERBS_PATH_IDLE) { /* the leading end never does that */
-        sl_verbs_ep_fail(ep, -EPROTO, "%s offers path %u, which is in use", sl_ep_peer_name(&ep->base),
-                         record->path);
+        sl_verbs_ep_fail(ep, -EPROTO, "%s offers path %u, which is in use",
+                         sl_ep_peer_name(&ep->base), record->path);
         return;
     }
     ep->paths_expected = theirs->paths;
@@ -242,8 +244,8 @@ static void path_up(struct sl_verbs_path *path)
     ep->no_path_since_ns = 0;
     SL_PROBE3(path_up, ep->base.peer, path->idx, path->epoch);
     sl_verbs_event(ep->iface, SL_EVENT_PATH_UP, ep->base.peer, path->idx, path->epoch);
-    sl_info("verbs", "path %u to %s is up: %s to the peer's rail %u", path->idx, sl_ep_peer_name(&ep->base),
-            path->rail->port.name, path->remote_rail);
+    sl_info("verbs", "path %u to %s is up: %s to the peer's rail %u", path->idx,
+            sl_ep_peer_name(&ep->base), path->rail->port.name, path->remote_rail);
     sl_verbs_tcp_end(ep);
     sl_verbs_choose_frame_path(ep);
     sl_verbs_ep_activate(ep);
@@ -290,8 +292,7 @@ void sl_verbs_path_fail(struct sl_verbs_path *path, const char *fmt, ...)
 {
     va_list args;
 
-    if (path->failing || path->state == SL_VERBS_PATH_IDLE ||
-        path->state == SL_VERBS_PATH_FENCING)
+    if (path->failing || path->state == SL_VERBS_PATH_IDLE || path->state == SL_VERBS_PATH_FENCING)
         return;
     va_start(args, fmt);
     vsnprintf(path->why, sizeof(path->why), fmt, args);
@@ -300,7 +301,8 @@ void sl_verbs_path_fail(struct sl_verbs_path *path, const char *fmt, ...)
     sl_verbs_ep_activate(path->ep);
 }
 
-/* Stops the path and tells the other end; true: it was up, so what it carried must be looked after. */
+/* Stops the path and tells the other end; true: it was up, so what it carried must be looked
+ * after. */
 static bool stop(struct sl_verbs_path *path)
 {
     struct sl_verbs_ep *ep = path->ep;
@@ -320,8 +322,8 @@ static bool stop(struct sl_verbs_path *path)
             path->backoff_ns = 0;
         SL_PROBE3(path_down, ep->base.peer, path->idx, path->wc_status);
         sl_verbs_event(ep->iface, SL_EVENT_PATH_DOWN, ep->base.peer, path->idx, path->wc_status);
-        sl_warn("verbs", "path %u to %s is down: %s; %u of %u left", path->idx, sl_ep_peer_name(&ep->base),
-                path->why, ep->paths_up, ep->path_count);
+        sl_warn("verbs", "path %u to %s is down: %s; %u of %u left", path->idx,
+                sl_ep_peer_name(&ep->base), path->why, ep->paths_up, ep->path_count);
     }
     down_send(ep, SL_VERBS_REC_DOWN, path->idx, path->epoch, path->arrived, path->why);
     return was_up;
@@ -343,10 +345,13 @@ static void fenced(struct sl_verbs_path *path, uint32_t arrived)
     struct sl_verbs_ep *ep = path->ep;
 
     sl_verbs_event(ep->iface, SL_EVENT_PATH_FENCED, ep->base.peer, path->idx, arrived);
-    /* Its device acknowledged what it has not shown to the other end: nobody has those bytes any more. */
+    /* Its device acknowledged what it has not shown to the other end: nobody has those bytes any
+     * more. */
     if ((int32_t)(path->carried - arrived) > 0)
-        sl_verbs_ep_fail(ep, -EHOSTUNREACH, "a device of %s failed with %u messages in it that it had "
-                         "acknowledged", sl_ep_peer_name(&ep->base), path->carried - arrived);
+        sl_verbs_ep_fail(ep, -EHOSTUNREACH,
+                         "a device of %s failed with %u messages in it that it had "
+                         "acknowledged",
+                         sl_ep_peer_name(&ep->base), path->carried - arrived);
     sl_verbs_path_salvage(path, arrived);
     if (ep->fencing == path)
         ep->fencing = NULL;
@@ -434,8 +439,8 @@ static void on_hello(struct sl_verbs_ep *ep, const struct sl_verbs_hello *hello)
         sl_verbs_repair_soon(ep);
         return;
     }
-    ep->eager_bytes = ep->iface->eager_bytes < hello->eager_bytes ? ep->iface->eager_bytes
-                                                                  : hello->eager_bytes;
+    ep->eager_bytes =
+        ep->iface->eager_bytes < hello->eager_bytes ? ep->iface->eager_bytes : hello->eager_bytes;
     if (ep->nonce == hello->nonce)
         err = sl_fail(-EPROTO, "%s speaks with our own voice: it repeats our number",
                       sl_ep_peer_name(&ep->base));
@@ -509,10 +514,10 @@ static void reasons(const struct sl_verbs_ep *ep, char *out, size_t cap)
     out[0] = '\0';
     for (unsigned i = 0; i < ep->path_count && used < cap; i++)
         if (ep->paths[i] != NULL)
-            used += (size_t)snprintf(out + used, cap - used, "%s%s: %s", used > 0 ? "; " : "",
-                                     ep->paths[i]->rail == NULL ? "?"
-                                                                : ep->paths[i]->rail->port.name,
-                                     ep->paths[i]->why);
+            used +=
+                (size_t)snprintf(out + used, cap - used, "%s%s: %s", used > 0 ? "; " : "",
+                                 ep->paths[i]->rail == NULL ? "?" : ep->paths[i]->rail->port.name,
+                                 ep->paths[i]->why);
 }
 
 static void connect_timers(struct sl_verbs_ep *ep, uint64_t now_ns)
@@ -536,9 +541,9 @@ static void connect_timers(struct sl_verbs_ep *ep, uint64_t now_ns)
     if (ep->leads && ep->path_count > 0 && tried == ep->path_count && ep->paths_up == 0)
         sl_verbs_ep_fail(ep, -EHOSTUNREACH, "no path to %s: %s", sl_ep_peer_name(&ep->base), why);
     else if (now_ns >= ep->connect_deadline_ns)
-        sl_verbs_ep_fail(ep, -ETIMEDOUT, "no path to %s within %lld ms%s%s", sl_ep_peer_name(&ep->base),
-                         (long long)ep->iface->config->connect_timeout_ms, why[0] != '\0' ? ": " : "",
-                         why);
+        sl_verbs_ep_fail(
+            ep, -ETIMEDOUT, "no path to %s within %lld ms%s%s", sl_ep_peer_name(&ep->base),
+            (long long)ep->iface->config->connect_timeout_ms, why[0] != '\0' ? ": " : "", why);
 }
 
 static void path_timers(struct sl_verbs_path *path, uint64_t now_ns)
@@ -552,17 +557,18 @@ static void path_timers(struct sl_verbs_path *path, uint64_t now_ns)
     case SL_VERBS_PATH_PINGING:
     case SL_VERBS_PATH_ACCEPTED:
         if (now_ns >= path->deadline_ns)
-            sl_verbs_path_fail(path, "%s", path->state == SL_VERBS_PATH_OFFERED
-                                               ? "the peer did not answer an offer"
-                                               : "the first packet did not come through");
+            sl_verbs_path_fail(path, "%s",
+                               path->state == SL_VERBS_PATH_OFFERED
+                                   ? "the peer did not answer an offer"
+                                   : "the first packet did not come through");
         break;
     case SL_VERBS_PATH_UP:
     case SL_VERBS_PATH_FENCING: break;
     }
 }
 
-/* Where there is no companion to tell of the peer's end, and nothing to send, only a ping finds out that a path
- * has died. */
+/* Where there is no sideband to tell of the peer's end, and nothing to send, only a ping finds out
+ * that a path has died. */
 static void keep_alive(struct sl_verbs_ep *ep, uint64_t now_ns)
 {
     ep->ping_at_ns = now_ns + ALIVE_NS;
@@ -593,7 +599,7 @@ static uint64_t path_due(const struct sl_verbs_path *path)
 
 static uint64_t due(const struct sl_verbs_ep *ep)
 {
-    uint64_t due_ns = ep->companion_up ? SL_NEVER : ep->ping_at_ns;
+    uint64_t due_ns = ep->sideband_up ? SL_NEVER : ep->ping_at_ns;
 
     if (ep->state == SL_VERBS_EP_CONNECTING || ep->no_path_since_ns != 0)
         return 0;
@@ -627,7 +633,7 @@ uint64_t sl_verbs_repair_timers(struct sl_verbs_ep *ep, uint64_t now_ns)
             path_timers(ep->paths[i], now_ns);
     if (ep->state == SL_VERBS_EP_CONNECTING)
         connect_timers(ep, now_ns);
-    if (ep->state == SL_VERBS_EP_UP && !ep->companion_up && now_ns >= ep->ping_at_ns)
+    if (ep->state == SL_VERBS_EP_UP && !ep->sideband_up && now_ns >= ep->ping_at_ns)
         keep_alive(ep, now_ns);
     if (ep->state == SL_VERBS_EP_UP && ep->no_path_since_ns != 0)
         wait_timers(ep, now_ns);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Receive buffers, and the queues that they wait in at the NIC: one that all queue pairs of a rail share, or one of
- * each queue pair's own.
+ * Receive buffers, and the queues that they wait in at the NIC: one that all queue pairs of a rail
+ * share, or one of each queue pair's own.
  *
- * A buffer is at the NIC, in somebody's hands, or free. One of a queue pair's own goes back there from whoever's
- * hands, as long as that queue pair lives. What a queue pair leaves behind may still be told of by the completion
- * queue, though the buffer serves another by then: so each stay at the NIC has a number, which comes back with its
- * completion, and what has an older one is nobody's.
+ * A buffer is at the NIC, in somebody's hands, or free. One of a queue pair's own goes back there
+ * from whoever's hands, as long as that queue pair lives. What a queue pair leaves behind may still
+ * be told of by the completion queue, though the buffer serves another by then: so each stay at the
+ * NIC has a number, which comes back with its completion, and what has an older one is nobody's.
  */
 #include "verbs/verbs.h"
 
@@ -35,19 +35,24 @@ static void make_free(struct sl_verbs_rail *rail, uint32_t slot)
 }
 
 /* To the NIC, into the queue of path or, NULL, the shared one. False: it did not take it. */
-static inline bool post(struct sl_verbs_rail *rail, const struct sl_verbs_block *block, uint32_t slot,
-                        struct sl_verbs_path *path, uint64_t wr_id)
+static inline bool post(struct sl_verbs_rail *rail, const struct sl_verbs_block *block,
+                        uint32_t slot, struct sl_verbs_path *path, uint64_t wr_id)
 {
     struct ibv_sge sge = {.addr = (uintptr_t)block->bytes +
                                   (size_t)(slot % SL_VERBS_BLOCK_SLOTS) * rail->iface->slot_bytes,
                           .length = rail->iface->slot_bytes,
                           .lkey = block->mr->lkey};
-    struct ibv_recv_wr wr = {.wr_id = SL_VERBS_SLOT_BIT | wr_id | slot, .sg_list = &sge, .num_sge = 1}, *bad;
-    int err = path == NULL ? ibv_post_srq_recv(rail->srq, &wr, &bad) : ibv_post_recv(path->qp, &wr, &bad);
+    struct ibv_recv_wr wr = {.wr_id = SL_VERBS_SLOT_BIT | wr_id | slot,
+                             .sg_list = &sge,
+                             .num_sge = 1},
+                       *bad;
+    int err =
+        path == NULL ? ibv_post_srq_recv(rail->srq, &wr, &bad) : ibv_post_recv(path->qp, &wr, &bad);
 
     if (SL_LIKELY(err == 0))
         return true;
-    sl_warn("verbs", "%s did not take a receive buffer: %s", rail->port.name, sluice_strerror(-err));
+    sl_warn("verbs", "%s did not take a receive buffer: %s", rail->port.name,
+            sluice_strerror(-err));
     return false;
 }
 
@@ -65,7 +70,7 @@ static bool post_own(struct sl_verbs_rail *rail, uint32_t slot)
 void sl_verbs_slot_put(struct sl_verbs_rail *rail, uint32_t slot)
 {
     if (rail == NULL)
-        return; /* a frame that came over the companion */
+        return; /* a frame that came over the sideband */
     const struct sl_verbs_block *block = &rail->blocks[slot / SL_VERBS_BLOCK_SLOTS];
     uint32_t owner = block->slots[slot % SL_VERBS_BLOCK_SLOTS].owner;
 
@@ -103,8 +108,9 @@ static int block_new(struct sl_verbs_rail *rail, struct sl_verbs_block *block)
     if (block->slots == NULL)
         return sl_fail(-ENOMEM, "no memory for receive buffers");
     block->bytes = aligned_alloc(4096, (len + 4095) & ~(size_t)4095);
-    err = block->bytes == NULL ? sl_fail(-ENOMEM, "no memory for %zu KiB of receive buffers", len >> 10)
-                               : sl_verbs_reg(rail, block->bytes, len, &block->mr);
+    err = block->bytes == NULL
+              ? sl_fail(-ENOMEM, "no memory for %zu KiB of receive buffers", len >> 10)
+              : sl_verbs_reg(rail, block->bytes, len, &block->mr);
     if (err != 0) {
         free(block->bytes);
         free(block->slots);
@@ -121,7 +127,8 @@ static int block_add(struct sl_verbs_rail *rail, bool shared)
 
     if (blocks != NULL)
         rail->blocks = blocks;
-    free_slots = reallocarray(rail->free_slots, (size_t)count * SL_VERBS_BLOCK_SLOTS, sizeof(*free_slots));
+    free_slots =
+        reallocarray(rail->free_slots, (size_t)count * SL_VERBS_BLOCK_SLOTS, sizeof(*free_slots));
     if (free_slots != NULL)
         rail->free_slots = free_slots;
     if (blocks == NULL || free_slots == NULL)
@@ -146,8 +153,8 @@ static int block_add(struct sl_verbs_rail *rail, bool shared)
 int sl_verbs_rail_provide(struct sl_verbs_rail *rail, unsigned eps)
 {
     unsigned full = eps < SL_VERBS_FULL_EPS ? eps : SL_VERBS_FULL_EPS;
-    unsigned slots = SL_VERBS_SPARE_SLOTS + full * SL_VERBS_CREDITS +
-                     (eps - full) * SL_VERBS_SHARED_SLOTS;
+    unsigned slots =
+        SL_VERBS_SPARE_SLOTS + full * SL_VERBS_CREDITS + (eps - full) * SL_VERBS_SHARED_SLOTS;
 
     if (eps <= rail->own_eps)
         return 0; /* each queue pair brings its own */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Records between the two ends of a connection: sent over the companion and, as a frame, over a path that is
- * up; handled once, in the order of their numbers, by whichever way each came first.
+ * Records between the two ends of a connection: sent over the sideband and, as a frame, over a
+ * path that is up; handled once, in the order of their numbers, by whichever way each came first.
  */
 #include "verbs/verbs.h"
 
@@ -50,7 +50,8 @@ static unsigned place_of(const struct sl_verbs_ep *ep, unsigned i)
     return (ep->record_head + i) % SL_VERBS_RECORDS;
 }
 
-/* Only a path can carry what is left: those that none had room for, or that were on one that is gone. */
+/* Only a path can carry what is left: those that none had room for, or that were on one that is
+ * gone. */
 static void flush_by_path(struct sl_verbs_ep *ep)
 {
     for (unsigned i = 0; i < ep->record_count; i++)
@@ -60,22 +61,22 @@ static void flush_by_path(struct sl_verbs_ep *ep)
 
 void sl_verbs_record_flush(struct sl_verbs_ep *ep)
 {
-    if (SL_UNLIKELY(!ep->companion_up && ep->state == SL_VERBS_EP_UP))
+    if (SL_UNLIKELY(!ep->sideband_up && ep->state == SL_VERBS_EP_UP))
         flush_by_path(ep);
     while (ep->record_count > 0) {
         const struct sl_verbs_record *record = &ep->records[ep->record_head];
         bool needed = record->kind != SL_VERBS_REC_ACK; /* the next record says more */
 
-        if (!ep->arrived[ep->record_head] && (needed || ep->companion_up)) {
-            if (!ep->companion_up)
+        if (!ep->arrived[ep->record_head] && (needed || ep->sideband_up)) {
+            if (!ep->sideband_up)
                 return;
-            int err = ep->companion->iface->ops->ctrl(ep->companion, record,
-                                                      sl_verbs_record_size(record));
+            int err =
+                ep->sideband->iface->ops->ctrl(ep->sideband, record, sl_verbs_record_size(record));
 
             if (err == -EAGAIN)
                 return;
             if (err < 0) {
-                ep->companion_up = false; /* its end will be told by itself */
+                ep->sideband_up = false; /* its end will be told by itself */
                 return;
             }
         }
@@ -112,7 +113,7 @@ void sl_verbs_record_send(struct sl_verbs_ep *ep, struct sl_verbs_record *record
     push(ep, record);
 }
 
-/* The place of a frame's record in the queue, or -1: the companion has taken it. */
+/* The place of a frame's record in the queue, or -1: the sideband has taken it. */
 static int place_by_frame(const struct sl_verbs_ep *ep, const struct sl_verbs_tx_frame *frame)
 {
     struct sl_verbs_frame header;
@@ -144,7 +145,8 @@ void sl_verbs_record_lost(struct sl_verbs_ep *ep, struct sl_verbs_tx_frame *fram
     }
     if (place >= 0)
         ep->by_path[place] = false;
-    sl_verbs_frame_free(ep->iface, frame); /* the companion has it too, or flush_by_path() will see to it */
+    sl_verbs_frame_free(ep->iface,
+                        frame); /* the sideband has it too, or flush_by_path() will see to it */
 }
 
 void sl_verbs_records_requeue(struct sl_verbs_ep *ep)
@@ -218,8 +220,8 @@ int sl_verbs_inbox_run(struct sl_verbs_ep *ep)
     bool tell = false;
     int count = 0;
 
-    /* The peer may be connected a moment before this end. Its words wait until our hello, always the first of ours, is
-     * said: offers that they call for would overtake it. */
+    /* The peer may be connected a moment before this end. Its words wait until our hello, always
+     * the first of ours, is said: offers that they call for would overtake it. */
     if (ep->record_out == 0)
         return 0;
     while (ep->in_inbox[ep->record_in % SL_VERBS_RECORDS] && ep->state != SL_VERBS_EP_DOWN) {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verbs transport's operations: progress and sleep, and the table of all. verbs.h says what lies where. */
+/* The verbs transport's operations: progress and sleep, and the table of all. verbs.h says what
+ * lies where. */
 #include "verbs/verbs.h"
 
 #include "verbs/probe.h"
 
-#define COMPANION_EVERY 32 /* rounds of progress between looks at the companion and the clock */
+#define SIDEBAND_EVERY 32 /* rounds of progress between looks at the sideband and the clock */
 #define TIMER_NS (5 * SL_NS_PER_MS)
 
 /* ---- progress ---- */
@@ -21,8 +22,8 @@ static void flush_batches(struct sl_verbs_iface *iface)
     }
 }
 
-/* True while the connection needs another look without anything new having happened. What waits for a path
- * is looked at when one comes up: until then its owner may sleep. */
+/* True while the connection needs another look without anything new having happened. What waits for
+ * a path is looked at when one comes up: until then its owner may sleep. */
 static bool has_work(const struct sl_verbs_ep *ep)
 {
     bool can_send = ep->paths_up > 0 || sl_verbs_tcp_path(ep) != NULL;
@@ -91,7 +92,8 @@ static int run_timers(struct sl_verbs_iface *iface)
     iface->next_timer_ns = now_ns + (iface->connecting > 0 ? 0 : TIMER_NS);
     for (unsigned i = 0; i < iface->rail_count; i++)
         moved += sl_verbs_rail_events(&iface->rails[i]);
-    sl_list_foreach (&iface->timed, node) {
+    sl_list_foreach(&iface->timed, node)
+    {
         struct sl_verbs_ep *ep = sl_container_of(node, struct sl_verbs_ep, timed);
 
         if (now_ns < ep->due_ns)
@@ -121,8 +123,8 @@ static int progress(struct sl_iface *base, unsigned budget)
     if (SL_UNLIKELY(iface->stage_count != 0))
         moved += sl_verbs_gpu_progress(iface);
     moved += run_active(iface);
-    if (iface->round++ % COMPANION_EVERY == 0 || iface->connecting > 0) {
-        n = iface->companion->ops->progress(iface->companion, budget);
+    if (iface->round++ % SIDEBAND_EVERY == 0 || iface->connecting > 0) {
+        n = iface->sideband->ops->progress(iface->sideband, budget);
         if (n < 0) {
             iface->batching = false;
             return n;
@@ -153,7 +155,7 @@ static void disarm(struct sl_iface *base)
         while (iface->ibv->ibv_get_cq_event(rail->channel, &cq, &arg) == 0)
             rail->cq_events++;
     }
-    iface->companion->ops->disarm(iface->companion);
+    iface->sideband->ops->disarm(iface->sideband);
     iface->next_timer_ns = 0; /* what woke us may be an asynchronous event */
 }
 
@@ -170,17 +172,17 @@ static int arm(struct sl_iface *base)
     /* What completed before the request rings no bell. */
     iface->round = 0;
     moved = progress(base, 64);
-    if (moved != 0 || iface->companion->ops->arm(iface->companion) != 0)
+    if (moved != 0 || iface->sideband->ops->arm(iface->sideband) != 0)
         return -EAGAIN;
     return 0;
 }
 
-/* Paths come back by what the companion carries, and need nobody who listens. */
+/* Paths come back by what the sideband carries, and need nobody who listens. */
 static void stop_listening(struct sl_iface *base)
 {
-    struct sl_iface *companion = sl_verbs_iface_of(base)->companion;
+    struct sl_iface *sideband = sl_verbs_iface_of(base)->sideband;
 
-    companion->ops->stop_listening(companion);
+    sideband->ops->stop_listening(sideband);
 }
 
 const struct sl_transport_ops sl_verbs_ops = {

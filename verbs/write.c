@@ -2,11 +2,13 @@
 /*
  * Long messages: the receiver grants memory, the sender writes pieces of it over all paths.
  *
- * A receive into registered memory grants all of it at once, before the sender asked. Any other grants
- * pieces of staging memory when the sender is ready, and hands over what arrived in its order.
+ * A receive into registered memory grants all of it at once, before the sender asked. Any other
+ * grants pieces of staging memory when the sender is ready, and hands over what arrived in its
+ * order.
  *
- * A receive that takes shorter messages may have granted more than there is. The sender then writes what it
- * has, and says how much in an RTS, at once: the receive is over when both are here, in any order.
+ * A receive that takes shorter messages may have granted more than there is. The sender then writes
+ * what it has, and says how much in an RTS, at once: the receive is over when both are here, in any
+ * order.
  */
 #include "verbs/verbs.h"
 
@@ -14,7 +16,8 @@
 
 #define PIECE_BYTES (64u << 10) /* measured: docs/perf/rdma.md */
 #define ID_PLACE_BITS 6
-_Static_assert(SL_VERBS_GRANTS == 1 << ID_PLACE_BITS, "an id has so many bits for the place, and 10 for its generation");
+_Static_assert(SL_VERBS_GRANTS == 1 << ID_PLACE_BITS,
+               "an id has so many bits for the place, and 10 for its generation");
 #define EARLY_GRANTS (SL_VERBS_GRANTS / 2)
 #define STAGED_MAX 8 /* pieces of staging that one message holds at a time */
 
@@ -23,7 +26,8 @@ static uint8_t *chunk_bytes(const struct sl_verbs_iface *iface, uint16_t chunk)
     return iface->staging.bytes + (size_t)chunk * SL_VERBS_CHUNK_BYTES;
 }
 
-/* Bytes of the message as far as they are known: those of its sender, or those that the receive expects. */
+/* Bytes of the message as far as they are known: those of its sender, or those that the receive
+ * expects. */
 static uint64_t total_of(const struct sl_verbs_rx_msg *msg)
 {
     return msg->has_rts ? msg->len : msg->sink->len;
@@ -31,8 +35,9 @@ static uint64_t total_of(const struct sl_verbs_rx_msg *msg)
 
 /* ---- granting ---- */
 
-/* A grant that the sender asked for is used at once; one that left before may wait until all messages before it are
- * over, some of which have yet to ask. So early ones have their part of the places, and never the others'. */
+/* A grant that the sender asked for is used at once; one that left before may wait until all
+ * messages before it are over, some of which have yet to ask. So early ones have their part of the
+ * places, and never the others'. */
 static struct sl_verbs_rx_grant *grant_place(struct sl_verbs_ep *ep, bool early)
 {
     unsigned first = early ? 0 : EARLY_GRANTS, end = early ? EARLY_GRANTS : SL_VERBS_GRANTS;
@@ -67,8 +72,8 @@ static bool announce(struct sl_verbs_ep *ep, struct sl_verbs_rx_grant *grant)
     if (frame == NULL)
         return false;
     for (unsigned i = 0; i < iface->rail_count; i++)
-        told.rkeys[i] = grant->chunk == SL_VERBS_NO_CHUNK ? msg->mr->mr[i]->rkey
-                                                          : iface->staging.mr[i]->rkey;
+        told.rkeys[i] =
+            grant->chunk == SL_VERBS_NO_CHUNK ? msg->mr->mr[i]->rkey : iface->staging.mr[i]->rkey;
     header = (struct sl_verbs_frame *)(void *)frame->bytes;
     header->len = sizeof(told);
     header->tag = msg->sink->tag;
@@ -197,7 +202,8 @@ static void grant_complete(struct sl_verbs_ep *ep, struct sl_verbs_rx_grant *gra
     if (msg->consumed == total_of(msg)) {
         msg->len = msg->consumed;
         msg->tag = msg->sink->tag;
-        sl_verbs_rx_end(ep, number, msg->mr != NULL && msg->mr->is_gpu ? sl_verbs_gpu_arrived(msg->mr) : 0);
+        sl_verbs_rx_end(ep, number,
+                        msg->mr != NULL && msg->mr->is_gpu ? sl_verbs_gpu_arrived(msg->mr) : 0);
     } else {
         sl_verbs_grant_more(ep, number);
     }
@@ -247,8 +253,9 @@ void sl_verbs_on_write(struct sl_verbs_path *path, uint32_t id, uint32_t len)
 
 /* ---- what we are granted ---- */
 
-/* Takes a grant that fits the message. What is written is read from the message's memory, by offset and length as the peer
- * says them: no byte outside of it may be named, and none be asked for more often than the message has bytes. */
+/* Takes a grant that fits the message. What is written is read from the message's memory, by offset
+ * and length as the peer says them: no byte outside of it may be named, and none be asked for more
+ * often than the message has bytes. */
 static void deal_add(struct sl_verbs_ep *ep, struct sl_verbs_tx_grant *grant,
                      struct sl_verbs_tx_msg *msg)
 {
@@ -257,10 +264,13 @@ static void deal_add(struct sl_verbs_ep *ep, struct sl_verbs_tx_grant *grant,
     if (grant->grant.len > room)
         grant->grant.len = room; /* the message is shorter than its room */
     if (room == 0 || grant->grant.len > msg->len - msg->granted) {
-        sl_verbs_ep_fail(ep, -EPROTO, "%s grants %llu bytes at %llu of message %u, which has %llu, of which %llu are "
-                         "granted", sl_ep_peer_name(&ep->base), (unsigned long long)grant->grant.len,
-                         (unsigned long long)grant->grant.off, msg->number, (unsigned long long)msg->len,
-                         (unsigned long long)msg->granted);
+        sl_verbs_ep_fail(
+            ep, -EPROTO,
+            "%s grants %llu bytes at %llu of message %u, which has %llu, of which %llu are "
+            "granted",
+            sl_ep_peer_name(&ep->base), (unsigned long long)grant->grant.len,
+            (unsigned long long)grant->grant.off, msg->number, (unsigned long long)msg->len,
+            (unsigned long long)msg->granted);
         grant->used = false;
         return;
     }
@@ -279,10 +289,14 @@ void sl_verbs_on_grant(struct sl_verbs_ep *ep, const struct sl_verbs_frame *fram
     bool sent = number - ep->tx_oldest < ep->tx_next - ep->tx_oldest;
     bool early = number - ep->tx_next < SL_VERBS_RX_QUEUE;
     bool shorter = (frame->flags & SL_VERBS_FLAG_SHORTER) != 0;
-    struct sl_verbs_tx_grant *grant = NULL, fresh = {.grant = *told, .used = true, .shorter = shorter,
-                                                     .is_gpu = (frame->flags & SL_VERBS_FLAG_GPU) != 0,
-                                                     .number = number, .tag = frame->tag,
-                                                     .total = frame->value};
+    struct sl_verbs_tx_grant *grant = NULL,
+                             fresh = {.grant = *told,
+                                      .used = true,
+                                      .shorter = shorter,
+                                      .is_gpu = (frame->flags & SL_VERBS_FLAG_GPU) != 0,
+                                      .number = number,
+                                      .tag = frame->tag,
+                                      .total = frame->value};
 
     /* What is granted before the length is known is all of it. */
     if (told->off + told->len > frame->value || (shorter && told->len != frame->value) ||
@@ -291,7 +305,8 @@ void sl_verbs_on_grant(struct sl_verbs_ep *ep, const struct sl_verbs_frame *fram
                          sl_ep_peer_name(&ep->base), number);
         return;
     }
-    /* For a message that went by other means or was another than expected: its receive says so itself. */
+    /* For a message that went by other means or was another than expected: its receive says so
+     * itself. */
     if (!early && (!sent || msg->req == NULL || msg->number != number ||
                    !sl_verbs_grant_fits(&fresh, msg->tag, msg->len)))
         return;
@@ -299,7 +314,8 @@ void sl_verbs_on_grant(struct sl_verbs_ep *ep, const struct sl_verbs_frame *fram
         if (!ep->tx_grants[i].used)
             grant = &ep->tx_grants[i];
     if (grant == NULL) {
-        sl_verbs_ep_fail(ep, -EPROTO, "%s has granted more than was agreed", sl_ep_peer_name(&ep->base));
+        sl_verbs_ep_fail(ep, -EPROTO, "%s has granted more than was agreed",
+                         sl_ep_peer_name(&ep->base));
         return;
     }
     *grant = fresh;
@@ -321,7 +337,8 @@ void sl_verbs_tx_bind_grants(struct sl_verbs_ep *ep, struct sl_verbs_tx_msg *msg
         ep->early_gpu_count -= grant->is_gpu;
         /* The first one decided that they are for this message; the others must say the same. */
         if (!sl_verbs_grant_fits(grant, msg->tag, msg->len)) {
-            sl_verbs_ep_fail(ep, -EPROTO, "%s grants message %u as one of %llu bytes, and as another one",
+            sl_verbs_ep_fail(ep, -EPROTO,
+                             "%s grants message %u as one of %llu bytes, and as another one",
                              sl_ep_peer_name(&ep->base), msg->number, (unsigned long long)msg->len);
             grant->used = false;
             continue;
@@ -365,8 +382,10 @@ static int deal_grant(struct sl_verbs_ep *ep, struct sl_verbs_tx_grant *grant)
     int count = 0;
 
     while (grant->dealt < grant->grant.len) {
-        struct sl_verbs_piece piece = {.grant = grant, .off = grant->dealt,
-                                       .len = piece_size(ep, grant), .chunk = SL_VERBS_NO_CHUNK};
+        struct sl_verbs_piece piece = {.grant = grant,
+                                       .off = grant->dealt,
+                                       .len = piece_size(ep, grant),
+                                       .chunk = SL_VERBS_NO_CHUNK};
         struct sl_verbs_path *path = sl_verbs_path_best(ep, piece.len);
 
         if (path == NULL || !stage(ep, &piece))

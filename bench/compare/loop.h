@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The measuring loop that every peer program shares, ours too: same sizes, same buffers, same checks,
- * same clock. A peer says how it runs one collective; C and C++ include this once.
+ * The measuring loop that every peer program shares, ours too: same sizes, same buffers, same
+ * checks, same clock. A peer says how it runs one collective; C and C++ include this once.
  *
  * usage of every peer: PROGRAM COLLECTIVE SIZE[,SIZE...] BUDGET_MS [COMPUTE_US [TOUCH_KIB]]
  * Rank 0 prints one JSON object a line and size; times are those of the slowest rank, in µs.
- * COMPUTE_US: before each call every rank computes, so much processor time, over TOUCH_KIB of memory (1024): as
- * programs do, and unlike the calls back to back of most benchmarks. Then a sample is both, computing and call,
- * and call_us the call alone, which holds the waiting for ranks that computed for longer.
- * A size is nccl-tests' own: the whole buffer of allreduce and broadcast, all blocks of the others.
+ * COMPUTE_US: before each call every rank computes, so much processor time, over TOUCH_KIB of
+ * memory (1024): as programs do, and unlike the calls back to back of most benchmarks. Then a
+ * sample is both, computing and call, and call_us the call alone, which holds the waiting for ranks
+ * that computed for longer. A size is nccl-tests' own: the whole buffer of allreduce and broadcast,
+ * all blocks of the others.
  */
 #ifndef COMPARE_LOOP_H
 #define COMPARE_LOOP_H
@@ -24,20 +25,30 @@
 #define LOOP_BATCH_S 20e-6 /* a sample lasts at least this long, so that the clock does not count */
 #define LOOP_TOUCH_KIB 1024
 
-enum coll { ALLREDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, BROADCAST, REDUCE, BARRIER, COLL_COUNT };
+enum coll {
+    ALLREDUCE,
+    ALL_GATHER,
+    REDUCE_SCATTER,
+    ALL_TO_ALL,
+    BROADCAST,
+    REDUCE,
+    BARRIER,
+    COLL_COUNT
+};
 
-static const char *const coll_names[COLL_COUNT] = {"allreduce",  "all_gather", "reduce_scatter", "all_to_all",
-                                                   "broadcast",  "reduce",     "barrier"};
+static const char *const coll_names[COLL_COUNT] = {
+    "allreduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "barrier"};
 
 struct peer {
     int rank, size;
     void *self;
-    /* Runs one collective to its end, f32, sum, root 0. count is of a block: of the whole buffer for
-     * allreduce and broadcast (where in == out), of one rank's part for the others. */
+    /* Runs one collective to its end, f32, sum, root 0. count is of a block: of the whole buffer
+     * for allreduce and broadcast (where in == out), of one rank's part for the others. */
     void (*run)(void *self, enum coll coll, const float *in, float *out, size_t count);
     /* The largest value of all ranks, on all ranks. */
     double (*max)(void *self, double value);
-    /* Buffers that the next calls use; NULL: they go. NULL itself where a peer does nothing about them. */
+    /* Buffers that the next calls use; NULL: they go. NULL itself where a peer does nothing about
+     * them. */
     void (*buffers)(void *self, float *in, float *out, size_t len);
 };
 
@@ -83,7 +94,7 @@ static float loop_expected(const struct peer *peer, enum coll coll, size_t idx, 
 static double loop_check(const struct peer *peer, enum coll coll, float *in, float *out,
                          size_t elements, size_t count)
 {
-    size_t outputs = coll == REDUCE_SCATTER                             ? count
+    size_t outputs = coll == REDUCE_SCATTER                                   ? count
                      : coll == BARRIER || (coll == REDUCE && peer->rank != 0) ? 0
                                                                               : elements;
     double wrong = 0;
@@ -105,7 +116,8 @@ static int loop_by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The median of a few single runs, agreed: the first runs of a size set up connections and pages. */
+/* The median of a few single runs, agreed: the first runs of a size set up connections and
+ * pages. */
 static double loop_median(const struct peer *peer, enum coll coll, const float *in, float *out,
                           size_t count, int runs)
 {
@@ -160,7 +172,8 @@ static double loop_cpu_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* So many passes as take `us` of processor time: the same work for all, however many share the processor. */
+/* So many passes as take `us` of processor time: the same work for all, however many share the
+ * processor. */
 static void loop_work(const struct peer *peer, struct work *work, double us, size_t kib)
 {
     double start, per;
@@ -233,10 +246,12 @@ static void loop_size(const struct peer *peer, enum coll coll, size_t bytes, dou
     p90 = peer->max(peer->self, samples[n * 9 / 10]);
     total = peer->max(peer->self, total / n);
     if (peer->rank == 0)
-        printf("{\"coll\": \"%s\", \"bytes\": %zu, \"p50_us\": %.3f, \"min_us\": %.3f, \"p90_us\": %.3f, "
-               "\"mean_us\": %.3f, \"call_us\": %.3f, \"samples\": %d, \"batch\": %d, \"wrong\": %.0f}\n",
-               coll_names[coll], bytes, 1e6 * p50, 1e6 * least, 1e6 * p90, 1e6 * total, 1e6 * call, n,
-               batch, wrong);
+        printf("{\"coll\": \"%s\", \"bytes\": %zu, \"p50_us\": %.3f, \"min_us\": %.3f, \"p90_us\": "
+               "%.3f, "
+               "\"mean_us\": %.3f, \"call_us\": %.3f, \"samples\": %d, \"batch\": %d, \"wrong\": "
+               "%.0f}\n",
+               coll_names[coll], bytes, 1e6 * p50, 1e6 * least, 1e6 * p90, 1e6 * total, 1e6 * call,
+               n, batch, wrong);
     fflush(stdout);
     if (peer->buffers != NULL)
         peer->buffers(peer->self, NULL, NULL, 0);
@@ -251,7 +266,8 @@ static int loop_main(const struct peer *peer, int argc, char **argv)
     int coll = 0;
 
     if (argc < 4 || argc > 6) {
-        fprintf(stderr, "usage: %s COLLECTIVE SIZE[,SIZE...] BUDGET_MS [COMPUTE_US [TOUCH_KIB]]\n", argv[0]);
+        fprintf(stderr, "usage: %s COLLECTIVE SIZE[,SIZE...] BUDGET_MS [COMPUTE_US [TOUCH_KIB]]\n",
+                argv[0]);
         return 2;
     }
     while (coll < COLL_COUNT && strcmp(coll_names[coll], argv[1]) != 0)
@@ -261,7 +277,8 @@ static int loop_main(const struct peer *peer, int argc, char **argv)
         return 2;
     }
     if (argc > 4 && atof(argv[4]) > 0)
-        loop_work(peer, &work, atof(argv[4]), argc > 5 ? strtoull(argv[5], NULL, 10) : LOOP_TOUCH_KIB);
+        loop_work(peer, &work, atof(argv[4]),
+                  argc > 5 ? strtoull(argv[5], NULL, 10) : LOOP_TOUCH_KIB);
     for (char *text = argv[2]; *text != '\0';) {
         size_t bytes = strtoull(text, &text, 10);
 

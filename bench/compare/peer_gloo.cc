@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The Gloo peer: TCP over the loopback interface, ranks met through files. Arguments of the loop come
- * after RANK SIZE DIRECTORY. */
+/* The Gloo peer: TCP over the loopback interface, ranks met through files. Arguments of the loop
+ * come after RANK SIZE DIRECTORY. */
 #include "loop.h"
 
 #include <gloo/allgather.h>
@@ -35,9 +35,8 @@ void allreduce(state *s, const float *in, float *out, size_t count)
 
     options.setInput(const_cast<float *>(in), count);
     options.setOutput(out, count);
-    options.setReduceFunction([](void *a, const void *b, const void *c, size_t n) {
-        gloo::sum<float>(a, b, c, n);
-    });
+    options.setReduceFunction(
+        [](void *a, const void *b, const void *c, size_t n) { gloo::sum<float>(a, b, c, n); });
     gloo::allreduce(options);
 }
 
@@ -98,9 +97,8 @@ double max(void *self, double value)
     double largest = value;
 
     options.setOutput(&largest, 1);
-    options.setReduceFunction([](void *a, const void *b, const void *c, size_t n) {
-        gloo::max<double>(a, b, c, n);
-    });
+    options.setReduceFunction(
+        [](void *a, const void *b, const void *c, size_t n) { gloo::max<double>(a, b, c, n); });
     gloo::allreduce(options);
     return largest;
 }

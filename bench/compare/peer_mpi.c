@@ -11,9 +11,7 @@ static void run(void *self, enum coll coll, const float *in, float *out, size_t 
     (void)self;
     switch (coll) {
     case ALLREDUCE: MPI_Allreduce(in, out, n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); break;
-    case ALL_GATHER:
-        MPI_Allgather(in, n, MPI_FLOAT, out, n, MPI_FLOAT, MPI_COMM_WORLD);
-        break;
+    case ALL_GATHER: MPI_Allgather(in, n, MPI_FLOAT, out, n, MPI_FLOAT, MPI_COMM_WORLD); break;
     case REDUCE_SCATTER:
         MPI_Reduce_scatter_block(in, out, n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
         break;

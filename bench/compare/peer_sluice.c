@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Our side of the comparison: the public calls in the same loop. Rank, size and meeting place come from
- * the environment. PEER_REGISTER=1: the buffers are registered, once for each size. */
+/* Our side of the comparison: the public calls in the same loop. Rank, size and meeting place come
+ * from the environment. PEER_REGISTER=1: the buffers are registered, once for each size. */
 #include "loop.h"
 
 #include <sluice/sluice.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The UCC peer: MPI starts the ranks and carries UCC's addresses, nothing else. A collective is set up once
- * for its buffers and then posted again and again, the fastest way that UCC has. PEER_YIELD=1: waits by
- * sched_yield(), for more ranks than cores. */
+/* The UCC peer: MPI starts the ranks and carries UCC's addresses, nothing else. A collective is set
+ * up once for its buffers and then posted again and again, the fastest way that UCC has.
+ * PEER_YIELD=1: waits by sched_yield(), for more ranks than cores. */
 #include "loop.h"
 
 #include <mpi.h>
@@ -57,13 +57,17 @@ static void open_team(struct ucc *ucc, int rank)
 {
     ucc_lib_params_t lib_params = {.mask = UCC_LIB_PARAM_FIELD_THREAD_MODE,
                                    .thread_mode = UCC_THREAD_SINGLE};
-    ucc_oob_coll_t oob = {.allgather = meet, .req_test = meet_test, .req_free = meet_free,
-                          .n_oob_eps = (uint32_t)ucc->size, .oob_ep = (uint32_t)rank};
+    ucc_oob_coll_t oob = {.allgather = meet,
+                          .req_test = meet_test,
+                          .req_free = meet_free,
+                          .n_oob_eps = (uint32_t)ucc->size,
+                          .oob_ep = (uint32_t)rank};
     ucc_context_params_t context_params = {.mask = UCC_CONTEXT_PARAM_FIELD_OOB, .oob = oob};
-    ucc_team_params_t team_params = {.mask = UCC_TEAM_PARAM_FIELD_EP | UCC_TEAM_PARAM_FIELD_EP_RANGE |
-                                             UCC_TEAM_PARAM_FIELD_OOB,
-                                     .ep = (uint64_t)rank, .ep_range = UCC_COLLECTIVE_EP_RANGE_CONTIG,
-                                     .oob = oob};
+    ucc_team_params_t team_params = {
+        .mask = UCC_TEAM_PARAM_FIELD_EP | UCC_TEAM_PARAM_FIELD_EP_RANGE | UCC_TEAM_PARAM_FIELD_OOB,
+        .ep = (uint64_t)rank,
+        .ep_range = UCC_COLLECTIVE_EP_RANGE_CONTIG,
+        .oob = oob};
     ucc_lib_config_h lib_config;
     ucc_context_config_h context_config;
     ucc_lib_h lib;
@@ -73,7 +77,8 @@ static void open_team(struct ucc *ucc, int rank)
     check(ucc_init(&lib_params, lib_config, &lib), "ucc_init");
     ucc_lib_config_release(lib_config);
     check(ucc_context_config_read(lib, NULL, &context_config), "reading the context's settings");
-    check(ucc_context_create(lib, &context_params, context_config, &ucc->context), "ucc_context_create");
+    check(ucc_context_create(lib, &context_params, context_config, &ucc->context),
+          "ucc_context_create");
     ucc_context_config_release(context_config);
     check(ucc_team_create_post(&ucc->context, 1, &team_params, &ucc->team), "ucc_team_create_post");
     while ((status = ucc_team_create_test(ucc->team)) == UCC_INPROGRESS)
@@ -85,19 +90,22 @@ static void open_team(struct ucc *ucc, int rank)
 
 static ucc_coll_buffer_info_t buffer(const void *at, size_t count, ucc_datatype_t type)
 {
-    ucc_coll_buffer_info_t info = {.buffer = (void *)at, .count = count, .datatype = type,
-                                   .mem_type = UCC_MEMORY_TYPE_HOST};
+    ucc_coll_buffer_info_t info = {
+        .buffer = (void *)at, .count = count, .datatype = type, .mem_type = UCC_MEMORY_TYPE_HOST};
 
     return info;
 }
 
 static void set_up(struct ucc *ucc, ucc_coll_args_t *args, ucc_datatype_t type)
 {
-    static const ucc_coll_type_t types[COLL_COUNT] = {
-        [ALLREDUCE] = UCC_COLL_TYPE_ALLREDUCE,           [ALL_GATHER] = UCC_COLL_TYPE_ALLGATHER,
-        [REDUCE_SCATTER] = UCC_COLL_TYPE_REDUCE_SCATTER, [ALL_TO_ALL] = UCC_COLL_TYPE_ALLTOALL,
-        [BROADCAST] = UCC_COLL_TYPE_BCAST,               [REDUCE] = UCC_COLL_TYPE_REDUCE,
-        [BARRIER] = UCC_COLL_TYPE_BARRIER};
+    static const ucc_coll_type_t types[COLL_COUNT] = {[ALLREDUCE] = UCC_COLL_TYPE_ALLREDUCE,
+                                                      [ALL_GATHER] = UCC_COLL_TYPE_ALLGATHER,
+                                                      [REDUCE_SCATTER] =
+                                                          UCC_COLL_TYPE_REDUCE_SCATTER,
+                                                      [ALL_TO_ALL] = UCC_COLL_TYPE_ALLTOALL,
+                                                      [BROADCAST] = UCC_COLL_TYPE_BCAST,
+                                                      [REDUCE] = UCC_COLL_TYPE_REDUCE,
+                                                      [BARRIER] = UCC_COLL_TYPE_BARRIER};
     size_t all = ucc->count * (size_t)ucc->size, in = ucc->count, out = ucc->count;
 
     /* UCC counts all blocks where it has blocks. */
@@ -141,7 +149,8 @@ static void run(void *self, enum coll coll, const float *in, float *out, size_t 
 
     if (ucc->request == NULL || ucc->coll != coll || ucc->in != in || ucc->out != out ||
         ucc->count != count) {
-        ucc_coll_args_t args = {.mask = UCC_COLL_ARGS_FIELD_FLAGS, .flags = UCC_COLL_ARGS_FLAG_PERSISTENT};
+        ucc_coll_args_t args = {.mask = UCC_COLL_ARGS_FIELD_FLAGS,
+                                .flags = UCC_COLL_ARGS_FLAG_PERSISTENT};
 
         forget(ucc);
         ucc->coll = coll;

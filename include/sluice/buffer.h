@@ -31,7 +31,8 @@ SLUICE_API void sluice_free(struct sluice_comm *comm, void *ptr);
  * (pinning, keys) is done now and not on the data path. Calls may overlap and are counted.
  *
  * Memory  the range must stay mapped until sluice_deregister(); *out is owned by the caller.
- * Errors  -EINVAL, also for GPU memory; -ENOTSUP, no transport of this communicator registers memory (harmless);
+ * Errors  -EINVAL, also for GPU memory; -ENOTSUP, no transport of this communicator registers
+ * memory (harmless);
  *         -ENOMEM, with the locked-memory limit and the need in the text.
  */
 SLUICE_API int sluice_register(struct sluice_comm *comm, void *ptr, size_t len,
@@ -41,18 +42,21 @@ SLUICE_API int sluice_register(struct sluice_comm *comm, void *ptr, size_t len,
 SLUICE_API void sluice_deregister(struct sluice_comm *comm, struct sluice_buffer *buffer);
 
 /**
- * Tell a communicator's transports that [ptr, ptr+len) is about to leave the process or to be given to
- * somebody else by an allocator: to be called before munmap(), free() of large blocks, madvise()
+ * Tell a communicator's transports that [ptr, ptr+len) is about to leave the process or to be given
+ * to somebody else by an allocator: to be called before munmap(), free() of large blocks, madvise()
  * that drops pages. What the transports kept of that range (pinned pages, keys) is given up.
  *
- * Nothing is patched to find such moments. So a transport keeps nothing of memory that is not registered any
- * more, and without this call all is well as long as sluice_deregister() comes before the memory goes;
- * the call is the safety net under that. A setting that makes a transport keep more (sluice-env(7)
- * tells) needs it for everything that is given back. A range of which nothing is known costs nanoseconds.
+ * Nothing is patched to find such moments. So a transport keeps nothing of memory that is not
+ * registered any more, and without this call all is well as long as sluice_deregister() comes
+ * before the memory goes; the call is the safety net under that. A setting that makes a transport
+ * keep more (sluice-env(7) tells) needs it for everything that is given back. A range of which
+ * nothing is known costs nanoseconds.
  *
- * Memory  no request may still use it. Registrations that overlap stay owned by the caller, but are used
+ * Memory  no request may still use it. Registrations that overlap stay owned by the caller, but are
+ * used
  *         no more: sluice_deregister() them.
- * Order   on the thread that uses comm at that time, like any call; not from inside an allocator that
+ * Order   on the thread that uses comm at that time, like any call; not from inside an allocator
+ * that
  *         the library itself gets its memory from.
  * Errors  -EINVAL; -EBUSY, the range was still registered: the caller forgot a sluice_deregister(),
  *         and a peer may have been writing to it.

@@ -3,13 +3,15 @@
  * Communicators, collectives and requests.
  *
  * Every rank of a communicator makes the same collective calls in the same order. A call starts the
- * operation; the request it returns is tested or waited for. With req == NULL the call itself waits:
- * the shortest path for small messages. Operations progress inside sluice_test(), sluice_wait()
- * and waiting calls, or in a thread of their own when SLUICE_PROGRESS=thread. Without that, a communicator with RDMA
- * paths still has a small thread, which mends paths while no call is inside and moves no operation.
+ * operation; the request it returns is tested or waited for. With req == NULL the call itself
+ * waits: the shortest path for small messages. Operations progress inside sluice_test(),
+ * sluice_wait() and waiting calls, or in a thread of their own when SLUICE_PROGRESS=thread. Without
+ * that, a communicator with RDMA paths still has a small thread, which mends paths while no call is
+ * inside and moves no operation.
  *
- * What a function gives (a communicator, a request, memory) is NULL when the function fails, so it can be
- * destroyed or freed in any case. Elements of a collective that failed may be written in part.
+ * What a function gives (a communicator, a request, memory) is NULL when the function fails, so it
+ * can be destroyed or freed in any case. Elements of a collective that failed may be written in
+ * part.
  *
  * One communicator is used by one thread at a time (any thread with SLUICE_PROGRESS=thread);
  * sluice_comm_abort() alone may be called from any thread at any time.
@@ -37,15 +39,16 @@ struct sluice_unique_id {
  * what is left alone comes from the SLUICE_* variables (sluice-env(7)) and then from defaults.
  */
 struct sluice_config {
-    size_t struct_size;    /**< sizeof(struct sluice_config), for growth; set by the init call */
-    int rank;              /**< this rank, or -1: from the launcher's environment */
-    int size;              /**< number of ranks, or -1: from the launcher's environment */
-    const char *root;      /**< "host:port" where rank 0 meets the others; NULL: environment */
-    const char *job;       /**< name that keeps jobs apart on one port; NULL: environment */
-    const char *secret;    /**< shared secret that proves membership; NULL: environment */
-    const char *transport; /**< "shm,tcp": those allowed, in order of preference; NULL: environment */
-    const char *algo;      /**< forces an algorithm, as SLUICE_ALGO does; NULL: environment */
-    int64_t timeout_ms;    /**< deadline of every wait, -1: environment (default 30000) */
+    size_t struct_size; /**< sizeof(struct sluice_config), for growth; set by the init call */
+    int rank;           /**< this rank, or -1: from the launcher's environment */
+    int size;           /**< number of ranks, or -1: from the launcher's environment */
+    const char *root;   /**< "host:port" where rank 0 meets the others; NULL: environment */
+    const char *job;    /**< name that keeps jobs apart on one port; NULL: environment */
+    const char *secret; /**< shared secret that proves membership; NULL: environment */
+    const char
+        *transport;     /**< "shm,tcp": those allowed, in order of preference; NULL: environment */
+    const char *algo;   /**< forces an algorithm, as SLUICE_ALGO does; NULL: environment */
+    int64_t timeout_ms; /**< deadline of every wait, -1: environment (default 30000) */
 };
 
 /** Fill *config with "take it from the environment" everywhere. */
@@ -101,7 +104,8 @@ SLUICE_API int sluice_comm_async_error(struct sluice_comm *comm);
 SLUICE_API int sluice_group_start(void);
 SLUICE_API int sluice_group_end(void);
 
-/** 1 when the request has ended well, 0 while it is pending, or its negative errno. Makes progress. */
+/** 1 when the request has ended well, 0 while it is pending, or its negative errno. Makes
+ * progress. */
 SLUICE_API int sluice_test(struct sluice_req *req);
 
 /** Progress until the request ends. 0 or its negative errno; the communicator's own deadline bounds
@@ -155,7 +159,8 @@ SLUICE_API int sluice_all_gather(struct sluice_comm *comm, const void *in, void 
 SLUICE_API int sluice_broadcast(struct sluice_comm *comm, const void *in, void *out, size_t count,
                                 enum sluice_dtype dtype, int root, struct sluice_req **req);
 
-/** Reduce to root. Shapes: in[count]; root: out[count], may equal in; out of others is not touched. */
+/** Reduce to root. Shapes: in[count]; root: out[count], may equal in; out of others is not
+ * touched. */
 SLUICE_API int sluice_reduce(struct sluice_comm *comm, const void *in, void *out, size_t count,
                              enum sluice_dtype dtype, enum sluice_op op, int root,
                              struct sluice_req **req);
@@ -165,8 +170,8 @@ SLUICE_API int sluice_reduce(struct sluice_comm *comm, const void *in, void *out
 SLUICE_API int sluice_gather(struct sluice_comm *comm, const void *in, void *out, size_t count,
                              enum sluice_dtype dtype, int root, struct sluice_req **req);
 
-/** Give block r of root's elements to rank r. Shapes: root: in[size * count]; out[count], on root out
- * may be in + root * count. */
+/** Give block r of root's elements to rank r. Shapes: root: in[size * count]; out[count], on root
+ * out may be in + root * count. */
 SLUICE_API int sluice_scatter(struct sluice_comm *comm, const void *in, void *out, size_t count,
                               enum sluice_dtype dtype, int root, struct sluice_req **req);
 

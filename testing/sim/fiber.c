@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stack of its own for the code of each simulated rank, so that blocking code can give others a turn. */
+/* A stack of its own for the code of each simulated rank, so that blocking code can give others a
+ * turn. */
 #include "testing/sim/net.h"
 
 #include <stdlib.h>

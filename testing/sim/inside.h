@@ -23,7 +23,7 @@ struct sl_sim_ep {
     const char *lost_why;
     uint64_t connect_limit;
     uint64_t last_arrival, last_ctrl, last_ack; /* of what this endpoint sent: order holds */
-    struct sl_node recvs;  /* sl_req.link of struct sl_req, in order */
+    struct sl_node recvs;                       /* sl_req.link of struct sl_req, in order */
     unsigned recv_count, send_count, ctrl_count;
     struct sl_node outbox, inbox, endings, ctrls;
     struct sl_node maps;

@@ -31,7 +31,8 @@ static void mem_drop(struct sim_mem *mem)
 
 static struct sim_mem *mem_find(struct sl_sim *sim, const void *addr)
 {
-    sl_list_foreach(&sim->mems, node) {
+    sl_list_foreach(&sim->mems, node)
+    {
         struct sim_mem *mem = sl_container_of(node, struct sim_mem, link);
 
         if (mem->addr == addr && !mem->freed)
@@ -72,7 +73,7 @@ void sl_sim_mem_free(struct sl_iface *base, struct sl_mem *given)
 }
 
 int sl_sim_mr_reg(struct sl_iface *base, const struct sl_mem *given, struct sl_mr **out,
-                      struct sl_key *key)
+                  struct sl_key *key)
 {
     struct sim_mem *mem = mem_find(sl_sim_iface_of(base)->sim, given->addr);
 
@@ -106,7 +107,8 @@ int sl_sim_map(struct sl_ep *base, const struct sl_key *key, size_t len, void **
         return -EAGAIN;
     if (key->len == sizeof(id))
         memcpy(&id, key->bytes, sizeof(id));
-    sl_list_foreach(&sim->mems, node) {
+    sl_list_foreach(&sim->mems, node)
+    {
         struct sim_mem *mem = sl_container_of(node, struct sim_mem, link);
 
         if (mem->id != id || !mem->registered)
@@ -114,7 +116,8 @@ int sl_sim_map(struct sl_ep *base, const struct sl_key *key, size_t len, void **
         if (mem->host != sl_sim_iface_of_ep(ep)->rank->host)
             return sl_fail(-ENOTSUP, "this region is on another simulated host");
         if (mem->len < len)
-            return sl_fail(-EPROTO, "this region has %zu bytes where %zu are needed", mem->len, len);
+            return sl_fail(-EPROTO, "this region has %zu bytes where %zu are needed", mem->len,
+                           len);
         map = calloc(1, sizeof(*map));
         sl_assert(map != NULL);
         map->mem = mem;
@@ -136,7 +139,8 @@ static void map_end(struct sim_map *map)
 
 void sl_sim_unmap(struct sl_ep *base, void *ptr)
 {
-    sl_list_foreach(&sl_sim_ep_of(base)->maps, node) {
+    sl_list_foreach(&sl_sim_ep_of(base)->maps, node)
+    {
         struct sim_map *map = sl_container_of(node, struct sim_map, link);
 
         if (map->mem->addr == ptr) {
@@ -149,8 +153,7 @@ void sl_sim_unmap(struct sl_ep *base, void *ptr)
 
 void sl_sim_maps_end(struct sl_sim_ep *ep)
 {
-    sl_list_foreach(&ep->maps, node)
-        map_end(sl_container_of(node, struct sim_map, link));
+    sl_list_foreach(&ep->maps, node) map_end(sl_container_of(node, struct sim_map, link));
 }
 
 void sl_sim_mems_check_empty(struct sl_sim *sim)

@@ -2,9 +2,10 @@
 /*
  * Messages between endpoints of the simulated network.
  *
- * A message is counted by those who still need it: the sender while its request is pending, the event
- * that carries it, the receiver's inbox. Small ones are copied when they are sent; the bytes of large
- * ones are read from the sender's buffer when they meet their receive, and must then be what they were.
+ * A message is counted by those who still need it: the sender while its request is pending, the
+ * event that carries it, the receiver's inbox. Small ones are copied when they are sent; the bytes
+ * of large ones are read from the sender's buffer when they meet their receive, and must then be
+ * what they were.
  */
 #include "testing/sim/inside.h"
 
@@ -15,9 +16,9 @@
 
 struct sl_sim_msg {
     uint32_t refs;
-    uint32_t from, to;     /* numbers of endpoints */
-    struct sl_req *req;    /* the sender's while pending */
-    const uint8_t *bytes;  /* the sender's, or copy */
+    uint32_t from, to;    /* numbers of endpoints */
+    struct sl_req *req;   /* the sender's while pending */
+    const uint8_t *bytes; /* the sender's, or copy */
     uint8_t *copy;
     size_t len, taken;
     uint64_t tag, hash;
@@ -68,15 +69,15 @@ static void msg_unlink_inbox(struct sl_sim_msg *m)
 }
 
 /*
- * The lender must leave the bytes alone while they may be read. It may know that they were before it is
- * told: what depends on their arrival has come back. So the check is where they are read.
+ * The lender must leave the bytes alone while they may be read. It may know that they were before
+ * it is told: what depends on their arrival has come back. So the check is where they are read.
  */
 static void msg_check_loan(struct sl_sim *sim, const struct sl_sim_msg *m)
 {
     if (m->copy == NULL && hash_of(m->bytes, m->len) != m->hash)
         sl_sim_violate(sim, "rank %u changed %zu bytes (tag 0x%llx) while they were lent to a send",
-                       sim->eps[m->from] != NULL ? sl_sim_rank_of(sim->eps[m->from]) : 0,
-                       m->len, (unsigned long long)m->tag);
+                       sim->eps[m->from] != NULL ? sl_sim_rank_of(sim->eps[m->from]) : 0, m->len,
+                       (unsigned long long)m->tag);
 }
 
 /* ---- posting ---- */
@@ -91,10 +92,11 @@ static int post_refused(struct sl_sim_ep *ep, unsigned count, unsigned max)
                        ep->lost_why != NULL ? ep->lost_why : "this simulated endpoint is lost");
     if (!ep->connected)
         return -EAGAIN;
-    /* A slow rank comes by more rarely: of a storm that lasts as long it sees less. With all of it, it was silent for
-     * longer than the time limit (swarm seed 106680). */
+    /* A slow rank comes by more rarely: of a storm that lasts as long it sees less. With all of it,
+     * it was silent for longer than the time limit (swarm seed 106680). */
     if (ep->storm == 0 && sl_sim_chance(sim, sim->params.eagain_in))
-        ep->storm = 1 + (unsigned)sl_rng_range(&sim->rng, 0, 11) / sl_sim_iface_of_ep(ep)->rank->slow;
+        ep->storm =
+            1 + (unsigned)sl_rng_range(&sim->rng, 0, 11) / sl_sim_iface_of_ep(ep)->rank->slow;
     if (ep->storm > 0 || count >= max) {
         ep->storm -= ep->storm > 0;
         sim->stats.eagains++;
@@ -150,8 +152,13 @@ int sl_sim_send(struct sl_ep *base, const struct sl_buf *buf, uint64_t tag, stru
         return err;
     m = calloc(1, sizeof(*m));
     sl_assert(m != NULL);
-    *m = (struct sl_sim_msg){.refs = 1, .from = ep->idx, .to = ep->peer, .len = buf->len,
-                             .bytes = buf->addr, .tag = tag, .req = req};
+    *m = (struct sl_sim_msg){.refs = 1,
+                             .from = ep->idx,
+                             .to = ep->peer,
+                             .len = buf->len,
+                             .bytes = buf->addr,
+                             .tag = tag,
+                             .req = req};
     sl_list_init(&m->inbox);
     if (buf->len <= sim->params.eager_max) {
         m->copy = malloc(buf->len + 1);
@@ -296,7 +303,8 @@ static void msg_received(struct sl_sim *sim, struct sl_sim_ep *ep, struct sl_sim
     msg_unlink_inbox(m);
 }
 
-static void recv_end(struct sl_sim_ep *ep, struct sl_req *req, uint64_t len, uint64_t tag, int status)
+static void recv_end(struct sl_sim_ep *ep, struct sl_req *req, uint64_t len, uint64_t tag,
+                     int status)
 {
     sl_list_remove(&req->link);
     ep->recv_count--;
@@ -414,7 +422,8 @@ void sl_sim_end_posted(struct sl_sim_ep *ep, int status)
         struct sl_req *req = m->req;
 
         m->req = NULL;
-        /* Its bytes go back to the owner, so it can no longer be received; nor what was sent later. */
+        /* Its bytes go back to the owner, so it can no longer be received; nor what was sent
+         * later. */
         if (!sl_list_empty(&m->inbox))
             inbox_cut(sl_sim_ep_find(sl_sim_iface_of_ep(ep)->sim, m->to), m);
         msg_put(m);

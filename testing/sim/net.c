@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Virtual time, the event queue, the links between ranks and the faults that were drawn for a run. */
+/* Virtual time, the event queue, the links between ranks and the faults that were drawn for a
+ * run. */
 #include "testing/sim/net.h"
 
 #include <stdlib.h>
@@ -339,9 +340,7 @@ static void fault_happen(struct sl_sim *sim, struct sl_sim_event *event)
         sl_sim_trace(sim, "link %u to %u is cut", f->rank, f->peer);
         sim->links[(size_t)f->rank * sim->params.ranks + f->peer].cut_until = until;
         break;
-    case SL_SIM_SLOW:
-        r->slow = f->factor;
-        break;
+    case SL_SIM_SLOW: r->slow = f->factor; break;
     case SL_SIM_LOSE:
         sl_sim_trace(sim, "the connection of %u and %u is reset", f->rank, f->peer);
         sl_sim_eps_lose(sim, f->rank, f->peer, f->for_ns);

@@ -24,13 +24,13 @@ struct sl_sim_rank {
     void (*program)(void *arg);
     void *arg;
     bool running, ended, crashed, released;
-    bool kicked;             /* something came since it last looked */
-    uint64_t generation;     /* of its pending resume; older ones are stale */
-    uint64_t resume_ns;      /* of the pending resume */
-    uint64_t pause_ns;       /* how long it sleeps when nothing comes; doubles */
+    bool kicked;         /* something came since it last looked */
+    uint64_t generation; /* of its pending resume; older ones are stale */
+    uint64_t resume_ns;  /* of the pending resume */
+    uint64_t pause_ns;   /* how long it sleeps when nothing comes; doubles */
     uint64_t frozen_until;
-    uint32_t slow;           /* factor, at least 1 */
-    uint64_t turns;          /* calls of progress since it last idled: a spin shows */
+    uint32_t slow;  /* factor, at least 1 */
+    uint64_t turns; /* calls of progress since it last idled: a spin shows */
 };
 
 struct sl_sim_link {

@@ -10,7 +10,8 @@
 
 /* Interfaces */
 
-static int sim_probe(const struct sl_config *config, struct sl_device *out, size_t cap, size_t *count)
+static int sim_probe(const struct sl_config *config, struct sl_device *out, size_t cap,
+                     size_t *count)
 {
     (void)config, (void)out, (void)cap, (void)count;
     return sl_fail(-ENODEV, "the simulated network exists only inside a simulation");
@@ -134,7 +135,8 @@ static int sim_ep_connect(struct sl_ep *base, const struct sl_addr *addr, struct
     uint64_t at;
 
     if (addr->len != 5)
-        return sl_fail(-EINVAL, "an address of the simulated network has 5 bytes, not %u", addr->len);
+        return sl_fail(-EINVAL, "an address of the simulated network has 5 bytes, not %u",
+                       addr->len);
     if (addr->bytes[0] != ADDR_VERSION)
         return sl_fail(-EPROTO, "the peer speaks version %u of the simulated network, this is %d",
                        addr->bytes[0], ADDR_VERSION);
@@ -180,7 +182,8 @@ static void lose_happen(struct sl_sim *sim, struct sl_sim_event *event)
 void sl_sim_eps_lose(struct sl_sim *sim, uint32_t rank, uint32_t peer, uint64_t notice_ns)
 {
     for (size_t i = 0; i < sim->ep_len; i++) {
-        struct sl_sim_ep *ep = sim->eps[i], *other = ep != NULL ? sl_sim_ep_find(sim, ep->peer) : NULL;
+        struct sl_sim_ep *ep = sim->eps[i],
+                         *other = ep != NULL ? sl_sim_ep_find(sim, ep->peer) : NULL;
         uint32_t mine, its;
         struct sl_sim_event *event;
 
@@ -267,7 +270,8 @@ static bool move_one(struct sl_sim *sim, struct sl_sim_ep *ep)
         return connect_try(sim, ep);
     if (sl_rng_chance(&sim->rng, 2) && sl_sim_tell_one(sim, ep))
         return true;
-    return sl_sim_ctrl_one(ep) || sl_sim_match_one(sim, ep) || sl_sim_tell_one(sim, ep) || down_one(ep);
+    return sl_sim_ctrl_one(ep) || sl_sim_match_one(sim, ep) || sl_sim_tell_one(sim, ep) ||
+           down_one(ep);
 }
 
 static int sim_progress(struct sl_iface *base, unsigned budget)
@@ -294,7 +298,8 @@ static int sim_progress(struct sl_iface *base, unsigned budget)
 
         sl_list_push_back(&iface->eps, first);
     }
-    sl_list_foreach(&iface->eps, node) {
+    sl_list_foreach(&iface->eps, node)
+    {
         while (moved < budget && move_one(sim, sl_container_of(node, struct sl_sim_ep, link)))
             moved++;
         if (moved >= budget)

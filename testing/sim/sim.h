@@ -2,9 +2,9 @@
 /*
  * N ranks in one process and one thread on a simulated network, for tests and sluice-bench.
  *
- * Each rank is a fiber that runs ordinary blocking code; where that code waits, the worker's idle hook
- * (sl_sim_idle) hands the thread to the next fiber or lets the virtual clock jump to the next event.
- * One seed decides everything that is left to chance, so a run repeats exactly.
+ * Each rank is a fiber that runs ordinary blocking code; where that code waits, the worker's idle
+ * hook (sl_sim_idle) hands the thread to the next fiber or lets the virtual clock jump to the next
+ * event. One seed decides everything that is left to chance, so a run repeats exactly.
  * docs/design/0005-simulation.md tells the model.
  */
 #ifndef SL_TESTING_SIM_SIM_H
@@ -37,21 +37,21 @@ struct sl_sim_fault {
 /* "1 in" fields: the event happens once in so many chances; 0: never. */
 struct sl_sim_params {
     uint32_t ranks;
-    const uint32_t *host;         /* [ranks], borrowed for creation: who shares memory; NULL: all do */
+    const uint32_t *host; /* [ranks], borrowed for creation: who shares memory; NULL: all do */
     uint64_t seed;
     uint64_t latency_ns, jitter_ns;
-    uint64_t ns_per_kib;          /* of every link; 0: no limit */
-    size_t eager_max;             /* up to here sends are copied and may end at once */
+    uint64_t ns_per_kib;                      /* of every link; 0: no limit */
+    size_t eager_max;                         /* up to here sends are copied and may end at once */
     unsigned sends_max, recvs_max, ctrls_max; /* of an endpoint; more get -EAGAIN */
-    bool windows;                 /* SL_CAP_MAP */
-    uint32_t eagain_in;           /* 1 in: a storm of -EAGAIN begins */
-    uint32_t stall_in;            /* 1 in: an interface moves nothing for a moment */
-    uint32_t late_in;             /* 1 in: a completion is told later than those after it */
-    uint32_t ctrl_loss_in;        /* 1 in: a control message is lost */
-    uint64_t calm_ns;             /* chance faults end here; 0: they go on */
+    bool windows;                             /* SL_CAP_MAP */
+    uint32_t eagain_in;                       /* 1 in: a storm of -EAGAIN begins */
+    uint32_t stall_in;                        /* 1 in: an interface moves nothing for a moment */
+    uint32_t late_in;                  /* 1 in: a completion is told later than those after it */
+    uint32_t ctrl_loss_in;             /* 1 in: a control message is lost */
+    uint64_t calm_ns;                  /* chance faults end here; 0: they go on */
     const struct sl_sim_fault *faults; /* borrowed for creation */
     size_t fault_count;
-    FILE *trace;                  /* a line per event, or NULL; borrowed */
+    FILE *trace; /* a line per event, or NULL; borrowed */
 };
 
 /* A calm, quick network of so many ranks. */
@@ -75,9 +75,9 @@ void *sl_sim_idle_arg(struct sl_sim *sim, uint32_t rank);
 int sl_sim_spawn(struct sl_sim *sim, uint32_t rank, void (*program)(void *arg), void *arg);
 
 /*
- * Runs until every program has returned. Crashed ranks are held until all others have; then they run
- * on, with every endpoint lost, so that they can clean up. -ETIMEDOUT: it is limit_ns on the virtual
- * clock, and some still run; the sentence names them. -EPROTO: a checker found something.
+ * Runs until every program has returned. Crashed ranks are held until all others have; then they
+ * run on, with every endpoint lost, so that they can clean up. -ETIMEDOUT: it is limit_ns on the
+ * virtual clock, and some still run; the sentence names them. -EPROTO: a checker found something.
  */
 int sl_sim_run(struct sl_sim *sim, uint64_t limit_ns);
 

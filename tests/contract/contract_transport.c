@@ -42,8 +42,9 @@ static void endpoints_connect_and_describe_themselves(void **state)
 
 static void messages_of_all_sizes_arrive_in_order_both_ways(void **state)
 {
-    static const size_t sizes[] = {1, 0, 7, 8, 40, 48, 49, 64, 100, 0, 255, 1000, 4095, 4096, 4097, 1,
-                                   16384, 65535, 65536, 65537, 3, 262143, 300000, 0, 1000001};
+    static const size_t sizes[] = {1,     0,     7,    8,      40,     48,   49,     64,    100,
+                                   0,     255,   1000, 4095,   4096,   4097, 1,      16384, 65535,
+                                   65536, 65537, 3,    262143, 300000, 0,    1000001};
     enum { N = SL_ARRAY_LEN(sizes) };
     struct msg *send[2][N], *recv[2][N];
     struct pair p;
@@ -174,8 +175,8 @@ static void flood(size_t len, unsigned bound)
         if (taken == 0)
             PUMP_UNTIL(&p, (rc = try_send(send[taken], NULL)) != -EAGAIN);
         else
-            for (unsigned tries = 0;
-                 tries < 50 && (rc = try_send(send[taken], NULL)) == -EAGAIN; tries++)
+            for (unsigned tries = 0; tries < 50 && (rc = try_send(send[taken], NULL)) == -EAGAIN;
+                 tries++)
                 pair_pump(&p);
         if (rc == -EAGAIN)
             break;
@@ -250,10 +251,11 @@ static void many_receives_wait_at_once(void **state)
     }
     post_recv(&p, recv[posted++], NULL);
     posted = post_receives(recv, posted, N);
-    /* While a send waits for room, receives go on being posted: what makes room may be one of them. */
+    /* While a send waits for room, receives go on being posted: what makes room may be one of
+     * them. */
     for (; next < N; next++) {
         PUMP_UNTIL(&p, (rc = try_send(send[next], NULL)) != -EAGAIN)
-            posted = post_receives(recv, posted, N);
+        posted = post_receives(recv, posted, N);
         assert_true(rc >= 0);
         posted = post_receives(recv, posted, N);
     }
@@ -268,8 +270,8 @@ static void many_receives_wait_at_once(void **state)
     pair_close(&p);
 }
 
-/* As in an allreduce in parts: what is to be reduced comes first and has no memory of its own, and behind it wait many
- * receives that have. */
+/* As in an allreduce in parts: what is to be reduced comes first and has no memory of its own, and
+ * behind it wait many receives that have. */
 static void registered_receives_leave_room_for_those_before_them(void **state)
 {
     enum { N = 150, LEN = 9000 };
@@ -292,7 +294,7 @@ static void registered_receives_leave_room_for_those_before_them(void **state)
     for (unsigned i = 0; i < N; i++) {
         post_send(&p, send[i], NULL);
         PUMP_UNTIL(&p, send[i]->ended && recv[i]->ended)
-            posted = post_receives(recv, posted, N);
+        posted = post_receives(recv, posted, N);
         msg_check_received(recv[i]);
     }
     for (unsigned i = 0; i < N; i++) {
@@ -384,7 +386,8 @@ static void control_passes_data_that_is_stuck(void **state)
         msg_free(send[taken]);
     for (int i = 0; i < 500; i++)
         pair_pump(&p);
-    for (unsigned len = 1; len <= SL_CTRL_MAX; len += len < SL_CTRL_MAX && len > 1 ? SL_CTRL_MAX - len : 1) {
+    for (unsigned len = 1; len <= SL_CTRL_MAX;
+         len += len < SL_CTRL_MAX && len > 1 ? SL_CTRL_MAX - len : 1) {
         unsigned before = p.side[1].ctrls;
 
         PUMP_UNTIL(&p, (rc = contract_ops->ctrl(p.side[0].ep, note, len)) != -EAGAIN);
@@ -480,8 +483,8 @@ static void done_may_post_the_next(void **state)
         send = msg_send(&p.side[0], 70000, 4);
         post_send(&p, send, NULL);
         PUMP_UNTIL(&p, send->ended && chain.came == i + 1)
-            if (chain.refused)
-                chain_post();
+        if (chain.refused)
+            chain_post();
         msg_free(send);
     }
     assert_int_equal(chain.left, 0);
@@ -582,10 +585,8 @@ int main(int argc, char **argv)
         const char *name;
         int (*run)(void);
     } groups[] = {
-        {"traffic", contract_traffic_cases},
-        {"room", contract_room_cases},
-        {"life", contract_life_cases},
-        {"memory", contract_memory_cases},
+        {"traffic", contract_traffic_cases}, {"room", contract_room_cases},
+        {"life", contract_life_cases},       {"memory", contract_memory_cases},
         {"forked", contract_forked_cases},
     };
 

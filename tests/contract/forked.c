@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Contract cases whose peer is another process; addresses and keys are swapped over a socket pair. */
+/* Contract cases whose peer is another process; addresses and keys are swapped over a socket
+ * pair. */
 #include "core/err.h"
 #include "tests/contract/pair.h"
 #include "tests/contract/stage.h"
@@ -56,7 +57,8 @@ static void half_connect(struct half *h)
     assert_int_equal(req.status, 0);
 }
 
-/* Runs part(h) in a child, which passes when it gets to the end, and hands the parent's half back. */
+/* Runs part(h) in a child, which passes when it gets to the end, and hands the parent's half
+ * back. */
 static void half_split(struct half *h, void (*part)(struct half *))
 {
     int sock[2];
@@ -89,8 +91,8 @@ static void half_end(struct half *h, bool killed)
         assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* Messages of seeded sizes in both directions, every fourth through consume. Sizes and order are known
- * to both sides from the tag. */
+/* Messages of seeded sizes in both directions, every fourth through consume. Sizes and order are
+ * known to both sides from the tag. */
 static size_t size_of(uint64_t tag)
 {
     struct sl_rng rng;

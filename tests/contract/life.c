@@ -15,7 +15,8 @@
 static void check_traffic(struct pair *p, uint64_t tag)
 {
     for (unsigned s = 0; s < 2; s++) {
-        struct msg *send = msg_send(&p->side[s], 3000, tag), *recv = msg_recv(&p->side[!s], 3000, tag);
+        struct msg *send = msg_send(&p->side[s], 3000, tag),
+                   *recv = msg_recv(&p->side[!s], 3000, tag);
 
         post_recv(p, recv, NULL);
         post_send(p, send, NULL);
@@ -226,7 +227,8 @@ static void the_peer_of_a_lost_endpoint_hears_it_once(void **state)
     pair_close(&p);
 }
 
-/* What the peer said meanwhile and nobody read must not turn the end into a reset, which overtakes what was sent. */
+/* What the peer said meanwhile and nobody read must not turn the end into a reset, which overtakes
+ * what was sent. */
 static void what_was_sent_arrives_though_its_sender_has_not_read_all(void **state)
 {
     enum { N = 16, LEN = 65536 };
@@ -373,7 +375,8 @@ static void so_it_does_when_a_receive_is_posted(void **state)
     send_and_destroy(true);
 }
 
-/* Connecting ends in an error, not in a hang or a crash: at once, or in req within the time limit. */
+/* Connecting ends in an error, not in a hang or a crash: at once, or in req within the time
+ * limit. */
 static void check_refused(struct pair *p, const struct sl_addr *addr)
 {
     struct sl_req req = {.status = SL_PENDING};

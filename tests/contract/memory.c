@@ -108,8 +108,8 @@ static void reads_copy_the_peers_memory(void **state)
         struct sl_req req = {.status = SL_PENDING};
 
         memset(to, 0, sizes[i]);
-        PUMP_UNTIL(&p, (rc = contract_ops->read(p.side[1].ep, (uintptr_t)from, to, sizes[i], &req)) !=
-                           -EAGAIN);
+        PUMP_UNTIL(&p, (rc = contract_ops->read(p.side[1].ep, (uintptr_t)from, to, sizes[i],
+                                                &req)) != -EAGAIN);
         assert_true(rc >= 0);
         PUMP_UNTIL(&p, req.status != SL_PENDING);
         assert_int_equal(req.status, 0);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two interfaces, their endpoints and their messages, as every case of the contract test uses them. */
+/* Two interfaces, their endpoints and their messages, as every case of the contract test uses
+ * them. */
 #include "tests/contract/pair.h"
 
 #include "core/err.h"
@@ -199,7 +200,8 @@ struct msg *msg_recv(struct side *side, size_t len, uint64_t tag)
     return m;
 }
 
-struct msg *msg_consume(struct side *side, size_t len, uint64_t tag, uint32_t granule, bool with_dst)
+struct msg *msg_consume(struct side *side, size_t len, uint64_t tag, uint32_t granule,
+                        bool with_dst)
 {
     struct msg *m = msg_recv(side, len, tag);
 
@@ -259,7 +261,8 @@ static int posted(struct msg *m, int rc)
 int try_send(struct msg *m, struct sl_ep *ep)
 {
     m->req.status = STALE;
-    return posted(m, contract_ops->send(ep != NULL ? ep : m->side->ep, &m->buf, m->sink.tag, &m->req));
+    return posted(m,
+                  contract_ops->send(ep != NULL ? ep : m->side->ep, &m->buf, m->sink.tag, &m->req));
 }
 
 int try_recv(struct msg *m, struct sl_ep *ep)
@@ -315,5 +318,6 @@ void msg_check_received(const struct msg *m)
         assert_int_equal(m->block[i], 0xa5);
     for (size_t i = GUARD + m->len; i < m->room + 2 * GUARD; i++)
         if (m->block[i] != 0xa5)
-            fail_msg("byte %zu is 0x%02x, behind a message of %zu bytes", i - GUARD, m->block[i], m->len);
+            fail_msg("byte %zu is 0x%02x, behind a message of %zu bytes", i - GUARD, m->block[i],
+                     m->len);
 }

@@ -91,8 +91,8 @@ static void consume_gets_so_many_bytes_as_came(void **state)
     for (unsigned i = 0; i < SL_ARRAY_LEN(lens) * SL_ARRAY_LEN(granules) * 2; i++) {
         size_t len = lens[i % SL_ARRAY_LEN(lens)];
         struct msg *send = msg_send(&p.side[0], len, i);
-        struct msg *recv = msg_consume(&p.side[1], room, i, granules[i / 2 % SL_ARRAY_LEN(granules)],
-                                       i % 2);
+        struct msg *recv =
+            msg_consume(&p.side[1], room, i, granules[i / 2 % SL_ARRAY_LEN(granules)], i % 2);
 
         msg_expect(recv, len);
         if (i % 3 == 0)
@@ -164,8 +164,8 @@ static void many_are_in_flight(size_t room, unsigned count, unsigned exact_in, u
         for (unsigned s = 0; s < 2; s++) {
             while (posted[s] < count && posted[s] - over[s] < 64) {
                 unsigned i = posted[s];
-                size_t len = sl_rng_chance(&rng, 4) ? sl_rng_below(&rng, 200)
-                                                    : sl_rng_below(&rng, room + 1);
+                size_t len =
+                    sl_rng_chance(&rng, 4) ? sl_rng_below(&rng, 200) : sl_rng_below(&rng, room + 1);
                 bool exact = exact_in > 0 && sl_rng_chance(&rng, exact_in);
 
                 recv[s][i % 64] = msg_recv(&p.side[s], exact ? len : room, i);
@@ -181,7 +181,8 @@ static void many_are_in_flight(size_t room, unsigned count, unsigned exact_in, u
             }
             while (sent[s] < posted[s] && try_send(send[s][sent[s] % 64], NULL) >= 0)
                 sent[s]++;
-            while (over[s] < sent[s] && recv[s][over[s] % 64]->ended && send[s][over[s] % 64]->ended) {
+            while (over[s] < sent[s] && recv[s][over[s] % 64]->ended &&
+                   send[s][over[s] % 64]->ended) {
                 msg_check_received(recv[s][over[s] % 64]);
                 msg_check_ended(send[s][over[s] % 64], 0);
                 free_both(send[s][over[s] % 64], recv[s][over[s] % 64]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the contract is played: real time and a real transport, or the simulator's. One of stage_real.c
- * and stage_sim.c is linked, so the contract itself is the same for all. */
+/* Where the contract is played: real time and a real transport, or the simulator's. One of
+ * stage_real.c and stage_sim.c is linked, so the contract itself is the same for all. */
 #ifndef SL_TESTS_CONTRACT_STAGE_H
 #define SL_TESTS_CONTRACT_STAGE_H
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The stage of the verbs transport over the fake libibverbs: two rails each, virtual time, and the loop in
- * the companion's place. The wire moves when somebody makes progress or looks at the clock. */
+/* The stage of the verbs transport over the fake libibverbs: two rails each, virtual time, and the
+ * loop in the sideband's place. The wire moves when somebody makes progress or looks at the
+ * clock. */
 #include "core/config.h"
 #include "core/err.h"
 #include "tests/contract/stage.h"
@@ -81,13 +82,13 @@ void stage_reset(void)
         sl_config_defaults(&config[i]);
         snprintf(config[i].verbs_devices, sizeof(config[i].verbs_devices), "%c*", 'a' + i);
         config[i].connect_timeout_ms = 2000;
-        workers[i] = (struct sl_worker){
-            .clock = loop_clock(loop), .config = &config[i], .rank = (int)i};
+        workers[i] =
+            (struct sl_worker){.clock = loop_clock(loop), .config = &config[i], .rank = (int)i};
         sl_rng_init(&workers[i].rng, i + 1);
     }
     still = 0;
     sl_ibv_replace(fake_ibv_table(fake), fake_ibv_mlx5(fake));
-    sl_verbs_companion_replace(&loop_ops);
+    sl_verbs_sideband_replace(&loop_ops);
 }
 
 struct sl_worker *stage_worker(unsigned idx)

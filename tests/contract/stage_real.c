@@ -20,8 +20,8 @@ void stage_reset(void)
     sl_assert(sl_config_from_env(&config, environ) == 0);
     config.connect_timeout_ms = 2000;
     for (unsigned i = 0; i < STAGE_WORKERS; i++) {
-        workers[i] = (struct sl_worker){
-            .clock = &sl_clock_monotonic, .config = &config, .rank = (int)i};
+        workers[i] =
+            (struct sl_worker){.clock = &sl_clock_monotonic, .config = &config, .rank = (int)i};
         sl_rng_init(&workers[i].rng, i + 1);
         workers[i].has_session = config.secret[0] != '\0';
         if (workers[i].has_session)

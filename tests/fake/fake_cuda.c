@@ -17,7 +17,7 @@
 #define PAGE 4096u
 
 struct alloc {
-    uint8_t *addr;  /* nobody may touch it */
+    uint8_t *addr; /* nobody may touch it */
     uint8_t *bytes, *seen;
     size_t len, mapped;
     unsigned device;
@@ -159,7 +159,9 @@ static int f_cuDeviceGetAttribute(int *value, int which, int device)
     switch (which) {
     case SL_CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED: *value = d->dma_buf; break;
     case SL_CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING: *value = d->ordering; break;
-    case SL_CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS: *value = d->flush_options; break;
+    case SL_CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS:
+        *value = d->flush_options;
+        break;
     default: return INVALID_VALUE;
     }
     return enter("cuDeviceGetAttribute");
@@ -213,7 +215,9 @@ static int f_cuPointerGetAttribute(void *out, int which, sl_cu_ptr at)
         return result != 0 ? result : INVALID_VALUE;
     switch (which) {
     case SL_CU_POINTER_ATTRIBUTE_MEMORY_TYPE: *(unsigned *)out = SL_CU_MEMORYTYPE_DEVICE; return 0;
-    case SL_CU_POINTER_ATTRIBUTE_IS_MANAGED: *(unsigned *)out = a->kind == FAKE_CUDA_MANAGED; return 0;
+    case SL_CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        *(unsigned *)out = a->kind == FAKE_CUDA_MANAGED;
+        return 0;
     case SL_CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *(int *)out = (int)a->device; return 0;
     case SL_CU_POINTER_ATTRIBUTE_CONTEXT:
         *(void **)out = a->kind == FAKE_CUDA_POOLED ? NULL : &the->contexts[a->device];
@@ -226,8 +230,8 @@ static int f_cuPointerSetAttribute(const void *value, int which, sl_cu_ptr at)
 {
     const struct alloc *a = alloc_of(at);
 
-    if (which != SL_CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || *(const unsigned *)value != 1 || a == NULL ||
-        a->kind == FAKE_CUDA_POOLED)
+    if (which != SL_CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || *(const unsigned *)value != 1 ||
+        a == NULL || a->kind == FAKE_CUDA_POOLED)
         return INVALID_VALUE;
     return 0;
 }
@@ -254,9 +258,10 @@ static int f_cuMemGetHandleForAddressRange(void *out, sl_cu_ptr start, size_t le
 
     if (result != 0)
         return result;
-    if (a == NULL || a->kind == FAKE_CUDA_MANAGED || type != SL_CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD ||
-        flags != 0 || start % PAGE != 0 || len % PAGE != 0 || len == 0 ||
-        len > a->mapped - (start - (uintptr_t)a->addr) || device != a->device)
+    if (a == NULL || a->kind == FAKE_CUDA_MANAGED ||
+        type != SL_CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || flags != 0 || start % PAGE != 0 ||
+        len % PAGE != 0 || len == 0 || len > a->mapped - (start - (uintptr_t)a->addr) ||
+        device != a->device)
         return INVALID_VALUE;
     if (!the->devices[a->device].dma_buf)
         return 801;
@@ -277,7 +282,8 @@ static int f_cuFlushGPUDirectRDMAWrites(int target, int scope)
     if (result != 0)
         return result;
     if (target != SL_CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX ||
-        scope != SL_CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER || the->devices[device].flush_options == 0)
+        scope != SL_CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER ||
+        the->devices[device].flush_options == 0)
         return INVALID_VALUE;
     for (unsigned i = 0; i < ALLOCS; i++)
         if (the->allocs[i].addr != NULL && the->allocs[i].device == device)
@@ -370,7 +376,9 @@ static int f_cuMemcpyHtoDAsync_v2(sl_cu_ptr dst, const void *src, size_t len, vo
     }
     copy = calloc(1, sizeof(*copy));
     *copy = (struct copy){.dst = a->bytes + (dst - (uintptr_t)a->addr),
-                          .seen = a->seen + (dst - (uintptr_t)a->addr), .src = src, .len = len};
+                          .seen = a->seen + (dst - (uintptr_t)a->addr),
+                          .src = src,
+                          .len = len};
     if (s->last != NULL)
         s->last->next = copy;
     else
@@ -431,8 +439,10 @@ struct fake_cuda *fake_cuda_create(unsigned devices)
     fake->device_count = devices;
     fake->delay = 3;
     for (unsigned i = 0; i < devices; i++)
-        fake->devices[i] = (struct fake_cuda_device){
-            .dma_buf = true, .ordering = SL_CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER, .flush_options = 1};
+        fake->devices[i] =
+            (struct fake_cuda_device){.dma_buf = true,
+                                      .ordering = SL_CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER,
+                                      .flush_options = 1};
     the = fake;
     return fake;
 }
@@ -445,8 +455,11 @@ void *fake_cuda_alloc(struct fake_cuda *fake, unsigned device, size_t len, enum 
         a++;
     if (a == fake->allocs + ALLOCS)
         abort();
-    *a = (struct alloc){.len = len, .mapped = (len + PAGE - 1) / PAGE * PAGE, .device = device,
-                        .kind = kind, .fd = memfd_create("gpu", MFD_CLOEXEC)};
+    *a = (struct alloc){.len = len,
+                        .mapped = (len + PAGE - 1) / PAGE * PAGE,
+                        .device = device,
+                        .kind = kind,
+                        .fd = memfd_create("gpu", MFD_CLOEXEC)};
     if (a->fd < 0 || ftruncate(a->fd, (off_t)a->mapped) != 0)
         abort();
     a->bytes = mmap(NULL, a->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, a->fd, 0);

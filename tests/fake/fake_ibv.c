@@ -18,8 +18,8 @@ static const char *const call_names[] = {
 #undef NAME
 };
 
-static const char *const kind_names[] = {"device list", "context", "PD", "MR", "channel", "CQ",
-                                         "SRQ", "QP"};
+static const char *const kind_names[] = {"device list", "context", "PD",  "MR",
+                                         "channel",     "CQ",      "SRQ", "QP"};
 
 void fake_misuse(struct fake_ibv *fake, const char *fmt, ...)
 {
@@ -49,8 +49,12 @@ void *fake_obj_new(struct fake_device *dev, enum fake_ibv_kind kind, size_t size
 
     if (base == NULL)
         abort();
-    *obj = (struct fake_obj){.next = dev->fake->all, .base = base, .dev = dev, .kind = kind,
-                             .generation = dev->generation, .alive = true};
+    *obj = (struct fake_obj){.next = dev->fake->all,
+                             .base = base,
+                             .dev = dev,
+                             .kind = kind,
+                             .generation = dev->generation,
+                             .alive = true};
     dev->fake->all = obj;
     dev->fake->live[kind]++;
     return base;
@@ -128,16 +132,16 @@ static int fork_init(void)
 
 static const char *wc_status_str(enum ibv_wc_status status)
 {
-    static const char *const names[] = {
-        [IBV_WC_SUCCESS] = "success", [IBV_WC_LOC_LEN_ERR] = "local length error",
-        [IBV_WC_LOC_QP_OP_ERR] = "local QP operation error",
-        [IBV_WC_LOC_PROT_ERR] = "local protection error",
-        [IBV_WC_WR_FLUSH_ERR] = "Work Request Flushed Error",
-        [IBV_WC_REM_INV_REQ_ERR] = "remote invalid request error",
-        [IBV_WC_REM_ACCESS_ERR] = "remote access error",
-        [IBV_WC_REM_OP_ERR] = "remote operation error",
-        [IBV_WC_RETRY_EXC_ERR] = "transport retry counter exceeded",
-        [IBV_WC_RNR_RETRY_EXC_ERR] = "RNR retry counter exceeded"};
+    static const char *const names[] = {[IBV_WC_SUCCESS] = "success",
+                                        [IBV_WC_LOC_LEN_ERR] = "local length error",
+                                        [IBV_WC_LOC_QP_OP_ERR] = "local QP operation error",
+                                        [IBV_WC_LOC_PROT_ERR] = "local protection error",
+                                        [IBV_WC_WR_FLUSH_ERR] = "Work Request Flushed Error",
+                                        [IBV_WC_REM_INV_REQ_ERR] = "remote invalid request error",
+                                        [IBV_WC_REM_ACCESS_ERR] = "remote access error",
+                                        [IBV_WC_REM_OP_ERR] = "remote operation error",
+                                        [IBV_WC_RETRY_EXC_ERR] = "transport retry counter exceeded",
+                                        [IBV_WC_RNR_RETRY_EXC_ERR] = "RNR retry counter exceeded"};
 
     if ((unsigned)status >= SL_ARRAY_LEN(names) || names[status] == NULL)
         return "unknown";
@@ -146,22 +150,34 @@ static const char *wc_status_str(enum ibv_wc_status status)
 
 static const char *event_type_str(enum ibv_event_type type)
 {
-    static const char *const names[] = {
-        "CQ error", "local work queue catastrophic error", "invalid request local work queue error",
-        "local access violation work queue error", "communication established",
-        "send queue drained", "path migrated", "path migration request error",
-        "local catastrophic error", "port active",
-        "port error", "LID change", "P_Key change", "SM change", "SRQ catastrophic error",
-        "SRQ limit reached", "last WQE reached", "client reregistration", "GID table change",
-        "WQ fatal"};
+    static const char *const names[] = {"CQ error",
+                                        "local work queue catastrophic error",
+                                        "invalid request local work queue error",
+                                        "local access violation work queue error",
+                                        "communication established",
+                                        "send queue drained",
+                                        "path migrated",
+                                        "path migration request error",
+                                        "local catastrophic error",
+                                        "port active",
+                                        "port error",
+                                        "LID change",
+                                        "P_Key change",
+                                        "SM change",
+                                        "SRQ catastrophic error",
+                                        "SRQ limit reached",
+                                        "last WQE reached",
+                                        "client reregistration",
+                                        "GID table change",
+                                        "WQ fatal"};
 
     return (unsigned)type < SL_ARRAY_LEN(names) ? names[type] : "unknown";
 }
 
 static const char *port_state_str(enum ibv_port_state state)
 {
-    static const char *const names[] = {"PORT_NOP", "PORT_DOWN", "PORT_INIT", "PORT_ARMED",
-                                        "PORT_ACTIVE", "PORT_ACTIVE_DEFER"};
+    static const char *const names[] = {"PORT_NOP",   "PORT_DOWN",   "PORT_INIT",
+                                        "PORT_ARMED", "PORT_ACTIVE", "PORT_ACTIVE_DEFER"};
 
     return (unsigned)state < SL_ARRAY_LEN(names) ? names[state] : "invalid state";
 }

@@ -16,8 +16,8 @@
  * One fake at a time, and one thread at a time. Time is a count of steps. Fields of a completion
  * that verbs leaves undefined are filled with rubbish. Numbers of queue pairs repeat from device to
  * device, keys do not. ibv_qp.state is what libibverbs last told the kernel, not what the NIC made
- * of it. A queue pair in ERR is flushed in later steps, not at once. A dma-buf is a file whose position says
- * where in it the exported range starts (fake_cuda.h).
+ * of it. A queue pair in ERR is flushed in later steps, not at once. A dma-buf is a file whose
+ * position says where in it the exported range starts (fake_cuda.h).
  */
 #ifndef SL_TESTS_FAKE_IBV_H
 #define SL_TESTS_FAKE_IBV_H
@@ -45,12 +45,13 @@ struct fake_ibv_device {
     enum ibv_node_type node_type;
     struct ibv_device_attr attr; /* the limits that calls are held to */
     uint32_t max_inline;
-    uint64_t max_locked;     /* bytes that can be registered; 0: any */
-    bool keeps_wcs;          /* completions outlive their queue pair, as with soft-RoCE; else they go with it unseen */
+    uint64_t max_locked; /* bytes that can be registered; 0: any */
+    /* completions outlive their queue pair, as with soft-RoCE; else they go with it unseen */
+    bool keeps_wcs;
     int comp_vectors;
-    bool dmabuf;             /* ibv_reg_dmabuf_mr() */
-    uint8_t lag_ports;       /* of a bond; needs mlx5 */
-    bool mlx5;               /* mlx5dv_is_supported() */
+    bool dmabuf;       /* ibv_reg_dmabuf_mr() */
+    uint8_t lag_ports; /* of a bond; needs mlx5 */
+    bool mlx5;         /* mlx5dv_is_supported() */
     struct {
         struct ibv_port_attr attr;
         struct fake_ibv_gid gids[FAKE_IBV_GIDS];
@@ -58,35 +59,42 @@ struct fake_ibv_device {
 };
 
 /* Calls that can be made to fail. */
-#define FAKE_IBV_CALLS(X)                                                                         \
-    X(GET_DEVICE_LIST, "ibv_get_device_list")                                                     \
-    X(OPEN_DEVICE, "ibv_open_device")                                                             \
-    X(QUERY_DEVICE, "ibv_query_device")                                                           \
-    X(QUERY_PORT, "ibv_query_port")                                                               \
-    X(QUERY_GID, "ibv_query_gid")                                                                 \
-    X(ALLOC_PD, "ibv_alloc_pd")                                                                   \
-    X(REG_MR, "ibv_reg_mr")                                                                       \
-    X(CREATE_CHANNEL, "ibv_create_comp_channel")                                                  \
-    X(CREATE_CQ, "ibv_create_cq")                                                                 \
-    X(CREATE_SRQ, "ibv_create_srq")                                                               \
-    X(CREATE_QP, "ibv_create_qp")                                                                 \
-    X(MODIFY_QP, "ibv_modify_qp")                                                                 \
-    X(QUERY_QP, "ibv_query_qp")                                                                   \
-    X(REQ_NOTIFY, "ibv_req_notify_cq")                                                            \
-    X(POST_SEND, "ibv_post_send")                                                                 \
-    X(POST_RECV, "ibv_post_recv")                                                                 \
+#define FAKE_IBV_CALLS(X)                                                                          \
+    X(GET_DEVICE_LIST, "ibv_get_device_list")                                                      \
+    X(OPEN_DEVICE, "ibv_open_device")                                                              \
+    X(QUERY_DEVICE, "ibv_query_device")                                                            \
+    X(QUERY_PORT, "ibv_query_port")                                                                \
+    X(QUERY_GID, "ibv_query_gid")                                                                  \
+    X(ALLOC_PD, "ibv_alloc_pd")                                                                    \
+    X(REG_MR, "ibv_reg_mr")                                                                        \
+    X(CREATE_CHANNEL, "ibv_create_comp_channel")                                                   \
+    X(CREATE_CQ, "ibv_create_cq")                                                                  \
+    X(CREATE_SRQ, "ibv_create_srq")                                                                \
+    X(CREATE_QP, "ibv_create_qp")                                                                  \
+    X(MODIFY_QP, "ibv_modify_qp")                                                                  \
+    X(QUERY_QP, "ibv_query_qp")                                                                    \
+    X(REQ_NOTIFY, "ibv_req_notify_cq")                                                             \
+    X(POST_SEND, "ibv_post_send")                                                                  \
+    X(POST_RECV, "ibv_post_recv")                                                                  \
     X(POST_SRQ_RECV, "ibv_post_srq_recv")
 
 enum fake_ibv_call {
 #define FAKE_IBV_CALL(id, name) FAKE_IBV_##id,
     FAKE_IBV_CALLS(FAKE_IBV_CALL)
 #undef FAKE_IBV_CALL
-    FAKE_IBV_CALL_COUNT
+        FAKE_IBV_CALL_COUNT
 };
 
 enum fake_ibv_kind {
-    FAKE_IBV_LIST, FAKE_IBV_CONTEXT, FAKE_IBV_PD, FAKE_IBV_MR, FAKE_IBV_CHANNEL, FAKE_IBV_CQ,
-    FAKE_IBV_SRQ, FAKE_IBV_QP, FAKE_IBV_KIND_COUNT
+    FAKE_IBV_LIST,
+    FAKE_IBV_CONTEXT,
+    FAKE_IBV_PD,
+    FAKE_IBV_MR,
+    FAKE_IBV_CHANNEL,
+    FAKE_IBV_CQ,
+    FAKE_IBV_SRQ,
+    FAKE_IBV_QP,
+    FAKE_IBV_KIND_COUNT
 };
 
 struct fake_ibv *fake_ibv_create(uint64_t seed);
@@ -98,8 +106,8 @@ void fake_ibv_destroy(struct fake_ibv *fake);
  * fake_ibv_device_add() fills index 0 to 3: fe80:: and 10.0.port.device (port from 0, device
  * from 1), each as v1 and v2. */
 void fake_ibv_device_init(struct fake_ibv_device *params, const char *name);
-/* Memory that ordinary registration finds though nobody may touch it (nvidia_peermem): bytes gives its bytes, or
- * NULL. bytes NULL: takes it back. */
+/* Memory that ordinary registration finds though nobody may touch it (nvidia_peermem): bytes gives
+ * its bytes, or NULL. bytes NULL: takes it back. */
 void fake_ibv_peer_memory(struct fake_ibv *fake, uint8_t *(*bytes)(const void *addr));
 /* Its number: 0, 1, … */
 unsigned fake_ibv_device_add(struct fake_ibv *fake, const struct fake_ibv_device *params);
@@ -148,8 +156,8 @@ unsigned fake_ibv_late_count(const struct fake_ibv *fake);
 #define FAKE_IBV_LOSE_REQUESTS 1u /* sends and writes */
 #define FAKE_IBV_LOSE_ANSWERS 2u  /* acknowledges */
 #define FAKE_IBV_LOSE_ALL (FAKE_IBV_LOSE_REQUESTS | FAKE_IBV_LOSE_ANSWERS)
-void fake_ibv_lose(struct fake_ibv *fake, unsigned from_device, unsigned from_port, unsigned to_device,
-                   unsigned to_port, unsigned what);
+void fake_ibv_lose(struct fake_ibv *fake, unsigned from_device, unsigned from_port,
+                   unsigned to_device, unsigned to_port, unsigned what);
 /* No packet between these ports, in both directions. */
 void fake_ibv_block(struct fake_ibv *fake, unsigned device_a, unsigned port_a, unsigned device_b,
                     unsigned port_b, bool blocked);
@@ -176,7 +184,8 @@ void fake_ibv_cq_error(struct fake_ibv *fake, struct ibv_cq *cq);
 /* One SRQ_LIMIT_REACHED when fewer than limit receives are left. */
 void fake_ibv_srq_arm(struct fake_ibv *fake, struct ibv_srq *srq, unsigned limit);
 
-/* Of one_in messages one is delivered twice, the second time as it was or empty; 0: none. No device should; soft-RoCE does. */
+/* Of one_in messages one is delivered twice, the second time as it was or empty; 0: none. No device
+ * should; soft-RoCE does. */
 void fake_ibv_repeats(struct fake_ibv *fake, unsigned one_in);
 /* Completions become visible up to that many steps late. */
 void fake_ibv_delay(struct fake_ibv *fake, unsigned steps);
@@ -188,23 +197,23 @@ void fake_ibv_retry_steps(struct fake_ibv *fake, unsigned timeout, unsigned rnr)
 
 /* Faults drawn from the seed: 1 in N steps each, 0: never. */
 struct fake_ibv_chaos {
-    unsigned kill_in;    /* fake_ibv_kill() of a queue pair, everything drawn */
-    unsigned cut_in;     /* fake_ibv_cut(), mended after up to cut_steps */
+    unsigned kill_in; /* fake_ibv_kill() of a queue pair, everything drawn */
+    unsigned cut_in;  /* fake_ibv_cut(), mended after up to cut_steps */
     unsigned cut_steps;
-    unsigned flap_in;    /* a port goes down, and up after up to flap_steps */
+    unsigned flap_in; /* a port goes down, and up after up to flap_steps */
     unsigned flap_steps;
-    unsigned gid_in;     /* a GID moves to a free index */
+    unsigned gid_in; /* a GID moves to a free index */
 };
 void fake_ibv_chaos(struct fake_ibv *fake, const struct fake_ibv_chaos *chaos);
 
 struct fake_ibv_qp_info {
-    enum ibv_qp_state state;   /* the NIC's */
+    enum ibv_qp_state state;          /* the NIC's */
     uint64_t posted, executed, acked; /* work requests, since the last RESET */
-    uint64_t arrived;          /* receive completions */
-    uint64_t posts;            /* calls of ibv_post_send(): doorbells */
-    uint16_t udp_sport;        /* mlx5dv_modify_qp_udp_sport(); 0: not set */
-    uint8_t lag_port;          /* mlx5dv_modify_qp_lag_port(); 0: not set */
-    struct ibv_qp *peer;       /* NULL: none there that answers to this one */
+    uint64_t arrived;                 /* receive completions */
+    uint64_t posts;                   /* calls of ibv_post_send(): doorbells */
+    uint16_t udp_sport;               /* mlx5dv_modify_qp_udp_sport(); 0: not set */
+    uint8_t lag_port;                 /* mlx5dv_modify_qp_lag_port(); 0: not set */
+    struct ibv_qp *peer;              /* NULL: none there that answers to this one */
 };
 void fake_ibv_qp_info(struct fake_ibv *fake, struct ibv_qp *qp, struct fake_ibv_qp_info *out);
 /* All queue pairs alive, in the order of their creation; up to cap. Returns how many there are. */

@@ -64,9 +64,9 @@ static struct ibv_cq *create_cq(struct ibv_context *ibv, int cqe, void *cq_conte
     struct fake_cq *cq;
     int error = fake_enter(&context->obj, FAKE_IBV_CREATE_CQ);
 
-    if (error == 0 && (cqe < 1 || cqe > dev->params.attr.max_cqe || vector < 0 ||
-                       vector >= dev->params.comp_vectors ||
-                       (channel != NULL && channel->context != ibv)))
+    if (error == 0 &&
+        (cqe < 1 || cqe > dev->params.attr.max_cqe || vector < 0 ||
+         vector >= dev->params.comp_vectors || (channel != NULL && channel->context != ibv)))
         error = EINVAL;
     if (error == 0 && dev->live[FAKE_IBV_CQ] >= (unsigned)dev->params.attr.max_cq)
         error = ENOMEM;

@@ -17,24 +17,44 @@ union ibv_gid fake_ibv_gid_v4(uint8_t a, uint8_t b, uint8_t c, uint8_t d)
 
 void fake_ibv_device_init(struct fake_ibv_device *params, const char *name)
 {
-    *params = (struct fake_ibv_device){
-        .node_type = IBV_NODE_CA,
-        .max_inline = 220,
-        .comp_vectors = 2,
-        .dmabuf = true,
-        .attr = {.fw_ver = "1.0", .max_mr_size = UINT64_C(1) << 40, .page_size_cap = 4096,
-                 .vendor_id = 0x02c9, .max_qp = 4096, .max_qp_wr = 8192, .max_sge = 16,
-                 .max_sge_rd = 16, .max_cq = 4096, .max_cqe = 1 << 20, .max_mr = 1 << 16,
-                 .max_pd = 1024, .max_qp_rd_atom = 16, .max_qp_init_rd_atom = 16,
-                 .max_res_rd_atom = 65536, .max_srq = 256, .max_srq_wr = 8192, .max_srq_sge = 16,
-                 .max_pkeys = 1, .local_ca_ack_delay = 16, .phys_port_cnt = 1}};
+    *params = (struct fake_ibv_device){.node_type = IBV_NODE_CA,
+                                       .max_inline = 220,
+                                       .comp_vectors = 2,
+                                       .dmabuf = true,
+                                       .attr = {.fw_ver = "1.0",
+                                                .max_mr_size = UINT64_C(1) << 40,
+                                                .page_size_cap = 4096,
+                                                .vendor_id = 0x02c9,
+                                                .max_qp = 4096,
+                                                .max_qp_wr = 8192,
+                                                .max_sge = 16,
+                                                .max_sge_rd = 16,
+                                                .max_cq = 4096,
+                                                .max_cqe = 1 << 20,
+                                                .max_mr = 1 << 16,
+                                                .max_pd = 1024,
+                                                .max_qp_rd_atom = 16,
+                                                .max_qp_init_rd_atom = 16,
+                                                .max_res_rd_atom = 65536,
+                                                .max_srq = 256,
+                                                .max_srq_wr = 8192,
+                                                .max_srq_sge = 16,
+                                                .max_pkeys = 1,
+                                                .local_ca_ack_delay = 16,
+                                                .phys_port_cnt = 1}};
     snprintf(params->name, sizeof(params->name), "%s", name);
     for (unsigned port = 0; port < FAKE_IBV_PORTS; port++)
-        params->ports[port].attr = (struct ibv_port_attr){
-            .state = IBV_PORT_ACTIVE, .max_mtu = IBV_MTU_4096, .active_mtu = IBV_MTU_1024,
-            .gid_tbl_len = FAKE_IBV_GIDS, .max_msg_sz = 1u << 30, .pkey_tbl_len = 1,
-            .active_width = 2, .active_speed = 32, .phys_state = 5, .max_vl_num = 1,
-            .link_layer = IBV_LINK_LAYER_ETHERNET};
+        params->ports[port].attr = (struct ibv_port_attr){.state = IBV_PORT_ACTIVE,
+                                                          .max_mtu = IBV_MTU_4096,
+                                                          .active_mtu = IBV_MTU_1024,
+                                                          .gid_tbl_len = FAKE_IBV_GIDS,
+                                                          .max_msg_sz = 1u << 30,
+                                                          .pkey_tbl_len = 1,
+                                                          .active_width = 2,
+                                                          .active_speed = 32,
+                                                          .phys_state = 5,
+                                                          .max_vl_num = 1,
+                                                          .link_layer = IBV_LINK_LAYER_ETHERNET};
 }
 
 static const union ibv_gid no_gid;
@@ -46,8 +66,10 @@ static bool gid_is_none(const union ibv_gid *gid)
 
 static void fill_gids(struct fake_ibv_gid *gids, uint8_t link_layer, unsigned number, unsigned port)
 {
-    union ibv_gid local = {.raw = {0xfe, 0x80, [11] = 0xff, [12] = 0xfe, [13] = (uint8_t)port,
-                                   [15] = (uint8_t)(number + 1)}};
+    union ibv_gid local = {
+        .raw = {
+            0xfe,
+            0x80, [11] = 0xff, [12] = 0xfe, [13] = (uint8_t)port, [15] = (uint8_t)(number + 1)}};
 
     if (link_layer == IBV_LINK_LAYER_INFINIBAND) {
         gids[0] = (struct fake_ibv_gid){local, IBV_GID_TYPE_IB, 0};
@@ -70,8 +92,8 @@ unsigned fake_ibv_device_add(struct fake_ibv *fake, const struct fake_ibv_device
     dev->number = number;
     dev->params = *params;
     dev->ibv.node_type = params->node_type;
-    dev->ibv.transport_type = params->node_type == IBV_NODE_RNIC ? IBV_TRANSPORT_IWARP
-                                                                 : IBV_TRANSPORT_IB;
+    dev->ibv.transport_type =
+        params->node_type == IBV_NODE_RNIC ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
     snprintf(dev->ibv.name, sizeof(dev->ibv.name), "%s", params->name);
     snprintf(dev->ibv.dev_name, sizeof(dev->ibv.dev_name), "uverbs%u", number);
     snprintf(dev->ibv.ibdev_path, sizeof(dev->ibv.ibdev_path), "/sys/class/infiniband/%s",
@@ -142,8 +164,8 @@ static struct ibv_context *open_device(struct ibv_device *device)
         errno = error;
         return NULL;
     }
-    context = fake_obj_new(dev, FAKE_IBV_CONTEXT, sizeof(*context),
-                           offsetof(struct fake_context, obj));
+    context =
+        fake_obj_new(dev, FAKE_IBV_CONTEXT, sizeof(*context), offsetof(struct fake_context, obj));
     context->ibv.device = device;
     context->ibv.cmd_fd = -1;
     context->ibv.async_fd = eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC);
@@ -243,8 +265,11 @@ static int query_gid_ex(struct ibv_context *ibv, uint32_t port, uint32_t index,
     entry = &obj->dev->params.ports[port - 1].gids[index];
     if (gid_is_none(&entry->gid))
         return ENODATA;
-    *out = (struct ibv_gid_entry){.gid = entry->gid, .gid_index = index, .port_num = port,
-                                  .gid_type = entry->type, .ndev_ifindex = entry->ifindex};
+    *out = (struct ibv_gid_entry){.gid = entry->gid,
+                                  .gid_index = index,
+                                  .port_num = port,
+                                  .gid_type = entry->type,
+                                  .ndev_ifindex = entry->ifindex};
     return 0;
 }
 
@@ -261,8 +286,7 @@ void fake_table_device(struct sl_ibv *t)
     t->_ibv_query_gid_ex = query_gid_ex;
 }
 
-const struct fake_ibv_gid *fake_gid_at(const struct fake_device *dev, unsigned port,
-                                       unsigned index)
+const struct fake_ibv_gid *fake_gid_at(const struct fake_device *dev, unsigned port, unsigned index)
 {
     const struct fake_ibv_gid *entry;
 
@@ -289,8 +313,8 @@ struct fake_device *fake_gid_find(struct fake_ibv *fake, const union ibv_gid *gi
     return NULL;
 }
 
-void fake_ibv_lose(struct fake_ibv *fake, unsigned from_device, unsigned from_port, unsigned to_device,
-                   unsigned to_port, unsigned what)
+void fake_ibv_lose(struct fake_ibv *fake, unsigned from_device, unsigned from_port,
+                   unsigned to_device, unsigned to_port, unsigned what)
 {
     fake->lost[from_device][from_port - 1][to_device][to_port - 1] = (uint8_t)what;
 }

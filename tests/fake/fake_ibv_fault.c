@@ -144,8 +144,7 @@ void fake_chaos_step(struct fake_ibv *fake)
         wait_add(fake, (struct fake_wait){.qp = qp}, chaos->cut_steps))
         fake_ibv_cut(fake, &qp->ibv, true);
     device = (unsigned)sl_rng_below(&fake->rng, fake->device_count);
-    port = 1 + (unsigned)sl_rng_below(&fake->rng,
-                                      fake->devices[device]->params.attr.phys_port_cnt);
+    port = 1 + (unsigned)sl_rng_below(&fake->rng, fake->devices[device]->params.attr.phys_port_cnt);
     if (fake->devices[device]->fatal)
         return;
     if (sl_rng_chance(&fake->rng, chaos->flap_in) &&

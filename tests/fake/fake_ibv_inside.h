@@ -20,7 +20,7 @@ struct fake_obj {
     struct fake_obj *next; /* of all that were ever made */
     void *base;
     struct fake_device *dev;
-    unsigned generation;   /* of the device: one that was removed keeps its objects dead */
+    unsigned generation; /* of the device: one that was removed keeps its objects dead */
     enum fake_ibv_kind kind;
     bool alive;
     unsigned users;        /* objects that need this one */
@@ -131,7 +131,7 @@ struct fake_wqe {
     struct ibv_sge *sge;
     uint8_t *inlined;
     uint64_t len;
-    uint64_t hash;      /* of the payload when it was posted */
+    uint64_t hash; /* of the payload when it was posted */
     bool hashed;
     bool error_is_local;
     enum ibv_wc_status status;
@@ -155,12 +155,12 @@ struct fake_qp {
     unsigned epoch;                 /* counts RESETs */
     bool has_av;
     uint32_t sgid_type;
-    bool stopped;                   /* a work request failed; its completion comes in its turn */
+    bool stopped; /* a work request failed; its completion comes in its turn */
     struct fake_rq rq;
     uint32_t sq_psn, rq_psn;
     uint64_t retry_at, rnr_until;
     unsigned tries, rnr_tries;
-    bool cut;                       /* nothing leaves */
+    bool cut; /* nothing leaves */
     bool comm_est, last_wqe_due, drain_due, waits_for_receive;
     unsigned reads_out;
     uint64_t arrived, posts;
@@ -192,8 +192,8 @@ struct fake_late {
 };
 
 struct fake_wait {
-    uint64_t at;         /* 0: free */
-    struct fake_qp *qp;  /* mend this one, or … */
+    uint64_t at;           /* 0: free */
+    struct fake_qp *qp;    /* mend this one, or … */
     unsigned device, port; /* … raise this port */
 };
 

@@ -7,8 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define ACCESS_KNOWN                                                                              \
-    (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |                  \
+#define ACCESS_KNOWN                                                                               \
+    (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |                   \
      IBV_ACCESS_RELAXED_ORDERING)
 
 static struct ibv_pd *alloc_pd(struct ibv_context *ibv)
@@ -67,7 +67,8 @@ static bool is_readable(const void *addr, size_t len)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)addr & ~(page - 1);
 
-    return msync((void *)from, (uintptr_t)addr + len - from, MS_ASYNC) == 0 && byte_is_readable(addr);
+    return msync((void *)from, (uintptr_t)addr + len - from, MS_ASYNC) == 0 &&
+           byte_is_readable(addr);
 }
 
 static int mr_check(struct fake_pd *pd, uint64_t len, unsigned access)
@@ -102,7 +103,9 @@ static struct ibv_mr *mr_add(struct fake_pd *pd, void *addr, uint8_t *host, size
         if (dev->mrs == NULL || dev->mr_cap >= 1u << 19)
             abort();
     }
-    mr->ibv = (struct ibv_mr){.context = pd->ibv.context, .pd = &pd->ibv, .addr = addr,
+    mr->ibv = (struct ibv_mr){.context = pd->ibv.context,
+                              .pd = &pd->ibv,
+                              .addr = addr,
                               .length = len,
                               .lkey = mr_key(dev, dev->mr_count, false),
                               .rkey = mr_key(dev, dev->mr_count, true)};

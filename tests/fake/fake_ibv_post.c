@@ -4,8 +4,7 @@
 
 #include <stdlib.h>
 
-#define SEND_FLAGS                                                                                \
-    (IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE)
+#define SEND_FLAGS (IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE)
 
 int fake_rq_init(struct fake_rq *rq, unsigned cap, unsigned sge_cap)
 {
@@ -183,9 +182,14 @@ static void send_queue(struct fake_qp *qp, const struct ibv_send_wr *wr)
     uint8_t *inlined = wqe->inlined;
 
     free(wqe->read_data);
-    *wqe = (struct fake_wqe){.wr_id = wr->wr_id, .opcode = wr->opcode, .flags = wr->send_flags,
-                             .imm = wr->imm_data, .remote_addr = wr->wr.rdma.remote_addr,
-                             .rkey = wr->wr.rdma.rkey, .sge_count = wr->num_sge, .sge = sge,
+    *wqe = (struct fake_wqe){.wr_id = wr->wr_id,
+                             .opcode = wr->opcode,
+                             .flags = wr->send_flags,
+                             .imm = wr->imm_data,
+                             .remote_addr = wr->wr.rdma.remote_addr,
+                             .rkey = wr->wr.rdma.rkey,
+                             .sge_count = wr->num_sge,
+                             .sge = sge,
                              .inlined = inlined};
     if (qp->init.sq_sig_all != 0)
         wqe->flags |= IBV_SEND_SIGNALED;

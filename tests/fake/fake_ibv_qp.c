@@ -29,11 +29,16 @@ static const struct transition {
      IBV_QP_AV | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC |
          IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | IBV_QP_MAX_DEST_RD_ATOMIC |
          IBV_QP_MIN_RNR_TIMER},
-    {IBV_QPS_RESET, IBV_QPS_RESET, 0, 0}, {IBV_QPS_INIT, IBV_QPS_RESET, 0, 0},
-    {IBV_QPS_RTR, IBV_QPS_RESET, 0, 0},   {IBV_QPS_RTS, IBV_QPS_RESET, 0, 0},
-    {IBV_QPS_SQD, IBV_QPS_RESET, 0, 0},   {IBV_QPS_ERR, IBV_QPS_RESET, 0, 0},
-    {IBV_QPS_INIT, IBV_QPS_ERR, 0, 0},    {IBV_QPS_RTR, IBV_QPS_ERR, 0, 0},
-    {IBV_QPS_RTS, IBV_QPS_ERR, 0, 0},     {IBV_QPS_SQD, IBV_QPS_ERR, 0, 0},
+    {IBV_QPS_RESET, IBV_QPS_RESET, 0, 0},
+    {IBV_QPS_INIT, IBV_QPS_RESET, 0, 0},
+    {IBV_QPS_RTR, IBV_QPS_RESET, 0, 0},
+    {IBV_QPS_RTS, IBV_QPS_RESET, 0, 0},
+    {IBV_QPS_SQD, IBV_QPS_RESET, 0, 0},
+    {IBV_QPS_ERR, IBV_QPS_RESET, 0, 0},
+    {IBV_QPS_INIT, IBV_QPS_ERR, 0, 0},
+    {IBV_QPS_RTR, IBV_QPS_ERR, 0, 0},
+    {IBV_QPS_RTS, IBV_QPS_ERR, 0, 0},
+    {IBV_QPS_SQD, IBV_QPS_ERR, 0, 0},
     {IBV_QPS_ERR, IBV_QPS_ERR, 0, 0},
 };
 
@@ -91,8 +96,8 @@ void fake_qp_acks_die(struct fake_qp *qp)
     if (partner == NULL || partner->peer != qp || partner->exec == partner->ack ||
         fake_wire_loses(qp, partner, FAKE_IBV_LOSE_ANSWERS))
         return;
-    partner->ack_sent = partner->ack + sl_rng_below(&qp->obj.dev->fake->rng,
-                                                    partner->exec - partner->ack + 1);
+    partner->ack_sent =
+        partner->ack + sl_rng_below(&qp->obj.dev->fake->rng, partner->exec - partner->ack + 1);
 }
 
 void fake_qp_error(struct fake_qp *qp)
@@ -145,8 +150,8 @@ static int create_check(struct fake_pd *pd, const struct ibv_qp_init_attr *init)
     if (cap->max_send_wr > (unsigned)max->max_qp_wr || cap->max_send_sge > (unsigned)max->max_sge ||
         cap->max_inline_data > params->max_inline)
         return EINVAL;
-    if (init->srq == NULL && (cap->max_recv_wr > (unsigned)max->max_qp_wr ||
-                              cap->max_recv_sge > (unsigned)max->max_sge))
+    if (init->srq == NULL &&
+        (cap->max_recv_wr > (unsigned)max->max_qp_wr || cap->max_recv_sge > (unsigned)max->max_sge))
         return EINVAL;
     return pd->obj.dev->live[FAKE_IBV_QP] >= (unsigned)max->max_qp ? ENOMEM : 0;
 }
@@ -304,8 +309,8 @@ static int values_check(struct fake_qp *qp, const struct ibv_qp_attr *attr, int 
     return (mask & IBV_QP_AV) != 0 ? av_check(qp, &attr->ah_attr, port, sgid) : 0;
 }
 
-#define TAKE(bit, field)                                                                          \
-    if ((mask & (bit)) != 0)                                                                      \
+#define TAKE(bit, field)                                                                           \
+    if ((mask & (bit)) != 0)                                                                       \
     qp->attr.field = attr->field
 
 static void values_take(struct fake_qp *qp, const struct ibv_qp_attr *attr, int mask,
@@ -505,10 +510,15 @@ void fake_ibv_qp_info(struct fake_ibv *fake, struct ibv_qp *ibv, struct fake_ibv
 
     if (partner != NULL && fake_qp_partner(partner) != qp)
         partner = NULL;
-    *out = (struct fake_ibv_qp_info){
-        .state = qp->state, .posted = qp->tail, .executed = qp->exec, .acked = qp->ack,
-        .arrived = qp->arrived, .posts = qp->posts, .udp_sport = qp->udp_sport,
-        .lag_port = qp->lag_port, .peer = partner != NULL ? &partner->ibv : NULL};
+    *out = (struct fake_ibv_qp_info){.state = qp->state,
+                                     .posted = qp->tail,
+                                     .executed = qp->exec,
+                                     .acked = qp->ack,
+                                     .arrived = qp->arrived,
+                                     .posts = qp->posts,
+                                     .udp_sport = qp->udp_sport,
+                                     .lag_port = qp->lag_port,
+                                     .peer = partner != NULL ? &partner->ibv : NULL};
 }
 
 unsigned fake_ibv_qps(struct fake_ibv *fake, struct ibv_qp **out, unsigned cap)

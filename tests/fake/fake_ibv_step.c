@@ -164,8 +164,7 @@ static bool busy(struct fake_ibv *fake)
         bool silent = qp->state == IBV_QPS_RTS && qp->attr.timeout == 0;
         struct fake_qp *peer;
 
-        if (qp->attr.rnr_retry == 7 && answered(qp) &&
-            !fake_has_receive(fake_qp_partner(qp)))
+        if (qp->attr.rnr_retry == 7 && answered(qp) && !fake_has_receive(fake_qp_partner(qp)))
             continue; /* waits for its peer to post a receive */
         any = !silent || qp->ack != qp->exec || fake_wire_open(qp, &peer);
     }

@@ -27,10 +27,12 @@ static bool port_works(const struct fake_qp *qp)
 bool fake_wire_loses(const struct fake_qp *from, const struct fake_qp *to, unsigned what)
 {
     return (from->obj.dev->fake->lost[from->obj.dev->number][from->attr.port_num - 1]
-                                     [to->obj.dev->number][to->attr.port_num - 1] & what) != 0;
+                                     [to->obj.dev->number][to->attr.port_num - 1] &
+            what) != 0;
 }
 
-/* Does a packet of one, a request or an answer, arrive at the other, and is it taken for one of its peer? */
+/* Does a packet of one, a request or an answer, arrive at the other, and is it taken for one of its
+ * peer? */
 static bool passes(struct fake_qp *from, struct fake_qp *to, unsigned what)
 {
     const struct ibv_global_route *grh = &from->attr.ah_attr.grh;
@@ -55,7 +57,8 @@ static bool passes(struct fake_qp *from, struct fake_qp *to, unsigned what)
 bool fake_wire_open(struct fake_qp *qp, struct fake_qp **peer)
 {
     *peer = fake_qp_partner(qp);
-    return *peer != NULL && hears(*peer) && passes(qp, *peer, FAKE_IBV_LOSE_REQUESTS) && (*peer)->rq_psn == qp->sq_psn;
+    return *peer != NULL && hears(*peer) && passes(qp, *peer, FAKE_IBV_LOSE_REQUESTS) &&
+           (*peer)->rq_psn == qp->sq_psn;
 }
 
 bool fake_wire_answers(struct fake_qp *qp)
@@ -67,10 +70,11 @@ bool fake_wire_answers(struct fake_qp *qp)
 
 static struct fake_cqe send_cqe(struct fake_qp *qp, const struct fake_wqe *wqe, uint64_t position)
 {
-    static const enum ibv_wc_opcode opcodes[] = {
-        [IBV_WR_RDMA_WRITE] = IBV_WC_RDMA_WRITE, [IBV_WR_RDMA_WRITE_WITH_IMM] = IBV_WC_RDMA_WRITE,
-        [IBV_WR_SEND] = IBV_WC_SEND, [IBV_WR_SEND_WITH_IMM] = IBV_WC_SEND,
-        [IBV_WR_RDMA_READ] = IBV_WC_RDMA_READ};
+    static const enum ibv_wc_opcode opcodes[] = {[IBV_WR_RDMA_WRITE] = IBV_WC_RDMA_WRITE,
+                                                 [IBV_WR_RDMA_WRITE_WITH_IMM] = IBV_WC_RDMA_WRITE,
+                                                 [IBV_WR_SEND] = IBV_WC_SEND,
+                                                 [IBV_WR_SEND_WITH_IMM] = IBV_WC_SEND,
+                                                 [IBV_WR_RDMA_READ] = IBV_WC_RDMA_READ};
     struct fake_cqe cqe = {.qp = qp, .releases = position + 1};
 
     memset(&cqe.wc, 0xa5, sizeof(cqe.wc)); /* what verbs leaves undefined */
@@ -187,14 +191,16 @@ void fake_ibv_repeats(struct fake_ibv *fake, unsigned one_in)
     fake->repeats = one_in;
 }
 
-/* As soft-RoCE does now and then: what its peer had is sent to it once more under the next number, whole or empty. */
+/* As soft-RoCE does now and then: what its peer had is sent to it once more under the next number,
+ * whole or empty. */
 static void repeat(struct fake_ibv *fake, struct fake_qp *peer, struct fake_msg *msg)
 {
     enum ibv_wc_status status;
     uint32_t psn = peer->rq_psn;
 
-    if (fake->repeats == 0 || msg->opcode == IBV_WR_RDMA_READ || !sl_rng_chance(&fake->rng, fake->repeats) ||
-        peer->state != IBV_QPS_RTS || !fake_has_receive(peer))
+    if (fake->repeats == 0 || msg->opcode == IBV_WR_RDMA_READ ||
+        !sl_rng_chance(&fake->rng, fake->repeats) || peer->state != IBV_QPS_RTS ||
+        !fake_has_receive(peer))
         return;
     if (sl_rng_chance(&fake->rng, 2))
         msg->len = 0;
@@ -263,9 +269,9 @@ bool fake_wire_execute(struct fake_qp *qp)
     if (qp->state != IBV_QPS_RTS || qp->stopped || qp->exec == qp->tail ||
         qp->rnr_until > qp->obj.dev->fake->now || qp->obj.dev->fatal)
         return false;
-    if (qp->reads_out != 0 && ((wqe->flags & IBV_SEND_FENCE) != 0 ||
-                               (wqe->opcode == IBV_WR_RDMA_READ &&
-                                qp->reads_out >= qp->attr.max_rd_atomic)))
+    if (qp->reads_out != 0 &&
+        ((wqe->flags & IBV_SEND_FENCE) != 0 ||
+         (wqe->opcode == IBV_WR_RDMA_READ && qp->reads_out >= qp->attr.max_rd_atomic)))
         return false;
     status = local_check(qp, wqe);
     if (status != IBV_WC_SUCCESS) {
@@ -305,7 +311,8 @@ static bool ack_arrives(struct fake_qp *qp)
         return true;
     if (!port_works(qp) || peer == NULL || peer->epoch != qp->peer_epoch)
         return qp->ack < qp->ack_sent && port_works(qp);
-    return qp->ack < qp->ack_sent || (peer->obj.alive && hears(peer) && passes(peer, qp, FAKE_IBV_LOSE_ANSWERS));
+    return qp->ack < qp->ack_sent ||
+           (peer->obj.alive && hears(peer) && passes(peer, qp, FAKE_IBV_LOSE_ANSWERS));
 }
 
 static void complete(struct fake_qp *qp)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What linux/tls.h and net/tls/ of Linux promise, as far as the transport asks for it; by OpenSSL's ciphers. */
+/* What linux/tls.h and net/tls/ of Linux promise, as far as the transport asks for it; by OpenSSL's
+ * ciphers. */
 #include "tests/fake/fake_kernel_tls.h"
 
 #include <errno.h>
@@ -36,7 +37,7 @@ struct dir {
 struct fake_socket {
     bool ulp;
     struct dir tx, rx;
-    bool awaits_key;                 /* a KeyUpdate came, and no new key yet */
+    bool awaits_key; /* a KeyUpdate came, and no new key yet */
     size_t wire_len, plain_pos, plain_end;
     uint8_t type, wire[WIRE], plain[WIRE]; /* the record that came, and what it held */
 };
@@ -63,7 +64,8 @@ static int refuse(int err)
     return -1;
 }
 
-static int take_key(struct fake_socket *s, struct dir *dir, const void *value, socklen_t len, bool may_change)
+static int take_key(struct fake_socket *s, struct dir *dir, const void *value, socklen_t len,
+                    bool may_change)
 {
     const struct tls_crypto_info *info = value;
 
@@ -71,21 +73,24 @@ static int take_key(struct fake_socket *s, struct dir *dir, const void *value, s
         return refuse(EINVAL);
     if (dir->set && !may_change)
         return refuse(EBUSY);
-    if (info->cipher_type == TLS_CIPHER_AES_GCM_128 && len == sizeof(struct tls12_crypto_info_aes_gcm_128)) {
+    if (info->cipher_type == TLS_CIPHER_AES_GCM_128 &&
+        len == sizeof(struct tls12_crypto_info_aes_gcm_128)) {
         const struct tls12_crypto_info_aes_gcm_128 *aes = value;
 
         dir->cipher = EVP_aes_128_gcm();
         memcpy(dir->key, aes->key, sizeof(aes->key));
         memcpy(dir->iv, aes->salt, 4);
         memcpy(dir->iv + 4, aes->iv, 8);
-    } else if (info->cipher_type == TLS_CIPHER_AES_GCM_256 && len == sizeof(struct tls12_crypto_info_aes_gcm_256)) {
+    } else if (info->cipher_type == TLS_CIPHER_AES_GCM_256 &&
+               len == sizeof(struct tls12_crypto_info_aes_gcm_256)) {
         const struct tls12_crypto_info_aes_gcm_256 *aes = value;
 
         dir->cipher = EVP_aes_256_gcm();
         memcpy(dir->key, aes->key, sizeof(aes->key));
         memcpy(dir->iv, aes->salt, 4);
         memcpy(dir->iv + 4, aes->iv, 8);
-    } else if (info->cipher_type == TLS_CIPHER_CHACHA20_POLY1305 && fake_kernel.tls != FAKE_NO_CHACHA &&
+    } else if (info->cipher_type == TLS_CIPHER_CHACHA20_POLY1305 &&
+               fake_kernel.tls != FAKE_NO_CHACHA &&
                len == sizeof(struct tls12_crypto_info_chacha20_poly1305)) {
         const struct tls12_crypto_info_chacha20_poly1305 *chacha = value;
 
@@ -130,8 +135,8 @@ int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t 
 }
 
 /* Seals len bytes of in, or opens them; false: the tag is wrong. */
-static bool crypt(struct dir *dir, bool seal, const uint8_t header[5], const uint8_t *bytes, size_t len, uint8_t *result,
-                  uint8_t tag[16])
+static bool crypt(struct dir *dir, bool seal, const uint8_t header[5], const uint8_t *bytes,
+                  size_t len, uint8_t *result, uint8_t tag[16])
 {
     EVP_CIPHER_CTX *ctx = EVP_CIPHER_CTX_new();
     uint8_t nonce[12];
@@ -166,7 +171,8 @@ ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags)
 
         /* Records do not mind where a part of the vector ends. */
         for (; i < msg->msg_iovlen && len < PLAIN; i++, at = 0) {
-            size_t n = msg->msg_iov[i].iov_len - at < PLAIN - len ? msg->msg_iov[i].iov_len - at : PLAIN - len;
+            size_t n = msg->msg_iov[i].iov_len - at < PLAIN - len ? msg->msg_iov[i].iov_len - at
+                                                                  : PLAIN - len;
 
             memcpy(inner + len, (const uint8_t *)msg->msg_iov[i].iov_base + at, n);
             len += n;
@@ -210,7 +216,8 @@ static int load(int fd, struct fake_socket *s, int flags)
     size_t body = s->wire_len - 5;
 
     s->wire_len = 0;
-    if (body < 17 || !crypt(&s->rx, false, s->wire, s->wire + 5, body - 16, s->plain, s->wire + 5 + body - 16))
+    if (body < 17 ||
+        !crypt(&s->rx, false, s->wire, s->wire + 5, body - 16, s->plain, s->wire + 5 + body - 16))
         return refuse(EBADMSG);
     s->type = s->plain[body - 17];
     s->plain_pos = 0;

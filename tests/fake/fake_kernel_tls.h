@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A kernel's TLS, for machines whose kernel has none: setsockopt(), sendmsg(), recvmsg() and poll() of the program that
- * links it (-Wl,--wrap) make and open records on sockets that were given keys. On others they are the kernel's own.
+ * A kernel's TLS, for machines whose kernel has none: setsockopt(), sendmsg(), recvmsg() and poll()
+ * of the program that links it (-Wl,--wrap) make and open records on sockets that were given keys.
+ * On others they are the kernel's own.
  */
 #ifndef SL_FAKE_KERNEL_TLS_H
 #define SL_FAKE_KERNEL_TLS_H
@@ -13,9 +14,9 @@ enum fake_kernel_tls { FAKE_OFF, FAKE_NO_TLS, FAKE_NO_CHACHA, FAKE_KEYS_STAY, FA
 
 struct fake_kernel {
     enum fake_kernel_tls tls;
-    bool nic;            /* a NIC seals what goes over any socket but the first that was given keys */
-    unsigned busy;       /* so many polls find no room to write */
-    unsigned keys;       /* that were taken, all in all */
+    bool nic;      /* a NIC seals what goes over any socket but the first that was given keys */
+    unsigned busy; /* so many polls find no room to write */
+    unsigned keys; /* that were taken, all in all */
 };
 
 extern struct fake_kernel fake_kernel;

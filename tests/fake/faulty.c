@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WRAPS 2048   /* requests under way per interface; more get -EAGAIN */
-#define DELAY_MAX 6  /* rounds of progress that a completion is held back */
+#define WRAPS 2048  /* requests under way per interface; more get -EAGAIN */
+#define DELAY_MAX 6 /* rounds of progress that a completion is held back */
 
 struct faulty_iface {
     struct sl_iface base;
@@ -19,8 +19,8 @@ struct faulty_iface {
     struct sl_node free, held; /* wrap.link */
     struct sl_node eps;        /* faulty_ep.link */
     struct wrap *wraps;
-    unsigned storm;            /* calls that still get -EAGAIN */
-    struct sl_rng rng;         /* its own: ranks may be threads */
+    unsigned storm;    /* calls that still get -EAGAIN */
+    struct sl_rng rng; /* its own: ranks may be threads */
 };
 
 struct faulty_ep {
@@ -159,7 +159,8 @@ static int faulty_open(struct sl_worker *worker, const struct sl_device *dev,
     f->base = *f->inner;
     f->base.ops = &ops;
     f->base.handler = *handler;
-    sl_rng_init(&f->rng, chance * 1000 + (worker->rank >= 0 ? (unsigned)worker->rank : 100 + unnamed++));
+    sl_rng_init(&f->rng,
+                chance * 1000 + (worker->rank >= 0 ? (unsigned)worker->rank : 100 + unnamed++));
     sl_list_init(&f->free);
     sl_list_init(&f->held);
     sl_list_init(&f->eps);
@@ -261,7 +262,8 @@ static void release_all(struct faulty_iface *f, const struct faulty_ep *ep, int 
     /* done() may post or free others, so the list is searched anew each time. */
     while (found) {
         found = false;
-        sl_list_foreach(&f->held, node) {
+        sl_list_foreach(&f->held, node)
+        {
             struct wrap *w = sl_container_of(node, struct wrap, link);
 
             if (w->ep != ep)
@@ -345,7 +347,8 @@ static int faulty_progress(struct sl_iface *iface, unsigned budget)
         return moved;
     f->base.traffic = f->inner->traffic;
     f->base.eager_max = f->inner->eager_max;
-    sl_list_foreach(&f->eps, node) {
+    sl_list_foreach(&f->eps, node)
+    {
         struct faulty_ep *e = sl_container_of(node, struct faulty_ep, link);
 
         if (e->inner != NULL)
@@ -355,7 +358,8 @@ static int faulty_progress(struct sl_iface *iface, unsigned budget)
             return moved + 1;
         }
     }
-    sl_list_foreach(&f->held, node) {
+    sl_list_foreach(&f->held, node)
+    {
         struct wrap *w = sl_container_of(node, struct wrap, link);
 
         if (w->delay > 0) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The transport within one process. A message lies in the inbox of its receiver from the start, with the
- * time at which it arrives. */
+/* The transport within one process. A message lies in the inbox of its receiver from the start,
+ * with the time at which it arrives. */
 #include "tests/fake/loop.h"
 
 #include "core/config.h"
@@ -34,7 +34,7 @@ struct loop_ep {
     struct sl_node link, inbox, ctrls, recvs;
     struct sl_req *connect;
     bool connected, told;
-    unsigned taken, ctrls_taken; /* of its own, that have not arrived */
+    unsigned taken, ctrls_taken;        /* of its own, that have not arrived */
     uint64_t connect_limit_ns, last_ns; /* last_ns: when its latest message arrives */
     uint64_t stall_until_ns;
     uint64_t lost_at_ns; /* SL_NEVER: not lost */
@@ -117,7 +117,8 @@ static void ring(struct loop *loop)
 {
     uint64_t one = 1;
 
-    sl_list_foreach (&loop->ifaces, node) {
+    sl_list_foreach(&loop->ifaces, node)
+    {
         struct loop_iface *iface = sl_container_of(node, struct loop_iface, link);
 
         if (!iface->armed || !iface_has_work(iface))
@@ -241,7 +242,8 @@ const char *loop_misuse(const struct loop *loop)
 
 /* ---- interfaces and endpoints ---- */
 
-static int loop_probe(const struct sl_config *config, struct sl_device *out, size_t cap, size_t *count)
+static int loop_probe(const struct sl_config *config, struct sl_device *out, size_t cap,
+                      size_t *count)
 {
     (void)config, (void)out, (void)cap, (void)count;
     return sl_fail(-ENODEV, "this transport exists only inside tests");
@@ -321,8 +323,8 @@ static int loop_ep_connect(struct sl_ep *base, const struct sl_addr *addr, struc
         return sl_fail(-EPROTO, "this is no address of the loop");
     memcpy(&ep->peer, addr->bytes + 1, sizeof(uint32_t));
     ep->connect = req;
-    ep->connect_limit_ns = loop->now_ns +
-                           (uint64_t)base->iface->worker->config->connect_timeout_ms * SL_NS_PER_MS;
+    ep->connect_limit_ns =
+        loop->now_ns + (uint64_t)base->iface->worker->config->connect_timeout_ms * SL_NS_PER_MS;
     return 0;
 }
 
@@ -356,7 +358,7 @@ static void message_over(struct loop *loop, struct message *m, int status, bool 
     else if (from != NULL)
         from->taken--;
     if (req != NULL && memcmp(m->lent, m->bytes, m->len) != 0)
-        misuse(loop, "bytes changed while they were lent to the companion");
+        misuse(loop, "bytes changed while they were lent to the sideband");
     free(m);
     if (req != NULL)
         sl_req_end(req, status);
@@ -392,7 +394,8 @@ static void end_all(struct loop *loop, struct loop_ep *ep, int status)
     bool gone = false;
 
     if (peer != NULL)
-        sl_list_foreach (&peer->inbox, at) {
+        sl_list_foreach(&peer->inbox, at)
+        {
             struct message *m = sl_container_of(at, struct message, link);
 
             gone |= m->req != NULL;
@@ -438,8 +441,8 @@ static int refused(struct loop *loop, const struct loop_ep *ep)
 }
 
 /* Puts a copy on its way; NULL: the peer is gone, and the message with it. */
-static struct message *message_go(struct loop *loop, struct loop_ep *ep, const void *bytes, size_t len,
-                                  bool is_ctrl)
+static struct message *message_go(struct loop *loop, struct loop_ep *ep, const void *bytes,
+                                  size_t len, bool is_ctrl)
 {
     struct loop_ep *peer = ep_find(loop, ep->peer);
     struct message *m;
@@ -557,8 +560,8 @@ static bool down_one(struct loop *loop, struct loop_ep *ep)
 
     if (ep->told || ep->lost_at_ns > loop->now_ns || ep->connect != NULL)
         return false;
-    if (!ep->abrupt && (!sl_list_empty(&ep->ctrls) ||
-                        (!sl_list_empty(&ep->inbox) && !sl_list_empty(&ep->recvs))))
+    if (!ep->abrupt &&
+        (!sl_list_empty(&ep->ctrls) || (!sl_list_empty(&ep->inbox) && !sl_list_empty(&ep->recvs))))
         return false; /* after what came before */
     ep->told = true;
     inbox_clear(loop, ep);
@@ -582,9 +585,9 @@ static int loop_progress(struct sl_iface *base, unsigned budget)
     struct loop_iface *iface = iface_of(base);
     unsigned moved = 0;
 
-    sl_list_foreach (&iface->eps, node)
-        while (moved < budget && move_one(iface->loop, sl_container_of(node, struct loop_ep, link)))
-            moved++;
+    sl_list_foreach(&iface->eps, node) while (
+        moved < budget && move_one(iface->loop, sl_container_of(node, struct loop_ep, link)))
+        moved++;
     return (int)moved;
 }
 

@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 #define RANKS_MAX 5
-#define TIMEOUT_MS 600   /* SLUICE_TIMEOUT_MS of the runs */
-#define SLACK_MS 2500    /* beyond it, on a machine that does other things too */
+#define TIMEOUT_MS 600 /* SLUICE_TIMEOUT_MS of the runs */
+#define SLACK_MS 2500  /* beyond it, on a machine that does other things too */
 #define UNHARMED_ROUNDS 30
 
 enum fault_kind {
@@ -26,11 +26,11 @@ enum fault_kind {
 
 /* What one rank tells. Times are CLOCK_MONOTONIC, in ns. */
 struct rank_report {
-    _Atomic int running;      /* it has made its communicator and ended a collective */
+    _Atomic int running;       /* it has made its communicator and ended a collective */
     _Atomic uint64_t ended_ns; /* when it saw the error, or had ended its rounds */
-    int code;                 /* 0, or the error of its requests */
-    char text[640];           /* the sentence of that error */
-    char complaint[256];      /* what was wrong with the rank itself; "": nothing */
+    int code;                  /* 0, or the error of its requests */
+    char text[640];            /* the sentence of that error */
+    char complaint[256];       /* what was wrong with the rank itself; "": nothing */
     uint32_t rounds;
 };
 
@@ -54,8 +54,8 @@ _Noreturn void rank_main(struct fault_run *run, int rank);
 /* stranger.c: bothers the meeting place until run->fire; ends the process. */
 _Noreturn void stranger_main(const struct fault_run *run);
 
-/* cut.c: a network of its own for this process and its children, in which packets can be dropped. NULL,
- * or why it cannot be made. */
+/* cut.c: a network of its own for this process and its children, in which packets can be dropped.
+ * NULL, or why it cannot be made. */
 const char *cut_prepare(void);
 /* Drops all packets of processes with user id CUT_UID. */
 int cut_now(void);

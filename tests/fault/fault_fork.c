@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ranks that fork, as Python's data loaders do: what a child may do, that it touches nothing of its parent's, and that it
- * does not hide its parent's death. Two ranks over the transport that SLUICE_TRANSPORT names; an argument names a
- * libsluice.so to load and unload.
+ * Ranks that fork, as Python's data loaders do: what a child may do, that it touches nothing of its
+ * parent's, and that it does not hide its parent's death. Two ranks over the transport that
+ * SLUICE_TRANSPORT names; an argument names a libsluice.so to load and unload.
  */
 #include <sluice/sluice.h>
 
@@ -34,7 +34,8 @@ struct notes {
     char trouble[512];
     struct sluice_unique_id id, children_id;
     double noticed_s;
-    atomic_int lives, waits; /* a child that stays, and ranks that are about to wait for the one that dies */
+    atomic_int lives,
+        waits;   /* a child that stays, and ranks that are about to wait for the one that dies */
     int gate[2]; /* open until the case is over: children that live on end then */
 };
 
@@ -45,8 +46,8 @@ static const char *library;
     do {                                                                                           \
         if (!(condition)) {                                                                        \
             if (notes->trouble[0] == '\0')                                                         \
-                snprintf(notes->trouble, sizeof(notes->trouble), "line %d: %s; last error: %s", __LINE__, #condition, \
-                     sluice_last_error());                                                         \
+                snprintf(notes->trouble, sizeof(notes->trouble), "line %d: %s; last error: %s",    \
+                         __LINE__, #condition, sluice_last_error());                               \
             _exit(3);                                                                              \
         }                                                                                          \
     } while (0)
@@ -82,7 +83,8 @@ static void rounds(struct sluice_comm *comm, int count)
 static int inherited; /* descriptors() before this rank had a communicator */
 static int descriptors(void);
 
-/* Runs body as ranks in processes of their own, which must end well but for the one that is killed (-1: none). */
+/* Runs body as ranks in processes of their own, which must end well but for the one that is killed
+ * (-1: none). */
 static void on_ranks(void (*body)(struct sluice_comm *comm, int rank), int killed)
 {
     int status[RANKS];
@@ -128,7 +130,8 @@ static void child_ends(pid_t pid)
     MUST(pid > 0);
     MUST(waitpid(pid, &status, 0) == pid);
     if (WIFSIGNALED(status) && notes->trouble[0] == '\0')
-        snprintf(notes->trouble, sizeof(notes->trouble), "a child was killed by signal %d", WTERMSIG(status));
+        snprintf(notes->trouble, sizeof(notes->trouble), "a child was killed by signal %d",
+                 WTERMSIG(status));
     MUST(status == 0);
 }
 
@@ -141,7 +144,8 @@ static void destroy_at_exit(void)
     sluice_comm_destroy(left_over);
 }
 
-static void try_everything(struct sluice_comm *comm, struct sluice_req *req, void *shared, struct sluice_buffer *buffer)
+static void try_everything(struct sluice_comm *comm, struct sluice_req *req, void *shared,
+                           struct sluice_buffer *buffer)
 {
     size_t counts[RANKS] = {1, 1}, offsets[RANKS] = {0, 1};
     int32_t in[8] = {0}, out[8] = {0};
@@ -270,7 +274,8 @@ static void clones(struct sluice_comm *comm, int rank)
             config.rank = 0;
             config.size = 1;
             MUST(sluice_comm_create(&config, &own) == 0);
-            MUST(sluice_allreduce(own, &in, &out, 1, SLUICE_I32, SLUICE_SUM, NULL) == 0 && out == 1);
+            MUST(sluice_allreduce(own, &in, &out, 1, SLUICE_I32, SLUICE_SUM, NULL) == 0 &&
+                 out == 1);
             REFUSED(sluice_allreduce(comm, &in, &out, 1, SLUICE_I32, SLUICE_SUM, NULL));
             sluice_comm_destroy(own);
             _exit(0);
@@ -339,7 +344,8 @@ static void children_meet(struct sluice_comm *comm, int rank)
     if (pid == 0) {
         struct sluice_comm *own, *second;
 
-        /* Two of them: a thread that waits in one moves its others, of which the parent's are none. */
+        /* Two of them: a thread that waits in one moves its others, of which the parent's are
+         * none. */
         MUST(sluice_comm_create_id(&notes->children_id, rank, RANKS, NULL, &own) == 0);
         MUST(sluice_comm_split(own, 0, rank, &second) == 0);
         for (int i = 0; i < 5; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is missing or limited on the machine ends in a sentence that says what to change. Two ranks, forked,
- * with a limit on each. */
+/* What is missing or limited on the machine ends in a sentence that says what to change. Two ranks,
+ * forked, with a limit on each. */
 #include "core/err.h"
 
 #include <sluice/sluice.h>
@@ -223,6 +223,7 @@ int main(void)
         cmocka_unit_test(no_locked_memory_is_no_matter),
     };
 
-    outcome = mmap(NULL, sizeof(*outcome), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    outcome =
+        mmap(NULL, sizeof(*outcome), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     return outcome == MAP_FAILED ? 1 : cmocka_run_group_tests_name("limits", tests, NULL, NULL);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fault runs: ranks over a real transport, one fault at a random moment, drawn from a seed. Every rank that is
- * left must end in time with the right code, rank and step, results that were given must be exact, and
- * nothing may be left behind.
+ * Fault runs: ranks over a real transport, one fault at a random moment, drawn from a seed. Every
+ * rank that is left must end in time with the right code, rank and step, results that were given
+ * must be exact, and nothing may be left behind.
  *
  * usage: fault_ranks [--transport shm|epoll|uring] [--runs N] [--seed S] [--kind NAME] [--verbose]
  */
@@ -39,8 +39,9 @@ static const char *const kind_name[FAULT_KINDS] = {
 
 static const char *const kind_promise[FAULT_KINDS] = {
     [FAULT_KILL] = "after a rank was killed, all others end and name it",
-    [FAULT_STOP] = ("after a rank was stopped beyond the timeout, all others time out and name it; it "
-                   "ends when it goes on"), /* the parentheses tell clang that no comma is missing */
+    [FAULT_STOP] =
+        ("after a rank was stopped beyond the timeout, all others time out and name it; it "
+         "ends when it goes on"), /* the parentheses tell clang that no comma is missing */
     [FAULT_RESET] = "after a connection was reset, all ranks end with an error",
     [FAULT_HALF] = "after what a rank sends is lost on the way, all others end and name it",
     [FAULT_ABORT] = "after an abort from another thread, all ranks end as canceled",
@@ -162,7 +163,8 @@ static void fire(struct fault_run *run, const pid_t *pid, uint64_t deadline)
         kill(pid[run->victim], SIGKILL);
     } else if (run->kind == FAULT_HALF) {
         if (cut_now() != 0)
-            snprintf(run->report[run->victim].complaint, 64, "the rule to drop packets was refused");
+            snprintf(run->report[run->victim].complaint, 64,
+                     "the rule to drop packets was refused");
         atomic_store(&run->fired_ns, now_ns());
     } else if (run->kind == FAULT_STOP) {
         kill(pid[run->victim], SIGSTOP);
@@ -316,8 +318,8 @@ static bool judge(const struct fault_run *run, char *why, size_t cap, uint64_t *
 
         *worst_ns = took > *worst_ns ? took : *worst_ns;
         if (took > allowed) {
-            snprintf(why, cap, "rank %d ended %llu ms after the fault, but %llu ms are allowed: %s", i,
-                     (unsigned long long)(took / NS_PER_MS),
+            snprintf(why, cap, "rank %d ended %llu ms after the fault, but %llu ms are allowed: %s",
+                     i, (unsigned long long)(took / NS_PER_MS),
                      (unsigned long long)(allowed / NS_PER_MS), report->text);
             return false;
         }
@@ -408,9 +410,10 @@ static int print_tally(struct tally *tally, const struct options *options)
         uint64_t *ns = t->ns + t->failed; /* failed ones are 0 */
 
         if (good != 0 && k != FAULT_GARBAGE && k != FAULT_SLOW)
-            printf("# %s: last rank's end after the fault: median %.2f ms, p99 %.2f ms, max %.2f ms\n",
-                   kind_name[k], (double)ns[good / 2] / 1e6, (double)ns[(good * 99) / 100] / 1e6,
-                   (double)ns[good - 1] / 1e6);
+            printf(
+                "# %s: last rank's end after the fault: median %.2f ms, p99 %.2f ms, max %.2f ms\n",
+                kind_name[k], (double)ns[good / 2] / 1e6, (double)ns[(good * 99) / 100] / 1e6,
+                (double)ns[good - 1] / 1e6);
     }
     printf("1..%d\n", number);
     return failed;
@@ -462,8 +465,8 @@ int main(int argc, char **argv)
 {
     struct options options = {.transport = "shm", .seed = 1, .runs = 20, .only = -1};
     struct tally tally[FAULT_KINDS] = {0};
-    struct shared *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
-                                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct shared *shared =
+        mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     setvbuf(stdout, NULL, _IOLBF, 0);
     signal(SIGPIPE, SIG_IGN);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The life of a rank in a fault run: checked collectives until something happens, then a clean end. */
+/* The life of a rank in a fault run: checked collectives until something happens, then a clean
+ * end. */
 #include "tests/fault/fault.h"
 
 #include "core/rng.h"
@@ -56,8 +57,9 @@ uint64_t now_ns(void)
 static void complain(struct rank *r, const char *what, const struct call *call)
 {
     if (r->report->complaint[0] == '\0')
-        snprintf(r->report->complaint, sizeof(r->report->complaint), "%s (collective %d, %zu elements)",
-                 what, call != NULL ? (int)call->what : -1, call != NULL ? call->count : 0);
+        snprintf(r->report->complaint, sizeof(r->report->complaint),
+                 "%s (collective %d, %zu elements)", what, call != NULL ? (int)call->what : -1,
+                 call != NULL ? call->count : 0);
 }
 
 /* ---- collectives ---- */
@@ -94,7 +96,7 @@ static size_t in_count(const struct rank *r, const struct call *call)
 
 static size_t out_count(const struct rank *r, const struct call *call)
 {
-    return call->what == BARRIER                                     ? 0
+    return call->what == BARRIER                                  ? 0
            : call->what == ALL_GATHER || call->what == ALL_TO_ALL ? call->count * (size_t)r->size
                                                                   : call->count;
 }
@@ -108,8 +110,7 @@ static int expected(const struct rank *r, const struct call *call, size_t i)
     case REDUCE_SCATTER: return sum_of(r, call, own + i);
     case ALL_GATHER: return value(call->number, (int)(i / call->count), i % call->count);
     case BROADCAST: return value(call->number, call->root, i);
-    case ALL_TO_ALL:
-        return value(call->number, (int)(i / call->count), own + i % call->count);
+    case ALL_TO_ALL: return value(call->number, (int)(i / call->count), own + i % call->count);
     default: return 0;
     }
 }
@@ -168,7 +169,8 @@ static void note_error(struct rank *r, int err)
 
 /* ---- faults that a rank does to itself ---- */
 
-/* Ends the n-th connected stream socket of this process: with a reset where the protocol has one. */
+/* Ends the n-th connected stream socket of this process: with a reset where the protocol has
+ * one. */
 static void reset_socket(uint64_t draw)
 {
     int found[256], count = 0;
@@ -192,7 +194,8 @@ static void reset_socket(uint64_t draw)
     int fd = found[draw % (uint64_t)count];
     const struct sockaddr none = {.sa_family = AF_UNSPEC};
 
-    /* Of a TCP socket this sends the reset, also while others hold the file; a Unix one refuses it. */
+    /* Of a TCP socket this sends the reset, also while others hold the file; a Unix one refuses
+     * it. */
     if (connect(fd, &none, sizeof(none)) != 0)
         shutdown(fd, SHUT_RDWR);
 }
@@ -261,7 +264,8 @@ static void check_untouched(struct rank *r)
 /* All requests have ended. Their memory is ours again, and stays so. */
 static void leave(struct rank *r, bool destroyed)
 {
-    struct timespec while_late = {.tv_nsec = 3000000}; /* for writes that come late, if there are any */
+    struct timespec while_late = {.tv_nsec =
+                                      3000000}; /* for writes that come late, if there are any */
 
     fill(r);
     nanosleep(&while_late, NULL);

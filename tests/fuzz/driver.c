@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs a fuzz target without libFuzzer: first its corpus, then a fixed number of seeded mutations of
- * it, as two TAP cases. On a crash the input is left in a file, whose name as argument replays it. */
+/* Runs a fuzz target without libFuzzer: first its corpus, then a fixed number of seeded mutations
+ * of it, as two TAP cases. On a crash the input is left in a file, whose name as argument replays
+ * it. */
 #include "core/rng.h"
 
 #include <dirent.h>
@@ -133,8 +134,8 @@ static size_t flip_or_set(uint8_t *buf, size_t len)
 /* Lengths and counts are where parsers break: puts an edge value over 2, 4 or 8 bytes. */
 static size_t set_word(uint8_t *buf, size_t len)
 {
-    static const uint64_t edges[] = {0, 1, 0x7fff, 0xffff, 0x7fffffff, 0xffffffff,
-                                     0x7fffffffffffffff, 0xffffffffffffffff};
+    static const uint64_t edges[] = {
+        0, 1, 0x7fff, 0xffff, 0x7fffffff, 0xffffffff, 0x7fffffffffffffff, 0xffffffffffffffff};
     size_t width = (size_t)2 << below(3);
     uint64_t value = edges[below(sizeof(edges) / sizeof(edges[0]))] + below(3) - 1;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command line of sluice-bench: words end with a line end each. Refused with a sentence, or a sweep
- * that ends. */
+/* The command line of sluice-bench: words end with a line end each. Refused with a sentence, or a
+ * sweep that ends. */
 #include "options.h"
 
 #include "core/err.h"

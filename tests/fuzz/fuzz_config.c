@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzzes what a user may write into SLUICE_* variables: "NAME=value", a log setting, a size. Whatever
- * the text, it is refused with a sentence or gives a value within its limits. */
+/* Fuzzes what a user may write into SLUICE_* variables: "NAME=value", a log setting, a size.
+ * Whatever the text, it is refused with a sentence or gives a value within its limits. */
 #include "core/config.h"
 #include "core/err.h"
 #include "core/log.h"

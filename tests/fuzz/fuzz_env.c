@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A whole environment, an entry a line: the configuration and the rank that are read of it. Each variable
- * is taken as if it stood alone, what was taken reads the same when it is written out, and a rank is one of
- * its job, with a place to meet that can be read. */
+/* A whole environment, an entry a line: the configuration and the rank that are read of it. Each
+ * variable is taken as if it stood alone, what was taken reads the same when it is written out, and
+ * a rank is one of its job, with a place to meet that can be read. */
 #include "core/config.h"
 #include "core/err.h"
 #include "core/log.h"
@@ -51,7 +51,8 @@ static const char *look(void *arg, const char *name)
     return NULL;
 }
 
-static bool same_field(const struct sl_config_row *row, const struct sl_config *a, const struct sl_config *b)
+static bool same_field(const struct sl_config_row *row, const struct sl_config *a,
+                       const struct sl_config *b)
 {
     const char *x = (const char *)a + row->offset, *y = (const char *)b + row->offset;
 
@@ -59,7 +60,8 @@ static bool same_field(const struct sl_config_row *row, const struct sl_config *
 }
 
 /* The last entry that gives the row a value decides, as if it were the only one. */
-static void check_alone(const struct sl_config *config, const struct sl_config_row *row, char *const *entries)
+static void check_alone(const struct sl_config *config, const struct sl_config_row *row,
+                        char *const *entries)
 {
     struct sl_config alone;
     const char *value = NULL;
@@ -95,7 +97,8 @@ static void check_written_out(const struct sl_config *config, const struct sl_co
     sl_assert(sl_config_set(&again, row->name, text) == 0 && same_field(row, config, &again));
 }
 
-/* The ports that rank 0 listens on: SLUICE_ROOT's, or some of SLUICE_PORT_RANGE, whatever the host's name. */
+/* The ports that rank 0 listens on: SLUICE_ROOT's, or some of SLUICE_PORT_RANGE, whatever the
+ * host's name. */
 static void check_place(const struct sl_config *config, const struct sl_identity *id)
 {
     const char *colon = strrchr(id->root, ':');
@@ -106,9 +109,12 @@ static void check_place(const struct sl_config *config, const struct sl_identity
     if (config->root[0] != '\0') {
         sl_assert(strcmp(id->root, config->root) == 0);
     } else if (id->root[0] != '\0') {
-        sl_assert(colon != NULL && (size_t)snprintf(place, sizeof(place), "host%s", colon) < sizeof(place));
-        sl_assert(sl_root_parse(place, &root) == 0 && sl_port_range_parse(config->port_range, &range) == 0);
-        sl_assert(range.low == 0 || (root.port >= range.low && root.port + root.more <= range.high));
+        sl_assert(colon != NULL &&
+                  (size_t)snprintf(place, sizeof(place), "host%s", colon) < sizeof(place));
+        sl_assert(sl_root_parse(place, &root) == 0 &&
+                  sl_port_range_parse(config->port_range, &range) == 0);
+        sl_assert(range.low == 0 ||
+                  (root.port >= range.low && root.port + root.more <= range.high));
     }
 }
 
@@ -123,8 +129,10 @@ static void check_identity(const struct sl_config *config, const struct sl_ident
     if (strcmp(id->launcher, "none") == 0)
         sl_assert(id->rank == 0 && id->size == 1 && id->root[0] == '\0');
     else if (strcmp(config->launcher, "auto") != 0)
-        sl_assert(strcmp(id->launcher, config->launcher) == 0 || strcmp(id->launcher, "sluice") == 0);
-    sl_assert(memchr(id->root, '\0', sizeof(id->root)) != NULL && memchr(id->job, '\0', sizeof(id->job)) != NULL &&
+        sl_assert(strcmp(id->launcher, config->launcher) == 0 ||
+                  strcmp(id->launcher, "sluice") == 0);
+    sl_assert(memchr(id->root, '\0', sizeof(id->root)) != NULL &&
+              memchr(id->job, '\0', sizeof(id->job)) != NULL &&
               memchr(id->secret, '\0', sizeof(id->secret)) != NULL);
     check_place(config, id);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Control messages of peers. An input is a row of records: who sends (a byte), how long (a byte), what;
- * after each the clock moves on. Whatever they say, the communicator's error, if any, is a negative
- * code with a sentence that ends, that blames a rank there is and that steers no terminal. */
+/* Control messages of peers. An input is a row of records: who sends (a byte), how long (a byte),
+ * what; after each the clock moves on. Whatever they say, the communicator's error, if any, is a
+ * negative code with a sentence that ends, that blames a rank there is and that steers no
+ * terminal. */
 #include "collectives/comm.h"
 #include "collectives/health.h"
 #include "core/log.h"
@@ -46,18 +47,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     sl_log_set_sink(no_log, NULL);
     memset(&comm, 0, sizeof(comm));
-    comm = (struct sluice_comm){.rank = 1, .size = RANKS, .peers = peers, .rank_sets = sets, .seq = 3};
+    comm =
+        (struct sluice_comm){.rank = 1, .size = RANKS, .peers = peers, .rank_sets = sets, .seq = 3};
     comm.worker.clock = &clock;
     comm.config.timeout_ms = 1000;
     sl_list_init(&comm.active);
     for (uint32_t seq = 1; seq <= comm.seq; seq++)
-        comm.history[seq] = (struct sl_signature){
-            .seq = seq, .fingerprint = 7 * seq, .run = comm.run = sl_run_on(comm.run, 7 * seq), .count = seq};
+        comm.history[seq] = (struct sl_signature){.seq = seq,
+                                                  .fingerprint = 7 * seq,
+                                                  .run = comm.run = sl_run_on(comm.run, 7 * seq),
+                                                  .count = seq};
     time_ns = SL_NS_PER_S;
     while (size >= 2) {
         struct sl_ep ep = {.peer = data[0] % RANKS};
         size_t len = data[1] < size - 2 ? data[1] : size - 2;
-        uint8_t *msg = malloc(len + (len == 0)); /* of its size, so that a sanitizer sees overruns */
+        uint8_t *msg =
+            malloc(len + (len == 0)); /* of its size, so that a sanitizer sees overruns */
 
         sl_assert(msg != NULL);
         memcpy(msg, data + 2, len);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The file of NCCL's settings. Whatever its bytes, each setting is one whole line of it, and the last with
- * its name; each other line is empty, a comment or complained of, by its number. */
+/* The file of NCCL's settings. Whatever its bytes, each setting is one whole line of it, and the
+ * last with its name; each other line is empty, a comment or complained of, by its number. */
 #include "core/err.h"
 #include "tools/nccl/settings.h"
 
@@ -32,7 +32,8 @@ static bool blank(char c)
     return c == ' ' || c == '\t';
 }
 
-/* Without blanks at both ends, and without the carriage returns that other systems put at the right one. */
+/* Without blanks at both ends, and without the carriage returns that other systems put at the right
+ * one. */
 static struct text strip(struct text text)
 {
     while (text.at < text.end && blank(*text.at))
@@ -53,7 +54,8 @@ static struct text next_line(struct text *rest)
 
 static bool says(struct text text, const char *wanted)
 {
-    return (size_t)(text.end - text.at) == strlen(wanted) && memcmp(text.at, wanted, strlen(wanted)) == 0;
+    return (size_t)(text.end - text.at) == strlen(wanted) &&
+           memcmp(text.at, wanted, strlen(wanted)) == 0;
 }
 
 /* What cannot be a line: it is too long, or has a zero byte. */
@@ -85,7 +87,8 @@ static void check_setting(struct text file, const char *name, const char *value)
     sl_assert(found.at != NULL && says(found, value));
 }
 
-/* Lines that must be complained of, but for those that are one too many; and those that may set something. */
+/* Lines that must be complained of, but for those that are one too many; and those that may set
+ * something. */
 static void count_lines(struct text file, int *lines, int *wrong, int *good)
 {
     *lines = *wrong = *good = 0;
@@ -119,7 +122,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     sl_assert(settings.count <= SL_NCCL_SETTINGS_MAX);
     for (unsigned i = 0; i < settings.count; i++) {
         /* Nor has one name two settings. */
-        sl_assert(sl_nccl_settings_get(&settings, settings.items[i].name) == settings.items[i].value);
+        sl_assert(sl_nccl_settings_get(&settings, settings.items[i].name) ==
+                  settings.items[i].value);
         check_setting(file, settings.items[i].name, settings.items[i].value);
     }
     count_lines(file, &lines, &wrong, &good);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rules for calls of NCCL that people write: SLUICE_PRELOAD_NCCL and SLUICE_NCCL_TUNER. The first byte chooses
- * which. A text is refused with a sentence or obeyed. */
+/* Rules for calls of NCCL that people write: SLUICE_PRELOAD_NCCL and SLUICE_NCCL_TUNER. The first
+ * byte chooses which. A text is refused with a sentence or obeyed. */
 #include "core/err.h"
 #include "tests/fuzz/text.h"
 #include "tools/nccl/tuner.h"
@@ -32,7 +32,8 @@ static void tuned(const char *text)
     for (int func = 0; func < 5; func++)
         for (size_t bytes = 1; bytes < (size_t)1 << 40; bytes *= 1024) {
             const struct sl_nccl_rule *rule = sl_nccl_rule_for(&rules, func, bytes);
-            float costs[7][3] = {{1, 1, 1}, {1, 1, 1}, {-1, -1, -1}, {-1, -1, -1}, {1, 1, 1}, {1, 1, 1}, {-1, 1, 1}};
+            float costs[7][3] = {{1, 1, 1}, {1, 1, 1}, {-1, -1, -1}, {-1, -1, -1},
+                                 {1, 1, 1}, {1, 1, 1}, {-1, 1, 1}};
             int channels = 0, left = 0;
 
             if (rule == NULL)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the NCCL plugin reads from other hosts: handles, words of the handshake, announcements. The first byte
- * chooses which. What is accepted is within bounds and is written again as the same meaning. */
+/* What the NCCL plugin reads from other hosts: handles, words of the handshake, announcements. The
+ * first byte chooses which. What is accepted is within bounds and is written again as the same
+ * meaning. */
 #include "core/err.h"
 #include "tools/nccl/wire.h"
 
@@ -37,7 +38,8 @@ static void words(const uint8_t *data, size_t size)
         if (took <= 0)
             return;
         sl_assert((size_t)took <= size && took <= SL_NCCL_WORD_MAX);
-        sl_assert(word.addr.len <= SL_ADDR_MAX || (word.kind != SL_NCCL_OFFER && word.kind != SL_NCCL_ANSWER));
+        sl_assert(word.addr.len <= SL_ADDR_MAX ||
+                  (word.kind != SL_NCCL_OFFER && word.kind != SL_NCCL_ANSWER));
         sl_assert(memchr(word.text, '\0', sizeof(word.text)) != NULL ||
                   (word.kind != SL_NCCL_FAILED && word.kind != SL_NCCL_REFUSE));
         for (int short_by = 1; short_by <= took; short_by++) {
@@ -51,7 +53,8 @@ static void words(const uint8_t *data, size_t size)
     }
 }
 
-/* What came after the proofs, of whoever has not got the key: never opened, never read past its end. */
+/* What came after the proofs, of whoever has not got the key: never opened, never read past its
+ * end. */
 static void sealed(const uint8_t *data, size_t size)
 {
     static const uint8_t key[SL_DIGEST_BYTES] = {1};

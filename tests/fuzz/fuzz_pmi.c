@@ -16,7 +16,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (line == NULL)
         return 0;
     if (sl_pmi_parse(line, "get_result", "value", out, sizeof(out)) == 0)
-        sl_assert(strlen(out) < sizeof(out) && strchr(out, ' ') == NULL && strstr(line, out) != NULL);
+        sl_assert(strlen(out) < sizeof(out) && strchr(out, ' ') == NULL &&
+                  strstr(line, out) != NULL);
     else
         sl_assert(strcmp(out, "untouched") == 0);
     sl_pmi_parse(line, "maxes", NULL, NULL, 0);

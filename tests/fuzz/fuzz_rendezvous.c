@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What strangers send to a meeting place, what a false rank 0 answers, and unique ids. The first byte
- * chooses which. */
+/* What strangers send to a meeting place, what a false rank 0 answers, and unique ids. The first
+ * byte chooses which. */
 #include "core/err.h"
 #include "tests/fuzz/text.h"
 #include "launch/address.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What decides about algorithms: SLUICE_ALGO, and link costs as a file of the tune cache holds them.
- * The first byte chooses which. Costs that are taken let every collective find an algorithm; a list of
- * names is refused with a sentence or obeyed. */
+/* What decides about algorithms: SLUICE_ALGO, and link costs as a file of the tune cache holds
+ * them. The first byte chooses which. Costs that are taken let every collective find an algorithm;
+ * a list of names is refused with a sentence or obeyed. */
 #include "collectives/select.h"
 #include "core/tune_cache.h"
 
@@ -97,7 +97,8 @@ static void costs(const uint8_t *data, size_t size)
     if (sl_tune_cache_read(&config, 1, &kept, sizeof(kept)))
         sl_assert(size == sizeof(kept) + 8);
     else if (size >= sizeof(kept))
-        memcpy(&kept, data, sizeof(kept)); /* as a false rank 0 could send it, without any trailer */
+        memcpy(&kept, data,
+               sizeof(kept)); /* as a false rank 0 could send it, without any trailer */
     else
         kept = (struct sl_kept_costs){.costs = comm.costs};
     remove_file(&config);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys of shm regions, as a peer hands them over: two bytes of length, as in struct sl_key, then the key. */
+/* Keys of shm regions, as a peer hands them over: two bytes of length, as in struct sl_key, then
+ * the key. */
 #include "core/err.h"
 #include "shm/wire.h"
 

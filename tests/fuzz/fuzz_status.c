@@ -19,7 +19,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     sl_assert(fd >= 0 && out != NULL);
     memset(page, 'x', sizeof(page));
     memcpy(page, data, size < sizeof(page) ? size : sizeof(page));
-    /* An odd first byte of more than a page's head makes the file whole, as short ones say little. */
+    /* An odd first byte of more than a page's head makes the file whole, as short ones say
+     * little. */
     if (size > 16 && data[size - 1] % 2 != 0)
         size = sizeof(page);
     sl_assert(write(fd, page, size < sizeof(page) ? size : sizeof(page)) >= 0);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The address that a rank gives for its tcp endpoint. What is accepted is encoded to the same bytes. */
+/* The address that a rank gives for its tcp endpoint. What is accepted is encoded to the same
+ * bytes. */
 #include "core/err.h"
 #include "tcp/address.h"
 
@@ -15,7 +16,8 @@ static void check(const struct sl_addr *in)
     if (sl_tcp_address_decode(in, "rank 1", &address) != 0)
         return;
     sl_assert(address.count <= SL_TCP_ADDRS && address.crc <= SL_TCP_CRC_AUTO);
-    sl_assert(address.tls || (!address.tls_terms.keys_stay && address.tls_terms.cipher == SL_TLS_CIPHER_AUTO));
+    sl_assert(address.tls ||
+              (!address.tls_terms.keys_stay && address.tls_terms.cipher == SL_TLS_CIPHER_AUTO));
     sl_assert(address.conns <= SL_TCP_DATA_CONNS_MAX);
     for (unsigned i = 0; i < address.count; i++) {
         int family = address.places[i].addr.ss_family;

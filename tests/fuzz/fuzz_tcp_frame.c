@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A hostile peer on open connections: the input is dealt to the control connection and two data
- * connections of an endpoint that awaits messages. Nothing may be written outside the receives' memory,
- * and every request must end once.
+ * connections of an endpoint that awaits messages. Nothing may be written outside the receives'
+ * memory, and every request must end once.
  *
- * Input: packets of one byte (which connection; bit 7: put the header's sum right), one byte length, and
- * that many bytes. Byte 0 of the input: bit 0 is crc.
+ * Input: packets of one byte (which connection; bit 7: put the header's sum right), one byte
+ * length, and that many bytes. Byte 0 of the input: bit 0 is crc.
  */
 #include "tcp/tcp.h"
 
@@ -32,8 +32,8 @@ static void engine_del(void *engine, struct sl_tcp_watch *watch)
     (void)engine, (void)watch;
 }
 
-static const struct sl_tcp_engine_ops no_engine = {.name = "none", .add = engine_add,
-                                                   .del = engine_del};
+static const struct sl_tcp_engine_ops no_engine = {
+    .name = "none", .add = engine_add, .del = engine_del};
 static struct sl_tcp_iface iface;
 static struct sl_tcp_ep ep;
 static struct sl_tcp_conn conns[CONNS];
@@ -91,10 +91,10 @@ static void begin(bool crc, int peer[CONNS])
 
         if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) != 0)
             abort();
-        conns[i] = (struct sl_tcp_conn){.ep = &ep, .idx = (uint8_t)i, .state = SL_TCP_OPEN,
-                                        .rx = ahead};
-        conns[i].watch = (struct sl_tcp_watch){.fd = pair[0], .kind = SL_TCP_WATCH_CONN,
-                                               .readable = true};
+        conns[i] =
+            (struct sl_tcp_conn){.ep = &ep, .idx = (uint8_t)i, .state = SL_TCP_OPEN, .rx = ahead};
+        conns[i].watch =
+            (struct sl_tcp_watch){.fd = pair[0], .kind = SL_TCP_WATCH_CONN, .readable = true};
         peer[i] = pair[1];
     }
 }
@@ -145,8 +145,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         places[i] = malloc(lens[i] + 1);
         ends[i] = 0;
         /* The fifth is consumed, without memory of its own. */
-        sinks[i] = (struct sl_sink){.dst = i == 4 ? NULL : places[i], .len = lens[i], .tag = i,
-                                    .granule = 8, .consume = i == 4 ? on_consume : NULL};
+        sinks[i] = (struct sl_sink){.dst = i == 4 ? NULL : places[i],
+                                    .len = lens[i],
+                                    .tag = i,
+                                    .granule = 8,
+                                    .consume = i == 4 ? on_consume : NULL};
         reqs[i] = (struct sl_req){.done = on_done, .arg = &ends[i]};
         sl_assert(sl_tcp_recv(&ep.base, &sinks[i], &reqs[i]) == 0);
     }

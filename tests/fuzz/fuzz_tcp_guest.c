@@ -34,8 +34,8 @@
 #define DATA_LEN 100
 
 /* Byte 0. */
-#define OPT_FEW 1u     /* pending connections may be no more than FEW_PLACES */
-#define OPT_URING 2u   /* where there is one */
+#define OPT_FEW 1u   /* pending connections may be no more than FEW_PLACES */
+#define OPT_URING 2u /* where there is one */
 #define OPT_CRC 4u
 #define OPT_SESSION 8u /* the job has a secret */
 #define OPT_CONNS 16u  /* two data connections, not one */

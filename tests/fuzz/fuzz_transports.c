@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SLUICE_TRANSPORT: the names cover the list, without a comma in any, and put together are the list;
- * `auto` stands for all that are built in. */
+/* SLUICE_TRANSPORT: the names cover the list, without a comma in any, and put together are the
+ * list; `auto` stands for all that are built in. */
 #include <strings.h>
 
 #include "collectives/connect.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frames of a verbs peer: what is accepted lies inside the bytes that came, and its grant makes sense. */
+/* Frames of a verbs peer: what is accepted lies inside the bytes that came, and its grant makes
+ * sense. */
 #include "core/err.h"
 #include "verbs/frame.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SLUICE_VERBS_DEVICES, against a second reading of its rules; what is excluded is never allowed. */
+/* SLUICE_VERBS_DEVICES, against a second reading of its rules; what is excluded is never
+ * allowed. */
 #include "core/err.h"
 #include "tests/fuzz/text.h"
 #include "verbs/device.h"
@@ -54,7 +55,8 @@ static void check_device(const char *list, const char *name)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char *const names[] = {"mlx5_0:1", "mlx5_0:2", "mlx5_10:1", "rxe0:1", "mlx5_bond_0:1", "a:11"};
+    static const char *const names[] = {"mlx5_0:1", "mlx5_0:2",      "mlx5_10:1",
+                                        "rxe0:1",   "mlx5_bond_0:1", "a:11"};
     char *text;
 
     if (size > 255 || (text = fuzz_text(data, size)) == NULL)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SLUICE_VERBS_PATHS: what is accepted, written out again, gives the same list; what is refused where it is set is
- * refused by the plan; nothing overruns. */
+/* SLUICE_VERBS_PATHS: what is accepted, written out again, gives the same list; what is refused
+ * where it is set is refused by the plan; nothing overruns. */
 #include "core/config.h"
 #include "core/err.h"
 #include "tests/fuzz/text.h"
@@ -34,7 +34,8 @@ static void check_again(struct sl_config *config, const struct sl_verbs_plan_end
     for (size_t i = 0; i < count; i++)
         sl_assert(specs[i].local_rail == again[i].local_rail &&
                   specs[i].remote_rail == again[i].remote_rail &&
-                  specs[i].flow_label == again[i].flow_label && specs[i].lag_port == again[i].lag_port);
+                  specs[i].flow_label == again[i].flow_label &&
+                  specs[i].lag_port == again[i].lag_port);
 }
 
 /* Two bytes for the rails, then the text. */
@@ -59,7 +60,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (sl_verbs_plan(&config, &ends, 1, specs, CAP, &count) == 0) {
             sl_assert(count > 0 && count <= CAP);
             for (size_t i = 0; i < count; i++)
-                sl_assert(specs[i].local_rail < ends.local_rails && specs[i].remote_rail < ends.remote_rails &&
+                sl_assert(specs[i].local_rail < ends.local_rails &&
+                          specs[i].remote_rail < ends.remote_rails &&
                           specs[i].lag_port <= SL_VERBS_LAG_PORTS_MAX &&
                           specs[i].flow_label <= SL_VERBS_FLOW_LABEL_MAX);
             check_again(&config, &ends, specs, count);
@@ -72,7 +74,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
         /* What is refused where it is set cannot be planned either. */
         strcpy(config.verbs_paths, text);
-        sl_assert(sl_verbs_plan(&config, &ends, 1, none, CAP, &count) == -EINVAL && count == CAP + 1);
+        sl_assert(sl_verbs_plan(&config, &ends, 1, none, CAP, &count) == -EINVAL &&
+                  count == CAP + 1);
     }
     free(text);
     return 0;

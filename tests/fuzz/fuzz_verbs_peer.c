@@ -4,11 +4,11 @@
  * and odd frames, grants, writes and control messages, between sends and receives of ours, in any
  * order. Two bytes choose a step and its first value, six more its other values. Byte 0 of the
  * input: bit 0 is SLUICE_VERBS_FALLBACK=tcp, with which frames and writes may come over the
- * companion, too.
+ * sideband, too.
  *
  * However it goes: nothing outside of messages is read or written, each request ends at most once,
  * a connection that is torn down leaves nothing behind, and one that is up hears what comes over
- * the companion.
+ * the sideband.
  */
 #include "core/err.h"
 #include "core/log.h"
@@ -117,7 +117,7 @@ static struct sl_verbs_frame *frame(uint8_t kind, const struct step *s,
     return header;
 }
 
-/* ---- the peer, over the companion ---- */
+/* ---- the peer, over the sideband ---- */
 
 /* As docs/wire.md draws them. */
 struct unit {
@@ -132,20 +132,20 @@ struct unit {
 #define BYTES_TAG UINT64_C(0x6279746573)
 #define MESSAGES 256
 
-/* What the companion was given is lent to it until the end. */
+/* What the sideband was given is lent to it until the end. */
 static struct {
     struct sl_req req;
     void *bytes;
 } messages[MESSAGES];
 static unsigned message_count;
 
-/* False: the companion takes nothing more now. */
+/* False: the sideband takes nothing more now. */
 static bool message(const void *bytes, size_t len, uint64_t tag)
 {
-    struct sl_ep *companion = peer_lives() ? world_ep(1)->companion : NULL;
+    struct sl_ep *sideband = peer_lives() ? world_ep(1)->sideband : NULL;
     unsigned i = message_count;
 
-    if (companion == NULL || i == MESSAGES)
+    if (sideband == NULL || i == MESSAGES)
         return false;
     messages[i].bytes = malloc(len + 1);
     sl_assert(messages[i].bytes != NULL);
@@ -154,7 +154,7 @@ static bool message(const void *bytes, size_t len, uint64_t tag)
     struct sl_buf buf = {.addr = messages[i].bytes, .len = len};
 
     message_count++;
-    return companion->iface->ops->send(companion, &buf, tag, &messages[i].req) >= 0;
+    return sideband->iface->ops->send(sideband, &buf, tag, &messages[i].req) >= 0;
 }
 
 static bool unit(const struct unit *unit, const void *bytes)
@@ -191,10 +191,10 @@ static void peer_writes_by_unit(const struct step *s)
     uint64_t len;
 
     u.grant = granted_id(s->c & 7, &len) ^ (s->c >> 3 & 1 ? (uint32_t)s->c >> 4 : 0);
-    uint64_t offs[] = {0,          len / 2,           len,              len + 1,
-                       UINT64_MAX, UINT64_C(1) << 40, UINT64_MAX - len, 1};
-    uint64_t lens[] = {len, len / 2,              len - len / 2, len + 1,
-                       1,   length_of(s->d >> 4), UINT32_MAX,    0};
+    uint64_t offs[] = {0, len / 2, len, len + 1, UINT64_MAX, UINT64_C(1) << 40, UINT64_MAX - len,
+                       1};
+    uint64_t lens[] = {len,        len / 2, len - len / 2, len + 1, 1, length_of(s->d >> 4),
+                       UINT32_MAX, 0};
 
     u.off = offs[s->b % 8];
     u.len = (uint32_t)lens[s->d % 8];
@@ -222,7 +222,7 @@ static void peer_units(const struct step *s)
     }
 }
 
-/* By a path, or over the companion. */
+/* By a path, or over the sideband. */
 static void post(struct sl_verbs_tx_frame *tx, const struct step *s)
 {
     const struct sl_verbs_frame *header = (const struct sl_verbs_frame *)(const void *)tx->bytes;
@@ -302,7 +302,7 @@ static void peer_writes(const struct step *s)
     (void)ibv_post_send(path->qp, &wr, &bad);
 }
 
-/* A control message, by the companion or in a frame. */
+/* A control message, by the sideband or in a frame. */
 static void peer_records(const struct step *s, const uint8_t *more, size_t len)
 {
     struct sl_verbs_record record = {.kind = s->a % 10,
@@ -310,7 +310,7 @@ static void peer_records(const struct step *s, const uint8_t *more, size_t len)
                                      .epoch = s->b >> 3 & 0xff,
                                      .seq = world_ep(0)->record_in + (s->b >> 11),
                                      .handled = s->c};
-    struct sl_ep *companion = world_ep(1)->companion;
+    struct sl_ep *sideband = world_ep(1)->sideband;
     struct sl_verbs_tx_frame *tx = NULL;
     size_t size;
 
@@ -327,10 +327,10 @@ static void peer_records(const struct step *s, const uint8_t *more, size_t len)
     else if (len > 0)
         memcpy(&record.offer, more, len < sizeof(record.offer) ? len : sizeof(record.offer));
     size = sl_verbs_record_size(&record);
-    if (companion == NULL || size == 0 || size > sizeof(record) || !peer_lives())
+    if (sideband == NULL || size == 0 || size > sizeof(record) || !peer_lives())
         return;
     if ((s->d & 2) == 0) {
-        (void)companion->iface->ops->ctrl(companion, &record, size);
+        (void)sideband->iface->ops->ctrl(sideband, &record, size);
         return;
     }
     struct sl_verbs_frame *header = frame(SL_VERBS_RECORD, s, &tx);
@@ -358,7 +358,7 @@ static void pass(unsigned rounds, bool peer_too)
     }
 }
 
-/* Our ports go, or return, and the time passes after which data goes over the companion. */
+/* Our ports go, or return, and the time passes after which data goes over the sideband. */
 static void ports(const struct step *s)
 {
     for (unsigned i = 0; i < 2; i++)
@@ -399,7 +399,7 @@ static bool we_hear(void)
 {
     const struct sl_verbs_ep *ep = world_ep(0);
 
-    return ep->state == SL_VERBS_EP_UP && !ep->failing && !ep->left && ep->companion_up &&
+    return ep->state == SL_VERBS_EP_UP && !ep->failing && !ep->left && ep->sideband_up &&
            ep->tcp != NULL;
 }
 
@@ -456,7 +456,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fake_ibv_destroy(world_fake);
     loop_destroy(world_loop);
     sl_ibv_replace(NULL, NULL);
-    sl_verbs_companion_replace(NULL);
+    sl_verbs_sideband_replace(NULL);
     for (unsigned i = 0; i < message_count; i++)
         free(messages[i].bytes);
     sl_log_set_sink(NULL, NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records of a verbs peer: what is accepted names only rails, queue pairs and MTUs that there can be, and is
- * accepted again as it was. */
+/* Records of a verbs peer: what is accepted names only rails, queue pairs and MTUs that there can
+ * be, and is accepted again as it was. */
 #include "core/err.h"
 #include "verbs/record.h"
 

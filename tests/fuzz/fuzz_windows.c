@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Offers of windows, the last round of a first exchange, and the answers to them, over real shared memory: three ranks
- * open windows, and rank 0 hears of the others what the input makes of their words. Five bytes an edit: which of the
- * two rounds, and whether bits are turned or bytes overwritten, at which byte, what, and how many. Each rank has
- * registered a page as well, so that a key may be that of memory which is too small.
+ * Offers of windows, the last round of a first exchange, and the answers to them, over real shared
+ * memory: three ranks open windows, and rank 0 hears of the others what the input makes of their
+ * words. Five bytes an edit: which of the two rounds, and whether bits are turned or bytes
+ * overwritten, at which byte, what, and how many. Each rank has registered a page as well, so that
+ * a key may be that of memory which is too small.
  *
- * However it goes: windows that rank 0 uses are those of the others, to the last byte, and the communicator works without
- * them afterwards.
+ * However it goes: windows that rank 0 uses are those of the others, to the last byte, and the
+ * communicator works without them afterwards.
  */
 #include "collectives/connect.h"
 #include "core/log.h"
@@ -91,17 +92,20 @@ static void check_windows(const struct sluice_comm *comm)
 
 static void open_windows(struct sluice_comm *comm, int rank)
 {
-    struct talk talk = {.base = {.rank = rank, .size = RANKS, .allgather = allgather}, .comm = comm};
+    struct talk talk = {.base = {.rank = rank, .size = RANKS, .allgather = allgather},
+                        .comm = comm};
     struct sl_iface *iface = comm->peers[rank == 0 ? 1 : 0].ep->iface;
     struct sl_mem page;
     struct sl_mr *mr;
     float one = 1, sum = 0;
 
     sl_assert(comm->win_slots != NULL);
-    mark_ours(comm); /* a key may be that of the old window, of which a peer has not heard yet that it is gone */
+    /* A key may be that of the old window, of which a peer has not heard yet that it is gone. */
+    mark_ours(comm);
     pthread_barrier_wait(&all_here);
     sl_windows_close(comm);
-    sl_assert(iface->ops->mem_alloc(iface, PAGE, &page) == 0 && iface->ops->mr_reg(iface, &page, &mr, NULL) == 0);
+    sl_assert(iface->ops->mem_alloc(iface, PAGE, &page) == 0 &&
+              iface->ops->mr_reg(iface, &page, &mr, NULL) == 0);
     if (rank == 0 && edit_count > 0)
         comm->config.connect_timeout_ms = LOST_MS;
     sl_assert(sl_windows_open(comm, &talk.base) == 0);
@@ -125,7 +129,8 @@ static void no_log(void *arg, enum sl_log_level level, const char *area, const c
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const struct sl_transport_ops *shm = sl_transport_find("shm", 3);
-    struct crew crew = {.ranks = RANKS, .settings = "SHM_WINDOW_BYTES=8192", .ops = {shm, shm, shm}};
+    struct crew crew = {
+        .ranks = RANKS, .settings = "SHM_WINDOW_BYTES=8192", .ops = {shm, shm, shm}};
 
     edits = data;
     edit_count = size / EDIT_BYTES;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzzed bytes as a text of their own, exactly as long as they are, so that a read past it is seen. */
+/* Fuzzed bytes as a text of their own, exactly as long as they are, so that a read past it is
+ * seen. */
 #ifndef SL_TESTS_FUZZ_TEXT_H
 #define SL_TESTS_FUZZ_TEXT_H
 
@@ -7,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Owned by the caller; NULL: no memory. (strndup() would read the byte after the data under the address
- * sanitizer.) */
+/* Owned by the caller; NULL: no memory. (strndup() would read the byte after the data under the
+ * address sanitizer.) */
 static inline char *fuzz_text(const uint8_t *data, size_t size)
 {
     char *text = malloc(size + 1);

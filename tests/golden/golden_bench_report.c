@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table that sluice-bench prints, letter by letter: other programs read its columns. After a wished
- * change, run this program with the file's name and --write. */
+/* The table that sluice-bench prints, letter by letter: other programs read its columns. After a
+ * wished change, run this program with the file's name and --write. */
 #include "options.h"
 #include "report.h"
 #include "unit/bench/sample.h"

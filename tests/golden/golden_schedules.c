@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A few printed schedules, compared with golden_schedules.txt; run with "print" to write them anew. */
+/* A few printed schedules, compared with golden_schedules.txt; run with "print" to write them
+ * anew. */
 #include "tests/util/shapes.h"
 
 #include <stdio.h>
@@ -12,15 +13,19 @@ static void print_all(FILE *out)
         uint32_t rank, size;
         uint64_t count, chunk;
     } cases[] = {
-        {"ring", SL_ALLREDUCE, 1, 3, 90, 0},   {"flat", SL_ALLREDUCE, 0, 4, 12, 0},
+        {"ring", SL_ALLREDUCE, 1, 3, 90, 0},       {"flat", SL_ALLREDUCE, 0, 4, 12, 0},
         {"direct", SL_ALLREDUCE, 1, 3, 1000, 512}, {"halving", SL_ALLREDUCE, 2, 6, 100, 0},
-        {"binomial", SL_GATHER, 2, 5, 10, 0},  {"dtree", SL_ALLREDUCE, 2, 5, 64, 16},
+        {"binomial", SL_GATHER, 2, 5, 10, 0},      {"dtree", SL_ALLREDUCE, 2, 5, 64, 16},
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct sl_shape shape = {.coll = cases[i].coll, .rank = cases[i].rank,
-                                 .size = cases[i].size, .count = cases[i].count, .esize = 4,
-                                 .chunk = cases[i].chunk, .win_count = 1 << 20};
+        struct sl_shape shape = {.coll = cases[i].coll,
+                                 .rank = cases[i].rank,
+                                 .size = cases[i].size,
+                                 .count = cases[i].count,
+                                 .esize = 4,
+                                 .chunk = cases[i].chunk,
+                                 .win_count = 1 << 20};
         struct sl_schedule s;
 
         fprintf(out, "# %s, rank %u of %u, %u elements\n", sl_coll_name(shape.coll), shape.rank,

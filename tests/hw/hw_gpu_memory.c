@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GPU memory with a real GPU: found, exported, copied into; and, where an RDMA port takes it, sent and received
- * between two ends in this process. Status 77 and the reason where there is no GPU.
+ * GPU memory with a real GPU: found, exported, copied into; and, where an RDMA port takes it, sent
+ * and received between two ends in this process. Status 77 and the reason where there is no GPU.
  *
- *   usage: hw_gpu_memory [host]      host: ordinary memory in the GPU's place, to try the RDMA part alone
+ *   usage: hw_gpu_memory [host]      host: ordinary memory in the GPU's place, to try the RDMA part
+ *   alone
  */
 #include "core/clock.h"
 #include "core/config.h"
@@ -55,7 +56,8 @@ static void put(size_t at, const void *bytes, size_t len)
     if (on_host)
         memcpy(memory + at, bytes, len);
     else
-        check(to_gpu((uintptr_t)memory + at, bytes, len) == SL_CUDA_SUCCESS, "bytes are put into GPU memory");
+        check(to_gpu((uintptr_t)memory + at, bytes, len) == SL_CUDA_SUCCESS,
+              "bytes are put into GPU memory");
 }
 
 static bool holds(size_t at, const void *bytes, size_t len)
@@ -64,7 +66,8 @@ static bool holds(size_t at, const void *bytes, size_t len)
 
     if (on_host)
         return memcmp(memory + at, bytes, len) == 0;
-    check(to_host(got, (uintptr_t)memory + at, len) == SL_CUDA_SUCCESS, "bytes are read from GPU memory");
+    check(to_host(got, (uintptr_t)memory + at, len) == SL_CUDA_SUCCESS,
+          "bytes are read from GPU memory");
     return memcmp(got, bytes, len) == 0;
 }
 
@@ -78,7 +81,8 @@ static void fill(uint8_t *bytes, size_t len, unsigned seed)
 
 static void find(const char *name, void *out)
 {
-    void *library = dlopen("libcuda.so.1", RTLD_NOW), *function = library == NULL ? NULL : dlsym(library, name);
+    void *library = dlopen("libcuda.so.1", RTLD_NOW),
+         *function = library == NULL ? NULL : dlsym(library, name);
 
     if (function == NULL)
         skip(dlerror());
@@ -102,7 +106,8 @@ static void gpu_open(void)
     find("cuMemcpyDtoH_v2", &to_host);
     find("cuMemcpyHtoD_v2", &to_gpu);
     if (cuda->cuDevicePrimaryCtxRetain(&context, device) != SL_CUDA_SUCCESS ||
-        cuda->cuCtxPushCurrent_v2(context) != SL_CUDA_SUCCESS || mem_alloc(&at, LEN) != SL_CUDA_SUCCESS)
+        cuda->cuCtxPushCurrent_v2(context) != SL_CUDA_SUCCESS ||
+        mem_alloc(&at, LEN) != SL_CUDA_SUCCESS)
         skip("the GPU gives no context or no memory");
     memory = (uint8_t *)(uintptr_t)at;
 }
@@ -126,13 +131,15 @@ static void gpu_alone(void)
 
     check(!sl_gpu_look(bytes, NULL), "a variable is no GPU memory");
     check(sl_gpu_look(memory + 5, &found), "GPU memory is told");
-    check(found.base == (uintptr_t)memory && found.len >= LEN && !found.is_managed, "its allocation is told");
+    check(found.base == (uintptr_t)memory && found.len >= LEN && !found.is_managed,
+          "its allocation is told");
     sl_gpu_name(&found, name, sizeof(name));
     printf("%s: writes of NICs are %s\n", name, orders[found.order]);
     if (sl_gpu_export(&found, memory + 12345, 70000, &exported) != 0) {
         printf("no dma-buf: %s\n", sluice_last_error());
     } else {
-        printf("70000 bytes lie at offset %llu of a dma-buf\n", (unsigned long long)exported.fd_off);
+        printf("70000 bytes lie at offset %llu of a dma-buf\n",
+               (unsigned long long)exported.fd_off);
         close(exported.fd);
     }
     if (found.order == SL_GPU_FLUSH && sl_gpu_flush(&found) != 0)
@@ -174,13 +181,15 @@ static void wait_for(const struct sl_req *a, const struct sl_req *b, const char 
 /* False: no port, or none that takes this memory; the reason is printed. */
 static bool ends_open(const struct sl_transport_ops *ops)
 {
-    struct sl_mem mem = {.addr = memory, .len = LEN, .kind = on_host ? SL_MEM_HOST : SL_MEM_CUDA, .fd = -1};
+    struct sl_mem mem = {
+        .addr = memory, .len = LEN, .kind = on_host ? SL_MEM_HOST : SL_MEM_CUDA, .fd = -1};
 
     for (unsigned i = 0; i < 2; i++) {
         struct end *e = &ends[i];
 
         sl_config_defaults(&e->config);
-        e->worker = (struct sl_worker){.clock = &sl_clock_monotonic, .config = &e->config, .rank = (int)i};
+        e->worker =
+            (struct sl_worker){.clock = &sl_clock_monotonic, .config = &e->config, .rank = (int)i};
         sl_rng_init(&e->worker.rng, i + 1);
         if (ops->open(&e->worker, NULL, NULL, &e->iface) != 0) {
             printf("not sent: %s\n", sluice_last_error());
@@ -228,7 +237,8 @@ static void between_ends(const struct sl_transport_ops *ops)
     wait_for(&req[0], &req[1], "two ends connect");
     for (unsigned i = 0; i < SL_ARRAY_LEN(lens); i++)
         message(ops, lens[i]);
-    printf("messages of 1 to %zu bytes were sent from and to %s memory\n", HALF, on_host ? "host" : "GPU");
+    printf("messages of 1 to %zu bytes were sent from and to %s memory\n", HALF,
+           on_host ? "host" : "GPU");
 }
 
 int main(int argc, char **argv)

@@ -14,15 +14,16 @@
 #include <sys/syscall.h>
 #include <ucontext.h>
 
-#define THREADS 4        /* thread 0 is the story's begin and end */
-#define PLACES 160       /* atomic locations of an execution */
-#define STORES 96        /* ... and stores to one */
-#define CHOICES 2000     /* of an execution */
+#define THREADS 4          /* thread 0 is the story's begin and end */
+#define PLACES 160         /* atomic locations of an execution */
+#define STORES 96          /* ... and stores to one */
+#define CHOICES 2000       /* of an execution */
 #define STEPS_PER_SWITCH 6 /* on average, where executions are drawn by chance */
 #define STACK_BYTES (64u << 10)
-#define TURN_STEPS 24    /* a thread that spins gives way */
-#define STEPS_MAX 2000   /* ... and one that spins for ever is a failure */
-#define STALE_MAX 4      /* so often a thread may see other than the last store to a place: in the end it shows */
+#define TURN_STEPS 24  /* a thread that spins gives way */
+#define STEPS_MAX 2000 /* ... and one that spins for ever is a failure */
+#define STALE_MAX                                                                                  \
+    4 /* so often a thread may see other than the last store to a place: in the end it shows */
 
 /* What a thread may still see, and what has happened before it. */
 struct view {
@@ -42,9 +43,9 @@ struct place {
 
 struct fiber {
     ucontext_t context;
-    struct view now;     /* its view */
-    struct view fenced;  /* what relaxed stores carry: the view at the last release fence */
-    struct view pending; /* what an acquire fence takes over: carried by what relaxed loads saw */
+    struct view now;       /* its view */
+    struct view fenced;    /* what relaxed stores carry: the view at the last release fence */
+    struct view pending;   /* what an acquire fence takes over: carried by what relaxed loads saw */
     uint8_t stale[PLACES]; /* loads that returned other than the last store */
     bool ended;
 };
@@ -211,7 +212,8 @@ static void live(unsigned self)
 
 static void race(const char *what, uintptr_t addr, unsigned other)
 {
-    model_fail("data race: thread %u's %s of byte %zu of the shared memory is not ordered after thread %u's",
+    model_fail("data race: thread %u's %s of byte %zu of the shared memory is not ordered after "
+               "thread %u's",
                running, what, (size_t)(addr - (uintptr_t)model_shared), other);
 }
 
@@ -253,7 +255,8 @@ static void watch(const volatile void *p, size_t len, enum kind kind)
         shadow_end = (unsigned)(addr - base + len);
 }
 
-/* A plain store ends the history of what it covers: whoever reads it then must be ordered after it. */
+/* A plain store ends the history of what it covers: whoever reads it then must be ordered after
+ * it. */
 static void forget_places(uintptr_t addr, size_t len)
 {
     for (unsigned i = 0; i < place_count; i++)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The orders of the lock-free structures, on a machine with weak memory (machine.h): the product's own
- * code, compiled for it, in stories of two or three threads. With one of its orders weakened a story
- * fails: its case prints which execution, and why.
+ * The orders of the lock-free structures, on a machine with weak memory (machine.h): the product's
+ * own code, compiled for it, in stories of two or three threads. With one of its orders weakened a
+ * story fails: its case prints which execution, and why.
  */
 #include "tests/model/machine.h"
 
@@ -197,7 +197,8 @@ static void shm_begin(void)
     for (unsigned i = 0; i < 2; i++) {
         struct shm_ep *ep = &ends[i];
 
-        ifaces[i] = (struct shm_iface){.stream_min = SIZE_MAX, .page = (void *)(model_shared + 512)};
+        ifaces[i] =
+            (struct shm_iface){.stream_min = SIZE_MAX, .page = (void *)(model_shared + 512)};
         sl_list_init(&ifaces[i].active);
         ep->base.iface = &ifaces[i].base;
         ep->base.peer_asleep = &shm_always_awake;
@@ -306,7 +307,8 @@ static void nobody_sleeps_for_good(void)
 
 static void a_sleeper_is_woken_or_sees_the_message(void **state)
 {
-    static const struct model_story story = {sleepers_begin, {waker, sleeper}, nobody_sleeps_for_good};
+    static const struct model_story story = {
+        sleepers_begin, {waker, sleeper}, nobody_sleeps_for_good};
     static const struct model_story timed = {timed_begin, {waker, sleeper}, nobody_sleeps_for_good};
 
     (void)state;
@@ -415,14 +417,16 @@ static void window_rank_1(void)
 
 static void windows_hold_what_was_published(void **state)
 {
-    static const struct model_story story = {nothing_to_begin, {window_rank_0, window_rank_1}, NULL};
+    static const struct model_story story = {
+        nothing_to_begin, {window_rank_0, window_rank_1}, NULL};
 
     (void)state;
     run_story(&story, 5, 60000);
 }
 
-/* A root runs ahead, here with two slots: it writes one again when the other rank has begun the operation after
- * the one that was in it. That rank says so before it reads what that operation brings. */
+/* A root runs ahead, here with two slots: it writes one again when the other rank has begun the
+ * operation after the one that was in it. That rank says so before it reads what that operation
+ * brings. */
 static void window_root(void)
 {
     for (uint64_t op = 1; op <= 4; op++) {
@@ -581,7 +585,8 @@ static void record_reader(void)
 
 static void a_record_is_of_its_turn_or_not_there(void **state)
 {
-    static const struct model_story story = {nothing_to_begin, {record_writer, record_reader}, NULL};
+    static const struct model_story story = {
+        nothing_to_begin, {record_writer, record_reader}, NULL};
 
     (void)state;
     run_story(&story, 3, 20000);
@@ -620,11 +625,14 @@ static void slot_reader(void)
     atomic_thread_fence(memory_order_acquire);
     sl_nccl_record_copy(&record, place);
     atomic_thread_fence(memory_order_acquire);
-    if (sl_nccl_slot_is_whole(word) && atomic_load_explicit(&place->turn, memory_order_relaxed) == word)
-        model_check(record.id == sl_nccl_slot_turn(word) && record.op.tag == record.id + record.state_ns);
+    if (sl_nccl_slot_is_whole(word) &&
+        atomic_load_explicit(&place->turn, memory_order_relaxed) == word)
+        model_check(record.id == sl_nccl_slot_turn(word) &&
+                    record.op.tag == record.id + record.state_ns);
 }
 
-/* A stop by one thread beside a change by another, which NCCL does not do: the slot is given back once, and stays so. */
+/* A stop by one thread beside a change by another, which NCCL does not do: the slot is given back
+ * once, and stays so. */
 static void slot_begin(void)
 {
     uint64_t word;

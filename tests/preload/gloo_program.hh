@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program of several processes on the installed gloo, for the tests of the preload shim: what its parts share. */
+/* A program of several processes on the installed gloo, for the tests of the preload shim: what its
+ * parts share. */
 #ifndef GLOO_PROGRAM_HH
 #define GLOO_PROGRAM_HH
 

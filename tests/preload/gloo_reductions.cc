@@ -17,7 +17,8 @@ using function = void (*)(void *, const void *, const void *, size_t);
 enum op { SUM, PRODUCT, MIN, MAX, OPS };
 const char *const op_names[] = {"sum", "product", "min", "max"};
 
-template <class T> T draw(std::mt19937_64 &random)
+template <class T>
+T draw(std::mt19937_64 &random)
 {
     if constexpr (std::is_same<T, gloo::float16>::value)
         return gloo::float16(static_cast<double>(random() % 4001) / 1000 - 2);
@@ -28,7 +29,8 @@ template <class T> T draw(std::mt19937_64 &random)
 }
 
 /* What rank gives in case number id: any rank can tell. */
-template <class T> std::vector<T> given(int id, int rank, size_t count)
+template <class T>
+std::vector<T> given(int id, int rank, size_t count)
 {
     std::mt19937_64 random(static_cast<uint64_t>(id) * 1000 + static_cast<uint64_t>(rank));
     std::vector<T> values(count);
@@ -38,14 +40,16 @@ template <class T> std::vector<T> given(int id, int rank, size_t count)
     return values;
 }
 
-template <class T> function function_of(op o)
+template <class T>
+function function_of(op o)
 {
     const function all[] = {&gloo::sum<T>, &gloo::product<T>, &gloo::min<T>, &gloo::max<T>};
 
     return all[o];
 }
 
-template <class T> double number(T value)
+template <class T>
+double number(T value)
 {
     if constexpr (std::is_same<T, gloo::float16>::value)
         return static_cast<double>(gloo::cpu_half2float(value));
@@ -53,10 +57,11 @@ template <class T> double number(T value)
         return static_cast<double>(value);
 }
 
-/* The result is the reference, up to rounding in another order; integers and comparisons to the bit. */
+/* The result is the reference, up to rounding in another order; integers and comparisons to the
+ * bit. */
 template <class T>
-void check(const process &p, const char *what, const std::vector<T> &got, const std::vector<T> &want,
-           const std::vector<double> &scale)
+void check(const process &p, const char *what, const std::vector<T> &got,
+           const std::vector<T> &want, const std::vector<double> &scale)
 {
     for (size_t i = 0; i < got.size(); i++) {
         double unit = std::is_same<T, float>::value    ? 6e-8
@@ -72,12 +77,14 @@ void check(const process &p, const char *what, const std::vector<T> &got, const 
     }
 }
 
-template <class T> struct expected {
+template <class T>
+struct expected {
     std::vector<T> values;
     std::vector<double> scale; /* of rounding */
 };
 
-template <class T> expected<T> expect(const process &p, int id, size_t count, function fn)
+template <class T>
+expected<T> expect(const process &p, int id, size_t count, function fn)
 {
     expected<T> e = {given<T>(id, 0, count), std::vector<double>(count)};
 
@@ -92,15 +99,48 @@ template <class T> expected<T> expect(const process &p, int id, size_t count, fu
     return e;
 }
 
-template <class T> const char *type_name();
-template <> const char *type_name<int8_t>() { return "i8"; }
-template <> const char *type_name<uint8_t>() { return "u8"; }
-template <> const char *type_name<int32_t>() { return "i32"; }
-template <> const char *type_name<int64_t>() { return "i64"; }
-template <> const char *type_name<uint64_t>() { return "u64"; }
-template <> const char *type_name<gloo::float16>() { return "f16"; }
-template <> const char *type_name<float>() { return "f32"; }
-template <> const char *type_name<double>() { return "f64"; }
+template <class T>
+const char *type_name();
+template <>
+const char *type_name<int8_t>()
+{
+    return "i8";
+}
+template <>
+const char *type_name<uint8_t>()
+{
+    return "u8";
+}
+template <>
+const char *type_name<int32_t>()
+{
+    return "i32";
+}
+template <>
+const char *type_name<int64_t>()
+{
+    return "i64";
+}
+template <>
+const char *type_name<uint64_t>()
+{
+    return "u64";
+}
+template <>
+const char *type_name<gloo::float16>()
+{
+    return "f16";
+}
+template <>
+const char *type_name<float>()
+{
+    return "f32";
+}
+template <>
+const char *type_name<double>()
+{
+    return "f64";
+}
 
 int next_id; /* of cases, the same on all ranks */
 
@@ -125,13 +165,14 @@ void run_allreduce(process &p, const context_ptr &context, op o, size_t count, b
     fprintf(p.out, "%s %016lx\n", what.c_str(), digest(out.data(), count * sizeof(T)));
 }
 
-template <class T> void run_reduce(process &p, const context_ptr &context, op o, size_t count)
+template <class T>
+void run_reduce(process &p, const context_ptr &context, op o, size_t count)
 {
     int id = next_id++, root = id % p.size;
     std::vector<T> in = given<T>(id, p.rank, count), out(count);
     gloo::ReduceOptions options(context);
-    std::string what = std::string("reduce ") + type_name<T>() + " " + op_names[o] + " " +
-                       std::to_string(count);
+    std::string what =
+        std::string("reduce ") + type_name<T>() + " " + op_names[o] + " " + std::to_string(count);
 
     options.setInput(in.data(), count);
     options.setOutput(out.data(), count);
@@ -147,7 +188,8 @@ template <class T> void run_reduce(process &p, const context_ptr &context, op o,
     fprintf(p.out, "%s %016lx\n", what.c_str(), digest(out.data(), count * sizeof(T)));
 }
 
-template <class T> void run_type(process &p, const context_ptr &context)
+template <class T>
+void run_type(process &p, const context_ptr &context)
 {
     for (int o = 0; o < OPS; o++) {
         for (size_t count : {1, 5, 640})
@@ -192,7 +234,8 @@ void run_many_buffers(process &p, const context_ptr &context)
     fprintf(p.out, "many %016lx\n", digest(out[0].data(), count * sizeof(float)));
 }
 
-/* What only the program itself can do: a bitwise operator, and a function with a state of its own. */
+/* What only the program itself can do: a bitwise operator, and a function with a state of its
+ * own. */
 void run_own_functions(process &p, const context_ptr &context)
 {
     for (int form = 0; form < 2; form++) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls of several threads, contexts that come and go, ranks that come late or die, fork(); and speed. */
+/* Calls of several threads, contexts that come and go, ranks that come late or die, fork(); and
+ * speed. */
 #include "gloo_program.hh"
 
 #include <gloo/allreduce.h>
@@ -57,8 +58,9 @@ static void one_call(const process &p, const context_ptr &context, uint32_t tag)
 }
 
 /*
- * As PyTorch's process groups do: calls are queued in one order on all ranks, and threads take them from there,
- * so that several are under way, begun in an order of each rank's own. Pauses make the orders differ.
+ * As PyTorch's process groups do: calls are queued in one order on all ranks, and threads take them
+ * from there, so that several are under way, begun in an order of each rank's own. Pauses make the
+ * orders differ.
  */
 void run_threads(process &p)
 {
@@ -113,7 +115,8 @@ void run_contexts(process &p)
 
     one_call(p, last, 1);
     if (count_files() > files + 8)
-        wrong(p, "contexts that are gone still hold " + std::to_string(count_files() - files) + " files");
+        wrong(p, "contexts that are gone still hold " + std::to_string(count_files() - files) +
+                     " files");
 }
 
 /* Rank 0 comes too late: the others give up when they were told to, by gloo's exception. */
@@ -195,8 +198,8 @@ void run_throw(process &p)
     wrong(p, "a call whose function threw ended well");
 }
 
-/* One rank adds up whole numbers, the others fractions of the same size: whoever differs from rank 0 is told what it
- * called, and what rank 0 did. */
+/* One rank adds up whole numbers, the others fractions of the same size: whoever differs from rank
+ * 0 is told what it called, and what rank 0 did. */
 void run_mismatch(process &p)
 {
     context_ptr context = p.connect();
@@ -209,18 +212,22 @@ void run_mismatch(process &p)
     options.setTag(2);
     if (p.rank == 1) {
         options.setOutput(whole.data(), whole.size());
-        options.setReduceFunction(static_cast<void (*)(void *, const void *, const void *, size_t)>(&gloo::sum<int32_t>));
+        options.setReduceFunction(
+            static_cast<void (*)(void *, const void *, const void *, size_t)>(&gloo::sum<int32_t>));
     } else {
         options.setOutput(values.data(), values.size());
-        options.setReduceFunction(static_cast<void (*)(void *, const void *, const void *, size_t)>(&gloo::sum<float>));
+        options.setReduceFunction(
+            static_cast<void (*)(void *, const void *, const void *, size_t)>(&gloo::sum<float>));
     }
     try {
         gloo::allreduce(options);
     } catch (const gloo::IoException &e) {
         std::string text = e.what();
-        const char *wanted = p.rank == 1 ? "ranks disagree about gloo::allreduce: rank 0 has 1000 elements of 4 bytes (f32, sum), "
-                                           "rank 1 1000 elements of 4 bytes (i32, sum)"
-                                         : "gloo::allreduce of 1000 elements of 4 bytes (f32, sum): ";
+        const char *wanted = p.rank == 1
+                                 ? "ranks disagree about gloo::allreduce: rank 0 has 1000 elements "
+                                   "of 4 bytes (f32, sum), "
+                                   "rank 1 1000 elements of 4 bytes (i32, sum)"
+                                 : "gloo::allreduce of 1000 elements of 4 bytes (f32, sum): ";
 
         if (text.find(wanted) == std::string::npos)
             wrong(p, "the sentence is: " + text);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the parts of the MPI program share. It knows the result of every call from the numbers that it puts in,
- * so it tells right from wrong with the shim, without it, and under any MPI. Each part is a case: rank 0
- * prints "ok NAME" or "not ok NAME" after asking all ranks by messages, which the shim leaves alone.
+ * What the parts of the MPI program share. It knows the result of every call from the numbers that
+ * it puts in, so it tells right from wrong with the shim, without it, and under any MPI. Each part
+ * is a case: rank 0 prints "ok NAME" or "not ok NAME" after asking all ranks by messages, which the
+ * shim leaves alone.
  */
 #ifndef MPI_CHECK_H
 #define MPI_CHECK_H

@@ -185,7 +185,8 @@ static void handler(MPI_Comm *comm, int *code, ...)
     handled++;
 }
 
-/* Rank 0 stays away longer than the deadline lasts: the others' collective ends with an error of MPI's. */
+/* Rank 0 stays away longer than the deadline lasts: the others' collective ends with an error of
+ * MPI's. */
 static void lonely(void)
 {
     double one = 1, sum = 0;
@@ -209,10 +210,12 @@ static void lonely(void)
     check(handled == 1, "the error handler was called %d times", handled);
     check(class == MPI_ERR_OTHER, "the class of error %d is %d", code, class);
     /* MPICH has no texts of others for this class. */
-    check(code == MPI_ERR_OTHER || strstr(text, "rank 0") != NULL, "the text names nobody: %s", text);
+    check(code == MPI_ERR_OTHER || strstr(text, "rank 0") != NULL, "the text names nobody: %s",
+          text);
 }
 
-/* The root of a gather says nowhere where the parts belong: an error for every rank, and a signal for none. */
+/* The root of a gather says nowhere where the parts belong: an error for every rank, and a signal
+ * for none. */
 static void no_places(void)
 {
     double one = 1, sum = 0, all[64];
@@ -222,7 +225,8 @@ static void no_places(void)
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     code = MPI_Allreduce(&one, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     if (world_rank == 0)
-        check(code == MPI_SUCCESS && sum == world_size, "the sum before is %g, error %d", sum, code);
+        check(code == MPI_SUCCESS && sum == world_size, "the sum before is %g, error %d", sum,
+              code);
     for (int r = 0; r < world_size; r++)
         counts[r] = 1;
     code = MPI_Gatherv(&one, 1, MPI_DOUBLE, all, counts, NULL, MPI_DOUBLE, 0, MPI_COMM_WORLD);
@@ -230,7 +234,8 @@ static void no_places(void)
     check(class == MPI_ERR_OTHER, "the class of error %d is %d", code, class);
 }
 
-/* For ranks of which one has no shim: its first call must not take what the others tell each other for data. */
+/* For ranks of which one has no shim: its first call must not take what the others tell each other
+ * for data. */
 static void first_gather(void)
 {
     long mine = 1000 + world_rank, all[64] = {0};

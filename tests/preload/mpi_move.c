@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The calls that move: of every type, in place and not, with blocks of one size and of many, dense and not. */
+/* The calls that move: of every type, in place and not, with blocks of one size and of many, dense
+ * and not. */
 #include "mpi_check.h"
 
 #include <stdlib.h>
@@ -17,13 +18,13 @@ static void fill(const struct kind *k, void *buf, size_t at, int from, int to, s
         put(k, buf, at + i, sent(k, from, to, i));
 }
 
-static void look(const struct kind *k, const char *call, const void *buf, size_t at, int from, int to,
-                 size_t count)
+static void look(const struct kind *k, const char *call, const void *buf, size_t at, int from,
+                 int to, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (!check(get(k, buf, at + i) == sent(k, from, to, i),
-                   "%s of %zu %s from rank %d: element %zu is %ld, not %ld", call, count, k->name, from,
-                   i, get(k, buf, at + i), sent(k, from, to, i)))
+                   "%s of %zu %s from rank %d: element %zu is %ld, not %ld", call, count, k->name,
+                   from, i, get(k, buf, at + i), sent(k, from, to, i)))
             return;
 }
 
@@ -50,7 +51,8 @@ static void allgather(const struct setting *s, size_t n)
     void *in = room(s->k, n), *out = room(s->k, n * (size_t)s->size);
 
     fill(s->k, s->in_place ? out : in, s->in_place ? n * (size_t)s->rank : 0, s->rank, -1, n);
-    MPI_Allgather(s->in_place ? MPI_IN_PLACE : in, (int)n, s->k->type, out, (int)n, s->k->type, s->comm);
+    MPI_Allgather(s->in_place ? MPI_IN_PLACE : in, (int)n, s->k->type, out, (int)n, s->k->type,
+                  s->comm);
     for (int r = 0; r < s->size; r++)
         look(s->k, "allgather", out, n * (size_t)r, r, -1, n);
     free(in);
@@ -63,8 +65,8 @@ static void gather(const struct setting *s, size_t n)
     bool root = s->rank == s->root, in_place = s->in_place && root;
 
     fill(s->k, in_place ? out : in, in_place ? n * (size_t)s->rank : 0, s->rank, -1, n);
-    MPI_Gather(in_place ? MPI_IN_PLACE : in, (int)n, s->k->type, root ? out : NULL, root ? (int)n : -1,
-               root ? s->k->type : MPI_DATATYPE_NULL, s->root, s->comm);
+    MPI_Gather(in_place ? MPI_IN_PLACE : in, (int)n, s->k->type, root ? out : NULL,
+               root ? (int)n : -1, root ? s->k->type : MPI_DATATYPE_NULL, s->root, s->comm);
     for (int r = 0; r < s->size && root; r++)
         look(s->k, "gather", out, n * (size_t)r, r, -1, n);
     free(in);
@@ -80,7 +82,8 @@ static void scatter(const struct setting *s, size_t n)
         fill(s->k, in, n * (size_t)r, s->root, r, n);
     MPI_Scatter(root ? in : NULL, root ? (int)n : -1, root ? s->k->type : MPI_DATATYPE_NULL,
                 in_place ? MPI_IN_PLACE : out, (int)n, s->k->type, s->root, s->comm);
-    look(s->k, "scatter", in_place ? in : out, in_place ? n * (size_t)s->rank : 0, s->root, s->rank, n);
+    look(s->k, "scatter", in_place ? in : out, in_place ? n * (size_t)s->rank : 0, s->root, s->rank,
+         n);
     free(in);
     free(out);
 }
@@ -91,7 +94,8 @@ static void alltoall(const struct setting *s, size_t n)
 
     for (int r = 0; r < s->size; r++)
         fill(s->k, s->in_place ? out : in, n * (size_t)r, s->rank, r, n);
-    MPI_Alltoall(s->in_place ? MPI_IN_PLACE : in, (int)n, s->k->type, out, (int)n, s->k->type, s->comm);
+    MPI_Alltoall(s->in_place ? MPI_IN_PLACE : in, (int)n, s->k->type, out, (int)n, s->k->type,
+                 s->comm);
     for (int r = 0; r < s->size; r++)
         look(s->k, "alltoall", out, n * (size_t)r, r, s->rank, n);
     free(in);
@@ -133,10 +137,12 @@ void moves(void)
 
 /* ---- blocks of several sizes ---- */
 
-/* Rank r has n + r elements; places leave gaps, and run backwards when `back`. Returns elements in all. */
+/* Rank r has n + r elements; places leave gaps, and run backwards when `back`. Returns elements in
+ * all. */
 static size_t layout(int size, size_t n, bool equal, bool back, int *counts, int *displs)
 {
-    size_t at = size > 1 ? 2 : 0; /* alone and in place, MPICH 4.0.2 itself moves what lies elsewhere */
+    size_t at =
+        size > 1 ? 2 : 0; /* alone and in place, MPICH 4.0.2 itself moves what lies elsewhere */
 
     for (int i = 0; i < size; i++) {
         int r = back ? size - 1 - i : i;
@@ -156,7 +162,8 @@ static void allgatherv(const struct setting *s, size_t n)
         size_t mine = (size_t)counts[s->rank];
         void *in = room(s->k, mine), *out = room(s->k, all);
 
-        fill(s->k, s->in_place ? out : in, s->in_place ? (size_t)displs[s->rank] : 0, s->rank, -1, mine);
+        fill(s->k, s->in_place ? out : in, s->in_place ? (size_t)displs[s->rank] : 0, s->rank, -1,
+             mine);
         MPI_Allgatherv(s->in_place ? MPI_IN_PLACE : in, (int)mine, s->k->type, out, counts, displs,
                        s->k->type, s->comm);
         for (int r = 0; r < s->size; r++)
@@ -175,8 +182,8 @@ static void gatherv(const struct setting *s, size_t n)
 
     fill(s->k, in_place ? out : in, in_place ? (size_t)displs[s->rank] : 0, s->rank, -1, mine);
     MPI_Gatherv(in_place ? MPI_IN_PLACE : in, (int)mine, s->k->type, root ? out : NULL,
-                root ? counts : NULL, root ? displs : NULL, root ? s->k->type : MPI_DATATYPE_NULL, s->root,
-                s->comm);
+                root ? counts : NULL, root ? displs : NULL, root ? s->k->type : MPI_DATATYPE_NULL,
+                s->root, s->comm);
     for (int r = 0; r < s->size && root; r++)
         look(s->k, "gatherv", out, (size_t)displs[r], r, -1, (size_t)counts[r]);
     free(in);
@@ -195,13 +202,14 @@ static void scatterv(const struct setting *s, size_t n)
     MPI_Scatterv(root ? in : NULL, root ? counts : NULL, root ? displs : NULL,
                  root ? s->k->type : MPI_DATATYPE_NULL, in_place ? MPI_IN_PLACE : out, (int)mine,
                  s->k->type, s->root, s->comm);
-    look(s->k, "scatterv", in_place ? in : out, in_place ? (size_t)displs[s->rank] : 0, s->root, s->rank,
-         mine);
+    look(s->k, "scatterv", in_place ? in : out, in_place ? (size_t)displs[s->rank] : 0, s->root,
+         s->rank, mine);
     free(in);
     free(out);
 }
 
-/* Rank a sends n + a + b elements to rank b, or in place as many as it gets from it; none to some. */
+/* Rank a sends n + a + b elements to rank b, or in place as many as it gets from it; none to
+ * some. */
 static int pair_count(int a, int b, size_t n)
 {
     return (a + b) % 3 == 0 ? 0 : (int)n + a + b;
@@ -224,10 +232,10 @@ static void alltoallv(const struct setting *s, size_t n)
     void *in = room(s->k, in_at), *out = room(s->k, out_at);
 
     for (int r = 0; r < s->size; r++)
-        fill(s->k, s->in_place ? out : in, (size_t)(s->in_place ? out_displs : in_displs)[r], s->rank, r,
-             (size_t)counts[r]);
-    MPI_Alltoallv(s->in_place ? MPI_IN_PLACE : in, counts, in_displs, s->k->type, out, counts, out_displs,
-                  s->k->type, s->comm);
+        fill(s->k, s->in_place ? out : in, (size_t)(s->in_place ? out_displs : in_displs)[r],
+             s->rank, r, (size_t)counts[r]);
+    MPI_Alltoallv(s->in_place ? MPI_IN_PLACE : in, counts, in_displs, s->k->type, out, counts,
+                  out_displs, s->k->type, s->comm);
     for (int r = 0; r < s->size; r++)
         look(s->k, "alltoallv", out, (size_t)out_displs[r], r, s->rank, (size_t)counts[r]);
     free(in);
@@ -250,7 +258,8 @@ static void interleaved(const struct setting *s, size_t n)
         out_displs[r] = (2 * r + 1 - s->size) * (int)n; /* from the middle */
         fill(s->k, both, (size_t)(2 * r) * n, s->rank, r, n);
     }
-    MPI_Alltoallv(both, counts, in_displs, s->k->type, middle, counts, out_displs, s->k->type, s->comm);
+    MPI_Alltoallv(both, counts, in_displs, s->k->type, middle, counts, out_displs, s->k->type,
+                  s->comm);
     for (int r = 0; r < s->size; r++)
         look(s->k, "alltoallv among itself", both, (size_t)(2 * r + 1) * n, r, s->rank, n);
     free(both);

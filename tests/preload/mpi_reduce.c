@@ -55,7 +55,8 @@ static void fill(const struct setting *s, void *buf, size_t count)
         put(s->k, buf, i, given(s->k, s->op, s->rank, i));
 }
 
-static void look(const struct setting *s, const char *call, const void *out, size_t first, size_t count)
+static void look(const struct setting *s, const char *call, const void *out, size_t first,
+                 size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (!check(get(s->k, out, i) == reduced(s->k, s->op, s->size, first + i),
@@ -66,12 +67,13 @@ static void look(const struct setting *s, const char *call, const void *out, siz
 }
 
 /* What an in-place call does not write stays as it was given: elements from `first` on. */
-static void look_behind(const struct setting *s, const char *call, const void *out, size_t first, size_t count)
+static void look_behind(const struct setting *s, const char *call, const void *out, size_t first,
+                        size_t count)
 {
     for (size_t i = first; s->in_place && i < count; i++)
         if (!check(get(s->k, out, i) == given(s->k, s->op, s->rank, i),
-                   "%s of %zu %s, in place: element %zu, which is not of the result, became %ld", call, count,
-                   s->k->name, i, get(s->k, out, i)))
+                   "%s of %zu %s, in place: element %zu, which is not of the result, became %ld",
+                   call, count, s->k->name, i, get(s->k, out, i)))
             return;
 }
 
@@ -80,7 +82,8 @@ static void allreduce(const struct setting *s, size_t count)
     char *in = (char *)room(s->k, count) + s->shift, *out = (char *)room(s->k, count) + s->shift;
 
     fill(s, s->in_place ? out : in, count);
-    MPI_Allreduce(s->in_place ? MPI_IN_PLACE : in, out, (int)count, s->k->type, op_of(s->op), s->comm);
+    MPI_Allreduce(s->in_place ? MPI_IN_PLACE : in, out, (int)count, s->k->type, op_of(s->op),
+                  s->comm);
     look(s, "allreduce", out, 0, count);
     free(in - s->shift);
     free(out - s->shift);
@@ -130,7 +133,8 @@ static void scatter(const struct setting *s, size_t count, bool equal)
     char *in = (char *)room(s->k, all) + s->shift, *out = (char *)room(s->k, all) + s->shift;
 
     fill(s, s->in_place ? out : in, all);
-    MPI_Reduce_scatter(s->in_place ? MPI_IN_PLACE : in, out, counts, s->k->type, op_of(s->op), s->comm);
+    MPI_Reduce_scatter(s->in_place ? MPI_IN_PLACE : in, out, counts, s->k->type, op_of(s->op),
+                       s->comm);
     look(s, "reduce_scatter", out, before, (size_t)counts[s->rank]);
     look_behind(s, "reduce_scatter", out, (size_t)counts[s->rank], all);
     free(in - s->shift);
@@ -149,7 +153,8 @@ static void all_calls(const struct setting *s)
     }
 }
 
-/* Products of complex numbers are no products of their parts. Whole numbers, so that they are exact. */
+/* Products of complex numbers are no products of their parts. Whole numbers, so that they are
+ * exact. */
 static double complex factor(int rank, size_t idx)
 {
     return (double)(1 + (idx + (size_t)rank) % 3) + (double)((idx + 2 * (size_t)rank) % 4) * I;
@@ -172,16 +177,18 @@ void complex_products(void)
     }
     MPI_Allreduce(in, out, (int)n, MPI_C_DOUBLE_COMPLEX, MPI_PROD, MPI_COMM_WORLD);
     for (size_t i = 0; i < n; i++)
-        if (!check(out[i] == all[i], "product %zu is %g%+gi, not %g%+gi", i, creal(out[i]), cimag(out[i]), creal(all[i]),
-                   cimag(all[i])))
+        if (!check(out[i] == all[i], "product %zu is %g%+gi, not %g%+gi", i, creal(out[i]),
+                   cimag(out[i]), creal(all[i]), cimag(all[i])))
             break;
     MPI_Allreduce(single, single_out, N, MPI_C_FLOAT_COMPLEX, MPI_PROD, MPI_COMM_WORLD);
     for (size_t i = 0; i < N; i++)
         if (!check(single_out[i] == (float complex)all[i], "product %zu of floats is wrong", i))
             break;
-    MPI_Reduce_scatter_block(in, out, (int)(n / (size_t)world_size), MPI_C_DOUBLE_COMPLEX, MPI_PROD, MPI_COMM_WORLD);
+    MPI_Reduce_scatter_block(in, out, (int)(n / (size_t)world_size), MPI_C_DOUBLE_COMPLEX, MPI_PROD,
+                             MPI_COMM_WORLD);
     for (size_t i = 0; i < n / (size_t)world_size; i++)
-        if (!check(out[i] == all[(size_t)world_rank * (n / (size_t)world_size) + i], "scattered product %zu is wrong", i))
+        if (!check(out[i] == all[(size_t)world_rank * (n / (size_t)world_size) + i],
+                   "scattered product %zu is wrong", i))
             break;
     MPI_Reduce(in, out, (int)n, MPI_C_DOUBLE_COMPLEX, MPI_PROD, 0, MPI_COMM_WORLD);
     for (size_t i = 0; i < n && world_rank == 0; i++)
@@ -234,8 +241,8 @@ void sums_in_any_order(void)
                 size += fabs(one);
             }
             /* Each of n-1 additions rounds by half a unit of what was added up at most. */
-            if (!check(fabs(out[i] - sum) <= 2.3e-16 * world_size * size, "sum %zu is %.17g, not %.17g",
-                       i, out[i], sum))
+            if (!check(fabs(out[i] - sum) <= 2.3e-16 * world_size * size,
+                       "sum %zu is %.17g, not %.17g", i, out[i], sum))
                 break;
         }
         free(in);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What surrounds the calls: operators that the engine has not, lives of communicators, messages, threads. */
+/* What surrounds the calls: operators that the engine has not, lives of communicators, messages,
+ * threads. */
 #include "mpi_check.h"
 
 #include <pthread.h>
@@ -117,8 +118,8 @@ void lives(void)
 
 #define LONG_MESSAGE (3 * 1024 * 1024)
 
-/* A rank starts a send too long to be buffered and waits in a collective, the receiver comes to that only
- * when it has the message: so MPI has to move while the first one waits. */
+/* A rank starts a send too long to be buffered and waits in a collective, the receiver comes to
+ * that only when it has the message: so MPI has to move while the first one waits. */
 void waits(void)
 {
     for (int round = 0; round < 6; round++) {
@@ -131,7 +132,8 @@ void waits(void)
         if (world_size > 1 && world_rank == sender)
             MPI_Isend(message, LONG_MESSAGE, MPI_BYTE, receiver, round, MPI_COMM_WORLD, &request);
         if (world_size > 1 && world_rank == receiver) {
-            MPI_Recv(message, LONG_MESSAGE, MPI_BYTE, sender, round, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Recv(message, LONG_MESSAGE, MPI_BYTE, sender, round, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
             check(message[LONG_MESSAGE - 1] == 'a' + round, "message %d is wrong", round);
         }
         if (round % 2 == 0)

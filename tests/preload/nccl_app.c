@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program that uses NCCL as trainers do, for libsluice-preload.so: ranks are processes, results are compared
- * on the processor's side. usage: nccl_app STORY RANKS
+ * A program that uses NCCL as trainers do, for libsluice-preload.so: ranks are processes, results
+ * are compared on the processor's side. usage: nccl_app STORY RANKS
  * It ends with "ok", or with a sentence per mistake and status 1.
  */
 #include "tests/preload/standin_cuda.h"
@@ -42,15 +42,21 @@ int ncclCommFinalize(comm_t comm);
 int ncclCommDestroy(comm_t comm);
 int ncclCommAbort(comm_t comm);
 int ncclCommGetAsyncError(comm_t comm, int *error);
-int ncclAllReduce(const void *in, void *out, size_t n, int type, int op, comm_t comm, stream_t stream);
-int ncclReduce(const void *in, void *out, size_t n, int type, int op, int root, comm_t comm, stream_t s);
-int ncclReduceScatter(const void *in, void *out, size_t n, int type, int op, comm_t comm, stream_t s);
+int ncclAllReduce(const void *in, void *out, size_t n, int type, int op, comm_t comm,
+                  stream_t stream);
+int ncclReduce(const void *in, void *out, size_t n, int type, int op, int root, comm_t comm,
+               stream_t s);
+int ncclReduceScatter(const void *in, void *out, size_t n, int type, int op, comm_t comm,
+                      stream_t s);
 int ncclAllGather(const void *in, void *out, size_t n, int type, comm_t comm, stream_t stream);
-int ncclBroadcast(const void *in, void *out, size_t n, int type, int root, comm_t comm, stream_t stream);
+int ncclBroadcast(const void *in, void *out, size_t n, int type, int root, comm_t comm,
+                  stream_t stream);
 int ncclBcast(void *buffer, size_t n, int type, int root, comm_t comm, stream_t stream);
 int ncclAlltoAll(const void *in, void *out, size_t n, int type, comm_t comm, stream_t stream);
-int ncclGather(const void *in, void *out, size_t n, int type, int root, comm_t comm, stream_t stream);
-int ncclScatter(const void *in, void *out, size_t n, int type, int root, comm_t comm, stream_t stream);
+int ncclGather(const void *in, void *out, size_t n, int type, int root, comm_t comm,
+               stream_t stream);
+int ncclScatter(const void *in, void *out, size_t n, int type, int root, comm_t comm,
+                stream_t stream);
 int ncclSend(const void *in, size_t n, int type, int peer, comm_t comm, stream_t stream);
 int ncclRecv(void *out, size_t n, int type, int peer, comm_t comm, stream_t stream);
 int ncclGroupStart(void);
@@ -170,13 +176,16 @@ static void fill(int type, void *dev, size_t first, size_t n, int r)
         set(type, VIEW(dev), first + i, given(r, i));
 }
 
-static void expect(const char *what, int type, const void *dev, size_t first, size_t n, int r, int op)
+static void expect(const char *what, int type, const void *dev, size_t first, size_t n, int r,
+                   int op)
 {
     for (size_t i = 0; i < n; i++) {
-        double want = op >= 0 ? reduced(op, i) : given(r, i), got = value_at(type, VIEW(dev), first + i);
+        double want = op >= 0 ? reduced(op, i) : given(r, i),
+               got = value_at(type, VIEW(dev), first + i);
 
         if (got != want) {
-            CHECK(false, "%s of type %d, operator %d: element %zu of %zu is %g, not %g", what, type, op, i, n, got, want);
+            CHECK(false, "%s of type %d, operator %d: element %zu of %zu is %g, not %g", what, type,
+                  op, i, n, got, want);
             return;
         }
     }
@@ -201,7 +210,8 @@ static void one_size(comm_t comm, int type, size_t n, bool in_place)
     }
     for (int r = 0; r < ranks; r++)
         fill(type, in, (size_t)r * n, n, rank);
-    OK(ncclReduceScatter(in, in_place ? in + (size_t)rank * block : out, n, type, SUM, comm, stream));
+    OK(ncclReduceScatter(in, in_place ? in + (size_t)rank * block : out, n, type, SUM, comm,
+                         stream));
     cuStreamSynchronize(stream);
     expect("reduce_scatter", type, in_place ? in + (size_t)rank * block : out, 0, n, 0, SUM);
     fill(type, in_place ? in + (size_t)rank * block : in, 0, n, rank);
@@ -230,9 +240,11 @@ static void one_size(comm_t comm, int type, size_t n, bool in_place)
         expect("gather", type, out, (size_t)r * n, n, r, -1);
     for (int r = 0; r < ranks; r++)
         fill(type, in, (size_t)r * n, n, r);
-    OK(ncclScatter(in, in_place && rank == root ? in + (size_t)rank * block : out, n, type, root, comm, stream));
+    OK(ncclScatter(in, in_place && rank == root ? in + (size_t)rank * block : out, n, type, root,
+                   comm, stream));
     cuStreamSynchronize(stream);
-    expect("scatter", type, in_place && rank == root ? in + (size_t)rank * block : out, 0, n, rank, -1);
+    expect("scatter", type, in_place && rank == root ? in + (size_t)rank * block : out, 0, n, rank,
+           -1);
     release(in);
     if (!in_place)
         release(out);
@@ -269,7 +281,8 @@ static void average(void)
     *(float *)VIEW(data) = (float)rank;
     OK(ncclAllReduce(data, data, 1, F32, AVG, comm, stream));
     cuStreamSynchronize(stream);
-    CHECK(*(float *)VIEW(data) == (float)(ranks - 1) / 2, "the average is %g", *(float *)VIEW(data));
+    CHECK(*(float *)VIEW(data) == (float)(ranks - 1) / 2, "the average is %g",
+          *(float *)VIEW(data));
     release(data);
     OK(ncclCommDestroy(comm));
 }
@@ -282,8 +295,8 @@ static void add_one_slowly(void *arg)
     ++*(float *)VIEW(arg);
 }
 
-/* What a kernel writes before a call is in it, and a kernel after it sees its result; the calls return at
- * once, and another stream goes on meanwhile. */
+/* What a kernel writes before a call is in it, and a kernel after it sees its result; the calls
+ * return at once, and another stream goes on meanwhile. */
 static void streams(void)
 {
     comm_t comm = join();
@@ -424,7 +437,8 @@ static void all_reach(void)
     for (int i = 0; i < 10; i++)
         OK(ncclAllReduce(data, data, 1024, F32, SUM, comm, stream));
     cuStreamSynchronize(stream);
-    CHECK(standin_nccl_calls("AllReduce") == 10, "%u reached NCCL", standin_nccl_calls("AllReduce"));
+    CHECK(standin_nccl_calls("AllReduce") == 10, "%u reached NCCL",
+          standin_nccl_calls("AllReduce"));
     release(data);
     OK(ncclCommDestroy(comm));
 }
@@ -476,7 +490,8 @@ static void splits(void)
     cuStreamSynchronize(stream);
     CHECK(*(float *)VIEW(data) == (float)count, "the sum of a half is %g", *(float *)VIEW(data));
     OK(ncclCommSplit(comm, rank == 0 ? -1 : 0, rank, &none, NULL));
-    CHECK((none == NULL) == (rank == 0), "a rank without a color has a communicator, or one with has none");
+    CHECK((none == NULL) == (rank == 0),
+          "a rank without a color has a communicator, or one with has none");
     if (none != NULL)
         OK(ncclCommDestroy(none));
     OK(ncclCommDestroy(half));
@@ -495,7 +510,8 @@ static void *abort_what_is_held(void *arg)
     return NULL;
 }
 
-/* The last rank never makes the call; the others' streams wait in it, and are let go by an abort from another thread. */
+/* The last rank never makes the call; the others' streams wait in it, and are let go by an abort
+ * from another thread. */
 static void aborts(void)
 {
     comm_t comm = join();
@@ -510,8 +526,8 @@ static void aborts(void)
     release(data);
 }
 
-/* The last rank dies; the others hear of it from the communicator's state, and their streams are held until they
- * abort. */
+/* The last rank dies; the others hear of it from the communicator's state, and their streams are
+ * held until they abort. */
 static void a_rank_dies(void)
 {
     comm_t comm = join();
@@ -543,7 +559,8 @@ static void by_dlsym_with(unsigned passed)
 {
     void *nccl = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
     int (*allreduce)(const void *, void *, size_t, int, int, comm_t, stream_t) =
-        (int (*)(const void *, void *, size_t, int, int, comm_t, stream_t))dlsym(nccl, "ncclAllReduce");
+        (int (*)(const void *, void *, size_t, int, int, comm_t, stream_t))dlsym(nccl,
+                                                                                 "ncclAllReduce");
     int (*init)(comm_t *, int, unique_id, int) =
         (int (*)(comm_t *, int, unique_id, int))dlsym(nccl, "ncclCommInitRank");
     int (*destroy)(comm_t) = (int (*)(comm_t))dlsym(nccl, "ncclCommDestroy");
@@ -555,7 +572,8 @@ static void by_dlsym_with(unsigned passed)
     OK(allreduce(data, data, 1, F32, SUM, comm, stream));
     cuStreamSynchronize(stream);
     CHECK(*(float *)VIEW(data) == (float)ranks, "the sum is %g", *(float *)VIEW(data));
-    CHECK(standin_nccl_calls("AllReduce") == passed, "%u reached NCCL", standin_nccl_calls("AllReduce"));
+    CHECK(standin_nccl_calls("AllReduce") == passed, "%u reached NCCL",
+          standin_nccl_calls("AllReduce"));
     OK(destroy(comm));
     release(data);
 }
@@ -574,10 +592,21 @@ static const struct {
     const char *name;
     void (*run)(void);
 } stories[] = {
-    {"small", small}, {"large", large}, {"average", average}, {"streams", streams}, {"groups", groups},
-    {"passes", passes}, {"by_size", by_size}, {"none_reaches", none_reaches}, {"all_reach", all_reach},
-    {"nonblocking", nonblocking}, {"splits", splits}, {"aborts", aborts}, {"a_rank_dies", a_rank_dies},
-    {"by_dlsym", by_dlsym}, {"by_dlsym_passing", by_dlsym_passing},
+    {"small", small},
+    {"large", large},
+    {"average", average},
+    {"streams", streams},
+    {"groups", groups},
+    {"passes", passes},
+    {"by_size", by_size},
+    {"none_reaches", none_reaches},
+    {"all_reach", all_reach},
+    {"nonblocking", nonblocking},
+    {"splits", splits},
+    {"aborts", aborts},
+    {"a_rank_dies", a_rank_dies},
+    {"by_dlsym", by_dlsym},
+    {"by_dlsym_passing", by_dlsym_passing},
 };
 
 static int run(void (*story)(void))

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stand-in for the CUDA driver: streams as threads, device memory that the processor cannot touch. */
+/* A stand-in for the CUDA driver: streams as threads, device memory that the processor cannot
+ * touch. */
 #include "tests/preload/standin_cuda.h"
 
 #include <pthread.h>
@@ -83,7 +84,8 @@ static void run(struct task *task)
 {
     switch (task->kind) {
     case COPY:
-        if (task->len > 1 << 20) /* slower than a network: who reuses its source too early is seen */
+        if (task->len >
+            1 << 20) /* slower than a network: who reuses its source too early is seen */
             nanosleep(&(struct timespec){.tv_nsec = 15000000}, NULL);
         memcpy(task->dst, task->src, task->len);
         return;
@@ -104,9 +106,7 @@ static void run(struct task *task)
         poll_value(task->value, task->wanted);
         held--;
         return;
-    case CALL:
-        task->fn(task->arg);
-        return;
+    case CALL: task->fn(task->arg); return;
     }
 }
 
@@ -242,7 +242,8 @@ int cuStreamWaitEvent(struct CUstream_st *stream, struct CUevent_st *event, unsi
     return queue(stream, &(struct task){.kind = WAIT_EVENT, .event = event});
 }
 
-int cuStreamWaitValue32_v2(struct CUstream_st *stream, CUdeviceptr addr, unsigned value, unsigned flags)
+int cuStreamWaitValue32_v2(struct CUstream_st *stream, CUdeviceptr addr, unsigned value,
+                           unsigned flags)
 {
     if (flags != 0) /* 0: greater or equal, cyclic; the only one in use */
         return INVALID_VALUE;
@@ -378,14 +379,14 @@ int cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *ptr, unsigned flags)
 
 int cuMemcpyDtoHAsync_v2(void *dst, CUdeviceptr src, size_t len, struct CUstream_st *stream)
 {
-    return queue(stream, &(struct task){.kind = COPY, .dst = dst, .src = (void *)(uintptr_t)src,
-                                        .len = len});
+    return queue(stream, &(struct task){
+                             .kind = COPY, .dst = dst, .src = (void *)(uintptr_t)src, .len = len});
 }
 
 int cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void *src, size_t len, struct CUstream_st *stream)
 {
-    return queue(stream, &(struct task){.kind = COPY, .dst = (void *)(uintptr_t)dst, .src = src,
-                                        .len = len});
+    return queue(stream, &(struct task){
+                             .kind = COPY, .dst = (void *)(uintptr_t)dst, .src = src, .len = len});
 }
 
 int cuPointerGetAttribute(void *out, int attribute, CUdeviceptr ptr)

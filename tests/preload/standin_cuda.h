@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A stand-in for the CUDA driver (libcuda.so.1) on machines without a GPU: as much of it as the shim and its
- * tests use. Streams are threads, so that work is as asynchronous as on a GPU; device memory has
- * addresses that the processor cannot touch, so that code which does is caught at once.
+ * A stand-in for the CUDA driver (libcuda.so.1) on machines without a GPU: as much of it as the
+ * shim and its tests use. Streams are threads, so that work is as asynchronous as on a GPU; device
+ * memory has addresses that the processor cannot touch, so that code which does is caught at once.
  */
 #ifndef SL_TESTS_STANDIN_CUDA_H
 #define SL_TESTS_STANDIN_CUDA_H
@@ -31,7 +31,8 @@ int cuStreamDestroy_v2(struct CUstream_st *stream);
 int cuStreamSynchronize(struct CUstream_st *stream);
 int cuStreamQuery(struct CUstream_st *stream);
 int cuStreamWaitEvent(struct CUstream_st *stream, struct CUevent_st *event, unsigned flags);
-int cuStreamWaitValue32_v2(struct CUstream_st *stream, CUdeviceptr addr, unsigned value, unsigned flags);
+int cuStreamWaitValue32_v2(struct CUstream_st *stream, CUdeviceptr addr, unsigned value,
+                           unsigned flags);
 int cuStreamIsCapturing(struct CUstream_st *stream, int *status);
 int cuStreamBeginCapture_v2(struct CUstream_st *stream, int mode);
 int cuStreamEndCapture(struct CUstream_st *stream, void **graph);

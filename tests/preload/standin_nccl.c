@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A stand-in for NCCL (libnccl.so.2) on machines without a GPU: real communicators between processes, over a
- * shared file, whose operations run in the order of the stand-in driver's streams. It counts the calls
- * that reach it. Every function is there twice, as ncclX (weak) and pncclX, as in NCCL.
+ * A stand-in for NCCL (libnccl.so.2) on machines without a GPU: real communicators between
+ * processes, over a shared file, whose operations run in the order of the stand-in driver's
+ * streams. It counts the calls that reach it. Every function is there twice, as ncclX (weak) and
+ * pncclX, as in NCCL.
  */
 #include "tests/preload/standin_cuda.h"
 
@@ -19,7 +20,16 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SUCCESS, CUDA_ERROR, SYSTEM_ERROR, INTERNAL_ERROR, INVALID_ARGUMENT, INVALID_USAGE, REMOTE_ERROR, IN_PROGRESS };
+enum {
+    SUCCESS,
+    CUDA_ERROR,
+    SYSTEM_ERROR,
+    INTERNAL_ERROR,
+    INVALID_ARGUMENT,
+    INVALID_USAGE,
+    REMOTE_ERROR,
+    IN_PROGRESS
+};
 enum { RANKS_MAX = 8, SLOT = 64 << 10 };
 
 typedef struct {
@@ -106,7 +116,18 @@ static bool barrier(struct comm *comm)
     return true;
 }
 
-enum what { ALLREDUCE, REDUCE, REDUCE_SCATTER, ALLGATHER, BROADCAST, ALLTOALL, GATHER, SCATTER, SEND, RECV };
+enum what {
+    ALLREDUCE,
+    REDUCE,
+    REDUCE_SCATTER,
+    ALLGATHER,
+    BROADCAST,
+    ALLTOALL,
+    GATHER,
+    SCATTER,
+    SEND,
+    RECV
+};
 
 struct op {
     struct op *next;
@@ -132,8 +153,10 @@ static size_t type_size(int type)
         T *a = into;                                                                               \
         const T *b = from;                                                                         \
         for (size_t i = 0; i < n; i++)                                                             \
-            a[i] = op == 1 ? a[i] * b[i] : op == 2 ? (a[i] > b[i] ? a[i] : b[i])                   \
-                   : op == 3 ? (a[i] < b[i] ? a[i] : b[i]) : (T)(a[i] + b[i]);                     \
+            a[i] = op == 1   ? a[i] * b[i]                                                         \
+                   : op == 2 ? (a[i] > b[i] ? a[i] : b[i])                                         \
+                   : op == 3 ? (a[i] < b[i] ? a[i] : b[i])                                         \
+                             : (T)(a[i] + b[i]);                                                   \
     } while (0)
 
 static void fold(void *into, const void *from, size_t n, int type, int op)
@@ -188,7 +211,7 @@ static void move_piece(struct op *op, size_t first, size_t n, char *out)
 {
     struct comm *comm = op->comm;
     size_t size = type_size(op->type), block = op->count * size, at = first * size, len = n * size;
-    char (*slots)[SLOT] = comm->segment->slots;
+    char(*slots)[SLOT] = comm->segment->slots;
 
     for (int r = 0; r < comm->ranks; r++) {
         bool several = op->what == ALLTOALL || op->what == SCATTER;
@@ -241,7 +264,8 @@ static void run(void *arg)
     struct comm *comm = op->comm;
     size_t size = type_size(op->type), step = SLOT / size;
     char *out = op->out == NULL ? NULL : standin_cuda_view((uintptr_t)op->out);
-    bool scatters = op->what == REDUCE_SCATTER, keeps = op->what != REDUCE || comm->rank == op->peer;
+    bool scatters = op->what == REDUCE_SCATTER,
+         keeps = op->what != REDUCE || comm->rank == op->peer;
     char *whole = NULL;
 
     op->in = op->in == NULL ? NULL : standin_cuda_view((uintptr_t)op->in);
@@ -257,7 +281,9 @@ static void run(void *arg)
             whole = malloc(total * size + 1);
         for (size_t first = 0; first < total; first += step)
             reduce_piece(op, first, total - first < step ? total - first : step, op->in,
-                         scatters ? whole : keeps ? out : NULL);
+                         scatters ? whole
+                         : keeps  ? out
+                                  : NULL);
         if (scatters)
             memcpy(out, whole + (size_t)comm->rank * op->count * size, op->count * size);
         free(whole);
@@ -290,7 +316,8 @@ static int issue(struct op given)
 {
     struct op *op;
 
-    if (given.comm == NULL || type_size(given.type) == 0 || (given.count > 0 && given.in == NULL && given.out == NULL))
+    if (given.comm == NULL || type_size(given.type) == 0 ||
+        (given.count > 0 && given.in == NULL && given.out == NULL))
         return INVALID_ARGUMENT;
     if (atomic_load(&given.comm->state) == IN_PROGRESS)
         return INVALID_ARGUMENT;
@@ -353,7 +380,8 @@ static void *attach_later(void *arg)
     return NULL;
 }
 
-static int make(struct comm **out, int ranks, const char *name, int rank, const struct config *config)
+static int make(struct comm **out, int ranks, const char *name, int rank,
+                const struct config *config)
 {
     struct comm *comm;
     pthread_t thread;
@@ -380,7 +408,7 @@ BOTH(GetVersion, (int *version))
     return SUCCESS;
 }
 
-BOTH(GetUniqueId, (unique_id *id))
+BOTH(GetUniqueId, (unique_id * id))
 {
     static atomic_int number;
     struct timespec now;
@@ -392,19 +420,20 @@ BOTH(GetUniqueId, (unique_id *id))
     return SUCCESS;
 }
 
-BOTH(CommInitRankConfig, (struct comm **out, int ranks, unique_id id, int rank, struct config *config))
+BOTH(CommInitRankConfig,
+     (struct comm * *out, int ranks, unique_id id, int rank, struct config *config))
 {
     count("CommInitRankConfig");
     return make(out, ranks, id.internal, rank, config);
 }
 
-BOTH(CommInitRank, (struct comm **out, int ranks, unique_id id, int rank))
+BOTH(CommInitRank, (struct comm * *out, int ranks, unique_id id, int rank))
 {
     count("CommInitRank");
     return make(out, ranks, id.internal, rank, NULL);
 }
 
-BOTH(CommInitAll, (struct comm **out, int devices, const int *list))
+BOTH(CommInitAll, (struct comm * *out, int devices, const int *list))
 {
     count("CommInitAll");
     (void)list;
@@ -412,9 +441,9 @@ BOTH(CommInitAll, (struct comm **out, int devices, const int *list))
     return devices == 1 ? INVALID_USAGE : SYSTEM_ERROR; /* the tests have one rank per process */
 }
 
-BOTH(CommSplit, (struct comm *comm, int color, int key, struct comm **out, struct config *config))
+BOTH(CommSplit, (struct comm * comm, int color, int key, struct comm **out, struct config *config))
 {
-    int (*slots)[SLOT / sizeof(int)] = (void *)comm->segment->slots;
+    int(*slots)[SLOT / sizeof(int)] = (void *)comm->segment->slots;
     int rank = 0, ranks = 0, mine[2] = {color, key};
     char name[64];
 
@@ -435,7 +464,7 @@ BOTH(CommSplit, (struct comm *comm, int color, int key, struct comm **out, struc
     return color < 0 ? SUCCESS : make(out, ranks, name, rank, config);
 }
 
-BOTH(CommDestroy, (struct comm *comm))
+BOTH(CommDestroy, (struct comm * comm))
 {
     count("CommDestroy");
     while (!atomic_load(&comm->segment->aborted) && atomic_load(&comm->finished) != comm->issued)
@@ -444,7 +473,7 @@ BOTH(CommDestroy, (struct comm *comm))
     return SUCCESS;
 }
 
-BOTH(CommFinalize, (struct comm *comm))
+BOTH(CommFinalize, (struct comm * comm))
 {
     count("CommFinalize");
     while (!atomic_load(&comm->segment->aborted) && atomic_load(&comm->finished) != comm->issued)
@@ -452,7 +481,7 @@ BOTH(CommFinalize, (struct comm *comm))
     return SUCCESS;
 }
 
-BOTH(CommAbort, (struct comm *comm))
+BOTH(CommAbort, (struct comm * comm))
 {
     count("CommAbort");
     atomic_store(&comm->segment->aborted, 1);
@@ -462,7 +491,7 @@ BOTH(CommAbort, (struct comm *comm))
     return SUCCESS;
 }
 
-BOTH(CommGetAsyncError, (struct comm *comm, int *error))
+BOTH(CommGetAsyncError, (struct comm * comm, int *error))
 {
     *error = atomic_load(&comm->state);
     if (*error == SUCCESS && atomic_load(&comm->segment->aborted))
@@ -490,21 +519,26 @@ BOTH(RedOpCreatePreMulSum, (int *op, void *scalar, int type, int residence, stru
     return SUCCESS;
 }
 
-#define OP(...) issue((struct op){.comm = comm, .in = in, .count = n, .type = type, .stream = stream, __VA_ARGS__})
+#define OP(...)                                                                                    \
+    issue((struct op){                                                                             \
+        .comm = comm, .in = in, .count = n, .type = type, .stream = stream, __VA_ARGS__})
 
-BOTH(AllReduce, (const void *in, void *out, size_t n, int type, int op, struct comm *comm, stream_t stream))
+BOTH(AllReduce,
+     (const void *in, void *out, size_t n, int type, int op, struct comm *comm, stream_t stream))
 {
     count("AllReduce");
     return OP(.what = ALLREDUCE, .out = out, .op = op);
 }
 
-BOTH(Reduce, (const void *in, void *out, size_t n, int type, int op, int root, struct comm *comm, stream_t stream))
+BOTH(Reduce, (const void *in, void *out, size_t n, int type, int op, int root, struct comm *comm,
+              stream_t stream))
 {
     count("Reduce");
     return OP(.what = REDUCE, .out = out, .op = op, .peer = root);
 }
 
-BOTH(ReduceScatter, (const void *in, void *out, size_t n, int type, int op, struct comm *comm, stream_t stream))
+BOTH(ReduceScatter,
+     (const void *in, void *out, size_t n, int type, int op, struct comm *comm, stream_t stream))
 {
     count("ReduceScatter");
     return OP(.what = REDUCE_SCATTER, .out = out, .op = op);
@@ -516,7 +550,8 @@ BOTH(AllGather, (const void *in, void *out, size_t n, int type, struct comm *com
     return OP(.what = ALLGATHER, .out = out);
 }
 
-BOTH(Broadcast, (const void *in, void *out, size_t n, int type, int root, struct comm *comm, stream_t stream))
+BOTH(Broadcast,
+     (const void *in, void *out, size_t n, int type, int root, struct comm *comm, stream_t stream))
 {
     count("Broadcast");
     return OP(.what = BROADCAST, .out = out, .peer = root);
@@ -534,13 +569,15 @@ BOTH(AlltoAll, (const void *in, void *out, size_t n, int type, struct comm *comm
     return OP(.what = ALLTOALL, .out = out);
 }
 
-BOTH(Gather, (const void *in, void *out, size_t n, int type, int root, struct comm *comm, stream_t stream))
+BOTH(Gather,
+     (const void *in, void *out, size_t n, int type, int root, struct comm *comm, stream_t stream))
 {
     count("Gather");
     return OP(.what = GATHER, .out = out, .peer = root);
 }
 
-BOTH(Scatter, (const void *in, void *out, size_t n, int type, int root, struct comm *comm, stream_t stream))
+BOTH(Scatter,
+     (const void *in, void *out, size_t n, int type, int root, struct comm *comm, stream_t stream))
 {
     count("Scatter");
     return OP(.what = SCATTER, .out = out, .peer = root);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Law: the registration cache never hands out a registration of memory that went away, finds every range that
- * a live region covers and nothing else, keeps its limits, and deregisters each registration once.
+ * Law: the registration cache never hands out a registration of memory that went away, finds every
+ * range that a live region covers and nothing else, keeps its limits, and deregisters each
+ * registration once.
  *
- * Memory is modelled as bytes with a generation, which rises when a byte goes away. The fake device remembers
- * the generations that it pinned; what the cache hands out must have those of now. Beside it stands a list
- * of regions that is searched from one end to the other.
+ * Memory is modelled as bytes with a generation, which rises when a byte goes away. The fake device
+ * remembers the generations that it pinned; what the cache hands out must have those of now. Beside
+ * it stands a list of regions that is searched from one end to the other.
  */
 #include "core/err.h"
 #include "core/mem.h"
@@ -48,7 +49,7 @@ static struct {
     uint32_t generation[SPACE];
     struct pinned pinned[STEPS + 1];
     unsigned pinned_count, alive;
-    unsigned refused; /* times that the device refused in this step */
+    unsigned refused;   /* times that the device refused in this step */
     uint64_t refuse_in; /* refuses once in so many; 0: never */
     struct claim claims[CLAIMS];
     struct sl_mem_cache cache;
@@ -111,7 +112,8 @@ static bool overlaps(const struct claim *c, uintptr_t addr, size_t len)
     return c->region != NULL && c->addr < addr + len && addr < c->addr + c->len;
 }
 
-/* Mostly ranges that were seen before, moved by little: they overlap, contain and continue each other. */
+/* Mostly ranges that were seen before, moved by little: they overlap, contain and continue each
+ * other. */
 static void draw_range(uintptr_t *addr, size_t *len)
 {
     const struct claim *near = &t.claims[sl_rng_below(&t.rng, CLAIMS)];
@@ -319,8 +321,9 @@ static void run_all(bool keep)
     found = missed = shared = died = refusals = hidden = 0;
     for (uint64_t seed = 1; seed <= SEEDS; seed++)
         run_seed(seed, keep);
-    printf("# %" PRIu64 " found, %" PRIu64 " rightly not; %" PRIu64 " gets without a registration; %" PRIu64
-           " regions died; %" PRIu64 " refusals; %" PRIu64 " bytes went silently\n",
+    printf("# %" PRIu64 " found, %" PRIu64 " rightly not; %" PRIu64
+           " gets without a registration; %" PRIu64 " regions died; %" PRIu64 " refusals; %" PRIu64
+           " bytes went silently\n",
            found, missed, shared, died, refusals, hidden);
     assert_true(found > SEEDS && missed > SEEDS && shared > SEEDS && died > SEEDS);
     assert_true(refusals > SEEDS / 8);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Law: every algorithm's schedules are right for every collective it knows, any number of ranks, odd
- * counts, any root, in place or not. Proved with testing/check.c.
- * usage: prop_schedules [--quick]    not all of the larger sizes, for which the time grows with the third power */
+/* Law: every algorithm's schedules are right for every collective it knows, any number of ranks,
+ * odd counts, any root, in place or not. Proved with testing/check.c.
+ * usage: prop_schedules [--quick]    not all of the larger sizes, for which the time grows with the
+ * third power */
 #include "tests/util/shapes.h"
 
 #include "core/err.h"
@@ -28,8 +29,8 @@ static void prove(const struct sl_algo *algo, const struct sl_shape *base, uint6
     if (rc == -ENOTSUP) {
         skipped++;
     } else if (rc != 0) {
-        fail_msg("%s %s, %u ranks, root %u, count %" PRIu64 ", chunk %" PRIu64
-                 "%s, seed %" PRIu64 ": %s",
+        fail_msg("%s %s, %u ranks, root %u, count %" PRIu64 ", chunk %" PRIu64 "%s, seed %" PRIu64
+                 ": %s",
                  algo->name, sl_coll_name(base->coll), base->size, base->root, base->count,
                  base->chunk, base->in_place ? ", in place" : "", seed, sluice_last_error());
     } else {
@@ -56,10 +57,9 @@ static uint64_t piece_for(const struct sl_algo *algo, uint32_t n, uint64_t count
     return pieces[i];
 }
 
-/* One algorithm and collective for n ranks: all roots with one odd count, and some counts, pieces and
- * aliasing with one root. */
-static void prove_size(const struct sl_algo *algo, enum sl_coll c, uint32_t n,
-                       const uint32_t *host)
+/* One algorithm and collective for n ranks: all roots with one odd count, and some counts, pieces
+ * and aliasing with one root. */
+static void prove_size(const struct sl_algo *algo, enum sl_coll c, uint32_t n, const uint32_t *host)
 {
     const uint64_t counts[] = {1, 2 * n + 1, 333};
     struct sl_shape base = {.coll = c, .size = n, .esize = 4, .win_count = WINDOW, .host = host};
@@ -156,8 +156,8 @@ static void every_map_of_ranks_to_hosts_is_right(void **state)
 /* Large communicators, with schedules of few steps per rank. */
 static void sampled_sizes_to_1024_ranks_are_right(void **state)
 {
-    const char *const names[] = {"ring", "halving", "doubling", "dtree", "binomial", "bruck",
-                                 "linear", "dissemination"};
+    const char *const names[] = {"ring",     "halving", "doubling", "dtree",
+                                 "binomial", "bruck",   "linear",   "dissemination"};
     struct sl_rng rng;
     uint64_t before = proved;
 
@@ -173,8 +173,12 @@ static void sampled_sizes_to_1024_ranks_are_right(void **state)
             skip -= skip > 0 && (algo->colls & 1u << c) != 0;
         if (i % 8 == 0 || c == SL_ALL_TO_ALL)
             n = n % 200 + 65;
-        struct sl_shape base = {.coll = (enum sl_coll)c, .size = n, .esize = 4, .count = 2 * n + 1,
-                                .root = (uint32_t)sl_rng_below(&rng, n), .chunk = 4096};
+        struct sl_shape base = {.coll = (enum sl_coll)c,
+                                .size = n,
+                                .esize = 4,
+                                .count = 2 * n + 1,
+                                .root = (uint32_t)sl_rng_below(&rng, n),
+                                .chunk = 4096};
         if (c != SL_ALLREDUCE && c != SL_BROADCAST && c != SL_REDUCE)
             base.count = 3;
         prove(algo, &base, i);

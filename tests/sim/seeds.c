@@ -41,8 +41,8 @@ static int run_many(const struct seeds *seeds, uint64_t from, uint64_t count, co
         if (seeds->run(seed, false, false, why, sizeof(why)))
             continue;
         failed++;
-        printf("not ok - %s seed %" PRIu64 "\n# %s\n# replay: %s --seed %" PRIu64 " --trace\n", seeds->name,
-               seed, why, self, seed);
+        printf("not ok - %s seed %" PRIu64 "\n# %s\n# replay: %s --seed %" PRIu64 " --trace\n",
+               seeds->name, seed, why, self, seed);
     }
     if (failed == 0)
         printf("ok 1 - %" PRIu64 " seeds from %" PRIu64 " end as they must\n", count, from);

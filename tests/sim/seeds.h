@@ -9,8 +9,8 @@
 
 struct seeds {
     const char *name;
-    /* Runs one. False: it does not end as it must, and why says how. tell: prints what was drawn and came of it; trace: and
-     * what happens on the way. */
+    /* Runs one. False: it does not end as it must, and why says how. tell: prints what was drawn
+     * and came of it; trace: and what happens on the way. */
     bool (*run)(uint64_t seed, bool tell, bool trace, char *why, size_t cap);
     uint64_t (*now_ns)(void); /* a run's time, printed before what is logged in it; or NULL */
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bugs that the swarm found, each as a scripted run that goes wrong again without its fix. Judged as the
- * swarm's runs are. */
+/* Bugs that the swarm found, each as a scripted run that goes wrong again without its fix. Judged
+ * as the swarm's runs are. */
 #include "core/err.h"
 #include "tests/sim/seeds.h"
 #include "tests/sim/swarm.h"
@@ -101,7 +101,8 @@ static void an_abort_is_told_though_queues_are_full(void **state)
     }
 }
 
-/* Swarm seeds 619 and 891: 14 ranks of one host and 2 of another did not choose the same algorithm. */
+/* Swarm seeds 619 and 891: 14 ranks of one host and 2 of another did not choose the same
+ * algorithm. */
 static void hosts_with_different_numbers_of_ranks_choose_alike(void **state)
 {
     static const size_t counts[] = {1, 300, 5000, 12251, 20116, 60000};
@@ -131,7 +132,8 @@ static void a_scatter_with_two_roots_through_windows_is_noticed(void **state)
     tell(&s);
 }
 
-/* Swarm seed 6310: a stranger's message shifted what came after it by one place, and ranks handed that on. */
+/* Swarm seed 6310: a stranger's message shifted what came after it by one place, and ranks handed
+ * that on. */
 static void nothing_is_passed_on_once_calls_differ(void **state)
 {
     struct swarm s;
@@ -166,7 +168,8 @@ static void two_roots_of_two_ranks_are_noticed_at_the_next_call(void **state)
     call(&s, SL_BARRIER, 1, SLUICE_I8, 0);
     must_end_as_judged(&s);
     for (uint32_t r = 0; r < s.ranks; r++)
-        assert_non_null(strstr(s.rank[r].text[1], "number 1: rank 0 called broadcast(17 i8, root 0), rank 1 called"));
+        assert_non_null(strstr(s.rank[r].text[1],
+                               "number 1: rank 0 called broadcast(17 i8, root 0), rank 1 called"));
     swarm_clean_up(&s);
 }
 
@@ -187,11 +190,13 @@ static void two_roots_of_a_scatter_are_noticed_after_calls_that_were_alike(void 
     call(&s, SL_BARRIER, 1, SLUICE_I8, 0);
     must_end_as_judged(&s);
     for (uint32_t r = 0; r < s.ranks; r++)
-        assert_non_null(strstr(s.rank[r].text[3], "number 2: rank 0 called scatter(7 u8, root 0), rank 1 called"));
+        assert_non_null(strstr(s.rank[r].text[3],
+                               "number 2: rank 0 called scatter(7 u8, root 0), rank 1 called"));
     swarm_clean_up(&s);
 }
 
-/* Swarm seed 2790: the odd rank led its host, needed nothing of the other host, and was through with everything. */
+/* Swarm seed 2790: the odd rank led its host, needed nothing of the other host, and was through
+ * with everything. */
 static void the_leader_of_a_host_hears_that_its_scatter_was_another(void **state)
 {
     static const uint32_t hosts[] = {0, 0, 1, 1};
@@ -205,7 +210,8 @@ static void the_leader_of_a_host_hears_that_its_scatter_was_another(void **state
     s.config.shm_window_bytes = 16384;
     s.params.latency_ns = 1024;
     s.params.eager_max = 1024;
-    s.faults[0] = (struct sl_sim_fault){.kind = SL_SIM_FREEZE, .rank = 2, .at_ns = 342880, .for_ns = 16943841};
+    s.faults[0] = (struct sl_sim_fault){
+        .kind = SL_SIM_FREEZE, .rank = 2, .at_ns = 342880, .for_ns = 16943841};
     s.params.fault_count = 1;
     call(&s, SL_ALLREDUCE, 4557, SLUICE_U8, 3);
     call(&s, SL_ALLREDUCE, 9303, SLUICE_BF16, 3);
@@ -216,12 +222,13 @@ static void the_leader_of_a_host_hears_that_its_scatter_was_another(void **state
     call(&s, SL_BARRIER, 1, SLUICE_I8, 0);
     must_end_as_judged(&s);
     for (uint32_t r = 0; r < s.ranks; r++)
-        assert_non_null(strstr(s.rank[r].text[3], "number 3: ranks 0-1,3 called scatter(9 f32, root 1), rank 2"));
+        assert_non_null(strstr(s.rank[r].text[3],
+                               "number 3: ranks 0-1,3 called scatter(9 f32, root 1), rank 2"));
     swarm_clean_up(&s);
 }
 
-/* Swarm seed 1040838: what a rank leaves out of a scatter that sends nothing shows in the barrier, from rank to rank:
- * those who heard of it in the last round only were through and had left. */
+/* Swarm seed 1040838: what a rank leaves out of a scatter that sends nothing shows in the barrier,
+ * from rank to rank: those who heard of it in the last round only were through and had left. */
 static void no_rank_gets_through_a_barrier_after_calls_that_differ(void **state)
 {
     struct swarm s;
@@ -241,13 +248,14 @@ static void no_rank_gets_through_a_barrier_after_calls_that_differ(void **state)
     call(&s, SL_BARRIER, 1, SLUICE_I8, 0);
     must_end_as_judged(&s);
     for (uint32_t r = 0; r < s.ranks; r++)
-        assert_non_null(strstr(s.rank[r].text[2], "number 2: rank 0 called scatter(0 f64, root 4), ranks 1-7 called"));
+        assert_non_null(strstr(s.rank[r].text[2],
+                               "number 2: rank 0 called scatter(0 f64, root 4), ranks 1-7 called"));
     swarm_clean_up(&s);
 }
 
-/* Swarm seeds 1005785, 1015003 and 1016880: a rank that was through with everything destroyed its communicator. Others,
- * to whom it had said all that they needed, had not looked at its window since, or still had to ask for its messages,
- * and took that for waiting. */
+/* Swarm seeds 1005785, 1015003 and 1016880: a rank that was through with everything destroyed its
+ * communicator. Others, to whom it had said all that they needed, had not looked at its window
+ * since, or still had to ask for its messages, and took that for waiting. */
 static void a_rank_that_is_through_may_leave_at_once(void **state)
 {
     static const uint32_t hosts[] = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2};
@@ -288,10 +296,8 @@ static void a_rank_lost_while_connecting_is_named(void **state)
             begin(&s, 5, SWARM_FATAL);
             s.split = true;
             s.params.windows = true;
-            s.faults[0] = (struct sl_sim_fault){.kind = SL_SIM_CRASH,
-                                                .rank = 3,
-                                                .at_ns = at_ns,
-                                                .for_ns = told ? 3000 : SL_NEVER};
+            s.faults[0] = (struct sl_sim_fault){
+                .kind = SL_SIM_CRASH, .rank = 3, .at_ns = at_ns, .for_ns = told ? 3000 : SL_NEVER};
             s.params.fault_count = 1;
             call(&s, SL_ALLREDUCE, 100, SLUICE_F32, 0);
             call(&s, SL_BARRIER, 1, SLUICE_I8, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Real collectives on simulated networks, one run per seed: shapes, settings and faults are drawn, and
- * every rank's results and errors are judged. Arguments: seeds.h.
+ * Real collectives on simulated networks, one run per seed: shapes, settings and faults are drawn,
+ * and every rank's results and errors are judged. Arguments: seeds.h.
  */
 #include "tests/sim/seeds.h"
 #include "tests/sim/swarm.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The verbs transport over the fake libibverbs, one run per seed: rails, sizes, messages and faults are
- * drawn, and what every request, control message and pool came to is judged. Arguments: seeds.h.
+ * The verbs transport over the fake libibverbs, one run per seed: rails, sizes, messages and faults
+ * are drawn, and what every request, control message and pool came to is judged. Arguments:
+ * seeds.h.
  */
 #include "tests/sim/seeds.h"
 #include "tests/sim/verbs_swarm.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the swarm of the verbs transport found, told again: each fails without its mend, however the draw
- * of seeds changes. Each is played with many orders of events. */
+/* What the swarm of the verbs transport found, told again: each fails without its mend, however the
+ * draw of seeds changes. Each is played with many orders of events. */
 #include "tests/sim/seeds.h"
 #include "tests/sim/verbs_swarm.h"
 
@@ -50,11 +50,15 @@ static void posts_fail(uint64_t seed)
     run.post_in = 1;
     vs_plain_fault(&run, VS_CUT, 3, SL_NS_PER_S);
     for (unsigned i = 0; i < 10; i++)
-        *vs_plain_fault(&run, VS_CALL, 20 + i * 6, 0) = (struct vs_fault){
-            .kind = VS_CALL, .at_round = 20 + i * 6, .pick = 2, .error = EIO}; /* the next ibv_post_send() */
+        *vs_plain_fault(&run, VS_CALL, 20 + i * 6, 0) =
+            (struct vs_fault){.kind = VS_CALL,
+                              .at_round = 20 + i * 6,
+                              .pick = 2,
+                              .error = EIO}; /* the next ibv_post_send() */
 }
 
-/* More frames are to be repeated than are posted at once, and the path that repeats them fails in the midst. */
+/* More frames are to be repeated than are posted at once, and the path that repeats them fails in
+ * the midst. */
 static void frames_keep_their_order_when_the_path_that_repeats_them_fails(void **state)
 {
     (void)state;
@@ -69,7 +73,8 @@ static void a_path_returns_meanwhile(uint64_t seed)
     run.early_faults = true;
     run.post_in = 6;
     run.calm_round = 2000;
-    /* The second rail of a side shows nothing until the first has failed, and then the other end cannot be told. */
+    /* The second rail of a side shows nothing until the first has failed, and then the other end
+     * cannot be told. */
     vs_plain_fault(&run, VS_HOLD, 0, 400 * SL_NS_PER_MS)->pick = 2 + (uint32_t)(seed % 2);
     vs_plain_fault(&run, VS_KILL, 8, 0);
     vs_plain_fault(&run, VS_STALL, 8, SL_NS_PER_S)->pick = 0;
@@ -91,7 +96,7 @@ static void shown_late(uint64_t seed)
     vs_plain_messages(&run, 1, 48, 300);
     run.keeps_wcs = seed % 2;
     run.timeout_steps = 2000;
-    run.latency_ns = 10 * SL_NS_PER_MS; /* of the companion, which tells the other end */
+    run.latency_ns = 10 * SL_NS_PER_MS; /* of the sideband, which tells the other end */
     /* What comes to a side is not shown to it, and not acknowledged; its queue pair fails first. */
     vs_plain_fault(&run, VS_ONE_WAY, 10, 30 * SL_NS_PER_MS)->pick = (2 + side) << 16;
     vs_plain_fault(&run, VS_HOLD, 10, 15 * SL_NS_PER_MS)->pick = side;
@@ -122,7 +127,8 @@ static void what_was_acknowledged_before_a_fence_is_counted(void **state)
     play_orders(late_completions);
 }
 
-/* An end gives a path up while its device takes messages, and no longer shows them in time to be counted. */
+/* An end gives a path up while its device takes messages, and no longer shows them in time to be
+ * counted. */
 static void marks_fail(uint64_t seed)
 {
     vs_plain(&run, seed, VS_PASSING, 3);
@@ -131,18 +137,22 @@ static void marks_fail(uint64_t seed)
     run.delay = 20;
     run.repeats = 12;
     for (unsigned i = 0; i < VS_FAULTS; i++)
-        *vs_plain_fault(&run, VS_CALL, 0, 0) = (struct vs_fault){
-            .kind = VS_CALL, .at_round = 10 + i * 12, .pick = 2, .pick2 = (uint32_t)(seed + i) % 5, .error = EIO};
+        *vs_plain_fault(&run, VS_CALL, 0, 0) = (struct vs_fault){.kind = VS_CALL,
+                                                                 .at_round = 10 + i * 12,
+                                                                 .pick = 2,
+                                                                 .pick2 = (uint32_t)(seed + i) % 5,
+                                                                 .error = EIO};
 }
 
-/* Nor is the device taken for dead because the mark, behind which nothing comes, was not taken once: swarm seed 225686. */
+/* Nor is the device taken for dead because the mark, behind which nothing comes, was not taken
+ * once: swarm seed 225686. */
 static void a_mark_that_is_not_taken_at_once_is_posted_again(void **state)
 {
     (void)state;
     play_orders(marks_fail);
 }
 
-static void crowded_companion(uint64_t seed)
+static void crowded_sideband(uint64_t seed)
 {
     vs_plain(&run, seed, VS_TCP, 1);
     vs_plain_messages(&run, 0, 40, 9000);
@@ -151,11 +161,11 @@ static void crowded_companion(uint64_t seed)
     vs_plain_fault(&run, VS_BLOCK, 3, SL_NS_PER_S);
 }
 
-/* Its first message ends before the companion takes the second. */
+/* Its first message ends before the sideband takes the second. */
 static void a_unit_that_is_half_handed_over_ends(void **state)
 {
     (void)state;
-    play_orders(crowded_companion);
+    play_orders(crowded_sideband);
 }
 
 static void flaps(uint64_t seed)
@@ -191,7 +201,7 @@ static void both_ends_say_that_there_is_no_path(void **state)
     play_orders(no_paths);
 }
 
-static void companion_breaks(uint64_t seed)
+static void sideband_breaks(uint64_t seed)
 {
     vs_plain(&run, seed, VS_PASSING, 2);
     vs_plain_messages(&run, 0, 30, 3000);
@@ -200,11 +210,11 @@ static void companion_breaks(uint64_t seed)
     vs_plain_fault(&run, VS_LOSE, 5, 0); /* pick2 0: it times out, so the peer lives */
 }
 
-/* Records go by the paths alone, and none waits for a companion that does not come. */
-static void control_messages_arrive_without_the_companion(void **state)
+/* Records go by the paths alone, and none waits for a sideband that does not come. */
+static void control_messages_arrive_without_the_sideband(void **state)
 {
     (void)state;
-    play_orders(companion_breaks);
+    play_orders(sideband_breaks);
 }
 
 static void idle_and_alone(uint64_t seed)
@@ -215,8 +225,8 @@ static void idle_and_alone(uint64_t seed)
     run.config[0].verbs_path_wait_ms = run.config[1].verbs_path_wait_ms = 500;
 }
 
-/* Nobody has anything to send, no port says that it is down, and no companion tells. */
-static void idle_ends_without_a_companion_notice_that_paths_died(void **state)
+/* Nobody has anything to send, no port says that it is down, and no sideband tells. */
+static void idle_ends_without_a_sideband_notice_that_paths_died(void **state)
 {
     (void)state;
     play_orders(idle_and_alone);
@@ -241,7 +251,8 @@ static void deaf_without_fallback(uint64_t seed)
     deaf(seed, VS_AWAY);
 }
 
-/* Neither end takes it for one that carries, whether all or acknowledges alone are lost one way. So data stays where it is carried. */
+/* Neither end takes it for one that carries, whether all or acknowledges alone are lost one way. So
+ * data stays where it is carried. */
 static void a_path_that_is_deaf_one_way_does_not_come_up(void **state)
 {
     (void)state;
@@ -302,8 +313,8 @@ int main(void)
         cmocka_unit_test(a_unit_that_is_half_handed_over_ends),
         cmocka_unit_test(a_rail_that_flaps_is_known_to_be_back),
         cmocka_unit_test(both_ends_say_that_there_is_no_path),
-        cmocka_unit_test(control_messages_arrive_without_the_companion),
-        cmocka_unit_test(idle_ends_without_a_companion_notice_that_paths_died),
+        cmocka_unit_test(control_messages_arrive_without_the_sideband),
+        cmocka_unit_test(idle_ends_without_a_sideband_notice_that_paths_died),
         cmocka_unit_test(a_path_that_is_deaf_one_way_does_not_come_up),
         cmocka_unit_test(what_a_device_delivers_twice_counts_once),
         cmocka_unit_test(a_message_shorter_than_its_room_outlives_its_paths),

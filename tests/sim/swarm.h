@@ -43,11 +43,11 @@ struct swarm {
     unsigned call_count;
     struct swarm_call wrong; /* MISMATCH: what culprit calls in place of calls[odd] */
     unsigned odd;
-    uint32_t culprit;        /* MISMATCH, ABORT */
-    unsigned abort_at;       /* ABORT: before this call */
+    uint32_t culprit;  /* MISMATCH, ABORT */
+    unsigned abort_at; /* ABORT: before this call */
     struct swarm_rank *rank;
     struct sl_sim_meeting *meeting;
-    int ran;                 /* of sl_sim_run() */
+    int ran; /* of sl_sim_run() */
     FILE *trace;
 };
 
@@ -57,17 +57,18 @@ struct swarm_rank {
     uint32_t rank;
     struct sl_exchange *exchange;
     struct sluice_comm *comm[SWARM_COMMS];
-    int made;                 /* result of making the communicators */
-    int result[SWARM_CALLS];  /* 1: not reached */
+    int made;                        /* result of making the communicators */
+    int result[SWARM_CALLS];         /* 1: not reached */
     char text[SWARM_CALLS + 1][256]; /* the sentences; the last is that of made */
-    char wrong[256];          /* the first wrong byte, or "" */
+    char wrong[256];                 /* the first wrong byte, or "" */
 };
 
 /* swarm_draw.c: everything from seed. */
 void swarm_draw(struct swarm *swarm, uint64_t seed);
 void swarm_print(const struct swarm *swarm, FILE *out);
 
-/* swarm_judge.c: runs it. False: why tells what went wrong. What ranks met stays until the clean-up. */
+/* swarm_judge.c: runs it. False: why tells what went wrong. What ranks met stays until the
+ * clean-up. */
 bool swarm_run(struct swarm *swarm, char *why, size_t cap);
 void swarm_clean_up(struct swarm *swarm);
 

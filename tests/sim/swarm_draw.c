@@ -15,16 +15,15 @@ static void draw_hosts(struct swarm *s, struct sl_rng *rng)
     uint64_t kind = pick(rng, 0, 3), per = pick(rng, 1, 4);
 
     for (uint32_t r = 0; r < s->ranks; r++)
-        s->host[r] = kind <= 1   ? 0
-                     : kind == 2 ? r / (uint32_t)per
-                                 : (uint32_t)pick(rng, 0, 2);
+        s->host[r] = kind <= 1 ? 0 : kind == 2 ? r / (uint32_t)per : (uint32_t)pick(rng, 0, 2);
 }
 
 /* This build does that collective on ranks that share no memory. */
 static bool has_algorithm(enum sl_coll coll)
 {
     for (const struct sl_algo *const *a = sl_algos; *a != NULL; a++)
-        if (((*a)->colls & 1u << coll) != 0 && !(*a)->needs_windows && strcmp((*a)->name, "self") != 0)
+        if (((*a)->colls & 1u << coll) != 0 && !(*a)->needs_windows &&
+            strcmp((*a)->name, "self") != 0)
             return true;
     return false;
 }
@@ -32,9 +31,9 @@ static bool has_algorithm(enum sl_coll coll)
 static void draw_call(struct swarm *s, struct sl_rng *rng, struct swarm_call *c)
 {
     static const enum sl_coll colls[] = {
-        SL_ALLREDUCE, SL_ALLREDUCE, SL_ALLREDUCE, SL_REDUCE_SCATTER, SL_ALL_GATHER, SL_BROADCAST,
-        SL_REDUCE,    SL_GATHER,    SL_SCATTER,   SL_ALL_TO_ALL,     SL_ALL_TO_ALL_V, SL_BARRIER,
-        SL_SEND,
+        SL_ALLREDUCE,    SL_ALLREDUCE, SL_ALLREDUCE, SL_REDUCE_SCATTER, SL_ALL_GATHER,
+        SL_BROADCAST,    SL_REDUCE,    SL_GATHER,    SL_SCATTER,        SL_ALL_TO_ALL,
+        SL_ALL_TO_ALL_V, SL_BARRIER,   SL_SEND,
     };
     uint64_t bytes;
 
@@ -56,8 +55,8 @@ static void draw_call(struct swarm *s, struct sl_rng *rng, struct swarm_call *c)
 
 static void draw_config(struct swarm *s, struct sl_rng *rng)
 {
-    static const char *const algos[] = {"flat", "direct", "ring", "biring", "tree", "halving", "bruck",
-                                        "pairwise", "hier"};
+    static const char *const algos[] = {"flat",    "direct", "ring",     "biring", "tree",
+                                        "halving", "bruck",  "pairwise", "hier"};
     struct sl_config *c = &s->config;
 
     sl_config_defaults(c);
@@ -117,8 +116,8 @@ static void draw_mild(struct swarm *s, struct sl_rng *rng, uint64_t span_ns)
     uint64_t left = 4;
 
     if (sl_rng_chance(rng, 3))
-        add_fault(s, (struct sl_sim_fault){SL_SIM_SLOW, (uint32_t)pick(rng, 0, s->ranks - 1), 0, 0, 0,
-                                           (uint32_t)pick(rng, 2, 20)});
+        add_fault(s, (struct sl_sim_fault){SL_SIM_SLOW, (uint32_t)pick(rng, 0, s->ranks - 1), 0, 0,
+                                           0, (uint32_t)pick(rng, 2, 20)});
     while (left-- > 0 && sl_rng_chance(rng, 2)) {
         uint32_t a = (uint32_t)pick(rng, 0, s->ranks - 1);
         uint64_t at = pick(rng, 0, span_ns), len = pick(rng, 1000, 30 * SL_NS_PER_MS);
@@ -192,15 +191,18 @@ void swarm_draw(struct swarm *s, uint64_t seed)
     memset(s, 0, sizeof(*s));
     s->seed = seed;
     sl_rng_init(&rng, seed);
-    s->mode = (enum swarm_mode)(seed % 8 < 4 ? SWARM_WELL : seed % 8 < 6 ? SWARM_FATAL
-                                : seed % 8 == 6 ? SWARM_MISMATCH : SWARM_ABORT);
+    s->mode = (enum swarm_mode)(seed % 8 < 4    ? SWARM_WELL
+                                : seed % 8 < 6  ? SWARM_FATAL
+                                : seed % 8 == 6 ? SWARM_MISMATCH
+                                                : SWARM_ABORT);
     s->ranks = (uint32_t)(pick(&rng, 0, 2) ? pick(&rng, 1, 6) : pick(&rng, 1, SWARM_RANKS));
     if (s->mode != SWARM_WELL && s->ranks < 2)
         s->ranks = 2;
     s->split = s->ranks >= 4 && sl_rng_chance(&rng, 4);
     draw_hosts(s, &rng);
     draw_config(s, &rng);
-    /* Comparing calls needs progress on the communicator that disagrees, and a call that is not refused. */
+    /* Comparing calls needs progress on the communicator that disagrees, and a call that is not
+     * refused. */
     if (s->mode == SWARM_MISMATCH) {
         s->split = false;
         s->config.algo[0] = 0;
@@ -238,13 +240,16 @@ void swarm_print(const struct swarm *s, FILE *out)
     static const char *const modes[] = {"well", "fatal", "mismatch", "abort"};
     static const char *const faults[] = {"crash", "freeze", "cut", "slow", "lose"};
 
-    fprintf(out, "# seed %" PRIu64 ": %u ranks, must end %s, algo '%s', chunk %lld, window %lld%s\n",
-            s->seed, s->ranks, modes[s->mode], s->config.algo, (long long)s->config.chunk_bytes,
-            s->params.windows ? (long long)s->config.shm_window_bytes : 0, s->split ? ", split" : "");
+    fprintf(
+        out, "# seed %" PRIu64 ": %u ranks, must end %s, algo '%s', chunk %lld, window %lld%s\n",
+        s->seed, s->ranks, modes[s->mode], s->config.algo, (long long)s->config.chunk_bytes,
+        s->params.windows ? (long long)s->config.shm_window_bytes : 0, s->split ? ", split" : "");
     fprintf(out, "# hosts");
     for (uint32_t r = 0; r < s->ranks; r++)
         fprintf(out, " %u", s->host[r]);
-    fprintf(out, "; latency %" PRIu64 " ns, jitter %" PRIu64 ", %" PRIu64 " ns/KiB, eager %zu, queues %u %u\n",
+    fprintf(out,
+            "; latency %" PRIu64 " ns, jitter %" PRIu64 ", %" PRIu64
+            " ns/KiB, eager %zu, queues %u %u\n",
             s->params.latency_ns, s->params.jitter_ns, s->params.ns_per_kib, s->params.eager_max,
             s->params.sends_max, s->params.recvs_max);
     for (size_t i = 0; i < s->params.fault_count; i++)

@@ -23,10 +23,8 @@ static bool allowed(const struct swarm *s, const struct swarm_rank *r, int resul
     switch (s->mode) {
     case SWARM_WELL: return false;
     case SWARM_MISMATCH: return result == -EPROTO && names_a_rank(text);
-    case SWARM_ABORT:
-        return (result == -ECANCELED || result == -ECONNRESET) && names_a_rank(text);
-    case SWARM_FATAL:
-        break;
+    case SWARM_ABORT: return (result == -ECANCELED || result == -ECONNRESET) && names_a_rank(text);
+    case SWARM_FATAL: break;
     }
     return (result == -ECONNRESET || result == -ETIMEDOUT || result == -EHOSTUNREACH ||
             result == -ECONNREFUSED || result == -ECANCELED) &&

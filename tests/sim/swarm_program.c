@@ -16,7 +16,7 @@ struct under_way {
     struct sluice_req *req[2]; /* the second: the receive of SL_SEND */
     uint8_t *in_block, *out_block, *in, *out;
     uint64_t in_count, out_count;
-    size_t *v;                 /* four arrays of all_to_all_v */
+    size_t *v; /* four arrays of all_to_all_v */
     bool started;
 };
 
@@ -128,8 +128,7 @@ static int start(struct under_way *u, struct sluice_comm *comm)
     int root = (int)c->root;
 
     switch (c->coll) {
-    case SL_ALLREDUCE:
-        return sluice_allreduce(comm, u->in, u->out, c->count, c->dtype, c->op, req);
+    case SL_ALLREDUCE: return sluice_allreduce(comm, u->in, u->out, c->count, c->dtype, c->op, req);
     case SL_REDUCE_SCATTER:
         return sluice_reduce_scatter(comm, u->in, u->out, c->count, c->dtype, c->op, req);
     case SL_ALL_GATHER: return sluice_all_gather(comm, u->in, u->out, c->count, c->dtype, req);
@@ -162,11 +161,11 @@ static void check_bytes(struct swarm_rank *r, const struct under_way *u, const u
         if (written)
             swarm_store(want, u->call.dtype, value);
         if (memcmp(want, data + i * esize, esize) != 0)
-            snprintf(r->wrong, sizeof(r->wrong), "rank %u: %s: element %llu of %s %llu is %u.., not %lld",
-                     r->rank, sl_coll_name(u->call.coll), (unsigned long long)i,
+            snprintf(r->wrong, sizeof(r->wrong),
+                     "rank %u: %s: element %llu of %s %llu is %u.., not %lld", r->rank,
+                     sl_coll_name(u->call.coll), (unsigned long long)i,
                      out ? "the output's" : "the input's", (unsigned long long)count,
-                     data[i * esize],
-                     written ? (long long)value : -1LL);
+                     data[i * esize], written ? (long long)value : -1LL);
     }
     for (unsigned i = 0; i < GUARD && r->wrong[0] == '\0'; i++)
         if (block[i] != BEFORE || block[GUARD + count * esize + i] != BEFORE)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plain reference: what each collective must leave, computed element by element. Values are small
- * whole numbers, so that sums and products are exact in every type and in any order. */
+/* The plain reference: what each collective must leave, computed element by element. Values are
+ * small whole numbers, so that sums and products are exact in every type and in any order. */
 #include "tests/sim/swarm.h"
 
 #include <string.h>

@@ -9,11 +9,13 @@
 #include <string.h>
 
 static const char *const mode_names[] = {"calm", "passing", "tcp", "away", "leave", "broken"};
-static const char *const fault_names[] = {
-    "kill", "cut", "cut one way", "qp fatal", "block", "one way", "flap", "gid move", "call", "stall",
-    "pause", "lose", "hold", "device fatal", "device removed", "leaves"};
+static const char *const fault_names[] = {"kill",  "cut",          "cut one way",    "qp fatal",
+                                          "block", "one way",      "flap",           "gid move",
+                                          "call",  "stall",        "pause",          "lose",
+                                          "hold",  "device fatal", "device removed", "leaves"};
 
-#define HOLD_NS (20 * SL_NS_PER_MS) /* longest time without what only waits: completions that are not shown */
+#define HOLD_NS                                                                                    \
+    (20 * SL_NS_PER_MS) /* longest time without what only waits: completions that are not shown */
 
 static uint64_t below(struct vs_run *run, uint64_t bound)
 {
@@ -27,7 +29,8 @@ static bool chance(struct vs_run *run, uint64_t in)
 
 /* One of the values of a list. */
 #define ONE_OF(run, ...)                                                                           \
-    (((const int64_t[]){__VA_ARGS__})[below(run, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t))])
+    (((const int64_t[]){                                                                           \
+        __VA_ARGS__})[below(run, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t))])
 
 static size_t draw_len(struct vs_run *run, size_t *budget)
 {
@@ -93,12 +96,14 @@ static void draw_traffic(struct vs_run *run)
 static void draw_config(struct vs_run *run)
 {
     int64_t eager = ONE_OF(run, 256, 256, 1024, 4096), eager2 = chance(run, 4) ? 512 : eager;
-    int64_t piece = ONE_OF(run, 0, 2048, 8192, 65536), staging = ONE_OF(run, 65536, 2 << 20, 4 << 20);
+    int64_t piece = ONE_OF(run, 0, 2048, 8192, 65536),
+            staging = ONE_OF(run, 65536, 2 << 20, 4 << 20);
     int64_t per_rail = ONE_OF(run, 0, 1, 2, 4), wait_ms = ONE_OF(run, 500, 3000);
 
     run->rails[0] = 1 + (unsigned)below(run, 4);
     run->rails[1] = chance(run, 3) ? 1 + (unsigned)below(run, 4) : run->rails[0];
-    if (per_rail * (run->rails[0] > run->rails[1] ? run->rails[0] : run->rails[1]) > SL_VERBS_PATHS_MAX)
+    if (per_rail * (run->rails[0] > run->rails[1] ? run->rails[0] : run->rails[1]) >
+        SL_VERBS_PATHS_MAX)
         per_rail = 1;
     for (unsigned i = 0; i < 2; i++) {
         struct sl_config *config = &run->config[i];
@@ -111,7 +116,8 @@ static void draw_config(struct vs_run *run)
         config->verbs_paths_per_rail = per_rail;
         config->verbs_retry_count = 2 + (int64_t)below(run, 6);
         /* Longer than faults that pass last, or short where they do not. */
-        config->verbs_path_wait_ms = run->mode == VS_AWAY || run->mode == VS_BROKEN ? wait_ms : 60000;
+        config->verbs_path_wait_ms =
+            run->mode == VS_AWAY || run->mode == VS_BROKEN ? wait_ms : 60000;
         snprintf(config->verbs_devices, sizeof(config->verbs_devices), "%c*", 'a' + i);
         if (run->mode == VS_TCP || (run->mode == VS_BROKEN && run->seed % 3 == 0))
             snprintf(config->verbs_fallback, sizeof(config->verbs_fallback), "tcp");
@@ -166,7 +172,7 @@ void vs_draw(struct vs_run *run, uint64_t seed)
 {
     static const enum vs_mode modes[16] = {
         VS_CALM, VS_PASSING, VS_PASSING, VS_PASSING, VS_PASSING, VS_PASSING, VS_PASSING, VS_TCP,
-        VS_TCP, VS_TCP, VS_AWAY, VS_AWAY, VS_LEAVE, VS_BROKEN, VS_BROKEN, VS_CALM};
+        VS_TCP,  VS_TCP,     VS_AWAY,    VS_AWAY,    VS_LEAVE,   VS_BROKEN,  VS_BROKEN,  VS_CALM};
 
     memset(run, 0, sizeof(*run));
     run->seed = seed;
@@ -215,9 +221,14 @@ void vs_plain_messages(struct vs_run *run, unsigned side, unsigned count, size_t
 
     queue->count = queue->window[0] = queue->window[1] = count;
     for (unsigned i = 0; i < count; i++)
-        queue->messages[i] = (struct vs_message){
-            .len = len, .wanted_len = len, .tag = i, .wanted_tag = i, .key = i * 7 + side,
-            .dst = true, .send_reg = i % 2, .recv_reg = i % 3 == 0};
+        queue->messages[i] = (struct vs_message){.len = len,
+                                                 .wanted_len = len,
+                                                 .tag = i,
+                                                 .wanted_tag = i,
+                                                 .key = i * 7 + side,
+                                                 .dst = true,
+                                                 .send_reg = i % 2,
+                                                 .recv_reg = i % 3 == 0};
 }
 
 struct vs_fault *vs_plain_fault(struct vs_run *run, enum vs_fault_kind kind, unsigned at_round,
@@ -225,14 +236,17 @@ struct vs_fault *vs_plain_fault(struct vs_run *run, enum vs_fault_kind kind, uns
 {
     struct vs_fault *fault = &run->faults[run->fault_count++];
 
-    *fault = (struct vs_fault){.kind = kind, .at_round = at_round, .for_ns = for_ns,
+    *fault = (struct vs_fault){.kind = kind,
+                               .at_round = at_round,
+                               .for_ns = for_ns,
                                .pick = (uint32_t)sl_rng_u64(&run->rng)};
     return fault;
 }
 
 void vs_print(const struct vs_run *run)
 {
-    printf("# seed %" PRIu64 ": %s, %u and %u rails, %u connections, eager %d/%d, piece %d, staging %d, %d "
+    printf("# seed %" PRIu64
+           ": %s, %u and %u rails, %u connections, eager %d/%d, piece %d, staging %d, %d "
            "paths per rail, delay %u, %s\n",
            run->seed, mode_names[run->mode], run->rails[0], run->rails[1], run->conn_count,
            (int)run->config[0].verbs_eager_bytes, (int)run->config[1].verbs_eager_bytes,

@@ -8,7 +8,7 @@
 
 #define QPS_MAX 256
 
-#define LOSE_NS (20 * SL_NS_PER_MS) /* between the losses of either end of a companion, at most */
+#define LOSE_NS (20 * SL_NS_PER_MS) /* between the losses of either end of a sideband, at most */
 
 static struct ibv_qp *any_qp(struct vs_run *run, uint32_t pick)
 {
@@ -30,7 +30,8 @@ static unsigned device_of(const struct vs_run *run, uint32_t pick)
     return pick % (run->rails[0] + run->rails[1]);
 }
 
-/* Of the two ways between a port of either side, one loses all (way 1, 2) or answers (3, 4); 0: both lose all. */
+/* Of the two ways between a port of either side, one loses all (way 1, 2) or answers (3, 4); 0:
+ * both lose all. */
 static void lose(struct vs_run *run, unsigned rail_a, unsigned rail_b, unsigned way, bool lost)
 {
     unsigned what = !lost ? 0 : way < 3 ? FAKE_IBV_LOSE_ALL : FAKE_IBV_LOSE_ANSWERS;
@@ -81,7 +82,8 @@ static void cut(struct vs_run *run, const struct vs_fault *fault)
 
 static void gid_move(struct vs_run *run, const struct vs_fault *fault)
 {
-    unsigned device = device_of(run, fault->pick), from = fault->pick2 % 4, to = 4 + fault->pick2 % 8;
+    unsigned device = device_of(run, fault->pick), from = fault->pick2 % 4,
+             to = 4 + fault->pick2 % 8;
     const struct fake_device *at = run->fake->devices[device];
 
     /* From the places that a port starts with to those after them. */

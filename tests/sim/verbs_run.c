@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs what was drawn: connects, lets both sides and the wire move in any order, judges, takes all down. */
+/* Runs what was drawn: connects, lets both sides and the wire move in any order, judges, takes all
+ * down. */
 #include "tests/sim/verbs_swarm.h"
 
 #include "core/err.h"
@@ -10,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define STILL_ROUNDS 40            /* in which nothing moves, before time jumps */
+#define STILL_ROUNDS 40 /* in which nothing moves, before time jumps */
 #define SLEEP_NS (10 * SL_NS_PER_MS)
 #define LIMIT_NS (60 * SL_NS_PER_S) /* of virtual time, after the faults */
 #define SETTLE_NS (4 * SL_NS_PER_S)
@@ -73,7 +74,7 @@ static void world_open(struct vs_run *run)
             fake_ibv_device_add(run->fake, &params);
         }
     sl_ibv_replace(fake_ibv_table(run->fake), fake_ibv_mlx5(run->fake));
-    sl_verbs_companion_replace(&loop_ops);
+    sl_verbs_sideband_replace(&loop_ops);
     sl_transport_complete(&sl_verbs_ops, &run->ops);
 }
 
@@ -82,7 +83,8 @@ static bool sides_open(struct vs_run *run)
     struct sl_handler handler = {.ctrl = vs_on_ctrl, .down = on_down, .arg = run};
 
     for (unsigned side = 0; side < 2; side++) {
-        /* Of each seed its own way, drawn apart from the rest: the other draws stay what they were. */
+        /* Of each seed its own way, drawn apart from the rest: the other draws stay what they
+         * were. */
         if (((run->seed * UINT64_C(0x9e3779b97f4a7c15)) >> (60 + 2 * side) & 3) == 0)
             run->config[side].verbs_srq = SL_OFF;
         run->worker[side] = (struct sl_worker){
@@ -233,7 +235,8 @@ static bool is_over(const struct vs_run *run)
         const struct vs_conn *conn = &run->conns[c];
         unsigned ends = conn->downs[0] + conn->downs[1] + conn->left[0] + conn->left[1];
 
-        /* The other end hears of it too. Without a companion even ends that have nothing to send notice. */
+        /* The other end hears of it too. Without a sideband even ends that have nothing to send
+         * notice. */
         if (ends == 1 || (run->mode == VS_AWAY && (run->goes_down || conn->lost) && ends == 0))
             return false;
     }
@@ -244,7 +247,8 @@ static void play(struct vs_run *run)
 {
     while (!is_over(run) && run->wrong[0] == '\0') {
         play_round(run, true);
-        if ((run->calm && loop_now(run->loop) > run->calm_ns + LIMIT_NS) || run->rounds > ROUNDS_MAX) {
+        if ((run->calm && loop_now(run->loop) > run->calm_ns + LIMIT_NS) ||
+            run->rounds > ROUNDS_MAX) {
             vs_traffic_judge(run);
             vs_wrong(run, "it does not end");
         }
@@ -269,14 +273,16 @@ static void judge_ends(struct vs_run *run)
             int status = conn->downs[side] > 0 ? conn->down_status[side] : 0, wanted = 0;
 
             if (conn->refused[side][0] != '\0' && conn->downs[side] == 0 && !conn->left[side])
-                vs_wrong(run, "side %u of connection %u is up, but %s", side, c, conn->refused[side]);
+                vs_wrong(run, "side %u of connection %u is up, but %s", side, c,
+                         conn->refused[side]);
             if (run->mode == VS_BROKEN || conn->left[side])
                 continue;
-            if (run->mode == VS_AWAY && (run->goes_down || conn->lost || conn->downs[0] + conn->downs[1] > 0))
+            if (run->mode == VS_AWAY &&
+                (run->goes_down || conn->lost || conn->downs[0] + conn->downs[1] > 0))
                 wanted = -EHOSTUNREACH;
             else if (conn->left[!side])
                 wanted = -ECONNRESET;
-            /* What the other end had to say found no room in a companion that is full. */
+            /* What the other end had to say found no room in a sideband that is full. */
             if (wanted == -EHOSTUNREACH && status == -ECONNRESET && run->crowded &&
                 conn->down_status[!side] == wanted)
                 wanted = status;
@@ -284,15 +290,16 @@ static void judge_ends(struct vs_run *run)
             if (wanted == -EHOSTUNREACH && conn->lost && status == -ETIMEDOUT)
                 wanted = status;
             if (status != wanted)
-                vs_wrong(run, "side %u of connection %u ended with %s, not %s: %s (the other: %s)", side,
-                         c, sluice_strerror(status), sluice_strerror(wanted),
+                vs_wrong(run, "side %u of connection %u ended with %s, not %s: %s (the other: %s)",
+                         side, c, sluice_strerror(status), sluice_strerror(wanted),
                          status != 0 ? conn->why[side] : "it is up", conn->why[!side]);
         }
 }
 
 static void judge_ep(struct vs_run *run, struct vs_conn *conn, unsigned side)
 {
-    struct sl_verbs_ep *ep = sl_verbs_ep_of(conn->ep[side]), *peer = sl_verbs_ep_of(conn->ep[!side]);
+    struct sl_verbs_ep *ep = sl_verbs_ep_of(conn->ep[side]),
+                       *peer = sl_verbs_ep_of(conn->ep[!side]);
     unsigned used = 0;
 
     for (unsigned i = 0; i < SL_VERBS_GRANTS; i++)
@@ -300,32 +307,41 @@ static void judge_ep(struct vs_run *run, struct vs_conn *conn, unsigned side)
     for (unsigned i = 0; i < SL_VERBS_TX_GRANTS; i++)
         used += ep->tx_grants[i].used;
     if (ep->credits + peer->credits_owed != SL_VERBS_CREDITS)
-        vs_wrong(run, "side %u has %u credits and is owed %u", side, ep->credits, peer->credits_owed);
+        vs_wrong(run, "side %u has %u credits and is owed %u", side, ep->credits,
+                 peer->credits_owed);
     if (used > 0)
         vs_wrong(run, "side %u has %u grants left", side, used);
     if (ep->tx_oldest != ep->tx_next || ep->rx_oldest != ep->rx_next || ep->held > 0 ||
         ep->redo_count > 0 || ep->deal_count > 0 || ep->early_count > 0 || ep->unannounced > 0 ||
-        ep->drop_count > 0 || (ep->record_count > 0 && run->mode != VS_TCP) || !sl_list_empty(&ep->repeat))
-        vs_wrong(run, "side %u has something left to do: %u of %u sends, %u of %u receives, %u held, %u redo, "
-                 "%u deal, %u early, %u unannounced, %u drops, %u records", side, ep->tx_oldest,
-                 ep->tx_next, ep->rx_oldest, ep->rx_next, ep->held, ep->redo_count, ep->deal_count,
-                 ep->early_count, ep->unannounced, ep->drop_count, ep->record_count);
+        ep->drop_count > 0 || (ep->record_count > 0 && run->mode != VS_TCP) ||
+        !sl_list_empty(&ep->repeat))
+        vs_wrong(run,
+                 "side %u has something left to do: %u of %u sends, %u of %u receives, %u held, %u "
+                 "redo, "
+                 "%u deal, %u early, %u unannounced, %u drops, %u records",
+                 side, ep->tx_oldest, ep->tx_next, ep->rx_oldest, ep->rx_next, ep->held,
+                 ep->redo_count, ep->deal_count, ep->early_count, ep->unannounced, ep->drop_count,
+                 ep->record_count);
     for (unsigned i = 0; i < ep->path_count && run->mode == VS_CALM; i++)
         if (ep->paths[i]->stats.failures > 0)
             vs_wrong(run, "path %u failed though nothing was done to it: %s", i, ep->paths[i]->why);
 }
 
-/* A path that does not carry both ways comes up at neither end; once it may, which was on its way up before. */
+/* A path that does not carry both ways comes up at neither end; once it may, which was on its way
+ * up before. */
 static void judge_ups(struct vs_run *run)
 {
     for (unsigned c = 0; c < run->conn_count && vs_paths_stay_away(run); c++)
         for (unsigned side = 0; side < 2; side++) {
             const struct vs_conn *conn = &run->conns[c];
-            const struct sl_verbs_ep *ep = conn->ep[side] != NULL ? sl_verbs_ep_of(conn->ep[side]) : NULL;
+            const struct sl_verbs_ep *ep =
+                conn->ep[side] != NULL ? sl_verbs_ep_of(conn->ep[side]) : NULL;
 
             if (ep != NULL && vs_ups(ep) > conn->ups_at_calm[side] + ep->path_count)
-                vs_wrong(run, "paths of side %u, connection %u, came up %u times though nothing was carried",
-                         side, c, (unsigned)(vs_ups(ep) - conn->ups_at_calm[side]));
+                vs_wrong(
+                    run,
+                    "paths of side %u, connection %u, came up %u times though nothing was carried",
+                    side, c, (unsigned)(vs_ups(ep) - conn->ups_at_calm[side]));
         }
 }
 
@@ -362,24 +378,28 @@ static void judge_pools(struct vs_run *run)
 
         if (iface->free_frame_count != SL_VERBS_TX_FRAMES || iface->tx_chunks.free_count != half ||
             iface->rx_chunks.free_count != half)
-            vs_wrong(run, "side %u: %u of %u frames, %u and %u of %u pieces of staging came back", side,
-                     iface->free_frame_count, SL_VERBS_TX_FRAMES, iface->tx_chunks.free_count,
+            vs_wrong(run, "side %u: %u of %u frames, %u and %u of %u pieces of staging came back",
+                     side, iface->free_frame_count, SL_VERBS_TX_FRAMES, iface->tx_chunks.free_count,
                      iface->rx_chunks.free_count, half);
         for (unsigned i = 0; i < iface->rail_count; i++) {
             struct sl_verbs_rail *rail = &iface->rails[i];
             const struct fake_obj *context = &FAKE_OF(fake_context, rail->context)->obj;
 
-            /* Completions that were held went with their queue pairs, and shared buffers with them. */
+            /* Completions that were held went with their queue pairs, and shared buffers with
+             * them. */
             if (context->dev->fatal || fake_obj_gone(context) || run->held)
                 continue;
             while (sl_verbs_rail_poll(rail, 64) > 0)
                 ;
-            unsigned there = rail->free_count + (rail->srq == NULL ? 0 : FAKE_OF(fake_srq, rail->srq)->rq.count);
+            unsigned there =
+                rail->free_count + (rail->srq == NULL ? 0 : FAKE_OF(fake_srq, rail->srq)->rq.count);
 
             if (there != rail->block_count * SL_VERBS_BLOCK_SLOTS || rail->own_count != 0 ||
                 rail->qpn_count != 0)
-                vs_wrong(run, "side %u, rail %u: %u of %u receive buffers, %u places, %u queue pairs", side, i,
-                         there, rail->block_count * SL_VERBS_BLOCK_SLOTS, rail->own_count, rail->qpn_count);
+                vs_wrong(run,
+                         "side %u, rail %u: %u of %u receive buffers, %u places, %u queue pairs",
+                         side, i, there, rail->block_count * SL_VERBS_BLOCK_SLOTS, rail->own_count,
+                         rail->qpn_count);
         }
     }
 }
@@ -423,12 +443,12 @@ static void world_close(struct vs_run *run)
     if (loop_misuse(run->loop) != NULL)
         vs_wrong(run, "misuse: %s", loop_misuse(run->loop));
     if (fake_ibv_live(run->fake) > 0 || loop_live(run->loop) > 0)
-        vs_wrong(run, "%u objects of libibverbs and %u of the companion are left",
+        vs_wrong(run, "%u objects of libibverbs and %u of the sideband are left",
                  fake_ibv_live(run->fake), loop_live(run->loop));
     fake_ibv_destroy(run->fake);
     loop_destroy(run->loop);
     run->loop = NULL;
-    sl_verbs_companion_replace(NULL);
+    sl_verbs_sideband_replace(NULL);
 }
 
 bool vs_run_it(struct vs_run *run)

@@ -68,13 +68,14 @@ static void message_open(struct vs_queue *queue, struct vs_message *m)
     struct vs_half *send = &m->half[0], *recv = &m->half[1];
 
     for (unsigned i = 0; i < 2; i++) {
-        m->half[i] = (struct vs_half){.run = queue->run, .message = m, .queue = queue, .is_recv = i};
+        m->half[i] =
+            (struct vs_half){.run = queue->run, .message = m, .queue = queue, .is_recv = i};
         m->half[i].req = (struct sl_req){.done = on_done, .arg = &m->half[i]};
     }
     half_open(send, m->len, m->send_reg);
     fill(send->block + VS_GUARD, m->key, m->len);
-    m->buf = (struct sl_buf){.addr = send->block + VS_GUARD, .len = m->len,
-                             .mr = m->given ? send->mr : NULL};
+    m->buf = (struct sl_buf){
+        .addr = send->block + VS_GUARD, .len = m->len, .mr = m->given ? send->mr : NULL};
     if (m->dst)
         half_open(recv, m->wanted_len, m->recv_reg);
     m->sink = (struct sl_sink){.dst = m->dst ? recv->block + VS_GUARD : NULL,
@@ -167,8 +168,8 @@ static void check_recv(struct vs_half *half)
                                 !all_are(half->block + used, FRESH, half->block_len - used)))
         vs_wrong(half->run, "memory around what came was touched, of %s", name_of(half));
     if (half->status != expected)
-        vs_wrong(half->run, "%s ended with %s, not %s", name_of(half), sluice_strerror(half->status),
-                 sluice_strerror(expected));
+        vs_wrong(half->run, "%s ended with %s, not %s", name_of(half),
+                 sluice_strerror(half->status), sluice_strerror(expected));
     else if (expected == -EPROTO && half->req.tag != m->tag)
         vs_wrong(half->run, "%s does not tell the sender's tag", name_of(half));
     else if (expected == -EMSGSIZE && half->req.len != m->len)
@@ -228,16 +229,18 @@ static void on_done(struct sl_req *req)
 
 static void on_piece(const struct sl_sink *sink, const void *bytes, size_t off, size_t len)
 {
-    struct vs_message *m = (struct vs_message *)(uintptr_t)sl_container_of((uintptr_t)sink,
-                                                                           struct vs_message, sink);
+    struct vs_message *m =
+        (struct vs_message *)(uintptr_t)sl_container_of((uintptr_t)sink, struct vs_message, sink);
     struct vs_half *half = &m->half[1];
 
     if (half->ended || off != half->taken || off + len > m->wanted_len) {
-        vs_wrong(half->run, "%s got %zu bytes at %zu, after %zu", name_of(half), len, off, half->taken);
+        vs_wrong(half->run, "%s got %zu bytes at %zu, after %zu", name_of(half), len, off,
+                 half->taken);
         return;
     }
     if (m->granule > 1 && len % m->granule != 0)
-        vs_wrong(half->run, "%s got a piece of %zu bytes, of granule %u", name_of(half), len, m->granule);
+        vs_wrong(half->run, "%s got a piece of %zu bytes, of granule %u", name_of(half), len,
+                 m->granule);
     memcpy(half->got + off, bytes, len);
     half->taken += len;
 }
@@ -247,7 +250,8 @@ static void on_piece(const struct sl_sink *sink, const void *bytes, size_t off, 
 /* As an endpoint may that is lost, also before it says so. */
 static void refused(struct vs_conn *conn, unsigned side, const char *what)
 {
-    snprintf(conn->refused[side], sizeof(conn->refused[side]), "%s was refused: %s", what, sluice_last_error());
+    snprintf(conn->refused[side], sizeof(conn->refused[side]), "%s was refused: %s", what,
+             sluice_last_error());
 }
 
 bool vs_post(struct vs_queue *queue, unsigned which)
@@ -269,7 +273,8 @@ bool vs_post(struct vs_queue *queue, unsigned which)
                     : run->ops.recv(ep, &m->sink, &half->req);
     if (rc == 1) {
         if (half->req.status != 0)
-            vs_wrong(run, "%s ended at once, with %s", name_of(half), sluice_strerror(half->req.status));
+            vs_wrong(run, "%s ended at once, with %s", name_of(half),
+                     sluice_strerror(half->req.status));
         on_end(half, 0);
         return true;
     }
@@ -331,7 +336,8 @@ static bool queue_over(const struct vs_queue *queue)
         unsigned side = which == 0 ? queue->from : !queue->from;
         bool gone = queue->conn->downs[side] > 0 || queue->conn->ep[side] == NULL;
 
-        if (queue->ended[which] != queue->next[which] || (!gone && queue->ended[which] != queue->count))
+        if (queue->ended[which] != queue->next[which] ||
+            (!gone && queue->ended[which] != queue->count))
             return false;
     }
     return queue->conn->downs[0] + queue->conn->downs[1] > 0 || queue->conn->ep[0] == NULL ||

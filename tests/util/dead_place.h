@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An address on this host where connecting waits, as for a host that is down: a listener whose queue is full. Include
- * cmocka.h before. */
+/* An address on this host where connecting waits, as for a host that is down: a listener whose
+ * queue is full. Include cmocka.h before. */
 #ifndef SL_TESTS_UTIL_DEAD_PLACE_H
 #define SL_TESTS_UTIL_DEAD_PLACE_H
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A rank that has its result and computes, in no call of the library, while a path between it and its peer breaks:
- * what the other rank has sent must end all the same, well before its deadline.
+ * A rank that has its result and computes, in no call of the library, while a path between it and
+ * its peer breaks: what the other rank has sent must end all the same, well before its deadline.
  *
  * usage: rest DIR    as rank 0 or 1 of 2
  *   DIR/broken  appears once the path is broken, after rank 1 has printed "posted"
  *   DIR/over    rank 0 makes it when its sends are over; rank 1 rests until then
  *
- * Rank 0 prints "sent after MS ms". Both print "done". Exit status 1: a wrong byte, or a file that does not come.
- * 3: an operation failed.
+ * Rank 0 prints "sent after MS ms". Both print "done". Exit status 1: a wrong byte, or a file that
+ * does not come. 3: an operation failed.
  */
 #include <fcntl.h>
 #include <sluice/sluice.h>

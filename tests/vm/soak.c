@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Keeps collectives running, every result checked, until a file appears: what the fault tests break rails under.
+ * Keeps collectives running, every result checked, until a file appears: what the fault tests break
+ * rails under.
  *
  * usage: soak STOP [SEED [BYTES [REGISTER]]]
  *   STOP      the file that ends it; rank 0 looks, all ranks end after the same round
@@ -8,9 +9,9 @@
  *   BYTES     the most that a rank's part of an operation has (262144)
  *   REGISTER  0: plain memory, 1: registered, 2: changes from round to round (2)
  *
- * Prints "round N" after a round, twenty times a second at most, "slow: MS ms for round N" where one took a
- * second, and "done: N rounds, M operations" at its end. Exit status 1: a wrong element. 3: an operation failed;
- * "failed: CODE after MS ms: sentence" tells how.
+ * Prints "round N" after a round, twenty times a second at most, "slow: MS ms for round N" where
+ * one took a second, and "done: N rounds, M operations" at its end. Exit status 1: a wrong element.
+ * 3: an operation failed; "failed: CODE after MS ms: sentence" tells how.
  */
 #include <errno.h>
 #include <sluice/sluice.h>
@@ -183,8 +184,10 @@ static int check(const struct soak *s, const struct part *part)
 
             if (want == got)
                 continue;
-            printf("wrong: round %llu, %s of %zu elements: block %zu element %zu is 0x%08x, not 0x%08x\n",
-                   (unsigned long long)s->rounds, kind_names[part->kind], part->count, b, i, got, want);
+            printf("wrong: round %llu, %s of %zu elements: block %zu element %zu is 0x%08x, not "
+                   "0x%08x\n",
+                   (unsigned long long)s->rounds, kind_names[part->kind], part->count, b, i, got,
+                   want);
             return EXIT_WRONG;
         }
     return 0;

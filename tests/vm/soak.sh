@@ -153,7 +153,7 @@ repetition() {
     ((chosen != 0)) || under_with=(bash -c 'SLUICE_INTERFACE=v$((SLUICE_RANK % 2)) exec "$0" "$@"')
     export SLUICE_TRANSPORT SLUICE_INTERFACE SLUICE_VERBS_FALLBACK SLUICE_VERBS_PATH_WAIT_MS "${settings[@]}"
     story="$size ranks, $bytes bytes, registered $reg, ${settings[0]#*VERBS_}, fallback $SLUICE_VERBS_FALLBACK"
-    story+=", companion ${under_with[0]:+on rail A}, ends $end:"
+    story+=", sideband ${under_with[0]:+on rail A}, ends $end:"
     lap_began=${EPOCHREALTIME/./}
     laps=()
     begin "$size" "$1" "$bytes" "$reg" && lap start && all_kinds && ends "$end" && lap end

@@ -37,8 +37,8 @@ struct sb_options {
     uint64_t min_bytes, max_bytes;
     uint64_t step_bytes; /* 0: multiply by factor */
     double factor;
-    int iters;       /* 0: by time */
-    double budget_s; /* time for each size and placement when iters is 0 */
+    int iters;            /* 0: by time */
+    double budget_s;      /* time for each size and placement when iters is 0 */
     int compute_us;       /* of processor time before each operation; 0: none */
     uint64_t touch_bytes; /* that the computing goes over */
     int warmup, check, agg, cycles;
@@ -97,7 +97,7 @@ struct sb_results {
     double busbw_sum;
     unsigned busbw_count;
     const struct sb_paths *paths; /* NULL: not asked for */
-    const char *error; /* what ended the run early, or NULL */
+    const char *error;            /* what ended the run early, or NULL */
 };
 
 #endif

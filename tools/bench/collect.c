@@ -38,7 +38,8 @@ static int take_mine(struct sluice_comm *comm, uint64_t since_ns, struct mine *m
     return 0;
 }
 
-static void add(struct sb_paths *out, int rank, const struct head *head, const char *block, size_t room)
+static void add(struct sb_paths *out, int rank, const struct head *head, const char *block,
+                size_t room)
 {
     const char *events = block + room * sizeof(struct sl_path_stat);
 
@@ -88,7 +89,8 @@ static char *block_of(const struct mine *mine, size_t paths, size_t events, size
     return block;
 }
 
-static int take_own(const struct mine *mine, const struct head *head, int rank, struct sb_paths *out)
+static int take_own(const struct mine *mine, const struct head *head, int rank,
+                    struct sb_paths *out)
 {
     size_t bytes;
     char *block = block_of(mine, head->paths, head->events, &bytes);
@@ -133,7 +135,8 @@ static int take_all(struct sluice_comm *comm, const struct mine *mine, const str
     return err;
 }
 
-int sb_paths_collect(struct sluice_comm *comm, uint64_t since_ns, bool together, struct sb_paths *out)
+int sb_paths_collect(struct sluice_comm *comm, uint64_t since_ns, bool together,
+                     struct sb_paths *out)
 {
     struct mine mine = {0};
     int err = take_mine(comm, since_ns, &mine);
@@ -141,7 +144,8 @@ int sb_paths_collect(struct sluice_comm *comm, uint64_t since_ns, bool together,
     if (err == 0) {
         struct head head = {mine.path_count, mine.event_count, mine.dropped};
 
-        if (!together || (err = take_all(comm, &mine, &head, out)) != 0 || sluice_comm_rank(comm) != 0) {
+        if (!together || (err = take_all(comm, &mine, &head, out)) != 0 ||
+            sluice_comm_rank(comm) != 0) {
             int own = take_own(&mine, &head, sluice_comm_rank(comm), out);
 
             err = err != 0 ? err : own;

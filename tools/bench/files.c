@@ -14,7 +14,8 @@ static int refuse(const char *path, int err)
     return sl_fail(-err, "cannot write %s: %s", path, strerror(err));
 }
 
-/* A file that is there is not opened: its contents, or who reads a pipe, are for the report itself. */
+/* A file that is there is not opened: its contents, or who reads a pipe, are for the report
+ * itself. */
 int sb_file_check(const char *path)
 {
     struct stat is;
@@ -22,11 +23,15 @@ int sb_file_check(const char *path)
     if (strcmp(path, "-") == 0)
         return 0;
     if (stat(path, &is) == 0)
-        return S_ISDIR(is.st_mode) ? refuse(path, EISDIR) : access(path, W_OK) != 0 ? refuse(path, errno) : 0;
+        return S_ISDIR(is.st_mode)       ? refuse(path, EISDIR)
+               : access(path, W_OK) != 0 ? refuse(path, errno)
+                                         : 0;
     if (errno != ENOENT)
         return refuse(path, errno);
     const char *slash = strrchr(path, '/');
-    char *folder = slash == NULL ? strdup(".") : slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
+    char *folder = slash == NULL   ? strdup(".")
+                   : slash == path ? strdup("/")
+                                   : strndup(path, (size_t)(slash - path));
 
     if (folder == NULL)
         return sl_fail(-ENOMEM, "no memory to look at %s", path);

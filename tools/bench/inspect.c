@@ -81,7 +81,9 @@ static int print_one(struct inspection *in, const struct sb_row *row, const stru
         return err;
     fprintf(in->out, "# rank %" PRIu32 ": %s%s of %" PRIu64 " %s by %s, %" PRIu32 " step%s\n",
             in->comm->rank, sb_colls[row->coll].name,
-            row->coll != SB_SENDRECV ? "" : call->coll == SL_SEND ? " (the send)" : " (the receive)",
+            row->coll != SB_SENDRECV ? ""
+            : call->coll == SL_SEND  ? " (the send)"
+                                     : " (the receive)",
             row->count, sluice_dtype_name(row->dtype), schedule.algo, schedule.step_count,
             schedule.step_count == 1 ? "" : "s");
     sl_schedule_print(&schedule, in->out);

@@ -191,7 +191,8 @@ static struct json_object *device_object(const struct sl_device *device)
     add_text(o, "why", device->why[0] != '\0' ? device->why : NULL);
     add_text(o, "detail", device->detail);
     json_object_object_add(o, "speed_Gbps",
-                           device->speed > 0 ? json_object_new_double((double)device->speed * 8e-9) : NULL);
+                           device->speed > 0 ? json_object_new_double((double)device->speed * 8e-9)
+                                             : NULL);
     while (*at != '\0') {
         int len = (int)strcspn(at, "\n");
 
@@ -210,7 +211,8 @@ int sb_json_write_list(const char *path, const char *version, const struct sb_tr
     add_text(o, "tool", "sluice-bench");
     add_text(o, "version", version);
     for (size_t i = 0; i < count; i++) {
-        struct json_object *transport = json_object_new_object(), *devices = json_object_new_array();
+        struct json_object *transport = json_object_new_object(),
+                           *devices = json_object_new_array();
 
         add_text(transport, "name", transports[i].name);
         add_text(transport, "why", transports[i].err != 0 ? transports[i].why : NULL);

@@ -108,9 +108,8 @@ static size_t find_transports(const struct sl_config *config, struct sb_transpor
 
         *at = (struct sb_transport){.name = (*ops)->name,
                                     .devices = calloc(DEVICES_MAX, sizeof(*at->devices))};
-        at->err = at->devices == NULL
-                      ? sl_fail(-ENOMEM, "no memory to list devices")
-                      : (*ops)->probe(config, at->devices, DEVICES_MAX, &at->count);
+        at->err = at->devices == NULL ? sl_fail(-ENOMEM, "no memory to list devices")
+                                      : (*ops)->probe(config, at->devices, DEVICES_MAX, &at->count);
         if (at->err != 0)
             snprintf(at->why, sizeof(at->why), "%s", sluice_last_error());
         else

@@ -8,7 +8,8 @@
 #include <stdio.h>
 
 /* Version, launcher, cores and caches, transports with devices, kernels, algorithms; each thing
- * that is out with the reason. json, unless NULL: a file for the transports ("-": stdout, and no text). */
+ * that is out with the reason. json, unless NULL: a file for the transports ("-": stdout, and no
+ * text). */
 int sb_list(FILE *out, const struct sl_config *config, const char *json);
 
 #endif

@@ -35,7 +35,7 @@ extern char **environ;
 
 /* ---- Ctrl-C: what was measured so far is reported ---- */
 
-static struct sluice_comm *running; /* what the signal ends; NULL outside a run */
+static struct sluice_comm *running;       /* what the signal ends; NULL outside a run */
 static volatile sig_atomic_t interrupted; /* the signal */
 
 /* Operations end with an error, and the run with its report. The second signal ends the process. */
@@ -77,11 +77,13 @@ static int exit_code_of(int err)
     return err == -EINVAL || err == -ENODEV || err == -ENOTSUP ? EXIT_USAGE : EXIT_WRONG;
 }
 
-/* What all ranks know alike is told by one: the lowest that lives, where an error has ended the communicator. */
+/* What all ranks know alike is told by one: the lowest that lives, where an error has ended the
+ * communicator. */
 static int complain_once(const struct sluice_comm *comm, int err)
 {
     int rank = sluice_comm_rank(comm);
-    bool speaks = comm->error != 0 ? comm->is_speaker : rank == 0 || exit_code_of(err) != EXIT_USAGE;
+    bool speaks =
+        comm->error != 0 ? comm->is_speaker : rank == 0 || exit_code_of(err) != EXIT_USAGE;
 
     return speaks ? complain(rank) : EXIT_WRONG;
 }
@@ -140,7 +142,8 @@ static int check_environment(const struct sl_config *config)
         err = sl_transport_names(config->transport, names, SL_IFACES_MAX, &count);
     for (unsigned i = 0; i < count && err == 0; i++)
         if (sl_transport_find(names[i].text, names[i].len) == NULL)
-            err = sl_fail(-ENODEV, "there is no transport '%.*s' in this build; see sluice-bench --list",
+            err = sl_fail(-ENODEV,
+                          "there is no transport '%.*s' in this build; see sluice-bench --list",
                           (int)names[i].len, names[i].text);
     return err;
 }
@@ -191,7 +194,7 @@ static int run(struct sluice_comm *comm, const struct sb_options *o, uint64_t si
         exit_code = EXIT_WRONG;
         if (err == -ECANCELED && interrupted == 0)
             poll(NULL, 0, SIGNAL_MS); /* another rank's signal came first: ours is on its way */
-        if (interrupted != 0) /* the others are, too: one word of rank 0 will do */
+        if (interrupted != 0)         /* the others are, too: one word of rank 0 will do */
             snprintf(error, sizeof(error), "interrupted by signal %d, %s", (int)interrupted,
                      strsignal(interrupted));
         else

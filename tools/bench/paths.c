@@ -60,7 +60,8 @@ static void print_paths(FILE *out, const struct sb_paths *paths)
     for (size_t i = 0; i < paths->path_count; i++)
         if (path_is_shown(&paths->paths[i]) && (int)strlen(paths->paths[i].stat.name) > width)
             width = (int)strlen(paths->paths[i].stat.name);
-    fprintf(out, "#\n# Paths\n# %4s %5s %5s  %-*s  %-10s  %14s %9s  %14s %9s  %9s %9s  %7s %6s  %s\n",
+    fprintf(out,
+            "#\n# Paths\n# %4s %5s %5s  %-*s  %-10s  %14s %9s  %14s %9s  %9s %9s  %7s %6s  %s\n",
             "rank", "peer", "path", width, "name", "state", "sent (B)", "messages", "received (B)",
             "messages", "p50 (us)", "p99 (us)", "resent", "failed", "last error");
     for (size_t i = 0; i < paths->path_count; i++)

@@ -27,13 +27,14 @@ struct sb_paths {
     uint64_t dropped; /* events that their ring had no room for */
 };
 
-/* All ranks call it together; together false: after a failure, when each has only what is its own. Times of
- * events count from since_ns of this rank's clock. */
-int sb_paths_collect(struct sluice_comm *comm, uint64_t since_ns, bool together, struct sb_paths *out);
+/* All ranks call it together; together false: after a failure, when each has only what is its own.
+ * Times of events count from since_ns of this rank's clock. */
+int sb_paths_collect(struct sluice_comm *comm, uint64_t since_ns, bool together,
+                     struct sb_paths *out);
 void sb_paths_fini(struct sb_paths *paths);
 
-/* Rank 0's paths and those of others that had trouble; then what happened. Nothing where no transport has paths
- * and nothing happened. */
+/* Rank 0's paths and those of others that had trouble; then what happened. Nothing where no
+ * transport has paths and nothing happened. */
 void sb_paths_report(FILE *out, const struct sb_paths *paths);
 
 #endif

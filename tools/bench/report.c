@@ -32,14 +32,18 @@ void sb_report_head(FILE *out, const struct sb_facts *facts, const struct sb_opt
             o->min_bytes, o->max_bytes, step, o->warmup, iters, o->agg, o->check,
             o->blocking ? "blocking" : "nonblocking");
     if (o->compute_us != 0)
-        fprintf(out, "# before each operation: %d us of computing over %" PRIu64 " bytes; times are of both, p50 and "
-                     "p99 of the operation alone\n",
+        fprintf(out,
+                "# before each operation: %d us of computing over %" PRIu64
+                " bytes; times are of both, p50 and "
+                "p99 of the operation alone\n",
                 o->compute_us, o->touch_bytes);
     if (facts->ranks == 1)
-        fprintf(out,
-                "# There is one rank only, so nothing is sent; -n 4 starts four ranks here.\n%s",
-                (o->colls & 1u << SB_SENDRECV) != 0 ? "# sendrecv is left out: it takes two ranks.\n" : "");
-    fflush(out); /* who reads a pipe sees what runs, also when the first row takes long or never comes */
+        fprintf(
+            out, "# There is one rank only, so nothing is sent; -n 4 starts four ranks here.\n%s",
+            (o->colls & 1u << SB_SENDRECV) != 0 ? "# sendrecv is left out: it takes two ranks.\n"
+                                                : "");
+    /* Who reads a pipe sees what runs, also when the first row takes long or never comes. */
+    fflush(out);
 }
 
 void sb_report_table_head(FILE *out, enum sb_coll_id coll, const struct sb_options *o)
@@ -144,7 +148,8 @@ void sb_report_tail(FILE *out, const struct sb_results *results)
     fprintf(out, "# Avg bus bandwidth    : %g\n",
             results->busbw_count > 0 ? results->busbw_sum / results->busbw_count : 0);
     if (results->error != NULL)
-        fprintf(out, "# Ended early          : %s\n# What stands above is all that was measured.\n", results->error);
+        fprintf(out, "# Ended early          : %s\n# What stands above is all that was measured.\n",
+                results->error);
     fprintf(out, "#\n");
     fflush(out);
 }

@@ -23,8 +23,8 @@ int sb_plot_write(const char *path, const struct sb_results *results);
 /* What a transport found on this machine, or why it is out. */
 struct sb_transport {
     const char *name;
-    int err;        /* of its probe: nothing was found */
-    char why[512];  /* then why */
+    int err;       /* of its probe: nothing was found */
+    char why[512]; /* then why */
     struct sl_device *devices;
     size_t count, shown; /* how many there are, and how many stand in devices */
 };

@@ -52,7 +52,7 @@ struct sweep {
     struct record *records; /* [size] */
     double *samples;        /* [SAMPLES_MAX] */
     struct sb_place places[AGG_MAX];
-    struct sb_work work;    /* between operations */
+    struct sb_work work; /* between operations */
     uint64_t seed, started_ns;
     size_t rows_expected, rows_done;
     int last_coll; /* whose table head was printed; -1: none */
@@ -64,7 +64,8 @@ static double now_s(void)
     return (double)sl_now(&sl_clock_monotonic) * 1e-9;
 }
 
-/* Waits for and frees those that were made (the others are NULL). The first error stays, with its sentence. */
+/* Waits for and frees those that were made (the others are NULL). The first error stays, with its
+ * sentence. */
 static int finish_requests(struct sluice_req **reqs, int count, int err)
 {
     char why[1024];
@@ -554,7 +555,8 @@ static int prepare_work(struct sweep *s)
         return 0;
     err = sb_work_init(&s->work, s->options->touch_bytes);
     if (err == 0)
-        err = sluice_allreduce(s->comm, &s->work.pass_s, &slowest_s, 1, SLUICE_F64, SLUICE_MAX, NULL);
+        err =
+            sluice_allreduce(s->comm, &s->work.pass_s, &slowest_s, 1, SLUICE_F64, SLUICE_MAX, NULL);
     if (err == 0)
         sb_work_size(&s->work, slowest_s, 1e-6 * s->options->compute_us);
     return err;
@@ -573,7 +575,9 @@ static int report_work(struct sweep *s)
         least_s = fmin(least_s, s->records[rank].stat.min);
         most_s = fmax(most_s, s->records[rank].stat.max);
     }
-    fprintf(s->out, "# Computing before an operation: %.1f to %.1f us of processor time, %" PRIu64 " passes of %.4f us\n",
+    fprintf(s->out,
+            "# Computing before an operation: %.1f to %.1f us of processor time, %" PRIu64
+            " passes of %.4f us\n",
             1e6 * least_s, 1e6 * most_s, s->work.passes, 1e6 * s->work.pass_s);
     return 0;
 }

@@ -15,8 +15,8 @@ int sb_sweep(struct sluice_comm *comm, const struct sb_options *options, FILE *o
 void sb_results_fini(struct sb_results *results);
 
 /* Calls visit for every collective, type, operator, root and size that the options ask for, in the
- * order of the tables (but for sendrecv, which takes two ranks, among one); the row's cells are empty. Stops at the first code that is not 0 and returns
- * it. */
+ * order of the tables (but for sendrecv, which takes two ranks, among one); the row's cells are
+ * empty. Stops at the first code that is not 0 and returns it. */
 typedef int sb_visit(void *arg, const struct sb_row *row);
 int sb_sweep_visit(const struct sb_options *options, int size, sb_visit *visit, void *arg);
 

@@ -9,7 +9,7 @@
 #include <time.h>
 
 #define MEASURED_BYTES ((size_t)1 << 20) /* a pass is timed by so many, at least one */
-#define MEASURED_TIMES 40                /* of which the shortest counts: the core may be shared for a while */
+#define MEASURED_TIMES 40 /* of which the shortest counts: the core may be shared for a while */
 
 /* Of this thread alone: others may have the core in between. */
 static double processor_s(void)
@@ -47,7 +47,8 @@ int sb_work_init(struct sb_work *work, size_t bytes)
     work->count = bytes / sizeof(double) > 0 ? bytes / sizeof(double) : 1;
     work->memory = calloc(work->count, sizeof(double));
     if (work->memory == NULL)
-        return sl_fail(-ENOMEM, "no memory of %zu bytes to compute in; give a smaller --touch", bytes);
+        return sl_fail(-ENOMEM, "no memory of %zu bytes to compute in; give a smaller --touch",
+                       bytes);
     work->passes = 1; /* touches the pages */
     sb_work_do(work);
     work->passes = 1 + MEASURED_BYTES / (work->count * sizeof(double));

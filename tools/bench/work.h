@@ -10,7 +10,7 @@ struct sb_work {
     double *memory; /* owned; NULL: none */
     size_t count;   /* doubles of it */
     uint64_t passes;
-    double pass_s;  /* what a pass takes, of processor time, where nothing disturbs it */
+    double pass_s;          /* what a pass takes, of processor time, where nothing disturbs it */
     double least_s, most_s; /* what was computed at once so far: of processor time */
 };
 

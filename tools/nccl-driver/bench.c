@@ -373,7 +373,8 @@ out:
     return rc;
 }
 
-/* One TCP stream in the hands of blocking calls. Nothing is in flight, but the messages lie in as much memory. */
+/* One TCP stream in the hands of blocking calls. Nothing is in flight, but the messages lie in as
+ * much memory. */
 static int socket_open(struct rank *r)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -440,7 +441,8 @@ static int socket_stream(struct rank *r, int fd, uint8_t *data, size_t size)
         }
     }
     if (r->idx == 0)
-        watch_figure("stream_mb_s", size, bench_options.in_flight, median(rates, bench_options.repeats));
+        watch_figure("stream_mb_s", size, bench_options.in_flight,
+                     median(rates, bench_options.repeats));
     return end_stream(r, size, cpu_now() - cpu, watch_now() - wall);
 }
 

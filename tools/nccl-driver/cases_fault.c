@@ -302,8 +302,8 @@ static int broken(void)
 }
 
 /*
- * The receiver's requests are done, so NCCL does not call its plugin any more, while what the sender would learn that
- * from is lost: the sends must end all the same.
+ * The receiver's requests are done, so NCCL does not call its plugin any more, while what the
+ * sender would learn that from is lost: the sends must end all the same.
  */
 static int sends_end_though_the_receiver_rests(struct rank *r)
 {
@@ -319,11 +319,13 @@ static int sends_end_though_the_receiver_rests(struct rank *r)
     if (rank_start(r) != 0 || rank_connect(r, conns, 1) != 0 || case_carry(r, conns, 1, &like) != 0)
         return -1;
     if (r->idx == 1) {
-        if (case_begin(r, conns, 1, &like, &flows, &count) != 0 || case_asked(flows, count, like.steps) != 0)
+        if (case_begin(r, conns, 1, &like, &flows, &count) != 0 ||
+            case_asked(flows, count, like.steps) != 0)
             return -1;
         printf("# the receives are posted\n");
         fflush(stdout);
-        if (flow_await(r, &flows[0]) != 0 || boot_recv(r, 0, &word, 1) != 0) /* in no call of the plugin */
+        if (flow_await(r, &flows[0]) != 0 ||
+            boot_recv(r, 0, &word, 1) != 0) /* in no call of the plugin */
             return -1;
     } else if (broken() != 0 || case_begin(r, conns, 1, &like, &flows, &count) != 0 ||
                flow_await(r, &flows[0]) != 0 || boot_send(r, 1, &word, 1) != 0) {
@@ -348,7 +350,8 @@ const struct driver_case cases_fault[] = {
      CASE_PROCESSES | CASE_FAULT | CASE_NETNS},
     {"a_link_lost_for_good_ends_every_request", a_link_lost_for_good_ends_every_request, 2,
      CASE_PROCESSES | CASE_FAULT | CASE_NETNS | CASE_EXTRA},
-    {"sends_end_though_the_receiver_rests", sends_end_though_the_receiver_rests, 2, CASE_PROCESSES | CASE_EXTRA},
+    {"sends_end_though_the_receiver_rests", sends_end_though_the_receiver_rests, 2,
+     CASE_PROCESSES | CASE_EXTRA},
     {"traffic_goes_on_until_told", traffic_goes_on_until_told, 2, CASE_PROCESSES | CASE_EXTRA},
     {"a_peer_that_stands_still_for_long_is_waited_for",
      a_peer_that_stands_still_for_long_is_waited_for, 2, CASE_PROCESSES | CASE_FAULT | CASE_EXTRA},

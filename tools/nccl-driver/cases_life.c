@@ -359,7 +359,8 @@ static int aborted_jobs_leave_no_trace(struct rank *r)
     return many_times(r, abort_once, "aborted jobs");
 }
 
-/* Two families of communicators in one process; one ends while the other is in the middle of its messages. */
+/* Two families of communicators in one process; one ends while the other is in the middle of its
+ * messages. */
 static int two_contexts_live_side_by_side(struct rank *r)
 {
     const struct flow like = {.steps = 300, .sizes = bulk, .size_count = COUNT(bulk), .hold = 1};

@@ -48,10 +48,10 @@ typedef void sl_nccl_logger(enum sl_nccl_log_level level, unsigned long flags, c
 #define SL_NCCL_PTR_CUDA 0x2
 #define SL_NCCL_PTR_DMABUF 0x4
 
-#define SL_NCCL_HANDLE_BYTES 128  /* of a listener, carried to the connecting rank */
-#define SL_NCCL_REQUESTS 32       /* that NCCL may have in flight on one comm */
+#define SL_NCCL_HANDLE_BYTES 128                 /* of a listener, carried to the connecting rank */
+#define SL_NCCL_REQUESTS 32                      /* that NCCL may have in flight on one comm */
 #define SL_NCCL_NET_BYTES_MAX (INT64_C(1) << 40) /* the largest maxP2pBytes that is accepted */
-#define SL_NCCL_UNDEFINED (-1)    /* trafficClass, railId, planeId */
+#define SL_NCCL_UNDEFINED (-1)                   /* trafficClass, railId, planeId */
 
 /* What *request holds when irecv is called and its completion may come early. */
 #define SL_NCCL_RECV_OPTIONAL ((void *)(uintptr_t)1)
@@ -83,9 +83,11 @@ typedef enum sl_nccl_result sl_nccl_profiler_callback(void **event, int kind, vo
 
 static_assert(sizeof(void *) == 8, "sizes and offsets here are those of 64-bit Linux");
 static_assert(sizeof(enum sl_nccl_result) == 4 && sizeof(enum sl_nccl_log_level) == 4 &&
-              sizeof(enum sl_nccl_device_type) == 4, "an enum is passed as an int");
+                  sizeof(enum sl_nccl_device_type) == 4,
+              "an enum is passed as an int");
 static_assert(sizeof(struct sl_nccl_device_handle) == 32 &&
-              offsetof(struct sl_nccl_device_handle, handle) == 8 &&
-              offsetof(struct sl_nccl_device_handle, needs_proxy_progress) == 24, "as NCCL has it");
+                  offsetof(struct sl_nccl_device_handle, handle) == 8 &&
+                  offsetof(struct sl_nccl_device_handle, needs_proxy_progress) == 24,
+              "as NCCL has it");
 
 #endif

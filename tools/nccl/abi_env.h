@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NCCL's environment interface, versions 1 (NCCL 2.28.7 and later) and 2 (2.30.7): supplies settings. */
+/* NCCL's environment interface, versions 1 (NCCL 2.28.7 and later) and 2 (2.30.7): supplies
+ * settings. */
 #ifndef SL_NCCL_ABI_ENV_H
 #define SL_NCCL_ABI_ENV_H
 
@@ -9,8 +10,9 @@
 #define SL_NCCL_ENV_V2_SYMBOL "ncclEnvPlugin_v2"
 
 /*
- * get() stands in for getenv(): the text must stay valid until finalize(), or until the same name is asked
- * for again; NULL: not set. It is asked for every variable, also those that the environment holds.
+ * get() stands in for getenv(): the text must stay valid until finalize(), or until the same name
+ * is asked for again; NULL: not set. It is asked for every variable, also those that the
+ * environment holds.
  */
 struct sl_nccl_env_v1 {
     const char *name;

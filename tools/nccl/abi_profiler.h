@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the versions of NCCL's profiler interface have in common: kinds of events and their states. */
+/* What the versions of NCCL's profiler interface have in common: kinds of events and their
+ * states. */
 #ifndef SL_NCCL_ABI_PROFILER_H
 #define SL_NCCL_ABI_PROFILER_H
 
@@ -15,18 +16,18 @@ enum sl_nccl_profile_kind {
     SL_NCCL_PROFILE_PROXY_CTRL = 1 << 5,
     SL_NCCL_PROFILE_KERNEL_CH = 1 << 6,
     SL_NCCL_PROFILE_NET_PLUGIN = 1 << 7,
-    SL_NCCL_PROFILE_GROUP_API = 1 << 8,      /* v5 and later */
+    SL_NCCL_PROFILE_GROUP_API = 1 << 8, /* v5 and later */
     SL_NCCL_PROFILE_COLL_API = 1 << 9,
     SL_NCCL_PROFILE_P2P_API = 1 << 10,
     SL_NCCL_PROFILE_KERNEL_LAUNCH = 1 << 11,
-    SL_NCCL_PROFILE_CE_COLL = 1 << 12,       /* v6 and later: copy engines */
+    SL_NCCL_PROFILE_CE_COLL = 1 << 12, /* v6 and later: copy engines */
     SL_NCCL_PROFILE_CE_SYNC = 1 << 13,
     SL_NCCL_PROFILE_CE_BATCH = 1 << 14,
-    SL_NCCL_PROFILE_KERNEL_PHASE = 1 << 15   /* v7: comes only with KERNEL_CH */
+    SL_NCCL_PROFILE_KERNEL_PHASE = 1 << 15 /* v7: comes only with KERNEL_CH */
 };
 
-/* States. A step that is sent: GPU, PEER, WAIT, stop; one that is received: WAIT, FLUSH, GPU, stop. PEER
- * is recorded with every poll until the network takes the step. */
+/* States. A step that is sent: GPU, PEER, WAIT, stop; one that is received: WAIT, FLUSH, GPU, stop.
+ * PEER is recorded with every poll until the network takes the step. */
 enum sl_nccl_profile_state {
     SL_NCCL_STATE_SEND_GPU_WAIT = 8, /* the GPU has not filled the buffer */
     SL_NCCL_STATE_SEND_WAIT = 9,     /* the network is at it */
@@ -61,7 +62,7 @@ union sl_nccl_profile_args {
     } net_plugin;
     struct {
         uint64_t gpu_ns; /* the GPU's global timer */
-    } kernel_ch; /* and of phases of kernels */
+    } kernel_ch;         /* and of phases of kernels */
 };
 
 static_assert(sizeof(union sl_nccl_profile_args) == 8, "frozen");

@@ -13,7 +13,7 @@
 /* Of a start. Borrowed for the call; texts live as long as the library. */
 struct sl_nccl_profile_event_v4 {
     uint8_t type; /* enum sl_nccl_profile_kind */
-    void *parent;  /* handle of the event that this one is part of */
+    void *parent; /* handle of the event that this one is part of */
     int rank;
     union {
         struct {

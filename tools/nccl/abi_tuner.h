@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NCCL's tuner interface, versions 3 to 6 (NCCL 2.22 to 2.30). A table of costs, in microseconds per
- * algorithm and protocol, is handed over before each collective; the lowest wins.
+ * NCCL's tuner interface, versions 3 to 6 (NCCL 2.22 to 2.30). A table of costs, in microseconds
+ * per algorithm and protocol, is handed over before each collective; the lowest wins.
  */
 #ifndef SL_NCCL_ABI_TUNER_H
 #define SL_NCCL_ABI_TUNER_H
@@ -58,8 +58,8 @@ struct sl_nccl_tuner_constants {
 };
 
 /*
- * costs is float[algos][protos] in spite of its type: one row of protos after the other. Anything but
- * success leaves the collective to NCCL, as does leaving everything as it is.
+ * costs is float[algos][protos] in spite of its type: one row of protos after the other. Anything
+ * but success leaves the collective to NCCL, as does leaving everything as it is.
  */
 struct sl_nccl_tuner_v3 {
     const char *name;
@@ -88,7 +88,8 @@ struct sl_nccl_tuner_v5 {
     enum sl_nccl_result (*finalize)(void *ctx);
 };
 
-/* chunk, which may be NULL, changes the size of the pieces that NCCL chose; it clamps the result. */
+/* chunk, which may be NULL, changes the size of the pieces that NCCL chose; it clamps the
+ * result. */
 struct sl_nccl_tuner_v6 {
     const char *name;
     enum sl_nccl_result (*init)(void **ctx, uint64_t comm_id, size_t ranks, size_t nodes,
@@ -97,8 +98,8 @@ struct sl_nccl_tuner_v6 {
     enum sl_nccl_result (*choose)(void *ctx, enum sl_nccl_func func, size_t bytes, int ops,
                                   float **costs, int algos, int protos, int reg_buf, int *channels);
     enum sl_nccl_result (*finalize)(void *ctx);
-    enum sl_nccl_result (*chunk)(void *ctx, enum sl_nccl_func func, size_t bytes, int algo, int proto,
-                                 int channels, size_t *chunk_bytes);
+    enum sl_nccl_result (*chunk)(void *ctx, enum sl_nccl_func func, size_t bytes, int algo,
+                                 int proto, int channels, size_t *chunk_bytes);
 };
 
 static_assert(sizeof(struct sl_nccl_nvlink_domains) == 12, "frozen");

@@ -25,9 +25,9 @@ struct sl_nccl_net_config_v10 {
 /* Comes uninitialised: every member must be filled. */
 struct sl_nccl_net_props_v10 {
     char *name;
-    char *pci_path; /* the directory of the PCI device in sysfs; NULL: a virtual device */
-    uint64_t guid; /* the same for all functions of one chip */
-    int ptr_support; /* SL_NCCL_PTR_* */
+    char *pci_path;    /* the directory of the PCI device in sysfs; NULL: a virtual device */
+    uint64_t guid;     /* the same for all functions of one chip */
+    int ptr_support;   /* SL_NCCL_PTR_* */
     int reg_is_global; /* a registration serves every comm of the device */
     int force_flush;
     int speed; /* Mbit/s */

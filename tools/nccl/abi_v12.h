@@ -22,9 +22,9 @@ struct sl_nccl_net_config_v12 {
 /* Comes uninitialised: every member must be filled. */
 struct sl_nccl_net_props_v12 {
     char *name;
-    char *pci_path; /* the directory of the PCI device in sysfs; NULL: a virtual device */
-    uint64_t guid; /* the same for all functions of one chip */
-    int ptr_support; /* SL_NCCL_PTR_* */
+    char *pci_path;    /* the directory of the PCI device in sysfs; NULL: a virtual device */
+    uint64_t guid;     /* the same for all functions of one chip */
+    int ptr_support;   /* SL_NCCL_PTR_* */
     int reg_is_global; /* a registration serves every comm of the device */
     int force_flush;
     int speed; /* Mbit/s */
@@ -38,8 +38,8 @@ struct sl_nccl_net_props_v12 {
     size_t p2p_bytes_max;
     size_t coll_bytes_max;
     int multi_request_max; /* not used by NCCL itself; 1 */
-    int16_t rail_id; /* SL_NCCL_UNDEFINED: unknown */
-    int16_t plane_id; /* SL_NCCL_UNDEFINED: unknown */
+    int16_t rail_id;       /* SL_NCCL_UNDEFINED: unknown */
+    int16_t plane_id;      /* SL_NCCL_UNDEFINED: unknown */
 };
 
 /* How a communicator is about to use the network: a hint. */

@@ -7,11 +7,13 @@
  *   listen.c   accepting · dial.c connecting · link.c what both do · wire.c the bytes
  *   data.c     isend, irecv, test · memory.c registrations
  *
- * A *context* is one of NCCL's communicators. An *engine* is one device in it: a worker, and an interface of
- * each transport that its connections use. NCCL calls from two threads at a time, one that moves data and one
- * that connects, registers and closes, so an engine has a lock; the second is seldom there.
+ * A *context* is one of NCCL's communicators. An *engine* is one device in it: a worker, and an
+ * interface of each transport that its connections use. NCCL calls from two threads at a time, one
+ * that moves data and one that connects, registers and closes, so an engine has a lock; the second
+ * is seldom there.
  *
- * Functions return 0 or a negative errno with its sentence, as everywhere; plugin.c makes NCCL's codes of them.
+ * Functions return 0 or a negative errno with its sentence, as everywhere; plugin.c makes NCCL's
+ * codes of them.
  */
 #ifndef SL_NCCL_ADAPT_H
 #define SL_NCCL_ADAPT_H
@@ -31,10 +33,10 @@
 #include <stdint.h>
 
 #define SL_NCCL_DEVICES_MAX 32
-#define SL_NCCL_PENDING 32         /* of one listener, not connected yet */
+#define SL_NCCL_PENDING 32 /* of one listener, not connected yet */
 #define SL_NCCL_RECVS SL_NCCL_REQUESTS
 #define SL_NCCL_SENDS (SL_NCCL_REQUESTS * SL_NCCL_GROUP_MAX)
-#define SL_NCCL_CALLS SL_NCCL_REQUESTS /* announcements that may be on their way */
+#define SL_NCCL_CALLS SL_NCCL_REQUESTS       /* announcements that may be on their way */
 #define SL_NCCL_BYTES_MAX (INT64_C(1) << 30) /* of one message: sizes are told in an int */
 #define SL_NCCL_WHY 192
 #define SL_NCCL_PEER_NAME 64
@@ -47,7 +49,7 @@ struct sl_nccl_device {
     char pci_path[256];                 /* "": virtual */
     uint64_t guid;
     int speed_mbit, port;
-    bool takes_gpu;                     /* its transport registers GPU memory */
+    bool takes_gpu; /* its transport registers GPU memory */
 };
 
 struct sl_nccl_device_list {
@@ -61,13 +63,13 @@ int sl_nccl_devices_find(const struct sl_config *config, struct sl_nccl_device_l
 /* ---- contexts and engines ---- */
 
 struct sl_nccl_ctx {
-    struct sl_node link;    /* of all contexts */
-    uint64_t life;          /* of the process that made it: core/fork.h */
+    struct sl_node link; /* of all contexts */
+    uint64_t life;       /* of the process that made it: core/fork.h */
     struct sl_node engines;
     struct sl_config config;
     int traffic_class;
     sl_nccl_profiler_callback *profiler; /* NULL: NCCL has none */
-    bool open;              /* between init and finalize */
+    bool open;                           /* between init and finalize */
 };
 
 /* A transport that connections of an engine may use; opened when the first one does. */
@@ -76,29 +78,29 @@ struct sl_nccl_way {
     bool has_device;
     struct sl_device device;
     struct sl_iface *iface;
-    bool out;               /* could not be opened */
-    unsigned place;         /* in the order of preference */
+    bool out;       /* could not be opened */
+    unsigned place; /* in the order of preference */
 };
 
 struct sl_nccl_engine {
-    struct sl_node link;    /* ctx->engines */
+    struct sl_node link; /* ctx->engines */
     struct sl_nccl_ctx *ctx;
-    uint64_t life;          /* of the process, as its context's */
+    uint64_t life; /* of the process, as its context's */
     unsigned dev;
     int traffic_class;
-    unsigned users;         /* comms and listeners; by the lock of contexts */
-    pthread_mutex_t lock;   /* what is below */
+    unsigned users;       /* comms and listeners; by the lock of contexts */
+    pthread_mutex_t lock; /* what is below */
     struct sl_config config;
     struct sl_worker worker;
     uint64_t host;
     struct sl_nccl_way ways[SL_NCCL_WAYS];
     struct sl_node comms, dials, listens;
     struct sl_pending_log pending_log; /* of all its listeners */
-    struct sl_node backlog; /* comms with something that a transport did not take yet */
-    uint64_t looks;         /* at the transports, so far */
-    struct sl_keeper keeper; /* looks when nobody does, where paths are to be mended */
-    uint64_t kept_looks;    /* looks when it last did */
-    int error;              /* of an interface that is lost */
+    struct sl_node backlog;            /* comms with something that a transport did not take yet */
+    uint64_t looks;                    /* at the transports, so far */
+    struct sl_keeper keeper;           /* looks when nobody does, where paths are to be mended */
+    uint64_t kept_looks;               /* looks when it last did */
+    int error;                         /* of an interface that is lost */
     char why[SL_NCCL_WHY];
 };
 
@@ -111,9 +113,9 @@ struct sl_nccl_mr {
     uintptr_t addr;
     size_t len;
     struct sl_iface *iface; /* of mr */
-    struct sl_mr *mr;    /* NULL: the transport has no use for one */
-    bool is_gpu;         /* never to be touched by the processor */
-    unsigned uses;       /* by requests that are not over */
+    struct sl_mr *mr;       /* NULL: the transport has no use for one */
+    bool is_gpu;            /* never to be touched by the processor */
+    unsigned uses;          /* by requests that are not over */
 };
 
 enum sl_nccl_req_kind { SL_NCCL_REQ_SEND, SL_NCCL_REQ_RECV };
@@ -133,7 +135,7 @@ struct sl_nccl_send {
     struct sl_buf buf;
     uint64_t tag;
     struct sl_nccl_mr *mr;
-    void *event;         /* of the profiler, NULL: none */
+    void *event; /* of the profiler, NULL: none */
 };
 
 struct sl_nccl_recv {
@@ -164,22 +166,22 @@ struct sl_nccl_calling {
 
 struct sl_nccl_send_side {
     struct sl_nccl_called called[SL_NCCL_CALLS];
-    uint64_t group;              /* the oldest that is not complete */
-    bool is_open;                /* its announcement was read: */
+    uint64_t group; /* the oldest that is not complete */
+    bool is_open;   /* its announcement was read: */
     struct sl_nccl_call call;
     struct sl_nccl_send *slots[SL_NCCL_GROUP_MAX]; /* matched */
     bool taken[SL_NCCL_GROUP_MAX];
-    unsigned given;              /* slots that went to the queue */
-    uint64_t message;            /* number of the next one */
-    struct sl_node queue;        /* to be posted, in order */
+    unsigned given;       /* slots that went to the queue */
+    uint64_t message;     /* number of the next one */
+    struct sl_node queue; /* to be posted, in order */
     struct sl_node free;
     struct sl_nccl_send sends[SL_NCCL_SENDS];
 };
 
 struct sl_nccl_recv_side {
     struct sl_nccl_calling calling[SL_NCCL_CALLS];
-    uint64_t group;              /* of the next irecv */
-    uint64_t announced;          /* of the next announcement to be sent */
+    uint64_t group;     /* of the next irecv */
+    uint64_t announced; /* of the next announcement to be sent */
     uint64_t message;
     struct sl_node queue;
     struct sl_node free;
@@ -190,15 +192,16 @@ struct sl_nccl_comm {
     struct sl_node link;    /* engine->comms */
     struct sl_node waiting; /* engine->backlog */
     bool is_waiting, is_send;
-    uint64_t looks;         /* as sl_nccl_req's: of an isend that found no announcement */
+    uint64_t looks; /* as sl_nccl_req's: of an isend that found no announcement */
     struct sl_nccl_engine *engine;
-    struct sl_ep *ep;       /* NULL: none yet, or none any more */
-    int lost;               /* 0, or why it is of no use any more */
-    bool told;              /* ... and NCCL was told, in a line of its log */
+    struct sl_ep *ep; /* NULL: none yet, or none any more */
+    int lost;         /* 0, or why it is of no use any more */
+    bool told;        /* ... and NCCL was told, in a line of its log */
     char why[SL_NCCL_WHY];
-    const char *transport;  /* of ep: its name, which outlives it */
+    const char *transport; /* of ep: its name, which outlives it */
     sl_nccl_profiler_callback *profiler;
-    char peer_name[SL_NCCL_PEER_NAME]; /* NCCL does not say which rank it is: "the peer at 192.0.2.7" */
+    /* NCCL does not say which rank it is: "the peer at 192.0.2.7" */
+    char peer_name[SL_NCCL_PEER_NAME];
     struct sl_node mrs;
     union {
         struct sl_nccl_send_side send;
@@ -227,8 +230,8 @@ int sl_nccl_way_open(struct sl_nccl_engine *engine, unsigned way);
 /* Bits of ways that this engine may use with a peer on that host. */
 unsigned sl_nccl_ways(const struct sl_nccl_engine *engine, uint64_t host);
 void sl_nccl_progress(struct sl_nccl_engine *engine);
-/* The same for one of many who ask in turn: only if nobody else has looked since *looks was last kept. So a round of
- * asking costs one look, not one for each. */
+/* The same for one of many who ask in turn: only if nobody else has looked since *looks was last
+ * kept. So a round of asking costs one look, not one for each. */
 void sl_nccl_progress_once(struct sl_nccl_engine *engine, uint64_t *looks);
 
 /* listen.c, dial.c: handles are of SL_NCCL_HANDLE_BYTES. *out is NULL while it takes time. */
@@ -256,8 +259,8 @@ bool sl_nccl_comm_tells(struct sl_nccl_comm *comm);
 /* Hands what waits to the transport. */
 void sl_nccl_comm_push(struct sl_nccl_comm *comm);
 
-int sl_nccl_isend(struct sl_nccl_comm *comm, void *data, size_t len, int tag,
-                  struct sl_nccl_mr *mr, struct sl_nccl_req **out);
+int sl_nccl_isend(struct sl_nccl_comm *comm, void *data, size_t len, int tag, struct sl_nccl_mr *mr,
+                  struct sl_nccl_req **out);
 int sl_nccl_irecv(struct sl_nccl_comm *comm, unsigned count, void **data, const size_t *lens,
                   const int *tags, struct sl_nccl_mr **mrs, struct sl_nccl_req **out);
 /* 1 when it is over: it is dead then, and sizes, which may be NULL, are filled. */

@@ -34,7 +34,8 @@ static void to_nccl(void *arg, enum sl_log_level level, const char *area, const 
     if (level <= SL_LOG_WARN)
         logger(SL_NCCL_LOG_WARN, SL_NCCL_SUB_NET, "sluice", 0, "Sluice %s", line);
     else
-        logger(SL_NCCL_LOG_INFO, SL_NCCL_SUB_INIT | SL_NCCL_SUB_NET, "sluice", 0, "Sluice %s", line);
+        logger(SL_NCCL_LOG_INFO, SL_NCCL_SUB_INIT | SL_NCCL_SUB_NET, "sluice", 0, "Sluice %s",
+               line);
 }
 
 /* Without a setting of its own Sluice tells at info, and NCCL_DEBUG decides what is seen. */
@@ -66,7 +67,8 @@ static void on_down(void *arg, struct sl_ep *ep, int status, const char *why)
 static void allow_ways(struct sl_nccl_engine *engine, const struct sl_nccl_device *dev)
 {
     const char *list = engine->config.transport;
-    bool by_net = strcmp(dev->ops->name, "tcp") == 0, by_rail = strcmp(dev->ops->name, "verbs") == 0;
+    bool by_net = strcmp(dev->ops->name, "tcp") == 0,
+         by_rail = strcmp(dev->ops->name, "verbs") == 0;
     unsigned place = 0;
 
     if (strcmp(list, "auto") == 0)
@@ -105,15 +107,16 @@ static bool only_excludes(const char *list)
     return true;
 }
 
-/* Rails of a connection are tried in the order of this list: the device's own, then all that are allowed. */
+/* Rails of a connection are tried in the order of this list: the device's own, then all that are
+ * allowed. */
 static void prefer_rail(struct sl_config *config, const struct sl_nccl_device *dev)
 {
     char all[SL_TEXT_MAX];
     int n;
 
     snprintf(all, sizeof(all), "%s", config->verbs_devices);
-    n = snprintf(config->verbs_devices, sizeof(config->verbs_devices), "%s,%s%s", dev->found.name, all,
-                 only_excludes(all) ? ",*" : "");
+    n = snprintf(config->verbs_devices, sizeof(config->verbs_devices), "%s,%s%s", dev->found.name,
+                 all, only_excludes(all) ? ",*" : "");
     if (n < 0 || (size_t)n >= sizeof(config->verbs_devices))
         memcpy(config->verbs_devices, all, sizeof(all));
 }
@@ -133,7 +136,10 @@ static int engine_new(struct sl_nccl_ctx *ctx, unsigned dev, int traffic_class,
 
     if (engine == NULL)
         return sl_fail(-ENOMEM, "no memory for device %u", dev);
-    *engine = (struct sl_nccl_engine){.ctx = ctx, .life = ctx->life, .dev = dev, .traffic_class = traffic_class,
+    *engine = (struct sl_nccl_engine){.ctx = ctx,
+                                      .life = ctx->life,
+                                      .dev = dev,
+                                      .traffic_class = traffic_class,
                                       .config = ctx->config};
     pthread_mutex_init(&engine->lock, NULL);
     sl_list_init(&engine->comms);
@@ -146,8 +152,8 @@ static int engine_new(struct sl_nccl_ctx *ctx, unsigned dev, int traffic_class,
         engine->config.verbs_reserve = SL_ON;
     if (strcmp(device->ops->name, "verbs") == 0)
         prefer_rail(&engine->config, device);
-    engine->worker = (struct sl_worker){
-        .clock = &sl_clock_monotonic, .config = &engine->config, .rank = -1};
+    engine->worker =
+        (struct sl_worker){.clock = &sl_clock_monotonic, .config = &engine->config, .rank = -1};
     if (give_session(&engine->worker) != 0) {
         pthread_mutex_destroy(&engine->lock);
         free(engine);
@@ -162,15 +168,17 @@ static int engine_new(struct sl_nccl_ctx *ctx, unsigned dev, int traffic_class,
 }
 
 /*
- * NCCL asks only after requests that are not done. Once a receiver's are, it may not call again for long, and a path
- * that fails just then needs its word on what has arrived: without it, the sender's last requests would never end.
+ * NCCL asks only after requests that are not done. Once a receiver's are, it may not call again for
+ * long, and a path that fails just then needs its word on what has arrived: without it, the
+ * sender's last requests would never end.
  */
 static void keep(void *arg)
 {
     struct sl_nccl_engine *engine = arg;
 
     sl_nccl_lock(engine);
-    while (engine->looks - engine->kept_looks < SL_KEEPER_PASSES) /* but for those that NCCL has made */
+    while (engine->looks - engine->kept_looks <
+           SL_KEEPER_PASSES) /* but for those that NCCL has made */
         sl_nccl_progress(engine);
     engine->kept_looks = engine->looks;
     sl_nccl_unlock(engine);
@@ -180,7 +188,8 @@ static void keeper_start(struct sl_nccl_engine *engine)
 {
     engine->kept_looks = engine->looks;
     if (sl_keeper_start(&engine->keeper, keep, engine) != 0)
-        sl_warn("nccl", "%s: a path that fails while NCCL is idle is not mended before its next call",
+        sl_warn("nccl",
+                "%s: a path that fails while NCCL is idle is not mended before its next call",
                 sluice_last_error());
 }
 
@@ -211,7 +220,7 @@ int sl_nccl_way_open(struct sl_nccl_engine *engine, unsigned way)
         w->iface = NULL;
         w->out = true;
         sl_info("nccl", "transport %s is out: %s", w->ops->name, sluice_last_error());
-    } else if ((w->iface->caps & SL_CAP_MENDS) != 0 && !engine->keeper.runs) {
+    } else if ((w->iface->caps & SL_CAP_REPAIRS) != 0 && !engine->keeper.runs) {
         keeper_start(engine);
     }
     return err;
@@ -236,7 +245,7 @@ static void engine_lost(struct sl_nccl_engine *engine, const struct sl_nccl_way 
     engine->error = err;
     snprintf(engine->why, sizeof(engine->why), "transport %s is lost: %s", way->ops->name,
              sluice_last_error());
-    sl_list_foreach (&engine->comms, node)
+    sl_list_foreach(&engine->comms, node)
         sl_nccl_comm_lose(sl_container_of(node, struct sl_nccl_comm, link), err, engine->why);
 }
 
@@ -260,7 +269,7 @@ void sl_nccl_progress(struct sl_nccl_engine *engine)
         if (SL_UNLIKELY(n < 0))
             engine_lost(engine, way, n);
     }
-    sl_list_foreach (&engine->backlog, node)
+    sl_list_foreach(&engine->backlog, node)
         sl_nccl_comm_push(sl_container_of(node, struct sl_nccl_comm, waiting));
 }
 
@@ -276,7 +285,8 @@ int sl_nccl_engine_get(struct sl_nccl_ctx *ctx, int dev, int traffic_class,
     if (devices == NULL || dev < 0 || (unsigned)dev >= devices->count)
         err = sl_fail(-EINVAL, "there is no device %d", dev);
     if (err == 0)
-        sl_list_foreach (&ctx->engines, node) {
+        sl_list_foreach(&ctx->engines, node)
+        {
             struct sl_nccl_engine *at = sl_container_of(node, struct sl_nccl_engine, link);
 
             if (at->dev == (unsigned)dev && at->traffic_class == traffic_class)
@@ -297,7 +307,8 @@ static void sweep(struct sl_nccl_ctx *ctx)
 {
     if (ctx->open)
         return;
-    sl_list_foreach (&ctx->engines, node) {
+    sl_list_foreach(&ctx->engines, node)
+    {
         struct sl_nccl_engine *engine = sl_container_of(node, struct sl_nccl_engine, link);
 
         if (engine->users == 0)
@@ -326,10 +337,12 @@ void sl_nccl_engine_put(struct sl_nccl_engine *engine)
 
 /* ---- contexts ---- */
 
-/* Asks the transport, where this process uses a GPU at all: the one place that decides what NCCL is offered. */
+/* Asks the transport, where this process uses a GPU at all: the one place that decides what NCCL is
+ * offered. */
 static bool takes_gpu(const struct sl_config *config, const struct sl_transport_ops *ops)
 {
-    void *cuda = config->nccl_gpu != SL_OFF ? dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    void *cuda =
+        config->nccl_gpu != SL_OFF ? dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD) : NULL;
     const struct sl_handler handler = {.ctrl = on_ctrl, .down = on_down};
     struct sl_worker worker = {.clock = &sl_clock_monotonic, .config = config, .rank = -1};
     struct sl_iface *iface;
@@ -344,26 +357,33 @@ static bool takes_gpu(const struct sl_config *config, const struct sl_transport_
         ops->close(iface);
     }
     if (!takes && config->nccl_gpu == SL_ON)
-        sl_warn("nccl", "GPU memory goes through the host: transport %s does not take it here", ops->name);
+        sl_warn("nccl", "GPU memory goes through the host: transport %s does not take it here",
+                ops->name);
     return takes;
 }
 
 /*
- * NCCL (2.32 and later) encrypts its own sockets when the program calls ncclSetEncryption(). It tells plugins
- * nothing of that, and no variable does; what can be seen is that the function is there and that OpenSSL, which it
- * needs, is open.
+ * NCCL (2.32 and later) encrypts its own sockets when the program calls ncclSetEncryption(). It
+ * tells plugins nothing of that, and no variable does; what can be seen is that the function is
+ * there and that OpenSSL, which it needs, is open.
  */
 static void say_what_is_in_clear(const struct sl_config *config)
 {
-    bool may_encrypt = dlsym(RTLD_DEFAULT, "ncclSetEncryption") != NULL && sl_dl_is_loaded("libssl.so.3");
+    bool may_encrypt =
+        dlsym(RTLD_DEFAULT, "ncclSetEncryption") != NULL && sl_dl_is_loaded("libssl.so.3");
 
     if (config->tcp_tls == SL_ON)
-        sl_info("nccl", "data over TCP is encrypted (TLS 1.3); over RDMA and in shared memory it is not");
+        sl_info("nccl",
+                "data over TCP is encrypted (TLS 1.3); over RDMA and in shared memory it is not");
     else if (may_encrypt)
-        sl_warn("nccl", "data goes in clear: if this program has called ncclSetEncryption(), that covers NCCL's own "
-                "sockets and no plugin; set SLUICE_SECRET and SLUICE_TCP_TLS=on to encrypt what goes over TCP");
+        sl_warn("nccl", "data goes in clear: if this program has called ncclSetEncryption(), that "
+                        "covers NCCL's own "
+                        "sockets and no plugin; set SLUICE_SECRET and SLUICE_TCP_TLS=on to encrypt "
+                        "what goes over TCP");
     else
-        sl_info("nccl", "data goes in clear; SLUICE_SECRET and SLUICE_TCP_TLS=on encrypt what goes over TCP");
+        sl_info(
+            "nccl",
+            "data goes in clear; SLUICE_SECRET and SLUICE_TCP_TLS=on encrypt what goes over TCP");
 }
 
 /* Anew where nobody remembers the old ones. */
@@ -464,7 +484,8 @@ void sl_nccl_ctx_close(struct sl_nccl_ctx *ctx)
     if (ctx != NULL && ctx->open) {
         ctx->open = false;
         open_count--;
-        sl_list_foreach (&ctx->engines, node) {
+        sl_list_foreach(&ctx->engines, node)
+        {
             struct sl_nccl_engine *engine = sl_container_of(node, struct sl_nccl_engine, link);
 
             sl_nccl_lock(engine);

@@ -2,17 +2,18 @@
 /*
  * Connections and their data path.
  *
- * The receiver announces every irecv (a group: tags and sizes) by a small message on the same endpoint; the
- * sender keeps a ring of receives for these. An isend takes the first free slot of its tag in the oldest group
- * that is not complete, and none without an announcement: that is NCCL's "try again". Messages leave in slot
- * order, each as soon as all slots before it have left.
+ * The receiver announces every irecv (a group: tags and sizes) by a small message on the same
+ * endpoint; the sender keeps a ring of receives for these. An isend takes the first free slot of
+ * its tag in the oldest group that is not complete, and none without an announcement: that is
+ * NCCL's "try again". Messages leave in slot order, each as soon as all slots before it have left.
  *
  *     irecv(n)                      isend ... isend
  *       post n receives
  *       announce (tags, sizes) ───▶ slots
  *                              ◀─── slot 0, slot 1, ...
  *
- * A request is done for the receiver when all its slots are, for the sender when its bytes are its own again.
+ * A request is done for the receiver when all its slots are, for the sender when its bytes are its
+ * own again.
  */
 #include "tools/nccl/adapt.h"
 
@@ -25,8 +26,9 @@
 /* Apart from numbers of messages, so that a mix-up shows. */
 #define CALL_TAG (UINT64_C(1) << 63)
 
-/* Looks at the transport before an endpoint ends: a message that was copied is its sender's again before it has left,
- * and a verbs endpoint that has receives posted, as the announcements' are, waits for none of its own to arrive. */
+/* Looks at the transport before an endpoint ends: a message that was copied is its sender's again
+ * before it has left, and a verbs endpoint that has receives posted, as the announcements' are,
+ * waits for none of its own to arrive. */
 #define LAST_LOOKS 16
 
 /* ---- life ---- */
@@ -126,7 +128,7 @@ void sl_nccl_comm_free(struct sl_nccl_comm *comm)
     sl_nccl_comm_cut(comm);
     if (comm->is_waiting)
         sl_list_remove(&comm->waiting);
-    sl_list_foreach (&comm->mrs, node) /* NCCL puts them away first; an abort may not */
+    sl_list_foreach(&comm->mrs, node) /* NCCL puts them away first; an abort may not */
         sl_nccl_mr_end(sl_container_of(node, struct sl_nccl_mr, link));
     sl_list_remove(&comm->link);
     free(comm);
@@ -178,8 +180,11 @@ static void await_call(struct sl_nccl_comm *comm, uint64_t group)
     int err;
 
     called->here = false;
-    called->sink = (struct sl_sink){.dst = called->bytes, .len = sizeof(called->bytes),
-                                    .tag = CALL_TAG | group, .granule = 1, .shorter = true};
+    called->sink = (struct sl_sink){.dst = called->bytes,
+                                    .len = sizeof(called->bytes),
+                                    .tag = CALL_TAG | group,
+                                    .granule = 1,
+                                    .shorter = true};
     called->req = (struct sl_req){.done = on_called, .arg = comm};
     err = comm->ep->iface->ops->recv(comm->ep, &called->sink, &called->req);
     if (taken(comm, err))
@@ -294,22 +299,26 @@ static struct sl_nccl_mr *covering(struct sl_nccl_mr *mr, const void *data, size
 {
     if (mr == NULL || mr->mr == NULL || len == 0)
         return NULL;
-    return (uintptr_t)data - mr->addr <= mr->len && len <= mr->len - ((uintptr_t)data - mr->addr) ? mr
-                                                                                                 : NULL;
+    return (uintptr_t)data - mr->addr <= mr->len && len <= mr->len - ((uintptr_t)data - mr->addr)
+               ? mr
+               : NULL;
 }
 
-/* What NCCL hands over with memory: the connection's own registration, and all of what a GPU holds. */
-static int check_memory(const struct sl_nccl_comm *comm, struct sl_nccl_mr *mr, const void *data, size_t len)
+/* What NCCL hands over with memory: the connection's own registration, and all of what a GPU
+ * holds. */
+static int check_memory(const struct sl_nccl_comm *comm, struct sl_nccl_mr *mr, const void *data,
+                        size_t len)
 {
     if (mr != NULL && mr->comm != comm)
         return sl_fail(-EINVAL, "a request has memory that is registered for another connection");
     if (mr != NULL && mr->is_gpu && len > 0 && covering(mr, data, len) == NULL)
-        return sl_fail(-EINVAL, "%zu bytes at %p are not within the GPU memory that was registered", len, data);
+        return sl_fail(-EINVAL, "%zu bytes at %p are not within the GPU memory that was registered",
+                       len, data);
     return 0;
 }
 
-static void fill_send(struct sl_nccl_comm *comm, struct sl_nccl_send *send, unsigned slot, void *data,
-                      size_t len, struct sl_nccl_mr *mr)
+static void fill_send(struct sl_nccl_comm *comm, struct sl_nccl_send *send, unsigned slot,
+                      void *data, size_t len, struct sl_nccl_mr *mr)
 {
     struct sl_nccl_send_side *side = &comm->send;
 
@@ -327,8 +336,8 @@ static void fill_send(struct sl_nccl_comm *comm, struct sl_nccl_send *send, unsi
     side->taken[slot] = true;
 }
 
-int sl_nccl_isend(struct sl_nccl_comm *comm, void *data, size_t len, int tag,
-                  struct sl_nccl_mr *mr, struct sl_nccl_req **out)
+int sl_nccl_isend(struct sl_nccl_comm *comm, void *data, size_t len, int tag, struct sl_nccl_mr *mr,
+                  struct sl_nccl_req **out)
 {
     struct sl_nccl_send_side *side = &comm->send;
     struct sl_node *node = NULL;
@@ -416,7 +425,8 @@ static void push_calls(struct sl_nccl_comm *comm)
     while (side->announced < side->group) {
         struct sl_nccl_calling *calling = &side->calling[side->announced % SL_NCCL_CALLS];
         struct sl_buf buf = {.addr = calling->bytes, .len = calling->len};
-        int err = comm->ep->iface->ops->send(comm->ep, &buf, CALL_TAG | side->announced, &calling->req);
+        int err =
+            comm->ep->iface->ops->send(comm->ep, &buf, CALL_TAG | side->announced, &calling->req);
 
         if (!taken(comm, err))
             break;
@@ -473,8 +483,12 @@ static void fill_recv(struct sl_nccl_comm *comm, struct sl_nccl_recv *recv, unsi
     recv->events[k] = NULL;
     if (mr != NULL)
         mr->uses++;
-    recv->sinks[k] = (struct sl_sink){.dst = data, .len = len, .tag = comm->recv.message++, .granule = 1,
-                                      .shorter = true, .mr = cover != NULL ? cover->mr : NULL};
+    recv->sinks[k] = (struct sl_sink){.dst = data,
+                                      .len = len,
+                                      .tag = comm->recv.message++,
+                                      .granule = 1,
+                                      .shorter = true,
+                                      .mr = cover != NULL ? cover->mr : NULL};
 }
 
 static int check_recv(const struct sl_nccl_comm *comm, unsigned count, void *const *data,

@@ -14,8 +14,8 @@
 
 #define SPEED_UNKNOWN_MBIT 10000 /* what NCCL itself assumes */
 
-/* The directory of the PCI device that path belongs to: itself, or the nearest above (virtio's device lies
- * under one). "": it is on no PCI bus. */
+/* The directory of the PCI device that path belongs to: itself, or the nearest above (virtio's
+ * device lies under one). "": it is on no PCI bus. */
 static void pci_directory(const char *path, char *out, size_t cap)
 {
     char at[PATH_MAX], subsystem[PATH_MAX + 16], target[PATH_MAX];
@@ -46,8 +46,8 @@ static uint64_t mac_of(const char *netif)
     if (!sl_host_line(path, line, sizeof(line)) ||
         sscanf(line, "%x:%x:%x:%x:%x:%x", &b[0], &b[1], &b[2], &b[3], &b[4], &b[5]) != 6)
         return 0;
-    return (uint64_t)b[0] << 40 | (uint64_t)b[1] << 32 | (uint64_t)b[2] << 24 | (uint64_t)b[3] << 16 |
-           (uint64_t)b[4] << 8 | b[5];
+    return (uint64_t)b[0] << 40 | (uint64_t)b[1] << 32 | (uint64_t)b[2] << 24 |
+           (uint64_t)b[3] << 16 | (uint64_t)b[4] << 8 | b[5];
 }
 
 static void netif_facts(struct sl_nccl_device *dev)
@@ -59,7 +59,8 @@ static void netif_facts(struct sl_nccl_device *dev)
     dev->guid = mac_of(dev->found.name);
 }
 
-/* "mlx5_0:1". A software device (rxe, siw) has no bus of its own, but that of the interface that it is on. */
+/* "mlx5_0:1". A software device (rxe, siw) has no bus of its own, but that of the interface that it
+ * is on. */
 static void verbs_facts(struct sl_nccl_device *dev)
 {
     char name[80], path[320], line[64];
@@ -67,7 +68,8 @@ static void verbs_facts(struct sl_nccl_device *dev)
     unsigned w[4];
 
     snprintf(name, sizeof(name), "%.*s",
-             colon != NULL ? (int)(colon - dev->found.name) : (int)sizeof(name) - 1, dev->found.name);
+             colon != NULL ? (int)(colon - dev->found.name) : (int)sizeof(name) - 1,
+             dev->found.name);
     dev->port = colon != NULL ? atoi(colon + 1) : 1;
     snprintf(path, sizeof(path), "/sys/class/infiniband/%s/device", name);
     pci_directory(path, dev->pci_path, sizeof(dev->pci_path));
@@ -96,7 +98,8 @@ static void facts(struct sl_nccl_device *dev, unsigned idx)
     dev->speed_mbit = mbit == 0 ? SPEED_UNKNOWN_MBIT : mbit > INT_MAX ? INT_MAX : (int)mbit;
 }
 
-/* Loopback reaches no other host: it is a device only where there is nothing else, or where it is asked for. */
+/* Loopback reaches no other host: it is a device only where there is nothing else, or where it is
+ * asked for. */
 static bool wanted(const struct sl_config *config, const struct sl_device *dev, bool others)
 {
     return dev->why[0] == '\0' &&
@@ -148,23 +151,24 @@ int sl_nccl_devices_find(const struct sl_config *config, struct sl_nccl_device_l
         if (ops != NULL && strcmp(ops->name, "shm") == 0)
             shm = ops;
         else if (ops == NULL && strcmp(config->transport, "auto") != 0)
-            return sl_fail(-ENODEV, "SLUICE_TRANSPORT: there is no transport '%.*s' in this build", (int)len,
-                           list);
+            return sl_fail(-ENODEV, "SLUICE_TRANSPORT: there is no transport '%.*s' in this build",
+                           (int)len, list);
         else if (ops != NULL && find_of(config, ops, out) != 0 && used < sizeof(why))
             used += (size_t)snprintf(why + used, sizeof(why) - used, "; %s: %s", ops->name,
                                      sluice_last_error());
         list += len + (list[len] == ',');
     }
-    /* Memory is no way to another host: it is a device of its own only where nothing else is allowed. */
+    /* Memory is no way to another host: it is a device of its own only where nothing else is
+     * allowed. */
     if (out->count == 0 && shm != NULL)
         find_of(config, shm, out);
     if (out->count == 0)
         return sl_fail(-ENODEV, "there is no device for NCCL among the transports '%s'%s",
                        config->transport, why);
     for (unsigned i = 0; i < out->count; i++)
-        sl_info("nccl", "device %u: %s %s, %d Mbit/s, port %d, GUID %016llx, %s", i, out->items[i].ops->name,
-                out->items[i].found.name, out->items[i].speed_mbit, out->items[i].port,
-                (unsigned long long)out->items[i].guid,
+        sl_info("nccl", "device %u: %s %s, %d Mbit/s, port %d, GUID %016llx, %s", i,
+                out->items[i].ops->name, out->items[i].found.name, out->items[i].speed_mbit,
+                out->items[i].port, (unsigned long long)out->items[i].guid,
                 out->items[i].pci_path[0] != '\0' ? out->items[i].pci_path : "virtual");
     return 0;
 }

@@ -2,12 +2,13 @@
 /*
  * Connecting to a listener's handle, a step with every call.
  *
- * NCCL calls again until there is a connection, each time with the same copy of the handle: in its unused end lies
- * where this attempt is kept. It never says that it has given up, so the attempt belongs to the engine, which
- * frees it with its context.
+ * NCCL calls again until there is a connection, each time with the same copy of the handle: in its
+ * unused end lies where this attempt is kept. It never says that it has given up, so the attempt
+ * belongs to the engine, which frees it with its context.
  *
- * Whatever goes wrong before the deadline is tried again from the start: a listener may be closed because another
- * connection to the same rank came about first, and whether ours is needed at all is NCCL's to know.
+ * Whatever goes wrong before the deadline is tried again from the start: a listener may be closed
+ * because another connection to the same rank came about first, and whether ours is needed at all
+ * is NCCL's to know.
  */
 #include "tools/nccl/link.h"
 
@@ -24,7 +25,7 @@
 
 #define PLACE_NS (3 * SL_NS_PER_S) /* for one address, at most */
 #define RETRY_NS (50 * SL_NS_PER_MS)
-#define PATIENCE 10                /* deadlines that a listener has which is there but does not accept */
+#define PATIENCE 10 /* deadlines that a listener has which is there but does not accept */
 
 enum dial_state { DIAL_REST, DIAL_GOING, DIAL_TALK };
 
@@ -66,7 +67,8 @@ static void dial_free(struct dial *dial)
 
 void sl_nccl_dials_drop(struct sl_nccl_engine *engine)
 {
-    sl_list_foreach (&engine->dials, node) {
+    sl_list_foreach(&engine->dials, node)
+    {
         dial_free(sl_container_of(node, struct dial, node));
         engine->users--;
     }
@@ -86,7 +88,8 @@ static void rest(struct dial *dial)
 {
     char why[SL_NCCL_WHY];
 
-    snprintf(why, sizeof(why), "%s", dial->link.why[0] != '\0' ? dial->link.why : sluice_last_error());
+    snprintf(why, sizeof(why), "%s",
+             dial->link.why[0] != '\0' ? dial->link.why : sluice_last_error());
     sl_nccl_link_fini(&dial->link);
     memcpy(dial->link.why, why, sizeof(why));
     dial->state = DIAL_REST;
@@ -104,8 +107,8 @@ static void rest(struct dial *dial)
 static int begin(struct dial *dial)
 {
     const struct sockaddr_storage *addr = &dial->handle.places[dial->place].addr;
-    socklen_t len = addr->ss_family == AF_INET ? sizeof(struct sockaddr_in)
-                                               : sizeof(struct sockaddr_in6);
+    socklen_t len =
+        addr->ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
     int one = 1, fd;
 
     if (!place_fits(dial, dial->place))
@@ -134,16 +137,21 @@ static int reach(struct dial *dial)
     socklen_t len = sizeof(err);
 
     if (poll(&ready, 1, 0) <= 0)
-        return now(dial) < dial->next_ns ? 0 : sl_fail(-ETIMEDOUT, "the listener's host does not answer");
+        return now(dial) < dial->next_ns
+                   ? 0
+                   : sl_fail(-ETIMEDOUT, "the listener's host does not answer");
     getsockopt(dial->link.fd, SOL_SOCKET, SO_ERROR, &err, &len);
     if (err != 0)
         return sl_fail(-err, "the listener cannot be reached: %s", sluice_strerror(-err));
     dial->link.ways_left = sl_nccl_ways(dial->link.engine, dial->handle.host);
-    *hello = (struct sl_nccl_word){.kind = SL_NCCL_HELLO, .version = SL_NCCL_WIRE_VERSION,
-                                   .ways = (uint8_t)dial->link.ways_left, .host = dial->link.engine->host};
+    *hello = (struct sl_nccl_word){.kind = SL_NCCL_HELLO,
+                                   .version = SL_NCCL_WIRE_VERSION,
+                                   .ways = (uint8_t)dial->link.ways_left,
+                                   .host = dial->link.engine->host};
     if (getrandom(hello->nonce, sizeof(hello->nonce), 0) != (ssize_t)sizeof(hello->nonce))
         return sl_fail(-EIO, "no random numbers are to be had for a handshake");
-    err = sl_nccl_link_know(&dial->link, dial->handle.secret) ?: sl_nccl_link_say(&dial->link, hello);
+    err =
+        sl_nccl_link_know(&dial->link, dial->handle.secret) ?: sl_nccl_link_say(&dial->link, hello);
     if (err != 0)
         return err;
     dial->state = DIAL_TALK;
@@ -153,8 +161,8 @@ static int reach(struct dial *dial)
 
 /* ---- talking with it ---- */
 
-/* It is the listener, but has another secret: trying again would not change that. It is told, without a proof of
- * ours, at which a false listener that has read the handle could try guesses. */
+/* It is the listener, but has another secret: trying again would not change that. It is told,
+ * without a proof of ours, at which a false listener that has read the handle could try guesses. */
 static int meet_stranger(struct dial *dial)
 {
     struct sl_nccl_link *link = &dial->link;
@@ -162,8 +170,10 @@ static int meet_stranger(struct dial *dial)
 
     if (sl_nccl_handle_proof(link, false, dial->handle.secret, word.handle_proof) == 0)
         sl_nccl_link_say(link, &word);
-    return sl_fail(-EPROTO, "the listener has another SLUICE_SECRET, or none, or this rank has none: set the same on "
-                   "all ranks");
+    return sl_fail(
+        -EPROTO,
+        "the listener has another SLUICE_SECRET, or none, or this rank has none: set the same on "
+        "all ranks");
 }
 
 /* The listener has shown that it made our handle; now we show that we have it. */
@@ -177,9 +187,11 @@ static int take_challenge(struct dial *dial, const struct sl_nccl_word *challeng
         return sl_fail(-EPROTO, "the listener asks for a proof twice");
     memcpy(link->nonce, challenge->nonce, sizeof(link->nonce));
     err = sl_nccl_link_check(link, true, challenge->proof);
-    if (err == -EPROTO && sl_nccl_handle_known(link, true, dial->handle.secret, challenge->handle_proof))
+    if (err == -EPROTO &&
+        sl_nccl_handle_known(link, true, dial->handle.secret, challenge->handle_proof))
         return meet_stranger(dial);
-    if (err == -EPROTO) /* maybe another listener, which got the port of one that is not needed any more */
+    if (err ==
+        -EPROTO) /* maybe another listener, which got the port of one that is not needed any more */
         return sl_fail(-ECONNREFUSED, "who answers there is not the listener");
     err = err ?: sl_nccl_proof_make(link->link_key, false, &link->hello, link->nonce, proof.proof);
     err = err ?: sl_nccl_link_say(link, &proof);
@@ -217,10 +229,8 @@ static int obey(struct dial *dial, const struct sl_nccl_word *word)
     dial->offered = true;
     dial->deadline_ns = now(dial) + patience_ns(dial);
     switch (word->kind) {
-    case SL_NCCL_CHALLENGE:
-        return take_challenge(dial, word);
-    case SL_NCCL_OFFER:
-        return take_offer(dial, word);
+    case SL_NCCL_CHALLENGE: return take_challenge(dial, word);
+    case SL_NCCL_OFFER: return take_offer(dial, word);
     case SL_NCCL_FAILED:
         if (current) {
             memcpy(link->why, word->text, sizeof(word->text));
@@ -228,11 +238,10 @@ static int obey(struct dial *dial, const struct sl_nccl_word *word)
         }
         return 0;
     case SL_NCCL_DONE:
-        return current && dial->said_up ? 1 : sl_fail(-EPROTO, "the listener is done before we are");
-    case SL_NCCL_REFUSE:
-        return sl_fail(-EPROTO, "the listener refuses: %s", word->text);
-    default:
-        return sl_fail(-EPROTO, "the listener said what only we say");
+        return current && dial->said_up ? 1
+                                        : sl_fail(-EPROTO, "the listener is done before we are");
+    case SL_NCCL_REFUSE: return sl_fail(-EPROTO, "the listener refuses: %s", word->text);
+    default: return sl_fail(-EPROTO, "the listener said what only we say");
     }
 }
 
@@ -269,7 +278,8 @@ static int talk(struct dial *dial)
             return err;
     }
     if (heard < 0)
-        return heard == -EBADMSG ? sl_fail(-EPROTO, "what answers there is no listener of Sluice") : heard;
+        return heard == -EBADMSG ? sl_fail(-EPROTO, "what answers there is no listener of Sluice")
+                                 : heard;
     return look_at_endpoint(dial);
 }
 
@@ -305,9 +315,8 @@ static struct dial *find(struct sl_nccl_engine *engine, const void *handle)
     struct dial *kept;
 
     memcpy(&kept, (const uint8_t *)handle + SL_NCCL_HANDLE_OWN, sizeof(kept));
-    sl_list_foreach (&engine->dials, node)
-        if (sl_container_of(node, struct dial, node) == kept)
-            return kept;
+    sl_list_foreach(&engine->dials,
+                    node) if (sl_container_of(node, struct dial, node) == kept) return kept;
     return NULL;
 }
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libnccl-env-sluice.so: gives NCCL its settings from one file, SLUICE_NCCL_ENV_FILE or /etc/sluice/nccl.env.
+ * libnccl-env-sluice.so: gives NCCL its settings from one file, SLUICE_NCCL_ENV_FILE or
+ * /etc/sluice/nccl.env.
  *
- * A line is NAME=VALUE; what begins with # is a comment. What the environment holds counts more, so that one
- * run can differ. Needs libc alone. Texts live as long as the library, which NCCL's rules ask for.
+ * A line is NAME=VALUE; what begins with # is a comment. What the environment holds counts more, so
+ * that one run can differ. Needs libc alone. Texts live as long as the library, which NCCL's rules
+ * ask for.
  */
 #include "core/stderr_line.h"
 #include "tools/nccl/abi_env.h"
@@ -32,7 +34,8 @@ static void complain(void *arg, int line, const char *what)
     const struct listener *to = arg;
 
     if (to->logger != NULL)
-        to->logger(SL_NCCL_LOG_WARN, SL_NCCL_SUB_ENV, "sluice", line, "Sluice env: %s: %s", to->path, what);
+        to->logger(SL_NCCL_LOG_WARN, SL_NCCL_SUB_ENV, "sluice", line, "Sluice env: %s: %s",
+                   to->path, what);
     else
         sl_stderr_line("Sluice env: %s:%d: %s", to->path, line, what);
 }
@@ -80,10 +83,16 @@ static const char *get(const char *name)
 
 extern const struct sl_nccl_env_v1 ncclEnvPlugin_v1;
 EXPORT const struct sl_nccl_env_v1 ncclEnvPlugin_v1 = {
-    .name = NAME, .init = init_v1, .finalize = finalize, .get = get,
+    .name = NAME,
+    .init = init_v1,
+    .finalize = finalize,
+    .get = get,
 };
 
 extern const struct sl_nccl_env_v2 ncclEnvPlugin_v2;
 EXPORT const struct sl_nccl_env_v2 ncclEnvPlugin_v2 = {
-    .name = NAME, .init = init_v2, .finalize = finalize, .get = get,
+    .name = NAME,
+    .init = init_v2,
+    .finalize = finalize,
+    .get = get,
 };

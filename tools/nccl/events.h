@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What NCCL does, as its profiler interface tells, in a file of shared memory: docs/nccl.md draws it.
+ * What NCCL does, as its profiler interface tells, in a file of shared memory: docs/nccl.md draws
+ * it.
  *
- * Two tables of the same records. *Slots* hold what is going on: a slot is taken by a start and given back by its
- * stop, and a reader sees in which state each one is and since when, which is what tells a slow peer from a
- * slow network. The *ring* holds what is over: its oldest record gives way to a new one.
+ * Two tables of the same records. *Slots* hold what is going on: a slot is taken by a start and
+ * given back by its stop, and a reader sees in which state each one is and since when, which is
+ * what tells a slow peer from a slow network. The *ring* holds what is over: its oldest record
+ * gives way to a new one.
  *
- * Writers are all of NCCL's threads; none ever waits. A reader may read at any time: a record counts when its
- * turn is what is expected before and after it was copied.
+ * Writers are all of NCCL's threads; none ever waits. A reader may read at any time: a record
+ * counts when its turn is what is expected before and after it was copied.
  */
 #ifndef SL_NCCL_EVENTS_H
 #define SL_NCCL_EVENTS_H
@@ -24,14 +26,15 @@
 #define SL_NCCL_EVENTS_SLOTS 4096
 #define SL_NCCL_EVENTS_PATH "/dev/shm/sluice-nccl" /* -PID-RANK */
 
-/* A place in the table keeps what it says after its communicator has ended, as long as there are others. */
+/* A place in the table keeps what it says after its communicator has ended, as long as there are
+ * others. */
 enum sl_nccl_comm_use { SL_NCCL_COMM_NEVER, SL_NCCL_COMM_LIVES, SL_NCCL_COMM_ENDED };
 
 /* One communicator of the process. */
 struct sl_nccl_event_comm {
-    _Atomic uint32_t used;     /* enum sl_nccl_comm_use */
+    _Atomic uint32_t used; /* enum sl_nccl_comm_use */
     int32_t rank, ranks, nodes;
-    uint64_t id;               /* the same on all its ranks */
+    uint64_t id; /* the same on all its ranks */
     uint64_t start_ns;
     char name[32];
 };
@@ -47,42 +50,44 @@ enum sl_nccl_event_type {
 };
 
 struct sl_nccl_event_record {
-    /* A slot's: odd while it is taken, one more with each take and give, below SL_NCCL_WRITING; from there on a
-     * count that is odd while the slot is being written. A ring's: its number from 1, 0 while it is being written. */
+    /* A slot's: odd while it is taken, one more with each take and give, below SL_NCCL_WRITING;
+     * from there on a count that is odd while the slot is being written. A ring's: its number from
+     * 1, 0 while it is being written. */
     _Atomic uint64_t turn;
-    uint64_t id, parent;       /* handles, 0: none (or another process's) */
+    uint64_t id, parent;        /* handles, 0: none (or another process's) */
     uint64_t start_ns, stop_ns; /* CLOCK_MONOTONIC; stop 0: going on */
-    uint64_t state_ns;         /* when it came to its state */
-    uint8_t type;              /* enum sl_nccl_event_type */
-    uint8_t state;             /* NCCL's number, 0: none yet */
-    uint16_t comm;             /* place in the table */
+    uint64_t state_ns;          /* when it came to its state */
+    uint8_t type;               /* enum sl_nccl_event_type */
+    uint8_t state;              /* NCCL's number, 0: none yet */
+    uint16_t comm;              /* place in the table */
     int32_t rank;
     union {
         struct {
-            uint64_t seq;      /* NCCL's, per communicator and function; of p2p our own, per communicator */
-            uint64_t count;    /* elements */
-            int32_t root;      /* of p2p: the peer */
+            /* NCCL's, per communicator and function; of p2p our own, per communicator */
+            uint64_t seq;
+            uint64_t count; /* elements */
+            int32_t root;   /* of p2p: the peer */
             uint16_t channels;
             uint16_t symmetric; /* 1: a kernel for symmetric memory (NCCL 2.31 and later) */
             char func[16], datatype[8], algo[8], proto[8];
-            uint64_t tag;      /* of the program's call, 0: none (NCCL 2.31 and later) */
+            uint64_t tag; /* of the program's call, 0: none (NCCL 2.31 and later) */
         } op;
         struct {
-            int32_t pid;       /* where the operation came from */
+            int32_t pid; /* where the operation came from */
             uint32_t channel;
             int32_t peer;
             int32_t steps, chunk_bytes, is_send;
-            uint64_t bytes;    /* moved by steps that are over */
+            uint64_t bytes; /* moved by steps that are over */
         } proxy;
         struct {
             int32_t step, is_send;
             uint64_t bytes;
             uint64_t wait_ns[3]; /* for the GPU, for the peer, for the network */
-            uint64_t polls;    /* while the peer had not asked for it */
+            uint64_t polls;      /* while the peer had not asked for it */
         } step;
         struct {
             uint64_t channel, gpu_start_ns, gpu_stop_ns;
-            uint64_t phase;    /* of KERNEL_PHASE: 0 ranks meet, 1 the work, 2 ranks meet again */
+            uint64_t phase; /* of KERNEL_PHASE: 0 ranks meet, 1 the work, 2 ranks meet again */
         } kernel;
         uint8_t bytes[72];
     };
@@ -91,13 +96,13 @@ struct sl_nccl_event_record {
 struct sl_nccl_events {
     uint32_t magic, version;
     uint32_t header_bytes, record_bytes;
-    uint32_t slots, ring;      /* how many records of each; the slots come first */
+    uint32_t slots, ring; /* how many records of each; the slots come first */
     int32_t pid;
-    uint32_t comms;            /* places in the table */
+    uint32_t comms; /* places in the table */
     uint64_t start_ns;
-    _Atomic uint64_t written;  /* records that ever went into the ring */
-    _Atomic uint64_t dropped;  /* events that found no slot */
-    _Atomic uint64_t late;     /* stops and states of events that were over */
+    _Atomic uint64_t written; /* records that ever went into the ring */
+    _Atomic uint64_t dropped; /* events that found no slot */
+    _Atomic uint64_t late;    /* stops and states of events that were over */
     uint8_t pad[64];
     struct sl_nccl_event_comm comm[SL_NCCL_EVENTS_COMMS];
 };
@@ -105,10 +110,13 @@ struct sl_nccl_events {
 static_assert(sizeof(struct sl_nccl_event_comm) == 64, "as the document says");
 static_assert(sizeof(struct sl_nccl_event_record) == 128, "as the document says");
 static_assert(offsetof(struct sl_nccl_event_record, op) == 56, "as the document says");
-static_assert(sizeof(struct sl_nccl_events) == 128 + 64 * SL_NCCL_EVENTS_COMMS, "as the document says");
+static_assert(sizeof(struct sl_nccl_events) == 128 + 64 * SL_NCCL_EVENTS_COMMS,
+              "as the document says");
 
-/* All but the turn, word by word: a reader, or a writer that is a whole ring behind, may be at it too. */
-static inline void sl_nccl_record_copy(struct sl_nccl_event_record *to, const struct sl_nccl_event_record *from)
+/* All but the turn, word by word: a reader, or a writer that is a whole ring behind, may be at it
+ * too. */
+static inline void sl_nccl_record_copy(struct sl_nccl_event_record *to,
+                                       const struct sl_nccl_event_record *from)
 {
     uint64_t *out = &to->id;
     const uint64_t *in = &from->id;
@@ -118,8 +126,9 @@ static inline void sl_nccl_record_copy(struct sl_nccl_event_record *to, const st
         __atomic_store_n(&out[i], __atomic_load_n(&in[i], __ATOMIC_RELAXED), __ATOMIC_RELAXED);
 }
 
-/* Puts a record into its place in the ring. The turn is 0 before any word of it is new, and its own after
- * all are: whoever looks at the turn before and after copying sees another one, as in core/seqlock.h. */
+/* Puts a record into its place in the ring. The turn is 0 before any word of it is new, and its own
+ * after all are: whoever looks at the turn before and after copying sees another one, as in
+ * core/seqlock.h. */
 static inline void sl_nccl_record_put(struct sl_nccl_event_record *place, uint64_t turn,
                                       const struct sl_nccl_event_record *record)
 {
@@ -144,8 +153,8 @@ static inline bool sl_nccl_slot_is_whole(uint64_t word)
     return word % 2 == 1 && (word & SL_NCCL_WRITING) == 0;
 }
 
-/* To another word, from the one that was looked at: fails where somebody else was faster. The words of the slot that
- * are stored from here on are not seen without it. */
+/* To another word, from the one that was looked at: fails where somebody else was faster. The words
+ * of the slot that are stored from here on are not seen without it. */
 static inline bool sl_nccl_slot_move(struct sl_nccl_event_record *slot, uint64_t *word, uint64_t to)
 {
     if (!atomic_compare_exchange_strong_explicit(&slot->turn, word, to, memory_order_acq_rel,
@@ -165,7 +174,8 @@ static inline bool sl_nccl_slot_take(struct sl_nccl_event_record *slot, uint64_t
 }
 
 /* Begins to write a slot that is taken; false: it is another's, or another thread writes it. */
-static inline bool sl_nccl_slot_change(struct sl_nccl_event_record *slot, uint64_t turn, uint64_t *word)
+static inline bool sl_nccl_slot_change(struct sl_nccl_event_record *slot, uint64_t turn,
+                                       uint64_t *word)
 {
     *word = atomic_load_explicit(&slot->turn, memory_order_relaxed);
     return sl_nccl_slot_turn(*word) == turn && (*word & SL_NCCL_WRITING) == 0 &&
@@ -175,8 +185,8 @@ static inline bool sl_nccl_slot_change(struct sl_nccl_event_record *slot, uint64
 /* What was begun is written. It may have been given back meanwhile: then it stays so. */
 static inline void sl_nccl_slot_written(struct sl_nccl_event_record *slot, uint64_t word)
 {
-    atomic_compare_exchange_strong_explicit(&slot->turn, &word, word + SL_NCCL_WRITING, memory_order_release,
-                                            memory_order_relaxed);
+    atomic_compare_exchange_strong_explicit(&slot->turn, &word, word + SL_NCCL_WRITING,
+                                            memory_order_release, memory_order_relaxed);
 }
 
 /* Gives it back, and copies what it held; false: another thread was faster. */

@@ -204,7 +204,8 @@ static void print_kernel(FILE *out, const struct sl_nccl_event_record *r)
             (unsigned long long)r->kernel.channel, (unsigned long long)r->kernel.gpu_start_ns,
             (unsigned long long)r->kernel.gpu_stop_ns);
     if (r->type == SL_NCCL_EVENT_KERNEL_PHASE)
-        fprintf(out, ",\"phase\":\"%s\"", r->kernel.phase < 3 ? phases[r->kernel.phase] : "unknown");
+        fprintf(out, ",\"phase\":\"%s\"",
+                r->kernel.phase < 3 ? phases[r->kernel.phase] : "unknown");
 }
 
 static void print_record(FILE *out, uint64_t now_ns, const struct sl_nccl_event_record *r)

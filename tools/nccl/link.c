@@ -97,13 +97,15 @@ int sl_nccl_link_know(struct sl_nccl_link *link, const uint8_t secret[SL_NCCL_SE
     return sl_nccl_link_key(worker->has_session ? worker->session : NULL, secret, link->link_key);
 }
 
-int sl_nccl_link_check(struct sl_nccl_link *link, bool by_listener, const uint8_t proof[SL_DIGEST_BYTES])
+int sl_nccl_link_check(struct sl_nccl_link *link, bool by_listener,
+                       const uint8_t proof[SL_DIGEST_BYTES])
 {
     uint8_t want[SL_DIGEST_BYTES];
     int err = sl_nccl_proof_make(link->link_key, by_listener, &link->hello, link->nonce, want);
 
     if (err == 0 && !sl_digest_equal(want, proof, sizeof(want)))
-        err = sl_fail(-EPROTO, "it cannot prove that it knows the handle and the job's secret: set the same "
+        err = sl_fail(-EPROTO,
+                      "it cannot prove that it knows the handle and the job's secret: set the same "
                       "SLUICE_SECRET on all ranks, or none");
     return err;
 }
@@ -113,12 +115,13 @@ int sl_nccl_handle_proof(const struct sl_nccl_link *link, bool by_listener,
 {
     uint8_t key[SL_DIGEST_BYTES];
 
-    return sl_nccl_link_key(NULL, secret, key) ?:
-           sl_nccl_proof_make(key, by_listener, &link->hello, link->nonce, out);
+    return sl_nccl_link_key(NULL, secret, key)
+               ?: sl_nccl_proof_make(key, by_listener, &link->hello, link->nonce, out);
 }
 
 bool sl_nccl_handle_known(const struct sl_nccl_link *link, bool by_listener,
-                          const uint8_t secret[SL_NCCL_SECRET_BYTES], const uint8_t proof[SL_DIGEST_BYTES])
+                          const uint8_t secret[SL_NCCL_SECRET_BYTES],
+                          const uint8_t proof[SL_DIGEST_BYTES])
 {
     uint8_t want[SL_DIGEST_BYTES];
 
@@ -147,8 +150,8 @@ int sl_nccl_link_hear(struct sl_nccl_link *link, struct sl_nccl_word *out)
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return 0;
         if (n <= 0)
-            return sl_fail(-ECONNRESET, "the other end of the handshake hung up%s%s", n < 0 ? ": " : "",
-                           n < 0 ? sluice_strerror(-errno) : "");
+            return sl_fail(-ECONNRESET, "the other end of the handshake hung up%s%s",
+                           n < 0 ? ": " : "", n < 0 ? sluice_strerror(-errno) : "");
         link->in_len += (size_t)n;
         took = decode(link, out);
     }
@@ -258,8 +261,8 @@ int sl_nccl_link_take(struct sl_nccl_link *link, struct sl_nccl_comm **out)
     if (err != 0)
         return note(link, err);
     ep->iface->ops->ep_describe(ep, how, sizeof(how));
-    sl_info("nccl", "device %u %s %s by %s", link->engine->dev, link->is_send ? "sends to" : "receives from",
-            link->comm->peer_name, how);
+    sl_info("nccl", "device %u %s %s by %s", link->engine->dev,
+            link->is_send ? "sends to" : "receives from", link->comm->peer_name, how);
     *out = link->comm;
     link->comm = NULL;
     return 0;

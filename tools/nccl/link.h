@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the two ends of a handshake do alike: words over a socket, and an endpoint that comes about. */
+/* What the two ends of a handshake do alike: words over a socket, and an endpoint that comes
+ * about. */
 #ifndef SL_NCCL_LINK_H
 #define SL_NCCL_LINK_H
 
@@ -13,13 +14,13 @@ struct sl_nccl_link {
     struct sl_nccl_comm *comm; /* owned until the handshake is over */
     int fd;                    /* owned; -1: none */
     bool is_send;
-    unsigned ways_left;        /* to be tried */
-    uint8_t way;               /* under way, while comm->ep is there */
+    unsigned ways_left; /* to be tried */
+    uint8_t way;        /* under way, while comm->ep is there */
     struct sl_req connecting;
     char why[SL_NCCL_WHY];     /* of the last failure */
     struct sl_nccl_word hello; /* that was said or heard */
     uint8_t nonce[SL_NCCL_NONCE_BYTES], link_key[SL_DIGEST_BYTES];
-    bool sealed;               /* both have proved themselves */
+    bool sealed; /* both have proved themselves */
     uint8_t key_in[SL_DIGEST_BYTES], key_out[SL_DIGEST_BYTES];
     uint64_t number_in, number_out;
     size_t in_len, out_len;
@@ -41,14 +42,16 @@ int sl_nccl_link_failed(struct sl_nccl_link *link, uint8_t way);
 /* Words are sealed from here on, with keys of link_key, hello and nonce. */
 int sl_nccl_link_seal(struct sl_nccl_link *link);
 /* The same of a proof that came: -EPROTO when it is not right. */
-int sl_nccl_link_check(struct sl_nccl_link *link, bool by_listener, const uint8_t proof[SL_DIGEST_BYTES]);
+int sl_nccl_link_check(struct sl_nccl_link *link, bool by_listener,
+                       const uint8_t proof[SL_DIGEST_BYTES]);
 /* link_key, of the handle's secret. */
 int sl_nccl_link_know(struct sl_nccl_link *link, const uint8_t secret[SL_NCCL_SECRET_BYTES]);
 /* A proof of the handle alone, whatever the job's secret is: made, and looked at. */
 int sl_nccl_handle_proof(const struct sl_nccl_link *link, bool by_listener,
                          const uint8_t secret[SL_NCCL_SECRET_BYTES], uint8_t out[SL_DIGEST_BYTES]);
 bool sl_nccl_handle_known(const struct sl_nccl_link *link, bool by_listener,
-                          const uint8_t secret[SL_NCCL_SECRET_BYTES], const uint8_t proof[SL_DIGEST_BYTES]);
+                          const uint8_t secret[SL_NCCL_SECRET_BYTES],
+                          const uint8_t proof[SL_DIGEST_BYTES]);
 
 /* An endpoint of that way, and its address. */
 int sl_nccl_link_ep(struct sl_nccl_link *link, uint8_t way, struct sl_addr *out);

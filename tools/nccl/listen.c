@@ -2,8 +2,9 @@
 /*
  * Listening and accepting, a step with every call.
  *
- * Whoever connects is a pending connection, by the rules of core/pending.h, until it has shown the handle's secret. One
- * whose endpoint is up on both sides becomes the connection in the very call that tells it so (wire.h says why).
+ * Whoever connects is a pending connection, by the rules of core/pending.h, until it has shown the
+ * handle's secret. One whose endpoint is up on both sides becomes the connection in the very call
+ * that tells it so (wire.h says why).
  */
 #include "tools/nccl/link.h"
 
@@ -22,13 +23,14 @@
 
 #define BACKLOG 1024
 #define PORT_TRIES 64
-#define STRANGER_NS (5 * SL_NS_PER_S) /* in which somebody who knows the secret must have come, too */
+#define STRANGER_NS                                                                                \
+    (5 * SL_NS_PER_S) /* in which somebody who knows the secret must have come, too */
 
 struct pending {
     struct sl_pending base; /* SL_PENDING_PROVED: it knows the secret */
     struct sl_nccl_link link;
     bool used, is_up, committed;
-    uint64_t deadline_ns;   /* once it is proved */
+    uint64_t deadline_ns; /* once it is proved */
 };
 
 struct sl_nccl_listen {
@@ -38,8 +40,9 @@ struct sl_nccl_listen {
     int fds[SL_NCCL_PLACES_MAX]; /* one at each of the handle's places */
     unsigned fd_count, fd_next;  /* fd_next: whose turn to accept from is */
     struct sl_nccl_handle handle;
-    uint64_t stranger_ns;        /* when one who knows the handle had another secret; 0: not since one knew both */
-    char stranger[64];           /* its address */
+    /* when one who knows the handle had another secret; 0: not since one knew both */
+    uint64_t stranger_ns;
+    char stranger[64]; /* its address */
     struct sl_pending_set set;
     struct pending pending[SL_NCCL_PENDING];
 };
@@ -83,8 +86,8 @@ static void close_listeners(struct sl_nccl_listen *ls)
         close(ls->fds[--ls->fd_count]);
 }
 
-/* At every place of the handle. Those whose address cannot be used are left out of it: IPv6 takes a moment to find out
- * whether an address is alone. */
+/* At every place of the handle. Those whose address cannot be used are left out of it: IPv6 takes a
+ * moment to find out whether an address is alone. */
 static int listen_everywhere(struct sl_nccl_listen *ls, uint16_t port)
 {
     struct sl_nccl_handle handle = ls->handle;
@@ -122,12 +125,13 @@ static int listen_somewhere(struct sl_nccl_listen *ls, const char *text)
     span = range.low != 0 ? sl_port_range_count(&range) : PORT_TRIES;
     /* What is free at the first address may be taken at another. */
     for (unsigned i = 0; i < span && err == -EADDRINUSE; i++)
-        err = listen_everywhere(ls, (uint16_t)(range.low == 0 ? 0 : range.low + ((unsigned)getpid() + i) % span));
+        err = listen_everywhere(
+            ls, (uint16_t)(range.low == 0 ? 0 : range.low + ((unsigned)getpid() + i) % span));
     if (err == 0)
         return 0;
     snprintf(why, sizeof(why), "%s", sluice_last_error());
-    return sl_fail(err, "no port %s%s can be listened on: %s", range.low != 0 ? "of SLUICE_PORT_RANGE " : "",
-                   text, why);
+    return sl_fail(err, "no port %s%s can be listened on: %s",
+                   range.low != 0 ? "of SLUICE_PORT_RANGE " : "", text, why);
 }
 
 /* As many as the handle has room for. Those of link-local scope say nothing without their link. */
@@ -146,7 +150,8 @@ static int choose_places(const struct sl_config *config, struct sl_nccl_handle *
                 (struct sl_nccl_place){.addr = netif->addr, .loopback = netif->loopback};
     }
     if (err == 0 && handle->place_count == 0)
-        err = sl_fail(-ENODEV, "no network interface has an address that a peer could connect to; see "
+        err = sl_fail(-ENODEV,
+                      "no network interface has an address that a peer could connect to; see "
                       "SLUICE_INTERFACE");
     if (err != 0)
         return err;
@@ -234,7 +239,8 @@ static void refuse(struct sl_nccl_listen *ls, struct pending *pending, const cha
 
 static int talk(struct sl_nccl_listen *ls, struct pending *pending);
 
-/* One of those that are here goes, where one has been here long enough. Its words may have come meanwhile. */
+/* One of those that are here goes, where one has been here long enough. Its words may have come
+ * meanwhile. */
 static bool make_room(struct sl_nccl_listen *ls, const char *why)
 {
     struct sl_pending *victim = sl_pending_victim(&ls->set, now(ls->engine));
@@ -264,15 +270,16 @@ static void take_in(struct sl_nccl_listen *ls, int fd, const struct sockaddr_sto
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
 }
 
-/* The next who waits at any of the places, in turn: a crowd at one keeps nobody out at another. A descriptor or a
- * negative errno. */
+/* The next who waits at any of the places, in turn: a crowd at one keeps nobody out at another. A
+ * descriptor or a negative errno. */
 static int accept_next(struct sl_nccl_listen *ls, struct sockaddr_storage *addr)
 {
     int err = -EAGAIN;
 
     for (unsigned i = 0; i < ls->fd_count; i++) {
         socklen_t len = sizeof(*addr);
-        int fd = accept4(ls->fds[ls->fd_next], (struct sockaddr *)addr, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int fd = accept4(ls->fds[ls->fd_next], (struct sockaddr *)addr, &len,
+                         SOCK_NONBLOCK | SOCK_CLOEXEC);
 
         ls->fd_next = (ls->fd_next + 1) % ls->fd_count;
         if (fd >= 0)
@@ -289,7 +296,8 @@ static void let_in(struct sl_nccl_listen *ls)
         struct sockaddr_storage addr = {0};
         int fd;
 
-        if (sl_pending_full(&ls->set) && !make_room(ls, "it said nothing useful while others waited"))
+        if (sl_pending_full(&ls->set) &&
+            !make_room(ls, "it said nothing useful while others waited"))
             return; /* who waits stays in the listener's queue */
         fd = accept_next(ls, &addr);
         if (fd >= 0)
@@ -313,7 +321,8 @@ static int offer(struct pending *pending)
 
         for (unsigned i = 0; i < SL_NCCL_WAYS; i++)
             if ((link->ways_left & 1u << i) != 0 &&
-                (best == SL_NCCL_WAYS || link->engine->ways[i].place < link->engine->ways[best].place))
+                (best == SL_NCCL_WAYS ||
+                 link->engine->ways[i].place < link->engine->ways[best].place))
                 best = i;
         word.way = (uint8_t)best;
         if (sl_nccl_link_ep(link, word.way, &word.addr) == 0)
@@ -327,7 +336,8 @@ static int offer(struct pending *pending)
 }
 
 /* Shows that we made the handle, and asks for the same. Of use to nobody who has not got it. */
-static int greet(struct sl_nccl_listen *ls, struct pending *pending, const struct sl_nccl_word *hello)
+static int greet(struct sl_nccl_listen *ls, struct pending *pending,
+                 const struct sl_nccl_word *hello)
 {
     struct sl_nccl_link *link = &pending->link;
     struct sl_nccl_word word = {.kind = SL_NCCL_CHALLENGE};
@@ -346,9 +356,10 @@ static int greet(struct sl_nccl_listen *ls, struct pending *pending, const struc
     return err ?: sl_nccl_link_say(link, &word);
 }
 
-/* Most likely the peer that this listener is for. But who has only read the handle can say the same, so that it is
- * an error only if nobody comes who knows more: check_secret(). */
-static int meet_stranger(struct sl_nccl_listen *ls, const struct pending *pending, const struct sl_nccl_word *word)
+/* Most likely the peer that this listener is for. But who has only read the handle can say the
+ * same, so that it is an error only if nobody comes who knows more: check_secret(). */
+static int meet_stranger(struct sl_nccl_listen *ls, const struct pending *pending,
+                         const struct sl_nccl_word *word)
 {
     if (!sl_nccl_handle_known(&pending->link, false, ls->handle.secret, word->handle_proof))
         return sl_fail(-EBADMSG, "it does not know the handle");
@@ -356,23 +367,30 @@ static int meet_stranger(struct sl_nccl_listen *ls, const struct pending *pendin
         ls->stranger_ns = now(ls->engine);
         memcpy(ls->stranger, pending->base.from, sizeof(ls->stranger));
     }
-    return sl_fail(-EBADMSG, "it knows the handle, but has another SLUICE_SECRET, or none, or this rank has none");
+    return sl_fail(
+        -EBADMSG,
+        "it knows the handle, but has another SLUICE_SECRET, or none, or this rank has none");
 }
 
 static int check_secret(const struct sl_nccl_listen *ls)
 {
-    uint64_t grace_ns = patience_ns(ls->engine) / 4 < STRANGER_NS ? patience_ns(ls->engine) / 4 : STRANGER_NS;
+    uint64_t grace_ns =
+        patience_ns(ls->engine) / 4 < STRANGER_NS ? patience_ns(ls->engine) / 4 : STRANGER_NS;
 
     if (ls->stranger_ns == 0 || now(ls->engine) - ls->stranger_ns < grace_ns)
         return 0;
     for (unsigned i = 0; i < SL_NCCL_PENDING; i++)
         if (ls->pending[i].used && is_known(&ls->pending[i]))
             return 0;
-    return sl_fail(-EPROTO, "the peer at %s has another SLUICE_SECRET, or none, or this rank has none: set the same "
-                   "on all ranks", ls->stranger);
+    return sl_fail(
+        -EPROTO,
+        "the peer at %s has another SLUICE_SECRET, or none, or this rank has none: set the same "
+        "on all ranks",
+        ls->stranger);
 }
 
-static int take_proof(struct sl_nccl_listen *ls, struct pending *pending, const struct sl_nccl_word *proof)
+static int take_proof(struct sl_nccl_listen *ls, struct pending *pending,
+                      const struct sl_nccl_word *proof)
 {
     struct sl_nccl_link *link = &pending->link;
     int err;
@@ -413,17 +431,14 @@ static int obey(struct sl_nccl_listen *ls, struct pending *pending, const struct
             return 0;
         err = sl_nccl_link_failed(link, word->way);
         return err != 0 ? err : offer(pending);
-    case SL_NCCL_UP:
-        pending->is_up |= current;
-        return 0;
+    case SL_NCCL_UP: pending->is_up |= current; return 0;
     case SL_NCCL_FAILED:
         if (!current)
             return 0;
         memcpy(link->why, word->text, sizeof(word->text));
         sl_nccl_link_drop(link);
         return offer(pending);
-    default:
-        return sl_fail(-EBADMSG, "it says what only a listener says");
+    default: return sl_fail(-EBADMSG, "it says what only a listener says");
     }
 }
 
@@ -454,7 +469,8 @@ static int talk(struct sl_nccl_listen *ls, struct pending *pending)
     struct sl_nccl_word word;
     int heard = 0, err = sl_nccl_link_flush(&pending->link);
 
-    while (err >= 0 && !pending->committed && (heard = sl_nccl_link_hear(&pending->link, &word)) == 1) {
+    while (err >= 0 && !pending->committed &&
+           (heard = sl_nccl_link_hear(&pending->link, &word)) == 1) {
         err = obey(ls, pending, &word);
         if (err < 0)
             return err;
@@ -462,7 +478,8 @@ static int talk(struct sl_nccl_listen *ls, struct pending *pending)
     if (heard == -EBADMSG)
         return sl_fail(-EBADMSG, "it says nothing that a peer says");
     if (heard == -EPROTO)
-        return sl_fail(-EPROTO, "it speaks version %u, this side %d: install the same Sluice on every host",
+        return sl_fail(-EPROTO,
+                       "it speaks version %u, this side %d: install the same Sluice on every host",
                        word.version, SL_NCCL_WIRE_VERSION);
     if (err < 0 || heard < 0)
         return -ECONNRESET;
@@ -560,18 +577,19 @@ static bool forget(struct sl_nccl_listen *ls)
     bool found = false;
 
     pthread_mutex_lock(&lock);
-    sl_list_foreach (&listens, node)
-        if (sl_container_of(node, struct sl_nccl_listen, all) == ls) {
-            sl_list_remove(node);
-            found = true;
-        }
+    sl_list_foreach(&listens, node) if (sl_container_of(node, struct sl_nccl_listen, all) == ls)
+    {
+        sl_list_remove(node);
+        found = true;
+    }
     pthread_mutex_unlock(&lock);
     return found;
 }
 
 void sl_nccl_listens_drop(struct sl_nccl_engine *engine)
 {
-    sl_list_foreach (&engine->listens, node) {
+    sl_list_foreach(&engine->listens, node)
+    {
         struct sl_nccl_listen *ls = sl_container_of(node, struct sl_nccl_listen, node);
 
         if (forget(ls)) {

@@ -45,8 +45,9 @@ int sl_nccl_reg(struct sl_nccl_comm *comm, const struct sl_mem *mem, struct sl_n
 }
 
 /*
- * After an abort NCCL stops its progress with requests in flight, puts memory away, frees it, and closes connections
- * only then. So memory that is still lent takes its connection along: nothing touches it afterwards.
+ * After an abort NCCL stops its progress with requests in flight, puts memory away, frees it, and
+ * closes connections only then. So memory that is still lent takes its connection along: nothing
+ * touches it afterwards.
  */
 void sl_nccl_mr_end(struct sl_nccl_mr *mr)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tables that NCCL looks up: one set of functions, and a thin layer for what differs between versions.
+ * The tables that NCCL looks up: one set of functions, and a thin layer for what differs between
+ * versions.
  *
- * v11 and v12 have contexts; the older ones share one that is never closed. Before v9 sizes are ints, before v10
- * requests have no parent for the profiler.
+ * v11 and v12 have contexts; the older ones share one that is never closed. Before v9 sizes are
+ * ints, before v10 requests have no parent for the profiler.
  */
 #include "tools/nccl/abi_v10.h"
 #include "tools/nccl/abi_v11.h"
@@ -29,17 +30,14 @@ typedef enum sl_nccl_result result;
 static result code_of(int err)
 {
     switch (err) {
-    case -EINVAL:
-        return SL_NCCL_INVALID_ARGUMENT;
+    case -EINVAL: return SL_NCCL_INVALID_ARGUMENT;
     case -ECONNRESET:
     case -ECONNREFUSED:
     case -ETIMEDOUT:
     case -EHOSTUNREACH:
     case -EPROTO:
-    case -EBADMSG:
-        return SL_NCCL_REMOTE_ERROR;
-    default:
-        return SL_NCCL_SYSTEM_ERROR;
+    case -EBADMSG: return SL_NCCL_REMOTE_ERROR;
+    default: return SL_NCCL_SYSTEM_ERROR;
     }
 }
 
@@ -96,9 +94,9 @@ static result connect_to(void *given, int dev, int traffic_class, void *handle, 
     int err = context(given, &ctx);
 
     if (err == 0)
-        err = sl_nccl_connect(ctx, dev, traffic_class != SL_NCCL_UNDEFINED ? traffic_class
-                                                                           : ctx->traffic_class,
-                              handle, &comm);
+        err = sl_nccl_connect(
+            ctx, dev, traffic_class != SL_NCCL_UNDEFINED ? traffic_class : ctx->traffic_class,
+            handle, &comm);
     *out = comm;
     return end(err);
 }
@@ -124,7 +122,9 @@ static result reg(void *comm, const struct sl_mem *mem, void **out)
 /* NCCL registers what a device said that it takes; one that did not say so refuses by itself. */
 static result reg_mr(void *comm, void *data, size_t size, int type, void **out)
 {
-    struct sl_mem mem = {.addr = data, .len = size, .fd = -1,
+    struct sl_mem mem = {.addr = data,
+                         .len = size,
+                         .fd = -1,
                          .kind = type == SL_NCCL_PTR_HOST ? SL_MEM_HOST : SL_MEM_CUDA};
 
     *out = NULL;
@@ -137,7 +137,8 @@ static result reg_mr(void *comm, void *data, size_t size, int type, void **out)
 static result reg_mr_dmabuf(void *comm, void *data, size_t size, int type, uint64_t offset, int fd,
                             void **out)
 {
-    struct sl_mem mem = {.addr = data, .len = size, .fd = fd, .fd_off = offset, .kind = SL_MEM_DMABUF};
+    struct sl_mem mem = {
+        .addr = data, .len = size, .fd = fd, .fd_off = offset, .kind = SL_MEM_DMABUF};
 
     *out = NULL;
     if (type != SL_NCCL_PTR_CUDA)
@@ -173,8 +174,8 @@ static result receive_from(void *comm, int count, void **data, const size_t *siz
 
 /* ---- events for the profiler ---- */
 
-/* Of one request's part. A profiler that does not want it leaves *event NULL. parent is NCCL's as long as the request
- * lives. */
+/* Of one request's part. A profiler that does not want it leaves *event NULL. parent is NCCL's as
+ * long as the request lives. */
 static void event_start(struct sl_nccl_comm *comm, void **event, void *parent, int tag, size_t len)
 {
     struct sl_nccl_net_event what = {.is_send = comm->is_send, .tag = tag, .len = len};
@@ -218,7 +219,8 @@ static result test(void *request, int *done, int *sizes)
     return end_of(req->comm, over);
 }
 
-/* Nothing to do: a receive that is done is visible to its memory's owner, a GPU included (core/transport.h). */
+/* Nothing to do: a receive that is done is visible to its memory's owner, a GPU included
+ * (core/transport.h). */
 static result iflush(void *comm, int count, void **data, int *sizes, void **mrs, void **request)
 {
     (void)comm, (void)count, (void)data, (void)sizes, (void)mrs;
@@ -440,7 +442,8 @@ static result connect_v10(int dev, struct sl_nccl_net_config_v10 *config, void *
                           struct sl_nccl_device_handle **device)
 {
     (void)device;
-    return connect_to(NULL, dev, config != NULL ? config->traffic_class : SL_NCCL_UNDEFINED, handle, out);
+    return connect_to(NULL, dev, config != NULL ? config->traffic_class : SL_NCCL_UNDEFINED, handle,
+                      out);
 }
 
 static result isend_v10(void *comm, void *data, size_t size, int tag, void *mr, void *parent,
@@ -449,7 +452,8 @@ static result isend_v10(void *comm, void *data, size_t size, int tag, void *mr, 
     result rc = send_to(comm, data, size, tag, mr, request);
 
     if (*request != NULL) {
-        struct sl_nccl_send *send = sl_container_of((struct sl_nccl_req *)*request, struct sl_nccl_send, base);
+        struct sl_nccl_send *send =
+            sl_container_of((struct sl_nccl_req *)*request, struct sl_nccl_send, base);
 
         event_start(comm, &send->event, parent, tag, send->buf.len);
     }
@@ -462,7 +466,8 @@ static result irecv_v10(void *comm, int count, void **data, size_t *sizes, int *
     result rc = receive_from(comm, count, data, sizes, tags, mrs, request);
 
     if (*request != NULL && parents != NULL) {
-        struct sl_nccl_recv *recv = sl_container_of((struct sl_nccl_req *)*request, struct sl_nccl_recv, base);
+        struct sl_nccl_recv *recv =
+            sl_container_of((struct sl_nccl_req *)*request, struct sl_nccl_recv, base);
 
         for (int k = 0; k < count; k++)
             event_start(comm, &recv->events[k], parents[k], tags[k], sizes[k]);
@@ -528,8 +533,8 @@ static result set_attr_v12(void *ctx, struct sl_nccl_net_attr_v12 *attr)
 
 /* ---- tables ---- */
 
-/* make_joined stays NULL: a connection uses all rails by itself (docs/nccl.md), which one device made of several
- * would hide. */
+/* make_joined stays NULL: a connection uses all rails by itself (docs/nccl.md), which one device
+ * made of several would hide. */
 
 #define CLOSERS .close_send = close_comm, .close_recv = close_comm, .close_listen = close_listen
 #define MEMORY .reg_mr_dmabuf = reg_mr_dmabuf, .dereg_mr = dereg_mr
@@ -537,44 +542,117 @@ static result set_attr_v12(void *ctx, struct sl_nccl_net_attr_v12 *attr)
 
 extern const struct sl_nccl_net_v6 ncclNetPlugin_v6;
 EXPORT const struct sl_nccl_net_v6 ncclNetPlugin_v6 = {
-    .name = NAME, .init = init_v6, .devices = devices, .get_properties = properties_v6,
-    .listen = listen_v6, .connect = connect_v6, .accept = accept_from, .reg_mr = reg_mr_v6, MEMORY,
-    .isend = isend_v6, .irecv = irecv_v6, .iflush = iflush, .test = test, CLOSERS,
+    .name = NAME,
+    .init = init_v6,
+    .devices = devices,
+    .get_properties = properties_v6,
+    .listen = listen_v6,
+    .connect = connect_v6,
+    .accept = accept_from,
+    .reg_mr = reg_mr_v6,
+    MEMORY,
+    .isend = isend_v6,
+    .irecv = irecv_v6,
+    .iflush = iflush,
+    .test = test,
+    CLOSERS,
 };
 
 extern const struct sl_nccl_net_v8 ncclNetPlugin_v8;
 EXPORT const struct sl_nccl_net_v8 ncclNetPlugin_v8 = {
-    .name = NAME, .init = init_v6, .devices = devices, .get_properties = properties_v8,
-    .listen = listen_v6, .connect = connect_v8, .accept = accept_v8, .reg_mr = reg_mr, MEMORY,
-    .isend = isend_v6, .irecv = irecv_v6, .iflush = iflush, .test = test, CLOSERS, OFFLOAD,
+    .name = NAME,
+    .init = init_v6,
+    .devices = devices,
+    .get_properties = properties_v8,
+    .listen = listen_v6,
+    .connect = connect_v8,
+    .accept = accept_v8,
+    .reg_mr = reg_mr,
+    MEMORY,
+    .isend = isend_v6,
+    .irecv = irecv_v6,
+    .iflush = iflush,
+    .test = test,
+    CLOSERS,
+    OFFLOAD,
 };
 
 extern const struct sl_nccl_net_v9 ncclNetPlugin_v9;
 EXPORT const struct sl_nccl_net_v9 ncclNetPlugin_v9 = {
-    .name = NAME, .init = init_v6, .devices = devices, .get_properties = properties_v9,
-    .listen = listen_v6, .connect = connect_v8, .accept = accept_v8, .reg_mr = reg_mr, MEMORY,
-    .isend = send_to, .irecv = irecv_v9, .iflush = iflush, .test = test, CLOSERS, OFFLOAD,
+    .name = NAME,
+    .init = init_v6,
+    .devices = devices,
+    .get_properties = properties_v9,
+    .listen = listen_v6,
+    .connect = connect_v8,
+    .accept = accept_v8,
+    .reg_mr = reg_mr,
+    MEMORY,
+    .isend = send_to,
+    .irecv = irecv_v9,
+    .iflush = iflush,
+    .test = test,
+    CLOSERS,
+    OFFLOAD,
 };
 
 extern const struct sl_nccl_net_v10 ncclNetPlugin_v10;
 EXPORT const struct sl_nccl_net_v10 ncclNetPlugin_v10 = {
-    .name = NAME, .init = init_v10, .devices = devices, .get_properties = properties_v10,
-    .listen = listen_v6, .connect = connect_v10, .accept = accept_v8, .reg_mr = reg_mr, MEMORY,
-    .isend = isend_v10, .irecv = irecv_v10, .iflush = iflush, .test = test, CLOSERS, OFFLOAD,
+    .name = NAME,
+    .init = init_v10,
+    .devices = devices,
+    .get_properties = properties_v10,
+    .listen = listen_v6,
+    .connect = connect_v10,
+    .accept = accept_v8,
+    .reg_mr = reg_mr,
+    MEMORY,
+    .isend = isend_v10,
+    .irecv = irecv_v10,
+    .iflush = iflush,
+    .test = test,
+    CLOSERS,
+    OFFLOAD,
 };
 
 extern const struct sl_nccl_net_v11 ncclNetPlugin_v11;
 EXPORT const struct sl_nccl_net_v11 ncclNetPlugin_v11 = {
-    .name = NAME, .init = init_v11, .devices = devices, .get_properties = properties_v11,
-    .listen = listen_on, .connect = connect_v11, .accept = accept_v8, .reg_mr = reg_mr, MEMORY,
-    .isend = isend_v10, .irecv = irecv_v10, .iflush = iflush, .test = test, CLOSERS, OFFLOAD,
-    .finalize = finalize, .set_attr = set_attr_v11,
+    .name = NAME,
+    .init = init_v11,
+    .devices = devices,
+    .get_properties = properties_v11,
+    .listen = listen_on,
+    .connect = connect_v11,
+    .accept = accept_v8,
+    .reg_mr = reg_mr,
+    MEMORY,
+    .isend = isend_v10,
+    .irecv = irecv_v10,
+    .iflush = iflush,
+    .test = test,
+    CLOSERS,
+    OFFLOAD,
+    .finalize = finalize,
+    .set_attr = set_attr_v11,
 };
 
 extern const struct sl_nccl_net_v12 ncclNetPlugin_v12;
 EXPORT const struct sl_nccl_net_v12 ncclNetPlugin_v12 = {
-    .name = NAME, .init = init_v12, .devices = devices, .get_properties = properties_v12,
-    .listen = listen_on, .connect = connect_v11, .accept = accept_v8, .reg_mr = reg_mr, MEMORY,
-    .isend = isend_v10, .irecv = irecv_v10, .iflush = iflush, .test = test, CLOSERS, OFFLOAD,
-    .finalize = finalize, .set_attr = set_attr_v12,
+    .name = NAME,
+    .init = init_v12,
+    .devices = devices,
+    .get_properties = properties_v12,
+    .listen = listen_on,
+    .connect = connect_v11,
+    .accept = accept_v8,
+    .reg_mr = reg_mr,
+    MEMORY,
+    .isend = isend_v10,
+    .irecv = irecv_v10,
+    .iflush = iflush,
+    .test = test,
+    CLOSERS,
+    OFFLOAD,
+    .finalize = finalize,
+    .set_attr = set_attr_v12,
 };

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The profiler tables: NCCL's events into shared memory (events.h), if SLUICE_NCCL_PROFILE asks for it.
+ * The profiler tables: NCCL's events into shared memory (events.h), if SLUICE_NCCL_PROFILE asks for
+ * it.
  *
- * NCCL calls from its users' threads, its progress threads and from inside plugins, stops what it has stopped
- * before and speaks of events that are long over. So a handle is no pointer but a slot and its turn, checked
- * against a fixed pool, and nothing here waits, allocates or fails on the way.
+ * NCCL calls from its users' threads, its progress threads and from inside plugins, stops what it
+ * has stopped before and speaks of events that are long over. So a handle is no pointer but a slot
+ * and its turn, checked against a fixed pool, and nothing here waits, allocates or fails on the
+ * way.
  */
 #include "core/clock.h"
 #include "core/config.h"
@@ -86,15 +88,18 @@ static int read_setting(const char *text, int *mask, bool *keep)
         else if (len == 4 && memcmp(text, "keep", 4) == 0)
             *keep = true;
         else
-            return sl_fail(-EINVAL, "SLUICE_NCCL_PROFILE has '%.*s', but must be off, ops, steps or kernels, "
-                           "and keep", (int)len, text);
+            return sl_fail(
+                -EINVAL,
+                "SLUICE_NCCL_PROFILE has '%.*s', but must be off, ops, steps or kernels, "
+                "and keep",
+                (int)len, text);
         text += len + (text[len] == ',');
     }
     return 0;
 }
 
-/* At the place of the last one: NCCL may speak of an event when all communicators are gone, and must not fall
- * into a hole. fd -1: memory that nobody reads. */
+/* At the place of the last one: NCCL may speak of an event when all communicators are gone, and
+ * must not fall into a hole. fd -1: memory that nobody reads. */
 static void *map_at(size_t bytes, int fd)
 {
     if (shared.bytes != bytes && shared.bytes != 0) { /* another size was set meanwhile */
@@ -102,8 +107,9 @@ static void *map_at(size_t bytes, int fd)
         shared.base = NULL;
     }
     return mmap(shared.base, bytes, PROT_READ | PROT_WRITE,
-                (fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS) | (shared.base != NULL ? MAP_FIXED : 0), fd,
-                0);
+                (fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS) |
+                    (shared.base != NULL ? MAP_FIXED : 0),
+                fd, 0);
 }
 
 static int file_open(int rank, uint64_t ring_count)
@@ -274,7 +280,8 @@ static struct sl_nccl_event_record *slot_of(const void *handle)
         return NULL;
     struct sl_nccl_event_record *slot = &shared.slots[value & (SL_NCCL_EVENTS_SLOTS - 1)];
 
-    if (sl_nccl_slot_turn(atomic_load_explicit(&slot->turn, memory_order_relaxed)) != value >> SLOT_BITS) {
+    if (sl_nccl_slot_turn(atomic_load_explicit(&slot->turn, memory_order_relaxed)) !=
+        value >> SLOT_BITS) {
         atomic_fetch_add_explicit(&file->late, 1, memory_order_relaxed);
         return NULL;
     }
@@ -321,15 +328,11 @@ static int wait_of(uint8_t state)
     switch (state) {
     case SL_NCCL_STATE_SEND_GPU_WAIT:
     case SL_NCCL_STATE_RECV_GPU_WAIT:
-    case SL_NCCL_STATE_RECV_FLUSH_WAIT:
-        return 0;
-    case SL_NCCL_STATE_SEND_PEER_WAIT:
-        return 1;
+    case SL_NCCL_STATE_RECV_FLUSH_WAIT: return 0;
+    case SL_NCCL_STATE_SEND_PEER_WAIT: return 1;
     case SL_NCCL_STATE_SEND_WAIT:
-    case SL_NCCL_STATE_RECV_WAIT:
-        return 2;
-    default:
-        return -1;
+    case SL_NCCL_STATE_RECV_WAIT: return 2;
+    default: return -1;
     }
 }
 
@@ -360,8 +363,8 @@ static void set_figure(uint64_t *figure, uint64_t to)
     __atomic_store_n(figure, to, __ATOMIC_RELAXED);
 }
 
-/* What belongs together changes together. Somebody else's change at the same time goes ahead of ours: NCCL tells of
- * an event by one thread. */
+/* What belongs together changes together. Somebody else's change at the same time goes ahead of
+ * ours: NCCL tells of an event by one thread. */
 static void change_state(struct sl_nccl_event_record *slot, uint64_t turn, uint8_t to)
 {
     struct sl_nccl_event_record record;
@@ -432,8 +435,8 @@ static void describe_step(struct sl_nccl_event_record *record, int step)
         break;                                                                                     \
     case SL_NCCL_PROFILE_P2P:                                                                      \
         (record)->type = SL_NCCL_EVENT_P2P;                                                        \
-        (record)->op.seq = atomic_fetch_add_explicit(&shared.p2p_seq[place], 1,                    \
-                                                     memory_order_relaxed);                        \
+        (record)->op.seq =                                                                         \
+            atomic_fetch_add_explicit(&shared.p2p_seq[place], 1, memory_order_relaxed);            \
         (record)->op.count = (what)->p2p.count;                                                    \
         (record)->op.root = (what)->p2p.peer;                                                      \
         (record)->op.channels = (what)->p2p.channels;                                              \
@@ -451,35 +454,36 @@ static void describe_step(struct sl_nccl_event_record *record, int step)
         if ((record)->proxy.pid != getpid()) /* a handle of that process means nothing here */     \
             (record)->parent = 0;                                                                  \
         break;                                                                                     \
-    case SL_NCCL_PROFILE_PROXY_STEP:                                                               \
-        describe_step(record, (what)->proxy_step.step);                                            \
-        break;                                                                                     \
+    case SL_NCCL_PROFILE_PROXY_STEP: describe_step(record, (what)->proxy_step.step); break;        \
     case SL_NCCL_PROFILE_KERNEL_CH:                                                                \
         (record)->type = SL_NCCL_EVENT_KERNEL_CH;                                                  \
         (record)->kernel.channel = (what)->kernel_ch.channel;                                      \
         (record)->kernel.gpu_start_ns = (what)->kernel_ch.gpu_ns;                                  \
         break;                                                                                     \
-    default:                                                                                       \
-        break;                                                                                     \
+    default: break;                                                                                \
     }
 
 /* What only some versions have. */
-static void describe_more_v4(struct sl_nccl_event_record *record, const struct sl_nccl_profile_event_v4 *what)
+static void describe_more_v4(struct sl_nccl_event_record *record,
+                             const struct sl_nccl_profile_event_v4 *what)
 {
     (void)record, (void)what;
 }
 
-static void describe_more_v5(struct sl_nccl_event_record *record, const struct sl_nccl_profile_event_v5 *what)
+static void describe_more_v5(struct sl_nccl_event_record *record,
+                             const struct sl_nccl_profile_event_v5 *what)
 {
     (void)record, (void)what;
 }
 
-static void describe_more_v6(struct sl_nccl_event_record *record, const struct sl_nccl_profile_event_v6 *what)
+static void describe_more_v6(struct sl_nccl_event_record *record,
+                             const struct sl_nccl_profile_event_v6 *what)
 {
     (void)record, (void)what;
 }
 
-static void describe_more_v7(struct sl_nccl_event_record *record, const struct sl_nccl_profile_event_v7 *what)
+static void describe_more_v7(struct sl_nccl_event_record *record,
+                             const struct sl_nccl_profile_event_v7 *what)
 {
     if (what->type == SL_NCCL_PROFILE_COLL) {
         record->op.tag = what->coll.tag;
@@ -499,8 +503,9 @@ static void describe_more_v7(struct sl_nccl_event_record *record, const struct s
                                   struct sl_nccl_profile_event_##version *what)                    \
     {                                                                                              \
         unsigned place = (unsigned)((uintptr_t)ctx - 1);                                           \
-        struct sl_nccl_event_record record = {                                                     \
-            .parent = (uint64_t)(uintptr_t)what->parent, .comm = (uint16_t)place, .rank = what->rank}; \
+        struct sl_nccl_event_record record = {.parent = (uint64_t)(uintptr_t)what->parent,         \
+                                              .comm = (uint16_t)place,                             \
+                                              .rank = what->rank};                                 \
                                                                                                    \
         *event = NULL;                                                                             \
         if (place >= SL_NCCL_EVENTS_COMMS)                                                         \
@@ -549,20 +554,40 @@ const char *sl_nccl_profile_path(void)
 
 extern const struct sl_nccl_profiler_v4 ncclProfiler_v4;
 EXPORT const struct sl_nccl_profiler_v4 ncclProfiler_v4 = {
-    .name = NAME, .init = init_v4, .start = start_v4, .stop = stop, .state = state, .finalize = finalize,
+    .name = NAME,
+    .init = init_v4,
+    .start = start_v4,
+    .stop = stop,
+    .state = state,
+    .finalize = finalize,
 };
 
 extern const struct sl_nccl_profiler_v5 ncclProfiler_v5;
 EXPORT const struct sl_nccl_profiler_v5 ncclProfiler_v5 = {
-    .name = NAME, .init = init_v5, .start = start_v5, .stop = stop, .state = state, .finalize = finalize,
+    .name = NAME,
+    .init = init_v5,
+    .start = start_v5,
+    .stop = stop,
+    .state = state,
+    .finalize = finalize,
 };
 
 extern const struct sl_nccl_profiler_v6 ncclProfiler_v6;
 EXPORT const struct sl_nccl_profiler_v6 ncclProfiler_v6 = {
-    .name = NAME, .init = init_v5, .start = start_v6, .stop = stop, .state = state, .finalize = finalize,
+    .name = NAME,
+    .init = init_v5,
+    .start = start_v6,
+    .stop = stop,
+    .state = state,
+    .finalize = finalize,
 };
 
 extern const struct sl_nccl_profiler_v7 ncclProfiler_v7;
 EXPORT const struct sl_nccl_profiler_v7 ncclProfiler_v7 = {
-    .name = NAME, .init = init_v7, .start = start_v7, .stop = stop, .state = state, .finalize = finalize,
+    .name = NAME,
+    .init = init_v7,
+    .start = start_v7,
+    .stop = stop,
+    .state = state,
+    .finalize = finalize,
 };

@@ -19,7 +19,8 @@ static char *trim(char *text)
 
 static int set(struct sl_nccl_settings *settings, unsigned at, const char *name, const char *value)
 {
-    char *copy = strdup(value), *new_name = at == settings->count ? strdup(name) : settings->items[at].name;
+    char *copy = strdup(value),
+         *new_name = at == settings->count ? strdup(name) : settings->items[at].name;
 
     if (copy == NULL || new_name == NULL) {
         free(copy);
@@ -54,7 +55,8 @@ static const char *take_line(struct sl_nccl_settings *settings, char *line)
     return set(settings, at, name, trim(equals + 1)) == 0 ? NULL : "no memory";
 }
 
-/* The next line, without its newline, whole: of one that cannot be kept *wrong says why. False: there is none. */
+/* The next line, without its newline, whole: of one that cannot be kept *wrong says why. False:
+ * there is none. */
 static bool next_line(FILE *file, char text[SL_NCCL_SETTINGS_LINE], const char **wrong)
 {
     size_t len = 0;
@@ -75,8 +77,8 @@ static bool next_line(FILE *file, char text[SL_NCCL_SETTINGS_LINE], const char *
     return true;
 }
 
-void sl_nccl_settings_read(struct sl_nccl_settings *settings, FILE *file, sl_nccl_settings_complain *complain,
-                           void *arg)
+void sl_nccl_settings_read(struct sl_nccl_settings *settings, FILE *file,
+                           sl_nccl_settings_complain *complain, void *arg)
 {
     char line[SL_NCCL_SETTINGS_LINE];
     const char *wrong;

@@ -19,9 +19,11 @@ struct sl_nccl_settings {
 /* What is wrong with a line of the file, from 1. */
 typedef void sl_nccl_settings_complain(void *arg, int line, const char *what);
 
-/* Adds what the file sets: of two lines with one name the later counts. Blanks around names and values do not count, nor do
- * empty lines and those that begin with #. A line that is none of these is left out, and complain() hears of it. */
-void sl_nccl_settings_read(struct sl_nccl_settings *settings, FILE *file, sl_nccl_settings_complain *complain, void *arg);
+/* Adds what the file sets: of two lines with one name the later counts. Blanks around names and
+ * values do not count, nor do empty lines and those that begin with #. A line that is none of these
+ * is left out, and complain() hears of it. */
+void sl_nccl_settings_read(struct sl_nccl_settings *settings, FILE *file,
+                           sl_nccl_settings_complain *complain, void *arg);
 
 /* Borrowed until the settings are freed; NULL: the file does not say. */
 const char *sl_nccl_settings_get(const struct sl_nccl_settings *settings, const char *name);

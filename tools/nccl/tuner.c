@@ -2,8 +2,9 @@
 /*
  * The tuner tables: NCCL's choice is left alone, unless SLUICE_NCCL_TUNER has a rule for it.
  *
- * Before each collective NCCL hands over what every algorithm and protocol would cost. A rule strikes out those
- * that it does not name, where NCCL could use one that it does; among what is left NCCL chooses.
+ * Before each collective NCCL hands over what every algorithm and protocol would cost. A rule
+ * strikes out those that it does not name, where NCCL could use one that it does; among what is
+ * left NCCL chooses.
  */
 #include "tools/nccl/tuner.h"
 
@@ -25,9 +26,10 @@ typedef enum sl_nccl_result result;
 
 extern char **environ;
 
-static const char *const funcs[] = {"broadcast", "reduce", "all_gather", "reduce_scatter", "all_reduce"};
-static const char *const algos[] = {"tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree",
-                                    "pat"};
+static const char *const funcs[] = {"broadcast", "reduce", "all_gather", "reduce_scatter",
+                                    "all_reduce"};
+static const char *const algos[] = {"tree",      "ring", "collnet_direct", "collnet_chain", "nvls",
+                                    "nvls_tree", "pat"};
 static const char *const protos[] = {"ll", "ll128", "simple"};
 
 /* ---- rules ---- */
@@ -106,7 +108,8 @@ static int read_rule(const char *text, size_t len, struct sl_nccl_rule *out)
     out->algo = word_of(algos, SL_ARRAY_LEN(algos), choice, (size_t)(slash - choice));
     const char *comma = memchr(slash, ',', (size_t)(end - slash));
 
-    out->proto = word_of(protos, SL_ARRAY_LEN(protos), slash + 1, (size_t)((comma ?: end) - slash - 1));
+    out->proto =
+        word_of(protos, SL_ARRAY_LEN(protos), slash + 1, (size_t)((comma ?: end) - slash - 1));
     if (out->algo == -2 || out->proto == -2)
         return -EINVAL;
     while (comma != NULL) {
@@ -135,8 +138,9 @@ int sl_nccl_rules_read(const char *text, struct sl_nccl_rules *out)
         if (out->count == SL_NCCL_RULES_MAX)
             return sl_fail(-EINVAL, "SLUICE_NCCL_TUNER has more than %d rules", SL_NCCL_RULES_MAX);
         if (read_rule(start, len, &out->rules[out->count]) != 0)
-            return sl_fail(-EINVAL, "SLUICE_NCCL_TUNER: '%.*s' is no rule such as all_reduce:1M-=ring/simple",
-                           (int)len, start);
+            return sl_fail(
+                -EINVAL, "SLUICE_NCCL_TUNER: '%.*s' is no rule such as all_reduce:1M-=ring/simple",
+                (int)len, start);
         out->count++;
     }
     return 0;
@@ -152,7 +156,8 @@ static int read_file(const char *path, struct sl_nccl_rules *out)
     if (file == NULL || text == NULL)
         err = sl_fail(-ENOENT, "SLUICE_NCCL_TUNER: '%s' cannot be read", path);
     else if (len > FILE_MAX || memchr(text, '\0', len) != NULL)
-        err = sl_fail(-EINVAL, "SLUICE_NCCL_TUNER: '%s' is no text of at most %d bytes", path, FILE_MAX);
+        err = sl_fail(-EINVAL, "SLUICE_NCCL_TUNER: '%s' is no text of at most %d bytes", path,
+                      FILE_MAX);
     else
         err = sl_nccl_rules_read(text, out);
     if (file != NULL)
@@ -161,7 +166,8 @@ static int read_file(const char *path, struct sl_nccl_rules *out)
     return err;
 }
 
-const struct sl_nccl_rule *sl_nccl_rule_for(const struct sl_nccl_rules *rules, int func, size_t bytes)
+const struct sl_nccl_rule *sl_nccl_rule_for(const struct sl_nccl_rules *rules, int func,
+                                            size_t bytes)
 {
     for (unsigned i = 0; i < rules->count; i++) {
         const struct sl_nccl_rule *rule = &rules->rules[i];
@@ -178,8 +184,8 @@ static bool names(const struct sl_nccl_rule *rule, int algo, int proto)
     return (rule->algo == -1 || rule->algo == algo) && (rule->proto == -1 || rule->proto == proto);
 }
 
-void sl_nccl_rule_apply(const struct sl_nccl_rule *rule, float *costs, int algo_count, int proto_count,
-                        int *channels)
+void sl_nccl_rule_apply(const struct sl_nccl_rule *rule, float *costs, int algo_count,
+                        int proto_count, int *channels)
 {
     bool possible = false;
 
@@ -232,8 +238,9 @@ static result init_v3(size_t ranks, size_t nodes, sl_nccl_logger *logger, void *
     return open_any(ctx);
 }
 
-static result init_v5(void **ctx, uint64_t comm_id, size_t ranks, size_t nodes, sl_nccl_logger *logger,
-                      struct sl_nccl_nvlink_domains *domains, struct sl_nccl_tuner_constants *constants)
+static result init_v5(void **ctx, uint64_t comm_id, size_t ranks, size_t nodes,
+                      sl_nccl_logger *logger, struct sl_nccl_nvlink_domains *domains,
+                      struct sl_nccl_tuner_constants *constants)
 {
     (void)comm_id, (void)ranks, (void)nodes, (void)logger, (void)domains, (void)constants;
     return open_any(ctx);
@@ -256,8 +263,8 @@ static result choose_v3(void *ctx, enum sl_nccl_func func, size_t bytes, int ops
     return choose_v4(ctx, func, bytes, ops, costs, algo_count, proto_count, 0, channels);
 }
 
-static result chunk(void *ctx, enum sl_nccl_func func, size_t bytes, int algo, int proto, int channels,
-                    size_t *chunk_bytes)
+static result chunk(void *ctx, enum sl_nccl_func func, size_t bytes, int algo, int proto,
+                    int channels, size_t *chunk_bytes)
 {
     const struct sl_nccl_rule *rule = ctx != NULL ? sl_nccl_rule_for(ctx, (int)func, bytes) : NULL;
 
@@ -269,20 +276,33 @@ static result chunk(void *ctx, enum sl_nccl_func func, size_t bytes, int algo, i
 
 extern const struct sl_nccl_tuner_v3 ncclTunerPlugin_v3;
 EXPORT const struct sl_nccl_tuner_v3 ncclTunerPlugin_v3 = {
-    .name = NAME, .init = init_v3, .choose = choose_v3, .finalize = finalize,
+    .name = NAME,
+    .init = init_v3,
+    .choose = choose_v3,
+    .finalize = finalize,
 };
 
 extern const struct sl_nccl_tuner_v4 ncclTunerPlugin_v4;
 EXPORT const struct sl_nccl_tuner_v4 ncclTunerPlugin_v4 = {
-    .name = NAME, .init = init_v3, .choose = choose_v4, .finalize = finalize,
+    .name = NAME,
+    .init = init_v3,
+    .choose = choose_v4,
+    .finalize = finalize,
 };
 
 extern const struct sl_nccl_tuner_v5 ncclTunerPlugin_v5;
 EXPORT const struct sl_nccl_tuner_v5 ncclTunerPlugin_v5 = {
-    .name = NAME, .init = init_v5, .choose = choose_v4, .finalize = finalize,
+    .name = NAME,
+    .init = init_v5,
+    .choose = choose_v4,
+    .finalize = finalize,
 };
 
 extern const struct sl_nccl_tuner_v6 ncclTunerPlugin_v6;
 EXPORT const struct sl_nccl_tuner_v6 ncclTunerPlugin_v6 = {
-    .name = NAME, .init = init_v5, .choose = choose_v4, .finalize = finalize, .chunk = chunk,
+    .name = NAME,
+    .init = init_v5,
+    .choose = choose_v4,
+    .finalize = finalize,
+    .chunk = chunk,
 };

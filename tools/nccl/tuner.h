@@ -22,14 +22,17 @@ struct sl_nccl_rules {
     struct sl_nccl_rule rules[SL_NCCL_RULES_MAX];
 };
 
-/* Rules separated by ; or newlines; lines that begin with # are comments. -EINVAL names what is none. */
+/* Rules separated by ; or newlines; lines that begin with # are comments. -EINVAL names what is
+ * none. */
 int sl_nccl_rules_read(const char *text, struct sl_nccl_rules *out);
 
 /* The first that fits, or NULL. */
-const struct sl_nccl_rule *sl_nccl_rule_for(const struct sl_nccl_rules *rules, int func, size_t bytes);
+const struct sl_nccl_rule *sl_nccl_rule_for(const struct sl_nccl_rules *rules, int func,
+                                            size_t bytes);
 
-/* Strikes out of costs[algo_count][proto_count] what the rule does not name, if something is left then. */
-void sl_nccl_rule_apply(const struct sl_nccl_rule *rule, float *costs, int algo_count, int proto_count,
-                        int *channels);
+/* Strikes out of costs[algo_count][proto_count] what the rule does not name, if something is left
+ * then. */
+void sl_nccl_rule_apply(const struct sl_nccl_rule *rule, float *costs, int algo_count,
+                        int proto_count, int *channels);
 
 #endif

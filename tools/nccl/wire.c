@@ -91,11 +91,14 @@ int sl_nccl_handle_decode(const uint8_t bytes[SL_NCCL_HANDLE_OWN], struct sl_ncc
     size_t at = 0, len = get(bytes + 32, 4);
 
     if (get(bytes, 4) != HANDLE_MAGIC)
-        return sl_fail(-EPROTO, "the peer's handle is not one of Sluice: load the same network plugin on "
+        return sl_fail(-EPROTO,
+                       "the peer's handle is not one of Sluice: load the same network plugin on "
                        "every rank");
     if (get(bytes + 4, 2) != SL_NCCL_WIRE_VERSION)
-        return sl_fail(-EPROTO, "the peer's plugin speaks version %u, this one %d: install the same Sluice "
-                       "on every host", (unsigned)get(bytes + 4, 2), SL_NCCL_WIRE_VERSION);
+        return sl_fail(-EPROTO,
+                       "the peer's plugin speaks version %u, this one %d: install the same Sluice "
+                       "on every host",
+                       (unsigned)get(bytes + 4, 2), SL_NCCL_WIRE_VERSION);
     *out = (struct sl_nccl_handle){.host = get(bytes + 8, 8), .port = (uint16_t)get(bytes + 6, 2)};
     memcpy(out->secret, bytes + 16, SL_NCCL_SECRET_BYTES);
     while (at < len && len <= SL_NCCL_PLACE_BYTES && out->place_count < SL_NCCL_PLACES_MAX) {
@@ -130,30 +133,22 @@ static size_t body_encode(const struct sl_nccl_word *word, uint8_t *out)
     size_t len = 0;
 
     switch (word->kind) {
-    case SL_NCCL_HELLO:
-        return hello_encode(word, out);
+    case SL_NCCL_HELLO: return hello_encode(word, out);
     case SL_NCCL_CHALLENGE:
         memcpy(out, word->nonce, SL_NCCL_NONCE_BYTES);
         memcpy(out + SL_NCCL_NONCE_BYTES, word->proof, SL_DIGEST_BYTES);
         memcpy(out + SL_NCCL_NONCE_BYTES + SL_DIGEST_BYTES, word->handle_proof, SL_DIGEST_BYTES);
         return CHALLENGE_BYTES;
-    case SL_NCCL_PROOF:
-        memcpy(out, word->proof, SL_DIGEST_BYTES);
-        return SL_DIGEST_BYTES;
-    case SL_NCCL_STRANGER:
-        memcpy(out, word->handle_proof, SL_DIGEST_BYTES);
-        return SL_DIGEST_BYTES;
+    case SL_NCCL_PROOF: memcpy(out, word->proof, SL_DIGEST_BYTES); return SL_DIGEST_BYTES;
+    case SL_NCCL_STRANGER: memcpy(out, word->handle_proof, SL_DIGEST_BYTES); return SL_DIGEST_BYTES;
     case SL_NCCL_OFFER:
-    case SL_NCCL_ANSWER:
-        memcpy(out, word->addr.bytes, word->addr.len);
-        return word->addr.len;
+    case SL_NCCL_ANSWER: memcpy(out, word->addr.bytes, word->addr.len); return word->addr.len;
     case SL_NCCL_FAILED:
     case SL_NCCL_REFUSE:
         len = strnlen(word->text, SL_NCCL_TEXT_MAX - 1);
         memcpy(out, word->text, len);
         return len;
-    default:
-        return 0;
+    default: return 0;
     }
 }
 
@@ -220,11 +215,8 @@ static int body_decode(const uint8_t *body, size_t len, struct sl_nccl_word *out
     case SL_NCCL_FAILED:
         text_decode(body, len, out->text);
         return out->way < SL_NCCL_WAYS ? 0 : -EBADMSG;
-    case SL_NCCL_REFUSE:
-        text_decode(body, len, out->text);
-        return 0;
-    default:
-        return len == 0 && out->way < SL_NCCL_WAYS ? 0 : -EBADMSG;
+    case SL_NCCL_REFUSE: text_decode(body, len, out->text); return 0;
+    default: return len == 0 && out->way < SL_NCCL_WAYS ? 0 : -EBADMSG;
     }
 }
 
@@ -267,8 +259,9 @@ static void transcript(const struct sl_nccl_word *hello, const uint8_t nonce[SL_
     memcpy(out + HELLO_BYTES, nonce, SL_NCCL_NONCE_BYTES);
 }
 
-int sl_nccl_proof_make(const uint8_t link_key[SL_DIGEST_BYTES], bool by_listener, const struct sl_nccl_word *hello,
-                       const uint8_t nonce[SL_NCCL_NONCE_BYTES], uint8_t out[SL_DIGEST_BYTES])
+int sl_nccl_proof_make(const uint8_t link_key[SL_DIGEST_BYTES], bool by_listener,
+                       const struct sl_nccl_word *hello, const uint8_t nonce[SL_NCCL_NONCE_BYTES],
+                       uint8_t out[SL_DIGEST_BYTES])
 {
     const char *label = by_listener ? "sluice nccl listener 3" : "sluice nccl dialler 3";
     uint8_t said[HELLO_BYTES + SL_NCCL_NONCE_BYTES];
@@ -279,18 +272,20 @@ int sl_nccl_proof_make(const uint8_t link_key[SL_DIGEST_BYTES], bool by_listener
 }
 
 int sl_nccl_word_keys(const uint8_t link_key[SL_DIGEST_BYTES], const struct sl_nccl_word *hello,
-                      const uint8_t nonce[SL_NCCL_NONCE_BYTES], uint8_t to_listener[SL_DIGEST_BYTES],
-                      uint8_t to_dialler[SL_DIGEST_BYTES])
+                      const uint8_t nonce[SL_NCCL_NONCE_BYTES],
+                      uint8_t to_listener[SL_DIGEST_BYTES], uint8_t to_dialler[SL_DIGEST_BYTES])
 {
     uint8_t said[HELLO_BYTES + SL_NCCL_NONCE_BYTES];
 
     transcript(hello, nonce, said);
-    return sl_key_derive(link_key, SL_DIGEST_BYTES, said, sizeof(said), "sluice nccl up 3", to_listener)
-               ?: sl_key_derive(link_key, SL_DIGEST_BYTES, said, sizeof(said), "sluice nccl down 3", to_dialler);
+    return sl_key_derive(link_key, SL_DIGEST_BYTES, said, sizeof(said), "sluice nccl up 3",
+                         to_listener)
+               ?: sl_key_derive(link_key, SL_DIGEST_BYTES, said, sizeof(said), "sluice nccl down 3",
+                                to_dialler);
 }
 
-int sl_nccl_word_seal(uint8_t word[SL_NCCL_WORD_MAX + SL_SEAL_BYTES], size_t len, const uint8_t key[SL_DIGEST_BYTES],
-                      uint64_t number)
+int sl_nccl_word_seal(uint8_t word[SL_NCCL_WORD_MAX + SL_SEAL_BYTES], size_t len,
+                      const uint8_t key[SL_DIGEST_BYTES], uint64_t number)
 {
     uint8_t *body = word + SL_NCCL_WORD_HEADER;
     size_t plain = len - SL_NCCL_WORD_HEADER;
@@ -301,7 +296,8 @@ int sl_nccl_word_seal(uint8_t word[SL_NCCL_WORD_MAX + SL_SEAL_BYTES], size_t len
     return err != 0 ? err : (int)(len + SL_SEAL_BYTES);
 }
 
-int sl_nccl_word_unseal(uint8_t *bytes, size_t len, const uint8_t key[SL_DIGEST_BYTES], uint64_t number)
+int sl_nccl_word_unseal(uint8_t *bytes, size_t len, const uint8_t key[SL_DIGEST_BYTES],
+                        uint64_t number)
 {
     uint8_t *body = bytes + SL_NCCL_WORD_HEADER;
     size_t sealed;

@@ -14,8 +14,9 @@
 #define PRELOAD_MAGIC UINT32_C(0x534c5031)
 
 /*
- * Every round starts with these words of each rank. A rank that gave up says so in the round that the others
- * come to next, whichever that is, and nobody goes on: so no rank waits for one that has left.
+ * Every round starts with these words of each rank. A rank that gave up says so in the round that
+ * the others come to next, whichever that is, and nobody goes on: so no rank waits for one that has
+ * left.
  */
 struct word {
     uint32_t magic;
@@ -37,8 +38,10 @@ static int judge_words(struct round_exchange *x, size_t len)
         const struct word *word = &x->words[r];
 
         if (word->magic != PRELOAD_MAGIC || word->facts != x->peers->facts)
-            return sl_fail(-EPROTO, "rank %d takes calls by other rules: give all ranks the same Sluice and "
-                           "the same SLUICE_* variables", r);
+            return sl_fail(-EPROTO,
+                           "rank %d takes calls by other rules: give all ranks the same Sluice and "
+                           "the same SLUICE_* variables",
+                           r);
         if (word->failed != 0)
             return sl_fail(word->failed, "rank %d could not make its part: %s", r,
                            sluice_strerror(word->failed));
@@ -86,8 +89,8 @@ int sl_preload_comm_create(const struct sl_preload_peers *peers, struct sluice_c
     sluice_config_init(&config);
     if (given == NULL || given[0] == '\0')
         config.timeout_ms = peers->timeout_ms > 0 ? peers->timeout_ms : DAY_MS;
-    /* A rank without memory for this leaves the others waiting in the original library: so few bytes come
-     * from the stack of small jobs, and large ones have other worries. */
+    /* A rank without memory for this leaves the others waiting in the original library: so few
+     * bytes come from the stack of small jobs, and large ones have other worries. */
     struct word some[64];
 
     x.words = peers->size <= 64 ? some : calloc((size_t)peers->size, sizeof(*x.words));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Entry points of MPI. The PMPI_ names are taken too: Open MPI's Fortran bindings call those, and a
- * profiling tool that stands before the shim does. Which implementation is loaded is asked of itself.
+ * profiling tool that stands before the shim does. Which implementation is loaded is asked of
+ * itself.
  */
 #include "tools/preload/frame.h"
 #include "tools/preload/mpi_calls.h"
@@ -30,9 +31,12 @@ static const char *module(const struct sl_preload_host *host, char *why, size_t 
 {
     static const struct {
         const char *starts, *module;
-    } known[] = {{"Open MPI v", "ompi"}, {"MPICH Version", "mpich"}, {"MVAPICH", "mpich"},
+    } known[] = {{"Open MPI v", "ompi"},
+                 {"MPICH Version", "mpich"},
+                 {"MVAPICH", "mpich"},
                  {"Intel(R) MPI", "mpich"}};
-    int (*version)(char *, int *) = (int (*)(char *, int *))host->find(host, "PMPI_Get_library_version");
+    int (*version)(char *, int *) =
+        (int (*)(char *, int *))host->find(host, "PMPI_Get_library_version");
     static char text[VERSION_TEXT_MAX];
     int len = 0;
 
@@ -50,8 +54,13 @@ static const char *module(const struct sl_preload_host *host, char *why, size_t 
 static struct sl_preload_count counts[SL_MPI_CALL_COUNT];
 
 struct sl_preload_family sl_preload_mpi = {
-    .name = "mpi", .prefixes = (const char *const[]){"libmpi", NULL}, .probe = "PMPI_Get_library_version",
-    .calls = calls, .call_count = SL_MPI_CALL_COUNT,
-    .entries = entries, .entry_count = sizeof(entries) / sizeof(entries[0]),
-    .counts = counts, .module = module,
+    .name = "mpi",
+    .prefixes = (const char *const[]){"libmpi", NULL},
+    .probe = "PMPI_Get_library_version",
+    .calls = calls,
+    .call_count = SL_MPI_CALL_COUNT,
+    .entries = entries,
+    .entry_count = sizeof(entries) / sizeof(entries[0]),
+    .counts = counts,
+    .module = module,
 };

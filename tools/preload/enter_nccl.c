@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Entry points of NCCL. Not the pncclX names: whoever calls those asks for the library itself. Nothing is
- * taken unless SLUICE_PRELOAD_NCCL names calls: on a GPU NCCL's own kernels are faster wherever the network
- * is not what limits.
+ * Entry points of NCCL. Not the pncclX names: whoever calls those asks for the library itself.
+ * Nothing is taken unless SLUICE_PRELOAD_NCCL names calls: on a GPU NCCL's own kernels are faster
+ * wherever the network is not what limits.
  */
 #include "tools/preload/frame.h"
 #include "tools/preload/nccl_calls.h"
@@ -37,8 +37,13 @@ static const char *const prefixes[] = {"libnccl", NULL};
 static struct sl_preload_count counts[SL_NCCL_CALL_COUNT];
 
 struct sl_preload_family sl_preload_nccl = {
-    .name = "nccl", .prefixes = prefixes, .probe = "pncclAllReduce",
-    .calls = calls, .call_count = SL_NCCL_CALL_COUNT,
-    .entries = entries, .entry_count = sizeof(entries) / sizeof(entries[0]),
-    .counts = counts, .module = module,
+    .name = "nccl",
+    .prefixes = prefixes,
+    .probe = "pncclAllReduce",
+    .calls = calls,
+    .call_count = SL_NCCL_CALL_COUNT,
+    .entries = entries,
+    .entry_count = sizeof(entries) / sizeof(entries[0]),
+    .counts = counts,
+    .module = module,
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The shim's frame: whether it is on, where the calls of a family go, and the line at exit. Nothing here runs
- * before the first call that could be taken; there is no constructor.
+ * The shim's frame: whether it is on, where the calls of a family go, and the line at exit. Nothing
+ * here runs before the first call that could be taken; there is no constructor.
  */
 #include "tools/preload/frame.h"
 #include "core/stderr_line.h"
@@ -19,8 +19,9 @@
 #define LINE_MAX_BYTES 2048
 
 static pthread_mutex_t resolve_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_mutex_t note_lock = PTHREAD_MUTEX_INITIALIZER; /* modules take it while they are opened */
-static _Atomic int exit_pid; /* of the process that will print; 0: none yet */
+static pthread_mutex_t note_lock =
+    PTHREAD_MUTEX_INITIALIZER; /* modules take it while they are opened */
+static _Atomic int exit_pid;   /* of the process that will print; 0: none yet */
 static _Atomic int world_rank = -1;
 
 static struct sl_preload_family *family_of(const struct sl_preload_host *host)
@@ -51,8 +52,8 @@ static void add(struct line *line, const char *fmt, ...)
 }
 
 static const char *const why_names[SL_WHY_COUNT] = {
-    [SL_WHY_TYPE] = "type",          [SL_WHY_OP] = "operator",    [SL_WHY_COMM] = "communicator",
-    [SL_WHY_SIZE] = "size",          [SL_WHY_EARLY] = "too few calls", [SL_WHY_ENGINE] = "no engine",
+    [SL_WHY_TYPE] = "type", [SL_WHY_OP] = "operator",         [SL_WHY_COMM] = "communicator",
+    [SL_WHY_SIZE] = "size", [SL_WHY_EARLY] = "too few calls", [SL_WHY_ENGINE] = "no engine",
     [SL_WHY_FORM] = "form",
 };
 
@@ -178,8 +179,8 @@ static int match(struct dl_phdr_info *info, size_t size, void *arg)
     return 1;
 }
 
-/* A library that is loaded, in whatever scope, and has the family's calls. It is looked for by its file's name
- * because RTLD_NEXT does not see what was opened for one extension module alone. */
+/* A library that is loaded, in whatever scope, and has the family's calls. It is looked for by its
+ * file's name because RTLD_NEXT does not see what was opened for one extension module alone. */
 static void *find_by_prefix(const struct sl_preload_family *family, const char *prefix)
 {
     struct search search = {.prefix = prefix};
@@ -228,7 +229,8 @@ static void *find_object(const struct sl_preload_host *host, const char *symbol)
 
 static void missing(void)
 {
-    sl_stderr_line("sluice preload: a call was made that no loaded library answers; start without libsluice-preload.so");
+    sl_stderr_line("sluice preload: a call was made that no loaded library answers; start without "
+                   "libsluice-preload.so");
     abort();
 }
 
@@ -241,15 +243,17 @@ static enum mode read_mode(void)
     static const struct {
         const char *text;
         enum mode mode;
-    } words[] = {{"", MODE_ON},     {"on", MODE_ON},   {"1", MODE_ON},   {"yes", MODE_ON},     {"true", MODE_ON},
-                 {"off", MODE_OFF}, {"0", MODE_OFF},   {"no", MODE_OFF}, {"false", MODE_OFF},
-                 {"report", MODE_REPORT}};
+    } words[] = {{"", MODE_ON},       {"on", MODE_ON},        {"1", MODE_ON},  {"yes", MODE_ON},
+                 {"true", MODE_ON},   {"off", MODE_OFF},      {"0", MODE_OFF}, {"no", MODE_OFF},
+                 {"false", MODE_OFF}, {"report", MODE_REPORT}};
     const char *text = getenv("SLUICE_PRELOAD");
 
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         if (strcasecmp(text != NULL ? text : "", words[i].text) == 0)
             return words[i].mode;
-    sl_stderr_line("sluice preload: SLUICE_PRELOAD is '%s', but must be on, off or report: nothing is taken", text);
+    sl_stderr_line(
+        "sluice preload: SLUICE_PRELOAD is '%s', but must be on, off or report: nothing is taken",
+        text);
     return MODE_OFF;
 }
 
@@ -293,7 +297,8 @@ static int open_module(struct sl_preload_family *family, void **take, char *why,
 /* One rank of a job speaks for all, where the launcher says which this is. */
 static bool is_first_rank(void)
 {
-    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", "RANK"};
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK",
+                                        "SLURM_PROCID", "RANK"};
 
     for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         const char *text = getenv(names[i]);
@@ -308,7 +313,8 @@ static bool is_first_rank(void)
 static void warn_without_module(const struct sl_preload_family *family, const char *why)
 {
     if (!family->host.report && is_first_rank())
-        sl_stderr_line("sluice preload: calls of %s are not taken: %s (docs/preload.md; SLUICE_PRELOAD=off ends this line)",
+        sl_stderr_line("sluice preload: calls of %s are not taken: %s (docs/preload.md; "
+                       "SLUICE_PRELOAD=off ends this line)",
                        family->name, why);
 }
 
@@ -324,9 +330,14 @@ void sl_preload_resolve(struct sl_preload_family *family)
     }
     enum mode mode = read_mode();
 
-    family->host = (struct sl_preload_host){
-        .abi = SL_PRELOAD_ABI, .report = mode == MODE_REPORT, .counts = family->counts, .find = find,
-        .object = find_object, .counted = counted, .note = keep_note, .rank = keep_rank};
+    family->host = (struct sl_preload_host){.abi = SL_PRELOAD_ABI,
+                                            .report = mode == MODE_REPORT,
+                                            .counts = family->counts,
+                                            .find = find,
+                                            .object = find_object,
+                                            .counted = counted,
+                                            .note = keep_note,
+                                            .rank = keep_rank};
     int err = mode != MODE_OFF && family->call_count <= sizeof(take) / sizeof(take[0])
                   ? open_module(family, take, why, sizeof(why))
                   : 0;

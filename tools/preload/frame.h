@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Entry points of the shim: an exported function jumps to where its pointer says. At first that is a
- * stand-in, which has the family resolved and jumps again; from then on a call costs one load and a jump.
+ * Entry points of the shim: an exported function jumps to where its pointer says. At first that is
+ * a stand-in, which has the family resolved and jumps again; from then on a call costs one load and
+ * a jump.
  *
- * A family lists its calls once, in an X macro of (number, exported name, result, parameters, arguments), and
- * writes, for its struct sl_preload_family `f`:
+ * A family lists its calls once, in an X macro of (number, exported name, result, parameters,
+ * arguments), and writes, for its struct sl_preload_family `f`:
  *
  *     #define X(call, name, ret, params, args) SL_PRELOAD_ENTRY(f, name, ret, params, args)
  *     LIST(X)
@@ -13,8 +14,8 @@
  *     static const struct sl_preload_entry entries[] = {LIST(X)};
  *     #undef X
  *
- * Parameters are what travels, not what is meant: what a library passes by pointer or as an integer up to 64
- * bits is uintptr_t, so that one entry serves every ABI of the library.
+ * Parameters are what travels, not what is meant: what a library passes by pointer or as an integer
+ * up to 64 bits is uintptr_t, so that one entry serves every ABI of the library.
  */
 #ifndef SL_PRELOAD_FRAME_H
 #define SL_PRELOAD_FRAME_H
@@ -28,28 +29,29 @@ struct sl_preload_entry {
 };
 
 struct sl_preload_family {
-    const char *name;           /* as the report says it */
-    const char *const *prefixes; /* of the names of libraries that have the originals, NULL at the end */
-    const char *probe;          /* a symbol that tells such a library from others */
-    const char *const *calls;   /* their names in the report, by number */
+    const char *name; /* as the report says it */
+    const char *const
+        *prefixes;     /* of the names of libraries that have the originals, NULL at the end */
+    const char *probe; /* a symbol that tells such a library from others */
+    const char *const *calls; /* their names in the report, by number */
     unsigned call_count;
     const struct sl_preload_entry *entries;
     unsigned entry_count;
     struct sl_preload_count *counts; /* [call_count] */
 
-    /* The module for the library at hand: "ompi" for libsluice-preload-ompi.so. NULL: none fits, and why[cap]
-     * says so. */
+    /* The module for the library at hand: "ompi" for libsluice-preload-ompi.so. NULL: none fits,
+     * and why[cap] says so. */
     const char *(*module)(const struct sl_preload_host *host, char *why, size_t cap);
 
     /* frame.c's own */
     struct sl_preload_host host;
-    void *library;               /* that has the originals, when they are not in the global scope */
+    void *library; /* that has the originals, when they are not in the global scope */
     _Atomic int resolved;
     char note[256];
 };
 
-/* Points every entry of the family to a module's function or to the original. Once; later calls return at
- * once. */
+/* Points every entry of the family to a module's function or to the original. Once; later calls
+ * return at once. */
 void sl_preload_resolve(struct sl_preload_family *family);
 
 /* enter_*.c: every family, NULL at the end. */

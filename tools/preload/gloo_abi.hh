@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gloo's options as they lie in memory: what a program compiled against gloo's headers hands to its calls. The
- * layout has stayed the same for years (checked: 2022-05 as in Debian 12, and 2026-04), so one module
- * serves programs that link libgloo and those that carry it inside, like PyTorch's wheels. Tests run
- * programs that are compiled against the headers that are installed.
+ * gloo's options as they lie in memory: what a program compiled against gloo's headers hands to its
+ * calls. The layout has stayed the same for years (checked: 2022-05 as in Debian 12, and 2026-04),
+ * so one module serves programs that link libgloo and those that carry it inside, like PyTorch's
+ * wheels. Tests run programs that are compiled against the headers that are installed.
  *
- * What did change is the context: with a table of virtual functions before its first member until 2024,
- * without since; gloo_bridge.h's has_table tells.
+ * What did change is the context: with a table of virtual functions before its first member until
+ * 2024, without since; gloo_bridge.h's has_table tells.
  */
 #ifndef SL_PRELOAD_GLOO_ABI_HH
 #define SL_PRELOAD_GLOO_ABI_HH
@@ -23,10 +23,14 @@
 namespace gloo
 {
 struct Exception : public std::runtime_error {
-    explicit Exception(const std::string &text) : std::runtime_error(text) {}
+    explicit Exception(const std::string &text) : std::runtime_error(text)
+    {
+    }
 };
 struct IoException : public Exception {
-    explicit IoException(const std::string &text) : Exception(text) {}
+    explicit IoException(const std::string &text) : Exception(text)
+    {
+    }
 };
 } // namespace gloo
 

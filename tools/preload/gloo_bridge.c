@@ -48,9 +48,12 @@ uint64_t sl_gloo_now(void)
 int sl_gloo_comm_create(int rank, int size, sl_gloo_allgather_fn *allgather, void *arg,
                         int64_t timeout_ms, struct sluice_comm **out)
 {
-    struct sl_preload_peers peers = {
-        .rank = rank, .size = size, .arg = arg, .allgather = allgather, .timeout_ms = timeout_ms,
-        .facts = (uint64_t)sluice_version() << 8 | sl_gloo_here.exact};
+    struct sl_preload_peers peers = {.rank = rank,
+                                     .size = size,
+                                     .arg = arg,
+                                     .allgather = allgather,
+                                     .timeout_ms = timeout_ms,
+                                     .facts = (uint64_t)sluice_version() << 8 | sl_gloo_here.exact};
 
     host->rank(rank);
     return sl_preload_comm_create(&peers, out);

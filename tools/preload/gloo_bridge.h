@@ -16,9 +16,9 @@ extern "C" {
 /* The gloo that the process runs on. */
 struct sl_gloo_origin {
     void (*original[SL_GLOO_CALL_COUNT])(void *options); /* NULL: this gloo has not that call */
-    void *create_buffer; /* gloo::Context::createUnboundBuffer */
-    bool has_table;      /* a context begins with its table of virtual functions */
-    bool exact;          /* sums in gloo's own order */
+    void *create_buffer;                                 /* gloo::Context::createUnboundBuffer */
+    bool has_table; /* a context begins with its table of virtual functions */
+    bool exact;     /* sums in gloo's own order */
 };
 extern struct sl_gloo_origin sl_gloo_here;
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The gloo calls that may be taken over, by the names that the C++ ABI gives them: the same list in the shim and
- * in its gloo module. Each takes one reference to its options and returns nothing, or throws.
+ * The gloo calls that may be taken over, by the names that the C++ ABI gives them: the same list in
+ * the shim and in its gloo module. Each takes one reference to its options and returns nothing, or
+ * throws.
  */
 #ifndef SL_PRELOAD_GLOO_CALLS_H
 #define SL_PRELOAD_GLOO_CALLS_H

@@ -8,10 +8,12 @@
 namespace sl_gloo
 {
 
-/* Below this many bytes in all every rank gets everything and adds for itself: one exchange, not two. */
+/* Below this many bytes in all every rank gets everything and adds for itself: one exchange, not
+ * two. */
 constexpr size_t GATHER_BYTES_MAX = 32768;
 
-/* More are added piece by piece, so that what one exchange brought is in the cache when it is added. */
+/* More are added piece by piece, so that what one exchange brought is in the cache when it is
+ * added. */
 constexpr size_t PIECE_BYTES = 262144;
 
 uint8_t *scratch(lane &lane, size_t bytes)
@@ -43,8 +45,8 @@ size_t round_up(size_t value, size_t multiple)
     return (value + multiple - 1) / multiple * multiple;
 }
 
-/* Bytes of a block: gloo cuts the elements into segments, at least two for a rank, none above its limit. The two
- * calls round differently. */
+/* Bytes of a block: gloo cuts the elements into segments, at least two for a rank, none above its
+ * limit. The two calls round differently. */
 size_t block_bytes(const reduction &r, size_t ranks)
 {
     size_t limit = r.element_size * std::max<size_t>(1, r.segment_bytes / r.element_size);
@@ -77,8 +79,14 @@ void add_block(const reduction &r, size_t ranks, size_t b, size_t bytes, uint8_t
 struct blocks {
     size_t bytes, total;
 
-    size_t offset(size_t b) const { return std::min(b * bytes, total); }
-    size_t length(size_t b) const { return offset(b + 1) - offset(b); }
+    size_t offset(size_t b) const
+    {
+        return std::min(b * bytes, total);
+    }
+    size_t length(size_t b) const
+    {
+        return offset(b + 1) - offset(b);
+    }
     /* Of a piece of block b, which begins at begin and has at most limit bytes. */
     size_t piece(size_t b, size_t begin, size_t limit) const
     {
@@ -97,9 +105,8 @@ int run_small(const group &group, lane &lane, const reduction &r, const blocks &
         return err;
     for (size_t b = 0; b < ranks; b++)
         if (cut.length(b) != 0)
-            add_block(r, ranks, b, cut.length(b), out + cut.offset(b), [&](size_t rank) {
-                return all + rank * total + cut.offset(b);
-            });
+            add_block(r, ranks, b, cut.length(b), out + cut.offset(b),
+                      [&](size_t rank) { return all + rank * total + cut.offset(b); });
     return 0;
 }
 
@@ -109,8 +116,14 @@ class pending
     struct sluice_req *req = nullptr;
 
   public:
-    ~pending() { sluice_req_free(req); }
-    struct sluice_req **start() { return &req; }
+    ~pending()
+    {
+        sluice_req_free(req);
+    }
+    struct sluice_req **start()
+    {
+        return &req;
+    }
     int wait()
     {
         int err = req != nullptr ? sluice_wait(req) : 0;
@@ -121,8 +134,8 @@ class pending
     }
 };
 
-/* A piece of every block, side by side: what this rank gives, what it got to add up, the sum of its own block's
- * piece, and everybody's sums. */
+/* A piece of every block, side by side: what this rank gives, what it got to add up, the sum of its
+ * own block's piece, and everybody's sums. */
 struct piece {
     size_t begin = 0; /* in a block */
     uint8_t *given = nullptr, *parts = nullptr, *sum = nullptr, *sums = nullptr;
@@ -137,7 +150,10 @@ struct chain {
     size_t ranks, me, limit; /* bytes of a block's piece */
     bool straight;           /* the blocks fill the program's buffers, in one piece */
 
-    bool i_get() const { return r.root < 0 || r.root == g.rank; }
+    bool i_get() const
+    {
+        return r.root < 0 || r.root == g.rank;
+    }
 
     void lay_out(piece *pieces)
     {
@@ -147,7 +163,8 @@ struct chain {
         for (int i = 0; i < 2; i++, room += one) {
             pieces[i].parts = room;
             pieces[i].sum = room + all;
-            pieces[i].given = straight ? static_cast<uint8_t *>(const_cast<void *>(r.in)) : room + all + limit;
+            pieces[i].given =
+                straight ? static_cast<uint8_t *>(const_cast<void *>(r.in)) : room + all + limit;
             pieces[i].sums = straight ? static_cast<uint8_t *>(r.out) : room + 2 * all + limit;
         }
     }
@@ -167,7 +184,8 @@ struct chain {
         size_t mine = cut.piece(me, p.begin, limit);
 
         if (mine != 0)
-            add_block(r, ranks, me, mine, p.sum, [&](size_t rank) { return p.parts + rank * limit; });
+            add_block(r, ranks, me, mine, p.sum,
+                      [&](size_t rank) { return p.parts + rank * limit; });
         if (r.root < 0)
             return sluice_all_gather(l.comm, p.sum, p.sums, limit, SLUICE_U8, p.to_all.start());
         return sluice_gather(l.comm, p.sum, i_get() ? p.sums : nullptr, limit, SLUICE_U8, r.root,
@@ -180,12 +198,13 @@ struct chain {
         int err = p.to_all.wait();
 
         for (size_t rank = 0; err == 0 && any && !straight && i_get() && rank < ranks; rank++)
-            memcpy(static_cast<uint8_t *>(r.out) + cut.offset(rank) + p.begin, p.sums + rank * limit,
-                   cut.piece(rank, p.begin, limit));
+            memcpy(static_cast<uint8_t *>(r.out) + cut.offset(rank) + p.begin,
+                   p.sums + rank * limit, cut.piece(rank, p.begin, limit));
         return err;
     }
 
-    /* While a piece is added up, the next one is on its way here and the one before on its way back. */
+    /* While a piece is added up, the next one is on its way here and the one before on its way
+     * back. */
     int run()
     {
         piece pieces[2];
@@ -222,8 +241,10 @@ int run_chain(const group &group, lane &lane, const reduction &r)
         return run_small(group, lane, r, cut);
     size_t pieces = (r.bytes() + PIECE_BYTES - 1) / PIECE_BYTES;
     size_t limit = round_up((cut.bytes + pieces - 1) / pieces, r.element_size);
-    chain c = {group, lane, r, cut, ranks, static_cast<size_t>(group.rank), limit,
-               limit >= cut.bytes && ranks * cut.bytes == r.bytes()};
+    chain c = {group, lane,
+               r,     cut,
+               ranks, static_cast<size_t>(group.rank),
+               limit, limit >= cut.bytes && ranks * cut.bytes == r.bytes()};
 
     return c.run();
 }

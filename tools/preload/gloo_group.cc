@@ -13,13 +13,14 @@ namespace sl_gloo
 {
 
 constexpr uint32_t SETUP_TAG = 0x51u << 24 | 0x1ce; /* programs count from 0 */
-constexpr int64_t FOREVER_MS = INT_MAX;              /* gloo writes 0 */
+constexpr int64_t FOREVER_MS = INT_MAX;             /* gloo writes 0 */
 
 const context_view &view(const context_ref &context)
 {
     const char *at = reinterpret_cast<const char *>(context.get());
 
-    return *reinterpret_cast<const context_view *>(at + (sl_gloo_here.has_table ? sizeof(void *) : 0));
+    return *reinterpret_cast<const context_view *>(at +
+                                                   (sl_gloo_here.has_table ? sizeof(void *) : 0));
 }
 
 static int64_t to_ms(duration timeout)
@@ -97,7 +98,9 @@ int exchange_allgather(void *arg, const void *in, size_t len, void *out)
             x->context,
             create(x->context.get(), const_cast<void *>(in), len),
             create(x->context.get(), out, len * static_cast<size_t>(view(x->context).size)),
-            1, SETUP_TAG, x->timeout};
+            1,
+            SETUP_TAG,
+            x->timeout};
 
         sl_gloo_here.original[SL_GLOO_allgather](&options);
         return 0;
@@ -117,7 +120,8 @@ void group::set_up(context_ref context, duration timeout)
     if (err == 0)
         err = sl_gloo_comm_create(rank, size, exchange_allgather, &x, to_ms(timeout), &control);
     for (unsigned i = 0; err == 0 && i < LANES; i++)
-        err = sl_gloo_comm_create(rank, size, exchange_allgather, &x, to_ms(timeout), &lanes[i].comm);
+        err =
+            sl_gloo_comm_create(rank, size, exchange_allgather, &x, to_ms(timeout), &lanes[i].comm);
     if (err != 0) {
         sl_gloo_note(sluice_last_error());
         destroy_comms();

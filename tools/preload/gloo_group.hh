@@ -2,18 +2,21 @@
 /*
  * The ranks of a gloo context, and the order in which the engine runs their calls.
  *
- * gloo matches calls by tag: threads of a rank may make several at once on one context, and every rank in an order
- * of its own (PyTorch's process groups have two such threads). The engine matches by order. So rank 0
- * says which call is next, as its threads come, on a communicator that serves nothing else, and the others
- * follow:
+ * gloo matches calls by tag: threads of a rank may make several at once on one context, and every
+ * rank in an order of its own (PyTorch's process groups have two such threads). The engine matches
+ * by order. So rank 0 says which call is next, as its threads come, on a communicator that serves
+ * nothing else, and the others follow:
  *
- *     rank 0    a thread comes with call K: takes an idle lane L, says (K, L, turn n of L), runs K on L
- *     others    a thread comes with call K: unless K's turn is known already, it reads what rank 0 says, for
- *               itself and for the other threads, until that is K; waits until turns before n of L have ended
+ *     rank 0    a thread comes with call K: takes an idle lane L, says (K, L, turn n of L), runs K
+ *               on L
+ *     others    a thread comes with call K: unless K's turn is known already, it reads what rank 0
+ *               says, for itself and for the other threads, until that is K; waits until turns
+ *               before n of L have ended
  *
- * A lane is a communicator; with several of them, calls of several threads overlap as gloo's own do. A call
- * waits for nothing but calls that rank 0 made earlier or makes at the same time, which every rank makes
- * too, as long as it has as many threads for them as rank 0 has; those of a process group do.
+ * A lane is a communicator; with several of them, calls of several threads overlap as gloo's own
+ * do. A call waits for nothing but calls that rank 0 made earlier or makes at the same time, which
+ * every rank makes too, as long as it has as many threads for them as rank 0 has; those of a
+ * process group do.
  */
 #ifndef SL_PRELOAD_GLOO_GROUP_HH
 #define SL_PRELOAD_GLOO_GROUP_HH
@@ -42,8 +45,11 @@ struct manner {
     uint64_t elements = 0;
 
     manner() = default;
-    manner(uint8_t c, uint8_t d, uint8_t o) : chain(c), dtype(d), op(o) {}
-    /* Type and operator of a function that was not recognised are 0 and 0, as those of one that may differ. */
+    manner(uint8_t c, uint8_t d, uint8_t o) : chain(c), dtype(d), op(o)
+    {
+    }
+    /* Type and operator of a function that was not recognised are 0 and 0, as those of one that may
+     * differ. */
     bool fits(const manner &other) const
     {
         bool known = (dtype | op) != 0 && (other.dtype | other.op) != 0;
@@ -88,20 +94,24 @@ class group
     ~group();
 
     bool is_of(const context_ref &context) const;
-    bool is_over() const { return owner.expired(); }
+    bool is_over() const
+    {
+        return owner.expired();
+    }
     /* Of the process that made it: a child after fork() leaves it alone. */
     bool is_ours() const;
 
-    /* Makes the engine at the first call; all ranks come. false: there is none, on all ranks alike. Throws
-     * what gloo throws while it carries the addresses. */
+    /* Makes the engine at the first call; all ranks come. false: there is none, on all ranks alike.
+     * Throws what gloo throws while it carries the addresses. */
     bool ready(const context_ref &context, duration timeout);
 
-    /* Waits for the call's turn: how is this rank's choice of manner, and rank 0's after. Throws. */
+    /* Waits for the call's turn: how is this rank's choice of manner, and rank 0's after.
+     * Throws. */
     lane &enter(call_key key, duration timeout, manner &how);
     void leave(lane &lane);
 
-    /* The context is of no more use: err and the thread's last error tell why, and what the program called, as the
-     * engine's sentence speaks of its own calls. Throws. */
+    /* The context is of no more use: err and the thread's last error tell why, and what the program
+     * called, as the engine's sentence speaks of its own calls. Throws. */
     [[noreturn]] void fail(int err, duration timeout, const std::string &called = std::string());
 
     /* A call of this rank ends by an exception that is not ours: the others would wait for it. */
@@ -119,8 +129,8 @@ class group
     lane &follow(uint64_t key, duration timeout, manner &how);
     bool find_turn(uint64_t key, notice &out);
     void read_notice(std::unique_lock<std::mutex> &guard, duration timeout);
-    void wait(std::unique_lock<std::mutex> &guard,
-              std::chrono::steady_clock::time_point deadline, duration timeout);
+    void wait(std::unique_lock<std::mutex> &guard, std::chrono::steady_clock::time_point deadline,
+              duration timeout);
     void check() const;
     void refuse(uint64_t key, const manner &theirs, const manner &ours);
     void break_down(const std::string &text);

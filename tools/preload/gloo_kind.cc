@@ -44,8 +44,10 @@ float widen(bfloat b)
     return value;
 }
 
-/* value is what got must be once rounded: the nearest, whichever way a tie goes is the function's. */
-template <class T> bool is_rounded(T got, double value, double step_up, double step_down)
+/* value is what got must be once rounded: the nearest, whichever way a tie goes is the
+ * function's. */
+template <class T>
+bool is_rounded(T got, double value, double step_up, double step_down)
 {
     double here = static_cast<double>(widen(got));
 
@@ -56,14 +58,16 @@ template <class T> bool is_rounded(T got, double value, double step_up, double s
     return here > value ? here - value <= step_up / 2 : value - here <= step_down / 2;
 }
 
-template <class T> bool is_nearest(T got, double value)
+template <class T>
+bool is_nearest(T got, double value)
 {
     double here = static_cast<double>(widen(got));
     T above = got, below = got;
 
     if (std::isnan(value) || std::isnan(here))
         return std::isnan(value) && std::isnan(here);
-    if (std::isinf(here) || (got.bits & 0x7fff) == 0) /* overflow and underflow: the sign must fit */
+    if (std::isinf(here) ||
+        (got.bits & 0x7fff) == 0) /* overflow and underflow: the sign must fit */
         return here == value || std::signbit(here) == std::signbit(value) ||
                std::fabs(value) < 1e-7;
     above.bits++;
@@ -74,7 +78,8 @@ template <class T> bool is_nearest(T got, double value)
     return is_rounded(got, value, step, step);
 }
 
-template <class T> bool matches(enum sluice_op op, T a, T b, T got)
+template <class T>
+bool matches(enum sluice_op op, T a, T b, T got)
 {
     switch (op) {
     case SLUICE_SUM:
@@ -88,14 +93,13 @@ template <class T> bool matches(enum sluice_op op, T a, T b, T got)
             return got == static_cast<T>(a * b) || std::isnan(a * b);
         else
             return got == static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-    case SLUICE_MAX:
-        return got == std::max(a, b);
-    default:
-        return got == std::min(a, b);
+    case SLUICE_MAX: return got == std::max(a, b);
+    default: return got == std::min(a, b);
     }
 }
 
-template <class T> bool matches_short(enum sluice_op op, T a, T b, T got)
+template <class T>
+bool matches_short(enum sluice_op op, T a, T b, T got)
 {
     double x = static_cast<double>(widen(a)), y = static_cast<double>(widen(b));
     double is = static_cast<double>(widen(got));
@@ -103,35 +107,37 @@ template <class T> bool matches_short(enum sluice_op op, T a, T b, T got)
     switch (op) {
     case SLUICE_SUM: /* both are exact in double; the function may round by way of a float */
         return is_nearest(got, static_cast<double>(static_cast<float>(x + y)));
-    case SLUICE_PROD:
-        return is_nearest(got, static_cast<double>(static_cast<float>(x * y)));
-    case SLUICE_MAX:
-        return is == std::max(x, y);
-    default:
-        return is == std::min(x, y);
+    case SLUICE_PROD: return is_nearest(got, static_cast<double>(static_cast<float>(x * y)));
+    case SLUICE_MAX: return is == std::max(x, y);
+    default: return is == std::min(x, y);
     }
 }
-template <> bool matches(enum sluice_op op, half a, half b, half got)
+template <>
+bool matches(enum sluice_op op, half a, half b, half got)
 {
     return matches_short(op, a, b, got);
 }
-template <> bool matches(enum sluice_op op, bfloat a, bfloat b, bfloat got)
+template <>
+bool matches(enum sluice_op op, bfloat a, bfloat b, bfloat got)
 {
     return matches_short(op, a, b, got);
 }
 
-template <class T> bool usable(T value)
+template <class T>
+bool usable(T value)
 {
     if constexpr (std::is_floating_point<T>::value)
         return std::isfinite(value) && value != 0;
     else
         return true;
 }
-template <> bool usable(half value)
+template <>
+bool usable(half value)
 {
     return std::isfinite(widen(value)) && (value.bits & 0x7fff) != 0;
 }
-template <> bool usable(bfloat value)
+template <>
+bool usable(bfloat value)
 {
     return std::isfinite(widen(value)) && (value.bits & 0x7fff) != 0;
 }
@@ -146,7 +152,8 @@ uint64_t next_random(uint64_t &state) /* splitmix64 */
 }
 
 /* A number of T that has a sum with others: half of them of like magnitude, the others any bits. */
-template <class T> T draw(uint64_t &state)
+template <class T>
+T draw(uint64_t &state)
 {
     T value;
 
@@ -169,7 +176,8 @@ template <class T> T draw(uint64_t &state)
 }
 
 /* fn is one of the operators for T. */
-template <class T> bool find_op(plain_fn fn, enum sluice_dtype dtype, manner &out)
+template <class T>
+bool find_op(plain_fn fn, enum sluice_dtype dtype, manner &out)
 {
     T a[TRIALS], b[TRIALS], got[TRIALS];
     uint64_t state = 1;
@@ -196,18 +204,15 @@ template <class T> bool find_op(plain_fn fn, enum sluice_dtype dtype, manner &ou
 bool find_kind(plain_fn fn, size_t element_size, manner &out)
 {
     switch (element_size) {
-    case 1:
-        return find_op<int8_t>(fn, SLUICE_I8, out) || find_op<uint8_t>(fn, SLUICE_U8, out);
-    case 2:
-        return find_op<half>(fn, SLUICE_F16, out) || find_op<bfloat>(fn, SLUICE_BF16, out);
+    case 1: return find_op<int8_t>(fn, SLUICE_I8, out) || find_op<uint8_t>(fn, SLUICE_U8, out);
+    case 2: return find_op<half>(fn, SLUICE_F16, out) || find_op<bfloat>(fn, SLUICE_BF16, out);
     case 4:
         return find_op<float>(fn, SLUICE_F32, out) || find_op<int32_t>(fn, SLUICE_I32, out) ||
                find_op<uint32_t>(fn, SLUICE_U32, out);
     case 8:
         return find_op<double>(fn, SLUICE_F64, out) || find_op<int64_t>(fn, SLUICE_I64, out) ||
                find_op<uint64_t>(fn, SLUICE_U64, out);
-    default:
-        return false;
+    default: return false;
     }
 }
 

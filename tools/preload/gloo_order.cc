@@ -46,7 +46,8 @@ static std::string name_of(uint64_t key)
 
 std::string manner::text() const
 {
-    std::string text = std::to_string(elements) + " elements of " + std::to_string(element_size) + " bytes";
+    std::string text =
+        std::to_string(elements) + " elements of " + std::to_string(element_size) + " bytes";
 
     if ((dtype | op) == 0)
         return text;
@@ -57,8 +58,8 @@ std::string manner::text() const
 /* With lock held. What rank 0 called is not what this rank calls: no sum would be right. */
 void group::refuse(uint64_t key, const manner &theirs, const manner &ours)
 {
-    break_down("[sluice] ranks disagree about " + name_of(key) + ": rank 0 has " + theirs.text() + ", rank " +
-               std::to_string(rank) + " " + ours.text());
+    break_down("[sluice] ranks disagree about " + name_of(key) + ": rank 0 has " + theirs.text() +
+               ", rank " + std::to_string(rank) + " " + ours.text());
     check();
 }
 
@@ -87,9 +88,10 @@ void group::abandon()
 void group::wait(std::unique_lock<std::mutex> &guard, deadline_t deadline, duration timeout)
 {
     if (moved.wait_until(guard, deadline) == std::cv_status::timeout)
-        break_down("[sluice] Timed out waiting " + std::to_string(timeout.count()) +
-                   "ms for a collective's turn: another one of this context has not ended, or rank 0 has "
-                   "not called it");
+        break_down(
+            "[sluice] Timed out waiting " + std::to_string(timeout.count()) +
+            "ms for a collective's turn: another one of this context has not ended, or rank 0 has "
+            "not called it");
 }
 
 lane &group::say(uint64_t key, duration timeout, manner &how)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gloo's calls, on the engine. What is wrong with a call's arguments is left for gloo itself to say: such calls
- * are passed on. Otherwise a context's calls all go the same way, on every rank.
+ * gloo's calls, on the engine. What is wrong with a call's arguments is left for gloo itself to
+ * say: such calls are passed on. Otherwise a context's calls all go the same way, on every rank.
  */
 #include "tools/preload/gloo_reduce.hh"
 
@@ -37,8 +37,8 @@ struct call {
     const context_ref &context;
     uint32_t tag;
     duration timeout;
-    size_t bytes;           /* for the report */
-    manner how = {};        /* of reductions */
+    size_t bytes;    /* for the report */
+    manner how = {}; /* of reductions */
 
     /* As the program wrote it, for errors. */
     std::string text() const
@@ -67,13 +67,19 @@ class turn
     lane &its;
 
   public:
-    turn(group &g, lane &l) : of(g), its(l) {}
-    ~turn() { of.leave(its); }
+    turn(group &g, lane &l) : of(g), its(l)
+    {
+    }
+    ~turn()
+    {
+        of.leave(its);
+    }
 };
 
-/* Runs a call whose arguments are in order, once it is its turn: run(group, lane) returns 0 or a negative
- * errno. */
-template <class body> void take(call &c, body run)
+/* Runs a call whose arguments are in order, once it is its turn: run(group, lane) returns 0 or a
+ * negative errno. */
+template <class body>
+void take(call &c, body run)
 {
     std::shared_ptr<group> g = group_of(c.context);
 
@@ -120,8 +126,8 @@ bool all_of_size(const std::vector<buffer_ref> &buffers, size_t bytes)
     return true;
 }
 
-/* A process may have several inputs (its GPUs' copies, mostly): they are added here first, as gloo does. Returns
- * where the sum is. */
+/* A process may have several inputs (its GPUs' copies, mostly): they are added here first, as gloo
+ * does. Returns where the sum is. */
 const void *add_inputs(const allreduce_options &o)
 {
     uint8_t *sum = at(o.out[0]);
@@ -148,7 +154,8 @@ void allreduce(allreduce_options &o)
     if (bytes == 0 || o.out.empty() || !o.reduce || !all_of_size(o.in, bytes) ||
         !all_of_size(o.out, bytes) || o.algorithm > 1)
         return c.pass();
-    reduction r = {nullptr, at(o.out[0]), o.elements, o.element_size, o.segment_bytes, &o.reduce, -1};
+    reduction r = {nullptr,         at(o.out[0]), o.elements, o.element_size,
+                   o.segment_bytes, &o.reduce,    -1};
 
     c.how = manner_of(r, view(o.context).size);
     c.how.elements = o.elements;
@@ -171,8 +178,13 @@ void reduce(reduce_options &o)
     if (bytes == 0 || !o.out || !o.reduce || !is_rank(o.root, o.context) || o.out->size != bytes ||
         (o.in && o.in->size != bytes))
         return c.pass();
-    reduction r = {o.in ? at(o.in) : at(o.out), at(o.out), o.elements, o.element_size,
-                   o.segment_bytes, &o.reduce, o.root};
+    reduction r = {o.in ? at(o.in) : at(o.out),
+                   at(o.out),
+                   o.elements,
+                   o.element_size,
+                   o.segment_bytes,
+                   &o.reduce,
+                   o.root};
 
     c.how = manner_of(r, view(o.context).size);
     c.how.elements = o.elements;
@@ -232,8 +244,8 @@ int send_blocks(const group &g, lane &lane, scatter_options &o)
 
     for (int rank = 0; err == 0 && rank < g.size; rank++)
         if (rank != g.rank)
-            err = sluice_send(lane.comm, at(o.in[static_cast<size_t>(rank)]), o.out->size, SLUICE_U8,
-                              rank, nullptr);
+            err = sluice_send(lane.comm, at(o.in[static_cast<size_t>(rank)]), o.out->size,
+                              SLUICE_U8, rank, nullptr);
     int ended = sluice_group_end();
 
     return err != 0 ? err : ended;
@@ -276,7 +288,9 @@ void alltoall(exchange_options &o)
 struct lists {
     std::vector<size_t> in_counts, in_offsets, out_counts, out_offsets;
 
-    explicit lists(size_t n) : in_counts(n), in_offsets(n), out_counts(n), out_offsets(n) {}
+    explicit lists(size_t n) : in_counts(n), in_offsets(n), out_counts(n), out_offsets(n)
+    {
+    }
 
     int exchange(lane &lane, const void *in, void *out)
     {
@@ -286,8 +300,8 @@ struct lists {
 };
 
 /* Bytes by rank, and where they begin when they lie one after the other. Returns the sum. */
-size_t lay_out(const std::vector<size_t> &elements, size_t element_size, std::vector<size_t> &counts,
-               std::vector<size_t> &offsets)
+size_t lay_out(const std::vector<size_t> &elements, size_t element_size,
+               std::vector<size_t> &counts, std::vector<size_t> &offsets)
 {
     size_t end = 0;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The application's handles. An open hash table under a spin lock, which is held for nanoseconds; each
- * thread remembers what it found last, as programs use one communicator many times over.
+ * The application's handles. An open hash table under a spin lock, which is held for nanoseconds;
+ * each thread remembers what it found last, as programs use one communicator many times over.
  */
 #include "tools/preload/engine.h"
 

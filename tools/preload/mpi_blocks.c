@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The MPI calls with a size and a place for each rank's block. They become the engine's all_to_all_v, where most
- * blocks may be empty, or its all_gather when all blocks are of one size.
+ * The MPI calls with a size and a place for each rank's block. They become the engine's
+ * all_to_all_v, where most blocks may be empty, or its all_gather when all blocks are of one size.
  */
 #include "core/err.h"
 #include "tools/preload/mpi_module.h"
@@ -62,8 +62,9 @@ static int make_room(const struct blocks *b, struct bytes *out)
     }
     out->reach = out->total;
     out->base = out->scratch = malloc(out->total != 0 ? out->total : 1);
-    return out->base != NULL ? 0
-                             : sl_fail(-ENOMEM, "no memory to pack %zu bytes of MPI blocks", out->total);
+    return out->base != NULL
+               ? 0
+               : sl_fail(-ENOMEM, "no memory to pack %zu bytes of MPI blocks", out->total);
 }
 
 static int gather_blocks(const struct blocks *b, struct bytes *out)
@@ -113,8 +114,8 @@ static bool overlap(const struct bytes *a, const struct bytes *b)
 }
 
 /* The exchange itself. in NULL: nothing is sent; copy: what is sent lies among what is received. */
-static int exchange_blocks(struct sl_mpi_job *job, const struct blocks *in, const struct blocks *out,
-                           bool copy)
+static int exchange_blocks(struct sl_mpi_job *job, const struct blocks *in,
+                           const struct blocks *out, bool copy)
 {
     struct bytes from = side(job->place, 0), to = side(job->place, 1);
     int err = 0;
@@ -132,8 +133,8 @@ static int exchange_blocks(struct sl_mpi_job *job, const struct blocks *in, cons
         err = gather_blocks(in, &from);
     job->bytes = from.total > to.total ? from.total : to.total;
     err = err != 0 ? sl_mpi_give_up(job, err)
-                   : sluice_all_to_all_v(job->place->comm, from.base, from.counts, from.offs, to.base,
-                                         to.counts, to.offs, SLUICE_U8, NULL);
+                   : sluice_all_to_all_v(job->place->comm, from.base, from.counts, from.offs,
+                                         to.base, to.counts, to.offs, SLUICE_U8, NULL);
     if (err == 0 && to.scratch != NULL)
         err = scatter_blocks(out, &to);
     free(from.scratch);
@@ -168,7 +169,8 @@ int sl_mpi_take_Alltoallv(const void *in, const int in_counts[], const int in_di
     struct sl_mpi_job job;
 
     if (out_counts == NULL || out_displs == NULL || !known_type(out_type, &to.form) ||
-        (!in_place && (in_counts == NULL || in_displs == NULL || !known_type(in_type, &from.form))) ||
+        (!in_place &&
+         (in_counts == NULL || in_displs == NULL || !known_type(in_type, &from.form))) ||
         !sl_mpi_begin(&job, SL_MPI_Alltoallv, comm, 0))
         return sl_mpi.next.Alltoallv(in, in_counts, in_displs, in_type, out, out_counts, out_displs,
                                      out_type, comm);
@@ -197,8 +199,9 @@ static int gather_equal(struct sl_mpi_job *job, const struct blocks *in, const s
         err = gather_blocks(in, &from);
     job->bytes = len * (size_t)out->size;
     err = err != 0 ? sl_mpi_give_up(job, err)
-                   : sluice_all_gather(job->place->comm, in != NULL ? from.base : to.base + (size_t)me * len,
-                                       to.base, len, SLUICE_U8, NULL);
+                   : sluice_all_gather(job->place->comm,
+                                       in != NULL ? from.base : to.base + (size_t)me * len, to.base,
+                                       len, SLUICE_U8, NULL);
     if (err == 0 && to.scratch != NULL)
         err = scatter_blocks(out, &to);
     free(from.scratch);
@@ -207,7 +210,8 @@ static int gather_equal(struct sl_mpi_job *job, const struct blocks *in, const s
 }
 
 /* Everybody sends its block to everybody. In place, it is taken out first. */
-static int gather_unequal(struct sl_mpi_job *job, const struct blocks *own, const struct blocks *out)
+static int gather_unequal(struct sl_mpi_job *job, const struct blocks *own,
+                          const struct blocks *out)
 {
     struct single all;
     int err = make_single(&all, out->size);
@@ -252,13 +256,17 @@ int sl_mpi_take_Allgatherv(const void *in, int in_count, MPI_Datatype in_type, v
     if (equal)
         return sl_mpi_end(&job, gather_equal(&job, in_place ? NULL : &own, &to));
     if (in_place)
-        own = (struct blocks){.form = to.form, .user = out, .counts = out_counts + job.place->rank,
-                              .displs = out_displs + job.place->rank, .size = 1};
+        own = (struct blocks){.form = to.form,
+                              .user = out,
+                              .counts = out_counts + job.place->rank,
+                              .displs = out_displs + job.place->rank,
+                              .size = 1};
     return sl_mpi_end(&job, gather_unequal(&job, &own, &to));
 }
 
-/* Between one rank's blocks and everybody's own: how MPI_Gatherv and MPI_Scatterv look to each rank. rooted
- * NULL: this rank is not the root; own NULL: the root's block is in its place already. */
+/* Between one rank's blocks and everybody's own: how MPI_Gatherv and MPI_Scatterv look to each
+ * rank. rooted NULL: this rank is not the root; own NULL: the root's block is in its place
+ * already. */
 static int with_root(struct sl_mpi_job *job, int root, const struct blocks *rooted,
                      const struct blocks *own, bool gather)
 {
@@ -310,14 +318,15 @@ int sl_mpi_take_Gatherv(const void *in, int in_count, MPI_Datatype in_type, void
 
     if ((!in_place && (in_count < 0 || !known_type(in_type, &own.form))) ||
         !sl_mpi_begin(&job, SL_MPI_Gatherv, comm, root))
-        return sl_mpi.next.Gatherv(in, in_count, in_type, out, out_counts, out_displs, out_type, root,
-                                   comm);
+        return sl_mpi.next.Gatherv(in, in_count, in_type, out, out_counts, out_displs, out_type,
+                                   root, comm);
     bool mine = job.place->rank == root;
 
     to.size = job.place->size;
     if (mine && (out_counts == NULL || out_displs == NULL || !known_type(out_type, &to.form)))
-        return sl_mpi_end(&job, sl_mpi_give_up(&job, sl_fail(-EINVAL, "MPI_Gatherv: the root's type, "
-                                                                      "counts or places are wrong")));
+        return sl_mpi_end(&job,
+                          sl_mpi_give_up(&job, sl_fail(-EINVAL, "MPI_Gatherv: the root's type, "
+                                                                "counts or places are wrong")));
     return sl_mpi_end(&job, with_root(&job, root, mine ? &to : NULL, in_place ? NULL : &own, true));
 }
 
@@ -333,13 +342,15 @@ int sl_mpi_take_Scatterv(const void *in, const int in_counts[], const int in_dis
 
     if ((!in_place && (out_count < 0 || !known_type(out_type, &own.form))) ||
         !sl_mpi_begin(&job, SL_MPI_Scatterv, comm, root))
-        return sl_mpi.next.Scatterv(in, in_counts, in_displs, in_type, out, out_count, out_type, root,
-                                    comm);
+        return sl_mpi.next.Scatterv(in, in_counts, in_displs, in_type, out, out_count, out_type,
+                                    root, comm);
     bool mine = job.place->rank == root;
 
     from.size = job.place->size;
     if (mine && (in_counts == NULL || in_displs == NULL || !known_type(in_type, &from.form)))
-        return sl_mpi_end(&job, sl_mpi_give_up(&job, sl_fail(-EINVAL, "MPI_Scatterv: the root's type, "
-                                                                      "counts or places are wrong")));
-    return sl_mpi_end(&job, with_root(&job, root, mine ? &from : NULL, in_place ? NULL : &own, false));
+        return sl_mpi_end(&job,
+                          sl_mpi_give_up(&job, sl_fail(-EINVAL, "MPI_Scatterv: the root's type, "
+                                                                "counts or places are wrong")));
+    return sl_mpi_end(&job,
+                      with_root(&job, root, mine ? &from : NULL, in_place ? NULL : &own, false));
 }

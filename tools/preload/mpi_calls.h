@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The MPI calls that may be taken over, with what travels: the same list in the shim and in its MPI modules. */
+/* The MPI calls that may be taken over, with what travels: the same list in the shim and in its MPI
+ * modules. */
 #ifndef SL_PRELOAD_MPI_CALLS_H
 #define SL_PRELOAD_MPI_CALLS_H
 

@@ -2,10 +2,10 @@
 /*
  * The first words between the ranks of an MPI communicator, before its first call is taken.
  *
- * They go by a communicator made for them, of the same ranks (MPI_Comm_create_group: messages with a tag, no collective of the
- * program's own): a rank without the shim, whose first call might be just such an MPI_Allgather, must not take them
- * for its data. It never comes, and the others wait for it, as they must for one that is merely late. After a while a
- * thread says for what.
+ * They go by a communicator made for them, of the same ranks (MPI_Comm_create_group: messages with
+ * a tag, no collective of the program's own): a rank without the shim, whose first call might be
+ * just such an MPI_Allgather, must not take them for its data. It never comes, and the others wait
+ * for it, as they must for one that is merely late. After a while a thread says for what.
  */
 #include "core/err.h"
 #include "core/log.h"
@@ -43,9 +43,13 @@ static void *complain_later(void *arg)
     while (!watch->over && err == 0)
         err = pthread_cond_timedwait(&watch->wake, &watch->lock, &at);
     if (!watch->over)
-        sl_error("preload", "rank %d has waited %ld ms for all ranks of an MPI communicator of %d to make their first "
-                 "collective call, and waits on: one is late, or it is a rank without the shim (LD_PRELOAD, SLUICE_PRELOAD, "
-                 "a module that it cannot open), which never comes", watch->rank, watch->patience_ms, watch->size);
+        sl_error("preload",
+                 "rank %d has waited %ld ms for all ranks of an MPI communicator of %d to make "
+                 "their first "
+                 "collective call, and waits on: one is late, or it is a rank without the shim "
+                 "(LD_PRELOAD, SLUICE_PRELOAD, "
+                 "a module that it cannot open), which never comes",
+                 watch->rank, watch->patience_ms, watch->size);
     pthread_mutex_unlock(&watch->lock);
     return NULL;
 }
@@ -56,7 +60,8 @@ static void watch_begin(struct watch *watch, const struct sl_mpi_place *place)
     pthread_condattr_t attr;
     sigset_t all, before;
 
-    *watch = (struct watch){.patience_ms = given != NULL ? atol(given) : 0, .rank = place->rank, .size = place->size};
+    *watch = (struct watch){
+        .patience_ms = given != NULL ? atol(given) : 0, .rank = place->rank, .size = place->size};
     if (watch->patience_ms <= 0)
         watch->patience_ms = PATIENCE_MS;
     pthread_mutex_init(&watch->lock, NULL);
@@ -66,7 +71,8 @@ static void watch_begin(struct watch *watch, const struct sl_mpi_place *place)
     pthread_condattr_destroy(&attr);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    watch->runs = pthread_create(&watch->thread, NULL, complain_later, watch) == 0; /* else nobody complains */
+    watch->runs = pthread_create(&watch->thread, NULL, complain_later, watch) ==
+                  0; /* else nobody complains */
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
@@ -94,7 +100,8 @@ static int meet(const struct sl_mpi_place *place, uint64_t mine, uint64_t *all)
     sl_mpi.next.Group_free(&group);
     if (code != MPI_SUCCESS)
         return sl_fail(-EIO, "MPI_Comm_create_group failed");
-    code = sl_mpi.next.Allgather(&mine, sizeof(mine), sl_mpi.byte, all, sizeof(mine), sl_mpi.byte, beside);
+    code = sl_mpi.next.Allgather(&mine, sizeof(mine), sl_mpi.byte, all, sizeof(mine), sl_mpi.byte,
+                                 beside);
     sl_mpi.next.Comm_free(&beside);
     return code == MPI_SUCCESS ? 0 : sl_fail(-EIO, "MPI_Allgather failed");
 }

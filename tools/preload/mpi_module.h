@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The MPI modules' own header. Their sources are compiled once with the header of each MPI ABI: Open MPI's
- * handles are pointers, MPICH's are ints. Only mpi_ompi.c and mpi_mpich.c know which it is. Nothing is linked:
- * the functions and objects of the library that is loaded are looked up, wherever it lies.
+ * The MPI modules' own header. Their sources are compiled once with the header of each MPI ABI:
+ * Open MPI's handles are pointers, MPICH's are ints. Only mpi_ompi.c and mpi_mpich.c know which it
+ * is. Nothing is linked: the functions and objects of the library that is loaded are looked up,
+ * wherever it lies.
  */
 #ifndef SL_PRELOAD_MPI_MODULE_H
 #define SL_PRELOAD_MPI_MODULE_H
@@ -83,8 +84,9 @@ extern struct sl_mpi_module {
     struct sl_mpi_type types[SL_MPI_TYPE_SLOTS];
 } sl_mpi;
 
-/* mpi_ompi.c, mpi_mpich.c: fills in handles of the library: sl_mpi.world to .ops, and every predefined type by
- * sl_mpi_type_add(). Returns 0, or a negative errno with a sentence in sluice_last_error(). */
+/* mpi_ompi.c, mpi_mpich.c: fills in handles of the library: sl_mpi.world to .ops, and every
+ * predefined type by sl_mpi_type_add(). Returns 0, or a negative errno with a sentence in
+ * sluice_last_error(). */
 int sl_mpi_constants(const struct sl_preload_host *host);
 
 /* ---- mpi_type.c ---- */
@@ -115,16 +117,17 @@ struct sl_mpi_place {
     MPI_Comm handle;
     struct sluice_comm *comm; /* NULL: none yet, or never */
     int rank, size;
-    int64_t seen;             /* calls that could have been taken, before there was an engine */
-    bool met;                 /* the ranks have compared their rules */
-    enum sl_preload_why why;  /* never: the reason */
+    int64_t seen;            /* calls that could have been taken, before there was an engine */
+    bool met;                /* the ranks have compared their rules */
+    enum sl_preload_why why; /* never: the reason */
     bool never;
-    bool told;                /* a failure was written down */
-    size_t *sizes;            /* [4 * size]: counts and offsets of calls with a size for each rank */
+    bool told;     /* a failure was written down */
+    size_t *sizes; /* [4 * size]: counts and offsets of calls with a size for each rank */
 };
 
-/* mpi_meet.c: all[size] gets the word of every rank. Ranks that lack the shim do not come, and mistake nothing of it for
- * a message of theirs; a sentence says so when it takes long. 0, or a negative errno. */
+/* mpi_meet.c: all[size] gets the word of every rank. Ranks that lack the shim do not come, and
+ * mistake nothing of it for a message of theirs; a sentence says so when it takes long. 0, or a
+ * negative errno. */
 int sl_mpi_meet(const struct sl_mpi_place *place, uint64_t mine, uint64_t *all);
 
 /* A call that is being taken. */
@@ -134,12 +137,12 @@ struct sl_mpi_job {
     uint64_t bytes, start_ns;
 };
 
-/* True: the call is taken; sl_mpi_end() ends it. False: it goes to the original, and was counted. The answer
- * is the same on all ranks, as comm and root are. root: 0 for calls without one. */
+/* True: the call is taken; sl_mpi_end() ends it. False: it goes to the original, and was counted.
+ * The answer is the same on all ranks, as comm and root are. root: 0 for calls without one. */
 bool sl_mpi_begin(struct sl_mpi_job *job, enum sl_mpi_call call, MPI_Comm comm, int root);
 
-/* Counts the call, or hands its failure (a negative errno) to the communicator's error handler. Returns what
- * the call returns. */
+/* Counts the call, or hands its failure (a negative errno) to the communicator's error handler.
+ * Returns what the call returns. */
 int sl_mpi_end(struct sl_mpi_job *job, int err);
 
 /* Failed before the engine was asked: the other ranks' calls must end too. Returns err. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The MPI calls that only move data. Their types need not be the same on all ranks, only the bytes that they
- * describe: so every type is taken, as bytes, and those that are not dense are packed on the way. What
- * all ranks decide by is the same on all: the communicator and, where there are counts per rank, those
- * that MPI wants to be alike.
+ * The MPI calls that only move data. Their types need not be the same on all ranks, only the bytes
+ * that they describe: so every type is taken, as bytes, and those that are not dense are packed on
+ * the way. What all ranks decide by is the same on all: the communicator and, where there are
+ * counts per rank, those that MPI wants to be alike.
  */
 #include "core/err.h"
 #include "tools/preload/mpi_module.h"
@@ -15,8 +15,8 @@
 struct view {
     struct sl_mpi_form form;
     int64_t count;
-    void *user;    /* of a buffer that is written, when it is not dense */
-    char *at;      /* the bytes */
+    void *user; /* of a buffer that is written, when it is not dense */
+    char *at;   /* the bytes */
     void *scratch;
     size_t len;
 };
@@ -24,7 +24,8 @@ struct view {
 static int view_scratch(struct view *v)
 {
     v->at = v->scratch = malloc(v->len != 0 ? v->len : 1);
-    return v->at != NULL ? 0 : sl_fail(-ENOMEM, "no memory to pack %zu bytes of an MPI type", v->len);
+    return v->at != NULL ? 0
+                         : sl_fail(-ENOMEM, "no memory to pack %zu bytes of an MPI type", v->len);
 }
 
 /* What is sent. */
@@ -99,7 +100,8 @@ int sl_mpi_take_Allgather(const void *in, int in_count, MPI_Datatype in_type, vo
     struct view from = {.at = NULL}, to = {.at = NULL};
     struct sl_mpi_job job;
 
-    if (wrong(out_type, out_count, &out_form) || (!in_place && wrong(in_type, in_count, &in_form)) ||
+    if (wrong(out_type, out_count, &out_form) ||
+        (!in_place && wrong(in_type, in_count, &in_form)) ||
         !sl_mpi_begin(&job, SL_MPI_Allgather, comm, 0))
         return sl_mpi.next.Allgather(in, in_count, in_type, out, out_count, out_type, comm);
     size_t block = (size_t)out_count * out_form.size;
@@ -149,8 +151,8 @@ int sl_mpi_take_Gather(const void *in, int in_count, MPI_Datatype in_type, void 
     return sl_mpi_end(&job, view_end(&to, view_end(&from, err)));
 }
 
-int sl_mpi_take_Scatter(const void *in, int in_count, MPI_Datatype in_type, void *out, int out_count,
-                        MPI_Datatype out_type, int root, MPI_Comm comm)
+int sl_mpi_take_Scatter(const void *in, int in_count, MPI_Datatype in_type, void *out,
+                        int out_count, MPI_Datatype out_type, int root, MPI_Comm comm)
 {
     const bool in_place = out == MPI_IN_PLACE;
     struct sl_mpi_form in_form = {0}, out_form = {0};
@@ -188,7 +190,8 @@ int sl_mpi_take_Alltoall(const void *in, int in_count, MPI_Datatype in_type, voi
     struct view from = {.at = NULL}, to = {.at = NULL};
     struct sl_mpi_job job;
 
-    if (wrong(out_type, out_count, &out_form) || (!in_place && wrong(in_type, in_count, &in_form)) ||
+    if (wrong(out_type, out_count, &out_form) ||
+        (!in_place && wrong(in_type, in_count, &in_form)) ||
         !sl_mpi_begin(&job, SL_MPI_Alltoall, comm, 0))
         return sl_mpi.next.Alltoall(in, in_count, in_type, out, out_count, out_type, comm);
     size_t block = (size_t)out_count * out_form.size;

@@ -9,8 +9,8 @@
 
 struct sl_mpi_module sl_mpi;
 
-/* A variable that is wrong is not complained about here: the engine does, and then all ranks pass calls on
- * together. */
+/* A variable that is wrong is not complained about here: the engine does, and then all ranks pass
+ * calls on together. */
 static void read_settings(void)
 {
     static struct sl_config config;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What belongs to an MPI communicator: whether its calls are taken, and the engine's communicator beside it.
+ * What belongs to an MPI communicator: whether its calls are taken, and the engine's communicator
+ * beside it.
  *
- * It lives as an attribute of the communicator, so that MPI itself tells when that is freed (MPI_Comm_free,
- * MPI_Comm_disconnect); duplicates get none of it and start anew. An attribute of MPI_COMM_SELF tells of
- * MPI_Finalize. Whether a call is taken follows from what MPI wants to be the same on all ranks: the
- * communicator, its calls so far, bytes, operator. So ranks agree without a word.
+ * It lives as an attribute of the communicator, so that MPI itself tells when that is freed
+ * (MPI_Comm_free, MPI_Comm_disconnect); duplicates get none of it and start anew. An attribute of
+ * MPI_COMM_SELF tells of MPI_Finalize. Whether a call is taken follows from what MPI wants to be
+ * the same on all ranks: the communicator, its calls so far, bytes, operator. So ranks agree
+ * without a word.
  */
 #include "core/err.h"
 #include "core/log.h"
@@ -17,16 +19,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ENGINES_MAX 256   /* of this process: each holds memory and, between hosts, connections */
-#define PROBES 8          /* looks for a message at a time, so that MPI moves */
+#define ENGINES_MAX 256 /* of this process: each holds memory and, between hosts, connections */
+#define PROBES 8        /* looks for a message at a time, so that MPI moves */
 
 static struct sl_preload_map places;
 static pthread_mutex_t keyval_lock = PTHREAD_MUTEX_INITIALIZER;
 static int place_keyval = MPI_KEYVAL_INVALID, end_keyval = MPI_KEYVAL_INVALID;
 static _Atomic int engines;
-static _Atomic bool ended; /* MPI_Finalize has begun */
-static int own_rank;           /* in the world */
-static int probe_tag = 32767;  /* the largest there is: nobody sends it to itself */
+static _Atomic bool ended;    /* MPI_Finalize has begun */
+static int own_rank;          /* in the world */
+static int probe_tag = 32767; /* the largest there is: nobody sends it to itself */
 
 /* ---- the end of communicators ---- */
 
@@ -77,7 +79,8 @@ static void learn_world(void)
 
     if (sl_mpi.next.Comm_rank(sl_mpi.world, &own_rank) == MPI_SUCCESS)
         sl_mpi.host->rank(own_rank);
-    if (sl_mpi.next.Comm_get_attr(sl_mpi.world, MPI_TAG_UB, &tag_max, &found) == MPI_SUCCESS && found)
+    if (sl_mpi.next.Comm_get_attr(sl_mpi.world, MPI_TAG_UB, &tag_max, &found) == MPI_SUCCESS &&
+        found)
         probe_tag = *tag_max;
 }
 
@@ -162,9 +165,10 @@ static int exchange(void *arg, const void *in, size_t len, void *out)
                : sl_fail(-EIO, "MPI_Allgather failed");
 }
 
-/* Ranks may wait in MPI for what this one sent before it came here: MPI moves while we wait, as it does when a
- * message is looked for that is not there (on MPI_COMM_SELF, MPICH would not). Several times, as a long
- * message moves a fragment a time, and a waiting thread may sleep for a millisecond in between. */
+/* Ranks may wait in MPI for what this one sent before it came here: MPI moves while we wait, as it
+ * does when a message is looked for that is not there (on MPI_COMM_SELF, MPICH would not). Several
+ * times, as a long message moves a fragment a time, and a waiting thread may sleep for a
+ * millisecond in between. */
 static void poke(void *arg)
 {
     int flag;
@@ -203,16 +207,20 @@ static void meet(struct sl_mpi_place *place)
         refuse(place, sluice_last_error());
     for (int r = 0; r < place->size && !place->never; r++)
         if (all[r] != mine)
-            refuse(place, "ranks take calls by other rules: give all of them the same Sluice and the same "
-                          "SLUICE_PRELOAD_* variables");
+            refuse(place,
+                   "ranks take calls by other rules: give all of them the same Sluice and the same "
+                   "SLUICE_PRELOAD_* variables");
     free(all);
 }
 
 static void make_engine(struct sl_mpi_place *place)
 {
-    struct sl_preload_peers peers = {
-        .rank = place->rank, .size = place->size, .arg = place, .allgather = exchange, .poke = poke,
-        .facts = facts()};
+    struct sl_preload_peers peers = {.rank = place->rank,
+                                     .size = place->size,
+                                     .arg = place,
+                                     .allgather = exchange,
+                                     .poke = poke,
+                                     .facts = facts()};
 
     place->sizes = calloc((size_t)place->size, 4 * sizeof(*place->sizes));
     if (place->sizes == NULL)
@@ -271,8 +279,8 @@ bool sl_mpi_begin(struct sl_mpi_job *job, enum sl_mpi_call call, MPI_Comm comm, 
     return true;
 }
 
-/* An MPI error of class MPI_ERR_OTHER whose text is the engine's first sentence, where MPI keeps texts for that
- * class (Open MPI does, MPICH does not). */
+/* An MPI error of class MPI_ERR_OTHER whose text is the engine's first sentence, where MPI keeps
+ * texts for that class (Open MPI does, MPICH does not). */
 static int code_of_failure(void)
 {
     static _Atomic int kept;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The MPI calls that reduce, and the barrier. MPI wants type and operator to be the same on all ranks here, so
- * a call is taken when both are predefined and known to the engine; everything else goes to MPI.
+ * The MPI calls that reduce, and the barrier. MPI wants type and operator to be the same on all
+ * ranks here, so a call is taken when both are predefined and known to the engine; everything else
+ * goes to MPI.
  */
 #include "core/err.h"
 #include "tools/preload/mpi_module.h"
@@ -42,7 +43,8 @@ static bool numbers_of(enum sl_mpi_call call, MPI_Datatype type, MPI_Op op, stru
     return true;
 }
 
-/* The memory of a reduction. The engine wants elements at multiples of their size; MPI takes them anywhere. */
+/* The memory of a reduction. The engine wants elements at multiples of their size; MPI takes them
+ * anywhere. */
 struct lent {
     const void *in;
     void *out;
@@ -52,8 +54,8 @@ struct lent {
 };
 
 /* out NULL: this rank gets nothing. Nothing is copied when both are aligned. */
-static int lend(struct lent *lent, const struct numbers *n, const void *in, size_t in_len, void *out,
-                size_t out_len)
+static int lend(struct lent *lent, const struct numbers *n, const void *in, size_t in_len,
+                void *out, size_t out_len)
 {
     uintptr_t odd = ((uintptr_t)in | (uintptr_t)out) & (n->size / n->per - 1);
 
@@ -129,21 +131,22 @@ int sl_mpi_take_Reduce(const void *in, void *out, int count, MPI_Datatype type, 
     return sl_mpi_end(&job, give_back(&lent, err));
 }
 
-/* Blocks of one size. In place, MPI wants block r of the result at the start and leaves all else as it was; the engine
- * would leave the result where block r was. */
-static int scatter_blocks(struct sl_mpi_job *job, const struct numbers *n, const void *in, void *out,
-                          size_t count)
+/* Blocks of one size. In place, MPI wants block r of the result at the start and leaves all else as
+ * it was; the engine would leave the result where block r was. */
+static int scatter_blocks(struct sl_mpi_job *job, const struct numbers *n, const void *in,
+                          void *out, size_t count)
 {
     const size_t len = count * n->size;
     bool in_place = in == MPI_IN_PLACE;
     void *mine = in_place ? aligned_alloc(64, (len + 63) / 64 * 64) : out;
     struct lent lent = {.in = NULL};
-    int err = mine == NULL ? sl_fail(-ENOMEM, "no memory for a block of %zu bytes", len)
-                           : lend(&lent, n, in_place ? out : in, (size_t)job->place->size * len, mine, len);
+    int err = mine == NULL
+                  ? sl_fail(-ENOMEM, "no memory for a block of %zu bytes", len)
+                  : lend(&lent, n, in_place ? out : in, (size_t)job->place->size * len, mine, len);
 
     if (err == 0)
-        err = give_back(&lent, sluice_reduce_scatter(job->place->comm, lent.in, lent.out, count * n->per,
-                                                     n->dtype, n->op, NULL));
+        err = give_back(&lent, sluice_reduce_scatter(job->place->comm, lent.in, lent.out,
+                                                     count * n->per, n->dtype, n->op, NULL));
     else
         err = sl_mpi_give_up(job, err);
     if (err == 0 && in_place)
@@ -169,8 +172,8 @@ int sl_mpi_take_Reduce_scatter_block(const void *in, void *out, int count, MPI_D
 }
 
 /* Blocks of several sizes: everything is reduced everywhere, and each rank keeps its own. */
-static int scatter_unequal(struct sl_mpi_job *job, const struct numbers *n, const void *in, void *out,
-                           const int counts[], size_t total)
+static int scatter_unequal(struct sl_mpi_job *job, const struct numbers *n, const void *in,
+                           void *out, const int counts[], size_t total)
 {
     size_t before = 0, len = total * n->size;
     char *all = aligned_alloc(64, (len + 63) / 64 * 64);

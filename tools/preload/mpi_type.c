@@ -13,8 +13,8 @@ static int8_t dtype_of(char kind, size_t size)
         uint8_t size;
         int8_t dtype;
     } known[] = {
-        {'i', 1, SLUICE_I8},  {'i', 4, SLUICE_I32}, {'i', 8, SLUICE_I64}, {'u', 1, SLUICE_U8},
-        {'u', 4, SLUICE_U32}, {'u', 8, SLUICE_U64}, {'f', 4, SLUICE_F32}, {'f', 8, SLUICE_F64},
+        {'i', 1, SLUICE_I8},  {'i', 4, SLUICE_I32},  {'i', 8, SLUICE_I64}, {'u', 1, SLUICE_U8},
+        {'u', 4, SLUICE_U32}, {'u', 8, SLUICE_U64},  {'f', 4, SLUICE_F32}, {'f', 8, SLUICE_F64},
         {'c', 8, SLUICE_F32}, {'c', 16, SLUICE_F64},
     };
 
@@ -96,7 +96,8 @@ int sl_mpi_pack(const struct sl_mpi_form *form, const void *user, int64_t count,
         int n = (int)(count < most ? count : most), at = 0, len = (int)((size_t)n * form->size);
 
         if (n == 0)
-            return sl_fail(-ENOTSUP, "one element of an MPI type is %zu bytes long, more than MPI packs",
+            return sl_fail(-ENOTSUP,
+                           "one element of an MPI type is %zu bytes long, more than MPI packs",
                            form->size);
         if (sl_mpi.next.Pack(from, n, form->type, to, len, &at, sl_mpi.self) != MPI_SUCCESS ||
             at != len)
@@ -118,7 +119,8 @@ int sl_mpi_unpack(const struct sl_mpi_form *form, const void *bytes, void *user,
         int n = (int)(count < most ? count : most), at = 0, len = (int)((size_t)n * form->size);
 
         if (n == 0)
-            return sl_fail(-ENOTSUP, "one element of an MPI type is %zu bytes long, more than MPI packs",
+            return sl_fail(-ENOTSUP,
+                           "one element of an MPI type is %zu bytes long, more than MPI packs",
                            form->size);
         if (sl_mpi.next.Unpack(from, len, &at, to, n, form->type, sl_mpi.self) != MPI_SUCCESS ||
             at != len)

@@ -3,7 +3,8 @@
 #ifndef SL_PRELOAD_MPI_TYPES_H
 #define SL_PRELOAD_MPI_TYPES_H
 
-/* Kinds: i signed, u unsigned, f floating point, c complex (a pair of f), x anything else, which is only moved. */
+/* Kinds: i signed, u unsigned, f floating point, c complex (a pair of f), x anything else, which is
+ * only moved. */
 #define SL_MPI_TYPES(X)                                                                            \
     X(MPI_CHAR, ompi_mpi_char, 'x')                                                                \
     X(MPI_BYTE, ompi_mpi_byte, 'x')                                                                \

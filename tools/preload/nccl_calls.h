@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the shim needs of NCCL's interface, so that it builds without NCCL: results, types, and the calls
- * that may be taken over. Numbers and layouts are NCCL's own; tests compare them with <nccl.h> where that is
- * installed.
+ * What the shim needs of NCCL's interface, so that it builds without NCCL: results, types, and the
+ * calls that may be taken over. Numbers and layouts are NCCL's own; tests compare them with
+ * <nccl.h> where that is installed.
  */
 #ifndef SL_PRELOAD_NCCL_CALLS_H
 #define SL_PRELOAD_NCCL_CALLS_H
@@ -37,7 +37,7 @@ struct nccl_unique_id {
 #define NCCL_ARGS_ROOTED (in, out, count, type, root, comm, stream)
 
 /* X(call, result, parameters, arguments) */
-#define SL_NCCL_CALLS(X)                                                                            \
+#define SL_NCCL_CALLS(X)                                                                           \
     X(AllReduce, enum nccl_result,                                                                 \
       (const void *in, void *out, size_t count, int type, int op, struct nccl_comm *comm,          \
        struct CUstream_st *stream),                                                                \
@@ -77,31 +77,31 @@ struct nccl_unique_id {
     X(GroupStart, enum nccl_result, (void), ())                                                    \
     X(GroupEnd, enum nccl_result, (void), ())                                                      \
     X(CommInitRank, enum nccl_result,                                                              \
-      (struct nccl_comm **out, int ranks, struct nccl_unique_id id, int rank),                     \
+      (struct nccl_comm * *out, int ranks, struct nccl_unique_id id, int rank),                    \
       (out, ranks, id, rank))                                                                      \
     X(CommInitRankConfig, enum nccl_result,                                                        \
-      (struct nccl_comm **out, int ranks, struct nccl_unique_id id, int rank, void *config),       \
+      (struct nccl_comm * *out, int ranks, struct nccl_unique_id id, int rank, void *config),      \
       (out, ranks, id, rank, config))                                                              \
     X(CommInitRankScalable, enum nccl_result,                                                      \
-      (struct nccl_comm **out, int ranks, int rank, int ids, struct nccl_unique_id *id,            \
+      (struct nccl_comm * *out, int ranks, int rank, int ids, struct nccl_unique_id *id,           \
        void *config),                                                                              \
       (out, ranks, rank, ids, id, config))                                                         \
-    X(CommInitAll, enum nccl_result, (struct nccl_comm **out, int devices, const int *list),       \
+    X(CommInitAll, enum nccl_result, (struct nccl_comm * *out, int devices, const int *list),      \
       (out, devices, list))                                                                        \
     X(CommSplit, enum nccl_result,                                                                 \
-      (struct nccl_comm *comm, int color, int key, struct nccl_comm **out, void *config),          \
+      (struct nccl_comm * comm, int color, int key, struct nccl_comm **out, void *config),         \
       (comm, color, key, out, config))                                                             \
     X(CommShrink, enum nccl_result,                                                                \
-      (struct nccl_comm *comm, int *excluded, int count, struct nccl_comm **out, void *config,     \
+      (struct nccl_comm * comm, int *excluded, int count, struct nccl_comm **out, void *config,    \
        int flags),                                                                                 \
       (comm, excluded, count, out, config, flags))                                                 \
-    X(CommRevoke, enum nccl_result, (struct nccl_comm *comm, int flags), (comm, flags))            \
-    X(CommFinalize, enum nccl_result, (struct nccl_comm *comm), (comm))                            \
-    X(CommDestroy, enum nccl_result, (struct nccl_comm *comm), (comm))                             \
-    X(CommAbort, enum nccl_result, (struct nccl_comm *comm), (comm))                               \
-    X(CommGetAsyncError, enum nccl_result, (struct nccl_comm *comm, enum nccl_result *error),      \
+    X(CommRevoke, enum nccl_result, (struct nccl_comm * comm, int flags), (comm, flags))           \
+    X(CommFinalize, enum nccl_result, (struct nccl_comm * comm), (comm))                           \
+    X(CommDestroy, enum nccl_result, (struct nccl_comm * comm), (comm))                            \
+    X(CommAbort, enum nccl_result, (struct nccl_comm * comm), (comm))                              \
+    X(CommGetAsyncError, enum nccl_result, (struct nccl_comm * comm, enum nccl_result * error),    \
       (comm, error))                                                                               \
-    X(GetLastError, const char *, (struct nccl_comm *comm), (comm))
+    X(GetLastError, const char *, (struct nccl_comm * comm), (comm))
 
 #define SL_NCCL_NUMBER(call, ret, params, args) SL_NCCL_##call,
 enum sl_nccl_call { SL_NCCL_CALLS(SL_NCCL_NUMBER) SL_NCCL_CALL_COUNT };

@@ -2,10 +2,10 @@
 /*
  * What libsluice-preload.so and its modules say to each other.
  *
- * The shim itself (frame.c, enter_*.c) is small and needs libc only, as every process of a job maps it, shells
- * included. It exports the calls that may be taken over. The first call of a family (MPI, gloo, NCCL)
- * decides where all of that family go: to the originals, or to a module, libsluice-preload-<name>.so beside
- * the shim, which holds the engine and is opened then.
+ * The shim itself (frame.c, enter_*.c) is small and needs libc only, as every process of a job maps
+ * it, shells included. It exports the calls that may be taken over. The first call of a family
+ * (MPI, gloo, NCCL) decides where all of that family go: to the originals, or to a module,
+ * libsluice-preload-<name>.so beside the shim, which holds the engine and is opened then.
  */
 #ifndef SL_PRELOAD_H
 #define SL_PRELOAD_H
@@ -42,23 +42,25 @@ struct sl_preload_host {
     bool report;                     /* somebody will read the counts; else they are not kept */
     struct sl_preload_count *counts; /* of this family, by number of the call */
 
-    /* The next definition of a symbol after the shim's own; NULL: no library that is loaded has it. Only
-     * while the module is being opened. */
+    /* The next definition of a symbol after the shim's own; NULL: no library that is loaded has it.
+     * Only while the module is being opened. */
     void *(*find)(const struct sl_preload_host *host, const char *symbol);
-    /* The same for data, which may lie in the program itself (copy relocations), before the shim. */
+    /* The same for data, which may lie in the program itself (copy relocations), before the
+     * shim. */
     void *(*object)(const struct sl_preload_host *host, const char *symbol);
     /* Before the first count: somebody has to print it. */
     void (*counted)(void);
-    /* Keeps a sentence for the report, the first of each family: why there is no engine, what failed. */
+    /* Keeps a sentence for the report, the first of each family: why there is no engine, what
+     * failed. */
     void (*note)(const struct sl_preload_host *host, const char *sentence);
     /* The rank that the report names; the first that is told stays. */
     void (*rank)(int rank);
 };
 
 /*
- * The one symbol of a module. Fills take[i] with the function that takes call number i, as the family's list
- * numbers them; what it leaves NULL goes to the original. Returns 0, or a negative errno with a
- * sentence in why[cap]: then the whole family goes to the originals.
+ * The one symbol of a module. Fills take[i] with the function that takes call number i, as the
+ * family's list numbers them; what it leaves NULL goes to the original. Returns 0, or a negative
+ * errno with a sentence in why[cap]: then the whole family goes to the originals.
  */
 typedef int sl_preload_open_fn(const struct sl_preload_host *host, void **take, unsigned count,
                                char *why, size_t cap);

@@ -23,11 +23,8 @@ static inline void sample_cell(struct sample *s, int row, int place, double time
     struct sb_stat *stats = s->stats[row][place];
 
     for (int rank = 0; rank < 2; rank++)
-        stats[rank] = (struct sb_stat){.mean = time_s,
-                                       .min = time_s / 2,
-                                       .p50 = time_s,
-                                       .p99 = 2 * time_s,
-                                       .max = 4 * time_s};
+        stats[rank] = (struct sb_stat){
+            .mean = time_s, .min = time_s / 2, .p50 = time_s, .p99 = 2 * time_s, .max = 4 * time_s};
     *cell = (struct sb_cell){.valid = true,
                              .time_s = time_s,
                              .p50_s = time_s,
@@ -48,8 +45,8 @@ struct sample_paths {
     struct sb_paths all;
 };
 
-static inline void sample_path(struct sample_paths *s, int i, int rank, int number, const char *name,
-                               const char *state, const char *why)
+static inline void sample_path(struct sample_paths *s, int i, int rank, int number,
+                               const char *name, const char *state, const char *why)
 {
     struct sl_path_stat *stat = &s->paths[i].stat;
 
@@ -73,8 +70,8 @@ static inline void sample_event(struct sample_paths *s, int i, int rank, enum sl
                                            .b = b};
 }
 
-/* Two ranks with two paths, of which one of rank 0 has failed and one of rank 1 had trouble; rank 0 used the
- * fallback. */
+/* Two ranks with two paths, of which one of rank 0 has failed and one of rank 1 had trouble; rank 0
+ * used the fallback. */
 static inline void sample_paths_init(struct sample_paths *s)
 {
     static const char retries[] = "transport retry counter exceeded";
@@ -94,7 +91,8 @@ static inline void sample_paths_init(struct sample_paths *s)
     s->paths[1].stat.failures = s->paths[1].stat.ups = 2;
     sample_path(s, 2, 0, -1, "tcp (fallback)", "resting", "");
     sample_path(s, 3, 1, 0, "rxe1:1 > 192.0.2.1", "up", "");
-    sample_path(s, 4, 1, 1, "rxe3:1 > 2001:db8::1", "up", "ended by the peer: transport retry counter exceeded");
+    sample_path(s, 4, 1, 1, "rxe3:1 > 2001:db8::1", "up",
+                "ended by the peer: transport retry counter exceeded");
     s->paths[4].stat.failures = 1;
     sample_event(s, 0, 0, SL_EVENT_PATH_UP, 1, 0, 1);
     sample_event(s, 1, 0, SL_EVENT_MR_REG, SL_EVENT_NOBODY, 4096, 100);
@@ -113,14 +111,21 @@ static inline void sample_paths_init(struct sample_paths *s)
 static inline void sample_init(struct sample *s, const struct sb_options *options)
 {
     *s = (struct sample){.options = *options};
-    s->rows[0] = (struct sb_row){
-        .coll = SB_ALLREDUCE, .dtype = SLUICE_F32, .op = SLUICE_SUM, .root = -1, .bytes = 8, .count = 2};
+    s->rows[0] = (struct sb_row){.coll = SB_ALLREDUCE,
+                                 .dtype = SLUICE_F32,
+                                 .op = SLUICE_SUM,
+                                 .root = -1,
+                                 .bytes = 8,
+                                 .count = 2};
     s->rows[1] = s->rows[0];
     s->rows[1].bytes = 1048576;
     s->rows[1].count = 262144;
-    s->rows[2] = (struct sb_row){
-        .coll = SB_BROADCAST, .dtype = SLUICE_BF16, .op = -1, .root = 1, .bytes = 134217728,
-        .count = 67108864};
+    s->rows[2] = (struct sb_row){.coll = SB_BROADCAST,
+                                 .dtype = SLUICE_BF16,
+                                 .op = -1,
+                                 .root = 1,
+                                 .bytes = 134217728,
+                                 .count = 67108864};
     s->rows[3] = (struct sb_row){.coll = SB_BARRIER, .dtype = SLUICE_F32, .op = -1, .root = -1};
     sample_cell(s, 0, 0, 0.1634e-6, 0);
     sample_cell(s, 0, 1, 12.345e-6, 0);

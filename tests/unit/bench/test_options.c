@@ -89,11 +89,16 @@ static void lists_and_all_select_several(void **state)
 static void a_type_has_the_names_of_nccl_tests_and_of_numpy(void **state)
 {
     static const char *const names[SLUICE_DTYPE_COUNT][4] = {
-        [SLUICE_I8] = {"int8", "char"},   [SLUICE_U8] = {"uint8"},
-        [SLUICE_I32] = {"int32", "int"},  [SLUICE_U32] = {"uint32"},
-        [SLUICE_I64] = {"int64"},         [SLUICE_U64] = {"uint64"},
-        [SLUICE_F16] = {"half", "float16", "fp16"}, [SLUICE_BF16] = {"bfloat16"},
-        [SLUICE_F32] = {"float", "float32", "fp32"}, [SLUICE_F64] = {"double", "float64"},
+        [SLUICE_I8] = {"int8", "char"},
+        [SLUICE_U8] = {"uint8"},
+        [SLUICE_I32] = {"int32", "int"},
+        [SLUICE_U32] = {"uint32"},
+        [SLUICE_I64] = {"int64"},
+        [SLUICE_U64] = {"uint64"},
+        [SLUICE_F16] = {"half", "float16", "fp16"},
+        [SLUICE_BF16] = {"bfloat16"},
+        [SLUICE_F32] = {"float", "float32", "fp32"},
+        [SLUICE_F64] = {"double", "float64"},
     };
 
     (void)state;
@@ -184,16 +189,14 @@ static void complaints_name_the_option_and_what_would_do(void **state)
 static void help_mentions_every_option_and_fits_100_columns(void **state)
 {
     static const char *const words[] = {
-        "--coll",        "--minbytes",  "--maxbytes", "--stepfactor",
-        "--stepbytes",   "--datatype",  "--op",       "--root",
-        "--ranks",       "--transport", "--algo",     "--kernel",
-        "--alloc",       "--unaligned", "--register", "--blocking",
-        "--nonblocking", "--agg_iters", "--timeout",  "--iters",
-        "--budget",      "--warmup",    "--average",  "--run_cycles",
-        "--compute",     "--touch",
-        "--check",       "--stats",     "--json",     "--csv",
-        "--plot",        "--list",      "--explain",  "--print-schedule",
-        "--status",      "--version",   "--help"};
+        "--coll",     "--minbytes",    "--maxbytes",  "--stepfactor",     "--stepbytes",
+        "--datatype", "--op",          "--root",      "--ranks",          "--transport",
+        "--algo",     "--kernel",      "--alloc",     "--unaligned",      "--register",
+        "--blocking", "--nonblocking", "--agg_iters", "--timeout",        "--iters",
+        "--budget",   "--warmup",      "--average",   "--run_cycles",     "--compute",
+        "--touch",    "--check",       "--stats",     "--json",           "--csv",
+        "--plot",     "--list",        "--explain",   "--print-schedule", "--status",
+        "--version",  "--help"};
     char *text = NULL;
     size_t len = 0, column = 0;
     FILE *out = open_memstream(&text, &len);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layouts: all ranks of a made-up job lie in one process, a plain loop plays the collective, and the
- * judge must agree with it; then one byte is spoilt, and it must not. */
+/* Layouts: all ranks of a made-up job lie in one process, a plain loop plays the collective, and
+ * the judge must agree with it; then one byte is spoilt, and it must not. */
 #include "place.h"
 
 #include "core/err.h"

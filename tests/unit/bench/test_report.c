@@ -115,18 +115,21 @@ static void json_has_the_paths_and_events_of_all_ranks(void **state)
     assert_int_equal(json_object_get_int64(get(path, "sent_bytes")), 123456789012);
     assert_float_equal(json_object_get_double(get(path, "p50_us")), 1.536, 0.0001);
     assert_in_range((uint64_t)(json_object_get_double(get(path, "p99_us")) * 1000), 1536, 2048);
-    assert_int_equal(json_object_get_int64(json_object_array_get_idx(get(path, "histogram"), 11)), 100);
+    assert_int_equal(json_object_get_int64(json_object_array_get_idx(get(path, "histogram"), 11)),
+                     100);
     assert_null(get(path, "last_error"));
     path = json_object_array_get_idx(list, 1);
     assert_int_equal(json_object_get_int64(get(path, "resent")), 5);
     assert_int_equal(json_object_get_int64(get(path, "failures")), 2);
     assert_null(get(path, "p99_us"));
-    assert_string_equal(json_object_get_string(get(path, "last_error")), "transport retry counter exceeded");
+    assert_string_equal(json_object_get_string(get(path, "last_error")),
+                        "transport retry counter exceeded");
     assert_null(get(json_object_array_get_idx(list, 2), "path"));
     list = get(o, "events");
     assert_int_equal(json_object_array_length(list), SAMPLE_EVENTS);
     assert_null(get(json_object_array_get_idx(list, 1), "peer"));
-    assert_string_equal(json_object_get_string(get(json_object_array_get_idx(list, 2), "event")), "path_down");
+    assert_string_equal(json_object_get_string(get(json_object_array_get_idx(list, 2), "event")),
+                        "path_down");
     assert_int_equal(json_object_get_int64(get(json_object_array_get_idx(list, 2), "b")), 12);
     assert_int_equal(json_object_get_int64(get(json_object_array_get_idx(list, 3), "a")), -1);
     assert_int_equal(json_object_get_int64(get(o, "events_dropped")), 3);

@@ -29,7 +29,8 @@ void crew_failed(const char *file, int line, const char *what)
 {
     pthread_mutex_lock(&trouble_lock);
     if (trouble[0] == '\0')
-        snprintf(trouble, sizeof(trouble), "%s:%d: %s; last error: %s", file, line, what, sluice_last_error());
+        snprintf(trouble, sizeof(trouble), "%s:%d: %s; last error: %s", file, line, what,
+                 sluice_last_error());
     pthread_mutex_unlock(&trouble_lock);
 }
 
@@ -99,8 +100,12 @@ const char *crew_run(const struct crew *crew, crew_body *body)
     pthread_barrier_init(&meeting->all_in, NULL, ranks);
     pthread_barrier_init(&meeting->all_out, NULL, ranks);
     for (unsigned i = 0; i < ranks; i++) {
-        member[i] = (struct member){.exchange = {.rank = (int)i, .size = (int)ranks, .allgather = meet},
-                                    .meeting = meeting, .crew = crew, .config = &config, .body = body};
+        member[i] =
+            (struct member){.exchange = {.rank = (int)i, .size = (int)ranks, .allgather = meet},
+                            .meeting = meeting,
+                            .crew = crew,
+                            .config = &config,
+                            .body = body};
         sl_assert(pthread_create(&member[i].thread, NULL, live, &member[i]) == 0);
     }
     for (unsigned i = 0; i < ranks; i++)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ranks as threads of this process, each with a communicator over a real transport, or over whatever wraps one. They
- * meet in memory: no socket, no launcher. A check that fails is noted with its rank, and ends that rank's body only.
+ * Ranks as threads of this process, each with a communicator over a real transport, or over
+ * whatever wraps one. They meet in memory: no socket, no launcher. A check that fails is noted with
+ * its rank, and ends that rank's body only.
  */
 #ifndef SL_TESTS_CREW_H
 #define SL_TESTS_CREW_H
@@ -12,8 +13,9 @@
 
 typedef void crew_body(struct sluice_comm *comm, int rank);
 
-/* Settings as in world.h; ops[i] is rank i's transport, and must be completed. Returns NULL, or what failed. The body
- * runs with NULL where the communicator could not be made, if may_fail is set; else that fails the case. */
+/* Settings as in world.h; ops[i] is rank i's transport, and must be completed. Returns NULL, or
+ * what failed. The body runs with NULL where the communicator could not be made, if may_fail is
+ * set; else that fails the case. */
 struct crew {
     int ranks;
     const char *settings;

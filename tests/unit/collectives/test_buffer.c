@@ -11,16 +11,19 @@
 
 static int registered, allocated, second_says;
 
-static int reg(struct sl_iface *iface, const struct sl_mem *mem, struct sl_mr **out, struct sl_key *key)
+static int reg(struct sl_iface *iface, const struct sl_mem *mem, struct sl_mr **out,
+               struct sl_key *key)
 {
     *out = (struct sl_mr *)&registered;
     registered++;
     return 0;
 }
 
-static int reg_second(struct sl_iface *iface, const struct sl_mem *mem, struct sl_mr **out, struct sl_key *key)
+static int reg_second(struct sl_iface *iface, const struct sl_mem *mem, struct sl_mr **out,
+                      struct sl_key *key)
 {
-    return second_says == 0 ? reg(iface, mem, out, key) : sl_fail(second_says, "this interface takes no memory");
+    return second_says == 0 ? reg(iface, mem, out, key)
+                            : sl_fail(second_says, "this interface takes no memory");
 }
 
 static void dereg(struct sl_iface *iface, struct sl_mr *mr)
@@ -46,11 +49,16 @@ static unsigned mem_gone(struct sl_iface *iface, void *addr, size_t len)
     return 0;
 }
 
-static struct sl_transport_ops first_ops = {.name = "first", .mr_reg = reg, .mr_dereg = dereg, .mem_alloc = mem_alloc,
-                                            .mem_free = mem_free, .mem_gone = mem_gone};
-static struct sl_transport_ops second_ops = {.name = "second", .mr_reg = reg_second, .mr_dereg = dereg,
-                                             .mem_gone = mem_gone};
-static struct sl_iface first = {.ops = &first_ops, .caps = SL_CAP_MAP}, second = {.ops = &second_ops};
+static struct sl_transport_ops first_ops = {.name = "first",
+                                            .mr_reg = reg,
+                                            .mr_dereg = dereg,
+                                            .mem_alloc = mem_alloc,
+                                            .mem_free = mem_free,
+                                            .mem_gone = mem_gone};
+static struct sl_transport_ops second_ops = {
+    .name = "second", .mr_reg = reg_second, .mr_dereg = dereg, .mem_gone = mem_gone};
+static struct sl_iface first = {.ops = &first_ops, .caps = SL_CAP_MAP},
+                       second = {.ops = &second_ops};
 static struct sluice_comm comm;
 
 static int make(void **state)

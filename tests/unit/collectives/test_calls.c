@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What public calls refuse, each with its sentence; memory of sluice_alloc() and sluice_register(). */
+/* What public calls refuse, each with its sentence; memory of sluice_alloc() and
+ * sluice_register(). */
 #include "world.h"
 
 #include "core/err.h"
@@ -23,7 +24,8 @@ static void null_communicators(struct sluice_comm **comm, int rank)
     EXPECT_ERROR(sluice_allreduce(NULL, buf, buf, N, SLUICE_I32, SLUICE_SUM, NULL), -EINVAL,
                  "the communicator is NULL");
     EXPECT_ERROR(sluice_barrier(NULL, NULL), -EINVAL, "the communicator is NULL");
-    EXPECT_ERROR(sluice_send(NULL, buf, N, SLUICE_I32, 0, NULL), -EINVAL, "the communicator is NULL");
+    EXPECT_ERROR(sluice_send(NULL, buf, N, SLUICE_I32, 0, NULL), -EINVAL,
+                 "the communicator is NULL");
     EXPECT_ERROR(sluice_comm_rank(NULL), -EINVAL, "the communicator is NULL");
     EXPECT_ERROR(sluice_comm_size(NULL), -EINVAL, "the communicator is NULL");
     EXPECT_ERROR(sluice_comm_async_error(NULL), -EINVAL, "the communicator is NULL");
@@ -50,8 +52,8 @@ static void types_and_roots(struct sluice_comm **comm, int rank)
                  "77 is no element type");
     EXPECT_ERROR(sluice_allreduce(*comm, a, b, N, SLUICE_I32, (enum sluice_op)9, NULL), -EINVAL,
                  "9 is no operator");
-    EXPECT_ERROR(sluice_reduce_scatter(*comm, a, b, N, SLUICE_I32, (enum sluice_op)-1, NULL), -EINVAL,
-                 "-1 is no operator");
+    EXPECT_ERROR(sluice_reduce_scatter(*comm, a, b, N, SLUICE_I32, (enum sluice_op) - 1, NULL),
+                 -EINVAL, "-1 is no operator");
     EXPECT_ERROR(sluice_broadcast(*comm, a, b, N, SLUICE_I32, 3, NULL), -EINVAL,
                  "broadcast: rank 3 is not one of the 3");
     EXPECT_ERROR(sluice_reduce(*comm, a, b, N, SLUICE_I32, SLUICE_SUM, -1, NULL), -EINVAL,
@@ -91,12 +93,13 @@ static void v_arrays(struct sluice_comm **comm, int rank)
     size_t in_counts[2] = {1, 1}, out_counts[2] = {1, 1}, offsets[2] = {0, 1};
     int32_t a[N] = {0}, b[N] = {0};
 
-    EXPECT_ERROR(sluice_all_to_all_v(*comm, a, NULL, offsets, b, out_counts, offsets, SLUICE_I32, NULL),
-                 -EINVAL, "all_to_all_v: an array of counts or offsets is NULL");
+    EXPECT_ERROR(
+        sluice_all_to_all_v(*comm, a, NULL, offsets, b, out_counts, offsets, SLUICE_I32, NULL),
+        -EINVAL, "all_to_all_v: an array of counts or offsets is NULL");
     out_counts[rank] = 2;
-    EXPECT_ERROR(sluice_all_to_all_v(*comm, a, in_counts, offsets, b, out_counts, offsets, SLUICE_I32,
-                                     NULL),
-                 -EINVAL, "sends itself 1 elements but receives 2");
+    EXPECT_ERROR(
+        sluice_all_to_all_v(*comm, a, in_counts, offsets, b, out_counts, offsets, SLUICE_I32, NULL),
+        -EINVAL, "sends itself 1 elements but receives 2");
     out_counts[rank] = 1;
     EXPECT_ERROR(sluice_all_to_all_v(*comm, NULL, in_counts, offsets, b, out_counts, offsets,
                                      SLUICE_I32, NULL),
@@ -105,9 +108,9 @@ static void v_arrays(struct sluice_comm **comm, int rank)
                                      SLUICE_I32, NULL),
                  -EINVAL, "all_to_all_v: input and output overlap");
     offsets[1] = SIZE_MAX;
-    EXPECT_ERROR(sluice_all_to_all_v(*comm, a, in_counts, offsets, b, out_counts, offsets, SLUICE_I32,
-                                     NULL),
-                 -EINVAL, "more than memory can hold");
+    EXPECT_ERROR(
+        sluice_all_to_all_v(*comm, a, in_counts, offsets, b, out_counts, offsets, SLUICE_I32, NULL),
+        -EINVAL, "more than memory can hold");
 }
 
 static void nothing_given_is_refused(void **state)
@@ -235,7 +238,8 @@ static void registered(struct sluice_comm **comm, int rank)
     EXPECT_ERROR(sluice_alloc(*comm, 4096, &allocated_memory), -ENOMEM, "may be locked");
     EXPECT(refused == NULL && allocated_memory == NULL);
     EXPECT(sluice_memory_gone(*comm, other, sizeof(other)) == 0);
-    EXPECT_ERROR(sluice_memory_gone(*comm, memory + 108, 1), -EBUSY, "1 registrations of the 1 bytes");
+    EXPECT_ERROR(sluice_memory_gone(*comm, memory + 108, 1), -EBUSY,
+                 "1 registrations of the 1 bytes");
     EXPECT(sl_mem_cache_find(&pins, memory + 100, 8) != NULL);
     EXPECT_ERROR(sluice_memory_gone(*comm, memory, sizeof(memory)), -EBUSY, "1 registrations");
     EXPECT(sl_mem_cache_find(&pins, memory + 100, 8) == NULL);

@@ -69,8 +69,10 @@ static struct sl_series series_of(const double *rounds, uint32_t count)
     return series;
 }
 
-/* A barrier of two ranks while two busy loops had both cores: medians of 12, in ns, as they came. */
-static const double beside_busy_loops[] = {917504, 4012331, 131, 3998102, 2871, 129, 8003411, 128, 141, 4000977, 1204, 133};
+/* A barrier of two ranks while two busy loops had both cores: medians of 12, in ns, as they
+ * came. */
+static const double beside_busy_loops[] = {917504,  4012331, 131, 3998102, 2871, 129,
+                                           8003411, 128,     141, 4000977, 1204, 133};
 
 static void the_rounds_in_which_all_ranks_ran_are_found(void **state)
 {
@@ -171,7 +173,8 @@ static void three_jobs_that_agree_settle_the_costs(void **state)
 
 static void another_word_begins_anew(void **state)
 {
-    struct sl_kept_costs kept = {.version = 0}, fresh = measured(true, 128), other = measured(true, 512);
+    struct sl_kept_costs kept = {.version = 0}, fresh = measured(true, 128),
+                         other = measured(true, 512);
 
     (void)state;
     sl_kept_merge(&kept, &other, 0);
@@ -185,7 +188,8 @@ static void another_word_begins_anew(void **state)
 
 static void a_busy_machine_never_overrules_a_quiet_one(void **state)
 {
-    struct sl_kept_costs kept = {.version = 0}, busy = measured(false, 2400), quiet = measured(true, 128);
+    struct sl_kept_costs kept = {.version = 0}, busy = measured(false, 2400),
+                         quiet = measured(true, 128);
 
     (void)state;
     assert_true(sl_kept_merge(&kept, &busy, 0));
@@ -212,7 +216,8 @@ static void on_a_machine_that_is_always_busy_the_lowest_of_eight_jobs_counts(voi
     assert_true(sl_kept_settled(&kept));
 }
 
-/* As on a machine that is busy: 250 ns for a message beside 2 us for a sync would choose messages. */
+/* As on a machine that is busy: 250 ns for a message beside 2 us for a sync would choose
+ * messages. */
 static void beside_what_was_impossible_nothing_is_longer_than_usual(void **state)
 {
     struct sl_costs costs = sl_costs_built_in;
@@ -301,7 +306,8 @@ static void costs_that_have_parted_from_what_operations_take_are_measured_again(
             sl_kept_learn(&kept, &parted);
         }
     }
-    assert_true(sl_kept_settled(&kept)); /* measured anew three times: then it is the program, not the costs */
+    assert_true(sl_kept_settled(
+        &kept)); /* measured anew three times: then it is the program, not the costs */
     assert_int_equal(again, 3 + 3 * 3);
     assert_int_equal(kept.doubts, 3);
     assert_true(kept.correction.messages == 0);
@@ -317,8 +323,9 @@ static void people_are_told_when_and_how_well(void **state)
     kept.doubts = 1;
     kept.correction.windows = 1.25;
     sl_kept_describe(&kept, text, sizeof(text));
-    assert_string_equal(text, "measured 2027-01-15 08:00 UTC on a quiet machine, 1 in a row, doubted by 1 job, "
-                              "corrected: windows x1.25, messages x1.00");
+    assert_string_equal(
+        text, "measured 2027-01-15 08:00 UTC on a quiet machine, 1 in a row, doubted by 1 job, "
+              "corrected: windows x1.25, messages x1.00");
     kept.doubts = 2;
     sl_kept_describe(&kept, text, sizeof(text));
     assert_non_null(strstr(text, ", doubted by 2 jobs, "));

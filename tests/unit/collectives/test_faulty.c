@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The engine over transports that use every freedom of the contract: storms of -EAGAIN, completions that come late and in
- * another order, small budgets. Every collective, with several in flight, on two to four ranks (threads).
- * usage: test_faulty shm|tcp
+ * The engine over transports that use every freedom of the contract: storms of -EAGAIN, completions
+ * that come late and in another order, small budgets. Every collective, with several in flight, on
+ * two to four ranks (threads). usage: test_faulty shm|tcp
  */
 #include "core/rng.h"
 #include "core/transport.h"
@@ -29,7 +29,18 @@ static int32_t value(unsigned call, int rank, size_t i)
 }
 
 struct call {
-    enum { ALLREDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, REDUCE, GATHER, SCATTER, ALL_TO_ALL, BARRIER, KINDS } kind;
+    enum {
+        ALLREDUCE,
+        REDUCE_SCATTER,
+        ALL_GATHER,
+        BROADCAST,
+        REDUCE,
+        GATHER,
+        SCATTER,
+        ALL_TO_ALL,
+        BARRIER,
+        KINDS
+    } kind;
     unsigned number;
     int root;
     size_t count;
@@ -39,7 +50,8 @@ struct call {
 
 static size_t times_in(const struct call *c, int size)
 {
-    return c->kind == REDUCE_SCATTER || c->kind == SCATTER || c->kind == ALL_TO_ALL ? (size_t)size : 1;
+    return c->kind == REDUCE_SCATTER || c->kind == SCATTER || c->kind == ALL_TO_ALL ? (size_t)size
+                                                                                    : 1;
 }
 
 static size_t times_out(const struct call *c, int size)
@@ -84,10 +96,12 @@ static int start(struct sluice_comm *comm, struct call *c)
 
     switch (c->kind) {
     case ALLREDUCE: return sluice_allreduce(comm, c->in, c->out, c->count, t, SLUICE_SUM, &c->req);
-    case REDUCE_SCATTER: return sluice_reduce_scatter(comm, c->in, c->out, c->count, t, SLUICE_SUM, &c->req);
+    case REDUCE_SCATTER:
+        return sluice_reduce_scatter(comm, c->in, c->out, c->count, t, SLUICE_SUM, &c->req);
     case ALL_GATHER: return sluice_all_gather(comm, c->in, c->out, c->count, t, &c->req);
     case BROADCAST: return sluice_broadcast(comm, c->in, c->out, c->count, t, c->root, &c->req);
-    case REDUCE: return sluice_reduce(comm, c->in, c->out, c->count, t, SLUICE_SUM, c->root, &c->req);
+    case REDUCE:
+        return sluice_reduce(comm, c->in, c->out, c->count, t, SLUICE_SUM, c->root, &c->req);
     case GATHER: return sluice_gather(comm, c->in, c->out, c->count, t, c->root, &c->req);
     case SCATTER: return sluice_scatter(comm, c->in, c->out, c->count, t, c->root, &c->req);
     case ALL_TO_ALL: return sluice_all_to_all(comm, c->in, c->out, c->count, t, &c->req);
@@ -148,14 +162,15 @@ static void some_calls(struct sluice_comm *comm, int rank)
 
 static void collectives_survive_every_freedom_of_a_transport(void **state)
 {
-    static const char *const settings[] = {"", "ALGO=ring", "SHM_WINDOW_BYTES=16384", "ALGO=doubling",
-                                           "ALGO=halving", "ALGO=bruck"};
+    static const char *const settings[] = {
+        "", "ALGO=ring", "SHM_WINDOW_BYTES=16384", "ALGO=doubling", "ALGO=halving", "ALGO=bruck"};
     const struct sl_transport_ops *inner = sl_transport_find(transport, strlen(transport));
 
     (void)state;
     assert_non_null(inner);
     for (seed = 1; seed <= 36; seed++) {
-        struct crew crew = {.ranks = 2 + (int)(seed % 3), .settings = settings[seed / 3 % SL_ARRAY_LEN(settings)]};
+        struct crew crew = {.ranks = 2 + (int)(seed % 3),
+                            .settings = settings[seed / 3 % SL_ARRAY_LEN(settings)]};
         const struct sl_transport_ops *ops = faulty_wrap(inner, seed);
         const char *why;
 
@@ -169,7 +184,8 @@ static void collectives_survive_every_freedom_of_a_transport(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(collectives_survive_every_freedom_of_a_transport)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(collectives_survive_every_freedom_of_a_transport)};
 
     transport = argc > 1 ? argv[1] : "shm";
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,7 +12,8 @@
 #define CALLS 5
 #define N 8
 
-/* More calls without a request than the communicator takes at once: the group makes room by waiting for its own. */
+/* More calls without a request than the communicator takes at once: the group makes room by waiting
+ * for its own. */
 static void more_than_fit(struct sluice_comm *comm, int rank)
 {
     int32_t buf[CALLS][N];
@@ -37,7 +38,8 @@ static void first_fails(struct sluice_comm *comm, int rank)
 
     CREW_EXPECT(sluice_comm_split(comm, 0, rank, &child) == 0);
     CREW_EXPECT(sluice_group_start() == 0);
-    CREW_EXPECT(sluice_allreduce(comm, a, a, (size_t)(N - rank), SLUICE_I32, SLUICE_SUM, NULL) == 0);
+    CREW_EXPECT(sluice_allreduce(comm, a, a, (size_t)(N - rank), SLUICE_I32, SLUICE_SUM, NULL) ==
+                0);
     CREW_EXPECT(sluice_allreduce(child, b, b, N, SLUICE_I32, SLUICE_SUM, NULL) == 0);
     CREW_EXPECT(sluice_group_end() == -EPROTO);
     CREW_EXPECT(sluice_comm_async_error(comm) == -EPROTO);

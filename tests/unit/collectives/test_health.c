@@ -23,7 +23,8 @@ static void rest(struct sluice_comm *comm, uint64_t ms, bool moves)
         comm->worker.idle(&comm->worker);
 }
 
-/* As the progress thread does, longer than the timeout. Then rank 1 comes a little later than rank 0: not too late. */
+/* As the progress thread does, longer than the timeout. Then rank 1 comes a little later than rank
+ * 0: not too late. */
 static void wait_after_a_rest(struct sluice_comm **comm, int rank)
 {
     uint64_t end = sl_now((*comm)->worker.clock) + 1000 * SL_NS_PER_MS;
@@ -68,7 +69,8 @@ static void an_operation_has_the_whole_timeout(void **state)
     RUN(2, "", first_call_late);
 }
 
-/* Rank 1 said that it waits for rank 2, and then says nothing more: what it said is too old to lead to rank 2. */
+/* Rank 1 said that it waits for rank 2, and then says nothing more: what it said is too old to lead
+ * to rank 2. */
 static void stale_chain(struct sluice_comm **comm, int rank)
 {
     int32_t word = 0;
@@ -85,7 +87,8 @@ static void stale_chain(struct sluice_comm **comm, int rank)
     } else if (rank == 2) {
         rest(*comm, 1000, true);
     } else {
-        EXPECT_ERROR(sluice_recv(*comm, &word, 1, SLUICE_I32, 1, NULL), -ETIMEDOUT, "rank 1 made no progress");
+        EXPECT_ERROR(sluice_recv(*comm, &word, 1, SLUICE_I32, 1, NULL), -ETIMEDOUT,
+                     "rank 1 made no progress");
     }
 }
 
@@ -119,7 +122,8 @@ static void a_rank_that_left_is_missed_only_by_who_needs_it(void **state)
     RUN(3, "", leaver);
 }
 
-/* Both ranks send, neither receives, and nothing is called any more: whoever leaves last hears of it. */
+/* Both ranks send, neither receives, and nothing is called any more: whoever leaves last hears of
+ * it. */
 static char *heard;
 
 static void note_line(void *arg, enum sl_log_level level, const char *area, const char *line)
@@ -146,8 +150,10 @@ static void calls_that_nobody_met_are_told_as_the_last_rank_leaves(void **state)
     RUN(2, "", leave_with_two_roots);
     sl_log_set_sink(NULL, NULL);
     assert_non_null(heard);
-    assert_string_equal(heard, "comm: ranks disagree on collective number 1: rank 0 called broadcast(1 i32, root 0), rank 1 "
-                               "called broadcast(1 i32, root 1); noticed as rank 1 destroyed the communicator");
+    assert_string_equal(
+        heard, "comm: ranks disagree on collective number 1: rank 0 called broadcast(1 i32, root "
+               "0), rank 1 "
+               "called broadcast(1 i32, root 1); noticed as rank 1 destroyed the communicator");
     free(heard);
 }
 
@@ -160,7 +166,8 @@ static void many_with_two_roots(struct sluice_comm **comm, int rank)
     for (unsigned i = 0; i < 2 * SL_HISTORY && !told; i++)
         told = sluice_broadcast(*comm, &word, &word, 1, SLUICE_I32, rank, NULL) != 0;
     if (!told)
-        EXPECT_ERROR(sluice_barrier(*comm, NULL), -EPROTO, "called broadcast(1 i32, root 0), rank 1 called broad");
+        EXPECT_ERROR(sluice_barrier(*comm, NULL), -EPROTO,
+                     "called broadcast(1 i32, root 0), rank 1 called broad");
     EXPECT(strstr(sluice_last_error(), "or one before") == NULL);
 }
 
@@ -178,7 +185,8 @@ static void one_of_many(struct sluice_comm **comm, int rank)
     EXPECT(sluice_broadcast(*comm, &word, &word, 1, SLUICE_I32, rank, NULL) == 0);
     for (unsigned i = 0; i < 100; i++)
         EXPECT(sluice_broadcast(*comm, &word, &word, 0, SLUICE_I32, 0, NULL) == 0);
-    EXPECT_ERROR(sluice_barrier(*comm, NULL), -EPROTO, "disagree on collective number 2: rank 0 called broadcast(1 ");
+    EXPECT_ERROR(sluice_barrier(*comm, NULL), -EPROTO,
+                 "disagree on collective number 2: rank 0 called broadcast(1 ");
 }
 
 static void the_first_of_the_calls_that_differ_is_found(void **state)
@@ -222,7 +230,8 @@ static void a_sentence_that_is_too_long_is_cut_between_words(void **state)
 static void fail_short(struct sluice_comm **comm, int rank)
 {
     int32_t word;
-    const char *fits = long_text + LONG_WORDS * 8 - 160; /* 159 bytes, as many as there is room for */
+    const char *fits =
+        long_text + LONG_WORDS * 8 - 160; /* 159 bytes, as many as there is room for */
 
     if (rank == 1) {
         sl_comm_fail(*comm, -EIO, 1, "%s", fits);
@@ -278,7 +287,8 @@ static void lose_with_many_words(struct sluice_comm **comm, int rank)
     wordy.progress = wordy_progress;
     wordy.ep_describe = wordy_describe;
     slot->ops = slot->iface->ops = &wordy;
-    EXPECT_ERROR(sluice_recv(*comm, &word, 1, SLUICE_I32, 1, NULL), -EHOSTUNREACH, "rank 1 is lost: <");
+    EXPECT_ERROR(sluice_recv(*comm, &word, 1, SLUICE_I32, 1, NULL), -EHOSTUNREACH,
+                 "rank 1 is lost: <");
     EXPECT(strstr(sluice_last_error(), loss_text) != NULL);
     EXPECT(strstr(sluice_last_error(), ep_text) != NULL);
     const char *at = strstr(sluice_last_error(), end);

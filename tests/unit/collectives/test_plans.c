@@ -52,8 +52,12 @@ static void many_shapes(struct sluice_comm **comm, int rank)
 static void v_shapes(struct sluice_comm **comm, int rank)
 {
     uint64_t counts[1] = {4}, offs[1] = {0}, moved[1] = {2};
-    struct sl_call call = {.coll = SL_ALL_TO_ALL_V, .dtype = SLUICE_I32, .in_counts = counts,
-                           .in_offs = offs, .out_counts = counts, .out_offs = offs};
+    struct sl_call call = {.coll = SL_ALL_TO_ALL_V,
+                           .dtype = SLUICE_I32,
+                           .in_counts = counts,
+                           .in_offs = offs,
+                           .out_counts = counts,
+                           .out_offs = offs};
     struct sl_plan *a, *b;
 
     (void)rank;
@@ -108,7 +112,8 @@ static void forced_unsuited(struct sluice_comm **comm, int rank)
     struct sl_plan *plan;
 
     (void)rank;
-    EXPECT_ERROR(sl_plan_get(*comm, &call, &plan), -EINVAL, "SLUICE_ALGO forces flat, which cannot");
+    EXPECT_ERROR(sl_plan_get(*comm, &call, &plan), -EINVAL,
+                 "SLUICE_ALGO forces flat, which cannot");
 }
 
 static void an_algorithm_can_be_forced_for_all_or_for_one_collective(void **state)
@@ -144,7 +149,8 @@ static void an_item_that_can_force_nothing_is_refused(void **state)
 
 static void names_of_collectives_are_those_of_any_tongue(void **state)
 {
-    static const char *const names[] = {"all_to_all", "alltoall", "AllToAll", "all-to-all", "ALLTOALL"};
+    static const char *const names[] = {"all_to_all", "alltoall", "AllToAll", "all-to-all",
+                                        "ALLTOALL"};
     const struct sl_algo *algo;
     char setting[64];
 
@@ -230,7 +236,8 @@ static void times_long_calls(struct sluice_comm **comm, int rank)
     struct sl_plan *plan;
 
     for (int i = 0; i < 5; i++) {
-        EXPECT(sluice_allreduce(*comm, in[rank], out[rank], 100000, SLUICE_I32, SLUICE_SUM, NULL) == 0);
+        EXPECT(sluice_allreduce(*comm, in[rank], out[rank], 100000, SLUICE_I32, SLUICE_SUM, NULL) ==
+               0);
         EXPECT(sluice_allreduce(*comm, in[rank], out[rank], 10, SLUICE_I32, SLUICE_SUM, NULL) == 0);
     }
     EXPECT(sl_plan_get(*comm, &lengthy, &plan) == 0);

@@ -82,7 +82,8 @@ static void operations_in_flight_keep_the_order_of_the_calls(void **state)
 
 static void freed_early(struct sluice_comm **comm, int rank)
 {
-    static int32_t buf[2][N]; /* outlives the fiber's frame: a request that was given back goes on */
+    static int32_t buf[2]
+                      [N]; /* outlives the fiber's frame: a request that was given back goes on */
     struct sluice_req *req;
 
     fill(buf[rank], rank + 1);
@@ -134,7 +135,8 @@ static void destroyed_while_pending(struct sluice_comm **comm, int rank)
     if (rank == 1) { /* does not take part */
         while (sluice_comm_async_error(*comm) == 0)
             (*comm)->worker.idle(&(*comm)->worker);
-        EXPECT_ERROR(sluice_comm_async_error(*comm), -ECANCELED, "rank 0 destroyed the communicator");
+        EXPECT_ERROR(sluice_comm_async_error(*comm), -ECANCELED,
+                     "rank 0 destroyed the communicator");
         return;
     }
     EXPECT(allreduce(*comm, buf[0], &req[0]) == 0);
@@ -181,8 +183,8 @@ static void more_in_flight_than_the_limit_is_refused_and_nothing_is_taken(void *
 
 /* ---- groups ---- */
 
-/* Ranks are fibers of one thread, and a group belongs to the thread: with several ranks nothing may wait
- * inside a group's end. */
+/* Ranks are fibers of one thread, and a group belongs to the thread: with several ranks nothing may
+ * wait inside a group's end. */
 static void nested_group(struct sluice_comm **comm, int rank)
 {
     int32_t buf[3][N], got[N];
@@ -357,7 +359,8 @@ static void abort_then_destroy(struct sluice_comm **comm, int rank)
     int32_t buf[N] = {0};
 
     if (rank == 1) {
-        sluice_comm_abort(*comm); /* destroyed right after: the others must hear of it all the same */
+        sluice_comm_abort(
+            *comm); /* destroyed right after: the others must hear of it all the same */
         sluice_comm_abort(NULL);
         return;
     }

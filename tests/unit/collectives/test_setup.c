@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Communicators that cannot be made: the sentence, and that nothing is left in the caller's hands. */
+/* Communicators that cannot be made: the sentence, and that nothing is left in the caller's
+ * hands. */
 #include "collectives/comm.h"
 #include "collectives/connect.h"
 #include "core/clock.h"
@@ -67,22 +68,25 @@ static void ports_and_paths_that_cannot_be_read_are_refused_by_whoever_needs_non
     unsetenv("SLUICE_VERBS_PATHS");
 }
 
-/* The sentence speaks of the structure, which the caller wrote, and not of variables, which nobody set. */
+/* The sentence speaks of the structure, which the caller wrote, and not of variables, which nobody
+ * set. */
 static void a_wrong_field_of_the_configuration_is_named(void **state)
 {
     static const struct {
         int rank, size;
         int64_t timeout_ms;
         const char *words;
-    } cases[] = {{-1, -1, 0, "timeout_ms of struct sluice_config is 0, but must be from 1 to 86400000"},
-                 {-1, -1, INT64_C(1000000000000), "timeout_ms of struct sluice_config is 1000000000000"},
-                 {-1, -1, -2, "timeout_ms of struct sluice_config is -2"},
-                 {-7, -1, -1, "rank of struct sluice_config is -7"},
-                 {0, -2, -1, "size of struct sluice_config is -2"},
-                 {0, 0, -1, "struct sluice_config has rank 0 and size 0"},
-                 {3, 3, -1, "struct sluice_config has rank 3 and size 3"},
-                 {0, 1 << 21, -1, "size of struct sluice_config is 2097152"},
-                 {0, -1, -1, "struct sluice_config has rank 0 and size -1, -1 standing for the environment"}};
+    } cases[] = {
+        {-1, -1, 0, "timeout_ms of struct sluice_config is 0, but must be from 1 to 86400000"},
+        {-1, -1, INT64_C(1000000000000), "timeout_ms of struct sluice_config is 1000000000000"},
+        {-1, -1, -2, "timeout_ms of struct sluice_config is -2"},
+        {-7, -1, -1, "rank of struct sluice_config is -7"},
+        {0, -2, -1, "size of struct sluice_config is -2"},
+        {0, 0, -1, "struct sluice_config has rank 0 and size 0"},
+        {3, 3, -1, "struct sluice_config has rank 3 and size 3"},
+        {0, 1 << 21, -1, "size of struct sluice_config is 2097152"},
+        {0, -1, -1,
+         "struct sluice_config has rank 0 and size -1, -1 standing for the environment"}};
 
     for (size_t i = 0; i < SL_ARRAY_LEN(cases); i++) {
         struct sluice_comm *comm = UNSET;
@@ -93,7 +97,8 @@ static void a_wrong_field_of_the_configuration_is_named(void **state)
         config.size = cases[i].size;
         config.timeout_ms = cases[i].timeout_ms;
         assert_int_equal(sluice_comm_create(&config, &comm), -EINVAL);
-        if (strstr(sluice_last_error(), cases[i].words) == NULL || strstr(sluice_last_error(), "SLUICE_"))
+        if (strstr(sluice_last_error(), cases[i].words) == NULL ||
+            strstr(sluice_last_error(), "SLUICE_"))
             fail_msg("%zu: %s", i, sluice_last_error());
         assert_null(comm);
     }
@@ -180,7 +185,8 @@ static void counts_that_would_overflow_are_refused(void **state)
     assert_false(sl_count_fits(INT64_MAX / 24 + 1, 8, 3));
     assert_true(sl_count_fits(UINT32_MAX, 8, 1 << 20));
     assert_int_equal(sluice_comm_from_env(&comm), 0);
-    assert_int_equal(sluice_allreduce(comm, a, a, SIZE_MAX / 8, SLUICE_I64, SLUICE_SUM, NULL), -EINVAL);
+    assert_int_equal(sluice_allreduce(comm, a, a, SIZE_MAX / 8, SLUICE_I64, SLUICE_SUM, NULL),
+                     -EINVAL);
     assert_non_null(strstr(sluice_last_error(), "more than memory can hold"));
     sluice_comm_destroy(comm);
 }
@@ -237,8 +243,11 @@ static int create_over(const struct sl_comm_transport *transports, size_t count)
 {
     struct sl_exchange exchange = {.rank = 0, .size = 2, .allgather = agree};
     struct sl_config config;
-    struct sl_comm_params params = {.config = &config, .clock = &sl_clock_monotonic, .seed = 1,
-                                    .transports = transports, .transport_count = count};
+    struct sl_comm_params params = {.config = &config,
+                                    .clock = &sl_clock_monotonic,
+                                    .seed = 1,
+                                    .transports = transports,
+                                    .transport_count = count};
     struct sluice_comm *comm = NULL;
 
     sl_config_defaults(&config);
@@ -252,7 +261,8 @@ static void more_transports_than_there_is_room_for_are_refused(void **state)
     for (size_t i = 0; i < SL_ARRAY_LEN(transports); i++)
         transports[i] = (struct sl_comm_transport){.ops = sl_transports()[0]};
     assert_int_equal(create_over(transports, SL_ARRAY_LEN(transports)), -EINVAL);
-    assert_string_equal(sluice_last_error(), "the call names 5 transports, and a communicator has 4 at most");
+    assert_string_equal(sluice_last_error(),
+                        "the call names 5 transports, and a communicator has 4 at most");
 }
 
 static void auto_is_all_transports_or_none(void **state)
@@ -264,11 +274,12 @@ static void auto_is_all_transports_or_none(void **state)
     assert_true(all > 1);
     assert_int_equal(sl_transport_names("auto", names, all, &count), 0);
     assert_int_equal(sl_transport_names("auto", names, all - 1, &count), -EINVAL);
-    assert_non_null(strstr(sluice_last_error(), "transports: SLUICE_TRANSPORT must name those to use"));
+    assert_non_null(
+        strstr(sluice_last_error(), "transports: SLUICE_TRANSPORT must name those to use"));
 }
 
-static int never_opened(struct sl_worker *worker, const struct sl_device *dev, const struct sl_handler *handler,
-                        struct sl_iface **out)
+static int never_opened(struct sl_worker *worker, const struct sl_device *dev,
+                        const struct sl_handler *handler, struct sl_iface **out)
 {
     (void)worker, (void)dev, (void)handler, (void)out;
     fail_msg("it was opened");
@@ -277,13 +288,15 @@ static int never_opened(struct sl_worker *worker, const struct sl_device *dev, c
 
 static void a_transport_of_another_sluice_is_not_opened(void **state)
 {
-    const struct sl_transport_ops other = {.abi = SL_TRANSPORT_ABI + 1, .name = "pigeon", .open = never_opened};
+    const struct sl_transport_ops other = {
+        .abi = SL_TRANSPORT_ABI + 1, .name = "pigeon", .open = never_opened};
     struct sl_transport_ops complete;
     struct sl_comm_transport transport = {.ops = sl_transport_complete(&other, &complete)};
     size_t count;
 
     assert_int_equal(create_over(&transport, 1), -EHOSTUNREACH);
-    if (strstr(sluice_last_error(), "; pigeon: this transport was built for another Sluice") == NULL)
+    if (strstr(sluice_last_error(), "; pigeon: this transport was built for another Sluice") ==
+        NULL)
         fail_msg("%s", sluice_last_error());
     assert_int_equal(complete.probe(NULL, NULL, 0, &count), -ENOTSUP);
     assert_non_null(strstr(sluice_last_error(), "built for another Sluice"));
@@ -295,7 +308,8 @@ int main(void)
         cmocka_unit_test_setup(an_unknown_kernel_is_refused_with_the_choices, alone),
         cmocka_unit_test_setup(an_unknown_algorithm_is_refused, alone),
         cmocka_unit_test_setup(a_congestion_control_that_the_kernel_lacks_is_refused, alone),
-        cmocka_unit_test_setup(ports_and_paths_that_cannot_be_read_are_refused_by_whoever_needs_none, alone),
+        cmocka_unit_test_setup(
+            ports_and_paths_that_cannot_be_read_are_refused_by_whoever_needs_none, alone),
         cmocka_unit_test_setup(a_wrong_field_of_the_configuration_is_named, alone),
         cmocka_unit_test_setup(a_rank_beyond_the_size_leaves_no_communicator, alone),
         cmocka_unit_test_setup(what_fails_gives_null, alone),

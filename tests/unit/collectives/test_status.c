@@ -20,7 +20,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A process with a communicator of one rank. Its stderr goes to *err; it lives until it is killed. */
+/* A process with a communicator of one rank. Its stderr goes to *err; it lives until it is
+ * killed. */
 static pid_t start_child(const char *signal_setting, int *err)
 {
     int ready[2], errors[2];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What makes communicators, buffers, children and plans, when memory is short: the first allocation of rank 0 fails,
- * then the second, to the end. Each time an error says so, or the call does without; nothing leaks, no descriptor
- * stays open, and nothing is taken down that was never made. Ranks are threads over the transport that
- * SLUICE_TRANSPORT names.
+ * What makes communicators, buffers, children and plans, when memory is short: the first allocation
+ * of rank 0 fails, then the second, to the end. Each time an error says so, or the call does
+ * without; nothing leaks, no descriptor stays open, and nothing is taken down that was never made.
+ * Ranks are threads over the transport that SLUICE_TRANSPORT names.
  */
 #include "collectives/comm.h"
 #include "core/clock.h"
@@ -189,8 +189,8 @@ static void *live_as(void *arg)
     snprintf(config.tune, sizeof(config.tune), "off");
     snprintf(config.interface, sizeof(config.interface), "lo");
     snprintf(config.transport, sizeof(config.transport), "%s", getenv("SLUICE_TRANSPORT"));
-    struct sl_comm_params params = {.config = &config, .clock = &sl_clock_monotonic,
-                                    .seed = (uint64_t)r->exchange.rank + 1};
+    struct sl_comm_params params = {
+        .config = &config, .clock = &sl_clock_monotonic, .seed = (uint64_t)r->exchange.rank + 1};
 
     fails_at = r->body == NULL ? r->fails_at : 0;
     note(r, sl_comm_create(&r->exchange, &params, &comm));
@@ -205,9 +205,11 @@ static void *live_as(void *arg)
     return NULL;
 }
 
-/* Rank 0 lacks memory at its n-th allocation; 0: at none. false: it made fewer. A peer of one that lacks memory waits
- * for it in vain, one that lacks nothing may take long on a busy machine: patient. */
-static bool run(int (*body)(struct sluice_comm *comm, int rank), long n, bool patient, struct rank *first)
+/* Rank 0 lacks memory at its n-th allocation; 0: at none. false: it made fewer. A peer of one that
+ * lacks memory waits for it in vain, one that lacks nothing may take long on a busy machine:
+ * patient. */
+static bool run(int (*body)(struct sluice_comm *comm, int rank), long n, bool patient,
+                struct rank *first)
 {
     struct meeting *meeting = calloc(1, sizeof(*meeting));
     struct rank ranks[RANKS];
@@ -219,7 +221,9 @@ static bool run(int (*body)(struct sluice_comm *comm, int rank), long n, bool pa
     pthread_cond_init(&meeting->changed, NULL);
     for (int i = 0; i < RANKS; i++) {
         ranks[i] = (struct rank){.exchange = {.rank = i, .size = RANKS, .allgather = allgather},
-                                 .meeting = meeting, .body = body, .fails_at = i == 0 ? n : 0};
+                                 .meeting = meeting,
+                                 .body = body,
+                                 .fails_at = i == 0 ? n : 0};
         assert_int_equal(pthread_create(&thread[i], NULL, live_as, &ranks[i]), 0);
     }
     for (int i = 0; i < RANKS; i++)
@@ -229,8 +233,8 @@ static bool run(int (*body)(struct sluice_comm *comm, int rank), long n, bool pa
     return ranks[0].failed;
 }
 
-/* Lacking memory is the error, also where a peer could not be connected for it; or there is none: the call did
- * without. */
+/* Lacking memory is the error, also where a peer could not be connected for it; or there is none:
+ * the call did without. */
 static void judge(const struct rank *r, long n)
 {
     if (r->code != 0 && r->code != -ENOMEM)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several threads at one communicator: SLUICE_PROGRESS=thread, the keeper of transports that mend paths, and an abort
- * from another thread. For the thread sanitizer, and plain. */
+/* Several threads at one communicator: SLUICE_PROGRESS=thread, the keeper of transports that mend
+ * paths, and an abort from another thread. For the thread sanitizer, and plain. */
 #include "core/clock.h"
 #include "core/err.h"
 #include "core/rng.h"
@@ -74,13 +74,13 @@ static _Atomic unsigned kept;    /* moved by a keeper */
 const struct sl_transport_ops *__real_sl_transport_find(const char *name, size_t len);
 const struct sl_transport_ops *__wrap_sl_transport_find(const char *name, size_t len);
 
-static int open_mending(struct sl_worker *worker, const struct sl_device *dev, const struct sl_handler *handler,
-                        struct sl_iface **out)
+static int open_mending(struct sl_worker *worker, const struct sl_device *dev,
+                        const struct sl_handler *handler, struct sl_iface **out)
 {
     int err = real->open(worker, dev, handler, out);
 
     if (err == 0 && mends)
-        (*out)->caps |= SL_CAP_MENDS;
+        (*out)->caps |= SL_CAP_REPAIRS;
     return err;
 }
 
@@ -125,16 +125,19 @@ static void rest(struct rank *r)
     }
 }
 
-/* Between split's draw from the parent's generator and the first call that the child's making needs, the keeper looks:
- * a draw that had not entered the parent would be a race. */
+/* Between split's draw from the parent's generator and the first call that the child's making
+ * needs, the keeper looks: a draw that had not entered the parent would be a race. */
 static _Thread_local struct rank *splits;
 
 struct sl_comm_params;
 struct sl_exchange;
-int __real_sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *params, struct sluice_comm **out);
-int __wrap_sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *params, struct sluice_comm **out);
+int __real_sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *params,
+                          struct sluice_comm **out);
+int __wrap_sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *params,
+                          struct sluice_comm **out);
 
-int __wrap_sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *params, struct sluice_comm **out)
+int __wrap_sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *params,
+                          struct sluice_comm **out)
 {
     if (splits != NULL && mends)
         rest(splits);
@@ -148,7 +151,8 @@ static void wait_beside_keepers(struct rank *r)
         if (r->me != 0)
             rest(r);
         if (r->code == 0)
-            note(r, sluice_allreduce(r->comm, r->buf[0], r->buf[0], N, SLUICE_I32, SLUICE_MAX, NULL));
+            note(r,
+                 sluice_allreduce(r->comm, r->buf[0], r->buf[0], N, SLUICE_I32, SLUICE_MAX, NULL));
     }
 }
 
@@ -168,7 +172,8 @@ static void *collect(void *arg)
         for (int c = 0; c < CALLERS && r->code == 0; c++) {
             for (int i = 0; i < N; i++)
                 r->buf[c][i] = r->me + c + round;
-            note(r, sluice_allreduce(r->comm, r->buf[c], r->buf[c], N, SLUICE_I32, SLUICE_SUM, &req[c]));
+            note(r, sluice_allreduce(r->comm, r->buf[c], r->buf[c], N, SLUICE_I32, SLUICE_SUM,
+                                     &req[c]));
         }
         while (r->code == 0 && round % 2 == 0 && sluice_test(req[0]) == 0)
             ;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Windows over shared memory: a rank whose own is smaller than it says, sums that are the same bits on every rank, and
- * ranks that run ahead of each other. */
+/* Windows over shared memory: a rank whose own is smaller than it says, sums that are the same bits
+ * on every rank, and ranks that run ahead of each other. */
 #include "tests/unit/collectives/crew.h"
 
 #include "core/rng.h"
@@ -20,7 +20,8 @@ static const struct sl_transport_ops *shm;
 static struct sl_transport_ops liar, its_ops;
 
 /* The windows of this rank have a page for its peers, though all say the same size. */
-static int register_a_page(struct sl_iface *iface, const struct sl_mem *mem, struct sl_mr **out, struct sl_key *key)
+static int register_a_page(struct sl_iface *iface, const struct sl_mem *mem, struct sl_mr **out,
+                           struct sl_key *key)
 {
     struct sl_mem less = *mem;
 
@@ -28,8 +29,8 @@ static int register_a_page(struct sl_iface *iface, const struct sl_mem *mem, str
     return shm->mr_reg(iface, &less, out, key);
 }
 
-static int open_liar(struct sl_worker *worker, const struct sl_device *dev, const struct sl_handler *handler,
-                     struct sl_iface **out)
+static int open_liar(struct sl_worker *worker, const struct sl_device *dev,
+                     const struct sl_handler *handler, struct sl_iface **out)
 {
     int err = shm->open(worker, dev, handler, out);
 
@@ -127,11 +128,13 @@ static void sum_of_different(struct sluice_comm *comm, int rank)
     CREW_EXPECT(err == 0);
 }
 
-/* Direct algorithms read the windows of all ranks in one pass: in the same order everywhere, or ranks drift apart. */
+/* Direct algorithms read the windows of all ranks in one pass: in the same order everywhere, or
+ * ranks drift apart. */
 static void every_rank_has_the_same_bits(void **state)
 {
-    static const char *const algos[] = {"ALGO=flat", "ALGO=direct", "ALGO=ring", "ALGO=biring", "ALGO=doubling",
-                                        "ALGO=halving", "ALGO=dtree", ""};
+    static const char *const algos[] = {
+        "ALGO=flat",     "ALGO=direct",  "ALGO=ring",  "ALGO=biring",
+        "ALGO=doubling", "ALGO=halving", "ALGO=dtree", ""};
     static const size_t counts[] = {1, 7, 1000, BITS_MAX};
     static const int sizes[] = {3, 4};
 
@@ -139,13 +142,15 @@ static void every_rank_has_the_same_bits(void **state)
     for (unsigned a = 0; a < SL_ARRAY_LEN(algos); a++)
         for (unsigned s = 0; s < SL_ARRAY_LEN(sizes); s++)
             for (unsigned c = 0; c < SL_ARRAY_LEN(counts); c++) {
-                struct crew crew = {.ranks = sizes[s], .settings = algos[a], .ops = {shm, shm, shm, shm}};
+                struct crew crew = {
+                    .ranks = sizes[s], .settings = algos[a], .ops = {shm, shm, shm, shm}};
                 bits_count = counts[c];
                 bits_op = c % 2 == 0 ? SLUICE_SUM : SLUICE_PROD;
                 RUN_CREW(&crew, sum_of_different);
                 for (int r = 1; r < sizes[s]; r++)
                     if (memcmp(results[0], results[r], bits_count * sizeof(float)) != 0)
-                        fail_msg("%s: ranks 0 and %d of %d differ in %zu elements", algos[a], r, sizes[s], bits_count);
+                        fail_msg("%s: ranks 0 and %d of %d differ in %zu elements", algos[a], r,
+                                 sizes[s], bits_count);
             }
 }
 
@@ -188,7 +193,8 @@ static void a_root_is_calls_ahead_of_the_others(void **state)
     static const struct {
         size_t count;
         int calls;
-    } cases[] = {{1, SL_WIN_SLOTS - 2}, {6, SL_WIN_SLOTS - 2}, {7, SL_WIN_SHORTS}, {128, SL_WIN_SHORTS}};
+    } cases[] = {
+        {1, SL_WIN_SLOTS - 2}, {6, SL_WIN_SLOTS - 2}, {7, SL_WIN_SHORTS}, {128, SL_WIN_SHORTS}};
     struct crew crew = {.ranks = 3, .settings = "ALGO=flat", .ops = {shm, shm, shm}};
 
     (void)state;
@@ -200,7 +206,8 @@ static void a_root_is_calls_ahead_of_the_others(void **state)
     }
 }
 
-/* Slots and areas are used many times over, in all orders of sizes: nobody reads what is of another call. */
+/* Slots and areas are used many times over, in all orders of sizes: nobody reads what is of another
+ * call. */
 static void calls_of_all_sizes(struct sluice_comm *comm, int rank)
 {
     static const size_t counts[] = {1, 6, 7, 128, 129, 4000};

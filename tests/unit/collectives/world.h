@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ranks of one simulated network in this thread, each with a communicator. A check that fails inside a
- * rank is noted and ends that rank only: no jump leaves a fiber.
+ * Ranks of one simulated network in this thread, each with a communicator. A check that fails
+ * inside a rank is noted and ends that rank only: no jump leaves a fiber.
  */
 #ifndef SL_TESTS_WORLD_H
 #define SL_TESTS_WORLD_H
@@ -10,9 +10,9 @@
 
 typedef void world_body(struct sluice_comm **comm, int rank);
 
-/* Runs body on so many ranks with settings like "ALGO=ring INFLIGHT_MAX=2" (times are virtual, the timeout is
- * 400 ms). Communicators that body did not destroy (and set NULL) are destroyed after. Returns NULL, or
- * what failed. */
+/* Runs body on so many ranks with settings like "ALGO=ring INFLIGHT_MAX=2" (times are virtual, the
+ * timeout is 400 ms). Communicators that body did not destroy (and set NULL) are destroyed after.
+ * Returns NULL, or what failed. */
 const char *world_run(int ranks, const char *settings, world_body *body);
 
 void world_failed(const char *file, int line, const char *what);

@@ -22,8 +22,8 @@ static void defaults_are_those_of_the_table(void **state)
 
 static void environment_overrides_defaults(void **state)
 {
-    char *envp[] = {"PATH=/bin", "SLUICE_TIMEOUT_MS=250", "SLUICE_CHUNK_BYTES=64k",
-                    "SLUICE_TCP_CRC=off", "SLUICE_ALGO=", NULL};
+    char *envp[] = {"PATH=/bin",          "SLUICE_TIMEOUT_MS=250", "SLUICE_CHUNK_BYTES=64k",
+                    "SLUICE_TCP_CRC=off", "SLUICE_ALGO=",          NULL};
     struct sl_config config;
 
     (void)state;
@@ -68,11 +68,13 @@ static void a_word_that_is_no_choice_is_refused_with_the_list(void **state)
         assert_non_null(strstr(sluice_last_error(), first));
         assert_int_equal(sl_config_set(&config, row->name, first), 0);
         first[strlen(first) - 1] = '\0'; /* a part of a word is no word */
-        assert_int_equal(sl_config_set(&config, row->name, first[0] != '\0' ? first : "77"), -EINVAL);
+        assert_int_equal(sl_config_set(&config, row->name, first[0] != '\0' ? first : "77"),
+                         -EINVAL);
     }
     assert_true(checked >= 8);
     assert_int_equal(sl_config_set(&(struct sl_config){0}, "VERBS_FALLBACK", "udp"), -EINVAL);
-    assert_string_equal(sluice_last_error(), "SLUICE_VERBS_FALLBACK is 'udp', but must be one of off, tcp");
+    assert_string_equal(sluice_last_error(),
+                        "SLUICE_VERBS_FALLBACK is 'udp', but must be one of off, tcp");
 }
 
 static void words_are_kept_as_the_table_writes_them(void **state)
@@ -102,8 +104,9 @@ static void numbers_may_be_choices_or_have_a_least(void **state)
     assert_int_equal(sl_config_set(&config, "VERBS_MTU", "1024"), 0);
     assert_int_equal(config.verbs_mtu, 1024);
     assert_int_equal(sl_config_set(&config, "VERBS_MTU", "777"), -EINVAL);
-    assert_string_equal(sluice_last_error(),
-                        "SLUICE_VERBS_MTU is '777', but must be one of 0, 256, 512, 1024, 2048, 4096");
+    assert_string_equal(
+        sluice_last_error(),
+        "SLUICE_VERBS_MTU is '777', but must be one of 0, 256, 512, 1024, 2048, 4096");
     assert_int_equal(sl_config_set(&config, "SHM_WINDOW_BYTES", "10"), -EINVAL);
     assert_string_equal(sluice_last_error(),
                         "SLUICE_SHM_WINDOW_BYTES is 10, but must be 0 or from 8192 to 1073741824");
@@ -111,14 +114,16 @@ static void numbers_may_be_choices_or_have_a_least(void **state)
     assert_int_equal(sl_config_set(&config, "SHM_WINDOW_BYTES", "0"), 0);
 }
 
-/* Also in a job that uses neither TCP nor RDMA, and in a build without RDMA: the text is wrong there, too. */
+/* Also in a job that uses neither TCP nor RDMA, and in a build without RDMA: the text is wrong
+ * there, too. */
 static void a_list_or_range_that_cannot_be_read_is_refused_at_once(void **state)
 {
     static const struct {
         const char *name, *value, *words;
     } cases[] = {{"PORT_RANGE", "9-3", "SLUICE_PORT_RANGE is '9-3', but must be low-high"},
                  {"PORT_RANGE", "20000", "SLUICE_PORT_RANGE is '20000'"},
-                 {"VERBS_PATHS", "0>0,x>1", "SLUICE_VERBS_PATHS: 'x>1' does not start with the number of a local rail"},
+                 {"VERBS_PATHS", "0>0,x>1",
+                  "SLUICE_VERBS_PATHS: 'x>1' does not start with the number of a local rail"},
                  {"VERBS_PATHS", "0>8", "SLUICE_VERBS_PATHS: '0>8'"},
                  {"VERBS_PATHS", "0>0/100000", "SLUICE_VERBS_PATHS: '0>0/100000'"},
                  {"VERBS_PATHS", "0>0@5", "SLUICE_VERBS_PATHS: '0>0@5'"},

@@ -99,10 +99,17 @@ static void a_worker_without_a_ring_notes_nothing(void **state)
 
 static void lines_name_only_what_the_kind_has(void **state)
 {
-    const struct sl_event down = {.time_ns = 12000000345, .kind = SL_EVENT_PATH_DOWN,
-                                  .area = SL_AREA_VERBS, .peer = 5, .a = 2, .b = 12};
-    const struct sl_event own = {.kind = SL_EVENT_MR_DEREG, .area = SL_AREA_VERBS,
-                                 .peer = SL_EVENT_NOBODY, .a = 4096, .b = 9};
+    const struct sl_event down = {.time_ns = 12000000345,
+                                  .kind = SL_EVENT_PATH_DOWN,
+                                  .area = SL_AREA_VERBS,
+                                  .peer = 5,
+                                  .a = 2,
+                                  .b = 12};
+    const struct sl_event own = {.kind = SL_EVENT_MR_DEREG,
+                                 .area = SL_AREA_VERBS,
+                                 .peer = SL_EVENT_NOBODY,
+                                 .a = 4096,
+                                 .b = 9};
     const struct sl_event foreign = {.kind = 999, .area = 99, .peer = 1, .a = 3, .b = UINT64_MAX};
     char text[128], cut[8];
 

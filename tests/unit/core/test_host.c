@@ -40,7 +40,8 @@ static int autogroup(void)
     return on;
 }
 
-static void a_child_shares_our_turns_and_a_session_has_its_own_where_the_kernel_says_so(void **state)
+static void
+a_child_shares_our_turns_and_a_session_has_its_own_where_the_kernel_says_so(void **state)
 {
     uint64_t ours = sl_host_sched_group();
 
@@ -55,7 +56,8 @@ static void a_child_shares_our_turns_and_a_session_has_its_own_where_the_kernel_
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_child_shares_our_turns_and_a_session_has_its_own_where_the_kernel_says_so),
+        cmocka_unit_test(
+            a_child_shares_our_turns_and_a_session_has_its_own_where_the_kernel_says_so),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

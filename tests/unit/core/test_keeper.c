@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The thread that looks at intervals: until it is stopped, never after, and with no signal of the program's. */
+/* The thread that looks at intervals: until it is stopped, never after, and with no signal of the
+ * program's. */
 #include "core/clock.h"
 #include "core/keeper.h"
 

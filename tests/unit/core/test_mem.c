@@ -415,12 +415,13 @@ static void the_sentence_names_need_limit_use_and_remedies(void **state)
 
     (void)state;
     assert_int_equal(sl_mem_lock_failed_at(-ENOMEM, 3 << 20, &lock), -ENOMEM);
-    assert_string_equal(
-        sluice_last_error(),
-        "3 MiB of memory cannot be registered: Cannot allocate memory; RLIMIT_MEMLOCK allows 8 MiB, of "
-        "which this process has locked 4 KiB and pinned 6 MiB: raise it by ulimit -l unlimited, for "
-        "services LimitMEMLOCK=infinity, under Slurm PropagateResourceLimits with MEMLOCK in it, for "
-        "containers --ulimit memlock=-1");
+    assert_string_equal(sluice_last_error(), "3 MiB of memory cannot be registered: Cannot "
+                                             "allocate memory; RLIMIT_MEMLOCK allows 8 MiB, of "
+                                             "which this process has locked 4 KiB and pinned 6 "
+                                             "MiB: raise it by ulimit -l unlimited, for "
+                                             "services LimitMEMLOCK=infinity, under Slurm "
+                                             "PropagateResourceLimits with MEMLOCK in it, for "
+                                             "containers --ulimit memlock=-1");
 }
 
 static void without_a_limit_the_sentence_blames_none(void **state)
@@ -482,7 +483,8 @@ static void gpu_memory_is_shared_and_found_like_any_other_and_says_what_it_is(vo
     (void)state;
     start(0, 0);
     struct sl_mem_region *host = get(0x1000, 0x100), *gpu = get_gpu(0x2000, 0x100);
-    const struct sl_mem exported = {.addr = at(0x2010), .len = 0x10, .kind = SL_MEM_DMABUF, .fd = 5};
+    const struct sl_mem exported = {
+        .addr = at(0x2010), .len = 0x10, .kind = SL_MEM_DMABUF, .fd = 5};
     struct sl_mem_region *part = NULL;
 
     /* By whichever way it is named: it is the same memory. */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Buffers that overlap, grow, shrink and go, in real memory: for the address sanitizer, and for unmapped pages to
- * be touched. Each page carries the number of its mapping, as its frame would; the fake device notes those
- * numbers when it registers, touches every page when it is used, and compares. So an address that
- * was unmapped and mapped again (which the kernel does at once) is told from the old one.
+ * Buffers that overlap, grow, shrink and go, in real memory: for the address sanitizer, and for
+ * unmapped pages to be touched. Each page carries the number of its mapping, as its frame would;
+ * the fake device notes those numbers when it registers, touches every page when it is used, and
+ * compares. So an address that was unmapped and mapped again (which the kernel does at once) is
+ * told from the old one.
  */
 #include "core/err.h"
 #include "core/mem.h"
@@ -43,7 +44,8 @@ static uint8_t *unmapped;
 static uint64_t next_frame, uses, same_address;
 static unsigned pinned_count;
 
-/* Where the number of the page with addr stands: at its start, or at the buffer's on its first page. */
+/* Where the number of the page with addr stands: at its start, or at the buffer's on its first
+ * page. */
 static uint64_t frame_of(const uint8_t *addr)
 {
     const struct buffer *b = buffers;
@@ -110,7 +112,8 @@ static void make(struct buffer *b, size_t len)
 {
     b->mapped = sl_rng_chance(&rng, 2);
     b->len = len;
-    /* Where the last one was unmapped, if that is free: kernels and allocators do so by themselves. */
+    /* Where the last one was unmapped, if that is free: kernels and allocators do so by
+     * themselves. */
     b->addr = b->mapped
                   ? mmap(unmapped, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
                   : malloc(len);

@@ -64,8 +64,14 @@ static void come(unsigned i, unsigned host, uint64_t ms)
 
 static void the_limit_leaves_the_application_its_descriptors(void **state)
 {
-    static const struct { rlim_t files; unsigned most, limit; } rows[] = {
-        {1024, 512, 128}, {1024, 32, 32}, {64, 512, 8}, {12, 512, SL_PENDING_LEAST},
+    static const struct {
+        rlim_t files;
+        unsigned most, limit;
+    } rows[] = {
+        {1024, 512, 128},
+        {1024, 32, 32},
+        {64, 512, 8},
+        {12, 512, SL_PENDING_LEAST},
     };
     struct sl_pending_set other;
     struct rlimit old, low;

@@ -43,10 +43,35 @@ static void an_empty_text_is_any_port(void **state)
 
 static void what_is_no_range_is_refused_and_leaves_none(void **state)
 {
-    static const char *const texts[] = {
-        "9-3", "0-4", "0-0", "1-0", "70000-70001", "1-65536", "65536-65537", "1-4294967298", "4294967297-4294967298",
-        "18446744073709551617-18446744073709551618", "1-", "-2", "-", "1", "1-2x", "x1-2", "1-2-3", "1--2", "+1-2",
-        "1-+2", "1:2", "0x1-0x2", " 1-2", "1-2 ", "1 -2", "1- 2", " ", "1-2\n", "any"};
+    static const char *const texts[] = {"9-3",
+                                        "0-4",
+                                        "0-0",
+                                        "1-0",
+                                        "70000-70001",
+                                        "1-65536",
+                                        "65536-65537",
+                                        "1-4294967298",
+                                        "4294967297-4294967298",
+                                        "18446744073709551617-18446744073709551618",
+                                        "1-",
+                                        "-2",
+                                        "-",
+                                        "1",
+                                        "1-2x",
+                                        "x1-2",
+                                        "1-2-3",
+                                        "1--2",
+                                        "+1-2",
+                                        "1-+2",
+                                        "1:2",
+                                        "0x1-0x2",
+                                        " 1-2",
+                                        "1-2 ",
+                                        "1 -2",
+                                        "1- 2",
+                                        " ",
+                                        "1-2\n",
+                                        "any"};
 
     (void)state;
     for (size_t i = 0; i < SL_ARRAY_LEN(texts); i++) {
@@ -58,8 +83,9 @@ static void what_is_no_range_is_refused_and_leaves_none(void **state)
         assert_non_null(strstr(sluice_last_error(), texts[i]));
     }
     assert_int_equal(sl_port_range_parse("9-3", &(struct sl_port_range){0, 0}), -EINVAL);
-    assert_string_equal(sluice_last_error(), "SLUICE_PORT_RANGE is '9-3', but must be low-high: two ports from 1 to "
-                                             "65535, such as 20000-20999");
+    assert_string_equal(sluice_last_error(),
+                        "SLUICE_PORT_RANGE is '9-3', but must be low-high: two ports from 1 to "
+                        "65535, such as 20000-20999");
 }
 
 int main(void)

@@ -142,7 +142,8 @@ static void a_file_that_others_may_write_is_not_believed(void **state)
 
 static void age(const char *path, time_t seconds)
 {
-    static time_t now; /* the same for all files: two whose ages differ were not written in one second */
+    /* the same for all files: two whose ages differ were not written in one second */
+    static time_t now;
     struct timespec times[2];
 
     now = now != 0 ? now : time(NULL);
@@ -224,11 +225,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_torn_file_of_costs_is_no_file),
         cmocka_unit_test(a_folder_that_cannot_be_written_keeps_nothing_and_does_no_harm),
-        cmocka_unit_test_setup_teardown(a_link_in_the_way_is_neither_written_nor_read, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_file_that_others_may_write_is_not_believed, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_killed_writers_left_behind_goes_with_the_next_write, set_up,
+        cmocka_unit_test_setup_teardown(a_link_in_the_way_is_neither_written_nor_read, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(what_nobody_believes_any_more_goes_with_the_next_write, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_file_that_others_may_write_is_not_believed, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(what_killed_writers_left_behind_goes_with_the_next_write,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_nobody_believes_any_more_goes_with_the_next_write,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(files_do_not_pile_up, set_up, tear_down),
     };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the CUDA driver is found, or not: in its place the toolkit's library of that name to link with, whose every call
- * fails. */
+/* How the CUDA driver is found, or not: in its place the toolkit's library of that name to link
+ * with, whose every call fails. */
 #include "gdr/cuda_dl.h"
 
 #include "core/err.h"
@@ -50,7 +50,8 @@ static void every_function_is_in_the_library_of_the_toolkit(void **state)
     if (access(library, R_OK) != 0) {
         assert_int_equal(sl_cuda_get(&cuda), -ENOTSUP);
         assert_null(cuda);
-        assert_non_null(strstr(sluice_last_error(), "there is no CUDA driver to use: libcuda.so.1 cannot"));
+        assert_non_null(
+            strstr(sluice_last_error(), "there is no CUDA driver to use: libcuda.so.1 cannot"));
         print_message("no %s here\n", library);
         skip();
     }

@@ -32,15 +32,20 @@ SAME(CU_STREAM_NON_BLOCKING);
 SAME(CU_EVENT_DISABLE_TIMING);
 SAME(CU_STREAM_CAPTURE_MODE_RELAXED);
 _Static_assert(sizeof(CUresult) == sizeof(int) && sizeof(CUdevice) == sizeof(int), "travel as int");
-_Static_assert(sizeof(CUpointer_attribute) == sizeof(int) && sizeof(CUdevice_attribute) == sizeof(int) &&
-               sizeof(CUmemRangeHandleType) == sizeof(int) && sizeof(CUstreamCaptureMode) == sizeof(int) &&
-               sizeof(CUflushGPUDirectRDMAWritesTarget) == sizeof(int) &&
-               sizeof(CUflushGPUDirectRDMAWritesScope) == sizeof(int), "travel as int");
+_Static_assert(sizeof(CUpointer_attribute) == sizeof(int) &&
+                   sizeof(CUdevice_attribute) == sizeof(int) &&
+                   sizeof(CUmemRangeHandleType) == sizeof(int) &&
+                   sizeof(CUstreamCaptureMode) == sizeof(int) &&
+                   sizeof(CUflushGPUDirectRDMAWritesTarget) == sizeof(int) &&
+                   sizeof(CUflushGPUDirectRDMAWritesScope) == sizeof(int),
+               "travel as int");
 _Static_assert(__builtin_types_compatible_p(CUdeviceptr, sl_cu_ptr), "an address");
 _Static_assert(sizeof(CUcontext) == sizeof(void *) && sizeof(CUstream) == sizeof(void *) &&
-               sizeof(CUevent) == sizeof(void *), "handles");
+                   sizeof(CUevent) == sizeof(void *),
+               "handles");
 
-/* Each call with arguments of the types that our table declares: as many, and none that would not fit. */
+/* Each call with arguments of the types that our table declares: as many, and none that would not
+ * fit. */
 #define CALLS(call) _Static_assert(sizeof(call) == sizeof(int), #call)
 CALLS(cuInit((unsigned)0));
 CALLS(cuDriverGetVersion((int *)0));
@@ -58,7 +63,8 @@ CALLS(cuPointerSetAttribute((const void *)0, (CUpointer_attribute)0, (sl_cu_ptr)
 CALLS(cuMemGetAddressRange((sl_cu_ptr *)0, (size_t *)0, (sl_cu_ptr)0));
 CALLS(cuMemGetHandleForAddressRange((void *)0, (sl_cu_ptr)0, (size_t)0, (CUmemRangeHandleType)0,
                                     (unsigned long long)0));
-CALLS(cuFlushGPUDirectRDMAWrites((CUflushGPUDirectRDMAWritesTarget)0, (CUflushGPUDirectRDMAWritesScope)0));
+CALLS(cuFlushGPUDirectRDMAWrites((CUflushGPUDirectRDMAWritesTarget)0,
+                                 (CUflushGPUDirectRDMAWritesScope)0));
 CALLS(cuMemHostAlloc((void **)0, (size_t)0, (unsigned)0));
 CALLS(cuMemFreeHost((void *)0));
 CALLS(cuMemcpyHtoDAsync((sl_cu_ptr)0, (const void *)0, (size_t)0, (CUstream)0));
@@ -77,16 +83,31 @@ static void functions_have_the_names_of_the_versions_that_are_declared(void **st
 {
 #define OURS(name, args) #name " "
     static const char ours[] = " " SL_CUDA_FUNCTIONS(OURS, OURS);
-    static const char *const theirs[] = {
-        NAME_OF(cuInit), NAME_OF(cuDriverGetVersion), NAME_OF(cuGetErrorName), NAME_OF(cuGetErrorString),
-        NAME_OF(cuDeviceGet), NAME_OF(cuDeviceGetName), NAME_OF(cuDeviceGetAttribute),
-        NAME_OF(cuDevicePrimaryCtxRetain), NAME_OF(cuCtxPushCurrent), NAME_OF(cuCtxPopCurrent),
-        NAME_OF(cuThreadExchangeStreamCaptureMode), NAME_OF(cuPointerGetAttribute),
-        NAME_OF(cuPointerSetAttribute), NAME_OF(cuMemGetAddressRange),
-        NAME_OF(cuMemGetHandleForAddressRange), NAME_OF(cuFlushGPUDirectRDMAWrites),
-        NAME_OF(cuMemHostAlloc), NAME_OF(cuMemFreeHost), NAME_OF(cuMemcpyHtoDAsync),
-        NAME_OF(cuStreamCreate), NAME_OF(cuStreamDestroy), NAME_OF(cuEventDestroy),
-        NAME_OF(cuEventCreate), NAME_OF(cuEventRecord), NAME_OF(cuEventQuery)};
+    static const char *const theirs[] = {NAME_OF(cuInit),
+                                         NAME_OF(cuDriverGetVersion),
+                                         NAME_OF(cuGetErrorName),
+                                         NAME_OF(cuGetErrorString),
+                                         NAME_OF(cuDeviceGet),
+                                         NAME_OF(cuDeviceGetName),
+                                         NAME_OF(cuDeviceGetAttribute),
+                                         NAME_OF(cuDevicePrimaryCtxRetain),
+                                         NAME_OF(cuCtxPushCurrent),
+                                         NAME_OF(cuCtxPopCurrent),
+                                         NAME_OF(cuThreadExchangeStreamCaptureMode),
+                                         NAME_OF(cuPointerGetAttribute),
+                                         NAME_OF(cuPointerSetAttribute),
+                                         NAME_OF(cuMemGetAddressRange),
+                                         NAME_OF(cuMemGetHandleForAddressRange),
+                                         NAME_OF(cuFlushGPUDirectRDMAWrites),
+                                         NAME_OF(cuMemHostAlloc),
+                                         NAME_OF(cuMemFreeHost),
+                                         NAME_OF(cuMemcpyHtoDAsync),
+                                         NAME_OF(cuStreamCreate),
+                                         NAME_OF(cuStreamDestroy),
+                                         NAME_OF(cuEventDestroy),
+                                         NAME_OF(cuEventCreate),
+                                         NAME_OF(cuEventRecord),
+                                         NAME_OF(cuEventQuery)};
     unsigned count = 0;
 
     (void)state;

@@ -84,7 +84,8 @@ static void managed_memory_is_refused(void **state)
     (void)state;
     assert_true(sl_gpu_look(managed, &its));
     assert_int_equal(sl_gpu_export(&its, managed, 100, &mem), -ENOTSUP);
-    assert_non_null(strstr(sluice_last_error(), "managed memory moves between GPU 0 (Fake 0) and the host"));
+    assert_non_null(
+        strstr(sluice_last_error(), "managed memory moves between GPU 0 (Fake 0) and the host"));
     fake_cuda_free(fake, managed);
 }
 
@@ -112,9 +113,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_pages_around_a_range_are_exported, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_range_that_leaves_its_allocation_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_range_that_leaves_its_allocation_is_refused, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(managed_memory_is_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(an_old_driver_or_a_device_that_cannot_is_told, set_up, tear_down)};
+        cmocka_unit_test_setup_teardown(an_old_driver_or_a_device_that_cannot_is_told, set_up,
+                                        tear_down)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -131,8 +131,9 @@ static void a_flush_shows_the_gpu_what_was_written(void **state)
     assert_int_equal(*fake_cuda_seen(fake, a + 7), 42);
     fake_cuda_fail(fake, "cuFlushGPUDirectRDMAWrites", 1, 1);
     assert_int_equal(sl_gpu_flush(&memory), -EIO);
-    assert_string_equal(sluice_last_error(), "cuFlushGPUDirectRDMAWrites failed: CUDA_ERROR_INVALID_VALUE "
-                                             "(invalid argument)");
+    assert_string_equal(sluice_last_error(),
+                        "cuFlushGPUDirectRDMAWrites failed: CUDA_ERROR_INVALID_VALUE "
+                        "(invalid argument)");
     fake_cuda_fail(fake, "cuCtxPushCurrent", 1, 1);
     assert_int_equal(sl_gpu_flush(&memory), -EIO);
     fake_cuda_free(fake, a);
@@ -141,13 +142,15 @@ static void a_flush_shows_the_gpu_what_was_written(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(memory_of_a_gpu_is_told_with_its_device_and_allocation, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(ordinary_memory_is_not_a_gpus, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(memory_without_a_context_of_its_own_is_used_through_the_primary_one,
+        cmocka_unit_test_setup_teardown(memory_of_a_gpu_is_told_with_its_device_and_allocation,
                                         set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_gpu_without_a_context_still_has_its_memory_told, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_a_nic_wrote_needs_what_the_device_says, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(ordinary_memory_is_not_a_gpus, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            memory_without_a_context_of_its_own_is_used_through_the_primary_one, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_gpu_without_a_context_still_has_its_memory_told, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(what_a_nic_wrote_needs_what_the_device_says, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(a_flush_shows_the_gpu_what_was_written, set_up, tear_down)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -74,8 +74,8 @@ static int copy(uint32_t number, unsigned owner)
 
     /* Borrowed: what becomes of it after the call does not matter. */
     memset(bytes, (int)number + 1, sizeof(bytes));
-    int err = sl_gpu_stage_copy(stage, gpu + number * BUFFER_LEN, bytes, sizeof(bytes), copied, &owners[owner],
-                                number);
+    int err = sl_gpu_stage_copy(stage, gpu + number * BUFFER_LEN, bytes, sizeof(bytes), copied,
+                                &owners[owner], number);
 
     memset(bytes, 0xee, sizeof(bytes));
     return err;
@@ -130,7 +130,8 @@ static void a_copy_that_the_driver_refuses_is_an_error_at_once(void **state)
     (void)state;
     fake_cuda_fail(fake, "cuMemcpyHtoDAsync", 1, 1);
     assert_int_equal(copy(0, 0), -EIO);
-    assert_string_equal(sluice_last_error(), "cuMemcpyHtoDAsync failed: CUDA_ERROR_INVALID_VALUE (invalid argument)");
+    assert_string_equal(sluice_last_error(),
+                        "cuMemcpyHtoDAsync failed: CUDA_ERROR_INVALID_VALUE (invalid argument)");
     fake_cuda_fail(fake, "cuCtxPushCurrent", 1, 1);
     assert_int_equal(copy(0, 0), -EIO);
     assert_int_equal(sl_gpu_stage_busy(stage), 0);
@@ -199,8 +200,11 @@ static void what_cannot_be_made_leaves_nothing_behind(void **state)
         const char *call;
         unsigned nth;
         int err;
-    } cases[] = {{"cuMemHostAlloc", 1, -ENOMEM}, {"cuStreamCreate", 1, -EIO}, {"cuEventCreate", 1, -EIO},
-                 {"cuEventCreate", BUFFERS, -EIO}, {"cuCtxPushCurrent", 1, -EIO}};
+    } cases[] = {{"cuMemHostAlloc", 1, -ENOMEM},
+                 {"cuStreamCreate", 1, -EIO},
+                 {"cuEventCreate", 1, -EIO},
+                 {"cuEventCreate", BUFFERS, -EIO},
+                 {"cuCtxPushCurrent", 1, -EIO}};
     struct sl_gpu_memory bare = memory;
     struct sl_gpu_stage *out = NULL;
     unsigned live = fake_cuda_live(fake);
@@ -214,7 +218,8 @@ static void what_cannot_be_made_leaves_nothing_behind(void **state)
         assert_int_equal(fake_cuda_live(fake), live);
     }
     bare.context = NULL;
-    assert_int_equal(sl_gpu_stage_create(&bare, &virtual_clock, BUFFER_LEN, BUFFERS, &out), -ENOTSUP);
+    assert_int_equal(sl_gpu_stage_create(&bare, &virtual_clock, BUFFER_LEN, BUFFERS, &out),
+                     -ENOTSUP);
     sl_gpu_stage_destroy(NULL);
 }
 

@@ -222,12 +222,12 @@ static void reference(enum sluice_dtype t, enum sluice_op op, void *dst, const v
 
 /* Numbers that kernels get wrong: zeros of both signs, denormals, extremes, infinities, NaNs of
  * both signs, quiet and signalling, with payloads. */
-static const uint16_t special_f16[] = {
-    0x0000, 0x8000, 0x0001, 0x8001, 0x03ff, 0x0400, 0x7bff, 0xfbff,
-    0x7c00, 0xfc00, 0x7e00, 0xfe00, 0x7c01, 0xfd55, 0x3c00, 0x3c01};
-static const uint16_t special_bf16[] = {
-    0x0000, 0x8000, 0x0001, 0x8001, 0x007f, 0x0080, 0x7f7f, 0xff7f,
-    0x7f80, 0xff80, 0x7fc0, 0xffc0, 0x7f81, 0xffaa, 0x3f80, 0x3f81};
+static const uint16_t special_f16[] = {0x0000, 0x8000, 0x0001, 0x8001, 0x03ff, 0x0400,
+                                       0x7bff, 0xfbff, 0x7c00, 0xfc00, 0x7e00, 0xfe00,
+                                       0x7c01, 0xfd55, 0x3c00, 0x3c01};
+static const uint16_t special_bf16[] = {0x0000, 0x8000, 0x0001, 0x8001, 0x007f, 0x0080,
+                                        0x7f7f, 0xff7f, 0x7f80, 0xff80, 0x7fc0, 0xffc0,
+                                        0x7f81, 0xffaa, 0x3f80, 0x3f81};
 
 static void fill_element(enum sluice_dtype t, void *p)
 {
@@ -250,8 +250,7 @@ static void fill_element(enum sluice_dtype t, void *p)
         else
             bits = pick < 8 ? (uint64_t)pick - 4 : UINT64_C(1) << (8 * size_of(t) - 1);
         break;
-    case 1: /* any bits */
-        break;
+    case 1: /* any bits */ break;
     default: /* a moderate number, whose sums round */
         if (is_float(t)) {
             store_float(t, p, ((double)(int64_t)bits / 0x1p63) * 4);
@@ -296,8 +295,8 @@ static void check_same(const void *got, const void *want, size_t count, enum slu
 
             memcpy(&g, (const char *)got + i * size, size);
             memcpy(&w, (const char *)want + i * size, size);
-            fail_msg("%s: element %zu of %zu %s is 0x%llx, not 0x%llx", what, i, count,
-                     name_of(t), (unsigned long long)g, (unsigned long long)w);
+            fail_msg("%s: element %zu of %zu %s is 0x%llx, not 0x%llx", what, i, count, name_of(t),
+                     (unsigned long long)g, (unsigned long long)w);
         }
 }
 
@@ -323,13 +322,13 @@ struct shape {
 static void check_shape(const struct sl_kernels *kernels, const struct shape *s)
 {
     size_t len = s->count * size_of(s->t);
-    sl_reduce_fn *fn = s->stream ? kernels->reduce_stream[s->t][s->op]
-                                 : kernels->reduce[s->t][s->op];
+    sl_reduce_fn *fn =
+        s->stream ? kernels->reduce_stream[s->t][s->op] : kernels->reduce[s->t][s->op];
     char what[160];
 
     snprintf(what, sizeof(what), "%s %s of %u, count %zu, divisor %u, offsets %zu %zu%s%s",
-             kernels->name, op_name(s->op), s->nsrc, s->count, s->divisor, s->dst_off,
-             s->copy_off, s->stream ? ", stream" : "", s->copy ? ", copy" : "");
+             kernels->name, op_name(s->op), s->nsrc, s->count, s->divisor, s->dst_off, s->copy_off,
+             s->stream ? ", stream" : "", s->copy ? ", copy" : "");
     memset(arena.dst, CANARY, s->dst_off + len + SLACK);
     memset(arena.copy, CANARY, s->copy_off + len + SLACK);
     fn(arena.dst + s->dst_off, s->copy ? arena.copy + s->copy_off : NULL, arena.from, s->nsrc,
@@ -507,8 +506,8 @@ static void check_every_half(const struct sl_kernels *kernels, enum sluice_dtype
         others[i] = partner;
     }
     for (unsigned op = SLUICE_SUM; op <= SLUICE_MIN; op++) {
-        snprintf(what, sizeof(what), "%s %s with 0x%x", kernels->name,
-                 op_name((enum sluice_op)op), partner);
+        snprintf(what, sizeof(what), "%s %s with 0x%x", kernels->name, op_name((enum sluice_op)op),
+                 partner);
         reference(t, (enum sluice_op)op, want, src, 2, 65536, divisor);
         kernels->reduce[t][op](got, NULL, src, 2, 65536, divisor);
         check_same(got, want, 65536, t, what);

@@ -69,12 +69,13 @@ static void *act(void *arg)
 
     if (actor->delay_ms > 0)
         poll(NULL, 0, (int)actor->delay_ms);
-    actor->err = actor->party.rank == 0
-                     ? sl_rendezvous_host(&actor->party, &actor->listeners, &exchange)
-                     : sl_rendezvous_join(&actor->party,
-                                          &(struct sl_places){.root = actor->card ? NULL : &actor->root,
-                                                              .card = actor->card},
-                                          &exchange);
+    actor->err =
+        actor->party.rank == 0
+            ? sl_rendezvous_host(&actor->party, &actor->listeners, &exchange)
+            : sl_rendezvous_join(&actor->party,
+                                 &(struct sl_places){.root = actor->card ? NULL : &actor->root,
+                                                     .card = actor->card},
+                                 &exchange);
     if (actor->err == 0) {
         actor->nearby = exchange->nearby;
         if (actor->session != NULL && exchange->session != NULL)
@@ -95,8 +96,10 @@ void prepare(int size, uint64_t timeout_ms, const char *secret)
 
     assert_int_equal(sl_listen_any("", NULL, &listeners), 0);
     for (int i = 0; i < size; i++) {
-        actors[i] = (struct actor){.party = {i, size, "job", secret, timeout_ms}, .len = 8,
-                                   .rounds = 2, .listeners = listeners};
+        actors[i] = (struct actor){.party = {i, size, "job", secret, timeout_ms},
+                                   .len = 8,
+                                   .rounds = 2,
+                                   .listeners = listeners};
         snprintf(actors[i].root.host, sizeof(actors[i].root.host), "127.0.0.1");
         actors[i].root.port = listeners.port;
     }
@@ -130,7 +133,8 @@ void assert_went_well(int size)
 
 int knock(void)
 {
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(actors[0].root.port),
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons(actors[0].root.port),
                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
@@ -174,8 +178,8 @@ void prove_by_hand(int fd, int size, enum sl_frame_kind kind)
     sl_hello_make(&terms, nonce, &hello);
     assert_int_equal(send(fd, hello.bytes, sizeof(hello.bytes), 0), sizeof(hello.bytes));
     read_exactly(fd, bytes, sizeof(bytes));
-    assert_int_equal(sl_proof_make(&terms, false, &hello, bytes + SL_FRAME_BYTES,
-                                   proof + SL_FRAME_BYTES), 0);
+    assert_int_equal(
+        sl_proof_make(&terms, false, &hello, bytes + SL_FRAME_BYTES, proof + SL_FRAME_BYTES), 0);
     sl_frame_make(kind, SL_MAC_BYTES, proof);
     assert_int_equal(send(fd, proof, sizeof(proof), 0), sizeof(proof));
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Meetings on loopback for tests: ranks are threads, with what each does and how it went; strangers are sockets
- * that the test drives by hand.
+ * Meetings on loopback for tests: ranks are threads, with what each does and how it went; strangers
+ * are sockets that the test drives by hand.
  */
 #ifndef SL_TESTS_MEETING_H
 #define SL_TESTS_MEETING_H
@@ -22,13 +22,13 @@ struct actor {
     struct sl_root root;
     const struct sl_card *card; /* instead of root */
     struct sl_listeners listeners;
-    size_t len;          /* of its share */
-    unsigned rounds;     /* exchanges; 0: leaves at once */
-    unsigned delay_ms;   /* before it dials */
-    unsigned pause_ms;   /* before its second exchange */
-    bool leave_early;    /* after the first exchange */
-    bool nearby;         /* what its exchange says of it */
-    uint8_t *session;    /* gets the exchange's */
+    size_t len;        /* of its share */
+    unsigned rounds;   /* exchanges; 0: leaves at once */
+    unsigned delay_ms; /* before it dials */
+    unsigned pause_ms; /* before its second exchange */
+    bool leave_early;  /* after the first exchange */
+    bool nearby;       /* what its exchange says of it */
+    uint8_t *session;  /* gets the exchange's */
     int err;
     char why[1024];
     pthread_t thread;

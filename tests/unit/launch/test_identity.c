@@ -50,7 +50,9 @@ static void rank_size_and_root_may_be_written_out(void **state)
 
     (void)state;
     assert_int_equal(identify((char *[]){"SLUICE_RANK=2", "SLUICE_SIZE=5", "SLUICE_ROOT=a:1",
-                                         "SLUICE_JOB=j", "SLUICE_SECRET=s", NULL}, &id), 0);
+                                         "SLUICE_JOB=j", "SLUICE_SECRET=s", NULL},
+                              &id),
+                     0);
     assert_rank(&id, "sluice", 2, 5);
     assert_string_equal(id.root, "a:1");
     assert_string_equal(id.job, "j");
@@ -63,10 +65,12 @@ static void a_rank_without_size_or_outside_of_it_is_refused(void **state)
 
     (void)state;
     assert_int_equal(identify((char *[]){"SLUICE_RANK=2", NULL}, &id), -EINVAL);
-    assert_int_equal(identify((char *[]){"SLUICE_RANK=2", "SLUICE_SIZE=2", "SLUICE_ROOT=a:1", NULL},
-                              &id), -EINVAL);
-    assert_string_equal(sluice_last_error(), "SLUICE_RANK is 2 and SLUICE_SIZE is 2; set both, with "
-                                             "the rank from 0 to size - 1");
+    assert_int_equal(
+        identify((char *[]){"SLUICE_RANK=2", "SLUICE_SIZE=2", "SLUICE_ROOT=a:1", NULL}, &id),
+        -EINVAL);
+    assert_string_equal(sluice_last_error(),
+                        "SLUICE_RANK is 2 and SLUICE_SIZE is 2; set both, with "
+                        "the rank from 0 to size - 1");
 }
 
 static void a_rank_without_a_meeting_place_says_what_to_set(void **state)
@@ -83,9 +87,15 @@ static void a_rank_without_a_meeting_place_says_what_to_set(void **state)
 static void torchrun_meets_after_its_agents_port(void **state)
 {
     struct sl_identity id;
-    char *envp[] = {"RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2",
-                    "MASTER_ADDR=gpu01", "MASTER_PORT=29400", "TORCHELASTIC_RUN_ID=run",
-                    "TORCHELASTIC_RESTART_COUNT=2", NULL};
+    char *envp[] = {"RANK=3",
+                    "WORLD_SIZE=8",
+                    "LOCAL_RANK=1",
+                    "LOCAL_WORLD_SIZE=2",
+                    "MASTER_ADDR=gpu01",
+                    "MASTER_PORT=29400",
+                    "TORCHELASTIC_RUN_ID=run",
+                    "TORCHELASTIC_RESTART_COUNT=2",
+                    NULL};
 
     (void)state;
     assert_int_equal(identify(envp, &id), 0);
@@ -121,9 +131,14 @@ static void torchruns_port_at_the_end_gives_way_to_one_of_the_job(void **state)
 static void slurm_meets_on_its_first_host_at_a_port_of_the_job(void **state)
 {
     struct sl_identity id, other;
-    char *envp[] = {"SLURM_PROCID=5", "SLURM_STEP_NUM_TASKS=16", "SLURM_LOCALID=1",
-                    "SLURM_JOB_ID=77", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_NODES=4",
-                    "SLURM_STEP_NODELIST=gpu[07-09,12]", NULL};
+    char *envp[] = {"SLURM_PROCID=5",
+                    "SLURM_STEP_NUM_TASKS=16",
+                    "SLURM_LOCALID=1",
+                    "SLURM_JOB_ID=77",
+                    "SLURM_STEP_ID=0",
+                    "SLURM_STEP_NUM_NODES=4",
+                    "SLURM_STEP_NODELIST=gpu[07-09,12]",
+                    NULL};
 
     (void)state;
     assert_int_equal(identify(envp, &id), 0);
@@ -148,13 +163,16 @@ static void a_derived_place_keeps_to_the_range_of_ports(void **state)
 
     (void)state;
     for (size_t i = 0; i < SL_ARRAY_LEN(cases); i++) {
-        char *envp[] = {"RANK=3", "WORLD_SIZE=8", "MASTER_ADDR=gpu01", (char *)(uintptr_t)cases[i].range, NULL};
+        char *envp[] = {"RANK=3", "WORLD_SIZE=8", "MASTER_ADDR=gpu01",
+                        (char *)(uintptr_t)cases[i].range, NULL};
 
         assert_int_equal(identify(envp, &id), 0);
         assert_string_equal(id.root, cases[i].root);
     }
-    assert_int_equal(identify((char *[]){"RANK=3", "WORLD_SIZE=8", "MASTER_ADDR=gpu01", "SLUICE_PORT_RANGE=20000-20009",
-                                         NULL}, &id), 0);
+    assert_int_equal(identify((char *[]){"RANK=3", "WORLD_SIZE=8", "MASTER_ADDR=gpu01",
+                                         "SLUICE_PORT_RANGE=20000-20009", NULL},
+                              &id),
+                     0);
     assert_int_equal(sscanf(id.root, "gpu01:%u+3", &port), 1);
     assert_in_range(port, 20000, 20006);
 }
@@ -164,8 +182,10 @@ static void a_slurm_rank_without_a_size_is_refused(void **state)
     struct sl_identity id;
 
     (void)state;
-    assert_int_equal(identify((char *[]){"SLURM_PROCID=1", "SLURM_JOB_ID=77", "SLURM_STEP_ID=0", "SLURM_NNODES=1", NULL},
-                              &id), -EINVAL);
+    assert_int_equal(identify((char *[]){"SLURM_PROCID=1", "SLURM_JOB_ID=77", "SLURM_STEP_ID=0",
+                                         "SLURM_NNODES=1", NULL},
+                              &id),
+                     -EINVAL);
     assert_non_null(strstr(sluice_last_error(), "SLURM_STEP_NUM_TASKS is not set"));
 }
 
@@ -174,11 +194,13 @@ static void a_slurm_batch_script_is_no_rank(void **state)
     struct sl_identity id;
 
     (void)state;
-    assert_int_equal(identify((char *[]){"SLURM_PROCID=0", "SLURM_NTASKS=16", "SLURM_JOB_ID=77",
-                                         NULL}, &id), 0);
+    assert_int_equal(
+        identify((char *[]){"SLURM_PROCID=0", "SLURM_NTASKS=16", "SLURM_JOB_ID=77", NULL}, &id), 0);
     assert_rank(&id, "none", 0, 1);
     assert_int_equal(identify((char *[]){"SLURM_PROCID=0", "SLURM_NTASKS=16", "SLURM_JOB_ID=77",
-                                         "SLURM_STEP_ID=4294967290", NULL}, &id), 0);
+                                         "SLURM_STEP_ID=4294967290", NULL},
+                              &id),
+                     0);
     assert_rank(&id, "none", 0, 1);
 }
 
@@ -192,7 +214,9 @@ static void open_mpi_is_known_by_pmix_and_on_one_host_without(void **state)
 
     (void)state;
     assert_int_equal(identify((char *[]){OPEN_MPI, "OMPI_COMM_WORLD_LOCAL_SIZE=4", "PMIX_RANK=1",
-                                         "PMIX_NAMESPACE=n", NULL}, &id), 0);
+                                         "PMIX_NAMESPACE=n", NULL},
+                              &id),
+                     0);
     assert_rank(&id, "pmix", 1, 4);
     assert_string_equal(id.root, "");
     assert_int_equal(identify((char *[]){OPEN_MPI, "OMPI_COMM_WORLD_LOCAL_SIZE=4", NULL}, &id), 0);
@@ -210,32 +234,34 @@ static void mpich_is_known_by_pmi(void **state)
 
     (void)state;
     assert_int_equal(identify((char *[]){"PMI_FD=8", "PMI_RANK=1", "PMI_SIZE=2",
-                                         "MPI_LOCALNRANKS=2", "MPI_LOCALRANKID=1", NULL}, &id), 0);
+                                         "MPI_LOCALNRANKS=2", "MPI_LOCALRANKID=1", NULL},
+                              &id),
+                     0);
     assert_rank(&id, "pmi", 1, 2);
     assert_int_equal(id.local_size, 2);
 }
 
 #define SLURM_PMI2                                                                                 \
     "PMI_FD=8", "PMI_RANK=2", "PMI_SIZE=3", "SLURM_JOB_ID=1", "SLURM_STEP_ID=0",                   \
-    "SLURM_STEP_NUM_TASKS=3", "SLURM_LOCALID=1"
+        "SLURM_STEP_NUM_TASKS=3", "SLURM_LOCALID=1"
 
 static void slurms_variables_tell_pmis_ranks_of_their_host(void **state)
 {
     struct sl_identity id;
 
     (void)state;
-    assert_int_equal(identify((char *[]){SLURM_PMI2, "SLURM_PROCID=2", "SLURM_STEP_NUM_NODES=1",
-                                         NULL}, &id), 0);
+    assert_int_equal(
+        identify((char *[]){SLURM_PMI2, "SLURM_PROCID=2", "SLURM_STEP_NUM_NODES=1", NULL}, &id), 0);
     assert_rank(&id, "pmi", 2, 3);
     assert_int_equal(id.local_rank, 1);
     assert_int_equal(id.local_size, 3);
-    assert_int_equal(identify((char *[]){SLURM_PMI2, "SLURM_PROCID=2", "SLURM_STEP_NUM_NODES=2",
-                                         NULL}, &id), 0);
+    assert_int_equal(
+        identify((char *[]){SLURM_PMI2, "SLURM_PROCID=2", "SLURM_STEP_NUM_NODES=2", NULL}, &id), 0);
     assert_int_equal(id.local_rank, 1);
     assert_int_equal(id.local_size, -1);
     /* Of a launcher inside a step, whose ranks Slurm does not count. */
-    assert_int_equal(identify((char *[]){SLURM_PMI2, "SLURM_PROCID=0", "SLURM_STEP_NUM_NODES=1",
-                                         NULL}, &id), 0);
+    assert_int_equal(
+        identify((char *[]){SLURM_PMI2, "SLURM_PROCID=0", "SLURM_STEP_NUM_NODES=1", NULL}, &id), 0);
     assert_rank(&id, "pmi", 2, 3);
     assert_int_equal(id.local_rank, -1);
 }
@@ -247,9 +273,10 @@ static void two_mpi_launchers_that_disagree_are_named(void **state)
 
     (void)state;
     assert_int_equal(identify(envp, &id), -EINVAL);
-    assert_string_equal(sluice_last_error(),
-                        "PMI_RANK and PMI_SIZE call this rank 0 of 2, OMPI_COMM_WORLD_RANK and _SIZE "
-                        "rank 1 of 4; set SLUICE_LAUNCHER=pmi or SLUICE_LAUNCHER=openmpi");
+    assert_string_equal(
+        sluice_last_error(),
+        "PMI_RANK and PMI_SIZE call this rank 0 of 2, OMPI_COMM_WORLD_RANK and _SIZE "
+        "rank 1 of 4; set SLUICE_LAUNCHER=pmi or SLUICE_LAUNCHER=openmpi");
     envp[8] = "SLUICE_LAUNCHER=pmi";
     assert_int_equal(identify(envp, &id), 0);
     assert_rank(&id, "pmi", 0, 2);
@@ -260,10 +287,12 @@ static void torchrun_inside_slurm_wins(void **state)
     struct sl_identity id;
 
     (void)state;
-    assert_int_equal(identify((char *[]){"SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", "SLURM_JOB_ID=7",
-                                         "SLURM_STEP_ID=0", "SLURM_STEP_NODELIST=a[1-2]", "RANK=9",
-                                         "WORLD_SIZE=16", "MASTER_ADDR=a1", "MASTER_PORT=1234",
-                                         NULL}, &id), 0);
+    assert_int_equal(
+        identify((char *[]){"SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", "SLURM_JOB_ID=7",
+                            "SLURM_STEP_ID=0", "SLURM_STEP_NODELIST=a[1-2]", "RANK=9",
+                            "WORLD_SIZE=16", "MASTER_ADDR=a1", "MASTER_PORT=1234", NULL},
+                 &id),
+        0);
     assert_rank(&id, "torchrun", 9, 16);
 }
 
@@ -273,7 +302,9 @@ static void a_launcher_that_differs_from_the_written_rank_is_named(void **state)
 
     (void)state;
     assert_int_equal(identify((char *[]){"SLUICE_RANK=0", "SLUICE_SIZE=2", "PMI_FD=8", "PMI_RANK=1",
-                                         "PMI_SIZE=2", NULL}, &id), -EINVAL);
+                                         "PMI_SIZE=2", NULL},
+                              &id),
+                     -EINVAL);
     assert_non_null(strstr(sluice_last_error(), "but pmi calls it rank 1 of 2"));
 }
 
@@ -283,11 +314,14 @@ static void a_forced_launcher_must_be_there(void **state)
 
     (void)state;
     assert_int_equal(identify((char *[]){"SLUICE_LAUNCHER=slurm", NULL}, &id), -EINVAL);
-    assert_string_equal(sluice_last_error(), "SLUICE_LAUNCHER is slurm, but its variables "
-                                             "SLURM_PROCID, SLURM_JOB_ID and SLURM_STEP_ID are not all "
-                                             "set");
-    assert_int_equal(identify((char *[]){"SLUICE_LAUNCHER=none", "PMI_FD=8", "PMI_RANK=1",
-                                         "PMI_SIZE=2", NULL}, &id), 0);
+    assert_string_equal(sluice_last_error(),
+                        "SLUICE_LAUNCHER is slurm, but its variables "
+                        "SLURM_PROCID, SLURM_JOB_ID and SLURM_STEP_ID are not all "
+                        "set");
+    assert_int_equal(
+        identify((char *[]){"SLUICE_LAUNCHER=none", "PMI_FD=8", "PMI_RANK=1", "PMI_SIZE=2", NULL},
+                 &id),
+        0);
     assert_rank(&id, "none", 0, 1);
 }
 
@@ -307,8 +341,12 @@ static void numbers_that_are_none_are_named(void **state)
 static void the_first_host_of_a_list_is_found(void **state)
 {
     static const char *const cases[][2] = {
-        {"login", "login"},           {"a,b,c", "a"},           {"gpu[3-9]", "gpu3"},
-        {"gpu[03,07-09],x", "gpu03"}, {"r[1-2]n[05-06]-ib", "r1n05-ib"}, {"a.b-c_d", "a.b-c_d"},
+        {"login", "login"},
+        {"a,b,c", "a"},
+        {"gpu[3-9]", "gpu3"},
+        {"gpu[03,07-09],x", "gpu03"},
+        {"r[1-2]n[05-06]-ib", "r1n05-ib"},
+        {"a.b-c_d", "a.b-c_d"},
     };
     char host[64];
 
@@ -321,8 +359,8 @@ static void the_first_host_of_a_list_is_found(void **state)
 
 static void a_list_that_is_none_is_refused(void **state)
 {
-    static const char *const cases[] = {"", ",a", "gpu[", "gpu[]", "gpu[a-b]", "gpu[1-", "gpu]",
-                                        "a b", "gpu[1]extra[", "\xc3\xa4"};
+    static const char *const cases[] = {"",       ",a",   "gpu[", "gpu[]",        "gpu[a-b]",
+                                        "gpu[1-", "gpu]", "a b",  "gpu[1]extra[", "\xc3\xa4"};
     char host[64];
 
     (void)state;

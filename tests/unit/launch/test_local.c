@@ -123,7 +123,8 @@ static void ranks_that_end_after_the_first_share_a_line(void **state)
     assert_ptr_equal(strchr(second, '\n'), text + len - 1); /* and no third */
 }
 
-/* ---- what ranks tell of their life: a byte each time, and the end of the file when none is left ---- */
+/* ---- what ranks tell of their life: a byte each time, and the end of the file when none is left
+ * ---- */
 
 static int life[2];
 
@@ -132,8 +133,8 @@ static void say(char word)
     (void)!write(life[1], &word, 1);
 }
 
-/* Bytes until there are count of word (or all, 0: until nobody is left to write), or the time is over. Returns how
- * many of word came; -1: the time was over first. */
+/* Bytes until there are count of word (or all, 0: until nobody is left to write), or the time is
+ * over. Returns how many of word came; -1: the time was over first. */
 static int hear(char word, int count)
 {
     uint64_t end_ns = sl_now(&sl_clock_monotonic) + 15 * SL_NS_PER_S;

@@ -21,8 +21,8 @@
 
 /* ---- places beside each other ---- */
 
-/* Rank 0 at the second of two addresses, which have one port: rank 1 begins at 127.0.0.2. With its secret, so that
- * TCP is tried on this host, too; the unix socket is nobody's. */
+/* Rank 0 at the second of two addresses, which have one port: rank 1 begins at 127.0.0.2. With its
+ * secret, so that TCP is tried on this host, too; the unix socket is nobody's. */
 static struct sl_card two_places;
 
 static void prepare_second_of_two(uint64_t timeout_ms)
@@ -33,9 +33,10 @@ static void prepare_second_of_two(uint64_t timeout_ms)
     close(actors[0].listeners.nearby);
     actors[0].listeners.has_nearby = false;
     v4 = (struct sl_address){.len = sizeof(struct sockaddr_in)};
-    *(struct sockaddr_in *)&v4.any = (struct sockaddr_in){
-        .sin_family = AF_INET, .sin_port = htons(actors[0].listeners.port),
-        .sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1)};
+    *(struct sockaddr_in *)&v4.any =
+        (struct sockaddr_in){.sin_family = AF_INET,
+                             .sin_port = htons(actors[0].listeners.port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1)};
     two_places = (struct sl_card){.count = 2, .port = actors[0].listeners.port};
     two_places.place[0] = two_places.place[1] = v4;
     ((struct sockaddr_in *)&two_places.place[1].any)->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -47,7 +48,8 @@ static int listen_first(int backlog)
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
 
     assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)), 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&two_places.place[0].any, two_places.place[0].len), 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&two_places.place[0].any, two_places.place[0].len),
+                     0);
     assert_int_equal(listen(fd, backlog), 0);
     return fd;
 }
@@ -134,7 +136,12 @@ static int say(int fd, enum sl_frame_kind kind, const void *body, size_t len)
 }
 
 /* Whoever holds the first place. Ends when its socket is shut. */
-enum imposture { REFUSES, WELCOMES /* without the proof */, MUMBLES /* a refusal without a sentence */, IMPOSTURES };
+enum imposture {
+    REFUSES,
+    WELCOMES /* without the proof */,
+    MUMBLES /* a refusal without a sentence */,
+    IMPOSTURES
+};
 
 struct impostor {
     int listener;
@@ -228,7 +235,8 @@ static void an_unproved_refusal_is_called_that(void **state)
         assert_int_equal(actors[1].err, how == MUMBLES ? -ETIMEDOUT : -EPROTO);
         if (strstr(actors[1].why, said[how]) == NULL)
             fail_msg("%s", actors[1].why);
-        assert_true(impostor.heard >= 3 && impostor.heard <= 12); /* 10, 20, 40 ms ... between tries */
+        assert_true(impostor.heard >= 3 &&
+                    impostor.heard <= 12); /* 10, 20, 40 ms ... between tries */
     }
 }
 
@@ -236,9 +244,9 @@ static void an_unproved_refusal_is_called_that(void **state)
 
 static void a_root_is_parsed_or_says_what_is_wrong(void **state)
 {
-    static const char *const bad[] = {"", "host", ":1", "host:", "host:0", "host:65536", "host:1x",
-                                      "fe80::1:80", "[::1]", "[::1]80", "[::1:80", "h:65535+1",
-                                      "h:80+16", "h:80+"};
+    static const char *const bad[] = {"",           "host",      ":1",         "host:", "host:0",
+                                      "host:65536", "host:1x",   "fe80::1:80", "[::1]", "[::1]80",
+                                      "[::1:80",    "h:65535+1", "h:80+16",    "h:80+"};
     struct sl_root root;
 
     (void)state;
@@ -312,7 +320,8 @@ static void a_published_place_listens_where_its_card_tells_and_on_loopback(void 
         for (unsigned i = 0; i < listeners.count; i++) {
             struct sl_address address = {.len = sizeof(address.any)};
 
-            assert_int_equal(getsockname(listeners.fd[i], (struct sockaddr *)&address.any, &address.len), 0);
+            assert_int_equal(
+                getsockname(listeners.fd[i], (struct sockaddr *)&address.any, &address.len), 0);
             sl_address_text(&address, text);
             if (!is_told(&card, &address))
                 fail_msg("it listens at %s", text);
@@ -320,7 +329,8 @@ static void a_published_place_listens_where_its_card_tells_and_on_loopback(void 
         for (unsigned i = 0; i < card.count; i++) {
             int fd = socket(card.place[i].any.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-            assert_int_equal(connect(fd, (struct sockaddr *)&card.place[i].any, card.place[i].len), 0);
+            assert_int_equal(connect(fd, (struct sockaddr *)&card.place[i].any, card.place[i].len),
+                             0);
             close(fd);
         }
         sl_listeners_close(&listeners);
@@ -380,7 +390,8 @@ static void a_root_of_another_address_keeps_its_port(void **state)
     int err = -EADDRINUSE;
 
     (void)state;
-    for (int attempt = 0; attempt < 20 && err != 0; attempt++) { /* another program may take it meanwhile */
+    for (int attempt = 0; attempt < 20 && err != 0;
+         attempt++) { /* another program may take it meanwhile */
         assert_int_equal(sl_listen_any("", NULL, &found), 0);
         sl_listeners_close(&found);
         root.port = found.port;

@@ -84,7 +84,9 @@ static uint64_t soon(void)
     {"cmd=init pmi_version=1 pmi_subversion=1",                                                    \
      "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n"},                                \
         {"cmd=get_maxes", "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=16\n"},              \
-        {"cmd=get_my_kvsname", "cmd=my_kvsname kvsname=kvs_1_0\n"}
+    {                                                                                              \
+        "cmd=get_my_kvsname", "cmd=my_kvsname kvsname=kvs_1_0\n"                                   \
+    }
 
 static void a_whole_conversation_goes_as_mpichs_launcher_has_it(void **state)
 {
@@ -110,14 +112,17 @@ static void a_whole_conversation_goes_as_mpichs_launcher_has_it(void **state)
     stop(&script, fd);
 }
 
-/* The conversation is the rank's, not that of what it forks: a launcher that hears a farewell takes it for finished. */
+/* The conversation is the rank's, not that of what it forks: a launcher that hears a farewell takes
+ * it for finished. */
 static void a_forked_child_does_not_take_leave(void **state)
 {
     static const char *const lines[][2] = {
         INIT,
-        {"cmd=put kvsname=kvs_1_0 key=sluice-place-0 value=v1", "cmd=put_result rc=0 msg=success\n"},
+        {"cmd=put kvsname=kvs_1_0 key=sluice-place-0 value=v1",
+         "cmd=put_result rc=0 msg=success\n"},
         {"cmd=barrier_in", "cmd=barrier_out\n"},
-        {"cmd=get kvsname=kvs_1_0 key=sluice-place-0", "cmd=get_result rc=0 msg=success value=v1\n"},
+        {"cmd=get kvsname=kvs_1_0 key=sluice-place-0",
+         "cmd=get_result rc=0 msg=success value=v1\n"},
         {"the child has ended", "\n"},
         {"cmd=finalize", "cmd=finalize_ack\n"},
     };
@@ -136,11 +141,13 @@ static void a_forked_child_does_not_take_leave(void **state)
         if (child == 0)
             exit(0);
         if (child < 0 || waitpid(child, &status, 0) != child ||
-            send(fd, ended, strlen(ended), 0) != (ssize_t)strlen(ended) || recv(fd, value, 1, 0) != 1)
+            send(fd, ended, strlen(ended), 0) != (ssize_t)strlen(ended) ||
+            recv(fd, value, 1, 0) != 1)
             _exit(2);
         exit(0);
     }
-    begin(&script); /* only now: a rank forked beside a thread may find locks that nobody gives back */
+    /* Only now: a rank forked beside a thread may find locks that nobody gives back. */
+    begin(&script);
     assert_int_equal(waitpid(rank, &status, 0), rank);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
@@ -171,7 +178,8 @@ static void what_is_no_place_is_not_taken_from_the_store(void **state)
     static const char *const lines[][2] = {
         INIT,
         {"cmd=barrier_in", "cmd=barrier_out\n"},
-        {"cmd=get kvsname=kvs_1_0 key=sluice-place-0", "cmd=get_result rc=0 msg=success value=elsewhere\n"},
+        {"cmd=get kvsname=kvs_1_0 key=sluice-place-0",
+         "cmd=get_result rc=0 msg=success value=elsewhere\n"},
     };
     struct script script;
     int fd = open_script(&script, lines, SL_ARRAY_LEN(lines)), status;
@@ -229,8 +237,8 @@ static void a_silent_launcher_times_out(void **state)
 
 static void answers_of_more_than_a_line_are_refused(void **state)
 {
-    static const char *const lines[][2] = {{"cmd=init pmi_version=1 pmi_subversion=1",
-                                            "cmd=response_to_init rc=0\ncmd=x\n"}};
+    static const char *const lines[][2] = {
+        {"cmd=init pmi_version=1 pmi_subversion=1", "cmd=response_to_init rc=0\ncmd=x\n"}};
     struct script script;
     struct sl_pmi pmi;
     int fd = start(&script, lines, SL_ARRAY_LEN(lines));
@@ -253,7 +261,8 @@ static void each_line_is_checked_before_use(void **state)
     assert_null(strchr(sluice_last_error(), '\x1b'));
     assert_int_equal(sl_pmi_parse("cmd=put_result rc=01", "put_result", NULL, NULL, 0), -EPROTO);
     assert_int_equal(sl_pmi_parse("cmd=x rc=0", "x", "value", out, sizeof(out)), -EPROTO);
-    assert_int_equal(sl_pmi_parse("cmd=x value=12345678", "x", "value", out, sizeof(out)), -EMSGSIZE);
+    assert_int_equal(sl_pmi_parse("cmd=x value=12345678", "x", "value", out, sizeof(out)),
+                     -EMSGSIZE);
     assert_string_equal(out, "same");
     assert_int_equal(sl_pmi_parse("cmd=x xvalue=no  value=1234567", "x", "value", out, sizeof(out)),
                      0);

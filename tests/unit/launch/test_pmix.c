@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PMIx, with its library played by this program: what it is asked, and an answer that does not come. */
+/* PMIx, with its library played by this program: what it is asked, and an answer that does not
+ * come. */
 #include "launch/pmix.h"
 
 #include "core/clock.h"
@@ -61,8 +62,9 @@ PLAYED pmix_status_t PMIx_Commit(void)
     return PMIX_SUCCESS;
 }
 
-PLAYED pmix_status_t PMIx_Get_nb(const pmix_proc_t *proc, const char key[], const pmix_info_t info[],
-                                 size_t ninfo, pmix_value_cbfunc_t answer, void *arg)
+PLAYED pmix_status_t PMIx_Get_nb(const pmix_proc_t *proc, const char key[],
+                                 const pmix_info_t info[], size_t ninfo, pmix_value_cbfunc_t answer,
+                                 void *arg)
 {
     pmix_value_t value = {.type = PMIX_STRING, .data = {.string = kept_text}};
 
@@ -125,7 +127,8 @@ static int close_library(void **state)
     return 0;
 }
 
-/* The next place as rank 0 gives it, which another process then asks for: sl_pmix_share() counts them. */
+/* The next place as rank 0 gives it, which another process then asks for: sl_pmix_share() counts
+ * them. */
 static void put_place(const char *text)
 {
     char own[64];
@@ -186,7 +189,8 @@ static void a_place_that_never_comes_has_a_deadline(void **state)
         silent = i == 0;
         not_yet = UINT32_MAX;
         assert_int_equal(sl_pmix_share(NULL, out, sizeof(out), 50), -ETIMEDOUT);
-        assert_non_null(strstr(sluice_last_error(), "PMIx had no meeting place of rank 0 within 0.05 s"));
+        assert_non_null(
+            strstr(sluice_last_error(), "PMIx had no meeting place of rank 0 within 0.05 s"));
         assert_true(sl_now(&sl_clock_monotonic) - start_ns >= 50 * SL_NS_PER_MS);
         silent = false;
     }

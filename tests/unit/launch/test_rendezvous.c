@@ -28,7 +28,8 @@ static void every_rank_gets_every_share(void **state)
     }
 }
 
-/* Where the unix socket is slow to answer TCP is tried beside it, and says nothing of hosts: here it is all there is. */
+/* Where the unix socket is slow to answer TCP is tried beside it, and says nothing of hosts: here
+ * it is all there is. */
 static void who_met_by_the_unix_socket_knows_that_it_is_on_this_host(void **state)
 {
     (void)state;
@@ -125,7 +126,8 @@ static void different_lengths_are_named_on_every_rank(void **state)
     all_act(3);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(actors[i].err, -EPROTO);
-        assert_non_null(strstr(actors[i].why, "rank 2 gives 24 bytes to exchange 1, rank 0 gives 8"));
+        assert_non_null(
+            strstr(actors[i].why, "rank 2 gives 24 bytes to exchange 1, rank 0 gives 8"));
     }
 }
 
@@ -159,7 +161,8 @@ static void a_rank_at_another_exchange_ends_the_job(void **state)
     assert_int_equal(send(fd, gather, sizeof(gather), 0), sizeof(gather));
     size_t len = read_to_end(fd, bytes, sizeof(bytes));
     assert_true(len > SL_FRAME_BYTES);
-    assert_int_equal(sl_sentence_parse(bytes + SL_FRAME_BYTES, len - SL_FRAME_BYTES, &code, text), 0);
+    assert_int_equal(sl_sentence_parse(bytes + SL_FRAME_BYTES, len - SL_FRAME_BYTES, &code, text),
+                     0);
     assert_string_equal(text, "rank 1 is at exchange 7, rank 0 at exchange 1");
     close(fd);
     wait_for(0);
@@ -220,7 +223,8 @@ static void a_rank_0_that_comes_very_late_is_found_at_once(void **state)
     assert_true(sl_now(&sl_clock_monotonic) - start_ns < 1500 * SL_NS_PER_MS);
 }
 
-/* Between exchanges ranks connect, for as long as the timeout: who failed to is heard a little later. */
+/* Between exchanges ranks connect, for as long as the timeout: who failed to is heard a little
+ * later. */
 static void who_took_the_whole_timeout_to_connect_is_waited_for(void **state)
 {
     (void)state;
@@ -230,7 +234,8 @@ static void who_took_the_whole_timeout_to_connect_is_waited_for(void **state)
     assert_went_well(2);
 }
 
-/* It comes to an exchange that is over, from which rank 0 has gone: what it said before is still there. */
+/* It comes to an exchange that is over, from which rank 0 has gone: what it said before is still
+ * there. */
 static void a_late_rank_hears_why_the_job_has_ended(void **state)
 {
     (void)state;
@@ -299,11 +304,13 @@ static size_t bytes_to_fill(void)
     return (size_t)took;
 }
 
-/* Its socket is full of a result that it has not read, and that is whole: the farewell waits for a place. */
+/* Its socket is full of a result that it has not read, and that is whole: the farewell waits for a
+ * place. */
 static void a_rank_that_reads_late_hears_why_the_job_has_ended(void **state)
 {
     static uint8_t share[SL_FRAME_BYTES + SL_SEQ_BYTES + LEN_MAX], bytes[(WITH_MANY + 1) * LEN_MAX];
-    size_t each = bytes_to_fill() / WITH_MANY, at = SL_FRAME_BYTES + SL_SEQ_BYTES + WITH_MANY * each, len;
+    size_t each = bytes_to_fill() / WITH_MANY,
+           at = SL_FRAME_BYTES + SL_SEQ_BYTES + WITH_MANY * each, len;
     char text[SL_SENTENCE_MAX + 1];
     struct sl_frame frame;
     int fd, code;

@@ -119,7 +119,8 @@ static void another_version_is_told_both_versions(void **state)
     assert_int_equal(send(fd, hello.bytes, sizeof(hello.bytes), 0), sizeof(hello.bytes));
     size_t len = read_to_end(fd, bytes, sizeof(bytes));
     assert_true(len > SL_FRAME_BYTES);
-    assert_int_equal(sl_sentence_parse(bytes + SL_FRAME_BYTES, len - SL_FRAME_BYTES, &code, text), 0);
+    assert_int_equal(sl_sentence_parse(bytes + SL_FRAME_BYTES, len - SL_FRAME_BYTES, &code, text),
+                     0);
     assert_int_equal(code, -EPROTO);
     assert_string_equal(text, "it speaks version 3, rank 0 speaks 2");
     close(fd);
@@ -153,7 +154,8 @@ static void garbage_is_refused_at_its_first_byte_and_disturbs_nobody(void **stat
     assert_true(said(last_refusal, "it does not speak Sluice's protocol"));
 }
 
-/* Half of them in the kernel, as they say nothing. The others are more than rank 0 has places for. */
+/* Half of them in the kernel, as they say nothing. The others are more than rank 0 has places
+ * for. */
 static void let_a_crowd_in(bool by_tcp_alone)
 {
     int fd[300];
@@ -225,12 +227,12 @@ static void a_proof_in_another_frame_is_none(void **state)
 
 /* ---- somebody between the ranks ---- */
 
-/* Passes bytes both ways between who knocks at its port and rank 0. Of what goes in one direction after skip
- * bytes, it changes one byte; or it listens only. */
+/* Passes bytes both ways between who knocks at its port and rank 0. Of what goes in one direction
+ * after skip bytes, it changes one byte; or it listens only. */
 struct middle {
     int listener, guest, host;
-    bool down;     /* changes what rank 0 sends */
-    size_t at;     /* the byte to change, counted from the start of that direction; SIZE_MAX: none */
+    bool down; /* changes what rank 0 sends */
+    size_t at; /* the byte to change, counted from the start of that direction; SIZE_MAX: none */
     size_t passed[2];
     uint8_t heard[2][1 << 16];
     pthread_t thread;
@@ -279,7 +281,9 @@ static void through_the_middle(struct middle *middle, size_t at, bool down)
     struct sl_listeners listeners;
 
     assert_int_equal(sl_listen_any("", NULL, &listeners), 0);
-    assert_true(listeners.has_nearby); /* where a rank of this host goes first, and without a secret alone */
+    assert_true(
+        /* where a rank of this host goes first, and without a secret alone */
+        listeners.has_nearby);
     *middle = (struct middle){.listener = listeners.nearby, .at = at, .down = down};
     assert_int_equal(fcntl(middle->listener, F_SETFL, 0), 0);
     actors[1].root.port = listeners.port;
@@ -289,13 +293,17 @@ static void through_the_middle(struct middle *middle, size_t at, bool down)
     sl_listeners_close(&listeners);
 }
 
-#define UP_HEAD (SL_HELLO_BYTES + SL_FRAME_BYTES + SL_MAC_BYTES)    /* until the first GATHER */
+#define UP_HEAD (SL_HELLO_BYTES + SL_FRAME_BYTES + SL_MAC_BYTES) /* until the first GATHER */
 
 #define DOWN_HEAD (SL_FRAME_BYTES + SL_NONCE_BYTES + SL_FRAME_BYTES + SL_WELCOME_MAX)
 
 static void what_is_changed_on_the_way_ends_the_job(void **state)
 {
-    static const size_t at[] = {0, SL_SEQ_BYTES, SL_SEQ_BYTES + 3, SL_SEQ_BYTES + 7, SL_SEQ_BYTES + 8,
+    static const size_t at[] = {0,
+                                SL_SEQ_BYTES,
+                                SL_SEQ_BYTES + 3,
+                                SL_SEQ_BYTES + 7,
+                                SL_SEQ_BYTES + 8,
                                 SL_SEQ_BYTES + 8 + SL_SEAL_BYTES - 1};
     static struct middle middle;
 

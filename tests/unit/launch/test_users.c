@@ -37,7 +37,8 @@ static void try_to_join(void *arg)
 {
     uint16_t port = *(uint16_t *)arg;
     struct sockaddr_un to = {.sun_family = AF_UNIX};
-    struct actor me = {.party = {1, 2, "job", "", 300}, .root = {.host = "127.0.0.1", .port = port}};
+    struct actor me = {.party = {1, 2, "job", "", 300},
+                       .root = {.host = "127.0.0.1", .port = port}};
     struct sl_exchange *exchange;
     char name[SL_NEARBY_NAME_MAX], byte;
     int fd;
@@ -50,7 +51,8 @@ static void try_to_join(void *arg)
     sl_nearby_name(port, name);
     memcpy(to.sun_path + 1, name + 1, strlen(name) - 1);
     fd = socket(AF_UNIX, SOCK_STREAM, 0);
-    if (connect(fd, (struct sockaddr *)&to, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(name))) != 0)
+    if (connect(fd, (struct sockaddr *)&to,
+                (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(name))) != 0)
         _exit(2);
     if (recv(fd, &byte, 1, 0) > 0)
         _exit(3);
@@ -132,7 +134,8 @@ static void another_user_who_has_the_name_is_not_rank_0(void **state)
     root = actors[0].root;
     assert_int_equal(sl_listen_root(&root, false, &listeners), -EACCES);
     assert_non_null(strstr(sluice_last_error(), "of user 65534 has the name @sluice-meet-"));
-    assert_int_equal(sl_listen_root(&root, true, &listeners), 0); /* who proves himself may use TCP */
+    assert_int_equal(sl_listen_root(&root, true, &listeners),
+                     0); /* who proves himself may use TCP */
     assert_true(listeners.count > 0 && !listeners.has_nearby);
     sl_listeners_close(&listeners);
     root.more = 3; /* derived places have more */
@@ -207,7 +210,8 @@ static void a_meeting_that_anybody_could_join_is_warned_of(void **state)
     assert_true(said(last_warning, "anyone on this host can join"));
 }
 
-/* A rank that took the lack of descriptors for a lack of unix sockets would ask by TCP, where anybody may answer. */
+/* A rank that took the lack of descriptors for a lack of unix sockets would ask by TCP, where
+ * anybody may answer. */
 static void without_descriptors_unix_sockets_are_possible_all_the_same(void **state)
 {
     struct rlimit old, none;

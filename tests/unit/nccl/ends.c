@@ -90,7 +90,8 @@ void *ends_irecv(struct ends *e, void *data, size_t len, int tag)
 {
     void *request = SL_NCCL_RECV_OPTIONAL, *parent = NULL;
 
-    assert_int_equal(net->irecv(e->recv, 1, &data, &len, &tag, &e->recv_mr, &parent, &request), SL_NCCL_SUCCESS);
+    assert_int_equal(net->irecv(e->recv, 1, &data, &len, &tag, &e->recv_mr, &parent, &request),
+                     SL_NCCL_SUCCESS);
     assert_ptr_not_equal(request, SL_NCCL_RECV_OPTIONAL);
     return request;
 }
@@ -101,8 +102,9 @@ void *ends_isend(struct ends *e, const void *data, size_t len, int tag)
     void *request = NULL;
 
     while (request == NULL && ends_now() < end)
-        assert_int_equal(net->isend(e->send, (void *)(uintptr_t)data, len, tag, e->send_mr, NULL, &request),
-                         SL_NCCL_SUCCESS);
+        assert_int_equal(
+            net->isend(e->send, (void *)(uintptr_t)data, len, tag, e->send_mr, NULL, &request),
+            SL_NCCL_SUCCESS);
     assert_non_null(request);
     return request;
 }

@@ -25,8 +25,8 @@ void ends_logger(enum sl_nccl_log_level level, unsigned long flags, const char *
 uint64_t ends_now(void);
 
 void *ends_open_ctx(void);
-/* All of them fail the test where the plugin does. ends_make() is context, listener and both ends; ends_part() undoes
- * what is there of it. */
+/* All of them fail the test where the plugin does. ends_make() is context, listener and both ends;
+ * ends_part() undoes what is there of it. */
 void ends_listen(struct ends *e);
 void ends_meet(struct ends *e);
 void ends_make(struct ends *e);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The plugin over the verbs transport and the fake libibverbs, both ends in this process: one context at a time, as
- * the lock of its one engine is what keeps the fake to one thread. The wire moves with the plugin's progress.
+ * The plugin over the verbs transport and the fake libibverbs, both ends in this process: one
+ * context at a time, as the lock of its one engine is what keeps the fake to one thread. The wire
+ * moves with the plugin's progress.
  */
 #ifndef SL_TESTS_NCCL_RAILS_H
 #define SL_TESTS_NCCL_RAILS_H

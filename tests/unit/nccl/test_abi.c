@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The numbers of our frozen headers are those of NCCL's own, where a toolkit has them. Sizes and offsets of
- * each version are held by the headers themselves.
+ * The numbers of our frozen headers are those of NCCL's own, where a toolkit has them. Sizes and
+ * offsets of each version are held by the headers themselves.
  */
 #include "tools/nccl/abi_env.h"
 #include "tools/nccl/abi_profiler_v4.h"

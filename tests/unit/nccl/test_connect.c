@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Connections of the network plugin, through its newest table, both ends in this process and thread: how they are made,
- * and with whom not. Over the transports of SLUICE_TRANSPORT; the conformance driver does the same between processes.
+ * Connections of the network plugin, through its newest table, both ends in this process and
+ * thread: how they are made, and with whom not. Over the transports of SLUICE_TRANSPORT; the
+ * conformance driver does the same between processes.
  */
 #include "tests/unit/nccl/ends.h"
 #include "tests/unit/nccl/over.h"
@@ -173,11 +174,13 @@ static bool is_listener_of(int fd, const struct sl_nccl_handle *handle, struct s
     int listens = 0;
 
     return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &int_len) == 0 && listens != 0 &&
-           getsockname(fd, (struct sockaddr *)addr, &len) == 0 && addr->sin6_port == htons(handle->port) &&
+           getsockname(fd, (struct sockaddr *)addr, &len) == 0 &&
+           addr->sin6_port == htons(handle->port) &&
            (addr->sin6_family == AF_INET || addr->sin6_family == AF_INET6);
 }
 
-/* Dials until the kernel has a connection for the listener: it shows only those that have said something. */
+/* Dials until the kernel has a connection for the listener: it shows only those that have said
+ * something. */
 static void greet_without_answer(struct ends *e)
 {
     uint64_t end = ends_now() + ENDS_PATIENCE_NS;
@@ -231,7 +234,8 @@ static void but_not_for_ever(void **state)
 /* A handle whose first place is dead, its second alive: tried for place_ns, then the other is. */
 static void meet_at_the_second_place(uint64_t place_ns)
 {
-    struct sockaddr_in nowhere = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1)};
+    struct sockaddr_in nowhere = {.sin_family = AF_INET,
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1)};
     struct ends e = {.ctx = ends_open_ctx()};
     struct sl_nccl_handle handle;
     struct dead_place dead;
@@ -291,12 +295,14 @@ static void it_is_said_that_nccls_encryption_covers_no_plugin(void **state)
     }
     ends_warning[0] = '\0';
     assert_int_equal(net->finalize(ends_open_ctx()), SL_NCCL_SUCCESS);
-    assert_int_equal(strstr(ends_warning, "ncclSetEncryption(), that covers NCCL's own sockets") != NULL, !tls);
+    assert_int_equal(
+        strstr(ends_warning, "ncclSetEncryption(), that covers NCCL's own sockets") != NULL, !tls);
     dlclose(ssl);
     dlclose(self);
 }
 
-/* How many sockets of this process listen at that port, and that each of them has an address that the handle tells. */
+/* How many sockets of this process listen at that port, and that each of them has an address that
+ * the handle tells. */
 static unsigned listeners_of(const struct sl_nccl_handle *handle)
 {
     unsigned count = 0;
@@ -309,7 +315,8 @@ static unsigned listeners_of(const struct sl_nccl_handle *handle)
             continue;
         for (unsigned i = 0; i < handle->place_count; i++)
             told |= memcmp(&handle->places[i].addr, &addr,
-                           addr.sin6_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(addr)) == 0;
+                           addr.sin6_family == AF_INET ? sizeof(struct sockaddr_in)
+                                                       : sizeof(addr)) == 0;
         assert_true(told);
         count++;
     }
@@ -337,11 +344,13 @@ static void who_listens_does_so_where_the_handle_tells_and_nowhere_else(void **s
         ends_meet(&e);
         ends_part(&e);
     }
-    assert_int_equal(before != NULL ? setenv("SLUICE_INTERFACE", kept, 1) : unsetenv("SLUICE_INTERFACE"), 0);
+    assert_int_equal(
+        before != NULL ? setenv("SLUICE_INTERFACE", kept, 1) : unsetenv("SLUICE_INTERFACE"), 0);
 }
 
 /* Says hello and hears the challenge. */
-static void be_challenged(struct ends *e, int fd, const struct sl_nccl_word *hello, struct sl_nccl_word *challenge)
+static void be_challenged(struct ends *e, int fd, const struct sl_nccl_word *hello,
+                          struct sl_nccl_word *challenge)
 {
     uint8_t bytes[SL_NCCL_WORD_MAX];
     uint64_t end = ends_now() + ENDS_PATIENCE_NS;
@@ -360,7 +369,8 @@ static void be_challenged(struct ends *e, int fd, const struct sl_nccl_word *hel
     assert_int_equal(challenge->kind, SL_NCCL_CHALLENGE);
 }
 
-static const struct sl_nccl_word any_hello = {.kind = SL_NCCL_HELLO, .version = SL_NCCL_WIRE_VERSION, .ways = 0xf};
+static const struct sl_nccl_word any_hello = {
+    .kind = SL_NCCL_HELLO, .version = SL_NCCL_WIRE_VERSION, .ways = 0xf};
 
 /* Says hello, and proves what that session key and handle are worth. */
 static void prove(struct ends *e, int fd, const uint8_t *session, const uint8_t *secret)
@@ -404,7 +414,8 @@ static void a_handle_alone_lets_in_only_where_there_is_no_secret(void **state)
 
 static void set_secret(const char *secret)
 {
-    assert_int_equal(secret != NULL ? setenv("SLUICE_SECRET", secret, 1) : unsetenv("SLUICE_SECRET"), 0);
+    assert_int_equal(
+        secret != NULL ? setenv("SLUICE_SECRET", secret, 1) : unsetenv("SLUICE_SECRET"), 0);
 }
 
 /* Both ends give up, for this reason, long before their deadline. */
@@ -459,7 +470,8 @@ static void another_secret_is_told_soon_at_both_ends(void **state)
     setenv("SLUICE_CONNECT_TIMEOUT_MS", kept[1], 1);
 }
 
-/* Says that its secret is another one, as who has read the handle can; proves the handle, or does not. */
+/* Says that its secret is another one, as who has read the handle can; proves the handle, or does
+ * not. */
 static void say_stranger(struct ends *e, int fd, const uint8_t *handle_secret)
 {
     struct sl_nccl_word challenge, word = {.kind = SL_NCCL_STRANGER};
@@ -467,7 +479,8 @@ static void say_stranger(struct ends *e, int fd, const uint8_t *handle_secret)
 
     be_challenged(e, fd, &any_hello, &challenge);
     assert_int_equal(sl_nccl_link_key(NULL, handle_secret, key), 0);
-    assert_int_equal(sl_nccl_proof_make(key, false, &any_hello, challenge.nonce, word.handle_proof), 0);
+    assert_int_equal(sl_nccl_proof_make(key, false, &any_hello, challenge.nonce, word.handle_proof),
+                     0);
     assert_true(write(fd, bytes, sl_nccl_word_encode(&word, bytes)) > 0);
 }
 
@@ -563,7 +576,8 @@ static void strangers_without_end_fill_neither_log_nor_descriptors(void **state)
         close(noisy);
     }
     assert_true(ends_warnings > 0 && ends_warnings <= SL_PENDING_LOG_LINES);
-    assert_int_equal(open_descriptors(), before + 100); /* the test's own: the kernel keeps the silent ones */
+    assert_int_equal(open_descriptors(),
+                     before + 100); /* the test's own: the kernel keeps the silent ones */
     start = ends_now();
     ends_meet(&e);
     assert_true(ends_now() - start < SL_NS_PER_S); /* the silent ones were no hindrance */

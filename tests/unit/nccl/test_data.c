@@ -122,7 +122,8 @@ static void a_group_takes_its_sends_in_any_order(void **state)
             ends_finish(sends[i], &size);
         ends_finish(recv, sizes);
         for (int i = 0; i < count; i++) {
-            /* Which of a pair came first is known from order[]: 3 before 2, 7 before 6, 5 before 4. */
+            /* Which of a pair came first is known from order[]: 3 before 2, 7 before 6, 5 before
+             * 4. */
             static const int from[8] = {0, 1, 3, 2, 5, 4, 7, 6};
             int source = from[i] < count && (from[i] ^ 1) < count ? from[i] : i;
 
@@ -157,7 +158,8 @@ static void as_many_requests_as_nccl_has_are_in_flight(void **state)
                          SL_NCCL_SUCCESS);
         assert_non_null(recvs[r]);
     }
-    assert_null(ends_irecv(&e, out[0], 1000, 1)); /* one too many: to be asked again, not an error */
+    assert_null(
+        ends_irecv(&e, out[0], 1000, 1)); /* one too many: to be asked again, not an error */
     for (int s = 0; s < 256; s++)
         sends[s] = ends_isend(&e, in[s], 1000, s % 8);
     for (int s = 255; s >= 0; s--)
@@ -188,7 +190,8 @@ static void registered_memory_is_used_and_put_away(void **state)
     assert_int_equal(net->reg_mr(e.recv, out, BIG, 7, &parent), SL_NCCL_INVALID_ARGUMENT);
     assert_null(parent);
     ends_fill(in, BIG, 3);
-    assert_int_equal(net->irecv(e.recv, 1, &data, &len, &tag, &mr_out, &parent, &recv), SL_NCCL_SUCCESS);
+    assert_int_equal(net->irecv(e.recv, 1, &data, &len, &tag, &mr_out, &parent, &recv),
+                     SL_NCCL_SUCCESS);
     while (send == NULL && ends_now() < end)
         assert_int_equal(net->isend(e.send, in, BIG, tag, mr_in, NULL, &send), SL_NCCL_SUCCESS);
     ends_finish_both(send, NULL, recv, NULL);
@@ -220,7 +223,8 @@ static void what_cannot_be_taken_now_is_no_request(void **state)
         assert_non_null(requests[i] = ends_irecv(&e, out[i], len, tag));
     data = out[SL_NCCL_REQUESTS];
     request = SL_NCCL_RECV_OPTIONAL;
-    assert_int_equal(net->irecv(e.recv, 1, &data, &len, &tag, &mr, &parent, &request), SL_NCCL_SUCCESS);
+    assert_int_equal(net->irecv(e.recv, 1, &data, &len, &tag, &mr, &parent, &request),
+                     SL_NCCL_SUCCESS);
     assert_null(request); /* there are as many as may be */
     for (int i = 0; i < SL_NCCL_REQUESTS; i++)
         ends_finish_both(ends_isend(&e, out[i], len, tag), NULL, requests[i], NULL);
@@ -262,7 +266,8 @@ static void event_of_a_lost_request_ends(struct ends *e, unsigned stops)
     size_t len = sizeof(out);
     int tag = 1, done = 0;
 
-    assert_int_equal(net->irecv(e->recv, 1, &data, &len, &tag, &mr, &parent, &recv), SL_NCCL_SUCCESS);
+    assert_int_equal(net->irecv(e->recv, 1, &data, &len, &tag, &mr, &parent, &recv),
+                     SL_NCCL_SUCCESS);
     assert_int_equal(net->close_send(e->send), SL_NCCL_SUCCESS);
     e->send = NULL;
     while (net->test(recv, &done, NULL) == SL_NCCL_SUCCESS && ends_now() < end)
@@ -278,7 +283,8 @@ static void requests_are_events_of_the_profiler(void **state)
 
     (void)state;
     for (int takes = 0; takes < 2; takes++) {
-        void *data[2] = {out[0], out[1]}, *mrs[2] = {NULL}, *parents[2] = {&in[0], &in[1]}, *recv = NULL, *send = NULL;
+        void *data[2] = {out[0], out[1]}, *mrs[2] = {NULL}, *parents[2] = {&in[0], &in[1]},
+             *recv = NULL, *send = NULL;
         size_t lens[2] = {64, 63};
         int tags[2] = {4, 5};
 
@@ -288,7 +294,8 @@ static void requests_are_events_of_the_profiler(void **state)
         assert_int_equal(net->init(&e.ctx, 1, &config, ends_logger, profile), SL_NCCL_SUCCESS);
         ends_listen(&e);
         ends_meet(&e);
-        assert_int_equal(net->irecv(e.recv, 2, data, lens, tags, mrs, parents, &recv), SL_NCCL_SUCCESS);
+        assert_int_equal(net->irecv(e.recv, 2, data, lens, tags, mrs, parents, &recv),
+                         SL_NCCL_SUCCESS);
         assert_int_equal(told.starts, 2);
         assert_ptr_equal(told.parent, &in[1]);
         assert_int_equal(told.last.is_send, 0);
@@ -300,7 +307,8 @@ static void requests_are_events_of_the_profiler(void **state)
         assert_int_equal(told.starts, 3); /* not of those that were not taken */
         assert_ptr_equal(told.parent, &in[5]);
         assert_true(told.last.is_send == 1 && told.last.len == 60);
-        ends_finish_both(ends_isend(&e, in, 64, 4), NULL, send, NULL); /* without a parent: no event */
+        ends_finish_both(ends_isend(&e, in, 64, 4), NULL, send,
+                         NULL); /* without a parent: no event */
         assert_int_equal(told.starts, 3);
         ends_finish(recv, NULL);
         assert_int_equal(told.stops, takes ? 3 : 0);

@@ -109,9 +109,10 @@ static void a_software_device_is_where_its_interface_is(void **state)
 
 static void a_network_interface_has_its_address_for_a_guid(void **state)
 {
-    static const struct entry texts[] = {{"/sys/class/net/eth7/address", "02:00:5e:10:00:07\n"}, {NULL, NULL}};
-    static const struct entry leads[] = {{"/sys/class/net/eth7/device", BUS}, {BUS "/subsystem", "/sys/bus/pci"},
+    static const struct entry texts[] = {{"/sys/class/net/eth7/address", "02:00:5e:10:00:07\n"},
                                          {NULL, NULL}};
+    static const struct entry leads[] = {
+        {"/sys/class/net/eth7/device", BUS}, {BUS "/subsystem", "/sys/bus/pci"}, {NULL, NULL}};
     struct sl_nccl_device dev;
 
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The environment plugin, by itself and inside the real libnccl, which needs no GPU to load it: the texts that NCCL
- * prints show which settings it got.
+ * The environment plugin, by itself and inside the real libnccl, which needs no GPU to load it: the
+ * texts that NCCL prints show which settings it got.
  */
 #include <dlfcn.h>
 #include <poll.h>
@@ -41,7 +41,8 @@ static void in_child(void (*body)(const struct sl_nccl_env_v1 *))
     assert_true(pid >= 0);
     if (pid == 0) {
         void *library = dlopen(plugin_path, RTLD_NOW | RTLD_LOCAL);
-        const struct sl_nccl_env_v1 *plugin = library != NULL ? dlsym(library, SL_NCCL_ENV_V1_SYMBOL) : NULL;
+        const struct sl_nccl_env_v1 *plugin =
+            library != NULL ? dlsym(library, SL_NCCL_ENV_V1_SYMBOL) : NULL;
 
         alarm(20);
         if (plugin == NULL)
@@ -110,7 +111,8 @@ static void ask_beside_a_long_line(const struct sl_nccl_env_v1 *plugin)
     _exit(0);
 }
 
-/* Where the reader's buffer ends a line goes on: what stands there is no line, also when it looks like one. */
+/* Where the reader's buffer ends a line goes on: what stands there is no line, also when it looks
+ * like one. */
 static void a_line_that_is_too_long_is_left_out_whole(void **state)
 {
     static const char more[] = "NCCL_ALGO=Ring\n\r=1\nNCCL_NEXT=2\n";
@@ -198,7 +200,8 @@ static bool nccl_says(const char *wanted)
         setenv("NCCL_ENV_PLUGIN", plugin_path, 1);
         setenv("SLUICE_NCCL_ENV_FILE", file_path, 1);
         void *library = open_nccl();
-        int (*get_id)(void *) = library != NULL ? (int (*)(void *))dlsym(library, "ncclGetUniqueId") : NULL;
+        int (*get_id)(void *) =
+            library != NULL ? (int (*)(void *))dlsym(library, "ncclGetUniqueId") : NULL;
 
         status = get_id != NULL ? get_id(id) : 97;
         fflush(NULL); /* its lines */

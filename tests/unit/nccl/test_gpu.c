@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GPU memory through the plugin: fake GPUs and fake NICs. Whoever touches GPU memory with the processor is killed, so
- * that each message which arrives was carried by devices alone.
+ * GPU memory through the plugin: fake GPUs and fake NICs. Whoever touches GPU memory with the
+ * processor is killed, so that each message which arrives was carried by devices alone.
  */
 #include "core/err.h"
 #include "tests/unit/nccl/ends.h"
@@ -47,8 +47,9 @@ static void *reg(void *comm, enum place place, void *addr, size_t len)
 {
     void *mr = NULL;
 
-    assert_int_equal(net->reg_mr(comm, addr, len, place == GPU ? SL_NCCL_PTR_CUDA : SL_NCCL_PTR_HOST, &mr),
-                     SL_NCCL_SUCCESS);
+    assert_int_equal(
+        net->reg_mr(comm, addr, len, place == GPU ? SL_NCCL_PTR_CUDA : SL_NCCL_PTR_HOST, &mr),
+        SL_NCCL_SUCCESS);
     assert_non_null(mr);
     return mr;
 }
@@ -78,7 +79,8 @@ static void carry(struct ends *e, enum place from, enum place to, size_t len)
     assert_int_equal(sent, len);
     assert_int_equal(got, len);
     /* Done means that the GPU sees it, so there is no flush left to wait for. */
-    assert_memory_equal(to == GPU ? fake_cuda_seen(rails_cuda, memory(1, to)) : host[1], expected, len);
+    assert_memory_equal(to == GPU ? fake_cuda_seen(rails_cuda, memory(1, to)) : host[1], expected,
+                        len);
     assert_int_equal(net->iflush(e->recv, 1, &data, &size, &e->recv_mr, &flush), SL_NCCL_SUCCESS);
     assert_null(flush);
 }
@@ -147,7 +149,8 @@ static void writes_that_are_not_ordered_are_flushed_before_a_receive_is_done(voi
     ends_part(&e);
 }
 
-/* As NCCL does it: the dmabuf is of whole pages, the memory begins within, and the descriptor is closed at once. */
+/* As NCCL does it: the dmabuf is of whole pages, the memory begins within, and the descriptor is
+ * closed at once. */
 static void *reg_dmabuf(void *comm, char *addr, size_t len)
 {
     struct sl_cuda *table = fake_cuda_table(rails_cuda);
@@ -160,10 +163,13 @@ static void *reg_dmabuf(void *comm, char *addr, size_t len)
     assert_int_equal(table->cuCtxPushCurrent_v2(context), 0);
     table->cuThreadExchangeStreamCaptureMode(&mode);
     assert_int_equal(table->cuMemGetHandleForAddressRange(&fd, page, (len + 2 * PAGE) / PAGE * PAGE,
-                                                          SL_CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0), 0);
+                                                          SL_CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
+                                                          0),
+                     0);
     table->cuCtxPopCurrent_v2(&context);
-    assert_int_equal(net->reg_mr_dmabuf(comm, addr, len, SL_NCCL_PTR_CUDA, (uintptr_t)addr - page, fd, &mr),
-                     SL_NCCL_SUCCESS);
+    assert_int_equal(
+        net->reg_mr_dmabuf(comm, addr, len, SL_NCCL_PTR_CUDA, (uintptr_t)addr - page, fd, &mr),
+        SL_NCCL_SUCCESS);
     assert_non_null(mr);
     close(fd);
     return mr;
@@ -194,10 +200,12 @@ static void what_is_no_gpu_memory_is_refused(void **state)
 
     (void)state;
     ends_make(&e);
-    assert_int_not_equal(net->reg_mr(e.recv, host[0], ROOM, SL_NCCL_PTR_CUDA, &mr), SL_NCCL_SUCCESS);
+    assert_int_not_equal(net->reg_mr(e.recv, host[0], ROOM, SL_NCCL_PTR_CUDA, &mr),
+                         SL_NCCL_SUCCESS);
     assert_null(mr);
     mr = host;
-    assert_int_not_equal(net->reg_mr_dmabuf(e.recv, gpu[1], ROOM, SL_NCCL_PTR_CUDA, 0, -1, &mr), SL_NCCL_SUCCESS);
+    assert_int_not_equal(net->reg_mr_dmabuf(e.recv, gpu[1], ROOM, SL_NCCL_PTR_CUDA, 0, -1, &mr),
+                         SL_NCCL_SUCCESS);
     assert_null(mr);
     ends_part(&e);
 }
@@ -212,13 +220,15 @@ static void what_leaves_its_registration_is_refused(void **state)
     (void)state;
     ends_make(&e);
     mr = reg(e.recv, GPU, gpu[1], PAGE);
-    assert_int_equal(net->irecv(e.recv, 1, &data, &len, &tag, &mr, &parent, &request), SL_NCCL_INVALID_ARGUMENT);
+    assert_int_equal(net->irecv(e.recv, 1, &data, &len, &tag, &mr, &parent, &request),
+                     SL_NCCL_INVALID_ARGUMENT);
     assert_null(request);
     assert_int_equal(net->dereg_mr(e.recv, mr), SL_NCCL_SUCCESS);
     ends_part(&e);
 }
 
-/* NCCL frees after it has deregistered, with requests in flight: no device may reach the memory any more. */
+/* NCCL frees after it has deregistered, with requests in flight: no device may reach the memory any
+ * more. */
 static void gpu_memory_that_is_put_away_under_a_request_is_not_touched_again(void **state)
 {
     struct ends e;
@@ -245,13 +255,16 @@ static void gpu_memory_that_is_put_away_under_a_request_is_not_touched_again(voi
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(nccl_is_offered_gpu_memory_unless_something_is_in_the_way, up, down),
+        cmocka_unit_test_setup_teardown(nccl_is_offered_gpu_memory_unless_something_is_in_the_way,
+                                        up, down),
         cmocka_unit_test_setup_teardown(gpu_memory_is_carried_by_devices_alone, up, down),
-        cmocka_unit_test_setup_teardown(writes_that_are_not_ordered_are_flushed_before_a_receive_is_done, up, down),
+        cmocka_unit_test_setup_teardown(
+            writes_that_are_not_ordered_are_flushed_before_a_receive_is_done, up, down),
         cmocka_unit_test_setup_teardown(a_dmabuf_of_nccls_is_taken, up, down),
         cmocka_unit_test_setup_teardown(what_is_no_gpu_memory_is_refused, up, down),
         cmocka_unit_test_setup_teardown(what_leaves_its_registration_is_refused, up, down),
-        cmocka_unit_test_setup_teardown(gpu_memory_that_is_put_away_under_a_request_is_not_touched_again, up, down),
+        cmocka_unit_test_setup_teardown(
+            gpu_memory_that_is_put_away_under_a_request_is_not_touched_again, up, down),
     };
 
     return cmocka_run_group_tests_name("gpu", tests, NULL, NULL);

@@ -24,8 +24,8 @@ static const struct sl_nccl_net_v11 *const net = &ncclNetPlugin_v11;
 
 static void memory_that_is_put_away_under_a_request_is_not_touched_again(void **state)
 {
-    uint8_t *in = malloc(BIG), *out = mmap(NULL, BIG, PROT_READ | PROT_WRITE,
-                                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint8_t *in = malloc(BIG),
+            *out = mmap(NULL, BIG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     void *mr = NULL, *recv = NULL, *parent = NULL, *data = out, *send;
     size_t len = BIG;
     int tag = 1, done = 0;
@@ -35,7 +35,8 @@ static void memory_that_is_put_away_under_a_request_is_not_touched_again(void **
     ends_make(&e);
     memset(in, 1, BIG);
     assert_int_equal(net->reg_mr(e.recv, out, BIG, SL_NCCL_PTR_HOST, &mr), SL_NCCL_SUCCESS);
-    assert_int_equal(net->irecv(e.recv, 1, &data, &len, &tag, &mr, &parent, &recv), SL_NCCL_SUCCESS);
+    assert_int_equal(net->irecv(e.recv, 1, &data, &len, &tag, &mr, &parent, &recv),
+                     SL_NCCL_SUCCESS);
     send = ends_isend(&e, in, BIG, 1);
     assert_int_equal(net->dereg_mr(e.recv, mr), SL_NCCL_SUCCESS);
     munmap(out, BIG); /* a touch is a crash */
@@ -51,7 +52,8 @@ static void memory_that_is_put_away_under_a_request_is_not_touched_again(void **
 /* The same at the other end, whose bytes the transport may still be reading. */
 static void memory_that_is_put_away_under_a_send_is_not_read_again(void **state)
 {
-    uint8_t *in = mmap(NULL, BIG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *out = malloc(BIG);
+    uint8_t *in = mmap(NULL, BIG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+            *out = malloc(BIG);
     uint64_t end = ends_now() + ENDS_PATIENCE_NS;
     void *mr = NULL, *send = NULL;
     int done = 0;
@@ -79,7 +81,8 @@ static void memory_of_another_connection_is_refused(void **state)
 
     (void)state;
     ends_make(&e);
-    assert_int_equal(net->reg_mr(e.recv, bytes, sizeof(bytes), SL_NCCL_PTR_HOST, &mr), SL_NCCL_SUCCESS);
+    assert_int_equal(net->reg_mr(e.recv, bytes, sizeof(bytes), SL_NCCL_PTR_HOST, &mr),
+                     SL_NCCL_SUCCESS);
     assert_int_equal(net->isend(e.send, bytes, 8, 1, mr, NULL, &request), SL_NCCL_INVALID_ARGUMENT);
     assert_null(request);
     assert_int_equal(net->dereg_mr(e.recv, mr), SL_NCCL_SUCCESS);
@@ -112,7 +115,8 @@ static void what_was_sent_arrives_though_the_sender_closes(void **state)
     free(out);
 }
 
-/* A few bytes are the sender's again when a transport has a copy of them, which may not have left yet. */
+/* A few bytes are the sender's again when a transport has a copy of them, which may not have left
+ * yet. */
 static void what_was_copied_arrives_though_the_sender_closes_at_once(void **state)
 {
     uint8_t in[512], out[512];
@@ -135,8 +139,8 @@ static void what_was_copied_arrives_though_the_sender_closes_at_once(void **stat
     }
 }
 
-/* These transports have no use for GPU memory and say so: NCCL asks for none then. Who registers some all the same is
- * told, and what a flush would wait for has happened. */
+/* These transports have no use for GPU memory and say so: NCCL asks for none then. Who registers
+ * some all the same is told, and what a flush would wait for has happened. */
 static void gpu_memory_is_refused_where_no_transport_takes_it(void **state)
 {
     struct sl_nccl_net_props_v11 props;
@@ -153,10 +157,13 @@ static void gpu_memory_is_refused_where_no_transport_takes_it(void **state)
                      SL_NCCL_INVALID_ARGUMENT);
     assert_null(mr);
     mr = bytes;
-    assert_int_not_equal(net->reg_mr_dmabuf(e.recv, bytes, sizeof(bytes), SL_NCCL_PTR_CUDA, 0, 0, &mr), SL_NCCL_SUCCESS);
+    assert_int_not_equal(
+        net->reg_mr_dmabuf(e.recv, bytes, sizeof(bytes), SL_NCCL_PTR_CUDA, 0, 0, &mr),
+        SL_NCCL_SUCCESS);
     assert_null(mr);
     mr = bytes;
-    assert_int_not_equal(net->reg_mr(e.recv, bytes, sizeof(bytes), SL_NCCL_PTR_CUDA, &mr), SL_NCCL_SUCCESS);
+    assert_int_not_equal(net->reg_mr(e.recv, bytes, sizeof(bytes), SL_NCCL_PTR_CUDA, &mr),
+                         SL_NCCL_SUCCESS);
     assert_null(mr);
     assert_int_equal(net->iflush(e.recv, 1, &data, &len, &mr, &request), SL_NCCL_SUCCESS);
     assert_null(request);
@@ -184,8 +191,9 @@ static void a_peer_that_is_gone_is_a_remote_error(void **state)
     assert_false(done);
     if (strstr(ends_warning, "the peer at ") == NULL || strstr(ends_warning, "rank -1") != NULL)
         fail_msg("who is gone is not said: %s", ends_warning);
-    assert_int_equal(net->irecv(e.recv, 1, (void *[]){out}, (size_t[]){1}, (int[]){1}, (void *[]){NULL},
-                                (void *[]){NULL}, &request), SL_NCCL_REMOTE_ERROR);
+    assert_int_equal(net->irecv(e.recv, 1, (void *[]){out}, (size_t[]){1}, (int[]){1},
+                                (void *[]){NULL}, (void *[]){NULL}, &request),
+                     SL_NCCL_REMOTE_ERROR);
     assert_null(request);
     for (int i = 0; i < 100; i++)
         assert_int_equal(net->test(recv, &done, NULL), SL_NCCL_REMOTE_ERROR);
@@ -208,8 +216,10 @@ static void in_a_child(struct ends *e, void *request)
     size_t size = sizeof(bytes);
     int tag = 1, done = 0;
 
-    CHILD_EXPECT(net->isend(e->send, bytes, sizeof(bytes), 1, NULL, NULL, &other) == SL_NCCL_INVALID_ARGUMENT);
-    CHILD_EXPECT(net->irecv(e->recv, 1, &memory, &size, &tag, &mr, NULL, &other) == SL_NCCL_INVALID_ARGUMENT);
+    CHILD_EXPECT(net->isend(e->send, bytes, sizeof(bytes), 1, NULL, NULL, &other) ==
+                 SL_NCCL_INVALID_ARGUMENT);
+    CHILD_EXPECT(net->irecv(e->recv, 1, &memory, &size, &tag, &mr, NULL, &other) ==
+                 SL_NCCL_INVALID_ARGUMENT);
     CHILD_EXPECT(net->test(request, &done, NULL) == SL_NCCL_INVALID_ARGUMENT);
     CHILD_EXPECT(net->reg_mr(e->send, bytes, sizeof(bytes), 1, &mr) == SL_NCCL_INVALID_ARGUMENT);
     CHILD_EXPECT(net->listen(e->ctx, 0, handle, &other) == SL_NCCL_INVALID_ARGUMENT);
@@ -313,7 +323,8 @@ static void callers_without_a_context_are_served(void **state)
 {
     const struct sl_nccl_net_v6 *old = &ncclNetPlugin_v6;
     uint8_t handle[SL_NCCL_HANDLE_BYTES], out[16] = "";
-    void *listen = NULL, *send = NULL, *recv = NULL, *request = NULL, *sent = NULL, *data = out, *mr = NULL;
+    void *listen = NULL, *send = NULL, *recv = NULL, *request = NULL, *sent = NULL, *data = out,
+         *mr = NULL;
     uint64_t end = ends_now() + ENDS_PATIENCE_NS;
     int len = 16, tag = 0, count;
 
@@ -330,8 +341,9 @@ static void callers_without_a_context_are_served(void **state)
     assert_true(send != NULL && recv != NULL);
     assert_int_equal(old->irecv(recv, 1, &data, &len, &tag, &mr, &request), SL_NCCL_SUCCESS);
     while (sent == NULL && ends_now() < end)
-        assert_int_equal(old->isend(send, (void *)(uintptr_t)"fifteen letters", 16, 0, NULL, &sent),
-                         SL_NCCL_SUCCESS);
+        assert_int_equal(
+            old->isend(send, (void *)(uintptr_t) "fifteen letters", 16, 0, NULL, &sent),
+            SL_NCCL_SUCCESS);
     ends_finish_both(sent, NULL, request, NULL);
     assert_string_equal((char *)out, "fifteen letters");
     old->close_send(send);

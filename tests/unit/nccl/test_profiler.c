@@ -70,8 +70,8 @@ static struct view look(void)
 
 static void *start_step(void *ctx, void *op, int step)
 {
-    struct sl_nccl_profile_event_v5 what = {.type = SL_NCCL_PROFILE_PROXY_STEP, .parent = op, .rank = 5,
-                                            .proxy_step.step = step};
+    struct sl_nccl_profile_event_v5 what = {
+        .type = SL_NCCL_PROFILE_PROXY_STEP, .parent = op, .rank = 5, .proxy_step.step = step};
     void *event = NULL;
 
     assert_int_equal(profiler->start(ctx, &event, &what), SL_NCCL_SUCCESS);
@@ -103,7 +103,8 @@ static void settings_choose_the_kinds(void **state)
     assert_int_equal(mask, SL_NCCL_PROFILE_COLL | SL_NCCL_PROFILE_P2P | SL_NCCL_PROFILE_PROXY_OP);
     profiler->finalize(ctx);
     ctx = start_profile("steps", &mask);
-    assert_true((mask & SL_NCCL_PROFILE_PROXY_STEP) != 0 && (mask & SL_NCCL_PROFILE_KERNEL_CH) == 0);
+    assert_true((mask & SL_NCCL_PROFILE_PROXY_STEP) != 0 &&
+                (mask & SL_NCCL_PROFILE_KERNEL_CH) == 0);
     profiler->finalize(ctx);
     ctx = start_profile("kernels", &mask);
     assert_true((mask & SL_NCCL_PROFILE_KERNEL_CH) != 0);
@@ -119,24 +120,37 @@ static void a_collective_and_its_parts_are_recorded(void **state)
 {
     int mask;
     void *ctx = start_profile("kernels", &mask), *coll = NULL, *op = NULL, *step, *kernel = NULL;
-    struct sl_nccl_profile_event_v5 what = {
-        .type = SL_NCCL_PROFILE_COLL, .rank = 5,
-        .coll = {.seq = 12, .func = "AllReduce", .count = 1000, .datatype = "ncclFloat32", .algo = "RING",
-                 .proto = "SIMPLE", .channels = 2}};
+    struct sl_nccl_profile_event_v5 what = {.type = SL_NCCL_PROFILE_COLL,
+                                            .rank = 5,
+                                            .coll = {.seq = 12,
+                                                     .func = "AllReduce",
+                                                     .count = 1000,
+                                                     .datatype = "ncclFloat32",
+                                                     .algo = "RING",
+                                                     .proto = "SIMPLE",
+                                                     .channels = 2}};
     union sl_nccl_profile_args args = {.proxy_step.bytes = 4096}, gpu = {.kernel_ch.gpu_ns = 500};
     struct view view;
     const struct sl_nccl_event_record *r;
 
     (void)state;
     profiler->start(ctx, &coll, &what);
-    what = (struct sl_nccl_profile_event_v5){
-        .type = SL_NCCL_PROFILE_PROXY_OP, .parent = coll, .rank = 5,
-        .proxy_op = {.pid = getpid(), .channel = 1, .peer = 6, .steps = 4, .chunk_bytes = 4096, .is_send = 1}};
+    what = (struct sl_nccl_profile_event_v5){.type = SL_NCCL_PROFILE_PROXY_OP,
+                                             .parent = coll,
+                                             .rank = 5,
+                                             .proxy_op = {.pid = getpid(),
+                                                          .channel = 1,
+                                                          .peer = 6,
+                                                          .steps = 4,
+                                                          .chunk_bytes = 4096,
+                                                          .is_send = 1}};
     profiler->start(ctx, &op, &what);
     step = start_step(ctx, op, 0);
     for (int i = 0; i < 100; i++)
-        profiler->state(step, i == 0 ? SL_NCCL_STATE_SEND_GPU_WAIT : SL_NCCL_STATE_SEND_PEER_WAIT, NULL);
-    what = (struct sl_nccl_profile_event_v5){.type = SL_NCCL_PROFILE_KERNEL_CH, .parent = coll,
+        profiler->state(step, i == 0 ? SL_NCCL_STATE_SEND_GPU_WAIT : SL_NCCL_STATE_SEND_PEER_WAIT,
+                        NULL);
+    what = (struct sl_nccl_profile_event_v5){.type = SL_NCCL_PROFILE_KERNEL_CH,
+                                             .parent = coll,
                                              .kernel_ch = {.channel = 1, .gpu_ns = 100}};
     profiler->start(ctx, &kernel, &what);
     assert_true(coll != NULL && op != NULL && step != NULL && kernel != NULL);
@@ -163,7 +177,8 @@ static void a_collective_and_its_parts_are_recorded(void **state)
     assert_int_equal(r->turn, 1);
     assert_int_equal(r->type, SL_NCCL_EVENT_PROXY_STEP);
     assert_int_equal(r->step.bytes, 4096);
-    assert_true(r->step.wait_ns[0] + r->step.wait_ns[1] + r->step.wait_ns[2] <= r->stop_ns - r->start_ns);
+    assert_true(r->step.wait_ns[0] + r->step.wait_ns[1] + r->step.wait_ns[2] <=
+                r->stop_ns - r->start_ns);
     assert_true(r->step.wait_ns[1] > 0);
     assert_int_equal(view.ring[1].kernel.gpu_stop_ns, 500);
     assert_int_equal(view.ring[2].proxy.peer, 6);
@@ -228,10 +243,10 @@ static void every_version_says_the_same(void **state)
 {
     int mask = 0;
     void *a = NULL, *b = NULL, *event = NULL;
-    struct sl_nccl_profile_event_v4 four = {.type = SL_NCCL_PROFILE_P2P, .rank = 3,
-                                            .p2p = {.func = "Send", .count = 9, .peer = 4}};
-    struct sl_nccl_profile_event_v6 six = {.type = SL_NCCL_PROFILE_P2P, .rank = 3,
-                                           .p2p = {.func = "Send", .count = 9, .peer = 4}};
+    struct sl_nccl_profile_event_v4 four = {
+        .type = SL_NCCL_PROFILE_P2P, .rank = 3, .p2p = {.func = "Send", .count = 9, .peer = 4}};
+    struct sl_nccl_profile_event_v6 six = {
+        .type = SL_NCCL_PROFILE_P2P, .rank = 3, .p2p = {.func = "Send", .count = 9, .peer = 4}};
     struct sl_nccl_profile_event_v6 copy = {.type = SL_NCCL_PROFILE_CE_COLL};
     struct view view;
 
@@ -270,7 +285,8 @@ static void a_parent_of_another_process_is_none(void **state)
 
     (void)state;
     for (int other = 0; other < 2; other++) {
-        struct sl_nccl_profile_event_v5 what = {.type = SL_NCCL_PROFILE_PROXY_OP, .parent = (void *)(uintptr_t)0x5001,
+        struct sl_nccl_profile_event_v5 what = {.type = SL_NCCL_PROFILE_PROXY_OP,
+                                                .parent = (void *)(uintptr_t)0x5001,
                                                 .proxy_op = {.pid = getpid() + other}};
 
         profiler->start(ctx, &event, &what);
@@ -289,7 +305,8 @@ static void what_version_7_adds_is_recorded(void **state)
     int mask = 0;
     void *ctx = NULL, *coll = NULL, *p2p = NULL, *kernel = NULL, *phase = NULL;
     struct sl_nccl_profile_event_v7 what = {
-        .type = SL_NCCL_PROFILE_COLL, .coll = {.func = "AllGather", .channels = 255, .symmetric = true, .tag = 77}};
+        .type = SL_NCCL_PROFILE_COLL,
+        .coll = {.func = "AllGather", .channels = 255, .symmetric = true, .tag = 77}};
     union sl_nccl_profile_args gpu = {.kernel_ch.gpu_ns = 900};
     struct view view;
 
@@ -302,13 +319,17 @@ static void what_version_7_adds_is_recorded(void **state)
     assert_int_equal(ncclProfiler_v7.init(&ctx, 7, &mask, NULL, 1, 8, 3, NULL), SL_NCCL_SUCCESS);
     assert_true((mask & SL_NCCL_PROFILE_KERNEL_PHASE) != 0);
     ncclProfiler_v7.start(ctx, &coll, &what);
-    what = (struct sl_nccl_profile_event_v7){.type = SL_NCCL_PROFILE_P2P, .p2p = {.func = "Send", .peer = 4, .tag = 78}};
+    what = (struct sl_nccl_profile_event_v7){.type = SL_NCCL_PROFILE_P2P,
+                                             .p2p = {.func = "Send", .peer = 4, .tag = 78}};
     ncclProfiler_v7.start(ctx, &p2p, &what);
-    what = (struct sl_nccl_profile_event_v7){.type = SL_NCCL_PROFILE_KERNEL_CH, .parent = coll,
+    what = (struct sl_nccl_profile_event_v7){.type = SL_NCCL_PROFILE_KERNEL_CH,
+                                             .parent = coll,
                                              .kernel_ch = {.channel = 2, .gpu_ns = 100}};
     ncclProfiler_v7.start(ctx, &kernel, &what);
-    what = (struct sl_nccl_profile_event_v7){.type = SL_NCCL_PROFILE_KERNEL_PHASE, .parent = kernel,
-                                             .kernel_phase = {.channel = 2, .phase = 1, .gpu_ns = 200}};
+    what = (struct sl_nccl_profile_event_v7){
+        .type = SL_NCCL_PROFILE_KERNEL_PHASE,
+        .parent = kernel,
+        .kernel_phase = {.channel = 2, .phase = 1, .gpu_ns = 200}};
     ncclProfiler_v7.start(ctx, &phase, &what);
     ncclProfiler_v7.state(phase, SL_NCCL_STATE_PHASE_STOP, &gpu);
     ncclProfiler_v7.stop(phase);
@@ -352,8 +373,8 @@ static void the_tool_prints_what_is_over_and_what_is_going_on(void **state)
     static char text[65536];
     int mask;
     void *ctx = start_profile("steps", &mask), *coll = NULL, *step;
-    struct sl_nccl_profile_event_v5 what = {.type = SL_NCCL_PROFILE_COLL, .rank = 5,
-                                            .coll = {.seq = 3, .func = "All\"Gather"}};
+    struct sl_nccl_profile_event_v5 what = {
+        .type = SL_NCCL_PROFILE_COLL, .rank = 5, .coll = {.seq = 3, .func = "All\"Gather"}};
 
     (void)state;
     if (tool_path == NULL) {
@@ -381,7 +402,8 @@ static void the_tool_prints_what_is_over_and_what_is_going_on(void **state)
 
 /* ---- the tool and files of others ---- */
 
-/* Runs the tool on a file or a process; returns its exit status, out what it says on both streams. */
+/* Runs the tool on a file or a process; returns its exit status, out what it says on both
+ * streams. */
 static int run_tool(const char *given, char *out, size_t cap)
 {
     char command[512];
@@ -402,10 +424,14 @@ static int run_tool(const char *given, char *out, size_t cap)
 /* A file of events of process pid in the shared folder, as its writer leaves it. */
 static int make_file(int pid, uint32_t ring, char *path, size_t cap)
 {
-    struct sl_nccl_events head = {
-        .magic = SL_NCCL_EVENTS_MAGIC, .version = SL_NCCL_EVENTS_VERSION, .header_bytes = sizeof(head),
-        .record_bytes = sizeof(struct sl_nccl_event_record), .slots = 1, .ring = ring, .pid = pid,
-        .written = ring};
+    struct sl_nccl_events head = {.magic = SL_NCCL_EVENTS_MAGIC,
+                                  .version = SL_NCCL_EVENTS_VERSION,
+                                  .header_bytes = sizeof(head),
+                                  .record_bytes = sizeof(struct sl_nccl_event_record),
+                                  .slots = 1,
+                                  .ring = ring,
+                                  .pid = pid,
+                                  .written = ring};
     int fd;
 
     snprintf(path, cap, SL_NCCL_EVENTS_PATH "-%d-0", pid);
@@ -413,7 +439,8 @@ static int make_file(int pid, uint32_t ring, char *path, size_t cap)
     fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     assert_true(fd >= 0);
     assert_int_equal(write(fd, &head, sizeof(head)), sizeof(head));
-    assert_int_equal(ftruncate(fd, (off_t)(sizeof(head) + (1 + (size_t)ring) * sizeof(struct sl_nccl_event_record))),
+    assert_int_equal(ftruncate(fd, (off_t)(sizeof(head) + (1 + (size_t)ring) *
+                                                              sizeof(struct sl_nccl_event_record))),
                      0);
     return fd;
 }

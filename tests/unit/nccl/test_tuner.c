@@ -26,7 +26,9 @@ static void rules_are_read_part_by_part(void **state)
     (void)state;
     assert_int_equal(sl_nccl_rules_read("all_reduce:1M-64M=ring/simple,channels=4,chunk=512k; "
                                         "ALL_GATHER=*/LL128;*:-4k=tree/*;broadcast:2k-=ring/ll\n"
-                                        "# a comment\n\n*=*/simple", &rules), 0);
+                                        "# a comment\n\n*=*/simple",
+                                        &rules),
+                     0);
     assert_int_equal(rules.count, 5);
     assert_int_equal(rules.rules[0].func, SL_NCCL_ALL_REDUCE);
     assert_int_equal(rules.rules[0].bytes_min, 1 << 20);
@@ -49,10 +51,17 @@ static void rules_are_read_part_by_part(void **state)
 
 static void what_is_no_rule_is_named(void **state)
 {
-    static const char *const wrong[] = {
-        "all_reduce", "=ring/simple", "all_reduce=ring", "all_reduce=ring/simpel", "sum=ring/ll",
-        "all_reduce:5=ring/ll", "all_reduce:x-y=ring/ll", "all_reduce=ring/ll,channels=0",
-        "all_reduce=ring/ll,chanels=2", "all_reduce=ring/ll,", "all_reduce:=ring/ll"};
+    static const char *const wrong[] = {"all_reduce",
+                                        "=ring/simple",
+                                        "all_reduce=ring",
+                                        "all_reduce=ring/simpel",
+                                        "sum=ring/ll",
+                                        "all_reduce:5=ring/ll",
+                                        "all_reduce:x-y=ring/ll",
+                                        "all_reduce=ring/ll,channels=0",
+                                        "all_reduce=ring/ll,chanels=2",
+                                        "all_reduce=ring/ll,",
+                                        "all_reduce:=ring/ll"};
     struct sl_nccl_rules rules;
 
     (void)state;
@@ -69,7 +78,8 @@ static void the_first_rule_that_fits_counts(void **state)
     struct sl_nccl_rules rules;
 
     (void)state;
-    assert_int_equal(sl_nccl_rules_read("all_reduce:4k-8k=tree/ll;all_reduce=ring/simple", &rules), 0);
+    assert_int_equal(sl_nccl_rules_read("all_reduce:4k-8k=tree/ll;all_reduce=ring/simple", &rules),
+                     0);
     assert_ptr_equal(sl_nccl_rule_for(&rules, SL_NCCL_ALL_REDUCE, 4096), &rules.rules[0]);
     assert_ptr_equal(sl_nccl_rule_for(&rules, SL_NCCL_ALL_REDUCE, 8192), &rules.rules[0]);
     assert_ptr_equal(sl_nccl_rule_for(&rules, SL_NCCL_ALL_REDUCE, 8193), &rules.rules[1]);
@@ -127,8 +137,9 @@ static void without_a_setting_nccl_chooses(void **state)
     fill(costs);
     memcpy(before, costs, sizeof(before));
     assert_int_equal(ncclTunerPlugin_v6.init(&ctx, 1, 2, 2, NULL, NULL, NULL), SL_NCCL_SUCCESS);
-    assert_int_equal(ncclTunerPlugin_v6.choose(ctx, SL_NCCL_ALL_REDUCE, 1 << 20, 1, (float **)(void *)costs,
-                                               SL_NCCL_ALGOS, SL_NCCL_PROTOS, 0, &channels),
+    assert_int_equal(ncclTunerPlugin_v6.choose(ctx, SL_NCCL_ALL_REDUCE, 1 << 20, 1,
+                                               (float **)(void *)costs, SL_NCCL_ALGOS,
+                                               SL_NCCL_PROTOS, 0, &channels),
                      SL_NCCL_SUCCESS);
     assert_int_equal(ncclTunerPlugin_v6.chunk(ctx, SL_NCCL_ALL_REDUCE, 1, 1, 2, 1, &chunk),
                      SL_NCCL_SUCCESS);
@@ -160,14 +171,16 @@ static void a_file_of_rules_is_followed(void **state)
     assert_int_equal(ncclTunerPlugin_v3.init(2, 2, NULL, &ctx), SL_NCCL_SUCCESS);
     assert_non_null(ctx);
     fill(costs);
-    assert_int_equal(ncclTunerPlugin_v3.choose(ctx, SL_NCCL_ALL_REDUCE, 1 << 20, 1, (float **)(void *)costs,
-                                               SL_NCCL_ALGOS, SL_NCCL_PROTOS, &channels),
+    assert_int_equal(ncclTunerPlugin_v3.choose(ctx, SL_NCCL_ALL_REDUCE, 1 << 20, 1,
+                                               (float **)(void *)costs, SL_NCCL_ALGOS,
+                                               SL_NCCL_PROTOS, &channels),
                      SL_NCCL_SUCCESS);
-    assert_true(costs[SL_NCCL_ALGO_TREE * SL_NCCL_PROTOS + SL_NCCL_PROTO_SIMPLE] == SL_NCCL_COST_IGNORE);
+    assert_true(costs[SL_NCCL_ALGO_TREE * SL_NCCL_PROTOS + SL_NCCL_PROTO_SIMPLE] ==
+                SL_NCCL_COST_IGNORE);
     assert_true(costs[SL_NCCL_ALGO_RING * SL_NCCL_PROTOS + SL_NCCL_PROTO_SIMPLE] > 0);
     assert_int_equal(channels, 2);
-    ncclTunerPlugin_v6.chunk(ctx, SL_NCCL_ALL_REDUCE, 1 << 20, SL_NCCL_ALGO_RING, SL_NCCL_PROTO_SIMPLE, 2,
-                             &chunk);
+    ncclTunerPlugin_v6.chunk(ctx, SL_NCCL_ALL_REDUCE, 1 << 20, SL_NCCL_ALGO_RING,
+                             SL_NCCL_PROTO_SIMPLE, 2, &chunk);
     assert_int_equal(chunk, 4 << 20);
     ncclTunerPlugin_v3.finalize(ctx);
     unsetenv("SLUICE_NCCL_TUNER");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Handles, words of the handshake and announcements: there and back, and what damage does to them. */
+/* Handles, words of the handshake and announcements: there and back, and what damage does to
+ * them. */
 #include "core/err.h"
 #include "core/rng.h"
 #include "tools/nccl/wire.h"
@@ -20,7 +21,8 @@ static struct sl_nccl_place place(const char *text, bool loopback)
 
     if (strchr(text, ':') != NULL) {
         out.addr.ss_family = AF_INET6;
-        assert_int_equal(inet_pton(AF_INET6, text, &((struct sockaddr_in6 *)&out.addr)->sin6_addr), 1);
+        assert_int_equal(inet_pton(AF_INET6, text, &((struct sockaddr_in6 *)&out.addr)->sin6_addr),
+                         1);
     } else {
         out.addr.ss_family = AF_INET;
         assert_int_equal(inet_pton(AF_INET, text, &((struct sockaddr_in *)&out.addr)->sin_addr), 1);
@@ -106,9 +108,13 @@ static void every_word_comes_back_as_it_was(void **state)
 {
     (void)state;
     for (int kind = SL_NCCL_HELLO; kind <= SL_NCCL_PROOF; kind++) {
-        struct sl_nccl_word before = {.kind = (enum sl_nccl_word_kind)kind, .way = 2, .ways = 0xb,
-                                      .version = SL_NCCL_WIRE_VERSION, .host = 77,
-                                      .addr = {.len = 5, .bytes = "abcd"}, .text = "it is raining"};
+        struct sl_nccl_word before = {.kind = (enum sl_nccl_word_kind)kind,
+                                      .way = 2,
+                                      .ways = 0xb,
+                                      .version = SL_NCCL_WIRE_VERSION,
+                                      .host = 77,
+                                      .addr = {.len = 5, .bytes = "abcd"},
+                                      .text = "it is raining"};
         struct sl_nccl_word after;
         uint8_t bytes[SL_NCCL_WORD_MAX];
         size_t len = sl_nccl_word_encode(&before, bytes);
@@ -131,8 +137,12 @@ static void every_word_comes_back_as_it_was(void **state)
 
 static void a_sealed_word_opens_only_unchanged_and_in_its_turn(void **state)
 {
-    struct sl_nccl_word offer = {.kind = SL_NCCL_OFFER, .way = 2, .addr = {.len = 5, .bytes = "abcd"}}, after;
-    uint8_t key[SL_DIGEST_BYTES] = {3}, bytes[SL_NCCL_WORD_MAX + SL_SEAL_BYTES], copy[sizeof(bytes)];
+    struct sl_nccl_word offer = {.kind = SL_NCCL_OFFER,
+                                 .way = 2,
+                                 .addr = {.len = 5, .bytes = "abcd"}},
+                        after;
+    uint8_t key[SL_DIGEST_BYTES] = {3}, bytes[SL_NCCL_WORD_MAX + SL_SEAL_BYTES],
+            copy[sizeof(bytes)];
     int len = sl_nccl_word_seal(bytes, sl_nccl_word_encode(&offer, bytes), key, 4);
 
     (void)state;
@@ -147,12 +157,14 @@ static void a_sealed_word_opens_only_unchanged_and_in_its_turn(void **state)
         copy[i] ^= 1;
         int got = sl_nccl_word_unseal(copy, (size_t)len, key, 4);
 
-        assert_true(got == -EBADMSG || (got == 0 && (i == 6 || i == 7))); /* a longer word is awaited */
+        assert_true(got == -EBADMSG ||
+                    (got == 0 && (i == 6 || i == 7))); /* a longer word is awaited */
     }
     memcpy(copy, bytes, sizeof(copy));
     assert_int_equal(sl_nccl_word_unseal(copy, (size_t)len, key, 5), -EBADMSG);
     assert_int_equal(sl_nccl_word_unseal(bytes, (size_t)len, key, 4), len);
-    assert_int_equal(sl_nccl_word_decode(bytes, (size_t)len - SL_SEAL_BYTES, &after), len - SL_SEAL_BYTES);
+    assert_int_equal(sl_nccl_word_decode(bytes, (size_t)len - SL_SEAL_BYTES, &after),
+                     len - SL_SEAL_BYTES);
     assert_memory_equal(after.addr.bytes, "abcd", 5);
 }
 
@@ -162,7 +174,8 @@ static void strangers_are_known_by_their_first_bytes(void **state)
 
     (void)state;
     assert_int_equal(sl_nccl_word_decode((const uint8_t *)"G", 1, &word), -EBADMSG);
-    assert_int_equal(sl_nccl_word_decode((const uint8_t *)"GET / HTTP/1.1\r\n", 16, &word), -EBADMSG);
+    assert_int_equal(sl_nccl_word_decode((const uint8_t *)"GET / HTTP/1.1\r\n", 16, &word),
+                     -EBADMSG);
     assert_int_equal(sl_nccl_word_decode((const uint8_t *)"SLNX", 4, &word), -EBADMSG);
     assert_int_equal(sl_nccl_word_decode((const uint8_t *)"SLN", 3, &word), 0);
 }

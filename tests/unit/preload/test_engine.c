@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A communicator beside an application's own comes about on all ranks or on none. Ranks are threads; the
- * application's allgather is a table and a barrier. */
+/* A communicator beside an application's own comes about on all ranks or on none. Ranks are
+ * threads; the application's allgather is a table and a barrier. */
 #include "core/err.h"
 #include "tools/preload/engine.h"
 
@@ -43,15 +43,20 @@ static int allgather(void *arg, const void *in, size_t len, void *out)
     if (self->rank == 0)
         job->rounds++;
     pthread_barrier_wait(&job->barrier);
-    return job->breaks_at != 0 && job->rounds >= job->breaks_at ? sl_fail(-EIO, "the original is lost") : 0;
+    return job->breaks_at != 0 && job->rounds >= job->breaks_at
+               ? sl_fail(-EIO, "the original is lost")
+               : 0;
 }
 
 static void *live(void *arg)
 {
     struct rank *self = arg;
     struct job *job = self->job;
-    struct sl_preload_peers peers = {.rank = self->rank, .size = RANKS, .arg = self,
-                                     .allgather = allgather, .timeout_ms = 20000,
+    struct sl_preload_peers peers = {.rank = self->rank,
+                                     .size = RANKS,
+                                     .arg = self,
+                                     .allgather = allgather,
+                                     .timeout_ms = 20000,
                                      .facts = job->facts[self->rank],
                                      .refuse = job->refuse[self->rank]};
     struct sluice_comm *comm = NULL;

@@ -55,12 +55,14 @@ static void any_order_of_adding_and_removing_ends_as_in_an_array(void **state)
         there[h] = !there[h];
     }
     for (unsigned h = 0; h < HANDLES; h++)
-        assert_ptr_equal(sl_preload_map_get(&map, 1 + (uintptr_t)h * 1024), there[h] ? &values[h] : NULL);
+        assert_ptr_equal(sl_preload_map_get(&map, 1 + (uintptr_t)h * 1024),
+                         there[h] ? &values[h] : NULL);
     while (sl_preload_map_pop(&map) != NULL)
         ;
 }
 
-/* Each thread adds, finds and removes handles of its own, while the table grows under all of them. */
+/* Each thread adds, finds and removes handles of its own, while the table grows under all of
+ * them. */
 static void *live(void *arg)
 {
     uintptr_t base = (uintptr_t)arg << 32;

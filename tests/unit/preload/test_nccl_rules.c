@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rules of SLUICE_PRELOAD_NCCL; and the numbers of the shim's NCCL interface beside NCCL's own header. */
+/* Rules of SLUICE_PRELOAD_NCCL; and the numbers of the shim's NCCL interface beside NCCL's own
+ * header. */
 #include "tools/preload/nccl/rules.h"
 #include "tools/preload/nccl_calls.h"
 
@@ -61,8 +62,10 @@ static void later_words_count_over_earlier_ones(void **state)
 static void what_is_not_understood_is_quoted(void **state)
 {
     static const char *const wrong[][2] = {
-        {"allredoce", "'allredoce' is no call"}, {"allreduce:1M", "'1M' is no range"},
-        {"allreduce:2M-1M", "'2M-1M' is no range"}, {"allreduce:x-y", "'x-y' is no range"},
+        {"allredoce", "'allredoce' is no call"},
+        {"allreduce:1M", "'1M' is no range"},
+        {"allreduce:2M-1M", "'2M-1M' is no range"},
+        {"allreduce:x-y", "'x-y' is no range"},
         {"send", "'send' is no call"},
     };
 

@@ -51,10 +51,17 @@ static void a_step_prints_as_one_line(void **state)
     (void)state;
     sl_schedule_init(&s, "test");
     s.tmp_count = 5;
-    sl_schedule_add(&s, &(struct sl_step){.kind = SL_STEP_RECV, .peer = 2, .dst_buf = SL_BUF_TMP,
-                                          .count = 5}, NULL, 0);
-    sl_schedule_add(&s, &(struct sl_step){.kind = SL_STEP_SEND, .channel = 1, .peer = 3,
-                                          .src_buf = SL_BUF_TMP, .src_off = 1, .count = 4}, deps, 1);
+    sl_schedule_add(
+        &s, &(struct sl_step){.kind = SL_STEP_RECV, .peer = 2, .dst_buf = SL_BUF_TMP, .count = 5},
+        NULL, 0);
+    sl_schedule_add(&s,
+                    &(struct sl_step){.kind = SL_STEP_SEND,
+                                      .channel = 1,
+                                      .peer = 3,
+                                      .src_buf = SL_BUF_TMP,
+                                      .src_off = 1,
+                                      .count = 4},
+                    deps, 1);
     sl_schedule_print(&s, out);
     fclose(out);
     assert_string_equal(text, "test: 2 steps, 2 channels, tmp 5\n"
@@ -86,7 +93,8 @@ static void the_hash_tells_shapes_apart_but_not_ranks(void **state)
 
 static void both_ends_of_a_message_have_one_hash(void **state)
 {
-    struct sl_shape send = {.coll = SL_SEND, .rank = 1, .size = 4, .root = 2, .count = 5, .esize = 4};
+    struct sl_shape send = {
+        .coll = SL_SEND, .rank = 1, .size = 4, .root = 2, .count = 5, .esize = 4};
     struct sl_shape recv = send;
 
     (void)state;
@@ -114,8 +122,13 @@ static void a_message_of_two_ranks_is_proved(void **state)
 
 static void every_cost_is_positive_where_a_schedule_exists(void **state)
 {
-    struct sl_costs costs = {.shm = {300, 0.1}, .net = {20000, 0.3}, .sync = 100, .copy = 0.08,
-                             .reduce = 0.1, .step = 20, .ranks_per_core = 1};
+    struct sl_costs costs = {.shm = {300, 0.1},
+                             .net = {20000, 0.3},
+                             .sync = 100,
+                             .copy = 0.08,
+                             .reduce = 0.1,
+                             .step = 20,
+                             .ranks_per_core = 1};
 
     (void)state;
     for (size_t a = 0; sl_algos[a] != NULL; a++) {
@@ -123,8 +136,11 @@ static void every_cost_is_positive_where_a_schedule_exists(void **state)
             if ((sl_algos[a]->colls & 1u << c) == 0)
                 continue;
             for (uint32_t n = 1; n < 9; n++) {
-                struct sl_shape shape = {.coll = (enum sl_coll)c, .size = n, .count = 1000,
-                                         .esize = 4, .win_count = 100000};
+                struct sl_shape shape = {.coll = (enum sl_coll)c,
+                                         .size = n,
+                                         .count = 1000,
+                                         .esize = 4,
+                                         .win_count = 100000};
                 struct sl_schedule s;
                 int rc = sl_algos[a]->build(&shape, &s);
                 double small = sl_algos[a]->cost(&shape, &costs);

@@ -65,7 +65,8 @@ static void the_smallest_ring_carries_messages_much_larger(void **state)
     side_close(&b);
 }
 
-/* A pass ends as many requests as it was given, and leaves the rest to the next: other endpoints have their turn. */
+/* A pass ends as many requests as it was given, and leaves the rest to the next: other endpoints
+ * have their turn. */
 static void a_pass_ends_no_more_sends_than_it_was_asked_for(void **state)
 {
     static struct sl_req send[2000];
@@ -109,7 +110,8 @@ static void a_pass_ends_no_more_sends_than_it_was_asked_for(void **state)
 static uint8_t *eaten;
 static size_t eaten_len, message_len;
 
-/* Source and destination of a copy share the cache; SLUICE_SHM_STREAM_MIN_BYTES has the last word. */
+/* Source and destination of a copy share the cache; SLUICE_SHM_STREAM_MIN_BYTES has the last
+ * word. */
 static void copies_of_half_the_cache_go_past_it(void **state)
 {
     struct side a;
@@ -128,7 +130,8 @@ static void eat(const struct sl_sink *sink, const void *bytes, size_t off, size_
     eaten_len += len;
 }
 
-/* Elements of 12 bytes, which no piece holds a whole number of; the last one may be cut short by its sender. */
+/* Elements of 12 bytes, which no piece holds a whole number of; the last one may be cut short by
+ * its sender. */
 static void consume_gets_whole_elements_of_what_came(void **state)
 {
     static const size_t lens[] = {0, 5, 12, 48, 49, 8195, 65536, 300001, 300012};
@@ -147,8 +150,11 @@ static void consume_gets_whole_elements_of_what_came(void **state)
     for (unsigned i = 0; i < 2 * SL_ARRAY_LEN(lens); i++) {
         bool shorter = i % 2;
         struct sl_req send = {0}, recv = {0};
-        struct sl_sink sink = {.len = shorter ? room : lens[i / 2], .tag = 4, .granule = 12,
-                               .shorter = shorter, .consume = eat};
+        struct sl_sink sink = {.len = shorter ? room : lens[i / 2],
+                               .tag = 4,
+                               .granule = 12,
+                               .shorter = shorter,
+                               .consume = eat};
 
         eaten_len = 0;
         message_len = lens[i / 2];

@@ -179,7 +179,8 @@ static void what_was_sent_before_a_death_is_delivered(void **state)
     struct side s;
 
     (void)state;
-    /* By the ring alone: a message that is lent is not sent before it is read, so its sender must live. */
+    /* By the ring alone: a message that is lent is not sent before it is read, so its sender must
+     * live. */
     side_read = SL_OFF;
     peer = start(&s, say_and_die);
     side_read = SL_AUTO;

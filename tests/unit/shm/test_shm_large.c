@@ -177,7 +177,8 @@ static void what_its_sender_withdrew_is_not_delivered(void **state)
 /* ---- withdrawn in the middle of a read ---- */
 
 static _Atomic uint32_t *withdrawn_while; /* set while bytes are read, as its owner would */
-static void (*dies_while)(void);          /* what the kernel does when the owner dies, while bytes are read */
+static void (*dies_while)(
+    void); /* what the kernel does when the owner dies, while bytes are read */
 static int error_after_death;
 static unsigned reads;
 
@@ -229,7 +230,8 @@ static void what_is_withdrawn_during_a_read_is_not_used(void **state)
     free(from);
 }
 
-/* Whoever ends its endpoint says so in the ring, before it says so to the owner of the bytes; and nothing is read then. */
+/* Whoever ends its endpoint says so in the ring, before it says so to the owner of the bytes; and
+ * nothing is read then. */
 static void who_leaves_withdraws_what_it_lent(void **state)
 {
     uint8_t *from = calloc(1, LARGE), *to = calloc(1, LARGE);
@@ -275,7 +277,8 @@ static void ends(void)
     close(ended);
 }
 
-/* What was read may be of the process that has the pid now, or nothing, where that has no such address. */
+/* What was read may be of the process that has the pid now, or nothing, where that has no such
+ * address. */
 static void dies(void (*how)(void), int error)
 {
     struct sl_sink sink = {.len = SHM_LARGE_MIN, .tag = 4, .granule = 1, .consume = feed};
@@ -330,7 +333,8 @@ static void a_direct_read_of_a_dead_peer_fails(void **state)
 
 /* ---- how long bytes are lent ---- */
 
-/* Two messages are lent, the peer takes the first: the second is its own until it takes that, too. */
+/* Two messages are lent, the peer takes the first: the second is its own until it takes that,
+ * too. */
 static void a_lent_message_ends_when_its_own_cell_is_taken(void **state)
 {
     uint8_t *from = calloc(1, LARGE), *to = calloc(1, LARGE);
@@ -367,7 +371,8 @@ static void a_lent_message_ends_when_its_own_cell_is_taken(void **state)
     free(to);
 }
 
-/* Nothing of a lent message stays: what comes next is read from the ring, also by a receive that waits for it. */
+/* Nothing of a lent message stays: what comes next is read from the ring, also by a receive that
+ * waits for it. */
 static void a_small_message_may_follow_a_lent_one(void **state)
 {
     uint8_t *from = calloc(1, LARGE), *to = calloc(1, LARGE);

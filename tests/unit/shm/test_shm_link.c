@@ -66,7 +66,8 @@ static bool turned_away(int fd)
 
 static void garbage_is_refused_and_disturbs_nobody(void **state)
 {
-    static const char *const noise[] = {"GET / HTTP/1.0\r\n\r\n", "x", "SLSH", "SLSHaaaaaaaaaaaaaa"};
+    static const char *const noise[] = {"GET / HTTP/1.0\r\n\r\n", "x", "SLSH",
+                                        "SLSHaaaaaaaaaaaaaa"};
     struct side a, b;
 
     (void)state;
@@ -103,8 +104,8 @@ static void a_hello_without_the_token_is_refused(void **state)
     side_open(&a);
     fd = stranger(&a);
     memset(hello.to, 0x5a, sizeof(hello.to));
-    assert_int_equal(shm_post(fd, SHM_HELLO, &hello, sizeof(hello), (int[]){memory, memory, memory}, 3),
-                     0);
+    assert_int_equal(
+        shm_post(fd, SHM_HELLO, &hello, sizeof(hello), (int[]){memory, memory, memory}, 3), 0);
     PUMP(&a, NULL, turned_away(fd));
     assert_non_null(strstr(logged, "knows no endpoint"));
     close(fd);
@@ -136,7 +137,8 @@ static int be_dialled(struct side *a, uid_t user, struct shm_addr *listens)
     return listener;
 }
 
-/* It knows the token: another user's process is refused nevertheless, unless only a secret can have told it. */
+/* It knows the token: another user's process is refused nevertheless, unless only a secret can have
+ * told it. */
 static void another_user_is_refused_where_there_is_no_secret(void **state)
 {
     int memory = memfd_create("x", 0);
@@ -157,7 +159,8 @@ static void another_user_is_refused_where_there_is_no_secret(void **state)
         become(65534);
         fd = stranger(&a);
         become(0);
-        assert_int_equal(shm_post(fd, SHM_HELLO, &hello, sizeof(hello), (int[]){memory, memory, memory}, 3), 0);
+        assert_int_equal(
+            shm_post(fd, SHM_HELLO, &hello, sizeof(hello), (int[]){memory, memory, memory}, 3), 0);
         if (secret) {
             PUMP(&a, NULL, inside(&a)->pending != NULL);
         } else {
@@ -171,7 +174,8 @@ static void another_user_is_refused_where_there_is_no_secret(void **state)
     close(memory);
 }
 
-/* Who has the peer's name, but is another user, gets no memory; a rank among them hears why at once. */
+/* Who has the peer's name, but is another user, gets no memory; a rank among them hears why at
+ * once. */
 static void another_user_who_has_the_name_is_not_dialled(void **state)
 {
     (void)state;
@@ -218,8 +222,8 @@ static unsigned open_descriptors(void)
     return count;
 }
 
-/* Someone who knows the token, before the endpoint is connected: each descriptor beyond the first three
- * was one of this process' own that was closed. */
+/* Someone who knows the token, before the endpoint is connected: each descriptor beyond the first
+ * three was one of this process' own that was closed. */
 static void a_second_hello_is_refused_and_closes_nothing_of_ours(void **state)
 {
     struct shm_hello hello = {.ring_bytes = 65536, .cells = 64};
@@ -233,8 +237,8 @@ static void a_second_hello_is_refused_and_closes_nothing_of_ours(void **state)
     fd = stranger(&a);
     before = open_descriptors();
     for (int i = 0; i < 2; i++)
-        assert_int_equal(shm_post(fd, SHM_HELLO, &hello, sizeof(hello),
-                                  (int[]){memory, memory, memory}, 3), 0);
+        assert_int_equal(
+            shm_post(fd, SHM_HELLO, &hello, sizeof(hello), (int[]){memory, memory, memory}, 3), 0);
     PUMP(&a, NULL, turned_away(fd));
     assert_non_null(strstr(logged, "out of turn"));
     assert_int_equal(open_descriptors(), before);
@@ -268,8 +272,8 @@ static void an_answer_with_another_token_is_refused(void **state)
         memcpy(welcome.from, listens.token, SHM_TOKEN_LEN);
         memcpy(welcome.to, msg.hello.from, SHM_TOKEN_LEN);
         (wrong == 0 ? welcome.to : welcome.from)[7] ^= 1;
-        assert_int_equal(shm_post(fd, SHM_WELCOME, &welcome, sizeof(welcome), (int[]){page, event}, 2),
-                         0);
+        assert_int_equal(
+            shm_post(fd, SHM_WELCOME, &welcome, sizeof(welcome), (int[]){page, event}, 2), 0);
         PUMP(&a, NULL, a.connected.status != SL_PENDING);
         assert_int_equal(a.connected.status, -EPROTO);
         assert_non_null(strstr(sluice_last_error(), "not one to our question"));
@@ -433,8 +437,8 @@ static void files_that_could_shrink_are_refused(void **state)
     memcpy(hello.from, inside(&b)->addr.token, SHM_TOKEN_LEN);
     assert_int_equal(sl_shm_ops.ep_connect(a.ep, &b.addr, &a.connected), 0);
     fd = stranger(&a);
-    assert_int_equal(shm_post(fd, SHM_HELLO, &hello, sizeof(hello), (int[]){memory, memory, event}, 3),
-                     0);
+    assert_int_equal(
+        shm_post(fd, SHM_HELLO, &hello, sizeof(hello), (int[]){memory, memory, event}, 3), 0);
     PUMP(&a, NULL, a.connected.status != SL_PENDING);
     assert_int_equal(a.connected.status, -EBADMSG);
     assert_non_null(strstr(sluice_last_error(), "sealed"));
@@ -510,7 +514,8 @@ static void an_answer_that_is_not_there_yet_is_waited_for(void **state)
     side_open(&a);
     side_open(&b);
     asks = memcmp(inside(&a)->addr.token, inside(&b)->addr.token, SHM_TOKEN_LEN) < 0 ? &a : &b;
-    assert_int_equal(sl_shm_ops.ep_connect(asks->ep, asks == &a ? &b.addr : &a.addr, &asks->connected), 0);
+    assert_int_equal(
+        sl_shm_ops.ep_connect(asks->ep, asks == &a ? &b.addr : &a.addr, &asks->connected), 0);
     PUMP(asks, NULL, inside(asks)->state == SHM_ASKED);
     inside(asks)->source.ready(shm_iface_of(asks->iface), &inside(asks)->source);
     assert_int_equal(inside(asks)->state, SHM_ASKED);
@@ -653,7 +658,8 @@ static struct rlimit leave_descriptors(unsigned spare)
     assert_true(next >= 0);
     close(next);
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &(struct rlimit){(rlim_t)next + spare, old.rlim_max}), 0);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &(struct rlimit){(rlim_t)next + spare, old.rlim_max}),
+                     0);
     return old;
 }
 
@@ -680,7 +686,8 @@ static void who_cannot_dial_for_lack_of_descriptors_tells_the_peer(void **state)
 
         open_in_order(&a, &b);
         assert_int_equal(sl_shm_ops.ep_connect(b.ep, &a.addr, &b.connected), 0);
-        struct rlimit old = leave_descriptors(spare); /* none for the segment; none for the socket */
+        struct rlimit old =
+            leave_descriptors(spare); /* none for the segment; none for the socket */
 
         assert_int_equal(sl_shm_ops.ep_connect(a.ep, &b.addr, &a.connected), 0);
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);

@@ -10,9 +10,10 @@
 
 static struct side sleeper, sender;
 static unsigned barriers;
-static bool says, refuses;      /* the sender publishes during the barrier; the kernel has no such call */
+static bool says,
+    refuses; /* the sender publishes during the barrier; the kernel has no such call */
 static uint32_t asleep_at_barrier;
-static struct sl_req req;       /* of the sleeper's receive, which may outlive a case that fails */
+static struct sl_req req; /* of the sleeper's receive, which may outlive a case that fails */
 static struct sl_sink sink;
 static char got[5];
 
@@ -116,7 +117,8 @@ static uint64_t wakes(void)
     return eventfd_read(shm_iface_of(sleeper.iface)->event.fd, &count) == 0 ? count : 0;
 }
 
-/* A system call per message, while the peer is on its way out of bed, would be the price of many small ones. */
+/* A system call per message, while the peer is on its way out of bed, would be the price of many
+ * small ones. */
 static void a_sleeper_is_woken_once_per_sleep(void **state)
 {
     static struct sl_req sent;

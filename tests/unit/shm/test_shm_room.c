@@ -82,8 +82,8 @@ static void a_group_at_its_limit_is_refused_with_its_figures(void **state)
 {
     (void)state;
     put("/proc/self/cgroup", "0::/job\n");
-    put("/sys/fs/cgroup/job/memory.max", "104857600\n");     /* 100 MiB */
-    put("/sys/fs/cgroup/job/memory.current", "73400320\n");  /* 70 MiB */
+    put("/sys/fs/cgroup/job/memory.max", "104857600\n");    /* 100 MiB */
+    put("/sys/fs/cgroup/job/memory.current", "73400320\n"); /* 70 MiB */
     put("/sys/fs/cgroup/job/memory.stat", "anon 73400320\n");
     assert_int_equal(ask(29), 0);
     refused(31, "the control group has 30.0 MiB left of its limit of 100.0 MiB");
@@ -95,7 +95,8 @@ static void pages_of_files_count_as_free(void **state)
     put("/proc/self/cgroup", "0::/job\n");
     put("/sys/fs/cgroup/job/memory.max", "104857600\n");
     put("/sys/fs/cgroup/job/memory.current", "99614720\n"); /* 95 MiB, of which 50 are of files */
-    put("/sys/fs/cgroup/job/memory.stat", "anon 47185920\ninactive_file 41943040\nactive_file 10485760\n");
+    put("/sys/fs/cgroup/job/memory.stat",
+        "anon 47185920\ninactive_file 41943040\nactive_file 10485760\n");
     assert_int_equal(ask(54), 0);
     refused(56, "55.0 MiB left");
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which of the peer's addresses is dialled, and for how long: two endpoints in one thread, and time as the test says. */
+/* Which of the peer's addresses is dialled, and for how long: two endpoints in one thread, and time
+ * as the test says. */
 #include "wire_peer.h"
 
 #include "core/err.h"
@@ -43,14 +44,17 @@ static bool dials(const struct wire *w, const struct wire *other)
     return memcmp(w->addr.bytes + 24, other->addr.bytes + 24, SL_TCP_TOKEN_BYTES) < 0;
 }
 
-/* The peer's address, had it another one on this host, which comes at place `at` of the two; *nowhere is that one. */
-static struct sl_addr beside_another(const struct sl_addr *addr, unsigned at, struct sockaddr_in *nowhere)
+/* The peer's address, had it another one on this host, which comes at place `at` of the two;
+ * *nowhere is that one. */
+static struct sl_addr beside_another(const struct sl_addr *addr, unsigned at,
+                                     struct sockaddr_in *nowhere)
 {
     struct sl_tcp_address address;
     struct sl_addr out;
 
     assert_int_equal(sl_tcp_address_decode(addr, "the peer", &address), 0);
-    *nowhere = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(address.port),
+    *nowhere = (struct sockaddr_in){.sin_family = AF_INET,
+                                    .sin_port = htons(address.port),
                                     .sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1)};
     address.count = 2;
     memset(address.places, 0, sizeof(address.places));
@@ -76,7 +80,8 @@ static void both_connect(struct wire *a, struct wire *b)
 {
     uint64_t end = sl_now(&sl_clock_monotonic) + 20 * SL_NS_PER_S;
 
-    while ((a->connect.status == SL_PENDING || b->connect.status == SL_PENDING) && sl_now(&sl_clock_monotonic) < end)
+    while ((a->connect.status == SL_PENDING || b->connect.status == SL_PENDING) &&
+           sl_now(&sl_clock_monotonic) < end)
         progress_both(a, b);
     assert_int_equal(a->connect.status, 0);
     assert_int_equal(b->connect.status, 0);
@@ -119,7 +124,8 @@ static void and_no_more_than_its_share_of_the_time(void **state)
     connect_at_the_second("6000", 3 * SL_NS_PER_S);
 }
 
-/* The address that took the connection is tried again when the other turns out to be no place at all. */
+/* The address that took the connection is tried again when the other turns out to be no place at
+ * all. */
 static void an_address_whose_rank_is_late_has_another_turn(void **state)
 {
     struct wire a, b;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which engine is taken, and what is said where none can be: with two engines that open or fail as a case wants. */
+/* Which engine is taken, and what is said where none can be: with two engines that open or fail as
+ * a case wants. */
 #include "tcp/engine.h"
 
 #include "core/err.h"
@@ -31,7 +32,8 @@ static const struct sl_tcp_engine_ops better = {.name = "epoll", .open = open_be
 
 const struct sl_tcp_engine_ops *const sl_tcp_engines[] = {&better, &other, NULL};
 
-static int choose(const char *name, int better_error, int other_error, const struct sl_tcp_engine_ops **ops)
+static int choose(const char *name, int better_error, int other_error,
+                  const struct sl_tcp_engine_ops **ops)
 {
     void *engine;
 

@@ -11,8 +11,13 @@
 
 static struct sl_tcp_frame sample(void)
 {
-    return (struct sl_tcp_frame){.type = SL_TCP_DATA, .len = 1000, .seq = 0x1122334455667788,
-                                 .tag = 42, .total = 5000, .off = 4000, .crc = 0xdeadbeef};
+    return (struct sl_tcp_frame){.type = SL_TCP_DATA,
+                                 .len = 1000,
+                                 .seq = 0x1122334455667788,
+                                 .tag = 42,
+                                 .total = 5000,
+                                 .off = 4000,
+                                 .crc = 0xdeadbeef};
 }
 
 static void a_frame_comes_back_as_it_was(void **state)
@@ -117,8 +122,8 @@ static void a_frame_without_sum_is_refused_where_sums_are_on(void **state)
 
 static struct sl_tcp_hello sample_hello(void)
 {
-    struct sl_tcp_hello hello = {.version = SL_TCP_WIRE_VERSION, .conn_idx = 2, .conn_count = 4,
-                                 .crc = true, .rank = 7};
+    struct sl_tcp_hello hello = {
+        .version = SL_TCP_WIRE_VERSION, .conn_idx = 2, .conn_count = 4, .crc = true, .rank = 7};
 
     memset(hello.to, 0xa1, sizeof(hello.to));
     memset(hello.nonce, 0xb2, sizeof(hello.nonce));

@@ -136,7 +136,8 @@ static void who_cannot_prove_to_be_the_peer_is_refused(void **state)
 {
     struct wire *w = *state;
     struct sl_tcp_hello hello;
-    uint8_t bytes[SL_TCP_HELLO_BYTES], welcome[SL_TCP_WELCOME_BYTES], key[SL_DIGEST_BYTES], mac[SL_DIGEST_BYTES];
+    uint8_t bytes[SL_TCP_HELLO_BYTES], welcome[SL_TCP_WELCOME_BYTES], key[SL_DIGEST_BYTES],
+        mac[SL_DIGEST_BYTES];
     static const uint8_t other[SL_TCP_TOKEN_BYTES] = {0x77};
     int fd = wire_dial(w, AF_INET);
 
@@ -160,7 +161,8 @@ static void a_proof_that_was_recorded_is_refused(void **state)
 {
     struct wire *w = *state;
     static const uint8_t token[SL_TCP_TOKEN_BYTES];
-    uint8_t bytes[SL_TCP_HELLO_BYTES], welcome[2][SL_TCP_WELCOME_BYTES], key[SL_DIGEST_BYTES], mac[SL_DIGEST_BYTES];
+    uint8_t bytes[SL_TCP_HELLO_BYTES], welcome[2][SL_TCP_WELCOME_BYTES], key[SL_DIGEST_BYTES],
+        mac[SL_DIGEST_BYTES];
     struct sl_tcp_hello hello;
     int fds[2];
 
@@ -191,7 +193,8 @@ static void tokens_without_the_session_key_are_refused(void **state)
 {
     struct wire *w = *state;
     static const uint8_t token[SL_TCP_TOKEN_BYTES];
-    uint8_t bytes[SL_TCP_HELLO_BYTES], welcome[SL_TCP_WELCOME_BYTES], key[SL_DIGEST_BYTES], mac[SL_DIGEST_BYTES];
+    uint8_t bytes[SL_TCP_HELLO_BYTES], welcome[SL_TCP_WELCOME_BYTES], key[SL_DIGEST_BYTES],
+        mac[SL_DIGEST_BYTES];
     struct sl_worker none = {.has_session = false};
     struct sl_tcp_hello hello;
     int fd;
@@ -217,7 +220,8 @@ static void data_connections_may_be_proved_before_the_control_connection(void **
 {
     struct wire *w = *state;
     static const uint8_t token[SL_TCP_TOKEN_BYTES];
-    uint8_t bytes[SL_TCP_HELLO_BYTES], welcome[SL_TCP_WELCOME_BYTES], key[SL_DIGEST_BYTES], mac[SL_DIGEST_BYTES];
+    uint8_t bytes[SL_TCP_HELLO_BYTES], welcome[SL_TCP_WELCOME_BYTES], key[SL_DIGEST_BYTES],
+        mac[SL_DIGEST_BYTES];
     struct sl_tcp_hello hello;
 
     wire_connect_begin(w, 2, false);
@@ -304,7 +308,8 @@ static void prove_while_it_rests(struct wire *w, int fd, const uint8_t *hello)
     assert_int_equal(send(fd, mac, sizeof(mac), MSG_NOSIGNAL), sizeof(mac));
 }
 
-/* A rank that is stopped as it connects finds more proofs than one look at the engine tells of: all came in time. */
+/* A rank that is stopped as it connects finds more proofs than one look at the engine tells of: all
+ * came in time. */
 static void a_proof_that_is_here_is_heard_though_we_come_late(void **state)
 {
     struct wire *w = *state;
@@ -391,8 +396,8 @@ static void more_strangers_than_places_keep_no_rank_out_and_fill_no_log(void **s
         close(fds[i]);
 }
 
-/* With descriptors in plenty the limit is the size of the table. With few it is what leaves the application the others,
- * however fast strangers come. */
+/* With descriptors in plenty the limit is the size of the table. With few it is what leaves the
+ * application the others, however fast strangers come. */
 static void few_descriptors_mean_few_pending_connections(void **state)
 {
     struct wire *w = *state;
@@ -427,7 +432,8 @@ static void few_descriptors_mean_few_pending_connections(void **state)
 static unsigned listeners_of(const char *interface, bool one_host, struct sl_tcp_address *told)
 {
     struct sl_config config;
-    struct sl_worker worker = {.clock = &sl_clock_monotonic, .config = &config, .one_host = one_host};
+    struct sl_worker worker = {
+        .clock = &sl_clock_monotonic, .config = &config, .one_host = one_host};
     struct sl_iface *base;
     struct sl_addr addr;
     struct sl_ep *ep;
@@ -464,8 +470,10 @@ static unsigned listeners_of(const char *interface, bool one_host, struct sl_tcp
 static void only_addresses_that_are_told_are_listened_on(void **state)
 {
     struct wire *w = *state;
-    struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1),
-                             .sin_port = htons((uint16_t)(w->addr.bytes[4] | w->addr.bytes[5] << 8))};
+    struct sockaddr_in in = {.sin_family = AF_INET,
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1),
+                             .sin_port =
+                                 htons((uint16_t)(w->addr.bytes[4] | w->addr.bytes[5] << 8))};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sl_tcp_address told;
 

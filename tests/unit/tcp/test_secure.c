@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two endpoints in one thread and, between them, somebody who listens, or changes a byte on the way. */
+/* Two endpoints in one thread and, between them, somebody who listens, or changes a byte on the
+ * way. */
 #include "core/config.h"
 #include "core/err.h"
 #include "core/rng.h"
@@ -37,20 +38,21 @@ struct stage {
     struct sl_req connect[2], send[2], recv[2];
     int connect_error[2], down[2];
     char why[2][256];
-    int listener, dialler;    /* of the one between; which end dials */
-    uint16_t behind;          /* the port of the end that listens */
+    int listener, dialler; /* of the one between; which end dials */
+    uint16_t behind;       /* the port of the end that listens */
     struct pipe pipes[PIPES];
     unsigned pipe_count, at_pipe;
-    int at_direction;         /* 0: towards the listening end */
-    size_t at;                /* byte to change; SIZE_MAX: none */
-    size_t at_once;           /* bytes that it carries in a turn, each way of each connection */
+    int at_direction; /* 0: towards the listening end */
+    size_t at;        /* byte to change; SIZE_MAX: none */
+    size_t at_once;   /* bytes that it carries in a turn, each way of each connection */
     uint8_t with;
     bool changed;
     uint8_t *heard;
     size_t heard_len;
 };
 
-static const char *engine, *asked[2], *records[2], *cipher[2]; /* asked: records, by the command line */
+static const char *engine, *asked[2], *records[2],
+    *cipher[2];                /* asked: records, by the command line */
 static unsigned changes = 120; /* so many runs with a byte that is changed on the way */
 static struct stage stage;
 static uint8_t heard[HEARD], in[2][LEN], out[2][LEN];
@@ -80,11 +82,14 @@ static int open_end(int i, bool tls, uint8_t secret)
     sl_config_defaults(&stage.config[i]);
     assert_int_equal(sl_config_set(&stage.config[i], "TCP_ENGINE", engine), 0);
     assert_int_equal(sl_config_set(&stage.config[i], "TCP_TLS", tls ? "on" : "off"), 0);
-    assert_int_equal(sl_config_set(&stage.config[i], "INTERFACE", "lo"), 0); /* where the one between listens */
+    assert_int_equal(sl_config_set(&stage.config[i], "INTERFACE", "lo"),
+                     0); /* where the one between listens */
     assert_int_equal(sl_config_set(&stage.config[i], "TCP_TLS_RECORDS", records[i]), 0);
     assert_int_equal(sl_config_set(&stage.config[i], "TCP_TLS_CIPHER", cipher[i]), 0);
     stage.config[i].connect_timeout_ms = 3000;
-    stage.worker[i] = (struct sl_worker){.clock = &sl_clock_monotonic, .config = &stage.config[i], .rank = i,
+    stage.worker[i] = (struct sl_worker){.clock = &sl_clock_monotonic,
+                                         .config = &stage.config[i],
+                                         .rank = i,
                                          .has_session = secret != 0};
     memset(stage.worker[i].session, secret, sizeof(stage.worker[i].session));
     sl_rng_init(&stage.worker[i].rng, (uint64_t)i + 1);
@@ -157,7 +162,8 @@ static void end(void)
 
 static void new_pipe(int fd)
 {
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(stage.behind),
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons(stage.behind),
                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct pipe *pipe = &stage.pipes[stage.pipe_count++];
     int one = 1;
@@ -180,7 +186,8 @@ static void pump(unsigned idx, int direction)
     for (ssize_t i = 0; i < n; i++, pipe->passed[direction]++) {
         if (stage.heard_len < HEARD)
             stage.heard[stage.heard_len++] = bytes[i];
-        if (idx == stage.at_pipe && direction == stage.at_direction && pipe->passed[direction] == stage.at) {
+        if (idx == stage.at_pipe && direction == stage.at_direction &&
+            pipe->passed[direction] == stage.at) {
             bytes[i] ^= stage.with;
             stage.changed = true;
         }
@@ -219,18 +226,20 @@ static bool is_over(const struct sl_req *req)
 
 static bool has_failed(int i)
 {
-    return stage.connect_error[i] != 0 || (is_over(&stage.connect[i]) && stage.connect[i].status != 0);
+    return stage.connect_error[i] != 0 ||
+           (is_over(&stage.connect[i]) && stage.connect[i].status != 0);
 }
 
 /* Both ends are; or one has been told why not, and the other waits for its deadline. */
 static bool connected(void)
 {
-    UNTIL(has_failed(0) || has_failed(1) || (is_over(&stage.connect[0]) && is_over(&stage.connect[1])));
+    UNTIL(has_failed(0) || has_failed(1) ||
+          (is_over(&stage.connect[0]) && is_over(&stage.connect[1])));
     return !has_failed(0) && !has_failed(1);
 }
 
-/* A message each way. True: both arrived as they were; false: somebody was told of an error. What is told to have
- * arrived is always right. */
+/* A message each way. True: both arrived as they were; false: somebody was told of an error. What
+ * is told to have arrived is always right. */
 static bool swap(void)
 {
     static struct sl_sink sinks[2];
@@ -245,12 +254,14 @@ static bool swap(void)
             stage.recv[i].status = -ECONNRESET;
     }
     for (int i = 0; i < 2; i++) {
-        int done = stage.ops.send(stage.ep[i], &(struct sl_buf){in[i], LEN, NULL}, 1, &stage.send[i]);
+        int done =
+            stage.ops.send(stage.ep[i], &(struct sl_buf){in[i], LEN, NULL}, 1, &stage.send[i]);
 
         if (done != 0)
             stage.send[i].status = done == 1 ? 0 : -ECONNRESET;
     }
-    UNTIL((is_over(&stage.recv[0]) && is_over(&stage.recv[1])) || stage.down[0] != 0 || stage.down[1] != 0);
+    UNTIL((is_over(&stage.recv[0]) && is_over(&stage.recv[1])) || stage.down[0] != 0 ||
+          stage.down[1] != 0);
     for (int i = 0; i < 2; i++) {
         if (stage.recv[i].status == 0)
             assert_memory_equal(out[i], in[!i], LEN);
@@ -334,7 +345,8 @@ static void a_changed_byte_is_never_taken_for_data(void **state)
     measure(both, passed);
     for (unsigned i = 0; i < changes; i++) {
         int idx = i % 2, direction = i / 2 % 2;
-        size_t range = idx == 0 || i % 8 < 4 ? passed[idx][direction] : 600; /* and the handshake, densely */
+        size_t range =
+            idx == 0 || i % 8 < 4 ? passed[idx][direction] : 600; /* and the handshake, densely */
         uint64_t drawn = sl_rng_u64(&rng);
 
         begin(both, same);
@@ -347,8 +359,8 @@ static void a_changed_byte_is_never_taken_for_data(void **state)
         tries += stage.changed;
         noticed += stage.changed && !well;
         if (stage.changed && well && stage.at_pipe == 1)
-            fail_msg("byte %zu of connection %d, direction %d, bit 0x%x: nobody noticed", stage.at, idx,
-                     direction, stage.with);
+            fail_msg("byte %zu of connection %d, direction %d, bit 0x%x: nobody noticed", stage.at,
+                     idx, direction, stage.with);
         end();
     }
     print_message("# %u of %u changes ended the connection\n", noticed, tries);
@@ -383,7 +395,8 @@ static void another_secret_connects_nobody(void **state)
     for (int tls = 0; tls < 2; tls++) {
         begin(tls ? both : none, (const uint8_t[2]){7, 8});
         assert_false(connected());
-        assert_non_null(strstr(stage.why[stage.dialler], "it cannot prove that it is the rank that was meant"));
+        assert_non_null(
+            strstr(stage.why[stage.dialler], "it cannot prove that it is the rank that was meant"));
         end();
     }
 }
@@ -439,13 +452,15 @@ static void ends_that_name_different_ciphers_name_each_other(void **state)
     assert_int_equal(stage.connect_error[0], -EPROTO);
     assert_int_equal(stage.connect_error[1], -EPROTO);
     assert_non_null(strstr(stage.why[0], "rank 1 at "));
-    assert_non_null(strstr(stage.why[0], "has SLUICE_TCP_TLS_CIPHER=chacha20, and here it is aes256"));
-    assert_non_null(strstr(stage.why[1], "has SLUICE_TCP_TLS_CIPHER=aes256, and here it is chacha20"));
+    assert_non_null(
+        strstr(stage.why[0], "has SLUICE_TCP_TLS_CIPHER=chacha20, and here it is aes256"));
+    assert_non_null(
+        strstr(stage.why[1], "has SLUICE_TCP_TLS_CIPHER=aes256, and here it is chacha20"));
     end();
 }
 
-/* Bit 3 of byte 6 of an address: its kernel takes no new keys. Both then speak the cipher that needs none; AES is refused
- * by the name of that end. */
+/* Bit 3 of byte 6 of an address: its kernel takes no new keys. Both then speak the cipher that
+ * needs none; AES is refused by the name of that end. */
 static void a_kernel_whose_keys_stay_is_reckoned_with(void **state)
 {
     (void)state;
@@ -465,7 +480,8 @@ static void a_kernel_whose_keys_stay_is_reckoned_with(void **state)
         assert_int_equal(sl_tcp_address_decode(&addr, "rank 1", &theirs), 0);
         assert_int_equal(sl_tcp_agree(ep, &theirs), aes ? -EPROTO : 0);
         if (aes) {
-            assert_non_null(strstr(sluice_last_error(), "SLUICE_TCP_TLS_CIPHER=aes256 needs keys that change"));
+            assert_non_null(
+                strstr(sluice_last_error(), "SLUICE_TCP_TLS_CIPHER=aes256 needs keys that change"));
             assert_non_null(strstr(sluice_last_error(), "the kernel of rank 1 at "));
         } else {
             assert_true(ep->tls_terms.keys_stay);

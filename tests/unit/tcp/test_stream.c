@@ -57,8 +57,12 @@ static int teardown(void **state)
 
 static struct sl_tcp_frame piece(uint64_t seq, uint64_t tag, size_t total, size_t off, size_t len)
 {
-    return (struct sl_tcp_frame){.type = SL_TCP_DATA, .len = (uint32_t)len, .seq = seq, .tag = tag,
-                                 .total = total, .off = off};
+    return (struct sl_tcp_frame){.type = SL_TCP_DATA,
+                                 .len = (uint32_t)len,
+                                 .seq = seq,
+                                 .tag = tag,
+                                 .total = total,
+                                 .off = off};
 }
 
 static void post(struct wire *w, struct sl_sink *sink, struct sl_req *req, void *dst, size_t len,
@@ -172,8 +176,8 @@ static void control_comes_through_while_data_is_stuck(void **state)
     assert_int_equal(w->downs, 0);
 }
 
-/* Sends frame and expects that the endpoint is lost with -EBADMSG and a word of explanation, and that
- * a pending receive ends with it. */
+/* Sends frame and expects that the endpoint is lost with -EBADMSG and a word of explanation, and
+ * that a pending receive ends with it. */
 static void check_lost(struct wire *w, unsigned conn, struct sl_tcp_frame frame, bool crc,
                        const char *why)
 {
@@ -396,7 +400,8 @@ static void a_farewell_has_a_place_when_no_control_message_has(void **state)
     assert_int_equal(at, have);
 }
 
-/* What no receive wants is dropped to its last byte, in whatever way it comes, and what is behind it arrives. */
+/* What no receive wants is dropped to its last byte, in whatever way it comes, and what is behind
+ * it arrives. */
 static void an_unwanted_message_is_dropped_alone(void **state)
 {
     struct wire *w = *state;
@@ -467,7 +472,8 @@ static void what_we_send_is_cut_and_summed_as_the_wire_format_says(void **state)
     WIRE_UNTIL(w, req.status == 0);
 }
 
-/* What has something to do is looked after at every progress, the rest only when the kernel tells of it. */
+/* What has something to do is looked after at every progress, the rest only when the kernel tells
+ * of it. */
 static void an_endpoint_is_active_while_it_has_requests(void **state)
 {
     struct wire *w = *state;

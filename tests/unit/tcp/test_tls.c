@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TLS over a socket pair: what two ends with the key say to each other, and all who have not got it. */
+/* TLS over a socket pair: what two ends with the key say to each other, and all who have not got
+ * it. */
 #include "tcp/record.h"
 #include "tcp/tls.h"
 
@@ -64,7 +65,8 @@ static void shake(struct ends *ends)
     }
 }
 
-static void make(struct ends *ends, const uint8_t *client, const uint8_t *server, const char *identity)
+static void make(struct ends *ends, const uint8_t *client, const uint8_t *server,
+                 const char *identity)
 {
     ends_open(ends);
     assert_int_equal(sl_tls_new(context, &terms, true, client, "rank 0", &ends->tls[0]), 0);
@@ -80,7 +82,8 @@ static void make_good(struct ends *ends)
 }
 
 /* All of it, from one end to the other, in pieces of whatever size. */
-static void carry(struct ends *ends, int from, const uint8_t *in, uint8_t *out, size_t len, size_t piece)
+static void carry(struct ends *ends, int from, const uint8_t *in, uint8_t *out, size_t len,
+                  size_t piece)
 {
     size_t sent = 0, got = 0;
 
@@ -153,7 +156,8 @@ static void a_record_that_was_cut_gives_nothing(void **state)
     ssize_t n = recv(mute.fd[1], wire, sizeof(wire), 0);
     assert_int_equal(n, 9 + SL_RECORD_AROUND);
     assert_int_equal(send(ends.fd[0], wire, (size_t)n - 1, 0), n - 1);
-    assert_int_equal(sl_tls_recv(ends.tls[1], ends.fd[1], &(struct iovec){out, sizeof(out)}, 1), -1);
+    assert_int_equal(sl_tls_recv(ends.tls[1], ends.fd[1], &(struct iovec){out, sizeof(out)}, 1),
+                     -1);
     assert_int_equal(errno, EAGAIN);
     shutdown(ends.fd[0], SHUT_WR);
     assert_int_equal(sl_tls_recv(ends.tls[1], ends.fd[1], &(struct iovec){out, sizeof(out)}, 1), 0);
@@ -171,7 +175,9 @@ static void check_changed(void (*change)(uint8_t *wire, size_t *len, size_t at),
     make_good(&ends);
     ends_open(&mute);
     for (int i = 0; i < 2; i++)
-        assert_int_equal(sl_tls_send(ends.tls[0], mute.fd[0], &(struct iovec){i ? "second" : "first!", 6}, 1), 6);
+        assert_int_equal(
+            sl_tls_send(ends.tls[0], mute.fd[0], &(struct iovec){i ? "second" : "first!", 6}, 1),
+            6);
     len = (size_t)recv(mute.fd[1], wire, sizeof(wire), 0);
     assert_int_equal(len, 2 * (6 + SL_RECORD_AROUND));
     change(wire, &len, at);
@@ -247,7 +253,8 @@ static void an_identity_is_only_for_people(void **state)
 
 static void what_is_no_tls_is_refused(void **state)
 {
-    static const char *const words[] = {"GET / HTTP/1.1\r\n\r\n", "SLTA 2 and more bytes than a header has",
+    static const char *const words[] = {"GET / HTTP/1.1\r\n\r\n",
+                                        "SLTA 2 and more bytes than a header has",
                                         "\x16\x03\x01\x00\x05hello", "\x17\x03\x03\xff\xff"};
 
     (void)state;
@@ -257,7 +264,11 @@ static void what_is_no_tls_is_refused(void **state)
 
             ends_open(&ends);
             assert_int_equal(sl_tls_new(context, &terms, client, key, "rank 0", &ends.tls[0]), 0);
-            assert_true(send(ends.fd[1], words[i], i == 2 ? 10 : i == 3 ? 5 : strlen(words[i]), 0) > 0);
+            assert_true(send(ends.fd[1], words[i],
+                             i == 2   ? 10
+                             : i == 3 ? 5
+                                      : strlen(words[i]),
+                             0) > 0);
             shutdown(ends.fd[1], SHUT_WR);
             ends.result[1] = 1;
             shake(&ends);
@@ -373,7 +384,8 @@ static void *echo(void *arg)
     SSL *ssl = SSL_new(ctx);
 
     SSL_set_fd(ssl, stranger->fd);
-    while (all < ECHO_BYTES && SSL_accept(ssl) == 1 && SSL_read_ex(ssl, bytes, sizeof(bytes), &got) == 1) {
+    while (all < ECHO_BYTES && SSL_accept(ssl) == 1 &&
+           SSL_read_ex(ssl, bytes, sizeof(bytes), &got) == 1) {
         SSL_write_ex(ssl, bytes, got, &got);
         all += got;
     }
@@ -403,10 +415,11 @@ static void the_cipher_that_is_named_is_spoken_with_any_tls(void **state)
         uint8_t cipher;
         bool keys_stay;
         const char *suite, *name;
-    } cases[] = {{SL_TLS_CIPHER_AES_128, false, "TLS_AES_128_GCM_SHA256", "AES-128-GCM"},
-                 {SL_TLS_CIPHER_AES_256, false, "TLS_AES_256_GCM_SHA384", "AES-256-GCM"},
-                 {SL_TLS_CIPHER_CHACHA20, false, "TLS_CHACHA20_POLY1305_SHA256", "ChaCha20-Poly1305"},
-                 {SL_TLS_CIPHER_AUTO, true, "TLS_CHACHA20_POLY1305_SHA256", "ChaCha20-Poly1305"}};
+    } cases[] = {
+        {SL_TLS_CIPHER_AES_128, false, "TLS_AES_128_GCM_SHA256", "AES-128-GCM"},
+        {SL_TLS_CIPHER_AES_256, false, "TLS_AES_256_GCM_SHA384", "AES-256-GCM"},
+        {SL_TLS_CIPHER_CHACHA20, false, "TLS_CHACHA20_POLY1305_SHA256", "ChaCha20-Poly1305"},
+        {SL_TLS_CIPHER_AUTO, true, "TLS_CHACHA20_POLY1305_SHA256", "ChaCha20-Poly1305"}};
     static uint8_t in[ECHO_BYTES], out[ECHO_BYTES];
 
     (void)state;
@@ -432,7 +445,8 @@ static void the_cipher_that_is_named_is_spoken_with_any_tls(void **state)
         if (ends.result[0] != 1)
             fail_msg("%s: %s", named_suite, sluice_last_error());
         assert_string_equal(sl_tls_cipher(ends.tls[0]), cases[i].name);
-        assert_int_equal(sl_tls_send(ends.tls[0], ends.fd[0], &(struct iovec){in, sizeof(in)}, 1), sizeof(in));
+        assert_int_equal(sl_tls_send(ends.tls[0], ends.fd[0], &(struct iovec){in, sizeof(in)}, 1),
+                         sizeof(in));
         for (size_t got = 0; got < sizeof(out);) {
             ssize_t n = wait_recv(&ends, out + got, sizeof(out) - got);
 
@@ -449,7 +463,8 @@ static void the_cipher_that_is_named_is_spoken_with_any_tls(void **state)
 /* The one that is named by one end alone. */
 static void ends_of_different_ciphers_do_not_meet(void **state)
 {
-    struct sl_tls_terms mine = {.cipher = SL_TLS_CIPHER_AES_256}, theirs = {.cipher = SL_TLS_CIPHER_AES_128};
+    struct sl_tls_terms mine = {.cipher = SL_TLS_CIPHER_AES_256},
+                        theirs = {.cipher = SL_TLS_CIPHER_AES_128};
     struct ends ends;
 
     (void)state;
@@ -465,20 +480,24 @@ static void ends_of_different_ciphers_do_not_meet(void **state)
 /* RFC 8448, section 3: the server's secret and keys of its example. */
 static void keys_are_those_of_the_rfc(void **state)
 {
-    static const uint8_t secret[SL_DIGEST_BYTES] = {
-        0xa1, 0x1a, 0xf9, 0xf0, 0x55, 0x31, 0xf8, 0x56, 0xad, 0x47, 0x11, 0x6b, 0x45, 0xa9, 0x50, 0x32,
-        0x82, 0x04, 0xb4, 0xf4, 0x4b, 0xfb, 0x6b, 0x3a, 0x4b, 0x4f, 0x1f, 0x3f, 0xcb, 0x63, 0x16, 0x43};
+    static const uint8_t secret[SL_DIGEST_BYTES] = {0xa1, 0x1a, 0xf9, 0xf0, 0x55, 0x31, 0xf8, 0x56,
+                                                    0xad, 0x47, 0x11, 0x6b, 0x45, 0xa9, 0x50, 0x32,
+                                                    0x82, 0x04, 0xb4, 0xf4, 0x4b, 0xfb, 0x6b, 0x3a,
+                                                    0x4b, 0x4f, 0x1f, 0x3f, 0xcb, 0x63, 0x16, 0x43};
     static const uint8_t want_key[16] = {0x9f, 0x02, 0x28, 0x3b, 0x6c, 0x9c, 0x07, 0xef,
                                          0xc2, 0x6b, 0xb9, 0xf2, 0xac, 0x92, 0xe3, 0x56};
-    static const uint8_t want_iv[12] = {0xcf, 0x78, 0x2b, 0x88, 0xdd, 0x83, 0x54, 0x9a, 0xad, 0xf1, 0xe9, 0x84};
+    static const uint8_t want_iv[12] = {0xcf, 0x78, 0x2b, 0x88, 0xdd, 0x83,
+                                        0x54, 0x9a, 0xad, 0xf1, 0xe9, 0x84};
     const struct sl_openssl *openssl;
     uint8_t got[16];
 
     (void)state;
     assert_int_equal(sl_openssl_get(&openssl), 0);
-    assert_int_equal(sl_record_expand(openssl, SL_RECORD_AES_128, secret, "key", got, sizeof(got)), 0);
+    assert_int_equal(sl_record_expand(openssl, SL_RECORD_AES_128, secret, "key", got, sizeof(got)),
+                     0);
     assert_memory_equal(got, want_key, sizeof(want_key));
-    assert_int_equal(sl_record_expand(openssl, SL_RECORD_AES_128, secret, "iv", got, sizeof(want_iv)), 0);
+    assert_int_equal(
+        sl_record_expand(openssl, SL_RECORD_AES_128, secret, "iv", got, sizeof(want_iv)), 0);
     assert_memory_equal(got, want_iv, sizeof(want_iv));
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TLS whose records a kernel makes: this machine's, or a fake: one without TLS, one whose keys stay, one that takes new
- * keys. What a program's first look finds holds for it, so each kernel has a run of its own.
- * usage: test_tls_kernel machine|none|no_chacha|old|new */
+/* TLS whose records a kernel makes: this machine's, or a fake: one without TLS, one whose keys
+ * stay, one that takes new keys. What a program's first look finds holds for it, so each kernel has
+ * a run of its own. usage: test_tls_kernel machine|none|no_chacha|old|new */
 #include "core/err.h"
 #include "tests/fake/fake_kernel_tls.h"
 #include "tcp/tls_inside.h"
@@ -66,7 +66,8 @@ static ssize_t recv_soon(struct ends *ends, int i, void *out, size_t len)
 }
 
 /* Client and server over records of whoever makes them; who names by_kernel or user for each. */
-static void make(struct ends *ends, struct sl_tls_context *const who[2], const struct sl_tls_terms *terms)
+static void make(struct ends *ends, struct sl_tls_context *const who[2],
+                 const struct sl_tls_terms *terms)
 {
     memset(ends, 0, sizeof(*ends));
     fake_kernel_reset(kernel);
@@ -92,7 +93,8 @@ static void shake(struct ends *ends)
         }
 }
 
-static void make_good(struct ends *ends, struct sl_tls_context *const who[2], const struct sl_tls_terms *terms)
+static void make_good(struct ends *ends, struct sl_tls_context *const who[2],
+                      const struct sl_tls_terms *terms)
 {
     make(ends, who, terms);
     shake(ends);
@@ -118,7 +120,8 @@ static void carry(struct ends *ends, int from, size_t piece, size_t room)
         in[i] = (uint8_t)(i * 7 + piece);
     memset(out, 0, sizeof(out));
     while (got < LEN) {
-        size_t n = LEN - sent < piece ? LEN - sent : piece, space = LEN - got < room ? LEN - got : room;
+        size_t n = LEN - sent < piece ? LEN - sent : piece,
+               space = LEN - got < room ? LEN - got : room;
         struct iovec give[2] = {{in + sent, n / 3}, {in + sent + n / 3, n - n / 3}};
         struct iovec take[2] = {{out + got, space / 2}, {out + got + space / 2, space - space / 2}};
         ssize_t did = sent < LEN ? sl_tls_send(ends->tls[from], ends->fd[from], give, 2) : 0;
@@ -176,7 +179,8 @@ static void what_the_kernel_lacks_is_said_or_done_without(void **state)
 
     if (kernel == FAKE_NO_TLS || kernel == FAKE_NO_CHACHA) {
         assert_int_equal(err, -ENOTSUP);
-        assert_non_null(strstr(sluice_last_error(), kernel == FAKE_NO_TLS ? "modprobe tls" : "Linux 5.11"));
+        assert_non_null(
+            strstr(sluice_last_error(), kernel == FAKE_NO_TLS ? "modprobe tls" : "Linux 5.11"));
     } else {
         assert_int_equal(err, 0);
         assert_int_equal(sl_tls_offer(context)->keys_stay, kernel == FAKE_KEYS_STAY);
@@ -195,7 +199,8 @@ static void aes_wants_a_kernel_that_takes_new_keys(void **state)
     for (unsigned i = 0; i < 2; i++) {
         struct sl_tls_context *context = NULL;
 
-        assert_int_equal(sl_tls_context_open("kernel", words[i], &context), kernel == FAKE_NEW_KEYS ? 0 : -ENOTSUP);
+        assert_int_equal(sl_tls_context_open("kernel", words[i], &context),
+                         kernel == FAKE_NEW_KEYS ? 0 : -ENOTSUP);
         if (kernel == FAKE_NEW_KEYS)
             sl_tls_context_close(context);
         else if (kernel == FAKE_KEYS_STAY)
@@ -218,9 +223,10 @@ static void bytes_arrive_whoever_makes_the_records(void **state)
 
         make_good(&ends, pair_of(who), terms_for(who));
         assert_true(fake_kernel.keys >= (who == 3 ? 4 : 2) || kernel == FAKE_OFF);
-        assert_string_equal(sl_tls_cipher(ends.tls[who == 2]), !takes_new_keys() || who == 3 ? "ChaCha20-Poly1305 in the kernel"
-                                                               : who == 2 ? "AES-256-GCM in the kernel"
-                                                                          : "AES-128-GCM in the kernel");
+        assert_string_equal(sl_tls_cipher(ends.tls[who == 2]),
+                            !takes_new_keys() || who == 3 ? "ChaCha20-Poly1305 in the kernel"
+                            : who == 2                    ? "AES-256-GCM in the kernel"
+                                                          : "AES-128-GCM in the kernel");
         for (size_t p = 0; p < SL_ARRAY_LEN(pieces); p++)
             for (int from = 0; from < 2; from++) {
                 carry(&ends, from, pieces[p], LEN);
@@ -282,12 +288,14 @@ static void bytes_count_once_there_is_room_behind_them(void **state)
     make_good(&ends, pair_of(3), terms_here());
     fake_kernel.busy = 2;
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(sl_tls_send(ends.tls[0], ends.fd[0], &(struct iovec){"gradients", 9}, 1), -1);
+        assert_int_equal(sl_tls_send(ends.tls[0], ends.fd[0], &(struct iovec){"gradients", 9}, 1),
+                         -1);
         assert_int_equal(errno, EAGAIN);
     }
     assert_int_equal(sl_tls_send(ends.tls[0], ends.fd[0], &(struct iovec){"gradients", 9}, 1), 9);
     assert_int_equal(recv_soon(&ends, 1, out, sizeof(out)), 9);
-    assert_int_equal(sl_tls_recv(ends.tls[1], ends.fd[1], &(struct iovec){out, sizeof(out)}, 1), -1);
+    assert_int_equal(sl_tls_recv(ends.tls[1], ends.fd[1], &(struct iovec){out, sizeof(out)}, 1),
+                     -1);
     assert_int_equal(errno, EAGAIN);
     ends_close(&ends);
 }
@@ -309,8 +317,8 @@ static void a_changed_bit_changes_no_data(void **state)
         shutdown(ends.fd[0], SHUT_WR);
         ssize_t n = recv_soon(&ends, 1, out, sizeof(out));
 
-        /* A length that grew waits for bytes; some kernels do so after the end of the stream, too. And they do not look at
-         * the type in front, which is the same for all. */
+        /* A length that grew waits for bytes; some kernels do so after the end of the stream, too.
+         * And they do not look at the type in front, which is the same for all. */
         if (at == 0 && n == 9)
             assert_memory_equal(out, "gradients", 9);
         else if (at == 3 || at == 4)
@@ -372,7 +380,8 @@ static void a_nic_that_keeps_its_key_is_named(void **state)
     make(&ends, pair_of(3), &changing);
     fake_kernel.nic = true;
     shake(&ends);
-    int second = ends.result[0] == 1; /* the first socket that was given keys is none of the NIC's */
+    int second =
+        ends.result[0] == 1; /* the first socket that was given keys is none of the NIC's */
 
     assert_int_equal(ends.result[!second], 1);
     assert_int_equal(ends.result[second], -ENOTSUP);
@@ -382,8 +391,11 @@ static void a_nic_that_keeps_its_key_is_named(void **state)
 
 int main(int argc, char **argv)
 {
-    static const char *const kernels[] = {
-        [FAKE_OFF] = "machine", [FAKE_NO_TLS] = "none", [FAKE_NO_CHACHA] = "no_chacha", [FAKE_KEYS_STAY] = "old", [FAKE_NEW_KEYS] = "new"};
+    static const char *const kernels[] = {[FAKE_OFF] = "machine",
+                                          [FAKE_NO_TLS] = "none",
+                                          [FAKE_NO_CHACHA] = "no_chacha",
+                                          [FAKE_KEYS_STAY] = "old",
+                                          [FAKE_NEW_KEYS] = "new"};
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_the_kernel_lacks_is_said_or_done_without),
         cmocka_unit_test(aes_wants_a_kernel_that_takes_new_keys),
@@ -395,8 +407,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(what_is_no_data_is_told_from_it),
         cmocka_unit_test(a_nic_that_keeps_its_key_is_named),
     };
-    static const struct CMUnitTest without[] = {cmocka_unit_test(what_the_kernel_lacks_is_said_or_done_without),
-                                                cmocka_unit_test(aes_wants_a_kernel_that_takes_new_keys)};
+    static const struct CMUnitTest without[] = {
+        cmocka_unit_test(what_the_kernel_lacks_is_said_or_done_without),
+        cmocka_unit_test(aes_wants_a_kernel_that_takes_new_keys)};
     static const struct CMUnitTest anywhere[] = {
         cmocka_unit_test(bytes_arrive_whoever_makes_the_records),
         cmocka_unit_test(keys_change_where_both_ends_can),
@@ -415,9 +428,10 @@ int main(int argc, char **argv)
         return 0;
     }
     if (sl_tls_context_open("kernel", "auto", &by_kernel) == 0)
-        failed = kernel == FAKE_OFF        ? cmocka_run_group_tests(anywhere, NULL, NULL)
-                 : kernel == FAKE_NEW_KEYS ? cmocka_run_group_tests(tests, NULL, NULL)
-                                           : _cmocka_run_group_tests("old", tests, SL_ARRAY_LEN(tests) - 1, NULL, NULL);
+        failed = kernel == FAKE_OFF ? cmocka_run_group_tests(anywhere, NULL, NULL)
+                 : kernel == FAKE_NEW_KEYS
+                     ? cmocka_run_group_tests(tests, NULL, NULL)
+                     : _cmocka_run_group_tests("old", tests, SL_ARRAY_LEN(tests) - 1, NULL, NULL);
     else if (kernel != FAKE_OFF)
         failed = cmocka_run_group_tests(without, NULL, NULL);
     else

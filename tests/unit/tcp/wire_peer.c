@@ -20,7 +20,8 @@
 
 static uint64_t skewed_now(const struct sl_clock *clock)
 {
-    return sl_now(&sl_clock_monotonic) + sl_container_of((uintptr_t)clock, struct wire, clock)->skew_ns;
+    return sl_now(&sl_clock_monotonic) +
+           sl_container_of((uintptr_t)clock, struct wire, clock)->skew_ns;
 }
 
 static void on_down(void *arg, struct sl_ep *ep, int status, const char *why)
@@ -77,10 +78,10 @@ void wire_progress(struct wire *w)
 int wire_dial(struct wire *w, int family)
 {
     uint16_t port = (uint16_t)(w->addr.bytes[4] | w->addr.bytes[5] << 8);
-    struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(port),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_port = htons(port),
-                               .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    struct sockaddr_in in = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in6 in6 = {
+        .sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = IN6ADDR_LOOPBACK_INIT};
     int one = 1, fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     assert_true(fd >= 0);
@@ -130,8 +131,11 @@ bool wire_is_closed(struct wire *w, int fd)
 
 void wire_hello(struct wire *w, struct sl_tcp_hello *out, unsigned idx, unsigned count, bool crc)
 {
-    *out = (struct sl_tcp_hello){.version = SL_TCP_WIRE_VERSION, .conn_idx = (uint8_t)idx,
-                                 .conn_count = (uint8_t)count, .crc = crc, .rank = 1};
+    *out = (struct sl_tcp_hello){.version = SL_TCP_WIRE_VERSION,
+                                 .conn_idx = (uint8_t)idx,
+                                 .conn_count = (uint8_t)count,
+                                 .crc = crc,
+                                 .rank = 1};
     memcpy(out->to, w->name, sizeof(out->to));
 }
 

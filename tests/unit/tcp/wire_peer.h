@@ -14,14 +14,14 @@ extern const struct sl_transport_ops sl_tcp_ops;
 
 struct wire {
     struct sl_transport_ops ops;
-    struct sl_clock clock;   /* real time plus skew */
+    struct sl_clock clock; /* real time plus skew */
     uint64_t skew_ns;
     struct sl_config config;
     struct sl_worker worker;
     struct sl_iface *iface;
     struct sl_ep *ep;
     struct sl_req connect;
-    struct sl_addr addr;     /* of ep */
+    struct sl_addr addr; /* of ep */
     uint8_t name[SL_TCP_NAME_BYTES];
     int fds[WIRE_CONNS + 1]; /* the hand-made side; 0 is control */
     int downs, down_status;
@@ -36,7 +36,8 @@ void wire_close(struct wire *w);
 /* A plain connection to the interface's port; family AF_INET or AF_INET6. */
 int wire_dial(struct wire *w, int family);
 void wire_hello(struct wire *w, struct sl_tcp_hello *out, unsigned idx, unsigned count, bool crc);
-/* Says hello on fd, takes the answer, checks its proof and gives ours; token is that of the hand-made side. */
+/* Says hello on fd, takes the answer, checks its proof and gives ours; token is that of the
+ * hand-made side. */
 void wire_greet(struct wire *w, int fd, const struct sl_tcp_hello *hello, const uint8_t *token);
 /* Starts ep_connect to the hand-made side, dials all its connections, and waits until ep is up. */
 void wire_connect(struct wire *w, unsigned data_conns, bool crc);

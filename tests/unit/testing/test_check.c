@@ -15,8 +15,13 @@ static struct test_coll coll;
 static void build(const char *algo, enum sl_coll what, uint32_t size, uint64_t count,
                   uint64_t chunk, bool in_place)
 {
-    struct sl_shape base = {.coll = what, .size = size, .count = count, .esize = 4,
-                            .chunk = chunk, .win_count = 4096, .in_place = in_place};
+    struct sl_shape base = {.coll = what,
+                            .size = size,
+                            .count = count,
+                            .esize = 4,
+                            .chunk = chunk,
+                            .win_count = 4096,
+                            .in_place = in_place};
 
     test_coll_fini(&coll);
     assert_int_equal(test_coll_build(&coll, test_algo(algo), &base, 1), 0);
@@ -111,8 +116,11 @@ static void an_operand_counted_twice_is_one_too_many(void **state)
     build("flat", SL_ALLREDUCE, 3, 10, 0, false);
     step_of(1, SL_STEP_REDUCE_WIN, 0)->flags = 0;
     sl_schedule_add(&coll.schedules[1],
-                    &(struct sl_step){.kind = SL_STEP_REDUCE, .flags = SL_STEP_FINAL,
-                                      .src_buf = SL_BUF_IN, .dst_buf = SL_BUF_OUT, .count = 10},
+                    &(struct sl_step){.kind = SL_STEP_REDUCE,
+                                      .flags = SL_STEP_FINAL,
+                                      .src_buf = SL_BUF_IN,
+                                      .dst_buf = SL_BUF_OUT,
+                                      .count = 10},
                     NULL, 0);
     caught("reduces more operands than there are ranks");
 }

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-static struct sl_sim *net(uint64_t latency_ns, uint64_t ns_per_kib, const struct sl_sim_fault *fault)
+static struct sl_sim *net(uint64_t latency_ns, uint64_t ns_per_kib,
+                          const struct sl_sim_fault *fault)
 {
     struct sl_sim_params params;
     struct sl_sim *sim;
@@ -60,7 +61,8 @@ static void a_link_without_limit_has_latency_only(void **state)
 
 static void a_cut_link_delivers_when_it_is_whole_again(void **state)
 {
-    const struct sl_sim_fault cut = {.kind = SL_SIM_CUT, .rank = 0, .peer = 1, .at_ns = 0, .for_ns = 9000};
+    const struct sl_sim_fault cut = {
+        .kind = SL_SIM_CUT, .rank = 0, .peer = 1, .at_ns = 0, .for_ns = 9000};
     const struct sl_sim_fault for_good = {
         .kind = SL_SIM_CUT, .rank = 0, .peer = 1, .at_ns = 0, .for_ns = SL_NEVER};
     struct sl_sim *sim = net(2000, 0, &cut);

@@ -157,7 +157,8 @@ struct fake_device *fake_device_add(const char *name)
     return fake;
 }
 
-void fake_gid_set(struct fake_port *port, unsigned index, enum ibv_gid_type type, const char *address)
+void fake_gid_set(struct fake_port *port, unsigned index, enum ibv_gid_type type,
+                  const char *address)
 {
     struct ibv_gid_entry *entry = &port->gids[index];
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A table of libibverbs with what verbs/device.c calls: devices, ports and GIDs as a test sets them. */
+/* A table of libibverbs with what verbs/device.c calls: devices, ports and GIDs as a test sets
+ * them. */
 #ifndef SL_TESTS_UNIT_VERBS_FAKE_PORTS_H
 #define SL_TESTS_UNIT_VERBS_FAKE_PORTS_H
 
@@ -31,13 +32,15 @@ extern unsigned fake_lists_open; /* got from ibv_get_device_list and not freed *
 /* Whether the limit of locked memory of the machine counts; tests run on any. */
 extern bool fake_limit_counts;
 
-/* Forgets all devices; sl_ibv_get() gives the fake. without_ex: a library without _ibv_query_gid_ex. */
+/* Forgets all devices; sl_ibv_get() gives the fake. without_ex: a library without
+ * _ibv_query_gid_ex. */
 void fake_ports_start(bool without_ex);
 
 /* A device with one active Ethernet port of 4 x 25 Gbit/s and no GID. */
 struct fake_device *fake_device_add(const char *name);
 
 /* Fills entry index from text ("192.0.2.1", "fe80::1"). */
-void fake_gid_set(struct fake_port *port, unsigned index, enum ibv_gid_type type, const char *address);
+void fake_gid_set(struct fake_port *port, unsigned index, enum ibv_gid_type type,
+                  const char *address);
 
 #endif

@@ -10,7 +10,9 @@
 #include <cmocka.h>
 
 static const struct pair_options defaults = {
-    .seed = 1, .rnr_retry = 7, .timeout = 14,
+    .seed = 1,
+    .rnr_retry = 7,
+    .timeout = 14,
     .access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ};
 
 struct pair_options pair_defaults(void)
@@ -36,8 +38,10 @@ static void end_open(struct ibv_pair *pair, struct ibv_end *end, struct ibv_devi
     const struct sl_ibv *ibv = pair->ibv;
     struct ibv_srq_init_attr srq = {.attr = {.max_wr = PAIR_DEPTH, .max_sge = 2}};
     struct ibv_qp_init_attr init = {.qp_type = IBV_QPT_RC,
-                                    .cap = {.max_send_wr = PAIR_DEPTH, .max_recv_wr = PAIR_DEPTH,
-                                            .max_send_sge = 2, .max_recv_sge = 2,
+                                    .cap = {.max_send_wr = PAIR_DEPTH,
+                                            .max_recv_wr = PAIR_DEPTH,
+                                            .max_send_sge = 2,
+                                            .max_recv_sge = 2,
                                             .max_inline_data = 64}};
 
     end->context = (ibv->ibv_open_device)(device);
@@ -118,35 +122,40 @@ void pair_close(struct ibv_pair *pair)
 
 int end_init(struct ibv_pair *pair, unsigned which, const struct pair_options *options)
 {
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1,
-                               .qp_access_flags = or_defaults(options)->access};
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = or_defaults(options)->access};
 
-    return (pair->ibv->ibv_modify_qp)(
-        pair->end[which].qp, &attr,
-        IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+    return (pair->ibv->ibv_modify_qp)(pair->end[which].qp, &attr,
+                                      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+                                          IBV_QP_ACCESS_FLAGS);
 }
 
 int end_rtr(struct ibv_pair *pair, unsigned which, uint32_t psn)
 {
     struct ibv_qp_attr attr = {
-        .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .rq_psn = psn,
-        .dest_qp_num = pair->end[1 - which].qp->qp_num, .max_dest_rd_atomic = 2,
+        .qp_state = IBV_QPS_RTR,
+        .path_mtu = IBV_MTU_1024,
+        .rq_psn = psn,
+        .dest_qp_num = pair->end[1 - which].qp->qp_num,
+        .max_dest_rd_atomic = 2,
         .min_rnr_timer = 12,
         .ah_attr = {.is_global = 1, .port_num = 1, .grh = {.hop_limit = 64, .sgid_index = 3}}};
 
     (pair->ibv->ibv_query_gid)(pair->end[1 - which].context, 1, 3, &attr.ah_attr.grh.dgid);
     return (pair->ibv->ibv_modify_qp)(pair->end[which].qp, &attr,
-                                      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-                                          IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                                          IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+                                      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                                          IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+                                          IBV_QP_MIN_RNR_TIMER);
 }
 
-int end_rts(struct ibv_pair *pair, unsigned which, const struct pair_options *options,
-                uint32_t psn)
+int end_rts(struct ibv_pair *pair, unsigned which, const struct pair_options *options, uint32_t psn)
 {
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS, .timeout = or_defaults(options)->timeout,
-                               .retry_cnt = 3, .rnr_retry = or_defaults(options)->rnr_retry,
-                               .sq_psn = psn, .max_rd_atomic = 2};
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS,
+                               .timeout = or_defaults(options)->timeout,
+                               .retry_cnt = 3,
+                               .rnr_retry = or_defaults(options)->rnr_retry,
+                               .sq_psn = psn,
+                               .max_rd_atomic = 2};
 
     return (pair->ibv->ibv_modify_qp)(pair->end[which].qp, &attr,
                                       IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
@@ -162,12 +171,16 @@ int end_state(struct ibv_pair *pair, unsigned which, enum ibv_qp_state state)
 }
 
 int end_post(struct ibv_pair *pair, unsigned which, enum ibv_wr_opcode opcode, uint64_t wr_id,
-                 uint32_t off, uint32_t len, uint32_t remote, unsigned flags)
+             uint32_t off, uint32_t len, uint32_t remote, unsigned flags)
 {
     struct ibv_end *end = &pair->end[which], *peer = &pair->end[1 - which];
     struct ibv_sge sge = {.addr = (uintptr_t)end->buf + off, .length = len, .lkey = end->mr->lkey};
-    struct ibv_send_wr wr = {.wr_id = wr_id, .sg_list = &sge, .num_sge = 1, .opcode = opcode,
-                             .send_flags = flags, .imm_data = htobe32(0x1000u + (uint32_t)wr_id)};
+    struct ibv_send_wr wr = {.wr_id = wr_id,
+                             .sg_list = &sge,
+                             .num_sge = 1,
+                             .opcode = opcode,
+                             .send_flags = flags,
+                             .imm_data = htobe32(0x1000u + (uint32_t)wr_id)};
     struct ibv_send_wr *bad = NULL;
     int error;
 

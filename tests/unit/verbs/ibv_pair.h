@@ -32,7 +32,7 @@ struct pair_options {
     bool apart;        /* not connected: both in RESET */
     uint8_t rnr_retry; /* as given; pair_open() takes NULL for 7 */
     uint8_t timeout;
-    unsigned access;   /* of queue pair and region */
+    unsigned access; /* of queue pair and region */
 };
 
 struct pair_options pair_defaults(void);
@@ -50,13 +50,13 @@ void pair_connect(struct ibv_pair *pair, const struct pair_options *options, uin
 int end_init(struct ibv_pair *pair, unsigned which, const struct pair_options *options);
 int end_rtr(struct ibv_pair *pair, unsigned which, uint32_t psn);
 int end_rts(struct ibv_pair *pair, unsigned which, const struct pair_options *options,
-                uint32_t psn);
+            uint32_t psn);
 int end_state(struct ibv_pair *pair, unsigned which, enum ibv_qp_state state);
 
 /* One request over bytes [off, off + len) of the end's buffer; 0 or errno. remote: where in the
  * peer's. */
 int end_post(struct ibv_pair *pair, unsigned which, enum ibv_wr_opcode opcode, uint64_t wr_id,
-                 uint32_t off, uint32_t len, uint32_t remote, unsigned flags);
+             uint32_t off, uint32_t len, uint32_t remote, unsigned flags);
 int end_recv(struct ibv_pair *pair, unsigned which, uint64_t wr_id, uint32_t off, uint32_t len);
 /* One completion; false: none there. */
 bool end_poll(struct ibv_pair *pair, unsigned which, struct ibv_wc *wc);

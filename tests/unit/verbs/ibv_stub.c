@@ -7,8 +7,8 @@
 #define STUB_LACKS "none"
 #endif
 
-#define NEEDED(type, name, args)                                                                  \
-    __asm__(".ifnc " #name "," STUB_LACKS "\n.text\n.globl " #name "\n.type " #name              \
+#define NEEDED(type, name, args)                                                                   \
+    __asm__(".ifnc " #name "," STUB_LACKS "\n.text\n.globl " #name "\n.type " #name                \
             ", @function\n" #name ":\n.endif\n");
 #define LATER(type, name, args)
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ports as the library shows them, the order of the list, names that may be used, and the reasons of the rest. */
+/* Ports as the library shows them, the order of the list, names that may be used, and the reasons
+ * of the rest. */
 #include "core/config.h"
 #include "core/err.h"
 #include "tests/unit/verbs/fake_ports.h"
@@ -96,7 +97,8 @@ static struct sl_verbs_port read_port(struct fake_device *fake, uint8_t num)
     return port;
 }
 
-/* --- a port ------------------------------------------------------------------------------------ */
+/* --- a port
+ * ------------------------------------------------------------------------------------ */
 
 static void a_port_is_read_whole(void **state)
 {
@@ -150,10 +152,11 @@ static void speeds_are_lanes_times_width(void **state)
     static const struct {
         uint8_t speed, width;
         uint64_t mbit;
-    } cases[] = {{1, 1, 2500},     {2, 2, 20000},    {4, 1, 10000},  {4, 2, 40000},   {8, 1, 10000},
-                 {16, 2, 56248},   {32, 1, 25000},   {32, 2, 100000}, {64, 16, 100000}, {64, 2, 200000},
-                 {128, 2, 400000}, {128, 8, 1200000}, {32, 4, 200000}, {0, 2, 0},       {128, 0, 0},
-                 {3, 2, 0},        {32, 3, 0}};
+    } cases[] = {{1, 1, 2500},     {2, 2, 20000},   {4, 1, 10000},    {4, 2, 40000},
+                 {8, 1, 10000},    {16, 2, 56248},  {32, 1, 25000},   {32, 2, 100000},
+                 {64, 16, 100000}, {64, 2, 200000}, {128, 2, 400000}, {128, 8, 1200000},
+                 {32, 4, 200000},  {0, 2, 0},       {128, 0, 0},      {3, 2, 0},
+                 {32, 3, 0}};
     struct fake_device *fake = device_with_address("mlx5_0");
 
     for (size_t i = 0; i < SL_ARRAY_LEN(cases); i++) {
@@ -259,7 +262,8 @@ static void without_those_files_ethernet_means_roce_v1(void **state)
     assert_int_equal(read_port(fake, 1).gids[0].type, SL_VERBS_GID_IB);
 }
 
-/* --- reasons ----------------------------------------------------------------------------------- */
+/* --- reasons
+ * ----------------------------------------------------------------------------------- */
 
 static void a_port_that_is_down_says_what_to_check(void **state)
 {
@@ -385,7 +389,8 @@ static void no_device_names_the_modules(void **state)
     assert_non_null(strstr(sluice_last_error(), "rdma_rxe"));
 }
 
-/* --- locked memory ----------------------------------------------------------------------------- */
+/* --- locked memory
+ * ----------------------------------------------------------------------------- */
 
 /* Without CAP_IPC_LOCK, and with that soft limit. */
 static void limit_locked_memory(rlim_t bytes)
@@ -428,7 +433,8 @@ static void a_limit_of_locked_memory_that_is_too_small_is_a_reason_with_numbers(
     list();
     (void)setrlimit(RLIMIT_MEMLOCK, &before);
     give_capability_back();
-    /* For each of the three ports, as the one that is down may return: the staging memory and 6 MiB. */
+    /* For each of the three ports, as the one that is down may return: the staging memory and 6
+     * MiB. */
     why_has(0, "locked memory is limited to 0 KiB, but 67584 KiB are needed");
     why_has(1, "port is DOWN");
     why_has(2, "locked memory is limited");
@@ -438,7 +444,8 @@ static void a_limit_of_locked_memory_that_is_too_small_is_a_reason_with_numbers(
     assert_non_null(strstr(why, "--ulimit memlock=-1"));
 }
 
-/* --- the order of the list --------------------------------------------------------------------- */
+/* --- the order of the list
+ * --------------------------------------------------------------------- */
 
 static void ports_come_by_name_with_numbers_as_numbers(void **state)
 {
@@ -454,7 +461,8 @@ static void usable_ports_come_first_and_much_slower_ones_last_of_them(void **sta
     device_with_address("a0")->ports[0].attr.state = IBV_PORT_DOWN;
     device_with_address("b0")->ports[0].attr.active_speed = 4;  /* 40 Gbit/s */
     device_with_address("c0")->ports[0].attr.active_speed = 64; /* 200 */
-    device_with_address("d0")->ports[0].attr.active_speed = 16; /* 56: trained down, but still a rail */
+    device_with_address("d0")->ports[0].attr.active_speed =
+        16; /* 56: trained down, but still a rail */
     list();
     assert_string_equal(names(), "c0:1 d0:1 b0:1 | a0:1");
 }
@@ -495,7 +503,8 @@ static void a_short_buffer_gets_the_best_and_the_whole_count(void **state)
     assert_int_equal(two[2].num, 99);
 }
 
-/* --- names ------------------------------------------------------------------------------------- */
+/* --- names
+ * ------------------------------------------------------------------------------------- */
 
 static void the_list_of_names_means_what_the_table_says(void **state)
 {

@@ -46,8 +46,8 @@ static void a_write_with_immediate_takes_a_receive_and_a_plain_one_does_not(void
     memset(pair.end[0].buf, 0x11, 10000);
     assert_int_equal(end_recv(&pair, 1, 9, 0, 0), 0);
     assert_int_equal(end_post(&pair, 0, IBV_WR_RDMA_WRITE, 1, 0, 10000, 20000, 0), 0);
-    assert_int_equal(end_post(&pair, 0, IBV_WR_RDMA_WRITE_WITH_IMM, 2, 0, 5000, 40000,
-                                  IBV_SEND_SIGNALED), 0);
+    assert_int_equal(
+        end_post(&pair, 0, IBV_WR_RDMA_WRITE_WITH_IMM, 2, 0, 5000, 40000, IBV_SEND_SIGNALED), 0);
     wc = end_wait(&pair, 1);
     assert_int_equal(wc.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
     assert_int_equal(wc.byte_len, 5000);
@@ -69,8 +69,7 @@ static void a_read_brings_the_peers_bytes(void **state)
 
     pair_open(&pair, NULL);
     memset(pair.end[1].buf + 50, 0x77, 3000);
-    assert_int_equal(end_post(&pair, 0, IBV_WR_RDMA_READ, 1, 1000, 3000, 50,
-                                  IBV_SEND_SIGNALED), 0);
+    assert_int_equal(end_post(&pair, 0, IBV_WR_RDMA_READ, 1, 1000, 3000, 50, IBV_SEND_SIGNALED), 0);
     wc = end_wait(&pair, 0);
     assert_int_equal(wc.status, IBV_WC_SUCCESS);
     assert_int_equal(wc.opcode, IBV_WC_RDMA_READ);
@@ -84,8 +83,12 @@ static void several_pieces_are_gathered_and_scattered(void **state)
     struct ibv_pair pair;
     struct ibv_end *a, *b;
     struct ibv_sge from[2], to[2];
-    struct ibv_send_wr wr = {.wr_id = 1, .sg_list = from, .num_sge = 2, .opcode = IBV_WR_SEND,
-                             .send_flags = IBV_SEND_SIGNALED}, *bad_send;
+    struct ibv_send_wr wr = {.wr_id = 1,
+                             .sg_list = from,
+                             .num_sge = 2,
+                             .opcode = IBV_WR_SEND,
+                             .send_flags = IBV_SEND_SIGNALED},
+                       *bad_send;
     struct ibv_recv_wr recv = {.wr_id = 2, .sg_list = to, .num_sge = 2}, *bad_recv;
 
     pair_open(&pair, NULL);
@@ -142,7 +145,8 @@ static void one_queue_pair_keeps_its_order_under_every_seed(void **state)
         for (unsigned i = 0; i < PAIR_DEPTH; i++) {
             assert_int_equal(end_recv(&pair, 1, 100 + i, 0, 0), 0);
             assert_int_equal(end_post(&pair, 0, IBV_WR_RDMA_WRITE_WITH_IMM, i, 0, 3000, 3000 * i,
-                                      IBV_SEND_SIGNALED), 0);
+                                      IBV_SEND_SIGNALED),
+                             0);
         }
         for (unsigned i = 0; i < PAIR_DEPTH; i++) {
             struct ibv_wc wc = end_wait(&pair, 1);
@@ -198,8 +202,8 @@ static void room_comes_back_with_the_next_signalled_completion_that_is_polled(vo
 
     pair_open(&pair, NULL);
     for (unsigned i = 0; i < PAIR_DEPTH; i++)
-        assert_int_equal(end_post(&pair, 0, IBV_WR_RDMA_WRITE, i, 0, 8, 0,
-                                  i == 3 ? IBV_SEND_SIGNALED : 0), 0);
+        assert_int_equal(
+            end_post(&pair, 0, IBV_WR_RDMA_WRITE, i, 0, 8, 0, i == 3 ? IBV_SEND_SIGNALED : 0), 0);
     assert_int_equal(end_post(&pair, 0, IBV_WR_RDMA_WRITE, 8, 0, 8, 0, 0), ENOMEM);
     assert_true(fake_ibv_settle(pair.fake, 200));
     /* All is done, but nothing was polled. */
@@ -240,8 +244,8 @@ static void a_list_is_posted_up_to_the_one_that_is_bad(void **state)
     pair_open(&pair, NULL);
     memset(wr, 0, sizeof(wr));
     for (unsigned i = 0; i < 3; i++)
-        wr[i] = (struct ibv_send_wr){.wr_id = i, .next = i < 2 ? &wr[i + 1] : NULL,
-                                     .opcode = IBV_WR_SEND};
+        wr[i] = (struct ibv_send_wr){
+            .wr_id = i, .next = i < 2 ? &wr[i + 1] : NULL, .opcode = IBV_WR_SEND};
     wr[1].num_sge = 3; /* the queue pair was made for two */
     assert_int_equal(ibv_post_send(pair.end[0].qp, wr, &bad), EINVAL);
     assert_ptr_equal(bad, &wr[1]);
@@ -358,8 +362,11 @@ static void memory_of_a_dmabuf_is_reached_by_its_own_addresses(void **state)
     struct ibv_pair pair;
     struct ibv_mr *mr;
     struct ibv_sge sge;
-    struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
-                             .send_flags = IBV_SEND_SIGNALED}, *bad;
+    struct ibv_send_wr wr = {.sg_list = &sge,
+                             .num_sge = 1,
+                             .opcode = IBV_WR_RDMA_WRITE,
+                             .send_flags = IBV_SEND_SIGNALED},
+                       *bad;
     char got[6];
     int fd = memfd_create("dmabuf", MFD_CLOEXEC);
 

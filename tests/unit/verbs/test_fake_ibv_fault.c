@@ -20,8 +20,8 @@ static void writes(struct ibv_pair *pair, unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
         pair->end[0].buf[i] = (uint8_t)(i + 1);
-        assert_int_equal(end_post(pair, 0, IBV_WR_RDMA_WRITE_WITH_IMM, i, i, 1, 1000 + i,
-                                  IBV_SEND_SIGNALED), 0);
+        assert_int_equal(
+            end_post(pair, 0, IBV_WR_RDMA_WRITE_WITH_IMM, i, i, 1, 1000 + i, IBV_SEND_SIGNALED), 0);
     }
 }
 
@@ -73,13 +73,11 @@ static void a_wrong_remote_key_is_a_remote_access_error(void **state)
         case 0: remote = PAIR_BUF - 7; break; /* one byte beyond the region */
         case 1: mr->rkey = mr->lkey; break;   /* the other kind of key */
         case 2: mr->rkey = pair.end[0].mr->rkey; break;
-        case 3:                               /* gone */
-            assert_int_equal((pair.ibv->ibv_dereg_mr)(mr), 0);
-            break;
+        case 3: /* gone */ assert_int_equal((pair.ibv->ibv_dereg_mr)(mr), 0); break;
         case 4: /* of another protection domain */
             pd = (pair.ibv->ibv_alloc_pd)(pair.end[1].context);
-            other = (pair.ibv->ibv_reg_mr)(pd, pair.end[1].buf, PAIR_BUF,
-                                           (int)pair_defaults().access);
+            other =
+                (pair.ibv->ibv_reg_mr)(pd, pair.end[1].buf, PAIR_BUF, (int)pair_defaults().access);
             mr->rkey = other->rkey;
             break;
         }
@@ -125,8 +123,8 @@ static void a_queue_pair_without_the_right_refuses_writes_and_reads(void **state
     options.access = IBV_ACCESS_LOCAL_WRITE;
     for (unsigned i = 0; i < 2; i++) {
         pair_open(&pair, &options);
-        assert_int_equal(end_post(&pair, 0, i == 0 ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ, 1, 0, 8,
-                                  0, 0), 0);
+        assert_int_equal(
+            end_post(&pair, 0, i == 0 ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ, 1, 0, 8, 0, 0), 0);
         expect(&pair, 0, 1, IBV_WC_REM_INV_REQ_ERR);
         pair_close(&pair);
     }
@@ -186,8 +184,8 @@ static void a_late_packet_executes_unless_the_receiver_was_fenced(void **state)
         pair_open(&pair, NULL);
         for (unsigned i = 0; i < 3; i++) {
             pair.end[0].buf[i] = (uint8_t)(i + 1);
-            assert_int_equal(end_post(&pair, 0, IBV_WR_RDMA_WRITE, i, i, 1, 1000 + i,
-                                      IBV_SEND_SIGNALED), 0);
+            assert_int_equal(
+                end_post(&pair, 0, IBV_WR_RDMA_WRITE, i, i, 1, 1000 + i, IBV_SEND_SIGNALED), 0);
         }
         fake_ibv_kill(pair.fake, pair.end[0].qp, 1, 1, 2);
         expect(&pair, 0, 0, IBV_WC_SUCCESS);
@@ -452,9 +450,12 @@ static void a_device_that_is_removed_fails_every_call_and_keeps_nothing(void **s
  * nothing twice. */
 static void under_chaos_every_request_ends_once_and_what_succeeded_arrived(void **state)
 {
-    const struct fake_ibv_chaos chaos = {.kill_in = 60, .cut_in = 20, .cut_steps = 30,
+    const struct fake_ibv_chaos chaos = {.kill_in = 60,
+                                         .cut_in = 20,
+                                         .cut_steps = 30,
                                          .flap_in = 50,
-                                         .flap_steps = 30, .gid_in = 200};
+                                         .flap_steps = 30,
+                                         .gid_in = 200};
     unsigned errors = 0;
 
     for (uint64_t seed = 1; seed <= 200; seed++) {

@@ -22,9 +22,10 @@ static void each_transition_asks_for_all_that_belongs_to_it(void **state)
 {
     const int rtr = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                     IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024,
-                               .ah_attr = {.is_global = 1, .port_num = 1,
-                                           .grh = {.hop_limit = 1, .sgid_index = 3}}};
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_RTR,
+        .path_mtu = IBV_MTU_1024,
+        .ah_attr = {.is_global = 1, .port_num = 1, .grh = {.hop_limit = 1, .sgid_index = 3}}};
     struct ibv_pair pair;
 
     pair_open(&pair, apart());
@@ -49,10 +50,13 @@ static void an_address_is_looked_at(void **state)
 {
     const int rtr = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                     IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-    const struct ibv_qp_attr good = {.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024,
-                                     .ah_attr = {.is_global = 1, .port_num = 1,
-                                                 .grh = {.dgid = fake_ibv_gid_v4(10, 0, 0, 2),
-                                                         .hop_limit = 1, .sgid_index = 3}}};
+    const struct ibv_qp_attr good = {
+        .qp_state = IBV_QPS_RTR,
+        .path_mtu = IBV_MTU_1024,
+        .ah_attr = {
+            .is_global = 1,
+            .port_num = 1,
+            .grh = {.dgid = fake_ibv_gid_v4(10, 0, 0, 2), .hop_limit = 1, .sgid_index = 3}}};
     struct ibv_pair pair;
     struct ibv_qp_attr attr;
 
@@ -105,8 +109,9 @@ static void a_drained_send_queue_says_so(void **state)
     struct ibv_wc wc;
 
     pair_open(&pair, NULL);
-    assert_int_equal((pair.ibv->ibv_modify_qp)(pair.end[0].qp, &attr,
-                                               IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY), 0);
+    assert_int_equal(
+        (pair.ibv->ibv_modify_qp)(pair.end[0].qp, &attr, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY),
+        0);
     assert_int_equal(end_post(&pair, 0, IBV_WR_RDMA_WRITE, 1, 0, 8, 0, IBV_SEND_SIGNALED), 0);
     fake_ibv_run(pair.fake, 50);
     assert_false(end_poll(&pair, 0, &wc));
@@ -273,13 +278,14 @@ static void the_gid_table_is_what_the_test_made_it(void **state)
     pair_open(&pair, NULL);
     fake_ibv_gid_set(pair.fake, 0, 1, 6, &gid);
     assert_true(end_event(&pair, 0, IBV_EVENT_GID_CHANGE));
-    assert_int_equal((pair.ibv->_ibv_query_gid_ex)(pair.end[0].context, 1, 6, &entry, 0,
-                                                   sizeof(entry)), 0);
+    assert_int_equal(
+        (pair.ibv->_ibv_query_gid_ex)(pair.end[0].context, 1, 6, &entry, 0, sizeof(entry)), 0);
     assert_memory_equal(&entry.gid, &gid.gid, sizeof(gid.gid));
     assert_int_equal(entry.gid_type, IBV_GID_TYPE_ROCE_V2);
     assert_int_equal(entry.ndev_ifindex, 3);
-    assert_int_equal((pair.ibv->_ibv_query_gid_ex)(pair.end[0].context, 1, 5, &entry, 0,
-                                                   sizeof(entry)), ENODATA);
+    assert_int_equal(
+        (pair.ibv->_ibv_query_gid_ex)(pair.end[0].context, 1, 5, &entry, 0, sizeof(entry)),
+        ENODATA);
     assert_int_equal((pair.ibv->ibv_query_gid)(pair.end[0].context, 1, 5, &raw), 0);
     assert_int_equal((pair.ibv->ibv_query_gid)(pair.end[0].context, 1, FAKE_IBV_GIDS, &raw), -1);
     pair_close(&pair);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Data over the companion, while there is no path: its end, and what a peer must not send there. */
+/* Data over the sideband, while there is no path: its end, and what a peer must not send there. */
 #include "tests/unit/verbs/world.h"
 
 #include <errno.h>
@@ -23,15 +23,15 @@ static int fresh(void **state)
     return 0;
 }
 
-/* Side 1 gives the companion a message that is no unit; the connection ends, and says why. */
+/* Side 1 gives the sideband a message that is no unit; the connection ends, and says why. */
 static void refused(size_t len, uint64_t tag)
 {
     static const uint8_t bytes[2 * UNIT_BYTES];
-    struct sl_ep *companion = world_ep(1)->companion;
+    struct sl_ep *sideband = world_ep(1)->sideband;
     struct sl_buf buf = {.addr = bytes, .len = len};
     struct sl_req req = {.status = SL_PENDING};
 
-    assert_true(companion->iface->ops->send(companion, &buf, tag, &req) >= 0);
+    assert_true(sideband->iface->ops->send(sideband, &buf, tag, &req) >= 0);
     WORLD_UNTIL(world[0].downs == 1);
     assert_int_equal(world_ep(0)->down_status, -EPROTO);
     assert_non_null(strstr(world_ep(0)->why, "what is not due"));

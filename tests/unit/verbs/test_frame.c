@@ -10,20 +10,21 @@
 #include <string.h>
 #include <cmocka.h>
 
-static const uint8_t eager[] = {
-    2, 0, 0x34, 0x12,                               /* EAGER, 0x1234 credits */
-    0x04, 0x03, 0x02, 0x01, 0x14, 0x13, 0x12, 0x11, /* fseq, number */
-    3, 0, 0, 0,                                     /* payload */
-    0x28, 0x27, 0x26, 0x25, 0x24, 0x23, 0x22, 0x21, /* tag */
-    0x38, 0x37, 0x36, 0x35, 0x34, 0x33, 0x32, 0x31, /* value */
-    'a', 'b', 'c'};
+static const uint8_t eager[] = {2,    0,    0x34, 0x12, /* EAGER, 0x1234 credits */
+                                0x04, 0x03, 0x02, 0x01, 0x14, 0x13, 0x12, 0x11, /* fseq, number */
+                                3,    0,    0,    0,                            /* payload */
+                                0x28, 0x27, 0x26, 0x25, 0x24, 0x23, 0x22, 0x21, /* tag */
+                                0x38, 0x37, 0x36, 0x35, 0x34, 0x33, 0x32, 0x31, /* value */
+                                'a',  'b',  'c'};
 
-static const uint8_t grant[] = {
-    4, 0, 0, 0, 1, 0, 0, 0, 9, 0, 0, 0, 64, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0x20, 0, 0, 0, 0, 0, 0,
-    0, 0x10, 0, 0, 0, 0, 0, 0, 0xff, 0x0f, 0, 0, 0, 0, 0, 0, /* offset 4096, 4095 bytes */
-    8, 7, 6, 5, 4, 3, 2, 1, 5, 0, 2, 0, 2, 0, 0, 0,          /* address, id, keys */
-    0xd, 0xc, 0xb, 0xa, 4, 3, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0,
-    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+static const uint8_t grant[] =
+    {
+        4,   0,   0,   0,   1, 0, 0,    0,    9,    0, 0, 0, 64, 0, 0, 0, 7,
+        0,   0,   0,   0,   0, 0, 0,    0,    0x20, 0, 0, 0, 0,  0, 0, 0, 0x10,
+        0,   0,   0,   0,   0, 0, 0xff, 0x0f, 0,    0, 0, 0, 0,  0, /* offset 4096, 4095 bytes */
+        8,   7,   6,   5,   4, 3, 2,    1,    5,    0, 2, 0, 2,  0, 0, 0, /* address, id, keys */
+        0xd, 0xc, 0xb, 0xa, 4, 3, 2,    1,    0,    0, 0, 0, 0,  0, 0, 0, 0,
+        0,   0,   0,   0,   0, 0, 0,    0,    0,    0, 0, 0, 0,  0, 0};
 
 static void a_header_is_read_field_by_field(void **state)
 {

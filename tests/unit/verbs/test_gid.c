@@ -50,7 +50,8 @@ static struct sl_verbs_gid make(uint8_t type, const char *address)
     } else {
         assert_int_equal(inet_pton(AF_INET6, text, gid.gid.raw), 1);
     }
-    gid.is_link_local = type != IB && (strncmp(text, "fe80", 4) == 0 || strncmp(text, "169.254", 7) == 0);
+    gid.is_link_local =
+        type != IB && (strncmp(text, "fe80", 4) == 0 || strncmp(text, "169.254", 7) == 0);
     return gid;
 }
 
@@ -214,8 +215,8 @@ static void towards_a_peer_the_same_subnet_comes_first(void **state)
     add(2, V2, "203.0.113.1/24");
     assert_int_equal(choose_for(V2, "198.51.100.9/24"), 1);
     assert_int_equal(choose_for(V2, "203.0.113.9/24"), 2);
-    assert_int_equal(choose_for(V2, "10.0.0.1/8"), 0);     /* routed */
-    assert_int_equal(choose_for(V2, "203.0.113.9"), 0);    /* its prefix is unknown */
+    assert_int_equal(choose_for(V2, "10.0.0.1/8"), 0);  /* routed */
+    assert_int_equal(choose_for(V2, "203.0.113.9"), 0); /* its prefix is unknown */
 }
 
 static void towards_a_peer_even_a_link_local_subnet_beats_a_routed_one(void **state)
@@ -290,7 +291,8 @@ static void subnets_are_compared_by_the_longer_prefix(void **state)
     };
 
     for (size_t i = 0; i < SL_ARRAY_LEN(cases); i++) {
-        struct sl_verbs_gid a = make(cases[i].type_a, cases[i].a), b = make(cases[i].type_b, cases[i].b);
+        struct sl_verbs_gid a = make(cases[i].type_a, cases[i].a),
+                            b = make(cases[i].type_b, cases[i].b);
 
         if (sl_verbs_gid_same_subnet(&a, &b) != cases[i].same ||
             sl_verbs_gid_same_subnet(&b, &a) != cases[i].same)
@@ -334,8 +336,9 @@ static bool better(const struct sl_verbs_gid *a, const struct sl_verbs_gid *b)
 
 static void no_gid_of_a_random_table_is_better_than_the_chosen_one(void **state)
 {
-    static const char *const addresses[] = {"192.0.2.1/24", "192.0.2.1/0", "169.254.1.1/16", "fe80::1/64",
-                                            "fe80::1/0",    "2001:db8::1/64", "2001:db8::1"};
+    static const char *const addresses[] = {"192.0.2.1/24", "192.0.2.1/0", "169.254.1.1/16",
+                                            "fe80::1/64",   "fe80::1/0",   "2001:db8::1/64",
+                                            "2001:db8::1"};
     struct sl_rng rng;
 
     sl_rng_init(&rng, 1);

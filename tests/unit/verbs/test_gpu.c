@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GPU memory over the verbs transport: fake GPUs and fake NICs. Whoever touches GPU memory with the processor is
- * killed, so that each message which arrives was carried by devices alone.
+ * GPU memory over the verbs transport: fake GPUs and fake NICs. Whoever touches GPU memory with the
+ * processor is killed, so that each message which arrives was carried by devices alone.
  */
 #include "tests/unit/verbs/world.h"
 
@@ -76,7 +76,8 @@ static void fill(uint8_t *bytes, size_t len, unsigned seed)
 
 enum place { HOST, GPU };
 
-/* One message from side 0 to side 1; late: the receive is posted when its bytes are there, or wait. */
+/* One message from side 0 to side 1; late: the receive is posted when its bytes are there, or
+ * wait. */
 static void carry(enum place from, enum place to, size_t len, bool late)
 {
     static uint8_t sent[ROOM], got[ROOM], expected[ROOM];
@@ -184,8 +185,8 @@ static void a_message_may_be_shorter_than_its_room_in_gpu_memory(void **state)
             for (unsigned i = 0; i < SL_ARRAY_LEN(lens); i++) {
                 static uint8_t sent[ROOM];
                 struct sl_buf buf = {.addr = sent, .len = lens[i]};
-                struct sl_sink sink = {.dst = gpu[1], .len = 200000, .tag = 7, .shorter = true,
-                                       .mr = mr[1]};
+                struct sl_sink sink = {
+                    .dst = gpu[1], .len = 200000, .tag = 7, .shorter = true, .mr = mr[1]};
                 struct sl_req send_req, recv_req;
                 uint64_t start_ns = loop_now(world_loop);
 
@@ -361,11 +362,15 @@ static void a_dmabuf_of_somebody_else_is_enough_and_may_be_closed_at_once(void *
     void *context;
 
     fake_cuda_table(cuda)->cuThreadExchangeStreamCaptureMode(&mode);
-    assert_int_equal(fake_cuda_table(cuda)->cuMemGetHandleForAddressRange(
-                         &fd, (uintptr_t)gpu[1] + page, 8 * page, SL_CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0),
-                     0);
+    assert_int_equal(
+        fake_cuda_table(cuda)->cuMemGetHandleForAddressRange(
+            &fd, (uintptr_t)gpu[1] + page, 8 * page, SL_CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0),
+        0);
     fake_cuda_table(cuda)->cuCtxPopCurrent_v2(&context);
-    mem = (struct sl_mem){.addr = gpu[1] + page + 100, .len = 3 * page, .kind = SL_MEM_DMABUF, .fd = fd,
+    mem = (struct sl_mem){.addr = gpu[1] + page + 100,
+                          .len = 3 * page,
+                          .kind = SL_MEM_DMABUF,
+                          .fd = fd,
                           .fd_off = 100};
     assert_int_equal(world[1].iface->ops->mr_reg(world[1].iface, &mem, &part, NULL), 0);
     close(fd);
@@ -447,8 +452,9 @@ static void a_device_that_takes_no_gpu_memory_is_named(void **state)
                 (world[0].iface->caps & SL_CAP_GPU) == 0);
     assert_int_equal(reg(0, gpu[0], 5000, &mr[0]), -ENOTSUP);
     assert_null(mr[0]);
-    assert_non_null(strstr(sluice_last_error(), "a1:1 takes no GPU memory: its driver or this kernel knows no "
-                                                "dma-buf; and without dma-buf it takes the kernel module"));
+    assert_non_null(strstr(sluice_last_error(),
+                           "a1:1 takes no GPU memory: its driver or this kernel knows no "
+                           "dma-buf; and without dma-buf it takes the kernel module"));
     assert_int_equal(open_files(), files);
     assert_int_equal(fake_ibv_live_of(world_fake, FAKE_IBV_MR), regions);
     /* With that module it goes by the address. */
@@ -505,9 +511,11 @@ static void one_kind_of_memory_is_not_registered_as_the_other(void **state)
     world_join();
     mem.addr = gpu[0];
     assert_int_equal(world[0].iface->ops->mr_reg(world[0].iface, &mem, &out, NULL), -EINVAL);
-    assert_non_null(strstr(sluice_last_error(), "is GPU memory, and is registered as ordinary memory"));
+    assert_non_null(
+        strstr(sluice_last_error(), "is GPU memory, and is registered as ordinary memory"));
     assert_int_equal(reg(0, host, sizeof(host), &out), -ENOTSUP);
-    assert_non_null(strstr(sluice_last_error(), "is no memory of a GPU that this process uses through CUDA"));
+    assert_non_null(
+        strstr(sluice_last_error(), "is no memory of a GPU that this process uses through CUDA"));
     assert_null(out);
 }
 

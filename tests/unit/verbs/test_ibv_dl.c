@@ -90,17 +90,24 @@ static void a_table_that_was_given_is_used_and_nothing_is_opened(void **state)
 #include <infiniband/mlx5dv.h>
 
 /* Our part of it against the library's own header, by the compiler. */
-_Static_assert(offsetof(struct sl_mlx5dv_context, comp_mask) == offsetof(struct mlx5dv_context, comp_mask), "");
+_Static_assert(offsetof(struct sl_mlx5dv_context, comp_mask) ==
+                   offsetof(struct mlx5dv_context, comp_mask),
+               "");
 _Static_assert(offsetof(struct sl_mlx5dv_context, num_lag_ports) ==
-               offsetof(struct mlx5dv_context, num_lag_ports), "");
-_Static_assert(sizeof(struct sl_mlx5dv_context) >= sizeof(struct mlx5dv_context), "room for all of it");
+                   offsetof(struct mlx5dv_context, num_lag_ports),
+               "");
+_Static_assert(sizeof(struct sl_mlx5dv_context) >= sizeof(struct mlx5dv_context),
+               "room for all of it");
 _Static_assert(SL_MLX5DV_MASK_NUM_LAG_PORTS == MLX5DV_CONTEXT_MASK_NUM_LAG_PORTS, "");
 _Static_assert(__builtin_types_compatible_p(__typeof__(&mlx5dv_query_qp_lag_port),
-                                            int (*)(struct ibv_qp *, uint8_t *, uint8_t *)), "");
+                                            int (*)(struct ibv_qp *, uint8_t *, uint8_t *)),
+               "");
 _Static_assert(__builtin_types_compatible_p(__typeof__(&mlx5dv_modify_qp_lag_port),
-                                            int (*)(struct ibv_qp *, uint8_t)), "");
+                                            int (*)(struct ibv_qp *, uint8_t)),
+               "");
 _Static_assert(__builtin_types_compatible_p(__typeof__(&mlx5dv_modify_qp_udp_sport),
-                                            int (*)(struct ibv_qp *, uint16_t)), "");
+                                            int (*)(struct ibv_qp *, uint16_t)),
+               "");
 #endif
 
 int main(int argc, char **argv)

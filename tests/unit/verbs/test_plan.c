@@ -22,17 +22,21 @@ static int plan(const char *paths, unsigned local, unsigned remote)
 
     sl_config_defaults(&config);
     /* Past the check where it is set, which asks the same reader (core/test_config.c). */
-    assert_true((size_t)snprintf(config.verbs_paths, sizeof(config.verbs_paths), "%s", paths) < sizeof(config.verbs_paths));
-    return sl_verbs_plan(&config, &(struct sl_verbs_plan_ends){local, remote, {0}}, 42, specs, CAP, &count);
+    assert_true((size_t)snprintf(config.verbs_paths, sizeof(config.verbs_paths), "%s", paths) <
+                sizeof(config.verbs_paths));
+    return sl_verbs_plan(&config, &(struct sl_verbs_plan_ends){local, remote, {0}}, 42, specs, CAP,
+                         &count);
 }
 
-static int plan_auto(unsigned local, unsigned remote, const char *per_rail, uint64_t seed, size_t cap)
+static int plan_auto(unsigned local, unsigned remote, const char *per_rail, uint64_t seed,
+                     size_t cap)
 {
     struct sl_config config;
 
     sl_config_defaults(&config);
     assert_int_equal(sl_config_set(&config, "VERBS_PATHS_PER_RAIL", per_rail), 0);
-    return sl_verbs_plan(&config, &(struct sl_verbs_plan_ends){local, remote, {0}}, seed, specs, cap, &count);
+    return sl_verbs_plan(&config, &(struct sl_verbs_plan_ends){local, remote, {0}}, seed, specs,
+                         cap, &count);
 }
 
 /* The rails of the list as "0>0,1>1". */
@@ -144,13 +148,27 @@ static void an_entry_that_cannot_be_read_is_named(void **state)
     static const struct {
         const char *list, *entry;
     } cases[] = {
-        {"0>0,x>1", "'x>1'"},     {"0>0,", "''"},           {",0>0", "''"},
-        {"0", "'0'"},             {"0-1", "'0-1'"},         {"0>", "'0>'"},
-        {"0>1x", "'0>1x'"},       {"0>0/", "'0>0/'"},       {"0>0/0x", "'0>0/0x'"},
-        {"0>0/100000", "100000"}, {"0>0/-1", "'0>0/-1'"},   {"0>0/12g", "'0>0/12g'"},
-        {"8>0", "'8>0'"},         {"0>8", "'0>8'"},         {"0 >0", "'0 >0'"},
-        {"0>0 ,1>1", "'0>0 '"},   {"-1>0", "'-1>0'"},       {"0>a", "'0>a'"},
-        {"0>0/1/2", "'0>0/1/2'"}, {"auto,0>0", "'auto'"},   {"4294967296>0", "'4294967296>0'"},
+        {"0>0,x>1", "'x>1'"},
+        {"0>0,", "''"},
+        {",0>0", "''"},
+        {"0", "'0'"},
+        {"0-1", "'0-1'"},
+        {"0>", "'0>'"},
+        {"0>1x", "'0>1x'"},
+        {"0>0/", "'0>0/'"},
+        {"0>0/0x", "'0>0/0x'"},
+        {"0>0/100000", "100000"},
+        {"0>0/-1", "'0>0/-1'"},
+        {"0>0/12g", "'0>0/12g'"},
+        {"8>0", "'8>0'"},
+        {"0>8", "'0>8'"},
+        {"0 >0", "'0 >0'"},
+        {"0>0 ,1>1", "'0>0 '"},
+        {"-1>0", "'-1>0'"},
+        {"0>a", "'0>a'"},
+        {"0>0/1/2", "'0>0/1/2'"},
+        {"auto,0>0", "'auto'"},
+        {"4294967296>0", "'4294967296>0'"},
         {"0>99999999999999999999", "'0>99999999999999999999'"},
     };
 
@@ -250,8 +268,8 @@ static void an_entry_may_name_the_port_of_a_bond(void **state)
 
 static void a_port_of_a_bond_that_cannot_be_read_is_named(void **state)
 {
-    static const char *const bad[] = {"0>0@", "0>0@0", "0>0@5", "0>0@1x", "0>0@1/beef", "0>0/c0de@",
-                                      "0>0/@1", "0>0@@1"};
+    static const char *const bad[] = {"0>0@",       "0>0@0",     "0>0@5",  "0>0@1x",
+                                      "0>0@1/beef", "0>0/c0de@", "0>0/@1", "0>0@@1"};
 
     (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {

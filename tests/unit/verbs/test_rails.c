@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which ports an interface opens, in which order, and that those that are down join when they come up. */
+/* Which ports an interface opens, in which order, and that those that are down join when they come
+ * up. */
 #include "tests/fake/fake_ibv.h"
 #include "verbs/memlock.h"
 #include "verbs/verbs.h"
@@ -223,7 +224,9 @@ static void a_port_that_is_asked_for_by_name_is_the_only_rail(void **state)
 static void usable_ports_are_not_crowded_out_by_those_that_are_down(void **state)
 {
     struct sl_verbs_port ports[6] = {
-        {.name = "up1", .place = 1}, {.name = "up3", .place = 3}, {.name = "up5", .place = 5},
+        {.name = "up1", .place = 1},
+        {.name = "up3", .place = 3},
+        {.name = "up5", .place = 5},
         {.name = "down0", .place = 0, .why = "down", .may_return = true},
         {.name = "down4", .place = 4, .why = "down", .may_return = true},
         {.name = "never", .place = 6, .why = "iWARP"}};

@@ -27,7 +27,8 @@ static struct sl_verbs_record offer(void)
 {
     return (struct sl_verbs_record){
         .kind = SL_VERBS_REC_OFFER,
-        .offer = {.local_rail = 7, .remote_rail = 7, .qpn = 0xffffff, .rail = {.mtu = IBV_MTU_4096}}};
+        .offer = {
+            .local_rail = 7, .remote_rail = 7, .qpn = 0xffffff, .rail = {.mtu = IBV_MTU_4096}}};
 }
 
 /* In memory of exactly that length. */
@@ -67,10 +68,10 @@ static void sizes_and_places_are_those_of_the_wire(void **state)
     static const struct {
         uint8_t kind;
         size_t size;
-    } cases[] = {{SL_VERBS_REC_CALLER, HEAD}, {SL_VERBS_REC_HELLO, HEAD + 216},
-                 {SL_VERBS_REC_OFFER, HEAD + 40}, {SL_VERBS_REC_ACCEPT, HEAD + 40},
+    } cases[] = {{SL_VERBS_REC_CALLER, HEAD},       {SL_VERBS_REC_HELLO, HEAD + 216},
+                 {SL_VERBS_REC_OFFER, HEAD + 40},   {SL_VERBS_REC_ACCEPT, HEAD + 40},
                  {SL_VERBS_REC_REFUSE, HEAD + 100}, {SL_VERBS_REC_DOWN, HEAD + 100},
-                 {SL_VERBS_REC_TCP_ENDED, HEAD}, {SL_VERBS_REC_ACK, HEAD},
+                 {SL_VERBS_REC_TCP_ENDED, HEAD},    {SL_VERBS_REC_ACK, HEAD},
                  {SL_VERBS_REC_BYE, HEAD + 100}};
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
@@ -100,14 +101,18 @@ static void what_is_well_formed_is_read_as_it_was(void **state)
     }
     record = (struct sl_verbs_record){.kind = SL_VERBS_REC_ACK, .handled = 9};
     accepted(&record);
-    record = (struct sl_verbs_record){.kind = SL_VERBS_REC_DOWN, .path = 3, .epoch = 2,
+    record = (struct sl_verbs_record){.kind = SL_VERBS_REC_DOWN,
+                                      .path = 3,
+                                      .epoch = 2,
                                       .down = {.arrived = 5, .why = "a reason"}};
     accepted(&record);
 }
 
 static void every_other_length_is_refused(void **state)
 {
-    struct sl_verbs_record out, cases[] = {hello(), offer(), {.kind = SL_VERBS_REC_DOWN},
+    struct sl_verbs_record out, cases[] = {hello(),
+                                           offer(),
+                                           {.kind = SL_VERBS_REC_DOWN},
                                            {.kind = SL_VERBS_REC_ACK},
                                            {.kind = SL_VERBS_REC_CALLER, .epoch = 50}};
 

@@ -94,9 +94,10 @@ static void what_was_acknowledged_and_is_gone_ends_the_connection(void **state)
 
 /* ---- how soon ---- */
 
-#define BACKOFF_NS (50 * SL_NS_PER_MS) /* before the first try, twice as much before each that follows soon */
-#define COARSE_NS (10 * SL_NS_PER_MS)  /* timers are looked at now and then */
-#define LASTING_NS (6 * SL_NS_PER_S)   /* up for so long: the next failure is a first one */
+#define BACKOFF_NS                                                                                 \
+    (50 * SL_NS_PER_MS) /* before the first try, twice as much before each that follows soon */
+#define COARSE_NS (10 * SL_NS_PER_MS) /* timers are looked at now and then */
+#define LASTING_NS (6 * SL_NS_PER_S)  /* up for so long: the next failure is a first one */
 
 /* The first path of the end that offers it. */
 static struct sl_verbs_path *leading(void)
@@ -171,7 +172,8 @@ static int apart(void **state)
     return 0;
 }
 
-/* One end is connected a moment before the other, which has its hello while it has not said its own. */
+/* One end is connected a moment before the other, which has its hello while it has not said its
+ * own. */
 static void hear_early(unsigned late)
 {
     struct sl_req req[2] = {{.status = SL_PENDING}, {.status = SL_PENDING}};
@@ -216,7 +218,8 @@ int main(void)
         CASE(what_was_acknowledged_and_is_gone_ends_the_connection),
         CASE(a_path_that_lasted_is_tried_again_as_soon_as_a_new_one),
         CASE(news_of_a_rail_end_the_rest_and_make_the_next_short),
-        cmocka_unit_test_setup_teardown(offers_do_not_overtake_a_hello_of_rank_0, apart, world_clean),
+        cmocka_unit_test_setup_teardown(offers_do_not_overtake_a_hello_of_rank_0, apart,
+                                        world_clean),
         cmocka_unit_test_setup_teardown(nor_one_of_rank_1, apart, world_clean),
     };
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Receive buffers: in a shared queue, in queues of queue pairs' own, and what becomes of them when a path ends. */
+/* Receive buffers: in a shared queue, in queues of queue pairs' own, and what becomes of them when
+ * a path ends. */
 #include "tests/unit/verbs/world.h"
 
 #include <setjmp.h>
@@ -82,7 +83,8 @@ static void a_shared_queue_that_is_asked_for_and_not_there_is_refused(void **sta
     use(0, SL_ON);
     assert_int_equal(sl_verbs_ops.open(&world[0].worker, NULL, NULL, &iface), -ENODEV);
     assert_null(iface);
-    assert_non_null(strstr(sluice_last_error(), "a0:1 has no shared receive queues, which SLUICE_VERBS_SRQ=on asks"));
+    assert_non_null(strstr(sluice_last_error(),
+                           "a0:1 has no shared receive queues, which SLUICE_VERBS_SRQ=on asks"));
 }
 
 static void a_path_that_returns_has_its_buffers_again(void **state)
@@ -174,7 +176,8 @@ static void where_the_completion_queue_is_small_a_path_has_few_or_none(void **st
     (void)state;
     world_prepare(small_cq);
     for (unsigned side = 0; side < 2; side++)
-        snprintf(world[side].config.verbs_paths, sizeof(world[side].config.verbs_paths), "0>0,0>0,0>0");
+        snprintf(world[side].config.verbs_paths, sizeof(world[side].config.verbs_paths),
+                 "0>0,0>0,0>0");
     world_join();
     assert_int_equal(world_ep(0)->paths[0]->own_slots, SL_VERBS_OWN_SLOTS);
     assert_int_equal(world_ep(0)->paths[1]->own_slots, SL_VERBS_OWN_SLOTS_MIN);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a connection tells of its paths, and what it notes in the event ring: two ends with two rails each over
- * the fake libibverbs, in its time. */
+/* What a connection tells of its paths, and what it notes in the event ring: two ends with two
+ * rails each over the fake libibverbs, in its time. */
 #include "tests/fake/fake_ibv.h"
 #include "tests/fake/loop.h"
 #include "verbs/memlock.h"
@@ -51,7 +51,7 @@ static void world_make(const char *fallback)
     loop = loop_create(3);
     loop_on_look(loop, look, fake);
     sl_ibv_replace(fake_ibv_table(fake), fake_ibv_mlx5(fake));
-    sl_verbs_companion_replace(&loop_ops);
+    sl_verbs_sideband_replace(&loop_ops);
     memset(sides, 0, sizeof(sides));
     for (unsigned i = 0; i < 4; i++) {
         char name[8];
@@ -69,8 +69,8 @@ static void world_make(const char *fallback)
         snprintf(s->config.verbs_fallback, sizeof(s->config.verbs_fallback), "%s", fallback);
         s->config.verbs_staging_bytes = 2 << 20;
         s->config.verbs_piece_bytes = 64 << 10;
-        s->worker = (struct sl_worker){.clock = loop_clock(loop), .config = &s->config,
-                                       .events = &s->events, .rank = (int)i};
+        s->worker = (struct sl_worker){
+            .clock = loop_clock(loop), .config = &s->config, .events = &s->events, .rank = (int)i};
         sl_rng_init(&s->worker.rng, i + 1);
         if (sl_verbs_ops.open(&s->worker, NULL, NULL, &s->iface) != 0 ||
             s->iface->ops->ep_create(s->iface, &s->ep) != 0)
@@ -185,7 +185,7 @@ static int clean(void **state)
     fake_ibv_destroy(fake);
     loop_destroy(loop);
     sl_ibv_replace(NULL, NULL);
-    sl_verbs_companion_replace(NULL);
+    sl_verbs_sideband_replace(NULL);
     return 0;
 }
 
@@ -316,7 +316,8 @@ static int watched_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct i
     return fake_post_send(qp, wr, bad);
 }
 
-/* The record that says so was posted to the dead path itself once, and again for ever as it did not arrive. */
+/* The record that says so was posted to the dead path itself once, and again for ever as it did not
+ * arrive. */
 static void nothing_is_posted_to_a_path_that_the_peer_has_ended(void **state)
 {
     (void)state;
@@ -336,8 +337,8 @@ static void nothing_is_posted_to_a_path_that_the_peer_has_ended(void **state)
     rail->context->ops.post_send = fake_post_send;
 }
 
-/* The grant of a registered receive crosses the sender's RTS; the write that follows it goes by the other path, and
- * all is over at the receiver when the RTS comes. */
+/* The grant of a registered receive crosses the sender's RTS; the write that follows it goes by the
+ * other path, and all is over at the receiver when the RTS comes. */
 static void a_request_to_send_may_come_after_its_message(void **state)
 {
     struct sl_mr *mr[2];
@@ -369,7 +370,8 @@ static void a_request_to_send_may_come_after_its_message(void **state)
         sides[i].iface->ops->mr_dereg(sides[i].iface, mr[i]);
 }
 
-/* Its grant is there when it is sent: from then on the receiver has to hear nothing that would need an answer. */
+/* Its grant is there when it is sent: from then on the receiver has to hear nothing that would need
+ * an answer. */
 static void a_message_shorter_than_its_room_needs_no_answer(void **state)
 {
     struct sl_buf buf = {.len = 200001};
@@ -433,7 +435,8 @@ static void a_path_that_was_slow_is_tried_again_after_a_while(void **state)
     assert_true(path->stats.sent_bytes < writes + (64 << 10)); /* frames, but no piece */
     pass(1500 * SL_NS_PER_MS);
     message(LONG_BYTES);
-    assert_true(path->stats.sent_bytes < writes + (64 << 10)); /* a thousandth of the rate is still slow */
+    assert_true(path->stats.sent_bytes <
+                writes + (64 << 10)); /* a thousandth of the rate is still slow */
     pass(1500 * SL_NS_PER_MS);
     message(LONG_BYTES);
     assert_true(path->stats.sent_bytes > writes + (128 << 10));
@@ -468,7 +471,8 @@ static void a_connection_waits_for_a_time_only_while_something_is_to_come(void *
     message(16);
 }
 
-/* Soft-RoCE shows them although their queue pair is gone, when that of the next epoch has pinged. */
+/* Soft-RoCE shows them although their queue pair is gone, when that of the next epoch has
+ * pinged. */
 static void completions_of_an_epoch_that_is_over_mean_nothing_to_the_next(void **state)
 {
     struct sl_verbs_path *path;
@@ -483,7 +487,8 @@ static void completions_of_an_epoch_that_is_over_mean_nothing_to_the_next(void *
     message_start(16); /* it is flushed, and … */
     fake_ibv_cq_hold(fake, cq, true);
     fake_ibv_qp_fatal(fake, sl_verbs_ep_of(sides[1].ep)->paths[path->idx]->qp);
-    UNTIL(path->epoch == 2 && (path->state == SL_VERBS_PATH_PINGING || path->state == SL_VERBS_PATH_ACCEPTED));
+    UNTIL(path->epoch == 2 &&
+          (path->state == SL_VERBS_PATH_PINGING || path->state == SL_VERBS_PATH_ACCEPTED));
     UNTIL(path->posted > 0 || path->state == SL_VERBS_PATH_ACCEPTED);
     fake_ibv_cq_hold(fake, cq, false); /* … only now is that told */
     UNTIL(path->state == SL_VERBS_PATH_UP);
@@ -550,8 +555,10 @@ int main(void)
         cmocka_unit_test_teardown(a_request_to_send_may_come_after_its_message, clean),
         cmocka_unit_test_teardown(a_message_shorter_than_its_room_needs_no_answer, clean),
         cmocka_unit_test_teardown(a_path_that_was_slow_is_tried_again_after_a_while, clean),
-        cmocka_unit_test_teardown(a_connection_waits_for_a_time_only_while_something_is_to_come, clean),
-        cmocka_unit_test_teardown(completions_of_an_epoch_that_is_over_mean_nothing_to_the_next, clean),
+        cmocka_unit_test_teardown(a_connection_waits_for_a_time_only_while_something_is_to_come,
+                                  clean),
+        cmocka_unit_test_teardown(completions_of_an_epoch_that_is_over_mean_nothing_to_the_next,
+                                  clean),
         cmocka_unit_test_teardown(a_gid_that_changes_is_an_event_with_its_index, clean),
         cmocka_unit_test_teardown(the_way_over_tcp_is_told_of_once_it_was_used, clean),
     };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Grants that cannot be, and bytes that nobody granted: a peer reads and writes what it may, and nothing else. */
+/* Grants that cannot be, and bytes that nobody granted: a peer reads and writes what it may, and
+ * nothing else. */
 #include "tests/unit/verbs/world.h"
 
 #include <setjmp.h>
@@ -37,14 +38,18 @@ static int clean(void **state)
     return 0;
 }
 
-/* Side 1 says to side 0 what its own receives would never say: into its staging, which takes all of it. */
+/* Side 1 says to side 0 what its own receives would never say: into its staging, which takes all of
+ * it. */
 static void grant(uint32_t number, uint64_t total, uint64_t off, uint64_t len, uint8_t flags)
 {
     struct sl_verbs_ep *ep = world_ep(1);
     const struct sl_verbs_iface *iface = ep->iface;
     struct sl_verbs_tx_frame *frame = sl_verbs_frame_new(ep, SL_VERBS_GRANT, number);
-    struct sl_verbs_grant told = {.off = off, .len = len, .addr = (uintptr_t)iface->staging.bytes,
-                                  .id = 1, .rkey_count = iface->rail_count};
+    struct sl_verbs_grant told = {.off = off,
+                                  .len = len,
+                                  .addr = (uintptr_t)iface->staging.bytes,
+                                  .id = 1,
+                                  .rkey_count = iface->rail_count};
     struct sl_verbs_frame *header;
 
     assert_non_null(frame);
@@ -127,7 +132,9 @@ static void nor_when_the_second_grant_comes_after_the_send(void **state)
     assert_int_equal(send_it(LEN), 0);
     grant(0, LEN, 0, 60000, 0);
     grant(0, LEN, 50000, 50000, 0);
-    ends_with(-EPROTO, "grants 50000 bytes at 50000 of message 0, which has 100000, of which 60000 are granted");
+    ends_with(
+        -EPROTO,
+        "grants 50000 bytes at 50000 of message 0, which has 100000, of which 60000 are granted");
 }
 
 static void a_shorter_message_is_granted_once_too(void **state)
@@ -233,18 +240,17 @@ static void more_bytes_than_the_message_has_end_the_connection(void **state)
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, fresh, clean)
-    const struct CMUnitTest tests[] = {
-        CASE(early_grants_that_fit_are_written),
-        CASE(a_second_early_grant_for_another_length_is_refused),
-        CASE(a_byte_past_the_end_is_not_read),
-        CASE(the_same_bytes_are_not_granted_twice),
-        CASE(nor_when_the_second_grant_comes_after_the_send),
-        CASE(a_shorter_message_is_granted_once_too),
-        CASE(a_grant_past_its_own_length_is_refused_at_once),
-        CASE(a_message_with_a_grant_is_not_dropped),
-        CASE(bytes_beyond_a_grant_end_the_connection),
-        CASE(bytes_for_a_grant_that_is_over_end_the_connection),
-        CASE(more_bytes_than_the_message_has_end_the_connection)};
+    const struct CMUnitTest tests[] = {CASE(early_grants_that_fit_are_written),
+                                       CASE(a_second_early_grant_for_another_length_is_refused),
+                                       CASE(a_byte_past_the_end_is_not_read),
+                                       CASE(the_same_bytes_are_not_granted_twice),
+                                       CASE(nor_when_the_second_grant_comes_after_the_send),
+                                       CASE(a_shorter_message_is_granted_once_too),
+                                       CASE(a_grant_past_its_own_length_is_refused_at_once),
+                                       CASE(a_message_with_a_grant_is_not_dropped),
+                                       CASE(bytes_beyond_a_grant_end_the_connection),
+                                       CASE(bytes_for_a_grant_that_is_over_end_the_connection),
+                                       CASE(more_bytes_than_the_message_has_end_the_connection)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

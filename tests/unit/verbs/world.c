@@ -43,7 +43,7 @@ void world_prepare(void (*more)(struct fake_ibv_device *params))
     world_loop = loop_create(3);
     loop_on_look(world_loop, look, world_fake);
     sl_ibv_replace(fake_ibv_table(world_fake), fake_ibv_mlx5(world_fake));
-    sl_verbs_companion_replace(&loop_ops);
+    sl_verbs_sideband_replace(&loop_ops);
     memset(world, 0, sizeof(world));
     for (unsigned i = 0; i < 4; i++) {
         char name[8];
@@ -61,8 +61,10 @@ void world_prepare(void (*more)(struct fake_ibv_device *params))
         snprintf(s->config.verbs_devices, sizeof(s->config.verbs_devices), "%c*", 'a' + i);
         s->config.verbs_staging_bytes = 2 << 20;
         s->config.verbs_piece_bytes = 64 << 10;
-        s->worker = (struct sl_worker){.clock = loop_clock(world_loop), .config = &s->config,
-                                       .events = &s->events, .rank = (int)i};
+        s->worker = (struct sl_worker){.clock = loop_clock(world_loop),
+                                       .config = &s->config,
+                                       .events = &s->events,
+                                       .rank = (int)i};
         sl_rng_init(&s->worker.rng, i + 1);
     }
 }
@@ -124,7 +126,7 @@ void world_end(void)
     fake_ibv_destroy(world_fake);
     loop_destroy(world_loop);
     sl_ibv_replace(NULL, NULL);
-    sl_verbs_companion_replace(NULL);
+    sl_verbs_sideband_replace(NULL);
 }
 
 int world_clean(void **state)

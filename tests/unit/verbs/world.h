@@ -25,8 +25,8 @@ extern struct fake_ibv *world_fake;
 extern struct loop *world_loop;
 extern struct world_side world[2];
 
-/* Fakes and settings of both ends; nothing is open yet: devices 0 and 1 are side 0's. more, which may be NULL,
- * changes a device before it is added. */
+/* Fakes and settings of both ends; nothing is open yet: devices 0 and 1 are side 0's. more, which
+ * may be NULL, changes a device before it is added. */
 void world_prepare(void (*more)(struct fake_ibv_device *params));
 /* Opens both ends, and connects them. */
 void world_open(void);

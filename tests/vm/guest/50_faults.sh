@@ -162,8 +162,8 @@ fault one_rail_flaps_for_10_s flapping A
 fault both_rails_flap_in_turn_for_10_s flapping A B
 fault a_killed_rank_is_named_to_the_other killed 2
 fault a_killed_rank_is_named_to_all_others killed 4
-fault the_companion_loses_its_rail_too on_rail_A carrier_of_one_rail 2 both 3
-SLUICE_VERBS_PATH_WAIT_MS=1500 fault the_companion_loses_its_rail_too_for_good on_rail_A no_rail_any_more 2
+fault the_sideband_loses_its_rail_too on_rail_A carrier_of_one_rail 2 both 3
+SLUICE_VERBS_PATH_WAIT_MS=1500 fault the_sideband_loses_its_rail_too_for_good on_rail_A no_rail_any_more 2
 export SLUICE_TRANSPORT=shm,verbs
 fault four_ranks_with_shm_lose_a_rail carrier_of_one_rail 4 both 3
 SLUICE_VERBS_PATH_WAIT_MS=1500 fault four_ranks_with_shm_lose_both_rails_for_good no_rail_any_more 4

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What stands in the place of NCCL's functions: collectives that go to the engine or on to NCCL, and the
- * lives of communicators, which NCCL always makes and ends itself.
+ * What stands in the place of NCCL's functions: collectives that go to the engine or on to NCCL,
+ * and the lives of communicators, which NCCL always makes and ends itself.
  */
 #include "tools/preload/nccl/calls.h"
 
@@ -31,8 +31,9 @@ static struct shim_comm *pass(enum sl_nccl_call call, enum sl_preload_why why)
     return NULL;
 }
 
-/* The communicator whose engine takes the call, or NULL: it is NCCL's. By what is the same on all ranks only:
- * the communicator, the call, type, operator and size. (A program that captures does so on all ranks.) */
+/* The communicator whose engine takes the call, or NULL: it is NCCL's. By what is the same on all
+ * ranks only: the communicator, the call, type, operator and size. (A program that captures does so
+ * on all ranks.) */
 static struct shim_comm *taker(struct nccl_comm *real, const struct shim_op *op)
 {
     struct shim_comm *comm = shim_comm_find(real);
@@ -50,14 +51,19 @@ static struct shim_comm *taker(struct nccl_comm *real, const struct shim_op *op)
         bytes *= (size_t)shim_comm_size(comm);
     if (!nccl_rules_take(op->call, bytes))
         return pass(op->call, SL_WHY_SIZE);
-    if (is_wrong(comm, op) || gpu.stream_is_capturing(op->stream, &capturing) != 0 || capturing != 0)
+    if (is_wrong(comm, op) || gpu.stream_is_capturing(op->stream, &capturing) != 0 ||
+        capturing != 0)
         return pass(op->call, SL_WHY_FORM);
     return comm;
 }
 
 #define SHIM_OP(kind, ...)                                                                         \
-    struct shim_op given = {.call = kind, .in = (uintptr_t)in, .out = (uintptr_t)out,              \
-                            .count = count, .type = (enum sluice_dtype)type, .stream = stream,     \
+    struct shim_op given = {.call = kind,                                                          \
+                            .in = (uintptr_t)in,                                                   \
+                            .out = (uintptr_t)out,                                                 \
+                            .count = count,                                                        \
+                            .type = (enum sluice_dtype)type,                                       \
+                            .stream = stream,                                                      \
                             __VA_ARGS__};                                                          \
     struct shim_comm *by = taker(comm, &given)
 
@@ -112,7 +118,8 @@ enum nccl_result shim_Bcast(void *in, size_t count, int type, int root, struct n
     void *out = in;
     SHIM_OP(SL_NCCL_Broadcast, .root = root);
 
-    return by != NULL ? shim_group_post(by, &given) : nccl.Bcast(in, count, type, root, comm, stream);
+    return by != NULL ? shim_group_post(by, &given)
+                      : nccl.Bcast(in, count, type, root, comm, stream);
 }
 
 enum nccl_result shim_AlltoAll(const void *in, void *out, size_t count, int type,
@@ -144,13 +151,14 @@ enum nccl_result shim_Scatter(const void *in, void *out, size_t count, int type,
 
 /* ---- communicators ---- */
 
-enum nccl_result shim_CommInitRank(struct nccl_comm **out, int ranks, struct nccl_unique_id id, int rank)
+enum nccl_result shim_CommInitRank(struct nccl_comm **out, int ranks, struct nccl_unique_id id,
+                                   int rank)
 {
     return shim_group_made(out, nccl.CommInitRank(out, ranks, id, rank));
 }
 
-enum nccl_result shim_CommInitRankConfig(struct nccl_comm **out, int ranks, struct nccl_unique_id id,
-                                         int rank, void *config)
+enum nccl_result shim_CommInitRankConfig(struct nccl_comm **out, int ranks,
+                                         struct nccl_unique_id id, int rank, void *config)
 {
     return shim_group_made(out, nccl.CommInitRankConfig(out, ranks, id, rank, config));
 }
@@ -173,8 +181,8 @@ enum nccl_result shim_CommSplit(struct nccl_comm *comm, int color, int key, stru
     return shim_group_made(out, nccl.CommSplit(comm, color, key, out, config));
 }
 
-enum nccl_result shim_CommShrink(struct nccl_comm *comm, int *excluded, int count, struct nccl_comm **out,
-                                 void *config, int flags)
+enum nccl_result shim_CommShrink(struct nccl_comm *comm, int *excluded, int count,
+                                 struct nccl_comm **out, void *config, int flags)
 {
     struct shim_comm *parent = shim_comm_find(comm);
 

@@ -49,7 +49,8 @@ static bool next_op(struct shim_comm *comm, struct shim_op *op, struct CUevent_s
     bool found;
 
     pthread_mutex_lock(&comm->lock);
-    while (comm->done == comm->issued && !atomic_load(&comm->ending) && !atomic_load(&comm->aborted))
+    while (comm->done == comm->issued && !atomic_load(&comm->ending) &&
+           !atomic_load(&comm->aborted))
         pthread_cond_wait(&comm->changed, &comm->lock);
     found = comm->done != comm->issued && !atomic_load(&comm->aborted);
     if (found) {
@@ -122,7 +123,8 @@ static void start_thread(struct shim_comm *comm)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     comm->has_thread = error == 0;
     if (error != 0)
-        shim_break(comm, "no thread could be made for a communicator: raise the limit of processes");
+        shim_break(comm,
+                   "no thread could be made for a communicator: raise the limit of processes");
 }
 
 /* ---- its life ---- */

@@ -13,8 +13,9 @@ struct shim_flag {
 };
 
 /*
- * A number that goes on from where its last user left it: a stream may look for a number long after it was
- * written, when its communicator is gone, so neither is the memory ever freed nor does a number go back.
+ * A number that goes on from where its last user left it: a stream may look for a number long after
+ * it was written, when its communicator is gone, so neither is the memory ever freed nor does a
+ * number go back.
  */
 int shim_flag_get(struct shim_flag *out);
 void shim_flag_put(const struct shim_flag *flag);

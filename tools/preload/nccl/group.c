@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NCCL's groups of one thread. The real group is always opened too, so that calls that pass go straight to it.
+ * NCCL's groups of one thread. The real group is always opened too, so that calls that pass go
+ * straight to it.
  *
- * Calls that the engine takes are put on their streams before NCCL's own of the same group, on every rank: which
- * calls those are follows from facts that are the same on all ranks, call by call, so no rank can wait
- * with one of ours behind one of NCCL's that waits, at another rank, behind one of ours. (To pass a whole
- * group because of one call in it would not be safe: ranks may see different calls in it, as with sends.)
+ * Calls that the engine takes are put on their streams before NCCL's own of the same group, on
+ * every rank: which calls those are follows from facts that are the same on all ranks, call by
+ * call, so no rank can wait with one of ours behind one of NCCL's that waits, at another rank,
+ * behind one of ours. (To pass a whole group because of one call in it would not be safe: ranks may
+ * see different calls in it, as with sends.)
  */
 #include "tools/preload/nccl/group.h"
 
@@ -97,6 +99,7 @@ enum nccl_result shim_GroupEnd(void)
     for (size_t i = 0; i < count && result == NCCL_SUCCESS; i++)
         if (group.items[i].comm == NULL)
             shim_comm_block(*group.items[i].made);
-    return result == NCCL_SUCCESS || result == NCCL_IN_PROGRESS ? (first != NCCL_SUCCESS ? first : result)
-                                                                : result;
+    return result == NCCL_SUCCESS || result == NCCL_IN_PROGRESS
+               ? (first != NCCL_SUCCESS ? first : result)
+               : result;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Makes the engine's communicator beside a real one. The ranks find each other through the real one, which is
- * the only thing that they are known to share, and agree through it whether all of them have an engine: else
- * none uses it.
+ * Makes the engine's communicator beside a real one. The ranks find each other through the real
+ * one, which is the only thing that they are known to share, and agree through it whether all of
+ * them have an engine: else none uses it.
  */
 #include "tools/preload/engine.h"
 #include "tools/preload/nccl/gpu.h"
@@ -29,8 +29,9 @@ static int settle(struct shim_comm *comm, uint64_t deadline)
     enum nccl_result state = NCCL_IN_PROGRESS;
     int result = GPU_NOT_READY;
 
-    while (nccl.CommGetAsyncError(comm->real, &state) == NCCL_SUCCESS && state == NCCL_IN_PROGRESS &&
-           sl_now(&sl_clock_monotonic) < deadline && !atomic_load(&comm->aborted))
+    while (nccl.CommGetAsyncError(comm->real, &state) == NCCL_SUCCESS &&
+           state == NCCL_IN_PROGRESS && sl_now(&sl_clock_monotonic) < deadline &&
+           !atomic_load(&comm->aborted))
         nap();
     while (state == NCCL_SUCCESS && (result = gpu.stream_query(comm->in_stream)) == GPU_NOT_READY &&
            sl_now(&sl_clock_monotonic) < deadline && !atomic_load(&comm->aborted))
@@ -38,8 +39,10 @@ static int settle(struct shim_comm *comm, uint64_t deadline)
     if (atomic_load(&comm->aborted))
         return sl_fail(-ECANCELED, "the communicator was aborted");
     if (state != NCCL_SUCCESS || result != 0)
-        return sl_fail(-ETIMEDOUT, "the ranks of a communicator did not all answer within %d s: is "
-                       "SLUICE_PRELOAD_NCCL set on all of them?", (int)(EXCHANGE_NS / 1000000000));
+        return sl_fail(-ETIMEDOUT,
+                       "the ranks of a communicator did not all answer within %d s: is "
+                       "SLUICE_PRELOAD_NCCL set on all of them?",
+                       (int)(EXCHANGE_NS / 1000000000));
     return 0;
 }
 
@@ -62,7 +65,8 @@ static int exchange(struct shim_comm *comm, const void *in, void *out, size_t le
                              (int)result);
     }
     if (status == 0)
-        status = gpu_check(gpu.to_host(out, device + len, all, comm->in_stream), "copy to the host");
+        status =
+            gpu_check(gpu.to_host(out, device + len, all, comm->in_stream), "copy to the host");
     if (status == 0)
         status = settle(comm, sl_now(&sl_clock_monotonic) + EXCHANGE_NS);
     /* What has not ended may still write there. */
@@ -121,8 +125,11 @@ static int swap(void *arg, const void *in, size_t len, void *out)
 /* What NCCL's ranks wait for is up to the program, for any time: its own deadline ends it. */
 static int join(struct shim_comm *comm, bool ready)
 {
-    struct sl_preload_peers peers = {.rank = comm->rank, .size = comm->size, .arg = comm,
-                                     .allgather = swap, .facts = ready ? nccl_rules_hash() : 0};
+    struct sl_preload_peers peers = {.rank = comm->rank,
+                                     .size = comm->size,
+                                     .arg = comm,
+                                     .allgather = swap,
+                                     .facts = ready ? nccl_rules_hash() : 0};
     char why[256] = "";
     int status;
 
@@ -131,8 +138,8 @@ static int join(struct shim_comm *comm, bool ready)
     status = sl_preload_comm_create(&peers, &comm->engine);
     if (!ready) /* the others had to hear of it; the reason is ours */
         return sl_fail(-ENOTSUP, "%s", why);
-    if (status == 0 && sluice_register(comm->engine, comm->pinned, 4 * SHIM_CHUNK_BYTES,
-                                       &comm->registered) != 0)
+    if (status == 0 &&
+        sluice_register(comm->engine, comm->pinned, 4 * SHIM_CHUNK_BYTES, &comm->registered) != 0)
         comm->registered = NULL; /* harmless: transports copy or register by themselves */
     return status;
 }

@@ -21,7 +21,8 @@ static void find_originals(const struct sl_preload_host *host)
 #define FIND(call, ret, params, args) nccl.call = (ret(*) params)host->find(host, "pnccl" #call);
     SL_NCCL_CALLS(FIND)
 #undef FIND
-    nccl.CommCount = (enum nccl_result(*)(const struct nccl_comm *, int *))host->find(host, "pncclCommCount");
+    nccl.CommCount =
+        (enum nccl_result(*)(const struct nccl_comm *, int *))host->find(host, "pncclCommCount");
     nccl.CommUserRank =
         (enum nccl_result(*)(const struct nccl_comm *, int *))host->find(host, "pncclCommUserRank");
 }

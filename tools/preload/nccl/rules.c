@@ -11,10 +11,14 @@
 #define WORD_MAX 96
 
 static const char *const names[SL_NCCL_CALL_COUNT] = {
-    [SL_NCCL_AllReduce] = "allreduce",   [SL_NCCL_Reduce] = "reduce",
-    [SL_NCCL_ReduceScatter] = "reduce_scatter", [SL_NCCL_AllGather] = "all_gather",
-    [SL_NCCL_Broadcast] = "broadcast",   [SL_NCCL_AlltoAll] = "all_to_all",
-    [SL_NCCL_Gather] = "gather",         [SL_NCCL_Scatter] = "scatter",
+    [SL_NCCL_AllReduce] = "allreduce",
+    [SL_NCCL_Reduce] = "reduce",
+    [SL_NCCL_ReduceScatter] = "reduce_scatter",
+    [SL_NCCL_AllGather] = "all_gather",
+    [SL_NCCL_Broadcast] = "broadcast",
+    [SL_NCCL_AlltoAll] = "all_to_all",
+    [SL_NCCL_Gather] = "gather",
+    [SL_NCCL_Scatter] = "scatter",
 };
 
 /* min > max: not taken. */
@@ -30,11 +34,13 @@ static int read_range(const char *text, struct rule *out)
     high = strchr(low, '-');
     *out = (struct rule){0, INT64_MAX};
     if (high == NULL)
-        return sl_fail(-EINVAL, "SLUICE_PRELOAD_NCCL: '%s' is no range of sizes such as 64K-16M", text);
+        return sl_fail(-EINVAL, "SLUICE_PRELOAD_NCCL: '%s' is no range of sizes such as 64K-16M",
+                       text);
     *high++ = '\0';
     if ((low[0] != '\0' && sl_parse_bytes(low, &out->min) != 0) ||
         (high[0] != '\0' && sl_parse_bytes(high, &out->max) != 0) || out->min > out->max)
-        return sl_fail(-EINVAL, "SLUICE_PRELOAD_NCCL: '%s' is no range of sizes such as 64K-16M", text);
+        return sl_fail(-EINVAL, "SLUICE_PRELOAD_NCCL: '%s' is no range of sizes such as 64K-16M",
+                       text);
     return 0;
 }
 
@@ -55,9 +61,12 @@ static int read_word(char *word)
         rules[call] = rule;
         known = true;
     }
-    return known ? 0 : sl_fail(-EINVAL, "SLUICE_PRELOAD_NCCL: '%s' is no call that can be taken; those "
-                               "are all, allreduce, reduce, reduce_scatter, all_gather, broadcast, "
-                               "all_to_all, gather and scatter", word);
+    return known ? 0
+                 : sl_fail(-EINVAL,
+                           "SLUICE_PRELOAD_NCCL: '%s' is no call that can be taken; those "
+                           "are all, allreduce, reduce, reduce_scatter, all_gather, broadcast, "
+                           "all_to_all, gather and scatter",
+                           word);
 }
 
 int nccl_rules_read(const char *text)
@@ -69,7 +78,8 @@ int nccl_rules_read(const char *text)
         char word[WORD_MAX];
 
         if (len >= sizeof(word))
-            return sl_fail(-EINVAL, "SLUICE_PRELOAD_NCCL: '%.40s...' is too long for one call", text);
+            return sl_fail(-EINVAL, "SLUICE_PRELOAD_NCCL: '%.40s...' is too long for one call",
+                           text);
         memcpy(word, text, len);
         word[len] = '\0';
         if (len > 0 && read_word(word) != 0)

@@ -9,9 +9,10 @@
 #include <stdint.h>
 
 /*
- * Reads "allreduce:1M-64M,broadcast,all_gather:64K-": calls by Sluice's names, each with the sizes in bytes,
- * both included, at which it is taken; "all" stands for every call. The size of a call is that of the
- * larger side of a rank. -EINVAL: not understood; the sentence is the thread's last error.
+ * Reads "allreduce:1M-64M,broadcast,all_gather:64K-": calls by Sluice's names, each with the sizes
+ * in bytes, both included, at which it is taken; "all" stands for every call. The size of a call is
+ * that of the larger side of a rank. -EINVAL: not understood; the sentence is the thread's last
+ * error.
  */
 int nccl_rules_read(const char *text);
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Carries out one call of NCCL's on the engine: device to pinned memory, the collective between hosts, back.
+ * Carries out one call of NCCL's on the engine: device to pinned memory, the collective between
+ * hosts, back.
  *
- * Every collective is elementwise along its count, so a call of any size goes through pinned memory of a fixed
- * size, chunk by chunk: the chunk of a buffer of several blocks (one per rank) is the same range of each
- * block. Two slots let a chunk come in while the one before crosses the network.
+ * Every collective is elementwise along its count, so a call of any size goes through pinned memory
+ * of a fixed size, chunk by chunk: the chunk of a buffer of several blocks (one per rank) is the
+ * same range of each block. Two slots let a chunk come in while the one before crosses the network.
  */
 #include "tools/preload/nccl/gpu.h"
 #include "tools/preload/nccl/inside.h"
@@ -23,22 +24,14 @@ static struct shape shape_of(const struct shim_comm *comm, const struct shim_op 
     unsigned all = (unsigned)comm->size, root = comm->rank == op->root;
 
     switch (op->call) {
-    case SL_NCCL_Reduce:
-        return (struct shape){1, root};
-    case SL_NCCL_ReduceScatter:
-        return (struct shape){all, 1};
-    case SL_NCCL_AllGather:
-        return (struct shape){1, all};
-    case SL_NCCL_Broadcast:
-        return (struct shape){root, 1};
-    case SL_NCCL_AlltoAll:
-        return (struct shape){all, all};
-    case SL_NCCL_Gather:
-        return (struct shape){1, root ? all : 0};
-    case SL_NCCL_Scatter:
-        return (struct shape){root ? all : 0, 1};
-    default:
-        return (struct shape){1, 1};
+    case SL_NCCL_Reduce: return (struct shape){1, root};
+    case SL_NCCL_ReduceScatter: return (struct shape){all, 1};
+    case SL_NCCL_AllGather: return (struct shape){1, all};
+    case SL_NCCL_Broadcast: return (struct shape){root, 1};
+    case SL_NCCL_AlltoAll: return (struct shape){all, all};
+    case SL_NCCL_Gather: return (struct shape){1, root ? all : 0};
+    case SL_NCCL_Scatter: return (struct shape){root ? all : 0, 1};
+    default: return (struct shape){1, 1};
     }
 }
 
@@ -68,9 +61,9 @@ static int copy_in(struct shim_comm *comm, const struct shim_op *op, const struc
     int result = 0;
 
     for (unsigned block = 0; block < shape.in && result == 0; block++)
-        result = gpu.to_host(slot->in + block * len,
-                             op->in + (block * op->count + chunk.first) * size, len,
-                             comm->in_stream);
+        result =
+            gpu.to_host(slot->in + block * len, op->in + (block * op->count + chunk.first) * size,
+                        len, comm->in_stream);
     if (result == 0)
         result = gpu.event_record(slot->copied_in, comm->in_stream);
     return gpu_check(result, "copy from the device");
@@ -113,8 +106,7 @@ static int collect(struct shim_comm *comm, const struct shim_op *op, const struc
         return sluice_gather(engine, slot->in, slot->out, count, op->type, op->root, NULL);
     case SL_NCCL_Scatter:
         return sluice_scatter(engine, slot->in, slot->out, count, op->type, op->root, NULL);
-    default:
-        return sl_fail(-EINVAL, "call %d is none that the engine takes", (int)op->call);
+    default: return sl_fail(-EINVAL, "call %d is none that the engine takes", (int)op->call);
     }
 }
 
@@ -129,7 +121,8 @@ int shim_work(struct shim_comm *comm, const struct shim_op *op, struct CUevent_s
     /* The same on all ranks, so not by this rank's shape. */
     bool blocks = op->call != SL_NCCL_AllReduce && op->call != SL_NCCL_Reduce &&
                   op->call != SL_NCCL_Broadcast;
-    size_t most = SHIM_CHUNK_BYTES / sluice_dtype_size(op->type) / (blocks ? (size_t)comm->size : 1);
+    size_t most =
+        SHIM_CHUNK_BYTES / sluice_dtype_size(op->type) / (blocks ? (size_t)comm->size : 1);
     unsigned number = 0;
     int status = gpu_check(gpu.stream_wait_event(comm->in_stream, ready, 0), "wait for a stream");
 
