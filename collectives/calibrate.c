@@ -58,9 +58,9 @@ static int finish(struct sluice_comm *comm, struct sluice_req *op)
     sl_comm_wait(comm, &op->status);
     int err = op->status;
 
-    comm->active_count--;
+    comm->calls.active_count--;
     sl_op_put(op);
-    return err == 0 ? 0 : sl_fail_text(comm->error, comm->error_text);
+    return err == 0 ? 0 : sl_fail_text(comm->health.error, comm->health.error_text);
 }
 
 static int call_now(struct sluice_comm *comm, const struct sl_call *call, void *in, void *out)
@@ -215,7 +215,7 @@ static int time_sum(struct sluice_comm *comm, size_t bytes, uint8_t *buf, struct
 {
     struct sl_call sum = {.coll = SL_ALLREDUCE, .dtype = SLUICE_F32, .count = bytes / 4};
 
-    return comm->win_bytes < bytes + SL_CACHE_LINE ? 0 : time_calls(comm, &sum, buf, FLATS, series);
+    return comm->win.bytes < bytes + SL_CACHE_LINE ? 0 : time_calls(comm, &sum, buf, FLATS, series);
 }
 
 /* One POST to AWAIT is what a barrier takes; allreduces in one stage say what bytes take. */
@@ -357,7 +357,7 @@ static int measure(struct sluice_comm *comm, const struct sl_costs_facts *facts,
         err = measure_link(comm, local, buf, facts, &all->shm);
     if (err == 0 && remote != 0)
         err = measure_link(comm, remote, buf, facts, &all->net);
-    if (err == 0 && comm->host_count == 1 && comm->win_bytes >= CROSS_SMALL + SL_CACHE_LINE)
+    if (err == 0 && comm->host_count == 1 && comm->win.bytes >= CROSS_SMALL + SL_CACHE_LINE)
         err = measure_windows(comm, buf, facts, &all->windows);
     sl_load_now(&after);
     all->load.switches = after.switches - before.switches;
@@ -374,7 +374,7 @@ static uint64_t cache_key(const struct sluice_comm *comm)
 
     snprintf(text, sizeof(text), "4 %s %s %u %u %u%s %s", comm->kernels->name,
              comm->peers[comm->size - 1].ep->iface->ops->name, comm->host_count, comm->local_size,
-             comm->costs.ranks_per_core, comm->apart ? " apart" : "", comm->config.transport);
+             comm->costs.ranks_per_core, comm->wait.apart ? " apart" : "", comm->config.transport);
     return sl_hash_text(text) ^ sl_host_hash(&comm->config);
 }
 
@@ -562,7 +562,7 @@ static double seen(const struct sluice_comm *comm, bool windows)
     double ratios[64];
     int count = 0;
 
-    sl_list_foreach(&comm->plan_lru, node)
+    sl_list_foreach(&comm->calls.plan_lru, node)
     {
         const struct sl_plan *plan = sl_container_of(node, struct sl_plan, lru);
 
@@ -578,7 +578,8 @@ void sl_costs_learn(const struct sluice_comm *comm)
 {
     struct sl_kept_costs kept;
 
-    if (!uses_cache(comm) || comm->error != 0 || comm->host == NULL || comm->plans == NULL)
+    if (!uses_cache(comm) || comm->health.error != 0 || comm->host == NULL ||
+        comm->calls.plans == NULL)
         return;
     struct sl_costs_facts facts = facts_of(comm);
     struct sl_correction now = {seen(comm, true), seen(comm, false)};

@@ -27,9 +27,9 @@ static int alloc_tables(struct sluice_comm *comm)
 {
     comm->peers = calloc(comm->size, sizeof(*comm->peers));
     comm->host = calloc(comm->size, sizeof(*comm->host));
-    comm->rank_sets = calloc(comm->size, 2 * sizeof(*comm->rank_sets));
+    comm->health.rank_sets = calloc(comm->size, 2 * sizeof(*comm->health.rank_sets));
     comm->events = calloc(1, sizeof(*comm->events));
-    if (comm->peers == NULL || comm->host == NULL || comm->rank_sets == NULL ||
+    if (comm->peers == NULL || comm->host == NULL || comm->health.rank_sets == NULL ||
         comm->events == NULL)
         return sl_fail(-ENOMEM, "no memory for a communicator of %u ranks", comm->size);
     return 0;
@@ -37,8 +37,8 @@ static int alloc_tables(struct sluice_comm *comm)
 
 static int set_up(struct sluice_comm *comm, const struct sl_comm_params *params)
 {
-    sl_list_init(&comm->active);
-    sl_list_init(&comm->plan_lru);
+    sl_list_init(&comm->calls.active);
+    sl_list_init(&comm->calls.plan_lru);
     sl_list_init(&comm->buffers);
     int err = sl_kernels_select(comm->config.kernel, &comm->kernels);
 
@@ -61,7 +61,7 @@ static int set_up(struct sluice_comm *comm, const struct sl_comm_params *params)
     sl_rng_init(&comm->worker.rng, params->seed);
     comm->transports = params->transports;
     comm->transport_count = params->transport_count;
-    comm->culprit = -1;
+    comm->health.culprit = -1;
     comm->stream_min = comm->config.shm_stream_min_bytes >= 0
                            ? (size_t)comm->config.shm_stream_min_bytes
                            : sl_cache_last_level() / 4;
@@ -70,10 +70,10 @@ static int set_up(struct sluice_comm *comm, const struct sl_comm_params *params)
 
 static void set_spin(struct sluice_comm *comm)
 {
-    comm->spin_ns = comm->config.spin_us >= 0 ? (uint64_t)comm->config.spin_us * 1000
-                    : comm->apart             ? SPIN_NS_APART
-                    : comm->oversubscribed    ? SPIN_NS_SHARED_CORE
-                                              : SPIN_NS_OWN_CORE;
+    comm->wait.spin_ns = comm->config.spin_us >= 0   ? (uint64_t)comm->config.spin_us * 1000
+                         : comm->wait.apart          ? SPIN_NS_APART
+                         : comm->wait.oversubscribed ? SPIN_NS_SHARED_CORE
+                                                     : SPIN_NS_OWN_CORE;
 }
 
 /* The exchange's own key; a caller's exchange that has none leaves what all ranks were told as
@@ -98,7 +98,7 @@ static void free_parts(struct sluice_comm *comm)
     sl_plans_fini(comm);
     free(comm->peers);
     free(comm->host);
-    free(comm->rank_sets);
+    free(comm->health.rank_sets);
     free(comm->events);
     free(comm->kept_paths);
     free(comm);
@@ -149,7 +149,7 @@ int sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *pa
     sl_status_open(comm);
     sl_kin_join(comm);
     sl_debug("comm", "rank %u of %u is connected, %u on this host, %s windows", comm->rank,
-             comm->size, comm->local_size, comm->win_slots != NULL ? "with" : "without");
+             comm->size, comm->local_size, comm->win.slots != NULL ? "with" : "without");
     *out = comm;
     return 0;
 }
@@ -171,11 +171,11 @@ void sl_comm_destroy(struct sluice_comm *comm)
         return;
     sl_kin_leave(comm);
     sl_status_close(comm);
-    if (atomic_load(&comm->abort_asked) != 0) { /* nobody may have looked since */
+    if (atomic_load(&comm->health.abort_asked) != 0) { /* nobody may have looked since */
         sl_comm_fail(comm, -ECANCELED, -1, "rank %u aborted the communicator", comm->rank);
         sl_health_tear_down(comm);
     }
-    if (!sl_list_empty(&comm->active)) {
+    if (!sl_list_empty(&comm->calls.active)) {
         sl_comm_fail(comm, -ECANCELED, -1, "rank %u destroyed the communicator", comm->rank);
         sl_health_tear_down(comm);
     }
@@ -187,12 +187,12 @@ void sl_comm_destroy(struct sluice_comm *comm)
         if (comm->ifaces[i].iface != NULL)
             comm->ifaces[i].ops->close(comm->ifaces[i].iface);
     comm->closed = true;
-    if (comm->active_count == 0)
+    if (comm->calls.active_count == 0)
         free_parts(comm);
 }
 
 void sl_comm_release(struct sluice_comm *comm)
 {
-    if (comm->closed && comm->active_count == 0)
+    if (comm->closed && comm->calls.active_count == 0)
         free_parts(comm);
 }

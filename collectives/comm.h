@@ -109,6 +109,69 @@ struct sl_comm_params {
     const char *host_id; /* ranks with the same text share a host; NULL: config, or the kernel's */
 };
 
+/* The windows of this rank and its place in them: window.c opens and closes, exec.c uses them. */
+struct sl_windows {
+    struct sl_mem mem;
+    struct sl_mr *mr;
+    struct sl_iface *iface;    /* NULL: this rank is alone on its host, the memory is plain */
+    struct sl_win_slot *slots; /* of this rank; NULL: the communicator has no windows */
+    size_t bytes;              /* payload of a half */
+    uint64_t ticket, serving;  /* one operation at a time uses the windows */
+    uint64_t base;             /* counter at which the next operation starts */
+    uint64_t shorts, longs;    /* operations so far that used an area */
+    uint64_t begun;            /* all ranks are known to have begun those before this ticket */
+    /* an area is written again when all have begun those before this ticket */
+    uint64_t free[SL_WIN_AREAS];
+    struct { /* by ticket % SL_WIN_SLOTS, of the last ones served */
+        uint64_t base;
+        uint32_t seq;
+    } past[SL_WIN_SLOTS];
+};
+
+/* Operations (exec.c) and the plans that they walk (plan.c). */
+struct sl_calls {
+    struct sl_node active; /* sluice_req.link, in order of the calls */
+    uint32_t active_count; /* requests that are not given back */
+    uint32_t seq;          /* collectives called so far */
+    uint32_t run;          /* of these */
+    struct sl_signature history[SL_HISTORY];
+    struct sl_plan **plans;    /* hash table */
+    struct sl_plan *last_plan; /* the one found last: mostly the next one too */
+    struct sl_node plan_lru;
+    uint32_t plan_count;
+};
+
+/* The ladder of waiting: wait.c. */
+struct sl_waits {
+    bool oversubscribed; /* more ranks on this host than cores */
+    bool apart; /* and the scheduler does not let them run by a yield of one: see core/host.h */
+    uint64_t spin_ns;
+    uint32_t idle_passes;   /* since something moved, be it a control message */
+    uint64_t idle_since_ns; /* of the ladder; 0: not known yet */
+    uint64_t steps_run;
+    uint64_t moves;      /* traffic and steps, when they last changed */
+    uint64_t idle_ns;    /* time in which they did not */
+    uint64_t checked_ns; /* when that was last looked at; 0: not yet */
+};
+
+/* Lost, silent and disagreeing ranks: health.c, dispute.c. */
+struct sl_health {
+    uint64_t told_ns;      /* when the status was last sent to the peers */
+    uint64_t mismatch_ns;  /* when a disagreement, or an earlier one, was noticed; 0: none */
+    uint32_t mismatch_seq; /* the first that is known of */
+    uint64_t lost_ns;      /* when an endpoint was lost; 0: none */
+    int32_t lost_rank;
+    int lost_status;
+    char lost_why[512];
+    bool *rank_sets; /* [2 * size]: scratch of verdicts */
+    int error;       /* why the communicator is broken; 0: it is not */
+    int32_t culprit; /* rank to blame; -1: none */
+    bool torn_down;  /* after an error: the endpoints are gone */
+    bool is_speaker; /* ... and of the ranks that live, this one tells people */
+    char error_text[SL_ERROR_TEXT_MAX];
+    _Atomic int abort_asked;
+};
+
 struct sluice_comm {
     uint32_t rank, size;
     uint64_t life; /* of the process that made it: core/fork.h */
@@ -129,62 +192,12 @@ struct sluice_comm {
     char costs_source[SL_COSTS_SOURCE_MAX]; /* where they come from, for --explain */
     size_t stream_min; /* results of at least this many bytes bypass the caches */
 
-    /* windows */
-    struct sl_mem win_mem;
-    struct sl_mr *win_mr;
-    struct sl_iface *win_iface;    /* NULL: this rank is alone on its host, the memory is plain */
-    struct sl_win_slot *win_slots; /* of this rank; NULL: the communicator has no windows */
-    size_t win_bytes;              /* payload of a half */
-    uint64_t win_ticket, win_serving; /* one operation at a time uses the windows */
-    uint64_t win_base;                /* counter at which the next operation starts */
-    uint64_t win_shorts, win_longs;   /* operations so far that used an area */
-    uint64_t win_begun; /* all ranks are known to have begun those before this ticket */
-    /* an area is written again when all have begun those before this ticket */
-    uint64_t win_free[SL_WIN_AREAS];
-    struct { /* by ticket % SL_WIN_SLOTS, of the last ones served */
-        uint64_t base;
-        uint32_t seq;
-    } win_past[SL_WIN_SLOTS];
-
-    /* operations */
-    struct sl_node active; /* sl_op.link, in order of the calls */
-    uint32_t active_count; /* requests that are not given back */
-    uint32_t seq;          /* collectives called so far */
-    uint32_t run;          /* of these */
-    struct sl_signature history[SL_HISTORY];
-    struct sl_plan **plans;    /* hash table */
-    struct sl_plan *last_plan; /* the one found last: mostly the next one too */
-    struct sl_node plan_lru;
-    uint32_t plan_count;
-
-    /* waiting (wait.c) */
-    bool oversubscribed; /* more ranks on this host than cores */
-    bool apart; /* and the scheduler does not let them run by a yield of one: see core/host.h */
-    uint64_t spin_ns;
-    uint32_t idle_passes;   /* since something moved, be it a control message */
-    uint64_t idle_since_ns; /* of the ladder; 0: not known yet */
-    uint64_t steps_run;
-    uint64_t moves; /* traffic and steps, when they last changed */
-    uint64_t idle_ns,
-        checked_ns; /* time in which they did not; when that was last looked at, 0: not yet */
-
-    /* health (health.c) */
-    uint64_t told_ns;      /* when the status was last sent to the peers */
-    uint64_t mismatch_ns;  /* when a disagreement, or an earlier one, was noticed; 0: none */
-    uint32_t mismatch_seq; /* the first that is known of */
-    uint64_t lost_ns;      /* when an endpoint was lost; 0: none */
-    int32_t lost_rank;
-    int lost_status;
-    char lost_why[512];
-    bool *rank_sets; /* [2 * size]: scratch of verdicts */
-    int error;       /* why the communicator is broken; 0: it is not */
-    int32_t culprit; /* rank to blame; -1: none */
-    bool torn_down;  /* after an error: the endpoints are gone */
-    bool is_speaker; /* ... and of the ranks that live, this one tells people */
-    char error_text[SL_ERROR_TEXT_MAX];
-    _Atomic int abort_asked;
+    struct sl_windows win;
+    struct sl_calls calls;
+    struct sl_waits wait;
+    struct sl_health health;
     struct sl_status_page *page; /* live report for signals and --status; or NULL */
-    uint64_t page_ns;            /* when it was last written */
+    uint64_t page_written_ns;
 
     struct sl_node buffers;                     /* of sluice_alloc() */
     const struct sl_comm_transport *transports; /* those given, for children; borrowed */
@@ -227,9 +240,9 @@ unsigned sl_comm_progress(struct sluice_comm *comm);
  * nobody. */
 static inline void sl_comm_begin_waiting(struct sluice_comm *comm)
 {
-    comm->idle_ns = 0;
-    comm->checked_ns = 0;
-    comm->idle_since_ns = 0;
+    comm->wait.idle_ns = 0;
+    comm->wait.checked_ns = 0;
+    comm->wait.idle_since_ns = 0;
 }
 
 /* wait.c: a keeper's look: passes over the transports that mend paths (SL_CAP_REPAIRS) alone;

@@ -196,7 +196,7 @@ static bool are_apart(const struct sluice_comm *comm, const struct hello *all)
     for (uint32_t r = 0; r < comm->size; r++)
         if (comm->host[r] == comm->host[comm->rank] &&
             all[r].sched_group != all[comm->rank].sched_group)
-            return comm->oversubscribed;
+            return comm->wait.oversubscribed;
     return false;
 }
 
@@ -254,8 +254,9 @@ int sl_connect_meet(struct sluice_comm *comm, struct sl_exchange *exchange,
         number_hosts(comm, all);
         keep_opened(comm, all);
         comm->worker.one_host = all_nearby(comm, all);
-        comm->oversubscribed = comm->local_size > count_cores(comm, all, comm->host[comm->rank]);
-        comm->apart = are_apart(comm, all);
+        comm->wait.oversubscribed =
+            comm->local_size > count_cores(comm, all, comm->host[comm->rank]);
+        comm->wait.apart = are_apart(comm, all);
         comm->costs.ranks_per_core = count_ranks_per_core(comm, all);
     }
     free(all);
@@ -389,11 +390,11 @@ static void settle(struct sluice_comm *comm, unsigned t, const struct attempt *a
             note_why(comm, t, status, "connecting took too long");
         else if (status != 0 && comm->ifaces[t].why[0] == '\0')
             note_why(comm, t, status,
-                     attempts[r].why[0] != '\0' ? attempts[r].why
-                     : comm->lost_ns != 0       ? comm->lost_why
-                                                : sluice_strerror(status));
+                     attempts[r].why[0] != '\0'  ? attempts[r].why
+                     : comm->health.lost_ns != 0 ? comm->health.lost_why
+                                                 : sluice_strerror(status));
     }
-    comm->lost_ns = 0; /* a lost attempt is no lost rank: another transport comes next */
+    comm->health.lost_ns = 0; /* a lost attempt is no lost rank: another transport comes next */
 }
 
 /* Marks the pairs that both sides connected; drops the others. */
@@ -455,8 +456,8 @@ static int connect_round(struct sluice_comm *comm, struct sl_exchange *exchange,
     if (err != 0)
         goto out;
     link_pairs(comm, rows, linked, attempts);
-    if (comm->error != 0)
-        err = sl_fail_text(comm->error, comm->error_text);
+    if (comm->health.error != 0)
+        err = sl_fail_text(comm->health.error, comm->health.error_text);
 out:
     /* Their requests lie in attempts[], and may still be pending. */
     if (err != 0 && attempts != NULL)

@@ -18,7 +18,7 @@ static bool is_later(uint32_t seq, uint32_t than)
 
 const struct sl_signature *sl_call_remembered(const struct sluice_comm *comm, uint32_t seq)
 {
-    const struct sl_signature *call = &comm->history[seq % SL_HISTORY];
+    const struct sl_signature *call = &comm->calls.history[seq % SL_HISTORY];
 
     return seq != 0 && call->seq == seq ? call : NULL;
 }
@@ -31,7 +31,7 @@ void sl_dispute_tell(const struct sluice_comm *comm, uint32_t seq, struct sl_tol
     out->call.seq = seq;
     if (call != NULL)
         out->call = *call;
-    else if (!is_later(seq, comm->seq))
+    else if (!is_later(seq, comm->calls.seq))
         out->call.gone = 1;
     for (uint32_t i = 0; i < SL_EARLIER; i++) {
         call = sl_call_remembered(comm, seq - 1 - i);
@@ -70,11 +70,11 @@ void sl_dispute_hear(struct sluice_comm *comm, const struct sl_told *told, bool 
 
 void sl_dispute_open(struct sluice_comm *comm, uint32_t seq)
 {
-    if (comm->mismatch_ns != 0 && !is_later(comm->mismatch_seq, seq))
+    if (comm->health.mismatch_ns != 0 && !is_later(comm->health.mismatch_seq, seq))
         return;
-    comm->mismatch_ns = sl_now(comm->worker.clock);
-    comm->mismatch_seq = seq;
-    comm->told_ns = 0;
+    comm->health.mismatch_ns = sl_now(comm->worker.clock);
+    comm->health.mismatch_seq = seq;
+    comm->health.told_ns = 0;
 }
 
 /* What that rank called under the disputed number; NULL: nothing yet, as far as this rank knows. */
@@ -85,10 +85,10 @@ static const struct sl_signature *disputed_call(const struct sluice_comm *comm, 
     const struct sl_signature *call = &peer->status.call;
 
     if (rank == comm->rank)
-        call = sl_call_remembered(comm, comm->mismatch_seq)
-                   ?: is_later(comm->mismatch_seq, comm->seq) ? NULL
-                                                              : &gone;
-    else if (peer->status.heard_ns == 0 || call->seq != comm->mismatch_seq)
+        call = sl_call_remembered(comm, comm->health.mismatch_seq)
+                   ?: is_later(comm->health.mismatch_seq, comm->calls.seq) ? NULL
+                                                                           : &gone;
+    else if (peer->status.heard_ns == 0 || call->seq != comm->health.mismatch_seq)
         call = peer->left ? &gone : NULL;
     return call != NULL && (call->fingerprint != 0 || call->gone != 0) ? call : NULL;
 }
@@ -98,7 +98,7 @@ static bool all_told(const struct sluice_comm *comm)
     for (uint32_t r = 0; r < comm->size; r++)
         if (r != comm->rank && !comm->peers[r].left &&
             (comm->peers[r].status.heard_ns == 0 ||
-             comm->peers[r].status.call.seq != comm->mismatch_seq))
+             comm->peers[r].status.call.seq != comm->health.mismatch_seq))
             return false;
     return true;
 }
@@ -109,7 +109,7 @@ static bool all_told(const struct sluice_comm *comm)
 static unsigned describe_groups(const struct sluice_comm *comm, char *out, size_t cap,
                                 int32_t *suspect)
 {
-    bool *seen = comm->rank_sets, *same = comm->rank_sets + comm->size;
+    bool *seen = comm->health.rank_sets, *same = comm->health.rank_sets + comm->size;
     uint32_t smallest = UINT32_MAX;
     unsigned groups = 0;
     size_t len = 0;
@@ -153,7 +153,7 @@ bool sl_dispute_is_ripe(const struct sluice_comm *comm, uint64_t now)
 
     if (grace > GRACE_NS)
         grace = GRACE_NS;
-    return all_told(comm) || now - comm->mismatch_ns >= grace;
+    return all_told(comm) || now - comm->health.mismatch_ns >= grace;
 }
 
 int32_t sl_dispute_describe(const struct sluice_comm *comm, char *out, size_t cap)
@@ -164,7 +164,7 @@ int32_t sl_dispute_describe(const struct sluice_comm *comm, char *out, size_t ca
      * there. */
     bool before = describe_groups(comm, text, sizeof(text), &suspect) < 2;
 
-    snprintf(out, cap, "ranks disagree on collective number %u%s: %s", comm->mismatch_seq,
+    snprintf(out, cap, "ranks disagree on collective number %u%s: %s", comm->health.mismatch_seq,
              before ? " or one before" : "", text);
     return suspect;
 }

@@ -108,7 +108,7 @@ static enum go run_send(struct sluice_req *op, const struct sl_step *step, uint3
     struct sl_peer *peer = sl_comm_peer(op->comm, step->peer);
     struct sl_buf buf = {at(op, step->src_buf, step->src_off), step->count * plan->esize, NULL};
 
-    if (peer->send_serving != op->tickets[use] || op->comm->error != 0)
+    if (peer->send_serving != op->tickets[use] || op->comm->health.error != 0)
         return BLOCKED;
     post->req = (struct sl_req){.status = SL_PENDING, .done = post_done};
     int result = peer->ep->iface->ops->send(peer->ep, &buf, op->tag, &post->req);
@@ -131,7 +131,7 @@ static enum go run_recv(struct sluice_req *op, const struct sl_step *step, uint3
     struct sl_peer *peer = sl_comm_peer(op->comm, step->peer);
     bool reduces = step->kind == SL_STEP_RECV_REDUCE;
 
-    if (peer->recv_serving != op->tickets[use] || op->comm->error != 0)
+    if (peer->recv_serving != op->tickets[use] || op->comm->health.error != 0)
         return BLOCKED;
     post->req = (struct sl_req){.status = SL_PENDING, .done = post_done};
     post->sink = (struct sl_sink){
@@ -183,7 +183,7 @@ static enum go run_reduce(struct sluice_req *op, const struct sl_step *step)
 
 static inline uint64_t past_base(const struct sluice_comm *comm, uint64_t ticket)
 {
-    return comm->win_past[ticket % SL_WIN_SLOTS].base;
+    return comm->win.past[ticket % SL_WIN_SLOTS].base;
 }
 
 /*
@@ -199,10 +199,10 @@ static bool must_await(const struct sluice_comm *comm, const struct sluice_req *
     uint64_t ahead = SL_WIN_SLOTS / 2;
 
     if (op->area != SL_WIN_NO_AREA) {
-        free = comm->win_free[op->area] > free ? comm->win_free[op->area] : free;
+        free = comm->win.free[op->area] > free ? comm->win.free[op->area] : free;
         ahead = SL_WIN_SHORTS / 2;
     }
-    if (free <= comm->win_begun)
+    if (free <= comm->win.begun)
         return false;
     *ticket = own > ahead && own - ahead > free - 1 ? own - ahead : free - 1;
     return true;
@@ -219,7 +219,7 @@ static bool is_of(const struct sluice_comm *comm, uint64_t word, uint64_t ticket
 
 static bool tag_differs(const struct sluice_comm *comm, uint64_t word, uint64_t ticket)
 {
-    uint64_t mine = sl_win_word(&comm->win_slots[ticket % SL_WIN_SLOTS]);
+    uint64_t mine = sl_win_word(&comm->win.slots[ticket % SL_WIN_SLOTS]);
 
     return ((word ^ mine) & SL_WIN_TAG_MASK) != 0;
 }
@@ -237,7 +237,7 @@ static bool has_begun(struct sluice_comm *comm, struct sl_peer *peer, uint64_t t
     /* Operations since may have needed nothing of this peer: whether they were the same shows
      * here. */
     if (SL_UNLIKELY(is_of(comm, word, ticket) && tag_differs(comm, word, ticket)))
-        sl_dispute_open(comm, comm->win_past[ticket % SL_WIN_SLOTS].seq);
+        sl_dispute_open(comm, comm->win.past[ticket % SL_WIN_SLOTS].seq);
     return true;
 }
 
@@ -249,19 +249,19 @@ static bool enter_windows(struct sluice_req *op)
     const struct sl_schedule *s = &op->plan->schedule;
     uint64_t ticket;
 
-    if (comm->win_serving != op->win_ticket)
+    if (comm->win.serving != op->win_ticket)
         return false;
-    comm->win_past[op->slot].base = op->win_base;
-    comm->win_past[op->slot].seq = op->seq;
+    comm->win.past[op->slot].base = op->win_base;
+    comm->win.past[op->slot].seq = op->seq;
     if (SL_UNLIKELY(must_await(comm, op, &ticket))) {
         for (uint32_t i = 0; i < s->group_count; i++)
             if (s->group[i] != comm->rank &&
                 !has_begun(comm, sl_comm_peer(comm, s->group[i]), ticket))
                 return false;
-        comm->win_begun = ticket + 1;
+        comm->win.begun = ticket + 1;
     }
     if (op->area != SL_WIN_NO_AREA)
-        comm->win_free[op->area] = op->win_ticket + 2;
+        comm->win.free[op->area] = op->win_ticket + 2;
     op->in_windows = true;
     return true;
 }
@@ -271,10 +271,10 @@ static enum go run_post(struct sluice_req *op, const struct sl_step *step)
     struct sluice_comm *comm = op->comm;
     const struct sl_schedule *s = &op->plan->schedule;
 
-    sl_win_publish(&comm->win_slots[op->slot], op->win_base + step->value * SL_WIN_UNIT,
+    sl_win_publish(&comm->win.slots[op->slot], op->win_base + step->value * SL_WIN_UNIT,
                    sl_win_tag(run_of(op)));
     if (op->plan->win_ahead)
-        sl_prefetch_write(&comm->win_slots[(op->slot + POSTS_AHEAD) % SL_WIN_SLOTS]);
+        sl_prefetch_write(&comm->win.slots[(op->slot + POSTS_AHEAD) % SL_WIN_SLOTS]);
     for (uint32_t i = 0; i < s->group_count; i++)
         if (s->group[i] != comm->rank)
             sl_ep_wake(sl_comm_peer(comm, s->group[i])->ep);
@@ -304,19 +304,19 @@ static bool group_reached(struct sluice_req *op, uint64_t target)
     for (uint32_t i = 0; i < s->group_count; i++)
         if (s->group[i] != op->comm->rank && !reached(op, s->group[i], target))
             return false;
-    op->comm->win_begun = op->win_ticket + 1;
+    op->comm->win.begun = op->win_ticket + 1;
     return true;
 }
 
 static enum go run_await(struct sluice_req *op, const struct sl_step *step)
 {
     uint64_t target = op->win_base + step->value * SL_WIN_UNIT;
-    unsigned looks = op->comm->oversubscribed ? 1 : AWAIT_LOOKS;
+    unsigned looks = op->comm->wait.oversubscribed ? 1 : AWAIT_LOOKS;
 
     do {
         if (step->peer == SL_PEER_GROUP ? group_reached(op, target)
                                         : reached(op, step->peer, target))
-            return op->comm->mismatch_ns == 0 ? RAN : BLOCKED;
+            return op->comm->health.mismatch_ns == 0 ? RAN : BLOCKED;
         sl_cpu_relax();
     } while (--looks != 0);
     return BLOCKED;
@@ -443,7 +443,8 @@ unsigned sl_op_run(struct sluice_req *op)
 
     /* Once calls differ, the n-th send of a peer may meet another receive than it was meant for:
      * nothing that came since may go on to others. */
-    if (op->status != SL_PENDING || op->comm->error != 0 || op->comm->mismatch_ns != 0)
+    if (op->status != SL_PENDING || op->comm->health.error != 0 ||
+        op->comm->health.mismatch_ns != 0)
         return 0;
     do {
         pass = 0;
@@ -451,7 +452,7 @@ unsigned sl_op_run(struct sluice_req *op)
             pass += run_channel(op, c);
         ran += pass;
     } while (pass != 0 && op->open_channels != 0 && channels > 1);
-    if (sl_op_is_over(op) && op->comm->error == 0)
+    if (sl_op_is_over(op) && op->comm->health.error == 0)
         sl_op_end(op, 0);
     return ran;
 }
@@ -460,8 +461,8 @@ unsigned sl_op_run(struct sluice_req *op)
 static int8_t next_area(struct sluice_comm *comm, enum sl_win_size size)
 {
     switch (size) {
-    case SL_WIN_SHORT: return (int8_t)(comm->win_shorts++ % SL_WIN_SHORTS);
-    case SL_WIN_LONG: return (int8_t)(SL_WIN_SHORTS + (comm->win_longs++ & 1));
+    case SL_WIN_SHORT: return (int8_t)(comm->win.shorts++ % SL_WIN_SHORTS);
+    case SL_WIN_LONG: return (int8_t)(SL_WIN_SHORTS + (comm->win.longs++ & 1));
     default: return SL_WIN_NO_AREA;
     }
 }
@@ -480,13 +481,13 @@ static void take_tickets(struct sluice_req *op)
     }
     if (plan->schedule.win_values == 0)
         return;
-    op->win_ticket = comm->win_ticket++;
+    op->win_ticket = comm->win.ticket++;
     op->slot = op->win_ticket % SL_WIN_SLOTS;
     op->area = next_area(comm, plan->win_size);
     op->win_at = sl_win_place(comm, op->slot, op->area);
-    op->win_base = comm->win_base;
-    op->base[SL_BUF_WIN] = (uint8_t *)comm->win_slots + op->win_at;
-    comm->win_base += plan->schedule.win_values * SL_WIN_UNIT;
+    op->win_base = comm->win.base;
+    op->base[SL_BUF_WIN] = (uint8_t *)comm->win.slots + op->win_at;
+    comm->win.base += plan->schedule.win_values * SL_WIN_UNIT;
 }
 
 /* Collectives are numbered alike on all ranks; a send or receive is numbered within its pair of
@@ -505,12 +506,12 @@ static void number_call(struct sluice_req *op)
         op->tag = UINT64_C(1) << 63 | (uint64_t)(number & 0x7fffffff) << 32 | call->dtype;
         return;
     }
-    op->seq = ++comm->seq;
-    comm->run = sl_run_on(comm->run, plan->fingerprint);
-    op->tag = (uint64_t)(op->seq & 0x7fffffff) << 32 | comm->run;
-    comm->history[op->seq % SL_HISTORY] = plan->signature;
-    comm->history[op->seq % SL_HISTORY].seq = op->seq;
-    comm->history[op->seq % SL_HISTORY].run = comm->run;
+    op->seq = ++comm->calls.seq;
+    comm->calls.run = sl_run_on(comm->calls.run, plan->fingerprint);
+    op->tag = (uint64_t)(op->seq & 0x7fffffff) << 32 | comm->calls.run;
+    comm->calls.history[op->seq % SL_HISTORY] = plan->signature;
+    comm->calls.history[op->seq % SL_HISTORY].seq = op->seq;
+    comm->calls.history[op->seq % SL_HISTORY].run = comm->calls.run;
 }
 
 static void bind(struct sluice_req *op, const void *in, void *out)
@@ -538,29 +539,29 @@ int sl_op_start(struct sluice_comm *comm, struct sl_plan *plan, const void *in, 
 {
     struct sluice_req *op;
 
-    if (comm->active_count >= comm->config.inflight_max)
+    if (comm->calls.active_count >= comm->config.inflight_max)
         return sl_fail(-EAGAIN,
                        "%u operations are in flight already; test and free some, or raise "
                        "SLUICE_INFLIGHT_MAX",
-                       comm->active_count);
+                       comm->calls.active_count);
     int err = sl_op_get(comm, plan, &op);
 
     if (err != 0)
         return err;
-    comm->active_count++;
+    comm->calls.active_count++;
     bind(op, in, out);
     number_call(op);
     take_tickets(op);
     /* Listed only if it is not over at once: earlier operations have had their turn by then. */
-    if (SL_LIKELY(sl_list_empty(&comm->active))) {
+    if (SL_LIKELY(sl_list_empty(&comm->calls.active))) {
         if (SL_UNLIKELY((++plan->calls & plan->sample_mask) == 1))
             op->began_ns = sl_now(comm->worker.clock);
         sl_op_run(op);
     }
     if (op->status == SL_PENDING) {
-        if (SL_LIKELY(sl_list_empty(&comm->active)))
+        if (SL_LIKELY(sl_list_empty(&comm->calls.active)))
             sl_comm_begin_waiting(comm);
-        sl_list_push_back(&comm->active, &op->link);
+        sl_list_push_back(&comm->calls.active, &op->link);
     }
     *out_op = op;
     return 0;
@@ -571,13 +572,13 @@ void sl_op_end(struct sluice_req *op, int status)
     struct sluice_comm *comm = op->comm;
 
     if (op->plan->schedule.win_values != 0 && status == 0)
-        comm->win_serving++;
+        comm->win.serving++;
     sl_list_remove(&op->link);
     op->status = status;
     if (SL_UNLIKELY(op->began_ns != 0) && status == 0)
         sl_costs_sample(op);
     if (op->given_back) {
-        comm->active_count--;
+        comm->calls.active_count--;
         sl_op_put(op);
     }
 }
@@ -586,7 +587,7 @@ void sl_op_end(struct sluice_req *op, int status)
  * its turn. */
 static bool awaits_to_enter(const struct sluice_req *op, uint64_t *ticket)
 {
-    return op->comm->win_serving == op->win_ticket && must_await(op->comm, op, ticket);
+    return op->comm->win.serving == op->win_ticket && must_await(op->comm, op, ticket);
 }
 
 static int32_t awaited_rank(const struct sluice_req *op, const struct sl_step *step)

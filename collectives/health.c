@@ -76,7 +76,7 @@ static void broadcast_last(struct sluice_comm *comm, const void *msg, size_t len
 /* The oldest operation that still waits for something. */
 static const struct sluice_req *oldest(const struct sluice_comm *comm)
 {
-    sl_list_foreach(&comm->active, node)
+    sl_list_foreach(&comm->calls.active, node)
     {
         const struct sluice_req *op = sl_container_of(node, const struct sluice_req, link);
 
@@ -94,17 +94,18 @@ void sl_comm_fail(struct sluice_comm *comm, int code, int32_t culprit, const cha
     char here[512] = "";
     va_list args;
 
-    if (comm->error != 0)
+    if (comm->health.error != 0)
         return;
     va_start(args, fmt);
-    int at = vsnprintf(comm->error_text, sizeof(comm->error_text), fmt, args);
+    int at = vsnprintf(comm->health.error_text, sizeof(comm->health.error_text), fmt, args);
     va_end(args);
-    if (op != NULL && at > 0 && (size_t)at < sizeof(comm->error_text)) {
+    if (op != NULL && at > 0 && (size_t)at < sizeof(comm->health.error_text)) {
         sl_report_op(op, here, sizeof(here));
-        snprintf(comm->error_text + at, sizeof(comm->error_text) - (size_t)at, "; here: %s", here);
+        snprintf(comm->health.error_text + at, sizeof(comm->health.error_text) - (size_t)at,
+                 "; here: %s", here);
     }
-    comm->error = code;
-    comm->culprit = culprit;
+    comm->health.error = code;
+    comm->health.culprit = culprit;
     sl_event(&comm->worker, SL_EVENT_COMM_FAILED,
              culprit >= 0 ? (uint32_t)culprit : SL_EVENT_NOBODY, (uint64_t)(int64_t)code, 0);
 }
@@ -129,11 +130,13 @@ static void fit_text(const char *text, size_t len, uint32_t rank, char out[ABORT
 
 static void tell_abort(struct sluice_comm *comm)
 {
-    struct ctrl_abort msg = {.type = CTRL_ABORT, .code = comm->error, .culprit = comm->culprit};
-    const char *end = strstr(comm->error_text, "; here: ");
-    size_t len = end != NULL ? (size_t)(end - comm->error_text) : strlen(comm->error_text);
+    struct ctrl_abort msg = {
+        .type = CTRL_ABORT, .code = comm->health.error, .culprit = comm->health.culprit};
+    const char *end = strstr(comm->health.error_text, "; here: ");
+    size_t len =
+        end != NULL ? (size_t)(end - comm->health.error_text) : strlen(comm->health.error_text);
 
-    fit_text(comm->error_text, len, comm->rank, msg.text);
+    fit_text(comm->health.error_text, len, comm->rank, msg.text);
     broadcast_last(comm, &msg, sizeof(msg));
 }
 
@@ -159,10 +162,10 @@ static bool is_speaker(const struct sluice_comm *comm)
     for (uint32_t r = 0; r < comm->rank; r++) {
         const struct sl_peer *peer = &comm->peers[r];
 
-        if ((int32_t)r == comm->culprit || peer->left)
+        if ((int32_t)r == comm->health.culprit || peer->left)
             continue;
         if (peer->gave_up ||
-            (!peer->down && (comm->error != -ETIMEDOUT || is_fresh(comm, peer, now))))
+            (!peer->down && (comm->health.error != -ETIMEDOUT || is_fresh(comm, peer, now))))
             return false;
     }
     return true;
@@ -170,11 +173,11 @@ static bool is_speaker(const struct sluice_comm *comm)
 
 void sl_health_tear_down(struct sluice_comm *comm)
 {
-    if (comm->torn_down)
+    if (comm->health.torn_down)
         return;
-    comm->torn_down = true;
-    sl_info("comm", "%s", comm->error_text);
-    comm->is_speaker = is_speaker(comm);
+    comm->health.torn_down = true;
+    sl_info("comm", "%s", comm->health.error_text);
+    comm->health.is_speaker = is_speaker(comm);
     tell_abort(comm);
     sl_report_keep_paths(comm);
     for (uint32_t r = 0; r < comm->size; r++) {
@@ -185,12 +188,12 @@ void sl_health_tear_down(struct sluice_comm *comm)
         peer->ep = NULL;
         peer->slots = NULL;
     }
-    sl_list_foreach(&comm->active, node)
+    sl_list_foreach(&comm->calls.active, node)
     {
         struct sluice_req *op = sl_container_of(node, struct sluice_req, link);
 
         /* The last step may have been completed in the pass that saw the error. */
-        sl_op_end(op, sl_op_is_over(op) ? 0 : comm->error);
+        sl_op_end(op, sl_op_is_over(op) ? 0 : comm->health.error);
     }
 }
 
@@ -203,7 +206,7 @@ static void hear_leavers(struct sluice_comm *comm)
     for (unsigned i = 0; i < comm->iface_count; i++)
         if (comm->ifaces[i].iface != NULL)
             comm->ifaces[i].ops->progress(comm->ifaces[i].iface, LAST_LOOK);
-    if (comm->mismatch_ns == 0)
+    if (comm->health.mismatch_ns == 0)
         return;
     sl_dispute_describe(comm, text, sizeof(text));
     sl_warn("comm", "%s; noticed as rank %u destroyed the communicator", text, comm->rank);
@@ -213,9 +216,9 @@ void sl_health_goodbye(struct sluice_comm *comm)
 {
     struct ctrl_status msg = {.type = CTRL_BYE, .waits_for = -1};
 
-    if (comm->error != 0)
+    if (comm->health.error != 0)
         return;
-    sl_dispute_tell(comm, comm->seq, &msg.told);
+    sl_dispute_tell(comm, comm->calls.seq, &msg.told);
     broadcast_last(comm, &msg, sizeof(msg));
     hear_leavers(comm);
 }
@@ -225,7 +228,7 @@ void sl_health_goodbye(struct sluice_comm *comm)
 static void on_status(struct sluice_comm *comm, struct sl_peer *peer, const struct ctrl_status *msg)
 {
     /* What it called under the disputed number is evidence: nothing later replaces it. */
-    if (comm->mismatch_ns == 0 || peer->status.call.seq != comm->mismatch_seq)
+    if (comm->health.mismatch_ns == 0 || peer->status.call.seq != comm->health.mismatch_seq)
         peer->status.call = msg->told.call;
     peer->status.heard_ns = sl_now(comm->worker.clock);
     peer->status.waits_for = msg->waits_for;
@@ -272,13 +275,13 @@ void sl_health_ctrl(void *arg, struct sl_ep *ep, const void *msg, size_t len)
 /* The verdict waits a little: whoever ended the connection may have told why, here or elsewhere. */
 static void note_loss(struct sluice_comm *comm, int32_t rank, int status, const char *why)
 {
-    if (comm->lost_ns != 0 && comm->lost_rank != rank)
+    if (comm->health.lost_ns != 0 && comm->health.lost_rank != rank)
         return;
-    if (comm->lost_ns == 0)
-        comm->lost_ns = sl_now(comm->worker.clock);
-    comm->lost_rank = rank;
-    comm->lost_status = status;
-    snprintf(comm->lost_why, sizeof(comm->lost_why), "%s", why);
+    if (comm->health.lost_ns == 0)
+        comm->health.lost_ns = sl_now(comm->worker.clock);
+    comm->health.lost_rank = rank;
+    comm->health.lost_status = status;
+    snprintf(comm->health.lost_why, sizeof(comm->health.lost_why), "%s", why);
 }
 
 void sl_health_down(void *arg, struct sl_ep *ep, int status, const char *why)
@@ -323,7 +326,7 @@ void sl_health_step_failed(struct sluice_req *op, const struct sl_step *step,
 {
     struct sluice_comm *comm = op->comm;
 
-    if (comm->error != 0 || comm->lost_ns != 0)
+    if (comm->health.error != 0 || comm->health.lost_ns != 0)
         return; /* the endpoint's loss is being dealt with */
     if (status == -EPROTO && op->seq != 0 && req->tag >> 63 == 0) {
         sl_dispute_open(comm, op->seq);
@@ -349,23 +352,24 @@ static void tell_status(struct sluice_comm *comm, uint64_t now)
     struct ctrl_status msg = {.type = CTRL_STATUS, .waits_for = -1};
     struct sl_waiting waiting;
 
-    comm->told_ns = now;
-    if (op == NULL && comm->mismatch_ns == 0)
+    comm->health.told_ns = now;
+    if (op == NULL && comm->health.mismatch_ns == 0)
         return;
     if (op != NULL) {
         sl_op_waiting(op, &waiting);
         msg.waits_for = waiting.rank;
         msg.step = waiting.step;
     }
-    sl_dispute_tell(comm, comm->mismatch_ns != 0 ? comm->mismatch_seq : op->seq, &msg.told);
-    if (comm->mismatch_ns != 0)
+    sl_dispute_tell(comm, comm->health.mismatch_ns != 0 ? comm->health.mismatch_seq : op->seq,
+                    &msg.told);
+    if (comm->health.mismatch_ns != 0)
         msg.flags |= CTRL_ANSWER;
     broadcast(comm, &msg, sizeof(msg));
 }
 
 static bool is_lacked(const struct sluice_comm *comm, uint32_t rank)
 {
-    sl_list_foreach(&comm->active,
+    sl_list_foreach(&comm->calls.active,
                     node) if (sl_op_lacks(sl_container_of(node, const struct sluice_req, link),
                                           rank)) return true;
     return false;
@@ -374,7 +378,7 @@ static bool is_lacked(const struct sluice_comm *comm, uint32_t rank)
 /* Ranks that left in good order are missed only when something needs them. */
 static void miss_leavers(struct sluice_comm *comm)
 {
-    for (uint32_t r = 0; r < comm->size && comm->error == 0; r++) {
+    for (uint32_t r = 0; r < comm->size && comm->health.error == 0; r++) {
         const struct sl_peer *peer = &comm->peers[r];
 
         if (peer->left && peer->down && is_lacked(comm, r))
@@ -435,21 +439,22 @@ static void decide(struct sluice_comm *comm)
 
 void sl_health_tick(struct sluice_comm *comm, uint64_t now)
 {
-    if (comm->error != 0)
+    if (comm->health.error != 0)
         return;
-    if (comm->lost_ns != 0 && now - comm->lost_ns >= GRACE_LOST_NS)
-        sl_comm_fail(comm, comm->lost_status, comm->lost_rank, "rank %d is lost: %s",
-                     comm->lost_rank, comm->lost_why);
-    if (now - comm->told_ns >= tell_interval(comm))
+    if (comm->health.lost_ns != 0 && now - comm->health.lost_ns >= GRACE_LOST_NS)
+        sl_comm_fail(comm, comm->health.lost_status, comm->health.lost_rank, "rank %d is lost: %s",
+                     comm->health.lost_rank, comm->health.lost_why);
+    if (now - comm->health.told_ns >= tell_interval(comm))
         tell_status(comm, now);
-    if (comm->mismatch_ns != 0 && sl_dispute_is_ripe(comm, now)) {
+    if (comm->health.mismatch_ns != 0 && sl_dispute_is_ripe(comm, now)) {
         tell_status(comm, now); /* once more: after the verdict this rank says nothing */
         decide(comm);
     }
-    if (sl_list_empty(&comm->active))
+    if (sl_list_empty(&comm->calls.active))
         return;
     miss_leavers(comm);
-    if (comm->idle_ns >= (uint64_t)comm->config.timeout_ms * SL_NS_PER_MS && comm->lost_ns == 0)
+    if (comm->wait.idle_ns >= (uint64_t)comm->config.timeout_ms * SL_NS_PER_MS &&
+        comm->health.lost_ns == 0)
         time_out(comm, now);
 }
 

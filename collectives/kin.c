@@ -139,7 +139,7 @@ bool sl_kin_busy(struct sluice_comm *comm)
     bool busy = false;
 
     for (unsigned i = 0; i < count; i++) {
-        busy |= !sl_list_empty(&others[i]->active);
+        busy |= !sl_list_empty(&others[i]->calls.active);
         give_back(others[i]);
     }
     return busy;

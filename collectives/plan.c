@@ -58,8 +58,8 @@ void sl_call_shape(const struct sluice_comm *comm, const struct sl_call *call, s
         .out_counts = call->out_counts,
         .out_offs = call->out_offs,
     };
-    if (comm->win_slots != NULL)
-        out->win_count = comm->win_bytes / out->esize;
+    if (comm->win.slots != NULL)
+        out->win_count = comm->win.bytes / out->esize;
 }
 
 /* Sorts the steps by channel, keeping their order in each. */
@@ -295,19 +295,19 @@ err_plan:
 
 static void unlink_plan(struct sluice_comm *comm, struct sl_plan *plan)
 {
-    struct sl_plan **at = &comm->plans[bucket_of(&plan->call)];
+    struct sl_plan **at = &comm->calls.plans[bucket_of(&plan->call)];
 
     while (*at != plan)
         at = &(*at)->next;
     *at = plan->next;
     sl_list_remove(&plan->lru);
-    comm->last_plan = NULL;
-    comm->plan_count--;
+    comm->calls.last_plan = NULL;
+    comm->calls.plan_count--;
 }
 
 static void drop_oldest(struct sluice_comm *comm)
 {
-    sl_list_foreach(&comm->plan_lru, node)
+    sl_list_foreach(&comm->calls.plan_lru, node)
     {
         struct sl_plan *plan = sl_container_of(node, struct sl_plan, lru);
 
@@ -323,42 +323,42 @@ static int plan_add(struct sluice_comm *comm, const struct sl_call *call, struct
 {
     int err;
 
-    if (comm->plans == NULL) {
-        comm->plans = calloc(BUCKETS, sizeof(struct sl_plan *));
-        if (comm->plans == NULL)
+    if (comm->calls.plans == NULL) {
+        comm->calls.plans = calloc(BUCKETS, sizeof(struct sl_plan *));
+        if (comm->calls.plans == NULL)
             return sl_fail(-ENOMEM, "no memory for the table of plans");
     }
     err = plan_build(comm, call, out);
     if (err != 0)
         return err;
-    if (comm->plan_count >= PLANS_MAX)
+    if (comm->calls.plan_count >= PLANS_MAX)
         drop_oldest(comm);
-    struct sl_plan **bucket = &comm->plans[bucket_of(call)];
+    struct sl_plan **bucket = &comm->calls.plans[bucket_of(call)];
 
     (*out)->next = *bucket;
     *bucket = *out;
-    sl_list_push_back(&comm->plan_lru, &(*out)->lru);
-    comm->plan_count++;
+    sl_list_push_back(&comm->calls.plan_lru, &(*out)->lru);
+    comm->calls.plan_count++;
     return 0;
 }
 
 int sl_plan_get(struct sluice_comm *comm, const struct sl_call *call, struct sl_plan **out)
 {
-    struct sl_plan *plan = comm->last_plan;
+    struct sl_plan *plan = comm->calls.last_plan;
 
     if (SL_LIKELY(plan != NULL && same_call(&plan->call, call) && call->in_counts == NULL)) {
         *out = plan;
         return 0;
     }
-    plan = comm->plans != NULL ? comm->plans[bucket_of(call)] : NULL;
+    plan = comm->calls.plans != NULL ? comm->calls.plans[bucket_of(call)] : NULL;
     for (; plan != NULL; plan = plan->next) {
         if (!same_call(&plan->call, call) || !same_counts(comm, plan, call))
             continue;
-        if (SL_UNLIKELY(plan->lru.next != &comm->plan_lru)) {
+        if (SL_UNLIKELY(plan->lru.next != &comm->calls.plan_lru)) {
             sl_list_remove(&plan->lru);
-            sl_list_push_back(&comm->plan_lru, &plan->lru);
+            sl_list_push_back(&comm->calls.plan_lru, &plan->lru);
         }
-        *out = comm->last_plan = plan;
+        *out = comm->calls.last_plan = plan;
         return 0;
     }
     return plan_add(comm, call, out);
@@ -368,12 +368,12 @@ void sl_plans_fini(struct sluice_comm *comm)
 {
     struct sl_node *node;
 
-    while ((node = sl_list_pop_front(&comm->plan_lru)) != NULL)
+    while ((node = sl_list_pop_front(&comm->calls.plan_lru)) != NULL)
         plan_free(sl_container_of(node, struct sl_plan, lru));
-    free(comm->plans);
-    comm->last_plan = NULL;
-    comm->plans = NULL;
-    comm->plan_count = 0;
+    free(comm->calls.plans);
+    comm->calls.last_plan = NULL;
+    comm->calls.plans = NULL;
+    comm->calls.plan_count = 0;
 }
 
 static bool op_alloc_parts(struct sluice_req *op, const struct sl_plan *plan)

@@ -71,7 +71,7 @@ struct sl_post {
 
 /* One collective under way: what the public API calls a request. */
 struct sluice_req {
-    struct sl_node link; /* in comm->active, or in plan->spare */
+    struct sl_node link; /* in comm->calls.active, or in plan->spare */
     struct sluice_comm *comm;
     struct sl_plan *plan;
     int status;      /* SL_PENDING, 0, or a negative errno */

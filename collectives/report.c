@@ -101,7 +101,7 @@ void sl_report_op(const struct sluice_req *op, char *out, size_t cap)
     append(out, cap, &len, "%s%s)", call->coll == SL_BARRIER ? "" : ", ", plan->schedule.algo);
     append_waiting(op, out, cap, &len);
     append(out, cap, &len, ", %llu bytes so far, no progress for %.3f s",
-           (unsigned long long)op->bytes, (double)op->comm->idle_ns / 1e9);
+           (unsigned long long)op->bytes, (double)op->comm->wait.idle_ns / 1e9);
 }
 
 size_t sl_report_comm(const struct sluice_comm *comm, char *out, size_t cap)
@@ -110,13 +110,14 @@ size_t sl_report_comm(const struct sluice_comm *comm, char *out, size_t cap)
 
     out[0] = '\0';
     append(out, cap, &len, "communicator of %u ranks, this is rank %u, %u collectives called",
-           comm->size, comm->rank, comm->seq);
-    if (comm->error != 0)
-        append(out, cap, &len, ", broken: %s: %s", sluice_strerror(comm->error), comm->error_text);
+           comm->size, comm->rank, comm->calls.seq);
+    if (comm->health.error != 0)
+        append(out, cap, &len, ", broken: %s: %s", sluice_strerror(comm->health.error),
+               comm->health.error_text);
     append(out, cap, &len, "\n");
-    if (comm->error == 0 && sl_list_empty(&comm->active))
+    if (comm->health.error == 0 && sl_list_empty(&comm->calls.active))
         append(out, cap, &len, "  nothing is under way\n");
-    sl_list_foreach(&comm->active, node)
+    sl_list_foreach(&comm->calls.active, node)
     {
         char text[512];
 

@@ -22,7 +22,7 @@ static inline unsigned progress_transports(struct sluice_comm *comm, uint32_t ca
 {
     unsigned moved = 0;
 
-    for (unsigned i = 0; i < comm->iface_count && comm->error == 0; i++) {
+    for (unsigned i = 0; i < comm->iface_count && comm->health.error == 0; i++) {
         struct sl_iface_slot *slot = &comm->ifaces[i];
 
         if (slot->iface == NULL || (slot->iface->caps & cap) != cap)
@@ -40,9 +40,9 @@ static inline unsigned progress_transports(struct sluice_comm *comm, uint32_t ca
 
 void sl_comm_mend(struct sluice_comm *comm)
 {
-    for (unsigned pass = 0; pass < SL_KEEPER_PASSES && comm->error == 0; pass++)
+    for (unsigned pass = 0; pass < SL_KEEPER_PASSES && comm->health.error == 0; pass++)
         progress_transports(comm, SL_CAP_REPAIRS);
-    if (comm->error != 0)
+    if (comm->health.error != 0)
         sl_health_tear_down(comm);
 }
 
@@ -50,20 +50,20 @@ unsigned sl_comm_progress(struct sluice_comm *comm)
 {
     unsigned moved, steps = 0;
 
-    if (SL_UNLIKELY(atomic_load_explicit(&comm->abort_asked, memory_order_relaxed) != 0))
+    if (SL_UNLIKELY(atomic_load_explicit(&comm->health.abort_asked, memory_order_relaxed) != 0))
         sl_comm_fail(comm, -ECANCELED, -1, "rank %u aborted the communicator", comm->rank);
     moved = progress_transports(comm, 0);
-    sl_list_foreach(&comm->active, node) steps +=
+    sl_list_foreach(&comm->calls.active, node) steps +=
         sl_op_run(sl_container_of(node, struct sluice_req, link));
-    comm->steps_run += steps;
-    if (SL_UNLIKELY(comm->error != 0))
+    comm->wait.steps_run += steps;
+    if (SL_UNLIKELY(comm->health.error != 0))
         sl_health_tear_down(comm);
     return moved + steps;
 }
 
 static uint64_t count_moves(const struct sluice_comm *comm)
 {
-    uint64_t moves = comm->steps_run;
+    uint64_t moves = comm->wait.steps_run;
 
     for (unsigned i = 0; i < comm->iface_count; i++)
         if (comm->ifaces[i].iface != NULL)
@@ -77,16 +77,17 @@ static void look_at_clock(struct sluice_comm *comm)
 {
     uint64_t now = sl_now(comm->worker.clock), moves = count_moves(comm);
     uint64_t gap_max = (uint64_t)comm->config.timeout_ms * SL_NS_PER_MS / 8;
-    uint64_t gap = comm->checked_ns != 0 ? now - comm->checked_ns : 0;
+    uint64_t gap = comm->wait.checked_ns != 0 ? now - comm->wait.checked_ns : 0;
 
-    comm->idle_ns = moves != comm->moves ? 0 : comm->idle_ns + (gap < gap_max ? gap : gap_max);
-    comm->moves = moves;
-    comm->checked_ns = now;
-    if (comm->idle_since_ns == 0)
-        comm->idle_since_ns = now;
+    comm->wait.idle_ns =
+        moves != comm->wait.moves ? 0 : comm->wait.idle_ns + (gap < gap_max ? gap : gap_max);
+    comm->wait.moves = moves;
+    comm->wait.checked_ns = now;
+    if (comm->wait.idle_since_ns == 0)
+        comm->wait.idle_since_ns = now;
     sl_health_tick(comm, now);
-    if (now - comm->page_ns >= PAGE_NS) {
-        comm->page_ns = now;
+    if (now - comm->page_written_ns >= PAGE_NS) {
+        comm->page_written_ns = now;
         sl_status_refresh(comm);
     }
 }
@@ -124,10 +125,10 @@ static void park(struct sluice_comm *comm)
     /* A store into our window that came before arm() rings no bell: look once more. */
     unsigned ran = 0;
 
-    sl_list_foreach(&comm->active, node) ran +=
+    sl_list_foreach(&comm->calls.active, node) ran +=
         sl_op_run(sl_container_of(node, struct sluice_req, link));
-    comm->steps_run += ran;
-    if (ran == 0 && !sl_list_empty(&comm->active))
+    comm->wait.steps_run += ran;
+    if (ran == 0 && !sl_list_empty(&comm->calls.active))
         poll(fds, count, timeout_ms);
     disarm(comm, comm->iface_count);
 }
@@ -135,15 +136,15 @@ static void park(struct sluice_comm *comm)
 void sl_comm_idle(struct sluice_comm *comm, unsigned moved, bool may_sleep)
 {
     if (moved != 0) {
-        comm->idle_passes = 0;
-        comm->idle_since_ns = 0;
+        comm->wait.idle_passes = 0;
+        comm->wait.idle_since_ns = 0;
         return;
     }
-    comm->idle_passes++;
-    if (may_sleep && (comm->worker.idle != NULL || comm->idle_passes % PASSES_PER_LOOK == 0) &&
+    comm->wait.idle_passes++;
+    if (may_sleep && (comm->worker.idle != NULL || comm->wait.idle_passes % PASSES_PER_LOOK == 0) &&
         sl_kin_progress(comm) != 0)
-        comm->idle_since_ns = 0; /* the thread is of use: it does not sleep */
-    if (may_sleep && comm->worker.poke != NULL && comm->idle_passes % PASSES_PER_LOOK == 0)
+        comm->wait.idle_since_ns = 0; /* the thread is of use: it does not sleep */
+    if (may_sleep && comm->worker.poke != NULL && comm->wait.idle_passes % PASSES_PER_LOOK == 0)
         comm->worker.poke(comm->worker.poke_arg);
     if (comm->worker.idle != NULL) {
         look_at_clock(comm);
@@ -151,25 +152,26 @@ void sl_comm_idle(struct sluice_comm *comm, unsigned moved, bool may_sleep)
             comm->worker.idle(&comm->worker);
         return;
     }
-    if (comm->idle_passes % PASSES_PER_LOOK == 0 || !may_sleep || sl_health_urgent(comm))
+    if (comm->wait.idle_passes % PASSES_PER_LOOK == 0 || !may_sleep || sl_health_urgent(comm))
         look_at_clock(comm);
     if (!may_sleep)
         return;
-    if (comm->idle_since_ns != 0 && comm->checked_ns - comm->idle_since_ns >= comm->spin_ns &&
+    if (comm->wait.idle_since_ns != 0 &&
+        comm->wait.checked_ns - comm->wait.idle_since_ns >= comm->wait.spin_ns &&
         !sl_health_urgent(comm)) {
         park(comm);
         if (comm->worker.poke != NULL)
             comm->worker.poke(comm->worker.poke_arg);
         look_at_clock(comm);
-    } else if (comm->oversubscribed || comm->idle_passes > PASSES_TO_POLL) {
+    } else if (comm->wait.oversubscribed || comm->wait.idle_passes > PASSES_TO_POLL) {
         sched_yield();
     }
 }
 
 void sl_comm_wait(struct sluice_comm *comm, const int *status)
 {
-    comm->idle_passes = 0; /* each wait climbs the ladder from its foot */
-    comm->idle_since_ns = 0;
+    comm->wait.idle_passes = 0; /* each wait climbs the ladder from its foot */
+    comm->wait.idle_since_ns = 0;
     for (;;) {
         unsigned moved = sl_comm_progress(comm);
 

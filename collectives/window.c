@@ -55,7 +55,7 @@ size_t sl_win_place(const struct sluice_comm *comm, unsigned slot, int area)
         return slot * sizeof(struct sl_win_slot) + HEADER;
     if (area < SL_WIN_SHORTS)
         return SHORTS_AT + (unsigned)area * SHORT_LEN + HEADER;
-    return HALVES_AT + (unsigned)(area - SL_WIN_SHORTS) * (HEADER + comm->win_bytes) + HEADER;
+    return HALVES_AT + (unsigned)(area - SL_WIN_SHORTS) * (HEADER + comm->win.bytes) + HEADER;
 }
 
 /* The interface that connects this rank to all others of its host by mapping, or NULL. */
@@ -82,22 +82,22 @@ static int alloc_plain(struct sluice_comm *comm, size_t len)
     if (posix_memalign(&mem, PAGE, len) != 0)
         return sl_fail(-ENOMEM, "no memory for a window of %zu bytes", len);
     memset(mem, 0, len);
-    comm->win_mem = (struct sl_mem){.addr = mem, .len = len, .fd = -1};
+    comm->win.mem = (struct sl_mem){.addr = mem, .len = len, .fd = -1};
     return 0;
 }
 
 static int alloc_shared(struct sluice_comm *comm, size_t len, struct sl_key *key)
 {
-    const struct sl_transport_ops *ops = comm->win_iface->ops;
-    int err = ops->mem_alloc(comm->win_iface, len, &comm->win_mem);
+    const struct sl_transport_ops *ops = comm->win.iface->ops;
+    int err = ops->mem_alloc(comm->win.iface, len, &comm->win.mem);
 
     if (err != 0)
         return err;
-    sl_fork_hides(comm->win_mem.addr, comm->win_mem.len);
-    err = ops->mr_reg(comm->win_iface, &comm->win_mem, &comm->win_mr, key);
+    sl_fork_hides(comm->win.mem.addr, comm->win.mem.len);
+    err = ops->mr_reg(comm->win.iface, &comm->win.mem, &comm->win.mr, key);
     if (err != 0) {
-        ops->mem_free(comm->win_iface, &comm->win_mem);
-        comm->win_mem.addr = NULL;
+        ops->mem_free(comm->win.iface, &comm->win.mem);
+        comm->win.mem.addr = NULL;
     }
     return err;
 }
@@ -109,8 +109,8 @@ static void make_offer(struct sluice_comm *comm, struct offer *offer)
 
     *offer = (struct offer){.bytes = bytes};
     if (comm->local_size > 1) {
-        comm->win_iface = common_iface(comm);
-        err = comm->win_iface == NULL
+        comm->win.iface = common_iface(comm);
+        err = comm->win.iface == NULL
                   ? sl_fail(-ENOTSUP, "the ranks of this host do not share memory")
                   : alloc_shared(comm, window_len(bytes), &offer->key);
     } else {
@@ -132,7 +132,7 @@ static int map_peer(struct sluice_comm *comm, struct sl_peer *peer, const struct
     /* All ranks say the same size; only what is mapped tells whether it is there. */
     while ((err = ops->map(peer->ep, &offer->key, window_len(offer->bytes), &peer->map)) ==
            -EAGAIN) {
-        if (sl_now(comm->worker.clock) > deadline || comm->error != 0)
+        if (sl_now(comm->worker.clock) > deadline || comm->health.error != 0)
             return sl_fail(-ETIMEDOUT, "the window of rank %d did not arrive", peer->ep->peer);
         sl_comm_idle(comm, sl_comm_progress(comm), true);
     }
@@ -186,8 +186,8 @@ static int agree(struct sluice_comm *comm, struct sl_exchange *exchange, struct 
         sl_windows_close(comm);
         return 0;
     }
-    comm->win_bytes = offers[comm->rank].bytes;
-    comm->win_slots = comm->win_mem.addr;
+    comm->win.bytes = offers[comm->rank].bytes;
+    comm->win.slots = comm->win.mem.addr;
     return 0;
 }
 
@@ -219,14 +219,14 @@ void sl_windows_close(struct sluice_comm *comm)
         peer->map = NULL;
         peer->slots = NULL;
     }
-    comm->win_slots = NULL;
-    if (comm->win_mem.addr == NULL)
+    comm->win.slots = NULL;
+    if (comm->win.mem.addr == NULL)
         return;
-    if (comm->win_iface == NULL) {
-        free(comm->win_mem.addr);
+    if (comm->win.iface == NULL) {
+        free(comm->win.mem.addr);
     } else {
-        comm->win_iface->ops->mr_dereg(comm->win_iface, comm->win_mr);
-        comm->win_iface->ops->mem_free(comm->win_iface, &comm->win_mem);
+        comm->win.iface->ops->mr_dereg(comm->win.iface, comm->win.mr);
+        comm->win.iface->ops->mem_free(comm->win.iface, &comm->win.mem);
     }
-    comm->win_mem.addr = NULL;
+    comm->win.mem.addr = NULL;
 }

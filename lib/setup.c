@@ -139,10 +139,10 @@ static void *progress_thread(void *arg)
         unsigned moved = sl_comm_progress(comm);
 
         sl_comm_idle(comm, moved, false);
-        uint64_t idle_ns = comm->idle_ns;
+        uint64_t idle_ns = comm->wait.idle_ns;
 
         pthread_mutex_unlock(&comm->lock);
-        if (moved == 0 && idle_ns > comm->spin_ns)
+        if (moved == 0 && idle_ns > comm->wait.spin_ns)
             nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
         else
             sched_yield();

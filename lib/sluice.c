@@ -19,7 +19,7 @@ static int refuse(int err, struct sluice_req **req)
 
 static int broken(const struct sluice_comm *comm)
 {
-    return sl_fail_text(comm->error, comm->error_text);
+    return sl_fail_text(comm->health.error, comm->health.error_text);
 }
 
 /* Gives an ended operation back, with its result. */
@@ -28,7 +28,7 @@ static int finish(struct sluice_req *op)
     struct sluice_comm *comm = op->comm;
     int status = op->status;
 
-    comm->active_count--;
+    comm->calls.active_count--;
     sl_op_put(op);
     return SL_LIKELY(status == 0) ? 0 : broken(comm);
 }
@@ -64,7 +64,7 @@ int sl_call_start(struct sluice_comm *comm, const struct sl_call *call, const vo
     if (SL_UNLIKELY(err != 0))
         return err;
     sl_enter(comm);
-    err = SL_UNLIKELY(comm->error != 0) ? broken(comm) : sl_plan_get(comm, call, &plan);
+    err = SL_UNLIKELY(comm->health.error != 0) ? broken(comm) : sl_plan_get(comm, call, &plan);
     if (SL_LIKELY(err == 0))
         err = sl_op_start(comm, plan, in, out, &op);
     if (SL_LIKELY(err == 0)) {
@@ -451,7 +451,7 @@ void sluice_req_free(struct sluice_req *req)
         sl_leave(comm);
         return;
     }
-    comm->active_count--;
+    comm->calls.active_count--;
     sl_op_put(req);
     sl_leave(comm);
     sl_comm_release(comm);
@@ -472,7 +472,7 @@ int sluice_comm_size(const struct sluice_comm *comm)
 void sluice_comm_abort(struct sluice_comm *comm)
 {
     if (comm != NULL && sl_fork_same(comm->life))
-        atomic_store(&comm->abort_asked, 1);
+        atomic_store(&comm->health.abort_asked, 1);
 }
 
 int sluice_comm_async_error(struct sluice_comm *comm)
@@ -484,9 +484,9 @@ int sluice_comm_async_error(struct sluice_comm *comm)
     if (err != 0)
         return err;
     sl_enter(comm);
-    if (comm->error == 0)
+    if (comm->health.error == 0)
         sl_comm_idle(comm, sl_comm_progress(comm), false);
-    err = comm->error != 0 ? broken(comm) : 0;
+    err = comm->health.error != 0 ? broken(comm) : 0;
     sl_leave(comm);
     return err;
 }

@@ -29,12 +29,12 @@ static void no_log(void *arg, enum sl_log_level level, const char *area, const c
 
 static void check(const struct sluice_comm *comm)
 {
-    if (comm->error == 0)
+    if (comm->health.error == 0)
         return;
-    sl_assert(comm->error < 0 && comm->error > -4096);
-    sl_assert(comm->culprit >= -1 && comm->culprit < RANKS);
-    sl_assert(memchr(comm->error_text, '\0', sizeof(comm->error_text)) != NULL);
-    for (const char *c = comm->error_text; *c != '\0'; c++)
+    sl_assert(comm->health.error < 0 && comm->health.error > -4096);
+    sl_assert(comm->health.culprit >= -1 && comm->health.culprit < RANKS);
+    sl_assert(memchr(comm->health.error_text, '\0', sizeof(comm->health.error_text)) != NULL);
+    for (const char *c = comm->health.error_text; *c != '\0'; c++)
         sl_assert((unsigned char)*c >= 0x20 && *c != 0x7f);
 }
 
@@ -47,16 +47,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     sl_log_set_sink(no_log, NULL);
     memset(&comm, 0, sizeof(comm));
-    comm =
-        (struct sluice_comm){.rank = 1, .size = RANKS, .peers = peers, .rank_sets = sets, .seq = 3};
+    comm = (struct sluice_comm){
+        .rank = 1, .size = RANKS, .peers = peers, .health.rank_sets = sets, .calls.seq = 3};
     comm.worker.clock = &clock;
     comm.config.timeout_ms = 1000;
-    sl_list_init(&comm.active);
-    for (uint32_t seq = 1; seq <= comm.seq; seq++)
-        comm.history[seq] = (struct sl_signature){.seq = seq,
-                                                  .fingerprint = 7 * seq,
-                                                  .run = comm.run = sl_run_on(comm.run, 7 * seq),
-                                                  .count = seq};
+    sl_list_init(&comm.calls.active);
+    for (uint32_t seq = 1; seq <= comm.calls.seq; seq++)
+        comm.calls.history[seq] =
+            (struct sl_signature){.seq = seq,
+                                  .fingerprint = 7 * seq,
+                                  .run = comm.calls.run = sl_run_on(comm.calls.run, 7 * seq),
+                                  .count = seq};
     time_ns = SL_NS_PER_S;
     while (size >= 2) {
         struct sl_ep ep = {.peer = data[0] % RANKS};

@@ -57,12 +57,12 @@ static void edit(unsigned round, uint8_t *all, size_t len)
 /* Of a window as long as ours. */
 static uint8_t *last_byte(const struct sluice_comm *comm, void *window)
 {
-    return (uint8_t *)window + comm->win_mem.len - 1;
+    return (uint8_t *)window + comm->win.mem.len - 1;
 }
 
 static void mark_ours(const struct sluice_comm *comm)
 {
-    *last_byte(comm, comm->win_mem.addr) = (uint8_t)(MARK + comm->rank);
+    *last_byte(comm, comm->win.mem.addr) = (uint8_t)(MARK + comm->rank);
 }
 
 static int allgather(struct sl_exchange *base, const void *in, size_t len, void *out)
@@ -99,7 +99,7 @@ static void open_windows(struct sluice_comm *comm, int rank)
     struct sl_mr *mr;
     float one = 1, sum = 0;
 
-    sl_assert(comm->win_slots != NULL);
+    sl_assert(comm->win.slots != NULL);
     /* A key may be that of the old window, of which a peer has not heard yet that it is gone. */
     mark_ours(comm);
     pthread_barrier_wait(&all_here);
@@ -109,9 +109,9 @@ static void open_windows(struct sluice_comm *comm, int rank)
     if (rank == 0 && edit_count > 0)
         comm->config.connect_timeout_ms = LOST_MS;
     sl_assert(sl_windows_open(comm, &talk.base) == 0);
-    sl_assert((comm->win_slots == NULL) == talk.somebody_could_not);
-    sl_assert(comm->win_slots != NULL || edit_count > 0);
-    if (rank == 0 && comm->win_slots != NULL)
+    sl_assert((comm->win.slots == NULL) == talk.somebody_could_not);
+    sl_assert(comm->win.slots != NULL || edit_count > 0);
+    if (rank == 0 && comm->win.slots != NULL)
         check_windows(comm);
     pthread_barrier_wait(&all_here);
     sl_windows_close(comm);

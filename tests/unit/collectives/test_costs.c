@@ -43,12 +43,12 @@ static void costs_of_a_false_rank_0_are_refused(void **state)
 {
     struct sl_exchange exchange = {.rank = 1, .size = 2, .allgather = false_rank_0};
     static struct sl_plan *plans[4096];
-    struct sluice_comm comm = {.rank = 1, .size = 2, .plans = plans};
+    struct sluice_comm comm = {.rank = 1, .size = 2, .calls.plans = plans};
 
     (void)state;
     sl_config_defaults(&comm.config);
     snprintf(comm.config.tune, sizeof(comm.config.tune), "off");
-    sl_list_init(&comm.plan_lru);
+    sl_list_init(&comm.calls.plan_lru);
     told = good;
     told.net.beta = NAN;
     assert_int_equal(sl_costs_find(&comm, &exchange), -EPROTO);

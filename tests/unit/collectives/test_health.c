@@ -320,8 +320,8 @@ static void wait_for_rank_0(struct sluice_comm **comm, int rank)
         return;
     }
     EXPECT_ERROR(sluice_recv(*comm, &word, 1, SLUICE_I32, 0, NULL), -ETIMEDOUT, "rank 0");
-    speakers += (*comm)->is_speaker;
-    speaker = (*comm)->is_speaker ? rank : speaker;
+    speakers += (*comm)->health.is_speaker;
+    speaker = (*comm)->health.is_speaker ? rank : speaker;
 }
 
 static void wait_for_rank_1(struct sluice_comm **comm, int rank)
@@ -331,8 +331,8 @@ static void wait_for_rank_1(struct sluice_comm **comm, int rank)
     if (rank == 1)
         sluice_comm_abort(*comm);
     EXPECT(sluice_recv(*comm, &word, 1, SLUICE_I32, rank == 1 ? 0 : 1, NULL) == -ECANCELED);
-    speakers += (*comm)->is_speaker;
-    speaker = (*comm)->is_speaker ? rank : speaker;
+    speakers += (*comm)->health.is_speaker;
+    speaker = (*comm)->health.is_speaker ? rank : speaker;
 }
 
 static void of_the_ranks_that_live_one_tells_people(void **state)

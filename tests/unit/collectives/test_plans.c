@@ -30,7 +30,7 @@ static void same_and_other(struct sluice_comm **comm, int rank)
     EXPECT(sl_plan_get(*comm, &call, &b) == 0 && a == b);
     EXPECT(sl_plan_get(*comm, &other, &b) == 0 && a != b);
     EXPECT(sl_plan_get(*comm, &in_place, &b) == 0 && a != b);
-    EXPECT((*comm)->plan_count >= 3);
+    EXPECT((*comm)->calls.plan_count >= 3);
 }
 
 static void many_shapes(struct sluice_comm **comm, int rank)
@@ -44,7 +44,7 @@ static void many_shapes(struct sluice_comm **comm, int rank)
 
         EXPECT(sl_plan_get(*comm, &call, &plan) == 0);
         EXPECT(sl_plan_get(*comm, &first, &plan) == 0); /* in use all the time: it stays */
-        EXPECT((*comm)->plan_count <= 512);
+        EXPECT((*comm)->calls.plan_count <= 512);
     }
     EXPECT(plan->call.count == 1);
 }

@@ -89,8 +89,9 @@ static void freed_early(struct sluice_comm **comm, int rank)
     fill(buf[rank], rank + 1);
     EXPECT(allreduce(*comm, buf[rank], &req) == 0);
     sluice_req_free(req);
-    EXPECT(rank == 1 || (*comm)->active_count == 1); /* the last to come may be done at once */
-    while ((*comm)->active_count != 0 && sluice_comm_async_error(*comm) == 0)
+    EXPECT(rank == 1 ||
+           (*comm)->calls.active_count == 1); /* the last to come may be done at once */
+    while ((*comm)->calls.active_count != 0 && sluice_comm_async_error(*comm) == 0)
         (*comm)->worker.idle(&(*comm)->worker);
     EXPECT(all_are(buf[rank], 3));
     EXPECT(sluice_barrier(*comm, NULL) == 0);
@@ -242,7 +243,7 @@ static void alone_in_a_group(struct sluice_comm **comm, int rank)
     EXPECT(allreduce(*comm, buf, NULL) == 0);
     EXPECT(allreduce(*comm, more, &req) == 0);
     EXPECT(sluice_group_end() == 0);
-    EXPECT((*comm)->active_count == 1); /* the one without a request was given back */
+    EXPECT((*comm)->calls.active_count == 1); /* the one without a request was given back */
     EXPECT(all_are(buf, 5) && rank == 0);
     EXPECT(sluice_wait(req) == 0);
     sluice_req_free(req);

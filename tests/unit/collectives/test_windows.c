@@ -74,13 +74,13 @@ static void sums(struct sluice_comm *comm, int rank)
 
 static void without_windows(struct sluice_comm *comm, int rank)
 {
-    CREW_EXPECT(comm->win_slots == NULL);
+    CREW_EXPECT(comm->win.slots == NULL);
     sums(comm, rank);
 }
 
 static void with_windows(struct sluice_comm *comm, int rank)
 {
-    CREW_EXPECT(comm->win_slots != NULL);
+    CREW_EXPECT(comm->win.slots != NULL);
     sums(comm, rank);
 }
 
