@@ -8,13 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const step_words[] = {
-    [SL_STEP_SEND] = "sends to",
-    [SL_STEP_RECV] = "waits for a message of",
-    [SL_STEP_RECV_REDUCE] = "waits for a message of",
-    [SL_STEP_AWAIT] = "waits for",
-};
-
 static void append(char *out, size_t cap, size_t *len, const char *fmt, ...) SL_PRINTF(4, 5);
 
 static void append(char *out, size_t cap, size_t *len, const char *fmt, ...)
@@ -75,8 +68,7 @@ static void append_waiting(const struct sluice_req *op, char *out, size_t cap, s
     append(out, cap, len, " at step %u of %u", waiting.step, op->plan->schedule.step_count);
     if (waiting.rank < 0)
         return;
-    const char *words =
-        waiting.what->kind < SL_ARRAY_LEN(step_words) ? step_words[waiting.what->kind] : NULL;
+    const char *words = sl_step_row(waiting.what)->doing;
     const struct sl_ep *ep = comm->peers[waiting.rank].ep;
 
     append(out, cap, len, ", %s rank %d", words != NULL ? words : "waits for", waiting.rank);

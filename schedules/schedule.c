@@ -23,28 +23,9 @@ static const char *const coll_names[SL_COLL_COUNT] = {
     [SL_RECV] = "recv",
 };
 
-static const char *const kind_names[SL_STEP_KIND_COUNT] = {
-    [SL_STEP_SEND] = "send",
-    [SL_STEP_RECV] = "recv",
-    [SL_STEP_RECV_REDUCE] = "recv_reduce",
-    [SL_STEP_COPY] = "copy",
-    [SL_STEP_REDUCE] = "reduce",
-    [SL_STEP_POST] = "post",
-    [SL_STEP_AWAIT] = "await",
-    [SL_STEP_REDUCE_WIN] = "reduce_win",
-    [SL_STEP_GET] = "get",
-};
-
-static const char *const buf_names[] = {"-", "in", "out", "tmp", "win"};
-
 const char *sl_coll_name(enum sl_coll coll)
 {
     return (unsigned)coll < SL_COLL_COUNT ? coll_names[coll] : "?";
-}
-
-const char *sl_step_kind_name(unsigned kind)
-{
-    return kind < SL_STEP_KIND_COUNT ? kind_names[kind] : "?";
 }
 
 bool sl_coll_reduces(enum sl_coll coll)
@@ -118,8 +99,10 @@ int sl_schedule_finish(struct sl_schedule *schedule)
 
 static void print_place(FILE *out, unsigned buf, uint64_t off, uint64_t count)
 {
-    if (buf < SL_ARRAY_LEN(buf_names))
-        fprintf(out, " %s[%" PRIu64 "..%" PRIu64 ")", buf_names[buf], off, off + count);
+    const char *name = sl_buf_name(buf);
+
+    if (name != NULL)
+        fprintf(out, " %s[%" PRIu64 "..%" PRIu64 ")", name, off, off + count);
     else
         fprintf(out, " buffer %u?", buf);
 }
@@ -132,40 +115,38 @@ static void print_peer(FILE *out, const char *word, uint32_t peer)
         fprintf(out, " %s %" PRIu32, word, peer);
 }
 
-static void print_step(const struct sl_schedule *schedule, uint32_t idx, FILE *out)
+static void print_flags(FILE *out, const struct sl_step *step)
 {
-    const struct sl_step *step = &schedule->steps[idx];
-
-    fprintf(out, "%5" PRIu32 "  ch%-2u %-11s", idx, step->channel, sl_step_kind_name(step->kind));
-    if (step->kind == SL_STEP_POST) {
-        fprintf(out, " %" PRIu32, step->value);
-    } else if (step->kind == SL_STEP_AWAIT) {
-        fprintf(out, " %" PRIu32, step->value);
-        print_peer(out, "of", step->peer);
-    } else {
-        if (step->src_buf != SL_BUF_NONE)
-            print_place(out, step->src_buf, step->src_off, step->count);
-        if (step->kind == SL_STEP_SEND)
-            print_peer(out, "to", step->peer);
-        if (step->kind == SL_STEP_RECV || step->kind == SL_STEP_RECV_REDUCE)
-            print_peer(out, step->kind == SL_STEP_RECV ? "from" : "with", step->peer);
-        if (step->kind == SL_STEP_GET)
-            print_peer(out, "of", step->peer);
-        if (step->kind == SL_STEP_GET || step->kind == SL_STEP_REDUCE_WIN)
-            print_place(out, SL_BUF_WIN, step->win_off, step->count);
-        if (step->dst_buf != SL_BUF_NONE) {
-            fprintf(out, " →");
-            print_place(out, step->dst_buf, step->dst_off, step->count);
-        }
-        if (step->src_buf == SL_BUF_NONE && step->dst_buf == SL_BUF_NONE)
-            fprintf(out, " nothing");
-    }
     if ((step->flags & SL_STEP_REMOTE_FIRST) != 0)
         fprintf(out, " remote-first");
     if ((step->flags & SL_STEP_TO_WIN) != 0)
         fprintf(out, " to-win");
     if ((step->flags & SL_STEP_FINAL) != 0)
         fprintf(out, " final");
+}
+
+static void print_step(const struct sl_schedule *schedule, uint32_t idx, FILE *out)
+{
+    static const struct sl_step_row unknown = {.src = true};
+    const struct sl_step *step = &schedule->steps[idx];
+    const struct sl_step_row *row = step->kind < SL_STEP_KIND_COUNT ? sl_step_row(step) : &unknown;
+
+    fprintf(out, "%5" PRIu32 "  ch%-2u %-11s", idx, step->channel, sl_step_kind_name(step->kind));
+    if (row->tells || row->waits)
+        fprintf(out, " %" PRIu32, step->value);
+    if (step->src_buf != SL_BUF_NONE)
+        print_place(out, step->src_buf, step->src_off, step->count);
+    if (row->peer_word != NULL)
+        print_peer(out, row->peer_word, step->peer);
+    if (row->reads_theirs)
+        print_place(out, SL_BUF_WIN, step->win_off, step->count);
+    if (step->dst_buf != SL_BUF_NONE) {
+        fprintf(out, " →");
+        print_place(out, step->dst_buf, step->dst_off, step->count);
+    }
+    if ((row->src || row->dst) && step->src_buf == SL_BUF_NONE && step->dst_buf == SL_BUF_NONE)
+        fprintf(out, " nothing");
+    print_flags(out, step);
     for (uint32_t i = 0; i < step->dep_count; i++)
         fprintf(out, "%s%" PRIu32, i == 0 ? " after " : ",", schedule->deps[step->dep_first + i]);
     fputc('\n', out);

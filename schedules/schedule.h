@@ -7,8 +7,8 @@
  * transport.
  *
  * Execution. Steps belong to channels. Steps of one channel start in the order of the list; a step
- * starts when the steps that it depends on have *completed*. SEND, RECV and RECV_REDUCE start
- * without waiting for completion, so several of one channel can be under way; all other kinds
+ * starts when the steps that it depends on have *completed*. Asynchronous ones (sl_step_is_async)
+ * start without waiting for completion, so several of one channel can be under way; all others
  * complete as they start, and AWAIT keeps its channel until its condition holds.
  * On one endpoint messages meet in order, so all SENDs to one peer are in one channel, and all
  * receives from one peer are in one channel.
@@ -29,6 +29,8 @@
  */
 #ifndef SL_SCHEDULES_SCHEDULE_H
 #define SL_SCHEDULES_SCHEDULE_H
+
+#include "schedules/step.h"
 
 #include <sluice/types.h>
 
@@ -55,49 +57,6 @@ enum sl_coll {
     SL_SEND,
     SL_RECV,
     SL_COLL_COUNT
-};
-
-enum sl_buf_id { SL_BUF_NONE, SL_BUF_IN, SL_BUF_OUT, SL_BUF_TMP, SL_BUF_WIN };
-
-enum sl_step_kind {
-    SL_STEP_SEND,        /* src → peer; count 0 is a message without bytes, src_buf SL_BUF_NONE */
-    SL_STEP_RECV,        /* peer → dst */
-    SL_STEP_RECV_REDUCE, /* dst = src ⊕ what peer sent */
-    SL_STEP_COPY,        /* dst = src; either may be this rank's window */
-    SL_STEP_REDUCE,      /* dst = dst ⊕ src, local */
-    SL_STEP_POST,  /* this rank's counter = value; all window writes before are visible with it */
-    SL_STEP_AWAIT, /* until peer's counter >= value; peer SL_PEER_GROUP: every other of the group */
-    /* dst = ⊕ over the group in rank order: this rank's operand is src, every other rank's is its
-     * window at win_off */
-    SL_STEP_REDUCE_WIN,
-    SL_STEP_GET, /* dst = peer's window at win_off */
-    SL_STEP_KIND_COUNT
-};
-
-enum sl_step_flag {
-    /* Operand order of RECV_REDUCE and REDUCE: incoming (or src) comes first. Set where the
-     * incoming operand holds lower ranks, so that ranks which compute the same sum get the same
-     * bits. */
-    SL_STEP_REMOTE_FIRST = 1 << 0,
-    /* This reduction completes the value: the average's division happens here. */
-    SL_STEP_FINAL = 1 << 1,
-    /* REDUCE_WIN: the result also goes to this rank's own window at win_off. */
-    SL_STEP_TO_WIN = 1 << 2,
-};
-
-#define SL_PEER_GROUP UINT32_MAX
-
-struct sl_step {
-    uint8_t kind;             /* enum sl_step_kind */
-    uint8_t flags;            /* enum sl_step_flag */
-    uint8_t src_buf, dst_buf; /* enum sl_buf_id */
-    uint16_t channel;
-    uint16_t reserved;                /* 0 */
-    uint32_t peer;                    /* rank in the communicator */
-    uint32_t value;                   /* POST, AWAIT */
-    uint64_t src_off, dst_off, count; /* elements, never bytes */
-    uint64_t win_off;                 /* REDUCE_WIN, GET: elements from the window's start */
-    uint32_t dep_first, dep_count;    /* range of deps[]: earlier steps of this rank to wait for */
 };
 
 /* What a builder may look at: equal on all ranks of the call, but for rank and the v-counts. */
@@ -153,7 +112,6 @@ uint64_t sl_shape_in_count(const struct sl_shape *shape);
 uint64_t sl_shape_out_count(const struct sl_shape *shape);
 
 const char *sl_coll_name(enum sl_coll coll);
-const char *sl_step_kind_name(unsigned kind);
 bool sl_coll_reduces(enum sl_coll coll);
 
 /*

@@ -16,7 +16,7 @@ struct rules {
     const struct sl_shape *shapes;
     const struct sl_schedule *schedules;
     uint32_t rank;
-    uint64_t len[SL_BUF_WIN + 1];
+    uint64_t len[SL_BUF_COUNT];
     uint32_t posted; /* value of the last POST */
     uint32_t post_channel;
     uint32_t *send_channel, *recv_channel; /* [size]: channel + 1 of messages with a peer */
@@ -50,34 +50,27 @@ static bool fits(uint64_t off, uint64_t count, uint64_t len)
     return off <= len && count <= len - off;
 }
 
-static bool is_peer_kind(unsigned kind)
-{
-    return kind == SL_STEP_SEND || kind == SL_STEP_RECV || kind == SL_STEP_RECV_REDUCE;
-}
-
 static int check_places(const struct rules *rules, uint32_t idx)
 {
     const struct sl_step *step = &rules->schedules[rules->rank].steps[idx];
-    bool src = step->kind == SL_STEP_SEND || step->kind == SL_STEP_RECV_REDUCE ||
-               step->kind == SL_STEP_COPY || step->kind == SL_STEP_REDUCE ||
-               step->kind == SL_STEP_REDUCE_WIN;
-    bool dst =
-        step->kind != SL_STEP_SEND && step->kind != SL_STEP_POST && step->kind != SL_STEP_AWAIT;
+    const struct sl_step_row *row = sl_step_row(step);
+    bool src = row->src, dst = row->dst;
 
-    if (step->count == 0 && (step->kind == SL_STEP_SEND || step->kind == SL_STEP_RECV)) {
+    if (step->count == 0 && row->message != SL_NO_MESSAGE && !row->reduces) {
         if (step->src_buf != SL_BUF_NONE || step->dst_buf != SL_BUF_NONE)
             return bad(rules, idx, "names a buffer for a message without bytes");
         return 0;
     }
     if (src != (step->src_buf != SL_BUF_NONE) || dst != (step->dst_buf != SL_BUF_NONE))
         return bad(rules, idx, "has a buffer too many or too few");
-    if (step->src_buf > SL_BUF_WIN || step->dst_buf > SL_BUF_WIN)
+    if (step->src_buf >= SL_BUF_COUNT || step->dst_buf >= SL_BUF_COUNT)
         return bad(rules, idx, "names a buffer that does not exist");
     if ((src || dst) && step->count == 0)
         return bad(rules, idx, "moves nothing");
     if (step->dst_buf == SL_BUF_IN)
         return bad(rules, idx, "writes to in, which is the caller's");
-    if (is_peer_kind(step->kind) && (step->src_buf == SL_BUF_WIN || step->dst_buf == SL_BUF_WIN))
+    if (row->message != SL_NO_MESSAGE &&
+        (step->src_buf == SL_BUF_WIN || step->dst_buf == SL_BUF_WIN))
         return bad(rules, idx, "sends or receives in a window");
     if (src && !fits(step->src_off, step->count, rules->len[step->src_buf]))
         return bad(rules, idx, "reads outside its buffer");
@@ -90,9 +83,10 @@ static int check_windows(struct rules *rules, uint32_t idx)
 {
     const struct sl_schedule *schedule = &rules->schedules[rules->rank];
     const struct sl_step *step = &schedule->steps[idx];
-    bool peer_read = step->kind == SL_STEP_GET || step->kind == SL_STEP_REDUCE_WIN;
+    const struct sl_step_row *row = sl_step_row(step);
+    bool peer_read = row->reads_theirs, names_peer = row->peer_word != NULL;
 
-    if (step->kind == SL_STEP_POST) {
+    if (row->tells) {
         if (step->value <= rules->posted)
             return bad(rules, idx, "posts a value that does not rise");
         if (rules->posted > 0 && step->channel != rules->post_channel)
@@ -100,16 +94,16 @@ static int check_windows(struct rules *rules, uint32_t idx)
         rules->posted = step->value;
         rules->post_channel = step->channel;
     }
-    if (!peer_read && step->kind != SL_STEP_AWAIT)
+    if (!peer_read && !row->waits)
         return 0;
-    if (step->kind != SL_STEP_REDUCE_WIN && step->peer != SL_PEER_GROUP &&
+    if (names_peer && step->peer != SL_PEER_GROUP &&
         (step->peer == rules->rank || !in_group(schedule, step->peer)))
         return bad(rules, idx, "names a peer outside the group");
-    if (step->kind == SL_STEP_GET && step->peer == SL_PEER_GROUP)
+    if (names_peer && !row->waits && step->peer == SL_PEER_GROUP)
         return bad(rules, idx, "gets from nobody in particular");
     for (uint32_t i = 0; peer_read && i < schedule->group_count; i++) {
         uint32_t peer = schedule->group[i];
-        bool read = peer != rules->rank && (step->kind != SL_STEP_GET || step->peer == peer);
+        bool read = peer != rules->rank && (!names_peer || step->peer == peer);
         if (read && !fits(step->win_off, step->count, rules->schedules[peer].win_count))
             return bad(rules, idx, "reads outside its peer's window");
     }
@@ -124,32 +118,27 @@ static int check_step(struct rules *rules, uint32_t idx)
     const struct sl_schedule *schedule = &rules->schedules[rules->rank];
     const struct sl_step *step = &schedule->steps[idx];
     uint32_t size = rules->shapes[0].size;
-    bool reduces = step->kind == SL_STEP_RECV_REDUCE || step->kind == SL_STEP_REDUCE ||
-                   step->kind == SL_STEP_REDUCE_WIN;
-    unsigned flags = reduces ? SL_STEP_FINAL : 0;
     int rc;
 
     if (step->kind >= SL_STEP_KIND_COUNT || step->reserved != 0)
         return bad(rules, idx, "is no step that the executor knows");
+    const struct sl_step_row *row = sl_step_row(step);
+
     if (step->channel >= schedule->channel_count)
         return bad(rules, idx, "has a channel that is not counted");
-    if (step->kind == SL_STEP_REDUCE_WIN)
-        flags |= SL_STEP_TO_WIN;
-    else if (reduces)
-        flags |= SL_STEP_REMOTE_FIRST;
-    if ((step->flags & ~flags) != 0)
+    if ((step->flags & ~row->flags) != 0)
         return bad(rules, idx, "has a flag that means nothing for it");
-    if (reduces && !sl_coll_reduces(rules->shapes[rules->rank].coll))
+    if (row->reduces && !sl_coll_reduces(rules->shapes[rules->rank].coll))
         return bad(rules, idx, "reduces in a collective that only moves data");
     for (uint32_t d = 0; d < step->dep_count; d++) {
         if (schedule->deps[step->dep_first + d] >= idx)
             return bad(rules, idx, "depends on a step that does not come before it");
     }
-    if (is_peer_kind(step->kind)) {
+    if (row->message != SL_NO_MESSAGE) {
         if (step->peer >= size || step->peer == rules->rank)
             return bad(rules, idx, "names a peer that is not another rank");
-        uint32_t *channel = step->kind == SL_STEP_SEND ? &rules->send_channel[step->peer]
-                                                       : &rules->recv_channel[step->peer];
+        uint32_t *channel = row->message == SL_SENDS ? &rules->send_channel[step->peer]
+                                                     : &rules->recv_channel[step->peer];
         if (*channel != 0 && *channel != step->channel + 1u)
             return bad(rules, idx,
                        "meets its peer in two channels, so the order of the messages "

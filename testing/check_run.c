@@ -83,12 +83,10 @@ static struct sl_sym_region *place(const struct sl_run *run, uint32_t rank, uint
 
 static const char *buf_name(const struct sl_run *run, const struct sl_sym_region *region)
 {
-    static const char *const names[] = {"", "in", "out", "tmp", "window"};
-
     for (uint32_t r = 0; r < run->size; r++) {
         const struct sl_sym_region *regions = run->ranks[r].regions;
-        if (region >= regions && region <= &regions[SL_BUF_WIN])
-            return names[region - regions];
+        if (region >= regions && region < &regions[SL_BUF_COUNT])
+            return sl_buf_name((unsigned)(region - regions));
     }
     return "?";
 }
@@ -402,7 +400,7 @@ static void wake_waiters(struct sl_run *run, uint32_t rank)
 static void enqueue(struct sl_run *run, uint32_t step, const struct sl_step *data)
 {
     uint32_t rank = step_rank(run, step);
-    bool send = data->kind == SL_STEP_SEND;
+    bool send = sl_step_row(data)->message == SL_SENDS;
     uint64_t idx =
         send ? (uint64_t)rank * run->size + data->peer : (uint64_t)data->peer * run->size + rank;
     struct sl_run_pair *pair = &run->pairs[idx];
@@ -432,7 +430,7 @@ static int start(struct sl_run *run, uint32_t line)
     int rc = 0;
 
     l->queued = false;
-    if (data->kind == SL_STEP_AWAIT && !do_await(run, line, data))
+    if (sl_step_row(data)->waits && !do_await(run, line, data))
         return 0;
     if (clock != NULL) {
         for (uint32_t d = 0; d < data->dep_count; d++)
@@ -449,7 +447,7 @@ static int start(struct sl_run *run, uint32_t line)
         if ((rc = do_instant(run, step, data, clock)) != 0)
             return rc;
         complete(run, step);
-        if (data->kind == SL_STEP_POST)
+        if (sl_step_row(data)->tells)
             wake_waiters(run, l->rank);
     }
     make_ready(run, line);
@@ -485,7 +483,7 @@ static int transfer(struct sl_run *run, uint64_t idx)
                         &run->other);
         if (rc != 0)
             return rc;
-        if (in->kind == SL_STEP_RECV_REDUCE) {
+        if (sl_step_row(in)->reduces) {
             if ((rc = read_place(run, recv, recv_clock, to, in->src_buf, in->src_off, in->count,
                                  &run->strip)) != 0 ||
                 (rc = reduce_two(run, recv, in)) != 0)
@@ -527,7 +525,7 @@ static int stuck(const struct sl_run *run)
             continue;
         if (any == SL_SYM_NONE)
             any = i;
-        if (data->kind == SL_STEP_AWAIT) {
+        if (sl_step_row(data)->waits) {
             uint32_t peer = data->peer == SL_PEER_GROUP ? SL_SYM_NONE : data->peer;
             const struct sl_schedule *schedule = &run->schedules[line->rank];
             for (uint32_t g = 0; peer == SL_SYM_NONE && g < schedule->group_count; g++) {
@@ -540,12 +538,11 @@ static int stuck(const struct sl_run *run)
                                    data->value);
             continue;
         }
-        bool send = data->kind == SL_STEP_SEND, met = false;
+        bool send = sl_step_row(data)->message == SL_SENDS, met = false;
         const struct sl_schedule *peer = &run->schedules[data->peer];
         for (uint32_t p = 0; p < peer->step_count; p++) {
             const struct sl_step *other = &peer->steps[p];
-            bool fits = send ? other->kind == SL_STEP_RECV || other->kind == SL_STEP_RECV_REDUCE
-                             : other->kind == SL_STEP_SEND;
+            bool fits = sl_step_row(other)->message == (send ? SL_RECEIVES : SL_SENDS);
             met |= fits && other->peer == line->rank &&
                    !run->steps[run->ranks[data->peer].base + p].done;
         }

@@ -37,7 +37,7 @@ struct sl_run_rank {
     uint32_t line_base;
     uint32_t post_first, post_count, posted; /* in posts[] */
     uint32_t waiters;                        /* list of lines */
-    struct sl_sym_region regions[SL_BUF_WIN + 1];
+    struct sl_sym_region regions[SL_BUF_COUNT];
     uint64_t in_base, out_base; /* where IN and OUT begin in their regions */
     bool alias;                 /* IN and OUT are both in region SL_BUF_OUT */
 };
@@ -81,12 +81,6 @@ static inline const struct sl_step *sl_run_data(const struct sl_run *run, uint32
     const struct sl_run_rank *rank = &run->ranks[run->lines[run->steps[step].line].rank];
 
     return &run->schedules[rank - run->ranks].steps[step - rank->base];
-}
-
-static inline bool sl_step_is_async(const struct sl_step *step)
-{
-    return step->kind == SL_STEP_SEND || step->kind == SL_STEP_RECV ||
-           step->kind == SL_STEP_RECV_REDUCE;
 }
 
 /* Keeps "rank r, step i (kind): …" as the last error and returns -EINVAL. */

@@ -69,7 +69,7 @@ static void number_deps(struct sl_run *run)
     for (uint32_t r = 0; r < run->size; r++) {
         run->ranks[r].post_first = posts;
         for (uint32_t i = 0; i < run->schedules[r].step_count; i++) {
-            if (run->schedules[r].steps[i].kind == SL_STEP_POST)
+            if (sl_step_row(&run->schedules[r].steps[i])->tells)
                 run->posts[posts++] = run->ranks[r].base + i;
         }
         run->ranks[r].post_count = posts - run->ranks[r].post_first;
@@ -84,7 +84,7 @@ static int clocks_init(struct sl_run *run)
     for (uint32_t i = 0; i < run->step_count; i++) {
         const struct sl_step *step = sl_run_data(run, i);
         bool wanted =
-            run->steps[i].out_count > 0 || sl_step_is_async(step) || step->kind == SL_STEP_POST;
+            run->steps[i].out_count > 0 || sl_step_is_async(step) || sl_step_row(step)->tells;
         run->steps[i].clock = wanted ? (uint32_t)slots++ : SL_SYM_NONE;
     }
     if (words > CLOCK_WORDS_MAX || slots * words * sizeof(uint32_t) > CLOCK_BYTES_MAX)
@@ -191,7 +191,7 @@ int sl_run_init(struct sl_run *run, const struct sl_shape *shapes,
 void sl_run_fini(struct sl_run *run)
 {
     for (uint32_t r = 0; run->ranks != NULL && r < run->size; r++) {
-        for (unsigned b = 0; b <= SL_BUF_WIN; b++)
+        for (unsigned b = 0; b < SL_BUF_COUNT; b++)
             free(run->ranks[r].regions[b].segs);
     }
     free(run->ranks);

@@ -162,7 +162,7 @@ static void a_slot_staged_too_early_is_a_race(void **state)
     struct sl_step *await = step_of(0, SL_STEP_AWAIT, 1);
     assert_int_equal(await->value, 2);
     await->value = 1;
-    caught("overwrites window");
+    caught("overwrites win");
 }
 
 static void three_slots_are_too_few_for_the_rounds_of_allreduce(void **state)
