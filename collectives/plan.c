@@ -4,6 +4,7 @@
 
 #include "collectives/calibrate.h"
 #include "collectives/select.h"
+#include "collectives/steps.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -67,9 +68,9 @@ static int compile_channels(struct sl_plan *plan)
 {
     const struct sl_schedule *s = &plan->schedule;
 
-    plan->order = calloc(s->step_count + 1, sizeof(*plan->order));
+    plan->turns = calloc(s->step_count + 1, sizeof(*plan->turns));
     plan->channel_first = calloc(s->channel_count + 2, sizeof(*plan->channel_first));
-    if (plan->order == NULL || plan->channel_first == NULL)
+    if (plan->turns == NULL || plan->channel_first == NULL)
         return -ENOMEM;
     uint32_t *first = plan->channel_first;
 
@@ -78,16 +79,13 @@ static int compile_channels(struct sl_plan *plan)
     for (uint32_t c = 0; c < s->channel_count; c++)
         first[c + 2] += first[c + 1];
     for (uint32_t i = 0; i < s->step_count; i++)
-        plan->order[first[s->steps[i].channel + 1]++] = i;
+        plan->turns[first[s->steps[i].channel + 1]++] =
+            (struct sl_turn){.run = sl_step_function(&s->steps[i]),
+                             .step = i,
+                             .windows = sl_step_uses_windows(&s->steps[i])};
     for (uint32_t c = 0; c < s->channel_count; c++)
         plan->open_channels += first[c] != first[c + 1];
     return 0;
-}
-
-static bool posts(const struct sl_step *step)
-{
-    return step->kind == SL_STEP_SEND || step->kind == SL_STEP_RECV ||
-           step->kind == SL_STEP_RECV_REDUCE;
 }
 
 /* Numbers the posting steps and collects which directions of which peers they use. use_at is a
@@ -99,9 +97,9 @@ static void compile_uses(struct sl_plan *plan, uint32_t *use_at)
     for (uint32_t i = 0; i < s->step_count; i++) {
         const struct sl_step *step = &s->steps[i];
 
-        if (!posts(step))
+        if (sl_step_row(step)->message == SL_NO_MESSAGE)
             continue;
-        bool recv = step->kind != SL_STEP_SEND;
+        bool recv = sl_step_row(step)->message == SL_RECEIVES;
         uint32_t *at = &use_at[2 * step->peer + recv];
 
         if (*at == ~0u) {
@@ -204,7 +202,7 @@ static void plan_free(struct sl_plan *plan)
         op_free(sl_container_of(node, struct sluice_req, link));
     sl_schedule_fini(&plan->schedule);
     free(plan->counts);
-    free(plan->order);
+    free(plan->turns);
     free(plan->channel_first);
     free(plan->post_of);
     free(plan->use_of);
@@ -408,7 +406,7 @@ static int op_new(struct sluice_comm *comm, struct sl_plan *plan, struct sluice_
     op->plan = plan;
     sl_list_init(&op->link);
     for (uint32_t i = 0; i < s->step_count; i++) {
-        if (!posts(&s->steps[i]))
+        if (sl_step_row(&s->steps[i])->message == SL_NO_MESSAGE)
             continue;
         op->posts[plan->post_of[i]].op = op;
         op->posts[plan->post_of[i]].step = &s->steps[i];

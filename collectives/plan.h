@@ -27,6 +27,22 @@ struct sl_use {
     uint32_t posts;
 };
 
+enum sl_go {
+    SL_GO_BLOCKED, /* try again on a later pass */
+    SL_GO_ON,      /* the step is under way: its request ends it */
+    SL_GO_OVER,    /* the step is over */
+};
+
+/* Runs step index of the operation's schedule as far as it goes. */
+typedef enum sl_go sl_step_fn(struct sluice_req *op, const struct sl_step *step, uint32_t index);
+
+/* A step in the order of its channel. */
+struct sl_turn {
+    sl_step_fn *run;
+    uint32_t step;
+    bool windows; /* the operation must have entered the windows */
+};
+
 struct sl_plan {
     struct sl_plan *next; /* in its hash bucket */
     struct sl_node lru;
@@ -44,10 +60,10 @@ struct sl_plan {
     sl_reduce_fn *reduce,
         *reduce_out; /* _out: into the user's memory, past the caches if that pays */
     sl_copy_fn *copy, *copy_out;
-    uint32_t *order;         /* steps by channel */
-    uint32_t *channel_first; /* [channel_count + 1] into order[] */
+    struct sl_turn *turns;   /* steps by channel */
+    uint32_t *channel_first; /* [channel_count + 1] into turns[] */
     uint32_t open_channels;  /* those with steps */
-    uint32_t *post_of;       /* [step]: index of its sl_post, for SEND, RECV, RECV_REDUCE */
+    uint32_t *post_of;       /* [step]: index of its sl_post, for messages */
     uint32_t *use_of;        /* [post]: index into uses[] */
     struct sl_use *uses;
     uint32_t post_count, use_count;
@@ -60,7 +76,7 @@ struct sl_plan {
     double predicted_ns;
 };
 
-/* A SEND, RECV or RECV_REDUCE under way. */
+/* A message under way. */
 struct sl_post {
     struct sl_req req;
     struct sl_sink sink;
@@ -79,7 +95,7 @@ struct sluice_req {
     bool in_windows; /* its turn at the windows has begun */
     uint8_t slot;    /* of the windows */
     int8_t area;     /* of the windows, or SL_WIN_NO_AREA */
-    uint8_t *base[SL_BUF_WIN + 1];
+    uint8_t *base[SL_BUF_COUNT];
     uint32_t seq;
     uint64_t tag;
     uint64_t win_ticket, win_base;
@@ -87,7 +103,7 @@ struct sluice_req {
     uint32_t open_channels, in_flight;
     uint64_t bytes;    /* moved so far, for reports */
     uint64_t began_ns; /* 0: not timed */
-    uint32_t *next;    /* [channel]: place in plan->order */
+    uint32_t *next;    /* [channel]: place in plan->turns */
     uint8_t *done;     /* [step]; NULL when no step depends on another */
     struct sl_post *posts;
     uint64_t *tickets;  /* [use] */

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Runs steps: messages and what a rank does with its own memory; win_steps.c has the kinds that
+ * touch windows. A message is posted when earlier operations have posted theirs to the same peer.
+ */
+#include "collectives/steps.h"
+
+#include "collectives/health.h"
+
+static void step_failed(struct sluice_req *op, const struct sl_post *post, int status)
+{
+    sl_health_step_failed(op, post->step, &post->req, status);
+}
+
+static void post_done(struct sl_req *req)
+{
+    struct sl_post *post = sl_container_of(req, struct sl_post, req);
+    struct sluice_req *op = post->op;
+
+    post->posted = false;
+    /* A failed step stays in flight: its operation must not end well while the ranks still find out
+     * who is to blame. */
+    if (SL_UNLIKELY(req->status != 0)) {
+        step_failed(op, post, req->status);
+        return;
+    }
+    op->in_flight--;
+    op->bytes += post->step->count * op->plan->esize;
+    sl_op_step_over(op, (uint32_t)(post->step - op->plan->schedule.steps));
+}
+
+/* The reduction of a message that arrives: straight from where the transport has it. */
+static void reduce_arrived(const struct sl_sink *sink, const void *bytes, size_t off, size_t len)
+{
+    const struct sl_post *post = sl_container_of(sink, const struct sl_post, sink);
+    const struct sluice_req *op = post->op;
+    const struct sl_plan *plan = op->plan;
+    const struct sl_step *step = post->step;
+    uint8_t *dst = sl_op_at(op, step->dst_buf, step->dst_off) + off;
+    const uint8_t *own = sl_op_at(op, step->src_buf, step->src_off) + off;
+    bool remote_first = (step->flags & SL_STEP_REMOTE_FIRST) != 0;
+    const void *srcs[2] = {remote_first ? bytes : own, remote_first ? own : bytes};
+    uint32_t divisor = (step->flags & SL_STEP_FINAL) != 0 ? plan->divisor : 1;
+
+    plan->reduce(dst, NULL, srcs, 2, len / plan->esize, divisor);
+}
+
+/* After a post was taken: serves the next operation once this one has posted all to that peer. */
+static void post_taken(struct sluice_req *op, uint32_t use, uint64_t *serving)
+{
+    if (--op->use_left[use] == 0)
+        ++*serving;
+}
+
+static enum sl_go finish_post(struct sluice_req *op, struct sl_post *post, int result)
+{
+    if (result == 1) {
+        op->bytes += post->step->count * op->plan->esize;
+        return SL_GO_OVER;
+    }
+    post->posted = true;
+    op->in_flight++;
+    return SL_GO_ON;
+}
+
+static enum sl_go run_send(struct sluice_req *op, const struct sl_step *step, uint32_t index)
+{
+    const struct sl_plan *plan = op->plan;
+    uint32_t number = plan->post_of[index], use = plan->use_of[number];
+    struct sl_post *post = &op->posts[number];
+    struct sl_peer *peer = sl_comm_peer(op->comm, step->peer);
+    struct sl_buf buf = {sl_op_at(op, step->src_buf, step->src_off), step->count * plan->esize,
+                         NULL};
+
+    if (peer->send_serving != op->tickets[use] || op->comm->health.error != 0)
+        return SL_GO_BLOCKED;
+    post->req = (struct sl_req){.status = SL_PENDING, .done = post_done};
+    int result = peer->ep->iface->ops->send(peer->ep, &buf, op->tag, &post->req);
+
+    if (result == -EAGAIN)
+        return SL_GO_BLOCKED;
+    if (result < 0) {
+        step_failed(op, post, result);
+        return SL_GO_BLOCKED;
+    }
+    post_taken(op, use, &peer->send_serving);
+    return finish_post(op, post, result);
+}
+
+static enum sl_go run_recv(struct sluice_req *op, const struct sl_step *step, uint32_t index)
+{
+    const struct sl_plan *plan = op->plan;
+    uint32_t number = plan->post_of[index], use = plan->use_of[number];
+    struct sl_post *post = &op->posts[number];
+    struct sl_peer *peer = sl_comm_peer(op->comm, step->peer);
+    bool reduces = sl_step_row(step)->reduces;
+
+    if (peer->recv_serving != op->tickets[use] || op->comm->health.error != 0)
+        return SL_GO_BLOCKED;
+    post->req = (struct sl_req){.status = SL_PENDING, .done = post_done};
+    post->sink = (struct sl_sink){
+        .dst = reduces ? NULL : sl_op_at(op, step->dst_buf, step->dst_off),
+        .len = step->count * plan->esize,
+        .tag = op->tag,
+        .granule = plan->esize,
+        .consume = reduces ? reduce_arrived : NULL,
+    };
+    int result = peer->ep->iface->ops->recv(peer->ep, &post->sink, &post->req);
+
+    if (result == -EAGAIN)
+        return SL_GO_BLOCKED;
+    if (result < 0) {
+        step_failed(op, post, result);
+        return SL_GO_BLOCKED;
+    }
+    post_taken(op, use, &peer->recv_serving);
+    return finish_post(op, post, result);
+}
+
+static enum sl_go run_copy(struct sluice_req *op, const struct sl_step *step, uint32_t index)
+{
+    const struct sl_plan *plan = op->plan;
+    uint8_t *dst = sl_op_at(op, step->dst_buf, step->dst_off);
+    const uint8_t *src = sl_op_at(op, step->src_buf, step->src_off);
+    size_t len = step->count * plan->esize;
+
+    if (dst != src && len != 0)
+        (step->dst_buf == SL_BUF_OUT ? plan->copy_out : plan->copy)(dst, src, len);
+    op->bytes += len;
+    return SL_GO_OVER;
+}
+
+static enum sl_go run_reduce(struct sluice_req *op, const struct sl_step *step, uint32_t index)
+{
+    const struct sl_plan *plan = op->plan;
+    uint8_t *dst = sl_op_at(op, step->dst_buf, step->dst_off);
+    const uint8_t *src = sl_op_at(op, step->src_buf, step->src_off);
+    bool src_first = (step->flags & SL_STEP_REMOTE_FIRST) != 0;
+    const void *srcs[2] = {src_first ? src : dst, src_first ? dst : src};
+    uint32_t divisor = (step->flags & SL_STEP_FINAL) != 0 ? plan->divisor : 1;
+
+    plan->reduce(dst, NULL, srcs, 2, step->count, divisor);
+    return SL_GO_OVER;
+}
+
+static sl_step_fn *const functions[SL_STEP_KIND_COUNT] = {
+    [SL_STEP_SEND] = run_send,           [SL_STEP_RECV] = run_recv,
+    [SL_STEP_RECV_REDUCE] = run_recv,    [SL_STEP_COPY] = run_copy,
+    [SL_STEP_REDUCE] = run_reduce,       [SL_STEP_POST] = sl_step_run_post,
+    [SL_STEP_AWAIT] = sl_step_run_await, [SL_STEP_REDUCE_WIN] = sl_step_run_reduce_win,
+    [SL_STEP_GET] = sl_step_run_get,
+};
+
+sl_step_fn *sl_step_function(const struct sl_step *step)
+{
+    sl_assert(step->kind < SL_STEP_KIND_COUNT && functions[step->kind] != NULL);
+    return functions[step->kind];
+}

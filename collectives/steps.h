@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How each kind of step runs. */
+#ifndef SL_COLLECTIVES_STEPS_H
+#define SL_COLLECTIVES_STEPS_H
+
+#include "collectives/plan.h"
+
+/* The function of a step. It returns how the channel goes on. */
+sl_step_fn *sl_step_function(const struct sl_step *step);
+
+/* win_steps.c: of the kinds that touch counters and windows. */
+sl_step_fn sl_step_run_post, sl_step_run_await, sl_step_run_reduce_win, sl_step_run_get;
+
+/* win_steps.c: the operation's turn at the windows: earlier operations of this rank are through,
+ * and its slot and area are free. False: not yet. */
+bool sl_op_enter_windows(struct sluice_req *op);
+
+/* win_steps.c: the first rank whose window says less than the step needs; -1: none. */
+int32_t sl_step_awaited_rank(const struct sluice_req *op, const struct sl_step *step);
+
+/* win_steps.c: whether the window of that rank says less than the step needs. */
+bool sl_step_lacks(const struct sluice_req *op, const struct sl_step *step, uint32_t rank);
+
+static inline uint8_t *sl_op_at(const struct sluice_req *op, uint8_t buf, uint64_t off)
+{
+    return op->base[buf] + off * op->plan->esize;
+}
+
+static inline void sl_op_step_over(struct sluice_req *op, uint32_t index)
+{
+    if (op->done != NULL)
+        op->done[index] = 1;
+}
+
+#endif
