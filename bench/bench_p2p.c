@@ -11,7 +11,9 @@
 #include "core/config.h"
 #include "core/err.h"
 #include "core/host.h"
+#include "core/registry.h"
 #include "core/transport.h"
+#include "lib/start.h"
 
 #include <sched.h>
 #include <stdbool.h>
@@ -62,7 +64,7 @@ static void open_side(struct side *s, const char *devices)
     struct sl_addr mine = {0}, peer;
     struct sl_req req = {.status = SL_PENDING};
 
-    if (sl_config_from_env(&s->config, environ) != 0 ||
+    if (sl_start(&s->config, environ) != 0 ||
         (devices != NULL && sl_config_set(&s->config, "VERBS_DEVICES", devices) != 0))
         die("settings");
     s->worker = (struct sl_worker){

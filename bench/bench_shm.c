@@ -9,6 +9,7 @@
 #include "core/config.h"
 #include "core/err.h"
 #include "core/transport.h"
+#include "lib/start.h"
 
 #include <sched.h>
 #include <signal.h>
@@ -299,7 +300,7 @@ static void connect_peer(void)
     struct sl_req req = {0};
 
     sl_config_defaults(&b.config);
-    if (sl_config_from_env(&b.config, environ) != 0)
+    if (sl_start(&b.config, environ) != 0)
         die("environment");
     b.worker =
         (struct sl_worker){.clock = &sl_clock_monotonic, .config = &b.config, .rank = b.side};

@@ -10,6 +10,7 @@
 #include "core/config.h"
 #include "core/log.h"
 #include "core/transport.h"
+#include "lib/start.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -143,7 +144,7 @@ static void open_ours(struct side *s, int rank)
     struct sl_req req = {0};
     struct sl_addr mine, theirs;
 
-    if (sl_config_from_env(&s->config, environ) != 0 || sl_log_configure(s->config.log) != 0)
+    if (sl_start(&s->config, environ) != 0 || sl_log_configure(s->config.log) != 0)
         die("configuration");
     s->worker =
         (struct sl_worker){.clock = &sl_clock_monotonic, .config = &s->config, .rank = rank};

@@ -90,7 +90,6 @@ static void world_open(bool ring)
     fake = fake_ibv_create(1);
     loop = loop_create(1);
     sl_ibv_replace(fake_ibv_table(fake), fake_ibv_mlx5(fake));
-    sl_verbs_sideband_replace(&loop_ops);
     open_side(0, ring);
     open_side(1, ring);
     connect_two(eps);

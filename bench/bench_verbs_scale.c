@@ -13,6 +13,7 @@
 #include "core/err.h"
 #include "core/transport.h"
 #include "verbs/verbs.h"
+#include "lib/start.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -139,7 +140,7 @@ static void on_done(struct sl_req *req)
 
 static void open_side(struct side *s, const char *devices, int rank, size_t n)
 {
-    if (sl_config_from_env(&s->config, environ) != 0 ||
+    if (sl_start(&s->config, environ) != 0 ||
         sl_config_set(&s->config, "VERBS_DEVICES", devices) != 0)
         die("settings");
     s->config.connect_timeout_ms = DEADLINE_NS / SL_NS_PER_MS;

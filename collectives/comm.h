@@ -27,7 +27,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define SL_IFACES_MAX 4
+#define SL_IFACES_MAX 16       /* transports of a communicator; more are refused */
 #define SL_ERROR_TEXT_MAX 1024 /* as long as a thread keeps (core/err.c) */
 #define SL_COSTS_SOURCE_MAX 240
 #define SL_HISTORY 256 /* calls whose signature is remembered; a power of two */

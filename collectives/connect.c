@@ -6,11 +6,11 @@
 #include "collectives/health.h"
 #include "core/host.h"
 #include "core/log.h"
+#include "core/registry.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 /* Raised with every change of what ranks say to each other on the wire or in shared memory. */
 #define PROTOCOL_VERSION 3
@@ -62,36 +62,9 @@ static void open_iface(struct sluice_comm *comm, struct sl_iface_slot *slot,
     }
 }
 
-int sl_transport_names(const char *list, struct sl_name *out, unsigned cap, unsigned *count)
-{
-    *count = 0;
-    if (strcasecmp(list, "auto") == 0) {
-        for (const struct sl_transport_ops *const *t = sl_transports(); *t != NULL; t++) {
-            if (*count == cap)
-                return sl_fail(-EINVAL,
-                               "this build has more than %u transports: SLUICE_TRANSPORT must name "
-                               "those to use",
-                               cap);
-            out[(*count)++] = (struct sl_name){(*t)->name, strlen((*t)->name)};
-        }
-        return 0;
-    }
-    while (*list != '\0') {
-        size_t len = strcspn(list, ",");
-
-        if (*count == cap)
-            return sl_fail(-EINVAL, "SLUICE_TRANSPORT lists more than %u transports", cap);
-        out[(*count)++] = (struct sl_name){list, len};
-        list += len + (list[len] == ',');
-    }
-    if (*count == 0)
-        return sl_fail(-EINVAL, "SLUICE_TRANSPORT names no transport");
-    return 0;
-}
-
 static int list_transports(struct sluice_comm *comm, const struct sl_comm_params *params)
 {
-    struct sl_name names[SL_IFACES_MAX];
+    const struct sl_transport_ops *ops[SL_IFACES_MAX];
     unsigned count;
     int err;
 
@@ -104,19 +77,10 @@ static int list_transports(struct sluice_comm *comm, const struct sl_comm_params
             comm->ifaces[comm->iface_count++].ops = params->transports[i].ops;
         return comm->iface_count != 0 ? 0 : sl_fail(-EINVAL, "the call names no transport");
     }
-    err = sl_transport_names(comm->config.transport, names, SL_IFACES_MAX, &count);
-    if (err != 0)
-        return err;
-    for (unsigned i = 0; i < count; i++) {
-        const struct sl_transport_ops *ops = sl_transport_find(names[i].text, names[i].len);
-
-        if (ops == NULL)
-            return sl_fail(-ENODEV,
-                           "there is no transport '%.*s' in this build; see sluice-bench --list",
-                           (int)names[i].len, names[i].text);
-        comm->ifaces[comm->iface_count++].ops = ops;
-    }
-    return 0;
+    err = sl_transport_list(comm->config.transport, ops, SL_IFACES_MAX, &count);
+    for (unsigned i = 0; i < count && err == 0; i++)
+        comm->ifaces[comm->iface_count++].ops = ops[i];
+    return err;
 }
 
 static int compare_hellos(const struct sluice_comm *comm, const struct hello *all)

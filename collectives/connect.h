@@ -6,16 +6,6 @@
 
 #include "collectives/comm.h"
 
-/* One name in a list of transports; a part of the list. */
-struct sl_name {
-    const char *text;
-    size_t len;
-};
-
-/* The names between the commas of list, in out[cap]; a comma at the very end is none. "auto": those
- * of this build. -EINVAL: none, or more than cap. *count: how many were found until then. */
-int sl_transport_names(const char *list, struct sl_name *out, unsigned cap, unsigned *count);
-
 /* Place of a pair in a table of all pairs: the square of 65536 ranks is more than 32 bits hold. */
 static inline size_t sl_pair_place(uint32_t size, uint32_t a, uint32_t b)
 {

@@ -21,13 +21,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SL_TRANSPORT_ABI 2
+#define SL_TRANSPORT_ABI 3
 #define SL_ADDR_MAX 318  /* bytes of an endpoint's address */
 #define SL_KEY_MAX 30    /* bytes of a registered region's key */
 #define SL_CTRL_MAX 192  /* bytes of a control message */
 #define SL_CTRL_ROOM 256 /* what tcp takes: room for a transport that wraps messages (verbs) */
 #define SL_PATH_NAME 128
 #define SL_PATH_WHY 96
+#define SL_TRANSPORT_NUMBERS 32 /* that may be given: from 1 on */
 
 enum sl_cap {
     SL_CAP_MAP = 1u << 0,    /* mem_alloc, map: peers can share memory */
@@ -38,6 +39,14 @@ enum sl_cap {
     /* A failed path is recovered by both ends: peers need progress here though nothing is under way
      * here. */
     SL_CAP_REPAIRS = 1u << 5,
+};
+
+/* What others want to know of a transport before they open it. */
+enum sl_trait {
+    /* Reaches any host by any interface, is opened without a device and has control messages: other
+     * transports may set up and repair their connections over it. */
+    SL_TRAIT_SIDEBAND = 1u << 0,
+    SL_TRAIT_LOCAL = 1u << 1, /* reaches only ranks of the same host: SL_CAP_LOCAL when open */
 };
 
 /* One thing that open() accepts, as probe() found it; or, when why is not empty, one that it would
@@ -135,6 +144,12 @@ struct sl_transport_ops {
     /* These two lie here in every version. */
     uint32_t abi;     /* SL_TRANSPORT_ABI; what was built for another cannot be opened */
     const char *name; /* as written in SLUICE_TRANSPORT; static storage */
+
+    /* From 1 to SL_TRANSPORT_NUMBERS - 1, and never another one: peers name the transport by it, and
+     * its events count from it. docs/architecture.md lists those that are given. */
+    uint32_t number;
+    int32_t place;   /* in the order of SLUICE_TRANSPORT=auto, the lowest first */
+    uint32_t traits; /* SL_TRAIT_* */
 
     /* Fills out[0..cap) with what could be opened, and what is here but could not be (why); *count
      * is how many exist, maybe more than cap. Leaves nothing open. -ENODEV: none here. -ENOTSUP:
@@ -264,12 +279,6 @@ const char *sl_ep_peer_name(const struct sl_ep *ep);
  * say so with -ENOTSUP. Returns out. */
 const struct sl_transport_ops *sl_transport_complete(const struct sl_transport_ops *ops,
                                                      struct sl_transport_ops *out);
-
-/* The backends of this build, completed, NULL-terminated; lib/backends.c holds the list. */
-const struct sl_transport_ops *const *sl_transports(void);
-
-/* The backend of that name (len bytes), or NULL. */
-const struct sl_transport_ops *sl_transport_find(const char *name, size_t len);
 
 /* After a store to memory that the peer waits for: shm/park.c says why no fence of the processor is
  * needed. */

@@ -1,40 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The list of transports that this build contains; the build system writes SL_BACKENDS. */
-#include "core/transport.h"
+/* Registers the transports that this build contains; the build system writes SL_BACKENDS. */
+#include "lib/backends.h"
 
+#include "core/err.h"
+#include "core/registry.h"
+#include "core/transport.h"
 #include "lib/backends_list.h"
 
 #include <pthread.h>
-#include <stddef.h>
-#include <string.h>
-#include <strings.h>
 
 #define DECLARE(name) extern const struct sl_transport_ops sl_##name##_ops;
-#define POINT(name) &sl_##name##_ops,
 SL_BACKENDS(DECLARE)
 
-static const struct sl_transport_ops *const given[] = {SL_BACKENDS(POINT) NULL};
-static struct sl_transport_ops filled[sizeof(given) / sizeof(given[0])];
-static const struct sl_transport_ops *list[sizeof(given) / sizeof(given[0])];
-
-static void complete(void)
+static void register_all(void)
 {
-    for (size_t i = 0; given[i] != NULL; i++)
-        list[i] = sl_transport_complete(given[i], &filled[i]);
+#define REGISTER(name) sl_assert(sl_transport_register(&sl_##name##_ops) == 0);
+    SL_BACKENDS(REGISTER)
+#undef REGISTER
 }
 
-const struct sl_transport_ops *const *sl_transports(void)
+void sl_backends_register(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-    pthread_once(&once, complete);
-    return list;
-}
-
-const struct sl_transport_ops *sl_transport_find(const char *name, size_t len)
-{
-    for (const struct sl_transport_ops *const *t = sl_transports(); *t != NULL; t++)
-        if (strlen((*t)->name) == len && strncasecmp((*t)->name, name, len) == 0)
-            return *t;
-    return NULL;
+    pthread_once(&once, register_all);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Public ways to make, split and destroy a communicator. */
 #include "lib/api.h"
+#include "lib/start.h"
 
 #include "collectives/status.h"
 #include "core/log.h"
@@ -103,7 +104,7 @@ static int check_congestion(const char *name)
 /* The environment, overridden by what the caller set. */
 static int merge_config(const struct sluice_config *given, struct sl_config *out)
 {
-    int err = sl_config_from_env(out, environ);
+    int err = sl_start(out, environ);
 
     if (err == 0)
         err = sl_log_configure(out->log);

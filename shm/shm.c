@@ -301,6 +301,9 @@ static void ep_describe(const struct sl_ep *base, char *out, size_t cap)
 const struct sl_transport_ops sl_shm_ops = {
     .abi = SL_TRANSPORT_ABI,
     .name = "shm",
+    .number = 1,
+    .place = 10,
+    .traits = SL_TRAIT_LOCAL,
     .probe = iface_probe,
     .open = iface_open,
     .close = iface_close,

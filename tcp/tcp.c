@@ -193,6 +193,9 @@ static void stop_listening(struct sl_iface *base)
 const struct sl_transport_ops sl_tcp_ops = {
     .abi = SL_TRANSPORT_ABI,
     .name = "tcp",
+    .number = 3,
+    .place = 30,
+    .traits = SL_TRAIT_SIDEBAND,
     .probe = probe,
     .open = open_iface,
     .close = close_iface,

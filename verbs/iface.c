@@ -3,6 +3,7 @@
 #include "verbs/verbs.h"
 
 #include "core/log.h"
+#include "core/registry.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -12,24 +13,14 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#define SIDEBAND "tcp"
-
-static const struct sl_transport_ops *sideband_given; /* for tests */
-
-void sl_verbs_sideband_replace(const struct sl_transport_ops *ops)
-{
-    sideband_given = ops;
-}
-
 static int sideband_open(struct sl_verbs_iface *iface)
 {
-    const struct sl_transport_ops *ops =
-        sideband_given != NULL ? sideband_given : sl_transport_find(SIDEBAND, strlen(SIDEBAND));
+    const struct sl_transport_ops *ops = sl_transport_with(SL_TRAIT_SIDEBAND);
     struct sl_handler handler = sl_verbs_sideband_handler(iface);
 
     if (ops == NULL)
-        return sl_fail(-ENOTSUP, "this build has no transport '%s', which looks after RDMA paths",
-                       SIDEBAND);
+        return sl_fail(-ENOTSUP,
+                       "this build has no transport by which RDMA paths could be looked after");
     return ops->open(iface->base.worker, NULL, &handler, &iface->sideband);
 }
 

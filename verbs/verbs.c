@@ -188,6 +188,8 @@ static void stop_listening(struct sl_iface *base)
 const struct sl_transport_ops sl_verbs_ops = {
     .abi = SL_TRANSPORT_ABI,
     .name = "verbs",
+    .number = 2,
+    .place = 20,
     .probe = sl_verbs_probe,
     .open = sl_verbs_iface_open,
     .close = sl_verbs_iface_close,

@@ -432,8 +432,6 @@ static inline struct sl_verbs_iface *sl_verbs_iface_of(struct sl_iface *iface)
 }
 
 /* iface.c */
-/* For tests: interfaces opened from now on have this sideband in place of tcp; NULL: tcp again. */
-void sl_verbs_sideband_replace(const struct sl_transport_ops *ops);
 int sl_verbs_iface_open(struct sl_worker *worker, const struct sl_device *dev,
                         const struct sl_handler *handler, struct sl_iface **out);
 void sl_verbs_iface_close(struct sl_iface *base);

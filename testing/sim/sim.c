@@ -343,6 +343,8 @@ void sl_sim_check_empty(struct sl_sim *sim)
 const struct sl_transport_ops sl_sim_ops = {
     .abi = SL_TRANSPORT_ABI,
     .name = "sim",
+    .number = 31,
+    .place = 100,
     .probe = sim_probe,
     .open = sim_open,
     .close = sim_close,

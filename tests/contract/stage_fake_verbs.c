@@ -88,7 +88,6 @@ void stage_reset(void)
     }
     still = 0;
     sl_ibv_replace(fake_ibv_table(fake), fake_ibv_mlx5(fake));
-    sl_verbs_sideband_replace(&loop_ops);
 }
 
 struct sl_worker *stage_worker(unsigned idx)

@@ -6,6 +6,7 @@
 #include "core/config.h"
 #include "core/err.h"
 #include "core/list.h"
+#include "core/registry.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -623,6 +624,9 @@ static void loop_describe(const struct sl_ep *base, char *out, size_t cap)
 const struct sl_transport_ops loop_ops = {
     .abi = SL_TRANSPORT_ABI,
     .name = "loop",
+    .number = 30,
+    .place = 0,
+    .traits = SL_TRAIT_SIDEBAND,
     .probe = loop_probe,
     .open = loop_open,
     .close = loop_close,
@@ -639,3 +643,9 @@ const struct sl_transport_ops loop_ops = {
     .disarm = loop_disarm,
     .ep_describe = loop_describe,
 };
+
+/* Before tcp: so connections over the fake libibverbs have their sideband here. */
+__attribute__((constructor)) static void loop_register(void)
+{
+    sl_assert(sl_transport_register(&loop_ops) == 0);
+}

@@ -456,7 +456,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fake_ibv_destroy(world_fake);
     loop_destroy(world_loop);
     sl_ibv_replace(NULL, NULL);
-    sl_verbs_sideband_replace(NULL);
     for (unsigned i = 0; i < message_count; i++)
         free(messages[i].bytes);
     sl_log_set_sink(NULL, NULL);

@@ -11,6 +11,7 @@
  */
 #include "collectives/connect.h"
 #include "core/log.h"
+#include "core/registry.h"
 #include "core/transport.h"
 #include "tests/unit/collectives/crew.h"
 

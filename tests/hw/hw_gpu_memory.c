@@ -9,6 +9,7 @@
 #include "core/clock.h"
 #include "core/config.h"
 #include "core/err.h"
+#include "core/registry.h"
 #include "core/transport.h"
 #include "gdr/cuda_dl.h"
 #include "gdr/dmabuf.h"

@@ -74,7 +74,6 @@ static void world_open(struct vs_run *run)
             fake_ibv_device_add(run->fake, &params);
         }
     sl_ibv_replace(fake_ibv_table(run->fake), fake_ibv_mlx5(run->fake));
-    sl_verbs_sideband_replace(&loop_ops);
     sl_transport_complete(&sl_verbs_ops, &run->ops);
 }
 
@@ -448,7 +447,6 @@ static void world_close(struct vs_run *run)
     fake_ibv_destroy(run->fake);
     loop_destroy(run->loop);
     run->loop = NULL;
-    sl_verbs_sideband_replace(NULL);
 }
 
 bool vs_run_it(struct vs_run *run)

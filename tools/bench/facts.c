@@ -3,6 +3,7 @@
 #include "facts.h"
 
 #include "collectives/comm.h"
+#include "core/registry.h"
 
 #include <string.h>
 

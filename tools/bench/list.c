@@ -6,6 +6,7 @@
 #include "schedules/schedule.h"
 #include "core/cache.h"
 #include "core/err.h"
+#include "core/registry.h"
 #include "core/transport.h"
 #include "launch/launch.h"
 #include "report.h"

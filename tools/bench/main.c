@@ -10,6 +10,7 @@
 #include "core/err.h"
 #include "core/host.h"
 #include "core/log.h"
+#include "core/registry.h"
 #include "core/stderr_line.h"
 #include "facts.h"
 #include "inspect.h"
@@ -19,6 +20,7 @@
 #include "paths.h"
 #include "report.h"
 #include "sweep.h"
+#include "lib/start.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -131,7 +133,7 @@ static int refuse_two_launchers(const struct sl_config *config)
 /* What every rank would refuse alike: said once, before there are several. */
 static int check_environment(const struct sl_config *config)
 {
-    struct sl_name names[SL_IFACES_MAX];
+    const struct sl_transport_ops *ops[SL_IFACES_MAX];
     const struct sl_kernels *kernels;
     unsigned count = 0;
     int err = sl_kernels_select(config->kernel, &kernels);
@@ -139,12 +141,7 @@ static int check_environment(const struct sl_config *config)
     if (err == 0)
         err = sl_forced_check(config->algo);
     if (err == 0)
-        err = sl_transport_names(config->transport, names, SL_IFACES_MAX, &count);
-    for (unsigned i = 0; i < count && err == 0; i++)
-        if (sl_transport_find(names[i].text, names[i].len) == NULL)
-            err = sl_fail(-ENODEV,
-                          "there is no transport '%.*s' in this build; see sluice-bench --list",
-                          (int)names[i].len, names[i].text);
+        err = sl_transport_list(config->transport, ops, SL_IFACES_MAX, &count);
     return err;
 }
 
@@ -263,7 +260,7 @@ static int start(const struct sb_options *o)
     int err, status = 0;
 
     export_options(o);
-    if (sl_config_from_env(&config, environ) != 0 || sl_log_configure(config.log) != 0)
+    if (sl_start(&config, environ) != 0 || sl_log_configure(config.log) != 0)
         return complain(-1), EXIT_USAGE;
     if (o->mode == SB_LIST)
         return sb_list(stdout, &config, o->json) != 0 ? complain(-1) : 0;

@@ -5,6 +5,8 @@
 #include "core/dl.h"
 #include "core/host.h"
 #include "core/log.h"
+#include "core/registry.h"
+#include "lib/start.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -427,7 +429,7 @@ static int ctx_new(sl_nccl_logger *logger, int traffic_class, struct sl_nccl_ctx
 
     if (ctx == NULL)
         return sl_fail(-ENOMEM, "no memory for a context");
-    err = sl_config_from_env(&ctx->config, environ);
+    err = sl_start(&ctx->config, environ);
     if (err == 0)
         err = log_to(logger, &ctx->config);
     if (err == 0)

@@ -4,6 +4,7 @@
 
 #include "core/host.h"
 #include "core/log.h"
+#include "core/registry.h"
 
 #include <dirent.h>
 #include <limits.h>

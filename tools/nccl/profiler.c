@@ -18,6 +18,7 @@
 #include "tools/nccl/abi_profiler_v7.h"
 #include "tools/nccl/events.h"
 #include "tools/nccl/profiler.h"
+#include "lib/start.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -212,7 +213,7 @@ static int comm_open(const char *name, uint64_t id, int nodes, int ranks, int ra
     struct sl_config config;
     bool keep = false;
     unsigned place = 0;
-    int err = sl_config_from_env(&config, environ);
+    int err = sl_start(&config, environ);
 
     *mask = 0;
     if (err == 0)

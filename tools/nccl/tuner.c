@@ -12,6 +12,7 @@
 #include "core/err.h"
 #include "core/log.h"
 #include "tools/nccl/abi_tuner.h"
+#include "lib/start.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -206,7 +207,7 @@ static result open_any(void **out)
 {
     struct sl_nccl_rules *rules = NULL;
     struct sl_config config;
-    int err = sl_config_from_env(&config, environ);
+    int err = sl_start(&config, environ);
 
     *out = NULL;
     if (err == 0 && config.nccl_tuner[0] == '\0')

@@ -3,6 +3,7 @@
 #include "core/config.h"
 #include "core/err.h"
 #include "tools/preload/mpi_module.h"
+#include "lib/start.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -15,7 +16,7 @@ static void read_settings(void)
 {
     static struct sl_config config;
 
-    if (sl_config_from_env(&config, environ) != 0)
+    if (sl_start(&config, environ) != 0)
         sl_config_defaults(&config);
     sl_mpi.early_calls = config.preload_mpi_early_calls;
 }

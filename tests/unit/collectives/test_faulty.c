@@ -8,6 +8,7 @@
 #include "core/transport.h"
 #include "tests/fake/faulty.h"
 #include "tests/unit/collectives/crew.h"
+#include "core/registry.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,6 +3,7 @@
 #include "crew.h"
 
 #include "core/err.h"
+#include "core/registry.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,6 +3,7 @@
 #include "tests/unit/collectives/crew.h"
 
 #include "core/err.h"
+#include "core/registry.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,6 +3,7 @@
  * paths, and an abort from another thread. For the thread sanitizer, and plain. */
 #include "core/clock.h"
 #include "core/err.h"
+#include "core/registry.h"
 #include "core/rng.h"
 #include "core/transport.h"
 #include "core/worker.h"
@@ -71,8 +72,10 @@ static bool mends;
 static _Thread_local bool calls; /* this thread is in a call of the library: it is not the keeper */
 static _Atomic unsigned kept;    /* moved by a keeper */
 
-const struct sl_transport_ops *__real_sl_transport_find(const char *name, size_t len);
-const struct sl_transport_ops *__wrap_sl_transport_find(const char *name, size_t len);
+int __real_sl_transport_list(const char *list, const struct sl_transport_ops **out, unsigned cap,
+                             unsigned *count);
+int __wrap_sl_transport_list(const char *list, const struct sl_transport_ops **out, unsigned cap,
+                             unsigned *count);
 
 static int open_mending(struct sl_worker *worker, const struct sl_device *dev,
                         const struct sl_handler *handler, struct sl_iface **out)
@@ -94,9 +97,14 @@ static int progress_mending(struct sl_iface *iface, unsigned budget)
     return real->progress(iface, budget);
 }
 
-const struct sl_transport_ops *__wrap_sl_transport_find(const char *name, size_t len)
+int __wrap_sl_transport_list(const char *list, const struct sl_transport_ops **out, unsigned cap,
+                             unsigned *count)
 {
-    return mending.open != NULL ? &mending : __real_sl_transport_find(name, len);
+    int err = __real_sl_transport_list(list, out, cap, count);
+
+    if (err == 0 && mending.open != NULL)
+        out[0] = &mending;
+    return err;
 }
 
 /* All of SLUICE_TRANSPORT, which names one here. */
@@ -104,7 +112,7 @@ static void say_it_mends(bool so)
 {
     const char *name = getenv("SLUICE_TRANSPORT");
 
-    real = __real_sl_transport_find(name, strlen(name));
+    real = sl_transport_find(name, strlen(name));
     mending = *real;
     mending.open = open_mending;
     mending.progress = progress_mending;

@@ -5,6 +5,7 @@
 
 #include "core/rng.h"
 #include "core/transport.h"
+#include "core/registry.h"
 
 #include <errno.h>
 #include <sched.h>

@@ -6,6 +6,7 @@
 #include "tests/fake/fake_ibv.h"
 #include "verbs/memlock.h"
 #include "verbs/verbs.h"
+#include "core/registry.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

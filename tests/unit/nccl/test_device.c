@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What NCCL is told of a device, out of a sysfs that the cases write. */
 #include "core/config.h"
+#include "core/registry.h"
 #include "core/transport.h"
 #include "tools/nccl/adapt.h"
 

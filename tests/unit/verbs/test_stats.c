@@ -51,7 +51,6 @@ static void world_make(const char *fallback)
     loop = loop_create(3);
     loop_on_look(loop, look, fake);
     sl_ibv_replace(fake_ibv_table(fake), fake_ibv_mlx5(fake));
-    sl_verbs_sideband_replace(&loop_ops);
     memset(sides, 0, sizeof(sides));
     for (unsigned i = 0; i < 4; i++) {
         char name[8];
@@ -185,7 +184,6 @@ static int clean(void **state)
     fake_ibv_destroy(fake);
     loop_destroy(loop);
     sl_ibv_replace(NULL, NULL);
-    sl_verbs_sideband_replace(NULL);
     return 0;
 }
 

@@ -43,7 +43,6 @@ void world_prepare(void (*more)(struct fake_ibv_device *params))
     world_loop = loop_create(3);
     loop_on_look(world_loop, look, world_fake);
     sl_ibv_replace(fake_ibv_table(world_fake), fake_ibv_mlx5(world_fake));
-    sl_verbs_sideband_replace(&loop_ops);
     memset(world, 0, sizeof(world));
     for (unsigned i = 0; i < 4; i++) {
         char name[8];
@@ -126,7 +125,6 @@ void world_end(void)
     fake_ibv_destroy(world_fake);
     loop_destroy(world_loop);
     sl_ibv_replace(NULL, NULL);
-    sl_verbs_sideband_replace(NULL);
 }
 
 int world_clean(void **state)

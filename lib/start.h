@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What every program and plugin does first. */
+#ifndef SL_LIB_START_H
+#define SL_LIB_START_H
+
+struct sl_config;
+
+/* Registers the transports, then reads the environment (as environ): what
+ * sl_config_from_env() returns. */
+int sl_start(struct sl_config *config, char *const *envp);
+
+#endif
