@@ -50,17 +50,7 @@ static void gone_elsewhere(void)
     keep = sum;
 }
 
-/* The ring is emptied before it is full. */
 static void note(void)
-{
-    for (uint32_t i = 0; i < TURNS; i++) {
-        if (i % SL_EVENT_RING == 0)
-            atomic_store_explicit(&ring.read, atomic_load(&ring.written), memory_order_release);
-        sl_event(&worker, SL_EVENT_RESEND, 1, i, 0);
-    }
-}
-
-static void note_full(void)
 {
     for (uint32_t i = 0; i < TURNS; i++)
         sl_event(&worker, SL_EVENT_RESEND, 1, i, 0);
@@ -121,7 +111,5 @@ int main(void)
     for (unsigned i = 0; i < 4; i++)
         with_regions(counts[i]);
     time_it("event", note);
-    note_full();
-    time_it("event, ring full", note_full);
     return 0;
 }

@@ -10,7 +10,6 @@
 #include "collectives/select.h"
 #include "collectives/status.h"
 #include "core/cache.h"
-#include "core/event.h"
 #include "core/fork.h"
 #include "core/log.h"
 
@@ -28,10 +27,13 @@ static int alloc_tables(struct sluice_comm *comm)
     comm->peers = calloc(comm->size, sizeof(*comm->peers));
     comm->host = calloc(comm->size, sizeof(*comm->host));
     comm->health.rank_sets = calloc(comm->size, 2 * sizeof(*comm->health.rank_sets));
-    comm->events = calloc(1, sizeof(*comm->events));
+    struct sl_event_ring *events = calloc(1, sizeof(*events));
+
+    comm->events.ring = comm->worker.events = events;
     if (comm->peers == NULL || comm->host == NULL || comm->health.rank_sets == NULL ||
-        comm->events == NULL)
+        events == NULL)
         return sl_fail(-ENOMEM, "no memory for a communicator of %u ranks", comm->size);
+    sl_event_ring_init(events);
     return 0;
 }
 
@@ -51,7 +53,7 @@ static int set_up(struct sluice_comm *comm, const struct sl_comm_params *params)
     comm->worker = (struct sl_worker){
         .clock = params->clock,
         .config = &comm->config,
-        .events = comm->events,
+        .events = comm->worker.events,
         .rank = (int)comm->rank,
         .idle = params->idle,
         .idle_arg = params->idle_arg,
@@ -99,7 +101,7 @@ static void free_parts(struct sluice_comm *comm)
     free(comm->peers);
     free(comm->host);
     free(comm->health.rank_sets);
-    free(comm->events);
+    free(comm->worker.events);
     free(comm->kept_paths);
     free(comm);
 }

@@ -16,6 +16,7 @@
 #include "collectives/window.h"
 #include "core/config.h"
 #include "core/err.h"
+#include "core/event.h"
 #include "core/exchange.h"
 #include "core/keeper.h"
 #include "core/list.h"
@@ -176,7 +177,7 @@ struct sluice_comm {
     uint32_t rank, size;
     uint64_t life; /* of the process that made it: core/fork.h */
     struct sl_worker worker;
-    struct sl_event_ring *events;    /* of the worker */
+    struct sl_event_reader events;   /* of the worker: how far its owner has read them */
     struct sl_path_stat *kept_paths; /* of endpoints that are gone, for reports; or NULL */
     size_t kept_path_count;
     struct sl_config config;

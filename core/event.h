@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What happened, when, to whom: records of 32 bytes in a ring per worker, for paths that cannot
- * afford text.
+ * What happened, when, to whom: records in a ring, for paths that cannot afford text. The ring lies
+ * on the state page (core/state.h), where other processes read it too.
  *
- * The worker's thread writes, one reader (any thread) copies out. When the ring is full the new
- * record is dropped and counted: the first of a burst tells most about its cause. Counts per kind
- * are never dropped.
+ * Any thread writes, none waits. The oldest record gives way to a new one, so each reader keeps a
+ * place of its own and counts what it missed. Counts per kind, and when a kind came first and last,
+ * are never lost.
+ *
+ * Writer of number n                       Reader of number n
+ *   turn = 0, from the turn of a lap ago     turn == n + 1                (acquire)
+ *   release fence                            copy the words
+ *   the words                                acquire fence
+ *   turn = n + 1             (release)       turn == n + 1 still
  */
 #ifndef SL_CORE_EVENT_H
 #define SL_CORE_EVENT_H
@@ -51,64 +57,74 @@ enum sl_event_kind {
         SL_EVENT_KIND_COUNT
 };
 
-#define SL_EVENT_RING 1024u        /* records; a power of two */
+#define SL_EVENT_RING 512u         /* records; a power of two */
+#define SL_EVENT_KINDS_MAX 32u     /* that a ring counts */
 #define SL_EVENT_NOBODY UINT32_MAX /* no peer: the event is this process's own */
 
 struct sl_event {
     uint64_t time_ns; /* of the worker's clock */
     uint16_t kind;    /* enum sl_event_kind */
     uint8_t area;     /* enum sl_event_area */
-    uint8_t zero;
-    uint32_t peer; /* rank, or SL_EVENT_NOBODY */
-    uint64_t a, b; /* what the kind's row says; a negative errno as int64_t */
+    uint8_t comm;     /* place of its communicator on the state page, from 1; 0: on none */
+    uint32_t peer;    /* rank, or SL_EVENT_NOBODY */
+    uint64_t a, b;    /* what the kind's row says; a negative errno as int64_t */
 };
 
-_Static_assert(sizeof(struct sl_event) == 32, "records of events are 32 bytes");
+struct sl_event_record {
+    _Atomic uint64_t turn; /* number of the event, from 1; 0: it is being written */
+    struct sl_event event;
+};
+
+/* A kind, in words, so that a reader needs no table of its own; and how often it came. */
+struct sl_event_row {
+    _Atomic uint64_t turn; /* 2 once the words are there */
+    char name[24], area[16], a[12], b[12];
+    _Atomic uint64_t count, first_ns, last_ns;
+};
+
+_Static_assert(sizeof(struct sl_event) == 32 && sizeof(struct sl_event_record) == 40 &&
+                   sizeof(struct sl_event_row) == 96,
+               "as docs/state.md says");
 
 struct sl_event_ring {
-    _Atomic uint64_t written; /* by the writer; the reader trusts slots before it */
-    _Atomic uint64_t read;    /* by the reader; the writer reuses slots before it */
-    _Atomic uint64_t dropped;
-    _Atomic uint64_t counts[SL_EVENT_KIND_COUNT]; /* also of those dropped */
-    struct sl_event slots[SL_EVENT_RING];
+    _Atomic uint64_t written; /* numbers given out */
+    _Atomic uint64_t dropped; /* events whose record another thread was still writing */
+    struct sl_event_row rows[SL_EVENT_KINDS_MAX];
+    struct sl_event_record slots[SL_EVENT_RING];
 };
 
-extern const uint8_t sl_event_areas[SL_EVENT_KIND_COUNT]; /* by kind */
+/* Makes zeroed memory a ring: fills in the words of all kinds that there are by now. */
+void sl_event_ring_init(struct sl_event_ring *ring);
 
-/* One writer: no locked instruction. */
-static inline void sl_event_bump(_Atomic uint64_t *counter)
-{
-    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + 1,
-                          memory_order_relaxed);
-}
+/* Notes an event. On any thread, in no signal handler. */
+void sl_event_put(struct sl_event_ring *ring, const struct sl_event *event);
 
 /* On the worker's thread. A worker without a ring has no events (but probes). */
 static inline void sl_event(const struct sl_worker *worker, enum sl_event_kind kind, uint32_t peer,
                             uint64_t a, uint64_t b)
 {
-    struct sl_event_ring *ring = worker->events;
-
     SL_PROBE4(event, (uint32_t)kind, peer, a, b);
-    if (ring == NULL)
+    if (worker->events == NULL)
         return;
-    uint64_t at = atomic_load_explicit(&ring->written, memory_order_relaxed);
+    const struct sl_event event = {.time_ns = sl_now(worker->clock),
+                                   .kind = (uint16_t)kind,
+                                   .comm = worker->state_place,
+                                   .peer = peer,
+                                   .a = a,
+                                   .b = b};
 
-    sl_event_bump(&ring->counts[kind]);
-    if (at - atomic_load_explicit(&ring->read, memory_order_acquire) >= SL_EVENT_RING) {
-        sl_event_bump(&ring->dropped);
-        return;
-    }
-    ring->slots[at % SL_EVENT_RING] = (struct sl_event){.time_ns = sl_now(worker->clock),
-                                                        .kind = (uint16_t)kind,
-                                                        .area = sl_event_areas[kind],
-                                                        .peer = peer,
-                                                        .a = a,
-                                                        .b = b};
-    atomic_store_explicit(&ring->written, at + 1, memory_order_release);
+    sl_event_put(worker->events, &event);
 }
 
-/* Takes up to cap records out, the oldest first. Returns how many. One reader at a time. */
-size_t sl_event_read(struct sl_event_ring *ring, struct sl_event *out, size_t cap);
+/* Where a reader is in a ring: { ring, 0 } reads from the oldest that is still there. */
+struct sl_event_reader {
+    const struct sl_event_ring *ring;
+    uint64_t next;   /* number of the next, from 0 */
+    uint64_t missed; /* those that gave way before they were read */
+};
+
+/* Copies up to cap events that the reader has not had, the oldest first. Returns how many. */
+size_t sl_event_read(struct sl_event_reader *reader, struct sl_event *out, size_t cap);
 
 /* Since the ring was made. */
 struct sl_event_totals {
@@ -120,6 +136,9 @@ void sl_event_totals(const struct sl_event_ring *ring, struct sl_event_totals *o
 
 /* "path_down"; "unknown" for what is no kind. */
 const char *sl_event_name(unsigned kind);
+
+/* enum sl_event_area of a kind that there is. */
+uint8_t sl_event_area(enum sl_event_kind kind);
 
 /* One line: "12.345678901 verbs path_down peer 5 path 2 status 12". Cuts at cap. */
 void sl_event_text(const struct sl_event *event, char *out, size_t cap);

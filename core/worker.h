@@ -17,6 +17,7 @@ struct sl_worker {
     const struct sl_config *config; /* borrowed for the worker's life */
     struct sl_rng rng;
     struct sl_event_ring *events; /* borrowed; NULL: what happens is not noted (core/event.h) */
+    uint8_t state_place;          /* on the state page, from 1, for events; 0: it has none there */
     int rank;                     /* for log lines; -1 before it is known */
 
     /* All peers of what is made on this worker surely run on this host: no address but loopback is

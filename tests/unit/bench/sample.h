@@ -64,7 +64,7 @@ static inline void sample_event(struct sample_paths *s, int i, int rank, enum sl
     s->events[i].rank = rank;
     s->events[i].event = (struct sl_event){.time_ns = UINT64_C(1000000001) * (unsigned)(i + 1),
                                            .kind = (uint16_t)kind,
-                                           .area = sl_event_areas[kind],
+                                           .area = sl_event_area(kind),
                                            .peer = peer,
                                            .a = a,
                                            .b = b};

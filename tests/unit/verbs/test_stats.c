@@ -163,8 +163,8 @@ static uint64_t count_of(unsigned i, enum sl_event_kind kind)
 static const struct sl_event *event_of(unsigned i, enum sl_event_kind kind)
 {
     for (uint64_t at = 0; at < sides[i].events.written; at++)
-        if (sides[i].events.slots[at].kind == kind)
-            return &sides[i].events.slots[at];
+        if (sides[i].events.slots[at].event.kind == kind)
+            return &sides[i].events.slots[at].event;
     fail_msg("side %u: no event %s", i, sl_event_name(kind));
     return NULL;
 }
@@ -296,8 +296,8 @@ static void what_a_dead_path_did_not_deliver_is_counted_as_resent(void **state)
     assert_true(mine[0].resent > 0);
     assert_non_null(strstr(mine[0].why, "retry"));
     for (uint64_t at = 0; at < sides[0].events.written; at++)
-        if (sides[0].events.slots[at].kind == SL_EVENT_RESEND)
-            resent += sides[0].events.slots[at].b;
+        if (sides[0].events.slots[at].event.kind == SL_EVENT_RESEND)
+            resent += sides[0].events.slots[at].event.b;
     assert_int_equal(resent, mine[0].resent + mine[1].resent);
     assert_int_equal(event_of(0, SL_EVENT_PATH_DOWN)->b, IBV_WC_RETRY_EXC_ERR);
 }
