@@ -189,12 +189,11 @@ void sl_comm_destroy(struct sluice_comm *comm)
         if (comm->ifaces[i].iface != NULL)
             comm->ifaces[i].ops->close(comm->ifaces[i].iface);
     comm->closed = true;
-    if (comm->calls.active_count == 0)
-        free_parts(comm);
+    sl_comm_release(comm);
 }
 
 void sl_comm_release(struct sluice_comm *comm)
 {
-    if (comm->closed && comm->calls.active_count == 0)
+    if (comm->closed && comm->calls.active_count == 0 && comm->calls.kept == 0)
         free_parts(comm);
 }

@@ -133,6 +133,7 @@ struct sl_windows {
 struct sl_calls {
     struct sl_node active; /* sluice_req.link, in order of the calls */
     uint32_t active_count; /* requests that are not given back */
+    uint32_t kept;         /* persistent operations that are not freed */
     uint32_t seq;          /* collectives called so far */
     uint32_t run;          /* of these */
     struct sl_signature history[SL_HISTORY];
@@ -203,7 +204,7 @@ struct sluice_comm {
     struct sl_node buffers;                     /* of sluice_alloc() */
     const struct sl_comm_transport *transports; /* those given, for children; borrowed */
     size_t transport_count;
-    bool closed; /* destroyed, but requests are still to be given back */
+    bool closed; /* destroyed, but requests or operations are still to be given back */
 
     /* other communicators of the thread (kin.c) */
     struct sl_node kin;
@@ -230,7 +231,8 @@ int sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *pa
                    struct sluice_comm **out);
 void sl_comm_destroy(struct sluice_comm *comm);
 
-/* After a request was given back: frees a destroyed communicator with its last request. */
+/* After a request or a persistent operation was given back: frees a destroyed communicator with the
+ * last of them. */
 void sl_comm_release(struct sluice_comm *comm);
 
 /* One pass over everything that can move. Returns how much moved; 0: nothing. Never fails: errors

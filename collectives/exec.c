@@ -139,7 +139,7 @@ static void bind(struct sluice_req *op, const void *in, void *out)
     const struct sl_schedule *s = &plan->schedule;
 
     op->status = SL_PENDING;
-    op->given_back = false;
+    op->given_back = plan->owner != NULL; /* its request ends with no more ado */
     /* Without windows there is no turn to wait for. */
     op->in_windows = s->win_values == 0;
     op->base[SL_BUF_IN] = (uint8_t *)(uintptr_t)in; /* never written: check.c proves it */

@@ -192,7 +192,7 @@ static void op_free(struct sluice_req *op)
     free(op);
 }
 
-static void plan_free(struct sl_plan *plan)
+void sl_plan_destroy(struct sl_plan *plan)
 {
     struct sl_node *node;
 
@@ -253,7 +253,7 @@ static void sign(struct sl_plan *plan)
     };
 }
 
-static int plan_build(struct sluice_comm *comm, const struct sl_call *call, struct sl_plan **out)
+int sl_plan_create(struct sluice_comm *comm, const struct sl_call *call, struct sl_plan **out)
 {
     struct sl_plan *plan = calloc(1, sizeof(*plan));
     int err = -ENOMEM;
@@ -287,7 +287,7 @@ err_memory:
     err = sl_fail(-ENOMEM, "no memory for the plan of a collective of %llu elements",
                   (unsigned long long)call->count);
 err_plan:
-    plan_free(plan);
+    sl_plan_destroy(plan);
     return err;
 }
 
@@ -312,7 +312,7 @@ static void drop_oldest(struct sluice_comm *comm)
         if (plan->busy != 0)
             continue;
         unlink_plan(comm, plan);
-        plan_free(plan);
+        sl_plan_destroy(plan);
         return;
     }
 }
@@ -326,7 +326,7 @@ static int plan_add(struct sluice_comm *comm, const struct sl_call *call, struct
         if (comm->calls.plans == NULL)
             return sl_fail(-ENOMEM, "no memory for the table of plans");
     }
-    err = plan_build(comm, call, out);
+    err = sl_plan_create(comm, call, out);
     if (err != 0)
         return err;
     if (comm->calls.plan_count >= PLANS_MAX)
@@ -367,7 +367,7 @@ void sl_plans_fini(struct sluice_comm *comm)
     struct sl_node *node;
 
     while ((node = sl_list_pop_front(&comm->calls.plan_lru)) != NULL)
-        plan_free(sl_container_of(node, struct sl_plan, lru));
+        sl_plan_destroy(sl_container_of(node, struct sl_plan, lru));
     free(comm->calls.plans);
     comm->calls.last_plan = NULL;
     comm->calls.plans = NULL;
@@ -433,6 +433,10 @@ int sl_op_get(struct sluice_comm *comm, struct sl_plan *plan, struct sluice_req 
 
 void sl_op_put(struct sluice_req *op)
 {
-    op->plan->busy--;
-    sl_list_push_back(op->plan->spare.next, &op->link); /* to the front: its memory is warm */
+    struct sl_plan *plan = op->plan;
+
+    plan->busy--;
+    sl_list_push_back(plan->spare.next, &op->link); /* to the front: its memory is warm */
+    if (SL_UNLIKELY(plan->rests != NULL))
+        plan->rests(plan);
 }

@@ -69,6 +69,9 @@ struct sl_plan {
     uint32_t post_count, use_count;
     struct sl_node spare; /* operations that nobody uses */
     uint32_t busy;        /* operations in use */
+    /* a persistent operation's own, which no table holds; rests is called when busy falls to 0 */
+    struct sluice_operation *owner;
+    void (*rests)(struct sl_plan *plan);
     /* calibrate.c: what its calls take, beside what they should */
     uint32_t calls, sample_mask; /* call number & mask == 1 is timed */
     uint32_t samples;
@@ -116,7 +119,11 @@ struct sluice_req {
  * -ENOMEM. */
 int sl_plan_get(struct sluice_comm *comm, const struct sl_call *call, struct sl_plan **out);
 
-/* Frees every plan; none may be busy. */
+/* A plan that no table holds; not busy when it is destroyed. */
+int sl_plan_create(struct sluice_comm *comm, const struct sl_call *call, struct sl_plan **out);
+void sl_plan_destroy(struct sl_plan *plan);
+
+/* Frees every plan of the table; none may be busy. */
 void sl_plans_fini(struct sluice_comm *comm);
 
 /* A spare operation of the plan, or a new one. */

@@ -3,7 +3,7 @@
 #ifndef SL_LIB_API_H
 #define SL_LIB_API_H
 
-#include "collectives/exec.h"
+#include "collectives/operation.h"
 #include "collectives/kin.h"
 #include "core/event.h"
 #include "core/fork.h"
@@ -39,6 +39,10 @@ static inline int sl_check_process(const struct sluice_comm *comm)
 extern _Thread_local unsigned sl_group_depth;
 int sl_group_collect(struct sluice_comm *comm, const struct sl_call *call, const void *in,
                      void *out, struct sluice_req **req);
+int sl_group_collect_operation(struct sluice_operation *operation, struct sluice_req **req);
+
+/* sluice.c: starts a persistent operation now. req NULL: waits for its end. */
+int sl_operation_start_now(struct sluice_operation *operation, struct sluice_req **req);
 
 /* Whether count elements can be multiplied by bytes and by ranks, as schedules do, without an
  * overflow. Only what is beyond most memory costs a division. */

@@ -9,6 +9,7 @@
 #define GROUP_MAX 65536
 
 struct pending {
+    struct sluice_operation *operation; /* persistent; NULL: the call is below */
     struct sluice_comm *comm;
     struct sl_call call;
     const void *in;
@@ -58,18 +59,27 @@ static int grow(void)
     return 0;
 }
 
-int sl_group_collect(struct sluice_comm *comm, const struct sl_call *call, const void *in,
-                     void *out, struct sluice_req **req)
+static int collect(const struct pending *pending)
 {
     int err = group.count == group.cap ? grow() : 0;
 
-    if (req != NULL)
-        *req = NULL;
-    if (err != 0)
-        return err;
-    group.calls[group.count++] =
-        (struct pending){.comm = comm, .call = *call, .in = in, .out = out, .req = req};
-    return 0;
+    if (pending->req != NULL)
+        *pending->req = NULL;
+    if (err == 0)
+        group.calls[group.count++] = *pending;
+    return err;
+}
+
+int sl_group_collect(struct sluice_comm *comm, const struct sl_call *call, const void *in,
+                     void *out, struct sluice_req **req)
+{
+    return collect(
+        &(struct pending){.comm = comm, .call = *call, .in = in, .out = out, .req = req});
+}
+
+int sl_group_collect_operation(struct sluice_operation *operation, struct sluice_req **req)
+{
+    return collect(&(struct pending){.operation = operation, .comm = operation->comm, .req = req});
 }
 
 int sluice_group_start(void)
@@ -82,7 +92,8 @@ int sluice_group_start(void)
  * and waits for itself. */
 static int start(struct pending *p)
 {
-    int err = sl_call_start(p->comm, &p->call, p->in, p->out, &p->op);
+    int err = p->operation != NULL ? sl_operation_start_now(p->operation, &p->op)
+                                   : sl_call_start(p->comm, &p->call, p->in, p->out, &p->op);
 
     if (err == 0 && p->req != NULL)
         *p->req = p->op;

@@ -6,6 +6,7 @@
 #include <sluice/buffer.h>
 #include <sluice/comm.h>
 #include <sluice/error.h>
+#include <sluice/operation.h>
 #include <sluice/types.h>
 
 #endif

@@ -144,6 +144,20 @@ static void destroy_at_exit(void)
     sluice_comm_destroy(left_over);
 }
 
+static void try_operation(struct sluice_comm *comm, struct sluice_operation *operation)
+{
+    struct sluice_operation *other;
+    struct sluice_req *req;
+    int32_t in[8] = {0}, out[8] = {0};
+
+    REFUSED(sluice_allreduce_init(comm, in, out, 1, SLUICE_I32, SLUICE_SUM, &other));
+    MUST(other == NULL);
+    REFUSED(sluice_start(operation, NULL));
+    REFUSED(sluice_start(operation, &req));
+    MUST(req == NULL);
+    sluice_operation_free(operation);
+}
+
 static void try_everything(struct sluice_comm *comm, struct sluice_req *req, void *shared,
                            struct sluice_buffer *buffer)
 {
@@ -208,6 +222,7 @@ static int descriptors(void)
 
 static void asks_everything(struct sluice_comm *comm, int rank)
 {
+    struct sluice_operation *operation;
     struct sluice_req *req = NULL;
     void *shared = NULL;
     int32_t got = 0;
@@ -217,12 +232,14 @@ static void asks_everything(struct sluice_comm *comm, int rank)
         MUST(sluice_alloc(comm, 4096, &shared) == 0);
         *(int *)shared = 42;
         MUST(sluice_recv(comm, &got, 1, SLUICE_I32, 1, &req) == 0);
+        MUST(sluice_barrier_init(comm, &operation) == 0);
         int before = descriptors();
         pid_t pid = fork();
 
         if (pid == 0) {
             MUST(before > inherited);
             MUST(descriptors() <= inherited); /* rank 0 has used the listener of its id up */
+            try_operation(comm, operation);
             try_everything(comm, req, shared, NULL);
             left_over = comm;
             atexit(destroy_at_exit);
@@ -230,6 +247,7 @@ static void asks_everything(struct sluice_comm *comm, int rank)
         }
         child_ends(pid);
         MUST(descriptors() == before);
+        sluice_operation_free(operation);
     }
     int32_t sent = 7;
 

@@ -32,6 +32,7 @@ static void *live[LIVE_MAX];
 static size_t live_count;
 static _Thread_local long fails_at; /* the allocation of this thread that fails; 0: none does */
 static _Thread_local bool failed;
+static _Thread_local unsigned long asked; /* allocations of this thread so far */
 
 static void *made(void *memory)
 {
@@ -56,6 +57,7 @@ static void gone(const void *memory)
 
 static bool fails(void)
 {
+    asked++;
     if (fails_at == 0 || --fails_at != 0)
         return false;
     failed = true;
@@ -335,6 +337,33 @@ static int sum(struct sluice_comm *comm, int rank)
     return err;
 }
 
+/* All memory that starts need is taken when the operation is made. */
+static int start_often(struct sluice_comm *comm, int rank)
+{
+    struct sluice_operation *operation = (struct sluice_operation *)&operation;
+    int32_t in[N], out[N] = {0};
+
+    for (int i = 0; i < N; i++)
+        in[i] = rank + i;
+    int err = sluice_allreduce_init(comm, in, out, N, SLUICE_I32, SLUICE_SUM, &operation);
+
+    if (err != 0 && (err != -ENOMEM || operation != NULL))
+        return err;
+    if (err != 0)
+        err = sluice_allreduce_init(comm, in, out, N, SLUICE_I32, SLUICE_SUM, &operation);
+    unsigned long before = asked;
+
+    for (int i = 0; i < 20 && err == 0; i++)
+        err = sluice_start(operation, NULL);
+    if (err == 0 && asked != before)
+        err = sl_fail(-EBADMSG, "starts asked for memory %lu times", asked - before);
+    sluice_operation_free(operation);
+    for (int i = 0; i < N && err == 0; i++)
+        if (out[i] != 2 * i + 1)
+            err = sl_fail(-EBADMSG, "element %d is %d", i, out[i]);
+    return err;
+}
+
 static void communicators_are_made_or_not(void **state)
 {
     sweep(NULL, 10);
@@ -360,6 +389,11 @@ static void a_call_without_memory_can_be_made_again(void **state)
     sweep(sum, 8);
 }
 
+static void operations_are_made_or_not_and_take_no_memory_to_start(void **state)
+{
+    sweep(start_often, 8);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -368,6 +402,7 @@ int main(void)
         cmocka_unit_test(registrations_are_made_or_not),
         cmocka_unit_test(children_are_made_or_not),
         cmocka_unit_test(a_call_without_memory_can_be_made_again),
+        cmocka_unit_test(operations_are_made_or_not_and_take_no_memory_to_start),
     };
 
     return cmocka_run_group_tests_name("sweep", tests, NULL, NULL);

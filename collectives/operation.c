@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Makes, starts and frees persistent operations. */
+#include "collectives/operation.h"
+
+#include <stdlib.h>
+
+/* The request that all starts use. */
+static int take_memory(struct sluice_operation *operation)
+{
+    struct sluice_req *op;
+    int err = sl_op_get(operation->comm, operation->plan, &op);
+
+    if (err == 0)
+        sl_op_put(op);
+    return err;
+}
+
+/* The plan is no longer busy. */
+static void plan_rests(struct sl_plan *plan)
+{
+    struct sluice_operation *operation = plan->owner;
+
+    if (operation->dropped)
+        sl_operation_drop(operation);
+}
+
+int sl_operation_create(struct sluice_comm *comm, const struct sl_call *call, const void *in,
+                        void *out, struct sluice_operation **made)
+{
+    struct sluice_operation *operation = calloc(1, sizeof(*operation));
+
+    if (operation == NULL)
+        return sl_fail(-ENOMEM, "no memory for a persistent operation");
+    *operation = (struct sluice_operation){.comm = comm, .in = in, .out = out};
+    int err = sl_plan_create(comm, call, &operation->plan);
+
+    if (err == 0)
+        err = take_memory(operation);
+    if (err != 0) {
+        sl_plan_destroy(operation->plan);
+        free(operation);
+        return err;
+    }
+    operation->plan->owner = operation;
+    operation->plan->rests = plan_rests;
+    comm->calls.kept++;
+    *made = operation;
+    return 0;
+}
+
+void sl_operation_keep(struct sluice_operation *operation, void *state, void (*forget)(void *state))
+{
+    if (operation->forget != NULL)
+        operation->forget(operation->state);
+    operation->state = state;
+    operation->forget = forget;
+}
+
+void sl_operation_drop(struct sluice_operation *operation)
+{
+    operation->dropped = true;
+    if (operation->plan->busy != 0)
+        return;
+    sl_operation_keep(operation, NULL, NULL);
+    operation->comm->calls.kept--;
+    sl_plan_destroy(operation->plan);
+    free(operation);
+}
+
+int sl_operation_start(struct sluice_operation *operation, struct sluice_req **out_op)
+{
+    const struct sl_plan *plan = operation->plan;
+
+    if (SL_UNLIKELY(plan->busy != 0))
+        return sl_fail(-EINVAL, "this %s was started and has not ended",
+                       sl_coll_name(plan->call.coll));
+    return sl_op_start(operation->comm, operation->plan, operation->in, operation->out, out_op);
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Persistent operations: a call with its plan, kept by the user and started again and again.
+ *
+ * A plan of the table serves every call of its shape. What two tensors of one shape must not share
+ * (a codec's residuals) needs an owner for each: this one.
+ */
+#ifndef SL_COLLECTIVES_OPERATION_H
+#define SL_COLLECTIVES_OPERATION_H
+
+#include "collectives/exec.h"
+
+struct sluice_operation {
+    struct sluice_comm *comm; /* lives on as long as its operations, though destroyed */
+    struct sl_plan *plan;     /* owned, with the one request */
+    const void *in;
+    void *out;
+    bool dropped; /* freed by the user while under way: goes when it has ended */
+    /* of whoever runs its steps: owned; forget may be NULL */
+    void *state;
+    void (*forget)(void *state);
+};
+
+/* -EINVAL (forced algorithm), -ENOTSUP, -ENOMEM. */
+int sl_operation_create(struct sluice_comm *comm, const struct sl_call *call, const void *in,
+                        void *out, struct sluice_operation **made);
+
+/* Gives it its state, in place of one that it has. */
+void sl_operation_keep(struct sluice_operation *operation, void *state,
+                       void (*forget)(void *state));
+
+/* Frees it now, or when what is under way has ended. The communicator may go with it:
+ * sl_comm_release(). */
+void sl_operation_drop(struct sluice_operation *operation);
+
+/* As sl_op_start(). -EINVAL: not ended since the last start. */
+int sl_operation_start(struct sluice_operation *operation, struct sluice_req **out_op);
+
+#endif
