@@ -44,7 +44,7 @@ struct sb_options {
     int warmup, check, agg, cycles;
     int root; /* -1: all */
     enum sb_average average;
-    bool blocking, stats, timestamps, memory, register_buffers, shared_buffers;
+    bool blocking, persistent, stats, timestamps, memory, register_buffers, shared_buffers;
     unsigned unaligned;                    /* elements that buffers are shifted by */
     double timeout_s;                      /* 0: the library's */
     const char *transport, *algo, *kernel; /* NULL: environment */

@@ -22,6 +22,12 @@ static double share_factor(int size)
         if (req_count != NULL)                                                                     \
             *req_count = 1;                                                                        \
         return sluice_##name(c->comm, __VA_ARGS__, reqs);                                          \
+    }                                                                                              \
+    static int init_##name(const struct sb_call *c, struct sluice_operation **operations)          \
+    {                                                                                              \
+        int err = sluice_##name##_init(c->comm, __VA_ARGS__, operations);                          \
+                                                                                                   \
+        return err != 0 ? err : 1;                                                                 \
     }
 
 START(allreduce, c->in, c->out, c->count, c->dtype, c->op)
@@ -40,6 +46,13 @@ static int start_barrier(const struct sb_call *c, struct sluice_req **reqs, int 
     if (req_count != NULL)
         *req_count = 1;
     return sluice_barrier(c->comm, reqs);
+}
+
+static int init_barrier(const struct sb_call *c, struct sluice_operation **operations)
+{
+    int err = sluice_barrier_init(c->comm, operations);
+
+    return err != 0 ? err : 1;
 }
 
 /* Everybody sends to the next rank and receives from the one before. */
@@ -62,6 +75,19 @@ static int start_sendrecv(const struct sb_call *c, struct sluice_req **reqs, int
     return err != 0 ? err : end;
 }
 
+static int init_sendrecv(const struct sb_call *c, struct sluice_operation **operations)
+{
+    int next = (c->rank + 1) % c->size, before = (c->rank + c->size - 1) % c->size;
+    int err = sluice_send_init(c->comm, c->in, c->count, c->dtype, next, &operations[0]);
+
+    if (err == 0)
+        err = sluice_recv_init(c->comm, c->out, c->count, c->dtype, before, &operations[1]);
+    if (err == 0)
+        return 2;
+    sluice_operation_free(operations[0]);
+    return err;
+}
+
 const struct sb_coll sb_colls[SB_COLL_COUNT] = {
     [SB_ALLREDUCE] = {.coll = SL_ALLREDUCE,
                       .name = "allreduce",
@@ -70,7 +96,8 @@ const struct sb_coll sb_colls[SB_COLL_COUNT] = {
                       .sized = true,
                       .in_place = true,
                       .bus_factor = ring_factor,
-                      .start = start_allreduce},
+                      .start = start_allreduce,
+                      .init = init_allreduce},
     [SB_ALL_GATHER] = {.coll = SL_ALL_GATHER,
                        .name = "all_gather",
                        .aliases = "allgather",
@@ -78,7 +105,8 @@ const struct sb_coll sb_colls[SB_COLL_COUNT] = {
                        .in_place = true,
                        .out_blocks = true,
                        .bus_factor = share_factor,
-                       .start = start_all_gather},
+                       .start = start_all_gather,
+                       .init = init_all_gather},
     [SB_REDUCE_SCATTER] = {.coll = SL_REDUCE_SCATTER,
                            .name = "reduce_scatter",
                            .aliases = "reducescatter",
@@ -87,7 +115,8 @@ const struct sb_coll sb_colls[SB_COLL_COUNT] = {
                            .in_place = true,
                            .in_blocks = true,
                            .bus_factor = share_factor,
-                           .start = start_reduce_scatter},
+                           .start = start_reduce_scatter,
+                           .init = init_reduce_scatter},
     [SB_BROADCAST] = {.coll = SL_BROADCAST,
                       .name = "broadcast",
                       .aliases = "bcast",
@@ -95,7 +124,8 @@ const struct sb_coll sb_colls[SB_COLL_COUNT] = {
                       .sized = true,
                       .in_place = true,
                       .root_in = true,
-                      .start = start_broadcast},
+                      .start = start_broadcast,
+                      .init = init_broadcast},
     [SB_REDUCE] = {.coll = SL_REDUCE,
                    .name = "reduce",
                    .aliases = "",
@@ -104,7 +134,8 @@ const struct sb_coll sb_colls[SB_COLL_COUNT] = {
                    .sized = true,
                    .in_place = true,
                    .root_out = true,
-                   .start = start_reduce},
+                   .start = start_reduce,
+                   .init = init_reduce},
     [SB_GATHER] = {.coll = SL_GATHER,
                    .name = "gather",
                    .aliases = "",
@@ -114,7 +145,8 @@ const struct sb_coll sb_colls[SB_COLL_COUNT] = {
                    .out_blocks = true,
                    .root_out = true,
                    .bus_factor = share_factor,
-                   .start = start_gather},
+                   .start = start_gather,
+                   .init = init_gather},
     [SB_SCATTER] = {.coll = SL_SCATTER,
                     .name = "scatter",
                     .aliases = "",
@@ -124,7 +156,8 @@ const struct sb_coll sb_colls[SB_COLL_COUNT] = {
                     .in_blocks = true,
                     .root_in = true,
                     .bus_factor = share_factor,
-                    .start = start_scatter},
+                    .start = start_scatter,
+                    .init = init_scatter},
     [SB_ALL_TO_ALL] = {.coll = SL_ALL_TO_ALL,
                        .name = "alltoall",
                        .aliases = "all_to_all",
@@ -133,7 +166,8 @@ const struct sb_coll sb_colls[SB_COLL_COUNT] = {
                        .in_blocks = true,
                        .out_blocks = true,
                        .bus_factor = share_factor,
-                       .start = start_all_to_all},
+                       .start = start_all_to_all,
+                       .init = init_all_to_all},
     [SB_ALL_TO_ALL_V] = {.coll = SL_ALL_TO_ALL_V,
                          .name = "alltoallv",
                          .aliases = "all_to_all_v",
@@ -141,13 +175,19 @@ const struct sb_coll sb_colls[SB_COLL_COUNT] = {
                          .in_blocks = true,
                          .out_blocks = true,
                          .bus_factor = share_factor,
-                         .start = start_all_to_all_v},
-    [SB_BARRIER] = {.coll = SL_BARRIER, .name = "barrier", .aliases = "", .start = start_barrier},
+                         .start = start_all_to_all_v,
+                         .init = init_all_to_all_v},
+    [SB_BARRIER] = {.coll = SL_BARRIER,
+                    .name = "barrier",
+                    .aliases = "",
+                    .start = start_barrier,
+                    .init = init_barrier},
     [SB_SENDRECV] = {.coll = SL_SEND,
                      .name = "sendrecv",
                      .aliases = "send_recv",
                      .sized = true,
-                     .start = start_sendrecv},
+                     .start = start_sendrecv,
+                     .init = init_sendrecv},
 };
 
 static bool same_name(const char *a, size_t a_len, const char *b, size_t b_len)

@@ -18,7 +18,7 @@ struct sb_call {
     const size_t *in_counts, *in_offsets, *out_counts, *out_offsets; /* all_to_all_v */
 };
 
-/* Most requests that one start returns. */
+/* Most requests that one start returns, and operations that it consists of. */
 #define SB_REQS_MAX 2
 
 struct sb_coll {
@@ -32,6 +32,8 @@ struct sb_coll {
     double (*bus_factor)(int size);
     /* reqs NULL: returns when the operation is over. Otherwise sets *req_count requests. */
     int (*start)(const struct sb_call *call, struct sluice_req **reqs, int *req_count);
+    /* Makes persistent operations of it. Returns how many, or an error with none made. */
+    int (*init)(const struct sb_call *call, struct sluice_operation **operations);
 };
 
 extern const struct sb_coll sb_colls[SB_COLL_COUNT];

@@ -41,6 +41,7 @@ void sb_options_help(FILE *out)
         "  -R, --register 0|1     register the buffers first (0)\n"
         "  -z, --blocking 0|1     1: calls that wait (default); 0, --nonblocking: request and "
         "wait\n"
+        "      --persistent       start persistent operations instead of making calls\n"
         "  -m, --agg_iters N      operations in flight together (1, at most 64)\n"
         "  -T, --timeout SECONDS  an operation without progress for so long fails\n"
         "\n"

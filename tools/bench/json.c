@@ -142,6 +142,7 @@ static struct json_object *results_object(const struct sb_results *results)
     add_text(o, "kernel", facts->kernel);
     add_text(o, "buffers", facts->allocation);
     json_object_object_add(o, "blocking", json_object_new_boolean(results->options->blocking));
+    json_object_object_add(o, "persistent", json_object_new_boolean(results->options->persistent));
     for (size_t i = 0; i < results->row_count; i++)
         json_object_array_add(rows, row_object(&results->rows[i], facts->ranks));
     json_object_object_add(o, "rows", rows);

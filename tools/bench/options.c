@@ -15,6 +15,7 @@ enum {
     OPT_STEP = 256,
     OPT_BUDGET,
     OPT_NONBLOCKING,
+    OPT_PERSISTENT,
     OPT_STATS,
     OPT_ALLOC,
     OPT_CSV,
@@ -51,6 +52,7 @@ static const struct option long_options[] = {
     {"average", required_argument, NULL, 'a'},
     {"blocking", optional_argument, NULL, OPT_BLOCKING},
     {"nonblocking", no_argument, NULL, OPT_NONBLOCKING},
+    {"persistent", no_argument, NULL, OPT_PERSISTENT},
     {"agg_iters", required_argument, NULL, 'm'},
     {"register", required_argument, NULL, 'R'},
     {"unaligned", required_argument, NULL, 'u'},
@@ -306,6 +308,7 @@ static int set_option(struct sb_options *o, int opt, const char *arg)
     case 'z': return parse_flag("-z", arg, &o->blocking);
     case OPT_BLOCKING: return parse_flag("--blocking", arg != NULL ? arg : "1", &o->blocking);
     case OPT_NONBLOCKING: o->blocking = false; return 0;
+    case OPT_PERSISTENT: o->persistent = true; return 0;
     case 'R': return parse_flag("-R", arg, &o->register_buffers);
     case 'S': return parse_flag("-S", arg, &o->timestamps);
     case 'M': return parse_flag("-M", arg, &o->memory);

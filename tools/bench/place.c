@@ -164,3 +164,39 @@ uint64_t sb_place_check(const struct sb_place *place, uint64_t seed)
                                place->in_bytes / esize);
     return wrong;
 }
+
+int sb_place_keep(struct sb_place *place)
+{
+    int count = place->coll->init(&place->call, place->operations);
+
+    place->operation_count = count > 0 ? count : 0;
+    return count > 0 ? 0 : count;
+}
+
+void sb_place_forget(struct sb_place *place)
+{
+    for (int i = 0; i < place->operation_count; i++)
+        sluice_operation_free(place->operations[i]);
+    place->operation_count = 0;
+}
+
+static int start_together(const struct sb_place *place, struct sluice_req **reqs)
+{
+    int err = sluice_group_start();
+
+    for (int i = 0; i < place->operation_count && err == 0; i++)
+        err = sluice_start(place->operations[i], reqs != NULL ? &reqs[i] : NULL);
+    int end = sluice_group_end();
+
+    return err != 0 ? err : end;
+}
+
+int sb_place_start(const struct sb_place *place, struct sluice_req **reqs, int *req_count)
+{
+    if (place->operation_count == 0)
+        return place->coll->start(&place->call, reqs, req_count);
+    if (req_count != NULL)
+        *req_count = place->operation_count;
+    return place->operation_count == 1 ? sluice_start(place->operations[0], reqs)
+                                       : start_together(place, reqs);
+}

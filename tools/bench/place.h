@@ -17,7 +17,9 @@ struct sb_place {
     int op;                     /* for the data: SB_NO_OP when nothing is reduced */
     char *in, *out;             /* the call's, writable */
     size_t in_bytes, out_bytes; /* what the call may read and write on this rank */
-    size_t *tables;             /* all_to_all_v: in_counts, in_offsets, out_counts, out_offsets */
+    struct sluice_operation *operations[SB_REQS_MAX];
+    int operation_count; /* 0: each start is a call */
+    size_t *tables;      /* all_to_all_v: in_counts, in_offsets, out_counts, out_offsets */
 };
 
 /* Bytes that each buffer needs for one such row, fence included. */
@@ -28,6 +30,13 @@ size_t sb_place_need(const struct sb_row *row, int size);
 void sb_place_init(struct sb_place *place, const struct sb_row *row, bool in_place,
                    struct sluice_comm *comm, int rank, int size, char *first, char *second,
                    size_t *tables);
+
+/* Makes persistent operations of the call, which sb_place_start() then starts; frees them. */
+int sb_place_keep(struct sb_place *place);
+void sb_place_forget(struct sb_place *place);
+
+/* Starts the call, or its operations, as sb_coll.start. */
+int sb_place_start(const struct sb_place *place, struct sluice_req **reqs, int *req_count);
 
 /* Fills the operands from seed and everything else with a pattern. */
 void sb_place_fill(struct sb_place *place, uint64_t seed);

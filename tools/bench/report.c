@@ -28,9 +28,9 @@ void sb_report_head(FILE *out, const struct sb_facts *facts, const struct sb_opt
             facts->kernel, facts->allocation);
     fprintf(out,
             "# minbytes: %" PRIu64 " maxbytes: %" PRIu64
-            " step: %s warmup iters: %d iters: %s agg iters: %d validation: %d calls: %s\n",
+            " step: %s warmup iters: %d iters: %s agg iters: %d validation: %d calls: %s%s\n",
             o->min_bytes, o->max_bytes, step, o->warmup, iters, o->agg, o->check,
-            o->blocking ? "blocking" : "nonblocking");
+            o->blocking ? "blocking" : "nonblocking", o->persistent ? ", persistent" : "");
     if (o->compute_us != 0)
         fprintf(out,
                 "# before each operation: %d us of computing over %" PRIu64

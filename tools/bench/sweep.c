@@ -92,7 +92,7 @@ static int run_group(struct sweep *s)
     for (int i = 0; i < agg && err == 0; i++) {
         int count = 0;
 
-        err = s->places[i].coll->start(&s->places[i].call, reqs + total, &count);
+        err = sb_place_start(&s->places[i], reqs + total, &count);
         if (err == 0)
             total += count;
     }
@@ -103,7 +103,7 @@ static int run_group(struct sweep *s)
 static int run_nonblocking(const struct sb_place *place)
 {
     struct sluice_req *reqs[SB_REQS_MAX] = {NULL};
-    int count = 0, err = place->coll->start(&place->call, reqs, &count);
+    int count = 0, err = sb_place_start(place, reqs, &count);
 
     return finish_requests(reqs, count, err);
 }
@@ -114,8 +114,7 @@ static int run_once(struct sweep *s)
 
     if (s->options->agg > 1)
         return run_group(s);
-    return s->options->blocking ? place->coll->start(&place->call, NULL, NULL)
-                                : run_nonblocking(place);
+    return s->options->blocking ? sb_place_start(place, NULL, NULL) : run_nonblocking(place);
 }
 
 static int run_batch(struct sweep *s, uint64_t iters)
@@ -124,7 +123,8 @@ static int run_batch(struct sweep *s, uint64_t iters)
     const struct sb_call *call = &s->places[0].call;
     int err = 0;
 
-    if (s->options->agg > 1 || !s->options->blocking || s->work.memory != NULL) {
+    if (s->options->agg > 1 || !s->options->blocking || s->work.memory != NULL ||
+        s->places[0].operation_count > 1) {
         for (uint64_t i = 0; i < iters && err == 0; i++) {
             sb_work_do(&s->work);
             err = run_once(s);
@@ -132,6 +132,11 @@ static int run_batch(struct sweep *s, uint64_t iters)
         return err;
     }
     /* The shortest way, as small sizes are a few hundred nanoseconds. */
+    if (s->places[0].operation_count == 1) {
+        for (uint64_t i = 0; i < iters && err == 0; i++)
+            err = sluice_start(s->places[0].operations[0], NULL);
+        return err;
+    }
     for (uint64_t i = 0; i < iters && err == 0; i++)
         err = start(call, NULL, NULL);
     return err;
@@ -339,23 +344,33 @@ static int finish_cell(struct sweep *s, const struct sb_row *row, const struct r
     return 0;
 }
 
-static int measure_cell(struct sweep *s, const struct sb_row *row, bool in_place,
-                        struct sb_cell *cell)
+/* Lays out the row's calls. */
+static int place_calls(struct sweep *s, const struct sb_row *row, bool in_place)
 {
     size_t esize = sluice_dtype_size(row->dtype);
-    bool singles = s->options->stats || s->options->json != NULL || s->options->csv != NULL;
-    struct record mine = {0};
-    uint64_t iters;
     int err = 0;
 
-    for (int slot = 0; slot < s->options->agg; slot++) {
+    for (int slot = 0; slot < s->options->agg && err == 0; slot++) {
         size_t at = (size_t)slot * s->slot_bytes + s->options->unaligned * esize;
 
         sb_place_init(&s->places[slot], row, in_place, s->comm, s->rank, s->size, s->memory[0] + at,
                       s->memory[1] + at, s->tables);
         if (sb_colls[row->coll].sized)
             sb_place_fill(&s->places[slot], s->seed);
+        if (s->options->persistent)
+            err = sb_place_keep(&s->places[slot]);
     }
+    return err;
+}
+
+static int measure_cell(struct sweep *s, const struct sb_row *row, bool in_place,
+                        struct sb_cell *cell)
+{
+    bool singles = s->options->stats || s->options->json != NULL || s->options->csv != NULL;
+    struct record mine = {0};
+    uint64_t iters = 0;
+    int err = place_calls(s, row, in_place);
+
     for (int i = 0; i < s->options->warmup && err == 0; i++)
         err = run_once(s);
     if (err == 0)
@@ -366,6 +381,8 @@ static int measure_cell(struct sweep *s, const struct sb_row *row, bool in_place
         err = time_samples(s, iters, &mine.stat);
     if (err == 0)
         err = check(s, &mine);
+    for (int slot = 0; slot < s->options->agg; slot++)
+        sb_place_forget(&s->places[slot]);
     return err != 0 ? err : finish_cell(s, row, &mine, iters, cell);
 }
 

@@ -296,6 +296,10 @@ for transport in shm tcp; do
         all_right -t "$transport" -C all -z 0 -m 5 "${sizes[@]}"
     tap_case "requests_one_at_a_time_over_$transport" \
         all_right -t "$transport" -C all --nonblocking "${sizes[@]}"
+    tap_case "persistent_operations_over_$transport" \
+        all_right -t "$transport" -C all --persistent "${sizes[@]}"
+    tap_case "persistent_operations_in_flight_together_over_$transport" \
+        all_right -t "$transport" -C all --persistent -z 0 -m 3 "${sizes[@]}"
     tap_case "buffers_that_begin_inside_a_page_over_$transport" \
         all_right -t "$transport" -C all -u 3 -d f64,u8,bf16 "${sizes[@]}"
 done

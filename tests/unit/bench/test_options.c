@@ -196,7 +196,7 @@ static void help_mentions_every_option_and_fits_100_columns(void **state)
         "--budget",   "--warmup",      "--average",   "--run_cycles",     "--compute",
         "--touch",    "--check",       "--stats",     "--json",           "--csv",
         "--plot",     "--list",        "--explain",   "--print-schedule", "--status",
-        "--version",  "--help"};
+        "--version",  "--help",        "--persistent"};
     char *text = NULL;
     size_t len = 0, column = 0;
     FILE *out = open_memstream(&text, &len);
