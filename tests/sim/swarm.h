@@ -28,6 +28,7 @@ struct swarm_call {
     uint32_t root, comm;
     size_t count;
     bool in_place, blocking;
+    bool persistent; /* made as an operation, and started */
 };
 
 struct swarm {

@@ -209,8 +209,11 @@ void swarm_draw(struct swarm *s, uint64_t seed)
     }
     draw_network(s, &rng);
     s->call_count = (unsigned)pick(&rng, 1, SWARM_CALLS - 1);
-    for (unsigned i = 0; i < s->call_count; i++)
+    for (unsigned i = 0; i < s->call_count; i++) {
         draw_call(s, &rng, &s->calls[i]);
+        /* Not drawn: all else of a seed stays as it was. */
+        s->calls[i].persistent = s->calls[i].coll != SL_SEND && (seed + i) % 3 == 0;
+    }
     span_ns <<= pick(&rng, 0, 5);
     s->culprit = (uint32_t)pick(&rng, 0, s->ranks - 1);
     if (s->mode == SWARM_WELL || sl_rng_chance(&rng, 2))
@@ -230,9 +233,10 @@ void swarm_draw(struct swarm *s, uint64_t seed)
 
 static void print_call(const struct swarm_call *c, FILE *out)
 {
-    fprintf(out, "%s of %zu %s %s root %u on comm %u%s%s\n", sl_coll_name(c->coll), c->count,
+    fprintf(out, "%s of %zu %s %s root %u on comm %u%s%s%s\n", sl_coll_name(c->coll), c->count,
             sluice_dtype_name(c->dtype), sluice_op_name(c->op), c->root, c->comm,
-            c->in_place ? ", in place" : "", c->blocking ? ", blocking" : "");
+            c->in_place ? ", in place" : "", c->blocking ? ", blocking" : "",
+            c->persistent ? ", persistent" : "");
 }
 
 void swarm_print(const struct swarm *s, FILE *out)

@@ -17,6 +17,7 @@ struct under_way {
     uint8_t *in_block, *out_block, *in, *out;
     uint64_t in_count, out_count;
     size_t *v; /* four arrays of all_to_all_v */
+    struct sluice_operation *operation;
     bool started;
 };
 
@@ -120,6 +121,40 @@ static int start_pair(struct under_way *u, struct sluice_comm *comm)
                     : sluice_recv(comm, u->out, u->call.count, u->call.dtype, prev, &u->req[1]);
 }
 
+static int make_operation(struct under_way *u, struct sluice_comm *comm)
+{
+    struct sluice_operation **o = &u->operation;
+    const struct swarm_call *c = &u->call;
+    uint32_t n = u->part.size;
+    int root = (int)c->root;
+
+    switch (c->coll) {
+    case SL_ALLREDUCE:
+        return sluice_allreduce_init(comm, u->in, u->out, c->count, c->dtype, c->op, o);
+    case SL_REDUCE_SCATTER:
+        return sluice_reduce_scatter_init(comm, u->in, u->out, c->count, c->dtype, c->op, o);
+    case SL_ALL_GATHER: return sluice_all_gather_init(comm, u->in, u->out, c->count, c->dtype, o);
+    case SL_BROADCAST:
+        return sluice_broadcast_init(comm, u->in, u->out, c->count, c->dtype, root, o);
+    case SL_REDUCE:
+        return sluice_reduce_init(comm, u->in, u->out, c->count, c->dtype, c->op, root, o);
+    case SL_GATHER: return sluice_gather_init(comm, u->in, u->out, c->count, c->dtype, root, o);
+    case SL_SCATTER: return sluice_scatter_init(comm, u->in, u->out, c->count, c->dtype, root, o);
+    case SL_ALL_TO_ALL: return sluice_all_to_all_init(comm, u->in, u->out, c->count, c->dtype, o);
+    case SL_ALL_TO_ALL_V:
+        return sluice_all_to_all_v_init(comm, u->in, u->v, u->v + n, u->out, u->v + 2 * n,
+                                        u->v + 3 * n, c->dtype, o);
+    default: return sluice_barrier_init(comm, o);
+    }
+}
+
+static int start_operation(struct under_way *u, struct sluice_comm *comm, struct sluice_req **req)
+{
+    int err = make_operation(u, comm);
+
+    return err != 0 ? err : sluice_start(u->operation, req);
+}
+
 static int start(struct under_way *u, struct sluice_comm *comm)
 {
     struct sluice_req **req = u->call.blocking ? NULL : &u->req[0];
@@ -127,6 +162,8 @@ static int start(struct under_way *u, struct sluice_comm *comm)
     uint32_t n = u->part.size;
     int root = (int)c->root;
 
+    if (c->persistent)
+        return start_operation(u, comm, req);
     switch (c->coll) {
     case SL_ALLREDUCE: return sluice_allreduce(comm, u->in, u->out, c->count, c->dtype, c->op, req);
     case SL_REDUCE_SCATTER:
@@ -299,8 +336,12 @@ void swarm_program(void *arg)
         drain(r, u);
     for (unsigned i = s->call_count; i-- > 0;)
         finish(r, &u[i], i);
+    for (unsigned i = 0; i < SWARM_CALLS; i += 2)
+        sluice_operation_free(u[i].operation);
     sluice_comm_destroy(r->comm[1]);
     sluice_comm_destroy(r->comm[0]);
+    for (unsigned i = 1; i < SWARM_CALLS; i += 2) /* outlive their communicators */
+        sluice_operation_free(u[i].operation);
     for (unsigned i = 0; i < SWARM_CALLS; i++) {
         free(u[i].in_block);
         free(u[i].out_block);
