@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Connections: their state, the sideband beside the paths, from the first address to the end. */
-#include "verbs/verbs.h"
+#include "verbs/endpoint.h"
+#include "verbs/fallback.h"
+#include "verbs/iface.h"
+#include "verbs/repair.h"
 
 #include "core/log.h"
 

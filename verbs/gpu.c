@@ -8,7 +8,9 @@
  * sender that has it writes. One that sent a frame before the grant came has the frame's bytes
  * copied by the GPU (gdr/staging.c).
  */
-#include "verbs/verbs.h"
+#include "verbs/endpoint.h"
+#include "verbs/gpu.h"
+#include "verbs/iface.h"
 
 #include "core/log.h"
 #include "gdr/dmabuf.h"

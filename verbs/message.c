@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sends, receives, and the frames between them, in their order. */
-#include "verbs/verbs.h"
+#include "verbs/endpoint.h"
+#include "verbs/fallback.h"
+#include "verbs/gpu.h"
+#include "verbs/iface.h"
+#include "verbs/repair.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Registered memory: the user's regions and our own pools, each on every rail. */
-#include "verbs/verbs.h"
+#include "verbs/iface.h"
 
 #include "core/event.h"
 #include "core/log.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An open port: protection domain, queues, and what the device reports. */
-#include "verbs/verbs.h"
+#include "verbs/endpoint.h"
+#include "verbs/iface.h"
+#include "verbs/repair.h"
 
 #include "core/log.h"
 

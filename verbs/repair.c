@@ -16,7 +16,10 @@
  *
  * The sideband keeps the order of records, so an OFFER never overtakes the DOWN before it.
  */
-#include "verbs/verbs.h"
+#include "verbs/endpoint.h"
+#include "verbs/fallback.h"
+#include "verbs/iface.h"
+#include "verbs/repair.h"
 
 #include "core/log.h"
 #include "verbs/plan.h"

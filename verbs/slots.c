@@ -8,7 +8,8 @@
  * be told of by the completion queue, though the buffer serves another by then: so each stay at the
  * NIC has a number, which comes back with its completion, and what has an older one is nobody's.
  */
-#include "verbs/verbs.h"
+#include "verbs/iface.h"
+#include "verbs/path.h"
 
 #include "core/log.h"
 

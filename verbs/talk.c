@@ -3,7 +3,9 @@
  * Records between the two ends of a connection: sent over the sideband and, as a frame, over a
  * path that is up; handled once, in the order of their numbers, by whichever way each came first.
  */
-#include "verbs/verbs.h"
+#include "verbs/endpoint.h"
+#include "verbs/iface.h"
+#include "verbs/repair.h"
 
 #include <string.h>
 

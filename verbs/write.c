@@ -10,7 +10,10 @@
  * what it has, and says how much in an RTS, at once: the receive is over when both are here, in any
  * order.
  */
-#include "verbs/verbs.h"
+#include "verbs/endpoint.h"
+#include "verbs/fallback.h"
+#include "verbs/gpu.h"
+#include "verbs/iface.h"
 
 #include <string.h>
 

@@ -7,6 +7,7 @@
 #include "tests/contract/stage.h"
 #include "tests/fake/fake_ibv.h"
 #include "tests/fake/loop.h"
+#include "verbs/iface.h"
 #include "verbs/verbs.h"
 
 #include <stdio.h>

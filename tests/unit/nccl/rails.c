@@ -5,6 +5,7 @@
 #include "core/transport.h"
 #include "tests/fake/fake_ibv.h"
 #include "verbs/memlock.h"
+#include "verbs/iface.h"
 #include "verbs/verbs.h"
 #include "core/registry.h"
 

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An open port: its queues, what arrives there, and the receive buffers that wait at the NIC. */
+#ifndef SL_VERBS_RAIL_H
+#define SL_VERBS_RAIL_H
+
+#include "core/err.h"
+#include "verbs/device.h"
+#include "verbs/frame.h"
+
+#include <stdbool.h>
+
+struct sl_verbs_iface;
+struct sl_verbs_path;
+struct sl_verbs_rail_info;
+
+#define SL_VERBS_SPARE_SLOTS 128 /* receive buffers besides those: for grants, writes, credits */
+#define SL_VERBS_FULL_EPS                                                                          \
+    64 /* so many connections have a buffer per credit; further ones share more */
+#define SL_VERBS_SHARED_SLOTS 4 /* and add so many */
+#define SL_VERBS_OWN_EPS                                                                           \
+    0 /* up to so many connections have receive buffers of their own all the same */
+#define SL_VERBS_OWN_SLOTS                                                                         \
+    96 /* of a queue pair: more than its peer may have under way, and credits */
+#define SL_VERBS_OWN_SLOTS_MIN 16 /* once the completion queue has room for few more */
+#define SL_VERBS_BLOCK_SLOTS 64
+#define SL_VERBS_BLOCKS_MAX 4096
+
+/* Whose arrivals a queue pair's number stands for. */
+struct sl_verbs_qpn {
+    uint32_t qpn; /* 0: empty */
+    struct sl_verbs_path *path;
+};
+
+#define SL_VERBS_SLOT_BIT (UINT64_C(1) << 63) /* in wr_id: a receive */
+#define SL_VERBS_OWN_BIT (UINT64_C(1) << 62)  /* one of a queue pair's own */
+#define SL_VERBS_SLOT_SHARED UINT32_MAX
+#define SL_VERBS_SLOT_FREE (UINT32_MAX - 1)
+#define SL_VERBS_SLOT_LEFT                                                                         \
+    (UINT32_MAX - 2) /* its queue pair is gone, and it is in somebody's hands */
+
+/* A receive buffer. */
+struct sl_verbs_slot {
+    /* place in iface->paths of the one whose queue it waits in, or one of the above */
+    uint32_t owner;
+    uint32_t stay; /* counts its times at the NIC */
+    bool at_nic;
+};
+
+struct sl_verbs_rail {
+    struct sl_verbs_iface *iface;
+    unsigned idx;
+    bool open, usable;
+    struct ibv_context *context;
+    struct ibv_pd *pd;
+    struct ibv_comp_channel *channel;
+    struct ibv_cq *cq;
+    struct ibv_srq *srq;
+    bool is_mlx5, takes_dmabuf;
+    uint8_t lag_ports; /* of a bond: how many; else 0 */
+    unsigned max_inline, cq_events;
+    struct sl_verbs_port port;
+    struct sl_verbs_gid gid;
+    uint64_t look_at_ns; /* not usable: when to read the port again */
+    char why[160];       /* not usable, and why */
+    /* receive buffers */
+    struct sl_verbs_block {
+        uint8_t *bytes;
+        struct ibv_mr *mr;
+        struct sl_verbs_slot *slots;
+    } * blocks;
+    unsigned block_count, shared_blocks, srq_room;
+    unsigned slots_free; /* at the NIC, in the shared queue */
+    /* while there are no more connections, queue pairs have queues of their own */
+    unsigned own_eps;
+    unsigned own_room, own_count,
+        own_most;         /* places in such queues: how many there may be, are, and of one */
+    uint32_t *free_slots; /* in no queue, and in nobody's hands */
+    unsigned free_count;
+    struct sl_verbs_qpn *qpns;
+    uint32_t qpn_mask, qpn_count;
+};
+
+/* rail.c */
+int sl_verbs_rail_open(struct sl_verbs_iface *iface, const struct sl_verbs_port *port,
+                       unsigned idx);
+void sl_verbs_rail_close(struct sl_verbs_rail *rail);
+/* Handles up to budget completions; how many, or the code of a queue that is lost. */
+int sl_verbs_rail_poll(struct sl_verbs_rail *rail, unsigned budget);
+/* Asynchronous events, and ports that are awaited; how many things happened. */
+int sl_verbs_rail_events(struct sl_verbs_rail *rail);
+/* Looks at the port again: usable or not, which GID. Tells the connections what changed. */
+void sl_verbs_rail_refresh(struct sl_verbs_rail *rail);
+int sl_verbs_qpn_add(struct sl_verbs_rail *rail, uint32_t qpn, struct sl_verbs_path *path);
+void sl_verbs_qpn_remove(struct sl_verbs_rail *rail, uint32_t qpn);
+void sl_verbs_rail_info(const struct sl_verbs_rail *rail, struct sl_verbs_rail_info *out);
+
+/* slots.c */
+/* Receive buffers for so many connections, where they share them. */
+int sl_verbs_rail_provide(struct sl_verbs_rail *rail, unsigned eps);
+/* Gives a receive buffer back: to the NIC, unless its queue pair is gone. */
+void sl_verbs_slot_put(struct sl_verbs_rail *rail, uint32_t slot);
+const uint8_t *sl_verbs_slot_bytes(const struct sl_verbs_rail *rail, uint32_t slot);
+/* The buffer of a completion is in the caller's hands now. False: the completion is of a stay that
+ * is over. */
+bool sl_verbs_own_take(struct sl_verbs_rail *rail, uint64_t wr_id);
+static inline bool sl_verbs_slot_take(struct sl_verbs_rail *rail, uint64_t wr_id)
+{
+    if (SL_UNLIKELY((wr_id & SL_VERBS_OWN_BIT) != 0))
+        return sl_verbs_own_take(rail, wr_id);
+    rail->slots_free--;
+    return true;
+}
+/* As sl_verbs_slot_put(), for one that came back from a queue pair which takes nothing any more. */
+void sl_verbs_slot_flushed(struct sl_verbs_rail *rail, uint32_t slot);
+/* How many receive buffers a new queue pair is to have of its own; 0: it shares. */
+unsigned sl_verbs_own_receives(const struct sl_verbs_rail *rail);
+/* Posts path->own_slots of them to its new queue pair. What fails half-way is for
+ * sl_verbs_own_leave(). */
+int sl_verbs_own_fill(struct sl_verbs_path *path);
+/* Its queue pair is gone. */
+void sl_verbs_own_leave(struct sl_verbs_path *path);
+/* Are so few left at the NIC that a frame which has to wait should be copied out of its own? */
+bool sl_verbs_few_receives(const struct sl_verbs_path *path);
+void sl_verbs_slots_close(struct sl_verbs_rail *rail);
+
+#endif
