@@ -144,7 +144,7 @@ int main(int argc, char **argv)
 {
     const char *what = argc > 2 ? argv[1] : "";
     unsigned count = argc > 2 ? (unsigned)atoi(argv[2]) : 0;
-    static struct sl_path_stat stats[SL_VERBS_PATHS_MAX];
+    static struct sl_path_stat stats[SL_MP_PATHS_MAX];
 
     if (strcmp(what, "frames") != 0 && strcmp(what, "writes") != 0 && strcmp(what, "idle") != 0 &&
         strcmp(what, "many") != 0 && strcmp(what, "stats") != 0) {
@@ -164,7 +164,7 @@ int main(int argc, char **argv)
         else if (what[0] == 'm')
             quiet_round();
         else
-            ifaces[0]->ops->ep_stats(eps[0], stats, SL_VERBS_PATHS_MAX);
+            ifaces[0]->ops->ep_stats(eps[0], stats, SL_MP_PATHS_MAX);
     }
     world_close();
     return 0;

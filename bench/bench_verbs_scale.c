@@ -276,7 +276,7 @@ static unsigned paths_up(const struct side *s, size_t n)
     unsigned up = 0;
 
     for (size_t i = 0; i < n; i++)
-        up += sl_verbs_ep_of(s->eps[i])->paths_up;
+        up += sl_mp_conn_of(s->eps[i])->paths_up;
     return up;
 }
 
@@ -390,8 +390,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: bench_verbs_scale DEVICES_A DEVICES_B N...\n");
         return 2;
     }
-    printf("# bytes: endpoint %zu, path %zu, interface %zu\n", sizeof(struct sl_verbs_ep),
-           sizeof(struct sl_verbs_path), sizeof(struct sl_verbs_iface));
+    printf("# bytes: endpoint %zu, path %zu, interface %zu\n", sizeof(struct sl_mp_conn),
+           sizeof(struct sl_mp_path), sizeof(struct sl_verbs_iface));
     for (int i = 3; i < argc; i++) {
         char *end;
         unsigned long n = strtoul(argv[i], &end, 10);

@@ -363,12 +363,12 @@ static void explain_memlock(const struct sl_config *config, struct listed *items
     char why[SL_VERBS_WHY_MAX];
 
     for (size_t i = 0; i < count; i++)
-        rails += items[i].port.why[0] == '\0' && rails < SL_VERBS_RAILS_MAX;
+        rails += items[i].port.why[0] == '\0' && rails < SL_MP_RAILS_MAX;
     if (rails == 0)
         return; /* what is missing are rails */
     for (size_t i = 0; i < count; i++)
         rails +=
-            items[i].port.why[0] != '\0' && items[i].port.may_return && rails < SL_VERBS_RAILS_MAX;
+            items[i].port.why[0] != '\0' && items[i].port.may_return && rails < SL_MP_RAILS_MAX;
     if (sl_verbs_memlock_fits(rails * rail_bytes, why, sizeof(why)))
         return;
     for (size_t i = 0; i < count; i++)

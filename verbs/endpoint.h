@@ -10,20 +10,15 @@
 #include "verbs/talk.h"
 
 struct sl_verbs_iface;
-struct sl_verbs_tcp;
+struct sl_mp_fallback;
 
-enum sl_verbs_ep_state {
-    SL_VERBS_EP_NEW,
-    SL_VERBS_EP_CONNECTING,
-    SL_VERBS_EP_UP,
-    SL_VERBS_EP_DOWN
-};
+enum sl_mp_conn_state { SL_MP_CONN_NEW, SL_MP_CONN_CONNECTING, SL_MP_CONN_UP, SL_MP_CONN_DOWN };
 
-struct sl_verbs_ep {
+struct sl_mp_conn {
     struct sl_ep base;
     struct sl_verbs_iface *iface;
     struct sl_node link;   /* in iface->eps */
-    struct sl_node active; /* in iface->active while progress must look after it */
+    struct sl_node active; /* in iface->active while progress has work for it */
     struct sl_node timed;  /* in iface->timed while it waits for a time */
     uint64_t due_ns;       /* then: which */
     bool is_timed;
@@ -39,12 +34,12 @@ struct sl_verbs_ep {
     int down_status;
     char why[256];
 
-    struct sl_verbs_hello peer;
-    struct sl_verbs_path *paths[SL_VERBS_PATHS_MAX];
+    struct sl_mp_hello peer;
+    struct sl_mp_path *paths[SL_MP_PATHS_MAX];
     unsigned path_count, paths_expected, paths_up;
-    struct sl_verbs_path *frame_path; /* carries the frames; NULL: none is up, or see below */
+    struct sl_mp_path *frame_path; /* carries the frames; NULL: none is up, or see below */
     /* carried them and has failed; the peer has not said what it had */
-    struct sl_verbs_path *fencing;
+    struct sl_mp_path *fencing;
     uint64_t no_path_since_ns; /* 0: there is one */
     uint64_t ping_at_ns;       /* next one by each path; only without a sideband */
 
@@ -57,38 +52,38 @@ struct sl_verbs_ep {
     uint32_t tx_next;            /* of the next send */
     uint32_t tx_oldest;          /* long message not over, or tx_next */
     uint32_t rx_next, rx_oldest; /* of the next recv; not over, or rx_next */
-    struct sl_verbs_tx_msg tx[SL_VERBS_TX_QUEUE];
-    struct sl_verbs_rx_msg rx[SL_VERBS_RX_QUEUE];
-    struct sl_verbs_rx_grant rx_grants[SL_VERBS_GRANTS];
-    struct sl_verbs_tx_grant tx_grants[SL_VERBS_TX_GRANTS];
-    uint16_t deal[SL_VERBS_TX_GRANTS]; /* grants with bytes to deal, in the order they came */
+    struct sl_mp_tx_msg tx[SL_MP_TX_QUEUE];
+    struct sl_mp_rx_msg rx[SL_MP_RX_QUEUE];
+    struct sl_mp_rx_cts rx_cts[SL_MP_RX_CTS_MAX];
+    struct sl_mp_tx_cts tx_cts[SL_MP_TX_CTS_MAX];
+    uint16_t deal[SL_MP_TX_CTS_MAX]; /* those with bytes to deal, in the order they came */
     unsigned deal_head, deal_count, early_count, early_gpu_count, unannounced;
-    struct sl_verbs_piece redo[SL_VERBS_REDO];
+    struct sl_mp_piece redo[SL_MP_REDO];
     unsigned redo_count;
-    uint32_t drops[SL_VERBS_RX_QUEUE]; /* numbers to DROP */
+    uint32_t drops[SL_MP_RX_QUEUE]; /* numbers to DROP */
     unsigned drop_count;
-    uint32_t late[SL_VERBS_RX_QUEUE]; /* receives to end in progress */
+    uint32_t late[SL_MP_RX_QUEUE]; /* receives to end in progress */
     unsigned late_count;
     unsigned held; /* frames that wait for their receive, or for the way into its GPU's memory */
     unsigned gpu_waits, gpu_copies; /* of them the latter; copies under way */
     bool wants_staging;
 
-    struct sl_verbs_tcp *tcp; /* NULL: data never goes over the sideband */
+    struct sl_mp_fallback *tcp; /* NULL: data never goes over the sideband */
 
-    /* Records that the sideband has not taken. */
-    struct sl_verbs_record records[SL_VERBS_RECORDS];
+    /* Control messages that the sideband has not taken. */
+    struct sl_mp_control control_queue[SL_MP_CONTROLS];
     /* by number: what the peer has not told of */
-    struct sl_verbs_record unhandled[SL_VERBS_RECORDS];
-    bool by_path[SL_VERBS_RECORDS]; /* on one now */
-    bool arrived[SL_VERBS_RECORDS]; /* by one */
-    unsigned record_head, record_count;
-    uint32_t record_out, record_in;                 /* numbers of the next ones */
-    uint32_t record_handled;                        /* of ours, by the peer */
-    uint32_t record_told;                           /* of the peer's, as it knows */
-    uint32_t hello_seq;                             /* of our last HELLO */
-    bool hello_due;                                 /* rails have changed since */
-    struct sl_verbs_record inbox[SL_VERBS_RECORDS]; /* by number; handled in progress */
-    bool in_inbox[SL_VERBS_RECORDS];
+    struct sl_mp_control unhandled[SL_MP_CONTROLS];
+    bool by_path[SL_MP_CONTROLS]; /* on one now */
+    bool arrived[SL_MP_CONTROLS]; /* by one */
+    unsigned control_head, control_count;
+    uint32_t control_out, control_in;           /* numbers of the next ones */
+    uint32_t control_handled;                   /* of ours, by the peer */
+    uint32_t control_told;                      /* of the peer's, as it knows */
+    uint32_t hello_seq;                         /* of our last HELLO */
+    bool hello_due;                             /* rails have changed since */
+    struct sl_mp_control inbox[SL_MP_CONTROLS]; /* by number; handled in progress */
+    bool in_inbox[SL_MP_CONTROLS];
 
     /* Where frames are kept that cannot stay in their buffers: one for each credit, of slot_bytes.
      * The bits say which are in use. Pages that were never used cost nothing. */
@@ -96,11 +91,11 @@ struct sl_verbs_ep {
     uint8_t copies[];
 };
 
-_Static_assert(SL_VERBS_CREDITS < 32, "a bit for each in copies_used");
+_Static_assert(SL_MP_CREDITS < 32, "a bit for each in copies_used");
 
-static inline struct sl_verbs_ep *sl_verbs_ep_of(struct sl_ep *ep)
+static inline struct sl_mp_conn *sl_mp_conn_of(struct sl_ep *conn)
 {
-    return (struct sl_verbs_ep *)ep;
+    return (struct sl_mp_conn *)conn;
 }
 
 int sl_verbs_ep_create(struct sl_iface *base, struct sl_ep **out);
@@ -109,28 +104,28 @@ int sl_verbs_ep_connect(struct sl_ep *base, const struct sl_addr *peer, struct s
 void sl_verbs_ep_destroy(struct sl_ep *base);
 void sl_verbs_ep_describe(const struct sl_ep *base, char *out, size_t cap);
 /* What an interface's sideband calls. */
-struct sl_handler sl_verbs_sideband_handler(struct sl_verbs_iface *iface);
+struct sl_handler sl_mp_sideband_handler(struct sl_verbs_iface *iface);
 /* Notes that the connection is lost; the next progress tells its owner. Returns status. */
-int sl_verbs_ep_fail(struct sl_verbs_ep *ep, int status, const char *fmt, ...) SL_PRINTF(3, 4);
+int sl_mp_conn_fail(struct sl_mp_conn *conn, int status, const char *fmt, ...) SL_PRINTF(3, 4);
 /* Ends what was noted so. */
-void sl_verbs_ep_lost(struct sl_verbs_ep *ep);
+void sl_mp_conn_lost(struct sl_mp_conn *conn);
 /* Its peer said farewell: notes the loss once all that came before is handled. */
-void sl_verbs_ep_leave(struct sl_verbs_ep *ep);
-void sl_verbs_ep_activate(struct sl_verbs_ep *ep);
-/* It waits for a time: the next look at the clock asks for which. */
-void sl_verbs_ep_time(struct sl_verbs_ep *ep);
-void sl_verbs_ep_untime(struct sl_verbs_ep *ep);
+void sl_mp_conn_leave(struct sl_mp_conn *conn);
+void sl_mp_conn_activate(struct sl_mp_conn *conn);
+/* It waits for a time: the next reading of the clock asks for which. */
+void sl_mp_conn_time(struct sl_mp_conn *conn);
+void sl_mp_conn_untime(struct sl_mp_conn *conn);
 /* The code and sentence for a call on a connection that is not up. */
-int sl_verbs_not_up(const struct sl_verbs_ep *ep);
+int sl_mp_not_up(const struct sl_mp_conn *conn);
 
-static inline struct sl_verbs_tx_msg *sl_verbs_tx_at(struct sl_verbs_ep *ep, uint32_t number)
+static inline struct sl_mp_tx_msg *sl_mp_tx_at(struct sl_mp_conn *conn, uint32_t number)
 {
-    return &ep->tx[number % SL_VERBS_TX_QUEUE];
+    return &conn->tx[number % SL_MP_TX_QUEUE];
 }
 
-static inline struct sl_verbs_rx_msg *sl_verbs_rx_at(struct sl_verbs_ep *ep, uint32_t number)
+static inline struct sl_mp_rx_msg *sl_mp_rx_at(struct sl_mp_conn *conn, uint32_t number)
 {
-    return &ep->rx[number % SL_VERBS_RX_QUEUE];
+    return &conn->rx[number % SL_MP_RX_QUEUE];
 }
 
 #endif

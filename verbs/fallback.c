@@ -27,7 +27,7 @@ enum unit_kind { UNIT_FRAME = 1, UNIT_WRITE, UNIT_END };
 struct unit {
     uint32_t kind;
     uint32_t len;
-    uint32_t grant; /* of a write: id, and where in it */
+    uint32_t cts; /* of a write: id, and where in it */
     uint32_t spare;
     uint64_t off;
 };
@@ -40,9 +40,9 @@ struct out {
     uint8_t left;  /* messages that are not over */
 };
 
-struct sl_verbs_tcp {
-    struct sl_verbs_ep *ep;
-    struct sl_verbs_path path;
+struct sl_mp_fallback {
+    struct sl_mp_conn *conn;
+    struct sl_mp_path path;
     bool ending, end_sent;
     struct out out[DEPTH];
     uint32_t out_next, out_push, out_done; /* to fill, to hand over, to retire */
@@ -53,47 +53,47 @@ struct sl_verbs_tcp {
     uint8_t *frame;
 };
 
-const uint8_t *sl_verbs_tcp_frame(const struct sl_verbs_ep *ep)
+const uint8_t *sl_mp_fallback_frame(const struct sl_mp_conn *conn)
 {
-    return ep->tcp->frame;
+    return conn->tcp->frame;
 }
 
-struct sl_verbs_path *sl_verbs_tcp_path(const struct sl_verbs_ep *ep)
+struct sl_mp_path *sl_mp_fallback_path(const struct sl_mp_conn *conn)
 {
-    return ep->tcp != NULL && ep->tcp->path.state == SL_VERBS_PATH_UP && !ep->tcp->ending
-               ? &ep->tcp->path
+    return conn->tcp != NULL && conn->tcp->path.state == SL_MP_PATH_UP && !conn->tcp->ending
+               ? &conn->tcp->path
                : NULL;
 }
 
-const struct sl_verbs_path *sl_verbs_tcp_past(const struct sl_verbs_ep *ep)
+const struct sl_mp_path *sl_mp_fallback_past(const struct sl_mp_conn *conn)
 {
-    return ep->tcp != NULL && ep->tcp->path.stats.ups > 0 ? &ep->tcp->path : NULL;
+    return conn->tcp != NULL && conn->tcp->path.stats.ups > 0 ? &conn->tcp->path : NULL;
 }
 
-bool sl_verbs_tcp_has_work(const struct sl_verbs_ep *ep)
+bool sl_mp_fallback_has_work(const struct sl_mp_conn *conn)
 {
-    return ep->tcp != NULL && (ep->tcp->out_push != ep->tcp->out_next || ep->tcp->ending);
+    return conn->tcp != NULL && (conn->tcp->out_push != conn->tcp->out_next || conn->tcp->ending);
 }
 
 /* ---- out ---- */
 
-static void retire(struct sl_verbs_tcp *tcp)
+static void retire(struct sl_mp_fallback *tcp)
 {
     while (tcp->out_done != tcp->out_push && tcp->out[tcp->out_done % DEPTH].left == 0) {
         bool is_end = tcp->out[tcp->out_done++ % DEPTH].unit.kind == UNIT_END;
 
         if (!is_end)
-            sl_verbs_path_retire(&tcp->path, tcp->path.retired,
-                                 sl_now(tcp->ep->iface->base.worker->clock));
+            sl_mp_path_retire(&tcp->path, tcp->path.retired,
+                              sl_now(tcp->conn->iface->base.worker->clock));
     }
-    sl_verbs_ep_activate(tcp->ep);
+    sl_mp_conn_activate(tcp->conn);
 }
 
 static void on_out(struct sl_req *req)
 {
-    struct sl_verbs_tcp *tcp = req->arg;
+    struct sl_mp_fallback *tcp = req->arg;
 
-    if (tcp->ep->state != SL_VERBS_EP_UP || req->status != 0)
+    if (tcp->conn->state != SL_MP_CONN_UP || req->status != 0)
         return; /* the sideband's end is told by itself */
     /* The unit that is half handed over too: its first message may end before the second is
      * taken. */
@@ -107,9 +107,9 @@ static void on_out(struct sl_req *req)
 }
 
 /* Hands one message over. False: the sideband has no room. */
-static bool hand_over(struct sl_verbs_tcp *tcp, struct out *out)
+static bool hand_over(struct sl_mp_fallback *tcp, struct out *out)
 {
-    struct sl_ep *sideband = tcp->ep->sideband;
+    struct sl_ep *sideband = tcp->conn->sideband;
     bool first = out->taken == 0;
     struct sl_buf buf = {.addr = first ? (const void *)&out->unit : out->bytes,
                          .len = first ? sizeof(out->unit) : out->unit.len};
@@ -125,12 +125,12 @@ static bool hand_over(struct sl_verbs_tcp *tcp, struct out *out)
     return true;
 }
 
-int sl_verbs_tcp_push(struct sl_verbs_ep *ep)
+int sl_mp_fallback_push(struct sl_mp_conn *conn)
 {
-    struct sl_verbs_tcp *tcp = ep->tcp;
+    struct sl_mp_fallback *tcp = conn->tcp;
     int count = 0;
 
-    if (tcp == NULL || !ep->sideband_up)
+    if (tcp == NULL || !conn->sideband_up)
         return 0;
     while (tcp->out_push != tcp->out_next) {
         struct out *out = &tcp->out[tcp->out_push % DEPTH];
@@ -147,98 +147,98 @@ int sl_verbs_tcp_push(struct sl_verbs_ep *ep)
     if (tcp->ending && !tcp->end_sent && tcp->out_done == tcp->out_next) {
         tcp->end_sent = true;
         tcp->out[tcp->out_next++ % DEPTH] = (struct out){.unit = {.kind = UNIT_END}, .left = 1};
-        return count + sl_verbs_tcp_push(ep);
+        return count + sl_mp_fallback_push(conn);
     }
     return count;
 }
 
-void sl_verbs_tcp_post(struct sl_verbs_path *path)
+void sl_mp_fallback_post(struct sl_mp_path *path)
 {
-    struct sl_verbs_tcp *tcp = path->ep->tcp;
-    const struct sl_verbs_iface *iface = path->ep->iface;
-    const struct sl_verbs_wr *wr = &path->wrs[(path->posted - 1) % SL_VERBS_SQ_DEPTH];
+    struct sl_mp_fallback *tcp = path->conn->tcp;
+    const struct sl_verbs_iface *iface = path->conn->iface;
+    const struct sl_mp_wr *wr = &path->wrs[(path->posted - 1) % SL_MP_WINDOW];
     struct out *out = &tcp->out[tcp->out_next++ % DEPTH];
-    const struct sl_verbs_piece *piece = &wr->piece;
+    const struct sl_mp_piece *piece = &wr->piece;
 
     *out = (struct out){.unit = {.kind = UNIT_FRAME, .len = wr->len}, .left = wr->len == 0 ? 1 : 2};
-    if (wr->kind == SL_VERBS_WR_WRITE) {
+    if (wr->kind == SL_MP_WR_WRITE) {
         out->unit.kind = UNIT_WRITE;
-        out->unit.grant = piece->grant->grant.id;
+        out->unit.cts = piece->cts->cts.id;
         out->unit.off = piece->off;
-        out->bytes = piece->chunk != SL_VERBS_NO_CHUNK
-                         ? iface->staging.bytes + (size_t)piece->chunk * SL_VERBS_CHUNK_BYTES
-                         : piece->grant->msg->addr + piece->grant->grant.off + piece->off;
+        out->bytes = piece->chunk != SL_MP_NO_CHUNK
+                         ? iface->staging.bytes + (size_t)piece->chunk * SL_MP_CHUNK_BYTES
+                         : piece->cts->msg->addr + piece->cts->cts.off + piece->off;
     } else {
         out->bytes = wr->frame->bytes;
     }
-    sl_verbs_ep_activate(path->ep); /* ep_work() hands it over */
+    sl_mp_conn_activate(path->conn); /* ep_work() hands it over */
 }
 
-void sl_verbs_tcp_begin(struct sl_verbs_ep *ep)
+void sl_mp_fallback_begin(struct sl_mp_conn *conn)
 {
-    struct sl_verbs_tcp *tcp = ep->tcp;
+    struct sl_mp_fallback *tcp = conn->tcp;
 
-    if (tcp == NULL || !ep->sideband_up || tcp->path.state == SL_VERBS_PATH_UP)
+    if (tcp == NULL || !conn->sideband_up || tcp->path.state == SL_MP_PATH_UP)
         return;
-    tcp->path.state = SL_VERBS_PATH_UP;
+    tcp->path.state = SL_MP_PATH_UP;
     tcp->ending = tcp->end_sent = false;
     tcp->path.stats.ups++;
-    sl_verbs_event(ep->iface, SL_EVENT_FALLBACK_ON, ep->base.peer, 0, 0);
+    sl_mp_event(conn->iface, SL_EVENT_FALLBACK_ON, conn->base.peer, 0, 0);
     sl_warn("verbs", "no path to %s: continues over TCP until one returns",
-            sl_ep_peer_name(&ep->base));
-    sl_verbs_choose_frame_path(ep);
-    sl_verbs_ep_activate(ep);
+            sl_ep_peer_name(&conn->base));
+    sl_mp_choose_frame_path(conn);
+    sl_mp_conn_activate(conn);
 }
 
-void sl_verbs_tcp_end(struct sl_verbs_ep *ep)
+void sl_mp_fallback_end(struct sl_mp_conn *conn)
 {
-    struct sl_verbs_tcp *tcp = ep->tcp;
+    struct sl_mp_fallback *tcp = conn->tcp;
 
-    if (sl_verbs_tcp_path(ep) == NULL)
+    if (sl_mp_fallback_path(conn) == NULL)
         return;
     tcp->ending = true;
-    if (ep->frame_path == &tcp->path)
-        ep->frame_path = NULL;
-    sl_verbs_ep_activate(ep);
+    if (conn->frame_path == &tcp->path)
+        conn->frame_path = NULL;
+    sl_mp_conn_activate(conn);
 }
 
-void sl_verbs_tcp_ended(struct sl_verbs_ep *ep)
+void sl_mp_fallback_ended(struct sl_mp_conn *conn)
 {
-    struct sl_verbs_tcp *tcp = ep->tcp;
+    struct sl_mp_fallback *tcp = conn->tcp;
 
     if (tcp == NULL || !tcp->end_sent)
         return;
     tcp->ending = tcp->end_sent = false;
-    tcp->path.state = SL_VERBS_PATH_IDLE;
-    sl_info("verbs", "data for %s goes by paths again", sl_ep_peer_name(&ep->base));
-    sl_verbs_choose_frame_path(ep);
-    sl_verbs_event(ep->iface, SL_EVENT_FALLBACK_OFF, ep->base.peer,
-                   ep->frame_path != NULL ? ep->frame_path->idx : UINT64_MAX, 0);
-    sl_verbs_ep_activate(ep);
+    tcp->path.state = SL_MP_PATH_IDLE;
+    sl_info("verbs", "data for %s goes by paths again", sl_ep_peer_name(&conn->base));
+    sl_mp_choose_frame_path(conn);
+    sl_mp_event(conn->iface, SL_EVENT_FALLBACK_OFF, conn->base.peer,
+                conn->frame_path != NULL ? conn->frame_path->idx : UINT64_MAX, 0);
+    sl_mp_conn_activate(conn);
 }
 
 /* ---- in ---- */
 
-static void listen_on(struct sl_verbs_tcp *tcp);
+static void listen_on(struct sl_mp_fallback *tcp);
 
 /* Where a unit's bytes go, or NULL when the unit makes no sense. */
-static uint8_t *place_for(struct sl_verbs_tcp *tcp)
+static uint8_t *place_for(struct sl_mp_fallback *tcp)
 {
     const struct unit *in = &tcp->in;
-    const struct sl_verbs_rx_grant *grant;
+    const struct sl_mp_rx_cts *cts;
 
     if (in->kind == UNIT_FRAME)
-        return in->len <= tcp->ep->iface->slot_bytes ? tcp->frame : NULL;
-    grant = in->kind == UNIT_WRITE ? sl_verbs_rx_grant_at(tcp->ep, in->grant) : NULL;
-    if (grant == NULL || in->off > grant->len || in->len > grant->len - in->off)
+        return in->len <= tcp->conn->iface->slot_bytes ? tcp->frame : NULL;
+    cts = in->kind == UNIT_WRITE ? sl_mp_rx_cts_at(tcp->conn, in->cts) : NULL;
+    if (cts == NULL || in->off > cts->len || in->len > cts->len - in->off)
         return NULL;
-    return grant->addr + in->off;
+    return cts->addr + in->off;
 }
 
 /* A unit, or its bytes, is here. */
-static void take(struct sl_verbs_tcp *tcp)
+static void take(struct sl_mp_fallback *tcp)
 {
-    struct sl_verbs_ep *ep = tcp->ep;
+    struct sl_mp_conn *conn = tcp->conn;
 
     if (tcp->in_bytes) {
         tcp->in_bytes = false;
@@ -246,16 +246,16 @@ static void take(struct sl_verbs_tcp *tcp)
         tcp->path.stats.received_messages++;
         tcp->path.stats.received_bytes += tcp->in.len;
         if (tcp->in.kind == UNIT_FRAME)
-            sl_verbs_on_frame(&tcp->path, 0, tcp->in.len);
+            sl_mp_on_frame(&tcp->path, 0, tcp->in.len);
         else
-            sl_verbs_on_write(&tcp->path, tcp->in.grant, tcp->in.len);
+            sl_mp_on_write(&tcp->path, tcp->in.cts, tcp->in.len);
     } else if (tcp->in.kind == UNIT_END && tcp->in.len == 0) {
-        struct sl_verbs_record record = {.kind = SL_VERBS_REC_TCP_ENDED};
+        struct sl_mp_control control = {.kind = SL_MP_CONTROL_SIDEBAND_DONE};
 
-        sl_verbs_record_send(ep, &record);
+        sl_mp_control_send(conn, &control);
     } else if (place_for(tcp) == NULL || tcp->in.len == 0) {
-        sl_verbs_ep_fail(ep, -EPROTO, "%s sends %u bytes over TCP for nothing that was granted",
-                         sl_ep_peer_name(&ep->base), tcp->in.len);
+        sl_mp_conn_fail(conn, -EPROTO, "%s sends %u bytes over TCP for nothing that was granted",
+                        sl_ep_peer_name(&conn->base), tcp->in.len);
     } else {
         tcp->in_bytes = true;
     }
@@ -263,17 +263,17 @@ static void take(struct sl_verbs_tcp *tcp)
 
 static void on_in(struct sl_req *req)
 {
-    struct sl_verbs_tcp *tcp = req->arg;
+    struct sl_mp_fallback *tcp = req->arg;
 
-    if (tcp->ep->state == SL_VERBS_EP_DOWN)
+    if (tcp->conn->state == SL_MP_CONN_DOWN)
         return;
     /* The sideband dropped a message that was not due, and lives on. Its end it tells by
      * itself. */
     if (req->status == -EPROTO || req->status == -EMSGSIZE)
-        sl_verbs_ep_fail(tcp->ep, -EPROTO,
-                         "%s sends over TCP what is not due: %llu bytes, tag 0x%llx",
-                         sl_ep_peer_name(&tcp->ep->base), (unsigned long long)req->len,
-                         (unsigned long long)req->tag);
+        sl_mp_conn_fail(tcp->conn, -EPROTO,
+                        "%s sends over TCP what is not due: %llu bytes, tag 0x%llx",
+                        sl_ep_peer_name(&tcp->conn->base), (unsigned long long)req->len,
+                        (unsigned long long)req->tag);
     if (req->status != 0)
         return;
     take(tcp);
@@ -281,11 +281,11 @@ static void on_in(struct sl_req *req)
 }
 
 /* Awaits what comes next, taking at once what is here already. */
-static void listen_on(struct sl_verbs_tcp *tcp)
+static void listen_on(struct sl_mp_fallback *tcp)
 {
-    struct sl_ep *sideband = tcp->ep->sideband;
+    struct sl_ep *sideband = tcp->conn->sideband;
 
-    while (!tcp->ep->failing && tcp->ep->state != SL_VERBS_EP_DOWN) {
+    while (!tcp->conn->failing && tcp->conn->state != SL_MP_CONN_DOWN) {
         struct sl_sink *sink = tcp->in_bytes ? &tcp->bytes_sink : &tcp->in_sink;
         struct sl_req *req = tcp->in_bytes ? &tcp->bytes_req : &tcp->in_req;
 
@@ -299,31 +299,31 @@ static void listen_on(struct sl_verbs_tcp *tcp)
     }
 }
 
-int sl_verbs_tcp_open(struct sl_verbs_ep *ep)
+int sl_mp_fallback_open(struct sl_mp_conn *conn)
 {
-    struct sl_verbs_tcp *tcp = calloc(1, sizeof(*tcp));
+    struct sl_mp_fallback *tcp = calloc(1, sizeof(*tcp));
 
     if (tcp == NULL)
         return sl_fail(-ENOMEM, "no memory for the way over TCP");
-    tcp->frame = malloc(ep->iface->slot_bytes);
+    tcp->frame = malloc(conn->iface->slot_bytes);
     if (tcp->frame == NULL) {
         free(tcp);
         return sl_fail(-ENOMEM, "no memory for the way over TCP");
     }
-    tcp->ep = ep;
-    tcp->path.ep = ep;
+    tcp->conn = conn;
+    tcp->path.conn = conn;
     tcp->path.idx = UINT8_MAX;
     tcp->path.nominal_ps = 1000;
-    ep->tcp = tcp;
+    conn->tcp = tcp;
     listen_on(tcp);
     return 0;
 }
 
-void sl_verbs_tcp_close(struct sl_verbs_ep *ep)
+void sl_mp_fallback_close(struct sl_mp_conn *conn)
 {
-    if (ep->tcp == NULL)
+    if (conn->tcp == NULL)
         return;
-    free(ep->tcp->frame);
-    free(ep->tcp);
-    ep->tcp = NULL;
+    free(conn->tcp->frame);
+    free(conn->tcp);
+    conn->tcp = NULL;
 }

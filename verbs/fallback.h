@@ -6,29 +6,29 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct sl_verbs_ep;
-struct sl_verbs_path;
+struct sl_mp_conn;
+struct sl_mp_path;
 
-#define SL_VERBS_TCP_DEPTH 15 /* units over the sideband; one place is for the last */
+#define SL_MP_FALLBACK_DEPTH 15 /* units over the sideband; one place is for the last */
 
 /* After the first HELLO: when both ends may, listens for what the other sends over the
  * sideband. */
-int sl_verbs_tcp_open(struct sl_verbs_ep *ep);
+int sl_mp_fallback_open(struct sl_mp_conn *conn);
 /* After the sideband is gone. */
-void sl_verbs_tcp_close(struct sl_verbs_ep *ep);
+void sl_mp_fallback_close(struct sl_mp_conn *conn);
 /* No path has been up for a while; one is up again; the other end has handled all. */
-void sl_verbs_tcp_begin(struct sl_verbs_ep *ep);
-void sl_verbs_tcp_end(struct sl_verbs_ep *ep);
-void sl_verbs_tcp_ended(struct sl_verbs_ep *ep);
+void sl_mp_fallback_begin(struct sl_mp_conn *conn);
+void sl_mp_fallback_end(struct sl_mp_conn *conn);
+void sl_mp_fallback_ended(struct sl_mp_conn *conn);
 /* The sideband as a path, while it is one; or NULL. */
-struct sl_verbs_path *sl_verbs_tcp_path(const struct sl_verbs_ep *ep);
+struct sl_mp_path *sl_mp_fallback_path(const struct sl_mp_conn *conn);
 /* Sends what wr says, which is posted on path already. */
-void sl_verbs_tcp_post(struct sl_verbs_path *path);
+void sl_mp_fallback_post(struct sl_mp_path *path);
 /* What the sideband had no room for. How many things moved. */
-int sl_verbs_tcp_push(struct sl_verbs_ep *ep);
-bool sl_verbs_tcp_has_work(const struct sl_verbs_ep *ep);
+int sl_mp_fallback_push(struct sl_mp_conn *conn);
+bool sl_mp_fallback_has_work(const struct sl_mp_conn *conn);
 /* It, once it has been one; or NULL. */
-const struct sl_verbs_path *sl_verbs_tcp_past(const struct sl_verbs_ep *ep);
-const uint8_t *sl_verbs_tcp_frame(const struct sl_verbs_ep *ep);
+const struct sl_mp_path *sl_mp_fallback_past(const struct sl_mp_conn *conn);
+const uint8_t *sl_mp_fallback_frame(const struct sl_mp_conn *conn);
 
 #endif

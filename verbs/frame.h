@@ -9,26 +9,26 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SL_VERBS_RAILS_MAX 8
+#define SL_MP_RAILS_MAX 8
 
-enum sl_verbs_frame_kind {
-    SL_VERBS_PING = 1, /* twice by either end before all else on a path: it carries */
-    SL_VERBS_EAGER,    /* a whole message: tag, payload */
-    SL_VERBS_RTS, /* a long message waits, or is shorter than its grant: tag, value = its length */
-    SL_VERBS_GRANT,  /* payload: struct sl_verbs_grant */
-    SL_VERBS_DROP,   /* the message met another receive than it was meant for: it is over */
-    SL_VERBS_CREDIT, /* credits only */
-    SL_VERBS_RECORD, /* payload: a record; not in the order of frames */
+enum sl_mp_frame_kind {
+    SL_MP_PING = 1, /* twice by either end before all else on a path: it carries */
+    SL_MP_EAGER,    /* a whole message: tag, payload */
+    SL_MP_RTS,      /* a long message waits, or is shorter than its CTS: tag, value = its length */
+    SL_MP_CTS,      /* payload: struct sl_mp_cts */
+    SL_MP_DROP,     /* the message met another receive than it was meant for: it is over */
+    SL_MP_CREDIT,   /* credits only */
+    SL_MP_CONTROL,  /* payload: a control message; not in the order of frames */
 };
 
-/* Of a GRANT that left before the sender asked: the message may be shorter than its value. */
-#define SL_VERBS_FLAG_SHORTER 1u
-/* Of a GRANT: into GPU memory. What is short is better written there than sent in a frame. */
-#define SL_VERBS_FLAG_GPU 2u
+/* Of a CTS that left before the sender asked: the message may be shorter than its value. */
+#define SL_MP_FLAG_SHORTER 1u
+/* Of a CTS: into GPU memory. What is short is better written there than sent in a frame. */
+#define SL_MP_FLAG_GPU 2u
 
-struct sl_verbs_frame {
+struct sl_mp_frame {
     uint8_t kind;
-    uint8_t flags;    /* SL_VERBS_FLAG_* */
+    uint8_t flags;    /* SL_MP_FLAG_* */
     uint16_t credits; /* frames that the sender of this header has room for again */
     uint32_t fseq;    /* of this frame in its direction; not of PING, RECORD */
     uint32_t number;  /* of the message */
@@ -37,32 +37,31 @@ struct sl_verbs_frame {
     uint64_t value;
 };
 
-#define SL_VERBS_FRAME_BYTES 32
-_Static_assert(sizeof(struct sl_verbs_frame) == SL_VERBS_FRAME_BYTES, "travels as it is");
+#define SL_MP_FRAME_BYTES 32
+_Static_assert(sizeof(struct sl_mp_frame) == SL_MP_FRAME_BYTES, "travels as it is");
 
 /* Each work request's immediate: its number in this epoch of the path, by which the receiver tells
- * what it shows twice, and the grant that it writes to; of a frame 0. */
-static inline uint32_t sl_verbs_imm(uint32_t number, uint32_t grant)
+ * what it shows twice, and the CTS that it writes to; of a frame 0. */
+static inline uint32_t sl_mp_imm(uint32_t number, uint32_t cts)
 {
-    return number << 16 | grant;
+    return number << 16 | cts;
 }
 
 /* Where a part of a message may be written. id has 16 bits and travels in each write's
  * immediate. */
-struct sl_verbs_grant {
+struct sl_mp_cts {
     uint64_t off, len, addr;
     uint32_t id, rkey_count;
-    uint32_t rkeys[SL_VERBS_RAILS_MAX]; /* by rail of the granting side */
+    uint32_t rkeys[SL_MP_RAILS_MAX]; /* by rail of the granting side */
 };
 
-_Static_assert(sizeof(struct sl_verbs_grant) == 64, "travels as it is");
+_Static_assert(sizeof(struct sl_mp_cts) == 64, "travels as it is");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "headers are copied as they are");
 
 /* Reads the header of `got` received bytes. -EBADMSG: not a frame; the text says what is wrong. */
-int sl_verbs_frame_read(const void *bytes, size_t got, struct sl_verbs_frame *out);
+int sl_mp_frame_read(const void *bytes, size_t got, struct sl_mp_frame *out);
 
-/* Reads the payload of a GRANT. -EBADMSG. */
-int sl_verbs_grant_read(const struct sl_verbs_frame *frame, const void *payload,
-                        struct sl_verbs_grant *out);
+/* Reads the payload of a CTS. -EBADMSG. */
+int sl_mp_cts_read(const struct sl_mp_frame *frame, const void *payload, struct sl_mp_cts *out);
 
 #endif

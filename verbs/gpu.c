@@ -4,8 +4,8 @@
  * peer's NIC, and by the GPU itself where a frame has brought the bytes.
  *
  * What is sent from it, however short, is written by the NIC: it never goes into a frame. What is
- * received into it is granted when the receive is posted, however short, and the grant says so: a
- * sender that has it writes. One that sent a frame before the grant came has the frame's bytes
+ * received into it gets a CTS when the receive is posted, however short, which says that it is: a
+ * sender that has it writes. One that sent a frame before the CTS came has the frame's bytes
  * copied by the GPU (gdr/staging.c).
  */
 #include "verbs/endpoint.h"
@@ -140,9 +140,9 @@ static int stage_find(struct sl_verbs_iface *iface, const struct sl_gpu_memory *
             *out = iface->stages[i];
             return 0;
         }
-    if (iface->stage_count == SL_VERBS_STAGES_MAX)
+    if (iface->stage_count == SL_MP_STAGES_MAX)
         return sl_fail(-ENOTSUP, "memory of more than %u CUDA contexts is registered",
-                       SL_VERBS_STAGES_MAX);
+                       SL_MP_STAGES_MAX);
     err =
         sl_gpu_stage_create(gpu, iface->base.worker->clock, iface->eager_bytes, STAGE_BUFFERS, out);
     if (err == 0)
@@ -176,7 +176,7 @@ int sl_verbs_gpu_reg(struct sl_verbs_iface *iface, const struct sl_mem *mem, str
                                       : address_reg(iface, &mr->gpu, mem, mr->mr);
 }
 
-int sl_verbs_gpu_check(const struct sl_mem_region *region)
+int sl_mp_gpu_check(const struct sl_mem_region *region)
 {
     return region->dead
                ? sl_fail(-EINVAL, "the GPU memory of this message went away: %zu bytes at %p",
@@ -186,29 +186,29 @@ int sl_verbs_gpu_check(const struct sl_mem_region *region)
 
 /* ---- what arrives ---- */
 
-int sl_verbs_gpu_arrived(const struct sl_verbs_mr *mr)
+int sl_mp_gpu_arrived(const struct sl_verbs_mr *mr)
 {
     return mr->gpu.order == SL_GPU_FLUSH ? sl_gpu_flush(&mr->gpu) : 0;
 }
 
 static void copied(void *owner, uint32_t number, int status)
 {
-    struct sl_verbs_ep *ep = owner;
+    struct sl_mp_conn *conn = owner;
 
-    ep->gpu_copies--;
-    sl_verbs_rx_end(ep, number, status);
+    conn->gpu_copies--;
+    sl_mp_rx_end(conn, number, status);
 }
 
-int sl_verbs_gpu_copy(struct sl_verbs_ep *ep, uint32_t number, const uint8_t *bytes, size_t len)
+int sl_mp_gpu_copy(struct sl_mp_conn *conn, uint32_t number, const uint8_t *bytes, size_t len)
 {
-    struct sl_verbs_rx_msg *msg = sl_verbs_rx_at(ep, number);
-    int err = sl_gpu_stage_copy(msg->mr->stage, msg->sink->dst, bytes, len, copied, ep, number);
+    struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, number);
+    int err = sl_gpu_stage_copy(msg->mr->stage, msg->sink->dst, bytes, len, copied, conn, number);
 
-    ep->gpu_copies += err == 0;
+    conn->gpu_copies += err == 0;
     return err;
 }
 
-int sl_verbs_gpu_progress(struct sl_verbs_iface *iface)
+int sl_mp_gpu_progress(struct sl_verbs_iface *iface)
 {
     unsigned count = 0;
 
@@ -217,7 +217,7 @@ int sl_verbs_gpu_progress(struct sl_verbs_iface *iface)
     return (int)count;
 }
 
-bool sl_verbs_gpu_busy(const struct sl_verbs_iface *iface)
+bool sl_mp_gpu_busy(const struct sl_verbs_iface *iface)
 {
     for (unsigned i = 0; i < iface->stage_count; i++)
         if (sl_gpu_stage_busy(iface->stages[i]) > 0)
@@ -225,17 +225,17 @@ bool sl_verbs_gpu_busy(const struct sl_verbs_iface *iface)
     return false;
 }
 
-void sl_verbs_gpu_forget(struct sl_verbs_ep *ep)
+void sl_mp_gpu_forget(struct sl_mp_conn *conn)
 {
-    const struct sl_verbs_iface *iface = ep->iface;
+    const struct sl_verbs_iface *iface = conn->iface;
 
-    for (unsigned i = 0; i < iface->stage_count && ep->gpu_copies > 0; i++)
-        sl_gpu_stage_forget(iface->stages[i], ep);
-    ep->gpu_copies = 0;
-    ep->gpu_waits = 0;
+    for (unsigned i = 0; i < iface->stage_count && conn->gpu_copies > 0; i++)
+        sl_gpu_stage_forget(iface->stages[i], conn);
+    conn->gpu_copies = 0;
+    conn->gpu_waits = 0;
 }
 
-void sl_verbs_gpu_close(struct sl_verbs_iface *iface)
+void sl_mp_gpu_close(struct sl_verbs_iface *iface)
 {
     for (unsigned i = 0; i < iface->stage_count; i++) {
         /* What is left was forgotten, and is over but for being looked at. */

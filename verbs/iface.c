@@ -18,7 +18,7 @@
 static int sideband_open(struct sl_verbs_iface *iface)
 {
     const struct sl_transport_ops *ops = sl_transport_with(SL_TRAIT_SIDEBAND);
-    struct sl_handler handler = sl_verbs_sideband_handler(iface);
+    struct sl_handler handler = sl_mp_sideband_handler(iface);
 
     if (ops == NULL)
         return sl_fail(-ENOTSUP,
@@ -36,10 +36,10 @@ void sl_verbs_iface_close(struct sl_iface *base)
         return;
     sl_assert(sl_list_empty(&iface->eps));
     sl_mem_cache_fini(&iface->mem);
-    sl_verbs_gpu_close(iface);
+    sl_mp_gpu_close(iface);
     sl_verbs_pool_fini(iface, &iface->frames);
     sl_verbs_pool_fini(iface, &iface->staging);
-    for (unsigned i = 0; i < SL_VERBS_RAILS_MAX; i++)
+    for (unsigned i = 0; i < SL_MP_RAILS_MAX; i++)
         sl_verbs_rail_close(&iface->rails[i]);
     if (iface->sideband != NULL)
         iface->sideband->ops->close(iface->sideband);
@@ -100,7 +100,7 @@ static int ports_choose(const struct sl_verbs_iface *iface, const struct sl_devi
             ports[kept] = ports[i];
         kept++;
     }
-    *count = sl_verbs_ports_pick(ports, kept, SL_VERBS_RAILS_MAX);
+    *count = sl_verbs_ports_pick(ports, kept, SL_MP_RAILS_MAX);
     return err;
 }
 
@@ -134,7 +134,7 @@ static int rails_open(struct sl_verbs_iface *iface, const struct sl_device *dev)
     return err;
 }
 
-static int chunks_init(struct sl_verbs_chunks *chunks, unsigned first, unsigned count)
+static int chunks_init(struct sl_mp_chunks *chunks, unsigned first, unsigned count)
 {
     chunks->free = calloc(count, sizeof(*chunks->free));
     if (chunks->free == NULL)
@@ -147,26 +147,26 @@ static int chunks_init(struct sl_verbs_chunks *chunks, unsigned first, unsigned 
 static int pools_init(struct sl_verbs_iface *iface)
 {
     size_t frame_bytes = iface->slot_bytes;
-    unsigned chunks = (unsigned)(iface->config->verbs_staging_bytes / SL_VERBS_CHUNK_BYTES);
+    unsigned chunks = (unsigned)(iface->config->verbs_staging_bytes / SL_MP_CHUNK_BYTES);
     int err;
 
     chunks = chunks < 4 ? 4 : chunks > 65534 ? 65534 : chunks & ~1u;
-    err = sl_verbs_pool_init(iface, frame_bytes * (SL_VERBS_TX_FRAMES + 1), &iface->frames);
+    err = sl_verbs_pool_init(iface, frame_bytes * (SL_MP_TX_FRAMES + 1), &iface->frames);
     if (err == 0)
-        err = sl_verbs_pool_init(iface, (size_t)chunks * SL_VERBS_CHUNK_BYTES, &iface->staging);
+        err = sl_verbs_pool_init(iface, (size_t)chunks * SL_MP_CHUNK_BYTES, &iface->staging);
     if (err == 0)
         err = chunks_init(&iface->tx_chunks, 0, chunks / 2);
     if (err == 0)
         err = chunks_init(&iface->rx_chunks, chunks / 2, chunks / 2);
     if (err != 0)
         return err;
-    for (unsigned i = 0; i < SL_VERBS_TX_FRAMES; i++) {
+    for (unsigned i = 0; i < SL_MP_TX_FRAMES; i++) {
         iface->tx_frames[i].bytes = iface->frames.bytes + i * frame_bytes;
-        sl_verbs_frame_free(iface, &iface->tx_frames[i]);
+        sl_mp_frame_free(iface, &iface->tx_frames[i]);
     }
-    struct sl_verbs_frame header = {.kind = SL_VERBS_PING};
+    struct sl_mp_frame header = {.kind = SL_MP_PING};
 
-    iface->ping.bytes = iface->frames.bytes + SL_VERBS_TX_FRAMES * frame_bytes;
+    iface->ping.bytes = iface->frames.bytes + SL_MP_TX_FRAMES * frame_bytes;
     iface->ping.len = sizeof(header);
     memcpy(iface->ping.bytes, &header, sizeof(header));
     return 0;
@@ -198,7 +198,7 @@ int sl_verbs_iface_open(struct sl_worker *worker, const struct sl_device *dev,
     iface->config = worker->config;
     iface->eager_bytes = (uint32_t)iface->config->verbs_eager_bytes;
     iface->base.eager_max = iface->eager_bytes;
-    iface->slot_bytes = (SL_VERBS_FRAME_BYTES + iface->eager_bytes + 63) & ~63u;
+    iface->slot_bytes = (SL_MP_FRAME_BYTES + iface->eager_bytes + 63) & ~63u;
     sl_list_init(&iface->eps);
     sl_list_init(&iface->active);
     sl_list_init(&iface->timed);

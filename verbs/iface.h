@@ -13,10 +13,10 @@
 #include "verbs/rail.h"
 #include "verbs/region.h"
 
-struct sl_verbs_path;
+struct sl_mp_path;
 
-#define SL_VERBS_TX_FRAMES 512 /* of an interface: frames until their completion */
-#define SL_VERBS_MAKES 16 /* queue pairs in one round of progress: each takes the kernel long */
+#define SL_MP_TX_FRAMES 512 /* of an interface: frames until their completion */
+#define SL_VERBS_MAKES 16   /* queue pairs in one round of progress: each takes the kernel long */
 
 struct sl_verbs_iface {
     struct sl_iface base;
@@ -25,23 +25,23 @@ struct sl_verbs_iface {
     const struct sl_ibv *ibv;
     const struct sl_mlx5dv *mlx5dv;
     struct sl_iface *sideband;
-    struct sl_verbs_rail rails[SL_VERBS_RAILS_MAX];
+    struct sl_verbs_rail rails[SL_MP_RAILS_MAX];
     unsigned rail_count;
     uint32_t eager_bytes, slot_bytes;
     struct sl_verbs_pool frames, staging;
-    struct sl_verbs_tx_frame tx_frames[SL_VERBS_TX_FRAMES];
-    struct sl_verbs_tx_frame ping; /* all are the same, so one place is enough */
+    struct sl_mp_tx_frame tx_frames[SL_MP_TX_FRAMES];
+    struct sl_mp_tx_frame ping; /* all are the same, so one place is enough */
     struct sl_node free_frames;
     unsigned free_frame_count;
-    struct sl_verbs_chunks tx_chunks, rx_chunks;
+    struct sl_mp_chunks tx_chunks, rx_chunks;
     struct sl_node eps, active, timed, dirty;
     bool batching; /* inside progress: work requests are posted at its end */
     unsigned ep_count, connecting;
     unsigned makes;          /* queue pairs that this round of progress may still make */
     struct sl_mem_cache mem; /* handles are struct sl_verbs_mr */
-    struct sl_gpu_stage *stages[SL_VERBS_STAGES_MAX];
+    struct sl_gpu_stage *stages[SL_MP_STAGES_MAX];
     unsigned stage_count;
-    struct sl_verbs_path **paths; /* by slot */
+    struct sl_mp_path **paths; /* by slot */
     uint32_t path_cap;
     uint64_t round, next_timer_ns;
     uint64_t ticked_ns; /* when timers ran last: the time for what need not be exact */
@@ -50,8 +50,8 @@ struct sl_verbs_iface {
 };
 
 /* A line in the event ring; peer as in core/event.h. */
-static inline void sl_verbs_event(const struct sl_verbs_iface *iface, enum sl_event_kind kind,
-                                  int peer, uint64_t a, uint64_t b)
+static inline void sl_mp_event(const struct sl_verbs_iface *iface, enum sl_event_kind kind,
+                               int peer, uint64_t a, uint64_t b)
 {
     sl_event(iface->base.worker, kind, peer < 0 ? SL_EVENT_NOBODY : (uint32_t)peer, a, b);
 }
@@ -67,9 +67,9 @@ void sl_verbs_iface_close(struct sl_iface *base);
 
 /* The registration of a range, given by the caller or found; NULL: none, or its memory went
  * away. */
-static inline struct sl_verbs_mr *sl_verbs_mr_find(struct sl_verbs_iface *iface,
-                                                   const struct sl_mr *given, const void *addr,
-                                                   size_t len)
+static inline struct sl_verbs_mr *sl_mp_region_find(struct sl_verbs_iface *iface,
+                                                    const struct sl_mr *given, const void *addr,
+                                                    size_t len)
 {
     const struct sl_mem_region *region = (const struct sl_mem_region *)given;
 
@@ -78,9 +78,9 @@ static inline struct sl_verbs_mr *sl_verbs_mr_find(struct sl_verbs_iface *iface,
     return region != NULL && !region->dead ? region->handle : NULL;
 }
 /* The region of GPU memory that a message lies in, dead or alive; NULL: it is not GPU memory. */
-static inline const struct sl_mem_region *sl_verbs_gpu_region(struct sl_verbs_iface *iface,
-                                                              const struct sl_mr *given,
-                                                              const void *addr, size_t len)
+static inline const struct sl_mem_region *sl_mp_gpu_region(struct sl_verbs_iface *iface,
+                                                           const struct sl_mr *given,
+                                                           const void *addr, size_t len)
 {
     const struct sl_mem_region *region = (const struct sl_mem_region *)given;
 

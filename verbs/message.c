@@ -8,17 +8,17 @@
 
 #include <string.h>
 
-#define CREDITS_DUE (SL_VERBS_CREDITS / 2)
+#define CREDITS_DUE (SL_MP_CREDITS / 2)
 
 /* ---- frames ---- */
 
-bool sl_verbs_can_post_frame(const struct sl_verbs_ep *ep)
+bool sl_mp_can_post_frame(const struct sl_mp_conn *conn)
 {
-    return ep->frame_path != NULL && !ep->frame_path->failing && sl_list_empty(&ep->repeat) &&
-           ep->iface->free_frame_count != 0 && sl_verbs_path_has_room(ep->frame_path);
+    return conn->frame_path != NULL && !conn->frame_path->failing && sl_list_empty(&conn->repeat) &&
+           conn->iface->free_frame_count != 0 && sl_mp_path_has_room(conn->frame_path);
 }
 
-void sl_verbs_frame_free(struct sl_verbs_iface *iface, struct sl_verbs_tx_frame *frame)
+void sl_mp_frame_free(struct sl_verbs_iface *iface, struct sl_mp_tx_frame *frame)
 {
     /* The one that was used last is still in the cache: it goes first. */
     frame->link.next = iface->free_frames.next;
@@ -28,250 +28,250 @@ void sl_verbs_frame_free(struct sl_verbs_iface *iface, struct sl_verbs_tx_frame 
     iface->free_frame_count++;
 }
 
-static struct sl_verbs_frame *header_of(const struct sl_verbs_tx_frame *frame)
+static struct sl_mp_frame *header_of(const struct sl_mp_tx_frame *frame)
 {
-    return (struct sl_verbs_frame *)(void *)frame->bytes;
+    return (struct sl_mp_frame *)(void *)frame->bytes;
 }
 
-struct sl_verbs_tx_frame *sl_verbs_frame_new(struct sl_verbs_ep *ep, uint8_t kind, uint32_t number)
+struct sl_mp_tx_frame *sl_mp_frame_new(struct sl_mp_conn *conn, uint8_t kind, uint32_t number)
 {
-    struct sl_verbs_iface *iface = ep->iface;
-    struct sl_verbs_tx_frame *frame;
+    struct sl_verbs_iface *iface = conn->iface;
+    struct sl_mp_tx_frame *frame;
 
-    if (!sl_verbs_can_post_frame(ep))
+    if (!sl_mp_can_post_frame(conn))
         return NULL;
-    frame = sl_container_of(sl_list_pop_front(&iface->free_frames), struct sl_verbs_tx_frame, link);
+    frame = sl_container_of(sl_list_pop_front(&iface->free_frames), struct sl_mp_tx_frame, link);
     iface->free_frame_count--;
-    *header_of(frame) = (struct sl_verbs_frame){.kind = kind,
-                                                .credits = (uint16_t)ep->credits_owed,
-                                                .fseq = ep->fseq_out++,
-                                                .number = number};
-    ep->credits_owed = 0;
+    *header_of(frame) = (struct sl_mp_frame){.kind = kind,
+                                             .credits = (uint16_t)conn->credits_owed,
+                                             .fseq = conn->fseq_out++,
+                                             .number = number};
+    conn->credits_owed = 0;
     return frame;
 }
 
-void sl_verbs_frame_post(struct sl_verbs_ep *ep, struct sl_verbs_tx_frame *frame)
+void sl_mp_frame_post(struct sl_mp_conn *conn, struct sl_mp_tx_frame *frame)
 {
-    frame->len = SL_VERBS_FRAME_BYTES + header_of(frame)->len;
-    sl_verbs_path_post_frame(ep->frame_path, frame);
+    frame->len = SL_MP_FRAME_BYTES + header_of(frame)->len;
+    sl_mp_path_post_frame(conn->frame_path, frame);
 }
 
-static void owe_credit(struct sl_verbs_ep *ep)
+static void owe_credit(struct sl_mp_conn *conn)
 {
-    if (++ep->credits_owed >= CREDITS_DUE)
-        sl_verbs_ep_activate(ep);
+    if (++conn->credits_owed >= CREDITS_DUE)
+        sl_mp_conn_activate(conn);
 }
 
 /* ---- sending ---- */
 
-static void tx_advance(struct sl_verbs_ep *ep)
+static void tx_advance(struct sl_mp_conn *conn)
 {
-    while (ep->tx_oldest != ep->tx_next && sl_verbs_tx_at(ep, ep->tx_oldest)->req == NULL)
-        ep->tx_oldest++;
+    while (conn->tx_oldest != conn->tx_next && sl_mp_tx_at(conn, conn->tx_oldest)->req == NULL)
+        conn->tx_oldest++;
 }
 
 /* Grants for a message that turns out not to be what the receiver expected: it will hear so and
  * take them back. */
-static void forget_grants(struct sl_verbs_ep *ep, uint32_t number)
+static void forget_cts(struct sl_mp_conn *conn, uint32_t number)
 {
-    for (unsigned i = 0; i < SL_VERBS_TX_GRANTS && ep->early_count > 0; i++) {
-        struct sl_verbs_tx_grant *grant = &ep->tx_grants[i];
+    for (unsigned i = 0; i < SL_MP_TX_CTS_MAX && conn->early_count > 0; i++) {
+        struct sl_mp_tx_cts *cts = &conn->tx_cts[i];
 
-        if (grant->used && grant->msg == NULL && grant->number == number) {
-            grant->used = false;
-            ep->early_count--;
-            ep->early_gpu_count -= grant->is_gpu;
+        if (cts->used && cts->msg == NULL && cts->number == number) {
+            cts->used = false;
+            conn->early_count--;
+            conn->early_gpu_count -= cts->is_gpu;
         }
     }
 }
 
-static int send_eager(struct sl_verbs_ep *ep, const struct sl_buf *buf, uint64_t tag,
+static int send_eager(struct sl_mp_conn *conn, const struct sl_buf *buf, uint64_t tag,
                       struct sl_req *req)
 {
-    uint32_t number = ep->tx_next;
-    struct sl_verbs_tx_frame *frame;
+    uint32_t number = conn->tx_next;
+    struct sl_mp_tx_frame *frame;
 
-    if (ep->credits == 0)
+    if (conn->credits == 0)
         return -EAGAIN;
-    frame = sl_verbs_frame_new(ep, SL_VERBS_EAGER, number);
+    frame = sl_mp_frame_new(conn, SL_MP_EAGER, number);
     if (frame == NULL)
         return -EAGAIN;
     header_of(frame)->tag = tag;
     header_of(frame)->len = (uint32_t)buf->len;
     if (buf->len != 0)
-        memcpy(frame->bytes + SL_VERBS_FRAME_BYTES, buf->addr, buf->len);
-    ep->credits--;
-    ep->tx_next++;
-    if (ep->early_count != 0)
-        forget_grants(ep, number);
-    tx_advance(ep);
-    ep->iface->base.traffic += buf->len;
-    sl_verbs_frame_post(ep, frame);
+        memcpy(frame->bytes + SL_MP_FRAME_BYTES, buf->addr, buf->len);
+    conn->credits--;
+    conn->tx_next++;
+    if (conn->early_count != 0)
+        forget_cts(conn, number);
+    tx_advance(conn);
+    conn->iface->base.traffic += buf->len;
+    sl_mp_frame_post(conn, frame);
     req->len = buf->len;
     req->status = 0;
     return 1;
 }
 
-/* A grant that came before this message and is for it, or NULL. */
-static const struct sl_verbs_tx_grant *early_grant(const struct sl_verbs_ep *ep, uint32_t number,
-                                                   uint64_t tag, uint64_t len)
+/* A CTS that came before this message and is for it, or NULL. */
+static const struct sl_mp_tx_cts *early_cts(const struct sl_mp_conn *conn, uint32_t number,
+                                            uint64_t tag, uint64_t len)
 {
-    for (unsigned i = 0; i < SL_VERBS_TX_GRANTS && ep->early_count > 0; i++) {
-        const struct sl_verbs_tx_grant *grant = &ep->tx_grants[i];
+    for (unsigned i = 0; i < SL_MP_TX_CTS_MAX && conn->early_count > 0; i++) {
+        const struct sl_mp_tx_cts *cts = &conn->tx_cts[i];
 
-        if (grant->used && grant->msg == NULL && grant->number == number)
-            return sl_verbs_grant_fits(grant, tag, len) ? grant : NULL;
+        if (cts->used && cts->msg == NULL && cts->number == number)
+            return sl_mp_cts_fits(cts, tag, len) ? cts : NULL;
     }
     return NULL;
 }
 
-static int send_long(struct sl_verbs_ep *ep, const struct sl_buf *buf, uint64_t tag,
+static int send_long(struct sl_mp_conn *conn, const struct sl_buf *buf, uint64_t tag,
                      struct sl_req *req)
 {
-    uint32_t number = ep->tx_next;
-    struct sl_verbs_tx_msg *msg = sl_verbs_tx_at(ep, number);
-    const struct sl_verbs_tx_grant *early = early_grant(ep, number, tag, buf->len);
+    uint32_t number = conn->tx_next;
+    struct sl_mp_tx_msg *msg = sl_mp_tx_at(conn, number);
+    const struct sl_mp_tx_cts *early = early_cts(conn, number, tag, buf->len);
 
-    /* Whoever granted more than the message has learns its length beside the bytes: nobody waits
-     * for it. */
+    /* After a CTS for more than the message has, its receiver learns the length by an RTS beside the
+     * bytes: nobody waits for it. */
     if (early == NULL || early->total != buf->len) {
-        struct sl_verbs_tx_frame *frame =
-            ep->credits == 0 ? NULL : sl_verbs_frame_new(ep, SL_VERBS_RTS, number);
+        struct sl_mp_tx_frame *frame =
+            conn->credits == 0 ? NULL : sl_mp_frame_new(conn, SL_MP_RTS, number);
 
         if (frame == NULL)
             return -EAGAIN;
         if (early == NULL)
-            forget_grants(ep, number);
+            forget_cts(conn, number);
         header_of(frame)->tag = tag;
         header_of(frame)->value = buf->len;
-        ep->credits--;
-        sl_verbs_frame_post(ep, frame);
+        conn->credits--;
+        sl_mp_frame_post(conn, frame);
     }
-    *msg = (struct sl_verbs_tx_msg){
+    *msg = (struct sl_mp_tx_msg){
         .addr = buf->addr, .len = buf->len, .tag = tag, .req = req, .number = number};
-    msg->mr = sl_verbs_mr_find(ep->iface, buf->mr, buf->addr, buf->len);
-    ep->tx_next++;
-    if (ep->early_count != 0)
-        sl_verbs_tx_bind_grants(ep, msg);
+    msg->mr = sl_mp_region_find(conn->iface, buf->mr, buf->addr, buf->len);
+    conn->tx_next++;
+    if (conn->early_count != 0)
+        sl_mp_tx_bind_cts(conn, msg);
     return 0;
 }
 
 /* A short message that the NIC is to write all the same: out of GPU memory, or into it. */
-static bool is_written(struct sl_verbs_ep *ep, const struct sl_buf *buf,
+static bool is_written(struct sl_mp_conn *conn, const struct sl_buf *buf,
                        const struct sl_mem_region *gpu, uint64_t tag)
 {
-    if (SL_LIKELY(gpu == NULL && ep->early_gpu_count == 0) || buf->len == 0)
+    if (SL_LIKELY(gpu == NULL && conn->early_gpu_count == 0) || buf->len == 0)
         return false;
-    const struct sl_verbs_tx_grant *early = early_grant(ep, ep->tx_next, tag, buf->len);
+    const struct sl_mp_tx_cts *early = early_cts(conn, conn->tx_next, tag, buf->len);
 
     return gpu != NULL || (early != NULL && early->is_gpu);
 }
 
-int sl_verbs_send(struct sl_ep *base, const struct sl_buf *buf, uint64_t tag, struct sl_req *req)
+int sl_mp_send(struct sl_ep *base, const struct sl_buf *buf, uint64_t tag, struct sl_req *req)
 {
-    struct sl_verbs_ep *ep = sl_verbs_ep_of(base);
-    const struct sl_mem_region *gpu = sl_verbs_gpu_region(ep->iface, buf->mr, buf->addr, buf->len);
+    struct sl_mp_conn *conn = sl_mp_conn_of(base);
+    const struct sl_mem_region *gpu = sl_mp_gpu_region(conn->iface, buf->mr, buf->addr, buf->len);
 
-    if (SL_UNLIKELY(ep->state != SL_VERBS_EP_UP))
-        return sl_verbs_not_up(ep);
-    if (ep->tx_next - ep->tx_oldest >= SL_VERBS_TX_QUEUE)
+    if (SL_UNLIKELY(conn->state != SL_MP_CONN_UP))
+        return sl_mp_not_up(conn);
+    if (conn->tx_next - conn->tx_oldest >= SL_MP_TX_QUEUE)
         return -EAGAIN;
-    if (SL_UNLIKELY(gpu != NULL && sl_verbs_gpu_check(gpu) != 0))
+    if (SL_UNLIKELY(gpu != NULL && sl_mp_gpu_check(gpu) != 0))
         return -EINVAL;
     req->status = SL_PENDING;
-    return buf->len <= ep->eager_bytes && !is_written(ep, buf, gpu, tag)
-               ? send_eager(ep, buf, tag, req)
-               : send_long(ep, buf, tag, req);
+    return buf->len <= conn->eager_bytes && !is_written(conn, buf, gpu, tag)
+               ? send_eager(conn, buf, tag, req)
+               : send_long(conn, buf, tag, req);
 }
 
-static void on_drop(struct sl_verbs_ep *ep, uint32_t number)
+static void on_drop(struct sl_mp_conn *conn, uint32_t number)
 {
-    struct sl_verbs_tx_msg *msg = sl_verbs_tx_at(ep, number);
+    struct sl_mp_tx_msg *msg = sl_mp_tx_at(conn, number);
     struct sl_req *req = msg->req;
 
     if (req == NULL || msg->number != number)
         return;
-    /* Who granted memory for it takes it; its bytes may be on their way out of the caller's
+    /* A receiver that sent a CTS takes it; its bytes may be on their way out of the caller's
      * memory. */
-    if (msg->granted != 0) {
-        sl_verbs_ep_fail(ep, -EPROTO, "%s drops message %u, for which it granted memory",
-                         sl_ep_peer_name(&ep->base), number);
+    if (msg->covered != 0) {
+        sl_mp_conn_fail(conn, -EPROTO, "%s drops message %u, for which it granted memory",
+                        sl_ep_peer_name(&conn->base), number);
         return;
     }
     msg->req = NULL;
-    tx_advance(ep);
+    tx_advance(conn);
     req->len = msg->len;
     sl_req_end(req, 0);
 }
 
 /* ---- receiving ---- */
 
-static bool is_posted(const struct sl_verbs_ep *ep, uint32_t number)
+static bool is_posted(const struct sl_mp_conn *conn, uint32_t number)
 {
-    return number - ep->rx_oldest < ep->rx_next - ep->rx_oldest;
+    return number - conn->rx_oldest < conn->rx_next - conn->rx_oldest;
 }
 
-/* Memory that was granted is no longer the peer's. It has not written: the tags or lengths differ,
+/* Memory of its CTS is no longer the peer's. It has not written: the tags or lengths differ,
  * or the message came in a frame. */
-static void take_grants_back(struct sl_verbs_ep *ep, uint32_t number)
+static void take_grants_back(struct sl_mp_conn *conn, uint32_t number)
 {
-    for (unsigned i = 0; i < SL_VERBS_GRANTS; i++)
-        if (ep->rx_grants[i].used && ep->rx_grants[i].number == number) {
-            ep->unannounced -= !ep->rx_grants[i].announced;
-            ep->rx_grants[i].used = false;
+    for (unsigned i = 0; i < SL_MP_RX_CTS_MAX; i++)
+        if (conn->rx_cts[i].used && conn->rx_cts[i].number == number) {
+            conn->unannounced -= !conn->rx_cts[i].announced;
+            conn->rx_cts[i].used = false;
         }
 }
 
-/* A message whose bytes were written into a grant that left before the sender asked may be over
+/* A message whose bytes were written by a CTS that left before the sender asked may be over
  * when the sender's RTS comes: that travels by another path. */
-static bool is_over(struct sl_verbs_ep *ep, uint32_t number)
+static bool is_over(struct sl_mp_conn *conn, uint32_t number)
 {
-    return ep->rx_oldest - number - 1 < SL_VERBS_RX_QUEUE ||
-           (is_posted(ep, number) && sl_verbs_rx_at(ep, number)->over);
+    return conn->rx_oldest - number - 1 < SL_MP_RX_QUEUE ||
+           (is_posted(conn, number) && sl_mp_rx_at(conn, number)->over);
 }
 
-void sl_verbs_rx_end(struct sl_verbs_ep *ep, uint32_t number, int status)
+void sl_mp_rx_end(struct sl_mp_conn *conn, uint32_t number, int status)
 {
-    struct sl_verbs_rx_msg *msg = sl_verbs_rx_at(ep, number);
+    struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, number);
     struct sl_req *req = msg->req;
     uint64_t len = msg->len, tag = msg->tag;
 
-    if (msg->granted_count != 0)
-        take_grants_back(ep, number);
-    *msg = (struct sl_verbs_rx_msg){.over = true};
-    while (ep->rx_oldest != ep->rx_next && sl_verbs_rx_at(ep, ep->rx_oldest)->over)
-        sl_verbs_rx_at(ep, ep->rx_oldest++)->over = false;
+    if (msg->cts_count != 0)
+        take_grants_back(conn, number);
+    *msg = (struct sl_mp_rx_msg){.over = true};
+    while (conn->rx_oldest != conn->rx_next && sl_mp_rx_at(conn, conn->rx_oldest)->over)
+        sl_mp_rx_at(conn, conn->rx_oldest++)->over = false;
     req->len = len;
     req->tag = tag;
     sl_req_end(req, status);
 }
 
-static void end_later(struct sl_verbs_ep *ep, uint32_t number, int status)
+static void end_later(struct sl_mp_conn *conn, uint32_t number, int status)
 {
-    sl_verbs_rx_at(ep, number)->status = status;
-    ep->late[ep->late_count++] = number;
-    sl_verbs_ep_activate(ep);
+    sl_mp_rx_at(conn, number)->status = status;
+    conn->late[conn->late_count++] = number;
+    sl_mp_conn_activate(conn);
 }
 
-static int match(const struct sl_verbs_ep *ep, uint32_t number, const struct sl_sink *sink,
+static int match(const struct sl_mp_conn *conn, uint32_t number, const struct sl_sink *sink,
                  uint64_t tag, uint64_t len)
 {
     if (tag != sink->tag)
         return sl_fail(-EPROTO, "message %u of %s has tag 0x%llx, expected 0x%llx", number,
-                       sl_ep_peer_name(&ep->base), (unsigned long long)tag,
+                       sl_ep_peer_name(&conn->base), (unsigned long long)tag,
                        (unsigned long long)sink->tag);
     if (!sl_sink_takes(sink, len))
         return sl_fail(-EMSGSIZE, "message %u of %s has %llu bytes, expected %zu", number,
-                       sl_ep_peer_name(&ep->base), (unsigned long long)len, sink->len);
+                       sl_ep_peer_name(&conn->base), (unsigned long long)len, sink->len);
     return 0;
 }
 
-static void hand_over(struct sl_verbs_ep *ep, const struct sl_sink *sink, const uint8_t *bytes,
+static void hand_over(struct sl_mp_conn *conn, const struct sl_sink *sink, const uint8_t *bytes,
                       uint64_t len)
 {
     if (len == 0)
         return;
-    ep->iface->base.traffic += len;
+    conn->iface->base.traffic += len;
     if (sink->consume != NULL)
         sink->consume(sink, bytes, 0, len);
     else
@@ -279,393 +279,392 @@ static void hand_over(struct sl_verbs_ep *ep, const struct sl_sink *sink, const 
 }
 
 /* The bytes of a frame that waited are not needed any more. */
-static void release(struct sl_verbs_ep *ep, struct sl_verbs_rx_msg *msg)
+static void release(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg)
 {
     if (msg->copy == NULL)
-        sl_verbs_slot_put(&ep->iface->rails[msg->rail], msg->slot);
+        sl_verbs_slot_put(&conn->iface->rails[msg->rail], msg->slot);
     else
-        ep->copies_used &= ~(1u << ((size_t)(msg->copy - ep->copies) / ep->iface->slot_bytes));
+        conn->copies_used &=
+            ~(1u << ((size_t)(msg->copy - conn->copies) / conn->iface->slot_bytes));
     msg->copy = NULL;
     msg->has_frame = false;
-    ep->held--;
+    conn->held--;
 }
 
-static const uint8_t *waiting_bytes(const struct sl_verbs_ep *ep, const struct sl_verbs_rx_msg *msg)
+static const uint8_t *waiting_bytes(const struct sl_mp_conn *conn, const struct sl_mp_rx_msg *msg)
 {
-    return msg->copy != NULL ? msg->copy
-                             : sl_verbs_slot_bytes(&ep->iface->rails[msg->rail], msg->slot) +
-                                   SL_VERBS_FRAME_BYTES;
+    return msg->copy != NULL
+               ? msg->copy
+               : sl_verbs_slot_bytes(&conn->iface->rails[msg->rail], msg->slot) + SL_MP_FRAME_BYTES;
 }
 
 /* A frame's bytes go into GPU memory by other means than ours; the frame waits while these are
  * busy. */
-static bool needs_copy(const struct sl_verbs_rx_msg *msg)
+static bool needs_copy(const struct sl_mp_rx_msg *msg)
 {
     return SL_UNLIKELY(msg->mr != NULL && msg->mr->is_gpu) && msg->len != 0;
 }
 
-static bool copy_waiting(struct sl_verbs_ep *ep, uint32_t number)
+static bool copy_waiting(struct sl_mp_conn *conn, uint32_t number)
 {
-    struct sl_verbs_rx_msg *msg = sl_verbs_rx_at(ep, number);
-    int err = sl_verbs_gpu_copy(ep, number, waiting_bytes(ep, msg), msg->len);
+    struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, number);
+    int err = sl_mp_gpu_copy(conn, number, waiting_bytes(conn, msg), msg->len);
 
     if (err == -EAGAIN) {
-        ep->gpu_waits++;
-        sl_verbs_ep_activate(ep);
+        conn->gpu_waits++;
+        sl_mp_conn_activate(conn);
         return false;
     }
-    ep->iface->base.traffic += msg->len;
-    release(ep, msg);
-    owe_credit(ep);
+    conn->iface->base.traffic += msg->len;
+    release(conn, msg);
+    owe_credit(conn);
     if (err != 0)
-        end_later(ep, number, err);
+        end_later(conn, number, err);
     return true;
 }
 
 /* The frame of a message that came before its receive. Its end, when it is one for done(). */
-static int take_waiting(struct sl_verbs_ep *ep, uint32_t number)
+static int take_waiting(struct sl_mp_conn *conn, uint32_t number)
 {
-    struct sl_verbs_rx_msg *msg = sl_verbs_rx_at(ep, number);
-    int err = match(ep, number, msg->sink, msg->tag, msg->len);
+    struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, number);
+    int err = match(conn, number, msg->sink, msg->tag, msg->len);
 
     if (err == 0 && needs_copy(msg)) {
-        copy_waiting(ep, number);
+        copy_waiting(conn, number);
         return 0;
     }
     if (err == 0)
-        hand_over(ep, msg->sink, waiting_bytes(ep, msg), msg->len);
-    release(ep, msg);
-    owe_credit(ep);
+        hand_over(conn, msg->sink, waiting_bytes(conn, msg), msg->len);
+    release(conn, msg);
+    owe_credit(conn);
     if (err != 0) {
-        end_later(ep, number, err);
+        end_later(conn, number, err);
         return 0;
     }
     msg->req->len = msg->len;
     msg->req->tag = msg->tag;
     msg->req->status = 0;
-    *msg = (struct sl_verbs_rx_msg){.over = true};
-    while (ep->rx_oldest != ep->rx_next && sl_verbs_rx_at(ep, ep->rx_oldest)->over)
-        sl_verbs_rx_at(ep, ep->rx_oldest++)->over = false;
+    *msg = (struct sl_mp_rx_msg){.over = true};
+    while (conn->rx_oldest != conn->rx_next && sl_mp_rx_at(conn, conn->rx_oldest)->over)
+        sl_mp_rx_at(conn, conn->rx_oldest++)->over = false;
     return 1;
 }
 
-static void drop(struct sl_verbs_ep *ep, uint32_t number)
+static void drop(struct sl_mp_conn *conn, uint32_t number)
 {
-    ep->drops[ep->drop_count++] = number;
-    sl_verbs_ep_activate(ep);
+    conn->drops[conn->drop_count++] = number;
+    sl_mp_conn_activate(conn);
 }
 
-int sl_verbs_recv(struct sl_ep *base, const struct sl_sink *sink, struct sl_req *req)
+int sl_mp_recv(struct sl_ep *base, const struct sl_sink *sink, struct sl_req *req)
 {
-    struct sl_verbs_ep *ep = sl_verbs_ep_of(base);
-    uint32_t number = ep->rx_next;
-    struct sl_verbs_rx_msg *msg = sl_verbs_rx_at(ep, number);
+    struct sl_mp_conn *conn = sl_mp_conn_of(base);
+    uint32_t number = conn->rx_next;
+    struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, number);
 
-    if (SL_UNLIKELY(ep->state != SL_VERBS_EP_UP))
-        return sl_verbs_not_up(ep);
-    if (number - ep->rx_oldest >= SL_VERBS_TX_QUEUE)
+    if (SL_UNLIKELY(conn->state != SL_MP_CONN_UP))
+        return sl_mp_not_up(conn);
+    if (number - conn->rx_oldest >= SL_MP_TX_QUEUE)
         return -EAGAIN;
-    const struct sl_mem_region *gpu =
-        sl_verbs_gpu_region(ep->iface, sink->mr, sink->dst, sink->len);
+    const struct sl_mem_region *gpu = sl_mp_gpu_region(conn->iface, sink->mr, sink->dst, sink->len);
 
-    if (SL_UNLIKELY(gpu != NULL && sl_verbs_gpu_check(gpu) != 0))
+    if (SL_UNLIKELY(gpu != NULL && sl_mp_gpu_check(gpu) != 0))
         return -EINVAL;
     if (SL_UNLIKELY(gpu != NULL && sink->consume != NULL))
         return sl_fail(-EINVAL, "nothing here can read the GPU memory at %p to hand it over",
                        sink->dst);
-    ep->rx_next++;
+    conn->rx_next++;
     req->status = SL_PENDING;
     msg->sink = sink;
     msg->req = req;
     if (SL_UNLIKELY(gpu != NULL && sink->len != 0))
         msg->mr = gpu->handle;
     if (msg->has_frame)
-        return take_waiting(ep, number);
-    if (sink->len > ep->eager_bytes && sink->dst != NULL && gpu == NULL)
-        msg->mr = sl_verbs_mr_find(ep->iface, sink->mr, sink->dst, sink->len);
+        return take_waiting(conn, number);
+    if (sink->len > conn->eager_bytes && sink->dst != NULL && gpu == NULL)
+        msg->mr = sl_mp_region_find(conn->iface, sink->mr, sink->dst, sink->len);
     if (msg->has_rts) {
-        int err = match(ep, number, sink, msg->tag, msg->len);
+        int err = match(conn, number, sink, msg->tag, msg->len);
 
         if (err != 0) {
-            drop(ep, number);
-            end_later(ep, number, err);
+            drop(conn, number);
+            end_later(conn, number, err);
             return 0;
         }
     }
     if (msg->has_rts || msg->mr != NULL)
-        sl_verbs_grant_more(ep, number);
+        sl_mp_cts_more(conn, number);
     return 0;
 }
 
 /* ---- frames that arrive ---- */
 
-static const uint8_t *frame_bytes(const struct sl_verbs_path *path, uint32_t slot)
+static const uint8_t *frame_bytes(const struct sl_mp_path *path, uint32_t slot)
 {
-    return path->rail == NULL ? sl_verbs_tcp_frame(path->ep)
+    return path->rail == NULL ? sl_mp_fallback_frame(path->conn)
                               : sl_verbs_slot_bytes(path->rail, slot);
 }
 
 /* A place for the bytes of a frame. NULL: all credits of the peer are used up, and it sent one
  * more. */
-static uint8_t *copy_take(struct sl_verbs_ep *ep)
+static uint8_t *copy_take(struct sl_mp_conn *conn)
 {
-    unsigned i = (unsigned)__builtin_ctz(~ep->copies_used | 1u << 31);
+    unsigned i = (unsigned)__builtin_ctz(~conn->copies_used | 1u << 31);
 
-    if (i >= SL_VERBS_CREDITS)
+    if (i >= SL_MP_CREDITS)
         return NULL;
-    ep->copies_used |= 1u << i;
-    return ep->copies + (size_t)i * ep->iface->slot_bytes;
+    conn->copies_used |= 1u << i;
+    return conn->copies + (size_t)i * conn->iface->slot_bytes;
 }
 
 /* Keeps a frame until its receive is posted: in its buffer, which its sender has a credit less for.
  * But not the last ones, which many connections share: the frame that all others wait for may need
  * one. */
-static void hold(struct sl_verbs_path *path, struct sl_verbs_rx_msg *msg, uint32_t slot)
+static void hold(struct sl_mp_path *path, struct sl_mp_rx_msg *msg, uint32_t slot)
 {
-    struct sl_verbs_ep *ep = path->ep;
+    struct sl_mp_conn *conn = path->conn;
 
     if (path->rail == NULL || sl_verbs_few_receives(path)) {
-        msg->copy = copy_take(ep);
+        msg->copy = copy_take(conn);
         if (msg->copy == NULL) {
-            sl_verbs_ep_fail(ep, -EPROTO, "%s sends more than the %d frames that there is room for",
-                             sl_ep_peer_name(&ep->base), SL_VERBS_CREDITS);
+            sl_mp_conn_fail(conn, -EPROTO,
+                            "%s sends more than the %d frames that there is room for",
+                            sl_ep_peer_name(&conn->base), SL_MP_CREDITS);
             sl_verbs_slot_put(path->rail, slot);
             return;
         }
-        memcpy(msg->copy, frame_bytes(path, slot) + SL_VERBS_FRAME_BYTES, msg->len);
+        memcpy(msg->copy, frame_bytes(path, slot) + SL_MP_FRAME_BYTES, msg->len);
         sl_verbs_slot_put(path->rail, slot);
     } else {
         msg->slot = slot;
         msg->rail = (uint8_t)path->rail->idx;
     }
     msg->has_frame = true;
-    ep->held++;
+    conn->held++;
 }
 
-static void on_eager(struct sl_verbs_path *path, const struct sl_verbs_frame *frame, uint32_t slot)
+static void on_eager(struct sl_mp_path *path, const struct sl_mp_frame *frame, uint32_t slot)
 {
-    struct sl_verbs_ep *ep = path->ep;
-    struct sl_verbs_rx_msg *msg = sl_verbs_rx_at(ep, frame->number);
+    struct sl_mp_conn *conn = path->conn;
+    struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, frame->number);
     int err;
 
     msg->came = true;
     msg->tag = frame->tag;
     msg->len = frame->len;
-    if (!is_posted(ep, frame->number)) {
+    if (!is_posted(conn, frame->number)) {
         hold(path, msg, slot);
         return;
     }
-    err = match(ep, frame->number, msg->sink, frame->tag, frame->len);
+    err = match(conn, frame->number, msg->sink, frame->tag, frame->len);
     if (err == 0 && needs_copy(msg)) {
         hold(path, msg, slot);
         if (msg->has_frame)
-            copy_waiting(ep, frame->number);
+            copy_waiting(conn, frame->number);
         return;
     }
     if (err == 0)
-        hand_over(ep, msg->sink, frame_bytes(path, slot) + SL_VERBS_FRAME_BYTES, frame->len);
+        hand_over(conn, msg->sink, frame_bytes(path, slot) + SL_MP_FRAME_BYTES, frame->len);
     sl_verbs_slot_put(path->rail, slot);
-    owe_credit(ep);
-    sl_verbs_rx_end(ep, frame->number, err);
+    owe_credit(conn);
+    sl_mp_rx_end(conn, frame->number, err);
 }
 
-static void on_rts(struct sl_verbs_ep *ep, const struct sl_verbs_frame *frame)
+static void on_rts(struct sl_mp_conn *conn, const struct sl_mp_frame *frame)
 {
-    struct sl_verbs_rx_msg *msg = sl_verbs_rx_at(ep, frame->number);
+    struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, frame->number);
     int err;
 
-    owe_credit(ep);
-    if (is_over(ep, frame->number))
+    owe_credit(conn);
+    if (is_over(conn, frame->number))
         return;
     msg->has_rts = true;
     msg->tag = frame->tag;
     msg->len = frame->value;
-    if (!is_posted(ep, frame->number))
+    if (!is_posted(conn, frame->number))
         return;
-    err = match(ep, frame->number, msg->sink, frame->tag, frame->value);
+    err = match(conn, frame->number, msg->sink, frame->tag, frame->value);
     if (err == 0) {
-        if (msg->granted > msg->len)
-            sl_verbs_grants_trim(ep, frame->number);
+        if (msg->covered > msg->len)
+            sl_mp_cts_trim(conn, frame->number);
         else
-            sl_verbs_grant_more(ep, frame->number);
+            sl_mp_cts_more(conn, frame->number);
         return;
     }
-    drop(ep, frame->number);
-    sl_verbs_rx_end(ep, frame->number, err);
+    drop(conn, frame->number);
+    sl_mp_rx_end(conn, frame->number, err);
 }
 
 /* Is there a message of that number that may come now, in a frame or by an RTS? */
-static bool may_come(struct sl_verbs_ep *ep, uint32_t number)
+static bool may_come(struct sl_mp_conn *conn, uint32_t number)
 {
-    const struct sl_verbs_rx_msg *msg = sl_verbs_rx_at(ep, number);
+    const struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, number);
 
-    return number - ep->rx_oldest < SL_VERBS_RX_QUEUE && !is_over(ep, number) && !msg->came &&
+    return number - conn->rx_oldest < SL_MP_RX_QUEUE && !is_over(conn, number) && !msg->came &&
            !msg->has_rts;
 }
 
 /* What the peer may say at this point; anything else is a defect of it, or of us. */
-static int check_order(struct sl_verbs_ep *ep, const struct sl_verbs_frame *frame)
+static int check_order(struct sl_mp_conn *conn, const struct sl_mp_frame *frame)
 {
-    if (frame->fseq != ep->fseq_in)
+    if (frame->fseq != conn->fseq_in)
         return sl_fail(-EPROTO, "frame %u of %s came when %u was due", frame->fseq,
-                       sl_ep_peer_name(&ep->base), ep->fseq_in);
-    if (ep->credits + frame->credits > SL_VERBS_CREDITS)
-        return sl_fail(-EPROTO, "%s gives back %u credits of %u", sl_ep_peer_name(&ep->base),
-                       frame->credits, SL_VERBS_CREDITS - ep->credits);
-    if (frame->kind == SL_VERBS_RTS && is_over(ep, frame->number))
+                       sl_ep_peer_name(&conn->base), conn->fseq_in);
+    if (conn->credits + frame->credits > SL_MP_CREDITS)
+        return sl_fail(-EPROTO, "%s gives back %u credits of %u", sl_ep_peer_name(&conn->base),
+                       frame->credits, SL_MP_CREDITS - conn->credits);
+    if (frame->kind == SL_MP_RTS && is_over(conn, frame->number))
         return 0;
-    if ((frame->kind == SL_VERBS_EAGER || frame->kind == SL_VERBS_RTS) &&
-        !may_come(ep, frame->number))
+    if ((frame->kind == SL_MP_EAGER || frame->kind == SL_MP_RTS) && !may_come(conn, frame->number))
         return sl_fail(-EPROTO, "message %u of %s comes twice, or too far ahead of %u",
-                       frame->number, sl_ep_peer_name(&ep->base), ep->rx_oldest);
+                       frame->number, sl_ep_peer_name(&conn->base), conn->rx_oldest);
     return 0;
 }
 
-void sl_verbs_on_frame(struct sl_verbs_path *path, uint32_t slot, uint32_t got)
+void sl_mp_on_frame(struct sl_mp_path *path, uint32_t slot, uint32_t got)
 {
-    struct sl_verbs_ep *ep = path->ep;
+    struct sl_mp_conn *conn = path->conn;
     const uint8_t *bytes = frame_bytes(path, slot);
-    struct sl_verbs_grant grant;
-    struct sl_verbs_frame frame;
-    int err = sl_verbs_frame_read(bytes, got, &frame);
+    struct sl_mp_cts cts;
+    struct sl_mp_frame frame;
+    int err = sl_mp_frame_read(bytes, got, &frame);
 
-    if (err == 0 && frame.kind == SL_VERBS_PING) {
+    if (err == 0 && frame.kind == SL_MP_PING) {
         sl_verbs_slot_put(path->rail, slot);
-        sl_verbs_path_pinged(path);
+        sl_mp_path_pinged(path);
         return;
     }
-    if (err == 0 && frame.kind == SL_VERBS_RECORD) {
-        sl_verbs_record_take(ep, bytes + SL_VERBS_FRAME_BYTES, frame.len);
+    if (err == 0 && frame.kind == SL_MP_CONTROL) {
+        sl_mp_control_take(conn, bytes + SL_MP_FRAME_BYTES, frame.len);
         sl_verbs_slot_put(path->rail, slot);
         return;
     }
     if (err == 0)
-        err = check_order(ep, &frame);
-    if (err == 0 && frame.kind == SL_VERBS_GRANT)
-        err = sl_verbs_grant_read(&frame, bytes + SL_VERBS_FRAME_BYTES, &grant);
-    if (SL_UNLIKELY(err != 0 || ep->state == SL_VERBS_EP_DOWN)) {
+        err = check_order(conn, &frame);
+    if (err == 0 && frame.kind == SL_MP_CTS)
+        err = sl_mp_cts_read(&frame, bytes + SL_MP_FRAME_BYTES, &cts);
+    if (SL_UNLIKELY(err != 0 || conn->state == SL_MP_CONN_DOWN)) {
         sl_verbs_slot_put(path->rail, slot);
         if (err != 0)
-            sl_verbs_ep_fail(ep, err, "%s", sluice_last_error());
+            sl_mp_conn_fail(conn, err, "%s", sluice_last_error());
         return;
     }
-    ep->fseq_in++;
-    ep->credits += frame.credits;
-    if (frame.kind == SL_VERBS_EAGER) {
+    conn->fseq_in++;
+    conn->credits += frame.credits;
+    if (frame.kind == SL_MP_EAGER) {
         on_eager(path, &frame, slot);
         return;
     }
     sl_verbs_slot_put(path->rail, slot);
-    switch ((enum sl_verbs_frame_kind)frame.kind) {
-    case SL_VERBS_RTS: on_rts(ep, &frame); break;
-    case SL_VERBS_GRANT: sl_verbs_on_grant(ep, &frame, &grant); break;
-    case SL_VERBS_DROP: on_drop(ep, frame.number); break;
-    case SL_VERBS_CREDIT:
-    case SL_VERBS_EAGER:
-    case SL_VERBS_PING:
-    case SL_VERBS_RECORD: break;
+    switch ((enum sl_mp_frame_kind)frame.kind) {
+    case SL_MP_RTS: on_rts(conn, &frame); break;
+    case SL_MP_CTS: sl_mp_on_cts(conn, &frame, &cts); break;
+    case SL_MP_DROP: on_drop(conn, frame.number); break;
+    case SL_MP_CREDIT:
+    case SL_MP_EAGER:
+    case SL_MP_PING:
+    case SL_MP_CONTROL: break;
     }
 }
 
 /* ---- what had to wait ---- */
 
-static int push_repeated(struct sl_verbs_ep *ep)
+static int push_repeated(struct sl_mp_conn *conn)
 {
     int count = 0;
 
-    while (!sl_list_empty(&ep->repeat) && ep->frame_path != NULL && !ep->frame_path->failing &&
-           sl_verbs_path_has_room(ep->frame_path)) {
-        struct sl_node *node = sl_list_pop_front(&ep->repeat);
+    while (!sl_list_empty(&conn->repeat) && conn->frame_path != NULL &&
+           !conn->frame_path->failing && sl_mp_path_has_room(conn->frame_path)) {
+        struct sl_node *node = sl_list_pop_front(&conn->repeat);
 
-        sl_verbs_path_post_frame(ep->frame_path,
-                                 sl_container_of(node, struct sl_verbs_tx_frame, link));
+        sl_mp_path_post_frame(conn->frame_path, sl_container_of(node, struct sl_mp_tx_frame, link));
         count++;
     }
     return count;
 }
 
-static int push_drops(struct sl_verbs_ep *ep)
+static int push_drops(struct sl_mp_conn *conn)
 {
     int count = 0;
 
-    while (ep->drop_count > 0) {
-        struct sl_verbs_tx_frame *frame =
-            sl_verbs_frame_new(ep, SL_VERBS_DROP, ep->drops[ep->drop_count - 1]);
+    while (conn->drop_count > 0) {
+        struct sl_mp_tx_frame *frame =
+            sl_mp_frame_new(conn, SL_MP_DROP, conn->drops[conn->drop_count - 1]);
 
         if (frame == NULL)
             break;
-        ep->drop_count--;
-        sl_verbs_frame_post(ep, frame);
+        conn->drop_count--;
+        sl_mp_frame_post(conn, frame);
         count++;
     }
     return count;
 }
 
 /* Frames that found the way into their GPU's memory busy. */
-static int push_gpu(struct sl_verbs_ep *ep)
+static int push_gpu(struct sl_mp_conn *conn)
 {
-    unsigned waits = ep->gpu_waits;
+    unsigned waits = conn->gpu_waits;
     int count = 0;
 
-    ep->gpu_waits = 0;
-    for (uint32_t number = ep->rx_oldest; number != ep->rx_next && waits > 0; number++) {
-        const struct sl_verbs_rx_msg *msg = sl_verbs_rx_at(ep, number);
+    conn->gpu_waits = 0;
+    for (uint32_t number = conn->rx_oldest; number != conn->rx_next && waits > 0; number++) {
+        const struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, number);
 
         if (msg->req == NULL || !msg->has_frame)
             continue;
         waits--;
-        count += copy_waiting(ep, number);
+        count += copy_waiting(conn, number);
     }
     return count;
 }
 
-static int push_late(struct sl_verbs_ep *ep)
+static int push_late(struct sl_mp_conn *conn)
 {
     int count = 0;
 
-    while (ep->late_count > 0) {
-        uint32_t number = ep->late[--ep->late_count];
+    while (conn->late_count > 0) {
+        uint32_t number = conn->late[--conn->late_count];
 
-        sl_verbs_rx_end(ep, number, sl_verbs_rx_at(ep, number)->status);
+        sl_mp_rx_end(conn, number, sl_mp_rx_at(conn, number)->status);
         count++;
     }
     return count;
 }
 
-int sl_verbs_ep_push(struct sl_verbs_ep *ep)
+int sl_mp_conn_push(struct sl_mp_conn *conn)
 {
-    int count = push_repeated(ep) + push_late(ep);
+    int count = push_repeated(conn) + push_late(conn);
 
-    if (SL_UNLIKELY(ep->gpu_waits != 0))
-        count += push_gpu(ep);
-    sl_verbs_grants_announce(ep);
-    count += push_drops(ep);
-    if (ep->wants_staging) {
-        ep->wants_staging = false;
-        for (uint32_t number = ep->rx_oldest; number != ep->rx_next; number++)
-            if (sl_verbs_rx_at(ep, number)->has_rts || sl_verbs_rx_at(ep, number)->mr != NULL)
-                sl_verbs_grant_more(ep, number);
+    if (SL_UNLIKELY(conn->gpu_waits != 0))
+        count += push_gpu(conn);
+    sl_mp_cts_announce(conn);
+    count += push_drops(conn);
+    if (conn->wants_staging) {
+        conn->wants_staging = false;
+        for (uint32_t number = conn->rx_oldest; number != conn->rx_next; number++)
+            if (sl_mp_rx_at(conn, number)->has_rts || sl_mp_rx_at(conn, number)->mr != NULL)
+                sl_mp_cts_more(conn, number);
     }
-    if (ep->credits_owed >= CREDITS_DUE) {
-        struct sl_verbs_tx_frame *frame = sl_verbs_frame_new(ep, SL_VERBS_CREDIT, 0);
+    if (conn->credits_owed >= CREDITS_DUE) {
+        struct sl_mp_tx_frame *frame = sl_mp_frame_new(conn, SL_MP_CREDIT, 0);
 
         if (frame != NULL)
-            sl_verbs_frame_post(ep, frame);
+            sl_mp_frame_post(conn, frame);
     }
-    return count + sl_verbs_deal(ep);
+    return count + sl_mp_deal(conn);
 }
 
-void sl_verbs_cancel(struct sl_verbs_ep *ep, int status)
+void sl_mp_cancel(struct sl_mp_conn *conn, int status)
 {
     struct sl_node *node;
 
-    while ((node = sl_list_pop_front(&ep->repeat)) != NULL)
-        sl_verbs_frame_free(ep->iface, sl_container_of(node, struct sl_verbs_tx_frame, link));
-    ep->late_count = ep->drop_count = 0;
-    sl_verbs_gpu_forget(ep); /* memory that is the user's again is written to by nobody */
-    sl_verbs_write_cancel(ep);
-    for (; ep->tx_oldest != ep->tx_next; ep->tx_oldest++) {
-        struct sl_verbs_tx_msg *msg = sl_verbs_tx_at(ep, ep->tx_oldest);
+    while ((node = sl_list_pop_front(&conn->repeat)) != NULL)
+        sl_mp_frame_free(conn->iface, sl_container_of(node, struct sl_mp_tx_frame, link));
+    conn->late_count = conn->drop_count = 0;
+    sl_mp_gpu_forget(conn); /* memory that is the user's again is written to by nobody */
+    sl_mp_write_cancel(conn);
+    for (; conn->tx_oldest != conn->tx_next; conn->tx_oldest++) {
+        struct sl_mp_tx_msg *msg = sl_mp_tx_at(conn, conn->tx_oldest);
         struct sl_req *req = msg->req;
 
         msg->req = NULL;
@@ -673,14 +672,14 @@ void sl_verbs_cancel(struct sl_verbs_ep *ep, int status)
             sl_req_end(req, status);
     }
     /* Frames that came for receives that never will be: their buffers go back. */
-    for (uint32_t i = 0; i < SL_VERBS_RX_QUEUE; i++)
-        if (ep->rx[i].has_frame)
-            release(ep, &ep->rx[i]);
-    for (; ep->rx_oldest != ep->rx_next; ep->rx_oldest++) {
-        struct sl_verbs_rx_msg *msg = sl_verbs_rx_at(ep, ep->rx_oldest);
+    for (uint32_t i = 0; i < SL_MP_RX_QUEUE; i++)
+        if (conn->rx[i].has_frame)
+            release(conn, &conn->rx[i]);
+    for (; conn->rx_oldest != conn->rx_next; conn->rx_oldest++) {
+        struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, conn->rx_oldest);
         struct sl_req *req = msg->req;
 
-        *msg = (struct sl_verbs_rx_msg){0};
+        *msg = (struct sl_mp_rx_msg){0};
         if (req != NULL)
             sl_req_end(req, status);
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages: sends, receives, the frames between them, and the grants of long ones. */
+/* Messages: sends, receives, the frames between them, and the CTS frames of long ones. */
 #ifndef SL_VERBS_MESSAGE_H
 #define SL_VERBS_MESSAGE_H
 
@@ -7,45 +7,46 @@
 #include "core/transport.h"
 #include "verbs/frame.h"
 
-struct sl_verbs_ep;
+struct sl_mp_conn;
 struct sl_verbs_iface;
 struct sl_verbs_mr;
-struct sl_verbs_path;
-struct sl_verbs_piece;
+struct sl_mp_path;
+struct sl_mp_piece;
 
-#define SL_VERBS_CREDITS 16    /* frames that a peer may have unhandled here */
-#define SL_VERBS_TX_QUEUE 256  /* sends that wait or are under way; more get -EAGAIN */
-#define SL_VERBS_RX_QUEUE 512  /* must be more than SL_VERBS_TX_QUEUE + SL_VERBS_CREDITS */
-#define SL_VERBS_GRANTS 64     /* given and not complete */
-#define SL_VERBS_TX_GRANTS 256 /* GRANTS, and those whose writes arrived but are not retired here */
-#define SL_VERBS_REDO (SL_VERBS_PATHS_MAX * SL_VERBS_WRITES_MAX)
+#define SL_MP_CREDITS 16    /* frames that a peer may have unhandled here */
+#define SL_MP_TX_QUEUE 256  /* sends that wait or are under way; more get -EAGAIN */
+#define SL_MP_RX_QUEUE 512  /* must be more than SL_MP_TX_QUEUE + SL_MP_CREDITS */
+#define SL_MP_RX_CTS_MAX 64 /* sent and not complete */
+#define SL_MP_TX_CTS_MAX                                                                           \
+    256 /* that came, and those whose writes arrived but are not retired here */
+#define SL_MP_REDO (SL_MP_PATHS_MAX * SL_MP_WRITES_MAX)
 
 /* A frame to send: registered on every rail, kept until its completion so that it can be sent
  * again. */
-struct sl_verbs_tx_frame {
+struct sl_mp_tx_frame {
     struct sl_node link; /* free, or in its connection's list of frames to repeat */
     uint8_t *bytes;
     uint32_t len;
 };
 
 /* Pieces of staging memory: one half for what is sent, the other for what is received. */
-struct sl_verbs_chunks {
+struct sl_mp_chunks {
     uint16_t *free;
     unsigned free_count;
 };
 
-struct sl_verbs_tx_msg {
+struct sl_mp_tx_msg {
     const uint8_t *addr;
-    uint64_t len, granted, done;
+    uint64_t len, covered, done;
     uint64_t tag;
     struct sl_verbs_mr *mr; /* NULL: through staging */
     struct sl_req *req;     /* NULL: this place is free */
     uint32_t number;
 };
 
-struct sl_verbs_tx_grant {
-    struct sl_verbs_grant grant;
-    struct sl_verbs_tx_msg *msg; /* NULL while its message was not sent */
+struct sl_mp_tx_cts {
+    struct sl_mp_cts cts;
+    struct sl_mp_tx_msg *msg; /* NULL while its message was not sent */
     bool used;
     bool shorter; /* ... or takes a shorter one */
     bool is_gpu;  /* its memory is a GPU's: better written to than sent a frame for */
@@ -54,22 +55,22 @@ struct sl_verbs_tx_grant {
     uint64_t dealt, done; /* bytes */
 };
 
-struct sl_verbs_rx_msg {
+struct sl_mp_rx_msg {
     const struct sl_sink *sink;
     struct sl_req *req; /* NULL: not posted */
     bool has_frame, has_rts, over;
     bool came;    /* in a frame, which may be through already */
     uint8_t rail; /* of the frame's buffer */
     uint32_t slot;
-    uint8_t *copy;          /* one of ep->copies; NULL: the frame is in its buffer */
-    uint32_t granted_count; /* its grants under way */
+    uint8_t *copy;      /* one of ep->copies; NULL: the frame is in its buffer */
+    uint32_t cts_count; /* its CTS frames under way */
     struct sl_verbs_mr *mr;
     uint64_t tag, len;          /* as the sender said */
-    uint64_t granted, consumed; /* bytes */
+    uint64_t covered, consumed; /* bytes */
     int status;                 /* with which it will end */
 };
 
-struct sl_verbs_rx_grant {
+struct sl_mp_rx_cts {
     bool used, announced, complete;
     uint16_t chunk;
     uint16_t generation; /* how often the place was used, as far as an id has bits for it */
@@ -79,50 +80,49 @@ struct sl_verbs_rx_grant {
 };
 
 /* message.c */
-int sl_verbs_send(struct sl_ep *ep, const struct sl_buf *buf, uint64_t tag, struct sl_req *req);
-int sl_verbs_recv(struct sl_ep *ep, const struct sl_sink *sink, struct sl_req *req);
+int sl_mp_send(struct sl_ep *ep, const struct sl_buf *buf, uint64_t tag, struct sl_req *req);
+int sl_mp_recv(struct sl_ep *ep, const struct sl_sink *sink, struct sl_req *req);
 /* A frame arrived in a receive buffer, which is given back unless it must wait. */
-void sl_verbs_on_frame(struct sl_verbs_path *path, uint32_t slot, uint32_t got);
+void sl_mp_on_frame(struct sl_mp_path *path, uint32_t slot, uint32_t got);
 /* What could not be posted before. How many things moved. */
-int sl_verbs_ep_push(struct sl_verbs_ep *ep);
+int sl_mp_conn_push(struct sl_mp_conn *ep);
 /* Takes a frame from the pool and fills its header; NULL: none is free, or no path is up. */
-struct sl_verbs_tx_frame *sl_verbs_frame_new(struct sl_verbs_ep *ep, uint8_t kind, uint32_t number);
+struct sl_mp_tx_frame *sl_mp_frame_new(struct sl_mp_conn *conn, uint8_t kind, uint32_t number);
 /* Posts it; it is owned by the path, or by the list of frames to repeat. */
-void sl_verbs_frame_post(struct sl_verbs_ep *ep, struct sl_verbs_tx_frame *frame);
-void sl_verbs_frame_free(struct sl_verbs_iface *iface, struct sl_verbs_tx_frame *frame);
-bool sl_verbs_can_post_frame(const struct sl_verbs_ep *ep);
+void sl_mp_frame_post(struct sl_mp_conn *conn, struct sl_mp_tx_frame *frame);
+void sl_mp_frame_free(struct sl_verbs_iface *iface, struct sl_mp_tx_frame *frame);
+bool sl_mp_can_post_frame(const struct sl_mp_conn *ep);
 /* Ends a receive, in progress. */
-void sl_verbs_rx_end(struct sl_verbs_ep *ep, uint32_t number, int status);
+void sl_mp_rx_end(struct sl_mp_conn *conn, uint32_t number, int status);
 /* Ends all that is pending with status. */
-void sl_verbs_cancel(struct sl_verbs_ep *ep, int status);
+void sl_mp_cancel(struct sl_mp_conn *conn, int status);
 
 /* write.c */
-void sl_verbs_on_grant(struct sl_verbs_ep *ep, const struct sl_verbs_frame *frame,
-                       const struct sl_verbs_grant *told);
-/* A write of len bytes into that grant arrived. */
-void sl_verbs_on_write(struct sl_verbs_path *path, uint32_t id, uint32_t len);
-/* The grant that the peer means, or NULL. */
-struct sl_verbs_rx_grant *sl_verbs_rx_grant_at(struct sl_verbs_ep *ep, uint32_t id);
-/* Grants what may be granted to the message, as far as there is room. */
-void sl_verbs_grant_more(struct sl_verbs_ep *ep, uint32_t number);
-void sl_verbs_grants_announce(struct sl_verbs_ep *ep);
-/* Deals granted bytes over the paths. How many pieces were posted. */
-int sl_verbs_deal(struct sl_verbs_ep *ep);
+void sl_mp_on_cts(struct sl_mp_conn *conn, const struct sl_mp_frame *frame,
+                  const struct sl_mp_cts *told);
+/* A write of len bytes into that CTS arrived. */
+void sl_mp_on_write(struct sl_mp_path *path, uint32_t id, uint32_t len);
+/* The CTS that the peer means, or NULL. */
+struct sl_mp_rx_cts *sl_mp_rx_cts_at(struct sl_mp_conn *conn, uint32_t id);
+/* Sends what CTS the message may have now, as far as there is room. */
+void sl_mp_cts_more(struct sl_mp_conn *conn, uint32_t number);
+void sl_mp_cts_announce(struct sl_mp_conn *ep);
+/* Deals bytes that are clear to send over the paths. How many pieces were posted. */
+int sl_mp_deal(struct sl_mp_conn *ep);
 /* A piece has arrived, or not: give up its staging, count or repeat it. */
-void sl_verbs_piece_over(struct sl_verbs_ep *ep, const struct sl_verbs_piece *piece);
-void sl_verbs_piece_redo(struct sl_verbs_ep *ep, const struct sl_verbs_piece *piece);
-/* The message's length is known: its grants end there, and bytes that came before may have been
+void sl_mp_piece_over(struct sl_mp_conn *conn, const struct sl_mp_piece *piece);
+void sl_mp_piece_redo(struct sl_mp_conn *conn, const struct sl_mp_piece *piece);
+/* The message's length is known: its CTS frames end there, and bytes that came before may have been
  * all. */
-void sl_verbs_grants_trim(struct sl_verbs_ep *ep, uint32_t number);
-/* Is the grant for a message of this tag and length? */
-static inline bool sl_verbs_grant_fits(const struct sl_verbs_tx_grant *grant, uint64_t tag,
-                                       uint64_t len)
+void sl_mp_cts_trim(struct sl_mp_conn *conn, uint32_t number);
+/* Is the CTS for a message of this tag and length? */
+static inline bool sl_mp_cts_fits(const struct sl_mp_tx_cts *cts, uint64_t tag, uint64_t len)
 {
-    return grant->tag == tag && (grant->total == len || (grant->shorter && len < grant->total));
+    return cts->tag == tag && (cts->total == len || (cts->shorter && len < cts->total));
 }
 
-/* Binds grants that came before their message was sent. */
-void sl_verbs_tx_bind_grants(struct sl_verbs_ep *ep, struct sl_verbs_tx_msg *msg);
-void sl_verbs_write_cancel(struct sl_verbs_ep *ep);
+/* Binds CTS frames that came before their message was sent. */
+void sl_mp_tx_bind_cts(struct sl_mp_conn *conn, struct sl_mp_tx_msg *msg);
+void sl_mp_write_cancel(struct sl_mp_conn *ep);
 
 #endif

@@ -21,7 +21,7 @@ uint8_t sl_verbs_lag_ports(const struct sl_mlx5dv *mlx5dv, struct ibv_context *c
 }
 
 /* The source port itself, not only the label that it is made from. */
-static void set_sport(struct sl_verbs_path *path, const struct sl_mlx5dv *mlx5dv)
+static void set_sport(struct sl_mp_path *path, const struct sl_mlx5dv *mlx5dv)
 {
     uint16_t sport = sl_verbs_udp_sport(path->flow_label);
 
@@ -35,7 +35,7 @@ static void set_sport(struct sl_verbs_path *path, const struct sl_mlx5dv *mlx5dv
 }
 
 /* A port of the bond that is down has its queue pairs on another one: the driver tells which. */
-static void set_lag_port(struct sl_verbs_path *path, const struct sl_mlx5dv *mlx5dv)
+static void set_lag_port(struct sl_mp_path *path, const struct sl_mlx5dv *mlx5dv)
 {
     uint8_t wanted = path->lag_port, chosen = 0, active = 0;
 
@@ -47,7 +47,7 @@ static void set_lag_port(struct sl_verbs_path *path, const struct sl_mlx5dv *mlx
                 "%s is a bond of %u ports: path %u to %s asks for port %u, and takes whichever "
                 "its driver chooses",
                 path->rail->port.name, path->rail->lag_ports, path->idx,
-                sl_ep_peer_name(&path->ep->base), wanted);
+                sl_ep_peer_name(&path->conn->base), wanted);
     else if (wanted != 0) {
         int err = mlx5dv->mlx5dv_modify_qp_lag_port(path->qp, wanted);
 
@@ -61,12 +61,12 @@ static void set_lag_port(struct sl_verbs_path *path, const struct sl_mlx5dv *mlx
     path->lag_active = active;
     sl_debug("verbs",
              "path %u to %s leaves by port %u of the bond %s, for which %u stands at present",
-             path->idx, sl_ep_peer_name(&path->ep->base), chosen, path->rail->port.name, active);
+             path->idx, sl_ep_peer_name(&path->conn->base), chosen, path->rail->port.name, active);
 }
 
-void sl_verbs_mlx5_route(struct sl_verbs_path *path)
+void sl_verbs_mlx5_route(struct sl_mp_path *path)
 {
-    const struct sl_mlx5dv *mlx5dv = path->ep->iface->mlx5dv;
+    const struct sl_mlx5dv *mlx5dv = path->conn->iface->mlx5dv;
 
     if (!path->rail->is_mlx5 || mlx5dv == NULL)
         return;

@@ -143,7 +143,7 @@ int sl_verbs_mr_reg(struct sl_iface *base, const struct sl_mem *mem, struct sl_m
     if (err != 0)
         return err;
     if (key != NULL)
-        key->len = 0; /* peers write where a grant says; nobody needs a key */
+        key->len = 0; /* peers write where a CTS says; nobody needs a key */
     *out = (struct sl_mr *)region;
     return 0;
 }

@@ -20,13 +20,13 @@
 #define EPOCH_SHIFT 32
 #define EPOCH_MASK 0xfff
 
-static uint64_t wr_id(const struct sl_verbs_path *path, uint32_t ordinal)
+static uint64_t wr_id(const struct sl_mp_path *path, uint32_t ordinal)
 {
     return (uint64_t)path->slot << SLOT_SHIFT |
            (uint64_t)(path->epoch & EPOCH_MASK) << EPOCH_SHIFT | ordinal;
 }
 
-static int slot_take(struct sl_verbs_iface *iface, struct sl_verbs_path *path)
+static int slot_take(struct sl_verbs_iface *iface, struct sl_mp_path *path)
 {
     uint32_t slot = 0;
 
@@ -34,12 +34,12 @@ static int slot_take(struct sl_verbs_iface *iface, struct sl_verbs_path *path)
         slot++;
     if (slot == iface->path_cap) {
         uint32_t cap = slot == 0 ? 64 : 2 * slot;
-        struct sl_verbs_path **paths =
-            cap > 1 << 19 ? NULL : reallocarray(iface->paths, cap, sizeof(struct sl_verbs_path *));
+        struct sl_mp_path **paths =
+            cap > 1 << 19 ? NULL : reallocarray(iface->paths, cap, sizeof(struct sl_mp_path *));
 
         if (paths == NULL)
             return sl_fail(-ENOMEM, "no memory for %u paths", cap);
-        memset(paths + slot, 0, (cap - slot) * sizeof(struct sl_verbs_path *));
+        memset(paths + slot, 0, (cap - slot) * sizeof(struct sl_mp_path *));
         iface->paths = paths;
         iface->path_cap = cap;
     }
@@ -48,44 +48,44 @@ static int slot_take(struct sl_verbs_iface *iface, struct sl_verbs_path *path)
     return 0;
 }
 
-int sl_verbs_path_add(struct sl_verbs_ep *ep, unsigned idx, struct sl_verbs_path **out)
+int sl_mp_path_add(struct sl_mp_conn *conn, unsigned idx, struct sl_mp_path **out)
 {
-    struct sl_verbs_path *path = calloc(1, sizeof(*path));
+    struct sl_mp_path *path = calloc(1, sizeof(*path));
     int err;
 
     if (path == NULL)
-        return sl_fail(-ENOMEM, "no memory for a path to %s", sl_ep_peer_name(&ep->base));
-    err = slot_take(ep->iface, path);
+        return sl_fail(-ENOMEM, "no memory for a path to %s", sl_ep_peer_name(&conn->base));
+    err = slot_take(conn->iface, path);
     if (err != 0) {
         free(path);
         return err;
     }
-    path->ep = ep;
+    path->conn = conn;
     path->idx = (uint8_t)idx;
-    ep->paths[idx] = path;
-    if (ep->path_count <= idx)
-        ep->path_count = idx + 1;
+    conn->paths[idx] = path;
+    if (conn->path_count <= idx)
+        conn->path_count = idx + 1;
     *out = path;
     return 0;
 }
 
-void sl_verbs_path_free(struct sl_verbs_path *path)
+void sl_verbs_path_free(struct sl_mp_path *path)
 {
     if (path == NULL)
         return;
     sl_verbs_path_unmake(path);
-    path->ep->iface->paths[path->slot] = NULL;
+    path->conn->iface->paths[path->slot] = NULL;
     free(path);
 }
 
 /* ---- states of the queue pair ---- */
 
-static int to_init(struct sl_verbs_path *path)
+static int to_init(struct sl_mp_path *path)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
                                .port_num = path->rail->port.num,
                                .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
-    int err = (path->ep->iface->ibv->ibv_modify_qp)(
+    int err = (path->conn->iface->ibv->ibv_modify_qp)(
         path->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 
     return err == 0 ? 0
@@ -93,7 +93,7 @@ static int to_init(struct sl_verbs_path *path)
                               path->rail->port.name, sluice_strerror(-err));
 }
 
-static struct ibv_qp *qp_create(struct sl_verbs_path *path)
+static struct ibv_qp *qp_create(struct sl_mp_path *path)
 {
     struct sl_verbs_rail *rail = path->rail;
     struct ibv_qp_init_attr init = {
@@ -111,7 +111,7 @@ static struct ibv_qp *qp_create(struct sl_verbs_path *path)
 
     /* Devices differ in what they can take inline, and only trying tells. */
     for (;;) {
-        qp = (path->ep->iface->ibv->ibv_create_qp)(rail->pd, &init);
+        qp = (path->conn->iface->ibv->ibv_create_qp)(rail->pd, &init);
         if (qp != NULL || init.cap.max_inline_data == 0)
             break;
         init.cap.max_inline_data = init.cap.max_inline_data > 64 ? 64 : 0;
@@ -120,12 +120,12 @@ static struct ibv_qp *qp_create(struct sl_verbs_path *path)
     return qp;
 }
 
-int sl_verbs_path_make(struct sl_verbs_path *path)
+int sl_verbs_path_make(struct sl_mp_path *path)
 {
     int err;
 
     sl_verbs_path_unmake(path);
-    path->ep->iface->makes -= path->ep->iface->makes > 0;
+    path->conn->iface->makes -= path->conn->iface->makes > 0;
     path->own_slots = sl_verbs_own_receives(path->rail);
     if (path->own_slots == 0 && path->rail->srq == NULL)
         return sl_fail(
@@ -157,13 +157,13 @@ int sl_verbs_path_make(struct sl_verbs_path *path)
     path->batch_count = 0;
     path->failing = false;
     path->wc_status = 0;
-    path->psn = (uint32_t)sl_rng_below(&path->ep->iface->base.worker->rng, 1 << 24);
+    path->psn = (uint32_t)sl_rng_below(&path->conn->iface->base.worker->rng, 1 << 24);
     return 0;
 }
 
-static int to_rtr(struct sl_verbs_path *path, const struct sl_verbs_offer *offer)
+static int to_rtr(struct sl_mp_path *path, const struct sl_mp_offer *offer)
 {
-    const struct sl_config *config = path->ep->iface->config;
+    const struct sl_config *config = path->conn->iface->config;
     struct sl_verbs_rail *rail = path->rail;
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_RTR,
@@ -186,7 +186,7 @@ static int to_rtr(struct sl_verbs_path *path, const struct sl_verbs_offer *offer
                                       .traffic_class = (uint8_t)config->verbs_traffic_class};
         memcpy(&attr.ah_attr.grh.dgid, offer->rail.gid, sizeof(offer->rail.gid));
     }
-    int err = (path->ep->iface->ibv->ibv_modify_qp)(
+    int err = (path->conn->iface->ibv->ibv_modify_qp)(
         path->qp, &attr,
         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
             IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
@@ -196,9 +196,9 @@ static int to_rtr(struct sl_verbs_path *path, const struct sl_verbs_offer *offer
                               sluice_strerror(-err));
 }
 
-static int to_rts(struct sl_verbs_path *path)
+static int to_rts(struct sl_mp_path *path)
 {
-    const struct sl_config *config = path->ep->iface->config;
+    const struct sl_config *config = path->conn->iface->config;
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_RTS,
         .timeout = (uint8_t)config->verbs_timeout,
@@ -207,19 +207,19 @@ static int to_rts(struct sl_verbs_path *path)
         .sq_psn = path->psn,
         .max_rd_atomic = 1,
     };
-    int err = (path->ep->iface->ibv->ibv_modify_qp)(path->qp, &attr,
-                                                    IBV_QP_STATE | IBV_QP_TIMEOUT |
-                                                        IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                                                        IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+    int err = (path->conn->iface->ibv->ibv_modify_qp)(path->qp, &attr,
+                                                      IBV_QP_STATE | IBV_QP_TIMEOUT |
+                                                          IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                                                          IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
 
     return err == 0 ? 0
                     : sl_fail(-err, "a queue pair of %s could not be made ready: %s",
                               path->rail->port.name, sluice_strerror(-err));
 }
 
-int sl_verbs_path_connect(struct sl_verbs_path *path, const struct sl_verbs_offer *offer)
+int sl_verbs_path_connect(struct sl_mp_path *path, const struct sl_mp_offer *offer)
 {
-    int64_t wanted = path->ep->iface->config->verbs_mtu;
+    int64_t wanted = path->conn->iface->config->verbs_mtu;
     enum ibv_mtu mtu = path->rail->port.mtu;
     int err;
 
@@ -242,39 +242,39 @@ int sl_verbs_path_connect(struct sl_verbs_path *path, const struct sl_verbs_offe
 
 /* From its return on the device accepts no packet for this queue pair. A device that is gone cannot
  * either. */
-static bool to_error(struct sl_verbs_path *path)
+static bool to_error(struct sl_mp_path *path)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
     int err = 1;
 
     for (unsigned i = 0; i < STOP_TRIES && err != 0; i++)
-        err = (path->ep->iface->ibv->ibv_modify_qp)(path->qp, &attr, IBV_QP_STATE);
+        err = (path->conn->iface->ibv->ibv_modify_qp)(path->qp, &attr, IBV_QP_STATE);
     return err == 0;
 }
 
 /* Handles what arrived before. A completion may show up after the queue pair has stopped, but not
- * after the one of a work request that is posted now: the mark. */
-static void drain(struct sl_verbs_path *path)
+ * after the one of a work request that is posted now: the drain work request. */
+static void drain(struct sl_mp_path *path)
 {
     struct sl_verbs_rail *rail = path->rail;
-    const struct sl_clock *clock = path->ep->iface->base.worker->clock;
-    struct ibv_send_wr *bad, mark = {.wr_id = wr_id(path, SL_VERBS_MARK),
+    const struct sl_clock *clock = path->conn->iface->base.worker->clock;
+    struct ibv_send_wr *bad, last = {.wr_id = wr_id(path, SL_VERBS_DRAIN),
                                      .opcode = IBV_WR_SEND,
                                      .send_flags = IBV_SEND_SIGNALED};
     uint64_t deadline_ns = sl_now(clock) + DRAIN_NS;
     int n = 0, err = -1;
 
-    path->marked = false;
+    path->drained = false;
     for (unsigned i = 0; i < STOP_TRIES && err != 0; i++)
-        err = ibv_post_send(path->qp, &mark, &bad);
+        err = ibv_post_send(path->qp, &last, &bad);
     if (err != 0)
-        path->marked = true; /* the device is gone */
+        path->drained = true; /* the device is gone */
     do
         n = sl_verbs_rail_poll(rail, 64);
-    while (n > 0 || (n == 0 && !path->marked && sl_now(clock) < deadline_ns));
+    while (n > 0 || (n == 0 && !path->drained && sl_now(clock) < deadline_ns));
 }
 
-void sl_verbs_path_stop(struct sl_verbs_path *path)
+void sl_verbs_path_stop(struct sl_mp_path *path)
 {
     if (path->qp == NULL)
         return;
@@ -291,7 +291,7 @@ void sl_verbs_path_stop(struct sl_verbs_path *path)
     sl_verbs_qpn_remove(path->rail, path->qp->qp_num);
 }
 
-void sl_verbs_path_unmake(struct sl_verbs_path *path)
+void sl_verbs_path_unmake(struct sl_mp_path *path)
 {
     if (path->is_dirty) {
         path->is_dirty = false;
@@ -300,7 +300,7 @@ void sl_verbs_path_unmake(struct sl_verbs_path *path)
     if (path->qp == NULL)
         return;
     sl_verbs_qpn_remove(path->rail, path->qp->qp_num);
-    (path->ep->iface->ibv->ibv_destroy_qp)(path->qp);
+    (path->conn->iface->ibv->ibv_destroy_qp)(path->qp);
     path->qp = NULL;
     path->batch_count = 0;
     sl_verbs_own_leave(path);
@@ -309,19 +309,19 @@ void sl_verbs_path_unmake(struct sl_verbs_path *path)
 /* ---- posting ---- */
 
 /* The sideband takes the place of a path without a rail. */
-static bool is_tcp(const struct sl_verbs_path *path)
+static bool is_tcp(const struct sl_mp_path *path)
 {
     return path->rail == NULL;
 }
 
-bool sl_verbs_path_has_room(const struct sl_verbs_path *path)
+bool sl_mp_path_has_room(const struct sl_mp_path *path)
 {
     if (SL_UNLIKELY(is_tcp(path)))
-        return path->posted - path->retired < SL_VERBS_TCP_DEPTH;
+        return path->posted - path->retired < SL_MP_FALLBACK_DEPTH;
     return path->posted - path->retired < SL_VERBS_SQ_ROOM;
 }
 
-void sl_verbs_path_flush(struct sl_verbs_path *path)
+void sl_verbs_path_flush(struct sl_mp_path *path)
 {
     struct ibv_send_wr *bad = NULL;
     unsigned count = path->batch_count;
@@ -335,15 +335,15 @@ void sl_verbs_path_flush(struct sl_verbs_path *path)
     int err = ibv_post_send(path->qp, path->batch, &bad);
 
     if (SL_UNLIKELY(err != 0))
-        sl_verbs_path_fail(path, "posting failed: %s", sluice_strerror(-err));
+        sl_mp_path_fail(path, "posting failed: %s", sluice_strerror(-err));
 }
 
 /* A place for one more work request, its number already in it. Inline whatever its callers hold:
  * the compiler takes a probe for a large function, though it is a nop. */
-__attribute__((always_inline)) static inline struct ibv_send_wr *wr_new(struct sl_verbs_path *path,
+__attribute__((always_inline)) static inline struct ibv_send_wr *wr_new(struct sl_mp_path *path,
                                                                         bool signal)
 {
-    struct sl_verbs_iface *iface = path->ep->iface;
+    struct sl_verbs_iface *iface = path->conn->iface;
 
     if (path->batch_count == SL_VERBS_BATCH)
         sl_verbs_path_flush(path);
@@ -354,7 +354,7 @@ __attribute__((always_inline)) static inline struct ibv_send_wr *wr_new(struct s
                                .sg_list = &path->sges[path->batch_count],
                                .num_sge = 1,
                                .send_flags = signal ? IBV_SEND_SIGNALED : 0};
-    path->wrs[path->posted % SL_VERBS_SQ_DEPTH].posted_ns =
+    path->wrs[path->posted % SL_MP_WINDOW].posted_ns =
         signal ? sl_now(iface->base.worker->clock) : 0;
     path->posted++;
     path->batch_count++;
@@ -365,45 +365,45 @@ __attribute__((always_inline)) static inline struct ibv_send_wr *wr_new(struct s
     return wr;
 }
 
-static void post_end(struct sl_verbs_path *path)
+static void post_end(struct sl_mp_path *path)
 {
-    if (!path->ep->iface->batching)
+    if (!path->conn->iface->batching)
         sl_verbs_path_flush(path);
 }
 
-static void post_bytes(struct sl_verbs_path *path, struct ibv_send_wr *wr, const uint8_t *bytes,
+static void post_bytes(struct sl_mp_path *path, struct ibv_send_wr *wr, const uint8_t *bytes,
                        uint32_t len)
 {
-    const struct sl_verbs_iface *iface = path->ep->iface;
+    const struct sl_verbs_iface *iface = path->conn->iface;
 
     *wr->sg_list = (struct ibv_sge){
         .addr = (uintptr_t)bytes, .length = len, .lkey = iface->frames.mr[path->rail->idx]->lkey};
     wr->opcode = IBV_WR_SEND_WITH_IMM;
-    wr->imm_data = htobe32(sl_verbs_imm(path->posted - 1, 0));
+    wr->imm_data = htobe32(sl_mp_imm(path->posted - 1, 0));
     if (len <= path->max_inline)
         wr->send_flags |= IBV_SEND_INLINE;
 }
 
-static void post_tcp(struct sl_verbs_path *path)
+static void post_tcp(struct sl_mp_path *path)
 {
-    path->wrs[path->posted % SL_VERBS_SQ_DEPTH].posted_ns =
-        sl_now(path->ep->iface->base.worker->clock);
+    path->wrs[path->posted % SL_MP_WINDOW].posted_ns =
+        sl_now(path->conn->iface->base.worker->clock);
     path->posted++;
-    sl_verbs_tcp_post(path);
+    sl_mp_fallback_post(path);
 }
 
-void sl_verbs_path_post_frame(struct sl_verbs_path *path, struct sl_verbs_tx_frame *frame)
+void sl_mp_path_post_frame(struct sl_mp_path *path, struct sl_mp_tx_frame *frame)
 {
-    struct sl_verbs_iface *iface = path->ep->iface;
-    struct sl_verbs_wr *record = &path->wrs[path->posted % SL_VERBS_SQ_DEPTH];
+    struct sl_verbs_iface *iface = path->conn->iface;
+    struct sl_mp_wr *control = &path->wrs[path->posted % SL_MP_WINDOW];
     bool signal = path->unsignalled + 1 >= SIGNAL_EVERY ||
-                  path->posted + 1 - path->retired > SL_VERBS_SQ_DEPTH / 2 ||
-                  iface->free_frame_count < SL_VERBS_TX_FRAMES / 4;
+                  path->posted + 1 - path->retired > SL_MP_WINDOW / 2 ||
+                  iface->free_frame_count < SL_MP_TX_FRAMES / 4;
 
-    record->kind = SL_VERBS_WR_FRAME;
-    record->len = frame->len;
-    record->frame = frame;
-    SL_PROBE4(frame_post, path->ep->base.peer, path->idx, path->posted, frame->len);
+    control->kind = SL_MP_WR_FRAME;
+    control->len = frame->len;
+    control->frame = frame;
+    SL_PROBE4(frame_post, path->conn->base.peer, path->idx, path->posted, frame->len);
     path->in_flight += frame->len;
     path->stats.sent_messages++;
     path->stats.sent_bytes += frame->len;
@@ -415,27 +415,27 @@ void sl_verbs_path_post_frame(struct sl_verbs_path *path, struct sl_verbs_tx_fra
     post_end(path);
 }
 
-void sl_verbs_path_post_record(struct sl_verbs_path *path, struct sl_verbs_tx_frame *frame)
+void sl_mp_path_post_control(struct sl_mp_path *path, struct sl_mp_tx_frame *frame)
 {
-    struct sl_verbs_wr *record = &path->wrs[path->posted % SL_VERBS_SQ_DEPTH];
+    struct sl_mp_wr *control = &path->wrs[path->posted % SL_MP_WINDOW];
     struct ibv_send_wr *wr = wr_new(path, true);
 
-    record->kind = SL_VERBS_WR_RECORD;
-    record->len = frame->len;
-    record->frame = frame;
+    control->kind = SL_MP_WR_CONTROL;
+    control->len = frame->len;
+    control->frame = frame;
     post_bytes(path, wr, frame->bytes, frame->len);
     path->in_flight += frame->len;
     post_end(path);
 }
 
-void sl_verbs_path_ping(struct sl_verbs_path *path)
+void sl_mp_path_ping(struct sl_mp_path *path)
 {
-    const struct sl_verbs_tx_frame *ping = &path->ep->iface->ping;
-    struct sl_verbs_wr *record = &path->wrs[path->posted % SL_VERBS_SQ_DEPTH];
+    const struct sl_mp_tx_frame *ping = &path->conn->iface->ping;
+    struct sl_mp_wr *control = &path->wrs[path->posted % SL_MP_WINDOW];
     struct ibv_send_wr *wr = wr_new(path, true);
 
-    record->kind = SL_VERBS_WR_PING;
-    record->len = ping->len;
+    control->kind = SL_MP_WR_PING;
+    control->len = ping->len;
     post_bytes(path, wr, ping->bytes, ping->len);
     path->in_flight += ping->len;
     post_end(path);
@@ -443,9 +443,9 @@ void sl_verbs_path_ping(struct sl_verbs_path *path)
 
 /* A rate that was bad long ago says little: a second after its last write half of what it is worse
  * than the port's is forgotten every 50 ms, so that the path is tried again. */
-static uint64_t rate_of(const struct sl_verbs_path *path)
+static uint64_t rate_of(const struct sl_mp_path *path)
 {
-    uint64_t now_ns = path->ep->iface->ticked_ns, halves;
+    uint64_t now_ns = path->conn->iface->ticked_ns, halves;
 
     if (path->ps_per_byte == 0)
         return path->nominal_ps;
@@ -456,19 +456,19 @@ static uint64_t rate_of(const struct sl_verbs_path *path)
     return path->nominal_ps + (halves < 64 ? (path->ps_per_byte - path->nominal_ps) >> halves : 0);
 }
 
-void sl_verbs_path_post_write(struct sl_verbs_path *path, const struct sl_verbs_piece *piece)
+void sl_mp_path_post_write(struct sl_mp_path *path, const struct sl_mp_piece *piece)
 {
-    const struct sl_verbs_iface *iface = path->ep->iface;
-    const struct sl_verbs_tx_grant *grant = piece->grant;
-    struct sl_verbs_wr *record = &path->wrs[path->posted % SL_VERBS_SQ_DEPTH];
+    const struct sl_verbs_iface *iface = path->conn->iface;
+    const struct sl_mp_tx_cts *cts = piece->cts;
+    struct sl_mp_wr *control = &path->wrs[path->posted % SL_MP_WINDOW];
 
-    record->kind = SL_VERBS_WR_WRITE;
-    record->len = piece->len;
-    record->piece = *piece;
+    control->kind = SL_MP_WR_WRITE;
+    control->len = piece->len;
+    control->piece = *piece;
     if (path->ps_per_byte > path->nominal_ps)
         path->ps_per_byte = rate_of(path);
     path->writes++;
-    SL_PROBE4(write_post, path->ep->base.peer, path->idx, path->posted, piece->len);
+    SL_PROBE4(write_post, path->conn->base.peer, path->idx, path->posted, piece->len);
     path->in_flight += piece->len;
     path->stats.sent_messages++;
     path->stats.sent_bytes += piece->len;
@@ -480,32 +480,32 @@ void sl_verbs_path_post_write(struct sl_verbs_path *path, const struct sl_verbs_
     struct ibv_send_wr *wr = wr_new(path, true);
     unsigned rail = path->rail->idx;
 
-    if (piece->chunk != SL_VERBS_NO_CHUNK)
+    if (piece->chunk != SL_MP_NO_CHUNK)
         *wr->sg_list = (struct ibv_sge){.addr = (uintptr_t)iface->staging.bytes +
-                                                (size_t)piece->chunk * SL_VERBS_CHUNK_BYTES,
+                                                (size_t)piece->chunk * SL_MP_CHUNK_BYTES,
                                         .length = piece->len,
                                         .lkey = iface->staging.mr[rail]->lkey};
     else
         *wr->sg_list =
-            (struct ibv_sge){.addr = (uintptr_t)grant->msg->addr + grant->grant.off + piece->off,
+            (struct ibv_sge){.addr = (uintptr_t)cts->msg->addr + cts->cts.off + piece->off,
                              .length = piece->len,
-                             .lkey = grant->msg->mr->mr[rail]->lkey};
+                             .lkey = cts->msg->mr->mr[rail]->lkey};
     wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-    wr->imm_data = htobe32(sl_verbs_imm(path->posted - 1, grant->grant.id));
-    wr->wr.rdma.remote_addr = grant->grant.addr + piece->off;
-    wr->wr.rdma.rkey = grant->grant.rkeys[path->remote_rail];
+    wr->imm_data = htobe32(sl_mp_imm(path->posted - 1, cts->cts.id));
+    wr->wr.rdma.remote_addr = cts->cts.addr + piece->off;
+    wr->wr.rdma.rkey = cts->cts.rkeys[path->remote_rail];
     post_end(path);
 }
 
 /* ---- completions ---- */
 
-static void measure(struct sl_verbs_path *path, const struct sl_verbs_wr *wr, uint64_t now_ns)
+static void measure(struct sl_mp_path *path, const struct sl_mp_wr *wr, uint64_t now_ns)
 {
     uint64_t took = now_ns - wr->posted_ns;
 
-    SL_PROBE4(complete, path->ep->base.peer, path->idx, wr->len, took);
+    SL_PROBE4(complete, path->conn->base.peer, path->idx, wr->len, took);
     path->stats.histogram[sl_histogram_bin(took)]++;
-    if (wr->kind != SL_VERBS_WR_WRITE) {
+    if (wr->kind != SL_MP_WR_WRITE) {
         path->latency_ns = path->latency_ns == 0 ? took : (7 * path->latency_ns + took) / 8;
     } else if (wr->len != 0) {
         /* Time that was this write's alone: since the one before it ended, or since it was
@@ -518,98 +518,98 @@ static void measure(struct sl_verbs_path *path, const struct sl_verbs_wr *wr, ui
     }
 }
 
-void sl_verbs_path_retire(struct sl_verbs_path *path, uint32_t ordinal, uint64_t now_ns)
+void sl_mp_path_retire(struct sl_mp_path *path, uint32_t ordinal, uint64_t now_ns)
 {
-    struct sl_verbs_ep *ep = path->ep;
+    struct sl_mp_conn *conn = path->conn;
 
     while ((int32_t)(ordinal - path->retired) >= 0 && path->retired != path->posted) {
-        struct sl_verbs_wr wr = path->wrs[path->retired++ % SL_VERBS_SQ_DEPTH];
+        struct sl_mp_wr wr = path->wrs[path->retired++ % SL_MP_WINDOW];
 
         path->in_flight -= wr.len;
         if (wr.posted_ns != 0)
             measure(path, &wr, now_ns);
-        if (wr.kind == SL_VERBS_WR_PING) {
-            sl_verbs_path_pinged(path);
+        if (wr.kind == SL_MP_WR_PING) {
+            sl_mp_path_pinged(path);
             continue;
         }
         path->carried = path->retired;
-        if (wr.kind == SL_VERBS_WR_WRITE) {
+        if (wr.kind == SL_MP_WR_WRITE) {
             path->writes--;
-            sl_verbs_piece_over(ep, &wr.piece);
+            sl_mp_piece_over(conn, &wr.piece);
             continue;
         }
-        if (wr.kind == SL_VERBS_WR_RECORD)
-            sl_verbs_record_arrived(ep, wr.frame);
-        sl_verbs_frame_free(ep->iface, wr.frame);
+        if (wr.kind == SL_MP_WR_CONTROL)
+            sl_mp_control_arrived(conn, wr.frame);
+        sl_mp_frame_free(conn->iface, wr.frame);
     }
 }
 
-void sl_verbs_path_salvage(struct sl_verbs_path *path, uint32_t arrived)
+void sl_mp_path_salvage(struct sl_mp_path *path, uint32_t arrived)
 {
-    struct sl_verbs_ep *ep = path->ep;
+    struct sl_mp_conn *conn = path->conn;
     uint64_t before = path->stats.resent;
     struct sl_node *later =
-        ep->repeat.next; /* frames that wait to be repeated come after this path's */
+        conn->repeat.next; /* frames that wait to be repeated come after this path's */
 
     while (path->retired != path->posted) {
         uint32_t ordinal = path->retired++;
-        struct sl_verbs_wr wr = path->wrs[ordinal % SL_VERBS_SQ_DEPTH];
+        struct sl_mp_wr wr = path->wrs[ordinal % SL_MP_WINDOW];
         bool had = (int32_t)(arrived - ordinal) > 0;
 
         path->in_flight -= wr.len;
-        if (wr.kind == SL_VERBS_WR_PING)
+        if (wr.kind == SL_MP_WR_PING)
             continue;
-        if (wr.kind == SL_VERBS_WR_WRITE) {
+        if (wr.kind == SL_MP_WR_WRITE) {
             path->writes--;
             path->stats.resent += !had;
             if (had)
-                sl_verbs_piece_over(ep, &wr.piece);
+                sl_mp_piece_over(conn, &wr.piece);
             else
-                sl_verbs_piece_redo(ep, &wr.piece);
-        } else if (wr.kind == SL_VERBS_WR_FRAME && !had) {
+                sl_mp_piece_redo(conn, &wr.piece);
+        } else if (wr.kind == SL_MP_WR_FRAME && !had) {
             path->stats.resent++;
             sl_list_push_back(later, &wr.frame->link);
-        } else if (wr.kind == SL_VERBS_WR_RECORD && !had) {
-            sl_verbs_record_lost(ep, wr.frame);
+        } else if (wr.kind == SL_MP_WR_CONTROL && !had) {
+            sl_mp_control_lost(conn, wr.frame);
         } else {
-            if (wr.kind == SL_VERBS_WR_RECORD)
-                sl_verbs_record_arrived(ep, wr.frame);
-            sl_verbs_frame_free(ep->iface, wr.frame);
+            if (wr.kind == SL_MP_WR_CONTROL)
+                sl_mp_control_arrived(conn, wr.frame);
+            sl_mp_frame_free(conn->iface, wr.frame);
         }
     }
     if (path->stats.resent != before) {
-        SL_PROBE3(resend, ep->base.peer, path->idx, path->stats.resent - before);
-        sl_verbs_event(ep->iface, SL_EVENT_RESEND, ep->base.peer, path->idx,
-                       path->stats.resent - before);
+        SL_PROBE3(resend, conn->base.peer, path->idx, path->stats.resent - before);
+        sl_mp_event(conn->iface, SL_EVENT_RESEND, conn->base.peer, path->idx,
+                    path->stats.resent - before);
     }
 }
 
-unsigned sl_verbs_rail_in_use(const struct sl_verbs_ep *ep)
+unsigned sl_mp_rail_in_use(const struct sl_mp_conn *conn)
 {
-    unsigned first = SL_VERBS_RAILS_ALL;
+    unsigned first = SL_MP_RAILS_ALL;
 
-    for (unsigned i = 0; i < ep->path_count && ep->iface->config->verbs_reserve == SL_ON; i++) {
-        const struct sl_verbs_path *path = ep->paths[i];
+    for (unsigned i = 0; i < conn->path_count && conn->iface->config->verbs_reserve == SL_ON; i++) {
+        const struct sl_mp_path *path = conn->paths[i];
 
-        if (path != NULL && path->state == SL_VERBS_PATH_UP && !path->failing &&
+        if (path != NULL && path->state == SL_MP_PATH_UP && !path->failing &&
             path->rail->idx < first)
             first = path->rail->idx;
     }
     return first;
 }
 
-struct sl_verbs_path *sl_verbs_path_best(struct sl_verbs_ep *ep, uint64_t len)
+struct sl_mp_path *sl_mp_path_best(struct sl_mp_conn *conn, uint64_t len)
 {
-    struct sl_verbs_path *best = NULL;
-    unsigned rail = sl_verbs_rail_in_use(ep);
+    struct sl_mp_path *best = NULL;
+    unsigned rail = sl_mp_rail_in_use(conn);
     uint64_t best_ps = 0;
 
-    for (unsigned i = 0; i < ep->path_count; i++) {
-        struct sl_verbs_path *path = ep->paths[i];
+    for (unsigned i = 0; i < conn->path_count; i++) {
+        struct sl_mp_path *path = conn->paths[i];
 
-        if (path == NULL || path->state != SL_VERBS_PATH_UP || path->failing ||
-            (rail != SL_VERBS_RAILS_ALL && path->rail->idx != rail) ||
-            path->writes >= SL_VERBS_WRITES_MAX || !sl_verbs_path_has_room(path))
+        if (path == NULL || path->state != SL_MP_PATH_UP || path->failing ||
+            (rail != SL_MP_RAILS_ALL && path->rail->idx != rail) ||
+            path->writes >= SL_MP_WRITES_MAX || !sl_mp_path_has_room(path))
             continue;
         uint64_t ps = path->latency_ns * 1000 + (path->in_flight + len) * rate_of(path);
 
@@ -618,9 +618,9 @@ struct sl_verbs_path *sl_verbs_path_best(struct sl_verbs_ep *ep, uint64_t len)
             best_ps = ps;
         }
     }
-    if (best == NULL && ep->paths_up == 0) {
-        best = sl_verbs_tcp_path(ep);
-        if (best != NULL && !sl_verbs_path_has_room(best))
+    if (best == NULL && conn->paths_up == 0) {
+        best = sl_mp_fallback_path(conn);
+        if (best != NULL && !sl_mp_path_has_room(best))
             best = NULL;
     }
     return best;

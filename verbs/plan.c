@@ -17,7 +17,7 @@
 #define SPORT_MASK UINT32_C(0x3fff)
 #define SPORT_FIRST UINT32_C(0xc000) /* RoCE v2 keeps to the dynamic ports */
 
-static_assert(SL_VERBS_RAILS_MAX == SL_PATH_RAILS_MAX, "a list can name every rail and no other");
+static_assert(SL_MP_RAILS_MAX == SL_PATH_RAILS_MAX, "a list can name every rail and no other");
 
 struct plan {
     struct sl_verbs_path_spec *specs;

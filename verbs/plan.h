@@ -26,7 +26,7 @@ struct sl_verbs_path_spec {
 /* What the two ends have. */
 struct sl_verbs_plan_ends {
     unsigned local_rails, remote_rails;
-    uint8_t lag_ports[SL_VERBS_RAILS_MAX]; /* of each local rail that is a bond, else 0 */
+    uint8_t lag_ports[SL_MP_RAILS_MAX]; /* of each local rail that is a bond, else 0 */
 };
 
 /*

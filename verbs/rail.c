@@ -15,10 +15,10 @@
 
 #define CQ_ENTRIES 32768
 #define POLL_BATCH 16
-#define LOOK_NS (200 * SL_NS_PER_MS) /* between looks at a port that is not usable */
+#define REREAD_NS (200 * SL_NS_PER_MS) /* between readings of a port that is not usable */
 #define QPNS_MIN 64
 
-/* ---- whose queue pair is it ---- */
+/* ---- the hash from queue pair number to path ---- */
 
 static struct sl_verbs_qpn *qpn_place(const struct sl_verbs_rail *rail, uint32_t qpn)
 {
@@ -46,7 +46,7 @@ static int qpns_grow(struct sl_verbs_rail *rail)
     return 0;
 }
 
-int sl_verbs_qpn_add(struct sl_verbs_rail *rail, uint32_t qpn, struct sl_verbs_path *path)
+int sl_verbs_qpn_add(struct sl_verbs_rail *rail, uint32_t qpn, struct sl_mp_path *path)
 {
     if (rail->qpns == NULL || 2 * (rail->qpn_count + 1) > rail->qpn_mask) {
         int err = qpns_grow(rail);
@@ -75,7 +75,7 @@ void sl_verbs_qpn_remove(struct sl_verbs_rail *rail, uint32_t qpn)
     }
 }
 
-static struct sl_verbs_path *path_of(const struct sl_verbs_rail *rail, uint32_t qpn)
+static struct sl_mp_path *path_of(const struct sl_verbs_rail *rail, uint32_t qpn)
 {
     const struct sl_verbs_qpn *place = rail->qpns == NULL ? NULL : qpn_place(rail, qpn);
 
@@ -227,32 +227,32 @@ static void on_sent(struct sl_verbs_rail *rail, const struct ibv_wc *wc, uint64_
     struct sl_verbs_iface *iface = rail->iface;
     uint32_t slot = (uint32_t)(wc->wr_id >> 44) & 0x7ffff;
     uint16_t epoch = (wc->wr_id >> 32) & 0xfff;
-    struct sl_verbs_path *path = slot < iface->path_cap ? iface->paths[slot] : NULL;
+    struct sl_mp_path *path = slot < iface->path_cap ? iface->paths[slot] : NULL;
 
     if (path == NULL || path->qp == NULL || (path->epoch & 0xfff) != epoch)
         return; /* of an epoch that is over */
-    if (SL_UNLIKELY((uint32_t)wc->wr_id == SL_VERBS_MARK))
-        path->marked = true;
+    if (SL_UNLIKELY((uint32_t)wc->wr_id == SL_VERBS_DRAIN))
+        path->drained = true;
     else if (SL_LIKELY(wc->status == IBV_WC_SUCCESS))
-        sl_verbs_path_retire(path, (uint32_t)wc->wr_id, now_ns);
+        sl_mp_path_retire(path, (uint32_t)wc->wr_id, now_ns);
     else if (!path->failing) {
         path->wc_status = (uint16_t)wc->status;
-        sl_verbs_path_fail(path, "%s", iface->ibv->ibv_wc_status_str(wc->status));
+        sl_mp_path_fail(path, "%s", iface->ibv->ibv_wc_status_str(wc->status));
     }
 }
 
 /* What no device should do, and soft-RoCE does when it repeats packets that were not lost: a
  * message comes twice, the second time without its bytes perhaps. The first one counted; another
  * queue pair is to be trusted more. */
-static void out_of_turn(struct sl_verbs_path *path, uint32_t number)
+static void out_of_turn(struct sl_mp_path *path, uint32_t number)
 {
-    sl_verbs_path_fail(path, "%s delivered message %u when %u was due", path->rail->port.name,
-                       number, path->arrived & 0xffff);
+    sl_mp_path_fail(path, "%s delivered message %u when %u was due", path->rail->port.name, number,
+                    path->arrived & 0xffff);
 }
 
 static void on_arrived(struct sl_verbs_rail *rail, const struct ibv_wc *wc)
 {
-    struct sl_verbs_path *path = path_of(rail, wc->qp_num);
+    struct sl_mp_path *path = path_of(rail, wc->qp_num);
     uint32_t slot = (uint32_t)wc->wr_id, imm = be32toh(wc->imm_data);
 
     if (SL_UNLIKELY(!sl_verbs_slot_take(rail, wc->wr_id)))
@@ -262,7 +262,7 @@ static void on_arrived(struct sl_verbs_rail *rail, const struct ibv_wc *wc)
         sl_verbs_slot_flushed(rail, slot);
         if (path != NULL && !path->failing) {
             path->wc_status = (uint16_t)wc->status;
-            sl_verbs_path_fail(path, "%s", rail->iface->ibv->ibv_wc_status_str(wc->status));
+            sl_mp_path_fail(path, "%s", rail->iface->ibv->ibv_wc_status_str(wc->status));
         }
         return;
     }
@@ -276,9 +276,9 @@ static void on_arrived(struct sl_verbs_rail *rail, const struct ibv_wc *wc)
     path->stats.received_bytes += wc->byte_len;
     if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
         sl_verbs_slot_put(rail, slot);
-        sl_verbs_on_write(path, imm & 0xffff, wc->byte_len);
+        sl_mp_on_write(path, imm & 0xffff, wc->byte_len);
     } else {
-        sl_verbs_on_frame(path, slot, wc->byte_len);
+        sl_mp_on_frame(path, slot, wc->byte_len);
     }
 }
 
@@ -330,14 +330,14 @@ void sl_verbs_rail_info(const struct sl_verbs_rail *rail, struct sl_verbs_rail_i
 static void fail_paths(struct sl_verbs_rail *rail, const char *why)
 {
     for (uint32_t i = 0; i < rail->iface->path_cap; i++) {
-        struct sl_verbs_path *path = rail->iface->paths[i];
+        struct sl_mp_path *path = rail->iface->paths[i];
 
         if (path != NULL && path->rail == rail && path->qp != NULL)
-            sl_verbs_path_fail(path, "%s", why);
+            sl_mp_path_fail(path, "%s", why);
     }
 }
 
-static void look(struct sl_verbs_rail *rail)
+static void reread(struct sl_verbs_rail *rail)
 {
     struct sl_verbs_iface *iface = rail->iface;
     char name[SL_VERBS_NAME_MAX];
@@ -382,14 +382,14 @@ void sl_verbs_rail_refresh(struct sl_verbs_rail *rail)
     struct sl_verbs_gid old = rail->gid;
     uint64_t now_ns = sl_now(iface->base.worker->clock);
 
-    look(rail);
+    reread(rail);
     if (was_usable != rail->usable)
-        sl_verbs_event(iface, rail->usable ? SL_EVENT_PORT_UP : SL_EVENT_PORT_DOWN, -1, rail->idx,
-                       rail->port.state);
+        sl_mp_event(iface, rail->usable ? SL_EVENT_PORT_UP : SL_EVENT_PORT_DOWN, -1, rail->idx,
+                    rail->port.state);
     if (old.gid.global.interface_id != 0 &&
         (old.index != rail->gid.index || memcmp(&old.gid, &rail->gid.gid, sizeof(old.gid)) != 0))
-        sl_verbs_event(iface, SL_EVENT_GID_CHANGE, -1, rail->idx, rail->gid.index);
-    rail->look_at_ns = rail->usable ? SL_NEVER : now_ns + LOOK_NS;
+        sl_mp_event(iface, SL_EVENT_GID_CHANGE, -1, rail->idx, rail->gid.index);
+    rail->reread_at_ns = rail->usable ? SL_NEVER : now_ns + REREAD_NS;
     if (!rail->usable) {
         if (was_usable)
             sl_warn("verbs", "%s is out: %s", rail->port.name, rail->why);
@@ -399,21 +399,21 @@ void sl_verbs_rail_refresh(struct sl_verbs_rail *rail)
             sl_info("verbs", "%s is usable", rail->port.name);
         /* A path whose own GID has gone or moved carries nothing any more. */
         for (uint32_t i = 0; i < iface->path_cap; i++) {
-            struct sl_verbs_path *path = iface->paths[i];
+            struct sl_mp_path *path = iface->paths[i];
 
             if (path != NULL && path->rail == rail && path->qp != NULL &&
                 !has_gid(&rail->port, &path->gid))
-                sl_verbs_path_fail(path, "the GID of %s has changed", rail->port.name);
+                sl_mp_path_fail(path, "the GID of %s has changed", rail->port.name);
         }
     }
     if (was_usable == rail->usable && memcmp(&old.gid, &rail->gid.gid, sizeof(old.gid)) == 0)
         return;
     sl_list_foreach(&iface->eps, node)
     {
-        struct sl_verbs_ep *ep = sl_container_of(node, struct sl_verbs_ep, link);
+        struct sl_mp_conn *ep = sl_container_of(node, struct sl_mp_conn, link);
 
-        sl_verbs_hello_send(ep);
-        sl_verbs_repair_soon(ep);
+        sl_mp_hello_send(ep);
+        sl_mp_repair_soon(ep);
     }
 }
 
@@ -439,24 +439,24 @@ static void on_event(struct sl_verbs_rail *rail, const struct ibv_async_event *e
     case IBV_EVENT_QP_REQ_ERR:
     case IBV_EVENT_QP_ACCESS_ERR:
     case IBV_EVENT_PATH_MIG_ERR: {
-        struct sl_verbs_path *path = path_of(rail, event->element.qp->qp_num);
+        struct sl_mp_path *path = path_of(rail, event->element.qp->qp_num);
 
         if (path != NULL)
-            sl_verbs_path_fail(path, "%s", name);
+            sl_mp_path_fail(path, "%s", name);
         return;
     }
     case IBV_EVENT_DEVICE_FATAL:
     case IBV_EVENT_CQ_ERR:
     case IBV_EVENT_SRQ_ERR:
         if (rail->usable)
-            sl_verbs_event(rail->iface, SL_EVENT_PORT_DOWN, -1, rail->idx, rail->port.state);
+            sl_mp_event(rail->iface, SL_EVENT_PORT_DOWN, -1, rail->idx, rail->port.state);
         rail->usable = false;
-        rail->look_at_ns = SL_NEVER; /* its queues are gone for good */
+        rail->reread_at_ns = SL_NEVER; /* its queues are gone for good */
         snprintf(rail->why, sizeof(rail->why), "%s", name);
         sl_warn("verbs", "%s is out for good: %s", rail->port.name, name);
         fail_paths(rail, name);
         sl_list_foreach(&rail->iface->eps, node)
-            sl_verbs_hello_send(sl_container_of(node, struct sl_verbs_ep, link));
+            sl_mp_hello_send(sl_container_of(node, struct sl_mp_conn, link));
         return;
     default: return; /* COMM_EST, SQ_DRAINED, LAST_WQE_REACHED, SRQ_LIMIT_REACHED, SM_CHANGE */
     }
@@ -472,7 +472,7 @@ int sl_verbs_rail_events(struct sl_verbs_rail *rail)
         on_event(rail, &event);
         ibv->ibv_ack_async_event(&event);
     }
-    if (sl_now(rail->iface->base.worker->clock) >= rail->look_at_ns)
+    if (sl_now(rail->iface->base.worker->clock) >= rail->reread_at_ns)
         sl_verbs_rail_refresh(rail);
     return count;
 }

@@ -10,10 +10,10 @@
 #include <stdbool.h>
 
 struct sl_verbs_iface;
-struct sl_verbs_path;
+struct sl_mp_path;
 struct sl_verbs_rail_info;
 
-#define SL_VERBS_SPARE_SLOTS 128 /* receive buffers besides those: for grants, writes, credits */
+#define SL_VERBS_SPARE_SLOTS 128 /* receive buffers besides those: for CTS, writes, credits */
 #define SL_VERBS_FULL_EPS                                                                          \
     64 /* so many connections have a buffer per credit; further ones share more */
 #define SL_VERBS_SHARED_SLOTS 4 /* and add so many */
@@ -25,10 +25,10 @@ struct sl_verbs_rail_info;
 #define SL_VERBS_BLOCK_SLOTS 64
 #define SL_VERBS_BLOCKS_MAX 4096
 
-/* Whose arrivals a queue pair's number stands for. */
+/* An entry of the hash from a queue pair number to its path. */
 struct sl_verbs_qpn {
     uint32_t qpn; /* 0: empty */
-    struct sl_verbs_path *path;
+    struct sl_mp_path *path;
 };
 
 #define SL_VERBS_SLOT_BIT (UINT64_C(1) << 63) /* in wr_id: a receive */
@@ -60,8 +60,8 @@ struct sl_verbs_rail {
     unsigned max_inline, cq_events;
     struct sl_verbs_port port;
     struct sl_verbs_gid gid;
-    uint64_t look_at_ns; /* not usable: when to read the port again */
-    char why[160];       /* not usable, and why */
+    uint64_t reread_at_ns; /* not usable: when to read the port again */
+    char why[160];         /* not usable, and why */
     /* receive buffers */
     struct sl_verbs_block {
         uint8_t *bytes;
@@ -88,9 +88,9 @@ void sl_verbs_rail_close(struct sl_verbs_rail *rail);
 int sl_verbs_rail_poll(struct sl_verbs_rail *rail, unsigned budget);
 /* Asynchronous events, and ports that are awaited; how many things happened. */
 int sl_verbs_rail_events(struct sl_verbs_rail *rail);
-/* Looks at the port again: usable or not, which GID. Tells the connections what changed. */
+/* Reads the port again: usable or not, which GID. Tells the connections what changed. */
 void sl_verbs_rail_refresh(struct sl_verbs_rail *rail);
-int sl_verbs_qpn_add(struct sl_verbs_rail *rail, uint32_t qpn, struct sl_verbs_path *path);
+int sl_verbs_qpn_add(struct sl_verbs_rail *rail, uint32_t qpn, struct sl_mp_path *path);
 void sl_verbs_qpn_remove(struct sl_verbs_rail *rail, uint32_t qpn);
 void sl_verbs_rail_info(const struct sl_verbs_rail *rail, struct sl_verbs_rail_info *out);
 
@@ -116,11 +116,11 @@ void sl_verbs_slot_flushed(struct sl_verbs_rail *rail, uint32_t slot);
 unsigned sl_verbs_own_receives(const struct sl_verbs_rail *rail);
 /* Posts path->own_slots of them to its new queue pair. What fails half-way is for
  * sl_verbs_own_leave(). */
-int sl_verbs_own_fill(struct sl_verbs_path *path);
+int sl_verbs_own_fill(struct sl_mp_path *path);
 /* Its queue pair is gone. */
-void sl_verbs_own_leave(struct sl_verbs_path *path);
+void sl_verbs_own_leave(struct sl_mp_path *path);
 /* Are so few left at the NIC that a frame which has to wait should be copied out of its own? */
-bool sl_verbs_few_receives(const struct sl_verbs_path *path);
+bool sl_verbs_few_receives(const struct sl_mp_path *path);
 void sl_verbs_slots_close(struct sl_verbs_rail *rail);
 
 #endif

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records: their sizes, and reading what a peer sent. */
+/* Control messages: their sizes, and reading what a peer sent. */
 #include "verbs/record.h"
 
 #include "core/err.h"
 
 #include <string.h>
 
-#define HEAD offsetof(struct sl_verbs_record, caller)
+#define HEAD offsetof(struct sl_mp_control, caller)
 
-_Static_assert(sizeof(struct sl_verbs_record) <= SL_CTRL_ROOM, "a record is a control message");
+_Static_assert(sizeof(struct sl_mp_control) <= SL_CTRL_ROOM, "a record is a control message");
 
-size_t sl_verbs_record_size(const struct sl_verbs_record *record)
+size_t sl_mp_control_size(const struct sl_mp_control *control)
 {
-    switch (record->kind) {
-    case SL_VERBS_REC_CALLER: return record->epoch <= SL_CTRL_MAX ? HEAD + record->epoch : 0;
-    case SL_VERBS_REC_TCP_ENDED:
-    case SL_VERBS_REC_ACK: return HEAD;
-    case SL_VERBS_REC_HELLO: return HEAD + sizeof(struct sl_verbs_hello);
-    case SL_VERBS_REC_OFFER:
-    case SL_VERBS_REC_ACCEPT: return HEAD + sizeof(struct sl_verbs_offer);
-    case SL_VERBS_REC_REFUSE:
-    case SL_VERBS_REC_BYE:
-    case SL_VERBS_REC_DOWN: return HEAD + sizeof(((struct sl_verbs_record *)0)->down);
+    switch (control->kind) {
+    case SL_MP_CONTROL_CALLER: return control->epoch <= SL_CTRL_MAX ? HEAD + control->epoch : 0;
+    case SL_MP_CONTROL_SIDEBAND_DONE:
+    case SL_MP_CONTROL_ACK: return HEAD;
+    case SL_MP_CONTROL_HELLO: return HEAD + sizeof(struct sl_mp_hello);
+    case SL_MP_CONTROL_OFFER:
+    case SL_MP_CONTROL_ACCEPT: return HEAD + sizeof(struct sl_mp_offer);
+    case SL_MP_CONTROL_REFUSE:
+    case SL_MP_CONTROL_BYE:
+    case SL_MP_CONTROL_DOWN: return HEAD + sizeof(((struct sl_mp_control *)0)->down);
     default: return 0;
     }
 }
@@ -34,22 +34,22 @@ static int check_rail(const struct sl_verbs_rail_info *rail)
 }
 
 /* Before all else, even the length: the place of the version is the same in all versions. */
-static int check_version(const struct sl_verbs_record *record, size_t len)
+static int check_version(const struct sl_mp_control *control, size_t len)
 {
-    if (record->kind != SL_VERBS_REC_HELLO || len < HEAD + sizeof(record->hello.version) ||
-        record->hello.version == SL_VERBS_VERSION)
+    if (control->kind != SL_MP_CONTROL_HELLO || len < HEAD + sizeof(control->hello.version) ||
+        control->hello.version == SL_MP_VERSION)
         return 0;
     return sl_fail(-EPROTO,
                    "the peer speaks version %u of the verbs transport, this side %u: "
                    "install the same Sluice everywhere",
-                   record->hello.version, SL_VERBS_VERSION);
+                   control->hello.version, SL_MP_VERSION);
 }
 
-static int check_hello(const struct sl_verbs_hello *hello)
+static int check_hello(const struct sl_mp_hello *hello)
 {
     int err = 0;
 
-    if (hello->rail_count == 0 || hello->rail_count > SL_VERBS_RAILS_MAX)
+    if (hello->rail_count == 0 || hello->rail_count > SL_MP_RAILS_MAX)
         return sl_fail(-EBADMSG, "the peer says it has %u rails", hello->rail_count);
     for (unsigned i = 0; i < hello->rail_count && err == 0; i++)
         if (hello->rails[i].usable)
@@ -57,7 +57,7 @@ static int check_hello(const struct sl_verbs_hello *hello)
     return err;
 }
 
-int sl_verbs_record_read(const void *bytes, size_t len, struct sl_verbs_record *out)
+int sl_mp_control_read(const void *bytes, size_t len, struct sl_mp_control *out)
 {
     memset(out, 0, sizeof(*out));
     if (len < HEAD || len > sizeof(*out))
@@ -67,17 +67,17 @@ int sl_verbs_record_read(const void *bytes, size_t len, struct sl_verbs_record *
 
     if (err != 0)
         return err;
-    if (len != sl_verbs_record_size(out))
+    if (len != sl_mp_control_size(out))
         return sl_fail(-EBADMSG, "a record of kind %u has %zu bytes, not %zu", out->kind, len,
-                       sl_verbs_record_size(out));
-    if (out->kind == SL_VERBS_REC_CALLER || out->kind == SL_VERBS_REC_ACK ||
-        out->kind == SL_VERBS_REC_TCP_ENDED)
+                       sl_mp_control_size(out));
+    if (out->kind == SL_MP_CONTROL_CALLER || out->kind == SL_MP_CONTROL_ACK ||
+        out->kind == SL_MP_CONTROL_SIDEBAND_DONE)
         return 0;
-    if (out->kind == SL_VERBS_REC_HELLO)
+    if (out->kind == SL_MP_CONTROL_HELLO)
         return check_hello(&out->hello);
-    if (out->kind == SL_VERBS_REC_OFFER || out->kind == SL_VERBS_REC_ACCEPT) {
-        if (out->offer.local_rail >= SL_VERBS_RAILS_MAX ||
-            out->offer.remote_rail >= SL_VERBS_RAILS_MAX || out->offer.qpn > 0xffffff)
+    if (out->kind == SL_MP_CONTROL_OFFER || out->kind == SL_MP_CONTROL_ACCEPT) {
+        if (out->offer.local_rail >= SL_MP_RAILS_MAX || out->offer.remote_rail >= SL_MP_RAILS_MAX ||
+            out->offer.qpn > 0xffffff)
             return sl_fail(-EBADMSG, "an offer names rail %u, rail %u, queue pair 0x%x",
                            out->offer.local_rail, out->offer.remote_rail, out->offer.qpn);
         return check_rail(&out->offer.rail);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the two ends of a connection tell each other beside the data: rails, the life of paths, and
- * the caller's control messages. Each record travels twice, over the sideband and over a path that
+ * the caller's control messages. Each control message travels twice, over the sideband and over a path that
  * is up: the one may share a dead cable with the path that has just failed. Numbers put them in
  * order, once.
  */
@@ -11,19 +11,19 @@
 #include "core/transport.h"
 #include "verbs/device.h"
 
-#define SL_VERBS_VERSION 3
-#define SL_VERBS_WHY 96
+#define SL_MP_VERSION 3
+#define SL_MP_WHY 96
 
-enum sl_verbs_record_kind {
-    SL_VERBS_REC_CALLER = 1, /* a control message of the caller; epoch is its length */
-    SL_VERBS_REC_HELLO,      /* rails of the sender, at start and when one changes */
-    SL_VERBS_REC_OFFER,      /* a queue pair for a path, by the end that leads */
-    SL_VERBS_REC_ACCEPT,     /* its other end */
-    SL_VERBS_REC_REFUSE,
-    SL_VERBS_REC_DOWN,      /* a path has ended at the sender, which had so many arrivals of it */
-    SL_VERBS_REC_TCP_ENDED, /* all that the other end sent over the sideband has been handled */
-    SL_VERBS_REC_ACK,       /* only what `handled` says; not numbered itself */
-    SL_VERBS_REC_BYE,       /* the sender gives the connection up, as no path is to be had */
+enum sl_mp_control_kind {
+    SL_MP_CONTROL_CALLER = 1, /* a control message of the caller; epoch is its length */
+    SL_MP_CONTROL_HELLO,      /* rails of the sender, at start and when one changes */
+    SL_MP_CONTROL_OFFER,      /* a queue pair for a path, by the end that leads */
+    SL_MP_CONTROL_ACCEPT,     /* its other end */
+    SL_MP_CONTROL_REFUSE,
+    SL_MP_CONTROL_DOWN, /* a path has ended at the sender, which had so many arrivals of it */
+    SL_MP_CONTROL_SIDEBAND_DONE, /* all that the other end sent over the sideband has been handled */
+    SL_MP_CONTROL_ACK,           /* only what `handled` says; not numbered itself */
+    SL_MP_CONTROL_BYE,           /* the sender gives the connection up, as no path is to be had */
 };
 
 /* A rail as its owner describes it. */
@@ -38,17 +38,17 @@ struct sl_verbs_rail_info {
     uint8_t spare;
 };
 
-struct sl_verbs_hello {
+struct sl_mp_hello {
     uint32_t version;
     uint32_t eager_bytes; /* the least of both ends counts */
     uint64_t nonce;       /* the end with the greater one leads */
     uint32_t rail_count;
     uint32_t fallback; /* 1: without paths, data may go over the sideband */
-    struct sl_verbs_rail_info rails[SL_VERBS_RAILS_MAX];
+    struct sl_verbs_rail_info rails[SL_MP_RAILS_MAX];
 };
 
 /* OFFER and ACCEPT. */
-struct sl_verbs_offer {
+struct sl_mp_offer {
     uint8_t local_rail, remote_rail; /* of the sender, of the receiver */
     uint8_t lag_port; /* of the path, where a rail is a bond; 0: the driver's choice */
     uint8_t paths;    /* how many the connection is to have */
@@ -56,28 +56,28 @@ struct sl_verbs_offer {
     struct sl_verbs_rail_info rail; /* of the sender, as it is now */
 };
 
-struct sl_verbs_record {
+struct sl_mp_control {
     uint8_t kind;
     uint8_t path;
     uint16_t epoch;
     uint32_t seq;
-    uint32_t handled; /* records of the other end that the sender has handled */
+    uint32_t handled; /* control messages of the other end that the sender has handled */
     uint32_t spare;
     union {
         uint8_t caller[SL_CTRL_MAX];
-        struct sl_verbs_hello hello;
-        struct sl_verbs_offer offer;
+        struct sl_mp_hello hello;
+        struct sl_mp_offer offer;
         struct {
             uint32_t arrived;
-            char why[SL_VERBS_WHY];
+            char why[SL_MP_WHY];
         } down; /* and REFUSE, BYE */
     };
 };
 
 /* Bytes that travel of it; 0: no such kind. */
-size_t sl_verbs_record_size(const struct sl_verbs_record *record);
+size_t sl_mp_control_size(const struct sl_mp_control *control);
 
 /* Checks and copies len received bytes. -EBADMSG, -EPROTO (another version); the text says what. */
-int sl_verbs_record_read(const void *bytes, size_t len, struct sl_verbs_record *out);
+int sl_mp_control_read(const void *bytes, size_t len, struct sl_mp_control *out);
 
 #endif

@@ -15,7 +15,7 @@ struct sl_gpu_stage;
 struct sl_verbs_iface;
 struct sl_verbs_rail;
 
-#define SL_VERBS_CHUNK_BYTES (256u << 10)
+#define SL_MP_CHUNK_BYTES (256u << 10)
 #define SL_VERBS_ACCESS                                                                            \
     (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE) /* to registered memory */
 
@@ -23,13 +23,13 @@ struct sl_verbs_rail;
 struct sl_verbs_pool {
     uint8_t *bytes;
     size_t len;
-    struct ibv_mr *mr[SL_VERBS_RAILS_MAX];
+    struct ibv_mr *mr[SL_MP_RAILS_MAX];
 };
 
 /* The user's memory: a region on every usable rail. */
 struct sl_verbs_mr {
     size_t len;
-    struct ibv_mr *mr[SL_VERBS_RAILS_MAX];
+    struct ibv_mr *mr[SL_MP_RAILS_MAX];
     bool is_gpu;
     struct sl_gpu_memory gpu;
     struct sl_gpu_stage *stage;

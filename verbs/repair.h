@@ -7,23 +7,23 @@
 
 #include <stdint.h>
 
-struct sl_verbs_ep;
-struct sl_verbs_path;
-struct sl_verbs_record;
+struct sl_mp_conn;
+struct sl_mp_path;
+struct sl_mp_control;
 
-void sl_verbs_on_record(struct sl_verbs_ep *ep, const struct sl_verbs_record *record);
-void sl_verbs_hello_send(struct sl_verbs_ep *ep);
+void sl_mp_on_control(struct sl_mp_conn *conn, const struct sl_mp_control *control);
+void sl_mp_hello_send(struct sl_mp_conn *conn);
 /* Notes that the path has failed at this end; the next progress acts on it. */
-void sl_verbs_path_fail(struct sl_verbs_path *path, const char *fmt, ...) SL_PRINTF(2, 3);
+void sl_mp_path_fail(struct sl_mp_path *path, const char *fmt, ...) SL_PRINTF(2, 3);
 /* Acts on it. Never inside the handling of completions. */
-void sl_verbs_path_end(struct sl_verbs_path *path);
+void sl_mp_path_end(struct sl_mp_path *path);
 /* A path for the frames, when there is one and none is being fenced. */
-void sl_verbs_choose_frame_path(struct sl_verbs_ep *ep);
+void sl_mp_choose_frame_path(struct sl_mp_conn *conn);
 /* A ping has come, or one of ours is acknowledged. */
-void sl_verbs_path_pinged(struct sl_verbs_path *path);
+void sl_mp_path_pinged(struct sl_mp_path *path);
 /* Offers that are due, deadlines. When to call it next, or SL_NEVER. */
-uint64_t sl_verbs_repair_timers(struct sl_verbs_ep *ep, uint64_t now_ns);
+uint64_t sl_mp_repair_timers(struct sl_mp_conn *conn, uint64_t now_ns);
 /* Tries paths of this rail now: it, or the peer's, has returned. */
-void sl_verbs_repair_soon(struct sl_verbs_ep *ep);
+void sl_mp_repair_soon(struct sl_mp_conn *conn);
 
 #endif

@@ -37,7 +37,7 @@ static void make_free(struct sl_verbs_rail *rail, uint32_t slot)
 
 /* To the NIC, into the queue of path or, NULL, the shared one. False: it did not take it. */
 static inline bool post(struct sl_verbs_rail *rail, const struct sl_verbs_block *block,
-                        uint32_t slot, struct sl_verbs_path *path, uint64_t wr_id)
+                        uint32_t slot, struct sl_mp_path *path, uint64_t wr_id)
 {
     struct ibv_sge sge = {.addr = (uintptr_t)block->bytes +
                                   (size_t)(slot % SL_VERBS_BLOCK_SLOTS) * rail->iface->slot_bytes,
@@ -60,7 +60,7 @@ static inline bool post(struct sl_verbs_rail *rail, const struct sl_verbs_block 
 static bool post_own(struct sl_verbs_rail *rail, uint32_t slot)
 {
     struct sl_verbs_slot *s = slot_at(rail, slot);
-    struct sl_verbs_path *path = rail->iface->paths[s->owner];
+    struct sl_mp_path *path = rail->iface->paths[s->owner];
 
     s->at_nic = post(rail, &rail->blocks[slot / SL_VERBS_BLOCK_SLOTS], slot, path,
                      SL_VERBS_OWN_BIT | (uint64_t)(++s->stay & STAY_MASK) << STAY_SHIFT);
@@ -155,7 +155,7 @@ int sl_verbs_rail_provide(struct sl_verbs_rail *rail, unsigned eps)
 {
     unsigned full = eps < SL_VERBS_FULL_EPS ? eps : SL_VERBS_FULL_EPS;
     unsigned slots =
-        SL_VERBS_SPARE_SLOTS + full * SL_VERBS_CREDITS + (eps - full) * SL_VERBS_SHARED_SLOTS;
+        SL_VERBS_SPARE_SLOTS + full * SL_MP_CREDITS + (eps - full) * SL_VERBS_SHARED_SLOTS;
 
     if (eps <= rail->own_eps)
         return 0; /* each queue pair brings its own */
@@ -186,7 +186,7 @@ unsigned sl_verbs_own_receives(const struct sl_verbs_rail *rail)
     return left >= SL_VERBS_OWN_SLOTS_MIN ? SL_VERBS_OWN_SLOTS_MIN : 0;
 }
 
-int sl_verbs_own_fill(struct sl_verbs_path *path)
+int sl_verbs_own_fill(struct sl_mp_path *path)
 {
     struct sl_verbs_rail *rail = path->rail;
 
@@ -206,7 +206,7 @@ int sl_verbs_own_fill(struct sl_verbs_path *path)
     return 0;
 }
 
-void sl_verbs_own_leave(struct sl_verbs_path *path)
+void sl_verbs_own_leave(struct sl_mp_path *path)
 {
     struct sl_verbs_rail *rail = path->rail;
 
@@ -227,7 +227,7 @@ void sl_verbs_own_leave(struct sl_verbs_path *path)
     path->own_slots = path->receives = 0;
 }
 
-bool sl_verbs_few_receives(const struct sl_verbs_path *path)
+bool sl_verbs_few_receives(const struct sl_mp_path *path)
 {
     return path->own_slots != 0 ? path->receives < path->own_slots / 4
                                 : path->rail->slots_free < SL_VERBS_SPARE_SLOTS / 2;

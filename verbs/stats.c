@@ -9,23 +9,23 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *state_of(const struct sl_verbs_path *path)
+static const char *state_of(const struct sl_mp_path *path)
 {
-    switch ((enum sl_verbs_path_state)path->state) {
-    case SL_VERBS_PATH_IDLE: return path->rail == NULL ? "resting" : "down";
-    case SL_VERBS_PATH_OFFERED:
-    case SL_VERBS_PATH_PINGING:
-    case SL_VERBS_PATH_ACCEPTED: return "connecting";
-    case SL_VERBS_PATH_UP: return path->failing ? "failing" : "up";
-    case SL_VERBS_PATH_FENCING: return "fencing";
+    switch ((enum sl_mp_path_state)path->state) {
+    case SL_MP_PATH_IDLE: return path->rail == NULL ? "resting" : "down";
+    case SL_MP_PATH_OFFERED:
+    case SL_MP_PATH_PINGING:
+    case SL_MP_PATH_ACCEPTED: return "connecting";
+    case SL_MP_PATH_UP: return path->failing ? "failing" : "up";
+    case SL_MP_PATH_FENCING: return "fencing";
     }
     return "unknown";
 }
 
 /* "rxe0:1 > 198.51.100.2", "mlx5_bond_0:1@2 > 198.51.100.2": the peer's rail as it said last. */
-static void name_of(const struct sl_verbs_path *path, char *out, size_t cap)
+static void name_of(const struct sl_mp_path *path, char *out, size_t cap)
 {
-    const struct sl_verbs_rail_info *info = &path->ep->peer.rails[path->remote_rail];
+    const struct sl_verbs_rail_info *info = &path->conn->peer.rails[path->remote_rail];
     union ibv_gid gid;
     char remote[INET6_ADDRSTRLEN] = "?";
 
@@ -44,12 +44,12 @@ static void name_of(const struct sl_verbs_path *path, char *out, size_t cap)
         snprintf(out, cap, "%.70s > %s", path->rail->port.name, remote);
 }
 
-static void tell(const struct sl_verbs_path *path, struct sl_path_stat *out)
+static void tell(const struct sl_mp_path *path, struct sl_path_stat *out)
 {
-    const struct sl_verbs_path_stats *stats = &path->stats;
+    const struct sl_mp_path_stats *stats = &path->stats;
 
     *out = (struct sl_path_stat){
-        .peer = path->ep->base.peer,
+        .peer = path->conn->base.peer,
         .number = path->rail == NULL ? -1 : path->idx,
         .sent_bytes = stats->sent_bytes,
         .sent_messages = stats->sent_messages,
@@ -65,14 +65,14 @@ static void tell(const struct sl_verbs_path *path, struct sl_path_stat *out)
     snprintf(out->why, sizeof(out->why), "%s", path->why);
 }
 
-size_t sl_verbs_ep_stats(const struct sl_ep *base, struct sl_path_stat *out, size_t cap)
+size_t sl_mp_stats(const struct sl_ep *base, struct sl_path_stat *out, size_t cap)
 {
-    const struct sl_verbs_ep *ep = (const struct sl_verbs_ep *)base;
-    const struct sl_verbs_path *fallback = sl_verbs_tcp_past(ep);
+    const struct sl_mp_conn *conn = (const struct sl_mp_conn *)base;
+    const struct sl_mp_path *fallback = sl_mp_fallback_past(conn);
     size_t count = 0;
 
-    for (unsigned i = 0; i < ep->path_count; i++) {
-        const struct sl_verbs_path *path = ep->paths[i];
+    for (unsigned i = 0; i < conn->path_count; i++) {
+        const struct sl_mp_path *path = conn->paths[i];
 
         if (path == NULL)
             continue;

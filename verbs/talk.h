@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records: sent twice, handled once. */
+/* Control messages: sent twice, handled once. */
 #ifndef SL_VERBS_TALK_H
 #define SL_VERBS_TALK_H
 
 #include "verbs/record.h"
 
-struct sl_verbs_ep;
-struct sl_verbs_path;
-struct sl_verbs_tx_frame;
+struct sl_mp_conn;
+struct sl_mp_path;
+struct sl_mp_tx_frame;
 
-#define SL_VERBS_RECORDS 64 /* that the peer has not handled */
+#define SL_MP_CONTROLS 64 /* that the peer has not handled */
 
 /* Sends it by the sideband and by a path. */
-void sl_verbs_record_send(struct sl_verbs_ep *ep, struct sl_verbs_record *record);
-void sl_verbs_record_flush(struct sl_verbs_ep *ep);
-/* The frame of a record has arrived; or has not, and its path is gone. */
-void sl_verbs_record_arrived(struct sl_verbs_ep *ep, const struct sl_verbs_tx_frame *frame);
-void sl_verbs_record_lost(struct sl_verbs_ep *ep, struct sl_verbs_tx_frame *frame);
-/* The path has stopped: whether its records arrived is not known until its fence, for which they
+void sl_mp_control_send(struct sl_mp_conn *conn, struct sl_mp_control *control);
+void sl_mp_control_flush(struct sl_mp_conn *conn);
+/* The frame of a control message has arrived; or has not, and its path is gone. */
+void sl_mp_control_arrived(struct sl_mp_conn *conn, const struct sl_mp_tx_frame *frame);
+void sl_mp_control_lost(struct sl_mp_conn *conn, struct sl_mp_tx_frame *frame);
+/* The path has stopped: whether its control messages arrived is not known until its fence, for which they
  * may be needed. Without a sideband others carry them too. */
-void sl_verbs_records_stranded(struct sl_verbs_path *path);
+void sl_mp_controls_stranded(struct sl_mp_path *path);
 /* The sideband is gone, and what it had taken with it: paths carry all that the peer has not told
  * of. */
-void sl_verbs_records_requeue(struct sl_verbs_ep *ep);
-/* Keeps a record that came, by whichever way; the next progress handles it. */
-void sl_verbs_record_take(struct sl_verbs_ep *ep, const void *bytes, size_t len);
+void sl_mp_controls_requeue(struct sl_mp_conn *conn);
+/* Keeps a control message that came, by whichever way; the next progress handles it. */
+void sl_mp_control_take(struct sl_mp_conn *conn, const void *bytes, size_t len);
 /* Handles those that are due; how many. */
-int sl_verbs_inbox_run(struct sl_verbs_ep *ep);
+int sl_mp_inbox_run(struct sl_mp_conn *conn);
 /* A control message of the caller. */
-int sl_verbs_ctrl(struct sl_ep *ep, const void *msg, size_t len);
+int sl_mp_ctrl(struct sl_ep *ep, const void *msg, size_t len);
 
 #endif

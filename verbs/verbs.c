@@ -10,7 +10,7 @@
 
 #include "verbs/probe.h"
 
-#define SIDEBAND_EVERY 32 /* rounds of progress between looks at the sideband and the clock */
+#define SIDEBAND_EVERY 32 /* rounds of progress between polls of the sideband and the clock */
 #define TIMER_NS (5 * SL_NS_PER_MS)
 
 /* ---- progress ---- */
@@ -20,48 +20,48 @@ static void flush_batches(struct sl_verbs_iface *iface)
     struct sl_node *node;
 
     while ((node = sl_list_pop_front(&iface->dirty)) != NULL) {
-        struct sl_verbs_path *path = sl_container_of(node, struct sl_verbs_path, dirty);
+        struct sl_mp_path *path = sl_container_of(node, struct sl_mp_path, dirty);
 
         path->is_dirty = false;
         sl_verbs_path_flush(path);
     }
 }
 
-/* True while the connection needs another look without anything new having happened. What waits for
- * a path is looked at when one comes up: until then its owner may sleep. */
-static bool has_work(const struct sl_verbs_ep *ep)
+/* True while the connection needs another turn without anything new having happened. What waits for
+ * a path gets its turn when one comes up: until then its owner may sleep. */
+static bool has_work(const struct sl_mp_conn *conn)
 {
-    bool can_send = ep->paths_up > 0 || sl_verbs_tcp_path(ep) != NULL;
-    bool stuck = !sl_list_empty(&ep->repeat) || ep->unannounced > 0 || ep->drop_count > 0 ||
-                 ep->wants_staging || ep->deal_count > 0 || ep->redo_count > 0 ||
-                 ep->credits_owed >= SL_VERBS_CREDITS / 2;
+    bool can_send = conn->paths_up > 0 || sl_mp_fallback_path(conn) != NULL;
+    bool stuck = !sl_list_empty(&conn->repeat) || conn->unannounced > 0 || conn->drop_count > 0 ||
+                 conn->wants_staging || conn->deal_count > 0 || conn->redo_count > 0 ||
+                 conn->credits_owed >= SL_MP_CREDITS / 2;
 
-    if (ep->state == SL_VERBS_EP_DOWN)
+    if (conn->state == SL_MP_CONN_DOWN)
         return false;
-    return ep->failing || ep->left || ep->in_inbox[ep->record_in % SL_VERBS_RECORDS] ||
-           ep->record_count > 0 || ep->late_count > 0 || ep->gpu_waits > 0 ||
-           sl_verbs_tcp_has_work(ep) || (can_send && stuck);
+    return conn->failing || conn->left || conn->in_inbox[conn->control_in % SL_MP_CONTROLS] ||
+           conn->control_count > 0 || conn->late_count > 0 || conn->gpu_waits > 0 ||
+           sl_mp_fallback_has_work(conn) || (can_send && stuck);
 }
 
-static int ep_work(struct sl_verbs_ep *ep)
+static int ep_work(struct sl_mp_conn *conn)
 {
-    int moved = sl_verbs_inbox_run(ep);
+    int moved = sl_mp_inbox_run(conn);
 
-    for (unsigned i = 0; i < ep->path_count; i++)
-        if (ep->paths[i] != NULL && ep->paths[i]->failing) {
-            sl_verbs_path_end(ep->paths[i]);
+    for (unsigned i = 0; i < conn->path_count; i++)
+        if (conn->paths[i] != NULL && conn->paths[i]->failing) {
+            sl_mp_path_end(conn->paths[i]);
             moved++;
         }
-    if (ep->record_count > 0)
-        sl_verbs_record_flush(ep);
-    if (SL_UNLIKELY(ep->left && ep->state == SL_VERBS_EP_UP))
-        sl_verbs_ep_leave(ep);
-    if (SL_UNLIKELY(ep->failing)) {
-        sl_verbs_ep_lost(ep);
+    if (conn->control_count > 0)
+        sl_mp_control_flush(conn);
+    if (SL_UNLIKELY(conn->left && conn->state == SL_MP_CONN_UP))
+        sl_mp_conn_leave(conn);
+    if (SL_UNLIKELY(conn->failing)) {
+        sl_mp_conn_lost(conn);
         return 1;
     }
-    if (ep->state == SL_VERBS_EP_UP)
-        moved += sl_verbs_ep_push(ep) + sl_verbs_tcp_push(ep);
+    if (conn->state == SL_MP_CONN_UP)
+        moved += sl_mp_conn_push(conn) + sl_mp_fallback_push(conn);
     return moved;
 }
 
@@ -76,12 +76,12 @@ static int run_active(struct sl_verbs_iface *iface)
     turn.next->prev = turn.prev->next = &turn;
     sl_list_init(&iface->active);
     while ((node = sl_list_pop_front(&turn)) != NULL) {
-        struct sl_verbs_ep *ep = sl_container_of(node, struct sl_verbs_ep, active);
+        struct sl_mp_conn *conn = sl_container_of(node, struct sl_mp_conn, active);
 
-        ep->is_active = false;
-        moved += ep_work(ep);
-        if (has_work(ep))
-            sl_verbs_ep_activate(ep);
+        conn->is_active = false;
+        moved += ep_work(conn);
+        if (has_work(conn))
+            sl_mp_conn_activate(conn);
     }
     return moved;
 }
@@ -99,13 +99,13 @@ static int run_timers(struct sl_verbs_iface *iface)
         moved += sl_verbs_rail_events(&iface->rails[i]);
     sl_list_foreach(&iface->timed, node)
     {
-        struct sl_verbs_ep *ep = sl_container_of(node, struct sl_verbs_ep, timed);
+        struct sl_mp_conn *conn = sl_container_of(node, struct sl_mp_conn, timed);
 
-        if (now_ns < ep->due_ns)
+        if (now_ns < conn->due_ns)
             continue;
-        ep->due_ns = sl_verbs_repair_timers(ep, now_ns);
-        if (ep->due_ns == SL_NEVER)
-            sl_verbs_ep_untime(ep);
+        conn->due_ns = sl_mp_repair_timers(conn, now_ns);
+        if (conn->due_ns == SL_NEVER)
+            sl_mp_conn_untime(conn);
     }
     return moved;
 }
@@ -126,7 +126,7 @@ static int progress(struct sl_iface *base, unsigned budget)
         moved += n;
     }
     if (SL_UNLIKELY(iface->stage_count != 0))
-        moved += sl_verbs_gpu_progress(iface);
+        moved += sl_mp_gpu_progress(iface);
     moved += run_active(iface);
     if (iface->round++ % SIDEBAND_EVERY == 0 || iface->connecting > 0) {
         n = iface->sideband->ops->progress(iface->sideband, budget);
@@ -169,7 +169,7 @@ static int arm(struct sl_iface *base)
     struct sl_verbs_iface *iface = sl_verbs_iface_of(base);
     int moved = 0;
 
-    if (!sl_list_empty(&iface->active) || iface->connecting > 0 || sl_verbs_gpu_busy(iface))
+    if (!sl_list_empty(&iface->active) || iface->connecting > 0 || sl_mp_gpu_busy(iface))
         return -EAGAIN;
     for (unsigned i = 0; i < iface->rail_count; i++)
         if (ibv_req_notify_cq(iface->rails[i].cq, 0) != 0)
@@ -206,13 +206,13 @@ const struct sl_transport_ops sl_verbs_ops = {
     .ep_connect = sl_verbs_ep_connect,
     .ep_destroy = sl_verbs_ep_destroy,
     .stop_listening = stop_listening,
-    .send = sl_verbs_send,
-    .recv = sl_verbs_recv,
-    .ctrl = sl_verbs_ctrl,
+    .send = sl_mp_send,
+    .recv = sl_mp_recv,
+    .ctrl = sl_mp_ctrl,
     .progress = progress,
     .fd = wake_fd,
     .arm = arm,
     .disarm = disarm,
     .ep_describe = sl_verbs_ep_describe,
-    .ep_stats = sl_verbs_ep_stats,
+    .ep_stats = sl_mp_stats,
 };

@@ -14,7 +14,7 @@
  *   talk.c     records: sent twice, handled once
  *   repair.c   what the two ends say to each other so that paths come, go and return
  *   fallback.c frames and writes over the sideband while no path is up
- *   message.c  sends, receives, frames in their order · write.c long messages: grants, pieces,
+ *   message.c  sends, receives, frames in their order · write.c long messages: CTS, pieces,
  *              staging
  *   frame.c record.c   bytes from the peer
  */
@@ -26,6 +26,6 @@
 extern const struct sl_transport_ops sl_verbs_ops;
 
 /* stats.c */
-size_t sl_verbs_ep_stats(const struct sl_ep *ep, struct sl_path_stat *out, size_t cap);
+size_t sl_mp_stats(const struct sl_ep *ep, struct sl_path_stat *out, size_t cap);
 
 #endif

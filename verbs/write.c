@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Long messages: the receiver grants memory, the sender writes pieces of it over all paths.
+ * Long messages: the receiver names memory in a CTS (clear to send), the sender writes pieces of it
+ * over all paths.
  *
- * A receive into registered memory grants all of it at once, before the sender asked. Any other
- * grants pieces of staging memory when the sender is ready, and hands over what arrived in its
+ * A receive into registered memory sends one CTS for all of it at once, before the sender asked. Any
+ * other names pieces of staging memory when the sender is ready, and hands over what arrived in its
  * order.
  *
- * A receive that takes shorter messages may have granted more than there is. The sender then writes
+ * A receive that takes shorter messages may have named more than there is. The sender then writes
  * what it has, and says how much in an RTS, at once: the receive is over when both are here, in any
  * order.
  */
@@ -19,56 +20,56 @@
 
 #define PIECE_BYTES (64u << 10) /* measured: docs/perf/rdma.md */
 #define ID_PLACE_BITS 6
-_Static_assert(SL_VERBS_GRANTS == 1 << ID_PLACE_BITS,
+_Static_assert(SL_MP_RX_CTS_MAX == 1 << ID_PLACE_BITS,
                "an id has so many bits for the place, and 10 for its generation");
-#define EARLY_GRANTS (SL_VERBS_GRANTS / 2)
+#define EARLY_GRANTS (SL_MP_RX_CTS_MAX / 2)
 #define STAGED_MAX 8 /* pieces of staging that one message holds at a time */
 
 static uint8_t *chunk_bytes(const struct sl_verbs_iface *iface, uint16_t chunk)
 {
-    return iface->staging.bytes + (size_t)chunk * SL_VERBS_CHUNK_BYTES;
+    return iface->staging.bytes + (size_t)chunk * SL_MP_CHUNK_BYTES;
 }
 
 /* Bytes of the message as far as they are known: those of its sender, or those that the receive
  * expects. */
-static uint64_t total_of(const struct sl_verbs_rx_msg *msg)
+static uint64_t total_of(const struct sl_mp_rx_msg *msg)
 {
     return msg->has_rts ? msg->len : msg->sink->len;
 }
 
 /* ---- granting ---- */
 
-/* A grant that the sender asked for is used at once; one that left before may wait until all
+/* A CTS that the sender asked for is used at once; one that left before may wait until all
  * messages before it are over, some of which have yet to ask. So early ones have their part of the
  * places, and never the others'. */
-static struct sl_verbs_rx_grant *grant_place(struct sl_verbs_ep *ep, bool early)
+static struct sl_mp_rx_cts *cts_place(struct sl_mp_conn *conn, bool early)
 {
-    unsigned first = early ? 0 : EARLY_GRANTS, end = early ? EARLY_GRANTS : SL_VERBS_GRANTS;
+    unsigned first = early ? 0 : EARLY_GRANTS, end = early ? EARLY_GRANTS : SL_MP_RX_CTS_MAX;
 
     for (unsigned i = first; i < end; i++)
-        if (!ep->rx_grants[i].used)
-            return &ep->rx_grants[i];
+        if (!conn->rx_cts[i].used)
+            return &conn->rx_cts[i];
     return NULL;
 }
 
-struct sl_verbs_rx_grant *sl_verbs_rx_grant_at(struct sl_verbs_ep *ep, uint32_t id)
+struct sl_mp_rx_cts *sl_mp_rx_cts_at(struct sl_mp_conn *conn, uint32_t id)
 {
-    struct sl_verbs_rx_grant *grant = &ep->rx_grants[id % SL_VERBS_GRANTS];
+    struct sl_mp_rx_cts *cts = &conn->rx_cts[id % SL_MP_RX_CTS_MAX];
 
-    return grant->used && grant->generation == id >> ID_PLACE_BITS ? grant : NULL;
+    return cts->used && cts->generation == id >> ID_PLACE_BITS ? cts : NULL;
 }
 
-static bool announce(struct sl_verbs_ep *ep, struct sl_verbs_rx_grant *grant)
+static bool announce(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
 {
-    const struct sl_verbs_iface *iface = ep->iface;
-    const struct sl_verbs_rx_msg *msg = sl_verbs_rx_at(ep, grant->number);
-    struct sl_verbs_tx_frame *frame = sl_verbs_frame_new(ep, SL_VERBS_GRANT, grant->number);
-    struct sl_verbs_frame *header;
-    struct sl_verbs_grant told = {
-        .off = grant->off,
-        .len = grant->len,
-        .addr = (uintptr_t)grant->addr,
-        .id = (uint32_t)grant->generation << ID_PLACE_BITS | (uint32_t)(grant - ep->rx_grants),
+    const struct sl_verbs_iface *iface = conn->iface;
+    const struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, cts->number);
+    struct sl_mp_tx_frame *frame = sl_mp_frame_new(conn, SL_MP_CTS, cts->number);
+    struct sl_mp_frame *header;
+    struct sl_mp_cts told = {
+        .off = cts->off,
+        .len = cts->len,
+        .addr = (uintptr_t)cts->addr,
+        .id = (uint32_t)cts->generation << ID_PLACE_BITS | (uint32_t)(cts - conn->rx_cts),
         .rkey_count = iface->rail_count,
     };
 
@@ -76,417 +77,413 @@ static bool announce(struct sl_verbs_ep *ep, struct sl_verbs_rx_grant *grant)
         return false;
     for (unsigned i = 0; i < iface->rail_count; i++)
         told.rkeys[i] =
-            grant->chunk == SL_VERBS_NO_CHUNK ? msg->mr->mr[i]->rkey : iface->staging.mr[i]->rkey;
-    header = (struct sl_verbs_frame *)(void *)frame->bytes;
+            cts->chunk == SL_MP_NO_CHUNK ? msg->mr->mr[i]->rkey : iface->staging.mr[i]->rkey;
+    header = (struct sl_mp_frame *)(void *)frame->bytes;
     header->len = sizeof(told);
     header->tag = msg->sink->tag;
     header->value = total_of(msg);
-    header->flags = msg->sink->shorter && !msg->has_rts ? SL_VERBS_FLAG_SHORTER : 0;
+    header->flags = msg->sink->shorter && !msg->has_rts ? SL_MP_FLAG_SHORTER : 0;
     if (msg->mr != NULL && msg->mr->is_gpu)
-        header->flags |= SL_VERBS_FLAG_GPU;
-    memcpy(frame->bytes + SL_VERBS_FRAME_BYTES, &told, sizeof(told));
-    grant->announced = true;
-    sl_verbs_frame_post(ep, frame);
+        header->flags |= SL_MP_FLAG_GPU;
+    memcpy(frame->bytes + SL_MP_FRAME_BYTES, &told, sizeof(told));
+    cts->announced = true;
+    sl_mp_frame_post(conn, frame);
     return true;
 }
 
-static void grant_new(struct sl_verbs_ep *ep, struct sl_verbs_rx_grant *grant, uint32_t number,
-                      uint16_t chunk, uint64_t len)
+static void cts_new(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts, uint32_t number,
+                    uint16_t chunk, uint64_t len)
 {
-    struct sl_verbs_rx_msg *msg = sl_verbs_rx_at(ep, number);
+    struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, number);
 
-    *grant = (struct sl_verbs_rx_grant){
+    *cts = (struct sl_mp_rx_cts){
         .used = true,
         .chunk = chunk,
-        .generation = (uint16_t)((grant->generation + 1) % (1 << (16 - ID_PLACE_BITS))),
+        .generation = (uint16_t)((cts->generation + 1) % (1 << (16 - ID_PLACE_BITS))),
         .number = number,
-        .off = msg->granted,
+        .off = msg->covered,
         .len = len,
-        .addr = chunk == SL_VERBS_NO_CHUNK ? (uint8_t *)msg->sink->dst + msg->granted
-                                           : chunk_bytes(ep->iface, chunk),
+        .addr = chunk == SL_MP_NO_CHUNK ? (uint8_t *)msg->sink->dst + msg->covered
+                                        : chunk_bytes(conn->iface, chunk),
     };
-    msg->granted += len;
-    msg->granted_count++;
-    if (ep->unannounced == 0 && announce(ep, grant))
+    msg->covered += len;
+    msg->cts_count++;
+    if (conn->unannounced == 0 && announce(conn, cts))
         return;
-    ep->unannounced++;
-    sl_verbs_ep_activate(ep);
+    conn->unannounced++;
+    sl_mp_conn_activate(conn);
 }
 
-void sl_verbs_grants_announce(struct sl_verbs_ep *ep)
+void sl_mp_cts_announce(struct sl_mp_conn *conn)
 {
-    for (unsigned i = 0; i < SL_VERBS_GRANTS && ep->unannounced > 0; i++) {
-        struct sl_verbs_rx_grant *grant = &ep->rx_grants[i];
+    for (unsigned i = 0; i < SL_MP_RX_CTS_MAX && conn->unannounced > 0; i++) {
+        struct sl_mp_rx_cts *cts = &conn->rx_cts[i];
 
-        if (!grant->used || grant->announced)
+        if (!cts->used || cts->announced)
             continue;
-        if (!announce(ep, grant))
+        if (!announce(conn, cts))
             return;
-        ep->unannounced--;
+        conn->unannounced--;
     }
 }
 
-void sl_verbs_grant_more(struct sl_verbs_ep *ep, uint32_t number)
+void sl_mp_cts_more(struct sl_mp_conn *conn, uint32_t number)
 {
-    struct sl_verbs_rx_msg *msg = sl_verbs_rx_at(ep, number);
-    struct sl_verbs_chunks *chunks = &ep->iface->rx_chunks;
+    struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, number);
+    struct sl_mp_chunks *chunks = &conn->iface->rx_chunks;
 
-    while (msg->req != NULL && msg->status == 0 && msg->granted < total_of(msg)) {
-        struct sl_verbs_rx_grant *grant = grant_place(ep, !msg->has_rts);
-        uint64_t left = total_of(msg) - msg->granted;
+    while (msg->req != NULL && msg->status == 0 && msg->covered < total_of(msg)) {
+        struct sl_mp_rx_cts *cts = cts_place(conn, !msg->has_rts);
+        uint64_t left = total_of(msg) - msg->covered;
 
-        if (msg->mr == NULL && msg->granted_count >= STAGED_MAX)
+        if (msg->mr == NULL && msg->cts_count >= STAGED_MAX)
             return; /* the next that is complete comes back here */
-        if (grant == NULL && !msg->has_rts)
+        if (cts == NULL && !msg->has_rts)
             return; /* the sender will ask */
-        if (grant == NULL || (msg->mr == NULL && chunks->free_count == 0)) {
-            ep->wants_staging = true;
-            sl_verbs_ep_activate(ep);
+        if (cts == NULL || (msg->mr == NULL && chunks->free_count == 0)) {
+            conn->wants_staging = true;
+            sl_mp_conn_activate(conn);
             return;
         }
         if (msg->mr != NULL)
-            grant_new(ep, grant, number, SL_VERBS_NO_CHUNK, left);
+            cts_new(conn, cts, number, SL_MP_NO_CHUNK, left);
         else
-            grant_new(ep, grant, number, chunks->free[--chunks->free_count],
-                      left < SL_VERBS_CHUNK_BYTES ? left : SL_VERBS_CHUNK_BYTES);
+            cts_new(conn, cts, number, chunks->free[--chunks->free_count],
+                    left < SL_MP_CHUNK_BYTES ? left : SL_MP_CHUNK_BYTES);
     }
 }
 
 /* ---- arrivals ---- */
 
-static void grant_over(struct sl_verbs_ep *ep, struct sl_verbs_rx_grant *grant)
+static void cts_over(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
 {
-    struct sl_verbs_chunks *chunks = &ep->iface->rx_chunks;
+    struct sl_mp_chunks *chunks = &conn->iface->rx_chunks;
 
-    if (grant->chunk != SL_VERBS_NO_CHUNK)
-        chunks->free[chunks->free_count++] = grant->chunk;
-    grant->used = false;
-    sl_verbs_rx_at(ep, grant->number)->granted_count--;
+    if (cts->chunk != SL_MP_NO_CHUNK)
+        chunks->free[chunks->free_count++] = cts->chunk;
+    cts->used = false;
+    sl_mp_rx_at(conn, cts->number)->cts_count--;
 }
 
-static struct sl_verbs_rx_grant *complete_at(struct sl_verbs_ep *ep, uint32_t number, uint64_t off)
+static struct sl_mp_rx_cts *complete_at(struct sl_mp_conn *conn, uint32_t number, uint64_t off)
 {
-    for (unsigned i = 0; i < SL_VERBS_GRANTS; i++) {
-        struct sl_verbs_rx_grant *grant = &ep->rx_grants[i];
+    for (unsigned i = 0; i < SL_MP_RX_CTS_MAX; i++) {
+        struct sl_mp_rx_cts *cts = &conn->rx_cts[i];
 
-        if (grant->used && grant->complete && grant->number == number && grant->off == off)
-            return grant;
+        if (cts->used && cts->complete && cts->number == number && cts->off == off)
+            return cts;
     }
     return NULL;
 }
 
 /* Hands over what is complete and next in order. */
-static void hand_over(struct sl_verbs_ep *ep, uint32_t number)
+static void hand_over(struct sl_mp_conn *conn, uint32_t number)
 {
-    struct sl_verbs_rx_msg *msg = sl_verbs_rx_at(ep, number);
+    struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, number);
     const struct sl_sink *sink = msg->sink;
-    struct sl_verbs_rx_grant *grant;
+    struct sl_mp_rx_cts *cts;
 
-    while ((grant = complete_at(ep, number, msg->consumed)) != NULL) {
-        uint64_t off = grant->off, len = grant->len;
+    while ((cts = complete_at(conn, number, msg->consumed)) != NULL) {
+        uint64_t off = cts->off, len = cts->len;
 
         if (sink->consume != NULL)
-            sink->consume(sink, grant->addr, off, len);
-        else if (grant->chunk != SL_VERBS_NO_CHUNK)
-            memcpy((uint8_t *)sink->dst + off, grant->addr, len);
+            sink->consume(sink, cts->addr, off, len);
+        else if (cts->chunk != SL_MP_NO_CHUNK)
+            memcpy((uint8_t *)sink->dst + off, cts->addr, len);
         msg->consumed += len;
-        grant_over(ep, grant);
+        cts_over(conn, cts);
     }
 }
 
-/* A grant has all its bytes. */
-static void grant_complete(struct sl_verbs_ep *ep, struct sl_verbs_rx_grant *grant)
+/* A CTS has all its bytes. */
+static void cts_complete(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
 {
-    uint32_t number = grant->number;
-    struct sl_verbs_rx_msg *msg = sl_verbs_rx_at(ep, number);
+    uint32_t number = cts->number;
+    struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, number);
 
-    grant->complete = true;
-    hand_over(ep, number);
+    cts->complete = true;
+    hand_over(conn, number);
     if (msg->consumed == total_of(msg)) {
         msg->len = msg->consumed;
         msg->tag = msg->sink->tag;
-        sl_verbs_rx_end(ep, number,
-                        msg->mr != NULL && msg->mr->is_gpu ? sl_verbs_gpu_arrived(msg->mr) : 0);
+        sl_mp_rx_end(conn, number,
+                     msg->mr != NULL && msg->mr->is_gpu ? sl_mp_gpu_arrived(msg->mr) : 0);
     } else {
-        sl_verbs_grant_more(ep, number);
+        sl_mp_cts_more(conn, number);
     }
 }
 
-void sl_verbs_grants_trim(struct sl_verbs_ep *ep, uint32_t number)
+void sl_mp_cts_trim(struct sl_mp_conn *conn, uint32_t number)
 {
-    struct sl_verbs_rx_msg *msg = sl_verbs_rx_at(ep, number);
+    struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, number);
 
-    /* Only memory of the receive's own is granted early, and all of it in one. */
-    msg->granted = msg->len;
-    for (unsigned i = 0; i < SL_VERBS_GRANTS; i++) {
-        struct sl_verbs_rx_grant *grant = &ep->rx_grants[i];
+    /* Only memory of the receive's own gets an early CTS, and all of it in one. */
+    msg->covered = msg->len;
+    for (unsigned i = 0; i < SL_MP_RX_CTS_MAX; i++) {
+        struct sl_mp_rx_cts *cts = &conn->rx_cts[i];
 
-        if (!grant->used || grant->number != number)
+        if (!cts->used || cts->number != number)
             continue;
-        if (grant->got > msg->len) {
-            sl_verbs_ep_fail(ep, -EPROTO, "%s wrote %llu bytes of message %u, which has %llu",
-                             sl_ep_peer_name(&ep->base), (unsigned long long)grant->got, number,
-                             (unsigned long long)msg->len);
+        if (cts->got > msg->len) {
+            sl_mp_conn_fail(conn, -EPROTO, "%s wrote %llu bytes of message %u, which has %llu",
+                            sl_ep_peer_name(&conn->base), (unsigned long long)cts->got, number,
+                            (unsigned long long)msg->len);
             return;
         }
-        grant->len = msg->len;
-        if (grant->got == grant->len)
-            grant_complete(ep, grant);
+        cts->len = msg->len;
+        if (cts->got == cts->len)
+            cts_complete(conn, cts);
         return;
     }
 }
 
-void sl_verbs_on_write(struct sl_verbs_path *path, uint32_t id, uint32_t len)
+void sl_mp_on_write(struct sl_mp_path *path, uint32_t id, uint32_t len)
 {
-    struct sl_verbs_ep *ep = path->ep;
-    struct sl_verbs_rx_grant *grant = sl_verbs_rx_grant_at(ep, id);
+    struct sl_mp_conn *conn = path->conn;
+    struct sl_mp_rx_cts *cts = sl_mp_rx_cts_at(conn, id);
 
-    if (grant == NULL || len > grant->len - grant->got) {
-        sl_verbs_ep_fail(ep, -EPROTO, "%s wrote %u bytes where nothing was granted",
-                         sl_ep_peer_name(&ep->base), len);
+    if (cts == NULL || len > cts->len - cts->got) {
+        sl_mp_conn_fail(conn, -EPROTO, "%s wrote %u bytes where nothing was granted",
+                        sl_ep_peer_name(&conn->base), len);
         return;
     }
-    if (ep->state == SL_VERBS_EP_DOWN)
+    if (conn->state == SL_MP_CONN_DOWN)
         return;
-    ep->iface->base.traffic += len;
-    grant->got += len;
-    if (grant->got == grant->len)
-        grant_complete(ep, grant);
+    conn->iface->base.traffic += len;
+    cts->got += len;
+    if (cts->got == cts->len)
+        cts_complete(conn, cts);
 }
 
-/* ---- what we are granted ---- */
+/* ---- what the peer clears to send ---- */
 
-/* Takes a grant that fits the message. What is written is read from the message's memory, by offset
+/* Takes a CTS that fits the message. What is written is read from the message's memory, by offset
  * and length as the peer says them: no byte outside of it may be named, and none be asked for more
  * often than the message has bytes. */
-static void deal_add(struct sl_verbs_ep *ep, struct sl_verbs_tx_grant *grant,
-                     struct sl_verbs_tx_msg *msg)
+static void deal_add(struct sl_mp_conn *conn, struct sl_mp_tx_cts *cts, struct sl_mp_tx_msg *msg)
 {
-    uint64_t room = grant->grant.off < msg->len ? msg->len - grant->grant.off : 0;
+    uint64_t room = cts->cts.off < msg->len ? msg->len - cts->cts.off : 0;
 
-    if (grant->grant.len > room)
-        grant->grant.len = room; /* the message is shorter than its room */
-    if (room == 0 || grant->grant.len > msg->len - msg->granted) {
-        sl_verbs_ep_fail(
-            ep, -EPROTO,
+    if (cts->cts.len > room)
+        cts->cts.len = room; /* the message is shorter than its room */
+    if (room == 0 || cts->cts.len > msg->len - msg->covered) {
+        sl_mp_conn_fail(
+            conn, -EPROTO,
             "%s grants %llu bytes at %llu of message %u, which has %llu, of which %llu are "
             "granted",
-            sl_ep_peer_name(&ep->base), (unsigned long long)grant->grant.len,
-            (unsigned long long)grant->grant.off, msg->number, (unsigned long long)msg->len,
-            (unsigned long long)msg->granted);
-        grant->used = false;
+            sl_ep_peer_name(&conn->base), (unsigned long long)cts->cts.len,
+            (unsigned long long)cts->cts.off, msg->number, (unsigned long long)msg->len,
+            (unsigned long long)msg->covered);
+        cts->used = false;
         return;
     }
-    grant->msg = msg;
-    msg->granted += grant->grant.len;
-    ep->deal[(ep->deal_head + ep->deal_count++) % SL_VERBS_TX_GRANTS] =
-        (uint16_t)(grant - ep->tx_grants);
-    sl_verbs_ep_activate(ep);
+    cts->msg = msg;
+    msg->covered += cts->cts.len;
+    conn->deal[(conn->deal_head + conn->deal_count++) % SL_MP_TX_CTS_MAX] =
+        (uint16_t)(cts - conn->tx_cts);
+    sl_mp_conn_activate(conn);
 }
 
-void sl_verbs_on_grant(struct sl_verbs_ep *ep, const struct sl_verbs_frame *frame,
-                       const struct sl_verbs_grant *told)
+void sl_mp_on_cts(struct sl_mp_conn *conn, const struct sl_mp_frame *frame,
+                  const struct sl_mp_cts *told)
 {
     uint32_t number = frame->number;
-    struct sl_verbs_tx_msg *msg = sl_verbs_tx_at(ep, number);
-    bool sent = number - ep->tx_oldest < ep->tx_next - ep->tx_oldest;
-    bool early = number - ep->tx_next < SL_VERBS_RX_QUEUE;
-    bool shorter = (frame->flags & SL_VERBS_FLAG_SHORTER) != 0;
-    struct sl_verbs_tx_grant *grant = NULL,
-                             fresh = {.grant = *told,
-                                      .used = true,
-                                      .shorter = shorter,
-                                      .is_gpu = (frame->flags & SL_VERBS_FLAG_GPU) != 0,
-                                      .number = number,
-                                      .tag = frame->tag,
-                                      .total = frame->value};
+    struct sl_mp_tx_msg *msg = sl_mp_tx_at(conn, number);
+    bool sent = number - conn->tx_oldest < conn->tx_next - conn->tx_oldest;
+    bool early = number - conn->tx_next < SL_MP_RX_QUEUE;
+    bool shorter = (frame->flags & SL_MP_FLAG_SHORTER) != 0;
+    struct sl_mp_tx_cts *cts = NULL, fresh = {.cts = *told,
+                                              .used = true,
+                                              .shorter = shorter,
+                                              .is_gpu = (frame->flags & SL_MP_FLAG_GPU) != 0,
+                                              .number = number,
+                                              .tag = frame->tag,
+                                              .total = frame->value};
 
-    /* What is granted before the length is known is all of it. */
+    /* What a CTS names before the length is known is all of it. */
     if (told->off + told->len > frame->value || (shorter && told->len != frame->value) ||
-        told->rkey_count != ep->peer.rail_count) {
-        sl_verbs_ep_fail(ep, -EBADMSG, "%s grants bytes past the end of message %u",
-                         sl_ep_peer_name(&ep->base), number);
+        told->rkey_count != conn->peer.rail_count) {
+        sl_mp_conn_fail(conn, -EBADMSG, "%s grants bytes past the end of message %u",
+                        sl_ep_peer_name(&conn->base), number);
         return;
     }
     /* For a message that went by other means or was another than expected: its receive says so
      * itself. */
     if (!early && (!sent || msg->req == NULL || msg->number != number ||
-                   !sl_verbs_grant_fits(&fresh, msg->tag, msg->len)))
+                   !sl_mp_cts_fits(&fresh, msg->tag, msg->len)))
         return;
-    for (unsigned i = 0; i < SL_VERBS_TX_GRANTS && grant == NULL; i++)
-        if (!ep->tx_grants[i].used)
-            grant = &ep->tx_grants[i];
-    if (grant == NULL) {
-        sl_verbs_ep_fail(ep, -EPROTO, "%s has granted more than was agreed",
-                         sl_ep_peer_name(&ep->base));
+    for (unsigned i = 0; i < SL_MP_TX_CTS_MAX && cts == NULL; i++)
+        if (!conn->tx_cts[i].used)
+            cts = &conn->tx_cts[i];
+    if (cts == NULL) {
+        sl_mp_conn_fail(conn, -EPROTO, "%s has granted more than was agreed",
+                        sl_ep_peer_name(&conn->base));
         return;
     }
-    *grant = fresh;
-    ep->early_gpu_count += early && grant->is_gpu;
+    *cts = fresh;
+    conn->early_gpu_count += early && cts->is_gpu;
     if (early)
-        ep->early_count++;
+        conn->early_count++;
     else
-        deal_add(ep, grant, msg);
+        deal_add(conn, cts, msg);
 }
 
-void sl_verbs_tx_bind_grants(struct sl_verbs_ep *ep, struct sl_verbs_tx_msg *msg)
+void sl_mp_tx_bind_cts(struct sl_mp_conn *conn, struct sl_mp_tx_msg *msg)
 {
-    for (unsigned i = 0; i < SL_VERBS_TX_GRANTS && ep->early_count > 0; i++) {
-        struct sl_verbs_tx_grant *grant = &ep->tx_grants[i];
+    for (unsigned i = 0; i < SL_MP_TX_CTS_MAX && conn->early_count > 0; i++) {
+        struct sl_mp_tx_cts *cts = &conn->tx_cts[i];
 
-        if (!grant->used || grant->msg != NULL || grant->number != msg->number)
+        if (!cts->used || cts->msg != NULL || cts->number != msg->number)
             continue;
-        ep->early_count--;
-        ep->early_gpu_count -= grant->is_gpu;
+        conn->early_count--;
+        conn->early_gpu_count -= cts->is_gpu;
         /* The first one decided that they are for this message; the others must say the same. */
-        if (!sl_verbs_grant_fits(grant, msg->tag, msg->len)) {
-            sl_verbs_ep_fail(ep, -EPROTO,
-                             "%s grants message %u as one of %llu bytes, and as another one",
-                             sl_ep_peer_name(&ep->base), msg->number, (unsigned long long)msg->len);
-            grant->used = false;
+        if (!sl_mp_cts_fits(cts, msg->tag, msg->len)) {
+            sl_mp_conn_fail(
+                conn, -EPROTO, "%s grants message %u as one of %llu bytes, and as another one",
+                sl_ep_peer_name(&conn->base), msg->number, (unsigned long long)msg->len);
+            cts->used = false;
             continue;
         }
-        deal_add(ep, grant, msg);
+        deal_add(conn, cts, msg);
     }
 }
 
 /* ---- writing ---- */
 
-static uint32_t piece_size(const struct sl_verbs_ep *ep, const struct sl_verbs_tx_grant *grant)
+static uint32_t piece_size(const struct sl_mp_conn *conn, const struct sl_mp_tx_cts *cts)
 {
-    uint64_t left = grant->grant.len - grant->dealt;
-    uint64_t most = ep->iface->config->verbs_piece_bytes > 0
-                        ? (uint64_t)ep->iface->config->verbs_piece_bytes
+    uint64_t left = cts->cts.len - cts->dealt;
+    uint64_t most = conn->iface->config->verbs_piece_bytes > 0
+                        ? (uint64_t)conn->iface->config->verbs_piece_bytes
                         : PIECE_BYTES;
 
-    if (grant->msg->mr == NULL && most > SL_VERBS_CHUNK_BYTES)
-        most = SL_VERBS_CHUNK_BYTES;
+    if (cts->msg->mr == NULL && most > SL_MP_CHUNK_BYTES)
+        most = SL_MP_CHUNK_BYTES;
     return (uint32_t)(left < most ? left : most);
 }
 
 /* Copies a piece of memory that nobody registered; false: no staging is free. */
-static bool stage(struct sl_verbs_ep *ep, struct sl_verbs_piece *piece)
+static bool stage(struct sl_mp_conn *conn, struct sl_mp_piece *piece)
 {
-    struct sl_verbs_chunks *chunks = &ep->iface->tx_chunks;
-    const struct sl_verbs_tx_grant *grant = piece->grant;
+    struct sl_mp_chunks *chunks = &conn->iface->tx_chunks;
+    const struct sl_mp_tx_cts *cts = piece->cts;
 
-    if (grant->msg->mr != NULL)
+    if (cts->msg->mr != NULL)
         return true;
     if (chunks->free_count == 0)
         return false;
     piece->chunk = chunks->free[--chunks->free_count];
-    memcpy(chunk_bytes(ep->iface, piece->chunk), grant->msg->addr + grant->grant.off + piece->off,
+    memcpy(chunk_bytes(conn->iface, piece->chunk), cts->msg->addr + cts->cts.off + piece->off,
            piece->len);
     return true;
 }
 
-static int deal_grant(struct sl_verbs_ep *ep, struct sl_verbs_tx_grant *grant)
+static int deal_cts(struct sl_mp_conn *conn, struct sl_mp_tx_cts *cts)
 {
     int count = 0;
 
-    while (grant->dealt < grant->grant.len) {
-        struct sl_verbs_piece piece = {.grant = grant,
-                                       .off = grant->dealt,
-                                       .len = piece_size(ep, grant),
-                                       .chunk = SL_VERBS_NO_CHUNK};
-        struct sl_verbs_path *path = sl_verbs_path_best(ep, piece.len);
+    while (cts->dealt < cts->cts.len) {
+        struct sl_mp_piece piece = {
+            .cts = cts, .off = cts->dealt, .len = piece_size(conn, cts), .chunk = SL_MP_NO_CHUNK};
+        struct sl_mp_path *path = sl_mp_path_best(conn, piece.len);
 
-        if (path == NULL || !stage(ep, &piece))
+        if (path == NULL || !stage(conn, &piece))
             break;
-        grant->dealt += piece.len;
-        sl_verbs_path_post_write(path, &piece);
+        cts->dealt += piece.len;
+        sl_mp_path_post_write(path, &piece);
         count++;
     }
     return count;
 }
 
-int sl_verbs_deal(struct sl_verbs_ep *ep)
+int sl_mp_deal(struct sl_mp_conn *conn)
 {
     int count = 0;
 
-    while (ep->redo_count > 0) {
-        const struct sl_verbs_piece *piece = &ep->redo[ep->redo_count - 1];
-        struct sl_verbs_path *path = sl_verbs_path_best(ep, piece->len);
+    while (conn->redo_count > 0) {
+        const struct sl_mp_piece *piece = &conn->redo[conn->redo_count - 1];
+        struct sl_mp_path *path = sl_mp_path_best(conn, piece->len);
 
         if (path == NULL)
             return count;
-        ep->redo_count--;
-        sl_verbs_path_post_write(path, piece);
+        conn->redo_count--;
+        sl_mp_path_post_write(path, piece);
         count++;
     }
-    while (ep->deal_count > 0) {
-        struct sl_verbs_tx_grant *grant = &ep->tx_grants[ep->deal[ep->deal_head]];
+    while (conn->deal_count > 0) {
+        struct sl_mp_tx_cts *cts = &conn->tx_cts[conn->deal[conn->deal_head]];
 
-        count += deal_grant(ep, grant);
-        if (grant->dealt < grant->grant.len)
+        count += deal_cts(conn, cts);
+        if (cts->dealt < cts->cts.len)
             return count;
-        ep->deal_head = (ep->deal_head + 1) % SL_VERBS_TX_GRANTS;
-        ep->deal_count--;
+        conn->deal_head = (conn->deal_head + 1) % SL_MP_TX_CTS_MAX;
+        conn->deal_count--;
     }
     return count;
 }
 
-static void unstage(struct sl_verbs_ep *ep, const struct sl_verbs_piece *piece)
+static void unstage(struct sl_mp_conn *conn, const struct sl_mp_piece *piece)
 {
-    struct sl_verbs_chunks *chunks = &ep->iface->tx_chunks;
+    struct sl_mp_chunks *chunks = &conn->iface->tx_chunks;
 
-    if (piece->chunk != SL_VERBS_NO_CHUNK)
+    if (piece->chunk != SL_MP_NO_CHUNK)
         chunks->free[chunks->free_count++] = piece->chunk;
 }
 
-void sl_verbs_piece_over(struct sl_verbs_ep *ep, const struct sl_verbs_piece *piece)
+void sl_mp_piece_over(struct sl_mp_conn *conn, const struct sl_mp_piece *piece)
 {
-    struct sl_verbs_tx_grant *grant = piece->grant;
-    struct sl_verbs_tx_msg *msg = grant->msg;
+    struct sl_mp_tx_cts *cts = piece->cts;
+    struct sl_mp_tx_msg *msg = cts->msg;
     struct sl_req *req = msg->req;
 
-    unstage(ep, piece);
-    ep->iface->base.traffic += piece->len;
-    grant->done += piece->len;
+    unstage(conn, piece);
+    conn->iface->base.traffic += piece->len;
+    cts->done += piece->len;
     msg->done += piece->len;
-    if (grant->done == grant->grant.len)
-        grant->used = false;
-    if (ep->deal_count > 0)
-        sl_verbs_ep_activate(ep);
+    if (cts->done == cts->cts.len)
+        cts->used = false;
+    if (conn->deal_count > 0)
+        sl_mp_conn_activate(conn);
     if (msg->done < msg->len)
         return;
     msg->req = NULL;
-    while (ep->tx_oldest != ep->tx_next && sl_verbs_tx_at(ep, ep->tx_oldest)->req == NULL)
-        ep->tx_oldest++;
+    while (conn->tx_oldest != conn->tx_next && sl_mp_tx_at(conn, conn->tx_oldest)->req == NULL)
+        conn->tx_oldest++;
     req->len = msg->len;
     sl_req_end(req, 0);
 }
 
-void sl_verbs_piece_redo(struct sl_verbs_ep *ep, const struct sl_verbs_piece *piece)
+void sl_mp_piece_redo(struct sl_mp_conn *conn, const struct sl_mp_piece *piece)
 {
-    sl_assert(ep->redo_count < SL_VERBS_REDO);
-    ep->redo[ep->redo_count++] = *piece;
-    sl_verbs_ep_activate(ep);
+    sl_assert(conn->redo_count < SL_MP_REDO);
+    conn->redo[conn->redo_count++] = *piece;
+    sl_mp_conn_activate(conn);
 }
 
-static void path_cancel(struct sl_verbs_path *path)
+static void path_cancel(struct sl_mp_path *path)
 {
     while (path != NULL && path->retired != path->posted) {
-        struct sl_verbs_wr *wr = &path->wrs[path->retired++ % SL_VERBS_SQ_DEPTH];
+        struct sl_mp_wr *wr = &path->wrs[path->retired++ % SL_MP_WINDOW];
 
-        if (wr->kind == SL_VERBS_WR_WRITE)
-            unstage(path->ep, &wr->piece);
-        else if (wr->kind != SL_VERBS_WR_PING)
-            sl_verbs_frame_free(path->ep->iface, wr->frame);
+        if (wr->kind == SL_MP_WR_WRITE)
+            unstage(path->conn, &wr->piece);
+        else if (wr->kind != SL_MP_WR_PING)
+            sl_mp_frame_free(path->conn->iface, wr->frame);
     }
 }
 
-void sl_verbs_write_cancel(struct sl_verbs_ep *ep)
+void sl_mp_write_cancel(struct sl_mp_conn *conn)
 {
-    for (; ep->redo_count > 0; ep->redo_count--)
-        unstage(ep, &ep->redo[ep->redo_count - 1]);
-    for (unsigned i = 0; i < ep->path_count; i++)
-        path_cancel(ep->paths[i]);
-    path_cancel(sl_verbs_tcp_path(ep));
-    for (unsigned i = 0; i < SL_VERBS_GRANTS; i++)
-        if (ep->rx_grants[i].used)
-            grant_over(ep, &ep->rx_grants[i]);
-    memset(ep->tx_grants, 0, sizeof(ep->tx_grants));
-    ep->deal_count = ep->early_count = ep->early_gpu_count = ep->unannounced = 0;
-    ep->wants_staging = false;
+    for (; conn->redo_count > 0; conn->redo_count--)
+        unstage(conn, &conn->redo[conn->redo_count - 1]);
+    for (unsigned i = 0; i < conn->path_count; i++)
+        path_cancel(conn->paths[i]);
+    path_cancel(sl_mp_fallback_path(conn));
+    for (unsigned i = 0; i < SL_MP_RX_CTS_MAX; i++)
+        if (conn->rx_cts[i].used)
+            cts_over(conn, &conn->rx_cts[i]);
+    memset(conn->tx_cts, 0, sizeof(conn->tx_cts));
+    conn->deal_count = conn->early_count = conn->early_gpu_count = conn->unannounced = 0;
+    conn->wants_staging = false;
 }

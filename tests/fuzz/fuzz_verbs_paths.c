@@ -48,8 +48,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (size < 2 || (text = fuzz_text(data + 2, size - 2)) == NULL)
         return 0;
-    ends.local_rails = data[0] % (SL_VERBS_RAILS_MAX + 1);
-    ends.remote_rails = data[1] % (SL_VERBS_RAILS_MAX + 1);
+    ends.local_rails = data[0] % (SL_MP_RAILS_MAX + 1);
+    ends.remote_rails = data[1] % (SL_MP_RAILS_MAX + 1);
     ends.lag_ports[0] = (uint8_t)(data[0] >> 6);
     sl_config_defaults(&config);
     if (sl_config_set(&config, "VERBS_PATHS", text) == 0) {

@@ -96,19 +96,18 @@ static void we_receive(const struct step *s)
 
 static bool peer_lives(void)
 {
-    return world_ep(1)->state == SL_VERBS_EP_UP && !world_ep(1)->failing;
+    return world_ep(1)->state == SL_MP_CONN_UP && !world_ep(1)->failing;
 }
 
 /* A frame of that kind with the next number in order, or with an odd one. */
-static struct sl_verbs_frame *frame(uint8_t kind, const struct step *s,
-                                    struct sl_verbs_tx_frame **out)
+static struct sl_mp_frame *frame(uint8_t kind, const struct step *s, struct sl_mp_tx_frame **out)
 {
-    struct sl_verbs_frame *header;
+    struct sl_mp_frame *header;
 
-    *out = peer_lives() ? sl_verbs_frame_new(world_ep(1), kind, s->a % 16) : NULL;
+    *out = peer_lives() ? sl_mp_frame_new(world_ep(1), kind, s->a % 16) : NULL;
     if (*out == NULL)
         return NULL;
-    header = (struct sl_verbs_frame *)(void *)(*out)->bytes;
+    header = (struct sl_mp_frame *)(void *)(*out)->bytes;
     header->tag = s->b % 4;
     if ((s->d & 0xf000) == 0xf000)
         header->fseq += s->d & 0xff;
@@ -163,25 +162,25 @@ static bool unit(const struct unit *unit, const void *bytes)
            (unit->len == 0 || bytes == NULL || message(bytes, unit->len, BYTES_TAG));
 }
 
-static void frame_by_unit(struct sl_verbs_tx_frame *tx, uint32_t len)
+static void frame_by_unit(struct sl_mp_tx_frame *tx, uint32_t len)
 {
     (void)unit(&(struct unit){.kind = UNIT_FRAME, .len = len}, tx->bytes);
-    sl_verbs_frame_free(world_iface(1), tx);
+    sl_mp_frame_free(world_iface(1), tx);
 }
 
 /* An id that was granted, in turn by n; or one that may have been. */
 static uint32_t granted_id(unsigned n, uint64_t *len)
 {
-    const struct sl_verbs_ep *ep = world_ep(0);
-    uint32_t ids[SL_VERBS_GRANTS], count = 0;
+    const struct sl_mp_conn *ep = world_ep(0);
+    uint32_t ids[SL_MP_RX_CTS_MAX], count = 0;
 
     *len = 4096;
-    for (uint32_t i = 0; i < SL_VERBS_GRANTS; i++)
-        if (ep->rx_grants[i].used)
-            ids[count++] = (uint32_t)ep->rx_grants[i].generation * SL_VERBS_GRANTS + i;
+    for (uint32_t i = 0; i < SL_MP_RX_CTS_MAX; i++)
+        if (ep->rx_cts[i].used)
+            ids[count++] = (uint32_t)ep->rx_cts[i].generation * SL_MP_RX_CTS_MAX + i;
     if (count == 0)
         return n;
-    *len = ep->rx_grants[ids[n % count] % SL_VERBS_GRANTS].len;
+    *len = ep->rx_cts[ids[n % count] % SL_MP_RX_CTS_MAX].len;
     return ids[n % count];
 }
 
@@ -223,14 +222,14 @@ static void peer_units(const struct step *s)
 }
 
 /* By a path, or over the sideband. */
-static void post(struct sl_verbs_tx_frame *tx, const struct step *s)
+static void post(struct sl_mp_tx_frame *tx, const struct step *s)
 {
-    const struct sl_verbs_frame *header = (const struct sl_verbs_frame *)(const void *)tx->bytes;
+    const struct sl_mp_frame *header = (const struct sl_mp_frame *)(const void *)tx->bytes;
 
     if (fallback && (s->d & 0x200) != 0)
-        frame_by_unit(tx, SL_VERBS_FRAME_BYTES + header->len);
+        frame_by_unit(tx, SL_MP_FRAME_BYTES + header->len);
     else
-        sl_verbs_frame_post(world_ep(1), tx);
+        sl_mp_frame_post(world_ep(1), tx);
 }
 
 /* ---- the peer, in frames ---- */
@@ -238,10 +237,10 @@ static void post(struct sl_verbs_tx_frame *tx, const struct step *s)
 static void peer_grants(const struct step *s)
 {
     const struct sl_verbs_iface *iface = world_iface(1);
-    struct sl_verbs_grant told = {
+    struct sl_mp_cts told = {
         .addr = (uintptr_t)iface->staging.bytes, .id = s->d & 0xf, .rkey_count = iface->rail_count};
-    struct sl_verbs_tx_frame *tx;
-    struct sl_verbs_frame *header = frame(SL_VERBS_GRANT, s, &tx);
+    struct sl_mp_tx_frame *tx;
+    struct sl_mp_frame *header = frame(SL_MP_CTS, s, &tx);
 
     if (header == NULL)
         return;
@@ -254,21 +253,21 @@ static void peer_grants(const struct step *s)
     for (unsigned i = 0; i < iface->rail_count; i++)
         told.rkeys[i] = iface->staging.mr[i]->rkey;
     header->len = sizeof(told);
-    memcpy(tx->bytes + SL_VERBS_FRAME_BYTES, &told, sizeof(told));
+    memcpy(tx->bytes + SL_MP_FRAME_BYTES, &told, sizeof(told));
     post(tx, s);
 }
 
 static void peer_sends(const struct step *s)
 {
-    static const uint8_t kinds[] = {SL_VERBS_EAGER, SL_VERBS_RTS, SL_VERBS_DROP, SL_VERBS_CREDIT};
-    struct sl_verbs_tx_frame *tx;
-    struct sl_verbs_frame *header = frame(kinds[s->c % 4], s, &tx);
+    static const uint8_t kinds[] = {SL_MP_EAGER, SL_MP_RTS, SL_MP_DROP, SL_MP_CREDIT};
+    struct sl_mp_tx_frame *tx;
+    struct sl_mp_frame *header = frame(kinds[s->c % 4], s, &tx);
 
     if (header == NULL)
         return;
-    if (header->kind == SL_VERBS_EAGER) {
+    if (header->kind == SL_MP_EAGER) {
         header->len = (uint32_t)length_of(s->b >> 2) % (world_iface(1)->eager_bytes + 1);
-        memset(tx->bytes + SL_VERBS_FRAME_BYTES, 1, header->len);
+        memset(tx->bytes + SL_MP_FRAME_BYTES, 1, header->len);
     } else {
         header->value = length_of(s->b >> 2);
         if ((s->b & 0x8000) != 0)
@@ -280,10 +279,10 @@ static void peer_sends(const struct step *s)
 /* A write to what we have granted, or have not, with any grant's number. */
 static void peer_writes(const struct step *s)
 {
-    struct sl_verbs_path *path = peer_lives() ? world_ep(1)->frame_path : NULL;
+    struct sl_mp_path *path = peer_lives() ? world_ep(1)->frame_path : NULL;
     struct sl_verbs_iface *ours = world_iface(0), *theirs = world_iface(1);
 
-    if (path == NULL || path->rail == NULL || path->failing || !sl_verbs_path_has_room(path))
+    if (path == NULL || path->rail == NULL || path->failing || !sl_mp_path_has_room(path))
         return;
     struct sl_verbs_rail *rail = path->rail;
     struct ibv_sge sge = {.addr = (uintptr_t)theirs->staging.bytes,
@@ -296,7 +295,7 @@ static void peer_writes(const struct step *s)
                              .send_flags = IBV_SEND_SIGNALED},
                        *bad;
 
-    wr.imm_data = htobe32(sl_verbs_imm(path->posted++ + (s->d == 0xffff), s->a));
+    wr.imm_data = htobe32(sl_mp_imm(path->posted++ + (s->d == 0xffff), s->a));
     wr.wr.rdma.remote_addr = (uintptr_t)ours->staging.bytes + (s->c & 1 ? (size_t)s->c * 16 : 0);
     wr.wr.rdma.rkey = ours->staging.mr[path->remote_rail]->rkey;
     (void)ibv_post_send(path->qp, &wr, &bad);
@@ -305,41 +304,41 @@ static void peer_writes(const struct step *s)
 /* A control message, by the sideband or in a frame. */
 static void peer_records(const struct step *s, const uint8_t *more, size_t len)
 {
-    struct sl_verbs_record record = {.kind = s->a % 10,
-                                     .path = s->b & 7,
-                                     .epoch = s->b >> 3 & 0xff,
-                                     .seq = world_ep(0)->record_in + (s->b >> 11),
-                                     .handled = s->c};
+    struct sl_mp_control record = {.kind = s->a % 10,
+                                   .path = s->b & 7,
+                                   .epoch = s->b >> 3 & 0xff,
+                                   .seq = world_ep(0)->control_in + (s->b >> 11),
+                                   .handled = s->c};
     struct sl_ep *sideband = world_ep(1)->sideband;
-    struct sl_verbs_tx_frame *tx = NULL;
+    struct sl_mp_tx_frame *tx = NULL;
     size_t size;
 
     if ((s->d & 1) != 0 && record.epoch < 256) /* the epoch that is now */
         record.epoch = world_ep(0)->path_count > 0 ? world_ep(0)->paths[0]->epoch : 0;
-    if (record.kind == SL_VERBS_REC_CALLER)
+    if (record.kind == SL_MP_CONTROL_CALLER)
         record.epoch %= SL_CTRL_MAX + 2;
-    if (record.kind == SL_VERBS_REC_HELLO)
-        record.hello = (struct sl_verbs_hello){.version = SL_VERBS_VERSION,
-                                               .eager_bytes = s->c,
-                                               .nonce = s->d,
-                                               .rail_count = s->d >> 8 & 15,
-                                               .fallback = s->d & 1};
+    if (record.kind == SL_MP_CONTROL_HELLO)
+        record.hello = (struct sl_mp_hello){.version = SL_MP_VERSION,
+                                            .eager_bytes = s->c,
+                                            .nonce = s->d,
+                                            .rail_count = s->d >> 8 & 15,
+                                            .fallback = s->d & 1};
     else if (len > 0)
         memcpy(&record.offer, more, len < sizeof(record.offer) ? len : sizeof(record.offer));
-    size = sl_verbs_record_size(&record);
+    size = sl_mp_control_size(&record);
     if (sideband == NULL || size == 0 || size > sizeof(record) || !peer_lives())
         return;
     if ((s->d & 2) == 0) {
         (void)sideband->iface->ops->ctrl(sideband, &record, size);
         return;
     }
-    struct sl_verbs_frame *header = frame(SL_VERBS_RECORD, s, &tx);
+    struct sl_mp_frame *header = frame(SL_MP_CONTROL, s, &tx);
 
     if (header == NULL)
         return;
     world_ep(1)->fseq_out--; /* these have none */
     header->len = (uint32_t)size;
-    memcpy(tx->bytes + SL_VERBS_FRAME_BYTES, &record, size);
+    memcpy(tx->bytes + SL_MP_FRAME_BYTES, &record, size);
     post(tx, s);
 }
 
@@ -397,25 +396,25 @@ static void check(void)
 
 static bool we_hear(void)
 {
-    const struct sl_verbs_ep *ep = world_ep(0);
+    const struct sl_mp_conn *ep = world_ep(0);
 
-    return ep->state == SL_VERBS_EP_UP && !ep->failing && !ep->left && ep->sideband_up &&
+    return ep->state == SL_MP_CONN_UP && !ep->failing && !ep->left && ep->sideband_up &&
            ep->tcp != NULL;
 }
 
 /* Whatever came before: the end of units is answered, or could not come and ended all of it. */
 static void check_hearing(void)
 {
-    const struct sl_verbs_ep *ep = world_ep(0);
-    uint32_t seq = ep->record_out;
+    const struct sl_mp_conn *ep = world_ep(0);
+    uint32_t seq = ep->control_out;
 
     if (!we_hear() || !peer_lives() || !unit(&(struct unit){.kind = UNIT_END}, NULL))
         return;
     pass(64, false);
-    while (seq != ep->record_out &&
-           ep->unhandled[seq % SL_VERBS_RECORDS].kind != SL_VERBS_REC_TCP_ENDED)
+    while (seq != ep->control_out &&
+           ep->unhandled[seq % SL_MP_CONTROLS].kind != SL_MP_CONTROL_SIDEBAND_DONE)
         seq++;
-    sl_assert(!we_hear() || seq != ep->record_out);
+    sl_assert(!we_hear() || seq != ep->control_out);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -13,42 +13,42 @@ static void check_rail(const struct sl_verbs_rail_info *rail)
     sl_assert(rail->mtu >= IBV_MTU_256 && rail->mtu <= IBV_MTU_4096);
 }
 
-static void check(const struct sl_verbs_record *record)
+static void check(const struct sl_mp_control *record)
 {
-    switch ((enum sl_verbs_record_kind)record->kind) {
-    case SL_VERBS_REC_CALLER: sl_assert(record->epoch <= SL_CTRL_MAX); break;
-    case SL_VERBS_REC_HELLO:
-        sl_assert(record->hello.version == SL_VERBS_VERSION && record->hello.rail_count >= 1 &&
-                  record->hello.rail_count <= SL_VERBS_RAILS_MAX);
+    switch ((enum sl_mp_control_kind)record->kind) {
+    case SL_MP_CONTROL_CALLER: sl_assert(record->epoch <= SL_CTRL_MAX); break;
+    case SL_MP_CONTROL_HELLO:
+        sl_assert(record->hello.version == SL_MP_VERSION && record->hello.rail_count >= 1 &&
+                  record->hello.rail_count <= SL_MP_RAILS_MAX);
         for (unsigned i = 0; i < record->hello.rail_count; i++)
             if (record->hello.rails[i].usable)
                 check_rail(&record->hello.rails[i]);
         break;
-    case SL_VERBS_REC_OFFER:
-    case SL_VERBS_REC_ACCEPT:
-        sl_assert(record->offer.local_rail < SL_VERBS_RAILS_MAX &&
-                  record->offer.remote_rail < SL_VERBS_RAILS_MAX && record->offer.qpn <= 0xffffff);
+    case SL_MP_CONTROL_OFFER:
+    case SL_MP_CONTROL_ACCEPT:
+        sl_assert(record->offer.local_rail < SL_MP_RAILS_MAX &&
+                  record->offer.remote_rail < SL_MP_RAILS_MAX && record->offer.qpn <= 0xffffff);
         check_rail(&record->offer.rail);
         break;
-    case SL_VERBS_REC_REFUSE:
-    case SL_VERBS_REC_BYE:
-    case SL_VERBS_REC_DOWN: sl_assert(memchr(record->down.why, '\0', SL_VERBS_WHY) != NULL); break;
-    case SL_VERBS_REC_TCP_ENDED:
-    case SL_VERBS_REC_ACK: break;
+    case SL_MP_CONTROL_REFUSE:
+    case SL_MP_CONTROL_BYE:
+    case SL_MP_CONTROL_DOWN: sl_assert(memchr(record->down.why, '\0', SL_MP_WHY) != NULL); break;
+    case SL_MP_CONTROL_SIDEBAND_DONE:
+    case SL_MP_CONTROL_ACK: break;
     }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct sl_verbs_record record, again;
-    int err = sl_verbs_record_read(data, size, &record);
+    struct sl_mp_control record, again;
+    int err = sl_mp_control_read(data, size, &record);
 
     sl_assert(err == 0 || err == -EBADMSG || err == -EPROTO);
     if (err != 0)
         return 0;
-    sl_assert(sl_verbs_record_size(&record) == size);
+    sl_assert(sl_mp_control_size(&record) == size);
     check(&record);
-    sl_assert(sl_verbs_record_read(&record, size, &again) == 0);
+    sl_assert(sl_mp_control_read(&record, size, &again) == 0);
     sl_assert(memcmp(&record, &again, sizeof(record)) == 0);
     return 0;
 }

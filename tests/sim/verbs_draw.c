@@ -103,7 +103,7 @@ static void draw_config(struct vs_run *run)
     run->rails[0] = 1 + (unsigned)below(run, 4);
     run->rails[1] = chance(run, 3) ? 1 + (unsigned)below(run, 4) : run->rails[0];
     if (per_rail * (run->rails[0] > run->rails[1] ? run->rails[0] : run->rails[1]) >
-        SL_VERBS_PATHS_MAX)
+        SL_MP_PATHS_MAX)
         per_rail = 1;
     for (unsigned i = 0; i < 2; i++) {
         struct sl_config *config = &run->config[i];

@@ -178,7 +178,7 @@ bool vs_paths_stay_away(const struct vs_run *run)
     return run->mode == VS_AWAY || (run->mode == VS_TCP && run->seed % 2 == 0);
 }
 
-uint64_t vs_ups(const struct sl_verbs_ep *ep)
+uint64_t vs_ups(const struct sl_mp_conn *ep)
 {
     uint64_t ups = 0;
 
@@ -192,7 +192,7 @@ static void ups_note(struct vs_run *run)
     for (unsigned c = 0; c < run->conn_count; c++)
         for (unsigned side = 0; side < 2; side++)
             if (run->conns[c].ep[side] != NULL)
-                run->conns[c].ups_at_calm[side] = vs_ups(sl_verbs_ep_of(run->conns[c].ep[side]));
+                run->conns[c].ups_at_calm[side] = vs_ups(sl_mp_conn_of(run->conns[c].ep[side]));
 }
 
 static void calm(struct vs_run *run)

@@ -297,22 +297,21 @@ static void judge_ends(struct vs_run *run)
 
 static void judge_ep(struct vs_run *run, struct vs_conn *conn, unsigned side)
 {
-    struct sl_verbs_ep *ep = sl_verbs_ep_of(conn->ep[side]),
-                       *peer = sl_verbs_ep_of(conn->ep[!side]);
+    struct sl_mp_conn *ep = sl_mp_conn_of(conn->ep[side]), *peer = sl_mp_conn_of(conn->ep[!side]);
     unsigned used = 0;
 
-    for (unsigned i = 0; i < SL_VERBS_GRANTS; i++)
-        used += ep->rx_grants[i].used;
-    for (unsigned i = 0; i < SL_VERBS_TX_GRANTS; i++)
-        used += ep->tx_grants[i].used;
-    if (ep->credits + peer->credits_owed != SL_VERBS_CREDITS)
+    for (unsigned i = 0; i < SL_MP_RX_CTS_MAX; i++)
+        used += ep->rx_cts[i].used;
+    for (unsigned i = 0; i < SL_MP_TX_CTS_MAX; i++)
+        used += ep->tx_cts[i].used;
+    if (ep->credits + peer->credits_owed != SL_MP_CREDITS)
         vs_wrong(run, "side %u has %u credits and is owed %u", side, ep->credits,
                  peer->credits_owed);
     if (used > 0)
         vs_wrong(run, "side %u has %u grants left", side, used);
     if (ep->tx_oldest != ep->tx_next || ep->rx_oldest != ep->rx_next || ep->held > 0 ||
         ep->redo_count > 0 || ep->deal_count > 0 || ep->early_count > 0 || ep->unannounced > 0 ||
-        ep->drop_count > 0 || (ep->record_count > 0 && run->mode != VS_TCP) ||
+        ep->drop_count > 0 || (ep->control_count > 0 && run->mode != VS_TCP) ||
         !sl_list_empty(&ep->repeat))
         vs_wrong(run,
                  "side %u has something left to do: %u of %u sends, %u of %u receives, %u held, %u "
@@ -320,7 +319,7 @@ static void judge_ep(struct vs_run *run, struct vs_conn *conn, unsigned side)
                  "%u deal, %u early, %u unannounced, %u drops, %u records",
                  side, ep->tx_oldest, ep->tx_next, ep->rx_oldest, ep->rx_next, ep->held,
                  ep->redo_count, ep->deal_count, ep->early_count, ep->unannounced, ep->drop_count,
-                 ep->record_count);
+                 ep->control_count);
     for (unsigned i = 0; i < ep->path_count && run->mode == VS_CALM; i++)
         if (ep->paths[i]->stats.failures > 0)
             vs_wrong(run, "path %u failed though nothing was done to it: %s", i, ep->paths[i]->why);
@@ -333,8 +332,8 @@ static void judge_ups(struct vs_run *run)
     for (unsigned c = 0; c < run->conn_count && vs_paths_stay_away(run); c++)
         for (unsigned side = 0; side < 2; side++) {
             const struct vs_conn *conn = &run->conns[c];
-            const struct sl_verbs_ep *ep =
-                conn->ep[side] != NULL ? sl_verbs_ep_of(conn->ep[side]) : NULL;
+            const struct sl_mp_conn *ep =
+                conn->ep[side] != NULL ? sl_mp_conn_of(conn->ep[side]) : NULL;
 
             if (ep != NULL && vs_ups(ep) > conn->ups_at_calm[side] + ep->path_count)
                 vs_wrong(
@@ -360,7 +359,7 @@ static void judge_rest(struct vs_run *run)
     }
     for (unsigned side = 0; side < 2 && all_up; side++) {
         const struct sl_verbs_iface *iface = sl_verbs_iface_of(run->iface[side]);
-        unsigned half = (unsigned)(iface->staging.len / SL_VERBS_CHUNK_BYTES / 2);
+        unsigned half = (unsigned)(iface->staging.len / SL_MP_CHUNK_BYTES / 2);
 
         if (iface->tx_chunks.free_count != half || iface->rx_chunks.free_count != half)
             vs_wrong(run, "side %u has %u and %u of %u pieces of staging left", side,
@@ -373,12 +372,12 @@ static void judge_pools(struct vs_run *run)
 {
     for (unsigned side = 0; side < 2; side++) {
         struct sl_verbs_iface *iface = sl_verbs_iface_of(run->iface[side]);
-        unsigned half = (unsigned)(iface->staging.len / SL_VERBS_CHUNK_BYTES / 2);
+        unsigned half = (unsigned)(iface->staging.len / SL_MP_CHUNK_BYTES / 2);
 
-        if (iface->free_frame_count != SL_VERBS_TX_FRAMES || iface->tx_chunks.free_count != half ||
+        if (iface->free_frame_count != SL_MP_TX_FRAMES || iface->tx_chunks.free_count != half ||
             iface->rx_chunks.free_count != half)
             vs_wrong(run, "side %u: %u of %u frames, %u and %u of %u pieces of staging came back",
-                     side, iface->free_frame_count, SL_VERBS_TX_FRAMES, iface->tx_chunks.free_count,
+                     side, iface->free_frame_count, SL_MP_TX_FRAMES, iface->tx_chunks.free_count,
                      iface->rx_chunks.free_count, half);
         for (unsigned i = 0; i < iface->rail_count; i++) {
             struct sl_verbs_rail *rail = &iface->rails[i];

@@ -53,20 +53,21 @@ static void a_message_that_is_longer_than_a_unit_ends_the_connection(void **stat
 
 static void frames_over_tcp_arrive_though_their_endpoint_goes_at_once(void **state)
 {
-    const struct sl_verbs_path *theirs;
+    const struct sl_mp_path *theirs;
 
     (void)state;
     world_message(100);
     fake_ibv_port_set(world_fake, 0, 1, IBV_PORT_DOWN);
     fake_ibv_port_set(world_fake, 1, 1, IBV_PORT_DOWN);
-    WORLD_UNTIL(sl_verbs_tcp_path(world_ep(0)) != NULL && sl_verbs_tcp_path(world_ep(1)) != NULL);
+    WORLD_UNTIL(sl_mp_fallback_path(world_ep(0)) != NULL &&
+                sl_mp_fallback_path(world_ep(1)) != NULL);
     world_message(100);
-    theirs = sl_verbs_tcp_past(world_ep(1));
+    theirs = sl_mp_fallback_past(world_ep(1));
     uint64_t before = theirs->arrived;
-    struct sl_verbs_tx_frame *frame = sl_verbs_frame_new(world_ep(0), SL_VERBS_CREDIT, 0);
+    struct sl_mp_tx_frame *frame = sl_mp_frame_new(world_ep(0), SL_MP_CREDIT, 0);
 
     assert_non_null(frame);
-    sl_verbs_frame_post(world_ep(0), frame);
+    sl_mp_frame_post(world_ep(0), frame);
     world[0].iface->ops->ep_destroy(world[0].ep);
     world[0].ep = NULL;
     WORLD_UNTIL(world[1].downs == 1);

@@ -28,10 +28,10 @@ static const uint8_t grant[] =
 
 static void a_header_is_read_field_by_field(void **state)
 {
-    struct sl_verbs_frame frame;
+    struct sl_mp_frame frame;
 
-    assert_int_equal(sl_verbs_frame_read(eager, sizeof(eager), &frame), 0);
-    assert_int_equal(frame.kind, SL_VERBS_EAGER);
+    assert_int_equal(sl_mp_frame_read(eager, sizeof(eager), &frame), 0);
+    assert_int_equal(frame.kind, SL_MP_EAGER);
     assert_int_equal(frame.credits, 0x1234);
     assert_int_equal(frame.fseq, 0x01020304);
     assert_int_equal(frame.number, 0x11121314);
@@ -42,23 +42,23 @@ static void a_header_is_read_field_by_field(void **state)
 
 static void kinds_keep_their_numbers(void **state)
 {
-    assert_int_equal(SL_VERBS_PING, 1);
-    assert_int_equal(SL_VERBS_EAGER, 2);
-    assert_int_equal(SL_VERBS_RTS, 3);
-    assert_int_equal(SL_VERBS_GRANT, 4);
-    assert_int_equal(SL_VERBS_DROP, 5);
-    assert_int_equal(SL_VERBS_CREDIT, 6);
-    assert_int_equal(SL_VERBS_RECORD, 7);
+    assert_int_equal(SL_MP_PING, 1);
+    assert_int_equal(SL_MP_EAGER, 2);
+    assert_int_equal(SL_MP_RTS, 3);
+    assert_int_equal(SL_MP_CTS, 4);
+    assert_int_equal(SL_MP_DROP, 5);
+    assert_int_equal(SL_MP_CREDIT, 6);
+    assert_int_equal(SL_MP_CONTROL, 7);
 }
 
 static void a_grant_is_read_field_by_field(void **state)
 {
-    struct sl_verbs_frame frame;
-    struct sl_verbs_grant told;
+    struct sl_mp_frame frame;
+    struct sl_mp_cts told;
 
-    assert_int_equal(sizeof(grant), SL_VERBS_FRAME_BYTES + sizeof(told));
-    assert_int_equal(sl_verbs_frame_read(grant, sizeof(grant), &frame), 0);
-    assert_int_equal(sl_verbs_grant_read(&frame, grant + SL_VERBS_FRAME_BYTES, &told), 0);
+    assert_int_equal(sizeof(grant), SL_MP_FRAME_BYTES + sizeof(told));
+    assert_int_equal(sl_mp_frame_read(grant, sizeof(grant), &frame), 0);
+    assert_int_equal(sl_mp_cts_read(&frame, grant + SL_MP_FRAME_BYTES, &told), 0);
     assert_int_equal(told.off, 4096);
     assert_int_equal(told.len, 4095);
     assert_true(told.addr == UINT64_C(0x0102030405060708));
@@ -70,16 +70,16 @@ static void a_grant_is_read_field_by_field(void **state)
 
 static void refused(const uint8_t *bytes, size_t len, const char *part)
 {
-    struct sl_verbs_frame frame;
+    struct sl_mp_frame frame;
 
-    assert_int_equal(sl_verbs_frame_read(bytes, len, &frame), -EBADMSG);
+    assert_int_equal(sl_mp_frame_read(bytes, len, &frame), -EBADMSG);
     if (strstr(sluice_last_error(), part) == NULL)
         fail_msg("'%s' lacks '%s'", sluice_last_error(), part);
 }
 
 static void frames_shorter_than_a_header_are_refused(void **state)
 {
-    for (size_t len = 0; len < SL_VERBS_FRAME_BYTES; len++)
+    for (size_t len = 0; len < SL_MP_FRAME_BYTES; len++)
         refused(eager, len, "shorter than its header");
 }
 
@@ -88,7 +88,7 @@ static void a_payload_of_another_length_is_refused(void **state)
     uint8_t bytes[sizeof(eager)];
 
     refused(eager, sizeof(eager) - 1, "says 3 bytes of payload and has 2");
-    refused(eager, SL_VERBS_FRAME_BYTES, "says 3 bytes of payload and has 0");
+    refused(eager, SL_MP_FRAME_BYTES, "says 3 bytes of payload and has 0");
     memcpy(bytes, eager, sizeof(bytes));
     bytes[15] = 0x80; /* 2 GiB more */
     refused(bytes, sizeof(bytes), "and has 3");
@@ -96,14 +96,14 @@ static void a_payload_of_another_length_is_refused(void **state)
 
 static void unknown_kinds_are_refused(void **state)
 {
-    uint8_t bytes[SL_VERBS_FRAME_BYTES] = {0};
+    uint8_t bytes[SL_MP_FRAME_BYTES] = {0};
 
     for (unsigned kind = 0; kind < 256; kind++) {
-        struct sl_verbs_frame frame;
+        struct sl_mp_frame frame;
 
         bytes[0] = (uint8_t)kind;
-        if (kind >= SL_VERBS_PING && kind <= SL_VERBS_RECORD)
-            assert_int_equal(sl_verbs_frame_read(bytes, sizeof(bytes), &frame), 0);
+        if (kind >= SL_MP_PING && kind <= SL_MP_CONTROL)
+            assert_int_equal(sl_mp_frame_read(bytes, sizeof(bytes), &frame), 0);
         else
             refused(bytes, sizeof(bytes), "unknown kind");
     }
@@ -111,7 +111,7 @@ static void unknown_kinds_are_refused(void **state)
 
 static void a_payload_where_none_belongs_is_refused(void **state)
 {
-    static const uint8_t kinds[] = {SL_VERBS_PING, SL_VERBS_RTS, SL_VERBS_DROP, SL_VERBS_CREDIT};
+    static const uint8_t kinds[] = {SL_MP_PING, SL_MP_RTS, SL_MP_DROP, SL_MP_CREDIT};
     uint8_t bytes[sizeof(eager)];
 
     memcpy(bytes, eager, sizeof(bytes));
@@ -124,25 +124,25 @@ static void a_payload_where_none_belongs_is_refused(void **state)
 static void grants_that_make_no_sense_are_refused(void **state)
 {
     static const struct {
-        struct sl_verbs_grant grant;
+        struct sl_mp_cts grant;
         bool good;
     } cases[] = {{{.len = 1, .rkey_count = 1}, true},
-                 {{.off = UINT64_MAX - 1, .len = 1, .rkey_count = SL_VERBS_RAILS_MAX}, true},
+                 {{.off = UINT64_MAX - 1, .len = 1, .rkey_count = SL_MP_RAILS_MAX}, true},
                  {{.off = UINT64_MAX, .len = 1, .rkey_count = 1}, false},
                  {{.off = 2, .len = UINT64_MAX - 1, .rkey_count = 1}, false},
                  {{.len = 0, .rkey_count = 1}, false},
                  {{.len = 1, .rkey_count = 0}, false},
-                 {{.len = 1, .rkey_count = SL_VERBS_RAILS_MAX + 1}, false},
+                 {{.len = 1, .rkey_count = SL_MP_RAILS_MAX + 1}, false},
                  {{.len = 1, .rkey_count = UINT32_MAX}, false}};
-    struct sl_verbs_frame frame = {.kind = SL_VERBS_GRANT, .len = sizeof(struct sl_verbs_grant)};
-    struct sl_verbs_grant out;
+    struct sl_mp_frame frame = {.kind = SL_MP_CTS, .len = sizeof(struct sl_mp_cts)};
+    struct sl_mp_cts out;
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
-        assert_int_equal(sl_verbs_grant_read(&frame, &cases[i].grant, &out),
+        assert_int_equal(sl_mp_cts_read(&frame, &cases[i].grant, &out),
                          cases[i].good ? 0 : -EBADMSG);
     for (uint32_t len = 0; len < 130; len++) {
         frame.len = len;
-        assert_int_equal(sl_verbs_grant_read(&frame, &cases[0].grant, &out),
+        assert_int_equal(sl_mp_cts_read(&frame, &cases[0].grant, &out),
                          len == sizeof(out) ? 0 : -EBADMSG);
     }
 }

@@ -18,20 +18,20 @@ void *__wrap_malloc(size_t len);
 
 void *__wrap_malloc(size_t len)
 {
-    allocations += counting && len > LEN - SL_VERBS_CREDITS &&
+    allocations += counting && len > LEN - SL_MP_CREDITS &&
                    len <= LEN + 1; /* as a message has; fakes have more */
     return __real_malloc(len);
 }
 
-static uint8_t bytes[2 * SL_VERBS_CREDITS][LEN], got[LEN];
-static uint32_t slots[SL_VERBS_RAILS_MAX * 4];
+static uint8_t bytes[2 * SL_MP_CREDITS][LEN], got[LEN];
+static uint32_t slots[SL_MP_RAILS_MAX * 4];
 
 static int fresh(void **state)
 {
     (void)state;
     world_prepare(NULL);
     world_join();
-    for (unsigned i = 0; i < 2 * SL_VERBS_CREDITS; i++)
+    for (unsigned i = 0; i < 2 * SL_MP_CREDITS; i++)
         memset(bytes[i], (int)i + 1, LEN);
     for (unsigned i = 0; i < world_ep(0)->path_count; i++) {
         slots[i] = world_ep(0)->paths[i]->own_slots;
@@ -52,8 +52,8 @@ static int clean(void **state)
 /* They arrive at the NIC, not further. */
 static void send_ahead(unsigned count)
 {
-    static struct sl_buf bufs[2 * SL_VERBS_CREDITS];
-    static struct sl_req reqs[2 * SL_VERBS_CREDITS];
+    static struct sl_buf bufs[2 * SL_MP_CREDITS];
+    static struct sl_req reqs[2 * SL_MP_CREDITS];
 
     for (unsigned i = 0; i < count; i++) {
         bufs[i] = (struct sl_buf){.addr = bytes[i], .len = LEN - i};
@@ -75,15 +75,15 @@ static void until_held(unsigned count)
 
 static void what_comes_early_is_kept_without_asking_for_memory(void **state)
 {
-    struct sl_verbs_ep *ep = world_ep(0);
+    struct sl_mp_conn *ep = world_ep(0);
 
     (void)state;
     for (unsigned round = 0; round < 3; round++) {
-        send_ahead(SL_VERBS_CREDITS);
-        until_held(SL_VERBS_CREDITS);
-        assert_int_equal(ep->copies_used, (UINT32_C(1) << SL_VERBS_CREDITS) - 1);
+        send_ahead(SL_MP_CREDITS);
+        until_held(SL_MP_CREDITS);
+        assert_int_equal(ep->copies_used, (UINT32_C(1) << SL_MP_CREDITS) - 1);
         assert_int_equal(allocations, 0);
-        for (unsigned i = 0; i < SL_VERBS_CREDITS; i++) {
+        for (unsigned i = 0; i < SL_MP_CREDITS; i++) {
             struct sl_sink sink = {.dst = got, .len = LEN - i, .tag = i};
             struct sl_req req;
 
@@ -100,10 +100,10 @@ static void what_comes_early_is_kept_without_asking_for_memory(void **state)
 static void a_peer_that_sends_beyond_its_credits_is_refused(void **state)
 {
     (void)state;
-    send_ahead(SL_VERBS_CREDITS);
+    send_ahead(SL_MP_CREDITS);
     world_ep(1)->credits++; /* that nobody gave */
-    bytes[SL_VERBS_CREDITS][0] = 1;
-    static struct sl_buf buf = {.addr = bytes[SL_VERBS_CREDITS], .len = LEN};
+    bytes[SL_MP_CREDITS][0] = 1;
+    static struct sl_buf buf = {.addr = bytes[SL_MP_CREDITS], .len = LEN};
     static struct sl_req req;
 
     assert_true(world_send(1, &buf, 99, &req) >= 0);
@@ -123,12 +123,12 @@ static void a_message_that_comes_twice_is_refused(void **state)
     for (unsigned i = 0; i < 2; i++)
         assert_true(world_recv(0, &sinks[i], &reqs[i]) >= 0);
     for (unsigned i = 0; i < 2; i++) { /* the second message, and again */
-        struct sl_verbs_tx_frame *frame = sl_verbs_frame_new(world_ep(1), SL_VERBS_EAGER, 1);
+        struct sl_mp_tx_frame *frame = sl_mp_frame_new(world_ep(1), SL_MP_EAGER, 1);
 
         assert_non_null(frame);
-        ((struct sl_verbs_frame *)(void *)frame->bytes)->len = 8;
-        memset(frame->bytes + SL_VERBS_FRAME_BYTES, 0, 8);
-        sl_verbs_frame_post(world_ep(1), frame);
+        ((struct sl_mp_frame *)(void *)frame->bytes)->len = 8;
+        memset(frame->bytes + SL_MP_FRAME_BYTES, 0, 8);
+        sl_mp_frame_post(world_ep(1), frame);
     }
     WORLD_UNTIL(world[0].downs == 1);
     assert_int_equal(reqs[1].status, 0);

@@ -17,9 +17,9 @@ static int fresh(void **state)
 }
 
 /* Both paths are up; the first is in its second epoch. */
-static struct sl_verbs_path *returned(unsigned side)
+static struct sl_mp_path *returned(unsigned side)
 {
-    struct sl_verbs_path *path = world_ep(side)->paths[0];
+    struct sl_mp_path *path = world_ep(side)->paths[0];
 
     fake_ibv_qp_fatal(world_fake, path->qp);
     world_message(5000);
@@ -30,17 +30,17 @@ static struct sl_verbs_path *returned(unsigned side)
 
 static void the_end_of_an_earlier_epoch_ends_nothing(void **state)
 {
-    struct sl_verbs_record record = {.kind = SL_VERBS_REC_DOWN, .path = 0};
+    struct sl_mp_control record = {.kind = SL_MP_CONTROL_DOWN, .path = 0};
 
     (void)state;
     for (unsigned side = 0; side < 2; side++) {
-        struct sl_verbs_path *path = returned(side);
+        struct sl_mp_path *path = returned(side);
         uint64_t failures = path->stats.failures;
 
         record.epoch = (uint16_t)(path->epoch - 1);
         record.down.arrived = 7;
-        sl_verbs_on_record(world_ep(side), &record);
-        assert_int_equal(path->state, SL_VERBS_PATH_UP);
+        sl_mp_on_control(world_ep(side), &record);
+        assert_int_equal(path->state, SL_MP_PATH_UP);
         assert_int_equal(path->stats.failures, failures);
         world_message(100000);
         assert_int_equal(world_ep(side)->paths_up, 2);
@@ -49,18 +49,18 @@ static void the_end_of_an_earlier_epoch_ends_nothing(void **state)
 
 static void nor_is_a_fence_over_by_it(void **state)
 {
-    struct sl_verbs_record record = {.kind = SL_VERBS_REC_DOWN, .path = 0};
-    struct sl_verbs_path *path;
+    struct sl_mp_control record = {.kind = SL_MP_CONTROL_DOWN, .path = 0};
+    struct sl_mp_path *path;
 
     (void)state;
     path = returned(0);
-    sl_verbs_path_fail(path, "a test");
-    for (int i = 0; i < 100 && path->state != SL_VERBS_PATH_FENCING; i++)
+    sl_mp_path_fail(path, "a test");
+    for (int i = 0; i < 100 && path->state != SL_MP_PATH_FENCING; i++)
         world[0].iface->ops->progress(world[0].iface, 64);
-    assert_int_equal(path->state, SL_VERBS_PATH_FENCING);
+    assert_int_equal(path->state, SL_MP_PATH_FENCING);
     record.epoch = (uint16_t)(path->epoch - 1);
-    sl_verbs_on_record(world_ep(0), &record);
-    assert_int_equal(path->state, SL_VERBS_PATH_FENCING);
+    sl_mp_on_control(world_ep(0), &record);
+    assert_int_equal(path->state, SL_MP_PATH_FENCING);
     record.epoch = path->epoch;
     record.down.arrived = path->carried;
     WORLD_UNTIL(path->stats.ups == 3);
@@ -70,22 +70,22 @@ static void nor_is_a_fence_over_by_it(void **state)
 /* This end's device was told that its last message had arrived, and the other end never saw it. */
 static void what_was_acknowledged_and_is_gone_ends_the_connection(void **state)
 {
-    struct sl_verbs_record record = {.kind = SL_VERBS_REC_DOWN};
-    struct sl_verbs_path *path;
+    struct sl_mp_control record = {.kind = SL_MP_CONTROL_DOWN};
+    struct sl_mp_path *path;
 
     (void)state;
     world_message(100000);
     path = world_ep(0)->paths[world_ep(0)->paths[0]->carried == 0];
     WORLD_UNTIL(path->carried > 0);
-    sl_verbs_path_fail(path, "a test");
-    for (int i = 0; i < 100 && path->state != SL_VERBS_PATH_FENCING; i++)
+    sl_mp_path_fail(path, "a test");
+    for (int i = 0; i < 100 && path->state != SL_MP_PATH_FENCING; i++)
         world[0].iface->ops->progress(world[0].iface, 64);
-    assert_int_equal(path->state, SL_VERBS_PATH_FENCING);
+    assert_int_equal(path->state, SL_MP_PATH_FENCING);
     record.path = path->idx;
     record.epoch = path->epoch;
     record.down.arrived = path->carried - 1;
-    sl_verbs_on_record(world_ep(0), &record);
-    WORLD_UNTIL(world[0].downs == 1 || path->state == SL_VERBS_PATH_UP);
+    sl_mp_on_control(world_ep(0), &record);
+    WORLD_UNTIL(world[0].downs == 1 || path->state == SL_MP_PATH_UP);
     assert_int_equal(world[0].downs, 1);
     assert_int_equal(world_ep(0)->down_status, -EHOSTUNREACH);
     assert_string_equal(world_ep(0)->why,
@@ -100,30 +100,30 @@ static void what_was_acknowledged_and_is_gone_ends_the_connection(void **state)
 #define LASTING_NS (6 * SL_NS_PER_S)  /* up for so long: the next failure is a first one */
 
 /* The first path of the end that offers it. */
-static struct sl_verbs_path *leading(void)
+static struct sl_mp_path *leading(void)
 {
     return world_ep(!world_ep(0)->leads)->paths[0];
 }
 
-static void until_up(const struct sl_verbs_path *path)
+static void until_up(const struct sl_mp_path *path)
 {
-    WORLD_UNTIL(path->state == SL_VERBS_PATH_UP && !path->failing && world_ep(0)->paths_up == 2 &&
+    WORLD_UNTIL(path->state == SL_MP_PATH_UP && !path->failing && world_ep(0)->paths_up == 2 &&
                 world_ep(1)->paths_up == 2);
 }
 
 /* Fails it, and tells how long it rests. */
-static uint64_t rest_ns(struct sl_verbs_path *path)
+static uint64_t rest_ns(struct sl_mp_path *path)
 {
     uint64_t start_ns;
 
-    sl_verbs_path_fail(path, "a test");
-    WORLD_UNTIL(path->state == SL_VERBS_PATH_IDLE);
+    sl_mp_path_fail(path, "a test");
+    WORLD_UNTIL(path->state == SL_MP_PATH_IDLE);
     start_ns = loop_now(world_loop);
-    WORLD_UNTIL(path->state != SL_VERBS_PATH_IDLE);
+    WORLD_UNTIL(path->state != SL_MP_PATH_IDLE);
     return loop_now(world_loop) - start_ns;
 }
 
-static void fail_often(struct sl_verbs_path *path)
+static void fail_often(struct sl_mp_path *path)
 {
     for (uint64_t expected_ns = BACKOFF_NS; expected_ns < 16 * BACKOFF_NS; expected_ns *= 2) {
         assert_in_range(rest_ns(path), expected_ns - COARSE_NS, expected_ns + COARSE_NS);
@@ -133,7 +133,7 @@ static void fail_often(struct sl_verbs_path *path)
 
 static void a_path_that_lasted_is_tried_again_as_soon_as_a_new_one(void **state)
 {
-    struct sl_verbs_path *path = leading();
+    struct sl_mp_path *path = leading();
 
     (void)state;
     fail_often(path);
@@ -146,16 +146,16 @@ static void a_path_that_lasted_is_tried_again_as_soon_as_a_new_one(void **state)
 /* A hello says that a rail has changed: what failed before says nothing of it. */
 static void news_of_a_rail_end_the_rest_and_make_the_next_short(void **state)
 {
-    struct sl_verbs_path *path = leading();
+    struct sl_mp_path *path = leading();
     uint64_t start_ns;
 
     (void)state;
     fail_often(path);
-    sl_verbs_path_fail(path, "a test");
-    WORLD_UNTIL(path->state == SL_VERBS_PATH_IDLE);
+    sl_mp_path_fail(path, "a test");
+    WORLD_UNTIL(path->state == SL_MP_PATH_IDLE);
     start_ns = loop_now(world_loop);
-    sl_verbs_hello_send(sl_verbs_ep_of(world[path->ep == world_ep(0)].ep));
-    WORLD_UNTIL(path->state != SL_VERBS_PATH_IDLE);
+    sl_mp_hello_send(sl_mp_conn_of(world[path->conn == world_ep(0)].ep));
+    WORLD_UNTIL(path->state != SL_MP_PATH_IDLE);
     assert_true(loop_now(world_loop) - start_ns < BACKOFF_NS);
     until_up(path);
     assert_in_range(rest_ns(path), BACKOFF_NS - COARSE_NS, BACKOFF_NS + COARSE_NS);
@@ -177,19 +177,19 @@ static int apart(void **state)
 static void hear_early(unsigned late)
 {
     struct sl_req req[2] = {{.status = SL_PENDING}, {.status = SL_PENDING}};
-    struct sl_verbs_record hello;
+    struct sl_mp_control hello;
     struct sl_addr addr[2];
 
     for (unsigned i = 0; i < 2; i++)
         assert_int_equal(world[i].iface->ops->ep_addr(world[i].ep, &addr[i]), 0);
     for (unsigned i = 0; i < 2; i++)
         assert_int_equal(world[i].iface->ops->ep_connect(world[i].ep, &addr[!i], &req[i]), 0);
-    for (int i = 0; i < 100 && world_ep(!late)->record_out == 0; i++)
+    for (int i = 0; i < 100 && world_ep(!late)->control_out == 0; i++)
         world[!late].iface->ops->progress(world[!late].iface, 64);
-    hello = world_ep(!late)->records[0];
-    assert_int_equal(hello.kind, SL_VERBS_REC_HELLO);
-    assert_int_equal(world_ep(late)->record_out, 0);
-    sl_verbs_record_take(world_ep(late), &hello, sl_verbs_record_size(&hello));
+    hello = world_ep(!late)->control_queue[0];
+    assert_int_equal(hello.kind, SL_MP_CONTROL_HELLO);
+    assert_int_equal(world_ep(late)->control_out, 0);
+    sl_mp_control_take(world_ep(late), &hello, sl_mp_control_size(&hello));
     WORLD_UNTIL(req[0].status != SL_PENDING && req[1].status != SL_PENDING);
     if (req[0].status != 0 || req[1].status != 0)
         fail_msg("not connected: %d, %d: %s", req[0].status, req[1].status, sluice_last_error());

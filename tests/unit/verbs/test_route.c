@@ -31,7 +31,7 @@ static struct fake_ibv_qp_info info_of(unsigned side, unsigned path)
 
 static void paths_of_a_bond_leave_by_its_ports_in_turns_at_both_ends(void **state)
 {
-    struct sl_path_stat stats[SL_VERBS_PATHS_MAX];
+    struct sl_path_stat stats[SL_MP_PATHS_MAX];
 
     (void)state;
     world_prepare(bond);
@@ -40,13 +40,13 @@ static void paths_of_a_bond_leave_by_its_ports_in_turns_at_both_ends(void **stat
     WORLD_UNTIL(world_ep(0)->paths_up == 4 && world_ep(1)->paths_up == 4);
     for (unsigned i = 0; i < 4; i++)
         for (unsigned side = 0; side < 2; side++) {
-            const struct sl_verbs_path *path = world_ep(side)->paths[i];
+            const struct sl_mp_path *path = world_ep(side)->paths[i];
 
             assert_int_equal(info_of(side, i).lag_port, 1 + i / 2);
             assert_int_equal(path->lag_active, 1 + i / 2);
             assert_int_equal(info_of(side, i).udp_sport, sl_verbs_udp_sport(path->flow_label));
         }
-    assert_int_equal(world[0].iface->ops->ep_stats(world[0].ep, stats, SL_VERBS_PATHS_MAX), 4);
+    assert_int_equal(world[0].iface->ops->ep_stats(world[0].ep, stats, SL_MP_PATHS_MAX), 4);
     assert_memory_equal(stats[0].name, "a0:1@1 > ", 9);
     assert_memory_equal(stats[3].name, "a1:1@2 > ", 9);
     world_message(100000);

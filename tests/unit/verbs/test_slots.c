@@ -44,7 +44,7 @@ static void a_device_without_shared_queues_gives_each_path_its_own(void **state)
     world_join();
     for (unsigned side = 0; side < 2; side++)
         for (unsigned i = 0; i < 2; i++) {
-            const struct sl_verbs_path *path = world_ep(side)->paths[i];
+            const struct sl_mp_path *path = world_ep(side)->paths[i];
 
             assert_null(path->rail->srq);
             assert_int_equal(path->own_slots, SL_VERBS_OWN_SLOTS);
@@ -97,7 +97,7 @@ static void a_path_that_returns_has_its_buffers_again(void **state)
     world_message(5000);
     before = all_slots(&world_iface(0)->rails[0]);
     for (unsigned i = 1; i <= 20; i++) {
-        struct sl_verbs_path *path = world_ep(0)->paths[0];
+        struct sl_mp_path *path = world_ep(0)->paths[0];
 
         fake_ibv_qp_fatal(world_fake, path->qp);
         for (unsigned k = 0; k < 5; k++)
@@ -122,7 +122,7 @@ static void a_frame_that_waits_outlives_its_path(void **state)
     (void)state;
     world_prepare(no_srq);
     world_join();
-    struct sl_verbs_path *path = world_ep(1)->paths[world_ep(0)->frame_path->idx];
+    struct sl_mp_path *path = world_ep(1)->paths[world_ep(0)->frame_path->idx];
     const struct sl_verbs_rail *rail = path->rail;
 
     for (unsigned i = 0; i < 6; i++) {
@@ -156,7 +156,7 @@ static void a_completion_of_an_earlier_stay_is_nobodys(void **state)
     (void)state;
     world_prepare(no_srq);
     world_join();
-    struct sl_verbs_path *path = world_ep(0)->paths[0];
+    struct sl_mp_path *path = world_ep(0)->paths[0];
     struct sl_verbs_rail *rail = path->rail;
     struct sl_verbs_slot *s = &rail->blocks[0].slots[slot];
 

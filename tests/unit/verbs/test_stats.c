@@ -285,7 +285,7 @@ static void what_a_dead_path_did_not_deliver_is_counted_as_resent(void **state)
     join();
     message(LONG_BYTES); /* both paths have a rate */
     message_start(LONG_BYTES);
-    struct sl_verbs_path *path = sl_verbs_ep_of(sides[0].ep)->paths[0];
+    struct sl_mp_path *path = sl_mp_conn_of(sides[0].ep)->paths[0];
 
     /* Posted, and not at the peer yet. */
     while (path->writes == 0 || info.posted == info.executed) {
@@ -314,7 +314,7 @@ static int watched_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct i
     struct fake_ibv_qp_info info;
 
     fake_ibv_qp_info(fake, qp, &info);
-    posts_to_dead += info.state == IBV_QPS_ERR && (uint32_t)wr->wr_id != SL_VERBS_MARK;
+    posts_to_dead += info.state == IBV_QPS_ERR && (uint32_t)wr->wr_id != SL_VERBS_DRAIN;
     return fake_post_send(qp, wr, bad);
 }
 
@@ -333,7 +333,7 @@ static void nothing_is_posted_to_a_path_that_the_peer_has_ended(void **state)
     rail->context->ops.post_send = watched_post_send;
     fake_ibv_port_set(fake, 0, 1, IBV_PORT_DOWN); /* of side 0; side 1 is told */
     UNTIL(count_of(0, SL_EVENT_PATH_FENCED) != 0 && count_of(1, SL_EVENT_PATH_FENCED) != 0);
-    assert_non_null(strstr(sl_verbs_ep_of(sides[1].ep)->paths[0]->why, "ended by the peer"));
+    assert_non_null(strstr(sl_mp_conn_of(sides[1].ep)->paths[0]->why, "ended by the peer"));
     assert_int_equal(posts_to_dead, 0);
     message(LONG_BYTES);
     rail->context->ops.post_send = fake_post_send;
@@ -349,7 +349,7 @@ static void a_request_to_send_may_come_after_its_message(void **state)
     world_make("off");
     join();
     message(16);
-    struct sl_verbs_path *frames = sl_verbs_ep_of(sides[0].ep)->frame_path;
+    struct sl_mp_path *frames = sl_mp_conn_of(sides[0].ep)->frame_path;
     struct ibv_cq *cq = sl_verbs_iface_of(sides[1].iface)->rails[frames->remote_rail].cq;
 
     for (unsigned i = 0; i < 2; i++) {
@@ -393,7 +393,7 @@ static void a_message_shorter_than_its_room_needs_no_answer(void **state)
     sink = (struct sl_sink){.dst = got, .len = LONG_BYTES, .tag = 7, .shorter = true};
     recv_req = send_req = (struct sl_req){.status = SL_PENDING};
     assert_int_equal(sides[1].iface->ops->recv(sides[1].ep, &sink, &recv_req), 0);
-    UNTIL(sl_verbs_ep_of(sides[0].ep)->early_count == 1);
+    UNTIL(sl_mp_conn_of(sides[0].ep)->early_count == 1);
     assert_int_equal(sides[0].iface->ops->send(sides[0].ep, &buf, 7, &send_req), 0);
     assert_true(sides[0].iface->ops->progress(sides[0].iface, 64) > 0);
     end_ns = loop_now(loop) + LIMIT_NS;
@@ -426,7 +426,7 @@ static void a_path_that_was_slow_is_tried_again_after_a_while(void **state)
     (void)state;
     world_make("off");
     join();
-    struct sl_verbs_path *path = sl_verbs_ep_of(sides[0].ep)->paths[0];
+    struct sl_mp_path *path = sl_mp_conn_of(sides[0].ep)->paths[0];
 
     message(LONG_BYTES);
     path->ps_per_byte = 1000 * 1000 * 1000;
@@ -457,7 +457,7 @@ static void a_connection_waits_for_a_time_only_while_something_is_to_come(void *
     world_make("off");
     assert_false(waits_for_a_time(0));
     join();
-    unsigned leading = sl_verbs_ep_of(sides[1].ep)->leads;
+    unsigned leading = sl_mp_conn_of(sides[1].ep)->leads;
 
     message(LONG_BYTES);
     UNTIL(!waits_for_a_time(0) && !waits_for_a_time(1));
@@ -477,23 +477,23 @@ static void a_connection_waits_for_a_time_only_while_something_is_to_come(void *
  * pinged. */
 static void completions_of_an_epoch_that_is_over_mean_nothing_to_the_next(void **state)
 {
-    struct sl_verbs_path *path;
+    struct sl_mp_path *path;
     struct ibv_cq *cq;
 
     (void)state;
     world_make("off");
     join();
-    path = sl_verbs_ep_of(sides[0].ep)->frame_path;
+    path = sl_mp_conn_of(sides[0].ep)->frame_path;
     cq = path->rail->cq;
     fake_ibv_cut(fake, path->qp, true);
     message_start(16); /* it is flushed, and … */
     fake_ibv_cq_hold(fake, cq, true);
-    fake_ibv_qp_fatal(fake, sl_verbs_ep_of(sides[1].ep)->paths[path->idx]->qp);
+    fake_ibv_qp_fatal(fake, sl_mp_conn_of(sides[1].ep)->paths[path->idx]->qp);
     UNTIL(path->epoch == 2 &&
-          (path->state == SL_VERBS_PATH_PINGING || path->state == SL_VERBS_PATH_ACCEPTED));
-    UNTIL(path->posted > 0 || path->state == SL_VERBS_PATH_ACCEPTED);
+          (path->state == SL_MP_PATH_PINGING || path->state == SL_MP_PATH_ACCEPTED));
+    UNTIL(path->posted > 0 || path->state == SL_MP_PATH_ACCEPTED);
     fake_ibv_cq_hold(fake, cq, false); /* … only now is that told */
-    UNTIL(path->state == SL_VERBS_PATH_UP);
+    UNTIL(path->state == SL_MP_PATH_UP);
     assert_int_equal(path->epoch, 2);
     UNTIL(send_req.status != SL_PENDING && recv_req.status != SL_PENDING);
     assert_int_equal(recv_req.status, 0);

@@ -42,26 +42,26 @@ static int clean(void **state)
  * it. */
 static void grant(uint32_t number, uint64_t total, uint64_t off, uint64_t len, uint8_t flags)
 {
-    struct sl_verbs_ep *ep = world_ep(1);
+    struct sl_mp_conn *ep = world_ep(1);
     const struct sl_verbs_iface *iface = ep->iface;
-    struct sl_verbs_tx_frame *frame = sl_verbs_frame_new(ep, SL_VERBS_GRANT, number);
-    struct sl_verbs_grant told = {.off = off,
-                                  .len = len,
-                                  .addr = (uintptr_t)iface->staging.bytes,
-                                  .id = 1,
-                                  .rkey_count = iface->rail_count};
-    struct sl_verbs_frame *header;
+    struct sl_mp_tx_frame *frame = sl_mp_frame_new(ep, SL_MP_CTS, number);
+    struct sl_mp_cts told = {.off = off,
+                             .len = len,
+                             .addr = (uintptr_t)iface->staging.bytes,
+                             .id = 1,
+                             .rkey_count = iface->rail_count};
+    struct sl_mp_frame *header;
 
     assert_non_null(frame);
     for (unsigned i = 0; i < iface->rail_count; i++)
         told.rkeys[i] = iface->staging.mr[i]->rkey;
-    header = (struct sl_verbs_frame *)(void *)frame->bytes;
+    header = (struct sl_mp_frame *)(void *)frame->bytes;
     header->len = sizeof(told);
     header->tag = TAG;
     header->value = total;
     header->flags = flags;
-    memcpy(frame->bytes + SL_VERBS_FRAME_BYTES, &told, sizeof(told));
-    sl_verbs_frame_post(ep, frame);
+    memcpy(frame->bytes + SL_MP_FRAME_BYTES, &told, sizeof(told));
+    sl_mp_frame_post(ep, frame);
 }
 
 static int send_it(size_t len)
@@ -93,7 +93,7 @@ static void early_grants_that_fit_are_written(void **state)
     WORLD_UNTIL(world_ep(0)->early_count == 2);
     assert_int_equal(send_it(LEN), 0);
     WORLD_UNTIL(request.status != SL_PENDING || world_ep(1)->failing);
-    assert_int_equal(world_ep(0)->tx[0].granted, LEN);
+    assert_int_equal(world_ep(0)->tx[0].covered, LEN);
 }
 
 static void a_second_early_grant_for_another_length_is_refused(void **state)
@@ -140,8 +140,8 @@ static void nor_when_the_second_grant_comes_after_the_send(void **state)
 static void a_shorter_message_is_granted_once_too(void **state)
 {
     (void)state;
-    grant(0, LEN, 0, LEN, SL_VERBS_FLAG_SHORTER);
-    grant(0, LEN, 0, LEN, SL_VERBS_FLAG_SHORTER);
+    grant(0, LEN, 0, LEN, SL_MP_FLAG_SHORTER);
+    grant(0, LEN, 0, LEN, SL_MP_FLAG_SHORTER);
     WORLD_UNTIL(world_ep(0)->early_count == 2);
     assert_int_equal(send_it(LEN / 2), 0);
     ends_with(-EPROTO, "of which 50000 are granted");
@@ -158,21 +158,21 @@ static void a_grant_past_its_own_length_is_refused_at_once(void **state)
 /* What was granted is being written when the peer says that it does not want it: libFuzzer. */
 static void a_message_with_a_grant_is_not_dropped(void **state)
 {
-    struct sl_verbs_tx_frame *frame;
+    struct sl_mp_tx_frame *frame;
 
     (void)state;
     assert_int_equal(send_it(LEN), 0);
     grant(0, LEN, 0, LEN, 0);
-    frame = sl_verbs_frame_new(world_ep(1), SL_VERBS_DROP, 0);
+    frame = sl_mp_frame_new(world_ep(1), SL_MP_DROP, 0);
     assert_non_null(frame);
-    sl_verbs_frame_post(world_ep(1), frame);
+    sl_mp_frame_post(world_ep(1), frame);
     ends_with(-EPROTO, "drops message 0, for which it granted memory");
 }
 
 /* ---- the granting side ---- */
 
 /* Side 1 grants memory of its own for a message of LEN bytes. */
-static struct sl_verbs_rx_grant *granted(bool shorter)
+static struct sl_mp_rx_cts *granted(bool shorter)
 {
     static struct sl_sink sink;
     struct sl_mem mem = {.addr = got, .len = sizeof(got)};
@@ -181,14 +181,14 @@ static struct sl_verbs_rx_grant *granted(bool shorter)
     assert_int_equal(sl_verbs_ops.mr_reg(world[1].iface, &mem, &region, &key), 0);
     sink = (struct sl_sink){.dst = got, .len = LEN, .tag = TAG, .mr = region, .shorter = shorter};
     assert_int_equal(sl_verbs_ops.recv(world[1].ep, &sink, &request), 0);
-    assert_true(world_ep(1)->rx_grants[0].used);
-    return &world_ep(1)->rx_grants[0];
+    assert_true(world_ep(1)->rx_cts[0].used);
+    return &world_ep(1)->rx_cts[0];
 }
 
-static uint32_t id_of(const struct sl_verbs_rx_grant *grant)
+static uint32_t id_of(const struct sl_mp_rx_cts *grant)
 {
     for (uint32_t id = 0; id < 1 << 16; id++)
-        if (sl_verbs_rx_grant_at(world_ep(1), id) == grant)
+        if (sl_mp_rx_cts_at(world_ep(1), id) == grant)
             return id;
     fail_msg("the grant has no id");
     return 0;
@@ -203,34 +203,34 @@ static void refused_at_1(const char *sentence)
 
 static void bytes_beyond_a_grant_end_the_connection(void **state)
 {
-    struct sl_verbs_rx_grant *grant = granted(false);
+    struct sl_mp_rx_cts *grant = granted(false);
     uint32_t id = id_of(grant);
 
     (void)state;
-    sl_verbs_on_write(world_ep(1)->paths[0], id, 60000);
+    sl_mp_on_write(world_ep(1)->paths[0], id, 60000);
     assert_int_equal(grant->got, 60000);
     assert_false(world_ep(1)->failing);
-    sl_verbs_on_write(world_ep(1)->paths[0], id, 40001);
+    sl_mp_on_write(world_ep(1)->paths[0], id, 40001);
     refused_at_1("wrote 40001 bytes where nothing was granted");
 }
 
 static void bytes_for_a_grant_that_is_over_end_the_connection(void **state)
 {
-    struct sl_verbs_rx_grant *grant = granted(false);
+    struct sl_mp_rx_cts *grant = granted(false);
     uint32_t id = id_of(grant);
 
     (void)state;
-    sl_verbs_on_write(world_ep(1)->paths[0], id + SL_VERBS_GRANTS, 100);
+    sl_mp_on_write(world_ep(1)->paths[0], id + SL_MP_RX_CTS_MAX, 100);
     refused_at_1("wrote 100 bytes where nothing was granted");
 }
 
 static void more_bytes_than_the_message_has_end_the_connection(void **state)
 {
     struct sl_buf buf = {.addr = memory, .len = LEN / 2};
-    struct sl_verbs_rx_grant *grant = granted(true);
+    struct sl_mp_rx_cts *grant = granted(true);
 
     (void)state;
-    sl_verbs_on_write(world_ep(1)->paths[0], id_of(grant), LEN / 2 + 1);
+    sl_mp_on_write(world_ep(1)->paths[0], id_of(grant), LEN / 2 + 1);
     WORLD_UNTIL(world_ep(0)->early_count == 1);
     assert_int_equal(sl_verbs_ops.send(world[0].ep, &buf, TAG, &sent), 0);
     WORLD_UNTIL(request.status != SL_PENDING);

@@ -64,9 +64,9 @@ static inline struct sl_verbs_iface *world_iface(unsigned side)
     return sl_verbs_iface_of(world[side].iface);
 }
 
-static inline struct sl_verbs_ep *world_ep(unsigned side)
+static inline struct sl_mp_conn *world_ep(unsigned side)
 {
-    return sl_verbs_ep_of(world[side].ep);
+    return sl_mp_conn_of(world[side].ep);
 }
 
 #endif
