@@ -12,10 +12,10 @@
 #include "core/config.h"
 #include "core/err.h"
 #include "core/transport.h"
-#include "verbs/endpoint.h"
-#include "verbs/fallback.h"
+#include "multipath/conn.h"
+#include "multipath/fallback.h"
 #include "verbs/iface.h"
-#include "verbs/repair.h"
+#include "multipath/repair.h"
 #include "verbs/verbs.h"
 #include "lib/start.h"
 

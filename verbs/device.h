@@ -3,7 +3,7 @@
 #ifndef SL_VERBS_DEVICE_H
 #define SL_VERBS_DEVICE_H
 
-#include "verbs/frame.h"
+#include "multipath/frame.h"
 #include "verbs/ibv_dl.h"
 
 #include <netinet/in.h>

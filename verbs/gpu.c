@@ -8,7 +8,7 @@
  * sender that has it writes. One that sent a frame before the CTS came has the frame's bytes
  * copied by the GPU (gdr/staging.c).
  */
-#include "verbs/endpoint.h"
+#include "multipath/conn.h"
 #include "verbs/gpu.h"
 #include "verbs/iface.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Interfaces: the ports, pools and sideband that all connections of a worker share. */
-#include "verbs/endpoint.h"
+#include "multipath/conn.h"
 #include "verbs/iface.h"
 #include "verbs/verbs.h"
 

@@ -9,7 +9,7 @@
 #include "core/mem.h"
 #include "core/transport.h"
 #include "verbs/gpu.h"
-#include "verbs/message.h"
+#include "multipath/message.h"
 #include "verbs/rail.h"
 #include "verbs/region.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What only NVIDIA's devices let us choose for a queue pair: its UDP source port, and the port of a
  * bond. */
-#include "verbs/endpoint.h"
+#include "multipath/conn.h"
 #include "verbs/iface.h"
-#include "verbs/path.h"
+#include "multipath/path.h"
 
 #include "core/log.h"
 #include "verbs/plan.h"

@@ -5,7 +5,7 @@
 #define SL_VERBS_PLAN_H
 
 #include "core/path_list.h"
-#include "verbs/frame.h"
+#include "multipath/frame.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An open port: protection domain, queues, and what the device reports. */
-#include "verbs/endpoint.h"
+#include "multipath/conn.h"
 #include "verbs/iface.h"
-#include "verbs/repair.h"
+#include "multipath/repair.h"
 
 #include "core/log.h"
 

@@ -5,7 +5,7 @@
 
 #include "core/err.h"
 #include "verbs/device.h"
-#include "verbs/frame.h"
+#include "multipath/frame.h"
 
 #include <stdbool.h>
 

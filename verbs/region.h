@@ -6,7 +6,7 @@
 #include "core/mem.h"
 #include "core/transport.h"
 #include "gdr/gpu.h"
-#include "verbs/frame.h"
+#include "multipath/frame.h"
 #include "verbs/ibv_dl.h"
 
 #include <stdbool.h>

@@ -9,7 +9,7 @@
  * NIC has a number, which comes back with its completion, and what has an older one is nobody's.
  */
 #include "verbs/iface.h"
-#include "verbs/path.h"
+#include "multipath/path.h"
 
 #include "core/log.h"
 

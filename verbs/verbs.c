@@ -2,11 +2,11 @@
 /* The verbs transport's operations: progress and sleep, and the table of all. verbs.h says what
  * lies where. */
 #include "verbs/verbs.h"
-#include "verbs/endpoint.h"
-#include "verbs/fallback.h"
+#include "multipath/conn.h"
+#include "multipath/fallback.h"
 #include "verbs/gpu.h"
 #include "verbs/iface.h"
-#include "verbs/repair.h"
+#include "multipath/repair.h"
 
 #include "verbs/probe.h"
 

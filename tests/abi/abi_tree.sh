@@ -9,7 +9,7 @@ root=$1
 cd "$root" || exit 1
 
 sources() {
-    find core gdr tcp shm verbs launch schedules kernels collectives lib tools testing include examples tests bench dev .ci \
+    find core gdr tcp shm verbs multipath launch schedules kernels collectives lib tools testing include examples tests bench dev .ci \
         \( -name '*.[ch]' -o -name '*.cc' -o -name '*.sh' -o -name '*.py' -o -name '*.build' \
         -o -path dev -o -path '.ci/run' -o -path tests/run \) -type f | sort
 }
@@ -43,7 +43,7 @@ every_file_starts_with_spdx() {
 
 # Public headers end up next to others' code: their guards start with SLUICE_, ours with SL_ or SB_.
 no_ifdef_have() {
-    grep -rnE --include='*.[ch]' '^ *# *if(def|ndef)? .*HAVE_' core gdr tcp shm verbs launch schedules kernels collectives lib tools testing &&
+    grep -rnE --include='*.[ch]' '^ *# *if(def|ndef)? .*HAVE_' core gdr tcp shm verbs multipath launch schedules kernels collectives lib tools testing &&
         return 1
     return 0
 }

@@ -2,7 +2,7 @@
 /* Frames of a verbs peer: what is accepted lies inside the bytes that came, and its grant makes
  * sense. */
 #include "core/err.h"
-#include "verbs/frame.h"
+#include "multipath/frame.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* Records of a verbs peer: what is accepted names only rails, queue pairs and MTUs that there can
  * be, and is accepted again as it was. */
 #include "core/err.h"
-#include "verbs/record.h"
+#include "multipath/control.h"
 
 #include <string.h>
 

@@ -8,10 +8,10 @@
 #include "core/transport.h"
 #include "tests/fake/fake_ibv.h"
 #include "tests/fake/loop.h"
-#include "verbs/endpoint.h"
-#include "verbs/fallback.h"
+#include "multipath/conn.h"
+#include "multipath/fallback.h"
 #include "verbs/iface.h"
-#include "verbs/repair.h"
+#include "multipath/repair.h"
 #include "verbs/verbs.h"
 
 #include <stdbool.h>

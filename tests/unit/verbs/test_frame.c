@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Frames byte for byte, as docs/wire.md draws them, and those that are refused. */
-#include "verbs/frame.h"
+#include "multipath/frame.h"
 
 #include "core/err.h"
 

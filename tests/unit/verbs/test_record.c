@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Records: their sizes and fields, as docs/wire.md gives them, and those that are refused. */
-#include "verbs/record.h"
+#include "multipath/control.h"
 
 #include "core/err.h"
 

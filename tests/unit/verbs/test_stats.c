@@ -4,10 +4,10 @@
 #include "tests/fake/fake_ibv.h"
 #include "tests/fake/loop.h"
 #include "verbs/memlock.h"
-#include "verbs/endpoint.h"
-#include "verbs/fallback.h"
+#include "multipath/conn.h"
+#include "multipath/fallback.h"
 #include "verbs/iface.h"
-#include "verbs/repair.h"
+#include "multipath/repair.h"
 #include "verbs/verbs.h"
 
 #include <setjmp.h>

@@ -11,8 +11,8 @@
  * what it has, and says how much in an RTS, at once: the receive is over when both are here, in any
  * order.
  */
-#include "verbs/endpoint.h"
-#include "verbs/fallback.h"
+#include "multipath/conn.h"
+#include "multipath/fallback.h"
 #include "verbs/gpu.h"
 #include "verbs/iface.h"
 

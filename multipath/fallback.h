@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Frames and writes over the sideband while no path is up. */
-#ifndef SL_VERBS_FALLBACK_H
-#define SL_VERBS_FALLBACK_H
+#ifndef SL_MULTIPATH_FALLBACK_H
+#define SL_MULTIPATH_FALLBACK_H
 
 #include <stdbool.h>
 #include <stdint.h>

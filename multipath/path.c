@@ -3,10 +3,10 @@
  * One queue pair: made, connected, posted to, retired. What is posted is numbered from 0 in each
  * epoch; the number travels in wr_id, so completions of an earlier epoch are known and left alone.
  */
-#include "verbs/endpoint.h"
-#include "verbs/fallback.h"
+#include "multipath/conn.h"
+#include "multipath/fallback.h"
 #include "verbs/iface.h"
-#include "verbs/repair.h"
+#include "multipath/repair.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Frames: reading what a peer sent. */
-#include "verbs/frame.h"
+#include "multipath/frame.h"
 
 #include "core/err.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How paths come, go and return. */
-#ifndef SL_VERBS_REPAIR_H
-#define SL_VERBS_REPAIR_H
+#ifndef SL_MULTIPATH_REPAIR_H
+#define SL_MULTIPATH_REPAIR_H
 
 #include "core/err.h"
 

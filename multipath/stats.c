@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is told of a connection's paths. */
 #include "verbs/verbs.h"
-#include "verbs/endpoint.h"
-#include "verbs/fallback.h"
+#include "multipath/conn.h"
+#include "multipath/fallback.h"
 #include "verbs/iface.h"
 
 #include <arpa/inet.h>

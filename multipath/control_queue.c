@@ -3,9 +3,9 @@
  * Control messages between the two ends of a connection: sent over the sideband and, as a frame, over a
  * path that is up; handled once, in the order of their numbers, by whichever way each came first.
  */
-#include "verbs/endpoint.h"
+#include "multipath/conn.h"
 #include "verbs/iface.h"
-#include "verbs/repair.h"
+#include "multipath/repair.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Control messages: their sizes, and reading what a peer sent. */
-#include "verbs/record.h"
+#include "multipath/control.h"
 
 #include "core/err.h"
 

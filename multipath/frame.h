@@ -3,8 +3,8 @@
  * What travels by SEND: a header, and a payload behind it. docs/wire.md draws it; numbers are
  * little-endian.
  */
-#ifndef SL_VERBS_FRAME_H
-#define SL_VERBS_FRAME_H
+#ifndef SL_MULTIPATH_FRAME_H
+#define SL_MULTIPATH_FRAME_H
 
 #include <stddef.h>
 #include <stdint.h>

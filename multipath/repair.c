@@ -16,10 +16,10 @@
  *
  * The sideband keeps the order of control messages, so an OFFER never overtakes the DOWN before it.
  */
-#include "verbs/endpoint.h"
-#include "verbs/fallback.h"
+#include "multipath/conn.h"
+#include "multipath/fallback.h"
 #include "verbs/iface.h"
-#include "verbs/repair.h"
+#include "multipath/repair.h"
 
 #include "core/log.h"
 #include "verbs/plan.h"

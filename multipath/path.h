@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A path: a queue pair, what is posted to it, and what it measured. */
-#ifndef SL_VERBS_PATH_H
-#define SL_VERBS_PATH_H
+#ifndef SL_MULTIPATH_PATH_H
+#define SL_MULTIPATH_PATH_H
 
 #include "core/histogram.h"
 #include "core/list.h"
 #include "verbs/rail.h"
-#include "verbs/record.h"
+#include "multipath/control.h"
 
 struct sl_mp_conn;
 struct sl_mp_tx_frame;

@@ -5,8 +5,8 @@
  * is up: the one may share a dead cable with the path that has just failed. Numbers put them in
  * order, once.
  */
-#ifndef SL_VERBS_RECORD_H
-#define SL_VERBS_RECORD_H
+#ifndef SL_MULTIPATH_CONTROL_H
+#define SL_MULTIPATH_CONTROL_H
 
 #include "core/transport.h"
 #include "verbs/device.h"

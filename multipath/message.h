@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Messages: sends, receives, the frames between them, and the CTS frames of long ones. */
-#ifndef SL_VERBS_MESSAGE_H
-#define SL_VERBS_MESSAGE_H
+#ifndef SL_MULTIPATH_MESSAGE_H
+#define SL_MULTIPATH_MESSAGE_H
 
 #include "core/list.h"
 #include "core/transport.h"
-#include "verbs/frame.h"
+#include "multipath/frame.h"
 
 struct sl_mp_conn;
 struct sl_verbs_iface;

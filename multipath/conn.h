@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Connections: their state, and the sideband beside their paths. */
-#ifndef SL_VERBS_ENDPOINT_H
-#define SL_VERBS_ENDPOINT_H
+#ifndef SL_MULTIPATH_CONN_H
+#define SL_MULTIPATH_CONN_H
 
 #include "core/transport.h"
-#include "verbs/message.h"
-#include "verbs/path.h"
-#include "verbs/record.h"
-#include "verbs/talk.h"
+#include "multipath/message.h"
+#include "multipath/path.h"
+#include "multipath/control.h"
+#include "multipath/control_queue.h"
 
 struct sl_verbs_iface;
 struct sl_mp_fallback;

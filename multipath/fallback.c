@@ -8,10 +8,10 @@
  * path only when the other end has said that it handled all units, for frames must not overtake
  * each other.
  */
-#include "verbs/fallback.h"
-#include "verbs/endpoint.h"
+#include "multipath/fallback.h"
+#include "multipath/conn.h"
 #include "verbs/iface.h"
-#include "verbs/repair.h"
+#include "multipath/repair.h"
 
 #include "core/log.h"
 

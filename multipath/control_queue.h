@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Control messages: sent twice, handled once. */
-#ifndef SL_VERBS_TALK_H
-#define SL_VERBS_TALK_H
+#ifndef SL_MULTIPATH_CONTROL_QUEUE_H
+#define SL_MULTIPATH_CONTROL_QUEUE_H
 
-#include "verbs/record.h"
+#include "multipath/control.h"
 
 struct sl_mp_conn;
 struct sl_mp_path;
