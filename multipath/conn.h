@@ -9,15 +9,15 @@
 #include "multipath/control.h"
 #include "multipath/control_queue.h"
 
-struct sl_verbs_iface;
+struct sl_mp_iface;
 struct sl_mp_fallback;
 
 enum sl_mp_conn_state { SL_MP_CONN_NEW, SL_MP_CONN_CONNECTING, SL_MP_CONN_UP, SL_MP_CONN_DOWN };
 
 struct sl_mp_conn {
     struct sl_ep base;
-    struct sl_verbs_iface *iface;
-    struct sl_node link;   /* in iface->eps */
+    struct sl_mp_iface *iface;
+    struct sl_node link;   /* in iface->conns */
     struct sl_node active; /* in iface->active while progress has work for it */
     struct sl_node timed;  /* in iface->timed while it waits for a time */
     uint64_t due_ns;       /* then: which */
@@ -68,7 +68,7 @@ struct sl_mp_conn {
     unsigned gpu_waits, gpu_copies; /* of them the latter; copies under way */
     bool wants_staging;
 
-    struct sl_mp_fallback *tcp; /* NULL: data never goes over the sideband */
+    struct sl_mp_fallback *fallback; /* NULL: data never goes over the sideband */
 
     /* Control messages that the sideband has not taken. */
     struct sl_mp_control control_queue[SL_MP_CONTROLS];
@@ -93,25 +93,24 @@ struct sl_mp_conn {
 
 _Static_assert(SL_MP_CREDITS < 32, "a bit for each in copies_used");
 
-static inline struct sl_mp_conn *sl_mp_conn_of(struct sl_ep *conn)
+static inline struct sl_mp_conn *sl_mp_conn_of(struct sl_ep *ep)
 {
-    return (struct sl_mp_conn *)conn;
+    return (struct sl_mp_conn *)ep;
 }
 
-int sl_verbs_ep_create(struct sl_iface *base, struct sl_ep **out);
-int sl_verbs_ep_addr(struct sl_ep *base, struct sl_addr *out);
-int sl_verbs_ep_connect(struct sl_ep *base, const struct sl_addr *peer, struct sl_req *req);
-void sl_verbs_ep_destroy(struct sl_ep *base);
-void sl_verbs_ep_describe(const struct sl_ep *base, char *out, size_t cap);
-/* What an interface's sideband calls. */
-struct sl_handler sl_mp_sideband_handler(struct sl_verbs_iface *iface);
 /* Notes that the connection is lost; the next progress tells its owner. Returns status. */
 int sl_mp_conn_fail(struct sl_mp_conn *conn, int status, const char *fmt, ...) SL_PRINTF(3, 4);
 /* Ends what was noted so. */
 void sl_mp_conn_lost(struct sl_mp_conn *conn);
 /* Its peer said farewell: notes the loss once all that came before is handled. */
 void sl_mp_conn_leave(struct sl_mp_conn *conn);
+/* No lane of it touches memory any more. */
+void sl_mp_conn_stop(struct sl_mp_conn *conn);
+/* Waits a little until the peer has what was posted, before a connection that is up is destroyed. */
+void sl_mp_conn_linger(struct sl_mp_conn *conn);
+void sl_mp_sideband_close(struct sl_mp_conn *conn);
 void sl_mp_conn_activate(struct sl_mp_conn *conn);
+void sl_mp_conn_deactivate(struct sl_mp_conn *conn);
 /* It waits for a time: the next reading of the clock asks for which. */
 void sl_mp_conn_time(struct sl_mp_conn *conn);
 void sl_mp_conn_untime(struct sl_mp_conn *conn);

@@ -8,7 +8,7 @@
 
 #define HEAD offsetof(struct sl_mp_control, caller)
 
-_Static_assert(sizeof(struct sl_mp_control) <= SL_CTRL_ROOM, "a record is a control message");
+_Static_assert(sizeof(struct sl_mp_control) <= SL_CTRL_ROOM, "tcp takes it");
 
 size_t sl_mp_control_size(const struct sl_mp_control *control)
 {
@@ -26,13 +26,6 @@ size_t sl_mp_control_size(const struct sl_mp_control *control)
     }
 }
 
-static int check_rail(const struct sl_verbs_rail_info *rail)
-{
-    if (rail->mtu < IBV_MTU_256 || rail->mtu > IBV_MTU_4096)
-        return sl_fail(-EBADMSG, "a rail has the unknown MTU code %u", rail->mtu);
-    return 0;
-}
-
 /* Before all else, even the length: the place of the version is the same in all versions. */
 static int check_version(const struct sl_mp_control *control, size_t len)
 {
@@ -40,48 +33,36 @@ static int check_version(const struct sl_mp_control *control, size_t len)
         control->hello.version == SL_MP_VERSION)
         return 0;
     return sl_fail(-EPROTO,
-                   "the peer speaks version %u of the verbs transport, this side %u: "
+                   "the peer speaks version %u of the multi-path protocol, this side %u: "
                    "install the same Sluice everywhere",
                    control->hello.version, SL_MP_VERSION);
-}
-
-static int check_hello(const struct sl_mp_hello *hello)
-{
-    int err = 0;
-
-    if (hello->rail_count == 0 || hello->rail_count > SL_MP_RAILS_MAX)
-        return sl_fail(-EBADMSG, "the peer says it has %u rails", hello->rail_count);
-    for (unsigned i = 0; i < hello->rail_count && err == 0; i++)
-        if (hello->rails[i].usable)
-            err = check_rail(&hello->rails[i]);
-    return err;
 }
 
 int sl_mp_control_read(const void *bytes, size_t len, struct sl_mp_control *out)
 {
     memset(out, 0, sizeof(*out));
     if (len < HEAD || len > sizeof(*out))
-        return sl_fail(-EBADMSG, "a record of %zu bytes is none", len);
+        return sl_fail(-EBADMSG, "a control message of %zu bytes is none", len);
     memcpy(out, bytes, len);
     int err = check_version(out, len);
 
     if (err != 0)
         return err;
     if (len != sl_mp_control_size(out))
-        return sl_fail(-EBADMSG, "a record of kind %u has %zu bytes, not %zu", out->kind, len,
-                       sl_mp_control_size(out));
+        return sl_fail(-EBADMSG, "a control message of kind %u has %zu bytes, not %zu", out->kind,
+                       len, sl_mp_control_size(out));
     if (out->kind == SL_MP_CONTROL_CALLER || out->kind == SL_MP_CONTROL_ACK ||
         out->kind == SL_MP_CONTROL_SIDEBAND_DONE)
         return 0;
     if (out->kind == SL_MP_CONTROL_HELLO)
-        return check_hello(&out->hello);
-    if (out->kind == SL_MP_CONTROL_OFFER || out->kind == SL_MP_CONTROL_ACCEPT) {
-        if (out->offer.local_rail >= SL_MP_RAILS_MAX || out->offer.remote_rail >= SL_MP_RAILS_MAX ||
-            out->offer.qpn > 0xffffff)
-            return sl_fail(-EBADMSG, "an offer names rail %u, rail %u, queue pair 0x%x",
-                           out->offer.local_rail, out->offer.remote_rail, out->offer.qpn);
-        return check_rail(&out->offer.rail);
-    }
+        return out->hello.rail_count != 0 && out->hello.rail_count <= SL_MP_RAILS_MAX
+                   ? 0
+                   : sl_fail(-EBADMSG, "the peer says it has %u rails", out->hello.rail_count);
+    if (out->kind == SL_MP_CONTROL_OFFER || out->kind == SL_MP_CONTROL_ACCEPT)
+        return out->offer.local_rail < SL_MP_RAILS_MAX && out->offer.remote_rail < SL_MP_RAILS_MAX
+                   ? 0
+                   : sl_fail(-EBADMSG, "an offer names rail %u, rail %u", out->offer.local_rail,
+                             out->offer.remote_rail);
     out->down.why[sizeof(out->down.why) - 1] = '\0';
     return 0;
 }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the two ends of a connection tell each other beside the data: rails, the life of paths, and
- * the caller's control messages. Each control message travels twice, over the sideband and over a path that
- * is up: the one may share a dead cable with the path that has just failed. Numbers put them in
- * order, once.
+ * the caller's control messages. Each travels twice, over the sideband and over a path that is up:
+ * the one may share a dead cable with the path that has just failed. Numbers put them in order,
+ * once.
  */
 #ifndef SL_MULTIPATH_CONTROL_H
 #define SL_MULTIPATH_CONTROL_H
 
 #include "core/transport.h"
-#include "verbs/device.h"
+#include "multipath/frame.h"
 
 #define SL_MP_VERSION 3
 #define SL_MP_WHY 96
@@ -17,7 +17,7 @@
 enum sl_mp_control_kind {
     SL_MP_CONTROL_CALLER = 1, /* a control message of the caller; epoch is its length */
     SL_MP_CONTROL_HELLO,      /* rails of the sender, at start and when one changes */
-    SL_MP_CONTROL_OFFER,      /* a queue pair for a path, by the end that leads */
+    SL_MP_CONTROL_OFFER,      /* a lane for a path, by the end that leads */
     SL_MP_CONTROL_ACCEPT,     /* its other end */
     SL_MP_CONTROL_REFUSE,
     SL_MP_CONTROL_DOWN, /* a path has ended at the sender, which had so many arrivals of it */
@@ -26,16 +26,11 @@ enum sl_mp_control_kind {
     SL_MP_CONTROL_BYE,           /* the sender gives the connection up, as no path is to be had */
 };
 
-/* A rail as its owner describes it. */
-struct sl_verbs_rail_info {
-    uint8_t gid[16];
-    uint16_t lid;
+/* A rail as its owner describes it: the lanes' own but for one byte. */
+struct sl_mp_rail_info {
+    uint8_t address[18];
     uint8_t usable;
-    uint8_t mtu; /* enum ibv_mtu */
-    uint8_t link_layer;
-    uint8_t gid_type; /* enum sl_verbs_gid_type */
-    uint8_t prefix_len;
-    uint8_t spare;
+    uint8_t more[5];
 };
 
 struct sl_mp_hello {
@@ -44,16 +39,16 @@ struct sl_mp_hello {
     uint64_t nonce;       /* the end with the greater one leads */
     uint32_t rail_count;
     uint32_t fallback; /* 1: without paths, data may go over the sideband */
-    struct sl_verbs_rail_info rails[SL_MP_RAILS_MAX];
+    struct sl_mp_rail_info rails[SL_MP_RAILS_MAX];
 };
 
 /* OFFER and ACCEPT. */
 struct sl_mp_offer {
     uint8_t local_rail, remote_rail; /* of the sender, of the receiver */
-    uint8_t lag_port; /* of the path, where a rail is a bond; 0: the driver's choice */
-    uint8_t paths;    /* how many the connection is to have */
-    uint32_t qpn, psn, flow_label;
-    struct sl_verbs_rail_info rail; /* of the sender, as it is now */
+    uint8_t port;                    /* the lane's own */
+    uint8_t paths;                   /* how many the connection is to have */
+    uint8_t lane[12];                /* the lane's own */
+    struct sl_mp_rail_info rail;     /* of the sender, as it is now */
 };
 
 struct sl_mp_control {

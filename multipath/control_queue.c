@@ -4,8 +4,9 @@
  * path that is up; handled once, in the order of their numbers, by whichever way each came first.
  */
 #include "multipath/conn.h"
-#include "verbs/iface.h"
+#include "multipath/iface.h"
 #include "multipath/repair.h"
+#include "multipath/setup.h"
 
 #include <string.h>
 
@@ -30,7 +31,7 @@ static struct sl_mp_path *any_path(const struct sl_mp_conn *conn)
 static void send_by_path(struct sl_mp_conn *conn, unsigned place)
 {
     const struct sl_mp_control *control = &conn->control_queue[place];
-    struct sl_verbs_iface *iface = conn->iface;
+    struct sl_mp_iface *iface = conn->iface;
     struct sl_mp_path *path = any_path(conn);
     uint32_t len = (uint32_t)sl_mp_control_size(control);
     struct sl_mp_frame header = {.kind = SL_MP_CONTROL, .number = control->seq, .len = len};
@@ -197,6 +198,8 @@ void sl_mp_control_take(struct sl_mp_conn *conn, const void *bytes, size_t len)
     struct sl_mp_control control;
     int err = sl_mp_control_read(bytes, len, &control);
 
+    if (err == 0)
+        err = conn->iface->lanes->check(&control);
     if (err == 0 && (int32_t)(control.handled - conn->control_handled) > 0) {
         conn->control_handled = control.handled;
         if (conn->hello_due)
@@ -206,7 +209,7 @@ void sl_mp_control_take(struct sl_mp_conn *conn, const void *bytes, size_t len)
         (control.kind == SL_MP_CONTROL_ACK || (int32_t)(control.seq - conn->control_in) < 0))
         return; /* or it came by the other way before */
     if (err == 0 && control.seq - conn->control_in >= SL_MP_CONTROLS)
-        err = sl_fail(-EPROTO, "record %u of %s came when %u was due", control.seq,
+        err = sl_fail(-EPROTO, "control message %u of %s came when %u was due", control.seq,
                       sl_ep_peer_name(&conn->base), conn->control_in);
     if (err != 0) {
         sl_mp_conn_fail(conn, err, "%s", sluice_last_error());
@@ -231,7 +234,7 @@ int sl_mp_inbox_run(struct sl_mp_conn *conn)
         unsigned place = conn->control_in++ % SL_MP_CONTROLS;
         struct sl_mp_control control = conn->inbox[place];
 
-        if (control.kind == SL_MP_CONTROL_OFFER && conn->iface->makes == 0) {
+        if (control.kind == SL_MP_CONTROL_OFFER && conn->iface->opens == 0) {
             conn->control_in--; /* in the next round */
             break;
         }

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Frames and writes over the sideband, while a connection has no path (SLUICE_VERBS_FALLBACK=tcp).
+ * Frames and writes over the sideband, while a connection has no path and its settings allow it.
  *
- * To the rest of the transport this is a path without a queue pair. On the sideband each frame or
- * write is a unit: a message of fixed length that says what follows, and a message with its bytes.
- * The sideband keeps their order and loses none, so there is nothing to fence. Frames go back to a
- * path only when the other end has said that it handled all units, for frames must not overtake
- * each other.
+ * To the rest of the protocol this is a path whose lane is the sideband. There each frame or write is
+ * a unit: a message of fixed length that says what follows, and a message with its bytes. The
+ * sideband keeps their order and loses none, so there is nothing to fence. Frames go back to another
+ * path only when the other end has said that it handled all units, for frames must not overtake each
+ * other.
  */
 #include "multipath/fallback.h"
 #include "multipath/conn.h"
-#include "verbs/iface.h"
+#include "multipath/iface.h"
 #include "multipath/repair.h"
 
 #include "core/log.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,69 +54,66 @@ struct sl_mp_fallback {
     uint8_t *frame;
 };
 
-const uint8_t *sl_mp_fallback_frame(const struct sl_mp_conn *conn)
-{
-    return conn->tcp->frame;
-}
-
 struct sl_mp_path *sl_mp_fallback_path(const struct sl_mp_conn *conn)
 {
-    return conn->tcp != NULL && conn->tcp->path.state == SL_MP_PATH_UP && !conn->tcp->ending
-               ? &conn->tcp->path
+    return conn->fallback != NULL && conn->fallback->path.state == SL_MP_PATH_UP &&
+                   !conn->fallback->ending
+               ? &conn->fallback->path
                : NULL;
 }
 
 const struct sl_mp_path *sl_mp_fallback_past(const struct sl_mp_conn *conn)
 {
-    return conn->tcp != NULL && conn->tcp->path.stats.ups > 0 ? &conn->tcp->path : NULL;
+    return conn->fallback != NULL && conn->fallback->path.stats.ups > 0 ? &conn->fallback->path
+                                                                        : NULL;
 }
 
 bool sl_mp_fallback_has_work(const struct sl_mp_conn *conn)
 {
-    return conn->tcp != NULL && (conn->tcp->out_push != conn->tcp->out_next || conn->tcp->ending);
+    return conn->fallback != NULL &&
+           (conn->fallback->out_push != conn->fallback->out_next || conn->fallback->ending);
 }
 
 /* ---- out ---- */
 
-static void retire(struct sl_mp_fallback *tcp)
+static void retire(struct sl_mp_fallback *fb)
 {
-    while (tcp->out_done != tcp->out_push && tcp->out[tcp->out_done % DEPTH].left == 0) {
-        bool is_end = tcp->out[tcp->out_done++ % DEPTH].unit.kind == UNIT_END;
+    while (fb->out_done != fb->out_push && fb->out[fb->out_done % DEPTH].left == 0) {
+        bool is_end = fb->out[fb->out_done++ % DEPTH].unit.kind == UNIT_END;
 
         if (!is_end)
-            sl_mp_path_retire(&tcp->path, tcp->path.retired,
-                              sl_now(tcp->conn->iface->base.worker->clock));
+            sl_mp_retired(&fb->path, fb->path.retired, sl_now(fb->conn->iface->base.worker->clock));
     }
-    sl_mp_conn_activate(tcp->conn);
+    sl_mp_conn_activate(fb->conn);
 }
 
 static void on_out(struct sl_req *req)
 {
-    struct sl_mp_fallback *tcp = req->arg;
+    struct sl_mp_fallback *fb = req->arg;
 
-    if (tcp->conn->state != SL_MP_CONN_UP || req->status != 0)
+    if (fb->conn->state != SL_MP_CONN_UP || req->status != 0)
         return; /* the sideband's end is told by itself */
     /* The unit that is half handed over too: its first message may end before the second is
      * taken. */
-    for (uint32_t i = tcp->out_done; i != tcp->out_next; i++) {
-        struct out *out = &tcp->out[i % DEPTH];
+    for (uint32_t i = fb->out_done; i != fb->out_next; i++) {
+        struct out *out = &fb->out[i % DEPTH];
 
         if (req == &out->unit_req || req == &out->bytes_req)
             out->left--;
     }
-    retire(tcp);
+    retire(fb);
 }
 
 /* Hands one message over. False: the sideband has no room. */
-static bool hand_over(struct sl_mp_fallback *tcp, struct out *out)
+static bool hand_over(struct sl_mp_fallback *fb, struct out *out)
 {
-    struct sl_ep *sideband = tcp->conn->sideband;
+    struct sl_ep *sideband = fb->conn->sideband;
     bool first = out->taken == 0;
     struct sl_buf buf = {.addr = first ? (const void *)&out->unit : out->bytes,
                          .len = first ? sizeof(out->unit) : out->unit.len};
     struct sl_req *req = first ? &out->unit_req : &out->bytes_req;
 
-    *req = (struct sl_req){.status = SL_PENDING, .done = on_out, .arg = tcp};
+    *req = (struct sl_req){.status = SL_PENDING, .done = on_out, .arg = fb};
     int rc = sideband->iface->ops->send(sideband, &buf, first ? UNIT_TAG : BYTES_TAG, req);
 
     if (rc < 0)
@@ -127,64 +125,98 @@ static bool hand_over(struct sl_mp_fallback *tcp, struct out *out)
 
 int sl_mp_fallback_push(struct sl_mp_conn *conn)
 {
-    struct sl_mp_fallback *tcp = conn->tcp;
+    struct sl_mp_fallback *fb = conn->fallback;
     int count = 0;
 
-    if (tcp == NULL || !conn->sideband_up)
+    if (fb == NULL || !conn->sideband_up)
         return 0;
-    while (tcp->out_push != tcp->out_next) {
-        struct out *out = &tcp->out[tcp->out_push % DEPTH];
+    while (fb->out_push != fb->out_next) {
+        struct out *out = &fb->out[fb->out_push % DEPTH];
         uint8_t messages = out->unit.len == 0 ? 1 : 2;
 
         while (out->taken < messages)
-            if (!hand_over(tcp, out))
+            if (!hand_over(fb, out))
                 return count;
-        tcp->out_push++;
+        fb->out_push++;
         count++;
     }
     if (count > 0)
-        retire(tcp);
-    if (tcp->ending && !tcp->end_sent && tcp->out_done == tcp->out_next) {
-        tcp->end_sent = true;
-        tcp->out[tcp->out_next++ % DEPTH] = (struct out){.unit = {.kind = UNIT_END}, .left = 1};
+        retire(fb);
+    if (fb->ending && !fb->end_sent && fb->out_done == fb->out_next) {
+        fb->end_sent = true;
+        fb->out[fb->out_next++ % DEPTH] = (struct out){.unit = {.kind = UNIT_END}, .left = 1};
         return count + sl_mp_fallback_push(conn);
     }
     return count;
 }
 
-void sl_mp_fallback_post(struct sl_mp_path *path)
+/* The next unit; sl_mp_run() hands it over. */
+static struct out *out_new(struct sl_mp_path *path, enum unit_kind kind, uint32_t len,
+                           const uint8_t *bytes)
 {
-    struct sl_mp_fallback *tcp = path->conn->tcp;
-    const struct sl_verbs_iface *iface = path->conn->iface;
-    const struct sl_mp_wr *wr = &path->wrs[(path->posted - 1) % SL_MP_WINDOW];
-    struct out *out = &tcp->out[tcp->out_next++ % DEPTH];
-    const struct sl_mp_piece *piece = &wr->piece;
+    struct sl_mp_fallback *fb = path->conn->fallback;
+    struct out *out = &fb->out[fb->out_next++ % DEPTH];
 
-    *out = (struct out){.unit = {.kind = UNIT_FRAME, .len = wr->len}, .left = wr->len == 0 ? 1 : 2};
-    if (wr->kind == SL_MP_WR_WRITE) {
-        out->unit.kind = UNIT_WRITE;
-        out->unit.cts = piece->cts->cts.id;
-        out->unit.off = piece->off;
-        out->bytes = piece->chunk != SL_MP_NO_CHUNK
-                         ? iface->staging.bytes + (size_t)piece->chunk * SL_MP_CHUNK_BYTES
-                         : piece->cts->msg->addr + piece->cts->cts.off + piece->off;
-    } else {
-        out->bytes = wr->frame->bytes;
-    }
-    sl_mp_conn_activate(path->conn); /* ep_work() hands it over */
+    path->wrs[(path->posted - 1) % SL_MP_WINDOW].posted_ns =
+        sl_now(path->conn->iface->base.worker->clock);
+    *out =
+        (struct out){.unit = {.kind = kind, .len = len}, .bytes = bytes, .left = len == 0 ? 1 : 2};
+    sl_mp_conn_activate(path->conn);
+    return out;
 }
+
+static void lane_post(struct sl_mp_path *path, const struct sl_mp_tx_frame *frame, bool signal)
+{
+    (void)signal; /* each tells of its end */
+    out_new(path, UNIT_FRAME, frame->len, frame->bytes);
+}
+
+static void lane_write(struct sl_mp_path *path, const struct sl_mp_piece *piece)
+{
+    struct out *out = out_new(path, UNIT_WRITE, piece->len, sl_mp_piece_bytes(path, piece));
+
+    out->unit.cts = piece->cts->cts.id;
+    out->unit.off = piece->off;
+}
+
+/* There is one buffer for frames that come: each that has to wait is copied. */
+static bool lane_is_short(const struct sl_mp_path *path)
+{
+    (void)path;
+    return true;
+}
+
+static int lane_poll(struct sl_mp_path *path)
+{
+    return sl_mp_fallback_push(path->conn);
+}
+
+static void lane_name(const struct sl_mp_path *path, char *out, size_t cap)
+{
+    (void)path;
+    snprintf(out, cap, "tcp (fallback)");
+}
+
+/* It is there as long as the connection: nothing of a lane's life. */
+static const struct sl_mp_lanes sideband_lanes = {
+    .post = lane_post,
+    .write = lane_write,
+    .is_short = lane_is_short,
+    .poll = lane_poll,
+    .name = lane_name,
+};
 
 void sl_mp_fallback_begin(struct sl_mp_conn *conn)
 {
-    struct sl_mp_fallback *tcp = conn->tcp;
+    struct sl_mp_fallback *fb = conn->fallback;
 
-    if (tcp == NULL || !conn->sideband_up || tcp->path.state == SL_MP_PATH_UP)
+    if (fb == NULL || !conn->sideband_up || fb->path.state == SL_MP_PATH_UP)
         return;
-    tcp->path.state = SL_MP_PATH_UP;
-    tcp->ending = tcp->end_sent = false;
-    tcp->path.stats.ups++;
+    fb->path.state = SL_MP_PATH_UP;
+    fb->ending = fb->end_sent = false;
+    fb->path.stats.ups++;
     sl_mp_event(conn->iface, SL_EVENT_FALLBACK_ON, conn->base.peer, 0, 0);
-    sl_warn("verbs", "no path to %s: continues over TCP until one returns",
+    sl_warn(conn->iface->base.ops->name, "no path to %s: continues over TCP until one returns",
             sl_ep_peer_name(&conn->base));
     sl_mp_choose_frame_path(conn);
     sl_mp_conn_activate(conn);
@@ -192,25 +224,26 @@ void sl_mp_fallback_begin(struct sl_mp_conn *conn)
 
 void sl_mp_fallback_end(struct sl_mp_conn *conn)
 {
-    struct sl_mp_fallback *tcp = conn->tcp;
+    struct sl_mp_fallback *fb = conn->fallback;
 
     if (sl_mp_fallback_path(conn) == NULL)
         return;
-    tcp->ending = true;
-    if (conn->frame_path == &tcp->path)
+    fb->ending = true;
+    if (conn->frame_path == &fb->path)
         conn->frame_path = NULL;
     sl_mp_conn_activate(conn);
 }
 
 void sl_mp_fallback_ended(struct sl_mp_conn *conn)
 {
-    struct sl_mp_fallback *tcp = conn->tcp;
+    struct sl_mp_fallback *fb = conn->fallback;
 
-    if (tcp == NULL || !tcp->end_sent)
+    if (fb == NULL || !fb->end_sent)
         return;
-    tcp->ending = tcp->end_sent = false;
-    tcp->path.state = SL_MP_PATH_IDLE;
-    sl_info("verbs", "data for %s goes by paths again", sl_ep_peer_name(&conn->base));
+    fb->ending = fb->end_sent = false;
+    fb->path.state = SL_MP_PATH_IDLE;
+    sl_info(conn->iface->base.ops->name, "data for %s goes by paths again",
+            sl_ep_peer_name(&conn->base));
     sl_mp_choose_frame_path(conn);
     sl_mp_event(conn->iface, SL_EVENT_FALLBACK_OFF, conn->base.peer,
                 conn->frame_path != NULL ? conn->frame_path->idx : UINT64_MAX, 0);
@@ -219,111 +252,113 @@ void sl_mp_fallback_ended(struct sl_mp_conn *conn)
 
 /* ---- in ---- */
 
-static void listen_on(struct sl_mp_fallback *tcp);
+static void listen_on(struct sl_mp_fallback *fb);
 
 /* Where a unit's bytes go, or NULL when the unit makes no sense. */
-static uint8_t *place_for(struct sl_mp_fallback *tcp)
+static uint8_t *place_for(struct sl_mp_fallback *fb)
 {
-    const struct unit *in = &tcp->in;
+    const struct unit *in = &fb->in;
     const struct sl_mp_rx_cts *cts;
 
     if (in->kind == UNIT_FRAME)
-        return in->len <= tcp->conn->iface->slot_bytes ? tcp->frame : NULL;
-    cts = in->kind == UNIT_WRITE ? sl_mp_rx_cts_at(tcp->conn, in->cts) : NULL;
+        return in->len <= fb->conn->iface->slot_bytes ? fb->frame : NULL;
+    cts = in->kind == UNIT_WRITE ? sl_mp_rx_cts_at(fb->conn, in->cts) : NULL;
     if (cts == NULL || in->off > cts->len || in->len > cts->len - in->off)
         return NULL;
     return cts->addr + in->off;
 }
 
 /* A unit, or its bytes, is here. */
-static void take(struct sl_mp_fallback *tcp)
+static void take(struct sl_mp_fallback *fb)
 {
-    struct sl_mp_conn *conn = tcp->conn;
+    struct sl_mp_conn *conn = fb->conn;
 
-    if (tcp->in_bytes) {
-        tcp->in_bytes = false;
-        tcp->path.arrived++;
-        tcp->path.stats.received_messages++;
-        tcp->path.stats.received_bytes += tcp->in.len;
-        if (tcp->in.kind == UNIT_FRAME)
-            sl_mp_on_frame(&tcp->path, 0, tcp->in.len);
+    if (fb->in_bytes) {
+        fb->in_bytes = false;
+        fb->path.arrived++;
+        fb->path.stats.received_messages++;
+        fb->path.stats.received_bytes += fb->in.len;
+        if (fb->in.kind == UNIT_FRAME)
+            sl_mp_on_frame(&fb->path, fb->frame, 0, fb->in.len);
         else
-            sl_mp_on_write(&tcp->path, tcp->in.cts, tcp->in.len);
-    } else if (tcp->in.kind == UNIT_END && tcp->in.len == 0) {
+            sl_mp_on_write(&fb->path, fb->in.cts, fb->in.len);
+    } else if (fb->in.kind == UNIT_END && fb->in.len == 0) {
         struct sl_mp_control control = {.kind = SL_MP_CONTROL_SIDEBAND_DONE};
 
         sl_mp_control_send(conn, &control);
-    } else if (place_for(tcp) == NULL || tcp->in.len == 0) {
+    } else if (place_for(fb) == NULL || fb->in.len == 0) {
         sl_mp_conn_fail(conn, -EPROTO, "%s sends %u bytes over TCP for nothing that was granted",
-                        sl_ep_peer_name(&conn->base), tcp->in.len);
+                        sl_ep_peer_name(&conn->base), fb->in.len);
     } else {
-        tcp->in_bytes = true;
+        fb->in_bytes = true;
     }
 }
 
 static void on_in(struct sl_req *req)
 {
-    struct sl_mp_fallback *tcp = req->arg;
+    struct sl_mp_fallback *fb = req->arg;
 
-    if (tcp->conn->state == SL_MP_CONN_DOWN)
+    if (fb->conn->state == SL_MP_CONN_DOWN)
         return;
     /* The sideband dropped a message that was not due, and lives on. Its end it tells by
      * itself. */
     if (req->status == -EPROTO || req->status == -EMSGSIZE)
-        sl_mp_conn_fail(tcp->conn, -EPROTO,
+        sl_mp_conn_fail(fb->conn, -EPROTO,
                         "%s sends over TCP what is not due: %llu bytes, tag 0x%llx",
-                        sl_ep_peer_name(&tcp->conn->base), (unsigned long long)req->len,
+                        sl_ep_peer_name(&fb->conn->base), (unsigned long long)req->len,
                         (unsigned long long)req->tag);
     if (req->status != 0)
         return;
-    take(tcp);
-    listen_on(tcp);
+    take(fb);
+    listen_on(fb);
 }
 
 /* Awaits what comes next, taking at once what is here already. */
-static void listen_on(struct sl_mp_fallback *tcp)
+static void listen_on(struct sl_mp_fallback *fb)
 {
-    struct sl_ep *sideband = tcp->conn->sideband;
+    struct sl_ep *sideband = fb->conn->sideband;
 
-    while (!tcp->conn->failing && tcp->conn->state != SL_MP_CONN_DOWN) {
-        struct sl_sink *sink = tcp->in_bytes ? &tcp->bytes_sink : &tcp->in_sink;
-        struct sl_req *req = tcp->in_bytes ? &tcp->bytes_req : &tcp->in_req;
+    while (!fb->conn->failing && fb->conn->state != SL_MP_CONN_DOWN) {
+        struct sl_sink *sink = fb->in_bytes ? &fb->bytes_sink : &fb->in_sink;
+        struct sl_req *req = fb->in_bytes ? &fb->bytes_req : &fb->in_req;
 
-        *sink = tcp->in_bytes
-                    ? (struct sl_sink){.dst = place_for(tcp), .len = tcp->in.len, .tag = BYTES_TAG}
-                    : (struct sl_sink){.dst = &tcp->in, .len = sizeof(tcp->in), .tag = UNIT_TAG};
-        *req = (struct sl_req){.status = SL_PENDING, .done = on_in, .arg = tcp};
+        *sink = fb->in_bytes
+                    ? (struct sl_sink){.dst = place_for(fb), .len = fb->in.len, .tag = BYTES_TAG}
+                    : (struct sl_sink){.dst = &fb->in, .len = sizeof(fb->in), .tag = UNIT_TAG};
+        *req = (struct sl_req){.status = SL_PENDING, .done = on_in, .arg = fb};
         if (sideband->iface->ops->recv(sideband, sink, req) != 1)
             return; /* taken, or the sideband is gone and says so itself */
-        take(tcp);
+        take(fb);
     }
 }
 
 int sl_mp_fallback_open(struct sl_mp_conn *conn)
 {
-    struct sl_mp_fallback *tcp = calloc(1, sizeof(*tcp));
+    struct sl_mp_fallback *fb = calloc(1, sizeof(*fb));
 
-    if (tcp == NULL)
+    if (fb == NULL)
         return sl_fail(-ENOMEM, "no memory for the way over TCP");
-    tcp->frame = malloc(conn->iface->slot_bytes);
-    if (tcp->frame == NULL) {
-        free(tcp);
+    fb->frame = malloc(conn->iface->slot_bytes);
+    if (fb->frame == NULL) {
+        free(fb);
         return sl_fail(-ENOMEM, "no memory for the way over TCP");
     }
-    tcp->conn = conn;
-    tcp->path.conn = conn;
-    tcp->path.idx = UINT8_MAX;
-    tcp->path.nominal_ps = 1000;
-    conn->tcp = tcp;
-    listen_on(tcp);
+    fb->conn = conn;
+    fb->path.conn = conn;
+    fb->path.idx = UINT8_MAX;
+    fb->path.lanes = &sideband_lanes;
+    fb->path.depth = SL_MP_FALLBACK_DEPTH;
+    fb->path.nominal_ps = 1000;
+    conn->fallback = fb;
+    listen_on(fb);
     return 0;
 }
 
 void sl_mp_fallback_close(struct sl_mp_conn *conn)
 {
-    if (conn->tcp == NULL)
+    if (conn->fallback == NULL)
         return;
-    free(conn->tcp->frame);
-    free(conn->tcp);
-    conn->tcp = NULL;
+    free(conn->fallback->frame);
+    free(conn->fallback);
+    conn->fallback = NULL;
 }

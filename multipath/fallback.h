@@ -22,13 +22,10 @@ void sl_mp_fallback_end(struct sl_mp_conn *conn);
 void sl_mp_fallback_ended(struct sl_mp_conn *conn);
 /* The sideband as a path, while it is one; or NULL. */
 struct sl_mp_path *sl_mp_fallback_path(const struct sl_mp_conn *conn);
-/* Sends what wr says, which is posted on path already. */
-void sl_mp_fallback_post(struct sl_mp_path *path);
 /* What the sideband had no room for. How many things moved. */
 int sl_mp_fallback_push(struct sl_mp_conn *conn);
 bool sl_mp_fallback_has_work(const struct sl_mp_conn *conn);
 /* It, once it has been one; or NULL. */
 const struct sl_mp_path *sl_mp_fallback_past(const struct sl_mp_conn *conn);
-const uint8_t *sl_mp_fallback_frame(const struct sl_mp_conn *conn);
 
 #endif

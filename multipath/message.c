@@ -2,8 +2,8 @@
 /* Sends, receives, and the frames between them, in their order. */
 #include "multipath/conn.h"
 #include "multipath/fallback.h"
-#include "verbs/gpu.h"
-#include "verbs/iface.h"
+#include "multipath/gpu_copy.h"
+#include "multipath/iface.h"
 #include "multipath/repair.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ bool sl_mp_can_post_frame(const struct sl_mp_conn *conn)
            conn->iface->free_frame_count != 0 && sl_mp_path_has_room(conn->frame_path);
 }
 
-void sl_mp_frame_free(struct sl_verbs_iface *iface, struct sl_mp_tx_frame *frame)
+void sl_mp_frame_free(struct sl_mp_iface *iface, struct sl_mp_tx_frame *frame)
 {
     /* The one that was used last is still in the cache: it goes first. */
     frame->link.next = iface->free_frames.next;
@@ -35,7 +35,7 @@ static struct sl_mp_frame *header_of(const struct sl_mp_tx_frame *frame)
 
 struct sl_mp_tx_frame *sl_mp_frame_new(struct sl_mp_conn *conn, uint8_t kind, uint32_t number)
 {
-    struct sl_verbs_iface *iface = conn->iface;
+    struct sl_mp_iface *iface = conn->iface;
     struct sl_mp_tx_frame *frame;
 
     if (!sl_mp_can_post_frame(conn))
@@ -278,24 +278,23 @@ static void hand_over(struct sl_mp_conn *conn, const struct sl_sink *sink, const
         memcpy(sink->dst, bytes, len);
 }
 
+void sl_mp_release(const struct sl_mp_iface *iface, struct sl_mp_rail *rail, uint32_t buffer)
+{
+    if (SL_LIKELY(rail != NULL))
+        iface->lanes->release(rail, buffer);
+}
+
 /* The bytes of a frame that waited are not needed any more. */
 static void release(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg)
 {
-    if (msg->copy == NULL)
-        sl_verbs_slot_put(&conn->iface->rails[msg->rail], msg->slot);
-    else
+    if (msg->rail == NULL)
         conn->copies_used &=
-            ~(1u << ((size_t)(msg->copy - conn->copies) / conn->iface->slot_bytes));
-    msg->copy = NULL;
+            ~(1u << ((size_t)(msg->bytes - conn->copies) / conn->iface->slot_bytes));
+    sl_mp_release(conn->iface, msg->rail, msg->buffer);
+    msg->rail = NULL;
+    msg->bytes = NULL;
     msg->has_frame = false;
     conn->held--;
-}
-
-static const uint8_t *waiting_bytes(const struct sl_mp_conn *conn, const struct sl_mp_rx_msg *msg)
-{
-    return msg->copy != NULL
-               ? msg->copy
-               : sl_verbs_slot_bytes(&conn->iface->rails[msg->rail], msg->slot) + SL_MP_FRAME_BYTES;
 }
 
 /* A frame's bytes go into GPU memory by other means than ours; the frame waits while these are
@@ -308,7 +307,7 @@ static bool needs_copy(const struct sl_mp_rx_msg *msg)
 static bool copy_waiting(struct sl_mp_conn *conn, uint32_t number)
 {
     struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, number);
-    int err = sl_mp_gpu_copy(conn, number, waiting_bytes(conn, msg), msg->len);
+    int err = sl_mp_gpu_copy(conn, number, msg->bytes, msg->len);
 
     if (err == -EAGAIN) {
         conn->gpu_waits++;
@@ -334,7 +333,7 @@ static int take_waiting(struct sl_mp_conn *conn, uint32_t number)
         return 0;
     }
     if (err == 0)
-        hand_over(conn, msg->sink, waiting_bytes(conn, msg), msg->len);
+        hand_over(conn, msg->sink, msg->bytes, msg->len);
     release(conn, msg);
     owe_credit(conn);
     if (err != 0) {
@@ -399,12 +398,6 @@ int sl_mp_recv(struct sl_ep *base, const struct sl_sink *sink, struct sl_req *re
 
 /* ---- frames that arrive ---- */
 
-static const uint8_t *frame_bytes(const struct sl_mp_path *path, uint32_t slot)
-{
-    return path->rail == NULL ? sl_mp_fallback_frame(path->conn)
-                              : sl_verbs_slot_bytes(path->rail, slot);
-}
-
 /* A place for the bytes of a frame. NULL: all credits of the peer are used up, and it sent one
  * more. */
 static uint8_t *copy_take(struct sl_mp_conn *conn)
@@ -420,30 +413,35 @@ static uint8_t *copy_take(struct sl_mp_conn *conn)
 /* Keeps a frame until its receive is posted: in its buffer, which its sender has a credit less for.
  * But not the last ones, which many connections share: the frame that all others wait for may need
  * one. */
-static void hold(struct sl_mp_path *path, struct sl_mp_rx_msg *msg, uint32_t slot)
+static void hold(struct sl_mp_path *path, struct sl_mp_rx_msg *msg, const uint8_t *payload,
+                 uint32_t buffer)
 {
     struct sl_mp_conn *conn = path->conn;
 
-    if (path->rail == NULL || sl_verbs_few_receives(path)) {
-        msg->copy = copy_take(conn);
-        if (msg->copy == NULL) {
+    msg->rail = path->rail;
+    msg->buffer = buffer;
+    msg->bytes = payload;
+    if (path->lanes->is_short(path)) {
+        uint8_t *copy = copy_take(conn);
+
+        msg->rail = NULL;
+        if (copy == NULL) {
             sl_mp_conn_fail(conn, -EPROTO,
                             "%s sends more than the %d frames that there is room for",
                             sl_ep_peer_name(&conn->base), SL_MP_CREDITS);
-            sl_verbs_slot_put(path->rail, slot);
+            sl_mp_release(conn->iface, path->rail, buffer);
             return;
         }
-        memcpy(msg->copy, frame_bytes(path, slot) + SL_MP_FRAME_BYTES, msg->len);
-        sl_verbs_slot_put(path->rail, slot);
-    } else {
-        msg->slot = slot;
-        msg->rail = (uint8_t)path->rail->idx;
+        memcpy(copy, payload, msg->len);
+        msg->bytes = copy;
+        sl_mp_release(conn->iface, path->rail, buffer);
     }
     msg->has_frame = true;
     conn->held++;
 }
 
-static void on_eager(struct sl_mp_path *path, const struct sl_mp_frame *frame, uint32_t slot)
+static void on_eager(struct sl_mp_path *path, const struct sl_mp_frame *frame,
+                     const uint8_t *payload, uint32_t buffer)
 {
     struct sl_mp_conn *conn = path->conn;
     struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, frame->number);
@@ -453,19 +451,19 @@ static void on_eager(struct sl_mp_path *path, const struct sl_mp_frame *frame, u
     msg->tag = frame->tag;
     msg->len = frame->len;
     if (!is_posted(conn, frame->number)) {
-        hold(path, msg, slot);
+        hold(path, msg, payload, buffer);
         return;
     }
     err = match(conn, frame->number, msg->sink, frame->tag, frame->len);
     if (err == 0 && needs_copy(msg)) {
-        hold(path, msg, slot);
+        hold(path, msg, payload, buffer);
         if (msg->has_frame)
             copy_waiting(conn, frame->number);
         return;
     }
     if (err == 0)
-        hand_over(conn, msg->sink, frame_bytes(path, slot) + SL_MP_FRAME_BYTES, frame->len);
-    sl_verbs_slot_put(path->rail, slot);
+        hand_over(conn, msg->sink, payload, frame->len);
+    sl_mp_release(conn->iface, path->rail, buffer);
     owe_credit(conn);
     sl_mp_rx_end(conn, frame->number, err);
 }
@@ -521,22 +519,21 @@ static int check_order(struct sl_mp_conn *conn, const struct sl_mp_frame *frame)
     return 0;
 }
 
-void sl_mp_on_frame(struct sl_mp_path *path, uint32_t slot, uint32_t got)
+void sl_mp_on_frame(struct sl_mp_path *path, const uint8_t *bytes, uint32_t buffer, uint32_t got)
 {
     struct sl_mp_conn *conn = path->conn;
-    const uint8_t *bytes = frame_bytes(path, slot);
     struct sl_mp_cts cts;
     struct sl_mp_frame frame;
     int err = sl_mp_frame_read(bytes, got, &frame);
 
     if (err == 0 && frame.kind == SL_MP_PING) {
-        sl_verbs_slot_put(path->rail, slot);
+        sl_mp_release(conn->iface, path->rail, buffer);
         sl_mp_path_pinged(path);
         return;
     }
     if (err == 0 && frame.kind == SL_MP_CONTROL) {
         sl_mp_control_take(conn, bytes + SL_MP_FRAME_BYTES, frame.len);
-        sl_verbs_slot_put(path->rail, slot);
+        sl_mp_release(conn->iface, path->rail, buffer);
         return;
     }
     if (err == 0)
@@ -544,7 +541,7 @@ void sl_mp_on_frame(struct sl_mp_path *path, uint32_t slot, uint32_t got)
     if (err == 0 && frame.kind == SL_MP_CTS)
         err = sl_mp_cts_read(&frame, bytes + SL_MP_FRAME_BYTES, &cts);
     if (SL_UNLIKELY(err != 0 || conn->state == SL_MP_CONN_DOWN)) {
-        sl_verbs_slot_put(path->rail, slot);
+        sl_mp_release(conn->iface, path->rail, buffer);
         if (err != 0)
             sl_mp_conn_fail(conn, err, "%s", sluice_last_error());
         return;
@@ -552,10 +549,10 @@ void sl_mp_on_frame(struct sl_mp_path *path, uint32_t slot, uint32_t got)
     conn->fseq_in++;
     conn->credits += frame.credits;
     if (frame.kind == SL_MP_EAGER) {
-        on_eager(path, &frame, slot);
+        on_eager(path, &frame, bytes + SL_MP_FRAME_BYTES, buffer);
         return;
     }
-    sl_verbs_slot_put(path->rail, slot);
+    sl_mp_release(conn->iface, path->rail, buffer);
     switch ((enum sl_mp_frame_kind)frame.kind) {
     case SL_MP_RTS: on_rts(conn, &frame); break;
     case SL_MP_CTS: sl_mp_on_cts(conn, &frame, &cts); break;

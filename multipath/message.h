@@ -8,8 +8,9 @@
 #include "multipath/frame.h"
 
 struct sl_mp_conn;
-struct sl_verbs_iface;
-struct sl_verbs_mr;
+struct sl_mp_iface;
+struct sl_mp_rail;
+struct sl_mp_region;
 struct sl_mp_path;
 struct sl_mp_piece;
 
@@ -19,6 +20,7 @@ struct sl_mp_piece;
 #define SL_MP_RX_CTS_MAX 64 /* sent and not complete */
 #define SL_MP_TX_CTS_MAX                                                                           \
     256 /* that came, and those whose writes arrived but are not retired here */
+#define SL_MP_CHUNK_BYTES (256u << 10)
 #define SL_MP_REDO (SL_MP_PATHS_MAX * SL_MP_WRITES_MAX)
 
 /* A frame to send: registered on every rail, kept until its completion so that it can be sent
@@ -39,8 +41,8 @@ struct sl_mp_tx_msg {
     const uint8_t *addr;
     uint64_t len, covered, done;
     uint64_t tag;
-    struct sl_verbs_mr *mr; /* NULL: through staging */
-    struct sl_req *req;     /* NULL: this place is free */
+    struct sl_mp_region *mr; /* NULL: through staging */
+    struct sl_req *req;      /* NULL: this place is free */
     uint32_t number;
 };
 
@@ -59,12 +61,12 @@ struct sl_mp_rx_msg {
     const struct sl_sink *sink;
     struct sl_req *req; /* NULL: not posted */
     bool has_frame, has_rts, over;
-    bool came;    /* in a frame, which may be through already */
-    uint8_t rail; /* of the frame's buffer */
-    uint32_t slot;
-    uint8_t *copy;      /* one of ep->copies; NULL: the frame is in its buffer */
-    uint32_t cts_count; /* its CTS frames under way */
-    struct sl_verbs_mr *mr;
+    bool came;               /* in a frame, which may be through already */
+    struct sl_mp_rail *rail; /* of the frame's buffer; NULL: it was copied out of it */
+    uint32_t buffer;
+    const uint8_t *bytes; /* of the frame, there or in conn->copies */
+    uint32_t cts_count;   /* its CTS frames under way */
+    struct sl_mp_region *mr;
     uint64_t tag, len;          /* as the sender said */
     uint64_t covered, consumed; /* bytes */
     int status;                 /* with which it will end */
@@ -83,14 +85,16 @@ struct sl_mp_rx_cts {
 int sl_mp_send(struct sl_ep *ep, const struct sl_buf *buf, uint64_t tag, struct sl_req *req);
 int sl_mp_recv(struct sl_ep *ep, const struct sl_sink *sink, struct sl_req *req);
 /* A frame arrived in a receive buffer, which is given back unless it must wait. */
-void sl_mp_on_frame(struct sl_mp_path *path, uint32_t slot, uint32_t got);
+void sl_mp_on_frame(struct sl_mp_path *path, const uint8_t *bytes, uint32_t buffer, uint32_t got);
+/* Gives a receive buffer back; rail NULL: it was none. */
+void sl_mp_release(const struct sl_mp_iface *iface, struct sl_mp_rail *rail, uint32_t buffer);
 /* What could not be posted before. How many things moved. */
 int sl_mp_conn_push(struct sl_mp_conn *ep);
 /* Takes a frame from the pool and fills its header; NULL: none is free, or no path is up. */
 struct sl_mp_tx_frame *sl_mp_frame_new(struct sl_mp_conn *conn, uint8_t kind, uint32_t number);
 /* Posts it; it is owned by the path, or by the list of frames to repeat. */
 void sl_mp_frame_post(struct sl_mp_conn *conn, struct sl_mp_tx_frame *frame);
-void sl_mp_frame_free(struct sl_verbs_iface *iface, struct sl_mp_tx_frame *frame);
+void sl_mp_frame_free(struct sl_mp_iface *iface, struct sl_mp_tx_frame *frame);
 bool sl_mp_can_post_frame(const struct sl_mp_conn *ep);
 /* Ends a receive, in progress. */
 void sl_mp_rx_end(struct sl_mp_conn *conn, uint32_t number, int status);

@@ -3,27 +3,40 @@
 #ifndef SL_MULTIPATH_REPAIR_H
 #define SL_MULTIPATH_REPAIR_H
 
-#include "core/err.h"
+#include "multipath/path.h"
 
+#include <stddef.h>
 #include <stdint.h>
 
-struct sl_mp_conn;
-struct sl_mp_path;
 struct sl_mp_control;
 
+/* ---- repair.c: up ---- */
+
+/* What the peer says of connections and paths. */
 void sl_mp_on_control(struct sl_mp_conn *conn, const struct sl_mp_control *control);
-void sl_mp_hello_send(struct sl_mp_conn *conn);
-/* Notes that the path has failed at this end; the next progress acts on it. */
-void sl_mp_path_fail(struct sl_mp_path *path, const char *fmt, ...) SL_PRINTF(2, 3);
-/* Acts on it. Never inside the handling of completions. */
-void sl_mp_path_end(struct sl_mp_path *path);
-/* A path for the frames, when there is one and none is being fenced. */
-void sl_mp_choose_frame_path(struct sl_mp_conn *conn);
 /* A ping has come, or one of ours is acknowledged. */
 void sl_mp_path_pinged(struct sl_mp_path *path);
 /* Offers that are due, deadlines. When to call it next, or SL_NEVER. */
 uint64_t sl_mp_repair_timers(struct sl_mp_conn *conn, uint64_t now_ns);
-/* Tries paths of this rail now: it, or the peer's, has returned. */
+/* Tries idle paths now: a rail, or the peer's, has returned. */
 void sl_mp_repair_soon(struct sl_mp_conn *conn);
+/* To that state; most wait for a time. */
+void sl_mp_path_enter(struct sl_mp_path *path, enum sl_mp_path_state state);
+/* Idle again; the leading end tries later, ever later while it keeps failing. */
+void sl_mp_path_rest(struct sl_mp_path *path);
+/* "mlx5_0:1: transport retry counter exceeded; mlx5_1:1: port is down" */
+void sl_mp_reasons(const struct sl_mp_conn *conn, char *out, size_t cap);
+
+/* ---- fence.c: down ---- */
+
+/* Acts on a failure that was noted. Never inside the handling of completions. */
+void sl_mp_path_end(struct sl_mp_path *path);
+/* The other end has stopped the path. */
+void sl_mp_on_down(struct sl_mp_path *path, const struct sl_mp_control *control);
+/* A path for the frames, when there is one and none is being fenced. */
+void sl_mp_choose_frame_path(struct sl_mp_conn *conn);
+/* DOWN or REFUSE. */
+void sl_mp_down_send(struct sl_mp_conn *conn, uint8_t kind, uint8_t idx, uint16_t epoch,
+                     uint32_t arrived, const char *why);
 
 #endif

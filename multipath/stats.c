@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is told of a connection's paths. */
-#include "verbs/verbs.h"
+#include "multipath/stats.h"
+
 #include "multipath/conn.h"
 #include "multipath/fallback.h"
-#include "verbs/iface.h"
 
-#include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,28 +19,6 @@ static const char *state_of(const struct sl_mp_path *path)
     case SL_MP_PATH_FENCING: return "fencing";
     }
     return "unknown";
-}
-
-/* "rxe0:1 > 198.51.100.2", "mlx5_bond_0:1@2 > 198.51.100.2": the peer's rail as it said last. */
-static void name_of(const struct sl_mp_path *path, char *out, size_t cap)
-{
-    const struct sl_verbs_rail_info *info = &path->conn->peer.rails[path->remote_rail];
-    union ibv_gid gid;
-    char remote[INET6_ADDRSTRLEN] = "?";
-
-    if (path->rail == NULL) {
-        snprintf(out, cap, "tcp (fallback)");
-        return;
-    }
-    memcpy(&gid, info->gid, sizeof(info->gid));
-    if (IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)(const void *)gid.raw))
-        inet_ntop(AF_INET, gid.raw + 12, remote, sizeof(remote));
-    else
-        inet_ntop(AF_INET6, gid.raw, remote, sizeof(remote));
-    if (path->lag_active != 0)
-        snprintf(out, cap, "%.70s@%u > %s", path->rail->port.name, path->lag_active, remote);
-    else
-        snprintf(out, cap, "%.70s > %s", path->rail->port.name, remote);
 }
 
 static void tell(const struct sl_mp_path *path, struct sl_path_stat *out)
@@ -60,12 +37,12 @@ static void tell(const struct sl_mp_path *path, struct sl_path_stat *out)
         .ups = stats->ups,
     };
     memcpy(out->histogram, stats->histogram, sizeof(out->histogram));
-    name_of(path, out->name, sizeof(out->name));
+    path->lanes->name(path, out->name, sizeof(out->name));
     snprintf(out->state, sizeof(out->state), "%s", state_of(path));
     snprintf(out->why, sizeof(out->why), "%s", path->why);
 }
 
-size_t sl_mp_stats(const struct sl_ep *base, struct sl_path_stat *out, size_t cap)
+size_t sl_mp_ep_stats(const struct sl_ep *base, struct sl_path_stat *out, size_t cap)
 {
     const struct sl_mp_conn *conn = (const struct sl_mp_conn *)base;
     const struct sl_mp_path *fallback = sl_mp_fallback_past(conn);
@@ -83,4 +60,28 @@ size_t sl_mp_stats(const struct sl_ep *base, struct sl_path_stat *out, size_t ca
     if (fallback != NULL && count++ < cap)
         tell(fallback, &out[count - 1]);
     return count;
+}
+
+void sl_mp_ep_describe(const struct sl_ep *base, char *out, size_t cap)
+{
+    const struct sl_mp_conn *conn = (const struct sl_mp_conn *)base;
+    uint64_t sent = 0, received = 0;
+    size_t used;
+
+    for (unsigned i = 0; i < conn->path_count; i++)
+        if (conn->paths[i] != NULL) {
+            sent += conn->paths[i]->stats.sent_bytes;
+            received += conn->paths[i]->stats.received_bytes;
+        }
+    used = (size_t)snprintf(out, cap, "%s, %u of %u paths up", base->iface->ops->name,
+                            conn->paths_up, conn->path_count);
+    for (unsigned i = 0; i < conn->path_count && used < cap; i++)
+        if (conn->paths[i] != NULL && conn->paths[i]->rail != NULL)
+            used += (size_t)snprintf(out + used, cap - used, ", %s %s", conn->paths[i]->rail->name,
+                                     conn->paths[i]->state == SL_MP_PATH_UP ? "up"
+                                     : conn->paths[i]->why[0] != '\0'       ? conn->paths[i]->why
+                                                                            : "down");
+    if (used < cap)
+        snprintf(out + used, cap - used, ", sent %llu, received %llu bytes",
+                 (unsigned long long)sent, (unsigned long long)received);
 }

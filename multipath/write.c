@@ -13,8 +13,8 @@
  */
 #include "multipath/conn.h"
 #include "multipath/fallback.h"
-#include "verbs/gpu.h"
-#include "verbs/iface.h"
+#include "multipath/gpu_copy.h"
+#include "multipath/iface.h"
 
 #include <string.h>
 
@@ -25,9 +25,9 @@ _Static_assert(SL_MP_RX_CTS_MAX == 1 << ID_PLACE_BITS,
 #define EARLY_GRANTS (SL_MP_RX_CTS_MAX / 2)
 #define STAGED_MAX 8 /* pieces of staging that one message holds at a time */
 
-static uint8_t *chunk_bytes(const struct sl_verbs_iface *iface, uint16_t chunk)
+static uint8_t *chunk_bytes(const struct sl_mp_iface *iface, uint16_t chunk)
 {
-    return iface->staging.bytes + (size_t)chunk * SL_MP_CHUNK_BYTES;
+    return iface->staging_bytes + (size_t)chunk * SL_MP_CHUNK_BYTES;
 }
 
 /* Bytes of the message as far as they are known: those of its sender, or those that the receive
@@ -61,7 +61,7 @@ struct sl_mp_rx_cts *sl_mp_rx_cts_at(struct sl_mp_conn *conn, uint32_t id)
 
 static bool announce(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
 {
-    const struct sl_verbs_iface *iface = conn->iface;
+    const struct sl_mp_iface *iface = conn->iface;
     const struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, cts->number);
     struct sl_mp_tx_frame *frame = sl_mp_frame_new(conn, SL_MP_CTS, cts->number);
     struct sl_mp_frame *header;
@@ -76,8 +76,7 @@ static bool announce(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
     if (frame == NULL)
         return false;
     for (unsigned i = 0; i < iface->rail_count; i++)
-        told.rkeys[i] =
-            cts->chunk == SL_MP_NO_CHUNK ? msg->mr->mr[i]->rkey : iface->staging.mr[i]->rkey;
+        told.rkeys[i] = cts->chunk == SL_MP_NO_CHUNK ? msg->mr->rkeys[i] : iface->staging_rkeys[i];
     header = (struct sl_mp_frame *)(void *)frame->bytes;
     header->len = sizeof(told);
     header->tag = msg->sink->tag;
@@ -354,8 +353,8 @@ void sl_mp_tx_bind_cts(struct sl_mp_conn *conn, struct sl_mp_tx_msg *msg)
 static uint32_t piece_size(const struct sl_mp_conn *conn, const struct sl_mp_tx_cts *cts)
 {
     uint64_t left = cts->cts.len - cts->dealt;
-    uint64_t most = conn->iface->config->verbs_piece_bytes > 0
-                        ? (uint64_t)conn->iface->config->verbs_piece_bytes
+    uint64_t most = conn->iface->settings.piece_bytes > 0
+                        ? (uint64_t)conn->iface->settings.piece_bytes
                         : PIECE_BYTES;
 
     if (cts->msg->mr == NULL && most > SL_MP_CHUNK_BYTES)

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Interfaces: the ports, pools and sideband that all connections of a worker share. */
-#include "multipath/conn.h"
 #include "verbs/iface.h"
+
+#include "verbs/gpu.h"
+#include "verbs/offer.h"
 #include "verbs/verbs.h"
 
 #include "core/log.h"
@@ -15,15 +17,17 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#define MAGIC 0x5642u /* "BV": of addresses */
+
 static int sideband_open(struct sl_verbs_iface *iface)
 {
     const struct sl_transport_ops *ops = sl_transport_with(SL_TRAIT_SIDEBAND);
-    struct sl_handler handler = sl_mp_sideband_handler(iface);
+    struct sl_handler handler = sl_mp_sideband_handler();
 
     if (ops == NULL)
         return sl_fail(-ENOTSUP,
                        "this build has no transport by which RDMA paths could be looked after");
-    return ops->open(iface->base.worker, NULL, &handler, &iface->sideband);
+    return ops->open(iface->mp.base.worker, NULL, &handler, &iface->mp.sideband);
 }
 
 /* ---- interfaces ---- */
@@ -34,19 +38,16 @@ void sl_verbs_iface_close(struct sl_iface *base)
 
     if (base == NULL)
         return;
-    sl_assert(sl_list_empty(&iface->eps));
-    sl_mem_cache_fini(&iface->mem);
-    sl_mp_gpu_close(iface);
+    sl_mem_cache_fini(&iface->mp.mem);
+    sl_mp_iface_fini(&iface->mp);
     sl_verbs_pool_fini(iface, &iface->frames);
     sl_verbs_pool_fini(iface, &iface->staging);
     for (unsigned i = 0; i < SL_MP_RAILS_MAX; i++)
         sl_verbs_rail_close(&iface->rails[i]);
-    if (iface->sideband != NULL)
-        iface->sideband->ops->close(iface->sideband);
+    if (iface->mp.sideband != NULL)
+        iface->mp.sideband->ops->close(iface->mp.sideband);
     if (iface->epoll_fd >= 0)
         close(iface->epoll_fd);
-    free(iface->tx_chunks.free);
-    free(iface->rx_chunks.free);
     free(iface->paths);
     free(iface);
 }
@@ -116,17 +117,17 @@ static int rails_open(struct sl_verbs_iface *iface, const struct sl_device *dev)
                             : ports_choose(iface, dev, ports, &count, why, sizeof(why));
 
     for (size_t i = 0; i < count && err == 0; i++) {
-        struct sl_verbs_rail *rail = &iface->rails[iface->rail_count];
+        struct sl_verbs_rail *rail = &iface->rails[iface->mp.rail_count];
 
-        if (sl_verbs_rail_open(iface, &ports[i], iface->rail_count) != 0) {
+        if (sl_verbs_rail_open(iface, &ports[i], iface->mp.rail_count) != 0) {
             reason_add(why, sizeof(why), ports[i].name, sluice_last_error());
             sl_warn("verbs", "%s", sluice_last_error());
             continue;
         }
-        usable += rail->usable;
-        if (!rail->usable)
-            sl_info("verbs", "%s waits until it can be used: %s", rail->port.name, rail->why);
-        iface->rail_count++;
+        usable += rail->base.usable;
+        if (!rail->base.usable)
+            sl_info("verbs", "%s waits until it can be used: %s", rail->port.name, rail->base.why);
+        iface->mp.rails[iface->mp.rail_count++] = &rail->base;
     }
     free(ports);
     if (err == 0 && usable == 0)
@@ -134,42 +135,35 @@ static int rails_open(struct sl_verbs_iface *iface, const struct sl_device *dev)
     return err;
 }
 
-static int chunks_init(struct sl_mp_chunks *chunks, unsigned first, unsigned count)
-{
-    chunks->free = calloc(count, sizeof(*chunks->free));
-    if (chunks->free == NULL)
-        return sl_fail(-ENOMEM, "no memory for a list of staging buffers");
-    for (unsigned i = 0; i < count; i++)
-        chunks->free[chunks->free_count++] = (uint16_t)(first + i);
-    return 0;
-}
-
 static int pools_init(struct sl_verbs_iface *iface)
 {
-    size_t frame_bytes = iface->slot_bytes;
+    struct sl_mp_iface *mp = &iface->mp;
     unsigned chunks = (unsigned)(iface->config->verbs_staging_bytes / SL_MP_CHUNK_BYTES);
     int err;
 
     chunks = chunks < 4 ? 4 : chunks > 65534 ? 65534 : chunks & ~1u;
-    err = sl_verbs_pool_init(iface, frame_bytes * (SL_MP_TX_FRAMES + 1), &iface->frames);
+    err = sl_verbs_pool_init(iface, (size_t)mp->slot_bytes * (SL_MP_TX_FRAMES + 1), &iface->frames);
     if (err == 0)
         err = sl_verbs_pool_init(iface, (size_t)chunks * SL_MP_CHUNK_BYTES, &iface->staging);
-    if (err == 0)
-        err = chunks_init(&iface->tx_chunks, 0, chunks / 2);
-    if (err == 0)
-        err = chunks_init(&iface->rx_chunks, chunks / 2, chunks / 2);
     if (err != 0)
         return err;
-    for (unsigned i = 0; i < SL_MP_TX_FRAMES; i++) {
-        iface->tx_frames[i].bytes = iface->frames.bytes + i * frame_bytes;
-        sl_mp_frame_free(iface, &iface->tx_frames[i]);
-    }
-    struct sl_mp_frame header = {.kind = SL_MP_PING};
+    mp->frame_bytes = iface->frames.bytes;
+    mp->staging_bytes = iface->staging.bytes;
+    for (unsigned i = 0; i < mp->rail_count; i++)
+        mp->staging_rkeys[i] = iface->staging.mr[i]->rkey;
+    return sl_mp_iface_open(mp, chunks);
+}
 
-    iface->ping.bytes = iface->frames.bytes + SL_MP_TX_FRAMES * frame_bytes;
-    iface->ping.len = sizeof(header);
-    memcpy(iface->ping.bytes, &header, sizeof(header));
-    return 0;
+static void settings_read(struct sl_mp_settings *out, const struct sl_config *config)
+{
+    *out = (struct sl_mp_settings){
+        .connect_timeout_ms = config->connect_timeout_ms,
+        .path_wait_ms = config->verbs_path_wait_ms,
+        .piece_bytes = config->verbs_piece_bytes,
+        .fallback = strcmp(config->verbs_fallback, "tcp") == 0,
+        .reserve = config->verbs_reserve == SL_ON,
+        .magic = MAGIC,
+    };
 }
 
 /* Who asked for encryption should not believe to have it. */
@@ -191,20 +185,17 @@ int sl_verbs_iface_open(struct sl_worker *worker, const struct sl_device *dev,
 
     if (iface == NULL)
         return sl_fail(-ENOMEM, "no memory for a verbs interface");
-    iface->base = (struct sl_iface){.worker = worker, .caps = SL_CAP_WAKEUP | SL_CAP_REPAIRS};
+    iface->mp.base = (struct sl_iface){.worker = worker, .caps = SL_CAP_WAKEUP | SL_CAP_REPAIRS};
     if (handler != NULL)
-        iface->base.handler = *handler;
-    iface->base.ops = sl_transport_complete(&sl_verbs_ops, &iface->ops);
+        iface->mp.base.handler = *handler;
+    iface->mp.base.ops = sl_transport_complete(&sl_verbs_ops, &iface->ops);
     iface->config = worker->config;
-    iface->eager_bytes = (uint32_t)iface->config->verbs_eager_bytes;
-    iface->base.eager_max = iface->eager_bytes;
-    iface->slot_bytes = (SL_MP_FRAME_BYTES + iface->eager_bytes + 63) & ~63u;
-    sl_list_init(&iface->eps);
-    sl_list_init(&iface->active);
-    sl_list_init(&iface->timed);
+    iface->mp.lanes = &sl_verbs_lanes;
+    settings_read(&iface->mp.settings, iface->config);
+    iface->mp.eager_bytes = (uint32_t)iface->config->verbs_eager_bytes;
+    sl_mp_iface_init(&iface->mp);
     sl_verbs_mem_init(iface);
     sl_list_init(&iface->dirty);
-    sl_list_init(&iface->free_frames);
     iface->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     err = iface->epoll_fd < 0 ? sl_fail(-errno, "epoll_create1 failed: %s", sluice_strerror(-errno))
                               : sl_ibv_get(&iface->ibv);
@@ -214,24 +205,24 @@ int sl_verbs_iface_open(struct sl_worker *worker, const struct sl_device *dev,
         err = rails_open(iface, dev);
     }
     if (err == 0 && sl_verbs_gpu_possible(iface))
-        iface->base.caps |= SL_CAP_GPU;
+        iface->mp.base.caps |= SL_CAP_GPU;
     if (err == 0)
         err = pools_init(iface);
     if (err == 0)
         err = sideband_open(iface);
     if (err == 0) {
         struct epoll_event event = {.events = EPOLLIN};
-        int fd = iface->sideband->ops->fd(iface->sideband);
+        int fd = iface->mp.sideband->ops->fd(iface->mp.sideband);
 
         if (epoll_ctl(iface->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0)
             err = sl_fail(-errno, "the sideband's events cannot be waited for: %s",
                           sluice_strerror(-errno));
     }
     if (err != 0) {
-        sl_verbs_iface_close(&iface->base);
+        sl_verbs_iface_close(&iface->mp.base);
         return err;
     }
     say_what_is_in_clear(iface->config);
-    *out = &iface->base;
+    *out = &iface->mp.base;
     return 0;
 }

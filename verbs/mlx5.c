@@ -3,7 +3,7 @@
  * bond. */
 #include "multipath/conn.h"
 #include "verbs/iface.h"
-#include "multipath/path.h"
+#include "verbs/queue_pair.h"
 
 #include "core/log.h"
 #include "verbs/plan.h"
@@ -21,7 +21,7 @@ uint8_t sl_verbs_lag_ports(const struct sl_mlx5dv *mlx5dv, struct ibv_context *c
 }
 
 /* The source port itself, not only the label that it is made from. */
-static void set_sport(struct sl_mp_path *path, const struct sl_mlx5dv *mlx5dv)
+static void set_sport(struct sl_verbs_path *path, const struct sl_mlx5dv *mlx5dv)
 {
     uint16_t sport = sl_verbs_udp_sport(path->flow_label);
 
@@ -35,7 +35,7 @@ static void set_sport(struct sl_mp_path *path, const struct sl_mlx5dv *mlx5dv)
 }
 
 /* A port of the bond that is down has its queue pairs on another one: the driver tells which. */
-static void set_lag_port(struct sl_mp_path *path, const struct sl_mlx5dv *mlx5dv)
+static void set_lag_port(struct sl_verbs_path *path, const struct sl_mlx5dv *mlx5dv)
 {
     uint8_t wanted = path->lag_port, chosen = 0, active = 0;
 
@@ -46,14 +46,14 @@ static void set_lag_port(struct sl_mp_path *path, const struct sl_mlx5dv *mlx5dv
         sl_warn("verbs",
                 "%s is a bond of %u ports: path %u to %s asks for port %u, and takes whichever "
                 "its driver chooses",
-                path->rail->port.name, path->rail->lag_ports, path->idx,
-                sl_ep_peer_name(&path->conn->base), wanted);
+                path->rail->port.name, path->rail->lag_ports, path->base.idx,
+                sl_ep_peer_name(&path->base.conn->base), wanted);
     else if (wanted != 0) {
         int err = mlx5dv->mlx5dv_modify_qp_lag_port(path->qp, wanted);
 
         if (err != 0)
             sl_warn("verbs", "%s does not let path %u take port %u of its bond: %s",
-                    path->rail->port.name, path->idx, wanted, sluice_strerror(-err));
+                    path->rail->port.name, path->base.idx, wanted, sluice_strerror(-err));
     }
     if (mlx5dv->mlx5dv_query_qp_lag_port == NULL ||
         mlx5dv->mlx5dv_query_qp_lag_port(path->qp, &chosen, &active) != 0)
@@ -61,12 +61,13 @@ static void set_lag_port(struct sl_mp_path *path, const struct sl_mlx5dv *mlx5dv
     path->lag_active = active;
     sl_debug("verbs",
              "path %u to %s leaves by port %u of the bond %s, for which %u stands at present",
-             path->idx, sl_ep_peer_name(&path->conn->base), chosen, path->rail->port.name, active);
+             path->base.idx, sl_ep_peer_name(&path->base.conn->base), chosen, path->rail->port.name,
+             active);
 }
 
-void sl_verbs_mlx5_route(struct sl_mp_path *path)
+void sl_verbs_mlx5_route(struct sl_verbs_path *path)
 {
-    const struct sl_mlx5dv *mlx5dv = path->conn->iface->mlx5dv;
+    const struct sl_mlx5dv *mlx5dv = path->rail->iface->mlx5dv;
 
     if (!path->rail->is_mlx5 || mlx5dv == NULL)
         return;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Registered memory: the user's regions and our own pools, each on every rail. */
+#include "verbs/gpu.h"
 #include "verbs/iface.h"
 
 #include "core/event.h"
@@ -36,7 +37,7 @@ int sl_verbs_reg(const struct sl_verbs_rail *rail, void *addr, size_t len, struc
 
 void sl_verbs_dereg_all(struct sl_verbs_iface *iface, struct ibv_mr **mr)
 {
-    for (unsigned i = 0; i < iface->rail_count; i++) {
+    for (unsigned i = 0; i < iface->mp.rail_count; i++) {
         if (mr[i] != NULL && (iface->ibv->ibv_dereg_mr)(mr[i]) != 0)
             sl_warn("verbs", "%s did not give a region back", iface->rails[i].port.name);
         mr[i] = NULL;
@@ -45,7 +46,7 @@ void sl_verbs_dereg_all(struct sl_verbs_iface *iface, struct ibv_mr **mr)
 
 int sl_verbs_reg_all(struct sl_verbs_iface *iface, void *addr, size_t len, struct ibv_mr **mr)
 {
-    for (unsigned i = 0; i < iface->rail_count; i++) {
+    for (unsigned i = 0; i < iface->mp.rail_count; i++) {
         int err = sl_verbs_reg(&iface->rails[i], addr, len, &mr[i]);
 
         if (err != 0) {
@@ -98,7 +99,7 @@ static int user_reg(void *arg, const struct sl_mem *mem, void **out)
 {
     struct sl_verbs_iface *iface = arg;
     struct sl_verbs_mr *mr = calloc(1, sizeof(*mr));
-    uint64_t start = sl_now(iface->base.worker->clock);
+    uint64_t start = sl_now(iface->mp.base.worker->clock);
 
     if (mr == NULL)
         return sl_fail(-ENOMEM, "no memory for the record of a region");
@@ -109,9 +110,11 @@ static int user_reg(void *arg, const struct sl_mem *mem, void **out)
         free(mr);
         return err;
     }
-    mr->len = mem->len;
-    sl_event(iface->base.worker, SL_EVENT_MR_REG, SL_EVENT_NOBODY, mem->len,
-             sl_now(iface->base.worker->clock) - start);
+    mr->base.len = mem->len;
+    for (unsigned i = 0; i < iface->mp.rail_count; i++)
+        mr->base.rkeys[i] = mr->mr[i]->rkey;
+    sl_event(iface->mp.base.worker, SL_EVENT_MR_REG, SL_EVENT_NOBODY, mem->len,
+             sl_now(iface->mp.base.worker->clock) - start);
     *out = mr;
     return 0;
 }
@@ -121,7 +124,7 @@ static void user_dereg(void *arg, void *handle)
     struct sl_verbs_iface *iface = arg;
     struct sl_verbs_mr *mr = handle;
 
-    sl_event(iface->base.worker, SL_EVENT_MR_DEREG, SL_EVENT_NOBODY, mr->len, 0);
+    sl_event(iface->mp.base.worker, SL_EVENT_MR_DEREG, SL_EVENT_NOBODY, mr->base.len, 0);
     sl_verbs_dereg_all(iface, mr->mr);
     free(mr);
 }
@@ -131,14 +134,14 @@ void sl_verbs_mem_init(struct sl_verbs_iface *iface)
     const struct sl_mem_device device = {.reg = user_reg, .dereg = user_dereg, .arg = iface};
 
     /* Nothing is kept: whether memory is still there, only its user knows. */
-    sl_mem_cache_init(&iface->mem, &device, 0, 0);
+    sl_mem_cache_init(&iface->mp.mem, &device, 0, 0);
 }
 
 int sl_verbs_mr_reg(struct sl_iface *base, const struct sl_mem *mem, struct sl_mr **out,
                     struct sl_key *key)
 {
     struct sl_mem_region *region;
-    int err = sl_mem_cache_get_as(&sl_verbs_iface_of(base)->mem, mem, &region);
+    int err = sl_mem_cache_get_as(&sl_verbs_iface_of(base)->mp.mem, mem, &region);
 
     if (err != 0)
         return err;
@@ -150,10 +153,10 @@ int sl_verbs_mr_reg(struct sl_iface *base, const struct sl_mem *mem, struct sl_m
 
 void sl_verbs_mr_dereg(struct sl_iface *base, struct sl_mr *mr)
 {
-    sl_mem_cache_put(&sl_verbs_iface_of(base)->mem, (struct sl_mem_region *)mr);
+    sl_mem_cache_put(&sl_verbs_iface_of(base)->mp.mem, (struct sl_mem_region *)mr);
 }
 
 unsigned sl_verbs_mem_gone(struct sl_iface *base, void *addr, size_t len)
 {
-    return sl_mem_cache_invalidate(&sl_verbs_iface_of(base)->mem, addr, len);
+    return sl_mem_cache_invalidate(&sl_verbs_iface_of(base)->mp.mem, addr, len);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An open port: protection domain, queues, and what the device reports. */
-#include "multipath/conn.h"
+#include "verbs/rail.h"
+
 #include "verbs/iface.h"
-#include "multipath/repair.h"
+#include "verbs/queue_pair.h"
 
 #include "core/log.h"
 
@@ -46,7 +47,7 @@ static int qpns_grow(struct sl_verbs_rail *rail)
     return 0;
 }
 
-int sl_verbs_qpn_add(struct sl_verbs_rail *rail, uint32_t qpn, struct sl_mp_path *path)
+int sl_verbs_qpn_add(struct sl_verbs_rail *rail, uint32_t qpn, struct sl_verbs_path *path)
 {
     if (rail->qpns == NULL || 2 * (rail->qpn_count + 1) > rail->qpn_mask) {
         int err = qpns_grow(rail);
@@ -75,7 +76,7 @@ void sl_verbs_qpn_remove(struct sl_verbs_rail *rail, uint32_t qpn)
     }
 }
 
-static struct sl_mp_path *path_of(const struct sl_verbs_rail *rail, uint32_t qpn)
+static struct sl_verbs_path *path_of(const struct sl_verbs_rail *rail, uint32_t qpn)
 {
     const struct sl_verbs_qpn *place = rail->qpns == NULL ? NULL : qpn_place(rail, qpn);
 
@@ -198,7 +199,9 @@ int sl_verbs_rail_open(struct sl_verbs_iface *iface, const struct sl_verbs_port 
     struct sl_verbs_rail *rail = &iface->rails[idx];
     int err;
 
-    *rail = (struct sl_verbs_rail){.iface = iface, .idx = idx, .port = *port};
+    *rail = (struct sl_verbs_rail){.iface = iface, .port = *port};
+    rail->base.name = rail->port.name;
+    rail->base.idx = idx;
     rail->context = context_open(iface->ibv, port->device);
     if (rail->context == NULL)
         return sl_fail(errno != 0 ? -errno : -ENODEV, "%s cannot be opened: %s", port->device,
@@ -227,32 +230,21 @@ static void on_sent(struct sl_verbs_rail *rail, const struct ibv_wc *wc, uint64_
     struct sl_verbs_iface *iface = rail->iface;
     uint32_t slot = (uint32_t)(wc->wr_id >> 44) & 0x7ffff;
     uint16_t epoch = (wc->wr_id >> 32) & 0xfff;
-    struct sl_mp_path *path = slot < iface->path_cap ? iface->paths[slot] : NULL;
+    struct sl_verbs_path *path = slot < iface->path_cap ? iface->paths[slot] : NULL;
 
-    if (path == NULL || path->qp == NULL || (path->epoch & 0xfff) != epoch)
+    if (path == NULL || path->qp == NULL || (path->base.epoch & 0xfff) != epoch)
         return; /* of an epoch that is over */
     if (SL_UNLIKELY((uint32_t)wc->wr_id == SL_VERBS_DRAIN))
         path->drained = true;
     else if (SL_LIKELY(wc->status == IBV_WC_SUCCESS))
-        sl_mp_path_retire(path, (uint32_t)wc->wr_id, now_ns);
-    else if (!path->failing) {
-        path->wc_status = (uint16_t)wc->status;
-        sl_mp_path_fail(path, "%s", iface->ibv->ibv_wc_status_str(wc->status));
-    }
-}
-
-/* What no device should do, and soft-RoCE does when it repeats packets that were not lost: a
- * message comes twice, the second time without its bytes perhaps. The first one counted; another
- * queue pair is to be trusted more. */
-static void out_of_turn(struct sl_mp_path *path, uint32_t number)
-{
-    sl_mp_path_fail(path, "%s delivered message %u when %u was due", path->rail->port.name, number,
-                    path->arrived & 0xffff);
+        sl_mp_retired(&path->base, (uint32_t)wc->wr_id, now_ns);
+    else
+        sl_mp_failed(&path->base, wc->status, "%s", iface->ibv->ibv_wc_status_str(wc->status));
 }
 
 static void on_arrived(struct sl_verbs_rail *rail, const struct ibv_wc *wc)
 {
-    struct sl_mp_path *path = path_of(rail, wc->qp_num);
+    struct sl_verbs_path *path = path_of(rail, wc->qp_num);
     uint32_t slot = (uint32_t)wc->wr_id, imm = be32toh(wc->imm_data);
 
     if (SL_UNLIKELY(!sl_verbs_slot_take(rail, wc->wr_id)))
@@ -260,25 +252,16 @@ static void on_arrived(struct sl_verbs_rail *rail, const struct ibv_wc *wc)
     /* After its fence a path's arrivals do not count: the peer sends them again by another. */
     if (path == NULL || wc->status != IBV_WC_SUCCESS) {
         sl_verbs_slot_flushed(rail, slot);
-        if (path != NULL && !path->failing) {
-            path->wc_status = (uint16_t)wc->status;
-            sl_mp_path_fail(path, "%s", rail->iface->ibv->ibv_wc_status_str(wc->status));
-        }
+        if (path != NULL)
+            sl_mp_failed(&path->base, wc->status, "%s",
+                         rail->iface->ibv->ibv_wc_status_str(wc->status));
         return;
     }
-    if (SL_UNLIKELY((path->arrived & 0xffff) != imm >> 16)) {
-        sl_verbs_slot_put(rail, slot);
-        out_of_turn(path, imm >> 16);
-        return;
-    }
-    path->arrived++;
-    path->stats.received_messages++;
-    path->stats.received_bytes += wc->byte_len;
     if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
         sl_verbs_slot_put(rail, slot);
-        sl_mp_on_write(path, imm & 0xffff, wc->byte_len);
+        sl_mp_written(&path->base, imm, wc->byte_len);
     } else {
-        sl_mp_on_frame(path, slot, wc->byte_len);
+        sl_mp_arrived(&path->base, imm, sl_verbs_slot_bytes(rail, slot), slot, wc->byte_len);
     }
 }
 
@@ -301,7 +284,7 @@ int sl_verbs_rail_poll(struct sl_verbs_rail *rail, unsigned budget)
                 continue;
             }
             if (now_ns == 0)
-                now_ns = sl_now(rail->iface->base.worker->clock);
+                now_ns = sl_now(rail->iface->mp.base.worker->clock);
             on_sent(rail, &wc[i], now_ns);
         }
         total += (unsigned)n;
@@ -313,27 +296,14 @@ int sl_verbs_rail_poll(struct sl_verbs_rail *rail, unsigned budget)
 
 /* ---- the port ---- */
 
-void sl_verbs_rail_info(const struct sl_verbs_rail *rail, struct sl_verbs_rail_info *out)
-{
-    *out = (struct sl_verbs_rail_info){
-        .lid = rail->port.lid,
-        .usable = rail->usable,
-        .mtu = rail->port.mtu,
-        .link_layer = rail->port.link_layer,
-        .gid_type = rail->gid.type,
-        .prefix_len = rail->gid.prefix_len,
-    };
-    memcpy(out->gid, &rail->gid.gid, sizeof(out->gid));
-}
-
 /* Paths that began at this rail end, unless everything about it is as it was. */
 static void fail_paths(struct sl_verbs_rail *rail, const char *why)
 {
     for (uint32_t i = 0; i < rail->iface->path_cap; i++) {
-        struct sl_mp_path *path = rail->iface->paths[i];
+        struct sl_verbs_path *path = rail->iface->paths[i];
 
         if (path != NULL && path->rail == rail && path->qp != NULL)
-            sl_mp_path_fail(path, "%s", why);
+            sl_mp_failed(&path->base, 0, "%s", why);
     }
 }
 
@@ -344,23 +314,23 @@ static void reread(struct sl_verbs_rail *rail)
     uint8_t num = rail->port.num;
     struct sl_verbs_port *port = malloc(sizeof(*port));
 
-    rail->usable = false;
+    rail->base.usable = false;
     if (port == NULL)
         return;
     memcpy(name, rail->port.name, sizeof(name));
     if (sl_verbs_port_read(iface->ibv, rail->context, num, port) != 0) {
-        snprintf(rail->why, sizeof(rail->why), "%s", sluice_last_error());
+        snprintf(rail->base.why, sizeof(rail->base.why), "%s", sluice_last_error());
     } else {
         memcpy(port->name, name, sizeof(name));
         memcpy(port->device, rail->port.device, sizeof(port->device));
         rail->port = *port;
         if (port->why[0] != '\0') {
-            snprintf(rail->why, sizeof(rail->why), "%s", port->why);
+            snprintf(rail->base.why, sizeof(rail->base.why), "%s", port->why);
         } else if (sl_verbs_gid_choose(iface->config, port, &rail->gid) != 0) {
-            snprintf(rail->why, sizeof(rail->why), "%s", sluice_last_error());
+            snprintf(rail->base.why, sizeof(rail->base.why), "%s", sluice_last_error());
         } else {
-            rail->usable = true;
-            rail->why[0] = '\0';
+            rail->base.usable = true;
+            rail->base.why[0] = '\0';
         }
     }
     free(port);
@@ -378,43 +348,37 @@ static bool has_gid(const struct sl_verbs_port *port, const struct sl_verbs_gid 
 void sl_verbs_rail_refresh(struct sl_verbs_rail *rail)
 {
     struct sl_verbs_iface *iface = rail->iface;
-    bool was_usable = rail->usable;
+    bool was_usable = rail->base.usable;
     struct sl_verbs_gid old = rail->gid;
-    uint64_t now_ns = sl_now(iface->base.worker->clock);
+    uint64_t now_ns = sl_now(iface->mp.base.worker->clock);
 
     reread(rail);
-    if (was_usable != rail->usable)
-        sl_mp_event(iface, rail->usable ? SL_EVENT_PORT_UP : SL_EVENT_PORT_DOWN, -1, rail->idx,
-                    rail->port.state);
+    if (was_usable != rail->base.usable)
+        sl_mp_event(&iface->mp, rail->base.usable ? SL_EVENT_PORT_UP : SL_EVENT_PORT_DOWN, -1,
+                    rail->base.idx, rail->port.state);
     if (old.gid.global.interface_id != 0 &&
         (old.index != rail->gid.index || memcmp(&old.gid, &rail->gid.gid, sizeof(old.gid)) != 0))
-        sl_mp_event(iface, SL_EVENT_GID_CHANGE, -1, rail->idx, rail->gid.index);
-    rail->reread_at_ns = rail->usable ? SL_NEVER : now_ns + REREAD_NS;
-    if (!rail->usable) {
+        sl_mp_event(&iface->mp, SL_EVENT_GID_CHANGE, -1, rail->base.idx, rail->gid.index);
+    rail->reread_at_ns = rail->base.usable ? SL_NEVER : now_ns + REREAD_NS;
+    if (!rail->base.usable) {
         if (was_usable)
-            sl_warn("verbs", "%s is out: %s", rail->port.name, rail->why);
-        fail_paths(rail, rail->why);
+            sl_warn("verbs", "%s is out: %s", rail->port.name, rail->base.why);
+        fail_paths(rail, rail->base.why);
     } else {
         if (!was_usable)
             sl_info("verbs", "%s is usable", rail->port.name);
         /* A path whose own GID has gone or moved carries nothing any more. */
         for (uint32_t i = 0; i < iface->path_cap; i++) {
-            struct sl_mp_path *path = iface->paths[i];
+            struct sl_verbs_path *path = iface->paths[i];
 
             if (path != NULL && path->rail == rail && path->qp != NULL &&
                 !has_gid(&rail->port, &path->gid))
-                sl_mp_path_fail(path, "the GID of %s has changed", rail->port.name);
+                sl_mp_failed(&path->base, 0, "the GID of %s has changed", rail->port.name);
         }
     }
-    if (was_usable == rail->usable && memcmp(&old.gid, &rail->gid.gid, sizeof(old.gid)) == 0)
+    if (was_usable == rail->base.usable && memcmp(&old.gid, &rail->gid.gid, sizeof(old.gid)) == 0)
         return;
-    sl_list_foreach(&iface->eps, node)
-    {
-        struct sl_mp_conn *ep = sl_container_of(node, struct sl_mp_conn, link);
-
-        sl_mp_hello_send(ep);
-        sl_mp_repair_soon(ep);
-    }
+    sl_mp_rails_changed(&iface->mp, true);
 }
 
 static void on_event(struct sl_verbs_rail *rail, const struct ibv_async_event *event)
@@ -439,24 +403,23 @@ static void on_event(struct sl_verbs_rail *rail, const struct ibv_async_event *e
     case IBV_EVENT_QP_REQ_ERR:
     case IBV_EVENT_QP_ACCESS_ERR:
     case IBV_EVENT_PATH_MIG_ERR: {
-        struct sl_mp_path *path = path_of(rail, event->element.qp->qp_num);
+        struct sl_verbs_path *path = path_of(rail, event->element.qp->qp_num);
 
         if (path != NULL)
-            sl_mp_path_fail(path, "%s", name);
+            sl_mp_failed(&path->base, 0, "%s", name);
         return;
     }
     case IBV_EVENT_DEVICE_FATAL:
     case IBV_EVENT_CQ_ERR:
     case IBV_EVENT_SRQ_ERR:
-        if (rail->usable)
-            sl_mp_event(rail->iface, SL_EVENT_PORT_DOWN, -1, rail->idx, rail->port.state);
-        rail->usable = false;
+        if (rail->base.usable)
+            sl_mp_event(&rail->iface->mp, SL_EVENT_PORT_DOWN, -1, rail->base.idx, rail->port.state);
+        rail->base.usable = false;
         rail->reread_at_ns = SL_NEVER; /* its queues are gone for good */
-        snprintf(rail->why, sizeof(rail->why), "%s", name);
+        snprintf(rail->base.why, sizeof(rail->base.why), "%s", name);
         sl_warn("verbs", "%s is out for good: %s", rail->port.name, name);
         fail_paths(rail, name);
-        sl_list_foreach(&rail->iface->eps, node)
-            sl_mp_hello_send(sl_container_of(node, struct sl_mp_conn, link));
+        sl_mp_rails_changed(&rail->iface->mp, false);
         return;
     default: return; /* COMM_EST, SQ_DRAINED, LAST_WQE_REACHED, SRQ_LIMIT_REACHED, SM_CHANGE */
     }
@@ -472,7 +435,7 @@ int sl_verbs_rail_events(struct sl_verbs_rail *rail)
         on_event(rail, &event);
         ibv->ibv_ack_async_event(&event);
     }
-    if (sl_now(rail->iface->base.worker->clock) >= rail->reread_at_ns)
+    if (sl_now(rail->iface->mp.base.worker->clock) >= rail->reread_at_ns)
         sl_verbs_rail_refresh(rail);
     return count;
 }

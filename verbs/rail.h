@@ -5,13 +5,12 @@
 
 #include "core/err.h"
 #include "verbs/device.h"
-#include "multipath/frame.h"
+#include "multipath/lane.h"
 
 #include <stdbool.h>
 
 struct sl_verbs_iface;
-struct sl_mp_path;
-struct sl_verbs_rail_info;
+struct sl_verbs_path;
 
 #define SL_VERBS_SPARE_SLOTS 128 /* receive buffers besides those: for CTS, writes, credits */
 #define SL_VERBS_FULL_EPS                                                                          \
@@ -28,7 +27,7 @@ struct sl_verbs_rail_info;
 /* An entry of the hash from a queue pair number to its path. */
 struct sl_verbs_qpn {
     uint32_t qpn; /* 0: empty */
-    struct sl_mp_path *path;
+    struct sl_verbs_path *path;
 };
 
 #define SL_VERBS_SLOT_BIT (UINT64_C(1) << 63) /* in wr_id: a receive */
@@ -47,9 +46,9 @@ struct sl_verbs_slot {
 };
 
 struct sl_verbs_rail {
+    struct sl_mp_rail base;
     struct sl_verbs_iface *iface;
-    unsigned idx;
-    bool open, usable;
+    bool open;
     struct ibv_context *context;
     struct ibv_pd *pd;
     struct ibv_comp_channel *channel;
@@ -61,7 +60,6 @@ struct sl_verbs_rail {
     struct sl_verbs_port port;
     struct sl_verbs_gid gid;
     uint64_t reread_at_ns; /* not usable: when to read the port again */
-    char why[160];         /* not usable, and why */
     /* receive buffers */
     struct sl_verbs_block {
         uint8_t *bytes;
@@ -90,9 +88,8 @@ int sl_verbs_rail_poll(struct sl_verbs_rail *rail, unsigned budget);
 int sl_verbs_rail_events(struct sl_verbs_rail *rail);
 /* Reads the port again: usable or not, which GID. Tells the connections what changed. */
 void sl_verbs_rail_refresh(struct sl_verbs_rail *rail);
-int sl_verbs_qpn_add(struct sl_verbs_rail *rail, uint32_t qpn, struct sl_mp_path *path);
+int sl_verbs_qpn_add(struct sl_verbs_rail *rail, uint32_t qpn, struct sl_verbs_path *path);
 void sl_verbs_qpn_remove(struct sl_verbs_rail *rail, uint32_t qpn);
-void sl_verbs_rail_info(const struct sl_verbs_rail *rail, struct sl_verbs_rail_info *out);
 
 /* slots.c */
 /* Receive buffers for so many connections, where they share them. */
@@ -116,11 +113,11 @@ void sl_verbs_slot_flushed(struct sl_verbs_rail *rail, uint32_t slot);
 unsigned sl_verbs_own_receives(const struct sl_verbs_rail *rail);
 /* Posts path->own_slots of them to its new queue pair. What fails half-way is for
  * sl_verbs_own_leave(). */
-int sl_verbs_own_fill(struct sl_mp_path *path);
+int sl_verbs_own_fill(struct sl_verbs_path *path);
 /* Its queue pair is gone. */
-void sl_verbs_own_leave(struct sl_mp_path *path);
+void sl_verbs_own_leave(struct sl_verbs_path *path);
 /* Are so few left at the NIC that a frame which has to wait should be copied out of its own? */
-bool sl_verbs_few_receives(const struct sl_mp_path *path);
+bool sl_verbs_few_receives(const struct sl_verbs_path *path);
 void sl_verbs_slots_close(struct sl_verbs_rail *rail);
 
 #endif

@@ -5,17 +5,14 @@
 
 #include "core/mem.h"
 #include "core/transport.h"
-#include "gdr/gpu.h"
-#include "multipath/frame.h"
+#include "multipath/iface.h"
 #include "verbs/ibv_dl.h"
 
 #include <stdbool.h>
 
-struct sl_gpu_stage;
 struct sl_verbs_iface;
 struct sl_verbs_rail;
 
-#define SL_MP_CHUNK_BYTES (256u << 10)
 #define SL_VERBS_ACCESS                                                                            \
     (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE) /* to registered memory */
 
@@ -26,13 +23,10 @@ struct sl_verbs_pool {
     struct ibv_mr *mr[SL_MP_RAILS_MAX];
 };
 
-/* The user's memory: a region on every usable rail. */
+/* The user's memory: a region on every rail. */
 struct sl_verbs_mr {
-    size_t len;
+    struct sl_mp_region base;
     struct ibv_mr *mr[SL_MP_RAILS_MAX];
-    bool is_gpu;
-    struct sl_gpu_memory gpu;
-    struct sl_gpu_stage *stage;
 };
 
 int sl_verbs_pool_init(struct sl_verbs_iface *iface, size_t len, struct sl_verbs_pool *out);

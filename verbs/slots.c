@@ -9,7 +9,7 @@
  * NIC has a number, which comes back with its completion, and what has an older one is nobody's.
  */
 #include "verbs/iface.h"
-#include "multipath/path.h"
+#include "verbs/queue_pair.h"
 
 #include "core/log.h"
 
@@ -26,7 +26,7 @@ static struct sl_verbs_slot *slot_at(const struct sl_verbs_rail *rail, uint32_t 
 const uint8_t *sl_verbs_slot_bytes(const struct sl_verbs_rail *rail, uint32_t slot)
 {
     return rail->blocks[slot / SL_VERBS_BLOCK_SLOTS].bytes +
-           (size_t)(slot % SL_VERBS_BLOCK_SLOTS) * rail->iface->slot_bytes;
+           (size_t)(slot % SL_VERBS_BLOCK_SLOTS) * rail->iface->mp.slot_bytes;
 }
 
 static void make_free(struct sl_verbs_rail *rail, uint32_t slot)
@@ -37,11 +37,11 @@ static void make_free(struct sl_verbs_rail *rail, uint32_t slot)
 
 /* To the NIC, into the queue of path or, NULL, the shared one. False: it did not take it. */
 static inline bool post(struct sl_verbs_rail *rail, const struct sl_verbs_block *block,
-                        uint32_t slot, struct sl_mp_path *path, uint64_t wr_id)
+                        uint32_t slot, struct sl_verbs_path *path, uint64_t wr_id)
 {
-    struct ibv_sge sge = {.addr = (uintptr_t)block->bytes +
-                                  (size_t)(slot % SL_VERBS_BLOCK_SLOTS) * rail->iface->slot_bytes,
-                          .length = rail->iface->slot_bytes,
+    struct ibv_sge sge = {.addr = (uintptr_t)block->bytes + (size_t)(slot % SL_VERBS_BLOCK_SLOTS) *
+                                                                rail->iface->mp.slot_bytes,
+                          .length = rail->iface->mp.slot_bytes,
                           .lkey = block->mr->lkey};
     struct ibv_recv_wr wr = {.wr_id = SL_VERBS_SLOT_BIT | wr_id | slot,
                              .sg_list = &sge,
@@ -60,7 +60,7 @@ static inline bool post(struct sl_verbs_rail *rail, const struct sl_verbs_block 
 static bool post_own(struct sl_verbs_rail *rail, uint32_t slot)
 {
     struct sl_verbs_slot *s = slot_at(rail, slot);
-    struct sl_mp_path *path = rail->iface->paths[s->owner];
+    struct sl_verbs_path *path = rail->iface->paths[s->owner];
 
     s->at_nic = post(rail, &rail->blocks[slot / SL_VERBS_BLOCK_SLOTS], slot, path,
                      SL_VERBS_OWN_BIT | (uint64_t)(++s->stay & STAY_MASK) << STAY_SHIFT);
@@ -70,8 +70,6 @@ static bool post_own(struct sl_verbs_rail *rail, uint32_t slot)
 
 void sl_verbs_slot_put(struct sl_verbs_rail *rail, uint32_t slot)
 {
-    if (rail == NULL)
-        return; /* a frame that came over the sideband */
     const struct sl_verbs_block *block = &rail->blocks[slot / SL_VERBS_BLOCK_SLOTS];
     uint32_t owner = block->slots[slot % SL_VERBS_BLOCK_SLOTS].owner;
 
@@ -102,7 +100,7 @@ void sl_verbs_slot_flushed(struct sl_verbs_rail *rail, uint32_t slot)
 
 static int block_new(struct sl_verbs_rail *rail, struct sl_verbs_block *block)
 {
-    size_t len = (size_t)SL_VERBS_BLOCK_SLOTS * rail->iface->slot_bytes;
+    size_t len = (size_t)SL_VERBS_BLOCK_SLOTS * rail->iface->mp.slot_bytes;
     int err;
 
     *block = (struct sl_verbs_block){.slots = calloc(SL_VERBS_BLOCK_SLOTS, sizeof(*block->slots))};
@@ -178,7 +176,7 @@ unsigned sl_verbs_own_receives(const struct sl_verbs_rail *rail)
 {
     unsigned left = rail->own_room - rail->own_count;
 
-    if (rail->iface->ep_count > rail->own_eps)
+    if (rail->iface->mp.conn_count > rail->own_eps)
         return 0;
     if (left >= rail->own_most)
         return rail->own_most;
@@ -186,7 +184,7 @@ unsigned sl_verbs_own_receives(const struct sl_verbs_rail *rail)
     return left >= SL_VERBS_OWN_SLOTS_MIN ? SL_VERBS_OWN_SLOTS_MIN : 0;
 }
 
-int sl_verbs_own_fill(struct sl_mp_path *path)
+int sl_verbs_own_fill(struct sl_verbs_path *path)
 {
     struct sl_verbs_rail *rail = path->rail;
 
@@ -206,7 +204,7 @@ int sl_verbs_own_fill(struct sl_mp_path *path)
     return 0;
 }
 
-void sl_verbs_own_leave(struct sl_mp_path *path)
+void sl_verbs_own_leave(struct sl_verbs_path *path)
 {
     struct sl_verbs_rail *rail = path->rail;
 
@@ -227,7 +225,7 @@ void sl_verbs_own_leave(struct sl_mp_path *path)
     path->own_slots = path->receives = 0;
 }
 
-bool sl_verbs_few_receives(const struct sl_mp_path *path)
+bool sl_verbs_few_receives(const struct sl_verbs_path *path)
 {
     return path->own_slots != 0 ? path->receives < path->own_slots / 4
                                 : path->rail->slots_free < SL_VERBS_SPARE_SLOTS / 2;

@@ -8,6 +8,7 @@
  *   iface.c    interfaces
  *   device.c   ports: what there is · gid.c their GIDs · probe.c lists both
  *   plan.c     which paths a connection has
+ *   queue_pair.c  the lanes: made, connected, posted to, stopped · offer.c how the peer sees them
  *   rail.c     an open port: its queues, completions, asynchronous events · slots.c receive buffers
  *   mr.c       registered memory, on every rail · gpu.c GPU memory
  *   mlx5.c     routes that only NVIDIA's devices let us choose
@@ -18,8 +19,5 @@
 #include "core/transport.h"
 
 extern const struct sl_transport_ops sl_verbs_ops;
-
-/* stats.c */
-size_t sl_mp_stats(const struct sl_ep *ep, struct sl_path_stat *out, size_t cap);
 
 #endif

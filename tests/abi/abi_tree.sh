@@ -22,7 +22,7 @@ arrows() {
         allowed+="|$other"
     done
     found=$(grep -rnE --include='*.[ch]' --include='*.cc' --include='*.hh' '^ *# *include *["<]' "$folder" |
-        grep -E 'include *["<](core|gdr|tcp|shm|verbs|launch|schedules|kernels|collectives|lib|tools|testing|tests|compress|monitor)/' |
+        grep -E 'include *["<](core|gdr|multipath|tcp|shm|verbs|launch|schedules|kernels|collectives|lib|tools|testing|tests|compress|monitor)/' |
         grep -vE "include *[\"<]($allowed)/")
     [[ -z $found ]] || { echo "may include only from $allowed:"; echo "$found"; return 1; }
     # No folder is reached by the back door either.
@@ -48,6 +48,12 @@ no_ifdef_have() {
     return 0
 }
 
+# What moves bytes under multipath/ is behind its table: not even a word of it, but in comments.
+no_lane_by_name() {
+    grep -rnEi --include='*.[ch]' '(sl_verbs|sl_dpdk|ibv_|config->)|"verbs' multipath && return 1
+    return 0
+}
+
 # meson ends where such a folder is missing, and with it the whole configuration: an optional dependency is asked for by
 # a compiler's argument, or found.
 no_include_directory_outside_the_tree() {
@@ -59,7 +65,9 @@ tap_case core_includes_only_core_and_the_public_headers arrows core
 for folder in gdr tcp shm launch schedules kernels; do
     tap_case "${folder}_includes_only_core_and_itself" arrows "$folder" core
 done
-tap_case verbs_include_only_core_and_gdr arrows verbs core gdr
+tap_case multipath_includes_only_core_and_gdr arrows multipath core gdr
+tap_case multipath_knows_no_lane_by_name no_lane_by_name
+tap_case verbs_include_only_core_gdr_and_multipath arrows verbs core gdr multipath
 tap_case collectives_see_transports_only_through_core arrows collectives core schedules kernels
 tap_case lib_includes_only_core_launch_collectives_and_backends arrows lib core gdr schedules kernels collectives launch tcp shm
 tap_case tools_include_only_lib_core_and_what_they_drive arrows tools core lib schedules kernels collectives launch

@@ -165,7 +165,7 @@ static bool unit(const struct unit *unit, const void *bytes)
 static void frame_by_unit(struct sl_mp_tx_frame *tx, uint32_t len)
 {
     (void)unit(&(struct unit){.kind = UNIT_FRAME, .len = len}, tx->bytes);
-    sl_mp_frame_free(world_iface(1), tx);
+    sl_mp_frame_free(&world_iface(1)->mp, tx);
 }
 
 /* An id that was granted, in turn by n; or one that may have been. */
@@ -237,8 +237,9 @@ static void post(struct sl_mp_tx_frame *tx, const struct step *s)
 static void peer_grants(const struct step *s)
 {
     const struct sl_verbs_iface *iface = world_iface(1);
-    struct sl_mp_cts told = {
-        .addr = (uintptr_t)iface->staging.bytes, .id = s->d & 0xf, .rkey_count = iface->rail_count};
+    struct sl_mp_cts told = {.addr = (uintptr_t)iface->staging.bytes,
+                             .id = s->d & 0xf,
+                             .rkey_count = iface->mp.rail_count};
     struct sl_mp_tx_frame *tx;
     struct sl_mp_frame *header = frame(SL_MP_CTS, s, &tx);
 
@@ -250,7 +251,7 @@ static void peer_grants(const struct step *s)
     told.len = s->d >> 6 & 1 ? length_of(s->b >> 5) : (uint64_t)(s->b >> 5) * 64;
     if ((s->d >> 7 & 3) == 3) /* what honest peers say most */
         told.off = 0, told.len = header->value;
-    for (unsigned i = 0; i < iface->rail_count; i++)
+    for (unsigned i = 0; i < iface->mp.rail_count; i++)
         told.rkeys[i] = iface->staging.mr[i]->rkey;
     header->len = sizeof(told);
     memcpy(tx->bytes + SL_MP_FRAME_BYTES, &told, sizeof(told));
@@ -266,7 +267,7 @@ static void peer_sends(const struct step *s)
     if (header == NULL)
         return;
     if (header->kind == SL_MP_EAGER) {
-        header->len = (uint32_t)length_of(s->b >> 2) % (world_iface(1)->eager_bytes + 1);
+        header->len = (uint32_t)length_of(s->b >> 2) % (world_iface(1)->mp.eager_bytes + 1);
         memset(tx->bytes + SL_MP_FRAME_BYTES, 1, header->len);
     } else {
         header->value = length_of(s->b >> 2);
@@ -284,10 +285,10 @@ static void peer_writes(const struct step *s)
 
     if (path == NULL || path->rail == NULL || path->failing || !sl_mp_path_has_room(path))
         return;
-    struct sl_verbs_rail *rail = path->rail;
+    struct sl_verbs_rail *rail = sl_verbs_path_of(path)->rail;
     struct ibv_sge sge = {.addr = (uintptr_t)theirs->staging.bytes,
                           .length = (uint32_t)length_of(s->b),
-                          .lkey = theirs->staging.mr[rail->idx]->lkey};
+                          .lkey = theirs->staging.mr[rail->base.idx]->lkey};
     struct ibv_send_wr wr = {.wr_id = 0,
                              .sg_list = &sge,
                              .num_sge = 1,
@@ -298,7 +299,7 @@ static void peer_writes(const struct step *s)
     wr.imm_data = htobe32(sl_mp_imm(path->posted++ + (s->d == 0xffff), s->a));
     wr.wr.rdma.remote_addr = (uintptr_t)ours->staging.bytes + (s->c & 1 ? (size_t)s->c * 16 : 0);
     wr.wr.rdma.rkey = ours->staging.mr[path->remote_rail]->rkey;
-    (void)ibv_post_send(path->qp, &wr, &bad);
+    (void)ibv_post_send(sl_verbs_path_of(path)->qp, &wr, &bad);
 }
 
 /* A control message, by the sideband or in a frame. */
@@ -399,7 +400,7 @@ static bool we_hear(void)
     const struct sl_mp_conn *ep = world_ep(0);
 
     return ep->state == SL_MP_CONN_UP && !ep->failing && !ep->left && ep->sideband_up &&
-           ep->tcp != NULL;
+           ep->fallback != NULL;
 }
 
 /* Whatever came before: the end of units is answered, or could not come and ended all of it. */

@@ -53,7 +53,7 @@ static struct ibv_cq *cq_of(struct vs_run *run, uint32_t pick)
 {
     struct sl_verbs_iface *iface = sl_verbs_iface_of(run->iface[pick % 2]);
 
-    return iface->rails[pick / 2 % iface->rail_count].cq;
+    return iface->rails[pick / 2 % iface->mp.rail_count].cq;
 }
 
 static void lose_some(struct vs_run *run, const struct vs_fault *fault, bool lost)

@@ -361,9 +361,9 @@ static void judge_rest(struct vs_run *run)
         const struct sl_verbs_iface *iface = sl_verbs_iface_of(run->iface[side]);
         unsigned half = (unsigned)(iface->staging.len / SL_MP_CHUNK_BYTES / 2);
 
-        if (iface->tx_chunks.free_count != half || iface->rx_chunks.free_count != half)
+        if (iface->mp.tx_chunks.free_count != half || iface->mp.rx_chunks.free_count != half)
             vs_wrong(run, "side %u has %u and %u of %u pieces of staging left", side,
-                     iface->tx_chunks.free_count, iface->rx_chunks.free_count, half);
+                     iface->mp.tx_chunks.free_count, iface->mp.rx_chunks.free_count, half);
     }
 }
 
@@ -374,12 +374,12 @@ static void judge_pools(struct vs_run *run)
         struct sl_verbs_iface *iface = sl_verbs_iface_of(run->iface[side]);
         unsigned half = (unsigned)(iface->staging.len / SL_MP_CHUNK_BYTES / 2);
 
-        if (iface->free_frame_count != SL_MP_TX_FRAMES || iface->tx_chunks.free_count != half ||
-            iface->rx_chunks.free_count != half)
+        if (iface->mp.free_frame_count != SL_MP_TX_FRAMES ||
+            iface->mp.tx_chunks.free_count != half || iface->mp.rx_chunks.free_count != half)
             vs_wrong(run, "side %u: %u of %u frames, %u and %u of %u pieces of staging came back",
-                     side, iface->free_frame_count, SL_MP_TX_FRAMES, iface->tx_chunks.free_count,
-                     iface->rx_chunks.free_count, half);
-        for (unsigned i = 0; i < iface->rail_count; i++) {
+                     side, iface->mp.free_frame_count, SL_MP_TX_FRAMES,
+                     iface->mp.tx_chunks.free_count, iface->mp.rx_chunks.free_count, half);
+        for (unsigned i = 0; i < iface->mp.rail_count; i++) {
             struct sl_verbs_rail *rail = &iface->rails[i];
             const struct fake_obj *context = &FAKE_OF(fake_context, rail->context)->obj;
 

@@ -12,6 +12,8 @@
 #include "multipath/fallback.h"
 #include "verbs/iface.h"
 #include "multipath/repair.h"
+#include "multipath/setup.h"
+#include "verbs/queue_pair.h"
 #include "verbs/verbs.h"
 
 #include <stdbool.h>

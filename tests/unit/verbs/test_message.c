@@ -34,8 +34,9 @@ static int fresh(void **state)
     for (unsigned i = 0; i < 2 * SL_MP_CREDITS; i++)
         memset(bytes[i], (int)i + 1, LEN);
     for (unsigned i = 0; i < world_ep(0)->path_count; i++) {
-        slots[i] = world_ep(0)->paths[i]->own_slots;
-        world_ep(0)->paths[i]->own_slots = 100000; /* so that what is there is little */
+        slots[i] = sl_verbs_path_of(world_ep(0)->paths[i])->own_slots;
+        sl_verbs_path_of(world_ep(0)->paths[i])->own_slots =
+            100000; /* so that what is there is little */
     }
     return 0;
 }
@@ -44,7 +45,7 @@ static int clean(void **state)
 {
     (void)state;
     for (unsigned i = 0; i < world_ep(0)->path_count; i++)
-        world_ep(0)->paths[i]->own_slots = slots[i];
+        sl_verbs_path_of(world_ep(0)->paths[i])->own_slots = slots[i];
     world_end();
     return 0;
 }

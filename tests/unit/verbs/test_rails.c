@@ -78,7 +78,7 @@ static void refused(const struct sl_device *device, int code)
 
 static void close_it(struct sl_verbs_iface *iface)
 {
-    sl_verbs_ops.close(&iface->base);
+    sl_verbs_ops.close(&iface->mp.base);
 }
 
 /* "a0:1 b0:1(out) c0:1" */
@@ -87,11 +87,11 @@ static const char *rails(const struct sl_verbs_iface *iface)
     static char text[512];
 
     text[0] = '\0';
-    for (unsigned i = 0; i < iface->rail_count; i++) {
+    for (unsigned i = 0; i < iface->mp.rail_count; i++) {
         strcat(text, i > 0 ? " " : "");
         strcat(text, iface->rails[i].port.name);
-        strcat(text, iface->rails[i].usable ? "" : "(out)");
-        assert_int_equal(iface->rails[i].idx, i);
+        strcat(text, iface->rails[i].base.usable ? "" : "(out)");
+        assert_int_equal(iface->rails[i].base.idx, i);
     }
     return text;
 }
@@ -101,7 +101,7 @@ static void becomes(struct sl_verbs_iface *iface, const char *expected)
     uint64_t deadline_ns = sl_now(worker.clock) + 20 * SL_NS_PER_S;
 
     while (strcmp(rails(iface), expected) != 0 && sl_now(worker.clock) < deadline_ns)
-        assert_true(iface->base.ops->progress(&iface->base, 64) >= 0);
+        assert_true(iface->mp.base.ops->progress(&iface->mp.base, 64) >= 0);
     assert_string_equal(rails(iface), expected);
 }
 
@@ -116,7 +116,7 @@ static void a_port_that_is_down_keeps_its_number_and_joins_when_it_comes_up(void
     fake_ibv_port_set(fake, 1, 1, IBV_PORT_DOWN);
     iface = opened(NULL);
     assert_string_equal(rails(iface), "a0:1(out) b0:1(out) c0:1");
-    assert_non_null(strstr(iface->rails[1].why, "port is DOWN"));
+    assert_non_null(strstr(iface->rails[1].base.why, "port is DOWN"));
     fake_ibv_port_set(fake, 1, 1, IBV_PORT_ACTIVE);
     becomes(iface, "a0:1(out) b0:1 c0:1");
     fake_ibv_port_set(fake, 0, 1, IBV_PORT_ACTIVE);

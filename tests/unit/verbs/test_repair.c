@@ -21,7 +21,7 @@ static struct sl_mp_path *returned(unsigned side)
 {
     struct sl_mp_path *path = world_ep(side)->paths[0];
 
-    fake_ibv_qp_fatal(world_fake, path->qp);
+    fake_ibv_qp_fatal(world_fake, sl_verbs_path_of(path)->qp);
     world_message(5000);
     WORLD_UNTIL(path->stats.ups == 2 && world_ep(!side)->paths[0]->stats.ups == 2);
     WORLD_UNTIL(world_ep(side)->paths_up == 2 && world_ep(!side)->paths_up == 2);
@@ -54,7 +54,7 @@ static void nor_is_a_fence_over_by_it(void **state)
 
     (void)state;
     path = returned(0);
-    sl_mp_path_fail(path, "a test");
+    sl_mp_failed(path, 0, "a test");
     for (int i = 0; i < 100 && path->state != SL_MP_PATH_FENCING; i++)
         world[0].iface->ops->progress(world[0].iface, 64);
     assert_int_equal(path->state, SL_MP_PATH_FENCING);
@@ -77,7 +77,7 @@ static void what_was_acknowledged_and_is_gone_ends_the_connection(void **state)
     world_message(100000);
     path = world_ep(0)->paths[world_ep(0)->paths[0]->carried == 0];
     WORLD_UNTIL(path->carried > 0);
-    sl_mp_path_fail(path, "a test");
+    sl_mp_failed(path, 0, "a test");
     for (int i = 0; i < 100 && path->state != SL_MP_PATH_FENCING; i++)
         world[0].iface->ops->progress(world[0].iface, 64);
     assert_int_equal(path->state, SL_MP_PATH_FENCING);
@@ -116,7 +116,7 @@ static uint64_t rest_ns(struct sl_mp_path *path)
 {
     uint64_t start_ns;
 
-    sl_mp_path_fail(path, "a test");
+    sl_mp_failed(path, 0, "a test");
     WORLD_UNTIL(path->state == SL_MP_PATH_IDLE);
     start_ns = loop_now(world_loop);
     WORLD_UNTIL(path->state != SL_MP_PATH_IDLE);
@@ -151,7 +151,7 @@ static void news_of_a_rail_end_the_rest_and_make_the_next_short(void **state)
 
     (void)state;
     fail_often(path);
-    sl_mp_path_fail(path, "a test");
+    sl_mp_failed(path, 0, "a test");
     WORLD_UNTIL(path->state == SL_MP_PATH_IDLE);
     start_ns = loop_now(world_loop);
     sl_mp_hello_send(sl_mp_conn_of(world[path->conn == world_ep(0)].ep));

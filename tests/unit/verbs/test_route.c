@@ -25,7 +25,7 @@ static struct fake_ibv_qp_info info_of(unsigned side, unsigned path)
 {
     struct fake_ibv_qp_info info;
 
-    fake_ibv_qp_info(world_fake, world_ep(side)->paths[path]->qp, &info);
+    fake_ibv_qp_info(world_fake, sl_verbs_path_of(world_ep(side)->paths[path])->qp, &info);
     return info;
 }
 
@@ -40,11 +40,12 @@ static void paths_of_a_bond_leave_by_its_ports_in_turns_at_both_ends(void **stat
     WORLD_UNTIL(world_ep(0)->paths_up == 4 && world_ep(1)->paths_up == 4);
     for (unsigned i = 0; i < 4; i++)
         for (unsigned side = 0; side < 2; side++) {
-            const struct sl_mp_path *path = world_ep(side)->paths[i];
+            struct sl_mp_path *path = world_ep(side)->paths[i];
 
             assert_int_equal(info_of(side, i).lag_port, 1 + i / 2);
-            assert_int_equal(path->lag_active, 1 + i / 2);
-            assert_int_equal(info_of(side, i).udp_sport, sl_verbs_udp_sport(path->flow_label));
+            assert_int_equal(sl_verbs_path_of(path)->lag_active, 1 + i / 2);
+            assert_int_equal(info_of(side, i).udp_sport,
+                             sl_verbs_udp_sport(sl_verbs_path_of(path)->flow_label));
         }
     assert_int_equal(world[0].iface->ops->ep_stats(world[0].ep, stats, SL_MP_PATHS_MAX), 4);
     assert_memory_equal(stats[0].name, "a0:1@1 > ", 9);
@@ -63,9 +64,10 @@ static void the_path_list_names_ports_and_a_path_that_returns_takes_its_own(void
     for (unsigned side = 0; side < 2; side++) {
         assert_int_equal(info_of(side, 0).lag_port, 2);
         assert_int_equal(info_of(side, 1).lag_port, 2);
-        assert_int_equal(world_ep(side)->paths[0]->flow_label, 0xc0de);
+        assert_int_equal(sl_verbs_path_of(world_ep(side)->paths[0])->flow_label, 0xc0de);
     }
-    fake_ibv_kill(world_fake, world_ep(0)->paths[0]->qp, FAKE_IBV_ANY, FAKE_IBV_ANY, 0);
+    fake_ibv_kill(world_fake, sl_verbs_path_of(world_ep(0)->paths[0])->qp, FAKE_IBV_ANY,
+                  FAKE_IBV_ANY, 0);
     world_message(100000);
     WORLD_UNTIL(world_ep(0)->paths[0]->stats.ups == 2 && world_ep(1)->paths[0]->stats.ups == 2);
     for (unsigned side = 0; side < 2; side++)
@@ -82,7 +84,7 @@ static void a_device_that_is_no_bond_is_left_alone(void **state)
     for (unsigned side = 0; side < 2; side++) {
         assert_int_equal(world_iface(side)->rails[0].lag_ports, 0);
         assert_int_equal(info_of(side, 0).lag_port, 0);
-        assert_int_equal(world_ep(side)->paths[0]->lag_active, 0);
+        assert_int_equal(sl_verbs_path_of(world_ep(side)->paths[0])->lag_active, 0);
         assert_int_not_equal(info_of(side, 0).udp_sport, 0);
     }
     world_message(100);
@@ -97,7 +99,7 @@ static void a_port_that_the_bond_lacks_is_the_drivers_choice(void **state)
     world_join();
     for (unsigned side = 0; side < 2; side++) {
         assert_int_equal(info_of(side, 0).lag_port, 0);
-        assert_int_equal(world_ep(side)->paths[0]->lag_active, 1);
+        assert_int_equal(sl_verbs_path_of(world_ep(side)->paths[0])->lag_active, 1);
     }
     world_message(100);
 }

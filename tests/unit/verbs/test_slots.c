@@ -44,12 +44,12 @@ static void a_device_without_shared_queues_gives_each_path_its_own(void **state)
     world_join();
     for (unsigned side = 0; side < 2; side++)
         for (unsigned i = 0; i < 2; i++) {
-            const struct sl_mp_path *path = world_ep(side)->paths[i];
+            struct sl_mp_path *path = world_ep(side)->paths[i];
 
-            assert_null(path->rail->srq);
-            assert_int_equal(path->own_slots, SL_VERBS_OWN_SLOTS);
-            assert_int_equal(path->receives, SL_VERBS_OWN_SLOTS);
-            assert_int_equal(path->rail->own_count, SL_VERBS_OWN_SLOTS);
+            assert_null(sl_verbs_path_of(path)->rail->srq);
+            assert_int_equal(sl_verbs_path_of(path)->own_slots, SL_VERBS_OWN_SLOTS);
+            assert_int_equal(sl_verbs_path_of(path)->receives, SL_VERBS_OWN_SLOTS);
+            assert_int_equal(sl_verbs_path_of(path)->rail->own_count, SL_VERBS_OWN_SLOTS);
         }
     assert_int_equal(fake_ibv_live_of(world_fake, FAKE_IBV_SRQ), 0);
     for (unsigned i = 0; i < 300; i++)
@@ -66,9 +66,9 @@ static void the_setting_decides_where_the_device_leaves_the_choice(void **state)
     use(1, SL_ON);
     world_join();
     assert_null(world_iface(0)->rails[0].srq);
-    assert_int_equal(world_ep(0)->paths[0]->own_slots, SL_VERBS_OWN_SLOTS);
+    assert_int_equal(sl_verbs_path_of(world_ep(0)->paths[0])->own_slots, SL_VERBS_OWN_SLOTS);
     assert_non_null(world_iface(1)->rails[0].srq);
-    assert_int_equal(world_ep(1)->paths[0]->own_slots, 0);
+    assert_int_equal(sl_verbs_path_of(world_ep(1)->paths[0])->own_slots, 0);
     assert_int_equal(world_iface(1)->rails[0].free_count, 0);
     world_message(100);
     world_message(100000);
@@ -99,7 +99,7 @@ static void a_path_that_returns_has_its_buffers_again(void **state)
     for (unsigned i = 1; i <= 20; i++) {
         struct sl_mp_path *path = world_ep(0)->paths[0];
 
-        fake_ibv_qp_fatal(world_fake, path->qp);
+        fake_ibv_qp_fatal(world_fake, sl_verbs_path_of(path)->qp);
         for (unsigned k = 0; k < 5; k++)
             world_message(k * 3000);
         WORLD_UNTIL(path->stats.ups > i && world_ep(1)->paths[0]->stats.ups > i);
@@ -109,7 +109,8 @@ static void a_path_that_returns_has_its_buffers_again(void **state)
 
         assert_int_equal(rail->own_count, SL_VERBS_OWN_SLOTS);
         assert_int_equal(all_slots(rail), before);
-        assert_int_equal(rail->free_count + world_ep(side)->paths[0]->receives, before);
+        assert_int_equal(rail->free_count + sl_verbs_path_of(world_ep(side)->paths[0])->receives,
+                         before);
     }
 }
 
@@ -123,7 +124,7 @@ static void a_frame_that_waits_outlives_its_path(void **state)
     world_prepare(no_srq);
     world_join();
     struct sl_mp_path *path = world_ep(1)->paths[world_ep(0)->frame_path->idx];
-    const struct sl_verbs_rail *rail = path->rail;
+    const struct sl_verbs_rail *rail = sl_verbs_path_of(path)->rail;
 
     for (unsigned i = 0; i < 6; i++) {
         struct sl_buf buf = {.addr = sent[i], .len = sizeof(sent[i])};
@@ -132,11 +133,11 @@ static void a_frame_that_waits_outlives_its_path(void **state)
         assert_int_equal(world_send(0, &buf, i, &send_req), 1);
     }
     WORLD_UNTIL(world_ep(1)->held == 6);
-    fake_ibv_port_set(world_fake, 2 + rail->idx, 1, IBV_PORT_DOWN);
-    WORLD_UNTIL(path->stats.failures == 1 && path->qp == NULL);
+    fake_ibv_port_set(world_fake, 2 + rail->base.idx, 1, IBV_PORT_DOWN);
+    WORLD_UNTIL(path->stats.failures == 1 && sl_verbs_path_of(path)->qp == NULL);
     for (unsigned i = 0; i < 6; i++) {
         if (i == 3) { /* half of them while there is no queue pair, half when there is another */
-            fake_ibv_port_set(world_fake, 2 + rail->idx, 1, IBV_PORT_ACTIVE);
+            fake_ibv_port_set(world_fake, 2 + rail->base.idx, 1, IBV_PORT_ACTIVE);
             WORLD_UNTIL(path->stats.ups == 2);
         }
         sinks[i] = (struct sl_sink){.dst = got, .len = sizeof(got), .tag = i};
@@ -144,8 +145,8 @@ static void a_frame_that_waits_outlives_its_path(void **state)
         assert_memory_equal(got, sent[i], sizeof(got));
     }
     /* Those of the first life are free, not in the second one's queue. */
-    assert_int_equal(rail->free_count + path->receives, all_slots(rail));
-    assert_int_equal(path->receives, SL_VERBS_OWN_SLOTS);
+    assert_int_equal(rail->free_count + sl_verbs_path_of(path)->receives, all_slots(rail));
+    assert_int_equal(sl_verbs_path_of(path)->receives, SL_VERBS_OWN_SLOTS);
 }
 
 static void a_completion_of_an_earlier_stay_is_nobodys(void **state)
@@ -157,18 +158,18 @@ static void a_completion_of_an_earlier_stay_is_nobodys(void **state)
     world_prepare(no_srq);
     world_join();
     struct sl_mp_path *path = world_ep(0)->paths[0];
-    struct sl_verbs_rail *rail = path->rail;
+    struct sl_verbs_rail *rail = sl_verbs_path_of(path)->rail;
     struct sl_verbs_slot *s = &rail->blocks[0].slots[slot];
 
-    assert_int_equal(s->owner, path->slot);
+    assert_int_equal(s->owner, sl_verbs_path_of(path)->slot);
     assert_true(s->at_nic);
     old = SL_VERBS_SLOT_BIT | SL_VERBS_OWN_BIT | (uint64_t)s->stay << 32 | slot;
-    fake_ibv_qp_fatal(world_fake, path->qp);
+    fake_ibv_qp_fatal(world_fake, sl_verbs_path_of(path)->qp);
     WORLD_UNTIL(path->stats.ups == 2);
-    unsigned receives = path->receives;
+    unsigned receives = sl_verbs_path_of(path)->receives;
 
     assert_false(sl_verbs_slot_take(rail, old));
-    assert_int_equal(path->receives, receives);
+    assert_int_equal(sl_verbs_path_of(path)->receives, receives);
 }
 
 static void where_the_completion_queue_is_small_a_path_has_few_or_none(void **state)
@@ -179,9 +180,9 @@ static void where_the_completion_queue_is_small_a_path_has_few_or_none(void **st
         snprintf(world[side].config.verbs_paths, sizeof(world[side].config.verbs_paths),
                  "0>0,0>0,0>0");
     world_join();
-    assert_int_equal(world_ep(0)->paths[0]->own_slots, SL_VERBS_OWN_SLOTS);
-    assert_int_equal(world_ep(0)->paths[1]->own_slots, SL_VERBS_OWN_SLOTS_MIN);
-    assert_int_equal(world_ep(0)->paths[2]->own_slots, 0);
+    assert_int_equal(sl_verbs_path_of(world_ep(0)->paths[0])->own_slots, SL_VERBS_OWN_SLOTS);
+    assert_int_equal(sl_verbs_path_of(world_ep(0)->paths[1])->own_slots, SL_VERBS_OWN_SLOTS_MIN);
+    assert_int_equal(sl_verbs_path_of(world_ep(0)->paths[2])->own_slots, 0);
     assert_non_null(strstr(world_ep(0)->paths[2]->why, "has no room for one more queue pair's"));
     assert_int_equal(world_ep(0)->paths_up, 2);
     for (unsigned i = 0; i < 50; i++)
@@ -194,7 +195,7 @@ static void no_queue_is_longer_than_its_device_can_have_it(void **state)
     (void)state;
     world_prepare(short_queues);
     world_join();
-    assert_int_equal(world_ep(0)->paths[0]->own_slots, 70);
+    assert_int_equal(sl_verbs_path_of(world_ep(0)->paths[0])->own_slots, 70);
     world_message(100000);
 }
 

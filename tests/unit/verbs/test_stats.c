@@ -8,6 +8,8 @@
 #include "multipath/fallback.h"
 #include "verbs/iface.h"
 #include "multipath/repair.h"
+#include "multipath/setup.h"
+#include "verbs/queue_pair.h"
 #include "verbs/verbs.h"
 
 #include <setjmp.h>
@@ -291,9 +293,9 @@ static void what_a_dead_path_did_not_deliver_is_counted_as_resent(void **state)
     while (path->writes == 0 || info.posted == info.executed) {
         assert_int_equal(send_req.status, SL_PENDING);
         progress_both();
-        fake_ibv_qp_info(fake, path->qp, &info);
+        fake_ibv_qp_info(fake, sl_verbs_path_of(path)->qp, &info);
     }
-    fake_ibv_kill(fake, path->qp, 0, 0, 0);
+    fake_ibv_kill(fake, sl_verbs_path_of(path)->qp, 0, 0, 0);
     UNTIL(send_req.status != SL_PENDING && recv_req.status != SL_PENDING);
     assert_memory_equal(sent, got, LONG_BYTES);
     assert_int_equal(stats_of(0, mine), 2);
@@ -447,7 +449,7 @@ static void a_path_that_was_slow_is_tried_again_after_a_while(void **state)
 
 static bool waits_for_a_time(unsigned i)
 {
-    return !sl_list_empty(&sl_verbs_iface_of(sides[i].iface)->timed);
+    return !sl_list_empty(&sl_verbs_iface_of(sides[i].iface)->mp.timed);
 }
 
 /* So progress walks over no connection at which nothing is amiss, however many there are. */
@@ -484,11 +486,11 @@ static void completions_of_an_epoch_that_is_over_mean_nothing_to_the_next(void *
     world_make("off");
     join();
     path = sl_mp_conn_of(sides[0].ep)->frame_path;
-    cq = path->rail->cq;
-    fake_ibv_cut(fake, path->qp, true);
+    cq = sl_verbs_path_of(path)->rail->cq;
+    fake_ibv_cut(fake, sl_verbs_path_of(path)->qp, true);
     message_start(16); /* it is flushed, and … */
     fake_ibv_cq_hold(fake, cq, true);
-    fake_ibv_qp_fatal(fake, sl_mp_conn_of(sides[1].ep)->paths[path->idx]->qp);
+    fake_ibv_qp_fatal(fake, sl_verbs_path_of(sl_mp_conn_of(sides[1].ep)->paths[path->idx])->qp);
     UNTIL(path->epoch == 2 &&
           (path->state == SL_MP_PATH_PINGING || path->state == SL_MP_PATH_ACCEPTED));
     UNTIL(path->posted > 0 || path->state == SL_MP_PATH_ACCEPTED);

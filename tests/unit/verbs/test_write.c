@@ -43,17 +43,17 @@ static int clean(void **state)
 static void grant(uint32_t number, uint64_t total, uint64_t off, uint64_t len, uint8_t flags)
 {
     struct sl_mp_conn *ep = world_ep(1);
-    const struct sl_verbs_iface *iface = ep->iface;
+    const struct sl_verbs_iface *iface = world_iface(1);
     struct sl_mp_tx_frame *frame = sl_mp_frame_new(ep, SL_MP_CTS, number);
     struct sl_mp_cts told = {.off = off,
                              .len = len,
                              .addr = (uintptr_t)iface->staging.bytes,
                              .id = 1,
-                             .rkey_count = iface->rail_count};
+                             .rkey_count = iface->mp.rail_count};
     struct sl_mp_frame *header;
 
     assert_non_null(frame);
-    for (unsigned i = 0; i < iface->rail_count; i++)
+    for (unsigned i = 0; i < iface->mp.rail_count; i++)
         told.rkeys[i] = iface->staging.mr[i]->rkey;
     header = (struct sl_mp_frame *)(void *)frame->bytes;
     header->len = sizeof(told);

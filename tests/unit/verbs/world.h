@@ -12,6 +12,8 @@
 #include "multipath/fallback.h"
 #include "verbs/iface.h"
 #include "multipath/repair.h"
+#include "multipath/setup.h"
+#include "verbs/queue_pair.h"
 #include "verbs/verbs.h"
 
 #define WORLD_LIMIT_NS (60 * SL_NS_PER_S)

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An interface's frames, staging and lists; whose turn it is in a round of progress. */
+#include "multipath/iface.h"
+
+#include "multipath/conn.h"
+#include "multipath/fallback.h"
+#include "multipath/gpu_copy.h"
+#include "multipath/repair.h"
+#include "multipath/setup.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void sl_mp_iface_init(struct sl_mp_iface *iface)
+{
+    iface->slot_bytes = (SL_MP_FRAME_BYTES + iface->eager_bytes + 63) & ~63u;
+    iface->base.eager_max = iface->eager_bytes;
+    sl_list_init(&iface->conns);
+    sl_list_init(&iface->active);
+    sl_list_init(&iface->timed);
+    sl_list_init(&iface->free_frames);
+}
+
+static int chunks_init(struct sl_mp_chunks *chunks, unsigned first, unsigned count)
+{
+    chunks->free = calloc(count, sizeof(*chunks->free));
+    if (chunks->free == NULL)
+        return sl_fail(-ENOMEM, "no memory for a list of staging buffers");
+    for (unsigned i = 0; i < count; i++)
+        chunks->free[chunks->free_count++] = (uint16_t)(first + i);
+    return 0;
+}
+
+int sl_mp_iface_open(struct sl_mp_iface *iface, unsigned chunks)
+{
+    const struct sl_mp_frame header = {.kind = SL_MP_PING};
+    int err = chunks_init(&iface->tx_chunks, 0, chunks / 2);
+
+    if (err == 0)
+        err = chunks_init(&iface->rx_chunks, chunks / 2, chunks / 2);
+    if (err != 0)
+        return err;
+    for (unsigned i = 0; i < SL_MP_TX_FRAMES; i++) {
+        iface->tx_frames[i].bytes = iface->frame_bytes + (size_t)i * iface->slot_bytes;
+        sl_mp_frame_free(iface, &iface->tx_frames[i]);
+    }
+    iface->ping.bytes = iface->frame_bytes + (size_t)SL_MP_TX_FRAMES * iface->slot_bytes;
+    iface->ping.len = sizeof(header);
+    memcpy(iface->ping.bytes, &header, sizeof(header));
+    return 0;
+}
+
+void sl_mp_iface_fini(struct sl_mp_iface *iface)
+{
+    sl_assert(sl_list_empty(&iface->conns));
+    sl_mp_gpu_close(iface);
+    free(iface->tx_chunks.free);
+    free(iface->rx_chunks.free);
+}
+
+void sl_mp_rails_changed(struct sl_mp_iface *iface, bool retry)
+{
+    sl_list_foreach(&iface->conns, node)
+    {
+        struct sl_mp_conn *conn = sl_container_of(node, struct sl_mp_conn, link);
+
+        sl_mp_hello_send(conn);
+        if (retry)
+            sl_mp_repair_soon(conn);
+    }
+}
+
+/* ---- progress ---- */
+
+/* True while the connection needs another turn without anything new having happened. What waits for
+ * a path gets its turn when one comes up: until then its owner may sleep. */
+static bool has_work(const struct sl_mp_conn *conn)
+{
+    bool can_send = conn->paths_up > 0 || sl_mp_fallback_path(conn) != NULL;
+    bool stuck = !sl_list_empty(&conn->repeat) || conn->unannounced > 0 || conn->drop_count > 0 ||
+                 conn->wants_staging || conn->deal_count > 0 || conn->redo_count > 0 ||
+                 conn->credits_owed >= SL_MP_CREDITS / 2;
+
+    if (conn->state == SL_MP_CONN_DOWN)
+        return false;
+    return conn->failing || conn->left || conn->in_inbox[conn->control_in % SL_MP_CONTROLS] ||
+           conn->control_count > 0 || conn->late_count > 0 || conn->gpu_waits > 0 ||
+           sl_mp_fallback_has_work(conn) || (can_send && stuck);
+}
+
+static int conn_work(struct sl_mp_conn *conn)
+{
+    int moved = sl_mp_inbox_run(conn);
+
+    for (unsigned i = 0; i < conn->path_count; i++)
+        if (conn->paths[i] != NULL && conn->paths[i]->failing) {
+            sl_mp_path_end(conn->paths[i]);
+            moved++;
+        }
+    if (conn->control_count > 0)
+        sl_mp_control_flush(conn);
+    if (SL_UNLIKELY(conn->left && conn->state == SL_MP_CONN_UP))
+        sl_mp_conn_leave(conn);
+    if (SL_UNLIKELY(conn->failing)) {
+        sl_mp_conn_lost(conn);
+        return 1;
+    }
+    if (conn->state == SL_MP_CONN_UP)
+        moved += sl_mp_conn_push(conn) + sl_mp_fallback_push(conn);
+    return moved;
+}
+
+int sl_mp_run(struct sl_mp_iface *iface)
+{
+    struct sl_node turn, *node;
+    int moved = 0;
+
+    if (sl_list_empty(&iface->active))
+        return 0;
+    turn = iface->active;
+    turn.next->prev = turn.prev->next = &turn;
+    sl_list_init(&iface->active);
+    while ((node = sl_list_pop_front(&turn)) != NULL) {
+        struct sl_mp_conn *conn = sl_container_of(node, struct sl_mp_conn, active);
+
+        conn->is_active = false;
+        moved += conn_work(conn);
+        if (has_work(conn))
+            sl_mp_conn_activate(conn);
+    }
+    return moved;
+}
+
+void sl_mp_run_timers(struct sl_mp_iface *iface, uint64_t now_ns)
+{
+    iface->ticked_ns = now_ns;
+    sl_list_foreach(&iface->timed, node)
+    {
+        struct sl_mp_conn *conn = sl_container_of(node, struct sl_mp_conn, timed);
+
+        if (now_ns < conn->due_ns)
+            continue;
+        conn->due_ns = sl_mp_repair_timers(conn, now_ns);
+        if (conn->due_ns == SL_NEVER)
+            sl_mp_conn_untime(conn);
+    }
+}
+
+bool sl_mp_may_sleep(const struct sl_mp_iface *iface)
+{
+    return sl_list_empty(&iface->active) && iface->connecting == 0 && !sl_mp_gpu_busy(iface);
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What all connections of an interface share. The owner of the lanes embeds it as its first member,
+ * fills in what is marked so, and calls sl_mp_run() and sl_mp_run_timers() from its progress. Clock
+ * and chance are those of the worker: nothing here has any of its own.
+ */
+#ifndef SL_MULTIPATH_IFACE_H
+#define SL_MULTIPATH_IFACE_H
+
+#include "core/event.h"
+#include "core/list.h"
+#include "core/mem.h"
+#include "core/transport.h"
+#include "gdr/gpu.h"
+#include "multipath/lane.h"
+#include "multipath/message.h"
+
+#define SL_MP_TX_FRAMES 512 /* of an interface: frames until their completion */
+#define SL_MP_STAGES_MAX 16 /* CUDA contexts whose memory is registered */
+#define SL_MP_OPENS 16      /* lanes opened in one round of progress: each takes the kernel long */
+
+struct sl_gpu_stage;
+
+/* The owner's choices, fixed while the interface is open. */
+struct sl_mp_settings {
+    int64_t connect_timeout_ms;
+    int64_t path_wait_ms; /* without a path, before a connection ends */
+    int64_t piece_bytes;  /* of a write, at most; 0: the protocol's choice */
+    bool fallback;        /* without a path data goes over the sideband, where the peer agrees */
+    bool reserve;         /* data goes by one rail at a time, the first that has a path */
+    uint16_t magic;       /* in addresses: both ends have lanes of this kind */
+};
+
+/* Memory that the user registered, or a part of the protocol's own. The owner embeds it. */
+struct sl_mp_region {
+    size_t len;
+    uint32_t rkeys[SL_MP_RAILS_MAX]; /* by rail: what a CTS tells the peer */
+    bool is_gpu;
+    struct sl_gpu_memory gpu;
+    struct sl_gpu_stage *stage;
+};
+
+struct sl_mp_iface {
+    struct sl_iface base;
+    /* by the owner, before sl_mp_iface_open() */
+    const struct sl_mp_lanes *lanes;
+    struct sl_mp_settings settings;
+    struct sl_iface *sideband; /* opened with sl_mp_sideband_handler(); closed by the owner */
+    struct sl_mp_rail *rails[SL_MP_RAILS_MAX];
+    unsigned rail_count;
+    uint32_t eager_bytes;
+    /* Room for a frame: SL_MP_FRAME_BYTES + eager_bytes, rounded up. */
+    uint32_t slot_bytes;
+    uint8_t *frame_bytes;   /* memory for SL_MP_TX_FRAMES + 1 frames, that lanes can send from */
+    uint8_t *staging_bytes; /* and for staging, that they can write to as well */
+    uint32_t staging_rkeys[SL_MP_RAILS_MAX];
+    struct sl_mem_cache mem; /* what users registered; handles are struct sl_mp_region */
+
+    /* the protocol's */
+    struct sl_mp_tx_frame tx_frames[SL_MP_TX_FRAMES];
+    struct sl_mp_tx_frame ping; /* all are the same, so one place is enough */
+    struct sl_node free_frames;
+    unsigned free_frame_count;
+    struct sl_mp_chunks tx_chunks, rx_chunks;
+    struct sl_node conns, active, timed;
+    unsigned conn_count, connecting;
+    unsigned opens;     /* lanes that this round of progress may still open */
+    bool in_progress;   /* work requests may be collected until its end */
+    uint64_t ticked_ns; /* when timers ran last: the time for what need not be exact */
+    struct sl_gpu_stage *stages[SL_MP_STAGES_MAX];
+    unsigned stage_count;
+};
+
+/* Lists and counters, so that sl_mp_iface_fini() may be called. */
+void sl_mp_iface_init(struct sl_mp_iface *iface);
+/* Frames and `chunks` pieces of staging, of the memory that the owner has. -ENOMEM. */
+int sl_mp_iface_open(struct sl_mp_iface *iface, unsigned chunks);
+/* All connections are gone. */
+void sl_mp_iface_fini(struct sl_mp_iface *iface);
+
+/* What the interface's sideband calls. */
+struct sl_handler sl_mp_sideband_handler(void);
+
+/* In each round of the owner's progress: acts for the connections that have something to do. How
+ * many things moved. */
+int sl_mp_run(struct sl_mp_iface *iface);
+/* Once in a while: what waits for a time. */
+void sl_mp_run_timers(struct sl_mp_iface *iface, uint64_t now_ns);
+/* May its owner sleep, as far as the protocol goes? */
+bool sl_mp_may_sleep(const struct sl_mp_iface *iface);
+/* A rail has changed, for better or worse: peers hear of it; retry: idle paths try again now. */
+void sl_mp_rails_changed(struct sl_mp_iface *iface, bool retry);
+
+static inline struct sl_mp_iface *sl_mp_iface_of(struct sl_iface *iface)
+{
+    return (struct sl_mp_iface *)iface;
+}
+
+/* A line in the event ring; peer as in core/event.h. */
+static inline void sl_mp_event(const struct sl_mp_iface *iface, enum sl_event_kind kind, int peer,
+                               uint64_t a, uint64_t b)
+{
+    sl_event(iface->base.worker, kind, peer < 0 ? SL_EVENT_NOBODY : (uint32_t)peer, a, b);
+}
+
+/* The registration of a range, given by the caller or found; NULL: none, or its memory went
+ * away. */
+static inline struct sl_mp_region *sl_mp_region_find(struct sl_mp_iface *iface,
+                                                     const struct sl_mr *given, const void *addr,
+                                                     size_t len)
+{
+    const struct sl_mem_region *region = (const struct sl_mem_region *)given;
+
+    if (region == NULL)
+        region = sl_mem_cache_find(&iface->mem, addr, len);
+    return region != NULL && !region->dead ? region->handle : NULL;
+}
+
+/* The region of GPU memory that a message lies in, dead or alive; NULL: it is not GPU memory. */
+static inline const struct sl_mem_region *
+sl_mp_gpu_region(struct sl_mp_iface *iface, const struct sl_mr *given, const void *addr, size_t len)
+{
+    const struct sl_mem_region *region = (const struct sl_mem_region *)given;
+
+    if (region == NULL && SL_UNLIKELY(iface->mem.gpu_regions != 0))
+        region = sl_mem_cache_find(&iface->mem, addr, len);
+    return region != NULL && SL_UNLIKELY(!sl_mem_is_host(region->kind)) ? region : NULL;
+}
+
+#endif

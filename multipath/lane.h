@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the multi-path protocol stands on: lanes. A lane carries frames and writes from one rail (a
+ * port of this host) to a rail of the peer, in their order, and says what arrived and what is over.
+ * Queue pairs are lanes; so are the sideband (fallback.c) and the simulator's.
+ *
+ *     message.c  write.c  control_queue.c  setup.c  repair.c  fence.c       the protocol
+ *        |  post  write                       |  open  connect  stop
+ *        v                                    v
+ *     struct sl_mp_lanes, a table of the lane's owner                       down
+ *     sl_mp_arrived()  sl_mp_written()  sl_mp_retired()  sl_mp_failed()     up
+ *        ^                                    ^
+ *     completions                          errors, events
+ *
+ * Three words for lifetimes, as in core/transport.h: borrowed (during the call), lent (until it is
+ * over), owned. No call waits, and none but those of a lane's life may take the kernel long. The
+ * calls up come from the interface's progress, and from stop() and poll(); they may post.
+ */
+#ifndef SL_MULTIPATH_LANE_H
+#define SL_MULTIPATH_LANE_H
+
+#include "core/err.h"
+#include "multipath/control.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct sl_mp_conn;
+struct sl_mp_iface;
+struct sl_mp_path;
+struct sl_mp_piece;
+struct sl_mp_tx_frame;
+
+/* A port of this host; its owner embeds it. */
+struct sl_mp_rail {
+    const char *name; /* "mlx5_0:1", for sentences; owned by the rail's owner */
+    unsigned idx;
+    bool usable;
+    char why[160]; /* not usable, and why */
+};
+
+struct sl_mp_lanes {
+    /* ---- connections ---- */
+
+    /* -EBADMSG, with a sentence: the lanes' part of a HELLO, OFFER or ACCEPT makes no sense. */
+    int (*check)(const struct sl_mp_control *control);
+    /* One more connection: `conns` of them are to have receive buffers. -ENOMEM. */
+    int (*provide)(struct sl_mp_iface *iface, unsigned conns);
+    /* This end leads: adds its paths (sl_mp_path_add) with their rails, as conn->peer and the
+     * settings say. -EINVAL: the settings ask for what there cannot be. */
+    int (*plan)(struct sl_mp_conn *conn);
+    /* How the rail looks to the peer. */
+    void (*describe)(const struct sl_mp_rail *rail, struct sl_mp_rail_info *out);
+
+    /* ---- a lane's life: by OFFER and ACCEPT, once in each epoch of its path ---- */
+
+    /* A path of conn without a lane yet, zeroed, with its depth; owned by conn until destroy(). */
+    int (*create)(struct sl_mp_conn *conn, struct sl_mp_path **out);
+    void (*destroy)(struct sl_mp_path *path);
+    /* This end of a fresh lane on path->rail towards a rail of the peer. theirs is its OFFER, or
+     * NULL where this end leads. From here on calls up may come. */
+    int (*open)(struct sl_mp_path *path, const struct sl_mp_rail_info *remote,
+                const struct sl_mp_offer *theirs);
+    /* The lane's part of an OFFER or ACCEPT. */
+    void (*offer)(const struct sl_mp_path *path, struct sl_mp_offer *out);
+    /* To the end that the peer offered; what is posted from here on may arrive. Sets
+     * path->nominal_ps. */
+    int (*connect)(struct sl_mp_path *path, const struct sl_mp_offer *theirs);
+    /* When it returns, nothing that the peer posted changes memory or arrives any more, and what
+     * arrived before has been told (poll). A lane that is not open is stopped. */
+    void (*stop)(struct sl_mp_path *path);
+    /* Gives up what open() took, and calls up no more. Takes one that is not open. */
+    void (*close)(struct sl_mp_path *path);
+
+    /* ---- data: each posts number path->posted - 1, which is the first half of its immediate ---- */
+
+    /* A frame; it arrives at the peer with its number. Its bytes are lent until it is retired.
+     * signal: is to be retired soon, not only with a later one. */
+    void (*post)(struct sl_mp_path *path, const struct sl_mp_tx_frame *frame, bool signal);
+    /* Writes a piece to where its CTS says; the peer gets sl_mp_written(). Lent as above. */
+    void (*write)(struct sl_mp_path *path, const struct sl_mp_piece *piece);
+    /* Gives a receive buffer of sl_mp_arrived() back. Its lane may be closed since. */
+    void (*release)(struct sl_mp_rail *rail, uint32_t buffer);
+    /* Are receive buffers so few that a frame which has to wait should be copied out of its own? */
+    bool (*is_short)(const struct sl_mp_path *path);
+    /* Handles what has completed on the path's rail by now; how many, or the code of a rail that is
+     * lost. */
+    int (*poll)(struct sl_mp_path *path);
+
+    /* For people: "mlx5_0:1 > 198.51.100.2". Cuts at cap. */
+    void (*name)(const struct sl_mp_path *path, char *out, size_t cap);
+};
+
+/* ---- up: what a lane tells ---- */
+
+/* A frame of len bytes has arrived with that immediate. bytes are lent with their buffer, which goes
+ * back by release(), in this call or later. */
+void sl_mp_arrived(struct sl_mp_path *path, uint32_t imm, const uint8_t *bytes, uint32_t buffer,
+                   uint32_t len);
+/* A write of len bytes has arrived. */
+void sl_mp_written(struct sl_mp_path *path, uint32_t imm, uint32_t len);
+/* Everything up to number `ordinal` of this epoch has arrived at the peer, and what was lent for it
+ * is the protocol's again. */
+void sl_mp_retired(struct sl_mp_path *path, uint32_t ordinal, uint64_t now_ns);
+/* The lane has failed at this end; code is its own number for that (events show it), or 0. Only
+ * noted: the next progress stops it. The first failure of an epoch counts. */
+void sl_mp_failed(struct sl_mp_path *path, unsigned code, const char *fmt, ...) SL_PRINTF(3, 4);
+
+#endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Control messages of a verbs peer: what is accepted names only rails, queue pairs and MTUs that there can
+ * be, and is accepted again as it was. */
+#include "core/err.h"
+#include "multipath/control.h"
+#include "verbs/device.h"
+#include "verbs/offer.h"
+
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check_rail(const struct sl_mp_rail_info *info)
+{
+    struct sl_verbs_rail_info rail = sl_verbs_rail_info_of(info);
+
+    sl_assert(rail.mtu >= IBV_MTU_256 && rail.mtu <= IBV_MTU_4096);
+}
+
+static void check(const struct sl_mp_control *control)
+{
+    switch ((enum sl_mp_control_kind)control->kind) {
+    case SL_MP_CONTROL_CALLER: sl_assert(control->epoch <= SL_CTRL_MAX); break;
+    case SL_MP_CONTROL_HELLO:
+        sl_assert(control->hello.version == SL_MP_VERSION && control->hello.rail_count >= 1 &&
+                  control->hello.rail_count <= SL_MP_RAILS_MAX);
+        for (unsigned i = 0; i < control->hello.rail_count; i++)
+            if (control->hello.rails[i].usable)
+                check_rail(&control->hello.rails[i]);
+        break;
+    case SL_MP_CONTROL_OFFER:
+    case SL_MP_CONTROL_ACCEPT:
+        sl_assert(control->offer.local_rail < SL_MP_RAILS_MAX &&
+                  control->offer.remote_rail < SL_MP_RAILS_MAX &&
+                  sl_verbs_offer_of(&control->offer).qpn <= 0xffffff);
+        check_rail(&control->offer.rail);
+        break;
+    case SL_MP_CONTROL_REFUSE:
+    case SL_MP_CONTROL_BYE:
+    case SL_MP_CONTROL_DOWN: sl_assert(memchr(control->down.why, '\0', SL_MP_WHY) != NULL); break;
+    case SL_MP_CONTROL_SIDEBAND_DONE:
+    case SL_MP_CONTROL_ACK: break;
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct sl_mp_control control, again;
+    int err = sl_mp_control_read(data, size, &control);
+
+    if (err == 0)
+        err = sl_verbs_control_check(&control);
+    sl_assert(err == 0 || err == -EBADMSG || err == -EPROTO);
+    if (err != 0)
+        return 0;
+    sl_assert(sl_mp_control_size(&control) == size);
+    check(&control);
+    sl_assert(sl_mp_control_read(&control, size, &again) == 0);
+    sl_assert(memcmp(&control, &again, sizeof(control)) == 0);
+    return 0;
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The lanes' side of making a path: which paths, from which GID to which, and what the peer has to
+ * know. */
+#include "verbs/offer.h"
+
+#include "multipath/conn.h"
+#include "verbs/iface.h"
+#include "verbs/plan.h"
+#include "verbs/queue_pair.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+
+_Static_assert(sizeof(struct sl_verbs_rail_info) == sizeof(struct sl_mp_rail_info) &&
+                   offsetof(struct sl_verbs_rail_info, usable) ==
+                       offsetof(struct sl_mp_rail_info, usable),
+               "the same bytes");
+_Static_assert(sizeof(struct sl_verbs_offer) == sizeof(struct sl_mp_offer) &&
+                   offsetof(struct sl_verbs_offer, rail) == offsetof(struct sl_mp_offer, rail),
+               "the same bytes");
+
+struct sl_verbs_rail_info sl_verbs_rail_info_of(const struct sl_mp_rail_info *info)
+{
+    struct sl_verbs_rail_info out;
+
+    memcpy(&out, info, sizeof(out));
+    return out;
+}
+
+struct sl_verbs_offer sl_verbs_offer_of(const struct sl_mp_offer *offer)
+{
+    struct sl_verbs_offer out;
+
+    memcpy(&out, offer, sizeof(out));
+    return out;
+}
+
+/* ---- what the peer says ---- */
+
+static int check_rail(const struct sl_mp_rail_info *info)
+{
+    struct sl_verbs_rail_info rail = sl_verbs_rail_info_of(info);
+
+    if (rail.mtu < IBV_MTU_256 || rail.mtu > IBV_MTU_4096)
+        return sl_fail(-EBADMSG, "a rail has the unknown MTU code %u", rail.mtu);
+    return 0;
+}
+
+int sl_verbs_control_check(const struct sl_mp_control *control)
+{
+    int err = 0;
+
+    if (control->kind == SL_MP_CONTROL_OFFER || control->kind == SL_MP_CONTROL_ACCEPT) {
+        struct sl_verbs_offer offer = sl_verbs_offer_of(&control->offer);
+
+        if (offer.qpn > 0xffffff)
+            return sl_fail(-EBADMSG, "an offer names queue pair 0x%x", offer.qpn);
+        return check_rail(&control->offer.rail);
+    }
+    if (control->kind != SL_MP_CONTROL_HELLO)
+        return 0;
+    for (unsigned i = 0; i < control->hello.rail_count && err == 0; i++)
+        if (control->hello.rails[i].usable)
+            err = check_rail(&control->hello.rails[i]);
+    return err;
+}
+
+/* ---- rails ---- */
+
+static int provide(struct sl_mp_iface *base, unsigned conns)
+{
+    struct sl_verbs_iface *iface = sl_verbs_iface_of(&base->base);
+    int err = 0;
+
+    for (unsigned i = 0; i < base->rail_count && err == 0; i++)
+        err = sl_verbs_rail_provide(&iface->rails[i], conns);
+    return err;
+}
+
+static void describe(const struct sl_mp_rail *base, struct sl_mp_rail_info *out)
+{
+    const struct sl_verbs_rail *rail = (const struct sl_verbs_rail *)base;
+    struct sl_verbs_rail_info info = {
+        .lid = rail->port.lid,
+        .usable = base->usable,
+        .mtu = rail->port.mtu,
+        .link_layer = rail->port.link_layer,
+        .gid_type = rail->gid.type,
+        .prefix_len = rail->gid.prefix_len,
+    };
+
+    memcpy(info.gid, &rail->gid.gid, sizeof(info.gid));
+    memcpy(out, &info, sizeof(info));
+}
+
+static int plan(struct sl_mp_conn *conn)
+{
+    const struct sl_verbs_iface *iface = sl_verbs_iface_of(&conn->iface->base);
+    unsigned rail_count = iface->mp.rail_count;
+    struct sl_verbs_path_spec specs[SL_MP_PATHS_MAX];
+    struct sl_verbs_plan_ends ends = {.local_rails = rail_count,
+                                      .remote_rails = conn->peer.rail_count};
+    size_t count;
+    int err;
+
+    for (unsigned i = 0; i < rail_count; i++)
+        ends.lag_ports[i] = iface->rails[i].lag_ports;
+    err = sl_verbs_plan(iface->config, &ends, conn->nonce ^ conn->peer.nonce, specs,
+                        SL_MP_PATHS_MAX, &count);
+
+    for (size_t i = 0; i < count && err == 0; i++) {
+        struct sl_mp_path *path;
+
+        err = sl_mp_path_add(conn, (unsigned)i, &path);
+        if (err != 0)
+            break;
+        path->rail = conn->iface->rails[specs[i].local_rail];
+        path->remote_rail = specs[i].remote_rail;
+        sl_verbs_path_of(path)->flow_label = specs[i].flow_label;
+        sl_verbs_path_of(path)->lag_port = specs[i].lag_port;
+    }
+    return err;
+}
+
+/* ---- a path ---- */
+
+static void info_to_gid(const struct sl_verbs_rail_info *info, struct sl_verbs_gid *out)
+{
+    static const uint8_t v4_prefix[12] = {[10] = 0xff, [11] = 0xff};
+
+    *out = (struct sl_verbs_gid){.type = info->gid_type, .prefix_len = info->prefix_len};
+    memcpy(&out->gid, info->gid, sizeof(info->gid));
+    out->is_v4 = memcmp(info->gid, v4_prefix, sizeof(v4_prefix)) == 0;
+    out->is_link_local = (info->gid[0] == 0xfe && (info->gid[1] & 0xc0) == 0x80) ||
+                         (out->is_v4 && info->gid[12] == 169 && info->gid[13] == 254);
+}
+
+/* Queue pair and GID of this end, for the peer's rail. */
+static int open_lane(struct sl_mp_path *base, const struct sl_mp_rail_info *remote,
+                     const struct sl_mp_offer *theirs)
+{
+    struct sl_verbs_path *path = sl_verbs_path_of(base);
+    struct sl_verbs_rail_info info = sl_verbs_rail_info_of(remote);
+    struct sl_verbs_gid gid;
+    int err;
+
+    path->rail = (struct sl_verbs_rail *)base->rail;
+    if (theirs != NULL) {
+        struct sl_verbs_offer offer = sl_verbs_offer_of(theirs);
+
+        path->flow_label = offer.flow_label;
+        path->lag_port = offer.lag_port;
+    }
+    if (info.link_layer != path->rail->port.link_layer)
+        return sl_fail(-EHOSTUNREACH, "%s and the peer's rail %u are of different link layers",
+                       path->rail->port.name, base->remote_rail);
+    info_to_gid(&info, &gid);
+    err = sl_verbs_gid_choose_for(path->rail->iface->config, &path->rail->port, &gid, &path->gid);
+    return err != 0 ? err : sl_verbs_path_make(path);
+}
+
+static void fill_offer(const struct sl_mp_path *base, struct sl_mp_offer *out)
+{
+    const struct sl_verbs_path *path = (const struct sl_verbs_path *)base;
+    struct sl_verbs_offer offer = sl_verbs_offer_of(out);
+
+    offer.lag_port = path->lag_port;
+    offer.qpn = path->qp->qp_num;
+    offer.psn = path->psn;
+    offer.flow_label = path->flow_label;
+    memcpy(offer.rail.gid, &path->gid.gid, sizeof(offer.rail.gid));
+    offer.rail.gid_type = path->gid.type;
+    memcpy(out, &offer, sizeof(offer));
+}
+
+static int connect_lane(struct sl_mp_path *base, const struct sl_mp_offer *theirs)
+{
+    struct sl_verbs_offer offer = sl_verbs_offer_of(theirs);
+
+    return sl_verbs_path_connect(sl_verbs_path_of(base), &offer);
+}
+
+static void stop(struct sl_mp_path *base)
+{
+    sl_verbs_path_stop(sl_verbs_path_of(base));
+}
+
+static void close_lane(struct sl_mp_path *base)
+{
+    sl_verbs_path_unmake(sl_verbs_path_of(base));
+}
+
+static void release(struct sl_mp_rail *rail, uint32_t buffer)
+{
+    sl_verbs_slot_put((struct sl_verbs_rail *)rail, buffer);
+}
+
+static bool is_short(const struct sl_mp_path *path)
+{
+    return sl_verbs_few_receives((const struct sl_verbs_path *)path);
+}
+
+static int poll_rail(struct sl_mp_path *path)
+{
+    return sl_verbs_rail_poll((struct sl_verbs_rail *)path->rail, 64);
+}
+
+/* "rxe0:1 > 198.51.100.2", "mlx5_bond_0:1@2 > 198.51.100.2": the peer's rail as it said last. */
+static void name(const struct sl_mp_path *base, char *out, size_t cap)
+{
+    const struct sl_verbs_path *path = (const struct sl_verbs_path *)base;
+    struct sl_verbs_rail_info info =
+        sl_verbs_rail_info_of(&base->conn->peer.rails[base->remote_rail]);
+    union ibv_gid gid;
+    char remote[INET6_ADDRSTRLEN] = "?";
+
+    memcpy(&gid, info.gid, sizeof(info.gid));
+    if (IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)(const void *)gid.raw))
+        inet_ntop(AF_INET, gid.raw + 12, remote, sizeof(remote));
+    else
+        inet_ntop(AF_INET6, gid.raw, remote, sizeof(remote));
+    if (path->lag_active != 0)
+        snprintf(out, cap, "%.70s@%u > %s", base->rail->name, path->lag_active, remote);
+    else
+        snprintf(out, cap, "%.70s > %s", base->rail->name, remote);
+}
+
+const struct sl_mp_lanes sl_verbs_lanes = {
+    .check = sl_verbs_control_check,
+    .provide = provide,
+    .plan = plan,
+    .describe = describe,
+    .create = sl_verbs_path_create,
+    .destroy = sl_verbs_path_destroy,
+    .open = open_lane,
+    .offer = fill_offer,
+    .connect = connect_lane,
+    .stop = stop,
+    .close = close_lane,
+    .post = sl_verbs_path_post,
+    .write = sl_verbs_path_write,
+    .release = release,
+    .is_short = is_short,
+    .poll = poll_rail,
+    .name = name,
+};

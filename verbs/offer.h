@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How this transport's rails and queue pairs look to the peer: its part of the control messages, and
+ * the table of lanes.
+ */
+#ifndef SL_VERBS_OFFER_H
+#define SL_VERBS_OFFER_H
+
+#include "multipath/lane.h"
+
+/* A rail as its owner describes it. */
+struct sl_verbs_rail_info {
+    uint8_t gid[16];
+    uint16_t lid;
+    uint8_t usable;
+    uint8_t mtu; /* enum ibv_mtu */
+    uint8_t link_layer;
+    uint8_t gid_type; /* enum sl_verbs_gid_type */
+    uint8_t prefix_len;
+    uint8_t spare;
+};
+
+/* OFFER and ACCEPT. */
+struct sl_verbs_offer {
+    uint8_t local_rail, remote_rail; /* of the sender, of the receiver */
+    uint8_t lag_port; /* of the path, where a rail is a bond; 0: the driver's choice */
+    uint8_t paths;    /* how many the connection is to have */
+    uint32_t qpn, psn, flow_label;
+    struct sl_verbs_rail_info rail; /* of the sender, as it is now */
+};
+
+extern const struct sl_mp_lanes sl_verbs_lanes;
+
+/* Copies, as the control messages' own are of bytes alone. */
+struct sl_verbs_rail_info sl_verbs_rail_info_of(const struct sl_mp_rail_info *info);
+struct sl_verbs_offer sl_verbs_offer_of(const struct sl_mp_offer *offer);
+/* -EBADMSG: what a HELLO, OFFER or ACCEPT says of rails or queue pairs makes no sense. */
+int sl_verbs_control_check(const struct sl_mp_control *control);
+
+#endif
