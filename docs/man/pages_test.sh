@@ -41,9 +41,9 @@ pages_promise_what_holds() {
 
 every_variable_is_in_the_page() {
     local name failed=0
-    for name in $(sed -n 's/^## //p' "$root/docs/env.md"); do
+    while read -r name; do
         grep -qx ".B $name" man7/sluice-env.7 || { echo "not in the page: $name"; failed=1; }
-    done
+    done < <(sed -n 's/^## //p' "$root/docs/env.md")
     return "$failed"
 }
 
@@ -54,10 +54,9 @@ pages_point_to_what_is_installed() {
 
 every_option_is_in_the_page() {
     local name failed=0
-    for name in $(grep -oE '^ +\{"[a-z_-]+", (no|required|optional)_argument' \
-        "$root/tools/bench/options.c" | cut -d'"' -f2); do
+    while read -r name; do
         grep -qF -- "\\-\\-${name//-/\\-}" man1/sluice-bench.1 || { echo "not in the page: --$name"; failed=1; }
-    done
+    done < <(grep -oE '^ +\{"[a-z_-]+", (no|required|optional)_argument' "$root/tools/bench/options.c" | cut -d'"' -f2)
     return "$failed"
 }
 

@@ -138,6 +138,7 @@ over_the_link() {
 checksums_are() {
     local crc=$1 other=$2 root=10.77.0.1:$3 rank
     shift 3
+    # shellcheck disable=SC2163 # NAME=VALUE each
     export SLUICE_LOG=tcp:info SLUICE_TRANSPORT=tcp "$@"
     start "$a" 0 "$root" -b 8k -e 8k -i 5
     start "$other" 1 "$root" -b 8k -e 8k -i 5

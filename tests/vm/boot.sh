@@ -97,6 +97,7 @@ mapfile -t shares < <(share host / ,readonly=on,multidevs=remap; share job "$job
 # Emulation, not KVM: the same everywhere. Without erms, fsrm and pclmulqdq, which are slow when emulated,
 # rxe moves twice as much. One CPU alone would turn each poll into a scheduler's tick.
 # A kernel that spins for two minutes, as rxe can on a machine with much else to do, ends instead of waiting for the limit.
+# shellcheck disable=SC2054 # QEMU's commas
 machine=(-machine q35 -accel tcg,thread=multi,tb-size=512 -cpu "max,-erms,-fsrm,-pclmulqdq"
     -smp "$cpus" -m "$memory" -nodefaults -no-user-config -no-reboot -display none -nic none
     -kernel "$image/vmlinux" -initrd "$job/initrd"

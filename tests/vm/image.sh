@@ -133,7 +133,7 @@ make() {
     expand "$new/boot/vmlinuz-$version" "$new/vmlinux" ||
         die "$package holds no kernel that is packed with xz, zstd or gzip"
     initramfs "$new" "$version" || die "$package lacks a module that the root over 9p needs"
-    rm -rf "$new/boot" "$new/usr"
+    rm -rf "${new:?}/boot" "${new:?}/usr"
     chmod 755 "$new"
     mv -T "$new" "$2"
     trap - EXIT

@@ -41,8 +41,7 @@ tap_case an_option_that_is_none_is_named says 125 'no option --frob' "$here/boot
 tap_case a_limit_that_is_no_number_is_named says 125 "'soon' is not a positive whole number" \
     "$here/boot.sh" --limit soon true
 
-why=$("$here/boot.sh" --prepare 2>&1)
-if [[ $? -ne 0 ]]; then
+if ! why=$("$here/boot.sh" --prepare 2>&1); then
     for name in a_cache_that_cannot_be_made_is_named a_flavour_that_is_none_is_named \
         a_command_comes_and_goes_whole a_guest_that_hangs_is_ended \
         tests_go_on_where_soft_roce_made_the_kernel_spin tests_do_not_go_on_after_another_crash; do

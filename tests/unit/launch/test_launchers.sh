@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs the gather program ($1) under the launchers that are here, as TAP.
 gather=$1
+# shellcheck source=tests/port.sh
 . "$(dirname "$0")/../../port.sh"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 SLUICE_CONNECT_TIMEOUT_MS=40000
 # In a sanitizer build: the launchers' own libraries leak when they end.

@@ -15,6 +15,7 @@ here=$(dirname "$(readlink -f "$0")")
 export SLUICE_INTERFACE=m0 SLUICE_TRANSPORT=verbs SLUICE_LOG=info
 dir=$(mktemp -d)
 api=11
+# shellcheck disable=SC2054 # a list of devices
 driver=("$build/tools/nccl-driver/nccl_driver" --place processes --call-ms 20000 --deadline-ms 60000
     --env 0:SLUICE_VERBS_DEVICES=rxe0,rxe2 --env 0:SLUICE_HOST_ID=side-0
     --env 1:SLUICE_VERBS_DEVICES=rxe1,rxe3 --env 1:SLUICE_HOST_ID=side-1)
