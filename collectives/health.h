@@ -26,8 +26,8 @@ static inline bool sl_health_urgent(const struct sluice_comm *comm)
     return comm->health.mismatch_ns != 0 || comm->health.lost_ns != 0;
 }
 
-/* Looks after deadlines, statuses and verdicts. now is the worker's clock; comm->wait.idle_ns is up to
- * date. */
+/* Looks after deadlines, statuses and verdicts. now is the worker's clock; comm->wait.idle_ns is
+ * up to date. */
 void sl_health_tick(struct sluice_comm *comm, uint64_t now);
 
 /* After an error: tells the peers, closes the endpoints, ends every operation. Not from a

@@ -56,10 +56,7 @@ struct sl_config_row {
     int64_t least; /* of numbers, but for 0 and what is below */
     /* Of texts that are written by rules, whoever reads them later: -EINVAL names the variable and
      * what is wrong; pure. NULL: any text will do. */
-    int (*check)(
-        const char *
-            value); /* of texts that are written by rules, whoever reads them later: -EINVAL names the
-                                      * variable and what is wrong; pure. NULL: any text will do */
+    int (*check)(const char *value);
 };
 
 extern const struct sl_config_row sl_config_rows[];

@@ -217,10 +217,11 @@ static inline uint16_t f16_narrow(float x)
     }                                                                                              \
     SL_INLINE elem type##_combine(elem a, elem b, enum sluice_op op)                               \
     {                                                                                              \
-        return op == SLUICE_SUM    ? (elem)((wide)a + (wide)b)                                     \
-               : op == SLUICE_PROD ? (elem)((wide)a * (wide)b)                                     \
-               : op == SLUICE_MAX  ? (a > b ? a : b)                                               \
-                                   : (a < b ? a : b);                                               \
+        if (op == SLUICE_SUM)                                                                      \
+            return (elem)((wide)a + (wide)b);                                                      \
+        if (op == SLUICE_PROD)                                                                     \
+            return (elem)((wide)a * (wide)b);                                                      \
+        return op == SLUICE_MAX ? (a > b ? a : b) : (a < b ? a : b);                               \
     }                                                                                              \
     static inline elem type##_divide(elem a, unsigned divisor)                                     \
     {                                                                                              \

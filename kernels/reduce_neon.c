@@ -306,10 +306,12 @@ SL_INLINE uint64x2_t u64q_min(uint64x2_t x, uint64x2_t y)
 #define DEFINE_COMBINE(type, plain, add, product, lanes, max, min)                                 \
     SL_INLINE uint8x16_t type##q_combine(uint8x16_t x, uint8x16_t y, enum sluice_op op)            \
     {                                                                                              \
-        return op == SLUICE_SUM    ? (uint8x16_t)add((plain)x, (plain)y)                           \
-               : op == SLUICE_PROD ? (uint8x16_t)product((plain)x, (plain)y)                       \
-               : op == SLUICE_MAX  ? (uint8x16_t)max((lanes)x, (lanes)y)                           \
-                                   : (uint8x16_t)min((lanes)x, (lanes)y);                           \
+        if (op == SLUICE_SUM)                                                                      \
+            return (uint8x16_t)add((plain)x, (plain)y);                                            \
+        if (op == SLUICE_PROD)                                                                     \
+            return (uint8x16_t)product((plain)x, (plain)y);                                        \
+        return op == SLUICE_MAX ? (uint8x16_t)max((lanes)x, (lanes)y)                              \
+                                : (uint8x16_t)min((lanes)x, (lanes)y);                             \
     }                                                                                              \
     SL_INLINE vec type##_combine(vec x, vec y, enum sluice_op op)                                  \
     {                                                                                              \
