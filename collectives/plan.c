@@ -275,10 +275,8 @@ int sl_plan_create(struct sluice_comm *comm, const struct sl_call *call, struct 
     sign(plan);
     place_in_windows(plan);
     choose_kernels(comm, plan);
-    if (compile_channels(plan) != 0 || compile_posts(plan, comm->size) != 0) {
-        err = -ENOMEM;
+    if (compile_channels(plan) != 0 || compile_posts(plan, comm->size) != 0)
         goto err_memory;
-    }
     sl_costs_predict(comm, plan);
     *out = plan;
     return 0;

@@ -49,6 +49,7 @@ static char *text_of_thread(size_t *cap)
     return last_error = spare;
 }
 
+#undef sl_fail /* the analyzer's */
 int sl_fail(int code, const char *fmt, ...)
 {
     char text[TEXT_MAX]; /* apart, as arguments may point into last_error */

@@ -18,6 +18,9 @@
 /* Keeps one sentence as the calling thread's last error and returns code (a negative errno).
  * Whoever detects an error calls it; callers pass the code up as it is. Cuts long texts. */
 int sl_fail(int code, const char *fmt, ...) SL_PRINTF(2, 3);
+#ifdef __clang_analyzer__
+#define sl_fail(code, ...) ((sl_fail)((code), __VA_ARGS__), (code)) /* never 0 */
+#endif
 
 /* Keeps a sentence made elsewhere (a request's, another thread's) as this thread's last error. */
 int sl_fail_text(int code, const char *text);

@@ -108,6 +108,7 @@ void sl_gpu_leave(struct sl_gpu_visit *visit)
 {
     void *context;
 
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): sl_gpu_enter() set it */
     (void)visit->cuda->cuThreadExchangeStreamCaptureMode(&visit->capture_mode);
     (void)visit->cuda->cuCtxPopCurrent_v2(&context);
 }

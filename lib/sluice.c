@@ -103,7 +103,7 @@ int sl_call_start(struct sluice_comm *comm, const struct sl_call *call, const vo
                   struct sluice_req **req)
 {
     struct sluice_req *op;
-    struct sl_plan *plan;
+    struct sl_plan *plan = NULL;
     int err = sl_check_process(comm);
 
     if (SL_UNLIKELY(err != 0))

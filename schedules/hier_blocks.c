@@ -267,7 +267,7 @@ static void sum_and_pass(struct blocks *b, const struct item *it, uint32_t round
     bool last = it->step + 1 == b->map.hosts;
     uint64_t len = len_of(b, it->piece);
     struct sl_place sum = sl_tmp(sum_at(b, it)), dst = sum;
-    uint32_t *sent = got_at(b, it, 2), rank, done;
+    uint32_t *sent = got_at(b, it, 2), rank = 0, done;
 
     if (!item_of(b, b->map.idx, it, &rank))
         return;
@@ -276,7 +276,7 @@ static void sum_and_pass(struct blocks *b, const struct item *it, uint32_t round
                                  rail_slot(b, round, b->map.idx), sum, len, 0, *sent);
     } else {
         sum = sl_in(at(b, rank, it->piece));
-        done = *sent;
+        done = *sent; /* NOLINT(clang-analyzer-core.uninitialized.Assign): set for each piece */
     }
     if (last && rank == b->shape->rank)
         dst = sl_out(it->piece * b->piece);

@@ -60,7 +60,7 @@ static bool before(const struct sl_run *run, uint32_t step, const uint32_t *cloc
 
     if (!s->done)
         return false;
-    if (run->clock_words == 0)
+    if (run->clock_words == 0 || clock == NULL)
         return true;
     if (sl_step_is_async(sl_run_data(run, step)))
         return clock[2 * s->line + 1] > s->async_place;
@@ -495,7 +495,7 @@ static int transfer(struct sl_run *run, uint64_t idx)
         if (rc != 0)
             return rc;
     }
-    if (run->clock_words > 0) {
+    if (send_clock != NULL && recv_clock != NULL) {
         const struct sl_run_step *s = &run->steps[send], *r = &run->steps[recv];
         send_clock[2 * s->line + 1] = s->async_place + 1;
         recv_clock[2 * s->line + 1] = s->async_place + 1;

@@ -173,10 +173,10 @@ static int queues_open(struct sl_verbs_rail *rail)
 
 void sl_verbs_rail_close(struct sl_verbs_rail *rail)
 {
-    const struct sl_ibv *ibv = rail->iface == NULL ? NULL : rail->iface->ibv;
-
     if (rail->context == NULL)
         return;
+    const struct sl_ibv *ibv = rail->iface->ibv;
+
     if (rail->srq != NULL)
         ibv->ibv_destroy_srq(rail->srq);
     sl_verbs_slots_close(rail);

@@ -277,8 +277,10 @@ static int start(const struct sb_options *o)
         return complain(-1);
     if (err == 0)
         return status;
-    if (config.bind != SL_OFF)
-        sl_host_bind((unsigned)atoi(getenv("SLUICE_LOCAL_RANK")), (unsigned)o->ranks);
+    const char *local = getenv("SLUICE_LOCAL_RANK");
+
+    if (config.bind != SL_OFF && local != NULL)
+        sl_host_bind((unsigned)atoi(local), (unsigned)o->ranks);
     return join_and_run(o);
 }
 

@@ -468,13 +468,17 @@ static int socket_rank(struct rank *r)
     uint8_t *data = calloc(bench_options.in_flight, bench_options.to);
     int fd = socket_open(r);
 
-    if (fd < 0 || data == NULL)
+    if (fd < 0 || data == NULL) {
+        free(data);
         return -1;
+    }
     memset(data, 1, bench_options.to * bench_options.in_flight);
     pin(r->idx);
     for (size_t size = bench_options.from; size <= bench_options.to; size *= 4)
-        if (socket_ping(r, fd, data, size) != 0 || socket_stream(r, fd, data, size) != 0)
+        if (socket_ping(r, fd, data, size) != 0 || socket_stream(r, fd, data, size) != 0) {
+            free(data);
             return -1;
+        }
     close(fd);
     free(data);
     return 0;

@@ -37,13 +37,14 @@ static int sane(const struct net *net, int dev, const struct net_props *p)
 static int filled(const struct net *net, int dev, const struct net_props *a,
                   const struct net_props *b)
 {
-    const char *left = a->guid != b->guid                             ? "guid"
-                       : a->pci_path != b->pci_path                   ? "pciPath"
-                       : a->ptr_support != b->ptr_support             ? "ptrSupport"
-                       : a->speed != b->speed                         ? "speed"
-                       : a->port != b->port                           ? "port"
-                       : a->max_comms != b->max_comms                 ? "maxComms"
-                       : a->max_recvs != b->max_recvs                 ? "maxRecvs"
+    const char *left = a->guid != b->guid                 ? "guid"
+                       : a->pci_path != b->pci_path       ? "pciPath"
+                       : a->ptr_support != b->ptr_support ? "ptrSupport"
+                       : a->speed != b->speed             ? "speed"
+                       : a->port != b->port               ? "port"
+                       : a->max_comms != b->max_comms     ? "maxComms"
+                       : a->max_recvs != b->max_recvs     ? "maxRecvs"
+                       /* NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): the same bits */
                        : memcmp(&a->latency, &b->latency, 4) != 0     ? "latency"
                        : a->reg_is_global != b->reg_is_global         ? "regIsGlobal"
                        : a->force_flush != b->force_flush             ? "forceFlush"

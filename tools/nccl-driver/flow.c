@@ -295,7 +295,7 @@ static bool reap(struct rank *r, struct flow *f, unsigned sub)
 {
     unsigned step = f->done[sub];
     struct flow_post *post = &f->posts[sub][step % f->window];
-    int sizes[NET_GROUP], done = 0, n = f->send ? 1 : (int)f->subs;
+    int sizes[NET_GROUP] = {0}, done = 0, n = f->send ? 1 : (int)f->subs;
     bool ask = step % 4 != 3;
 
     watch_about(f->conn, step);

@@ -84,7 +84,7 @@ int resources_compare(const struct resources *before, const struct resources *af
 
 static int call_one(int fd, const char *words)
 {
-    struct sockaddr_storage address;
+    struct sockaddr_storage address = {0};
     socklen_t len = sizeof(address);
     int call;
 
@@ -106,7 +106,7 @@ static int call_one(int fd, const char *words)
     call = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (call < 0)
         return 0;
-    connect(call, (struct sockaddr *)&address, len);
+    (void)connect(call, (struct sockaddr *)&address, len);
     if (words != NULL)
         send(call, words, strlen(words), MSG_NOSIGNAL);
     calls[call_count++] = call;
@@ -150,7 +150,7 @@ void resources_hang_up(void)
 
 static int is_tcp(int fd, const char *words)
 {
-    struct sockaddr_storage peer;
+    struct sockaddr_storage peer = {0};
     socklen_t len = sizeof(peer);
 
     return getpeername(fd, (struct sockaddr *)&peer, &len) == 0 &&

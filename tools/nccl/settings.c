@@ -19,18 +19,20 @@ static char *trim(char *text)
 
 static int set(struct sl_nccl_settings *settings, unsigned at, const char *name, const char *value)
 {
-    char *copy = strdup(value),
-         *new_name = at == settings->count ? strdup(name) : settings->items[at].name;
+    bool is_new = at == settings->count;
+    char *copy = strdup(value), *new_name = is_new ? strdup(name) : settings->items[at].name;
 
     if (copy == NULL || new_name == NULL) {
         free(copy);
+        if (is_new)
+            free(new_name);
         return -1;
     }
     if (at < settings->count)
         free(settings->items[at].value);
     settings->items[at].name = new_name;
     settings->items[at].value = copy;
-    settings->count += at == settings->count;
+    settings->count += is_new;
     return 0;
 }
 

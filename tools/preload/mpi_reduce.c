@@ -149,7 +149,7 @@ static int scatter_blocks(struct sl_mpi_job *job, const struct numbers *n, const
                                                      count * n->per, n->dtype, n->op, NULL));
     else
         err = sl_mpi_give_up(job, err);
-    if (err == 0 && in_place)
+    if (err == 0 && in_place && mine != NULL)
         memcpy(out, mine, len);
     if (in_place)
         free(mine);
