@@ -7,6 +7,7 @@
  * SLUICE_TCP_TLS_CIPHER; of the usual repetitions (an emulated machine)
  */
 #include "core/err.h"
+#include "tcp/config.h"
 #include "tcp/tls.h"
 
 #include <arpa/inet.h>
@@ -126,15 +127,23 @@ static void measure(size_t len, int percent, double best[WAYS])
 int main(int argc, char **argv)
 {
     static const size_t lens[] = {8, 4096, 65536, 1u << 20, LEN_MAX};
-    static const char *const words[WAYS] = {NULL, "user", "kernel"};
+    static const enum sl_tls_records records[WAYS] = {
+        [USER] = SL_TLS_RECORDS_USER, [KERNEL] = SL_TLS_RECORDS_KERNEL};
+    struct sl_config config;
     struct sl_tls_context *context[WAYS] = {NULL};
     int percent = argc > 2 ? atoi(argv[2]) : 100;
 
+    sl_config_defaults(&config);
+    if (argc > 1 && sl_config_set(&config, "TCP_TLS_CIPHER", argv[1]) != 0) {
+        fprintf(stderr, "%s\n", sluice_last_error());
+        return 2;
+    }
     open_pair(fds[PLAIN]);
     for (int way = USER; way < WAYS; way++) {
         double best = 1e18;
 
-        if (sl_tls_context_open(words[way], argc > 1 ? argv[1] : "auto", &context[way]) != 0) {
+        if (sl_tls_context_open(records[way], sl_tcp_config(&config)->tls_cipher, &context[way]) !=
+            0) {
             fprintf(stderr, "%s\n", sluice_last_error());
             if (way == USER)
                 return 77;

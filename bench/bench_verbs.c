@@ -9,6 +9,7 @@
  * many: nothing happens on 1,000 connections, and the timers run in every 32nd round.
  */
 #include "tests/fake/fake_ibv.h"
+#include "verbs/config.h"
 #include "tests/fake/loop.h"
 #include "multipath/conn.h"
 #include "multipath/fallback.h"
@@ -58,8 +59,8 @@ static void open_side(unsigned i, bool ring)
     fake_ibv_device_init(&params, name);
     fake_ibv_device_add(fake, &params);
     sl_config_defaults(&config[i]);
-    snprintf(config[i].verbs_devices, sizeof(config[i].verbs_devices), "%s", name);
-    config[i].verbs_staging_bytes = 2 << 20;
+    snprintf(sl_verbs_config_edit(&config[i])->devices, SL_TEXT_MAX, "%s", name);
+    sl_verbs_config_edit(&config[i])->staging_bytes = 2 << 20;
     workers[i] = (struct sl_worker){.clock = loop_clock(loop),
                                     .config = &config[i],
                                     .events = ring ? &rings[i] : NULL,

@@ -44,7 +44,7 @@ static void describe_settings(const struct sluice_comm *comm, char *out, size_t 
                                 comm->ifaces[i].ops->name);
     if (len < cap)
         snprintf(out + len, cap - len, " algo '%s' chunk %lld window %lld tune %s", c->algo,
-                 (long long)c->chunk_bytes, (long long)c->shm_window_bytes, c->tune);
+                 (long long)c->chunk_bytes, (long long)c->shm_window_bytes, sl_tune_name(c->tune));
 }
 
 static void open_iface(struct sluice_comm *comm, struct sl_iface_slot *slot,

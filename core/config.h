@@ -1,17 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one table of SLUICE_* variables, read once at start into struct sl_config. */
+/*
+ * The settings of a process, read once at start from SLUICE_* variables.
+ *
+ * Rows that everybody has are those of core/config_rows.c. A transport or a tool brings a section:
+ * its own rows, and a struct of its own that they are parsed into, which lies in sl_config.parts. So
+ * a struct sl_config is plain data, to be copied, and whoever knows a section finds its part.
+ */
 #ifndef SL_CORE_CONFIG_H
 #define SL_CORE_CONFIG_H
 
+#include "core/config_row.h"
+#include "core/err.h"
+
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define SL_TEXT_MAX 256
+#define SL_CONFIG_PARTS_BYTES 4096
+#define SL_CONFIG_SECTIONS 32
 
-/* Values of three-way settings. */
-enum sl_switch { SL_AUTO = -1, SL_OFF = 0, SL_ON = 1 };
+/* In the order of their rows' choices. */
+enum sl_progress { SL_PROGRESS_CALLER, SL_PROGRESS_THREAD };
+enum sl_tune { SL_TUNE_AUTO, SL_TUNE_MEASURE, SL_TUNE_OFF };
 
-/* One field per row of the table in config.c; names, units and meanings stand there. */
+const char *sl_tune_name(enum sl_tune tune);
+
+/* One field per row of core/config_rows.c; names, units and meanings stand there. */
 struct sl_config {
     /* who and where */
     int64_t rank, size, local_rank, require_secret;
@@ -19,62 +33,93 @@ struct sl_config {
     char interface[SL_TEXT_MAX], port_range[SL_TEXT_MAX], launcher[SL_TEXT_MAX];
     /* behaviour */
     char transport[SL_TEXT_MAX], algo[SL_TEXT_MAX], log[SL_TEXT_MAX], kernel[SL_TEXT_MAX];
-    char preload[SL_TEXT_MAX], preload_nccl[SL_TEXT_MAX];
-    char progress[SL_TEXT_MAX], tune[SL_TEXT_MAX], tune_dir[SL_TEXT_MAX];
+    char tune_dir[SL_TEXT_MAX];
+    enum sl_progress progress;
+    enum sl_tune tune;
     int64_t timeout_ms, connect_timeout_ms, spin_us, inflight_max, chunk_bytes;
-    int64_t status_signal, bind, preload_exact, preload_mpi_early_calls;
-    /* shm */
-    int64_t shm_ring_bytes, shm_window_bytes, shm_stream_min_bytes, shm_read;
-    /* tcp */
-    int64_t tcp_connections, tcp_crc, tcp_tls, tcp_socket_bytes, tcp_stripe_bytes;
-    char tcp_engine[SL_TEXT_MAX], tcp_congestion[SL_TEXT_MAX];
-    char tcp_tls_cipher[SL_TEXT_MAX], tcp_tls_records[SL_TEXT_MAX];
-    /* verbs */
-    char verbs_devices[SL_TEXT_MAX], verbs_gid_family[SL_TEXT_MAX], verbs_paths[SL_TEXT_MAX];
-    char verbs_fallback[SL_TEXT_MAX];
-    int64_t verbs_gid_index, verbs_traffic_class, verbs_service_level, verbs_mtu;
-    int64_t verbs_timeout, verbs_retry_count, verbs_rnr_timer, verbs_paths_per_rail;
-    int64_t verbs_eager_bytes, verbs_piece_bytes, verbs_staging_bytes, verbs_path_wait_ms;
-    int64_t verbs_relaxed_ordering, verbs_reserve, verbs_fork, verbs_srq;
-    /* nccl */
-    char nccl_profile[SL_TEXT_MAX], nccl_tuner[SL_TEXT_MAX], nccl_env_file[SL_TEXT_MAX];
-    int64_t nccl_profile_events, nccl_gpu;
+    int64_t status_signal;
+    /* windows, which ranks of one host share */
+    int64_t shm_window_bytes, shm_stream_min_bytes;
+    int64_t tcp_tls; /* whoever moves bytes another way says that this does not cover them */
+    /* of sections */
+    _Alignas(8) unsigned char parts[SL_CONFIG_PARTS_BYTES];
 };
 
-enum sl_config_type { SL_CONFIG_TEXT, SL_CONFIG_INT, SL_CONFIG_BYTES, SL_CONFIG_SWITCH };
-
-struct sl_config_row {
-    const char *name; /* without SLUICE_ */
-    size_t offset;    /* of the field */
-    enum sl_config_type type;
-    const char *value; /* the default, as one would write it */
-    const char *unit;  /* "" when it has none */
-    int64_t min, max;  /* of numbers */
-    const char *help;  /* a sentence or two */
-    /* words between spaces, the only values there are; NULL: any that the type has */
-    const char *choices;
-    int64_t least; /* of numbers, but for 0 and what is below */
-    /* Of texts that are written by rules, whoever reads them later: -EINVAL names the variable and
-     * what is wrong; pure. NULL: any text will do. */
-    int (*check)(const char *value);
+struct sl_config_section {
+    const char *area; /* what its variables start with, such as "TCP"; others' may not */
+    const struct sl_config_row *rows;
+    size_t row_count;
+    size_t size; /* of the struct that the rows' fields are of */
+    /* What a row alone cannot say, as it asks the machine: -EINVAL; or NULL. */
+    int (*check)(const struct sl_config *config);
+    /* By sl_config_register(): */
+    size_t at; /* in sl_config.parts */
+    bool registered;
 };
 
-extern const struct sl_config_row sl_config_rows[];
-extern const size_t sl_config_row_count;
+extern struct sl_config_section sl_config_common; /* its fields are those of struct sl_config */
+
+/* Adds a section: before a struct sl_config is made that is to have it. Again: nothing happens.
+ * -ENOSPC: there is no room; -EEXIST: one of its variables is there already. The section stays for
+ * the life of the process. */
+int sl_config_register(struct sl_config_section *section);
+
+/* Those that are registered, the common one first; NULL behind the last. */
+const struct sl_config_section *sl_config_section(unsigned idx);
+
+/* Areas of variables that others read, NULL-terminated, static: a variable of theirs gets no warning
+ * where they are not registered. */
+void sl_config_others(const char *const *areas);
+
+static inline const void *sl_config_part(const struct sl_config *config,
+                                         const struct sl_config_section *section)
+{
+    sl_assert(section->registered);
+    return config->parts + section->at;
+}
+
+static inline void *sl_config_part_edit(struct sl_config *config,
+                                        const struct sl_config_section *section)
+{
+    sl_assert(section->registered);
+    return config->parts + section->at;
+}
+
+/* For a section's header: sl_tcp_config(config) is its part, read only; sl_tcp_config_edit(config)
+ * may be written. */
+#define SL_CONFIG_SECTION(area)                                                                    \
+    extern struct sl_config_section sl_##area##_section;                                           \
+                                                                                                   \
+    static inline const struct sl_##area##_config *sl_##area##_config(                             \
+        const struct sl_config *config)                                                            \
+    {                                                                                              \
+        return sl_config_part(config, &sl_##area##_section);                                       \
+    }                                                                                              \
+                                                                                                   \
+    static inline struct sl_##area##_config *sl_##area##_config_edit(struct sl_config *config)     \
+    {                                                                                              \
+        return sl_config_part_edit(config, &sl_##area##_section);                                  \
+    }
+
+/* The row of that name (without SLUICE_) and its section, which may be NULL; or NULL. */
+const struct sl_config_row *sl_config_find(const char *name,
+                                           const struct sl_config_section **section);
+
+/* The struct that a section's rows are of. */
+void *sl_config_base(struct sl_config *config, const struct sl_config_section *section);
 
 /* Sets every field to its default. */
 void sl_config_defaults(struct sl_config *config);
 
-/* Sets one variable from text. name is without SLUICE_. Words are kept as the table writes them,
- * however they are written in value (TCP for tcp, 0 for off). -EINVAL names variable, value and
- * what would do; -ENOENT: no such variable, the text names the nearest. */
+/* Sets one variable from text, as sl_config_row_set() does. name is without SLUICE_. -ENOENT: no
+ * such variable, the text names the nearest. */
 int sl_config_set(struct sl_config *config, const char *name, const char *value);
 
 /* Defaults, then every SLUICE_* of envp (as environ). An unknown one gets a warning with the
- * nearest name; a bad value is -EINVAL. */
+ * nearest name, unless it is another's (sl_config_others); a bad value is -EINVAL. */
 int sl_config_from_env(struct sl_config *config, char *const *envp);
 
-/* Bytes from "64", "64k", "1.5M", "2g" (powers of 1024). -EINVAL, for a negative size, too. */
-int sl_parse_bytes(const char *text, int64_t *out);
+/* What the sections find wrong when they ask the machine: -EINVAL. */
+int sl_config_check(const struct sl_config *config);
 
 #endif

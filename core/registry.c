@@ -3,6 +3,7 @@
  * lock. */
 #include "core/registry.h"
 
+#include "core/config.h"
 #include "core/err.h"
 #include "core/transport.h"
 
@@ -63,6 +64,8 @@ int sl_transport_register(const struct sl_transport_ops *ops)
     if (err == 0 && count == SL_TRANSPORTS_MAX)
         err = sl_fail(-ENOSPC, "transport %s is one more than the %d that there is room for",
                       ops->name, SL_TRANSPORTS_MAX);
+    if (err == 0 && ops->config != NULL)
+        err = sl_config_register(ops->config);
     if (err == 0) {
         insert(versions[count + 1], versions[count], count,
                sl_transport_complete(ops, &filled[count]));

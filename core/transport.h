@@ -140,6 +140,9 @@ struct sl_path_stat {
     uint64_t histogram[SL_HISTOGRAM_BINS]; /* of times from posting to completion */
 };
 
+struct sl_config;
+struct sl_config_section;
+
 struct sl_transport_ops {
     /* These two lie here in every version. */
     uint32_t abi;     /* SL_TRANSPORT_ABI; what was built for another cannot be opened */
@@ -150,6 +153,14 @@ struct sl_transport_ops {
     uint32_t number;
     int32_t place;   /* in the order of SLUICE_TRANSPORT=auto, the lowest first */
     uint32_t traits; /* SL_TRAIT_* */
+
+    /* Its variables, registered with it: core/config.h. NULL: it has none. */
+    struct sl_config_section *config;
+
+    /* For a program that spreads its connections over devices itself: sets in config that an
+     * interface opened with it, without a device, has its connections on dev as long as it can, with
+     * that traffic class (-1: none is asked for). NULL: such an interface is opened on dev. */
+    void (*prefer)(struct sl_config *config, const struct sl_device *dev, int traffic_class);
 
     /* Fills out[0..cap) with what could be opened, and what is here but could not be (why); *count
      * is how many exist, maybe more than cap. Leaves nothing open. -ENODEV: none here. -ENOTSUP:

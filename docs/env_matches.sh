@@ -1,10 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Is docs/env.md what the table in core/config.c prints, and are all variables in it that other pages name?
-# usage: env_matches.sh PRINT_ENV ENV_MD
+# Is docs/env.md what the tables of variables print, and are all variables in it that other pages name?
+# usage: env_matches.sh PRINT_ENV ENV_MD all|'without verbs'
 echo "1..2"
 failed=0
-if "$1" | diff -u "$2" - | sed 's/^/# /' | grep .; then
+if [ "$3" != all ]; then
+    echo "ok 1 - the_page_of_variables_is_the_table # SKIP this build is $3, whose variables the page has"
+elif "$1" | diff -u "$2" - | sed 's/^/# /' | grep .; then
     echo "not ok 1 - the_page_of_variables_is_the_table # run: $1 > docs/env.md"
     failed=1
 else

@@ -7,13 +7,10 @@
 #include "core/log.h"
 #include "launch/launch.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -38,12 +35,10 @@ static int set_text(char *field, const char *name, const char *value)
 /* A number that the caller set, or -1; the bounds are those of its variable. */
 static int set_number(int64_t *field, const char *name, const char *variable, int64_t value)
 {
-    const struct sl_config_row *row = sl_config_rows;
+    const struct sl_config_row *row = sl_config_find(variable, NULL);
 
     if (value == -1)
         return 0;
-    while (strcmp(row->name, variable) != 0)
-        row++;
     int64_t min = row->min < 0 ? 0 : row->min;
 
     if (value < min || value > row->max)
@@ -70,37 +65,6 @@ static int set_place(const struct sluice_config *given, struct sl_config *out)
     return err;
 }
 
-/* Of TCP_CONGESTION the kernel knows the choices. Where TCP is not used, it is asked nevertheless:
- * a name that is not taken now would be found out in the middle of a job that moves to other
- * hosts. */
-static int check_congestion(const char *name)
-{
-    char list[256] = "";
-    int err = 0, fd;
-
-    if (strcmp(name, "auto") == 0 || strcmp(name, "system") == 0)
-        return 0;
-    fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return 0; /* whoever needs sockets will say so */
-    if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)) != 0)
-        err = -errno;
-    close(fd);
-    if (err == 0)
-        return 0;
-    FILE *file = fopen("/proc/sys/net/ipv4/tcp_available_congestion_control", "re");
-
-    if (file != NULL && fgets(list, sizeof(list), file) != NULL)
-        list[strcspn(list, "\n")] = '\0';
-    if (file != NULL)
-        fclose(file);
-    return sl_fail(-EINVAL,
-                   "SLUICE_TCP_CONGESTION is '%s', which the kernel does not take (%s); it must be "
-                   "auto, system "
-                   "or one of: %s",
-                   name, strerror(-err), list);
-}
-
 /* The environment, overridden by what the caller set. */
 static int merge_config(const struct sluice_config *given, struct sl_config *out)
 {
@@ -109,7 +73,7 @@ static int merge_config(const struct sluice_config *given, struct sl_config *out
     if (err == 0)
         err = sl_log_configure(out->log);
     if (err == 0)
-        err = check_congestion(out->tcp_congestion);
+        err = sl_config_check(out);
     if (err != 0 || given == NULL)
         return err;
     if (given->struct_size != sizeof(*given))
@@ -172,13 +136,10 @@ static bool wants_keeper(const struct sluice_comm *comm)
 
 int sl_thread_start(struct sluice_comm *comm)
 {
-    if (strcmp(comm->config.progress, "caller") == 0) {
+    if (comm->config.progress == SL_PROGRESS_CALLER) {
         comm->kept = wants_keeper(comm); /* calls claim it from now on */
         return comm->kept ? sl_keeper_start(&comm->keeper, look_after, comm) : 0;
     }
-    if (strcmp(comm->config.progress, "thread") != 0)
-        return sl_fail(-EINVAL, "SLUICE_PROGRESS is '%s', but must be caller or thread",
-                       comm->config.progress);
     pthread_mutex_init(&comm->lock, NULL);
     comm->threaded = true;
     int err = pthread_create(&comm->thread, NULL, progress_thread, comm);

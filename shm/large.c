@@ -13,6 +13,7 @@
  * if the sender had not withdrawn it by then, and still lived.
  */
 #include "shm/shm.h"
+#include "shm/config.h"
 
 #include "core/config.h"
 #include "core/log.h"
@@ -84,7 +85,7 @@ void shm_large_offer(struct shm_ep *ep)
 
     if (!iface->large_weighed) {
         iface->large_weighed = true;
-        if (iface->base.worker->config->shm_read == SL_ON || reading_is_better(iface)) {
+        if (sl_shm_config(iface->base.worker->config)->read == SL_ON || reading_is_better(iface)) {
             iface->stage = aligned_alloc(SL_CACHE_LINE, STAGE_PIECE);
             if (iface->stage == NULL)
                 sl_info("shm", "shm: large messages by ring: no memory to read into");

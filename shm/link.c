@@ -10,6 +10,7 @@
  * it carries control messages and regions, and its end is the news that the peer is gone.
  */
 #include "shm/shm.h"
+#include "shm/config.h"
 
 #include "core/config.h"
 #include "core/host.h"
@@ -183,7 +184,7 @@ static void fill_hello(struct shm_ep *ep, struct shm_hello *out)
 
 uint32_t shm_ring_bytes(const struct sl_config *config, unsigned peers)
 {
-    uint64_t bytes = (uint64_t)config->shm_ring_bytes;
+    uint64_t bytes = (uint64_t)sl_shm_config(config)->ring_bytes;
 
     if (bytes == 0) {
         bytes = RINGS_TOTAL / (2 * (peers > 0 ? peers : 1));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads a peer's memory by process_vm_readv, where a trial read showed that this is allowed. */
 #include "shm/shm.h"
+#include "shm/config.h"
 
 #include "core/config.h"
 #include "core/log.h"
@@ -33,7 +34,7 @@ const char *shm_read_refused(const struct sl_config *config)
     uint64_t here = 0x51u, there = 0;
     int err;
 
-    if (config->shm_read == SL_OFF)
+    if (sl_shm_config(config)->read == SL_OFF)
         return "switched off by SLUICE_SHM_READ";
     err = shm_read_some(getpid(), (uint64_t)(uintptr_t)&here, &there, sizeof(there));
     if (err != 0 || there != here)
@@ -41,8 +42,8 @@ const char *shm_read_refused(const struct sl_config *config)
                               : "process_vm_readv is not allowed here (seccomp?)";
     /* Under Yama's ptrace_scope 1 a process is readable for whom it names. Naming everybody is a
      * weakening that a user must have asked for. */
-    if (config->shm_read == SL_ON && prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0) != 0 &&
-        errno != EINVAL)
+    if (sl_shm_config(config)->read == SL_ON &&
+        prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0) != 0 && errno != EINVAL)
         sl_debug("shm", "shm: PR_SET_PTRACER: %s", strerror(errno));
     return NULL;
 }
@@ -73,7 +74,7 @@ void shm_read_try(struct shm_ep *ep, uint64_t addr)
     ep->read_state = -ENOTSUP;
     iface->read_reason = reason;
     iface->base.caps &= ~(uint32_t)SL_CAP_READ;
-    if (iface->base.worker->config->shm_read == SL_ON)
+    if (sl_shm_config(iface->base.worker->config)->read == SL_ON)
         sl_warn("shm", "shm: no direct reads: %s", reason);
     else
         sl_info("shm", "shm: no direct reads: %s", reason);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The shm transport's table of operations; opening, closing and progress of an interface. */
 #include "shm/shm.h"
+#include "shm/config.h"
 
 #include "core/cache.h"
 #include "core/config.h"
@@ -256,7 +257,7 @@ static int iface_open(struct sl_worker *worker, const struct sl_device *dev,
     iface->read_reason = shm_read_refused(worker->config);
     if (iface->read_reason == NULL)
         iface->base.caps |= SL_CAP_READ;
-    else if (worker->config->shm_read == SL_ON)
+    else if (sl_shm_config(worker->config)->read == SL_ON)
         sl_warn("shm", "shm: no direct reads: %s", iface->read_reason);
     *out = &iface->base;
     return 0;
@@ -304,6 +305,7 @@ const struct sl_transport_ops sl_shm_ops = {
     .number = 1,
     .place = 10,
     .traits = SL_TRAIT_LOCAL,
+    .config = &sl_shm_section,
     .probe = iface_probe,
     .open = iface_open,
     .close = iface_close,

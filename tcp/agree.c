@@ -2,6 +2,7 @@
 /* What both ends of a connection conclude from both addresses, alike and without a word, and where
  * to dial. */
 #include "tcp/tcp.h"
+#include "tcp/config.h"
 
 #include "core/log.h"
 
@@ -77,12 +78,13 @@ static int choose_targets(struct sl_tcp_ep *ep, const struct sl_tcp_address *pee
 
 uint8_t sl_tcp_wanted_crc(const struct sl_config *config)
 {
-    return config->tcp_crc == SL_AUTO ? SL_TCP_CRC_AUTO : (uint8_t)config->tcp_crc;
+    return sl_tcp_config(config)->crc == SL_AUTO ? SL_TCP_CRC_AUTO
+                                                 : (uint8_t)sl_tcp_config(config)->crc;
 }
 
 void sl_tcp_ep_set_crc(struct sl_tcp_ep *ep, bool crc)
 {
-    int64_t stripe = ep->iface->config->tcp_stripe_bytes;
+    int64_t stripe = sl_tcp_config(ep->iface->config)->stripe_bytes;
 
     ep->crc = crc;
     ep->piece_bytes = (uint32_t)(stripe > 0           ? stripe
@@ -98,7 +100,7 @@ static void agree(struct sl_tcp_ep *ep, const struct sl_tcp_address *peer)
 {
     const struct sl_config *config = ep->iface->config;
     uint8_t mine = sl_tcp_wanted_crc(config), theirs = peer->crc;
-    unsigned conns = (unsigned)config->tcp_connections;
+    unsigned conns = (unsigned)sl_tcp_config(config)->connections;
 
     ep->same_host = memcmp(peer->host, ep->iface->host_id, sizeof(peer->host)) == 0;
     /* SLUICE_HOST_ID, or machines cloned with their boot id, may call two hosts one: only a

@@ -19,6 +19,7 @@
  * the job's session key (proof.h).
  */
 #include "tcp/conn.h"
+#include "tcp/config.h"
 
 #include "core/fork.h"
 #include "core/log.h"
@@ -39,7 +40,7 @@ void sl_tcp_set_int(int fd, int level, int name, int64_t value)
 
 void sl_tcp_tune_early(const struct sl_tcp_iface *iface, int fd)
 {
-    int64_t bytes = iface->config->tcp_socket_bytes;
+    int64_t bytes = sl_tcp_config(iface->config)->socket_bytes;
 
     if (bytes > 0) {
         sl_tcp_set_int(fd, SOL_SOCKET, SO_SNDBUF, bytes);

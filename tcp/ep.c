@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The life of an endpoint: made, connected, lost, destroyed. */
 #include "tcp/tcp.h"
+#include "tcp/config.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,7 +127,7 @@ int sl_tcp_ep_addr(struct sl_ep *base, struct sl_addr *out)
         .port = iface->port,
         .crc = sl_tcp_wanted_crc(iface->config),
         .tls = iface->tls != NULL,
-        .conns = (uint8_t)iface->config->tcp_connections,
+        .conns = (uint8_t)sl_tcp_config(iface->config)->connections,
     };
 
     if (mine.tls)

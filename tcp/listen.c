@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The sockets that an interface listens on: one for each published address, all by one port. */
 #include "tcp/conn.h"
+#include "tcp/config.h"
 
 #include "core/log.h"
 #include "core/port_range.h"
@@ -15,7 +16,7 @@
 
 static void choose_congestion(struct sl_tcp_iface *iface, int fd)
 {
-    const char *want = iface->config->tcp_congestion;
+    const char *want = sl_tcp_config(iface->config)->congestion;
     socklen_t len = sizeof(iface->congestion) - 1;
 
     if (strcmp(want, "system") != 0) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tcp transport's interfaces, and the table of its operations. tcp.h says what lies where. */
 #include "tcp/tcp.h"
+#include "tcp/config.h"
 
 #include "core/log.h"
 
@@ -131,8 +132,8 @@ static int open_tls(struct sl_tcp_iface *iface)
         return sl_fail(-EINVAL,
                        "SLUICE_TCP_TLS is on, but there is no secret to make keys of: set the same "
                        "SLUICE_SECRET on all ranks");
-    return sl_tls_context_open(iface->config->tcp_tls_records, iface->config->tcp_tls_cipher,
-                               &iface->tls);
+    return sl_tls_context_open(sl_tcp_config(iface->config)->tls_records,
+                               sl_tcp_config(iface->config)->tls_cipher, &iface->tls);
 }
 
 static int open_iface(struct sl_worker *worker, const struct sl_device *dev,
@@ -169,7 +170,8 @@ static int open_iface(struct sl_worker *worker, const struct sl_device *dev,
     err = err ?: open_tls(iface);
     if (err != 0)
         goto err_iface;
-    err = sl_tcp_engine_open(iface->config->tcp_engine, &iface->engine_ops, &iface->engine);
+    err = sl_tcp_engine_open(sl_tcp_config(iface->config)->engine, &iface->engine_ops,
+                             &iface->engine);
     if (err != 0)
         goto err_iface;
     err = sl_tcp_listen(iface);
@@ -196,6 +198,7 @@ const struct sl_transport_ops sl_tcp_ops = {
     .number = 3,
     .place = 30,
     .traits = SL_TRAIT_SIDEBAND,
+    .config = &sl_tcp_section,
     .probe = probe,
     .open = open_iface,
     .close = close_iface,

@@ -142,27 +142,14 @@ static const char *suites(const struct sl_tls_terms *agreed)
     return "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256";
 }
 
-static uint8_t cipher_named(const char *word)
-{
-    static const char *const words[] = {[SL_TLS_CIPHER_AUTO] = "auto",
-                                        [SL_TLS_CIPHER_AES_128] = "aes128",
-                                        [SL_TLS_CIPHER_AES_256] = "aes256",
-                                        [SL_TLS_CIPHER_CHACHA20] = "chacha20"};
-    uint8_t at = 0;
-
-    while (strcmp(words[at], word) != 0)
-        sl_assert(++at < SL_ARRAY_LEN(words)); /* the table of variables let no other pass */
-    return at;
-}
-
 /* Who makes the records, which also says what the other end must be told. */
-static int choose_records(struct sl_tls_context *context, const char *records)
+static int choose_records(struct sl_tls_context *context, enum sl_tls_records records)
 {
     bool aes = context->offer.cipher == SL_TLS_CIPHER_AES_128 ||
                context->offer.cipher == SL_TLS_CIPHER_AES_256;
     bool takes_new_keys;
 
-    if (strcmp(records, "user") == 0)
+    if (records == SL_TLS_RECORDS_USER)
         return 0;
     int err = sl_tls_kernel_look(&takes_new_keys);
 
@@ -175,20 +162,21 @@ static int choose_records(struct sl_tls_context *context, const char *records)
         context->offer.keys_stay = !takes_new_keys;
         return 0;
     }
-    if (strcmp(records, "kernel") == 0)
+    if (records == SL_TLS_RECORDS_KERNEL)
         return err;
     sl_info("tcp", "TLS records are made in user space: %s", sluice_last_error());
     return 0;
 }
 
-int sl_tls_context_open(const char *records, const char *cipher, struct sl_tls_context **out)
+int sl_tls_context_open(enum sl_tls_records records, enum sl_tls_cipher cipher,
+                        struct sl_tls_context **out)
 {
     struct sl_tls_context *context = calloc(1, sizeof(*context));
     const struct sl_openssl *openssl;
     int err = context != NULL ? sl_openssl_get(&openssl) : sl_fail(-ENOMEM, "no memory for TLS");
 
     if (err == 0) {
-        context->offer.cipher = cipher_named(cipher);
+        context->offer.cipher = (uint8_t)cipher;
         err = choose_records(context, records);
     }
     if (err != 0) {

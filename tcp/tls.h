@@ -27,6 +27,9 @@
 struct sl_tls_context;
 struct sl_tls; /* of one connection */
 
+/* In the order of the choices of their variables, SLUICE_TCP_TLS_RECORDS and _CIPHER. */
+enum sl_tls_records { SL_TLS_RECORDS_USER, SL_TLS_RECORDS_KERNEL, SL_TLS_RECORDS_AUTO };
+
 enum sl_tls_cipher {
     SL_TLS_CIPHER_AUTO,
     SL_TLS_CIPHER_AES_128,
@@ -41,9 +44,9 @@ struct sl_tls_terms {
     bool keys_stay; /* a kernel in it takes no new keys: ChaCha20-Poly1305, which needs none */
 };
 
-/* records and cipher: words of SLUICE_TCP_TLS_RECORDS and SLUICE_TCP_TLS_CIPHER. -ENOTSUP: this
- * build, machine or kernel cannot, and what to do. */
-int sl_tls_context_open(const char *records, const char *cipher, struct sl_tls_context **out);
+/* -ENOTSUP: this build, machine or kernel cannot, and what to do. */
+int sl_tls_context_open(enum sl_tls_records records, enum sl_tls_cipher cipher,
+                        struct sl_tls_context **out);
 void sl_tls_context_close(struct sl_tls_context *context); /* takes NULL */
 const struct sl_tls_terms *sl_tls_offer(const struct sl_tls_context *context);
 

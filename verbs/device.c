@@ -2,6 +2,7 @@
 /* The ports of this host: their state, and for those that cannot be used a reason that tells what
  * to do. */
 #include "verbs/device.h"
+#include "verbs/config.h"
 
 #include "core/config.h"
 #include "core/err.h"
@@ -346,11 +347,11 @@ static void explain_settings(const struct sl_config *config, struct listed *item
     struct sl_verbs_port *port = &item->port;
     struct sl_verbs_gid gid;
 
-    item->place = place_in_list(config->verbs_devices, port->name);
+    item->place = place_in_list(sl_verbs_config(config)->devices, port->name);
     if (item->place < 0) {
         port->may_return = false;
         snprintf(port->why, sizeof(port->why), "left out by SLUICE_VERBS_DEVICES '%.160s'",
-                 config->verbs_devices);
+                 sl_verbs_config(config)->devices);
     } else if (port->why[0] == '\0' && sl_verbs_gid_choose(config, port, &gid) != 0) {
         snprintf(port->why, sizeof(port->why), "%s", sluice_last_error());
     }
@@ -359,7 +360,8 @@ static void explain_settings(const struct sl_config *config, struct listed *item
 /* Every rail pins the same memory, and each time it counts. */
 static void explain_memlock(const struct sl_config *config, struct listed *items, size_t count)
 {
-    uint64_t rails = 0, rail_bytes = (uint64_t)config->verbs_staging_bytes + MEMLOCK_BASE;
+    uint64_t rails = 0,
+             rail_bytes = (uint64_t)sl_verbs_config(config)->staging_bytes + MEMLOCK_BASE;
     char why[SL_VERBS_WHY_MAX];
 
     for (size_t i = 0; i < count; i++)

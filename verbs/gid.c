@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The GIDs of a port: what they are, and which one to use towards a peer. */
 #include "core/config.h"
+#include "verbs/config.h"
 #include "core/err.h"
 #include "core/host.h"
 #include "verbs/gid.h"
@@ -204,32 +205,16 @@ bool sl_verbs_gid_same_subnet(const struct sl_verbs_gid *a, const struct sl_verb
     return bits % 8 == 0 || (left[bits / 8] ^ right[bits / 8]) >> (8 - bits % 8) == 0;
 }
 
-enum family { FAMILY_ANY, FAMILY_V4, FAMILY_V6 };
-
-static int read_family(const struct sl_config *config, enum family *out)
-{
-    static const char *const names[] = {"auto", "ipv4", "ipv6"};
-
-    for (size_t i = 0; i < SL_ARRAY_LEN(names); i++) {
-        if (strcmp(config->verbs_gid_family, names[i]) == 0) {
-            *out = (enum family)i;
-            return 0;
-        }
-    }
-    return sl_fail(-EINVAL, "SLUICE_VERBS_GID_FAMILY is '%s', but must be auto, ipv4 or ipv6",
-                   config->verbs_gid_family);
-}
-
 /* May this one be used: what the settings ask for, and the peer's kind? */
-static bool fits(const struct sl_verbs_gid *gid, int64_t index, enum family family,
+static bool fits(const struct sl_verbs_gid *gid, int64_t index, enum sl_verbs_gid_family family,
                  const struct sl_verbs_gid *peer)
 {
     if (peer != NULL && (gid->type != peer->type || gid->is_v4 != peer->is_v4))
         return false;
     if (index >= 0)
         return gid->index == index;
-    return gid->type == SL_VERBS_GID_IB || family == FAMILY_ANY ||
-           gid->is_v4 == (family == FAMILY_V4);
+    return gid->type == SL_VERBS_GID_IB || family == SL_VERBS_FAMILY_ANY ||
+           gid->is_v4 == (family == SL_VERBS_FAMILY_IPV4);
 }
 
 /*
@@ -273,12 +258,12 @@ static int fail_none(const struct sl_config *config, const struct sl_verbs_port 
         sl_verbs_gid_text(peer, text, sizeof(text));
         snprintf(to, sizeof(to), " for the peer's %s", text);
     }
-    if (config->verbs_gid_index >= 0)
+    if (sl_verbs_config(config)->gid_index >= 0)
         snprintf(wish, sizeof(wish), " with SLUICE_VERBS_GID_INDEX %d",
-                 (int)config->verbs_gid_index);
-    else if (strcmp(config->verbs_gid_family, "auto") != 0)
-        snprintf(wish, sizeof(wish), " with SLUICE_VERBS_GID_FAMILY %.16s",
-                 config->verbs_gid_family);
+                 (int)sl_verbs_config(config)->gid_index);
+    else if (sl_verbs_config(config)->gid_family != SL_VERBS_FAMILY_ANY)
+        snprintf(wish, sizeof(wish), " with SLUICE_VERBS_GID_FAMILY %s",
+                 sl_verbs_config(config)->gid_family == SL_VERBS_FAMILY_IPV4 ? "ipv4" : "ipv6");
     return sl_fail(-ENODEV, "port %s has no GID%s%s; it has %s", port->name, to, wish, have);
 }
 
@@ -286,15 +271,12 @@ int sl_verbs_gid_choose_for(const struct sl_config *config, const struct sl_verb
                             const struct sl_verbs_gid *peer, struct sl_verbs_gid *out)
 {
     const struct sl_verbs_gid *best = NULL;
-    enum family family = FAMILY_ANY;
-    int err = read_family(config, &family);
+    enum sl_verbs_gid_family family = sl_verbs_config(config)->gid_family;
 
-    if (err != 0)
-        return err;
     for (unsigned i = 0; i < port->gid_count; i++) {
         const struct sl_verbs_gid *gid = &port->gids[i];
 
-        if (fits(gid, config->verbs_gid_index, family, peer) &&
+        if (fits(gid, sl_verbs_config(config)->gid_index, family, peer) &&
             (best == NULL || merit(gid, peer) > merit(best, peer)))
             best = gid;
     }

@@ -4,6 +4,7 @@
  * peer's NIC, and by the GPU itself where a frame has brought the bytes (multipath/gpu_copy.c).
  */
 #include "verbs/gpu.h"
+#include "verbs/config.h"
 #include "verbs/iface.h"
 
 #include "core/log.h"
@@ -59,7 +60,7 @@ static int rail_reg(const struct sl_verbs_rail *rail, const struct sl_mem *mem, 
     if (ibv->ibv_reg_dmabuf_mr == NULL)
         return sl_fail(-ENOTSUP,
                        "libibverbs cannot register GPU memory: that takes rdma-core 34 or later");
-    if (rail->iface->config->verbs_relaxed_ordering != SL_OFF)
+    if (sl_verbs_config(rail->iface->config)->relaxed_ordering != SL_OFF)
         mr = ibv->ibv_reg_dmabuf_mr(rail->pd, mem->fd_off, mem->len, iova, mem->fd,
                                     SL_VERBS_ACCESS | IBV_ACCESS_RELAXED_ORDERING);
     errno = 0;

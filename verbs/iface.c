@@ -2,6 +2,7 @@
 /* Interfaces: the ports, pools and sideband that all connections of a worker share. */
 #include "verbs/iface.h"
 
+#include "verbs/config.h"
 #include "verbs/gpu.h"
 #include "verbs/offer.h"
 #include "verbs/verbs.h"
@@ -57,10 +58,10 @@ static void fork_prepare(const struct sl_verbs_iface *iface)
     struct utsname name;
     int major = 0, minor = 0;
 
-    if (iface->config->verbs_fork == SL_OFF)
+    if (sl_verbs_config(iface->config)->fork == SL_OFF)
         return;
     /* From 5.12 on the kernel copies pinned pages at fork() by itself. */
-    if (iface->config->verbs_fork == SL_AUTO && uname(&name) == 0 &&
+    if (sl_verbs_config(iface->config)->fork == SL_AUTO && uname(&name) == 0 &&
         sscanf(name.release, "%d.%d", &major, &minor) == 2 &&
         (major > 5 || (major == 5 && minor >= 12)))
         return;
@@ -138,7 +139,7 @@ static int rails_open(struct sl_verbs_iface *iface, const struct sl_device *dev)
 static int pools_init(struct sl_verbs_iface *iface)
 {
     struct sl_mp_iface *mp = &iface->mp;
-    unsigned chunks = (unsigned)(iface->config->verbs_staging_bytes / SL_MP_CHUNK_BYTES);
+    unsigned chunks = (unsigned)(sl_verbs_config(iface->config)->staging_bytes / SL_MP_CHUNK_BYTES);
     int err;
 
     chunks = chunks < 4 ? 4 : chunks > 65534 ? 65534 : chunks & ~1u;
@@ -158,10 +159,10 @@ static void settings_read(struct sl_mp_settings *out, const struct sl_config *co
 {
     *out = (struct sl_mp_settings){
         .connect_timeout_ms = config->connect_timeout_ms,
-        .path_wait_ms = config->verbs_path_wait_ms,
-        .piece_bytes = config->verbs_piece_bytes,
-        .fallback = strcmp(config->verbs_fallback, "tcp") == 0,
-        .reserve = config->verbs_reserve == SL_ON,
+        .path_wait_ms = sl_verbs_config(config)->path_wait_ms,
+        .piece_bytes = sl_verbs_config(config)->piece_bytes,
+        .fallback = sl_verbs_config(config)->fallback == SL_VERBS_FALLBACK_TCP,
+        .reserve = sl_verbs_config(config)->reserve == SL_ON,
         .magic = MAGIC,
     };
 }
@@ -192,7 +193,7 @@ int sl_verbs_iface_open(struct sl_worker *worker, const struct sl_device *dev,
     iface->config = worker->config;
     iface->mp.lanes = &sl_verbs_lanes;
     settings_read(&iface->mp.settings, iface->config);
-    iface->mp.eager_bytes = (uint32_t)iface->config->verbs_eager_bytes;
+    iface->mp.eager_bytes = (uint32_t)sl_verbs_config(iface->config)->eager_bytes;
     sl_mp_iface_init(&iface->mp);
     sl_verbs_mem_init(iface);
     sl_list_init(&iface->dirty);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Registered memory: the user's regions and our own pools, each on every rail. */
+#include "verbs/config.h"
 #include "verbs/gpu.h"
 #include "verbs/iface.h"
 
@@ -24,7 +25,8 @@ int sl_verbs_reg(const struct sl_verbs_rail *rail, void *addr, size_t len, struc
     struct ibv_mr *mr = NULL;
 
     errno = 0;
-    if (rail->iface->config->verbs_relaxed_ordering != SL_OFF && ibv->ibv_reg_mr_iova2 != NULL)
+    if (sl_verbs_config(rail->iface->config)->relaxed_ordering != SL_OFF &&
+        ibv->ibv_reg_mr_iova2 != NULL)
         mr = ibv->ibv_reg_mr_iova2(rail->pd, addr, len, (uintptr_t)addr,
                                    SL_VERBS_ACCESS | IBV_ACCESS_RELAXED_ORDERING);
     if (mr == NULL)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Makes the paths that SLUICE_VERBS_PATHS lists, or makes the list that stands for auto. */
 #include "verbs/plan.h"
+#include "verbs/config.h"
 
 #include "core/config.h"
 #include "core/err.h"
@@ -156,14 +157,14 @@ int sl_verbs_plan(const struct sl_config *config, const struct sl_verbs_plan_end
                         .local_rails = ends->local_rails,
                         .remote_rails = ends->remote_rails,
                         .lag_ports = ends->lag_ports};
-    const char *list = config->verbs_paths;
+    const char *list = sl_verbs_config(config)->paths;
     int err;
 
     if (ends->local_rails == 0 || ends->remote_rails == 0)
         return sl_fail(-EINVAL, "no path is possible between %u local and %u remote rails",
                        ends->local_rails, ends->remote_rails);
     if (sl_path_list_auto(list))
-        err = make_list(&plan, config->verbs_paths_per_rail);
+        err = make_list(&plan, sl_verbs_config(config)->paths_per_rail);
     else
         err = read_list(&plan, list);
     if (err != 0)

@@ -8,6 +8,7 @@
 
 #include "core/log.h"
 #include "multipath/conn.h"
+#include "verbs/config.h"
 #include "verbs/iface.h"
 
 #include <stdlib.h>
@@ -174,19 +175,19 @@ static int to_rtr(struct sl_verbs_path *path, const struct sl_verbs_offer *offer
         .dest_qp_num = offer->qpn,
         .rq_psn = offer->psn,
         .max_dest_rd_atomic = 1,
-        .min_rnr_timer = (uint8_t)config->verbs_rnr_timer,
+        .min_rnr_timer = (uint8_t)sl_verbs_config(config)->rnr_timer,
         .ah_attr = {.dlid = offer->rail.lid,
-                    .sl = (uint8_t)config->verbs_service_level,
+                    .sl = (uint8_t)sl_verbs_config(config)->service_level,
                     .port_num = rail->port.num},
     };
 
     if (rail->port.link_layer == IBV_LINK_LAYER_ETHERNET || !path->gid.is_link_local) {
         attr.ah_attr.is_global = 1;
-        attr.ah_attr.grh =
-            (struct ibv_global_route){.sgid_index = path->gid.index,
-                                      .hop_limit = 64,
-                                      .flow_label = path->flow_label,
-                                      .traffic_class = (uint8_t)config->verbs_traffic_class};
+        attr.ah_attr.grh = (struct ibv_global_route){
+            .sgid_index = path->gid.index,
+            .hop_limit = 64,
+            .flow_label = path->flow_label,
+            .traffic_class = (uint8_t)sl_verbs_config(config)->traffic_class};
         memcpy(&attr.ah_attr.grh.dgid, offer->rail.gid, sizeof(offer->rail.gid));
     }
     int err = (iface_of(path)->ibv->ibv_modify_qp)(
@@ -204,8 +205,8 @@ static int to_rts(struct sl_verbs_path *path)
     const struct sl_config *config = iface_of(path)->config;
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_RTS,
-        .timeout = (uint8_t)config->verbs_timeout,
-        .retry_cnt = (uint8_t)config->verbs_retry_count,
+        .timeout = (uint8_t)sl_verbs_config(config)->timeout,
+        .retry_cnt = (uint8_t)sl_verbs_config(config)->retry_count,
         .rnr_retry = 7, /* for ever: a peer without receive buffers is busy, not dead */
         .sq_psn = path->psn,
         .max_rd_atomic = 1,
@@ -222,7 +223,7 @@ static int to_rts(struct sl_verbs_path *path)
 
 int sl_verbs_path_connect(struct sl_verbs_path *path, const struct sl_verbs_offer *offer)
 {
-    int64_t wanted = iface_of(path)->config->verbs_mtu;
+    int64_t wanted = sl_verbs_config(iface_of(path)->config)->mtu;
     enum ibv_mtu mtu = path->rail->port.mtu;
     int err;
 

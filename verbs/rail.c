@@ -2,6 +2,7 @@
 /* An open port: protection domain, queues, and what the device reports. */
 #include "verbs/rail.h"
 
+#include "verbs/config.h"
 #include "verbs/iface.h"
 #include "verbs/queue_pair.h"
 
@@ -115,7 +116,7 @@ static int watch_fd(struct sl_verbs_iface *iface, int fd)
  * while connections are few. */
 static int receives_choose(struct sl_verbs_rail *rail, const struct ibv_device_attr *attr, int cqes)
 {
-    int64_t wanted = rail->iface->config->verbs_srq;
+    int64_t wanted = sl_verbs_config(rail->iface->config)->srq;
     bool shares = wanted != SL_OFF && attr->max_srq > 0;
 
     if (wanted == SL_ON && !shares)

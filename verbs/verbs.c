@@ -8,6 +8,7 @@
 #include "multipath/control_queue.h"
 #include "multipath/setup.h"
 #include "multipath/stats.h"
+#include "verbs/config.h"
 #include "verbs/iface.h"
 #include "verbs/probe.h"
 #include "verbs/queue_pair.h"
@@ -128,6 +129,8 @@ const struct sl_transport_ops sl_verbs_ops = {
     .name = "verbs",
     .number = 2,
     .place = 20,
+    .config = &sl_verbs_section,
+    .prefer = sl_verbs_prefer,
     .probe = sl_verbs_probe,
     .open = sl_verbs_iface_open,
     .close = sl_verbs_iface_close,

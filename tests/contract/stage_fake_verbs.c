@@ -3,6 +3,7 @@
  * loop in the sideband's place. The wire moves when somebody makes progress or looks at the
  * clock. */
 #include "core/config.h"
+#include "verbs/config.h"
 #include "core/err.h"
 #include "tests/contract/stage.h"
 #include "tests/fake/fake_ibv.h"
@@ -81,7 +82,7 @@ void stage_reset(void)
             fake_ibv_device_add(fake, &params);
         }
         sl_config_defaults(&config[i]);
-        snprintf(config[i].verbs_devices, sizeof(config[i].verbs_devices), "%c*", 'a' + i);
+        snprintf(sl_verbs_config_edit(&config[i])->devices, SL_TEXT_MAX, "%c*", 'a' + i);
         config[i].connect_timeout_ms = 2000;
         workers[i] =
             (struct sl_worker){.clock = loop_clock(loop), .config = &config[i], .rank = (int)i};

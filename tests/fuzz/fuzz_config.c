@@ -12,21 +12,33 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* A number that was taken must lie within its row's limits; texts end inside their field. */
-static void check_limits(const struct sl_config *config)
+static void check_row(const struct sl_config_row *row, const char *field)
 {
-    for (size_t i = 0; i < sl_config_row_count; i++) {
-        const struct sl_config_row *row = &sl_config_rows[i];
-        const char *field = (const char *)config + row->offset;
+    int64_t value = 0;
+    int choice;
 
-        if (row->type == SL_CONFIG_TEXT) {
-            sl_assert(memchr(field, '\0', SL_TEXT_MAX) != NULL);
-        } else {
-            int64_t value;
-
-            memcpy(&value, field, sizeof(value));
-            sl_assert(value >= row->min && value <= row->max);
-        }
+    switch (row->type) {
+    case SL_CONFIG_TEXT: sl_assert(memchr(field, '\0', SL_TEXT_MAX) != NULL); return;
+    case SL_CONFIG_CHOICE:
+        memcpy(&choice, field, sizeof(choice));
+        for (const char *c = row->choices; *c != '\0'; c++)
+            value += *c == ' ';
+        sl_assert(choice >= 0 && choice <= value);
+        return;
+    default:
+        memcpy(&value, field, sizeof(value));
+        sl_assert(value >= row->min && value <= row->max);
     }
+}
+
+static void check_limits(struct sl_config *config)
+{
+    const struct sl_config_section *section;
+
+    for (unsigned i = 0; (section = sl_config_section(i)) != NULL; i++)
+        for (size_t j = 0; j < section->row_count; j++)
+            check_row(&section->rows[j],
+                      (const char *)sl_config_base(config, section) + section->rows[j].offset);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -51,12 +51,25 @@ static const char *look(void *arg, const char *name)
     return NULL;
 }
 
+static const char *field_of(const struct sl_config_row *row, const struct sl_config *config)
+{
+    const struct sl_config_section *section = NULL;
+    struct sl_config *base = (struct sl_config *)(uintptr_t)config;
+
+    sl_assert(sl_config_find(row->name, &section) == row);
+    return (const char *)sl_config_base(base, section) + row->offset;
+}
+
 static bool same_field(const struct sl_config_row *row, const struct sl_config *a,
                        const struct sl_config *b)
 {
-    const char *x = (const char *)a + row->offset, *y = (const char *)b + row->offset;
+    const char *x = field_of(row, a), *y = field_of(row, b);
 
-    return row->type == SL_CONFIG_TEXT ? strcmp(x, y) == 0 : memcmp(x, y, sizeof(int64_t)) == 0;
+    switch (row->type) {
+    case SL_CONFIG_TEXT: return strcmp(x, y) == 0;
+    case SL_CONFIG_CHOICE: return memcmp(x, y, sizeof(int)) == 0;
+    default: return memcmp(x, y, sizeof(int64_t)) == 0;
+    }
 }
 
 /* The last entry that gives the row a value decides, as if it were the only one. */
@@ -81,13 +94,20 @@ static void check_alone(const struct sl_config *config, const struct sl_config_r
 static void check_written_out(const struct sl_config *config, const struct sl_config_row *row)
 {
     static const char *const switches[] = {"auto", "off", "on"};
-    const char *field = (const char *)config + row->offset, *text = field;
+    const char *field = field_of(row, config), *text = field;
     struct sl_config again = *config;
     char number[24];
     int64_t value = 0;
 
     if (row->type == SL_CONFIG_TEXT) {
         sl_assert(memchr(field, '\0', SL_TEXT_MAX) != NULL);
+    } else if (row->type == SL_CONFIG_CHOICE) {
+        int choice, len;
+
+        memcpy(&choice, field, sizeof(choice));
+        text = sl_config_row_word(row, choice, &len);
+        snprintf(number, sizeof(number), "%.*s", len, text);
+        text = number;
     } else {
         memcpy(&value, field, sizeof(value));
         sl_assert(value >= row->min && value <= row->max && (value <= 0 || value >= row->least));
@@ -154,6 +174,7 @@ static void identify(const struct sl_config *config, char **entries)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char *text = fuzz_text(data, size), *entries[ENTRIES_MAX + 1];
+    const struct sl_config_section *section;
     struct sl_config config;
     int err;
 
@@ -164,10 +185,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     err = sl_config_from_env(&config, entries);
     sl_assert(err == 0 || err == -EINVAL);
     if (err == 0) {
-        for (size_t i = 0; i < sl_config_row_count; i++) {
-            check_alone(&config, &sl_config_rows[i], entries);
-            check_written_out(&config, &sl_config_rows[i]);
-        }
+        for (unsigned i = 0; (section = sl_config_section(i)) != NULL; i++)
+            for (size_t j = 0; j < section->row_count; j++) {
+                check_alone(&config, &section->rows[j], entries);
+                check_written_out(&config, &section->rows[j]);
+            }
         identify(&config, entries);
     } else {
         sl_assert(strstr(sluice_last_error(), PREFIX) != NULL);

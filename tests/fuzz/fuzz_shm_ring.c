@@ -6,6 +6,7 @@
  * written, and each request ends at most once.
  */
 #include "tests/unit/shm/side.h"
+#include "shm/config.h"
 
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -189,7 +190,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     peer_pos = 0;
     side_open(&us.side);
     side_open(&us.peer);
-    us.side.config.shm_ring_bytes = us.peer.config.shm_ring_bytes = 1; /* the least there is */
+    sl_shm_config_edit(&us.side.config)->ring_bytes =
+        sl_shm_config_edit(&us.peer.config)->ring_bytes = 1; /* the least there is */
     sides_connect(&us.side, &us.peer);
     for (unsigned i = 0; i < STEPS_MAX && size >= STEP_BYTES; i++) {
         struct step s = {.what = data[0], .a = data[1], .b = (uint16_t)(data[2] | data[3] << 8)};

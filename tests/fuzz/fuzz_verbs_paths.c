@@ -2,6 +2,7 @@
 /* SLUICE_VERBS_PATHS: what is accepted, written out again, gives the same list; what is refused
  * where it is set is refused by the plan; nothing overruns. */
 #include "core/config.h"
+#include "verbs/config.h"
 #include "core/err.h"
 #include "tests/fuzz/text.h"
 #include "verbs/device.h"
@@ -28,7 +29,7 @@ static void check_again(struct sl_config *config, const struct sl_verbs_plan_end
     }
     if (len >= SL_TEXT_MAX)
         return;
-    memcpy(config->verbs_paths, list, len + 1);
+    memcpy(sl_verbs_config_edit(config)->paths, list, len + 1);
     sl_assert(sl_verbs_plan(config, ends, 2, again, CAP, &again_count) == 0);
     sl_assert(again_count == count);
     for (size_t i = 0; i < count; i++)
@@ -73,7 +74,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         struct sl_verbs_path_spec none[CAP];
 
         /* What is refused where it is set cannot be planned either. */
-        strcpy(config.verbs_paths, text);
+        strcpy(sl_verbs_config_edit(&config)->paths, text);
         sl_assert(sl_verbs_plan(&config, &ends, 1, none, CAP, &count) == -EINVAL &&
                   count == CAP + 1);
     }

@@ -11,6 +11,7 @@
  * the sideband.
  */
 #include "core/err.h"
+#include "verbs/config.h"
 #include "core/log.h"
 #include "tests/unit/verbs/world.h"
 
@@ -433,7 +434,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memset(us.in + MESSAGE_MAX, SECRET, 64);
     world_prepare(NULL);
     for (unsigned i = 0; i < 2 && fallback; i++)
-        snprintf(world[i].config.verbs_fallback, sizeof(world[i].config.verbs_fallback), "tcp");
+        sl_verbs_config_edit(&world[i].config)->fallback = SL_VERBS_FALLBACK_TCP;
     world_join();
     if (size > 0)
         data++, size--;

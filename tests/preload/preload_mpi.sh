@@ -84,7 +84,7 @@ off_takes_none() {
 
 an_unknown_word_takes_none() {
     under SLUICE_PRELOAD=perhaps -- "$program" types && said "^ok types" 1 &&
-        said "SLUICE_PRELOAD is 'perhaps', but must be on, off or report" "$ranks"
+        said "SLUICE_PRELOAD is 'perhaps', but must be one of on, off, report" "$ranks"
 }
 
 on_is_silent() {

@@ -24,7 +24,7 @@ static void begin(struct swarm *s, uint32_t ranks, enum swarm_mode mode)
     s->config.connect_timeout_ms = 2000;
     s->config.shm_window_bytes = 128 << 10;
     s->config.status_signal = SL_OFF;
-    snprintf(s->config.tune, sizeof(s->config.tune), "off");
+    s->config.tune = SL_TUNE_OFF;
     sl_sim_params_init(&s->params, ranks, 1);
     s->params.host = s->host;
     s->params.windows = false;

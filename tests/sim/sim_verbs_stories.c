@@ -2,6 +2,7 @@
 /* What the swarm of the verbs transport found, told again: each fails without its mend, however the
  * draw of seeds changes. Each is played with many orders of events. */
 #include "tests/sim/seeds.h"
+#include "verbs/config.h"
 #include "tests/sim/verbs_swarm.h"
 
 #include <errno.h>
@@ -190,8 +191,8 @@ static void no_paths(uint64_t seed)
     vs_plain_messages(&run, 0, 40, 20000);
     run.goes_down = true;
     run.calm_round = 30;
-    run.config[0].verbs_path_wait_ms = 500; /* and the other would wait longer */
-    run.config[1].verbs_path_wait_ms = 3000;
+    sl_verbs_config_edit(&run.config[0])->path_wait_ms = 500; /* and the other would wait longer */
+    sl_verbs_config_edit(&run.config[1])->path_wait_ms = 3000;
 }
 
 /* Not that the other closed the connection, which it did for the same reason. */
@@ -222,7 +223,8 @@ static void idle_and_alone(uint64_t seed)
     vs_plain(&run, seed, VS_AWAY, 2);
     vs_plain_messages(&run, 0, seed % 2, 3000);
     vs_plain_fault(&run, VS_LOSE, 5, 0);
-    run.config[0].verbs_path_wait_ms = run.config[1].verbs_path_wait_ms = 500;
+    sl_verbs_config_edit(&run.config[0])->path_wait_ms =
+        sl_verbs_config_edit(&run.config[1])->path_wait_ms = 500;
 }
 
 /* Nobody has anything to send, no port says that it is down, and no sideband tells. */

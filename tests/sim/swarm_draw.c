@@ -64,7 +64,7 @@ static void draw_config(struct swarm *s, struct sl_rng *rng)
     c->connect_timeout_ms = 2000;
     c->shm_window_bytes = 1 << pick(rng, 12, 17);
     c->status_signal = SL_OFF;
-    snprintf(c->tune, sizeof(c->tune), "off");
+    c->tune = SL_TUNE_OFF;
     if (sl_rng_chance(rng, 4))
         c->chunk_bytes = (int64_t)pick(rng, 1, 5000);
     if (sl_rng_chance(rng, 2)) {

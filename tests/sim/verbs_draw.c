@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a seed means: rails, sizes, messages, faults. */
 #include "tests/sim/verbs_swarm.h"
+#include "verbs/config.h"
 
 #include "core/err.h"
 
@@ -34,7 +35,7 @@ static bool chance(struct vs_run *run, uint64_t in)
 
 static size_t draw_len(struct vs_run *run, size_t *budget)
 {
-    size_t eager = (size_t)run->config[0].verbs_eager_bytes, len;
+    size_t eager = (size_t)sl_verbs_config_edit(&run->config[0])->eager_bytes, len;
 
     switch (below(run, 8)) {
     case 0: len = 0; break;
@@ -110,17 +111,17 @@ static void draw_config(struct vs_run *run)
 
         sl_config_defaults(config);
         config->connect_timeout_ms = 20000;
-        config->verbs_eager_bytes = i == 0 ? eager : eager2;
-        config->verbs_piece_bytes = piece;
-        config->verbs_staging_bytes = staging;
-        config->verbs_paths_per_rail = per_rail;
-        config->verbs_retry_count = 2 + (int64_t)below(run, 6);
+        sl_verbs_config_edit(config)->eager_bytes = i == 0 ? eager : eager2;
+        sl_verbs_config_edit(config)->piece_bytes = piece;
+        sl_verbs_config_edit(config)->staging_bytes = staging;
+        sl_verbs_config_edit(config)->paths_per_rail = per_rail;
+        sl_verbs_config_edit(config)->retry_count = 2 + (int64_t)below(run, 6);
         /* Longer than faults that pass last, or short where they do not. */
-        config->verbs_path_wait_ms =
+        sl_verbs_config_edit(config)->path_wait_ms =
             run->mode == VS_AWAY || run->mode == VS_BROKEN ? wait_ms : 60000;
-        snprintf(config->verbs_devices, sizeof(config->verbs_devices), "%c*", 'a' + i);
+        snprintf(sl_verbs_config_edit(config)->devices, SL_TEXT_MAX, "%c*", 'a' + i);
         if (run->mode == VS_TCP || (run->mode == VS_BROKEN && run->seed % 3 == 0))
-            snprintf(config->verbs_fallback, sizeof(config->verbs_fallback), "tcp");
+            sl_verbs_config_edit(config)->fallback = SL_VERBS_FALLBACK_TCP;
     }
 }
 
@@ -212,7 +213,7 @@ void vs_plain(struct vs_run *run, uint64_t seed, enum vs_mode mode, unsigned rai
     run->post_in = 2;
     run->latency_ns = 5000;
     for (unsigned side = 0; side < 2; side++)
-        run->config[side].verbs_paths_per_rail = 1;
+        sl_verbs_config_edit(&run->config[side])->paths_per_rail = 1;
 }
 
 void vs_plain_messages(struct vs_run *run, unsigned side, unsigned count, size_t len)
@@ -249,9 +250,12 @@ void vs_print(const struct vs_run *run)
            ": %s, %u and %u rails, %u connections, eager %d/%d, piece %d, staging %d, %d "
            "paths per rail, delay %u, %s\n",
            run->seed, mode_names[run->mode], run->rails[0], run->rails[1], run->conn_count,
-           (int)run->config[0].verbs_eager_bytes, (int)run->config[1].verbs_eager_bytes,
-           (int)run->config[0].verbs_piece_bytes, (int)run->config[0].verbs_staging_bytes,
-           (int)run->config[0].verbs_paths_per_rail, run->delay, run->sleeps ? "sleeps" : "polls");
+           (int)sl_verbs_config(&run->config[0])->eager_bytes,
+           (int)sl_verbs_config(&run->config[1])->eager_bytes,
+           (int)sl_verbs_config(&run->config[0])->piece_bytes,
+           (int)sl_verbs_config(&run->config[0])->staging_bytes,
+           (int)sl_verbs_config(&run->config[0])->paths_per_rail, run->delay,
+           run->sleeps ? "sleeps" : "polls");
     for (unsigned c = 0; c < run->conn_count; c++)
         printf("#   connection %u: %u and %u messages, %u and %u control messages\n", c,
                run->conns[c].queue[0].count, run->conns[c].queue[1].count,

@@ -2,6 +2,7 @@
 /* Runs what was drawn: connects, lets both sides and the wire move in any order, judges, takes all
  * down. */
 #include "tests/sim/verbs_swarm.h"
+#include "verbs/config.h"
 
 #include "core/err.h"
 #include "tests/fake/fake_ibv_inside.h"
@@ -85,7 +86,7 @@ static bool sides_open(struct vs_run *run)
         /* Of each seed its own way, drawn apart from the rest: the other draws stay what they
          * were. */
         if (((run->seed * UINT64_C(0x9e3779b97f4a7c15)) >> (60 + 2 * side) & 3) == 0)
-            run->config[side].verbs_srq = SL_OFF;
+            sl_verbs_config_edit(&run->config[side])->srq = SL_OFF;
         run->worker[side] = (struct sl_worker){
             .clock = loop_clock(run->loop), .config = &run->config[side], .rank = (int)side};
         sl_rng_init(&run->worker[side].rng, run->seed * 2 + side);

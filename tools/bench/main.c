@@ -21,6 +21,7 @@
 #include "report.h"
 #include "sweep.h"
 #include "lib/start.h"
+#include "tools/bench/config.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -260,7 +261,8 @@ static int start(const struct sb_options *o)
     int err, status = 0;
 
     export_options(o);
-    if (sl_start(&config, environ) != 0 || sl_log_configure(config.log) != 0)
+    if (sl_config_register(&sl_bench_section) != 0 || sl_start(&config, environ) != 0 ||
+        sl_log_configure(config.log) != 0)
         return complain(-1), EXIT_USAGE;
     if (o->mode == SB_LIST)
         return sb_list(stdout, &config, o->json) != 0 ? complain(-1) : 0;
@@ -279,7 +281,7 @@ static int start(const struct sb_options *o)
         return status;
     const char *local = getenv("SLUICE_LOCAL_RANK");
 
-    if (config.bind != SL_OFF && local != NULL)
+    if (sl_bench_config(&config)->bind != SL_OFF && local != NULL)
         sl_host_bind((unsigned)atoi(local), (unsigned)o->ranks);
     return join_and_run(o);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Contexts and engines: made, driven, freed; and where log lines go. */
 #include "tools/nccl/adapt.h"
+#include "tools/nccl/config.h"
 
 #include "core/dl.h"
 #include "core/host.h"
 #include "core/log.h"
 #include "core/registry.h"
-#include "lib/start.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -101,28 +101,6 @@ static void allow_ways(struct sl_nccl_engine *engine, const struct sl_nccl_devic
     }
 }
 
-static bool only_excludes(const char *list)
-{
-    for (; *list != '\0'; list += strcspn(list, ","), list += *list == ',')
-        if (*list != '^' && *list != ',')
-            return false;
-    return true;
-}
-
-/* Rails of a connection are tried in the order of this list: the device's own, then all that are
- * allowed. */
-static void prefer_rail(struct sl_config *config, const struct sl_nccl_device *dev)
-{
-    char all[SL_TEXT_MAX];
-    int n;
-
-    snprintf(all, sizeof(all), "%s", config->verbs_devices);
-    n = snprintf(config->verbs_devices, sizeof(config->verbs_devices), "%s,%s%s", dev->found.name,
-                 all, only_excludes(all) ? ",*" : "");
-    if (n < 0 || (size_t)n >= sizeof(config->verbs_devices))
-        memcpy(config->verbs_devices, all, sizeof(all));
-}
-
 /* Of the secret, where there is one: there is no meeting here that would make a key for the job. */
 static int give_session(struct sl_worker *worker)
 {
@@ -148,12 +126,8 @@ static int engine_new(struct sl_nccl_ctx *ctx, unsigned dev, int traffic_class,
     sl_list_init(&engine->dials);
     sl_list_init(&engine->listens);
     sl_list_init(&engine->backlog);
-    if (traffic_class >= 0 && traffic_class <= 255)
-        engine->config.verbs_traffic_class = traffic_class;
-    if (engine->config.verbs_reserve == SL_AUTO)
-        engine->config.verbs_reserve = SL_ON;
-    if (strcmp(device->ops->name, "verbs") == 0)
-        prefer_rail(&engine->config, device);
+    if (device->ops->prefer != NULL)
+        device->ops->prefer(&engine->config, &device->found, traffic_class);
     engine->worker =
         (struct sl_worker){.clock = &sl_clock_monotonic, .config = &engine->config, .rank = -1};
     if (give_session(&engine->worker) != 0) {
@@ -343,8 +317,9 @@ void sl_nccl_engine_put(struct sl_nccl_engine *engine)
  * offered. */
 static bool takes_gpu(const struct sl_config *config, const struct sl_transport_ops *ops)
 {
-    void *cuda =
-        config->nccl_gpu != SL_OFF ? dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    void *cuda = sl_nccl_config(config)->gpu != SL_OFF
+                     ? dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD)
+                     : NULL;
     const struct sl_handler handler = {.ctrl = on_ctrl, .down = on_down};
     struct sl_worker worker = {.clock = &sl_clock_monotonic, .config = config, .rank = -1};
     struct sl_iface *iface;
@@ -358,7 +333,7 @@ static bool takes_gpu(const struct sl_config *config, const struct sl_transport_
         takes = (iface->caps & SL_CAP_GPU) != 0;
         ops->close(iface);
     }
-    if (!takes && config->nccl_gpu == SL_ON)
+    if (!takes && sl_nccl_config(config)->gpu == SL_ON)
         sl_warn("nccl", "GPU memory goes through the host: transport %s does not take it here",
                 ops->name);
     return takes;
@@ -429,7 +404,7 @@ static int ctx_new(sl_nccl_logger *logger, int traffic_class, struct sl_nccl_ctx
 
     if (ctx == NULL)
         return sl_fail(-ENOMEM, "no memory for a context");
-    err = sl_start(&ctx->config, environ);
+    err = sl_nccl_start(&ctx->config, environ);
     if (err == 0)
         err = log_to(logger, &ctx->config);
     if (err == 0)

@@ -16,9 +16,9 @@
 #include "tools/nccl/abi_profiler_v5.h"
 #include "tools/nccl/abi_profiler_v6.h"
 #include "tools/nccl/abi_profiler_v7.h"
+#include "tools/nccl/config.h"
 #include "tools/nccl/events.h"
 #include "tools/nccl/profiler.h"
-#include "lib/start.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -213,16 +213,16 @@ static int comm_open(const char *name, uint64_t id, int nodes, int ranks, int ra
     struct sl_config config;
     bool keep = false;
     unsigned place = 0;
-    int err = sl_start(&config, environ);
+    int err = sl_nccl_start(&config, environ);
 
     *mask = 0;
     if (err == 0)
-        err = read_setting(config.nccl_profile, mask, &keep);
+        err = read_setting(sl_nccl_config(&config)->profile, mask, &keep);
     if (err != 0 || *mask == 0)
         return err;
     if (shared.users == 0) {
         shared.keep = keep;
-        err = file_open(rank, (uint64_t)config.nccl_profile_events);
+        err = file_open(rank, (uint64_t)sl_nccl_config(&config)->profile_events);
     }
     if (err == 0)
         err = comm_add(name, id, nodes, ranks, rank, &place);

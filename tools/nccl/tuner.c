@@ -12,7 +12,7 @@
 #include "core/err.h"
 #include "core/log.h"
 #include "tools/nccl/abi_tuner.h"
-#include "lib/start.h"
+#include "tools/nccl/config.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -207,16 +207,17 @@ static result open_any(void **out)
 {
     struct sl_nccl_rules *rules = NULL;
     struct sl_config config;
-    int err = sl_start(&config, environ);
+    int err = sl_nccl_start(&config, environ);
 
     *out = NULL;
-    if (err == 0 && config.nccl_tuner[0] == '\0')
+    if (err == 0 && sl_nccl_config(&config)->tuner[0] == '\0')
         return SL_NCCL_SUCCESS;
     if (err == 0)
         rules = calloc(1, sizeof(*rules));
     if (rules != NULL)
-        err = config.nccl_tuner[0] == '@' ? read_file(config.nccl_tuner + 1, rules)
-                                          : sl_nccl_rules_read(config.nccl_tuner, rules);
+        err = sl_nccl_config(&config)->tuner[0] == '@'
+                  ? read_file(sl_nccl_config(&config)->tuner + 1, rules)
+                  : sl_nccl_rules_read(sl_nccl_config(&config)->tuner, rules);
     if (err == 0 && rules != NULL) {
         sl_info("nccl", "%u rules for algorithms", rules->count);
         *out = rules;

@@ -2,6 +2,7 @@
 /* A communicator beside the application's own: made on all ranks or on none. */
 #include "tools/preload/engine.h"
 
+#include "tools/preload/config.h"
 #include "core/clock.h"
 #include "core/exchange.h"
 #include "lib/api.h"
@@ -86,6 +87,7 @@ int sl_preload_comm_create(const struct sl_preload_peers *peers, struct sluice_c
     struct sluice_comm *comm = NULL;
     char why[SL_ERROR_TEXT_MAX];
 
+    sl_assert(sl_config_register(&sl_preload_section) == 0);
     sluice_config_init(&config);
     if (given == NULL || given[0] == '\0')
         config.timeout_ms = peers->timeout_ms > 0 ? peers->timeout_ms : DAY_MS;

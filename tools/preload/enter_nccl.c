@@ -4,11 +4,12 @@
  * Nothing is taken unless SLUICE_PRELOAD_NCCL names calls: on a GPU NCCL's own kernels are faster
  * wherever the network is not what limits.
  */
+#include "tools/preload/config.h"
 #include "tools/preload/frame.h"
 #include "tools/preload/nccl_calls.h"
 
 #include <stdio.h>
-#include <stdlib.h>
+#include <unistd.h>
 
 #define X(call, ret, params, args) SL_PRELOAD_ENTRY(sl_preload_nccl, nccl##call, ret, params, args)
 SL_NCCL_CALLS(X)
@@ -24,10 +25,10 @@ static const char *const calls[] = {SL_NCCL_CALLS(X)};
 
 static const char *module(const struct sl_preload_host *host, char *why, size_t cap)
 {
-    const char *which = getenv("SLUICE_PRELOAD_NCCL");
+    struct sl_preload_config config;
 
     (void)host;
-    if (which != NULL && which[0] != '\0')
+    if (sl_preload_config_read(&config, environ) == 0 && config.nccl[0] != '\0')
         return "nccl";
     snprintf(why, cap, "SLUICE_PRELOAD_NCCL names no call to take");
     return NULL;

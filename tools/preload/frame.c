@@ -4,7 +4,10 @@
  * here runs before the first call that could be taken; there is no constructor.
  */
 #include "tools/preload/frame.h"
+
+#include "core/err.h"
 #include "core/stderr_line.h"
+#include "tools/preload/config.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -236,25 +239,14 @@ static void missing(void)
 
 /* ---- modules ---- */
 
-enum mode { MODE_OFF, MODE_ON, MODE_REPORT };
-
-static enum mode read_mode(void)
+static enum sl_preload_mode read_mode(void)
 {
-    static const struct {
-        const char *text;
-        enum mode mode;
-    } words[] = {{"", MODE_ON},       {"on", MODE_ON},        {"1", MODE_ON},  {"yes", MODE_ON},
-                 {"true", MODE_ON},   {"off", MODE_OFF},      {"0", MODE_OFF}, {"no", MODE_OFF},
-                 {"false", MODE_OFF}, {"report", MODE_REPORT}};
-    const char *text = getenv("SLUICE_PRELOAD");
+    struct sl_preload_config config;
 
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-        if (strcasecmp(text != NULL ? text : "", words[i].text) == 0)
-            return words[i].mode;
-    sl_stderr_line(
-        "sluice preload: SLUICE_PRELOAD is '%s', but must be on, off or report: nothing is taken",
-        text);
-    return MODE_OFF;
+    if (sl_preload_config_read(&config, environ) == 0)
+        return config.mode;
+    sl_stderr_line("sluice preload: %s: nothing is taken", sluice_last_error());
+    return SL_PRELOAD_MODE_OFF;
 }
 
 /* Modules lie beside the shim. */
@@ -328,17 +320,17 @@ void sl_preload_resolve(struct sl_preload_family *family)
         pthread_mutex_unlock(&resolve_lock);
         return;
     }
-    enum mode mode = read_mode();
+    enum sl_preload_mode mode = read_mode();
 
     family->host = (struct sl_preload_host){.abi = SL_PRELOAD_ABI,
-                                            .report = mode == MODE_REPORT,
+                                            .report = mode == SL_PRELOAD_MODE_REPORT,
                                             .counts = family->counts,
                                             .find = find,
                                             .object = find_object,
                                             .counted = counted,
                                             .note = keep_note,
                                             .rank = keep_rank};
-    int err = mode != MODE_OFF && family->call_count <= sizeof(take) / sizeof(take[0])
+    int err = mode != SL_PRELOAD_MODE_OFF && family->call_count <= sizeof(take) / sizeof(take[0])
                   ? open_module(family, take, why, sizeof(why))
                   : 0;
 

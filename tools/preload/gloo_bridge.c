@@ -3,6 +3,7 @@
 #include "tools/preload/gloo_bridge.h"
 
 #include "collectives/comm.h"
+#include "tools/preload/config.h"
 #include "tools/preload/engine.h"
 #include "tools/preload/preload.h"
 
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct sl_preload_host *host;
 static bool own_timeout; /* SLUICE_TIMEOUT_MS is set */
@@ -71,8 +73,8 @@ int sl_preload_open(const struct sl_preload_host *given, void **take, unsigned c
 SL_PRELOAD_EXPORT int sl_preload_open(const struct sl_preload_host *given, void **take,
                                       unsigned count, char *why, size_t cap)
 {
-    const char *timeout = getenv("SLUICE_TIMEOUT_MS"), *exact = getenv("SLUICE_PRELOAD_EXACT");
-    struct sl_config config;
+    const char *timeout = getenv("SLUICE_TIMEOUT_MS");
+    struct sl_preload_config config;
 
     if (given->abi != SL_PRELOAD_ABI || count != SL_GLOO_CALL_COUNT) {
         snprintf(why, cap, "libsluice-preload.so and its gloo module are of different versions");
@@ -80,12 +82,11 @@ SL_PRELOAD_EXPORT int sl_preload_open(const struct sl_preload_host *given, void 
     }
     host = given;
     own_timeout = timeout != NULL && timeout[0] != '\0';
-    sl_config_defaults(&config);
-    if (exact != NULL && exact[0] != '\0' && sl_config_set(&config, "PRELOAD_EXACT", exact) != 0) {
+    if (sl_preload_config_read(&config, environ) != 0) {
         snprintf(why, cap, "%s", sluice_last_error());
         return -EINVAL;
     }
-    sl_gloo_here.exact = config.preload_exact != SL_OFF;
+    sl_gloo_here.exact = config.exact != SL_OFF;
     sl_gloo_here.create_buffer = given->find(given, "_ZN4gloo7Context19createUnboundBufferEPvm");
     sl_gloo_here.has_table = given->object(given, "_ZTVN4gloo7ContextE") != NULL;
     if (sl_gloo_here.create_buffer == NULL) {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An MPI module's beginning: looks up what it calls and hands its functions to the shim. */
-#include "core/config.h"
 #include "core/err.h"
+#include "tools/preload/config.h"
 #include "tools/preload/mpi_module.h"
-#include "lib/start.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -14,11 +13,10 @@ struct sl_mpi_module sl_mpi;
  * calls on together. */
 static void read_settings(void)
 {
-    static struct sl_config config;
+    struct sl_preload_config config;
 
-    if (sl_start(&config, environ) != 0)
-        sl_config_defaults(&config);
-    sl_mpi.early_calls = config.preload_mpi_early_calls;
+    (void)sl_preload_config_read(&config, environ);
+    sl_mpi.early_calls = config.mpi_early_calls;
 }
 
 SL_PRELOAD_EXPORT sl_preload_open_fn sl_preload_open;

@@ -74,7 +74,7 @@ static void configure(struct sl_config *config, const char *settings)
     sl_config_defaults(config);
     config->timeout_ms = 20000;
     config->connect_timeout_ms = 20000;
-    snprintf(config->tune, sizeof(config->tune), "off");
+    config->tune = SL_TUNE_OFF;
     snprintf(config->interface, sizeof(config->interface), "lo");
     snprintf(text, sizeof(text), "%s", settings);
     for (char *item; (item = strsep(&rest, " ")) != NULL;) {

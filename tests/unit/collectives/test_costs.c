@@ -47,7 +47,7 @@ static void costs_of_a_false_rank_0_are_refused(void **state)
 
     (void)state;
     sl_config_defaults(&comm.config);
-    snprintf(comm.config.tune, sizeof(comm.config.tune), "off");
+    comm.config.tune = SL_TUNE_OFF;
     sl_list_init(&comm.calls.plan_lru);
     told = good;
     told.net.beta = NAN;

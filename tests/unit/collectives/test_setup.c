@@ -44,7 +44,7 @@ static void refused(const char *name, const char *value, const char *words)
 
 static void an_unknown_kernel_is_refused_with_the_choices(void **state)
 {
-    refused("SLUICE_KERNEL", "foo", "there are no kernels named 'foo'");
+    refused("SLUICE_KERNEL", "foo", "must be one of auto, avx512, avx2, neon, c");
 }
 
 static void an_unknown_algorithm_is_refused(void **state)

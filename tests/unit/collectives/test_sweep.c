@@ -188,7 +188,7 @@ static void *live_as(void *arg)
     sl_config_defaults(&config);
     config.timeout_ms = 3000;
     config.connect_timeout_ms = r->meeting->patient ? 30000 : 300;
-    snprintf(config.tune, sizeof(config.tune), "off");
+    config.tune = SL_TUNE_OFF;
     snprintf(config.interface, sizeof(config.interface), "lo");
     snprintf(config.transport, sizeof(config.transport), "%s", getenv("SLUICE_TRANSPORT"));
     struct sl_comm_params params = {

@@ -61,7 +61,7 @@ static int configure(struct sl_config *config, const char *settings)
     config->timeout_ms = 400;
     config->connect_timeout_ms = 2000;
     config->shm_window_bytes = 64 << 10;
-    snprintf(config->tune, sizeof(config->tune), "off");
+    config->tune = SL_TUNE_OFF;
     snprintf(text, sizeof(text), "%s", settings);
     for (char *item; err == 0 && (item = strsep(&rest, " ")) != NULL;) {
         char *value = strchr(item, '=');

@@ -4,6 +4,7 @@
 #define TESTS_UNIT_SHM_SIDE_H
 
 #include "core/config.h"
+#include "shm/config.h"
 #include "shm/shm.h"
 
 #include <setjmp.h>
@@ -71,7 +72,7 @@ static inline void side_open(struct side *s)
 
     memset(s, 0, sizeof(*s));
     sl_config_defaults(&s->config);
-    s->config.shm_read = side_read;
+    sl_shm_config_edit(&s->config)->read = side_read;
     s->worker = (struct sl_worker){.clock = &sl_clock_monotonic, .config = &s->config};
     assert_int_equal(sl_shm_ops.open(&s->worker, NULL, &handler, &s->iface), 0);
     assert_int_equal(sl_shm_ops.ep_create(s->iface, &s->ep), 0);

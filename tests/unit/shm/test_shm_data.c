@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rings: edges of cells and pieces, and peers that write nonsense into them. */
 #include "core/cache.h"
+#include "shm/config.h"
 #include "tests/unit/shm/side.h"
 
 #include <stdlib.h>
@@ -55,7 +56,7 @@ static void the_smallest_ring_carries_messages_much_larger(void **state)
     (void)state;
     side_open(&a);
     side_open(&b);
-    a.config.shm_ring_bytes = b.config.shm_ring_bytes = 1;
+    sl_shm_config_edit(&a.config)->ring_bytes = sl_shm_config_edit(&b.config)->ring_bytes = 1;
     sides_connect(&a, &b);
     assert_int_equal(inside(&a)->ring_bytes, SHM_RING_MIN);
     for (unsigned i = 0; i < 40; i++)
@@ -78,7 +79,7 @@ static void a_pass_ends_no_more_sends_than_it_was_asked_for(void **state)
     (void)state;
     side_open(&a);
     side_open(&b);
-    a.config.shm_ring_bytes = b.config.shm_ring_bytes = 1;
+    sl_shm_config_edit(&a.config)->ring_bytes = sl_shm_config_edit(&b.config)->ring_bytes = 1;
     sides_connect(&a, &b);
     memset(send, 0, sizeof(send));
     for (; waiting < 3; count++) {

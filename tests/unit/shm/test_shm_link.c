@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Connections: strangers, other versions, other hosts, and limits that are met. */
 #include "tests/unit/shm/side.h"
+#include "shm/config.h"
 
 #include "core/log.h"
 
@@ -568,7 +569,7 @@ static void memory_that_is_not_there_is_said_and_both_sides_know(void **state)
     (void)state;
     side_open(&a);
     side_open(&b);
-    a.config.shm_ring_bytes = b.config.shm_ring_bytes = 1 << 30;
+    sl_shm_config_edit(&a.config)->ring_bytes = sl_shm_config_edit(&b.config)->ring_bytes = 1 << 30;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
     low.rlim_max = old.rlim_max;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);

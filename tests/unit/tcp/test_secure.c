@@ -4,6 +4,7 @@
 #include "core/config.h"
 #include "core/err.h"
 #include "core/rng.h"
+#include "tcp/config.h"
 #include "tcp/tcp.h"
 
 #include <arpa/inet.h>
@@ -529,14 +530,18 @@ int main(int argc, char **argv)
         cmocka_unit_test(nobody_on_the_way_can_turn_tls_off),
     };
     struct sl_tls_context *context;
+    struct sl_config config;
 
+    sl_config_defaults(&config);
     engine = argc > 1 ? argv[1] : "epoll";
     for (int i = 0; i < 2; i++)
         asked[i] = argc > 2 + i ? argv[2 + i] : "user";
     name_none(NULL);
     if (argc > 4)
         changes = (unsigned)atoi(argv[4]);
-    if (sl_tls_context_open(records[0], cipher[0], &context) != 0) {
+    assert_int_equal(sl_config_set(&config, "TCP_TLS_RECORDS", records[0]), 0);
+    if (sl_tls_context_open(sl_tcp_config(&config)->tls_records, SL_TLS_CIPHER_AUTO, &context) !=
+        0) {
         print_message("1..0 # SKIP %s\n", sluice_last_error());
         return 0;
     }

@@ -517,7 +517,7 @@ int main(void)
         cmocka_unit_test(a_certificate_is_no_key_and_an_older_version_no_tls),
     };
 
-    if (sl_tls_context_open("user", "auto", &context) != 0) {
+    if (sl_tls_context_open(SL_TLS_RECORDS_USER, SL_TLS_CIPHER_AUTO, &context) != 0) {
         print_message("1..0 # SKIP %s\n", sluice_last_error());
         return 0;
     }

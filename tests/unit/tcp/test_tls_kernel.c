@@ -175,7 +175,7 @@ static void what_the_kernel_lacks_is_said_or_done_without(void **state)
 
     (void)state;
     fake_kernel_reset(kernel);
-    int err = sl_tls_context_open("kernel", "auto", &context);
+    int err = sl_tls_context_open(SL_TLS_RECORDS_KERNEL, SL_TLS_CIPHER_AUTO, &context);
 
     if (kernel == FAKE_NO_TLS || kernel == FAKE_NO_CHACHA) {
         assert_int_equal(err, -ENOTSUP);
@@ -186,26 +186,26 @@ static void what_the_kernel_lacks_is_said_or_done_without(void **state)
         assert_int_equal(sl_tls_offer(context)->keys_stay, kernel == FAKE_KEYS_STAY);
         sl_tls_context_close(context);
     }
-    assert_int_equal(sl_tls_context_open("auto", "auto", &context), 0);
+    assert_int_equal(sl_tls_context_open(SL_TLS_RECORDS_AUTO, SL_TLS_CIPHER_AUTO, &context), 0);
     assert_int_equal(sl_tls_offer(context)->keys_stay, kernel == FAKE_KEYS_STAY);
     sl_tls_context_close(context);
 }
 
 static void aes_wants_a_kernel_that_takes_new_keys(void **state)
 {
-    static const char *const words[] = {"aes128", "aes256"};
+    static const enum sl_tls_cipher ciphers[] = {SL_TLS_CIPHER_AES_128, SL_TLS_CIPHER_AES_256};
 
     (void)state;
     for (unsigned i = 0; i < 2; i++) {
         struct sl_tls_context *context = NULL;
 
-        assert_int_equal(sl_tls_context_open("kernel", words[i], &context),
+        assert_int_equal(sl_tls_context_open(SL_TLS_RECORDS_KERNEL, ciphers[i], &context),
                          kernel == FAKE_NEW_KEYS ? 0 : -ENOTSUP);
         if (kernel == FAKE_NEW_KEYS)
             sl_tls_context_close(context);
         else if (kernel == FAKE_KEYS_STAY)
             assert_non_null(strstr(sluice_last_error(), "Linux 6.14"));
-        assert_int_equal(sl_tls_context_open("auto", words[i], &context), 0);
+        assert_int_equal(sl_tls_context_open(SL_TLS_RECORDS_AUTO, ciphers[i], &context), 0);
         assert_false(sl_tls_offer(context)->keys_stay);
         sl_tls_context_close(context);
     }
@@ -423,11 +423,11 @@ int main(int argc, char **argv)
     while (kernel < FAKE_NEW_KEYS && (argc < 2 || strcmp(argv[1], kernels[kernel]) != 0))
         kernel++;
     fake_kernel_reset(kernel);
-    if (sl_tls_context_open("user", "auto", &user) != 0) {
+    if (sl_tls_context_open(SL_TLS_RECORDS_USER, SL_TLS_CIPHER_AUTO, &user) != 0) {
         print_message("1..0 # SKIP %s\n", sluice_last_error());
         return 0;
     }
-    if (sl_tls_context_open("kernel", "auto", &by_kernel) == 0)
+    if (sl_tls_context_open(SL_TLS_RECORDS_KERNEL, SL_TLS_CIPHER_AUTO, &by_kernel) == 0)
         failed = kernel == FAKE_OFF ? cmocka_run_group_tests(anywhere, NULL, NULL)
                  : kernel == FAKE_NEW_KEYS
                      ? cmocka_run_group_tests(tests, NULL, NULL)

@@ -2,6 +2,7 @@
 /* Ports as the library shows them, the order of the list, names that may be used, and the reasons
  * of the rest. */
 #include "core/config.h"
+#include "verbs/config.h"
 #include "core/err.h"
 #include "tests/unit/verbs/fake_ports.h"
 #include "verbs/memlock.h"
@@ -368,10 +369,10 @@ static void a_device_that_cannot_be_opened_names_its_file(void **state)
 static void a_gid_that_was_asked_for_and_is_not_there_is_a_reason(void **state)
 {
     device_with_address("rxe0");
-    config.verbs_gid_index = 3;
+    sl_verbs_config_edit(&config)->gid_index = 3;
     list();
     why_has(0, "SLUICE_VERBS_GID_INDEX 3");
-    config.verbs_gid_index = 1;
+    sl_verbs_config_edit(&config)->gid_index = 1;
     list();
     assert_string_equal(ports[0].why, "");
 }
@@ -426,7 +427,7 @@ static void a_limit_of_locked_memory_that_is_too_small_is_a_reason_with_numbers(
     device_with_address("rxe1")->ports[0].attr.state = IBV_PORT_DOWN;
     device_with_address("rxe2");
     assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &before), 0);
-    config.verbs_staging_bytes = 16 << 20;
+    sl_verbs_config_edit(&config)->staging_bytes = 16 << 20;
     limit_locked_memory(0);
     fake_limit_counts = true;
     assert_false(sl_verbs_memlock_fits(1, why, sizeof(why)));

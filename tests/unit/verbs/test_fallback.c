@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Data over the sideband, while there is no path: its end, and what a peer must not send there. */
 #include "tests/unit/verbs/world.h"
+#include "verbs/config.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -18,7 +19,7 @@ static int fresh(void **state)
     (void)state;
     world_prepare(NULL);
     for (unsigned i = 0; i < 2; i++)
-        snprintf(world[i].config.verbs_fallback, sizeof(world[i].config.verbs_fallback), "tcp");
+        sl_verbs_config_edit(&world[i].config)->fallback = SL_VERBS_FALLBACK_TCP;
     world_join();
     return 0;
 }

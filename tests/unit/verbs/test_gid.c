@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which GID of a port is chosen, alone and towards a peer, and what is said when none fits. */
 #include "core/config.h"
+#include "verbs/config.h"
 #include "core/err.h"
 #include "core/rng.h"
 #include "verbs/device.h"
@@ -121,10 +122,10 @@ static void a_family_without_any_gid_is_an_error_that_tells_both(void **state)
 static void an_index_that_is_asked_for_is_taken_whatever_it_is(void **state)
 {
     add_usual();
-    config.verbs_gid_index = 0;
+    sl_verbs_config_edit(&config)->gid_index = 0;
     assert_int_equal(sl_config_set(&config, "VERBS_GID_FAMILY", "ipv4"), 0);
     assert_int_equal(choose(), 0);
-    config.verbs_gid_index = 4;
+    sl_verbs_config_edit(&config)->gid_index = 4;
     assert_int_equal(choose(), 4);
 }
 
@@ -132,7 +133,7 @@ static void an_index_without_a_gid_is_an_error_that_lists_what_there_is(void **s
 {
     add(0, V1, "fe80::a/64");
     add(3, V2, "192.0.2.1/24");
-    config.verbs_gid_index = 1;
+    sl_verbs_config_edit(&config)->gid_index = 1;
     assert_int_equal(choose(), -ENODEV);
     assert_non_null(strstr(sluice_last_error(), "SLUICE_VERBS_GID_INDEX 1"));
     assert_non_null(strstr(sluice_last_error(), "0: fe80::a (RoCE v1), 3: 192.0.2.1 (RoCE v2)"));
@@ -148,7 +149,7 @@ static void a_list_of_gids_that_is_too_long_to_tell_is_cut(void **state)
 {
     for (int i = 0; i < SL_VERBS_GIDS_MAX; i++)
         add((uint8_t)i, V2, "2001:db8:1111:2222:3333:4444:5555:6666");
-    config.verbs_gid_index = 200;
+    sl_verbs_config_edit(&config)->gid_index = 200;
     assert_int_equal(choose(), -ENODEV);
 }
 
@@ -240,7 +241,7 @@ static void towards_a_peer_of_another_kind_nothing_fits(void **state)
 static void towards_a_peer_an_index_that_does_not_reach_it_is_an_error(void **state)
 {
     add_usual();
-    config.verbs_gid_index = 3;
+    sl_verbs_config_edit(&config)->gid_index = 3;
     assert_int_equal(choose_for(V2, "192.0.2.2/24"), 3);
     assert_int_equal(choose_for(V2, "10.0.0.1/8"), 3);
     assert_int_equal(choose_for(V2, "fe80::b/64"), -ENODEV);

@@ -4,6 +4,7 @@
  * processor is killed, so that each message which arrives was carried by devices alone.
  */
 #include "tests/unit/verbs/world.h"
+#include "verbs/config.h"
 
 #include "tests/fake/fake_cuda.h"
 
@@ -480,7 +481,7 @@ static void what_devices_and_settings_allow_is_a_capability(void **state)
 {
     (void)state;
     prepare();
-    snprintf(world[1].config.verbs_fallback, sizeof(world[1].config.verbs_fallback), "tcp");
+    sl_verbs_config_edit(&world[1].config)->fallback = SL_VERBS_FALLBACK_TCP;
     world_open();
     assert_int_equal(world[0].iface->caps & SL_CAP_GPU, SL_CAP_GPU);
     assert_int_equal(world[1].iface->caps & SL_CAP_GPU, 0);

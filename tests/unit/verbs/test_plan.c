@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The path list: what SLUICE_VERBS_PATHS may say, what auto stands for, and the labels. */
 #include "core/config.h"
+#include "verbs/config.h"
 #include "core/err.h"
 #include "verbs/plan.h"
 
@@ -22,8 +23,8 @@ static int plan(const char *paths, unsigned local, unsigned remote)
 
     sl_config_defaults(&config);
     /* Past the check where it is set, which asks the same reader (core/test_config.c). */
-    assert_true((size_t)snprintf(config.verbs_paths, sizeof(config.verbs_paths), "%s", paths) <
-                sizeof(config.verbs_paths));
+    assert_true((size_t)snprintf(sl_verbs_config_edit(&config)->paths, SL_TEXT_MAX, "%s", paths) <
+                SL_TEXT_MAX);
     return sl_verbs_plan(&config, &(struct sl_verbs_plan_ends){local, remote, {0}}, 42, specs, CAP,
                          &count);
 }

@@ -2,6 +2,7 @@
 /* Which ports an interface opens, in which order, and that those that are down join when they come
  * up. */
 #include "tests/fake/fake_ibv.h"
+#include "verbs/config.h"
 #include "verbs/memlock.h"
 #include "multipath/conn.h"
 #include "multipath/fallback.h"
@@ -33,7 +34,7 @@ static int fresh(void **state)
     fake = fake_ibv_create(1);
     sl_ibv_replace(fake_ibv_table(fake), fake_ibv_mlx5(fake));
     sl_config_defaults(&config);
-    config.verbs_staging_bytes = 1 << 20;
+    sl_verbs_config_edit(&config)->staging_bytes = 1 << 20;
     worker = (struct sl_worker){.clock = &sl_clock_monotonic, .config = &config};
     sl_rng_init(&worker.rng, 1);
     return 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SLUICE_VERBS_RESERVE: data keeps to the first rail that has a path, and comes back to it. */
 #include "tests/unit/verbs/world.h"
+#include "verbs/config.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +20,7 @@ static void join(int64_t reserve)
 {
     world_prepare(NULL);
     for (unsigned side = 0; side < 2; side++)
-        world[side].config.verbs_reserve = reserve;
+        sl_verbs_config_edit(&world[side].config)->reserve = reserve;
     world_join();
     WORLD_UNTIL(world_ep(0)->paths_up == 2 && world_ep(1)->paths_up == 2);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which way a path takes on devices that let us choose: UDP source port, and port of a bond. */
 #include "tests/unit/verbs/world.h"
+#include "verbs/config.h"
 
 #include "verbs/plan.h"
 
@@ -58,7 +59,7 @@ static void the_path_list_names_ports_and_a_path_that_returns_takes_its_own(void
     (void)state;
     world_prepare(bond);
     for (unsigned side = 0; side < 2; side++)
-        snprintf(world[side].config.verbs_paths, sizeof(world[side].config.verbs_paths),
+        snprintf(sl_verbs_config_edit(&world[side].config)->paths, SL_TEXT_MAX,
                  "0>0/c0de@2,1>1/beef@2");
     world_join();
     for (unsigned side = 0; side < 2; side++) {
@@ -78,8 +79,8 @@ static void a_device_that_is_no_bond_is_left_alone(void **state)
 {
     (void)state;
     world_prepare(plain_mlx5);
-    snprintf(world[0].config.verbs_paths, sizeof(world[0].config.verbs_paths), "0>0@2");
-    snprintf(world[1].config.verbs_paths, sizeof(world[1].config.verbs_paths), "0>0@2");
+    snprintf(sl_verbs_config_edit(&world[0].config)->paths, SL_TEXT_MAX, "0>0@2");
+    snprintf(sl_verbs_config_edit(&world[1].config)->paths, SL_TEXT_MAX, "0>0@2");
     world_join();
     for (unsigned side = 0; side < 2; side++) {
         assert_int_equal(world_iface(side)->rails[0].lag_ports, 0);
@@ -95,7 +96,7 @@ static void a_port_that_the_bond_lacks_is_the_drivers_choice(void **state)
     (void)state;
     world_prepare(bond);
     for (unsigned side = 0; side < 2; side++)
-        snprintf(world[side].config.verbs_paths, sizeof(world[side].config.verbs_paths), "0>0@4");
+        snprintf(sl_verbs_config_edit(&world[side].config)->paths, SL_TEXT_MAX, "0>0@4");
     world_join();
     for (unsigned side = 0; side < 2; side++) {
         assert_int_equal(info_of(side, 0).lag_port, 0);

@@ -2,6 +2,7 @@
 /* Receive buffers: in a shared queue, in queues of queue pairs' own, and what becomes of them when
  * a path ends. */
 #include "tests/unit/verbs/world.h"
+#include "verbs/config.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,7 +35,7 @@ static unsigned all_slots(const struct sl_verbs_rail *rail)
 
 static void use(unsigned side, int64_t srq)
 {
-    world[side].config.verbs_srq = srq;
+    sl_verbs_config_edit(&world[side].config)->srq = srq;
 }
 
 static void a_device_without_shared_queues_gives_each_path_its_own(void **state)
@@ -177,8 +178,7 @@ static void where_the_completion_queue_is_small_a_path_has_few_or_none(void **st
     (void)state;
     world_prepare(small_cq);
     for (unsigned side = 0; side < 2; side++)
-        snprintf(world[side].config.verbs_paths, sizeof(world[side].config.verbs_paths),
-                 "0>0,0>0,0>0");
+        snprintf(sl_verbs_config_edit(&world[side].config)->paths, SL_TEXT_MAX, "0>0,0>0,0>0");
     world_join();
     assert_int_equal(sl_verbs_path_of(world_ep(0)->paths[0])->own_slots, SL_VERBS_OWN_SLOTS);
     assert_int_equal(sl_verbs_path_of(world_ep(0)->paths[1])->own_slots, SL_VERBS_OWN_SLOTS_MIN);

@@ -2,6 +2,7 @@
 /* What a connection tells of its paths, and what it notes in the event ring: two ends with two
  * rails each over the fake libibverbs, in its time. */
 #include "tests/fake/fake_ibv.h"
+#include "verbs/config.h"
 #include "tests/fake/loop.h"
 #include "verbs/memlock.h"
 #include "multipath/conn.h"
@@ -49,7 +50,7 @@ static void look(void *arg)
     fake_ibv_run(arg, 2);
 }
 
-static void world_make(const char *fallback)
+static void world_make(enum sl_verbs_fallback fallback)
 {
     struct fake_ibv_device params;
 
@@ -70,10 +71,10 @@ static void world_make(const char *fallback)
         struct side *s = &sides[i];
 
         sl_config_defaults(&s->config);
-        snprintf(s->config.verbs_devices, sizeof(s->config.verbs_devices), "%c*", 'a' + i);
-        snprintf(s->config.verbs_fallback, sizeof(s->config.verbs_fallback), "%s", fallback);
-        s->config.verbs_staging_bytes = 2 << 20;
-        s->config.verbs_piece_bytes = 64 << 10;
+        snprintf(sl_verbs_config_edit(&s->config)->devices, SL_TEXT_MAX, "%c*", 'a' + i);
+        sl_verbs_config_edit(&s->config)->fallback = fallback;
+        sl_verbs_config_edit(&s->config)->staging_bytes = 2 << 20;
+        sl_verbs_config_edit(&s->config)->piece_bytes = 64 << 10;
         s->worker = (struct sl_worker){
             .clock = loop_clock(loop), .config = &s->config, .events = &s->events, .rank = (int)i};
         sl_rng_init(&s->worker.rng, i + 1);
@@ -198,7 +199,7 @@ static void a_path_counts_what_it_carries(void **state)
     struct sl_path_stat mine[4], theirs[4];
 
     (void)state;
-    world_make("off");
+    world_make(SL_VERBS_FALLBACK_OFF);
     join();
     message(LONG_BYTES);
     message(16);
@@ -233,7 +234,7 @@ static void it_says_how_many_there_are_and_fills_no_more_than_asked(void **state
     struct sl_path_stat out[2];
 
     (void)state;
-    world_make("off");
+    world_make(SL_VERBS_FALLBACK_OFF);
     assert_int_equal(sides[0].iface->ops->ep_stats(sides[0].ep, NULL, 0), 0);
     join();
     memset(out, 0x55, sizeof(out));
@@ -248,7 +249,7 @@ static void a_port_that_fails_shows_in_state_reason_and_events(void **state)
     struct sl_path_stat mine[4];
 
     (void)state;
-    world_make("off");
+    world_make(SL_VERBS_FALLBACK_OFF);
     join();
     message_start(LONG_BYTES);
     fake_ibv_port_set(fake, 0, 1, IBV_PORT_DOWN); /* a0 */
@@ -283,7 +284,7 @@ static void what_a_dead_path_did_not_deliver_is_counted_as_resent(void **state)
     uint64_t resent = 0;
 
     (void)state;
-    world_make("off");
+    world_make(SL_VERBS_FALLBACK_OFF);
     join();
     message(LONG_BYTES); /* both paths have a rate */
     message_start(LONG_BYTES);
@@ -325,7 +326,7 @@ static int watched_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct i
 static void nothing_is_posted_to_a_path_that_the_peer_has_ended(void **state)
 {
     (void)state;
-    world_make("off");
+    world_make(SL_VERBS_FALLBACK_OFF);
     join();
     message(16);
     struct sl_verbs_rail *rail = &sl_verbs_iface_of(sides[1].iface)->rails[0];
@@ -348,7 +349,7 @@ static void a_request_to_send_may_come_after_its_message(void **state)
     struct sl_mr *mr[2];
 
     (void)state;
-    world_make("off");
+    world_make(SL_VERBS_FALLBACK_OFF);
     join();
     message(16);
     struct sl_mp_path *frames = sl_mp_conn_of(sides[0].ep)->frame_path;
@@ -383,7 +384,7 @@ static void a_message_shorter_than_its_room_needs_no_answer(void **state)
     uint64_t end_ns;
 
     (void)state;
-    world_make("off");
+    world_make(SL_VERBS_FALLBACK_OFF);
     join();
     buf.addr = sent;
     for (unsigned i = 0; i < 2; i++) {
@@ -426,7 +427,7 @@ static void pass(uint64_t ns)
 static void a_path_that_was_slow_is_tried_again_after_a_while(void **state)
 {
     (void)state;
-    world_make("off");
+    world_make(SL_VERBS_FALLBACK_OFF);
     join();
     struct sl_mp_path *path = sl_mp_conn_of(sides[0].ep)->paths[0];
 
@@ -456,7 +457,7 @@ static bool waits_for_a_time(unsigned i)
 static void a_connection_waits_for_a_time_only_while_something_is_to_come(void **state)
 {
     (void)state;
-    world_make("off");
+    world_make(SL_VERBS_FALLBACK_OFF);
     assert_false(waits_for_a_time(0));
     join();
     unsigned leading = sl_mp_conn_of(sides[1].ep)->leads;
@@ -483,7 +484,7 @@ static void completions_of_an_epoch_that_is_over_mean_nothing_to_the_next(void *
     struct ibv_cq *cq;
 
     (void)state;
-    world_make("off");
+    world_make(SL_VERBS_FALLBACK_OFF);
     join();
     path = sl_mp_conn_of(sides[0].ep)->frame_path;
     cq = sl_verbs_path_of(path)->rail->cq;
@@ -505,7 +506,7 @@ static void completions_of_an_epoch_that_is_over_mean_nothing_to_the_next(void *
 static void a_gid_that_changes_is_an_event_with_its_index(void **state)
 {
     (void)state;
-    world_make("off");
+    world_make(SL_VERBS_FALLBACK_OFF);
     join();
     unsigned old = sl_verbs_iface_of(sides[0].iface)->rails[0].gid.index;
 
@@ -522,7 +523,7 @@ static void the_way_over_tcp_is_told_of_once_it_was_used(void **state)
     struct sl_path_stat mine[4], theirs[4];
 
     (void)state;
-    world_make("tcp");
+    world_make(SL_VERBS_FALLBACK_TCP);
     join();
     message(LONG_BYTES);
     assert_int_equal(stats_of(0, mine), 2);

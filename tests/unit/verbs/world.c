@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two ends of a connection over the fake libibverbs. */
 #include "tests/unit/verbs/world.h"
+#include "verbs/config.h"
 
 #include "verbs/memlock.h"
 
@@ -57,9 +58,9 @@ void world_prepare(void (*more)(struct fake_ibv_device *params))
         struct world_side *s = &world[i];
 
         sl_config_defaults(&s->config);
-        snprintf(s->config.verbs_devices, sizeof(s->config.verbs_devices), "%c*", 'a' + i);
-        s->config.verbs_staging_bytes = 2 << 20;
-        s->config.verbs_piece_bytes = 64 << 10;
+        snprintf(sl_verbs_config_edit(&s->config)->devices, SL_TEXT_MAX, "%c*", 'a' + i);
+        sl_verbs_config_edit(&s->config)->staging_bytes = 2 << 20;
+        sl_verbs_config_edit(&s->config)->piece_bytes = 64 << 10;
         s->worker = (struct sl_worker){.clock = loop_clock(world_loop),
                                        .config = &s->config,
                                        .events = &s->events,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The module of libsluice-preload.so for programs that use NCCL. */
+#include "tools/preload/config.h"
 #include "tools/preload/nccl/calls.h"
 #include "tools/preload/nccl/gpu.h"
 #include "tools/preload/nccl/next.h"
@@ -8,7 +9,7 @@
 #include "core/err.h"
 
 #include <stdio.h>
-#include <stdlib.h>
+#include <unistd.h>
 
 struct nccl_next nccl;
 const struct sl_preload_host *nccl_host;
@@ -30,7 +31,7 @@ static void find_originals(const struct sl_preload_host *host)
 int sl_preload_open(const struct sl_preload_host *host, void **take, unsigned count, char *why,
                     size_t cap)
 {
-    const char *rules = getenv("SLUICE_PRELOAD_NCCL");
+    struct sl_preload_config config;
 
     if (host->abi != SL_PRELOAD_ABI || count != SL_NCCL_CALL_COUNT) {
         snprintf(why, cap, "libsluice-preload.so and its module for NCCL are of different builds");
@@ -43,7 +44,8 @@ int sl_preload_open(const struct sl_preload_host *host, void **take, unsigned co
         snprintf(why, cap, "the NCCL of this process has no pnccl functions to go on to");
         return -ENOTSUP;
     }
-    if (nccl_rules_read(rules != NULL ? rules : "") != 0 || gpu_open() != 0) {
+    if (sl_preload_config_read(&config, environ) != 0 || nccl_rules_read(config.nccl) != 0 ||
+        gpu_open() != 0) {
         snprintf(why, cap, "%s", sluice_last_error());
         return -ENOTSUP;
     }

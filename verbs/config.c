@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Variables of RDMA: SLUICE_VERBS_*. */
+#include "verbs/config.h"
+
+#include "core/err.h"
+#include "core/transport.h"
+
+#include <stdio.h>
+#include <string.h>
+#include "core/path_list.h"
+
+#define AT(field) offsetof(struct sl_verbs_config, field)
+
+static const struct sl_config_row rows[] = {
+    SL_ROW_TEXT(
+        "VERBS_DEVICES", devices, "",
+        "RDMA devices and ports that may be used: names such as mlx5_0 or mlx5_0:1, prefixes "
+        "ending in "
+        "*, each with ^ to exclude, separated by commas. Empty: every active port."),
+    SL_ROW_INT("VERBS_GID_INDEX", gid_index, "-1", "index", -1, 255,
+               "GID of every port, by index. -1: chosen by type, address family and subnet."),
+    SL_ROW_CHOICE("VERBS_GID_FAMILY", gid_family, "auto", "auto ipv4 ipv6",
+                  "Addresses to choose GIDs from: auto (IPv4 first), ipv4 or ipv6."),
+    SL_ROW_CHECKED(
+        "VERBS_PATHS", paths, "auto", sl_path_list_check,
+        "Paths of each connection: LOCAL>REMOTE[/LABEL][@PORT] by number of rail, with a flow "
+        "label in hex "
+        "and a port of the bond that a rail may be, separated by commas (0>0/c0de,1>1/beef@2). "
+        "auto: each "
+        "rail to the peer's of the same number."),
+    SL_ROW_INT(
+        "VERBS_PATHS_PER_RAIL", paths_per_rail, "0", "paths", 0, 8,
+        "Queue pairs between a pair of rails, each with a flow label of its own. 0: one, or one "
+        "for each port "
+        "of a bond."),
+    SL_ROW_INT(
+        "VERBS_TRAFFIC_CLASS", traffic_class, "0", "", 0, 255,
+        "Traffic class of RoCE packets: DSCP * 4. Choose the one for which the switches have PFC "
+        "or ECN."),
+    SL_ROW_INT("VERBS_SERVICE_LEVEL", service_level, "0", "", 0, 15, "Service level of packets."),
+    {"VERBS_MTU", AT(mtu), SL_CONFIG_INT, "0", "bytes", 0, 4096,
+     "Largest packet. 0: what both ports have active.", "0 256 512 1024 2048 4096"},
+    SL_ROW_INT("VERBS_TIMEOUT", timeout, "14", "", 1, 31,
+               "How long a NIC waits for an acknowledgement: 4.096 us * 2^value (14: 67 ms)."),
+    SL_ROW_INT("VERBS_RETRY_COUNT", retry_count, "6", "times", 0, 7,
+               "How often a NIC repeats before it gives a path up. 7 means for ever to some."),
+    SL_ROW_INT(
+        "VERBS_RNR_TIMER", rnr_timer, "6", "", 0, 31,
+        "How long a NIC waits when the peer had no receive posted, by the InfiniBand table (6: 80 "
+        "us)."),
+    SL_ROW_SWITCH(
+        "VERBS_RESERVE", reserve, "auto",
+        "on: a connection keeps to the first rail that has a path and holds the others in "
+        "reserve; off: it "
+        "spreads over all. auto: off, but on under NCCL, which spreads its connections over "
+        "devices itself."),
+    SL_ROW_BYTES(
+        "VERBS_EAGER_BYTES", eager_bytes, "4096", 256, 64 * SL_KIB,
+        "Messages up to this size are copied through receive buffers; longer ones are written in "
+        "place."),
+    SL_ROW_BYTES("VERBS_PIECE_BYTES", piece_bytes, "0", 0, SL_GIB,
+                 "Messages are dealt over the paths in pieces of this size. 0: chosen."),
+    SL_ROW_BYTES(
+        "VERBS_STAGING_BYTES", staging_bytes, "16M", 64 * SL_KIB, 64 * SL_GIB,
+        "Registered memory of an interface that messages pass through when their own is not "
+        "registered, or "
+        "is reduced into."),
+    SL_ROW_INT("VERBS_PATH_WAIT_MS", path_wait_ms, "10000", "ms", 1, SL_DAY_MS,
+               "How long a connection without any path waits for one to return."),
+    SL_ROW_CHOICE(
+        "VERBS_FALLBACK", fallback, "off", "off tcp",
+        "What a connection without any path does meanwhile: off (waits) or tcp (continues over "
+        "TCP)."),
+    SL_ROW_SWITCH(
+        "VERBS_SRQ", srq, "auto",
+        "Receive buffers of all connections in one queue: on (and the device must have such "
+        "queues), off (each "
+        "path has its own: some 400 KiB), auto (on where the device has them)."),
+    SL_ROW_SWITCH(
+        "VERBS_RELAXED_ORDERING", relaxed_ordering, "auto",
+        "Let PCIe reorder writes into registered memory: auto and on, where the device offers "
+        "it; off."),
+    SL_ROW_SWITCH(
+        "VERBS_FORK", fork, "auto",
+        "Prepare registered memory for fork(): auto (only where the kernel does not do it by "
+        "itself), "
+        "on, off."),
+};
+
+struct sl_config_section sl_verbs_section = {.area = "VERBS",
+                                             .rows = rows,
+                                             .row_count = SL_ARRAY_LEN(rows),
+                                             .size = sizeof(struct sl_verbs_config)};
+
+static bool only_excludes(const char *list)
+{
+    for (; *list != '\0'; list += strcspn(list, ","), list += *list == ',')
+        if (*list != '^' && *list != ',')
+            return false;
+    return true;
+}
+
+/* Rails of a connection are tried in the order of this list: the device's own, then all that are
+ * allowed. */
+static void prefer_rail(struct sl_verbs_config *config, const struct sl_device *dev)
+{
+    char all[SL_TEXT_MAX];
+    int n;
+
+    snprintf(all, sizeof(all), "%s", config->devices);
+    n = snprintf(config->devices, sizeof(config->devices), "%s,%s%s", dev->name, all,
+                 only_excludes(all) ? ",*" : "");
+    if (n < 0 || (size_t)n >= SL_TEXT_MAX)
+        memcpy(config->devices, all, sizeof(all));
+}
+
+void sl_verbs_prefer(struct sl_config *config, const struct sl_device *dev, int traffic_class)
+{
+    struct sl_verbs_config *own = sl_verbs_config_edit(config);
+
+    if (traffic_class >= 0 && traffic_class <= 255)
+        own->traffic_class = traffic_class;
+    if (own->reserve == SL_AUTO)
+        own->reserve = SL_ON;
+    prefer_rail(own, dev);
+}

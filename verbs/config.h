@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Variables of RDMA: SLUICE_VERBS_*. */
+#ifndef SL_VERBS_CONFIG_H
+#define SL_VERBS_CONFIG_H
+
+#include "core/config.h"
+
+/* In the order of their rows' choices. */
+enum sl_verbs_gid_family { SL_VERBS_FAMILY_ANY, SL_VERBS_FAMILY_IPV4, SL_VERBS_FAMILY_IPV6 };
+enum sl_verbs_fallback { SL_VERBS_FALLBACK_OFF, SL_VERBS_FALLBACK_TCP };
+
+struct sl_verbs_config {
+    char devices[SL_TEXT_MAX], paths[SL_TEXT_MAX];
+    enum sl_verbs_gid_family gid_family;
+    enum sl_verbs_fallback fallback;
+    int64_t gid_index, traffic_class, service_level, mtu;
+    int64_t timeout, retry_count, rnr_timer, paths_per_rail;
+    int64_t eager_bytes, piece_bytes, staging_bytes, path_wait_ms;
+    int64_t relaxed_ordering, reserve, fork, srq;
+};
+
+SL_CONFIG_SECTION(verbs)
+
+struct sl_device;
+
+/* sl_transport_ops.prefer */
+void sl_verbs_prefer(struct sl_config *config, const struct sl_device *dev, int traffic_class);
+
+#endif
