@@ -53,7 +53,7 @@ static void gone_elsewhere(void)
 static void note(void)
 {
     for (uint32_t i = 0; i < TURNS; i++)
-        sl_event(&worker, SL_EVENT_RESEND, 1, i, 0);
+        sl_event(&worker, SL_EVENT_PEER_LOST, 1, i, 0);
 }
 
 static int by_value(const void *a, const void *b)

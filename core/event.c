@@ -4,42 +4,131 @@
 
 #include "core/err.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 
-static const char *const area_names[] = {
-#define X(constant, name) #name,
-    SL_EVENT_AREAS(X)
-#undef X
+/* ---- kinds ---- */
+
+/* A kind that is registered: number is final, set tells its area. */
+struct known {
+    struct sl_event_kind kind;
+    const struct sl_event_set *set;
+    uint8_t area;
 };
 
-static const struct {
-    const char *name, *a, *b;
-} kinds[] = {
-#define X(constant, name, area, a, b) {#name, a, b},
-    SL_EVENT_KINDS(X)
-#undef X
+static const struct sl_event_kind core_kinds[] = {
+    {SL_EVENT_PEER_LOST, "peer_lost", "status", "", SL_EVENT_SHOW},
+    {SL_EVENT_COMM_FAILED, "comm_failed", "status", "", SL_EVENT_SHOW},
 };
+static const struct sl_event_set core_set = {"core", core_kinds, SL_ARRAY_LEN(core_kinds), NULL,
+                                             NULL};
 
-static const uint8_t kind_areas[] = {
-#define X(constant, name, area, a, b) SL_AREA_##area,
-    SL_EVENT_KINDS(X)
-#undef X
-};
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of who registers */
+static struct known storage[SL_EVENT_KINDS_MAX];         /* by number; read through known[] */
+static const struct known core_known[] = {{core_kinds[0], &core_set, 0},
+                                          {core_kinds[1], &core_set, 0}};
+static const struct known *_Atomic known[SL_EVENT_KINDS_MAX] = {
+    [SL_EVENT_PEER_LOST] = &core_known[0], [SL_EVENT_COMM_FAILED] = &core_known[1]};
+static uint8_t areas = 1; /* given so far */
 
-_Static_assert(SL_EVENT_KIND_COUNT <= SL_EVENT_KINDS_MAX, "a ring counts all kinds");
+static const struct known *find(unsigned kind)
+{
+    return kind < SL_EVENT_KINDS_MAX ? atomic_load_explicit(&known[kind], memory_order_acquire)
+                                     : NULL;
+}
+
+static bool is_registered(const struct sl_event_set *set)
+{
+    for (unsigned i = 0; i < SL_EVENT_KINDS_MAX; i++)
+        if (find(i) != NULL && find(i)->set == set)
+            return true;
+    return false;
+}
+
+/* The first of count free numbers in a row, outside of those for this tree; or SL_EVENT_FREE. */
+static uint16_t find_free(unsigned count)
+{
+    for (unsigned first = SL_EVENT_OWN; first + count <= SL_EVENT_KINDS_MAX; first++) {
+        unsigned n = 0;
+
+        while (n < count && find(first + n) == NULL)
+            n++;
+        if (n == count)
+            return (uint16_t)first;
+    }
+    return SL_EVENT_FREE;
+}
+
+static int check_set(const struct sl_event_set *set, uint16_t first)
+{
+    for (unsigned i = 0; i < set->count; i++) {
+        unsigned number = set->kinds[i].number;
+
+        if (number == SL_EVENT_FREE ? first == SL_EVENT_FREE : number >= SL_EVENT_KINDS_MAX)
+            return sl_fail(-ENOSPC, "there is no number for the event %s of %s", set->kinds[i].name,
+                           set->area);
+        if (number != SL_EVENT_FREE && find(number) != NULL)
+            return sl_fail(-EEXIST, "the event %s of %s has number %u, which is that of %s",
+                           set->kinds[i].name, set->area, number, find(number)->kind.name);
+    }
+    return 0;
+}
+
+static int add_set(const struct sl_event_set *set)
+{
+    unsigned next = 0;
+    uint16_t first = SL_EVENT_FREE;
+
+    if (is_registered(set))
+        return 0;
+    for (unsigned i = 0; i < set->count; i++)
+        next += set->kinds[i].number == SL_EVENT_FREE;
+    if (next > 0)
+        first = find_free(next);
+    int err = check_set(set, first);
+
+    if (err != 0)
+        return err;
+    if (next > 0 && set->first != NULL)
+        *set->first = first;
+    for (unsigned i = 0; i < set->count; i++) {
+        struct sl_event_kind kind = set->kinds[i];
+
+        if (kind.number == SL_EVENT_FREE)
+            kind.number = first++;
+        storage[kind.number] = (struct known){kind, set, areas};
+        atomic_store_explicit(&known[kind.number], &storage[kind.number], memory_order_release);
+    }
+    areas++;
+    return 0;
+}
+
+int sl_event_register(const struct sl_event_set *set)
+{
+    int err = 0;
+
+    pthread_mutex_lock(&lock);
+    for (; set != NULL && err == 0; set = set->also)
+        err = add_set(set);
+    pthread_mutex_unlock(&lock);
+    return err;
+}
 
 /* ---- writing ---- */
 
 void sl_event_ring_init(struct sl_event_ring *ring)
 {
-    for (unsigned i = 0; i < SL_EVENT_KIND_COUNT; i++) {
+    for (unsigned i = 0; i < SL_EVENT_KINDS_MAX; i++) {
+        const struct known *at = find(i);
         struct sl_event_row *row = &ring->rows[i];
 
-        snprintf(row->name, sizeof(row->name), "%s", kinds[i].name);
-        snprintf(row->area, sizeof(row->area), "%s", area_names[kind_areas[i]]);
-        snprintf(row->a, sizeof(row->a), "%s", kinds[i].a);
-        snprintf(row->b, sizeof(row->b), "%s", kinds[i].b);
+        if (at == NULL)
+            continue;
+        snprintf(row->name, sizeof(row->name), "%s", at->kind.name);
+        snprintf(row->area, sizeof(row->area), "%s", at->set->area);
+        snprintf(row->a, sizeof(row->a), "%s", at->kind.a);
+        snprintf(row->b, sizeof(row->b), "%s", at->kind.b);
         atomic_store_explicit(&row->turn, 2, memory_order_release);
     }
 }
@@ -77,8 +166,8 @@ void sl_event_put(struct sl_event_ring *ring, const struct sl_event *event)
 {
     struct sl_event own = *event;
 
-    if (event->kind < SL_EVENT_KIND_COUNT) {
-        own.area = sl_event_area((enum sl_event_kind)event->kind);
+    if (event->kind < SL_EVENT_KINDS_MAX) {
+        own.area = sl_event_area(event->kind);
         count(&ring->rows[event->kind], event->time_ns);
     }
     uint64_t number = atomic_fetch_add_explicit(&ring->written, 1, memory_order_relaxed);
@@ -131,7 +220,7 @@ size_t sl_event_read(struct sl_event_reader *reader, struct sl_event *out, size_
 void sl_event_totals(const struct sl_event_ring *ring, struct sl_event_totals *out)
 {
     out->dropped = atomic_load_explicit(&ring->dropped, memory_order_relaxed);
-    for (unsigned i = 0; i < SL_EVENT_KIND_COUNT; i++)
+    for (unsigned i = 0; i < SL_EVENT_KINDS_MAX; i++)
         out->counts[i] = atomic_load_explicit(&ring->rows[i].count, memory_order_relaxed);
 }
 
@@ -139,19 +228,24 @@ void sl_event_totals(const struct sl_event_ring *ring, struct sl_event_totals *o
 
 const char *sl_event_name(unsigned kind)
 {
-    return kind < SL_ARRAY_LEN(kinds) ? kinds[kind].name : "unknown";
+    return find(kind) != NULL ? find(kind)->kind.name : "unknown";
 }
 
-uint8_t sl_event_area(enum sl_event_kind kind)
+uint8_t sl_event_area(unsigned kind)
 {
-    return kind_areas[kind];
+    return find(kind) != NULL ? find(kind)->area : 0;
+}
+
+enum sl_event_show sl_event_shown(unsigned kind)
+{
+    return find(kind) != NULL ? find(kind)->kind.show : SL_EVENT_SHOW;
 }
 
 void sl_event_text(const struct sl_event *event, char *out, size_t cap)
 {
-    const char *a = event->kind < SL_ARRAY_LEN(kinds) ? kinds[event->kind].a : "a";
-    const char *b = event->kind < SL_ARRAY_LEN(kinds) ? kinds[event->kind].b : "b";
-    const char *area = event->area < SL_ARRAY_LEN(area_names) ? area_names[event->area] : "unknown";
+    const struct known *at = find(event->kind);
+    const char *a = at != NULL ? at->kind.a : "a", *b = at != NULL ? at->kind.b : "b";
+    const char *area = at != NULL ? at->set->area : "unknown";
     char peer[32] = "", first[48] = "", second[48] = "";
 
     if (event->peer != SL_EVENT_NOBODY)

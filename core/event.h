@@ -24,47 +24,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SL_EVENT_AREAS(X) X(CORE, core) X(VERBS, verbs)
-
-/* X(constant, name, area, what a is, what b is): "" where it means nothing. New kinds go to the
- * end: the numbers are what probes show. */
-#define SL_EVENT_KINDS(X)                                                                          \
-    X(PATH_UP, path_up, VERBS, "path", "epoch")                                                    \
-    X(PATH_DOWN, path_down, VERBS, "path", "status")                                               \
-    X(PATH_FENCED, path_fenced, VERBS, "path", "arrived")                                          \
-    X(RESEND, resend, VERBS, "path", "pieces")                                                     \
-    X(PORT_DOWN, port_down, VERBS, "rail", "state")                                                \
-    X(PORT_UP, port_up, VERBS, "rail", "state")                                                    \
-    X(GID_CHANGE, gid_change, VERBS, "rail", "index")                                              \
-    X(CONN_WAITS, conn_waits, VERBS, "paths", "")                                                  \
-    X(FALLBACK_ON, fallback_on, VERBS, "", "")                                                     \
-    X(FALLBACK_OFF, fallback_off, VERBS, "path", "")                                               \
-    X(MR_REG, mr_reg, VERBS, "bytes", "ns")                                                        \
-    X(MR_DEREG, mr_dereg, VERBS, "bytes", "")                                                      \
-    X(PEER_LOST, peer_lost, CORE, "status", "")                                                    \
-    X(COMM_FAILED, comm_failed, CORE, "status", "")
-
-enum sl_event_area {
-#define X(constant, name) SL_AREA_##constant,
-    SL_EVENT_AREAS(X)
-#undef X
-};
-
-enum sl_event_kind {
-#define X(constant, name, area, a, b) SL_EVENT_##constant,
-    SL_EVENT_KINDS(X)
-#undef X
-        SL_EVENT_KIND_COUNT
-};
+/* Kinds that any part may note. Those of a transport are its own: a set that is registered with it
+ * (sl_transport_ops.events). */
+enum { SL_EVENT_PEER_LOST = 12, SL_EVENT_COMM_FAILED = 13 };
 
 #define SL_EVENT_RING 512u         /* records; a power of two */
 #define SL_EVENT_KINDS_MAX 32u     /* that a ring counts */
+#define SL_EVENT_OWN 24u           /* kinds below are for this tree */
+#define SL_EVENT_FREE UINT16_MAX   /* instead of a kind's number */
 #define SL_EVENT_NOBODY UINT32_MAX /* no peer: the event is this process's own */
 
 struct sl_event {
     uint64_t time_ns; /* of the worker's clock */
-    uint16_t kind;    /* enum sl_event_kind */
-    uint8_t area;     /* enum sl_event_area */
+    uint16_t kind;    /* its number */
+    uint8_t area;     /* number of its set, in the order of registration; 0: core */
     uint8_t comm;     /* place of its communicator on the state page, from 1; 0: on none */
     uint32_t peer;    /* rank, or SL_EVENT_NOBODY */
     uint64_t a, b;    /* what the kind's row says; a negative errno as int64_t */
@@ -93,6 +66,34 @@ struct sl_event_ring {
     struct sl_event_record slots[SL_EVENT_RING];
 };
 
+/* What people who look at a run want to see of a kind. */
+enum sl_event_show {
+    SL_EVENT_SHOW,       /* each */
+    SL_EVENT_SHOW_FIRST, /* rank 0's alone: it comes at every start */
+    SL_EVENT_SHOW_NONE,  /* there are many */
+};
+
+struct sl_event_kind {
+    /* What probes show, and what the code calls it: below SL_EVENT_KINDS_MAX, and never another
+     * one. 0 to 23 are for this tree. SL_EVENT_FREE: the set gets free ones, one after the other,
+     * from *first on. */
+    uint16_t number;
+    const char *name, *a, *b; /* "path_down"; what a and b are, "" where they mean nothing */
+    enum sl_event_show show;
+};
+
+struct sl_event_set {
+    const char *area; /* "verbs" */
+    const struct sl_event_kind *kinds;
+    unsigned count;
+    const struct sl_event_set *also; /* registered with it: of what lies below; or NULL */
+    uint16_t *first;                 /* out, with SL_EVENT_FREE */
+};
+
+/* Before rings are made that are to have its words. Again: nothing happens. -EEXIST: a number is
+ * taken; -ENOSPC: no number is free. The set stays for the life of the process. */
+int sl_event_register(const struct sl_event_set *set);
+
 /* Makes zeroed memory a ring: fills in the words of all kinds that there are by now. */
 void sl_event_ring_init(struct sl_event_ring *ring);
 
@@ -100,7 +101,7 @@ void sl_event_ring_init(struct sl_event_ring *ring);
 void sl_event_put(struct sl_event_ring *ring, const struct sl_event *event);
 
 /* On the worker's thread. A worker without a ring has no events (but probes). */
-static inline void sl_event(const struct sl_worker *worker, enum sl_event_kind kind, uint32_t peer,
+static inline void sl_event(const struct sl_worker *worker, unsigned kind, uint32_t peer,
                             uint64_t a, uint64_t b)
 {
     SL_PROBE4(event, (uint32_t)kind, peer, a, b);
@@ -129,7 +130,7 @@ size_t sl_event_read(struct sl_event_reader *reader, struct sl_event *out, size_
 /* Since the ring was made. */
 struct sl_event_totals {
     uint64_t dropped;
-    uint64_t counts[SL_EVENT_KIND_COUNT];
+    uint64_t counts[SL_EVENT_KINDS_MAX];
 };
 
 void sl_event_totals(const struct sl_event_ring *ring, struct sl_event_totals *out);
@@ -137,8 +138,9 @@ void sl_event_totals(const struct sl_event_ring *ring, struct sl_event_totals *o
 /* "path_down"; "unknown" for what is no kind. */
 const char *sl_event_name(unsigned kind);
 
-/* enum sl_event_area of a kind that there is. */
-uint8_t sl_event_area(enum sl_event_kind kind);
+/* Number of a kind's set, and whether people want to see it; of what is no kind: 0, and each. */
+uint8_t sl_event_area(unsigned kind);
+enum sl_event_show sl_event_shown(unsigned kind);
 
 /* One line: "12.345678901 verbs path_down peer 5 path 2 status 12". Cuts at cap. */
 void sl_event_text(const struct sl_event *event, char *out, size_t cap);

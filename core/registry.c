@@ -5,6 +5,7 @@
 
 #include "core/config.h"
 #include "core/err.h"
+#include "core/event.h"
 #include "core/transport.h"
 
 #include <pthread.h>
@@ -66,6 +67,8 @@ int sl_transport_register(const struct sl_transport_ops *ops)
                       ops->name, SL_TRANSPORTS_MAX);
     if (err == 0 && ops->config != NULL)
         err = sl_config_register(ops->config);
+    if (err == 0 && ops->events != NULL)
+        err = sl_event_register(ops->events);
     if (err == 0) {
         insert(versions[count + 1], versions[count], count,
                sl_transport_complete(ops, &filled[count]));

@@ -142,6 +142,7 @@ struct sl_path_stat {
 
 struct sl_config;
 struct sl_config_section;
+struct sl_event_set;
 
 struct sl_transport_ops {
     /* These two lie here in every version. */
@@ -156,6 +157,9 @@ struct sl_transport_ops {
 
     /* Its variables, registered with it: core/config.h. NULL: it has none. */
     struct sl_config_section *config;
+
+    /* Its kinds of events, registered with it: core/event.h. NULL: it has none. */
+    const struct sl_event_set *events;
 
     /* For a program that spreads its connections over devices itself: sets in config that an
      * interface opened with it, without a device, has its connections on dev as long as it can, with

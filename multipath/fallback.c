@@ -10,6 +10,7 @@
  */
 #include "multipath/fallback.h"
 #include "multipath/conn.h"
+#include "multipath/events.h"
 #include "multipath/iface.h"
 #include "multipath/repair.h"
 

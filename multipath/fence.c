@@ -26,6 +26,7 @@
  * the user hears nothing but a line in the log.
  */
 #include "multipath/conn.h"
+#include "multipath/events.h"
 #include "multipath/fallback.h"
 #include "multipath/iface.h"
 #include "multipath/repair.h"

@@ -97,8 +97,8 @@ static inline struct sl_mp_iface *sl_mp_iface_of(struct sl_iface *iface)
 }
 
 /* A line in the event ring; peer as in core/event.h. */
-static inline void sl_mp_event(const struct sl_mp_iface *iface, enum sl_event_kind kind, int peer,
-                               uint64_t a, uint64_t b)
+static inline void sl_mp_event(const struct sl_mp_iface *iface, unsigned kind, int peer, uint64_t a,
+                               uint64_t b)
 {
     sl_event(iface->base.worker, kind, peer < 0 ? SL_EVENT_NOBODY : (uint32_t)peer, a, b);
 }

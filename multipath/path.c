@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is posted to a path, until it is retired or salvaged; which path is the best one. */
 #include "multipath/conn.h"
+#include "multipath/events.h"
 #include "multipath/fallback.h"
 #include "multipath/iface.h"
 #include "multipath/repair.h"

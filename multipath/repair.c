@@ -17,6 +17,7 @@
  * The sideband keeps the order of control messages, so an OFFER never overtakes the DOWN before it.
  */
 #include "multipath/conn.h"
+#include "multipath/events.h"
 #include "multipath/fallback.h"
 #include "multipath/iface.h"
 #include "multipath/repair.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Registered memory: the user's regions and our own pools, each on every rail. */
 #include "verbs/config.h"
+#include "verbs/events.h"
 #include "verbs/gpu.h"
 #include "verbs/iface.h"
 

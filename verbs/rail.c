@@ -3,6 +3,7 @@
 #include "verbs/rail.h"
 
 #include "verbs/config.h"
+#include "verbs/events.h"
 #include "verbs/iface.h"
 #include "verbs/queue_pair.h"
 

@@ -9,6 +9,7 @@
 #include "multipath/setup.h"
 #include "multipath/stats.h"
 #include "verbs/config.h"
+#include "verbs/events.h"
 #include "verbs/iface.h"
 #include "verbs/probe.h"
 #include "verbs/queue_pair.h"
@@ -130,6 +131,7 @@ const struct sl_transport_ops sl_verbs_ops = {
     .number = 2,
     .place = 20,
     .config = &sl_verbs_section,
+    .events = &sl_verbs_events,
     .prefer = sl_verbs_prefer,
     .probe = sl_verbs_probe,
     .open = sl_verbs_iface_open,

@@ -22,13 +22,11 @@ static bool path_is_shown(const struct sb_path *path)
            strcmp(path->stat.state, "up") != 0;
 }
 
-/* Registrations are many, and what comes up at the start is nothing that happened to a run. */
 static bool event_is_shown(const struct sb_event *event)
 {
-    unsigned kind = event->event.kind;
+    enum sl_event_show show = sl_event_shown(event->event.kind);
 
-    return kind != SL_EVENT_MR_REG && kind != SL_EVENT_MR_DEREG &&
-           (event->rank == 0 || (kind != SL_EVENT_PATH_UP && kind != SL_EVENT_PORT_UP));
+    return show == SL_EVENT_SHOW || (show == SL_EVENT_SHOW_FIRST && event->rank == 0);
 }
 
 static void print_path(FILE *out, const struct sb_path *path, int width)

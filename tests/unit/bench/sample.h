@@ -4,6 +4,8 @@
 #define SB_SAMPLE_H
 
 #include "bench.h"
+#include "core/err.h"
+#include "multipath/events.h"
 #include "paths.h"
 
 #include <string.h>
@@ -58,7 +60,14 @@ static inline void sample_path(struct sample_paths *s, int i, int rank, int numb
     snprintf(stat->why, sizeof(stat->why), "%s", why);
 }
 
-static inline void sample_event(struct sample_paths *s, int i, int rank, enum sl_event_kind kind,
+/* A kind of which nobody wants to see a line. */
+static uint16_t sample_many;
+static const struct sl_event_kind sample_kinds[] = {
+    {SL_EVENT_FREE, "mr_reg", "bytes", "ns", SL_EVENT_SHOW_NONE}};
+static const struct sl_event_set sample_events = {"sample", sample_kinds, 1, &sl_mp_events,
+                                                  &sample_many};
+
+static inline void sample_event(struct sample_paths *s, int i, int rank, unsigned kind,
                                 uint32_t peer, uint64_t a, uint64_t b)
 {
     s->events[i].rank = rank;
@@ -76,6 +85,7 @@ static inline void sample_paths_init(struct sample_paths *s)
 {
     static const char retries[] = "transport retry counter exceeded";
 
+    sl_assert(sl_event_register(&sample_events) == 0);
     memset(s, 0, sizeof(*s));
     sample_path(s, 0, 0, 0, "rxe0:1 > 192.0.2.2", "up", "");
     s->paths[0].stat.sent_bytes = 123456789012;
@@ -95,7 +105,7 @@ static inline void sample_paths_init(struct sample_paths *s)
                 "ended by the peer: transport retry counter exceeded");
     s->paths[4].stat.failures = 1;
     sample_event(s, 0, 0, SL_EVENT_PATH_UP, 1, 0, 1);
-    sample_event(s, 1, 0, SL_EVENT_MR_REG, SL_EVENT_NOBODY, 4096, 100);
+    sample_event(s, 1, 0, sample_many, SL_EVENT_NOBODY, 4096, 100);
     sample_event(s, 2, 0, SL_EVENT_PATH_DOWN, 1, 1, 12);
     sample_event(s, 3, 0, SL_EVENT_FALLBACK_OFF, 1, UINT64_MAX, 0);
     sample_event(s, 4, 1, SL_EVENT_PATH_UP, 0, 0, 1);

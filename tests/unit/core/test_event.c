@@ -24,9 +24,20 @@ static struct sl_worker worker = {.clock = &clock_told, .events = &ring};
 static struct sl_event out[SL_EVENT_RING + 1];
 static struct sl_event_reader reader;
 
+/* Of a transport: two kinds with numbers of their own. */
+static uint16_t first;
+static const struct sl_event_kind kinds[] = {
+    {SL_EVENT_FREE, "gone", "path", "status", SL_EVENT_SHOW},
+    {SL_EVENT_FREE, "given", "bytes", "", SL_EVENT_SHOW_NONE},
+};
+static const struct sl_event_set set = {"pigeon", kinds, 2, NULL, &first};
+#define GONE first
+#define GIVEN (first + 1u)
+
 static int fresh(void **state)
 {
     (void)state;
+    assert_int_equal(sl_event_register(&set), 0);
     memset(&ring, 0, sizeof(ring));
     sl_event_ring_init(&ring);
     reader = (struct sl_event_reader){.ring = &ring};
@@ -39,11 +50,12 @@ static void a_record_says_what_when_and_to_whom(void **state)
 {
     (void)state;
     now = 42;
-    sl_event(&worker, SL_EVENT_PATH_DOWN, 5, 2, 12);
+    sl_event(&worker, GONE, 5, 2, 12);
     assert_int_equal(sl_event_read(&reader, out, 4), 1);
     assert_int_equal(out[0].time_ns, 42);
-    assert_int_equal(out[0].kind, SL_EVENT_PATH_DOWN);
-    assert_int_equal(out[0].area, SL_AREA_VERBS);
+    assert_int_equal(out[0].kind, GONE);
+    assert_int_equal(out[0].area, sl_event_area(GONE));
+    assert_int_not_equal(out[0].area, 0);
     assert_int_equal(out[0].peer, 5);
     assert_int_equal(out[0].a, 2);
     assert_int_equal(out[0].b, 12);
@@ -56,7 +68,7 @@ static void records_come_out_once_and_in_order(void **state)
 
     (void)state;
     for (uint64_t i = 0; i < 10; i++)
-        sl_event(&worker, SL_EVENT_RESEND, 1, i, 0);
+        sl_event(&worker, SL_EVENT_PEER_LOST, 1, i, 0);
     got += sl_event_read(&reader, out, 0);
     got += sl_event_read(&reader, out, 3);
     got += sl_event_read(&reader, out + got, SL_EVENT_RING);
@@ -71,13 +83,13 @@ static void the_oldest_of_a_full_ring_give_way_and_are_missed(void **state)
 
     (void)state;
     for (uint64_t i = 0; i < SL_EVENT_RING + 7; i++)
-        sl_event(&worker, i % 2 == 0 ? SL_EVENT_PORT_DOWN : SL_EVENT_PORT_UP, 0, i, 0);
+        sl_event(&worker, i % 2 == 0 ? SL_EVENT_PEER_LOST : SL_EVENT_COMM_FAILED, 0, i, 0);
     sl_event_totals(&ring, &totals);
     assert_int_equal(totals.dropped, 0);
-    assert_int_equal(totals.counts[SL_EVENT_PORT_DOWN] + totals.counts[SL_EVENT_PORT_UP],
+    assert_int_equal(totals.counts[SL_EVENT_PEER_LOST] + totals.counts[SL_EVENT_COMM_FAILED],
                      SL_EVENT_RING + 7);
-    assert_int_equal(totals.counts[SL_EVENT_PORT_DOWN], SL_EVENT_RING / 2 + 4);
-    assert_int_equal(totals.counts[SL_EVENT_PATH_UP], 0);
+    assert_int_equal(totals.counts[SL_EVENT_PEER_LOST], SL_EVENT_RING / 2 + 4);
+    assert_int_equal(totals.counts[GIVEN], 0);
     assert_int_equal(sl_event_read(&reader, out, SL_EVENT_RING + 1), SL_EVENT_RING);
     assert_int_equal(reader.missed, 7);
     assert_int_equal(out[0].a, 7);
@@ -90,7 +102,7 @@ static void two_readers_do_not_disturb_each_other(void **state)
 
     (void)state;
     for (uint64_t i = 0; i < 3; i++)
-        sl_event(&worker, SL_EVENT_RESEND, 1, i, 0);
+        sl_event(&worker, SL_EVENT_PEER_LOST, 1, i, 0);
     assert_int_equal(sl_event_read(&reader, out, 4), 3);
     assert_int_equal(sl_event_read(&other, out, 4), 3);
     assert_int_equal(out[2].a, 2);
@@ -98,14 +110,14 @@ static void two_readers_do_not_disturb_each_other(void **state)
 
 static void a_kind_says_how_often_it_came_and_when(void **state)
 {
-    const struct sl_event_row *row = &ring.rows[SL_EVENT_PATH_DOWN];
+    const struct sl_event_row *row = &ring.rows[GONE];
 
     (void)state;
-    assert_string_equal(row->name, "path_down");
-    assert_string_equal(row->area, "verbs");
+    assert_string_equal(row->name, "gone");
+    assert_string_equal(row->area, "pigeon");
     assert_string_equal(row->b, "status");
     for (now = 5; now < 8; now++)
-        sl_event(&worker, SL_EVENT_PATH_DOWN, 1, 0, 0);
+        sl_event(&worker, GONE, 1, 0, 0);
     assert_int_equal(atomic_load(&row->count), 3);
     assert_int_equal(atomic_load(&row->first_ns), 5);
     assert_int_equal(atomic_load(&row->last_ns), 7);
@@ -116,38 +128,52 @@ static void a_worker_without_a_ring_notes_nothing(void **state)
     const struct sl_worker bare = {.clock = &clock_told};
 
     (void)state;
-    sl_event(&bare, SL_EVENT_PATH_UP, 0, 0, 0);
+    sl_event(&bare, GIVEN, 0, 0, 0);
     assert_int_equal(sl_event_read(&reader, out, 1), 0);
 }
 
 static void lines_name_only_what_the_kind_has(void **state)
 {
-    const struct sl_event down = {.time_ns = 12000000345,
-                                  .kind = SL_EVENT_PATH_DOWN,
-                                  .area = SL_AREA_VERBS,
-                                  .peer = 5,
-                                  .a = 2,
-                                  .b = 12};
-    const struct sl_event own = {.kind = SL_EVENT_MR_DEREG,
-                                 .area = SL_AREA_VERBS,
-                                 .peer = SL_EVENT_NOBODY,
-                                 .a = 4096,
-                                 .b = 9};
+    const struct sl_event down = {.time_ns = 12000000345, .kind = GONE, .peer = 5, .a = 2, .b = 12};
+    const struct sl_event own = {.kind = GIVEN, .peer = SL_EVENT_NOBODY, .a = 4096, .b = 9};
     const struct sl_event foreign = {.kind = 999, .area = 99, .peer = 1, .a = 3, .b = UINT64_MAX};
     char text[128], cut[8];
 
     (void)state;
     sl_event_text(&down, text, sizeof(text));
-    assert_string_equal(text, "12.000000345 verbs path_down peer 5 path 2 status 12");
+    assert_string_equal(text, "12.000000345 pigeon gone peer 5 path 2 status 12");
     sl_event_text(&own, text, sizeof(text));
-    assert_string_equal(text, "0.000000000 verbs mr_dereg bytes 4096");
+    assert_string_equal(text, "0.000000000 pigeon given bytes 4096");
     sl_event_text(&foreign, text, sizeof(text));
     assert_string_equal(text, "0.000000000 unknown unknown peer 1 a 3 b -1");
     sl_event_text(&down, cut, sizeof(cut));
     assert_string_equal(cut, "12.0000");
-    for (unsigned kind = 0; kind < SL_EVENT_KIND_COUNT; kind++)
-        assert_string_not_equal(sl_event_name(kind), "unknown");
-    assert_string_equal(sl_event_name(SL_EVENT_KIND_COUNT), "unknown");
+    assert_string_equal(sl_event_name(SL_EVENT_KINDS_MAX), "unknown");
+}
+
+static void kinds_keep_the_numbers_that_they_were_given(void **state)
+{
+    static const struct sl_event_kind taken[] = {
+        {SL_EVENT_PEER_LOST, "mine", "", "", SL_EVENT_SHOW}};
+    static const struct sl_event_set again = {"again", taken, 1, NULL, NULL};
+    static uint16_t at;
+    static struct sl_event_kind many[SL_EVENT_KINDS_MAX];
+    struct sl_event_set crowd = {"crowd", many, SL_EVENT_KINDS_MAX - SL_EVENT_OWN - 1, NULL, &at};
+    uint16_t before = first;
+
+    (void)state;
+    assert_true(first >= SL_EVENT_OWN);
+    assert_int_equal(sl_event_register(&set), 0);
+    assert_int_equal(first, before);
+    assert_int_equal(sl_event_register(&again), -EEXIST);
+    assert_string_equal(sluice_last_error(),
+                        "the event mine of again has number 12, which is that of peer_lost");
+    assert_string_equal(sl_event_name(SL_EVENT_PEER_LOST), "peer_lost");
+    for (unsigned i = 0; i < SL_ARRAY_LEN(many); i++)
+        many[i] = (struct sl_event_kind){SL_EVENT_FREE, "x", "", "", SL_EVENT_SHOW};
+    assert_int_equal(sl_event_register(&crowd), -ENOSPC);
+    assert_int_equal(sl_event_shown(GIVEN), SL_EVENT_SHOW_NONE);
+    assert_int_equal(sl_event_shown(SL_EVENT_PEER_LOST), SL_EVENT_SHOW);
 }
 
 #define MANY 200000u
@@ -160,7 +186,7 @@ static void *write_many(void *arg)
     uint64_t own = (uint64_t)(uintptr_t)arg;
 
     for (uint64_t i = 0; i < MANY; i++)
-        sl_event(&worker, SL_EVENT_RESEND, (uint32_t)own, i, ~i);
+        sl_event(&worker, SL_EVENT_PEER_LOST, (uint32_t)own, i, ~i);
     atomic_fetch_sub(&writing, 1);
     return NULL;
 }
@@ -197,7 +223,7 @@ static void readers_see_whole_records_in_each_writers_order(void **state)
 
     assert_true(unread == 0 || totals.dropped > 0);
     assert_int_equal(seen + reader.missed + unread, WRITERS * MANY);
-    assert_int_equal(totals.counts[SL_EVENT_RESEND], WRITERS * MANY);
+    assert_int_equal(totals.counts[SL_EVENT_PEER_LOST], WRITERS * MANY);
     assert_true(seen > 0);
 }
 
@@ -211,6 +237,7 @@ int main(void)
         cmocka_unit_test_setup(a_kind_says_how_often_it_came_and_when, fresh),
         cmocka_unit_test_setup(a_worker_without_a_ring_notes_nothing, fresh),
         cmocka_unit_test_setup(lines_name_only_what_the_kind_has, fresh),
+        cmocka_unit_test_setup(kinds_keep_the_numbers_that_they_were_given, fresh),
         cmocka_unit_test_setup(readers_see_whole_records_in_each_writers_order, fresh),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,9 +3,11 @@
  * rails each over the fake libibverbs, in its time. */
 #include "tests/fake/fake_ibv.h"
 #include "verbs/config.h"
+#include "verbs/events.h"
 #include "tests/fake/loop.h"
 #include "verbs/memlock.h"
 #include "multipath/conn.h"
+#include "multipath/events.h"
 #include "multipath/fallback.h"
 #include "verbs/iface.h"
 #include "multipath/repair.h"
@@ -158,7 +160,7 @@ static size_t stats_of(unsigned i, struct sl_path_stat out[4])
     return sides[i].iface->ops->ep_stats(sides[i].ep, out, 4);
 }
 
-static uint64_t count_of(unsigned i, enum sl_event_kind kind)
+static uint64_t count_of(unsigned i, unsigned kind)
 {
     struct sl_event_totals totals;
 
@@ -167,7 +169,7 @@ static uint64_t count_of(unsigned i, enum sl_event_kind kind)
 }
 
 /* The first of that kind; they stay in the ring. */
-static const struct sl_event *event_of(unsigned i, enum sl_event_kind kind)
+static const struct sl_event *event_of(unsigned i, unsigned kind)
 {
     for (uint64_t at = 0; at < sides[i].events.written; at++)
         if (sides[i].events.slots[at].event.kind == kind)
