@@ -132,6 +132,106 @@ uint32_t sl_add_get(struct sl_schedule *s, unsigned channel, uint32_t peer, uint
                dep);
 }
 
+struct sl_wire sl_wire_take(struct sl_schedule *s, uint64_t len)
+{
+    struct sl_wire wire = {.off = sl_ceil_div(s->wire_bytes, 64) * 64, .len = len, SL_NO_DEP};
+
+    s->wire_bytes = wire.off + len;
+    return wire;
+}
+
+uint32_t sl_add_encode(struct sl_schedule *s, unsigned channel, unsigned runner,
+                       struct sl_place src, struct sl_wire *wire, uint64_t count, bool up_to,
+                       uint32_t dep)
+{
+    uint32_t step = add(s,
+                        &(struct sl_step){.kind = SL_STEP_ENCODE,
+                                          .flags = up_to ? SL_STEP_UP_TO : 0,
+                                          .channel = (uint16_t)channel,
+                                          .runner = (uint8_t)runner,
+                                          .src_buf = src.buf,
+                                          .src_off = src.off,
+                                          .dst_buf = SL_BUF_WIRE,
+                                          .dst_off = wire->off,
+                                          .wire_len = wire->len,
+                                          .count = count},
+                        dep);
+
+    wire->from = up_to ? step : SL_NO_DEP;
+    return step;
+}
+
+uint32_t sl_add_recv_wire(struct sl_schedule *s, unsigned channel, uint32_t peer,
+                          struct sl_wire *wire, uint64_t count, bool up_to, uint32_t dep)
+{
+    uint32_t step = add(s,
+                        &(struct sl_step){.kind = SL_STEP_RECV,
+                                          .flags = up_to ? SL_STEP_UP_TO : 0,
+                                          .channel = (uint16_t)channel,
+                                          .peer = peer,
+                                          .dst_buf = SL_BUF_WIRE,
+                                          .dst_off = wire->off,
+                                          .wire_len = wire->len,
+                                          .count = count},
+                        dep);
+
+    wire->from = up_to ? step : SL_NO_DEP;
+    return step;
+}
+
+/* A step that reads the wire. */
+static struct sl_step reads_wire(enum sl_step_kind kind, unsigned channel,
+                                 const struct sl_wire *wire, uint64_t count)
+{
+    return (struct sl_step){.kind = (uint8_t)kind,
+                            .channel = (uint16_t)channel,
+                            .src_buf = SL_BUF_WIRE,
+                            .src_off = wire->off,
+                            .wire_len = wire->len,
+                            .length_from = wire->from == SL_NO_DEP ? 0 : wire->from + 1,
+                            .count = count};
+}
+
+uint32_t sl_add_send_wire(struct sl_schedule *s, unsigned channel, uint32_t peer,
+                          const struct sl_wire *wire, uint64_t count, uint32_t dep)
+{
+    struct sl_step step = reads_wire(SL_STEP_SEND, channel, wire, count);
+
+    step.peer = peer;
+    return add(s, &step, dep);
+}
+
+uint32_t sl_add_decode(struct sl_schedule *s, unsigned channel, unsigned runner,
+                       const struct sl_wire *wire, struct sl_place dst, uint64_t count,
+                       uint32_t dep)
+{
+    struct sl_step step = reads_wire(SL_STEP_DECODE, channel, wire, count);
+
+    step.runner = (uint8_t)runner;
+    step.dst_buf = dst.buf;
+    step.dst_off = dst.off;
+    return add(s, &step, dep);
+}
+
+uint32_t sl_add_decode_reduce(struct sl_schedule *s, unsigned channel, unsigned runner,
+                              const struct sl_wire *wire, struct sl_place dst, uint64_t count,
+                              unsigned flags, uint32_t dep)
+{
+    struct sl_step step = reads_wire(SL_STEP_DECODE_REDUCE, channel, wire, count);
+
+    step.flags = (uint8_t)flags;
+    step.runner = (uint8_t)runner;
+    step.dst_buf = dst.buf;
+    step.dst_off = dst.off;
+    return add(s, &step, dep);
+}
+
+void sl_by_runner(struct sl_schedule *s, unsigned runner)
+{
+    if (s->error == 0)
+        s->steps[s->step_count - 1].runner = (uint8_t)runner;
+}
+
 void sl_add_dep(struct sl_schedule *s, uint32_t dep)
 {
     if (s->error != 0 || dep == SL_NO_DEP)

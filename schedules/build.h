@@ -70,6 +70,33 @@ uint32_t sl_add_reduce_win(struct sl_schedule *s, unsigned channel, struct sl_pl
                            uint32_t dep);
 uint32_t sl_add_get(struct sl_schedule *s, unsigned channel, uint32_t peer, uint64_t win_off,
                     struct sl_place dst, uint64_t count, uint32_t dep);
+/* The wire: places of bytes. Each reserves nothing: see sl_wire_take(). */
+struct sl_wire {
+    uint64_t off, len; /* in bytes; len is the most where the length is known at run time only */
+    uint32_t from;     /* step that says how many they are; SL_NO_DEP: they are len */
+};
+
+/* len more bytes of the wire buffer, at a 64-byte boundary. */
+struct sl_wire sl_wire_take(struct sl_schedule *s, uint64_t len);
+
+/* These set wire->from when how much comes is known at run time only (up_to). */
+uint32_t sl_add_encode(struct sl_schedule *s, unsigned channel, unsigned runner,
+                       struct sl_place src, struct sl_wire *wire, uint64_t count, bool up_to,
+                       uint32_t dep);
+uint32_t sl_add_recv_wire(struct sl_schedule *s, unsigned channel, uint32_t peer,
+                          struct sl_wire *wire, uint64_t count, bool up_to, uint32_t dep);
+uint32_t sl_add_send_wire(struct sl_schedule *s, unsigned channel, uint32_t peer,
+                          const struct sl_wire *wire, uint64_t count, uint32_t dep);
+uint32_t sl_add_decode(struct sl_schedule *s, unsigned channel, unsigned runner,
+                       const struct sl_wire *wire, struct sl_place dst, uint64_t count,
+                       uint32_t dep);
+/* dst = dst ⊕ what the bytes stand for */
+uint32_t sl_add_decode_reduce(struct sl_schedule *s, unsigned channel, unsigned runner,
+                              const struct sl_wire *wire, struct sl_place dst, uint64_t count,
+                              unsigned flags, uint32_t dep);
+/* Has the newest step, a COPY or REDUCE, run by a runner. */
+void sl_by_runner(struct sl_schedule *s, unsigned runner);
+
 /* One more dependency of the newest step. */
 void sl_add_dep(struct sl_schedule *s, uint32_t dep);
 

@@ -123,6 +123,18 @@ static void print_flags(FILE *out, const struct sl_step *step)
         fprintf(out, " to-win");
     if ((step->flags & SL_STEP_FINAL) != 0)
         fprintf(out, " final");
+    if ((step->flags & SL_STEP_UP_TO) != 0)
+        fprintf(out, " up-to");
+    if (step->src_buf == SL_BUF_WIRE && step->length_from != 0)
+        fprintf(out, " length-of %" PRIu32, step->length_from - 1);
+    if (step->runner != 0)
+        fprintf(out, " by-runner %u", step->runner);
+}
+
+/* What a side of the step takes of its buffer, in the buffer's unit. */
+static uint64_t extent(const struct sl_step *step, unsigned buf)
+{
+    return buf == SL_BUF_WIRE ? step->wire_len : step->count;
 }
 
 static void print_step(const struct sl_schedule *schedule, uint32_t idx, FILE *out)
@@ -135,14 +147,14 @@ static void print_step(const struct sl_schedule *schedule, uint32_t idx, FILE *o
     if (row->tells || row->waits)
         fprintf(out, " %" PRIu32, step->value);
     if (step->src_buf != SL_BUF_NONE)
-        print_place(out, step->src_buf, step->src_off, step->count);
+        print_place(out, step->src_buf, step->src_off, extent(step, step->src_buf));
     if (row->peer_word != NULL)
         print_peer(out, row->peer_word, step->peer);
     if (row->reads_theirs)
         print_place(out, SL_BUF_WIN, step->win_off, step->count);
     if (step->dst_buf != SL_BUF_NONE) {
         fprintf(out, " →");
-        print_place(out, step->dst_buf, step->dst_off, step->count);
+        print_place(out, step->dst_buf, step->dst_off, extent(step, step->dst_buf));
     }
     if ((row->src || row->dst) && step->src_buf == SL_BUF_NONE && step->dst_buf == SL_BUF_NONE)
         fprintf(out, " nothing");
@@ -156,6 +168,8 @@ void sl_schedule_print(const struct sl_schedule *schedule, FILE *out)
 {
     fprintf(out, "%s: %" PRIu32 " steps, %" PRIu32 " channels, tmp %" PRIu64, schedule->algo,
             schedule->step_count, schedule->channel_count, schedule->tmp_count);
+    if (schedule->wire_bytes != 0)
+        fprintf(out, ", wire %" PRIu64 " bytes", schedule->wire_bytes);
     if (schedule->win_values != 0) {
         fprintf(out, ", window %" PRIu64 " to post %" PRIu32 ", group", schedule->win_count,
                 schedule->win_values);

@@ -85,6 +85,7 @@ struct sl_schedule {
     uint64_t win_count;  /* elements of the window used */
     bool win_alike;      /* as many by every rank of the group: so all can decide by it */
     uint64_t tmp_count;  /* elements of SL_BUF_TMP */
+    uint64_t wire_bytes; /* of SL_BUF_WIRE */
     uint32_t *group;     /* owned: ranks whose windows are used, ascending, with this one */
     uint32_t group_count;
     int error; /* builders: first failure of an append; see sl_schedule_finish */

@@ -2,16 +2,32 @@
 /*
  * One step of a schedule, as data, and the table of what each kind of step is.
  *
+ * The wire. ENCODE leaves bytes in the wire buffer, SEND takes them from there, RECV puts a peer's
+ * there, DECODE makes elements of them; as received they can be sent on. wire_len is how many bytes
+ * they are, or, with SL_STEP_UP_TO at the step that puts them there, the most: how many they are
+ * is known when that step has ended, and those that read them name it (length_from).
+ *
  * A new kind is a row here, a function in collectives/steps.c that runs it, and one in
  * testing/check_run.c that proves it. Everybody else reads the row.
  */
 #ifndef SL_SCHEDULES_STEP_H
 #define SL_SCHEDULES_STEP_H
 
+#include "core/step.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
-enum sl_buf_id { SL_BUF_NONE, SL_BUF_IN, SL_BUF_OUT, SL_BUF_TMP, SL_BUF_WIN, SL_BUF_COUNT };
+/* Places in WIRE are counted in bytes, all others in elements. */
+enum sl_buf_id {
+    SL_BUF_NONE,
+    SL_BUF_IN,
+    SL_BUF_OUT,
+    SL_BUF_TMP,
+    SL_BUF_WIN,
+    SL_BUF_WIRE, /* encodings, of this rank or received */
+    SL_BUF_COUNT
+};
 
 enum sl_step_kind {
     SL_STEP_SEND,        /* src → peer; count 0 is a message without bytes, src_buf SL_BUF_NONE */
@@ -24,7 +40,10 @@ enum sl_step_kind {
     /* dst = ⊕ over the group in rank order: this rank's operand is src, every other rank's is its
      * window at win_off */
     SL_STEP_REDUCE_WIN,
-    SL_STEP_GET, /* dst = peer's window at win_off */
+    SL_STEP_GET,    /* dst = peer's window at win_off */
+    SL_STEP_ENCODE, /* dst in the wire buffer = src, encoded; by a runner, as the two below */
+    SL_STEP_DECODE, /* dst = src of the wire buffer, decoded */
+    SL_STEP_DECODE_REDUCE, /* dst = dst ⊕ src of the wire buffer, decoded */
     SL_STEP_KIND_COUNT
 };
 
@@ -37,6 +56,8 @@ enum sl_step_flag {
     SL_STEP_FINAL = 1 << 1,
     /* REDUCE_WIN: the result also goes to this rank's own window at win_off. */
     SL_STEP_TO_WIN = 1 << 2,
+    /* ENCODE, RECV: wire_len is the most that comes; how much it is is known when the step ends. */
+    SL_STEP_UP_TO = 1 << 3,
 };
 
 #define SL_PEER_GROUP UINT32_MAX
@@ -46,24 +67,36 @@ struct sl_step {
     uint8_t flags;            /* enum sl_step_flag */
     uint8_t src_buf, dst_buf; /* enum sl_buf_id */
     uint16_t channel;
-    uint16_t reserved;                /* 0 */
-    uint32_t peer;                    /* rank in the communicator */
-    uint32_t value;                   /* POST, AWAIT */
-    uint64_t src_off, dst_off, count; /* elements, never bytes */
-    uint64_t win_off;                 /* REDUCE_WIN, GET: elements from the window's start */
-    uint32_t dep_first, dep_count;    /* range of deps[]: earlier steps of this rank to wait for */
+    uint8_t runner;   /* 0: the executor itself; n: the plan's n-th runner, by a request */
+    uint8_t reserved; /* 0 */
+    uint32_t peer;    /* rank in the communicator */
+    union {
+        uint32_t value;       /* POST, AWAIT */
+        uint32_t length_from; /* src in WIRE: 0: wire_len bytes; n: as many as step n - 1 put */
+    };
+    uint64_t src_off, dst_off; /* elements; in WIRE bytes */
+    uint64_t count;            /* elements, also those that bytes of the wire stand for */
+    union {
+        uint64_t win_off;  /* REDUCE_WIN, GET: elements from the window's start */
+        uint64_t wire_len; /* src or dst in WIRE */
+    };
+    uint32_t dep_first, dep_count; /* range of deps[]: earlier steps of this rank to wait for */
 };
 
 enum sl_step_message { SL_NO_MESSAGE, SL_SENDS, SL_RECEIVES };
+enum sl_step_wire { SL_NO_WIRE, SL_MAY_WIRE, SL_MUST_WIRE };
 
 /* A row of the table: all that is said of a kind without running it. */
 struct sl_step_row {
     const char *name;
-    const char *peer_word; /* before the peer in print-outs; NULL: it names no peer */
-    const char *doing;     /* before "rank 3" in reports; NULL: "waits for" */
-    uint8_t message;       /* enum sl_step_message: it meets one of the peer's */
-    uint8_t flags;         /* that mean something for it */
-    bool src, dst;         /* it reads src, writes dst */
+    const char *peer_word;      /* before the peer in print-outs; NULL: it names no peer */
+    const char *doing;          /* before "rank 3" in reports; NULL: "waits for" */
+    uint8_t message;            /* enum sl_step_message: it meets one of the peer's */
+    uint8_t work;               /* enum sl_work_kind: what a runner is to do; 0: none can */
+    uint8_t flags;              /* that mean something for it */
+    uint8_t wire_src, wire_dst; /* enum sl_step_wire: whether that side is in the wire buffer */
+    bool src, dst;              /* it reads src, writes dst */
+    bool needs_runner;
     bool reduces;
     bool waits;        /* its channel stands until a condition holds; peer may be the group */
     bool tells;        /* it raises this rank's counter */
@@ -81,7 +114,13 @@ static inline const struct sl_step_row *sl_step_row(const struct sl_step *step)
 /* Whether the channel goes on before the step is over: a request ends it. */
 static inline bool sl_step_is_async(const struct sl_step *step)
 {
-    return sl_step_row(step)->message != SL_NO_MESSAGE;
+    return sl_step_row(step)->message != SL_NO_MESSAGE || step->runner != 0;
+}
+
+/* Whether either side is in the wire buffer. */
+static inline bool sl_step_uses_wire(const struct sl_step *step)
+{
+    return step->src_buf == SL_BUF_WIRE || step->dst_buf == SL_BUF_WIRE;
 }
 
 static inline bool sl_step_uses_windows(const struct sl_step *step)

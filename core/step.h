@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The contract between the executor and what runs a local step elsewhere: the threads of a codec,
+ * the stream of a GPU, a DMA engine.
+ *
+ * A runner is driven as a transport is: by the thread that has the communicator, one at a time.
+ * Work that it takes ends by a request from its progress(). It sends nothing and takes no lock that
+ * is held while another rank is waited for.
+ */
+#ifndef SL_CORE_STEP_H
+#define SL_CORE_STEP_H
+
+#include "core/req.h"
+
+#include <sluice/types.h>
+
+#include <stdbool.h>
+
+enum sl_work_kind {
+    SL_WORK_NONE,
+    SL_WORK_COPY,          /* dst = src */
+    SL_WORK_REDUCE,        /* dst = dst ⊕ src */
+    SL_WORK_ENCODE,        /* elements of src → bytes in dst; req->len tells how many */
+    SL_WORK_DECODE,        /* bytes of src → elements in dst */
+    SL_WORK_DECODE_REDUCE, /* dst = dst ⊕ the elements that the bytes of src stand for */
+};
+
+struct sl_work {
+    enum sl_work_kind kind;
+    bool src_first; /* reductions: src is the first operand */
+    enum sluice_dtype dtype;
+    enum sluice_op op;
+    uint32_t divisor; /* reductions: the result is divided by it; 1: it is not */
+    uint64_t count;   /* elements */
+    const void *src;
+    void *dst;
+    size_t src_len; /* bytes */
+    size_t dst_len; /* bytes; of ENCODE room, of which not more may be written */
+    void *state;    /* the persistent operation's own, kept from start to start; or NULL */
+};
+
+struct sl_runner;
+
+struct sl_runner_ops {
+    const char *name; /* in reports and sentences, and compared between ranks; static storage */
+
+    /*
+     * work is borrowed for the call. 1: done at once, done() will not be called. 0: taken; the
+     * memory that work names is lent until req is done. -EAGAIN: full, nothing was taken, progress
+     * and call again. Other codes: it failed, and sl_fail() said why.
+     */
+    int (*start)(struct sl_runner *runner, const struct sl_work *work, struct sl_req *req);
+
+    /* Ends what has been done, at most budget requests; how many. Before a request ends with an
+     * error, sl_fail() says why. */
+    unsigned (*progress)(struct sl_runner *runner, unsigned budget);
+
+    /* Ends req, as it comes or with -ECANCELED, before it returns: nobody touches its memory from
+     * then on. */
+    void (*cancel)(struct sl_runner *runner, struct sl_req *req);
+};
+
+/* A runner embeds it as its first member. */
+struct sl_runner {
+    const struct sl_runner_ops *ops;
+};
+
+#endif
