@@ -133,6 +133,7 @@ struct sl_windows {
 struct sl_calls {
     struct sl_node active; /* sluice_req.link, in order of the calls */
     uint32_t active_count; /* requests that are not given back */
+    uint32_t at_work;      /* steps that runners have: nothing wakes a thread that waits for them */
     uint32_t kept;         /* persistent operations that are not freed */
     uint32_t seq;          /* collectives called so far */
     uint32_t run;          /* of these */

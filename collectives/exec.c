@@ -65,6 +65,8 @@ unsigned sl_op_run(struct sluice_req *op)
     if (op->status != SL_PENDING || op->comm->health.error != 0 ||
         op->comm->health.mismatch_ns != 0)
         return 0;
+    if (SL_UNLIKELY(op->plan->runner_count != 0))
+        ran = sl_jobs_progress(op->plan);
     do {
         pass = 0;
         for (uint32_t c = 0; c < channels; c++)
@@ -145,6 +147,7 @@ static void bind(struct sluice_req *op, const void *in, void *out)
     op->base[SL_BUF_IN] = (uint8_t *)(uintptr_t)in; /* never written: check.c proves it */
     op->base[SL_BUF_OUT] = out;
     op->base[SL_BUF_TMP] = op->tmp;
+    op->base[SL_BUF_WIRE] = op->wire;
     op->in_flight = 0;
     op->bytes = 0;
     op->began_ns = 0;
@@ -192,6 +195,8 @@ void sl_op_end(struct sluice_req *op, int status)
 {
     struct sluice_comm *comm = op->comm;
 
+    if (SL_UNLIKELY(op->at_work != 0))
+        sl_jobs_cancel(op);
     if (op->plan->schedule.win_values != 0 && status == 0)
         comm->win.serving++;
     sl_list_remove(&op->link);
@@ -228,6 +233,23 @@ static bool has_failed(const struct sl_post *post)
     return post->req.status != 0 && post->req.status != SL_PENDING;
 }
 
+/* A step of its own that a runner has: until that ends this rank keeps others waiting. */
+static bool waits_for_runner(const struct sluice_req *op, struct sl_waiting *out)
+{
+    const struct sl_plan *plan = op->plan;
+
+    for (uint32_t i = 0; op->at_work != 0 && i < plan->job_count; i++) {
+        const struct sl_step *step = op->jobs[i].step;
+
+        if (!op->jobs[i].busy)
+            continue;
+        *out = (struct sl_waiting){(int32_t)op->comm->rank, (uint32_t)(step - plan->schedule.steps),
+                                   step, plan->runners[step->runner - 1]->ops->name};
+        return true;
+    }
+    return false;
+}
+
 void sl_op_waiting(const struct sluice_req *op, struct sl_waiting *out)
 {
     const struct sl_plan *plan = op->plan;
@@ -235,6 +257,8 @@ void sl_op_waiting(const struct sluice_req *op, struct sl_waiting *out)
     const struct sl_step *sending = NULL;
 
     *out = (struct sl_waiting){.rank = -1};
+    if (waits_for_runner(op, out))
+        return;
     /* A receive says most: its peer has not sent. A send that is stuck is second. */
     for (uint32_t i = 0; i < plan->post_count; i++) {
         const struct sl_post *post = &op->posts[i];
@@ -246,7 +270,7 @@ void sl_op_waiting(const struct sluice_req *op, struct sl_waiting *out)
             continue;
         }
         *out = (struct sl_waiting){(int32_t)post->step->peer, (uint32_t)(post->step - steps),
-                                   post->step};
+                                   post->step, NULL};
         return;
     }
     if (sending != NULL) {

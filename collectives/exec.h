@@ -22,9 +22,10 @@ void sl_op_end(struct sluice_req *op, int status);
 
 /* What an operation waits for, for reports. */
 struct sl_waiting {
-    int32_t rank;               /* -1: nobody */
+    int32_t rank;               /* -1: nobody; this rank: its own step, which a runner has */
     uint32_t step;              /* index in the schedule */
     const struct sl_step *what; /* NULL: nothing */
+    const char *runner;         /* that has the step; or NULL */
 };
 void sl_op_waiting(const struct sluice_req *op, struct sl_waiting *out);
 

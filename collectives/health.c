@@ -5,6 +5,7 @@
 #include "collectives/dispute.h"
 #include "collectives/exec.h"
 #include "collectives/report.h"
+#include "collectives/steps.h"
 #include "core/event.h"
 #include "core/log.h"
 
@@ -335,8 +336,7 @@ void sl_health_step_failed(struct sluice_req *op, const struct sl_step *step,
     } else if (status == -EMSGSIZE) {
         sl_comm_fail(comm, -EPROTO, (int32_t)step->peer,
                      "rank %u sends %llu bytes where this rank receives %llu", step->peer,
-                     (unsigned long long)req->len,
-                     (unsigned long long)(step->count * op->plan->esize));
+                     (unsigned long long)req->len, (unsigned long long)sl_op_len(op, step));
     } else if (!comm->peers[step->peer].left) {
         note_loss(comm, (int32_t)step->peer, status, sluice_strerror(status));
     } else {
@@ -411,7 +411,11 @@ static void time_out(struct sluice_comm *comm, uint64_t now)
     int32_t culprit = find_culprit(comm, now, waiting.rank);
     const struct sl_peer_status *status = culprit >= 0 ? &comm->peers[culprit].status : NULL;
 
-    if (culprit < 0)
+    if (culprit == (int32_t)comm->rank)
+        sl_comm_fail(comm, -ETIMEDOUT, culprit,
+                     "rank %d made no progress within %lld ms: its own step does not end", culprit,
+                     (long long)comm->config.timeout_ms);
+    else if (culprit < 0)
         sl_comm_fail(comm, -ETIMEDOUT, -1, "no progress within %lld ms",
                      (long long)comm->config.timeout_ms);
     else if (status->heard_ns == 0)

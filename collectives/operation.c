@@ -24,15 +24,16 @@ static void plan_rests(struct sl_plan *plan)
         sl_operation_drop(operation);
 }
 
-int sl_operation_create(struct sluice_comm *comm, const struct sl_call *call, const void *in,
-                        void *out, struct sluice_operation **made)
+int sl_operation_create(struct sluice_comm *comm, const struct sl_call *call,
+                        const struct sl_recipe *recipe, const void *in, void *out,
+                        struct sluice_operation **made)
 {
     struct sluice_operation *operation = calloc(1, sizeof(*operation));
 
     if (operation == NULL)
         return sl_fail(-ENOMEM, "no memory for a persistent operation");
     *operation = (struct sluice_operation){.comm = comm, .in = in, .out = out};
-    int err = sl_plan_create(comm, call, &operation->plan);
+    int err = sl_plan_create(comm, call, recipe, &operation->plan);
 
     if (err == 0)
         err = take_memory(operation);
@@ -42,6 +43,7 @@ int sl_operation_create(struct sluice_comm *comm, const struct sl_call *call, co
         return err;
     }
     operation->plan->owner = operation;
+    operation->plan->state = &operation->state;
     operation->plan->rests = plan_rests;
     comm->calls.kept++;
     *made = operation;

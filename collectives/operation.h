@@ -21,9 +21,10 @@ struct sluice_operation {
     void (*forget)(void *state);
 };
 
-/* -EINVAL (forced algorithm), -ENOTSUP, -ENOMEM. */
-int sl_operation_create(struct sluice_comm *comm, const struct sl_call *call, const void *in,
-                        void *out, struct sluice_operation **made);
+/* recipe may be NULL. -EINVAL (forced algorithm), -ENOTSUP, -ENOMEM. */
+int sl_operation_create(struct sluice_comm *comm, const struct sl_call *call,
+                        const struct sl_recipe *recipe, const void *in, void *out,
+                        struct sluice_operation **made);
 
 /* Gives it its state, in place of one that it has. */
 void sl_operation_keep(struct sluice_operation *operation, void *state,

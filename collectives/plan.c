@@ -88,6 +88,18 @@ static int compile_channels(struct sl_plan *plan)
     return 0;
 }
 
+/* Numbers the steps that runners have. */
+static void compile_jobs(struct sl_plan *plan)
+{
+    const struct sl_schedule *s = &plan->schedule;
+
+    for (uint32_t i = 0; i < s->step_count; i++) {
+        if (s->steps[i].runner != 0)
+            plan->post_of[i] = plan->job_count++;
+        plan->has_lengths |= (s->steps[i].flags & SL_STEP_UP_TO) != 0;
+    }
+}
+
 /* Numbers the posting steps and collects which directions of which peers they use. use_at is a
  * scratch map [2 * size], filled with ~0. */
 static void compile_uses(struct sl_plan *plan, uint32_t *use_at)
@@ -126,6 +138,7 @@ static int compile_posts(struct sl_plan *plan, uint32_t size)
     }
     memset(use_at, 0xff, 2 * size * sizeof(*use_at));
     compile_uses(plan, use_at);
+    compile_jobs(plan);
     free(use_at);
     return 0;
 }
@@ -185,10 +198,13 @@ static void op_free(struct sluice_req *op)
     free(op->next);
     free(op->done);
     free(op->posts);
+    free(op->jobs);
+    free(op->lengths);
     free(op->tickets);
     free(op->use_left);
     free(op->srcs);
     free(op->tmp);
+    free(op->wire);
     free(op);
 }
 
@@ -215,6 +231,9 @@ static uint32_t fingerprint_of(const struct sl_plan *plan)
     uint64_t h = mix(sl_shape_hash(&plan->shape, plan->schedule.algo),
                      (uint64_t)plan->call.dtype << 8 | plan->call.op);
 
+    for (uint32_t i = 0; i < plan->runner_count; i++)
+        for (const char *c = plan->runners[i]->ops->name; *c != '\0'; c++)
+            h = mix(h, (uint64_t)(i + 1) << 8 | (unsigned char)*c);
     return (uint32_t)(h >> 32) | 1; /* never 0: that means "none" */
 }
 
@@ -253,7 +272,42 @@ static void sign(struct sl_plan *plan)
     };
 }
 
-int sl_plan_create(struct sluice_comm *comm, const struct sl_call *call, struct sl_plan **out)
+static void take_runners(struct sl_plan *plan, const struct sl_recipe *recipe)
+{
+    if (recipe == NULL)
+        return;
+    sl_assert(recipe->runner_count <= SL_RUNNERS_MAX);
+    plan->runner_count = recipe->runner_count;
+    for (uint32_t i = 0; i < recipe->runner_count; i++)
+        plan->runners[i] = recipe->runners[i];
+}
+
+/* A runner for each step that names or needs one. */
+static int check_runners(const struct sl_plan *plan)
+{
+    const struct sl_schedule *s = &plan->schedule;
+
+    for (uint32_t i = 0; i < s->step_count; i++) {
+        const struct sl_step *step = &s->steps[i];
+
+        if (step->runner > plan->runner_count ||
+            (step->runner == 0 && sl_step_row(step)->needs_runner))
+            return sl_fail(-ENOTSUP, "nothing here runs step %u (%s) of %s", i,
+                           sl_step_kind_name(step->kind), s->algo);
+    }
+    return 0;
+}
+
+static int build(struct sluice_comm *comm, const struct sl_recipe *recipe, struct sl_plan *plan)
+{
+    const struct sl_algo *algo = recipe != NULL ? recipe->algo : NULL;
+
+    return algo != NULL ? sl_select_build_as(comm, algo, &plan->shape, &plan->schedule)
+                        : sl_select_build(comm, &plan->shape, &plan->schedule);
+}
+
+int sl_plan_create(struct sluice_comm *comm, const struct sl_call *call,
+                   const struct sl_recipe *recipe, struct sl_plan **out)
 {
     struct sl_plan *plan = calloc(1, sizeof(*plan));
     int err = -ENOMEM;
@@ -269,7 +323,10 @@ int sl_plan_create(struct sluice_comm *comm, const struct sl_call *call, struct 
         goto err_memory;
     sl_call_shape(comm, &plan->call, &plan->shape);
     plan->esize = plan->shape.esize;
-    err = sl_select_build(comm, &plan->shape, &plan->schedule);
+    take_runners(plan, recipe);
+    err = build(comm, recipe, plan);
+    if (err == 0)
+        err = check_runners(plan);
     if (err != 0)
         goto err_plan;
     sign(plan);
@@ -324,7 +381,7 @@ static int plan_add(struct sluice_comm *comm, const struct sl_call *call, struct
         if (comm->calls.plans == NULL)
             return sl_fail(-ENOMEM, "no memory for the table of plans");
     }
-    err = sl_plan_create(comm, call, out);
+    err = sl_plan_create(comm, call, NULL, out);
     if (err != 0)
         return err;
     if (comm->calls.plan_count >= PLANS_MAX)
@@ -372,6 +429,13 @@ void sl_plans_fini(struct sluice_comm *comm)
     comm->calls.plan_count = 0;
 }
 
+/* A buffer of the steps', or none. */
+static bool take_buffer(void **out, uint64_t bytes)
+{
+    *out = NULL;
+    return bytes == 0 || posix_memalign(out, SL_CACHE_LINE, bytes) == 0;
+}
+
 static bool op_alloc_parts(struct sluice_req *op, const struct sl_plan *plan)
 {
     const struct sl_schedule *s = &plan->schedule;
@@ -383,11 +447,31 @@ static bool op_alloc_parts(struct sluice_req *op, const struct sl_plan *plan)
     op->srcs = calloc(s->group_count + 1, sizeof(*op->srcs));
     if (s->dep_count != 0)
         op->done = calloc(s->step_count, 1);
-    if (s->tmp_count != 0 && posix_memalign(&op->tmp, SL_CACHE_LINE, s->tmp_count * plan->esize))
-        op->tmp = NULL;
+    if (plan->job_count != 0)
+        op->jobs = calloc(plan->job_count, sizeof(*op->jobs));
+    if (plan->has_lengths)
+        op->lengths = calloc(s->step_count, sizeof(*op->lengths));
     return op->next != NULL && op->posts != NULL && op->tickets != NULL && op->use_left != NULL &&
            op->srcs != NULL && (s->dep_count == 0 || op->done != NULL) &&
-           (s->tmp_count == 0 || op->tmp != NULL);
+           (plan->job_count == 0 || op->jobs != NULL) &&
+           (!plan->has_lengths || op->lengths != NULL) &&
+           take_buffer(&op->tmp, s->tmp_count * plan->esize) &&
+           take_buffer(&op->wire, s->wire_bytes);
+}
+
+/* Each asynchronous step has a place of its own. */
+static void place_steps(struct sluice_req *op, const struct sl_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->schedule.step_count; i++) {
+        const struct sl_step *step = &plan->schedule.steps[i];
+
+        if (step->runner != 0) {
+            op->jobs[plan->post_of[i]] = (struct sl_job){.op = op, .step = step};
+        } else if (sl_step_row(step)->message != SL_NO_MESSAGE) {
+            op->posts[plan->post_of[i]].op = op;
+            op->posts[plan->post_of[i]].step = step;
+        }
+    }
 }
 
 static int op_new(struct sluice_comm *comm, struct sl_plan *plan, struct sluice_req **out)
@@ -398,17 +482,13 @@ static int op_new(struct sluice_comm *comm, struct sl_plan *plan, struct sluice_
     if (op == NULL || !op_alloc_parts(op, plan)) {
         op_free(op);
         return sl_fail(-ENOMEM, "no memory for an operation of %u steps and %llu bytes of scratch",
-                       s->step_count, (unsigned long long)(s->tmp_count * plan->esize));
+                       s->step_count,
+                       (unsigned long long)(s->tmp_count * plan->esize + s->wire_bytes));
     }
     op->comm = comm;
     op->plan = plan;
     sl_list_init(&op->link);
-    for (uint32_t i = 0; i < s->step_count; i++) {
-        if (sl_step_row(&s->steps[i])->message == SL_NO_MESSAGE)
-            continue;
-        op->posts[plan->post_of[i]].op = op;
-        op->posts[plan->post_of[i]].step = &s->steps[i];
-    }
+    place_steps(op, plan);
     *out = op;
     return 0;
 }

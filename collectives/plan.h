@@ -8,6 +8,7 @@
 #define SL_COLLECTIVES_PLAN_H
 
 #include "collectives/comm.h"
+#include "core/step.h"
 
 /* A call as the public function got it, checked. */
 struct sl_call {
@@ -19,6 +20,15 @@ struct sl_call {
     bool in_place;
     const uint64_t *in_counts, *in_offs, *out_counts, *out_offs; /* all_to_all_v; borrowed */
 };
+
+/* How a plan is made otherwise than by the call alone. */
+struct sl_recipe {
+    const struct sl_algo *algo;       /* NULL: the selector's choice */
+    struct sl_runner *const *runners; /* steps name them from 1 on; lent for the plan's life */
+    uint32_t runner_count;            /* at most SL_RUNNERS_MAX */
+};
+
+#define SL_RUNNERS_MAX 4
 
 /* One direction to one peer that a plan posts to, and how often. */
 struct sl_use {
@@ -63,14 +73,18 @@ struct sl_plan {
     struct sl_turn *turns;   /* steps by channel */
     uint32_t *channel_first; /* [channel_count + 1] into turns[] */
     uint32_t open_channels;  /* those with steps */
-    uint32_t *post_of;       /* [step]: index of its sl_post, for messages */
+    uint32_t *post_of;       /* [step]: index of its sl_post or sl_job, for asynchronous steps */
     uint32_t *use_of;        /* [post]: index into uses[] */
     struct sl_use *uses;
-    uint32_t post_count, use_count;
+    uint32_t post_count, use_count, job_count;
+    struct sl_runner *runners[SL_RUNNERS_MAX];
+    uint32_t runner_count;
+    bool has_lengths;     /* some are known at run time only */
     struct sl_node spare; /* operations that nobody uses */
     uint32_t busy;        /* operations in use */
     /* a persistent operation's own, which no table holds; rests is called when busy falls to 0 */
     struct sluice_operation *owner;
+    void *const *state; /* the owner's, for runners */
     void (*rests)(struct sl_plan *plan);
     /* calibrate.c: what its calls take, beside what they should */
     uint32_t calls, sample_mask; /* call number & mask == 1 is timed */
@@ -86,6 +100,14 @@ struct sl_post {
     struct sluice_req *op;
     const struct sl_step *step;
     bool posted;
+};
+
+/* A step that a runner has. */
+struct sl_job {
+    struct sl_req req;
+    struct sluice_req *op;
+    const struct sl_step *step;
+    bool busy;
 };
 
 /* One collective under way: what the public API calls a request. */
@@ -109,18 +131,22 @@ struct sluice_req {
     uint32_t *next;    /* [channel]: place in plan->turns */
     uint8_t *done;     /* [step]; NULL when no step depends on another */
     struct sl_post *posts;
+    struct sl_job *jobs;
+    uint32_t at_work;   /* jobs that runners have */
+    uint64_t *lengths;  /* [step]: bytes that it left in the wire buffer; NULL: none asks */
     uint64_t *tickets;  /* [use] */
     uint32_t *use_left; /* [use]: posts to come */
     const void **srcs;  /* [group_count] */
-    void *tmp;
+    void *tmp, *wire;
 };
 
 /* The plan of this call: found, or built and kept. -EINVAL, -ENOTSUP (forced algorithm),
  * -ENOMEM. */
 int sl_plan_get(struct sluice_comm *comm, const struct sl_call *call, struct sl_plan **out);
 
-/* A plan that no table holds; not busy when it is destroyed. */
-int sl_plan_create(struct sluice_comm *comm, const struct sl_call *call, struct sl_plan **out);
+/* A plan that no table holds; recipe may be NULL. Not busy when it is destroyed. */
+int sl_plan_create(struct sluice_comm *comm, const struct sl_call *call,
+                   const struct sl_recipe *recipe, struct sl_plan **out);
 void sl_plan_destroy(struct sl_plan *plan);
 
 /* Frees every plan of the table; none may be busy. */

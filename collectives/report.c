@@ -66,7 +66,9 @@ static void append_waiting(const struct sluice_req *op, char *out, size_t cap, s
     if (waiting.what == NULL)
         return;
     append(out, cap, len, " at step %u of %u", waiting.step, op->plan->schedule.step_count);
-    if (waiting.rank < 0)
+    if (waiting.runner != NULL)
+        append(out, cap, len, ", %s by %s", sl_step_row(waiting.what)->name, waiting.runner);
+    if (waiting.rank < 0 || waiting.runner != NULL)
         return;
     const char *words = sl_step_row(waiting.what)->doing;
     const struct sl_ep *ep = comm->peers[waiting.rank].ep;

@@ -103,6 +103,15 @@ int sl_select_build(const struct sluice_comm *comm, struct sl_shape *shape, stru
     return err != 0 ? err : algo->build(shape, out);
 }
 
+int sl_select_build_as(const struct sluice_comm *comm, const struct sl_algo *algo,
+                       struct sl_shape *shape, struct sl_schedule *out)
+{
+    if ((algo->colls & 1u << shape->coll) == 0 || (algo->needs_windows && shape->win_count == 0))
+        return sl_fail(-ENOTSUP, "%s cannot do this %s", algo->name, sl_coll_name(shape->coll));
+    set_chunk(comm, shape);
+    return algo->build(shape, out);
+}
+
 int sl_select_explain(const struct sluice_comm *comm, const struct sl_call *call, FILE *out)
 {
     const struct sl_algo *chosen;

@@ -12,6 +12,10 @@
 int sl_select_build(const struct sluice_comm *comm, struct sl_shape *shape,
                     struct sl_schedule *out);
 
+/* Builds by algo, whatever it costs. */
+int sl_select_build_as(const struct sluice_comm *comm, const struct sl_algo *algo,
+                       struct sl_shape *shape, struct sl_schedule *out);
+
 /* Writes, for one call, what each algorithm is predicted to take, or why it is out, and the
  * choice. */
 int sl_select_explain(const struct sluice_comm *comm, const struct sl_call *call, FILE *out);

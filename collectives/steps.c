@@ -12,6 +12,26 @@ static void step_failed(struct sluice_req *op, const struct sl_post *post, int s
     sl_health_step_failed(op, post->step, &post->req, status);
 }
 
+/* Bytes of a message of the wire that has gone or come. */
+static uint64_t wire_moved(struct sluice_req *op, const struct sl_post *post)
+{
+    const struct sl_step *step = post->step;
+
+    if (step->src_buf == SL_BUF_WIRE)
+        return sl_op_wire_len(op, step);
+    if (op->lengths != NULL)
+        op->lengths[step - op->plan->schedule.steps] = post->req.len;
+    return post->req.len;
+}
+
+static inline void count_bytes(struct sluice_req *op, const struct sl_post *post)
+{
+    const struct sl_step *step = post->step;
+
+    op->bytes +=
+        SL_LIKELY(!sl_step_uses_wire(step)) ? step->count * op->plan->esize : wire_moved(op, post);
+}
+
 static void post_done(struct sl_req *req)
 {
     struct sl_post *post = sl_container_of(req, struct sl_post, req);
@@ -25,7 +45,7 @@ static void post_done(struct sl_req *req)
         return;
     }
     op->in_flight--;
-    op->bytes += post->step->count * op->plan->esize;
+    count_bytes(op, post);
     sl_op_step_over(op, (uint32_t)(post->step - op->plan->schedule.steps));
 }
 
@@ -55,7 +75,7 @@ static void post_taken(struct sluice_req *op, uint32_t use, uint64_t *serving)
 static enum sl_go finish_post(struct sluice_req *op, struct sl_post *post, int result)
 {
     if (result == 1) {
-        op->bytes += post->step->count * op->plan->esize;
+        count_bytes(op, post);
         return SL_GO_OVER;
     }
     post->posted = true;
@@ -63,14 +83,14 @@ static enum sl_go finish_post(struct sluice_req *op, struct sl_post *post, int r
     return SL_GO_ON;
 }
 
-static enum sl_go run_send(struct sluice_req *op, const struct sl_step *step, uint32_t index)
+static inline enum sl_go post_send(struct sluice_req *op, const struct sl_step *step,
+                                   uint32_t index, const uint8_t *from, size_t len)
 {
     const struct sl_plan *plan = op->plan;
     uint32_t number = plan->post_of[index], use = plan->use_of[number];
     struct sl_post *post = &op->posts[number];
     struct sl_peer *peer = sl_comm_peer(op->comm, step->peer);
-    struct sl_buf buf = {sl_op_at(op, step->src_buf, step->src_off), step->count * plan->esize,
-                         NULL};
+    struct sl_buf buf = {from, len, NULL};
 
     if (peer->send_serving != op->tickets[use] || op->comm->health.error != 0)
         return SL_GO_BLOCKED;
@@ -87,24 +107,30 @@ static enum sl_go run_send(struct sluice_req *op, const struct sl_step *step, ui
     return finish_post(op, post, result);
 }
 
-static enum sl_go run_recv(struct sluice_req *op, const struct sl_step *step, uint32_t index)
+static enum sl_go run_send(struct sluice_req *op, const struct sl_step *step, uint32_t index)
+{
+    return post_send(op, step, index, sl_op_at(op, step->src_buf, step->src_off),
+                     step->count * op->plan->esize);
+}
+
+static enum sl_go run_send_wire(struct sluice_req *op, const struct sl_step *step, uint32_t index)
+{
+    return post_send(op, step, index, op->base[SL_BUF_WIRE] + step->src_off,
+                     sl_op_wire_len(op, step));
+}
+
+static inline enum sl_go post_recv(struct sluice_req *op, const struct sl_step *step,
+                                   uint32_t index, const struct sl_sink *sink)
 {
     const struct sl_plan *plan = op->plan;
     uint32_t number = plan->post_of[index], use = plan->use_of[number];
     struct sl_post *post = &op->posts[number];
     struct sl_peer *peer = sl_comm_peer(op->comm, step->peer);
-    bool reduces = sl_step_row(step)->reduces;
 
     if (peer->recv_serving != op->tickets[use] || op->comm->health.error != 0)
         return SL_GO_BLOCKED;
     post->req = (struct sl_req){.status = SL_PENDING, .done = post_done};
-    post->sink = (struct sl_sink){
-        .dst = reduces ? NULL : sl_op_at(op, step->dst_buf, step->dst_off),
-        .len = step->count * plan->esize,
-        .tag = op->tag,
-        .granule = plan->esize,
-        .consume = reduces ? reduce_arrived : NULL,
-    };
+    post->sink = *sink;
     int result = peer->ep->iface->ops->recv(peer->ep, &post->sink, &post->req);
 
     if (result == -EAGAIN)
@@ -115,6 +141,43 @@ static enum sl_go run_recv(struct sluice_req *op, const struct sl_step *step, ui
     }
     post_taken(op, use, &peer->recv_serving);
     return finish_post(op, post, result);
+}
+
+static enum sl_go run_recv(struct sluice_req *op, const struct sl_step *step, uint32_t index)
+{
+    struct sl_sink sink = {
+        .dst = sl_op_at(op, step->dst_buf, step->dst_off),
+        .len = step->count * op->plan->esize,
+        .tag = op->tag,
+        .granule = op->plan->esize,
+    };
+
+    return post_recv(op, step, index, &sink);
+}
+
+static enum sl_go run_recv_reduce(struct sluice_req *op, const struct sl_step *step, uint32_t index)
+{
+    struct sl_sink sink = {
+        .len = step->count * op->plan->esize,
+        .tag = op->tag,
+        .granule = op->plan->esize,
+        .consume = reduce_arrived,
+    };
+
+    return post_recv(op, step, index, &sink);
+}
+
+static enum sl_go run_recv_wire(struct sluice_req *op, const struct sl_step *step, uint32_t index)
+{
+    struct sl_sink sink = {
+        .dst = op->base[SL_BUF_WIRE] + step->dst_off,
+        .len = step->wire_len,
+        .tag = op->tag,
+        .granule = 1,
+        .shorter = (step->flags & SL_STEP_UP_TO) != 0,
+    };
+
+    return post_recv(op, step, index, &sink);
 }
 
 static enum sl_go run_copy(struct sluice_req *op, const struct sl_step *step, uint32_t index)
@@ -143,16 +206,28 @@ static enum sl_go run_reduce(struct sluice_req *op, const struct sl_step *step, 
     return SL_GO_OVER;
 }
 
-static sl_step_fn *const functions[SL_STEP_KIND_COUNT] = {
-    [SL_STEP_SEND] = run_send,           [SL_STEP_RECV] = run_recv,
-    [SL_STEP_RECV_REDUCE] = run_recv,    [SL_STEP_COPY] = run_copy,
-    [SL_STEP_REDUCE] = run_reduce,       [SL_STEP_POST] = sl_step_run_post,
-    [SL_STEP_AWAIT] = sl_step_run_await, [SL_STEP_REDUCE_WIN] = sl_step_run_reduce_win,
-    [SL_STEP_GET] = sl_step_run_get,
+/* By the executor itself, with elements and with the wire. */
+static const struct {
+    sl_step_fn *elements, *wire;
+} functions[SL_STEP_KIND_COUNT] = {
+    [SL_STEP_SEND] = {run_send, run_send_wire},
+    [SL_STEP_RECV] = {run_recv, run_recv_wire},
+    [SL_STEP_RECV_REDUCE] = {run_recv_reduce, NULL},
+    [SL_STEP_COPY] = {run_copy, NULL},
+    [SL_STEP_REDUCE] = {run_reduce, NULL},
+    [SL_STEP_POST] = {sl_step_run_post, NULL},
+    [SL_STEP_AWAIT] = {sl_step_run_await, NULL},
+    [SL_STEP_REDUCE_WIN] = {sl_step_run_reduce_win, NULL},
+    [SL_STEP_GET] = {sl_step_run_get, NULL},
 };
 
 sl_step_fn *sl_step_function(const struct sl_step *step)
 {
-    sl_assert(step->kind < SL_STEP_KIND_COUNT && functions[step->kind] != NULL);
-    return functions[step->kind];
+    sl_assert(step->kind < SL_STEP_KIND_COUNT);
+    sl_step_fn *function = step->runner != 0         ? sl_step_run_job
+                           : sl_step_uses_wire(step) ? functions[step->kind].wire
+                                                     : functions[step->kind].elements;
+
+    sl_assert(function != NULL);
+    return function;
 }

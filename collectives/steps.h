@@ -8,6 +8,15 @@
 /* The function of a step. It returns how the channel goes on. */
 sl_step_fn *sl_step_function(const struct sl_step *step);
 
+/* jobs.c: gives the step to its runner. */
+sl_step_fn sl_step_run_job;
+
+/* jobs.c: progress of the plan's runners. Returns how much ended. */
+unsigned sl_jobs_progress(const struct sl_plan *plan);
+
+/* jobs.c: takes back what runners still have of an operation that has failed. */
+void sl_jobs_cancel(struct sluice_req *op);
+
 /* win_steps.c: of the kinds that touch counters and windows. */
 sl_step_fn sl_step_run_post, sl_step_run_await, sl_step_run_reduce_win, sl_step_run_get;
 
@@ -24,6 +33,18 @@ bool sl_step_lacks(const struct sluice_req *op, const struct sl_step *step, uint
 static inline uint8_t *sl_op_at(const struct sluice_req *op, uint8_t buf, uint64_t off)
 {
     return op->base[buf] + off * op->plan->esize;
+}
+
+/* How many bytes lie in the wire buffer where the step reads. */
+static inline uint64_t sl_op_wire_len(const struct sluice_req *op, const struct sl_step *step)
+{
+    return step->length_from != 0 ? op->lengths[step->length_from - 1] : step->wire_len;
+}
+
+/* Of the step's message: bytes, or the most of them. */
+static inline uint64_t sl_op_len(const struct sluice_req *op, const struct sl_step *step)
+{
+    return sl_step_uses_wire(step) ? step->wire_len : step->count * op->plan->esize;
 }
 
 static inline void sl_op_step_over(struct sluice_req *op, uint32_t index)

@@ -105,7 +105,9 @@ static void park(struct sluice_comm *comm)
     struct pollfd fds[SL_IFACES_MAX];
     nfds_t count = 0;
     /* Bells of other communicators, and of another library, do not ring here. */
-    int timeout_ms = comm->worker.poke != NULL || sl_kin_busy(comm) ? 1 : SLEEP_MAX_MS;
+    int timeout_ms = comm->worker.poke != NULL || comm->calls.at_work != 0 || sl_kin_busy(comm)
+                         ? 1
+                         : SLEEP_MAX_MS;
 
     for (unsigned i = 0; i < comm->iface_count; i++) {
         struct sl_iface_slot *slot = &comm->ifaces[i];

@@ -14,7 +14,7 @@ static int create(int err, struct sluice_comm *comm, const struct sl_call *call,
     if (err != 0)
         return err;
     sl_enter(comm);
-    err = sl_operation_create(comm, call, in, out, operation);
+    err = sl_operation_create(comm, call, NULL, in, out, operation);
     sl_leave(comm);
     return err;
 }
