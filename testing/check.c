@@ -50,6 +50,45 @@ static bool fits(uint64_t off, uint64_t count, uint64_t len)
     return off <= len && count <= len - off;
 }
 
+/* What a side takes of its buffer, in the buffer's unit. */
+static uint64_t extent(const struct sl_step *step, uint8_t buf)
+{
+    return buf == SL_BUF_WIRE ? step->wire_len : step->count;
+}
+
+static bool wire_fits(uint8_t rule, uint8_t buf)
+{
+    return buf == SL_BUF_WIRE ? rule != SL_NO_WIRE : rule != SL_MUST_WIRE;
+}
+
+/* Rules of runners and of the wire buffer. */
+static int check_wire(const struct rules *rules, uint32_t idx)
+{
+    const struct sl_schedule *schedule = &rules->schedules[rules->rank];
+    const struct sl_step *step = &schedule->steps[idx];
+    const struct sl_step_row *row = sl_step_row(step);
+
+    if (step->runner != 0 && row->work == SL_WORK_NONE)
+        return bad(rules, idx, "is given to a runner, but is nothing that one could do");
+    if (step->runner == 0 && row->needs_runner)
+        return bad(rules, idx, "has no runner");
+    if (step->runner != 0 && (step->src_buf == SL_BUF_WIN || step->dst_buf == SL_BUF_WIN))
+        return bad(rules, idx, "gives a window to a runner");
+    if (!wire_fits(row->wire_src, step->src_buf) || !wire_fits(row->wire_dst, step->dst_buf))
+        return bad(rules, idx,
+                   "has elements where the wire belongs, or the wire where elements do");
+    if ((step->flags & SL_STEP_UP_TO) != 0 && step->dst_buf != SL_BUF_WIRE)
+        return bad(rules, idx, "has a length that is open, but not in the wire buffer");
+    if (sl_step_uses_wire(step) && step->wire_len == 0)
+        return bad(rules, idx, "has no room in the wire buffer");
+    if (step->src_buf != SL_BUF_WIRE || step->length_from == 0)
+        return 0;
+    if (step->length_from > idx ||
+        (schedule->steps[step->length_from - 1].flags & SL_STEP_UP_TO) == 0)
+        return bad(rules, idx, "takes its length from a step before it that tells none");
+    return 0;
+}
+
 static int check_places(const struct rules *rules, uint32_t idx)
 {
     const struct sl_step *step = &rules->schedules[rules->rank].steps[idx];
@@ -72,9 +111,9 @@ static int check_places(const struct rules *rules, uint32_t idx)
     if (row->message != SL_NO_MESSAGE &&
         (step->src_buf == SL_BUF_WIN || step->dst_buf == SL_BUF_WIN))
         return bad(rules, idx, "sends or receives in a window");
-    if (src && !fits(step->src_off, step->count, rules->len[step->src_buf]))
+    if (src && !fits(step->src_off, extent(step, step->src_buf), rules->len[step->src_buf]))
         return bad(rules, idx, "reads outside its buffer");
-    if (dst && !fits(step->dst_off, step->count, rules->len[step->dst_buf]))
+    if (dst && !fits(step->dst_off, extent(step, step->dst_buf), rules->len[step->dst_buf]))
         return bad(rules, idx, "writes outside its buffer");
     return 0;
 }
@@ -145,7 +184,7 @@ static int check_step(struct rules *rules, uint32_t idx)
                        "is not fixed");
         *channel = step->channel + 1u;
     }
-    if ((rc = check_places(rules, idx)) != 0)
+    if ((rc = check_places(rules, idx)) != 0 || (rc = check_wire(rules, idx)) != 0)
         return rc;
     return check_windows(rules, idx);
 }
@@ -188,6 +227,7 @@ static int check_rank(struct rules *rules)
     rules->len[SL_BUF_OUT] = sl_shape_out_count(shape);
     rules->len[SL_BUF_TMP] = schedule->tmp_count;
     rules->len[SL_BUF_WIN] = schedule->win_count;
+    rules->len[SL_BUF_WIRE] = schedule->wire_bytes;
     rules->posted = 0;
     for (uint32_t i = 0; i < shape->size; i++)
         rules->send_channel[i] = rules->recv_channel[i] = 0;
@@ -279,25 +319,27 @@ static int check_stretch(const struct sl_run *run, uint32_t rank, uint64_t at, u
             break;
         uint64_t skip = first < me->out_base + at ? me->out_base + at - first : 0;
         uint64_t here = first + skip - me->out_base;
+        uint32_t bare = sl_sym_bare(&run->nodes, seg->node);
         const struct sl_sym_node *node = &run->nodes.nodes[seg->node];
         if (seg->node == SL_SYM_UNDEFINED)
             return sl_fail(-EINVAL, "%s, rank %" PRIu32 ": out[%" PRIu64 "] is never written", algo,
                            rank, here);
         if (sum && (node->leaves != run->size || node->sign != run->nodes.full))
             return bad_sum(run, rank, here, seg->node);
-        if (sum && node->tag != SL_SYM_FINAL)
+        if (sum && !node->final)
             return sl_fail(-EINVAL,
                            "%s, rank %" PRIu32 ": out[%" PRIu64 "] was never marked final, so an "
                            "average would not be divided",
                            algo, rank, here);
         uint64_t want = idx + (here - at);
-        if (seg->idx + skip != want || (!sum && seg->node != from + 1))
-            return sl_fail(-EINVAL,
-                           "%s, rank %" PRIu32 ": out[%" PRIu64 "] comes from element %" PRIu64
-                           " of %s %" PRIu32 ", but should come from element %" PRIu64
-                           " of rank %" PRIu32,
-                           algo, rank, here, seg->idx + skip, sum ? "everybody, not rank" : "rank",
-                           node->tag == SL_SYM_LEAF ? node->a : from, want, from);
+        if (seg->idx + skip != want || (!sum && bare != from + 1))
+            return sl_fail(
+                -EINVAL,
+                "%s, rank %" PRIu32 ": out[%" PRIu64 "] comes from element %" PRIu64
+                " of %s %" PRIu32 ", but should come from element %" PRIu64 " of rank %" PRIu32,
+                algo, rank, here, seg->idx + skip, sum ? "everybody, not rank" : "rank",
+                run->nodes.nodes[bare].tag == SL_SYM_LEAF ? run->nodes.nodes[bare].a : from, want,
+                from);
     }
     return 0;
 }
@@ -324,7 +366,7 @@ static int check_out(const struct sl_run *run, uint32_t rank)
     return rc;
 }
 
-/* Allreduce: the same expressions everywhere. */
+/* The same expressions everywhere. */
 static int check_same(const struct sl_run *run, uint32_t rank)
 {
     const struct sl_sym_region *a = &run->ranks[0].regions[SL_BUF_OUT];
@@ -334,15 +376,21 @@ static int check_same(const struct sl_run *run, uint32_t rank)
         uint64_t a_end = sl_sym_seg_end(a, i), b_end = sl_sym_seg_end(b, j);
         if (a->segs[i].node != b->segs[j].node)
             return sl_fail(
-                -EINVAL,
-                "%s: out[%" PRIu64 "] is summed in another order on rank %" PRIu32
-                " than on rank 0, so their bits may differ",
+                -EINVAL, "%s: out[%" PRIu64 "] is %s on rank %" PRIu32 " than on rank 0, %s",
                 run->schedules[0].algo,
-                a->segs[i].start > b->segs[j].start ? a->segs[i].start : b->segs[j].start, rank);
+                a->segs[i].start > b->segs[j].start ? a->segs[i].start : b->segs[j].start,
+                sl_coll_reduces(run->shapes[0].coll) ? "summed in another order" : "another value",
+                rank, "so their bits may differ");
         i += a_end <= b_end;
         j += b_end <= a_end;
     }
     return 0;
+}
+
+/* Collectives whose result all ranks have. */
+static bool is_alike(enum sl_coll coll)
+{
+    return coll == SL_ALLREDUCE || coll == SL_ALL_GATHER || coll == SL_BROADCAST;
 }
 
 static int check_outcome(const struct sl_run *run)
@@ -352,7 +400,7 @@ static int check_outcome(const struct sl_run *run)
 
     for (uint32_t r = 0; r < run->size && rc == 0; r++) {
         rc = check_out(run, r);
-        if (rc == 0 && run->shapes[r].coll == SL_ALLREDUCE)
+        if (rc == 0 && is_alike(run->shapes[r].coll))
             rc = check_same(run, r);
         if (rc == 0 && run->shapes[r].coll == SL_BARRIER && !sl_run_heard_all(run, r, &missing))
             rc = sl_fail(-EINVAL,

@@ -97,8 +97,16 @@ uint32_t sl_sym_node(struct sl_sym_nodes *nodes, enum sl_sym_tag tag, uint32_t a
     *n = (struct sl_sym_node){.a = a, .b = b, .tag = tag};
     n->leaves = nodes->nodes[a].leaves + (two ? nodes->nodes[b].leaves : 0);
     n->sign = nodes->nodes[a].sign + (two ? nodes->nodes[b].sign : 0);
+    n->final = tag == SL_SYM_FINAL || (tag == SL_SYM_CODED && nodes->nodes[a].final);
     table_put(nodes, nodes->count);
     return nodes->count++;
+}
+
+uint32_t sl_sym_bare(const struct sl_sym_nodes *nodes, uint32_t node)
+{
+    while (nodes->nodes[node].tag == SL_SYM_CODED)
+        node = nodes->nodes[node].a;
+    return node;
 }
 
 void sl_sym_count(const struct sl_sym_nodes *nodes, uint32_t node, uint32_t *times)
@@ -217,4 +225,41 @@ int sl_sym_strip_add(struct sl_sym_strip *strip, uint64_t len, uint32_t node, ui
     }
     strip->parts[strip->count++] = (struct sl_sym_part){.len = len, .node = node, .idx = idx};
     return 0;
+}
+
+int sl_sym_strip_copy(struct sl_sym_strip *to, const struct sl_sym_strip *from)
+{
+    int rc = 0;
+
+    to->count = 0;
+    for (uint32_t i = 0; i < from->count && rc == 0; i++)
+        rc = sl_sym_strip_add(to, from->parts[i].len, from->parts[i].node, from->parts[i].idx);
+    return rc;
+}
+
+uint32_t sl_sym_code(struct sl_sym_codes *codes, const struct sl_sym_strip *strip, uint64_t room,
+                     uint8_t runner)
+{
+    if (codes->count == codes->cap) {
+        uint32_t cap = codes->cap == 0 ? 64 : codes->cap * 2;
+        struct sl_sym_code *more = realloc(codes->codes, cap * sizeof(*more));
+        if (more == NULL) {
+            sl_fail(-ENOMEM, "no memory to prove a schedule");
+            return SL_SYM_NONE;
+        }
+        codes->codes = more;
+        codes->cap = cap;
+    }
+    struct sl_sym_code *code = &codes->codes[codes->count];
+    *code = (struct sl_sym_code){.room = room, .runner = runner};
+    codes->count++;
+    return sl_sym_strip_copy(&code->values, strip) == 0 ? codes->count : SL_SYM_NONE;
+}
+
+void sl_sym_codes_fini(struct sl_sym_codes *codes)
+{
+    for (uint32_t i = 0; i < codes->count; i++)
+        free(codes->codes[i].values.parts);
+    free(codes->codes);
+    *codes = (struct sl_sym_codes){0};
 }

@@ -22,12 +22,14 @@ enum sl_sym_tag {
     SL_SYM_OPEN,  /* a ⊕ b inside one REDUCE_WIN: rounds only at its end */
     SL_SYM_CLOSE, /* the end of a REDUCE_WIN over a */
     SL_SYM_FINAL, /* a, complete (averages: divided) */
+    SL_SYM_CODED, /* what comes out when a has gone through the codec of runner b */
 };
 
 struct sl_sym_node {
     uint32_t a, b;
     uint32_t tag;
     uint32_t leaves;
+    bool final; /* complete, maybe coded since */
     /* Sum over the leaves of 128 random bits per rank: with `leaves`, it tells whether each rank is
      * in once (wrong with a chance of 2^-128 per expression). */
     unsigned __int128 sign;
@@ -47,10 +49,13 @@ int sl_sym_nodes_init(struct sl_sym_nodes *nodes, uint32_t ranks);
 void sl_sym_nodes_fini(struct sl_sym_nodes *nodes);
 /* The node for (tag, a, b); SL_SYM_NONE: no memory. */
 uint32_t sl_sym_node(struct sl_sym_nodes *nodes, enum sl_sym_tag tag, uint32_t a, uint32_t b);
+/* The node without the codecs that it went through last. */
+uint32_t sl_sym_bare(const struct sl_sym_nodes *nodes, uint32_t node);
 /* times[rank] += how often rank is in the node. */
 void sl_sym_count(const struct sl_sym_nodes *nodes, uint32_t node, uint32_t *times);
 
-/* Elements [start, next stretch's start). idx is the operand's element that the first one comes
+/* Elements, or in the wire buffer bytes, [start, next stretch's start). There node is the number of
+ * an encoding and idx the byte of it. Else idx is the operand's element that the first one comes
  * from. */
 struct sl_sym_seg {
     uint64_t start, idx;
@@ -80,6 +85,24 @@ struct sl_sym_strip {
     uint32_t count, cap;
 };
 
+/* What a codec left in the wire buffer, in at most `room` bytes: it stands for these values. */
+struct sl_sym_code {
+    struct sl_sym_strip values;
+    uint64_t room;
+    uint8_t runner;
+};
+
+/* Number n is codes[n - 1]. */
+struct sl_sym_codes {
+    struct sl_sym_code *codes;
+    uint32_t count, cap;
+};
+
+/* The number of an encoding of what strip has; SL_SYM_NONE: no memory. */
+uint32_t sl_sym_code(struct sl_sym_codes *codes, const struct sl_sym_strip *strip, uint64_t room,
+                     uint8_t runner);
+void sl_sym_codes_fini(struct sl_sym_codes *codes);
+
 /* All of these: 0 or -ENOMEM. */
 int sl_sym_region_init(struct sl_sym_region *region, uint64_t len);
 /* The stretch that holds element `at`. */
@@ -89,6 +112,7 @@ uint32_t sl_sym_split(struct sl_sym_region *region, uint64_t at);
 /* Replaces stretches [first, last) by the strip, written by `writer`. */
 int sl_sym_replace(struct sl_sym_region *region, uint32_t first, uint32_t last,
                    const struct sl_sym_strip *strip, uint32_t writer);
+int sl_sym_strip_copy(struct sl_sym_strip *to, const struct sl_sym_strip *from);
 int sl_sym_strip_add(struct sl_sym_strip *strip, uint64_t len, uint32_t node, uint64_t idx);
 
 static inline uint64_t sl_sym_seg_end(const struct sl_sym_region *region, uint32_t seg)

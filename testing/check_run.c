@@ -15,6 +15,7 @@
 #include <string.h>
 
 #define PAIR_BIT (UINT64_C(1) << 63)
+#define JOB_BIT (UINT64_C(1) << 62)
 
 static uint32_t step_rank(const struct sl_run *run, uint32_t step)
 {
@@ -53,6 +54,12 @@ static void join(const struct sl_run *run, uint32_t *restrict clock, const uint3
         clock[i] = clock[i] > other[i] ? clock[i] : other[i];
 }
 
+/* The word of a step that a runner has. */
+static uint32_t job_word(const struct sl_run *run, uint32_t step)
+{
+    return 2 * run->line_count + run->steps[step].async_place;
+}
+
 /* Whether the step has completed before what clock belongs to, in every order of events. */
 static bool before(const struct sl_run *run, uint32_t step, const uint32_t *clock)
 {
@@ -62,6 +69,8 @@ static bool before(const struct sl_run *run, uint32_t step, const uint32_t *cloc
         return false;
     if (run->clock_words == 0 || clock == NULL)
         return true;
+    if (sl_run_data(run, step)->runner != 0)
+        return clock[job_word(run, step)] != 0;
     if (sl_step_is_async(sl_run_data(run, step)))
         return clock[2 * s->line + 1] > s->async_place;
     return clock[2 * s->line] > s->place;
@@ -175,6 +184,86 @@ static int write_place(struct sl_run *run, uint32_t step, const uint32_t *clock,
     return first < last ? sl_sym_replace(region, first, last, strip, step) : 0;
 }
 
+/* ---- the wire ---- */
+
+/* Finds the encoding that the step reads. *out is valid until the next one is made. */
+static int read_code(struct sl_run *run, uint32_t step, const struct sl_step *data,
+                     const uint32_t *clock, const struct sl_sym_code **out)
+{
+    uint32_t rank = step_rank(run, step), base = run->ranks[rank].base;
+    const struct sl_sym_region *wire = &run->ranks[rank].regions[SL_BUF_WIRE];
+    int rc =
+        read_place(run, step, clock, rank, SL_BUF_WIRE, data->src_off, data->wire_len, &run->strip);
+
+    if (rc != 0)
+        return rc;
+    const struct sl_sym_part *part = &run->strip.parts[0];
+    const struct sl_sym_code *code = &run->codes.codes[part->node - 1];
+    uint32_t writer = wire->segs[sl_sym_find(wire, data->src_off)].writer;
+    bool up_to = (sl_run_data(run, writer)->flags & SL_STEP_UP_TO) != 0;
+
+    if (run->strip.count != 1 || part->idx != 0 || part->len != code->room)
+        return sl_run_fail(run, step,
+                           "reads %" PRIu64 " bytes at wire[%" PRIu64
+                           "] that are not one encoding, as it was left there",
+                           data->wire_len, data->src_off);
+    if (data->length_from != (up_to ? writer - base + 1 : 0))
+        return sl_run_fail(run, step,
+                           "takes the length from elsewhere than from step %" PRIu32
+                           " (%s), which left the bytes",
+                           writer - base, sl_step_kind_name(sl_run_data(run, writer)->kind));
+    *out = code;
+    return 0;
+}
+
+static int write_code(struct sl_run *run, uint32_t step, const struct sl_step *data,
+                      const uint32_t *clock, const struct sl_sym_strip *values, uint8_t runner)
+{
+    uint32_t code = sl_sym_code(&run->codes, values, data->wire_len, runner);
+
+    run->result.count = 0;
+    if (code == SL_SYM_NONE || sl_sym_strip_add(&run->result, data->wire_len, code, 0) != 0)
+        return -ENOMEM;
+    return write_place(run, step, clock, step_rank(run, step), SL_BUF_WIRE, data->dst_off,
+                       data->wire_len, &run->result);
+}
+
+/* What the codec gives back differs from what it got: it is another value. */
+static int do_encode(struct sl_run *run, uint32_t step, const struct sl_step *data,
+                     const uint32_t *clock)
+{
+    int rc = read_place(run, step, clock, step_rank(run, step), data->src_buf, data->src_off,
+                        data->count, &run->strip);
+
+    for (uint32_t i = 0; i < run->strip.count && rc == 0; i++) {
+        struct sl_sym_part *part = &run->strip.parts[i];
+        part->node = sl_sym_node(&run->nodes, SL_SYM_CODED, part->node, data->runner);
+        rc = part->node == SL_SYM_NONE ? -ENOMEM : 0;
+    }
+    return rc != 0 ? rc : write_code(run, step, data, clock, &run->strip, data->runner);
+}
+
+/* The values of the encoding that the step reads, to run->other. */
+static int decode(struct sl_run *run, uint32_t step, const struct sl_step *data,
+                  const uint32_t *clock)
+{
+    const struct sl_sym_code *code;
+    uint64_t values = 0;
+    int rc = read_code(run, step, data, clock, &code);
+
+    if (rc != 0)
+        return rc;
+    for (uint32_t i = 0; i < code->values.count; i++)
+        values += code->values.parts[i].len;
+    if (values != data->count)
+        return sl_run_fail(run, step, "makes %" PRIu64 " elements of bytes that stand for %" PRIu64,
+                           data->count, values);
+    if (code->runner != data->runner)
+        return sl_run_fail(run, step, "decodes by runner %u what runner %u encoded", data->runner,
+                           code->runner);
+    return sl_sym_strip_copy(&run->other, &code->values);
+}
+
 /* ---- reductions ---- */
 
 /* result = a ⊕ b, element by element. */
@@ -194,7 +283,7 @@ static int combine(struct sl_run *run, uint32_t step, enum sl_sym_tag tag,
             return sl_run_fail(run, step,
                                "reduces operands of different elements, %" PRIu64 " and %" PRIu64,
                                x->idx + a_used, y->idx + b_used);
-        if (nodes[x->node].tag == SL_SYM_FINAL || nodes[y->node].tag == SL_SYM_FINAL)
+        if (nodes[x->node].final || nodes[y->node].final)
             return sl_run_fail(run, step, "reduces a value that was already marked final");
         if (nodes[x->node].leaves + nodes[y->node].leaves > run->size)
             return sl_run_fail(run, step, "reduces more operands than there are ranks");
@@ -310,8 +399,9 @@ static void complete(struct sl_run *run, uint32_t step)
     }
 }
 
-static int do_instant(struct sl_run *run, uint32_t step, const struct sl_step *data,
-                      const uint32_t *clock)
+/* What a step does to memory, all at once: in this run, when it completes. */
+static int do_local(struct sl_run *run, uint32_t step, const struct sl_step *data,
+                    const uint32_t *clock)
 {
     uint32_t rank = step_rank(run, step);
     int rc;
@@ -333,6 +423,18 @@ static int do_instant(struct sl_run *run, uint32_t step, const struct sl_step *d
             rc = reduce_two(run, step, data);
         swap_strips(&run->strip, &run->result);
         break;
+    case SL_STEP_DECODE:
+        rc = decode(run, step, data, clock);
+        swap_strips(&run->strip, &run->other);
+        break;
+    case SL_STEP_DECODE_REDUCE:
+        if ((rc = decode(run, step, data, clock)) == 0 &&
+            (rc = read_place(run, step, clock, rank, data->dst_buf, data->dst_off, data->count,
+                             &run->strip)) == 0)
+            rc = reduce_two(run, step, data);
+        swap_strips(&run->strip, &run->result);
+        break;
+    case SL_STEP_ENCODE: return do_encode(run, step, data, clock);
     case SL_STEP_REDUCE_WIN: return do_reduce_win(run, step, data, clock);
     default: return 0;
     }
@@ -441,10 +543,12 @@ static int start(struct sl_run *run, uint32_t line)
             memcpy(step_clock(run, step), clock, run->clock_words * sizeof(*clock));
     }
     l->next++;
-    if (sl_step_is_async(data)) {
+    if (data->runner != 0) {
+        run->ready[run->ready_count++] = step | JOB_BIT;
+    } else if (sl_step_is_async(data)) {
         enqueue(run, step, data);
     } else {
-        if ((rc = do_instant(run, step, data, clock)) != 0)
+        if ((rc = do_local(run, step, data, clock)) != 0)
             return rc;
         complete(run, step);
         if (sl_step_row(data)->tells)
@@ -454,13 +558,71 @@ static int start(struct sl_run *run, uint32_t line)
     return rc;
 }
 
+/* A runner is through with a step. Like a message it reads and writes at the last moment. */
+static int end_job(struct sl_run *run, uint32_t step)
+{
+    uint32_t *clock = run->clock_words > 0 ? step_clock(run, step) : NULL;
+    int rc = do_local(run, step, sl_run_data(run, step), clock);
+
+    if (rc != 0)
+        return rc;
+    if (clock != NULL)
+        clock[job_word(run, step)] = 1;
+    complete(run, step);
+    return 0;
+}
+
+/* A message of the wire: what its receiver has then. */
+static int transfer_code(struct sl_run *run, uint32_t send, uint32_t recv,
+                         const uint32_t *send_clock, const uint32_t *recv_clock)
+{
+    const struct sl_step *out = sl_run_data(run, send), *in = sl_run_data(run, recv);
+    bool open = (in->flags & SL_STEP_UP_TO) != 0;
+    const struct sl_sym_code *code;
+
+    if (out->src_buf != SL_BUF_WIRE || in->dst_buf != SL_BUF_WIRE)
+        return sl_run_fail(run, recv, "and the send that it meets are not both of the wire");
+    if (!open && (out->length_from != 0 || out->wire_len != in->wire_len))
+        return sl_run_fail(run, recv, "expects %" PRIu64 " bytes, but is sent %s%" PRIu64,
+                           in->wire_len, out->length_from != 0 ? "up to " : "", out->wire_len);
+    if (out->wire_len > in->wire_len)
+        return sl_run_fail(run, recv, "has room for %" PRIu64 " bytes, but is sent up to %" PRIu64,
+                           in->wire_len, out->wire_len);
+    int rc = read_code(run, send, out, send_clock, &code);
+
+    if (rc == 0)
+        rc = sl_sym_strip_copy(&run->other, &code->values);
+    return rc != 0 ? rc : write_code(run, recv, in, recv_clock, &run->other, code->runner);
+}
+
+/* A message of elements. */
+static int transfer_elements(struct sl_run *run, uint32_t send, uint32_t recv,
+                             const uint32_t *send_clock, const uint32_t *recv_clock)
+{
+    const struct sl_step *out = sl_run_data(run, send), *in = sl_run_data(run, recv);
+    uint32_t from = step_rank(run, send), to = step_rank(run, recv);
+    int rc = read_place(run, send, send_clock, from, out->src_buf, out->src_off, out->count,
+                        &run->other);
+
+    if (rc != 0)
+        return rc;
+    if (sl_step_row(in)->reduces) {
+        if ((rc = read_place(run, recv, recv_clock, to, in->src_buf, in->src_off, in->count,
+                             &run->strip)) != 0 ||
+            (rc = reduce_two(run, recv, in)) != 0)
+            return rc;
+        swap_strips(&run->other, &run->result);
+    }
+    return write_place(run, recv, recv_clock, to, in->dst_buf, in->dst_off, in->count, &run->other);
+}
+
 /* Moves the oldest message of a pair. */
 static int transfer(struct sl_run *run, uint64_t idx)
 {
     struct sl_run_pair *pair = &run->pairs[idx];
     uint32_t send = pair->send_first, recv = pair->recv_first;
     const struct sl_step *out = sl_run_data(run, send), *in = sl_run_data(run, recv);
-    uint32_t from = step_rank(run, send), to = step_rank(run, recv);
+    uint32_t from = step_rank(run, send);
     uint32_t *send_clock = NULL, *recv_clock = NULL;
     int rc;
 
@@ -479,19 +641,10 @@ static int transfer(struct sl_run *run, uint64_t idx)
         join(run, recv_clock, send_clock);
     }
     if (in->count > 0) {
-        rc = read_place(run, send, send_clock, from, out->src_buf, out->src_off, out->count,
-                        &run->other);
-        if (rc != 0)
-            return rc;
-        if (sl_step_row(in)->reduces) {
-            if ((rc = read_place(run, recv, recv_clock, to, in->src_buf, in->src_off, in->count,
-                                 &run->strip)) != 0 ||
-                (rc = reduce_two(run, recv, in)) != 0)
-                return rc;
-            swap_strips(&run->other, &run->result);
-        }
-        rc = write_place(run, recv, recv_clock, to, in->dst_buf, in->dst_off, in->count,
-                         &run->other);
+        bool wire = sl_step_uses_wire(out) || sl_step_uses_wire(in);
+
+        rc = wire ? transfer_code(run, send, recv, send_clock, recv_clock)
+                  : transfer_elements(run, send, recv, send_clock, recv_clock);
         if (rc != 0)
             return rc;
     }
@@ -565,6 +718,8 @@ int sl_run_all(struct sl_run *run)
         run->ready[pick] = run->ready[--run->ready_count];
         if ((item & PAIR_BIT) != 0)
             rc = transfer(run, item & ~PAIR_BIT);
+        else if ((item & JOB_BIT) != 0)
+            rc = end_job(run, (uint32_t)item);
         else
             rc = start(run, (uint32_t)item);
     }

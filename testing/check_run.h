@@ -14,10 +14,11 @@
  * all. */
 struct sl_run_step {
     uint32_t line;
-    uint32_t place;       /* among the line's steps */
-    uint32_t async_place; /* among the line's sends and receives */
-    uint32_t left;        /* dependencies that have not completed */
-    uint32_t out_first;   /* steps that wait for this one, in outs[] */
+    uint32_t place; /* among the line's steps */
+    /* messages: among those of the line; steps of runners: among those of all lines */
+    uint32_t async_place;
+    uint32_t left;      /* dependencies that have not completed */
+    uint32_t out_first; /* steps that wait for this one, in outs[] */
     uint32_t out_count;
     uint32_t next;  /* step that follows in its pair's queue */
     uint32_t clock; /* slot of clocks[], or SL_SYM_NONE */
@@ -65,12 +66,14 @@ struct sl_run {
     /*
      * Happened-before. A clock has two words per line: how many of its steps are known to have
      * started, and how many of its sends and receives are known to have completed (those of one
-     * line are taken to complete in order). 0 words: too large; then only what has really happened
-     * in this run counts.
+     * line are taken to complete in order). Then one word per step that a runner has: whether it is
+     * known to have completed. 0 words: too large; then only what has really happened in this run
+     * counts.
      */
     uint32_t clock_words;
     uint32_t *clocks, *line_clocks;
     struct sl_sym_nodes nodes;
+    struct sl_sym_codes codes;
     struct sl_sym_strip strip, other, result;
     struct sl_sym_reader *readers;
     uint32_t reader_count, reader_cap;

@@ -29,11 +29,15 @@ static void number_lines(struct sl_run *run)
         run->lines[l].waiter_next = SL_SYM_NONE;
     }
     uint32_t *asyncs = run->line_clocks; /* scratch: all zero now, and cleared below */
+    uint32_t jobs = 0;
     for (uint32_t i = 0; i < run->step_count; i++) {
         struct sl_run_line *line = &run->lines[run->steps[i].line];
         run->steps[i].place = line->count;
         run->steps[i].async_place = asyncs[run->steps[i].line];
-        asyncs[run->steps[i].line] += sl_step_is_async(sl_run_data(run, i));
+        if (sl_run_data(run, i)->runner != 0)
+            run->steps[i].async_place = jobs++;
+        else
+            asyncs[run->steps[i].line] += sl_step_is_async(sl_run_data(run, i));
         run->line_steps[line->first + line->count++] = i;
     }
     memset(asyncs, 0, run->line_count * sizeof(*asyncs));
@@ -81,6 +85,8 @@ static int clocks_init(struct sl_run *run)
 {
     uint64_t slots = 0, words = 2 * (uint64_t)run->line_count;
 
+    for (uint32_t i = 0; i < run->step_count; i++)
+        words += sl_run_data(run, i)->runner != 0;
     for (uint32_t i = 0; i < run->step_count; i++) {
         const struct sl_step *step = sl_run_data(run, i);
         bool wanted =
@@ -120,7 +126,8 @@ static int memory_init(struct sl_run *run, uint32_t r)
     if ((rc = sl_sym_region_init(&rank->regions[SL_BUF_IN], rank->alias ? 0 : in)) != 0 ||
         (rc = sl_sym_region_init(&rank->regions[SL_BUF_OUT], out_end)) != 0 ||
         (rc = sl_sym_region_init(&rank->regions[SL_BUF_TMP], schedule->tmp_count)) != 0 ||
-        (rc = sl_sym_region_init(&rank->regions[SL_BUF_WIN], schedule->win_count)) != 0)
+        (rc = sl_sym_region_init(&rank->regions[SL_BUF_WIN], schedule->win_count)) != 0 ||
+        (rc = sl_sym_region_init(&rank->regions[SL_BUF_WIRE], schedule->wire_bytes)) != 0)
         return rc;
     uint32_t first = sl_sym_split(&rank->regions[home], rank->in_base);
     uint32_t last = sl_sym_split(&rank->regions[home], rank->in_base + in);
@@ -210,5 +217,6 @@ void sl_run_fini(struct sl_run *run)
     free(run->result.parts);
     free(run->readers);
     sl_sym_nodes_fini(&run->nodes);
+    sl_sym_codes_fini(&run->codes);
     *run = (struct sl_run){0};
 }
