@@ -13,6 +13,7 @@ struct sl_tcp_watch {
     int fd;       /* -1: none */
     uint8_t kind; /* enum sl_tcp_watch_kind */
     bool readable, writable;
+    bool hung_up;    /* the peer sends no more, or there is an error: only a read tells which */
     uint32_t handle; /* the engine's */
 };
 

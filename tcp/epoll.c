@@ -76,6 +76,8 @@ static int engine_poll(void *arg, sl_tcp_event_fn *event, void *event_arg)
 
         if ((events[i].events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0)
             watch->readable = true;
+        if ((events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0)
+            watch->hung_up = true;
         if ((events[i].events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0)
             watch->writable = true;
     }

@@ -12,6 +12,11 @@
 #define ENGINE_EVERY_IDLE 16
 #define TIMER_NS (10 * SL_NS_PER_MS)
 
+bool sl_tcp_asks_sockets(const struct sl_tcp_iface *iface)
+{
+    return iface->active_count <= DIRECT_MAX;
+}
+
 void sl_tcp_conn_ready(struct sl_tcp_conn *conn)
 {
     if (conn->is_ready || conn->watch.fd < 0)
@@ -180,7 +185,7 @@ static int run_awaited(struct sl_tcp_iface *iface)
 
 static unsigned engine_every(const struct sl_tcp_iface *iface)
 {
-    if (iface->connecting > 0 || iface->pending_set.count > 0 || iface->active_count > DIRECT_MAX)
+    if (iface->connecting > 0 || iface->pending_set.count > 0 || !sl_tcp_asks_sockets(iface))
         return 1;
     if (iface->active_count == 0)
         return ENGINE_EVERY_IDLE;
@@ -196,7 +201,7 @@ int sl_tcp_progress(struct sl_iface *base, unsigned budget)
     iface->round++;
     if (!sl_list_empty(&iface->news))
         moved += tell_news(iface);
-    if (iface->active_count <= DIRECT_MAX)
+    if (sl_tcp_asks_sockets(iface))
         moved += run_awaited(iface);
     moved += run_ready(iface);
     if (iface->round % engine_every(iface) == 0) {

@@ -448,6 +448,19 @@ static int rx_parse(struct sl_tcp_conn *conn)
     return moved;
 }
 
+/*
+ * n bytes came of those wanted. Fewer: the socket is empty, and the engine reports more, so no call
+ * is needed to hear EAGAIN. Behind the peer's last byte that would be wrong, as its report may have
+ * come already; and TLS cuts at records. Where the engine is asked now and then only, reading is
+ * how to hear early.
+ */
+static void rx_note_empty(struct sl_tcp_conn *conn, size_t n, size_t wanted)
+{
+    if (n < wanted && !conn->watch.hung_up && conn->tls == NULL &&
+        !sl_tcp_asks_sockets(conn->ep->iface))
+        conn->watch.readable = false;
+}
+
 /* Reads the rest of the current piece to its place, and the bytes behind it into the read-ahead,
  * which is empty. Returns as recv() does. */
 static ssize_t rx_read_payload(struct sl_tcp_conn *conn)
@@ -484,6 +497,7 @@ static ssize_t rx_read_payload(struct sl_tcp_conn *conn)
             : recvmsg(conn->watch.fd, &msg, MSG_DONTWAIT);
     if (n <= 0)
         return n;
+    rx_note_empty(conn, (size_t)n, limit + (msg.msg_iovlen > 1 ? iov[1].iov_len : 0));
     conn->rx_pos = 0;
     conn->rx_end = (size_t)n > limit ? (uint32_t)((size_t)n - limit) : 0;
     if ((size_t)n < limit)
@@ -503,6 +517,7 @@ static ssize_t rx_read_payload(struct sl_tcp_conn *conn)
 
 static ssize_t rx_read_ahead(struct sl_tcp_conn *conn)
 {
+    size_t room;
     ssize_t n;
 
     if (conn->rx_pos > 0) {
@@ -510,9 +525,12 @@ static ssize_t rx_read_ahead(struct sl_tcp_conn *conn)
         conn->rx_end -= conn->rx_pos;
         conn->rx_pos = 0;
     }
-    n = sl_tcp_read(conn, conn->rx + conn->rx_end, SL_TCP_RX_BYTES - conn->rx_end);
-    if (n > 0)
+    room = SL_TCP_RX_BYTES - conn->rx_end;
+    n = sl_tcp_read(conn, conn->rx + conn->rx_end, room);
+    if (n > 0) {
+        rx_note_empty(conn, (size_t)n, room);
         conn->rx_end += (uint32_t)n;
+    }
     return n;
 }
 

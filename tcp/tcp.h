@@ -36,8 +36,10 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#define SL_TCP_QUEUE 256     /* sends, and receives, pending on one endpoint */
-#define SL_TCP_RX_BYTES 8192 /* read ahead on one connection: small frames come together */
+#define SL_TCP_QUEUE 256 /* sends, and receives, pending on one endpoint */
+/* Read ahead on one connection: small frames come together, one of 8 KiB with room to spare, which
+ * shows that it was all. */
+#define SL_TCP_RX_BYTES (8192 + 2 * SL_TCP_FRAME_BYTES)
 #define SL_TCP_STAGING_BYTES (256 << 10) /* stays in L2 while consume() reads what recv() wrote */
 #define SL_TCP_GRANULE_MAX 4096
 #define SL_TCP_PENDING 512   /* accepted connections that are nobody's yet, at most */
@@ -282,6 +284,8 @@ void sl_tcp_ep_deactivate(struct sl_tcp_ep *ep);
 int sl_tcp_progress(struct sl_iface *base, unsigned budget);
 int sl_tcp_wake_fd(struct sl_iface *base);
 int sl_tcp_arm(struct sl_iface *base);
+/* So few endpoints are awaited that their sockets are asked, and the engine now and then only. */
+bool sl_tcp_asks_sockets(const struct sl_tcp_iface *iface);
 void sl_tcp_conn_ready(struct sl_tcp_conn *conn);
 void sl_tcp_conn_unready(struct sl_tcp_conn *conn);
 

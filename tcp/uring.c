@@ -262,6 +262,8 @@ static void on_cqe(struct uring_engine *engine, const struct io_uring_cqe *cqe,
     }
     if (cqe->res < 0 || (cqe->res & (POLLIN | POLLRDHUP | POLLHUP | POLLERR)) != 0)
         watch->readable = true;
+    if (cqe->res < 0 || (cqe->res & (POLLRDHUP | POLLHUP | POLLERR)) != 0)
+        watch->hung_up = true;
     if (cqe->res < 0 || (cqe->res & (POLLOUT | POLLHUP | POLLERR)) != 0)
         watch->writable = true;
     event(event_arg, watch);

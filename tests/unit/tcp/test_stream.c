@@ -21,6 +21,25 @@
 static const char *engine;
 static uint8_t message[BIG], place[BIG];
 
+static int reads; /* of sockets by the transport */
+
+ssize_t __real_recv(int fd, void *bytes, size_t len, int flags);
+ssize_t __wrap_recv(int fd, void *bytes, size_t len, int flags);
+ssize_t __real_recvmsg(int fd, struct msghdr *msg, int flags);
+ssize_t __wrap_recvmsg(int fd, struct msghdr *msg, int flags);
+
+ssize_t __wrap_recv(int fd, void *bytes, size_t len, int flags)
+{
+    reads++;
+    return __real_recv(fd, bytes, len, flags);
+}
+
+ssize_t __wrap_recvmsg(int fd, struct msghdr *msg, int flags)
+{
+    reads++;
+    return __real_recvmsg(fd, msg, flags);
+}
+
 struct taker {
     struct sl_sink sink;
     uint8_t *to;
@@ -500,6 +519,70 @@ static void an_endpoint_is_active_while_it_has_requests(void **state)
     }
 }
 
+/* As if more endpoints were awaited than are asked without the engine: its events alone count. */
+static void crowd(struct wire *w)
+{
+    sl_container_of(w->iface, struct sl_tcp_iface, base)->active_count += 100;
+}
+
+static void a_message_that_came_whole_costs_one_read(void **state)
+{
+    struct wire *w = *state;
+    size_t lens[] = {100, 8192};
+
+    wire_connect(w, 1, false);
+    crowd(w);
+    for (int i = 0; i < 100; i++)
+        wire_progress(w);
+    for (unsigned i = 0; i < SL_ARRAY_LEN(lens); i++) {
+        struct sl_tcp_frame frame = piece(i, 1, lens[i], 0, lens[i]);
+        struct sl_sink sink;
+        struct sl_req req;
+        uint8_t bytes[SL_TCP_FRAME_BYTES + 8192];
+
+        post(w, &sink, &req, place, lens[i], 1);
+        sl_tcp_frame_encode(&frame, false, bytes);
+        memcpy(bytes + SL_TCP_FRAME_BYTES, message, lens[i]);
+        reads = 0;
+        assert_int_equal(send(w->fds[1], bytes, SL_TCP_FRAME_BYTES + lens[i], 0),
+                         SL_TCP_FRAME_BYTES + lens[i]);
+        WIRE_UNTIL(w, req.status != SL_PENDING);
+        for (int n = 0; n < 100; n++)
+            wire_progress(w);
+        assert_int_equal(req.status, 0);
+        assert_int_equal(reads, 1);
+        assert_memory_equal(place, message, lens[i]);
+    }
+    sl_container_of(w->iface, struct sl_tcp_iface, base)->active_count -= 100;
+}
+
+/* One event tells of the bytes and of the end. */
+static void an_end_that_came_with_the_bytes_is_seen(void **state)
+{
+    struct wire *w = *state;
+    struct sl_tcp_frame frame = piece(0, 1, 100, 0, 100);
+    struct sl_sink sink;
+    struct sl_req req;
+
+    wire_connect(w, 1, false);
+    crowd(w);
+    for (int i = 0; i < 100; i++)
+        wire_progress(w);
+    post(w, &sink, &req, place, 100, 1);
+    uint8_t bytes[SL_TCP_FRAME_BYTES + 100];
+
+    sl_tcp_frame_encode(&frame, false, bytes);
+    memcpy(bytes + SL_TCP_FRAME_BYTES, message, 100);
+    assert_int_equal(send(w->fds[1], bytes, sizeof(bytes), 0), sizeof(bytes));
+    close(w->fds[1]);
+    w->fds[1] = -1;
+    WIRE_UNTIL(w, req.status != SL_PENDING);
+    assert_int_equal(req.status, 0);
+    WIRE_UNTIL(w, w->downs == 1);
+    assert_int_equal(w->down_status, -ECONNRESET);
+    sl_container_of(w->iface, struct sl_tcp_iface, base)->active_count -= 100;
+}
+
 static void tiny_socket_buffers_only_slow_things_down(void **state)
 {
     struct wire *w = *state;
@@ -544,6 +627,8 @@ int main(int argc, char **argv)
         CASE(a_farewell_has_a_place_when_no_control_message_has),
         CASE(an_unwanted_message_is_dropped_alone),
         CASE(what_we_send_is_cut_and_summed_as_the_wire_format_says),
+        CASE(a_message_that_came_whole_costs_one_read),
+        CASE(an_end_that_came_with_the_bytes_is_seen),
         CASE(tiny_socket_buffers_only_slow_things_down),
     };
 
