@@ -49,6 +49,12 @@ enum sl_trait {
     SL_TRAIT_LOCAL = 1u << 1, /* reaches only ranks of the same host: SL_CAP_LOCAL when open */
 };
 
+/* Whom a device leads to. */
+enum sl_reach {
+    SL_REACH_NETWORK, /* other hosts, too */
+    SL_REACH_HOST,    /* this host alone: loopback, shared memory */
+};
+
 /* One thing that open() accepts, as probe() found it; or, when why is not empty, one that it would
  * not. */
 struct sl_device {
@@ -57,6 +63,13 @@ struct sl_device {
     uint64_t speed;   /* bytes per second, 0 when unknown */
     char why[256];    /* it is here, but out, and why: a sentence part */
     char more[2048];  /* further lines for people, each with its newline: what can be chosen from */
+
+    /* For programs that choose among devices by what they are near. */
+    enum sl_reach reach;
+    char pci_path[256]; /* of its PCI device in sysfs; "": it is on no bus */
+    uint64_t guid;      /* equal for what is one piece of hardware; 0: it has none */
+    int port;           /* of that hardware, from 1; 0: it has no ports */
+    int numa_node;      /* that its PCI device is on; -1: not known */
 };
 
 struct sl_addr {

@@ -275,6 +275,8 @@ static int iface_probe(const struct sl_config *config, struct sl_device *out, si
     *count = 1;
     if (cap > 0) {
         memset(out, 0, sizeof(*out));
+        out->reach = SL_REACH_HOST;
+        out->numa_node = -1;
         snprintf(out->name, sizeof(out->name), "shm0");
         snprintf(out->detail, sizeof(out->detail), "ranks of this host; reads of peer memory: %s",
                  refused == NULL ? "yes, if a trial read works" : refused);

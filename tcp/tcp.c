@@ -4,6 +4,7 @@
 #include "tcp/config.h"
 
 #include "core/log.h"
+#include "core/sysfs.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -40,6 +41,8 @@ static int probe(const struct sl_config *config, struct sl_device *out, size_t c
             snprintf(out[n].name, sizeof(out[n].name), "%s", netif->name);
             snprintf(out[n].detail, sizeof(out[n].detail), "%s", addr);
             out[n].speed = (uint64_t)netif->speed_mbit * 125000;
+            out[n].reach = netif->loopback ? SL_REACH_HOST : SL_REACH_NETWORK;
+            sl_sysfs_netif(netif->name, &out[n]);
         }
         n++;
     }

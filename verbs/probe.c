@@ -3,6 +3,8 @@
 #include "verbs/probe.h"
 
 #include "core/err.h"
+#include "core/host.h"
+#include "core/sysfs.h"
 #include "verbs/device.h"
 
 #include <net/if.h>
@@ -82,6 +84,7 @@ static void describe(const struct sl_config *config, const struct sl_verbs_port 
     memset(out, 0, sizeof(*out));
     snprintf(out->name, sizeof(out->name), "%s", port->name);
     snprintf(out->why, sizeof(out->why), "%s", port->why);
+    sl_verbs_facts(port->device, port->num, out);
     if (port->state == IBV_PORT_NOP) /* nothing could be read */
         return;
     out->speed = port->speed;
@@ -92,6 +95,26 @@ static void describe(const struct sl_config *config, const struct sl_verbs_port 
     if (port->takes_dmabuf)
         append(out->detail, sizeof(out->detail), ", GPU memory by dma-buf");
     describe_gids(config, port, out);
+}
+
+/* A software device (rxe, siw) has no bus of its own, but that of the interface that it is on. */
+void sl_verbs_facts(const char *device, int port, struct sl_device *out)
+{
+    char path[320], line[64];
+    unsigned w[4];
+
+    out->port = port;
+    snprintf(path, sizeof(path), "/sys/class/infiniband/%s/device", device);
+    sl_sysfs_pci(path, out);
+    snprintf(path, sizeof(path), "/sys/class/infiniband/%s/parent", device);
+    if (out->pci_path[0] == '\0' && sl_host_line(path, line, sizeof(line))) {
+        snprintf(path, sizeof(path), "/sys/class/net/%s/device", line);
+        sl_sysfs_pci(path, out);
+    }
+    snprintf(path, sizeof(path), "/sys/class/infiniband/%s/node_guid", device);
+    if (sl_host_line(path, line, sizeof(line)) &&
+        sscanf(line, "%x:%x:%x:%x", &w[0], &w[1], &w[2], &w[3]) == 4)
+        out->guid = (uint64_t)w[0] << 48 | (uint64_t)w[1] << 32 | (uint64_t)w[2] << 16 | w[3];
 }
 
 int sl_verbs_probe(const struct sl_config *config, struct sl_device *out, size_t cap, size_t *count)

@@ -9,4 +9,7 @@
 int sl_verbs_probe(const struct sl_config *config, struct sl_device *out, size_t cap,
                    size_t *count);
 
+/* Where the port of that device sits: pci_path, numa_node, guid and port of out. */
+void sl_verbs_facts(const char *device, int port, struct sl_device *out);
+
 #endif

@@ -128,7 +128,7 @@ static void say_word(int fd, uint8_t a, uint8_t b)
 {
     struct sl_nccl_word word = {.kind = (enum sl_nccl_word_kind)(1 + a % 7),
                                 .way = b & 7,
-                                .ways = b,
+                                .ways = UINT64_MAX / 255 * b,
                                 .version = SL_NCCL_WIRE_VERSION,
                                 .host = b};
     uint8_t bytes[SL_NCCL_WORD_MAX];

@@ -24,6 +24,7 @@
 #include "core/keeper.h"
 #include "core/list.h"
 #include "core/pending.h"
+#include "core/registry.h"
 #include "core/transport.h"
 #include "tools/nccl/abi.h"
 #include "tools/nccl/wire.h"
@@ -39,6 +40,7 @@
 #define SL_NCCL_CALLS SL_NCCL_REQUESTS       /* announcements that may be on their way */
 #define SL_NCCL_BYTES_MAX (INT64_C(1) << 30) /* of one message: sizes are told in an int */
 #define SL_NCCL_WHY 192
+#define SL_NCCL_WAYS_HERE (SL_TRANSPORTS_MAX + 1) /* candidates of an engine */
 #define SL_NCCL_PEER_NAME 64
 
 /* ---- devices ---- */
@@ -46,8 +48,7 @@
 struct sl_nccl_device {
     struct sl_device found;
     const struct sl_transport_ops *ops; /* that found it */
-    char pci_path[256];                 /* "": virtual */
-    uint64_t guid;
+    uint64_t guid;                      /* never 0 */
     int speed_mbit, port;
     bool takes_gpu; /* its transport registers GPU memory */
 };
@@ -72,14 +73,14 @@ struct sl_nccl_ctx {
     bool open;                           /* between init and finalize */
 };
 
-/* A transport that connections of an engine may use; opened when the first one does. */
+/* A transport candidate: one that connections of an engine may use; opened when the first one
+ * does. */
 struct sl_nccl_way {
-    const struct sl_transport_ops *ops; /* NULL: not in this build, or not allowed */
-    bool has_device;
-    struct sl_device device;
+    uint8_t id; /* as peers say it: SL_NCCL_WAY_ID */
+    const struct sl_transport_ops *ops;
+    const struct sl_device *device; /* the engine's; NULL: the transport's own choice */
     struct sl_iface *iface;
-    bool out;       /* could not be opened */
-    unsigned place; /* in the order of preference */
+    bool out; /* could not be opened */
 };
 
 struct sl_nccl_engine {
@@ -93,7 +94,9 @@ struct sl_nccl_engine {
     struct sl_config config;
     struct sl_worker worker;
     uint64_t host;
-    struct sl_nccl_way ways[SL_NCCL_WAYS];
+    struct sl_device device;                    /* the one that it is of */
+    struct sl_nccl_way ways[SL_NCCL_WAYS_HERE]; /* the preferred first */
+    unsigned way_count;
     struct sl_node comms, dials, listens;
     struct sl_pending_log pending_log; /* of all its listeners */
     struct sl_node backlog;            /* comms with something that a transport did not take yet */
@@ -225,10 +228,10 @@ int sl_nccl_engine_get(struct sl_nccl_ctx *ctx, int dev, int traffic_class,
 /* One more user, and one less; not while it is locked. */
 void sl_nccl_engine_hold(struct sl_nccl_engine *engine);
 void sl_nccl_engine_put(struct sl_nccl_engine *engine);
-/* Its interface, opened if need be. */
-int sl_nccl_way_open(struct sl_nccl_engine *engine, unsigned way);
-/* Bits of ways that this engine may use with a peer on that host. */
-unsigned sl_nccl_ways(const struct sl_nccl_engine *engine, uint64_t host);
+/* The candidate of that id with its interface, opened if need be. */
+int sl_nccl_way_open(struct sl_nccl_engine *engine, uint8_t id, struct sl_nccl_way **out);
+/* Bits, by id, of candidates that this engine may use with a peer on that host. */
+uint64_t sl_nccl_ways(const struct sl_nccl_engine *engine, uint64_t host);
 void sl_nccl_progress(struct sl_nccl_engine *engine);
 /* The same for one of many who ask in turn: only if nobody else has looked since *looks was last
  * kept. So a round of asking costs one look, not one for each. */

@@ -65,39 +65,40 @@ static void on_down(void *arg, struct sl_ep *ep, int status, const char *why)
         sl_nccl_comm_lose(ep->owner, status, why);
 }
 
-/* Which transports, in which order. */
+static void allow_way(struct sl_nccl_engine *engine, const struct sl_transport_ops *ops,
+                      const struct sl_device *device)
+{
+    if (engine->way_count < SL_NCCL_WAYS_HERE)
+        engine->ways[engine->way_count++] = (struct sl_nccl_way){
+            .id = SL_NCCL_WAY_ID(ops->number, device != NULL), .ops = ops, .device = device};
+}
+
+/*
+ * Which transports, in which order: those of one host; the device's own, on that device or as its
+ * settings prefer it; and what reaches any host by any interface. A device of which NCCL was
+ * promised that it takes GPU memory is the only way: NCCL learns no more which one a connection
+ * takes.
+ */
 static void allow_ways(struct sl_nccl_engine *engine, const struct sl_nccl_device *dev)
 {
-    const char *list = engine->config.transport;
-    bool by_net = strcmp(dev->ops->name, "tcp") == 0,
-         by_rail = strcmp(dev->ops->name, "verbs") == 0;
-    unsigned place = 0;
+    const struct sl_transport_ops *list[SL_TRANSPORTS_MAX];
+    unsigned count = 0;
 
-    if (strcmp(list, "auto") == 0)
-        list = "shm,verbs,tcp";
-    if (dev->takes_gpu) /* NCCL was promised it, and learns no more which way a connection takes */
-        list = "verbs";
-    for (; *list != '\0'; place += 2) {
-        size_t len = strcspn(list, ",");
-        const struct sl_transport_ops *ops = sl_transport_find(list, len);
-        struct sl_nccl_way way = {.ops = ops, .place = place};
+    if (sl_transport_list(engine->config.transport, list, SL_TRANSPORTS_MAX, &count) != 0)
+        count = 0; /* devices were found, so it was read before */
+    for (unsigned i = 0; i < count; i++) {
+        const struct sl_transport_ops *ops = list[i];
+        bool own = ops->number == dev->ops->number;
+        bool by_device = own && ops->prefer == NULL && (ops->traits & SL_TRAIT_LOCAL) == 0;
 
-        list += len + (list[len] == ',');
-        if (ops == NULL)
+        if (dev->takes_gpu && !own)
             continue;
-        if (strcmp(ops->name, "shm") == 0)
-            engine->ways[SL_NCCL_WAY_SHM] = way;
-        if (strcmp(ops->name, "verbs") == 0 && by_rail)
-            engine->ways[SL_NCCL_WAY_VERBS] = way;
-        if (strcmp(ops->name, "tcp") != 0)
-            continue;
-        way.place++;
-        engine->ways[SL_NCCL_WAY_TCP_ANY] = way;
-        way.place--;
-        way.has_device = true;
-        way.device = dev->found;
-        if (by_net)
-            engine->ways[SL_NCCL_WAY_TCP] = way;
+        if (by_device)
+            allow_way(engine, ops, &engine->device);
+        else if (own || (ops->traits & SL_TRAIT_LOCAL) != 0)
+            allow_way(engine, ops, NULL);
+        if ((!own || by_device) && (ops->traits & SL_TRAIT_SIDEBAND) != 0)
+            allow_way(engine, ops, NULL);
     }
 }
 
@@ -120,6 +121,7 @@ static int engine_new(struct sl_nccl_ctx *ctx, unsigned dev, int traffic_class,
                                       .life = ctx->life,
                                       .dev = dev,
                                       .traffic_class = traffic_class,
+                                      .device = device->found,
                                       .config = ctx->config};
     pthread_mutex_init(&engine->lock, NULL);
     sl_list_init(&engine->comms);
@@ -173,7 +175,7 @@ static void engine_free(struct sl_nccl_engine *engine)
 {
     sl_keeper_stop(&engine->keeper);
     sl_assert(sl_list_empty(&engine->comms));
-    for (unsigned i = 0; i < SL_NCCL_WAYS; i++)
+    for (unsigned i = 0; i < engine->way_count; i++)
         if (engine->ways[i].iface != NULL)
             engine->ways[i].ops->close(engine->ways[i].iface);
     sl_list_remove(&engine->link);
@@ -181,35 +183,45 @@ static void engine_free(struct sl_nccl_engine *engine)
     free(engine);
 }
 
-int sl_nccl_way_open(struct sl_nccl_engine *engine, unsigned way)
+static struct sl_nccl_way *find_way(struct sl_nccl_engine *engine, uint8_t id)
 {
-    struct sl_handler handler = {.ctrl = on_ctrl, .down = on_down, .arg = engine};
-    struct sl_nccl_way *w = &engine->ways[way];
-    int err;
-
-    if (w->iface != NULL)
-        return 0;
-    if (w->ops == NULL || w->out)
-        return sl_fail(-ENOTSUP, "there is no such transport here");
-    err = w->ops->open(&engine->worker, w->has_device ? &w->device : NULL, &handler, &w->iface);
-    if (err != 0) {
-        w->iface = NULL;
-        w->out = true;
-        sl_info("nccl", "transport %s is out: %s", w->ops->name, sluice_last_error());
-    } else if ((w->iface->caps & SL_CAP_REPAIRS) != 0 && !engine->keeper.runs) {
-        keeper_start(engine);
-    }
-    return err;
+    for (unsigned i = 0; i < engine->way_count; i++)
+        if (engine->ways[i].id == id)
+            return &engine->ways[i];
+    return NULL;
 }
 
-unsigned sl_nccl_ways(const struct sl_nccl_engine *engine, uint64_t host)
+int sl_nccl_way_open(struct sl_nccl_engine *engine, uint8_t id, struct sl_nccl_way **out)
 {
-    unsigned ways = 0;
+    struct sl_handler handler = {.ctrl = on_ctrl, .down = on_down, .arg = engine};
+    struct sl_nccl_way *way = find_way(engine, id);
 
-    for (unsigned i = 0; i < SL_NCCL_WAYS; i++)
-        if (engine->ways[i].ops != NULL && !engine->ways[i].out &&
-            (i != SL_NCCL_WAY_SHM || host == engine->host))
-            ways |= 1u << i;
+    if (way == NULL || way->out)
+        return sl_fail(-ENOTSUP, "there is no such transport here");
+    *out = way;
+    if (way->iface != NULL)
+        return 0;
+    int err = way->ops->open(&engine->worker, way->device, &handler, &way->iface);
+
+    if (err != 0) {
+        way->iface = NULL;
+        way->out = true;
+        sl_info("nccl", "transport %s is out: %s", way->ops->name, sluice_last_error());
+        return err;
+    }
+    if ((way->iface->caps & SL_CAP_REPAIRS) != 0 && !engine->keeper.runs)
+        keeper_start(engine);
+    return 0;
+}
+
+uint64_t sl_nccl_ways(const struct sl_nccl_engine *engine, uint64_t host)
+{
+    uint64_t ways = 0;
+
+    for (unsigned i = 0; i < engine->way_count; i++)
+        if (!engine->ways[i].out &&
+            ((engine->ways[i].ops->traits & SL_TRAIT_LOCAL) == 0 || host == engine->host))
+            ways |= UINT64_C(1) << engine->ways[i].id;
     return ways;
 }
 
@@ -235,7 +247,7 @@ void sl_nccl_progress_once(struct sl_nccl_engine *engine, uint64_t *looks)
 void sl_nccl_progress(struct sl_nccl_engine *engine)
 {
     engine->looks++;
-    for (unsigned i = 0; i < SL_NCCL_WAYS; i++) {
+    for (unsigned i = 0; i < engine->way_count; i++) {
         const struct sl_nccl_way *way = &engine->ways[i];
 
         if (way->iface == NULL)

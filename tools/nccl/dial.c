@@ -146,7 +146,7 @@ static int reach(struct dial *dial)
     dial->link.ways_left = sl_nccl_ways(dial->link.engine, dial->handle.host);
     *hello = (struct sl_nccl_word){.kind = SL_NCCL_HELLO,
                                    .version = SL_NCCL_WIRE_VERSION,
-                                   .ways = (uint8_t)dial->link.ways_left,
+                                   .ways = dial->link.ways_left,
                                    .host = dial->link.engine->host};
     if (getrandom(hello->nonce, sizeof(hello->nonce), 0) != (ssize_t)sizeof(hello->nonce))
         return sl_fail(-EIO, "no random numbers are to be had for a handshake");
@@ -208,7 +208,7 @@ static int take_offer(struct dial *dial, const struct sl_nccl_word *offer)
     sl_nccl_link_drop(link);
     dial->said_up = false;
     link->why[0] = '\0';
-    if ((link->ways_left & 1u << offer->way) == 0)
+    if ((link->ways_left & UINT64_C(1) << offer->way) == 0)
         return sl_fail(-EPROTO, "the listener offers a way twice, or one that we do not have");
     if (sl_nccl_link_ep(link, offer->way, &answer.addr) != 0)
         return sl_nccl_link_failed(link, offer->way);

@@ -194,13 +194,14 @@ static void name_peer(struct sl_nccl_link *link)
 int sl_nccl_link_ep(struct sl_nccl_link *link, uint8_t way, struct sl_addr *out)
 {
     struct sl_nccl_engine *engine = link->engine;
-    int err = sl_nccl_way_open(engine, way);
+    struct sl_nccl_way *candidate;
+    int err = sl_nccl_way_open(engine, way, &candidate);
 
-    link->ways_left &= ~(1u << way);
+    link->ways_left &= ~(UINT64_C(1) << way);
     if (err == 0 && link->comm == NULL)
         err = sl_nccl_comm_new(engine, link->is_send, &link->comm);
     if (err == 0)
-        err = engine->ways[way].ops->ep_create(engine->ways[way].iface, &link->comm->ep);
+        err = candidate->ops->ep_create(candidate->iface, &link->comm->ep);
     if (err != 0)
         return note(link, err);
     link->comm->ep->owner = link->comm;
@@ -208,7 +209,7 @@ int sl_nccl_link_ep(struct sl_nccl_link *link, uint8_t way, struct sl_addr *out)
     name_peer(link);
     link->way = way;
     link->connecting = (struct sl_req){.status = SL_PENDING, .done = connect_over};
-    err = engine->ways[way].ops->ep_addr(link->comm->ep, out);
+    err = candidate->ops->ep_addr(link->comm->ep, out);
     if (err == 0)
         return 0;
     note(link, err);

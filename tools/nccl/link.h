@@ -14,7 +14,7 @@ struct sl_nccl_link {
     struct sl_nccl_comm *comm; /* owned until the handshake is over */
     int fd;                    /* owned; -1: none */
     bool is_send;
-    unsigned ways_left; /* to be tried */
+    uint64_t ways_left; /* to be tried; bits by id */
     uint8_t way;        /* under way, while comm->ep is there */
     struct sl_req connecting;
     char why[SL_NCCL_WHY];     /* of the last failure */

@@ -309,22 +309,27 @@ static void let_in(struct sl_nccl_listen *ls)
 
 /* ---- talking with one ---- */
 
-/* The best way of ours that is left; none: it is told so. */
+static uint64_t bit(uint8_t way)
+{
+    return UINT64_C(1) << way;
+}
+
+/* Offers the most preferred remaining transport, or refuses. */
 static int offer(struct pending *pending)
 {
     struct sl_nccl_link *link = &pending->link;
+    const struct sl_nccl_engine *engine = link->engine;
     struct sl_nccl_word word = {.kind = SL_NCCL_OFFER};
 
     pending->is_up = false;
     while (link->ways_left != 0) {
-        unsigned best = SL_NCCL_WAYS;
+        unsigned best = 0; /* the first of ours that is left */
 
-        for (unsigned i = 0; i < SL_NCCL_WAYS; i++)
-            if ((link->ways_left & 1u << i) != 0 &&
-                (best == SL_NCCL_WAYS ||
-                 link->engine->ways[i].place < link->engine->ways[best].place))
-                best = i;
-        word.way = (uint8_t)best;
+        while (best < engine->way_count && (link->ways_left & bit(engine->ways[best].id)) == 0)
+            best++;
+        if (best == engine->way_count)
+            break;
+        word.way = engine->ways[best].id;
         if (sl_nccl_link_ep(link, word.way, &word.addr) == 0)
             return sl_nccl_link_say(link, &word);
     }

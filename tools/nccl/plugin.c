@@ -267,7 +267,7 @@ static char *text(const char *given)
     do {                                                                                           \
         memset(out, 0, sizeof(*(out)));                                                            \
         (out)->name = text((dev)->found.name);                                                     \
-        (out)->pci_path = (dev)->pci_path[0] != '\0' ? text((dev)->pci_path) : NULL;               \
+        (out)->pci_path = (dev)->found.pci_path[0] != '\0' ? text((dev)->found.pci_path) : NULL;   \
         (out)->guid = (dev)->guid;                                                                 \
         (out)->ptr_support =                                                                       \
             SL_NCCL_PTR_HOST | ((dev)->takes_gpu ? SL_NCCL_PTR_CUDA | SL_NCCL_PTR_DMABUF : 0);     \

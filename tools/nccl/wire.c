@@ -10,7 +10,7 @@
 
 #define HANDLE_MAGIC UINT32_C(0x484e4c53) /* "SLNH" */
 #define WORD_MAGIC UINT32_C(0x574e4c53)   /* "SLNW" */
-#define HELLO_BYTES 32
+#define HELLO_BYTES 40
 #define CHALLENGE_BYTES (SL_NCCL_NONCE_BYTES + 2 * SL_DIGEST_BYTES)
 #define LOOPBACK_FLAG 0x80
 
@@ -122,9 +122,9 @@ static size_t hello_encode(const struct sl_nccl_word *word, uint8_t out[HELLO_BY
 {
     memset(out, 0, HELLO_BYTES);
     put(out, word->version, 2);
-    out[2] = word->ways;
     put(out + 8, word->host, 8);
-    memcpy(out + 16, word->nonce, SL_NCCL_NONCE_BYTES);
+    put(out + 16, word->ways, 8);
+    memcpy(out + 24, word->nonce, SL_NCCL_NONCE_BYTES);
     return HELLO_BYTES;
 }
 
@@ -184,9 +184,9 @@ static int body_decode(const uint8_t *body, size_t len, struct sl_nccl_word *out
             return -EPROTO;
         if (len != HELLO_BYTES)
             return -EBADMSG;
-        out->ways = body[2];
         out->host = get(body + 8, 8);
-        memcpy(out->nonce, body + 16, SL_NCCL_NONCE_BYTES);
+        out->ways = get(body + 16, 8);
+        memcpy(out->nonce, body + 24, SL_NCCL_NONCE_BYTES);
         return 0;
     case SL_NCCL_CHALLENGE:
         if (len != CHALLENGE_BYTES)
@@ -246,7 +246,7 @@ int sl_nccl_word_decode(const uint8_t *bytes, size_t len, struct sl_nccl_word *o
 int sl_nccl_link_key(const uint8_t *session, const uint8_t secret[SL_NCCL_SECRET_BYTES],
                      uint8_t out[SL_DIGEST_BYTES])
 {
-    const struct sl_part parts[] = {{"sluice nccl link 3", 18}, {secret, SL_NCCL_SECRET_BYTES}};
+    const struct sl_part parts[] = {{"sluice nccl link 4", 18}, {secret, SL_NCCL_SECRET_BYTES}};
 
     return sl_hmac(session, session != NULL ? SL_DIGEST_BYTES : 0, parts, 2, out);
 }
@@ -263,7 +263,7 @@ int sl_nccl_proof_make(const uint8_t link_key[SL_DIGEST_BYTES], bool by_listener
                        const struct sl_nccl_word *hello, const uint8_t nonce[SL_NCCL_NONCE_BYTES],
                        uint8_t out[SL_DIGEST_BYTES])
 {
-    const char *label = by_listener ? "sluice nccl listener 3" : "sluice nccl dialler 3";
+    const char *label = by_listener ? "sluice nccl listener 4" : "sluice nccl dialler 4";
     uint8_t said[HELLO_BYTES + SL_NCCL_NONCE_BYTES];
     const struct sl_part parts[] = {{label, strlen(label) + 1}, {said, sizeof(said)}};
 
@@ -278,9 +278,9 @@ int sl_nccl_word_keys(const uint8_t link_key[SL_DIGEST_BYTES], const struct sl_n
     uint8_t said[HELLO_BYTES + SL_NCCL_NONCE_BYTES];
 
     transcript(hello, nonce, said);
-    return sl_key_derive(link_key, SL_DIGEST_BYTES, said, sizeof(said), "sluice nccl up 3",
+    return sl_key_derive(link_key, SL_DIGEST_BYTES, said, sizeof(said), "sluice nccl up 4",
                          to_listener)
-               ?: sl_key_derive(link_key, SL_DIGEST_BYTES, said, sizeof(said), "sluice nccl down 3",
+               ?: sl_key_derive(link_key, SL_DIGEST_BYTES, said, sizeof(said), "sluice nccl down 4",
                                 to_dialler);
 }
 

@@ -34,7 +34,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#define SL_NCCL_WIRE_VERSION 3
+#define SL_NCCL_WIRE_VERSION 4
 #define SL_NCCL_SECRET_BYTES 16
 #define SL_NCCL_NONCE_BYTES 16
 #define SL_NCCL_PLACES_MAX 12  /* addresses of a listener */
@@ -49,14 +49,11 @@
 #define SL_NCCL_CALL_HEADER 8
 #define SL_NCCL_CALL_BYTES (SL_NCCL_CALL_HEADER + 12 * SL_NCCL_GROUP_MAX)
 
-/* Ways to connect, as bits of a mask. Numbers never change. */
-enum sl_nccl_way_id {
-    SL_NCCL_WAY_SHM = 0,
-    SL_NCCL_WAY_VERBS = 1,
-    SL_NCCL_WAY_TCP = 2,     /* by the interface that is the device */
-    SL_NCCL_WAY_TCP_ANY = 3, /* by any interface */
-    SL_NCCL_WAYS = 4
-};
+/* A way to connect: a transport, by its number in the registry, with the interfaces that it chooses
+ * itself or with the device that NCCL has chosen. A bit of a mask, by this id. */
+#define SL_NCCL_WAYS (2 * SL_TRANSPORT_NUMBERS)
+#define SL_NCCL_WAY_ID(number, by_device) ((uint8_t)(2 * (number) + ((by_device) ? 1 : 0)))
+_Static_assert(SL_NCCL_WAYS <= 64, "ways are bits of a mask of 64");
 
 /* Where a listener can be reached. */
 struct sl_nccl_place {
@@ -93,9 +90,9 @@ enum sl_nccl_word_kind {
 
 struct sl_nccl_word {
     enum sl_nccl_word_kind kind;
-    uint8_t way;
+    uint8_t way; /* SL_NCCL_WAY_ID */
     /* HELLO */
-    uint8_t ways;
+    uint64_t ways;
     uint16_t version;
     uint64_t host;
     uint8_t nonce[SL_NCCL_NONCE_BYTES]; /* of CHALLENGE, too */

@@ -43,8 +43,10 @@ void *__wrap_dlopen(const char *name, int flags)
     return __real_dlopen(name, flags);
 }
 
-const struct sl_transport_ops *__real_sl_transport_find(const char *name, size_t len);
-const struct sl_transport_ops *__wrap_sl_transport_find(const char *name, size_t len);
+int __real_sl_transport_list(const char *list, const struct sl_transport_ops **out, unsigned cap,
+                             unsigned *count);
+int __wrap_sl_transport_list(const char *list, const struct sl_transport_ops **out, unsigned cap,
+                             unsigned *count);
 
 static int progress(struct sl_iface *iface, unsigned budget)
 {
@@ -52,16 +54,19 @@ static int progress(struct sl_iface *iface, unsigned budget)
     return sl_verbs_ops.progress(iface, budget);
 }
 
-const struct sl_transport_ops *__wrap_sl_transport_find(const char *name, size_t len)
+int __wrap_sl_transport_list(const char *list, const struct sl_transport_ops **out, unsigned cap,
+                             unsigned *count)
 {
     static struct sl_transport_ops ops;
-    const struct sl_transport_ops *real = __real_sl_transport_find(name, len);
+    int err = __real_sl_transport_list(list, out, cap, count);
 
-    if (real == NULL || strcmp(real->name, "verbs") != 0)
-        return real;
-    ops = *real;
-    ops.progress = progress;
-    return &ops;
+    for (unsigned i = 0; err == 0 && i < *count; i++)
+        if (out[i]->open == sl_verbs_ops.open) {
+            ops = *out[i];
+            ops.progress = progress;
+            out[i] = &ops;
+        }
+    return err;
 }
 
 void rails_up(unsigned gpus)

@@ -370,7 +370,7 @@ static void be_challenged(struct ends *e, int fd, const struct sl_nccl_word *hel
 }
 
 static const struct sl_nccl_word any_hello = {
-    .kind = SL_NCCL_HELLO, .version = SL_NCCL_WIRE_VERSION, .ways = 0xf};
+    .kind = SL_NCCL_HELLO, .version = SL_NCCL_WIRE_VERSION, .ways = UINT64_MAX};
 
 /* Says hello, and proves what that session key and handle are worth. */
 static void prove(struct ends *e, int fd, const uint8_t *session, const uint8_t *secret)
