@@ -64,6 +64,9 @@ size_t sl_comm_events(struct sluice_comm *comm, struct sl_event *out, size_t cap
  * there are. */
 size_t sl_comm_paths(struct sluice_comm *comm, struct sl_path_stat *out, size_t cap);
 
+/* config.c: the environment, overridden by what the caller set; given may be NULL. */
+int sl_config_merge(const struct sluice_config *given, struct sl_config *out);
+
 /* setup.c: sluice_comm_create() over an exchange of the caller's own, which tells rank and size and
  * stays the caller's. poke: see core/worker.h, or NULL. */
 int sl_comm_create_over(struct sl_exchange *exchange, const struct sluice_config *config,

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Public ways to make, split and destroy a communicator. */
 #include "lib/api.h"
-#include "lib/start.h"
 
 #include "collectives/status.h"
 #include "core/log.h"
@@ -13,86 +12,6 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-extern char **environ;
-
-void sluice_config_init(struct sluice_config *config)
-{
-    *config = (struct sluice_config){
-        .struct_size = sizeof(*config), .rank = -1, .size = -1, .timeout_ms = -1};
-}
-
-static int set_text(char *field, const char *name, const char *value)
-{
-    if (value == NULL)
-        return 0;
-    if (strlen(value) >= SL_TEXT_MAX)
-        return sl_fail(-EINVAL, "%s is longer than %d bytes", name, SL_TEXT_MAX - 1);
-    strcpy(field, value);
-    return 0;
-}
-
-/* A number that the caller set, or -1; the bounds are those of its variable. */
-static int set_number(int64_t *field, const char *name, const char *variable, int64_t value)
-{
-    const struct sl_config_row *row = sl_config_find(variable, NULL);
-
-    if (value == -1)
-        return 0;
-    int64_t min = row->min < 0 ? 0 : row->min;
-
-    if (value < min || value > row->max)
-        return sl_fail(
-            -EINVAL,
-            "%s of struct sluice_config is %lld, but must be from %lld to %lld, or -1 for the "
-            "environment's",
-            name, (long long)value, (long long)min, (long long)row->max);
-    *field = value;
-    return 0;
-}
-
-static int set_place(const struct sluice_config *given, struct sl_config *out)
-{
-    int err = set_number(&out->rank, "rank", "RANK", given->rank);
-
-    if (err == 0)
-        err = set_number(&out->size, "size", "SIZE", given->size);
-    if (err == 0 && (given->rank >= 0 || given->size >= 0) && out->rank >= out->size)
-        err = sl_fail(
-            -EINVAL, "struct sluice_config has rank %d and size %d%s: a rank is from 0 to size - 1",
-            given->rank, given->size,
-            given->rank < 0 || given->size < 0 ? ", -1 standing for the environment" : "");
-    return err;
-}
-
-/* The environment, overridden by what the caller set. */
-static int merge_config(const struct sluice_config *given, struct sl_config *out)
-{
-    int err = sl_start(out, environ);
-
-    if (err == 0)
-        err = sl_log_configure(out->log);
-    if (err == 0)
-        err = sl_config_check(out);
-    if (err != 0 || given == NULL)
-        return err;
-    if (given->struct_size != sizeof(*given))
-        return sl_fail(-EINVAL, "struct sluice_config was not set by sluice_config_init()");
-    err = set_place(given, out);
-    if (err == 0)
-        err = set_number(&out->timeout_ms, "timeout_ms", "TIMEOUT_MS", given->timeout_ms);
-    if (err == 0)
-        err = set_text(out->root, "root", given->root);
-    if (err == 0)
-        err = set_text(out->job, "job", given->job);
-    if (err == 0)
-        err = set_text(out->secret, "secret", given->secret);
-    if (err == 0)
-        err = set_text(out->transport, "transport", given->transport);
-    if (err == 0)
-        err = set_text(out->algo, "algo", given->algo);
-    return err;
-}
 
 static void *progress_thread(void *arg)
 {
@@ -221,7 +140,7 @@ int sluice_comm_create(const struct sluice_config *given, struct sluice_comm **o
     if (out == NULL)
         return sl_fail(-EINVAL, "there is no place for the communicator");
     *out = NULL;
-    err = merge_config(given, &config);
+    err = sl_config_merge(given, &config);
     if (err == 0)
         err = sl_launch(&config, NULL, &exchange);
     if (err != 0)
@@ -236,7 +155,7 @@ int sl_comm_create_over(struct sl_exchange *exchange, const struct sluice_config
                         void (*poke)(void *arg), void *poke_arg, struct sluice_comm **out)
 {
     struct sl_config config;
-    int err = merge_config(given, &config);
+    int err = sl_config_merge(given, &config);
 
     if (err != 0)
         return err;
@@ -252,8 +171,8 @@ int sluice_comm_from_env(struct sluice_comm **out)
 int sluice_unique_id_create(struct sluice_unique_id *id)
 {
     struct sl_config config;
-    int err =
-        id == NULL ? sl_fail(-EINVAL, "there is no place for the id") : merge_config(NULL, &config);
+    int err = id == NULL ? sl_fail(-EINVAL, "there is no place for the id")
+                         : sl_config_merge(NULL, &config);
 
     return err != 0 ? err : sl_unique_id_create(&config, id);
 }
@@ -269,7 +188,7 @@ int sluice_comm_create_id(const struct sluice_unique_id *id, int rank, int size,
         *out = NULL;
     if (id == NULL || out == NULL)
         return sl_fail(-EINVAL, "the id or the place for the communicator is missing");
-    err = merge_config(given, &config);
+    err = sl_config_merge(given, &config);
     if (err == 0)
         err = sl_launch_id(id, rank, size, &config, &exchange);
     if (err != 0)

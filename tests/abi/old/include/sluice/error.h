@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Errors: every function that can fail returns 0 (or a count) or a negative errno value, and leaves
+ * one sentence about it in a text of the calling thread.
+ *
+ *   -EAGAIN        full for now; nothing was taken; test other requests and call again
+ *   -EINVAL        the caller's arguments
+ *   -ENODEV        no such device, transport or launcher here
+ *   -ENOTSUP       this build, device or kind of memory cannot
+ *   -ETIMEDOUT     a peer was silent past the deadline
+ *   -ECONNRESET    a peer is gone
+ *   -EHOSTUNREACH  no path to a peer
+ *   -EPROTO        peers disagree: version, type, count, operator, root or order of calls
+ *   -EBADMSG       bytes arrived damaged
+ *   -ECANCELED     the communicator was aborted or torn down
+ *   -EBUSY         memory goes away that is still registered
+ *   -ENOMEM        setup lacked memory (later none is asked for)
+ */
+#ifndef SLUICE_ERROR_H
+#define SLUICE_ERROR_H
+
+#include <sluice/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * The sentence that goes with the last error of the calling thread; "" when there was none.
+ *
+ * Memory  The text belongs to the thread and lasts until its next failing call.
+ */
+SLUICE_API const char *sluice_last_error(void);
+
+/** A short fixed name of a negative errno as Sluice uses it: "ETIMEDOUT: peer silent". */
+SLUICE_API const char *sluice_strerror(int code);
+
+#define SLUICE_VERSION_MAJOR 0
+#define SLUICE_VERSION_MINOR 1
+#define SLUICE_VERSION_PATCH 0
+
+/** Version of the library that is loaded: major * 10000 + minor * 100 + patch. */
+SLUICE_API int sluice_version(void);
+
+/** The same as text, with the build's commit where known: "0.1.0 (a1b2c3d)". Static storage. */
+SLUICE_API const char *sluice_version_string(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

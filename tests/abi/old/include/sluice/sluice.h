@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** All of Sluice's public interface. */
+#ifndef SLUICE_SLUICE_H
+#define SLUICE_SLUICE_H
+
+#include <sluice/buffer.h>
+#include <sluice/comm.h>
+#include <sluice/error.h>
+#include <sluice/types.h>
+
+#endif
