@@ -64,8 +64,8 @@ size_t sl_comm_events(struct sluice_comm *comm, struct sl_event *out, size_t cap
  * there are. */
 size_t sl_comm_paths(struct sluice_comm *comm, struct sl_path_stat *out, size_t cap);
 
-/* config.c: the environment, overridden by what the caller set; given may be NULL. */
-int sl_config_merge(const struct sluice_config *given, struct sl_config *out);
+/* config.c: the environment, overridden by what the caller set; caller may be NULL. */
+int sl_config_merge(const struct sluice_config *caller, struct sl_config *out);
 
 /* setup.c: sluice_comm_create() over an exchange of the caller's own, which tells rank and size and
  * stays the caller's. poke: see core/worker.h, or NULL. */

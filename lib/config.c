@@ -5,15 +5,72 @@
 
 #include "core/log.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 extern char **environ;
 
-void sluice_config_init(struct sluice_config *config)
+/* The first structure had no version. None will be as large as the second figure: a size beyond it
+ * was never set. */
+#define FIRST_BYTES offsetof(struct sluice_config, version)
+#define LARGEST_BYTES 4096
+
+_Static_assert(FIRST_BYTES == 64, "the first structure stays as it was");
+_Static_assert(sizeof(struct sluice_config) ==
+                   offsetof(struct sluice_config, reserved) + sizeof(int),
+               "no padding at the end: a later field would lie in it, unset or not");
+
+void sluice_config_init_sized(struct sluice_config *config, size_t size, int version)
 {
-    *config = (struct sluice_config){
-        .struct_size = sizeof(*config), .rank = -1, .size = -1, .timeout_ms = -1};
+    struct sluice_config known = {
+        .struct_size = size, .rank = -1, .size = -1, .timeout_ms = -1, .version = version};
+    size_t both = size < sizeof(known) ? size : sizeof(known);
+
+    memcpy(config, &known, both);
+    memset((unsigned char *)config + both, 0, size - both);
+}
+
+/* The symbol of programs that were compiled before sluice_config_init() was inline: they have room
+ * for the first structure alone. */
+SLUICE_API void sl_config_init_first(struct sluice_config *config) __asm__("sluice_config_init");
+
+void sl_config_init_first(struct sluice_config *config)
+{
+    sluice_config_init_sized(config, FIRST_BYTES, 0);
+}
+
+/* A field is set that lies behind what this library knows. */
+static int needs_newer(const struct sluice_config *given, size_t at)
+{
+    int version = given->version;
+
+    if (version <= SLUICE_VERSION)
+        return sl_fail(-EINVAL,
+                       "struct sluice_config is set at byte %zu, where Sluice %s has no field; a "
+                       "newer version is needed",
+                       at, sluice_version_string());
+    return sl_fail(-EINVAL,
+                   "struct sluice_config is set at byte %zu, where Sluice %s has no field; the "
+                   "program was compiled for %d.%d.%d, and that version is needed",
+                   at, sluice_version_string(), version / 10000, version / 100 % 100,
+                   version % 100);
+}
+
+/* *out: what the caller set, in this library's structure. */
+static int adopt(const struct sluice_config *given, struct sluice_config *out)
+{
+    const unsigned char *bytes = (const unsigned char *)given;
+    size_t size = given->struct_size;
+
+    if (size < FIRST_BYTES || size > LARGEST_BYTES || size % sizeof(int64_t) != 0)
+        return sl_fail(-EINVAL, "struct sluice_config was not set by sluice_config_init()");
+    sluice_config_init_sized(out, sizeof(*out), 0);
+    memcpy(out, given, size < sizeof(*out) ? size : sizeof(*out));
+    for (size_t i = offsetof(struct sluice_config, reserved); i < size; i++)
+        if (bytes[i] != 0)
+            return needs_newer(out, i);
+    return 0;
 }
 
 static int set_text(char *field, const char *name, const char *value)
@@ -59,19 +116,20 @@ static int set_place(const struct sluice_config *given, struct sl_config *out)
     return err;
 }
 
-int sl_config_merge(const struct sluice_config *given, struct sl_config *out)
+int sl_config_merge(const struct sluice_config *caller, struct sl_config *out)
 {
+    struct sluice_config own, *given = &own;
     int err = sl_start(out, environ);
 
     if (err == 0)
         err = sl_log_configure(out->log);
     if (err == 0)
         err = sl_config_check(out);
-    if (err != 0 || given == NULL)
+    if (err != 0 || caller == NULL)
         return err;
-    if (given->struct_size != sizeof(*given))
-        return sl_fail(-EINVAL, "struct sluice_config was not set by sluice_config_init()");
-    err = set_place(given, out);
+    err = adopt(caller, given);
+    if (err == 0)
+        err = set_place(given, out);
     if (err == 0)
         err = set_number(&out->timeout_ms, "timeout_ms", "TIMEOUT_MS", given->timeout_ms);
     if (err == 0)

@@ -17,7 +17,8 @@ import sys
 
 LABELS = ["Shapes", "Units", "Memory", "Order", "Errors", "Source"]
 # What a page about FUNCTION should show besides: the structure it is about.
-STRUCTURES = {"sluice_config_init": "sluice_config", "sluice_unique_id_create": "sluice_unique_id"}
+STRUCTURES = {"sluice_config_init": "sluice_config", "sluice_config_init_sized": "sluice_config",
+              "sluice_unique_id_create": "sluice_unique_id"}
 
 
 def comment_text(comment):
@@ -29,7 +30,7 @@ def comment_text(comment):
 def functions(header):
     """Yields (comment text, [(name, prototype), ...]) for each documented run of functions."""
     text = open(header, encoding="utf-8").read()
-    token = re.compile(r"/\*\*.*?\*/|^SLUICE_API[^;]*;|^(?:struct|enum)\s[^;{]*\{.*?\};", re.S | re.M)
+    token = re.compile(r"/\*\*.*?\*/|^SLUICE_API[^;]*;|^static inline [^;{]*\{.*?^\}|^(?:struct|enum)\s[^;{]*\{.*?\};", re.S | re.M)
     comment, page = None, None
     for match in token.finditer(text):
         piece = match.group(0)
@@ -37,8 +38,9 @@ def functions(header):
             if page:
                 yield page
             comment, page = comment_text(piece), None
-        elif piece.startswith("SLUICE_API"):
-            prototype = re.sub(r"\s+", " ", piece[len("SLUICE_API"):].strip())
+        elif piece.startswith(("SLUICE_API", "static inline")):
+            prototype = re.sub(r"^SLUICE_API |^static inline ", "", re.sub(r"\s+", " ", piece))
+            prototype = prototype.split(" {")[0].rstrip(";") + ";"
             name = re.search(r"(\w+)\s*\(", prototype).group(1)
             if page:
                 page[1].append((name, prototype))

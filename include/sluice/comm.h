@@ -19,6 +19,7 @@
 #ifndef SLUICE_COMM_H
 #define SLUICE_COMM_H
 
+#include <sluice/error.h>
 #include <sluice/types.h>
 
 #ifdef __cplusplus
@@ -37,9 +38,13 @@ struct sluice_unique_id {
 /**
  * How to make a communicator. Set everything with sluice_config_init() first, then change fields;
  * what is left alone comes from the SLUICE_* variables (sluice-env(7)) and then from defaults.
+ *
+ * Later versions add fields at the end, whose unset value is zero. A library takes the structure of
+ * any version: fields that the program does not have are unset, and fields that the library does
+ * not have must be.
  */
 struct sluice_config {
-    size_t struct_size; /**< sizeof(struct sluice_config), for growth; set by the init call */
+    size_t struct_size; /**< bytes of the program's structure; set by the init call */
     int rank;           /**< this rank, or -1: from the launcher's environment */
     int size;           /**< number of ranks, or -1: from the launcher's environment */
     const char *root;   /**< "host:port" where rank 0 meets the others; NULL: environment */
@@ -49,17 +54,31 @@ struct sluice_config {
         *transport;     /**< "shm,tcp": those allowed, in order of preference; NULL: environment */
     const char *algo;   /**< forces an algorithm, as SLUICE_ALGO does; NULL: environment */
     int64_t timeout_ms; /**< deadline of every wait, -1: environment (default 30000) */
+    int version;        /**< SLUICE_VERSION of the program's headers; set by the init call */
+    int reserved;       /**< 0 */
 };
 
-/** Fill *config with "take it from the environment" everywhere. */
-SLUICE_API void sluice_config_init(struct sluice_config *config);
+/**
+ * Fill the first size bytes of *config with "take it from the environment". Programs in C and C++
+ * call sluice_config_init(); bindings of other languages call this with the size of their structure
+ * and the version of the headers that it was made from.
+ */
+SLUICE_API void sluice_config_init_sized(struct sluice_config *config, size_t size, int version);
+
+/** Fill *config with "take it from the environment" everywhere. It is compiled into the program, so
+ * that the size and version are the program's. */
+static inline void sluice_config_init(struct sluice_config *config)
+{
+    sluice_config_init_sized(config, sizeof(*config), SLUICE_VERSION);
+}
 
 /**
  * Make a communicator; all ranks call it. Blocks until every rank has arrived or the deadline ends.
  *
  * Memory  *out is owned by the caller: sluice_comm_destroy(). config is borrowed.
- * Errors  -EINVAL; -ETIMEDOUT, naming the ranks that did not come; -EPROTO, another version or
- *         another job; -ENOMEM, -EMFILE, with the limit to raise in the text.
+ * Errors  -EINVAL, also for a field that a newer version has and this library does not know, with
+ *         the version that is needed; -ETIMEDOUT, naming the ranks that did not come; -EPROTO,
+ *         another version or another job; -ENOMEM, -EMFILE, with the limit to raise in the text.
  */
 SLUICE_API int sluice_comm_create(const struct sluice_config *config, struct sluice_comm **out);
 

@@ -38,6 +38,9 @@ SLUICE_API const char *sluice_strerror(int code);
 #define SLUICE_VERSION_MAJOR 0
 #define SLUICE_VERSION_MINOR 1
 #define SLUICE_VERSION_PATCH 0
+/** The version of these headers: major * 10000 + minor * 100 + patch. */
+#define SLUICE_VERSION                                                                             \
+    (SLUICE_VERSION_MAJOR * 10000 + SLUICE_VERSION_MINOR * 100 + SLUICE_VERSION_PATCH)
 
 /** Version of the library that is loaded: major * 10000 + minor * 100 + patch. */
 SLUICE_API int sluice_version(void);

@@ -23,9 +23,12 @@ only_public_names() {
     [[ -z $foreign ]] || { echo "exported but not public:" "$foreign"; return 1; }
 }
 
+# Symbols that programs compiled earlier call; what the headers have by that name is inline now.
+kept=(sluice_config_init)
+
 declared_equals_exported() {
     [[ $(declared | wc -l) -gt 20 ]] || { echo "found only: $(declared)"; return 1; }
-    diff <(declared) <(exports) | sed -n 's/^</declared, not exported:/p; s/^>/exported, not declared:/p' |
+    diff <({ declared; printf '%s\n' "${kept[@]}"; } | sort -u) <(exports) | sed -n 's/^</declared, not exported:/p; s/^>/exported, not declared:/p' |
         grep . && return 1
     return 0
 }

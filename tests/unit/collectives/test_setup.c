@@ -105,6 +105,85 @@ static void a_wrong_field_of_the_configuration_is_named(void **state)
     }
 }
 
+/* The structure of a version to come, whose field lies behind all of ours. */
+struct later {
+    struct sluice_config known;
+    int64_t unknown;
+};
+
+static void init_later(struct later *later)
+{
+    memset(later, 0xa5, sizeof(*later));
+    sluice_config_init_sized(&later->known, sizeof(*later), 20304);
+    later->known.rank = 0;
+    later->known.size = 1;
+}
+
+static void a_larger_structure_is_taken_while_what_is_unknown_is_unset(void **state)
+{
+    struct sluice_comm *comm = NULL;
+    struct later later;
+
+    init_later(&later);
+    assert_int_equal(later.known.struct_size, sizeof(later));
+    assert_int_equal(sluice_comm_create(&later.known, &comm), 0);
+    assert_int_equal(sluice_comm_size(comm), 1);
+    sluice_comm_destroy(comm);
+}
+
+static void a_field_of_a_later_version_is_refused_with_that_version(void **state)
+{
+    struct sluice_comm *comm = UNSET;
+    struct later later;
+
+    init_later(&later);
+    later.unknown = INT64_C(1) << 56; /* one byte of it, the last */
+    assert_int_equal(sluice_comm_create(&later.known, &comm), -EINVAL);
+    assert_non_null(strstr(sluice_last_error(), "compiled for 2.3.4, and that version is needed"));
+    assert_null(comm);
+    later.known.version = 0;
+    assert_int_equal(sluice_comm_create(&later.known, &comm), -EINVAL);
+    assert_non_null(strstr(sluice_last_error(), "a newer version is needed"));
+}
+
+/* sluice_config_init() of programs that were compiled before it was inline. */
+void first_init(struct sluice_config *config) __asm__("sluice_config_init");
+
+static void the_first_structure_is_filled_no_further_and_taken(void **state)
+{
+    enum { FIRST = 64 };
+    union {
+        struct sluice_config config;
+        unsigned char bytes[sizeof(struct sluice_config) + 64];
+    } room;
+    struct sluice_comm *comm = NULL;
+
+    memset(&room, 0xa5, sizeof(room));
+    first_init(&room.config);
+    assert_int_equal(room.config.struct_size, FIRST);
+    for (size_t i = FIRST; i < sizeof(room); i++)
+        assert_int_equal(room.bytes[i], 0xa5);
+    room.config.rank = 0;
+    room.config.size = 1;
+    assert_int_equal(sluice_comm_create(&room.config, &comm), 0);
+    sluice_comm_destroy(comm);
+}
+
+static void a_size_that_no_version_has_is_refused(void **state)
+{
+    static const size_t sizes[] = {0, 8, 56, 65, 4104, SIZE_MAX};
+
+    for (size_t i = 0; i < SL_ARRAY_LEN(sizes); i++) {
+        struct sluice_comm *comm = UNSET;
+        struct sluice_config config;
+
+        sluice_config_init(&config);
+        config.struct_size = sizes[i];
+        assert_int_equal(sluice_comm_create(&config, &comm), -EINVAL);
+        assert_non_null(strstr(sluice_last_error(), "was not set by sluice_config_init()"));
+    }
+}
+
 static void a_rank_beyond_the_size_leaves_no_communicator(void **state)
 {
     setenv("SLUICE_SIZE", "2", 1);
@@ -312,6 +391,10 @@ int main(void)
         cmocka_unit_test_setup(
             ports_and_paths_that_cannot_be_read_are_refused_by_whoever_needs_none, alone),
         cmocka_unit_test_setup(a_wrong_field_of_the_configuration_is_named, alone),
+        cmocka_unit_test_setup(a_larger_structure_is_taken_while_what_is_unknown_is_unset, alone),
+        cmocka_unit_test_setup(a_field_of_a_later_version_is_refused_with_that_version, alone),
+        cmocka_unit_test_setup(the_first_structure_is_filled_no_further_and_taken, alone),
+        cmocka_unit_test_setup(a_size_that_no_version_has_is_refused, alone),
         cmocka_unit_test_setup(a_rank_beyond_the_size_leaves_no_communicator, alone),
         cmocka_unit_test_setup(what_fails_gives_null, alone),
         cmocka_unit_test_setup(a_call_that_fails_gives_no_request, alone),
