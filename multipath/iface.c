@@ -13,7 +13,11 @@
 
 void sl_mp_iface_init(struct sl_mp_iface *iface)
 {
-    iface->slot_bytes = (SL_MP_FRAME_BYTES + iface->eager_bytes + 63) & ~63u;
+    size_t payload = iface->eager_bytes > sizeof(struct sl_mp_control)
+                         ? iface->eager_bytes
+                         : sizeof(struct sl_mp_control);
+
+    iface->slot_bytes = (uint32_t)(SL_MP_FRAME_BYTES + payload + 63) & ~63u;
     iface->base.eager_max = iface->eager_bytes;
     sl_list_init(&iface->conns);
     sl_list_init(&iface->active);

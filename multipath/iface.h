@@ -49,7 +49,7 @@ struct sl_mp_iface {
     struct sl_mp_rail *rails[SL_MP_RAILS_MAX];
     unsigned rail_count;
     uint32_t eager_bytes;
-    /* Room for a frame: SL_MP_FRAME_BYTES + eager_bytes, rounded up. */
+    /* Room for a frame, by sl_mp_iface_init(): its header, and eager_bytes or a control message. */
     uint32_t slot_bytes;
     uint8_t *frame_bytes;   /* memory for SL_MP_TX_FRAMES + 1 frames, that lanes can send from */
     uint8_t *staging_bytes; /* and for staging, that they can write to as well */
