@@ -27,7 +27,7 @@ static bool run_seed(uint64_t seed, bool tell, bool trace, char *why, size_t cap
 
     if (tell)
         printf("# %" PRIu64 " rounds, %" PRIu64 " steps of the wire\n", run.rounds, run.steps);
-    snprintf(why, cap, "%s", run.wrong);
+    snprintf(why, cap, "%s", run.traffic.wrong);
     return good;
 }
 

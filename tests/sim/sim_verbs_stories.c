@@ -21,7 +21,7 @@ static void play_orders(void (*story)(uint64_t seed))
     for (uint64_t seed = 1; seed <= ORDERS; seed++) {
         story(seed);
         if (!vs_run_it(&run))
-            fail_msg("order %" PRIu64 ": %s", seed, run.wrong);
+            fail_msg("order %" PRIu64 ": %s", seed, run.traffic.wrong);
     }
 }
 
@@ -47,7 +47,7 @@ static void posts_fail(uint64_t seed)
     vs_plain_messages(&run, 0, 14, 200);
     vs_plain_messages(&run, 1, 48, 9000);
     for (unsigned i = 0; i < 48; i++)
-        run.conns[0].queue[1].messages[i].recv_reg = true; /* a grant each, at once */
+        run.traffic.conns[0].queue[1].messages[i].recv_reg = true; /* a grant each, at once */
     run.post_in = 1;
     vs_plain_fault(&run, VS_CUT, 3, SL_NS_PER_S);
     for (unsigned i = 0; i < 10; i++)
@@ -207,7 +207,7 @@ static void sideband_breaks(uint64_t seed)
     vs_plain(&run, seed, VS_PASSING, 2);
     vs_plain_messages(&run, 0, 30, 3000);
     for (unsigned side = 0; side < 2; side++)
-        run.conns[0].queue[side].ctrl_count = VS_CTRLS;
+        run.traffic.conns[0].queue[side].ctrl_count = TRAFFIC_CTRLS;
     vs_plain_fault(&run, VS_LOSE, 5, 0); /* pick2 0: it times out, so the peer lives */
 }
 
@@ -268,7 +268,7 @@ static void rooms(uint64_t seed)
     for (unsigned side = 0; side < 2; side++) {
         vs_plain_messages(&run, side, 40, 9000);
         for (unsigned i = 0; i < 40; i++) {
-            struct vs_message *m = &run.conns[0].queue[side].messages[i];
+            struct traffic_message *m = &run.traffic.conns[0].queue[side].messages[i];
 
             m->shorter = m->recv_reg = true;
             m->len = i % 5 == 0 ? i : 9000 + i * 400;

@@ -20,79 +20,18 @@ static const char *const fault_names[] = {"kill",  "cut",          "cut one way"
 
 static uint64_t below(struct vs_run *run, uint64_t bound)
 {
-    return sl_rng_below(&run->rng, bound);
+    return sl_rng_below(&run->traffic.rng, bound);
 }
 
 static bool chance(struct vs_run *run, uint64_t in)
 {
-    return sl_rng_chance(&run->rng, in);
+    return sl_rng_chance(&run->traffic.rng, in);
 }
 
 /* One of the values of a list. */
 #define ONE_OF(run, ...)                                                                           \
     (((const int64_t[]){                                                                           \
         __VA_ARGS__})[below(run, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t))])
-
-static size_t draw_len(struct vs_run *run, size_t *budget)
-{
-    size_t eager = (size_t)sl_verbs_config_edit(&run->config[0])->eager_bytes, len;
-
-    switch (below(run, 8)) {
-    case 0: len = 0; break;
-    case 1:
-    case 2: len = below(run, eager + 1); break;
-    case 3: len = eager + below(run, 3) - 1; break;
-    case 4:
-    case 5: len = below(run, 40000); break;
-    case 6: len = below(run, 300000); break;
-    default: len = chance(run, 4) ? below(run, 1500000) : below(run, 80000); break;
-    }
-    if (len > *budget)
-        len = below(run, eager + 1);
-    *budget -= len < *budget ? len : *budget;
-    return len;
-}
-
-static void draw_message(struct vs_run *run, struct vs_message *m, size_t *budget)
-{
-    *m = (struct vs_message){.len = draw_len(run, budget), .tag = below(run, 1000)};
-    m->wanted_len = m->len;
-    m->wanted_tag = m->tag;
-    m->key = sl_rng_u64(&run->rng);
-    m->send_reg = chance(run, 2);
-    m->recv_reg = chance(run, 2);
-    m->given = chance(run, 2);
-    m->consume = chance(run, 2);
-    m->dst = !m->consume || chance(run, 2);
-    m->granule = m->consume && chance(run, 2) ? 1u << below(run, 4) : 0;
-    if (m->granule > 1)
-        m->len = m->wanted_len = m->len / m->granule * m->granule;
-    if (chance(run, 16))
-        m->wanted_tag += 1 + below(run, 3);
-    if (chance(run, 16))
-        m->wanted_len = chance(run, 2) ? m->len + 1 + below(run, 9000) : m->len / 2;
-    m->shorter = chance(run, 3);
-    if (m->shorter && chance(run, 2))
-        m->wanted_len += below(run, chance(run, 2) ? 5000 : 200000);
-}
-
-static void draw_traffic(struct vs_run *run)
-{
-    size_t budget = 200000 + below(run, 2500000);
-
-    run->conn_count = 1 + (unsigned)(below(run, 2) * below(run, VS_CONNS));
-    for (unsigned c = 0; c < run->conn_count; c++)
-        for (unsigned side = 0; side < 2; side++) {
-            struct vs_queue *queue = &run->conns[c].queue[side];
-
-            queue->count = (unsigned)below(run, chance(run, 3) ? 5 : VS_MESSAGES + 1);
-            queue->window[0] = 1 + (unsigned)below(run, VS_MESSAGES);
-            queue->window[1] = 1 + (unsigned)below(run, VS_MESSAGES);
-            queue->ctrl_count = (unsigned)below(run, chance(run, 2) ? 3 : VS_CTRLS);
-            for (unsigned i = 0; i < queue->count; i++)
-                draw_message(run, &queue->messages[i], &budget);
-        }
-}
 
 static void draw_config(struct vs_run *run)
 {
@@ -131,8 +70,8 @@ static void draw_fault(struct vs_run *run, struct vs_fault *fault, unsigned kind
 
     *fault = (struct vs_fault){.kind = (enum vs_fault_kind)below(run, kinds),
                                .at_round = (unsigned)below(run, run->calm_round),
-                               .pick = (uint32_t)sl_rng_u64(&run->rng),
-                               .pick2 = (uint32_t)sl_rng_u64(&run->rng),
+                               .pick = (uint32_t)sl_rng_u64(&run->traffic.rng),
+                               .pick2 = (uint32_t)sl_rng_u64(&run->traffic.rng),
                                .error = errors[below(run, SL_ARRAY_LEN(errors))]};
     fault->for_ns = below(run, chance(run, 2) ? 3 * SL_NS_PER_MS : 3 * SL_NS_PER_S);
     if (fault->kind == VS_HOLD)
@@ -178,9 +117,9 @@ void vs_draw(struct vs_run *run, uint64_t seed)
     memset(run, 0, sizeof(*run));
     run->seed = seed;
     run->mode = modes[seed % 16];
-    sl_rng_init(&run->rng, seed);
+    sl_rng_init(&run->traffic.rng, seed);
     draw_config(run);
-    draw_traffic(run);
+    traffic_draw(&run->traffic, (size_t)sl_verbs_config_edit(&run->config[0])->eager_bytes);
     draw_faults(run);
     run->goes_down = chance(run, 2);
     run->away = chance(run, 2) ? 0 : 1 + (unsigned)below(run, 4);
@@ -202,10 +141,10 @@ void vs_plain(struct vs_run *run, uint64_t seed, enum vs_mode mode, unsigned rai
     memset(run, 0, sizeof(*run));
     run->seed = seed;
     run->mode = mode;
-    sl_rng_init(&run->rng, seed);
+    sl_rng_init(&run->traffic.rng, seed);
     draw_config(run);
     run->rails[0] = run->rails[1] = rails;
-    run->conn_count = 1;
+    run->traffic.conn_count = 1;
     run->calm_round = 800;
     run->timeout_steps = 30;
     run->rnr_steps = 2;
@@ -218,18 +157,18 @@ void vs_plain(struct vs_run *run, uint64_t seed, enum vs_mode mode, unsigned rai
 
 void vs_plain_messages(struct vs_run *run, unsigned side, unsigned count, size_t len)
 {
-    struct vs_queue *queue = &run->conns[0].queue[side];
+    struct traffic_queue *queue = &run->traffic.conns[0].queue[side];
 
     queue->count = queue->window[0] = queue->window[1] = count;
     for (unsigned i = 0; i < count; i++)
-        queue->messages[i] = (struct vs_message){.len = len,
-                                                 .wanted_len = len,
-                                                 .tag = i,
-                                                 .wanted_tag = i,
-                                                 .key = i * 7 + side,
-                                                 .dst = true,
-                                                 .send_reg = i % 2,
-                                                 .recv_reg = i % 3 == 0};
+        queue->messages[i] = (struct traffic_message){.len = len,
+                                                      .wanted_len = len,
+                                                      .tag = i,
+                                                      .wanted_tag = i,
+                                                      .key = i * 7 + side,
+                                                      .dst = true,
+                                                      .send_reg = i % 2,
+                                                      .recv_reg = i % 3 == 0};
 }
 
 struct vs_fault *vs_plain_fault(struct vs_run *run, enum vs_fault_kind kind, unsigned at_round,
@@ -240,7 +179,7 @@ struct vs_fault *vs_plain_fault(struct vs_run *run, enum vs_fault_kind kind, uns
     *fault = (struct vs_fault){.kind = kind,
                                .at_round = at_round,
                                .for_ns = for_ns,
-                               .pick = (uint32_t)sl_rng_u64(&run->rng)};
+                               .pick = (uint32_t)sl_rng_u64(&run->traffic.rng)};
     return fault;
 }
 
@@ -249,17 +188,18 @@ void vs_print(const struct vs_run *run)
     printf("# seed %" PRIu64
            ": %s, %u and %u rails, %u connections, eager %d/%d, piece %d, staging %d, %d "
            "paths per rail, delay %u, %s\n",
-           run->seed, mode_names[run->mode], run->rails[0], run->rails[1], run->conn_count,
+           run->seed, mode_names[run->mode], run->rails[0], run->rails[1], run->traffic.conn_count,
            (int)sl_verbs_config(&run->config[0])->eager_bytes,
            (int)sl_verbs_config(&run->config[1])->eager_bytes,
            (int)sl_verbs_config(&run->config[0])->piece_bytes,
            (int)sl_verbs_config(&run->config[0])->staging_bytes,
            (int)sl_verbs_config(&run->config[0])->paths_per_rail, run->delay,
            run->sleeps ? "sleeps" : "polls");
-    for (unsigned c = 0; c < run->conn_count; c++)
+    for (unsigned c = 0; c < run->traffic.conn_count; c++)
         printf("#   connection %u: %u and %u messages, %u and %u control messages\n", c,
-               run->conns[c].queue[0].count, run->conns[c].queue[1].count,
-               run->conns[c].queue[0].ctrl_count, run->conns[c].queue[1].ctrl_count);
+               run->traffic.conns[c].queue[0].count, run->traffic.conns[c].queue[1].count,
+               run->traffic.conns[c].queue[0].ctrl_count,
+               run->traffic.conns[c].queue[1].ctrl_count);
     for (unsigned i = 0; i < run->fault_count; i++)
         printf("#   round %u: %s for %.3f ms (%u)\n", run->faults[i].at_round,
                fault_names[run->faults[i].kind], (double)run->faults[i].for_ns / 1e6,

@@ -51,7 +51,7 @@ static void lose_all(struct vs_run *run, unsigned way, bool lost)
 
 static struct ibv_cq *cq_of(struct vs_run *run, uint32_t pick)
 {
-    struct sl_verbs_iface *iface = sl_verbs_iface_of(run->iface[pick % 2]);
+    struct sl_verbs_iface *iface = sl_verbs_iface_of(run->traffic.iface[pick % 2]);
 
     return iface->rails[pick / 2 % iface->mp.rail_count].cq;
 }
@@ -93,12 +93,12 @@ static void gid_move(struct vs_run *run, const struct vs_fault *fault)
 
 static void leave(struct vs_run *run, unsigned side)
 {
-    for (unsigned c = 0; c < run->conn_count; c++) {
-        struct sl_ep *ep = run->conns[c].ep[side];
+    for (unsigned c = 0; c < run->traffic.conn_count; c++) {
+        struct sl_ep *ep = run->traffic.conns[c].ep[side];
 
-        run->conns[c].left[side] = true;
-        run->conns[c].ep[side] = NULL;
-        run->ops.ep_destroy(ep);
+        run->traffic.conns[c].left[side] = true;
+        run->traffic.conns[c].ep[side] = NULL;
+        run->traffic.ops.ep_destroy(ep);
     }
 }
 
@@ -108,7 +108,7 @@ static void begin(struct vs_run *run, struct vs_fault *fault)
                                                FAKE_IBV_POST_SEND, FAKE_IBV_QUERY_PORT,
                                                FAKE_IBV_QUERY_GID, FAKE_IBV_REQ_NOTIFY};
     static const int losses[] = {-ETIMEDOUT, -ECONNRESET, -EPIPE};
-    unsigned end = fault->pick % (2 * run->conn_count);
+    unsigned end = fault->pick % (2 * run->traffic.conn_count);
 
     fault->on = true;
     fault->until_ns = loop_now(run->loop) + fault->for_ns;
@@ -140,7 +140,7 @@ static void begin(struct vs_run *run, struct vs_fault *fault)
         run->paused_until[fault->pick % 2] = fault->until_ns;
         break;
     case VS_LOSE:
-        run->conns[end / 2].lost = true;
+        run->traffic.conns[end / 2].lost = true;
         loop_lose(run->loop, end, losses[fault->pick2 % 3], fault->for_ns % LOSE_NS);
         break;
     case VS_DEVICE_FATAL: fake_ibv_device_fatal(run->fake, device_of(run, fault->pick)); break;
@@ -189,10 +189,11 @@ uint64_t vs_ups(const struct sl_mp_conn *ep)
 
 static void ups_note(struct vs_run *run)
 {
-    for (unsigned c = 0; c < run->conn_count; c++)
+    for (unsigned c = 0; c < run->traffic.conn_count; c++)
         for (unsigned side = 0; side < 2; side++)
-            if (run->conns[c].ep[side] != NULL)
-                run->conns[c].ups_at_calm[side] = vs_ups(sl_mp_conn_of(run->conns[c].ep[side]));
+            if (run->traffic.conns[c].ep[side] != NULL)
+                run->traffic.conns[c].ups_at_calm[side] =
+                    vs_ups(sl_mp_conn_of(run->traffic.conns[c].ep[side]));
 }
 
 static void calm(struct vs_run *run)

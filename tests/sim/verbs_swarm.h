@@ -8,6 +8,7 @@
 #include "core/transport.h"
 #include "tests/fake/fake_ibv.h"
 #include "tests/fake/loop.h"
+#include "tests/sim/traffic.h"
 #include "multipath/conn.h"
 #include "multipath/fallback.h"
 #include "verbs/iface.h"
@@ -18,11 +19,7 @@
 
 #include <stdbool.h>
 
-#define VS_CONNS 3
-#define VS_MESSAGES 48 /* of a connection, each way */
-#define VS_CTRLS 40
 #define VS_FAULTS 12
-#define VS_GUARD 64
 
 /* How a run must end. */
 enum vs_mode {
@@ -64,71 +61,15 @@ struct vs_fault {
     uint64_t until_ns;
 };
 
-struct vs_message {
-    /* drawn */
-    size_t len, wanted_len; /* sender's; receiver's */
-    uint64_t tag, wanted_tag;
-    bool send_reg, recv_reg, given, consume, dst, shorter;
-    uint32_t granule;
-    /* each side: [0] send, [1] recv */
-    struct vs_half {
-        struct vs_run *run;
-        struct vs_message *message;
-        struct vs_queue *queue;
-        struct sl_req req;
-        bool is_recv, posted, ended;
-        int status;
-        uint8_t *block; /* guard, bytes, guard */
-        size_t block_len;
-        uint8_t *got; /* of consume */
-        size_t taken;
-        struct sl_mr *mr;
-    } half[2];
-    struct sl_buf buf;
-    struct sl_sink sink;
-    uint64_t key;
-};
-
-/* One direction of a connection. */
-struct vs_queue {
-    struct vs_run *run;
-    struct vs_conn *conn;
-    unsigned from; /* side */
-    struct vs_message messages[VS_MESSAGES];
-    unsigned count, next[2], ended[2]; /* of sends, of recvs */
-    unsigned window[2];
-    unsigned ctrl_count, ctrl_sent, ctrl_got;
-};
-
-struct vs_conn {
-    struct vs_run *run;
-    struct sl_ep *ep[2];
-    struct sl_req connect[2];
-    struct vs_queue queue[2]; /* by the side that sends */
-    uint64_t ups_at_calm[2];
-    unsigned downs[2];
-    char
-        refused[2]
-               [256]; /* why a call on an endpoint was, whose end the handler then has to hear of */
-    int down_status[2];
-    char why[2][256];
-    uint64_t down_ns[2];
-    bool left[2]; /* destroyed by its owner */
-    bool lost;    /* the sideband was */
-};
-
 struct vs_run {
+    struct traffic traffic;
     uint64_t seed;
     enum vs_mode mode;
-    struct sl_rng rng;
     struct fake_ibv *fake;
     struct loop *loop;
-    struct sl_transport_ops ops;
-    unsigned rails[2], conn_count;
+    unsigned rails[2];
     struct sl_config config[2];
     struct sl_worker worker[2];
-    struct sl_iface *iface[2];
-    struct vs_conn conns[VS_CONNS];
     struct vs_fault faults[VS_FAULTS];
     unsigned fault_count;
     struct fake_ibv_chaos chaos;
@@ -146,9 +87,8 @@ struct vs_run {
     unsigned round, still;
     uint64_t calm_ns, paused_until[2], asleep_until[2];
     bool asleep[2], calm;
-    bool held;       /* some completions were */
-    bool crowded;    /* the sideband stood still for a while */
-    char wrong[512]; /* the first thing that was wrong, or "" */
+    bool held;    /* some completions were */
+    bool crowded; /* the sideband stood still for a while */
     uint64_t rounds, steps;
 };
 
@@ -161,20 +101,8 @@ void vs_plain_messages(struct vs_run *run, unsigned side, unsigned count, size_t
 struct vs_fault *vs_plain_fault(struct vs_run *run, enum vs_fault_kind kind, unsigned at_round,
                                 uint64_t for_ns);
 
-/* verbs_run.c: false: run->wrong tells what went wrong. */
+/* verbs_run.c: false: run->traffic.wrong tells what went wrong. */
 bool vs_run_it(struct vs_run *run);
-void vs_wrong(struct vs_run *run, const char *fmt, ...) SL_PRINTF(2, 3);
-
-/* verbs_traffic.c */
-void vs_traffic_open(struct vs_run *run); /* memory, once the interfaces are open */
-bool vs_post(struct vs_queue *queue,
-             unsigned which); /* the next send (0) or recv (1); true: taken */
-void vs_ctrl(struct vs_queue *queue);
-void vs_on_ctrl(void *arg, struct sl_ep *ep, const void *bytes, size_t len);
-bool vs_traffic_over(const struct vs_run *run); /* every request has ended or cannot be posted */
-void vs_traffic_judge(struct vs_run *run);
-void vs_traffic_close(struct vs_run *run); /* regions, while the interfaces are open */
-void vs_traffic_free(struct vs_run *run);  /* looks at the memory for the last time */
 
 /* verbs_faults.c */
 void vs_faults_round(struct vs_run *run);
