@@ -106,7 +106,7 @@ void sl_mp_conn_lost(struct sl_mp_conn *conn);
 void sl_mp_conn_leave(struct sl_mp_conn *conn);
 /* No lane of it touches memory any more. */
 void sl_mp_conn_stop(struct sl_mp_conn *conn);
-/* Waits a little until the peer has what was posted, before a connection that is up is destroyed. */
+/* Before its end, if it is up: waits a little until the peer has what was posted. */
 void sl_mp_conn_linger(struct sl_mp_conn *conn);
 void sl_mp_sideband_close(struct sl_mp_conn *conn);
 void sl_mp_conn_activate(struct sl_mp_conn *conn);

@@ -21,9 +21,10 @@ enum sl_mp_control_kind {
     SL_MP_CONTROL_ACCEPT,     /* its other end */
     SL_MP_CONTROL_REFUSE,
     SL_MP_CONTROL_DOWN, /* a path has ended at the sender, which had so many arrivals of it */
-    SL_MP_CONTROL_SIDEBAND_DONE, /* all that the other end sent over the sideband has been handled */
-    SL_MP_CONTROL_ACK,           /* only what `handled` says; not numbered itself */
-    SL_MP_CONTROL_BYE,           /* the sender gives the connection up, as no path is to be had */
+    /* all that the other end sent over the sideband has been handled */
+    SL_MP_CONTROL_SIDEBAND_DONE,
+    SL_MP_CONTROL_ACK, /* only what `handled` says; not numbered itself */
+    SL_MP_CONTROL_BYE, /* the sender gives the connection up, as no path is to be had */
 };
 
 /* A rail as its owner describes it: the lanes' own but for one byte. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Control messages between the two ends of a connection: sent over the sideband and, as a frame, over a
- * path that is up; handled once, in the order of their numbers, by whichever way each came first.
+ * Control messages between the two ends of a connection: sent over the sideband and, as a frame,
+ * over a path that is up; handled once, in the order of their numbers, by whichever way each came
+ * first.
  */
 #include "multipath/conn.h"
 #include "multipath/iface.h"
@@ -27,7 +28,7 @@ static struct sl_mp_path *any_path(const struct sl_mp_conn *conn)
     return NULL;
 }
 
-/* Sends the control message in that place of the queue by a path, unless there is none with room. */
+/* Sends the one in that place of the queue by a path, unless there is none with room. */
 static void send_by_path(struct sl_mp_conn *conn, unsigned place)
 {
     const struct sl_mp_control *control = &conn->control_queue[place];

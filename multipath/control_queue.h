@@ -17,8 +17,8 @@ void sl_mp_control_flush(struct sl_mp_conn *conn);
 /* The frame of a control message has arrived; or has not, and its path is gone. */
 void sl_mp_control_arrived(struct sl_mp_conn *conn, const struct sl_mp_tx_frame *frame);
 void sl_mp_control_lost(struct sl_mp_conn *conn, struct sl_mp_tx_frame *frame);
-/* The path has stopped: whether its control messages arrived is not known until its fence, for which they
- * may be needed. Without a sideband others carry them too. */
+/* The path has stopped: whether its control messages arrived is not known until its fence, for
+ * which they may be needed. Without a sideband others carry them too. */
 void sl_mp_controls_stranded(struct sl_mp_path *path);
 /* The sideband is gone, and what it had taken with it: paths carry all that the peer has not told
  * of. */

@@ -2,11 +2,11 @@
 /*
  * Frames and writes over the sideband, while a connection has no path and its settings allow it.
  *
- * To the rest of the protocol this is a path whose lane is the sideband. There each frame or write is
- * a unit: a message of fixed length that says what follows, and a message with its bytes. The
- * sideband keeps their order and loses none, so there is nothing to fence. Frames go back to another
- * path only when the other end has said that it handled all units, for frames must not overtake each
- * other.
+ * To the rest of the protocol this is a path whose lane is the sideband. There each frame or write
+ * is a unit: a message of fixed length that says what follows, and a message with its bytes. The
+ * sideband keeps their order and loses none, so there is nothing to fence. Frames go back to
+ * another path only when the other end has said that it handled all units, for frames must not
+ * overtake each other.
  */
 #include "multipath/fallback.h"
 #include "multipath/conn.h"

@@ -73,7 +73,7 @@ struct sl_mp_lanes {
     /* Gives up what open() took, and calls up no more. Takes one that is not open. */
     void (*close)(struct sl_mp_path *path);
 
-    /* ---- data: each posts number path->posted - 1, which is the first half of its immediate ---- */
+    /* ---- data: each posts number path->posted - 1, the first half of its immediate ---- */
 
     /* A frame; it arrives at the peer with its number. Its bytes are lent until it is retired.
      * signal: is to be retired soon, not only with a later one. */
@@ -94,8 +94,8 @@ struct sl_mp_lanes {
 
 /* ---- up: what a lane tells ---- */
 
-/* A frame of len bytes has arrived with that immediate. bytes are lent with their buffer, which goes
- * back by release(), in this call or later. */
+/* A frame of len bytes has arrived with that immediate. bytes are lent with their buffer, which
+ * goes back by release(), in this call or later. */
 void sl_mp_arrived(struct sl_mp_path *path, uint32_t imm, const uint8_t *bytes, uint32_t buffer,
                    uint32_t len);
 /* A write of len bytes has arrived. */

@@ -132,8 +132,8 @@ static int send_long(struct sl_mp_conn *conn, const struct sl_buf *buf, uint64_t
     struct sl_mp_tx_msg *msg = sl_mp_tx_at(conn, number);
     const struct sl_mp_tx_cts *early = early_cts(conn, number, tag, buf->len);
 
-    /* After a CTS for more than the message has, its receiver learns the length by an RTS beside the
-     * bytes: nobody waits for it. */
+    /* After a CTS for more than the message has, its receiver learns the length by an RTS beside
+     * the bytes: nobody waits for it. */
     if (early == NULL || early->total != buf->len) {
         struct sl_mp_tx_frame *frame =
             conn->credits == 0 ? NULL : sl_mp_frame_new(conn, SL_MP_RTS, number);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A path: one lane after the other, numbered by epochs; what was posted to the present one, and what
- * all of them measured. The lane's owner embeds it.
+ * A path: one lane after the other, numbered by epochs; what was posted to the present one, and
+ * what all of them measured. The lane's owner embeds it.
  *
- * What is posted is numbered from 0 in each epoch, at both ends. Lanes keep the order, so what arrived
- * is always a prefix of what was posted.
+ * What is posted is numbered from 0 in each epoch, at both ends. Lanes keep the order, so what
+ * arrived is always a prefix of what was posted.
  */
 #ifndef SL_MULTIPATH_PATH_H
 #define SL_MULTIPATH_PATH_H

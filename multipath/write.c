@@ -3,9 +3,9 @@
  * Long messages: the receiver names memory in a CTS (clear to send), the sender writes pieces of it
  * over all paths.
  *
- * A receive into registered memory sends one CTS for all of it at once, before the sender asked. Any
- * other names pieces of staging memory when the sender is ready, and hands over what arrived in its
- * order.
+ * A receive into registered memory sends one CTS for all of it at once, before the sender asked.
+ * Any other names pieces of staging memory when the sender is ready, and hands over what arrived in
+ * its order.
  *
  * A receive that takes shorter messages may have named more than there is. The sender then writes
  * what it has, and says how much in an RTS, at once: the receive is over when both are here, in any

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How this transport's rails and queue pairs look to the peer: its part of the control messages, and
- * the table of lanes.
+ * How this transport's rails and queue pairs look to the peer: its part of the control messages,
+ * and the table of lanes.
  */
 #ifndef SL_VERBS_OFFER_H
 #define SL_VERBS_OFFER_H

@@ -2,7 +2,8 @@
 /*
  * The verbs transport; docs/design/0007-rdma.md says how it works.
  *
- * Messages, control messages, the life of paths and the fallback are multipath/'s. Here is the rest:
+ * Messages, control messages, the life of paths and the fallback are multipath/'s. Here is the
+ * rest:
  *
  *   verbs.c    the operations of the contract; progress; sleep
  *   iface.c    interfaces

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Control messages of a verbs peer: what is accepted names only rails, queue pairs and MTUs that there can
- * be, and is accepted again as it was. */
+/* Control messages of a verbs peer: what is accepted names only rails, queue pairs and MTUs that
+ * there can be, and is accepted again as it was. */
 #include "core/err.h"
 #include "multipath/control.h"
 #include "verbs/device.h"

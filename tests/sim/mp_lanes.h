@@ -3,10 +3,10 @@
  * Simulated lanes: what lies under multipath/ in a swarm, packet by packet, with a wire that obeys
  * the rules of multipath/lane.h and no others. Between two sides of some rails each.
  *
- * A lane keeps the order of its packets; everything else may come in any order: packets of different
- * lanes, completions of what was sent and of what arrived, and, for a while, none at all. What the
- * peer had when its end stopped may be more than the sender knows (a lost acknowledge) or less than
- * was on the wire, of which part of a write may have reached memory.
+ * A lane keeps the order of its packets; everything else may come in any order: packets of
+ * different lanes, completions of what was sent and of what arrived, and, for a while, none at all.
+ * What the peer had when its end stopped may be more than the sender knows (a lost acknowledge) or
+ * less than was on the wire, of which part of a write may have reached memory.
  */
 #ifndef SL_TESTS_SIM_MP_LANES_H
 #define SL_TESTS_SIM_MP_LANES_H
@@ -50,7 +50,7 @@ unsigned lanes_count(const struct lanes *lanes); /* open at the moment */
 /* The pick-th lane fails at its end: now, or because of what it loses on its way from here on. */
 void lanes_kill(struct lanes *lanes, uint32_t pick);
 void lanes_cut(struct lanes *lanes, uint32_t pick, enum lanes_lost what);
-/* What all lanes lose that go from a rail of side 0 to one of side 1, and back: present and later. */
+/* What all lanes from a rail of side 0 to one of side 1 lose, and back: present and later. */
 void lanes_block(struct lanes *lanes, unsigned rail_a, unsigned rail_b, enum lanes_lost there,
                  enum lanes_lost back);
 /* A rail is down, or back. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Messages and control messages between two sides, over whatever transport: what a seed draws, what
- * each request must come to, and who touched which memory. Of all swarms that run a transport alone.
+ * each request must come to, and who touched which memory. Of all swarms that run a transport
+ * alone.
  */
 #ifndef SL_TESTS_SIM_TRAFFIC_H
 #define SL_TESTS_SIM_TRAFFIC_H

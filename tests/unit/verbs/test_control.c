@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Control messages: their sizes and fields, as docs/wire.md gives them, and those that are refused, by
- * the protocol or by the lanes whose part of it they are. */
+/* Control messages: their sizes and fields, as docs/wire.md gives them, and those that are refused,
+ * by the protocol or by the lanes whose part of it they are. */
 #include "multipath/control.h"
 
 #include "core/err.h"
