@@ -21,6 +21,7 @@
 
 /* In the order of their rows' choices. */
 enum sl_progress { SL_PROGRESS_CALLER, SL_PROGRESS_THREAD };
+enum sl_publish { SL_PUBLISH_ON, SL_PUBLISH_OFF, SL_PUBLISH_KEEP };
 enum sl_tune { SL_TUNE_AUTO, SL_TUNE_MEASURE, SL_TUNE_OFF };
 
 const char *sl_tune_name(enum sl_tune tune);
@@ -35,6 +36,7 @@ struct sl_config {
     char transport[SL_TEXT_MAX], algo[SL_TEXT_MAX], log[SL_TEXT_MAX], kernel[SL_TEXT_MAX];
     char tune_dir[SL_TEXT_MAX];
     enum sl_progress progress;
+    enum sl_publish state;
     enum sl_tune tune;
     int64_t timeout_ms, connect_timeout_ms, spin_us, inflight_max, chunk_bytes;
     int64_t status_signal;

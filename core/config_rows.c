@@ -89,6 +89,10 @@ static const struct sl_config_row rows[] = {
         "LOG", log, "warn",
         "Log level: error, warn, info, debug or trace; AREA:LEVEL for one area; separated by "
         "commas."),
+    SL_ROW_CHOICE(
+        "STATE", state, "on", "on off keep",
+        "Publish what this process does in /dev/shm/sluice.UID.PID.0, for sluice-bench --status "
+        "and monitors: on (gone when the process ends well), off, keep (stays)."),
     SL_ROW_SWITCH("STATUS_SIGNAL", status_signal, "auto",
                   "Print what every pending operation waits for on SIGUSR1: on, off, auto (on in "
                   "sluice-bench, "

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The files that state pages lie in: made, found, taken away.
+ *
+ * /dev/shm/sluice.UID.PID.K, mode 0600, K from 0 (a process may hold two copies of this library).
+ * Where that cannot be, a memfd, which others find in /proc/PID/fd as long as the process lives.
+ * The process holds a lock on its file: the kernel gives it back however the process ends, so a
+ * file that can be locked is of a process that has ended, whatever has its pid now.
+ */
+#ifndef SL_CORE_STATE_FILE_H
+#define SL_CORE_STATE_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct sl_state_file {
+    int fd;
+    char path[64]; /* "": it has none */
+};
+
+/* A file of zeroes, with all its memory there, which nobody else sees yet. */
+int sl_state_file_open(size_t bytes, struct sl_state_file *out);
+
+/* Gives it its name. */
+void sl_state_file_publish(struct sl_state_file *file);
+
+/* Takes its name away, unless it shall stay. */
+void sl_state_file_close(struct sl_state_file *file, bool stays);
+
+/* Calls found() with each file of process pid, open for reading, that its user, or root, may
+ * believe to be its own: alive, or, where there is none such, left behind by it. Returns how many;
+ * -ESRCH: there is no such process, nor has it left any; -EACCES. */
+int sl_state_file_find(int pid, void (*found)(void *arg, int fd, bool lives), void *arg);
+
+/* Takes away what processes of this user left behind when they ended badly: an hour after that was
+ * noticed, and all but SL_STATE_DEAD_MAX. now_s: seconds since 1970. */
+#define SL_STATE_DEAD_MAX 32
+void sl_state_file_clean(uint64_t now_s);
+
+/* The same, unless a process of this user has done so within the last minute: ranks that start
+ * together do not look at each other's files one by one. */
+void sl_state_file_clean_sometimes(void);
+
+#endif

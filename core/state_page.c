@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Makes the state page of this process, hands out its records and takes it away at the end. */
+#include "core/state_page.h"
+
+#include "core/err.h"
+#include "core/fork.h"
+#include "core/seqlock.h"
+#include "core/state_file.h"
+
+#include <sluice/types.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SECTIONS 7
+
+struct page {
+    struct sl_state_header header;
+    struct sl_state_section sections[SECTIONS];
+    struct sl_state_process process;
+    _Alignas(64) struct sl_state_comm comms[SL_STATE_COMMS];
+    struct sl_state_op ops[SL_STATE_OPS];
+    struct sl_state_path paths[SL_STATE_PATHS];
+    struct sl_state_shape shapes[SL_STATE_SHAPES];
+    struct sl_event_ring events;
+};
+
+/* Which records are taken: private, so that nobody outside can change it. */
+static _Atomic bool comms_taken[SL_STATE_COMMS], ops_taken[SL_STATE_OPS],
+    paths_taken[SL_STATE_PATHS], shapes_taken[SL_STATE_SHAPES];
+
+static const struct table {
+    size_t offset, record_bytes;
+    size_t put_bytes; /* what sl_state_put() writes, from the record's begin on */
+    int count;
+    _Atomic bool *taken; /* NULL: it has one owner */
+} tables[] = {
+#define ROWS(field, type) offsetof(struct page, field), sizeof(struct type)
+    [SL_STATE_PROCESS] = {ROWS(process, sl_state_process), sizeof(struct sl_state_process), 1,
+                          NULL},
+    [SL_STATE_COMM] = {ROWS(comms, sl_state_comm), offsetof(struct sl_state_comm, calls),
+                       SL_STATE_COMMS, comms_taken},
+    [SL_STATE_OP] = {ROWS(ops, sl_state_op), sizeof(struct sl_state_op), SL_STATE_OPS, ops_taken},
+    [SL_STATE_PATH] = {ROWS(paths, sl_state_path), sizeof(struct sl_state_path), SL_STATE_PATHS,
+                       paths_taken},
+    [SL_STATE_SHAPE] = {ROWS(shapes, sl_state_shape), sizeof(struct sl_state_shape),
+                        SL_STATE_SHAPES, shapes_taken},
+    [SL_STATE_EVENT] = {ROWS(events.slots, sl_event_record), 0, SL_EVENT_RING, NULL},
+    [SL_STATE_EVENT_ROW] = {ROWS(events.rows, sl_event_row), 0, SL_EVENT_KINDS_MAX, NULL},
+#undef ROWS
+};
+
+_Static_assert(SL_ARRAY_LEN(tables) == SECTIONS + 1, "a section for each kind");
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct page *_Atomic page;
+static struct sl_state_process self; /* as it stands on the page */
+static struct sl_state_file file = {.fd = -1};
+
+static struct page *now(void)
+{
+    return atomic_load_explicit(&page, memory_order_acquire);
+}
+
+static void *record_at(struct page *at, enum sl_state_kind kind, int place)
+{
+    return (char *)at + tables[kind].offset + (size_t)place * tables[kind].record_bytes;
+}
+
+/* ---- the process ---- */
+
+/* Field 22 of /proc/self/stat, behind a name that may hold anything. */
+static uint64_t start_ticks(void)
+{
+    char text[1024], *at;
+    FILE *in = fopen("/proc/self/stat", "re");
+    size_t len = in != NULL ? fread(text, 1, sizeof(text) - 1, in) : 0;
+
+    if (in != NULL)
+        fclose(in);
+    text[len] = '\0';
+    at = strrchr(text, ')');
+    for (int field = 2; at != NULL && field < 22; field++)
+        at = strchr(at + 1, ' ');
+    return at != NULL ? strtoull(at, NULL, 10) : 0;
+}
+
+static void describe_process(const struct sl_config *config, int rank, int size)
+{
+    struct stat space = {0};
+
+    self = (struct sl_state_process){.pid = (int32_t)getpid(),
+                                     .uid = geteuid(),
+                                     .start_ticks = start_ticks(),
+                                     .made_ns = sl_now(&sl_clock_monotonic),
+                                     .made_wall_s = sl_wall_s(),
+                                     .life = sl_fork_life(),
+                                     .rank = rank,
+                                     .size = size};
+    if (stat("/proc/self/ns/pid", &space) == 0)
+        self.pid_space = space.st_ino;
+    if (gethostname(self.host, sizeof(self.host) - 1) != 0)
+        self.host[0] = '\0';
+    snprintf(self.program, sizeof(self.program), "%s", program_invocation_short_name);
+    snprintf(self.version, sizeof(self.version), "%d.%d.%d", SLUICE_VERSION_MAJOR,
+             SLUICE_VERSION_MINOR, SLUICE_VERSION_PATCH);
+    snprintf(self.job, sizeof(self.job), "%.*s", (int)sizeof(self.job) - 1, config->job);
+}
+
+/* ---- making it ---- */
+
+/* In a child: the page is its parent's, and not mapped. */
+static void forget(void)
+{
+    atomic_store(&page, NULL);
+    file = (struct sl_state_file){.fd = -1};
+    for (unsigned kind = SL_STATE_COMM; kind <= SL_STATE_SHAPE; kind++)
+        for (int i = 0; i < tables[kind].count; i++)
+            atomic_store(&tables[kind].taken[i], false);
+    pthread_mutex_init(&lock, NULL);
+}
+
+static void fill(struct page *fresh)
+{
+    fresh->header = (struct sl_state_header){.version = SL_STATE_VERSION,
+                                             .header_bytes = sizeof(fresh->header),
+                                             .section_bytes = sizeof(fresh->sections[0]),
+                                             .section_count = SECTIONS,
+                                             .file_bytes = sizeof(*fresh)};
+    memcpy(fresh->header.magic, SL_STATE_MAGIC, sizeof(fresh->header.magic));
+    for (uint32_t kind = 1; kind <= SECTIONS; kind++)
+        fresh->sections[kind - 1] =
+            (struct sl_state_section){.kind = kind,
+                                      .record_bytes = (uint32_t)tables[kind].record_bytes,
+                                      .count = (uint32_t)tables[kind].count,
+                                      .offset = tables[kind].offset};
+    sl_event_ring_init(&fresh->events);
+}
+
+static void make(const struct sl_config *config, int rank, int size)
+{
+    struct page *fresh;
+
+    if (sl_state_file_open(sizeof(*fresh), &file) != 0)
+        return;
+    fresh = mmap(NULL, sizeof(*fresh), PROT_READ | PROT_WRITE, MAP_SHARED, file.fd, 0);
+    if (fresh == MAP_FAILED) {
+        sl_state_file_close(&file, false);
+        return;
+    }
+    sl_fork_hides(fresh, sizeof(*fresh));
+    sl_fork_closes(file.fd);
+    sl_fork_on_child(forget);
+    describe_process(config, rank, size);
+    fill(fresh);
+    atomic_store_explicit(&page, fresh, memory_order_release);
+    sl_state_put(SL_STATE_PROCESS, 0, &self);
+    sl_state_file_publish(&file);
+    sl_state_file_clean_sometimes();
+}
+
+void sl_state_open(const struct sl_config *config, int rank, int size)
+{
+    if (config->state == SL_PUBLISH_OFF)
+        return;
+    pthread_mutex_lock(&lock);
+    if (now() == NULL)
+        make(config, rank, size);
+    if (now() != NULL && config->state == SL_PUBLISH_KEEP && (self.flags & SL_STATE_KEPT) == 0) {
+        self.flags |= SL_STATE_KEPT;
+        sl_state_put(SL_STATE_PROCESS, 0, &self);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* At exit, and before this shared object is unmapped. Not in a child that a bare clone() made.
+ * The page stays mapped: other threads may still be at it. */
+static void __attribute__((destructor)) leave(void)
+{
+    if (now() == NULL || !sl_fork_same(self.life) || self.pid != (int32_t)getpid())
+        return;
+    self.flags |= SL_STATE_ENDED;
+    sl_state_put(SL_STATE_PROCESS, 0, &self);
+    sl_state_file_close(&file, (self.flags & SL_STATE_KEPT) != 0);
+}
+
+/* ---- records ---- */
+
+int sl_state_take(enum sl_state_kind kind)
+{
+    const struct table *table = &tables[kind];
+    struct page *at = now();
+
+    if (at == NULL)
+        return -1;
+    for (int i = 0; i < table->count; i++) {
+        bool no = false;
+
+        if (!atomic_load_explicit(&table->taken[i], memory_order_relaxed) &&
+            atomic_compare_exchange_strong(&table->taken[i], &no, true))
+            return i;
+    }
+    return -1;
+}
+
+void sl_state_left_out(enum sl_state_kind kind, int more)
+{
+    struct page *at = now();
+
+    if (at != NULL)
+        atomic_fetch_add_explicit(&at->sections[kind - 1].left_out, (uint64_t)(int64_t)more,
+                                  memory_order_relaxed);
+}
+
+/* From the second word on, word by word: a reader in this process may be at it too. */
+static void write_words(void *record, const void *words, size_t bytes)
+{
+    _Atomic uint64_t *turn = record;
+    uint64_t *out = record;
+    const uint64_t *in = words;
+
+    sl_seq_write_begin(turn);
+    for (size_t i = 1; i < bytes / sizeof(*out); i++)
+        __atomic_store_n(&out[i], in[i], __ATOMIC_RELAXED);
+    sl_seq_write_end(turn);
+}
+
+void sl_state_put(enum sl_state_kind kind, int place, const void *record)
+{
+    struct page *at = now();
+
+    if (at != NULL)
+        write_words(record_at(at, kind, place), record, tables[kind].put_bytes);
+}
+
+void sl_state_give(enum sl_state_kind kind, int place)
+{
+    static const uint64_t nobody[2];
+    struct page *at = now();
+
+    if (at == NULL || place < 0)
+        return;
+    write_words(record_at(at, kind, place), nobody, sizeof(nobody));
+    atomic_store_explicit(&tables[kind].taken[place], false, memory_order_release);
+}
+
+struct sl_state_comm *sl_state_comm_at(int place)
+{
+    return &now()->comms[place];
+}
+
+uint64_t sl_state_number(void)
+{
+    uint64_t number;
+
+    pthread_mutex_lock(&lock);
+    number = ++self.comms_made;
+    sl_state_put(SL_STATE_PROCESS, 0, &self);
+    pthread_mutex_unlock(&lock);
+    return number;
+}
+
+struct sl_event_ring *sl_state_events(void)
+{
+    struct page *at = now();
+
+    return at != NULL ? &at->events : NULL;
+}
+
+const void *sl_state_memory(size_t *bytes)
+{
+    *bytes = sizeof(struct page);
+    return now();
+}
