@@ -27,13 +27,8 @@ static int alloc_tables(struct sluice_comm *comm)
     comm->peers = calloc(comm->size, sizeof(*comm->peers));
     comm->host = calloc(comm->size, sizeof(*comm->host));
     comm->health.rank_sets = calloc(comm->size, 2 * sizeof(*comm->health.rank_sets));
-    struct sl_event_ring *events = calloc(1, sizeof(*events));
-
-    comm->events.ring = comm->worker.events = events;
-    if (comm->peers == NULL || comm->host == NULL || comm->health.rank_sets == NULL ||
-        events == NULL)
+    if (comm->peers == NULL || comm->host == NULL || comm->health.rank_sets == NULL)
         return sl_fail(-ENOMEM, "no memory for a communicator of %u ranks", comm->size);
-    sl_event_ring_init(events);
     return 0;
 }
 
@@ -53,13 +48,14 @@ static int set_up(struct sluice_comm *comm, const struct sl_comm_params *params)
     comm->worker = (struct sl_worker){
         .clock = params->clock,
         .config = &comm->config,
-        .events = comm->worker.events,
         .rank = (int)comm->rank,
         .idle = params->idle,
         .idle_arg = params->idle_arg,
         .poke = params->poke,
         .poke_arg = params->poke_arg,
     };
+    if (sl_status_begin(comm) != 0)
+        return sl_fail(-ENOMEM, "no memory for the events of a communicator");
     sl_rng_init(&comm->worker.rng, params->seed);
     comm->transports = params->transports;
     comm->transport_count = params->transport_count;
@@ -98,10 +94,10 @@ static int set_session(struct sluice_comm *comm, const struct sl_exchange *excha
 static void free_parts(struct sluice_comm *comm)
 {
     sl_plans_fini(comm);
+    sl_status_close(comm);
     free(comm->peers);
     free(comm->host);
     free(comm->health.rank_sets);
-    free(comm->worker.events);
     free(comm->kept_paths);
     free(comm);
 }
@@ -172,7 +168,6 @@ void sl_comm_destroy(struct sluice_comm *comm)
     if (comm == NULL)
         return;
     sl_kin_leave(comm);
-    sl_status_close(comm);
     if (atomic_load(&comm->health.abort_asked) != 0) { /* nobody may have looked since */
         sl_comm_fail(comm, -ECANCELED, -1, "rank %u aborted the communicator", comm->rank);
         sl_health_tear_down(comm);

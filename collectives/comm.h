@@ -20,6 +20,7 @@
 #include "core/exchange.h"
 #include "core/keeper.h"
 #include "core/list.h"
+#include "core/state.h"
 #include "core/transport.h"
 #include "core/worker.h"
 
@@ -178,6 +179,7 @@ struct sl_health {
 struct sluice_comm {
     uint32_t rank, size;
     uint64_t life; /* of the process that made it: core/fork.h */
+    uint64_t id;   /* the same on all its ranks, drawn by rank 0 */
     struct sl_worker worker;
     struct sl_event_reader events;   /* of the worker: how far its owner has read them */
     struct sl_path_stat *kept_paths; /* of endpoints that are gone, for reports; or NULL */
@@ -199,7 +201,10 @@ struct sluice_comm {
     struct sl_calls calls;
     struct sl_waits wait;
     struct sl_health health;
-    struct sl_status_page *page; /* live report for signals and --status; or NULL */
+    /* on the state page: status.c */
+    struct sl_state_calls *shown; /* the page's, or unseen */
+    struct sl_state_calls unseen;
+    struct sl_status *status; /* NULL: nothing but the counts above is written */
     uint64_t page_written_ns;
 
     struct sl_node buffers;                     /* of sluice_alloc() */

@@ -27,7 +27,7 @@ struct hello {
     uint32_t local;    /* those of them that reach only this host */
     /* 1: surely on rank 0's host; that of two machines may have one number (host) */
     uint32_t nearby;
-    uint32_t unused;
+    uint32_t id; /* of rank 0: what all call the communicator */
     uint64_t cores[SL_CPU_WORDS];
     char settings_text[512];
 };
@@ -204,6 +204,9 @@ int sl_connect_meet(struct sluice_comm *comm, struct sl_exchange *exchange,
         if ((comm->ifaces[i].iface->caps & SL_CAP_LOCAL) != 0)
             mine.local |= 1u << i;
     }
+    struct sl_rng dice = comm->worker.rng;
+
+    mine.id = (uint32_t)sl_rng_u64(&dice);
     mine.nearby = exchange->nearby;
     mine.host =
         params->host_id != NULL ? sl_hash_text(params->host_id) : sl_host_hash(&comm->config);
@@ -215,6 +218,7 @@ int sl_connect_meet(struct sluice_comm *comm, struct sl_exchange *exchange,
     if (err == 0)
         err = compare_hellos(comm, all);
     if (err == 0) {
+        comm->id = all[0].id;
         number_hosts(comm, all);
         keep_opened(comm, all);
         comm->worker.one_host = all_nearby(comm, all);

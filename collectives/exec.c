@@ -6,6 +6,7 @@
 #include "collectives/exec.h"
 
 #include "collectives/calibrate.h"
+#include "collectives/status.h"
 #include "collectives/steps.h"
 
 #include <string.h>
@@ -175,6 +176,7 @@ int sl_op_start(struct sluice_comm *comm, struct sl_plan *plan, const void *in, 
     comm->calls.active_count++;
     bind(op, in, out);
     number_call(op);
+    sl_status_op_begins(comm, plan);
     take_tickets(op);
     /* Listed only if it is not over at once: earlier operations have had their turn by then. */
     if (SL_LIKELY(sl_list_empty(&comm->calls.active))) {
@@ -200,6 +202,7 @@ void sl_op_end(struct sluice_req *op, int status)
     if (op->plan->schedule.win_values != 0 && status == 0)
         comm->win.serving++;
     sl_list_remove(&op->link);
+    sl_status_op_ends(op);
     op->status = status;
     if (SL_UNLIKELY(op->began_ns != 0) && status == 0)
         sl_costs_sample(op);

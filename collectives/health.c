@@ -6,6 +6,7 @@
 #include "collectives/exec.h"
 #include "collectives/report.h"
 #include "collectives/steps.h"
+#include "collectives/status.h"
 #include "core/event.h"
 #include "core/log.h"
 
@@ -196,6 +197,7 @@ void sl_health_tear_down(struct sluice_comm *comm)
         /* The last step may have been completed in the pass that saw the error. */
         sl_op_end(op, sl_op_is_over(op) ? 0 : comm->health.error);
     }
+    sl_status_refresh(comm);
 }
 
 /* Calls that differ may have been met by nothing: those that left first said what they called

@@ -4,6 +4,7 @@
 
 #include "collectives/calibrate.h"
 #include "collectives/select.h"
+#include "collectives/status.h"
 #include "collectives/steps.h"
 
 #include <stdlib.h>
@@ -216,6 +217,7 @@ void sl_plan_destroy(struct sl_plan *plan)
         return;
     while ((node = sl_list_pop_front(&plan->spare)) != NULL)
         op_free(sl_container_of(node, struct sluice_req, link));
+    sl_status_plan_gone(plan);
     sl_schedule_fini(&plan->schedule);
     free(plan->counts);
     free(plan->turns);
@@ -335,6 +337,7 @@ int sl_plan_create(struct sluice_comm *comm, const struct sl_call *call,
     if (compile_channels(plan) != 0 || compile_posts(plan, comm->size) != 0)
         goto err_memory;
     sl_costs_predict(comm, plan);
+    sl_status_plan(comm, plan);
     *out = plan;
     return 0;
 

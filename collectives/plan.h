@@ -62,6 +62,7 @@ struct sl_plan {
     struct sl_schedule schedule;
     uint32_t fingerprint;
     bool p2p;                      /* a send or a receive */
+    uint64_t shown_shape;          /* on the state page, as struct sl_state_calls has it */
     enum sl_win_size win_size;     /* of what it shows in windows */
     bool win_ahead;                /* calls of this kind run ahead, and fit in a slot */
     struct sl_signature signature; /* of this call, but for its number */
@@ -120,6 +121,7 @@ struct sluice_req {
     bool in_windows; /* its turn at the windows has begun */
     uint8_t slot;    /* of the windows */
     int8_t area;     /* of the windows, or SL_WIN_NO_AREA */
+    uint8_t shown;   /* place on the state page, from 1; 0: on none */
     uint8_t *base[SL_BUF_COUNT];
     uint32_t seq;
     uint64_t tag;
@@ -128,6 +130,7 @@ struct sluice_req {
     uint32_t open_channels, in_flight;
     uint64_t bytes;    /* moved so far, for reports */
     uint64_t began_ns; /* 0: not timed */
+    uint64_t shown_ns; /* when it came to the state page */
     uint32_t *next;    /* [channel]: place in plan->turns */
     uint8_t *done;     /* [step]; NULL when no step depends on another */
     struct sl_post *posts;

@@ -3,6 +3,7 @@
 #include "collectives/report.h"
 
 #include "collectives/exec.h"
+#include "core/state_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,70 +57,100 @@ void sl_report_call(const struct sl_signature *call, char *out, size_t cap)
     append(out, cap, &len, ")");
 }
 
-static void append_waiting(const struct sluice_req *op, char *out, size_t cap, size_t *len)
+/* ---- records of the state page ---- */
+
+static void copy_word(char *out, size_t cap, const char *text)
 {
-    const struct sluice_comm *comm = op->comm;
+    size_t len = strnlen(text, cap - 1);
+
+    memcpy(out, text, len);
+    memset(out + len, 0, cap - len);
+}
+
+#define WORD(field, text) copy_word(field, sizeof(field), text)
+
+static int32_t root_of(const struct sl_call *call)
+{
+    switch (call->coll) {
+    case SL_SEND:
+    case SL_RECV:
+    case SL_BROADCAST:
+    case SL_REDUCE:
+    case SL_GATHER:
+    case SL_SCATTER: return (int32_t)call->root;
+    default: return -1;
+    }
+}
+
+void sl_report_fill_call(const struct sl_call *call, const char *algo, struct sl_state_shape *out)
+{
+    bool sized = call->coll != SL_BARRIER;
+
+    out->count = call->count;
+    out->bytes = sized ? call->count * sluice_dtype_size(call->dtype) : 0;
+    out->root = root_of(call);
+    WORD(out->coll, sl_coll_name(call->coll));
+    WORD(out->dtype, sized ? sluice_dtype_name(call->dtype) : "");
+    WORD(out->redop, sl_coll_reduces(call->coll) ? sluice_op_name(call->op) : "");
+    WORD(out->algo, algo);
+}
+
+static void fill_waiting(const struct sluice_req *op, struct sl_state_op *out)
+{
     struct sl_waiting waiting;
-    char path[280]; /* with the words around it in 512 bytes, where sl_comm_fail() puts all of it */
 
     sl_op_waiting(op, &waiting);
     if (waiting.what == NULL)
         return;
-    append(out, cap, len, " at step %u of %u", waiting.step, op->plan->schedule.step_count);
-    if (waiting.runner != NULL)
-        append(out, cap, len, ", %s by %s", sl_step_row(waiting.what)->name, waiting.runner);
-    if (waiting.rank < 0 || waiting.runner != NULL)
+    out->step = waiting.step;
+    if (waiting.runner != NULL) {
+        WORD(out->doing, sl_step_row(waiting.what)->name);
+        WORD(out->path, waiting.runner);
         return;
-    const char *words = sl_step_row(waiting.what)->doing;
-    const struct sl_ep *ep = comm->peers[waiting.rank].ep;
+    }
+    out->peer = waiting.rank;
+    if (waiting.rank < 0)
+        return;
+    const char *doing = sl_step_row(waiting.what)->doing;
+    const struct sl_ep *ep = op->comm->peers[waiting.rank].ep;
 
-    append(out, cap, len, ", %s rank %d", words != NULL ? words : "waits for", waiting.rank);
-    if (ep == NULL)
-        return;
-    ep->iface->ops->ep_describe(ep, path, sizeof(path));
-    append(out, cap, len, " by %s", path);
+    WORD(out->doing, doing != NULL ? doing : "waits for");
+    if (ep != NULL)
+        ep->iface->ops->ep_describe(ep, out->path, sizeof(out->path));
+}
+
+void sl_report_fill(const struct sluice_req *op, struct sl_state_op *out)
+{
+    const struct sl_plan *plan = op->plan;
+    struct sl_state_shape shape = {.turn = 0};
+
+    sl_report_fill_call(&plan->call, plan->schedule.algo, &shape);
+    *out = (struct sl_state_op){.idle_ns = op->comm->wait.idle_ns,
+                                .count = shape.count,
+                                .bytes = shape.bytes,
+                                .moved = op->bytes,
+                                .seq = op->seq,
+                                .root = shape.root,
+                                .step = plan->schedule.step_count,
+                                .steps = plan->schedule.step_count,
+                                .peer = -1,
+                                .in_flight = op->in_flight};
+    memcpy(out->coll, shape.coll, sizeof(out->coll));
+    memcpy(out->dtype, shape.dtype, sizeof(out->dtype));
+    memcpy(out->redop, shape.redop, sizeof(out->redop));
+    memcpy(out->algo, shape.algo, sizeof(out->algo));
+    fill_waiting(op, out);
 }
 
 void sl_report_op(const struct sluice_req *op, char *out, size_t cap)
 {
-    const struct sl_plan *plan = op->plan;
-    const struct sl_call *call = &plan->call;
-    size_t len = 0;
+    struct sl_state_op record;
 
-    out[0] = '\0';
-    append(out, cap, &len, "%s", sl_coll_name(call->coll));
-    if (op->seq != 0)
-        append(out, cap, &len, " number %u", op->seq);
-    append(out, cap, &len, " (");
-    append_call(out, cap, &len, call->coll, call->count, call->dtype, call->op, call->root);
-    append(out, cap, &len, "%s%s)", call->coll == SL_BARRIER ? "" : ", ", plan->schedule.algo);
-    append_waiting(op, out, cap, &len);
-    append(out, cap, &len, ", %llu bytes so far, no progress for %.3f s",
-           (unsigned long long)op->bytes, (double)op->comm->wait.idle_ns / 1e9);
+    sl_report_fill(op, &record);
+    sl_state_op_text(&record, out, cap);
 }
 
-size_t sl_report_comm(const struct sluice_comm *comm, char *out, size_t cap)
-{
-    size_t len = 0;
-
-    out[0] = '\0';
-    append(out, cap, &len, "communicator of %u ranks, this is rank %u, %u collectives called",
-           comm->size, comm->rank, comm->calls.seq);
-    if (comm->health.error != 0)
-        append(out, cap, &len, ", broken: %s: %s", sluice_strerror(comm->health.error),
-               comm->health.error_text);
-    append(out, cap, &len, "\n");
-    if (comm->health.error == 0 && sl_list_empty(&comm->calls.active))
-        append(out, cap, &len, "  nothing is under way\n");
-    sl_list_foreach(&comm->calls.active, node)
-    {
-        char text[512];
-
-        sl_report_op(sl_container_of(node, const struct sluice_req, link), text, sizeof(text));
-        append(out, cap, &len, "  %s\n", text);
-    }
-    return len;
-}
+/* ---- paths ---- */
 
 size_t sl_report_paths(const struct sluice_comm *comm, struct sl_path_stat *out, size_t cap)
 {

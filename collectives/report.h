@@ -12,8 +12,11 @@ void sl_report_op(const struct sluice_req *op, char *out, size_t cap);
 /* "call allreduce of 1000 f32 sum", or "have not called it yet" for NULL. */
 void sl_report_call(const struct sl_signature *call, char *out, size_t cap);
 
-/* The whole communicator: a line for it and one per operation under way. Returns the length. */
-size_t sl_report_comm(const struct sluice_comm *comm, char *out, size_t cap);
+/* All of a record but whose it is and since when. */
+void sl_report_fill(const struct sluice_req *op, struct sl_state_op *out);
+
+/* What was called: all from count on, but the steps. */
+void sl_report_fill_call(const struct sl_call *call, const char *algo, struct sl_state_shape *out);
 
 /* What each path to each peer has done: up to cap of them. Returns how many there are. After the
  * endpoints are gone: what was kept of them. */

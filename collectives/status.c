@@ -1,249 +1,356 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps the pages of the live report and prints them, here or from another process. */
+/* Writes a communicator's records of the state page. */
 #include "collectives/status.h"
 
-#include "core/fork.h"
-
 #include "collectives/report.h"
-#include "core/seqlock.h"
+#include "core/state_page.h"
 
-#include <dirent.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <poll.h>
-#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
-#define PAGE_BYTES 8192
-#define PAGES_MAX 64
-#define MEMFD_NAME "sluice-status"
+#define OPS_MAX 16   /* of a communicator, the oldest */
+#define PATHS_MAX 16 /* of a communicator, those with failures first */
+#define STATS_MAX 4  /* of an endpoint */
+#define PATHS_NS (500 * SL_NS_PER_MS)
 
-/* version is odd while the text is being written, so that a reader can tell a torn page
- * (core/seqlock.h). */
-struct sl_status_page {
-    _Atomic uint64_t version;
-    uint32_t len;
-    int fd;
-    char text[PAGE_BYTES - 16];
+_Static_assert(SL_HISTOGRAM_BINS == 32 && SL_PATH_NAME == 128 && SL_PATH_WHY == 96,
+               "struct sl_state_path has the same");
+
+struct sl_status {
+    int place;       /* of its record; -1: all were taken */
+    uint64_t number; /* on the page */
+    uint64_t made_ns;
+    uint64_t paths_ns; /* when they were last written */
+    int paths[PATHS_MAX];
+    int path_count;
+    uint32_t paths_left_out;
 };
 
-/* Where a page lies. A place stays mapped for good, and is used again: the signal's handler may be
- * reading in one thread the page that another thread closes. */
-struct place {
-    _Atomic bool taken;
-    void *_Atomic map; /* changed by whoever took it, looked at by all; NULL: never used */
-    _Atomic(struct sl_status_page *) shown;
-};
+/* ---- coming and going ---- */
 
-static struct place places[PAGES_MAX];
-static struct sigaction previous;
-
-static struct place *take_place(void)
+/* Times on the page are those of one clock: the simulator's ranks have another. */
+static bool may_show(const struct sluice_comm *comm)
 {
-    for (int i = 0; i < PAGES_MAX; i++) {
-        bool no = false;
-
-        if (atomic_compare_exchange_strong(&places[i].taken, &no, true))
-            return &places[i];
-    }
-    return NULL;
-}
-
-/* A file larger than ulimit -f would end the process by SIGXFSZ. */
-static bool fits_limit(void)
-{
-    struct rlimit file;
-
-    return getrlimit(RLIMIT_FSIZE, &file) != 0 || file.rlim_cur == RLIM_INFINITY ||
-           file.rlim_cur >= PAGE_BYTES;
-}
-
-/* Of a file, or of nothing (-1), in the place's old mapping if it has one. */
-static bool map_place(struct place *place, int fd)
-{
-    void *old = atomic_load(&place->map);
-    int flags = (fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED) | (old != NULL ? MAP_FIXED : 0);
-    void *map = mmap(old, PAGE_BYTES, PROT_READ | PROT_WRITE, flags, fd, 0);
-
-    if (map == MAP_FAILED)
+    if (comm->worker.clock != &sl_clock_monotonic)
         return false;
-    atomic_store(&place->map, map);
+    sl_state_open(&comm->config, (int)comm->rank, (int)comm->size);
+    return sl_state_events() != NULL && comm->config.state != SL_PUBLISH_OFF;
+}
+
+/* Its counts go on where they were. */
+static bool take_place(struct sluice_comm *comm)
+{
+    struct sl_status *status = comm->status;
+    struct sl_state_calls *calls;
+
+    status->place = sl_state_take(SL_STATE_COMM);
+    if (status->place < 0)
+        return false;
+    calls = &sl_state_comm_at(status->place)->calls;
+    for (int i = 0; i < 2; i++) {
+        atomic_store(&calls->begun[i], atomic_load(&comm->shown->begun[i]));
+        atomic_store(&calls->ended[i], atomic_load(&comm->shown->ended[i]));
+    }
+    comm->shown = calls;
     return true;
 }
 
-/* They are of the parent's communicators, and are not mapped in a child. */
-static void forget_pages(void)
+static int own_ring(struct sluice_comm *comm)
 {
-    for (int i = 0; i < PAGES_MAX; i++) {
-        atomic_store(&places[i].shown, NULL);
-        atomic_store(&places[i].map, NULL);
-        atomic_store(&places[i].taken, false);
+    struct sl_event_ring *ring = calloc(1, sizeof(*ring));
+
+    if (ring == NULL)
+        return -ENOMEM;
+    sl_event_ring_init(ring);
+    comm->worker.events = ring;
+    comm->events.ring = ring;
+    return 0;
+}
+
+int sl_status_begin(struct sluice_comm *comm)
+{
+    comm->shown = &comm->unseen;
+    if (!may_show(comm))
+        return own_ring(comm);
+    comm->status = calloc(1, sizeof(*comm->status));
+    if (comm->status == NULL)
+        return -ENOMEM;
+    comm->status->number = sl_state_number();
+    comm->status->made_ns = sl_now(comm->worker.clock);
+    if (!take_place(comm)) {
+        sl_state_left_out(SL_STATE_COMM, 1);
+        return own_ring(comm);
     }
+    comm->worker.state_place = (uint8_t)(comm->status->place + 1);
+    comm->worker.events = sl_state_events();
+    comm->events.ring = comm->worker.events;
+    comm->events.next = atomic_load(&comm->worker.events->written);
+    return 0;
 }
 
 void sl_status_open(struct sluice_comm *comm)
 {
-    struct place *place = fits_limit() ? take_place() : NULL;
-    int fd = place != NULL ? memfd_create(MEMFD_NAME, MFD_CLOEXEC) : -1;
-
-    if (place == NULL)
-        return;
-    if (fd < 0 || ftruncate(fd, PAGE_BYTES) != 0 || !map_place(place, fd))
-        goto err_place;
-    sl_fork_hides(atomic_load(&place->map), PAGE_BYTES);
-    sl_fork_closes(fd);
-    sl_fork_on_child(forget_pages);
-    comm->page = atomic_load(&place->map);
-    comm->page->fd = fd;
     sl_status_refresh(comm);
-    atomic_store(&place->shown, comm->page);
-    return;
-
-err_place:
-    if (fd >= 0)
-        close(fd);
-    atomic_store(&place->taken, false);
 }
 
 void sl_status_close(struct sluice_comm *comm)
 {
-    struct sl_status_page *page = comm->page;
-    struct place *place = places;
+    struct sl_status *status = comm->status;
 
-    if (page == NULL)
+    if (comm->worker.events != sl_state_events())
+        free(comm->worker.events);
+    comm->worker.events = NULL;
+    comm->shown = &comm->unseen;
+    if (status == NULL)
         return;
-    while (atomic_load(&place->map) != page)
-        place++;
-    atomic_store(&place->shown, NULL);
-    close(page->fd);
-    (void)map_place(place, -1); /* the file goes, the memory stays */
-    comm->page = NULL;
-    atomic_store(&place->taken, false);
+    for (int i = 0; i < status->path_count; i++)
+        sl_state_give(SL_STATE_PATH, status->paths[i]);
+    if (status->place >= 0)
+        sl_state_give(SL_STATE_COMM, status->place);
+    else
+        sl_state_left_out(SL_STATE_COMM, -1);
+    comm->status = NULL;
+    free(status);
 }
+
+/* ---- the communicator ---- */
+
+static void copy_text(char *out, size_t cap, const char *text)
+{
+    snprintf(out, cap, "%s", text);
+}
+
+#define TEXT(field, text) copy_text(field, sizeof(field), text)
+
+static void list_transports(const struct sluice_comm *comm, char *out, size_t cap)
+{
+    size_t len = 0;
+
+    for (unsigned i = 0; i < comm->iface_count && len < cap; i++)
+        if (comm->ifaces[i].iface != NULL)
+            len += (size_t)snprintf(out + len, cap - len, "%s%s", len > 0 ? "," : "",
+                                    comm->ifaces[i].ops->name);
+}
+
+static uint32_t flags_of(const struct sluice_comm *comm)
+{
+    return (comm->health.error != 0 ? SL_STATE_BROKEN : 0) |
+           (comm->health.torn_down ? SL_STATE_TORN_DOWN : 0) |
+           (comm->health.is_speaker ? SL_STATE_SPEAKER : 0) |
+           (comm->win.slots != NULL ? SL_STATE_WINDOWS : 0) |
+           (comm->threaded ? SL_STATE_THREAD : 0) |
+           (comm->wait.oversubscribed ? SL_STATE_CROWDED : 0);
+}
+
+static void count_peers(const struct sluice_comm *comm, struct sl_state_comm *out)
+{
+    for (uint32_t i = 0; i < comm->size; i++) {
+        const struct sl_peer *peer = &comm->peers[i];
+
+        out->connected += peer->ep != NULL;
+        out->lost += peer->down && !peer->left;
+        out->left += peer->left;
+    }
+}
+
+static void put_comm(struct sluice_comm *comm, uint64_t now)
+{
+    const struct sl_health *health = &comm->health;
+    struct sl_state_comm record = {
+        .number = comm->status->number,
+        .id = comm->id,
+        .made_ns = comm->status->made_ns,
+        .updated_ns = now,
+        .idle_ns = sl_list_empty(&comm->calls.active) ? 0 : comm->wait.idle_ns,
+        .rank = comm->rank,
+        .size = comm->size,
+        .hosts = comm->host_count,
+        .local_ranks = comm->local_size,
+        .flags = flags_of(comm),
+        .error = health->error,
+        .culprit = health->error != 0 ? health->culprit : -1,
+        .lost_rank = health->lost_ns != 0 ? health->lost_rank : -1,
+        .lost_status = health->lost_status,
+        .disputed = health->mismatch_seq,
+        .paths_left_out = comm->status->paths_left_out,
+    };
+
+    count_peers(comm, &record);
+    list_transports(comm, record.transports, sizeof(record.transports));
+    if (health->error != 0)
+        TEXT(record.error_text, health->error_text);
+    sl_state_put(SL_STATE_COMM, comm->status->place, &record);
+}
+
+/* ---- operations ---- */
+
+static void put_op(struct sluice_req *op, uint64_t now)
+{
+    struct sl_state_op record;
+
+    if (op->shown == 0) {
+        int place = sl_state_take(SL_STATE_OP);
+
+        if (place < 0)
+            return; /* the reader knows by the counts that there are more */
+        op->shown = (uint8_t)(place + 1);
+        op->shown_ns = op->began_ns != 0 ? op->began_ns : now;
+    }
+    sl_report_fill(op, &record);
+    record.comm = op->comm->status->number;
+    record.since_ns = op->shown_ns;
+    record.updated_ns = now;
+    sl_state_put(SL_STATE_OP, op->shown - 1, &record);
+}
+
+static void put_ops(struct sluice_comm *comm, uint64_t now)
+{
+    int count = 0;
+
+    sl_list_foreach(&comm->calls.active, node)
+    {
+        if (++count > OPS_MAX)
+            break;
+        put_op(sl_container_of(node, struct sluice_req, link), now);
+    }
+}
+
+void sl_status_op_over(struct sluice_req *op)
+{
+    sl_state_give(SL_STATE_OP, op->shown - 1);
+    op->shown = 0;
+}
+
+/* ---- shapes ---- */
+
+void sl_status_plan(struct sluice_comm *comm, struct sl_plan *plan)
+{
+    int place = comm->status != NULL ? sl_state_take(SL_STATE_SHAPE) : -1;
+    struct sl_state_shape record = {.comm = comm->status != NULL ? comm->status->number : 0,
+                                    .steps = plan->schedule.step_count};
+
+    if (place < 0)
+        return;
+    sl_report_fill_call(&plan->call, plan->schedule.algo, &record);
+    sl_state_put(SL_STATE_SHAPE, place, &record);
+    plan->shown_shape = (uint64_t)(place + 1) << SL_STATE_SHAPE_SHIFT;
+}
+
+void sl_status_plan_gone(struct sl_plan *plan)
+{
+    if (plan->shown_shape != 0)
+        sl_state_give(SL_STATE_SHAPE, (int)(plan->shown_shape >> SL_STATE_SHAPE_SHIFT) - 1);
+    plan->shown_shape = 0;
+}
+
+/* ---- paths ---- */
+
+/* The best so far for the places there are. */
+struct choice {
+    struct sl_path_stat paths[PATHS_MAX];
+    uint32_t seen, count, troubled; /* troubled: of those at the front */
+};
+
+static bool has_trouble(const struct sl_path_stat *stat)
+{
+    return stat->failures > 0 || stat->resent > 0 || strcmp(stat->state, "up") != 0;
+}
+
+static void offer(struct choice *choice, const struct sl_path_stat *stat)
+{
+    bool trouble = has_trouble(stat);
+    uint32_t at = trouble ? choice->troubled : choice->count;
+
+    choice->seen++;
+    if (at == PATHS_MAX)
+        return;
+    if (trouble && choice->count < PATHS_MAX)
+        choice->paths[choice->count] = choice->paths[at];
+    choice->paths[at] = *stat;
+    choice->troubled += trouble;
+    choice->count += choice->count < PATHS_MAX;
+}
+
+static void choose_paths(const struct sluice_comm *comm, struct choice *choice)
+{
+    struct sl_path_stat stats[STATS_MAX];
+
+    for (size_t i = 0; comm->kept_paths != NULL && i < comm->kept_path_count; i++)
+        offer(choice, &comm->kept_paths[i]);
+    for (uint32_t rank = 0; rank < comm->size; rank++) {
+        const struct sl_ep *ep = comm->peers[rank].ep;
+        size_t count = ep != NULL ? ep->iface->ops->ep_stats(ep, stats, STATS_MAX) : 0;
+
+        for (size_t i = 0; i < count && i < STATS_MAX; i++)
+            offer(choice, &stats[i]);
+        choice->seen += count > STATS_MAX ? (uint32_t)(count - STATS_MAX) : 0;
+    }
+}
+
+static void put_path(const struct sl_status *status, int place, const struct sl_path_stat *stat,
+                     uint64_t now)
+{
+    struct sl_state_path record = {
+        .comm = status->number,
+        .updated_ns = now,
+        .peer = stat->peer,
+        .number = stat->number,
+        .sent_bytes = stat->sent_bytes,
+        .sent_messages = stat->sent_messages,
+        .received_bytes = stat->received_bytes,
+        .received_messages = stat->received_messages,
+        .resent = stat->resent,
+        .failures = stat->failures,
+        .ups = stat->ups,
+    };
+
+    memcpy(record.histogram, stat->histogram, sizeof(record.histogram));
+    TEXT(record.name, stat->name);
+    TEXT(record.state, stat->state);
+    TEXT(record.why, stat->why);
+    sl_state_put(SL_STATE_PATH, place, &record);
+}
+
+static void put_paths(struct sluice_comm *comm, uint64_t now)
+{
+    struct sl_status *status = comm->status;
+    struct choice choice = {.seen = 0};
+
+    choose_paths(comm, &choice);
+    while (status->path_count < (int)choice.count) {
+        int place = sl_state_take(SL_STATE_PATH);
+
+        if (place < 0)
+            break;
+        status->paths[status->path_count++] = place;
+    }
+    while (status->path_count > (int)choice.count)
+        sl_state_give(SL_STATE_PATH, status->paths[--status->path_count]);
+    for (int i = 0; i < status->path_count; i++)
+        put_path(status, status->paths[i], &choice.paths[i], now);
+    status->paths_left_out = choice.seen - (uint32_t)status->path_count;
+}
+
+/* ---- all of it ---- */
 
 void sl_status_refresh(struct sluice_comm *comm)
 {
-    struct sl_status_page *page = comm->page;
+    struct sl_status *status = comm->status;
+    uint64_t now;
 
-    if (page == NULL)
+    if (status == NULL)
         return;
-    sl_seq_write_begin(&page->version);
-    page->len = (uint32_t)sl_report_comm(comm, page->text, sizeof(page->text));
-    sl_seq_write_end(&page->version);
-}
-
-/* As much as goes without waiting: a full pipe must not stop a rank, which others wait for. */
-static bool write_now(const char *text, size_t len)
-{
-    while (len > 0) {
-        struct pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT};
-        ssize_t n = poll(&room, 1, 0) == 1 && (room.revents & POLLOUT) != 0
-                        ? write(STDERR_FILENO, text, len < PIPE_BUF ? len : PIPE_BUF)
-                        : -1;
-
-        if (n <= 0)
-            return false;
-        text += n;
-        len -= (size_t)n;
+    if (status->place < 0) { /* another one may have gone */
+        if (!take_place(comm))
+            return;
+        sl_state_left_out(SL_STATE_COMM, -1);
     }
-    return true;
-}
-
-/* Only poll() and write() are called here: the text was made beforehand. */
-static void on_signal(int signal_number, siginfo_t *info, void *context)
-{
-    int saved = errno;
-
-    for (int i = 0; i < PAGES_MAX; i++) {
-        const struct sl_status_page *page = atomic_load(&places[i].shown);
-
-        if (page != NULL && page->len < sizeof(page->text) && !write_now(page->text, page->len))
-            break;
+    now = sl_now(comm->worker.clock);
+    if (status->paths_ns == 0 || now - status->paths_ns >= PATHS_NS || comm->health.error != 0) {
+        status->paths_ns = now;
+        put_paths(comm, now);
     }
-    if ((previous.sa_flags & SA_SIGINFO) != 0)
-        previous.sa_sigaction(signal_number, info, context);
-    else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN)
-        previous.sa_handler(signal_number);
-    errno = saved;
-}
-
-int sl_status_install_signal(void)
-{
-    struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
-
-    sigemptyset(&action.sa_mask);
-    if (sigaction(SIGUSR1, &action, &previous) != 0)
-        return sl_fail(-errno, "the status signal could not be set up: %s", strerror(errno));
-    return 0;
-}
-
-/* The page belongs to another process, maybe another user's: nothing in it may steer the
- * terminal. */
-static void print_text(const char *text, size_t len, FILE *out)
-{
-    for (size_t i = 0; i < len; i++) {
-        bool control = ((unsigned char)text[i] < 0x20 && text[i] != '\n') || text[i] == 0x7f;
-
-        putc(control ? '?' : text[i], out);
-    }
-}
-
-bool sl_status_print_page(const char *path, FILE *out)
-{
-    static struct sl_status_page copy;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-
-    if (fd < 0)
-        return false;
-    for (int tries = 0; tries < 100; tries++) {
-        /* The kernel copies: three reads, kept apart by the fences of core/seqlock.h. */
-        uint64_t before = 0, after = 0;
-
-        if (pread(fd, &before, sizeof(before), 0) != sizeof(before))
-            break;
-        atomic_thread_fence(memory_order_acquire);
-        if (pread(fd, &copy, sizeof(copy), 0) != sizeof(copy))
-            break;
-        atomic_thread_fence(memory_order_acquire);
-        if (pread(fd, &after, sizeof(after), 0) != sizeof(after))
-            break;
-        if (before != after || after % 2 != 0 || copy.len > sizeof(copy.text))
-            continue;
-        print_text(copy.text, copy.len, out);
-        close(fd);
-        return true;
-    }
-    close(fd);
-    return false;
-}
-
-int sl_status_print_process(int pid, FILE *out)
-{
-    char folder[64], path[320], target[64];
-    int found = 0;
-
-    snprintf(folder, sizeof(folder), "/proc/%d/fd", pid);
-    DIR *dir = opendir(folder);
-
-    if (dir == NULL && errno == ENOENT)
-        return sl_fail(-ESRCH, "there is no process %d", pid);
-    if (dir == NULL)
-        return sl_fail(-errno, "process %d cannot be looked at: %s; run as its user or as root",
-                       pid, strerror(errno));
-    for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
-        snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
-        ssize_t len = readlink(path, target, sizeof(target) - 1);
-
-        if (len <= 0)
-            continue;
-        target[len] = '\0';
-        if (strncmp(target, "/memfd:" MEMFD_NAME, strlen("/memfd:" MEMFD_NAME)) == 0)
-            found += sl_status_print_page(path, out);
-    }
-    closedir(dir);
-    return found != 0 ? 0 : sl_fail(-ENOENT, "process %d has no communicator of Sluice open", pid);
+    put_ops(comm, now);
+    put_comm(comm, now);
 }

@@ -1,32 +1,59 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The live report: each communicator keeps a page of text about what it waits for, in memory that
- * the signal handler prints (SIGUSR1) and that another process reads through /proc (sluice-bench
- * --status PID), also when this process is stopped or never calls the library again.
+ * A communicator's part of the state page (core/state.h).
+ *
+ * Each call costs a store when it begins and one when it ends: a count, with the place of what it
+ * was. All else is written when a rank waits, every 20 ms: the communicator, its oldest operations,
+ * what they wait for, and twice a second its paths. So what lasts is there in full, and what is over
+ * in a microsecond has been counted.
  */
 #ifndef SL_COLLECTIVES_STATUS_H
 #define SL_COLLECTIVES_STATUS_H
 
-#include "collectives/comm.h"
+#include "collectives/plan.h"
 
-#include <stdio.h>
+/* First of all, as its worker needs a ring for events: the page's, or one of its own. -ENOMEM. */
+int sl_status_begin(struct sluice_comm *comm);
 
-/* Gives comm a page. Without one (no memory, no descriptor) there is no live report, nothing
- * else. */
+/* It is connected: others may see it from now on. */
 void sl_status_open(struct sluice_comm *comm);
+
+/* After sl_status_begin(), however far it came. */
 void sl_status_close(struct sluice_comm *comm);
 
-/* Writes the page anew. */
+/* Writes all anew that is due. */
 void sl_status_refresh(struct sluice_comm *comm);
 
-/* Prints all pages to stderr when SIGUSR1 arrives. The handler that was there is called after. */
+/* Shapes of calls, as plans come and go. */
+void sl_status_plan(struct sluice_comm *comm, struct sl_plan *plan);
+void sl_status_plan_gone(struct sl_plan *plan);
+
+/* Takes an operation that is over from the page, where it is. */
+void sl_status_op_over(struct sluice_req *op);
+
+/* On the data path. */
+static inline void sl_status_op_begins(const struct sluice_comm *comm, const struct sl_plan *plan)
+{
+    _Atomic uint64_t *begun = &comm->shown->begun[plan->p2p];
+    uint64_t count = atomic_load_explicit(begun, memory_order_relaxed) + 1;
+
+    atomic_store_explicit(begun,
+                          (count & ((UINT64_C(1) << SL_STATE_SHAPE_SHIFT) - 1)) | plan->shown_shape,
+                          memory_order_relaxed);
+}
+
+static inline void sl_status_op_ends(struct sluice_req *op)
+{
+    _Atomic uint64_t *ended = &op->comm->shown->ended[op->plan->p2p];
+
+    atomic_store_explicit(ended, atomic_load_explicit(ended, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+    if (SL_UNLIKELY(op->shown != 0))
+        sl_status_op_over(op);
+}
+
+/* Prints the communicators of this process to stderr when SIGUSR1 arrives. The handler that was
+ * there is called after. */
 int sl_status_install_signal(void);
-
-/* Prints the pages of another process. -ESRCH: no such process; -ENOENT: it has no communicator;
- * -EACCES. */
-int sl_status_print_process(int pid, FILE *out);
-
-/* Prints one page, with control characters made harmless. False: the file holds no whole page. */
-bool sl_status_print_page(const char *path, FILE *out);
 
 #endif

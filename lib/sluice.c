@@ -346,8 +346,10 @@ int sluice_comm_async_error(struct sluice_comm *comm)
 size_t sl_comm_events(struct sluice_comm *comm, struct sl_event *out, size_t cap,
                       struct sl_event_totals *totals)
 {
-    size_t count = sl_event_read(&comm->events, out, cap);
+    size_t count = 0;
 
+    while (count < cap && sl_event_read(&comm->events, out + count, 1) == 1)
+        count += out[count].comm == comm->worker.state_place;
     if (totals != NULL)
         sl_event_totals(comm->events.ring, totals);
     return count;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --explain, --print-schedule, --status. */
+/* --explain, --print-schedule. */
 #include "inspect.h"
 
 #include "collectives/select.h"
-#include "collectives/status.h"
 #include "colls.h"
 #include "sweep.h"
 
@@ -134,9 +133,4 @@ int sb_inspect(struct sluice_comm *comm, const struct sb_options *options, FILE 
     err = sb_sweep_visit(&wanted, (int)comm->size, inspect_row, &in);
     free(in.v);
     return err;
-}
-
-int sb_status(int pid, FILE *out)
-{
-    return sl_status_print_process(pid, out);
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looks instead of running: choices of algorithms, schedules, and what another process waits for.
- */
+/* Looks instead of running: choices of algorithms, schedules. */
 #ifndef SB_INSPECT_H
 #define SB_INSPECT_H
 
@@ -9,8 +8,5 @@
 /* --explain and --print-schedule. All ranks call it; rank 0 prints the choices, each rank its
  * schedule. */
 int sb_inspect(struct sluice_comm *comm, const struct sb_options *options, FILE *out);
-
-/* --status. */
-int sb_status(int pid, FILE *out);
 
 #endif

@@ -14,6 +14,7 @@
 #include "core/stderr_line.h"
 #include "facts.h"
 #include "inspect.h"
+#include "status.h"
 #include "launch/launch.h"
 #include "list.h"
 #include "options.h"
@@ -295,7 +296,8 @@ static int run_mode(int argc, char **argv)
     switch (options.mode) {
     case SB_HELP: sb_options_help(stdout); return 0;
     case SB_VERSION: printf("sluice-bench %s\n", sluice_version_string()); return 0;
-    case SB_STATUS: return sb_status(options.status_pid, stdout) != 0 ? complain(-1) : 0;
+    case SB_STATUS:
+        return sb_status(options.status_pid, options.json, stdout) != 0 ? complain(-1) : 0;
     default: return start(&options);
     }
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "collectives/calibrate.h"
-#include "collectives/status.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -331,26 +330,6 @@ static void people_are_told_when_and_how_well(void **state)
     assert_non_null(strstr(text, ", doubted by 2 jobs, "));
 }
 
-static void a_page_cannot_steer_the_terminal(void **state)
-{
-    static uint8_t page[8192];
-    const char hostile[] = "a\x1b[2J\x07\nb\x7f";
-    uint32_t len = sizeof(hostile) - 1;
-    char text[64] = {0}, path[64];
-    FILE *out = fmemopen(text, sizeof(text), "w");
-    int fd = memfd_create("page", MFD_CLOEXEC);
-
-    (void)state;
-    memcpy(page + 8, &len, sizeof(len));
-    memcpy(page + 16, hostile, len);
-    assert_int_equal(write(fd, page, sizeof(page)), sizeof(page));
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    assert_true(sl_status_print_page(path, out));
-    fclose(out);
-    close(fd);
-    assert_string_equal(text, "a?[2J?\nb?");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -370,7 +349,6 @@ int main(void)
         cmocka_unit_test(operations_correct_predictions_by_little),
         cmocka_unit_test(costs_that_have_parted_from_what_operations_take_are_measured_again),
         cmocka_unit_test(people_are_told_when_and_how_well),
-        cmocka_unit_test(a_page_cannot_steer_the_terminal),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

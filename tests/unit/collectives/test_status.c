@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The live report, read from another process and printed on SIGUSR1. */
-#include "core/err.h"
-#include "collectives/comm.h"
+/* What communicators show on the state page: read by another process, by this one, and printed on
+ * SIGUSR1. */
+#include "crew.h"
+
 #include "collectives/status.h"
+#include "core/err.h"
+#include "core/registry.h"
+#include "core/state_page.h"
+#include "core/state_text.h"
+#include "tools/bench/status.h"
 
 #include <sluice/sluice.h>
 
@@ -68,7 +74,7 @@ static void the_report_of_another_process_can_be_printed(void **state)
     FILE *out = open_memstream(&text, &len);
 
     (void)state;
-    assert_int_equal(sl_status_print_process((int)pid, out), 0);
+    assert_int_equal(sb_status((int)pid, NULL, out), 0);
     fclose(out);
     assert_non_null(strstr(text, "communicator of 1 ranks, this is rank 0"));
     assert_non_null(strstr(text, "nothing is under way"));
@@ -84,11 +90,11 @@ static void a_process_without_communicator_and_none_at_all_are_told_apart(void *
     if (pid == 0)
         for (;;)
             pause();
-    assert_int_equal(sl_status_print_process((int)pid, stdout), -ENOENT);
-    assert_non_null(strstr(sluice_last_error(), "has no communicator"));
+    assert_int_equal(sb_status((int)pid, NULL, stdout), -ENOENT);
+    assert_non_null(strstr(sluice_last_error(), "has made no communicator"));
     kill(pid, SIGKILL);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
-    assert_int_equal(sl_status_print_process((int)pid, stdout), -ESRCH);
+    assert_int_equal(sb_status((int)pid, NULL, stdout), -ESRCH);
     assert_non_null(strstr(sluice_last_error(), "there is no process"));
 }
 
@@ -118,25 +124,230 @@ static void sigusr1_is_the_programs_own_otherwise(void **state)
     close(err);
 }
 
-/* The handler may be reading it in another thread. */
-static void the_page_of_a_closed_communicator_stays_mapped_and_is_used_again(void **state)
+/* ---- this process's own page ---- */
+
+static struct sl_state_reader own_reader(void)
+{
+    struct sl_state_reader reader;
+    size_t bytes;
+    const void *page = sl_state_memory(&bytes);
+
+    assert_non_null(page);
+    assert_int_equal(sl_state_read_memory(page, bytes, &reader), 0);
+    return reader;
+}
+
+/* Communicators on the page; the last one is left in *out. */
+static unsigned count_shown(struct sl_state_comm *out)
+{
+    struct sl_state_reader reader = own_reader();
+    unsigned shown = 0;
+
+    for (uint32_t i = 0; i < sl_state_count(&reader, SL_STATE_COMM); i++) {
+        struct sl_state_comm comm;
+
+        if (sl_state_get(&reader, SL_STATE_COMM, i, &comm, sizeof(comm)) != SL_STATE_WHOLE ||
+            comm.number == 0)
+            continue;
+        *out = comm;
+        shown++;
+    }
+    return shown;
+}
+
+static struct sluice_comm *make_one(void)
 {
     struct sluice_comm *comm;
-    unsigned char there;
 
     setenv("SLUICE_LAUNCHER", "none", 1);
     assert_int_equal(sluice_comm_from_env(&comm), 0);
-    void *page = comm->page;
+    return comm;
+}
+
+/* The handler may be reading it in another thread. */
+static void the_page_stays_and_places_are_used_again(void **state)
+{
+    struct sl_state_comm shown;
+    size_t bytes;
+
+    (void)state;
+    sluice_comm_destroy(make_one());
+    const void *page = sl_state_memory(&bytes);
 
     assert_non_null(page);
-    sluice_comm_destroy(comm);
-    assert_int_equal(mincore(page, 1, &there), 0);
     for (int i = 0; i < 200; i++) { /* more than there are places */
-        assert_int_equal(sluice_comm_from_env(&comm), 0);
-        assert_ptr_equal(comm->page, page);
-        sluice_comm_destroy(comm);
+        sluice_comm_destroy(make_one());
+        assert_ptr_equal(sl_state_memory(&bytes), page);
     }
+    assert_int_equal(count_shown(&shown), 0);
 }
+
+#define MANY (SL_STATE_COMMS + 6)
+
+static void communicators_beyond_the_page_are_counted_and_come_when_there_is_room(void **state)
+{
+    struct sluice_comm *comms[MANY];
+    struct sl_state_comm shown;
+
+    (void)state;
+    for (int i = 0; i < MANY; i++)
+        comms[i] = make_one();
+    struct sl_state_reader reader = own_reader();
+
+    assert_int_equal(count_shown(&shown), SL_STATE_COMMS);
+    assert_int_equal(sl_state_count_left_out(&reader, SL_STATE_COMM), 6);
+    assert_int_equal(sluice_barrier(comms[MANY - 1], NULL), 0);
+    sluice_comm_destroy(comms[0]);
+    sl_status_refresh(comms[MANY - 1]);
+    reader = own_reader();
+    assert_int_equal(count_shown(&shown), SL_STATE_COMMS);
+    assert_int_equal(sl_state_count_left_out(&reader, SL_STATE_COMM), 5);
+    for (int i = 1; i < MANY; i++)
+        sluice_comm_destroy(comms[i]);
+    reader = own_reader();
+    assert_int_equal(count_shown(&shown), 0);
+    assert_int_equal(sl_state_count_left_out(&reader, SL_STATE_COMM), 0);
+}
+
+static void calls_are_counted_though_no_one_waits(void **state)
+{
+    struct sluice_comm *comm = make_one();
+    struct sl_state_reader reader = own_reader();
+    struct sl_state_comm shown;
+    struct sl_state_shape shape;
+    float in[3] = {1}, out[3];
+
+    (void)state;
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(sluice_allreduce(comm, in, out, 3, SLUICE_F32, SLUICE_MAX, NULL), 0);
+    assert_int_equal(count_shown(&shown), 1);
+    uint64_t begun = atomic_load(&shown.calls.begun[0]);
+
+    assert_int_equal(begun & 0xffffffffffff, 5);
+    assert_int_equal(atomic_load(&shown.calls.ended[0]), 5);
+    assert_int_equal(sl_state_get(&reader, SL_STATE_SHAPE,
+                                  (uint32_t)(begun >> SL_STATE_SHAPE_SHIFT) - 1, &shape,
+                                  sizeof(shape)),
+                     SL_STATE_WHOLE);
+    assert_string_equal(shape.coll, "allreduce");
+    assert_string_equal(shape.redop, "max");
+    assert_int_equal(shape.bytes, 12);
+    assert_int_equal(shape.comm, shown.number);
+    sluice_comm_destroy(comm);
+}
+
+static bool keep_line(void *arg, const char *text, size_t len)
+{
+    return fwrite(text, 1, len, arg) == len;
+}
+
+static _Atomic int phase;
+
+/* Rank 0 waits; rank 1 looks at the page until it shows for whom, then joins. */
+static void wait_for_each_other(struct sluice_comm *comm, int rank)
+{
+    int32_t x = 1;
+
+    if (rank == 0) {
+        CREW_EXPECT(sluice_broadcast(comm, &x, &x, 1, SLUICE_I32, 1, NULL) == 0);
+        atomic_store(&phase, 2);
+        return;
+    }
+    for (uint64_t end = sl_now(&sl_clock_monotonic) + 10 * SL_NS_PER_S;
+         atomic_load(&phase) == 0 && sl_now(&sl_clock_monotonic) < end;) {
+        struct sl_state_reader reader = own_reader();
+        char *text = NULL;
+        size_t len;
+        FILE *out = open_memstream(&text, &len);
+
+        sl_state_text_comms(&reader, keep_line, out);
+        fclose(out);
+        if (strstr(text, "broadcast number 1 (1 i32, root 1, ") != NULL &&
+            strstr(text, " rank 1 by ") != NULL)
+            atomic_store(&phase, 1);
+        free(text);
+    }
+    CREW_EXPECT(atomic_load(&phase) == 1);
+    CREW_EXPECT(sluice_broadcast(comm, &x, &x, 1, SLUICE_I32, 1, NULL) == 0);
+}
+
+static void an_operation_that_waits_is_shown_and_gone_when_it_is_over(void **state)
+{
+    struct sl_state_comm shown;
+    struct crew crew = {.ranks = 2,
+                        .settings = "",
+                        .ops = {sl_transport_find("shm", 3), sl_transport_find("shm", 3)}};
+
+    (void)state;
+    RUN_CREW(&crew, wait_for_each_other);
+    assert_int_equal(atomic_load(&phase), 2);
+    struct sl_state_reader reader = own_reader();
+
+    for (uint32_t i = 0; i < sl_state_count(&reader, SL_STATE_OP); i++) {
+        struct sl_state_op op;
+
+        sl_state_get(&reader, SL_STATE_OP, i, &op, sizeof(op));
+        assert_int_equal(op.comm, 0);
+    }
+    assert_int_equal(count_shown(&shown), 0);
+}
+
+static uint64_t ids[2];
+
+static void break_it(struct sluice_comm *comm, int rank)
+{
+    ids[rank] = comm->id;
+    if (rank == 1)
+        sluice_comm_abort(comm);
+    int err = 0;
+
+    /* Barriers that need not be waited for end well until the abort is looked at. */
+    for (unsigned i = 0; i < 1000000 && err == 0; i++)
+        err = sluice_barrier(comm, NULL);
+    CREW_EXPECT(err == -ECANCELED);
+    struct sl_state_comm shown;
+    size_t bytes;
+    struct sl_state_reader reader;
+
+    const void *page = sl_state_memory(&bytes);
+
+    CREW_EXPECT(sl_state_read_memory(page, bytes, &reader) == 0);
+    CREW_EXPECT(sl_state_get(&reader, SL_STATE_COMM, comm->worker.state_place - 1u, &shown,
+                             sizeof(shown)) == SL_STATE_WHOLE);
+    CREW_EXPECT(shown.error == -ECANCELED && shown.rank == (uint32_t)rank);
+    CREW_EXPECT((shown.flags & SL_STATE_TORN_DOWN) != 0 && shown.connected == 0);
+    CREW_EXPECT(strstr(shown.error_text, "rank 1 aborted the communicator") != NULL);
+    CREW_EXPECT(shown.id == comm->id);
+}
+
+static void a_communicator_that_broke_says_why_at_once(void **state)
+{
+    struct crew crew = {.ranks = 2,
+                        .settings = "",
+                        .ops = {sl_transport_find("shm", 3), sl_transport_find("shm", 3)}};
+
+    (void)state;
+    RUN_CREW(&crew, break_it);
+    assert_int_equal(ids[0], ids[1]);
+    assert_true(ids[0] != 0);
+}
+
+static void state_off_shows_nothing_and_works(void **state)
+{
+    struct sluice_comm *comm;
+    struct sl_state_comm shown;
+    unsigned before = count_shown(&shown);
+
+    (void)state;
+    setenv("SLUICE_STATE", "off", 1);
+    comm = make_one();
+    unsetenv("SLUICE_STATE");
+    assert_int_equal(count_shown(&shown), before);
+    assert_int_equal(sluice_barrier(comm, NULL), 0);
+    sluice_comm_destroy(comm);
+}
+
+/* ---- signals ---- */
 
 /* Fills the pipe behind the descriptor. */
 static void fill(int fd)
@@ -191,7 +402,9 @@ static void a_limit_of_file_sizes_costs_the_report_alone(void **state)
         setenv("SLUICE_LAUNCHER", "none", 1);
         if (setrlimit(RLIMIT_FSIZE, &none) != 0 || sluice_comm_from_env(&comm) != 0)
             _exit(1);
-        _exit(comm->page == NULL && sluice_barrier(comm, NULL) == 0 ? 0 : 2);
+        size_t bytes;
+
+        _exit(sl_state_memory(&bytes) == NULL && sluice_barrier(comm, NULL) == 0 ? 0 : 2);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status));
@@ -205,9 +418,14 @@ int main(void)
         cmocka_unit_test(a_process_without_communicator_and_none_at_all_are_told_apart),
         cmocka_unit_test(sigusr1_prints_the_report_when_it_was_asked_for),
         cmocka_unit_test(sigusr1_is_the_programs_own_otherwise),
-        cmocka_unit_test(the_page_of_a_closed_communicator_stays_mapped_and_is_used_again),
         cmocka_unit_test(a_full_pipe_does_not_stop_a_process_that_is_asked),
         cmocka_unit_test(a_limit_of_file_sizes_costs_the_report_alone),
+        cmocka_unit_test(the_page_stays_and_places_are_used_again),
+        cmocka_unit_test(communicators_beyond_the_page_are_counted_and_come_when_there_is_room),
+        cmocka_unit_test(calls_are_counted_though_no_one_waits),
+        cmocka_unit_test(an_operation_that_waits_is_shown_and_gone_when_it_is_over),
+        cmocka_unit_test(a_communicator_that_broke_says_why_at_once),
+        cmocka_unit_test(state_off_shows_nothing_and_works),
     };
 
     return cmocka_run_group_tests_name("status", tests, NULL, NULL);
