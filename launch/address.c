@@ -246,7 +246,11 @@ static int listen_on_host(struct sl_address *address, unsigned count, uint16_t p
                           struct sl_listeners *out)
 {
     struct sl_listeners found = {.loopback = true, .port = port};
-    int nearby, none = sl_nearby_listen(port, &nearby), err = none;
+    char name[SL_NEARBY_NAME_MAX];
+    int nearby, none, err;
+
+    sl_nearby_name(port, name);
+    err = none = sl_nearby_listen(name, &nearby);
 
     if (none == -EADDRINUSE || (none == -EACCES && !secret))
         return none;
@@ -268,7 +272,10 @@ static int listen_on_host(struct sl_address *address, unsigned count, uint16_t p
 /* Beside TCP: without it, ranks of this host meet as all others do. */
 static void add_nearby(struct sl_listeners *listeners)
 {
-    listeners->has_nearby = sl_nearby_listen(listeners->port, &listeners->nearby) == 0;
+    char name[SL_NEARBY_NAME_MAX];
+
+    sl_nearby_name(listeners->port, name);
+    listeners->has_nearby = sl_nearby_listen(name, &listeners->nearby) == 0;
     if (!listeners->has_nearby)
         sl_debug("launch", "%s", sluice_last_error());
 }

@@ -104,7 +104,7 @@ static int meet_at_card(const struct sl_config *config, const struct sl_party *p
 int sl_launch_id(const struct sluice_unique_id *id, int rank, int size,
                  const struct sl_config *config, struct sl_exchange **out)
 {
-    struct sl_party party = {rank, size, "", "", (uint64_t)config->connect_timeout_ms};
+    struct sl_party party = {rank, size, "", "", (uint64_t)config->connect_timeout_ms, config};
     struct sl_listeners listeners = {.count = 0};
     struct sl_card card;
     int err = check_party(&party) ?: sl_card_unpack(id, &card);
@@ -196,8 +196,8 @@ static int check_secret(const struct sl_config *config, const struct sl_identity
 static int meet(const struct sl_config *config, const struct sl_identity *id, sl_share *share,
                 struct sl_exchange **out)
 {
-    struct sl_party party = {id->rank, id->size, id->job, id->secret,
-                             (uint64_t)config->connect_timeout_ms};
+    struct sl_party party = {
+        id->rank, id->size, id->job, id->secret, (uint64_t)config->connect_timeout_ms, config};
     int err = check_party(&party);
 
     if (err != 0)

@@ -20,11 +20,13 @@ void sl_nearby_name(uint16_t port, char out[SL_NEARBY_NAME_MAX])
     snprintf(out, SL_NEARBY_NAME_MAX, "@sluice-meet-%u", port);
 }
 
-static socklen_t fill_name(struct sockaddr_un *addr, uint16_t port)
+void sl_nearby_seat_name(uint64_t id, char out[SL_NEARBY_NAME_MAX])
 {
-    char name[SL_NEARBY_NAME_MAX];
+    snprintf(out, SL_NEARBY_NAME_MAX, "@sluice-seat-%016llx", (unsigned long long)id);
+}
 
-    sl_nearby_name(port, name);
+static socklen_t fill_name(struct sockaddr_un *addr, const char *name)
+{
     memset(addr, 0, sizeof(*addr));
     addr->sun_family = AF_UNIX;
     memcpy(addr->sun_path + 1, name + 1, strlen(name) - 1); /* a zero byte instead of the @ */
@@ -41,13 +43,11 @@ bool sl_nearby_possible(void)
 }
 
 /* Somebody has the name: says who. */
-static int fail_taken(uint16_t port, const struct sockaddr_un *addr, socklen_t len)
+static int fail_taken(const char *name, const struct sockaddr_un *addr, socklen_t len)
 {
     int err = -EADDRINUSE, fd = socket(AF_UNIX, SOCKET_FLAGS, 0);
-    char name[SL_NEARBY_NAME_MAX];
     struct ucred peer;
 
-    sl_nearby_name(port, name);
     if (fd < 0 || connect(fd, (const struct sockaddr *)addr, len) != 0) {
         sl_fail(err, "another process has the name %s", name); /* or had: it may be closing */
     } else {
@@ -60,10 +60,10 @@ static int fail_taken(uint16_t port, const struct sockaddr_un *addr, socklen_t l
     return err;
 }
 
-int sl_nearby_listen(uint16_t port, int *out)
+int sl_nearby_listen(const char *name, int *out)
 {
     struct sockaddr_un addr;
-    socklen_t len = fill_name(&addr, port);
+    socklen_t len = fill_name(&addr, name);
     int fd = socket(AF_UNIX, SOCKET_FLAGS, 0), err;
 
     if (fd < 0)
@@ -75,19 +75,17 @@ int sl_nearby_listen(uint16_t port, int *out)
     err = -errno;
     close(fd);
     if (err == -EADDRINUSE)
-        return fail_taken(port, &addr, len);
+        return fail_taken(name, &addr, len);
     return sl_fail(err, "no unix socket to listen on: %s", strerror(-err));
 }
 
-int sl_nearby_dial(uint16_t port, int *out)
+int sl_nearby_dial(const char *name, int *out)
 {
     struct sockaddr_un addr;
-    socklen_t len = fill_name(&addr, port);
-    char name[SL_NEARBY_NAME_MAX];
+    socklen_t len = fill_name(&addr, name);
     int fd = socket(AF_UNIX, SOCKET_FLAGS, 0), err;
     struct ucred peer;
 
-    sl_nearby_name(port, name);
     if (fd < 0)
         return sl_fail(-errno, "no unix socket is to be had: %s", strerror(errno));
     if (connect(fd, (struct sockaddr *)&addr, len) != 0) {
@@ -99,7 +97,7 @@ int sl_nearby_dial(uint16_t port, int *out)
         close(fd);
         return sl_fail(-EACCES,
                        "process %d of user %u has the name %s, not one of user %u; set the same "
-                       "SLUICE_SECRET on all ranks if it is rank 0",
+                       "SLUICE_SECRET on all ranks if it is a rank of this job",
                        (int)peer.pid, (unsigned)peer.uid, name, (unsigned)geteuid());
     }
     *out = fd;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The meeting of all ranks at rank 0, as an exchange. */
+/* The meeting of all ranks at rank 0, as an exchange that goes through a tree. */
 #ifndef SL_LAUNCH_RENDEZVOUS_H
 #define SL_LAUNCH_RENDEZVOUS_H
 
@@ -12,6 +12,9 @@ struct sl_party {
     const char *job;     /* "": no name */
     const char *secret;  /* "": none */
     uint64_t timeout_ms; /* of the meeting, then of each exchange */
+    /* Interfaces and ports for the seat of a rank with children (launch/seat.h), read while they
+     * meet; NULL: the defaults. */
+    const struct sl_config *config;
 };
 
 /* Where rank 0 may be: root, looked up again at each try, or the addresses of card. */
@@ -21,11 +24,13 @@ struct sl_places {
 };
 
 /* Rank 0: waits at listeners (owned from here on, also after an error) until all others have
- * proved themselves. -ETIMEDOUT names those that did not come, here and on those that came. */
+ * proved themselves and each has found its place in the tree. -ETIMEDOUT names those that did not,
+ * here and on those that did. */
 int sl_rendezvous_host(const struct sl_party *party, const struct sl_listeners *listeners,
                        struct sl_exchange **out);
 
-/* Any other rank: dials until rank 0 has let it in. Returns before all others have come. */
+/* Any other rank: dials until rank 0 has let it in, waits until all others have come, and takes its
+ * place in the tree. */
 int sl_rendezvous_join(const struct sl_party *party, const struct sl_places *places,
                        struct sl_exchange **out);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The meeting as a state machine: rank 0 of three in a thread, met by several connections with
- * hellos and frames in any order; or rank 1, which meets a rank 0 that answers what it likes. The
- * first byte chooses side and secret, four more a step.
+ * The meeting as a state machine: rank 0 of six in a thread, met by several connections with
+ * hellos and frames in any order; or rank 1, which has a child and meets a rank 0 that answers what
+ * it likes. The first byte chooses side and secret, four more a step.
  *
  * However it goes, it ends soon after its deadline, in a sentence that a terminal may show, and
  * leaves no descriptor.
@@ -23,9 +23,10 @@
 
 #define STEPS_MAX 40
 #define STEP_BYTES 4
-#define SOCKETS 4
+#define SOCKETS 5
 #define FDS_MAX 128
 #define SHARE 24
+#define RANKS 6
 #define DEADLINE_MS 25
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -41,6 +42,7 @@ struct actor {
 static int door, sockets[SOCKETS];
 static struct sl_hello hellos[SOCKETS]; /* the last ones said there */
 static struct sl_terms terms[SOCKETS];
+static struct sl_meeting_keys keys[SOCKETS];
 static uint16_t port; /* of rank 0 */
 
 static void descriptors(bool out[FDS_MAX])
@@ -54,7 +56,7 @@ static void *act(void *arg)
     struct actor *a = arg;
     struct sl_places places = {.root = &a->root};
     struct sl_exchange *exchange = NULL;
-    uint8_t in[SHARE] = "share", out[3 * SHARE];
+    uint8_t in[SHARE] = "share", out[RANKS * SHARE];
 
     a->err = a->party.rank == 0 ? sl_rendezvous_host(&a->party, &a->listeners, &exchange)
                                 : sl_rendezvous_join(&a->party, &places, &exchange);
@@ -92,10 +94,11 @@ static void say_hello(unsigned at, const uint8_t *s, bool secret)
 {
     static const uint8_t nonce[SL_NONCE_BYTES] = {1};
 
-    terms[at] = (struct sl_terms){.rank = s[2] % 4,
-                                  .size = s[3] == 0xff ? 1 << 30 : 3,
+    terms[at] = (struct sl_terms){.rank = s[2] % (RANKS + 1),
+                                  .size = s[3] == 0xff ? 1 << 30 : RANKS,
                                   .secret = "secret",
                                   .secret_len = secret != (s[3] == 0xfe) ? 6 : 0};
+    terms[at].sealed = terms[at].secret_len > 0;
     sl_assert(sl_job_hash(s[3] == 0xfd ? "other" : "job", terms[at].job) == 0);
     sl_hello_make(&terms[at], nonce, &hellos[at]);
     say(sockets[at], hellos[at].bytes,
@@ -112,21 +115,26 @@ static void prove(unsigned at)
         return;
     (void)!recv(sockets[at], challenge, sizeof(challenge), MSG_DONTWAIT);
     sl_frame_make(SL_FRAME_PROOF, SL_MAC_BYTES, proof);
-    sl_assert(sl_proof_make(&terms[at], false, &hellos[at], challenge + SL_FRAME_BYTES,
-                            proof + SL_FRAME_BYTES) == 0);
+    sl_assert(
+        sl_proof_make(&terms[at], false, &hellos[at], challenge + SL_FRAME_BYTES,
+                      proof + SL_FRAME_BYTES) == 0 &&
+        sl_meeting_keys_make(&terms[at], &hellos[at], challenge + SL_FRAME_BYTES, &keys[at]) == 0);
     say(sockets[at], proof, sizeof(proof));
 }
 
 /* A frame, its length true, short or absurd, its body of one byte repeated, or a sentence. */
 static void say_frame(int fd, const uint8_t *s)
 {
-    enum sl_frame_kind kind = (enum sl_frame_kind)(1 + s[2] % 7);
+    enum sl_frame_kind kind = (enum sl_frame_kind)(1 + s[2] % SL_FRAME_MISSING);
     uint8_t bytes[SL_FRAME_BYTES + 4 + SL_SENTENCE_MAX];
     size_t len = kind == SL_FRAME_CHALLENGE ? SL_NONCE_BYTES
                  : kind == SL_FRAME_PROOF   ? SL_MAC_BYTES
-                 : kind == SL_FRAME_WELCOME ? 0
+                 : kind == SL_FRAME_WELCOME ? SL_WELCOME_BYTES
+                 : kind == SL_FRAME_SEAT    ? 8
+                 : kind == SL_FRAME_PARENT  ? (s[3] & 16) / 2
+                 : kind == SL_FRAME_MISSING ? 8
                  : kind == SL_FRAME_GATHER  ? SL_SEQ_BYTES + SHARE
-                 : kind == SL_FRAME_RESULT  ? SL_SEQ_BYTES + 3 * SHARE
+                 : kind == SL_FRAME_RESULT  ? SL_SEQ_BYTES + RANKS * SHARE
                                             : 0;
 
     memset(bytes + SL_FRAME_BYTES, 0, sizeof(bytes) - SL_FRAME_BYTES);
@@ -140,12 +148,57 @@ static void say_frame(int fd, const uint8_t *s)
     say(fd, bytes, SL_FRAME_BYTES + len);
 }
 
+/* What rank 0 would say to the hello and the proof that lie there: so that what comes after is
+ * heard, too. Sealed alike, by the job's key of no bytes but zeros. */
+static void let_in(unsigned at, bool secret)
+{
+    static const struct sl_job_keys job;
+    uint8_t frame[SL_FRAME_BYTES + SL_CONTROL_MAX] = {0}, mac[SL_MAC_BYTES];
+    uint8_t nonce[SL_NONCE_BYTES] = {0}, proof[SL_FRAME_BYTES + SL_MAC_BYTES];
+    struct pollfd wait = {.fd = sockets[at], .events = POLLIN};
+    struct sl_hello hello;
+
+    if (sockets[at] < 0 || poll(&wait, 1, 5) != 1 ||
+        recv(sockets[at], hello.bytes, sizeof(hello.bytes), MSG_DONTWAIT) != sizeof(hello.bytes))
+        return;
+    sl_frame_make(SL_FRAME_CHALLENGE, SL_NONCE_BYTES, frame);
+    say(sockets[at], frame, SL_FRAME_BYTES + SL_NONCE_BYTES);
+    if (poll(&wait, 1, 5) != 1)
+        return;
+    (void)!recv(sockets[at], proof, sizeof(proof), MSG_DONTWAIT);
+    terms[at] = (struct sl_terms){
+        .size = RANKS, .secret = "secret", .secret_len = secret ? 6 : 0, .sealed = secret};
+    sl_assert(sl_job_hash("job", terms[at].job) == 0 &&
+              sl_proof_make(&terms[at], true, &hello, nonce, mac) == 0 &&
+              sl_meeting_keys_make(&terms[at], &hello, nonce, &keys[at]) == 0);
+    int len = sl_welcome_make(&keys[at], mac, &job, frame + SL_FRAME_BYTES);
+
+    sl_assert(len > 0);
+    sl_frame_make(SL_FRAME_WELCOME, (uint64_t)len, frame);
+    say(sockets[at], frame, SL_FRAME_BYTES + (size_t)len);
+}
+
+/* A control message that is sealed right. */
+static void say_sealed(unsigned at, const uint8_t *s, bool up)
+{
+    static const uint64_t numbers[] = {SL_NUMBER_SEAT, SL_NUMBER_OPENED, SL_NUMBER_FAILED,
+                                       UINT64_C(1) << 62 | 1};
+    uint8_t body[SL_CONTROL_MAX - SL_SEAL_BYTES] = {0}, frame[SL_FRAME_BYTES + SL_CONTROL_MAX];
+    enum sl_frame_kind kind = (enum sl_frame_kind)(SL_FRAME_FAILED + s[2] % 7);
+    size_t len = kind == SL_FRAME_FAILED ? sl_sentence_make(-110, "no\n", body) : s[3] % 17;
+
+    body[0] = kind == SL_FRAME_FAILED ? body[0] : s[3];
+    int all = sl_control_make(&keys[at], up, kind, numbers[s[2] / 7 % 4], body, len, frame);
+    if (all > 0)
+        say(sockets[at], frame, (size_t)all);
+}
+
 static void run_step(const uint8_t *s, bool secret)
 {
     int *fd = &sockets[s[1] % SOCKETS];
     uint8_t heard[512];
 
-    switch (s[0] % 7) {
+    switch (s[0] % 9) {
     case 0:
         if (*fd >= 0)
             close(*fd);
@@ -162,6 +215,11 @@ static void run_step(const uint8_t *s, bool secret)
         break;
     case 4: say(*fd, s, 4); break;
     case 5: prove(s[1] % SOCKETS); break;
+    case 7:
+        open_socket(fd);
+        let_in(s[1] % SOCKETS, secret);
+        break;
+    case 8: say_sealed(s[1] % SOCKETS, s, door < 0); break;
     default:
         poll(NULL, 0, s[2] & 1);
         if (*fd >= 0)
@@ -173,8 +231,10 @@ static void prepare(struct actor *a, bool hosts, bool secret)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof(at);
+    char name[SL_NEARBY_NAME_MAX];
 
-    *a = (struct actor){.party = {hosts ? 0 : 1, 3, "job", secret ? "secret" : "", DEADLINE_MS}};
+    *a = (struct actor){
+        .party = {hosts ? 0 : 1, RANKS, "job", secret ? "secret" : "", DEADLINE_MS, NULL}};
     door = -1;
     if (hosts) {
         sl_assert(sl_listen_any("", NULL, &a->listeners) == 0);
@@ -188,7 +248,8 @@ static void prepare(struct actor *a, bool hosts, bool secret)
     a->root.port = ntohs(at.sin_port);
     if (!secret) { /* ranks of one host meet there then */
         close(door);
-        sl_assert(sl_nearby_listen(a->root.port, &door) == 0);
+        sl_nearby_name(a->root.port, name);
+        sl_assert(sl_nearby_listen(name, &door) == 0);
     }
 }
 

@@ -4,6 +4,7 @@
 #include "core/err.h"
 #include "tests/fuzz/text.h"
 #include "launch/address.h"
+#include "launch/seat.h"
 #include "launch/wire.h"
 
 #include <stdlib.h>
@@ -38,7 +39,7 @@ static void frames(const uint8_t *data, size_t size)
 
     if (size < SL_FRAME_BYTES || sl_frame_parse(data, &frame) != 0)
         return;
-    if (sl_sentence_parse(data + SL_FRAME_BYTES, size - SL_FRAME_BYTES, &code, text) != 0)
+    if (sl_sentence_parse(0, data + SL_FRAME_BYTES, size - SL_FRAME_BYTES, &code, text) != 0)
         return;
     sl_assert(code < 0 && strlen(text) <= SL_SENTENCE_MAX);
     for (const char *c = text; *c != '\0'; c++)
@@ -92,9 +93,62 @@ static void root(const uint8_t *data, size_t size)
     free(text);
 }
 
+/* Where a parent is, as rank 0 tells it. */
+static void seat(const uint8_t *data, size_t size)
+{
+    uint8_t bytes[SL_SEAT_BYTES], again[SL_SEAT_BYTES];
+    struct sl_seat first, second;
+
+    if (sl_seat_unpack(data, size, &first) != 0)
+        return;
+    sl_assert(size == (first.network ? SL_SEAT_BYTES : 8));
+    sl_assert(sl_seat_pack(&first, bytes) == size);
+    sl_assert(sl_seat_unpack(bytes, size, &second) == 0 && second.id == first.id);
+    sl_assert(sl_seat_pack(&second, again) == size && memcmp(bytes, again, size) == 0);
+}
+
+/* Who is missing, as rank 3 says for itself and the ranks up to 20. */
+static void missing(const uint8_t *data, size_t size)
+{
+    bool marked[64] = {false}, back[64] = {false};
+    uint8_t body[SL_MISSING_MAX];
+    int count = 0;
+
+    if (sl_missing_parse(data, size, 3, 21, marked) != 0)
+        return;
+    for (int i = 0; i < 64; i++) {
+        sl_assert(!marked[i] || (i >= 3 && i < 21));
+        count += marked[i];
+    }
+    sl_assert(count > 0);
+    sl_assert(sl_missing_parse(body, sl_missing_make(marked, 64, body), 3, 21, back) == 0);
+    sl_assert(memcmp(marked, back, sizeof(back)) == 0);
+}
+
+/* A control message from somebody else, and one that is ours. */
+static void control(const uint8_t *data, size_t size)
+{
+    struct sl_meeting_keys keys = {.sealed = size % 2 == 0, .up = {1}, .down = {2}};
+    uint8_t frame[SL_FRAME_BYTES + SL_CONTROL_MAX];
+    size_t len = size < 64 ? size : 64, back;
+    struct sl_frame parsed;
+
+    if (size >= SL_FRAME_BYTES && size <= sizeof(frame) && sl_frame_parse(data, &parsed) == 0 &&
+        parsed.len == size - SL_FRAME_BYTES) {
+        memcpy(frame, data, size);
+        sl_assert(!keys.sealed || sl_control_open(&keys, true, 7, frame, &back) != 0);
+    }
+    int all = sl_control_make(&keys, true, SL_FRAME_SEAT, 7, data, len, frame);
+
+    sl_assert(all == (int)(SL_FRAME_BYTES + len + sl_seal_len(keys.sealed)));
+    sl_assert(sl_control_open(&keys, true, 7, frame, &back) == 0 && back == len);
+    sl_assert(memcmp(frame + SL_FRAME_BYTES, data, len) == 0);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static void (*const part[])(const uint8_t *, size_t) = {hello, frames, unique_id, root};
+    static void (*const part[])(const uint8_t *, size_t) = {hello, frames,  unique_id, root,
+                                                            seat,  missing, control};
 
     if (size > 0)
         part[*data % SL_ARRAY_LEN(part)](data + 1, size - 1);

@@ -4,12 +4,15 @@
 
 #include "core/clock.h"
 #include "core/err.h"
+#include "launch/nearby.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -40,9 +43,9 @@ bool said(const char *last, const char *words)
     return found;
 }
 
-static int swap(struct actor *actor, struct sl_exchange *exchange)
+static int swap_bytes(struct actor *actor, struct sl_exchange *exchange, uint8_t *mine,
+                      uint8_t *all)
 {
-    static _Thread_local uint8_t mine[LEN_MAX], all[RANKS_MAX * LEN_MAX];
     size_t len = actor->len;
 
     for (unsigned round = 0; round < actor->rounds; round++) {
@@ -60,6 +63,17 @@ static int swap(struct actor *actor, struct sl_exchange *exchange)
                     return sl_fail(-EBADMSG, "byte %zu of rank %d is wrong", at, i);
     }
     return 0;
+}
+
+static int swap(struct actor *actor, struct sl_exchange *exchange)
+{
+    uint8_t *mine = malloc(actor->len + 1), *all = malloc(actor->len * RANKS_MAX + 1);
+    int err = mine != NULL && all != NULL ? swap_bytes(actor, exchange, mine, all)
+                                          : sl_fail(-ENOMEM, "no memory for the test");
+
+    free(mine);
+    free(all);
+    return err;
 }
 
 static void *act(void *arg)
@@ -186,9 +200,33 @@ void prove_by_hand(int fd, int size, enum sl_frame_kind kind)
 
 int join_by_hand(int fd, int size)
 {
-    uint8_t welcome[SL_FRAME_BYTES + SL_MAC_BYTES];
+    uint8_t welcome[SL_FRAME_BYTES + SL_WELCOME_BYTES];
 
     prove_by_hand(fd, size, SL_FRAME_PROOF);
     read_exactly(fd, welcome, sizeof(welcome));
+    return fd;
+}
+
+void seat_by_hand(int fd)
+{
+    uint8_t parent[SL_FRAME_BYTES], seated[SL_FRAME_BYTES];
+    struct sl_frame frame;
+
+    read_exactly(fd, parent, sizeof(parent));
+    assert_int_equal(sl_frame_parse(parent, &frame), 0);
+    assert_int_equal(frame.kind, SL_FRAME_PARENT);
+    assert_int_equal(frame.len, 0);
+    sl_frame_make(SL_FRAME_SEATED, 0, seated);
+    assert_int_equal(send(fd, seated, sizeof(seated), 0), sizeof(seated));
+}
+
+int knock_nearby(void)
+{
+    char name[SL_NEARBY_NAME_MAX];
+    int fd;
+
+    sl_nearby_name(actors[0].root.port, name);
+    assert_int_equal(sl_nearby_dial(name, &fd), 0);
+    assert_int_equal(fcntl(fd, F_SETFL, 0), 0);
     return fd;
 }

@@ -13,7 +13,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define RANKS_MAX 16
+#define RANKS_MAX 48
 #define LEN_MAX 70000
 
 /* What one rank does, and how it went. */
@@ -63,5 +63,9 @@ void read_exactly(int fd, void *bytes, size_t len);
 void prove_by_hand(int fd, int size, enum sl_frame_kind kind);
 /* ... as far as its welcome. */
 int join_by_hand(int fd, int size);
+/* ... until it has its place in the tree, as a child of rank 0 without children. */
+void seat_by_hand(int fd);
+/* A connection to rank 0 by its unix socket, which blocks. */
+int knock_nearby(void);
 
 #endif

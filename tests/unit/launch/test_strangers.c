@@ -113,16 +113,16 @@ static void another_version_is_told_both_versions(void **state)
     (void)state;
     prepare(2, 20000, "");
     sl_hello_make(&terms, nonce, &hello);
-    hello.bytes[8] = 3;
+    hello.bytes[8] = SL_WIRE_VERSION + 1;
     go(0);
     int fd = knock();
     assert_int_equal(send(fd, hello.bytes, sizeof(hello.bytes), 0), sizeof(hello.bytes));
     size_t len = read_to_end(fd, bytes, sizeof(bytes));
     assert_true(len > SL_FRAME_BYTES);
-    assert_int_equal(sl_sentence_parse(bytes + SL_FRAME_BYTES, len - SL_FRAME_BYTES, &code, text),
-                     0);
+    assert_int_equal(
+        sl_sentence_parse(0, bytes + SL_FRAME_BYTES, len - SL_FRAME_BYTES, &code, text), 0);
     assert_int_equal(code, -EPROTO);
-    assert_string_equal(text, "it speaks version 3, rank 0 speaks 2");
+    assert_string_equal(text, "it speaks version 4, rank 0 speaks 3");
     close(fd);
     go(1);
     wait_for(1);
@@ -293,9 +293,11 @@ static void through_the_middle(struct middle *middle, size_t at, bool down)
     sl_listeners_close(&listeners);
 }
 
-#define UP_HEAD (SL_HELLO_BYTES + SL_FRAME_BYTES + SL_MAC_BYTES) /* until the first GATHER */
-
-#define DOWN_HEAD (SL_FRAME_BYTES + SL_NONCE_BYTES + SL_FRAME_BYTES + SL_WELCOME_MAX)
+/* Until the first GATHER: SEATED lies between. */
+#define UP_HEAD (SL_HELLO_BYTES + SL_FRAME_BYTES + SL_MAC_BYTES + SL_FRAME_BYTES)
+#define WELCOME_END (SL_FRAME_BYTES + SL_NONCE_BYTES + SL_FRAME_BYTES + SL_WELCOME_MAX)
+/* Until the first RESULT: PARENT lies between. */
+#define DOWN_HEAD (WELCOME_END + SL_FRAME_BYTES + SL_SEAL_BYTES)
 
 static void what_is_changed_on_the_way_ends_the_job(void **state)
 {
@@ -334,8 +336,22 @@ static void a_welcome_that_was_changed_is_refused(void **state)
 
     (void)state;
     prepare(2, 1000, "secret");
-    through_the_middle(&middle, DOWN_HEAD - 1, true);
+    through_the_middle(&middle, WELCOME_END - 1, true);
     assert_int_not_equal(actors[1].err, 0);
+}
+
+static void a_parent_that_was_changed_is_not_looked_for(void **state)
+{
+    static struct middle middle;
+
+    (void)state;
+    prepare(2, 5000, "secret");
+    through_the_middle(&middle, DOWN_HEAD - 1, true);
+    for (int i = 0; i < 2; i++) {
+        assert_int_not_equal(actors[i].err, 0);
+        if (strstr(actors[i].why, "of this rank's parent was changed on the way") == NULL)
+            fail_msg("rank %d: %s", i, actors[i].why);
+    }
 }
 
 static bool contains(const uint8_t *bytes, size_t len, uint8_t byte, size_t count)
@@ -409,6 +425,7 @@ int main(void)
         cmocka_unit_test(a_crowd_of_silent_strangers_keeps_no_rank_out),
         cmocka_unit_test(what_is_changed_on_the_way_ends_the_job),
         cmocka_unit_test(a_welcome_that_was_changed_is_refused),
+        cmocka_unit_test(a_parent_that_was_changed_is_not_looked_for),
         cmocka_unit_test(who_listens_reads_shares_only_without_a_secret),
         cmocka_unit_test(ranks_share_a_key_that_each_job_makes_anew),
         cmocka_unit_test(who_does_not_say_who_it_is_has_five_seconds),

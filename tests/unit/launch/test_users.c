@@ -94,11 +94,12 @@ struct squat {
 static void hold_name(void *arg)
 {
     struct squat *squat = arg;
-    char byte = 0;
+    char byte = 0, name[SL_NEARBY_NAME_MAX];
     int fd;
 
     close(squat->end[1]);
-    if (sl_nearby_listen(squat->port, &fd) != 0)
+    sl_nearby_name(squat->port, name);
+    if (sl_nearby_listen(name, &fd) != 0)
         _exit(1);
     (void)!write(squat->told[1], &byte, 1);
     (void)!read(squat->end[0], &byte, 1);
