@@ -5,4 +5,5 @@
 
 #include <stddef.h>
 
-const struct sl_tcp_engine_ops *const sl_tcp_engines[] = {&sl_tcp_epoll, &sl_tcp_uring, NULL};
+const struct sl_tcp_engine_ops *const sl_tcp_engines[] = {&sl_tcp_epoll, &sl_tcp_uring,
+                                                          &sl_tcp_ring, NULL};
