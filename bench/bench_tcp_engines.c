@@ -32,7 +32,7 @@
 
 extern const struct sl_transport_ops sl_tcp_ops;
 
-static const char *const engines[] = {"epoll", "uring", "ring"};
+static const char *const engines[] = {"epoll", "uring"};
 #define ENGINES SL_ARRAY_LEN(engines)
 
 static const size_t sizes[] = {8, 1024, 8192, 64 << 10, 512 << 10, 1 << 20, 16 << 20};

@@ -161,8 +161,6 @@ static void conn_opened(struct sl_tcp_conn *conn)
     conn->state = SL_TCP_OPEN;
     /* What came behind the hello produced no further edge: look once. */
     conn->watch.readable = conn->watch.writable = true;
-    if (conn->idx != 0 && conn->tls == NULL && ep->iface->engine_ops->move != NULL)
-        ep->iface->engine_ops->move(ep->iface->engine, &conn->watch);
     sl_tcp_conn_ready(conn);
     if (conn->idx == 0) {
         tune_control(ep->iface, conn->watch.fd);

@@ -15,14 +15,11 @@ int sl_tcp_engine_open(const char *name, const struct sl_tcp_engine_ops **ops, v
     char why[512] = "";
     int first = 0;
 
-    if (strcmp(name, "auto") != 0 && strcmp(name, "uring") != 0 && strcmp(name, "epoll") != 0 &&
-        strcmp(name, "ring") != 0)
+    if (strcmp(name, "auto") != 0 && strcmp(name, "uring") != 0 && strcmp(name, "epoll") != 0)
         return sl_fail(-EINVAL, "SLUICE_TCP_ENGINE is '%s', but must be auto, uring or epoll",
                        name);
     for (size_t i = 0; sl_tcp_engines[i] != NULL; i++) {
-        const char *its = sl_tcp_engines[i]->name;
-
-        if (strcmp(name, "auto") != 0 ? strcmp(name, its) != 0 : strcmp(its, "ring") == 0)
+        if (strcmp(name, "auto") != 0 && strcmp(name, sl_tcp_engines[i]->name) != 0)
             continue;
         int err = sl_tcp_engines[i]->open(engine);
 

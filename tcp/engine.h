@@ -6,8 +6,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/types.h>
-#include <sys/uio.h>
 
 enum sl_tcp_watch_kind { SL_TCP_WATCH_LISTENER, SL_TCP_WATCH_PENDING, SL_TCP_WATCH_CONN };
 
@@ -17,9 +15,6 @@ struct sl_tcp_watch {
     bool readable, writable;
     bool hung_up;    /* the peer sends no more, or there is an error: only a read tells which */
     uint32_t handle; /* the engine's */
-    /* Of what the engine moves: a send is under way; it has ended, which is news */
-    bool moves, sending, has_sent;
-    int32_t sent; /* bytes of that send, or a negative errno */
 };
 
 /* Called by poll() for every watch with news; its flags are set already. */
@@ -35,22 +30,11 @@ struct sl_tcp_engine_ops {
     void (*del)(void *engine, struct sl_tcp_watch *watch);
     /* Never blocks. How many events there were; negative: the engine is broken. */
     int (*poll)(void *engine, sl_tcp_event_fn *event, void *arg);
-    /* Readable when poll() would find something; an engine with arm(): between that and disarm(). */
+    /* Readable when poll() would find something. */
     int (*fd)(void *engine);
-    void (*arm)(void *engine);
-    void (*disarm)(void *engine);
-
-    /* All NULL: the engine reports readiness alone, and bytes move by socket calls. From move() on
-     * it moves those of watch; stop() returns when nothing of it is under way any more. */
-    void (*move)(void *engine, struct sl_tcp_watch *watch);
-    void (*stop)(void *engine, struct sl_tcp_watch *watch);
-    /* As recvmsg() that does not wait. */
-    ssize_t (*recv)(void *engine, struct sl_tcp_watch *watch, struct iovec *iov, unsigned count);
-    /* One at a time; the bytes are lent until watch->has_sent. */
-    void (*send)(void *engine, struct sl_tcp_watch *watch, const struct iovec *iov, unsigned count);
 };
 
-extern const struct sl_tcp_engine_ops sl_tcp_epoll, sl_tcp_uring, sl_tcp_ring;
+extern const struct sl_tcp_engine_ops sl_tcp_epoll, sl_tcp_uring;
 
 /* By name: "auto", "epoll" or "uring". */
 int sl_tcp_engine_open(const char *name, const struct sl_tcp_engine_ops **ops, void **engine);

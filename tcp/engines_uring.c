@@ -5,5 +5,4 @@
 
 #include <stddef.h>
 
-const struct sl_tcp_engine_ops *const sl_tcp_engines[] = {&sl_tcp_epoll, &sl_tcp_uring,
-                                                          &sl_tcp_ring, NULL};
+const struct sl_tcp_engine_ops *const sl_tcp_engines[] = {&sl_tcp_epoll, &sl_tcp_uring, NULL};

@@ -14,7 +14,7 @@
 
 bool sl_tcp_asks_sockets(const struct sl_tcp_iface *iface)
 {
-    return iface->active_count <= DIRECT_MAX && iface->engine_ops->recv == NULL;
+    return iface->active_count <= DIRECT_MAX;
 }
 
 void sl_tcp_conn_ready(struct sl_tcp_conn *conn)
@@ -97,8 +97,6 @@ static void on_event(void *arg, struct sl_tcp_watch *watch)
     default: {
         struct sl_tcp_conn *conn = (struct sl_tcp_conn *)watch;
 
-        if (conn->watch.has_sent)
-            sl_tcp_conn_sent(conn);
         if (conn->state == SL_TCP_OPEN)
             sl_tcp_conn_ready(conn);
         else
@@ -229,15 +227,5 @@ int sl_tcp_arm(struct sl_iface *base)
 
     if (!sl_list_empty(&iface->news) || !sl_list_empty(&iface->ready))
         return -EAGAIN;
-    if (iface->engine_ops->arm != NULL)
-        iface->engine_ops->arm(iface->engine);
     return poll_engine(iface) != 0 || !sl_list_empty(&iface->news) ? -EAGAIN : 0;
-}
-
-void sl_tcp_disarm(struct sl_iface *base)
-{
-    struct sl_tcp_iface *iface = sl_tcp_iface_of(base);
-
-    if (iface->engine_ops->disarm != NULL)
-        iface->engine_ops->disarm(iface->engine);
 }

@@ -128,61 +128,18 @@ static ssize_t tx_write(struct sl_tcp_conn *conn)
     return sendmsg(conn->watch.fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* As tx_write(), by the engine. */
-static void tx_start(struct sl_tcp_conn *conn)
-{
-    struct sl_tcp_iface *iface = conn->ep->iface;
-    struct sl_tcp_tx_piece *piece = &conn->tx;
-    const uint8_t *payload = conn->ep->tx[piece->slot].addr + piece->off + piece->sent;
-    uint32_t header = SL_TCP_FRAME_BYTES - piece->header_sent, rest = piece->len - piece->sent;
-    struct iovec iov[2] = {{piece->header + piece->header_sent, header},
-                           {(void *)(uintptr_t)payload, rest}};
-
-    if (rest > SLICE_BYTES)
-        iov[1].iov_len = SLICE_BYTES;
-    if (header == 0)
-        iface->engine_ops->send(iface->engine, &conn->watch, iov + 1, 1);
-    else
-        iface->engine_ops->send(iface->engine, &conn->watch, iov, 2);
-}
-
-/* n bytes of the piece went out. */
-static void tx_moved(struct sl_tcp_conn *conn, ssize_t n)
+int sl_tcp_conn_tx(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_ep *ep = conn->ep;
     struct sl_tcp_tx_piece *piece = &conn->tx;
     struct sl_tcp_tx_slot *slot;
     uint32_t header;
-
-    header = SL_TCP_FRAME_BYTES - piece->header_sent;
-    if ((size_t)n < header)
-        header = (uint32_t)n;
-    piece->header_sent += header;
-    piece->sent += (uint32_t)n - header;
-    ep->sent_bytes += (uint32_t)n - header;
-    ep->base.iface->traffic += (uint32_t)n - header;
-    if (piece->header_sent < SL_TCP_FRAME_BYTES || piece->sent < piece->len)
-        return;
-    piece->active = false;
-    slot = &ep->tx[piece->slot];
-    slot->written += piece->len;
-    if (slot->written == slot->len)
-        tx_finish(ep, slot);
-}
-
-int sl_tcp_conn_tx(struct sl_tcp_conn *conn)
-{
-    struct sl_tcp_tx_piece *piece = &conn->tx;
     ssize_t n;
 
     if (conn->idx == 0)
         return sl_tcp_ctrl_tx(conn);
-    if (conn->watch.sending || (!piece->active && !tx_assign(conn)))
+    if (!piece->active && !tx_assign(conn))
         return 0;
-    if (conn->watch.moves) {
-        tx_start(conn);
-        return 1;
-    }
     n = tx_write(conn);
     if (n < 0) {
         if (errno == EAGAIN)
@@ -191,19 +148,21 @@ int sl_tcp_conn_tx(struct sl_tcp_conn *conn)
             sl_tcp_conn_lost(conn, errno);
         return 0;
     }
-    tx_moved(conn, n);
+    header = SL_TCP_FRAME_BYTES - piece->header_sent;
+    if ((size_t)n < header)
+        header = (uint32_t)n;
+    piece->header_sent += header;
+    piece->sent += (uint32_t)n - header;
+    ep->sent_bytes += (uint32_t)n - header;
+    ep->base.iface->traffic += (uint32_t)n - header;
+    if (piece->header_sent < SL_TCP_FRAME_BYTES || piece->sent < piece->len)
+        return 1;
+    piece->active = false;
+    slot = &ep->tx[piece->slot];
+    slot->written += piece->len;
+    if (slot->written == slot->len)
+        tx_finish(ep, slot);
     return 1;
-}
-
-void sl_tcp_conn_sent(struct sl_tcp_conn *conn)
-{
-    conn->watch.has_sent = conn->watch.sending = false;
-    if (!conn->tx.active || conn->ep->is_failing)
-        return;
-    if (conn->watch.sent < 0)
-        sl_tcp_conn_lost(conn, -conn->watch.sent);
-    else
-        tx_moved(conn, conn->watch.sent);
 }
 
 int sl_tcp_send(struct sl_ep *base, const struct sl_buf *buf, uint64_t tag, struct sl_req *req)
@@ -497,7 +456,7 @@ static int rx_parse(struct sl_tcp_conn *conn)
  */
 static void rx_note_empty(struct sl_tcp_conn *conn, size_t n, size_t wanted)
 {
-    if (n < wanted && !conn->watch.hung_up && conn->tls == NULL && !conn->watch.moves &&
+    if (n < wanted && !conn->watch.hung_up && conn->tls == NULL &&
         !sl_tcp_asks_sockets(conn->ep->iface))
         conn->watch.readable = false;
 }
@@ -535,9 +494,7 @@ static ssize_t rx_read_payload(struct sl_tcp_conn *conn)
     }
     n = SL_UNLIKELY(conn->tls != NULL)
             ? sl_tls_recv(conn->tls, conn->watch.fd, iov, (unsigned)msg.msg_iovlen)
-        : conn->watch.moves ? ep->iface->engine_ops->recv(ep->iface->engine, &conn->watch, iov,
-                                                          (unsigned)msg.msg_iovlen)
-                            : recvmsg(conn->watch.fd, &msg, MSG_DONTWAIT);
+            : recvmsg(conn->watch.fd, &msg, MSG_DONTWAIT);
     if (n <= 0)
         return n;
     rx_note_empty(conn, (size_t)n, limit + (msg.msg_iovlen > 1 ? iov[1].iov_len : 0));
@@ -627,8 +584,7 @@ bool sl_tcp_conn_has_work(const struct sl_tcp_conn *conn)
         return false;
     if (conn->idx == 0)
         return (conn->watch.readable && !conn->eof) || (ep->ctrl_count > 0 && conn->watch.writable);
-    if (conn->watch.writable && !conn->watch.sending &&
-        (conn->tx.active || ep->tx_assign < ep->tx_tail))
+    if (conn->watch.writable && (conn->tx.active || ep->tx_assign < ep->tx_tail))
         return true;
     if (conn->stalled)
         return false;
@@ -640,9 +596,6 @@ bool sl_tcp_conn_has_work(const struct sl_tcp_conn *conn)
 
 void sl_tcp_cancel(struct sl_tcp_ep *ep, int status)
 {
-    for (unsigned i = 1; ep->conns != NULL && i <= ep->data_conns; i++)
-        if (ep->conns[i].watch.moves)
-            ep->iface->engine_ops->stop(ep->iface->engine, &ep->conns[i].watch);
     /* Counters move before each end: done() may look at the endpoint. */
     while (ep->tx_head < ep->tx_tail) {
         struct sl_req *req = tx_slot(ep, ep->tx_head++)->req;

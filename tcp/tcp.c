@@ -216,6 +216,5 @@ const struct sl_transport_ops sl_tcp_ops = {
     .progress = sl_tcp_progress,
     .fd = sl_tcp_wake_fd,
     .arm = sl_tcp_arm,
-    .disarm = sl_tcp_disarm,
     .ep_describe = sl_tcp_ep_describe,
 };

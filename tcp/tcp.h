@@ -242,8 +242,6 @@ int sl_tcp_recv(struct sl_ep *ep, const struct sl_sink *sink, struct sl_req *req
 /* One try to read, one to write; how many things moved. */
 int sl_tcp_conn_rx(struct sl_tcp_conn *conn);
 int sl_tcp_conn_tx(struct sl_tcp_conn *conn);
-/* The engine's send has ended. */
-void sl_tcp_conn_sent(struct sl_tcp_conn *conn);
 /* True while a try makes sense without another event of the engine. */
 bool sl_tcp_conn_has_work(const struct sl_tcp_conn *conn);
 /* Ends all that is pending with status. */
@@ -286,7 +284,6 @@ void sl_tcp_ep_deactivate(struct sl_tcp_ep *ep);
 int sl_tcp_progress(struct sl_iface *base, unsigned budget);
 int sl_tcp_wake_fd(struct sl_iface *base);
 int sl_tcp_arm(struct sl_iface *base);
-void sl_tcp_disarm(struct sl_iface *base);
 /* So few endpoints are awaited that their sockets are asked, and the engine now and then only. */
 bool sl_tcp_asks_sockets(const struct sl_tcp_iface *iface);
 void sl_tcp_conn_ready(struct sl_tcp_conn *conn);
@@ -297,9 +294,6 @@ static inline ssize_t sl_tcp_read(struct sl_tcp_conn *conn, void *out, size_t le
 {
     if (SL_UNLIKELY(conn->tls != NULL))
         return sl_tls_recv(conn->tls, conn->watch.fd, &(struct iovec){out, len}, 1);
-    if (conn->watch.moves)
-        return conn->ep->iface->engine_ops->recv(conn->ep->iface->engine, &conn->watch,
-                                                 &(struct iovec){out, len}, 1);
     return recv(conn->watch.fd, out, len, MSG_DONTWAIT);
 }
 
