@@ -9,6 +9,8 @@
  */
 #include "collectives/calibrate.h"
 
+#include "collectives/connect.h"
+
 #include "collectives/costs.h"
 #include "collectives/exec.h"
 #include "collectives/select.h"
@@ -482,6 +484,22 @@ static int measure_and_agree(struct sluice_comm *comm, struct sl_exchange *excha
     return err != 0 ? err : take_word_of_rank_0(comm, exchange, word);
 }
 
+/* The pairs that are measured, and the one that names the transport for the cache: on both ends, as
+ * who waits for the other's word does not answer a dial. */
+static int reach_measured(struct sluice_comm *comm)
+{
+    uint32_t ranks[3], root = 0;
+    bool mine = false;
+
+    find_pair(comm, &ranks[0], &ranks[1]);
+    ranks[2] = comm->size - 1;
+    if (comm->rank == 0)
+        return sl_reach_all(comm, ranks, SL_ARRAY_LEN(ranks));
+    for (size_t i = 0; i < SL_ARRAY_LEN(ranks); i++)
+        mine |= ranks[i] == comm->rank;
+    return mine ? sl_reach_all(comm, &root, 1) : 0;
+}
+
 int sl_costs_find(struct sluice_comm *comm, struct sl_exchange *exchange)
 {
     uint32_t ranks_per_core = comm->costs.ranks_per_core;
@@ -491,6 +509,9 @@ int sl_costs_find(struct sluice_comm *comm, struct sl_exchange *exchange)
 
     struct sl_costs_facts facts = {.ranks = 0};
 
+    err = comm->size > 1 ? reach_measured(comm) : 0;
+    if (err != 0)
+        return err;
     if (comm->rank == 0 && comm->size > 1) /* who alone judges */
         facts = facts_of(comm);
     read_kept(comm, &facts, &kept);

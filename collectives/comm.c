@@ -51,6 +51,7 @@ static int set_up(struct sluice_comm *comm, const struct sl_comm_params *params)
         .rank = (int)comm->rank,
         .idle = params->idle,
         .idle_arg = params->idle_arg,
+        .wire = params->wire,
         .poke = params->poke,
         .poke_arg = params->poke_arg,
     };
@@ -97,7 +98,9 @@ static void free_parts(struct sluice_comm *comm)
     sl_status_close(comm);
     free(comm->peers);
     free(comm->host);
+    free(comm->addrs);
     free(comm->health.rank_sets);
+    free(comm->health.relays);
     free(comm->kept_paths);
     free(comm);
 }
@@ -110,7 +113,7 @@ static int join_ranks(struct sluice_comm *comm, struct sl_exchange *exchange,
 
     if (err == 0) {
         set_spin(comm);
-        err = sl_connect_peers(comm, exchange);
+        err = sl_reach_open(comm, exchange);
     }
     if (err == 0)
         err = sl_windows_open(comm, exchange);
@@ -144,6 +147,7 @@ int sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *pa
         sl_comm_destroy(comm);
         return sl_fail_text(err, why);
     }
+    comm->created = true;
     sl_status_open(comm);
     sl_kin_join(comm);
     sl_debug("comm", "rank %u of %u is connected, %u on this host, %s windows", comm->rank,
@@ -179,6 +183,7 @@ void sl_comm_destroy(struct sluice_comm *comm)
     sl_costs_learn(comm);
     sl_health_goodbye(comm);
     sl_windows_close(comm);
+    sl_reach_close(comm);
     close_endpoints(comm);
     for (unsigned i = 0; i < comm->iface_count; i++)
         if (comm->ifaces[i].iface != NULL)

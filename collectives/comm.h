@@ -61,6 +61,10 @@ struct sl_peer_status {
     struct sl_signature call;
     int32_t waits_for; /* rank, -1: nobody */
     uint32_t step;
+    uint32_t number;      /* of its statuses: those that came by several ways count once */
+    int32_t culprit;      /* where its chain of waits ends, as it sees it; -1: it does not say */
+    uint32_t culprit_seq; /* what that rank had called last, as far as known */
+    uint32_t culprit_age; /* ms since somebody heard of that rank; UINT32_MAX: never */
 };
 
 struct sl_peer {
@@ -77,6 +81,7 @@ struct sl_peer {
     bool left;    /* it said goodbye: losing its endpoint is no failure by itself */
     bool gave_up; /* it has told of an error: it lived then */
     bool down;
+    bool asked; /* an endpoint to it is under way, or was (reach.c) */
     void *map;
     struct sl_peer_status status;
 };
@@ -106,6 +111,7 @@ struct sl_comm_params {
     void *idle_arg;
     void (*poke)(void *arg); /* see core/worker.h; NULL: nothing but ours moves */
     void *poke_arg;
+    const struct sl_wire_ops *wire;             /* see core/worker.h; NULL: sockets */
     const struct sl_comm_transport *transports; /* NULL: those of config->transport */
     size_t transport_count;
     const char *host_id; /* ranks with the same text share a host; NULL: config, or the kernel's */
@@ -160,7 +166,11 @@ struct sl_waits {
 
 /* Lost, silent and disagreeing ranks: health.c, dispute.c. */
 struct sl_health {
-    uint64_t told_ns;      /* when the status was last sent to the peers */
+    uint64_t told_ns;        /* when the status was last sent to the peers */
+    uint32_t told_number;    /* of it */
+    bool tell_soon;          /* what a peer said changes what this rank says */
+    struct sl_relay *relays; /* statuses to be passed on; owned */
+    uint32_t relay_count, relay_room;
     uint64_t mismatch_ns;  /* when a disagreement, or an earlier one, was noticed; 0: none */
     uint32_t mismatch_seq; /* the first that is known of */
     uint64_t lost_ns;      /* when an endpoint was lost; 0: none */
@@ -190,7 +200,11 @@ struct sluice_comm {
     struct sl_peer *peers; /* [size] */
     uint32_t *host;        /* [size]: numbered from 0 by first appearance */
     uint32_t host_count;
-    uint32_t local_size; /* ranks of this host */
+    uint32_t local_size;          /* ranks of this host */
+    uint32_t most_local;          /* ranks of the host that has most */
+    struct sl_wireup *wireup;     /* NULL: alone, or broken (reach.c) */
+    struct sl_wireup_addr *addrs; /* [size]: where each rank is reached */
+    bool created;                 /* all ranks have met: who does not answer may be computing */
     const struct sl_kernels *kernels;
     struct sl_costs costs;
     struct sl_correction correction;        /* of what the costs predict */

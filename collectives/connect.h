@@ -6,20 +6,26 @@
 
 #include "collectives/comm.h"
 
-/* Place of a pair in a table of all pairs: the square of 65536 ranks is more than 32 bits hold. */
-static inline size_t sl_pair_place(uint32_t size, uint32_t a, uint32_t b)
-{
-    return (size_t)a * size + b;
-}
-
 /* Opens the transports, tells the others who this rank is, numbers the hosts. -EPROTO: another
  * version or other settings, with both and the ranks named. -ENODEV: no transport can be opened. */
 int sl_connect_meet(struct sluice_comm *comm, struct sl_exchange *exchange,
                     const struct sl_comm_params *params);
 
-/* Connects every pair by the first transport that reaches. -EHOSTUNREACH names the pair and why;
- * -ENOMEM: this rank lacked memory for it. */
-int sl_connect_peers(struct sluice_comm *comm, struct sl_exchange *exchange);
+/* reach.c: says where this rank is reached, and connects the ranks that it passes aborts and
+ * questions on to: a tree of degree SL_REACH_DEGREE. Endpoints to others come about when a plan
+ * needs them. -EHOSTUNREACH names a pair that no transport connects, and why; -ENOMEM: this rank
+ * lacked memory for it. */
+int sl_reach_open(struct sluice_comm *comm, struct sl_exchange *exchange);
+void sl_reach_close(struct sluice_comm *comm);
+
+/* An endpoint to that rank is needed: does not wait for it. A failure breaks the communicator. */
+void sl_reach(struct sluice_comm *comm, uint32_t rank);
+
+/* The interface that is tried first for that rank, or NULL. */
+struct sl_iface *sl_reach_first(const struct sluice_comm *comm, uint32_t rank);
+
+/* Waits for endpoints to ranks[0..count). */
+int sl_reach_all(struct sluice_comm *comm, const uint32_t *ranks, uint32_t count);
 
 /* window.c: makes this rank's window and maps those of its host. Leaves the communicator without
  * windows, and says why at info, when that is not possible everywhere. Fails only when the exchange

@@ -289,7 +289,9 @@ void sl_op_waiting(const struct sluice_req *op, struct sl_waiting *out)
 
         if (plan->schedule.win_values != 0 && turn->windows)
             rank = sl_step_awaited_rank(op, step);
-        *out = (struct sl_waiting){rank, (uint32_t)(step - steps), step};
-        return;
+        if (out->what == NULL || rank >= 0) /* a local step waits for another channel's message */
+            *out = (struct sl_waiting){rank, (uint32_t)(step - steps), step};
+        if (rank >= 0)
+            return;
     }
 }

@@ -2,6 +2,7 @@
 /* Notices lost, silent and disagreeing ranks; finds whom to blame; tells everybody. */
 #include "collectives/health.h"
 
+#include "collectives/connect.h"
 #include "collectives/dispute.h"
 #include "collectives/exec.h"
 #include "collectives/report.h"
@@ -9,8 +10,10 @@
 #include "collectives/status.h"
 #include "core/event.h"
 #include "core/log.h"
+#include "core/wireup.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define GRACE_LOST_NS (2 * SL_NS_PER_MS) /* for the culprit's name to arrive by another way */
@@ -24,6 +27,7 @@ enum ctrl_type { CTRL_STATUS = 1, CTRL_ABORT = 2, CTRL_BYE = 3 };
 
 enum ctrl_flag {
     CTRL_ANSWER = 1 << 0, /* STATUS: calls differ; tell yours for this number */
+    CTRL_FLOOD = 1 << 1,  /* STATUS: pass it on to all that you are connected to, but its sender */
 };
 
 /* STATUS and BYE. What travels as a control message. Both ends run the same build: launch/ compared
@@ -32,8 +36,17 @@ struct ctrl_status {
     uint8_t type, flags;
     uint16_t reserved;
     int32_t waits_for;
-    uint32_t step, pad;
+    uint32_t step;
+    uint32_t origin, number; /* whose it is, and which of its */
+    int32_t culprit;         /* as struct sl_peer_status */
+    uint32_t culprit_seq, culprit_age;
     struct sl_told told; /* BYE: of the last call */
+};
+
+/* A status that goes on to all connected peers but the one that it came from. */
+struct sl_relay {
+    struct ctrl_status msg;
+    int from;
 };
 
 struct ctrl_abort {
@@ -46,12 +59,13 @@ struct ctrl_abort {
 _Static_assert(sizeof(struct ctrl_status) <= SL_CTRL_MAX, "a status fits a control message");
 _Static_assert(sizeof(struct ctrl_abort) <= SL_CTRL_MAX, "an abort fits a control message");
 
-static void broadcast(struct sluice_comm *comm, const void *msg, size_t len)
+/* To all that this rank is connected to, but the one that it heard it of (-1: of nobody). */
+static void broadcast(struct sluice_comm *comm, int but, const void *msg, size_t len)
 {
     for (uint32_t r = 0; r < comm->size; r++) {
         struct sl_peer *peer = &comm->peers[r];
 
-        if (peer->ep != NULL && !peer->down && !peer->left)
+        if (peer->ep != NULL && !peer->down && !peer->left && (int)r != but)
             peer->ep->iface->ops->ctrl(peer->ep, msg, len); /* lost when full: the next one comes */
     }
 }
@@ -166,8 +180,9 @@ static bool is_speaker(const struct sluice_comm *comm)
 
         if ((int32_t)r == comm->health.culprit || peer->left)
             continue;
-        if (peer->gave_up ||
-            (!peer->down && (comm->health.error != -ETIMEDOUT || is_fresh(comm, peer, now))))
+        /* Of those that it is not connected to, this rank would have heard if they were to blame. */
+        if (peer->gave_up || (!peer->down && (comm->health.error != -ETIMEDOUT ||
+                                              peer->ep == NULL || is_fresh(comm, peer, now))))
             return false;
     }
     return true;
@@ -182,6 +197,7 @@ void sl_health_tear_down(struct sluice_comm *comm)
     comm->health.is_speaker = is_speaker(comm);
     tell_abort(comm);
     sl_report_keep_paths(comm);
+    sl_reach_close(comm);
     for (uint32_t r = 0; r < comm->size; r++) {
         struct sl_peer *peer = &comm->peers[r];
 
@@ -217,7 +233,8 @@ static void hear_leavers(struct sluice_comm *comm)
 
 void sl_health_goodbye(struct sluice_comm *comm)
 {
-    struct ctrl_status msg = {.type = CTRL_BYE, .waits_for = -1};
+    struct ctrl_status msg = {
+        .type = CTRL_BYE, .waits_for = -1, .origin = comm->rank, .culprit = -1};
 
     if (comm->health.error != 0)
         return;
@@ -233,10 +250,65 @@ static void on_status(struct sluice_comm *comm, struct sl_peer *peer, const stru
     /* What it called under the disputed number is evidence: nothing later replaces it. */
     if (comm->health.mismatch_ns == 0 || peer->status.call.seq != comm->health.mismatch_seq)
         peer->status.call = msg->told.call;
+    /* What others wait for goes from rank to rank at once, or a long chain would take as many
+     * intervals as it has ranks. */
+    if (peer->status.waits_for != msg->waits_for || peer->status.culprit != msg->culprit)
+        comm->health.tell_soon = true;
     peer->status.heard_ns = sl_now(comm->worker.clock);
     peer->status.waits_for = msg->waits_for;
     peer->status.step = msg->step;
+    peer->status.number = msg->number;
+    peer->status.culprit = msg->culprit;
+    peer->status.culprit_seq = msg->culprit_seq;
+    peer->status.culprit_age = msg->culprit_age;
     sl_dispute_hear(comm, &msg->told, (msg->flags & CTRL_ANSWER) != 0);
+}
+
+/* Goes out with the next tick: nothing is sent from inside progress. Without memory it is left to
+ * the other ways it takes, and to its next repetition. */
+static void relay(struct sluice_comm *comm, const struct ctrl_status *msg, int from)
+{
+    struct sl_health *health = &comm->health;
+
+    if (health->relay_count == health->relay_room) {
+        uint32_t room = health->relay_room * 2 + 16;
+        struct sl_relay *relays = realloc(health->relays, room * sizeof(*relays));
+
+        if (relays == NULL)
+            return;
+        health->relays = relays;
+        health->relay_room = room;
+    }
+    health->relays[health->relay_count++] = (struct sl_relay){*msg, from};
+}
+
+static void send_relays(struct sluice_comm *comm)
+{
+    struct sl_health *health = &comm->health;
+
+    for (uint32_t i = 0; i < health->relay_count; i++)
+        broadcast(comm, health->relays[i].from, &health->relays[i].msg,
+                  sizeof(health->relays[i].msg));
+    health->relay_count = 0;
+}
+
+/* A status, of the peer itself or passed on by it. */
+static void take_status(struct sluice_comm *comm, const struct sl_ep *ep,
+                        const struct ctrl_status *msg)
+{
+    bool flood = (msg->flags & CTRL_FLOOD) != 0;
+
+    if (msg->origin >= comm->size || msg->origin == comm->rank ||
+        (!flood && (int)msg->origin != ep->peer))
+        return;
+    struct sl_peer *origin = &comm->peers[msg->origin];
+
+    if (flood && (int32_t)(msg->number - origin->status.number) <= 0 &&
+        origin->status.heard_ns != 0)
+        return; /* it came another way before */
+    on_status(comm, origin, msg);
+    if (flood)
+        relay(comm, msg, ep->peer);
 }
 
 static void on_abort(struct sluice_comm *comm, const struct ctrl_abort *msg)
@@ -259,7 +331,7 @@ void sl_health_ctrl(void *arg, struct sl_ep *ep, const void *msg, size_t len)
 
     if (len == sizeof(status) && *(const uint8_t *)msg == CTRL_STATUS) {
         memcpy(&status, msg, sizeof(status));
-        on_status(comm, peer, &status);
+        take_status(comm, ep, &status);
     } else if (len == sizeof(stop) && *(const uint8_t *)msg == CTRL_ABORT) {
         memcpy(&stop, msg, sizeof(stop));
         peer->gave_up = true;
@@ -292,6 +364,10 @@ void sl_health_down(void *arg, struct sl_ep *ep, int status, const char *why)
     struct sluice_comm *comm = arg;
     struct sl_peer *peer = &comm->peers[ep->peer];
 
+    if (peer->ep != ep) { /* still being connected */
+        sl_wireup_lost(comm->wireup, (uint32_t)ep->peer, why);
+        return;
+    }
     peer->down = true;
     sl_event(&comm->worker, SL_EVENT_PEER_LOST, (uint32_t)ep->peer, (uint64_t)(int64_t)status, 0);
     if (!peer->left)
@@ -348,25 +424,71 @@ void sl_health_step_failed(struct sluice_req *op, const struct sl_step *step,
 
 /* ---- ticks ---- */
 
+/* Where a chain of waits ends. */
+struct chain_end {
+    int32_t rank;    /* -1: nobody is waited for */
+    uint32_t seq;    /* of its last known call */
+    uint32_t age_ms; /* since this rank, or one that told it, heard of it; UINT32_MAX: never */
+};
+
+static struct chain_end end_at(const struct sluice_comm *comm, int32_t rank, uint64_t now)
+{
+    const struct sl_peer_status *status = rank >= 0 ? &comm->peers[rank].status : NULL;
+
+    if (status == NULL)
+        return (struct chain_end){-1, 0, UINT32_MAX};
+    return (struct chain_end){
+        rank, status->call.seq,
+        status->heard_ns == 0 ? UINT32_MAX : (uint32_t)((now - status->heard_ns) / SL_NS_PER_MS)};
+}
+
+/* Follows the chain of waits from a rank that this one waits for, to one that is silent or does not
+ * wait itself. Beyond those that this rank hears itself, the last one's own word is taken. */
+static struct chain_end find_culprit(const struct sluice_comm *comm, uint64_t now, int32_t rank)
+{
+    for (uint32_t hops = 0; rank >= 0 && hops < comm->size; hops++) {
+        const struct sl_peer_status *status = &comm->peers[rank].status;
+        int32_t next = status->waits_for;
+
+        if (!is_fresh(comm, &comm->peers[rank], now) || next < 0 || next >= (int32_t)comm->size ||
+            next == (int32_t)comm->rank)
+            break;
+        if (comm->peers[next].ep == NULL && comm->peers[next].status.heard_ns == 0 &&
+            status->culprit >= 0 && status->culprit < (int32_t)comm->size &&
+            status->culprit != (int32_t)comm->rank)
+            return (struct chain_end){status->culprit, status->culprit_seq, status->culprit_age};
+        rank = next;
+    }
+    return end_at(comm, rank, now);
+}
+
 static void tell_status(struct sluice_comm *comm, uint64_t now)
 {
     const struct sluice_req *op = oldest(comm);
-    struct ctrl_status msg = {.type = CTRL_STATUS, .waits_for = -1};
+    struct ctrl_status msg = {
+        .type = CTRL_STATUS, .waits_for = -1, .origin = comm->rank, .culprit = -1};
     struct sl_waiting waiting;
 
     comm->health.told_ns = now;
+    comm->health.tell_soon = false;
     if (op == NULL && comm->health.mismatch_ns == 0)
         return;
     if (op != NULL) {
         sl_op_waiting(op, &waiting);
+        struct chain_end end = find_culprit(comm, now, waiting.rank);
+
         msg.waits_for = waiting.rank;
         msg.step = waiting.step;
+        msg.culprit = end.rank;
+        msg.culprit_seq = end.seq;
+        msg.culprit_age = end.age_ms;
     }
+    msg.number = ++comm->health.told_number;
     sl_dispute_tell(comm, comm->health.mismatch_ns != 0 ? comm->health.mismatch_seq : op->seq,
                     &msg.told);
     if (comm->health.mismatch_ns != 0)
-        msg.flags |= CTRL_ANSWER;
-    broadcast(comm, &msg, sizeof(msg));
+        msg.flags |= CTRL_ANSWER | CTRL_FLOOD;
+    broadcast(comm, -1, &msg, sizeof(msg));
 }
 
 static bool is_lacked(const struct sluice_comm *comm, uint32_t rank)
@@ -388,20 +510,6 @@ static void miss_leavers(struct sluice_comm *comm)
     }
 }
 
-/* Follows the chain of waits from this rank to one that is silent or does not wait itself. */
-static int32_t find_culprit(const struct sluice_comm *comm, uint64_t now, int32_t rank)
-{
-    for (uint32_t hops = 0; rank >= 0 && hops < comm->size; hops++) {
-        const struct sl_peer_status *status = &comm->peers[rank].status;
-
-        if (!is_fresh(comm, &comm->peers[rank], now) || status->waits_for < 0 ||
-            status->waits_for >= (int32_t)comm->size || status->waits_for == (int32_t)comm->rank)
-            break;
-        rank = status->waits_for;
-    }
-    return rank;
-}
-
 static void time_out(struct sluice_comm *comm, uint64_t now)
 {
     const struct sluice_req *op = oldest(comm);
@@ -410,29 +518,26 @@ static void time_out(struct sluice_comm *comm, uint64_t now)
     if (op == NULL)
         return;
     sl_op_waiting(op, &waiting);
-    int32_t culprit = find_culprit(comm, now, waiting.rank);
-    const struct sl_peer_status *status = culprit >= 0 ? &comm->peers[culprit].status : NULL;
+    struct chain_end end = find_culprit(comm, now, waiting.rank);
 
-    if (culprit == (int32_t)comm->rank)
-        sl_comm_fail(comm, -ETIMEDOUT, culprit,
-                     "rank %d made no progress within %lld ms: its own step does not end", culprit,
+    if (end.rank == (int32_t)comm->rank)
+        sl_comm_fail(comm, -ETIMEDOUT, end.rank,
+                     "rank %d made no progress within %lld ms: its own step does not end", end.rank,
                      (long long)comm->config.timeout_ms);
-    else if (culprit < 0)
+    else if (end.rank < 0)
         sl_comm_fail(comm, -ETIMEDOUT, -1, "no progress within %lld ms",
                      (long long)comm->config.timeout_ms);
-    else if (status->heard_ns == 0)
-        sl_comm_fail(
-            comm, -ETIMEDOUT, culprit,
-            "rank %d gave no sign of life within %lld ms: it is stopped, cut off, or has not "
-            "called this operation",
-            culprit, (long long)comm->config.timeout_ms);
+    else if (end.age_ms == UINT32_MAX)
+        sl_comm_fail(comm, -ETIMEDOUT, end.rank,
+                     "rank %d gave no sign of life within %lld ms: it is stopped, cut off, or has "
+                     "not called this operation",
+                     end.rank, (long long)comm->config.timeout_ms);
     else
-        sl_comm_fail(
-            comm, -ETIMEDOUT, culprit,
-            "rank %d made no progress within %lld ms; last heard of %.1f s ago in collective "
-            "number %u",
-            culprit, (long long)comm->config.timeout_ms, (double)(now - status->heard_ns) / 1e9,
-            status->call.seq);
+        sl_comm_fail(comm, -ETIMEDOUT, end.rank,
+                     "rank %d made no progress within %lld ms; last heard of %.1f s ago in "
+                     "collective number %u",
+                     end.rank, (long long)comm->config.timeout_ms, (double)end.age_ms / 1e3,
+                     end.seq);
 }
 
 static void decide(struct sluice_comm *comm)
@@ -450,7 +555,8 @@ void sl_health_tick(struct sluice_comm *comm, uint64_t now)
     if (comm->health.lost_ns != 0 && now - comm->health.lost_ns >= GRACE_LOST_NS)
         sl_comm_fail(comm, comm->health.lost_status, comm->health.lost_rank, "rank %d is lost: %s",
                      comm->health.lost_rank, comm->health.lost_why);
-    if (now - comm->health.told_ns >= tell_interval(comm))
+    send_relays(comm);
+    if (now - comm->health.told_ns >= tell_interval(comm) / (comm->health.tell_soon ? 8 : 1))
         tell_status(comm, now);
     if (comm->health.mismatch_ns != 0 && sl_dispute_is_ripe(comm, now)) {
         tell_status(comm, now); /* once more: after the verdict this rank says nothing */

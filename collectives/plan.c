@@ -3,6 +3,7 @@
 #include "collectives/plan.h"
 
 #include "collectives/calibrate.h"
+#include "collectives/connect.h"
 #include "collectives/select.h"
 #include "collectives/status.h"
 #include "collectives/steps.h"
@@ -338,6 +339,8 @@ int sl_plan_create(struct sluice_comm *comm, const struct sl_call *call,
         goto err_memory;
     sl_costs_predict(comm, plan);
     sl_status_plan(comm, plan);
+    for (uint32_t i = 0; i < plan->use_count; i++)
+        sl_reach(comm, plan->uses[i].peer);
     *out = plan;
     return 0;
 

@@ -5,6 +5,7 @@
  */
 #include "collectives/steps.h"
 
+#include "collectives/connect.h"
 #include "collectives/health.h"
 
 static void step_failed(struct sluice_req *op, const struct sl_post *post, int status)
@@ -94,6 +95,10 @@ static inline enum sl_go post_send(struct sluice_req *op, const struct sl_step *
 
     if (peer->send_serving != op->tickets[use] || op->comm->health.error != 0)
         return SL_GO_BLOCKED;
+    if (SL_UNLIKELY(peer->ep == NULL)) {
+        sl_reach(op->comm, step->peer);
+        return SL_GO_BLOCKED;
+    }
     post->req = (struct sl_req){.status = SL_PENDING, .done = post_done};
     int result = peer->ep->iface->ops->send(peer->ep, &buf, op->tag, &post->req);
 
@@ -129,6 +134,10 @@ static inline enum sl_go post_recv(struct sluice_req *op, const struct sl_step *
 
     if (peer->recv_serving != op->tickets[use] || op->comm->health.error != 0)
         return SL_GO_BLOCKED;
+    if (SL_UNLIKELY(peer->ep == NULL)) {
+        sl_reach(op->comm, step->peer);
+        return SL_GO_BLOCKED;
+    }
     post->req = (struct sl_req){.status = SL_PENDING, .done = post_done};
     post->sink = *sink;
     int result = peer->ep->iface->ops->recv(peer->ep, &post->sink, &post->req);

@@ -8,13 +8,16 @@
 #include "collectives/kin.h"
 #include "collectives/status.h"
 
+#include "core/wireup.h"
+
 #include <poll.h>
 #include <sched.h>
 
 #define PASSES_PER_LOOK 64 /* passes without a move between looks at the clock */
 #define PASSES_TO_POLL 256 /* passes before the core is offered to others: some microseconds */
 #define BUDGET 64          /* requests that a transport may finish per pass */
-#define SLEEP_MAX_MS 50    /* so that statuses and deadlines are looked after */
+#define WIREUP_FDS_MAX 64
+#define SLEEP_MAX_MS 50 /* so that statuses and deadlines are looked after */
 #define PAGE_NS (20 * SL_NS_PER_MS)
 
 /* All of them, or those that have this capability. */
@@ -85,6 +88,8 @@ static void look_at_clock(struct sluice_comm *comm)
     comm->wait.checked_ns = now;
     if (comm->wait.idle_since_ns == 0)
         comm->wait.idle_since_ns = now;
+    if (comm->wireup != NULL)
+        sl_wireup_progress(comm->wireup, now);
     sl_health_tick(comm, now);
     if (now - comm->page_written_ns >= PAGE_NS) {
         comm->page_written_ns = now;
@@ -102,7 +107,7 @@ static void disarm(struct sluice_comm *comm, unsigned count)
 /* Sleeps until a transport has work, or SLEEP_MAX_MS. */
 static void park(struct sluice_comm *comm)
 {
-    struct pollfd fds[SL_IFACES_MAX];
+    struct pollfd fds[SL_IFACES_MAX + WIREUP_FDS_MAX];
     nfds_t count = 0;
     /* Bells of other communicators, and of another library, do not ring here. */
     int timeout_ms = comm->worker.poke != NULL || comm->calls.at_work != 0 || sl_kin_busy(comm)
@@ -124,6 +129,14 @@ static void park(struct sluice_comm *comm)
         }
         fds[count++] = (struct pollfd){.fd = slot->ops->fd(slot->iface), .events = POLLIN};
     }
+    unsigned wireup =
+        comm->wireup != NULL ? sl_wireup_fds(comm->wireup, fds + count, WIREUP_FDS_MAX) : 0;
+
+    if (wireup > WIREUP_FDS_MAX) {
+        wireup = WIREUP_FDS_MAX;
+        timeout_ms = 1;
+    }
+    count += wireup;
     /* A store into our window that came before arm() rings no bell: look once more. */
     unsigned ran = 0;
 
@@ -137,6 +150,8 @@ static void park(struct sluice_comm *comm)
 
 void sl_comm_idle(struct sluice_comm *comm, unsigned moved, bool may_sleep)
 {
+    if (SL_UNLIKELY(comm->wireup != NULL && sl_wireup_busy(comm->wireup) != 0))
+        sl_wireup_progress(comm->wireup, sl_now(comm->worker.clock));
     if (moved != 0) {
         comm->wait.idle_passes = 0;
         comm->wait.idle_since_ns = 0;

@@ -12,6 +12,8 @@
 #include <string.h>
 
 #define PAGE 4096
+/* Of a host: beyond it, what a rank maps and looks at grows faster than what it gains. */
+#define WINDOW_RANKS_MAX 64
 #define HEADER offsetof(struct sl_win_slot, payload)
 #define SHORTS_AT (SL_WIN_SLOTS * sizeof(struct sl_win_slot))
 #define SHORT_LEN                                                                                  \
@@ -66,9 +68,9 @@ static struct sl_iface *common_iface(const struct sluice_comm *comm)
     for (uint32_t r = 0; r < comm->size; r++) {
         if (!of_this_host(comm, r))
             continue;
-        struct sl_iface *its = comm->peers[r].ep->iface;
+        struct sl_iface *its = comm->peers[r].ep != NULL ? comm->peers[r].ep->iface : NULL;
 
-        if ((its->caps & SL_CAP_MAP) == 0 || (iface != NULL && iface != its))
+        if (its == NULL || (its->caps & SL_CAP_MAP) == 0 || (iface != NULL && iface != its))
             return NULL;
         iface = its;
     }
@@ -191,18 +193,44 @@ static int agree(struct sluice_comm *comm, struct sl_exchange *exchange, struct 
     return 0;
 }
 
+/* Every rank of a host reads the windows of all others, where the transport that comes first for
+ * them can map. */
+static int reach_local(struct sluice_comm *comm)
+{
+    uint32_t ranks[WINDOW_RANKS_MAX], count = 0;
+
+    for (uint32_t r = 0; r < comm->size; r++) {
+        if (!of_this_host(comm, r))
+            continue;
+        const struct sl_iface *iface = sl_reach_first(comm, r);
+
+        if (iface == NULL || (iface->caps & SL_CAP_MAP) == 0)
+            return 0;
+        ranks[count++] = r;
+    }
+    return sl_reach_all(comm, ranks, count);
+}
+
 int sl_windows_open(struct sluice_comm *comm, struct sl_exchange *exchange)
 {
     struct offer mine, *offers;
+    int err;
 
     if (comm->host_count == comm->size)
         return 0; /* nobody to share with */
+    if (comm->most_local > WINDOW_RANKS_MAX) {
+        sl_info("comm", "no windows: %u ranks of a host are more than %d", comm->most_local,
+                WINDOW_RANKS_MAX);
+        return 0;
+    }
+    err = reach_local(comm);
+    if (err != 0)
+        return err;
     offers = calloc(comm->size, sizeof(*offers));
     if (offers == NULL)
         return sl_fail(-ENOMEM, "no memory to open windows");
     make_offer(comm, &mine);
-    int err = exchange->allgather(exchange, &mine, sizeof(mine), offers);
-
+    err = exchange->allgather(exchange, &mine, sizeof(mine), offers);
     if (err == 0)
         err = agree(comm, exchange, offers);
     free(offers);

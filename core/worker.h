@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 struct sl_config;
+struct sl_wire_ops;
 struct sl_event_ring;
 
 struct sl_worker {
@@ -33,6 +34,9 @@ struct sl_worker {
      * clock their turn here, so that the blocking code above runs in it unchanged. */
     void (*idle)(struct sl_worker *worker);
     void *idle_arg;
+
+    /* The pipes that wire-up uses (core/wireup.h). NULL: sockets. */
+    const struct sl_wire_ops *wire;
 
     /* Another library's progress, which a waiting thread makes beside ours from time to time (the
      * preload shim: MPI's, whose peers may wait for this rank there). NULL: there is none. */

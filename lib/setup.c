@@ -280,6 +280,7 @@ static int create_child(struct sluice_comm *parent, const int *members, int coun
         .seed = draw_seed(parent),
         .idle = parent->worker.idle,
         .idle_arg = parent->worker.idle_arg,
+        .wire = parent->worker.wire,
         .poke = parent->worker.poke,
         .poke_arg = parent->worker.poke_arg,
         .transports = parent->transport_count != 0 ? parent->transports : NULL,

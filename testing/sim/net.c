@@ -367,6 +367,7 @@ int sl_sim_create(const struct sl_sim_params *params, struct sl_sim **out)
     sl_rng_init(&sim->rng, params->seed);
     sl_list_init(&sim->mems);
     sl_list_init(&sim->ifaces);
+    sl_list_init(&sim->wires);
     if (params->fault_count > 0)
         memcpy(faults, params->faults, params->fault_count * sizeof(*faults));
     sim->params.faults = faults;

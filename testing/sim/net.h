@@ -56,7 +56,8 @@ struct sl_sim {
     struct sl_sim_ep **eps; /* by number; NULL: destroyed */
     size_t ep_len, ep_cap;
     uint32_t ep_live;
-    struct sl_node mems, ifaces;
+    struct sl_node mems, ifaces, wires;
+    uint64_t wire_number;
 };
 
 /* Schedules; aborts when memory is out (the simulator is for tests). */

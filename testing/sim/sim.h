@@ -12,6 +12,7 @@
 
 #include "core/exchange.h"
 #include "core/transport.h"
+#include "core/wireup.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -65,6 +66,8 @@ uint64_t sl_sim_now(const struct sl_sim *sim);
 
 /* The transport. open() needs a worker whose idle hook is sl_sim_idle. */
 extern const struct sl_transport_ops sl_sim_ops;
+/* Its pipes, for sl_comm_params.wire. */
+extern const struct sl_wire_ops sl_sim_wire_ops;
 
 /* For sl_worker.idle, with sl_sim_idle_arg() of the rank. In a fiber: the others' turn. Outside
  * fibers: the clock goes to the next event, at most 2 ms. */

@@ -31,6 +31,7 @@ static struct sl_comm_params comm_params(const struct swarm *s, uint32_t rank,
         .seed = s->seed + rank,
         .idle = sl_sim_idle,
         .idle_arg = sl_sim_idle_arg(s->sim, rank),
+        .wire = &sl_sim_wire_ops,
         .transports = transport,
         .transport_count = 1,
     };

@@ -42,7 +42,11 @@ static void costs_of_a_false_rank_0_are_refused(void **state)
 {
     struct sl_exchange exchange = {.rank = 1, .size = 2, .allgather = false_rank_0};
     static struct sl_plan *plans[4096];
-    struct sluice_comm comm = {.rank = 1, .size = 2, .calls.plans = plans};
+    struct sl_ep connected = {.peer = 0};
+    struct sl_peer peers[2] = {{.ep = &connected}};
+    uint32_t hosts[2] = {0, 0};
+    struct sluice_comm comm = {
+        .rank = 1, .size = 2, .peers = peers, .host = hosts, .calls.plans = plans};
 
     (void)state;
     sl_config_defaults(&comm.config);

@@ -307,7 +307,6 @@ static void destroyed(struct sluice_comm **comm, int rank)
     if (rank == 1) { /* does not come */
         sluice_operation_free(pending);
         sluice_operation_free(idle);
-        EXPECT(sluice_comm_async_error(*comm) == 0);
         while (sluice_comm_async_error(*comm) == 0)
             (*comm)->worker.idle(&(*comm)->worker);
         return;
@@ -329,7 +328,10 @@ static void aborted(struct sluice_comm **comm, int rank)
     int32_t buf[N] = {0};
 
     EXPECT(allreduce_init(*comm, buf, &operation) == 0);
-    EXPECT(sluice_start(operation, NULL) == 0);
+    /* Rank 0 may hear of the abort before it has seen the end of the first. */
+    int err = sluice_start(operation, NULL);
+
+    EXPECT(err == 0 || (rank == 0 && err == -ECANCELED));
     if (rank == 1) {
         sluice_comm_abort(*comm);
         EXPECT(sluice_comm_async_error(*comm) == -ECANCELED);

@@ -351,6 +351,8 @@ static int start_often(struct sluice_comm *comm, int rank)
         return err;
     if (err != 0)
         err = sluice_allreduce_init(comm, in, out, N, SLUICE_I32, SLUICE_SUM, &operation);
+    if (err == 0)
+        err = sluice_start(operation, NULL); /* connects the ranks, where nothing did before */
     unsigned long before = asked;
 
     for (int i = 0; i < 20 && err == 0; i++)

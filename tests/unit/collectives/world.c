@@ -39,6 +39,7 @@ static void live(void *arg)
         .seed = place->rank,
         .idle = sl_sim_idle,
         .idle_arg = sl_sim_idle_arg(place->sim, place->rank),
+        .wire = &sl_sim_wire_ops,
         .transports = &transport,
         .transport_count = 1,
     };

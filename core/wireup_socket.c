@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pipes of wire-up as sockets: a unix socket for workers of this host, whose user the kernel tells,
+ * and TCP at the addresses that SLUICE_INTERFACE allows for all others.
+ */
+#include "core/wireup.h"
+
+#include "core/config.h"
+#include "core/err.h"
+#include "core/fork.h"
+#include "core/host.h"
+#include "core/netif.h"
+#include "core/port_range.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define BACKLOG 4096
+#define PORT_TRIES 64
+#define PLACES_MAX 8
+#define FLAGS (SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
+
+struct sl_wire {
+    uint64_t host;
+    int local; /* the unix socket; -1: none */
+    int fds[PLACES_MAX];
+    unsigned fd_count, fd_next;
+};
+
+struct sl_pipe {
+    int fd;
+    bool local;
+};
+
+/* ---- addresses ---- */
+
+static socklen_t local_name(const uint8_t id[SL_WIREUP_ID_BYTES], struct sockaddr_un *out)
+{
+    static const char hex[] = "0123456789abcdef";
+    char *at = out->sun_path + 1; /* behind the zero byte of names that are no files */
+    size_t len;
+
+    memset(out, 0, sizeof(*out));
+    out->sun_family = AF_UNIX;
+    len = (size_t)snprintf(at, sizeof(out->sun_path) - 1, "sluice-wireup-");
+    for (unsigned i = 0; i < SL_WIREUP_ID_BYTES; i++) {
+        at[len++] = hex[id[i] >> 4];
+        at[len++] = hex[id[i] & 15];
+    }
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len);
+}
+
+/* Place number n of addr; false: there is none. */
+static bool place_at(const struct sl_wireup_addr *addr, unsigned n, struct sockaddr_storage *out)
+{
+    struct sockaddr_in *v4 = (struct sockaddr_in *)out;
+    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)out;
+    unsigned at = 0;
+
+    memset(out, 0, sizeof(*out));
+    for (unsigned i = 0; i < addr->place_count && at < sizeof(addr->places); i++) {
+        unsigned len = addr->places[at] == 6 ? 16 : 4;
+
+        if (at + 1 + len > sizeof(addr->places))
+            return false;
+        if (i < n) {
+            at += 1 + len;
+            continue;
+        }
+        if (len == 4) {
+            v4->sin_family = AF_INET;
+            v4->sin_port = htons(addr->port);
+            memcpy(&v4->sin_addr, addr->places + at + 1, 4);
+        } else {
+            v6->sin6_family = AF_INET6;
+            v6->sin6_port = htons(addr->port);
+            memcpy(&v6->sin6_addr, addr->places + at + 1, 16);
+        }
+        return true;
+    }
+    return false;
+}
+
+static bool add_place(struct sl_wireup_addr *addr, const struct sockaddr_storage *from)
+{
+    bool v4 = from->ss_family == AF_INET;
+    unsigned at = 0, len = v4 ? 4 : 16;
+    const void *bytes = v4 ? (const void *)&((const struct sockaddr_in *)from)->sin_addr
+                           : (const void *)&((const struct sockaddr_in6 *)from)->sin6_addr;
+
+    for (unsigned i = 0; i < addr->place_count; i++)
+        at += addr->places[at] == 6 ? 17 : 5;
+    if (at + 1 + len > sizeof(addr->places) || addr->place_count == PLACES_MAX)
+        return false;
+    addr->places[at] = v4 ? 4 : 6;
+    memcpy(addr->places + at + 1, bytes, len);
+    addr->place_count++;
+    return true;
+}
+
+/* ---- listening ---- */
+
+static void socket_close(struct sl_wire *wire)
+{
+    if (wire == NULL)
+        return;
+    if (wire->local >= 0)
+        close(wire->local);
+    while (wire->fd_count > 0)
+        close(wire->fds[--wire->fd_count]);
+    free(wire);
+}
+
+static int listen_local(struct sl_wire *wire, const struct sl_wireup_addr *addr)
+{
+    struct sockaddr_un name;
+    socklen_t len = local_name(addr->id, &name);
+    int fd = socket(AF_UNIX, FLAGS, 0);
+
+    if (fd < 0 || bind(fd, (struct sockaddr *)&name, len) != 0 || listen(fd, BACKLOG) != 0) {
+        int err = -errno;
+
+        if (fd >= 0)
+            close(fd);
+        return sl_fail(err, "no unix socket to listen on: %s%s", sluice_strerror(err),
+                       err == -EMFILE ? "; raise 'ulimit -n'" : "");
+    }
+    wire->local = sl_fork_closes(fd);
+    return 0;
+}
+
+static int listen_at(const struct sockaddr_storage *at, uint16_t *port)
+{
+    int fd = socket(at->ss_family, FLAGS, 0), err;
+
+    if (fd < 0)
+        return sl_fail(-errno, "no socket is to be had: %s%s", sluice_strerror(-errno),
+                       errno == EMFILE ? "; raise 'ulimit -n'" : "");
+    err = sl_sockaddr_listen(fd, at, port, BACKLOG, SL_PENDING_MS);
+    if (err == 0)
+        return sl_fork_closes(fd);
+    close(fd);
+    return err;
+}
+
+/* At every place, on one port; those whose address cannot be used are left out. */
+static int listen_everywhere(struct sl_wire *wire, const struct sl_netif_list *chosen,
+                             uint16_t port, struct sl_wireup_addr *addr)
+{
+    int err = -EADDRNOTAVAIL;
+
+    addr->place_count = 0;
+    for (unsigned i = 0; i < chosen->count; i++) {
+        const struct sl_netif *netif = &chosen->items[i];
+
+        if (sl_sockaddr_link_local(&netif->addr) || wire->fd_count == PLACES_MAX)
+            continue;
+        err = listen_at(&netif->addr, &port);
+        if (err == -EADDRNOTAVAIL || err == -EACCES)
+            continue;
+        if (err < 0)
+            break;
+        wire->fds[wire->fd_count++] = err;
+        if (!add_place(addr, &netif->addr)) {
+            close(wire->fds[--wire->fd_count]);
+            break;
+        }
+    }
+    addr->port = port;
+    if (addr->place_count > 0)
+        return 0;
+    while (wire->fd_count > 0)
+        close(wire->fds[--wire->fd_count]);
+    return err < 0 ? err : -EADDRNOTAVAIL;
+}
+
+static int listen_network(struct sl_wire *wire, const struct sl_config *config,
+                          struct sl_wireup_addr *addr)
+{
+    struct sl_netif_list chosen;
+    struct sl_port_range range;
+    char why[256];
+    int err = sl_port_range_parse(config->port_range, &range)
+                  ?: sl_netif_find(config->interface, &chosen, why, sizeof(why));
+
+    if (err != 0)
+        return err;
+    unsigned span = range.low != 0 ? sl_port_range_count(&range) : PORT_TRIES;
+
+    err = -EADDRINUSE;
+    for (unsigned i = 0; i < span && err == -EADDRINUSE; i++)
+        err = listen_everywhere(
+            wire, &chosen,
+            (uint16_t)(range.low == 0 ? 0 : range.low + ((unsigned)getpid() + i) % span), addr);
+    if (err == 0)
+        return 0;
+    snprintf(why, sizeof(why), "%s", sluice_last_error());
+    return sl_fail(err, "no port %s%s can be listened on: %s",
+                   range.low != 0 ? "of SLUICE_PORT_RANGE " : "", config->port_range, why);
+}
+
+static int socket_random(struct sl_wire *wire, void *out, size_t len)
+{
+    (void)wire;
+    return getrandom(out, len, 0) == (ssize_t)len
+               ? 0
+               : sl_fail(-EIO, "no random numbers are to be had to connect ranks");
+}
+
+static int socket_open(struct sl_worker *worker, bool one_host, struct sl_wireup_addr *addr,
+                       struct sl_wire **out)
+{
+    struct sl_wire *wire = calloc(1, sizeof(*wire));
+    int err;
+
+    if (wire == NULL)
+        return sl_fail(-ENOMEM, "no memory to be connected to");
+    wire->local = -1;
+    wire->host = addr->host = sl_host_hash(worker->config);
+    err = socket_random(wire, addr->id, sizeof(addr->id));
+    if (err == 0)
+        err = listen_local(wire, addr);
+    /* Without unix sockets even workers of this host meet by TCP. */
+    if (err == 0 ? !one_host : err != -EMFILE && err != -ENFILE)
+        err = listen_network(wire, worker->config, addr);
+    if (err != 0) {
+        socket_close(wire);
+        return err;
+    }
+    *out = wire;
+    return 0;
+}
+
+/* ---- pipes ---- */
+
+static int pipe_new(int fd, bool local, struct sl_pipe **out)
+{
+    struct sl_pipe *pipe = malloc(sizeof(*pipe));
+    int one = 1;
+
+    if (pipe == NULL) {
+        close(fd);
+        return sl_fail(-ENOMEM, "no memory to connect");
+    }
+    *pipe = (struct sl_pipe){.fd = sl_fork_closes(fd), .local = local};
+    if (!local) {
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+        setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+    }
+    *out = pipe;
+    return 0;
+}
+
+static int dial_local(const struct sl_wireup_addr *to, struct sl_pipe **out)
+{
+    struct sockaddr_un name;
+    socklen_t len = local_name(to->id, &name);
+    int fd = socket(AF_UNIX, FLAGS, 0), err;
+    struct ucred peer;
+
+    if (fd < 0)
+        return sl_fail(-errno, "no unix socket is to be had: %s%s", sluice_strerror(-errno),
+                       errno == EMFILE ? "; raise 'ulimit -n'" : "");
+    if (connect(fd, (struct sockaddr *)&name, len) != 0) {
+        err = -errno;
+        close(fd);
+        return sl_fail(err, "it cannot be reached on this host: %s", sluice_strerror(err));
+    }
+    if (!sl_host_same_user(fd, &peer)) {
+        close(fd);
+        return sl_fail(-EACCES, "process %d of user %u has its name, not one of user %u",
+                       (int)peer.pid, (unsigned)peer.uid, (unsigned)geteuid());
+    }
+    return pipe_new(fd, true, out);
+}
+
+static int dial_network(const struct sockaddr_storage *to, struct sl_pipe **out)
+{
+    int fd = socket(to->ss_family, FLAGS, 0), err;
+    char text[80];
+
+    if (fd < 0)
+        return sl_fail(-errno, "no socket is to be had: %s%s", sluice_strerror(-errno),
+                       errno == EMFILE ? "; raise 'ulimit -n'" : "");
+    if (connect(fd, (const struct sockaddr *)to, sl_sockaddr_len(to)) != 0 &&
+        errno != EINPROGRESS) {
+        err = -errno;
+        close(fd);
+        sl_sockaddr_text(to, text, sizeof(text));
+        return sl_fail(err, "%s cannot be reached: %s", text, sluice_strerror(err));
+    }
+    return pipe_new(fd, false, out);
+}
+
+/* Loopback addresses mean the peer on its own host alone. */
+static int socket_dial(struct sl_wire *wire, const struct sl_wireup_addr *to, unsigned n,
+                       struct sl_pipe **out)
+{
+    bool same_host = to->host == wire->host;
+    struct sockaddr_storage place;
+
+    if (same_host && n-- == 0)
+        return dial_local(to, out);
+    for (unsigned i = 0; place_at(to, i, &place); i++) {
+        if (sl_sockaddr_loopback(&place) && !same_host)
+            continue;
+        if (n-- == 0)
+            return dial_network(&place, out);
+    }
+    return -ENODEV;
+}
+
+static int accept_local(struct sl_wire *wire, struct sl_pending_set *set,
+                        struct sl_pending *pending, uint64_t now_ns, struct sl_pipe **out)
+{
+    int fd = wire->local >= 0 ? accept4(wire->local, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC) : -1;
+    struct ucred peer;
+    char from[64], why[96];
+    int err;
+
+    if (fd < 0)
+        return wire->local >= 0 ? -errno : -EAGAIN;
+    if (!sl_host_same_user(fd, &peer)) {
+        snprintf(from, sizeof(from), "process %d of user %u", (int)peer.pid, (unsigned)peer.uid);
+        snprintf(why, sizeof(why), "this rank belongs to user %u", (unsigned)geteuid());
+        sl_pending_refused(set, from, why, now_ns);
+        close(fd);
+        return -EAGAIN;
+    }
+    err = pipe_new(fd, true, out);
+    if (err == 0)
+        sl_pending_add_user(set, pending, peer.uid, peer.pid, now_ns);
+    return err;
+}
+
+/* Places take turns: a crowd at one keeps nobody out at another. */
+static int socket_accept(struct sl_wire *wire, struct sl_pending_set *set,
+                         struct sl_pending *pending, uint64_t now_ns, struct sl_pipe **out)
+{
+    int err = accept_local(wire, set, pending, now_ns, out);
+
+    for (unsigned i = 0; err == -EAGAIN && i < wire->fd_count; i++) {
+        struct sockaddr_storage from = {0};
+        socklen_t len = sizeof(from);
+        int fd = accept4(wire->fds[wire->fd_next], (struct sockaddr *)&from, &len,
+                         SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+        wire->fd_next = (wire->fd_next + 1) % wire->fd_count;
+        err = fd < 0 ? -errno : pipe_new(fd, false, out);
+        if (err == 0)
+            sl_pending_add(set, pending, &from, now_ns);
+    }
+    return err;
+}
+
+static ssize_t socket_send(struct sl_pipe *pipe, const void *bytes, size_t len)
+{
+    ssize_t n = send(pipe->fd, bytes, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+    return n >= 0 ? n : errno == EINTR ? -EAGAIN : errno == EPIPE ? -ECONNRESET : -errno;
+}
+
+static ssize_t socket_recv(struct sl_pipe *pipe, void *bytes, size_t len)
+{
+    ssize_t n = recv(pipe->fd, bytes, len, MSG_DONTWAIT);
+
+    return n >= 0 ? n : errno == EINTR ? -EAGAIN : -errno;
+}
+
+static void socket_hang_up(struct sl_pipe *pipe)
+{
+    close(pipe->fd);
+    free(pipe);
+}
+
+static int socket_fd(const struct sl_pipe *pipe)
+{
+    return pipe->fd;
+}
+
+static unsigned socket_listeners(const struct sl_wire *wire, struct pollfd *out, unsigned cap)
+{
+    unsigned count = 0;
+
+    if (wire->local >= 0 && count++ < cap)
+        out[0] = (struct pollfd){wire->local, POLLIN, 0};
+    for (unsigned i = 0; i < wire->fd_count; i++, count++)
+        if (count < cap)
+            out[count] = (struct pollfd){wire->fds[i], POLLIN, 0};
+    return count;
+}
+
+const struct sl_wire_ops sl_wire_sockets = {
+    .open = socket_open,
+    .close = socket_close,
+    .dial = socket_dial,
+    .accept = socket_accept,
+    .send = socket_send,
+    .recv = socket_recv,
+    .hang_up = socket_hang_up,
+    .fd = socket_fd,
+    .random = socket_random,
+    .listeners = socket_listeners,
+};
