@@ -240,6 +240,51 @@ static void transports_that_mend_nothing_are_left_alone_between_calls(void **sta
     assert_int_equal(atomic_load(&kept), 0);
 }
 
+/* Starts, and frees under way, while the communicator's thread moves operations and ends them. The
+ * last outlives the communicator. */
+static void *start_again(void *arg)
+{
+    struct sluice_operation *operation = NULL;
+    struct rank *r = arg;
+    struct sluice_req *req;
+
+    note(r, sluice_comm_create_id(&r->id, r->me, RANKS, NULL, &r->comm));
+    for (int i = 0; i < 50 && r->code == 0; i++) {
+        note(r, sluice_allreduce_init(r->comm, r->buf[0], r->buf[1], N, SLUICE_I32, SLUICE_MAX,
+                                      &operation));
+        for (int start = 0; start < 3 && r->code == 0; start++) {
+            note(r, sluice_start(operation, &req));
+            if (r->code == 0 && start < 2)
+                note(r, sluice_wait(req));
+        }
+        if (i % 2 == 0 && r->code == 0) {
+            sluice_operation_free(operation); /* maybe under way */
+            operation = NULL;
+            note(r, sluice_barrier(r->comm, NULL));
+        } else if (r->code == 0) {
+            note(r, sluice_wait(req));
+            note(r, sluice_barrier(r->comm, NULL));
+            if (i < 49)
+                sluice_operation_free(operation);
+        }
+    }
+    sluice_comm_destroy(r->comm);
+    if (r->code == 0 && sluice_start(operation, NULL) != -EINVAL)
+        note(r, sl_fail(-EBADMSG, "an operation starts without its communicator"));
+    sluice_operation_free(operation);
+    return NULL;
+}
+
+static void operations_are_started_and_freed_beside_the_thread(void **state)
+{
+    (void)state;
+    setenv("SLUICE_PROGRESS", "thread", 1);
+    on_ranks(start_again);
+    for (int i = 0; i < RANKS; i++)
+        if (ranks[i].code != 0)
+            fail_msg("rank %d: %d: %s", i, ranks[i].code, ranks[i].text);
+}
+
 static void *abort_soon(void *arg)
 {
     struct rank *r = arg;
@@ -301,6 +346,7 @@ int main(void)
         cmocka_unit_test(a_thread_of_the_communicator_makes_progress_beside_its_callers),
         cmocka_unit_test(paths_are_looked_after_while_nobody_calls),
         cmocka_unit_test(transports_that_mend_nothing_are_left_alone_between_calls),
+        cmocka_unit_test(operations_are_started_and_freed_beside_the_thread),
         cmocka_unit_test(an_abort_from_another_thread_ends_all_ranks),
         cmocka_unit_test(an_abort_ends_all_ranks_that_have_threads),
     };
