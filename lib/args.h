@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The arguments of the public calls, checked: one function a collective, from what the user gives to
- * a struct sl_call. Calls (sluice.c) and persistent operations (operation.c) share them. Inline:
+ * The arguments of the public calls, checked: one function a collective, from what the user gives
+ * to a struct sl_call. Calls (sluice.c) and persistent operations (operation.c) share them. Inline:
  * small messages pay for each call.
  */
 #ifndef SL_LIB_ARGS_H
