@@ -14,6 +14,12 @@ struct sl_mp_fallback;
 
 enum sl_mp_conn_state { SL_MP_CONN_NEW, SL_MP_CONN_CONNECTING, SL_MP_CONN_UP, SL_MP_CONN_DOWN };
 
+/* Numbers of messages, seldom any. */
+struct sl_mp_numbers {
+    uint32_t *at;
+    unsigned count, room;
+};
+
 struct sl_mp_conn {
     struct sl_ep base;
     struct sl_mp_iface *iface;
@@ -49,41 +55,35 @@ struct sl_mp_conn {
     unsigned credits_owed; /* handled here and not told yet */
     struct sl_node repeat; /* frames of a path that ended, in their order */
     /* messages; numbers run free, their place is number % size of the queue */
-    uint32_t tx_next;            /* of the next send */
-    uint32_t tx_oldest;          /* long message not over, or tx_next */
-    uint32_t rx_next, rx_oldest; /* of the next recv; not over, or rx_next */
-    struct sl_mp_tx_msg tx[SL_MP_TX_QUEUE];
-    struct sl_mp_rx_msg rx[SL_MP_RX_QUEUE];
+    uint32_t tx_next;                        /* of the next send */
+    uint32_t tx_oldest;                      /* long message not over, or tx_next */
+    uint32_t rx_next, rx_oldest;             /* of the next recv; not over, or rx_next */
+    struct sl_mp_tx_msg *tx[SL_MP_TX_QUEUE]; /* NULL: over, or went in a frame */
+    struct sl_mp_rx_msg *rx[SL_MP_RX_QUEUE]; /* NULL: neither posted nor here */
     struct sl_mp_rx_cts rx_cts[SL_MP_RX_CTS_MAX];
-    struct sl_mp_tx_cts tx_cts[SL_MP_TX_CTS_MAX];
-    uint16_t deal[SL_MP_TX_CTS_MAX]; /* those with bytes to deal, in the order they came */
-    unsigned deal_head, deal_count, early_count, early_gpu_count, unannounced;
-    struct sl_mp_piece redo[SL_MP_REDO];
+    /* CTS that came: all; of them before their message, and with bytes to deal, in their order */
+    struct sl_node all_cts, early, deal;
+    unsigned cts_count, early_count, early_gpu_count, unannounced;
+    struct sl_mp_piece *redo; /* of lanes that failed: room for SL_MP_REDO once there was one */
     unsigned redo_count;
-    uint32_t drops[SL_MP_RX_QUEUE]; /* numbers to DROP */
-    unsigned drop_count;
-    uint32_t late[SL_MP_RX_QUEUE]; /* receives to end in progress */
-    unsigned late_count;
+    struct sl_mp_numbers drops; /* to DROP */
+    struct sl_mp_numbers late;  /* receives to end in progress */
     unsigned held; /* frames that wait for their receive, or for the way into its GPU's memory */
     unsigned gpu_waits, gpu_copies; /* of them the latter; copies under way */
     bool wants_staging;
 
     struct sl_mp_fallback *fallback; /* NULL: data never goes over the sideband */
 
-    /* Control messages that the sideband has not taken. */
-    struct sl_mp_control control_queue[SL_MP_CONTROLS];
-    /* by number: what the peer has not told of */
-    struct sl_mp_control unhandled[SL_MP_CONTROLS];
-    bool by_path[SL_MP_CONTROLS]; /* on one now */
-    bool arrived[SL_MP_CONTROLS]; /* by one */
+    /* Control messages that the sideband has not taken, and, by number, those that the peer has
+     * not told of, and those that came and wait for their turn. */
+    struct sl_mp_queued control_queue[SL_MP_CONTROLS];
+    struct sl_mp_control *unhandled[SL_MP_CONTROLS], *inbox[SL_MP_CONTROLS];
     unsigned control_head, control_count;
-    uint32_t control_out, control_in;           /* numbers of the next ones */
-    uint32_t control_handled;                   /* of ours, by the peer */
-    uint32_t control_told;                      /* of the peer's, as it knows */
-    uint32_t hello_seq;                         /* of our last HELLO */
-    bool hello_due;                             /* rails have changed since */
-    struct sl_mp_control inbox[SL_MP_CONTROLS]; /* by number; handled in progress */
-    bool in_inbox[SL_MP_CONTROLS];
+    uint32_t control_out, control_in; /* numbers of the next ones */
+    uint32_t control_handled;         /* of ours, by the peer */
+    uint32_t control_told;            /* of the peer's, as it knows */
+    uint32_t hello_seq;               /* of our last HELLO */
+    bool hello_due;                   /* rails have changed since */
 
     /* Where frames are kept that cannot stay in their buffers: one for each credit, of slot_bytes.
      * The bits say which are in use. Pages that were never used cost nothing. */
@@ -91,6 +91,8 @@ struct sl_mp_conn {
     uint8_t copies[];
 };
 
+/* There is one for each peer: what only some need, or only at times, is taken from pools. */
+_Static_assert(sizeof(struct sl_mp_conn) <= 14 << 10, "a connection stays small");
 _Static_assert(SL_MP_CREDITS < 32, "a bit for each in copies_used");
 
 static inline struct sl_mp_conn *sl_mp_conn_of(struct sl_ep *ep)
@@ -117,14 +119,16 @@ void sl_mp_conn_untime(struct sl_mp_conn *conn);
 /* The code and sentence for a call on a connection that is not up. */
 int sl_mp_not_up(const struct sl_mp_conn *conn);
 
-static inline struct sl_mp_tx_msg *sl_mp_tx_at(struct sl_mp_conn *conn, uint32_t number)
+/* NULL: it is over, or went in a frame. */
+static inline struct sl_mp_tx_msg *sl_mp_tx_at(const struct sl_mp_conn *conn, uint32_t number)
 {
-    return &conn->tx[number % SL_MP_TX_QUEUE];
+    return conn->tx[number % SL_MP_TX_QUEUE];
 }
 
-static inline struct sl_mp_rx_msg *sl_mp_rx_at(struct sl_mp_conn *conn, uint32_t number)
+/* NULL: it is neither posted nor here. */
+static inline struct sl_mp_rx_msg *sl_mp_rx_at(const struct sl_mp_conn *conn, uint32_t number)
 {
-    return &conn->rx[number % SL_MP_RX_QUEUE];
+    return conn->rx[number % SL_MP_RX_QUEUE];
 }
 
 #endif

@@ -28,24 +28,40 @@ static struct sl_mp_path *any_path(const struct sl_mp_conn *conn)
     return NULL;
 }
 
+/* What lies in that place of the queue. False: the peer has handled it since. */
+static bool queued(struct sl_mp_conn *conn, unsigned place, struct sl_mp_control *out)
+{
+    const struct sl_mp_queued *q = &conn->control_queue[place];
+
+    if (!q->is_ack && (int32_t)(q->seq - conn->control_handled) < 0)
+        return false;
+    if (q->is_ack)
+        *out = (struct sl_mp_control){.kind = SL_MP_CONTROL_ACK};
+    else
+        *out = *conn->unhandled[q->seq % SL_MP_CONTROLS];
+    out->handled = conn->control_told = conn->control_in;
+    return true;
+}
+
 /* Sends the one in that place of the queue by a path, unless there is none with room. */
 static void send_by_path(struct sl_mp_conn *conn, unsigned place)
 {
-    const struct sl_mp_control *control = &conn->control_queue[place];
     struct sl_mp_iface *iface = conn->iface;
     struct sl_mp_path *path = any_path(conn);
-    uint32_t len = (uint32_t)sl_mp_control_size(control);
-    struct sl_mp_frame header = {.kind = SL_MP_CONTROL, .number = control->seq, .len = len};
+    struct sl_mp_frame header = {.kind = SL_MP_CONTROL};
     struct sl_mp_tx_frame *frame;
+    struct sl_mp_control control;
 
-    if (path == NULL || iface->free_frame_count == 0)
+    if (path == NULL || iface->free_frame_count == 0 || !queued(conn, place, &control))
         return;
+    header.number = control.seq;
+    header.len = (uint32_t)sl_mp_control_size(&control);
     frame = sl_container_of(sl_list_pop_front(&iface->free_frames), struct sl_mp_tx_frame, link);
     iface->free_frame_count--;
     memcpy(frame->bytes, &header, sizeof(header));
-    memcpy(frame->bytes + sizeof(header), control, len);
-    frame->len = SL_MP_FRAME_BYTES + len;
-    conn->by_path[place] = true;
+    memcpy(frame->bytes + sizeof(header), &control, header.len);
+    frame->len = SL_MP_FRAME_BYTES + header.len;
+    conn->control_queue[place].by_path = true;
     sl_mp_path_post_control(path, frame);
 }
 
@@ -58,45 +74,49 @@ static unsigned place_of(const struct sl_mp_conn *conn, unsigned i)
  * gone. */
 static void flush_by_path(struct sl_mp_conn *conn)
 {
-    for (unsigned i = 0; i < conn->control_count; i++)
-        if (!conn->arrived[place_of(conn, i)] && !conn->by_path[place_of(conn, i)])
+    for (unsigned i = 0; i < conn->control_count; i++) {
+        const struct sl_mp_queued *q = &conn->control_queue[place_of(conn, i)];
+
+        if (!q->arrived && !q->by_path)
             send_by_path(conn, place_of(conn, i));
+    }
+}
+
+/* Gives the first one to the sideband, unless it has no need to. False: it stays where it is. */
+static bool flush_first(struct sl_mp_conn *conn)
+{
+    const struct sl_mp_queued *q = &conn->control_queue[conn->control_head];
+    struct sl_mp_control control;
+
+    if (q->arrived || !queued(conn, conn->control_head, &control))
+        return true;
+    if (!conn->sideband_up)
+        return q->is_ack; /* the next control message says more */
+    int err =
+        conn->sideband->iface->ops->ctrl(conn->sideband, &control, sl_mp_control_size(&control));
+
+    if (err < 0 && err != -EAGAIN)
+        conn->sideband_up = false; /* its end will be told by itself */
+    return err >= 0;
 }
 
 void sl_mp_control_flush(struct sl_mp_conn *conn)
 {
     if (SL_UNLIKELY(!conn->sideband_up && conn->state == SL_MP_CONN_UP))
         flush_by_path(conn);
-    while (conn->control_count > 0) {
-        const struct sl_mp_control *control = &conn->control_queue[conn->control_head];
-        bool needed = control->kind != SL_MP_CONTROL_ACK; /* the next control message says more */
-
-        if (!conn->arrived[conn->control_head] && (needed || conn->sideband_up)) {
-            if (!conn->sideband_up)
-                return;
-            int err = conn->sideband->iface->ops->ctrl(conn->sideband, control,
-                                                       sl_mp_control_size(control));
-
-            if (err == -EAGAIN)
-                return;
-            if (err < 0) {
-                conn->sideband_up = false; /* its end will be told by itself */
-                return;
-            }
-        }
+    while (conn->control_count > 0 && flush_first(conn)) {
         conn->control_head = place_of(conn, 1);
         conn->control_count--;
     }
 }
 
-static void push(struct sl_mp_conn *conn, struct sl_mp_control *control)
+static void push(struct sl_mp_conn *conn, struct sl_mp_queued what)
 {
     unsigned place = place_of(conn, conn->control_count);
 
-    control->handled = conn->control_told = conn->control_in;
-    conn->control_queue[place] = *control;
-    conn->arrived[place] = conn->by_path[place] = false;
+    conn->control_queue[place] = what;
     conn->control_count++;
+    conn->control_told = conn->control_in; /* each says it */
     send_by_path(conn, place);
     sl_mp_control_flush(conn);
     if (conn->control_count > 0)
@@ -105,6 +125,8 @@ static void push(struct sl_mp_conn *conn, struct sl_mp_control *control)
 
 void sl_mp_control_send(struct sl_mp_conn *conn, struct sl_mp_control *control)
 {
+    struct sl_mp_control *kept;
+
     if (conn->control_out - conn->control_handled >= SL_MP_CONTROLS ||
         conn->control_count >= SL_MP_CONTROLS - 1) {
         sl_mp_conn_fail(conn, -EHOSTUNREACH,
@@ -112,9 +134,37 @@ void sl_mp_control_send(struct sl_mp_conn *conn, struct sl_mp_control *control)
                         sl_ep_peer_name(&conn->base));
         return;
     }
+    kept = sl_mp_pool_take(&conn->iface->controls);
+    if (kept == NULL) {
+        sl_mp_conn_fail(conn, -ENOMEM, "no memory for a control message");
+        return;
+    }
     control->seq = conn->control_out++;
-    conn->unhandled[control->seq % SL_MP_CONTROLS] = *control;
-    push(conn, control);
+    *kept = *control;
+    conn->unhandled[control->seq % SL_MP_CONTROLS] = kept;
+    push(conn, (struct sl_mp_queued){.seq = control->seq});
+}
+
+/* The peer has handled those before that number. */
+static void handled(struct sl_mp_conn *conn, uint32_t before)
+{
+    for (; conn->control_handled != before; conn->control_handled++) {
+        struct sl_mp_control **place = &conn->unhandled[conn->control_handled % SL_MP_CONTROLS];
+
+        sl_mp_pool_put(&conn->iface->controls, *place);
+        *place = NULL;
+    }
+}
+
+void sl_mp_controls_forget(struct sl_mp_conn *conn)
+{
+    handled(conn, conn->control_out);
+    for (unsigned i = 0; i < SL_MP_CONTROLS; i++) {
+        if (conn->inbox[i] != NULL)
+            sl_mp_pool_put(&conn->iface->controls, conn->inbox[i]);
+        conn->inbox[i] = NULL;
+    }
+    conn->control_count = 0;
 }
 
 /* The place of a frame's control message in the queue, or -1: the sideband has taken it. */
@@ -123,10 +173,12 @@ static int place_by_frame(const struct sl_mp_conn *conn, const struct sl_mp_tx_f
     struct sl_mp_frame header;
 
     memcpy(&header, frame->bytes, sizeof(header));
-    for (unsigned i = 0; i < conn->control_count; i++)
-        if (conn->control_queue[place_of(conn, i)].seq == header.number &&
-            conn->control_queue[place_of(conn, i)].kind != SL_MP_CONTROL_ACK)
+    for (unsigned i = 0; i < conn->control_count; i++) {
+        const struct sl_mp_queued *q = &conn->control_queue[place_of(conn, i)];
+
+        if (q->seq == header.number && !q->is_ack)
             return (int)place_of(conn, i);
+    }
     return -1;
 }
 
@@ -135,7 +187,7 @@ void sl_mp_control_arrived(struct sl_mp_conn *conn, const struct sl_mp_tx_frame 
     int place = place_by_frame(conn, frame);
 
     if (place >= 0)
-        conn->arrived[place] = true;
+        conn->control_queue[place].arrived = true;
 }
 
 void sl_mp_control_lost(struct sl_mp_conn *conn, struct sl_mp_tx_frame *frame)
@@ -148,7 +200,7 @@ void sl_mp_control_lost(struct sl_mp_conn *conn, struct sl_mp_tx_frame *frame)
         return;
     }
     if (place >= 0)
-        conn->by_path[place] = false;
+        conn->control_queue[place].by_path = false;
     sl_mp_frame_free(conn->iface,
                      frame); /* the sideband has it too, or flush_by_path() will see to it */
 }
@@ -156,11 +208,8 @@ void sl_mp_control_lost(struct sl_mp_conn *conn, struct sl_mp_tx_frame *frame)
 void sl_mp_controls_requeue(struct sl_mp_conn *conn)
 {
     conn->control_head = conn->control_count = 0;
-    for (uint32_t seq = conn->control_handled; seq != conn->control_out; seq++) {
-        conn->control_queue[conn->control_count] = conn->unhandled[seq % SL_MP_CONTROLS];
-        conn->arrived[conn->control_count] = conn->by_path[conn->control_count] = false;
-        conn->control_count++;
-    }
+    for (uint32_t seq = conn->control_handled; seq != conn->control_out; seq++)
+        conn->control_queue[conn->control_count++] = (struct sl_mp_queued){.seq = seq};
     sl_mp_conn_activate(conn);
 }
 
@@ -171,7 +220,7 @@ void sl_mp_controls_stranded(struct sl_mp_path *path)
         int place = wr->kind == SL_MP_WR_CONTROL ? place_by_frame(path->conn, wr->frame) : -1;
 
         if (place >= 0)
-            path->conn->by_path[place] = false;
+            path->conn->control_queue[place].by_path = false;
     }
 }
 
@@ -202,8 +251,12 @@ void sl_mp_control_take(struct sl_mp_conn *conn, const void *bytes, size_t len)
     if (err == 0)
         err = conn->iface->lanes->check(&control);
     if (err == 0 && (int32_t)(control.handled - conn->control_handled) > 0) {
-        conn->control_handled = control.handled;
-        if (conn->hello_due)
+        if (control.handled - conn->control_handled > conn->control_out - conn->control_handled)
+            err = sl_fail(-EPROTO, "%s has handled control message %u, of %u",
+                          sl_ep_peer_name(&conn->base), control.handled, conn->control_out);
+        else
+            handled(conn, control.handled);
+        if (err == 0 && conn->hello_due)
             sl_mp_hello_send(conn);
     }
     if (err == 0 &&
@@ -216,8 +269,15 @@ void sl_mp_control_take(struct sl_mp_conn *conn, const void *bytes, size_t len)
         sl_mp_conn_fail(conn, err, "%s", sluice_last_error());
         return;
     }
-    conn->inbox[control.seq % SL_MP_CONTROLS] = control;
-    conn->in_inbox[control.seq % SL_MP_CONTROLS] = true;
+    struct sl_mp_control **place = &conn->inbox[control.seq % SL_MP_CONTROLS];
+
+    if (*place == NULL)
+        *place = sl_mp_pool_take(&conn->iface->controls);
+    if (*place == NULL) {
+        sl_mp_conn_fail(conn, -ENOMEM, "no memory for a control message");
+        return;
+    }
+    **place = control;
     sl_mp_conn_activate(conn);
 }
 
@@ -231,15 +291,17 @@ int sl_mp_inbox_run(struct sl_mp_conn *conn)
      * the first of ours, is said: offers that they call for would overtake it. */
     if (conn->control_out == 0)
         return 0;
-    while (conn->in_inbox[conn->control_in % SL_MP_CONTROLS] && conn->state != SL_MP_CONN_DOWN) {
+    while (conn->inbox[conn->control_in % SL_MP_CONTROLS] != NULL &&
+           conn->state != SL_MP_CONN_DOWN) {
         unsigned place = conn->control_in++ % SL_MP_CONTROLS;
-        struct sl_mp_control control = conn->inbox[place];
+        struct sl_mp_control control = *conn->inbox[place];
 
         if (control.kind == SL_MP_CONTROL_OFFER && conn->iface->opens == 0) {
             conn->control_in--; /* in the next round */
             break;
         }
-        conn->in_inbox[place] = false;
+        sl_mp_pool_put(&conn->iface->controls, conn->inbox[place]);
+        conn->inbox[place] = NULL;
         tell |= control.kind == SL_MP_CONTROL_HELLO; /* the peer's next one waits for the word */
         if (control.kind != SL_MP_CONTROL_CALLER)
             sl_mp_on_control(conn, &control);
@@ -250,10 +312,8 @@ int sl_mp_inbox_run(struct sl_mp_conn *conn)
     tell &= conn->control_in != conn->control_told;
     if ((tell || conn->control_in - conn->control_told >= TELL_EVERY) &&
         conn->state != SL_MP_CONN_DOWN) {
-        struct sl_mp_control control = {.kind = SL_MP_CONTROL_ACK};
-
         if (conn->control_count < SL_MP_CONTROLS - 1)
-            push(conn, &control);
+            push(conn, (struct sl_mp_queued){.is_ack = true});
     }
     return count;
 }

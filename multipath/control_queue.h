@@ -5,12 +5,24 @@
 
 #include "multipath/control.h"
 
+#include <stdbool.h>
+
 struct sl_mp_conn;
 struct sl_mp_path;
 struct sl_mp_tx_frame;
 
 #define SL_MP_CONTROLS 64 /* that the peer has not handled */
 
+/* A place in the queue for the sideband. */
+struct sl_mp_queued {
+    uint32_t seq; /* of one in conn->unhandled, unless it has been handled since */
+    bool is_ack;  /* no number, and nothing but what `handled` says */
+    bool by_path; /* on one now */
+    bool arrived; /* by one */
+};
+
+/* All that is kept goes back. */
+void sl_mp_controls_forget(struct sl_mp_conn *conn);
 /* Sends it by the sideband and by a path. */
 void sl_mp_control_send(struct sl_mp_conn *conn, struct sl_mp_control *control);
 void sl_mp_control_flush(struct sl_mp_conn *conn);

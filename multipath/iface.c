@@ -41,6 +41,14 @@ int sl_mp_iface_open(struct sl_mp_iface *iface, unsigned chunks)
     int err = chunks_init(&iface->tx_chunks, 0, chunks / 2);
 
     if (err == 0)
+        err = sl_mp_pool_init(&iface->tx_msgs, sizeof(struct sl_mp_tx_msg));
+    if (err == 0)
+        err = sl_mp_pool_init(&iface->rx_msgs, sizeof(struct sl_mp_rx_msg));
+    if (err == 0)
+        err = sl_mp_pool_init(&iface->tx_cts, sizeof(struct sl_mp_tx_cts));
+    if (err == 0)
+        err = sl_mp_pool_init(&iface->controls, sizeof(struct sl_mp_control));
+    if (err == 0)
         err = chunks_init(&iface->rx_chunks, chunks / 2, chunks / 2);
     if (err != 0)
         return err;
@@ -58,6 +66,10 @@ void sl_mp_iface_fini(struct sl_mp_iface *iface)
 {
     sl_assert(sl_list_empty(&iface->conns));
     sl_mp_gpu_close(iface);
+    sl_mp_pool_fini(&iface->tx_msgs);
+    sl_mp_pool_fini(&iface->rx_msgs);
+    sl_mp_pool_fini(&iface->tx_cts);
+    sl_mp_pool_fini(&iface->controls);
     free(iface->tx_chunks.free);
     free(iface->rx_chunks.free);
 }
@@ -81,14 +93,14 @@ void sl_mp_rails_changed(struct sl_mp_iface *iface, bool retry)
 static bool has_work(const struct sl_mp_conn *conn)
 {
     bool can_send = conn->paths_up > 0 || sl_mp_fallback_path(conn) != NULL;
-    bool stuck = !sl_list_empty(&conn->repeat) || conn->unannounced > 0 || conn->drop_count > 0 ||
-                 conn->wants_staging || conn->deal_count > 0 || conn->redo_count > 0 ||
+    bool stuck = !sl_list_empty(&conn->repeat) || conn->unannounced > 0 || conn->drops.count > 0 ||
+                 conn->wants_staging || !sl_list_empty(&conn->deal) || conn->redo_count > 0 ||
                  conn->credits_owed >= SL_MP_CREDITS / 2;
 
     if (conn->state == SL_MP_CONN_DOWN)
         return false;
-    return conn->failing || conn->left || conn->in_inbox[conn->control_in % SL_MP_CONTROLS] ||
-           conn->control_count > 0 || conn->late_count > 0 || conn->gpu_waits > 0 ||
+    return conn->failing || conn->left || conn->inbox[conn->control_in % SL_MP_CONTROLS] != NULL ||
+           conn->control_count > 0 || conn->late.count > 0 || conn->gpu_waits > 0 ||
            sl_mp_fallback_has_work(conn) || (can_send && stuck);
 }
 

@@ -14,6 +14,7 @@
 #include "gdr/gpu.h"
 #include "multipath/lane.h"
 #include "multipath/message.h"
+#include "multipath/pool.h"
 
 #define SL_MP_TX_FRAMES 512 /* of an interface: frames until their completion */
 #define SL_MP_STAGES_MAX 16 /* CUDA contexts whose memory is registered */
@@ -62,6 +63,8 @@ struct sl_mp_iface {
     struct sl_node free_frames;
     unsigned free_frame_count;
     struct sl_mp_chunks tx_chunks, rx_chunks;
+    /* of struct sl_mp_tx_msg, rx_msg, tx_cts, control */
+    struct sl_mp_pool tx_msgs, rx_msgs, tx_cts, controls;
     struct sl_node conns, active, timed;
     unsigned conn_count, connecting;
     unsigned opens;     /* lanes that this round of progress may still open */

@@ -6,6 +6,7 @@
 #include "multipath/iface.h"
 #include "multipath/repair.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define CREDITS_DUE (SL_MP_CREDITS / 2)
@@ -66,21 +67,33 @@ static void owe_credit(struct sl_mp_conn *conn)
 
 static void tx_advance(struct sl_mp_conn *conn)
 {
-    while (conn->tx_oldest != conn->tx_next && sl_mp_tx_at(conn, conn->tx_oldest)->req == NULL)
+    while (conn->tx_oldest != conn->tx_next && sl_mp_tx_at(conn, conn->tx_oldest) == NULL)
         conn->tx_oldest++;
+}
+
+/* A long message is over: its place is free, and its request the caller's to end. */
+struct sl_req *sl_mp_tx_end(struct sl_mp_conn *conn, struct sl_mp_tx_msg *msg)
+{
+    struct sl_req *req = msg->req;
+
+    conn->tx[msg->number % SL_MP_TX_QUEUE] = NULL;
+    req->len = msg->len;
+    sl_mp_pool_put(&conn->iface->tx_msgs, msg);
+    tx_advance(conn);
+    return req;
 }
 
 /* Grants for a message that turns out not to be what the receiver expected: it will hear so and
  * take them back. */
 static void forget_cts(struct sl_mp_conn *conn, uint32_t number)
 {
-    for (unsigned i = 0; i < SL_MP_TX_CTS_MAX && conn->early_count > 0; i++) {
-        struct sl_mp_tx_cts *cts = &conn->tx_cts[i];
+    sl_list_foreach(&conn->early, node)
+    {
+        struct sl_mp_tx_cts *cts = sl_container_of(node, struct sl_mp_tx_cts, link);
 
-        if (cts->used && cts->msg == NULL && cts->number == number) {
-            cts->used = false;
-            conn->early_count--;
-            conn->early_gpu_count -= cts->is_gpu;
+        if (cts->number == number) {
+            sl_mp_early_take(conn, cts);
+            sl_mp_tx_cts_free(conn, cts);
         }
     }
 }
@@ -116,30 +129,41 @@ static int send_eager(struct sl_mp_conn *conn, const struct sl_buf *buf, uint64_
 static const struct sl_mp_tx_cts *early_cts(const struct sl_mp_conn *conn, uint32_t number,
                                             uint64_t tag, uint64_t len)
 {
-    for (unsigned i = 0; i < SL_MP_TX_CTS_MAX && conn->early_count > 0; i++) {
-        const struct sl_mp_tx_cts *cts = &conn->tx_cts[i];
+    for (const struct sl_node *node = conn->early.next; node != &conn->early; node = node->next) {
+        const struct sl_mp_tx_cts *cts = sl_container_of(node, const struct sl_mp_tx_cts, link);
 
-        if (cts->used && cts->msg == NULL && cts->number == number)
+        if (cts->number == number)
             return sl_mp_cts_fits(cts, tag, len) ? cts : NULL;
     }
     return NULL;
+}
+
+static int no_memory(struct sl_mp_conn *conn)
+{
+    return sl_mp_conn_fail(conn, sl_fail(-ENOMEM, "no memory for one more message"),
+                           "no memory for one more message of %s", sl_ep_peer_name(&conn->base));
 }
 
 static int send_long(struct sl_mp_conn *conn, const struct sl_buf *buf, uint64_t tag,
                      struct sl_req *req)
 {
     uint32_t number = conn->tx_next;
-    struct sl_mp_tx_msg *msg = sl_mp_tx_at(conn, number);
+    struct sl_mp_tx_msg *msg;
     const struct sl_mp_tx_cts *early = early_cts(conn, number, tag, buf->len);
 
+    msg = sl_mp_pool_take(&conn->iface->tx_msgs);
+    if (SL_UNLIKELY(msg == NULL))
+        return no_memory(conn);
     /* After a CTS for more than the message has, its receiver learns the length by an RTS beside
      * the bytes: nobody waits for it. */
     if (early == NULL || early->total != buf->len) {
         struct sl_mp_tx_frame *frame =
             conn->credits == 0 ? NULL : sl_mp_frame_new(conn, SL_MP_RTS, number);
 
-        if (frame == NULL)
+        if (frame == NULL) {
+            sl_mp_pool_put(&conn->iface->tx_msgs, msg);
             return -EAGAIN;
+        }
         if (early == NULL)
             forget_cts(conn, number);
         header_of(frame)->tag = tag;
@@ -147,6 +171,7 @@ static int send_long(struct sl_mp_conn *conn, const struct sl_buf *buf, uint64_t
         conn->credits--;
         sl_mp_frame_post(conn, frame);
     }
+    conn->tx[number % SL_MP_TX_QUEUE] = msg;
     *msg = (struct sl_mp_tx_msg){
         .addr = buf->addr, .len = buf->len, .tag = tag, .req = req, .number = number};
     msg->mr = sl_mp_region_find(conn->iface, buf->mr, buf->addr, buf->len);
@@ -187,9 +212,8 @@ int sl_mp_send(struct sl_ep *base, const struct sl_buf *buf, uint64_t tag, struc
 static void on_drop(struct sl_mp_conn *conn, uint32_t number)
 {
     struct sl_mp_tx_msg *msg = sl_mp_tx_at(conn, number);
-    struct sl_req *req = msg->req;
 
-    if (req == NULL || msg->number != number)
+    if (msg == NULL || msg->number != number)
         return;
     /* A receiver that sent a CTS takes it; its bytes may be on their way out of the caller's
      * memory. */
@@ -198,10 +222,7 @@ static void on_drop(struct sl_mp_conn *conn, uint32_t number)
                         sl_ep_peer_name(&conn->base), number);
         return;
     }
-    msg->req = NULL;
-    tx_advance(conn);
-    req->len = msg->len;
-    sl_req_end(req, 0);
+    sl_req_end(sl_mp_tx_end(conn, msg), 0);
 }
 
 /* ---- receiving ---- */
@@ -230,6 +251,34 @@ static bool is_over(struct sl_mp_conn *conn, uint32_t number)
            (is_posted(conn, number) && sl_mp_rx_at(conn, number)->over);
 }
 
+/* Its place for number, made when there is none; NULL: no memory, and the connection ends. */
+static struct sl_mp_rx_msg *rx_make(struct sl_mp_conn *conn, uint32_t number)
+{
+    struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, number);
+
+    if (msg != NULL)
+        return msg;
+    msg = sl_mp_pool_take(&conn->iface->rx_msgs);
+    if (SL_UNLIKELY(msg == NULL)) {
+        no_memory(conn);
+        return NULL;
+    }
+    *msg = (struct sl_mp_rx_msg){0};
+    conn->rx[number % SL_MP_RX_QUEUE] = msg;
+    return msg;
+}
+
+/* Receives that are over, up to the first that is not, are none any more. */
+static void rx_advance(struct sl_mp_conn *conn)
+{
+    while (conn->rx_oldest != conn->rx_next && sl_mp_rx_at(conn, conn->rx_oldest)->over) {
+        struct sl_mp_rx_msg **place = &conn->rx[conn->rx_oldest++ % SL_MP_RX_QUEUE];
+
+        sl_mp_pool_put(&conn->iface->rx_msgs, *place);
+        *place = NULL;
+    }
+}
+
 void sl_mp_rx_end(struct sl_mp_conn *conn, uint32_t number, int status)
 {
     struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, number);
@@ -238,19 +287,36 @@ void sl_mp_rx_end(struct sl_mp_conn *conn, uint32_t number, int status)
 
     if (msg->cts_count != 0)
         take_grants_back(conn, number);
-    *msg = (struct sl_mp_rx_msg){.over = true};
-    while (conn->rx_oldest != conn->rx_next && sl_mp_rx_at(conn, conn->rx_oldest)->over)
-        sl_mp_rx_at(conn, conn->rx_oldest++)->over = false;
+    msg->over = true;
+    msg->req = NULL;
+    rx_advance(conn);
     req->len = len;
     req->tag = tag;
     sl_req_end(req, status);
 }
 
+/* Seldom more than none: room comes with the first. */
+static void number_add(struct sl_mp_conn *conn, struct sl_mp_numbers *numbers, uint32_t number)
+{
+    if (numbers->count == numbers->room) {
+        unsigned room = numbers->room == 0 ? 16 : 2 * numbers->room;
+        uint32_t *at = reallocarray(numbers->at, room, sizeof(*at));
+
+        if (at == NULL) {
+            no_memory(conn);
+            return;
+        }
+        numbers->at = at;
+        numbers->room = room;
+    }
+    numbers->at[numbers->count++] = number;
+    sl_mp_conn_activate(conn);
+}
+
 static void end_later(struct sl_mp_conn *conn, uint32_t number, int status)
 {
     sl_mp_rx_at(conn, number)->status = status;
-    conn->late[conn->late_count++] = number;
-    sl_mp_conn_activate(conn);
+    number_add(conn, &conn->late, number);
 }
 
 static int match(const struct sl_mp_conn *conn, uint32_t number, const struct sl_sink *sink,
@@ -343,23 +409,22 @@ static int take_waiting(struct sl_mp_conn *conn, uint32_t number)
     msg->req->len = msg->len;
     msg->req->tag = msg->tag;
     msg->req->status = 0;
-    *msg = (struct sl_mp_rx_msg){.over = true};
-    while (conn->rx_oldest != conn->rx_next && sl_mp_rx_at(conn, conn->rx_oldest)->over)
-        sl_mp_rx_at(conn, conn->rx_oldest++)->over = false;
+    msg->over = true;
+    msg->req = NULL;
+    rx_advance(conn);
     return 1;
 }
 
 static void drop(struct sl_mp_conn *conn, uint32_t number)
 {
-    conn->drops[conn->drop_count++] = number;
-    sl_mp_conn_activate(conn);
+    number_add(conn, &conn->drops, number);
 }
 
 int sl_mp_recv(struct sl_ep *base, const struct sl_sink *sink, struct sl_req *req)
 {
     struct sl_mp_conn *conn = sl_mp_conn_of(base);
     uint32_t number = conn->rx_next;
-    struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, number);
+    struct sl_mp_rx_msg *msg;
 
     if (SL_UNLIKELY(conn->state != SL_MP_CONN_UP))
         return sl_mp_not_up(conn);
@@ -372,6 +437,9 @@ int sl_mp_recv(struct sl_ep *base, const struct sl_sink *sink, struct sl_req *re
     if (SL_UNLIKELY(gpu != NULL && sink->consume != NULL))
         return sl_fail(-EINVAL, "nothing here can read the GPU memory at %p to hand it over",
                        sink->dst);
+    msg = rx_make(conn, number);
+    if (SL_UNLIKELY(msg == NULL))
+        return conn->down_status;
     conn->rx_next++;
     req->status = SL_PENDING;
     msg->sink = sink;
@@ -444,9 +512,13 @@ static void on_eager(struct sl_mp_path *path, const struct sl_mp_frame *frame,
                      const uint8_t *payload, uint32_t buffer)
 {
     struct sl_mp_conn *conn = path->conn;
-    struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, frame->number);
+    struct sl_mp_rx_msg *msg = rx_make(conn, frame->number);
     int err;
 
+    if (SL_UNLIKELY(msg == NULL)) {
+        sl_mp_release(conn->iface, path->rail, buffer);
+        return;
+    }
     msg->came = true;
     msg->tag = frame->tag;
     msg->len = frame->len;
@@ -470,11 +542,14 @@ static void on_eager(struct sl_mp_path *path, const struct sl_mp_frame *frame,
 
 static void on_rts(struct sl_mp_conn *conn, const struct sl_mp_frame *frame)
 {
-    struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, frame->number);
+    struct sl_mp_rx_msg *msg;
     int err;
 
     owe_credit(conn);
     if (is_over(conn, frame->number))
+        return;
+    msg = rx_make(conn, frame->number);
+    if (SL_UNLIKELY(msg == NULL))
         return;
     msg->has_rts = true;
     msg->tag = frame->tag;
@@ -498,8 +573,8 @@ static bool may_come(struct sl_mp_conn *conn, uint32_t number)
 {
     const struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, number);
 
-    return number - conn->rx_oldest < SL_MP_RX_QUEUE && !is_over(conn, number) && !msg->came &&
-           !msg->has_rts;
+    return number - conn->rx_oldest < SL_MP_RX_QUEUE && !is_over(conn, number) &&
+           (msg == NULL || (!msg->came && !msg->has_rts));
 }
 
 /* What the peer may say at this point; anything else is a defect of it, or of us. */
@@ -584,13 +659,13 @@ static int push_drops(struct sl_mp_conn *conn)
 {
     int count = 0;
 
-    while (conn->drop_count > 0) {
+    while (conn->drops.count > 0) {
         struct sl_mp_tx_frame *frame =
-            sl_mp_frame_new(conn, SL_MP_DROP, conn->drops[conn->drop_count - 1]);
+            sl_mp_frame_new(conn, SL_MP_DROP, conn->drops.at[conn->drops.count - 1]);
 
         if (frame == NULL)
             break;
-        conn->drop_count--;
+        conn->drops.count--;
         sl_mp_frame_post(conn, frame);
         count++;
     }
@@ -619,8 +694,8 @@ static int push_late(struct sl_mp_conn *conn)
 {
     int count = 0;
 
-    while (conn->late_count > 0) {
-        uint32_t number = conn->late[--conn->late_count];
+    while (conn->late.count > 0) {
+        uint32_t number = conn->late.at[--conn->late.count];
 
         sl_mp_rx_end(conn, number, sl_mp_rx_at(conn, number)->status);
         count++;
@@ -657,27 +732,38 @@ void sl_mp_cancel(struct sl_mp_conn *conn, int status)
 
     while ((node = sl_list_pop_front(&conn->repeat)) != NULL)
         sl_mp_frame_free(conn->iface, sl_container_of(node, struct sl_mp_tx_frame, link));
-    conn->late_count = conn->drop_count = 0;
+    conn->late.count = conn->drops.count = 0;
     sl_mp_gpu_forget(conn); /* memory that is the user's again is written to by nobody */
     sl_mp_write_cancel(conn);
-    for (; conn->tx_oldest != conn->tx_next; conn->tx_oldest++) {
+    while (conn->tx_oldest != conn->tx_next) {
         struct sl_mp_tx_msg *msg = sl_mp_tx_at(conn, conn->tx_oldest);
-        struct sl_req *req = msg->req;
 
-        msg->req = NULL;
-        if (req != NULL)
-            sl_req_end(req, status);
+        if (msg == NULL)
+            conn->tx_oldest++;
+        else
+            sl_req_end(sl_mp_tx_end(conn, msg), status);
     }
     /* Frames that came for receives that never will be: their buffers go back. */
     for (uint32_t i = 0; i < SL_MP_RX_QUEUE; i++)
-        if (conn->rx[i].has_frame)
-            release(conn, &conn->rx[i]);
+        if (conn->rx[i] != NULL && conn->rx[i]->has_frame)
+            release(conn, conn->rx[i]);
     for (; conn->rx_oldest != conn->rx_next; conn->rx_oldest++) {
-        struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, conn->rx_oldest);
-        struct sl_req *req = msg->req;
+        struct sl_req *req = sl_mp_rx_at(conn, conn->rx_oldest)->req;
 
-        *msg = (struct sl_mp_rx_msg){0};
+        sl_mp_rx_at(conn, conn->rx_oldest)->req = NULL;
         if (req != NULL)
             sl_req_end(req, status);
     }
+    for (uint32_t i = 0; i < SL_MP_RX_QUEUE; i++) {
+        if (conn->rx[i] != NULL)
+            sl_mp_pool_put(&conn->iface->rx_msgs, conn->rx[i]);
+        conn->rx[i] = NULL;
+    }
+}
+
+void sl_mp_forget(struct sl_mp_conn *conn)
+{
+    free(conn->drops.at);
+    free(conn->late.at);
+    free(conn->redo);
 }

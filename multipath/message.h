@@ -42,16 +42,16 @@ struct sl_mp_tx_msg {
     uint64_t len, covered, done;
     uint64_t tag;
     struct sl_mp_region *mr; /* NULL: through staging */
-    struct sl_req *req;      /* NULL: this place is free */
+    struct sl_req *req;
     uint32_t number;
 };
 
 struct sl_mp_tx_cts {
+    struct sl_node all, link; /* of conn->all_cts; of conn->early or conn->deal */
     struct sl_mp_cts cts;
     struct sl_mp_tx_msg *msg; /* NULL while its message was not sent */
-    bool used;
-    bool shorter; /* ... or takes a shorter one */
-    bool is_gpu;  /* its memory is a GPU's: better written to than sent a frame for */
+    bool shorter;             /* ... or takes a shorter one */
+    bool is_gpu;              /* its memory is a GPU's: better written to than sent a frame for */
     uint32_t number;
     uint64_t tag, total;  /* of the message that the receiver expects */
     uint64_t dealt, done; /* bytes */
@@ -98,6 +98,10 @@ void sl_mp_frame_free(struct sl_mp_iface *iface, struct sl_mp_tx_frame *frame);
 bool sl_mp_can_post_frame(const struct sl_mp_conn *ep);
 /* Ends a receive, in progress. */
 void sl_mp_rx_end(struct sl_mp_conn *conn, uint32_t number, int status);
+/* A long send is over: gives its place up, and returns its request, which is to be ended. */
+struct sl_req *sl_mp_tx_end(struct sl_mp_conn *conn, struct sl_mp_tx_msg *msg);
+/* What a connection took of the heap for its messages goes back. */
+void sl_mp_forget(struct sl_mp_conn *conn);
 /* Ends all that is pending with status. */
 void sl_mp_cancel(struct sl_mp_conn *conn, int status);
 
@@ -125,6 +129,9 @@ static inline bool sl_mp_cts_fits(const struct sl_mp_tx_cts *cts, uint64_t tag, 
     return cts->tag == tag && (cts->total == len || (cts->shorter && len < cts->total));
 }
 
+void sl_mp_tx_cts_free(struct sl_mp_conn *conn, struct sl_mp_tx_cts *cts);
+/* Takes it out of those that came before their message. */
+void sl_mp_early_take(struct sl_mp_conn *conn, struct sl_mp_tx_cts *cts);
 /* Binds CTS frames that came before their message was sent. */
 void sl_mp_tx_bind_cts(struct sl_mp_conn *conn, struct sl_mp_tx_msg *msg);
 void sl_mp_write_cancel(struct sl_mp_conn *ep);

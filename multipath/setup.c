@@ -42,6 +42,9 @@ int sl_mp_ep_create(struct sl_iface *base, struct sl_ep **out)
     conn->nonce = sl_rng_u64(&base->worker->rng);
     conn->eager_bytes = iface->eager_bytes;
     sl_list_init(&conn->repeat);
+    sl_list_init(&conn->all_cts);
+    sl_list_init(&conn->early);
+    sl_list_init(&conn->deal);
     err = iface->lanes->provide(iface, iface->conn_count + 1);
     if (err == 0)
         err = iface->sideband->ops->ep_create(iface->sideband, &conn->sideband);
@@ -146,6 +149,8 @@ void sl_mp_ep_destroy(struct sl_ep *base)
     sl_mp_sideband_close(conn);
     sl_mp_cancel(conn, -ECANCELED);
     sl_mp_fallback_close(conn);
+    sl_mp_controls_forget(conn);
+    sl_mp_forget(conn);
     for (unsigned i = 0; i < conn->path_count; i++)
         if (conn->paths[i] != NULL)
             iface->lanes->destroy(conn->paths[i]);

@@ -16,6 +16,7 @@
 #include "multipath/gpu_copy.h"
 #include "multipath/iface.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define PIECE_BYTES (64u << 10) /* measured: docs/perf/rdma.md */
@@ -175,14 +176,16 @@ static struct sl_mp_rx_cts *complete_at(struct sl_mp_conn *conn, uint32_t number
     return NULL;
 }
 
-/* Hands over what is complete and next in order. */
-static void hand_over(struct sl_mp_conn *conn, uint32_t number)
+/* Hands over what is complete and next in order, from this one on. */
+static void hand_over(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
 {
+    uint32_t number = cts->number;
     struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, number);
     const struct sl_sink *sink = msg->sink;
-    struct sl_mp_rx_cts *cts;
 
-    while ((cts = complete_at(conn, number, msg->consumed)) != NULL) {
+    if (cts->off != msg->consumed)
+        return;
+    while (cts != NULL) {
         uint64_t off = cts->off, len = cts->len;
 
         if (sink->consume != NULL)
@@ -191,6 +194,7 @@ static void hand_over(struct sl_mp_conn *conn, uint32_t number)
             memcpy((uint8_t *)sink->dst + off, cts->addr, len);
         msg->consumed += len;
         cts_over(conn, cts);
+        cts = msg->cts_count > 0 ? complete_at(conn, number, msg->consumed) : NULL;
     }
 }
 
@@ -201,7 +205,7 @@ static void cts_complete(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
     struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, number);
 
     cts->complete = true;
-    hand_over(conn, number);
+    hand_over(conn, cts);
     if (msg->consumed == total_of(msg)) {
         msg->len = msg->consumed;
         msg->tag = msg->sink->tag;
@@ -273,13 +277,12 @@ static void deal_add(struct sl_mp_conn *conn, struct sl_mp_tx_cts *cts, struct s
             sl_ep_peer_name(&conn->base), (unsigned long long)cts->cts.len,
             (unsigned long long)cts->cts.off, msg->number, (unsigned long long)msg->len,
             (unsigned long long)msg->covered);
-        cts->used = false;
+        sl_mp_tx_cts_free(conn, cts);
         return;
     }
     cts->msg = msg;
     msg->covered += cts->cts.len;
-    conn->deal[(conn->deal_head + conn->deal_count++) % SL_MP_TX_CTS_MAX] =
-        (uint16_t)(cts - conn->tx_cts);
+    sl_list_push_back(&conn->deal, &cts->link);
     sl_mp_conn_activate(conn);
 }
 
@@ -292,7 +295,6 @@ void sl_mp_on_cts(struct sl_mp_conn *conn, const struct sl_mp_frame *frame,
     bool early = number - conn->tx_next < SL_MP_RX_QUEUE;
     bool shorter = (frame->flags & SL_MP_FLAG_SHORTER) != 0;
     struct sl_mp_tx_cts *cts = NULL, fresh = {.cts = *told,
-                                              .used = true,
                                               .shorter = shorter,
                                               .is_gpu = (frame->flags & SL_MP_FLAG_GPU) != 0,
                                               .number = number,
@@ -308,40 +310,56 @@ void sl_mp_on_cts(struct sl_mp_conn *conn, const struct sl_mp_frame *frame,
     }
     /* For a message that went by other means or was another than expected: its receive says so
      * itself. */
-    if (!early && (!sent || msg->req == NULL || msg->number != number ||
+    if (!early && (!sent || msg == NULL || msg->number != number ||
                    !sl_mp_cts_fits(&fresh, msg->tag, msg->len)))
         return;
-    for (unsigned i = 0; i < SL_MP_TX_CTS_MAX && cts == NULL; i++)
-        if (!conn->tx_cts[i].used)
-            cts = &conn->tx_cts[i];
+    cts = conn->cts_count < SL_MP_TX_CTS_MAX ? sl_mp_pool_take(&conn->iface->tx_cts) : NULL;
     if (cts == NULL) {
         sl_mp_conn_fail(conn, -EPROTO, "%s has granted more than was agreed",
                         sl_ep_peer_name(&conn->base));
         return;
     }
     *cts = fresh;
-    conn->early_gpu_count += early && cts->is_gpu;
-    if (early)
-        conn->early_count++;
-    else
+    sl_list_push_back(&conn->all_cts, &cts->all);
+    conn->cts_count++;
+    if (!early) {
         deal_add(conn, cts, msg);
+        return;
+    }
+    sl_list_push_back(&conn->early, &cts->link);
+    conn->early_gpu_count += cts->is_gpu;
+    conn->early_count++;
+}
+
+void sl_mp_tx_cts_free(struct sl_mp_conn *conn, struct sl_mp_tx_cts *cts)
+{
+    sl_list_remove(&cts->all);
+    conn->cts_count--;
+    sl_mp_pool_put(&conn->iface->tx_cts, cts);
+}
+
+void sl_mp_early_take(struct sl_mp_conn *conn, struct sl_mp_tx_cts *cts)
+{
+    sl_list_remove(&cts->link);
+    conn->early_count--;
+    conn->early_gpu_count -= cts->is_gpu;
 }
 
 void sl_mp_tx_bind_cts(struct sl_mp_conn *conn, struct sl_mp_tx_msg *msg)
 {
-    for (unsigned i = 0; i < SL_MP_TX_CTS_MAX && conn->early_count > 0; i++) {
-        struct sl_mp_tx_cts *cts = &conn->tx_cts[i];
+    sl_list_foreach(&conn->early, node)
+    {
+        struct sl_mp_tx_cts *cts = sl_container_of(node, struct sl_mp_tx_cts, link);
 
-        if (!cts->used || cts->msg != NULL || cts->number != msg->number)
+        if (cts->number != msg->number)
             continue;
-        conn->early_count--;
-        conn->early_gpu_count -= cts->is_gpu;
+        sl_mp_early_take(conn, cts);
         /* The first one decided that they are for this message; the others must say the same. */
         if (!sl_mp_cts_fits(cts, msg->tag, msg->len)) {
             sl_mp_conn_fail(
                 conn, -EPROTO, "%s grants message %u as one of %llu bytes, and as another one",
                 sl_ep_peer_name(&conn->base), msg->number, (unsigned long long)msg->len);
-            cts->used = false;
+            sl_mp_tx_cts_free(conn, cts);
             continue;
         }
         deal_add(conn, cts, msg);
@@ -410,14 +428,13 @@ int sl_mp_deal(struct sl_mp_conn *conn)
         sl_mp_path_post_write(path, piece);
         count++;
     }
-    while (conn->deal_count > 0) {
-        struct sl_mp_tx_cts *cts = &conn->tx_cts[conn->deal[conn->deal_head]];
+    while (!sl_list_empty(&conn->deal)) {
+        struct sl_mp_tx_cts *cts = sl_container_of(conn->deal.next, struct sl_mp_tx_cts, link);
 
         count += deal_cts(conn, cts);
         if (cts->dealt < cts->cts.len)
             return count;
-        conn->deal_head = (conn->deal_head + 1) % SL_MP_TX_CTS_MAX;
-        conn->deal_count--;
+        sl_list_remove(&cts->link);
     }
     return count;
 }
@@ -434,27 +451,28 @@ void sl_mp_piece_over(struct sl_mp_conn *conn, const struct sl_mp_piece *piece)
 {
     struct sl_mp_tx_cts *cts = piece->cts;
     struct sl_mp_tx_msg *msg = cts->msg;
-    struct sl_req *req = msg->req;
 
     unstage(conn, piece);
     conn->iface->base.traffic += piece->len;
     cts->done += piece->len;
     msg->done += piece->len;
     if (cts->done == cts->cts.len)
-        cts->used = false;
-    if (conn->deal_count > 0)
+        sl_mp_tx_cts_free(conn, cts);
+    if (!sl_list_empty(&conn->deal))
         sl_mp_conn_activate(conn);
-    if (msg->done < msg->len)
-        return;
-    msg->req = NULL;
-    while (conn->tx_oldest != conn->tx_next && sl_mp_tx_at(conn, conn->tx_oldest)->req == NULL)
-        conn->tx_oldest++;
-    req->len = msg->len;
-    sl_req_end(req, 0);
+    if (msg->done == msg->len)
+        sl_req_end(sl_mp_tx_end(conn, msg), 0);
 }
 
 void sl_mp_piece_redo(struct sl_mp_conn *conn, const struct sl_mp_piece *piece)
 {
+    if (conn->redo == NULL)
+        conn->redo = calloc(SL_MP_REDO, sizeof(*conn->redo));
+    if (conn->redo == NULL) {
+        unstage(conn, piece);
+        sl_mp_conn_fail(conn, -ENOMEM, "no memory to repeat what a path lost");
+        return;
+    }
     sl_assert(conn->redo_count < SL_MP_REDO);
     conn->redo[conn->redo_count++] = *piece;
     sl_mp_conn_activate(conn);
@@ -482,7 +500,12 @@ void sl_mp_write_cancel(struct sl_mp_conn *conn)
     for (unsigned i = 0; i < SL_MP_RX_CTS_MAX; i++)
         if (conn->rx_cts[i].used)
             cts_over(conn, &conn->rx_cts[i]);
-    memset(conn->tx_cts, 0, sizeof(conn->tx_cts));
-    conn->deal_count = conn->early_count = conn->early_gpu_count = conn->unannounced = 0;
+    sl_list_init(&conn->early);
+    sl_list_init(&conn->deal);
+    sl_list_foreach(&conn->all_cts, node)
+    {
+        sl_mp_tx_cts_free(conn, sl_container_of(node, struct sl_mp_tx_cts, all));
+    }
+    conn->early_count = conn->early_gpu_count = conn->unannounced = 0;
     conn->wants_staging = false;
 }

@@ -325,61 +325,64 @@ void sl_verbs_path_flush(struct sl_verbs_path *path)
 /* A place for one more work request, its number already in it. */
 static inline struct ibv_send_wr *wr_new(struct sl_verbs_path *path, uint32_t number, bool signal)
 {
-    struct sl_verbs_iface *iface = iface_of(path);
-
     if (path->batch_count == SL_VERBS_BATCH)
         sl_verbs_path_flush(path);
-    struct ibv_send_wr *wr = &path->batch[path->batch_count];
+    unsigned place = path->batch_count++;
+    struct ibv_send_wr *wr = &path->batch[place];
 
     *wr = (struct ibv_send_wr){.wr_id = wr_id(path, number),
-                               .sg_list = &path->sges[path->batch_count],
+                               .sg_list = &path->sges[place],
                                .num_sge = 1,
                                .send_flags = signal ? IBV_SEND_SIGNALED : 0};
-    path->batch_count++;
-    if (iface->mp.in_progress && !path->is_dirty) {
-        path->is_dirty = true;
-        sl_list_push_back(&iface->dirty, &path->dirty);
-    }
     return wr;
 }
 
-static inline void post_end(struct sl_verbs_path *path)
+/* Inside progress it waits for more. */
+static inline void post_end(struct sl_verbs_path *path, struct sl_verbs_iface *iface)
 {
-    if (!iface_of(path)->mp.in_progress)
+    if (!iface->mp.in_progress) {
         sl_verbs_path_flush(path);
+    } else if (!path->is_dirty) {
+        path->is_dirty = true;
+        sl_list_push_back(&iface->dirty, &path->dirty);
+    }
 }
 
 void sl_verbs_path_post(struct sl_mp_path *base, const struct sl_mp_tx_frame *frame, bool signal)
 {
     struct sl_verbs_path *path = sl_verbs_path_of(base);
-    struct ibv_send_wr *wr = wr_new(path, base->posted - 1, signal);
+    struct sl_verbs_iface *iface = path->rail->iface;
+    uint32_t number = base->posted - 1;
+    struct ibv_send_wr *wr = wr_new(path, number, signal);
 
     *wr->sg_list = (struct ibv_sge){.addr = (uintptr_t)frame->bytes,
                                     .length = frame->len,
-                                    .lkey = iface_of(path)->frames.mr[path->rail->base.idx]->lkey};
+                                    .lkey = iface->frames.mr[path->rail->base.idx]->lkey};
     wr->opcode = IBV_WR_SEND_WITH_IMM;
-    wr->imm_data = htobe32(sl_mp_imm(base->posted - 1, 0));
+    wr->imm_data = htobe32(sl_mp_imm(number, 0));
     if (frame->len <= path->max_inline)
         wr->send_flags |= IBV_SEND_INLINE;
-    post_end(path);
+    post_end(path, iface);
 }
 
 void sl_verbs_path_write(struct sl_mp_path *base, const struct sl_mp_piece *piece)
 {
     struct sl_verbs_path *path = sl_verbs_path_of(base);
-    struct ibv_send_wr *wr = wr_new(path, base->posted - 1, true);
+    struct sl_verbs_iface *iface = path->rail->iface;
+    uint32_t number = base->posted - 1;
+    struct ibv_send_wr *wr = wr_new(path, number, true);
     const struct sl_mp_tx_cts *cts = piece->cts;
+    const struct sl_verbs_mr *mr = (const struct sl_verbs_mr *)cts->msg->mr;
     unsigned rail = path->rail->base.idx;
 
     *wr->sg_list =
         (struct ibv_sge){.addr = (uintptr_t)sl_mp_piece_bytes(base, piece),
                          .length = piece->len,
-                         .lkey = piece->chunk != SL_MP_NO_CHUNK
-                                     ? iface_of(path)->staging.mr[rail]->lkey
-                                     : ((const struct sl_verbs_mr *)cts->msg->mr)->mr[rail]->lkey};
+                         .lkey = piece->chunk != SL_MP_NO_CHUNK ? iface->staging.mr[rail]->lkey
+                                                                : mr->mr[rail]->lkey};
     wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-    wr->imm_data = htobe32(sl_mp_imm(base->posted - 1, cts->cts.id));
+    wr->imm_data = htobe32(sl_mp_imm(number, cts->cts.id));
     wr->wr.rdma.remote_addr = cts->cts.addr + piece->off;
     wr->wr.rdma.rkey = cts->cts.rkeys[base->remote_rail];
-    post_end(path);
+    post_end(path, iface);
 }

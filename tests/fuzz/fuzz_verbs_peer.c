@@ -413,8 +413,8 @@ static void check_hearing(void)
     if (!we_hear() || !peer_lives() || !unit(&(struct unit){.kind = UNIT_END}, NULL))
         return;
     pass(64, false);
-    while (seq != ep->control_out &&
-           ep->unhandled[seq % SL_MP_CONTROLS].kind != SL_MP_CONTROL_SIDEBAND_DONE)
+    while (seq != ep->control_out && ep->unhandled[seq % SL_MP_CONTROLS] != NULL &&
+           ep->unhandled[seq % SL_MP_CONTROLS]->kind != SL_MP_CONTROL_SIDEBAND_DONE)
         seq++;
     sl_assert(!we_hear() || seq != ep->control_out);
 }

@@ -8,16 +8,15 @@ void mp_judge(struct traffic *traffic, const struct sl_mp_conn *conn, const stru
 
     for (unsigned i = 0; i < SL_MP_RX_CTS_MAX; i++)
         used += conn->rx_cts[i].used;
-    for (unsigned i = 0; i < SL_MP_TX_CTS_MAX; i++)
-        used += conn->tx_cts[i].used;
+    used += conn->cts_count;
     if (conn->credits + peer->credits_owed != SL_MP_CREDITS)
         traffic_wrong(traffic, "rank %d has %u credits and is owed %u", peer->base.peer,
                       conn->credits, peer->credits_owed);
     if (used > 0)
         traffic_wrong(traffic, "rank %d has %u grants left", peer->base.peer, used);
     if (conn->tx_oldest != conn->tx_next || conn->rx_oldest != conn->rx_next || conn->held > 0 ||
-        conn->redo_count > 0 || conn->deal_count > 0 || conn->early_count > 0 ||
-        conn->unannounced > 0 || conn->drop_count > 0 || (conn->control_count > 0 && !full) ||
+        conn->redo_count > 0 || !sl_list_empty(&conn->deal) || conn->early_count > 0 ||
+        conn->unannounced > 0 || conn->drops.count > 0 || (conn->control_count > 0 && !full) ||
         !sl_list_empty(&conn->repeat))
         traffic_wrong(
             traffic,
@@ -25,8 +24,8 @@ void mp_judge(struct traffic *traffic, const struct sl_mp_conn *conn, const stru
             "redo, "
             "%u deal, %u early, %u unannounced, %u drops, %u records",
             peer->base.peer, conn->tx_oldest, conn->tx_next, conn->rx_oldest, conn->rx_next,
-            conn->held, conn->redo_count, conn->deal_count, conn->early_count, conn->unannounced,
-            conn->drop_count, conn->control_count);
+            conn->held, conn->redo_count, !sl_list_empty(&conn->deal), conn->early_count,
+            conn->unannounced, conn->drops.count, conn->control_count);
     for (unsigned i = 0; i < conn->path_count && calm; i++)
         if (conn->paths[i]->stats.failures > 0)
             traffic_wrong(traffic, "path %u failed though nothing was done to it: %s", i,

@@ -335,7 +335,7 @@ static void a_path_that_fails_between_gpus_loses_nothing(void **state)
     buf.mr = mr[0];
     assert_int_equal(world_recv(1, &sink, &recv_req), 0);
     assert_int_equal(world_send(0, &buf, 7, &send_req), 0);
-    WORLD_UNTIL(world_ep(0)->tx[world_ep(0)->tx_oldest % SL_MP_TX_QUEUE].done > 0);
+    WORLD_UNTIL(sl_mp_tx_at(world_ep(0), world_ep(0)->tx_oldest)->done > 0);
     fake_ibv_kill(world_fake, sl_verbs_path_of(world_ep(0)->paths[0])->qp, FAKE_IBV_ANY,
                   FAKE_IBV_ANY, FAKE_IBV_ANY);
     WORLD_UNTIL(send_req.status != SL_PENDING && recv_req.status != SL_PENDING);

@@ -186,7 +186,7 @@ static void hear_early(unsigned late)
         assert_int_equal(world[i].iface->ops->ep_connect(world[i].ep, &addr[!i], &req[i]), 0);
     for (int i = 0; i < 100 && world_ep(!late)->control_out == 0; i++)
         world[!late].iface->ops->progress(world[!late].iface, 64);
-    hello = world_ep(!late)->control_queue[0];
+    hello = *world_ep(!late)->unhandled[0];
     assert_int_equal(hello.kind, SL_MP_CONTROL_HELLO);
     assert_int_equal(world_ep(late)->control_out, 0);
     sl_mp_control_take(world_ep(late), &hello, sl_mp_control_size(&hello));
