@@ -56,6 +56,26 @@ bool sl_op_is_over(const struct sluice_req *op)
     return op->open_channels == 0 && op->in_flight == 0;
 }
 
+/* Here, where a short operation ends, without a call. */
+static inline __attribute__((always_inline)) void end_op(struct sluice_req *op, int status)
+{
+    struct sluice_comm *comm = op->comm;
+
+    if (SL_UNLIKELY(op->at_work != 0))
+        sl_jobs_cancel(op);
+    if (op->plan->schedule.win_values != 0 && status == 0)
+        comm->win.serving++;
+    sl_list_remove(&op->link);
+    sl_status_op_ends(op);
+    op->status = status;
+    if (SL_UNLIKELY(op->began_ns != 0) && status == 0)
+        sl_costs_sample(op);
+    if (op->given_back) {
+        comm->calls.active_count--;
+        sl_op_put(op);
+    }
+}
+
 unsigned sl_op_run(struct sluice_req *op)
 {
     uint32_t channels = op->plan->schedule.channel_count;
@@ -75,7 +95,7 @@ unsigned sl_op_run(struct sluice_req *op)
         ran += pass;
     } while (pass != 0 && op->open_channels != 0 && channels > 1);
     if (sl_op_is_over(op) && op->comm->health.error == 0)
-        sl_op_end(op, 0);
+        end_op(op, 0);
     return ran;
 }
 
@@ -126,6 +146,7 @@ static void number_call(struct sluice_req *op)
 
         op->seq = 0;
         op->tag = UINT64_C(1) << 63 | (uint64_t)(number & 0x7fffffff) << 32 | call->dtype;
+        sl_status_p2p_begins(comm, plan);
         return;
     }
     op->seq = ++comm->calls.seq;
@@ -134,6 +155,7 @@ static void number_call(struct sluice_req *op)
     comm->calls.history[op->seq % SL_HISTORY] = plan->signature;
     comm->calls.history[op->seq % SL_HISTORY].seq = op->seq;
     comm->calls.history[op->seq % SL_HISTORY].run = comm->calls.run;
+    sl_status_coll_begins(comm, plan);
 }
 
 static void bind(struct sluice_req *op, const void *in, void *out)
@@ -176,7 +198,6 @@ int sl_op_start(struct sluice_comm *comm, struct sl_plan *plan, const void *in, 
     comm->calls.active_count++;
     bind(op, in, out);
     number_call(op);
-    sl_status_op_begins(comm, plan);
     take_tickets(op);
     /* Listed only if it is not over at once: earlier operations have had their turn by then. */
     if (SL_LIKELY(sl_list_empty(&comm->calls.active))) {
@@ -195,21 +216,7 @@ int sl_op_start(struct sluice_comm *comm, struct sl_plan *plan, const void *in, 
 
 void sl_op_end(struct sluice_req *op, int status)
 {
-    struct sluice_comm *comm = op->comm;
-
-    if (SL_UNLIKELY(op->at_work != 0))
-        sl_jobs_cancel(op);
-    if (op->plan->schedule.win_values != 0 && status == 0)
-        comm->win.serving++;
-    sl_list_remove(&op->link);
-    sl_status_op_ends(op);
-    op->status = status;
-    if (SL_UNLIKELY(op->began_ns != 0) && status == 0)
-        sl_costs_sample(op);
-    if (op->given_back) {
-        comm->calls.active_count--;
-        sl_op_put(op);
-    }
+    end_op(op, status);
 }
 
 bool sl_op_lacks(const struct sluice_req *op, uint32_t rank)

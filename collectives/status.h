@@ -31,13 +31,18 @@ void sl_status_plan_gone(struct sl_plan *plan);
 /* Takes an operation that is over from the page, where it is. */
 void sl_status_op_over(struct sluice_req *op);
 
-/* On the data path. */
-static inline void sl_status_op_begins(const struct sluice_comm *comm, const struct sl_plan *plan)
+/* On the data path: a count, with the shape of the last. The collective has its number already. */
+static inline void sl_status_coll_begins(const struct sluice_comm *comm, const struct sl_plan *plan)
 {
-    _Atomic uint64_t *begun = &comm->shown->begun[plan->p2p];
-    uint64_t count = atomic_load_explicit(begun, memory_order_relaxed) + 1;
+    atomic_store_explicit(&comm->shown->begun[0], plan->shown_shape | comm->calls.seq,
+                          memory_order_relaxed);
+}
 
-    atomic_store_explicit(begun,
+static inline void sl_status_p2p_begins(const struct sluice_comm *comm, const struct sl_plan *plan)
+{
+    uint64_t count = atomic_load_explicit(&comm->shown->begun[1], memory_order_relaxed) + 1;
+
+    atomic_store_explicit(&comm->shown->begun[1],
                           (count & ((UINT64_C(1) << SL_STATE_SHAPE_SHIFT) - 1)) | plan->shown_shape,
                           memory_order_relaxed);
 }
