@@ -34,7 +34,7 @@ struct sl_config {
     char interface[SL_TEXT_MAX], port_range[SL_TEXT_MAX], launcher[SL_TEXT_MAX];
     /* behaviour */
     char transport[SL_TEXT_MAX], algo[SL_TEXT_MAX], log[SL_TEXT_MAX], kernel[SL_TEXT_MAX];
-    char tune_dir[SL_TEXT_MAX];
+    char tune_dir[SL_TEXT_MAX], modules_dir[SL_TEXT_MAX];
     enum sl_progress progress;
     enum sl_publish state;
     enum sl_tune tune;

@@ -186,8 +186,7 @@ int sl_config_row_set(const struct sl_config_row *row, void *base, const char *v
     }
 }
 
-/* Its value in envp, or NULL: not set, or empty. */
-static const char *find_in_env(const struct sl_config_row *row, char *const *envp)
+const char *sl_config_row_env(const struct sl_config_row *row, char *const *envp)
 {
     size_t prefix = strlen(SL_CONFIG_PREFIX), len = strlen(row->name);
 
@@ -207,7 +206,7 @@ int sl_config_rows_read(const struct sl_config_row *rows, size_t count, void *ba
     for (size_t i = 0; i < count; i++)
         sl_assert(sl_config_row_set(&rows[i], base, rows[i].value) == 0);
     for (size_t i = 0; i < count && err == 0; i++) {
-        const char *value = find_in_env(&rows[i], envp);
+        const char *value = sl_config_row_env(&rows[i], envp);
 
         err = value != NULL ? sl_config_row_set(&rows[i], base, value) : 0;
     }

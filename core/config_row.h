@@ -92,6 +92,9 @@ int sl_config_row_set(const struct sl_config_row *row, void *base, const char *v
 int sl_config_rows_read(const struct sl_config_row *rows, size_t count, void *base,
                         char *const *envp);
 
+/* The row's value in envp, or NULL: not set, or empty. */
+const char *sl_config_row_env(const struct sl_config_row *row, char *const *envp);
+
 /* The word of a SL_CONFIG_CHOICE row that stands for value: *len bytes of it. */
 const char *sl_config_row_word(const struct sl_config_row *row, int value, int *len);
 

@@ -54,6 +54,9 @@ static const struct sl_config_row rows[] = {
         "TRANSPORT", transport, "auto",
         "Transports that may be used, the preferred one first. Each pair of ranks takes the first "
         "that reaches. auto: all that are here, in the order of sluice-bench --list."),
+    SL_ROW_TEXT("MODULES_DIR", modules_dir, "",
+                "Folder whose files sluice-NAME.so are loaded as further transports, once for the "
+                "process, at its start. Empty: the folder sluice beside the library."),
     SL_ROW_TEXT(
         "ALGO", algo, "",
         "Forces algorithms: NAME for every collective that has it, or COLLECTIVE:NAME, separated "

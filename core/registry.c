@@ -6,6 +6,7 @@
 #include "core/config.h"
 #include "core/err.h"
 #include "core/event.h"
+#include "core/module.h"
 #include "core/transport.h"
 
 #include <pthread.h>
@@ -112,6 +113,18 @@ static int list_all(const struct sl_transport_ops **out, unsigned cap, unsigned 
     return *count != 0 ? 0 : sl_fail(-ENODEV, "this build has no transport");
 }
 
+/* A module of that name may be here and not fit. */
+static int refuse_name(const char *name, int len)
+{
+    const char *module, *why;
+
+    for (unsigned i = 0; (module = sl_module_refused(i, &why)) != NULL; i++)
+        if (strlen(module) == (size_t)len && strncasecmp(module, name, (size_t)len) == 0)
+            return sl_fail(-ENODEV, "there is no transport '%.*s': %s", len, name, why);
+    return sl_fail(-ENODEV, "there is no transport '%.*s' in this build; see sluice-bench --list",
+                   len, name);
+}
+
 int sl_transport_list(const char *list, const struct sl_transport_ops **out, unsigned cap,
                       unsigned *count)
 {
@@ -125,9 +138,7 @@ int sl_transport_list(const char *list, const struct sl_transport_ops **out, uns
             return sl_fail(-EINVAL, "SLUICE_TRANSPORT lists more than %u transports", cap);
         out[*count] = sl_transport_find(list, len);
         if (out[*count] == NULL)
-            return sl_fail(-ENODEV,
-                           "there is no transport '%.*s' in this build; see sluice-bench --list",
-                           (int)len, list);
+            return refuse_name(list, (int)len);
         (*count)++;
         list += len + (list[len] == ',');
     }

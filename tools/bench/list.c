@@ -6,6 +6,7 @@
 #include "schedules/schedule.h"
 #include "core/cache.h"
 #include "core/err.h"
+#include "core/module.h"
 #include "core/registry.h"
 #include "core/transport.h"
 #include "launch/launch.h"
@@ -20,7 +21,7 @@
 #include <unistd.h>
 
 #define DEVICES_MAX 64
-#define TRANSPORTS_MAX 16
+#define TRANSPORTS_MAX (2 * SL_TRANSPORTS_MAX)
 
 static const char *environment(void *arg, const char *name)
 {
@@ -98,6 +99,19 @@ static void list_transport(FILE *out, const struct sb_transport *transport)
                 transport->count - transport->shown);
 }
 
+/* Modules that could not be loaded. */
+static size_t find_refused(struct sb_transport *list, size_t cap)
+{
+    const char *name, *why;
+    unsigned n = 0;
+
+    for (; n < cap && (name = sl_module_refused(n, &why)) != NULL; n++) {
+        list[n] = (struct sb_transport){.name = name, .err = -ENOTSUP};
+        snprintf(list[n].why, sizeof(list[n].why), "%s", why);
+    }
+    return n;
+}
+
 /* Asks every backend. The devices are owned by the caller. */
 static size_t find_transports(const struct sl_config *config, struct sb_transport *list, size_t cap)
 {
@@ -116,7 +130,7 @@ static size_t find_transports(const struct sl_config *config, struct sb_transpor
         else
             at->shown = at->count < DEVICES_MAX ? at->count : DEVICES_MAX;
     }
-    return n;
+    return n + find_refused(list + n, cap - n);
 }
 
 static void list_kernels(FILE *out, const struct sl_config *config)
