@@ -4,10 +4,10 @@
 
 #include "core/err.h"
 #include "core/transport.h"
+#include "verbs/path_list.h"
 
 #include <stdio.h>
 #include <string.h>
-#include "core/path_list.h"
 
 #define AT(field) offsetof(struct sl_verbs_config, field)
 

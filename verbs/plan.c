@@ -6,7 +6,6 @@
 #include "core/config.h"
 #include "core/err.h"
 #include "core/log.h"
-#include "core/path_list.h"
 #include "core/rng.h"
 #include "verbs/device.h"
 

@@ -4,7 +4,7 @@
 #ifndef SL_VERBS_PLAN_H
 #define SL_VERBS_PLAN_H
 
-#include "core/path_list.h"
+#include "verbs/path_list.h"
 #include "multipath/frame.h"
 
 #include <stddef.h>

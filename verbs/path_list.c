@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads entries of SLUICE_VERBS_PATHS. */
-#include "core/path_list.h"
+#include "verbs/path_list.h"
 
 #include "core/err.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How SLUICE_VERBS_PATHS is written. Without any device, so that a list is refused where the
  * configuration is read. */
-#ifndef SL_CORE_PATH_LIST_H
-#define SL_CORE_PATH_LIST_H
+#ifndef SL_VERBS_PATH_LIST_H
+#define SL_VERBS_PATH_LIST_H
 
 #include <stdbool.h>
 #include <stddef.h>
