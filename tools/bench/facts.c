@@ -21,7 +21,7 @@ static void describe_paths(const struct sluice_comm *comm, char *out, size_t cap
         for (uint32_t rank = 0; rank < comm->size; rank++) {
             const struct sl_ep *ep = comm->peers[rank].ep;
 
-            count += ep != NULL && strcmp(ep->iface->ops->name, (*list)->name) == 0;
+            count += ep != NULL && ep->iface->ops->number == (*list)->number;
         }
         if (count == 0)
             continue;

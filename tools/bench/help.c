@@ -33,7 +33,7 @@ void sb_options_help(FILE *out)
         "  -n, --ranks N          start N ranks on this machine\n"
         "\n"
         "How it runs\n"
-        "  -t, --transport LIST   shm, verbs, tcp: those allowed, the preferred first\n"
+        "  -t, --transport LIST   those allowed, the preferred first (see --list)\n"
         "      --algo NAME        force an algorithm: NAME or COLLECTIVE:NAME (see --list)\n"
         "      --kernel NAME      avx512, avx2, neon or c\n"
         "      --alloc KIND       buffers from malloc (default) or sluice: sluice_alloc()\n"
