@@ -133,8 +133,7 @@ static void show(const struct hier *h, uint64_t chunk, uint32_t first, uint32_t 
         return;
     sl_add_copy(h->s, 0, sl_out(at), sl_win(out_slot(h, chunk) + off), len, SL_NO_DEP);
     for (uint32_t i = first; i < last && h->s->error == 0; i++) {
-        unsigned kind = h->s->steps[i].kind;
-        if (kind == SL_STEP_RECV || kind == SL_STEP_RECV_REDUCE)
+        if (sl_step_row(&h->s->steps[i])->message == SL_RECEIVES)
             sl_add_dep(h->s, i);
     }
 }
