@@ -33,6 +33,7 @@ enum sb_mode { SB_RUN, SB_HELP, SB_VERSION, SB_LIST, SB_EXPLAIN, SB_SCHEDULE, SB
 struct sb_options {
     enum sb_mode mode;
     int ranks;                   /* started here; 0: the launcher started them */
+    int hosts;                   /* that these pretend to be on; 0: the one they are on */
     uint32_t colls, dtypes, ops; /* bit sets */
     uint64_t min_bytes, max_bytes;
     uint64_t step_bytes; /* 0: multiply by factor */

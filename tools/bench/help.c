@@ -31,6 +31,7 @@ void sb_options_help(FILE *out)
         "  -o, --op LIST          sum prod max min avg (sum), or all\n"
         "  -r, --root RANK        of broadcast, reduce, gather, scatter (0), or all\n"
         "  -n, --ranks N          start N ranks on this machine\n"
+        "      --hosts N          as if they were on N hosts, in blocks (SLUICE_HOST_ID)\n"
         "\n"
         "How it runs\n"
         "  -t, --transport LIST   those allowed, the preferred first (see --list)\n"

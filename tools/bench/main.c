@@ -256,6 +256,19 @@ static int join_and_run(const struct sb_options *o)
     return exit_code;
 }
 
+/* Ranks of one name share memory with each other alone. */
+static int pretend_hosts(const struct sb_options *o, const char *rank)
+{
+    char name[32];
+
+    if (o->hosts == 0 || rank == NULL)
+        return 0;
+    snprintf(name, sizeof(name), "bench-host-%d", (int)((int64_t)atoi(rank) * o->hosts / o->ranks));
+    return setenv("SLUICE_HOST_ID", name, 1) == 0
+               ? 0
+               : sl_fail(-ENOMEM, "no memory for the variables of rank %s", rank);
+}
+
 static int start(const struct sb_options *o)
 {
     struct sl_config config;
@@ -282,6 +295,8 @@ static int start(const struct sb_options *o)
         return status;
     const char *local = getenv("SLUICE_LOCAL_RANK");
 
+    if (pretend_hosts(o, local) != 0)
+        return complain(-1);
     if (sl_bench_config(&config)->bind != SL_OFF && local != NULL)
         sl_host_bind((unsigned)atoi(local), (unsigned)o->ranks);
     return join_and_run(o);

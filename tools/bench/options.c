@@ -29,10 +29,12 @@ enum {
     OPT_BLOCKING,
     OPT_COMPUTE,
     OPT_TOUCH,
+    OPT_HOSTS,
 };
 
 static const struct option long_options[] = {
     {"ranks", required_argument, NULL, 'n'},
+    {"hosts", required_argument, NULL, OPT_HOSTS},
     {"coll", required_argument, NULL, 'C'},
     {"minbytes", required_argument, NULL, 'b'},
     {"maxbytes", required_argument, NULL, 'e'},
@@ -271,6 +273,7 @@ static int set_number(struct sb_options *o, int opt, const char *arg)
 
     switch (opt) {
     case 'n': return parse_int("-n", arg, 1, 4096, &o->ranks);
+    case OPT_HOSTS: return parse_int("--hosts", arg, 1, 4096, &o->hosts);
     case 'b': return parse_size("-b", arg, &o->min_bytes);
     case 'e': return parse_size("-e", arg, &o->max_bytes);
     case OPT_STEP: return parse_size("--stepbytes", arg, &o->step_bytes);
@@ -351,6 +354,8 @@ static int check_options(const struct sb_options *o)
                        (unsigned long long)o->min_bytes, (unsigned long long)o->max_bytes);
     if (o->ranks == 1 && o->colls == 1u << SB_SENDRECV)
         return sl_fail(-EINVAL, "-C sendrecv takes two ranks, and -n 1 starts one");
+    if (o->hosts > 0 && o->ranks < o->hosts)
+        return sl_fail(-EINVAL, "--hosts %d takes -n with at least as many ranks", o->hosts);
     if (o->ranks > 0 && o->root >= o->ranks)
         return sl_fail(-EINVAL, "-r %d is not a rank: -n %d starts ranks 0 to %d", o->root,
                        o->ranks, o->ranks - 1);

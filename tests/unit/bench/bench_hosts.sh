@@ -50,4 +50,11 @@ for hosts in "a a b b" "a b a b b" "a b b c"; do
     tap_case "every_collective_by_the_choice_of_costs_on_hosts_$name" \
         ranks_on "$hosts" -C all -b 24 -e 40k -f 89 -m 3
 done
+# many RANKS HOSTS: started by -n; every collective ends well.
+many() {
+    "$bench" -n "$1" --hosts "$2" -C allreduce,barrier,broadcast -b 8 -e 8 -i 2 -w 1 >"$dir/many" 2>&1 &&
+        grep -q "^# ranks: $1 on $2 hosts" "$dir/many" &&
+        grep -q '^# Out of bounds values : 0 OK$' "$dir/many" || { cat "$dir/many"; return 1; }
+}
+tap_case a_hundred_ranks_on_eight_pretended_hosts many 100 8
 tap_done

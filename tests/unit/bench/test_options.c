@@ -173,6 +173,10 @@ static void complaints_name_the_option_and_what_would_do(void **state)
     assert_non_null(strstr(sluice_last_error(), "-C allreduce"));
     assert_int_equal(PARSE(&o, "-n", "2", "-r", "2"), -EINVAL);
     assert_non_null(strstr(sluice_last_error(), "ranks 0 to 1"));
+    assert_int_equal(PARSE(&o, "--hosts", "2"), -EINVAL);
+    assert_non_null(strstr(sluice_last_error(), "--hosts 2 takes -n"));
+    assert_int_equal(PARSE(&o, "-n", "4", "--hosts", "2"), 0);
+    assert_int_equal(o.hosts, 2);
     assert_int_equal(PARSE(&o, "--compute", "-1"), -EINVAL);
     assert_non_null(strstr(sluice_last_error(), "--compute"));
     assert_int_equal(PARSE(&o, "--touch", "much"), -EINVAL);
