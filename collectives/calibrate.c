@@ -62,7 +62,7 @@ static int finish(struct sluice_comm *comm, struct sluice_req *op)
 
     comm->calls.active_count--;
     sl_op_put(op);
-    return err == 0 ? 0 : sl_fail_text(comm->health.error, comm->health.error_text);
+    return err == 0 ? 0 : sl_fail_error(&comm->health.error);
 }
 
 static int call_now(struct sluice_comm *comm, const struct sl_call *call, void *in, void *out)
@@ -588,7 +588,7 @@ void sl_costs_learn(const struct sluice_comm *comm)
 {
     struct sl_kept_costs kept;
 
-    if (!uses_cache(comm) || comm->health.error != 0 || comm->host == NULL ||
+    if (!uses_cache(comm) || comm->health.error.code != 0 || comm->host == NULL ||
         comm->calls.plans == NULL)
         return;
     struct sl_costs_facts facts = facts_of(comm);

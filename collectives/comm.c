@@ -60,7 +60,7 @@ static int set_up(struct sluice_comm *comm, const struct sl_comm_params *params)
     sl_rng_init(&comm->worker.rng, params->seed);
     comm->transports = params->transports;
     comm->transport_count = params->transport_count;
-    comm->health.culprit = -1;
+    comm->health.error.culprit = -1;
     comm->stream_min = comm->config.shm_stream_min_bytes >= 0
                            ? (size_t)comm->config.shm_stream_min_bytes
                            : sl_cache_last_level() / 4;
@@ -140,12 +140,12 @@ int sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *pa
     }
     err = join_ranks(comm, exchange, params);
     if (err != 0) {
-        char why[SL_ERROR_TEXT_MAX];
+        struct sl_error first;
 
         /* Tearing down may fail in ways of its own: the first reason stays. */
-        snprintf(why, sizeof(why), "%s", sluice_last_error());
+        sl_error_take(err, &first);
         sl_comm_destroy(comm);
-        return sl_fail_text(err, why);
+        return sl_fail_error(&first);
     }
     comm->created = true;
     sl_status_open(comm);

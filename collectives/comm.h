@@ -29,8 +29,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define SL_IFACES_MAX 16       /* transports of a communicator; more are refused */
-#define SL_ERROR_TEXT_MAX 1024 /* as long as a thread keeps (core/err.c) */
+#define SL_IFACES_MAX 16 /* transports of a communicator; more are refused */
 #define SL_COSTS_SOURCE_MAX 240
 #define SL_HISTORY 256 /* calls whose signature is remembered; a power of two */
 
@@ -94,7 +93,7 @@ struct sl_iface_slot {
     const struct sl_transport_ops *ops;
     struct sl_iface *iface; /* NULL: could not be opened; why tells */
     bool lacked_memory;     /* to be opened, or for an endpoint */
-    char why[320];
+    char why[1024];
 };
 
 /* Which transport, and which of its devices; borrowed for the communicator's life. */
@@ -174,15 +173,11 @@ struct sl_health {
     uint64_t mismatch_ns;  /* when a disagreement, or an earlier one, was noticed; 0: none */
     uint32_t mismatch_seq; /* the first that is known of */
     uint64_t lost_ns;      /* when an endpoint was lost; 0: none */
-    int32_t lost_rank;
-    int lost_status;
-    char lost_why[512];
-    bool *rank_sets; /* [2 * size]: scratch of verdicts */
-    int error;       /* why the communicator is broken; 0: it is not */
-    int32_t culprit; /* rank to blame; -1: none */
-    bool torn_down;  /* after an error: the endpoints are gone */
-    bool is_speaker; /* ... and of the ranks that live, this one tells people */
-    char error_text[SL_ERROR_TEXT_MAX];
+    struct sl_error lost;  /* of that endpoint; the culprit is its rank */
+    bool *rank_sets;       /* [2 * size]: scratch of verdicts */
+    struct sl_error error; /* of the broken communicator; code 0: it is whole */
+    bool torn_down;        /* after an error: the endpoints are gone */
+    bool is_speaker;       /* ... and of the ranks that live, this one tells people */
     _Atomic int abort_asked;
 };
 

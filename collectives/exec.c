@@ -83,7 +83,7 @@ unsigned sl_op_run(struct sluice_req *op)
 
     /* Once calls differ, the n-th send of a peer may meet another receive than it was meant for:
      * nothing that came since may go on to others. */
-    if (op->status != SL_PENDING || op->comm->health.error != 0 ||
+    if (op->status != SL_PENDING || op->comm->health.error.code != 0 ||
         op->comm->health.mismatch_ns != 0)
         return 0;
     if (SL_UNLIKELY(op->plan->runner_count != 0))
@@ -94,7 +94,7 @@ unsigned sl_op_run(struct sluice_req *op)
             pass += run_channel(op, c);
         ran += pass;
     } while (pass != 0 && op->open_channels != 0 && channels > 1);
-    if (sl_op_is_over(op) && op->comm->health.error == 0)
+    if (sl_op_is_over(op) && op->comm->health.error.code == 0)
         end_op(op, 0);
     return ran;
 }

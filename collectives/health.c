@@ -20,8 +20,9 @@
 #define TELL_NS_MIN (10 * SL_NS_PER_MS)
 #define TELL_NS_MAX (500 * SL_NS_PER_MS)
 #define ABORT_TEXT_MAX 160
-#define LAST_LOOK 64   /* requests that a transport may finish then */
-#define LAST_TRIES 100 /* per peer, for the last message to it */
+#define HERE "; here: " /* between the reason and this rank's own operation */
+#define LAST_LOOK 64    /* requests that a transport may finish then */
+#define LAST_TRIES 100  /* per peer, for the last message to it */
 
 enum ctrl_type { CTRL_STATUS = 1, CTRL_ABORT = 2, CTRL_BYE = 3 };
 
@@ -107,21 +108,24 @@ static const struct sluice_req *oldest(const struct sluice_comm *comm)
 void sl_comm_fail(struct sluice_comm *comm, int code, int32_t culprit, const char *fmt, ...)
 {
     const struct sluice_req *op = oldest(comm);
-    char here[512] = "";
+    struct sl_error *error = &comm->health.error;
+    size_t cap = sizeof(error->text), at;
     va_list args;
 
-    if (comm->health.error != 0)
+    if (error->code != 0)
         return;
     va_start(args, fmt);
-    int at = vsnprintf(comm->health.error_text, sizeof(comm->health.error_text), fmt, args);
+    vsnprintf(error->text, cap, fmt, args);
     va_end(args);
-    if (op != NULL && at > 0 && (size_t)at < sizeof(comm->health.error_text)) {
-        sl_report_op(op, here, sizeof(here));
-        snprintf(comm->health.error_text + at, sizeof(comm->health.error_text) - (size_t)at,
-                 "; here: %s", here);
+    at = strlen(error->text);
+    if (op != NULL && at + sizeof(HERE) < cap) {
+        memcpy(error->text + at, HERE, sizeof(HERE));
+        at += sizeof(HERE) - 1;
+        sl_report_op(op, error->text + at, cap - at);
     }
-    comm->health.error = code;
-    comm->health.culprit = culprit;
+    error->code = code;
+    error->culprit = culprit;
+    snprintf(error->area, sizeof(error->area), "comm");
     sl_event(&comm->worker, SL_EVENT_COMM_FAILED,
              culprit >= 0 ? (uint32_t)culprit : SL_EVENT_NOBODY, (uint64_t)(int64_t)code, 0);
 }
@@ -147,12 +151,12 @@ static void fit_text(const char *text, size_t len, uint32_t rank, char out[ABORT
 static void tell_abort(struct sluice_comm *comm)
 {
     struct ctrl_abort msg = {
-        .type = CTRL_ABORT, .code = comm->health.error, .culprit = comm->health.culprit};
-    const char *end = strstr(comm->health.error_text, "; here: ");
+        .type = CTRL_ABORT, .code = comm->health.error.code, .culprit = comm->health.error.culprit};
+    const char *end = strstr(comm->health.error.text, HERE);
     size_t len =
-        end != NULL ? (size_t)(end - comm->health.error_text) : strlen(comm->health.error_text);
+        end != NULL ? (size_t)(end - comm->health.error.text) : strlen(comm->health.error.text);
 
-    fit_text(comm->health.error_text, len, comm->rank, msg.text);
+    fit_text(comm->health.error.text, len, comm->rank, msg.text);
     broadcast_last(comm, &msg, sizeof(msg));
 }
 
@@ -178,10 +182,10 @@ static bool is_speaker(const struct sluice_comm *comm)
     for (uint32_t r = 0; r < comm->rank; r++) {
         const struct sl_peer *peer = &comm->peers[r];
 
-        if ((int32_t)r == comm->health.culprit || peer->left)
+        if ((int32_t)r == comm->health.error.culprit || peer->left)
             continue;
         /* Of those that it is not connected to, this rank would have heard if they were to blame. */
-        if (peer->gave_up || (!peer->down && (comm->health.error != -ETIMEDOUT ||
+        if (peer->gave_up || (!peer->down && (comm->health.error.code != -ETIMEDOUT ||
                                               peer->ep == NULL || is_fresh(comm, peer, now))))
             return false;
     }
@@ -193,7 +197,7 @@ void sl_health_tear_down(struct sluice_comm *comm)
     if (comm->health.torn_down)
         return;
     comm->health.torn_down = true;
-    sl_info("comm", "%s", comm->health.error_text);
+    sl_info("comm", "%s", comm->health.error.text);
     comm->health.is_speaker = is_speaker(comm);
     tell_abort(comm);
     sl_report_keep_paths(comm);
@@ -211,7 +215,7 @@ void sl_health_tear_down(struct sluice_comm *comm)
         struct sluice_req *op = sl_container_of(node, struct sluice_req, link);
 
         /* The last step may have been completed in the pass that saw the error. */
-        sl_op_end(op, sl_op_is_over(op) ? 0 : comm->health.error);
+        sl_op_end(op, sl_op_is_over(op) ? 0 : comm->health.error.code);
     }
     sl_status_refresh(comm);
 }
@@ -236,7 +240,7 @@ void sl_health_goodbye(struct sluice_comm *comm)
     struct ctrl_status msg = {
         .type = CTRL_BYE, .waits_for = -1, .origin = comm->rank, .culprit = -1};
 
-    if (comm->health.error != 0)
+    if (comm->health.error.code != 0)
         return;
     sl_dispute_tell(comm, comm->calls.seq, &msg.told);
     broadcast_last(comm, &msg, sizeof(msg));
@@ -350,13 +354,17 @@ void sl_health_ctrl(void *arg, struct sl_ep *ep, const void *msg, size_t len)
 /* The verdict waits a little: whoever ended the connection may have told why, here or elsewhere. */
 static void note_loss(struct sluice_comm *comm, int32_t rank, int status, const char *why)
 {
-    if (comm->health.lost_ns != 0 && comm->health.lost_rank != rank)
+    if (comm->health.lost_ns != 0 && comm->health.lost.culprit != rank)
         return;
     if (comm->health.lost_ns == 0)
         comm->health.lost_ns = sl_now(comm->worker.clock);
-    comm->health.lost_rank = rank;
-    comm->health.lost_status = status;
-    snprintf(comm->health.lost_why, sizeof(comm->health.lost_why), "%s", why);
+    struct sl_error *lost = &comm->health.lost;
+    const struct sl_ep *ep = comm->peers[rank].ep;
+
+    lost->culprit = rank;
+    lost->code = status;
+    snprintf(lost->area, sizeof(lost->area), "%s", ep != NULL ? ep->iface->ops->name : "comm");
+    snprintf(lost->text, sizeof(lost->text), "%s", why);
 }
 
 void sl_health_down(void *arg, struct sl_ep *ep, int status, const char *why)
@@ -405,7 +413,7 @@ void sl_health_step_failed(struct sluice_req *op, const struct sl_step *step,
 {
     struct sluice_comm *comm = op->comm;
 
-    if (comm->health.error != 0 || comm->health.lost_ns != 0)
+    if (comm->health.error.code != 0 || comm->health.lost_ns != 0)
         return; /* the endpoint's loss is being dealt with */
     if (status == -EPROTO && op->seq != 0 && req->tag >> 63 == 0) {
         sl_dispute_open(comm, op->seq);
@@ -502,7 +510,7 @@ static bool is_lacked(const struct sluice_comm *comm, uint32_t rank)
 /* Ranks that left in good order are missed only when something needs them. */
 static void miss_leavers(struct sluice_comm *comm)
 {
-    for (uint32_t r = 0; r < comm->size && comm->health.error == 0; r++) {
+    for (uint32_t r = 0; r < comm->size && comm->health.error.code == 0; r++) {
         const struct sl_peer *peer = &comm->peers[r];
 
         if (peer->left && peer->down && is_lacked(comm, r))
@@ -548,13 +556,21 @@ static void decide(struct sluice_comm *comm)
     sl_comm_fail(comm, -EPROTO, suspect, "%s", text);
 }
 
+/* The transport detected it: the area is the transport's. */
+static void fail_lost(struct sluice_comm *comm)
+{
+    const struct sl_error *lost = &comm->health.lost;
+
+    sl_comm_fail(comm, lost->code, lost->culprit, "rank %d is lost: %s", lost->culprit, lost->text);
+    memcpy(comm->health.error.area, lost->area, sizeof(lost->area));
+}
+
 void sl_health_tick(struct sluice_comm *comm, uint64_t now)
 {
-    if (comm->health.error != 0)
+    if (comm->health.error.code != 0)
         return;
     if (comm->health.lost_ns != 0 && now - comm->health.lost_ns >= GRACE_LOST_NS)
-        sl_comm_fail(comm, comm->health.lost_status, comm->health.lost_rank, "rank %d is lost: %s",
-                     comm->health.lost_rank, comm->health.lost_why);
+        fail_lost(comm);
     send_relays(comm);
     if (now - comm->health.told_ns >= tell_interval(comm) / (comm->health.tell_soon ? 8 : 1))
         tell_status(comm, now);

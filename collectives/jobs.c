@@ -103,7 +103,7 @@ enum sl_go sl_step_run_job(struct sluice_req *op, const struct sl_step *step, ui
     struct sl_job *job = &op->jobs[op->plan->post_of[index]];
     struct sl_work work = describe(op, step);
 
-    if (op->comm->health.error != 0)
+    if (op->comm->health.error.code != 0)
         return SL_GO_BLOCKED;
     job->req = (struct sl_req){.status = SL_PENDING, .done = job_done};
     int result = runner->ops->start(runner, &work, &job->req);

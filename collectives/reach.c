@@ -122,7 +122,7 @@ void sl_reach(struct sluice_comm *comm, uint32_t rank)
 {
     struct sl_peer *peer = &comm->peers[rank];
 
-    if (peer->ep != NULL || peer->asked || rank == comm->rank || comm->health.error != 0)
+    if (peer->ep != NULL || peer->asked || rank == comm->rank || comm->health.error.code != 0)
         return;
     peer->asked = true;
     if (sl_wireup_connect(comm->wireup, rank, comm->created) != 0)
@@ -135,11 +135,11 @@ int sl_reach_all(struct sluice_comm *comm, const uint32_t *ranks, uint32_t count
         sl_reach(comm, ranks[i]);
     for (uint32_t i = 0; i < count; i++)
         while (comm->peers[ranks[i]].ep == NULL && ranks[i] != comm->rank &&
-               comm->health.error == 0)
+               comm->health.error.code == 0)
             sl_comm_idle(comm, sl_comm_progress(comm), true);
-    if (comm->health.error != 0)
+    if (comm->health.error.code != 0)
         sl_comm_progress(comm); /* which tells those that are connected */
-    return comm->health.error == 0 ? 0 : sl_fail_text(comm->health.error, comm->health.error_text);
+    return comm->health.error.code == 0 ? 0 : sl_fail_error(&comm->health.error);
 }
 
 /* Ranks that have the same transports open. */
@@ -178,7 +178,7 @@ static bool kinds_apart(const struct sluice_comm *comm, const struct kind *x, co
 
 static int refuse_pair(const struct sluice_comm *comm, uint32_t a, uint32_t b)
 {
-    char whys[400] = "";
+    char whys[SL_ERROR_TEXT_MAX] = "";
     size_t len = 0;
     bool lacked = false, mine = a == comm->rank || b == comm->rank;
 
@@ -268,12 +268,12 @@ static uint32_t find_cause(const struct sluice_comm *comm, const struct outcome 
 /* All ranks or none. */
 static int agree(struct sluice_comm *comm, struct sl_exchange *exchange, int err)
 {
-    const struct outcome mine = {err, comm->health.culprit >= 0 ? (uint32_t)comm->health.culprit
-                                                                : comm->rank};
+    const struct outcome mine = {
+        err, comm->health.error.culprit >= 0 ? (uint32_t)comm->health.error.culprit : comm->rank};
     struct outcome *all = calloc(comm->size, sizeof(*all));
-    char why[SL_ERROR_TEXT_MAX];
+    struct sl_error own;
 
-    snprintf(why, sizeof(why), "%s", err != 0 ? sluice_last_error() : "");
+    sl_error_take(err, &own);
     if (all == NULL)
         return sl_fail(-ENOMEM, "no memory to connect %u ranks", comm->size);
     int lost = exchange->allgather(exchange, &mine, sizeof(mine), all);
@@ -286,7 +286,7 @@ static int agree(struct sluice_comm *comm, struct sl_exchange *exchange, int err
     if (cause == comm->size)
         return 0;
     if (err != 0 && (err == its.code || cause == comm->rank))
-        return sl_fail_text(err, why);
+        return sl_fail_error(&own);
     return sl_fail(its.code, "rank %u and rank %u could not be connected: %s; see their output",
                    cause, its.peer, sluice_strerror(its.code));
 }

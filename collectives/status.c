@@ -135,7 +135,7 @@ static void list_transports(const struct sluice_comm *comm, char *out, size_t ca
 
 static uint32_t flags_of(const struct sluice_comm *comm)
 {
-    return (comm->health.error != 0 ? SL_STATE_BROKEN : 0) |
+    return (comm->health.error.code != 0 ? SL_STATE_BROKEN : 0) |
            (comm->health.torn_down ? SL_STATE_TORN_DOWN : 0) |
            (comm->health.is_speaker ? SL_STATE_SPEAKER : 0) |
            (comm->win.slots != NULL ? SL_STATE_WINDOWS : 0) |
@@ -168,18 +168,18 @@ static void put_comm(struct sluice_comm *comm, uint64_t now)
         .hosts = comm->host_count,
         .local_ranks = comm->local_size,
         .flags = flags_of(comm),
-        .error = health->error,
-        .culprit = health->error != 0 ? health->culprit : -1,
-        .lost_rank = health->lost_ns != 0 ? health->lost_rank : -1,
-        .lost_status = health->lost_status,
+        .error = health->error.code,
+        .culprit = health->error.code != 0 ? health->error.culprit : -1,
+        .lost_rank = health->lost_ns != 0 ? health->lost.culprit : -1,
+        .lost_status = health->lost.code,
         .disputed = health->mismatch_seq,
         .paths_left_out = comm->status->paths_left_out,
     };
 
     count_peers(comm, &record);
     list_transports(comm, record.transports, sizeof(record.transports));
-    if (health->error != 0)
-        TEXT(record.error_text, health->error_text);
+    if (health->error.code != 0)
+        TEXT(record.error_text, health->error.text);
     sl_state_put(SL_STATE_COMM, comm->status->place, &record);
 }
 
@@ -347,7 +347,8 @@ void sl_status_refresh(struct sluice_comm *comm)
         sl_state_left_out(SL_STATE_COMM, -1);
     }
     now = sl_now(comm->worker.clock);
-    if (status->paths_ns == 0 || now - status->paths_ns >= PATHS_NS || comm->health.error != 0) {
+    if (status->paths_ns == 0 || now - status->paths_ns >= PATHS_NS ||
+        comm->health.error.code != 0) {
         status->paths_ns = now;
         put_paths(comm, now);
     }

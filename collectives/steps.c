@@ -93,7 +93,7 @@ static inline enum sl_go post_send(struct sluice_req *op, const struct sl_step *
     struct sl_peer *peer = sl_comm_peer(op->comm, step->peer);
     struct sl_buf buf = {from, len, NULL};
 
-    if (peer->send_serving != op->tickets[use] || op->comm->health.error != 0)
+    if (peer->send_serving != op->tickets[use] || op->comm->health.error.code != 0)
         return SL_GO_BLOCKED;
     if (SL_UNLIKELY(peer->ep == NULL)) {
         sl_reach(op->comm, step->peer);
@@ -132,7 +132,7 @@ static inline enum sl_go post_recv(struct sluice_req *op, const struct sl_step *
     struct sl_post *post = &op->posts[number];
     struct sl_peer *peer = sl_comm_peer(op->comm, step->peer);
 
-    if (peer->recv_serving != op->tickets[use] || op->comm->health.error != 0)
+    if (peer->recv_serving != op->tickets[use] || op->comm->health.error.code != 0)
         return SL_GO_BLOCKED;
     if (SL_UNLIKELY(peer->ep == NULL)) {
         sl_reach(op->comm, step->peer);

@@ -25,7 +25,7 @@ static inline unsigned progress_transports(struct sluice_comm *comm, uint32_t ca
 {
     unsigned moved = 0;
 
-    for (unsigned i = 0; i < comm->iface_count && comm->health.error == 0; i++) {
+    for (unsigned i = 0; i < comm->iface_count && comm->health.error.code == 0; i++) {
         struct sl_iface_slot *slot = &comm->ifaces[i];
 
         if (slot->iface == NULL || (slot->iface->caps & cap) != cap)
@@ -43,9 +43,9 @@ static inline unsigned progress_transports(struct sluice_comm *comm, uint32_t ca
 
 void sl_comm_mend(struct sluice_comm *comm)
 {
-    for (unsigned pass = 0; pass < SL_KEEPER_PASSES && comm->health.error == 0; pass++)
+    for (unsigned pass = 0; pass < SL_KEEPER_PASSES && comm->health.error.code == 0; pass++)
         progress_transports(comm, SL_CAP_REPAIRS);
-    if (comm->health.error != 0)
+    if (comm->health.error.code != 0)
         sl_health_tear_down(comm);
 }
 
@@ -59,7 +59,7 @@ unsigned sl_comm_progress(struct sluice_comm *comm)
     sl_list_foreach(&comm->calls.active, node) steps +=
         sl_op_run(sl_container_of(node, struct sluice_req, link));
     comm->wait.steps_run += steps;
-    if (SL_UNLIKELY(comm->health.error != 0))
+    if (SL_UNLIKELY(comm->health.error.code != 0))
         sl_health_tear_down(comm);
     return moved + steps;
 }

@@ -134,7 +134,7 @@ static int map_peer(struct sluice_comm *comm, struct sl_peer *peer, const struct
     /* All ranks say the same size; only what is mapped tells whether it is there. */
     while ((err = ops->map(peer->ep, &offer->key, window_len(offer->bytes), &peer->map)) ==
            -EAGAIN) {
-        if (sl_now(comm->worker.clock) > deadline || comm->health.error != 0)
+        if (sl_now(comm->worker.clock) > deadline || comm->health.error.code != 0)
             return sl_fail(-ETIMEDOUT, "the window of rank %d did not arrive", peer->ep->peer);
         sl_comm_idle(comm, sl_comm_progress(comm), true);
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps each thread's last error sentence and names error codes. */
+/* Keeps each thread's last error and names error codes. */
 #include "core/err.h"
 #include "core/stderr_line.h"
 
@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TEXT_MAX 1024
 #define SPARE_MAX 96
 
 /*
@@ -16,15 +15,18 @@
  * time (ours in plugins and preload modules, beside many others) share some 1.6 KB of that. A
  * thread without any memory left has a few words' room.
  */
-static _Thread_local char *last_error;
+static _Thread_local char *last_text;
 static _Thread_local char spare[SPARE_MAX];
+static _Thread_local char last_area[SL_ERROR_AREA_MAX];
+static _Thread_local int last_code;
+static _Thread_local int32_t last_culprit; /* 0 before the first error, whose code tells */
 static pthread_key_t text_key;
 static pthread_once_t text_once = PTHREAD_ONCE_INIT;
 static int text_key_missing;
 
 static void free_text(void *text)
 {
-    last_error = NULL; /* whatever else ends with the thread may fail, too */
+    last_text = NULL; /* whatever else ends with the thread may fail, too */
     free(text);
 }
 
@@ -33,42 +35,69 @@ static void make_key(void)
     text_key_missing = pthread_key_create(&text_key, free_text);
 }
 
-/* Where the thread's text goes. *cap: how long it may be. */
+/* The place of the thread's text. *cap: its room. */
 static char *text_of_thread(size_t *cap)
 {
-    *cap = TEXT_MAX;
-    if (last_error != NULL && last_error != spare)
-        return last_error;
+    *cap = SL_ERROR_TEXT_MAX;
+    if (last_text != NULL && last_text != spare)
+        return last_text;
     pthread_once(&text_once, make_key);
-    char *text = text_key_missing == 0 ? malloc(TEXT_MAX) : NULL;
+    char *text = text_key_missing == 0 ? malloc(SL_ERROR_TEXT_MAX) : NULL;
 
     if (text != NULL && pthread_setspecific(text_key, text) == 0)
-        return last_error = text;
+        return last_text = text;
     free(text);
     *cap = SPARE_MAX;
-    return last_error = spare;
+    return last_text = spare;
 }
 
-#undef sl_fail /* the analyzer's */
-int sl_fail(int code, const char *fmt, ...)
+/* The folder of a source file: "../tools/nccl/dial.c" is of nccl. */
+static void area_of(const char *file, char out[SL_ERROR_AREA_MAX])
 {
-    char text[TEXT_MAX]; /* apart, as arguments may point into last_error */
+    const char *end = strrchr(file, '/'), *start = end;
+
+    while (start != NULL && start > file && start[-1] != '/')
+        start--;
+    snprintf(out, SL_ERROR_AREA_MAX, "%.*s", (int)(end - start), start != NULL ? start : "");
+}
+
+int sl_fail_in(const char *file, int code, const char *fmt, ...)
+{
+    char text[SL_ERROR_TEXT_MAX]; /* apart, as arguments may point into last_text */
     va_list args;
     size_t cap;
 
     va_start(args, fmt);
-    vsnprintf(text, sizeof(text), fmt, args);
+    int len = vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
     char *place = text_of_thread(&cap);
 
-    memcpy(place, text, cap);
-    place[cap - 1] = '\0';
+    if (len < 0)
+        len = 0;
+    if ((size_t)len > cap - 1)
+        len = (int)cap - 1;
+    memcpy(place, text, (size_t)len);
+    place[len] = '\0';
+    area_of(file, last_area);
+    last_code = code;
+    last_culprit = -1;
     return code;
 }
 
-int sl_fail_text(int code, const char *text)
+int sl_fail_error(const struct sl_error *error)
 {
-    return sl_fail(code, "%s", text);
+    sl_fail(error->code, "%s", error->text);
+    memcpy(last_area, error->area, sizeof(last_area));
+    last_culprit = error->culprit;
+    return error->code;
+}
+
+void sl_error_take(int code, struct sl_error *out)
+{
+    out->code = code;
+    out->culprit = sluice_error_culprit();
+    memcpy(out->area, last_area, sizeof(out->area));
+    snprintf(out->text, sizeof(out->text), "%s", sluice_error_text());
 }
 
 void sl_tame_text(char *text)
@@ -86,7 +115,27 @@ void sl_assert_failed(const char *expr, const char *file, int line)
 
 const char *sluice_last_error(void)
 {
-    return last_error != NULL ? last_error : "";
+    return last_text != NULL ? last_text : "";
+}
+
+int sluice_error_code(void)
+{
+    return last_code;
+}
+
+int sluice_error_culprit(void)
+{
+    return last_code != 0 ? last_culprit : -1;
+}
+
+const char *sluice_error_area(void)
+{
+    return last_area;
+}
+
+const char *sluice_error_text(void)
+{
+    return sluice_last_error();
 }
 
 const char *sluice_strerror(int code)

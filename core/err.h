@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The last-error sentence of a thread, assertions, and attributes that every file uses. */
+/* The last error of a thread, assertions, and attributes that every file uses. */
 #ifndef SL_CORE_ERR_H
 #define SL_CORE_ERR_H
 
@@ -15,15 +15,36 @@
 #define SL_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define SL_CACHE_LINE 64
 
-/* Keeps one sentence as the calling thread's last error and returns code (a negative errno).
- * Whoever detects an error calls it; callers pass the code up as it is. Cuts long texts. */
-int sl_fail(int code, const char *fmt, ...) SL_PRINTF(2, 3);
+/* The reasons of all eight paths of a connection, and the operation that they ended. */
+#define SL_ERROR_TEXT_MAX 4096
+#define SL_ERROR_AREA_MAX 16
+
+/* One failure. It goes whole from the file that detects it to the report. */
+struct sl_error {
+    int code;                     /* a negative errno; 0: none */
+    int32_t culprit;              /* the rank to blame; -1: none */
+    char area[SL_ERROR_AREA_MAX]; /* the folder whose file detected it: "tcp" */
+    char text[SL_ERROR_TEXT_MAX]; /* one sentence */
+};
+
+/* The file that detects an error calls sl_fail(): it keeps one sentence as the calling thread's last
+ * error and returns code (a negative errno). Callers pass the code up as it is. */
+int sl_fail_in(const char *file, int code, const char *fmt, ...) SL_PRINTF(3, 4);
 #ifdef __clang_analyzer__
-#define sl_fail(code, ...) ((sl_fail)((code), __VA_ARGS__), (code)) /* never 0 */
+#define sl_fail(code, ...) (sl_fail_in(__FILE__, (code), __VA_ARGS__), (code)) /* never 0 */
+#else
+#define sl_fail(code, ...) sl_fail_in(__FILE__, code, __VA_ARGS__)
 #endif
 
-/* Keeps a sentence made elsewhere (a request's, another thread's) as this thread's last error. */
-int sl_fail_text(int code, const char *text);
+/* Keeps an error of a request, a communicator or another thread as this thread's last one. Returns
+ * its code. */
+int sl_fail_error(const struct sl_error *error);
+
+/* A sentence part made elsewhere becomes this thread's last error. */
+#define sl_fail_text(code, text) sl_fail(code, "%s", text)
+
+/* *out: the calling thread's last error, with this code: clean-up may fail, too. */
+void sl_error_take(int code, struct sl_error *out);
 
 /* Text of a peer, a launcher or another process, before it goes to a log or a terminal: each
  * control character becomes a question mark. */

@@ -37,8 +37,13 @@ static void assert_failed(const char *expr, const char *file, int line)
     sl_assert_failed(expr, file, line);
 }
 
+static int fail_in(const char *file, int code, const char *text)
+{
+    return sl_fail_in(file, code, "%s", text);
+}
+
 static const struct sl_module_host host = {
-    .fail_text = sl_fail_text,
+    .fail_in = fail_in,
     .last_error = sluice_last_error,
     .strerror = sluice_strerror,
     .tame_text = sl_tame_text,

@@ -21,7 +21,7 @@ struct sl_transport_ops;
 
 /* What the process lends a module. */
 struct sl_module_host {
-    int (*fail_text)(int code, const char *text);
+    int (*fail_in)(const char *file, int code, const char *text);
     const char *(*last_error)(void);
     const char *(*strerror)(int code);
     void (*tame_text)(char *text);

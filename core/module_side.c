@@ -13,21 +13,15 @@
 
 const struct sl_module_host *sl_module_host; /* the loader's */
 
-#undef sl_fail
-int sl_fail(int code, const char *fmt, ...)
+int sl_fail_in(const char *file, int code, const char *fmt, ...)
 {
-    char text[TEXT_MAX];
+    char text[SL_ERROR_TEXT_MAX];
     va_list args;
 
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    return sl_module_host->fail_text(code, text);
-}
-
-int sl_fail_text(int code, const char *text)
-{
-    return sl_module_host->fail_text(code, text);
+    return sl_module_host->fail_in(file, code, text);
 }
 
 const char *sluice_last_error(void)

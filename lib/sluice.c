@@ -19,7 +19,7 @@ static int refuse(int err, struct sluice_req **req)
 
 static int broken(const struct sluice_comm *comm)
 {
-    return sl_fail_text(comm->health.error, comm->health.error_text);
+    return sl_fail_error(&comm->health.error);
 }
 
 /* Gives an ended operation back, with its result. */
@@ -63,8 +63,8 @@ static int start_operation(struct sluice_operation *operation, struct sluice_req
     if (SL_UNLIKELY(comm->closed))
         return sl_fail(-EINVAL, "the communicator of this %s was destroyed",
                        sl_coll_name(operation->plan->call.coll));
-    int err =
-        SL_UNLIKELY(comm->health.error != 0) ? broken(comm) : sl_operation_start(operation, &op);
+    int err = SL_UNLIKELY(comm->health.error.code != 0) ? broken(comm)
+                                                        : sl_operation_start(operation, &op);
 
     if (SL_UNLIKELY(err != 0))
         return err;
@@ -109,7 +109,7 @@ int sl_call_start(struct sluice_comm *comm, const struct sl_call *call, const vo
     if (SL_UNLIKELY(err != 0))
         return err;
     sl_enter(comm);
-    err = SL_UNLIKELY(comm->health.error != 0) ? broken(comm) : sl_plan_get(comm, call, &plan);
+    err = SL_UNLIKELY(comm->health.error.code != 0) ? broken(comm) : sl_plan_get(comm, call, &plan);
     if (SL_LIKELY(err == 0))
         err = sl_op_start(comm, plan, in, out, &op);
     if (SL_LIKELY(err == 0)) {
@@ -334,9 +334,9 @@ int sluice_comm_async_error(struct sluice_comm *comm)
     if (err != 0)
         return err;
     sl_enter(comm);
-    if (comm->health.error == 0)
+    if (comm->health.error.code == 0)
         sl_comm_idle(comm, sl_comm_progress(comm), false);
-    err = comm->health.error != 0 ? broken(comm) : 0;
+    err = comm->health.error.code != 0 ? broken(comm) : 0;
     sl_leave(comm);
     return err;
 }

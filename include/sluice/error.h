@@ -32,6 +32,20 @@ extern "C" {
  */
 SLUICE_API const char *sluice_last_error(void);
 
+/**
+ * Parts of the calling thread's last error: its code, the rank to blame, the part of Sluice that
+ * detected it, and its sentence, that of sluice_last_error().
+ *
+ * Units   The code is 0 while there was no error. The rank is one of the communicator that failed,
+ *         or -1 where nobody is to blame or nobody knows. The area is a short word such as "tcp",
+ *         "launch" or "comm", "" while there was no error; it may be another one in later versions.
+ * Memory  The texts belong to the thread and last until its next failing call.
+ */
+SLUICE_API int sluice_error_code(void);
+SLUICE_API int sluice_error_culprit(void);
+SLUICE_API const char *sluice_error_area(void);
+SLUICE_API const char *sluice_error_text(void);
+
 /** A short fixed name of a negative errno as Sluice uses it: "ETIMEDOUT: peer silent". */
 SLUICE_API const char *sluice_strerror(int code);
 

@@ -29,12 +29,12 @@ static void no_log(void *arg, enum sl_log_level level, const char *area, const c
 
 static void check(const struct sluice_comm *comm)
 {
-    if (comm->health.error == 0)
+    if (comm->health.error.code == 0)
         return;
-    sl_assert(comm->health.error < 0 && comm->health.error > -4096);
-    sl_assert(comm->health.culprit >= -1 && comm->health.culprit < RANKS);
-    sl_assert(memchr(comm->health.error_text, '\0', sizeof(comm->health.error_text)) != NULL);
-    for (const char *c = comm->health.error_text; *c != '\0'; c++)
+    sl_assert(comm->health.error.code < 0 && comm->health.error.code > -4096);
+    sl_assert(comm->health.error.culprit >= -1 && comm->health.error.culprit < RANKS);
+    sl_assert(memchr(comm->health.error.text, '\0', sizeof(comm->health.error.text)) != NULL);
+    for (const char *c = comm->health.error.text; *c != '\0'; c++)
         sl_assert((unsigned char)*c >= 0x20 && *c != 0x7f);
 }
 

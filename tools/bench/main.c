@@ -86,8 +86,8 @@ static int exit_code_of(int err)
 static int complain_once(const struct sluice_comm *comm, int err)
 {
     int rank = sluice_comm_rank(comm);
-    bool speaks = comm->health.error != 0 ? comm->health.is_speaker
-                                          : rank == 0 || exit_code_of(err) != EXIT_USAGE;
+    bool speaks = comm->health.error.code != 0 ? comm->health.is_speaker
+                                               : rank == 0 || exit_code_of(err) != EXIT_USAGE;
 
     return speaks ? complain(rank) : EXIT_WRONG;
 }

@@ -68,19 +68,19 @@ static double now_s(void)
  * sentence. */
 static int finish_requests(struct sluice_req **reqs, int count, int err)
 {
-    char why[1024];
+    struct sl_error error;
 
-    snprintf(why, sizeof(why), "%s", err != 0 ? sluice_last_error() : "");
+    sl_error_take(err, &error);
     for (int i = 0; i < count; i++) {
         int status = reqs[i] != NULL ? sluice_wait(reqs[i]) : 0;
 
         if (err == 0 && status != 0) {
             err = status;
-            snprintf(why, sizeof(why), "%s", sluice_last_error());
+            sl_error_take(err, &error);
         }
         sluice_req_free(reqs[i]);
     }
-    return err == 0 ? 0 : sl_fail_text(err, why);
+    return err == 0 ? 0 : sl_fail_error(&error);
 }
 
 /* The round of operations that is timed as one: agg calls, all in flight together. */

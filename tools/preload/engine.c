@@ -85,7 +85,7 @@ int sl_preload_comm_create(const struct sl_preload_peers *peers, struct sluice_c
     const char *given = getenv("SLUICE_TIMEOUT_MS");
     struct sluice_config config;
     struct sluice_comm *comm = NULL;
-    char why[SL_ERROR_TEXT_MAX];
+    struct sl_error error;
 
     sl_assert(sl_config_register(&sl_preload_section) == 0);
     sluice_config_init(&config);
@@ -102,21 +102,21 @@ int sl_preload_comm_create(const struct sl_preload_peers *peers, struct sluice_c
     if (err == 0)
         err = sl_comm_create_over(&x.base, &config, peers->poke, peers->arg, &comm);
 
-    snprintf(why, sizeof(why), "%s", sluice_last_error());
+    sl_error_take(err, &error);
     if (!x.over) {
         int verdict = say(&x, err, 0);
 
         /* My own reason says more than that I failed. */
         if (err == 0 && verdict != 0) {
             err = verdict;
-            snprintf(why, sizeof(why), "%s", sluice_last_error());
+            sl_error_take(err, &error);
         }
     }
     if (x.words != some)
         free(x.words);
     if (err != 0) {
         sluice_comm_destroy(comm);
-        return sl_fail_text(err, why);
+        return sl_fail_error(&error);
     }
     *out = comm;
     return 0;

@@ -247,8 +247,8 @@ static void a_sentence_that_fits_is_told_whole(void **state)
     RUN(2, "", fail_short);
 }
 
-/* A transport that has much to say: of a loss 400 bytes, of each endpoint 200. */
-#define LOSS_BYTES 400
+/* A transport that has as much to say of a loss as the eight paths of a connection. */
+#define LOSS_BYTES 1900
 #define EP_BYTES 200
 
 static char loss_text[LOSS_BYTES + 1], ep_text[EP_BYTES + 1];
@@ -294,6 +294,10 @@ static void lose_with_many_words(struct sluice_comm **comm, int rank)
     const char *at = strstr(sluice_last_error(), end);
 
     EXPECT(at != NULL && strcmp(at + strlen(end) + 3, " s") == 0);
+    EXPECT(sluice_error_code() == -EHOSTUNREACH);
+    EXPECT(sluice_error_culprit() == 1);
+    EXPECT(strcmp(sluice_error_area(), wordy.name) == 0); /* it detected the loss */
+    EXPECT(sluice_error_text() == sluice_last_error());
 }
 
 static void what_a_transport_says_is_told_whole(void **state)
