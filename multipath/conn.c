@@ -102,7 +102,7 @@ static void say_why(struct sl_mp_conn *conn)
 
     if (conn->down_status != -EHOSTUNREACH || !conn->sideband_up || conn->left)
         return;
-    snprintf(control.down.why, sizeof(control.down.why), "%s", conn->why);
+    sl_mp_control_why(&control, conn->why);
     sl_mp_control_send(conn, &control);
     for (unsigned i = 0; i < BYE_TRIES && conn->control_count > 0; i++)
         sl_mp_control_flush(conn);

@@ -38,7 +38,7 @@ struct sl_mp_conn {
     struct sl_req *connect_req;
     uint64_t connect_deadline_ns, settle_ns;
     int down_status;
-    char why[256];
+    char why[SL_MP_PATHS_MAX * 256]; /* with the reasons of all paths */
 
     struct sl_mp_hello peer;
     struct sl_mp_path *paths[SL_MP_PATHS_MAX];

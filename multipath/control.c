@@ -4,11 +4,23 @@
 
 #include "core/err.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define HEAD offsetof(struct sl_mp_control, caller)
 
 _Static_assert(sizeof(struct sl_mp_control) <= SL_CTRL_ROOM, "tcp takes it");
+
+void sl_mp_control_why(struct sl_mp_control *control, const char *why)
+{
+    static const char more[] = " ... (the rest: at its sender)";
+    size_t cap = sizeof(control->down.why), len = strlen(why);
+
+    if (len < cap)
+        memcpy(control->down.why, why, len + 1);
+    else
+        snprintf(control->down.why, cap, "%.*s%s", (int)(cap - sizeof(more)), why, more);
+}
 
 size_t sl_mp_control_size(const struct sl_mp_control *control)
 {

@@ -70,6 +70,10 @@ struct sl_mp_control {
     };
 };
 
+/* The reason of a DOWN, REFUSE or BYE. One that is longer than the room for it ends with where the
+ * rest is. */
+void sl_mp_control_why(struct sl_mp_control *control, const char *why);
+
 /* Bytes that travel of it; 0: no such kind. */
 size_t sl_mp_control_size(const struct sl_mp_control *control);
 

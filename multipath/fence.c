@@ -52,7 +52,7 @@ void sl_mp_down_send(struct sl_mp_conn *conn, uint8_t kind, uint8_t idx, uint16_
     struct sl_mp_control control = {.kind = kind, .path = idx, .epoch = epoch};
 
     control.down.arrived = arrived;
-    snprintf(control.down.why, sizeof(control.down.why), "%s", why);
+    sl_mp_control_why(&control, why);
     sl_mp_control_send(conn, &control);
 }
 
@@ -175,7 +175,7 @@ void sl_mp_on_down(struct sl_mp_path *path, const struct sl_mp_control *control)
     if (path->state == SL_MP_PATH_IDLE)
         return;
     if (!path->failing)
-        snprintf(path->why, sizeof(path->why), "ended by the peer: %.70s", control->down.why);
+        snprintf(path->why, sizeof(path->why), "ended by the peer: %s", control->down.why);
     if (stop(path)) {
         fenced(path, control->down.arrived);
         return;

@@ -14,6 +14,7 @@
 
 struct sl_mp_tx_cts;
 
+#define SL_MP_PATH_WHY 192
 #define SL_MP_PATHS_MAX 8
 #define SL_MP_WINDOW 64     /* places for what is posted to a path and not retired */
 #define SL_MP_WRITES_MAX 16 /* of them writes */
@@ -84,7 +85,7 @@ struct sl_mp_path {
     uint64_t latency_ns;   /* of frames, moving average */
     uint64_t ps_per_byte;  /* of writes, moving average */
     uint64_t next_try_ns, deadline_ns, backoff_ns;
-    char why[SL_MP_WHY]; /* its last failure */
+    char why[SL_MP_PATH_WHY]; /* its last failure */
     struct sl_mp_path_stats stats;
 };
 

@@ -23,6 +23,7 @@
 #include "multipath/repair.h"
 #include "multipath/setup.h"
 
+#include "core/err.h"
 #include "core/log.h"
 
 #include <stdio.h>
@@ -122,7 +123,7 @@ static void on_offer(struct sl_mp_conn *conn, const struct sl_mp_control *contro
 {
     struct sl_mp_path *path = conn->paths[control->path];
     const struct sl_mp_offer *theirs = &control->offer;
-    char why[SL_MP_WHY] = "";
+    char why[SL_MP_PATH_WHY] = "";
 
     if (conn->leads || theirs->remote_rail >= conn->iface->rail_count) {
         sl_mp_conn_fail(conn, -EPROTO, "%s offers a path by a rail that we do not have",
@@ -242,9 +243,9 @@ void sl_mp_on_control(struct sl_mp_conn *conn, const struct sl_mp_control *contr
     } else if (control->kind == SL_MP_CONTROL_DOWN) {
         sl_mp_on_down(path, control);
     } else if (path->state == SL_MP_PATH_OFFERED) {
-        char why[SL_MP_WHY];
+        char why[SL_MP_PATH_WHY];
 
-        snprintf(why, sizeof(why), "refused: %.80s", control->down.why);
+        snprintf(why, sizeof(why), "refused: %s", control->down.why);
         try_failed(path, why);
     }
 }
@@ -341,7 +342,7 @@ static uint64_t due(const struct sl_mp_conn *conn)
 static void wait_timers(struct sl_mp_conn *conn, uint64_t now_ns)
 {
     uint64_t wait_ns = (uint64_t)conn->iface->settings.path_wait_ms * SL_NS_PER_MS;
-    char why[200];
+    char why[SL_ERROR_TEXT_MAX];
 
     if (now_ns - conn->no_path_since_ns >= FALLBACK_NS && conn->fencing == NULL)
         sl_mp_fallback_begin(conn);

@@ -6,6 +6,8 @@
 #include "multipath/iface.h"
 #include "multipath/repair.h"
 
+#include "core/err.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -225,7 +227,7 @@ void sl_mp_on_hello(struct sl_mp_conn *conn, const struct sl_mp_hello *hello)
 void sl_mp_setup_timers(struct sl_mp_conn *conn, uint64_t now_ns)
 {
     unsigned tried = 0;
-    char why[200];
+    char why[SL_ERROR_TEXT_MAX];
 
     for (unsigned i = 0; i < conn->path_count; i++)
         tried += conn->paths[i] != NULL && conn->paths[i]->tried;

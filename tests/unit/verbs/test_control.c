@@ -213,9 +213,26 @@ static void a_reason_without_an_end_gets_one(void **state)
     assert_int_equal(strlen(out.down.why), SL_MP_WHY - 1);
 }
 
+static void a_reason_that_is_too_long_says_where_the_rest_is(void **state)
+{
+    struct sl_mp_control control = {.kind = SL_MP_CONTROL_BYE};
+    char why[200];
+
+    memset(why, 'x', sizeof(why));
+    why[SL_MP_WHY - 1] = '\0';
+    sl_mp_control_why(&control, why);
+    assert_string_equal(control.down.why, why); /* just fits */
+    why[SL_MP_WHY - 1] = 'x';
+    why[sizeof(why) - 1] = '\0';
+    sl_mp_control_why(&control, why);
+    assert_int_equal(strlen(control.down.why), SL_MP_WHY - 1);
+    assert_non_null(strstr(control.down.why, "xxx ... (the rest: at its sender)"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_reason_that_is_too_long_says_where_the_rest_is),
         cmocka_unit_test(sizes_and_places_are_those_of_the_wire),
         cmocka_unit_test(what_is_well_formed_is_read_as_it_was),
         cmocka_unit_test(every_other_length_is_refused),

@@ -92,6 +92,24 @@ static void what_was_acknowledged_and_is_gone_ends_the_connection(void **state)
                         "a device of rank 1 failed with 1 messages in it that it had acknowledged");
 }
 
+/* Of every path, from its first to its last word. */
+static void a_lost_connection_has_the_reasons_of_all_paths(void **state)
+{
+    struct sl_mp_conn *conn = world_ep(0);
+    char reasons[SL_ERROR_TEXT_MAX];
+
+    (void)state;
+    for (unsigned i = 0; i < conn->path_count; i++)
+        snprintf(conn->paths[i]->why, sizeof(conn->paths[i]->why), "<%0*u>",
+                 (int)sizeof(conn->paths[i]->why) - 3, i);
+    sl_mp_reasons(conn, reasons, sizeof(reasons));
+    sl_mp_conn_fail(conn, -EHOSTUNREACH, "no path: %s", reasons);
+    for (unsigned i = 0; i < conn->path_count; i++)
+        assert_non_null(strstr(conn->why, conn->paths[i]->why));
+    assert_int_equal(conn->why[strlen(conn->why) - 1], '>');
+    WORLD_UNTIL(world[0].downs == 1);
+}
+
 /* ---- how soon ---- */
 
 #define BACKOFF_NS                                                                                 \
@@ -216,6 +234,7 @@ int main(void)
         CASE(the_end_of_an_earlier_epoch_ends_nothing),
         CASE(nor_is_a_fence_over_by_it),
         CASE(what_was_acknowledged_and_is_gone_ends_the_connection),
+        CASE(a_lost_connection_has_the_reasons_of_all_paths),
         CASE(a_path_that_lasted_is_tried_again_as_soon_as_a_new_one),
         CASE(news_of_a_rail_end_the_rest_and_make_the_next_short),
         cmocka_unit_test_setup_teardown(offers_do_not_overtake_a_hello_of_rank_0, apart,
