@@ -17,17 +17,23 @@ struct known {
     uint8_t area;
 };
 
-static const struct sl_event_kind core_kinds[] = {
-    {SL_EVENT_PEER_LOST, "peer_lost", "status", "", SL_EVENT_SHOW},
-    {SL_EVENT_COMM_FAILED, "comm_failed", "status", "", SL_EVENT_SHOW},
-};
+/* In two tables: of an element of the one the other cannot be made at compile time. */
+#define PEER_LOST                                                                                  \
+    {                                                                                              \
+        SL_EVENT_PEER_LOST, "peer_lost", "status", "", SL_EVENT_SHOW                               \
+    }
+#define COMM_FAILED                                                                                \
+    {                                                                                              \
+        SL_EVENT_COMM_FAILED, "comm_failed", "status", "", SL_EVENT_SHOW                           \
+    }
+
+static const struct sl_event_kind core_kinds[] = {PEER_LOST, COMM_FAILED};
 static const struct sl_event_set core_set = {"core", core_kinds, SL_ARRAY_LEN(core_kinds), NULL,
                                              NULL};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of who registers */
 static struct known storage[SL_EVENT_KINDS_MAX];         /* by number; read through known[] */
-static const struct known core_known[] = {{core_kinds[0], &core_set, 0},
-                                          {core_kinds[1], &core_set, 0}};
+static const struct known core_known[] = {{PEER_LOST, &core_set, 0}, {COMM_FAILED, &core_set, 0}};
 static const struct known *_Atomic known[SL_EVENT_KINDS_MAX] = {
     [SL_EVENT_PEER_LOST] = &core_known[0], [SL_EVENT_COMM_FAILED] = &core_known[1]};
 static uint8_t areas = 1; /* given so far */
