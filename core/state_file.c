@@ -143,13 +143,15 @@ static int own_pid(int pid)
     return found;
 }
 
-/* Is the file behind a descriptor of the process its own page? It may hold others', too. */
+/* May the file behind a descriptor of the process be its own page? It may hold others', too, by
+ * their names. Its own keeps that of O_TMPFILE. */
 static bool is_own(const char *target, int pid)
 {
     unsigned user;
     int named;
 
-    if (strncmp(target, "/memfd:" MEMFD_NAME, strlen("/memfd:" MEMFD_NAME)) == 0)
+    if (strncmp(target, "/memfd:" MEMFD_NAME, strlen("/memfd:" MEMFD_NAME)) == 0 ||
+        strncmp(target, FOLDER "/#", strlen(FOLDER "/#")) == 0)
         return true;
     return strncmp(target, FOLDER "/", strlen(FOLDER "/")) == 0 &&
            read_name(target + strlen(FOLDER "/"), &user, &named) && named == pid;
@@ -160,6 +162,7 @@ static int find_open(int pid, void (*found)(void *arg, int fd, bool lives), void
     char folder[64], path[320], target[128];
     struct stat process, st;
     int count = 0, own = own_pid(pid);
+    struct sl_state_reader reader;
 
     snprintf(folder, sizeof(folder), "/proc/%d", pid);
     if (stat(folder, &process) != 0)
@@ -178,9 +181,11 @@ static int find_open(int pid, void (*found)(void *arg, int fd, bool lives), void
 
         if (fd < 0)
             continue;
-        found(arg, fd, true);
+        if (sl_state_read_fd(fd, &reader) == 0) {
+            found(arg, fd, true);
+            count++;
+        }
         close(fd);
-        count++;
     }
     closedir(dir);
     return count;

@@ -453,6 +453,22 @@ static void the_page_of_a_stopped_and_of_a_killed_process_is_read(void **state)
     assert_non_null(strstr(sluice_last_error(), "there is no process"));
 }
 
+/* As from another mount namespace. */
+static void the_page_of_a_living_process_needs_no_name(void **state)
+{
+    pid_t pid = start_owner("on", NULL);
+    char path[64];
+
+    (void)state;
+    snprintf(path, sizeof(path), "/dev/shm/sluice.%u.%d.0", (unsigned)geteuid(), (int)pid);
+    assert_int_equal(unlink(path), 0);
+    struct seen seen = look_at(pid);
+
+    assert_int_equal(seen.pages, 1);
+    assert_int_equal(seen.pid, pid);
+    end_owner(pid);
+}
+
 static void no_more_than_so_many_dead_pages_stay(void **state)
 {
     pid_t pids[SL_STATE_DEAD_MAX + 3];
@@ -582,6 +598,7 @@ int main(void)
         cmocka_unit_test(a_page_that_changes_under_its_reader_hurts_nobody),
         cmocka_unit_test(a_file_that_is_cut_under_its_reader_is_no_page_any_more),
         cmocka_unit_test(the_page_of_a_stopped_and_of_a_killed_process_is_read),
+        cmocka_unit_test(the_page_of_a_living_process_needs_no_name),
         cmocka_unit_test(no_more_than_so_many_dead_pages_stay),
         cmocka_unit_test(a_process_that_ends_well_leaves_nothing_unless_it_was_asked_to),
         cmocka_unit_test(off_makes_no_page),
