@@ -10,7 +10,13 @@ pure() {
 }
 archive=$1 testing=$2
 found=$(pure --undefined-only | awk '{sub(/@.*/, "", $NF); print $1, $NF}' | grep -E " ($banned)\$")
-echo 1..1
+# multipath/ has no I/O either, and calls nobody above or beside it: neither libibverbs nor a transport.
+outside="$banned|ibv_.*|socket|connect|send|sendmsg|recv|recvmsg|read|write|epoll_.*|sl_(verbs|tcp|shm|rail|ibv)_.*"
+lanes() {
+    nm -A --undefined-only "$archive" | grep -E ':[^:]*multipath_[a-z0-9_]+\.c\.o:' |
+        awk '{sub(/@.*/, "", $NF); print $1, $NF}'
+}
+echo 1..2
 for object in collectives_exec schedules_ring kernels_reduce sim_net; do
     pure | grep -q "$object\.c\.o:" && continue
     echo "not ok 1 - objects of the simulator and the collectives are looked at"
@@ -22,4 +28,12 @@ if [ -n "$found" ]; then
     echo "$found" | sed 's/^/# /'
 else
     echo "ok 1 - the simulator and the collectives fetch no clock, chance or environment"
+fi
+if ! lanes | grep -q 'multipath_fence\.c\.o:'; then
+    echo "not ok 2 - multipath_fence was not found in $archive"
+elif lanes | grep -qE " ($outside)\$"; then
+    echo "not ok 2 - multipath/ has no I/O, clock or chance, and calls no transport"
+    lanes | grep -E " ($outside)\$" | sed 's/^/# /'
+else
+    echo "ok 2 - multipath/ has no I/O, clock or chance, and calls no transport"
 fi
