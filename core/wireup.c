@@ -251,13 +251,14 @@ static int know_key(struct link *link)
     return sl_wireup_key(worker->has_session ? worker->session : NULL, &link->hello, link->key);
 }
 
-static bool proof_is_right(const struct link *link, bool by_acceptor,
-                           const uint8_t proof[SL_DIGEST_BYTES])
+/* -EACCES: it is wrong. -ENOMEM says nothing of the peer. */
+static int check_proof(const struct link *link, bool by_acceptor,
+                       const uint8_t proof[SL_DIGEST_BYTES])
 {
     uint8_t want[SL_DIGEST_BYTES];
+    int err = sl_wireup_proof(link->key, by_acceptor, &link->hello, link->nonce, want);
 
-    return sl_wireup_proof(link->key, by_acceptor, &link->hello, link->nonce, want) == 0 &&
-           sl_digest_equal(want, proof, sizeof(want));
+    return err ?: sl_digest_equal(want, proof, sizeof(want)) ? 0 : -EACCES;
 }
 
 /* ---- endpoints ---- */
@@ -424,13 +425,13 @@ static int take_proof(struct link *link, const struct sl_wireup_word *word)
     const struct sl_wireup_owner *owner = &w->owner;
     uint32_t peer = link->hello.from;
     struct link *other = find(w, peer, link);
-    int err;
+    int err = check_proof(link, false, word->proof);
 
-    if (!proof_is_right(link, false, word->proof))
+    if (err == -EACCES)
         return refuse(link, -EPROTO,
                       "it cannot prove that it is of this job: set the same SLUICE_SECRET on all "
                       "ranks, or none");
-    err = seal(link);
+    err = err ?: seal(link);
     if (err != 0)
         return err;
     sl_pending_remove(&w->set, &link->pending);
@@ -570,8 +571,8 @@ static int take_challenge(struct link *link, const struct sl_wireup_word *word)
     int err;
 
     memcpy(link->nonce, word->nonce, sizeof(link->nonce));
-    err = know_key(link);
-    if (err == 0 && !proof_is_right(link, true, word->proof)) {
+    err = know_key(link) ?: check_proof(link, true, word->proof);
+    if (err == -EACCES) {
         snprintf(link->reason, sizeof(link->reason), "who answers there is not that rank");
         return -ECONNREFUSED;
     }
@@ -725,7 +726,7 @@ static void step(struct link *link, unsigned *moved)
     if (err != 0 && link->dials) {
         rest(link, err);
     } else if (err != 0) {
-        if (!link->proved && err != -ECONNRESET)
+        if (!link->proved && err != -ECONNRESET && err != -ENOMEM)
             sl_pending_refused(&w->set, link->pending.from, "it says nothing that a peer says",
                                w->now_ns);
         end_accepted(link);
