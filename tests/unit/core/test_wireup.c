@@ -1,0 +1,570 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Endpoints that come about from either side, from both, by another transport, or not; and
+ * strangers at the door. */
+#include "wire_two.h"
+
+#include "core/err.h"
+#include "core/host.h"
+#include "core/log.h"
+#include "core/wireup_word.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#define FDS_MAX 512
+#define CROWD 140 /* more than may be pending */
+#define SECOND_MS 1000
+#define CONNECT_MS 1000
+
+static unsigned fds_before;
+static int allocs_left = -1; /* until one fails; -1: none does */
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+
+static bool alloc_fails(void)
+{
+    return allocs_left >= 0 && allocs_left-- == 0;
+}
+
+void *__wrap_malloc(size_t size)
+{
+    return alloc_fails() ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return alloc_fails() ? NULL : __real_calloc(count, size);
+}
+
+static void no_log(void *arg, enum sl_log_level level, const char *area, const char *line)
+{
+    (void)arg, (void)level, (void)area, (void)line;
+}
+
+static unsigned count_fds(void)
+{
+    unsigned count = 0;
+
+    for (int fd = 0; fd < FDS_MAX; fd++)
+        count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
+static int start(void **state)
+{
+    bool tcp = *state != NULL;
+
+    sl_log_set_sink(no_log, NULL);
+    fds_before = count_fds();
+    sides_open(tcp);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    allocs_left = -1;
+    sides_close();
+    sl_log_set_sink(NULL, NULL);
+    return count_fds() == fds_before ? 0 : -1;
+}
+
+static void connect_one(uint32_t from, uint32_t to, bool patient)
+{
+    assert_int_equal(sl_wireup_connect(sides[from].wireup, to, patient), 0);
+}
+
+static bool idle(void)
+{
+    unsigned busy = 0;
+
+    for (uint32_t r = 0; r < RANKS; r++)
+        busy += sides[r].wireup != NULL ? sl_wireup_busy(sides[r].wireup) : 0;
+    return busy == 0;
+}
+
+/* ---- endpoints ---- */
+
+static void check_connects(uint32_t from, uint32_t to)
+{
+    connect_one(from, to, false);
+    PUMP_UNTIL(CONNECT_MS, are_connected(&sides[from], &sides[to]) && idle());
+    assert_int_equal(ep_count(), 2);
+    assert_int_equal(transport_of(&sides[0], 1), 0);
+    assert_int_equal(sides[0].failures + sides[1].failures, 0);
+}
+
+static void an_endpoint_comes_about_from_the_lower_rank(void **state)
+{
+    (void)state;
+    check_connects(0, 1);
+}
+
+static void an_endpoint_comes_about_from_the_higher_rank(void **state)
+{
+    (void)state;
+    check_connects(1, 0);
+}
+
+static void all_pairs_connect_at_once(void **state)
+{
+    (void)state;
+    for (uint32_t a = 0; a < RANKS; a++)
+        for (uint32_t b = 0; b < RANKS; b++)
+            if (a != b)
+                connect_one(a, b, false);
+    PUMP_UNTIL(CONNECT_MS, idle());
+    assert_int_equal(ep_count(), RANKS * (RANKS - 1));
+    for (uint32_t r = 0; r < RANKS; r++) {
+        assert_int_equal(sides[r].ups, RANKS - 1);
+        assert_int_equal(sides[r].failures, 0);
+    }
+}
+
+/* Whoever moves when, and however far apart they begin. */
+static void two_that_dial_each_other_get_one_endpoint_each(void **state)
+{
+    struct sl_rng rng;
+
+    (void)state;
+    sl_rng_init(&rng, 11);
+    for (unsigned round = 0; round < 400; round++) {
+        unsigned first = (unsigned)sl_rng_u64(&rng) & 1, later = (unsigned)sl_rng_u64(&rng) % 800;
+        unsigned ticks = 0;
+
+        connect_one(first, !first, false);
+        for (; !idle() || ticks <= later; ticks++) {
+            if (ticks == later && sides[!first].eps[first] == NULL)
+                connect_one(!first, first, false);
+            for (uint64_t turns = sl_rng_u64(&rng) % 8; turns > 0; turns--)
+                pump_one(&sides[sl_rng_u64(&rng) & 1]);
+            now_ns += TICK_NS;
+            assert_true(ticks < 100000);
+        }
+        assert_true(are_connected(&sides[0], &sides[1]));
+        assert_int_equal(ep_count(), 2);
+        assert_int_equal(sides[0].failures + sides[1].failures, 0);
+        for (unsigned r = 0; r < 2; r++) {
+            sides[r].eps[!r]->iface->ops->ep_destroy(sides[r].eps[!r]);
+            sides[r].eps[!r] = NULL;
+            sides[r].ups = 0;
+        }
+    }
+}
+
+/* ---- transports ---- */
+
+static void check_second(unsigned at, enum fault fault, uint32_t from)
+{
+    sides[at].faults[0] = fault;
+    connect_one(from, !from, false);
+    PUMP_UNTIL(CONNECT_MS, are_connected(&sides[0], &sides[1]) && idle());
+    assert_int_equal(transport_of(&sides[0], 1), 1);
+    assert_int_equal(transport_of(&sides[1], 0), 1);
+    assert_int_equal(ep_count(), 2);
+    for (unsigned r = 0; r < 2; r++) {
+        sides[r].eps[!r]->iface->ops->ep_destroy(sides[r].eps[!r]);
+        sides[r].eps[!r] = NULL;
+        sides[r].ups = 0;
+        sides[r].faults[0] = WORKS;
+    }
+}
+
+static void the_second_transport_is_used_where_the_first_fails(void **state)
+{
+    (void)state;
+    for (enum fault fault = NO_CREATE; fault <= LOST; fault++)
+        for (unsigned at = 0; at < 2; at++)
+            for (uint32_t from = 0; from < 2; from++)
+                check_second(at, fault, from);
+}
+
+static void a_transport_that_one_side_lacks_is_not_tried(void **state)
+{
+    (void)state;
+    sides[1].candidates = 2;
+    connect_one(0, 1, false);
+    PUMP_UNTIL(CONNECT_MS, are_connected(&sides[0], &sides[1]));
+    assert_int_equal(transport_of(&sides[0], 1), 1);
+}
+
+/* Faults at either side or both; both owners hear of both transports. */
+static void without_a_transport_both_owners_hear_why(void **state)
+{
+    (void)state;
+    for (unsigned bits = 0; bits < 8; bits++) {
+        uint32_t from = bits & 1;
+
+        sides[bits >> 1 & 1].faults[0] = NO_LINK;
+        sides[bits >> 2 & 1].faults[1] = NO_CONNECT;
+        connect_one(from, !from, false);
+        PUMP_UNTIL(CONNECT_MS, sides[0].failures == 1 && sides[1].failures == 1 && idle());
+        for (unsigned r = 0; r < 2; r++) {
+            assert_int_equal(sides[r].err, -EHOSTUNREACH);
+            assert_non_null(strstr(sides[r].why, "first: the cable is cut"));
+            assert_non_null(strstr(sides[r].why, "second: its address is no address"));
+            sides[r].failures = 0;
+            memset(sides[r].faults, 0, sizeof(sides[r].faults));
+        }
+        assert_int_equal(ep_count(), 0);
+    }
+}
+
+/* ---- peers that are not there ---- */
+
+static void a_peer_that_has_closed_is_refused_at_once(void **state)
+{
+    uint64_t began_ns = now_ns;
+
+    (void)state;
+    side_close(&sides[1]);
+    connect_one(0, 1, true);
+    PUMP_UNTIL(SECOND_MS, sides[0].failures == 1);
+    assert_int_equal(sides[0].err, -ECONNREFUSED);
+    assert_true(now_ns - began_ns < 200 * SL_NS_PER_MS);
+    assert_true(idle());
+}
+
+static void a_silent_peer_is_given_up_by_who_is_not_patient(void **state)
+{
+    uint64_t wait_ns = (uint64_t)sides[0].config.connect_timeout_ms * SL_NS_PER_MS;
+    uint64_t began_ns = now_ns;
+
+    (void)state;
+    connect_one(0, 1, false);
+    while (sides[0].failures == 0 && now_ns < began_ns + 2 * wait_ns) {
+        pump_one(&sides[0]);
+        now_ns += SL_NS_PER_MS;
+    }
+    assert_int_equal(sides[0].err, -ETIMEDOUT);
+    assert_true(now_ns - began_ns >= wait_ns);
+    assert_non_null(strstr(sides[0].why, "it does not answer"));
+}
+
+static void a_patient_dial_waits_for_a_peer_that_computes(void **state)
+{
+    uint64_t wait_ns = (uint64_t)sides[0].config.connect_timeout_ms * SL_NS_PER_MS;
+    uint64_t began_ns = now_ns;
+
+    (void)state;
+    connect_one(0, 1, true);
+    while (now_ns < began_ns + 10 * wait_ns) {
+        pump_one(&sides[0]);
+        now_ns += 10 * SL_NS_PER_MS;
+    }
+    assert_int_equal(sides[0].failures, 0);
+    PUMP_UNTIL(CONNECT_MS, are_connected(&sides[0], &sides[1]));
+}
+
+static void a_peer_that_ends_in_the_middle_is_no_longer_waited_for(void **state)
+{
+    (void)state;
+    connect_one(1, 0, true);
+    for (unsigned i = 0; i < 3; i++) {
+        pump_one(&sides[1]);
+        pump_one(&sides[0]);
+        now_ns += TICK_NS;
+    }
+    side_close(&sides[0]);
+    PUMP_UNTIL(SECOND_MS, sides[1].failures == 1);
+    assert_int_equal(sides[1].err, -ECONNREFUSED);
+}
+
+/* ---- strangers ---- */
+
+static int knock(uint32_t rank)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int len = snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "sluice-wireup-");
+
+    for (unsigned i = 0; i < SL_WIREUP_ID_BYTES; i++)
+        len += snprintf(name.sun_path + 1 + len, sizeof(name.sun_path) - 1 - (size_t)len, "%02x",
+                        addrs[rank].id[i]);
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&name,
+                             (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len)),
+                     0);
+    return fd;
+}
+
+static void send_word(int fd, const struct sl_wireup_word *word)
+{
+    uint8_t bytes[SL_WIREUP_WORD_MAX];
+    size_t len = sl_wireup_word_encode(word, bytes);
+
+    assert_int_equal(send(fd, bytes, len, MSG_NOSIGNAL), (ssize_t)len);
+}
+
+/* What was said last, before the end: its kind; 0: nothing. */
+static int heard_last(int fd, struct sl_wireup_word *out)
+{
+    uint8_t bytes[1024];
+    ssize_t got = recv(fd, bytes, sizeof(bytes), 0);
+    size_t at = 0, len = got > 0 ? (size_t)got : 0;
+    int kind = 0;
+
+    while (at < len) {
+        int word = sl_wireup_word_length(bytes + at, len - at, false);
+
+        assert_true(word > 0 && at + (size_t)word <= len);
+        assert_int_equal(sl_wireup_word_decode(bytes + at, (size_t)word, out), 0);
+        kind = (int)out->kind;
+        at += (size_t)word;
+    }
+    return kind;
+}
+
+/* Until it answers that. */
+static void wait_for(int fd, int kind, struct sl_wireup_word *out)
+{
+    char byte;
+
+    PUMP_UNTIL(10, recv(fd, &byte, 1, MSG_PEEK) == 1);
+    assert_int_equal(heard_last(fd, out), kind);
+}
+
+static bool is_over(int fd)
+{
+    char byte;
+
+    return recv(fd, &byte, 1, MSG_PEEK) == 0;
+}
+
+/* Of rank 1 to rank 0, all right. */
+static struct sl_wireup_word good_hello(void)
+{
+    struct sl_wireup_word word = {.kind = SL_WIREUP_HELLO};
+
+    word.hello = (struct sl_wireup_hello){
+        .version = SL_WIREUP_VERSION, .from = 1, .to = 0, .transports = 3, .group = 99};
+    memcpy(word.hello.from_id, addrs[1].id, sizeof(word.hello.from_id));
+    memcpy(word.hello.to_id, addrs[0].id, sizeof(word.hello.to_id));
+    return word;
+}
+
+static void check_refused(const struct sl_wireup_word *word, const char *why)
+{
+    struct sl_wireup_word answer = {.kind = SL_WIREUP_HELLO};
+    int fd = knock(0);
+
+    send_word(fd, word);
+    wait_for(fd, SL_WIREUP_REFUSE, &answer);
+    assert_int_equal(answer.code, -EPROTO);
+    assert_non_null(strstr(answer.text, why));
+    assert_true(is_over(fd) && idle());
+    close(fd);
+}
+
+static void a_wrong_hello_is_refused_at_once(void **state)
+{
+    struct sl_wireup_word word = good_hello();
+
+    (void)state;
+    word.hello.version++;
+    check_refused(&word, "another version");
+    word = good_hello();
+    word.hello.to_id[3] ^= 1;
+    check_refused(&word, "somebody else");
+    word = good_hello();
+    word.hello.from_id[15] ^= 1;
+    check_refused(&word, "somebody else");
+    word = good_hello();
+    word.hello.from = RANKS;
+    check_refused(&word, "somebody else");
+    word = good_hello();
+    word.hello.to = 1;
+    check_refused(&word, "somebody else");
+    word = good_hello();
+    word.hello.group = 98;
+    check_refused(&word, "somebody else");
+    word.kind = SL_WIREUP_UP;
+    check_refused(&word, "does not begin with a hello");
+}
+
+static void garbage_is_shown_out_at_once(void **state)
+{
+    int fd = knock(0);
+
+    (void)state;
+    assert_int_equal(send(fd, "GET / HTTP/1.1\r\n\r\n", 18, MSG_NOSIGNAL), 18);
+    PUMP_UNTIL(1, is_over(fd));
+    assert_true(idle());
+    close(fd);
+}
+
+static void who_cannot_prove_it_is_refused(void **state)
+{
+    struct sl_wireup_word word = good_hello();
+    int fd = knock(0);
+
+    (void)state;
+    send_word(fd, &word);
+    wait_for(fd, SL_WIREUP_CHALLENGE, &word);
+    memset(&word, 0, sizeof(word));
+    word.kind = SL_WIREUP_PROOF;
+    send_word(fd, &word);
+    wait_for(fd, SL_WIREUP_REFUSE, &word);
+    assert_non_null(strstr(word.text, "cannot prove"));
+    assert_int_equal(sides[0].ups + sides[0].failures, 0);
+    close(fd);
+}
+
+static void a_rank_with_another_key_is_not_connected(void **state)
+{
+    (void)state;
+    sides[1].worker.has_session = true;
+    memset(sides[1].worker.session, 7, sizeof(sides[1].worker.session));
+    connect_one(1, 0, false);
+    PUMP_UNTIL(SECOND_MS, sides[1].failures == 1);
+    assert_int_equal(ep_count(), 0);
+    assert_int_equal(sides[0].ups + sides[0].failures, 0);
+    PUMP_UNTIL(10, idle());
+}
+
+static void ranks_with_one_key_connect(void **state)
+{
+    (void)state;
+    for (unsigned r = 0; r < 2; r++) {
+        sides[r].worker.has_session = true;
+        memset(sides[r].worker.session, 7, sizeof(sides[r].worker.session));
+    }
+    check_connects(1, 0);
+}
+
+/* One has heard everything of a connection, and says it again. */
+static void a_recorded_proof_is_worth_nothing(void **state)
+{
+    struct sl_wireup_word hello = good_hello(), word, proof = {.kind = SL_WIREUP_PROOF};
+    uint8_t key[SL_DIGEST_BYTES];
+    int first = knock(0), again = knock(0);
+
+    (void)state;
+    send_word(first, &hello);
+    wait_for(first, SL_WIREUP_CHALLENGE, &word);
+    assert_int_equal(sl_wireup_key(NULL, &hello.hello, key), 0);
+    assert_int_equal(sl_wireup_proof(key, false, &hello.hello, word.nonce, proof.proof), 0);
+    send_word(again, &hello);
+    wait_for(again, SL_WIREUP_CHALLENGE, &word);
+    send_word(again, &proof);
+    wait_for(again, SL_WIREUP_REFUSE, &word);
+    assert_int_equal(ep_count(), 0);
+    send_word(first, &proof); /* whose nonce it answers: this one is taken for rank 1 */
+    PUMP_UNTIL(10, ep_count() == 1);
+    close(first);
+    close(again);
+    PUMP_UNTIL(10, idle());
+    assert_int_equal(ep_count(), 0);
+}
+
+static void silence_is_shown_out_after_its_time(void **state)
+{
+    uint64_t began_ns = now_ns;
+    int fd = knock(0);
+
+    (void)state;
+    PUMP_UNTIL(10, sl_wireup_busy(sides[0].wireup) == 1);
+    PUMP_UNTIL(6 * SECOND_MS, is_over(fd));
+    assert_true(now_ns - began_ns >= 4 * SL_NS_PER_S);
+    assert_true(idle());
+    close(fd);
+}
+
+static void a_silent_crowd_does_not_keep_a_peer_out(void **state)
+{
+    int fds[CROWD];
+
+    (void)state;
+    for (unsigned i = 0; i < CROWD; i++)
+        fds[i] = knock(0);
+    pump();
+    assert_true(sl_wireup_busy(sides[0].wireup) >= 64);
+    connect_one(1, 0, false);
+    PUMP_UNTIL(CONNECT_MS, are_connected(&sides[0], &sides[1]));
+    for (unsigned i = 0; i < CROWD; i++)
+        close(fds[i]);
+    PUMP_UNTIL(SECOND_MS, idle());
+}
+
+/* ---- memory ---- */
+
+/* The first allocation fails, then the second, to the end: it connects later, or says -ENOMEM. */
+static void without_memory_it_says_so_or_tries_again(void **state)
+{
+    unsigned connected = 0;
+
+    (void)state;
+    for (int n = 0; connected < 3; n++) {
+        int err;
+
+        assert_true(n < 500);
+        for (unsigned r = 0; r < 2; r++)
+            sides[r].ups = sides[r].failures = 0;
+        allocs_left = n;
+        err = sl_wireup_connect(sides[0].wireup, 1, false);
+        assert_true(err == 0 || err == -ENOMEM);
+        for (unsigned i = 0; i < 20000 && err == 0 && (!idle() || i < 100); i++)
+            pump();
+        connected = allocs_left >= 0 ? connected + 1 : 0; /* no allocation failed any more */
+        allocs_left = -1;
+        assert_true(idle());
+        if (sides[0].eps[1] == NULL) {
+            assert_int_equal(ep_count(), 0);
+            assert_true(err == -ENOMEM || (sides[0].failures == 1 && sides[0].err == -ENOMEM) ||
+                        (sides[1].failures == 1 && sides[1].err == -ENOMEM));
+            continue;
+        }
+        assert_true(are_connected(&sides[0], &sides[1]));
+        for (unsigned r = 0; r < 2; r++) {
+            sides[r].eps[!r]->iface->ops->ep_destroy(sides[r].eps[!r]);
+            sides[r].eps[!r] = NULL;
+        }
+    }
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, start, stop)
+#define TCP_CASE(name)                                                                             \
+    {                                                                                              \
+#name "_over_tcp", name, start, stop, &fds_before                                          \
+    }
+    const struct CMUnitTest tests[] = {
+        CASE(an_endpoint_comes_about_from_the_lower_rank),
+        CASE(an_endpoint_comes_about_from_the_higher_rank),
+        TCP_CASE(an_endpoint_comes_about_from_the_higher_rank),
+        CASE(all_pairs_connect_at_once),
+        TCP_CASE(all_pairs_connect_at_once),
+        CASE(two_that_dial_each_other_get_one_endpoint_each),
+        CASE(the_second_transport_is_used_where_the_first_fails),
+        CASE(a_transport_that_one_side_lacks_is_not_tried),
+        CASE(without_a_transport_both_owners_hear_why),
+        CASE(a_peer_that_has_closed_is_refused_at_once),
+        TCP_CASE(a_peer_that_has_closed_is_refused_at_once),
+        CASE(a_silent_peer_is_given_up_by_who_is_not_patient),
+        CASE(a_patient_dial_waits_for_a_peer_that_computes),
+        CASE(a_peer_that_ends_in_the_middle_is_no_longer_waited_for),
+        CASE(a_wrong_hello_is_refused_at_once),
+        CASE(garbage_is_shown_out_at_once),
+        CASE(who_cannot_prove_it_is_refused),
+        CASE(a_rank_with_another_key_is_not_connected),
+        CASE(ranks_with_one_key_connect),
+        CASE(a_recorded_proof_is_worth_nothing),
+        CASE(silence_is_shown_out_after_its_time),
+        CASE(a_silent_crowd_does_not_keep_a_peer_out),
+        CASE(without_memory_it_says_so_or_tries_again),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

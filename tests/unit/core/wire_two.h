@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ranks of one process that wire up over real sockets, with two fake transports whose faults a test
+ * chooses, and a clock that only pumping moves.
+ */
+#ifndef SL_TESTS_UNIT_CORE_WIRE_TWO_H
+#define SL_TESTS_UNIT_CORE_WIRE_TWO_H
+
+#include "core/config.h"
+#include "core/wireup.h"
+
+#define RANKS 3
+#define KINDS 2
+#define EPS_MAX 256
+#define TICK_NS (50 * 1000)
+
+enum fault {
+    WORKS,
+    NO_CREATE,  /* ep_create() fails */
+    NO_CONNECT, /* ep_connect() fails at once */
+    NO_LINK,    /* its request ends with an error */
+    LOST,       /* the owner hears down() while it connects */
+};
+
+struct side {
+    uint32_t rank;
+    struct sl_config config;
+    struct sl_worker worker;
+    struct sl_wireup *wireup;
+    struct sl_iface ifaces[KINDS];
+    enum fault faults[KINDS];
+    uint32_t candidates; /* a bit per transport */
+    struct sl_ep *eps[RANKS];
+    unsigned ups, failures; /* calls of up() and failed() */
+    int err;
+    char why[SL_WIREUP_WHY];
+};
+
+extern struct side sides[RANKS];
+extern struct sl_wireup_addr addrs[RANKS];
+extern uint64_t now_ns;
+
+/* By sockets of this host; with tcp set, by TCP. */
+void sides_open(bool tcp);
+void side_close(struct side *side);
+/* Closes all; nothing may be left of them. */
+void sides_close(void);
+
+void pump_one(struct side *side);
+void pump(void); /* all of them, and the clock */
+
+/* The endpoints of two sides are each other's, the only ones. */
+bool are_connected(const struct side *a, const struct side *b);
+unsigned ep_count(void); /* that are not destroyed */
+int transport_of(const struct side *side, uint32_t peer);
+
+/* Waits in time of its own, at most ms of it. */
+#define PUMP_UNTIL(ms, condition)                                                                  \
+    do {                                                                                           \
+        uint64_t until_ns = now_ns + (uint64_t)(ms)*SL_NS_PER_MS;                                  \
+        while (!(condition) && now_ns < until_ns)                                                  \
+            pump();                                                                                \
+        assert_true(condition);                                                                    \
+    } while (0)
+
+#endif
