@@ -3,7 +3,7 @@
  * Pipes of wire-up as sockets: a unix socket for workers of this host, whose user the kernel tells,
  * and TCP at the addresses that SLUICE_INTERFACE allows for all others.
  */
-#include "core/wireup.h"
+#include "core/wireup_addr.h"
 
 #include "core/config.h"
 #include "core/err.h"
@@ -23,13 +23,12 @@
 
 #define BACKLOG 4096
 #define PORT_TRIES 64
-#define PLACES_MAX 8
 #define FLAGS (SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
 
 struct sl_wire {
     uint64_t host;
     int local; /* the unix socket; -1: none */
-    int fds[PLACES_MAX];
+    int fds[SL_WIREUP_PLACES_MAX];
     unsigned fd_count, fd_next;
 };
 
@@ -38,7 +37,15 @@ struct sl_pipe {
     bool local;
 };
 
-/* ---- addresses ---- */
+static int no_socket(const char *kind)
+{
+    int err = -errno;
+
+    return sl_fail(err, "no %s is to be had: %s%s", kind, sluice_strerror(err),
+                   err == -EMFILE ? "; raise 'ulimit -n'" : "");
+}
+
+/* ---- listening ---- */
 
 static socklen_t local_name(const uint8_t id[SL_WIREUP_ID_BYTES], struct sockaddr_un *out)
 {
@@ -55,56 +62,6 @@ static socklen_t local_name(const uint8_t id[SL_WIREUP_ID_BYTES], struct sockadd
     }
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len);
 }
-
-/* Place number n of addr; false: there is none. */
-static bool place_at(const struct sl_wireup_addr *addr, unsigned n, struct sockaddr_storage *out)
-{
-    struct sockaddr_in *v4 = (struct sockaddr_in *)out;
-    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)out;
-    unsigned at = 0;
-
-    memset(out, 0, sizeof(*out));
-    for (unsigned i = 0; i < addr->place_count && at < sizeof(addr->places); i++) {
-        unsigned len = addr->places[at] == 6 ? 16 : 4;
-
-        if (at + 1 + len > sizeof(addr->places))
-            return false;
-        if (i < n) {
-            at += 1 + len;
-            continue;
-        }
-        if (len == 4) {
-            v4->sin_family = AF_INET;
-            v4->sin_port = htons(addr->port);
-            memcpy(&v4->sin_addr, addr->places + at + 1, 4);
-        } else {
-            v6->sin6_family = AF_INET6;
-            v6->sin6_port = htons(addr->port);
-            memcpy(&v6->sin6_addr, addr->places + at + 1, 16);
-        }
-        return true;
-    }
-    return false;
-}
-
-static bool add_place(struct sl_wireup_addr *addr, const struct sockaddr_storage *from)
-{
-    bool v4 = from->ss_family == AF_INET;
-    unsigned at = 0, len = v4 ? 4 : 16;
-    const void *bytes = v4 ? (const void *)&((const struct sockaddr_in *)from)->sin_addr
-                           : (const void *)&((const struct sockaddr_in6 *)from)->sin6_addr;
-
-    for (unsigned i = 0; i < addr->place_count; i++)
-        at += addr->places[at] == 6 ? 17 : 5;
-    if (at + 1 + len > sizeof(addr->places) || addr->place_count == PLACES_MAX)
-        return false;
-    addr->places[at] = v4 ? 4 : 6;
-    memcpy(addr->places + at + 1, bytes, len);
-    addr->place_count++;
-    return true;
-}
-
-/* ---- listening ---- */
 
 static void socket_close(struct sl_wire *wire)
 {
@@ -124,12 +81,11 @@ static int listen_local(struct sl_wire *wire, const struct sl_wireup_addr *addr)
     int fd = socket(AF_UNIX, FLAGS, 0);
 
     if (fd < 0 || bind(fd, (struct sockaddr *)&name, len) != 0 || listen(fd, BACKLOG) != 0) {
-        int err = -errno;
+        int err = no_socket("unix socket to listen on");
 
         if (fd >= 0)
             close(fd);
-        return sl_fail(err, "no unix socket to listen on: %s%s", sluice_strerror(err),
-                       err == -EMFILE ? "; raise 'ulimit -n'" : "");
+        return err;
     }
     wire->local = sl_fork_closes(fd);
     return 0;
@@ -140,8 +96,7 @@ static int listen_at(const struct sockaddr_storage *at, uint16_t *port)
     int fd = socket(at->ss_family, FLAGS, 0), err;
 
     if (fd < 0)
-        return sl_fail(-errno, "no socket is to be had: %s%s", sluice_strerror(-errno),
-                       errno == EMFILE ? "; raise 'ulimit -n'" : "");
+        return no_socket("socket");
     err = sl_sockaddr_listen(fd, at, port, BACKLOG, SL_PENDING_MS);
     if (err == 0)
         return sl_fork_closes(fd);
@@ -159,7 +114,7 @@ static int listen_everywhere(struct sl_wire *wire, const struct sl_netif_list *c
     for (unsigned i = 0; i < chosen->count; i++) {
         const struct sl_netif *netif = &chosen->items[i];
 
-        if (sl_sockaddr_link_local(&netif->addr) || wire->fd_count == PLACES_MAX)
+        if (sl_sockaddr_link_local(&netif->addr) || wire->fd_count == SL_WIREUP_PLACES_MAX)
             continue;
         err = listen_at(&netif->addr, &port);
         if (err == -EADDRNOTAVAIL || err == -EACCES)
@@ -167,7 +122,7 @@ static int listen_everywhere(struct sl_wire *wire, const struct sl_netif_list *c
         if (err < 0)
             break;
         wire->fds[wire->fd_count++] = err;
-        if (!add_place(addr, &netif->addr)) {
+        if (!sl_wireup_place_add(addr, &netif->addr)) {
             close(wire->fds[--wire->fd_count]);
             break;
         }
@@ -265,8 +220,7 @@ static int dial_local(const struct sl_wireup_addr *to, struct sl_pipe **out)
     struct ucred peer;
 
     if (fd < 0)
-        return sl_fail(-errno, "no unix socket is to be had: %s%s", sluice_strerror(-errno),
-                       errno == EMFILE ? "; raise 'ulimit -n'" : "");
+        return no_socket("unix socket");
     if (connect(fd, (struct sockaddr *)&name, len) != 0) {
         err = -errno;
         close(fd);
@@ -286,8 +240,7 @@ static int dial_network(const struct sockaddr_storage *to, struct sl_pipe **out)
     char text[80];
 
     if (fd < 0)
-        return sl_fail(-errno, "no socket is to be had: %s%s", sluice_strerror(-errno),
-                       errno == EMFILE ? "; raise 'ulimit -n'" : "");
+        return no_socket("socket");
     if (connect(fd, (const struct sockaddr *)to, sl_sockaddr_len(to)) != 0 &&
         errno != EINPROGRESS) {
         err = -errno;
@@ -307,7 +260,7 @@ static int socket_dial(struct sl_wire *wire, const struct sl_wireup_addr *to, un
 
     if (same_host && n-- == 0)
         return dial_local(to, out);
-    for (unsigned i = 0; place_at(to, i, &place); i++) {
+    for (unsigned i = 0; sl_wireup_place_at(to, i, &place); i++) {
         if (sl_sockaddr_loopback(&place) && !same_host)
             continue;
         if (n-- == 0)

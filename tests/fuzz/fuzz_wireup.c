@@ -2,9 +2,10 @@
 /*
  * The words of wire-up, from whatever bytes: a length never exceeds the room that a link has, nor
  * changes when more bytes come; what is decoded survives a round trip; a sealed word opens as it was,
- * and with any byte changed it does not.
+ * and with any byte changed it does not. And the places of an address.
  */
 #include "core/err.h"
+#include "core/wireup_addr.h"
 #include "core/wireup_word.h"
 
 #include <stdlib.h>
@@ -89,6 +90,25 @@ static void check_forged(const uint8_t *data, size_t size)
     free(copy);
 }
 
+/* Places are read to their end, and what can be read can be written. */
+static void check_places(const uint8_t *data, size_t size)
+{
+    struct sl_wireup_addr addr = {.port = 0}, again = {.port = 0};
+    struct sockaddr_storage place, same;
+    unsigned n = 0;
+
+    memcpy(&addr, data, size < sizeof(addr) ? size : sizeof(addr));
+    again.port = addr.port;
+    while (sl_wireup_place_at(&addr, n, &place)) {
+        sl_assert(place.ss_family == AF_INET || place.ss_family == AF_INET6);
+        sl_assert(++n <= SL_WIREUP_PLACES_BYTES / 5);
+        sl_assert(sl_wireup_place_add(&again, &place));
+        sl_assert(sl_wireup_place_at(&again, n - 1, &same));
+        sl_assert(memcmp(&same, &place, sizeof(same)) == 0);
+    }
+    sl_assert(n <= addr.place_count);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct sl_wireup_word word;
@@ -99,6 +119,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check_length(copy, size, false);
     check_length(copy, size, true);
     check_forged(copy, size);
+    check_places(copy, size);
     if (sl_wireup_word_decode(copy, size, &word) == 0) {
         sl_assert(word.addr.len <= SL_ADDR_MAX);
         check_text(word.text);

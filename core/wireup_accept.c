@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The accepting end: who is let in, must prove itself, and is offered endpoints. */
+#include "core/wireup_link.h"
+
+#include "core/err.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ACCEPTS_MAX 64
+
+static bool make_room(struct sl_wireup *w)
+{
+    struct sl_pending *victim = sl_pending_victim(&w->set, w->now_ns);
+
+    if (victim == NULL)
+        return false;
+    sl_pending_refused(&w->set, victim->from, "it said nothing useful while others waited",
+                       w->now_ns);
+    sl_wireup_link_free(sl_container_of(victim, struct sl_wireup_link, pending));
+    return true;
+}
+
+unsigned sl_wireup_let_in(struct sl_wireup *w)
+{
+    unsigned moved = 0;
+
+    while (moved < ACCEPTS_MAX) {
+        struct sl_wireup_link *link;
+        int err;
+
+        if (sl_pending_full(&w->set) && !make_room(w))
+            break;
+        link = sl_wireup_link_new(w, false, UINT32_MAX);
+        if (link == NULL)
+            break;
+        err = w->ops->accept(w->wire, &w->set, &link->pending, w->now_ns, &link->pipe);
+        if (err != 0) {
+            w->spare = link; /* polls are many, and mostly nobody is there */
+            if ((err == -EMFILE || err == -ENFILE) && make_room(w))
+                continue;
+            break;
+        }
+        sl_wireup_link_add(link);
+        moved++;
+    }
+    return moved;
+}
+
+void sl_wireup_show_late_out(struct sl_wireup *w)
+{
+    struct sl_pending *late;
+
+    while ((late = sl_pending_late(&w->set, w->now_ns)) != NULL) {
+        sl_pending_refused(&w->set, late->from, "it did not say who it is in time", w->now_ns);
+        sl_wireup_link_free(sl_container_of(late, struct sl_wireup_link, pending));
+    }
+}
+
+/* ---- words ---- */
+
+static int say_refuse(struct sl_wireup_link *link, int code, const char *text)
+{
+    struct sl_wireup_word word = {.kind = SL_WIREUP_REFUSE, .code = code};
+
+    snprintf(word.text, sizeof(word.text), "%s", text);
+    return sl_wireup_say(link, &word);
+}
+
+/* Who says this is not a peer of ours, or cannot be one. */
+static int refuse(struct sl_wireup_link *link, int code, const char *why)
+{
+    struct sl_wireup *w = link->wireup;
+
+    say_refuse(link, code, why);
+    sl_pending_refused(&w->set, link->pending.from, why, w->now_ns);
+    sl_wireup_link_free(link);
+    return -ECONNRESET;
+}
+
+/* The next transport, or the end of it. */
+static int offer(struct sl_wireup_link *link)
+{
+    struct sl_wireup_word word = {.kind = SL_WIREUP_OFFER};
+    int err;
+
+    while (link->left != 0) {
+        word.transport = (uint8_t)__builtin_ctz(link->left);
+        if (sl_wireup_ep_make(link, word.transport, &word.addr) == 0)
+            return sl_wireup_say(link, &word);
+    }
+    err = link->err == -ENOMEM ? -ENOMEM : -EHOSTUNREACH;
+    say_refuse(link, -EHOSTUNREACH, link->why);
+    return sl_wireup_fail(link, err);
+}
+
+static int greet(struct sl_wireup_link *link, const struct sl_wireup_hello *hello)
+{
+    struct sl_wireup *w = link->wireup;
+    const struct sl_wireup_owner *owner = &w->owner;
+    struct sl_wireup_word word = {.kind = SL_WIREUP_CHALLENGE};
+    int err;
+
+    if (hello->version != SL_WIREUP_VERSION)
+        return refuse(link, -EPROTO,
+                      "it speaks another version: install the same Sluice everywhere");
+    if (memcmp(hello->to_id, w->addr.id, sizeof(w->addr.id)) != 0 || hello->to != owner->rank ||
+        hello->from >= owner->size || hello->group != owner->group ||
+        memcmp(hello->from_id, owner->addr(owner->arg, hello->from)->id, sizeof(hello->from_id)))
+        return refuse(link, -EPROTO, "it looks for somebody else");
+    link->hello = *hello;
+    link->pending.standing = SL_PENDING_HEARD;
+    err = w->ops->random(w->wire, link->nonce, sizeof(link->nonce))
+              ?: sl_wireup_know_key(link)
+              ?: sl_wireup_proof(link->key, true, hello, link->nonce, word.proof);
+    if (err != 0)
+        return err;
+    memcpy(word.nonce, link->nonce, sizeof(word.nonce));
+    return sl_wireup_say(link, &word);
+}
+
+/* Of two ranks that dial each other the higher one's dial counts. */
+static int take_proof(struct sl_wireup_link *link, const struct sl_wireup_word *word)
+{
+    struct sl_wireup *w = link->wireup;
+    const struct sl_wireup_owner *owner = &w->owner;
+    uint32_t peer = link->hello.from;
+    struct sl_wireup_link *other = sl_wireup_link_find(w, peer, link);
+    int err = sl_wireup_check_proof(link, false, word->proof);
+
+    if (err == -EACCES)
+        return refuse(link, -EPROTO,
+                      "it cannot prove that it is of this job: set the same SLUICE_SECRET on all "
+                      "ranks, or none");
+    err = err ?: sl_wireup_seal(link);
+    if (err != 0)
+        return err;
+    sl_pending_remove(&w->set, &link->pending);
+    link->proved = true;
+    if (owner->connected(owner->arg, peer)) {
+        say_refuse(link, -EPROTO, "it is connected already");
+        return -ECONNRESET;
+    }
+    if (other != NULL &&
+        (other->committed || (other->dials && peer < owner->rank && other->heard))) {
+        say_refuse(link, -EBUSY, "the other dial counts");
+        return -ECONNRESET;
+    }
+    if (other != NULL) {
+        link->wanted = other->wanted;
+        link->patient = other->patient;
+        sl_wireup_link_free(other);
+    }
+    link->peer = peer;
+    link->deadline_ns = w->now_ns + w->patience_ns;
+    link->left = owner->candidates(owner->arg, peer) & link->hello.transports;
+    return offer(link);
+}
+
+int sl_wireup_accept_word(struct sl_wireup_link *link, const struct sl_wireup_word *word)
+{
+    bool current = link->ep != NULL && word->transport == link->transport;
+    int err;
+
+    if (link->pending.standing == SL_PENDING_SILENT)
+        return word->kind == SL_WIREUP_HELLO
+                   ? greet(link, &word->hello)
+                   : refuse(link, -EPROTO, "it does not begin with a hello");
+    if (!link->proved)
+        return word->kind == SL_WIREUP_PROOF ? take_proof(link, word)
+                                             : refuse(link, -EPROTO, "it goes on without a proof");
+    link->deadline_ns = link->wireup->now_ns + link->wireup->patience_ns;
+    switch (word->kind) {
+    case SL_WIREUP_ANSWER:
+        if (!current)
+            return 0; /* to an offer that has failed here meanwhile */
+        if (sl_wireup_ep_connect(link, &word->addr) == 0)
+            return 0;
+        err = sl_wireup_say_failed(link, word->transport);
+        return err != 0 ? err : offer(link);
+    case SL_WIREUP_UP: link->is_up |= current; return 0;
+    case SL_WIREUP_FAILED:
+        if (!current)
+            return 0;
+        sl_wireup_peer_failed(link, word);
+        return offer(link);
+    case SL_WIREUP_REFUSE:
+        snprintf(link->why, sizeof(link->why), "%s", word->text);
+        return sl_wireup_fail(link, -EHOSTUNREACH);
+    default: return -EPROTO;
+    }
+}
+
+int sl_wireup_accept_settle(struct sl_wireup_link *link)
+{
+    struct sl_wireup_word done = {.kind = SL_WIREUP_DONE, .transport = link->transport};
+    int state, err;
+
+    if (!link->committed) {
+        state = sl_wireup_ep_state(link);
+        if (state < 0) {
+            err = sl_wireup_say_failed(link, done.transport);
+            return err != 0 ? err : offer(link);
+        }
+        if (state == 0 || !link->is_up)
+            return 0;
+        link->committed = true;
+        err = sl_wireup_say(link, &done);
+        if (err != 0)
+            return err;
+    }
+    return link->out_len == 0 ? sl_wireup_hand_over(link) : 0;
+}
