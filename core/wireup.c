@@ -14,12 +14,10 @@
 #define POLL_IDLE_NS (200 * 1000)    /* between polls for peers that dial */
 #define POLL_BUSY_NS (20 * 1000)
 
-/* 0, or why the pipe is of no use; -ECONNRESET also when the link is gone: see *gone. */
+/* Says and hears what can be said and heard now. */
 static int talk(struct sl_wireup_link *link, unsigned *moved)
 {
-    struct sl_wireup *w = link->wireup;
     struct sl_wireup_word word;
-    unsigned before = w->count;
     int heard, err = sl_wireup_flush(link);
 
     while (err == 0 && !link->committed && (heard = sl_wireup_hear(link, &word)) != 0) {
@@ -27,19 +25,10 @@ static int talk(struct sl_wireup_link *link, unsigned *moved)
         err = heard < 0     ? heard
               : link->dials ? sl_wireup_dial_word(link, &word)
                             : sl_wireup_accept_word(link, &word);
-        if (w->count < before)
-            return err;
     }
     if (err == 0 && (link->dials || link->proved))
         err = link->dials ? sl_wireup_dial_settle(link) : sl_wireup_accept_settle(link);
     return err;
-}
-
-static bool is_linked(const struct sl_wireup *w, const struct sl_wireup_link *link)
-{
-    sl_list_foreach(&w->links, node) if (sl_container_of(node, struct sl_wireup_link, node) ==
-                                         link) return true;
-    return false;
 }
 
 /* This rank still needs what the pipe was for: it dials. */
@@ -81,18 +70,13 @@ static void expire(struct sl_wireup_link *link)
 static void step(struct sl_wireup_link *link, unsigned *moved)
 {
     struct sl_wireup *w = link->wireup;
-    unsigned before = w->count;
     int err = 0;
 
-    if (link->dials && link->pipe == NULL) {
-        if (w->now_ns >= link->next_ns)
-            err = sl_wireup_dial(link);
-        if (w->count < before)
-            return;
-    }
+    if (link->dials && link->pipe == NULL && w->now_ns >= link->next_ns)
+        err = sl_wireup_dial(link);
     if (err == 0 && link->pipe != NULL)
         err = talk(link, moved);
-    if (w->count < before || !is_linked(w, link))
+    if (err == SL_WIREUP_GONE)
         return;
     if (err == 0 && link->dials && link->pipe != NULL && link->out_len > 0 && !link->heard &&
         w->now_ns >= link->next_ns)

@@ -76,7 +76,7 @@ static int refuse(struct sl_wireup_link *link, int code, const char *why)
     say_refuse(link, code, why);
     sl_pending_refused(&w->set, link->pending.from, why, w->now_ns);
     sl_wireup_link_free(link);
-    return -ECONNRESET;
+    return SL_WIREUP_GONE;
 }
 
 /* The next transport, or the end of it. */

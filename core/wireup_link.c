@@ -95,7 +95,7 @@ int sl_wireup_fail(struct sl_wireup_link *link, int err)
     snprintf(why, sizeof(why), "%s", link->why);
     sl_wireup_link_free(link);
     owner->failed(owner->arg, peer, err, why);
-    return -ECONNRESET;
+    return SL_WIREUP_GONE;
 }
 
 /* ---- words ---- */
@@ -270,7 +270,7 @@ int sl_wireup_hand_over(struct sl_wireup_link *link)
     link->ep = NULL;
     sl_wireup_link_free(link);
     owner->up(owner->arg, peer, ep);
-    return -ECONNRESET; /* the link is no more */
+    return SL_WIREUP_GONE;
 }
 
 void sl_wireup_peer_failed(struct sl_wireup_link *link, const struct sl_wireup_word *word)

@@ -3,7 +3,9 @@
  * A connection under way, shared by the files of wire-up: wireup.c keeps and moves links,
  * wireup_link.c has what both ends do, wireup_dial.c and wireup_accept.c what one of them does.
  *
- * Functions that return int: 0, or why the pipe is of no use any more.
+ * Functions that return int: 0; why the pipe is of no use any more; or SL_WIREUP_GONE, and the link
+ * must not be touched again. The owner's calls happen there, which may begin a link in the same
+ * memory.
  */
 #ifndef SL_CORE_WIREUP_LINK_H
 #define SL_CORE_WIREUP_LINK_H
@@ -11,6 +13,7 @@
 #include "core/wireup.h"
 #include "core/wireup_word.h"
 
+#define SL_WIREUP_GONE 1
 #define SL_WIREUP_OUT_MAX (4 * (SL_WIREUP_WORD_MAX + SL_SEAL_BYTES))
 
 struct sl_wireup_link {
@@ -67,9 +70,9 @@ struct sl_wireup_link *sl_wireup_link_find(const struct sl_wireup *w, uint32_t p
                                            const struct sl_wireup_link *but);
 /* Ends its pipe and endpoint; it can dial again. */
 void sl_wireup_link_hang_up(struct sl_wireup_link *link);
-/* Tells the owner, and the link is gone. */
+/* Tells the owner. SL_WIREUP_GONE. */
 int sl_wireup_fail(struct sl_wireup_link *link, int err);
-/* The endpoint is the owner's, as the pipe has done its work; the link is gone. */
+/* The endpoint is the owner's, as the pipe has done its work. SL_WIREUP_GONE. */
 int sl_wireup_hand_over(struct sl_wireup_link *link);
 
 /* ---- words ---- */
