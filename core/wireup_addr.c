@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads and writes the places of an address of wire-up. */
+/* Reads and writes the places of an address of wire-up, and names its unix socket. */
 #include "core/wireup_addr.h"
 
+#include "core/err.h"
+#include "core/secret.h"
+
 #include <netinet/in.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 bool sl_wireup_place_at(const struct sl_wireup_addr *addr, unsigned n, struct sockaddr_storage *out)
@@ -50,4 +55,27 @@ bool sl_wireup_place_add(struct sl_wireup_addr *addr, const struct sockaddr_stor
     memcpy(addr->places + at + 1, bytes, len);
     addr->place_count++;
     return true;
+}
+
+int sl_wireup_local_name(const uint8_t id[SL_WIREUP_ID_BYTES], struct sockaddr_un *out,
+                         socklen_t *len)
+{
+    static const char hex[] = "0123456789abcdef", label[] = "sluice wireup name 1";
+    const struct sl_part parts[] = {{label, sizeof(label)}};
+    uint8_t digest[SL_DIGEST_BYTES];
+    char *at = out->sun_path + 1; /* behind the zero byte of names that are no files */
+    size_t used;
+    int err = sl_hmac(id, SL_WIREUP_ID_BYTES, parts, 1, digest);
+
+    if (err != 0)
+        return sl_fail(err, "no memory to name a socket");
+    memset(out, 0, sizeof(*out));
+    out->sun_family = AF_UNIX;
+    used = (size_t)snprintf(at, sizeof(out->sun_path) - 1, "sluice-wireup-");
+    for (unsigned i = 0; i < SL_WIREUP_ID_BYTES; i++) {
+        at[used++] = hex[digest[i] >> 4];
+        at[used++] = hex[digest[i] & 15];
+    }
+    *len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + used);
+    return 0;
 }

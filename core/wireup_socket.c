@@ -47,22 +47,6 @@ static int no_socket(const char *kind)
 
 /* ---- listening ---- */
 
-static socklen_t local_name(const uint8_t id[SL_WIREUP_ID_BYTES], struct sockaddr_un *out)
-{
-    static const char hex[] = "0123456789abcdef";
-    char *at = out->sun_path + 1; /* behind the zero byte of names that are no files */
-    size_t len;
-
-    memset(out, 0, sizeof(*out));
-    out->sun_family = AF_UNIX;
-    len = (size_t)snprintf(at, sizeof(out->sun_path) - 1, "sluice-wireup-");
-    for (unsigned i = 0; i < SL_WIREUP_ID_BYTES; i++) {
-        at[len++] = hex[id[i] >> 4];
-        at[len++] = hex[id[i] & 15];
-    }
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len);
-}
-
 static void socket_close(struct sl_wire *wire)
 {
     if (wire == NULL)
@@ -77,11 +61,14 @@ static void socket_close(struct sl_wire *wire)
 static int listen_local(struct sl_wire *wire, const struct sl_wireup_addr *addr)
 {
     struct sockaddr_un name;
-    socklen_t len = local_name(addr->id, &name);
-    int fd = socket(AF_UNIX, FLAGS, 0);
+    socklen_t len;
+    int err = sl_wireup_local_name(addr->id, &name, &len), fd;
 
+    if (err != 0)
+        return err;
+    fd = socket(AF_UNIX, FLAGS, 0);
     if (fd < 0 || bind(fd, (struct sockaddr *)&name, len) != 0 || listen(fd, BACKLOG) != 0) {
-        int err = no_socket("unix socket to listen on");
+        err = no_socket("unix socket to listen on");
 
         if (fd >= 0)
             close(fd);
@@ -215,10 +202,13 @@ static int pipe_new(int fd, bool local, struct sl_pipe **out)
 static int dial_local(const struct sl_wireup_addr *to, struct sl_pipe **out)
 {
     struct sockaddr_un name;
-    socklen_t len = local_name(to->id, &name);
-    int fd = socket(AF_UNIX, FLAGS, 0), err;
     struct ucred peer;
+    socklen_t len;
+    int err = sl_wireup_local_name(to->id, &name, &len), fd;
 
+    if (err != 0)
+        return err;
+    fd = socket(AF_UNIX, FLAGS, 0);
     if (fd < 0)
         return no_socket("unix socket");
     if (connect(fd, (struct sockaddr *)&name, len) != 0) {

@@ -6,6 +6,7 @@
 #include "core/err.h"
 #include "core/host.h"
 #include "core/log.h"
+#include "core/wireup_addr.h"
 #include "core/wireup_word.h"
 
 #include <fcntl.h>
@@ -15,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -285,18 +285,33 @@ static void a_peer_that_ends_in_the_middle_is_no_longer_waited_for(void **state)
 
 static int knock(uint32_t rank)
 {
-    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    struct sockaddr_un name;
+    socklen_t len;
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    int len = snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, "sluice-wireup-");
 
-    for (unsigned i = 0; i < SL_WIREUP_ID_BYTES; i++)
-        len += snprintf(name.sun_path + 1 + len, sizeof(name.sun_path) - 1 - (size_t)len, "%02x",
-                        addrs[rank].id[i]);
     assert_true(fd >= 0);
-    assert_int_equal(connect(fd, (struct sockaddr *)&name,
-                             (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len)),
-                     0);
+    assert_int_equal(sl_wireup_local_name(addrs[rank].id, &name, &len), 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&name, len), 0);
     return fd;
+}
+
+/* Who knows two ids can take a rank's place where there is no secret. */
+static void names_of_sockets_do_not_tell_ids(void **state)
+{
+    char line[512], id[2 * SL_WIREUP_ID_BYTES + 1] = "";
+    FILE *file = fopen("/proc/net/unix", "re");
+    unsigned sockets = 0;
+
+    (void)state;
+    assert_non_null(file);
+    for (unsigned i = 0; i < SL_WIREUP_ID_BYTES; i++)
+        snprintf(id + 2 * i, 3, "%02x", addrs[0].id[i]);
+    while (fgets(line, sizeof(line), file) != NULL) {
+        sockets += strstr(line, "@sluice-wireup-") != NULL;
+        assert_null(strstr(line, id));
+    }
+    fclose(file);
+    assert_true(sockets >= RANKS);
 }
 
 static void send_word(int fd, const struct sl_wireup_word *word)
@@ -555,6 +570,7 @@ int main(void)
         CASE(a_silent_peer_is_given_up_by_who_is_not_patient),
         CASE(a_patient_dial_waits_for_a_peer_that_computes),
         CASE(a_peer_that_ends_in_the_middle_is_no_longer_waited_for),
+        CASE(names_of_sockets_do_not_tell_ids),
         CASE(a_wrong_hello_is_refused_at_once),
         CASE(garbage_is_shown_out_at_once),
         CASE(who_cannot_prove_it_is_refused),
