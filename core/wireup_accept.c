@@ -107,7 +107,8 @@ static int greet(struct sl_wireup_link *link, const struct sl_wireup_hello *hell
                       "it speaks another version: install the same Sluice everywhere");
     if (memcmp(hello->to_id, w->addr.id, sizeof(w->addr.id)) != 0 || hello->to != owner->rank ||
         hello->from >= owner->size || hello->group != owner->group ||
-        memcmp(hello->from_id, owner->addr(owner->arg, hello->from)->id, sizeof(hello->from_id)))
+        memcmp(hello->from_id, owner->addr(owner->arg, hello->from)->id, sizeof(hello->from_id)) !=
+            0)
         return refuse(link, -EPROTO, "it looks for somebody else");
     link->hello = *hello;
     link->pending.standing = SL_PENDING_HEARD;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The words of wire-up, from whatever bytes: a length never exceeds the room that a link has, nor
- * changes when more bytes come; what is decoded survives a round trip; a sealed word opens as it was,
- * and with any byte changed it does not. And the places of an address.
+ * changes when more bytes come; what is decoded survives a round trip; a sealed word opens as it
+ * was, and with any byte changed it does not. And the places of an address.
  */
 #include "core/err.h"
 #include "core/wireup_addr.h"
@@ -19,8 +19,9 @@ static void check_length(const uint8_t *data, size_t size, bool sealed)
 {
     int whole = sl_wireup_word_length(data, size, sealed);
 
-    sl_assert(whole == -EBADMSG || whole <= SL_WIREUP_WORD_MAX + SL_SEAL_BYTES);
-    sl_assert(whole == -EBADMSG || (whole == 0) == (size < SL_WIREUP_HEAD_BYTES));
+    sl_assert(whole <= SL_WIREUP_WORD_MAX + SL_SEAL_BYTES);
+    sl_assert(whole >= 0 || whole == -EBADMSG);
+    sl_assert(whole < 0 || (whole == 0) == (size < SL_WIREUP_HEAD_BYTES));
     sl_assert(whole <= 0 || whole >= SL_WIREUP_HEAD_BYTES + (sealed ? SL_SEAL_BYTES : 0));
     for (size_t len = 0; len < size && len <= SL_WIREUP_HEAD_BYTES; len++) {
         int part = sl_wireup_word_length(data, len, sealed);

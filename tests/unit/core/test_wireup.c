@@ -281,6 +281,17 @@ static void a_peer_that_ends_in_the_middle_is_no_longer_waited_for(void **state)
     assert_int_equal(sides[1].err, -ECONNREFUSED);
 }
 
+/* The link whose failure it hears of is freed around it. */
+static void a_dial_that_an_owner_begins_in_failed_goes_at_once(void **state)
+{
+    (void)state;
+    sides[2].next = 0;
+    side_close(&sides[1]);
+    connect_one(2, 1, false);
+    PUMP_UNTIL(SECOND_MS, sides[2].failures == 1);
+    PUMP_UNTIL(5, are_connected(&sides[2], &sides[0]));
+}
+
 /* ---- strangers ---- */
 
 static int knock(uint32_t rank)
@@ -570,6 +581,7 @@ int main(void)
         CASE(a_silent_peer_is_given_up_by_who_is_not_patient),
         CASE(a_patient_dial_waits_for_a_peer_that_computes),
         CASE(a_peer_that_ends_in_the_middle_is_no_longer_waited_for),
+        CASE(a_dial_that_an_owner_begins_in_failed_goes_at_once),
         CASE(names_of_sockets_do_not_tell_ids),
         CASE(a_wrong_hello_is_refused_at_once),
         CASE(garbage_is_shown_out_at_once),

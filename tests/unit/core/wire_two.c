@@ -170,6 +170,8 @@ static void owner_failed(void *arg, uint32_t peer, int err, const char *why)
     side->failures++;
     side->err = err;
     snprintf(side->why, sizeof(side->why), "%s", why);
+    if (side->next >= 0)
+        assert_int_equal(sl_wireup_connect(side->wireup, (uint32_t)side->next, false), 0);
 }
 
 /* ---- all of them ---- */
@@ -207,7 +209,7 @@ static void side_open(struct side *side, uint32_t rank, bool tcp)
 
     over_tcp = sl_wire_sockets;
     over_tcp.dial = dial_tcp;
-    *side = (struct side){.rank = rank, .candidates = (1u << KINDS) - 1};
+    *side = (struct side){.rank = rank, .candidates = (1u << KINDS) - 1, .next = -1};
     sl_config_defaults(&side->config);
     assert_int_equal(sl_config_set(&side->config, "INTERFACE", "lo"), 0);
     side->worker = (struct sl_worker){.clock = &clock, .config = &side->config, .rank = (int)rank};

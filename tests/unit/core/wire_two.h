@@ -34,6 +34,7 @@ struct side {
     unsigned ups, failures; /* calls of up() and failed() */
     int err;
     char why[SL_WIREUP_WHY];
+    int next; /* the rank that it needs when a connection failed; -1: none */
 };
 
 extern struct side sides[RANKS];
