@@ -15,8 +15,8 @@
  *   usage: bench_uring [LINK [ROUNDS [spin|sleep|enter [CONNS...]]]]
  *
  * LINK is lo, veth (two network namespaces), or a rate as tc writes it, which that veth is held to.
- * Who waits spins; sleeps until a descriptor is readable, as the transport must, which has others to
- * watch; or sleeps inside epoll_wait() and io_uring_enter().
+ * Who waits spins; sleeps until a descriptor is readable, as the transport must, which has others
+ * to watch; or sleeps inside epoll_wait() and io_uring_enter().
  */
 #include "bench/link.h"
 #include "core/clock.h"

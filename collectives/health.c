@@ -184,7 +184,8 @@ static bool is_speaker(const struct sluice_comm *comm)
 
         if ((int32_t)r == comm->health.error.culprit || peer->left)
             continue;
-        /* Of those that it is not connected to, this rank would have heard if they were to blame. */
+        /* Of those that it is not connected to, this rank would have heard if they were to
+         * blame. */
         if (peer->gave_up || (!peer->down && (comm->health.error.code != -ETIMEDOUT ||
                                               peer->ep == NULL || is_fresh(comm, peer, now))))
             return false;

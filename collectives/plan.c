@@ -472,6 +472,7 @@ static void place_steps(struct sluice_req *op, const struct sl_plan *plan)
         const struct sl_step *step = &plan->schedule.steps[i];
 
         if (step->runner != 0) {
+            /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): job_count counted it */
             op->jobs[plan->post_of[i]] = (struct sl_job){.op = op, .step = step};
         } else if (sl_step_row(step)->message != SL_NO_MESSAGE) {
             op->posts[plan->post_of[i]].op = op;

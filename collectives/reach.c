@@ -3,8 +3,8 @@
  * Endpoints to other ranks: those of a tree at start, all others when a plan first needs them.
  *
  * The tree is what control messages can rely on: whatever a rank must tell all others (an abort, a
- * disagreement) goes along its edges, so that no rank has to be connected to all. Rank r's parent is
- * (r - 1) / SL_REACH_DEGREE.
+ * disagreement) goes along its edges, so that no rank has to be connected to all. Rank r's parent
+ * is (r - 1) / SL_REACH_DEGREE.
  */
 #include "collectives/connect.h"
 
@@ -147,8 +147,8 @@ struct kind {
     uint32_t opened, local, first;
 };
 
-/* The first rank from there on that has these transports and is on another host, or (SL_ANY_HOST) on
- * any; comm->size: there is none. */
+/* The first rank from there on that has these transports and is on another host, or (SL_ANY_HOST)
+ * on any; comm->size: there is none. */
 static uint32_t next_of(const struct sluice_comm *comm, const struct kind *kind, uint32_t from,
                         uint32_t but_host)
 {

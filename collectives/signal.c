@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The report that a process prints of itself on SIGUSR1: its own state page, read as anybody does. */
+/* The report that a process prints of itself on SIGUSR1: its own state page, read as anybody
+ * does. */
 #include "collectives/status.h"
 
 #include "core/state_page.h"

@@ -4,8 +4,8 @@
  *
  * Each call costs a store when it begins and one when it ends: a count, with the place of what it
  * was. All else is written when a rank waits, every 20 ms: the communicator, its oldest operations,
- * what they wait for, and twice a second its paths. So what lasts is there in full, and what is over
- * in a microsecond has been counted.
+ * what they wait for, and twice a second its paths. So what lasts is there in full, and what is
+ * over in a microsecond has been counted.
  */
 #ifndef SL_COLLECTIVES_STATUS_H
 #define SL_COLLECTIVES_STATUS_H

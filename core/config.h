@@ -3,8 +3,8 @@
  * The settings of a process, read once at start from SLUICE_* variables.
  *
  * Rows that everybody has are those of core/config_rows.c. A transport or a tool brings a section:
- * its own rows, and a struct of its own that they are parsed into, which lies in sl_config.parts. So
- * a struct sl_config is plain data, to be copied, and whoever knows a section finds its part.
+ * its own rows, and a struct of its own that they are parsed into, which lies in sl_config.parts.
+ * So a struct sl_config is plain data, to be copied, and whoever knows a section finds its part.
  */
 #ifndef SL_CORE_CONFIG_H
 #define SL_CORE_CONFIG_H
@@ -69,8 +69,8 @@ int sl_config_register(struct sl_config_section *section);
 /* Those that are registered, the common one first; NULL behind the last. */
 const struct sl_config_section *sl_config_section(unsigned idx);
 
-/* Areas of variables that others read, NULL-terminated, static: a variable of theirs gets no warning
- * where they are not registered. */
+/* Areas of variables that others read, NULL-terminated, static: a variable of theirs gets no
+ * warning where they are not registered. */
 void sl_config_others(const char *const *areas);
 
 static inline const void *sl_config_part(const struct sl_config *config,

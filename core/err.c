@@ -84,6 +84,7 @@ int sl_fail_in(const char *file, int code, const char *fmt, ...)
     return code;
 }
 
+#undef sl_fail_error /* the analyzer's */
 int sl_fail_error(const struct sl_error *error)
 {
     sl_fail(error->code, "%s", error->text);

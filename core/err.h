@@ -27,8 +27,8 @@ struct sl_error {
     char text[SL_ERROR_TEXT_MAX]; /* one sentence */
 };
 
-/* The file that detects an error calls sl_fail(): it keeps one sentence as the calling thread's last
- * error and returns code (a negative errno). Callers pass the code up as it is. */
+/* The file that detects an error calls sl_fail(): it keeps one sentence as the calling thread's
+ * last error and returns code (a negative errno). Callers pass the code up as it is. */
 int sl_fail_in(const char *file, int code, const char *fmt, ...) SL_PRINTF(3, 4);
 #ifdef __clang_analyzer__
 #define sl_fail(code, ...) (sl_fail_in(__FILE__, (code), __VA_ARGS__), (code)) /* never 0 */
@@ -39,6 +39,9 @@ int sl_fail_in(const char *file, int code, const char *fmt, ...) SL_PRINTF(3, 4)
 /* Keeps an error of a request, a communicator or another thread as this thread's last one. Returns
  * its code. */
 int sl_fail_error(const struct sl_error *error);
+#ifdef __clang_analyzer__
+#define sl_fail_error(error) ((sl_fail_error)(error), -1)
+#endif
 
 /* A sentence part made elsewhere becomes this thread's last error. */
 #define sl_fail_text(code, text) sl_fail(code, "%s", text)

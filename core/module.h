@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Transports in files of their own: sluice-NAME.so, for what needs a library that is not everywhere,
- * or comes from elsewhere. docs/adding-a-transport.md shows how one is made.
+ * Transports in files of their own: sluice-NAME.so, for what needs a library that is not
+ * everywhere, or comes from elsewhere. docs/adding-a-transport.md shows how one is made.
  *
  * A module exports one symbol, sluice_module (SL_MODULE, core/module.map). It is compiled with
- * core/module_side.c, which passes sentences and log lines on to the process: nothing of the process
- * has to be exported, so plugins that contain Sluice load modules as well. A module that was taken is
- * never closed.
+ * core/module_side.c, which passes sentences and log lines on to the process: nothing of the
+ * process has to be exported, so plugins that contain Sluice load modules as well. A module that
+ * was taken is never closed.
  */
 #ifndef SL_CORE_MODULE_H
 #define SL_CORE_MODULE_H
@@ -47,13 +47,13 @@ struct sl_module {
     __attribute__((visibility("default")))                                                         \
     const struct sl_module sluice_module = {SL_TRANSPORT_ABI, &(transport), &sl_module_host};
 
-/* Loads the module in that file and registers its transport. -ENOENT: it cannot be opened; -ENOTSUP:
- * it is no module, or of another SL_TRANSPORT_ABI; else as sl_transport_register(). */
+/* Loads the module in that file and registers its transport. -ENOENT: it cannot be opened;
+ * -ENOTSUP: it is no module, or of another SL_TRANSPORT_ABI; else as sl_transport_register(). */
 int sl_module_load(const char *path);
 
-/* Loads each sluice-*.so of dir, in the order of their names. NULL: of the folder "sluice" beside the
- * file that this code is in (in bin/: ../lib/sluice too). Returns how many were loaded; one that
- * cannot be is kept below. */
+/* Loads each sluice-*.so of dir, in the order of their names. NULL: of the folder "sluice" beside
+ * the file that this code is in (in bin/: ../lib/sluice too). Returns how many were loaded; one
+ * that cannot be is kept below. */
 unsigned sl_modules_load(const char *dir);
 
 /* Modules that could not be loaded: the NAME of sluice-NAME.so, and why; NULL behind the last. */

@@ -15,9 +15,9 @@ struct sl_transport_ops;
 
 #define SL_TRANSPORTS_MAX 32 /* of a process */
 
-/* Copies ops, with a stub for each operation it leaves out, and registers its variables and events. -ENOTSUP: built for another
- * SL_TRANSPORT_ABI; -EINVAL: no name, or a number out of range; -EEXIST: name or number is taken;
- * -ENOSPC: there are SL_TRANSPORTS_MAX. */
+/* Copies ops, with a stub for each operation it leaves out, and registers its variables and events.
+ * -ENOTSUP: built for another SL_TRANSPORT_ABI; -EINVAL: no name, or a number out of range;
+ * -EEXIST: name or number is taken; -ENOSPC: there are SL_TRANSPORTS_MAX. */
 int sl_transport_register(const struct sl_transport_ops *ops);
 
 /* All of them in the order of "auto" (ops->place), NULL-terminated; a snapshot. */

@@ -7,9 +7,9 @@
  * stand in the header and the table, so that a reader copes with a page that is older or newer than
  * itself: it takes of each record what both know, and passes over sections that it does not know.
  *
- * Each record begins with its turn: 0, never used; odd, being written; even, whole (core/seqlock.h).
- * A record of events has its number there instead. Texts end with a zero. Times are
- * CLOCK_MONOTONIC, 0: never.
+ * Each record begins with its turn: 0, never used; odd, being written; even, whole
+ * (core/seqlock.h). A record of events has its number there instead. Texts end with a zero. Times
+ * are CLOCK_MONOTONIC, 0: never.
  */
 #ifndef SL_CORE_STATE_H
 #define SL_CORE_STATE_H

@@ -3,8 +3,8 @@
  * The state page of this process, as its writer sees it: records are taken, put and given back.
  *
  * One page per process, made by the first communicator. A child of fork() does not have it, and
- * makes its own. Where no page can be made (no memory, no descriptor, a limit of file sizes) nothing
- * is published, and nothing else changes.
+ * makes its own. Where no page can be made (no memory, no descriptor, a limit of file sizes)
+ * nothing is published, and nothing else changes.
  */
 #ifndef SL_CORE_STATE_PAGE_H
 #define SL_CORE_STATE_PAGE_H

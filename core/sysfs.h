@@ -7,8 +7,8 @@
 
 struct sl_device;
 
-/* Fills in pci_path and numa_node of the PCI device that a directory of sysfs belongs to: itself, or
- * the nearest above (virtio's device lies under one). None: "" and -1. */
+/* Fills in pci_path and numa_node of the PCI device that a directory of sysfs belongs to: itself,
+ * or the nearest above (virtio's device lies under one). None: "" and -1. */
 void sl_sysfs_pci(const char *directory, struct sl_device *out);
 
 /* The same for a network interface, with its MAC address as guid. */

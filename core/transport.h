@@ -162,8 +162,8 @@ struct sl_transport_ops {
     uint32_t abi;     /* SL_TRANSPORT_ABI; what was built for another cannot be opened */
     const char *name; /* as written in SLUICE_TRANSPORT; static storage */
 
-    /* From 1 to SL_TRANSPORT_NUMBERS - 1, and never another one: peers name the transport by it, and
-     * its events count from it. docs/architecture.md lists those that are given. */
+    /* From 1 to SL_TRANSPORT_NUMBERS - 1, and never another one: peers name the transport by it,
+     * and its events count from it. docs/architecture.md lists those that are given. */
     uint32_t number;
     int32_t place;   /* in the order of SLUICE_TRANSPORT=auto, the lowest first */
     uint32_t traits; /* SL_TRAIT_* */
@@ -175,8 +175,8 @@ struct sl_transport_ops {
     const struct sl_event_set *events;
 
     /* For a program that spreads its connections over devices itself: sets in config that an
-     * interface opened with it, without a device, has its connections on dev as long as it can, with
-     * that traffic class (-1: none is asked for). NULL: such an interface is opened on dev. */
+     * interface opened with it, without a device, has its connections on dev as long as it can,
+     * with that traffic class (-1: none is asked for). NULL: such an interface is opened on dev. */
     void (*prefer)(struct sl_config *config, const struct sl_device *dev, int traffic_class);
 
     /* Fills out[0..cap) with what could be opened, and what is here but could not be (why); *count

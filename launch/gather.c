@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Swaps bytes through the tree.
  *
- * A rank takes its children's shares, which are ranges of ranks beside each other, and sends them up
- * in one message with its own. The root then cuts all shares into pieces (launch/tree.h), and each
- * rank passes on the pieces in order as soon as they are here: all but those of the receiver's own
- * subtree, which the receiver makes itself. So nobody gets a share twice, but for pieces that are
- * larger than a subtree, and those are small. Pieces are sealed once, by the job's key: they are the
- * same bytes everywhere. */
+ * A rank takes its children's shares, which are ranges of ranks beside each other, and sends them
+ * up in one message with its own. The root then cuts all shares into pieces (launch/tree.h), and
+ * each rank passes on the pieces in order as soon as they are here: all but those of the receiver's
+ * own subtree, which the receiver makes itself. So nobody gets a share twice, but for pieces that
+ * are larger than a subtree, and those are small. Pieces are sealed once, by the job's key: they
+ * are the same bytes everywhere. */
 #include "launch/gather.h"
 
 #include "core/clock.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every rank but 0 at a meeting: dials rank 0 until it is let in, hears from it who its parent in the
- * tree is, dials that one, and lets its own children in. */
+/* Every rank but 0 at a meeting: dials rank 0 until it is let in, hears from it who its parent in
+ * the tree is, dials that one, and lets its own children in. */
 #include "launch/rendezvous.h"
 
 #include "core/clock.h"

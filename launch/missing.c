@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds out who keeps an exchange from its end. The root's deadline counts: it asks the children that
- * have not given their shares, these ask theirs, and each level has a moment to answer. Who does not
- * answer is missing; nothing is known of the ranks behind it. */
+/* Finds out who keeps an exchange from its end. The root's deadline counts: it asks the children
+ * that have not given their shares, these ask theirs, and each level has a moment to answer. Who
+ * does not answer is missing; nothing is known of the ranks behind it. */
 #include "launch/gather.h"
 
 #include "core/clock.h"

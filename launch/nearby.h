@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Meeting on one host: a unix socket named after the port (or by chance), in the abstract namespace of this
- * network namespace. The kernel tells each end which user the other runs as, so that without any
- * setting nobody else joins a job or passes himself off as its rank 0; and who floods the TCP port
- * does not stand in this queue.
+ * Meeting on one host: a unix socket named after the port (or by chance), in the abstract namespace
+ * of this network namespace. The kernel tells each end which user the other runs as, so that
+ * without any setting nobody else joins a job or passes himself off as its rank 0; and who floods
+ * the TCP port does not stand in this queue.
  */
 #ifndef SL_LAUNCH_NEARBY_H
 #define SL_LAUNCH_NEARBY_H

@@ -247,8 +247,9 @@ static int connected(struct sl_search *search, struct attempt *attempt)
                         sl_fail(-err, "connecting to %s failed: %s", attempt->name, strerror(err)));
 }
 
-/* Somebody says no before he has proved to be the rank that is meant. Where ranks have a secret that ends nothing:
- * whoever holds a port could say it. Without one, the word of who answers is all there is. */
+/* Somebody says no before he has proved to be the rank that is meant. Where ranks have a secret
+ * that ends nothing: whoever holds a port could say it. Without one, the word of who answers is all
+ * there is. */
 static int take_refusal(struct sl_search *search, struct attempt *attempt)
 {
     char text[SL_SENTENCE_MAX + 1];
@@ -362,8 +363,8 @@ static int check_frame(struct sl_search *search, struct attempt *attempt)
                    attempt->name, (int)frame->kind, (unsigned long long)frame->len, search->target);
 }
 
-/* Reads what the other rank has to say, no more than one frame at a time. 1: we are in; negative: it
- * is over. */
+/* Reads what the other rank has to say, no more than one frame at a time. 1: we are in; negative:
+ * it is over. */
 static int listen_to(struct sl_search *search, struct attempt *attempt, struct sl_found *out)
 {
     for (;;) {
@@ -389,8 +390,8 @@ static int listen_to(struct sl_search *search, struct attempt *attempt, struct s
     }
 }
 
-/* A process of this host and user has our hello: it is most likely the rank that is meant, with many
- * before us. Asked by TCP, too, it would have twice the work. Returns until when to wait. */
+/* A process of this host and user has our hello: it is most likely the rank that is meant, with
+ * many before us. Asked by TCP, too, it would have twice the work. Returns until when to wait. */
 static uint64_t nearby_ns(const struct sl_search *search)
 {
     for (unsigned i = 0; i < search->count; i++)

@@ -117,10 +117,10 @@ int sl_job_hash(const char *job, uint8_t out[SL_JOB_BYTES]);
 void sl_hello_make(const struct sl_terms *terms, const uint8_t nonce[SL_NONCE_BYTES],
                    struct sl_hello *out);
 
-/* Judges the first len bytes of what should become a hello, as terms->rank. 0: not complete, fine so
- * far; 1: complete and acceptable, *rank is its sender (who has proved nothing yet). -EBADMSG: no
- * hello of any version; -EBUSY: of another job, whose own rank 0 may get this port soon; -EPROTO:
- * of another version or size, rank out of range, secret on one side only. */
+/* Judges the first len bytes of what should become a hello, as terms->rank. 0: not complete, fine
+ * so far; 1: complete and acceptable, *rank is its sender (who has proved nothing yet). -EBADMSG:
+ * no hello of any version; -EBUSY: of another job, whose own rank 0 may get this port soon;
+ * -EPROTO: of another version or size, rank out of range, secret on one side only. */
 int sl_hello_check(const struct sl_terms *terms, const uint8_t *bytes, size_t len, int *rank);
 
 /* What shows that a side holds the secret without telling it: HMAC-SHA256 under the secret of the

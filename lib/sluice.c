@@ -58,7 +58,7 @@ static void wait_for(struct sluice_comm *comm, const int *status)
 static int start_operation(struct sluice_operation *operation, struct sluice_req **req)
 {
     struct sluice_comm *comm = operation->comm;
-    struct sluice_req *op;
+    struct sluice_req *op = NULL;
 
     if (SL_UNLIKELY(comm->closed))
         return sl_fail(-EINVAL, "the communicator of this %s was destroyed",

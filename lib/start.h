@@ -5,8 +5,8 @@
 
 struct sl_config;
 
-/* Registers the transports and loads modules, then reads the environment (as environ): what sl_config_from_env()
- * returns. A tool registers its own section of variables before. */
+/* Registers the transports and loads modules, then reads the environment (as environ): what
+ * sl_config_from_env() returns. A tool registers its own section of variables before. */
 int sl_start(struct sl_config *config, char *const *envp);
 
 #endif

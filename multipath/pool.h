@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Entries of one size that all connections of an interface share: taken when a connection needs one
- * more than it ever did, never given back to the heap before the end. So a connection is as large as
- * what is under way on it, and in the steady state nothing is allocated.
+ * more than it ever did, never given back to the heap before the end. So a connection is as large
+ * as what is under way on it, and in the steady state nothing is allocated.
  */
 #ifndef SL_MULTIPATH_POOL_H
 #define SL_MULTIPATH_POOL_H

@@ -253,6 +253,7 @@ static int decode(struct sl_run *run, uint32_t step, const struct sl_step *data,
 
     if (rc != 0)
         return rc;
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): read_code() set it */
     for (uint32_t i = 0; i < code->values.count; i++)
         values += code->values.parts[i].len;
     if (values != data->count)
@@ -590,7 +591,7 @@ static int transfer_code(struct sl_run *run, uint32_t send, uint32_t recv,
                            in->wire_len, out->wire_len);
     int rc = read_code(run, send, out, send_clock, &code);
 
-    if (rc == 0)
+    if (rc == 0) /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): read_code() set it */
         rc = sl_sym_strip_copy(&run->other, &code->values);
     return rc != 0 ? rc : write_code(run, recv, in, recv_clock, &run->other, code->runner);
 }

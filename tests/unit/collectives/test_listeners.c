@@ -56,7 +56,9 @@ static void a_job_of_one_host_listens_where_no_other_host_reaches(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_job_of_one_host_listens_where_no_other_host_reaches)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_job_of_one_host_listens_where_no_other_host_reaches),
+    };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A transport in a module, which can do nothing but say so; or, with OF_ANOTHER_SLUICE, one that was
- * built for another version. */
+/* A transport in a module, which can do nothing but say so; or, with OF_ANOTHER_SLUICE, one that
+ * was built for another version. */
 #include "core/config.h"
 #include "core/err.h"
 #include "core/log.h"
