@@ -43,6 +43,14 @@ static void end_accepted(struct sl_wireup_link *link)
         sl_wireup_connect(w, peer, patient);
 }
 
+/* The place that was dialed has not taken the first word. */
+static void note_silence(struct sl_wireup_link *link)
+{
+    snprintf(link->reason, sizeof(link->reason),
+             "%s does not answer; does a firewall close the port?",
+             link->wireup->ops->to(link->pipe));
+}
+
 static void expire(struct sl_wireup_link *link)
 {
     struct sl_wireup *w = link->wireup;
@@ -58,6 +66,8 @@ static void expire(struct sl_wireup_link *link)
         link->deadline_ns = w->now_ns + w->patience_ns;
         return;
     }
+    if (link->pipe != NULL && link->out_len > 0 && !link->heard)
+        note_silence(link);
     if (link->why[0] == '\0')
         snprintf(link->why, sizeof(link->why), "; %s",
                  link->reason[0] != '\0' ? link->reason
@@ -79,8 +89,10 @@ static void step(struct sl_wireup_link *link, unsigned *moved)
     if (err == SL_WIREUP_GONE)
         return;
     if (err == 0 && link->dials && link->pipe != NULL && link->out_len > 0 && !link->heard &&
-        w->now_ns >= link->next_ns)
+        w->now_ns >= link->next_ns) {
+        note_silence(link);
         err = -ETIMEDOUT;
+    }
     if (err != 0 && link->dials) {
         sl_wireup_dial_rest(link, err);
     } else if (err != 0) {

@@ -72,7 +72,8 @@ struct sl_wire_ops {
     ssize_t (*send)(struct sl_pipe *pipe, const void *bytes, size_t len);
     ssize_t (*recv)(struct sl_pipe *pipe, void *bytes, size_t len); /* 0: its other end closed */
     void (*hang_up)(struct sl_pipe *pipe);
-    int (*fd)(const struct sl_pipe *pipe); /* -1: there is none to poll */
+    const char *(*to)(const struct sl_pipe *pipe); /* where it was dialed to, for a sentence */
+    int (*fd)(const struct sl_pipe *pipe);         /* -1: there is none to poll */
 
     int (*random)(struct sl_wire *wire, void *out, size_t len);
 

@@ -35,6 +35,7 @@ struct sl_wire {
 struct sl_pipe {
     int fd;
     bool local;
+    char to[80];
 };
 
 static int no_socket(const char *kind)
@@ -190,7 +191,7 @@ static int pipe_new(int fd, bool local, struct sl_pipe **out)
         close(fd);
         return sl_fail(-ENOMEM, "no memory to connect");
     }
-    *pipe = (struct sl_pipe){.fd = sl_fork_closes(fd), .local = local};
+    *pipe = (struct sl_pipe){.fd = sl_fork_closes(fd), .local = local, .to = "its process"};
     if (!local) {
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
         setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
@@ -231,14 +232,17 @@ static int dial_network(const struct sockaddr_storage *to, struct sl_pipe **out)
 
     if (fd < 0)
         return no_socket("socket");
+    sl_sockaddr_text(to, text, sizeof(text));
     if (connect(fd, (const struct sockaddr *)to, sl_sockaddr_len(to)) != 0 &&
         errno != EINPROGRESS) {
         err = -errno;
         close(fd);
-        sl_sockaddr_text(to, text, sizeof(text));
         return sl_fail(err, "%s cannot be reached: %s", text, sluice_strerror(err));
     }
-    return pipe_new(fd, false, out);
+    err = pipe_new(fd, false, out);
+    if (err == 0)
+        snprintf((*out)->to, sizeof((*out)->to), "%s", text);
+    return err;
 }
 
 /* Loopback addresses mean the peer on its own host alone. */
@@ -322,6 +326,11 @@ static void socket_hang_up(struct sl_pipe *pipe)
     free(pipe);
 }
 
+static const char *socket_to(const struct sl_pipe *pipe)
+{
+    return pipe->to;
+}
+
 static int socket_fd(const struct sl_pipe *pipe)
 {
     return pipe->fd;
@@ -347,6 +356,7 @@ const struct sl_wire_ops sl_wire_sockets = {
     .send = socket_send,
     .recv = socket_recv,
     .hang_up = socket_hang_up,
+    .to = socket_to,
     .fd = socket_fd,
     .random = socket_random,
     .listeners = socket_listeners,

@@ -210,6 +210,12 @@ static int wire_random(struct sl_wire *wire, void *out, size_t len)
     return 0;
 }
 
+static const char *wire_to(const struct sl_pipe *pipe)
+{
+    (void)pipe;
+    return "its fiber";
+}
+
 static int wire_fd(const struct sl_pipe *pipe)
 {
     (void)pipe;
@@ -230,6 +236,7 @@ const struct sl_wire_ops sl_sim_wire_ops = {
     .send = wire_send,
     .recv = wire_recv,
     .hang_up = wire_hang_up,
+    .to = wire_to,
     .fd = wire_fd,
     .random = wire_random,
     .listeners = wire_listeners,

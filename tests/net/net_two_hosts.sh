@@ -188,7 +188,7 @@ loses_the_link() {
 }
 
 # A third host reaches the first, and the second only through the first, which forwards nothing and says nothing of it: as
-# behind a firewall. Each rank must name the two, who have waited as long as the first does for them.
+# behind a firewall. The first collective that needs the two together fails on every rank, and the lowest names them.
 a_pair_is_cut_off() {
     local rank timeout_ms=4000
     inside "$a" ip link set sluice0 up
@@ -208,11 +208,11 @@ a_pair_is_cut_off() {
     unset SLUICE_CONNECT_TIMEOUT_MS SLUICE_INTERFACE
     show
     for rank in 0 1 2; do
-        [[ ${statuses[rank]} -ne 0 && ${statuses[rank]} -ne 99 ]] &&
-            grep -q 'no transport connects ranks 1 and 2' "$dir/$rank" || { echo "rank $rank does not name them"; return 1; }
+        [[ ${statuses[rank]} -ne 0 && ${statuses[rank]} -ne 99 ]] || { echo "rank $rank goes on"; return 1; }
     done
-    grep -q 'tcp:.*10\.7[78]\.0\.2.*firewall' "$dir/1" && grep -q 'tcp:.*10\.7[78]\.0\.2.*firewall' "$dir/2" ||
-        { echo "ranks 1 and 2 do not say which address does not answer"; return 1; }
+    grep -q 'no transport connects ranks 1 and 2' "$dir/0" || { echo "rank 0 does not name them"; return 1; }
+    grep -q '10\.7[78]\.0\.2.*firewall' "$dir/0" ||
+        { echo "rank 0 does not say which address does not answer"; return 1; }
 }
 
 statuses=()
@@ -221,5 +221,5 @@ tap_case a_run_over_ipv6_is_checked_and_reaches_the_rate_of_the_link over_the_li
 tap_case hosts_that_look_like_one_check_what_they_send hosts_that_look_like_one
 tap_case one_host_needs_no_checksums_on_any_of_its_addresses one_host_that_does_not_use_loopback
 tap_case a_lost_link_ends_both_ranks_in_time_and_each_names_the_other loses_the_link
-tap_case a_pair_that_a_firewall_cuts_is_named_by_every_rank a_pair_is_cut_off
+tap_case a_pair_that_a_firewall_cuts_is_named a_pair_is_cut_off
 tap_done
