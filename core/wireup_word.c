@@ -87,7 +87,7 @@ int sl_wireup_word_decode(const uint8_t *bytes, size_t len, struct sl_wireup_wor
     const uint8_t *body = bytes + SL_WIREUP_HEAD_BYTES;
     struct head head;
 
-    if (sl_wireup_word_length(bytes, len, false) != (int)len)
+    if (len < sizeof(head) || sl_wireup_word_length(bytes, len, false) != (int)len)
         return -EBADMSG;
     memcpy(&head, bytes, sizeof(head));
     memset(out, 0, sizeof(*out));
