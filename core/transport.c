@@ -76,6 +76,18 @@ static void no_mr_dereg(struct sl_iface *iface, struct sl_mr *mr)
     (void)iface, (void)mr;
 }
 
+static int no_channel_open(struct sl_ep *ep, uint32_t channel)
+{
+    (void)channel;
+    return sl_fail(-ENOTSUP, "transport %s has no channels", ep->iface->ops->name);
+}
+
+static void no_channel_close(struct sl_ep *ep, uint32_t channel)
+{
+    (void)ep;
+    (void)channel;
+}
+
 static void no_stop_listening(struct sl_iface *iface)
 {
     (void)iface;
@@ -162,6 +174,8 @@ const struct sl_transport_ops *sl_transport_complete(const struct sl_transport_o
     FILL(mem_gone, no_mem_gone);
     FILL(map, no_map);
     FILL(unmap, no_unmap);
+    FILL(channel_open, no_channel_open);
+    FILL(channel_close, no_channel_close);
     FILL(stop_listening, no_stop_listening);
     FILL(read, no_read);
     FILL(ctrl, no_ctrl);

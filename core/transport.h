@@ -3,7 +3,8 @@
  * The contract between the collectives and what moves bytes: verbs, dpdk, tcp, shm, sim.
  *
  * Layers: an interface (sl_iface) is one open device on one worker; an endpoint (sl_ep) is a
- * connection to one peer. A backend embeds both structs as first members of its own.
+ * connection to one peer, with channels on it. A backend embeds both structs as first members of
+ * its own.
  *
  * How the draft in the house rules changed, and why: docs/design/0001-transport-contract.md.
  */
@@ -21,7 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SL_TRANSPORT_ABI 3
+#define SL_TRANSPORT_ABI 4
 #define SL_ADDR_MAX 318  /* bytes of an endpoint's address */
 #define SL_KEY_MAX 30    /* bytes of a registered region's key */
 #define SL_CTRL_MAX 192  /* bytes of a control message */
@@ -39,6 +40,7 @@ enum sl_cap {
     /* A failed path is recovered by both ends: peers need progress here though nothing is under way
      * here. */
     SL_CAP_REPAIRS = 1u << 5,
+    SL_CAP_CHANNELS = 1u << 6, /* channel_open, channel_close: several orders on one endpoint */
 };
 
 /* What others want to know of a transport before they open it. */
@@ -94,6 +96,7 @@ struct sl_buf {
     const void *addr;
     size_t len;
     struct sl_mr *mr;
+    uint32_t channel;
 };
 
 /*
@@ -117,6 +120,7 @@ struct sl_sink {
     void *dst;
     size_t len;   /* exactly what the message must have, or the most of it */
     uint64_t tag; /* exactly what the message must carry */
+    uint32_t channel;
     uint32_t granule;
     bool shorter;
     struct sl_mr *mr; /* of dst, or NULL */
@@ -221,13 +225,28 @@ struct sl_transport_ops {
     int (*ep_connect)(struct sl_ep *ep, const struct sl_addr *peer, struct sl_req *req);
     /* Whatever is pending is done with -ECANCELED before this returns. Takes NULL. */
     void (*ep_destroy)(struct sl_ep *ep);
+
+    /*
+     * SL_CAP_CHANNELS. Each end opens a channel by itself before it sends or receives there, in any
+     * order of the two; channel 0 is open from the start. Numbers are the owners', and never used
+     * twice on an endpoint. A channel does not wait for another one: a message that has no receive
+     * yet, or whose channel is not open here yet, is kept in memory when the receive of another
+     * channel waits (core/channel.h), and holds the peer back until then.
+     * -EINVAL: it is open or was; -ENOMEM.
+     */
+    int (*channel_open)(struct sl_ep *ep, uint32_t channel);
+    /* Whatever is pending there is done with -ECANCELED before this returns, and its memory is the
+     * caller's again; other channels go on. What the peer sends or has sent there is dropped. The
+     * peer's owner is not told: that is its owners' matter. Not for channel 0. */
+    void (*channel_close)(struct sl_ep *ep, uint32_t channel);
+
     /* All endpoints of iface that will ever be are connected: closes what waits for peers, which
      * only strangers could still find. Further connects may fail. */
     void (*stop_listening)(struct sl_iface *iface);
 
     /*
-     * Data path: no allocation, no lock. Messages on one endpoint arrive whole and in order: the
-     * n-th send meets the n-th recv, whose tag and length must be the same (or the room enough,
+     * Data path: no allocation, no lock. Messages on one channel of an endpoint arrive whole and in
+     * order: the n-th send meets the n-th recv, whose tag and length must be the same (or the room enough,
      * where the sink takes shorter ones); otherwise that recv ends with -EPROTO (tag) or -EMSGSIZE
      * (length), its message is dropped, and the endpoint goes on. Either way req->tag and req->len
      * of the recv tell what its sender gave, also when it is done at once.
