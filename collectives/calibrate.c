@@ -318,8 +318,8 @@ static struct sl_costs_facts facts_of(const struct sluice_comm *comm)
                                    .ranks_per_core = comm->costs.ranks_per_core};
 
     find_pair(comm, &local, &remote);
-    facts.maps = local == 0 || (comm->peers[local].ep != NULL &&
-                                (comm->peers[local].ep->iface->caps & SL_CAP_MAP) != 0);
+    facts.maps = local == 0 || (sl_comm_peer(comm, local)->ep != NULL &&
+                                (sl_comm_peer(comm, local)->ep->iface->caps & SL_CAP_MAP) != 0);
     return facts;
 }
 
@@ -375,8 +375,9 @@ static uint64_t cache_key(const struct sluice_comm *comm)
     char text[512];
 
     snprintf(text, sizeof(text), "4 %s %s %u %u %u%s %s", comm->kernels->name,
-             comm->peers[comm->size - 1].ep->iface->ops->name, comm->host_count, comm->local_size,
-             comm->costs.ranks_per_core, comm->wait.apart ? " apart" : "", comm->config.transport);
+             sl_comm_peer(comm, comm->size - 1)->ep->iface->ops->name, comm->host_count,
+             comm->local_size, comm->costs.ranks_per_core, comm->wait.apart ? " apart" : "",
+             comm->config.transport);
     return sl_hash_text(text) ^ sl_host_hash(&comm->config);
 }
 

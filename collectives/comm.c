@@ -24,12 +24,12 @@
 
 static int alloc_tables(struct sluice_comm *comm)
 {
-    comm->peers = calloc(comm->size, sizeof(*comm->peers));
     comm->host = calloc(comm->size, sizeof(*comm->host));
+    comm->opened = calloc(comm->size, sizeof(*comm->opened));
     comm->health.rank_sets = calloc(comm->size, 2 * sizeof(*comm->health.rank_sets));
-    if (comm->peers == NULL || comm->host == NULL || comm->health.rank_sets == NULL)
+    if (comm->host == NULL || comm->opened == NULL || comm->health.rank_sets == NULL)
         return sl_fail(-ENOMEM, "no memory for a communicator of %u ranks", comm->size);
-    return 0;
+    return sl_peers_init(&comm->peers, comm->size);
 }
 
 static int set_up(struct sluice_comm *comm, const struct sl_comm_params *params)
@@ -96,8 +96,9 @@ static void free_parts(struct sluice_comm *comm)
 {
     sl_plans_fini(comm);
     sl_status_close(comm);
-    free(comm->peers);
+    sl_peers_fini(&comm->peers);
     free(comm->host);
+    free(comm->opened);
     free(comm->addrs);
     free(comm->health.rank_sets);
     free(comm->health.relays);
@@ -158,8 +159,9 @@ int sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *pa
 
 static void close_endpoints(struct sluice_comm *comm)
 {
-    for (uint32_t r = 0; r < comm->size; r++) {
-        struct sl_peer *peer = &comm->peers[r];
+    sl_peers_foreach(&comm->peers, r)
+    {
+        struct sl_peer *peer = sl_comm_peer(comm, r);
 
         if (peer->ep != NULL)
             peer->ep->iface->ops->ep_destroy(peer->ep);

@@ -11,6 +11,7 @@
 #define SL_COLLECTIVES_COMM_H
 
 #include "collectives/costs.h"
+#include "collectives/peers.h"
 #include "kernels/reduce.h"
 #include "schedules/schedule.h"
 #include "collectives/window.h"
@@ -33,18 +34,6 @@
 #define SL_COSTS_SOURCE_MAX 240
 #define SL_HISTORY 256 /* calls whose signature is remembered; a power of two */
 
-/* What a rank called, as it is compared with what others called. Travels in control messages. */
-struct sl_signature {
-    uint32_t seq;         /* number of the collective on this communicator, from 1 */
-    uint32_t fingerprint; /* 0: what it was is not known */
-    uint32_t run;         /* of the fingerprints up to this one; 0: not known */
-    uint32_t root;
-    uint64_t count;
-    uint8_t coll, dtype, op;
-    uint8_t gone; /* it was called, but so long ago that only that is known */
-    uint8_t reserved[4];
-};
-
 /* What stands for all calls up to one, in the low half of messages' tags and in windows: who has it
  * in common called the same from the first on. One to one in both arguments, so ranks that once
  * called differently stay apart. */
@@ -54,35 +43,10 @@ static inline uint32_t sl_run_on(uint32_t run, uint32_t fingerprint)
     return run ^ run >> 15;
 }
 
-/* What a peer last told about itself while it waited. */
-struct sl_peer_status {
-    uint64_t heard_ns; /* 0: never */
-    struct sl_signature call;
-    int32_t waits_for; /* rank, -1: nobody */
-    uint32_t step;
-    uint32_t number;      /* of its statuses: those that came by several ways count once */
-    int32_t culprit;      /* where its chain of waits ends, as it sees it; -1: it does not say */
-    uint32_t culprit_seq; /* what that rank had called last, as far as known */
-    uint32_t culprit_age; /* ms since somebody heard of that rank; UINT32_MAX: never */
-};
-
-struct sl_peer {
-    struct sl_ep *ep;          /* NULL for this rank */
-    struct sl_win_slot *slots; /* its window, mapped; NULL: that rank shares none with this one */
-    uint64_t seen;             /* the last word seen in its window */
-    uint32_t host;
-    uint32_t opened, local; /* transports that it has open, and those that reach only its host: a
-                                  * bit per place in the list */
-    /* Order of posting: operations take a ticket per direction when they start, and post while
-     * their ticket is served, so that the n-th send meets the n-th recv with many in flight. */
-    uint64_t send_ticket, send_serving, recv_ticket, recv_serving;
-    uint32_t p2p_sent, p2p_received; /* sluice_send and sluice_recv calls so far */
-    bool left;    /* it said goodbye: losing its endpoint is no failure by itself */
-    bool gave_up; /* it has told of an error: it lived then */
-    bool down;
-    bool asked; /* an endpoint to it is under way, or was (reach.c) */
-    void *map;
-    struct sl_peer_status status;
+/* Transports that a rank has open, and those of them that reach only its host: a bit per place in
+ * the list. */
+struct sl_opened {
+    uint32_t all, local;
 };
 
 struct sl_plan;
@@ -192,8 +156,9 @@ struct sluice_comm {
     struct sl_config config;
     struct sl_iface_slot ifaces[SL_IFACES_MAX];
     unsigned iface_count;
-    struct sl_peer *peers; /* [size] */
-    uint32_t *host;        /* [size]: numbered from 0 by first appearance */
+    struct sl_peers peers;
+    uint32_t *host;           /* [size]: numbered from 0 by first appearance */
+    struct sl_opened *opened; /* [size] */
     uint32_t host_count;
     uint32_t local_size;          /* ranks of this host */
     uint32_t most_local;          /* ranks of the host that has most */
@@ -279,9 +244,10 @@ void sl_comm_wait(struct sluice_comm *comm, const int *status);
 void sl_comm_fail(struct sluice_comm *comm, int code, int32_t culprit, const char *fmt, ...)
     SL_PRINTF(4, 5);
 
-static inline struct sl_peer *sl_comm_peer(struct sluice_comm *comm, uint32_t rank)
+/* May be read for every rank; written if sl_peers_make() was called for it (endpoints, plans). */
+static inline struct sl_peer *sl_comm_peer(const struct sluice_comm *comm, uint32_t rank)
 {
-    return &comm->peers[rank];
+    return sl_peers_at(&comm->peers, rank);
 }
 
 #endif

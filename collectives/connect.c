@@ -259,10 +259,8 @@ static void tell_cores(struct hello *mine)
 /* Which transports each rank has open, for reach.c. */
 static void keep_opened(struct sluice_comm *comm, const struct hello *all)
 {
-    for (uint32_t r = 0; r < comm->size; r++) {
-        comm->peers[r].opened = all[r].opened;
-        comm->peers[r].local = all[r].local;
-    }
+    for (uint32_t r = 0; r < comm->size; r++)
+        comm->opened[r] = (struct sl_opened){all[r].opened, all[r].local};
 }
 
 int sl_connect_meet(struct sluice_comm *comm, struct sl_exchange *exchange,

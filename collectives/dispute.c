@@ -81,7 +81,7 @@ void sl_dispute_open(struct sluice_comm *comm, uint32_t seq)
 static const struct sl_signature *disputed_call(const struct sluice_comm *comm, uint32_t rank)
 {
     static const struct sl_signature gone = {.gone = 1};
-    const struct sl_peer *peer = &comm->peers[rank];
+    const struct sl_peer *peer = sl_comm_peer(comm, rank);
     const struct sl_signature *call = &peer->status.call;
 
     if (rank == comm->rank)
@@ -96,9 +96,9 @@ static const struct sl_signature *disputed_call(const struct sluice_comm *comm, 
 static bool all_told(const struct sluice_comm *comm)
 {
     for (uint32_t r = 0; r < comm->size; r++)
-        if (r != comm->rank && !comm->peers[r].left &&
-            (comm->peers[r].status.heard_ns == 0 ||
-             comm->peers[r].status.call.seq != comm->health.mismatch_seq))
+        if (r != comm->rank && !sl_comm_peer(comm, r)->left &&
+            (sl_comm_peer(comm, r)->status.heard_ns == 0 ||
+             sl_comm_peer(comm, r)->status.call.seq != comm->health.mismatch_seq))
             return false;
     return true;
 }

@@ -116,7 +116,7 @@ static void take_tickets(struct sluice_req *op)
 
     for (uint32_t i = 0; i < plan->use_count; i++) {
         const struct sl_use *use = &plan->uses[i];
-        struct sl_peer *peer = sl_comm_peer(comm, use->peer);
+        struct sl_peer *peer = use->peer;
 
         op->tickets[i] = use->recv ? peer->recv_ticket++ : peer->send_ticket++;
         op->use_left[i] = use->posts;

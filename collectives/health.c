@@ -63,8 +63,9 @@ _Static_assert(sizeof(struct ctrl_abort) <= SL_CTRL_MAX, "an abort fits a contro
 /* To all that this rank is connected to, but the one that it heard it of (-1: of nobody). */
 static void broadcast(struct sluice_comm *comm, int but, const void *msg, size_t len)
 {
-    for (uint32_t r = 0; r < comm->size; r++) {
-        struct sl_peer *peer = &comm->peers[r];
+    sl_peers_foreach(&comm->peers, r)
+    {
+        struct sl_peer *peer = sl_comm_peer(comm, r);
 
         if (peer->ep != NULL && !peer->down && !peer->left && (int)r != but)
             peer->ep->iface->ops->ctrl(peer->ep, msg, len); /* lost when full: the next one comes */
@@ -75,8 +76,9 @@ static void broadcast(struct sluice_comm *comm, int but, const void *msg, size_t
  * progress. */
 static void broadcast_last(struct sluice_comm *comm, const void *msg, size_t len)
 {
-    for (uint32_t r = 0; r < comm->size; r++) {
-        struct sl_peer *peer = &comm->peers[r];
+    sl_peers_foreach(&comm->peers, r)
+    {
+        struct sl_peer *peer = sl_comm_peer(comm, r);
 
         for (int tries = 0; tries < LAST_TRIES && peer->ep != NULL && !peer->down && !peer->left;
              tries++) {
@@ -180,7 +182,7 @@ static bool is_speaker(const struct sluice_comm *comm)
     uint64_t now = sl_now(comm->worker.clock);
 
     for (uint32_t r = 0; r < comm->rank; r++) {
-        const struct sl_peer *peer = &comm->peers[r];
+        const struct sl_peer *peer = sl_comm_peer(comm, r);
 
         if ((int32_t)r == comm->health.error.culprit || peer->left)
             continue;
@@ -203,8 +205,9 @@ void sl_health_tear_down(struct sluice_comm *comm)
     tell_abort(comm);
     sl_report_keep_paths(comm);
     sl_reach_close(comm);
-    for (uint32_t r = 0; r < comm->size; r++) {
-        struct sl_peer *peer = &comm->peers[r];
+    sl_peers_foreach(&comm->peers, r)
+    {
+        struct sl_peer *peer = sl_comm_peer(comm, r);
 
         if (peer->ep != NULL)
             peer->ep->iface->ops->ep_destroy(peer->ep);
@@ -306,8 +309,10 @@ static void take_status(struct sluice_comm *comm, const struct sl_ep *ep,
     if (msg->origin >= comm->size || msg->origin == comm->rank ||
         (!flood && (int)msg->origin != ep->peer))
         return;
-    struct sl_peer *origin = &comm->peers[msg->origin];
+    struct sl_peer *origin = sl_peers_make(&comm->peers, msg->origin);
 
+    if (origin == NULL)
+        return; /* the next one may find memory */
     if (flood && (int32_t)(msg->number - origin->status.number) <= 0 &&
         origin->status.heard_ns != 0)
         return; /* it came another way before */
@@ -330,7 +335,7 @@ static void on_abort(struct sluice_comm *comm, const struct ctrl_abort *msg)
 void sl_health_ctrl(void *arg, struct sl_ep *ep, const void *msg, size_t len)
 {
     struct sluice_comm *comm = arg;
-    struct sl_peer *peer = &comm->peers[ep->peer];
+    struct sl_peer *peer = sl_comm_peer(comm, (uint32_t)ep->peer);
     struct ctrl_status status;
     struct ctrl_abort stop;
 
@@ -360,7 +365,7 @@ static void note_loss(struct sluice_comm *comm, int32_t rank, int status, const 
     if (comm->health.lost_ns == 0)
         comm->health.lost_ns = sl_now(comm->worker.clock);
     struct sl_error *lost = &comm->health.lost;
-    const struct sl_ep *ep = comm->peers[rank].ep;
+    const struct sl_ep *ep = sl_comm_peer(comm, (uint32_t)rank)->ep;
 
     lost->culprit = rank;
     lost->code = status;
@@ -371,7 +376,7 @@ static void note_loss(struct sluice_comm *comm, int32_t rank, int status, const 
 void sl_health_down(void *arg, struct sl_ep *ep, int status, const char *why)
 {
     struct sluice_comm *comm = arg;
-    struct sl_peer *peer = &comm->peers[ep->peer];
+    struct sl_peer *peer = sl_comm_peer(comm, (uint32_t)ep->peer);
 
     if (peer->ep != ep) { /* still being connected */
         sl_wireup_lost(comm->wireup, (uint32_t)ep->peer, why);
@@ -424,7 +429,7 @@ void sl_health_step_failed(struct sluice_req *op, const struct sl_step *step,
         sl_comm_fail(comm, -EPROTO, (int32_t)step->peer,
                      "rank %u sends %llu bytes where this rank receives %llu", step->peer,
                      (unsigned long long)req->len, (unsigned long long)sl_op_len(op, step));
-    } else if (!comm->peers[step->peer].left) {
+    } else if (!sl_comm_peer(comm, step->peer)->left) {
         note_loss(comm, (int32_t)step->peer, status, sluice_strerror(status));
     } else {
         miss(comm, step->peer);
@@ -442,7 +447,8 @@ struct chain_end {
 
 static struct chain_end end_at(const struct sluice_comm *comm, int32_t rank, uint64_t now)
 {
-    const struct sl_peer_status *status = rank >= 0 ? &comm->peers[rank].status : NULL;
+    const struct sl_peer_status *status =
+        rank >= 0 ? &sl_comm_peer(comm, (uint32_t)rank)->status : NULL;
 
     if (status == NULL)
         return (struct chain_end){-1, 0, UINT32_MAX};
@@ -456,15 +462,15 @@ static struct chain_end end_at(const struct sluice_comm *comm, int32_t rank, uin
 static struct chain_end find_culprit(const struct sluice_comm *comm, uint64_t now, int32_t rank)
 {
     for (uint32_t hops = 0; rank >= 0 && hops < comm->size; hops++) {
-        const struct sl_peer_status *status = &comm->peers[rank].status;
+        const struct sl_peer_status *status = &sl_comm_peer(comm, (uint32_t)rank)->status;
         int32_t next = status->waits_for;
 
-        if (!is_fresh(comm, &comm->peers[rank], now) || next < 0 || next >= (int32_t)comm->size ||
-            next == (int32_t)comm->rank)
+        if (!is_fresh(comm, sl_comm_peer(comm, (uint32_t)rank), now) || next < 0 ||
+            next >= (int32_t)comm->size || next == (int32_t)comm->rank)
             break;
-        if (comm->peers[next].ep == NULL && comm->peers[next].status.heard_ns == 0 &&
-            status->culprit >= 0 && status->culprit < (int32_t)comm->size &&
-            status->culprit != (int32_t)comm->rank)
+        if (sl_comm_peer(comm, (uint32_t)next)->ep == NULL &&
+            sl_comm_peer(comm, (uint32_t)next)->status.heard_ns == 0 && status->culprit >= 0 &&
+            status->culprit < (int32_t)comm->size && status->culprit != (int32_t)comm->rank)
             return (struct chain_end){status->culprit, status->culprit_seq, status->culprit_age};
         rank = next;
     }
@@ -511,10 +517,11 @@ static bool is_lacked(const struct sluice_comm *comm, uint32_t rank)
 /* Ranks that left in good order are missed only when something needs them. */
 static void miss_leavers(struct sluice_comm *comm)
 {
-    for (uint32_t r = 0; r < comm->size && comm->health.error.code == 0; r++) {
-        const struct sl_peer *peer = &comm->peers[r];
+    sl_peers_foreach(&comm->peers, r)
+    {
+        const struct sl_peer *peer = sl_comm_peer(comm, r);
 
-        if (peer->left && peer->down && is_lacked(comm, r))
+        if (comm->health.error.code == 0 && peer->left && peer->down && is_lacked(comm, r))
             miss(comm, r);
     }
 }

@@ -65,6 +65,33 @@ void sl_call_shape(const struct sluice_comm *comm, const struct sl_call *call, s
         out->win_count = comm->win.bytes / out->esize;
 }
 
+/* Finds those that steps name, and makes them. */
+static int compile_peers(struct sluice_comm *comm, struct sl_plan *plan)
+{
+    const struct sl_schedule *s = &plan->schedule;
+    bool made = true;
+
+    plan->peer_of = calloc(s->step_count + 1, sizeof(struct sl_peer *));
+    plan->group = calloc(s->group_count + 1, sizeof(struct sl_peer *));
+    if (plan->peer_of == NULL || plan->group == NULL)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < s->step_count && made; i++) {
+        const struct sl_step *step = &s->steps[i];
+
+        if (sl_step_row(step)->peer_word == NULL || step->peer == SL_PEER_GROUP)
+            continue;
+        plan->peer_of[i] = sl_peers_make(&comm->peers, step->peer);
+        made = plan->peer_of[i] != NULL;
+    }
+    for (uint32_t i = 0; i < s->group_count && made; i++) {
+        if (s->group[i] == comm->rank)
+            continue;
+        plan->group[i] = sl_peers_make(&comm->peers, s->group[i]);
+        made = plan->group[i] != NULL;
+    }
+    return made ? 0 : -ENOMEM;
+}
+
 /* Sorts the steps by channel, keeping their order in each. */
 static int compile_channels(struct sl_plan *plan)
 {
@@ -118,7 +145,8 @@ static void compile_uses(struct sl_plan *plan, uint32_t *use_at)
 
         if (*at == ~0u) {
             *at = plan->use_count++;
-            plan->uses[*at] = (struct sl_use){.peer = step->peer, .recv = recv};
+            plan->uses[*at] =
+                (struct sl_use){.peer = plan->peer_of[i], .rank = step->peer, .recv = recv};
         }
         plan->uses[*at].posts++;
         plan->use_of[plan->post_count] = *at;
@@ -223,6 +251,8 @@ void sl_plan_destroy(struct sl_plan *plan)
     free(plan->counts);
     free(plan->turns);
     free(plan->channel_first);
+    free(plan->peer_of);
+    free(plan->group);
     free(plan->post_of);
     free(plan->use_of);
     free(plan->uses);
@@ -335,12 +365,13 @@ int sl_plan_create(struct sluice_comm *comm, const struct sl_call *call,
     sign(plan);
     place_in_windows(plan);
     choose_kernels(comm, plan);
-    if (compile_channels(plan) != 0 || compile_posts(plan, comm->size) != 0)
+    if (compile_peers(comm, plan) != 0 || compile_channels(plan) != 0 ||
+        compile_posts(plan, comm->size) != 0)
         goto err_memory;
     sl_costs_predict(comm, plan);
     sl_status_plan(comm, plan);
     for (uint32_t i = 0; i < plan->use_count; i++)
-        sl_reach(comm, plan->uses[i].peer);
+        sl_reach(comm, plan->uses[i].rank);
     *out = plan;
     return 0;
 

@@ -32,9 +32,10 @@ struct sl_recipe {
 
 /* One direction to one peer that a plan posts to, and how often. */
 struct sl_use {
-    uint32_t peer;
-    bool recv;
+    struct sl_peer *peer;
+    uint32_t rank; /* of it */
     uint32_t posts;
+    bool recv;
 };
 
 enum sl_go {
@@ -71,11 +72,13 @@ struct sl_plan {
     sl_reduce_fn *reduce,
         *reduce_out; /* _out: into the user's memory, past the caches if that pays */
     sl_copy_fn *copy, *copy_out;
-    struct sl_turn *turns;   /* steps by channel */
-    uint32_t *channel_first; /* [channel_count + 1] into turns[] */
-    uint32_t open_channels;  /* those with steps */
-    uint32_t *post_of;       /* [step]: index of its sl_post or sl_job, for asynchronous steps */
-    uint32_t *use_of;        /* [post]: index into uses[] */
+    struct sl_turn *turns;    /* steps by channel */
+    uint32_t *channel_first;  /* [channel_count + 1] into turns[] */
+    uint32_t open_channels;   /* those with steps */
+    struct sl_peer **peer_of; /* [step]: that it names; NULL: none, or the group */
+    struct sl_peer **group;   /* [group_count], as the schedule's; NULL: this rank */
+    uint32_t *post_of;        /* [step]: index of its sl_post or sl_job, for asynchronous steps */
+    uint32_t *use_of;         /* [post]: index into uses[] */
     struct sl_use *uses;
     uint32_t post_count, use_count, job_count;
     struct sl_runner *runners[SL_RUNNERS_MAX];

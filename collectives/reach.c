@@ -36,10 +36,10 @@ static const struct sl_wireup_addr *addr_of(void *arg, uint32_t rank)
 
 static uint32_t candidates(const struct sluice_comm *comm, uint32_t rank)
 {
-    const struct sl_peer *me = &comm->peers[comm->rank], *peer = &comm->peers[rank];
+    const struct sl_opened *mine = &comm->opened[comm->rank];
     bool same_host = comm->host[rank] == comm->host[comm->rank];
 
-    return me->opened & peer->opened & ~(same_host ? 0 : me->local);
+    return mine->all & comm->opened[rank].all & ~(same_host ? 0 : mine->local);
 }
 
 static uint32_t candidates_open(void *arg, uint32_t rank)
@@ -56,7 +56,7 @@ static bool is_connected(void *arg, uint32_t rank)
 {
     const struct sluice_comm *comm = arg;
 
-    return comm->peers[rank].ep != NULL;
+    return sl_comm_peer(comm, rank)->ep != NULL;
 }
 
 static const char *transport_name(void *arg, unsigned t)
@@ -70,6 +70,9 @@ static int ep_create(void *arg, unsigned t, uint32_t rank, struct sl_ep **out)
 {
     struct sluice_comm *comm = arg;
     struct sl_iface *iface = comm->ifaces[t].iface;
+
+    if (sl_peers_make(&comm->peers, rank) == NULL)
+        return sl_fail(-ENOMEM, "no memory for an endpoint to rank %u", rank);
     int err = iface->ops->ep_create(iface, out);
 
     if (err != 0)
@@ -81,10 +84,10 @@ static int ep_create(void *arg, unsigned t, uint32_t rank, struct sl_ep **out)
 
 static void on_up(void *arg, uint32_t rank, struct sl_ep *ep)
 {
-    struct sluice_comm *comm = arg;
+    struct sl_peer *peer = sl_comm_peer(arg, rank); /* made with its endpoint */
 
-    comm->peers[rank].ep = ep;
-    comm->peers[rank].down = false;
+    peer->ep = ep;
+    peer->down = false;
 }
 
 static void on_failed(void *arg, uint32_t rank, int err, const char *why)
@@ -120,12 +123,18 @@ struct sl_iface *sl_reach_first(const struct sluice_comm *comm, uint32_t rank)
 
 void sl_reach(struct sluice_comm *comm, uint32_t rank)
 {
-    struct sl_peer *peer = &comm->peers[rank];
+    struct sl_peer *peer;
 
-    if (peer->ep != NULL || peer->asked || rank == comm->rank || comm->health.error.code != 0)
+    if (rank == comm->rank || comm->health.error.code != 0)
         return;
-    peer->asked = true;
-    if (sl_wireup_connect(comm->wireup, rank, comm->created) != 0)
+    peer = sl_peers_make(&comm->peers, rank);
+    if (peer != NULL && (peer->ep != NULL || peer->asked))
+        return;
+    if (peer != NULL)
+        peer->asked = true;
+    else
+        sl_fail(-ENOMEM, "no memory to connect to rank %u", rank);
+    if (peer == NULL || sl_wireup_connect(comm->wireup, rank, comm->created) != 0)
         sl_comm_fail(comm, -ENOMEM, -1, "%s", sluice_last_error());
 }
 
@@ -134,7 +143,7 @@ int sl_reach_all(struct sluice_comm *comm, const uint32_t *ranks, uint32_t count
     for (uint32_t i = 0; i < count; i++)
         sl_reach(comm, ranks[i]);
     for (uint32_t i = 0; i < count; i++)
-        while (comm->peers[ranks[i]].ep == NULL && ranks[i] != comm->rank &&
+        while (sl_comm_peer(comm, ranks[i])->ep == NULL && ranks[i] != comm->rank &&
                comm->health.error.code == 0)
             sl_comm_idle(comm, sl_comm_progress(comm), true);
     if (comm->health.error.code != 0)
@@ -144,7 +153,8 @@ int sl_reach_all(struct sluice_comm *comm, const uint32_t *ranks, uint32_t count
 
 /* Ranks that have the same transports open. */
 struct kind {
-    uint32_t opened, local, first;
+    struct sl_opened opened;
+    uint32_t first;
 };
 
 /* The first rank from there on that has these transports and is on another host, or (SL_ANY_HOST)
@@ -153,8 +163,8 @@ static uint32_t next_of(const struct sluice_comm *comm, const struct kind *kind,
                         uint32_t but_host)
 {
     for (uint32_t r = from; r < comm->size; r++)
-        if (comm->peers[r].opened == kind->opened && comm->peers[r].local == kind->local &&
-            comm->host[r] != but_host)
+        if (comm->opened[r].all == kind->opened.all &&
+            comm->opened[r].local == kind->opened.local && comm->host[r] != but_host)
             return r;
     return comm->size;
 }
@@ -163,9 +173,10 @@ static uint32_t next_of(const struct sluice_comm *comm, const struct kind *kind,
 static bool kinds_apart(const struct sluice_comm *comm, const struct kind *x, const struct kind *y,
                         uint32_t *a, uint32_t *b)
 {
-    bool nothing = (x->opened & y->opened) == 0;
+    const struct sl_opened *its = &x->opened, *others = &y->opened;
+    bool nothing = (its->all & others->all) == 0;
 
-    if (((x->opened & ~x->local) & (y->opened & ~y->local)) != 0)
+    if (((its->all & ~its->local) & (others->all & ~others->local)) != 0)
         return false;
     *a = x->first;
     *b = next_of(comm, y, x == y ? *a + 1 : 0, nothing ? SL_ANY_HOST : comm->host[*a]);
@@ -203,13 +214,14 @@ static int refuse_strangers(const struct sluice_comm *comm)
     uint32_t a, b;
 
     for (uint32_t r = 0; r < comm->size; r++) {
-        const struct sl_peer *peer = &comm->peers[r];
+        const struct sl_opened *its = &comm->opened[r];
         unsigned k = 0;
 
-        while (k < count && (kinds[k].opened != peer->opened || kinds[k].local != peer->local))
+        while (k < count &&
+               (kinds[k].opened.all != its->all || kinds[k].opened.local != its->local))
             k++;
         if (k == count && count < KINDS_MAX)
-            kinds[count++] = (struct kind){peer->opened, peer->local, r};
+            kinds[count++] = (struct kind){*its, r};
     }
     for (unsigned x = 0; x < count; x++)
         for (unsigned y = x; y < count; y++)

@@ -112,7 +112,7 @@ static void fill_waiting(const struct sluice_req *op, struct sl_state_op *out)
     if (waiting.rank < 0)
         return;
     const char *doing = sl_step_row(waiting.what)->doing;
-    const struct sl_ep *ep = op->comm->peers[waiting.rank].ep;
+    const struct sl_ep *ep = sl_comm_peer(op->comm, (uint32_t)waiting.rank)->ep;
 
     WORD(out->doing, doing != NULL ? doing : "waits for");
     if (ep != NULL)
@@ -162,8 +162,9 @@ size_t sl_report_paths(const struct sluice_comm *comm, struct sl_path_stat *out,
             memcpy(out, comm->kept_paths, (count < cap ? count : cap) * sizeof(*out));
         return count;
     }
-    for (uint32_t rank = 0; rank < comm->size; rank++) {
-        const struct sl_ep *ep = comm->peers[rank].ep;
+    sl_peers_foreach(&comm->peers, rank)
+    {
+        const struct sl_ep *ep = sl_comm_peer(comm, rank)->ep;
         size_t room = count < cap ? cap - count : 0;
 
         if (ep != NULL)

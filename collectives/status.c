@@ -145,8 +145,9 @@ static uint32_t flags_of(const struct sluice_comm *comm)
 
 static void count_peers(const struct sluice_comm *comm, struct sl_state_comm *out)
 {
-    for (uint32_t i = 0; i < comm->size; i++) {
-        const struct sl_peer *peer = &comm->peers[i];
+    sl_peers_foreach(&comm->peers, i)
+    {
+        const struct sl_peer *peer = sl_comm_peer(comm, i);
 
         out->connected += peer->ep != NULL;
         out->lost += peer->down && !peer->left;
@@ -278,8 +279,9 @@ static void choose_paths(const struct sluice_comm *comm, struct choice *choice)
 
     for (size_t i = 0; comm->kept_paths != NULL && i < comm->kept_path_count; i++)
         offer(choice, &comm->kept_paths[i]);
-    for (uint32_t rank = 0; rank < comm->size; rank++) {
-        const struct sl_ep *ep = comm->peers[rank].ep;
+    sl_peers_foreach(&comm->peers, rank)
+    {
+        const struct sl_ep *ep = sl_comm_peer(comm, rank)->ep;
         size_t count = ep != NULL ? ep->iface->ops->ep_stats(ep, stats, STATS_MAX) : 0;
 
         for (size_t i = 0; i < count && i < STATS_MAX; i++)

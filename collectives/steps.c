@@ -90,7 +90,7 @@ static inline enum sl_go post_send(struct sluice_req *op, const struct sl_step *
     const struct sl_plan *plan = op->plan;
     uint32_t number = plan->post_of[index], use = plan->use_of[number];
     struct sl_post *post = &op->posts[number];
-    struct sl_peer *peer = sl_comm_peer(op->comm, step->peer);
+    struct sl_peer *peer = plan->peer_of[index];
     struct sl_buf buf = {from, len, NULL};
 
     if (peer->send_serving != op->tickets[use] || op->comm->health.error.code != 0)
@@ -130,7 +130,7 @@ static inline enum sl_go post_recv(struct sluice_req *op, const struct sl_step *
     const struct sl_plan *plan = op->plan;
     uint32_t number = plan->post_of[index], use = plan->use_of[number];
     struct sl_post *post = &op->posts[number];
-    struct sl_peer *peer = sl_comm_peer(op->comm, step->peer);
+    struct sl_peer *peer = plan->peer_of[index];
 
     if (peer->recv_serving != op->tickets[use] || op->comm->health.error.code != 0)
         return SL_GO_BLOCKED;

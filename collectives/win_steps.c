@@ -83,7 +83,7 @@ static bool has_begun(struct sluice_comm *comm, struct sl_peer *peer, uint64_t t
 bool sl_op_enter_windows(struct sluice_req *op)
 {
     struct sluice_comm *comm = op->comm;
-    const struct sl_schedule *s = &op->plan->schedule;
+    const struct sl_plan *plan = op->plan;
     uint64_t ticket;
 
     if (comm->win.serving != op->win_ticket)
@@ -91,9 +91,8 @@ bool sl_op_enter_windows(struct sluice_req *op)
     comm->win.past[op->slot].base = op->win_base;
     comm->win.past[op->slot].seq = op->seq;
     if (SL_UNLIKELY(must_await(comm, op, &ticket))) {
-        for (uint32_t i = 0; i < s->group_count; i++)
-            if (s->group[i] != comm->rank &&
-                !has_begun(comm, sl_comm_peer(comm, s->group[i]), ticket))
+        for (uint32_t i = 0; i < plan->schedule.group_count; i++)
+            if (plan->group[i] != NULL && !has_begun(comm, plan->group[i], ticket))
                 return false;
         comm->win.begun = ticket + 1;
     }
@@ -106,22 +105,20 @@ bool sl_op_enter_windows(struct sluice_req *op)
 enum sl_go sl_step_run_post(struct sluice_req *op, const struct sl_step *step, uint32_t index)
 {
     struct sluice_comm *comm = op->comm;
-    const struct sl_schedule *s = &op->plan->schedule;
+    const struct sl_plan *plan = op->plan;
 
     sl_win_publish(&comm->win.slots[op->slot], op->win_base + step->value * SL_WIN_UNIT,
                    sl_win_tag(sl_op_run_tag(op)));
-    if (op->plan->win_ahead)
+    if (plan->win_ahead)
         sl_prefetch_write(&comm->win.slots[(op->slot + POSTS_AHEAD) % SL_WIN_SLOTS]);
-    for (uint32_t i = 0; i < s->group_count; i++)
-        if (s->group[i] != comm->rank)
-            sl_ep_wake(sl_comm_peer(comm, s->group[i])->ep);
+    for (uint32_t i = 0; i < plan->schedule.group_count; i++)
+        if (plan->group[i] != NULL)
+            sl_ep_wake(plan->group[i]->ep);
     return SL_GO_OVER;
 }
 
-static inline bool reached(struct sluice_req *op, uint32_t rank, uint64_t target)
+static inline bool reached(struct sluice_req *op, struct sl_peer *peer, uint64_t target)
 {
-    struct sl_peer *peer = sl_comm_peer(op->comm, rank);
-
     if (sl_win_passed(peer->seen, target))
         return true;
     uint64_t word = sl_win_word(&peer->slots[op->slot]);
@@ -136,10 +133,10 @@ static inline bool reached(struct sluice_req *op, uint32_t rank, uint64_t target
 
 static bool group_reached(struct sluice_req *op, uint64_t target)
 {
-    const struct sl_schedule *s = &op->plan->schedule;
+    const struct sl_plan *plan = op->plan;
 
-    for (uint32_t i = 0; i < s->group_count; i++)
-        if (s->group[i] != op->comm->rank && !reached(op, s->group[i], target))
+    for (uint32_t i = 0; i < plan->schedule.group_count; i++)
+        if (plan->group[i] != NULL && !reached(op, plan->group[i], target))
             return false;
     op->comm->win.begun = op->win_ticket + 1;
     return true;
@@ -152,7 +149,7 @@ enum sl_go sl_step_run_await(struct sluice_req *op, const struct sl_step *step, 
 
     do {
         if (step->peer == SL_PEER_GROUP ? group_reached(op, target)
-                                        : reached(op, step->peer, target))
+                                        : reached(op, op->plan->peer_of[index], target))
             return op->comm->health.mismatch_ns == 0 ? SL_GO_OVER : SL_GO_BLOCKED;
         sl_cpu_relax();
     } while (--looks != 0);
@@ -160,14 +157,14 @@ enum sl_go sl_step_run_await(struct sluice_req *op, const struct sl_step *step, 
 }
 
 /* What another rank shows in this operation. */
-static inline const uint8_t *in_window(const struct sluice_req *op, uint32_t rank, uint64_t off)
+static inline const uint8_t *in_window(const struct sluice_req *op, const struct sl_peer *peer,
+                                       uint64_t off)
 {
-    return (const uint8_t *)sl_comm_peer(op->comm, rank)->slots + op->win_at + off;
+    return (const uint8_t *)peer->slots + op->win_at + off;
 }
 
 enum sl_go sl_step_run_reduce_win(struct sluice_req *op, const struct sl_step *step, uint32_t index)
 {
-    struct sluice_comm *comm = op->comm;
     const struct sl_plan *plan = op->plan;
     const struct sl_schedule *s = &plan->schedule;
     uint64_t win = step->win_off * plan->esize;
@@ -175,8 +172,8 @@ enum sl_go sl_step_run_reduce_win(struct sluice_req *op, const struct sl_step *s
     uint32_t divisor = (step->flags & SL_STEP_FINAL) != 0 ? plan->divisor : 1;
 
     for (uint32_t i = 0; i < s->group_count; i++)
-        op->srcs[i] = s->group[i] == comm->rank ? sl_op_at(op, step->src_buf, step->src_off)
-                                                : in_window(op, s->group[i], win);
+        op->srcs[i] = plan->group[i] == NULL ? sl_op_at(op, step->src_buf, step->src_off)
+                                             : in_window(op, plan->group[i], win);
     if (step->dst_buf == SL_BUF_NONE)
         plan->reduce(own_win, NULL, op->srcs, s->group_count, step->count, divisor);
     else
@@ -190,7 +187,7 @@ enum sl_go sl_step_run_reduce_win(struct sluice_req *op, const struct sl_step *s
 enum sl_go sl_step_run_get(struct sluice_req *op, const struct sl_step *step, uint32_t index)
 {
     const struct sl_plan *plan = op->plan;
-    const uint8_t *src = in_window(op, step->peer, step->win_off * plan->esize);
+    const uint8_t *src = in_window(op, plan->peer_of[index], step->win_off * plan->esize);
     size_t len = step->count * plan->esize;
 
     if (len != 0)
@@ -223,7 +220,7 @@ int32_t sl_step_awaited_rank(const struct sluice_req *op, const struct sl_step *
     }
     for (uint32_t i = 0; i < s->group_count; i++)
         if (s->group[i] != op->comm->rank &&
-            !sl_win_passed(op->comm->peers[s->group[i]].seen, target))
+            !sl_win_passed(sl_comm_peer(op->comm, s->group[i])->seen, target))
             return (int32_t)s->group[i];
     return -1;
 }

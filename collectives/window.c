@@ -68,7 +68,8 @@ static struct sl_iface *common_iface(const struct sluice_comm *comm)
     for (uint32_t r = 0; r < comm->size; r++) {
         if (!of_this_host(comm, r))
             continue;
-        struct sl_iface *its = comm->peers[r].ep != NULL ? comm->peers[r].ep->iface : NULL;
+        const struct sl_ep *ep = sl_comm_peer(comm, r)->ep;
+        struct sl_iface *its = ep != NULL ? ep->iface : NULL;
 
         if (its == NULL || (its->caps & SL_CAP_MAP) == 0 || (iface != NULL && iface != its))
             return NULL;
@@ -151,7 +152,7 @@ static uint32_t map_all(struct sluice_comm *comm, const struct offer *offers)
     for (uint32_t r = 0; r < comm->size; r++) {
         if (!of_this_host(comm, r))
             continue;
-        if (map_peer(comm, &comm->peers[r], &offers[r], deadline) != 0) {
+        if (map_peer(comm, sl_comm_peer(comm, r), &offers[r], deadline) != 0) {
             sl_info("comm", "no windows: %s", sluice_last_error());
             return 0;
         }
@@ -239,8 +240,9 @@ int sl_windows_open(struct sluice_comm *comm, struct sl_exchange *exchange)
 
 void sl_windows_close(struct sluice_comm *comm)
 {
-    for (uint32_t r = 0; r < comm->size; r++) {
-        struct sl_peer *peer = &comm->peers[r];
+    sl_peers_foreach(&comm->peers, r)
+    {
+        struct sl_peer *peer = sl_comm_peer(comm, r);
 
         if (peer->map != NULL && peer->ep != NULL)
             peer->ep->iface->ops->unmap(peer->ep, peer->map);

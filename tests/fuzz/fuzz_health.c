@@ -42,10 +42,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const struct sl_clock clock = {.now_ns = now};
     static struct sluice_comm comm;
-    struct sl_peer peers[RANKS] = {0};
+    struct sl_peers peers;
     bool sets[2 * RANKS];
 
     sl_log_set_sink(no_log, NULL);
+    sl_assert(sl_peers_init(&peers, RANKS) == 0);
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        sl_assert(sl_peers_make(&peers, rank) != NULL);
     memset(&comm, 0, sizeof(comm));
     comm = (struct sluice_comm){
         .rank = 1, .size = RANKS, .peers = peers, .health.rank_sets = sets, .calls.seq = 3};
@@ -79,5 +82,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     time_ns += SL_NS_PER_S;
     sl_health_tick(&comm, time_ns);
     check(&comm);
+    sl_peers_fini(&comm.peers);
     return 0;
 }

@@ -88,14 +88,14 @@ static int allgather(struct sl_exchange *base, const void *in, size_t len, void 
 static void check_windows(const struct sluice_comm *comm)
 {
     for (uint32_t r = 1; r < comm->size; r++)
-        sl_assert(*last_byte(comm, comm->peers[r].slots) == MARK + r);
+        sl_assert(*last_byte(comm, sl_comm_peer(comm, r)->slots) == MARK + r);
 }
 
 static void open_windows(struct sluice_comm *comm, int rank)
 {
     struct talk talk = {.base = {.rank = rank, .size = RANKS, .allgather = allgather},
                         .comm = comm};
-    struct sl_iface *iface = comm->peers[rank == 0 ? 1 : 0].ep->iface;
+    struct sl_iface *iface = sl_comm_peer(comm, rank == 0 ? 1 : 0)->ep->iface;
     struct sl_mem page;
     struct sl_mr *mr;
     float one = 1, sum = 0;

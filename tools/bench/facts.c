@@ -18,8 +18,9 @@ static void describe_paths(const struct sluice_comm *comm, char *out, size_t cap
         unsigned count = 0;
         int len;
 
-        for (uint32_t rank = 0; rank < comm->size; rank++) {
-            const struct sl_ep *ep = comm->peers[rank].ep;
+        sl_peers_foreach(&comm->peers, rank)
+        {
+            const struct sl_ep *ep = sl_comm_peer(comm, rank)->ep;
 
             count += ep != NULL && ep->iface->ops->number == (*list)->number;
         }

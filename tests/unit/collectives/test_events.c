@@ -66,7 +66,7 @@ static void asked_for_paths(struct sluice_comm **comm, int rank)
 
     EXPECT(sl_comm_paths(*comm, paths, 4) == 0); /* the simulated transport has none */
     for (int r = 0; r < 3; r++) {
-        struct sl_ep *ep = (*comm)->peers[r].ep;
+        struct sl_ep *ep = sl_comm_peer(*comm, (uint32_t)r)->ep;
 
         if (ep == NULL || ep->iface->ops->ep_stats == one_path)
             continue;
@@ -85,7 +85,7 @@ static void asked_for_paths(struct sluice_comm **comm, int rank)
     for (unsigned i = 0; i < 8 && err == 0; i++)
         err = sluice_barrier(*comm, NULL);
     EXPECT(err == -ECANCELED);
-    EXPECT((*comm)->peers[(rank + 1) % 3].ep == NULL);
+    EXPECT(sl_comm_peer(*comm, (uint32_t)(rank + 1) % 3)->ep == NULL);
     EXPECT(sl_comm_paths(*comm, paths, 4) == 2);
     EXPECT(paths[0].peer + paths[1].peer == 3 - rank && paths[1].sent_bytes == 42);
 }

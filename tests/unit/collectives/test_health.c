@@ -261,7 +261,7 @@ static int wordy_progress(struct sl_iface *iface, unsigned budget)
     struct sluice_comm *comm = iface->handler.arg;
 
     if (!was_told)
-        iface->handler.down(comm, comm->peers[1].ep, -EHOSTUNREACH, loss_text);
+        iface->handler.down(comm, sl_comm_peer(comm, 1)->ep, -EHOSTUNREACH, loss_text);
     was_told = true;
     return terse->progress(iface, budget);
 }
