@@ -5,7 +5,7 @@
  *     shm.c      operations table, open and close, probe, the progress loop and its housekeeping
  *     link.c     from ep_create to "data may flow"
  *     socket.c   what the socket brings from then on, and the end of an endpoint
- *     data.c     send, recv: messages through the rings
+ *     send.c receive.c data.c     messages through the rings, and their progress
  *     large.c    large messages, read out of the sender's memory
  *     park.c     sleep without losing a wake-up
  *     map.c      memory that peers map
@@ -263,18 +263,22 @@ bool shm_settle_leaving(struct shm_ep *ep);
 /* The endpoint is lost: tells the handler, then ends what is posted. From progress only. */
 void shm_ep_lose(struct shm_ep *ep, int status, const char *why);
 
+/* send.c */
+int shm_send(struct sl_ep *ep, const struct sl_buf *buf, uint64_t tag, struct sl_req *req);
+/* Is there a send that the peer has not taken whole? */
+bool shm_ep_sending(struct shm_ep *ep);
+
+/* receive.c */
+int shm_recv(struct sl_ep *ep, const struct sl_sink *sink, struct sl_req *req);
+/* Is there something in the ring that no recv has taken? */
+bool shm_ep_unread(const struct shm_ep *ep);
+
 /* data.c */
 int shm_data_init(struct shm_ep *ep);
-int shm_send(struct sl_ep *ep, const struct sl_buf *buf, uint64_t tag, struct sl_req *req);
-int shm_recv(struct sl_ep *ep, const struct sl_sink *sink, struct sl_req *req);
 /* Moves what is posted on ep, ends at most *budget requests. Returns how many things moved. */
 int shm_ep_run(struct shm_ep *ep, unsigned *budget);
 /* Could shm_ep_run() move something? */
 bool shm_ep_ready(struct shm_ep *ep);
-/* Is there something in the ring that no recv has taken? */
-bool shm_ep_unread(const struct shm_ep *ep);
-/* Is there a send that the peer has not taken whole? */
-bool shm_ep_sending(struct shm_ep *ep);
 /* Ends everything that is posted with status. */
 void shm_ep_end_posted(struct shm_ep *ep, int status);
 

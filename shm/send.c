@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sends through the rings. The layout is drawn in segment.h. */
+#include "shm/ring.h"
+
+#include <string.h>
+
+/* A message is cut in about this many pieces, so that the two cores overlap early ... */
+#define PIECES_WANTED 8
+/* ... but a piece below this costs more in cells than it hides. */
+#define PIECE_MIN 8192u
+
+static inline uint32_t round_line(uint32_t len)
+{
+    return (len + SL_CACHE_LINE - 1) & ~(uint32_t)(SL_CACHE_LINE - 1);
+}
+
+/* Learns what the peer has given back. The value comes from memory that the peer writes. */
+void shm_refresh(struct shm_ep *ep)
+{
+    uint64_t done = atomic_load_explicit(ep->tx.taken, memory_order_acquire);
+
+    if (done == ep->tx_done)
+        return;
+    if (done - ep->tx_done > ep->tx_pos - ep->tx_done) {
+        ep->damaged = true;
+        return;
+    }
+    ep->tx_done = done;
+    ep->tx_freed = ep->room_end[(done - 1) & ep->tx.cell_mask];
+}
+
+static inline bool cell_free(struct shm_ep *ep)
+{
+    if (SL_LIKELY(ep->tx_pos - ep->tx_done <= ep->tx.cell_mask))
+        return true;
+    shm_refresh(ep);
+    return ep->tx_pos - ep->tx_done <= ep->tx.cell_mask;
+}
+
+static inline bool room_for(struct shm_ep *ep, uint32_t len)
+{
+    if (SL_LIKELY(ep->tx.room_len - (ep->tx_head - ep->tx_freed) >= len))
+        return true;
+    shm_refresh(ep);
+    return ep->tx.room_len - (ep->tx_head - ep->tx_freed) >= len;
+}
+
+static inline void publish(struct shm_ep *ep, struct shm_cell *cell, unsigned kind, size_t len)
+{
+    ep->room_end[ep->tx_pos & ep->tx.cell_mask] = ep->tx_head;
+    atomic_store_explicit(&cell->head, shm_cell_head(ep->tx_pos, kind, len), memory_order_release);
+    ep->tx_pos++;
+    ep->woke = true;
+}
+
+static inline bool push_inline(struct shm_ep *ep, const void *bytes, size_t len, uint64_t tag)
+{
+    struct shm_cell *cell = &ep->tx.cells[ep->tx_pos & ep->tx.cell_mask];
+
+    if (!cell_free(ep))
+        return false;
+    cell->tag = tag;
+    if (len == 8)
+        memcpy(cell->bytes, bytes, 8);
+    else if (len > 0)
+        memcpy(cell->bytes, bytes, len);
+    publish(ep, cell, SHM_CELL_INLINE, len);
+    return true;
+}
+
+static inline uint32_t piece_len(const struct shm_ep *ep, uint64_t len)
+{
+    uint64_t want = len / PIECES_WANTED;
+
+    if (want < PIECE_MIN)
+        want = PIECE_MIN;
+    if (want > ep->piece_max)
+        want = ep->piece_max;
+    return (uint32_t)want & ~(uint32_t)(SL_CACHE_LINE - 1);
+}
+
+/* The size of the piece at off; the room's end cuts it. */
+static inline uint32_t next_piece(const struct shm_ep *ep, uint64_t off, uint64_t len)
+{
+    uint32_t want = piece_len(ep, len), to_end = ep->tx.room_len - ep->tx_at;
+
+    if (want > len - off)
+        want = (uint32_t)(len - off);
+    return want < to_end ? want : to_end;
+}
+
+/* Copies the next piece of [off, len) into the room. Returns its size, 0 when there is no room. */
+static uint32_t push_piece(struct shm_ep *ep, const uint8_t *bytes, uint64_t off, uint64_t len,
+                           uint64_t tag)
+{
+    uint32_t want = next_piece(ep, off, len);
+    struct shm_cell *cell = &ep->tx.cells[ep->tx_pos & ep->tx.cell_mask];
+
+    if (!cell_free(ep) || !room_for(ep, round_line(want)))
+        return 0;
+    memcpy(ep->tx.room + ep->tx_at, bytes + off, want);
+    cell->tag = tag;
+    cell->len = len;
+    cell->off = ep->tx_at;
+    cell->piece = want;
+    ep->tx_head += round_line(want);
+    ep->tx_at += round_line(want);
+    if (ep->tx_at == ep->tx.room_len)
+        ep->tx_at = 0;
+    publish(ep, cell, off == 0 ? SHM_CELL_FIRST : SHM_CELL_MORE, 0);
+    return want;
+}
+
+static inline bool lends(struct shm_ep *ep, uint64_t len)
+{
+    return len >= SHM_LARGE_MIN && shm_ep_iface(ep)->stage != NULL &&
+           atomic_load_explicit(&ep->tx.offer->reads, memory_order_acquire) != 0;
+}
+
+/* Tells the peer where the message lies; req ends when the peer has taken the cell. */
+static bool push_lent(struct shm_ep *ep, const uint8_t *bytes, uint64_t len, uint64_t tag,
+                      struct sl_req *req)
+{
+    struct shm_cell *cell = &ep->tx.cells[ep->tx_pos & ep->tx.cell_mask];
+
+    if (ep->lent_count == SHM_POSTED_MAX || !cell_free(ep))
+        return false;
+    ep->lent[(ep->lent_first + ep->lent_count++) % SHM_POSTED_MAX] =
+        (struct shm_lent){ep->tx_pos, len, req};
+    cell->tag = tag;
+    cell->len = len;
+    cell->addr = (uint64_t)(uintptr_t)bytes;
+    publish(ep, cell, SHM_CELL_LENT, 0);
+    return true;
+}
+
+/* Ends the lent messages whose cells the peer has taken. */
+int shm_run_lent(struct shm_ep *ep, unsigned *budget)
+{
+    int moved = 0;
+
+    shm_refresh(ep);
+    while (ep->lent_count > 0 && *budget > 0 && ep->lent[ep->lent_first].pos < ep->tx_done) {
+        struct shm_lent l = ep->lent[ep->lent_first];
+
+        ep->lent_first = (ep->lent_first + 1) % SHM_POSTED_MAX;
+        ep->lent_count--;
+        ep->sent += l.len;
+        ep->base.iface->traffic += l.len;
+        l.req->len = l.len;
+        (*budget)--;
+        moved++;
+        sl_req_end(l.req, 0);
+    }
+    return moved;
+}
+
+int shm_refused(struct shm_ep *ep)
+{
+    if (ep->state == SHM_LOST)
+        return sl_fail(ep->status, "%s is lost: %s", sl_ep_peer_name(&ep->base), ep->why);
+    return sl_fail(-ENOTCONN, "the shm endpoint to %s is not connected yet",
+                   sl_ep_peer_name(&ep->base));
+}
+
+int shm_send(struct sl_ep *base, const struct sl_buf *buf, uint64_t tag, struct sl_req *req)
+{
+    struct shm_ep *ep = shm_ep_of(base);
+    const uint8_t *bytes = buf->addr;
+    uint64_t len = buf->len, off = 0;
+
+    if (SL_UNLIKELY(ep->state != SHM_UP))
+        return shm_refused(ep);
+    if (ep->send_count == 0) {
+        if (len <= SHM_INLINE_MAX) {
+            if (push_inline(ep, bytes, len, tag))
+                goto sent;
+        } else if (lends(ep, len)) {
+            if (push_lent(ep, bytes, len, tag, req)) {
+                shm_look_after_peer(ep);
+                goto taken;
+            }
+        } else {
+            uint32_t piece;
+
+            while ((piece = push_piece(ep, bytes, off, len, tag)) > 0) {
+                shm_look_after_peer(ep);
+                off += piece;
+                if (off == len)
+                    goto sent;
+            }
+        }
+    } else if (ep->send_count == SHM_POSTED_MAX) {
+        return -EAGAIN;
+    }
+    ep->sends[(ep->send_first + ep->send_count++) % SHM_POSTED_MAX] =
+        (struct shm_posted_send){bytes, len, off, tag, req};
+taken:
+    req->status = SL_PENDING;
+    shm_activate(ep);
+    return 0;
+
+sent:
+    shm_look_after_peer(ep);
+    ep->sent += len;
+    ep->base.iface->traffic += len;
+    req->status = 0;
+    req->len = len;
+    return 1;
+}
+
+int shm_run_sends(struct shm_ep *ep, unsigned *budget)
+{
+    int moved = 0;
+
+    for (unsigned turn = 0; ep->send_count > 0 && turn < SHM_PIECES_PER_TURN; turn++) {
+        struct shm_posted_send *s = &ep->sends[ep->send_first];
+
+        if (s->len <= SHM_INLINE_MAX) {
+            if (!push_inline(ep, s->bytes, s->len, s->tag))
+                break;
+            s->off = s->len;
+        } else if (s->off == 0 && lends(ep, s->len)) {
+            if (!push_lent(ep, s->bytes, s->len, s->tag, s->req))
+                break;
+            ep->send_first = (ep->send_first + 1) % SHM_POSTED_MAX;
+            ep->send_count--;
+            moved++;
+            shm_look_after_peer(ep);
+            continue;
+        } else {
+            uint32_t piece = push_piece(ep, s->bytes, s->off, s->len, s->tag);
+
+            if (piece == 0)
+                break;
+            s->off += piece;
+        }
+        moved++;
+        shm_look_after_peer(ep);
+        if (s->off < s->len)
+            continue;
+        struct sl_req *req = s->req;
+
+        ep->sent += s->len;
+        ep->base.iface->traffic += s->len;
+        req->len = s->len;
+        ep->send_first = (ep->send_first + 1) % SHM_POSTED_MAX;
+        ep->send_count--;
+        (*budget)--;
+        sl_req_end(req, 0);
+        if (*budget == 0)
+            break;
+    }
+    return moved;
+}
+
+bool shm_sends_ready(struct shm_ep *ep)
+{
+    if (ep->lent_count > 0) {
+        shm_refresh(ep);
+        if (ep->damaged || ep->lent[ep->lent_first].pos < ep->tx_done)
+            return true;
+    }
+    if (ep->send_count == 0)
+        return false;
+    const struct shm_posted_send *s = &ep->sends[ep->send_first];
+    bool room = cell_free(ep);
+
+    if (room && s->off == 0 && lends(ep, s->len))
+        room = ep->lent_count < SHM_POSTED_MAX;
+    else if (room && s->len > SHM_INLINE_MAX)
+        room = room_for(ep, round_line(next_piece(ep, s->off, s->len)));
+
+    return room || ep->damaged;
+}
+
+bool shm_ep_sending(struct shm_ep *ep)
+{
+    if (ep->lent_count > 0)
+        shm_refresh(ep);
+    return ep->send_count > 0 ||
+           (ep->lent_count > 0 &&
+            ep->lent[(ep->lent_first + ep->lent_count - 1) % SHM_POSTED_MAX].pos >= ep->tx_done);
+}
