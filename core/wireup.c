@@ -58,11 +58,12 @@ static void expire(struct sl_wireup_link *link)
     if (w->now_ns < link->deadline_ns)
         return;
     if (!link->dials) {
-        if (link->proved)
+        if (link->proved && !sl_wireup_accept_waits(link))
             end_accepted(link);
         return; /* of others the set knows */
     }
-    if (link->patient && link->pipe != NULL && link->out_len == 0 && !link->heard) {
+    if (link->patient && link->pipe != NULL && link->out_len == 0 &&
+        (!link->heard || link->is_up)) { /* it computes, or does not accept yet */
         link->deadline_ns = w->now_ns + w->patience_ns;
         return;
     }
@@ -73,8 +74,9 @@ static void expire(struct sl_wireup_link *link)
                  link->reason[0] != '\0' ? link->reason
                  : link->heard           ? "it stopped in the middle of connecting"
                                          : "it does not answer");
-    sl_wireup_fail(link,
-                   link->err == -ECONNREFUSED || link->err == -ENOMEM ? link->err : -ETIMEDOUT);
+    sl_wireup_fail(link, link->alien                                          ? -EACCES
+                         : link->err == -ECONNREFUSED || link->err == -ENOMEM ? link->err
+                                                                              : -ETIMEDOUT);
 }
 
 static void step(struct sl_wireup_link *link, unsigned *moved)

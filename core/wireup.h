@@ -7,6 +7,9 @@
  * the job, and the two swap endpoint addresses over the pipe, transport by transport, until an
  * endpoint is up on both sides. The pipe closes then.
  *
+ * An owner whose connections are not one for each pair of ranks (NCCL's) numbers them itself, and
+ * says for each hello whether it is awaited: struct sl_wireup_owner.
+ *
  *     dialer                                      acceptor
  *     HELLO (who, whom, transports, nonce)     ->
  *                                              <- CHALLENGE (nonce, proof)
@@ -18,9 +21,10 @@
  *                                              <- DONE (transport)
  *
  * A side whose endpoint does not come about says FAILED (transport, why), and the next OFFER is for
- * the next transport; REFUSE (code, why) ends it for good. All words after the proofs are sealed
- * (core/secret.h). Of two ranks that dial each other the higher one's dial counts: the lower one
- * drops its own when it sees the other's HELLO, and REFUSE (-EBUSY) answers one that came too late.
+ * the next transport; REFUSE (code, why) ends it for good. A dialer whose key is another one says
+ * REFUSE (-EACCES) instead of PROOF. All words after the proofs are sealed (core/secret.h). Of two
+ * ranks that dial each other the higher one's dial counts: the lower one drops its own when it sees
+ * the other's HELLO, and REFUSE (-EBUSY) answers one that came too late.
  *
  * Nothing here blocks. Pipes are sockets (wireup_socket.c), or the simulator's.
  */
@@ -34,7 +38,7 @@
 
 #include <poll.h>
 
-#define SL_WIREUP_VERSION 1
+#define SL_WIREUP_VERSION 2
 #define SL_WIREUP_ID_BYTES 16
 #define SL_WIREUP_PLACES_BYTES 36
 #define SL_WIREUP_WHY 400
@@ -72,7 +76,7 @@ struct sl_wire_ops {
     ssize_t (*send)(struct sl_pipe *pipe, const void *bytes, size_t len);
     ssize_t (*recv)(struct sl_pipe *pipe, void *bytes, size_t len); /* 0: its other end closed */
     void (*hang_up)(struct sl_pipe *pipe);
-    const char *(*to)(const struct sl_pipe *pipe); /* where it was dialed to, for a sentence */
+    const char *(*to)(const struct sl_pipe *pipe); /* its other end, for a sentence */
     int (*fd)(const struct sl_pipe *pipe);         /* -1: there is none to poll */
 
     int (*random)(struct sl_wire *wire, void *out, size_t len);
@@ -84,6 +88,8 @@ struct sl_wire_ops {
 extern const struct sl_wire_ops sl_wire_sockets;
 
 /* ---- wire-up ---- */
+
+struct sl_wireup_hello;
 
 /* What its owner gives and is told. All calls come from sl_wireup_connect() and _progress(). */
 struct sl_wireup_owner {
@@ -101,8 +107,23 @@ struct sl_wireup_owner {
     /* The endpoint is connected on both sides, and the owner's from now on. */
     void (*up)(void *arg, uint32_t peer, struct sl_ep *ep);
     /* No transport connects the two: -EHOSTUNREACH, -ENOMEM, -ECONNREFUSED (nothing listens at its
-     * address: its process has ended), -ETIMEDOUT, -EPROTO. why is borrowed. */
+     * address: its process has ended), -ETIMEDOUT, -EPROTO, -EACCES (it has another secret). why is
+     * borrowed. */
     void (*failed)(void *arg, uint32_t peer, int err, const char *why);
+
+    /* ---- connections that are not by rank: with awaited, all of them. rank is UINT32_MAX, a peer
+     * is the owner's number of one connection, and connected() is not called ---- */
+
+    /* Fills in from, to and group of the hello to that peer; they mean what the owner likes. */
+    void (*greet)(void *arg, uint32_t peer, struct sl_wireup_hello *hello);
+    /* Its sender has proved that it knows this address. *peer is the connection's number until
+     * up(), failed() or left(). -ECONNREFUSED: nobody awaits it; -ENOMEM. */
+    int (*awaited)(void *arg, const struct sl_wireup_hello *hello, uint32_t *peer);
+    void (*left)(void *arg, uint32_t peer); /* an awaited one hung up, or stopped in the middle */
+    /* Its sender, at that place, says that it has another secret. That proves nothing. */
+    void (*stranger)(void *arg, const struct sl_wireup_hello *hello, const char *at);
+    /* Which of these is offered next. */
+    unsigned (*prefer)(void *arg, uint32_t transports);
 };
 
 struct sl_wireup;
@@ -124,6 +145,16 @@ unsigned sl_wireup_progress(struct sl_wireup *wireup, uint64_t now_ns);
 
 /* The endpoint was lost while its connection was under way: the handler's down() came. */
 void sl_wireup_lost(struct sl_wireup *wireup, uint32_t peer, const char *why);
+
+/* An awaited connection whose endpoint is up on both sides becomes one in this call, which says the
+ * last word; never before it. -EAGAIN: it is not that far. 0: up() has come or will; or left(). */
+int sl_wireup_finish(struct sl_wireup *wireup, uint32_t peer);
+
+/* The connection under way is of no use any more. Its owner hears nothing. */
+void sl_wireup_drop(struct sl_wireup *wireup, uint32_t peer);
+
+/* Where the other end of a connection under way is, for a sentence; "": it is not known. */
+const char *sl_wireup_at(const struct sl_wireup *wireup, uint32_t peer);
 
 /* Connections under way. */
 unsigned sl_wireup_busy(const struct sl_wireup *wireup);

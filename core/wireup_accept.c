@@ -82,11 +82,13 @@ static int refuse(struct sl_wireup_link *link, int code, const char *why)
 /* The next transport, or the end of it. */
 static int offer(struct sl_wireup_link *link)
 {
+    const struct sl_wireup_owner *owner = &link->wireup->owner;
     struct sl_wireup_word word = {.kind = SL_WIREUP_OFFER};
     int err;
 
     while (link->left != 0) {
-        word.transport = (uint8_t)__builtin_ctz(link->left);
+        word.transport = (uint8_t)(owner->prefer != NULL ? owner->prefer(owner->arg, link->left)
+                                                         : (unsigned)__builtin_ctz(link->left));
         if (sl_wireup_ep_make(link, word.transport, &word.addr) == 0)
             return sl_wireup_say(link, &word);
     }
@@ -95,21 +97,30 @@ static int offer(struct sl_wireup_link *link)
     return sl_wireup_fail(link, err);
 }
 
+/* It is for this address, of the rank that it names. */
+static bool is_for_us(const struct sl_wireup *w, const struct sl_wireup_hello *hello)
+{
+    const struct sl_wireup_owner *owner = &w->owner;
+
+    if (memcmp(hello->to_id, w->addr.id, sizeof(w->addr.id)) != 0)
+        return false;
+    return owner->awaited != NULL ||
+           (hello->to == owner->rank && hello->from < owner->size && hello->group == owner->group &&
+            memcmp(hello->from_id, owner->addr(owner->arg, hello->from)->id,
+                   sizeof(hello->from_id)) == 0);
+}
+
 static int greet(struct sl_wireup_link *link, const struct sl_wireup_hello *hello)
 {
     struct sl_wireup *w = link->wireup;
-    const struct sl_wireup_owner *owner = &w->owner;
     struct sl_wireup_word word = {.kind = SL_WIREUP_CHALLENGE};
     int err;
 
     if (hello->version != SL_WIREUP_VERSION)
         return refuse(link, -EPROTO,
                       "it speaks another version: install the same Sluice everywhere");
-    if (memcmp(hello->to_id, w->addr.id, sizeof(w->addr.id)) != 0 || hello->to != owner->rank ||
-        hello->from >= owner->size || hello->group != owner->group ||
-        memcmp(hello->from_id, owner->addr(owner->arg, hello->from)->id, sizeof(hello->from_id)) !=
-            0)
-        return refuse(link, -EPROTO, "it looks for somebody else");
+    if (!is_for_us(w, hello))
+        return refuse(link, -ECONNREFUSED, "it looks for somebody else");
     link->hello = *hello;
     link->pending.standing = SL_PENDING_HEARD;
     err = w->ops->random(w->wire, link->nonce, sizeof(link->nonce))
@@ -122,23 +133,12 @@ static int greet(struct sl_wireup_link *link, const struct sl_wireup_hello *hell
 }
 
 /* Of two ranks that dial each other the higher one's dial counts. */
-static int take_proof(struct sl_wireup_link *link, const struct sl_wireup_word *word)
+static int take_rank(struct sl_wireup_link *link)
 {
-    struct sl_wireup *w = link->wireup;
-    const struct sl_wireup_owner *owner = &w->owner;
+    const struct sl_wireup_owner *owner = &link->wireup->owner;
     uint32_t peer = link->hello.from;
-    struct sl_wireup_link *other = sl_wireup_link_find(w, peer, link);
-    int err = sl_wireup_check_proof(link, false, word->proof);
+    struct sl_wireup_link *other = sl_wireup_link_find(link->wireup, peer, link);
 
-    if (err == -EACCES)
-        return refuse(link, -EPROTO,
-                      "it cannot prove that it is of this job: set the same SLUICE_SECRET on all "
-                      "ranks, or none");
-    err = err ?: sl_wireup_seal(link);
-    if (err != 0)
-        return err;
-    sl_pending_remove(&w->set, &link->pending);
-    link->proved = true;
     if (owner->connected(owner->arg, peer)) {
         say_refuse(link, -EPROTO, "it is connected already");
         return -ECONNRESET;
@@ -154,9 +154,54 @@ static int take_proof(struct sl_wireup_link *link, const struct sl_wireup_word *
         sl_wireup_link_free(other);
     }
     link->peer = peer;
+    return 0;
+}
+
+static int take_awaited(struct sl_wireup_link *link)
+{
+    const struct sl_wireup_owner *owner = &link->wireup->owner;
+    int err = owner->awaited(owner->arg, &link->hello, &link->peer);
+
+    link->awaited = err == 0;
+    if (err == 0)
+        return 0;
+    say_refuse(link, err, err == -ECONNREFUSED ? "nobody awaits it" : sluice_last_error());
+    return -ECONNRESET;
+}
+
+static int take_proof(struct sl_wireup_link *link, const struct sl_wireup_word *word)
+{
+    struct sl_wireup *w = link->wireup;
+    const struct sl_wireup_owner *owner = &w->owner;
+    int err = sl_wireup_check_proof(link, false, word->proof);
+
+    if (err == -EACCES)
+        return refuse(link, -EPROTO,
+                      "it cannot prove that it is of this job: set the same SLUICE_SECRET on all "
+                      "ranks, or none");
+    err = err ?: sl_wireup_seal(link);
+    if (err != 0)
+        return err;
+    sl_pending_remove(&w->set, &link->pending);
+    link->proved = true;
+    err = owner->awaited != NULL ? take_awaited(link) : take_rank(link);
+    if (err != 0)
+        return err;
     link->deadline_ns = w->now_ns + w->patience_ns;
-    link->left = owner->candidates(owner->arg, peer) & link->hello.transports;
+    link->left = owner->candidates(owner->arg, link->peer) & link->hello.transports;
     return offer(link);
+}
+
+/* It could have read the hello of a peer: that is for the owner to weigh. */
+static int take_stranger(struct sl_wireup_link *link)
+{
+    struct sl_wireup *w = link->wireup;
+
+    if (w->owner.stranger != NULL)
+        w->owner.stranger(w->owner.arg, &link->hello, w->ops->to(link->pipe));
+    return refuse(link, -EPROTO,
+                  "it has another SLUICE_SECRET, or none, or this rank has none: set the same on "
+                  "all ranks");
 }
 
 int sl_wireup_accept_word(struct sl_wireup_link *link, const struct sl_wireup_word *word)
@@ -168,6 +213,8 @@ int sl_wireup_accept_word(struct sl_wireup_link *link, const struct sl_wireup_wo
         return word->kind == SL_WIREUP_HELLO
                    ? greet(link, &word->hello)
                    : refuse(link, -EPROTO, "it does not begin with a hello");
+    if (!link->proved && word->kind == SL_WIREUP_REFUSE && word->code == -EACCES)
+        return take_stranger(link);
     if (!link->proved)
         return word->kind == SL_WIREUP_PROOF ? take_proof(link, word)
                                              : refuse(link, -EPROTO, "it goes on without a proof");
@@ -193,23 +240,45 @@ int sl_wireup_accept_word(struct sl_wireup_link *link, const struct sl_wireup_wo
     }
 }
 
-int sl_wireup_accept_settle(struct sl_wireup_link *link)
+static int commit(struct sl_wireup_link *link)
 {
     struct sl_wireup_word done = {.kind = SL_WIREUP_DONE, .transport = link->transport};
+    int err = sl_wireup_say(link, &done);
+
+    link->committed = true;
+    if (err != 0)
+        return err;
+    return link->out_len == 0 ? sl_wireup_hand_over(link) : 0;
+}
+
+int sl_wireup_accept_settle(struct sl_wireup_link *link)
+{
+    uint8_t transport = link->transport;
     int state, err;
 
-    if (!link->committed) {
-        state = sl_wireup_ep_state(link);
-        if (state < 0) {
-            err = sl_wireup_say_failed(link, done.transport);
-            return err != 0 ? err : offer(link);
-        }
-        if (state == 0 || !link->is_up)
-            return 0;
-        link->committed = true;
-        err = sl_wireup_say(link, &done);
-        if (err != 0)
-            return err;
+    if (link->committed)
+        return link->out_len == 0 ? sl_wireup_hand_over(link) : 0;
+    state = sl_wireup_ep_state(link);
+    if (state < 0) {
+        err = sl_wireup_say_failed(link, transport);
+        return err != 0 ? err : offer(link);
     }
-    return link->out_len == 0 ? sl_wireup_hand_over(link) : 0;
+    return state == 1 && link->is_up && !link->awaited ? commit(link) : 0;
+}
+
+bool sl_wireup_accept_waits(const struct sl_wireup_link *link)
+{
+    return link->awaited && !link->committed && link->is_up && link->ep != NULL &&
+           link->connecting.status == 0 && link->lost == 0;
+}
+
+int sl_wireup_finish(struct sl_wireup *w, uint32_t peer)
+{
+    struct sl_wireup_link *link = sl_wireup_link_find(w, peer, NULL);
+
+    if (link == NULL || !sl_wireup_accept_waits(link))
+        return -EAGAIN;
+    if (commit(link) < 0)
+        sl_wireup_link_free(link);
+    return 0;
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define RETRY_NS (20 * SL_NS_PER_MS)
-#define PLACE_NS (3 * SL_NS_PER_S) /* for one place to take a HELLO */
+#define PLACE_NS (3 * SL_NS_PER_S) /* for one place to take a HELLO, at most */
 
 void sl_wireup_dial_rest(struct sl_wireup_link *link, int err)
 {
@@ -21,6 +21,33 @@ void sl_wireup_dial_rest(struct sl_wireup_link *link, int err)
     link->next_ns = link->wireup->now_ns + RETRY_NS;
 }
 
+/* All have a turn before the whole time is over. */
+static uint64_t place_ns(const struct sl_wireup *w, const struct sl_wireup_addr *to)
+{
+    uint64_t share_ns = w->patience_ns / (to->place_count + 1u);
+
+    return share_ns < PLACE_NS ? share_ns : PLACE_NS;
+}
+
+/* No place is left: it begins with the first again, unless that is of no use. */
+static int end_round(struct sl_wireup_link *link)
+{
+    if (link->place == 0) {
+        snprintf(link->why, sizeof(link->why), "; it has no address that this rank can reach");
+        return sl_wireup_fail(link, -EHOSTUNREACH);
+    }
+    if (link->alien) {
+        snprintf(link->why, sizeof(link->why),
+                 "; who answers there cannot prove that it is of this job: set the same "
+                 "SLUICE_SECRET on all ranks, or none");
+        return sl_wireup_fail(link, -EACCES);
+    }
+    if (link->refused == link->place) /* it listened before anybody knew its address */
+        return sl_wireup_fail(link, -ECONNREFUSED);
+    link->place = link->refused = 0;
+    return 0;
+}
+
 int sl_wireup_dial(struct sl_wireup_link *link)
 {
     struct sl_wireup *w = link->wireup;
@@ -29,16 +56,8 @@ int sl_wireup_dial(struct sl_wireup_link *link)
     struct sl_wireup_word word = {.kind = SL_WIREUP_HELLO};
     int err = w->ops->dial(w->wire, to, link->place, &link->pipe);
 
-    if (err == -ENODEV) { /* from the first place again */
-        if (link->place == 0) {
-            snprintf(link->why, sizeof(link->why), "; it has no address that this rank can reach");
-            return sl_wireup_fail(link, -EHOSTUNREACH);
-        }
-        if (link->refused == link->place) /* it listened before anybody knew its address */
-            return sl_wireup_fail(link, -ECONNREFUSED);
-        link->place = link->refused = 0;
-        return 0;
-    }
+    if (err == -ENODEV)
+        return end_round(link);
     if (err != 0) {
         snprintf(link->reason, sizeof(link->reason), "%s", sluice_last_error());
         link->pipe = NULL;
@@ -52,14 +71,28 @@ int sl_wireup_dial(struct sl_wireup_link *link)
                                            .to = link->peer,
                                            .transports = link->left,
                                            .group = owner->group};
+    if (owner->greet != NULL)
+        owner->greet(owner->arg, link->peer, &link->hello);
     memcpy(link->hello.from_id, w->addr.id, sizeof(link->hello.from_id));
     memcpy(link->hello.to_id, to->id, sizeof(link->hello.to_id));
     err = w->ops->random(w->wire, link->hello.nonce, sizeof(link->hello.nonce));
     if (err != 0)
         return err;
     word.hello = link->hello;
-    link->next_ns = w->now_ns + PLACE_NS;
+    link->next_ns = w->now_ns + place_ns(w, to);
     return sl_wireup_say(link, &word);
+}
+
+/* Another secret, or somebody else: another place may be right. It hears no proof of ours, at which
+ * it could try guesses. */
+static int meet_stranger(struct sl_wireup_link *link)
+{
+    struct sl_wireup_word word = {.kind = SL_WIREUP_REFUSE, .code = -EACCES};
+
+    link->alien = true;
+    snprintf(word.text, sizeof(word.text), "another secret");
+    sl_wireup_say(link, &word);
+    return -ECONNREFUSED;
 }
 
 static int take_challenge(struct sl_wireup_link *link, const struct sl_wireup_word *word)
@@ -69,10 +102,8 @@ static int take_challenge(struct sl_wireup_link *link, const struct sl_wireup_wo
 
     memcpy(link->nonce, word->nonce, sizeof(link->nonce));
     err = sl_wireup_know_key(link) ?: sl_wireup_check_proof(link, true, word->proof);
-    if (err == -EACCES) {
-        snprintf(link->reason, sizeof(link->reason), "who answers there is not that rank");
-        return -ECONNREFUSED;
-    }
+    if (err == -EACCES)
+        return meet_stranger(link);
     err = err ?: sl_wireup_proof(link->key, false, &link->hello, link->nonce, proof.proof);
     err = err ?: sl_wireup_say(link, &proof);
     return err ?: sl_wireup_seal(link);
@@ -98,6 +129,11 @@ static int take_refuse(struct sl_wireup_link *link, const struct sl_wireup_word 
 {
     if (word->code == -EBUSY)
         return -EBUSY;
+    if (word->code == -ECONNREFUSED) {
+        snprintf(link->reason, sizeof(link->reason), "nobody awaits it at %s",
+                 link->wireup->ops->to(link->pipe));
+        return -ECONNREFUSED;
+    }
     snprintf(link->why, sizeof(link->why), "%s%s",
              word->text[0] == ';' ? "" : "; it says: ", word->text);
     return sl_wireup_fail(link, word->code == -EPROTO ? -EPROTO : -EHOSTUNREACH);
@@ -109,6 +145,8 @@ int sl_wireup_dial_word(struct sl_wireup_link *link, const struct sl_wireup_word
 
     if (!link->sealed && word->kind != SL_WIREUP_CHALLENGE && word->kind != SL_WIREUP_REFUSE)
         return -EPROTO;
+    if (word->kind == SL_WIREUP_REFUSE)
+        return take_refuse(link, word);
     link->heard = true;
     link->deadline_ns = link->wireup->now_ns + link->wireup->patience_ns;
     switch (word->kind) {
@@ -120,7 +158,6 @@ int sl_wireup_dial_word(struct sl_wireup_link *link, const struct sl_wireup_word
         sl_wireup_peer_failed(link, word);
         return 0;
     case SL_WIREUP_DONE: return current && link->is_up ? sl_wireup_hand_over(link) : -EPROTO;
-    case SL_WIREUP_REFUSE: return take_refuse(link, word);
     default: return -EPROTO;
     }
 }

@@ -65,11 +65,15 @@ void sl_wireup_link_hang_up(struct sl_wireup_link *link)
 
 void sl_wireup_link_free(struct sl_wireup_link *link)
 {
+    const struct sl_wireup_owner *owner = &link->wireup->owner;
+
     if (!link->dials && !link->proved)
         sl_pending_remove(&link->wireup->set, &link->pending);
     sl_wireup_link_hang_up(link);
     sl_list_remove(&link->node);
     link->wireup->count--;
+    if (link->awaited)
+        owner->left(owner->arg, link->peer);
     explicit_bzero(link, offsetof(struct sl_wireup_link, in));
     free(link);
 }
@@ -92,7 +96,10 @@ int sl_wireup_fail(struct sl_wireup_link *link, int err)
     char why[SL_WIREUP_WHY];
     uint32_t peer = link->peer;
 
-    snprintf(why, sizeof(why), "%s", link->why);
+    if (link->why[0] == '\0' && link->reason[0] != '\0')
+        snprintf(link->why, sizeof(link->why), "; %s", link->reason);
+    memcpy(why, link->why, sizeof(why));
+    link->awaited = false;
     sl_wireup_link_free(link);
     owner->failed(owner->arg, peer, err, why);
     return SL_WIREUP_GONE;
@@ -268,6 +275,7 @@ int sl_wireup_hand_over(struct sl_wireup_link *link)
     uint32_t peer = link->peer;
 
     link->ep = NULL;
+    link->awaited = false;
     sl_wireup_link_free(link);
     owner->up(owner->arg, peer, ep);
     return SL_WIREUP_GONE;
@@ -290,4 +298,21 @@ void sl_wireup_lost(struct sl_wireup *w, uint32_t peer, const char *why)
         return;
     link->lost = -ECONNRESET;
     snprintf(link->reason, sizeof(link->reason), "%s", why);
+}
+
+void sl_wireup_drop(struct sl_wireup *w, uint32_t peer)
+{
+    struct sl_wireup_link *link = sl_wireup_link_find(w, peer, NULL);
+
+    if (link == NULL)
+        return;
+    link->awaited = false;
+    sl_wireup_link_free(link);
+}
+
+const char *sl_wireup_at(const struct sl_wireup *w, uint32_t peer)
+{
+    const struct sl_wireup_link *link = sl_wireup_link_find(w, peer, NULL);
+
+    return link != NULL && link->pipe != NULL ? w->ops->to(link->pipe) : "";
 }

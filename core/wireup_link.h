@@ -23,6 +23,8 @@ struct sl_wireup_link {
     bool dials;                /* else it accepts */
     bool wanted;               /* this rank needs the endpoint */
     bool patient, heard, proved;
+    bool awaited;  /* the owner has it under its number */
+    bool alien;    /* who answered has another key */
     uint32_t peer; /* UINT32_MAX: not known yet */
     struct sl_pipe *pipe;
     unsigned place, refused;       /* refused: places of this round where nobody listens */
@@ -119,5 +121,7 @@ void sl_wireup_show_late_out(struct sl_wireup *w);
 int sl_wireup_accept_word(struct sl_wireup_link *link, const struct sl_wireup_word *word);
 /* The endpoint is up at both ends: hands it over. Or it is not going to be: offers another. */
 int sl_wireup_accept_settle(struct sl_wireup_link *link);
+/* It waits for sl_wireup_finish() alone. */
+bool sl_wireup_accept_waits(const struct sl_wireup_link *link);
 
 #endif

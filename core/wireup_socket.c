@@ -191,13 +191,18 @@ static int pipe_new(int fd, bool local, struct sl_pipe **out)
         close(fd);
         return sl_fail(-ENOMEM, "no memory to connect");
     }
-    *pipe = (struct sl_pipe){.fd = sl_fork_closes(fd), .local = local, .to = "its process"};
+    *pipe = (struct sl_pipe){.fd = sl_fork_closes(fd), .local = local};
     if (!local) {
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
         setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
     }
     *out = pipe;
     return 0;
+}
+
+static void name_process(struct sl_pipe *pipe, const struct ucred *peer)
+{
+    snprintf(pipe->to, sizeof(pipe->to), "process %d of this host", (int)peer->pid);
 }
 
 static int dial_local(const struct sl_wireup_addr *to, struct sl_pipe **out)
@@ -222,7 +227,10 @@ static int dial_local(const struct sl_wireup_addr *to, struct sl_pipe **out)
         return sl_fail(-EACCES, "process %d of user %u has its name, not one of user %u",
                        (int)peer.pid, (unsigned)peer.uid, (unsigned)geteuid());
     }
-    return pipe_new(fd, true, out);
+    err = pipe_new(fd, true, out);
+    if (err == 0)
+        name_process(*out, &peer);
+    return err;
 }
 
 static int dial_network(const struct sockaddr_storage *to, struct sl_pipe **out)
@@ -281,8 +289,10 @@ static int accept_local(struct sl_wire *wire, struct sl_pending_set *set,
         return -EAGAIN;
     }
     err = pipe_new(fd, true, out);
-    if (err == 0)
+    if (err == 0) {
+        name_process(*out, &peer);
         sl_pending_add_user(set, pending, peer.uid, peer.pid, now_ns);
+    }
     return err;
 }
 
@@ -300,8 +310,10 @@ static int socket_accept(struct sl_wire *wire, struct sl_pending_set *set,
 
         wire->fd_next = (wire->fd_next + 1) % wire->fd_count;
         err = fd < 0 ? -errno : pipe_new(fd, false, out);
-        if (err == 0)
+        if (err == 0) {
+            sl_sockaddr_host(&from, (*out)->to, sizeof((*out)->to));
             sl_pending_add(set, pending, &from, now_ns);
+        }
     }
     return err;
 }

@@ -380,14 +380,14 @@ static struct sl_wireup_word good_hello(void)
     return word;
 }
 
-static void check_refused(const struct sl_wireup_word *word, const char *why)
+static void check_refused(const struct sl_wireup_word *word, int code, const char *why)
 {
     struct sl_wireup_word answer = {.kind = SL_WIREUP_HELLO};
     int fd = knock(0);
 
     send_word(fd, word);
     wait_for(fd, SL_WIREUP_REFUSE, &answer);
-    assert_int_equal(answer.code, -EPROTO);
+    assert_int_equal(answer.code, code);
     assert_non_null(strstr(answer.text, why));
     assert_true(is_over(fd) && idle());
     close(fd);
@@ -399,24 +399,24 @@ static void a_wrong_hello_is_refused_at_once(void **state)
 
     (void)state;
     word.hello.version++;
-    check_refused(&word, "another version");
+    check_refused(&word, -EPROTO, "another version");
     word = good_hello();
     word.hello.to_id[3] ^= 1;
-    check_refused(&word, "somebody else");
+    check_refused(&word, -ECONNREFUSED, "somebody else");
     word = good_hello();
     word.hello.from_id[15] ^= 1;
-    check_refused(&word, "somebody else");
+    check_refused(&word, -ECONNREFUSED, "somebody else");
     word = good_hello();
     word.hello.from = RANKS;
-    check_refused(&word, "somebody else");
+    check_refused(&word, -ECONNREFUSED, "somebody else");
     word = good_hello();
     word.hello.to = 1;
-    check_refused(&word, "somebody else");
+    check_refused(&word, -ECONNREFUSED, "somebody else");
     word = good_hello();
     word.hello.group = 98;
-    check_refused(&word, "somebody else");
+    check_refused(&word, -ECONNREFUSED, "somebody else");
     word.kind = SL_WIREUP_UP;
-    check_refused(&word, "does not begin with a hello");
+    check_refused(&word, -EPROTO, "does not begin with a hello");
 }
 
 static void garbage_is_shown_out_at_once(void **state)

@@ -3,6 +3,7 @@
 #include "wire_two.h"
 
 #include "core/err.h"
+#include "core/wireup_word.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -122,8 +123,9 @@ static void fake_progress(struct side *side)
 
 static const struct sl_wireup_addr *owner_addr(void *arg, uint32_t peer)
 {
-    (void)arg;
-    return &addrs[peer];
+    const struct side *side = arg;
+
+    return &addrs[side->numbered ? 1 - side->rank : peer];
 }
 
 static uint32_t owner_candidates(void *arg, uint32_t peer)
@@ -174,6 +176,39 @@ static void owner_failed(void *arg, uint32_t peer, int err, const char *why)
         assert_int_equal(sl_wireup_connect(side->wireup, (uint32_t)side->next, false), 0);
 }
 
+static void owner_greet(void *arg, uint32_t peer, struct sl_wireup_hello *hello)
+{
+    (void)arg;
+    hello->to = peer;
+}
+
+static int owner_awaited(void *arg, const struct sl_wireup_hello *hello, uint32_t *peer)
+{
+    if (!((struct side *)arg)->awaits)
+        return -ECONNREFUSED;
+    *peer = hello->to;
+    return 0;
+}
+
+static void owner_left(void *arg, uint32_t peer)
+{
+    (void)peer;
+    ((struct side *)arg)->lefts++;
+}
+
+static void owner_stranger(void *arg, const struct sl_wireup_hello *hello, const char *at)
+{
+    (void)hello;
+    assert_non_null(strstr(at, "process"));
+    ((struct side *)arg)->strangers++;
+}
+
+static unsigned owner_prefer(void *arg, uint32_t transports)
+{
+    (void)arg;
+    return 31 - (unsigned)__builtin_clz(transports); /* the highest */
+}
+
 /* ---- all of them ---- */
 
 static uint64_t read_clock(const struct sl_clock *clock)
@@ -189,13 +224,13 @@ static int dial_tcp(struct sl_wire *wire, const struct sl_wireup_addr *to, unsig
     return sl_wire_sockets.dial(wire, to, n + 1, out);
 }
 
-static void side_open(struct side *side, uint32_t rank, bool tcp)
+static void side_open(struct side *side, uint32_t rank, bool tcp, bool numbered)
 {
     static const struct sl_clock clock = {.now_ns = read_clock};
     static struct sl_wire_ops over_tcp;
-    const struct sl_wireup_owner owner = {
+    struct sl_wireup_owner owner = {
         .arg = side,
-        .rank = rank,
+        .rank = numbered ? UINT32_MAX : rank,
         .size = RANKS,
         .group = 99,
         .addr = owner_addr,
@@ -207,9 +242,20 @@ static void side_open(struct side *side, uint32_t rank, bool tcp)
         .failed = owner_failed,
     };
 
+    if (numbered) {
+        owner.greet = owner_greet;
+        owner.awaited = owner_awaited;
+        owner.left = owner_left;
+        owner.stranger = owner_stranger;
+        owner.prefer = owner_prefer;
+    }
     over_tcp = sl_wire_sockets;
     over_tcp.dial = dial_tcp;
-    *side = (struct side){.rank = rank, .candidates = (1u << KINDS) - 1, .next = -1};
+    *side = (struct side){.rank = rank,
+                          .candidates = (1u << KINDS) - 1,
+                          .next = -1,
+                          .numbered = numbered,
+                          .awaits = true};
     sl_config_defaults(&side->config);
     assert_int_equal(sl_config_set(&side->config, "INTERFACE", "lo"), 0);
     side->worker = (struct sl_worker){.clock = &clock, .config = &side->config, .rank = (int)rank};
@@ -220,12 +266,22 @@ static void side_open(struct side *side, uint32_t rank, bool tcp)
                      0);
 }
 
-void sides_open(bool tcp)
+static void open_all(bool tcp, bool numbered)
 {
     memset(eps, 0, sizeof(eps));
     now_ns = 1000 * SL_NS_PER_S;
     for (uint32_t r = 0; r < RANKS; r++)
-        side_open(&sides[r], r, tcp);
+        side_open(&sides[r], r, tcp, numbered);
+}
+
+void sides_open(bool tcp)
+{
+    open_all(tcp, false);
+}
+
+void sides_open_numbered(bool tcp)
+{
+    open_all(tcp, true);
 }
 
 void side_close(struct side *side)

@@ -35,6 +35,10 @@ struct side {
     int err;
     char why[SL_WIREUP_WHY];
     int next; /* the rank that it needs when a connection failed; -1: none */
+    /* Where connections are by number: */
+    bool numbered;
+    bool awaits;               /* any hello, with the dialer's number */
+    unsigned lefts, strangers; /* calls of left() and stranger() */
 };
 
 extern struct side sides[RANKS];
@@ -43,6 +47,8 @@ extern uint64_t now_ns;
 
 /* By sockets of this host; with tcp set, by TCP. */
 void sides_open(bool tcp);
+/* The same, but connections are by number: each leads from side 0 to side 1 or back. */
+void sides_open_numbered(bool tcp);
 void side_close(struct side *side);
 /* Closes all; nothing may be left of them. */
 void sides_close(void);
