@@ -246,10 +246,10 @@ struct sl_transport_ops {
 
     /*
      * Data path: no allocation, no lock. Messages on one channel of an endpoint arrive whole and in
-     * order: the n-th send meets the n-th recv, whose tag and length must be the same (or the room enough,
-     * where the sink takes shorter ones); otherwise that recv ends with -EPROTO (tag) or -EMSGSIZE
-     * (length), its message is dropped, and the endpoint goes on. Either way req->tag and req->len
-     * of the recv tell what its sender gave, also when it is done at once.
+     * order: the n-th send meets the n-th recv, whose tag and length must be the same (or the room
+     * enough, where the sink takes shorter ones); otherwise that recv ends with -EPROTO (tag) or
+     * -EMSGSIZE (length), its message is dropped, and the endpoint goes on. Either way req->tag and
+     * req->len of the recv tell what its sender gave, also when it is done at once.
      *
      * 1: done at once, req->status is 0 and done() will not be called. 0: taken, req->status is
      * SL_PENDING; the bytes, the sink and what it names are lent until req is done. -EAGAIN: queue
