@@ -11,7 +11,7 @@
 
 /* ---- the table ---- */
 
-static struct sl_channel **bucket_of(struct sl_channels *channels, uint32_t id)
+static struct sl_channel **bucket_of(const struct sl_channels *channels, uint32_t id)
 {
     return &channels->buckets[(id * UINT32_C(0x9e3779b1) >> 7) & (channels->bucket_count - 1)];
 }
@@ -22,6 +22,20 @@ struct sl_channel *sl_channels_search(struct sl_channels *channels, uint32_t id)
         if (c->id == id)
             return channels->last = c;
     return NULL;
+}
+
+struct sl_channel *sl_channels_next(const struct sl_channels *channels,
+                                    const struct sl_channel *after)
+{
+    struct sl_channel **bucket = channels->buckets, **end = bucket + channels->bucket_count;
+
+    if (after != NULL && after->next != NULL)
+        return after->next;
+    if (after != NULL)
+        bucket = bucket_of(channels, after->id) + 1;
+    while (bucket < end && *bucket == NULL)
+        bucket++;
+    return bucket < end ? *bucket : NULL;
 }
 
 static void list(struct sl_channels *channels, struct sl_channel *channel)

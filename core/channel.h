@@ -74,6 +74,10 @@ static inline struct sl_channel *sl_channels_find(struct sl_channels *channels, 
     return channels->last->id == id ? channels->last : sl_channels_search(channels, id);
 }
 
+/* Each in turn, in no order of meaning; after NULL: the first. NULL: there are no more. */
+struct sl_channel *sl_channels_next(const struct sl_channels *channels,
+                                    const struct sl_channel *after);
+
 /* On a message of the peer's: the channel, made when the peer is the first to speak of it. NULL:
  * no memory, or the peer names more than SL_CHANNELS_UNOPENED_MAX; with a sentence. */
 struct sl_channel *sl_channels_get(struct sl_channels *channels, uint32_t id);

@@ -53,6 +53,7 @@ static struct sl_kept *keep(struct sl_channel *channel, uint64_t tag, const char
 static void many_channels(void **state)
 {
     struct sl_channel *channel;
+    uint32_t visited = 0, ids = 0;
 
     (void)state;
     for (uint32_t id = 1; id <= 1000; id++)
@@ -63,6 +64,12 @@ static void many_channels(void **state)
         assert_int_equal(((struct own *)channel)->mark, id);
     }
     assert_null(sl_channels_find(&channels, 8));
+    for (channel = NULL; (channel = sl_channels_next(&channels, channel)) != NULL;) {
+        visited++;
+        ids += channel->id;
+    }
+    assert_int_equal(visited, 1001);
+    assert_int_equal(ids, 7 * 1000 * 1001 / 2);
     assert_true(sl_channels_find(&channels, 0)->open);
     assert_int_equal(sl_channels_open(&channels, 7, &channel), -EINVAL);
     assert_int_equal(channels.unopened, 0);
