@@ -19,10 +19,13 @@ struct contract_case {
 /* Runs those cases that the transport under test has the capabilities for. */
 int contract_run(const struct contract_case *cases, size_t count);
 
-int contract_traffic_cases(void); /* contract_transport.c: messages and control messages */
-int contract_room_cases(void);    /* room.c: receives that take shorter messages */
-int contract_life_cases(void);    /* life.c: connecting, losing and destroying endpoints */
-int contract_memory_cases(void);  /* memory.c: map, read, sleeping and waking */
-int contract_forked_cases(void);  /* forked.c: the peer is another process */
+int contract_traffic_cases(void);         /* contract_transport.c: messages and control messages */
+int contract_room_cases(void);            /* room.c: receives that take shorter messages */
+int contract_life_cases(void);            /* life.c: connecting, losing and destroying endpoints */
+int contract_memory_cases(void);          /* memory.c: map, read, sleeping and waking */
+int contract_forked_cases(void);          /* forked.c: the peer is another process */
+int contract_channels_cases(void);        /* channels.c: channels do not wait for each other */
+int contract_channels_close_cases(void);  /* channels_close.c: channels, endpoints, peers end */
+int contract_channels_random_cases(void); /* channels_random.c: drawn from seeds */
 
 #endif

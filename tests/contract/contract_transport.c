@@ -2,7 +2,7 @@
 /*
  * What core/transport.h promises, as cases that every transport passes, bare and under faulty.c.
  *
- * usage: contract_NAME traffic|room|life|memory|forked [--faulty SEED]
+ * usage: contract_NAME GROUP [--faulty SEED]; main() lists the groups of cases.
  */
 
 #include "core/err.h"
@@ -585,9 +585,14 @@ int main(int argc, char **argv)
         const char *name;
         int (*run)(void);
     } groups[] = {
-        {"traffic", contract_traffic_cases}, {"room", contract_room_cases},
-        {"life", contract_life_cases},       {"memory", contract_memory_cases},
+        {"traffic", contract_traffic_cases},
+        {"room", contract_room_cases},
+        {"life", contract_life_cases},
+        {"memory", contract_memory_cases},
         {"forked", contract_forked_cases},
+        {"channels", contract_channels_cases},
+        {"channels_close", contract_channels_close_cases},
+        {"channels_random", contract_channels_random_cases},
     };
 
     contract_ops = sl_transport_complete(stage_ops, &complete);

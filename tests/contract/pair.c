@@ -221,6 +221,12 @@ void msg_expect(struct msg *m, size_t len)
     m->len = len;
 }
 
+struct msg *msg_on(struct msg *m, uint32_t channel)
+{
+    m->buf.channel = m->sink.channel = channel;
+    return m;
+}
+
 void msg_register(struct msg *m)
 {
     struct sl_mem mem = {.addr = m->block + GUARD, .len = m->room, .kind = SL_MEM_HOST, .fd = -1};

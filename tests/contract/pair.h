@@ -79,6 +79,8 @@ struct msg *msg_consume(struct side *side, size_t len, uint64_t tag, uint32_t gr
 /* Makes room of a receive for a message of len bytes: it takes any message that is not longer than
  * the room. */
 void msg_expect(struct msg *m, size_t len);
+/* Moves a message from channel 0 to another one. Returns m. */
+struct msg *msg_on(struct msg *m, uint32_t channel);
 /* Registers the memory, where the transport has a use for that. Frees with the endpoint still
  * there. */
 void msg_register(struct msg *m);

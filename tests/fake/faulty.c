@@ -36,6 +36,7 @@ struct wrap {
     struct sl_req *outer;
     struct faulty_iface *iface;
     struct faulty_ep *ep;
+    uint32_t channel;
     unsigned delay;
     struct sl_node link;
 };
@@ -102,6 +103,7 @@ static struct wrap *wrap_get(struct faulty_iface *f, struct faulty_ep *ep, struc
     w->req.done = wrap_done;
     w->outer = outer;
     w->ep = ep;
+    w->channel = 0;
     return w;
 }
 
@@ -254,8 +256,9 @@ static int faulty_ep_connect(struct sl_ep *ep, const struct sl_addr *peer, struc
     return wrap_answer(w, rc);
 }
 
-/* Ends what was held back for this endpoint. */
-static void release_all(struct faulty_iface *f, const struct faulty_ep *ep, int canceled)
+/* Ends what was held back for this endpoint; channel NULL: for all of its channels. */
+static void release(struct faulty_iface *f, const struct faulty_ep *ep, const uint32_t *channel,
+                    int canceled)
 {
     bool found = true;
 
@@ -266,7 +269,7 @@ static void release_all(struct faulty_iface *f, const struct faulty_ep *ep, int 
         {
             struct wrap *w = sl_container_of(node, struct wrap, link);
 
-            if (w->ep != ep)
+            if (w->ep != ep || (channel != NULL && w->channel != *channel))
                 continue;
             wrap_finish(w, w->req.status == -ECANCELED ? canceled : w->req.status);
             found = true;
@@ -282,9 +285,23 @@ static void faulty_ep_destroy(struct sl_ep *ep)
     if (ep == NULL)
         return;
     inner_ops->ep_destroy(e->inner);
-    release_all(iface_of(ep->iface), e, -ECANCELED);
+    release(iface_of(ep->iface), e, NULL, -ECANCELED);
     sl_list_remove(&e->link);
     free(e);
+}
+
+static int faulty_channel_open(struct sl_ep *ep, uint32_t channel)
+{
+    if (ep_of(ep)->inner == NULL)
+        return sl_fail(-ECONNRESET, "this endpoint is lost");
+    return inner_ops->channel_open(ep_of(ep)->inner, channel);
+}
+
+static void faulty_channel_close(struct sl_ep *ep, uint32_t channel)
+{
+    if (ep_of(ep)->inner != NULL)
+        inner_ops->channel_close(ep_of(ep)->inner, channel);
+    release(iface_of(ep->iface), ep_of(ep), &channel, -ECANCELED);
 }
 
 static int faulty_send(struct sl_ep *ep, const struct sl_buf *buf, uint64_t tag, struct sl_req *req)
@@ -296,6 +313,7 @@ static int faulty_send(struct sl_ep *ep, const struct sl_buf *buf, uint64_t tag,
         return sl_fail(-ECONNRESET, "this endpoint is lost");
     if (stormy(f) || (w = wrap_get(f, ep_of(ep), req)) == NULL)
         return -EAGAIN;
+    w->channel = buf->channel;
     return wrap_answer(w, inner_ops->send(ep_of(ep)->inner, buf, tag, &w->req));
 }
 
@@ -308,6 +326,7 @@ static int faulty_recv(struct sl_ep *ep, const struct sl_sink *sink, struct sl_r
         return sl_fail(-ECONNRESET, "this endpoint is lost");
     if (stormy(f) || (w = wrap_get(f, ep_of(ep), req)) == NULL)
         return -EAGAIN;
+    w->channel = sink->channel;
     return wrap_answer(w, inner_ops->recv(ep_of(ep)->inner, sink, &w->req));
 }
 
@@ -335,7 +354,7 @@ static void break_now(struct faulty_iface *f, struct faulty_ep *e)
     f->handler.down(f->handler.arg, &e->base, -ECONNRESET, "broken by the test");
     inner_ops->ep_destroy(e->inner);
     e->inner = NULL;
-    release_all(f, e, -ECONNRESET);
+    release(f, e, NULL, -ECONNRESET);
 }
 
 static int faulty_progress(struct sl_iface *iface, unsigned budget)
@@ -437,6 +456,8 @@ const struct sl_transport_ops *faulty_wrap(const struct sl_transport_ops *inner,
         .ep_addr = faulty_ep_addr,
         .ep_connect = faulty_ep_connect,
         .ep_destroy = faulty_ep_destroy,
+        .channel_open = faulty_channel_open,
+        .channel_close = faulty_channel_close,
         .stop_listening = faulty_stop_listening,
         .send = faulty_send,
         .recv = faulty_recv,
