@@ -3,15 +3,23 @@
  * What the files of the simulated transport share.
  *
  *   sim.c      the operations of the contract: interfaces, endpoints, progress
+ *   channel.c  the channels of an endpoint
  *   message.c  messages and control messages between endpoints
  *   memory.c   memory that ranks map
  */
 #ifndef SL_TESTING_SIM_INSIDE_H
 #define SL_TESTING_SIM_INSIDE_H
 
+#include "core/channel.h"
 #include "testing/sim/net.h"
 
 #define SL_SIM_NO_EP UINT32_MAX
+
+struct sl_sim_channel {
+    struct sl_channel base;
+    struct sl_node recvs; /* sl_req.link of struct sl_req, in order */
+    unsigned recv_count, send_count;
+};
 
 struct sl_sim_ep {
     struct sl_ep base;
@@ -23,8 +31,9 @@ struct sl_sim_ep {
     const char *lost_why;
     uint64_t connect_limit;
     uint64_t last_arrival, last_ctrl, last_ack; /* of what this endpoint sent: order holds */
-    struct sl_node recvs;                       /* sl_req.link of struct sl_req, in order */
-    unsigned recv_count, send_count, ctrl_count;
+    struct sl_channels channels;
+    struct sl_sim_channel *met; /* its first receive gets the first message of the inbox */
+    unsigned ctrl_count;
     struct sl_node outbox, inbox, endings, ctrls;
     struct sl_node maps;
     struct sl_node link; /* of the interface */
@@ -75,6 +84,10 @@ int sl_sim_ctrl(struct sl_ep *ep, const void *msg, size_t len);
 bool sl_sim_tell_one(struct sl_sim *sim, struct sl_sim_ep *ep);
 bool sl_sim_ctrl_one(struct sl_sim_ep *ep);
 bool sl_sim_match_one(struct sl_sim *sim, struct sl_sim_ep *ep);
+/* One receive of a message that was kept. */
+bool sl_sim_settle_one(struct sl_sim_ep *ep);
+/* Ends every send and receive of a channel of ep with status. */
+void sl_sim_end_channel(struct sl_sim_ep *ep, struct sl_sim_channel *channel, int status);
 /* Ends every send and receive of ep with status. */
 void sl_sim_end_posted(struct sl_sim_ep *ep, int status);
 /* Forgets what is on its way to ep. */
@@ -82,6 +95,15 @@ void sl_sim_inbox_clear(struct sl_sim_ep *ep);
 void sl_sim_ctrls_clear(struct sl_sim_ep *ep);
 /* How many messages are on their way to ep, and how many of these are there. */
 void sl_sim_inbox_count(const struct sl_sim_ep *ep, unsigned *coming, unsigned *here);
+
+/* channel.c */
+int sl_sim_channels_init(struct sl_sim_ep *ep);
+int sl_sim_channel_open(struct sl_ep *ep, uint32_t channel);
+void sl_sim_channel_close(struct sl_ep *ep, uint32_t channel);
+/* That a caller sends to or receives from; one that is not open is a violation. */
+struct sl_sim_channel *sl_sim_channel_used(struct sl_sim_ep *ep, uint32_t channel);
+/* A message of its was taken out of the inbox: it may be over. */
+void sl_sim_channel_came(struct sl_sim_ep *ep, struct sl_sim_channel *channel);
 
 /* memory.c */
 int sl_sim_mem_alloc(struct sl_iface *iface, size_t len, struct sl_mem *out);

@@ -16,13 +16,15 @@
 
 struct sl_sim_msg {
     uint32_t refs;
-    uint32_t from, to;    /* numbers of endpoints */
+    uint32_t from, to; /* numbers of endpoints */
+    uint32_t channel;
     struct sl_req *req;   /* the sender's while pending */
     const uint8_t *bytes; /* the sender's, or copy */
     uint8_t *copy;
     size_t len, taken;
     uint64_t tag, hash;
-    bool arrived, dropped; /* dropped: it met a receive that did not match */
+    bool arrived;
+    bool canceled;         /* its sender has closed the channel: the bytes are gone */
     struct sl_node outbox; /* of the sender: pending */
     struct sl_node inbox;  /* of the receiver: on its way or there */
 };
@@ -38,6 +40,7 @@ struct ending {
     struct sl_node link;
     struct sl_req *req;
     struct sl_sim_msg *msg; /* counted */
+    uint32_t channel;
 };
 
 static uint64_t hash_of(const uint8_t *bytes, size_t len)
@@ -122,13 +125,15 @@ static struct sl_sim_ep *peer_of(struct sl_sim_ep *ep)
     return sl_sim_ep_find(sl_sim_iface_of_ep(ep)->sim, ep->peer);
 }
 
-static void tell_later(struct sl_sim_ep *ep, struct sl_req *req, struct sl_sim_msg *msg)
+static void tell_later(struct sl_sim_ep *ep, struct sl_req *req, uint32_t channel,
+                       struct sl_sim_msg *msg)
 {
     struct ending *e = calloc(1, sizeof(*e));
 
     sl_assert(e != NULL);
     e->req = req;
     e->msg = msg;
+    e->channel = channel;
     sl_list_push_back(&ep->endings, &e->link);
     sl_sim_kick(sl_sim_iface_of_ep(ep)->rank);
 }
@@ -144,7 +149,8 @@ int sl_sim_send(struct sl_ep *base, const struct sl_buf *buf, uint64_t tag, stru
 {
     struct sl_sim_ep *ep = sl_sim_ep_of(base), *peer = peer_of(ep);
     struct sl_sim *sim = sl_sim_iface_of_ep(ep)->sim;
-    int err = post_refused(ep, ep->send_count, sim->params.sends_max);
+    struct sl_sim_channel *channel = sl_sim_channel_used(ep, buf->channel);
+    int err = post_refused(ep, channel->send_count, sim->params.sends_max);
     struct sl_sim_msg *m;
     uint64_t at;
 
@@ -155,6 +161,7 @@ int sl_sim_send(struct sl_ep *base, const struct sl_buf *buf, uint64_t tag, stru
     *m = (struct sl_sim_msg){.refs = 1,
                              .from = ep->idx,
                              .to = ep->peer,
+                             .channel = buf->channel,
                              .len = buf->len,
                              .bytes = buf->addr,
                              .tag = tag,
@@ -169,6 +176,7 @@ int sl_sim_send(struct sl_ep *base, const struct sl_buf *buf, uint64_t tag, stru
     } else {
         m->hash = hash_of(m->bytes, m->len);
     }
+    channel->base.sent++;
     sim->stats.messages++;
     sim->stats.bytes += buf->len;
     req->status = SL_PENDING;
@@ -187,7 +195,7 @@ int sl_sim_send(struct sl_ep *base, const struct sl_buf *buf, uint64_t tag, stru
     }
     if (m->copy == NULL) {
         sl_list_push_back(&ep->outbox, &m->outbox);
-        ep->send_count++;
+        channel->send_count++;
         return 0;
     }
     m->req = NULL;
@@ -196,26 +204,35 @@ int sl_sim_send(struct sl_ep *base, const struct sl_buf *buf, uint64_t tag, stru
         req->status = 0;
         return 1;
     }
-    tell_later(ep, req, NULL);
+    tell_later(ep, req, buf->channel, NULL);
     return 0;
+}
+
+static void recv_add(struct sl_sim_channel *channel, const struct sl_sink *sink, struct sl_req *req)
+{
+    req->status = SL_PENDING;
+    /* Until it ends, the length field keeps the sink: the caller may not look at it. */
+    req->len = (uint64_t)(uintptr_t)sink;
+    if (channel->recv_count++ == 0)
+        sl_list_init(&channel->recvs);
+    sl_list_push_back(&channel->recvs, &req->link);
 }
 
 int sl_sim_recv(struct sl_ep *base, const struct sl_sink *sink, struct sl_req *req)
 {
     struct sl_sim_ep *ep = sl_sim_ep_of(base);
-    int err = post_refused(ep, ep->recv_count, sl_sim_iface_of_ep(ep)->sim->params.recvs_max);
+    struct sl_sim_channel *channel = sl_sim_channel_used(ep, sink->channel);
+    int err = post_refused(ep, channel->recv_count, sl_sim_iface_of_ep(ep)->sim->params.recvs_max);
 
     if (err != 0)
         return err;
-    req->status = SL_PENDING;
-    /* Until it ends, the length field keeps the sink: the caller may not look at it. */
-    req->len = (uint64_t)(uintptr_t)sink;
-    sl_list_push_back(&ep->recvs, &req->link);
-    ep->recv_count++;
     sl_sim_kick(sl_sim_iface_of_ep(ep)->rank);
+    if (sl_channel_claim(&ep->channels, &channel->base, sink, req))
+        return 0;
+    sl_channel_wants(&ep->channels, &channel->base, 1);
+    recv_add(channel, sink, req);
     return 0;
 }
-
 static void ctrl_arrive(struct sl_sim *sim, struct sl_sim_event *event)
 {
     struct sl_sim_ctrl *c = event->ptr;
@@ -267,28 +284,43 @@ int sl_sim_ctrl(struct sl_ep *base, const void *msg, size_t len)
 
 /* ---- arrivals ---- */
 
+static struct sl_sim_channel *channel_of(struct sl_sim_ep *ep, const struct sl_sim_msg *m)
+{
+    return (struct sl_sim_channel *)sl_channels_find(&ep->channels, m->channel);
+}
+
+/* Takes a send off the books of its endpoint. The outbox' count is the caller's now. */
+static struct sl_req *outbox_take(struct sl_sim_ep *ep, struct sl_sim_msg *m)
+{
+    struct sl_req *req = m->req;
+
+    m->req = NULL;
+    sl_list_remove(&m->outbox);
+    channel_of(ep, m)->send_count--;
+    return req;
+}
+
 static void sent_happen(struct sl_sim *sim, struct sl_sim_event *event)
 {
     struct sl_sim_msg *m = event->ptr;
     struct sl_sim_ep *ep = sl_sim_ep_find(sim, m->from);
-    struct sl_req *req = m->req;
+    struct sl_req *req;
 
-    if (ep == NULL || req == NULL) {
+    if (ep == NULL || m->req == NULL) {
         msg_put(m);
         return;
     }
-    m->req = NULL;
-    sl_list_remove(&m->outbox);
-    ep->send_count--;
+    req = outbox_take(ep, m);
     msg_put(m);
     /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the event's count keeps m, and goes along */
-    tell_later(ep, req, m);
+    tell_later(ep, req, m->channel, m);
 }
 
 /* The receiver has taken the message out: tells the sender after the way back. */
 static void msg_received(struct sl_sim *sim, struct sl_sim_ep *ep, struct sl_sim_msg *m)
 {
     struct sl_sim_ep *from = sl_sim_ep_find(sim, m->from);
+    struct sl_sim_channel *channel = channel_of(ep, m);
 
     if (m->req != NULL && from != NULL) {
         uint64_t at = sl_sim_transit(sim, sl_sim_rank_of(ep), sl_sim_rank_of(from), 0);
@@ -302,34 +334,75 @@ static void msg_received(struct sl_sim *sim, struct sl_sim_ep *ep, struct sl_sim
         }
     }
     msg_unlink_inbox(m);
+    ep->met = NULL;
+    sl_sim_channel_came(ep, channel);
 }
 
-static void recv_end(struct sl_sim_ep *ep, struct sl_req *req, uint64_t len, uint64_t tag,
-                     int status)
+static struct sl_req *recv_take(struct sl_sim_channel *channel)
 {
-    sl_list_remove(&req->link);
-    ep->recv_count--;
-    req->len = len;
-    req->tag = tag;
+    channel->recv_count--;
+    return sl_container_of(sl_list_pop_front(&channel->recvs), struct sl_req, link);
+}
+
+/* The first message of the inbox and the first receive of its channel are over. */
+static void match_end(struct sl_sim *sim, struct sl_sim_ep *ep, struct sl_sim_msg *m, int status)
+{
+    struct sl_req *req = recv_take(ep->met);
+
+    req->len = m->len;
+    req->tag = m->tag;
+    msg_received(sim, ep, m);
     sl_req_end(req, status);
+}
+
+/* The first message of the inbox has arrived: does a receive get it? One may have to be made for
+ * it. */
+static bool meet(struct sl_sim_ep *ep, const struct sl_sim_msg *m)
+{
+    struct sl_sim_channel *channel =
+        (struct sl_sim_channel *)sl_channels_get(&ep->channels, m->channel);
+    struct sl_kept *kept;
+
+    sl_assert(channel != NULL);
+    if (channel->recv_count > 0) {
+        sl_channel_wants(&ep->channels, &channel->base, -1);
+    } else if (sl_channels_wanting(&ep->channels, &channel->base)) {
+        kept = sl_channel_keep(&ep->channels, &channel->base, m->tag, m->len);
+        sl_assert(kept != NULL);
+        recv_add(channel, &kept->sink, &kept->req);
+    } else {
+        return false;
+    }
+    ep->met = channel;
+    return true;
+}
+
+static bool is_dropped(struct sl_sim_ep *ep, const struct sl_sim_msg *m)
+{
+    struct sl_channel *channel = sl_channels_find(&ep->channels, m->channel);
+
+    return channel != NULL && channel->closed;
 }
 
 bool sl_sim_match_one(struct sl_sim *sim, struct sl_sim_ep *ep)
 {
     struct sl_sim_msg *m = sl_container_of(ep->inbox.next, struct sl_sim_msg, inbox);
-    struct sl_req *req = sl_container_of(ep->recvs.next, struct sl_req, link);
     const struct sl_sink *sink;
     size_t piece;
 
-    if (sl_list_empty(&ep->inbox) || !m->arrived || sl_list_empty(&ep->recvs))
+    if (sl_list_empty(&ep->inbox) || !m->arrived)
         return false;
-    sink = (const struct sl_sink *)(uintptr_t)req->len;
-    if (m->tag != sink->tag || !sl_sink_takes(sink, m->len)) {
-        uint64_t len = m->len, tag = m->tag;
-        int status = tag != sink->tag ? -EPROTO : -EMSGSIZE;
-
+    if (is_dropped(ep, m)) {
         msg_received(sim, ep, m);
-        recv_end(ep, req, len, tag, status);
+        return true;
+    }
+    if (ep->met == NULL && !meet(ep, m))
+        return false;
+    sink =
+        (const struct sl_sink *)(uintptr_t)sl_container_of(ep->met->recvs.next, struct sl_req, link)
+            ->len;
+    if (m->canceled || m->tag != sink->tag || !sl_sink_takes(sink, m->len)) {
+        match_end(sim, ep, m, m->canceled ? -ECANCELED : m->tag != sink->tag ? -EPROTO : -EMSGSIZE);
         return true;
     }
     piece = m->len - m->taken;
@@ -346,13 +419,14 @@ bool sl_sim_match_one(struct sl_sim *sim, struct sl_sim_ep *ep)
     else if (piece > 0)
         memcpy((char *)sink->dst + m->taken, m->bytes + m->taken, piece);
     m->taken += piece;
-    if (m->taken == m->len) {
-        uint64_t len = m->len, tag = m->tag;
-
-        msg_received(sim, ep, m);
-        recv_end(ep, req, len, tag, 0);
-    }
+    if (m->taken == m->len)
+        match_end(sim, ep, m, 0);
     return true;
+}
+
+bool sl_sim_settle_one(struct sl_sim_ep *ep)
+{
+    return sl_channels_settle(&ep->channels, 1) > 0;
 }
 
 bool sl_sim_tell_one(struct sl_sim *sim, struct sl_sim_ep *ep)
@@ -404,13 +478,40 @@ static void inbox_cut(struct sl_sim_ep *ep, struct sl_sim_msg *m)
     }
 }
 
-void sl_sim_end_posted(struct sl_sim_ep *ep, int status)
+/* The first of a list that is of this channel (NULL: of any), taken out. A list loses it before it
+ * ends: done() may look at the endpoint. */
+static struct ending *next_ending(struct sl_sim_ep *ep, const struct sl_sim_channel *channel)
 {
-    struct sl_node *node;
-
-    /* A list loses its first before that ends: done() may look at the endpoint. */
-    while ((node = sl_list_pop_front(&ep->endings)) != NULL) {
+    sl_list_foreach(&ep->endings, node)
+    {
         struct ending *e = sl_container_of(node, struct ending, link);
+
+        if (channel == NULL || e->channel == channel->base.id) {
+            sl_list_remove(node);
+            return e;
+        }
+    }
+    return NULL;
+}
+
+static struct sl_sim_msg *next_send(struct sl_sim_ep *ep, const struct sl_sim_channel *channel)
+{
+    sl_list_foreach(&ep->outbox, node)
+    {
+        struct sl_sim_msg *m = sl_container_of(node, struct sl_sim_msg, outbox);
+
+        if (channel == NULL || m->channel == channel->base.id)
+            return m;
+    }
+    return NULL;
+}
+
+static void end_sends(struct sl_sim_ep *ep, const struct sl_sim_channel *channel, int status)
+{
+    struct sl_sim_msg *m;
+    struct ending *e;
+
+    while ((e = next_ending(ep, channel)) != NULL) {
         struct sl_req *req = e->req;
 
         if (e->msg != NULL)
@@ -418,23 +519,48 @@ void sl_sim_end_posted(struct sl_sim_ep *ep, int status)
         free(e);
         sl_req_end(req, 0);
     }
-    while ((node = sl_list_pop_front(&ep->outbox)) != NULL) {
-        struct sl_sim_msg *m = sl_container_of(node, struct sl_sim_msg, outbox);
-        struct sl_req *req = m->req;
+    while ((m = next_send(ep, channel)) != NULL) {
+        struct sl_req *req = outbox_take(ep, m);
 
-        m->req = NULL;
-        /* Its bytes go back to the owner, so it can no longer be received; nor what was sent
-         * later. */
-        if (!sl_list_empty(&m->inbox))
+        /* Its bytes go back to the owner, so it can no longer be received. With the endpoint goes
+         * what was sent later. */
+        m->canceled = true;
+        if (channel == NULL && !sl_list_empty(&m->inbox))
             inbox_cut(sl_sim_ep_find(sl_sim_iface_of_ep(ep)->sim, m->to), m);
         msg_put(m);
-        ep->send_count--;
         sl_req_end(req, status);
     }
-    while ((node = sl_list_pop_front(&ep->recvs)) != NULL) {
-        ep->recv_count--;
-        sl_req_end(sl_container_of(node, struct sl_req, link), status);
+}
+
+static void end_recvs(struct sl_sim_ep *ep, struct sl_sim_channel *channel, int status)
+{
+    /* One that a message has met is not counted any more. */
+    unsigned met = ep->met == channel;
+
+    if (met)
+        ep->met = NULL;
+    while (channel->recv_count > 0) {
+        struct sl_req *req = recv_take(channel);
+
+        sl_channel_wants(&ep->channels, &channel->base, met ? 0 : -1);
+        met = 0;
+        sl_req_end(req, status);
     }
+}
+
+void sl_sim_end_channel(struct sl_sim_ep *ep, struct sl_sim_channel *channel, int status)
+{
+    end_sends(ep, channel, status);
+    end_recvs(ep, channel, status);
+    sl_channel_close(&ep->channels, &channel->base, status);
+}
+
+void sl_sim_end_posted(struct sl_sim_ep *ep, int status)
+{
+    end_sends(ep, NULL, status);
+    for (struct sl_channel *c = NULL; (c = sl_channels_next(&ep->channels, c)) != NULL;)
+        end_recvs(ep, (struct sl_sim_channel *)c, status);
+    sl_channels_cancel(&ep->channels, status);
 }
 
 void sl_sim_inbox_clear(struct sl_sim_ep *ep)

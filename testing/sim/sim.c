@@ -29,11 +29,12 @@ static int sim_open(struct sl_worker *worker, const struct sl_device *dev,
     iface = calloc(1, sizeof(*iface));
     if (iface == NULL)
         return sl_fail(-ENOMEM, "no memory for a simulated interface");
-    iface->base = (struct sl_iface){.ops = sl_transport_complete(&sl_sim_ops, &iface->ops),
-                                    .worker = worker,
-                                    .handler = *handler,
-                                    .caps = rank->sim->params.windows ? SL_CAP_MAP : 0,
-                                    .eager_max = rank->sim->params.eager_max};
+    iface->base =
+        (struct sl_iface){.ops = sl_transport_complete(&sl_sim_ops, &iface->ops),
+                          .worker = worker,
+                          .handler = *handler,
+                          .caps = SL_CAP_CHANNELS | (rank->sim->params.windows ? SL_CAP_MAP : 0),
+                          .eager_max = rank->sim->params.eager_max};
     iface->sim = rank->sim;
     iface->rank = rank;
     sl_list_init(&iface->eps);
@@ -61,8 +62,10 @@ static int sim_ep_create(struct sl_iface *base, struct sl_ep **out)
     struct sl_sim *sim = iface->sim;
     struct sl_sim_ep *ep = calloc(1, sizeof(*ep));
 
-    if (ep == NULL)
+    if (ep == NULL || sl_sim_channels_init(ep) != 0) {
+        free(ep);
         return sl_fail(-ENOMEM, "no memory for a simulated endpoint");
+    }
     if (sim->ep_len == sim->ep_cap) {
         sim->ep_cap = sim->ep_cap * 2 + 64;
         sim->eps = realloc(sim->eps, sim->ep_cap * sizeof(sim->eps[0]));
@@ -71,7 +74,6 @@ static int sim_ep_create(struct sl_iface *base, struct sl_ep **out)
     ep->base.iface = base;
     ep->idx = (uint32_t)sim->ep_len;
     ep->peer = SL_SIM_NO_EP;
-    sl_list_init(&ep->recvs);
     sl_list_init(&ep->outbox);
     sl_list_init(&ep->inbox);
     sl_list_init(&ep->endings);
@@ -242,6 +244,7 @@ static void sim_ep_destroy(struct sl_ep *base)
     iface->ep_count--;
     sim->eps[ep->idx] = NULL;
     sim->ep_live--;
+    sl_channels_fini(&ep->channels);
     free(ep);
 }
 
@@ -256,6 +259,8 @@ static bool down_one(struct sl_sim_ep *ep)
     /* An orderly end waits until what came before it was received. */
     if (!ep->abrupt && (!sl_list_empty(&ep->inbox) || !sl_list_empty(&ep->ctrls)))
         return false;
+    while (sl_sim_settle_one(ep))
+        ; /* what has come whole */
     ep->told = true;
     sl_sim_inbox_clear(ep);
     iface->handler.down(iface->handler.arg, &ep->base, ep->lost_status, ep->lost_why);
@@ -270,8 +275,8 @@ static bool move_one(struct sl_sim *sim, struct sl_sim_ep *ep)
         return connect_try(sim, ep);
     if (sl_rng_chance(&sim->rng, 2) && sl_sim_tell_one(sim, ep))
         return true;
-    return sl_sim_ctrl_one(ep) || sl_sim_match_one(sim, ep) || sl_sim_tell_one(sim, ep) ||
-           down_one(ep);
+    return sl_sim_ctrl_one(ep) || sl_sim_settle_one(ep) || sl_sim_match_one(sim, ep) ||
+           sl_sim_tell_one(sim, ep) || down_one(ep);
 }
 
 static int sim_progress(struct sl_iface *base, unsigned budget)
@@ -312,11 +317,15 @@ static int sim_progress(struct sl_iface *base, unsigned budget)
 static void sim_describe(const struct sl_ep *base, char *out, size_t cap)
 {
     const struct sl_sim_ep *ep = (const struct sl_sim_ep *)base;
-    unsigned coming, here;
+    unsigned coming, here, recvs = 0, sends = 0;
 
+    for (struct sl_channel *c = NULL; (c = sl_channels_next(&ep->channels, c)) != NULL;) {
+        recvs += ((struct sl_sim_channel *)c)->recv_count;
+        sends += ((struct sl_sim_channel *)c)->send_count;
+    }
     sl_sim_inbox_count(ep, &coming, &here);
     snprintf(out, cap, "sim endpoint %u to %u%s (inbox %u of %u, %u recvs, %u sends)", ep->idx,
-             ep->peer, ep->lost ? ", lost" : "", here, coming, ep->recv_count, ep->send_count);
+             ep->peer, ep->lost ? ", lost" : "", here, coming, recvs, sends);
 }
 
 static struct sl_sim_ep *any_ep(struct sl_sim *sim)
@@ -358,6 +367,8 @@ const struct sl_transport_ops sl_sim_ops = {
     .ep_addr = sim_ep_addr,
     .ep_connect = sim_ep_connect,
     .ep_destroy = sim_ep_destroy,
+    .channel_open = sl_sim_channel_open,
+    .channel_close = sl_sim_channel_close,
     .send = sl_sim_send,
     .recv = sl_sim_recv,
     .ctrl = sl_sim_ctrl,
