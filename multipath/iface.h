@@ -99,6 +99,12 @@ static inline struct sl_mp_iface *sl_mp_iface_of(struct sl_iface *iface)
     return (struct sl_mp_iface *)iface;
 }
 
+/* A piece of staging. */
+static inline uint8_t *sl_mp_chunk_bytes(const struct sl_mp_iface *iface, uint16_t chunk)
+{
+    return iface->staging_bytes + (size_t)chunk * SL_MP_CHUNK_BYTES;
+}
+
 /* A line in the event ring; peer as in core/event.h. */
 static inline void sl_mp_event(const struct sl_mp_iface *iface, unsigned kind, int peer, uint64_t a,
                                uint64_t b)

@@ -4,7 +4,7 @@
  * port of this host) to a rail of the peer, in their order, and says what arrived and what is over.
  * Queue pairs are lanes; so are the sideband (fallback.c) and the simulator's.
  *
- *     message.c  write.c  control_queue.c  setup.c  repair.c  fence.c       the protocol
+ *   send.c  receive.c  cts.c  write.c  control_queue.c  setup.c  repair.c  fence.c     the protocol
  *        |  post  write                       |  open  connect  stop
  *        v                                    v
  *     struct sl_mp_lanes, a table of the lane's owner                       down

@@ -14,7 +14,8 @@ struct sl_mp_region;
 struct sl_mp_path;
 struct sl_mp_piece;
 
-#define SL_MP_CREDITS 16    /* frames that a peer may have unhandled here */
+#define SL_MP_CREDITS 16 /* frames that a peer may have unhandled here */
+#define SL_MP_CREDITS_DUE (SL_MP_CREDITS / 2)
 #define SL_MP_TX_QUEUE 256  /* sends that wait or are under way; more get -EAGAIN */
 #define SL_MP_RX_QUEUE 512  /* must be more than SL_MP_TX_QUEUE + SL_MP_CREDITS */
 #define SL_MP_RX_CTS_MAX 64 /* sent and not complete */
@@ -81,33 +82,43 @@ struct sl_mp_rx_cts {
     uint8_t *addr;
 };
 
-/* message.c */
+/* send.c */
 int sl_mp_send(struct sl_ep *ep, const struct sl_buf *buf, uint64_t tag, struct sl_req *req);
-int sl_mp_recv(struct sl_ep *ep, const struct sl_sink *sink, struct sl_req *req);
-/* A frame arrived in a receive buffer, which is given back unless it must wait. */
-void sl_mp_on_frame(struct sl_mp_path *path, const uint8_t *bytes, uint32_t buffer, uint32_t got);
-/* Gives a receive buffer back; rail NULL: it was none. */
-void sl_mp_release(const struct sl_mp_iface *iface, struct sl_mp_rail *rail, uint32_t buffer);
-/* What could not be posted before. How many things moved. */
-int sl_mp_conn_push(struct sl_mp_conn *ep);
+/* The peer has another receive for that message: it is over. */
+void sl_mp_on_drop(struct sl_mp_conn *conn, uint32_t number);
 /* Takes a frame from the pool and fills its header; NULL: none is free, or no path is up. */
 struct sl_mp_tx_frame *sl_mp_frame_new(struct sl_mp_conn *conn, uint8_t kind, uint32_t number);
 /* Posts it; it is owned by the path, or by the list of frames to repeat. */
 void sl_mp_frame_post(struct sl_mp_conn *conn, struct sl_mp_tx_frame *frame);
 void sl_mp_frame_free(struct sl_mp_iface *iface, struct sl_mp_tx_frame *frame);
 bool sl_mp_can_post_frame(const struct sl_mp_conn *ep);
-/* Ends a receive, in progress. */
-void sl_mp_rx_end(struct sl_mp_conn *conn, uint32_t number, int status);
 /* A long send is over: gives its place up, and returns its request, which is to be ended. */
 struct sl_req *sl_mp_tx_end(struct sl_mp_conn *conn, struct sl_mp_tx_msg *msg);
+/* Notes that the connection is lost for that. Returns -ENOMEM. */
+int sl_mp_no_memory(struct sl_mp_conn *conn);
+
+/* receive.c */
+int sl_mp_recv(struct sl_ep *ep, const struct sl_sink *sink, struct sl_req *req);
+/* A frame arrived in a receive buffer, which is given back unless it must wait. */
+void sl_mp_on_frame(struct sl_mp_path *path, const uint8_t *bytes, uint32_t buffer, uint32_t got);
+/* Gives a receive buffer back; rail NULL: it was none. */
+void sl_mp_release(const struct sl_mp_iface *iface, struct sl_mp_rail *rail, uint32_t buffer);
+/* The bytes of a frame that waited are not needed any more. */
+void sl_mp_rx_release(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg);
+/* Has a frame that waited copied into GPU memory. False: the way there is busy. */
+bool sl_mp_rx_copy(struct sl_mp_conn *conn, uint32_t number);
+/* Ends a receive, in progress. */
+void sl_mp_rx_end(struct sl_mp_conn *conn, uint32_t number, int status);
+
+/* message.c */
+/* What could not be posted before. How many things moved. */
+int sl_mp_conn_push(struct sl_mp_conn *ep);
 /* What a connection took of the heap for its messages goes back. */
 void sl_mp_forget(struct sl_mp_conn *conn);
 /* Ends all that is pending with status. */
 void sl_mp_cancel(struct sl_mp_conn *conn, int status);
 
-/* write.c */
-void sl_mp_on_cts(struct sl_mp_conn *conn, const struct sl_mp_frame *frame,
-                  const struct sl_mp_cts *told);
+/* cts.c */
 /* A write of len bytes into that CTS arrived. */
 void sl_mp_on_write(struct sl_mp_path *path, uint32_t id, uint32_t len);
 /* The CTS that the peer means, or NULL. */
@@ -115,14 +126,20 @@ struct sl_mp_rx_cts *sl_mp_rx_cts_at(struct sl_mp_conn *conn, uint32_t id);
 /* Sends what CTS the message may have now, as far as there is room. */
 void sl_mp_cts_more(struct sl_mp_conn *conn, uint32_t number);
 void sl_mp_cts_announce(struct sl_mp_conn *ep);
+/* The message's length is known: its CTS frames end there, and bytes that came before may have been
+ * all. */
+void sl_mp_cts_trim(struct sl_mp_conn *conn, uint32_t number);
+/* No CTS is the peer's any more. */
+void sl_mp_cts_cancel(struct sl_mp_conn *conn);
+
+/* write.c */
+void sl_mp_on_cts(struct sl_mp_conn *conn, const struct sl_mp_frame *frame,
+                  const struct sl_mp_cts *told);
 /* Deals bytes that are clear to send over the paths. How many pieces were posted. */
 int sl_mp_deal(struct sl_mp_conn *ep);
 /* A piece has arrived, or not: give up its staging, count or repeat it. */
 void sl_mp_piece_over(struct sl_mp_conn *conn, const struct sl_mp_piece *piece);
 void sl_mp_piece_redo(struct sl_mp_conn *conn, const struct sl_mp_piece *piece);
-/* The message's length is known: its CTS frames end there, and bytes that came before may have been
- * all. */
-void sl_mp_cts_trim(struct sl_mp_conn *conn, uint32_t number);
 /* Is the CTS for a message of this tag and length? */
 static inline bool sl_mp_cts_fits(const struct sl_mp_tx_cts *cts, uint64_t tag, uint64_t len)
 {

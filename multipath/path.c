@@ -130,7 +130,7 @@ void sl_mp_path_post_write(struct sl_mp_path *path, const struct sl_mp_piece *pi
 const uint8_t *sl_mp_piece_bytes(const struct sl_mp_path *path, const struct sl_mp_piece *piece)
 {
     return piece->chunk != SL_MP_NO_CHUNK
-               ? path->conn->iface->staging_bytes + (size_t)piece->chunk * SL_MP_CHUNK_BYTES
+               ? sl_mp_chunk_bytes(path->conn->iface, piece->chunk)
                : piece->cts->msg->addr + piece->cts->cts.off + piece->off;
 }
 
