@@ -19,66 +19,35 @@
  * to watch; or sleeps inside epoll_wait() and io_uring_enter().
  */
 #include "bench/link.h"
+#include "bench/uring.h"
 #include "core/clock.h"
 #include "core/err.h"
 
 #include <errno.h>
-#include <liburing.h>
 #include <poll.h>
-#include <sched.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#define CONNS_MAX 64
 #define ROUNDS_MAX 64
 #define LARGEST ((size_t)16 << 20)
-#define BUFFERS 512
-#define BUFFER_BYTES (16u << 10)
-#define SLICE ((size_t)512 << 10)
-#define REPORT_USAGE (1u << 3) /* in ioprio of SEND_ZC: the notification says whether it copied */
-#define COPIED (1u << 31)
 
-enum variant { EPOLL, BATCH, MULTI, DIRECT, ZC, VARIANTS };
 static const char *const names[] = {"epoll", "batch", "multi", "direct", "zc"};
-
-enum waiting { SPIN, SLEEP, ENTER };
 static const char *const waitings[] = {"spin", "sleep", "enter"};
 
-enum { OP_SEND = 1, OP_RECV, OP_IGNORE };
-
-struct conn {
-    int fd;
-    bool readable, writable, armed;
-    size_t sent, got;
-};
-
-struct side {
-    int meet;
-    unsigned count;
-    enum waiting waiting;
-    bool yields;
-    struct conn conns[CONNS_MAX];
-    char *src, *dst; /* of all connections: what is in them does not matter */
-    int epoll;
-    int outer, outer_ring;       /* what is slept on */
-    struct io_uring plain, ring; /* of batch; of the others */
-    struct io_uring_buf_ring *pool;
-    char *pool_bytes;
-    uint64_t zc_sends, zc_copied;
-    unsigned notifs; /* of SEND_ZC, still due */
-};
-
-static void die(const char *what)
+void die(const char *what)
 {
     fprintf(stderr, "bench_uring: %s: %s\n", what, strerror(errno));
     exit(1);
+}
+
+void sleep_on(int fd)
+{
+    struct pollfd pfd = {.fd = fd, .events = POLLIN};
+
+    poll(&pfd, 1, -1);
 }
 
 static void swap(struct side *s, const void *out, void *in, size_t len)
@@ -86,288 +55,6 @@ static void swap(struct side *s, const void *out, void *in, size_t len)
     if (sl_link_swap(s->meet, out, in, len) != 0)
         die("the other process is gone");
 }
-
-/* ---- epoll, and the same calls in a batch ---- */
-
-static void sleep_on(int fd)
-{
-    struct pollfd pfd = {.fd = fd, .events = POLLIN};
-
-    poll(&pfd, 1, -1);
-}
-
-static void ring_sleep(struct side *s)
-{
-    uint64_t count;
-
-    sleep_on(s->outer_ring);
-    if (read(s->outer_ring, &count, sizeof(count)) < 0 && errno != EAGAIN)
-        die("eventfd");
-}
-
-static void news(struct side *s)
-{
-    struct epoll_event events[CONNS_MAX];
-
-    if (s->waiting == SLEEP)
-        sleep_on(s->outer);
-    else if (s->yields)
-        sched_yield();
-    int n = epoll_wait(s->epoll, events, CONNS_MAX, s->waiting == ENTER ? -1 : 0);
-
-    for (int i = 0; i < n; i++) {
-        struct conn *conn = &s->conns[events[i].data.u32];
-
-        conn->readable |= (events[i].events & EPOLLIN) != 0;
-        conn->writable |= (events[i].events & EPOLLOUT) != 0;
-    }
-}
-
-static void moved(struct side *s, struct conn *conn, bool sends, ssize_t n)
-{
-    if (n > 0 && sends)
-        conn->sent += (size_t)n;
-    else if (n > 0)
-        conn->got += (size_t)n;
-    else if (n == -EAGAIN && sends)
-        conn->writable = false;
-    else if (n == -EAGAIN)
-        conn->readable = false;
-    else
-        errno = (int)-n, die(sends ? "send" : "recv");
-    (void)s;
-}
-
-static size_t slice(size_t left)
-{
-    return left < SLICE ? left : SLICE;
-}
-
-static void epoll_exchange(struct side *s, size_t len, bool batch)
-{
-    unsigned open = s->count;
-
-    while (open > 0) {
-        unsigned queued = 0;
-
-        open = 0;
-        for (unsigned i = 0; i < s->count; i++) {
-            struct conn *conn = &s->conns[i];
-            bool send_it = conn->sent < len && conn->writable;
-            bool recv_it =
-                conn->got < len && (conn->readable || (s->count == 1 && s->waiting == SPIN));
-            size_t tx = slice(len - conn->sent), rx = slice(len - conn->got);
-
-            if (batch && send_it) {
-                struct io_uring_sqe *sqe = io_uring_get_sqe(&s->plain);
-
-                io_uring_prep_send(sqe, (int)i, s->src, tx, MSG_DONTWAIT | MSG_NOSIGNAL);
-                sqe->flags |= IOSQE_FIXED_FILE;
-                io_uring_sqe_set_data64(sqe, (uint64_t)OP_SEND << 32 | i);
-                queued++;
-            } else if (send_it) {
-                ssize_t n = send(conn->fd, s->src, tx, MSG_DONTWAIT | MSG_NOSIGNAL);
-
-                moved(s, conn, true, n < 0 ? -errno : n);
-            }
-            if (batch && recv_it) {
-                struct io_uring_sqe *sqe = io_uring_get_sqe(&s->plain);
-
-                io_uring_prep_recv(sqe, (int)i, s->dst, rx, MSG_DONTWAIT);
-                sqe->flags |= IOSQE_FIXED_FILE;
-                io_uring_sqe_set_data64(sqe, (uint64_t)OP_RECV << 32 | i);
-                queued++;
-            } else if (recv_it) {
-                ssize_t n = recv(conn->fd, s->dst, rx, MSG_DONTWAIT);
-
-                moved(s, conn, false, n < 0 ? -errno : n);
-            }
-        }
-        if (queued > 0) {
-            struct io_uring_cqe *cqe;
-
-            io_uring_submit(&s->plain);
-            for (; queued > 0 && io_uring_wait_cqe(&s->plain, &cqe) == 0; queued--) {
-                moved(s, &s->conns[(uint32_t)cqe->user_data], cqe->user_data >> 32 == OP_SEND,
-                      cqe->res);
-                io_uring_cqe_seen(&s->plain, cqe);
-            }
-        }
-        bool work = false;
-
-        for (unsigned i = 0; i < s->count; i++) {
-            struct conn *conn = &s->conns[i];
-
-            open += conn->sent < len || conn->got < len;
-            work |= (conn->sent < len && conn->writable) || (conn->got < len && conn->readable);
-        }
-        if (open > 0 && !work && (s->count > 1 || s->waiting != SPIN))
-            news(s);
-    }
-}
-
-/* ---- the ring moves the bytes ---- */
-
-static void buffer_give(struct side *s, uint16_t bid)
-{
-    io_uring_buf_ring_add(s->pool, s->pool_bytes + (size_t)bid * BUFFER_BYTES, BUFFER_BYTES, bid,
-                          io_uring_buf_ring_mask(BUFFERS), 0);
-    io_uring_buf_ring_advance(s->pool, 1);
-}
-
-static struct io_uring_sqe *entry(struct side *s, unsigned i, unsigned op)
-{
-    struct io_uring_sqe *sqe = io_uring_get_sqe(&s->ring);
-
-    if (sqe == NULL)
-        die("the ring is full");
-    io_uring_sqe_set_data64(sqe, (uint64_t)op << 32 | i);
-    return sqe;
-}
-
-static void put_send(struct side *s, unsigned i, size_t len, bool zc)
-{
-    struct io_uring_sqe *sqe = entry(s, i, OP_SEND);
-
-    if (zc) {
-        io_uring_prep_send_zc(sqe, (int)i, s->src, len - s->conns[i].sent,
-                              MSG_WAITALL | MSG_NOSIGNAL, 0);
-        sqe->ioprio |= REPORT_USAGE;
-        s->zc_sends++;
-        s->notifs++;
-    } else {
-        io_uring_prep_send(sqe, (int)i, s->src, len - s->conns[i].sent, MSG_WAITALL | MSG_NOSIGNAL);
-    }
-    sqe->flags |= IOSQE_FIXED_FILE;
-    io_uring_sqe_set_data64(sqe, (uint64_t)OP_SEND << 32 | i);
-}
-
-static void put_recv(struct side *s, unsigned i, size_t len, bool multi)
-{
-    struct conn *conn = &s->conns[i];
-    struct io_uring_sqe *sqe = entry(s, i, OP_RECV);
-
-    if (multi) {
-        io_uring_prep_recv_multishot(sqe, (int)i, NULL, 0, 0);
-        sqe->flags |= IOSQE_BUFFER_SELECT;
-        sqe->buf_group = 0;
-    } else {
-        io_uring_prep_recv(sqe, (int)i, s->dst, len - conn->got, MSG_WAITALL);
-        sqe->ioprio |= IORING_RECVSEND_POLL_FIRST;
-    }
-    sqe->flags |= IOSQE_FIXED_FILE;
-    io_uring_sqe_set_data64(sqe, (uint64_t)OP_RECV << 32 | i);
-    conn->armed = true;
-}
-
-static void on_cqe(struct side *s, const struct io_uring_cqe *cqe, size_t len, bool multi)
-{
-    struct conn *conn = &s->conns[(uint32_t)cqe->user_data];
-    unsigned op = (unsigned)(cqe->user_data >> 32);
-
-    if ((cqe->flags & IORING_CQE_F_NOTIF) != 0) {
-        s->notifs--;
-        s->zc_copied += ((uint32_t)cqe->res & COPIED) != 0;
-        return;
-    }
-    if (op == OP_IGNORE)
-        return;
-    if (op == OP_RECV && (cqe->flags & IORING_CQE_F_MORE) == 0)
-        conn->armed = false;
-    if (op == OP_SEND) {
-        if (cqe->res <= 0)
-            errno = -cqe->res, die("send in the ring");
-        conn->sent += (size_t)cqe->res;
-        return;
-    }
-    if (cqe->res == -ENOBUFS || cqe->res == -ECANCELED)
-        return;
-    if (cqe->res <= 0)
-        errno = -cqe->res, die("recv in the ring");
-    if (multi) {
-        uint16_t bid = (uint16_t)(cqe->flags >> IORING_CQE_BUFFER_SHIFT);
-
-        memcpy(s->dst + conn->got % len, s->pool_bytes + (size_t)bid * BUFFER_BYTES,
-               (size_t)cqe->res < len ? (size_t)cqe->res : len);
-        buffer_give(s, bid);
-    }
-    conn->got += (size_t)cqe->res;
-}
-
-/* Multishot receives are of the peer's exchange that may come early: got runs over the end of
- * ours. */
-static void ring_exchange(struct side *s, size_t len, enum variant variant)
-{
-    bool multi = variant == MULTI;
-    unsigned open = 1;
-
-    for (unsigned i = 0; i < s->count; i++) {
-        put_send(s, i, len, variant == ZC);
-        if (!s->conns[i].armed)
-            put_recv(s, i, len, multi);
-    }
-    do {
-        struct io_uring_cqe *cqe;
-        unsigned head, seen = 0;
-
-        if (s->waiting == ENTER)
-            io_uring_submit_and_wait(&s->ring, 1);
-        else if (io_uring_sq_ready(&s->ring) > 0)
-            io_uring_submit_and_get_events(&s->ring);
-        else if ((*s->ring.sq.kflags & (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW)) != 0)
-            io_uring_get_events(&s->ring);
-        io_uring_for_each_cqe(&s->ring, head, cqe)
-        {
-            on_cqe(s, cqe, len, multi);
-            seen++;
-        }
-        io_uring_cq_advance(&s->ring, seen);
-        if (seen == 0 && s->waiting == SLEEP)
-            ring_sleep(s);
-        else if (seen == 0 && s->yields)
-            sched_yield();
-        if (seen == 0)
-            continue;
-        open = s->notifs;
-        for (unsigned i = 0; i < s->count; i++) {
-            struct conn *conn = &s->conns[i];
-
-            open += conn->sent < len || conn->got < len;
-            if (!conn->armed && conn->got < len)
-                put_recv(s, i, len, multi);
-        }
-    } while (open > 0);
-}
-
-/* No multishot receive may be left when another variant reads. */
-static void disarm(struct side *s)
-{
-    bool any = true;
-
-    for (unsigned i = 0; i < s->count; i++)
-        if (s->conns[i].armed) {
-            struct io_uring_sqe *sqe = entry(s, i, OP_IGNORE);
-
-            io_uring_prep_cancel64(sqe, (uint64_t)OP_RECV << 32 | i, 0);
-            io_uring_sqe_set_data64(sqe, (uint64_t)OP_IGNORE << 32);
-        }
-    while (any) {
-        struct io_uring_cqe *cqe;
-
-        any = false;
-        for (unsigned i = 0; i < s->count; i++)
-            any |= s->conns[i].armed;
-        if (!any)
-            break;
-        io_uring_submit_and_wait(&s->ring, 1);
-        while (io_uring_peek_cqe(&s->ring, &cqe) == 0) {
-            on_cqe(s, cqe, 1, false);
-            io_uring_cqe_seen(&s->ring, cqe);
-        }
-    }
-}
-
-/* ---- setting up, measuring ---- */
 
 static void open_rings(struct side *s)
 {
@@ -398,10 +85,9 @@ static void open_rings(struct side *s)
     io_uring_register_ring_fd(&s->ring);
     io_uring_register_ring_fd(&s->plain);
     s->epoll = epoll_create1(EPOLL_CLOEXEC);
-    s->outer = s->epoll;
     /* A ring whose work is deferred does not wake who polls its own descriptor. */
-    s->outer_ring = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (s->waiting == SLEEP && io_uring_register_eventfd(&s->ring, s->outer_ring) != 0)
+    s->ring_event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (s->waiting == SLEEP && io_uring_register_eventfd(&s->ring, s->ring_event) != 0)
         die("register eventfd");
     for (unsigned i = 0; i < s->count; i++) {
         struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLET, .data.u32 = i};
@@ -480,6 +166,12 @@ static void open_side(struct side *s, const struct sl_link *link, int rank)
     open_rings(s);
 }
 
+/* All connections together: an exchange would take too long. */
+static bool too_much(const struct sl_link *link, size_t bytes)
+{
+    return bytes > (64u << 20) || (link->bytes_per_s > 0 && bytes > (16u << 20));
+}
+
 static int run(int rank, int meet, void *arg)
 {
     const struct wish *wish = arg;
@@ -503,7 +195,7 @@ static int run(int rank, int meet, void *arg)
             int repeats = (int)(link.bytes_per_s > 0 ? 1 + 20000 / (20 + bytes / 100)
                                                      : 1 + 20000 / (10 + 4 * conns + bytes / 3000));
 
-            if (bytes > (64u << 20) || (link.bytes_per_s > 0 && bytes > (16u << 20)))
+            if (too_much(&link, bytes))
                 continue;
             for (int variant = 0; variant < VARIANTS; variant++) {
                 struct result r = measure(&s, sizes[i], repeats, (enum variant)variant);
@@ -522,6 +214,8 @@ static int run(int rank, int meet, void *arg)
             printf(" %27s", names[variant]);
         printf("\n");
         for (size_t i = 0; i < SL_ARRAY_LEN(sizes); i++) {
+            if (too_much(&link, sizes[i] * conns))
+                continue;
             printf("%10zu", sizes[i]);
             for (int variant = 0; variant < VARIANTS; variant++) {
                 qsort(times[i][variant], (size_t)rounds, sizeof(double), compare);
