@@ -112,8 +112,23 @@ fresh_without_root() {
     grep -q '^skipped: fresh: needs root' "$dir/output" && last_line_is '0 passed, 0 failed, 1 skipped'
 }
 
+# Also where build-fuzz/ is from before a target had its name.
+fuzz_targets_by_their_names() {
+    fresh_tree
+    printf '#!/bin/bash\nexec cc "$@"\n' | tool clang
+    mkdir "$dir/tree/tests/fuzz"
+    echo "option('fuzz', type: 'boolean', value: false)" >>"$dir/tree/meson_options.txt"
+    echo "subdir('tests/fuzz')" >>"$dir/tree/meson.build"
+    echo "executable('fuzz_old', '../../main.c')" >"$dir/tree/tests/fuzz/meson.build"
+    dev fuzz --list && last_line_is old || return
+    echo "executable('fuzz_new', '../../main.c')" >"$dir/tree/tests/fuzz/meson.build"
+    dev fuzz --list && last_line_is new || return
+    rm "$dir/bin/clang"
+}
+
 tap_case bench_and_then_test_in_a_new_clone_both_work bench_then_test
 tap_case long_tests_run_with_long_alone long_ones_by_themselves
 tap_case an_installation_that_takes_long_says_what_it_is_at long_installation
 tap_case bare_machines_are_skipped_with_a_reason_without_root fresh_without_root
+tap_case fuzz_targets_are_listed_by_the_names_they_have fuzz_targets_by_their_names
 tap_done
