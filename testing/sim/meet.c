@@ -12,51 +12,74 @@ struct place {
     uint64_t round;          /* how many of its rounds have begun */
 };
 
+/* What all places gave in one round, one after the other. */
+struct round {
+    uint8_t *bytes;
+    size_t len; /* of each */
+    uint64_t number;
+    uint32_t given;
+};
+
 struct sl_sim_meeting {
     struct sl_sim *sim;
     uint64_t timeout_ns;
     uint32_t size;
-    uint8_t **given; /* [size]: of the round under way; a place keeps it until it begins its next */
-    uint64_t *round; /* [size]: rounds that each place has given for */
-    uint8_t **last;  /* [size]: of the round before, which slow places may still read */
+    /* Nobody can be two rounds ahead: to begin round k + 2 all must have given for k + 1, and have
+     * read round k. */
+    struct round rounds[2];
     struct place places[];
 };
 
-static int wait_for_all(struct place *p)
+static int given_up(void)
+{
+    return sl_fail(-ETIMEDOUT, "the other ranks have given this round of the meeting up");
+}
+
+static int wait_for_all(struct place *p, const struct round *round)
 {
     struct sl_sim_meeting *m = p->meeting;
     uint64_t limit = m->sim->now_ns + m->timeout_ns;
 
-    for (uint32_t i = 0; i < m->size; i++) {
-        while (m->round[i] < p->round) {
-            if (m->sim->now_ns > limit)
-                return sl_fail(-ETIMEDOUT, "rank %u did not come to the simulated meeting", i);
-            sl_sim_idle(&p->worker);
+    while (round->number == p->round && round->given < m->size) {
+        if (m->sim->now_ns > limit) {
+            uint32_t i = 0;
+
+            while (m->places[i].round >= p->round)
+                i++;
+            return sl_fail(-ETIMEDOUT, "rank %u did not come to the simulated meeting", i);
         }
+        sl_sim_idle(&p->worker);
     }
-    return 0;
+    return round->number == p->round ? 0 : given_up();
+}
+
+/* The first of a round makes room for it. */
+static void begin_round(struct sl_sim_meeting *m, struct round *round, uint64_t number, size_t len)
+{
+    if (round->number >= number)
+        return;
+    free(round->bytes);
+    *round = (struct round){.bytes = malloc(m->size * len + 1), .len = len, .number = number};
+    sl_assert(round->bytes != NULL);
 }
 
 static int meet_allgather(struct sl_exchange *exchange, const void *in, size_t len, void *out)
 {
     struct place *p = (struct place *)exchange;
     struct sl_sim_meeting *m = p->meeting;
-    uint32_t idx = (uint32_t)exchange->rank;
+    struct round *round = &m->rounds[++p->round % 2];
     int err;
 
-    free(m->last[idx]);
-    m->last[idx] = m->given[idx];
-    m->given[idx] = malloc(len + 1);
-    sl_assert(m->given[idx] != NULL);
-    memcpy(m->given[idx], in, len);
-    m->round[idx] = ++p->round;
-    err = wait_for_all(p);
-    if (err != 0)
-        return err;
-    /* Nobody can be two rounds ahead: to begin round k + 2 all must have given for k + 1. */
-    for (uint32_t i = 0; i < m->size; i++)
-        memcpy((uint8_t *)out + i * len, m->round[i] == p->round ? m->given[i] : m->last[i], len);
-    return 0;
+    begin_round(m, round, p->round, len);
+    if (round->number > p->round)
+        return given_up();
+    sl_assert(round->len == len);
+    memcpy(round->bytes + (size_t)exchange->rank * len, in, len);
+    round->given++;
+    err = wait_for_all(p, round);
+    if (err == 0)
+        memcpy(out, round->bytes, m->size * len);
+    return err;
 }
 
 static void meet_close(struct sl_exchange *exchange)
@@ -74,10 +97,6 @@ int sl_sim_meeting_create(struct sl_sim *sim, uint32_t size, uint64_t timeout_ns
     m->sim = sim;
     m->size = size;
     m->timeout_ns = timeout_ns;
-    m->given = calloc(size, sizeof(m->given[0]));
-    m->last = calloc(size, sizeof(m->last[0]));
-    m->round = calloc(size, sizeof(m->round[0]));
-    sl_assert(m->given != NULL && m->last != NULL && m->round != NULL);
     *out = m;
     return 0;
 }
@@ -86,13 +105,8 @@ void sl_sim_meeting_destroy(struct sl_sim_meeting *m)
 {
     if (m == NULL)
         return;
-    for (uint32_t i = 0; i < m->size; i++) {
-        free(m->given[i]);
-        free(m->last[i]);
-    }
-    free(m->given);
-    free(m->last);
-    free(m->round);
+    free(m->rounds[0].bytes);
+    free(m->rounds[1].bytes);
     free(m);
 }
 

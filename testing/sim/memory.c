@@ -8,11 +8,12 @@
 /* Memory that ranks map. It goes when its owner has freed it and no map is left. */
 struct sim_mem {
     struct sl_node link;
+    struct sl_sim *sim;
     uint32_t id, maps;
     uint32_t host;
     bool registered, freed;
     size_t len;
-    void *addr;
+    void *addr, *block; /* addr: where its first page begins */
 };
 
 struct sim_map {
@@ -25,20 +26,17 @@ static void mem_drop(struct sim_mem *mem)
     if (!mem->freed || mem->maps > 0)
         return;
     sl_list_remove(&mem->link);
-    free(mem->addr);
+    sl_sim_table_remove(&mem->sim->mem_of_id, mem->id);
+    sl_sim_table_remove(&mem->sim->mem_of_addr, (uintptr_t)mem->addr);
+    free(mem->block);
     free(mem);
 }
 
 static struct sim_mem *mem_find(struct sl_sim *sim, const void *addr)
 {
-    sl_list_foreach(&sim->mems, node)
-    {
-        struct sim_mem *mem = sl_container_of(node, struct sim_mem, link);
+    struct sim_mem *mem = sl_sim_table_get(&sim->mem_of_addr, (uintptr_t)addr);
 
-        if (mem->addr == addr && !mem->freed)
-            return mem;
-    }
-    return NULL;
+    return mem != NULL && !mem->freed ? mem : NULL;
 }
 
 int sl_sim_mem_alloc(struct sl_iface *base, size_t len, struct sl_mem *out)
@@ -46,16 +44,23 @@ int sl_sim_mem_alloc(struct sl_iface *base, size_t len, struct sl_mem *out)
     struct sl_sim_iface *iface = sl_sim_iface_of(base);
     struct sim_mem *mem = calloc(1, sizeof(*mem));
     size_t bytes = (len + 4095) / 4096 * 4096;
+    /* Pages that nobody touches cost nothing. */
+    void *block = calloc(1, bytes + 4095);
 
-    if (mem == NULL || (mem->addr = aligned_alloc(4096, bytes + 4096 * (bytes == 0))) == NULL) {
+    if (mem == NULL || block == NULL) {
+        free(block);
         free(mem);
         return sl_fail(-ENOMEM, "no memory for a simulated window of %zu bytes", len);
     }
-    memset(mem->addr, 0, bytes);
+    mem->sim = iface->sim;
+    mem->block = block;
+    mem->addr = (void *)(((uintptr_t)block + 4095) & ~(uintptr_t)4095);
     mem->id = (uint32_t)++iface->sim->seq;
     mem->host = iface->rank->host;
     mem->len = len;
     sl_list_push_back(&iface->sim->mems, &mem->link);
+    sl_sim_table_put(&iface->sim->mem_of_id, mem->id, mem);
+    sl_sim_table_put(&iface->sim->mem_of_addr, (uintptr_t)mem->addr, mem);
     *out = (struct sl_mem){.addr = mem->addr, .len = len, .kind = SL_MEM_HOST, .fd = -1};
     return 0;
 }
@@ -98,6 +103,7 @@ int sl_sim_map(struct sl_ep *base, const struct sl_key *key, size_t len, void **
 {
     struct sl_sim_ep *ep = sl_sim_ep_of(base);
     struct sl_sim *sim = sl_sim_iface_of_ep(ep)->sim;
+    struct sim_mem *mem;
     struct sim_map *map;
     uint32_t id = 0;
 
@@ -107,26 +113,20 @@ int sl_sim_map(struct sl_ep *base, const struct sl_key *key, size_t len, void **
         return -EAGAIN;
     if (key->len == sizeof(id))
         memcpy(&id, key->bytes, sizeof(id));
-    sl_list_foreach(&sim->mems, node)
-    {
-        struct sim_mem *mem = sl_container_of(node, struct sim_mem, link);
-
-        if (mem->id != id || !mem->registered)
-            continue;
-        if (mem->host != sl_sim_iface_of_ep(ep)->rank->host)
-            return sl_fail(-ENOTSUP, "this region is on another simulated host");
-        if (mem->len < len)
-            return sl_fail(-EPROTO, "this region has %zu bytes where %zu are needed", mem->len,
-                           len);
-        map = calloc(1, sizeof(*map));
-        sl_assert(map != NULL);
-        map->mem = mem;
-        mem->maps++;
-        sl_list_push_back(&ep->maps, &map->link);
-        *out = mem->addr;
-        return 0;
-    }
-    return sl_fail(-EINVAL, "no simulated region has this key");
+    mem = id != 0 ? sl_sim_table_get(&sim->mem_of_id, id) : NULL;
+    if (mem == NULL || !mem->registered)
+        return sl_fail(-EINVAL, "no simulated region has this key");
+    if (mem->host != sl_sim_iface_of_ep(ep)->rank->host)
+        return sl_fail(-ENOTSUP, "this region is on another simulated host");
+    if (mem->len < len)
+        return sl_fail(-EPROTO, "this region has %zu bytes where %zu are needed", mem->len, len);
+    map = calloc(1, sizeof(*map));
+    sl_assert(map != NULL);
+    map->mem = mem;
+    mem->maps++;
+    sl_list_push_back(&ep->maps, &map->link);
+    *out = mem->addr;
+    return 0;
 }
 
 static void map_end(struct sim_map *map)

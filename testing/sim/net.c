@@ -147,11 +147,27 @@ bool sl_sim_step(struct sl_sim *sim)
     return true;
 }
 
+/* That link, made when it is first used. */
+static struct sl_sim_link *link_of(struct sl_sim *sim, uint32_t from, uint32_t to)
+{
+    uint64_t pair = ((uint64_t)from << 32 | to) + 1;
+    struct sl_sim_link *link = sl_sim_table_get(&sim->links, pair);
+
+    if (link != NULL)
+        return link;
+    link = calloc(1, sizeof(*link));
+    sl_assert(link != NULL);
+    sl_sim_table_put(&sim->links, pair, link);
+    return link;
+}
+
 uint64_t sl_sim_transit(struct sl_sim *sim, uint32_t from, uint32_t to, size_t len)
 {
-    struct sl_sim_link *link = &sim->links[(size_t)from * sim->params.ranks + to];
+    struct sl_sim_link *link = link_of(sim, from, to);
     uint64_t start = sim->now_ns, at;
 
+    if (sim->ranks[from].crashed)
+        return SL_NEVER;
     if (sim->now_ns < link->cut_until)
         start = link->cut_until;
     if (start == SL_NEVER)
@@ -247,6 +263,7 @@ static void fiber_main(void *arg)
 
     r->program(r->arg);
     r->ended = true;
+    r->sim->held -= r->crashed && !r->released; /* it has not idled since */
     r->sim->live--;
     sl_sim_trace(r->sim, "rank %u has ended", r->rank);
 }
@@ -262,33 +279,25 @@ int sl_sim_spawn(struct sl_sim *sim, uint32_t rank, void (*program)(void *arg), 
     r->program = program;
     r->arg = arg;
     sim->live++;
+    sim->held += r->crashed;
     rank_schedule(r, sim->now_ns + sl_rng_below(&sim->rng, 1000));
     return 0;
 }
 
 /* Crashed ranks run on once nobody else does: they find all endpoints lost, and clean up. */
-static bool release_crashed(struct sl_sim *sim)
+static void release_crashed(struct sl_sim *sim)
 {
-    bool any = false;
-
-    for (uint32_t i = 0; i < sim->params.ranks; i++) {
-        struct sl_sim_rank *r = &sim->ranks[i];
-
-        if (r->fiber != NULL && !r->ended && !(r->crashed && !r->released))
-            return false;
-    }
+    sim->held = 0;
     for (uint32_t i = 0; i < sim->params.ranks; i++) {
         struct sl_sim_rank *r = &sim->ranks[i];
 
         if (r->fiber == NULL || r->ended)
             continue;
-        any = true;
         r->released = true;
         r->frozen_until = 0;
         sl_sim_eps_lose(sim, i, UINT32_MAX, 0);
         rank_schedule(r, sim->now_ns + 1);
     }
-    return any;
 }
 
 static int report_stuck(struct sl_sim *sim)
@@ -306,7 +315,8 @@ static int report_stuck(struct sl_sim *sim)
 int sl_sim_run(struct sl_sim *sim, uint64_t limit_ns)
 {
     while (sim->live > 0) {
-        release_crashed(sim);
+        if (sim->live == sim->held)
+            release_crashed(sim);
         if (!sl_sim_step(sim) || sim->now_ns > limit_ns)
             return report_stuck(sim);
         if (sim->violation[0] != '\0')
@@ -326,9 +336,8 @@ static void fault_happen(struct sl_sim *sim, struct sl_sim_event *event)
     switch (f->kind) {
     case SL_SIM_CRASH:
         sl_sim_trace(sim, "rank %u crashes", f->rank);
+        sim->held += r->fiber != NULL && !r->crashed;
         r->crashed = true;
-        for (uint32_t i = 0; i < sim->params.ranks; i++)
-            sim->links[(size_t)f->rank * sim->params.ranks + i].cut_until = SL_NEVER;
         if (until != SL_NEVER)
             sl_sim_eps_lose(sim, f->rank, UINT32_MAX, f->for_ns);
         break;
@@ -338,7 +347,7 @@ static void fault_happen(struct sl_sim *sim, struct sl_sim_event *event)
         break;
     case SL_SIM_CUT:
         sl_sim_trace(sim, "link %u to %u is cut", f->rank, f->peer);
-        sim->links[(size_t)f->rank * sim->params.ranks + f->peer].cut_until = until;
+        link_of(sim, f->rank, f->peer)->cut_until = until;
         break;
     case SL_SIM_SLOW: r->slow = f->factor; break;
     case SL_SIM_LOSE:
@@ -357,8 +366,7 @@ int sl_sim_create(const struct sl_sim_params *params, struct sl_sim **out)
     if (sim == NULL || faults == NULL)
         goto err_free;
     sim->ranks = calloc(n, sizeof(sim->ranks[0]));
-    sim->links = calloc((size_t)n * n, sizeof(sim->links[0]));
-    if (sim->ranks == NULL || sim->links == NULL)
+    if (sim->ranks == NULL)
         goto err_free;
     sim->clock.now_ns = virtual_now;
     sim->params = *params;
@@ -367,7 +375,6 @@ int sl_sim_create(const struct sl_sim_params *params, struct sl_sim **out)
     sl_rng_init(&sim->rng, params->seed);
     sl_list_init(&sim->mems);
     sl_list_init(&sim->ifaces);
-    sl_list_init(&sim->wires);
     if (params->fault_count > 0)
         memcpy(faults, params->faults, params->fault_count * sizeof(*faults));
     sim->params.faults = faults;
@@ -383,10 +390,6 @@ int sl_sim_create(const struct sl_sim_params *params, struct sl_sim **out)
     *out = sim;
     return 0;
 err_free:
-    if (sim != NULL) {
-        free(sim->ranks);
-        free(sim->links);
-    }
     free(sim);
     free(faults);
     return sl_fail(-ENOMEM, "no memory for a simulation of %u ranks", n);
@@ -407,6 +410,9 @@ void sl_sim_destroy(struct sl_sim *sim)
     free(sim->eps);
     free(sim->heap);
     free(sim->ranks);
-    free(sim->links);
+    sl_sim_table_fini(&sim->links, free);
+    sl_sim_table_fini(&sim->mem_of_id, NULL);
+    sl_sim_table_fini(&sim->mem_of_addr, NULL);
+    sl_sim_table_fini(&sim->wires, NULL);
     free(sim);
 }

@@ -6,6 +6,7 @@
 #include "core/err.h"
 #include "core/list.h"
 #include "testing/sim/sim.h"
+#include "testing/sim/table.h"
 
 /* Something that happens at a time. Owned by the queue until it happens. */
 struct sl_sim_event {
@@ -43,11 +44,12 @@ struct sl_sim {
     uint64_t now_ns, seq;
     struct sl_rng rng;
     struct sl_sim_rank *ranks;
-    struct sl_sim_link *links; /* [from * ranks + to] */
+    struct sl_sim_table links; /* struct sl_sim_link by the pair; those that were used */
     struct sl_sim_event **heap;
     size_t heap_len, heap_cap;
     struct sl_sim_rank *current; /* whose fiber runs; NULL: none */
-    uint32_t live;               /* programs that have not returned */
+    uint32_t live;               /* programs that have not returned ... */
+    uint32_t held;               /* ... and those of them that have crashed and do not run */
     bool deadline_passed;
     struct sl_sim_stats stats;
     char violation[256];
@@ -56,7 +58,9 @@ struct sl_sim {
     struct sl_sim_ep **eps; /* by number; NULL: destroyed */
     size_t ep_len, ep_cap;
     uint32_t ep_live;
-    struct sl_node mems, ifaces, wires;
+    struct sl_node mems, ifaces;
+    struct sl_sim_table mem_of_id, mem_of_addr; /* of mems: registered or not, freed or not */
+    struct sl_sim_table wires;                  /* by number */
     uint64_t wire_number;
 };
 

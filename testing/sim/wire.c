@@ -34,7 +34,6 @@ struct knock {
 };
 
 struct sl_wire {
-    struct sl_node node; /* sim->wires */
     struct sl_sim_rank *rank;
     uint64_t number;
     struct sl_node knocks;
@@ -85,7 +84,7 @@ static int wire_open(struct sl_worker *worker, bool one_host, struct sl_wireup_a
     wire->rank = rank;
     wire->number = ++rank->sim->wire_number;
     sl_list_init(&wire->knocks);
-    sl_list_push_back(&rank->sim->wires, &wire->node);
+    sl_sim_table_put(&rank->sim->wires, wire->number, wire);
     memcpy(addr->id, &wire->number, sizeof(wire->number));
     addr->host = rank->host;
     *out = wire;
@@ -105,20 +104,8 @@ static void wire_close(struct sl_wire *wire)
         return;
     while (!sl_list_empty(&wire->knocks))
         drop_knock(sl_container_of(wire->knocks.next, struct knock, node));
-    sl_list_remove(&wire->node);
+    sl_sim_table_remove(&wire->rank->sim->wires, wire->number);
     free(wire);
-}
-
-static struct sl_wire *find(struct sl_sim *sim, uint64_t number)
-{
-    sl_list_foreach(&sim->wires, node)
-    {
-        struct sl_wire *wire = sl_container_of(node, struct sl_wire, node);
-
-        if (wire->number == number)
-            return wire;
-    }
-    return NULL;
 }
 
 static int wire_dial(struct sl_wire *wire, const struct sl_wireup_addr *to, unsigned n,
@@ -132,7 +119,7 @@ static int wire_dial(struct sl_wire *wire, const struct sl_wireup_addr *to, unsi
     if (n > 0)
         return -ENODEV;
     memcpy(&number, to->id, sizeof(number));
-    target = find(sim, number);
+    target = sl_sim_table_get(&sim->wires, number);
     if (target == NULL)
         return sl_fail(-ECONNREFUSED, "nobody listens there");
     knock = calloc(1, sizeof(*knock));
