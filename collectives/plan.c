@@ -154,6 +154,16 @@ static void compile_uses(struct sl_plan *plan, uint32_t *use_at)
     }
 }
 
+/* Directions of peers that it may use: no more than messages, or than there are. */
+static size_t most_uses(const struct sl_plan *plan, uint32_t size)
+{
+    size_t messages = 0;
+
+    for (uint32_t i = 0; i < plan->schedule.step_count; i++)
+        messages += sl_step_row(&plan->schedule.steps[i])->message != SL_NO_MESSAGE;
+    return messages < 2 * (size_t)size ? messages : 2 * (size_t)size;
+}
+
 static int compile_posts(struct sl_plan *plan, uint32_t size)
 {
     const struct sl_schedule *s = &plan->schedule;
@@ -161,7 +171,7 @@ static int compile_posts(struct sl_plan *plan, uint32_t size)
 
     plan->post_of = calloc(s->step_count + 1, sizeof(*plan->post_of));
     plan->use_of = calloc(s->step_count + 1, sizeof(*plan->use_of));
-    plan->uses = calloc(2 * size, sizeof(*plan->uses));
+    plan->uses = calloc(most_uses(plan, size) + 1, sizeof(*plan->uses));
     if (use_at == NULL || plan->post_of == NULL || plan->use_of == NULL || plan->uses == NULL) {
         free(use_at);
         return -ENOMEM;
