@@ -325,9 +325,8 @@ int sl_sim_run(struct sl_sim *sim, uint64_t limit_ns)
     return 0;
 }
 
-static void fault_happen(struct sl_sim *sim, struct sl_sim_event *event)
+static void inflict(struct sl_sim *sim, const struct sl_sim_fault *f)
 {
-    const struct sl_sim_fault *f = event->ptr;
     struct sl_sim_rank *r = &sim->ranks[f->rank];
     uint64_t until = f->for_ns == SL_NEVER ? SL_NEVER : sim->now_ns + f->for_ns;
 
@@ -355,6 +354,16 @@ static void fault_happen(struct sl_sim *sim, struct sl_sim_event *event)
         sl_sim_eps_lose(sim, f->rank, f->peer, f->for_ns);
         break;
     }
+}
+
+static void fault_happen(struct sl_sim *sim, struct sl_sim_event *event)
+{
+    inflict(sim, event->ptr);
+}
+
+void sl_sim_fault_now(struct sl_sim *sim, const struct sl_sim_fault *fault)
+{
+    inflict(sim, fault);
 }
 
 int sl_sim_create(const struct sl_sim_params *params, struct sl_sim **out)
