@@ -81,6 +81,13 @@ void sl_tcp_ep_deactivate(struct sl_tcp_ep *ep)
     sl_list_remove(&ep->active);
 }
 
+void sl_tcp_cancel(struct sl_tcp_ep *ep, int status)
+{
+    sl_tcp_cancel_sends(ep, status);
+    sl_tcp_cancel_receives(ep, status);
+    sl_tcp_ep_deactivate(ep);
+}
+
 /* ---- the contract's operations ---- */
 
 int sl_tcp_ep_create(struct sl_iface *base, struct sl_ep **out)

@@ -33,6 +33,24 @@ void sl_tcp_conn_unready(struct sl_tcp_conn *conn)
     sl_list_remove(&conn->ready);
 }
 
+bool sl_tcp_conn_has_work(const struct sl_tcp_conn *conn)
+{
+    const struct sl_tcp_ep *ep = conn->ep;
+
+    if (conn->watch.fd < 0)
+        return false;
+    if (conn->idx == 0)
+        return (conn->watch.readable && !conn->eof) || (ep->ctrl_count > 0 && conn->watch.writable);
+    if (conn->watch.writable && (conn->tx.active || ep->tx_assign < ep->tx_tail))
+        return true;
+    if (conn->stalled)
+        return false;
+    if (conn->have_frame && (conn->rx_end > conn->rx_pos || conn->piece_got == conn->frame.len))
+        return true;
+    return (conn->watch.readable && !conn->eof) ||
+           conn->rx_end - conn->rx_pos >= SL_TCP_FRAME_BYTES;
+}
+
 /* What the peer sent before it went is still in the sockets: receives that it completes end
  * well. */
 static void drain(struct sl_tcp_ep *ep)

@@ -7,7 +7,8 @@
  *   agree.c   what both ends conclude from both addresses
  *   progress.c  which sockets get a turn, and when the engine is asked
  *   conn.h    how connections come about: listen.c, pending.c, dial.c, conn.c
- *   stream.c  messages cut into frames over the data connections, and put together again
+ *   send.c    messages cut into frames over the data connections
+ *   receive.c frames put together to messages
  *   engine.h  how sockets report that they are ready: epoll.c, uring.c
  *   frame.c   the bytes on the wire; address.c: those of an address; proof.c: what both ends prove
  *   tls.h     encrypted connections
@@ -236,16 +237,17 @@ void sl_tcp_pending_forget(struct sl_tcp_ep *ep);
  * handshake. */
 void sl_tcp_dial_event(struct sl_tcp_conn *conn);
 
-/* stream.c */
+/* send.c */
 int sl_tcp_send(struct sl_ep *ep, const struct sl_buf *buf, uint64_t tag, struct sl_req *req);
-int sl_tcp_recv(struct sl_ep *ep, const struct sl_sink *sink, struct sl_req *req);
-/* One try to read, one to write; how many things moved. */
-int sl_tcp_conn_rx(struct sl_tcp_conn *conn);
+/* One try to write; how many things moved. */
 int sl_tcp_conn_tx(struct sl_tcp_conn *conn);
-/* True while a try makes sense without another event of the engine. */
-bool sl_tcp_conn_has_work(const struct sl_tcp_conn *conn);
-/* Ends all that is pending with status. */
-void sl_tcp_cancel(struct sl_tcp_ep *ep, int status);
+void sl_tcp_cancel_sends(struct sl_tcp_ep *ep, int status);
+
+/* receive.c */
+int sl_tcp_recv(struct sl_ep *ep, const struct sl_sink *sink, struct sl_req *req);
+/* One try to read; how many things moved. */
+int sl_tcp_conn_rx(struct sl_tcp_conn *conn);
+void sl_tcp_cancel_receives(struct sl_tcp_ep *ep, int status);
 
 /* control.c */
 int sl_tcp_ctrl(struct sl_ep *ep, const void *msg, size_t len);
@@ -279,6 +281,8 @@ int sl_tcp_not_up(const struct sl_tcp_ep *ep);
 void sl_tcp_ep_activate(struct sl_tcp_ep *ep);
 /* Does nothing while something is pending. */
 void sl_tcp_ep_deactivate(struct sl_tcp_ep *ep);
+/* Ends all that is pending with status. */
+void sl_tcp_cancel(struct sl_tcp_ep *ep, int status);
 
 /* progress.c */
 int sl_tcp_progress(struct sl_iface *base, unsigned budget);
@@ -288,6 +292,8 @@ int sl_tcp_arm(struct sl_iface *base);
 bool sl_tcp_asks_sockets(const struct sl_tcp_iface *iface);
 void sl_tcp_conn_ready(struct sl_tcp_conn *conn);
 void sl_tcp_conn_unready(struct sl_tcp_conn *conn);
+/* True while a try makes sense without another event of the engine. */
+bool sl_tcp_conn_has_work(const struct sl_tcp_conn *conn);
 
 /* As recv() that does not wait. */
 static inline ssize_t sl_tcp_read(struct sl_tcp_conn *conn, void *out, size_t len)
