@@ -14,6 +14,8 @@
 #define REMOTE_CONNS 4 /* docs/perf/tcp.md */
 #define PIECE_BYTES (512u << 10)
 #define PIECE_BYTES_CRC (256u << 10) /* still in L2 when it is copied after its sum was taken */
+/* On a single connection: what a channel that is closed meanwhile has to copy, at most. */
+#define PIECE_BYTES_SINGLE (16u << 20)
 
 /* A link-local address means something only on a link: with the scope of each of ours in turn. */
 static void add_link_local(struct sl_tcp_ep *ep, const struct sockaddr_storage *addr)
@@ -90,7 +92,7 @@ void sl_tcp_ep_set_crc(struct sl_tcp_ep *ep, bool crc)
     ep->piece_bytes = (uint32_t)(stripe > 0           ? stripe
                                  : ep->crc            ? PIECE_BYTES_CRC
                                  : ep->data_conns > 1 ? PIECE_BYTES
-                                                      : SL_TCP_PIECE_MAX);
+                                                      : PIECE_BYTES_SINGLE);
     if (ep->piece_bytes < 4096)
         ep->piece_bytes = 4096;
 }

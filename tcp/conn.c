@@ -26,6 +26,7 @@
 
 #include <netinet/tcp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -96,13 +97,17 @@ void sl_tcp_conn_close(struct sl_tcp_conn *conn)
     conn->state = SL_TCP_CLOSED;
     sl_tls_free(conn->tls);
     conn->tls = NULL;
+    free(conn->tx.own);
+    conn->tx.own = NULL;
+    conn->tx.active = false;
 }
 
 void sl_tcp_conn_fresh(struct sl_tcp_conn *conn)
 {
     conn->eof = conn->stalled = conn->have_frame = false;
     conn->rx_pos = conn->rx_end = conn->piece_got = 0;
-    conn->next_seq = conn->next_off = 0;
+    conn->last_channel = conn->next_seq = 0;
+    conn->next_off = 0;
     if (conn->idx != 0)
         return;
     conn->ep->bye = false;

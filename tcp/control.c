@@ -10,17 +10,36 @@ static struct sl_tcp_ctrl_msg *queued(struct sl_tcp_ep *ep, unsigned i)
     return &ep->ctrl[(ep->ctrl_head + i) % SL_TCP_CTRL_QUEUE];
 }
 
-static void enqueue(struct sl_tcp_ep *ep, uint8_t type, const void *msg, size_t len)
+/* Its place for the payload. */
+static struct sl_tcp_ctrl_msg *enqueue_frame(struct sl_tcp_ep *ep, struct sl_tcp_frame *frame,
+                                             const void *msg)
 {
-    struct sl_tcp_frame frame = {.type = type, .len = (uint32_t)len, .seq = ep->ctrl_seq++};
     struct sl_tcp_ctrl_msg *slot = queued(ep, ep->ctrl_count++);
 
+    frame->seq = ep->ctrl_seq++;
     if (ep->crc)
-        frame.crc = sl_tcp_payload_crc(msg, len);
-    sl_tcp_frame_encode(&frame, ep->crc, slot->bytes);
+        frame->crc = sl_tcp_payload_crc(msg, frame->len);
+    sl_tcp_frame_encode(frame, ep->crc, slot->bytes);
+    slot->len = (uint16_t)(SL_TCP_FRAME_BYTES + frame->len);
+    return slot;
+}
+
+static void enqueue(struct sl_tcp_ep *ep, uint8_t type, const void *msg, size_t len)
+{
+    struct sl_tcp_frame frame = {.type = type, .len = (uint32_t)len};
+    struct sl_tcp_ctrl_msg *slot = enqueue_frame(ep, &frame, msg);
+
     if (len > 0)
         memcpy(slot->bytes + SL_TCP_FRAME_BYTES, msg, len);
-    slot->len = (uint16_t)(SL_TCP_FRAME_BYTES + len);
+}
+
+/* As many ends of channels as there is room for: one place stays free for the farewell. */
+static void enqueue_closes(struct sl_tcp_ep *ep)
+{
+    struct sl_tcp_frame frame;
+
+    while (ep->ctrl_count < SL_TCP_CTRL_QUEUE - 1 && sl_tcp_channel_next_close(ep, &frame))
+        enqueue_frame(ep, &frame, NULL);
 }
 
 int sl_tcp_ctrl(struct sl_ep *base, const void *msg, size_t len)
@@ -45,7 +64,7 @@ int sl_tcp_ctrl_tx(struct sl_tcp_conn *conn)
     struct sl_tcp_ep *ep = conn->ep;
     int moved = 0;
 
-    while (ep->ctrl_count > 0) {
+    for (enqueue_closes(ep); ep->ctrl_count > 0; enqueue_closes(ep)) {
         struct sl_tcp_ctrl_msg *msg = queued(ep, 0);
         uint8_t *rest = msg->bytes + ep->ctrl_sent;
         size_t len = msg->len - ep->ctrl_sent;
@@ -75,8 +94,9 @@ void sl_tcp_say_bye(struct sl_tcp_ep *ep)
 {
     if (ep->state != SL_TCP_EP_UP)
         return;
-    sl_assert(ep->ctrl_count <
-              SL_TCP_CTRL_QUEUE); /* its place was kept, and an endpoint ends once */
+    /* Its place was kept, and an endpoint ends once. */
+    sl_assert(ep->ctrl_count < SL_TCP_CTRL_QUEUE);
+    sl_list_init(&ep->closing); /* all channels end with the endpoint */
     enqueue(ep, SL_TCP_BYE, NULL, 0);
     sl_tcp_ctrl_tx(&ep->conns[0]);
 }
@@ -87,11 +107,13 @@ static int handle(struct sl_tcp_conn *conn, const struct sl_tcp_frame *frame, co
     struct sl_tcp_ep *ep = conn->ep;
 
     if (frame->seq != ep->ctrl_seq_in)
-        return sl_tcp_ep_fail(ep, -EBADMSG, "control message %llu came when %llu was due",
-                              (unsigned long long)frame->seq, (unsigned long long)ep->ctrl_seq_in);
+        return sl_tcp_ep_fail(ep, -EBADMSG, "control message %u came when %u was due", frame->seq,
+                              ep->ctrl_seq_in);
     if (ep->crc && frame->crc != sl_tcp_payload_crc(bytes, frame->len))
         return sl_tcp_ep_fail(ep, -EBADMSG, "a control message was damaged on the way (CRC32C)");
     ep->ctrl_seq_in++;
+    if (frame->type == SL_TCP_CLOSE)
+        return sl_tcp_channel_peer_closed(ep, frame);
     if (frame->type == SL_TCP_BYE) {
         ep->bye = true;
         for (unsigned i = 1; i <= ep->data_conns; i++)

@@ -74,18 +74,11 @@ void sl_tcp_ep_activate(struct sl_tcp_ep *ep)
 
 void sl_tcp_ep_deactivate(struct sl_tcp_ep *ep)
 {
-    if (!ep->is_active || ep->rx_head < ep->rx_tail || ep->tx_head < ep->tx_tail)
+    if (!ep->is_active || ep->rx_open > 0 || ep->tx_head < ep->tx_tail)
         return;
     ep->is_active = false;
     ep->iface->active_count--;
     sl_list_remove(&ep->active);
-}
-
-void sl_tcp_cancel(struct sl_tcp_ep *ep, int status)
-{
-    sl_tcp_cancel_sends(ep, status);
-    sl_tcp_cancel_receives(ep, status);
-    sl_tcp_ep_deactivate(ep);
 }
 
 /* ---- the contract's operations ---- */
@@ -108,14 +101,14 @@ int sl_tcp_ep_create(struct sl_iface *base, struct sl_ep **out)
         return sl_fail(-ENOMEM, "no memory for a tcp endpoint");
     }
     ep->tx = ep->queues->tx;
-    ep->rx = ep->queues->rx;
+    ep->tx_mask = SL_TCP_QUEUE - 1;
     ep->ctrl = ep->queues->ctrl;
-    ep->carry = ep->queues->carry;
     /* Who knows the token may attach: it must not be guessed. */
     if (getrandom(ep->token, sizeof(ep->token), 0) != (ssize_t)sizeof(ep->token))
         err = sl_fail(-EIO, "the kernel gave no random bytes for a token: %s",
                       sluice_strerror(-errno));
     err = err ?: sl_tcp_name_make(ep->token, ep->name);
+    err = err ?: sl_tcp_channels_init(ep);
     if (err != 0) {
         munmap(ep->queues, sizeof(*ep->queues));
         free(ep);
@@ -228,6 +221,9 @@ void sl_tcp_ep_destroy(struct sl_ep *base)
     }
     sl_list_remove(&ep->link);
     free(ep->conns);
+    sl_tcp_channels_fini(ep);
+    if (ep->tx != ep->queues->tx)
+        free(ep->tx);
     munmap(ep->queues, sizeof(*ep->queues));
     free(ep);
 }

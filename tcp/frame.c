@@ -131,7 +131,8 @@ void sl_tcp_frame_encode(const struct sl_tcp_frame *frame, bool crc,
     out[2] = frame->type;
     out[3] = crc ? FLAG_CRC : 0;
     put32(out + 4, frame->len);
-    put64(out + 8, frame->seq);
+    put32(out + 8, frame->seq);
+    put32(out + 12, frame->channel);
     put64(out + 16, frame->tag);
     put64(out + 24, frame->total);
     put64(out + 32, frame->off);
@@ -143,7 +144,8 @@ int sl_tcp_frame_decode(const uint8_t in[SL_TCP_FRAME_BYTES], bool crc, struct s
 {
     struct sl_tcp_frame frame = {.type = in[2],
                                  .len = get32(in + 4),
-                                 .seq = get64(in + 8),
+                                 .seq = get32(in + 8),
+                                 .channel = get32(in + 12),
                                  .tag = get64(in + 16),
                                  .total = get64(in + 24),
                                  .off = get64(in + 32),
@@ -177,6 +179,16 @@ int sl_tcp_frame_decode(const uint8_t in[SL_TCP_FRAME_BYTES], bool crc, struct s
     case SL_TCP_BYE:
         if (frame.len != 0)
             return sl_fail(-EBADMSG, "a farewell claims %u bytes", frame.len);
+        break;
+    case SL_TCP_CLOSE:
+        if (frame.len != 0 || frame.channel == 0 || frame.total > SL_TCP_MESSAGE_MAX ||
+            (frame.tag == 0 && frame.total != 0))
+            return sl_fail(
+                -EBADMSG,
+                "the end of channel %u claims %u bytes, after %llu messages, the last of "
+                "%llu",
+                frame.channel, frame.len, (unsigned long long)frame.tag,
+                (unsigned long long)frame.total);
         break;
     default: return sl_fail(-EBADMSG, "a frame has the unknown type %u", frame.type);
     }

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SL_TCP_WIRE_VERSION 2
+#define SL_TCP_WIRE_VERSION 3
 #define SL_TCP_TOKEN_BYTES 16
 #define SL_TCP_HELLO_BYTES 64
 #define SL_TCP_ANSWER_BYTES 24
@@ -44,19 +44,22 @@ struct sl_tcp_answer {
 };
 
 enum sl_tcp_frame_type {
-    SL_TCP_DATA = 1, /* a piece of a message */
-    SL_TCP_CTRL = 2, /* a control message; on connection 0 only */
-    SL_TCP_BYE = 3,  /* the sender destroys its endpoint; on connection 0 only */
+    SL_TCP_DATA = 1,  /* a piece of a message */
+    SL_TCP_CTRL = 2,  /* a control message; on connection 0 only */
+    SL_TCP_BYE = 3,   /* the sender destroys its endpoint; on connection 0 only */
+    SL_TCP_CLOSE = 4, /* the sender has closed a channel; on connection 0 only */
 };
 
 struct sl_tcp_frame {
     uint8_t type;
     uint32_t len; /* payload bytes that follow */
-    uint64_t seq; /* which message of this direction, from 0 */
-    uint64_t tag;
-    uint64_t total; /* length of the whole message */
-    uint64_t off;   /* of this piece in the message */
-    uint32_t crc;   /* CRC32C of the payload when the connection has crc on */
+    uint32_t seq; /* which message of the channel in this direction, from 0, without a carry */
+    uint32_t channel;
+    uint64_t tag; /* CLOSE: how many messages were begun on the channel */
+    /* Length of the whole message; CLOSE: bytes that were sent of the last one, 0: all. */
+    uint64_t total;
+    uint64_t off; /* of this piece in the message */
+    uint32_t crc; /* CRC32C of the payload when the connection has crc on */
 };
 
 void sl_tcp_hello_encode(const struct sl_tcp_hello *hello, uint8_t out[SL_TCP_HELLO_BYTES]);

@@ -40,7 +40,8 @@ bool sl_tcp_conn_has_work(const struct sl_tcp_conn *conn)
     if (conn->watch.fd < 0)
         return false;
     if (conn->idx == 0)
-        return (conn->watch.readable && !conn->eof) || (ep->ctrl_count > 0 && conn->watch.writable);
+        return (conn->watch.readable && !conn->eof) ||
+               (conn->watch.writable && (ep->ctrl_count > 0 || !sl_list_empty(&ep->closing)));
     if (conn->watch.writable && (conn->tx.active || ep->tx_assign < ep->tx_tail))
         return true;
     if (conn->stalled)
@@ -57,7 +58,7 @@ static void drain(struct sl_tcp_ep *ep)
 {
     ep->is_failing = false;
     for (unsigned i = 1; i <= ep->data_conns; i++)
-        while (!ep->is_failing && ep->rx_head < ep->rx_tail && !ep->conns[i].eof &&
+        while (!ep->is_failing && ep->rx_open > 0 && !ep->conns[i].eof &&
                sl_tcp_conn_rx(&ep->conns[i]) > 0)
             ;
     ep->is_failing = true;
@@ -65,11 +66,25 @@ static void drain(struct sl_tcp_ep *ep)
         ; /* among it may be why the peer goes */
 }
 
+/* Receives of messages that were kept meanwhile end, as far as the budget goes. */
+static int settle(struct sl_tcp_ep *ep)
+{
+    struct sl_tcp_iface *iface = ep->iface;
+    int ended =
+        (int)sl_channels_settle(&ep->channels, iface->budget > 0 ? (unsigned)iface->budget : 0);
+
+    iface->budget -= ended;
+    if (ep->bye)
+        sl_tcp_check_end(ep);
+    return ended;
+}
+
 static int tell_news(struct sl_tcp_iface *iface)
 {
-    struct sl_node *node;
+    struct sl_node *node, later;
     int told = 0;
 
+    sl_list_init(&later);
     while ((node = sl_list_pop_front(&iface->news)) != NULL) {
         struct sl_tcp_ep *ep = sl_container_of(node, struct sl_tcp_ep, news);
 
@@ -83,13 +98,21 @@ static int tell_news(struct sl_tcp_iface *iface)
                 sl_fail_text(ep->connect_status, ep->why);
             sl_req_end(req, ep->connect_status);
         }
-        if (!ep->is_failing || ep->state != SL_TCP_EP_UP)
+        if (sl_channels_due(&ep->channels))
+            told += settle(ep);
+        if (!ep->is_failing || ep->state != SL_TCP_EP_UP) {
+            if (sl_channels_due(&ep->channels) && !ep->has_news) {
+                ep->has_news = true;
+                sl_list_push_back(&later, &ep->news);
+            }
             continue;
+        }
         if (ep->down_status != -EBADMSG) {
             int budget = iface->budget;
 
             iface->budget = INT32_MAX;
             drain(ep);
+            settle(ep);
             iface->budget = budget;
         }
         ep->state = SL_TCP_EP_DOWN;
@@ -102,6 +125,8 @@ static int tell_news(struct sl_tcp_iface *iface)
         sl_fail(ep->down_status, "%s is gone: %s", sl_ep_peer_name(&ep->base), ep->why);
         sl_tcp_cancel(ep, ep->down_status);
     }
+    while ((node = sl_list_pop_front(&later)) != NULL)
+        sl_list_push_back(&iface->news, node);
     return told;
 }
 
@@ -192,8 +217,7 @@ static int run_awaited(struct sl_tcp_iface *iface)
 
         if (iface->budget <= 0)
             break;
-        if (ep->rx_head < ep->rx_tail && !conn->is_ready && !conn->stalled && !conn->eof &&
-            !ep->is_failing)
+        if (ep->rx_open > 0 && !conn->is_ready && !conn->stalled && !conn->eof && !ep->is_failing)
             moved += sl_tcp_conn_rx(conn);
         if (ep->tx_head < ep->tx_tail && !conn->watch.writable && !ep->is_failing)
             moved += sl_tcp_conn_tx(conn);

@@ -147,8 +147,8 @@ static int open_iface(struct sl_worker *worker, const struct sl_device *dev,
 
     if (iface == NULL)
         return sl_fail(-ENOMEM, "no memory for a tcp interface");
-    iface->base =
-        (struct sl_iface){.ops = NULL, .worker = worker, .caps = SL_CAP_WAKEUP, .eager_max = 16384};
+    iface->base = (struct sl_iface){
+        .ops = NULL, .worker = worker, .caps = SL_CAP_WAKEUP | SL_CAP_CHANNELS, .eager_max = 16384};
     if (handler != NULL)
         iface->base.handler = *handler;
     iface->base.ops = sl_transport_complete(&sl_tcp_ops, &iface->ops);
@@ -209,6 +209,8 @@ const struct sl_transport_ops sl_tcp_ops = {
     .ep_addr = sl_tcp_ep_addr,
     .ep_connect = sl_tcp_ep_connect,
     .ep_destroy = sl_tcp_ep_destroy,
+    .channel_open = sl_tcp_channel_open,
+    .channel_close = sl_tcp_channel_close,
     .stop_listening = stop_listening,
     .send = sl_tcp_send,
     .recv = sl_tcp_recv,

@@ -8,7 +8,8 @@
  *   progress.c  which sockets get a turn, and when the engine is asked
  *   conn.h    how connections come about: listen.c, pending.c, dial.c, conn.c
  *   send.c    messages cut into frames over the data connections
- *   receive.c frames put together to messages
+ *   receive.c frames put together to messages; match.c: which receive a frame is for
+ *   channel.c several orders of messages on one endpoint
  *   engine.h  how sockets report that they are ready: epoll.c, uring.c
  *   frame.c   the bytes on the wire; address.c: those of an address; proof.c: what both ends prove
  *   tls.h     encrypted connections
@@ -19,6 +20,7 @@
 #ifndef SL_TCP_TCP_H
 #define SL_TCP_TCP_H
 
+#include "core/channel.h"
 #include "core/config.h"
 #include "core/list.h"
 #include "core/err.h"
@@ -37,7 +39,9 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#define SL_TCP_QUEUE 256 /* sends, and receives, pending on one endpoint */
+#define SL_TCP_QUEUE 256 /* sends, and receives, pending on one channel */
+#define SL_TCP_FEW 8     /* receives that need no memory but the channel's */
+#define SL_TCP_CARRY 16  /* the same, bytes of an element that was cut */
 /* Read ahead on one connection: small frames come together, one of 8 KiB with room to spare, which
  * shows that it was all. */
 #define SL_TCP_RX_BYTES (8192 + 2 * SL_TCP_FRAME_BYTES)
@@ -58,10 +62,11 @@ enum sl_tcp_conn_state {
 /* The piece of a message that a connection is sending. */
 struct sl_tcp_tx_piece {
     bool active;
-    uint32_t slot;      /* tx[] index */
     uint32_t len, sent; /* payload bytes */
-    uint64_t off;
     uint32_t header_sent;
+    uint64_t number;   /* of the send: see tx_head */
+    const uint8_t *at; /* the next payload byte */
+    uint8_t *own;      /* where these lie once the send is over; owned */
     uint8_t header[SL_TCP_FRAME_BYTES];
 };
 
@@ -74,12 +79,14 @@ struct sl_tcp_conn {
     bool stalled; /* frame is for a receive that is not posted, or not its turn */
     bool have_frame;
     uint8_t idx;
-    uint8_t state;               /* enum sl_tcp_conn_state */
-    uint16_t hello_len;          /* of the answer, so far */
-    uint32_t rx_pos, rx_end;     /* unread part of rx */
-    uint32_t piece_got;          /* payload bytes of frame that arrived */
-    uint32_t crc;                /* over them */
-    uint64_t next_seq, next_off; /* least that the next frame may carry */
+    uint8_t state;           /* enum sl_tcp_conn_state */
+    uint16_t hello_len;      /* of the answer, so far */
+    uint32_t rx_pos, rx_end; /* unread part of rx */
+    uint32_t piece_got;      /* payload bytes of frame that arrived */
+    uint32_t crc;            /* over them */
+    uint32_t last_channel;   /* of the frame before; what follows holds for that channel */
+    uint32_t next_seq;       /* least that the next frame may carry */
+    uint64_t next_off;
     struct sl_tcp_frame frame;
     struct sl_tcp_tx_piece tx;
     uint64_t deadline_ns; /* of the connect() under way */
@@ -89,22 +96,47 @@ struct sl_tcp_conn {
 
 struct sl_tcp_tx_slot {
     const uint8_t *addr;
-    uint64_t len, tag, seq;
-    uint64_t assigned;  /* bytes given to connections */
-    uint64_t written;   /* bytes the kernel took */
-    struct sl_req *req; /* NULL once it has ended */
-    bool started;
+    uint64_t len, tag;
+    uint64_t assigned;              /* bytes given to connections */
+    uint64_t written;               /* bytes the kernel took */
+    struct sl_req *req;             /* NULL once it has ended */
+    struct sl_tcp_channel *channel; /* NULL once that is closed */
+    uint32_t seq;
+    bool over;
 };
 
 enum sl_tcp_rx_state { SL_TCP_RX_POSTED, SL_TCP_RX_GOING, SL_TCP_RX_DROPPING, SL_TCP_RX_DONE };
 
 struct sl_tcp_rx_slot {
-    const struct sl_sink *sink;
-    struct sl_req *req;
-    uint64_t total, tag; /* as the first frame told */
-    uint64_t got;        /* bytes that arrived, of all pieces */
-    uint64_t consumed;   /* bytes given to consume() */
+    const struct sl_sink *sink; /* NULL: nobody wants the bytes */
+    struct sl_req *req;         /* NULL once it has ended */
+    uint64_t total, tag;        /* as the first frame told */
+    uint64_t got;               /* bytes that arrived, of all pieces */
+    uint64_t consumed;          /* bytes given to consume() */
     uint8_t state;
+    bool wanted; /* a receive waits for it */
+    bool kept;   /* sink and req are those of a struct sl_kept */
+};
+
+/* One order of messages, each way. */
+struct sl_tcp_channel {
+    struct sl_channel base; /* first; came: messages that are over, received or dropped */
+    uint32_t tx_pending;    /* sends */
+    uint32_t rx_mask;
+    struct sl_tcp_rx_slot *rx; /* [rx_mask + 1]; its own few, or owned */
+    /* Messages: the oldest that is not over, the next without a slot, the next without a receive.
+     * Run free; a slot is at its number & rx_mask. */
+    uint64_t rx_head, rx_tail, rx_next;
+    /* Of a channel that an end has closed in the middle of a message, its last one: so many bytes
+     * are sent of it. */
+    uint64_t tx_cut, rx_cut;
+    uint32_t carry_len; /* bytes at the end of the last delivery, less than a granule */
+    uint32_t carry_room;
+    uint8_t *carry;         /* its own, or owned */
+    struct sl_node closing; /* in ep->closing */
+    bool close_said;
+    uint8_t small_carry[SL_TCP_CARRY];
+    struct sl_tcp_rx_slot few[SL_TCP_FEW];
 };
 
 struct sl_tcp_ctrl_msg {
@@ -114,9 +146,7 @@ struct sl_tcp_ctrl_msg {
 
 struct sl_tcp_queues {
     struct sl_tcp_tx_slot tx[SL_TCP_QUEUE];
-    struct sl_tcp_rx_slot rx[SL_TCP_QUEUE];
     struct sl_tcp_ctrl_msg ctrl[SL_TCP_CTRL_QUEUE];
-    uint8_t carry[SL_TCP_GRANULE_MAX];
 };
 
 enum sl_tcp_ep_state { SL_TCP_EP_NEW, SL_TCP_EP_CONNECTING, SL_TCP_EP_UP, SL_TCP_EP_DOWN };
@@ -151,22 +181,23 @@ struct sl_tcp_ep {
     char tried[256]; /* what became of each address, for the error */
     int tried_status;
 
-    /* Counters below run free; index is counter % SL_TCP_QUEUE. */
-    uint64_t tx_head, tx_assign, tx_tail; /* oldest unfinished, next to give out, next to post */
-    uint64_t rx_head, rx_tail;
+    struct sl_channels channels; /* of struct sl_tcp_channel */
+    struct sl_node closing;      /* channels whose end the peer is to be told */
+    /* Sends: oldest unfinished, next to give out, next to post. Run free; a slot is at its number &
+     * tx_mask. */
+    uint64_t tx_head, tx_assign, tx_tail;
+    uint32_t tx_mask;
+    uint32_t rx_open; /* messages that are awaited or under way, of all channels */
     uint32_t piece_bytes;
-    uint32_t carry_len;        /* bytes at the end of the last delivery, less than a granule */
     struct sl_req *inline_req; /* the send under way in send(): its end is its return value */
     bool inline_done;
     uint64_t sent_bytes, received_bytes;
     unsigned ctrl_head, ctrl_count;
     uint32_t ctrl_sent; /* bytes of the oldest queued control message that are out */
-    uint64_t ctrl_seq, ctrl_seq_in;
-    struct sl_tcp_queues *queues; /* owned; those below are parts of it */
-    struct sl_tcp_tx_slot *tx;    /* [SL_TCP_QUEUE] */
-    struct sl_tcp_rx_slot *rx;    /* [SL_TCP_QUEUE] */
-    struct sl_tcp_ctrl_msg *ctrl; /* [SL_TCP_CTRL_QUEUE] */
-    uint8_t *carry;               /* [SL_TCP_GRANULE_MAX] */
+    uint32_t ctrl_seq, ctrl_seq_in;
+    struct sl_tcp_queues *queues; /* owned */
+    struct sl_tcp_tx_slot *tx;    /* [tx_mask + 1]: of queues, or owned */
+    struct sl_tcp_ctrl_msg *ctrl; /* [SL_TCP_CTRL_QUEUE]: of queues */
 };
 
 /* An accepted connection that has not said, or not been told, whom it belongs to.
@@ -241,13 +272,58 @@ void sl_tcp_dial_event(struct sl_tcp_conn *conn);
 int sl_tcp_send(struct sl_ep *ep, const struct sl_buf *buf, uint64_t tag, struct sl_req *req);
 /* One try to write; how many things moved. */
 int sl_tcp_conn_tx(struct sl_tcp_conn *conn);
-void sl_tcp_cancel_sends(struct sl_tcp_ep *ep, int status);
+/* A channel is closed: what of its sends is not begun vanishes, and what is goes on without the
+ * caller's memory. Their requests go into ended. */
+void sl_tcp_drop_sends(struct sl_tcp_ep *ep, struct sl_tcp_channel *channel, struct sl_node *ended);
+/* All sends are over: their requests go into ended. */
+void sl_tcp_forget_sends(struct sl_tcp_ep *ep, struct sl_node *ended);
 
 /* receive.c */
-int sl_tcp_recv(struct sl_ep *ep, const struct sl_sink *sink, struct sl_req *req);
 /* One try to read; how many things moved. */
 int sl_tcp_conn_rx(struct sl_tcp_conn *conn);
-void sl_tcp_cancel_receives(struct sl_tcp_ep *ep, int status);
+/* After the peer's farewell: the endpoint fails once a receive waits for what cannot come, or all
+ * that was sent has been received. */
+void sl_tcp_check_end(struct sl_tcp_ep *ep);
+
+/* match.c */
+int sl_tcp_recv(struct sl_ep *ep, const struct sl_sink *sink, struct sl_req *req);
+/* The slot that the connection's frame may be delivered to now, and its channel. NULL: stalled, or
+ * the endpoint failed. */
+struct sl_tcp_rx_slot *sl_tcp_rx_target(struct sl_tcp_conn *conn, struct sl_tcp_channel **channel);
+/* The slot's message is over, received or dropped. Neither slot nor channel is valid after it. */
+void sl_tcp_rx_finish(struct sl_tcp_ep *ep, struct sl_tcp_channel *channel,
+                      struct sl_tcp_rx_slot *slot);
+/* The message that the peer cut when it closed the channel is over here once nobody wants it and all
+ * that was sent of it came. True: it is, as by sl_tcp_rx_finish(). */
+bool sl_tcp_rx_cut(struct sl_tcp_ep *ep, struct sl_tcp_channel *channel);
+/* Messages that were begun, as far as is known here. */
+uint64_t sl_tcp_rx_seen(const struct sl_tcp_channel *channel);
+/* What a stalled connection waited for may be there now: look again. */
+void sl_tcp_unstall(struct sl_tcp_ep *ep);
+/* A channel is closed, or the endpoint lost: nobody wants its messages any more. Their requests go
+ * into ended. */
+void sl_tcp_drop_receives(struct sl_tcp_ep *ep, struct sl_tcp_channel *channel,
+                          struct sl_node *ended);
+
+/* channel.c */
+int sl_tcp_channels_init(struct sl_tcp_ep *ep);
+void sl_tcp_channels_fini(struct sl_tcp_ep *ep);
+int sl_tcp_channel_open(struct sl_ep *ep, uint32_t channel);
+void sl_tcp_channel_close(struct sl_ep *ep, uint32_t channel);
+/* The code and sentence for a call on a channel that is not open. */
+int sl_tcp_channel_not_open(struct sl_tcp_ep *ep, uint32_t id);
+/* On a message of a channel that is not known here. NULL: the endpoint failed. */
+struct sl_tcp_channel *sl_tcp_channel_get(struct sl_tcp_ep *ep, uint32_t id);
+/* The peer's CLOSE came. 0, or the status that the endpoint failed with. */
+int sl_tcp_channel_peer_closed(struct sl_tcp_ep *ep, const struct sl_tcp_frame *frame);
+/* The next CLOSE for the peer; false: there is none. */
+bool sl_tcp_channel_next_close(struct sl_tcp_ep *ep, struct sl_tcp_frame *frame);
+/* Forgets a closed channel that is over. */
+void sl_tcp_channel_check_over(struct sl_tcp_ep *ep, struct sl_tcp_channel *channel);
+/* Messages are kept that nobody has received yet. */
+bool sl_tcp_channels_keep(const struct sl_tcp_ep *ep);
+/* Ends all that is pending with status. */
+void sl_tcp_cancel(struct sl_tcp_ep *ep, int status);
 
 /* control.c */
 int sl_tcp_ctrl(struct sl_ep *ep, const void *msg, size_t len);
@@ -281,8 +357,6 @@ int sl_tcp_not_up(const struct sl_tcp_ep *ep);
 void sl_tcp_ep_activate(struct sl_tcp_ep *ep);
 /* Does nothing while something is pending. */
 void sl_tcp_ep_deactivate(struct sl_tcp_ep *ep);
-/* Ends all that is pending with status. */
-void sl_tcp_cancel(struct sl_tcp_ep *ep, int status);
 
 /* progress.c */
 int sl_tcp_progress(struct sl_iface *base, unsigned budget);
@@ -316,6 +390,18 @@ static inline struct sl_tcp_iface *sl_tcp_iface_of(struct sl_iface *iface)
 static inline struct sl_tcp_ep *sl_tcp_ep_of(struct sl_ep *ep)
 {
     return (struct sl_tcp_ep *)ep;
+}
+
+/* NULL: it is not known. */
+static inline struct sl_tcp_channel *sl_tcp_channel_find(struct sl_tcp_ep *ep, uint32_t id)
+{
+    return (struct sl_tcp_channel *)sl_channels_find(&ep->channels, id);
+}
+
+static inline struct sl_tcp_rx_slot *sl_tcp_rx_slot(const struct sl_tcp_channel *channel,
+                                                    uint64_t number)
+{
+    return &channel->rx[number & channel->rx_mask];
 }
 
 #endif

@@ -13,7 +13,8 @@ static struct sl_tcp_frame sample(void)
 {
     return (struct sl_tcp_frame){.type = SL_TCP_DATA,
                                  .len = 1000,
-                                 .seq = 0x1122334455667788,
+                                 .seq = 0x55667788,
+                                 .channel = 0x11223344,
                                  .tag = 42,
                                  .total = 5000,
                                  .off = 4000,
@@ -30,6 +31,7 @@ static void a_frame_comes_back_as_it_was(void **state)
         sl_tcp_frame_encode(&in, crc, bytes);
         assert_int_equal(sl_tcp_frame_decode(bytes, crc, &out), 0);
         assert_int_equal(out.seq, in.seq);
+        assert_int_equal(out.channel, in.channel);
         assert_int_equal(out.tag, in.tag);
         assert_int_equal(out.total, in.total);
         assert_int_equal(out.off, in.off);
@@ -105,6 +107,36 @@ static void lengths_that_contradict_each_other_are_refused(void **state)
     check_refused(in);
     in = sample();
     in.type = 9;
+    check_refused(in);
+}
+
+/* How a channel ends. */
+static struct sl_tcp_frame sample_close(void)
+{
+    return (struct sl_tcp_frame){.type = SL_TCP_CLOSE, .channel = 7, .tag = 3, .total = 100};
+}
+
+static void an_end_of_a_channel_that_contradicts_itself_is_refused(void **state)
+{
+    struct sl_tcp_frame in = sample_close(), out;
+    uint8_t bytes[SL_TCP_FRAME_BYTES];
+
+    (void)state;
+    sl_tcp_frame_encode(&in, false, bytes);
+    assert_int_equal(sl_tcp_frame_decode(bytes, false, &out), 0);
+    assert_int_equal(out.channel, 7);
+    assert_int_equal(out.tag, 3);
+    assert_int_equal(out.total, 100);
+    in.len = 1;
+    check_refused(in);
+    in = sample_close();
+    in.channel = 0;
+    check_refused(in);
+    in = sample_close();
+    in.tag = 0;
+    check_refused(in);
+    in = sample_close();
+    in.total = SL_TCP_MESSAGE_MAX + 1;
     check_refused(in);
 }
 
@@ -204,6 +236,7 @@ int main(void)
         cmocka_unit_test(numbers_are_little_endian),
         cmocka_unit_test(any_damaged_byte_of_a_checked_header_is_noticed),
         cmocka_unit_test(lengths_that_contradict_each_other_are_refused),
+        cmocka_unit_test(an_end_of_a_channel_that_contradicts_itself_is_refused),
         cmocka_unit_test(a_frame_without_sum_is_refused_where_sums_are_on),
         cmocka_unit_test(a_hello_comes_back_as_it_was),
         cmocka_unit_test(a_hello_of_another_version_is_refused_with_both),

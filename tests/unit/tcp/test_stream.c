@@ -74,7 +74,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static struct sl_tcp_frame piece(uint64_t seq, uint64_t tag, size_t total, size_t off, size_t len)
+static struct sl_tcp_frame piece(uint32_t seq, uint64_t tag, size_t total, size_t off, size_t len)
 {
     return (struct sl_tcp_frame){.type = SL_TCP_DATA,
                                  .len = (uint32_t)len,
@@ -434,7 +434,7 @@ static void an_unwanted_message_is_dropped_alone(void **state)
     post(w, &sink[1], &req[1], place, BIG - 1, 5); /* of another length */
     assert_int_equal(w->ops.recv(w->ep, &t.sink, &req[2]), 0);
     post(w, &sink[2], &req[3], place, 100, 7);
-    for (uint64_t seq = 0; seq < 3; seq++) {
+    for (uint32_t seq = 0; seq < 3; seq++) {
         struct sl_tcp_frame one = piece(seq, seq == 1 ? 5 : 6, BIG, 0, half);
         struct sl_tcp_frame two = piece(seq, seq == 1 ? 5 : 6, BIG, half, half);
 
