@@ -116,7 +116,8 @@ static int listen_everywhere(struct sl_wire *wire, const struct sl_netif_list *c
         }
     }
     addr->port = port;
-    if (addr->place_count > 0)
+    /* A port that is free at one place may be taken at another. */
+    if (addr->place_count > 0 && err != -EADDRINUSE)
         return 0;
     while (wire->fd_count > 0)
         close(wire->fds[--wire->fd_count]);

@@ -10,6 +10,7 @@
 #include "core/wireup_word.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -290,6 +291,33 @@ static void a_dial_that_an_owner_begins_in_failed_goes_at_once(void **state)
     connect_one(2, 1, false);
     PUMP_UNTIL(SECOND_MS, sides[2].failures == 1);
     PUMP_UNTIL(5, are_connected(&sides[2], &sides[0]));
+}
+
+/* ---- listening ---- */
+
+/* Peers know one port: half of the places would be none. */
+static void a_port_that_is_taken_at_one_place_is_not_used(void **state)
+{
+    struct sockaddr_in6 at = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+    socklen_t len = sizeof(at);
+    struct side *side = &sides[2];
+    char range[32];
+
+    (void)state;
+    setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+    if (fd < 0 || bind(fd, (struct sockaddr *)&at, sizeof(at)) != 0)
+        skip();
+    assert_int_equal(listen(fd, 1), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &len), 0);
+    snprintf(range, sizeof(range), "%u-%u", ntohs(at.sin6_port), ntohs(at.sin6_port));
+    assert_int_equal(sl_config_set(&side->config, "PORT_RANGE", range), 0);
+    side_close(side);
+    assert_int_equal(sl_wireup_open(&side->worker, &sl_wire_sockets, false,
+                                    &(struct sl_wireup_owner){.arg = side}, &addrs[2],
+                                    &side->wireup),
+                     -EADDRINUSE);
+    close(fd);
 }
 
 /* ---- strangers ---- */
@@ -582,6 +610,7 @@ int main(void)
         CASE(a_patient_dial_waits_for_a_peer_that_computes),
         CASE(a_peer_that_ends_in_the_middle_is_no_longer_waited_for),
         CASE(a_dial_that_an_owner_begins_in_failed_goes_at_once),
+        CASE(a_port_that_is_taken_at_one_place_is_not_used),
         CASE(names_of_sockets_do_not_tell_ids),
         CASE(a_wrong_hello_is_refused_at_once),
         CASE(garbage_is_shown_out_at_once),
