@@ -13,6 +13,7 @@
 #define YIELD_NS (20 * SL_NS_PER_MS) /* the lower rank's dial: the other one's is on its way */
 #define POLL_IDLE_NS (200 * 1000)    /* between polls for peers that dial */
 #define POLL_BUSY_NS (20 * 1000)
+#define POLL_LINK_NS 2000 /* at least, for each link: a poll of many takes as long itself */
 
 /* Says and hears what can be said and heard now. */
 static int talk(struct sl_wireup_link *link, unsigned *moved)
@@ -107,6 +108,15 @@ static void step(struct sl_wireup_link *link, unsigned *moved)
     expire(link);
 }
 
+static uint64_t pause_ns(const struct sl_wireup *w)
+{
+    uint64_t links_ns = (uint64_t)w->count * POLL_LINK_NS;
+
+    if (w->count == 0)
+        return POLL_IDLE_NS;
+    return links_ns > POLL_BUSY_NS ? links_ns : POLL_BUSY_NS;
+}
+
 unsigned sl_wireup_progress(struct sl_wireup *w, uint64_t now_ns)
 {
     unsigned moved = 0, links;
@@ -125,7 +135,7 @@ unsigned sl_wireup_progress(struct sl_wireup *w, uint64_t now_ns)
         step(sl_container_of(node, struct sl_wireup_link, node), &moved);
     }
     sl_wireup_show_late_out(w);
-    w->next_poll_ns = now_ns + (w->count != 0 ? POLL_BUSY_NS : POLL_IDLE_NS);
+    w->next_poll_ns = sl_now(w->worker->clock) + pause_ns(w);
     return moved;
 }
 
