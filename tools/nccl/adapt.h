@@ -4,7 +4,7 @@
  *
  *   plugin.c   the tables of each version, over the functions below
  *   context.c  contexts and engines: made, driven, freed · device.c what NCCL may choose from
- *   listen.c   accepting · dial.c connecting · link.c what both do · wire.c the bytes
+ *   listen.c   accepting · dial.c connecting · link.c what wire-up asks of both · wire.c the bytes
  *   data.c     isend, irecv, test · memory.c registrations
  *
  * A *context* is one of NCCL's communicators. An *engine* is one device in it: a worker, and an
@@ -23,7 +23,6 @@
 #include "core/fork.h"
 #include "core/keeper.h"
 #include "core/list.h"
-#include "core/pending.h"
 #include "core/registry.h"
 #include "core/transport.h"
 #include "tools/nccl/abi.h"
@@ -34,14 +33,16 @@
 #include <stdint.h>
 
 #define SL_NCCL_DEVICES_MAX 32
-#define SL_NCCL_PENDING 32 /* of one listener, not connected yet */
 #define SL_NCCL_RECVS SL_NCCL_REQUESTS
 #define SL_NCCL_SENDS (SL_NCCL_REQUESTS * SL_NCCL_GROUP_MAX)
 #define SL_NCCL_CALLS SL_NCCL_REQUESTS       /* announcements that may be on their way */
 #define SL_NCCL_BYTES_MAX (INT64_C(1) << 30) /* of one message: sizes are told in an int */
-#define SL_NCCL_WHY 192
+#define SL_NCCL_WHY SL_WIREUP_WHY
 #define SL_NCCL_WAYS_HERE (SL_TRANSPORTS_MAX + 1) /* candidates of an engine */
 #define SL_NCCL_PEER_NAME 64
+/* The way by the device that NCCL chose, with its own transport: no transport has this number. */
+#define SL_NCCL_BY_DEVICE 0
+_Static_assert(SL_TRANSPORT_NUMBERS <= 32, "ways are bits of wire-up's mask");
 
 /* ---- devices ---- */
 
@@ -76,7 +77,7 @@ struct sl_nccl_ctx {
 /* A transport candidate: one that connections of an engine may use; opened when the first one
  * does. */
 struct sl_nccl_way {
-    uint8_t id; /* as peers say it: SL_NCCL_WAY_ID */
+    uint8_t id; /* as peers say it: the transport's number, or SL_NCCL_BY_DEVICE */
     const struct sl_transport_ops *ops;
     const struct sl_device *device; /* the engine's; NULL: the transport's own choice */
     struct sl_iface *iface;
@@ -93,17 +94,20 @@ struct sl_nccl_engine {
     pthread_mutex_t lock; /* what is below */
     struct sl_config config;
     struct sl_worker worker;
-    uint64_t host;
     struct sl_device device;                    /* the one that it is of */
     struct sl_nccl_way ways[SL_NCCL_WAYS_HERE]; /* the preferred first */
     unsigned way_count;
-    struct sl_node comms, dials, listens;
-    struct sl_pending_log pending_log; /* of all its listeners */
-    struct sl_node backlog;            /* comms with something that a transport did not take yet */
-    uint64_t looks;                    /* at the transports, so far */
-    struct sl_keeper keeper;           /* looks when nobody does, where paths are to be mended */
-    uint64_t kept_looks;               /* looks when it last did */
-    int error;                         /* of an interface that is lost */
+    uint32_t by_device; /* the transport of SL_NCCL_BY_DEVICE; 0: there is no such way */
+    struct sl_node comms, listens;
+    struct sl_wireup *wireup; /* while somebody dials or listens */
+    struct sl_wireup_addr addr;
+    unsigned wireup_users;
+    uint32_t last_number;
+    struct sl_node backlog;  /* comms with something that a transport did not take yet */
+    uint64_t looks;          /* at the transports, so far */
+    struct sl_keeper keeper; /* looks when nobody does, where paths are to be mended */
+    uint64_t kept_looks;     /* looks when it last did */
+    int error;               /* of an interface that is lost */
     char why[SL_NCCL_WHY];
 };
 
@@ -197,9 +201,16 @@ struct sl_nccl_comm {
     bool is_waiting, is_send;
     uint64_t looks; /* as sl_nccl_req's: of an isend that found no announcement */
     struct sl_nccl_engine *engine;
-    struct sl_ep *ep; /* NULL: none yet, or none any more */
-    int lost;         /* 0, or why it is of no use any more */
-    bool told;        /* ... and NCCL was told, in a line of its log */
+    /* While it comes about; number is 0 afterwards: */
+    uint32_t number;               /* wire-up's */
+    struct sl_nccl_listen *listen; /* which accepts it; NULL: it dials */
+    bool chosen;                   /* to be what its listener returns */
+    uint32_t its_device;           /* by_device of the end that dials */
+    struct sl_nccl_handle to;
+    uint64_t deadline_ns, next_ns; /* of the dial; of the next try, when lost is set */
+    struct sl_ep *ep;              /* NULL: none yet, or none any more */
+    int lost;                      /* 0, or why it is of no use any more */
+    bool told;                     /* ... and NCCL was told, in a line of its log */
     char why[SL_NCCL_WHY];
     const char *transport; /* of ep: its name, which outlives it */
     sl_nccl_profiler_callback *profiler;
@@ -230,8 +241,8 @@ void sl_nccl_engine_hold(struct sl_nccl_engine *engine);
 void sl_nccl_engine_put(struct sl_nccl_engine *engine);
 /* The candidate of that id with its interface, opened if need be. */
 int sl_nccl_way_open(struct sl_nccl_engine *engine, uint8_t id, struct sl_nccl_way **out);
-/* Bits, by id, of candidates that this engine may use with a peer on that host. */
-uint64_t sl_nccl_ways(const struct sl_nccl_engine *engine, uint64_t host);
+/* Bits, by id, of candidates that this engine may use with a peer, whose by_device that is. */
+uint32_t sl_nccl_ways(const struct sl_nccl_engine *engine, bool same_host, uint32_t by_device);
 void sl_nccl_progress(struct sl_nccl_engine *engine);
 /* The same for one of many who ask in turn: only if nobody else has looked since *looks was last
  * kept. So a round of asking costs one look, not one for each. */

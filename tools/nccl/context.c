@@ -4,7 +4,6 @@
 #include "tools/nccl/config.h"
 
 #include "core/dl.h"
-#include "core/host.h"
 #include "core/log.h"
 #include "core/registry.h"
 
@@ -70,7 +69,9 @@ static void allow_way(struct sl_nccl_engine *engine, const struct sl_transport_o
 {
     if (engine->way_count < SL_NCCL_WAYS_HERE)
         engine->ways[engine->way_count++] = (struct sl_nccl_way){
-            .id = SL_NCCL_WAY_ID(ops->number, device != NULL), .ops = ops, .device = device};
+            .id = device != NULL ? SL_NCCL_BY_DEVICE : ops->number, .ops = ops, .device = device};
+    if (device != NULL)
+        engine->by_device = ops->number;
 }
 
 /*
@@ -125,7 +126,6 @@ static int engine_new(struct sl_nccl_ctx *ctx, unsigned dev, int traffic_class,
                                       .config = ctx->config};
     pthread_mutex_init(&engine->lock, NULL);
     sl_list_init(&engine->comms);
-    sl_list_init(&engine->dials);
     sl_list_init(&engine->listens);
     sl_list_init(&engine->backlog);
     if (device->ops->prefer != NULL)
@@ -138,7 +138,6 @@ static int engine_new(struct sl_nccl_ctx *ctx, unsigned dev, int traffic_class,
         return -ENOMEM;
     }
     sl_rng_init(&engine->worker.rng, sl_seed() ^ (uintptr_t)engine);
-    engine->host = sl_host_hash(&engine->config);
     allow_ways(engine, device);
     sl_list_push_back(&ctx->engines, &engine->link);
     *out = engine;
@@ -214,14 +213,17 @@ int sl_nccl_way_open(struct sl_nccl_engine *engine, uint8_t id, struct sl_nccl_w
     return 0;
 }
 
-uint64_t sl_nccl_ways(const struct sl_nccl_engine *engine, uint64_t host)
+uint32_t sl_nccl_ways(const struct sl_nccl_engine *engine, bool same_host, uint32_t by_device)
 {
-    uint64_t ways = 0;
+    uint32_t ways = 0;
 
-    for (unsigned i = 0; i < engine->way_count; i++)
-        if (!engine->ways[i].out &&
-            ((engine->ways[i].ops->traits & SL_TRAIT_LOCAL) == 0 || host == engine->host))
-            ways |= UINT64_C(1) << engine->ways[i].id;
+    for (unsigned i = 0; i < engine->way_count; i++) {
+        const struct sl_nccl_way *way = &engine->ways[i];
+
+        if (!way->out && (same_host || (way->ops->traits & SL_TRAIT_LOCAL) == 0) &&
+            (way->device == NULL || way->ops->number == by_device))
+            ways |= 1u << way->id;
+    }
     return ways;
 }
 

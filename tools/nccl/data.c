@@ -96,6 +96,10 @@ int sl_nccl_comm_new(struct sl_nccl_engine *engine, bool is_send, struct sl_nccl
 
 void sl_nccl_comm_lose(struct sl_nccl_comm *comm, int status, const char *why)
 {
+    if (comm->number != 0 && comm->ep == NULL) { /* wire-up tries another transport */
+        sl_wireup_lost(comm->engine->wireup, comm->number, why);
+        return;
+    }
     if (comm->lost != 0)
         return;
     comm->lost = status;
@@ -125,6 +129,8 @@ void sl_nccl_comm_cut(struct sl_nccl_comm *comm)
 
 void sl_nccl_comm_free(struct sl_nccl_comm *comm)
 {
+    if (comm->number != 0)
+        sl_wireup_drop(comm->engine->wireup, comm->number);
     sl_nccl_comm_cut(comm);
     if (comm->is_waiting)
         sl_list_remove(&comm->waiting);

@@ -1,270 +1,248 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Words over a socket that never blocks, and endpoints that come about or do not. */
+/*
+ * What wire-up (core/wireup.h) asks of an engine: which hellos are awaited, which transports there
+ * are, and what becomes of a connection. HELLO carries the token of the handle in its group, and in
+ * from the transport of the dialing end's device.
+ */
 #include "tools/nccl/link.h"
 
 #include "core/log.h"
-#include "core/netif.h"
+#include "core/wireup_word.h"
 
-#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-void sl_nccl_link_init(struct sl_nccl_link *link, struct sl_nccl_engine *engine, bool is_send)
+uint64_t sl_nccl_now(const struct sl_nccl_engine *engine)
 {
-    memset(link, 0, offsetof(struct sl_nccl_link, in));
-    link->engine = engine;
-    link->fd = -1;
-    link->is_send = is_send;
+    return sl_now(engine->worker.clock);
 }
 
-void sl_nccl_link_fini(struct sl_nccl_link *link)
+uint64_t sl_nccl_patience_ns(const struct sl_nccl_engine *engine)
 {
-    sl_nccl_link_drop(link);
-    if (link->fd >= 0)
-        close(link->fd);
-    link->fd = -1;
-    link->in_len = link->out_len = 0;
-    link->sealed = false;
-    explicit_bzero(link->key_in, sizeof(link->key_in));
-    explicit_bzero(link->key_out, sizeof(link->key_out));
-    explicit_bzero(link->link_key, sizeof(link->link_key));
+    return (uint64_t)engine->config.connect_timeout_ms * SL_NS_PER_MS;
 }
 
-/* ---- words ---- */
-
-int sl_nccl_link_flush(struct sl_nccl_link *link)
+/* One that comes about, and so has a number: never NULL for wire-up. */
+static struct sl_nccl_comm *find(struct sl_nccl_engine *engine, uint32_t number)
 {
-    while (link->out_len > 0) {
-        ssize_t n = send(link->fd, link->out, link->out_len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    sl_list_foreach(&engine->comms, node)
+    {
+        struct sl_nccl_comm *comm = sl_container_of(node, struct sl_nccl_comm, link);
 
-        if (n < 0 && (errno == EAGAIN || errno == EINTR))
-            return 0;
-        if (n < 0)
-            return sl_fail(-ECONNRESET, "the other end of the handshake is gone: %s",
-                           sluice_strerror(-errno));
-        link->out_len -= (size_t)n;
-        memmove(link->out, link->out + n, link->out_len);
+        if (comm->number == number)
+            return comm;
     }
-    return 1;
+    sl_assert(false);
+    return NULL;
 }
 
-int sl_nccl_link_say(struct sl_nccl_link *link, const struct sl_nccl_word *word)
+static struct sl_nccl_listen *find_listen(struct sl_nccl_engine *engine, uint64_t token)
 {
-    uint8_t *out = link->out + link->out_len;
-    int sent, len;
+    sl_list_foreach(&engine->listens, node)
+    {
+        struct sl_nccl_listen *ls = sl_container_of(node, struct sl_nccl_listen, node);
 
-    if (SL_NCCL_SAY_MAX - link->out_len < SL_NCCL_WORD_MAX + SL_SEAL_BYTES)
-        return sl_fail(-ECONNRESET, "the other end of the handshake does not listen");
-    len = (int)sl_nccl_word_encode(word, out);
-    if (link->sealed)
-        len = sl_nccl_word_seal(out, (size_t)len, link->key_out, link->number_out++);
-    if (len < 0)
-        return len;
-    link->out_len += (size_t)len;
-    sent = sl_nccl_link_flush(link);
-    return sent < 0 ? sent : 0;
-}
-
-int sl_nccl_link_failed(struct sl_nccl_link *link, uint8_t way)
-{
-    struct sl_nccl_word word = {.kind = SL_NCCL_FAILED, .way = way};
-
-    snprintf(word.text, sizeof(word.text), "%s", link->why);
-    return sl_nccl_link_say(link, &word);
-}
-
-/* As sl_nccl_word_decode(), of what has come; sealed words are opened first. */
-static int decode(struct sl_nccl_link *link, struct sl_nccl_word *out)
-{
-    int took, err;
-
-    if (!link->sealed)
-        return sl_nccl_word_decode(link->in, link->in_len, out);
-    took = sl_nccl_word_unseal(link->in, link->in_len, link->key_in, link->number_in);
-    if (took <= 0)
-        return took;
-    link->number_in++;
-    err = sl_nccl_word_decode(link->in, (size_t)took - SL_SEAL_BYTES, out);
-    return err < 0 ? err : took;
-}
-
-int sl_nccl_link_know(struct sl_nccl_link *link, const uint8_t secret[SL_NCCL_SECRET_BYTES])
-{
-    const struct sl_worker *worker = &link->engine->worker;
-
-    return sl_nccl_link_key(worker->has_session ? worker->session : NULL, secret, link->link_key);
-}
-
-int sl_nccl_link_check(struct sl_nccl_link *link, bool by_listener,
-                       const uint8_t proof[SL_DIGEST_BYTES])
-{
-    uint8_t want[SL_DIGEST_BYTES];
-    int err = sl_nccl_proof_make(link->link_key, by_listener, &link->hello, link->nonce, want);
-
-    if (err == 0 && !sl_digest_equal(want, proof, sizeof(want)))
-        err = sl_fail(-EPROTO,
-                      "it cannot prove that it knows the handle and the job's secret: set the same "
-                      "SLUICE_SECRET on all ranks, or none");
-    return err;
-}
-
-int sl_nccl_handle_proof(const struct sl_nccl_link *link, bool by_listener,
-                         const uint8_t secret[SL_NCCL_SECRET_BYTES], uint8_t out[SL_DIGEST_BYTES])
-{
-    uint8_t key[SL_DIGEST_BYTES];
-
-    return sl_nccl_link_key(NULL, secret, key)
-               ?: sl_nccl_proof_make(key, by_listener, &link->hello, link->nonce, out);
-}
-
-bool sl_nccl_handle_known(const struct sl_nccl_link *link, bool by_listener,
-                          const uint8_t secret[SL_NCCL_SECRET_BYTES],
-                          const uint8_t proof[SL_DIGEST_BYTES])
-{
-    uint8_t want[SL_DIGEST_BYTES];
-
-    return sl_nccl_handle_proof(link, by_listener, secret, want) == 0 &&
-           sl_digest_equal(want, proof, sizeof(want));
-}
-
-int sl_nccl_link_seal(struct sl_nccl_link *link)
-{
-    uint8_t *up = link->is_send ? link->key_out : link->key_in;
-    uint8_t *down = link->is_send ? link->key_in : link->key_out;
-    int err = sl_nccl_word_keys(link->link_key, &link->hello, link->nonce, up, down);
-
-    link->sealed = err == 0;
-    link->number_in = link->number_out = 0;
-    return err;
-}
-
-int sl_nccl_link_hear(struct sl_nccl_link *link, struct sl_nccl_word *out)
-{
-    ssize_t n = 0;
-    int took = decode(link, out);
-
-    if (took == 0) {
-        n = recv(link->fd, link->in + link->in_len, sizeof(link->in) - link->in_len, MSG_DONTWAIT);
-        if (n < 0 && (errno == EAGAIN || errno == EINTR))
-            return 0;
-        if (n <= 0)
-            return sl_fail(-ECONNRESET, "the other end of the handshake hung up%s%s",
-                           n < 0 ? ": " : "", n < 0 ? sluice_strerror(-errno) : "");
-        link->in_len += (size_t)n;
-        took = decode(link, out);
+        if (ls->token == token)
+            return ls;
     }
-    if (took <= 0)
-        return took;
-    link->in_len -= (size_t)took;
-    memmove(link->in, link->in + took, link->in_len);
-    return 1;
+    return NULL;
 }
 
-/* ---- endpoint ---- */
+/* ---- hellos ---- */
 
-/* The transport has just said why. */
-static void connect_over(struct sl_req *req)
+static const struct sl_wireup_addr *addr_of(void *arg, uint32_t number)
 {
-    struct sl_nccl_link *link = sl_container_of(req, struct sl_nccl_link, connecting);
-
-    if (req->status != 0)
-        snprintf(link->why, sizeof(link->why), "%s", sluice_last_error());
+    return &find(arg, number)->to.addr;
 }
 
-static int note(struct sl_nccl_link *link, int err)
+static void greet(void *arg, uint32_t number, struct sl_wireup_hello *hello)
 {
-    snprintf(link->why, sizeof(link->why), "%s", sluice_last_error());
-    return err;
+    const struct sl_nccl_comm *comm = find(arg, number);
+
+    hello->from = comm->its_device;
+    hello->to = 0;
+    hello->group = comm->to.token;
 }
 
-/* By the address it has in the handshake. */
-static void name_peer(struct sl_nccl_link *link)
+static int awaited(void *arg, const struct sl_wireup_hello *hello, uint32_t *number)
 {
-    struct sockaddr_storage addr;
-    socklen_t len = sizeof(addr);
-    char host[INET6_ADDRSTRLEN] = "an unknown address";
+    struct sl_nccl_listen *ls = find_listen(arg, hello->group);
+    struct sl_nccl_comm *comm;
+    int err;
 
-    if (getpeername(link->fd, (struct sockaddr *)&addr, &len) == 0)
-        sl_sockaddr_host(&addr, host, sizeof(host));
-    snprintf(link->comm->peer_name, sizeof(link->comm->peer_name), "the peer at %s", host);
-}
-
-int sl_nccl_link_ep(struct sl_nccl_link *link, uint8_t way, struct sl_addr *out)
-{
-    struct sl_nccl_engine *engine = link->engine;
-    struct sl_nccl_way *candidate;
-    int err = sl_nccl_way_open(engine, way, &candidate);
-
-    link->ways_left &= ~(UINT64_C(1) << way);
-    if (err == 0 && link->comm == NULL)
-        err = sl_nccl_comm_new(engine, link->is_send, &link->comm);
-    if (err == 0)
-        err = candidate->ops->ep_create(candidate->iface, &link->comm->ep);
+    if (ls == NULL)
+        return -ECONNREFUSED;
+    ls->stranger_ns = 0;
+    err = sl_nccl_link_new(arg, ls, &comm);
     if (err != 0)
-        return note(link, err);
-    link->comm->ep->owner = link->comm;
-    link->comm->ep->peer_name = link->comm->peer_name;
-    name_peer(link);
-    link->way = way;
-    link->connecting = (struct sl_req){.status = SL_PENDING, .done = connect_over};
-    err = candidate->ops->ep_addr(link->comm->ep, out);
-    if (err == 0)
-        return 0;
-    note(link, err);
-    sl_nccl_link_drop(link);
-    return err;
+        return err;
+    comm->its_device = hello->from;
+    *number = comm->number;
+    return 0;
 }
 
-int sl_nccl_link_connect(struct sl_nccl_link *link, const struct sl_addr *peer)
+/* Most likely the peer that the listener is for. But who has only read the hello can say the same,
+ * so that it is an error only if nobody comes who knows more: sl_nccl_accept(). */
+static void stranger(void *arg, const struct sl_wireup_hello *hello, const char *at)
 {
-    struct sl_ep *ep = link->comm->ep;
-    int err = ep->iface->ops->ep_connect(ep, peer, &link->connecting);
+    struct sl_nccl_listen *ls = find_listen(arg, hello->group);
 
-    if (err >= 0)
-        return 0;
-    note(link, err);
-    sl_nccl_link_drop(link);
-    return err;
-}
-
-int sl_nccl_link_state(const struct sl_nccl_link *link)
-{
-    if (link->connecting.status == SL_PENDING)
-        return 0;
-    if (link->connecting.status != 0)
-        return link->connecting.status;
-    return link->comm->lost != 0 ? link->comm->lost : 1;
-}
-
-void sl_nccl_link_drop(struct sl_nccl_link *link)
-{
-    char why[SL_NCCL_WHY];
-
-    if (link->comm == NULL)
+    if (ls == NULL || ls->stranger_ns != 0)
         return;
-    /* Cutting ends the request, whose text is not the reason. */
-    memcpy(why, link->why, sizeof(why));
-    if (link->comm->lost != 0 && why[0] == '\0')
-        memcpy(why, link->comm->why, sizeof(why));
-    sl_nccl_comm_free(link->comm);
-    link->comm = NULL;
-    memcpy(link->why, why, sizeof(why));
+    ls->stranger_ns = sl_nccl_now(ls->engine);
+    snprintf(ls->stranger, sizeof(ls->stranger), "%s", at);
 }
 
-int sl_nccl_link_take(struct sl_nccl_link *link, struct sl_nccl_comm **out)
+/* ---- transports ---- */
+
+/* The end that dials knows both hosts. */
+static uint32_t candidates(void *arg, uint32_t number)
 {
-    const struct sl_ep *ep = link->comm->ep;
-    int err = sl_nccl_comm_start(link->comm);
-    char how[256];
+    const struct sl_nccl_comm *comm = find(arg, number);
+    const struct sl_nccl_engine *engine = arg;
+
+    return sl_nccl_ways(engine, comm->listen != NULL || comm->to.addr.host == engine->addr.host,
+                        comm->its_device);
+}
+
+static unsigned prefer(void *arg, uint32_t ways)
+{
+    const struct sl_nccl_engine *engine = arg;
+    unsigned i = 0;
+
+    while (i + 1 < engine->way_count && (ways & 1u << engine->ways[i].id) == 0)
+        i++;
+    return engine->ways[i].id;
+}
+
+static const char *name(void *arg, unsigned way)
+{
+    const struct sl_nccl_engine *engine = arg;
+
+    for (unsigned i = 0; i < engine->way_count; i++)
+        if (engine->ways[i].id == way)
+            return engine->ways[i].ops->name;
+    return "?";
+}
+
+static int ep_create(void *arg, unsigned id, uint32_t number, struct sl_ep **out)
+{
+    struct sl_nccl_engine *engine = arg;
+    struct sl_nccl_comm *comm = find(engine, number);
+    struct sl_nccl_way *way;
+    int err = sl_nccl_way_open(engine, (uint8_t)id, &way);
+
+    if (err == 0)
+        err = way->ops->ep_create(way->iface, out);
+    if (err != 0)
+        return err;
+    snprintf(comm->peer_name, sizeof(comm->peer_name), "the peer at %.*s", SL_NCCL_PEER_NAME - 13,
+             sl_wireup_at(engine->wireup, number));
+    (*out)->owner = comm;
+    (*out)->peer_name = comm->peer_name;
+    return 0;
+}
+
+/* ---- what becomes of it ---- */
+
+static void up(void *arg, uint32_t number, struct sl_ep *ep)
+{
+    find(arg, number)->ep = ep;
+}
+
+static void failed(void *arg, uint32_t number, int err, const char *why)
+{
+    struct sl_nccl_comm *comm = find(arg, number);
+    uint64_t now_ns = sl_nccl_now(arg), last_ns = now_ns + sl_nccl_patience_ns(arg);
+
+    if (comm->listen != NULL) {
+        sl_warn("nccl", "%s is not connected%s", comm->peer_name, why);
+        sl_nccl_comm_free(comm);
+        return;
+    }
+    comm->lost = err;
+    snprintf(comm->why, sizeof(comm->why), "%s", why);
+    comm->next_ns = now_ns + SL_NCCL_RETRY_NS;
+    if (comm->deadline_ns > last_ns)
+        comm->deadline_ns = last_ns;
+}
+
+/* It tries again, or is not needed any more. */
+static void left(void *arg, uint32_t number)
+{
+    struct sl_nccl_comm *comm = find(arg, number);
+
+    sl_debug("nccl", "%s left before it was connected", comm->peer_name);
+    sl_nccl_comm_free(comm);
+}
+
+/* ---- for the two ends ---- */
+
+int sl_nccl_wireup_hold(struct sl_nccl_engine *engine)
+{
+    const struct sl_wireup_owner owner = {
+        .arg = engine,
+        .rank = UINT32_MAX,
+        .addr = addr_of,
+        .candidates = candidates,
+        .name = name,
+        .ep_create = ep_create,
+        .up = up,
+        .failed = failed,
+        .greet = greet,
+        .awaited = awaited,
+        .left = left,
+        .stranger = stranger,
+        .prefer = prefer,
+    };
+    int err = 0;
+
+    if (engine->wireup == NULL)
+        err = sl_wireup_open(&engine->worker, &sl_wire_sockets, false, &owner, &engine->addr,
+                             &engine->wireup);
+    engine->wireup_users += err == 0;
+    return err;
+}
+
+void sl_nccl_wireup_put(struct sl_nccl_engine *engine)
+{
+    if (--engine->wireup_users > 0)
+        return;
+    sl_wireup_close(engine->wireup);
+    engine->wireup = NULL;
+}
+
+void sl_nccl_wireup_progress(struct sl_nccl_engine *engine)
+{
+    sl_nccl_progress(engine);
+    sl_wireup_progress(engine->wireup, sl_nccl_now(engine));
+}
+
+int sl_nccl_link_new(struct sl_nccl_engine *engine, struct sl_nccl_listen *listen,
+                     struct sl_nccl_comm **out)
+{
+    int err = sl_nccl_comm_new(engine, listen == NULL, out);
 
     if (err != 0)
-        return note(link, err);
-    ep->iface->ops->ep_describe(ep, how, sizeof(how));
-    sl_info("nccl", "device %u %s %s by %s", link->engine->dev,
-            link->is_send ? "sends to" : "receives from", link->comm->peer_name, how);
-    *out = link->comm;
-    link->comm = NULL;
+        return err;
+    snprintf((*out)->peer_name, sizeof((*out)->peer_name), "a peer");
+    (*out)->listen = listen;
+    (*out)->number = ++engine->last_number;
+    return 0;
+}
+
+int sl_nccl_link_take(struct sl_nccl_comm *comm)
+{
+    char how[256];
+    int err;
+
+    comm->listen = NULL;
+    comm->number = 0;
+    err = sl_nccl_comm_start(comm);
+    if (err != 0)
+        return err;
+    comm->ep->iface->ops->ep_describe(comm->ep, how, sizeof(how));
+    sl_info("nccl", "device %u %s %s by %s", comm->engine->dev,
+            comm->is_send ? "sends to" : "receives from", comm->peer_name, how);
     return 0;
 }

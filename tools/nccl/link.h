@@ -1,65 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the two ends of a handshake do alike: words over a socket, and an endpoint that comes
- * about. */
+/* Connections that come about: what the two ends of the plugin share beside core/wireup.h. */
 #ifndef SL_NCCL_LINK_H
 #define SL_NCCL_LINK_H
 
 #include "tools/nccl/adapt.h"
 
-/* Unsent words: the handshake says at most three per way. */
-#define SL_NCCL_SAY_MAX (8 * (SL_NCCL_WORD_MAX + SL_SEAL_BYTES))
+#include "core/wireup.h"
 
-struct sl_nccl_link {
+#define SL_NCCL_RETRY_NS (50 * SL_NS_PER_MS)
+
+struct sl_nccl_listen {
+    struct sl_node node; /* engine->listens */
+    struct sl_node all;
     struct sl_nccl_engine *engine;
-    struct sl_nccl_comm *comm; /* owned until the handshake is over */
-    int fd;                    /* owned; -1: none */
-    bool is_send;
-    uint64_t ways_left; /* to be tried; bits by id */
-    uint8_t way;        /* under way, while comm->ep is there */
-    struct sl_req connecting;
-    char why[SL_NCCL_WHY];     /* of the last failure */
-    struct sl_nccl_word hello; /* that was said or heard */
-    uint8_t nonce[SL_NCCL_NONCE_BYTES], link_key[SL_DIGEST_BYTES];
-    bool sealed; /* both have proved themselves */
-    uint8_t key_in[SL_DIGEST_BYTES], key_out[SL_DIGEST_BYTES];
-    uint64_t number_in, number_out;
-    size_t in_len, out_len;
-    uint8_t in[SL_NCCL_WORD_MAX + SL_SEAL_BYTES], out[SL_NCCL_SAY_MAX];
+    uint64_t token; /* of its handle */
+    /* when one who knows the handle had another secret; 0: not since one knew both */
+    uint64_t stranger_ns;
+    char stranger[SL_NCCL_PEER_NAME]; /* where it is */
 };
 
-void sl_nccl_link_init(struct sl_nccl_link *link, struct sl_nccl_engine *engine, bool is_send);
-/* Closes the socket and drops what was not taken. */
-void sl_nccl_link_fini(struct sl_nccl_link *link);
+/* The engine is locked in all of these. One more who dials or listens, and one less: wire-up is
+ * open meanwhile. */
+int sl_nccl_wireup_hold(struct sl_nccl_engine *engine);
+void sl_nccl_wireup_put(struct sl_nccl_engine *engine);
+void sl_nccl_wireup_progress(struct sl_nccl_engine *engine);
 
-/* Keeps a word to be sent, and sends what the socket takes. 0, or the error of the socket. */
-int sl_nccl_link_say(struct sl_nccl_link *link, const struct sl_nccl_word *word);
-/* 1: all is sent; 0: not yet. */
-int sl_nccl_link_flush(struct sl_nccl_link *link);
-/* 1: a word; 0: none yet; -ECONNRESET: the other end is gone; what decoding says. */
-int sl_nccl_link_hear(struct sl_nccl_link *link, struct sl_nccl_word *out);
-int sl_nccl_link_failed(struct sl_nccl_link *link, uint8_t way);
+uint64_t sl_nccl_now(const struct sl_nccl_engine *engine);
+uint64_t sl_nccl_patience_ns(const struct sl_nccl_engine *engine);
 
-/* Words are sealed from here on, with keys of link_key, hello and nonce. */
-int sl_nccl_link_seal(struct sl_nccl_link *link);
-/* The same of a proof that came: -EPROTO when it is not right. */
-int sl_nccl_link_check(struct sl_nccl_link *link, bool by_listener,
-                       const uint8_t proof[SL_DIGEST_BYTES]);
-/* link_key, of the handle's secret. */
-int sl_nccl_link_know(struct sl_nccl_link *link, const uint8_t secret[SL_NCCL_SECRET_BYTES]);
-/* A proof of the handle alone, whatever the job's secret is: made, and looked at. */
-int sl_nccl_handle_proof(const struct sl_nccl_link *link, bool by_listener,
-                         const uint8_t secret[SL_NCCL_SECRET_BYTES], uint8_t out[SL_DIGEST_BYTES]);
-bool sl_nccl_handle_known(const struct sl_nccl_link *link, bool by_listener,
-                          const uint8_t secret[SL_NCCL_SECRET_BYTES],
-                          const uint8_t proof[SL_DIGEST_BYTES]);
-
-/* An endpoint of that way, and its address. */
-int sl_nccl_link_ep(struct sl_nccl_link *link, uint8_t way, struct sl_addr *out);
-int sl_nccl_link_connect(struct sl_nccl_link *link, const struct sl_addr *peer);
-/* 1: connected; 0: not yet; or why not (link->why). */
-int sl_nccl_link_state(const struct sl_nccl_link *link);
-void sl_nccl_link_drop(struct sl_nccl_link *link);
-/* The connection is the caller's from now on: 0, or it could not be started. */
-int sl_nccl_link_take(struct sl_nccl_link *link, struct sl_nccl_comm **out);
+/* A connection that comes about, numbered. */
+int sl_nccl_link_new(struct sl_nccl_engine *engine, struct sl_nccl_listen *listen,
+                     struct sl_nccl_comm **out);
+/* It is up: NCCL's from now on, or not to be started. */
+int sl_nccl_link_take(struct sl_nccl_comm *comm);
 
 #endif

@@ -110,6 +110,24 @@ static void a_transport_of_one_host_is_a_device_only_where_there_is_nothing_else
     assert_int_equal(find("pigeon", ""), -ENODEV);
 }
 
+/* Both ends must mean the same transport by it. */
+static void the_devices_own_way_counts_where_both_devices_are_of_one_transport(void **state)
+{
+    static struct sl_device device;
+    const struct sl_nccl_engine engine = {
+        .way_count = 3,
+        .ways = {{.id = page.number, .ops = &page},
+                 {.id = SL_NCCL_BY_DEVICE, .ops = &pigeon, .device = &device},
+                 {.id = pigeon.number, .ops = &pigeon}}};
+    const uint32_t by_any = 1u << pigeon.number, local = 1u << page.number;
+
+    (void)state;
+    assert_int_equal(sl_nccl_ways(&engine, false, pigeon.number), by_any | 1);
+    assert_int_equal(sl_nccl_ways(&engine, false, page.number), by_any);
+    assert_int_equal(sl_nccl_ways(&engine, false, 0), by_any);
+    assert_int_equal(sl_nccl_ways(&engine, true, pigeon.number), by_any | 1 | local);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -117,6 +135,7 @@ int main(void)
         cmocka_unit_test(what_is_not_known_of_a_device_is_as_nccl_assumes),
         cmocka_unit_test(a_device_of_this_host_alone_is_left_out_where_there_are_others),
         cmocka_unit_test(a_transport_of_one_host_is_a_device_only_where_there_is_nothing_else),
+        cmocka_unit_test(the_devices_own_way_counts_where_both_devices_are_of_one_transport),
     };
 
     if (sl_transport_register(&pigeon) != 0 || sl_transport_register(&page) != 0)
