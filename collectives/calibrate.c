@@ -116,7 +116,7 @@ static bool wants_more(const struct sluice_comm *comm, const struct gauge *g,
 
     if (g->little.count < ROUNDS_MIN)
         return true;
-    if (g->little.count == SL_ROUNDS_MAX || sl_now(comm->worker.clock) - g->start_ns > ROUNDS_NS)
+    if (g->little.count == SL_ROUNDS_MAX || sl_now(comm->worker->clock) - g->start_ns > ROUNDS_NS)
         return false;
     for (size_t i = 0; i < SL_ARRAY_LEN(all); i++)
         if (all[i]->count != 0 && !sl_series_estimate(all[i], tolerance, &ignored))
@@ -132,11 +132,11 @@ static int ping(struct sluice_comm *comm, uint32_t peer, uint8_t *buf, size_t le
     int err = 0;
 
     for (int i = -1; i < count && err == 0; i++) {
-        uint64_t begin = sl_now(comm->worker.clock);
+        uint64_t begin = sl_now(comm->worker->clock);
 
         err = exchange_once(comm, peer, buf, len);
         if (i >= 0)
-            ns[i] = (double)(sl_now(comm->worker.clock) - begin);
+            ns[i] = (double)(sl_now(comm->worker->clock) - begin);
     }
     if (err == 0)
         close_round(series, ns, count);
@@ -151,7 +151,7 @@ static int measure_link(struct sluice_comm *comm, uint32_t other, uint8_t *buf,
 
     if (comm->rank != 0 && comm->rank != other)
         return 0;
-    g->start_ns = sl_now(comm->worker.clock);
+    g->start_ns = sl_now(comm->worker->clock);
     do {
         err = ping(comm, peer, buf, PING_SMALL, SMALLS, &g->little);
         if (err == 0)
@@ -173,7 +173,7 @@ static void find_pair(const struct sluice_comm *comm, uint32_t *local, uint32_t 
 
 static void measure_rates(const struct sluice_comm *comm, uint8_t *buf, struct sl_costs *out)
 {
-    const struct sl_clock *clock = comm->worker.clock;
+    const struct sl_clock *clock = comm->worker->clock;
     const void *srcs[2] = {buf, buf + BLOCK};
     sl_reduce_fn *reduce = comm->kernels->reduce[SLUICE_F32][SLUICE_SUM];
     uint64_t copy = UINT64_MAX, sum = UINT64_MAX;
@@ -202,11 +202,11 @@ static int time_calls(struct sluice_comm *comm, const struct sl_call *call, uint
     int err = 0;
 
     for (int i = -1; i < count && err == 0; i++) {
-        uint64_t begin = sl_now(comm->worker.clock);
+        uint64_t begin = sl_now(comm->worker->clock);
 
         err = call_now(comm, call, buf, buf + PING_LARGE);
         if (i >= 0)
-            ns[i] = (double)(sl_now(comm->worker.clock) - begin);
+            ns[i] = (double)(sl_now(comm->worker->clock) - begin);
     }
     if (err == 0)
         close_round(series, ns, count);
@@ -231,7 +231,7 @@ static int measure_windows(struct sluice_comm *comm, uint8_t *buf,
 
     memcpy(algo, comm->config.algo, sizeof(algo));
     snprintf(comm->config.algo, sizeof(comm->config.algo), "flat");
-    g->start_ns = sl_now(comm->worker.clock);
+    g->start_ns = sl_now(comm->worker->clock);
     do {
         err = time_calls(comm, &barrier, buf, SYNCS, &g->little);
         if (err == 0)
@@ -468,7 +468,7 @@ static int measure_and_agree(struct sluice_comm *comm, struct sl_exchange *excha
                              struct verdict *word)
 {
     struct gauges *all = calloc(1, sizeof(*all));
-    uint64_t start_ns = sl_now(comm->worker.clock);
+    uint64_t start_ns = sl_now(comm->worker->clock);
     int err;
 
     if (all == NULL)
@@ -480,7 +480,7 @@ static int measure_and_agree(struct sluice_comm *comm, struct sl_exchange *excha
     err = measure(comm, facts, all);
     comm->config.inflight_max = limit;
     if (err == 0 && comm->rank == 0)
-        second_word(comm, all, sl_now(comm->worker.clock) - start_ns, facts, kept, word);
+        second_word(comm, all, sl_now(comm->worker->clock) - start_ns, facts, kept, word);
     free(all);
     return err != 0 ? err : take_word_of_rank_0(comm, exchange, word);
 }
@@ -540,7 +540,7 @@ int sl_costs_find(struct sluice_comm *comm, struct sl_exchange *exchange)
 void sl_costs_sample(struct sluice_req *op)
 {
     struct sl_plan *plan = op->plan;
-    uint64_t ns = sl_now(op->comm->worker.clock) - op->began_ns;
+    uint64_t ns = sl_now(op->comm->worker->clock) - op->began_ns;
 
     if (plan->samples == 0 || ns < plan->least_ns)
         plan->least_ns = ns;

@@ -6,7 +6,6 @@
 #include "collectives/connect.h"
 #include "collectives/exec.h"
 #include "collectives/health.h"
-#include "collectives/kin.h"
 #include "collectives/select.h"
 #include "collectives/status.h"
 #include "core/cache.h"
@@ -32,6 +31,31 @@ static int alloc_tables(struct sluice_comm *comm)
     return sl_peers_init(&comm->peers, comm->size);
 }
 
+static int make_worker(struct sluice_comm *comm, const struct sl_comm_params *params)
+{
+    struct sl_worker *worker = sl_worker_new(&comm->config);
+
+    if (worker == NULL)
+        return sl_fail(-ENOMEM, "no memory for the worker of a communicator");
+    worker->clock = params->clock;
+    worker->rank = (int)comm->rank;
+    worker->idle = params->idle;
+    worker->idle_arg = params->idle_arg;
+    worker->wire = params->wire;
+    worker->poke = params->poke;
+    worker->poke_arg = params->poke_arg;
+    sl_rng_init(&worker->rng, params->seed);
+    comm->worker = worker;
+    return 0;
+}
+
+static int join_parent(struct sluice_comm *comm, struct sl_worker *parent)
+{
+    sl_worker_get(parent);
+    comm->worker = parent;
+    return 0;
+}
+
 static int set_up(struct sluice_comm *comm, const struct sl_comm_params *params)
 {
     sl_list_init(&comm->calls.active);
@@ -45,26 +69,14 @@ static int set_up(struct sluice_comm *comm, const struct sl_comm_params *params)
         err = alloc_tables(comm);
     if (err != 0)
         return err;
-    comm->worker = (struct sl_worker){
-        .clock = params->clock,
-        .config = &comm->config,
-        .rank = (int)comm->rank,
-        .idle = params->idle,
-        .idle_arg = params->idle_arg,
-        .wire = params->wire,
-        .poke = params->poke,
-        .poke_arg = params->poke_arg,
-    };
-    if (sl_status_begin(comm) != 0)
-        return sl_fail(-ENOMEM, "no memory for the events of a communicator");
-    sl_rng_init(&comm->worker.rng, params->seed);
-    comm->transports = params->transports;
-    comm->transport_count = params->transport_count;
     comm->health.error.culprit = -1;
+    err = params->parent != NULL ? join_parent(comm, params->parent) : make_worker(comm, params);
+    if (err == 0 && sl_status_begin(comm) != 0)
+        err = sl_fail(-ENOMEM, "no memory for the events of a communicator");
     comm->stream_min = comm->config.shm_stream_min_bytes >= 0
                            ? (size_t)comm->config.shm_stream_min_bytes
                            : sl_cache_last_level() / 4;
-    return 0;
+    return err;
 }
 
 static void set_spin(struct sluice_comm *comm)
@@ -79,7 +91,7 @@ static void set_spin(struct sluice_comm *comm)
  * their secret. */
 static int set_session(struct sluice_comm *comm, const struct sl_exchange *exchange)
 {
-    struct sl_worker *worker = &comm->worker;
+    struct sl_worker *worker = comm->worker;
 
     worker->has_session = true;
     if (exchange->session != NULL) {
@@ -103,6 +115,7 @@ static void free_parts(struct sluice_comm *comm)
     free(comm->health.rank_sets);
     free(comm->health.relays);
     free(comm->kept_paths);
+    sl_worker_put(comm->worker);
     free(comm);
 }
 
@@ -133,7 +146,10 @@ int sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *pa
     comm->config = *params->config;
     comm->rank = (uint32_t)exchange->rank;
     comm->size = (uint32_t)exchange->size;
-    int err = set_up(comm, params) ?: set_session(comm, exchange);
+    int err = set_up(comm, params);
+
+    if (err == 0 && params->parent == NULL)
+        err = set_session(comm, exchange);
 
     if (err != 0) { /* there is nothing yet that sl_comm_destroy() takes down */
         free_parts(comm);
@@ -149,8 +165,12 @@ int sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *pa
         return sl_fail_error(&first);
     }
     comm->created = true;
+    err = sl_comm_join(comm);
+    if (err != 0) {
+        sl_comm_destroy(comm);
+        return err;
+    }
     sl_status_open(comm);
-    sl_kin_join(comm);
     sl_debug("comm", "rank %u of %u is connected, %u on this host, %s windows", comm->rank,
              comm->size, comm->local_size, comm->win.slots != NULL ? "with" : "without");
     *out = comm;
@@ -173,7 +193,6 @@ void sl_comm_destroy(struct sluice_comm *comm)
 {
     if (comm == NULL)
         return;
-    sl_kin_leave(comm);
     if (atomic_load(&comm->health.abort_asked) != 0) { /* nobody may have looked since */
         sl_comm_fail(comm, -ECANCELED, -1, "rank %u aborted the communicator", comm->rank);
         sl_health_tear_down(comm);
@@ -187,9 +206,10 @@ void sl_comm_destroy(struct sluice_comm *comm)
     sl_windows_close(comm);
     sl_reach_close(comm);
     close_endpoints(comm);
-    for (unsigned i = 0; i < comm->iface_count; i++)
-        if (comm->ifaces[i].iface != NULL)
-            comm->ifaces[i].ops->close(comm->ifaces[i].iface);
+    if (comm->member.link.next != NULL)
+        sl_worker_leave(comm->worker, &comm->member);
+    else if (comm->worker->member_count == 0)
+        sl_worker_close(comm->worker);
     comm->closed = true;
     sl_comm_release(comm);
 }

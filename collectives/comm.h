@@ -19,7 +19,6 @@
 #include "core/err.h"
 #include "core/event.h"
 #include "core/exchange.h"
-#include "core/keeper.h"
 #include "core/list.h"
 #include "core/state.h"
 #include "core/transport.h"
@@ -30,7 +29,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define SL_IFACES_MAX 16 /* transports of a communicator; more are refused */
 #define SL_COSTS_SOURCE_MAX 240
 #define SL_HISTORY 256 /* calls whose signature is remembered; a power of two */
 
@@ -53,13 +51,6 @@ struct sl_plan;
 struct sl_op;
 struct sluice_req;
 
-struct sl_iface_slot {
-    const struct sl_transport_ops *ops;
-    struct sl_iface *iface; /* NULL: could not be opened; why tells */
-    bool lacked_memory;     /* to be opened, or for an endpoint */
-    char why[1024];
-};
-
 /* Which transport, and which of its devices; borrowed for the communicator's life. */
 struct sl_comm_transport {
     const struct sl_transport_ops *ops;
@@ -68,7 +59,9 @@ struct sl_comm_transport {
 
 struct sl_comm_params {
     const struct sl_config *config; /* copied */
-    const struct sl_clock *clock;   /* borrowed for the communicator's life */
+    /* Of the parent, which the caller is inside of; NULL: it gets one of its own, from the rest. */
+    struct sl_worker *parent;
+    const struct sl_clock *clock; /* borrowed for the worker's life */
     uint64_t seed;
     void (*idle)(struct sl_worker *worker); /* see core/worker.h; NULL in real programs */
     void *idle_arg;
@@ -122,7 +115,10 @@ struct sl_waits {
     uint32_t idle_passes;   /* since something moved, be it a control message */
     uint64_t idle_since_ns; /* of the ladder; 0: not known yet */
     uint64_t steps_run;
-    uint64_t moves;      /* traffic and steps, when they last changed */
+    uint64_t messages;   /* that have ended */
+    uint64_t moves;      /* messages and steps, when they last changed */
+    uint64_t traffic;    /* of the worker's interfaces, then */
+    uint64_t bytes;      /* of this communicator's endpoints, when last asked */
     uint64_t idle_ns;    /* time in which they did not */
     uint64_t checked_ns; /* when that was last looked at; 0: not yet */
 };
@@ -149,13 +145,13 @@ struct sluice_comm {
     uint32_t rank, size;
     uint64_t life; /* of the process that made it: core/fork.h */
     uint64_t id;   /* the same on all its ranks, drawn by rank 0 */
-    struct sl_worker worker;
+    struct sl_worker *worker;
+    struct sl_member member;         /* of the worker */
     struct sl_event_reader events;   /* of the worker: how far its owner has read them */
+    uint8_t state_place;             /* on the state page, from 1, for its events; 0: none */
     struct sl_path_stat *kept_paths; /* of endpoints that are gone, for reports; or NULL */
     size_t kept_path_count;
     struct sl_config config;
-    struct sl_iface_slot ifaces[SL_IFACES_MAX];
-    unsigned iface_count;
     struct sl_peers peers;
     uint32_t *host;           /* [size]: numbered from 0 by first appearance */
     struct sl_opened *opened; /* [size] */
@@ -181,26 +177,8 @@ struct sluice_comm {
     struct sl_status *status; /* NULL: nothing but the counts above is written */
     uint64_t page_written_ns;
 
-    struct sl_node buffers;                     /* of sluice_alloc() */
-    const struct sl_comm_transport *transports; /* those given, for children; borrowed */
-    size_t transport_count;
-    bool closed; /* destroyed, but requests or operations are still to be given back */
-
-    /* other communicators of the thread (kin.c) */
-    struct sl_node kin;
-    const void *_Atomic home; /* the thread whose call was the last */
-    _Atomic int claimed;      /* somebody is inside */
-    bool kept;                /* calls on it are claimed for the keeper's sake, too */
-    _Atomic bool movable;     /* calls on it are claimed, so a waiting thread may move it */
-
-    /* SLUICE_PROGRESS=caller, where a transport mends paths: moves it on while no call is inside */
-    struct sl_keeper keeper;
-
-    /* SLUICE_PROGRESS=thread */
-    bool threaded;
-    _Atomic int stop;
-    pthread_t thread;
-    pthread_mutex_t lock;
+    struct sl_node buffers; /* of sluice_alloc() */
+    bool closed;            /* destroyed, but requests or operations are still to be given back */
 };
 
 /*
@@ -219,6 +197,9 @@ void sl_comm_release(struct sluice_comm *comm);
  * end requests. */
 unsigned sl_comm_progress(struct sluice_comm *comm);
 
+/* wait.c: from now on its worker moves it, too. */
+int sl_comm_join(struct sluice_comm *comm);
+
 /* wait.c: the first operation since none was in flight begins: the time until now counts against
  * nobody. */
 static inline void sl_comm_begin_waiting(struct sluice_comm *comm)
@@ -227,10 +208,6 @@ static inline void sl_comm_begin_waiting(struct sluice_comm *comm)
     comm->wait.checked_ns = 0;
     comm->wait.idle_since_ns = 0;
 }
-
-/* wait.c: a keeper's look: passes over the transports that mend paths (SL_CAP_REPAIRS) alone;
- * operations stay where they are. */
-void sl_comm_mend(struct sluice_comm *comm);
 
 /* wait.c: after a pass that moved nothing (moved 0) or something. Polls, yields or sleeps, and from
  * time to time looks after deadlines and health. may_sleep false: returns at once (sluice_test). */

@@ -41,9 +41,9 @@ static void describe_settings(const struct sluice_comm *comm, char *out, size_t 
     const struct sl_config *c = &comm->config;
     size_t len = 0;
 
-    for (unsigned i = 0; i < comm->iface_count && len < cap; i++)
+    for (unsigned i = 0; i < comm->worker->slot_count && len < cap; i++)
         len += (size_t)snprintf(out + len, cap - len, "%s%s", i == 0 ? "transport " : ",",
-                                comm->ifaces[i].ops->name);
+                                comm->worker->slots[i].ops->name);
     if (len < cap)
         snprintf(out + len, cap - len, " algo '%s' chunk %lld window %lld tune %s", c->algo,
                  (long long)c->chunk_bytes, (long long)c->shm_window_bytes, sl_tune_name(c->tune));
@@ -52,9 +52,9 @@ static void describe_settings(const struct sluice_comm *comm, char *out, size_t 
 static void open_iface(struct sluice_comm *comm, struct sl_iface_slot *slot,
                        const struct sl_device *dev)
 {
-    struct sl_handler handler = {sl_health_ctrl, sl_health_down, comm};
+    struct sl_handler handler = {sl_health_ctrl, sl_health_down, NULL};
 
-    int err = slot->ops->open(&comm->worker, dev, &handler, &slot->iface);
+    int err = slot->ops->open(comm->worker, dev, &handler, &slot->iface);
 
     if (err != 0) {
         slot->iface = NULL;
@@ -76,12 +76,22 @@ static int list_transports(struct sluice_comm *comm, const struct sl_comm_params
                            "the call names %zu transports, and a communicator has %u at most",
                            params->transport_count, SL_IFACES_MAX);
         for (size_t i = 0; i < params->transport_count; i++)
-            comm->ifaces[comm->iface_count++].ops = params->transports[i].ops;
-        return comm->iface_count != 0 ? 0 : sl_fail(-EINVAL, "the call names no transport");
+            comm->worker->slots[comm->worker->slot_count++].ops = params->transports[i].ops;
+        return comm->worker->slot_count != 0 ? 0 : sl_fail(-EINVAL, "the call names no transport");
     }
     err = sl_transport_list(comm->config.transport, ops, SL_IFACES_MAX, &count);
     for (unsigned i = 0; i < count && err == 0; i++)
-        comm->ifaces[comm->iface_count++].ops = ops[i];
+        comm->worker->slots[comm->worker->slot_count++].ops = ops[i];
+    return err;
+}
+
+static int open_transports(struct sluice_comm *comm, const struct sl_comm_params *params)
+{
+    int err = list_transports(comm, params);
+
+    for (unsigned i = 0; i < comm->worker->slot_count && comm->size > 1 && err == 0; i++)
+        open_iface(comm, &comm->worker->slots[i],
+                   params->transports != NULL ? params->transports[i].dev : NULL);
     return err;
 }
 
@@ -268,7 +278,7 @@ int sl_connect_meet(struct sluice_comm *comm, struct sl_exchange *exchange,
 {
     struct hello mine = {.magic = HELLO_MAGIC, .version = PROTOCOL_VERSION};
     char text[SETTINGS_SHOWN];
-    int err = list_transports(comm, params);
+    int err = params->parent == NULL ? open_transports(comm, params) : 0;
 
     if (err != 0)
         return err;
@@ -276,16 +286,13 @@ int sl_connect_meet(struct sluice_comm *comm, struct sl_exchange *exchange,
 
     if (all == NULL)
         return sl_fail(-ENOMEM, "no memory to meet %u ranks", comm->size);
-    for (unsigned i = 0; i < comm->iface_count && comm->size > 1; i++) {
-        open_iface(comm, &comm->ifaces[i],
-                   params->transports != NULL ? params->transports[i].dev : NULL);
-        if (comm->ifaces[i].iface == NULL)
-            continue;
-        mine.opened |= 1u << i;
-        if ((comm->ifaces[i].iface->caps & SL_CAP_LOCAL) != 0)
-            mine.local |= 1u << i;
+    for (unsigned i = 0; i < comm->worker->slot_count; i++) {
+        const struct sl_iface *iface = comm->worker->slots[i].iface;
+
+        mine.opened |= iface != NULL ? 1u << i : 0;
+        mine.local |= iface != NULL && (iface->caps & SL_CAP_LOCAL) != 0 ? 1u << i : 0;
     }
-    struct sl_rng dice = comm->worker.rng;
+    struct sl_rng dice = comm->worker->rng;
 
     mine.id = (uint32_t)sl_rng_u64(&dice);
     mine.nearby = exchange->nearby;
@@ -302,7 +309,8 @@ int sl_connect_meet(struct sluice_comm *comm, struct sl_exchange *exchange,
     if (err == 0) {
         comm->id = all[0].id;
         keep_opened(comm, all);
-        comm->worker.one_host = all_nearby(comm, all);
+        if (params->parent == NULL)
+            comm->worker->one_host = all_nearby(comm, all);
         comm->wait.apart = are_apart(comm, all);
     }
     free(all);

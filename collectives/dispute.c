@@ -72,7 +72,7 @@ void sl_dispute_open(struct sluice_comm *comm, uint32_t seq)
 {
     if (comm->health.mismatch_ns != 0 && !is_later(comm->health.mismatch_seq, seq))
         return;
-    comm->health.mismatch_ns = sl_now(comm->worker.clock);
+    comm->health.mismatch_ns = sl_now(comm->worker->clock);
     comm->health.mismatch_seq = seq;
     comm->health.told_ns = 0;
 }

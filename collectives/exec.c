@@ -202,7 +202,7 @@ int sl_op_start(struct sluice_comm *comm, struct sl_plan *plan, const void *in, 
     /* Listed only if it is not over at once: earlier operations have had their turn by then. */
     if (SL_LIKELY(sl_list_empty(&comm->calls.active))) {
         if (SL_UNLIKELY((++plan->calls & plan->sample_mask) == 1))
-            op->began_ns = sl_now(comm->worker.clock);
+            op->began_ns = sl_now(comm->worker->clock);
         sl_op_run(op);
     }
     if (op->status == SL_PENDING) {

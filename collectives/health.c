@@ -21,7 +21,6 @@
 #define TELL_NS_MAX (500 * SL_NS_PER_MS)
 #define ABORT_TEXT_MAX 160
 #define HERE "; here: " /* between the reason and this rank's own operation */
-#define LAST_LOOK 64    /* requests that a transport may finish then */
 #define LAST_TRIES 100  /* per peer, for the last message to it */
 
 enum ctrl_type { CTRL_STATUS = 1, CTRL_ABORT = 2, CTRL_BYE = 3 };
@@ -86,8 +85,8 @@ static void broadcast_last(struct sluice_comm *comm, const void *msg, size_t len
 
             if (ops->ctrl(peer->ep, msg, len) != -EAGAIN)
                 break;
-            if (ops->progress(peer->ep->iface, 64) <= 0 && comm->worker.idle != NULL)
-                comm->worker.idle(&comm->worker);
+            if (ops->progress(peer->ep->iface, 64) <= 0 && comm->worker->idle != NULL)
+                comm->worker->idle(comm->worker);
         }
     }
 }
@@ -128,8 +127,8 @@ void sl_comm_fail(struct sluice_comm *comm, int code, int32_t culprit, const cha
     error->code = code;
     error->culprit = culprit;
     snprintf(error->area, sizeof(error->area), "comm");
-    sl_event(&comm->worker, SL_EVENT_COMM_FAILED,
-             culprit >= 0 ? (uint32_t)culprit : SL_EVENT_NOBODY, (uint64_t)(int64_t)code, 0);
+    sl_event_of(comm->worker, comm->state_place, SL_EVENT_COMM_FAILED,
+                culprit >= 0 ? (uint32_t)culprit : SL_EVENT_NOBODY, (uint64_t)(int64_t)code, 0);
 }
 
 /* What a control message has no room for is left out from a space on, with the name of the rank
@@ -179,7 +178,7 @@ static bool is_fresh(const struct sluice_comm *comm, const struct sl_peer *peer,
  * from. */
 static bool is_speaker(const struct sluice_comm *comm)
 {
-    uint64_t now = sl_now(comm->worker.clock);
+    uint64_t now = sl_now(comm->worker->clock);
 
     for (uint32_t r = 0; r < comm->rank; r++) {
         const struct sl_peer *peer = sl_comm_peer(comm, r);
@@ -230,9 +229,7 @@ static void hear_leavers(struct sluice_comm *comm)
 {
     char text[480];
 
-    for (unsigned i = 0; i < comm->iface_count; i++)
-        if (comm->ifaces[i].iface != NULL)
-            comm->ifaces[i].ops->progress(comm->ifaces[i].iface, LAST_LOOK);
+    sl_worker_move_ifaces(comm->worker, 0);
     if (comm->health.mismatch_ns == 0)
         return;
     sl_dispute_describe(comm, text, sizeof(text));
@@ -262,7 +259,7 @@ static void on_status(struct sluice_comm *comm, struct sl_peer *peer, const stru
      * intervals as it has ranks. */
     if (peer->status.waits_for != msg->waits_for || peer->status.culprit != msg->culprit)
         comm->health.tell_soon = true;
-    peer->status.heard_ns = sl_now(comm->worker.clock);
+    peer->status.heard_ns = sl_now(comm->worker->clock);
     peer->status.waits_for = msg->waits_for;
     peer->status.step = msg->step;
     peer->status.number = msg->number;
@@ -334,11 +331,12 @@ static void on_abort(struct sluice_comm *comm, const struct ctrl_abort *msg)
 
 void sl_health_ctrl(void *arg, struct sl_ep *ep, const void *msg, size_t len)
 {
-    struct sluice_comm *comm = arg;
+    struct sluice_comm *comm = ep->owner;
     struct sl_peer *peer = sl_comm_peer(comm, (uint32_t)ep->peer);
     struct ctrl_status status;
     struct ctrl_abort stop;
 
+    (void)arg;
     if (len == sizeof(status) && *(const uint8_t *)msg == CTRL_STATUS) {
         memcpy(&status, msg, sizeof(status));
         take_status(comm, ep, &status);
@@ -363,7 +361,7 @@ static void note_loss(struct sluice_comm *comm, int32_t rank, int status, const 
     if (comm->health.lost_ns != 0 && comm->health.lost.culprit != rank)
         return;
     if (comm->health.lost_ns == 0)
-        comm->health.lost_ns = sl_now(comm->worker.clock);
+        comm->health.lost_ns = sl_now(comm->worker->clock);
     struct sl_error *lost = &comm->health.lost;
     const struct sl_ep *ep = sl_comm_peer(comm, (uint32_t)rank)->ep;
 
@@ -375,15 +373,17 @@ static void note_loss(struct sluice_comm *comm, int32_t rank, int status, const 
 
 void sl_health_down(void *arg, struct sl_ep *ep, int status, const char *why)
 {
-    struct sluice_comm *comm = arg;
+    struct sluice_comm *comm = ep->owner;
     struct sl_peer *peer = sl_comm_peer(comm, (uint32_t)ep->peer);
 
+    (void)arg;
     if (peer->ep != ep) { /* still being connected */
         sl_wireup_lost(comm->wireup, (uint32_t)ep->peer, why);
         return;
     }
     peer->down = true;
-    sl_event(&comm->worker, SL_EVENT_PEER_LOST, (uint32_t)ep->peer, (uint64_t)(int64_t)status, 0);
+    sl_event_of(comm->worker, comm->state_place, SL_EVENT_PEER_LOST, (uint32_t)ep->peer,
+                (uint64_t)(int64_t)status, 0);
     if (!peer->left)
         note_loss(comm, ep->peer, status, why);
 }

@@ -12,7 +12,7 @@
 
 #include "collectives/plan.h"
 
-/* The two callbacks of sl_handler; arg is the communicator. */
+/* The two callbacks of sl_handler; the endpoint's owner is the communicator. */
 void sl_health_ctrl(void *arg, struct sl_ep *ep, const void *msg, size_t len);
 void sl_health_down(void *arg, struct sl_ep *ep, int status, const char *why);
 

@@ -47,8 +47,8 @@ static uint32_t candidates_open(void *arg, uint32_t rank)
     const struct sluice_comm *comm = arg;
     uint32_t open = 0;
 
-    for (unsigned t = 0; t < comm->iface_count; t++)
-        open |= comm->ifaces[t].iface != NULL ? 1u << t : 0;
+    for (unsigned t = 0; t < comm->worker->slot_count; t++)
+        open |= comm->worker->slots[t].iface != NULL ? 1u << t : 0;
     return candidates(comm, rank) & open;
 }
 
@@ -63,13 +63,13 @@ static const char *transport_name(void *arg, unsigned t)
 {
     const struct sluice_comm *comm = arg;
 
-    return t < comm->iface_count ? comm->ifaces[t].ops->name : "?";
+    return t < comm->worker->slot_count ? comm->worker->slots[t].ops->name : "?";
 }
 
 static int ep_create(void *arg, unsigned t, uint32_t rank, struct sl_ep **out)
 {
     struct sluice_comm *comm = arg;
-    struct sl_iface *iface = comm->ifaces[t].iface;
+    struct sl_iface *iface = comm->worker->slots[t].iface;
 
     if (sl_peers_make(&comm->peers, rank) == NULL)
         return sl_fail(-ENOMEM, "no memory for an endpoint to rank %u", rank);
@@ -118,7 +118,7 @@ struct sl_iface *sl_reach_first(const struct sluice_comm *comm, uint32_t rank)
 {
     uint32_t its = candidates(comm, rank);
 
-    return its != 0 ? comm->ifaces[__builtin_ctz(its)].iface : NULL;
+    return its != 0 ? comm->worker->slots[__builtin_ctz(its)].iface : NULL;
 }
 
 void sl_reach(struct sluice_comm *comm, uint32_t rank)
@@ -193,11 +193,11 @@ static int refuse_pair(const struct sluice_comm *comm, uint32_t a, uint32_t b)
     size_t len = 0;
     bool lacked = false, mine = a == comm->rank || b == comm->rank;
 
-    for (unsigned t = 0; t < comm->iface_count && len < sizeof(whys); t++) {
-        lacked |= mine && comm->ifaces[t].lacked_memory;
-        if (comm->ifaces[t].why[0] != '\0')
+    for (unsigned t = 0; t < comm->worker->slot_count && len < sizeof(whys); t++) {
+        lacked |= mine && comm->worker->slots[t].lacked_memory;
+        if (comm->worker->slots[t].why[0] != '\0')
             len += (size_t)snprintf(whys + len, sizeof(whys) - len, "; %s: %s",
-                                    comm->ifaces[t].ops->name, comm->ifaces[t].why);
+                                    comm->worker->slots[t].ops->name, comm->worker->slots[t].why);
     }
     if (lacked)
         return sl_fail(-ENOMEM, "rank %u lacked memory to connect ranks %u and %u%s", comm->rank,
@@ -234,7 +234,8 @@ static int refuse_strangers(const struct sluice_comm *comm)
  * of the list, on which others fall back. */
 static void close_unused(struct sluice_comm *comm)
 {
-    uint32_t first = comm->iface_count > 0 ? 1u << (comm->iface_count - 1) : 0, any = 0;
+    uint32_t first = comm->worker->slot_count > 0 ? 1u << (comm->worker->slot_count - 1) : 0,
+             any = 0;
 
     for (uint32_t r = 0; r < comm->size; r++) {
         uint32_t its = r != comm->rank ? candidates(comm, r) : 0;
@@ -242,8 +243,8 @@ static void close_unused(struct sluice_comm *comm)
         first |= its & -its;
         any |= its;
     }
-    for (unsigned t = 0; t < comm->iface_count; t++) {
-        struct sl_iface_slot *slot = &comm->ifaces[t];
+    for (unsigned t = 0; t < comm->worker->slot_count; t++) {
+        struct sl_iface_slot *slot = &comm->worker->slots[t];
 
         if (slot->iface == NULL || (first & any & 1u << t) != 0)
             continue;
@@ -318,9 +319,9 @@ static int listen_for_peers(struct sluice_comm *comm, struct sl_wireup_addr *add
         .failed = on_failed,
     };
 
-    return sl_wireup_open(&comm->worker,
-                          comm->worker.wire != NULL ? comm->worker.wire : &sl_wire_sockets,
-                          comm->worker.one_host, &owner, addr, &comm->wireup);
+    return sl_wireup_open(comm->worker,
+                          comm->worker->wire != NULL ? comm->worker->wire : &sl_wire_sockets,
+                          comm->worker->one_host, &owner, addr, &comm->wireup);
 }
 
 int sl_reach_open(struct sluice_comm *comm, struct sl_exchange *exchange)
@@ -352,7 +353,7 @@ int sl_reach_open(struct sluice_comm *comm, struct sl_exchange *exchange)
     if (err == 0)
         err = connect_tree(comm);
     err = agree(comm, exchange, err);
-    if (err == 0)
+    if (err == 0 && comm->worker->member_count == 0)
         close_unused(comm);
     return err;
 }

@@ -32,7 +32,7 @@ struct sl_status {
 /* Times on the page are those of one clock: the simulator's ranks have another. */
 static bool may_show(const struct sluice_comm *comm)
 {
-    if (comm->worker.clock != &sl_clock_monotonic)
+    if (comm->worker->clock != &sl_clock_monotonic)
         return false;
     sl_state_open(&comm->config, (int)comm->rank, (int)comm->size);
     return sl_state_events() != NULL && comm->config.state != SL_PUBLISH_OFF;
@@ -56,37 +56,51 @@ static bool take_place(struct sluice_comm *comm)
     return true;
 }
 
-static int own_ring(struct sluice_comm *comm)
+/* The page's, or, where there is none, one of its own. */
+static int give_events(struct sl_worker *worker, bool on_page)
 {
-    struct sl_event_ring *ring = calloc(1, sizeof(*ring));
-
-    if (ring == NULL)
+    if (on_page) {
+        worker->events = sl_state_events();
+        return 0;
+    }
+    worker->own_events = calloc(1, sizeof(*worker->own_events));
+    if (worker->own_events == NULL)
         return -ENOMEM;
-    sl_event_ring_init(ring);
-    comm->worker.events = ring;
-    comm->events.ring = ring;
+    sl_event_ring_init(worker->own_events);
+    worker->events = worker->own_events;
+    return 0;
+}
+
+static int show(struct sluice_comm *comm)
+{
+    comm->status = calloc(1, sizeof(*comm->status));
+    if (comm->status == NULL)
+        return -ENOMEM;
+    comm->status->number = sl_state_number();
+    comm->status->made_ns = sl_now(comm->worker->clock);
+    if (take_place(comm))
+        comm->state_place = (uint8_t)(comm->status->place + 1);
+    else
+        sl_state_left_out(SL_STATE_COMM, 1);
     return 0;
 }
 
 int sl_status_begin(struct sluice_comm *comm)
 {
+    struct sl_worker *worker = comm->worker;
+    int err = 0;
+
     comm->shown = &comm->unseen;
-    if (!may_show(comm))
-        return own_ring(comm);
-    comm->status = calloc(1, sizeof(*comm->status));
-    if (comm->status == NULL)
-        return -ENOMEM;
-    comm->status->number = sl_state_number();
-    comm->status->made_ns = sl_now(comm->worker.clock);
-    if (!take_place(comm)) {
-        sl_state_left_out(SL_STATE_COMM, 1);
-        return own_ring(comm);
+    if (may_show(comm))
+        err = show(comm);
+    if (err == 0 && worker->events == NULL) {
+        err = give_events(worker, comm->state_place != 0);
+        worker->state_place = comm->state_place;
     }
-    comm->worker.state_place = (uint8_t)(comm->status->place + 1);
-    comm->worker.events = sl_state_events();
-    comm->events.ring = comm->worker.events;
-    comm->events.next = atomic_load(&comm->worker.events->written);
-    return 0;
+    comm->events.ring = worker->events;
+    if (err == 0)
+        comm->events.next = atomic_load(&worker->events->written);
+    return err;
 }
 
 void sl_status_open(struct sluice_comm *comm)
@@ -98,9 +112,8 @@ void sl_status_close(struct sluice_comm *comm)
 {
     struct sl_status *status = comm->status;
 
-    if (comm->worker.events != sl_state_events())
-        free(comm->worker.events);
-    comm->worker.events = NULL;
+    if (comm->worker != NULL && comm->worker->state_place == comm->state_place)
+        comm->worker->state_place = 0;
     comm->shown = &comm->unseen;
     if (status == NULL)
         return;
@@ -127,10 +140,10 @@ static void list_transports(const struct sluice_comm *comm, char *out, size_t ca
 {
     size_t len = 0;
 
-    for (unsigned i = 0; i < comm->iface_count && len < cap; i++)
-        if (comm->ifaces[i].iface != NULL)
+    for (unsigned i = 0; i < comm->worker->slot_count && len < cap; i++)
+        if (comm->worker->slots[i].iface != NULL)
             len += (size_t)snprintf(out + len, cap - len, "%s%s", len > 0 ? "," : "",
-                                    comm->ifaces[i].ops->name);
+                                    comm->worker->slots[i].ops->name);
 }
 
 static uint32_t flags_of(const struct sluice_comm *comm)
@@ -139,7 +152,7 @@ static uint32_t flags_of(const struct sluice_comm *comm)
            (comm->health.torn_down ? SL_STATE_TORN_DOWN : 0) |
            (comm->health.is_speaker ? SL_STATE_SPEAKER : 0) |
            (comm->win.slots != NULL ? SL_STATE_WINDOWS : 0) |
-           (comm->threaded ? SL_STATE_THREAD : 0) |
+           (comm->worker->threaded ? SL_STATE_THREAD : 0) |
            (comm->wait.oversubscribed ? SL_STATE_CROWDED : 0);
 }
 
@@ -348,7 +361,7 @@ void sl_status_refresh(struct sluice_comm *comm)
             return;
         sl_state_left_out(SL_STATE_COMM, -1);
     }
-    now = sl_now(comm->worker.clock);
+    now = sl_now(comm->worker->clock);
     if (status->paths_ns == 0 || now - status->paths_ns >= PATHS_NS ||
         comm->health.error.code != 0) {
         status->paths_ns = now;

@@ -46,6 +46,7 @@ static void post_done(struct sl_req *req)
         return;
     }
     op->in_flight--;
+    op->comm->wait.messages++;
     count_bytes(op, post);
     sl_op_step_over(op, (uint32_t)(post->step - op->plan->schedule.steps));
 }

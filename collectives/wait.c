@@ -5,7 +5,6 @@
  */
 #include "collectives/exec.h"
 #include "collectives/health.h"
-#include "collectives/kin.h"
 #include "collectives/status.h"
 
 #include "core/wireup.h"
@@ -15,76 +14,130 @@
 
 #define PASSES_PER_LOOK 64 /* passes without a move between looks at the clock */
 #define PASSES_TO_POLL 256 /* passes before the core is offered to others: some microseconds */
-#define BUDGET 64          /* requests that a transport may finish per pass */
 #define WIREUP_FDS_MAX 64
 #define SLEEP_MAX_MS 50 /* so that statuses and deadlines are looked after */
 #define PAGE_NS (20 * SL_NS_PER_MS)
 
-/* All of them, or those that have this capability. */
-static inline unsigned progress_transports(struct sluice_comm *comm, uint32_t cap)
+/* All but the interfaces. */
+static unsigned move(struct sluice_comm *comm)
 {
-    unsigned moved = 0;
-
-    for (unsigned i = 0; i < comm->iface_count && comm->health.error.code == 0; i++) {
-        struct sl_iface_slot *slot = &comm->ifaces[i];
-
-        if (slot->iface == NULL || (slot->iface->caps & cap) != cap)
-            continue;
-        int n = slot->ops->progress(slot->iface, BUDGET);
-
-        if (SL_UNLIKELY(n < 0))
-            sl_comm_fail(comm, n, -1, "transport %s is lost: %s", slot->ops->name,
-                         sluice_last_error());
-        else
-            moved += (unsigned)n;
-    }
-    return moved;
-}
-
-void sl_comm_mend(struct sluice_comm *comm)
-{
-    for (unsigned pass = 0; pass < SL_KEEPER_PASSES && comm->health.error.code == 0; pass++)
-        progress_transports(comm, SL_CAP_REPAIRS);
-    if (comm->health.error.code != 0)
-        sl_health_tear_down(comm);
-}
-
-unsigned sl_comm_progress(struct sluice_comm *comm)
-{
-    unsigned moved, steps = 0;
+    unsigned steps = 0;
 
     if (SL_UNLIKELY(atomic_load_explicit(&comm->health.abort_asked, memory_order_relaxed) != 0))
         sl_comm_fail(comm, -ECANCELED, -1, "rank %u aborted the communicator", comm->rank);
-    moved = progress_transports(comm, 0);
     sl_list_foreach(&comm->calls.active, node) steps +=
         sl_op_run(sl_container_of(node, struct sluice_req, link));
     comm->wait.steps_run += steps;
     if (SL_UNLIKELY(comm->health.error.code != 0))
         sl_health_tear_down(comm);
-    return moved + steps;
+    return steps;
 }
 
-static uint64_t count_moves(const struct sluice_comm *comm)
+unsigned sl_comm_progress(struct sluice_comm *comm)
 {
-    uint64_t moves = comm->wait.steps_run;
+    unsigned moved = sl_worker_move_ifaces(comm->worker, 0);
 
-    for (unsigned i = 0; i < comm->iface_count; i++)
-        if (comm->ifaces[i].iface != NULL)
-            moves += comm->ifaces[i].iface->traffic;
-    return moves;
+    /* What moved may have been for others: they go on before it counts as idle. */
+    if (SL_UNLIKELY(comm->worker->member_count > 1) && moved != 0)
+        sl_worker_move_others(comm->worker, &comm->member);
+    return moved + move(comm);
+}
+
+/* ---- as a member of its worker ---- */
+
+static struct sluice_comm *comm_of(struct sl_member *member)
+{
+    return sl_container_of(member, struct sluice_comm, member);
+}
+
+static unsigned member_move(struct sl_member *member)
+{
+    return move(comm_of(member));
+}
+
+static void member_look(struct sl_member *member, unsigned moved)
+{
+    sl_comm_idle(comm_of(member), moved, false);
+}
+
+static bool member_busy(const struct sl_member *member)
+{
+    return !sl_list_empty(&sl_container_of(member, const struct sluice_comm, member)->calls.active);
+}
+
+static void member_lost(struct sl_member *member, const struct sl_iface_slot *slot, int status)
+{
+    sl_comm_fail(comm_of(member), status, -1, "transport %s is lost: %s", slot->ops->name,
+                 sluice_last_error());
+}
+
+int sl_comm_join(struct sluice_comm *comm)
+{
+    comm->member.move = member_move;
+    comm->member.look = member_look;
+    comm->member.busy = member_busy;
+    comm->member.lost = member_lost;
+    return sl_worker_join(comm->worker, &comm->member);
+}
+
+/* ---- waiting ---- */
+
+static uint64_t count_traffic(const struct sl_worker *worker)
+{
+    uint64_t traffic = 0;
+
+    for (unsigned i = 0; i < worker->slot_count; i++)
+        if (worker->slots[i].iface != NULL)
+            traffic += worker->slots[i].iface->traffic;
+    return traffic;
+}
+
+static uint64_t count_bytes(const struct sluice_comm *comm)
+{
+    struct sl_path_stat stats[8];
+    uint64_t bytes = 0;
+
+    sl_peers_foreach(&comm->peers, r)
+    {
+        const struct sl_ep *ep = sl_comm_peer(comm, r)->ep;
+        size_t count = ep != NULL ? ep->iface->ops->ep_stats(ep, stats, SL_ARRAY_LEN(stats)) : 0;
+
+        for (size_t i = 0; i < count && i < SL_ARRAY_LEN(stats); i++)
+            bytes += stats[i].sent_bytes + stats[i].received_bytes;
+    }
+    return bytes;
+}
+
+/* Something moved for this communicator since the last look. Traffic may be that of others on the
+ * worker: while they are busy, messages that end count, and, when that has long been none, bytes of
+ * its own endpoints. */
+static bool has_moved(struct sluice_comm *comm)
+{
+    struct sl_waits *wait = &comm->wait;
+    uint64_t moves = wait->steps_run + wait->messages, traffic = count_traffic(comm->worker);
+    bool others = sl_worker_siblings_busy(comm->worker, &comm->member);
+    bool moved = moves != wait->moves || (!others && traffic != wait->traffic);
+
+    wait->moves = moves;
+    wait->traffic = traffic;
+    if (others && !moved && wait->idle_ns > (uint64_t)comm->config.timeout_ms * SL_NS_PER_MS / 4) {
+        uint64_t bytes = count_bytes(comm);
+
+        moved = bytes != wait->bytes;
+        wait->bytes = bytes;
+    }
+    return moved;
 }
 
 /* Counts the time in which no data moved. A gap between two looks counts little: the caller may
  * have been away computing, and peers had no reason to move then. */
 static void look_at_clock(struct sluice_comm *comm)
 {
-    uint64_t now = sl_now(comm->worker.clock), moves = count_moves(comm);
+    uint64_t now = sl_now(comm->worker->clock);
     uint64_t gap_max = (uint64_t)comm->config.timeout_ms * SL_NS_PER_MS / 8;
     uint64_t gap = comm->wait.checked_ns != 0 ? now - comm->wait.checked_ns : 0;
 
-    comm->wait.idle_ns =
-        moves != comm->wait.moves ? 0 : comm->wait.idle_ns + (gap < gap_max ? gap : gap_max);
-    comm->wait.moves = moves;
+    comm->wait.idle_ns = has_moved(comm) ? 0 : comm->wait.idle_ns + (gap < gap_max ? gap : gap_max);
     comm->wait.checked_ns = now;
     if (comm->wait.idle_since_ns == 0)
         comm->wait.idle_since_ns = now;
@@ -97,76 +150,58 @@ static void look_at_clock(struct sluice_comm *comm)
     }
 }
 
-static void disarm(struct sluice_comm *comm, unsigned count)
+/* A store into our window that came before the interfaces were armed rings no bell. */
+static bool moves_now(void *arg)
 {
-    for (unsigned i = 0; i < count; i++)
-        if (comm->ifaces[i].iface != NULL && (comm->ifaces[i].iface->caps & SL_CAP_WAKEUP) != 0)
-            comm->ifaces[i].ops->disarm(comm->ifaces[i].iface);
-}
-
-/* Sleeps until a transport has work, or SLEEP_MAX_MS. */
-static void park(struct sluice_comm *comm)
-{
-    struct pollfd fds[SL_IFACES_MAX + WIREUP_FDS_MAX];
-    nfds_t count = 0;
-    /* Bells of other communicators, and of another library, do not ring here. */
-    int timeout_ms = comm->worker.poke != NULL || comm->calls.at_work != 0 || sl_kin_busy(comm)
-                         ? 1
-                         : SLEEP_MAX_MS;
-
-    for (unsigned i = 0; i < comm->iface_count; i++) {
-        struct sl_iface_slot *slot = &comm->ifaces[i];
-
-        if (slot->iface == NULL)
-            continue;
-        if ((slot->iface->caps & SL_CAP_WAKEUP) == 0) {
-            timeout_ms = 1; /* it cannot wake us */
-            continue;
-        }
-        if (slot->ops->arm(slot->iface) != 0) {
-            disarm(comm, i + 1);
-            return; /* work slipped in */
-        }
-        fds[count++] = (struct pollfd){.fd = slot->ops->fd(slot->iface), .events = POLLIN};
-    }
-    unsigned wireup =
-        comm->wireup != NULL ? sl_wireup_fds(comm->wireup, fds + count, WIREUP_FDS_MAX) : 0;
-
-    if (wireup > WIREUP_FDS_MAX) {
-        wireup = WIREUP_FDS_MAX;
-        timeout_ms = 1;
-    }
-    count += wireup;
-    /* A store into our window that came before arm() rings no bell: look once more. */
+    struct sluice_comm *comm = arg;
     unsigned ran = 0;
 
     sl_list_foreach(&comm->calls.active, node) ran +=
         sl_op_run(sl_container_of(node, struct sluice_req, link));
     comm->wait.steps_run += ran;
-    if (ran == 0 && !sl_list_empty(&comm->calls.active))
-        poll(fds, count, timeout_ms);
-    disarm(comm, comm->iface_count);
+    return ran != 0 || sl_list_empty(&comm->calls.active);
+}
+
+/* Sleeps until a transport has work, or SLEEP_MAX_MS. */
+static void park(struct sluice_comm *comm)
+{
+    struct pollfd fds[WIREUP_FDS_MAX];
+    /* Bells of other workers, and of another library, do not ring here. */
+    int timeout_ms = comm->worker->poke != NULL || comm->calls.at_work != 0 ||
+                             sl_worker_others_busy(comm->worker, &comm->member)
+                         ? 1
+                         : SLEEP_MAX_MS;
+    unsigned wireup = comm->wireup != NULL ? sl_wireup_fds(comm->wireup, fds, WIREUP_FDS_MAX) : 0;
+
+    if (wireup > WIREUP_FDS_MAX) {
+        wireup = WIREUP_FDS_MAX;
+        timeout_ms = 1;
+    }
+    sl_worker_sleep(comm->worker, fds, wireup, timeout_ms, moves_now, comm);
 }
 
 void sl_comm_idle(struct sluice_comm *comm, unsigned moved, bool may_sleep)
 {
     if (SL_UNLIKELY(comm->wireup != NULL && sl_wireup_busy(comm->wireup) != 0))
-        sl_wireup_progress(comm->wireup, sl_now(comm->worker.clock));
+        sl_wireup_progress(comm->wireup, sl_now(comm->worker->clock));
     if (moved != 0) {
         comm->wait.idle_passes = 0;
         comm->wait.idle_since_ns = 0;
         return;
     }
     comm->wait.idle_passes++;
-    if (may_sleep && (comm->worker.idle != NULL || comm->wait.idle_passes % PASSES_PER_LOOK == 0) &&
-        sl_kin_progress(comm) != 0)
+    if (may_sleep && sl_worker_crowded(comm->worker))
+        sl_worker_step_aside(comm->worker);
+    if (may_sleep &&
+        (comm->worker->idle != NULL || comm->wait.idle_passes % PASSES_PER_LOOK == 0) &&
+        sl_worker_move_others(comm->worker, &comm->member) != 0)
         comm->wait.idle_since_ns = 0; /* the thread is of use: it does not sleep */
-    if (may_sleep && comm->worker.poke != NULL && comm->wait.idle_passes % PASSES_PER_LOOK == 0)
-        comm->worker.poke(comm->worker.poke_arg);
-    if (comm->worker.idle != NULL) {
+    if (may_sleep && comm->worker->poke != NULL && comm->wait.idle_passes % PASSES_PER_LOOK == 0)
+        comm->worker->poke(comm->worker->poke_arg);
+    if (comm->worker->idle != NULL) {
         look_at_clock(comm);
         if (may_sleep)
-            comm->worker.idle(&comm->worker);
+            comm->worker->idle(comm->worker);
         return;
     }
     if (comm->wait.idle_passes % PASSES_PER_LOOK == 0 || !may_sleep || sl_health_urgent(comm))
@@ -177,8 +212,8 @@ void sl_comm_idle(struct sluice_comm *comm, unsigned moved, bool may_sleep)
         comm->wait.checked_ns - comm->wait.idle_since_ns >= comm->wait.spin_ns &&
         !sl_health_urgent(comm)) {
         park(comm);
-        if (comm->worker.poke != NULL)
-            comm->worker.poke(comm->worker.poke_arg);
+        if (comm->worker->poke != NULL)
+            comm->worker->poke(comm->worker->poke_arg);
         look_at_clock(comm);
     } else if (comm->wait.oversubscribed || comm->wait.idle_passes > PASSES_TO_POLL) {
         sched_yield();

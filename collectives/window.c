@@ -135,7 +135,7 @@ static int map_peer(struct sluice_comm *comm, struct sl_peer *peer, const struct
     /* All ranks say the same size; only what is mapped tells whether it is there. */
     while ((err = ops->map(peer->ep, &offer->key, window_len(offer->bytes), &peer->map)) ==
            -EAGAIN) {
-        if (sl_now(comm->worker.clock) > deadline || comm->health.error.code != 0)
+        if (sl_now(comm->worker->clock) > deadline || comm->health.error.code != 0)
             return sl_fail(-ETIMEDOUT, "the window of rank %d did not arrive", peer->ep->peer);
         sl_comm_idle(comm, sl_comm_progress(comm), true);
     }
@@ -147,7 +147,7 @@ static int map_peer(struct sluice_comm *comm, struct sl_peer *peer, const struct
 static uint32_t map_all(struct sluice_comm *comm, const struct offer *offers)
 {
     uint64_t deadline =
-        sl_now(comm->worker.clock) + (uint64_t)comm->config.connect_timeout_ms * SL_NS_PER_MS;
+        sl_now(comm->worker->clock) + (uint64_t)comm->config.connect_timeout_ms * SL_NS_PER_MS;
 
     for (uint32_t r = 0; r < comm->size; r++) {
         if (!of_this_host(comm, r))

@@ -100,21 +100,28 @@ void sl_event_ring_init(struct sl_event_ring *ring);
 /* Notes an event. On any thread, in no signal handler. */
 void sl_event_put(struct sl_event_ring *ring, const struct sl_event *event);
 
-/* On the worker's thread. A worker without a ring has no events (but probes). */
-static inline void sl_event(const struct sl_worker *worker, unsigned kind, uint32_t peer,
-                            uint64_t a, uint64_t b)
+/* Of the communicator with that place on the state page. On the worker's thread. A worker without
+ * a ring has no events (but probes). */
+static inline void sl_event_of(const struct sl_worker *worker, uint8_t place, unsigned kind,
+                               uint32_t peer, uint64_t a, uint64_t b)
 {
     SL_PROBE4(event, (uint32_t)kind, peer, a, b);
     if (worker->events == NULL)
         return;
     const struct sl_event event = {.time_ns = sl_now(worker->clock),
                                    .kind = (uint16_t)kind,
-                                   .comm = worker->state_place,
+                                   .comm = place,
                                    .peer = peer,
                                    .a = a,
                                    .b = b};
 
     sl_event_put(worker->events, &event);
+}
+
+static inline void sl_event(const struct sl_worker *worker, unsigned kind, uint32_t peer,
+                            uint64_t a, uint64_t b)
+{
+    sl_event_of(worker, worker->state_place, kind, peer, a, b);
 }
 
 /* Where a reader is in a ring: { ring, 0 } reads from the oldest that is still there. */

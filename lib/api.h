@@ -4,27 +4,19 @@
 #define SL_LIB_API_H
 
 #include "collectives/operation.h"
-#include "collectives/kin.h"
 #include "core/event.h"
 #include "core/fork.h"
 #include "core/types.h"
 
-/* A communicator is used by one thread at a time, unless it has a thread of its own: then a lock
- * keeps the two apart. Its keeper does not wait: it looks only while nobody is inside. */
+/* A communicator is used by one thread at a time; its worker keeps others out that move it, too. */
 static inline void sl_enter(struct sluice_comm *comm)
 {
-    if (SL_UNLIKELY(comm->threaded))
-        pthread_mutex_lock(&comm->lock);
-    else
-        sl_kin_claim(comm);
+    sl_worker_enter(comm->worker);
 }
 
 static inline void sl_leave(struct sluice_comm *comm)
 {
-    if (SL_UNLIKELY(comm->threaded))
-        pthread_mutex_unlock(&comm->lock);
-    else
-        sl_kin_release(comm);
+    sl_worker_exit(comm->worker);
 }
 
 /* -EINVAL in a child of the process that made the communicator. Before everything else: locks may
@@ -55,6 +47,9 @@ static inline bool sl_count_fits(uint64_t count, size_t esize, uint32_t ranks)
 int sl_call_start(struct sluice_comm *comm, const struct sl_call *call, const void *in, void *out,
                   struct sluice_req **req);
 
+/* sluice.c: the same for a caller that is inside, and waits for its end. */
+int sl_call_inside(struct sluice_comm *comm, const struct sl_call *call, const void *in, void *out);
+
 /* sluice.c: what happened on this communicator, the oldest first; each record is given once, so one
  * reader at a time, on any thread. Returns how many; totals may be NULL. */
 size_t sl_comm_events(struct sluice_comm *comm, struct sl_event *out, size_t cap,
@@ -71,10 +66,5 @@ int sl_config_merge(const struct sluice_config *caller, struct sl_config *out);
  * stays the caller's. poke: see core/worker.h, or NULL. */
 int sl_comm_create_over(struct sl_exchange *exchange, const struct sluice_config *config,
                         void (*poke)(void *arg), void *poke_arg, struct sluice_comm **out);
-
-/* setup.c: a thread that makes progress, when the configuration asks for one; otherwise the keeper,
- * where there are paths to mend. */
-int sl_thread_start(struct sluice_comm *comm);
-void sl_thread_stop(struct sluice_comm *comm);
 
 #endif

@@ -16,9 +16,9 @@ struct sluice_buffer {
 
 static void deregister_all(struct sluice_comm *comm, struct sluice_buffer *buffer)
 {
-    for (unsigned i = 0; i < comm->iface_count; i++)
-        if (buffer->mr[i] != NULL && comm->ifaces[i].iface != NULL)
-            comm->ifaces[i].ops->mr_dereg(comm->ifaces[i].iface, buffer->mr[i]);
+    for (unsigned i = 0; i < comm->worker->slot_count; i++)
+        if (buffer->mr[i] != NULL && comm->worker->slots[i].iface != NULL)
+            comm->worker->slots[i].ops->mr_dereg(comm->worker->slots[i].iface, buffer->mr[i]);
 }
 
 /* With every interface that has a use for it: how many, or the error of one that has but failed. */
@@ -26,8 +26,8 @@ static int register_all(struct sluice_comm *comm, struct sluice_buffer *buffer)
 {
     int count = 0;
 
-    for (unsigned i = 0; i < comm->iface_count; i++) {
-        struct sl_iface_slot *slot = &comm->ifaces[i];
+    for (unsigned i = 0; i < comm->worker->slot_count; i++) {
+        struct sl_iface_slot *slot = &comm->worker->slots[i];
 
         if (slot->iface == NULL)
             continue;
@@ -48,16 +48,16 @@ static unsigned tell_gone(struct sluice_comm *comm, void *addr, size_t len)
 {
     unsigned in_use = 0;
 
-    for (unsigned i = 0; i < comm->iface_count; i++)
-        if (comm->ifaces[i].iface != NULL)
-            in_use += comm->ifaces[i].ops->mem_gone(comm->ifaces[i].iface, addr, len);
+    for (unsigned i = 0; i < comm->worker->slot_count; i++)
+        if (comm->worker->slots[i].iface != NULL)
+            in_use += comm->worker->slots[i].ops->mem_gone(comm->worker->slots[i].iface, addr, len);
     return in_use;
 }
 
 static int alloc_memory(struct sluice_comm *comm, size_t len, struct sluice_buffer *buffer)
 {
-    for (unsigned i = 0; i < comm->iface_count; i++) {
-        struct sl_iface *iface = comm->ifaces[i].iface;
+    for (unsigned i = 0; i < comm->worker->slot_count; i++) {
+        struct sl_iface *iface = comm->worker->slots[i].iface;
 
         if (iface == NULL || (iface->caps & SL_CAP_MAP) == 0)
             continue;

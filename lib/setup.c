@@ -1,85 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Public ways to make, split and destroy a communicator. */
-#include "lib/api.h"
+#include "lib/args.h"
 
 #include "collectives/status.h"
 #include "core/log.h"
 #include "launch/launch.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
-
-static void *progress_thread(void *arg)
-{
-    struct sluice_comm *comm = arg;
-
-    sl_log_set_rank((int)comm->rank);
-    while (atomic_load(&comm->stop) == 0) {
-        pthread_mutex_lock(&comm->lock);
-        unsigned moved = sl_comm_progress(comm);
-
-        sl_comm_idle(comm, moved, false);
-        uint64_t idle_ns = comm->wait.idle_ns;
-
-        pthread_mutex_unlock(&comm->lock);
-        if (moved == 0 && idle_ns > comm->wait.spin_ns)
-            nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
-        else
-            sched_yield();
-    }
-    return NULL;
-}
-
-static void look_after(void *arg)
-{
-    struct sluice_comm *comm = arg;
-
-    sl_log_set_rank((int)comm->rank);
-    sl_kin_look_after(comm);
-}
-
-/* Not in the simulator, where nothing happens between calls. */
-static bool wants_keeper(const struct sluice_comm *comm)
-{
-    bool wants = false;
-
-    for (unsigned i = 0; i < comm->iface_count && comm->worker.idle == NULL; i++)
-        wants |=
-            comm->ifaces[i].iface != NULL && (comm->ifaces[i].iface->caps & SL_CAP_REPAIRS) != 0;
-    return wants;
-}
-
-int sl_thread_start(struct sluice_comm *comm)
-{
-    if (comm->config.progress == SL_PROGRESS_CALLER) {
-        comm->kept = wants_keeper(comm); /* calls claim it from now on */
-        return comm->kept ? sl_keeper_start(&comm->keeper, look_after, comm) : 0;
-    }
-    pthread_mutex_init(&comm->lock, NULL);
-    comm->threaded = true;
-    int err = pthread_create(&comm->thread, NULL, progress_thread, comm);
-
-    if (err != 0) {
-        comm->threaded = false;
-        return sl_fail(-err, "the progress thread could not be started: %s", strerror(err));
-    }
-    return 0;
-}
-
-void sl_thread_stop(struct sluice_comm *comm)
-{
-    sl_keeper_stop(&comm->keeper);
-    if (!comm->threaded)
-        return;
-    atomic_store(&comm->stop, 1);
-    pthread_join(comm->thread, NULL);
-    comm->threaded = false;
-    pthread_mutex_destroy(&comm->lock);
-}
 
 /* Once for the process: a second handler would call itself as the one that was there before. */
 static int watch_status_signal(const struct sl_config *config)
@@ -101,23 +30,6 @@ struct poke {
     void *arg;
 };
 
-/* With its progress thread, where it has one. */
-static int create_running(struct sl_exchange *exchange, const struct sl_comm_params *params,
-                          struct sluice_comm **out)
-{
-    struct sluice_comm *comm;
-    int err = sl_comm_create(exchange, params, &comm);
-
-    if (err != 0)
-        return err;
-    err = sl_thread_start(comm);
-    if (err != 0)
-        sl_comm_destroy(comm);
-    else
-        *out = comm;
-    return err;
-}
-
 static int create_over(struct sl_exchange *exchange, const struct sl_config *config,
                        struct poke poke, struct sluice_comm **out)
 {
@@ -128,7 +40,7 @@ static int create_over(struct sl_exchange *exchange, const struct sl_config *con
                                     .poke_arg = poke.arg};
     int err = watch_status_signal(config);
 
-    return err != 0 ? err : create_running(exchange, &params, out);
+    return err != 0 ? err : sl_comm_create(exchange, &params, out);
 }
 
 int sluice_comm_create(const struct sluice_config *given, struct sluice_comm **out)
@@ -207,6 +119,16 @@ struct split_exchange {
     const int *members; /* ranks in the parent, by rank in the child */
 };
 
+/* A message on the parent, by a caller that is inside. */
+static int message(struct split_exchange *x, enum sl_coll coll, const void *in, void *out,
+                   size_t len, int member)
+{
+    struct sl_call call;
+    int err = sl_args_message(x->parent, coll, in, out, len, SLUICE_U8, x->members[member], &call);
+
+    return err != 0 ? err : sl_call_inside(x->parent, &call, in, out);
+}
+
 /* Through the child's rank 0, by sends on the parent: other colors exchange other things
  * meanwhile. */
 static int split_allgather(struct sl_exchange *base, const void *in, size_t len, void *out)
@@ -216,15 +138,14 @@ static int split_allgather(struct sl_exchange *base, const void *in, size_t len,
     int err = 0;
 
     if (base->rank != 0) {
-        err = sluice_send(x->parent, in, len, SLUICE_U8, x->members[0], NULL);
-        return err != 0 ? err : sluice_recv(x->parent, out, all, SLUICE_U8, x->members[0], NULL);
+        err = message(x, SL_SEND, in, NULL, len, 0);
+        return err != 0 ? err : message(x, SL_RECV, NULL, out, all, 0);
     }
     memcpy(out, in, len);
     for (int i = 1; i < base->size && err == 0; i++)
-        err = sluice_recv(x->parent, (uint8_t *)out + (size_t)i * len, len, SLUICE_U8,
-                          x->members[i], NULL);
+        err = message(x, SL_RECV, NULL, (uint8_t *)out + (size_t)i * len, len, i);
     for (int i = 1; i < base->size && err == 0; i++)
-        err = sluice_send(x->parent, out, all, SLUICE_U8, x->members[i], NULL);
+        err = message(x, SL_SEND, out, NULL, all, i);
     return err;
 }
 
@@ -250,17 +171,7 @@ static int sort_members(const struct split_choice *all, int size, int color, int
     return count;
 }
 
-/* The parent's keeper draws from it, too. */
-static uint64_t draw_seed(struct sluice_comm *parent)
-{
-    sl_enter(parent);
-    uint64_t drawn = sl_rng_u64(&parent->worker.rng);
-
-    sl_leave(parent);
-    return drawn;
-}
-
-/* The child lives like its parent: same clock, settings and transports. */
+/* The child lives on its parent's worker: same clock, settings, interfaces. */
 static int create_child(struct sluice_comm *parent, const int *members, int count, int rank,
                         struct sluice_comm **out)
 {
@@ -268,53 +179,55 @@ static int create_child(struct sluice_comm *parent, const int *members, int coun
         .base = {.rank = rank,
                  .size = count,
                  .allgather = split_allgather,
-                 .nearby = parent->worker.one_host,
-                 .session = parent->worker.has_session ? parent->worker.session : NULL},
+                 .nearby = parent->worker->one_host},
         .parent = parent,
         .members = members,
     };
     struct sl_config config = parent->config;
-    struct sl_comm_params params = {
-        .config = &config,
-        .clock = parent->worker.clock,
-        .seed = draw_seed(parent),
-        .idle = parent->worker.idle,
-        .idle_arg = parent->worker.idle_arg,
-        .wire = parent->worker.wire,
-        .poke = parent->worker.poke,
-        .poke_arg = parent->worker.poke_arg,
-        .transports = parent->transport_count != 0 ? parent->transports : NULL,
-        .transport_count = parent->transport_count,
-    };
+    struct sl_comm_params params = {.config = &config, .parent = parent->worker};
 
     /* Who cannot connect says with whom, by the parent, before the others give that up. */
     if (config.connect_timeout_ms > config.timeout_ms * 3 / 4)
         config.connect_timeout_ms = config.timeout_ms > 1 ? config.timeout_ms * 3 / 4 : 1;
-    return create_running(&exchange.base, &params, out);
+    return sl_comm_create(&exchange.base, &params, out);
+}
+
+/* Inside of the parent. */
+static int split(struct sluice_comm *comm, struct split_choice mine, struct split_choice *all,
+                 int *members, struct sluice_comm **out)
+{
+    struct sl_call call;
+    int rank = 0, count, err;
+
+    err = sl_args_all_gather(comm, &mine, all, sizeof(mine), SLUICE_U8, &call);
+    err = err ?: sl_call_inside(comm, &call, &mine, all);
+    if (err != 0 || mine.color < 0)
+        return err;
+    count = sort_members(all, (int)comm->size, mine.color, members);
+    while (members[rank] != (int)comm->rank)
+        rank++;
+    return create_child(comm, members, count, rank, out);
 }
 
 int sluice_comm_split(struct sluice_comm *comm, int color, int key, struct sluice_comm **out)
 {
-    struct split_choice mine = {color, key}, *all;
-    int *members, err, rank = 0, count;
+    struct split_choice *all;
+    int *members, err;
 
     if (out != NULL)
         *out = NULL;
     if (comm == NULL || out == NULL)
         return sl_fail(-EINVAL, "the communicator or the place for the new one is missing");
-    *out = NULL;
     if (sl_check_process(comm) != 0)
         return -EINVAL;
     all = calloc(comm->size, sizeof(*all));
     members = calloc(comm->size, sizeof(*members));
-    err = all == NULL || members == NULL
-              ? sl_fail(-ENOMEM, "no memory to split %u ranks", comm->size)
-              : sluice_all_gather(comm, &mine, all, sizeof(mine), SLUICE_U8, NULL);
-    if (err == 0 && color >= 0) {
-        count = sort_members(all, (int)comm->size, color, members);
-        while (members[rank] != (int)comm->rank)
-            rank++;
-        err = create_child(comm, members, count, rank, out);
+    if (all == NULL || members == NULL) {
+        err = sl_fail(-ENOMEM, "no memory to split %u ranks", comm->size);
+    } else {
+        sl_enter(comm);
+        err = split(comm, (struct split_choice){color, key}, all, members, out);
+        sl_leave(comm);
     }
     free(all);
     free(members);
@@ -326,6 +239,11 @@ void sluice_comm_destroy(struct sluice_comm *comm)
     /* A child has nothing to take leave of: its parent goes on with the peers. */
     if (comm == NULL || !sl_fork_same(comm->life))
         return;
-    sl_thread_stop(comm);
+    struct sl_worker *worker = comm->worker;
+
+    sl_worker_get(worker);
+    sl_worker_enter(worker);
     sl_comm_destroy(comm);
+    sl_worker_exit(worker);
+    sl_worker_put(worker);
 }

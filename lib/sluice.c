@@ -5,8 +5,6 @@
 #include "collectives/health.h"
 #include "collectives/report.h"
 
-#include <sched.h>
-
 /* ---- starting ---- */
 
 /* A call that fails leaves no request, which every function for requests takes or names. */
@@ -33,27 +31,6 @@ static int finish(struct sluice_req *op)
     return SL_LIKELY(status == 0) ? 0 : broken(comm);
 }
 
-/* With a thread of its own the communicator moves by itself: waiting means looking at intervals. */
-static void wait_threaded(struct sluice_comm *comm, const int *status)
-{
-    while (*(volatile const int *)status == SL_PENDING) {
-        sl_comm_idle(comm, sl_comm_progress(comm), false);
-        pthread_mutex_unlock(&comm->lock);
-        if (comm->worker.poke != NULL)
-            comm->worker.poke(comm->worker.poke_arg);
-        sched_yield();
-        pthread_mutex_lock(&comm->lock);
-    }
-}
-
-static void wait_for(struct sluice_comm *comm, const int *status)
-{
-    if (comm->threaded)
-        wait_threaded(comm, status);
-    else
-        sl_comm_wait(comm, status);
-}
-
 /* A persistent operation needs no giving back. */
 static int start_operation(struct sluice_operation *operation, struct sluice_req **req)
 {
@@ -73,7 +50,7 @@ static int start_operation(struct sluice_operation *operation, struct sluice_req
         return 0;
     }
     if (op->status == SL_PENDING)
-        wait_for(comm, &op->status);
+        sl_comm_wait(comm, &op->status);
     return SL_LIKELY(op->status == 0) ? 0 : broken(comm);
 }
 
@@ -99,27 +76,46 @@ int sluice_start(struct sluice_operation *operation, struct sluice_req **req)
     return sl_operation_start_now(operation, req);
 }
 
+static inline int start_inside(struct sluice_comm *comm, const struct sl_call *call, const void *in,
+                               void *out, struct sluice_req **op)
+{
+    struct sl_plan *plan = NULL;
+    int err =
+        SL_UNLIKELY(comm->health.error.code != 0) ? broken(comm) : sl_plan_get(comm, call, &plan);
+
+    return SL_LIKELY(err == 0) ? sl_op_start(comm, plan, in, out, op) : err;
+}
+
+static inline int wait_inside(struct sluice_comm *comm, struct sluice_req *op)
+{
+    if (op->status == SL_PENDING)
+        sl_comm_wait(comm, &op->status);
+    return finish(op);
+}
+
+int sl_call_inside(struct sluice_comm *comm, const struct sl_call *call, const void *in, void *out)
+{
+    struct sluice_req *op;
+    int err = start_inside(comm, call, in, out, &op);
+
+    return err == 0 ? wait_inside(comm, op) : err;
+}
+
 int sl_call_start(struct sluice_comm *comm, const struct sl_call *call, const void *in, void *out,
                   struct sluice_req **req)
 {
     struct sluice_req *op;
-    struct sl_plan *plan = NULL;
     int err = sl_check_process(comm);
 
     if (SL_UNLIKELY(err != 0))
         return err;
     sl_enter(comm);
-    err = SL_UNLIKELY(comm->health.error.code != 0) ? broken(comm) : sl_plan_get(comm, call, &plan);
-    if (SL_LIKELY(err == 0))
-        err = sl_op_start(comm, plan, in, out, &op);
+    err = start_inside(comm, call, in, out, &op);
     if (SL_LIKELY(err == 0)) {
-        if (req != NULL) {
+        if (req != NULL)
             *req = op;
-        } else {
-            if (op->status == SL_PENDING)
-                wait_for(comm, &op->status);
-            err = finish(op);
-        }
+        else
+            err = wait_inside(comm, op);
     }
     sl_leave(comm);
     return SL_LIKELY(err == 0) ? 0 : refuse(err, req);
@@ -280,7 +276,7 @@ int sluice_wait(struct sluice_req *req)
         return err;
     sl_enter(comm);
     if (req->status == SL_PENDING)
-        wait_for(comm, &req->status);
+        sl_comm_wait(comm, &req->status);
     int result = result_of(req);
 
     sl_leave(comm);
@@ -292,19 +288,21 @@ void sluice_req_free(struct sluice_req *req)
     if (req == NULL || !sl_fork_same(req->comm->life))
         return;
     struct sluice_comm *comm = req->comm;
+    struct sl_worker *worker = comm->worker;
 
     if (req->plan->owner != NULL)
         return;
-    sl_enter(comm);
+    sl_worker_get(worker); /* the communicator may go with its last request */
+    sl_worker_enter(worker);
     if (req->status == SL_PENDING) {
         req->given_back = true;
-        sl_leave(comm);
-        return;
+    } else {
+        comm->calls.active_count--;
+        sl_op_put(req);
+        sl_comm_release(comm);
     }
-    comm->calls.active_count--;
-    sl_op_put(req);
-    sl_leave(comm);
-    sl_comm_release(comm);
+    sl_worker_exit(worker);
+    sl_worker_put(worker);
 }
 
 /* ---- the communicator ---- */
@@ -349,7 +347,7 @@ size_t sl_comm_events(struct sluice_comm *comm, struct sl_event *out, size_t cap
     size_t count = 0;
 
     while (count < cap && sl_event_read(&comm->events, out + count, 1) == 1)
-        count += out[count].comm == comm->worker.state_place;
+        count += out[count].comm == comm->state_place;
     if (totals != NULL)
         sl_event_totals(comm->events.ring, totals);
     return count;

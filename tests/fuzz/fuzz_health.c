@@ -41,6 +41,7 @@ static void check(const struct sluice_comm *comm)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const struct sl_clock clock = {.now_ns = now};
+    static struct sl_worker worker = {.clock = &clock};
     static struct sluice_comm comm;
     struct sl_peers peers;
     bool sets[2 * RANKS];
@@ -52,7 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memset(&comm, 0, sizeof(comm));
     comm = (struct sluice_comm){
         .rank = 1, .size = RANKS, .peers = peers, .health.rank_sets = sets, .calls.seq = 3};
-    comm.worker.clock = &clock;
+    comm.worker = &worker;
     comm.config.timeout_ms = 1000;
     sl_list_init(&comm.calls.active);
     for (uint32_t seq = 1; seq <= comm.calls.seq; seq++)
@@ -63,14 +64,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                   .count = seq};
     time_ns = SL_NS_PER_S;
     while (size >= 2) {
-        struct sl_ep ep = {.peer = data[0] % RANKS};
+        struct sl_ep ep = {.owner = &comm, .peer = data[0] % RANKS};
         size_t len = data[1] < size - 2 ? data[1] : size - 2;
         uint8_t *msg =
             malloc(len + (len == 0)); /* of its size, so that a sanitizer sees overruns */
 
         sl_assert(msg != NULL);
         memcpy(msg, data + 2, len);
-        sl_health_ctrl(&comm, &ep, msg, len);
+        sl_health_ctrl(NULL, &ep, msg, len);
         free(msg);
         check(&comm);
         time_ns += 30 * SL_NS_PER_MS;

@@ -6,7 +6,6 @@
  */
 #include "tests/model/story.h"
 
-#include "collectives/kin.h"
 #include "collectives/window.h"
 #include "core/event.h"
 #include "core/seqlock.h"
@@ -330,107 +329,6 @@ static void a_torn_page_is_told(void **state)
     run_story(&story, 8, 60000);
 }
 
-/* ---- claims of communicators ---- */
-
-static struct sluice_comm *comms; /* two */
-static uint64_t *const guarded = (void *)model_shared;
-static char one_thread, another_thread;
-
-/* What a pass over a communicator touches. */
-void model_mend(struct sluice_comm *comm);
-void model_mend(struct sluice_comm *comm)
-{
-    (void)comm;
-    ++*guarded;
-}
-
-unsigned model_progress(struct sluice_comm *comm);
-unsigned model_progress(struct sluice_comm *comm)
-{
-    model_mend(comm);
-    return 0;
-}
-
-void model_idle(struct sluice_comm *comm, unsigned moved, bool may_sleep);
-void model_idle(struct sluice_comm *comm, unsigned moved, bool may_sleep)
-{
-    (void)comm, (void)moved, (void)may_sleep;
-}
-
-static void no_idle(struct sl_worker *idle)
-{
-    (void)idle;
-}
-
-static void claims_begin(void)
-{
-    memset(comms, 0, 2 * sizeof(*comms));
-    comms->kept = true;
-}
-
-static void call(void)
-{
-    sl_kin_claim(comms);
-    ++*guarded;
-    sl_kin_release(comms);
-}
-
-static void caller(void)
-{
-    call();
-    call();
-}
-
-static void keeper(void)
-{
-    sl_kin_look_after(comms);
-    sl_kin_look_after(comms);
-}
-
-/* One thread has called both communicators, the second of which is no more. */
-static void only_begin(void)
-{
-    memset(comms, 0, 2 * sizeof(*comms));
-    for (unsigned i = 0; i < 2; i++) {
-        comms[i].worker.idle = no_idle;
-        comms[i].worker.idle_arg = &one_thread;
-        sl_kin_join(&comms[i]);
-    }
-    call();
-    sl_kin_leave(&comms[1]);
-}
-
-/* It makes another one, and waits there. */
-static void maker(void)
-{
-    atomic_fetch_add(&sl_kin_count, 1);
-    sl_kin_progress(&comms[1]);
-    atomic_fetch_sub(&sl_kin_count, 1);
-}
-
-static void other_caller(void)
-{
-    comms[0].worker.idle_arg = &another_thread;
-    call();
-}
-
-static void only_end(void)
-{
-    sl_kin_leave(&comms[0]);
-}
-
-static void one_at_a_time_is_inside_a_communicator(void **state)
-{
-    static const struct model_story kept = {claims_begin, {caller, keeper, caller}, NULL};
-    static const struct model_story only = {only_begin, {maker, other_caller}, only_end};
-
-    (void)state;
-    comms = calloc(2, sizeof(*comms));
-    run_story(&kept, 4, 60000);
-    run_story(&only, 4, 60000);
-    free(comms);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -439,7 +337,6 @@ int main(void)
         cmocka_unit_test(a_root_that_runs_ahead_overwrites_nothing_unread),
         cmocka_unit_test(events_are_read_whole_while_they_give_way),
         cmocka_unit_test(a_torn_page_is_told),
-        cmocka_unit_test(one_at_a_time_is_inside_a_communicator),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -181,7 +181,7 @@ static void die(struct scale_rank *r, struct sluice_comm *comm)
 
     s->died_ns = sl_sim_now(s->sim);
     sl_sim_fault_now(s->sim, &fault);
-    comm->worker.idle(&comm->worker); /* comes back when all others have ended */
+    comm->worker->idle(comm->worker); /* comes back when all others have ended */
 }
 
 static void program(void *arg)

@@ -280,7 +280,7 @@ static void drain(struct swarm_rank *r, struct under_way *u)
             for (unsigned k = 0; k < 2; k++)
                 pending |= u[i].started && u[i].req[k] != NULL && sluice_test(u[i].req[k]) == 0;
         if (pending)
-            r->comm[0]->worker.idle(&r->comm[0]->worker);
+            r->comm[0]->worker->idle(r->comm[0]->worker);
     }
 }
 
@@ -331,7 +331,7 @@ void swarm_program(void *arg)
         if (sl_rng_chance(&rng, 4))
             sluice_comm_async_error(r->comm[0]);
         if (sl_rng_chance(&rng, 4))
-            r->comm[0]->worker.idle(&r->comm[0]->worker);
+            r->comm[0]->worker->idle(r->comm[0]->worker);
     }
     if (s->split && r->made == 0)
         drain(r, u);

@@ -21,7 +21,7 @@
 #include "core/config.h"
 #include "core/err.h"
 #include "core/fork.h"
-#include "core/keeper.h"
+#include "core/runtime.h"
 #include "core/list.h"
 #include "core/registry.h"
 #include "core/transport.h"
@@ -105,7 +105,7 @@ struct sl_nccl_engine {
     uint32_t last_number;
     struct sl_node backlog;  /* comms with something that a transport did not take yet */
     uint64_t looks;          /* at the transports, so far */
-    struct sl_keeper keeper; /* looks when nobody does, where paths are to be mended */
+    struct sl_errand errand; /* looks when nobody does, where paths are to be repaired */
     uint64_t kept_looks;     /* looks when it last did */
     int error;               /* of an interface that is lost */
     char why[SL_NCCL_WHY];

@@ -149,22 +149,25 @@ static int engine_new(struct sl_nccl_ctx *ctx, unsigned dev, int traffic_class,
  * long, and a path that fails just then needs its word on what has arrived: without it, the
  * sender's last requests would never end.
  */
-static void keep(void *arg)
+static unsigned pass_over(struct sl_errand *errand)
 {
-    struct sl_nccl_engine *engine = arg;
+    struct sl_nccl_engine *engine = sl_container_of(errand, struct sl_nccl_engine, errand);
 
-    sl_nccl_lock(engine);
+    if (pthread_mutex_trylock(&engine->lock) != 0)
+        return 0; /* NCCL is inside */
     while (engine->looks - engine->kept_looks <
-           SL_KEEPER_PASSES) /* but for those that NCCL has made */
+           SL_LOOK_PASSES) /* but for those that NCCL has made */
         sl_nccl_progress(engine);
     engine->kept_looks = engine->looks;
-    sl_nccl_unlock(engine);
+    pthread_mutex_unlock(&engine->lock);
+    return 0;
 }
 
-static void keeper_start(struct sl_nccl_engine *engine)
+static void look_after_paths(struct sl_nccl_engine *engine)
 {
     engine->kept_looks = engine->looks;
-    if (sl_keeper_start(&engine->keeper, keep, engine) != 0)
+    engine->errand.pass = pass_over;
+    if (sl_runtime_attach(&engine->errand) != 0)
         sl_warn("nccl",
                 "%s: a path that fails while NCCL is idle is not mended before its next call",
                 sluice_last_error());
@@ -172,7 +175,7 @@ static void keeper_start(struct sl_nccl_engine *engine)
 
 static void engine_free(struct sl_nccl_engine *engine)
 {
-    sl_keeper_stop(&engine->keeper);
+    sl_runtime_detach(&engine->errand);
     sl_assert(sl_list_empty(&engine->comms));
     for (unsigned i = 0; i < engine->way_count; i++)
         if (engine->ways[i].iface != NULL)
@@ -208,8 +211,8 @@ int sl_nccl_way_open(struct sl_nccl_engine *engine, uint8_t id, struct sl_nccl_w
         sl_info("nccl", "transport %s is out: %s", way->ops->name, sluice_last_error());
         return err;
     }
-    if ((way->iface->caps & SL_CAP_REPAIRS) != 0 && !engine->keeper.runs)
-        keeper_start(engine);
+    if ((way->iface->caps & SL_CAP_REPAIRS) != 0 && !engine->errand.attached)
+        look_after_paths(engine);
     return 0;
 }
 

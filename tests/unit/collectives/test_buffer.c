@@ -59,13 +59,14 @@ static struct sl_transport_ops second_ops = {
     .name = "second", .mr_reg = reg_second, .mr_dereg = dereg, .mem_gone = mem_gone};
 static struct sl_iface first = {.ops = &first_ops, .caps = SL_CAP_MAP},
                        second = {.ops = &second_ops};
-static struct sluice_comm comm;
+static struct sl_iface_slot slots[2] = {{.ops = &first_ops, .iface = &first},
+                                        {.ops = &second_ops, .iface = &second}};
+static struct sl_worker worker = {.slots = slots, .slot_count = 2};
+static struct sluice_comm comm = {.worker = &worker};
 
 static int make(void **state)
 {
-    comm.iface_count = 2;
-    comm.ifaces[0] = (struct sl_iface_slot){.ops = &first_ops, .iface = &first};
-    comm.ifaces[1] = (struct sl_iface_slot){.ops = &second_ops, .iface = &second};
+    (void)state;
     sl_list_init(&comm.buffers);
     registered = allocated = 0;
     return 0;

@@ -224,11 +224,11 @@ static void registered(struct sluice_comm **comm, int rank)
 
     if (rank != 0)
         return;
-    ops = *(*comm)->ifaces[0].ops;
+    ops = *(*comm)->worker->slots[0].ops;
     ops.mr_reg = pin_reg;
     ops.mr_dereg = pin_dereg;
     ops.mem_gone = pin_gone;
-    (*comm)->ifaces[0].ops = &ops;
+    (*comm)->worker->slots[0].ops = &ops;
     sl_mem_cache_init(&pins, &device, 1 << 20, 16);
     pins_allowed = 1;
     EXPECT(sluice_register(*comm, memory, sizeof(memory), &buffer) == 0);
@@ -251,7 +251,7 @@ static void registered(struct sluice_comm **comm, int rank)
     EXPECT(sluice_alloc(*comm, 4096, &allocated_memory) == 0 && pins.count == 1);
     sluice_free(*comm, allocated_memory);
     EXPECT(pins.count == 0);
-    (*comm)->ifaces[0].ops = (*comm)->ifaces[0].iface->ops;
+    (*comm)->worker->slots[0].ops = (*comm)->worker->slots[0].iface->ops;
     EXPECT(sl_mem_cache_fini(&pins) == 0);
 }
 

@@ -17,22 +17,22 @@
 /* For so long this rank lives on: it moves its communicator, or is as if stopped. */
 static void rest(struct sluice_comm *comm, uint64_t ms, bool moves)
 {
-    uint64_t end = sl_now(comm->worker.clock) + ms * SL_NS_PER_MS;
+    uint64_t end = sl_now(comm->worker->clock) + ms * SL_NS_PER_MS;
 
-    while (sl_now(comm->worker.clock) < end && (!moves || sluice_comm_async_error(comm) == 0))
-        comm->worker.idle(&comm->worker);
+    while (sl_now(comm->worker->clock) < end && (!moves || sluice_comm_async_error(comm) == 0))
+        comm->worker->idle(comm->worker);
 }
 
 /* As the progress thread does, longer than the timeout. Then rank 1 comes a little later than rank
  * 0: not too late. */
 static void wait_after_a_rest(struct sluice_comm **comm, int rank)
 {
-    uint64_t end = sl_now((*comm)->worker.clock) + 1000 * SL_NS_PER_MS;
+    uint64_t end = sl_now((*comm)->worker->clock) + 1000 * SL_NS_PER_MS;
     int32_t word = rank;
 
-    while (sl_now((*comm)->worker.clock) < end) {
+    while (sl_now((*comm)->worker->clock) < end) {
         sl_comm_idle(*comm, sl_comm_progress(*comm), false);
-        (*comm)->worker.idle(&(*comm)->worker);
+        (*comm)->worker->idle((*comm)->worker);
     }
     if (rank == 1) {
         rest(*comm, 300, false);
@@ -54,11 +54,11 @@ static void first_call_late(struct sluice_comm **comm, int rank)
     int32_t word = 0;
 
     rest(*comm, 10000, false);
-    uint64_t start = sl_now((*comm)->worker.clock);
+    uint64_t start = sl_now((*comm)->worker->clock);
 
     if (rank == 0) {
         EXPECT_ERROR(sluice_recv(*comm, &word, 1, SLUICE_I32, 1, NULL), -ETIMEDOUT, "rank 1");
-        EXPECT(sl_now((*comm)->worker.clock) - start >= 400 * SL_NS_PER_MS);
+        EXPECT(sl_now((*comm)->worker->clock) - start >= 400 * SL_NS_PER_MS);
     } else {
         rest(*comm, 600, false);
     }
@@ -78,10 +78,10 @@ static void stale_chain(struct sluice_comm **comm, int rank)
 
     if (rank == 1) {
         EXPECT(sluice_recv(*comm, &word, 1, SLUICE_I32, 2, &req) == 0);
-        uint64_t end = sl_now((*comm)->worker.clock) + 100 * SL_NS_PER_MS;
+        uint64_t end = sl_now((*comm)->worker->clock) + 100 * SL_NS_PER_MS;
 
-        while (sl_now((*comm)->worker.clock) < end && sluice_test(req) == 0)
-            (*comm)->worker.idle(&(*comm)->worker);
+        while (sl_now((*comm)->worker->clock) < end && sluice_test(req) == 0)
+            (*comm)->worker->idle((*comm)->worker);
         rest(*comm, 1000, false);
         sluice_req_free(req);
     } else if (rank == 2) {
@@ -254,14 +254,13 @@ static void a_sentence_that_fits_is_told_whole(void **state)
 static char loss_text[LOSS_BYTES + 1], ep_text[EP_BYTES + 1];
 static const struct sl_transport_ops *terse;
 static struct sl_transport_ops wordy;
+static struct sluice_comm *wordy_comm;
 static bool was_told;
 
 static int wordy_progress(struct sl_iface *iface, unsigned budget)
 {
-    struct sluice_comm *comm = iface->handler.arg;
-
     if (!was_told)
-        iface->handler.down(comm, sl_comm_peer(comm, 1)->ep, -EHOSTUNREACH, loss_text);
+        iface->handler.down(NULL, sl_comm_peer(wordy_comm, 1)->ep, -EHOSTUNREACH, loss_text);
     was_told = true;
     return terse->progress(iface, budget);
 }
@@ -275,13 +274,14 @@ static void wordy_describe(const struct sl_ep *ep, char *out, size_t cap)
 static void lose_with_many_words(struct sluice_comm **comm, int rank)
 {
     static const char end[] = " bytes so far, no progress for 0.";
-    struct sl_iface_slot *slot = &(*comm)->ifaces[0];
+    struct sl_iface_slot *slot = &(*comm)->worker->slots[0];
     int32_t word;
 
     if (rank == 1) {
         rest(*comm, 1000, false);
         return;
     }
+    wordy_comm = *comm;
     terse = slot->iface->ops;
     wordy = *terse;
     wordy.progress = wordy_progress;

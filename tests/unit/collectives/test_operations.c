@@ -278,7 +278,7 @@ static void freed_early(struct sluice_comm **comm, int rank)
     EXPECT((*comm)->calls.kept == (pending ? 1 : 0));
     EXPECT(rank != 0 || forgotten == (pending ? 0 : 1));
     while ((*comm)->calls.active_count != 0 && sluice_comm_async_error(*comm) == 0)
-        (*comm)->worker.idle(&(*comm)->worker);
+        (*comm)->worker->idle((*comm)->worker);
     EXPECT((*comm)->calls.kept == 0 && all_are(buf[rank], 3));
     EXPECT(sluice_barrier(*comm, NULL) == 0);
     EXPECT(forgotten == 1);
@@ -308,7 +308,7 @@ static void destroyed(struct sluice_comm **comm, int rank)
         sluice_operation_free(pending);
         sluice_operation_free(idle);
         while (sluice_comm_async_error(*comm) == 0)
-            (*comm)->worker.idle(&(*comm)->worker);
+            (*comm)->worker->idle((*comm)->worker);
         return;
     }
     EXPECT(sluice_start(pending, &req) == 0);

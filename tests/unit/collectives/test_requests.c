@@ -92,7 +92,7 @@ static void freed_early(struct sluice_comm **comm, int rank)
     EXPECT(rank == 1 ||
            (*comm)->calls.active_count == 1); /* the last to come may be done at once */
     while ((*comm)->calls.active_count != 0 && sluice_comm_async_error(*comm) == 0)
-        (*comm)->worker.idle(&(*comm)->worker);
+        (*comm)->worker->idle((*comm)->worker);
     EXPECT(all_are(buf[rank], 3));
     EXPECT(sluice_barrier(*comm, NULL) == 0);
 }
@@ -114,7 +114,7 @@ static void test_tells_the_end(struct sluice_comm **comm, int rank)
     EXPECT(allreduce(*comm, buf, &req) == 0);
     while (state == 0) {
         state = sluice_test(req);
-        (*comm)->worker.idle(&(*comm)->worker);
+        (*comm)->worker->idle((*comm)->worker);
     }
     EXPECT(state == 1);
     EXPECT(sluice_test(req) == 1 && sluice_wait(req) == 0);
@@ -135,7 +135,7 @@ static void destroyed_while_pending(struct sluice_comm **comm, int rank)
 
     if (rank == 1) { /* does not take part */
         while (sluice_comm_async_error(*comm) == 0)
-            (*comm)->worker.idle(&(*comm)->worker);
+            (*comm)->worker->idle((*comm)->worker);
         EXPECT_ERROR(sluice_comm_async_error(*comm), -ECANCELED,
                      "rank 0 destroyed the communicator");
         return;

@@ -312,7 +312,7 @@ static void break_it(struct sluice_comm *comm, int rank)
     const void *page = sl_state_memory(&bytes);
 
     CREW_EXPECT(sl_state_read_memory(page, bytes, &reader) == 0);
-    CREW_EXPECT(sl_state_get(&reader, SL_STATE_COMM, comm->worker.state_place - 1u, &shown,
+    CREW_EXPECT(sl_state_get(&reader, SL_STATE_COMM, comm->state_place - 1u, &shown,
                              sizeof(shown)) == SL_STATE_WHOLE);
     CREW_EXPECT(shown.error == -ECANCELED && shown.rank == (uint32_t)rank);
     CREW_EXPECT((shown.flags & SL_STATE_TORN_DOWN) != 0 && shown.connected == 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several threads at one communicator: SLUICE_PROGRESS=thread, the keeper of transports that mend
+/* Several threads at one communicator: SLUICE_PROGRESS=thread, the progress thread that looks after
  * paths, and an abort from another thread. For the thread sanitizer, and plain. */
 #include "core/clock.h"
 #include "core/err.h"
@@ -64,13 +64,14 @@ static void on_ranks(void *(*body)(void *))
         pthread_join(thread[i], NULL);
 }
 
-/* ---- a transport that says it mends paths, and counts who moves it ---- */
+/* ---- a transport that says it repairs paths, and counts who moves it ---- */
 
 static const struct sl_transport_ops *real;
 static struct sl_transport_ops mending;
 static bool mends;
-static _Thread_local bool calls; /* this thread is in a call of the library: it is not the keeper */
-static _Atomic unsigned kept;    /* moved by a keeper */
+static _Thread_local bool
+    calls; /* this thread is in a call of the library: it is not the progress thread */
+static _Atomic unsigned kept; /* moved by the progress thread */
 
 int __real_sl_transport_list(const char *list, const struct sl_transport_ops **out, unsigned cap,
                              unsigned *count);
@@ -90,7 +91,7 @@ static int open_mending(struct sl_worker *worker, const struct sl_device *dev,
 static int progress_mending(struct sl_iface *iface, unsigned budget)
 {
     if (!calls) {
-        /* As transports do that mend: they draw from the generator that split draws from, too. */
+        /* As transports do that repair: they draw from the worker's generator. */
         sl_rng_u64(&iface->worker->rng);
         atomic_fetch_add(&kept, 1);
     }
@@ -120,7 +121,7 @@ static void say_it_mends(bool so)
     atomic_store(&kept, 0);
 }
 
-/* In no call, until keepers have moved the transports a few times. */
+/* In no call, until the progress thread has moved the transports a few times. */
 static void rest(struct rank *r)
 {
     uint64_t end = sl_now(&sl_clock_monotonic) + 20 * SL_NS_PER_S;
@@ -133,27 +134,8 @@ static void rest(struct rank *r)
     }
 }
 
-/* Between split's draw from the parent's generator and the first call that the child's making
- * needs, the keeper looks: a draw that had not entered the parent would be a race. */
-static _Thread_local struct rank *splits;
-
-struct sl_comm_params;
-struct sl_exchange;
-int __real_sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *params,
-                          struct sluice_comm **out);
-int __wrap_sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *params,
-                          struct sluice_comm **out);
-
-int __wrap_sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *params,
-                          struct sluice_comm **out)
-{
-    if (splits != NULL && mends)
-        rest(splits);
-    return __real_sl_comm_create(exchange, params, out);
-}
-
-/* Rank 0 waits in the parent while keepers look after its child, which its waiting moves, too. */
-static void wait_beside_keepers(struct rank *r)
+/* Rank 0 waits in the parent while the progress thread looks after its child, which its waiting moves, too. */
+static void wait_beside_the_thread(struct rank *r)
 {
     for (int round = 0; round < 3 && r->code == 0; round++) {
         if (r->me != 0)
@@ -194,14 +176,11 @@ static void *collect(void *arg)
         }
     }
     if (r->code == 0)
-        splits = r;
-    if (r->code == 0)
         note(r, sluice_comm_split(r->comm, 0, r->me, &child));
-    splits = NULL;
     if (r->code == 0)
         note(r, sluice_barrier(child, NULL));
     if (mends)
-        wait_beside_keepers(r);
+        wait_beside_the_thread(r);
     sluice_comm_destroy(child);
     sluice_comm_destroy(r->comm);
     return NULL;

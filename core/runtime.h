@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a process has once, whatever communicators and NCCL contexts it makes: the list of its
+ * workers, and the progress thread.
+ *
+ * The progress thread runs only while somebody has an errand for it: a worker whose user asked for
+ * SLUICE_PROGRESS=thread, or one with a transport whose paths both ends must look after while
+ * their owner computes (docs/design/0007-rdma.md). It takes no signals: they are the program's. A
+ * forked child has none of this.
+ */
+#ifndef SL_CORE_RUNTIME_H
+#define SL_CORE_RUNTIME_H
+
+#include "core/req.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+/* Passes of progress that make a look at a transport: it looks at some things only in some of its
+ * passes. */
+#define SL_LOOK_PASSES 64
+
+/* Something for the progress thread. */
+struct sl_errand {
+    struct sl_node link;
+    bool attached;       /* as its owner knows */
+    bool steady;         /* passed over all the time; else every 50 ms */
+    _Atomic bool leaves; /* it is being detached */
+    /* On the progress thread. Waits for nobody. Returns how much moved. */
+    unsigned (*pass)(struct sl_errand *errand);
+};
+
+/* The first errand starts the thread. 0, or the error of pthread_create() with its sentence. */
+int sl_runtime_attach(struct sl_errand *errand);
+/* Waits for a pass under way, so its caller holds nothing that pass() waits for. The last one ends
+ * the thread. Does nothing if it is not attached. */
+void sl_runtime_detach(struct sl_errand *errand);
+
+struct sl_worker;
+
+/* The process's workers, for those that move other ones of their thread. */
+void sl_runtime_add_worker(struct sl_worker *worker);
+void sl_runtime_remove_worker(struct sl_worker *worker);
+
+/* Claims up to cap other workers of the thread that called this one last. The caller gives each
+ * back with sl_worker_give_back(). Returns how many. */
+unsigned sl_runtime_borrow(struct sl_worker *worker, struct sl_worker **out, unsigned cap);
+
+#endif
