@@ -99,6 +99,7 @@ static void nothing_is_up_before_its_owner_finishes_it(void **state)
         now_ns += 10 * SL_NS_PER_MS;
     }
     assert_int_equal(sides[0].ups + sides[0].failures + sides[1].ups + sides[1].failures, 0);
+    assert_int_equal(sides[1].lefts, 0); /* it waits, and does not begin again */
     assert_true(finish(1));
     assert_int_equal(sides[1].ups, 1);
     PUMP_UNTIL(CONNECT_MS, sides[0].ups == 1);
