@@ -242,7 +242,7 @@ static int fail_absent(struct joiner *joiner)
 static int place_round(struct joiner *joiner, uint64_t deadline_ns)
 {
     struct pollfd polls[SL_SEARCH_POLLS + 2];
-    struct sl_found found;
+    struct sl_found found = {.fd = -1};
     uint64_t until_ns = SL_NEVER, due_ns = deadline_ns;
     unsigned count = 0;
     int err = 0;
@@ -336,7 +336,7 @@ static void await_welcome(struct joiner *joiner)
 {
     uint64_t end_ns = sl_io_now() + FAREWELL_MS * SL_NS_PER_MS, until_ns;
     struct pollfd polls[SL_SEARCH_POLLS];
-    struct sl_found found;
+    struct sl_found found = {.fd = -1};
     unsigned count;
     int err = 0;
 
