@@ -14,7 +14,8 @@ struct dead_place {
     int listener, filler[DEAD_PLACE_FILLERS];
 };
 
-static inline void dead_place_open(struct dead_place *dead, const void *addr, socklen_t len)
+/* Port 0 in addr becomes one that is free. */
+static inline void dead_place_open(struct dead_place *dead, void *addr, socklen_t len)
 {
     int on = 1;
 
@@ -22,6 +23,7 @@ static inline void dead_place_open(struct dead_place *dead, const void *addr, so
     assert_int_equal(setsockopt(dead->listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)), 0);
     assert_int_equal(bind(dead->listener, addr, len), 0);
     assert_int_equal(listen(dead->listener, 0), 0);
+    assert_int_equal(getsockname(dead->listener, addr, &len), 0);
     for (size_t i = 0; i < DEAD_PLACE_FILLERS; i++) {
         dead->filler[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         (void)!connect(dead->filler[i], addr, len);

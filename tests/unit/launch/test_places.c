@@ -115,9 +115,11 @@ static void a_dead_only_place_is_named(void **state)
     sl_listeners_close(&actors[0].listeners);
     if (!find_own_address(&two_places.place[0]))
         skip();
-    ((struct sockaddr_in *)&two_places.place[0].any)->sin_port = htons(two_places.port);
+    struct sockaddr_in *only = (struct sockaddr_in *)&two_places.place[0].any;
+    only->sin_port = 0;
     two_places.count = 1;
-    dead_place_open(&dead, &two_places.place[0].any, two_places.place[0].len);
+    dead_place_open(&dead, only, two_places.place[0].len);
+    two_places.port = ntohs(only->sin_port);
     go(1);
     wait_for(1);
     dead_place_close(&dead);
