@@ -12,9 +12,11 @@
 
 #include "core/err.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 #define MIB (1024.0 * 1024.0)
@@ -133,6 +135,18 @@ static unsigned long long group_room(unsigned long long *limit)
     return best;
 }
 
+/* Asked before the file is filled: that takes seconds where it is large and the machine busy, and
+ * peers wait no longer. */
+static bool has_addresses(size_t len)
+{
+    void *at = mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    if (at == MAP_FAILED)
+        return false;
+    munmap(at, len);
+    return true;
+}
+
 int shm_room_check(const char *what, const char *advice, size_t len)
 {
     unsigned long long limit = 0, room;
@@ -146,6 +160,11 @@ int shm_room_check(const char *what, const char *advice, size_t len)
                        what, (double)len / MIB, (double)file.rlim_cur / MIB, advice);
     if (len < CHECK_MIN)
         return 0;
+    if (!has_addresses(len))
+        return sl_fail(-ENOMEM,
+                       "%s needs %.1f MiB of addresses, which this process cannot map: %s; see "
+                       "ulimit -v, or %s",
+                       what, (double)len / MIB, strerror(errno), advice);
     room = group_room(&limit);
     if (len > room)
         return sl_fail(-ENOMEM,

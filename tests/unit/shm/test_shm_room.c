@@ -157,6 +157,27 @@ static void a_limit_of_files_comes_first(void **state)
     assert_non_null(strstr(sluice_last_error(), "ulimit -f"));
 }
 
+/* Before a byte of the file is filled, so that peers need not wait for that. */
+static void a_limit_of_addresses_is_seen_beforehand(void **state)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    print_message("the sanitizer needs the address space\n");
+    skip();
+#endif
+    struct rlimit before, small;
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+    small = (struct rlimit){.rlim_cur = 1024 * MIB, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_AS, &small), 0);
+    int fits = ask(512), err = ask(1024);
+
+    assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+    assert_int_equal(fits, 0);
+    assert_int_equal(err, -ENOMEM);
+    assert_non_null(strstr(sluice_last_error(), "ulimit -v"));
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, fresh, clean)
@@ -166,7 +187,8 @@ int main(void)
                                        CASE(the_narrowest_group_above_decides),
                                        CASE(of_groups_with_equal_room_the_nearest_is_told),
                                        CASE(without_a_limit_what_the_machine_has_decides),
-                                       CASE(a_limit_of_files_comes_first)};
+                                       CASE(a_limit_of_files_comes_first),
+                                       CASE(a_limit_of_addresses_is_seen_beforehand)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
