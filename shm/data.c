@@ -16,22 +16,53 @@ int shm_data_init(struct shm_ep *ep)
     return 0;
 }
 
+/* Progress will find something to do here, sooner or later. */
+static inline bool is_busy(const struct shm_ep *ep)
+{
+    return shm_ep_receives(ep) || ep->tx_waits > 0 || (ep->keeps && sl_channels_due(&ep->channels));
+}
+
+void shm_ep_begin(struct shm_ep *ep)
+{
+    if (is_busy(ep))
+        shm_activate(ep);
+}
+
+/* What most endpoints do not have most of the time. */
+static int run_more(struct shm_ep *ep, unsigned *budget)
+{
+    int moved = 0;
+
+    if (*budget > 0) {
+        unsigned ended = sl_channels_settle(&ep->channels, *budget);
+
+        *budget -= ended;
+        moved += (int)ended;
+    }
+    if (ep->lent_count > 0 && *budget > 0)
+        moved += shm_run_lent(ep, budget);
+    if (ep->queued > 0 && *budget > 0)
+        moved += shm_run_sends(ep, budget);
+    return moved;
+}
+
 int shm_ep_run(struct shm_ep *ep, unsigned *budget)
 {
     int moved = 0;
 
-    if (ep->recv_count > 0)
-        moved += shm_run_recvs(ep, budget);
-    if (ep->lent_count > 0 && *budget > 0)
-        moved += shm_run_lent(ep, budget);
-    if (ep->send_count > 0 && *budget > 0)
-        moved += shm_run_sends(ep, budget);
-    shm_look_after_peer(ep);
+    if (shm_ep_receives(ep)) {
+        uint64_t head = shm_next_head(ep);
+
+        if (shm_cell_is(head, ep->rx_pos))
+            moved += shm_run_recvs(ep, head, budget);
+    }
+    if (SL_UNLIKELY(ep->tx_waits > 0 || ep->keeps))
+        moved += run_more(ep, budget);
     if (SL_UNLIKELY(ep->damaged) && ep->state == SHM_UP) {
         shm_ep_lose(ep, -EBADMSG, "its shared memory holds impossible numbers");
         moved++;
     }
-    if (ep->recv_count == 0 && ep->send_count == 0 && ep->lent_count == 0 && ep->is_active) {
+    if (!is_busy(ep) && ep->is_active) {
         ep->is_active = false;
         sl_list_remove(&ep->active);
     }
@@ -40,34 +71,6 @@ int shm_ep_run(struct shm_ep *ep, unsigned *budget)
 
 bool shm_ep_ready(struct shm_ep *ep)
 {
-    if (ep->damaged || (ep->recv_count > 0 && shm_ep_unread(ep)))
-        return true;
-    return shm_sends_ready(ep);
-}
-
-void shm_ep_end_posted(struct shm_ep *ep, int status)
-{
-    /* All queues are emptied first: done() may look at the endpoint. */
-    unsigned sends = ep->send_count, recvs = ep->recv_count;
-    unsigned send_first = ep->send_first, recv_first = ep->recv_first;
-
-    unsigned lent = ep->lent_count, lent_first = ep->lent_first;
-
-    if (lent > 0) {
-        shm_refresh(ep);
-        /* Seen by the peer before anything that its owner writes there from now on. */
-        atomic_store_explicit(&ep->tx.offer->withdrawn, 1, memory_order_release);
-        atomic_thread_fence(memory_order_seq_cst);
-    }
-    ep->send_count = ep->recv_count = ep->lent_count = 0;
-    for (unsigned i = 0; i < recvs; i++)
-        sl_req_end(ep->recvs[(recv_first + i) % SHM_POSTED_MAX].req, status);
-    for (unsigned i = 0; i < sends; i++)
-        sl_req_end(ep->sends[(send_first + i) % SHM_POSTED_MAX].req, status);
-    for (unsigned i = 0; i < lent; i++) {
-        struct shm_lent *l = &ep->lent[(lent_first + i) % SHM_POSTED_MAX];
-
-        l->req->len = l->len;
-        sl_req_end(l->req, l->pos < ep->tx_done ? 0 : status);
-    }
+    return ep->damaged || sl_channels_due(&ep->channels) || shm_recvs_ready(ep) ||
+           shm_sends_ready(ep);
 }

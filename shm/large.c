@@ -10,10 +10,10 @@
  * none that did not.
  *
  * The address came from the peer: it is used as a remote address alone. What was read counts only
- * if the sender had not withdrawn it by then, and still lived.
+ * if the sender had not withdrawn it by then (it puts another head into the cell), and still lived.
  */
-#include "shm/shm.h"
 #include "shm/config.h"
+#include "shm/ring.h"
 
 #include "core/config.h"
 #include "core/log.h"
@@ -100,80 +100,79 @@ void shm_large_offer(struct shm_ep *ep)
 
 /* ---- receiving ---- */
 
-static int lose_gone(struct shm_ep *ep)
+int shm_large_lose_gone(struct shm_ep *ep)
 {
     shm_ep_lose(ep, -ECONNRESET, ep->graceful ? "it closed the connection" : "its process is gone");
     return -ECONNRESET;
 }
 
-static bool withdrawn(struct shm_ep *ep)
+bool shm_large_possible(const struct shm_ep *ep, uint64_t addr, uint64_t len)
 {
-    /* After the read, before what may have overwritten the bytes: shm_ep_end_posted() stores it
-     * before it lets them go. */
+    const struct shm_iface *iface = (const struct shm_iface *)ep->base.iface;
+
+    return iface->stage != NULL && ep->read_state == 1 && len >= SHM_LARGE_MIN &&
+           len <= UINT64_MAX - addr;
+}
+
+/* 0: the bytes are still lent. */
+static int check_lent(struct shm_ep *ep)
+{
+    uint64_t head;
+
+    /* After the read, before what may have overwritten the bytes: withdraw() in send.c stores the
+     * head before it lets them go. */
     atomic_thread_fence(memory_order_seq_cst);
-    return atomic_load_explicit(&ep->rx.offer->withdrawn, memory_order_acquire) != 0;
-}
-
-/* Learns what is lent. Everything is read once: the peer could change it. */
-static int meet(struct shm_ep *ep, struct shm_cell *cell, const struct sl_sink *sink)
-{
-    uint64_t addr = __atomic_load_n(&cell->addr, __ATOMIC_RELAXED);
-
-    ep->rx_tag = __atomic_load_n(&cell->tag, __ATOMIC_RELAXED);
-    ep->rx_len = __atomic_load_n(&cell->len, __ATOMIC_RELAXED);
-    if (shm_ep_iface(ep)->stage == NULL || ep->read_state != 1 || ep->rx_len < SHM_LARGE_MIN ||
-        ep->rx_len > UINT64_MAX - addr)
+    head = shm_next_head(ep);
+    if (SL_LIKELY(head == ep->rx_head))
+        return 0;
+    if (!shm_cell_is(head, ep->rx_pos) || shm_cell_kind(head) != SHM_CELL_WITHDRAWN ||
+        shm_cell_channel(head) != ep->rx_channel)
         return -EBADMSG;
-    ep->rx_addr = addr;
-    ep->rx_off = 0;
-    ep->rx_status = ep->rx_tag != sink->tag            ? -EPROTO
-                    : !sl_sink_takes(sink, ep->rx_len) ? -EMSGSIZE
-                                                       : 0;
-    return 0;
+    return shm_cell_len(head) == SHM_WITHDRAWN_CHANNEL ? -ECANCELED : shm_large_lose_gone(ep);
 }
 
-int shm_large_take(struct shm_ep *ep, struct shm_cell *cell, const struct sl_sink *sink)
+static int lose_unreadable(struct shm_ep *ep, uint64_t n, int err)
 {
+    char why[SHM_TEXT_MAX];
+
+    snprintf(why, sizeof(why), "%llu bytes that it lent could not be read: %s",
+             (unsigned long long)n, strerror(-err));
+    shm_ep_lose(ep, -EBADMSG, why);
+    return -EBADMSG;
+}
+
+int shm_large_take(struct shm_ep *ep)
+{
+    const struct sl_sink *sink = ep->rx_sink;
     uint64_t n, piece = DIRECT_PIECE;
     uint8_t *to;
-    int err;
+    int err, read;
 
-    if (!ep->rx_open) {
-        err = meet(ep, cell, sink);
-        if (err != 0)
-            return err;
-        if (ep->rx_status != 0)
-            return 1;
-        ep->rx_open = ep->rx_lent = true;
-    }
+    if (ep->rx_status != 0)
+        return 1;
     if (sink->consume != NULL)
         piece = STAGE_PIECE - (sink->granule > 1 ? STAGE_PIECE % sink->granule : 0);
     n = ep->rx_len - ep->rx_off < piece ? ep->rx_len - ep->rx_off : piece;
     to = sink->consume != NULL ? shm_ep_iface(ep)->stage : (uint8_t *)sink->dst + ep->rx_off;
-    if (ep->source.fd < 0 || withdrawn(ep))
-        return lose_gone(ep);
-    err = shm_read_some(ep->peer_pid, ep->rx_addr + ep->rx_off, to, n);
-    if (err == -ESRCH || withdrawn(ep))
-        return lose_gone(ep);
-    if (err != 0 || ep->rx_off + n == ep->rx_len) {
-        if (!shm_still_there(ep))
-            return lose_gone(ep);
-        if (err != 0) {
-            char why[SHM_TEXT_MAX];
-
-            snprintf(why, sizeof(why), "%llu bytes that it lent could not be read: %s",
-                     (unsigned long long)n, strerror(-err));
-            shm_ep_lose(ep, -EBADMSG, why);
-            return -EBADMSG;
-        }
-    }
+    if (ep->source.fd < 0)
+        return shm_large_lose_gone(ep);
+    err = check_lent(ep);
+    if (err != 0)
+        return err;
+    read = shm_read_some(ep->peer_pid, ep->rx_addr + ep->rx_off, to, n);
+    if (read == -ESRCH)
+        return shm_large_lose_gone(ep);
+    err = check_lent(ep);
+    if (err != 0)
+        return err;
+    if ((read != 0 || ep->rx_off + n == ep->rx_len) && !shm_still_there(ep))
+        return shm_large_lose_gone(ep);
+    if (read != 0)
+        return lose_unreadable(ep, n, read);
     if (sink->consume != NULL)
         sink->consume(sink, to, ep->rx_off, n);
     ep->rx_off += n;
-    if (ep->rx_off < ep->rx_len)
-        return 0;
-    ep->rx_open = ep->rx_lent = false;
-    return 1;
+    return ep->rx_off == ep->rx_len;
 }
 
 void shm_large_describe(const struct shm_ep *ep, char *out, size_t cap)

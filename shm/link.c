@@ -45,6 +45,7 @@ int shm_ep_create(struct sl_iface *base, struct sl_ep **out)
     struct shm_iface *iface = shm_iface_of(base);
     struct shm_ep *ep = aligned_alloc(SL_CACHE_LINE, (sizeof(*ep) + SL_CACHE_LINE - 1) &
                                                          ~(size_t)(SL_CACHE_LINE - 1));
+    int err;
 
     if (ep == NULL)
         return sl_fail(-ENOMEM, "no memory for a shm endpoint of %zu bytes", sizeof(*ep));
@@ -61,6 +62,11 @@ int shm_ep_create(struct sl_iface *base, struct sl_ep **out)
     if (getrandom(ep->addr.token, SHM_TOKEN_LEN, 0) != SHM_TOKEN_LEN) {
         free(ep);
         return sl_fail(-EIO, "the kernel gave no random bytes: %s", strerror(errno));
+    }
+    err = shm_channels_init(ep);
+    if (err != 0) {
+        free(ep);
+        return err;
     }
     sl_list_init(&ep->peer_regions);
     sl_list_push_back(&iface->eps, &ep->node);
@@ -125,6 +131,7 @@ static void link_up(struct shm_ep *ep, uint64_t trial_addr)
     struct sl_req *req = ep->connect_req;
 
     ep->state = SHM_UP;
+    shm_ep_begin(ep);
     iface->connecting--;
     ep->connect_req = NULL;
     ep->base.peer_asleep = &ep->peer_page->asleep;

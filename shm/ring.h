@@ -28,18 +28,44 @@ static inline void shm_look_after_peer(struct shm_ep *ep)
     }
 }
 
+static inline uint64_t shm_next_head(const struct shm_ep *ep)
+{
+    return atomic_load_explicit(&ep->rx.cells[ep->rx_pos & ep->rx.cell_mask].head,
+                                memory_order_acquire);
+}
+
+/* Requests that are to end, by their link: done() may look at the endpoint, so they leave its
+ * queues first. */
+struct shm_ended {
+    struct sl_node whole; /* with 0: the peer had them */
+    struct sl_node cut;
+};
+
 /* send.c */
 int shm_run_sends(struct shm_ep *ep, unsigned *budget);
 /* Ends the lent messages whose cells the peer has taken. */
 int shm_run_lent(struct shm_ep *ep, unsigned *budget);
 /* Could either move something? */
 bool shm_sends_ready(struct shm_ep *ep);
-/* Learns what the peer has given back. */
-void shm_refresh(struct shm_ep *ep);
-/* For a send or receive on an endpoint that is not up: why. */
-int shm_refused(struct shm_ep *ep);
+/* Takes all sends of a channel, or (NULL) of all, out of the queues; what is lent is lent no more
+ * when it returns. True: the first cells of one are in the ring, the rest will not be. */
+bool shm_drop_sends(struct shm_ep *ep, struct shm_channel *channel, struct shm_ended *out);
+/* The peer hears that channel is closed: first, before other sends, or behind them. */
+void shm_send_close(struct shm_ep *ep, struct shm_channel *channel, bool first);
+/* For a send or receive on an endpoint that is not up, or on no open channel of it: why. */
+int shm_refused(struct shm_ep *ep, uint32_t channel);
 
 /* receive.c */
-int shm_run_recvs(struct shm_ep *ep, unsigned *budget);
+/* head: of the cell that is next. */
+int shm_run_recvs(struct shm_ep *ep, uint64_t head, unsigned *budget);
+/* Could that move the cell that is next? */
+bool shm_recvs_ready(struct shm_ep *ep);
+/* Takes all receives of a channel, or (NULL) of all, out of the queues: also that of the message
+ * under way, whose rest is dropped. */
+void shm_drop_recvs(struct shm_ep *ep, struct shm_channel *channel, struct shm_ended *out);
+
+/* channel.c */
+/* Forgets channel when both ends have closed it. */
+void shm_channel_settle(struct shm_ep *ep, struct shm_channel *channel);
 
 #endif

@@ -17,6 +17,7 @@
 #include "shm/room.h"
 
 static_assert(sizeof(struct shm_cell) == SL_CACHE_LINE, "a small message is one line transfer");
+static_assert(SHM_CELLS_MAX < UINT16_MAX, "two laps of a cell must differ in its head");
 
 #define MIB (1024.0 * 1024.0)
 

@@ -8,12 +8,16 @@
  *     cells   | head tag 48 bytes | head tag len off piece | ...        written by the sender
  *     room    | ....piece....|....piece....|                            written by the sender
  *     taken   | number of cells that the receiver is through with |     written by the receiver
- *     offer   | may large messages be lent instead? |                   written once by each
+ *     offer   | may large messages be lent instead? |                   written by the receiver
  *
  * A message of up to SHM_INLINE_MAX bytes lies in its cell: flag, tag and bytes cross in one
  * transfer of one line. A longer one goes in pieces through the room, a cell each, so that the
  * receiver consumes piece k while the sender copies piece k + 1. The room is given back with the
  * cells, in order: the sender remembers where each cell's piece ended.
+ *
+ * The head, from its low end: the low half of the cell's number + 1 (16 bits), the kind (8), the
+ * length of an inline message (8), the channel (32). Cells of all channels follow each other in one
+ * order, and those of one message stand together.
  *
  * Who trusts what: each side keeps its own positions in private memory. The receiver checks off and
  * piece of every cell against bounds; the sender checks that `taken` is between its last value and
@@ -25,6 +29,7 @@
 #include "core/err.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,11 +40,18 @@ enum shm_cell_kind {
     SHM_CELL_FIRST,      /* the first piece of one */
     SHM_CELL_MORE,       /* the next piece */
     SHM_CELL_LENT,       /* a whole message, in the sender's memory: large.c */
+    SHM_CELL_WITHDRAWN,  /* one that was lent: its sender has its memory back */
+    SHM_CELL_CLOSE,      /* the channel is closed, and a message of it under way ends here */
+};
+
+/* Why, in the place of the inline length. */
+enum shm_withdrawn {
+    SHM_WITHDRAWN_CHANNEL, /* its channel was closed */
+    SHM_WITHDRAWN_ALL,     /* its endpoint is at its end */
 };
 
 struct shm_cell {
-    /* Low word of the cell's number + 1 (high half), kind (byte 1), inline length (byte 0). Written
-     * last (release), so that whoever sees the number sees the rest. */
+    /* Written last (release), so that whoever sees the number sees the rest. */
     _Atomic uint64_t head;
     uint64_t tag;
     union {
@@ -57,10 +69,9 @@ struct shm_cell {
     };
 };
 
-/* What both ends of a way say about lent messages, once each. */
+/* Said once, by the receiver. */
 struct shm_offer {
-    _Atomic uint32_t reads;     /* the receiver: may read the sender's memory, and wants to */
-    _Atomic uint32_t withdrawn; /* the sender: what is lent and not taken is no longer so */
+    _Atomic uint32_t reads; /* it may read the sender's memory, and wants to */
 };
 
 /* One end of one way, in private memory, the positions apart from what the other end knows. */
@@ -79,15 +90,32 @@ struct shm_segment {
     struct shm_lane tx, rx;
 };
 
-static inline uint64_t shm_cell_head(uint64_t pos, unsigned kind, size_t len)
+/* 16 bits of the number are enough: what a cell held before is a lap of at most SHM_CELLS_MAX
+ * older. */
+static inline uint64_t shm_cell_head(uint64_t pos, unsigned kind, size_t len, uint32_t channel)
 {
-    return (uint64_t)(uint32_t)(pos + 1) << 32 | kind << 8 | len;
+    return (uint64_t)channel << 32 | (uint32_t)len << 24 | kind << 16 | (uint16_t)(pos + 1);
 }
 
 /* Does the cell's head announce number pos? */
-static inline int shm_cell_is(uint64_t head, uint64_t pos)
+static inline bool shm_cell_is(uint64_t head, uint64_t pos)
 {
-    return (uint32_t)(head >> 32) == (uint32_t)(pos + 1);
+    return (uint16_t)head == (uint16_t)(pos + 1);
+}
+
+static inline unsigned shm_cell_kind(uint64_t head)
+{
+    return (uint8_t)(head >> 16);
+}
+
+static inline unsigned shm_cell_len(uint64_t head)
+{
+    return (uint8_t)(head >> 24);
+}
+
+static inline uint32_t shm_cell_channel(uint64_t head)
+{
+    return (uint32_t)(head >> 32);
 }
 
 /* A file in memory, len bytes long, all of them reserved: later use cannot meet SIGBUS. It is

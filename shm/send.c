@@ -14,8 +14,10 @@ static inline uint32_t round_line(uint32_t len)
     return (len + SL_CACHE_LINE - 1) & ~(uint32_t)(SL_CACHE_LINE - 1);
 }
 
+/* ---- cells ---- */
+
 /* Learns what the peer has given back. The value comes from memory that the peer writes. */
-void shm_refresh(struct shm_ep *ep)
+static void refresh(struct shm_ep *ep)
 {
     uint64_t done = atomic_load_explicit(ep->tx.taken, memory_order_acquire);
 
@@ -33,7 +35,7 @@ static inline bool cell_free(struct shm_ep *ep)
 {
     if (SL_LIKELY(ep->tx_pos - ep->tx_done <= ep->tx.cell_mask))
         return true;
-    shm_refresh(ep);
+    refresh(ep);
     return ep->tx_pos - ep->tx_done <= ep->tx.cell_mask;
 }
 
@@ -41,19 +43,22 @@ static inline bool room_for(struct shm_ep *ep, uint32_t len)
 {
     if (SL_LIKELY(ep->tx.room_len - (ep->tx_head - ep->tx_freed) >= len))
         return true;
-    shm_refresh(ep);
+    refresh(ep);
     return ep->tx.room_len - (ep->tx_head - ep->tx_freed) >= len;
 }
 
-static inline void publish(struct shm_ep *ep, struct shm_cell *cell, unsigned kind, size_t len)
+static inline void publish(struct shm_ep *ep, struct shm_cell *cell, unsigned kind, size_t len,
+                           uint32_t channel)
 {
     ep->room_end[ep->tx_pos & ep->tx.cell_mask] = ep->tx_head;
-    atomic_store_explicit(&cell->head, shm_cell_head(ep->tx_pos, kind, len), memory_order_release);
+    atomic_store_explicit(&cell->head, shm_cell_head(ep->tx_pos, kind, len, channel),
+                          memory_order_release);
     ep->tx_pos++;
     ep->woke = true;
 }
 
-static inline bool push_inline(struct shm_ep *ep, const void *bytes, size_t len, uint64_t tag)
+static inline bool push_inline(struct shm_ep *ep, uint32_t channel, const void *bytes, size_t len,
+                               uint64_t tag)
 {
     struct shm_cell *cell = &ep->tx.cells[ep->tx_pos & ep->tx.cell_mask];
 
@@ -64,7 +69,7 @@ static inline bool push_inline(struct shm_ep *ep, const void *bytes, size_t len,
         memcpy(cell->bytes, bytes, 8);
     else if (len > 0)
         memcpy(cell->bytes, bytes, len);
-    publish(ep, cell, SHM_CELL_INLINE, len);
+    publish(ep, cell, SHM_CELL_INLINE, len, channel);
     return true;
 }
 
@@ -89,9 +94,12 @@ static inline uint32_t next_piece(const struct shm_ep *ep, uint64_t off, uint64_
     return want < to_end ? want : to_end;
 }
 
-/* Copies the next piece of [off, len) into the room. Returns its size, 0 when there is no room. */
-static uint32_t push_piece(struct shm_ep *ep, const uint8_t *bytes, uint64_t off, uint64_t len,
-                           uint64_t tag)
+/* Copies the next piece of [off, len) into the room. Returns its size, 0 when there is no room.
+ * Always inline: most messages have one, whose cost a call shows in. */
+static inline __attribute__((always_inline)) uint32_t push_piece(struct shm_ep *ep,
+                                                                 uint32_t channel,
+                                                                 const uint8_t *bytes, uint64_t off,
+                                                                 uint64_t len, uint64_t tag)
 {
     uint32_t want = next_piece(ep, off, len);
     struct shm_cell *cell = &ep->tx.cells[ep->tx_pos & ep->tx.cell_mask];
@@ -107,7 +115,7 @@ static uint32_t push_piece(struct shm_ep *ep, const uint8_t *bytes, uint64_t off
     ep->tx_at += round_line(want);
     if (ep->tx_at == ep->tx.room_len)
         ep->tx_at = 0;
-    publish(ep, cell, off == 0 ? SHM_CELL_FIRST : SHM_CELL_MORE, 0);
+    publish(ep, cell, off == 0 ? SHM_CELL_FIRST : SHM_CELL_MORE, 0, channel);
     return want;
 }
 
@@ -118,28 +126,158 @@ static inline bool lends(struct shm_ep *ep, uint64_t len)
 }
 
 /* Tells the peer where the message lies; req ends when the peer has taken the cell. */
-static bool push_lent(struct shm_ep *ep, const uint8_t *bytes, uint64_t len, uint64_t tag,
-                      struct sl_req *req)
+static bool push_lent(struct shm_ep *ep, uint32_t channel, const uint8_t *bytes, uint64_t len,
+                      uint64_t tag, struct sl_req *req)
 {
     struct shm_cell *cell = &ep->tx.cells[ep->tx_pos & ep->tx.cell_mask];
 
     if (ep->lent_count == SHM_POSTED_MAX || !cell_free(ep))
         return false;
     ep->lent[(ep->lent_first + ep->lent_count++) % SHM_POSTED_MAX] =
-        (struct shm_lent){ep->tx_pos, len, req};
+        (struct shm_lent){ep->tx_pos, len, req, channel};
     cell->tag = tag;
     cell->len = len;
     cell->addr = (uint64_t)(uintptr_t)bytes;
-    publish(ep, cell, SHM_CELL_LENT, 0);
+    publish(ep, cell, SHM_CELL_LENT, 0, channel);
     return true;
 }
+
+static bool push_close(struct shm_ep *ep, struct shm_channel *channel)
+{
+    struct shm_cell *cell = &ep->tx.cells[ep->tx_pos & ep->tx.cell_mask];
+
+    if (!cell_free(ep))
+        return false;
+    publish(ep, cell, SHM_CELL_CLOSE, 0, channel->base.id);
+    return true;
+}
+
+/* ---- the queue ---- */
+
+static struct shm_posted_send *first_send(struct shm_ep *ep)
+{
+    return sl_container_of(ep->sends.next, struct shm_posted_send, link);
+}
+
+static void end_place(struct shm_ep *ep, struct shm_posted_send *s)
+{
+    sl_list_remove(&s->link);
+    ep->queued--;
+    if (s->req != NULL) {
+        s->channel->send_count--;
+        ep->send_count--;
+    }
+    if (s != &s->channel->own)
+        sl_list_push_back(&ep->spare_sends, &s->link);
+}
+
+/* Its place among those of the endpoint, or the channel's own: so that a channel that never waits
+ * for the peer's receives does not keep another one from its turn. */
+static int post(struct shm_ep *ep, struct shm_channel *channel, const struct shm_posted_send *send)
+{
+    struct sl_node *node = sl_list_pop_front(&ep->spare_sends);
+    struct shm_posted_send *s;
+
+    if (node != NULL)
+        s = sl_container_of(node, struct shm_posted_send, link);
+    else if (channel->send_count == 0)
+        s = &channel->own;
+    else
+        return -EAGAIN;
+    *s = *send;
+    sl_list_push_back(&ep->sends, &s->link);
+    ep->queued++;
+    channel->send_count++;
+    ep->send_count++;
+    return 0;
+}
+
+int shm_refused(struct shm_ep *ep, uint32_t channel)
+{
+    if (ep->state == SHM_LOST)
+        return sl_fail(ep->status, "%s is lost: %s", sl_ep_peer_name(&ep->base), ep->why);
+    if (ep->state == SHM_UP)
+        return sl_fail(-EINVAL, "channel %u of the shm endpoint to %s is not open", channel,
+                       sl_ep_peer_name(&ep->base));
+    return sl_fail(-ENOTCONN, "the shm endpoint to %s is not connected yet",
+                   sl_ep_peer_name(&ep->base));
+}
+
+int shm_send(struct sl_ep *base, const struct sl_buf *buf, uint64_t tag, struct sl_req *req)
+{
+    struct shm_ep *ep = shm_ep_of(base);
+    struct shm_channel *channel = shm_channel_find(ep, buf->channel);
+    const uint8_t *bytes = buf->addr;
+    uint64_t len = buf->len, off = 0;
+    int err;
+
+    if (SL_UNLIKELY(ep->state != SHM_UP || channel == NULL || !channel->base.open))
+        return shm_refused(ep, buf->channel);
+    if (ep->queued == 0) {
+        if (len <= SHM_INLINE_MAX) {
+            if (push_inline(ep, buf->channel, bytes, len, tag))
+                goto sent;
+        } else if (lends(ep, len)) {
+            if (push_lent(ep, buf->channel, bytes, len, tag, req)) {
+                shm_look_after_peer(ep);
+                goto taken;
+            }
+        } else {
+            uint32_t piece;
+
+            while ((piece = push_piece(ep, buf->channel, bytes, off, len, tag)) > 0) {
+                shm_look_after_peer(ep);
+                off += piece;
+                if (off == len)
+                    goto sent;
+            }
+        }
+    }
+    err = post(
+        ep, channel,
+        &(struct shm_posted_send){
+            .channel = channel, .bytes = bytes, .len = len, .off = off, .tag = tag, .req = req});
+    if (err != 0)
+        return err;
+taken:
+    req->status = SL_PENDING;
+    shm_activate(ep);
+    return 0;
+
+sent:
+    shm_look_after_peer(ep);
+    ep->sent += len;
+    ep->base.iface->traffic += len;
+    req->status = 0;
+    req->len = len;
+    return 1;
+}
+
+void shm_send_close(struct shm_ep *ep, struct shm_channel *channel, bool first)
+{
+    struct shm_posted_send *s = &channel->own;
+
+    if (ep->state == SHM_UP && (first || ep->queued == 0) && push_close(ep, channel)) {
+        shm_look_after_peer(ep);
+        return;
+    }
+    *s = (struct shm_posted_send){.channel = channel};
+    channel->closing = true;
+    /* Before the first one, as behind the head; or behind the last. */
+    sl_list_push_back(first ? ep->sends.next : &ep->sends, &s->link);
+    ep->queued++;
+    if (ep->state == SHM_UP)
+        shm_activate(ep);
+}
+
+/* ---- progress ---- */
 
 /* Ends the lent messages whose cells the peer has taken. */
 int shm_run_lent(struct shm_ep *ep, unsigned *budget)
 {
     int moved = 0;
 
-    shm_refresh(ep);
+    refresh(ep);
     while (ep->lent_count > 0 && *budget > 0 && ep->lent[ep->lent_first].pos < ep->tx_done) {
         struct shm_lent l = ep->lent[ep->lent_first];
 
@@ -155,57 +293,46 @@ int shm_run_lent(struct shm_ep *ep, unsigned *budget)
     return moved;
 }
 
-int shm_refused(struct shm_ep *ep)
+/* Puts the next cell of the first send into the ring. 1: that ended its request; 0: it did not;
+ * -EAGAIN: there is no room. */
+static int push_next(struct shm_ep *ep, struct shm_posted_send *s)
 {
-    if (ep->state == SHM_LOST)
-        return sl_fail(ep->status, "%s is lost: %s", sl_ep_peer_name(&ep->base), ep->why);
-    return sl_fail(-ENOTCONN, "the shm endpoint to %s is not connected yet",
-                   sl_ep_peer_name(&ep->base));
-}
+    struct shm_channel *channel = s->channel;
+    struct sl_req *req = s->req;
+    uint64_t len = s->len;
 
-int shm_send(struct sl_ep *base, const struct sl_buf *buf, uint64_t tag, struct sl_req *req)
-{
-    struct shm_ep *ep = shm_ep_of(base);
-    const uint8_t *bytes = buf->addr;
-    uint64_t len = buf->len, off = 0;
-
-    if (SL_UNLIKELY(ep->state != SHM_UP))
-        return shm_refused(ep);
-    if (ep->send_count == 0) {
-        if (len <= SHM_INLINE_MAX) {
-            if (push_inline(ep, bytes, len, tag))
-                goto sent;
-        } else if (lends(ep, len)) {
-            if (push_lent(ep, bytes, len, tag, req)) {
-                shm_look_after_peer(ep);
-                goto taken;
-            }
-        } else {
-            uint32_t piece;
-
-            while ((piece = push_piece(ep, bytes, off, len, tag)) > 0) {
-                shm_look_after_peer(ep);
-                off += piece;
-                if (off == len)
-                    goto sent;
-            }
-        }
-    } else if (ep->send_count == SHM_POSTED_MAX) {
-        return -EAGAIN;
+    if (req == NULL) {
+        if (!push_close(ep, channel))
+            return -EAGAIN;
+        channel->closing = false;
+        end_place(ep, s);
+        shm_channel_settle(ep, channel);
+        return 0;
     }
-    ep->sends[(ep->send_first + ep->send_count++) % SHM_POSTED_MAX] =
-        (struct shm_posted_send){bytes, len, off, tag, req};
-taken:
-    req->status = SL_PENDING;
-    shm_activate(ep);
-    return 0;
+    if (len > SHM_INLINE_MAX && s->off == 0 && lends(ep, len)) {
+        if (!push_lent(ep, channel->base.id, s->bytes, len, s->tag, req))
+            return -EAGAIN;
+        end_place(ep, s);
+        return 0;
+    }
+    if (len <= SHM_INLINE_MAX) {
+        if (!push_inline(ep, channel->base.id, s->bytes, len, s->tag))
+            return -EAGAIN;
+    } else {
+        uint32_t piece = push_piece(ep, channel->base.id, s->bytes, s->off, len, s->tag);
 
-sent:
-    shm_look_after_peer(ep);
+        if (piece == 0)
+            return -EAGAIN;
+        s->off += piece;
+        if (s->off < len)
+            return 0;
+    }
+    end_place(ep, s);
     ep->sent += len;
     ep->base.iface->traffic += len;
-    req->status = 0;
     req->len = len;
+    shm_look_after_peer(ep);
+    sl_req_end(req, 0);
     return 1;
 }
 
@@ -213,43 +340,14 @@ int shm_run_sends(struct shm_ep *ep, unsigned *budget)
 {
     int moved = 0;
 
-    for (unsigned turn = 0; ep->send_count > 0 && turn < SHM_PIECES_PER_TURN; turn++) {
-        struct shm_posted_send *s = &ep->sends[ep->send_first];
+    for (unsigned turn = 0; ep->queued > 0 && *budget > 0 && turn < SHM_PIECES_PER_TURN; turn++) {
+        int ended = push_next(ep, first_send(ep));
 
-        if (s->len <= SHM_INLINE_MAX) {
-            if (!push_inline(ep, s->bytes, s->len, s->tag))
-                break;
-            s->off = s->len;
-        } else if (s->off == 0 && lends(ep, s->len)) {
-            if (!push_lent(ep, s->bytes, s->len, s->tag, s->req))
-                break;
-            ep->send_first = (ep->send_first + 1) % SHM_POSTED_MAX;
-            ep->send_count--;
-            moved++;
-            shm_look_after_peer(ep);
-            continue;
-        } else {
-            uint32_t piece = push_piece(ep, s->bytes, s->off, s->len, s->tag);
-
-            if (piece == 0)
-                break;
-            s->off += piece;
-        }
-        moved++;
-        shm_look_after_peer(ep);
-        if (s->off < s->len)
-            continue;
-        struct sl_req *req = s->req;
-
-        ep->sent += s->len;
-        ep->base.iface->traffic += s->len;
-        req->len = s->len;
-        ep->send_first = (ep->send_first + 1) % SHM_POSTED_MAX;
-        ep->send_count--;
-        (*budget)--;
-        sl_req_end(req, 0);
-        if (*budget == 0)
+        if (ended < 0)
             break;
+        shm_look_after_peer(ep);
+        moved++;
+        *budget -= (unsigned)ended;
     }
     return moved;
 }
@@ -257,13 +355,13 @@ int shm_run_sends(struct shm_ep *ep, unsigned *budget)
 bool shm_sends_ready(struct shm_ep *ep)
 {
     if (ep->lent_count > 0) {
-        shm_refresh(ep);
+        refresh(ep);
         if (ep->damaged || ep->lent[ep->lent_first].pos < ep->tx_done)
             return true;
     }
-    if (ep->send_count == 0)
+    if (ep->queued == 0)
         return false;
-    const struct shm_posted_send *s = &ep->sends[ep->send_first];
+    const struct shm_posted_send *s = first_send(ep);
     bool room = cell_free(ep);
 
     if (room && s->off == 0 && lends(ep, s->len))
@@ -277,8 +375,62 @@ bool shm_sends_ready(struct shm_ep *ep)
 bool shm_ep_sending(struct shm_ep *ep)
 {
     if (ep->lent_count > 0)
-        shm_refresh(ep);
+        refresh(ep);
     return ep->send_count > 0 ||
            (ep->lent_count > 0 &&
             ep->lent[(ep->lent_first + ep->lent_count - 1) % SHM_POSTED_MAX].pos >= ep->tx_done);
+}
+
+/* ---- the end ---- */
+
+/* The peer may be reading: it looks at the cell again after it has. Whoever read a byte that the
+ * owner wrote after this sees the new head, through the fence below and the peer's (large.c). */
+static void withdraw(struct shm_ep *ep, const struct shm_lent *l, enum shm_withdrawn why)
+{
+    struct shm_cell *cell = &ep->tx.cells[l->pos & ep->tx.cell_mask];
+
+    atomic_store_explicit(&cell->head, shm_cell_head(l->pos, SHM_CELL_WITHDRAWN, why, l->channel),
+                          memory_order_release);
+}
+
+static void drop_lent(struct shm_ep *ep, struct shm_channel *channel, struct shm_ended *out)
+{
+    unsigned count = ep->lent_count, left = 0;
+
+    if (count == 0)
+        return;
+    refresh(ep);
+    for (unsigned i = 0; i < count; i++) {
+        struct shm_lent l = ep->lent[(ep->lent_first + i) % SHM_POSTED_MAX];
+
+        if (channel != NULL && l.channel != channel->base.id) {
+            ep->lent[(ep->lent_first + left++) % SHM_POSTED_MAX] = l;
+            continue;
+        }
+        if (l.pos >= ep->tx_done)
+            withdraw(ep, &l, channel != NULL ? SHM_WITHDRAWN_CHANNEL : SHM_WITHDRAWN_ALL);
+        l.req->len = l.len;
+        sl_list_push_back(l.pos < ep->tx_done ? &out->whole : &out->cut, &l.req->link);
+    }
+    ep->lent_count = left;
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+bool shm_drop_sends(struct shm_ep *ep, struct shm_channel *channel, struct shm_ended *out)
+{
+    bool cut = false;
+
+    drop_lent(ep, channel, out);
+    sl_list_foreach(&ep->sends, node)
+    {
+        struct shm_posted_send *s = sl_container_of(node, struct shm_posted_send, link);
+
+        if (channel != NULL && s->channel != channel)
+            continue;
+        cut |= s->off > 0;
+        end_place(ep, s);
+        if (s->req != NULL)
+            sl_list_push_back(&out->cut, &s->req->link);
+    }
+    return cut;
 }

@@ -234,7 +234,7 @@ static int iface_open(struct sl_worker *worker, const struct sl_device *dev,
     iface->base.worker = worker;
     if (handler != NULL)
         iface->base.handler = *handler;
-    iface->base.caps = SL_CAP_MAP | SL_CAP_WAKEUP | SL_CAP_LOCAL;
+    iface->base.caps = SL_CAP_MAP | SL_CAP_WAKEUP | SL_CAP_LOCAL | SL_CAP_CHANNELS;
     iface->base.eager_max = shm_ring_bytes(worker->config, 1);
     iface->page_fd = iface->epoll_fd = iface->spare_fd = -1;
     iface->listener.fd = iface->event.fd = iface->timer.fd = -1;
@@ -297,8 +297,8 @@ static void ep_describe(const struct sl_ep *base, char *out, size_t cap)
              "posted: %u sends, %u receives; %s",
              states[ep->state], ep->state == SHM_LOST ? ": " : "", ep->why, (int)ep->peer_pid,
              ep->ring_bytes >> 10, ep->cells, (unsigned long long)ep->sent,
-             (unsigned long long)ep->received, ep->send_count + ep->lent_count, ep->recv_count,
-             large);
+             (unsigned long long)ep->received, ep->send_count + ep->lent_count,
+             ep->channels.wanting + (ep->rx_req != NULL), large);
 }
 
 const struct sl_transport_ops sl_shm_ops = {
@@ -321,6 +321,8 @@ const struct sl_transport_ops sl_shm_ops = {
     .ep_addr = shm_ep_addr,
     .ep_connect = shm_ep_connect,
     .ep_destroy = shm_ep_destroy,
+    .channel_open = shm_channel_open,
+    .channel_close = shm_channel_close,
     .stop_listening = shm_stop_listening,
     .send = shm_send,
     .recv = shm_recv,

@@ -6,6 +6,7 @@
  *     link.c     from ep_create to "data may flow"
  *     socket.c   what the socket brings from then on, and the end of an endpoint
  *     send.c receive.c data.c     messages through the rings, and their progress
+ *     channel.c  opens and closes channels, and ends what is posted
  *     large.c    large messages, read out of the sender's memory
  *     park.c     sleep without losing a wake-up
  *     map.c      memory that peers map
@@ -20,6 +21,7 @@
 #ifndef SL_SHM_SHM_H
 #define SL_SHM_SHM_H
 
+#include "core/channel.h"
 #include "core/err.h"
 #include "core/list.h"
 #include "core/pending.h"
@@ -31,7 +33,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Posted sends, and posted receives, of one endpoint: a power of two. */
+/* Posted receives of one channel, and posted sends of one endpoint (channel.c says what more): a
+ * power of two. */
 #define SHM_POSTED_MAX 64
 
 /* Messages from this size on are lent, where that is agreed: below, two copies cost less than a
@@ -119,7 +122,12 @@ enum shm_state {
     SHM_LOST,
 };
 
+struct shm_channel;
+
+/* A send that waits for room in the ring; or, without a request, the close of a channel. */
 struct shm_posted_send {
+    struct sl_node link; /* in shm_ep.sends, or in spare_sends */
+    struct shm_channel *channel;
     const uint8_t *bytes;
     uint64_t len, off, tag;
     struct sl_req *req;
@@ -130,11 +138,23 @@ struct shm_posted_send {
 struct shm_lent {
     uint64_t pos, len;
     struct sl_req *req;
+    uint32_t channel;
 };
 
 struct shm_posted_recv {
     const struct sl_sink *sink; /* lent, and handed to consume as it is: it may be part of more */
     struct sl_req *req;
+};
+
+/* The peer's last cell of a channel is its close, so sl_channel.sent and came are not counted. */
+struct shm_channel {
+    struct sl_channel base;
+    unsigned recv_first; /* of base.posted receives */
+    unsigned send_count; /* in shm_ep.sends */
+    bool closing;        /* own is there: the close waits for a cell */
+    /* The one place in shm_ep.sends that no other channel takes. */
+    struct shm_posted_send own;
+    struct shm_posted_recv recvs[SHM_POSTED_MAX];
 };
 
 struct shm_ep {
@@ -146,26 +166,49 @@ struct shm_ep {
     uint64_t tx_pos, tx_done;   /* next cell; cells given back, as last seen */
     uint64_t tx_head, tx_freed; /* bytes allotted; bytes given back */
     uint32_t tx_at;             /* next place in the room */
-    unsigned send_first, send_count;
-    unsigned lent_first, lent_count;
+    /* Most of the time nothing of this waits: one look at tx_waits tells. */
+    union {
+        struct {
+            uint32_t queued; /* in sends */
+            uint32_t lent_count;
+        };
+        uint64_t tx_waits;
+    };
+    struct sl_node sends; /* shm_posted_send, in the order of the ring */
+    unsigned send_count;  /* of them with a request */
+    unsigned lent_first;
 
     /* Receiving. */
     struct shm_lane rx;
     uint64_t rx_pos;
-    uint64_t rx_len, rx_off, rx_tag; /* of the message under way */
-    int rx_status;                   /* 0, or why it is dropped: -EPROTO, -EMSGSIZE */
-    bool rx_open;                    /* a message is under way: its first piece was taken */
-    bool rx_lent;                    /* ... and is read from rx_addr, in the peer */
-    bool woke; /* something was published since the peer was last looked after */
-    unsigned recv_first, recv_count;
+    struct sl_channels channels; /* of struct shm_channel */
+    /* The message under way, or the last one: where it goes and whose receive it ends, both NULL
+     * when it is dropped. */
+    const struct sl_sink *rx_sink;
+    struct sl_req *rx_req;
+    uint64_t rx_len, rx_off, rx_tag;
+    int rx_status; /* 0, or why it is dropped: -EPROTO, -EMSGSIZE, -ECANCELED */
+    uint32_t rx_channel;
+    union { /* both, as above */
+        struct {
+            uint32_t rx_open; /* 1: a message is under way, its first piece was taken */
+            /* Channels closed here, by the peer not yet: its messages are dropped. */
+            uint32_t half_closed;
+        };
+        uint64_t rx_more;
+    };
+    bool rx_lent; /* the message under way is read from rx_addr, in the peer */
+    bool keeps;   /* a message was kept: receives may be due */
+    bool woke;    /* something was published since the peer was last looked after */
     uint32_t carry_len;
-    uint64_t rx_addr;
+    uint64_t rx_addr, rx_head; /* the head of its cell, as it was */
 
     uint32_t piece_max;
     bool is_active, damaged;
     bool leaving;  /* the peer is gone, its last messages are not */
     bool graceful; /* ... and it said good-bye */
     bool backlog;  /* regions remain to be told */
+    bool gap;      /* messages that were kept went with the endpoint: the ring's are not the next */
     uint8_t state;
     uint32_t woken; /* the number of the peer's sleep that we have ended */
     struct sl_node active, node;
@@ -193,8 +236,8 @@ struct shm_ep {
     uint64_t trial_addr; /* where its page lies in the peer */
 
     uint64_t *room_end; /* tx_head after each cell, [cells] */
-    struct shm_posted_send sends[SHM_POSTED_MAX];
-    struct shm_posted_recv recvs[SHM_POSTED_MAX];
+    struct sl_node spare_sends;
+    struct shm_posted_send send_places[SHM_POSTED_MAX];
     struct shm_lent lent[SHM_POSTED_MAX];
     uint8_t carry[SHM_CARRY_MAX];
 };
@@ -214,6 +257,12 @@ static inline struct shm_iface *shm_iface_of(struct sl_iface *iface)
 static inline struct shm_ep *shm_ep_of(struct sl_ep *ep)
 {
     return (struct shm_ep *)ep;
+}
+
+/* NULL: it is not known here. */
+static inline struct shm_channel *shm_channel_find(struct shm_ep *ep, uint32_t id)
+{
+    return (struct shm_channel *)sl_channels_find(&ep->channels, id);
 }
 
 static inline struct shm_iface *shm_ep_iface(struct shm_ep *ep)
@@ -272,13 +321,28 @@ bool shm_ep_sending(struct shm_ep *ep);
 int shm_recv(struct sl_ep *ep, const struct sl_sink *sink, struct sl_req *req);
 /* Is there something in the ring that no recv has taken? */
 bool shm_ep_unread(const struct shm_ep *ep);
+/* Does the peer's ring need a look: is something of it waited for, or dropped as it comes? */
+static inline bool shm_ep_receives(const struct shm_ep *ep)
+{
+    return ep->channels.wanting > 0 || ep->rx_more > 0;
+}
 
 /* data.c */
 int shm_data_init(struct shm_ep *ep);
+/* Data may flow: closes of channels may wait already. */
+void shm_ep_begin(struct shm_ep *ep);
 /* Moves what is posted on ep, ends at most *budget requests. Returns how many things moved. */
 int shm_ep_run(struct shm_ep *ep, unsigned *budget);
 /* Could shm_ep_run() move something? */
 bool shm_ep_ready(struct shm_ep *ep);
+
+/* channel.c */
+/* Of an endpoint that is made. -ENOMEM. */
+int shm_channels_init(struct shm_ep *ep);
+int shm_channel_open(struct sl_ep *ep, uint32_t id);
+void shm_channel_close(struct sl_ep *ep, uint32_t id);
+/* Is a message kept that no receive has claimed? */
+bool shm_channels_keep(const struct shm_ep *ep);
 /* Ends everything that is posted with status. */
 void shm_ep_end_posted(struct shm_ep *ep, int status);
 
@@ -319,10 +383,14 @@ bool shm_still_there(const struct shm_ep *ep);
 /* large.c */
 /* The trial read of ep's peer worked: offers to read its large messages where that is better. */
 void shm_large_offer(struct shm_ep *ep);
-/* Reads the next piece of the lent message in cell, the next one of the ring, which is not given
- * back here. 1: that was all, or it does not fit sink (rx_status); 0: more is to come; negative: it
- * cannot be read. */
-int shm_large_take(struct shm_ep *ep, struct shm_cell *cell, const struct sl_sink *sink);
+/* May a message of len bytes be lent here, at addr in the peer? */
+bool shm_large_possible(const struct shm_ep *ep, uint64_t addr, uint64_t len);
+/* Reads the next piece of the message under way, whose cell is not given back here. 1: that was
+ * all, or it is dropped (rx_status); 0: more is to come; -ECANCELED: its sender has taken it back;
+ * other codes: it cannot be read. */
+int shm_large_take(struct shm_ep *ep);
+/* Loses the endpoint, as its peer is gone. Returns the status. */
+int shm_large_lose_gone(struct shm_ep *ep);
 /* Which way large messages go. */
 void shm_large_describe(const struct shm_ep *ep, char *out, size_t cap);
 

@@ -138,15 +138,17 @@ void shm_ep_lose(struct shm_ep *ep, int status, const char *why)
 bool shm_settle_leaving(struct shm_ep *ep)
 {
     /* A ring's worth of cells at most: the peer might be alive and filling. */
-    for (unsigned i = 0; i < ep->cells && ep->recv_count > 0 && shm_ep_unread(ep); i++) {
+    for (unsigned i = 0; i < ep->cells && shm_ep_receives(ep) && shm_ep_unread(ep); i++) {
         unsigned budget = ep->cells;
 
         shm_ep_run(ep, &budget);
     }
     if (ep->state != SHM_UP)
         return true;
-    if (ep->graceful && !shm_ep_sending(ep) && shm_ep_unread(ep))
-        return false; /* its last messages are still to be received */
+    /* Its last messages may still be received: but not by one that waits although all are here. */
+    if (ep->graceful && !shm_ep_sending(ep) && ep->channels.wanting == 0 &&
+        (shm_ep_unread(ep) || shm_channels_keep(ep)))
+        return false;
     shm_ep_lose(ep, -ECONNRESET, ep->graceful ? "it closed the connection" : "its process is gone");
     return true;
 }
@@ -206,6 +208,7 @@ void shm_ep_destroy(struct sl_ep *base)
         close(ep->peer_event);
     if (ep->segment_fd >= 0)
         close(ep->segment_fd);
+    sl_channels_fini(&ep->channels);
     free(ep->room_end);
     free(ep);
 }

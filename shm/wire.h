@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #define SHM_MAGIC 0x48534c53u /* "SLSH" */
-#define SHM_VERSION 1         /* of messages, segment layout and address together */
+#define SHM_VERSION 2         /* of messages, segment layout and address together */
 #define SHM_TOKEN_LEN 16
 #define SHM_NAME_MAX 64 /* of the listening socket, without the leading zero byte */
 #define SHM_TEXT_MAX 200

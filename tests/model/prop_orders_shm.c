@@ -2,7 +2,7 @@
 /* The orders of shm's rings, of its sleepers, and of memory that it lends (prop_orders.c). */
 #include "tests/model/story.h"
 
-#include "shm/shm.h"
+#include "shm/ring.h"
 
 /* ---- rings ---- */
 
@@ -59,10 +59,13 @@ static void shm_begin(void)
                             .cell_mask = CELLS - 1,
                             .room_len = ROOM};
 
+    for (unsigned i = 0; i < 2; i++)
+        sl_channels_fini(&ends[i].channels);
     memset(ends, 0, sizeof(ends));
     for (unsigned i = 0; i < 2; i++) {
         struct shm_ep *ep = &ends[i];
 
+        sl_assert(shm_channels_init(ep) == 0);
         ifaces[i] =
             (struct shm_iface){.stream_min = SIZE_MAX, .page = (void *)(model_shared + 512)};
         sl_list_init(&ifaces[i].active);
@@ -189,38 +192,58 @@ static struct sl_sink lent_sink;
 static struct sl_req taker_req;
 static uint64_t *const lent_words = (void *)(model_shared + 1024);
 
+/* A message lies in the ring, on channel 5. */
 static void lent_begin(void)
 {
+    uint64_t head = shm_cell_head(0, SHM_CELL_LENT, 0, 5);
+
     shm_begin();
+    sl_assert(shm_channel_open(&ends[0].base, 5) == 0 && shm_channel_open(&ends[1].base, 5) == 0);
     lent_words[0] = lent_words[1] = 1;
-    ends[0].lent_count = 1;
-    ends[0].lent[0] = (struct shm_lent){0, SHM_LARGE_MIN, &lent_req};
-    ends[0].tx_pos = 1;
-    ends[1].tx.cells[0].tag = 0;
-    ends[1].tx.cells[0].len = 16;
-    ends[1].tx.cells[0].addr = (uintptr_t)lent_words;
     lent_req = taker_req = (struct sl_req){.status = SL_PENDING};
-    lent_sink = (struct sl_sink){.dst = got[0], .len = 16};
+    ends[0].lent_count = 1;
+    ends[0].lent[0] = (struct shm_lent){0, SHM_LARGE_MIN, &lent_req, 5};
+    ends[0].tx_pos = 1;
+    atomic_store(&ends[1].rx.cells[0].head, head);
+    lent_sink = (struct sl_sink){.dst = got[0], .len = 16, .channel = 5};
     /* Its header was taken; the bytes come next. */
     ends[1].rx_open = ends[1].rx_lent = true;
+    ends[1].rx_sink = &lent_sink;
+    ends[1].rx_req = &taker_req;
     ends[1].rx_len = 16;
+    ends[1].rx_channel = 5;
     ends[1].rx_addr = (uintptr_t)lent_words;
+    ends[1].rx_head = head;
 }
 
-/* Its request has ended: the owner writes there. */
-static void lender(void)
+/* The owner writes there. */
+static void overwrite_lent(void)
 {
     static const uint64_t other[2] = {2, 2};
 
-    shm_ep_end_posted(&ends[0], -ECANCELED);
+    model_check(lent_req.status != SL_PENDING);
     model_copy_words(lent_words, other, 16);
+}
+
+static void lender(void)
+{
+    shm_ep_end_posted(&ends[0], -ECANCELED);
+    overwrite_lent();
+}
+
+static void closer(void)
+{
+    shm_channel_close(&ends[0].base, 5);
+    overwrite_lent();
 }
 
 static void taker(void)
 {
     uint64_t word[2];
+    unsigned budget = 9;
 
-    if (shm_large_take(&ends[1], &ends[1].rx.cells[0], &lent_sink) != 1)
+    shm_ep_run(&ends[1], &budget);
+    if (taker_req.status != 0)
         return;
     memcpy(word, got[0], 16);
     model_check(word[0] == 1 && word[1] == 1);
@@ -229,9 +252,11 @@ static void taker(void)
 static void what_was_withdrawn_is_not_delivered(void **state)
 {
     static const struct model_story story = {lent_begin, {lender, taker}, NULL};
+    static const struct model_story channel = {lent_begin, {closer, taker}, NULL};
 
     (void)state;
     run_story(&story, 8, 60000);
+    run_story(&channel, 8, 60000);
 }
 
 int main(void)

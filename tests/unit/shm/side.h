@@ -110,7 +110,7 @@ static inline void sides_connect(struct side *a, struct side *b)
 static inline int side_send(struct side *s, const void *bytes, size_t len, uint64_t tag,
                             struct sl_req *req)
 {
-    struct sl_buf buf = {bytes, len, NULL};
+    struct sl_buf buf = {.addr = bytes, .len = len};
 
     return sl_shm_ops.send(s->ep, &buf, tag, req);
 }

@@ -236,7 +236,7 @@ static void put(struct shm_ep *from, unsigned kind, unsigned n, uint64_t len, ui
     cell->len = len;
     cell->off = off;
     cell->piece = piece;
-    atomic_store(&cell->head, shm_cell_head(0, kind, n));
+    atomic_store(&cell->head, shm_cell_head(0, kind, n, 0));
 }
 
 static void hurt_kind(struct shm_ep *e)
@@ -322,7 +322,7 @@ static void pieces_that_belie_their_header_lose_the_peer(void **state)
 
     cell->off = 8192;
     cell->piece = 65536; /* 57344 are left */
-    atomic_store(&cell->head, shm_cell_head(1, SHM_CELL_MORE, 0));
+    atomic_store(&cell->head, shm_cell_head(1, SHM_CELL_MORE, 0, 0));
     PUMP(&b, NULL, recv.status != SL_PENDING);
     assert_int_equal(recv.status, -EBADMSG);
     side_close(&a);

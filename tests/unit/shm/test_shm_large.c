@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Large messages that are lent, and read out of the sender's memory. */
+#include "shm/ring.h"
 #include "tests/unit/shm/side.h"
 
 #include <stdlib.h>
@@ -176,9 +177,10 @@ static void what_its_sender_withdrew_is_not_delivered(void **state)
 
 /* ---- withdrawn in the middle of a read ---- */
 
-static _Atomic uint32_t *withdrawn_while; /* set while bytes are read, as its owner would */
+static struct shm_cell *withdrawn_while; /* while its bytes are read, as their owner would */
 static void (*dies_while)(
     void); /* what the kernel does when the owner dies, while bytes are read */
+static struct side *closes_while;
 static int error_after_death;
 static unsigned reads;
 
@@ -191,7 +193,11 @@ int __wrap_shm_read_some(pid_t pid, uint64_t addr, void *dst, size_t len)
 
     reads++;
     if (withdrawn_while != NULL)
-        atomic_store(withdrawn_while, 1);
+        atomic_store(&withdrawn_while->head,
+                     shm_cell_head(0, SHM_CELL_WITHDRAWN, SHM_WITHDRAWN_ALL, 0));
+    if (closes_while != NULL)
+        sl_shm_ops.channel_close(closes_while->ep, 3);
+    closes_while = NULL;
     if (dies_while != NULL) {
         dies_while();
         return error_after_death;
@@ -219,7 +225,7 @@ static void what_is_withdrawn_during_a_read_is_not_used(void **state)
     open_reading(&a, &b);
     fed = 0;
     assert_int_equal(side_send(&a, from, LARGE, 4, &send), 0);
-    withdrawn_while = &inside(&a)->tx.offer->withdrawn;
+    withdrawn_while = &inside(&a)->tx.cells[0];
     assert_int_equal(sl_shm_ops.recv(b.ep, &sink, &recv), 0);
     PUMP(&b, NULL, recv.status != SL_PENDING);
     withdrawn_while = NULL;
@@ -227,6 +233,56 @@ static void what_is_withdrawn_during_a_read_is_not_used(void **state)
     assert_int_equal(fed, 0);
     side_close(&a);
     side_close(&b);
+    free(from);
+}
+
+/* ---- one channel of several takes back what it lent ---- */
+
+/* As above, but its owner closes the channel: the endpoint and other channels go on. */
+static void what_a_closed_channel_lent_is_not_used(void **state)
+{
+    static const char word[] = "behind it";
+    struct sl_sink sink[3] = {{.len = LARGE, .tag = 4, .granule = 1, .channel = 3, .consume = feed},
+                              {.len = LARGE, .tag = 5, .granule = 1, .channel = 3, .consume = feed},
+                              {.len = sizeof(word), .tag = 6, .channel = 3}};
+    uint8_t *from = calloc(1, LARGE), got[sizeof(word)];
+    struct side a, b;
+
+    (void)state;
+    for (int while_read = 0; while_read < 2; while_read++) {
+        struct sl_req send[3] = {0}, recv[3] = {0};
+
+        open_reading(&a, &b);
+        assert_int_equal(sl_shm_ops.channel_open(a.ep, 3), 0);
+        assert_int_equal(sl_shm_ops.channel_open(b.ep, 3), 0);
+        fed = reads = 0;
+        sink[2].dst = got;
+        for (unsigned i = 0; i < 3; i++) {
+            struct sl_buf buf = {
+                .addr = i < 2 ? (const void *)from : word, .len = sink[i].len, .channel = 3};
+
+            assert_true(sl_shm_ops.send(a.ep, &buf, 4 + i, &send[i]) >= 0);
+        }
+        if (while_read)
+            closes_while = &a;
+        else
+            sl_shm_ops.channel_close(a.ep, 3);
+        for (unsigned i = 0; i < 3; i++)
+            assert_int_equal(sl_shm_ops.recv(b.ep, &sink[i], &recv[i]), 0);
+        PUMP(&b, NULL, recv[2].status != SL_PENDING);
+        for (unsigned i = 0; i < 2; i++) {
+            assert_int_equal(send[i].status, -ECANCELED);
+            assert_int_equal(recv[i].status, -ECANCELED);
+            assert_int_equal(recv[i].tag, 4 + i);
+        }
+        assert_int_equal(reads, while_read);
+        assert_int_equal(fed, 0);
+        assert_int_equal(recv[2].status, 0); /* it was whole, and meets its own receive */
+        assert_memory_equal(got, word, sizeof(word));
+        assert_int_equal(b.downs, 0);
+        side_close(&a);
+        side_close(&b);
+    }
     free(from);
 }
 
@@ -242,10 +298,10 @@ static void who_leaves_withdraws_what_it_lent(void **state)
     (void)state;
     open_reading(&a, &b);
     assert_int_equal(side_send(&a, from, LARGE, 1, &send), 0);
-    assert_int_equal(atomic_load(&inside(&b)->rx.offer->withdrawn), 0);
+    assert_int_equal(shm_cell_kind(shm_next_head(inside(&b))), SHM_CELL_LENT);
     sl_shm_ops.ep_destroy(a.ep);
     assert_int_equal(send.status, -ECANCELED);
-    assert_int_equal(atomic_load(&inside(&b)->rx.offer->withdrawn), 1);
+    assert_int_equal(shm_cell_kind(shm_next_head(inside(&b))), SHM_CELL_WITHDRAWN);
     reads = 0;
     assert_int_equal(side_recv(&b, &sink, to, LARGE, 1, &recv), 0);
     PUMP(&b, NULL, recv.status != SL_PENDING);
@@ -433,7 +489,7 @@ static void lies(uint64_t addr, uint64_t len, const char *why)
     cell->tag = 9;
     cell->len = len;
     cell->addr = addr;
-    atomic_store(&cell->head, shm_cell_head(0, SHM_CELL_LENT, 0));
+    atomic_store(&cell->head, shm_cell_head(0, SHM_CELL_LENT, 0, 0));
     PUMP(&b, NULL, recv.status != SL_PENDING);
     assert_int_equal(recv.status, -EBADMSG);
     assert_int_equal(b.down_status, -EBADMSG);
@@ -485,6 +541,7 @@ int main(void)
         cmocka_unit_test(a_wrong_tag_or_length_drops_that_message_alone),
         cmocka_unit_test(what_its_sender_withdrew_is_not_delivered),
         cmocka_unit_test(what_is_withdrawn_during_a_read_is_not_used),
+        cmocka_unit_test(what_a_closed_channel_lent_is_not_used),
         cmocka_unit_test(who_leaves_withdraws_what_it_lent),
         cmocka_unit_test(bytes_of_who_has_a_dead_peers_pid_are_not_used),
         cmocka_unit_test(a_direct_read_of_a_dead_peer_fails),

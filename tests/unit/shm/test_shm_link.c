@@ -470,7 +470,7 @@ static void another_version_gets_both_versions_told(void **state)
     assert_int_equal(sl_shm_ops.ep_connect(a.ep, &b.addr, &a.connected), 0);
     PUMP(&a, NULL, a.connected.status != SL_PENDING);
     assert_int_equal(a.connected.status, -EPROTO);
-    assert_non_null(strstr(sluice_last_error(), "version 1, the other 7"));
+    assert_non_null(strstr(sluice_last_error(), "version 2, the other 8"));
     side_close(&a);
     side_close(&b);
 }
