@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A hostile peer of a shm connection: what it writes into the rings, and says over the socket,
- * between sends and receives of ours, in any order. A byte chooses a step, seven more its values.
- * Messages may be damaged by that, and the connection may end; nothing outside of a receive is
- * written, and each request ends at most once.
+ * between sends, receives and closes of ours, in any order and on several channels. A byte chooses
+ * a step, seven more its values. Messages may be damaged by that, and the connection may end;
+ * nothing outside of a receive is written, and each request ends at most once.
  */
 #include "tests/unit/shm/side.h"
 #include "shm/config.h"
@@ -16,8 +16,14 @@
 #define POSTS 8
 #define MESSAGE_MAX 100000
 #define GUARD 64
+#define CHANNELS 4      /* and further numbers that only the peer says */
+#define KEEP_MAX 200000 /* of a message that is kept: what the peer says may be any number */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+struct sl_kept *__real_sl_channel_keep(struct sl_channels *channels, struct sl_channel *channel,
+                                       uint64_t tag, uint64_t len);
+struct sl_kept *__wrap_sl_channel_keep(struct sl_channels *channels, struct sl_channel *channel,
+                                       uint64_t tag, uint64_t len);
 
 struct step {
     uint8_t what, a;
@@ -40,6 +46,18 @@ static struct {
 
 static uint64_t peer_pos; /* of the next cell that it writes */
 
+/* As on a machine with little memory. */
+struct sl_kept *__wrap_sl_channel_keep(struct sl_channels *channels, struct sl_channel *channel,
+                                       uint64_t tag, uint64_t len)
+{
+    return len <= KEEP_MAX ? __real_sl_channel_keep(channels, channel, tag, len) : NULL;
+}
+
+static uint32_t channel_of(const struct step *s)
+{
+    return s->what >> 3 & (CHANNELS - 1);
+}
+
 static size_t length_of(uint32_t value)
 {
     static const uint32_t lengths[] = {0,    1,     SHM_INLINE_MAX, SHM_INLINE_MAX + 1,
@@ -58,11 +76,12 @@ static void on_end(struct sl_req *req)
 static void we_send(const struct step *s)
 {
     struct post *p = &us.sends[us.send_count];
+    struct sl_buf buf = {.addr = us.bytes, .len = length_of(s->b), .channel = channel_of(s)};
 
     if (us.send_count == POSTS)
         return;
     p->req = (struct sl_req){.status = SL_PENDING, .done = on_end, .arg = &p->ended};
-    us.send_count += side_send(&us.side, us.bytes, length_of(s->b), s->a % 4, &p->req) >= 0;
+    us.send_count += sl_shm_ops.send(us.side.ep, &buf, s->a % 4, &p->req) >= 0;
 }
 
 static void we_receive(const struct step *s)
@@ -75,9 +94,18 @@ static void we_receive(const struct step *s)
     p->sink = (struct sl_sink){.dst = us.bytes,
                                .len = length_of(s->b),
                                .tag = s->a % 4,
+                               .channel = channel_of(s),
                                .granule = 1 + (s->c & 3),
                                .shorter = (s->c & 4) != 0};
     us.recv_count += sl_shm_ops.recv(us.side.ep, &p->sink, &p->req) >= 0;
+}
+
+static void we_open_or_close(const struct step *s)
+{
+    if (s->a & 1)
+        sl_shm_ops.channel_open(us.side.ep, channel_of(s));
+    else
+        sl_shm_ops.channel_close(us.side.ep, channel_of(s));
 }
 
 /* ---- the peer ---- */
@@ -93,7 +121,8 @@ static void peer_puts(const struct step *s)
     struct shm_lane *lane = &inside(&us.peer)->tx;
     uint64_t pos = peer_pos + (s->a >= 0xf8 ? s->a - 0xf8 : 0);
     struct shm_cell *cell = &lane->cells[pos & lane->cell_mask];
-    unsigned kind = s->a % 5;
+    unsigned kind = s->what & 0x80 ? SHM_CELL_WITHDRAWN + (s->a & 1) : s->a % 5;
+    uint32_t channel = s->what & 0x40 ? s->c : channel_of(s);
 
     cell->tag = s->b % 4;
     if (kind != SHM_CELL_INLINE) {
@@ -106,7 +135,8 @@ static void peer_puts(const struct step *s)
             cell->off = s->c % 64 * SL_CACHE_LINE,
             cell->piece = (uint32_t)length_of(s->b >> 5) % 8193;
     }
-    atomic_store_explicit(&cell->head, shm_cell_head(pos, kind, s->b >> 8), memory_order_release);
+    atomic_store_explicit(&cell->head, shm_cell_head(pos, kind, s->b >> 8, channel),
+                          memory_order_release);
     peer_pos++;
 }
 
@@ -132,10 +162,7 @@ static void peer_takes(const struct step *s)
 
 static void peer_offers(const struct step *s)
 {
-    struct shm_ep *peer = inside(&us.peer);
-
-    atomic_store(&peer->tx.offer->withdrawn, s->a & 1 ? s->c : s->a >> 1 & 1);
-    atomic_store(&peer->rx.offer->reads, s->a & 4 ? s->c : s->a >> 3 & 1);
+    atomic_store(&inside(&us.peer)->rx.offer->reads, s->a & 4 ? s->c : s->a >> 3 & 1);
 }
 
 /* Over the socket: bytes of the step itself, as many as they are. */
@@ -168,7 +195,7 @@ static void run_step(const struct step *s, const uint8_t *more, size_t len)
     case 4: peer_scribbles(s); break;
     case 5: peer_takes(s); break;
     case 6: s->b & 0x8000 ? peer_speaks(s, more, len) : peer_offers(s); break;
-    default: pass(1 + s->a % 8); break;
+    default: s->what & 0x40 ? we_open_or_close(s) : pass(1 + s->a % 8); break;
     }
 }
 
@@ -193,6 +220,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     sl_shm_config_edit(&us.side.config)->ring_bytes =
         sl_shm_config_edit(&us.peer.config)->ring_bytes = 1; /* the least there is */
     sides_connect(&us.side, &us.peer);
+    for (uint32_t c = 1; c < CHANNELS - 1; c++)
+        sl_assert(sl_shm_ops.channel_open(us.side.ep, c) == 0);
     for (unsigned i = 0; i < STEPS_MAX && size >= STEP_BYTES; i++) {
         struct step s = {.what = data[0], .a = data[1], .b = (uint16_t)(data[2] | data[3] << 8)};
 
