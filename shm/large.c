@@ -119,7 +119,7 @@ static int check_lent(struct shm_ep *ep)
 {
     uint64_t head;
 
-    /* After the read, before what may have overwritten the bytes: withdraw() in send.c stores the
+    /* After the read, before what may have overwritten the bytes: withdraw() in drop.c stores the
      * head before it lets them go. */
     atomic_thread_fence(memory_order_seq_cst);
     head = shm_next_head(ep);

@@ -34,6 +34,36 @@ static inline uint64_t shm_next_head(const struct shm_ep *ep)
                                 memory_order_acquire);
 }
 
+static inline struct shm_cell *shm_next_cell(const struct shm_ep *ep)
+{
+    return &ep->rx.cells[ep->rx_pos & ep->rx.cell_mask];
+}
+
+static inline void shm_give_back(struct shm_ep *ep)
+{
+    ep->rx_pos++;
+    atomic_store_explicit(ep->rx.taken, ep->rx_pos, memory_order_release);
+    ep->woke = true;
+}
+
+static inline const struct shm_posted_recv *shm_pop_recv(struct shm_ep *ep,
+                                                         struct shm_channel *channel)
+{
+    const struct shm_posted_recv *r = &channel->recvs[channel->recv_first];
+
+    channel->recv_first = (channel->recv_first + 1) % SHM_POSTED_MAX;
+    sl_channel_wants(&ep->channels, &channel->base, -1);
+    return r;
+}
+
+/* May the message go there? 0, or why it is dropped. */
+static inline int shm_check_message(const struct sl_sink *sink, uint64_t tag, uint64_t len)
+{
+    if (SL_LIKELY(sink != NULL && tag == sink->tag && sl_sink_takes(sink, len)))
+        return 0;
+    return sink == NULL ? -ECANCELED : tag != sink->tag ? -EPROTO : -EMSGSIZE;
+}
+
 /* Requests that are to end, by their link: done() may look at the endpoint, so they leave its
  * queues first. */
 struct shm_ended {
@@ -47,9 +77,10 @@ int shm_run_sends(struct shm_ep *ep, unsigned *budget);
 int shm_run_lent(struct shm_ep *ep, unsigned *budget);
 /* Could either move something? */
 bool shm_sends_ready(struct shm_ep *ep);
-/* Takes all sends of a channel, or (NULL) of all, out of the queues; what is lent is lent no more
- * when it returns. True: the first cells of one are in the ring, the rest will not be. */
-bool shm_drop_sends(struct shm_ep *ep, struct shm_channel *channel, struct shm_ended *out);
+/* Learns what the peer has given back. */
+void shm_refresh(struct shm_ep *ep);
+/* A send leaves the queue. */
+void shm_end_place(struct shm_ep *ep, struct shm_posted_send *s);
 /* The peer hears that channel is closed: first, before other sends, or behind them. */
 void shm_send_close(struct shm_ep *ep, struct shm_channel *channel, bool first);
 /* For a send or receive on an endpoint that is not up, or on no open channel of it: why. */
@@ -60,6 +91,19 @@ int shm_refused(struct shm_ep *ep, uint32_t channel);
 int shm_run_recvs(struct shm_ep *ep, uint64_t head, unsigned *budget);
 /* Could that move the cell that is next? */
 bool shm_recvs_ready(struct shm_ep *ep);
+/* arrive.c */
+/* Takes the next cell, whose head was seen. 1: a message is over; 0: it is not; -EAGAIN: the cell
+ * stays there; -EBADMSG: its numbers cannot be; other codes: the endpoint is lost. */
+int shm_take_other(struct shm_ep *ep, uint64_t head);
+/* The message of a receive that was just called, as far as its pieces are there. False: it is under
+ * way, or the peer is damaged; req waits for its end. */
+bool shm_take_pieces(struct shm_ep *ep, const struct sl_sink *sink, uint64_t len,
+                     struct sl_req *req);
+
+/* drop.c */
+/* Takes all sends of a channel, or (NULL) of all, out of the queues; what is lent is lent no more
+ * when it returns. True: the first cells of one are in the ring, the rest will not be. */
+bool shm_drop_sends(struct shm_ep *ep, struct shm_channel *channel, struct shm_ended *out);
 /* Takes all receives of a channel, or (NULL) of all, out of the queues: also that of the message
  * under way, whose rest is dropped. */
 void shm_drop_recvs(struct shm_ep *ep, struct shm_channel *channel, struct shm_ended *out);

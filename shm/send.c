@@ -17,7 +17,7 @@ static inline uint32_t round_line(uint32_t len)
 /* ---- cells ---- */
 
 /* Learns what the peer has given back. The value comes from memory that the peer writes. */
-static void refresh(struct shm_ep *ep)
+void shm_refresh(struct shm_ep *ep)
 {
     uint64_t done = atomic_load_explicit(ep->tx.taken, memory_order_acquire);
 
@@ -35,7 +35,7 @@ static inline bool cell_free(struct shm_ep *ep)
 {
     if (SL_LIKELY(ep->tx_pos - ep->tx_done <= ep->tx.cell_mask))
         return true;
-    refresh(ep);
+    shm_refresh(ep);
     return ep->tx_pos - ep->tx_done <= ep->tx.cell_mask;
 }
 
@@ -43,7 +43,7 @@ static inline bool room_for(struct shm_ep *ep, uint32_t len)
 {
     if (SL_LIKELY(ep->tx.room_len - (ep->tx_head - ep->tx_freed) >= len))
         return true;
-    refresh(ep);
+    shm_refresh(ep);
     return ep->tx.room_len - (ep->tx_head - ep->tx_freed) >= len;
 }
 
@@ -159,7 +159,7 @@ static struct shm_posted_send *first_send(struct shm_ep *ep)
     return sl_container_of(ep->sends.next, struct shm_posted_send, link);
 }
 
-static void end_place(struct shm_ep *ep, struct shm_posted_send *s)
+void shm_end_place(struct shm_ep *ep, struct shm_posted_send *s)
 {
     sl_list_remove(&s->link);
     ep->queued--;
@@ -277,7 +277,7 @@ int shm_run_lent(struct shm_ep *ep, unsigned *budget)
 {
     int moved = 0;
 
-    refresh(ep);
+    shm_refresh(ep);
     while (ep->lent_count > 0 && *budget > 0 && ep->lent[ep->lent_first].pos < ep->tx_done) {
         struct shm_lent l = ep->lent[ep->lent_first];
 
@@ -305,14 +305,14 @@ static int push_next(struct shm_ep *ep, struct shm_posted_send *s)
         if (!push_close(ep, channel))
             return -EAGAIN;
         channel->closing = false;
-        end_place(ep, s);
+        shm_end_place(ep, s);
         shm_channel_settle(ep, channel);
         return 0;
     }
     if (len > SHM_INLINE_MAX && s->off == 0 && lends(ep, len)) {
         if (!push_lent(ep, channel->base.id, s->bytes, len, s->tag, req))
             return -EAGAIN;
-        end_place(ep, s);
+        shm_end_place(ep, s);
         return 0;
     }
     if (len <= SHM_INLINE_MAX) {
@@ -327,7 +327,7 @@ static int push_next(struct shm_ep *ep, struct shm_posted_send *s)
         if (s->off < len)
             return 0;
     }
-    end_place(ep, s);
+    shm_end_place(ep, s);
     ep->sent += len;
     ep->base.iface->traffic += len;
     req->len = len;
@@ -355,7 +355,7 @@ int shm_run_sends(struct shm_ep *ep, unsigned *budget)
 bool shm_sends_ready(struct shm_ep *ep)
 {
     if (ep->lent_count > 0) {
-        refresh(ep);
+        shm_refresh(ep);
         if (ep->damaged || ep->lent[ep->lent_first].pos < ep->tx_done)
             return true;
     }
@@ -375,62 +375,8 @@ bool shm_sends_ready(struct shm_ep *ep)
 bool shm_ep_sending(struct shm_ep *ep)
 {
     if (ep->lent_count > 0)
-        refresh(ep);
+        shm_refresh(ep);
     return ep->send_count > 0 ||
            (ep->lent_count > 0 &&
             ep->lent[(ep->lent_first + ep->lent_count - 1) % SHM_POSTED_MAX].pos >= ep->tx_done);
-}
-
-/* ---- the end ---- */
-
-/* The peer may be reading: it looks at the cell again after it has. Whoever read a byte that the
- * owner wrote after this sees the new head, through the fence below and the peer's (large.c). */
-static void withdraw(struct shm_ep *ep, const struct shm_lent *l, enum shm_withdrawn why)
-{
-    struct shm_cell *cell = &ep->tx.cells[l->pos & ep->tx.cell_mask];
-
-    atomic_store_explicit(&cell->head, shm_cell_head(l->pos, SHM_CELL_WITHDRAWN, why, l->channel),
-                          memory_order_release);
-}
-
-static void drop_lent(struct shm_ep *ep, struct shm_channel *channel, struct shm_ended *out)
-{
-    unsigned count = ep->lent_count, left = 0;
-
-    if (count == 0)
-        return;
-    refresh(ep);
-    for (unsigned i = 0; i < count; i++) {
-        struct shm_lent l = ep->lent[(ep->lent_first + i) % SHM_POSTED_MAX];
-
-        if (channel != NULL && l.channel != channel->base.id) {
-            ep->lent[(ep->lent_first + left++) % SHM_POSTED_MAX] = l;
-            continue;
-        }
-        if (l.pos >= ep->tx_done)
-            withdraw(ep, &l, channel != NULL ? SHM_WITHDRAWN_CHANNEL : SHM_WITHDRAWN_ALL);
-        l.req->len = l.len;
-        sl_list_push_back(l.pos < ep->tx_done ? &out->whole : &out->cut, &l.req->link);
-    }
-    ep->lent_count = left;
-    atomic_thread_fence(memory_order_seq_cst);
-}
-
-bool shm_drop_sends(struct shm_ep *ep, struct shm_channel *channel, struct shm_ended *out)
-{
-    bool cut = false;
-
-    drop_lent(ep, channel, out);
-    sl_list_foreach(&ep->sends, node)
-    {
-        struct shm_posted_send *s = sl_container_of(node, struct shm_posted_send, link);
-
-        if (channel != NULL && s->channel != channel)
-            continue;
-        cut |= s->off > 0;
-        end_place(ep, s);
-        if (s->req != NULL)
-            sl_list_push_back(&out->cut, &s->req->link);
-    }
-    return cut;
 }

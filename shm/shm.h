@@ -5,8 +5,8 @@
  *     shm.c      operations table, open and close, probe, the progress loop and its housekeeping
  *     link.c     from ep_create to "data may flow"
  *     socket.c   what the socket brings from then on, and the end of an endpoint
- *     send.c receive.c data.c     messages through the rings, and their progress
- *     channel.c  opens and closes channels, and ends what is posted
+ *     send.c receive.c arrive.c data.c     messages through the rings, and their progress
+ *     channel.c  opens and closes channels, and ends what is posted (drop.c)
  *     large.c    large messages, read out of the sender's memory
  *     park.c     sleep without losing a wake-up
  *     map.c      memory that peers map
