@@ -30,9 +30,11 @@ static inline bool is_whole(const struct shm_ep *ep, uint64_t head, const uint8_
         return false;
     off = __atomic_load_n(&cell->off, __ATOMIC_RELAXED);
     *len = __atomic_load_n(&cell->piece, __ATOMIC_RELAXED);
+    if (*len == 0 || *len != __atomic_load_n(&cell->len, __ATOMIC_RELAXED) ||
+        off % SL_CACHE_LINE != 0 || off > ep->rx.room_len || *len > ep->rx.room_len - off)
+        return false;
     *bytes = ep->rx.room + off;
-    return *len > 0 && *len == __atomic_load_n(&cell->len, __ATOMIC_RELAXED) &&
-           off % SL_CACHE_LINE == 0 && off <= ep->rx.room_len && *len <= ep->rx.room_len - off;
+    return true;
 }
 
 /* Takes it, for a receive that it fits, but does not end that. */
@@ -41,16 +43,16 @@ static inline void take_whole(struct shm_ep *ep, const struct sl_sink *sink, str
 {
     uint64_t tag = sink->tag;
 
-    if (sink->consume != NULL) {
-        if (len > 0)
-            sink->consume(sink, bytes, 0, len); /* one piece, whatever the granule */
-    } else if (len == 8) {
+    if (len == 8 && sink->consume == NULL)
         memcpy(sink->dst, bytes, 8);
-    } else if (SL_UNLIKELY(len >= shm_ep_iface(ep)->stream_min)) {
+    else if (SL_UNLIKELY(len == 0))
+        ;
+    else if (sink->consume != NULL)
+        sink->consume(sink, bytes, 0, len); /* one piece, whatever the granule */
+    else if (SL_UNLIKELY(len >= shm_ep_iface(ep)->stream_min))
         shm_copy_stream(sink->dst, bytes, len);
-    } else if (len > 0) {
+    else
         memcpy(sink->dst, bytes, len);
-    }
     shm_give_back(ep);
     shm_look_after_peer(ep);
     ep->received += len;
