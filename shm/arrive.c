@@ -286,3 +286,13 @@ bool shm_take_pieces(struct shm_ep *ep, const struct sl_sink *sink, uint64_t len
         ep->rx_req = req;
     return got == 1;
 }
+
+void shm_take_closes(struct shm_ep *ep)
+{
+    while (!ep->rx_open && shm_ep_unread(ep)) {
+        uint64_t head = shm_next_head(ep);
+
+        if (shm_cell_kind(head) != SHM_CELL_CLOSE || take_close(ep, head) < 0)
+            return;
+    }
+}

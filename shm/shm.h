@@ -327,6 +327,11 @@ static inline bool shm_ep_receives(const struct shm_ep *ep)
     return ep->channels.wanting > 0 || ep->rx_more > 0;
 }
 
+/* arrive.c */
+/* Takes the closes that are next, though nobody waits for what is behind them: of a peer that has
+ * left. */
+void shm_take_closes(struct shm_ep *ep);
+
 /* data.c */
 int shm_data_init(struct shm_ep *ep);
 /* Data may flow: closes of channels may wait already. */

@@ -145,6 +145,7 @@ bool shm_settle_leaving(struct shm_ep *ep)
     }
     if (ep->state != SHM_UP)
         return true;
+    shm_take_closes(ep);
     /* Its last messages may still be received: but not by one that waits although all are here. */
     if (ep->graceful && !shm_ep_sending(ep) && ep->channels.wanting == 0 &&
         (shm_ep_unread(ep) || shm_channels_keep(ep)))

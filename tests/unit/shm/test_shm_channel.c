@@ -308,6 +308,35 @@ static void kept_messages_of_a_peer_that_left_are_received(void **state)
     }
 }
 
+/* Its close is no message that would have to be received first. */
+static void a_peer_that_closed_its_channels_and_left_is_lost(void **state)
+{
+    struct sl_req send = {0}, recv = {0};
+    struct sl_sink sink;
+    struct side a, b;
+    uint8_t byte = 9, got = 0;
+
+    (void)state;
+    for (int behind = 0; behind < 2; behind++) {
+        recv = (struct sl_req){0};
+        connect_small(&a, &b);
+        sl_shm_ops.channel_close(a.ep, A);
+        if (behind)
+            assert_int_equal(send_on(&a, B, &byte, 1, 1, &send), 1);
+        sl_shm_ops.ep_destroy(a.ep);
+        if (behind) { /* but this is one */
+            PUMP(&b, NULL, inside(&b)->leaving);
+            progress_some(&b);
+            assert_int_equal(b.downs, 0);
+            assert_int_equal(recv_on(&b, B, &sink, &got, 1, 1, &recv), 1);
+            assert_int_equal(got, byte);
+        }
+        PUMP(&b, NULL, b.downs == 1);
+        sl_shm_ops.close(a.iface);
+        side_close(&b);
+    }
+}
+
 /* What was kept goes with the endpoint; what is next in the ring is not the next message. */
 static void no_message_is_skipped_when_the_peer_dies(void **state)
 {
@@ -419,6 +448,7 @@ int main(void)
         cmocka_unit_test(a_channel_may_close_before_the_connection_is_made),
         cmocka_unit_test(what_is_dropped_is_work_and_what_waits_is_not),
         cmocka_unit_test(kept_messages_of_a_peer_that_left_are_received),
+        cmocka_unit_test(a_peer_that_closed_its_channels_and_left_is_lost),
         cmocka_unit_test(no_message_is_skipped_when_the_peer_dies),
         cmocka_unit_test(cells_that_break_the_order_of_channels_lose_the_peer),
         cmocka_unit_test(a_peer_that_names_too_many_channels_is_lost),
