@@ -93,7 +93,8 @@ void shm_ep_end_posted(struct shm_ep *ep, int status)
     sl_list_init(&ended.whole);
     sl_list_init(&ended.cut);
     ep->gap |= ep->rx_open || shm_channels_keep(ep);
-    ep->rx_more = 0;
+    ep->rx_open = false;
+    ep->half_closed = 0;
     shm_drop_recvs(ep, NULL, &ended);
     shm_drop_sends(ep, NULL, &ended);
     end(&ended, status);

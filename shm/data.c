@@ -19,7 +19,8 @@ int shm_data_init(struct shm_ep *ep)
 /* Progress will find something to do here, sooner or later. */
 static inline bool is_busy(const struct shm_ep *ep)
 {
-    return shm_ep_receives(ep) || ep->tx_waits > 0 || (ep->keeps && sl_channels_due(&ep->channels));
+    return shm_ep_receives(ep) || (ep->queued | ep->lent_count) != 0 ||
+           (ep->keeps && sl_channels_due(&ep->channels));
 }
 
 void shm_ep_begin(struct shm_ep *ep)
@@ -56,7 +57,7 @@ int shm_ep_run(struct shm_ep *ep, unsigned *budget)
         if (shm_cell_is(head, ep->rx_pos))
             moved += shm_run_recvs(ep, head, budget);
     }
-    if (SL_UNLIKELY(ep->tx_waits > 0 || ep->keeps))
+    if (SL_UNLIKELY((ep->queued | ep->lent_count) != 0 || ep->keeps))
         moved += run_more(ep, budget);
     if (SL_UNLIKELY(ep->damaged) && ep->state == SHM_UP) {
         shm_ep_lose(ep, -EBADMSG, "its shared memory holds impossible numbers");

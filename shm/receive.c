@@ -212,7 +212,7 @@ static int recv_left(struct shm_ep *ep, struct shm_channel *channel, const struc
         if (recv_now(ep, sink, req) == 1)
             return 1;
         ep->gap |= ep->rx_open;
-        ep->rx_open = 0;
+        ep->rx_open = false;
         ep->rx_req = NULL; /* it was not taken */
     }
     return shm_refused(ep, sink->channel);

@@ -166,15 +166,8 @@ struct shm_ep {
     uint64_t tx_pos, tx_done;   /* next cell; cells given back, as last seen */
     uint64_t tx_head, tx_freed; /* bytes allotted; bytes given back */
     uint32_t tx_at;             /* next place in the room */
-    /* Most of the time nothing of this waits: one look at tx_waits tells. */
-    union {
-        struct {
-            uint32_t queued; /* in sends */
-            uint32_t lent_count;
-        };
-        uint64_t tx_waits;
-    };
-    struct sl_node sends; /* shm_posted_send, in the order of the ring */
+    unsigned queued, lent_count;
+    struct sl_node sends; /* shm_posted_send, queued of them, in the order of the ring */
     unsigned send_count;  /* of them with a request */
     unsigned lent_first;
 
@@ -189,14 +182,9 @@ struct shm_ep {
     uint64_t rx_len, rx_off, rx_tag;
     int rx_status; /* 0, or why it is dropped: -EPROTO, -EMSGSIZE, -ECANCELED */
     uint32_t rx_channel;
-    union { /* both, as above */
-        struct {
-            uint32_t rx_open; /* 1: a message is under way, its first piece was taken */
-            /* Channels closed here, by the peer not yet: its messages are dropped. */
-            uint32_t half_closed;
-        };
-        uint64_t rx_more;
-    };
+    /* Channels closed here, by the peer not yet: its messages are dropped. */
+    unsigned half_closed;
+    bool rx_open; /* a message is under way: its first piece was taken */
     bool rx_lent; /* the message under way is read from rx_addr, in the peer */
     bool keeps;   /* a message was kept: receives may be due */
     bool woke;    /* something was published since the peer was last looked after */
@@ -324,7 +312,7 @@ bool shm_ep_unread(const struct shm_ep *ep);
 /* Does the peer's ring need a look: is something of it waited for, or dropped as it comes? */
 static inline bool shm_ep_receives(const struct shm_ep *ep)
 {
-    return ep->channels.wanting > 0 || ep->rx_more > 0;
+    return (ep->channels.wanting | ep->half_closed | ep->rx_open) != 0;
 }
 
 /* arrive.c */
