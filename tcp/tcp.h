@@ -293,8 +293,8 @@ struct sl_tcp_rx_slot *sl_tcp_rx_target(struct sl_tcp_conn *conn, struct sl_tcp_
 /* The slot's message is over, received or dropped. Neither slot nor channel is valid after it. */
 void sl_tcp_rx_finish(struct sl_tcp_ep *ep, struct sl_tcp_channel *channel,
                       struct sl_tcp_rx_slot *slot);
-/* The message that the peer cut when it closed the channel is over here once nobody wants it and all
- * that was sent of it came. True: it is, as by sl_tcp_rx_finish(). */
+/* The message that the peer cut when it closed the channel is over here once nobody wants it and
+ * all that was sent of it came. True: it is, as by sl_tcp_rx_finish(). */
 bool sl_tcp_rx_cut(struct sl_tcp_ep *ep, struct sl_tcp_channel *channel);
 /* Messages that were begun, as far as is known here. */
 uint64_t sl_tcp_rx_seen(const struct sl_tcp_channel *channel);
