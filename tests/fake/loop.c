@@ -3,11 +3,13 @@
  * with the time at which it arrives. */
 #include "tests/fake/loop.h"
 
+#include "core/channel.h"
 #include "core/config.h"
 #include "core/err.h"
 #include "core/list.h"
 #include "core/registry.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,24 +20,36 @@
 #define NOBODY UINT32_MAX
 #define LOOK_NS 1000
 #define TAKEN_MAX 16
+#define EAGER_MAX                                                                                  \
+    65536 /* up to here a send ends when it has arrived; larger ones with the receive */
 
 struct message {
     struct sl_node link; /* of the inbox */
     struct sl_req *req;  /* the sender's while pending */
     const void *lent;    /* its bytes then */
-    uint32_t from;
+    uint32_t from, channel;
+    bool bye; /* no message: its sender has closed the channel */
     uint64_t at_ns, tag;
     size_t len;
     uint8_t bytes[];
 };
 
+struct loop_channel {
+    struct sl_channel base; /* posted: of recvs */
+    struct sl_node recvs;
+    unsigned taken; /* of its own, that have not arrived */
+};
+
 struct loop_ep {
     struct sl_ep base;
     uint32_t idx, peer;
-    struct sl_node link, inbox, ctrls, recvs;
+    struct sl_node link, inbox, ctrls;
+    struct sl_node
+        orphans; /* its own messages that a peer which ended has left: sends are pending */
+    struct sl_channels channels;
     struct sl_req *connect;
     bool connected, told;
-    unsigned taken, ctrls_taken;        /* of its own, that have not arrived */
+    unsigned ctrls_taken;               /* of its own, that have not arrived */
     uint64_t connect_limit_ns, last_ns; /* last_ns: when its latest message arrives */
     uint64_t stall_until_ns;
     uint64_t lost_at_ns; /* SL_NEVER: not lost */
@@ -98,18 +112,34 @@ static bool is_due(const struct loop *loop, const struct loop_ep *ep, const stru
     return list->next != list && m->at_ns <= loop->now_ns && ep->stall_until_ns <= loop->now_ns;
 }
 
-static bool has_work(const struct loop *loop, const struct loop_ep *ep)
+/* Can the first message of the inbox be taken out, once it is due? */
+static bool is_takeable(struct loop_ep *ep)
+{
+    const struct message *m = sl_container_of(ep->inbox.next, struct message, link);
+    const struct sl_channel *channel;
+
+    if (sl_list_empty(&ep->inbox))
+        return false;
+    channel = sl_channels_find(&ep->channels, m->channel);
+    if (channel == NULL)
+        return m->bye || ep->channels.wanting > 0;
+    return m->bye || channel->closed || channel->posted > 0 ||
+           sl_channels_wanting(&ep->channels, channel);
+}
+
+static bool has_work(const struct loop *loop, struct loop_ep *ep)
 {
     if (ep->connect != NULL)
         return true;
-    return !ep->told && (ep->lost_at_ns <= loop->now_ns || is_due(loop, ep, &ep->ctrls) ||
-                         (is_due(loop, ep, &ep->inbox) && ep->recvs.next != &ep->recvs));
+    return !ep->told &&
+           (ep->lost_at_ns <= loop->now_ns || is_due(loop, ep, &ep->ctrls) ||
+            sl_channels_due(&ep->channels) || (is_due(loop, ep, &ep->inbox) && is_takeable(ep)));
 }
 
 static bool iface_has_work(const struct loop_iface *iface)
 {
     for (const struct sl_node *n = iface->eps.next; n != &iface->eps; n = n->next)
-        if (has_work(iface->loop, sl_container_of(n, const struct loop_ep, link)))
+        if (has_work(iface->loop, sl_container_of(n, struct loop_ep, link)))
             return true;
     return false;
 }
@@ -260,7 +290,7 @@ static int loop_open(struct sl_worker *worker, const struct sl_device *dev,
     iface->base = (struct sl_iface){.ops = sl_transport_complete(&loop_ops, &iface->ops),
                                     .worker = worker,
                                     .handler = *handler,
-                                    .caps = SL_CAP_WAKEUP};
+                                    .caps = SL_CAP_WAKEUP | SL_CAP_CHANNELS};
     iface->loop = the;
     iface->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     sl_assert(iface->fd >= 0);
@@ -288,7 +318,7 @@ static int loop_ep_create(struct sl_iface *base, struct sl_ep **out)
     struct loop *loop = iface_of(base)->loop;
     struct loop_ep *ep = calloc(1, sizeof(*ep));
 
-    sl_assert(ep != NULL);
+    sl_assert(ep != NULL && sl_channels_init(&ep->channels, sizeof(struct loop_channel)) == 0);
     if (loop->ep_count == loop->ep_cap) {
         loop->ep_cap = 2 * loop->ep_cap + 16;
         loop->eps = reallocarray(loop->eps, loop->ep_cap, sizeof(struct loop_ep *));
@@ -300,7 +330,7 @@ static int loop_ep_create(struct sl_iface *base, struct sl_ep **out)
     ep->lost_at_ns = SL_NEVER;
     sl_list_init(&ep->inbox);
     sl_list_init(&ep->ctrls);
-    sl_list_init(&ep->recvs);
+    sl_list_init(&ep->orphans);
     sl_list_push_back(&iface_of(base)->eps, &ep->link);
     loop->eps[loop->ep_count++] = ep;
     loop->live++;
@@ -347,19 +377,31 @@ static bool connect_try(struct loop *loop, struct loop_ep *ep)
     return true;
 }
 
+static struct loop_channel *channel_of(struct loop_ep *ep, uint32_t id)
+{
+    return (struct loop_channel *)sl_channels_find(&ep->channels, id);
+}
+
+static void check_lent(struct loop *loop, const struct message *m)
+{
+    if (memcmp(m->lent, m->bytes, m->len) != 0)
+        misuse(loop, "bytes changed while they were lent to the sideband");
+}
+
 /* Takes a message off its list; its sender's request ends with status. */
 static void message_over(struct loop *loop, struct message *m, int status, bool is_ctrl)
 {
     struct loop_ep *from = ep_find(loop, m->from);
+    struct loop_channel *channel = from != NULL ? channel_of(from, m->channel) : NULL;
     struct sl_req *req = m->req;
 
     sl_list_remove(&m->link);
     if (from != NULL && is_ctrl)
         from->ctrls_taken--;
-    else if (from != NULL)
-        from->taken--;
-    if (req != NULL && memcmp(m->lent, m->bytes, m->len) != 0)
-        misuse(loop, "bytes changed while they were lent to the sideband");
+    else if (channel != NULL && !m->bye)
+        channel->taken--;
+    if (req != NULL)
+        check_lent(loop, m);
     free(m);
     if (req != NULL)
         sl_req_end(req, status);
@@ -371,19 +413,35 @@ static void inbox_clear(struct loop *loop, struct loop_ep *ep)
 
     while ((node = ep->inbox.next) != &ep->inbox) {
         struct message *m = sl_container_of(node, struct message, link);
+        struct loop_ep *from = ep_find(loop, m->from);
 
-        m->req = NULL; /* its sender hears of the loss */
-        message_over(loop, m, 0, false);
+        if (m->req == NULL || from == NULL) {
+            message_over(loop, m, 0, false);
+            continue;
+        }
+        sl_list_remove(node); /* its sender hears of the loss */
+        sl_list_push_back(&from->orphans, node);
     }
     while ((node = ep->ctrls.next) != &ep->ctrls)
         message_over(loop, sl_container_of(node, struct message, link), 0, true);
+}
+
+static struct sl_req *recv_take(struct loop_ep *ep, struct loop_channel *channel)
+{
+    sl_channel_wants(&ep->channels, &channel->base, -1);
+    return sl_container_of(sl_list_pop_front(&channel->recvs), struct sl_req, link);
+}
+
+static void end_recvs(struct loop_ep *ep, struct loop_channel *channel, int status)
+{
+    while (channel->base.posted > 0)
+        sl_req_end(recv_take(ep, channel), status);
 }
 
 /* Ends what ep has pending. */
 static void end_all(struct loop *loop, struct loop_ep *ep, int status)
 {
     struct loop_ep *peer = ep_find(loop, ep->peer);
-    struct sl_node *node;
 
     if (ep->connect != NULL) {
         struct sl_req *req = ep->connect;
@@ -403,8 +461,11 @@ static void end_all(struct loop *loop, struct loop_ep *ep, int status)
             if (gone)
                 message_over(loop, m, status, false);
         }
-    while ((node = sl_list_pop_front(&ep->recvs)) != NULL)
-        sl_req_end(sl_container_of(node, struct sl_req, link), status);
+    while (!sl_list_empty(&ep->orphans))
+        message_over(loop, sl_container_of(ep->orphans.next, struct message, link), status, false);
+    for (struct sl_channel *c = NULL; (c = sl_channels_next(&ep->channels, c)) != NULL;)
+        end_recvs(ep, (struct loop_channel *)c, status);
+    sl_channels_cancel(&ep->channels, status);
 }
 
 static void loop_ep_destroy(struct sl_ep *base)
@@ -427,6 +488,7 @@ static void loop_ep_destroy(struct sl_ep *base)
     loop->eps[ep->idx] = NULL;
     loop->live--;
     sl_list_remove(&ep->link);
+    sl_channels_fini(&ep->channels);
     free(ep);
 }
 
@@ -463,29 +525,81 @@ static struct message *message_go(struct loop *loop, struct loop_ep *ep, const v
     return m;
 }
 
+static int loop_channel_open(struct sl_ep *base, uint32_t id)
+{
+    struct sl_channel *channel;
+
+    return sl_channels_open(&ep_of(base)->channels, id, &channel);
+}
+
+static void forget_if_over(struct loop_ep *ep, struct sl_channel *channel)
+{
+    if (sl_channel_over(channel))
+        sl_channels_remove(&ep->channels, channel);
+}
+
+/* The copies arrive all the same. */
+static void cancel_sends(struct sl_node *messages, uint32_t channel)
+{
+    sl_list_foreach(messages, node)
+    {
+        struct message *m = sl_container_of(node, struct message, link);
+        struct sl_req *req = m->req;
+
+        if (m->channel != channel || req == NULL)
+            continue;
+        m->req = NULL;
+        sl_req_end(req, -ECANCELED);
+    }
+}
+
+static void loop_channel_close(struct sl_ep *base, uint32_t id)
+{
+    struct loop_ep *ep = ep_of(base), *peer = ep_find(iface_of(base->iface)->loop, ep->peer);
+    struct loop_channel *channel = channel_of(ep, id);
+    struct message *bye;
+
+    sl_assert(channel != NULL && channel->base.open);
+    cancel_sends(&ep->orphans, id);
+    if (peer != NULL)
+        cancel_sends(&peer->inbox, id);
+    end_recvs(ep, channel, -ECANCELED);
+    sl_channel_close(&ep->channels, &channel->base, -ECANCELED);
+    bye = ep->told ? NULL : message_go(iface_of(base->iface)->loop, ep, NULL, 0, false);
+    if (bye != NULL) {
+        bye->channel = id;
+        bye->bye = true;
+    }
+    forget_if_over(ep, &channel->base);
+}
+
 static int loop_send(struct sl_ep *base, const struct sl_buf *buf, uint64_t tag, struct sl_req *req)
 {
     struct loop_ep *ep = ep_of(base);
     struct loop *loop = iface_of(base->iface)->loop;
+    struct loop_channel *channel = channel_of(ep, buf->channel);
     int err = refused(loop, ep);
     struct message *m;
 
+    sl_assert(channel != NULL && channel->base.open);
     if (err != 0)
         return err;
-    if (ep->taken == TAKEN_MAX)
+    if (channel->taken == TAKEN_MAX)
         return -EAGAIN;
     m = message_go(loop, ep, buf->addr, buf->len, false);
     if (m == NULL) {
         req->status = 0;
         return 1; /* into nothing, as a socket's buffer does */
     }
-    ep->taken++;
+    channel->taken++;
+    m->channel = buf->channel;
     m->tag = tag;
     req->len = buf->len;
-    if (sl_rng_chance(&loop->rng, 2)) {
+    if (buf->len <= EAGER_MAX && sl_rng_chance(&loop->rng, 2)) {
         req->status = 0;
         return 1;
     }
+    req->status = SL_PENDING;
     m->req = req;
     m->lent = buf->addr;
     return 0;
@@ -494,11 +608,19 @@ static int loop_send(struct sl_ep *base, const struct sl_buf *buf, uint64_t tag,
 static int loop_recv(struct sl_ep *base, const struct sl_sink *sink, struct sl_req *req)
 {
     struct loop_ep *ep = ep_of(base);
+    struct loop_channel *channel = channel_of(ep, sink->channel);
 
+    sl_assert(channel != NULL && channel->base.open);
     if (ep->told)
         return sl_fail(ep->lost_status, "this end of the loop is lost");
+    if (sl_channel_claim(&ep->channels, &channel->base, sink, req))
+        return 0;
+    if (channel->base.posted == 0)
+        sl_list_init(&channel->recvs);
+    sl_channel_wants(&ep->channels, &channel->base, 1);
+    req->status = SL_PENDING;
     req->len = (uintptr_t)sink;
-    sl_list_push_back(&ep->recvs, &req->link);
+    sl_list_push_back(&channel->recvs, &req->link);
     return 0;
 }
 
@@ -534,24 +656,73 @@ static bool ctrl_one(struct loop *loop, struct loop_ep *ep)
     return true;
 }
 
+static int deliver(const struct message *m, const struct sl_sink *sink)
+{
+    if (m->tag != sink->tag)
+        return -EPROTO;
+    if (!sl_sink_takes(sink, m->len))
+        return -EMSGSIZE;
+    if (m->len != 0 && sink->consume != NULL)
+        sink->consume(sink, m->bytes, 0, m->len);
+    else if (m->len != 0)
+        memcpy(sink->dst, m->bytes, m->len);
+    return 0;
+}
+
+/* Of the messages that are here, ends the first send that need not wait for its receive. */
+static bool arrive_one(struct loop *loop, struct loop_ep *ep)
+{
+    sl_list_foreach(&ep->inbox, node)
+    {
+        struct message *m = sl_container_of(node, struct message, link);
+        struct sl_req *req = m->req;
+
+        if (ep->told || m->at_ns > loop->now_ns || ep->stall_until_ns > loop->now_ns)
+            return false;
+        if (req == NULL || m->len > EAGER_MAX)
+            continue;
+        check_lent(loop, m);
+        m->req = NULL;
+        sl_req_end(req, 0);
+        return true;
+    }
+    return false;
+}
+
+/* A message that there is a receive for, or that must make room for others. */
 static bool match_one(struct loop *loop, struct loop_ep *ep)
 {
-    struct sl_node *first = ep->recvs.next;
-    struct sl_req *req = sl_container_of(first, struct sl_req, link);
     struct message *m = sl_container_of(ep->inbox.next, struct message, link);
+    struct loop_channel *channel;
+    struct sl_req *req = NULL;
+    int status = 0;
 
-    if (ep->told || first == &ep->recvs || !is_due(loop, ep, &ep->inbox))
+    if (ep->told || !is_due(loop, ep, &ep->inbox) || !is_takeable(ep))
         return false;
-    const struct sl_sink *sink = (const struct sl_sink *)(uintptr_t)req->len;
-    int status = m->tag != sink->tag ? -EPROTO : !sl_sink_takes(sink, m->len) ? -EMSGSIZE : 0;
+    channel = (struct loop_channel *)sl_channels_get(&ep->channels, m->channel);
+    sl_assert(channel != NULL);
+    if (m->bye) {
+        sl_channel_peer_closed(&channel->base, channel->base.came);
+    } else {
+        channel->base.came++;
+        if (channel->base.posted > 0) {
+            req = recv_take(ep, channel);
+            status = deliver(m, (const struct sl_sink *)(uintptr_t)req->len);
+        } else if (!channel->base.closed) {
+            struct sl_kept *kept = sl_channel_keep(&ep->channels, &channel->base, m->tag, m->len);
 
-    sl_list_remove(first);
-    if (status == 0 && m->len != 0)
-        memcpy(sink->dst, m->bytes, m->len);
-    req->len = m->len;
-    req->tag = m->tag;
+            sl_assert(kept != NULL && deliver(m, &kept->sink) == 0);
+            req = &kept->req;
+        }
+    }
+    if (req != NULL) {
+        req->len = m->len;
+        req->tag = m->tag;
+    }
+    forget_if_over(ep, &channel->base);
     message_over(loop, m, 0, false);
-    sl_req_end(req, status);
+    if (req != NULL)
+        sl_req_end(req, status);
     return true;
 }
 
@@ -561,9 +732,9 @@ static bool down_one(struct loop *loop, struct loop_ep *ep)
 
     if (ep->told || ep->lost_at_ns > loop->now_ns || ep->connect != NULL)
         return false;
-    if (!ep->abrupt &&
-        (!sl_list_empty(&ep->ctrls) || (!sl_list_empty(&ep->inbox) && !sl_list_empty(&ep->recvs))))
+    if (!ep->abrupt && (!sl_list_empty(&ep->ctrls) || !sl_list_empty(&ep->inbox)))
         return false; /* after what came before */
+    sl_channels_settle(&ep->channels, UINT_MAX);
     ep->told = true;
     inbox_clear(loop, ep);
     iface->handler.down(iface->handler.arg, &ep->base, ep->lost_status,
@@ -578,7 +749,8 @@ static bool move_one(struct loop *loop, struct loop_ep *ep)
         return connect_try(loop, ep);
     if (ep->abrupt && down_one(loop, ep))
         return true;
-    return ctrl_one(loop, ep) || match_one(loop, ep) || down_one(loop, ep);
+    return ctrl_one(loop, ep) || sl_channels_settle(&ep->channels, 1) > 0 || arrive_one(loop, ep) ||
+           match_one(loop, ep) || down_one(loop, ep);
 }
 
 static int loop_progress(struct sl_iface *base, unsigned budget)
@@ -634,6 +806,8 @@ const struct sl_transport_ops loop_ops = {
     .ep_addr = loop_ep_addr,
     .ep_connect = loop_ep_connect,
     .ep_destroy = loop_ep_destroy,
+    .channel_open = loop_channel_open,
+    .channel_close = loop_channel_close,
     .send = loop_send,
     .recv = loop_recv,
     .ctrl = loop_ctrl,
