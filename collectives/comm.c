@@ -11,6 +11,7 @@
 #include "core/cache.h"
 #include "core/fork.h"
 #include "core/log.h"
+#include "core/shared.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,10 +24,8 @@
 
 static int alloc_tables(struct sluice_comm *comm)
 {
-    comm->host = calloc(comm->size, sizeof(*comm->host));
-    comm->opened = calloc(comm->size, sizeof(*comm->opened));
     comm->health.rank_sets = calloc(comm->size, 2 * sizeof(*comm->health.rank_sets));
-    if (comm->host == NULL || comm->opened == NULL || comm->health.rank_sets == NULL)
+    if (comm->health.rank_sets == NULL)
         return sl_fail(-ENOMEM, "no memory for a communicator of %u ranks", comm->size);
     return sl_peers_init(&comm->peers, comm->size);
 }
@@ -109,9 +108,9 @@ static void free_parts(struct sluice_comm *comm)
     sl_plans_fini(comm);
     sl_status_close(comm);
     sl_peers_fini(&comm->peers);
-    free(comm->host);
-    free(comm->opened);
-    free(comm->addrs);
+    sl_shared_drop(comm->held_host);
+    sl_shared_drop(comm->held_opened);
+    sl_shared_drop(comm->held_addrs);
     free(comm->health.rank_sets);
     free(comm->health.relays);
     free(comm->kept_paths);

@@ -153,14 +153,16 @@ struct sluice_comm {
     size_t kept_path_count;
     struct sl_config config;
     struct sl_peers peers;
-    uint32_t *host;           /* [size]: numbered from 0 by first appearance */
-    struct sl_opened *opened; /* [size] */
+    const uint32_t *host;           /* [size]: numbered from 0 by first appearance */
+    const struct sl_opened *opened; /* [size] */
     uint32_t host_count;
-    uint32_t local_size;          /* ranks of this host */
-    uint32_t most_local;          /* ranks of the host that has most */
-    struct sl_wireup *wireup;     /* NULL: alone, or broken (reach.c) */
-    struct sl_wireup_addr *addrs; /* [size]: where each rank is reached */
-    bool created;                 /* all ranks have met: who does not answer may be computing */
+    uint32_t local_size;                /* ranks of this host */
+    uint32_t most_local;                /* ranks of the host that has most */
+    struct sl_wireup *wireup;           /* NULL: alone, or broken (reach.c) */
+    const struct sl_wireup_addr *addrs; /* [size]: where each rank is reached */
+    /* hold the three above: what all ranks know alike, other communicators of theirs know, too */
+    struct sl_shared *held_host, *held_opened, *held_addrs;
+    bool created; /* all ranks have met: who does not answer may be computing */
     const struct sl_kernels *kernels;
     struct sl_costs costs;
     struct sl_correction correction;        /* of what the costs predict */

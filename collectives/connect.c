@@ -7,6 +7,7 @@
 #include "core/host.h"
 #include "core/log.h"
 #include "core/registry.h"
+#include "core/shared.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -145,55 +146,64 @@ static int compare_hellos(const struct sluice_comm *comm, struct sl_exchange *ex
 /* Hosts are numbered by first appearance; a table of open addresses finds those that were seen. */
 static int number_hosts(struct sluice_comm *comm, const struct hello *all)
 {
+    uint32_t *host = calloc(comm->size, sizeof(*host)), *seen; /* seen: rank + 1 */
     size_t room = 2;
-    uint32_t *seen; /* rank + 1 */
 
     while (room < 2 * (size_t)comm->size)
         room *= 2;
     seen = calloc(room, sizeof(*seen));
-    if (seen == NULL)
+    if (host == NULL || seen == NULL) {
+        free(host);
+        free(seen);
         return sl_fail(-ENOMEM, "no memory to meet %u ranks", comm->size);
+    }
     for (uint32_t r = 0; r < comm->size; r++) {
         size_t at = (all[r].host * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (room - 1);
 
         while (seen[at] != 0 && all[seen[at] - 1].host != all[r].host)
             at = (at + 1) & (room - 1);
-        comm->host[r] = seen[at] != 0 ? comm->host[seen[at] - 1] : comm->host_count++;
+        host[r] = seen[at] != 0 ? host[seen[at] - 1] : comm->host_count++;
         seen[at] = seen[at] != 0 ? seen[at] : r + 1;
     }
     free(seen);
+    if (sl_shared_keep(host, comm->size * sizeof(*host), &comm->held_host) != 0)
+        return -ENOMEM;
+    comm->host = sl_shared_bytes(comm->held_host);
     return 0;
 }
 
-/* Ranks by host, to walk each host's once. */
-struct by_host {
-    uint32_t host, rank;
-};
-
-static int compare_by_host(const void *a, const void *b)
+/* Ranks by host, to walk each host's once. first[host] is where those of a host begin; one more
+ * than there are hosts. */
+static void sort_by_host(const struct sluice_comm *comm, uint32_t *ranks, uint32_t *first)
 {
-    const struct by_host *x = a, *y = b;
-
-    return x->host != y->host ? (x->host > y->host) - (x->host < y->host)
-                              : (x->rank > y->rank) - (x->rank < y->rank);
+    for (uint32_t r = 0; r < comm->size; r++)
+        first[comm->host[r] + 1]++;
+    for (uint32_t h = 0; h < comm->host_count; h++)
+        first[h + 1] += first[h];
+    /* Now first[h + 1] is the end of host h: filled from there down, it becomes its begin. */
+    for (uint32_t r = comm->size; r-- > 0;)
+        ranks[--first[comm->host[r] + 1]] = r;
+    for (uint32_t h = 0; h < comm->host_count; h++)
+        first[h] = first[h + 1];
+    first[comm->host_count] = comm->size;
 }
 
 /* Cores that these ranks, all of one host, may use together: exactly where there are no more than
  * 64 of them; else masks that differ are taken to have nothing in common. */
-static uint32_t count_cores(const struct hello *all, const struct by_host *ranks, uint32_t count)
+static uint32_t count_cores(const struct hello *all, const uint32_t *ranks, uint32_t count)
 {
     uint64_t low = 0;
     uint32_t cores = 0;
     bool many = false;
 
     for (uint32_t i = 0; i < count; i++) {
-        const struct hello *its = &all[ranks[i].rank];
+        const struct hello *its = &all[ranks[i]];
         bool seen = false;
 
         low |= its->cores_low;
         many |= its->cores > (uint32_t)__builtin_popcountll(its->cores_low);
         for (uint32_t k = i > 64 ? i - 64 : 0; k < i && !seen; k++)
-            seen = all[ranks[k].rank].cores_hash == its->cores_hash;
+            seen = all[ranks[k]].cores_hash == its->cores_hash;
         cores += seen ? 0 : its->cores;
     }
     cores = many ? cores : (uint32_t)__builtin_popcountll(low);
@@ -204,24 +214,20 @@ static uint32_t count_cores(const struct hello *all, const struct by_host *ranks
  * of algorithms depends on it. */
 static int count_crowds(struct sluice_comm *comm, const struct hello *all)
 {
-    struct by_host *ranks = calloc(comm->size, sizeof(*ranks));
-    uint32_t most = 1;
+    uint32_t *ranks = calloc(comm->size + (size_t)comm->host_count + 1, sizeof(*ranks));
+    uint32_t *first = ranks + comm->size, most = 1;
 
     if (ranks == NULL)
         return sl_fail(-ENOMEM, "no memory to meet %u ranks", comm->size);
-    for (uint32_t r = 0; r < comm->size; r++)
-        ranks[r] = (struct by_host){comm->host[r], r};
-    qsort(ranks, comm->size, sizeof(*ranks), compare_by_host);
-    for (uint32_t first = 0, next; first < comm->size; first = next) {
-        for (next = first; next < comm->size && ranks[next].host == ranks[first].host; next++)
-            ;
-        uint32_t count = next - first, cores = count_cores(all, ranks + first, count);
+    sort_by_host(comm, ranks, first);
+    for (uint32_t h = 0; h < comm->host_count; h++) {
+        uint32_t count = first[h + 1] - first[h], cores = count_cores(all, ranks + first[h], count);
 
         if ((count + cores - 1) / cores > most)
             most = (count + cores - 1) / cores;
         if (count > comm->most_local)
             comm->most_local = count;
-        if (ranks[first].host != comm->host[comm->rank])
+        if (h != comm->host[comm->rank])
             continue;
         comm->local_size = count;
         comm->wait.oversubscribed = count > cores;
@@ -267,10 +273,18 @@ static void tell_cores(struct hello *mine)
 }
 
 /* Which transports each rank has open, for reach.c. */
-static void keep_opened(struct sluice_comm *comm, const struct hello *all)
+static int keep_opened(struct sluice_comm *comm, const struct hello *all)
 {
+    struct sl_opened *opened = calloc(comm->size, sizeof(*opened));
+
+    if (opened == NULL)
+        return sl_fail(-ENOMEM, "no memory to meet %u ranks", comm->size);
     for (uint32_t r = 0; r < comm->size; r++)
-        comm->opened[r] = (struct sl_opened){all[r].opened, all[r].local};
+        opened[r] = (struct sl_opened){all[r].opened, all[r].local};
+    if (sl_shared_keep(opened, comm->size * sizeof(*opened), &comm->held_opened) != 0)
+        return -ENOMEM;
+    comm->opened = sl_shared_bytes(comm->held_opened);
+    return 0;
 }
 
 int sl_connect_meet(struct sluice_comm *comm, struct sl_exchange *exchange,
@@ -306,9 +320,9 @@ int sl_connect_meet(struct sluice_comm *comm, struct sl_exchange *exchange,
     err = err ?: compare_hellos(comm, exchange, all);
     err = err ?: number_hosts(comm, all);
     err = err ?: count_crowds(comm, all);
+    err = err ?: keep_opened(comm, all);
     if (err == 0) {
         comm->id = all[0].id;
-        keep_opened(comm, all);
         if (params->parent == NULL)
             comm->worker->one_host = all_nearby(comm, all);
         comm->wait.apart = are_apart(comm, all);

@@ -9,6 +9,7 @@
 #include "collectives/connect.h"
 
 #include "core/log.h"
+#include "core/shared.h"
 #include "core/wireup.h"
 
 #include <stdio.h>
@@ -324,29 +325,46 @@ static int listen_for_peers(struct sluice_comm *comm, struct sl_wireup_addr *add
                           comm->worker->one_host, &owner, addr, &comm->wireup);
 }
 
-int sl_reach_open(struct sluice_comm *comm, struct sl_exchange *exchange)
+/* Tells where this rank is reached, and learns it of all others. */
+static int swap_addresses(struct sluice_comm *comm, struct sl_exchange *exchange,
+                          const struct sl_wireup_addr *mine)
 {
     static const uint8_t none[SL_WIREUP_ID_BYTES];
+    struct sl_wireup_addr *addrs = calloc(comm->size, sizeof(*addrs));
+    int err;
+
+    if (addrs == NULL)
+        return sl_fail(-ENOMEM, "no memory to connect %u ranks", comm->size);
+    err = exchange->allgather(exchange, mine, sizeof(*mine), addrs);
+    for (uint32_t r = 0; r < comm->size && err == 0; r++)
+        if (memcmp(addrs[r].id, none, sizeof(none)) == 0)
+            err = sl_fail(-ECONNRESET, "rank %u cannot be connected to; see its output", r);
+    if (err != 0) {
+        free(addrs);
+        return err;
+    }
+    err = sl_shared_keep(addrs, comm->size * sizeof(*addrs), &comm->held_addrs);
+    if (err == 0)
+        comm->addrs = sl_shared_bytes(comm->held_addrs);
+    return err;
+}
+
+int sl_reach_open(struct sluice_comm *comm, struct sl_exchange *exchange)
+{
     struct sl_wireup_addr mine = {.port = 0};
     char why[SL_ERROR_TEXT_MAX] = "";
     int err, late;
 
     if (comm->size == 1)
         return 0;
-    comm->addrs = calloc(comm->size, sizeof(*comm->addrs));
-    if (comm->addrs == NULL)
-        return sl_fail(-ENOMEM, "no memory to connect %u ranks", comm->size);
     err = listen_for_peers(comm, &mine);
     if (err != 0) { /* the others hear it by the address that this rank has not got */
         memset(&mine, 0, sizeof(mine));
         snprintf(why, sizeof(why), "%s", sluice_last_error());
     }
-    late = exchange->allgather(exchange, &mine, sizeof(mine), comm->addrs);
+    late = swap_addresses(comm, exchange, &mine);
     if (err != 0)
         return sl_fail_text(err, why);
-    for (uint32_t r = 0; r < comm->size && late == 0; r++)
-        if (memcmp(comm->addrs[r].id, none, sizeof(none)) == 0)
-            late = sl_fail(-ECONNRESET, "rank %u cannot be connected to; see its output", r);
     if (late != 0)
         return late;
     err = refuse_strangers(comm);
