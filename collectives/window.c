@@ -60,6 +60,12 @@ size_t sl_win_place(const struct sluice_comm *comm, unsigned slot, int area)
     return HALVES_AT + (unsigned)(area - SL_WIN_SHORTS) * (HEADER + comm->win.bytes) + HEADER;
 }
 
+/* The others of this host, and what they say. */
+struct nearby {
+    uint32_t count, ranks[WINDOW_RANKS_MAX];
+    struct offer offers[WINDOW_RANKS_MAX];
+};
+
 /* The interface that connects this rank to all others of its host by mapping, or NULL. */
 static struct sl_iface *common_iface(const struct sluice_comm *comm)
 {
@@ -144,15 +150,15 @@ static int map_peer(struct sluice_comm *comm, struct sl_peer *peer, const struct
     return err;
 }
 
-static uint32_t map_all(struct sluice_comm *comm, const struct offer *offers)
+static uint32_t map_all(struct sluice_comm *comm, const struct nearby *nearby)
 {
     uint64_t deadline =
         sl_now(comm->worker->clock) + (uint64_t)comm->config.connect_timeout_ms * SL_NS_PER_MS;
 
-    for (uint32_t r = 0; r < comm->size; r++) {
-        if (!of_this_host(comm, r))
-            continue;
-        if (map_peer(comm, sl_comm_peer(comm, r), &offers[r], deadline) != 0) {
+    for (uint32_t i = 0; i < nearby->count; i++) {
+        struct sl_peer *peer = sl_comm_peer(comm, nearby->ranks[i]);
+
+        if (map_peer(comm, peer, &nearby->offers[i], deadline) != 0) {
             sl_info("comm", "no windows: %s", sluice_last_error());
             return 0;
         }
@@ -169,10 +175,30 @@ static bool all_ready(const struct sluice_comm *comm, const struct offer *offers
     return ready;
 }
 
-/* All ranks or none: maps, then asks whether everybody could. */
-static int agree(struct sluice_comm *comm, struct sl_exchange *exchange, struct offer *offers)
+/* What concerns this rank is kept; the others' is gone before it waits for anybody. */
+static int swap_offers(struct sluice_comm *comm, struct sl_exchange *exchange,
+                       const struct offer *mine, struct nearby *nearby, bool *ready)
 {
-    uint32_t mapped = all_ready(comm, offers) ? map_all(comm, offers) : 0;
+    struct offer *offers = calloc(comm->size, sizeof(*offers));
+    int err;
+
+    if (offers == NULL)
+        return sl_fail(-ENOMEM, "no memory to open windows");
+    err = exchange->allgather(exchange, mine, sizeof(*mine), offers);
+    *ready = err == 0 && all_ready(comm, offers);
+    for (uint32_t r = 0; r < comm->size && *ready; r++)
+        if (of_this_host(comm, r)) {
+            nearby->ranks[nearby->count] = r;
+            nearby->offers[nearby->count++] = offers[r];
+        }
+    free(offers);
+    return err;
+}
+
+/* All ranks or none: maps, then asks whether everybody could. */
+static int agree(struct sluice_comm *comm, struct sl_exchange *exchange, uint64_t bytes,
+                 uint32_t mapped)
+{
     uint32_t *all = calloc(comm->size, sizeof(*all));
     bool everywhere = true;
 
@@ -189,7 +215,7 @@ static int agree(struct sluice_comm *comm, struct sl_exchange *exchange, struct 
         sl_windows_close(comm);
         return 0;
     }
-    comm->win.bytes = offers[comm->rank].bytes;
+    comm->win.bytes = bytes;
     comm->win.slots = comm->win.mem.addr;
     return 0;
 }
@@ -214,7 +240,9 @@ static int reach_local(struct sluice_comm *comm)
 
 int sl_windows_open(struct sluice_comm *comm, struct sl_exchange *exchange)
 {
-    struct offer mine, *offers;
+    struct nearby *nearby;
+    struct offer mine;
+    bool ready = false;
     int err;
 
     if (comm->host_count == comm->size)
@@ -227,14 +255,14 @@ int sl_windows_open(struct sluice_comm *comm, struct sl_exchange *exchange)
     err = reach_local(comm);
     if (err != 0)
         return err;
-    offers = calloc(comm->size, sizeof(*offers));
-    if (offers == NULL)
+    nearby = calloc(1, sizeof(*nearby));
+    if (nearby == NULL)
         return sl_fail(-ENOMEM, "no memory to open windows");
     make_offer(comm, &mine);
-    err = exchange->allgather(exchange, &mine, sizeof(mine), offers);
+    err = swap_offers(comm, exchange, &mine, nearby, &ready);
     if (err == 0)
-        err = agree(comm, exchange, offers);
-    free(offers);
+        err = agree(comm, exchange, mine.bytes, ready ? map_all(comm, nearby) : 0);
+    free(nearby);
     return err;
 }
 
