@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <string.h>
 #include <time.h>
 
 /* Far below what it takes to notice that a path is dead (half a second), and nothing to a processor
@@ -29,7 +30,11 @@ static struct {
 } run = {.lock = PTHREAD_MUTEX_INITIALIZER, .errands = {&run.errands, &run.errands}};
 
 static pthread_mutex_t workers_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct sl_node workers = {&workers, &workers};
+/* The first list has those that threads use, any of which may be the next. Workers of the
+ * simulator's ranks, of which there may be thousands, stay with their rank: they are in the others,
+ * by its hash. */
+#define LISTS 1024
+static struct sl_node workers[LISTS];
 
 /* In a child: its parent's lists, maybe as another thread was changing them. Nobody reads them;
  * leak checkers see them here. */
@@ -37,9 +42,9 @@ static struct sl_node *parents[2] __attribute__((used));
 
 static void forget_parents(void)
 {
-    parents[0] = workers.next;
+    parents[0] = workers[0].next;
     parents[1] = run.errands.next;
-    sl_list_init(&workers);
+    memset(workers, 0, sizeof(workers));
     sl_list_init(&run.errands);
     pthread_mutex_init(&workers_lock, NULL);
     pthread_mutex_init(&run.lock, NULL);
@@ -50,11 +55,22 @@ static void forget_parents(void)
 
 /* ---- workers ---- */
 
+/* With the lock: where those that have the home of this one are. */
+static struct sl_node *list_of(const struct sl_worker *worker)
+{
+    uint64_t hash = (uintptr_t)worker->idle_arg * UINT64_C(0x9e3779b97f4a7c15) >> 32;
+    struct sl_node *list = &workers[worker->idle != NULL ? 1 + hash % (LISTS - 1) : 0];
+
+    if (list->next == NULL)
+        sl_list_init(list);
+    return list;
+}
+
 void sl_runtime_add_worker(struct sl_worker *worker)
 {
     sl_fork_on_child(forget_parents);
     pthread_mutex_lock(&workers_lock);
-    sl_list_push_back(&workers, &worker->link);
+    sl_list_push_back(list_of(worker), &worker->link);
     pthread_mutex_unlock(&workers_lock);
     atomic_fetch_add(&sl_worker_count, 1);
 }
@@ -80,12 +96,14 @@ static bool borrow(const struct sl_worker *worker, struct sl_worker *other)
  * time. */
 unsigned sl_runtime_borrow(struct sl_worker *worker, struct sl_worker **out, unsigned cap)
 {
+    struct sl_node *list;
     unsigned count = 0;
 
     if (atomic_load_explicit(&sl_worker_count, memory_order_relaxed) < 2 ||
         pthread_mutex_trylock(&workers_lock) != 0)
         return 0;
-    sl_list_foreach(&workers, node)
+    list = list_of(worker);
+    sl_list_foreach(list, node)
     {
         struct sl_worker *other = sl_container_of(node, struct sl_worker, link);
 
@@ -95,7 +113,7 @@ unsigned sl_runtime_borrow(struct sl_worker *worker, struct sl_worker **out, uns
     /* Those beyond cap come first the next time. */
     if (count == cap) {
         sl_list_remove(&out[0]->link);
-        sl_list_push_back(&workers, &out[0]->link);
+        sl_list_push_back(list, &out[0]->link);
     }
     pthread_mutex_unlock(&workers_lock);
     return count;
