@@ -187,8 +187,8 @@ void sl_mp_conn_leave(struct sl_mp_conn *conn)
         if (conn->paths[i] != NULL && conn->paths[i]->state != SL_MP_PATH_IDLE)
             while (conn->paths[i]->lanes->poll(conn->paths[i]) > 0)
                 ;
-    if (conn->gpu_copies + conn->gpu_waits == 0 &&
-        (conn->held == 0 || conn->rx_oldest != conn->rx_next))
+    if (conn->gpu_copies == 0 && sl_list_empty(&conn->gpu_waits) &&
+        (conn->held + conn->kept == 0 || sl_mp_rx_waits(conn, NULL)))
         conn->failing = true;
 }
 
@@ -230,13 +230,13 @@ void sl_mp_conn_linger(struct sl_mp_conn *conn)
     struct sl_mp_tx_frame *last;
 
     if (conn->state != SL_MP_CONN_UP || path == NULL || path->posted == path->retired ||
-        conn->tx_oldest != conn->tx_next || has_left(conn))
+        sl_mp_tx_busy(conn) || has_left(conn))
         return;
-    last = sl_mp_frame_new(conn, SL_MP_CREDIT, 0);
+    last = sl_mp_frame_new(conn, SL_MP_CREDIT, 0, 0);
     if (last == NULL)
         return;
     path->unsignalled = SL_MP_WINDOW; /* this one tells of its end */
-    sl_mp_frame_post(conn, last);
+    sl_mp_frame_post(conn, last, 0);
     for (unsigned i = 0; i < LINGER_POLLS && path->posted != path->retired && !path->failing &&
                          sl_now(iface->base.worker->clock) < deadline_ns;
          i++)

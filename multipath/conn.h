@@ -4,6 +4,7 @@
 #define SL_MULTIPATH_CONN_H
 
 #include "core/transport.h"
+#include "multipath/channel.h"
 #include "multipath/message.h"
 #include "multipath/path.h"
 #include "multipath/control.h"
@@ -14,9 +15,12 @@ struct sl_mp_fallback;
 
 enum sl_mp_conn_state { SL_MP_CONN_NEW, SL_MP_CONN_CONNECTING, SL_MP_CONN_UP, SL_MP_CONN_DOWN };
 
-/* Numbers of messages, seldom any. */
-struct sl_mp_numbers {
-    uint32_t *at;
+/* Messages to DROP, seldom any. */
+struct sl_mp_drops {
+    struct sl_mp_drop {
+        struct sl_mp_channel *channel;
+        uint32_t number;
+    } * at;
     unsigned count, room;
 };
 
@@ -54,23 +58,23 @@ struct sl_mp_conn {
     unsigned credits;      /* frames that the peer has room for */
     unsigned credits_owed; /* handled here and not told yet */
     struct sl_node repeat; /* frames of a path that ended, in their order */
-    /* messages; numbers run free, their place is number % size of the queue */
-    uint32_t tx_next;                        /* of the next send */
-    uint32_t tx_oldest;                      /* long message not over, or tx_next */
-    uint32_t rx_next, rx_oldest;             /* of the next recv; not over, or rx_next */
-    struct sl_mp_tx_msg *tx[SL_MP_TX_QUEUE]; /* NULL: over, or went in a frame */
-    struct sl_mp_rx_msg *rx[SL_MP_RX_QUEUE]; /* NULL: neither posted nor here */
+    /* messages */
+    struct sl_channels channels;
+    struct sl_node all_channels; /* struct sl_mp_channel */
+    struct sl_node telling;      /* those whose end is not said or not complete */
     struct sl_mp_rx_cts rx_cts[SL_MP_RX_CTS_MAX];
-    /* CTS that came: all; of them before their message, and with bytes to deal, in their order */
-    struct sl_node all_cts, early, deal;
-    unsigned cts_count, early_count, early_gpu_count, unannounced;
+    /* CTS that came: all; and with bytes to deal, in their order */
+    struct sl_node all_cts, deal;
+    unsigned cts_count, unannounced;
     struct sl_mp_piece *redo; /* of lanes that failed: room for SL_MP_REDO once there was one */
     unsigned redo_count;
-    struct sl_mp_numbers drops; /* to DROP */
-    struct sl_mp_numbers late;  /* receives to end in progress */
-    unsigned held; /* frames that wait for their receive, or for the way into its GPU's memory */
-    unsigned gpu_waits, gpu_copies; /* of them the latter; copies under way */
-    bool wants_staging;
+    struct sl_mp_drops drops;
+    struct sl_node late;      /* receives to end in progress */
+    struct sl_node starved;   /* receives that found no room for their CTS */
+    struct sl_node gpu_waits; /* receives whose frame waits for the way into its GPU's memory */
+    unsigned gpu_copies;      /* under way */
+    unsigned held; /* frames that wait for their receive or for that way, with their credit */
+    unsigned kept; /* frames that wait on the heap */
 
     struct sl_mp_fallback *fallback; /* NULL: data never goes over the sideband */
 
@@ -91,8 +95,10 @@ struct sl_mp_conn {
     uint8_t copies[];
 };
 
-/* There is one for each peer: what only some need, or only at times, is taken from pools. */
-_Static_assert(sizeof(struct sl_mp_conn) <= 14 << 10, "a connection stays small");
+/* There is one for each peer: what only some need, or only at times, is taken from pools, and tables
+ * of messages grow with what is under way: in a channel that is full, to some 6 KiB. */
+_Static_assert(sizeof(struct sl_mp_conn) + sizeof(struct sl_mp_channel) <= 9 << 10,
+               "a connection stays small");
 _Static_assert(SL_MP_CREDITS < 32, "a bit for each in copies_used");
 
 static inline struct sl_mp_conn *sl_mp_conn_of(struct sl_ep *ep)
@@ -118,17 +124,5 @@ void sl_mp_conn_time(struct sl_mp_conn *conn);
 void sl_mp_conn_untime(struct sl_mp_conn *conn);
 /* The code and sentence for a call on a connection that is not up. */
 int sl_mp_not_up(const struct sl_mp_conn *conn);
-
-/* NULL: it is over, or went in a frame. */
-static inline struct sl_mp_tx_msg *sl_mp_tx_at(const struct sl_mp_conn *conn, uint32_t number)
-{
-    return conn->tx[number % SL_MP_TX_QUEUE];
-}
-
-/* NULL: it is neither posted nor here. */
-static inline struct sl_mp_rx_msg *sl_mp_rx_at(const struct sl_mp_conn *conn, uint32_t number)
-{
-    return conn->rx[number % SL_MP_RX_QUEUE];
-}
 
 #endif

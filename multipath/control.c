@@ -34,6 +34,8 @@ size_t sl_mp_control_size(const struct sl_mp_control *control)
     case SL_MP_CONTROL_REFUSE:
     case SL_MP_CONTROL_BYE:
     case SL_MP_CONTROL_DOWN: return HEAD + sizeof(((struct sl_mp_control *)0)->down);
+    case SL_MP_CONTROL_CLOSE:
+    case SL_MP_CONTROL_CLOSED: return HEAD + sizeof(((struct sl_mp_control *)0)->close);
     default: return 0;
     }
 }
@@ -64,7 +66,8 @@ int sl_mp_control_read(const void *bytes, size_t len, struct sl_mp_control *out)
         return sl_fail(-EBADMSG, "a control message of kind %u has %zu bytes, not %zu", out->kind,
                        len, sl_mp_control_size(out));
     if (out->kind == SL_MP_CONTROL_CALLER || out->kind == SL_MP_CONTROL_ACK ||
-        out->kind == SL_MP_CONTROL_SIDEBAND_DONE)
+        out->kind == SL_MP_CONTROL_SIDEBAND_DONE || out->kind == SL_MP_CONTROL_CLOSE ||
+        out->kind == SL_MP_CONTROL_CLOSED)
         return 0;
     if (out->kind == SL_MP_CONTROL_HELLO)
         return out->hello.rail_count != 0 && out->hello.rail_count <= SL_MP_RAILS_MAX

@@ -11,7 +11,7 @@
 #include "core/transport.h"
 #include "multipath/frame.h"
 
-#define SL_MP_VERSION 3
+#define SL_MP_VERSION 4
 #define SL_MP_WHY 96
 
 enum sl_mp_control_kind {
@@ -25,6 +25,12 @@ enum sl_mp_control_kind {
     SL_MP_CONTROL_SIDEBAND_DONE,
     SL_MP_CONTROL_ACK, /* only what `handled` says; not numbered itself */
     SL_MP_CONTROL_BYE, /* the sender gives the connection up, as no path is to be had */
+    /* The sender has closed a channel: it takes and sends no message there; count: of frames that
+     * name the channel, sent by it before. */
+    SL_MP_CONTROL_CLOSE,
+    /* None of the sender's writes for that channel is under way, and it makes no more; count: of
+     * bytes that it wrote there. */
+    SL_MP_CONTROL_CLOSED,
 };
 
 /* A rail as its owner describes it: the lanes' own but for one byte. */
@@ -67,6 +73,11 @@ struct sl_mp_control {
             uint32_t arrived;
             char why[SL_MP_WHY];
         } down; /* and REFUSE, BYE */
+        struct {
+            uint32_t channel;
+            uint32_t spare;
+            uint64_t count;
+        } close; /* and CLOSED */
     };
 };
 

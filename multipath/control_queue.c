@@ -51,16 +51,17 @@ static void send_by_path(struct sl_mp_conn *conn, unsigned place)
     struct sl_mp_frame header = {.kind = SL_MP_CONTROL};
     struct sl_mp_tx_frame *frame;
     struct sl_mp_control control;
+    size_t len;
 
     if (path == NULL || iface->free_frame_count == 0 || !queued(conn, place, &control))
         return;
     header.number = control.seq;
-    header.len = (uint32_t)sl_mp_control_size(&control);
+    header.value = len = sl_mp_control_size(&control);
     frame = sl_container_of(sl_list_pop_front(&iface->free_frames), struct sl_mp_tx_frame, link);
     iface->free_frame_count--;
     memcpy(frame->bytes, &header, sizeof(header));
-    memcpy(frame->bytes + sizeof(header), &control, header.len);
-    frame->len = SL_MP_FRAME_BYTES + header.len;
+    memcpy(frame->bytes + sizeof(header), &control, len);
+    frame->len = SL_MP_FRAME_BYTES + (uint32_t)len;
     conn->control_queue[place].by_path = true;
     sl_mp_path_post_control(path, frame);
 }
@@ -224,6 +225,12 @@ void sl_mp_controls_stranded(struct sl_mp_path *path)
     }
 }
 
+bool sl_mp_control_room(const struct sl_mp_conn *conn)
+{
+    return conn->control_out - conn->control_handled < SL_MP_CONTROLS - SPARE &&
+           conn->control_count < SL_MP_CONTROLS - SPARE;
+}
+
 int sl_mp_ctrl(struct sl_ep *base, const void *msg, size_t len)
 {
     struct sl_mp_conn *conn = sl_mp_conn_of(base);
@@ -233,8 +240,7 @@ int sl_mp_ctrl(struct sl_ep *base, const void *msg, size_t len)
         return sl_fail(-EINVAL, "a control message of %zu bytes; %d is the most", len, SL_CTRL_MAX);
     if (conn->state != SL_MP_CONN_UP || conn->left)
         return sl_mp_not_up(conn);
-    if (conn->control_out - conn->control_handled >= SL_MP_CONTROLS - SPARE ||
-        conn->control_count >= SL_MP_CONTROLS - SPARE)
+    if (!sl_mp_control_room(conn))
         return -EAGAIN;
     memcpy(control.caller, msg, len);
     sl_mp_control_send(conn, &control);
@@ -256,6 +262,8 @@ void sl_mp_control_take(struct sl_mp_conn *conn, const void *bytes, size_t len)
                           sl_ep_peer_name(&conn->base), control.handled, conn->control_out);
         else
             handled(conn, control.handled);
+        if (!sl_list_empty(&conn->telling))
+            sl_mp_conn_activate(conn); /* there is room */
         if (err == 0 && conn->hello_due)
             sl_mp_hello_send(conn);
     }

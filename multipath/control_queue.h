@@ -39,6 +39,8 @@ void sl_mp_controls_requeue(struct sl_mp_conn *conn);
 void sl_mp_control_take(struct sl_mp_conn *conn, const void *bytes, size_t len);
 /* Handles those that are due; how many. */
 int sl_mp_inbox_run(struct sl_mp_conn *conn);
+/* Is there room for one that can wait, beside those that paths need? */
+bool sl_mp_control_room(const struct sl_mp_conn *conn);
 /* A control message of the caller. */
 int sl_mp_ctrl(struct sl_ep *ep, const void *msg, size_t len);
 

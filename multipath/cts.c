@@ -55,8 +55,9 @@ struct sl_mp_rx_cts *sl_mp_rx_cts_at(struct sl_mp_conn *conn, uint32_t id)
 static bool announce(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
 {
     const struct sl_mp_iface *iface = conn->iface;
-    const struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, cts->number);
-    struct sl_mp_tx_frame *frame = sl_mp_frame_new(conn, SL_MP_CTS, cts->number);
+    const struct sl_mp_rx_msg *msg = cts->msg;
+    struct sl_mp_tx_frame *frame =
+        sl_mp_frame_new(conn, SL_MP_CTS, cts->channel->base.id, msg->number);
     struct sl_mp_frame *header;
     struct sl_mp_cts told = {
         .off = cts->off,
@@ -71,7 +72,6 @@ static bool announce(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
     for (unsigned i = 0; i < iface->rail_count; i++)
         told.rkeys[i] = cts->chunk == SL_MP_NO_CHUNK ? msg->mr->rkeys[i] : iface->staging_rkeys[i];
     header = (struct sl_mp_frame *)(void *)frame->bytes;
-    header->len = sizeof(told);
     header->tag = msg->sink->tag;
     header->value = total_of(msg);
     header->flags = msg->sink->shorter && !msg->has_rts ? SL_MP_FLAG_SHORTER : 0;
@@ -79,20 +79,20 @@ static bool announce(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
         header->flags |= SL_MP_FLAG_GPU;
     memcpy(frame->bytes + SL_MP_FRAME_BYTES, &told, sizeof(told));
     cts->announced = true;
-    sl_mp_frame_post(conn, frame);
+    cts->channel->base.sent++;
+    sl_mp_frame_post(conn, frame, sizeof(told));
     return true;
 }
 
-static void cts_new(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts, uint32_t number,
+static void cts_new(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts, struct sl_mp_rx_msg *msg,
                     uint16_t chunk, uint64_t len)
 {
-    struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, number);
-
     *cts = (struct sl_mp_rx_cts){
         .used = true,
         .chunk = chunk,
         .generation = (uint16_t)((cts->generation + 1) % (1 << (16 - ID_PLACE_BITS))),
-        .number = number,
+        .channel = msg->channel,
+        .msg = msg,
         .off = msg->covered,
         .len = len,
         .addr = chunk == SL_MP_NO_CHUNK ? (uint8_t *)msg->sink->dst + msg->covered
@@ -119,11 +119,20 @@ void sl_mp_cts_announce(struct sl_mp_conn *conn)
     }
 }
 
-void sl_mp_cts_more(struct sl_mp_conn *conn, uint32_t number)
+/* Its turn comes again when there may be room. */
+static void starve(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg)
 {
-    struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, number);
+    if (msg->link.next == NULL || sl_list_empty(&msg->link))
+        sl_list_push_back(&conn->starved, &msg->link);
+    sl_mp_conn_activate(conn);
+}
+
+void sl_mp_cts_more(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg)
+{
     struct sl_mp_chunks *chunks = &conn->iface->rx_chunks;
 
+    if (SL_UNLIKELY(msg->channel->base.peer_closed))
+        return; /* nobody would write */
     while (msg->req != NULL && msg->status == 0 && msg->covered < total_of(msg)) {
         struct sl_mp_rx_cts *cts = cts_place(conn, !msg->has_rts);
         uint64_t left = total_of(msg) - msg->covered;
@@ -133,14 +142,13 @@ void sl_mp_cts_more(struct sl_mp_conn *conn, uint32_t number)
         if (cts == NULL && !msg->has_rts)
             return; /* the sender will ask */
         if (cts == NULL || (msg->mr == NULL && chunks->free_count == 0)) {
-            conn->wants_staging = true;
-            sl_mp_conn_activate(conn);
+            starve(conn, msg);
             return;
         }
         if (msg->mr != NULL)
-            cts_new(conn, cts, number, SL_MP_NO_CHUNK, left);
+            cts_new(conn, cts, msg, SL_MP_NO_CHUNK, left);
         else
-            cts_new(conn, cts, number, chunks->free[--chunks->free_count],
+            cts_new(conn, cts, msg, chunks->free[--chunks->free_count],
                     left < SL_MP_CHUNK_BYTES ? left : SL_MP_CHUNK_BYTES);
     }
 }
@@ -154,15 +162,17 @@ static void cts_over(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
     if (cts->chunk != SL_MP_NO_CHUNK)
         chunks->free[chunks->free_count++] = cts->chunk;
     cts->used = false;
-    sl_mp_rx_at(conn, cts->number)->cts_count--;
+    if (SL_LIKELY(cts->msg != NULL))
+        cts->msg->cts_count--;
 }
 
-static struct sl_mp_rx_cts *complete_at(struct sl_mp_conn *conn, uint32_t number, uint64_t off)
+static struct sl_mp_rx_cts *complete_at(struct sl_mp_conn *conn, const struct sl_mp_rx_msg *msg,
+                                        uint64_t off)
 {
     for (unsigned i = 0; i < SL_MP_RX_CTS_MAX; i++) {
         struct sl_mp_rx_cts *cts = &conn->rx_cts[i];
 
-        if (cts->used && cts->complete && cts->number == number && cts->off == off)
+        if (cts->used && cts->complete && cts->msg == msg && cts->off == off)
             return cts;
     }
     return NULL;
@@ -171,8 +181,7 @@ static struct sl_mp_rx_cts *complete_at(struct sl_mp_conn *conn, uint32_t number
 /* Hands over what is complete and next in order, from this one on. */
 static void hand_over(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
 {
-    uint32_t number = cts->number;
-    struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, number);
+    struct sl_mp_rx_msg *msg = cts->msg;
     const struct sl_sink *sink = msg->sink;
 
     if (cts->off != msg->consumed)
@@ -186,42 +195,39 @@ static void hand_over(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
             memcpy((uint8_t *)sink->dst + off, cts->addr, len);
         msg->consumed += len;
         cts_over(conn, cts);
-        cts = msg->cts_count > 0 ? complete_at(conn, number, msg->consumed) : NULL;
+        cts = msg->cts_count > 0 ? complete_at(conn, msg, msg->consumed) : NULL;
     }
 }
 
 /* A CTS has all its bytes. */
 static void cts_complete(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
 {
-    uint32_t number = cts->number;
-    struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, number);
+    struct sl_mp_rx_msg *msg = cts->msg;
 
     cts->complete = true;
     hand_over(conn, cts);
     if (msg->consumed == total_of(msg)) {
         msg->len = msg->consumed;
         msg->tag = msg->sink->tag;
-        sl_mp_rx_end(conn, number,
+        sl_mp_rx_end(conn, msg,
                      msg->mr != NULL && msg->mr->is_gpu ? sl_mp_gpu_arrived(msg->mr) : 0);
     } else {
-        sl_mp_cts_more(conn, number);
+        sl_mp_cts_more(conn, msg);
     }
 }
 
-void sl_mp_cts_trim(struct sl_mp_conn *conn, uint32_t number)
+void sl_mp_cts_trim(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg)
 {
-    struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, number);
-
     /* Only memory of the receive's own gets an early CTS, and all of it in one. */
     msg->covered = msg->len;
     for (unsigned i = 0; i < SL_MP_RX_CTS_MAX; i++) {
         struct sl_mp_rx_cts *cts = &conn->rx_cts[i];
 
-        if (!cts->used || cts->number != number)
+        if (!cts->used || cts->msg != msg)
             continue;
         if (cts->got > msg->len) {
             sl_mp_conn_fail(conn, -EPROTO, "%s wrote %llu bytes of message %u, which has %llu",
-                            sl_ep_peer_name(&conn->base), (unsigned long long)cts->got, number,
+                            sl_ep_peer_name(&conn->base), (unsigned long long)cts->got, msg->number,
                             (unsigned long long)msg->len);
             return;
         }
@@ -244,17 +250,75 @@ void sl_mp_on_write(struct sl_mp_path *path, uint32_t id, uint32_t len)
     }
     if (conn->state == SL_MP_CONN_DOWN)
         return;
+    struct sl_mp_channel *channel = cts->channel;
+
     conn->iface->base.traffic += len;
+    channel->arrived += len;
     cts->got += len;
-    if (cts->got == cts->len)
-        cts_complete(conn, cts);
+    if (cts->got == cts->len) {
+        if (SL_LIKELY(cts->msg != NULL))
+            cts_complete(conn, cts);
+        else
+            cts_over(conn, cts);
+    }
+    if (SL_UNLIKELY(channel->peer_stopped))
+        sl_mp_channel_arrived(channel);
+}
+
+/* ---- the end of CTS ---- */
+
+static void give_up(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
+{
+    conn->unannounced -= !cts->announced;
+    cts_over(conn, cts);
+}
+
+void sl_mp_cts_take_back(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg)
+{
+    for (unsigned i = 0; i < SL_MP_RX_CTS_MAX; i++)
+        if (conn->rx_cts[i].used && conn->rx_cts[i].msg == msg)
+            give_up(conn, &conn->rx_cts[i]);
+}
+
+void sl_mp_cts_withdraw(struct sl_mp_channel *channel)
+{
+    struct sl_mp_conn *conn = channel->conn;
+
+    for (unsigned i = 0; i < SL_MP_RX_CTS_MAX; i++) {
+        struct sl_mp_rx_cts *cts = &conn->rx_cts[i];
+
+        if (!cts->used || cts->channel != channel)
+            continue;
+        if (!cts->announced || (channel->base.closed && cts->complete))
+            give_up(conn, cts);
+        else if (channel->base.closed)
+            cts->msg = NULL;
+    }
+}
+
+void sl_mp_cts_free(struct sl_mp_channel *channel)
+{
+    struct sl_mp_conn *conn = channel->conn;
+
+    for (unsigned i = 0; i < SL_MP_RX_CTS_MAX; i++)
+        if (conn->rx_cts[i].used && conn->rx_cts[i].channel == channel)
+            give_up(conn, &conn->rx_cts[i]);
+}
+
+bool sl_mp_cts_lent(const struct sl_mp_channel *channel)
+{
+    const struct sl_mp_conn *conn = channel->conn;
+
+    for (unsigned i = 0; i < SL_MP_RX_CTS_MAX; i++)
+        if (conn->rx_cts[i].used && conn->rx_cts[i].channel == channel &&
+            conn->rx_cts[i].chunk == SL_MP_NO_CHUNK)
+            return true;
+    return false;
 }
 
 void sl_mp_cts_cancel(struct sl_mp_conn *conn)
 {
     for (unsigned i = 0; i < SL_MP_RX_CTS_MAX; i++)
         if (conn->rx_cts[i].used)
-            cts_over(conn, &conn->rx_cts[i]);
-    conn->unannounced = 0;
-    conn->wants_staging = false;
+            give_up(conn, &conn->rx_cts[i]);
 }

@@ -38,6 +38,7 @@ struct out {
     struct unit unit;
     struct sl_req unit_req, bytes_req;
     const uint8_t *bytes;
+    uint8_t *copy; /* of a write's: the sideband never reads memory of the caller's */
     uint8_t taken; /* messages that the sideband took */
     uint8_t left;  /* messages that are not over */
 };
@@ -80,9 +81,11 @@ bool sl_mp_fallback_has_work(const struct sl_mp_conn *conn)
 static void retire(struct sl_mp_fallback *fb)
 {
     while (fb->out_done != fb->out_push && fb->out[fb->out_done % DEPTH].left == 0) {
-        bool is_end = fb->out[fb->out_done++ % DEPTH].unit.kind == UNIT_END;
+        struct out *out = &fb->out[fb->out_done++ % DEPTH];
 
-        if (!is_end)
+        free(out->copy);
+        out->copy = NULL;
+        if (out->unit.kind != UNIT_END)
             sl_mp_retired(&fb->path, fb->path.retired, sl_now(fb->conn->iface->base.worker->clock));
     }
     sl_mp_conn_activate(fb->conn);
@@ -174,8 +177,18 @@ static void lane_post(struct sl_mp_path *path, const struct sl_mp_tx_frame *fram
 
 static void lane_write(struct sl_mp_path *path, const struct sl_mp_piece *piece)
 {
-    struct out *out = out_new(path, UNIT_WRITE, piece->len, sl_mp_piece_bytes(path, piece));
+    const uint8_t *bytes = sl_mp_piece_bytes(path, piece);
+    uint8_t *copy = piece->chunk == SL_MP_NO_CHUNK ? malloc(piece->len) : NULL;
 
+    if (piece->chunk == SL_MP_NO_CHUNK && copy == NULL) {
+        sl_mp_no_memory(path->conn);
+        return;
+    }
+    if (copy != NULL)
+        memcpy(copy, bytes, piece->len);
+    struct out *out = out_new(path, UNIT_WRITE, piece->len, copy != NULL ? copy : bytes);
+
+    out->copy = copy;
     out->unit.cts = piece->cts->cts.id;
     out->unit.off = piece->off;
 }
@@ -255,18 +268,33 @@ void sl_mp_fallback_ended(struct sl_mp_conn *conn)
 
 static void listen_on(struct sl_mp_fallback *fb);
 
-/* Where a unit's bytes go, or NULL when the unit makes no sense. */
-static uint8_t *place_for(struct sl_mp_fallback *fb)
+/* The CTS that a write fits into, or NULL. */
+static const struct sl_mp_rx_cts *cts_of(const struct sl_mp_fallback *fb)
 {
     const struct unit *in = &fb->in;
-    const struct sl_mp_rx_cts *cts;
+    const struct sl_mp_rx_cts *cts =
+        in->kind == UNIT_WRITE ? sl_mp_rx_cts_at(fb->conn, in->cts) : NULL;
 
-    if (in->kind == UNIT_FRAME)
-        return in->len <= fb->conn->iface->slot_bytes ? fb->frame : NULL;
-    cts = in->kind == UNIT_WRITE ? sl_mp_rx_cts_at(fb->conn, in->cts) : NULL;
-    if (cts == NULL || in->off > cts->len || in->len > cts->len - in->off)
-        return NULL;
-    return cts->addr + in->off;
+    return cts == NULL || in->off > cts->len || in->len > cts->len - in->off ? NULL : cts;
+}
+
+static bool makes_sense(const struct sl_mp_fallback *fb)
+{
+    if (fb->in.len == 0)
+        return false;
+    return fb->in.kind == UNIT_FRAME ? fb->in.len <= fb->conn->iface->slot_bytes
+                                     : cts_of(fb) != NULL;
+}
+
+/* Bytes of a write. Its memory is looked for each time: it may be its owner's again. */
+static void on_bytes(const struct sl_sink *sink, const void *bytes, size_t off, size_t len)
+{
+    const struct sl_mp_fallback *fb =
+        sl_container_of(sink, const struct sl_mp_fallback, bytes_sink);
+    const struct sl_mp_rx_cts *cts = cts_of(fb);
+
+    if (cts != NULL && (cts->msg != NULL || cts->chunk != SL_MP_NO_CHUNK))
+        memcpy(cts->addr + fb->in.off + off, bytes, len);
 }
 
 /* A unit, or its bytes, is here. */
@@ -287,7 +315,7 @@ static void take(struct sl_mp_fallback *fb)
         struct sl_mp_control control = {.kind = SL_MP_CONTROL_SIDEBAND_DONE};
 
         sl_mp_control_send(conn, &control);
-    } else if (place_for(fb) == NULL || fb->in.len == 0) {
+    } else if (!makes_sense(fb)) {
         sl_mp_conn_fail(conn, -EPROTO, "%s sends %u bytes over TCP for nothing that was granted",
                         sl_ep_peer_name(&conn->base), fb->in.len);
     } else {
@@ -324,8 +352,12 @@ static void listen_on(struct sl_mp_fallback *fb)
         struct sl_req *req = fb->in_bytes ? &fb->bytes_req : &fb->in_req;
 
         *sink = fb->in_bytes
-                    ? (struct sl_sink){.dst = place_for(fb), .len = fb->in.len, .tag = BYTES_TAG}
+                    ? (struct sl_sink){.len = fb->in.len, .tag = BYTES_TAG, .granule = 1}
                     : (struct sl_sink){.dst = &fb->in, .len = sizeof(fb->in), .tag = UNIT_TAG};
+        if (fb->in_bytes && fb->in.kind == UNIT_FRAME)
+            sink->dst = fb->frame;
+        else if (fb->in_bytes)
+            sink->consume = on_bytes;
         *req = (struct sl_req){.status = SL_PENDING, .done = on_in, .arg = fb};
         if (sideband->iface->ops->recv(sideband, sink, req) != 1)
             return; /* taken, or the sideband is gone and says so itself */
@@ -359,6 +391,8 @@ void sl_mp_fallback_close(struct sl_mp_conn *conn)
 {
     if (conn->fallback == NULL)
         return;
+    for (unsigned i = 0; i < DEPTH; i++)
+        free(conn->fallback->out[i].copy);
     free(conn->fallback->frame);
     free(conn->fallback);
     conn->fallback = NULL;

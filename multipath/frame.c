@@ -8,24 +8,27 @@
 
 int sl_mp_frame_read(const void *bytes, size_t got, struct sl_mp_frame *out)
 {
+    size_t payload = got - SL_MP_FRAME_BYTES;
+
     if (got < SL_MP_FRAME_BYTES)
         return sl_fail(-EBADMSG, "a frame of %zu bytes is shorter than its header", got);
     memcpy(out, bytes, sizeof(*out));
     if (out->kind < SL_MP_PING || out->kind > SL_MP_CONTROL)
         return sl_fail(-EBADMSG, "a frame is of unknown kind %u", out->kind);
-    if (out->len != got - SL_MP_FRAME_BYTES)
-        return sl_fail(-EBADMSG, "a frame says %u bytes of payload and has %zu", out->len,
-                       got - SL_MP_FRAME_BYTES);
-    if (out->kind != SL_MP_EAGER && out->kind != SL_MP_CTS && out->kind != SL_MP_CONTROL &&
-        out->len != 0)
+    if (out->kind == SL_MP_EAGER || out->kind == SL_MP_CONTROL) {
+        if (out->value != payload)
+            return sl_fail(-EBADMSG, "a frame says %llu bytes of payload and has %zu",
+                           (unsigned long long)out->value, payload);
+    } else if (out->kind != SL_MP_CTS && payload != 0) {
         return sl_fail(-EBADMSG, "a frame of kind %u has a payload", out->kind);
+    }
     return 0;
 }
 
-int sl_mp_cts_read(const struct sl_mp_frame *frame, const void *payload, struct sl_mp_cts *out)
+int sl_mp_cts_read(const void *payload, size_t len, struct sl_mp_cts *out)
 {
-    if (frame->len != sizeof(*out))
-        return sl_fail(-EBADMSG, "a grant of %u bytes, not %zu", frame->len, sizeof(*out));
+    if (len != sizeof(*out))
+        return sl_fail(-EBADMSG, "a grant of %zu bytes, not %zu", len, sizeof(*out));
     memcpy(out, payload, sizeof(*out));
     if (out->rkey_count == 0 || out->rkey_count > SL_MP_RAILS_MAX || out->len == 0 ||
         out->off + out->len < out->off)

@@ -13,8 +13,8 @@
 
 enum sl_mp_frame_kind {
     SL_MP_PING = 1, /* twice by either end before all else on a path: it carries */
-    SL_MP_EAGER,    /* a whole message: tag, payload */
-    SL_MP_RTS,      /* a long message waits, or is shorter than its CTS: tag, value = its length */
+    SL_MP_EAGER,    /* payload: a whole message */
+    SL_MP_RTS,      /* a long message waits, or is shorter than its CTS */
     SL_MP_CTS,      /* payload: struct sl_mp_cts */
     SL_MP_DROP,     /* the message met another receive than it was meant for: it is over */
     SL_MP_CREDIT,   /* credits only */
@@ -30,11 +30,11 @@ struct sl_mp_frame {
     uint8_t kind;
     uint8_t flags;    /* SL_MP_FLAG_* */
     uint16_t credits; /* frames that the sender of this header has room for again */
-    uint32_t fseq;    /* of this frame in its direction; not of PING, RECORD */
-    uint32_t number;  /* of the message */
-    uint32_t len;     /* bytes of payload */
+    uint32_t fseq;    /* of this frame in its direction; not of PING, CONTROL */
+    uint32_t channel; /* of the message */
+    uint32_t number;  /* of the message in its channel; of CONTROL the control message's */
     uint64_t tag;
-    uint64_t value;
+    uint64_t value; /* length of the message; of CONTROL bytes of the payload */
 };
 
 #define SL_MP_FRAME_BYTES 32
@@ -61,7 +61,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "headers are copied as
 /* Reads the header of `got` received bytes. -EBADMSG: not a frame; the text says what is wrong. */
 int sl_mp_frame_read(const void *bytes, size_t got, struct sl_mp_frame *out);
 
-/* Reads the payload of a CTS. -EBADMSG. */
-int sl_mp_cts_read(const struct sl_mp_frame *frame, const void *payload, struct sl_mp_cts *out);
+/* Reads the payload of a CTS, of len bytes. -EBADMSG. */
+int sl_mp_cts_read(const void *payload, size_t len, struct sl_mp_cts *out);
 
 #endif

@@ -52,18 +52,20 @@ int sl_mp_gpu_arrived(const struct sl_mp_region *region)
 
 static void copied(void *owner, uint32_t number, int status)
 {
-    struct sl_mp_conn *conn = owner;
+    struct sl_mp_channel *channel = owner;
 
-    conn->gpu_copies--;
-    sl_mp_rx_end(conn, number, status);
+    channel->gpu_copies--;
+    channel->conn->gpu_copies--;
+    sl_mp_rx_end(channel->conn, sl_mp_rx_at(channel, number), status);
 }
 
-int sl_mp_gpu_copy(struct sl_mp_conn *conn, uint32_t number, const uint8_t *bytes, size_t len)
+int sl_mp_gpu_copy(const struct sl_mp_rx_msg *msg, const uint8_t *bytes, size_t len)
 {
-    struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, number);
-    int err = sl_gpu_stage_copy(msg->mr->stage, msg->sink->dst, bytes, len, copied, conn, number);
+    int err = sl_gpu_stage_copy(msg->mr->stage, msg->sink->dst, bytes, len, copied, msg->channel,
+                                msg->number);
 
-    conn->gpu_copies += err == 0;
+    msg->channel->gpu_copies += err == 0;
+    msg->channel->conn->gpu_copies += err == 0;
     return err;
 }
 
@@ -84,14 +86,14 @@ bool sl_mp_gpu_busy(const struct sl_mp_iface *iface)
     return false;
 }
 
-void sl_mp_gpu_forget(struct sl_mp_conn *conn)
+void sl_mp_gpu_forget(struct sl_mp_channel *channel)
 {
-    const struct sl_mp_iface *iface = conn->iface;
+    const struct sl_mp_iface *iface = channel->conn->iface;
 
-    for (unsigned i = 0; i < iface->stage_count && conn->gpu_copies > 0; i++)
-        sl_gpu_stage_forget(iface->stages[i], conn);
-    conn->gpu_copies = 0;
-    conn->gpu_waits = 0;
+    for (unsigned i = 0; i < iface->stage_count && channel->gpu_copies > 0; i++)
+        sl_gpu_stage_forget(iface->stages[i], channel);
+    channel->conn->gpu_copies -= channel->gpu_copies;
+    channel->gpu_copies = 0;
 }
 
 void sl_mp_gpu_close(struct sl_mp_iface *iface)

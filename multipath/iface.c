@@ -94,13 +94,15 @@ static bool has_work(const struct sl_mp_conn *conn)
 {
     bool can_send = conn->paths_up > 0 || sl_mp_fallback_path(conn) != NULL;
     bool stuck = !sl_list_empty(&conn->repeat) || conn->unannounced > 0 || conn->drops.count > 0 ||
-                 conn->wants_staging || !sl_list_empty(&conn->deal) || conn->redo_count > 0 ||
-                 conn->credits_owed >= SL_MP_CREDITS / 2;
+                 !sl_list_empty(&conn->starved) || !sl_list_empty(&conn->deal) ||
+                 conn->redo_count > 0 || conn->credits_owed >= SL_MP_CREDITS / 2;
 
     if (conn->state == SL_MP_CONN_DOWN)
         return false;
     return conn->failing || conn->left || conn->inbox[conn->control_in % SL_MP_CONTROLS] != NULL ||
-           conn->control_count > 0 || conn->late.count > 0 || conn->gpu_waits > 0 ||
+           conn->control_count > 0 || !sl_list_empty(&conn->late) ||
+           !sl_list_empty(&conn->gpu_waits) ||
+           (!sl_list_empty(&conn->telling) && sl_mp_control_room(conn)) ||
            sl_mp_fallback_has_work(conn) || (can_send && stuck);
 }
 

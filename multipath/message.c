@@ -28,44 +28,63 @@ static int push_drops(struct sl_mp_conn *conn)
     int count = 0;
 
     while (conn->drops.count > 0) {
+        const struct sl_mp_drop *drop = &conn->drops.at[conn->drops.count - 1];
         struct sl_mp_tx_frame *frame =
-            sl_mp_frame_new(conn, SL_MP_DROP, conn->drops.at[conn->drops.count - 1]);
+            sl_mp_frame_new(conn, SL_MP_DROP, drop->channel->base.id, drop->number);
 
         if (frame == NULL)
             break;
+        drop->channel->base.sent++;
         conn->drops.count--;
-        sl_mp_frame_post(conn, frame);
+        sl_mp_frame_post(conn, frame, 0);
         count++;
     }
     return count;
 }
 
+/* The whole list, so that what comes back into it waits for the next turn. */
+static void take_list(struct sl_node *from, struct sl_node *to)
+{
+    struct sl_node *node;
+
+    sl_list_init(to);
+    while ((node = sl_list_pop_front(from)) != NULL)
+        sl_list_push_back(to, node);
+}
+
+static struct sl_mp_rx_msg *msg_of(struct sl_node *node)
+{
+    return sl_container_of(node, struct sl_mp_rx_msg, link);
+}
+
 /* Frames that found the way into their GPU's memory busy. */
 static int push_gpu(struct sl_mp_conn *conn)
 {
-    unsigned waits = conn->gpu_waits;
+    struct sl_node turn, *node;
     int count = 0;
 
-    conn->gpu_waits = 0;
-    for (uint32_t number = conn->rx_oldest; number != conn->rx_next && waits > 0; number++) {
-        const struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, number);
-
-        if (msg->req == NULL || !msg->has_frame)
-            continue;
-        waits--;
-        count += sl_mp_rx_copy(conn, number);
-    }
+    take_list(&conn->gpu_waits, &turn);
+    while ((node = sl_list_pop_front(&turn)) != NULL)
+        count += sl_mp_rx_copy(conn, msg_of(node));
     return count;
+}
+
+static void push_starved(struct sl_mp_conn *conn)
+{
+    struct sl_node turn, *node;
+
+    take_list(&conn->starved, &turn);
+    while ((node = sl_list_pop_front(&turn)) != NULL)
+        sl_mp_cts_more(conn, msg_of(node));
 }
 
 static int push_late(struct sl_mp_conn *conn)
 {
+    struct sl_node *node;
     int count = 0;
 
-    while (conn->late.count > 0) {
-        uint32_t number = conn->late.at[--conn->late.count];
-
-        sl_mp_rx_end(conn, number, sl_mp_rx_at(conn, number)->status);
+    while ((node = sl_list_pop_front(&conn->late)) != NULL) {
+        sl_mp_rx_end(conn, msg_of(node), msg_of(node)->status);
         count++;
     }
     return count;
@@ -75,64 +94,55 @@ int sl_mp_conn_push(struct sl_mp_conn *conn)
 {
     int count = push_repeated(conn) + push_late(conn);
 
-    if (SL_UNLIKELY(conn->gpu_waits != 0))
+    if (SL_UNLIKELY(!sl_list_empty(&conn->gpu_waits)))
         count += push_gpu(conn);
-    sl_mp_cts_announce(conn);
+    if (conn->unannounced > 0)
+        sl_mp_cts_announce(conn);
     count += push_drops(conn);
-    if (conn->wants_staging) {
-        conn->wants_staging = false;
-        for (uint32_t number = conn->rx_oldest; number != conn->rx_next; number++)
-            if (sl_mp_rx_at(conn, number)->has_rts || sl_mp_rx_at(conn, number)->mr != NULL)
-                sl_mp_cts_more(conn, number);
-    }
+    if (!sl_list_empty(&conn->starved))
+        push_starved(conn);
     if (conn->credits_owed >= SL_MP_CREDITS_DUE) {
-        struct sl_mp_tx_frame *frame = sl_mp_frame_new(conn, SL_MP_CREDIT, 0);
+        struct sl_mp_tx_frame *frame = sl_mp_frame_new(conn, SL_MP_CREDIT, 0, 0);
 
         if (frame != NULL)
-            sl_mp_frame_post(conn, frame);
+            sl_mp_frame_post(conn, frame, 0);
     }
+    if (SL_UNLIKELY(!sl_list_empty(&conn->telling)))
+        count += sl_mp_channels_push(conn);
     return count + sl_mp_deal(conn);
 }
 
 void sl_mp_cancel(struct sl_mp_conn *conn, int status)
 {
-    struct sl_node *node;
+    struct sl_node *node, reqs;
 
     while ((node = sl_list_pop_front(&conn->repeat)) != NULL)
         sl_mp_frame_free(conn->iface, sl_container_of(node, struct sl_mp_tx_frame, link));
-    conn->late.count = conn->drops.count = 0;
-    sl_mp_gpu_forget(conn); /* memory that is the user's again is written to by nobody */
+    conn->drops.count = 0;
     sl_mp_write_cancel(conn);
     sl_mp_cts_cancel(conn);
-    while (conn->tx_oldest != conn->tx_next) {
-        struct sl_mp_tx_msg *msg = sl_mp_tx_at(conn, conn->tx_oldest);
+    sl_list_init(&reqs);
+    /* Memory that is the user's again is written to by nobody. */
+    sl_list_foreach(&conn->all_channels, channel)
+    {
+        sl_mp_channel_strip(sl_container_of(channel, struct sl_mp_channel, all), &reqs);
+    }
+    sl_mp_reqs_end(&reqs, status);
+}
 
-        if (msg == NULL)
-            conn->tx_oldest++;
-        else
-            sl_req_end(sl_mp_tx_end(conn, msg), status);
-    }
-    /* Frames that came for receives that never will be: their buffers go back. */
-    for (uint32_t i = 0; i < SL_MP_RX_QUEUE; i++)
-        if (conn->rx[i] != NULL && conn->rx[i]->has_frame)
-            sl_mp_rx_release(conn, conn->rx[i]);
-    for (; conn->rx_oldest != conn->rx_next; conn->rx_oldest++) {
-        struct sl_req *req = sl_mp_rx_at(conn, conn->rx_oldest)->req;
+void sl_mp_drops_forget(struct sl_mp_channel *channel)
+{
+    struct sl_mp_drops *drops = &channel->conn->drops;
+    unsigned left = 0;
 
-        sl_mp_rx_at(conn, conn->rx_oldest)->req = NULL;
-        if (req != NULL)
-            sl_req_end(req, status);
-    }
-    for (uint32_t i = 0; i < SL_MP_RX_QUEUE; i++) {
-        if (conn->rx[i] != NULL)
-            sl_mp_pool_put(&conn->iface->rx_msgs, conn->rx[i]);
-        conn->rx[i] = NULL;
-    }
+    for (unsigned i = 0; i < drops->count; i++)
+        if (drops->at[i].channel != channel)
+            drops->at[left++] = drops->at[i];
+    drops->count = left;
 }
 
 void sl_mp_forget(struct sl_mp_conn *conn)
 {
     free(conn->drops.at);
-    free(conn->late.at);
     free(conn->redo);
 }

@@ -38,6 +38,16 @@ static inline void *sl_mp_pool_take(struct sl_mp_pool *pool)
     return entry;
 }
 
+/* The same where one is free. */
+static inline void *sl_mp_pool_take_ready(struct sl_mp_pool *pool)
+{
+    void *entry = pool->free;
+
+    pool->free = *(void **)entry;
+    pool->taken++;
+    return entry;
+}
+
 static inline void sl_mp_pool_put(struct sl_mp_pool *pool, void *entry)
 {
     *(void **)entry = pool->free;

@@ -16,109 +16,118 @@ static void owe_credit(struct sl_mp_conn *conn)
 
 /* ---- receiving ---- */
 
-static bool is_posted(const struct sl_mp_conn *conn, uint32_t number)
+static bool is_posted(const struct sl_mp_channel *channel, uint32_t number)
 {
-    return number - conn->rx_oldest < conn->rx_next - conn->rx_oldest;
-}
-
-/* Memory of its CTS is no longer the peer's. It has not written: the tags or lengths differ,
- * or the message came in a frame. */
-static void take_grants_back(struct sl_mp_conn *conn, uint32_t number)
-{
-    for (unsigned i = 0; i < SL_MP_RX_CTS_MAX; i++)
-        if (conn->rx_cts[i].used && conn->rx_cts[i].number == number) {
-            conn->unannounced -= !conn->rx_cts[i].announced;
-            conn->rx_cts[i].used = false;
-        }
+    return number - channel->rx_oldest < channel->rx_next - channel->rx_oldest;
 }
 
 /* A message whose bytes were written by a CTS that left before the sender asked may be over
  * when the sender's RTS comes: that travels by another path. */
-static bool is_over(struct sl_mp_conn *conn, uint32_t number)
+static bool is_over(const struct sl_mp_channel *channel, uint32_t number)
 {
-    return conn->rx_oldest - number - 1 < SL_MP_RX_QUEUE ||
-           (is_posted(conn, number) && sl_mp_rx_at(conn, number)->over);
+    return channel->rx_oldest - number - 1 < SL_MP_RX_QUEUE ||
+           (is_posted(channel, number) && sl_mp_rx_at(channel, number)->over);
 }
 
-/* Its place for number, made when there is none; NULL: no memory, and the connection ends. */
-static struct sl_mp_rx_msg *rx_make(struct sl_mp_conn *conn, uint32_t number)
+/* Room for one more message in the pool and in the table. False: no memory, and the connection
+ * ends. */
+__attribute__((noinline)) static bool rx_room(struct sl_mp_channel *channel)
 {
-    struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, number);
+    struct sl_mp_conn *conn = channel->conn;
+    struct sl_mp_pool *pool = &conn->iface->rx_msgs;
 
-    if (msg != NULL)
-        return msg;
-    msg = sl_mp_pool_take(&conn->iface->rx_msgs);
-    if (SL_UNLIKELY(msg == NULL)) {
-        sl_mp_no_memory(conn);
+    if ((pool->free != NULL || sl_mp_pool_grow(pool) != NULL) &&
+        (channel->rx_known - channel->rx_oldest <= channel->rx_mask || sl_mp_rx_grow(channel)))
+        return true;
+    sl_mp_no_memory(conn);
+    return false;
+}
+
+/* A place for the first message that has none; NULL: no memory. */
+static inline struct sl_mp_rx_msg *rx_make(struct sl_mp_conn *conn, struct sl_mp_channel *channel)
+{
+    uint32_t number = channel->rx_known;
+    struct sl_mp_rx_msg *msg;
+
+    if (SL_UNLIKELY(conn->iface->rx_msgs.free == NULL ||
+                    number - channel->rx_oldest > channel->rx_mask) &&
+        !rx_room(channel))
         return NULL;
-    }
-    *msg = (struct sl_mp_rx_msg){0};
-    conn->rx[number % SL_MP_RX_QUEUE] = msg;
+    msg = sl_mp_pool_take_ready(&conn->iface->rx_msgs);
+    /* Not all of it as one: what is set before it is read stays as it is. */
+    msg->link.next = NULL;
+    msg->channel = channel;
+    msg->number = number;
+    msg->has_frame = msg->has_rts = msg->over = msg->came = msg->is_kept = false;
+    msg->cts_count = 0;
+    msg->status = 0;
+    msg->req = NULL;
+    msg->mr = NULL;
+    msg->covered = msg->consumed = 0;
+    channel->rx[number & channel->rx_mask] = msg;
+    channel->rx_known++;
     return msg;
 }
 
 /* Receives that are over, up to the first that is not, are none any more. */
-static void rx_advance(struct sl_mp_conn *conn)
+static void rx_advance(struct sl_mp_channel *channel)
 {
-    while (conn->rx_oldest != conn->rx_next && sl_mp_rx_at(conn, conn->rx_oldest)->over) {
-        struct sl_mp_rx_msg **place = &conn->rx[conn->rx_oldest++ % SL_MP_RX_QUEUE];
+    while (channel->rx_oldest != channel->rx_next) {
+        struct sl_mp_rx_msg *msg = sl_mp_rx_at(channel, channel->rx_oldest);
 
-        sl_mp_pool_put(&conn->iface->rx_msgs, *place);
-        *place = NULL;
+        if (!msg->over)
+            return;
+        channel->rx_oldest++;
+        sl_mp_pool_put(&channel->conn->iface->rx_msgs, msg);
     }
 }
 
-void sl_mp_rx_end(struct sl_mp_conn *conn, uint32_t number, int status)
+static void unlink_msg(struct sl_mp_rx_msg *msg)
 {
-    struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, number);
+    if (SL_UNLIKELY(msg->link.next != NULL))
+        sl_list_remove(&msg->link);
+}
+
+void sl_mp_rx_end(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg, int status)
+{
     struct sl_req *req = msg->req;
-    uint64_t len = msg->len, tag = msg->tag;
 
     if (msg->cts_count != 0)
-        take_grants_back(conn, number);
+        sl_mp_cts_take_back(conn, msg);
+    unlink_msg(msg);
+    req->len = msg->len;
+    req->tag = msg->tag;
     msg->over = true;
     msg->req = NULL;
-    rx_advance(conn);
-    req->len = len;
-    req->tag = tag;
+    rx_advance(msg->channel);
     sl_req_end(req, status);
 }
 
-/* Seldom more than none: room comes with the first. */
-static void number_add(struct sl_mp_conn *conn, struct sl_mp_numbers *numbers, uint32_t number)
+static void end_later(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg, int status)
 {
-    if (numbers->count == numbers->room) {
-        unsigned room = numbers->room == 0 ? 16 : 2 * numbers->room;
-        uint32_t *at = reallocarray(numbers->at, room, sizeof(*at));
-
-        if (at == NULL) {
-            sl_mp_no_memory(conn);
-            return;
-        }
-        numbers->at = at;
-        numbers->room = room;
-    }
-    numbers->at[numbers->count++] = number;
+    msg->status = status;
+    sl_list_push_back(&conn->late, &msg->link);
     sl_mp_conn_activate(conn);
 }
 
-static void end_later(struct sl_mp_conn *conn, uint32_t number, int status)
+static int mismatch(const struct sl_mp_conn *conn, const struct sl_mp_rx_msg *msg)
 {
-    sl_mp_rx_at(conn, number)->status = status;
-    number_add(conn, &conn->late, number);
+    const struct sl_sink *sink = msg->sink;
+
+    if (msg->tag != sink->tag)
+        return sl_fail(-EPROTO, "message %u of %s has tag 0x%llx, expected 0x%llx", msg->number,
+                       sl_ep_peer_name(&conn->base), (unsigned long long)msg->tag,
+                       (unsigned long long)sink->tag);
+    return sl_fail(-EMSGSIZE, "message %u of %s has %llu bytes, expected %zu", msg->number,
+                   sl_ep_peer_name(&conn->base), (unsigned long long)msg->len, sink->len);
 }
 
-static int match(const struct sl_mp_conn *conn, uint32_t number, const struct sl_sink *sink,
-                 uint64_t tag, uint64_t len)
+/* Does the message as its sender gave it fit the receive? */
+static inline int match(const struct sl_mp_conn *conn, const struct sl_mp_rx_msg *msg)
 {
-    if (tag != sink->tag)
-        return sl_fail(-EPROTO, "message %u of %s has tag 0x%llx, expected 0x%llx", number,
-                       sl_ep_peer_name(&conn->base), (unsigned long long)tag,
-                       (unsigned long long)sink->tag);
-    if (!sl_sink_takes(sink, len))
-        return sl_fail(-EMSGSIZE, "message %u of %s has %llu bytes, expected %zu", number,
-                       sl_ep_peer_name(&conn->base), (unsigned long long)len, sink->len);
-    return 0;
+    return SL_LIKELY(msg->tag == msg->sink->tag && sl_sink_takes(msg->sink, msg->len))
+               ? 0
+               : mismatch(conn, msg);
 }
 
 static void hand_over(struct sl_mp_conn *conn, const struct sl_sink *sink, const uint8_t *bytes,
@@ -139,17 +148,23 @@ void sl_mp_release(const struct sl_mp_iface *iface, struct sl_mp_rail *rail, uin
         iface->lanes->release(rail, buffer);
 }
 
-/* The bytes of a frame that waited are not needed any more. */
+/* The bytes of a frame that waited are not needed any more: its credit goes back. */
 void sl_mp_rx_release(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg)
 {
-    if (msg->rail == NULL)
-        conn->copies_used &=
-            ~(1u << ((size_t)(msg->bytes - conn->copies) / conn->iface->slot_bytes));
-    sl_mp_release(conn->iface, msg->rail, msg->buffer);
+    if (msg->is_kept) {
+        free((void *)(uintptr_t)msg->bytes);
+        conn->kept--;
+    } else {
+        if (msg->rail == NULL)
+            conn->copies_used &=
+                ~(1u << ((size_t)(msg->bytes - conn->copies) / conn->iface->slot_bytes));
+        sl_mp_release(conn->iface, msg->rail, msg->buffer);
+        conn->held--;
+        owe_credit(conn);
+    }
     msg->rail = NULL;
     msg->bytes = NULL;
-    msg->has_frame = false;
-    conn->held--;
+    msg->has_frame = msg->is_kept = false;
 }
 
 /* A frame's bytes go into GPU memory by other means than ours; the frame waits while these are
@@ -159,40 +174,36 @@ static bool needs_copy(const struct sl_mp_rx_msg *msg)
     return SL_UNLIKELY(msg->mr != NULL && msg->mr->is_gpu) && msg->len != 0;
 }
 
-bool sl_mp_rx_copy(struct sl_mp_conn *conn, uint32_t number)
+bool sl_mp_rx_copy(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg)
 {
-    struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, number);
-    int err = sl_mp_gpu_copy(conn, number, msg->bytes, msg->len);
+    int err = sl_mp_gpu_copy(msg, msg->bytes, msg->len);
 
     if (err == -EAGAIN) {
-        conn->gpu_waits++;
+        sl_list_push_back(&conn->gpu_waits, &msg->link);
         sl_mp_conn_activate(conn);
         return false;
     }
     conn->iface->base.traffic += msg->len;
     sl_mp_rx_release(conn, msg);
-    owe_credit(conn);
     if (err != 0)
-        end_later(conn, number, err);
+        end_later(conn, msg, err);
     return true;
 }
 
 /* The frame of a message that came before its receive. Its end, when it is one for done(). */
-static int take_waiting(struct sl_mp_conn *conn, uint32_t number)
+static int take_waiting(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg)
 {
-    struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, number);
-    int err = match(conn, number, msg->sink, msg->tag, msg->len);
+    int err = match(conn, msg);
 
     if (err == 0 && needs_copy(msg)) {
-        sl_mp_rx_copy(conn, number);
+        sl_mp_rx_copy(conn, msg);
         return 0;
     }
     if (err == 0)
         hand_over(conn, msg->sink, msg->bytes, msg->len);
     sl_mp_rx_release(conn, msg);
-    owe_credit(conn);
     if (err != 0) {
-        end_later(conn, number, err);
+        end_later(conn, msg, err);
         return 0;
     }
     msg->req->len = msg->len;
@@ -200,60 +211,76 @@ static int take_waiting(struct sl_mp_conn *conn, uint32_t number)
     msg->req->status = 0;
     msg->over = true;
     msg->req = NULL;
-    rx_advance(conn);
+    rx_advance(msg->channel);
     return 1;
 }
 
-static void drop(struct sl_mp_conn *conn, uint32_t number)
+static void drop(struct sl_mp_conn *conn, const struct sl_mp_rx_msg *msg)
 {
-    number_add(conn, &conn->drops, number);
+    struct sl_mp_drops *drops = &conn->drops;
+
+    /* Seldom more than none: room comes with the first. */
+    if (drops->count == drops->room) {
+        unsigned room = drops->room == 0 ? 16 : 2 * drops->room;
+        struct sl_mp_drop *at = reallocarray(drops->at, room, sizeof(*at));
+
+        if (at == NULL) {
+            sl_mp_no_memory(conn);
+            return;
+        }
+        drops->at = at;
+        drops->room = room;
+    }
+    drops->at[drops->count++] = (struct sl_mp_drop){msg->channel, msg->number};
+    sl_mp_conn_activate(conn);
 }
 
-int sl_mp_recv(struct sl_ep *base, const struct sl_sink *sink, struct sl_req *req)
+/* ---- frames that wait ---- */
+
+bool sl_mp_rx_waits(const struct sl_mp_conn *conn, const struct sl_mp_channel *but)
 {
-    struct sl_mp_conn *conn = sl_mp_conn_of(base);
-    uint32_t number = conn->rx_next;
-    struct sl_mp_rx_msg *msg;
+    for (const struct sl_node *node = conn->all_channels.next; node != &conn->all_channels;
+         node = node->next) {
+        const struct sl_mp_channel *channel =
+            sl_container_of(node, const struct sl_mp_channel, all);
 
-    if (SL_UNLIKELY(conn->state != SL_MP_CONN_UP))
-        return sl_mp_not_up(conn);
-    if (number - conn->rx_oldest >= SL_MP_TX_QUEUE)
-        return -EAGAIN;
-    const struct sl_mem_region *gpu = sl_mp_gpu_region(conn->iface, sink->mr, sink->dst, sink->len);
+        if (channel != but && channel->rx_oldest != channel->rx_next)
+            return true;
+    }
+    return false;
+}
 
-    if (SL_UNLIKELY(gpu != NULL && sl_mp_gpu_check(gpu) != 0))
-        return -EINVAL;
-    if (SL_UNLIKELY(gpu != NULL && sink->consume != NULL))
-        return sl_fail(-EINVAL, "nothing here can read the GPU memory at %p to hand it over",
-                       sink->dst);
-    msg = rx_make(conn, number);
-    if (SL_UNLIKELY(msg == NULL))
-        return conn->down_status;
-    conn->rx_next++;
-    req->status = SL_PENDING;
-    msg->sink = sink;
-    msg->req = req;
-    if (SL_UNLIKELY(gpu != NULL && sink->len != 0))
-        msg->mr = gpu->handle;
-    if (msg->has_frame)
-        return take_waiting(conn, number);
-    if (sink->len > conn->eager_bytes && sink->dst != NULL && gpu == NULL)
-        msg->mr = sl_mp_region_find(conn->iface, sink->mr, sink->dst, sink->len);
-    if (msg->has_rts) {
-        int err = match(conn, number, sink, msg->tag, msg->len);
+/* Its bytes move to the heap, where they hold nobody up. Without memory they stay where they are. */
+static void keep(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg)
+{
+    uint8_t *bytes = malloc(msg->len + 1);
 
-        if (err != 0) {
-            drop(conn, number);
-            end_later(conn, number, err);
-            return 0;
+    if (bytes == NULL)
+        return;
+    memcpy(bytes, msg->bytes, msg->len);
+    sl_mp_rx_release(conn, msg);
+    msg->bytes = bytes;
+    msg->has_frame = msg->is_kept = true;
+    conn->kept++;
+}
+
+/* A receive begins to wait: frames of other channels that have none leave it enough credits. */
+static void keep_held(struct sl_mp_conn *conn)
+{
+    sl_list_foreach(&conn->all_channels, node)
+    {
+        struct sl_mp_channel *channel = sl_container_of(node, struct sl_mp_channel, all);
+
+        for (uint32_t number = channel->rx_next; number != channel->rx_known; number++) {
+            struct sl_mp_rx_msg *msg = sl_mp_rx_at(channel, number);
+
+            if (conn->held <= SL_MP_HELD_MAX)
+                return;
+            if (msg->has_frame && !msg->is_kept)
+                keep(conn, msg);
         }
     }
-    if (msg->has_rts || msg->mr != NULL)
-        sl_mp_cts_more(conn, number);
-    return 0;
 }
-
-/* ---- frames that arrive ---- */
 
 /* A place for the bytes of a frame. NULL: all credits of the peer are used up, and it sent one
  * more. */
@@ -269,7 +296,7 @@ static uint8_t *copy_take(struct sl_mp_conn *conn)
 
 /* Keeps a frame until its receive is posted: in its buffer, which its sender has a credit less for.
  * But not the last ones, which many connections share: the frame that all others wait for may need
- * one. */
+ * one. And on the heap, when others of its kind are many and another channel's receive waits. */
 static void hold(struct sl_mp_path *path, struct sl_mp_rx_msg *msg, const uint8_t *payload,
                  uint32_t buffer)
 {
@@ -295,13 +322,92 @@ static void hold(struct sl_mp_path *path, struct sl_mp_rx_msg *msg, const uint8_
     }
     msg->has_frame = true;
     conn->held++;
+    if (SL_UNLIKELY(conn->held > SL_MP_HELD_MAX) && msg->req == NULL &&
+        sl_mp_rx_waits(conn, msg->channel))
+        keep(conn, msg);
 }
 
-static void on_eager(struct sl_mp_path *path, const struct sl_mp_frame *frame,
-                     const uint8_t *payload, uint32_t buffer)
+/* ---- posting ---- */
+
+int sl_mp_recv(struct sl_ep *base, const struct sl_sink *sink, struct sl_req *req)
+{
+    struct sl_mp_conn *conn = sl_mp_conn_of(base);
+    struct sl_mp_channel *channel =
+        sl_mp_channel_of(sl_channels_find(&conn->channels, sink->channel));
+    struct sl_mp_rx_msg *msg;
+
+    if (SL_UNLIKELY(conn->state != SL_MP_CONN_UP))
+        return sl_mp_not_up(conn);
+    if (SL_UNLIKELY(channel == NULL || !channel->base.open))
+        return sl_mp_no_channel(conn, sink->channel);
+    if (channel->rx_next - channel->rx_oldest >= SL_MP_TX_QUEUE)
+        return -EAGAIN;
+    const struct sl_mem_region *gpu = sl_mp_gpu_region(conn->iface, sink->mr, sink->dst, sink->len);
+
+    if (SL_UNLIKELY(gpu != NULL && sl_mp_gpu_check(gpu) != 0))
+        return -EINVAL;
+    if (SL_UNLIKELY(gpu != NULL && sink->consume != NULL))
+        return sl_fail(-EINVAL, "nothing here can read the GPU memory at %p to hand it over",
+                       sink->dst);
+    msg = channel->rx_next == channel->rx_known ? rx_make(conn, channel)
+                                                : sl_mp_rx_at(channel, channel->rx_next);
+    if (SL_UNLIKELY(msg == NULL))
+        return conn->down_status;
+    channel->rx_next++;
+    req->status = SL_PENDING;
+    msg->sink = sink;
+    msg->req = req;
+    if (SL_UNLIKELY(gpu != NULL && sink->len != 0))
+        msg->mr = gpu->handle;
+    if (msg->has_frame)
+        return take_waiting(conn, msg);
+    if (SL_UNLIKELY(conn->held > SL_MP_HELD_MAX))
+        keep_held(conn);
+    if (sink->len > conn->eager_bytes && sink->dst != NULL && gpu == NULL)
+        msg->mr = sl_mp_region_find(conn->iface, sink->mr, sink->dst, sink->len);
+    if (msg->has_rts) {
+        int err = match(conn, msg);
+
+        channel->rts_waiting--;
+        if (err != 0) {
+            drop(conn, msg);
+            end_later(conn, msg, err);
+            return 0;
+        }
+    }
+    if (msg->has_rts || msg->mr != NULL)
+        sl_mp_cts_more(conn, msg);
+    return 0;
+}
+
+void sl_mp_rx_strip(struct sl_mp_channel *channel, struct sl_node *reqs)
+{
+    struct sl_mp_conn *conn = channel->conn;
+
+    for (; channel->rx_oldest != channel->rx_known; channel->rx_oldest++) {
+        struct sl_mp_rx_msg *msg = sl_mp_rx_at(channel, channel->rx_oldest);
+
+        unlink_msg(msg);
+        /* Frames that came for receives that never will be: their buffers go back. */
+        if (msg->has_frame)
+            sl_mp_rx_release(conn, msg);
+        if (msg->req != NULL)
+            sl_list_push_back(reqs, &msg->req->link);
+        sl_mp_pool_put(&conn->iface->rx_msgs, msg);
+    }
+    channel->rx_next = channel->rx_known;
+    channel->rts_waiting = 0;
+}
+
+/* ---- frames that arrive ---- */
+
+static void on_eager(struct sl_mp_path *path, struct sl_mp_channel *channel,
+                     const struct sl_mp_frame *frame, const uint8_t *payload, uint32_t buffer)
 {
     struct sl_mp_conn *conn = path->conn;
-    struct sl_mp_rx_msg *msg = rx_make(conn, frame->number);
+    bool posted = is_posted(channel, frame->number);
+    struct sl_mp_rx_msg *msg =
+        posted ? sl_mp_rx_at(channel, frame->number) : rx_make(conn, channel);
     int err;
 
     if (SL_UNLIKELY(msg == NULL)) {
@@ -310,64 +416,69 @@ static void on_eager(struct sl_mp_path *path, const struct sl_mp_frame *frame,
     }
     msg->came = true;
     msg->tag = frame->tag;
-    msg->len = frame->len;
-    if (!is_posted(conn, frame->number)) {
+    msg->len = frame->value;
+    if (!posted) {
         hold(path, msg, payload, buffer);
         return;
     }
-    err = match(conn, frame->number, msg->sink, frame->tag, frame->len);
+    err = match(conn, msg);
     if (err == 0 && needs_copy(msg)) {
         hold(path, msg, payload, buffer);
         if (msg->has_frame)
-            sl_mp_rx_copy(conn, frame->number);
+            sl_mp_rx_copy(conn, msg);
         return;
     }
     if (err == 0)
-        hand_over(conn, msg->sink, payload, frame->len);
+        hand_over(conn, msg->sink, payload, frame->value);
     sl_mp_release(conn->iface, path->rail, buffer);
     owe_credit(conn);
-    sl_mp_rx_end(conn, frame->number, err);
+    sl_mp_rx_end(conn, msg, err);
 }
 
-static void on_rts(struct sl_mp_conn *conn, const struct sl_mp_frame *frame)
+static void on_rts(struct sl_mp_channel *channel, const struct sl_mp_frame *frame)
 {
+    struct sl_mp_conn *conn = channel->conn;
+    bool posted = is_posted(channel, frame->number);
     struct sl_mp_rx_msg *msg;
     int err;
 
     owe_credit(conn);
-    if (is_over(conn, frame->number))
+    if (is_over(channel, frame->number))
         return;
-    msg = rx_make(conn, frame->number);
+    msg = posted ? sl_mp_rx_at(channel, frame->number) : rx_make(conn, channel);
     if (SL_UNLIKELY(msg == NULL))
         return;
     msg->has_rts = true;
     msg->tag = frame->tag;
     msg->len = frame->value;
-    if (!is_posted(conn, frame->number))
+    channel->rts_waiting += !posted;
+    if (!posted)
         return;
-    err = match(conn, frame->number, msg->sink, frame->tag, frame->value);
+    err = match(conn, msg);
     if (err == 0) {
         if (msg->covered > msg->len)
-            sl_mp_cts_trim(conn, frame->number);
+            sl_mp_cts_trim(conn, msg);
         else
-            sl_mp_cts_more(conn, frame->number);
+            sl_mp_cts_more(conn, msg);
         return;
     }
-    drop(conn, frame->number);
-    sl_mp_rx_end(conn, frame->number, err);
+    drop(conn, msg);
+    sl_mp_rx_end(conn, msg, err);
 }
 
-/* Is there a message of that number that may come now, in a frame or by an RTS? */
-static bool may_come(struct sl_mp_conn *conn, uint32_t number)
+/* Of a channel that is closed here: it is dropped. */
+static void on_closed(struct sl_mp_path *path, struct sl_mp_channel *channel,
+                      const struct sl_mp_frame *frame, uint32_t buffer)
 {
-    const struct sl_mp_rx_msg *msg = sl_mp_rx_at(conn, number);
-
-    return number - conn->rx_oldest < SL_MP_RX_QUEUE && !is_over(conn, number) &&
-           (msg == NULL || (!msg->came && !msg->has_rts));
+    sl_mp_release(path->conn->iface, path->rail, buffer);
+    if (frame->kind == SL_MP_EAGER || frame->kind == SL_MP_RTS)
+        owe_credit(path->conn);
+    if (channel->base.peer_closed)
+        sl_mp_channel_tell(channel);
 }
 
 /* What the peer may say at this point; anything else is a defect of it, or of us. */
-static int check_order(struct sl_mp_conn *conn, const struct sl_mp_frame *frame)
+static int check_order(const struct sl_mp_conn *conn, const struct sl_mp_frame *frame)
 {
     if (frame->fseq != conn->fseq_in)
         return sl_fail(-EPROTO, "frame %u of %s came when %u was due", frame->fseq,
@@ -375,17 +486,57 @@ static int check_order(struct sl_mp_conn *conn, const struct sl_mp_frame *frame)
     if (conn->credits + frame->credits > SL_MP_CREDITS)
         return sl_fail(-EPROTO, "%s gives back %u credits of %u", sl_ep_peer_name(&conn->base),
                        frame->credits, SL_MP_CREDITS - conn->credits);
-    if (frame->kind == SL_MP_RTS && is_over(conn, frame->number))
-        return 0;
-    if ((frame->kind == SL_MP_EAGER || frame->kind == SL_MP_RTS) && !may_come(conn, frame->number))
-        return sl_fail(-EPROTO, "message %u of %s comes twice, or too far ahead of %u",
-                       frame->number, sl_ep_peer_name(&conn->base), conn->rx_oldest);
     return 0;
+}
+
+/* May a message of that number come now, in a frame or by an RTS? Those without a receive come in
+ * their order, and no more of them than a sender can have under way. */
+static bool may_come(const struct sl_mp_channel *channel, const struct sl_mp_frame *frame)
+{
+    if (is_posted(channel, frame->number)) {
+        const struct sl_mp_rx_msg *msg = sl_mp_rx_at(channel, frame->number);
+
+        return msg->over ? frame->kind == SL_MP_RTS : !msg->came && !msg->has_rts;
+    }
+    if (frame->number != channel->rx_known)
+        return frame->kind == SL_MP_RTS && is_over(channel, frame->number);
+    return frame->kind == SL_MP_EAGER || channel->rts_waiting < SL_MP_TX_QUEUE;
+}
+
+static int check_message(const struct sl_mp_channel *channel, const struct sl_mp_frame *frame)
+{
+    const struct sl_ep *base = &channel->conn->base;
+
+    if (SL_UNLIKELY(channel->base.peer_closed && channel->base.came >= channel->base.peer_sent))
+        return sl_fail(-EPROTO, "%s speaks of channel %u, which it has closed",
+                       sl_ep_peer_name(base), channel->base.id);
+    if ((frame->kind == SL_MP_EAGER || frame->kind == SL_MP_RTS) && !channel->base.closed &&
+        !may_come(channel, frame))
+        return sl_fail(-EPROTO, "message %u of %s comes twice, or not in its turn after %u",
+                       frame->number, sl_ep_peer_name(base), channel->rx_oldest);
+    return 0;
+}
+
+/* The channel of the frame, or NULL: it has none, or *err says what is wrong. */
+static struct sl_mp_channel *channel_of(struct sl_mp_conn *conn, const struct sl_mp_frame *frame,
+                                        int *err)
+{
+    struct sl_mp_channel *channel;
+
+    if (frame->kind == SL_MP_CREDIT)
+        return NULL;
+    channel = sl_mp_channel_of(sl_channels_find(&conn->channels, frame->channel));
+    if (SL_UNLIKELY(channel == NULL))
+        channel = sl_mp_channel_named(conn, frame->channel, err);
+    if (channel != NULL)
+        *err = check_message(channel, frame);
+    return channel;
 }
 
 void sl_mp_on_frame(struct sl_mp_path *path, const uint8_t *bytes, uint32_t buffer, uint32_t got)
 {
     struct sl_mp_conn *conn = path->conn;
+    struct sl_mp_channel *channel = NULL;
     struct sl_mp_cts cts;
     struct sl_mp_frame frame;
     int err = sl_mp_frame_read(bytes, got, &frame);
@@ -396,14 +547,16 @@ void sl_mp_on_frame(struct sl_mp_path *path, const uint8_t *bytes, uint32_t buff
         return;
     }
     if (err == 0 && frame.kind == SL_MP_CONTROL) {
-        sl_mp_control_take(conn, bytes + SL_MP_FRAME_BYTES, frame.len);
+        sl_mp_control_take(conn, bytes + SL_MP_FRAME_BYTES, (size_t)frame.value);
         sl_mp_release(conn->iface, path->rail, buffer);
         return;
     }
     if (err == 0)
         err = check_order(conn, &frame);
+    if (err == 0)
+        channel = channel_of(conn, &frame, &err);
     if (err == 0 && frame.kind == SL_MP_CTS)
-        err = sl_mp_cts_read(&frame, bytes + SL_MP_FRAME_BYTES, &cts);
+        err = sl_mp_cts_read(bytes + SL_MP_FRAME_BYTES, got - SL_MP_FRAME_BYTES, &cts);
     if (SL_UNLIKELY(err != 0 || conn->state == SL_MP_CONN_DOWN)) {
         sl_mp_release(conn->iface, path->rail, buffer);
         if (err != 0)
@@ -412,18 +565,24 @@ void sl_mp_on_frame(struct sl_mp_path *path, const uint8_t *bytes, uint32_t buff
     }
     conn->fseq_in++;
     conn->credits += frame.credits;
+    if (channel == NULL) { /* CREDIT */
+        sl_mp_release(conn->iface, path->rail, buffer);
+        return;
+    }
+    channel->base.came++;
+    if (SL_UNLIKELY(channel->base.closed)) {
+        on_closed(path, channel, &frame, buffer);
+        return;
+    }
     if (frame.kind == SL_MP_EAGER) {
-        on_eager(path, &frame, bytes + SL_MP_FRAME_BYTES, buffer);
+        on_eager(path, channel, &frame, bytes + SL_MP_FRAME_BYTES, buffer);
         return;
     }
     sl_mp_release(conn->iface, path->rail, buffer);
-    switch ((enum sl_mp_frame_kind)frame.kind) {
-    case SL_MP_RTS: on_rts(conn, &frame); break;
-    case SL_MP_CTS: sl_mp_on_cts(conn, &frame, &cts); break;
-    case SL_MP_DROP: sl_mp_on_drop(conn, frame.number); break;
-    case SL_MP_CREDIT:
-    case SL_MP_EAGER:
-    case SL_MP_PING:
-    case SL_MP_CONTROL: break;
-    }
+    if (frame.kind == SL_MP_RTS)
+        on_rts(channel, &frame);
+    else if (frame.kind == SL_MP_CTS)
+        sl_mp_on_cts(channel, &frame, &cts);
+    else
+        sl_mp_on_drop(channel, frame.number);
 }

@@ -222,6 +222,10 @@ void sl_mp_on_control(struct sl_mp_conn *conn, const struct sl_mp_control *contr
                         control->down.why);
         return;
     }
+    if (control->kind == SL_MP_CONTROL_CLOSE || control->kind == SL_MP_CONTROL_CLOSED) {
+        sl_mp_on_close(conn, control);
+        return;
+    }
     if (control->path >= SL_MP_PATHS_MAX || !conn->has_hello) {
         sl_mp_conn_fail(conn, -EPROTO, "%s speaks of path %u, which there cannot be",
                         sl_ep_peer_name(&conn->base), control->path);

@@ -45,12 +45,17 @@ int sl_mp_ep_create(struct sl_iface *base, struct sl_ep **out)
     conn->eager_bytes = iface->eager_bytes;
     sl_list_init(&conn->repeat);
     sl_list_init(&conn->all_cts);
-    sl_list_init(&conn->early);
     sl_list_init(&conn->deal);
-    err = iface->lanes->provide(iface, iface->conn_count + 1);
+    sl_list_init(&conn->late);
+    sl_list_init(&conn->starved);
+    sl_list_init(&conn->gpu_waits);
+    err = sl_mp_channels_init(conn);
+    if (err == 0)
+        err = iface->lanes->provide(iface, iface->conn_count + 1);
     if (err == 0)
         err = iface->sideband->ops->ep_create(iface->sideband, &conn->sideband);
     if (err != 0) {
+        sl_mp_channels_fini(conn);
         munmap(conn, conn_bytes(iface));
         return err;
     }
@@ -153,6 +158,7 @@ void sl_mp_ep_destroy(struct sl_ep *base)
     sl_mp_fallback_close(conn);
     sl_mp_controls_forget(conn);
     sl_mp_forget(conn);
+    sl_mp_channels_fini(conn);
     for (unsigned i = 0; i < conn->path_count; i++)
         if (conn->paths[i] != NULL)
             iface->lanes->destroy(conn->paths[i]);

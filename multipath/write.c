@@ -12,41 +12,53 @@
 
 /* ---- what the peer clears to send ---- */
 
+__attribute__((noinline)) static void refuse(struct sl_mp_tx_cts *cts,
+                                             const struct sl_mp_tx_msg *msg)
+{
+    struct sl_mp_conn *conn = cts->channel->conn;
+
+    sl_mp_conn_fail(conn, -EPROTO,
+                    "%s grants %llu bytes at %llu of message %u, which has %llu, of which %llu are "
+                    "granted",
+                    sl_ep_peer_name(&conn->base), (unsigned long long)cts->cts.len,
+                    (unsigned long long)cts->cts.off, msg->number, (unsigned long long)msg->len,
+                    (unsigned long long)msg->covered);
+    sl_mp_tx_cts_free(conn, cts);
+}
+
 /* Takes a CTS that fits the message. What is written is read from the message's memory, by offset
  * and length as the peer says them: no byte outside of it may be named, and none be asked for more
  * often than the message has bytes. */
-static void deal_add(struct sl_mp_conn *conn, struct sl_mp_tx_cts *cts, struct sl_mp_tx_msg *msg)
+static inline void deal_add(struct sl_mp_conn *conn, struct sl_mp_tx_cts *cts,
+                            struct sl_mp_tx_msg *msg)
 {
     uint64_t room = cts->cts.off < msg->len ? msg->len - cts->cts.off : 0;
 
     if (cts->cts.len > room)
         cts->cts.len = room; /* the message is shorter than its room */
-    if (room == 0 || cts->cts.len > msg->len - msg->covered) {
-        sl_mp_conn_fail(
-            conn, -EPROTO,
-            "%s grants %llu bytes at %llu of message %u, which has %llu, of which %llu are "
-            "granted",
-            sl_ep_peer_name(&conn->base), (unsigned long long)cts->cts.len,
-            (unsigned long long)cts->cts.off, msg->number, (unsigned long long)msg->len,
-            (unsigned long long)msg->covered);
-        sl_mp_tx_cts_free(conn, cts);
+    if (SL_UNLIKELY(room == 0 || cts->cts.len > msg->len - msg->covered)) {
+        refuse(cts, msg);
         return;
     }
     cts->msg = msg;
+    cts->is_bound = true;
+    cts->channel->tx_cts++;
     msg->covered += cts->cts.len;
     sl_list_push_back(&conn->deal, &cts->link);
     sl_mp_conn_activate(conn);
 }
 
-void sl_mp_on_cts(struct sl_mp_conn *conn, const struct sl_mp_frame *frame,
+void sl_mp_on_cts(struct sl_mp_channel *channel, const struct sl_mp_frame *frame,
                   const struct sl_mp_cts *told)
 {
+    struct sl_mp_conn *conn = channel->conn;
     uint32_t number = frame->number;
-    struct sl_mp_tx_msg *msg = sl_mp_tx_at(conn, number);
-    bool sent = number - conn->tx_oldest < conn->tx_next - conn->tx_oldest;
-    bool early = number - conn->tx_next < SL_MP_RX_QUEUE;
+    struct sl_mp_tx_msg *msg = sl_mp_tx_at(channel, number);
+    bool sent = number - channel->tx_oldest < channel->tx_next - channel->tx_oldest;
+    bool early = number - channel->tx_next < SL_MP_RX_QUEUE;
     bool shorter = (frame->flags & SL_MP_FLAG_SHORTER) != 0;
     struct sl_mp_tx_cts *cts = NULL, fresh = {.cts = *told,
+                                              .channel = channel,
                                               .shorter = shorter,
                                               .is_gpu = (frame->flags & SL_MP_FLAG_GPU) != 0,
                                               .number = number,
@@ -60,6 +72,8 @@ void sl_mp_on_cts(struct sl_mp_conn *conn, const struct sl_mp_frame *frame,
                         sl_ep_peer_name(&conn->base), number);
         return;
     }
+    if (SL_UNLIKELY(channel->base.peer_closed))
+        return; /* it named that memory before it closed the channel */
     /* For a message that went by other means or was another than expected: its receive says so
      * itself. */
     if (!early && (!sent || msg == NULL || msg->number != number ||
@@ -78,34 +92,41 @@ void sl_mp_on_cts(struct sl_mp_conn *conn, const struct sl_mp_frame *frame,
         deal_add(conn, cts, msg);
         return;
     }
-    sl_list_push_back(&conn->early, &cts->link);
-    conn->early_gpu_count += cts->is_gpu;
-    conn->early_count++;
+    sl_list_push_back(&channel->early, &cts->link);
+    channel->early_gpu_count += cts->is_gpu;
+    channel->early_count++;
 }
 
 void sl_mp_tx_cts_free(struct sl_mp_conn *conn, struct sl_mp_tx_cts *cts)
 {
+    struct sl_mp_channel *channel = cts->channel;
+
     sl_list_remove(&cts->all);
     conn->cts_count--;
+    channel->tx_cts -= cts->is_bound;
     sl_mp_pool_put(&conn->iface->tx_cts, cts);
+    if (SL_UNLIKELY(channel->ends))
+        sl_mp_channel_tell(channel);
 }
 
-void sl_mp_early_take(struct sl_mp_conn *conn, struct sl_mp_tx_cts *cts)
+void sl_mp_early_take(struct sl_mp_tx_cts *cts)
 {
     sl_list_remove(&cts->link);
-    conn->early_count--;
-    conn->early_gpu_count -= cts->is_gpu;
+    cts->channel->early_count--;
+    cts->channel->early_gpu_count -= cts->is_gpu;
 }
 
-void sl_mp_tx_bind_cts(struct sl_mp_conn *conn, struct sl_mp_tx_msg *msg)
+void sl_mp_tx_bind_cts(struct sl_mp_channel *channel, struct sl_mp_tx_msg *msg)
 {
-    sl_list_foreach(&conn->early, node)
+    struct sl_mp_conn *conn = channel->conn;
+
+    sl_list_foreach(&channel->early, node)
     {
         struct sl_mp_tx_cts *cts = sl_container_of(node, struct sl_mp_tx_cts, link);
 
         if (cts->number != msg->number)
             continue;
-        sl_mp_early_take(conn, cts);
+        sl_mp_early_take(cts);
         /* The first one decided that they are for this message; the others must say the same. */
         if (!sl_mp_cts_fits(cts, msg->tag, msg->len)) {
             sl_mp_conn_fail(
@@ -203,21 +224,48 @@ void sl_mp_piece_over(struct sl_mp_conn *conn, const struct sl_mp_piece *piece)
 {
     struct sl_mp_tx_cts *cts = piece->cts;
     struct sl_mp_tx_msg *msg = cts->msg;
+    struct sl_mp_channel *channel = cts->channel;
 
     unstage(conn, piece);
     conn->iface->base.traffic += piece->len;
+    channel->written += piece->len;
     cts->done += piece->len;
-    msg->done += piece->len;
     if (cts->done == cts->cts.len)
         sl_mp_tx_cts_free(conn, cts);
     if (!sl_list_empty(&conn->deal))
         sl_mp_conn_activate(conn);
-    if (msg->done == msg->len)
-        sl_req_end(sl_mp_tx_end(conn, msg), 0);
+    if (SL_UNLIKELY(msg == NULL))
+        return; /* its channel is closed */
+    msg->done += piece->len;
+    if (msg->done == msg->due)
+        sl_req_end(sl_mp_tx_end(channel, msg), 0);
+}
+
+/* Of a channel that one end has closed, what no path carries is never written. */
+static void piece_dropped(struct sl_mp_conn *conn, const struct sl_mp_piece *piece)
+{
+    struct sl_mp_tx_cts *cts = piece->cts;
+    struct sl_mp_tx_msg *msg = cts->msg;
+    struct sl_mp_channel *channel = cts->channel;
+
+    unstage(conn, piece);
+    cts->cts.len -= piece->len;
+    cts->dealt -= piece->len;
+    if (cts->done == cts->cts.len)
+        sl_mp_tx_cts_free(conn, cts);
+    if (msg == NULL)
+        return;
+    msg->due -= piece->len;
+    if (msg->done == msg->due)
+        sl_req_end(sl_mp_tx_end(channel, msg), 0);
 }
 
 void sl_mp_piece_redo(struct sl_mp_conn *conn, const struct sl_mp_piece *piece)
 {
+    if (SL_UNLIKELY(piece->cts->channel->ends)) {
+        piece_dropped(conn, piece);
+        return;
+    }
     if (conn->redo == NULL)
         conn->redo = calloc(SL_MP_REDO, sizeof(*conn->redo));
     if (conn->redo == NULL) {
@@ -228,6 +276,54 @@ void sl_mp_piece_redo(struct sl_mp_conn *conn, const struct sl_mp_piece *piece)
     sl_assert(conn->redo_count < SL_MP_REDO);
     conn->redo[conn->redo_count++] = *piece;
     sl_mp_conn_activate(conn);
+}
+
+/* Pieces that wait for another path. */
+static void redo_drop(struct sl_mp_conn *conn, const struct sl_mp_channel *channel)
+{
+    unsigned left = 0;
+
+    for (unsigned i = 0; i < conn->redo_count; i++) {
+        const struct sl_mp_piece *piece = &conn->redo[i];
+
+        if (piece->cts->channel != channel) {
+            conn->redo[left++] = *piece;
+            continue;
+        }
+        unstage(conn, piece);
+        piece->cts->cts.len -= piece->len;
+        piece->cts->dealt -= piece->len;
+    }
+    conn->redo_count = left;
+}
+
+void sl_mp_tx_stop(struct sl_mp_channel *channel)
+{
+    struct sl_mp_conn *conn = channel->conn;
+
+    redo_drop(conn, channel);
+    for (uint32_t number = channel->tx_oldest; number != channel->tx_next; number++) {
+        struct sl_mp_tx_msg *msg = sl_mp_tx_at(channel, number);
+
+        if (msg != NULL)
+            msg->due = msg->done;
+    }
+    sl_list_foreach(&conn->all_cts, node)
+    {
+        struct sl_mp_tx_cts *cts = sl_container_of(node, struct sl_mp_tx_cts, all);
+
+        if (cts->channel != channel)
+            continue;
+        if (cts->is_bound) {
+            sl_list_remove(&cts->link); /* of those with bytes to deal, if it still was */
+            cts->cts.len = cts->dealt;
+            cts->msg->due += cts->cts.len - cts->done; /* on their way */
+        } else {
+            sl_mp_early_take(cts);
+        }
+        if (!cts->is_bound || cts->done == cts->cts.len)
+            sl_mp_tx_cts_free(conn, cts);
+    }
 }
 
 static void path_cancel(struct sl_mp_path *path)
@@ -249,11 +345,14 @@ void sl_mp_write_cancel(struct sl_mp_conn *conn)
     for (unsigned i = 0; i < conn->path_count; i++)
         path_cancel(conn->paths[i]);
     path_cancel(sl_mp_fallback_path(conn));
-    sl_list_init(&conn->early);
-    sl_list_init(&conn->deal);
     sl_list_foreach(&conn->all_cts, node)
     {
-        sl_mp_tx_cts_free(conn, sl_container_of(node, struct sl_mp_tx_cts, all));
+        struct sl_mp_tx_cts *cts = sl_container_of(node, struct sl_mp_tx_cts, all);
+
+        if (cts->is_bound)
+            sl_list_remove(&cts->link);
+        else
+            sl_mp_early_take(cts);
+        sl_mp_tx_cts_free(conn, cts);
     }
-    conn->early_count = conn->early_gpu_count = 0;
 }

@@ -186,7 +186,8 @@ int sl_verbs_iface_open(struct sl_worker *worker, const struct sl_device *dev,
 
     if (iface == NULL)
         return sl_fail(-ENOMEM, "no memory for a verbs interface");
-    iface->mp.base = (struct sl_iface){.worker = worker, .caps = SL_CAP_WAKEUP | SL_CAP_REPAIRS};
+    iface->mp.base = (struct sl_iface){.worker = worker,
+                                       .caps = SL_CAP_WAKEUP | SL_CAP_REPAIRS | SL_CAP_CHANNELS};
     if (handler != NULL)
         iface->mp.base.handler = *handler;
     iface->mp.base.ops = sl_transport_complete(&sl_verbs_ops, &iface->ops);

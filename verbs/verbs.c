@@ -3,6 +3,7 @@
  * lies where. */
 #include "verbs/verbs.h"
 
+#include "multipath/channel.h"
 #include "multipath/gpu_copy.h"
 #include "multipath/message.h"
 #include "multipath/control_queue.h"
@@ -143,6 +144,8 @@ const struct sl_transport_ops sl_verbs_ops = {
     .ep_addr = sl_mp_ep_addr,
     .ep_connect = sl_mp_ep_connect,
     .ep_destroy = sl_mp_ep_destroy,
+    .channel_open = sl_mp_channel_open,
+    .channel_close = sl_mp_channel_close,
     .stop_listening = stop_listening,
     .send = sl_mp_send,
     .recv = sl_mp_recv,

@@ -38,6 +38,8 @@ static void check(const struct sl_mp_control *control)
     case SL_MP_CONTROL_REFUSE:
     case SL_MP_CONTROL_BYE:
     case SL_MP_CONTROL_DOWN: sl_assert(memchr(control->down.why, '\0', SL_MP_WHY) != NULL); break;
+    case SL_MP_CONTROL_CLOSE:
+    case SL_MP_CONTROL_CLOSED:
     case SL_MP_CONTROL_SIDEBAND_DONE:
     case SL_MP_CONTROL_ACK: break;
     }

@@ -10,15 +10,15 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* What sl_mp_on_frame() relies on. */
-static void check_grant(const struct sl_mp_frame *frame, const uint8_t *payload)
+static void check_grant(const uint8_t *payload, size_t len)
 {
     struct sl_mp_cts grant;
-    int err = sl_mp_cts_read(frame, payload, &grant);
+    int err = sl_mp_cts_read(payload, len, &grant);
 
     sl_assert(err == 0 || err == -EBADMSG);
     if (err != 0)
         return;
-    sl_assert(frame->len == sizeof(grant) && memcmp(payload, &grant, sizeof(grant)) == 0);
+    sl_assert(len == sizeof(grant) && memcmp(payload, &grant, sizeof(grant)) == 0);
     sl_assert(grant.len > 0 && grant.off + grant.len > grant.off);
     sl_assert(grant.rkey_count >= 1 && grant.rkey_count <= SL_MP_RAILS_MAX);
 }
@@ -31,11 +31,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     sl_assert(err == 0 || err == -EBADMSG);
     if (err != 0)
         return 0;
-    sl_assert(frame.len == size - SL_MP_FRAME_BYTES);
     sl_assert(frame.kind >= SL_MP_PING && frame.kind <= SL_MP_CONTROL);
-    sl_assert(frame.len == 0 || frame.kind == SL_MP_EAGER || frame.kind == SL_MP_CTS ||
-              frame.kind == SL_MP_CONTROL);
+    if (frame.kind == SL_MP_EAGER || frame.kind == SL_MP_CONTROL)
+        sl_assert(frame.value == size - SL_MP_FRAME_BYTES);
+    else
+        sl_assert(frame.kind == SL_MP_CTS || size == SL_MP_FRAME_BYTES);
     if (frame.kind == SL_MP_CTS)
-        check_grant(&frame, data + SL_MP_FRAME_BYTES);
+        check_grant(data + SL_MP_FRAME_BYTES, size - SL_MP_FRAME_BYTES);
     return 0;
 }

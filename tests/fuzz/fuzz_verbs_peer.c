@@ -64,13 +64,38 @@ static void on_end(struct sl_req *req)
     sl_assert(++*count == 1);
 }
 
+/* The channel that a step names: mostly 0. Channels 1 and 2 we open and close. */
+static uint32_t channel_of(const struct step *s)
+{
+    static const uint32_t ids[16] = {[9] = 1, 1, 1, 2, 2, 3, UINT32_MAX};
+
+    return ids[s->a >> 4];
+}
+
+/* What is pending there ends before we are back. */
+static void we_close(const struct step *s)
+{
+    uint32_t channel = channel_of(s);
+
+    if ((s->b & 1) != 0 && channel != 0)
+        (void)sl_verbs_ops.channel_open(world[0].ep, channel);
+    else if ((s->b & 6) == 0)
+        sl_verbs_ops.channel_close(world[0].ep, channel);
+    else
+        return;
+    for (unsigned i = 0; i < SENDS && (s->b & 1) == 0 && channel != 0; i++) {
+        sl_assert(i >= us.send_count || us.bufs[i].channel != channel || us.sends[i].status <= 0);
+        sl_assert(i >= us.recv_count || us.sinks[i].channel != channel || us.recvs[i].status <= 0);
+    }
+}
+
 static void we_send(const struct step *s)
 {
     unsigned i = us.send_count;
 
     if (i == SENDS)
         return;
-    us.bufs[i] = (struct sl_buf){.addr = us.out, .len = length_of(s->b)};
+    us.bufs[i] = (struct sl_buf){.addr = us.out, .len = length_of(s->b), .channel = channel_of(s)};
     us.sends[i] = (struct sl_req){.status = SL_PENDING, .done = on_end, .arg = &us.ended[i]};
     if (sl_verbs_ops.send(world[0].ep, &us.bufs[i], s->a % 4, &us.sends[i]) >= 0)
         us.send_count++;
@@ -85,6 +110,7 @@ static void we_receive(const struct step *s)
     us.sinks[i] = (struct sl_sink){.dst = us.in,
                                    .len = length_of(s->b),
                                    .tag = s->a % 4,
+                                   .channel = channel_of(s),
                                    .granule = 1,
                                    .shorter = (s->c & 1) != 0};
     us.recvs[i] =
@@ -105,7 +131,7 @@ static struct sl_mp_frame *frame(uint8_t kind, const struct step *s, struct sl_m
 {
     struct sl_mp_frame *header;
 
-    *out = peer_lives() ? sl_mp_frame_new(world_ep(1), kind, s->a % 16) : NULL;
+    *out = peer_lives() ? sl_mp_frame_new(world_ep(1), kind, channel_of(s), s->a % 16) : NULL;
     if (*out == NULL)
         return NULL;
     header = (struct sl_mp_frame *)(void *)(*out)->bytes;
@@ -223,14 +249,12 @@ static void peer_units(const struct step *s)
 }
 
 /* By a path, or over the sideband. */
-static void post(struct sl_mp_tx_frame *tx, const struct step *s)
+static void post(struct sl_mp_tx_frame *tx, uint32_t payload, const struct step *s)
 {
-    const struct sl_mp_frame *header = (const struct sl_mp_frame *)(const void *)tx->bytes;
-
     if (fallback && (s->d & 0x200) != 0)
-        frame_by_unit(tx, SL_MP_FRAME_BYTES + header->len);
+        frame_by_unit(tx, SL_MP_FRAME_BYTES + payload);
     else
-        sl_mp_frame_post(world_ep(1), tx);
+        sl_mp_frame_post(world_ep(1), tx, payload);
 }
 
 /* ---- the peer, in frames ---- */
@@ -254,9 +278,8 @@ static void peer_grants(const struct step *s)
         told.off = 0, told.len = header->value;
     for (unsigned i = 0; i < iface->mp.rail_count; i++)
         told.rkeys[i] = iface->staging.mr[i]->rkey;
-    header->len = sizeof(told);
     memcpy(tx->bytes + SL_MP_FRAME_BYTES, &told, sizeof(told));
-    post(tx, s);
+    post(tx, sizeof(told), s);
 }
 
 static void peer_sends(const struct step *s)
@@ -264,18 +287,20 @@ static void peer_sends(const struct step *s)
     static const uint8_t kinds[] = {SL_MP_EAGER, SL_MP_RTS, SL_MP_DROP, SL_MP_CREDIT};
     struct sl_mp_tx_frame *tx;
     struct sl_mp_frame *header = frame(kinds[s->c % 4], s, &tx);
+    uint32_t payload = 0;
 
     if (header == NULL)
         return;
     if (header->kind == SL_MP_EAGER) {
-        header->len = (uint32_t)length_of(s->b >> 2) % (world_iface(1)->mp.eager_bytes + 1);
-        memset(tx->bytes + SL_MP_FRAME_BYTES, 1, header->len);
+        payload = (uint32_t)length_of(s->b >> 2) % (world_iface(1)->mp.eager_bytes + 1);
+        header->value = payload;
+        memset(tx->bytes + SL_MP_FRAME_BYTES, 1, payload);
     } else {
         header->value = length_of(s->b >> 2);
         if ((s->b & 0x8000) != 0)
             header->value = (uint64_t)s->c << 40;
     }
-    post(tx, s);
+    post(tx, payload, s);
 }
 
 /* A write to what we have granted, or have not, with any grant's number. */
@@ -306,7 +331,7 @@ static void peer_writes(const struct step *s)
 /* A control message, by the sideband or in a frame. */
 static void peer_records(const struct step *s, const uint8_t *more, size_t len)
 {
-    struct sl_mp_control record = {.kind = s->a % 10,
+    struct sl_mp_control record = {.kind = s->a % 12,
                                    .path = s->b & 7,
                                    .epoch = s->b >> 3 & 0xff,
                                    .seq = world_ep(0)->control_in + (s->b >> 11),
@@ -325,7 +350,10 @@ static void peer_records(const struct step *s, const uint8_t *more, size_t len)
                                             .nonce = s->d,
                                             .rail_count = s->d >> 8 & 15,
                                             .fallback = s->d & 1};
-    else if (len > 0)
+    else if (record.kind == SL_MP_CONTROL_CLOSE || record.kind == SL_MP_CONTROL_CLOSED) {
+        record.close.channel = channel_of(s);
+        record.close.count = s->c % 8 == 7 ? UINT64_MAX - s->c : s->c >> 3;
+    } else if (len > 0)
         memcpy(&record.offer, more, len < sizeof(record.offer) ? len : sizeof(record.offer));
     size = sl_mp_control_size(&record);
     if (sideband == NULL || size == 0 || size > sizeof(record) || !peer_lives())
@@ -339,9 +367,9 @@ static void peer_records(const struct step *s, const uint8_t *more, size_t len)
     if (header == NULL)
         return;
     world_ep(1)->fseq_out--; /* these have none */
-    header->len = (uint32_t)size;
+    header->value = size;
     memcpy(tx->bytes + SL_MP_FRAME_BYTES, &record, size);
-    post(tx, s);
+    post(tx, (uint32_t)size, s);
 }
 
 /* ---- */
@@ -371,7 +399,7 @@ static void ports(const struct step *s)
 
 static void run_step(const struct step *s, const uint8_t *more, size_t len)
 {
-    switch (s->what % 10) {
+    switch (s->what % 11) {
     case 0: we_send(s); break;
     case 1: we_receive(s); break;
     case 2:
@@ -381,6 +409,7 @@ static void run_step(const struct step *s, const uint8_t *more, size_t len)
     case 6: peer_records(s, more, len); break;
     case 8: peer_units(s); break;
     case 9: ports(s); break;
+    case 10: we_close(s); break;
     default: pass(1 + s->a % 32, false); break;
     }
 }

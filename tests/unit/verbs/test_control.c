@@ -91,7 +91,8 @@ static void sizes_and_places_are_those_of_the_wire(void **state)
                  {SL_MP_CONTROL_OFFER, HEAD + 40},    {SL_MP_CONTROL_ACCEPT, HEAD + 40},
                  {SL_MP_CONTROL_REFUSE, HEAD + 100},  {SL_MP_CONTROL_DOWN, HEAD + 100},
                  {SL_MP_CONTROL_SIDEBAND_DONE, HEAD}, {SL_MP_CONTROL_ACK, HEAD},
-                 {SL_MP_CONTROL_BYE, HEAD + 100}};
+                 {SL_MP_CONTROL_BYE, HEAD + 100},     {SL_MP_CONTROL_CLOSE, HEAD + 16},
+                 {SL_MP_CONTROL_CLOSED, HEAD + 16}};
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct sl_mp_control control = {.kind = cases[i].kind};
@@ -120,6 +121,9 @@ static void what_is_well_formed_is_read_as_it_was(void **state)
     }
     control = (struct sl_mp_control){.kind = SL_MP_CONTROL_ACK, .handled = 9};
     accepted(&control);
+    control = (struct sl_mp_control){.kind = SL_MP_CONTROL_CLOSE,
+                                     .close = {.channel = UINT32_MAX, .count = UINT64_MAX}};
+    accepted(&control);
     control = (struct sl_mp_control){.kind = SL_MP_CONTROL_DOWN,
                                      .path = 3,
                                      .epoch = 2,
@@ -133,6 +137,7 @@ static void every_other_length_is_refused(void **state)
                                          offer(),
                                          {.kind = SL_MP_CONTROL_DOWN},
                                          {.kind = SL_MP_CONTROL_ACK},
+                                         {.kind = SL_MP_CONTROL_CLOSED},
                                          {.kind = SL_MP_CONTROL_CALLER, .epoch = 50}};
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
@@ -146,7 +151,7 @@ static void unknown_kinds_are_refused(void **state)
     for (unsigned kind = 0; kind < 256; kind++) {
         struct sl_mp_control out, control = {.kind = (uint8_t)kind};
 
-        if (kind >= SL_MP_CONTROL_CALLER && kind <= SL_MP_CONTROL_BYE)
+        if (kind >= SL_MP_CONTROL_CALLER && kind <= SL_MP_CONTROL_CLOSED)
             continue;
         assert_int_equal(sl_mp_control_size(&control), 0);
         for (size_t len = 0; len < 300; len += 4)
@@ -166,7 +171,7 @@ static void another_version_is_named_whatever_its_length(void **state)
     struct sl_mp_control out, control = hello();
 
     control.hello.version = SL_MP_VERSION + 1;
-    refused(&control, -EPROTO, "the peer speaks version 4 of the multi-path protocol, this side 3");
+    refused(&control, -EPROTO, "the peer speaks version 5 of the multi-path protocol, this side 4");
     assert_int_equal(read_it(&control, HEAD + 4, &out), -EPROTO);
     assert_int_equal(read_it(&control, HEAD + 100, &out), -EPROTO);
     assert_int_equal(read_it(&control, HEAD + 3, &out), -EBADMSG);

@@ -65,10 +65,10 @@ static void frames_over_tcp_arrive_though_their_endpoint_goes_at_once(void **sta
     world_message(100);
     theirs = sl_mp_fallback_past(world_ep(1));
     uint64_t before = theirs->arrived;
-    struct sl_mp_tx_frame *frame = sl_mp_frame_new(world_ep(0), SL_MP_CREDIT, 0);
+    struct sl_mp_tx_frame *frame = sl_mp_frame_new(world_ep(0), SL_MP_CREDIT, 0, 0);
 
     assert_non_null(frame);
-    sl_mp_frame_post(world_ep(0), frame);
+    sl_mp_frame_post(world_ep(0), frame, 0);
     world[0].iface->ops->ep_destroy(world[0].ep);
     world[0].ep = NULL;
     WORLD_UNTIL(world[1].downs == 1);

@@ -124,12 +124,12 @@ static void a_message_that_comes_twice_is_refused(void **state)
     for (unsigned i = 0; i < 2; i++)
         assert_true(world_recv(0, &sinks[i], &reqs[i]) >= 0);
     for (unsigned i = 0; i < 2; i++) { /* the second message, and again */
-        struct sl_mp_tx_frame *frame = sl_mp_frame_new(world_ep(1), SL_MP_EAGER, 1);
+        struct sl_mp_tx_frame *frame = sl_mp_frame_new(world_ep(1), SL_MP_EAGER, 0, 1);
 
         assert_non_null(frame);
-        ((struct sl_mp_frame *)(void *)frame->bytes)->len = 8;
+        ((struct sl_mp_frame *)(void *)frame->bytes)->value = 8;
         memset(frame->bytes + SL_MP_FRAME_BYTES, 0, 8);
-        sl_mp_frame_post(world_ep(1), frame);
+        sl_mp_frame_post(world_ep(1), frame, 8);
     }
     WORLD_UNTIL(world[0].downs == 1);
     assert_int_equal(reqs[1].status, 0);

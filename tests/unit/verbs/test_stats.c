@@ -398,7 +398,7 @@ static void a_message_shorter_than_its_room_needs_no_answer(void **state)
     sink = (struct sl_sink){.dst = got, .len = LONG_BYTES, .tag = 7, .shorter = true};
     recv_req = send_req = (struct sl_req){.status = SL_PENDING};
     assert_int_equal(sides[1].iface->ops->recv(sides[1].ep, &sink, &recv_req), 0);
-    UNTIL(sl_mp_conn_of(sides[0].ep)->early_count == 1);
+    UNTIL(sl_mp_channel_of(sl_mp_conn_of(sides[0].ep)->channels.last)->early_count == 1);
     assert_int_equal(sides[0].iface->ops->send(sides[0].ep, &buf, 7, &send_req), 0);
     assert_true(sides[0].iface->ops->progress(sides[0].iface, 64) > 0);
     end_ns = loop_now(loop) + LIMIT_NS;

@@ -44,7 +44,7 @@ static void grant(uint32_t number, uint64_t total, uint64_t off, uint64_t len, u
 {
     struct sl_mp_conn *ep = world_ep(1);
     const struct sl_verbs_iface *iface = world_iface(1);
-    struct sl_mp_tx_frame *frame = sl_mp_frame_new(ep, SL_MP_CTS, number);
+    struct sl_mp_tx_frame *frame = sl_mp_frame_new(ep, SL_MP_CTS, 0, number);
     struct sl_mp_cts told = {.off = off,
                              .len = len,
                              .addr = (uintptr_t)iface->staging.bytes,
@@ -56,12 +56,11 @@ static void grant(uint32_t number, uint64_t total, uint64_t off, uint64_t len, u
     for (unsigned i = 0; i < iface->mp.rail_count; i++)
         told.rkeys[i] = iface->staging.mr[i]->rkey;
     header = (struct sl_mp_frame *)(void *)frame->bytes;
-    header->len = sizeof(told);
     header->tag = TAG;
     header->value = total;
     header->flags = flags;
     memcpy(frame->bytes + SL_MP_FRAME_BYTES, &told, sizeof(told));
-    sl_mp_frame_post(ep, frame);
+    sl_mp_frame_post(ep, frame, sizeof(told));
 }
 
 static int send_it(size_t len)
@@ -79,7 +78,7 @@ static void ends_with(int code, const char *sentence)
     assert_int_equal(request.status, code);
     assert_int_equal(world[0].downs, 1);
     assert_non_null(strstr(world_ep(0)->why, sentence));
-    assert_int_equal(world_ep(0)->early_count, 0);
+    assert_int_equal(world_channel(0)->early_count, 0);
     /* Nothing from behind the message has left. */
     assert_null(memchr(world_iface(1)->staging.bytes, 's', world_iface(1)->staging.len));
 }
@@ -90,9 +89,9 @@ static void early_grants_that_fit_are_written(void **state)
     /* In any order, all in all the message. */
     grant(0, LEN, 30000, LEN - 30000, 0);
     grant(0, LEN, 0, 30000, 0);
-    WORLD_UNTIL(world_ep(0)->early_count == 2);
+    WORLD_UNTIL(world_channel(0)->early_count == 2);
     assert_int_equal(send_it(LEN), 0);
-    assert_int_equal(sl_mp_tx_at(world_ep(0), 0)->covered, LEN);
+    assert_int_equal(sl_mp_tx_at(world_channel(0), 0)->covered, LEN);
     WORLD_UNTIL(request.status != SL_PENDING || world_ep(1)->failing);
 }
 
@@ -101,7 +100,7 @@ static void a_second_early_grant_for_another_length_is_refused(void **state)
     (void)state;
     grant(0, LEN, 0, LEN, 0);
     grant(0, UINT64_C(1) << 30, UINT64_C(1) << 29, 65536, 0);
-    WORLD_UNTIL(world_ep(0)->early_count == 2);
+    WORLD_UNTIL(world_channel(0)->early_count == 2);
     assert_int_equal(send_it(LEN), 0);
     ends_with(-EPROTO, "and as another one");
 }
@@ -111,7 +110,7 @@ static void a_byte_past_the_end_is_not_read(void **state)
     (void)state;
     grant(0, LEN, 0, LEN - 29, 0);
     grant(0, LEN + 30, LEN + 1, 29, 0);
-    WORLD_UNTIL(world_ep(0)->early_count == 2);
+    WORLD_UNTIL(world_channel(0)->early_count == 2);
     assert_int_equal(send_it(LEN), 0);
     ends_with(-EPROTO, "and as another one");
 }
@@ -121,7 +120,7 @@ static void the_same_bytes_are_not_granted_twice(void **state)
     (void)state;
     grant(0, LEN, 0, LEN, 0);
     grant(0, LEN, 0, LEN, 0);
-    WORLD_UNTIL(world_ep(0)->early_count == 2);
+    WORLD_UNTIL(world_channel(0)->early_count == 2);
     assert_int_equal(send_it(LEN), 0);
     ends_with(-EPROTO, "of which 100000 are granted");
 }
@@ -142,7 +141,7 @@ static void a_shorter_message_is_granted_once_too(void **state)
     (void)state;
     grant(0, LEN, 0, LEN, SL_MP_FLAG_SHORTER);
     grant(0, LEN, 0, LEN, SL_MP_FLAG_SHORTER);
-    WORLD_UNTIL(world_ep(0)->early_count == 2);
+    WORLD_UNTIL(world_channel(0)->early_count == 2);
     assert_int_equal(send_it(LEN / 2), 0);
     ends_with(-EPROTO, "of which 50000 are granted");
 }
@@ -163,9 +162,9 @@ static void a_message_with_a_grant_is_not_dropped(void **state)
     (void)state;
     assert_int_equal(send_it(LEN), 0);
     grant(0, LEN, 0, LEN, 0);
-    frame = sl_mp_frame_new(world_ep(1), SL_MP_DROP, 0);
+    frame = sl_mp_frame_new(world_ep(1), SL_MP_DROP, 0, 0);
     assert_non_null(frame);
-    sl_mp_frame_post(world_ep(1), frame);
+    sl_mp_frame_post(world_ep(1), frame, 0);
     ends_with(-EPROTO, "drops message 0, for which it granted memory");
 }
 
@@ -231,7 +230,7 @@ static void more_bytes_than_the_message_has_end_the_connection(void **state)
 
     (void)state;
     sl_mp_on_write(world_ep(1)->paths[0], id_of(grant), LEN / 2 + 1);
-    WORLD_UNTIL(world_ep(0)->early_count == 1);
+    WORLD_UNTIL(world_channel(0)->early_count == 1);
     assert_int_equal(sl_verbs_ops.send(world[0].ep, &buf, TAG, &sent), 0);
     WORLD_UNTIL(request.status != SL_PENDING);
     assert_int_equal(request.status, -EPROTO);

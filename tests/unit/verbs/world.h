@@ -71,4 +71,10 @@ static inline struct sl_mp_conn *world_ep(unsigned side)
     return sl_mp_conn_of(world[side].ep);
 }
 
+/* Channel 0. */
+static inline struct sl_mp_channel *world_channel(unsigned side)
+{
+    return sl_mp_channel_of(sl_channels_find(&world_ep(side)->channels, 0));
+}
+
 #endif
