@@ -121,6 +121,8 @@ void ms_draw(struct ms_run *run, uint64_t seed)
     sl_rng_init(&run->traffic.rng, seed);
     draw_sides(run);
     traffic_draw(&run->traffic, run->side[0].eager_bytes);
+    /* A close under way may cost paths, and where the sideband is lost all of them. */
+    run->traffic.quiet_ends = run->mode == MS_CALM || run->mode == MS_ALONE;
     draw_faults(run);
     run->goes_down = chance(run, 2);
     run->one_way = chance(run, 3);
@@ -142,10 +144,15 @@ void ms_print(const struct ms_run *run)
         run->seed, mode_names[run->mode], run->side[0].rails, run->side[1].rails,
         run->side[0].paths, traffic->conn_count, run->side[0].eager_bytes, run->side[1].eager_bytes,
         (int)run->side[0].settings.piece_bytes, run->side[0].buffers, run->side[1].buffers);
-    for (unsigned c = 0; c < traffic->conn_count; c++)
+    for (unsigned c = 0; c < traffic->conn_count; c++) {
         printf("#   connection %u: %u and %u messages, %u and %u control messages\n", c,
                traffic->conns[c].queue[0].count, traffic->conns[c].queue[1].count,
                traffic->conns[c].queue[0].ctrl_count, traffic->conns[c].queue[1].ctrl_count);
+        for (unsigned k = 1; k < traffic->conns[c].channel_count; k++)
+            printf("#     channel %u: %u and %u messages%s\n", traffic->conns[c].channels[k].id,
+                   traffic->conns[c].queue[2 * k].count, traffic->conns[c].queue[2 * k + 1].count,
+                   traffic->conns[c].channels[k].closes ? ", closes" : "");
+    }
     for (unsigned i = 0; i < run->fault_count; i++)
         printf("#   round %u: %s for %.3f ms (%u)\n", run->faults[i].at_round,
                fault_names[run->faults[i].kind], (double)run->faults[i].for_ns / 1e6,

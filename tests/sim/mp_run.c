@@ -197,15 +197,30 @@ static void judge_ups(struct ms_run *run)
         }
 }
 
+/* A channel that both ends have closed is forgotten. */
+static void judge_channels(struct ms_run *run, const struct traffic_conn *conn, unsigned side)
+{
+    struct sl_mp_conn *end = sl_mp_conn_of(conn->ep[side]);
+
+    for (unsigned k = 1; k < conn->channel_count; k++)
+        if (conn->channels[k].closed[0] && conn->channels[k].closed[1] && run->mode != MS_TCP &&
+            sl_channels_find(&end->channels, conn->channels[k].id) != NULL)
+            traffic_wrong(&run->traffic, "side %u still knows channel %u, which both have closed",
+                          side, conn->channels[k].id);
+}
+
 static void judge_rest(struct ms_run *run)
 {
     for (unsigned c = 0; c < run->traffic.conn_count; c++) {
         struct traffic_conn *conn = &run->traffic.conns[c];
 
         for (unsigned side = 0; side < 2; side++)
-            if (conn->downs[0] + conn->downs[1] == 0 && conn->ep[0] != NULL && conn->ep[1] != NULL)
+            if (conn->downs[0] + conn->downs[1] == 0 && conn->ep[0] != NULL &&
+                conn->ep[1] != NULL) {
+                judge_channels(run, conn, side);
                 mp_judge(&run->traffic, sl_mp_conn_of(conn->ep[side]),
                          sl_mp_conn_of(conn->ep[!side]), run->mode == MS_TCP, run->mode == MS_CALM);
+            }
     }
 }
 

@@ -23,6 +23,11 @@ void traffic_wrong(struct traffic *traffic, const char *fmt, ...)
 
 /* ---- drawing ---- */
 
+static unsigned queues_of(const struct traffic_conn *conn)
+{
+    return 2 * conn->channel_count;
+}
+
 static uint64_t below(struct traffic *traffic, uint64_t bound)
 {
     return sl_rng_below(&traffic->rng, bound);
@@ -78,22 +83,38 @@ static void draw_message(struct traffic *traffic, size_t eager, struct traffic_m
         m->wanted_len += below(traffic, chance(traffic, 2) ? 5000 : 200000);
 }
 
+/* Channel 0 is always open. */
+static void draw_channels(struct traffic *traffic, struct traffic_conn *conn)
+{
+    conn->channel_count = chance(traffic, 2) ? 1 : 1 + (unsigned)below(traffic, TRAFFIC_CHANNELS);
+    for (unsigned k = 0; k < conn->channel_count; k++)
+        conn->channels[k] = (struct traffic_channel){
+            .id = k == 0 ? 0 : k + TRAFFIC_CHANNELS * (uint32_t)below(traffic, UINT32_MAX / 8),
+            .closes = k > 0 && chance(traffic, 2),
+            .open = {k == 0, k == 0}};
+}
+
 void traffic_draw(struct traffic *traffic, size_t eager)
 {
     size_t budget = 200000 + below(traffic, 2500000);
 
     traffic->conn_count = 1 + (unsigned)(below(traffic, 2) * below(traffic, TRAFFIC_CONNS));
-    for (unsigned c = 0; c < traffic->conn_count; c++)
-        for (unsigned side = 0; side < 2; side++) {
-            struct traffic_queue *queue = &traffic->conns[c].queue[side];
+    for (unsigned c = 0; c < traffic->conn_count; c++) {
+        draw_channels(traffic, &traffic->conns[c]);
+        for (unsigned q = 0; q < queues_of(&traffic->conns[c]); q++) {
+            struct traffic_queue *queue = &traffic->conns[c].queue[q];
 
             queue->count = (unsigned)below(traffic, chance(traffic, 3) ? 5 : TRAFFIC_MESSAGES + 1);
+            if (q > 1)
+                queue->count /= 2;
             queue->window[0] = 1 + (unsigned)below(traffic, TRAFFIC_MESSAGES);
             queue->window[1] = 1 + (unsigned)below(traffic, TRAFFIC_MESSAGES);
-            queue->ctrl_count = (unsigned)below(traffic, chance(traffic, 2) ? 3 : TRAFFIC_CTRLS);
+            queue->ctrl_count =
+                q > 1 ? 0 : (unsigned)below(traffic, chance(traffic, 2) ? 3 : TRAFFIC_CTRLS);
             for (unsigned i = 0; i < queue->count; i++)
                 draw_message(traffic, eager, &queue->messages[i], &budget);
         }
+    }
 }
 
 /* ---- bytes ---- */
@@ -119,14 +140,14 @@ static bool all_are(const uint8_t *bytes, uint8_t value, size_t len)
 /* "message 3 of side 0, connection 1 (5000 bytes)" */
 static const char *name_of(const struct traffic_half *half)
 {
-    static char text[120];
+    static char text[160];
     const struct traffic_queue *queue = half->queue;
 
-    snprintf(text, sizeof(text), "%s %u of side %u, connection %u (%zu bytes, %zu expected)",
-             half->is_recv ? "receive" : "send", (unsigned)(half->message - queue->messages),
-             half->is_recv ? !queue->from : queue->from,
-             (unsigned)(queue->conn - queue->traffic->conns), half->message->len,
-             half->message->wanted_len);
+    snprintf(
+        text, sizeof(text), "%s %u of side %u, connection %u, channel %u (%zu bytes, %zu expected)",
+        half->is_recv ? "receive" : "send", (unsigned)(half->message - queue->messages),
+        half->is_recv ? !queue->from : queue->from, (unsigned)(queue->conn - queue->traffic->conns),
+        queue->conn->channels[queue->channel].id, half->message->len, half->message->wanted_len);
     return text;
 }
 
@@ -161,13 +182,16 @@ static void message_open(struct traffic_queue *queue, struct traffic_message *m)
     }
     half_open(send, m->len, m->send_reg);
     fill(send->block + TRAFFIC_GUARD, m->key, m->len);
-    m->buf = (struct sl_buf){
-        .addr = send->block + TRAFFIC_GUARD, .len = m->len, .mr = m->given ? send->mr : NULL};
+    m->buf = (struct sl_buf){.addr = send->block + TRAFFIC_GUARD,
+                             .len = m->len,
+                             .mr = m->given ? send->mr : NULL,
+                             .channel = queue->conn->channels[queue->channel].id};
     if (m->dst)
         half_open(recv, m->wanted_len, m->recv_reg);
     m->sink = (struct sl_sink){.dst = m->dst ? recv->block + TRAFFIC_GUARD : NULL,
                                .len = m->wanted_len,
                                .tag = m->wanted_tag,
+                               .channel = m->buf.channel,
                                .granule = m->granule,
                                .shorter = m->shorter,
                                .mr = m->given ? recv->mr : NULL};
@@ -180,16 +204,24 @@ static void message_open(struct traffic_queue *queue, struct traffic_message *m)
 
 void traffic_open(struct traffic *traffic)
 {
-    for (unsigned c = 0; c < traffic->conn_count; c++)
-        for (unsigned side = 0; side < 2; side++) {
-            struct traffic_queue *queue = &traffic->conns[c].queue[side];
+    for (unsigned c = 0; c < traffic->conn_count; c++) {
+        struct traffic_conn *conn = &traffic->conns[c];
+
+        if (conn->channel_count == 0) { /* of a story */
+            conn->channel_count = 1;
+            conn->channels[0].open[0] = conn->channels[0].open[1] = true;
+        }
+        for (unsigned q = 0; q < queues_of(conn); q++) {
+            struct traffic_queue *queue = &conn->queue[q];
 
             queue->traffic = traffic;
-            queue->conn = &traffic->conns[c];
-            queue->from = side;
+            queue->conn = conn;
+            queue->from = q % 2;
+            queue->channel = q / 2;
             for (unsigned i = 0; i < queue->count; i++)
                 message_open(queue, &queue->messages[i]);
         }
+    }
 }
 
 static void half_dereg(struct traffic_half *half)
@@ -204,11 +236,11 @@ static void half_dereg(struct traffic_half *half)
 static void each_half(struct traffic *traffic, void (*what)(struct traffic_half *half))
 {
     for (unsigned c = 0; c < traffic->conn_count; c++)
-        for (unsigned side = 0; side < 2; side++)
-            for (unsigned i = 0; i < traffic->conns[c].queue[side].count; i++)
+        for (unsigned q = 0; q < queues_of(&traffic->conns[c]); q++)
+            for (unsigned i = 0; i < traffic->conns[c].queue[q].count; i++)
                 for (unsigned h = 0; h < 2; h++)
-                    if (traffic->conns[c].queue[side].messages[i].half[h].traffic != NULL)
-                        what(&traffic->conns[c].queue[side].messages[i].half[h]);
+                    if (traffic->conns[c].queue[q].messages[i].half[h].traffic != NULL)
+                        what(&traffic->conns[c].queue[q].messages[i].half[h]);
 }
 
 void traffic_close(struct traffic *traffic)
@@ -275,6 +307,7 @@ static void on_end(struct traffic_half *half, int status)
     struct traffic_queue *queue = half->queue;
     unsigned side = half->is_recv ? !queue->from : queue->from;
     bool gone = queue->conn->downs[side] > 0 || queue->conn->left[side];
+    bool closed = queue->conn->channels[queue->channel].closed[side];
 
     if (half->ended || !half->posted) {
         traffic_wrong(half->traffic, "%s ended twice", name_of(half));
@@ -288,7 +321,9 @@ static void on_end(struct traffic_half *half, int status)
 
     /* Who leaves may be told that something arrived just before. */
     gone &= !(queue->conn->left[side] && status != -ECANCELED);
-    if (gone && status != lost)
+    if (closed && status == -ECANCELED)
+        ; /* as it must */
+    else if (gone && status != lost)
         traffic_wrong(half->traffic, "%s ended with %s after the connection had with %s",
                       name_of(half), sluice_strerror(status), sluice_strerror(lost));
     else if (!gone && !half->is_recv && status != 0)
@@ -341,6 +376,14 @@ static void refused(struct traffic_conn *conn, unsigned side, const char *what)
              sluice_last_error());
 }
 
+static bool may_post(const struct traffic_queue *queue, unsigned side)
+{
+    const struct traffic_channel *channel = &queue->conn->channels[queue->channel];
+
+    return queue->conn->downs[side] == 0 && channel->open[side] && !channel->closed[side] &&
+           !(queue->traffic->quiet_ends && channel->closed[!side]);
+}
+
 bool traffic_post(struct traffic_queue *queue, unsigned which)
 {
     struct traffic *traffic = queue->traffic;
@@ -350,7 +393,7 @@ bool traffic_post(struct traffic_queue *queue, unsigned which)
     struct traffic_half *half = &m->half[which];
     int rc;
 
-    if (ep == NULL || queue->conn->downs[side] > 0 || queue->next[which] == queue->count ||
+    if (ep == NULL || !may_post(queue, side) || queue->next[which] == queue->count ||
         queue->next[which] - queue->ended[which] >= queue->window[which])
         return false;
     half->req.status = SL_PENDING;
@@ -415,13 +458,76 @@ void traffic_on_ctrl(void *arg, struct sl_ep *ep, const void *bytes, size_t len)
     queue->ctrl_got++;
 }
 
-unsigned traffic_side(struct traffic *traffic, unsigned side, unsigned post_in)
+/* ---- channels ---- */
+
+static bool is_quiet(const struct traffic_conn *conn, unsigned k)
+{
+    for (unsigned q = 2 * k; q < 2 * k + 2; q++)
+        for (unsigned which = 0; which < 2; which++)
+            if (conn->queue[q].ended[which] != conn->queue[q].next[which])
+                return false;
+    return true;
+}
+
+/* What this side has posted there ends before the call returns. */
+static void close_channel(struct traffic_conn *conn, unsigned k, unsigned side)
+{
+    struct traffic *traffic = conn->traffic;
+
+    conn->channels[k].closed[side] = true;
+    traffic->ops.channel_close(conn->ep[side], conn->channels[k].id);
+    for (unsigned q = 2 * k; q < 2 * k + 2; q++) {
+        const struct traffic_queue *queue = &conn->queue[q];
+        unsigned which = q % 2 != side;
+
+        if (queue->ended[which] != queue->next[which])
+            traffic_wrong(traffic, "side %u has closed channel %u, and requests have not ended",
+                          side, conn->channels[k].id);
+    }
+}
+
+static bool channel_turn(struct traffic_conn *conn, unsigned k, unsigned side)
+{
+    struct traffic *traffic = conn->traffic;
+    struct traffic_channel *channel = &conn->channels[k];
+
+    if (!channel->open[side]) {
+        if (!chance(traffic, 8))
+            return false;
+        channel->open[side] = true;
+        if (traffic->ops.channel_open(conn->ep[side], channel->id) != 0)
+            traffic_wrong(traffic, "channel %u: %s", channel->id, sluice_last_error());
+        return true;
+    }
+    if (!channel->closes || channel->closed[side] || !chance(traffic, 200) ||
+        (traffic->quiet_ends && !is_quiet(conn, k)))
+        return false;
+    close_channel(conn, k, side);
+    return true;
+}
+
+unsigned traffic_channels(struct traffic *traffic, unsigned side)
 {
     unsigned moved = 0;
 
+    for (unsigned c = 0; c < traffic->conn_count; c++) {
+        struct traffic_conn *conn = &traffic->conns[c];
+
+        for (unsigned k = 1; k < conn->channel_count; k++)
+            if (conn->ep[side] != NULL && conn->downs[side] == 0)
+                moved += channel_turn(conn, k, side);
+    }
+    return moved;
+}
+
+unsigned traffic_side(struct traffic *traffic, unsigned side, unsigned post_in)
+{
+    unsigned moved = traffic_channels(traffic, side);
+
     for (unsigned c = 0; c < traffic->conn_count; c++)
-        for (unsigned dir = 0; dir < 2; dir++) {
-            struct traffic_queue *queue = &traffic->conns[c].queue[dir];
+        for (unsigned q = 0; q < queues_of(&traffic->conns[c]); q++) {
+            struct traffic_queue *queue = &traffic->conns[c].queue[q];
+            unsigned dir = q % 2;
 
             while (sl_rng_chance(&traffic->rng, post_in) && traffic_post(queue, dir != side))
                 moved++;
@@ -491,11 +597,14 @@ bool traffic_connected(const struct traffic *traffic, int *status)
 
 static bool queue_over(const struct traffic_queue *queue)
 {
+    const struct traffic_channel *channel = &queue->conn->channels[queue->channel];
+
     for (unsigned which = 0; which < 2; which++) {
         unsigned side = which == 0 ? queue->from : !queue->from;
         bool gone = queue->conn->downs[side] > 0 || queue->conn->ep[side] == NULL;
 
-        if (queue->ended[which] != queue->next[which] ||
+        gone |= channel->closed[side];
+        if (queue->ended[which] != queue->next[which] || (!gone && channel->closes) ||
             (!gone && queue->ended[which] != queue->count))
             return false;
     }
@@ -506,8 +615,8 @@ static bool queue_over(const struct traffic_queue *queue)
 bool traffic_over(const struct traffic *traffic)
 {
     for (unsigned c = 0; c < traffic->conn_count; c++)
-        for (unsigned side = 0; side < 2; side++)
-            if (!queue_over(&traffic->conns[c].queue[side]))
+        for (unsigned q = 0; q < queues_of(&traffic->conns[c]); q++)
+            if (!queue_over(&traffic->conns[c].queue[q]))
                 return false;
     return true;
 }
@@ -515,8 +624,8 @@ bool traffic_over(const struct traffic *traffic)
 void traffic_judge(struct traffic *traffic)
 {
     for (unsigned c = 0; c < traffic->conn_count; c++)
-        for (unsigned side = 0; side < 2; side++) {
-            const struct traffic_queue *queue = &traffic->conns[c].queue[side];
+        for (unsigned q = 0; q < queues_of(&traffic->conns[c]); q++) {
+            const struct traffic_queue *queue = &traffic->conns[c].queue[q];
 
             for (unsigned i = 0; i < queue->count; i++)
                 for (unsigned h = 0; h < 2; h++) {

@@ -16,6 +16,7 @@
 #define TRAFFIC_CONNS 3
 #define TRAFFIC_MESSAGES 48 /* of a connection, each way */
 #define TRAFFIC_CTRLS 40
+#define TRAFFIC_CHANNELS 4 /* of a connection, 0 among them */
 #define TRAFFIC_GUARD 64
 
 struct traffic;
@@ -45,22 +46,31 @@ struct traffic_message {
     uint64_t key;
 };
 
-/* One direction of a connection. */
+/* One direction of a channel. */
 struct traffic_queue {
     struct traffic *traffic;
     struct traffic_conn *conn;
     unsigned from; /* side */
+    unsigned channel;
     struct traffic_message messages[TRAFFIC_MESSAGES];
     unsigned count, next[2], ended[2]; /* of sends, of recvs */
     unsigned window[2];
     unsigned ctrl_count, ctrl_sent, ctrl_got;
 };
 
+struct traffic_channel {
+    uint32_t id;
+    bool closes; /* some time */
+    bool open[2], closed[2];
+};
+
 struct traffic_conn {
     struct traffic *traffic;
     struct sl_ep *ep[2];
     struct sl_req connect[2];
-    struct traffic_queue queue[2]; /* by the side that sends */
+    struct traffic_channel channels[TRAFFIC_CHANNELS];
+    unsigned channel_count;
+    struct traffic_queue queue[2 * TRAFFIC_CHANNELS]; /* by channel, then by the side that sends */
     uint64_t ups_at_calm[2];
     unsigned downs[2];
     char
@@ -80,6 +90,7 @@ struct traffic {
     struct sl_iface *iface[2];
     struct traffic_conn conns[TRAFFIC_CONNS];
     unsigned conn_count;
+    bool quiet_ends; /* channels close when nothing is under way on them */
     char wrong[512]; /* the first thing that was wrong, or "" */
 };
 
@@ -100,6 +111,9 @@ void traffic_on_down(void *arg, struct sl_ep *ep, int status, const char *why);
 /* The next send (0) or recv (1); true: taken. */
 bool traffic_post(struct traffic_queue *queue, unsigned which);
 void traffic_ctrl(struct traffic_queue *queue);
+/* Opens or closes channels of a side, if it is drawn. How many. */
+unsigned traffic_channels(struct traffic *traffic, unsigned side);
+
 /* One side posts what it may: each post 1 in post_in. How many were taken. */
 unsigned traffic_side(struct traffic *traffic, unsigned side, unsigned post_in);
 

@@ -120,6 +120,7 @@ void vs_draw(struct vs_run *run, uint64_t seed)
     sl_rng_init(&run->traffic.rng, seed);
     draw_config(run);
     traffic_draw(&run->traffic, (size_t)sl_verbs_config_edit(&run->config[0])->eager_bytes);
+    run->traffic.quiet_ends = run->mode == VS_CALM; /* a close under way may cost paths */
     draw_faults(run);
     run->goes_down = chance(run, 2);
     run->away = chance(run, 2) ? 0 : 1 + (unsigned)below(run, 4);
