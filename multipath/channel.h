@@ -6,7 +6,7 @@
  * An end that closes a channel takes its memory back at once. Two control messages say so to the
  * peer, CLOSE when it has closed, CLOSED when none of its own writes is under way any more; an end
  * that gets a CLOSE answers with its CLOSED. When both ends have said both and all of it is here,
- * the channel is forgotten (docs/design/0023-channels.md).
+ * the channel is forgotten (docs/design/0020-multipath.md).
  */
 #ifndef SL_MULTIPATH_CHANNEL_H
 #define SL_MULTIPATH_CHANNEL_H
