@@ -21,6 +21,13 @@
 #include <stddef.h>
 #include <cmocka.h>
 
+/* The thread sanitizer refuses new threads in the child of a process that had some. */
+#ifdef __SANITIZE_THREAD__
+#define THREADS_AFTER_FORK false
+#else
+#define THREADS_AFTER_FORK true
+#endif
+
 #define PATIENCE_NS (20 * SL_NS_PER_S)
 #define STAY_NS (50 * SL_NS_PER_MS)
 
@@ -201,9 +208,10 @@ static void a_child_has_no_thread(void **state)
     if (child == 0) {
         int before = threads();
 
-        if (sl_runtime_attach(&own.errand) != 0)
+        if (THREADS_AFTER_FORK && sl_runtime_attach(&own.errand) != 0)
             _exit(1);
-        await_looks(&own, 2);
+        if (THREADS_AFTER_FORK)
+            await_looks(&own, 2);
         sl_runtime_detach(&own.errand);
         _exit(threads() == before ? 0 : 2);
     }
