@@ -4,7 +4,7 @@
  *
  * Rows that everybody has are those of core/config_rows.c. A transport or a tool brings a section:
  * its own rows, and a struct of its own that they are parsed into, which lies in sl_config.parts.
- * So a struct sl_config is plain data, to be copied, and whoever knows a section finds its part.
+ * So a struct sl_config is plain data, to be copied, and the owner of a section finds its part.
  */
 #ifndef SL_CORE_CONFIG_H
 #define SL_CORE_CONFIG_H
@@ -42,7 +42,7 @@ struct sl_config {
     int64_t status_signal;
     /* windows, which ranks of one host share */
     int64_t shm_window_bytes, shm_stream_min_bytes;
-    int64_t tcp_tls; /* whoever moves bytes another way says that this does not cover them */
+    int64_t tcp_tls; /* other transports log that it does not cover them */
     /* of sections */
     _Alignas(8) unsigned char parts[SL_CONFIG_PARTS_BYTES];
 };

@@ -36,8 +36,8 @@ struct sl_config_row {
     /* words between spaces, the only values there are; NULL: any that the type has */
     const char *choices;
     int64_t least; /* of numbers, but for 0 and what is below */
-    /* Of texts that are written by rules, whoever reads them later: -EINVAL names the variable and
-     * what is wrong; pure. NULL: any text will do. */
+    /* Of texts with a grammar: -EINVAL names the variable and the mistake; pure. NULL: any text
+     * will do. */
     int (*check)(const char *value);
 };
 
@@ -95,7 +95,7 @@ int sl_config_rows_read(const struct sl_config_row *rows, size_t count, void *ba
 /* The row's value in envp, or NULL: not set, or empty. */
 const char *sl_config_row_env(const struct sl_config_row *row, char *const *envp);
 
-/* The word of a SL_CONFIG_CHOICE row that stands for value: *len bytes of it. */
+/* The word for that value of a SL_CONFIG_CHOICE row: *len bytes of it. */
 const char *sl_config_row_word(const struct sl_config_row *row, int value, int *len);
 
 /* Bytes from "64", "64k", "1.5M", "2g" (powers of 1024). -EINVAL, for a negative size, too. */

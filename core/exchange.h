@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How ranks swap addresses at start. Whoever creates a communicator hands one in: launch/ makes
- * them from a meeting place, split makes one from the parent communicator, the simulator from an
- * array. */
+/* The exchange of addresses at start. A communicator is created with one: launch/ makes it from a
+ * meeting place, split from the parent communicator, the simulator from an array. */
 #ifndef SL_CORE_EXCHANGE_H
 #define SL_CORE_EXCHANGE_H
 

@@ -22,11 +22,10 @@
  * sl_fork_life(). */
 extern const _Atomic uint64_t *sl_fork_word;
 
-/* The number of this process, for what is made now. Called by whoever makes a communicator or
- * something like it. */
+/* The number of this process. Called when a communicator or the like is made, and kept in it. */
 uint64_t sl_fork_life(void);
 
-/* Is this still the process that made what has this number? */
+/* Is this still the process that had this number? */
 static inline bool sl_fork_same(uint64_t life)
 {
     return atomic_load_explicit(sl_fork_word, memory_order_relaxed) == life;

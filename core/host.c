@@ -149,8 +149,7 @@ void sl_host_bind(unsigned idx, unsigned count)
     }
 }
 
-/* The number that stands for every user whom this user namespace has no number for; -1: there are
- * none such. */
+/* The overflow id, of all users without a number in this user namespace; -1: there are none. */
 static long nobody_in_particular(void)
 {
     unsigned inside = 1, outside = 1, count = 0;

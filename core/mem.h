@@ -40,7 +40,7 @@
 
 enum sl_mem_kind {
     SL_MEM_HOST,
-    SL_MEM_CUDA,   /* memory of a GPU, by its address alone: whoever registers it exports it */
+    SL_MEM_CUDA,   /* memory of a GPU, by its address alone: registering exports it */
     SL_MEM_DMABUF, /* the same, exported already: fd is a dma-buf, addr lies fd_off bytes into it */
 };
 
@@ -130,7 +130,7 @@ void sl_mem_cache_put(struct sl_mem_cache *cache, struct sl_mem_region *region);
 
 /* [addr, addr+len) goes away: idle registrations that overlap are deregistered now; regions that
  * overlap are found by nobody from now on, and their registrations end with their last put. Returns
- * how many regions were still in use: more than 0 is a mistake of whoever freed the memory. */
+ * the number of regions still in use: more than 0 is a mistake of its owner. */
 unsigned sl_mem_cache_invalidate(struct sl_mem_cache *cache, const void *addr, size_t len);
 
 /* The way of sl_mem_cache_find() when neither of the last two is the one. */

@@ -22,8 +22,8 @@ int sl_hmac(const void *key, size_t key_len, const struct sl_part *parts, unsign
             uint8_t out[SL_DIGEST_BYTES]);
 
 /*
- * A key of its own for what label names: HKDF-SHA256 with context as salt. Whoever knows one such
- * key knows nothing of the secret, and nothing of the keys with another label or context. -ENOMEM.
+ * A key of its own for each label: HKDF-SHA256 with context as salt. A key tells nothing of the
+ * secret, and nothing of the keys with another label or context. -ENOMEM.
  *
  * Source  H. Krawczyk, P. Eronen, "HMAC-based Extract-and-Expand Key Derivation Function (HKDF)",
  * RFC 5869.

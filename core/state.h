@@ -73,7 +73,7 @@ struct sl_state_process {
 #define SL_STATE_THREAD 16u   /* a progress thread moves it */
 #define SL_STATE_CROWDED 32u  /* more ranks on this host than cores */
 
-/* Calls, by plain stores of whoever makes them: numbers by themselves, outside of the turn. [0]
+/* Calls, by plain stores of the calling thread: numbers by themselves, outside of the turn. [0]
  * collectives, [1] sends and receives. */
 struct sl_state_calls {
     _Atomic uint64_t begun[2]; /* how many, and above bit 48 the place of the last one's shape, from

@@ -116,7 +116,7 @@ size_t sl_state_op_text(const struct sl_state_op *op, char *out, size_t cap)
     return l.len;
 }
 
-/* Of those of this communicator; counts what is being written, of whoever's. */
+/* The operations of this communicator; *torn counts records under way, of any communicator. */
 static bool text_ops(const struct sl_state_reader *reader, uint64_t comm, uint64_t *shown,
                      uint64_t *torn, sl_state_line_fn *line, void *arg)
 {

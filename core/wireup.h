@@ -91,7 +91,7 @@ extern const struct sl_wire_ops sl_wire_sockets;
 
 struct sl_wireup_hello;
 
-/* What its owner gives and is told. All calls come from sl_wireup_connect() and _progress(). */
+/* The owner's callbacks. All calls come from sl_wireup_connect() and _progress(). */
 struct sl_wireup_owner {
     void *arg;
     uint32_t rank, size;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GPU memory as a dma-buf: a file that stands for it, through which other devices reach it. */
+/* GPU memory as a dma-buf: a file through which other devices reach it. */
 #ifndef SL_GDR_DMABUF_H
 #define SL_GDR_DMABUF_H
 

@@ -72,7 +72,7 @@ bool sl_gpu_look(const void *addr, struct sl_gpu_memory *out)
         return false;
     if (out == NULL)
         return true;
-    /* What cannot be told stays 0: whoever needs it says what is missing. */
+    /* Unknown attributes stay 0: the code that needs one says that it is missing. */
     (void)cuda->cuPointerGetAttribute(&is_managed, SL_CU_POINTER_ATTRIBUTE_IS_MANAGED, at);
     (void)cuda->cuPointerGetAttribute(&ordinal, SL_CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, at);
     (void)cuda->cuPointerGetAttribute(&context, SL_CU_POINTER_ATTRIBUTE_CONTEXT, at);

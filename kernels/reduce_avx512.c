@@ -293,9 +293,9 @@ SL_INLINE vec u64_combine(vec a, vec b, enum sluice_op op)
 #define COPY_VECTORS_MAX ((size_t)16 << 10)
 
 /*
- * Less than a vector: by two moves that overlap. A masked vector would span the line behind what is
- * copied, and take it from whoever uses it: behind a short message in a window or a ring lies the
- * next one.
+ * Less than a vector: by two moves that overlap. A masked vector would span the line behind the
+ * copy, and take it from the core that uses it: behind a short message in a window or a ring lies
+ * the next one.
  */
 SL_INLINE void copy_short(char *dst, const char *src, size_t len)
 {

@@ -350,7 +350,7 @@ static void await_welcome(struct joiner *joiner)
         take_found(joiner, &found);
 }
 
-/* Tells rank 0, which tells all, and whoever is connected already. */
+/* Tells rank 0, which tells all, and the neighbours that are connected already. */
 static int report(struct joiner *joiner, int code)
 {
     uint8_t body[4 + SL_SENTENCE_MAX];

@@ -46,8 +46,7 @@ static int set_variables(int rank, int count, uint16_t port, const char *job, co
     return 0;
 }
 
-/* What follows the first failure is told in one line at the end: each rank ends for the same
- * reason. */
+/* Later failures are reported in one line at the end: each rank ends for the same reason. */
 static void note_end(struct flock *flock, int rank, int status)
 {
     bool killed = WIFSIGNALED(status);

@@ -49,7 +49,7 @@ struct attempt {
 
 static_assert(SL_WELCOME_MAX <= 4 + SL_SENTENCE_MAX, "a welcome fits, too");
 
-/* What an attempt came to; the highest of all is told at the end. */
+/* The result of an attempt; the highest of all is reported at the end. */
 enum outcome { UNREACHED, UNANSWERED, REFUSED };
 
 struct sl_search {
@@ -248,8 +248,8 @@ static int connected(struct sl_search *search, struct attempt *attempt)
 }
 
 /* Somebody says no before he has proved to be the rank that is meant. Where ranks have a secret
- * that ends nothing: whoever holds a port could say it. Without one, the word of who answers is all
- * there is. */
+ * that ends nothing: anybody who holds a port could say it. Without one, there is no other word to
+ * go by. */
 static int take_refusal(struct sl_search *search, struct attempt *attempt)
 {
     char text[SL_SENTENCE_MAX + 1];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Meeting places as 256 bytes: rank 0's addresses, port and secret, published by whoever can carry
- * them.
+/* Meeting places as 256 bytes: rank 0's addresses, port and secret, published through a launcher's
+ * store, or handed over by the program.
  *
  *   0 "SLID"   4 version   5 addresses   6 port   8 host (8)   16 secret (32)   48 addresses, each
  *              a byte

@@ -81,7 +81,7 @@ static int exit_code_of(int err)
     return err == -EINVAL || err == -ENODEV || err == -ENOTSUP ? EXIT_USAGE : EXIT_WRONG;
 }
 
-/* What all ranks know alike is told by one: the lowest that lives, where an error has ended the
+/* One rank reports an error that all ranks know: the lowest living one, if the error has ended the
  * communicator. */
 static int complain_once(const struct sluice_comm *comm, int err)
 {
@@ -218,7 +218,7 @@ static int run(struct sluice_comm *comm, const struct sb_options *o, uint64_t si
     return interrupted != 0 ? 128 + interrupted : exit_code;
 }
 
-/* Rank 0 writes the reports, and looks whether it can; the others are told. */
+/* Rank 0 writes the reports. It checks that it can, and tells the others. */
 static bool can_write(struct sluice_comm *comm, const struct sb_options *o)
 {
     int32_t good = sluice_comm_rank(comm) != 0 || check_files(o) == 0;

@@ -24,7 +24,7 @@ struct driver_case {
 extern const struct driver_case cases_basic[], cases_life[], cases_fault[];
 extern const unsigned cases_basic_count, cases_life_count, cases_fault_count;
 
-/* The file by which whoever breaks what is beneath tells a case so. */
+/* Path of a file that appears when the network has been broken; a case waits for it. */
 extern const char *case_until;
 /* How long after a fault requests may stay undone. */
 extern uint64_t case_fault_ns;

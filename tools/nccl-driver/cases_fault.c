@@ -261,7 +261,7 @@ static int told_to_end(struct rank *r, char *end)
     return r->idx == 0 ? boot_send(r, 1, end, 1) : boot_recv(r, 0, end, 1);
 }
 
-/* For whoever breaks what is beneath meanwhile: each rank tells of its rounds, no request may fail.
+/* Traffic while somebody else breaks the network: each rank prints its rounds, no request may fail.
  */
 static int traffic_goes_on_until_told(struct rank *r)
 {
@@ -290,7 +290,7 @@ static int traffic_goes_on_until_told(struct rank *r)
     return rank_stop(r);
 }
 
-/* Whoever breaks what is beneath has done it. */
+/* Waits until somebody else has broken the network. */
 static int broken(void)
 {
     watch_wait("the fault");

@@ -216,7 +216,7 @@ static bool post_recv(struct rank *r, struct flow *f)
     return true;
 }
 
-/* What wrong data looks like, for whoever has to find the cause. */
+/* Describes wrong data, to help find the cause. */
 static void describe(const struct flow *f, const uint8_t *data, size_t len, int tag, unsigned step,
                      char *text, size_t cap)
 {

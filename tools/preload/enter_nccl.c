@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Entry points of NCCL. Not the pncclX names: whoever calls those asks for the library itself.
+ * Entry points of NCCL. Not the pncclX names: their callers ask for the library itself.
  * Nothing is taken unless SLUICE_PRELOAD_NCCL names calls: on a GPU NCCL's own kernels are faster
  * wherever the network is not what limits.
  */

@@ -44,7 +44,7 @@ void sl_gloo_comm_timeout(struct sluice_comm *comm, int64_t timeout_ms);
 SL_GLOO_CALLS(X)
 #undef X
 
-/* At exit: peers are told that this rank leaves. */
+/* At exit: tells peers that this rank leaves. */
 void sl_gloo_leave(void);
 
 #ifdef __cplusplus

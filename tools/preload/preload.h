@@ -53,7 +53,7 @@ struct sl_preload_host {
     /* Keeps a sentence for the report, the first of each family: why there is no engine, what
      * failed. */
     void (*note)(const struct sl_preload_host *host, const char *sentence);
-    /* The rank that the report names; the first that is told stays. */
+    /* Sets the rank that the report names; the first call counts. */
     void (*rank)(int rank);
 };
 

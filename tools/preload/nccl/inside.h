@@ -66,7 +66,7 @@ void shim_unmake(struct shim_comm *comm, struct sluice_comm *engine);
  * error. */
 int shim_work(struct shim_comm *comm, const struct shim_op *op, struct CUevent_st *ready);
 
-/* comm.c: keeps the first sentence and tells whoever waits. */
+/* comm.c: keeps the first sentence and wakes waiting threads. */
 void shim_break(struct shim_comm *comm, const char *sentence);
 
 #endif
