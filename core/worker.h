@@ -122,7 +122,8 @@ void sl_worker_put(struct sl_worker *worker);
  * or not shared yet. Each has a reference. The first one starts the progress thread, where the
  * worker needs it. */
 int sl_worker_join(struct sl_worker *worker, struct sl_member *member);
-/* While claimed. The last member closes the interfaces. Does nothing for one that has not joined. */
+/* While claimed. The last member closes the interfaces. Does nothing for one that has not
+ * joined. */
 void sl_worker_leave(struct sl_worker *worker, struct sl_member *member);
 /* Closes the interfaces of a worker that nobody has joined. */
 void sl_worker_close(struct sl_worker *worker);

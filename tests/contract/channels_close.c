@@ -165,8 +165,8 @@ static void the_receiver_closes_a_channel_under_way(void **state)
         closed_under_way(1, rounds_of[i], i % 2);
 }
 
-/* Messages without receives that a receive of channel 0 has let in, some received meanwhile; after so many
- * rounds the receiver closes the channel. */
+/* Messages without receives that a receive of channel 0 has let in, some received meanwhile; after
+ * so many rounds the receiver closes the channel. */
 static void closed_with_kept(size_t len, unsigned rounds)
 {
     enum { N = 6, RECEIVED = 3 };

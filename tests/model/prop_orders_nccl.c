@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The orders of the file with NCCL's events: its ring, and the slots of its writers (prop_orders.c). */
+/* The orders of the file with NCCL's events: its ring, and its slots (prop_orders.c). */
 #include "tests/model/story.h"
 
 #include "tools/nccl/events.h"

@@ -134,7 +134,8 @@ static void rest(struct rank *r)
     }
 }
 
-/* Rank 0 waits in the parent while the progress thread looks after its child, which its waiting moves, too. */
+/* Rank 0 waits in the parent while the progress thread polls its child, which its waiting moves,
+ * too. */
 static void wait_beside_the_thread(struct rank *r)
 {
     for (int round = 0; round < 3 && r->code == 0; round++) {
