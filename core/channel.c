@@ -196,8 +196,7 @@ static void kept_done(struct sl_req *req)
 struct sl_kept *sl_channel_keep(struct sl_channels *channels, struct sl_channel *channel,
                                 uint64_t tag, uint64_t len)
 {
-    struct sl_kept *kept =
-        len <= SIZE_MAX - sizeof(*kept) ? malloc(sizeof(*kept) + (size_t)len) : NULL;
+    struct sl_kept *kept = len <= SL_KEPT_MAX ? malloc(sizeof(*kept) + (size_t)len) : NULL;
 
     if (kept == NULL)
         return NULL;

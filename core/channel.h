@@ -117,8 +117,12 @@ static inline bool sl_channels_wanting(const struct sl_channels *channels,
     return channels->wanting != channel->posted;
 }
 
+#define SL_KEPT_MAX                                                                                \
+    (UINT64_C(1) << 30) /* a peer's word for a length takes no more memory than this */
+
 /* Memory for a message that has no receive. When req ends with 0 it is whole; any other status is
- * that of its receive. NULL: no memory; the message waits where it is. */
+ * that of its receive. NULL: no memory, or longer than SL_KEPT_MAX; the message waits where it is.
+ */
 struct sl_kept *sl_channel_keep(struct sl_channels *channels, struct sl_channel *channel,
                                 uint64_t tag, uint64_t len);
 

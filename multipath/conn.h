@@ -95,8 +95,8 @@ struct sl_mp_conn {
     uint8_t copies[];
 };
 
-/* There is one for each peer: what only some need, or only at times, is taken from pools, and tables
- * of messages grow with what is under way: in a channel that is full, to some 6 KiB. */
+/* There is one for each peer: rare parts come from pools, and tables of messages grow with the
+ * messages under way: in a channel that is full, to some 6 KiB. */
 _Static_assert(sizeof(struct sl_mp_conn) + sizeof(struct sl_mp_channel) <= 9 << 10,
                "a connection stays small");
 _Static_assert(SL_MP_CREDITS < 32, "a bit for each in copies_used");

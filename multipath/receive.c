@@ -152,8 +152,8 @@ void sl_mp_release(const struct sl_mp_iface *iface, struct sl_mp_rail *rail, uin
 void sl_mp_rx_release(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg)
 {
     if (msg->is_kept) {
-        free((void *)(uintptr_t)msg->bytes);
         conn->kept--;
+        free((void *)(uintptr_t)msg->bytes);
     } else {
         if (msg->rail == NULL)
             conn->copies_used &=
@@ -250,7 +250,7 @@ bool sl_mp_rx_waits(const struct sl_mp_conn *conn, const struct sl_mp_channel *b
     return false;
 }
 
-/* Its bytes move to the heap, where they hold nobody up. Without memory they stay where they are. */
+/* Its bytes move to the heap, where they hold nobody up. Without memory they stay in place. */
 static void keep(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg)
 {
     uint8_t *bytes = malloc(msg->len + 1);

@@ -14,7 +14,7 @@ bool shm_ep_unread(const struct shm_ep *ep)
  * Most are: for them nothing is noted that is under way.
  */
 
-/* Where the message of that cell lies, whole. False: it does not; shm_take_other() finds out why. */
+/* Finds the whole message of that cell. False: it is not there; shm_take_other() finds out why. */
 static inline bool is_whole(const struct shm_ep *ep, uint64_t head, const uint8_t **bytes,
                             uint32_t *len)
 {

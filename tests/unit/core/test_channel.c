@@ -50,6 +50,14 @@ static struct sl_kept *keep(struct sl_channel *channel, uint64_t tag, const char
     return kept;
 }
 
+/* A peer names the length before a byte of the message is here. */
+static void a_length_takes_no_memory_without_end(void **state)
+{
+    (void)state;
+    assert_null(sl_channel_keep(&channels, open_channel(1), 0, SL_KEPT_MAX + 1));
+    assert_null(sl_channel_keep(&channels, open_channel(2), 0, UINT64_MAX));
+}
+
 static void many_channels(void **state)
 {
     struct sl_channel *channel;
@@ -213,6 +221,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(many_channels, start, stop),
+        cmocka_unit_test_setup_teardown(a_length_takes_no_memory_without_end, start, stop),
         cmocka_unit_test_setup_teardown(the_peer_is_first, start, stop),
         cmocka_unit_test_setup_teardown(a_peer_names_too_many, start, stop),
         cmocka_unit_test_setup_teardown(who_waits, start, stop),

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Channels of a connection: how one ends while memory is lent to it, and what a peer must not say of
- * one. */
+/* Channels of a connection: the end of one that memory is lent to, and refused words of a peer. */
 #include "tests/unit/verbs/world.h"
 
 #include <setjmp.h>
