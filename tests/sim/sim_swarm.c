@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Real collectives on simulated networks, one run per seed: shapes, settings and faults are drawn,
- * and every rank's results and errors are judged. Arguments: seeds.h.
+ * and every rank's results and errors are judged. Arguments: seeds.h, and before them
+ *     --ranks N   so many in every run, in place of those that the seed draws
  */
 #include "tests/sim/seeds.h"
 #include "tests/sim/swarm.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint32_t ranks;
 
 static void tell_ranks(const struct swarm *s)
 {
@@ -31,7 +36,7 @@ static bool run_seed(uint64_t seed, bool tell, bool trace, char *why, size_t cap
 {
     struct swarm s;
 
-    swarm_draw(&s, seed);
+    swarm_draw(&s, seed, ranks);
     s.params.trace = trace ? stdout : NULL;
     if (tell)
         swarm_print(&s, stdout);
@@ -46,7 +51,17 @@ static bool run_seed(uint64_t seed, bool tell, bool trace, char *why, size_t cap
 
 int main(int argc, char **argv)
 {
+    static char self[512];
     static const struct seeds seeds = {"sim_swarm", run_seed, NULL};
 
+    if (argc > 2 && strcmp(argv[1], "--ranks") == 0) {
+        ranks = (uint32_t)strtoul(argv[2], NULL, 0);
+        if (ranks < 2 || ranks > SWARM_RANKS_MAX)
+            return 2;
+        snprintf(self, sizeof(self), "%s --ranks %u", argv[0], ranks);
+        argv[2] = self; /* for the line that says how to replay */
+        argv += 2;
+        argc -= 2;
+    }
     return seeds_main(&seeds, argc, argv);
 }

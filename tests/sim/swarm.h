@@ -8,7 +8,8 @@
 
 #include <sluice/sluice.h>
 
-#define SWARM_RANKS 16
+#define SWARM_RANKS 16       /* as many as a seed draws */
+#define SWARM_RANKS_MAX 1024 /* as many as it may be given */
 #define SWARM_CALLS 10
 #define SWARM_FAULTS 8
 #define SWARM_COMMS 2
@@ -38,7 +39,7 @@ struct swarm {
     struct sl_sim_params params;
     struct sl_sim_fault faults[SWARM_FAULTS];
     struct sl_config config;
-    uint32_t ranks, host[SWARM_RANKS];
+    uint32_t ranks, host[SWARM_RANKS_MAX];
     bool split; /* comm 1 is made of the ranks with the same parity of this rank */
     struct swarm_call calls[SWARM_CALLS];
     unsigned call_count;
@@ -64,8 +65,8 @@ struct swarm_rank {
     char wrong[256];                 /* the first wrong byte, or "" */
 };
 
-/* swarm_draw.c: everything from seed. */
-void swarm_draw(struct swarm *swarm, uint64_t seed);
+/* swarm_draw.c: everything from seed, but for the ranks unless these are 0. */
+void swarm_draw(struct swarm *swarm, uint64_t seed, uint32_t ranks);
 void swarm_print(const struct swarm *swarm, FILE *out);
 
 /* swarm_judge.c: runs it. False: why tells what went wrong. What ranks met stays until the

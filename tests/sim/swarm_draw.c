@@ -12,7 +12,7 @@ static uint64_t pick(struct sl_rng *rng, uint64_t low, uint64_t high)
 
 static void draw_hosts(struct swarm *s, struct sl_rng *rng)
 {
-    uint64_t kind = pick(rng, 0, 3), per = pick(rng, 1, 4);
+    uint64_t kind = pick(rng, 0, 3), per = pick(rng, 1, s->ranks <= SWARM_RANKS ? 4 : 64);
 
     for (uint32_t r = 0; r < s->ranks; r++)
         s->host[r] = kind <= 1 ? 0 : kind == 2 ? r / (uint32_t)per : (uint32_t)pick(rng, 0, 2);
@@ -51,6 +51,26 @@ static void draw_call(struct swarm *s, struct sl_rng *rng, struct swarm_call *c)
     c->in_place = sl_rng_chance(rng, 4) && c->coll != SL_ALL_TO_ALL_V && c->coll != SL_SEND;
     /* A communicator moves only inside calls on it: with two, nobody may block in one of them. */
     c->blocking = c->coll != SL_SEND && !s->split && sl_rng_chance(rng, 3);
+}
+
+/* Of many ranks all together move no more than some MiB, no rank needs all others, and sums need
+ * more than 8 bits. */
+static void make_small(const struct swarm *s, struct swarm_call *c)
+{
+    if (sluice_dtype_size(c->dtype) < 4)
+        c->dtype = SLUICE_I32;
+    size_t most = (size_t)1024 / sluice_dtype_size(c->dtype);
+
+    switch (c->coll) {
+    case SL_ALL_TO_ALL:
+    case SL_ALL_TO_ALL_V: c->coll = SL_ALL_GATHER; /* fall through */
+    case SL_ALL_GATHER:
+    case SL_REDUCE_SCATTER:
+    case SL_GATHER:
+    case SL_SCATTER: most = (size_t)(32768 / s->ranks) / sluice_dtype_size(c->dtype); break;
+    default: break;
+    }
+    c->count = c->count > most ? most : c->count;
 }
 
 static void draw_config(struct swarm *s, struct sl_rng *rng)
@@ -97,6 +117,23 @@ static void draw_network(struct swarm *s, struct sl_rng *rng)
         p->stall_in = (uint32_t)pick(rng, 20, 400);
     if (sl_rng_chance(rng, 2))
         p->late_in = (uint32_t)pick(rng, 2, 6);
+}
+
+static bool is_large(const struct swarm *s)
+{
+    return s->ranks > SWARM_RANKS;
+}
+
+/* A message may pass through all of them one after the other, and a slow rank holds it up: nobody
+ * must take that for the end. */
+static void suit_many(struct swarm *s)
+{
+    s->config.timeout_ms = 4000;
+    s->config.connect_timeout_ms = 20000;
+    s->config.shm_window_bytes = 4096;
+    s->params.latency_ns = s->params.latency_ns > 4096 ? 4096 : s->params.latency_ns;
+    s->params.jitter_ns = s->params.jitter_ns > 4096 ? 4096 : s->params.jitter_ns;
+    s->call_count = s->call_count > 3 ? 3 : s->call_count;
 }
 
 static uint32_t other_than(struct swarm *s, struct sl_rng *rng, uint32_t rank)
@@ -183,7 +220,7 @@ static void draw_wrong(struct swarm *s, struct sl_rng *rng)
     w->coll = c->coll == SL_ALLREDUCE ? SL_BROADCAST : SL_ALLREDUCE;
 }
 
-void swarm_draw(struct swarm *s, uint64_t seed)
+void swarm_draw(struct swarm *s, uint64_t seed, uint32_t ranks)
 {
     struct sl_rng rng;
     uint64_t span_ns = UINT64_C(1) << 19;
@@ -198,6 +235,7 @@ void swarm_draw(struct swarm *s, uint64_t seed)
     s->ranks = (uint32_t)(pick(&rng, 0, 2) ? pick(&rng, 1, 6) : pick(&rng, 1, SWARM_RANKS));
     if (s->mode != SWARM_WELL && s->ranks < 2)
         s->ranks = 2;
+    s->ranks = ranks != 0 ? ranks : s->ranks;
     s->split = s->ranks >= 4 && sl_rng_chance(&rng, 4);
     draw_hosts(s, &rng);
     draw_config(s, &rng);
@@ -209,8 +247,12 @@ void swarm_draw(struct swarm *s, uint64_t seed)
     }
     draw_network(s, &rng);
     s->call_count = (unsigned)pick(&rng, 1, SWARM_CALLS - 1);
+    if (is_large(s))
+        suit_many(s);
     for (unsigned i = 0; i < s->call_count; i++) {
         draw_call(s, &rng, &s->calls[i]);
+        if (is_large(s))
+            make_small(s, &s->calls[i]);
         /* Not drawn: all else of a seed stays as it was. */
         s->calls[i].persistent = s->calls[i].coll != SL_SEND && (seed + i) % 3 == 0;
     }
@@ -249,7 +291,7 @@ void swarm_print(const struct swarm *s, FILE *out)
         s->seed, s->ranks, modes[s->mode], s->config.algo, (long long)s->config.chunk_bytes,
         s->params.windows ? (long long)s->config.shm_window_bytes : 0, s->split ? ", split" : "");
     fprintf(out, "# hosts");
-    for (uint32_t r = 0; r < s->ranks; r++)
+    for (uint32_t r = 0; r < s->ranks && r < SWARM_RANKS; r++)
         fprintf(out, " %u", s->host[r]);
     fprintf(out,
             "; latency %" PRIu64 " ns, jitter %" PRIu64 ", %" PRIu64

@@ -60,9 +60,10 @@ int64_t swarm_input(const struct swarm_part *part, uint32_t rank, uint64_t idx)
     /* The same on all ranks, so that the sum divides evenly and fits 8 bits. */
     if (reduces && part->call->op == SLUICE_AVG)
         return (int64_t)(mix(part->salt * 31 + idx) % 8);
-    /* 16 ranks give at most 2^4. */
+    /* At most 2^4. */
     if (reduces && part->call->op == SLUICE_PROD)
-        return rank % 4 == 0 ? (int64_t)(mix(part->salt + idx * 64 + rank) % 2 + 1) : 1;
+        return rank % 4 == 0 && rank < 16 ? (int64_t)(mix(part->salt + idx * 64 + rank) % 2 + 1)
+                                          : 1;
     return (int64_t)(mix(part->salt + idx * 64 + rank) % (reduces ? 8 : 100));
 }
 
