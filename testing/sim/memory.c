@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* Memory that ranks map. It goes when its owner has freed it and no map is left. */
 struct sim_mem {
@@ -12,8 +13,8 @@ struct sim_mem {
     uint32_t id, maps;
     uint32_t host;
     bool registered, freed;
-    size_t len;
-    void *addr, *block; /* addr: where its first page begins */
+    size_t len, bytes; /* bytes: of whole pages */
+    void *addr;
 };
 
 struct sim_map {
@@ -28,7 +29,7 @@ static void mem_drop(struct sim_mem *mem)
     sl_list_remove(&mem->link);
     sl_sim_table_remove(&mem->sim->mem_of_id, mem->id);
     sl_sim_table_remove(&mem->sim->mem_of_addr, (uintptr_t)mem->addr);
-    free(mem->block);
+    munmap(mem->addr, mem->bytes);
     free(mem);
 }
 
@@ -44,17 +45,21 @@ int sl_sim_mem_alloc(struct sl_iface *base, size_t len, struct sl_mem *out)
     struct sl_sim_iface *iface = sl_sim_iface_of(base);
     struct sim_mem *mem = calloc(1, sizeof(*mem));
     size_t bytes = (len + 4095) / 4096 * 4096;
-    /* Pages that nobody touches cost nothing. */
-    void *block = calloc(1, bytes + 4095);
+    /* Pages that nobody touches cost nothing; and mappings that lie side by side count as one, also
+     * when children do not get them (sl_fork_hides()), where pieces of the heap would count apart: a
+     * process has 65,530. */
+    void *addr = mmap(NULL, bytes + 4096 * (bytes == 0), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-    if (mem == NULL || block == NULL) {
-        free(block);
+    if (mem == NULL || addr == MAP_FAILED) {
+        if (addr != MAP_FAILED)
+            munmap(addr, bytes + 4096 * (bytes == 0));
         free(mem);
         return sl_fail(-ENOMEM, "no memory for a simulated window of %zu bytes", len);
     }
     mem->sim = iface->sim;
-    mem->block = block;
-    mem->addr = (void *)(((uintptr_t)block + 4095) & ~(uintptr_t)4095);
+    mem->addr = addr;
+    mem->bytes = bytes + 4096 * (bytes == 0);
     mem->id = (uint32_t)++iface->sim->seq;
     mem->host = iface->rank->host;
     mem->len = len;
