@@ -173,6 +173,8 @@ int sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *pa
     sl_debug("comm", "rank %u of %u is connected, %u on this host, %s windows", comm->rank,
              comm->size, comm->local_size, comm->win.slots != NULL ? "with" : "without");
     *out = comm;
+    if (params->parent == NULL)
+        sl_worker_exit(comm->worker);
     return 0;
 }
 

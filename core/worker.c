@@ -120,6 +120,8 @@ static int first_joins(struct sl_worker *worker)
     worker->threaded = worker->config->progress == SL_PROGRESS_THREAD && worker->idle == NULL;
     if (worker->threaded || must_repair(worker)) {
         worker->errand = (struct sl_errand){.steady = worker->threaded, .pass = pass_for_thread};
+        /* The caller is inside until its sl_worker_exit(). */
+        atomic_store(&worker->claimed, 1);
         atomic_store(&worker->shared, true);
         err = sl_runtime_attach(&worker->errand);
     }
@@ -141,15 +143,19 @@ static void share(struct sl_worker *worker)
 
 int sl_worker_join(struct sl_worker *worker, struct sl_member *member)
 {
-    int err = worker->member_count == 0 ? first_joins(worker) : 0;
+    int err = 0;
 
-    if (err != 0)
-        return err;
     if (worker->member_count != 0)
         share(worker);
     sl_list_push_back(&worker->members, &member->link);
-    worker->member_count++;
-    return 0;
+    if (++worker->member_count == 1)
+        err = first_joins(worker);
+    if (err == 0)
+        return 0;
+    sl_list_remove(&member->link);
+    member->link.next = NULL;
+    worker->member_count = 0;
+    return err;
 }
 
 void sl_worker_close(struct sl_worker *worker)

@@ -120,7 +120,7 @@ void sl_worker_put(struct sl_worker *worker);
 
 /* Its first member joins once all it needs is open; those that follow while the worker is claimed,
  * or not shared yet. Each has a reference. The first one starts the progress thread, where the
- * worker needs it. */
+ * worker needs it, and is inside until its sl_worker_exit(). */
 int sl_worker_join(struct sl_worker *worker, struct sl_member *member);
 /* While claimed. The last member closes the interfaces. Does nothing for one that has not
  * joined. */
