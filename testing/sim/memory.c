@@ -46,7 +46,7 @@ int sl_sim_mem_alloc(struct sl_iface *base, size_t len, struct sl_mem *out)
     struct sim_mem *mem = calloc(1, sizeof(*mem));
     size_t bytes = (len + 4095) / 4096 * 4096;
     /* Pages that nobody touches cost nothing; and mappings that lie side by side count as one, also
-     * when children do not get them (sl_fork_hides()), where pieces of the heap would count apart: a
+     * when children do not get them (sl_fork_hides()), where pieces of the heap would each count: a
      * process has 65,530. */
     void *addr = mmap(NULL, bytes + 4096 * (bytes == 0), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
