@@ -8,6 +8,7 @@
 #include "core/err.h"
 #include "verbs/gid.h"
 #include "verbs/memlock.h"
+#include "verbs/open_device.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -316,28 +317,29 @@ static int list_port(struct listing *list, struct ibv_context *context, uint8_t 
     return 0;
 }
 
-static int list_device(struct listing *list, struct ibv_device *device)
+static int list_device(struct listing *list, struct ibv_device *given)
 {
+    const char *name = (list->ibv->ibv_get_device_name)(given);
     struct ibv_device_attr attr = {0};
-    struct ibv_context *context;
-    int err;
-
-    errno = 0;
-    context = (list->ibv->ibv_open_device)(device);
-    if (context == NULL)
-        return list_closed(list, device, errno != 0 ? errno : EIO);
-    errno = 0;
-    err = (list->ibv->ibv_query_device)(context, &attr);
-    if (err != 0)
-        err = list_closed(list, device, err > 0 ? err : errno);
+    struct sl_verbs_device *device;
     size_t before = list->count;
+    int err = sl_verbs_device_get(list->ibv, name, given, &device);
 
+    if (err != 0)
+        return list_closed(list, given, -err);
+    errno = 0;
+    err = (list->ibv->ibv_query_device)(device->context, &attr);
+    if (err != 0) {
+        err = list_closed(list, given, err > 0 ? err : errno);
+        goto err_device;
+    }
     for (unsigned num = 1; err == 0 && num <= attr.phys_port_cnt; num++)
-        err = list_port(list, context, (uint8_t)num);
-    if (list->count > before && sl_verbs_gpu_accepted(list->ibv, context))
+        err = list_port(list, device->context, (uint8_t)num);
+    if (list->count > before && sl_verbs_device_takes_dmabuf(device))
         for (size_t i = before; i < list->count; i++)
             list->items[i].port.takes_dmabuf = true;
-    (list->ibv->ibv_close_device)(context);
+err_device:
+    sl_verbs_device_put(device);
     return err;
 }
 

@@ -54,9 +54,6 @@ struct sl_verbs_port {
 /* "ACTIVE", "DOWN" (enum ibv_port_state). */
 const char *sl_verbs_state_name(uint8_t state);
 
-/* Does the device take memory of others, GPUs' for one (gpu.c)? */
-bool sl_verbs_gpu_accepted(const struct sl_ibv *ibv, struct ibv_context *context);
-
 /* Reads everything about a port anew. 0, or the error of a device that is gone (-ENODEV). */
 int sl_verbs_port_read(const struct sl_ibv *ibv, struct ibv_context *context, uint8_t num,
                        struct sl_verbs_port *out);

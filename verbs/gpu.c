@@ -23,20 +23,16 @@ static bool is_unknown(int err)
     return err == EOPNOTSUPP || err == EPROTONOSUPPORT || err == ENOSYS;
 }
 
-bool sl_verbs_gpu_accepted(const struct sl_ibv *ibv, struct ibv_context *context)
+bool sl_verbs_gpu_accepted(const struct sl_ibv *ibv, struct ibv_pd *pd)
 {
-    struct ibv_pd *pd = ibv->ibv_reg_dmabuf_mr == NULL ? NULL : ibv->ibv_alloc_pd(context);
     struct ibv_mr *mr;
     bool accepted;
 
-    if (pd == NULL)
-        return false;
     errno = 0;
     mr = ibv->ibv_reg_dmabuf_mr(pd, 0, 0, 0, -1, 0);
     accepted = mr == NULL && !is_unknown(errno);
     if (mr != NULL)
         (ibv->ibv_dereg_mr)(mr);
-    ibv->ibv_dealloc_pd(pd);
     return accepted;
 }
 
@@ -45,7 +41,8 @@ bool sl_verbs_gpu_possible(const struct sl_verbs_iface *iface)
     bool possible = !iface->mp.settings.fallback;
 
     for (unsigned i = 0; i < iface->mp.rail_count; i++)
-        possible &= iface->rails[i].takes_dmabuf || access(PEERMEM, F_OK) == 0;
+        possible &=
+            sl_verbs_device_takes_dmabuf(iface->rails[i].device) || access(PEERMEM, F_OK) == 0;
     return possible;
 }
 
@@ -61,12 +58,12 @@ static int rail_reg(const struct sl_verbs_rail *rail, const struct sl_mem *mem, 
         return sl_fail(-ENOTSUP,
                        "libibverbs cannot register GPU memory: that takes rdma-core 34 or later");
     if (sl_verbs_config(rail->iface->config)->relaxed_ordering != SL_OFF)
-        mr = ibv->ibv_reg_dmabuf_mr(rail->pd, mem->fd_off, mem->len, iova, mem->fd,
+        mr = ibv->ibv_reg_dmabuf_mr(rail->device->pd, mem->fd_off, mem->len, iova, mem->fd,
                                     SL_VERBS_ACCESS | IBV_ACCESS_RELAXED_ORDERING);
     errno = 0;
     if (mr == NULL)
-        mr =
-            ibv->ibv_reg_dmabuf_mr(rail->pd, mem->fd_off, mem->len, iova, mem->fd, SL_VERBS_ACCESS);
+        mr = ibv->ibv_reg_dmabuf_mr(rail->device->pd, mem->fd_off, mem->len, iova, mem->fd,
+                                    SL_VERBS_ACCESS);
     if (mr == NULL && is_unknown(errno))
         return sl_fail(-ENOTSUP,
                        "%s takes no GPU memory: its driver or this kernel knows no dma-buf",

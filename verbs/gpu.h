@@ -5,6 +5,8 @@
 
 #include "verbs/region.h"
 
+/* Does a device take memory of others as a dma-buf? Asked where ibv_reg_dmabuf_mr() is. */
+bool sl_verbs_gpu_accepted(const struct sl_ibv *ibv, struct ibv_pd *pd);
 /* May GPU memory be registered with all rails, as far as they and the settings go? */
 bool sl_verbs_gpu_possible(const struct sl_verbs_iface *iface);
 /* On every rail, or none. -ENOTSUP, with the reason. */

@@ -114,9 +114,11 @@ static int rails_open(struct sl_verbs_iface *iface, const struct sl_device *dev)
     char why[900] = "";
     size_t count = 0;
     unsigned usable = 0;
-    int err = ports == NULL ? sl_fail(-ENOMEM, "no memory to list ports")
-                            : ports_choose(iface, dev, ports, &count, why, sizeof(why));
+    int err = ports == NULL ? sl_fail(-ENOMEM, "no memory to list ports") : 0;
 
+    sl_verbs_devices_keep();
+    if (err == 0)
+        err = ports_choose(iface, dev, ports, &count, why, sizeof(why));
     for (size_t i = 0; i < count && err == 0; i++) {
         struct sl_verbs_rail *rail = &iface->rails[iface->mp.rail_count];
 
@@ -130,6 +132,7 @@ static int rails_open(struct sl_verbs_iface *iface, const struct sl_device *dev)
             sl_info("verbs", "%s waits until it can be used: %s", rail->port.name, rail->base.why);
         iface->mp.rails[iface->mp.rail_count++] = &rail->base;
     }
+    sl_verbs_devices_unkeep();
     free(ports);
     if (err == 0 && usable == 0)
         err = sl_fail(-ENODEV, "no RDMA port is usable%s%s", why[0] != '\0' ? ": " : "", why);

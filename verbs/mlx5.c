@@ -40,13 +40,13 @@ static void set_lag_port(struct sl_verbs_path *path, const struct sl_mlx5dv *mlx
     uint8_t wanted = path->lag_port, chosen = 0, active = 0;
 
     path->lag_active = 0;
-    if (path->rail->lag_ports == 0)
+    if (path->rail->device->lag_ports == 0)
         return;
-    if (wanted > path->rail->lag_ports)
+    if (wanted > path->rail->device->lag_ports)
         sl_warn("verbs",
                 "%s is a bond of %u ports: path %u to %s asks for port %u, and takes whichever "
                 "its driver chooses",
-                path->rail->port.name, path->rail->lag_ports, path->base.idx,
+                path->rail->port.name, path->rail->device->lag_ports, path->base.idx,
                 sl_ep_peer_name(&path->base.conn->base), wanted);
     else if (wanted != 0) {
         int err = mlx5dv->mlx5dv_modify_qp_lag_port(path->qp, wanted);
@@ -69,7 +69,7 @@ void sl_verbs_mlx5_route(struct sl_verbs_path *path)
 {
     const struct sl_mlx5dv *mlx5dv = path->rail->iface->mlx5dv;
 
-    if (!path->rail->is_mlx5 || mlx5dv == NULL)
+    if (!path->rail->device->is_mlx5 || mlx5dv == NULL)
         return;
     set_sport(path, mlx5dv);
     set_lag_port(path, mlx5dv);

@@ -28,10 +28,10 @@ int sl_verbs_reg(const struct sl_verbs_rail *rail, void *addr, size_t len, struc
     errno = 0;
     if (sl_verbs_config(rail->iface->config)->relaxed_ordering != SL_OFF &&
         ibv->ibv_reg_mr_iova2 != NULL)
-        mr = ibv->ibv_reg_mr_iova2(rail->pd, addr, len, (uintptr_t)addr,
+        mr = ibv->ibv_reg_mr_iova2(rail->device->pd, addr, len, (uintptr_t)addr,
                                    SL_VERBS_ACCESS | IBV_ACCESS_RELAXED_ORDERING);
     if (mr == NULL)
-        mr = (ibv->ibv_reg_mr)(rail->pd, addr, len, SL_VERBS_ACCESS);
+        mr = (ibv->ibv_reg_mr)(rail->device->pd, addr, len, SL_VERBS_ACCESS);
     if (mr == NULL)
         return reg_failed(rail, len, errno != 0 ? errno : ENOMEM);
     *out = mr;

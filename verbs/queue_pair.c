@@ -91,6 +91,7 @@ static struct ibv_qp *qp_create(struct sl_verbs_path *path)
 {
     struct sl_verbs_rail *rail = path->rail;
     struct ibv_qp_init_attr init = {
+        .qp_context = &rail->listener,
         .send_cq = rail->cq,
         .recv_cq = rail->cq,
         .srq = path->own_slots != 0 ? NULL : rail->srq,
@@ -105,7 +106,7 @@ static struct ibv_qp *qp_create(struct sl_verbs_path *path)
 
     /* Devices differ in what they can take inline, and only trying tells. */
     for (;;) {
-        qp = (iface_of(path)->ibv->ibv_create_qp)(rail->pd, &init);
+        qp = (iface_of(path)->ibv->ibv_create_qp)(rail->device->pd, &init);
         if (qp != NULL || init.cap.max_inline_data == 0)
             break;
         init.cap.max_inline_data = init.cap.max_inline_data > 64 ? 64 : 0;

@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #define CQ_ENTRIES 32768
 #define POLL_BATCH 16
@@ -87,30 +89,51 @@ static struct sl_verbs_path *path_of(const struct sl_verbs_rail *rail, uint32_t 
 
 /* ---- opening ---- */
 
-static struct ibv_context *context_open(const struct sl_ibv *ibv, const char *device)
-{
-    int count = 0;
-    struct ibv_device **list = ibv->ibv_get_device_list(&count);
-    struct ibv_context *context = NULL;
-
-    for (int i = 0; list != NULL && i < count && context == NULL; i++)
-        if (strcmp(ibv->ibv_get_device_name(list[i]), device) == 0)
-            context = ibv->ibv_open_device(list[i]);
-    if (list != NULL)
-        ibv->ibv_free_device_list(list);
-    return context;
-}
-
 static int watch_fd(struct sl_verbs_iface *iface, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN};
     int flags = fcntl(fd, F_GETFL);
 
+    /* Another port of the same device may have brought it. */
     if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0 ||
-        epoll_ctl(iface->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0)
+        (epoll_ctl(iface->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0 && errno != EEXIST))
         return sl_fail(-errno, "a device's events cannot be waited for: %s",
                        sluice_strerror(-errno));
     return 0;
+}
+
+/* The device may stay open: then its events are no business of this rail any more. */
+static void events_close(struct sl_verbs_rail *rail)
+{
+    struct sl_verbs_iface *iface = rail->iface;
+    bool is_last = true;
+
+    sl_verbs_device_unlisten(rail->device, &rail->listener);
+    if (rail->listener.bell >= 0)
+        close(rail->listener.bell);
+    for (unsigned i = 0; i < SL_MP_RAILS_MAX; i++)
+        is_last &= &iface->rails[i] == rail || iface->rails[i].device != rail->device;
+    if (is_last)
+        (void)epoll_ctl(iface->epoll_fd, EPOLL_CTL_DEL, rail->device->context->async_fd, NULL);
+}
+
+/* Others that have the device open may read its events first: then they ring a bell. */
+static int events_open(struct sl_verbs_rail *rail)
+{
+    struct sl_verbs_iface *iface = rail->iface;
+    int err = watch_fd(iface, rail->device->context->async_fd);
+
+    if (err != 0)
+        return err;
+    rail->listener.port = rail->port.num;
+    rail->listener.bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (rail->listener.bell < 0)
+        return sl_fail(-errno, "no bell for the events of %s: %s", rail->device->name,
+                       sluice_strerror(-errno));
+    err = watch_fd(iface, rail->listener.bell);
+    if (err == 0)
+        sl_verbs_device_listen(rail->device, &rail->listener);
+    return err;
 }
 
 /* Where receive buffers wait: in a queue that all share, in queues of queue pairs' own, or in these
@@ -143,31 +166,34 @@ static int queues_open(struct sl_verbs_rail *rail)
     struct sl_verbs_iface *iface = rail->iface;
     const struct sl_ibv *ibv = iface->ibv;
     struct ibv_device_attr attr = {0};
+    struct ibv_context *context = rail->device->context;
+    struct ibv_pd *pd;
     int cqes = CQ_ENTRIES;
 
-    if (ibv->ibv_query_device(rail->context, &attr) == 0 && attr.max_cqe > 0 && attr.max_cqe < cqes)
+    if (ibv->ibv_query_device(context, &attr) == 0 && attr.max_cqe > 0 && attr.max_cqe < cqes)
         cqes = attr.max_cqe;
     int err = receives_choose(rail, &attr, cqes);
 
     if (err != 0)
         return err;
-    rail->pd = ibv->ibv_alloc_pd(rail->context);
-    rail->takes_dmabuf = sl_verbs_gpu_accepted(ibv, rail->context);
-    rail->channel = rail->pd == NULL ? NULL : ibv->ibv_create_comp_channel(rail->context);
+    err = sl_verbs_device_pd(rail->device, &pd);
+    if (err != 0)
+        return err;
+    rail->channel = ibv->ibv_create_comp_channel(context);
     rail->cq = rail->channel == NULL
                    ? NULL
-                   : ibv->ibv_create_cq(rail->context, cqes, rail, rail->channel, 0);
-    struct ibv_srq_init_attr init = {.attr = {.max_wr = rail->srq_room, .max_sge = 1}};
+                   : ibv->ibv_create_cq(context, cqes, &rail->listener, rail->channel, 0);
+    struct ibv_srq_init_attr init = {.srq_context = &rail->listener,
+                                     .attr = {.max_wr = rail->srq_room, .max_sge = 1}};
 
     if (rail->cq != NULL && rail->srq_room != 0)
-        rail->srq = ibv->ibv_create_srq(rail->pd, &init);
+        rail->srq = ibv->ibv_create_srq(pd, &init);
     if (rail->cq == NULL || (rail->srq_room != 0 && rail->srq == NULL)) {
         err = errno != 0 ? errno : ENOMEM;
         return sl_fail(-err, "%s gives no %s: %s", rail->port.name,
-                       rail->pd == NULL        ? "protection domain"
-                       : rail->channel == NULL ? "completion channel"
-                       : rail->cq == NULL      ? "completion queue"
-                                               : "receive queue",
+                       rail->channel == NULL ? "completion channel"
+                       : rail->cq == NULL    ? "completion queue"
+                                             : "receive queue",
                        sluice_strerror(-err));
     }
     return watch_fd(iface, rail->channel->fd);
@@ -175,7 +201,7 @@ static int queues_open(struct sl_verbs_rail *rail)
 
 void sl_verbs_rail_close(struct sl_verbs_rail *rail)
 {
-    if (rail->context == NULL)
+    if (rail->device == NULL)
         return;
     const struct sl_ibv *ibv = rail->iface->ibv;
 
@@ -190,9 +216,8 @@ void sl_verbs_rail_close(struct sl_verbs_rail *rail)
     }
     if (rail->channel != NULL)
         ibv->ibv_destroy_comp_channel(rail->channel);
-    if (rail->pd != NULL)
-        ibv->ibv_dealloc_pd(rail->pd);
-    ibv->ibv_close_device(rail->context);
+    events_close(rail);
+    sl_verbs_device_put(rail->device);
     *rail = (struct sl_verbs_rail){0};
 }
 
@@ -204,15 +229,11 @@ int sl_verbs_rail_open(struct sl_verbs_iface *iface, const struct sl_verbs_port 
     *rail = (struct sl_verbs_rail){.iface = iface, .port = *port};
     rail->base.name = rail->port.name;
     rail->base.idx = idx;
-    rail->context = context_open(iface->ibv, port->device);
-    if (rail->context == NULL)
-        return sl_fail(errno != 0 ? -errno : -ENODEV, "%s cannot be opened: %s", port->device,
-                       sluice_strerror(errno != 0 ? -errno : -ENODEV));
-    rail->is_mlx5 =
-        iface->mlx5dv != NULL && iface->mlx5dv->mlx5dv_is_supported(rail->context->device);
-    if (rail->is_mlx5)
-        rail->lag_ports = sl_verbs_lag_ports(iface->mlx5dv, rail->context);
-    err = watch_fd(iface, rail->context->async_fd);
+    rail->listener.bell = -1;
+    err = sl_verbs_device_get(iface->ibv, port->device, NULL, &rail->device);
+    if (err != 0)
+        return err;
+    err = events_open(rail);
     if (err == 0)
         err = queues_open(rail);
     if (err != 0) {
@@ -320,7 +341,7 @@ static void reread(struct sl_verbs_rail *rail)
     if (port == NULL)
         return;
     memcpy(name, rail->port.name, sizeof(name));
-    if (sl_verbs_port_read(iface->ibv, rail->context, num, port) != 0) {
+    if (sl_verbs_port_read(iface->ibv, rail->device->context, num, port) != 0) {
         snprintf(rail->base.why, sizeof(rail->base.why), "%s", sluice_last_error());
     } else {
         memcpy(port->name, name, sizeof(name));
@@ -383,21 +404,19 @@ void sl_verbs_rail_refresh(struct sl_verbs_rail *rail)
     sl_mp_rails_changed(&iface->mp, true);
 }
 
-static void on_event(struct sl_verbs_rail *rail, const struct ibv_async_event *event)
+static void on_event(struct sl_verbs_rail *rail, const struct sl_verbs_event *event)
 {
-    const char *name = rail->iface->ibv->ibv_event_type_str(event->event_type);
+    const char *name = rail->iface->ibv->ibv_event_type_str(event->type);
 
     sl_info("verbs", "%s reports: %s", rail->port.name, name);
-    switch (event->event_type) {
+    switch (event->type) {
     case IBV_EVENT_PORT_ERR:
     case IBV_EVENT_PORT_ACTIVE:
     case IBV_EVENT_LID_CHANGE:
     case IBV_EVENT_PKEY_CHANGE:
     case IBV_EVENT_GID_CHANGE:
     case IBV_EVENT_CLIENT_REREGISTER:
-        if (event->element.port_num != rail->port.num)
-            return;
-        if (event->event_type == IBV_EVENT_PORT_ERR)
+        if (event->type == IBV_EVENT_PORT_ERR)
             fail_paths(rail, name);
         sl_verbs_rail_refresh(rail);
         return;
@@ -405,7 +424,7 @@ static void on_event(struct sl_verbs_rail *rail, const struct ibv_async_event *e
     case IBV_EVENT_QP_REQ_ERR:
     case IBV_EVENT_QP_ACCESS_ERR:
     case IBV_EVENT_PATH_MIG_ERR: {
-        struct sl_verbs_path *path = path_of(rail, event->element.qp->qp_num);
+        struct sl_verbs_path *path = path_of(rail, event->subject);
 
         if (path != NULL)
             sl_mp_failed(&path->base, 0, "%s", name);
@@ -423,21 +442,21 @@ static void on_event(struct sl_verbs_rail *rail, const struct ibv_async_event *e
         fail_paths(rail, name);
         sl_mp_rails_changed(&rail->iface->mp, false);
         return;
-    default: return; /* COMM_EST, SQ_DRAINED, LAST_WQE_REACHED, SRQ_LIMIT_REACHED, SM_CHANGE */
+    default: return;
     }
 }
 
 int sl_verbs_rail_events(struct sl_verbs_rail *rail)
 {
-    const struct sl_ibv *ibv = rail->iface->ibv;
-    struct ibv_async_event event;
-    int count = 0;
+    struct sl_verbs_event events[SL_VERBS_EVENTS_MAX];
+    bool overflowed;
+    unsigned count = sl_verbs_device_events(rail->device, &rail->listener, events, &overflowed);
 
-    for (; count < 16 && ibv->ibv_get_async_event(rail->context, &event) == 0; count++) {
-        on_event(rail, &event);
-        ibv->ibv_ack_async_event(&event);
-    }
+    for (unsigned i = 0; i < count; i++)
+        on_event(rail, &events[i]);
+    if (overflowed)
+        fail_paths(rail, "many queue pairs failed at once");
     if (sl_now(rail->iface->mp.base.worker->clock) >= rail->reread_at_ns)
         sl_verbs_rail_refresh(rail);
-    return count;
+    return (int)count;
 }

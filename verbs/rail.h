@@ -5,6 +5,7 @@
 
 #include "core/err.h"
 #include "verbs/device.h"
+#include "verbs/open_device.h"
 #include "multipath/lane.h"
 
 #include <stdbool.h>
@@ -49,13 +50,11 @@ struct sl_verbs_rail {
     struct sl_mp_rail base;
     struct sl_verbs_iface *iface;
     bool open;
-    struct ibv_context *context;
-    struct ibv_pd *pd;
+    struct sl_verbs_device *device;
+    struct sl_verbs_listener listener;
     struct ibv_comp_channel *channel;
     struct ibv_cq *cq;
     struct ibv_srq *srq;
-    bool is_mlx5, takes_dmabuf;
-    uint8_t lag_ports; /* of a bond: how many; else 0 */
     unsigned max_inline, cq_events;
     struct sl_verbs_port port;
     struct sl_verbs_gid gid;

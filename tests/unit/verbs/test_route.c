@@ -37,7 +37,7 @@ static void paths_of_a_bond_leave_by_its_ports_in_turns_at_both_ends(void **stat
     (void)state;
     world_prepare(bond);
     world_join();
-    assert_int_equal(world_iface(0)->rails[0].lag_ports, 2);
+    assert_int_equal(world_iface(0)->rails[0].device->lag_ports, 2);
     WORLD_UNTIL(world_ep(0)->paths_up == 4 && world_ep(1)->paths_up == 4);
     for (unsigned i = 0; i < 4; i++)
         for (unsigned side = 0; side < 2; side++) {
@@ -83,7 +83,7 @@ static void a_device_that_is_no_bond_is_left_alone(void **state)
     snprintf(sl_verbs_config_edit(&world[1].config)->paths, SL_TEXT_MAX, "0>0@2");
     world_join();
     for (unsigned side = 0; side < 2; side++) {
-        assert_int_equal(world_iface(side)->rails[0].lag_ports, 0);
+        assert_int_equal(world_iface(side)->rails[0].device->lag_ports, 0);
         assert_int_equal(info_of(side, 0).lag_port, 0);
         assert_int_equal(sl_verbs_path_of(world_ep(side)->paths[0])->lag_active, 0);
         assert_int_not_equal(info_of(side, 0).udp_sport, 0);
@@ -111,7 +111,7 @@ static void an_old_libmlx5_sets_what_it_can(void **state)
     world_prepare(bond);
     fake_ibv_mlx5(world_fake)->mlx5dv_query_device = NULL;
     world_join();
-    assert_int_equal(world_iface(0)->rails[0].lag_ports, 0);
+    assert_int_equal(world_iface(0)->rails[0].device->lag_ports, 0);
     assert_int_equal(info_of(0, 0).lag_port, 0);
     assert_int_not_equal(info_of(0, 0).udp_sport, 0);
     world_message(100);

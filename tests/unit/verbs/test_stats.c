@@ -334,14 +334,14 @@ static void nothing_is_posted_to_a_path_that_the_peer_has_ended(void **state)
     struct sl_verbs_rail *rail = &sl_verbs_iface_of(sides[1].iface)->rails[0];
 
     posts_to_dead = 0;
-    fake_post_send = rail->context->ops.post_send;
-    rail->context->ops.post_send = watched_post_send;
+    fake_post_send = rail->device->context->ops.post_send;
+    rail->device->context->ops.post_send = watched_post_send;
     fake_ibv_port_set(fake, 0, 1, IBV_PORT_DOWN); /* of side 0; side 1 is told */
     UNTIL(count_of(0, SL_EVENT_PATH_FENCED) != 0 && count_of(1, SL_EVENT_PATH_FENCED) != 0);
     assert_non_null(strstr(sl_mp_conn_of(sides[1].ep)->paths[0]->why, "ended by the peer"));
     assert_int_equal(posts_to_dead, 0);
     message(LONG_BYTES);
-    rail->context->ops.post_send = fake_post_send;
+    rail->device->context->ops.post_send = fake_post_send;
 }
 
 /* The grant of a registered receive crosses the sender's RTS; the write that follows it goes by the
