@@ -60,8 +60,8 @@ static void open_iface(struct sluice_comm *comm, struct sl_iface_slot *slot,
     if (err != 0) {
         slot->iface = NULL;
         slot->lacked_memory = err == -ENOMEM;
-        snprintf(slot->why, sizeof(slot->why), "%s", sluice_last_error());
-        sl_info("comm", "transport %s is out: %s", slot->ops->name, slot->why);
+        sl_text_set(&slot->why, "%s", sluice_last_error());
+        sl_info("comm", "transport %s is out: %s", slot->ops->name, sl_text_of(slot->why));
     }
 }
 

@@ -196,7 +196,7 @@ static int refuse_pair(const struct sluice_comm *comm, uint32_t a, uint32_t b)
 
     for (unsigned t = 0; t < comm->worker->slot_count && len < sizeof(whys); t++) {
         lacked |= mine && comm->worker->slots[t].lacked_memory;
-        if (comm->worker->slots[t].why[0] != '\0')
+        if (comm->worker->slots[t].why != NULL)
             len += (size_t)snprintf(whys + len, sizeof(whys) - len, "; %s: %s",
                                     comm->worker->slots[t].ops->name, comm->worker->slots[t].why);
     }

@@ -101,6 +101,19 @@ void sl_error_take(int code, struct sl_error *out)
     snprintf(out->text, sizeof(out->text), "%s", sluice_error_text());
 }
 
+void sl_text_set(char **text, const char *fmt, ...)
+{
+    char *fresh;
+    va_list args;
+
+    va_start(args, fmt);
+    if (vasprintf(&fresh, fmt, args) < 0)
+        fresh = NULL;
+    va_end(args);
+    free(*text);
+    *text = fresh;
+}
+
 void sl_tame_text(char *text)
 {
     for (; *text != '\0'; text++)

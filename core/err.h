@@ -43,6 +43,14 @@ int sl_fail_error(const struct sl_error *error);
 #define sl_fail_error(error) ((sl_fail_error)(error), -1)
 #endif
 
+/* A text on the heap, of any length: it is replaced, and becomes NULL where there is no memory. The
+ * arguments may lie in it. */
+void sl_text_set(char **text, const char *fmt, ...) SL_PRINTF(2, 3);
+static inline const char *sl_text_of(const char *text)
+{
+    return text != NULL ? text : "";
+}
+
 /* A sentence part made elsewhere becomes this thread's last error. */
 #define sl_fail_text(code, text) sl_fail(code, "%s", text)
 

@@ -47,9 +47,8 @@ static void end_accepted(struct sl_wireup_link *link)
 /* The place that was dialed has not taken the first word. */
 static void note_silence(struct sl_wireup_link *link)
 {
-    snprintf(link->reason, sizeof(link->reason),
-             "%s does not answer; does a firewall close the port?",
-             link->wireup->ops->to(link->pipe));
+    sl_text_set(&link->reason, "%s does not answer; does a firewall close the port?",
+                link->wireup->ops->to(link->pipe));
 }
 
 static void expire(struct sl_wireup_link *link)
@@ -70,10 +69,10 @@ static void expire(struct sl_wireup_link *link)
     }
     if (link->pipe != NULL && link->out_len > 0 && !link->heard)
         note_silence(link);
-    if (link->why[0] == '\0')
-        snprintf(link->why, sizeof(link->why), "; %s",
-                 link->reason[0] != '\0' ? link->reason
-                 : link->heard           ? "it stopped in the middle of connecting"
+    if (link->why == NULL)
+        sl_text_set(&link->why, "; %s",
+                    link->reason != NULL ? link->reason
+                    : link->heard        ? "it stopped in the middle of connecting"
                                          : "it does not answer");
     sl_wireup_fail(link, link->alien                                          ? -EACCES
                          : link->err == -ECONNREFUSED || link->err == -ENOMEM ? link->err

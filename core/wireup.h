@@ -38,10 +38,9 @@
 
 #include <poll.h>
 
-#define SL_WIREUP_VERSION 2
+#define SL_WIREUP_VERSION 3
 #define SL_WIREUP_ID_BYTES 16
 #define SL_WIREUP_PLACES_BYTES 36
-#define SL_WIREUP_WHY 400
 
 /* Where a worker is reached. Sent as it lies in memory; 64 bytes. */
 struct sl_wireup_addr {

@@ -93,7 +93,7 @@ static int offer(struct sl_wireup_link *link)
             return sl_wireup_say(link, &word);
     }
     err = link->err == -ENOMEM ? -ENOMEM : -EHOSTUNREACH;
-    say_refuse(link, -EHOSTUNREACH, link->why);
+    say_refuse(link, -EHOSTUNREACH, sl_text_of(link->why));
     return sl_wireup_fail(link, err);
 }
 
@@ -234,7 +234,7 @@ int sl_wireup_accept_word(struct sl_wireup_link *link, const struct sl_wireup_wo
         sl_wireup_peer_failed(link, word);
         return offer(link);
     case SL_WIREUP_REFUSE:
-        snprintf(link->why, sizeof(link->why), "%s", word->text);
+        sl_text_set(&link->why, "%s", word->text);
         return sl_wireup_fail(link, -EHOSTUNREACH);
     default: return -EPROTO;
     }

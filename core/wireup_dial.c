@@ -5,6 +5,7 @@
 #include "core/err.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define RETRY_NS (20 * SL_NS_PER_MS)
@@ -12,8 +13,8 @@
 
 void sl_wireup_dial_rest(struct sl_wireup_link *link, int err)
 {
-    if (link->why[0] == '\0' && link->reason[0] == '\0')
-        snprintf(link->reason, sizeof(link->reason), "%s", sluice_strerror(err));
+    if (link->why == NULL && link->reason == NULL)
+        sl_text_set(&link->reason, "%s", sluice_strerror(err));
     sl_wireup_link_hang_up(link);
     link->err = link->err == 0 ? err : link->err;
     link->place++;
@@ -33,13 +34,13 @@ static uint64_t place_ns(const struct sl_wireup *w, const struct sl_wireup_addr 
 static int end_round(struct sl_wireup_link *link)
 {
     if (link->place == 0) {
-        snprintf(link->why, sizeof(link->why), "; it has no address that this rank can reach");
+        sl_text_set(&link->why, "; it has no address that this rank can reach");
         return sl_wireup_fail(link, -EHOSTUNREACH);
     }
     if (link->alien) {
-        snprintf(link->why, sizeof(link->why),
-                 "; who answers there cannot prove that it is of this job: set the same "
-                 "SLUICE_SECRET on all ranks, or none");
+        sl_text_set(&link->why,
+                    "; who answers there cannot prove that it is of this job: set the same "
+                    "SLUICE_SECRET on all ranks, or none");
         return sl_wireup_fail(link, -EACCES);
     }
     if (link->refused == link->place) /* it listened before anybody knew its address */
@@ -59,13 +60,14 @@ int sl_wireup_dial(struct sl_wireup_link *link)
     if (err == -ENODEV)
         return end_round(link);
     if (err != 0) {
-        snprintf(link->reason, sizeof(link->reason), "%s", sluice_last_error());
+        sl_text_set(&link->reason, "%s", sluice_last_error());
         link->pipe = NULL;
         sl_wireup_dial_rest(link, err);
         return 0;
     }
     link->left = owner->candidates(owner->arg, link->peer);
-    link->why[0] = '\0';
+    free(link->why);
+    link->why = NULL;
     link->hello = (struct sl_wireup_hello){.version = SL_WIREUP_VERSION,
                                            .from = owner->rank,
                                            .to = link->peer,
@@ -130,12 +132,10 @@ static int take_refuse(struct sl_wireup_link *link, const struct sl_wireup_word 
     if (word->code == -EBUSY)
         return -EBUSY;
     if (word->code == -ECONNREFUSED) {
-        snprintf(link->reason, sizeof(link->reason), "nobody awaits it at %s",
-                 link->wireup->ops->to(link->pipe));
+        sl_text_set(&link->reason, "nobody awaits it at %s", link->wireup->ops->to(link->pipe));
         return -ECONNREFUSED;
     }
-    snprintf(link->why, sizeof(link->why), "%s%s",
-             word->text[0] == ';' ? "" : "; it says: ", word->text);
+    sl_text_set(&link->why, "%s%s", word->text[0] == ';' ? "" : "; it says: ", word->text);
     return sl_wireup_fail(link, word->code == -EPROTO ? -EPROTO : -EHOSTUNREACH);
 }
 

@@ -74,6 +74,8 @@ void sl_wireup_link_free(struct sl_wireup_link *link)
     link->wireup->count--;
     if (link->awaited)
         owner->left(owner->arg, link->peer);
+    free(link->reason);
+    free(link->why);
     explicit_bzero(link, offsetof(struct sl_wireup_link, in));
     free(link);
 }
@@ -82,26 +84,27 @@ void sl_wireup_link_free(struct sl_wireup_link *link)
 static void note_failed(struct sl_wireup_link *link, uint8_t transport, int err)
 {
     const struct sl_wireup_owner *owner = &link->wireup->owner;
-    size_t len = strlen(link->why);
 
     if (err == -ENOMEM || link->err == 0)
         link->err = err;
-    snprintf(link->why + len, sizeof(link->why) - len, "; %s: %s",
-             owner->name(owner->arg, transport), link->reason);
+    sl_text_set(&link->why, "%s; %s: %s", sl_text_of(link->why), owner->name(owner->arg, transport),
+                sl_text_of(link->reason));
 }
 
 int sl_wireup_fail(struct sl_wireup_link *link, int err)
 {
     const struct sl_wireup_owner *owner = &link->wireup->owner;
-    char why[SL_WIREUP_WHY];
     uint32_t peer = link->peer;
+    char *why;
 
-    if (link->why[0] == '\0' && link->reason[0] != '\0')
-        snprintf(link->why, sizeof(link->why), "; %s", link->reason);
-    memcpy(why, link->why, sizeof(why));
+    if (link->why == NULL && link->reason != NULL)
+        sl_text_set(&link->why, "; %s", link->reason);
+    why = link->why;
+    link->why = NULL;
     link->awaited = false;
     sl_wireup_link_free(link);
-    owner->failed(owner->arg, peer, err, why);
+    owner->failed(owner->arg, peer, err, sl_text_of(why));
+    free(why);
     return SL_WIREUP_GONE;
 }
 
@@ -124,16 +127,17 @@ int sl_wireup_flush(struct sl_wireup_link *link)
 
 int sl_wireup_say(struct sl_wireup_link *link, const struct sl_wireup_word *word)
 {
-    uint8_t *out = link->out + link->out_len;
-    int len;
+    uint8_t bytes[SL_WIREUP_WORD_MAX + SL_SEAL_BYTES];
+    int len = (int)sl_wireup_word_encode(word, bytes);
 
-    if (sizeof(link->out) - link->out_len < SL_WIREUP_WORD_MAX + SL_SEAL_BYTES)
-        return -ECONNRESET; /* it does not listen */
-    len = (int)sl_wireup_word_encode(word, out);
+    sl_assert(link->sealed || len <= SL_WIREUP_PLAIN_MAX);
     if (link->sealed)
-        len = sl_wireup_word_seal(out, (size_t)len, link->key_out, link->number_out++);
+        len = sl_wireup_word_seal(bytes, (size_t)len, link->key_out, link->number_out++);
     if (len < 0)
         return len;
+    if (sizeof(link->out) - link->out_len < (size_t)len)
+        return -ECONNRESET; /* it does not listen */
+    memcpy(link->out + link->out_len, bytes, (size_t)len);
     link->out_len += (size_t)len;
     return sl_wireup_flush(link);
 }
@@ -142,7 +146,7 @@ int sl_wireup_say_failed(struct sl_wireup_link *link, uint8_t transport)
 {
     struct sl_wireup_word word = {.kind = SL_WIREUP_FAILED, .transport = transport};
 
-    snprintf(word.text, sizeof(word.text), "%s", link->reason);
+    snprintf(word.text, sizeof(word.text), "%s", sl_text_of(link->reason));
     return sl_wireup_say(link, &word);
 }
 
@@ -208,7 +212,7 @@ static void connect_over(struct sl_req *req)
     struct sl_wireup_link *link = sl_container_of(req, struct sl_wireup_link, connecting);
 
     if (req->status != 0 && link->ep != NULL)
-        snprintf(link->reason, sizeof(link->reason), "%s", sluice_last_error());
+        sl_text_set(&link->reason, "%s", sluice_last_error());
 }
 
 int sl_wireup_ep_make(struct sl_wireup_link *link, uint8_t transport, struct sl_addr *out)
@@ -219,7 +223,8 @@ int sl_wireup_ep_make(struct sl_wireup_link *link, uint8_t transport, struct sl_
 
     link->left &= ~(1u << transport);
     link->transport = transport;
-    link->reason[0] = '\0';
+    free(link->reason);
+    link->reason = NULL;
     if (err == 0) {
         link->ep = ep;
         link->lost = 0;
@@ -229,7 +234,7 @@ int sl_wireup_ep_make(struct sl_wireup_link *link, uint8_t transport, struct sl_
     }
     if (err == 0)
         return 0;
-    snprintf(link->reason, sizeof(link->reason), "%s", sluice_last_error());
+    sl_text_set(&link->reason, "%s", sluice_last_error());
     sl_wireup_ep_drop(link);
     note_failed(link, transport, err);
     return err;
@@ -241,7 +246,7 @@ int sl_wireup_ep_connect(struct sl_wireup_link *link, const struct sl_addr *addr
 
     if (err >= 0)
         return 0;
-    snprintf(link->reason, sizeof(link->reason), "%s", sluice_last_error());
+    sl_text_set(&link->reason, "%s", sluice_last_error());
     sl_wireup_ep_drop(link);
     note_failed(link, link->transport, err);
     return err;
@@ -261,8 +266,8 @@ int sl_wireup_ep_state(struct sl_wireup_link *link)
         status = link->lost;
     if (link->ep->iface->lacked_memory)
         status = -ENOMEM;
-    if (link->reason[0] == '\0')
-        snprintf(link->reason, sizeof(link->reason), "%s", sluice_strerror(status));
+    if (link->reason == NULL)
+        sl_text_set(&link->reason, "%s", sluice_strerror(status));
     sl_wireup_ep_drop(link);
     note_failed(link, link->transport, status);
     return status;
@@ -286,7 +291,7 @@ void sl_wireup_peer_failed(struct sl_wireup_link *link, const struct sl_wireup_w
     int err = link->ep->iface->lacked_memory ? -ENOMEM : -EHOSTUNREACH;
 
     sl_wireup_ep_drop(link);
-    snprintf(link->reason, sizeof(link->reason), "%s", word->text);
+    sl_text_set(&link->reason, "%s", word->text);
     note_failed(link, word->transport, err);
 }
 
@@ -297,7 +302,7 @@ void sl_wireup_lost(struct sl_wireup *w, uint32_t peer, const char *why)
     if (link == NULL || link->ep == NULL)
         return;
     link->lost = -ECONNRESET;
-    snprintf(link->reason, sizeof(link->reason), "%s", why);
+    sl_text_set(&link->reason, "%s", why);
 }
 
 void sl_wireup_drop(struct sl_wireup *w, uint32_t peer)

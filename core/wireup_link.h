@@ -14,7 +14,8 @@
 #include "core/wireup_word.h"
 
 #define SL_WIREUP_GONE 1
-#define SL_WIREUP_OUT_MAX (4 * (SL_WIREUP_WORD_MAX + SL_SEAL_BYTES))
+/* A text of any length, and the words around it. */
+#define SL_WIREUP_OUT_MAX (2 * (SL_WIREUP_WORD_MAX + SL_SEAL_BYTES))
 
 struct sl_wireup_link {
     struct sl_node node; /* wireup->links */
@@ -41,8 +42,8 @@ struct sl_wireup_link {
     bool sealed;
     uint8_t key_in[SL_DIGEST_BYTES], key_out[SL_DIGEST_BYTES];
     uint64_t number_in, number_out;
-    char reason[SL_WIREUP_WHY]; /* of the endpoint under way */
-    char why[SL_WIREUP_WHY];    /* "; shm: ...; tcp: ..." of all that failed */
+    char *reason; /* of the endpoint under way (sl_text_set); NULL: none yet */
+    char *why;    /* "; shm: ...; tcp: ..." of all that failed */
     size_t in_len, out_len;
     uint8_t in[SL_WIREUP_WORD_MAX + SL_SEAL_BYTES], out[SL_WIREUP_OUT_MAX];
 };

@@ -22,7 +22,7 @@ _Static_assert(sizeof(struct sl_wireup_addr) == 64, "the same on all machines");
 
 #define BODY_MAX (SL_WIREUP_WORD_MAX - SL_WIREUP_HEAD_BYTES)
 
-_Static_assert(SL_ADDR_MAX <= BODY_MAX && 4 + SL_WIREUP_TEXT_MAX <= BODY_MAX, "all bodies fit");
+_Static_assert(SL_ADDR_MAX <= BODY_MAX && BODY_MAX <= UINT16_MAX, "all bodies fit");
 
 static size_t put(uint8_t *at, const void *bytes, size_t len)
 {
@@ -68,7 +68,8 @@ int sl_wireup_word_length(const uint8_t *bytes, size_t len, bool sealed)
     if (len < sizeof(head))
         return len >= 2 && memcmp(bytes, &(uint16_t){MAGIC}, 2) != 0 ? -EBADMSG : 0;
     memcpy(&head, bytes, sizeof(head));
-    if (head.magic != MAGIC || head.len > BODY_MAX)
+    if (head.magic != MAGIC || head.len > BODY_MAX ||
+        (!sealed && sizeof(head) + head.len > SL_WIREUP_PLAIN_MAX))
         return -EBADMSG;
     return (int)(sizeof(head) + head.len + (sealed ? SL_SEAL_BYTES : 0));
 }
@@ -87,7 +88,7 @@ int sl_wireup_word_decode(const uint8_t *bytes, size_t len, struct sl_wireup_wor
     const uint8_t *body = bytes + SL_WIREUP_HEAD_BYTES;
     struct head head;
 
-    if (len < sizeof(head) || sl_wireup_word_length(bytes, len, false) != (int)len)
+    if (len < sizeof(head) || sl_wireup_word_length(bytes, len, true) != (int)len + SL_SEAL_BYTES)
         return -EBADMSG;
     memcpy(&head, bytes, sizeof(head));
     memset(out, 0, sizeof(*out));

@@ -3,12 +3,14 @@
 #ifndef SL_CORE_WIREUP_WORD_H
 #define SL_CORE_WIREUP_WORD_H
 
+#include "core/err.h"
 #include "core/wireup.h"
 
 #define SL_WIREUP_NONCE_BYTES 16
 #define SL_WIREUP_HEAD_BYTES 8
-#define SL_WIREUP_TEXT_MAX 384
-#define SL_WIREUP_WORD_MAX 400 /* with head and text; without its seal */
+#define SL_WIREUP_TEXT_MAX SL_ERROR_TEXT_MAX
+#define SL_WIREUP_WORD_MAX (SL_WIREUP_HEAD_BYTES + 4 + SL_WIREUP_TEXT_MAX) /* without its seal */
+#define SL_WIREUP_PLAIN_MAX 400 /* of words without a seal, which anybody may say */
 
 enum sl_wireup_kind {
     SL_WIREUP_HELLO = 1,

@@ -41,9 +41,9 @@ struct sl_transport_ops;
 /* A transport of the list, and its interface. */
 struct sl_iface_slot {
     const struct sl_transport_ops *ops;
-    struct sl_iface *iface; /* NULL: could not be opened; why tells */
+    struct sl_iface *iface; /* NULL: could not be opened; why says more */
     bool lacked_memory;     /* to be opened, or for an endpoint */
-    char why[1024];
+    char *why;              /* sl_text_set(); NULL: it is open, or was not tried */
 };
 
 /* What a worker moves beside its interfaces: a communicator. All calls come while the worker is

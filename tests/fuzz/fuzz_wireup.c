@@ -45,7 +45,8 @@ static void check_round_trip(const struct sl_wireup_word *word)
     size_t len = sl_wireup_word_encode(word, bytes);
     struct sl_wireup_word again;
 
-    sl_assert(len <= sizeof(bytes) && sl_wireup_word_length(bytes, len, false) == (int)len);
+    sl_assert(len <= sizeof(bytes) &&
+              sl_wireup_word_length(bytes, len, true) == (int)len + SL_SEAL_BYTES);
     sl_assert(sl_wireup_word_decode(bytes, len, &again) == 0);
     sl_assert(again.kind == word->kind && again.transport == word->transport);
     sl_assert(memcmp(&again.hello, &word->hello, sizeof(again.hello)) == 0);

@@ -35,9 +35,8 @@
 #define SL_NCCL_DEVICES_MAX 32
 #define SL_NCCL_RECVS SL_NCCL_REQUESTS
 #define SL_NCCL_SENDS (SL_NCCL_REQUESTS * SL_NCCL_GROUP_MAX)
-#define SL_NCCL_CALLS SL_NCCL_REQUESTS       /* announcements that may be on their way */
-#define SL_NCCL_BYTES_MAX (INT64_C(1) << 30) /* of one message: sizes are told in an int */
-#define SL_NCCL_WHY SL_WIREUP_WHY
+#define SL_NCCL_CALLS SL_NCCL_REQUESTS            /* announcements that may be on their way */
+#define SL_NCCL_BYTES_MAX (INT64_C(1) << 30)      /* of one message: sizes are told in an int */
 #define SL_NCCL_WAYS_HERE (SL_TRANSPORTS_MAX + 1) /* candidates of an engine */
 #define SL_NCCL_PEER_NAME 64
 /* The way by the device that NCCL chose, with its own transport: no transport has this number. */
@@ -108,7 +107,7 @@ struct sl_nccl_engine {
     struct sl_errand errand; /* looks when nobody does, where paths are to be repaired */
     uint64_t kept_looks;     /* looks when it last did */
     int error;               /* of an interface that is lost */
-    char why[SL_NCCL_WHY];
+    char *why;               /* of it (sl_text_set) */
 };
 
 /* ---- connections ---- */
@@ -211,8 +210,8 @@ struct sl_nccl_comm {
     struct sl_ep *ep;              /* NULL: none yet, or none any more */
     int lost;                      /* 0, or why it is of no use any more */
     bool told;                     /* ... and NCCL was told, in a line of its log */
-    char why[SL_NCCL_WHY];
-    const char *transport; /* of ep: its name, which outlives it */
+    char *why;                     /* of it (sl_text_set) */
+    const char *transport;         /* of ep: its name, which outlives it */
     sl_nccl_profiler_callback *profiler;
     /* NCCL does not say which rank it is: "the peer at 192.0.2.7" */
     char peer_name[SL_NCCL_PEER_NAME];

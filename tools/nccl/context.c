@@ -182,6 +182,7 @@ static void engine_free(struct sl_nccl_engine *engine)
             engine->ways[i].ops->close(engine->ways[i].iface);
     sl_list_remove(&engine->link);
     pthread_mutex_destroy(&engine->lock);
+    free(engine->why);
     free(engine);
 }
 
@@ -236,10 +237,9 @@ static void engine_lost(struct sl_nccl_engine *engine, const struct sl_nccl_way 
     if (engine->error != 0)
         return;
     engine->error = err;
-    snprintf(engine->why, sizeof(engine->why), "transport %s is lost: %s", way->ops->name,
-             sluice_last_error());
-    sl_list_foreach(&engine->comms, node)
-        sl_nccl_comm_lose(sl_container_of(node, struct sl_nccl_comm, link), err, engine->why);
+    sl_text_set(&engine->why, "transport %s is lost: %s", way->ops->name, sluice_last_error());
+    sl_list_foreach(&engine->comms, node) sl_nccl_comm_lose(
+        sl_container_of(node, struct sl_nccl_comm, link), err, sl_text_of(engine->why));
 }
 
 void sl_nccl_progress_once(struct sl_nccl_engine *engine, uint64_t *looks)

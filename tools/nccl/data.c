@@ -103,7 +103,7 @@ void sl_nccl_comm_lose(struct sl_nccl_comm *comm, int status, const char *why)
     if (comm->lost != 0)
         return;
     comm->lost = status;
-    snprintf(comm->why, sizeof(comm->why), "%s", why);
+    sl_text_set(&comm->why, "%s", why);
 }
 
 bool sl_nccl_comm_tells(struct sl_nccl_comm *comm)
@@ -137,6 +137,7 @@ void sl_nccl_comm_free(struct sl_nccl_comm *comm)
     sl_list_foreach(&comm->mrs, node) /* NCCL puts them away first; an abort may not */
         sl_nccl_mr_end(sl_container_of(node, struct sl_nccl_mr, link));
     sl_list_remove(&comm->link);
+    free(comm->why);
     free(comm);
 }
 
@@ -167,7 +168,8 @@ static void wait_for_room(struct sl_nccl_comm *comm)
 /* The sentence for a connection that is of no use any more. */
 static int lost(const struct sl_nccl_comm *comm)
 {
-    return sl_fail(comm->lost, "the connection to %s is lost: %s", comm->peer_name, comm->why);
+    return sl_fail(comm->lost, "the connection to %s is lost: %s", comm->peer_name,
+                   sl_text_of(comm->why));
 }
 
 /* What a transport's call said: true when it took the request, which may be over already. */

@@ -70,7 +70,7 @@ static int find_of(const struct sl_config *config, const struct sl_transport_ops
 int sl_nccl_devices_find(const struct sl_config *config, struct sl_nccl_device_list *out)
 {
     const struct sl_transport_ops *list[SL_TRANSPORTS_MAX], *local = NULL;
-    char why[400] = "";
+    char why[SL_ERROR_TEXT_MAX] = "";
     size_t used = 0;
     unsigned count;
     int err = sl_transport_list(config->transport, list, SL_TRANSPORTS_MAX, &count);

@@ -59,9 +59,11 @@ static int give_up(struct sl_nccl_comm *comm)
         return sl_fail(comm->lost == -ECONNREFUSED ? -ECONNREFUSED : -ETIMEDOUT,
                        "a connection to %s did not come about within %lld ms%s", where,
                        (long long)comm->engine->config.connect_timeout_ms,
-                       comm->why[0] != '\0' ? comm->why : "; it does not accept");
+                       comm->why != NULL && comm->why[0] != '\0' ? comm->why
+                                                                 : "; it does not accept");
     default:
-        return sl_fail(comm->lost, "a connection to %s did not come about%s", where, comm->why);
+        return sl_fail(comm->lost, "a connection to %s did not come about%s", where,
+                       sl_text_of(comm->why));
     }
 }
 

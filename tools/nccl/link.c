@@ -161,7 +161,7 @@ static void failed(void *arg, uint32_t number, int err, const char *why)
         return;
     }
     comm->lost = err;
-    snprintf(comm->why, sizeof(comm->why), "%s", why);
+    sl_text_set(&comm->why, "%s", why);
     comm->next_ns = now_ns + SL_NCCL_RETRY_NS;
     if (comm->deadline_ns > last_ns)
         comm->deadline_ns = last_ns;

@@ -378,6 +378,37 @@ static void a_transport_of_another_sluice_is_not_opened(void **state)
     assert_non_null(strstr(sluice_last_error(), "built for another Sluice"));
 }
 
+static char long_text[1901];
+
+static int open_with_many_words(struct sl_worker *worker, const struct sl_device *dev,
+                                const struct sl_handler *handler, struct sl_iface **out)
+{
+    (void)worker, (void)dev, (void)handler, (void)out;
+    return sl_fail(-ENODEV, "%s", long_text);
+}
+
+static void why_two_transports_do_not_open_is_told_whole(void **state)
+{
+    struct sl_transport_ops ops[2], complete[2];
+    struct sl_comm_transport transports[2];
+    char want[SL_ERROR_TEXT_MAX];
+
+    (void)state;
+    memset(long_text, 'x', sizeof(long_text) - 1);
+    long_text[0] = '<', long_text[sizeof(long_text) - 2] = '>';
+    for (int i = 0; i < 2; i++) {
+        ops[i] = *sl_transports()[0];
+        ops[i].name = i == 0 ? "pigeon" : "smoke";
+        ops[i].open = open_with_many_words;
+        transports[i].ops = sl_transport_complete(&ops[i], &complete[i]);
+        transports[i].dev = NULL;
+    }
+    snprintf(want, sizeof(want), "no transport connects ranks 0 and 1; pigeon: %s; smoke: %s",
+             long_text, long_text);
+    assert_int_equal(create_over(transports, 2), -EHOSTUNREACH);
+    assert_string_equal(sluice_last_error(), want);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -398,6 +429,7 @@ int main(void)
         cmocka_unit_test_setup(settings_of_another_rank_cannot_steer_the_terminal, alone),
         cmocka_unit_test_setup(more_transports_than_there_is_room_for_are_refused, alone),
         cmocka_unit_test_setup(auto_is_all_transports_or_none, alone),
+        cmocka_unit_test_setup(why_two_transports_do_not_open_is_told_whole, alone),
         cmocka_unit_test_setup(a_transport_of_another_sluice_is_not_opened, alone),
     };
 

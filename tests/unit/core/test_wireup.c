@@ -222,6 +222,30 @@ static void without_a_transport_both_owners_hear_why(void **state)
     }
 }
 
+/* Both at the acceptor, both at the dialer, and one at each. */
+static void reasons_of_any_length_reach_both_owners_whole(void **state)
+{
+    char want[SL_ERROR_TEXT_MAX];
+
+    (void)state;
+    memset(long_text, 'x', sizeof(long_text) - 1);
+    long_text[0] = '<', long_text[sizeof(long_text) - 2] = '>';
+    snprintf(want, sizeof(want), "; first: %s; second: %s", long_text, long_text);
+    for (unsigned bits = 0; bits < 8; bits++) {
+        uint32_t from = bits & 1;
+
+        sides[bits >> 1 & 1].faults[0] = TALKS;
+        sides[bits >> 2 & 1].faults[1] = TALKS;
+        connect_one(from, !from, false);
+        PUMP_UNTIL(CONNECT_MS, sides[0].failures == 1 && sides[1].failures == 1 && idle());
+        for (unsigned r = 0; r < 2; r++) {
+            assert_string_equal(sides[r].why, want);
+            sides[r].failures = 0;
+            memset(sides[r].faults, 0, sizeof(sides[r].faults));
+        }
+    }
+}
+
 /* ---- peers that are not there ---- */
 
 static void a_peer_that_has_closed_is_refused_at_once(void **state)
@@ -604,6 +628,7 @@ int main(void)
         CASE(the_second_transport_is_used_where_the_first_fails),
         CASE(a_transport_that_one_side_lacks_is_not_tried),
         CASE(without_a_transport_both_owners_hear_why),
+        CASE(reasons_of_any_length_reach_both_owners_whole),
         CASE(a_peer_that_has_closed_is_refused_at_once),
         TCP_CASE(a_peer_that_has_closed_is_refused_at_once),
         CASE(a_silent_peer_is_given_up_by_who_is_not_patient),

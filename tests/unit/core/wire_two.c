@@ -22,6 +22,7 @@ struct fake_ep {
 struct side sides[RANKS];
 struct sl_wireup_addr addrs[RANKS];
 uint64_t now_ns;
+char long_text[1901]; /* two of them fill most of an error */
 
 static struct fake_ep eps[EPS_MAX];
 static const char *const names[KINDS] = {"first", "second"};
@@ -49,6 +50,8 @@ static int fake_create(struct sl_iface *iface, struct sl_ep **out)
 
     if (fault_of(iface) == NO_CREATE)
         return sl_fail(-ENODEV, "no endpoint is to be had");
+    if (fault_of(iface) == TALKS)
+        return sl_fail(-ENODEV, "%s", long_text);
     while (at < EPS_MAX && eps[at].used)
         at++;
     assert_true(at < EPS_MAX);

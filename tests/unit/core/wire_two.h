@@ -7,6 +7,7 @@
 #define SL_TESTS_UNIT_CORE_WIRE_TWO_H
 
 #include "core/config.h"
+#include "core/err.h"
 #include "core/wireup.h"
 
 #define RANKS 3
@@ -19,6 +20,7 @@ enum fault {
     NO_CREATE,  /* ep_create() fails */
     NO_CONNECT, /* ep_connect() fails at once */
     NO_LINK,    /* its request ends with an error */
+    TALKS,      /* ep_create() fails, with long_text */
     LOST,       /* the owner hears down() while it connects */
 };
 
@@ -33,7 +35,7 @@ struct side {
     struct sl_ep *eps[RANKS];
     unsigned ups, failures; /* calls of up() and failed() */
     int err;
-    char why[SL_WIREUP_WHY];
+    char why[SL_ERROR_TEXT_MAX];
     int next; /* the rank that it needs when a connection failed; -1: none */
     /* Where connections are by number: */
     bool numbered;
@@ -44,6 +46,7 @@ struct side {
 extern struct side sides[RANKS];
 extern struct sl_wireup_addr addrs[RANKS];
 extern uint64_t now_ns;
+extern char long_text[1901];
 
 /* By sockets of this host; with tcp set, by TCP. */
 void sides_open(bool tcp);
