@@ -153,7 +153,7 @@ void sl_tcp_connect_fail(struct sl_tcp_ep *ep, int status)
 {
     ep->state = SL_TCP_EP_DOWN;
     ep->down_status = status;
-    snprintf(ep->why, sizeof(ep->why), "%s", sluice_last_error());
+    sl_text_set(&ep->why, "%s", sluice_last_error());
     for (unsigned i = 0; i <= ep->data_conns; i++)
         sl_tcp_conn_close(&ep->conns[i]);
     connect_end(ep, status);
@@ -189,7 +189,7 @@ static void conn_opened(struct sl_tcp_conn *conn)
 void sl_tcp_conn_secure(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_ep *ep = conn->ep;
-    char text[SL_TCP_WHY];
+    char text[SL_ERROR_TEXT_MAX];
     bool wants_write;
     int err = sl_tls_handshake(conn->tls, conn->watch.fd, &wants_write);
 
@@ -256,12 +256,12 @@ static void ep_timer(struct sl_tcp_ep *ep, uint64_t time)
     if (time >= ep->connect_deadline_ns) {
         sl_tcp_note_silence(ep);
         sl_tcp_connect_fail(
-            ep,
-            sl_fail(-ETIMEDOUT,
-                    "%s was not connected within %lld ms: %u of %u connections are "
-                    "open%s%s",
-                    sl_ep_peer_name(&ep->base), (long long)ep->iface->config->connect_timeout_ms,
-                    ep->open_conns, ep->data_conns + 1, ep->tried[0] ? "; " : "", ep->tried));
+            ep, sl_fail(-ETIMEDOUT,
+                        "%s was not connected within %lld ms: %u of %u connections are "
+                        "open%s%s",
+                        sl_ep_peer_name(&ep->base),
+                        (long long)ep->iface->config->connect_timeout_ms, ep->open_conns,
+                        ep->data_conns + 1, ep->tried != NULL ? "; " : "", sl_text_of(ep->tried)));
     } else if (ep->dials && ep->conns[0].state != SL_TCP_OPEN && time >= ep->conns[0].deadline_ns) {
         sl_tcp_dial_failed(&ep->conns[0], -ETIMEDOUT, sl_tcp_silence(&ep->conns[0]));
     }

@@ -17,11 +17,10 @@
 static void note_try(struct sl_tcp_ep *ep, int status, const char *text)
 {
     char addr[64];
-    size_t used = strlen(ep->tried);
 
     sl_sockaddr_text(&ep->targets[ep->target_idx].addr, addr, sizeof(addr));
-    snprintf(ep->tried + used, sizeof(ep->tried) - used, "%s%s: %s", used > 0 ? "; " : "", addr,
-             text);
+    sl_text_set(&ep->tried, "%s%s%s: %s", sl_text_of(ep->tried), ep->tried != NULL ? "; " : "",
+                addr, text);
     sl_debug("tcp", "%s at %s: %s", sl_ep_peer_name(&ep->base), addr, text);
     ep->tried_status = status;
 }
@@ -40,18 +39,16 @@ void sl_tcp_note_silence(struct sl_tcp_ep *ep)
     char addr[64] = "this host";
 
     if (ep->open_conns > 0) {
-        snprintf(ep->tried, sizeof(ep->tried), "the others did not come to be");
+        sl_text_set(&ep->tried, "the others did not come to be");
     } else if (ep->dials && ep->target_idx < ep->target_count) {
         note_try(ep, -ETIMEDOUT, sl_tcp_silence(&ep->conns[0]));
     } else if (!ep->dials && iface->accept_after_ns != 0) {
-        snprintf(ep->tried, sizeof(ep->tried),
-                 "there was no descriptor to accept one with: raise 'ulimit -n'");
+        sl_text_set(&ep->tried, "there was no descriptor to accept one with: raise 'ulimit -n'");
     } else if (!ep->dials) {
         if (iface->netifs.count > 0)
             sl_sockaddr_host(&iface->netifs.items[0].addr, addr, sizeof(addr));
-        snprintf(ep->tried, sizeof(ep->tried),
-                 "it should have come to port %u of %s; does a firewall close that?", iface->port,
-                 addr);
+        sl_text_set(&ep->tried, "it should have come to port %u of %s; does a firewall close that?",
+                    iface->port, addr);
     }
 }
 
@@ -126,7 +123,7 @@ void sl_tcp_dial_control(struct sl_tcp_ep *ep)
         ep->tried_status != -EPROTO)
         ep->tried_status = -EHOSTUNREACH;
     sl_tcp_connect_fail(ep, sl_fail(ep->tried_status, "%s cannot be reached by tcp (%s)",
-                                    sl_ep_peer_name(&ep->base), ep->tried));
+                                    sl_ep_peer_name(&ep->base), sl_text_of(ep->tried)));
 }
 
 void sl_tcp_dial_failed(struct sl_tcp_conn *conn, int status, const char *text)

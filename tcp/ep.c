@@ -21,13 +21,15 @@ void sl_tcp_ep_news(struct sl_tcp_ep *ep)
 
 int sl_tcp_ep_fail(struct sl_tcp_ep *ep, int status, const char *fmt, ...)
 {
+    char text[SL_ERROR_TEXT_MAX];
     va_list args;
 
     if (ep->is_failing || ep->state != SL_TCP_EP_UP)
         return status;
     va_start(args, fmt);
-    vsnprintf(ep->why, sizeof(ep->why), fmt, args);
+    vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
+    sl_text_set(&ep->why, "%s", text);
     ep->is_failing = true;
     ep->down_status = status;
     sl_tcp_ep_news(ep);
@@ -60,7 +62,8 @@ int sl_tcp_not_up(const struct sl_tcp_ep *ep)
     if (ep->state < SL_TCP_EP_UP)
         return sl_fail(-EINVAL, "the endpoint to %s is not connected yet",
                        sl_ep_peer_name(&ep->base));
-    return sl_fail(ep->down_status, "%s is gone: %s", sl_ep_peer_name(&ep->base), ep->why);
+    return sl_fail(ep->down_status, "%s is gone: %s", sl_ep_peer_name(&ep->base),
+                   sl_text_of(ep->why));
 }
 
 void sl_tcp_ep_activate(struct sl_tcp_ep *ep)
@@ -225,6 +228,8 @@ void sl_tcp_ep_destroy(struct sl_ep *base)
     if (ep->tx != ep->queues->tx)
         free(ep->tx);
     munmap(ep->queues, sizeof(*ep->queues));
+    free(ep->tried);
+    free(ep->why);
     free(ep);
 }
 
@@ -241,9 +246,10 @@ void sl_tcp_ep_describe(const struct sl_ep *base, char *out, size_t cap)
             ep->tls ? sl_tls_cipher(ep->conns[0].tls) : "", ep->iface->engine_ops->name,
             (unsigned long long)ep->sent_bytes, (unsigned long long)ep->received_bytes);
     else if (ep->state == SL_TCP_EP_DOWN)
-        snprintf(out, cap, "tcp, lost: %s, sent %llu, received %llu bytes", ep->why,
+        snprintf(out, cap, "tcp, lost: %s, sent %llu, received %llu bytes", sl_text_of(ep->why),
                  (unsigned long long)ep->sent_bytes, (unsigned long long)ep->received_bytes);
     else
         snprintf(out, cap, "tcp, not connected: %u of %u connections open%s%s", ep->open_conns,
-                 ep->conns != NULL ? ep->data_conns + 1 : 0, ep->tried[0] ? "; " : "", ep->tried);
+                 ep->conns != NULL ? ep->data_conns + 1 : 0, ep->tried != NULL ? "; " : "",
+                 sl_text_of(ep->tried));
 }

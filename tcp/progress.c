@@ -95,7 +95,7 @@ static int tell_news(struct sl_tcp_iface *iface)
 
             ep->connect_req = NULL;
             if (ep->connect_status != 0)
-                sl_fail_text(ep->connect_status, ep->why);
+                sl_fail_text(ep->connect_status, sl_text_of(ep->why));
             sl_req_end(req, ep->connect_status);
         }
         if (sl_channels_due(&ep->channels))
@@ -121,8 +121,9 @@ static int tell_news(struct sl_tcp_iface *iface)
             sl_tcp_conn_close(&ep->conns[i]);
         }
         if (iface->base.handler.down != NULL)
-            iface->base.handler.down(iface->base.handler.arg, &ep->base, ep->down_status, ep->why);
-        sl_fail(ep->down_status, "%s is gone: %s", sl_ep_peer_name(&ep->base), ep->why);
+            iface->base.handler.down(iface->base.handler.arg, &ep->base, ep->down_status,
+                                     sl_text_of(ep->why));
+        sl_fail(ep->down_status, "%s is gone: %s", sl_ep_peer_name(&ep->base), sl_text_of(ep->why));
         sl_tcp_cancel(ep, ep->down_status);
     }
     while ((node = sl_list_pop_front(&later)) != NULL)

@@ -49,7 +49,6 @@
 #define SL_TCP_GRANULE_MAX 4096
 #define SL_TCP_PENDING 512   /* accepted connections that are nobody's yet, at most */
 #define SL_TCP_CTRL_QUEUE 32 /* control messages waiting for the socket */
-#define SL_TCP_WHY 320
 
 enum sl_tcp_conn_state {
     SL_TCP_CLOSED,
@@ -168,7 +167,7 @@ struct sl_tcp_ep {
     struct sl_tcp_conn *conns; /* [1 + data_conns]; 0 is control */
     unsigned data_conns, open_conns, tx_next_conn, poll_conn;
     int down_status;
-    char why[SL_TCP_WHY];
+    char *why; /* of down_status (sl_text_set) */
 
     struct sl_req *connect_req;
     int connect_status; /* once connect_over */
@@ -178,7 +177,7 @@ struct sl_tcp_ep {
     /* the first that took a connection and did not answer in its time */
     const struct sl_tcp_target *late;
     char local_text[64], peer_text[64];
-    char tried[256]; /* what became of each address, for the error */
+    char *tried; /* the result of each address, for the error (sl_text_set); NULL: none yet */
     int tried_status;
 
     struct sl_channels channels; /* of struct sl_tcp_channel */
