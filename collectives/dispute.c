@@ -158,7 +158,7 @@ bool sl_dispute_is_ripe(const struct sluice_comm *comm, uint64_t now)
 
 int32_t sl_dispute_describe(const struct sluice_comm *comm, char *out, size_t cap)
 {
-    char text[384];
+    char text[SL_ERROR_TEXT_MAX];
     int32_t suspect;
     /* Where all called the same they differ before it, and nobody knows any more what was called
      * there. */

@@ -227,7 +227,7 @@ void sl_health_tear_down(struct sluice_comm *comm)
  * last. */
 static void hear_leavers(struct sluice_comm *comm)
 {
-    char text[480];
+    char text[SL_ERROR_TEXT_MAX];
 
     sl_worker_move_ifaces(comm->worker, 0);
     if (comm->health.mismatch_ns == 0)
@@ -558,7 +558,7 @@ static void time_out(struct sluice_comm *comm, uint64_t now)
 
 static void decide(struct sluice_comm *comm)
 {
-    char text[480];
+    char text[SL_ERROR_TEXT_MAX];
     int32_t suspect = sl_dispute_describe(comm, text, sizeof(text));
 
     sl_comm_fail(comm, -EPROTO, suspect, "%s", text);

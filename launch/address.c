@@ -301,7 +301,7 @@ int sl_listen_root(const struct sl_root *root, bool secret, struct sl_listeners 
 {
     struct sl_root first = *root;
     struct sl_address address[SL_LISTENERS_MAX];
-    char why[SL_TEXT_MAX] = "";
+    char why[SL_ERROR_TEXT_MAX] = "";
     unsigned count = 0, loopback = 0;
     int err = 0;
 

@@ -164,7 +164,7 @@ static int without_pmix(const struct sl_config *config, struct sl_identity *id)
 {
     static const char *const others[] = {"openmpi", "slurm"};
     struct sl_config forced = *config;
-    char why[SL_TEXT_MAX];
+    char why[SL_ERROR_TEXT_MAX];
 
     snprintf(why, sizeof(why), "%s", sluice_last_error());
     sl_info("launch", "%s; trying without", why);

@@ -12,7 +12,7 @@ extern const struct sl_tcp_engine_ops *const sl_tcp_engines[]; /* best first; en
 
 int sl_tcp_engine_open(const char *name, const struct sl_tcp_engine_ops **ops, void **engine)
 {
-    char why[512] = "";
+    char why[SL_ERROR_TEXT_MAX] = "";
     int first = 0;
 
     if (strcmp(name, "auto") != 0 && strcmp(name, "uring") != 0 && strcmp(name, "epoll") != 0)

@@ -111,7 +111,7 @@ static int ports_choose(const struct sl_verbs_iface *iface, const struct sl_devi
 static int rails_open(struct sl_verbs_iface *iface, const struct sl_device *dev)
 {
     struct sl_verbs_port *ports = calloc(SL_VERBS_PORTS_MAX, sizeof(*ports));
-    char why[900] = "";
+    char why[SL_ERROR_TEXT_MAX] = "";
     size_t count = 0;
     unsigned usable = 0;
     int err = ports == NULL ? sl_fail(-ENOMEM, "no memory to list ports") : 0;

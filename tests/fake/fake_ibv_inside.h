@@ -7,7 +7,7 @@
 
 #include "core/rng.h"
 
-#define FAKE_DEVICES 16
+#define FAKE_DEVICES 32
 #define FAKE_MAGIC 0x51u
 #define FAKE_QPN_FIRST 0x11u
 #define FAKE_CHAOS_WAITS 64

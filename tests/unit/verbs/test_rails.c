@@ -196,16 +196,28 @@ static void without_any_usable_port_all_reasons_are_told(void **state)
     assert_non_null(strstr(sluice_last_error(), "; c0:1: port has no GID"));
 }
 
-static void reasons_that_do_not_fit_are_cut_with_dots(void **state)
+static void refused_by(unsigned count)
 {
-    for (unsigned i = 0; i < 7; i++) {
-        char name[8];
+    for (unsigned i = 0; i < count; i++) {
+        char name[16];
 
-        snprintf(name, sizeof(name), "dev_%u", i);
+        snprintf(name, sizeof(name), "dev_%02u", i);
         add(name, IBV_NODE_RNIC);
     }
     refused(NULL, -ENODEV);
-    assert_non_null(strstr(sluice_last_error(), "dev_0:1: an iWARP device"));
+    assert_non_null(strstr(sluice_last_error(), "dev_00:1: an iWARP device"));
+}
+
+static void reasons_of_sixteen_ports_are_told(void **state)
+{
+    refused_by(16);
+    assert_non_null(strstr(sluice_last_error(), "; dev_15:1: an iWARP device"));
+    assert_null(strstr(sluice_last_error(), "; ..."));
+}
+
+static void reasons_that_do_not_fit_are_cut_with_dots(void **state)
+{
+    refused_by(SL_VERBS_PORTS_MAX);
     assert_string_equal(sluice_last_error() + strlen(sluice_last_error()) - 5, "; ...");
     assert_null(strstr(strstr(sluice_last_error(), "; ...") + 1, "; ..."));
 }
@@ -256,6 +268,7 @@ int main(void)
         CASE(what_can_never_carry_is_no_rail),
         CASE(a_device_that_fails_to_open_leaves_the_others),
         CASE(without_any_usable_port_all_reasons_are_told),
+        CASE(reasons_of_sixteen_ports_are_told),
         CASE(reasons_that_do_not_fit_are_cut_with_dots),
         CASE(a_port_that_is_asked_for_by_name_is_the_only_rail),
         CASE(usable_ports_are_not_crowded_out_by_those_that_are_down),
