@@ -14,11 +14,13 @@
 #define STATS_MAX 4  /* of an endpoint */
 #define PATHS_NS (500 * SL_NS_PER_MS)
 
-_Static_assert(SL_HISTOGRAM_BINS == 32 && SL_PATH_NAME == 128 && SL_PATH_WHY == 96,
+_Static_assert(SL_HISTOGRAM_BINS == 32 && SL_PATH_NAME == 128 && SL_PATH_WHY == 192,
                "struct sl_state_path has the same");
 
 struct sl_status {
     int place;       /* of its record; -1: all were taken */
+    int error_place; /* the same of its error's, while error_shown */
+    bool error_shown;
     uint64_t number; /* on the page */
     uint64_t made_ns;
     uint64_t paths_ns; /* when they were last written */
@@ -119,6 +121,10 @@ void sl_status_close(struct sluice_comm *comm)
         return;
     for (int i = 0; i < status->path_count; i++)
         sl_state_give(SL_STATE_PATH, status->paths[i]);
+    if (status->error_shown && status->error_place >= 0)
+        sl_state_give(SL_STATE_ERROR, status->error_place);
+    else if (status->error_shown)
+        sl_state_left_out(SL_STATE_ERROR, -1);
     if (status->place >= 0)
         sl_state_give(SL_STATE_COMM, status->place);
     else
@@ -168,6 +174,26 @@ static void count_peers(const struct sluice_comm *comm, struct sl_state_comm *ou
     }
 }
 
+static void put_error(struct sluice_comm *comm, uint64_t now)
+{
+    const struct sl_error *error = &comm->health.error;
+    struct sl_status *status = comm->status;
+    struct sl_state_error record = {
+        .comm = status->number, .updated_ns = now, .code = error->code, .culprit = error->culprit};
+
+    if (!status->error_shown) {
+        status->error_shown = true;
+        status->error_place = sl_state_take(SL_STATE_ERROR);
+        if (status->error_place < 0)
+            sl_state_left_out(SL_STATE_ERROR, 1);
+    }
+    if (status->error_place < 0)
+        return;
+    TEXT(record.area, error->area);
+    TEXT(record.text, error->text);
+    sl_state_put(SL_STATE_ERROR, status->error_place, &record);
+}
+
 static void put_comm(struct sluice_comm *comm, uint64_t now)
 {
     const struct sl_health *health = &comm->health;
@@ -192,8 +218,10 @@ static void put_comm(struct sluice_comm *comm, uint64_t now)
 
     count_peers(comm, &record);
     list_transports(comm, record.transports, sizeof(record.transports));
-    if (health->error.code != 0)
+    if (health->error.code != 0) {
+        put_error(comm, now);
         TEXT(record.error_text, health->error.text);
+    }
     sl_state_put(SL_STATE_COMM, comm->status->place, &record);
 }
 

@@ -38,6 +38,7 @@ enum sl_state_kind {
     SL_STATE_SHAPE = 5,     /* struct sl_state_shape */
     SL_STATE_EVENT = 6,     /* struct sl_event_record */
     SL_STATE_EVENT_ROW = 7, /* struct sl_event_row, by kind of event */
+    SL_STATE_ERROR = 8,     /* struct sl_state_error */
 };
 
 struct sl_state_section {
@@ -98,7 +99,7 @@ struct sl_state_comm {
     uint32_t disputed; /* number of the first call that ranks made differently, or 0 */
     uint32_t paths_left_out;
     char transports[48];
-    char error_text[432];
+    char error_text[432]; /* the begin of it: struct sl_state_error has it whole */
     struct sl_state_calls calls;
     uint64_t room[3];
 };
@@ -141,13 +142,22 @@ struct sl_state_path {
     uint64_t sent_bytes, sent_messages, received_bytes, received_messages;
     uint64_t resent, failures, ups;
     uint64_t histogram[32]; /* core/histogram.h */
-    char name[128], state[16], why[96];
+    char name[128], state[16], why[192];
+};
+
+/* Why a communicator is broken: struct sl_error. */
+struct sl_state_error {
+    uint64_t turn;
+    uint64_t comm; /* number of its communicator; 0: this place is free */
+    uint64_t updated_ns;
+    int32_t code, culprit;
+    char area[16], text[4096];
 };
 
 _Static_assert(sizeof(struct sl_state_header) == 32 && sizeof(struct sl_state_section) == 32 &&
                    sizeof(struct sl_state_process) == 264 && sizeof(struct sl_state_comm) == 640 &&
                    sizeof(struct sl_state_op) == 440 && sizeof(struct sl_state_shape) == 88 &&
-                   sizeof(struct sl_state_path) == 584,
+                   sizeof(struct sl_state_path) == 680 && sizeof(struct sl_state_error) == 4144,
                "as docs/state.md says");
 
 #endif

@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SECTIONS 7
+#define SECTIONS 8
 
 struct page {
     struct sl_state_header header;
@@ -27,12 +27,13 @@ struct page {
     struct sl_state_op ops[SL_STATE_OPS];
     struct sl_state_path paths[SL_STATE_PATHS];
     struct sl_state_shape shapes[SL_STATE_SHAPES];
+    struct sl_state_error errors[SL_STATE_ERRORS];
     struct sl_event_ring events;
 };
 
 /* Which records are taken: private, so that nobody outside can change it. */
 static _Atomic bool comms_taken[SL_STATE_COMMS], ops_taken[SL_STATE_OPS],
-    paths_taken[SL_STATE_PATHS], shapes_taken[SL_STATE_SHAPES];
+    paths_taken[SL_STATE_PATHS], shapes_taken[SL_STATE_SHAPES], errors_taken[SL_STATE_ERRORS];
 
 static const struct table {
     size_t offset, record_bytes;
@@ -52,6 +53,8 @@ static const struct table {
                         SL_STATE_SHAPES, shapes_taken},
     [SL_STATE_EVENT] = {ROWS(events.slots, sl_event_record), 0, SL_EVENT_RING, NULL},
     [SL_STATE_EVENT_ROW] = {ROWS(events.rows, sl_event_row), 0, SL_EVENT_KINDS_MAX, NULL},
+    [SL_STATE_ERROR] = {ROWS(errors, sl_state_error), sizeof(struct sl_state_error),
+                        SL_STATE_ERRORS, errors_taken},
 #undef ROWS
 };
 
@@ -119,8 +122,8 @@ static void forget(void)
 {
     atomic_store(&page, NULL);
     file = (struct sl_state_file){.fd = -1};
-    for (unsigned kind = SL_STATE_COMM; kind <= SL_STATE_SHAPE; kind++)
-        for (int i = 0; i < tables[kind].count; i++)
+    for (unsigned kind = 1; kind <= SECTIONS; kind++)
+        for (int i = 0; tables[kind].taken != NULL && i < tables[kind].count; i++)
             atomic_store(&tables[kind].taken[i], false);
     pthread_mutex_init(&lock, NULL);
 }

@@ -10,7 +10,8 @@
 #include <unistd.h>
 
 #define TRIES 32 /* to find a record whole */
-#define RECORD_MAX 4096
+#define RECORD_MAX 8192
+#define ERRORS_MAX 64   /* that are looked at */
 #define COUNT_MAX 65536 /* records of a section that are looked at */
 
 /* ---- bytes ---- */
@@ -165,6 +166,7 @@ static void end_texts(enum sl_state_kind kind, void *record)
     struct sl_state_path *path = record;
     struct sl_state_shape *shape = record;
     struct sl_event_row *row = record;
+    struct sl_state_error *error = record;
 
     switch (kind) {
     case SL_STATE_PROCESS:
@@ -179,6 +181,7 @@ static void end_texts(enum sl_state_kind kind, void *record)
         END(shape->coll), END(shape->dtype), END(shape->redop), END(shape->algo);
         break;
     case SL_STATE_EVENT_ROW: END(row->name), END(row->area), END(row->a), END(row->b); break;
+    case SL_STATE_ERROR: END(error->area), END(error->text); break;
     case SL_STATE_EVENT: break;
     }
 }
@@ -205,6 +208,18 @@ enum sl_state_is sl_state_get(const struct sl_state_reader *reader, enum sl_stat
     }
     end_texts(kind, out);
     return !whole ? SL_STATE_TORN : turns[0] == 0 ? SL_STATE_UNUSED : SL_STATE_WHOLE;
+}
+
+bool sl_state_get_error(const struct sl_state_reader *reader, uint64_t comm,
+                        struct sl_state_error *out)
+{
+    uint32_t count = sl_state_count(reader, SL_STATE_ERROR);
+
+    for (uint32_t i = 0; comm != 0 && i < count && i < ERRORS_MAX; i++)
+        if (sl_state_get(reader, SL_STATE_ERROR, i, out, sizeof(*out)) == SL_STATE_WHOLE &&
+            out->comm == comm)
+            return true;
+    return false;
 }
 
 enum sl_state_is sl_state_get_event(const struct sl_state_reader *reader, uint32_t place,

@@ -48,6 +48,10 @@ enum sl_state_is {
 enum sl_state_is sl_state_get(const struct sl_state_reader *reader, enum sl_state_kind kind,
                               uint32_t place, void *out, size_t bytes);
 
+/* The whole error of that communicator (its number). False: the page has none, or is writing it. */
+bool sl_state_get_error(const struct sl_state_reader *reader, uint64_t comm,
+                        struct sl_state_error *out);
+
 /* The same for records that bear a number (SL_STATE_EVENT): *number is that of the event. */
 struct sl_event;
 enum sl_state_is sl_state_get_event(const struct sl_state_reader *reader, uint32_t place,

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define EVENTS_SHOWN 20
+#define LINE 1024 /* of those without an error */
 
 /* A line that is being made. */
 struct line {
@@ -121,7 +122,7 @@ static bool text_ops(const struct sl_state_reader *reader, uint64_t comm, uint64
                      uint64_t *torn, sl_state_line_fn *line, void *arg)
 {
     uint32_t count = sl_state_count(reader, SL_STATE_OP);
-    char text[SL_STATE_LINE];
+    char text[LINE];
 
     for (uint32_t i = 0; i < count && i < 1024; i++) {
         struct sl_state_op op;
@@ -192,26 +193,38 @@ static void put_comm(struct line *l, const struct sl_state_comm *comm, const str
     put_number(l, "communicator of ", comm->size, " ranks");
     put_number(l, ", this is rank ", comm->rank, "");
     put_number(l, ", ", number_of(calls->begun[0]), " collectives called");
+}
+
+/* The first line of a communicator. */
+static bool text_itself(const struct sl_state_reader *reader, const struct sl_state_comm *comm,
+                        const struct calls *calls, sl_state_line_fn *line, void *arg)
+{
+    char text[SL_STATE_LINE];
+    struct line l = {.out = text, .cap = sizeof(text)};
+    struct sl_state_error error;
+
+    put_comm(&l, comm, calls);
     if (comm->error != 0) {
-        put(l, ", broken: ");
-        put(l, sluice_strerror(comm->error));
-        put(l, ": ");
-        put(l, comm->error_text);
+        put(&l, ", broken: ");
+        put(&l, sluice_strerror(comm->error));
+        put(&l, ": ");
+        put(&l, sl_state_get_error(reader, comm->number, &error) ? error.text : comm->error_text);
     }
+    return end_line(&l, line, arg);
 }
 
 static bool text_comm(const struct sl_state_reader *reader, const struct sl_state_comm *comm,
                       uint64_t *torn, sl_state_line_fn *line, void *arg)
 {
-    char text[SL_STATE_LINE];
+    char text[LINE];
     struct line l = {.out = text, .cap = sizeof(text)};
     uint64_t shown = 0, all;
     struct calls calls;
 
     take_calls(comm, &calls);
     all = under_way(&calls);
-    put_comm(&l, comm, &calls);
-    if (!end_line(&l, line, arg) || !text_ops(reader, comm->number, &shown, torn, line, arg))
+    if (!text_itself(reader, comm, &calls, line, arg) ||
+        !text_ops(reader, comm->number, &shown, torn, line, arg))
         return false;
     if (shown >= all && (shown > 0 || comm->error != 0))
         return true;
@@ -230,7 +243,7 @@ static bool text_left_out(const struct sl_state_reader *reader, uint64_t torn,
                           sl_state_line_fn *line, void *arg)
 {
     uint64_t left_out = sl_state_count_left_out(reader, SL_STATE_COMM);
-    char text[SL_STATE_LINE];
+    char text[LINE];
     struct line l = {.out = text, .cap = sizeof(text)};
 
     if (left_out > 0) {
@@ -269,7 +282,7 @@ bool sl_state_text_comms(const struct sl_state_reader *reader, sl_state_line_fn 
 static bool text_process(const struct sl_state_reader *reader, bool lives, uint64_t now_ns,
                          sl_state_line_fn *line, void *arg)
 {
-    char text[SL_STATE_LINE];
+    char text[LINE];
     struct line l = {.out = text, .cap = sizeof(text)};
     struct sl_state_process p;
 
@@ -317,7 +330,7 @@ static void put_path(struct line *l, const struct sl_state_path *p)
 static bool text_paths(const struct sl_state_reader *reader, sl_state_line_fn *line, void *arg)
 {
     uint32_t count = sl_state_count(reader, SL_STATE_PATH);
-    char text[SL_STATE_LINE];
+    char text[LINE];
 
     for (uint32_t i = 0; i < count && i < 1024; i++) {
         struct line l = {.out = text, .cap = sizeof(text)};
@@ -382,7 +395,7 @@ static bool text_events(const struct sl_state_reader *reader, sl_state_line_fn *
     uint32_t count = sl_state_count(reader, SL_STATE_EVENT);
     uint64_t last = last_event(reader, count),
              first = last > EVENTS_SHOWN ? last - EVENTS_SHOWN : 0;
-    char text[SL_STATE_LINE];
+    char text[LINE];
 
     for (uint64_t n = first; n < last; n++) {
         struct line l = {.out = text, .cap = sizeof(text)};

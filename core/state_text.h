@@ -4,9 +4,11 @@
 #ifndef SL_CORE_STATE_TEXT_H
 #define SL_CORE_STATE_TEXT_H
 
+#include "core/err.h"
 #include "core/state_read.h"
 
-#define SL_STATE_LINE 1024
+/* The longest line. */
+#define SL_STATE_LINE (1024 + SL_ERROR_TEXT_MAX)
 
 /* Gets lines, each with its end. False: no more of them. */
 typedef bool sl_state_line_fn(void *arg, const char *text, size_t len);

@@ -28,7 +28,7 @@
 #define SL_CTRL_MAX 192  /* bytes of a control message */
 #define SL_CTRL_ROOM 256 /* what tcp takes: room for a transport that wraps messages (verbs) */
 #define SL_PATH_NAME 128
-#define SL_PATH_WHY 96
+#define SL_PATH_WHY 192
 #define SL_TRANSPORT_NUMBERS 32 /* that may be given: from 1 on */
 
 enum sl_cap {

@@ -114,6 +114,9 @@ static void add_calls(FILE *out, const struct sl_state_reader *reader,
 
 static void add_comm(FILE *out, const struct sl_state_reader *reader, const struct sl_state_comm *c)
 {
+    struct sl_state_error error = {.turn = 0};
+    bool whole = sl_state_get_error(reader, c->number, &error);
+
     fprintf(out, "{\"number\":%" PRIu64 ",\"id\":\"%016" PRIx64 "\"", c->number, c->id);
     add_number(out, "made_ns", c->made_ns);
     add_number(out, "updated_ns", c->updated_ns);
@@ -130,7 +133,7 @@ static void add_comm(FILE *out, const struct sl_state_reader *reader, const stru
     add_flag(out, "progress_thread", (c->flags & SL_STATE_THREAD) != 0);
     add_flag(out, "oversubscribed", (c->flags & SL_STATE_CROWDED) != 0);
     add_signed(out, "error", c->error);
-    add_text(out, "error_text", c->error_text);
+    add_text(out, "error_text", whole ? error.text : c->error_text);
     add_rank(out, "culprit", c->culprit);
     add_rank(out, "lost_rank", c->lost_rank);
     add_number(out, "disputed", c->disputed);

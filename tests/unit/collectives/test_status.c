@@ -3,6 +3,7 @@
  * SIGUSR1. */
 #include "crew.h"
 
+#include "collectives/health.h"
 #include "collectives/status.h"
 #include "core/err.h"
 #include "core/registry.h"
@@ -320,6 +321,117 @@ static void break_it(struct sluice_comm *comm, int rank)
     CREW_EXPECT(shown.id == comm->id);
 }
 
+static char long_text[1901];
+
+static void fill_long_text(void)
+{
+    memset(long_text, 'x', sizeof(long_text) - 1);
+    long_text[0] = '<', long_text[sizeof(long_text) - 2] = '>';
+}
+
+/* Of the communicator, on the page. */
+static uint64_t number_of(const struct sluice_comm *comm)
+{
+    struct sl_state_comm shown;
+    struct sl_state_reader reader;
+    size_t bytes;
+    const void *page = sl_state_memory(&bytes);
+
+    if (sl_state_read_memory(page, bytes, &reader) != 0 ||
+        sl_state_get(&reader, SL_STATE_COMM, comm->state_place - 1u, &shown, sizeof(shown)) !=
+            SL_STATE_WHOLE)
+        return 0;
+    return shown.number;
+}
+
+static bool add_line(void *arg, const char *text, size_t len)
+{
+    char *out = arg;
+    size_t used = strlen(out);
+
+    snprintf(out + used, 2 * SL_STATE_LINE - used, "%.*s", (int)len, text);
+    return true;
+}
+
+static void break_with_many_words(struct sluice_comm *comm, int rank)
+{
+    static char shown[2][2 * SL_STATE_LINE];
+    struct sl_state_error error;
+    struct sl_state_reader reader;
+    size_t bytes;
+    const void *page = sl_state_memory(&bytes);
+
+    if (rank == 1) {
+        CREW_EXPECT(sluice_barrier(comm, NULL) < 0);
+        return;
+    }
+    sl_comm_fail(comm, -EBADMSG, 1, "%s", long_text);
+    sl_health_tear_down(comm);
+    CREW_EXPECT(sluice_barrier(comm, NULL) == -EBADMSG);
+    CREW_EXPECT(sl_state_read_memory(page, bytes, &reader) == 0);
+    CREW_EXPECT(sl_state_get_error(&reader, number_of(comm), &error));
+    CREW_EXPECT(error.code == -EBADMSG && error.culprit == 1 && strcmp(error.area, "comm") == 0);
+    CREW_EXPECT(strcmp(error.text, sluice_last_error()) == 0);
+    CREW_EXPECT(strstr(error.text, long_text) != NULL);
+    CREW_EXPECT(sl_state_text_comms(&reader, add_line, shown[rank]));
+    CREW_EXPECT(strstr(shown[rank], long_text) != NULL);
+}
+
+static void an_error_of_any_length_is_shown_whole(void **state)
+{
+    struct crew crew = {.ranks = 2,
+                        .settings = "",
+                        .ops = {sl_transport_find("shm", 3), sl_transport_find("shm", 3)}};
+
+    (void)state;
+    fill_long_text();
+    RUN_CREW(&crew, break_with_many_words);
+}
+
+static struct sl_transport_ops refusing;
+
+static int open_refusing(struct sl_worker *worker, const struct sl_device *dev,
+                         const struct sl_handler *handler, struct sl_iface **out)
+{
+    int err = sl_transport_find("shm", 3)->open(worker, dev, handler, out);
+
+    if (err == 0)
+        (*out)->ops = &refusing;
+    return err;
+}
+
+static int refuse_with_many_words(struct sl_iface *iface, struct sl_ep **out)
+{
+    (void)iface, (void)out;
+    return sl_fail(-ENODEV, "%s", long_text);
+}
+
+static void hear_of_no_transport(struct sluice_comm *comm, int rank)
+{
+    CREW_EXPECT(comm == NULL && sluice_error_code() == -EHOSTUNREACH);
+    CREW_EXPECT(strncmp(sluice_last_error(), "no transport connects ranks 0 and 1; shm: <", 43) ==
+                0);
+    CREW_EXPECT(strstr(sluice_last_error(), long_text) != NULL);
+}
+
+/* The reason crosses from the end that has it to the other one. */
+static void why_no_transport_connects_is_told_whole(void **state)
+{
+    const struct sl_transport_ops *shm = sl_transport_find("shm", 3);
+
+    (void)state;
+    refusing = *shm;
+    refusing.open = open_refusing;
+    refusing.ep_create = refuse_with_many_words;
+    fill_long_text();
+    for (int i = 0; i < 2; i++) {
+        struct crew crew = {.ranks = 2, .settings = "", .ops = {shm, shm}, .may_fail = true};
+
+        crew.ops[i] = &refusing;
+        RUN_CREW(&crew, hear_of_no_transport);
+    }
+}
+
 static void a_communicator_that_broke_says_why_at_once(void **state)
 {
     struct crew crew = {.ranks = 2,
@@ -425,6 +537,8 @@ int main(void)
         cmocka_unit_test(calls_are_counted_though_no_one_waits),
         cmocka_unit_test(an_operation_that_waits_is_shown_and_gone_when_it_is_over),
         cmocka_unit_test(a_communicator_that_broke_says_why_at_once),
+        cmocka_unit_test(an_error_of_any_length_is_shown_whole),
+        cmocka_unit_test(why_no_transport_connects_is_told_whole),
         cmocka_unit_test(state_off_shows_nothing_and_works),
     };
 
