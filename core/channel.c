@@ -16,12 +16,29 @@ static struct sl_channel **bucket_of(const struct sl_channels *channels, uint32_
     return &channels->buckets[(id * UINT32_C(0x9e3779b1) >> 7) & (channels->bucket_count - 1)];
 }
 
+static struct sl_channel *search(const struct sl_channels *channels, uint32_t id)
+{
+    struct sl_channel *channel = *bucket_of(channels, id);
+
+    while (channel != NULL && channel->id != id)
+        channel = channel->next;
+    return channel;
+}
+
 struct sl_channel *sl_channels_search(struct sl_channels *channels, uint32_t id)
 {
-    for (struct sl_channel *c = *bucket_of(channels, id); c != NULL; c = c->next)
-        if (c->id == id)
-            return channels->last = c;
-    return NULL;
+    struct sl_channel *channel = search(channels, id);
+
+    if (channel != NULL)
+        channels->last = channel;
+    return channel;
+}
+
+uint64_t sl_channels_traffic(const struct sl_channels *channels, uint32_t id)
+{
+    const struct sl_channel *channel = search(channels, id);
+
+    return channel != NULL ? channel->traffic : 0;
 }
 
 struct sl_channel *sl_channels_next(const struct sl_channels *channels,

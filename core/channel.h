@@ -35,8 +35,9 @@ struct sl_channel {
     bool peer_closed;
     uint32_t posted;     /* receives that no message has met: the transport counts, by _wants() */
     uint64_t sent, came; /* messages begun each way: the transport's numbers */
-    uint64_t peer_sent;  /* once it has closed */
+    uint64_t traffic;    /* payload bytes moved, either way: sl_channel_moved() */
     struct sl_node kept; /* messages without a receive, in their order */
+    uint64_t peer_sent;  /* once it has closed */
 };
 
 struct sl_channels {
@@ -81,6 +82,17 @@ struct sl_channel *sl_channels_next(const struct sl_channels *channels,
 /* On a message of the peer's: the channel, made when the peer is the first to speak of it. NULL:
  * no memory, or the peer names more than SL_CHANNELS_UNOPENED_MAX; with a sentence. */
 struct sl_channel *sl_channels_get(struct sl_channels *channels, uint32_t id);
+
+/* For the contract's channel_traffic(). */
+uint64_t sl_channels_traffic(const struct sl_channels *channels, uint32_t id);
+
+/* Payload bytes of a message have moved, in or out: so transports count traffic. */
+static inline void sl_channel_moved(const struct sl_ep *ep, struct sl_channel *channel,
+                                    uint64_t len)
+{
+    ep->iface->traffic += len;
+    channel->traffic += len;
+}
 
 /* For the contract's channel_open(). -EINVAL: it is open, or was; -ENOMEM. */
 int sl_channels_open(struct sl_channels *channels, uint32_t id, struct sl_channel **out);

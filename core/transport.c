@@ -88,6 +88,13 @@ static void no_channel_close(struct sl_ep *ep, uint32_t channel)
     (void)channel;
 }
 
+static uint64_t no_channel_traffic(const struct sl_ep *ep, uint32_t channel)
+{
+    (void)ep;
+    (void)channel;
+    return 0;
+}
+
 static void no_stop_listening(struct sl_iface *iface)
 {
     (void)iface;
@@ -176,6 +183,7 @@ const struct sl_transport_ops *sl_transport_complete(const struct sl_transport_o
     FILL(unmap, no_unmap);
     FILL(channel_open, no_channel_open);
     FILL(channel_close, no_channel_close);
+    FILL(channel_traffic, no_channel_traffic);
     FILL(stop_listening, no_stop_listening);
     FILL(read, no_read);
     FILL(ctrl, no_ctrl);

@@ -40,7 +40,7 @@ enum sl_cap {
     /* A failed path is recovered by both ends: peers need progress here though nothing is under way
      * here. */
     SL_CAP_REPAIRS = 1u << 5,
-    SL_CAP_CHANNELS = 1u << 6, /* channel_open, channel_close: several orders on one endpoint */
+    SL_CAP_CHANNELS = 1u << 6, /* channel_*: several orders on one endpoint */
 };
 
 /* What others want to know of a transport before they open it. */
@@ -239,6 +239,10 @@ struct sl_transport_ops {
      * caller's again; other channels go on. What the peer sends or has sent there is dropped. The
      * peer's owner is not told: that is its owners' matter. Not for channel 0. */
     void (*channel_close)(struct sl_ep *ep, uint32_t channel);
+    /* Payload bytes of the channel's messages that have moved so far, either way, each once. Rises
+     * while a long message is under way, as far as this end knows of its pieces. 0: the channel is
+     * not known here. */
+    uint64_t (*channel_traffic)(const struct sl_ep *ep, uint32_t channel);
 
     /* All endpoints of iface that will ever be are connected: closes what waits for peers, which
      * only strangers could still find. Further connects may fail. */

@@ -107,6 +107,25 @@ static void a_peer_names_too_many(void **state)
     assert_non_null(sl_channels_get(&channels, SL_CHANNELS_UNOPENED_MAX + 1));
 }
 
+static void bytes_moved_count_on_their_channel(void **state)
+{
+    struct sl_iface iface = {.traffic = 1};
+    struct sl_ep ep = {.iface = &iface};
+    struct sl_channel *a = open_channel(1), *b = open_channel(2);
+
+    (void)state;
+    sl_channel_moved(&ep, a, 100);
+    sl_channel_moved(&ep, b, 20);
+    sl_channel_moved(&ep, a, 3);
+    assert_int_equal(iface.traffic, 124);
+    assert_ptr_equal(sl_channels_find(&channels, 2), b);
+    assert_int_equal(sl_channels_traffic(&channels, 1), 103);
+    assert_ptr_equal(channels.last, b); /* whoever only asks does not move it */
+    assert_int_equal(sl_channels_traffic(&channels, 2), 20);
+    assert_int_equal(sl_channels_traffic(&channels, 0), 0);
+    assert_int_equal(sl_channels_traffic(&channels, 3), 0);
+}
+
 static void who_waits(void **state)
 {
     struct sl_channel *a = open_channel(1), *b = open_channel(2);
@@ -224,6 +243,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_length_takes_no_memory_without_end, start, stop),
         cmocka_unit_test_setup_teardown(the_peer_is_first, start, stop),
         cmocka_unit_test_setup_teardown(a_peer_names_too_many, start, stop),
+        cmocka_unit_test_setup_teardown(bytes_moved_count_on_their_channel, start, stop),
         cmocka_unit_test_setup_teardown(who_waits, start, stop),
         cmocka_unit_test_setup_teardown(kept_then_received, start, stop),
         cmocka_unit_test_setup_teardown(received_while_it_comes, start, stop),
