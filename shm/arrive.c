@@ -136,6 +136,7 @@ static int take_inline(struct shm_ep *ep, uint64_t head)
     begin(ep, shm_cell_channel(head), tag, n, shm_check_message(ep->rx_sink, tag, n));
     if (ep->rx_status == 0)
         deliver(ep, ep->rx_sink, cell->bytes, 0, n);
+    shm_count_begun(ep, n);
     shm_give_back(ep);
     return 1;
 }
@@ -153,6 +154,7 @@ static int take_piece(struct shm_ep *ep)
         return -EBADMSG;
     if (ep->rx_status == 0)
         deliver(ep, ep->rx_sink, ep->rx.room + off, ep->rx_off, n);
+    shm_count_begun(ep, n);
     ep->rx_off += n;
     ep->rx_open = ep->rx_off != ep->rx_len;
     shm_give_back(ep);

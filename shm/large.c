@@ -171,6 +171,7 @@ int shm_large_take(struct shm_ep *ep)
         return lose_unreadable(ep, n, read);
     if (sink->consume != NULL)
         sink->consume(sink, to, ep->rx_off, n);
+    shm_count_begun(ep, n);
     ep->rx_off += n;
     return ep->rx_off == ep->rx_len;
 }

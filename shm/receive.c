@@ -38,8 +38,9 @@ static inline bool is_whole(const struct shm_ep *ep, uint64_t head, const uint8_
 }
 
 /* Takes it, for a receive that it fits, but does not end that. */
-static inline void take_whole(struct shm_ep *ep, const struct sl_sink *sink, struct sl_req *req,
-                              const uint8_t *bytes, uint32_t len)
+static inline void take_whole(struct shm_ep *ep, struct shm_channel *channel,
+                              const struct sl_sink *sink, struct sl_req *req, const uint8_t *bytes,
+                              uint32_t len)
 {
     uint64_t tag = sink->tag;
 
@@ -55,8 +56,7 @@ static inline void take_whole(struct shm_ep *ep, const struct sl_sink *sink, str
         memcpy(sink->dst, bytes, len);
     shm_give_back(ep);
     shm_look_after_peer(ep);
-    ep->received += len;
-    ep->base.iface->traffic += len;
+    shm_count_received(ep, channel, len);
     req->len = len;
     req->tag = tag;
 }
@@ -79,7 +79,7 @@ static inline bool take_expected(struct shm_ep *ep, uint64_t head)
         return false;
     shm_pop_recv(ep, channel);
     req = r->req;
-    take_whole(ep, r->sink, req, bytes, len);
+    take_whole(ep, channel, r->sink, req, bytes, len);
     sl_req_end(req, 0);
     return true;
 }
@@ -106,8 +106,6 @@ static inline bool end_recv(struct shm_ep *ep)
 {
     struct sl_req *req = ep->rx_req;
 
-    ep->received += ep->rx_len;
-    ep->base.iface->traffic += ep->rx_len;
     ep->rx_req = NULL;
     if (SL_UNLIKELY(req == NULL))
         return false;
@@ -162,8 +160,8 @@ bool shm_recvs_ready(struct shm_ep *ep)
 
 /* A receive whose message is next in the ring, so that no request may need to wait. 1: it was there
  * whole; 0: nothing is touched; -EAGAIN: the message has begun, and req waits for its end. */
-static int recv_next(struct shm_ep *ep, uint64_t head, const struct sl_sink *sink,
-                     struct sl_req *req)
+static int recv_next(struct shm_ep *ep, struct shm_channel *channel, uint64_t head,
+                     const struct sl_sink *sink, struct sl_req *req)
 {
     struct shm_cell *cell = shm_next_cell(ep);
     uint64_t tag = __atomic_load_n(&cell->tag, __ATOMIC_RELAXED), len;
@@ -174,7 +172,7 @@ static int recv_next(struct shm_ep *ep, uint64_t head, const struct sl_sink *sin
     if (SL_LIKELY(is_whole(ep, head, &bytes, &n))) {
         if (shm_check_message(sink, tag, n) != 0)
             return 0;
-        take_whole(ep, sink, req, bytes, n);
+        take_whole(ep, channel, sink, req, bytes, n);
         req->status = 0;
         return 1;
     }
@@ -186,21 +184,20 @@ static int recv_next(struct shm_ep *ep, uint64_t head, const struct sl_sink *sin
     if (!shm_take_pieces(ep, sink, len, req))
         return -EAGAIN;
     shm_look_after_peer(ep);
-    ep->received += len;
-    ep->base.iface->traffic += len;
     req->len = len;
     req->tag = tag;
     req->status = 0;
     return 1;
 }
 
-static inline int recv_now(struct shm_ep *ep, const struct sl_sink *sink, struct sl_req *req)
+static inline int recv_now(struct shm_ep *ep, struct shm_channel *channel,
+                           const struct sl_sink *sink, struct sl_req *req)
 {
     uint64_t head = shm_next_head(ep);
 
     if (!shm_cell_is(head, ep->rx_pos) || shm_cell_channel(head) != sink->channel || ep->rx_open)
         return 0;
-    return recv_next(ep, head, sink, req);
+    return recv_next(ep, channel, head, sink, req);
 }
 
 /* What a lost peer left in the ring is still good. */
@@ -209,7 +206,7 @@ static int recv_left(struct shm_ep *ep, struct shm_channel *channel, const struc
 {
     if (ep->state == SHM_LOST && !ep->damaged && !ep->gap && channel != NULL &&
         channel->base.open) {
-        if (recv_now(ep, sink, req) == 1)
+        if (recv_now(ep, channel, sink, req) == 1)
             return 1;
         ep->gap |= ep->rx_open;
         ep->rx_open = false;
@@ -232,7 +229,7 @@ int shm_recv(struct sl_ep *base, const struct sl_sink *sink, struct sl_req *req)
     if (channel->base.posted == 0) {
         if (sl_channel_claim(&ep->channels, &channel->base, sink, req))
             goto taken;
-        got = recv_now(ep, sink, req);
+        got = recv_now(ep, channel, sink, req);
         if (got == 1)
             return 1;
         if (got == -EAGAIN)

@@ -46,6 +46,22 @@ static inline void shm_give_back(struct shm_ep *ep)
     ep->woke = true;
 }
 
+static inline void shm_count_received(struct shm_ep *ep, struct shm_channel *channel, uint64_t len)
+{
+    ep->received += len;
+    sl_channel_moved(&ep->base, &channel->base, len);
+}
+
+/* Bytes of the message under way, also of one that is dropped. A peer that sends on after its close
+ * may find the channel forgotten. */
+static inline void shm_count_begun(struct shm_ep *ep, uint64_t len)
+{
+    struct shm_channel *channel = shm_channel_find(ep, ep->rx_channel);
+
+    if (SL_LIKELY(channel != NULL))
+        shm_count_received(ep, channel, len);
+}
+
 static inline const struct shm_posted_recv *shm_pop_recv(struct shm_ep *ep,
                                                          struct shm_channel *channel)
 {

@@ -152,6 +152,12 @@ static bool push_close(struct shm_ep *ep, struct shm_channel *channel)
     return true;
 }
 
+static inline void count_sent(struct shm_ep *ep, struct shm_channel *channel, uint64_t len)
+{
+    ep->sent += len;
+    sl_channel_moved(&ep->base, &channel->base, len);
+}
+
 /* ---- the queue ---- */
 
 static struct shm_posted_send *first_send(struct shm_ep *ep)
@@ -231,6 +237,7 @@ int shm_send(struct sl_ep *base, const struct sl_buf *buf, uint64_t tag, struct 
                 if (off == len)
                     goto sent;
             }
+            count_sent(ep, channel, off);
         }
     }
     err = post(
@@ -246,8 +253,7 @@ taken:
 
 sent:
     shm_look_after_peer(ep);
-    ep->sent += len;
-    ep->base.iface->traffic += len;
+    count_sent(ep, channel, len);
     req->status = 0;
     req->len = len;
     return 1;
@@ -283,8 +289,7 @@ int shm_run_lent(struct shm_ep *ep, unsigned *budget)
 
         ep->lent_first = (ep->lent_first + 1) % SHM_POSTED_MAX;
         ep->lent_count--;
-        ep->sent += l.len;
-        ep->base.iface->traffic += l.len;
+        count_sent(ep, shm_channel_find(ep, l.channel), l.len);
         l.req->len = l.len;
         (*budget)--;
         moved++;
@@ -318,18 +323,18 @@ static int push_next(struct shm_ep *ep, struct shm_posted_send *s)
     if (len <= SHM_INLINE_MAX) {
         if (!push_inline(ep, channel->base.id, s->bytes, len, s->tag))
             return -EAGAIN;
+        count_sent(ep, channel, len);
     } else {
         uint32_t piece = push_piece(ep, channel->base.id, s->bytes, s->off, len, s->tag);
 
         if (piece == 0)
             return -EAGAIN;
+        count_sent(ep, channel, piece);
         s->off += piece;
         if (s->off < len)
             return 0;
     }
     shm_end_place(ep, s);
-    ep->sent += len;
-    ep->base.iface->traffic += len;
     req->len = len;
     shm_look_after_peer(ep);
     sl_req_end(req, 0);

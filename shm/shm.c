@@ -323,6 +323,7 @@ const struct sl_transport_ops sl_shm_ops = {
     .ep_destroy = shm_ep_destroy,
     .channel_open = shm_channel_open,
     .channel_close = shm_channel_close,
+    .channel_traffic = shm_channel_traffic,
     .stop_listening = shm_stop_listening,
     .send = shm_send,
     .recv = shm_recv,
