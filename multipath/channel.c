@@ -122,6 +122,11 @@ int sl_mp_channel_open(struct sl_ep *base, uint32_t id)
     return err;
 }
 
+uint64_t sl_mp_channel_traffic(const struct sl_ep *base, uint32_t id)
+{
+    return sl_channels_traffic(&((const struct sl_mp_conn *)base)->channels, id);
+}
+
 /* ---- what the two ends say ---- */
 
 void sl_mp_channel_tell(struct sl_mp_channel *channel)

@@ -252,7 +252,7 @@ void sl_mp_on_write(struct sl_mp_path *path, uint32_t id, uint32_t len)
         return;
     struct sl_mp_channel *channel = cts->channel;
 
-    conn->iface->base.traffic += len;
+    sl_channel_moved(&conn->base, &channel->base, len);
     channel->arrived += len;
     cts->got += len;
     if (cts->got == cts->len) {

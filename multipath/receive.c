@@ -130,12 +130,14 @@ static inline int match(const struct sl_mp_conn *conn, const struct sl_mp_rx_msg
                : mismatch(conn, msg);
 }
 
-static void hand_over(struct sl_mp_conn *conn, const struct sl_sink *sink, const uint8_t *bytes,
+static void hand_over(struct sl_mp_conn *conn, const struct sl_mp_rx_msg *msg, const uint8_t *bytes,
                       uint64_t len)
 {
+    const struct sl_sink *sink = msg->sink;
+
     if (len == 0)
         return;
-    conn->iface->base.traffic += len;
+    sl_channel_moved(&conn->base, &msg->channel->base, len);
     if (sink->consume != NULL)
         sink->consume(sink, bytes, 0, len);
     else
@@ -183,7 +185,7 @@ bool sl_mp_rx_copy(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg)
         sl_mp_conn_activate(conn);
         return false;
     }
-    conn->iface->base.traffic += msg->len;
+    sl_channel_moved(&conn->base, &msg->channel->base, msg->len);
     sl_mp_rx_release(conn, msg);
     if (err != 0)
         end_later(conn, msg, err);
@@ -200,7 +202,7 @@ static int take_waiting(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg)
         return 0;
     }
     if (err == 0)
-        hand_over(conn, msg->sink, msg->bytes, msg->len);
+        hand_over(conn, msg, msg->bytes, msg->len);
     sl_mp_rx_release(conn, msg);
     if (err != 0) {
         end_later(conn, msg, err);
@@ -429,7 +431,7 @@ static void on_eager(struct sl_mp_path *path, struct sl_mp_channel *channel,
         return;
     }
     if (err == 0)
-        hand_over(conn, msg->sink, payload, frame->value);
+        hand_over(conn, msg, payload, frame->value);
     sl_mp_release(conn->iface, path->rail, buffer);
     owe_credit(conn);
     sl_mp_rx_end(conn, msg, err);

@@ -111,7 +111,7 @@ static int send_eager(struct sl_mp_conn *conn, struct sl_mp_channel *channel,
     if (channel->early_count != 0)
         forget_cts(channel, number);
     tx_advance(channel);
-    conn->iface->base.traffic += buf->len;
+    sl_channel_moved(&conn->base, &channel->base, buf->len);
     sl_mp_frame_post(conn, frame, (uint32_t)buf->len);
     req->len = buf->len;
     req->status = 0;

@@ -227,7 +227,7 @@ void sl_mp_piece_over(struct sl_mp_conn *conn, const struct sl_mp_piece *piece)
     struct sl_mp_channel *channel = cts->channel;
 
     unstage(conn, piece);
-    conn->iface->base.traffic += piece->len;
+    sl_channel_moved(&conn->base, &channel->base, piece->len);
     channel->written += piece->len;
     cts->done += piece->len;
     if (cts->done == cts->cts.len)

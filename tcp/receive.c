@@ -60,7 +60,7 @@ static void rx_take(struct sl_tcp_conn *conn, const struct rx_place *place, uint
     conn->piece_got += len;
     slot->got += len;
     ep->received_bytes += len;
-    ep->base.iface->traffic += len;
+    sl_channel_moved(&ep->base, &channel->base, len);
 }
 
 /* False: the endpoint failed. */
@@ -214,7 +214,7 @@ static ssize_t rx_read_payload(struct sl_tcp_conn *conn, const struct rx_place *
     conn->piece_got += (uint32_t)limit;
     slot->got += limit;
     ep->received_bytes += limit;
-    ep->base.iface->traffic += limit;
+    sl_channel_moved(&ep->base, &channel->base, limit);
     if (consume)
         rx_consume(ep, place, channel->carry_len + limit);
     if (conn->piece_got == conn->frame.len)

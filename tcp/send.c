@@ -135,6 +135,16 @@ static ssize_t tx_write(struct sl_tcp_conn *conn)
     return sendmsg(conn->watch.fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
+/* The socket has taken so many payload bytes of that send. */
+static inline void tx_count(struct sl_tcp_ep *ep, const struct sl_tcp_tx_slot *slot, uint32_t len)
+{
+    ep->sent_bytes += len;
+    if (SL_LIKELY(slot->channel != NULL))
+        sl_channel_moved(&ep->base, &slot->channel->base, len);
+    else /* it was closed here */
+        ep->base.iface->traffic += len;
+}
+
 int sl_tcp_conn_tx(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_ep *ep = conn->ep;
@@ -161,8 +171,8 @@ int sl_tcp_conn_tx(struct sl_tcp_conn *conn)
     piece->header_sent += header;
     piece->sent += (uint32_t)n - header;
     piece->at += (uint32_t)n - header;
-    ep->sent_bytes += (uint32_t)n - header;
-    ep->base.iface->traffic += (uint32_t)n - header;
+    slot = tx_slot(ep, piece->number);
+    tx_count(ep, slot, (uint32_t)n - header);
     if (piece->header_sent < SL_TCP_FRAME_BYTES || piece->sent < piece->len)
         return 1;
     piece->active = false;
@@ -170,7 +180,6 @@ int sl_tcp_conn_tx(struct sl_tcp_conn *conn)
         free(piece->own);
         piece->own = NULL;
     }
-    slot = tx_slot(ep, piece->number);
     slot->written += piece->len;
     if (slot->written == slot->len)
         tx_finish(ep, slot);

@@ -146,6 +146,7 @@ const struct sl_transport_ops sl_verbs_ops = {
     .ep_destroy = sl_mp_ep_destroy,
     .channel_open = sl_mp_channel_open,
     .channel_close = sl_mp_channel_close,
+    .channel_traffic = sl_mp_channel_traffic,
     .stop_listening = stop_listening,
     .send = sl_mp_send,
     .recv = sl_mp_recv,

@@ -485,6 +485,7 @@ const struct sl_transport_ops lanes_ops = {
     .ep_destroy = sl_mp_ep_destroy,
     .channel_open = sl_mp_channel_open,
     .channel_close = sl_mp_channel_close,
+    .channel_traffic = sl_mp_channel_traffic,
     .send = sl_mp_send,
     .recv = sl_mp_recv,
     .ctrl = sl_mp_ctrl,
