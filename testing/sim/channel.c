@@ -27,6 +27,11 @@ int sl_sim_channel_open(struct sl_ep *base, uint32_t channel)
     return sl_channels_open(&sl_sim_ep_of(base)->channels, channel, &c);
 }
 
+uint64_t sl_sim_channel_traffic(const struct sl_ep *base, uint32_t channel)
+{
+    return sl_channels_traffic(&((const struct sl_sim_ep *)base)->channels, channel);
+}
+
 static void forget_if_over(struct sl_sim_ep *ep, struct sl_channel *channel)
 {
     if (sl_channel_over(channel))

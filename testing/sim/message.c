@@ -200,6 +200,7 @@ int sl_sim_send(struct sl_ep *base, const struct sl_buf *buf, uint64_t tag, stru
     }
     m->req = NULL;
     msg_put(m);
+    sl_channel_moved(&ep->base, &channel->base, buf->len);
     if (sl_rng_chance(&sim->rng, 2)) {
         req->status = 0;
         return 1;
@@ -311,6 +312,7 @@ static void sent_happen(struct sl_sim *sim, struct sl_sim_event *event)
         return;
     }
     req = outbox_take(ep, m);
+    sl_channel_moved(&ep->base, &channel_of(ep, m)->base, m->len);
     msg_put(m);
     /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the event's count keeps m, and goes along */
     tell_later(ep, req, m->channel, m);
@@ -419,6 +421,7 @@ bool sl_sim_match_one(struct sl_sim *sim, struct sl_sim_ep *ep)
     else if (piece > 0)
         memcpy((char *)sink->dst + m->taken, m->bytes + m->taken, piece);
     m->taken += piece;
+    sl_channel_moved(&ep->base, &ep->met->base, piece);
     if (m->taken == m->len)
         match_end(sim, ep, m, 0);
     return true;

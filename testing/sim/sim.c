@@ -369,6 +369,7 @@ const struct sl_transport_ops sl_sim_ops = {
     .ep_destroy = sim_ep_destroy,
     .channel_open = sl_sim_channel_open,
     .channel_close = sl_sim_channel_close,
+    .channel_traffic = sl_sim_channel_traffic,
     .send = sl_sim_send,
     .recv = sl_sim_recv,
     .ctrl = sl_sim_ctrl,

@@ -304,6 +304,13 @@ static void faulty_channel_close(struct sl_ep *ep, uint32_t channel)
     release(iface_of(ep->iface), ep_of(ep), &channel, -ECANCELED);
 }
 
+static uint64_t faulty_channel_traffic(const struct sl_ep *ep, uint32_t channel)
+{
+    const struct faulty_ep *e = (const struct faulty_ep *)ep;
+
+    return e->inner != NULL ? inner_ops->channel_traffic(e->inner, channel) : 0;
+}
+
 static int faulty_send(struct sl_ep *ep, const struct sl_buf *buf, uint64_t tag, struct sl_req *req)
 {
     struct faulty_iface *f = iface_of(ep->iface);
@@ -458,6 +465,7 @@ const struct sl_transport_ops *faulty_wrap(const struct sl_transport_ops *inner,
         .ep_destroy = faulty_ep_destroy,
         .channel_open = faulty_channel_open,
         .channel_close = faulty_channel_close,
+        .channel_traffic = faulty_channel_traffic,
         .stop_listening = faulty_stop_listening,
         .send = faulty_send,
         .recv = faulty_recv,

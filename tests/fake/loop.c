@@ -532,6 +532,11 @@ static int loop_channel_open(struct sl_ep *base, uint32_t id)
     return sl_channels_open(&ep_of(base)->channels, id, &channel);
 }
 
+static uint64_t loop_channel_traffic(const struct sl_ep *base, uint32_t id)
+{
+    return sl_channels_traffic(&((const struct loop_ep *)base)->channels, id);
+}
+
 static void forget_if_over(struct loop_ep *ep, struct sl_channel *channel)
 {
     if (sl_channel_over(channel))
@@ -592,6 +597,7 @@ static int loop_send(struct sl_ep *base, const struct sl_buf *buf, uint64_t tag,
         return 1; /* into nothing, as a socket's buffer does */
     }
     channel->taken++;
+    sl_channel_moved(base, &channel->base, buf->len);
     m->channel = buf->channel;
     m->tag = tag;
     req->len = buf->len;
@@ -717,6 +723,7 @@ static bool match_one(struct loop *loop, struct loop_ep *ep)
         sl_channel_peer_closed(&channel->base, channel->base.came);
     } else {
         channel->base.came++;
+        sl_channel_moved(&ep->base, &channel->base, m->len);
         if (channel->base.posted > 0) {
             req = recv_take(ep, channel);
             status = deliver(m, (const struct sl_sink *)(uintptr_t)req->len);
@@ -820,6 +827,7 @@ const struct sl_transport_ops loop_ops = {
     .ep_destroy = loop_ep_destroy,
     .channel_open = loop_channel_open,
     .channel_close = loop_channel_close,
+    .channel_traffic = loop_channel_traffic,
     .send = loop_send,
     .recv = loop_recv,
     .ctrl = loop_ctrl,
