@@ -25,6 +25,7 @@ int contract_life_cases(void);            /* life.c: connecting, losing and dest
 int contract_memory_cases(void);          /* memory.c: map, read, sleeping and waking */
 int contract_forked_cases(void);          /* forked.c: the peer is another process */
 int contract_channels_cases(void);        /* channels.c: channels do not wait for each other */
+int contract_channels_bytes_cases(void);  /* channels_bytes.c: bytes moved on each channel */
 int contract_channels_close_cases(void);  /* channels_close.c: channels, endpoints, peers end */
 int contract_channels_random_cases(void); /* channels_random.c: drawn from seeds */
 

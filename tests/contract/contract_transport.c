@@ -591,6 +591,7 @@ int main(int argc, char **argv)
         {"memory", contract_memory_cases},
         {"forked", contract_forked_cases},
         {"channels", contract_channels_cases},
+        {"channels_bytes", contract_channels_bytes_cases},
         {"channels_close", contract_channels_close_cases},
         {"channels_random", contract_channels_random_cases},
     };
