@@ -94,23 +94,21 @@ static uint64_t count_traffic(const struct sl_worker *worker)
 
 static uint64_t count_bytes(const struct sluice_comm *comm)
 {
-    struct sl_path_stat stats[8];
     uint64_t bytes = 0;
 
     sl_peers_foreach(&comm->peers, r)
     {
         const struct sl_ep *ep = sl_comm_peer(comm, r)->ep;
-        size_t count = ep != NULL ? ep->iface->ops->ep_stats(ep, stats, SL_ARRAY_LEN(stats)) : 0;
 
-        for (size_t i = 0; i < count && i < SL_ARRAY_LEN(stats); i++)
-            bytes += stats[i].sent_bytes + stats[i].received_bytes;
+        if (ep != NULL)
+            bytes += ep->iface->ops->channel_traffic(ep, 0);
     }
     return bytes;
 }
 
 /* Something moved for this communicator since the last look. Traffic may be that of others on the
  * worker: while they are busy, messages that end count, and, when that has long been none, bytes of
- * its own endpoints. */
+ * its own channels. */
 static bool has_moved(struct sluice_comm *comm)
 {
     struct sl_waits *wait = &comm->wait;
