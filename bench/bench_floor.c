@@ -120,7 +120,7 @@ int main(void)
     const struct sl_kernels *kernels;
 
     shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (shared == MAP_FAILED || sl_kernels_select("auto", &kernels) != 0)
+    if (shared == MAP_FAILED || sl_kernels_select(SL_KERNEL_AUTO, &kernels) != 0)
         return 1;
     pid_t child = fork();
 

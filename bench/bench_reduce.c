@@ -272,10 +272,9 @@ int main(int argc, char **argv)
         void (*run)(void);
     } tables[] = {
         {"small", bench_small}, {"two", bench_two}, {"many", bench_many}, {"copy", bench_copy}};
-    static const char *const names[] = {"avx512", "avx2", "neon", "c"};
 
-    for (unsigned i = 0; i < SL_ARRAY_LEN(names); i++)
-        kernel_count += sl_kernels_select(names[i], &kernels[kernel_count]) == 0;
+    for (unsigned kind = SL_KERNEL_AVX512; kind <= SL_KERNEL_C; kind++)
+        kernel_count += sl_kernels_select((enum sl_kernel)kind, &kernels[kernel_count]) == 0;
     for (unsigned i = 0; i < SRC_MAX + 2; i++) {
         size_t len = i < 2 || i >= SRC_MAX ? AREA_BYTES : AREA_BYTES / 4;
 

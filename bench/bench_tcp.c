@@ -209,7 +209,7 @@ static int run(int rank, int meet, int rounds)
     CPU_ZERO(&set);
     CPU_SET(rank, &set);
     sched_setaffinity(0, sizeof(set), &set);
-    if (sl_kernels_select("auto", &s.kernels) != 0)
+    if (sl_kernels_select(SL_KERNEL_AUTO, &s.kernels) != 0)
         die("kernels");
     s.src = calloc(1, LARGEST);
     s.dst = malloc(LARGEST);

@@ -33,6 +33,7 @@
 extern const struct sl_transport_ops sl_tcp_ops;
 
 static const char *const engines[] = {"epoll", "uring"};
+static const enum sl_tcp_engine_kind kinds[] = {SL_TCP_ENGINE_EPOLL, SL_TCP_ENGINE_URING};
 #define ENGINES SL_ARRAY_LEN(engines)
 
 static const size_t sizes[] = {8, 1024, 8192, 64 << 10, 512 << 10, 1 << 20, 16 << 20};
@@ -173,7 +174,7 @@ static void connect_one(struct side *s, struct engine *engine, unsigned i)
         die("connect");
 }
 
-static void open_engine(struct side *s, struct engine *engine, const char *name)
+static void open_engine(struct side *s, struct engine *engine, enum sl_tcp_engine_kind kind)
 {
     struct sl_handler handler = {.down = on_down};
     struct sl_tcp_config *tcp;
@@ -181,14 +182,14 @@ static void open_engine(struct side *s, struct engine *engine, const char *name)
     if (sl_config_from_env(&engine->config, environ) != 0)
         die("configuration");
     tcp = sl_tcp_config_edit(&engine->config);
-    snprintf(tcp->engine, sizeof(tcp->engine), "%s", name);
+    tcp->engine = kind;
     if (tcp->connections == 0)
         tcp->connections = 1;
     tcp->crc = SL_OFF;
     engine->worker = (struct sl_worker){
         .clock = &sl_clock_monotonic, .config = &engine->config, .rank = s->rank};
     if (s->ops.open(&engine->worker, NULL, &handler, &engine->iface) != 0)
-        die(name);
+        die("an engine");
     for (unsigned i = 0; i < s->count; i++)
         connect_one(s, engine, i);
 }
@@ -290,7 +291,7 @@ static int side_main(int rank, int meet, void *arg)
     memset(s->dst, 1, LARGEST);
     sl_transport_complete(&sl_tcp_ops, &s->ops);
     for (size_t e = 0; e < ENGINES; e++)
-        open_engine(s, &s->engines[e], engines[e]);
+        open_engine(s, &s->engines[e], kinds[e]);
     run(s, wish->rounds);
     swap(s, &go, &go, 1);
     for (size_t e = 0; e < ENGINES; e++) {

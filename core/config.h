@@ -23,21 +23,36 @@
 enum sl_progress { SL_PROGRESS_CALLER, SL_PROGRESS_THREAD };
 enum sl_publish { SL_PUBLISH_ON, SL_PUBLISH_OFF, SL_PUBLISH_KEEP };
 enum sl_tune { SL_TUNE_AUTO, SL_TUNE_MEASURE, SL_TUNE_OFF };
+enum sl_kernel { SL_KERNEL_AUTO, SL_KERNEL_AVX512, SL_KERNEL_AVX2, SL_KERNEL_NEON, SL_KERNEL_C };
+enum sl_launcher {
+    SL_LAUNCHER_AUTO,
+    SL_LAUNCHER_NONE,
+    SL_LAUNCHER_SLUICE,
+    SL_LAUNCHER_TORCHRUN,
+    SL_LAUNCHER_PMI,
+    SL_LAUNCHER_PMIX,
+    SL_LAUNCHER_OPENMPI,
+    SL_LAUNCHER_SLURM,
+};
 
+/* As the rows write them. */
 const char *sl_tune_name(enum sl_tune tune);
+const char *sl_launcher_name(enum sl_launcher launcher);
 
 /* One field per row of core/config_rows.c; names, units and meanings stand there. */
 struct sl_config {
     /* who and where */
     int64_t rank, size, local_rank, require_secret;
     char root[SL_TEXT_MAX], job[SL_TEXT_MAX], secret[SL_TEXT_MAX], host_id[SL_TEXT_MAX];
-    char interface[SL_TEXT_MAX], port_range[SL_TEXT_MAX], launcher[SL_TEXT_MAX];
+    char interface[SL_TEXT_MAX], port_range[SL_TEXT_MAX];
+    enum sl_launcher launcher;
     /* behaviour */
-    char transport[SL_TEXT_MAX], algo[SL_TEXT_MAX], log[SL_TEXT_MAX], kernel[SL_TEXT_MAX];
+    char transport[SL_TEXT_MAX], algo[SL_TEXT_MAX], log[SL_TEXT_MAX];
     char tune_dir[SL_TEXT_MAX], modules_dir[SL_TEXT_MAX];
     enum sl_progress progress;
     enum sl_publish state;
     enum sl_tune tune;
+    enum sl_kernel kernel;
     int64_t timeout_ms, connect_timeout_ms, spin_us, inflight_max, chunk_bytes;
     int64_t status_signal;
     /* windows, which ranks of one host share */

@@ -130,13 +130,6 @@ static int set_text(const struct sl_config_row *row, char *field, const char *va
 {
     size_t len = strlen(value);
 
-    if (row->choices != NULL) {
-        const char *choice = read_choice(row, value, &len);
-
-        if (choice == NULL)
-            return refuse_choice(row, value);
-        value = choice;
-    }
     if (len >= SL_TEXT_MAX)
         return sl_fail(-EINVAL, SL_CONFIG_PREFIX "%s is longer than %d bytes", row->name,
                        SL_TEXT_MAX - 1);

@@ -66,11 +66,6 @@ struct sl_config_row {
     {                                                                                              \
         name, AT(field), SL_CONFIG_TEXT, value, "", 0, 0, help, NULL, 0, check                     \
     }
-/* A text that is one of some words. */
-#define SL_ROW_WORD(name, field, value, choices, help)                                             \
-    {                                                                                              \
-        name, AT(field), SL_CONFIG_TEXT, value, "", 0, 0, help, choices                            \
-    }
 /* An enum whose values are the places of some words. */
 #define SL_ROW_CHOICE(name, field, value, choices, help)                                           \
     {                                                                                              \

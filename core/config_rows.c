@@ -38,8 +38,8 @@ static const struct sl_config_row rows[] = {
         "on: ranks that have no secret refuse to meet. Otherwise those of one host compare "
         "their users, and "
         "those of several are warned."),
-    SL_ROW_WORD("LAUNCHER", launcher, "auto", "auto none sluice torchrun pmi pmix openmpi slurm",
-                "Which launcher to believe."),
+    SL_ROW_CHOICE("LAUNCHER", launcher, "auto", "auto none sluice torchrun pmi pmix openmpi slurm",
+                  "Which launcher to believe."),
     SL_ROW_TEXT(
         "HOST_ID", host_id, "",
         "Ranks with the same text count as one host (shared memory is possible among them). Empty: "
@@ -86,8 +86,8 @@ static const struct sl_config_row rows[] = {
     SL_ROW_TEXT(
         "TUNE_DIR", tune_dir, "",
         "Where measured link costs are cached. Empty: $XDG_CACHE_HOME/sluice or ~/.cache/sluice."),
-    SL_ROW_WORD("KERNEL", kernel, "auto", "auto avx512 avx2 neon c",
-                "Reduction kernels. auto: the fastest that runs here."),
+    SL_ROW_CHOICE("KERNEL", kernel, "auto", "auto avx512 avx2 neon c",
+                  "Reduction kernels. auto: the fastest that runs here."),
     SL_ROW_TEXT(
         "LOG", log, "warn",
         "Log level: error, warn, info, debug or trace; AREA:LEVEL for one area; separated by "
@@ -122,4 +122,12 @@ const char *sl_tune_name(enum sl_tune tune)
     static const char *const names[] = {"auto", "measure", "off"};
 
     return names[tune];
+}
+
+const char *sl_launcher_name(enum sl_launcher launcher)
+{
+    static const char *const names[] = {"auto", "none", "sluice",  "torchrun",
+                                        "pmi",  "pmix", "openmpi", "slurm"};
+
+    return names[launcher];
 }

@@ -3,6 +3,8 @@
 #ifndef SL_KERNELS_REDUCE_H
 #define SL_KERNELS_REDUCE_H
 
+#include "core/config.h"
+
 #include <sluice/types.h>
 
 #include <stddef.h>
@@ -37,8 +39,7 @@ struct sl_kernels {
     sl_copy_fn *copy_stream; /* past the caches; ends with a store fence */
 };
 
-/* name: "auto", "avx512", "avx2", "neon" or "c". -ENOTSUP: this CPU or build lacks it (the sentence
- * says what); -EINVAL: no such name. */
-int sl_kernels_select(const char *name, const struct sl_kernels **out);
+/* -ENOTSUP: this CPU or build lacks it (the sentence says what). */
+int sl_kernels_select(enum sl_kernel kind, const struct sl_kernels **out);
 
 #endif

@@ -7,5 +7,5 @@ static const char *lacks_nothing(void)
     return NULL;
 }
 
-const struct sl_kernels_choice sl_kernels_choices[] = {{&sl_kernels_c, lacks_nothing}};
+const struct sl_kernels_choice sl_kernels_choices[] = {{SL_KERNEL_C, &sl_kernels_c, lacks_nothing}};
 const size_t sl_kernels_choice_count = 1;

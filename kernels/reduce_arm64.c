@@ -11,7 +11,7 @@ static const char *lacks_nothing(void)
 }
 
 const struct sl_kernels_choice sl_kernels_choices[] = {
-    {&sl_kernels_neon, lacks_nothing},
-    {&sl_kernels_c, lacks_nothing},
+    {SL_KERNEL_NEON, &sl_kernels_neon, lacks_nothing},
+    {SL_KERNEL_C, &sl_kernels_c, lacks_nothing},
 };
 const size_t sl_kernels_choice_count = SL_ARRAY_LEN(sl_kernels_choices);

@@ -13,6 +13,7 @@ extern const struct sl_kernels sl_kernels_avx512;
 extern const struct sl_kernels sl_kernels_neon;
 
 struct sl_kernels_choice {
+    enum sl_kernel kind;
     const struct sl_kernels *kernels;
     /* What this CPU lacks ("AVX2 or F16C"), NULL when the kernels run here. */
     const char *(*lacks)(void);

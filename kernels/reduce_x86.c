@@ -39,8 +39,8 @@ static const char *c_lacks(void)
 }
 
 const struct sl_kernels_choice sl_kernels_choices[] = {
-    {&sl_kernels_avx512, avx512_lacks},
-    {&sl_kernels_avx2, avx2_lacks},
-    {&sl_kernels_c, c_lacks},
+    {SL_KERNEL_AVX512, &sl_kernels_avx512, avx512_lacks},
+    {SL_KERNEL_AVX2, &sl_kernels_avx2, avx2_lacks},
+    {SL_KERNEL_C, &sl_kernels_c, c_lacks},
 };
 const size_t sl_kernels_choice_count = SL_ARRAY_LEN(sl_kernels_choices);

@@ -248,7 +248,8 @@ static int see_pmi(const struct env *env, struct sl_identity *id)
 }
 
 struct launcher {
-    const char *name, *title;
+    enum sl_launcher kind;
+    const char *title;
     /* -ENODEV, without a sentence: this launcher did not start us. */
     int (*see)(const struct env *env, struct sl_identity *id);
     const char *needs; /* for the sentence when it is forced and absent */
@@ -256,17 +257,26 @@ struct launcher {
 
 /* From the innermost out. */
 static const struct launcher launchers[] = {
-    {"torchrun", "torchrun", see_torchrun, "RANK, WORLD_SIZE and MASTER_ADDR"},
-    {"pmi", "a PMI launcher (MPICH's mpiexec)", see_pmi, "PMI_FD, PMI_RANK and PMI_SIZE"},
-    {"pmix", "a PMIx launcher (Open MPI's mpirun, srun --mpi=pmix)", see_pmix,
+    {SL_LAUNCHER_TORCHRUN, "torchrun", see_torchrun, "RANK, WORLD_SIZE and MASTER_ADDR"},
+    {SL_LAUNCHER_PMI, "a PMI launcher (MPICH's mpiexec)", see_pmi, "PMI_FD, PMI_RANK and PMI_SIZE"},
+    {SL_LAUNCHER_PMIX, "a PMIx launcher (Open MPI's mpirun, srun --mpi=pmix)", see_pmix,
      "PMIX_NAMESPACE and PMIX_RANK"},
-    {"openmpi", "Open MPI", see_openmpi, "OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE"},
-    {"slurm", "Slurm's srun", see_slurm, "SLURM_PROCID, SLURM_JOB_ID and SLURM_STEP_ID"},
+    {SL_LAUNCHER_OPENMPI, "Open MPI", see_openmpi, "OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE"},
+    {SL_LAUNCHER_SLURM, "Slurm's srun", see_slurm, "SLURM_PROCID, SLURM_JOB_ID and SLURM_STEP_ID"},
 };
+
+/* NULL: it sets no variables (auto, none, sluice). */
+static const struct launcher *launcher_of(enum sl_launcher kind)
+{
+    for (size_t i = 0; i < SL_ARRAY_LEN(launchers); i++)
+        if (launchers[i].kind == kind)
+            return &launchers[i];
+    return NULL;
+}
 
 static void identity_clear(struct sl_identity *id)
 {
-    *id = (struct sl_identity){-1, -1, -1, -1, "none", "", "", ""};
+    *id = (struct sl_identity){-1, -1, -1, -1, SL_LAUNCHER_NONE, "", "", ""};
 }
 
 static int see(const struct launcher *launcher, const struct env *env, struct sl_identity *out)
@@ -276,7 +286,7 @@ static int see(const struct launcher *launcher, const struct env *env, struct sl
 
     if (err != 0)
         return err;
-    out->launcher = launcher->name;
+    out->launcher = launcher->kind;
     if (out->rank < 0 || out->size == 0 || (out->size > 0 && out->rank >= out->size))
         return sl_fail(-EINVAL, "%s calls this rank %d of %d", launcher->title, out->rank,
                        out->size);
@@ -288,7 +298,7 @@ static int check_rivals(const struct env *env, const struct sl_identity *id)
 {
     struct sl_identity rival;
 
-    if (strcmp(id->launcher, "pmi") != 0 || see(&launchers[3], env, &rival) != 0)
+    if (id->launcher != SL_LAUNCHER_PMI || see(launcher_of(SL_LAUNCHER_OPENMPI), env, &rival) != 0)
         return 0;
     if (rival.rank == id->rank && rival.size == id->size)
         return 0;
@@ -314,22 +324,13 @@ static int find_launcher(const struct env *env, struct sl_identity *out)
 
 static int force_launcher(const struct env *env, struct sl_identity *out)
 {
-    const char *name = env->config->launcher;
+    const struct launcher *launcher = launcher_of(env->config->launcher);
+    int err = see(launcher, env, out);
 
-    for (size_t i = 0; i < SL_ARRAY_LEN(launchers); i++) {
-        if (strcmp(launchers[i].name, name) != 0)
-            continue;
-        int err = see(&launchers[i], env, out);
-
-        if (err != -ENODEV)
-            return err;
-        return sl_fail(-EINVAL, "SLUICE_LAUNCHER is %s, but its variables %s are not all set", name,
-                       launchers[i].needs);
-    }
-    return sl_fail(-EINVAL,
-                   "SLUICE_LAUNCHER is '%s', but must be auto, none, sluice, torchrun, pmi, "
-                   "pmix, openmpi or slurm",
-                   name);
+    if (err != -ENODEV)
+        return err;
+    return sl_fail(-EINVAL, "SLUICE_LAUNCHER is %s, but its variables %s are not all set",
+                   sl_launcher_name(launcher->kind), launcher->needs);
 }
 
 /* Rank and size as written in the configuration. A launcher may still give the meeting place, when
@@ -356,13 +357,13 @@ static int explicit_identity(const struct env *env, bool ask, struct sl_identity
                            "SLUICE_RANK and SLUICE_SIZE call this rank %lld of %lld, but %s "
                            "calls it rank %d of %d; set SLUICE_ROOT=host:port if the former "
                            "is meant",
-                           (long long)config->rank, (long long)config->size, found.launcher,
-                           found.rank, found.size);
+                           (long long)config->rank, (long long)config->size,
+                           sl_launcher_name(found.launcher), found.rank, found.size);
         if (err == 0)
             *id = found;
     }
-    if (strcmp(id->launcher, "none") == 0)
-        id->launcher = "sluice";
+    if (id->launcher == SL_LAUNCHER_NONE)
+        id->launcher = SL_LAUNCHER_SLUICE;
     id->rank = (int)config->rank;
     id->size = (int)config->size;
     return 0;
@@ -371,7 +372,7 @@ static int explicit_identity(const struct env *env, bool ask, struct sl_identity
 /* PMIx's server knows what its variables do not say. */
 static int check_size(const struct sl_identity *id)
 {
-    if (id->size >= 0 || strcmp(id->launcher, "pmix") == 0)
+    if (id->size >= 0 || id->launcher == SL_LAUNCHER_PMIX)
         return 0;
     return sl_fail(
         -EINVAL,
@@ -382,9 +383,10 @@ static int check_size(const struct sl_identity *id)
 
 static int check_place(const struct sl_identity *id)
 {
-    if (id->size == 1 || *id->root != '\0' || strncmp(id->launcher, "pm", 2) == 0)
+    if (id->size == 1 || *id->root != '\0' || id->launcher == SL_LAUNCHER_PMI ||
+        id->launcher == SL_LAUNCHER_PMIX)
         return 0;
-    if (strcmp(id->launcher, "openmpi") == 0)
+    if (id->launcher == SL_LAUNCHER_OPENMPI)
         return sl_fail(-EINVAL,
                        "Open MPI started %d ranks on several hosts, and its PMIx library "
                        "cannot be used here: install libpmix2, or give all ranks SLUICE_ROOT="
@@ -400,19 +402,19 @@ int sl_identify(const struct sl_config *config, sl_getter *get, void *arg, struc
 {
     struct env env = {get, arg, config};
     struct sl_identity id;
-    bool automatic = strcmp(config->launcher, "auto") == 0;
+    bool automatic = config->launcher == SL_LAUNCHER_AUTO;
     int err = 0;
 
     identity_clear(&id);
-    if (config->rank >= 0 || config->size >= 0 || strcmp(config->launcher, "sluice") == 0)
+    if (config->rank >= 0 || config->size >= 0 || config->launcher == SL_LAUNCHER_SLUICE)
         err = explicit_identity(&env, automatic, &id);
     else if (automatic)
         err = find_launcher(&env, &id);
-    else if (strcmp(config->launcher, "none") != 0)
+    else if (config->launcher != SL_LAUNCHER_NONE)
         err = force_launcher(&env, &id);
     if (err != 0 && err != -ENODEV)
         return err;
-    if (strcmp(id.launcher, "none") == 0) {
+    if (id.launcher == SL_LAUNCHER_NONE) {
         if (*config->root != '\0')
             return sl_fail(-EINVAL,
                            "SLUICE_ROOT is set, but no launcher tells this rank who it is: "

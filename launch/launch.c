@@ -162,14 +162,14 @@ static int meet_by_store(const struct sl_config *config, const struct sl_identit
 /* Without PMIx's library, the variables of Open MPI or Slurm may still be enough. */
 static int without_pmix(const struct sl_config *config, struct sl_identity *id)
 {
-    static const char *const others[] = {"openmpi", "slurm"};
+    static const enum sl_launcher others[] = {SL_LAUNCHER_OPENMPI, SL_LAUNCHER_SLURM};
     struct sl_config forced = *config;
     char why[SL_ERROR_TEXT_MAX];
 
     snprintf(why, sizeof(why), "%s", sluice_last_error());
     sl_info("launch", "%s; trying without", why);
     for (size_t i = 0; i < SL_ARRAY_LEN(others); i++) {
-        snprintf(forced.launcher, sizeof(forced.launcher), "%s", others[i]);
+        forced.launcher = others[i];
         if (sl_identify(&forced, from_environment, NULL, id) == 0)
             return 0;
     }
@@ -204,7 +204,8 @@ static int meet(const struct sl_config *config, const struct sl_identity *id, sl
         return err;
     if (party.size == 1)
         return sl_rendezvous_alone(out);
-    sl_debug("launch", "rank %d of %d by %s, meeting at %s", id->rank, id->size, id->launcher,
+    sl_debug("launch", "rank %d of %d by %s, meeting at %s", id->rank, id->size,
+             sl_launcher_name(id->launcher),
              *id->root != '\0' ? id->root : "a place that rank 0 publishes");
     if (*id->root != '\0')
         return check_secret(config, id) ?: meet_at_root(&party, id->root, out);
@@ -238,7 +239,7 @@ int sl_launch(const struct sl_config *config, struct sl_identity *identity,
 
     if (err != 0)
         return err;
-    if (strcmp(id.launcher, "pmix") == 0 && (*id.root == '\0' || id.size < 0))
+    if (id.launcher == SL_LAUNCHER_PMIX && (*id.root == '\0' || id.size < 0))
         err = meet_by_pmix(config, &id, out);
     else
         err = meet(config, &id, share_by_pmi, out);

@@ -10,15 +10,15 @@
 
 /* Who this process is, according to the configuration and the launcher's variables. */
 struct sl_identity {
-    int rank;                 /* -1: only the launcher's server knows (PMIx) */
-    int size;                 /* -1: likewise */
-    int local_rank;           /* among the ranks of this host; -1: the launcher does not say */
-    int local_size;           /* -1: likewise */
-    const char *launcher;     /* none sluice torchrun pmi pmix openmpi slurm; static storage */
-    char root[SL_TEXT_MAX];   /* host:port, or host:port+N for N more ports to try; "": published
+    int rank;                  /* -1: only the launcher's server knows (PMIx) */
+    int size;                  /* -1: likewise */
+    int local_rank;            /* among the ranks of this host; -1: the launcher does not say */
+    int local_size;            /* -1: likewise */
+    enum sl_launcher launcher; /* that says so; never SL_LAUNCHER_AUTO */
+    char root[SL_TEXT_MAX];    /* host:port, or host:port+N for N more ports to try; "": published
                                * through the launcher's own store */
-    char job[SL_TEXT_MAX];    /* keeps jobs apart that meet at one port */
-    char secret[SL_TEXT_MAX]; /* "": none, or made by rank 0 and published through the store */
+    char job[SL_TEXT_MAX];     /* keeps jobs apart that meet at one port */
+    char secret[SL_TEXT_MAX];  /* "": none, or made by rank 0 and published through the store */
 };
 
 /* An environment: value of name, or NULL. */

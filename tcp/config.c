@@ -48,9 +48,9 @@ static int check_congestion(const struct sl_config *config)
 static const struct sl_config_row rows[] = {
     SL_ROW_INT("TCP_CONNECTIONS", connections, "0", "connections", 0, 128,
                "TCP connections to each peer. 0: chosen."),
-    SL_ROW_WORD("TCP_ENGINE", engine, "auto", "auto uring epoll",
-                "How sockets are moved on: by io_uring or by epoll; auto: the first that works, "
-                "measured best first."),
+    SL_ROW_CHOICE("TCP_ENGINE", engine, "auto", "auto uring epoll",
+                  "How sockets are moved on: by io_uring or by epoll; auto: the first that works, "
+                  "measured best first."),
     SL_ROW_TEXT(
         "TCP_CONGESTION", congestion, "auto",
         "Congestion control of our sockets, a name of net.ipv4.tcp_available_congestion_control; "

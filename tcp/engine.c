@@ -6,20 +6,17 @@
 #include "core/log.h"
 
 #include <stdio.h>
-#include <string.h>
 
 extern const struct sl_tcp_engine_ops *const sl_tcp_engines[]; /* best first; engines_*.c */
 
-int sl_tcp_engine_open(const char *name, const struct sl_tcp_engine_ops **ops, void **engine)
+int sl_tcp_engine_open(enum sl_tcp_engine_kind kind, const struct sl_tcp_engine_ops **ops,
+                       void **engine)
 {
     char why[SL_ERROR_TEXT_MAX] = "";
     int first = 0;
 
-    if (strcmp(name, "auto") != 0 && strcmp(name, "uring") != 0 && strcmp(name, "epoll") != 0)
-        return sl_fail(-EINVAL, "SLUICE_TCP_ENGINE is '%s', but must be auto, uring or epoll",
-                       name);
     for (size_t i = 0; sl_tcp_engines[i] != NULL; i++) {
-        if (strcmp(name, "auto") != 0 && strcmp(name, sl_tcp_engines[i]->name) != 0)
+        if (kind != SL_TCP_ENGINE_AUTO && kind != sl_tcp_engines[i]->kind)
             continue;
         int err = sl_tcp_engines[i]->open(engine);
 
@@ -35,7 +32,6 @@ int sl_tcp_engine_open(const char *name, const struct sl_tcp_engine_ops **ops, v
         }
     }
     if (first == 0)
-        return sl_fail(-ENOTSUP, "this build has no tcp engine '%s' (liburing was not there)",
-                       name);
+        return sl_fail(-ENOTSUP, "this build has no tcp engine 'uring' (liburing was not there)");
     return sl_fail_text(first, why);
 }

@@ -7,6 +7,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* In the order of SLUICE_TCP_ENGINE's choices. */
+enum sl_tcp_engine_kind { SL_TCP_ENGINE_AUTO, SL_TCP_ENGINE_URING, SL_TCP_ENGINE_EPOLL };
+
 enum sl_tcp_watch_kind { SL_TCP_WATCH_LISTENER, SL_TCP_WATCH_PENDING, SL_TCP_WATCH_CONN };
 
 struct sl_tcp_watch {
@@ -21,7 +24,8 @@ struct sl_tcp_watch {
 typedef void sl_tcp_event_fn(void *arg, struct sl_tcp_watch *watch);
 
 struct sl_tcp_engine_ops {
-    const char *name; /* as in SLUICE_TCP_ENGINE */
+    enum sl_tcp_engine_kind kind;
+    const char *name;
     /* -ENOTSUP and friends with a sentence: the kernel or a sandbox refuses. */
     int (*open)(void **out);
     void (*close)(void *engine);
@@ -36,7 +40,8 @@ struct sl_tcp_engine_ops {
 
 extern const struct sl_tcp_engine_ops sl_tcp_epoll, sl_tcp_uring;
 
-/* By name: "auto", "epoll" or "uring". */
-int sl_tcp_engine_open(const char *name, const struct sl_tcp_engine_ops **ops, void **engine);
+/* -ENOTSUP and friends: it, or with auto any, cannot be had here. */
+int sl_tcp_engine_open(enum sl_tcp_engine_kind kind, const struct sl_tcp_engine_ops **ops,
+                       void **engine);
 
 #endif

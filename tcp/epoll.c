@@ -96,6 +96,7 @@ static int engine_fd(void *arg)
 }
 
 const struct sl_tcp_engine_ops sl_tcp_epoll = {
+    .kind = SL_TCP_ENGINE_EPOLL,
     .name = "epoll",
     .open = engine_open,
     .close = engine_close,

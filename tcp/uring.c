@@ -300,6 +300,7 @@ static int engine_fd(void *arg)
 }
 
 const struct sl_tcp_engine_ops sl_tcp_uring = {
+    .kind = SL_TCP_ENGINE_URING,
     .name = "uring",
     .open = engine_open,
     .close = engine_close,

@@ -448,12 +448,12 @@ static void parse(int argc, char **argv, struct options *options)
 }
 
 /* Exits when the engine cannot be had here. */
-static void need_engine(const char *name)
+static void need_engine(enum sl_tcp_engine_kind kind)
 {
     const struct sl_tcp_engine_ops *ops;
     void *engine;
 
-    if (sl_tcp_engine_open(name, &ops, &engine) == 0) {
+    if (sl_tcp_engine_open(kind, &ops, &engine) == 0) {
         ops->close(engine);
         return;
     }
@@ -472,7 +472,8 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     parse(argc, argv, &options);
     if (strcmp(options.transport, "shm") != 0)
-        need_engine(options.transport);
+        need_engine(strcmp(options.transport, "uring") == 0 ? SL_TCP_ENGINE_URING
+                                                            : SL_TCP_ENGINE_EPOLL);
     for (int k = 0; k < FAULT_KINDS; k++)
         tally[k].ns = calloc((size_t)options.runs + 1, sizeof(uint64_t));
     for (int i = 0; i < options.runs && shared != MAP_FAILED; i++) {

@@ -140,17 +140,16 @@ static void check_place(const struct sl_config *config, const struct sl_identity
 
 static void check_identity(const struct sl_config *config, const struct sl_identity *id)
 {
-    bool by_pmix = strcmp(id->launcher, "pmix") == 0;
+    bool by_pmix = id->launcher == SL_LAUNCHER_PMIX;
 
     sl_assert(id->rank >= 0 && (id->size > id->rank || (by_pmix && id->size == -1)));
     sl_assert(id->local_rank >= -1 && id->local_size >= -1);
     if (config->rank >= 0)
         sl_assert(id->rank == config->rank && id->size == config->size);
-    if (strcmp(id->launcher, "none") == 0)
+    if (id->launcher == SL_LAUNCHER_NONE)
         sl_assert(id->rank == 0 && id->size == 1 && id->root[0] == '\0');
-    else if (strcmp(config->launcher, "auto") != 0)
-        sl_assert(strcmp(id->launcher, config->launcher) == 0 ||
-                  strcmp(id->launcher, "sluice") == 0);
+    else if (config->launcher != SL_LAUNCHER_AUTO)
+        sl_assert(id->launcher == config->launcher || id->launcher == SL_LAUNCHER_SLUICE);
     sl_assert(memchr(id->root, '\0', sizeof(id->root)) != NULL &&
               memchr(id->job, '\0', sizeof(id->job)) != NULL &&
               memchr(id->secret, '\0', sizeof(id->secret)) != NULL);

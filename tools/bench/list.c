@@ -36,9 +36,10 @@ static void list_launcher(FILE *out, const struct sl_config *config)
     if (sl_identify(config, environment, NULL, &who) != 0)
         fprintf(out, "launcher     unclear: %s\n", sluice_last_error());
     else if (who.rank < 0)
-        fprintf(out, "launcher     %s; it knows rank and size\n", who.launcher);
+        fprintf(out, "launcher     %s; it knows rank and size\n", sl_launcher_name(who.launcher));
     else
-        fprintf(out, "launcher     %s; rank %d of %d\n", who.launcher, who.rank, who.size);
+        fprintf(out, "launcher     %s; rank %d of %d\n", sl_launcher_name(who.launcher), who.rank,
+                who.size);
 }
 
 static void list_cache(FILE *out, const char *label, long bytes)
@@ -135,14 +136,19 @@ static size_t find_transports(const struct sl_config *config, struct sb_transpor
 
 static void list_kernels(FILE *out, const struct sl_config *config)
 {
-    static const char *const names[] = {"avx512", "avx2", "neon", "c"};
+    static const char *const names[] = {
+        [SL_KERNEL_AVX512] = "avx512",
+        [SL_KERNEL_AVX2] = "avx2",
+        [SL_KERNEL_NEON] = "neon",
+        [SL_KERNEL_C] = "c",
+    };
     const struct sl_kernels *chosen = NULL, *kernels;
     int err = sl_kernels_select(config->kernel, &chosen);
 
     if (err != 0)
         fprintf(out, "kernel       SLUICE_KERNEL cannot be used: %s\n", sluice_last_error());
-    for (size_t i = 0; i < SL_ARRAY_LEN(names); i++) {
-        if (sl_kernels_select(names[i], &kernels) != 0)
+    for (size_t i = SL_KERNEL_AVX512; i < SL_ARRAY_LEN(names); i++) {
+        if (sl_kernels_select((enum sl_kernel)i, &kernels) != 0)
             fprintf(out, "kernel       %-8s out: %s\n", names[i], sluice_last_error());
         else
             fprintf(out, "kernel       %-8s %s\n", names[i],

@@ -129,7 +129,7 @@ static int refuse_two_launchers(const struct sl_config *config)
     return sl_fail(-EINVAL,
                    "-n starts ranks, but %s has already started this process as one of several: "
                    "leave -n away, or set SLUICE_LAUNCHER=none",
-                   who.launcher);
+                   sl_launcher_name(who.launcher));
 }
 
 /* What every rank would refuse alike: said once, before there are several. */

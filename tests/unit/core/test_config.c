@@ -101,7 +101,18 @@ static void words_are_taken_however_they_are_written(void **state)
     assert_int_equal(sl_config_set(&config, "TUNE", "0"), 0);
     assert_int_equal(config.tune, SL_TUNE_OFF);
     assert_int_equal(sl_config_set(&config, "KERNEL", "AVX2"), 0);
-    assert_string_equal(config.kernel, "avx2");
+    assert_int_equal(config.kernel, SL_KERNEL_AVX2);
+    assert_int_equal(sl_config_set(&config, "LAUNCHER", "PMIx"), 0);
+    assert_int_equal(config.launcher, SL_LAUNCHER_PMIX);
+    assert_string_equal(sl_launcher_name(config.launcher), "pmix");
+    assert_int_equal(sl_config_set(&config, "LAUNCHER", "slurm"), 0);
+    assert_string_equal(sl_launcher_name(config.launcher), "slurm");
+    assert_int_equal(sl_config_set(&config, "LAUNCHER", "mpirun"), -EINVAL);
+    assert_non_null(strstr(sluice_last_error(), "SLUICE_LAUNCHER is 'mpirun', but must be one of "
+                                                "auto, none, sluice, torchrun, pmi, pmix"));
+    assert_int_equal(sl_config_set(&config, "TCP_ENGINE", "io_uring"), -EINVAL);
+    assert_int_equal(sl_config_set(&config, "TCP_ENGINE", "EPOLL"), 0);
+    assert_int_equal(sl_tcp_config(&config)->engine, SL_TCP_ENGINE_EPOLL);
     assert_int_equal(sl_config_set(&config, "PRELOAD", "Yes"), 0);
     assert_int_equal(sl_preload_config(&config)->mode, SL_PRELOAD_MODE_ON);
     assert_int_equal(sl_config_set(&config, "PRELOAD_EXACT", "0"), 0);

@@ -45,6 +45,6 @@ int main(void)
         fprintf(stderr, "%s\n", sluice_last_error());
         return 1;
     }
-    printf("rank %d of %d by %s\n", id.rank, id.size, id.launcher);
+    printf("rank %d of %d by %s\n", id.rank, id.size, sl_launcher_name(id.launcher));
     return 0;
 }

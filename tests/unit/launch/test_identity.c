@@ -30,7 +30,7 @@ static int identify(char *const *envp, struct sl_identity *id)
 
 static void assert_rank(const struct sl_identity *id, const char *launcher, int rank, int size)
 {
-    assert_string_equal(id->launcher, launcher);
+    assert_string_equal(sl_launcher_name(id->launcher), launcher);
     assert_int_equal(id->rank, rank);
     assert_int_equal(id->size, size);
 }

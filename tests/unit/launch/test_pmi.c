@@ -166,7 +166,7 @@ static int launch_by_pmi(int fd)
     setenv("PMI_RANK", "1", 1);
     setenv("PMI_SIZE", "2", 1);
     sl_config_defaults(&config);
-    snprintf(config.launcher, sizeof(config.launcher), "pmi");
+    config.launcher = SL_LAUNCHER_PMI;
     config.connect_timeout_ms = 10000;
     if (sl_launch(&config, NULL, &exchange) != -EPROTO)
         return 1;
