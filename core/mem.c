@@ -154,7 +154,8 @@ static void registration_end(struct sl_mem_cache *cache, struct sl_mem_registrat
     sl_list_remove(&base->link);
     cache->bytes -= base->len;
     cache->count--;
-    SL_PROBE2(mr_dereg, base->addr, base->len);
+    if (!cache->device.quiet)
+        SL_PROBE2(mr_dereg, base->addr, base->len);
     cache->device.dereg(cache->device.arg, base->handle);
     free(base);
 }
@@ -227,7 +228,8 @@ static int registration_make(struct sl_mem_cache *cache, const struct sl_mem *me
         free(base);
         return err;
     }
-    SL_PROBE2(mr_reg, addr, mem->len);
+    if (!cache->device.quiet)
+        SL_PROBE2(mr_reg, addr, mem->len);
     base->addr = addr;
     base->len = mem->len;
     base->kind = mem->kind;

@@ -86,6 +86,7 @@ struct sl_mem_device {
     int (*reg)(void *arg, const struct sl_mem *mem, void **out_handle);
     void (*dereg)(void *arg, void *handle);
     void *arg;
+    bool quiet; /* what it registers with tells the probes itself */
 };
 
 struct sl_mem_cache {

@@ -79,7 +79,7 @@ static void hand_out(struct sl_verbs_device *device, const struct ibv_async_even
 void sl_verbs_device_listen(struct sl_verbs_device *device, struct sl_verbs_listener *listener)
 {
     pthread_mutex_lock(&device->event_lock);
-    listener->count = 0;
+    listener->count = listener->gone_count = 0;
     listener->overflowed = listener->rung = false;
     sl_list_push_back(&device->listeners, &listener->link);
     pthread_mutex_unlock(&device->event_lock);

@@ -17,25 +17,6 @@
 
 #define PEERMEM "/sys/module/nvidia_peermem"
 
-/* Says a device that knows no dma-buf; one that does finds no file 0xffffffff. */
-static bool is_unknown(int err)
-{
-    return err == EOPNOTSUPP || err == EPROTONOSUPPORT || err == ENOSYS;
-}
-
-bool sl_verbs_gpu_accepted(const struct sl_ibv *ibv, struct ibv_pd *pd)
-{
-    struct ibv_mr *mr;
-    bool accepted;
-
-    errno = 0;
-    mr = ibv->ibv_reg_dmabuf_mr(pd, 0, 0, 0, -1, 0);
-    accepted = mr == NULL && !is_unknown(errno);
-    if (mr != NULL)
-        (ibv->ibv_dereg_mr)(mr);
-    return accepted;
-}
-
 bool sl_verbs_gpu_possible(const struct sl_verbs_iface *iface)
 {
     bool possible = !iface->mp.settings.fallback;
@@ -48,41 +29,14 @@ bool sl_verbs_gpu_possible(const struct sl_verbs_iface *iface)
 
 /* ---- registering ---- */
 
-static int rail_reg(const struct sl_verbs_rail *rail, const struct sl_mem *mem, struct ibv_mr **out)
-{
-    const struct sl_ibv *ibv = rail->iface->ibv;
-    uint64_t iova = (uintptr_t)mem->addr;
-    struct ibv_mr *mr = NULL;
-
-    if (ibv->ibv_reg_dmabuf_mr == NULL)
-        return sl_fail(-ENOTSUP,
-                       "libibverbs cannot register GPU memory: that takes rdma-core 34 or later");
-    if (sl_verbs_config(rail->iface->config)->relaxed_ordering != SL_OFF)
-        mr = ibv->ibv_reg_dmabuf_mr(rail->device->pd, mem->fd_off, mem->len, iova, mem->fd,
-                                    SL_VERBS_ACCESS | IBV_ACCESS_RELAXED_ORDERING);
-    errno = 0;
-    if (mr == NULL)
-        mr = ibv->ibv_reg_dmabuf_mr(rail->device->pd, mem->fd_off, mem->len, iova, mem->fd,
-                                    SL_VERBS_ACCESS);
-    if (mr == NULL && is_unknown(errno))
-        return sl_fail(-ENOTSUP,
-                       "%s takes no GPU memory: its driver or this kernel knows no dma-buf",
-                       rail->port.name);
-    if (mr == NULL) {
-        int err = errno != 0 ? -errno : -EIO;
-
-        return sl_fail(err, "%s could not register %zu bytes of GPU memory: %s", rail->port.name,
-                       mem->len, sluice_strerror(err));
-    }
-    *out = mr;
-    return 0;
-}
-
-static int dmabuf_reg(struct sl_verbs_iface *iface, const struct sl_mem *mem, struct ibv_mr **mr)
+static int dmabuf_reg(struct sl_verbs_iface *iface, const struct sl_mem *mem,
+                      struct sl_verbs_claim *claims)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    int err = 0;
 
+    if (iface->ibv->ibv_reg_dmabuf_mr == NULL)
+        return sl_fail(-ENOTSUP,
+                       "libibverbs cannot register GPU memory: that takes rdma-core 34 or later");
     if (mem->fd < 0)
         return sl_fail(-EINVAL,
                        "GPU memory is to be registered through a dma-buf, and none was given");
@@ -91,33 +45,31 @@ static int dmabuf_reg(struct sl_verbs_iface *iface, const struct sl_mem *mem, st
             -EINVAL,
             "GPU memory at %p and offset %llu of its dma-buf do not lie alike in their pages",
             mem->addr, (unsigned long long)mem->fd_off);
-    for (unsigned i = 0; i < iface->mp.rail_count && err == 0; i++)
-        err = rail_reg(&iface->rails[i], mem, &mr[i]);
-    if (err != 0)
-        sl_verbs_dereg_all(iface, mr);
-    return err;
+    return sl_verbs_reg_all(iface, mem, claims);
 }
 
 /* By its address alone: as a dma-buf of our own making, or, where that cannot be had, as
  * nvidia-peermem lets ordinary registration find it. */
 static int address_reg(struct sl_verbs_iface *iface, const struct sl_gpu_memory *gpu,
-                       const struct sl_mem *mem, struct ibv_mr **mr)
+                       const struct sl_mem *mem, struct sl_verbs_claim *claims)
 {
+    const struct sl_mem plain = {.addr = mem->addr, .len = mem->len, .kind = SL_MEM_CUDA, .fd = -1};
     struct sl_mem exported;
     char why[256];
     int err = sl_gpu_export(gpu, mem->addr, mem->len, &exported);
 
     if (err == 0) {
-        err = dmabuf_reg(iface, &exported, mr);
+        err = dmabuf_reg(iface, &exported, claims);
         close(exported.fd); /* the regions hold on to what it stood for */
     }
     if (err != -ENOTSUP || gpu->is_managed)
         return err;
     snprintf(why, sizeof(why), "%s", sluice_last_error());
-    if (sl_verbs_reg_all(iface, mem->addr, mem->len, mr) != 0)
+    err = sl_verbs_reg_all(iface, &plain, claims);
+    if (err < 0)
         return sl_fail(-ENOTSUP,
                        "%s; and without dma-buf it takes the kernel module nvidia_peermem", why);
-    return 0;
+    return err;
 }
 
 int sl_verbs_gpu_reg(struct sl_verbs_iface *iface, const struct sl_mem *mem, struct sl_verbs_mr *mr)
@@ -142,6 +94,6 @@ int sl_verbs_gpu_reg(struct sl_verbs_iface *iface, const struct sl_mem *mem, str
     if (err != 0)
         return err;
     mr->base.is_gpu = true;
-    return mem->kind == SL_MEM_DMABUF ? dmabuf_reg(iface, mem, mr->mr)
-                                      : address_reg(iface, &mr->base.gpu, mem, mr->mr);
+    return mem->kind == SL_MEM_DMABUF ? dmabuf_reg(iface, mem, mr->claims)
+                                      : address_reg(iface, &mr->base.gpu, mem, mr->claims);
 }

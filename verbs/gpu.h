@@ -5,11 +5,9 @@
 
 #include "verbs/region.h"
 
-/* Does a device take memory of others as a dma-buf? Asked where ibv_reg_dmabuf_mr() is. */
-bool sl_verbs_gpu_accepted(const struct sl_ibv *ibv, struct ibv_pd *pd);
 /* May GPU memory be registered with all rails, as far as they and the settings go? */
 bool sl_verbs_gpu_possible(const struct sl_verbs_iface *iface);
-/* On every rail, or none. -ENOTSUP, with the reason. */
+/* As sl_verbs_reg_all(). -ENOTSUP, with the reason. */
 int sl_verbs_gpu_reg(struct sl_verbs_iface *iface, const struct sl_mem *mem,
                      struct sl_verbs_mr *mr);
 

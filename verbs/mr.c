@@ -6,54 +6,69 @@
 #include "verbs/iface.h"
 
 #include "core/event.h"
-#include "core/log.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#define PAGE 4096
-
-static int reg_failed(const struct sl_verbs_rail *rail, size_t len, int err)
+bool sl_verbs_dereg_all(struct sl_verbs_iface *iface, struct sl_verbs_claim *claims)
 {
-    sl_mem_lock_failed(-err, len);
-    return sl_fail(-err, "%s: %s", rail->port.name, sluice_last_error());
+    bool ended = false;
+
+    for (unsigned i = 0; i < iface->mp.rail_count; i++)
+        ended |= sl_verbs_memory_put(iface->rails[i].memory, &claims[i]);
+    return ended;
 }
 
-int sl_verbs_reg(const struct sl_verbs_rail *rail, void *addr, size_t len, struct ibv_mr **out)
+int sl_verbs_reg_all(struct sl_verbs_iface *iface, const struct sl_mem *mem,
+                     struct sl_verbs_claim *claims)
 {
-    const struct sl_ibv *ibv = rail->iface->ibv;
-    struct ibv_mr *mr = NULL;
+    int made = 0;
 
-    errno = 0;
-    if (sl_verbs_config(rail->iface->config)->relaxed_ordering != SL_OFF &&
-        ibv->ibv_reg_mr_iova2 != NULL)
-        mr = ibv->ibv_reg_mr_iova2(rail->device->pd, addr, len, (uintptr_t)addr,
-                                   SL_VERBS_ACCESS | IBV_ACCESS_RELAXED_ORDERING);
-    if (mr == NULL)
-        mr = (ibv->ibv_reg_mr)(rail->device->pd, addr, len, SL_VERBS_ACCESS);
-    if (mr == NULL)
-        return reg_failed(rail, len, errno != 0 ? errno : ENOMEM);
-    *out = mr;
-    return 0;
+    for (unsigned i = 0; i < iface->mp.rail_count; i++) {
+        int err = sl_verbs_memory_get(iface->rails[i].memory, mem, &claims[i]);
+
+        if (err < 0) {
+            sl_verbs_dereg_all(iface, claims);
+            return err;
+        }
+        made |= err;
+    }
+    return made;
 }
 
-void sl_verbs_dereg_all(struct sl_verbs_iface *iface, struct ibv_mr **mr)
+/* The first rail on the device of this one: what is registered there serves both. */
+static unsigned first_rail(const struct sl_verbs_iface *iface, unsigned i)
+{
+    unsigned first = 0;
+
+    while (iface->rails[first].memory != iface->rails[i].memory)
+        first++;
+    return first;
+}
+
+static void pool_dereg(struct sl_verbs_iface *iface, struct sl_verbs_pool *pool)
 {
     for (unsigned i = 0; i < iface->mp.rail_count; i++) {
-        if (mr[i] != NULL && (iface->ibv->ibv_dereg_mr)(mr[i]) != 0)
-            sl_warn("verbs", "%s did not give a region back", iface->rails[i].port.name);
-        mr[i] = NULL;
+        if (pool->mr[i] != NULL && first_rail(iface, i) == i)
+            sl_verbs_memory_end(iface->rails[i].memory, pool->mr[i]);
+        pool->mr[i] = NULL;
     }
 }
 
-int sl_verbs_reg_all(struct sl_verbs_iface *iface, void *addr, size_t len, struct ibv_mr **mr)
+static int pool_reg(struct sl_verbs_iface *iface, const struct sl_mem *mem,
+                    struct sl_verbs_pool *pool)
 {
     for (unsigned i = 0; i < iface->mp.rail_count; i++) {
-        int err = sl_verbs_reg(&iface->rails[i], addr, len, &mr[i]);
+        unsigned first = first_rail(iface, i);
+        int err = 0;
 
+        if (first < i)
+            pool->mr[i] = pool->mr[first];
+        else
+            err = sl_verbs_memory_make(iface->rails[i].memory, mem, &pool->mr[i]);
         if (err != 0) {
-            sl_verbs_dereg_all(iface, mr);
+            pool_dereg(iface, pool);
             return err;
         }
     }
@@ -63,11 +78,12 @@ int sl_verbs_reg_all(struct sl_verbs_iface *iface, void *addr, size_t len, struc
 int sl_verbs_pool_init(struct sl_verbs_iface *iface, size_t len, struct sl_verbs_pool *out)
 {
     void *bytes = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const struct sl_mem mem = {.addr = bytes, .len = len, .kind = SL_MEM_HOST, .fd = -1};
     int err;
 
     if (bytes == MAP_FAILED)
         return sl_fail(-ENOMEM, "no memory for %zu KiB of buffers", len >> 10);
-    err = sl_verbs_reg_all(iface, bytes, len, out->mr);
+    err = pool_reg(iface, &mem, out);
     if (err != 0) {
         munmap(bytes, len);
         return err;
@@ -81,7 +97,7 @@ void sl_verbs_pool_fini(struct sl_verbs_iface *iface, struct sl_verbs_pool *pool
 {
     if (pool->bytes == NULL)
         return;
-    sl_verbs_dereg_all(iface, pool->mr);
+    pool_dereg(iface, pool);
     munmap(pool->bytes, pool->len);
     pool->bytes = NULL;
 }
@@ -90,12 +106,13 @@ void sl_verbs_pool_fini(struct sl_verbs_iface *iface, struct sl_verbs_pool *pool
 
 /* With nvidia_peermem GPU memory could be registered like any other, and would then be copied
  * from. */
-static int host_reg(struct sl_verbs_iface *iface, const struct sl_mem *mem, struct ibv_mr **mr)
+static int host_reg(struct sl_verbs_iface *iface, const struct sl_mem *mem,
+                    struct sl_verbs_claim *claims)
 {
     if (sl_gpu_look(mem->addr, NULL))
         return sl_fail(-EINVAL, "%p is GPU memory, and is registered as ordinary memory",
                        mem->addr);
-    return sl_verbs_reg_all(iface, mem->addr, mem->len, mr);
+    return sl_verbs_reg_all(iface, mem, claims);
 }
 
 static int user_reg(void *arg, const struct sl_mem *mem, void **out)
@@ -106,19 +123,20 @@ static int user_reg(void *arg, const struct sl_mem *mem, void **out)
 
     if (mr == NULL)
         return sl_fail(-ENOMEM, "no memory for the record of a region");
-    int err =
-        sl_mem_is_host(mem->kind) ? host_reg(iface, mem, mr->mr) : sl_verbs_gpu_reg(iface, mem, mr);
+    int err = sl_mem_is_host(mem->kind) ? host_reg(iface, mem, mr->claims)
+                                        : sl_verbs_gpu_reg(iface, mem, mr);
 
-    if (err != 0) {
+    if (err < 0) {
         free(mr);
         return err;
     }
     mr->base.len = mem->len;
     for (unsigned i = 0; i < iface->mp.rail_count; i++)
         /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): of each rail, since err is 0 */
-        mr->base.rkeys[i] = mr->mr[i]->rkey;
-    sl_event(iface->mp.base.worker, SL_EVENT_MR_REG, SL_EVENT_NOBODY, mem->len,
-             sl_now(iface->mp.base.worker->clock) - start);
+        mr->base.rkeys[i] = mr->claims[i].mr->rkey;
+    if (err > 0)
+        sl_event(iface->mp.base.worker, SL_EVENT_MR_REG, SL_EVENT_NOBODY, mem->len,
+                 sl_now(iface->mp.base.worker->clock) - start);
     *out = mr;
     return 0;
 }
@@ -128,23 +146,42 @@ static void user_dereg(void *arg, void *handle)
     struct sl_verbs_iface *iface = arg;
     struct sl_verbs_mr *mr = handle;
 
-    sl_event(iface->mp.base.worker, SL_EVENT_MR_DEREG, SL_EVENT_NOBODY, mr->base.len, 0);
-    sl_verbs_dereg_all(iface, mr->mr);
+    if (sl_verbs_dereg_all(iface, mr->claims))
+        sl_event(iface->mp.base.worker, SL_EVENT_MR_DEREG, SL_EVENT_NOBODY, mr->base.len, 0);
     free(mr);
 }
 
 void sl_verbs_mem_init(struct sl_verbs_iface *iface)
 {
-    const struct sl_mem_device device = {.reg = user_reg, .dereg = user_dereg, .arg = iface};
+    const struct sl_mem_device device = {
+        .reg = user_reg, .dereg = user_dereg, .arg = iface, .quiet = true};
 
-    /* Nothing is kept: whether memory is still there, only its user knows. */
+    /* The claims of this interface; the devices have the registrations. Nothing is kept: whether
+     * memory is still there, only its user knows. */
     sl_mem_cache_init(&iface->mp.mem, &device, 0, 0);
+}
+
+void sl_verbs_mem_sync(struct sl_verbs_iface *iface)
+{
+    struct sl_verbs_range gone[SL_VERBS_GONE_MAX];
+
+    for (unsigned i = 0; i < iface->mp.rail_count; i++) {
+        unsigned count =
+            sl_verbs_device_gone(iface->rails[i].device, &iface->rails[i].listener, gone);
+
+        for (unsigned k = 0; k < count; k++)
+            sl_mem_cache_invalidate(&iface->mp.mem, (void *)gone[k].addr,
+                                    gone[k].end - gone[k].addr);
+    }
 }
 
 int sl_verbs_mr_reg(struct sl_iface *base, const struct sl_mem *mem, struct sl_mr **out,
                     struct sl_key *key)
 {
     struct sl_mem_region *region;
+
+    /* First, or what was gone is found again. */
+    sl_verbs_mem_sync(sl_verbs_iface_of(base));
     int err = sl_mem_cache_get_as(&sl_verbs_iface_of(base)->mp.mem, mem, &region);
 
     if (err != 0)
@@ -162,5 +199,10 @@ void sl_verbs_mr_dereg(struct sl_iface *base, struct sl_mr *mr)
 
 unsigned sl_verbs_mem_gone(struct sl_iface *base, void *addr, size_t len)
 {
-    return sl_mem_cache_invalidate(&sl_verbs_iface_of(base)->mp.mem, addr, len);
+    struct sl_verbs_iface *iface = sl_verbs_iface_of(base);
+    unsigned in_use = sl_mem_cache_invalidate(&iface->mp.mem, addr, len);
+
+    for (unsigned i = 0; i < iface->mp.rail_count; i++)
+        sl_verbs_device_mem_gone(iface->rails[i].device, addr, len);
+    return in_use;
 }

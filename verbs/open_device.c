@@ -4,7 +4,6 @@
 
 #include "core/err.h"
 #include "core/fork.h"
-#include "verbs/gpu.h"
 #include "verbs/queue_pair.h"
 
 #include <stdio.h>
@@ -78,6 +77,7 @@ static int device_open(const struct sl_ibv *ibv, const char *name, struct ibv_de
     pthread_mutex_init(&device->memory_lock, NULL);
     pthread_mutex_init(&device->event_lock, NULL);
     sl_list_init(&device->listeners);
+    sl_verbs_memory_init(device);
     *out = device;
     return 0;
 }
@@ -86,6 +86,7 @@ static int device_open(const struct sl_ibv *ibv, const char *name, struct ibv_de
 static void device_close(struct sl_verbs_device *device)
 {
     sl_list_remove(&device->link);
+    sl_verbs_memory_fini(device);
     if (device->pd != NULL)
         (device->ibv->ibv_dealloc_pd)(device->pd);
     (device->ibv->ibv_close_device)(device->context);
@@ -171,43 +172,4 @@ void sl_verbs_devices_unkeep(void)
             device_close(device);
     }
     pthread_mutex_unlock(&process.lock);
-}
-
-/* ---- what it can ---- */
-
-/* With memory_lock. */
-static int pd_need(struct sl_verbs_device *device)
-{
-    if (device->pd != NULL)
-        return 0;
-    errno = 0;
-    device->pd = (device->ibv->ibv_alloc_pd)(device->context);
-    if (device->pd != NULL)
-        return 0;
-    int err = errno != 0 ? -errno : -ENOMEM;
-
-    return sl_fail(err, "%s gives no protection domain: %s", device->name, sluice_strerror(err));
-}
-
-int sl_verbs_device_pd(struct sl_verbs_device *device, struct ibv_pd **out)
-{
-    pthread_mutex_lock(&device->memory_lock);
-    int err = pd_need(device);
-
-    *out = device->pd;
-    pthread_mutex_unlock(&device->memory_lock);
-    return err;
-}
-
-bool sl_verbs_device_takes_dmabuf(struct sl_verbs_device *device)
-{
-    pthread_mutex_lock(&device->memory_lock);
-    if (!device->asked_dmabuf && device->ibv->ibv_reg_dmabuf_mr != NULL && pd_need(device) == 0) {
-        device->asked_dmabuf = true;
-        device->takes_dmabuf = sl_verbs_gpu_accepted(device->ibv, device->pd);
-    }
-    bool takes = device->takes_dmabuf;
-
-    pthread_mutex_unlock(&device->memory_lock);
-    return takes;
 }

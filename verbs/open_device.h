@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An open device. A process has each device open once, however many interfaces use it: they share
- * its context and its protection domain.
+ * its context, its protection domain and what is registered with it.
  *
- * Any thread. Opening and closing take one lock of the process. What is fixed once a device is open
- * is read without a lock. Completion queues, queue pairs and receive buffers are an interface's
- * own, so its data path meets no other thread here.
+ * Any thread. Opening and closing take one lock of the process; registering takes one of the
+ * device. What is fixed once a device is open is read without a lock. Completion queues, queue
+ * pairs and receive buffers are an interface's own, and it looks its messages' memory up among its
+ * own claims (multipath/iface.h), so its data path meets no other thread here.
  *
  * Asynchronous events come to the context, so one of its interfaces reads what is meant for all:
  * each has a listener, a place where the others leave events for it. An event is acknowledged at
@@ -15,6 +16,7 @@
 #define SL_VERBS_OPEN_DEVICE_H
 
 #include "core/list.h"
+#include "core/mem.h"
 #include "verbs/ibv_dl.h"
 
 #include <pthread.h>
@@ -23,10 +25,15 @@
 #include <stdint.h>
 
 #define SL_VERBS_EVENTS_MAX 32 /* that wait at a listener */
+#define SL_VERBS_GONE_MAX 8    /* ranges of memory that wait there */
 
 struct sl_verbs_event {
     enum ibv_event_type type;
     uint32_t subject; /* number of the port, or of the queue pair */
+};
+
+struct sl_verbs_range {
+    uintptr_t addr, end;
 };
 
 /* Where events for one user of a device wait. The user embeds it, and gives its address as the
@@ -40,6 +47,22 @@ struct sl_verbs_listener {
     struct sl_verbs_event events[SL_VERBS_EVENTS_MAX];
     unsigned count;
     bool overflowed; /* there was no room for all of those about queue pairs */
+    struct sl_verbs_range gone[SL_VERBS_GONE_MAX];
+    unsigned gone_count;
+};
+
+/* What is registered with a device, by whether the NIC may reorder its writes there: a setting
+ * (SLUICE_VERBS_RELAXED_ORDERING), in which two interfaces may differ. */
+struct sl_verbs_memory {
+    struct sl_verbs_device *device;
+    bool relaxed;
+    struct sl_mem_cache cache; /* with memory_lock; handles are struct ibv_mr */
+};
+
+/* One of them, held. */
+struct sl_verbs_claim {
+    struct ibv_mr *mr;
+    struct sl_mem_region *region; /* NULL: nothing */
 };
 
 struct sl_verbs_device {
@@ -52,9 +75,10 @@ struct sl_verbs_device {
     uint8_t lag_ports;    /* of a bond: how many; else 0 */
     _Atomic bool is_dead; /* for good: the next who wants it opens it anew */
 
-    pthread_mutex_t memory_lock;
-    struct ibv_pd *pd; /* made with the first use */
+    pthread_mutex_t memory_lock; /* held while memory is registered: the kernel takes its time */
+    struct ibv_pd *pd;           /* made with the first use, then fixed */
     bool asked_dmabuf, takes_dmabuf;
+    struct sl_verbs_memory memory[2]; /* strict, relaxed */
 
     pthread_mutex_t event_lock; /* held while events are read and handed out */
     struct sl_node listeners;
@@ -74,8 +98,31 @@ void sl_verbs_devices_unkeep(void);
 
 /* Its protection domain. -ENOMEM, or what the device says. */
 int sl_verbs_device_pd(struct sl_verbs_device *device, struct ibv_pd **out);
-/* Does it take memory of others, GPUs' for one (gpu.c)? */
+/* Does it take memory of others, GPUs' for one? */
 bool sl_verbs_device_takes_dmabuf(struct sl_verbs_device *device);
+
+/* Before and after its life. */
+void sl_verbs_memory_init(struct sl_verbs_device *device);
+void sl_verbs_memory_fini(struct sl_verbs_device *device);
+/* A registration that covers mem until it is put, made or found: 1, it was made; 0, it was there,
+ * made by this interface or another one. The caller has asked for the domain before. -ENOTSUP: no
+ * GPU memory; the error of ibv_reg_mr(), as a sentence about limits where it is one. */
+int sl_verbs_memory_get(struct sl_verbs_memory *memory, const struct sl_mem *mem,
+                        struct sl_verbs_claim *out);
+/* True: it was the last one, and the device has let go of that memory. Takes an empty claim. */
+bool sl_verbs_memory_put(struct sl_verbs_memory *memory, struct sl_verbs_claim *claim);
+/* The same for memory of our own, which is looked up for nobody, and found nowhere: what a user
+ * forgot to take back may lie at the same addresses. */
+int sl_verbs_memory_make(struct sl_verbs_memory *memory, const struct sl_mem *mem,
+                         struct ibv_mr **out);
+void sl_verbs_memory_end(struct sl_verbs_memory *memory, struct ibv_mr *mr);
+
+/* [addr, addr+len) goes away: nobody finds its registrations any more, and all listeners hear of
+ * it where there are claims left. */
+void sl_verbs_device_mem_gone(struct sl_verbs_device *device, const void *addr, size_t len);
+/* What went away since it was asked last; how many. */
+unsigned sl_verbs_device_gone(struct sl_verbs_device *device, struct sl_verbs_listener *listener,
+                              struct sl_verbs_range out[SL_VERBS_GONE_MAX]);
 
 /* From here on listener gets the device's events. */
 void sl_verbs_device_listen(struct sl_verbs_device *device, struct sl_verbs_listener *listener);

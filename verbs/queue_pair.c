@@ -380,7 +380,7 @@ void sl_verbs_path_write(struct sl_mp_path *base, const struct sl_mp_piece *piec
         (struct ibv_sge){.addr = (uintptr_t)sl_mp_piece_bytes(base, piece),
                          .length = piece->len,
                          .lkey = piece->chunk != SL_MP_NO_CHUNK ? iface->staging.mr[rail]->lkey
-                                                                : mr->mr[rail]->lkey};
+                                                                : mr->claims[rail].mr->lkey};
     wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
     wr->imm_data = htobe32(sl_mp_imm(number, cts->cts.id));
     wr->wr.rdma.remote_addr = cts->cts.addr + piece->off;

@@ -233,6 +233,8 @@ int sl_verbs_rail_open(struct sl_verbs_iface *iface, const struct sl_verbs_port 
     err = sl_verbs_device_get(iface->ibv, port->device, NULL, &rail->device);
     if (err != 0)
         return err;
+    rail->memory =
+        &rail->device->memory[sl_verbs_config(iface->config)->relaxed_ordering != SL_OFF];
     err = events_open(rail);
     if (err == 0)
         err = queues_open(rail);

@@ -52,6 +52,7 @@ struct sl_verbs_rail {
     bool open;
     struct sl_verbs_device *device;
     struct sl_verbs_listener listener;
+    struct sl_verbs_memory *memory; /* the device's, by the settings */
     struct ibv_comp_channel *channel;
     struct ibv_cq *cq;
     struct ibv_srq *srq;

@@ -6,12 +6,11 @@
 #include "core/mem.h"
 #include "core/transport.h"
 #include "multipath/iface.h"
-#include "verbs/ibv_dl.h"
+#include "verbs/open_device.h"
 
 #include <stdbool.h>
 
 struct sl_verbs_iface;
-struct sl_verbs_rail;
 
 #define SL_VERBS_ACCESS                                                                            \
     (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE) /* to registered memory */
@@ -26,7 +25,7 @@ struct sl_verbs_pool {
 /* The user's memory: a region on every rail. */
 struct sl_verbs_mr {
     struct sl_mp_region base;
-    struct ibv_mr *mr[SL_MP_RAILS_MAX];
+    struct sl_verbs_claim claims[SL_MP_RAILS_MAX];
 };
 
 int sl_verbs_pool_init(struct sl_verbs_iface *iface, size_t len, struct sl_verbs_pool *out);
@@ -37,10 +36,13 @@ void sl_verbs_mr_dereg(struct sl_iface *iface, struct sl_mr *mr);
 void sl_verbs_mem_init(struct sl_verbs_iface *iface);
 unsigned sl_verbs_mem_gone(struct sl_iface *iface, void *addr, size_t len);
 
-/* One registration; the error is a sentence about limits where it is one. */
-int sl_verbs_reg(const struct sl_verbs_rail *rail, void *addr, size_t len, struct ibv_mr **out);
-/* The same on every rail, or none. */
-int sl_verbs_reg_all(struct sl_verbs_iface *iface, void *addr, size_t len, struct ibv_mr **mr);
-void sl_verbs_dereg_all(struct sl_verbs_iface *iface, struct ibv_mr **mr);
+/* Takes the claims of this interface on memory that other ones have reported gone. */
+void sl_verbs_mem_sync(struct sl_verbs_iface *iface);
+
+/* On every rail, or none: 1 or 0 as sl_verbs_memory_get(), or its error. */
+int sl_verbs_reg_all(struct sl_verbs_iface *iface, const struct sl_mem *mem,
+                     struct sl_verbs_claim *claims);
+/* True: a device has let go of that memory. */
+bool sl_verbs_dereg_all(struct sl_verbs_iface *iface, struct sl_verbs_claim *claims);
 
 #endif

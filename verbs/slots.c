@@ -101,20 +101,22 @@ void sl_verbs_slot_flushed(struct sl_verbs_rail *rail, uint32_t slot)
 static int block_new(struct sl_verbs_rail *rail, struct sl_verbs_block *block)
 {
     size_t len = (size_t)SL_VERBS_BLOCK_SLOTS * rail->iface->mp.slot_bytes;
+    struct sl_mem mem = {.len = len, .kind = SL_MEM_HOST, .fd = -1};
     int err;
 
     *block = (struct sl_verbs_block){.slots = calloc(SL_VERBS_BLOCK_SLOTS, sizeof(*block->slots))};
     if (block->slots == NULL)
         return sl_fail(-ENOMEM, "no memory for receive buffers");
-    block->bytes = aligned_alloc(4096, (len + 4095) & ~(size_t)4095);
+    mem.addr = block->bytes = aligned_alloc(4096, (len + 4095) & ~(size_t)4095);
     err = block->bytes == NULL
               ? sl_fail(-ENOMEM, "no memory for %zu KiB of receive buffers", len >> 10)
-              : sl_verbs_reg(rail, block->bytes, len, &block->mr);
+              : sl_verbs_memory_make(rail->memory, &mem, &block->mr);
     if (err != 0) {
         free(block->bytes);
         free(block->slots);
+        return err;
     }
-    return err;
+    return 0;
 }
 
 static int block_add(struct sl_verbs_rail *rail, bool shared)
@@ -234,7 +236,7 @@ bool sl_verbs_few_receives(const struct sl_verbs_path *path)
 void sl_verbs_slots_close(struct sl_verbs_rail *rail)
 {
     for (unsigned i = 0; i < rail->block_count; i++) {
-        (rail->iface->ibv->ibv_dereg_mr)(rail->blocks[i].mr);
+        sl_verbs_memory_end(rail->memory, rail->blocks[i].mr);
         free(rail->blocks[i].bytes);
         free(rail->blocks[i].slots);
     }

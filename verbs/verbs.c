@@ -42,6 +42,7 @@ static int run_timers(struct sl_verbs_iface *iface)
     iface->next_timer_ns = now_ns + (iface->mp.connecting > 0 ? 0 : TIMER_NS);
     for (unsigned i = 0; i < iface->mp.rail_count; i++)
         moved += sl_verbs_rail_events(&iface->rails[i]);
+    sl_verbs_mem_sync(iface);
     sl_mp_run_timers(&iface->mp, now_ns);
     return moved;
 }

@@ -463,7 +463,7 @@ static void a_device_that_takes_no_gpu_memory_is_named(void **state)
     assert_int_equal(reg(0, gpu[0], 5000, &mr[0]), -ENOTSUP);
     assert_null(mr[0]);
     assert_non_null(strstr(sluice_last_error(),
-                           "a1:1 takes no GPU memory: its driver or this kernel knows no "
+                           "a1 takes no GPU memory: its driver or this kernel knows no "
                            "dma-buf; and without dma-buf it takes the kernel module"));
     assert_int_equal(open_files(), files);
     assert_int_equal(fake_ibv_live_of(world_fake, FAKE_IBV_MR), regions);
