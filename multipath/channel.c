@@ -333,6 +333,7 @@ static void stop_paths(struct sl_mp_channel *channel)
 
         if (!is_live(path))
             continue;
+        path->sound = !path->failing;
         sl_mp_failed(path, 0, "channel %u was closed while memory was lent to it",
                      channel->base.id);
         sl_mp_path_end(path);

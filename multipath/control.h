@@ -33,6 +33,9 @@ enum sl_mp_control_kind {
     SL_MP_CONTROL_CLOSED,
 };
 
+/* Of a DOWN: nothing is wrong with the path, so it may return at once. */
+#define SL_MP_CONTROL_SOUND 1u
+
 /* A rail as its owner describes it: the lanes' own but for one byte. */
 struct sl_mp_rail_info {
     uint8_t address[18];
@@ -64,7 +67,7 @@ struct sl_mp_control {
     uint16_t epoch;
     uint32_t seq;
     uint32_t handled; /* control messages of the other end that the sender has handled */
-    uint32_t spare;
+    uint32_t flags;   /* SL_MP_CONTROL_SOUND */
     union {
         uint8_t caller[SL_CTRL_MAX];
         struct sl_mp_hello hello;

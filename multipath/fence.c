@@ -46,12 +46,23 @@ static const char *area_of(const struct sl_mp_conn *conn)
     return conn->iface->base.ops->name;
 }
 
-void sl_mp_down_send(struct sl_mp_conn *conn, uint8_t kind, uint8_t idx, uint16_t epoch,
-                     uint32_t arrived, const char *why)
+static void down_send(const struct sl_mp_path *path)
 {
-    struct sl_mp_control control = {.kind = kind, .path = idx, .epoch = epoch};
+    struct sl_mp_control control = {.kind = SL_MP_CONTROL_DOWN,
+                                    .path = path->idx,
+                                    .epoch = path->epoch,
+                                    .flags = path->sound ? SL_MP_CONTROL_SOUND : 0};
 
-    control.down.arrived = arrived;
+    control.down.arrived = path->arrived;
+    sl_mp_control_why(&control, path->why);
+    sl_mp_control_send(path->conn, &control);
+}
+
+void sl_mp_refuse_send(struct sl_mp_conn *conn, const struct sl_mp_path *path, const char *why)
+{
+    struct sl_mp_control control = {
+        .kind = SL_MP_CONTROL_REFUSE, .path = path->idx, .epoch = path->epoch};
+
     sl_mp_control_why(&control, why);
     sl_mp_control_send(conn, &control);
 }
@@ -109,10 +120,11 @@ static bool stop(struct sl_mp_path *path)
             path->backoff_ns = 0;
         SL_PROBE3(path_down, conn->base.peer, path->idx, path->code);
         sl_mp_event(conn->iface, SL_EVENT_PATH_DOWN, conn->base.peer, path->idx, path->code);
-        sl_warn(area_of(conn), "path %u to %s is down: %s; %u of %u left", path->idx,
-                sl_ep_peer_name(&conn->base), path->why, conn->paths_up, conn->path_count);
+        sl_log(path->sound ? SL_LOG_INFO : SL_LOG_WARN, area_of(conn),
+               "path %u to %s is down: %s; %u of %u left", path->idx, sl_ep_peer_name(&conn->base),
+               path->why, conn->paths_up, conn->path_count);
     }
-    sl_mp_down_send(conn, SL_MP_CONTROL_DOWN, path->idx, path->epoch, path->arrived, path->why);
+    down_send(path);
     return was_up;
 }
 
@@ -168,12 +180,14 @@ void sl_mp_path_end(struct sl_mp_path *path)
 
 void sl_mp_on_down(struct sl_mp_path *path, const struct sl_mp_control *control)
 {
+    if (path->state == SL_MP_PATH_IDLE)
+        return;
+    /* Then what failed here, too, is most likely that the other end had stopped. */
+    path->sound |= (control->flags & SL_MP_CONTROL_SOUND) != 0;
     if (path->state == SL_MP_PATH_FENCING) {
         fenced(path, control->down.arrived);
         return;
     }
-    if (path->state == SL_MP_PATH_IDLE)
-        return;
     if (!path->failing)
         snprintf(path->why, sizeof(path->why), "ended by the peer: %s", control->down.why);
     if (stop(path)) {

@@ -72,6 +72,7 @@ struct sl_mp_path {
     bool tried;   /* came up or failed once */
     bool leads;   /* this end offers */
     bool failing; /* has failed; the next progress acts on it */
+    bool sound;   /* stopped for the close of a channel: nothing is wrong with it */
     uint16_t epoch;
     uint16_t code; /* of the lane, for what failed it, or 0 */
     /* Counters of the epoch; index of wrs[] is counter % SL_MP_WINDOW. */

@@ -78,6 +78,11 @@ void sl_mp_path_rest(struct sl_mp_path *path)
     path->tried = true;
     path->failing = false;
     path->lanes->close(path);
+    if (path->sound) {
+        path->sound = false;
+        path->next_try_ns = 0;
+        return;
+    }
     if (path->backoff_ns < BACKOFF_NS_MIN)
         path->backoff_ns = BACKOFF_NS_MIN;
     path->next_try_ns = now(path->conn) + path->backoff_ns;
@@ -151,7 +156,7 @@ static void on_offer(struct sl_mp_conn *conn, const struct sl_mp_control *contro
         snprintf(why, sizeof(why), "%s", sluice_last_error());
     if (why[0] != '\0') {
         try_failed(path, why);
-        sl_mp_down_send(conn, SL_MP_CONTROL_REFUSE, path->idx, path->epoch, 0, why);
+        sl_mp_refuse_send(conn, path, why);
         return;
     }
     sl_mp_path_enter(path, SL_MP_PATH_ACCEPTED);

@@ -22,7 +22,8 @@ uint64_t sl_mp_repair_timers(struct sl_mp_conn *conn, uint64_t now_ns);
 void sl_mp_repair_soon(struct sl_mp_conn *conn);
 /* To that state; most wait for a time. */
 void sl_mp_path_enter(struct sl_mp_path *path, enum sl_mp_path_state state);
-/* Idle again; the leading end tries later, ever later while it keeps failing. */
+/* Idle again; the leading end tries later, ever later while it keeps failing, but at once where
+ * nothing was wrong with it. */
 void sl_mp_path_rest(struct sl_mp_path *path);
 /* "mlx5_0:1: transport retry counter exceeded; mlx5_1:1: port is down" */
 void sl_mp_reasons(const struct sl_mp_conn *conn, char *out, size_t cap);
@@ -35,8 +36,6 @@ void sl_mp_path_end(struct sl_mp_path *path);
 void sl_mp_on_down(struct sl_mp_path *path, const struct sl_mp_control *control);
 /* A path for the frames, when there is one and none is being fenced. */
 void sl_mp_choose_frame_path(struct sl_mp_conn *conn);
-/* DOWN or REFUSE. */
-void sl_mp_down_send(struct sl_mp_conn *conn, uint8_t kind, uint8_t idx, uint16_t epoch,
-                     uint32_t arrived, const char *why);
+void sl_mp_refuse_send(struct sl_mp_conn *conn, const struct sl_mp_path *path, const char *why);
 
 #endif

@@ -10,9 +10,11 @@
 
 #define LEN (8u << 20) /* more than all paths take at once */
 #define ID 9
+#define RETURN_NS (40 * SL_NS_PER_MS) /* of lanes that do not wait */
+#define WAIT_NS (50 * SL_NS_PER_MS)   /* of those that do, at least */
 
 static uint8_t *sent, *got;
-static struct sl_mr *mr[2];
+static struct sl_mr *mr[2][2]; /* by side: of `got`, of `sent` */
 
 static int fresh(void **state)
 {
@@ -24,10 +26,12 @@ static int fresh(void **state)
     memset(sent, 1, LEN);
     memset(got, 0, LEN);
     for (unsigned i = 0; i < 2; i++) {
-        struct sl_mem mem = {
-            .addr = i == 0 ? got : sent, .len = LEN, .kind = SL_MEM_HOST, .fd = -1};
+        for (unsigned k = 0; k < 2; k++) {
+            struct sl_mem mem = {
+                .addr = k == 0 ? got : sent, .len = LEN, .kind = SL_MEM_HOST, .fd = -1};
 
-        assert_int_equal(sl_verbs_ops.mr_reg(world[i].iface, &mem, &mr[i], NULL), 0);
+            assert_int_equal(sl_verbs_ops.mr_reg(world[i].iface, &mem, &mr[i][k], NULL), 0);
+        }
         assert_int_equal(sl_verbs_ops.channel_open(world[i].ep, ID), 0);
     }
     return 0;
@@ -36,8 +40,8 @@ static int fresh(void **state)
 static int clean(void **state)
 {
     (void)state;
-    for (unsigned i = 0; i < 2; i++)
-        sl_verbs_ops.mr_dereg(world[i].iface, mr[i]);
+    for (unsigned i = 0; i < 4; i++)
+        sl_verbs_ops.mr_dereg(world[i / 2].iface, mr[i / 2][i % 2]);
     world_end();
     free(sent);
     free(got);
@@ -64,15 +68,20 @@ static struct sl_sink sink;
 static struct sl_buf buf;
 static struct sl_req recv_req, send_req;
 
-/* Side 1 writes into memory of side 0, and has begun to. */
+/* The other side writes into memory of this one, and has begun to. */
+static void begin_message_to(unsigned side)
+{
+    sink = (struct sl_sink){.dst = got, .len = LEN, .tag = 3, .channel = ID, .mr = mr[side][0]};
+    buf = (struct sl_buf){.addr = sent, .len = LEN, .mr = mr[!side][1], .channel = ID};
+    assert_int_equal(world_recv(side, &sink, &recv_req), 0);
+    assert_int_equal(world_send(!side, &buf, 3, &send_req), 0);
+    WORLD_UNTIL(channel_at(!side)->written > 0);
+    assert_int_equal(recv_req.status, SL_PENDING);
+}
+
 static void begin_message(void)
 {
-    sink = (struct sl_sink){.dst = got, .len = LEN, .tag = 3, .channel = ID, .mr = mr[0]};
-    buf = (struct sl_buf){.addr = sent, .len = LEN, .mr = mr[1], .channel = ID};
-    assert_int_equal(world_recv(0, &sink, &recv_req), 0);
-    assert_int_equal(world_send(1, &buf, 3, &send_req), 0);
-    WORLD_UNTIL(channel_at(1)->written > 0);
-    assert_int_equal(recv_req.status, SL_PENDING);
+    begin_message_to(0);
 }
 
 /* The close came back: nothing may touch the memory, and all else goes on. */
@@ -98,6 +107,44 @@ static void a_close_stops_the_lanes_of_a_peer_that_does_not_answer(void **state)
     sl_verbs_ops.channel_close(world[0].ep, ID);
     assert_true(failures(0) > 0);
     check_closed();
+}
+
+/* Nothing was wrong with them: they do not wait, however often that happens, and whichever end
+ * offers them. */
+static void the_lanes_return_at_once_after_a_close(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 8; i++) {
+        unsigned closer = i % 2;
+        uint64_t since_ns;
+
+        begin_message_to(closer);
+        since_ns = loop_now(world_loop);
+        sl_verbs_ops.channel_close(world[closer].ep, ID);
+        assert_int_equal(world_ep(closer)->paths_up, 0);
+        WORLD_UNTIL(world_ep(0)->paths_up == 2 && world_ep(1)->paths_up == 2);
+        assert_in_range(loop_now(world_loop) - since_ns, 0, RETURN_NS);
+        sl_verbs_ops.channel_close(world[!closer].ep, ID);
+        WORLD_UNTIL(channel_at(0) == NULL && channel_at(1) == NULL);
+        for (unsigned side = 0; side < 2; side++)
+            assert_int_equal(sl_verbs_ops.channel_open(world[side].ep, ID), 0);
+    }
+}
+
+/* What fails at the same time is not taken for that: it waits as ever. */
+static void a_lane_that_failed_before_the_close_waits(void **state)
+{
+    uint64_t since_ns;
+
+    (void)state;
+    begin_message();
+    sl_mp_failed(world_ep(0)->paths[0], 0, "a test");
+    since_ns = loop_now(world_loop);
+    sl_verbs_ops.channel_close(world[0].ep, ID);
+    WORLD_UNTIL(world_ep(0)->paths[1]->state == SL_MP_PATH_UP);
+    assert_in_range(loop_now(world_loop) - since_ns, 0, RETURN_NS);
+    WORLD_UNTIL(world_ep(0)->paths[0]->state == SL_MP_PATH_UP);
+    assert_in_range(loop_now(world_loop) - since_ns, WAIT_NS, 4 * WAIT_NS);
 }
 
 static void only_the_wire(void *arg)
@@ -325,6 +372,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(a_close_stops_the_lanes_of_a_peer_that_does_not_answer),
+        CASE(the_lanes_return_at_once_after_a_close),
+        CASE(a_lane_that_failed_before_the_close_waits),
         CASE(a_close_waits_for_the_peer_that_answers),
         CASE(a_channel_closes_during_a_failover),
         CASE(credits_go_back_when_another_channel_waits),
