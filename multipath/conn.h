@@ -119,6 +119,12 @@ void sl_mp_conn_linger(struct sl_mp_conn *conn);
 void sl_mp_sideband_close(struct sl_mp_conn *conn);
 void sl_mp_conn_activate(struct sl_mp_conn *conn);
 void sl_mp_conn_deactivate(struct sl_mp_conn *conn);
+/* A frame is handled here; the peer is told when there are some. */
+static inline void sl_mp_owe_credit(struct sl_mp_conn *conn)
+{
+    if (++conn->credits_owed >= SL_MP_CREDITS_DUE)
+        sl_mp_conn_activate(conn);
+}
 /* It waits for a time: the next reading of the clock asks for which. */
 void sl_mp_conn_time(struct sl_mp_conn *conn);
 void sl_mp_conn_untime(struct sl_mp_conn *conn);

@@ -99,6 +99,14 @@ static inline struct sl_mp_iface *sl_mp_iface_of(struct sl_iface *iface)
     return (struct sl_mp_iface *)iface;
 }
 
+/* Gives a receive buffer back; rail NULL: it was none. */
+static inline void sl_mp_release(const struct sl_mp_iface *iface, struct sl_mp_rail *rail,
+                                 uint32_t buffer)
+{
+    if (SL_LIKELY(rail != NULL))
+        iface->lanes->release(rail, buffer);
+}
+
 /* A piece of staging. */
 static inline uint8_t *sl_mp_chunk_bytes(const struct sl_mp_iface *iface, uint16_t chunk)
 {

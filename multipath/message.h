@@ -121,18 +121,27 @@ int sl_mp_no_memory(struct sl_mp_conn *conn);
 int sl_mp_recv(struct sl_ep *ep, const struct sl_sink *sink, struct sl_req *req);
 /* A frame arrived in a receive buffer, which is given back unless it must wait. */
 void sl_mp_on_frame(struct sl_mp_path *path, const uint8_t *bytes, uint32_t buffer, uint32_t got);
-/* Gives a receive buffer back; rail NULL: it was none. */
-void sl_mp_release(const struct sl_mp_iface *iface, struct sl_mp_rail *rail, uint32_t buffer);
-/* The bytes of a frame that waited are not needed any more. */
+/* Ends a receive, in progress. */
+void sl_mp_rx_end(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg, int status);
+/* Has it end in the next progress. */
+void sl_mp_rx_end_later(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg, int status);
+/* Gives all receives and waiting messages of a channel up; requests go into the list. */
+void sl_mp_rx_strip(struct sl_mp_channel *channel, struct sl_node *reqs);
+
+/* held.c */
+/* Keeps a frame until its receive is posted: in its buffer, which its sender has a credit less for.
+ * But not the last ones, which many connections share: the frame that all others wait for may need
+ * one. And on the heap, when others of its kind are many and another channel's receive waits. */
+void sl_mp_hold(struct sl_mp_path *path, struct sl_mp_rx_msg *msg, const uint8_t *payload,
+                uint32_t buffer);
+/* A receive begins to wait: frames of other channels that have none leave it enough credits. */
+void sl_mp_keep_held(struct sl_mp_conn *conn);
+/* The bytes of a frame that waited are not needed any more: its credit goes back. */
 void sl_mp_rx_release(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg);
 /* Has a frame that waited copied into GPU memory. False: the way there is busy. */
 bool sl_mp_rx_copy(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg);
-/* Ends a receive, in progress. */
-void sl_mp_rx_end(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg, int status);
 /* Does a receive of any channel but this one wait? channel NULL: of any. */
 bool sl_mp_rx_waits(const struct sl_mp_conn *conn, const struct sl_mp_channel *but);
-/* Gives all receives and waiting messages of a channel up; requests go into the list. */
-void sl_mp_rx_strip(struct sl_mp_channel *channel, struct sl_node *reqs);
 
 /* message.c */
 /* What could not be posted before. How many things moved. */

@@ -8,12 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void owe_credit(struct sl_mp_conn *conn)
-{
-    if (++conn->credits_owed >= SL_MP_CREDITS_DUE)
-        sl_mp_conn_activate(conn);
-}
-
 /* ---- receiving ---- */
 
 static bool is_posted(const struct sl_mp_channel *channel, uint32_t number)
@@ -103,7 +97,7 @@ void sl_mp_rx_end(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg, int status)
     sl_req_end(req, status);
 }
 
-static void end_later(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg, int status)
+void sl_mp_rx_end_later(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg, int status)
 {
     msg->status = status;
     sl_list_push_back(&conn->late, &msg->link);
@@ -144,52 +138,11 @@ static void hand_over(struct sl_mp_conn *conn, const struct sl_mp_rx_msg *msg, c
         memcpy(sink->dst, bytes, len);
 }
 
-void sl_mp_release(const struct sl_mp_iface *iface, struct sl_mp_rail *rail, uint32_t buffer)
-{
-    if (SL_LIKELY(rail != NULL))
-        iface->lanes->release(rail, buffer);
-}
-
-/* The bytes of a frame that waited are not needed any more: its credit goes back. */
-void sl_mp_rx_release(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg)
-{
-    if (msg->is_kept) {
-        conn->kept--;
-        free((void *)(uintptr_t)msg->bytes);
-    } else {
-        if (msg->rail == NULL)
-            conn->copies_used &=
-                ~(1u << ((size_t)(msg->bytes - conn->copies) / conn->iface->slot_bytes));
-        sl_mp_release(conn->iface, msg->rail, msg->buffer);
-        conn->held--;
-        owe_credit(conn);
-    }
-    msg->rail = NULL;
-    msg->bytes = NULL;
-    msg->has_frame = msg->is_kept = false;
-}
-
 /* A frame's bytes go into GPU memory by other means than ours; the frame waits while these are
  * busy. */
 static bool needs_copy(const struct sl_mp_rx_msg *msg)
 {
     return SL_UNLIKELY(msg->mr != NULL && msg->mr->is_gpu) && msg->len != 0;
-}
-
-bool sl_mp_rx_copy(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg)
-{
-    int err = sl_mp_gpu_copy(msg, msg->bytes, msg->len);
-
-    if (err == -EAGAIN) {
-        sl_list_push_back(&conn->gpu_waits, &msg->link);
-        sl_mp_conn_activate(conn);
-        return false;
-    }
-    sl_channel_moved(&conn->base, &msg->channel->base, msg->len);
-    sl_mp_rx_release(conn, msg);
-    if (err != 0)
-        end_later(conn, msg, err);
-    return true;
 }
 
 /* The frame of a message that came before its receive. Its end, when it is one for done(). */
@@ -205,7 +158,7 @@ static int take_waiting(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg)
         hand_over(conn, msg, msg->bytes, msg->len);
     sl_mp_rx_release(conn, msg);
     if (err != 0) {
-        end_later(conn, msg, err);
+        sl_mp_rx_end_later(conn, msg, err);
         return 0;
     }
     msg->req->len = msg->len;
@@ -235,98 +188,6 @@ static void drop(struct sl_mp_conn *conn, const struct sl_mp_rx_msg *msg)
     }
     drops->at[drops->count++] = (struct sl_mp_drop){msg->channel, msg->number};
     sl_mp_conn_activate(conn);
-}
-
-/* ---- frames that wait ---- */
-
-bool sl_mp_rx_waits(const struct sl_mp_conn *conn, const struct sl_mp_channel *but)
-{
-    for (const struct sl_node *node = conn->all_channels.next; node != &conn->all_channels;
-         node = node->next) {
-        const struct sl_mp_channel *channel =
-            sl_container_of(node, const struct sl_mp_channel, all);
-
-        if (channel != but && channel->rx_oldest != channel->rx_next)
-            return true;
-    }
-    return false;
-}
-
-/* Its bytes move to the heap, where they hold nobody up. Without memory they stay in place. */
-static void keep(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg)
-{
-    uint8_t *bytes = malloc(msg->len + 1);
-
-    if (bytes == NULL)
-        return;
-    memcpy(bytes, msg->bytes, msg->len);
-    sl_mp_rx_release(conn, msg);
-    msg->bytes = bytes;
-    msg->has_frame = msg->is_kept = true;
-    conn->kept++;
-}
-
-/* A receive begins to wait: frames of other channels that have none leave it enough credits. */
-static void keep_held(struct sl_mp_conn *conn)
-{
-    sl_list_foreach(&conn->all_channels, node)
-    {
-        struct sl_mp_channel *channel = sl_container_of(node, struct sl_mp_channel, all);
-
-        for (uint32_t number = channel->rx_next; number != channel->rx_known; number++) {
-            struct sl_mp_rx_msg *msg = sl_mp_rx_at(channel, number);
-
-            if (conn->held <= SL_MP_HELD_MAX)
-                return;
-            if (msg->has_frame && !msg->is_kept)
-                keep(conn, msg);
-        }
-    }
-}
-
-/* A place for the bytes of a frame. NULL: all credits of the peer are used up, and it sent one
- * more. */
-static uint8_t *copy_take(struct sl_mp_conn *conn)
-{
-    unsigned i = (unsigned)__builtin_ctz(~conn->copies_used | 1u << 31);
-
-    if (i >= SL_MP_CREDITS)
-        return NULL;
-    conn->copies_used |= 1u << i;
-    return conn->copies + (size_t)i * conn->iface->slot_bytes;
-}
-
-/* Keeps a frame until its receive is posted: in its buffer, which its sender has a credit less for.
- * But not the last ones, which many connections share: the frame that all others wait for may need
- * one. And on the heap, when others of its kind are many and another channel's receive waits. */
-static void hold(struct sl_mp_path *path, struct sl_mp_rx_msg *msg, const uint8_t *payload,
-                 uint32_t buffer)
-{
-    struct sl_mp_conn *conn = path->conn;
-
-    msg->rail = path->rail;
-    msg->buffer = buffer;
-    msg->bytes = payload;
-    if (path->lanes->is_short(path)) {
-        uint8_t *copy = copy_take(conn);
-
-        msg->rail = NULL;
-        if (copy == NULL) {
-            sl_mp_conn_fail(conn, -EPROTO,
-                            "%s sends more than the %d frames that there is room for",
-                            sl_ep_peer_name(&conn->base), SL_MP_CREDITS);
-            sl_mp_release(conn->iface, path->rail, buffer);
-            return;
-        }
-        memcpy(copy, payload, msg->len);
-        msg->bytes = copy;
-        sl_mp_release(conn->iface, path->rail, buffer);
-    }
-    msg->has_frame = true;
-    conn->held++;
-    if (SL_UNLIKELY(conn->held > SL_MP_HELD_MAX) && msg->req == NULL &&
-        sl_mp_rx_waits(conn, msg->channel))
-        keep(conn, msg);
 }
 
 /* ---- posting ---- */
@@ -364,7 +225,7 @@ int sl_mp_recv(struct sl_ep *base, const struct sl_sink *sink, struct sl_req *re
     if (msg->has_frame)
         return take_waiting(conn, msg);
     if (SL_UNLIKELY(conn->held > SL_MP_HELD_MAX))
-        keep_held(conn);
+        sl_mp_keep_held(conn);
     if (sink->len > conn->eager_bytes && sink->dst != NULL && gpu == NULL)
         msg->mr = sl_mp_region_find(conn->iface, sink->mr, sink->dst, sink->len);
     if (msg->has_rts) {
@@ -373,7 +234,7 @@ int sl_mp_recv(struct sl_ep *base, const struct sl_sink *sink, struct sl_req *re
         channel->rts_waiting--;
         if (err != 0) {
             drop(conn, msg);
-            end_later(conn, msg, err);
+            sl_mp_rx_end_later(conn, msg, err);
             return 0;
         }
     }
@@ -420,12 +281,12 @@ static void on_eager(struct sl_mp_path *path, struct sl_mp_channel *channel,
     msg->tag = frame->tag;
     msg->len = frame->value;
     if (!posted) {
-        hold(path, msg, payload, buffer);
+        sl_mp_hold(path, msg, payload, buffer);
         return;
     }
     err = match(conn, msg);
     if (err == 0 && needs_copy(msg)) {
-        hold(path, msg, payload, buffer);
+        sl_mp_hold(path, msg, payload, buffer);
         if (msg->has_frame)
             sl_mp_rx_copy(conn, msg);
         return;
@@ -433,7 +294,7 @@ static void on_eager(struct sl_mp_path *path, struct sl_mp_channel *channel,
     if (err == 0)
         hand_over(conn, msg, payload, frame->value);
     sl_mp_release(conn->iface, path->rail, buffer);
-    owe_credit(conn);
+    sl_mp_owe_credit(conn);
     sl_mp_rx_end(conn, msg, err);
 }
 
@@ -444,7 +305,7 @@ static void on_rts(struct sl_mp_channel *channel, const struct sl_mp_frame *fram
     struct sl_mp_rx_msg *msg;
     int err;
 
-    owe_credit(conn);
+    sl_mp_owe_credit(conn);
     if (is_over(channel, frame->number))
         return;
     msg = posted ? sl_mp_rx_at(channel, frame->number) : rx_make(conn, channel);
@@ -474,7 +335,7 @@ static void on_closed(struct sl_mp_path *path, struct sl_mp_channel *channel,
 {
     sl_mp_release(path->conn->iface, path->rail, buffer);
     if (frame->kind == SL_MP_EAGER || frame->kind == SL_MP_RTS)
-        owe_credit(path->conn);
+        sl_mp_owe_credit(path->conn);
     if (channel->base.peer_closed)
         sl_mp_channel_tell(channel);
 }
