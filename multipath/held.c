@@ -7,20 +7,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Its buffer, or the place of its copy, is free, and the peer has its credit back. */
+static void place_free(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg)
+{
+    if (msg->rail == NULL)
+        conn->copies_used &=
+            ~(1u << ((size_t)(msg->bytes - conn->copies) / conn->iface->slot_bytes));
+    sl_mp_release(conn->iface, msg->rail, msg->buffer);
+    msg->rail = NULL;
+    conn->held--;
+    sl_mp_owe_credit(conn);
+}
+
 void sl_mp_rx_release(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg)
 {
     if (msg->is_kept) {
         conn->kept--;
         free((void *)(uintptr_t)msg->bytes);
     } else {
-        if (msg->rail == NULL)
-            conn->copies_used &=
-                ~(1u << ((size_t)(msg->bytes - conn->copies) / conn->iface->slot_bytes));
-        sl_mp_release(conn->iface, msg->rail, msg->buffer);
-        conn->held--;
-        sl_mp_owe_credit(conn);
+        place_free(conn, msg);
     }
-    msg->rail = NULL;
     msg->bytes = NULL;
     msg->has_frame = msg->is_kept = false;
 }
@@ -38,7 +44,8 @@ bool sl_mp_rx_waits(const struct sl_mp_conn *conn, const struct sl_mp_channel *b
     return false;
 }
 
-/* Its bytes move to the heap, where they hold nobody up. Without memory they stay in place. */
+/* The bytes of one that is not kept yet move to the heap, where they hold nobody up. Without memory
+ * they stay in place. */
 static void keep(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg)
 {
     uint8_t *bytes = malloc(msg->len + 1);
@@ -46,9 +53,9 @@ static void keep(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg)
     if (bytes == NULL)
         return;
     memcpy(bytes, msg->bytes, msg->len);
-    sl_mp_rx_release(conn, msg);
+    place_free(conn, msg);
     msg->bytes = bytes;
-    msg->has_frame = msg->is_kept = true;
+    msg->is_kept = true;
     conn->kept++;
 }
 
