@@ -163,8 +163,9 @@ static void on_sideband_down(void *arg, struct sl_ep *sideband, int status, cons
     }
     if (conn->failing || conn->left)
         return;
-    /* A connection that broke by itself says nothing about the peer while paths carry. */
-    if (status != -ECONNRESET && conn->paths_up > 0) {
+    /* A connection that broke by itself says nothing about the peer while paths carry, unless data
+     * may have been lost with it. */
+    if (status != -ECONNRESET && conn->paths_up > 0 && !sl_mp_fallback_in_use(conn)) {
         sl_warn(conn->iface->base.ops->name,
                 "the TCP connection beside the paths to %s is lost: %s; control messages go by "
                 "the paths alone",

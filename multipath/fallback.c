@@ -70,6 +70,11 @@ const struct sl_mp_path *sl_mp_fallback_past(const struct sl_mp_conn *conn)
                                                                         : NULL;
 }
 
+bool sl_mp_fallback_in_use(const struct sl_mp_conn *conn)
+{
+    return conn->fallback != NULL && conn->fallback->path.state == SL_MP_PATH_UP;
+}
+
 bool sl_mp_fallback_has_work(const struct sl_mp_conn *conn)
 {
     return conn->fallback != NULL &&

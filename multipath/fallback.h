@@ -24,6 +24,8 @@ void sl_mp_fallback_ended(struct sl_mp_conn *conn);
 struct sl_mp_path *sl_mp_fallback_path(const struct sl_mp_conn *conn);
 /* What the sideband had no room for. How many things moved. */
 int sl_mp_fallback_push(struct sl_mp_conn *conn);
+/* May data be under way over it? Until the other end has handled all. */
+bool sl_mp_fallback_in_use(const struct sl_mp_conn *conn);
 bool sl_mp_fallback_has_work(const struct sl_mp_conn *conn);
 /* It, once it has been one; or NULL. */
 const struct sl_mp_path *sl_mp_fallback_past(const struct sl_mp_conn *conn);
