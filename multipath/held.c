@@ -76,6 +76,16 @@ void sl_mp_keep_held(struct sl_mp_conn *conn)
     }
 }
 
+void sl_mp_keep_left(struct sl_mp_channel *channel)
+{
+    for (uint32_t number = channel->rx_next; number != channel->rx_known; number++) {
+        struct sl_mp_rx_msg *msg = sl_mp_rx_at(channel, number);
+
+        if (msg->has_frame && !msg->is_kept)
+            keep(channel->conn, msg);
+    }
+}
+
 /* A place for the bytes of a frame. NULL: all credits of the peer are used up, and it sent one
  * more. */
 static uint8_t *copy_take(struct sl_mp_conn *conn)

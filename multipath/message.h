@@ -136,6 +136,9 @@ void sl_mp_hold(struct sl_mp_path *path, struct sl_mp_rx_msg *msg, const uint8_t
                 uint32_t buffer);
 /* A receive begins to wait: frames of other channels that have none leave it enough credits. */
 void sl_mp_keep_held(struct sl_mp_conn *conn);
+/* The peer has left: what it had sent on the channel stays for receives to come, and holds nobody's
+ * buffer. */
+void sl_mp_keep_left(struct sl_mp_channel *channel);
 /* The bytes of a frame that waited are not needed any more: its credit goes back. */
 void sl_mp_rx_release(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg);
 /* Has a frame that waited copied into GPU memory. False: the way there is busy. */

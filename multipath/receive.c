@@ -192,6 +192,30 @@ static void drop(struct sl_mp_conn *conn, const struct sl_mp_rx_msg *msg)
 
 /* ---- posting ---- */
 
+/* What a lost peer had sent in frames before it left is still good. */
+__attribute__((noinline)) static int recv_left(struct sl_mp_conn *conn,
+                                               struct sl_mp_channel *channel,
+                                               const struct sl_sink *sink, struct sl_req *req)
+{
+    struct sl_mp_rx_msg *msg;
+    int err;
+
+    if (!conn->left || channel == NULL || !channel->base.open ||
+        channel->rx_next == channel->rx_known ||
+        sl_mp_gpu_region(conn->iface, sink->mr, sink->dst, sink->len) != NULL)
+        return sl_mp_not_up(conn);
+    msg = sl_mp_rx_at(channel, channel->rx_next);
+    if (!msg->has_frame)
+        return sl_mp_not_up(conn);
+    msg->sink = sink;
+    err = match(conn, msg);
+    if (err != 0)
+        return err;
+    channel->rx_next++;
+    msg->req = req;
+    return take_waiting(conn, msg);
+}
+
 int sl_mp_recv(struct sl_ep *base, const struct sl_sink *sink, struct sl_req *req)
 {
     struct sl_mp_conn *conn = sl_mp_conn_of(base);
@@ -200,7 +224,7 @@ int sl_mp_recv(struct sl_ep *base, const struct sl_sink *sink, struct sl_req *re
     struct sl_mp_rx_msg *msg;
 
     if (SL_UNLIKELY(conn->state != SL_MP_CONN_UP))
-        return sl_mp_not_up(conn);
+        return recv_left(conn, channel, sink, req);
     if (SL_UNLIKELY(channel == NULL || !channel->base.open))
         return sl_mp_no_channel(conn, sink->channel);
     if (channel->rx_next - channel->rx_oldest >= SL_MP_TX_QUEUE)
@@ -246,8 +270,12 @@ int sl_mp_recv(struct sl_ep *base, const struct sl_sink *sink, struct sl_req *re
 void sl_mp_rx_strip(struct sl_mp_channel *channel, struct sl_node *reqs)
 {
     struct sl_mp_conn *conn = channel->conn;
+    bool stays = conn->left && !channel->base.closed;
+    uint32_t end = stays ? channel->rx_next : channel->rx_known;
 
-    for (; channel->rx_oldest != channel->rx_known; channel->rx_oldest++) {
+    if (SL_UNLIKELY(stays))
+        sl_mp_keep_left(channel);
+    for (; channel->rx_oldest != end; channel->rx_oldest++) {
         struct sl_mp_rx_msg *msg = sl_mp_rx_at(channel, channel->rx_oldest);
 
         unlink_msg(msg);
@@ -258,7 +286,7 @@ void sl_mp_rx_strip(struct sl_mp_channel *channel, struct sl_node *reqs)
             sl_list_push_back(reqs, &msg->req->link);
         sl_mp_pool_put(&conn->iface->rx_msgs, msg);
     }
-    channel->rx_next = channel->rx_known;
+    channel->rx_next = end;
     channel->rts_waiting = 0;
 }
 

@@ -151,6 +151,7 @@ void sl_mp_ep_destroy(struct sl_ep *base)
         sl_req_end(conn->connect_req, -ECANCELED);
     }
     conn->state = SL_MP_CONN_DOWN;
+    conn->left = false; /* nothing is received any more */
     snprintf(conn->why, sizeof(conn->why), "the endpoint is destroyed");
     conn->down_status = -ECANCELED;
     sl_mp_sideband_close(conn);

@@ -4,6 +4,7 @@
 #include "tests/sim/mp_swarm.h"
 
 #include "core/err.h"
+#include "multipath/fallback.h"
 #include "tests/sim/mp_judge.h"
 
 #include <string.h>
@@ -18,10 +19,34 @@ static bool is_wrong(const struct ms_run *run)
     return run->traffic.wrong[0] != '\0';
 }
 
+/* How many frames of a channel wait for their receives, up to the first message that is none. */
+static unsigned frames_here(const struct sl_mp_channel *channel)
+{
+    uint32_t number = channel->rx_next;
+
+    while (number != channel->rx_known && sl_mp_rx_at(channel, number)->has_frame)
+        number++;
+    return channel->base.closed ? 0 : number - channel->rx_next;
+}
+
+static void on_down(void *arg, struct sl_ep *ep, int status, const char *why)
+{
+    struct traffic_conn *conn = ep->owner;
+    struct ms_run *run = sl_container_of(conn->traffic, struct ms_run, traffic);
+    struct sl_mp_conn *end = sl_mp_conn_of(ep);
+    unsigned c = (unsigned)(conn - run->traffic.conns), side = ep == conn->ep[1];
+
+    for (unsigned k = 0; k < conn->channel_count && end->left; k++) {
+        struct sl_channel *channel = sl_channels_find(&end->channels, conn->channels[k].id);
+
+        run->here[c][side][k] = channel != NULL ? frames_here(sl_mp_channel_of(channel)) : 0;
+    }
+    traffic_on_down(arg, ep, status, why);
+}
+
 static bool world_open(struct ms_run *run)
 {
-    struct sl_handler handler = {
-        .ctrl = traffic_on_ctrl, .down = traffic_on_down, .arg = &run->traffic};
+    struct sl_handler handler = {.ctrl = traffic_on_ctrl, .down = on_down, .arg = &run->traffic};
 
     sl_config_defaults(&run->config);
     run->loop = loop_create(run->seed);
@@ -46,12 +71,26 @@ static bool world_open(struct ms_run *run)
 
 /* ---- rounds ---- */
 
+/* Does data of this side go over the sideband, on any connection? */
+static bool over_sideband(const struct ms_run *run, unsigned side)
+{
+    for (unsigned c = 0; c < run->traffic.conn_count; c++) {
+        const struct traffic_conn *conn = &run->traffic.conns[c];
+
+        if (conn->ep[side] != NULL && sl_mp_fallback_path(sl_mp_conn_of(conn->ep[side])) != NULL)
+            return true;
+    }
+    return false;
+}
+
 static unsigned side_round(struct ms_run *run, unsigned side, bool posts)
 {
     unsigned moved = 0;
 
     if (loop_now(run->loop) < run->paused_until[side])
         return 0;
+    if (run->mode == MS_TCP) /* that is seldom and short, or all close before it comes */
+        run->traffic.close_in = over_sideband(run, side) ? 5 : 2000;
     if (posts)
         moved += traffic_side(&run->traffic, side, run->post_in);
     return moved + (unsigned)run->traffic.ops.progress(
@@ -224,6 +263,37 @@ static void judge_rest(struct ms_run *run)
     }
 }
 
+/* What had come on a channel when the peer left is not lost by the receive that waits on another. */
+static void judge_left(struct ms_run *run, unsigned c, unsigned side, unsigned k)
+{
+    struct traffic_conn *conn = &run->traffic.conns[c];
+    struct traffic_queue *queue = &conn->queue[2 * k + !side];
+
+    if (run->here[c][side][k] > 0 && !conn->channels[k].open[side])
+        run->traffic.ops.channel_open(conn->ep[side], conn->channels[k].id);
+    for (unsigned i = 0; i < run->here[c][side][k]; i++) {
+        const struct traffic_message *m = &queue->messages[queue->next[1]];
+        bool fits = m->tag == m->wanted_tag && sl_sink_takes(&m->sink, m->len);
+
+        if (traffic_take(queue) != fits)
+            traffic_wrong(&run->traffic,
+                          "side %u of connection %u %s message %u of channel %u, which had come "
+                          "before the peer left",
+                          side, c, fits ? "lost" : "took", queue->next[1], conn->channels[k].id);
+        if (!fits)
+            return;
+    }
+}
+
+static void judge_all_left(struct ms_run *run)
+{
+    for (unsigned c = 0; c < run->traffic.conn_count; c++)
+        for (unsigned side = 0; side < 2; side++)
+            for (unsigned k = 0; k < run->traffic.conns[c].channel_count; k++)
+                if (run->traffic.conns[c].ep[side] != NULL)
+                    judge_left(run, c, side, k);
+}
+
 /* Once every endpoint is gone: whatever was taken from a pool is back there. */
 static void judge_pools(struct ms_run *run)
 {
@@ -294,6 +364,7 @@ bool ms_run_it(struct ms_run *run)
             judge_ends(run);
             judge_rest(run);
             judge_ups(run);
+            judge_all_left(run);
         }
     }
     world_close(run);

@@ -68,6 +68,7 @@ struct ms_run {
     unsigned round, still;
     uint64_t rounds, steps, calm_ns, paused_until[2], crowded_until;
     uint64_t ups_at_calm[TRAFFIC_CONNS][2];
+    unsigned here[TRAFFIC_CONNS][2][TRAFFIC_CHANNELS]; /* frames without a receive at the loss */
     bool calm, crowded, lost;
 };
 

@@ -91,6 +91,7 @@ static void draw_channels(struct traffic *traffic, struct traffic_conn *conn)
         conn->channels[k] = (struct traffic_channel){
             .id = k == 0 ? 0 : k + TRAFFIC_CHANNELS * (uint32_t)below(traffic, UINT32_MAX / 8),
             .closes = k > 0 && chance(traffic, 2),
+            .slow = conn->channel_count > 1 && chance(traffic, 4),
             .open = {k == 0, k == 0}};
 }
 
@@ -98,6 +99,7 @@ void traffic_draw(struct traffic *traffic, size_t eager)
 {
     size_t budget = 200000 + below(traffic, 2500000);
 
+    traffic->close_in = 200;
     traffic->conn_count = 1 + (unsigned)(below(traffic, 2) * below(traffic, TRAFFIC_CONNS));
     for (unsigned c = 0; c < traffic->conn_count; c++) {
         draw_channels(traffic, &traffic->conns[c]);
@@ -417,6 +419,25 @@ bool traffic_post(struct traffic_queue *queue, unsigned which)
     return false;
 }
 
+bool traffic_take(struct traffic_queue *queue)
+{
+    unsigned side = !queue->from;
+    struct traffic_message *m = &queue->messages[queue->next[1]];
+    struct traffic_half *half = &m->half[1];
+    struct traffic *traffic = queue->traffic;
+
+    if (queue->next[1] == queue->count ||
+        traffic->ops.recv(queue->conn->ep[side], &m->sink, &half->req) != 1)
+        return false;
+    half->posted = half->ended = true;
+    queue->next[1]++;
+    queue->ended[1]++;
+    check_recv(half);
+    if (half->block != NULL)
+        memset(half->block, SPENT, half->block_len);
+    return true;
+}
+
 /* A control message: its number, and as many bytes as that says. */
 static size_t ctrl_make(const struct traffic_queue *queue, unsigned number, uint8_t *out)
 {
@@ -499,7 +520,7 @@ static bool channel_turn(struct traffic_conn *conn, unsigned k, unsigned side)
             traffic_wrong(traffic, "channel %u: %s", channel->id, sluice_last_error());
         return true;
     }
-    if (!channel->closes || channel->closed[side] || !chance(traffic, 200) ||
+    if (!channel->closes || channel->closed[side] || !chance(traffic, traffic->close_in) ||
         (traffic->quiet_ends && !is_quiet(conn, k)))
         return false;
     close_channel(conn, k, side);
@@ -528,8 +549,10 @@ unsigned traffic_side(struct traffic *traffic, unsigned side, unsigned post_in)
         for (unsigned q = 0; q < queues_of(&traffic->conns[c]); q++) {
             struct traffic_queue *queue = &traffic->conns[c].queue[q];
             unsigned dir = q % 2;
+            bool late = dir != side && traffic->conns[c].channels[q / 2].slow;
 
-            while (sl_rng_chance(&traffic->rng, post_in) && traffic_post(queue, dir != side))
+            while ((!late || chance(traffic, 12)) && sl_rng_chance(&traffic->rng, post_in) &&
+                   traffic_post(queue, dir != side))
                 moved++;
             if (dir == side && sl_rng_chance(&traffic->rng, 8))
                 traffic_ctrl(queue);

@@ -61,6 +61,7 @@ struct traffic_queue {
 struct traffic_channel {
     uint32_t id;
     bool closes; /* some time */
+    bool slow;   /* its receives come late: messages wait for them */
     bool open[2], closed[2];
 };
 
@@ -90,8 +91,9 @@ struct traffic {
     struct sl_iface *iface[2];
     struct traffic_conn conns[TRAFFIC_CONNS];
     unsigned conn_count;
-    bool quiet_ends; /* channels close when nothing is under way on them */
-    char wrong[512]; /* the first thing that was wrong, or "" */
+    unsigned close_in; /* so many turns on average, until a channel closes that is to */
+    bool quiet_ends;   /* channels close when nothing is under way on them */
+    char wrong[512];   /* the first thing that was wrong, or "" */
 };
 
 /* Connections and messages; eager: around this length much is drawn. */
@@ -110,6 +112,8 @@ void traffic_on_down(void *arg, struct sl_ep *ep, int status, const char *why);
 
 /* The next send (0) or recv (1); true: taken. */
 bool traffic_post(struct traffic_queue *queue, unsigned which);
+/* A receive on a lost endpoint; true: it took what had come before, which is as it must be. */
+bool traffic_take(struct traffic_queue *queue);
 void traffic_ctrl(struct traffic_queue *queue);
 /* Opens or closes channels of a side, if it is drawn. How many. */
 unsigned traffic_channels(struct traffic *traffic, unsigned side);
