@@ -63,17 +63,19 @@ static inline struct sl_mp_rx_msg *rx_make(struct sl_mp_conn *conn, struct sl_mp
     return msg;
 }
 
-/* Receives that are over, up to the first that is not, are none any more. */
-static void rx_advance(struct sl_mp_channel *channel)
+/* One is over. Receives that are, up to the first that is not, are none any more. */
+static void rx_over(struct sl_mp_channel *channel, struct sl_mp_rx_msg *msg)
 {
-    while (channel->rx_oldest != channel->rx_next) {
-        struct sl_mp_rx_msg *msg = sl_mp_rx_at(channel, channel->rx_oldest);
-
-        if (!msg->over)
-            return;
-        channel->rx_oldest++;
+    msg->over = true;
+    msg->req = NULL;
+    if (msg->number != channel->rx_oldest)
+        return;
+    do {
         sl_mp_pool_put(&channel->conn->iface->rx_msgs, msg);
-    }
+        if (++channel->rx_oldest == channel->rx_next)
+            return;
+        msg = sl_mp_rx_at(channel, channel->rx_oldest);
+    } while (msg->over);
 }
 
 static void unlink_msg(struct sl_mp_rx_msg *msg)
@@ -91,9 +93,7 @@ void sl_mp_rx_end(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg, int status)
     unlink_msg(msg);
     req->len = msg->len;
     req->tag = msg->tag;
-    msg->over = true;
-    msg->req = NULL;
-    rx_advance(msg->channel);
+    rx_over(msg->channel, msg);
     sl_req_end(req, status);
 }
 
@@ -164,9 +164,7 @@ static int take_waiting(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg)
     msg->req->len = msg->len;
     msg->req->tag = msg->tag;
     msg->req->status = 0;
-    msg->over = true;
-    msg->req = NULL;
-    rx_advance(msg->channel);
+    rx_over(msg->channel, msg);
     return 1;
 }
 
