@@ -414,6 +414,40 @@ static void cells_that_break_the_order_of_channels_lose_the_peer(void **state)
     damaged(closes, SL_ARRAY_LEN(closes));
 }
 
+/* The receiver forgets the channel in the middle of a message that should not be there. */
+static void a_peer_that_sends_on_after_its_close_hurts_nobody(void **state)
+{
+    static const unsigned kinds[] = {SHM_CELL_CLOSE, SHM_CELL_FIRST, SHM_CELL_MORE, SHM_CELL_MORE,
+                                     SHM_CELL_MORE};
+    static uint8_t to[256];
+    struct sl_req recv[2] = {0};
+    struct sl_sink sink[2];
+    struct side a, b;
+
+    (void)state;
+    connect_small(&a, &b);
+    assert_int_equal(recv_on(&b, A, &sink[0], to, sizeof(to), 9, &recv[0]), 0);
+    assert_int_equal(recv_on(&b, 0, &sink[1], to, sizeof(to), 9, &recv[1]), 0);
+    for (unsigned i = 0; i < SL_ARRAY_LEN(kinds); i++) {
+        struct shm_cell *cell = &inside(&a)->tx.cells[i];
+
+        cell->tag = 9;
+        cell->len = sizeof(to);
+        cell->off = 0;
+        cell->piece = sizeof(to) / 4;
+        atomic_store(&cell->head, shm_cell_head(i, kinds[i], 0, A));
+        PUMP(&b, NULL, inside(&b)->rx_pos == i + 1);
+        if (kinds[i] == SHM_CELL_FIRST) {
+            sl_shm_ops.channel_close(b.ep, A);
+            assert_int_equal(recv[0].status, -ECANCELED);
+            assert_null(shm_channel_find(inside(&b), A));
+        }
+    }
+    assert_int_equal(b.downs, 0);
+    assert_int_equal(recv[1].status, SL_PENDING);
+    close_both(&a, &b);
+}
+
 static void a_peer_that_names_too_many_channels_is_lost(void **state)
 {
     struct sl_req recv = {0};
@@ -451,6 +485,7 @@ int main(void)
         cmocka_unit_test(a_peer_that_closed_its_channels_and_left_is_lost),
         cmocka_unit_test(no_message_is_skipped_when_the_peer_dies),
         cmocka_unit_test(cells_that_break_the_order_of_channels_lose_the_peer),
+        cmocka_unit_test(a_peer_that_sends_on_after_its_close_hurts_nobody),
         cmocka_unit_test(a_peer_that_names_too_many_channels_is_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
