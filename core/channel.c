@@ -297,7 +297,7 @@ unsigned sl_channels_settle(struct sl_channels *channels, unsigned budget)
     return ended;
 }
 
-/* Takes a kept message of a closed channel, or of a lost endpoint, out of the way. */
+/* Takes a kept message of a closed channel, or of an endpoint that ends, out of the way. */
 static void give_up(struct sl_kept *kept, int status)
 {
     struct sl_req *claimer = kept->claimer;
@@ -339,6 +339,34 @@ void sl_channel_close(struct sl_channels *channels, struct sl_channel *channel, 
     channel->open = false;
     channel->closed = true;
     give_up_all(&channel->kept, status);
+}
+
+/* What a lost endpoint cannot give to its receives any more. */
+static void take_cut(struct sl_channel *channel, struct sl_node *cut)
+{
+    bool gap = false;
+
+    sl_list_foreach(&channel->kept, node)
+    {
+        struct sl_kept *kept = sl_container_of(node, struct sl_kept, link);
+
+        gap |= !kept->whole && kept->claimer == NULL;
+        if (kept->whole && !gap)
+            continue;
+        sl_list_remove(node);
+        sl_list_push_back(cut, node);
+    }
+}
+
+void sl_channels_lost(struct sl_channels *channels, int status)
+{
+    struct sl_node cut;
+
+    sl_list_init(&cut);
+    for (uint32_t b = 0; b < channels->bucket_count; b++)
+        for (struct sl_channel *c = channels->buckets[b]; c != NULL; c = c->next)
+            take_cut(c, &cut);
+    give_up_all(&cut, status); /* last, as done() may receive what is left */
 }
 
 void sl_channels_cancel(struct sl_channels *channels, int status)

@@ -15,7 +15,8 @@
  *     arrival     channel = sl_channels_get(...); without a receive:
  *                 if (sl_channels_wanting(...)) kept = sl_channel_keep(...), and goes on as if
  *                 kept->sink and kept->req had been posted; else leaves the message where it is
- *     progress    sl_channels_settle(...) when sl_channels_due()
+ *     progress    sl_channels_settle(...) when sl_channels_due(), of lost endpoints, too
+ *     loss        sl_channels_lost(...); recv() of a lost endpoint claims what was kept
  *
  * A channel ends when both ends have closed it: sl_channel_over(). One thread at a time.
  */
@@ -159,7 +160,13 @@ static inline bool sl_channels_due(const struct sl_channels *channels)
 /* Ends up to budget of them. Returns how many. */
 unsigned sl_channels_settle(struct sl_channels *channels, unsigned budget);
 
-/* The endpoint is lost: ends all claims with status. */
+/* The endpoint is lost, and the transport fills nothing any more, but has not ended what it was
+ * filling: it does so after this. What is whole can still be claimed, and is settled. What is not
+ * is dropped, with what came behind it in its channel, as receives meet messages in their order;
+ * claims of it end with status. */
+void sl_channels_lost(struct sl_channels *channels, int status);
+
+/* The endpoint is destroyed: ends all claims with status. */
 void sl_channels_cancel(struct sl_channels *channels, int status);
 
 #endif

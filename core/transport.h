@@ -261,6 +261,10 @@ struct sl_transport_ops {
      * was taken, and the handler's down() has come or will.
      */
     int (*send)(struct sl_ep *ep, const struct sl_buf *buf, uint64_t tag, struct sl_req *req);
+    /* Messages that were kept whole when the endpoint was lost are received after down(), too:
+     * recv() returns 1, or 0 and a later progress ends its request with status 0. When its channel
+     * has none, recv() returns the code of the loss. Claims of messages that were kept in part end
+     * with that code. */
     int (*recv)(struct sl_ep *ep, const struct sl_sink *sink, struct sl_req *req);
 
     /* SL_CAP_READ. Copies len bytes of the peer's memory at addr, which the peer has lent. Returns

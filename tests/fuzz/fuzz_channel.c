@@ -24,6 +24,7 @@ struct receive {
     struct sl_sink sink;
     unsigned id, nth;
     unsigned ended;
+    bool due; /* at the loss: its message was whole */
     uint8_t dst[LEN_MAX + 1];
 };
 
@@ -33,6 +34,7 @@ struct channel {
     unsigned came, met;               /* messages here; how many of them have a receive */
     unsigned received, posted;        /* receives; how many of these no message has met */
     struct receive *posts[STEPS_MAX]; /* by number */
+    bool whole[STEPS_MAX];            /* messages that were kept, by number */
     bool peer_closed;
     unsigned peer_sent;
 };
@@ -45,7 +47,7 @@ static unsigned filling_count;
 static struct receive *receives;
 static unsigned receive_count, claims; /* claims: claimed and not ended */
 static int waiting_id;                 /* of the message that stands in the stream; -1: none */
-static bool over;
+static bool lost, over;
 
 /* What the n-th message of a channel is like. */
 static size_t len_of(unsigned id, unsigned nth)
@@ -70,6 +72,10 @@ static void on_done(struct sl_req *req)
     r->ended++;
     sl_assert(r->ended == 1 && claims > 0);
     claims--;
+    if (lost && req->status == -ECONNRESET) {
+        sl_assert(!r->due);
+        return;
+    }
     if (req->status == -ECANCELED)
         return;
     sl_assert(!over && model[r->id].open);
@@ -154,6 +160,8 @@ static void fill_one(unsigned which, int status)
     kept = filling[which];
     for (size_t i = 0; i < kept->sink.len; i++)
         ((uint8_t *)kept->sink.dst)[i] = byte_of(kept->sink.channel, fills[which], i);
+    if (!lost && kept->channels != NULL)
+        model[kept->sink.channel].whole[fills[which]] = true;
     filling[which] = filling[--filling_count];
     fills[which] = fills[filling_count];
     sl_req_end(&kept->req, status);
@@ -284,6 +292,45 @@ static void step(uint8_t what, uint8_t how)
     take_message();
 }
 
+/* What came whole before the loss, up to the first message of a channel that is not and has no
+ * receive. */
+static void receive_left(unsigned id)
+{
+    struct channel *c = &model[id];
+    struct sl_req req = {0};
+    struct sl_sink sink = {.channel = id};
+    unsigned whole = c->met;
+
+    while (whole < c->came && c->whole[whole])
+        whole++;
+    c->came = whole;
+    while (c->met < c->came)
+        receive_one(id, 0);
+    sl_assert(!sl_channel_claim(&channels, sl_channels_find(&channels, id), &sink, &req));
+}
+
+/* The endpoint is lost; what the transport was filling ends after it. */
+static void lose(void)
+{
+    for (unsigned i = 0; i < receive_count; i++) {
+        struct receive *r = &receives[i];
+
+        r->due = r->req.status == SL_PENDING && model[r->id].whole[r->nth];
+    }
+    for (unsigned id = 0; id < IDS; id++)
+        for (; model[id].posted > 0; model[id].posted--)
+            sl_channel_wants(&channels, sl_channels_find(&channels, id), -1);
+    lost = true;
+    sl_channels_lost(&channels, -ECONNRESET);
+    while (filling_count > 0)
+        fill_one(0, -ECONNRESET);
+    for (unsigned id = 0; id < IDS; id++)
+        if (model[id].open)
+            receive_left(id);
+    sl_channels_settle(&channels, STEPS_MAX);
+    sl_assert(claims == 0);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     memset(model, 0, sizeof(model));
@@ -292,7 +339,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     model[0].known = model[0].open = true;
     filling_count = receive_count = claims = 0;
     waiting_id = -1;
-    over = false;
+    lost = over = false;
     for (size_t i = 0; i + 1 < size && i / 2 < STEPS_MAX; i += 2)
         step(data[i], data[i + 1]);
     while (size % 2 == 0 && filling_count > 0) /* or after the endpoint's end */
@@ -301,6 +348,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         sl_channels_settle(&channels, STEPS_MAX);
         sl_assert(!sl_channels_due(&channels) && claims == 0);
     }
+    if (size % 3 == 0)
+        lose();
     over = true;
     sl_channels_cancel(&channels, -ECANCELED);
     sl_assert(claims == 0 && !sl_channels_due(&channels));

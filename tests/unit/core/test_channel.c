@@ -236,6 +236,40 @@ static void closed_with_all_kinds(void **state)
     assert_null(sl_channels_find(&channels, 1));
 }
 
+static void lost_with_all_kinds(void **state)
+{
+    struct sl_channel *channel = open_channel(1), *other = open_channel(2);
+    struct sl_kept *due = keep(channel, 1, "due"), *part = keep(channel, 2, "part"), *behind[2];
+    char out[8];
+    struct sl_sink sinks[4];
+    struct sl_req reqs[4] = {{0}};
+
+    (void)state;
+    for (unsigned i = 0; i < 4; i++)
+        sinks[i] = (struct sl_sink){.dst = out, .len = 7, .tag = i + 1, .shorter = true};
+    sl_req_end(&due->req, 0);
+    sl_req_end(&keep(channel, 3, "whole")->req, 0);
+    for (unsigned i = 0; i < 2; i++)
+        behind[i] = keep(other, 4, "behind");
+    sl_req_end(&behind[1]->req, 0); /* nobody's, after a part of a message that is nobody's */
+    assert_true(sl_channel_claim(&channels, channel, &sinks[0], &reqs[0]));
+    assert_true(sl_channel_claim(&channels, channel, &sinks[1], &reqs[1]));
+    sl_channels_lost(&channels, -ECONNRESET);
+    sl_req_end(&part->req, -ECONNRESET); /* both are freed: the leak checker sees */
+    sl_req_end(&behind[0]->req, -ECONNRESET);
+    assert_int_equal(reqs[0].status, SL_PENDING);
+    assert_int_equal(reqs[1].status, -ECONNRESET);
+    assert_true(sl_channel_claim(&channels, channel, &sinks[2], &reqs[2]));
+    assert_false(sl_channel_claim(&channels, channel, &sinks[3], &reqs[3]));
+    assert_false(sl_channel_claim(&channels, other, &sinks[3], &reqs[3]));
+    assert_int_equal(sl_channels_settle(&channels, 1), 1);
+    assert_int_equal(reqs[0].status, 0);
+    assert_memory_equal(out, "due", 3);
+    assert_int_equal(sl_channels_settle(&channels, 8), 1);
+    assert_int_equal(reqs[2].status, 0);
+    assert_memory_equal(out, "whole", 5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -249,6 +283,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(received_while_it_comes, start, stop),
         cmocka_unit_test_setup_teardown(another_than_expected, start, stop),
         cmocka_unit_test_setup_teardown(closed_with_all_kinds, start, stop),
+        cmocka_unit_test_setup_teardown(lost_with_all_kinds, start, stop),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
