@@ -91,17 +91,33 @@ bool shm_channels_keep(const struct shm_ep *ep)
     return false;
 }
 
+static void drop_posted(struct shm_ep *ep, struct shm_ended *ended)
+{
+    sl_list_init(&ended->whole);
+    sl_list_init(&ended->cut);
+    ep->gap |= ep->rx_open;
+    ep->rx_open = false;
+    ep->half_closed = 0;
+    shm_drop_recvs(ep, NULL, ended);
+    shm_drop_sends(ep, NULL, ended);
+}
+
+void shm_ep_lose_posted(struct shm_ep *ep, int status)
+{
+    struct shm_ended ended;
+
+    drop_posted(ep, &ended);
+    sl_channels_lost(&ep->channels, status);
+    end(&ended, status);
+    if (sl_channels_due(&ep->channels))
+        shm_activate(ep);
+}
+
 void shm_ep_end_posted(struct shm_ep *ep, int status)
 {
     struct shm_ended ended;
 
-    sl_list_init(&ended.whole);
-    sl_list_init(&ended.cut);
-    ep->gap |= ep->rx_open || shm_channels_keep(ep);
-    ep->rx_open = false;
-    ep->half_closed = 0;
-    shm_drop_recvs(ep, NULL, &ended);
-    shm_drop_sends(ep, NULL, &ended);
+    drop_posted(ep, &ended);
     end(&ended, status);
     sl_channels_cancel(&ep->channels, status);
 }

@@ -200,12 +200,17 @@ static inline int recv_now(struct shm_ep *ep, struct shm_channel *channel,
     return recv_next(ep, channel, head, sink, req);
 }
 
-/* What a lost peer left in the ring is still good. */
+/* What was kept of a lost peer's messages, or is left in the ring, is still good. */
 static int recv_left(struct shm_ep *ep, struct shm_channel *channel, const struct sl_sink *sink,
                      struct sl_req *req)
 {
-    if (ep->state == SHM_LOST && !ep->damaged && !ep->gap && channel != NULL &&
-        channel->base.open) {
+    if (channel == NULL || !channel->base.open)
+        return shm_refused(ep, sink->channel);
+    if (sl_channel_claim(&ep->channels, &channel->base, sink, req)) {
+        shm_activate(ep);
+        return 0;
+    }
+    if (ep->state == SHM_LOST && !ep->damaged && !ep->gap) {
         if (recv_now(ep, channel, sink, req) == 1)
             return 1;
         ep->gap |= ep->rx_open;

@@ -196,7 +196,7 @@ struct shm_ep {
     bool leaving;  /* the peer is gone, its last messages are not */
     bool graceful; /* ... and it said good-bye */
     bool backlog;  /* regions remain to be told */
-    bool gap;      /* messages that were kept went with the endpoint: the ring's are not the next */
+    bool gap;      /* a message went with the endpoint: the ring's are not the next */
     uint8_t state;
     uint32_t woken; /* the number of the peer's sleep that we have ended */
     struct sl_node active, node;
@@ -337,7 +337,9 @@ void shm_channel_close(struct sl_ep *ep, uint32_t id);
 uint64_t shm_channel_traffic(const struct sl_ep *ep, uint32_t id);
 /* Is a message kept that no receive has claimed? */
 bool shm_channels_keep(const struct shm_ep *ep);
-/* Ends everything that is posted with status. */
+/* Ends everything that is posted with status; what was kept whole can still be received. */
+void shm_ep_lose_posted(struct shm_ep *ep, int status);
+/* The same, with what is kept. */
 void shm_ep_end_posted(struct shm_ep *ep, int status);
 
 /* park.c */

@@ -132,7 +132,7 @@ void shm_ep_lose(struct shm_ep *ep, int status, const char *why)
     if (handler->down != NULL)
         handler->down(handler->arg, &ep->base, status, ep->why);
     sl_fail(status, "%s is lost: %s", sl_ep_peer_name(&ep->base), ep->why);
-    shm_ep_end_posted(ep, status);
+    shm_ep_lose_posted(ep, status);
 }
 
 bool shm_settle_leaving(struct shm_ep *ep)
