@@ -187,20 +187,36 @@ int sl_tcp_channel_peer_closed(struct sl_tcp_ep *ep, const struct sl_tcp_frame *
     return 0;
 }
 
-void sl_tcp_cancel(struct sl_tcp_ep *ep, int status)
+/* All of it before the first request ends: done() may look at the endpoint. */
+static void drop_all(struct sl_tcp_ep *ep, struct sl_node *ended)
 {
-    struct sl_node ended;
-
-    /* All of it before the first request ends: done() may look at the endpoint. */
-    sl_list_init(&ended);
-    sl_tcp_forget_sends(ep, &ended);
+    sl_list_init(ended);
+    sl_tcp_forget_sends(ep, ended);
     for (struct sl_tcp_channel *channel = NULL; (channel = next_of(ep, channel)) != NULL;) {
-        sl_tcp_drop_receives(ep, channel, &ended);
+        sl_tcp_drop_receives(ep, channel, ended);
         channel->rx_head = channel->rx_tail;
         channel->tx_pending = 0;
     }
     ep->rx_open = 0;
     sl_tcp_ep_deactivate(ep);
+}
+
+void sl_tcp_lose(struct sl_tcp_ep *ep, int status)
+{
+    struct sl_node ended;
+
+    drop_all(ep, &ended);
+    sl_channels_lost(&ep->channels, status);
+    end_all(&ended, status);
+    if (sl_channels_due(&ep->channels))
+        sl_tcp_ep_news(ep);
+}
+
+void sl_tcp_cancel(struct sl_tcp_ep *ep, int status)
+{
+    struct sl_node ended;
+
+    drop_all(ep, &ended);
     end_all(&ended, status);
     sl_channels_cancel(&ep->channels, status);
 }

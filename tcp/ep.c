@@ -200,8 +200,6 @@ void sl_tcp_ep_destroy(struct sl_ep *base)
         sl_tcp_say_bye(ep);
     ep->state = SL_TCP_EP_DOWN;
     ep->down_status = -ECANCELED;
-    if (ep->has_news)
-        sl_list_remove(&ep->news);
     if (ep->connect_req != NULL) {
         struct sl_req *req = ep->connect_req;
 
@@ -209,6 +207,8 @@ void sl_tcp_ep_destroy(struct sl_ep *base)
         sl_req_end(req, ep->connect_over ? ep->connect_status : -ECANCELED);
     }
     sl_tcp_cancel(ep, -ECANCELED);
+    if (ep->has_news)
+        sl_list_remove(&ep->news);
     sl_tcp_pending_forget(ep);
     for (unsigned i = 0; ep->conns != NULL && i <= ep->data_conns; i++) {
         struct sl_tcp_conn *conn = &ep->conns[i];

@@ -104,16 +104,31 @@ static int __attribute__((noinline)) claim(struct sl_tcp_ep *ep, struct sl_tcp_c
     return 0;
 }
 
+/* What was kept whole of an endpoint that is down is still received. */
+static int __attribute__((noinline))
+recv_left(struct sl_tcp_ep *ep, const struct sl_sink *sink, struct sl_req *req)
+{
+    struct sl_tcp_channel *channel = sl_tcp_channel_find(ep, sink->channel);
+
+    if (ep->state != SL_TCP_EP_DOWN || channel == NULL || !channel->base.open ||
+        !sl_channel_claim(&ep->channels, &channel->base, sink, req))
+        return sl_tcp_not_up(ep);
+    sl_tcp_ep_news(ep);
+    return 0;
+}
+
 int sl_tcp_recv(struct sl_ep *base, const struct sl_sink *sink, struct sl_req *req)
 {
     struct sl_tcp_ep *ep = sl_tcp_ep_of(base);
     struct sl_tcp_channel *channel;
 
-    if (SL_UNLIKELY(ep->state != SL_TCP_EP_UP || ep->is_failing))
-        return sl_tcp_not_up(ep);
+    if (SL_UNLIKELY(ep->state != SL_TCP_EP_UP))
+        return recv_left(ep, sink, req);
     channel = sl_tcp_channel_find(ep, sink->channel);
     if (SL_UNLIKELY(channel == NULL || !channel->base.open))
         return sl_tcp_channel_not_open(ep, sink->channel);
+    if (SL_UNLIKELY(ep->is_failing && channel->rx_next == channel->rx_tail))
+        return sl_tcp_not_up(ep);
     if (SL_UNLIKELY(sink->consume != NULL && sink->granule > channel->carry_room)) {
         int err = make_carry(channel, sink->granule);
 

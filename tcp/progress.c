@@ -124,7 +124,7 @@ static int tell_news(struct sl_tcp_iface *iface)
             iface->base.handler.down(iface->base.handler.arg, &ep->base, ep->down_status,
                                      sl_text_of(ep->why));
         sl_fail(ep->down_status, "%s is gone: %s", sl_ep_peer_name(&ep->base), sl_text_of(ep->why));
-        sl_tcp_cancel(ep, ep->down_status);
+        sl_tcp_lose(ep, ep->down_status);
     }
     while ((node = sl_list_pop_front(&later)) != NULL)
         sl_list_push_back(&iface->news, node);

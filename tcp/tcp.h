@@ -322,7 +322,9 @@ bool sl_tcp_channel_next_close(struct sl_tcp_ep *ep, struct sl_tcp_frame *frame)
 void sl_tcp_channel_check_over(struct sl_tcp_ep *ep, struct sl_tcp_channel *channel);
 /* Messages are kept that nobody has received yet. */
 bool sl_tcp_channels_keep(const struct sl_tcp_ep *ep);
-/* Ends all that is pending with status. */
+/* Ends all that is pending with status; what was kept whole can still be received. */
+void sl_tcp_lose(struct sl_tcp_ep *ep, int status);
+/* The same, with what is kept. */
 void sl_tcp_cancel(struct sl_tcp_ep *ep, int status);
 
 /* control.c */
