@@ -329,7 +329,7 @@ static int faulty_recv(struct sl_ep *ep, const struct sl_sink *sink, struct sl_r
     struct faulty_iface *f = iface_of(ep->iface);
     struct wrap *w;
 
-    if (ep_of(ep)->lost)
+    if (ep_of(ep)->inner == NULL)
         return sl_fail(-ECONNRESET, "this endpoint is lost");
     if (stormy(f) || (w = wrap_get(f, ep_of(ep), req)) == NULL)
         return -EAGAIN;

@@ -129,11 +129,10 @@ static bool is_takeable(struct loop_ep *ep)
 
 static bool has_work(const struct loop *loop, struct loop_ep *ep)
 {
-    if (ep->connect != NULL)
+    if (ep->connect != NULL || sl_channels_due(&ep->channels))
         return true;
-    return !ep->told &&
-           (ep->lost_at_ns <= loop->now_ns || is_due(loop, ep, &ep->ctrls) ||
-            sl_channels_due(&ep->channels) || (is_due(loop, ep, &ep->inbox) && is_takeable(ep)));
+    return !ep->told && (ep->lost_at_ns <= loop->now_ns || is_due(loop, ep, &ep->ctrls) ||
+                         (is_due(loop, ep, &ep->inbox) && is_takeable(ep)));
 }
 
 static bool iface_has_work(const struct loop_iface *iface)
@@ -465,7 +464,6 @@ static void end_all(struct loop *loop, struct loop_ep *ep, int status)
         message_over(loop, sl_container_of(ep->orphans.next, struct message, link), status, false);
     for (struct sl_channel *c = NULL; (c = sl_channels_next(&ep->channels, c)) != NULL;)
         end_recvs(ep, (struct loop_channel *)c, status);
-    sl_channels_cancel(&ep->channels, status);
 }
 
 static void loop_ep_destroy(struct sl_ep *base)
@@ -478,6 +476,7 @@ static void loop_ep_destroy(struct sl_ep *base)
     loop = iface_of(base->iface)->loop;
     ep->told = true;
     end_all(loop, ep, -ECANCELED);
+    sl_channels_cancel(&ep->channels, -ECANCELED);
     inbox_clear(loop, ep);
     peer = ep->connected ? ep_find(loop, ep->peer) : NULL;
     if (peer != NULL && ep->lost_at_ns == SL_NEVER) {
@@ -617,10 +616,10 @@ static int loop_recv(struct sl_ep *base, const struct sl_sink *sink, struct sl_r
     struct loop_channel *channel = channel_of(ep, sink->channel);
 
     sl_assert(channel != NULL && channel->base.open);
+    if (sl_channel_claim(&ep->channels, &channel->base, sink, req))
+        return 0; /* of a lost end, too */
     if (ep->told)
         return sl_fail(ep->lost_status, "this end of the loop is lost");
-    if (sl_channel_claim(&ep->channels, &channel->base, sink, req))
-        return 0;
     if (channel->base.posted == 0)
         sl_list_init(&channel->recvs);
     sl_channel_wants(&ep->channels, &channel->base, 1);
@@ -758,6 +757,7 @@ static bool down_one(struct loop *loop, struct loop_ep *ep)
     inbox_clear(loop, ep);
     iface->handler.down(iface->handler.arg, &ep->base, ep->lost_status,
                         ep->abrupt ? "the loop was cut" : "the peer closed its end of the loop");
+    sl_channels_lost(&ep->channels, ep->lost_status);
     end_all(loop, ep, ep->lost_status);
     return true;
 }
