@@ -3,6 +3,7 @@
 #include "core/err.h"
 #include "tests/contract/pair.h"
 #include "tests/contract/channels.h"
+#include "tests/contract/stage.h"
 
 #include <malloc.h>
 #include <setjmp.h>
@@ -460,6 +461,120 @@ static void a_lost_peer_ends_receives_of_all_channels(void **state)
     }
 }
 
+/* So long a large message may take that some transports do not take before its receive. */
+#define TRY_NS (200 * SL_NS_PER_MS)
+
+static unsigned ended_of(struct msg *const *m, unsigned count)
+{
+    unsigned ended = 0;
+
+    while (ended < count && m[ended]->ended)
+        ended++;
+    return ended;
+}
+
+/* A receives three messages of that length after the endpoint was lost, all of which were kept as
+ * others wait on B; one more than there are has the code of the loss. claimed: how many of the
+ * receives were posted before the loss. */
+static void received_after_the_loss(size_t len, unsigned claimed)
+{
+    enum { N = 3 };
+    struct msg *send[N], *recv[N + 1], *b_send, *b_recv[2];
+    unsigned sent = 0, came = 0;
+    struct pair p;
+    int rc = 0;
+
+    pair_connect(&p);
+    channel_open_both(&p, A);
+    channel_open_both(&p, B);
+    for (unsigned i = 0; i < 2; i++) {
+        b_recv[i] = msg_on(msg_recv(&p.side[1], 40, i), B);
+        post_recv(&p, b_recv[i], NULL);
+    }
+    for (unsigned i = 0; i <= N; i++)
+        recv[i] = msg_on(channel_recv(&p.side[1], len, i, i + 1), A);
+    for (unsigned i = 0; i < N; i++) {
+        send[i] = msg_on(msg_send(&p.side[0], len, i), A);
+        while (sent == i && try_send(send[i], NULL) >= 0)
+            sent++;
+    }
+    b_send = msg_on(msg_send(&p.side[0], 40, 0), B);
+    post_send(&p, b_send, NULL);
+    PUMP_UNTIL(&p, b_send->ended && b_recv[0]->ended);
+    msg_check_received(b_recv[0]);
+    pair_wait_begin(&p);
+    while ((came = ended_of(send, sent)) < sent && stage_now() - p.since_ns < TRY_NS)
+        pair_pump(&p);
+    for (unsigned i = 0; i < claimed && i < came; i++)
+        post_recv(&p, recv[i], NULL);
+    contract_ops->ep_destroy(p.side[0].ep);
+    p.side[0].ep = NULL;
+    PUMP_UNTIL(&p, p.side[1].downs == 1 && b_recv[1]->ended);
+    msg_check_ended(b_recv[1], p.side[1].down_status);
+    for (unsigned i = claimed; i < came; i++)
+        post_recv(&p, recv[i], NULL);
+    for (unsigned i = 0; i < came; i++) {
+        PUMP_UNTIL(&p, recv[i]->ended);
+        msg_check_received(recv[i]);
+    }
+    PUMP_UNTIL(&p, (rc = try_recv(recv[came], NULL)) != -EAGAIN);
+    assert_int_equal(rc, p.side[1].down_status);
+    assert_int_equal(p.side[1].downs, 1);
+    for (unsigned i = 0; i < N; i++)
+        msg_free(send[i]);
+    for (unsigned i = 0; i <= N; i++)
+        msg_free(recv[i]);
+    for (unsigned i = 0; i < 2; i++)
+        msg_free(b_recv[i]);
+    msg_free(b_send);
+    pair_close(&p);
+}
+
+static void what_came_whole_is_received_after_the_loss(void **state)
+{
+    static const size_t lens[] = {0, 30, 3000, 120000, 2u << 20};
+
+    (void)state;
+    for (unsigned i = 0; i < SL_ARRAY_LEN(lens); i++)
+        for (unsigned claimed = 0; claimed < 3; claimed++)
+            received_after_the_loss(lens[i], claimed);
+}
+
+/* Nobody receives it: it goes with its channel, or with the endpoint. */
+static void what_came_whole_is_dropped_after_the_loss(void **state)
+{
+    struct msg *send, *b_recv, *recv;
+    struct pair p;
+
+    (void)state;
+    for (unsigned closes = 0; closes < 2; closes++) {
+        pair_connect(&p);
+        channel_open_both(&p, A);
+        channel_open_both(&p, B);
+        b_recv = msg_on(msg_recv(&p.side[1], 40, 0), B);
+        recv = msg_on(msg_recv(&p.side[1], 500, 0), A);
+        send = msg_on(msg_send(&p.side[0], 500, 0), A);
+        post_recv(&p, b_recv, NULL);
+        post_send(&p, send, NULL);
+        PUMP_UNTIL(&p, send->ended);
+        contract_ops->ep_destroy(p.side[0].ep);
+        p.side[0].ep = NULL;
+        PUMP_UNTIL(&p, p.side[1].downs == 1);
+        post_recv(&p, recv, NULL);
+        if (closes)
+            contract_ops->channel_close(p.side[1].ep, A);
+        contract_ops->ep_destroy(p.side[1].ep);
+        p.side[1].ep = NULL;
+        assert_int_equal(recv->ended, 1);
+        if (recv->req.status != 0)
+            msg_check_ended(recv, -ECANCELED);
+        msg_free(send);
+        msg_free(recv);
+        msg_free(b_recv);
+        pair_close(&p);
+    }
+}
+
 int contract_channels_close_cases(void)
 {
     static const struct contract_case cases[] = {
@@ -471,6 +586,10 @@ int contract_channels_close_cases(void)
         {SL_CAP_CHANNELS, cmocka_unit_test(closed_channels_leave_no_memory_behind)},
         {SL_CAP_CHANNELS, cmocka_unit_test(destroy_ends_all_channels)},
         {SL_CAP_CHANNELS, cmocka_unit_test(a_lost_peer_ends_receives_of_all_channels)},
+        {SL_CAP_CHANNELS | CONTRACT_LEFT,
+         cmocka_unit_test(what_came_whole_is_received_after_the_loss)},
+        {SL_CAP_CHANNELS | CONTRACT_LEFT,
+         cmocka_unit_test(what_came_whole_is_dropped_after_the_loss)},
     };
 
     return contract_run(cases, SL_ARRAY_LEN(cases));
