@@ -5,6 +5,7 @@
 
 #include "core/err.h"
 #include "tests/contract/stage.h"
+#include "tests/util/bytes.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,14 +16,6 @@
 
 const struct sl_transport_ops *contract_ops;
 bool contract_is_faulty;
-
-/* Byte idx of the message with this tag: any shift, swap or loss shows. */
-static uint8_t pattern(uint64_t tag, size_t idx)
-{
-    uint64_t z = (tag + 1) * UINT64_C(0x9e3779b97f4a7c15) + idx * UINT64_C(0xd1342543de82ef95);
-
-    return (uint8_t)((z ^ (z >> 29)) >> 32);
-}
 
 static void on_ctrl(void *arg, struct sl_ep *ep, const void *bytes, size_t len)
 {
@@ -185,8 +178,7 @@ struct msg *msg_send(struct side *side, size_t len, uint64_t tag)
 {
     struct msg *m = msg_new(side, len);
 
-    for (size_t i = 0; i < len; i++)
-        m->block[GUARD + i] = pattern(tag, i);
+    bytes_fill(m->block + GUARD, len, tag);
     m->buf = (struct sl_buf){.addr = m->block + GUARD, .len = len};
     m->sink.tag = tag;
     return m;
@@ -310,20 +302,21 @@ void msg_check_ended(const struct msg *m, int status)
 void msg_check_received(const struct msg *m)
 {
     const uint8_t *bytes = m->got != NULL ? m->got : m->block + GUARD;
+    size_t behind = m->room + GUARD - m->len, i;
+    uint8_t value;
 
     msg_check_ended(m, 0);
     assert_int_equal(m->req.len, m->len);
     assert_int_equal(m->req.tag, m->sink.tag);
     if (m->got != NULL)
         assert_int_equal(m->taken, m->len);
-    for (size_t i = 0; i < m->len; i++)
-        if (bytes[i] != pattern(m->sink.tag, i))
-            fail_msg("byte %zu of %zu (tag %llu) is 0x%02x, not 0x%02x", i, m->len,
-                     (unsigned long long)m->sink.tag, bytes[i], pattern(m->sink.tag, i));
-    for (size_t i = 0; i < GUARD; i++)
-        assert_int_equal(m->block[i], 0xa5);
-    for (size_t i = GUARD + m->len; i < m->room + 2 * GUARD; i++)
-        if (m->block[i] != 0xa5)
-            fail_msg("byte %zu is 0x%02x, behind a message of %zu bytes", i - GUARD, m->block[i],
-                     m->len);
+    i = bytes_check(bytes, m->len, m->sink.tag, &value);
+    if (i < m->len)
+        fail_msg("byte %zu of %zu (tag %llu) is 0x%02x, not 0x%02x", i, m->len,
+                 (unsigned long long)m->sink.tag, bytes[i], value);
+    assert_int_equal(bytes_other(m->block, GUARD, 0xa5), GUARD);
+    i = bytes_other(m->block + GUARD + m->len, behind, 0xa5);
+    if (i < behind)
+        fail_msg("byte %zu is 0x%02x, behind a message of %zu bytes", m->len + i,
+                 m->block[GUARD + m->len + i], m->len);
 }

@@ -2,6 +2,7 @@
 #include "tests/sim/traffic.h"
 
 #include "core/err.h"
+#include "tests/util/bytes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,22 +122,9 @@ void traffic_draw(struct traffic *traffic, size_t eager)
 
 /* ---- bytes ---- */
 
-static uint8_t pattern(uint64_t key, size_t idx)
-{
-    uint64_t z = (key + idx / 8) * UINT64_C(0x9e3779b97f4a7c15);
-
-    return (uint8_t)((z ^ z >> 31) >> idx % 8 * 8);
-}
-
-static void fill(uint8_t *bytes, uint64_t key, size_t len)
-{
-    for (size_t i = 0; i < len; i++)
-        bytes[i] = pattern(key, i);
-}
-
 static bool all_are(const uint8_t *bytes, uint8_t value, size_t len)
 {
-    return len == 0 || (bytes[0] == value && memcmp(bytes, bytes + 1, len - 1) == 0);
+    return bytes_other(bytes, len, value) == len;
 }
 
 /* "message 3 of side 0, connection 1 (5000 bytes)" */
@@ -183,7 +171,7 @@ static void message_open(struct traffic_queue *queue, struct traffic_message *m)
         m->half[i].req = (struct sl_req){.done = on_done, .arg = &m->half[i]};
     }
     half_open(send, m->len, m->send_reg);
-    fill(send->block + TRAFFIC_GUARD, m->key, m->len);
+    bytes_fill(send->block + TRAFFIC_GUARD, m->len, m->key);
     m->buf = (struct sl_buf){.addr = send->block + TRAFFIC_GUARD,
                              .len = m->len,
                              .mr = m->given ? send->mr : NULL,
@@ -270,12 +258,12 @@ static void check_bytes(struct traffic_half *half, const uint8_t *bytes)
 {
     const struct traffic_message *m = half->message;
 
-    for (size_t i = 0; i < m->len; i++)
-        if (bytes[i] != pattern(m->key, i)) {
-            traffic_wrong(half->traffic, "byte %zu of %s is 0x%02x, not 0x%02x", i, name_of(half),
-                          bytes[i], pattern(m->key, i));
-            return;
-        }
+    uint8_t value;
+    size_t i = bytes_check(bytes, m->len, m->key, &value);
+
+    if (i < m->len)
+        traffic_wrong(half->traffic, "byte %zu of %s is 0x%02x, not 0x%02x", i, name_of(half),
+                      bytes[i], value);
 }
 
 static void check_recv(struct traffic_half *half)
@@ -443,7 +431,7 @@ static size_t ctrl_make(const struct traffic_queue *queue, unsigned number, uint
 {
     size_t len = 1 + (number * 37 + queue->from * 11) % SL_CTRL_MAX;
 
-    fill(out, number * 2 + queue->from, len);
+    bytes_fill(out, len, number * 2 + queue->from);
     out[0] = (uint8_t)number;
     return len;
 }
