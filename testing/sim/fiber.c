@@ -11,12 +11,19 @@
 #define GUARD_BYTES 4096u
 
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #define switch_begin(save, bottom, size) __sanitizer_start_switch_fiber(save, bottom, size)
 #define switch_end(save, bottom, size) __sanitizer_finish_switch_fiber(save, bottom, size)
+#define stack_forget(stack) __asan_unpoison_memory_region(stack, STACK_BYTES)
+/* Where a size is told, it forgets at every switch, in two system calls, what it knows of the
+ * stack. */
+#define stack_hide(context) ((context)->uc_stack.ss_size = 0)
 #else
 #define switch_begin(save, bottom, size) ((void)(save), (void)(bottom), (void)(size))
 #define switch_end(save, bottom, size) ((void)(save), (void)(bottom), (void)(size))
+#define stack_forget(stack) ((void)(stack))
+#define stack_hide(context) ((void)(context))
 #endif
 
 #if defined(__SANITIZE_THREAD__)
@@ -65,6 +72,7 @@ static void prepare(struct sl_sim_fiber *f)
     f->inside.uc_link = NULL;
     makecontext(&f->inside, (void (*)(void))trampoline, 2, (unsigned)((uintptr_t)f >> 32),
                 (unsigned)(uintptr_t)f);
+    stack_hide(&f->inside);
 }
 
 struct sl_sim_fiber *sl_sim_fiber_create(void (*main)(void *arg), void *arg)
@@ -93,6 +101,7 @@ void sl_sim_fiber_destroy(struct sl_sim_fiber *f)
     if (f == NULL)
         return;
     thread_destroy(f->thread_inside);
+    stack_forget(f->stack); /* other memory may come to lie there */
     munmap(f->stack, STACK_BYTES);
     free(f);
 }
