@@ -15,6 +15,18 @@
 #define POLL_BUSY_NS (20 * 1000)
 #define POLL_LINK_NS 2000 /* at least, for each link: a poll of many takes as long itself */
 
+/* A peer that hangs up may have said why before: what is sent to it fails, and its last words are
+ * still there to be read. err, or what comes of its refusal. */
+static int hear_last_words(struct sl_wireup_link *link, int err)
+{
+    struct sl_wireup_word word;
+
+    while (sl_wireup_hear(link, &word) == 1)
+        if (word.kind == SL_WIREUP_REFUSE)
+            return sl_wireup_dial_word(link, &word);
+    return err;
+}
+
 /* Says and hears what can be said and heard now. */
 static int talk(struct sl_wireup_link *link, unsigned *moved)
 {
@@ -29,6 +41,8 @@ static int talk(struct sl_wireup_link *link, unsigned *moved)
     }
     if (err == 0 && (link->dials || link->proved))
         err = link->dials ? sl_wireup_dial_settle(link) : sl_wireup_accept_settle(link);
+    if ((err == -EPIPE || err == -ECONNRESET) && link->dials)
+        err = hear_last_words(link, err);
     return err;
 }
 

@@ -261,6 +261,33 @@ static void a_peer_that_has_closed_is_refused_at_once(void **state)
     assert_true(idle());
 }
 
+static void turn(struct side *side)
+{
+    now_ns += TICK_NS;
+    pump_one(side);
+}
+
+/* The peer gives up and hangs up while its offer is on its way: what answers it finds nobody. */
+static void a_refusal_is_read_though_nothing_can_be_sent_any_more(void **state)
+{
+    (void)state;
+    sides[0].candidates = 1;
+    connect_one(1, 0, false);
+    for (unsigned i = 0; ep_count() == 0; i++) {
+        assert_true(i < 1000);
+        turn(&sides[i % 2]);
+    }
+    sl_wireup_lost(sides[0].wireup, 1, "the device went");
+    turn(&sides[0]);
+    assert_int_equal(sides[0].failures, 1);
+    turn(&sides[1]);
+    assert_int_equal(sides[1].failures, 1);
+    assert_int_equal(sides[1].err, -EHOSTUNREACH);
+    assert_string_equal(sides[1].why, "; first: the device went");
+    assert_true(idle());
+    assert_int_equal(ep_count(), 0);
+}
+
 static void a_silent_peer_is_given_up_by_who_is_not_patient(void **state)
 {
     uint64_t wait_ns = (uint64_t)sides[0].config.connect_timeout_ms * SL_NS_PER_MS;
@@ -631,6 +658,7 @@ int main(void)
         CASE(reasons_of_any_length_reach_both_owners_whole),
         CASE(a_peer_that_has_closed_is_refused_at_once),
         TCP_CASE(a_peer_that_has_closed_is_refused_at_once),
+        CASE(a_refusal_is_read_though_nothing_can_be_sent_any_more),
         CASE(a_silent_peer_is_given_up_by_who_is_not_patient),
         CASE(a_patient_dial_waits_for_a_peer_that_computes),
         CASE(a_peer_that_ends_in_the_middle_is_no_longer_waited_for),
