@@ -93,11 +93,11 @@ static uint64_t start_ticks(void)
     return at != NULL ? strtoull(at, NULL, 10) : 0;
 }
 
-static void describe_process(const struct sl_config *config, int rank, int size)
+void sl_state_describe(const char *job, int rank, int size, struct sl_state_process *out)
 {
     struct stat space = {0};
 
-    self = (struct sl_state_process){.pid = (int32_t)getpid(),
+    *out = (struct sl_state_process){.pid = (int32_t)getpid(),
                                      .uid = geteuid(),
                                      .start_ticks = start_ticks(),
                                      .made_ns = sl_now(&sl_clock_monotonic),
@@ -106,13 +106,13 @@ static void describe_process(const struct sl_config *config, int rank, int size)
                                      .rank = rank,
                                      .size = size};
     if (stat("/proc/self/ns/pid", &space) == 0)
-        self.pid_space = space.st_ino;
-    if (gethostname(self.host, sizeof(self.host) - 1) != 0)
-        self.host[0] = '\0';
-    snprintf(self.program, sizeof(self.program), "%s", program_invocation_short_name);
-    snprintf(self.version, sizeof(self.version), "%d.%d.%d", SLUICE_VERSION_MAJOR,
+        out->pid_space = space.st_ino;
+    if (gethostname(out->host, sizeof(out->host) - 1) != 0)
+        out->host[0] = '\0';
+    snprintf(out->program, sizeof(out->program), "%s", program_invocation_short_name);
+    snprintf(out->version, sizeof(out->version), "%d.%d.%d", SLUICE_VERSION_MAJOR,
              SLUICE_VERSION_MINOR, SLUICE_VERSION_PATCH);
-    snprintf(self.job, sizeof(self.job), "%.*s", (int)sizeof(self.job) - 1, config->job);
+    snprintf(out->job, sizeof(out->job), "%.*s", (int)sizeof(out->job) - 1, job);
 }
 
 /* ---- making it ---- */
@@ -159,7 +159,7 @@ static void make(const struct sl_config *config, int rank, int size)
     sl_fork_hides(fresh, sizeof(*fresh));
     sl_fork_closes(file.fd);
     sl_fork_on_child(forget);
-    describe_process(config, rank, size);
+    sl_state_describe(config->job, rank, size, &self);
     fill(fresh);
     atomic_store_explicit(&page, fresh, memory_order_release);
     sl_state_put(SL_STATE_PROCESS, 0, &self);

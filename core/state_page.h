@@ -25,6 +25,9 @@
  * and size: of the process, by its launcher. */
 void sl_state_open(const struct sl_config *config, int rank, int size);
 
+/* Fills in a record of this process, with turn 0. */
+void sl_state_describe(const char *job, int rank, int size, struct sl_state_process *out);
+
 /* A free record of a kind that has some: its place, from 0, or -1. */
 int sl_state_take(enum sl_state_kind kind);
 void sl_state_give(enum sl_state_kind kind, int place);
