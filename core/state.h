@@ -39,6 +39,11 @@ enum sl_state_kind {
     SL_STATE_EVENT = 6,     /* struct sl_event_record */
     SL_STATE_EVENT_ROW = 7, /* struct sl_event_row, by kind of event */
     SL_STATE_ERROR = 8,     /* struct sl_state_error */
+    /* In the file of NCCL's profiler, which has this form, too (tools/nccl/events.h): */
+    SL_STATE_NCCL = 16,      /* struct sl_nccl_event_head: one */
+    SL_STATE_NCCL_COMM = 17, /* struct sl_nccl_event_comm */
+    SL_STATE_NCCL_OPEN = 18, /* struct sl_nccl_event_record, of what is going on */
+    SL_STATE_NCCL_OVER = 19, /* the same, a ring of what is over */
 };
 
 struct sl_state_section {

@@ -11,8 +11,9 @@
 
 #define TRIES 32 /* to find a record whole */
 #define RECORD_MAX 8192
-#define ERRORS_MAX 64   /* that are looked at */
-#define COUNT_MAX 65536 /* records of a section that are looked at */
+#define ERRORS_MAX 64             /* that are looked at */
+#define COUNT_MAX 65536           /* records of a section that are looked at */
+#define NCCL_COUNT_MAX (1u << 24) /* of one of NCCL's: as SLUICE_NCCL_PROFILE_EVENTS has it */
 
 /* ---- bytes ---- */
 
@@ -62,7 +63,8 @@ static int refuse(const char *why)
 static bool section_is_sound(const struct sl_state_section *section, uint64_t bytes)
 {
     return section->record_bytes >= 16 && section->record_bytes <= RECORD_MAX &&
-           section->record_bytes % 8 == 0 && section->count <= COUNT_MAX &&
+           section->record_bytes % 8 == 0 &&
+           section->count <= (section->kind >= SL_STATE_NCCL ? NCCL_COUNT_MAX : COUNT_MAX) &&
            section->offset % 8 == 0 && section->offset <= bytes &&
            (uint64_t)section->count * section->record_bytes <= bytes - section->offset;
 }
@@ -135,6 +137,17 @@ uint32_t sl_state_count(const struct sl_state_reader *reader, enum sl_state_kind
     return section != NULL ? section->count : 0;
 }
 
+bool sl_state_find(const struct sl_state_reader *reader, enum sl_state_kind kind,
+                   struct sl_state_section *out)
+{
+    const struct sl_state_section *section = section_of(reader, kind);
+
+    if (section == NULL)
+        return false;
+    memcpy(out, section, sizeof(*out));
+    return true;
+}
+
 uint64_t sl_state_count_left_out(const struct sl_state_reader *reader, enum sl_state_kind kind)
 {
     const struct sl_state_section *section = section_of(reader, kind);
@@ -182,7 +195,11 @@ static void end_texts(enum sl_state_kind kind, void *record)
         break;
     case SL_STATE_EVENT_ROW: END(row->name), END(row->area), END(row->a), END(row->b); break;
     case SL_STATE_ERROR: END(error->area), END(error->text); break;
-    case SL_STATE_EVENT: break;
+    case SL_STATE_EVENT:
+    case SL_STATE_NCCL:
+    case SL_STATE_NCCL_COMM:
+    case SL_STATE_NCCL_OPEN:
+    case SL_STATE_NCCL_OVER: break;
     }
 }
 

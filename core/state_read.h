@@ -34,6 +34,10 @@ int sl_state_read_memory(const void *page, size_t bytes, struct sl_state_reader 
 /* How many records of a kind there are, used or not; 0: none. */
 uint32_t sl_state_count(const struct sl_state_reader *reader, enum sl_state_kind kind);
 
+/* Where a section lies, all of it inside of the file as it was when it was opened. False: none. */
+bool sl_state_find(const struct sl_state_reader *reader, enum sl_state_kind kind,
+                   struct sl_state_section *out);
+
 /* Things of a kind that found no record. */
 uint64_t sl_state_count_left_out(const struct sl_state_reader *reader, enum sl_state_kind kind);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What NCCL does, as its profiler interface tells, in a file of shared memory: docs/nccl.md draws
- * it.
+ * The events of NCCL's profiler interface, in a file of shared memory that has the form of a state
+ * page (core/state.h): docs/nccl.md lists its sections.
  *
  * Two tables of the same records. *Slots* hold what is going on: a slot is taken by a start and
  * given back by its stop, and a reader sees in which state each one is and since when, which is
@@ -14,28 +14,26 @@
 #ifndef SL_NCCL_EVENTS_H
 #define SL_NCCL_EVENTS_H
 
+#include "core/state.h"
+
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define SL_NCCL_EVENTS_MAGIC UINT32_C(0x4e564c53) /* "SLVN" */
-#define SL_NCCL_EVENTS_VERSION 1
 #define SL_NCCL_EVENTS_COMMS 64
 #define SL_NCCL_EVENTS_SLOTS 4096
 #define SL_NCCL_EVENTS_PATH "/dev/shm/sluice-nccl" /* -PID-RANK */
 
-/* A place in the table keeps what it says after its communicator has ended, as long as there are
- * others. */
-enum sl_nccl_comm_use { SL_NCCL_COMM_NEVER, SL_NCCL_COMM_LIVES, SL_NCCL_COMM_ENDED };
-
-/* One communicator of the process. */
+/* One communicator of the process. A place keeps its words after the communicator has ended, as
+ * long as there are others. */
 struct sl_nccl_event_comm {
-    _Atomic uint32_t used; /* enum sl_nccl_comm_use */
-    int32_t rank, ranks, nodes;
-    uint64_t id; /* the same on all its ranks */
+    _Atomic uint64_t turn; /* as in core/state.h */
+    uint64_t id;           /* the same on all its ranks */
     uint64_t start_ns;
+    int32_t rank, ranks, nodes;
+    _Atomic uint32_t lives; /* 0: it has ended */
     char name[32];
 };
 
@@ -93,25 +91,33 @@ struct sl_nccl_event_record {
     };
 };
 
-struct sl_nccl_events {
-    uint32_t magic, version;
-    uint32_t header_bytes, record_bytes;
-    uint32_t slots, ring; /* how many records of each; the slots come first */
-    int32_t pid;
-    uint32_t comms; /* places in the table */
+/* Numbers by themselves, outside of the turn. */
+struct sl_nccl_event_head {
+    uint64_t turn; /* 2 */
     uint64_t start_ns;
     _Atomic uint64_t written; /* records that ever went into the ring */
     _Atomic uint64_t dropped; /* events that found no slot */
     _Atomic uint64_t late;    /* stops and states of events that were over */
-    uint8_t pad[64];
+};
+
+#define SL_NCCL_EVENTS_SECTIONS 5
+
+/* The begin of the file; the slots and the ring follow. */
+struct sl_nccl_events {
+    struct sl_state_header header;
+    struct sl_state_section sections[SL_NCCL_EVENTS_SECTIONS];
+    struct sl_state_process process;
+    struct sl_nccl_event_head head;
+    uint64_t room[2];
     struct sl_nccl_event_comm comm[SL_NCCL_EVENTS_COMMS];
 };
 
-static_assert(sizeof(struct sl_nccl_event_comm) == 64, "as the document says");
+static_assert(sizeof(struct sl_nccl_event_comm) == 72, "as the document says");
+static_assert(sizeof(struct sl_nccl_event_head) == 40, "as the document says");
 static_assert(sizeof(struct sl_nccl_event_record) == 128, "as the document says");
 static_assert(offsetof(struct sl_nccl_event_record, op) == 56, "as the document says");
-static_assert(sizeof(struct sl_nccl_events) == 128 + 64 * SL_NCCL_EVENTS_COMMS,
-              "as the document says");
+static_assert(sizeof(struct sl_nccl_events) % 64 == 0,
+              "records share no more lines than they must");
 
 /* All but the turn, word by word: a reader, or a writer that is a whole ring behind, may be at it
  * too. */

@@ -2,9 +2,9 @@
 /*
  * Reads a file of the profiler (events.h) and prints it, a JSON object per line.
  *
- * The file may be anybody's, and may change at any time: it is never mapped. A copy is taken by
- * read(), in which each size was checked, between two readings of the turns: what has the same turn
- * in both was not written to meanwhile.
+ * The file may be anybody's, and may change at any time: the state page's reader checks its sizes,
+ * and nobody maps it. The records are copied by read() between two readings of the turns: a record
+ * with the same turn in both was not written to meanwhile.
  */
 #include "tools/nccl/events_view.h"
 
@@ -16,14 +16,13 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- reading ---- */
 
 static int refuse(void)
 {
-    return sl_fail(-EPROTO, "it holds no events of version %d", SL_NCCL_EVENTS_VERSION);
+    return sl_fail(-EPROTO, "it holds no events of NCCL");
 }
 
 /* All of len bytes from off on; the file may have been cut since its size was asked. */
@@ -43,24 +42,44 @@ static int read_all(int fd, void *to, size_t len, off_t off)
     return 0;
 }
 
-/* Against limits of our own, so that what a size says cannot ask for more memory than a true file
- * does. */
-static bool head_is_sound(const struct sl_nccl_events *head)
+static bool find(const struct sl_state_reader *reader, enum sl_state_kind kind, size_t bytes,
+                 struct sl_state_section *out)
 {
-    return head->magic == SL_NCCL_EVENTS_MAGIC && head->version == SL_NCCL_EVENTS_VERSION &&
-           head->header_bytes == sizeof(*head) &&
-           head->record_bytes == sizeof(struct sl_nccl_event_record) &&
-           head->slots <= SL_NCCL_EVENTS_SLOTS && head->ring > 0 &&
-           head->ring <= SL_NCCL_EVENTS_RING_MAX;
+    return sl_state_find(reader, kind, out) && out->record_bytes == bytes;
+}
+
+/* All but the records. The two tables lie one behind the other. */
+static int read_head(int fd, struct sl_nccl_events_copy *out, off_t *records_at)
+{
+    struct sl_state_section slots, ring;
+    struct sl_state_reader reader;
+
+    if (sl_state_read_fd(fd, &reader) != 0 ||
+        !find(&reader, SL_STATE_NCCL_OPEN, sizeof(*out->slots), &slots) ||
+        !find(&reader, SL_STATE_NCCL_OVER, sizeof(*out->ring), &ring) || ring.count == 0 ||
+        ring.offset != slots.offset + slots.count * sizeof(*out->slots))
+        return refuse();
+    *out = (struct sl_nccl_events_copy){.slot_count = slots.count, .ring_count = ring.count};
+    *records_at = (off_t)slots.offset;
+    if (sl_state_get(&reader, SL_STATE_PROCESS, 0, &out->process, sizeof(out->process)) !=
+            SL_STATE_WHOLE ||
+        sl_state_get(&reader, SL_STATE_NCCL, 0, &out->head, sizeof(out->head)) != SL_STATE_WHOLE)
+        return refuse();
+    out->comm_count = sl_state_count(&reader, SL_STATE_NCCL_COMM);
+    if (out->comm_count > SL_NCCL_EVENTS_COMMS)
+        out->comm_count = SL_NCCL_EVENTS_COMMS;
+    for (uint32_t i = 0; i < out->comm_count; i++)
+        out->comm_is[i] = sl_state_get(&reader, SL_STATE_NCCL_COMM, i, &out->comm[i],
+                                       sizeof(out->comm[i])) == SL_STATE_WHOLE;
+    return 0;
 }
 
 /* The records, with the turn that each had before they were read, and again what has the turns
  * afterwards. The kernel reads on this processor, so the fences keep its loads apart, too. */
-static int read_records(int fd, struct sl_nccl_event_record *records,
+static int read_records(int fd, off_t off, struct sl_nccl_event_record *records,
                         struct sl_nccl_event_record *again, size_t count)
 {
     size_t bytes = count * sizeof(*records);
-    off_t off = sizeof(struct sl_nccl_events);
     int err = read_all(fd, again, bytes, off);
 
     atomic_thread_fence(memory_order_acquire);
@@ -74,55 +93,36 @@ static int read_records(int fd, struct sl_nccl_event_record *records,
 
 int sl_nccl_events_read(int fd, struct sl_nccl_events_copy *out)
 {
-    struct sl_nccl_events *file = malloc(sizeof(*file));
     struct sl_nccl_event_record *records = NULL, *again = NULL;
-    struct stat st = {0};
-    size_t count, bytes;
-    int err = -ENOMEM;
+    size_t count;
+    off_t at;
+    int err = read_head(fd, out, &at);
 
-    if (file == NULL)
-        goto err_memory;
-    err = read_all(fd, file, sizeof(*file), 0);
     if (err != 0)
-        goto err_free;
-    count = (size_t)file->slots + file->ring;
-    bytes = count * sizeof(*records);
-    err = -EPROTO;
-    if (!head_is_sound(file) || fstat(fd, &st) != 0 ||
-        (uint64_t)st.st_size < sizeof(*file) + bytes) {
-        refuse();
-        goto err_free;
+        return err;
+    count = (size_t)out->slot_count + out->ring_count;
+    records = malloc(count * sizeof(*records));
+    again = malloc(count * sizeof(*again));
+    err = records != NULL && again != NULL
+              ? read_records(fd, at, records, again, count)
+              : sl_fail(-ENOMEM, "there is no memory for a copy of it");
+    if (err != 0) {
+        free(again);
+        free(records);
+        return err;
     }
-    records = malloc(bytes);
-    again = malloc(bytes);
-    err = -ENOMEM;
-    if (records == NULL || again == NULL)
-        goto err_memory;
-    err = read_records(fd, records, again, count);
-    if (err != 0)
-        goto err_free;
-    *out = (struct sl_nccl_events_copy){.file = file,
-                                        .slots = records,
-                                        .slots_again = again,
-                                        .ring = records + file->slots,
-                                        .ring_again = again + file->slots};
+    out->slots = records;
+    out->slots_again = again;
+    out->ring = records + out->slot_count;
+    out->ring_again = again + out->slot_count;
     return 0;
-
-err_memory:
-    sl_fail(-ENOMEM, "there is no memory for a copy of it");
-err_free:
-    free(again);
-    free(records);
-    free(file);
-    return err;
 }
 
 void sl_nccl_events_free(struct sl_nccl_events_copy *copy)
 {
     free(copy->slots);
     free(copy->slots_again);
-    free(copy->file);
-    *copy = (struct sl_nccl_events_copy){.file = NULL};
+    *copy = (struct sl_nccl_events_copy){.slots = NULL};
 }
 
 /* ---- printing ---- */
@@ -241,7 +241,7 @@ static bool has_turn(const struct sl_nccl_event_record *record,
 
 void sl_nccl_events_print_ring(const struct sl_nccl_events_copy *copy, FILE *out)
 {
-    uint64_t written = atomic_load(&copy->file->written), ring = copy->file->ring;
+    uint64_t written = atomic_load(&copy->head.written), ring = copy->ring_count;
 
     for (uint64_t i = written > ring ? written - ring : 0; i < written; i++)
         if (has_turn(&copy->ring[i % ring], &copy->ring_again[i % ring], i + 1))
@@ -250,7 +250,7 @@ void sl_nccl_events_print_ring(const struct sl_nccl_events_copy *copy, FILE *out
 
 void sl_nccl_events_print_open(const struct sl_nccl_events_copy *copy, uint64_t now_ns, FILE *out)
 {
-    for (uint32_t i = 0; i < copy->file->slots; i++) {
+    for (uint32_t i = 0; i < copy->slot_count; i++) {
         uint64_t turn = atomic_load_explicit(&copy->slots[i].turn, memory_order_relaxed);
 
         if (sl_nccl_slot_is_whole(turn) && has_turn(&copy->slots[i], &copy->slots_again[i], turn) &&
@@ -261,23 +261,22 @@ void sl_nccl_events_print_open(const struct sl_nccl_events_copy *copy, uint64_t 
 
 void sl_nccl_events_print_head(const struct sl_nccl_events_copy *copy, FILE *out)
 {
-    const struct sl_nccl_events *f = copy->file;
+    const struct sl_nccl_event_head *head = &copy->head;
 
-    fprintf(out, "{\"process\":%d,\"finished\":%llu,\"dropped\":%llu,\"late\":%llu}\n", f->pid,
-            (unsigned long long)atomic_load(&f->written),
-            (unsigned long long)atomic_load(&f->dropped),
-            (unsigned long long)atomic_load(&f->late));
-    for (unsigned i = 0; i < SL_NCCL_EVENTS_COMMS; i++) {
-        const struct sl_nccl_event_comm *comm = &f->comm[i];
-        uint32_t used = atomic_load_explicit(&comm->used, memory_order_acquire);
+    fprintf(out, "{\"process\":%d,\"finished\":%llu,\"dropped\":%llu,\"late\":%llu}\n",
+            copy->process.pid, (unsigned long long)atomic_load(&head->written),
+            (unsigned long long)atomic_load(&head->dropped),
+            (unsigned long long)atomic_load(&head->late));
+    for (uint32_t i = 0; i < copy->comm_count; i++) {
+        const struct sl_nccl_event_comm *comm = &copy->comm[i];
 
-        if (used == SL_NCCL_COMM_NEVER)
+        if (!copy->comm_is[i])
             continue;
         fprintf(
             out,
             "{\"comm\":%u,\"id\":\"%016llx\",\"rank\":%d,\"ranks\":%d,\"nodes\":%d,\"lives\":%s", i,
             (unsigned long long)comm->id, comm->rank, comm->ranks, comm->nodes,
-            used == SL_NCCL_COMM_LIVES ? "true" : "false");
+            atomic_load(&comm->lives) != 0 ? "true" : "false");
         print_text(out, "name", comm->name, sizeof(comm->name));
         fprintf(out, "}\n");
     }

@@ -3,15 +3,18 @@
 #ifndef SL_NCCL_EVENTS_VIEW_H
 #define SL_NCCL_EVENTS_VIEW_H
 
+#include "core/state_read.h"
 #include "tools/nccl/events.h"
 
 #include <stdio.h>
 
-#define SL_NCCL_EVENTS_RING_MAX (1u << 24) /* as SLUICE_NCCL_PROFILE_EVENTS has it */
-
 /* Two readings, one after the other: records count that have the same turn in both. */
 struct sl_nccl_events_copy {
-    struct sl_nccl_events *file;
+    struct sl_state_process process;
+    struct sl_nccl_event_head head;
+    uint32_t slot_count, ring_count, comm_count;
+    struct sl_nccl_event_comm comm[SL_NCCL_EVENTS_COMMS];
+    bool comm_is[SL_NCCL_EVENTS_COMMS]; /* there is one, whole */
     struct sl_nccl_event_record *slots, *slots_again, *ring, *ring_again;
 };
 

@@ -12,6 +12,8 @@
 #include "core/config.h"
 #include "core/err.h"
 #include "core/log.h"
+#include "core/seqlock.h"
+#include "core/state_page.h"
 #include "tools/nccl/abi_profiler_v4.h"
 #include "tools/nccl/abi_profiler_v5.h"
 #include "tools/nccl/abi_profiler_v6.h"
@@ -113,7 +115,53 @@ static void *map_at(size_t bytes, int fd)
                 fd, 0);
 }
 
-static int file_open(int rank, uint64_t ring_count)
+/* In the order of struct sl_nccl_events. */
+static void fill_sections(struct sl_nccl_events *file, uint32_t ring_count)
+{
+    struct sl_state_section *section = file->sections;
+    uint64_t slots_at = sizeof(*file);
+
+    *section++ = (struct sl_state_section){.kind = SL_STATE_PROCESS,
+                                           .record_bytes = sizeof(file->process),
+                                           .count = 1,
+                                           .offset = offsetof(struct sl_nccl_events, process)};
+    *section++ = (struct sl_state_section){.kind = SL_STATE_NCCL,
+                                           .record_bytes = sizeof(file->head),
+                                           .count = 1,
+                                           .offset = offsetof(struct sl_nccl_events, head)};
+    *section++ = (struct sl_state_section){.kind = SL_STATE_NCCL_COMM,
+                                           .record_bytes = sizeof(file->comm[0]),
+                                           .count = SL_NCCL_EVENTS_COMMS,
+                                           .offset = offsetof(struct sl_nccl_events, comm)};
+    *section++ = (struct sl_state_section){.kind = SL_STATE_NCCL_OPEN,
+                                           .record_bytes = sizeof(struct sl_nccl_event_record),
+                                           .count = SL_NCCL_EVENTS_SLOTS,
+                                           .offset = slots_at};
+    *section = (struct sl_state_section){
+        .kind = SL_STATE_NCCL_OVER,
+        .record_bytes = sizeof(struct sl_nccl_event_record),
+        .count = ring_count,
+        .offset = slots_at + SL_NCCL_EVENTS_SLOTS * sizeof(struct sl_nccl_event_record)};
+}
+
+static void file_fill(struct sl_nccl_events *file, size_t bytes, const char *job, int rank,
+                      int ranks, uint32_t ring_count)
+{
+    sl_state_describe(job, rank, ranks, &file->process);
+    file->process.turn = 2;
+    file->head = (struct sl_nccl_event_head){.turn = 2, .start_ns = file->process.made_ns};
+    fill_sections(file, ring_count);
+    file->header = (struct sl_state_header){.version = SL_STATE_VERSION,
+                                            .header_bytes = sizeof(file->header),
+                                            .section_bytes = sizeof(file->sections[0]),
+                                            .section_count = SL_NCCL_EVENTS_SECTIONS,
+                                            .file_bytes = bytes};
+    atomic_thread_fence(memory_order_release);
+    /* Last: a reader may be waiting for it. */
+    memcpy(file->header.magic, SL_STATE_MAGIC, sizeof(file->header.magic));
+}
+
+static int file_open(const char *job, int rank, int ranks, uint64_t ring_count)
 {
     size_t bytes = sizeof(struct sl_nccl_events) +
                    (SL_NCCL_EVENTS_SLOTS + ring_count) * sizeof(struct sl_nccl_event_record);
@@ -137,16 +185,7 @@ static int file_open(int rank, uint64_t ring_count)
         unlink(shared.path);
         return sl_fail(-ENOMEM, "%s cannot be mapped", shared.path);
     }
-    file->header_bytes = sizeof(*file);
-    file->record_bytes = sizeof(struct sl_nccl_event_record);
-    file->slots = SL_NCCL_EVENTS_SLOTS;
-    file->ring = (uint32_t)ring_count;
-    file->pid = (int32_t)getpid();
-    file->comms = SL_NCCL_EVENTS_COMMS;
-    file->start_ns = now();
-    file->version = SL_NCCL_EVENTS_VERSION;
-    atomic_thread_fence(memory_order_release);
-    file->magic = SL_NCCL_EVENTS_MAGIC; /* last: a reader may be waiting for it */
+    file_fill(file, bytes, job, rank, ranks, (uint32_t)ring_count);
     shared.slots = (struct sl_nccl_event_record *)(file + 1);
     shared.ring = shared.slots + SL_NCCL_EVENTS_SLOTS;
     shared.ring_count = ring_count;
@@ -179,11 +218,10 @@ static struct sl_nccl_event_comm *comm_place(struct sl_nccl_events *file)
 
     for (unsigned i = 0; i < SL_NCCL_EVENTS_COMMS; i++) {
         struct sl_nccl_event_comm *comm = &file->comm[i];
-        uint32_t used = atomic_load(&comm->used);
 
-        if (used == SL_NCCL_COMM_NEVER)
+        if (atomic_load(&comm->turn) == 0)
             return comm;
-        if (used == SL_NCCL_COMM_ENDED && (ended == NULL || comm->start_ns < ended->start_ns))
+        if (atomic_load(&comm->lives) == 0 && (ended == NULL || comm->start_ns < ended->start_ns))
             ended = comm;
     }
     return ended;
@@ -196,13 +234,15 @@ static int comm_add(const char *name, uint64_t id, int nodes, int ranks, int ran
 
     if (comm == NULL)
         return sl_fail(-ENOSPC, "%d communicators are profiled already", SL_NCCL_EVENTS_COMMS);
+    sl_seq_write_begin(&comm->turn);
     comm->rank = rank;
     comm->ranks = ranks;
     comm->nodes = nodes;
     comm->id = id;
     comm->start_ns = now();
     snprintf(comm->name, sizeof(comm->name), "%s", name != NULL ? name : "");
-    atomic_store_explicit(&comm->used, SL_NCCL_COMM_LIVES, memory_order_release);
+    atomic_store_explicit(&comm->lives, 1, memory_order_relaxed);
+    sl_seq_write_end(&comm->turn);
     *out = (unsigned)(comm - file->comm);
     return 0;
 }
@@ -222,7 +262,7 @@ static int comm_open(const char *name, uint64_t id, int nodes, int ranks, int ra
         return err;
     if (shared.users == 0) {
         shared.keep = keep;
-        err = file_open(rank, (uint64_t)sl_nccl_config(&config)->profile_events);
+        err = file_open(config.job, rank, ranks, (uint64_t)sl_nccl_config(&config)->profile_events);
     }
     if (err == 0)
         err = comm_add(name, id, nodes, ranks, rank, &place);
@@ -256,7 +296,7 @@ static result finalize(void *ctx)
 {
     pthread_mutex_lock(&shared.lock);
     if (ctx != NULL && shared.users > 0) {
-        atomic_store(&atomic_load(&shared.file)->comm[(uintptr_t)ctx - 1].used, SL_NCCL_COMM_ENDED);
+        atomic_store(&atomic_load(&shared.file)->comm[(uintptr_t)ctx - 1].lives, 0);
         if (--shared.users == 0)
             file_close();
     }
@@ -283,7 +323,7 @@ static struct sl_nccl_event_record *slot_of(const void *handle)
 
     if (sl_nccl_slot_turn(atomic_load_explicit(&slot->turn, memory_order_relaxed)) !=
         value >> SLOT_BITS) {
-        atomic_fetch_add_explicit(&file->late, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&file->head.late, 1, memory_order_relaxed);
         return NULL;
     }
     return slot;
@@ -312,13 +352,13 @@ static void *begin(struct sl_nccl_event_record *record)
         sl_nccl_slot_written(slot, word);
         return handle;
     }
-    atomic_fetch_add_explicit(&file->dropped, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&file->head.dropped, 1, memory_order_relaxed);
     return NULL;
 }
 
 static void into_ring(struct sl_nccl_events *file, const struct sl_nccl_event_record *record)
 {
-    uint64_t number = atomic_fetch_add_explicit(&file->written, 1, memory_order_relaxed);
+    uint64_t number = atomic_fetch_add_explicit(&file->head.written, 1, memory_order_relaxed);
 
     sl_nccl_record_put(&shared.ring[number % shared.ring_count], number + 1, record);
 }

@@ -2,6 +2,7 @@
 /* The profiler tables: what NCCL's calls leave in the file, and that no order of calls can hurt. */
 #include "core/err.h"
 #include "core/rng.h"
+#include "core/state_text.h"
 #include "tools/nccl/abi_profiler_v4.h"
 #include "tools/nccl/abi_profiler_v5.h"
 #include "tools/nccl/abi_profiler_v6.h"
@@ -64,7 +65,7 @@ static struct view look(void)
     assert_ptr_not_equal(view.file, MAP_FAILED);
     close(fd);
     view.slots = (struct sl_nccl_event_record *)(view.file + 1);
-    view.ring = view.slots + view.file->slots;
+    view.ring = view.slots + SL_NCCL_EVENTS_SLOTS;
     return view;
 }
 
@@ -156,8 +157,8 @@ static void a_collective_and_its_parts_are_recorded(void **state)
     assert_true(coll != NULL && op != NULL && step != NULL && kernel != NULL);
 
     view = look();
-    assert_int_equal(view.file->magic, SL_NCCL_EVENTS_MAGIC);
-    assert_int_equal(view.file->comm[0].used, SL_NCCL_COMM_LIVES);
+    assert_memory_equal(view.file->header.magic, SL_STATE_MAGIC, 8);
+    assert_int_equal(view.file->comm[0].lives, 1);
     assert_int_equal(view.file->comm[0].id, 0xabc);
     assert_string_equal(view.file->comm[0].name, "world");
     r = &view.slots[(uintptr_t)step & (SL_NCCL_EVENTS_SLOTS - 1)];
@@ -172,7 +173,7 @@ static void a_collective_and_its_parts_are_recorded(void **state)
     profiler->stop(kernel);
     profiler->stop(op);
     profiler->stop(coll);
-    assert_int_equal(view.file->written, 4);
+    assert_int_equal(view.file->head.written, 4);
     r = &view.ring[0];
     assert_int_equal(r->turn, 1);
     assert_int_equal(r->type, SL_NCCL_EVENT_PROXY_STEP);
@@ -204,8 +205,8 @@ static void handles_that_are_over_are_ignored(void **state)
     assert_int_equal(profiler->state(old, SL_NCCL_STATE_RECV_WAIT, NULL), SL_NCCL_SUCCESS);
     assert_int_equal(profiler->stop(NULL), SL_NCCL_SUCCESS);
     view = look();
-    assert_int_equal(view.file->written, 1);
-    assert_int_equal(view.file->late, 2);
+    assert_int_equal(view.file->head.written, 1);
+    assert_int_equal(view.file->head.late, 2);
     for (int i = 0; i < SL_NCCL_EVENTS_SLOTS; i++) { /* the slot comes around */
         new = start_step(ctx, NULL, 2);
         assert_non_null(new);
@@ -213,7 +214,7 @@ static void handles_that_are_over_are_ignored(void **state)
         profiler->stop(old);
         profiler->stop(new);
     }
-    assert_int_equal(view.file->written, 1 + SL_NCCL_EVENTS_SLOTS);
+    assert_int_equal(view.file->head.written, 1 + SL_NCCL_EVENTS_SLOTS);
     munmap(view.file, view.bytes);
     profiler->finalize(ctx);
     assert_int_equal(profiler->stop(old), SL_NCCL_SUCCESS); /* also when all is over */
@@ -231,7 +232,7 @@ static void starts_beyond_the_pool_are_dropped_and_counted(void **state)
         assert_non_null(events[i]);
     }
     assert_null(start_step(ctx, NULL, 0));
-    assert_int_equal(view.file->dropped, 1);
+    assert_int_equal(view.file->head.dropped, 1);
     for (int i = 0; i < SL_NCCL_EVENTS_SLOTS; i++)
         profiler->stop(events[i]);
     assert_non_null(start_step(ctx, NULL, 0));
@@ -262,7 +263,7 @@ static void every_version_says_the_same(void **state)
     ncclProfiler_v6.start(b, &event, &copy);
     assert_null(event);
     view = look();
-    assert_int_equal(view.file->written, 2);
+    assert_int_equal(view.file->head.written, 2);
     assert_int_equal(view.ring[0].comm, 0);
     assert_int_equal(view.ring[1].comm, 1);
     for (int i = 0; i < 2; i++) {
@@ -350,6 +351,42 @@ static void what_version_7_adds_is_recorded(void **state)
     ncclProfiler_v7.finalize(ctx);
 }
 
+static bool add_line(void *arg, const char *text, size_t len)
+{
+    char *out = arg;
+    size_t used = strlen(out);
+
+    snprintf(out + used, 4096 - used, "%.*s", (int)len, text);
+    return true;
+}
+
+static void the_file_is_read_as_any_state_page(void **state)
+{
+    char text[4096] = "", want[64];
+    int mask, fd;
+    void *ctx = start_profile("ops", &mask);
+    struct sl_state_reader reader;
+    struct sl_nccl_event_comm comm;
+
+    (void)state;
+    fd = open(sl_nccl_profile_path(), O_RDONLY);
+    assert_true(fd >= 0);
+    assert_int_equal(sl_state_read_fd(fd, &reader), 0);
+    assert_true(sl_state_text_all(&reader, true, 0, add_line, text));
+    snprintf(want, sizeof(want), "process %d (nccl_test_profi), rank 5 of 16 on ", (int)getpid());
+    if (strstr(text, want) == NULL)
+        fail_msg("%s", text);
+    assert_int_equal(sl_state_count(&reader, SL_STATE_NCCL_OPEN), SL_NCCL_EVENTS_SLOTS);
+    assert_int_equal(sl_state_count(&reader, SL_STATE_NCCL_OVER), 64);
+    assert_int_equal(sl_state_get(&reader, SL_STATE_NCCL_COMM, 0, &comm, sizeof(comm)),
+                     SL_STATE_WHOLE);
+    assert_int_equal(comm.id, 0xabc);
+    assert_int_equal(sl_state_get(&reader, SL_STATE_NCCL_COMM, 1, &comm, sizeof(comm)),
+                     SL_STATE_UNUSED);
+    close(fd);
+    profiler->finalize(ctx);
+}
+
 /* ---- the tool ---- */
 
 static const char *tool_path;
@@ -424,14 +461,22 @@ static int run_tool(const char *given, char *out, size_t cap)
 /* A file of events of process pid in the shared folder, as its writer leaves it. */
 static int make_file(int pid, uint32_t ring, char *path, size_t cap)
 {
-    struct sl_nccl_events head = {.magic = SL_NCCL_EVENTS_MAGIC,
-                                  .version = SL_NCCL_EVENTS_VERSION,
-                                  .header_bytes = sizeof(head),
-                                  .record_bytes = sizeof(struct sl_nccl_event_record),
-                                  .slots = 1,
-                                  .ring = ring,
-                                  .pid = pid,
-                                  .written = ring};
+    const size_t record = sizeof(struct sl_nccl_event_record);
+    struct sl_nccl_events head = {
+        .header = {.magic = {'S', 'L', 'U', 'I', 'C', 'E', 'S', 'T'},
+                   .version = SL_STATE_VERSION,
+                   .header_bytes = sizeof(head.header),
+                   .section_bytes = sizeof(head.sections[0]),
+                   .section_count = 4,
+                   .file_bytes = sizeof(head) + (1 + (size_t)ring) * record},
+        .sections = {{SL_STATE_PROCESS, sizeof(head.process), 1, 0,
+                      offsetof(struct sl_nccl_events, process), 0},
+                     {SL_STATE_NCCL, sizeof(head.head), 1, 0, offsetof(struct sl_nccl_events, head),
+                      0},
+                     {SL_STATE_NCCL_OPEN, (uint32_t)record, 1, 0, sizeof(head), 0},
+                     {SL_STATE_NCCL_OVER, (uint32_t)record, ring, 0, sizeof(head) + record, 0}},
+        .process = {.turn = 2, .pid = pid},
+        .head = {.turn = 2, .written = ring}};
     int fd;
 
     snprintf(path, cap, SL_NCCL_EVENTS_PATH "-%d-0", pid);
@@ -508,15 +553,17 @@ static void a_file_that_changes_while_it_is_read_hurts_nobody(void **state)
             (void)!ftruncate(fd, sizeof(struct sl_nccl_events));
             (void)!ftruncate(fd, (off_t)(sizeof(struct sl_nccl_events) +
                                          (1 + (size_t)ring) * sizeof(struct sl_nccl_event_record)));
-            (void)!pwrite(fd, &none, sizeof(none), offsetof(struct sl_nccl_events, ring));
+            (void)!pwrite(fd, &none, sizeof(none),
+                          offsetof(struct sl_nccl_events, sections[3].count));
             usleep(200);
-            (void)!pwrite(fd, &ring, sizeof(ring), offsetof(struct sl_nccl_events, ring));
+            (void)!pwrite(fd, &ring, sizeof(ring),
+                          offsetof(struct sl_nccl_events, sections[3].count));
         }
     for (int i = 0; i < 40; i++) {
         status = run_tool(path, text, sizeof(text));
         if (status != 0) {
             assert_int_equal(status, 1);
-            assert_non_null(strstr(text, "it holds no events of version 1"));
+            assert_non_null(strstr(text, "it holds no events of NCCL"));
         }
     }
     kill(other, SIGKILL);
@@ -557,10 +604,10 @@ static void threads_do_not_disturb_each_other(void **state)
         assert_int_equal(pthread_create(&threads[i], NULL, hammer, ctx), 0);
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
-    assert_int_equal(view.file->written + view.file->dropped, THREADS * ROUNDS);
-    for (unsigned i = 0; i < view.file->slots; i++)
+    assert_int_equal(view.file->head.written + view.file->head.dropped, THREADS * ROUNDS);
+    for (unsigned i = 0; i < SL_NCCL_EVENTS_SLOTS; i++)
         assert_int_equal(view.slots[i].turn % 2, 0);
-    for (unsigned i = 0; i < view.file->ring; i++)
+    for (unsigned i = 0; i < view.file->sections[4].count; i++)
         assert_int_equal(view.ring[i].type, SL_NCCL_EVENT_PROXY_STEP);
     munmap(view.file, view.bytes);
     profiler->finalize(ctx);
@@ -577,6 +624,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_version_says_the_same),
         cmocka_unit_test(a_parent_of_another_process_is_none),
         cmocka_unit_test(what_version_7_adds_is_recorded),
+        cmocka_unit_test(the_file_is_read_as_any_state_page),
         cmocka_unit_test(the_tool_prints_what_is_over_and_what_is_going_on),
         cmocka_unit_test(the_tool_reads_no_file_of_another_user),
         cmocka_unit_test(the_tool_waits_for_no_pipe),
