@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What every version of NCCL's plugin interfaces has in common: result codes, logger, kinds of
+ * The common part of all versions of NCCL's plugin interfaces: result codes, logger, kinds of
  * memory, limits.
  *
  * The headers abi_*.h are frozen: a struct of a version that NCCL has released never changes, a new
@@ -53,10 +53,10 @@ typedef void sl_nccl_logger(enum sl_nccl_log_level level, unsigned long flags, c
 #define SL_NCCL_NET_BYTES_MAX (INT64_C(1) << 40) /* the largest maxP2pBytes that is accepted */
 #define SL_NCCL_UNDEFINED (-1)                   /* trafficClass, railId, planeId */
 
-/* What *request holds when irecv is called and its completion may come early. */
+/* The value of *request at a call of irecv whose completion may come early. */
 #define SL_NCCL_RECV_OPTIONAL ((void *)(uintptr_t)1)
 
-/* netDeviceType: who drives the network. Only the first is ours. */
+/* netDeviceType: the driver of the network. Only the first is ours. */
 enum sl_nccl_device_type { SL_NCCL_DEVICE_HOST = 0, SL_NCCL_DEVICE_UNPACK = 1 };
 #define SL_NCCL_DEVICE_VERSION_INVALID 0x0
 
@@ -69,7 +69,7 @@ struct sl_nccl_device_handle {
     int needs_proxy_progress;
 };
 
-/* net v10 and later: tells the profiler of what happens inside a plugin. */
+/* net v10 and later: for events inside a plugin. */
 enum sl_nccl_event_kind {
     SL_NCCL_EVENT_START = 0,
     SL_NCCL_EVENT_STOP = 1,
@@ -77,7 +77,7 @@ enum sl_nccl_event_kind {
     SL_NCCL_EVENT_UPDATE_AND_STOP = 3
 };
 
-/* *event is written by a start only when somebody listens: begin with NULL and stop no NULL. */
+/* A start writes *event only for a profiler that listens: begin with NULL and stop no NULL. */
 typedef enum sl_nccl_result sl_nccl_profiler_callback(void **event, int kind, void *parent,
                                                       int64_t plugin_id, void *data);
 

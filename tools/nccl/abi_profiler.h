@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the versions of NCCL's profiler interface have in common: kinds of events and their
+/* The common part of all versions of NCCL's profiler interface: kinds of events and their
  * states. */
 #ifndef SL_NCCL_ABI_PROFILER_H
 #define SL_NCCL_ABI_PROFILER_H
@@ -49,7 +49,7 @@ enum sl_nccl_profile_state {
     SL_NCCL_STATE_PHASE_STOP = 31 /* 25 to 30 are of copy engines */
 };
 
-/* What comes with a state; the same in v4 to v7. NULL where a state has nothing. */
+/* The arguments of a state; the same in v4 to v7. NULL where a state has nothing. */
 union sl_nccl_profile_args {
     struct {
         size_t bytes;

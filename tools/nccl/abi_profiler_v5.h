@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NCCL's profiler interface, version 5 (NCCL 2.28 to 2.30): since 4, what the program called. */
+/* NCCL's profiler interface, version 5 (NCCL 2.28 to 2.30): since 4, calls of the program. */
 #ifndef SL_NCCL_ABI_PROFILER_V5_H
 #define SL_NCCL_ABI_PROFILER_V5_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NCCL's profiler interface, version 6 (NCCL 2.29 to 2.30): since 5, what copy engines do. */
+/* NCCL's profiler interface, version 6 (NCCL 2.29 to 2.30): since 5, copy engines. */
 #ifndef SL_NCCL_ABI_PROFILER_V6_H
 #define SL_NCCL_ABI_PROFILER_V6_H
 

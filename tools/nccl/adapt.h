@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of the NCCL network plugin share; docs/design/0010-nccl.md says how it works.
+ * The parts that the files of the NCCL network plugin share; for its design see
+ * docs/design/0010-nccl.md.
  *
  *   plugin.c   the tables of each version, over the functions below
- *   context.c  contexts and engines: made, driven, freed · device.c what NCCL may choose from
- *   listen.c   accepting · dial.c connecting · link.c what wire-up asks of both · wire.c the bytes
+ *   context.c  contexts and engines: made, driven, freed · device.c the devices for NCCL
+ *   listen.c   accepting · dial.c connecting · link.c callbacks of wire-up · wire.c the bytes
  *   data.c     isend, irecv, test · memory.c registrations
  *
  * A *context* is one of NCCL's communicators. An *engine* is one device in it: a worker, and an
@@ -36,7 +37,7 @@
 #define SL_NCCL_RECVS SL_NCCL_REQUESTS
 #define SL_NCCL_SENDS (SL_NCCL_REQUESTS * SL_NCCL_GROUP_MAX)
 #define SL_NCCL_CALLS SL_NCCL_REQUESTS            /* announcements that may be on their way */
-#define SL_NCCL_BYTES_MAX (INT64_C(1) << 30)      /* of one message: sizes are told in an int */
+#define SL_NCCL_BYTES_MAX (INT64_C(1) << 30)      /* of one message: sizes are ints */
 #define SL_NCCL_WAYS_HERE (SL_TRANSPORTS_MAX + 1) /* candidates of an engine */
 #define SL_NCCL_PEER_NAME 64
 /* The way by the device that NCCL chose, with its own transport: no transport has this number. */
@@ -58,7 +59,8 @@ struct sl_nccl_device_list {
     struct sl_nccl_device items[SL_NCCL_DEVICES_MAX];
 };
 
-/* device.c: what the first transport of SLUICE_TRANSPORT has that has any, shm last. -ENODEV. */
+/* device.c: the devices of the first transport of SLUICE_TRANSPORT that has any, shm last.
+ * -ENODEV. */
 int sl_nccl_devices_find(const struct sl_config *config, struct sl_nccl_device_list *out);
 
 /* ---- contexts and engines ---- */
@@ -90,7 +92,7 @@ struct sl_nccl_engine {
     unsigned dev;
     int traffic_class;
     unsigned users;       /* comms and listeners; by the lock of contexts */
-    pthread_mutex_t lock; /* what is below */
+    pthread_mutex_t lock; /* of the members below */
     struct sl_config config;
     struct sl_worker worker;
     struct sl_device device;                    /* the one that it is of */
@@ -98,14 +100,14 @@ struct sl_nccl_engine {
     unsigned way_count;
     uint32_t by_device; /* the transport of SL_NCCL_BY_DEVICE; 0: there is no such way */
     struct sl_node comms, listens;
-    struct sl_wireup *wireup; /* while somebody dials or listens */
+    struct sl_wireup *wireup; /* while a comm dials or listens */
     struct sl_wireup_addr addr;
     unsigned wireup_users;
     uint32_t last_number;
     struct sl_node backlog;  /* comms with something that a transport did not take yet */
-    uint64_t looks;          /* at the transports, so far */
-    struct sl_errand errand; /* looks when nobody does, where paths are to be repaired */
-    uint64_t kept_looks;     /* looks when it last did */
+    uint64_t looks;          /* polls of the transports, so far */
+    struct sl_errand errand; /* polls while no caller does, to repair paths */
+    uint64_t kept_looks;     /* polls when it last did */
     int error;               /* of an interface that is lost */
     char *why;               /* of it (sl_text_set) */
 };
@@ -126,13 +128,13 @@ struct sl_nccl_mr {
 
 enum sl_nccl_req_kind { SL_NCCL_REQ_SEND, SL_NCCL_REQ_RECV };
 
-/* What NCCL holds; the first members of both kinds. */
+/* The object behind NCCL's handle; the first members of both kinds. */
 struct sl_nccl_req {
     enum sl_nccl_req_kind kind;
     struct sl_nccl_comm *comm;
     unsigned left;       /* parts that are not over */
     uint64_t looks;      /* of its engine, when it was last asked about */
-    struct sl_node link; /* free, or in a queue of what waits to be posted */
+    struct sl_node link; /* free, or in a queue of requests to be posted */
 };
 
 struct sl_nccl_send {
@@ -203,13 +205,13 @@ struct sl_nccl_comm {
     /* While it comes about; number is 0 afterwards: */
     uint32_t number;               /* wire-up's */
     struct sl_nccl_listen *listen; /* which accepts it; NULL: it dials */
-    bool chosen;                   /* to be what its listener returns */
+    bool chosen;                   /* its listener returns it next */
     uint32_t its_device;           /* by_device of the end that dials */
     struct sl_nccl_handle to;
     uint64_t deadline_ns, next_ns; /* of the dial; of the next try, when lost is set */
     struct sl_ep *ep;              /* NULL: none yet, or none any more */
-    int lost;                      /* 0, or why it is of no use any more */
-    bool told;                     /* ... and NCCL was told, in a line of its log */
+    int lost;                      /* 0, or the errno that ended it */
+    bool told;                     /* ... and a line of NCCL's log says so */
     char *why;                     /* of it (sl_text_set) */
     const char *transport;         /* of ep: its name, which outlives it */
     sl_nccl_profiler_callback *profiler;
@@ -243,8 +245,8 @@ int sl_nccl_way_open(struct sl_nccl_engine *engine, uint8_t id, struct sl_nccl_w
 /* Bits, by id, of candidates that this engine may use with a peer, whose by_device that is. */
 uint32_t sl_nccl_ways(const struct sl_nccl_engine *engine, bool same_host, uint32_t by_device);
 void sl_nccl_progress(struct sl_nccl_engine *engine);
-/* The same for one of many who ask in turn: only if nobody else has looked since *looks was last
- * kept. So a round of asking costs one look, not one for each. */
+/* The same for one of many callers in turn: only if no other one has polled since *looks was last
+ * kept. So a round of calls costs one poll, not one for each. */
 void sl_nccl_progress_once(struct sl_nccl_engine *engine, uint64_t *looks);
 
 /* listen.c, dial.c: handles are of SL_NCCL_HANDLE_BYTES. *out is NULL while it takes time. */
@@ -261,15 +263,15 @@ void sl_nccl_dials_drop(struct sl_nccl_engine *engine);
 
 /* data.c: the engine is locked where it takes a comm that is being made. */
 int sl_nccl_comm_new(struct sl_nccl_engine *engine, bool is_send, struct sl_nccl_comm **out);
-/* Its endpoint is connected: what the data path needs is posted. */
+/* Its endpoint is connected: posts the receives of the data path. */
 int sl_nccl_comm_start(struct sl_nccl_comm *comm);
 void sl_nccl_comm_lose(struct sl_nccl_comm *comm, int status, const char *why);
-/* Ends the endpoint: from then on nobody touches memory of its requests. */
+/* Ends the endpoint: from then on the transport touches no memory of its requests. */
 void sl_nccl_comm_cut(struct sl_nccl_comm *comm);
 void sl_nccl_comm_free(struct sl_nccl_comm *comm);
-/* Is an error of this connection's to be logged? A loss is, once: NCCL may go on asking. */
+/* Is an error of this connection to be logged? A loss is, once: NCCL may go on asking. */
 bool sl_nccl_comm_tells(struct sl_nccl_comm *comm);
-/* Hands what waits to the transport. */
+/* Hands waiting requests to the transport. */
 void sl_nccl_comm_push(struct sl_nccl_comm *comm);
 
 int sl_nccl_isend(struct sl_nccl_comm *comm, void *data, size_t len, int tag, struct sl_nccl_mr *mr,

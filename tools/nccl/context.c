@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Contexts and engines: made, driven, freed; and where log lines go. */
+/* Contexts and engines: made, driven, freed; and the target of log lines. */
 #include "tools/nccl/adapt.h"
 #include "tools/nccl/config.h"
 
@@ -14,11 +14,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define BUDGET 64 /* requests that an interface may finish in one look */
+#define BUDGET 64 /* requests that an interface may finish in one poll */
 
 extern char **environ;
 
-/* Guards what is below, and who uses which engine; taken before an engine's own. */
+/* Guards the variables below and the users of engines; taken before an engine's own. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sl_node contexts = {&contexts, &contexts};
 static unsigned open_count;
@@ -39,7 +39,7 @@ static void to_nccl(void *arg, enum sl_log_level level, const char *area, const 
                line);
 }
 
-/* Without a setting of its own Sluice tells at info, and NCCL_DEBUG decides what is seen. */
+/* Without a setting of its own Sluice tells at info, and NCCL_DEBUG filters. */
 static int log_to(sl_nccl_logger *logger, const struct sl_config *config)
 {
     const char *own = getenv("SLUICE_LOG");
@@ -76,9 +76,8 @@ static void allow_way(struct sl_nccl_engine *engine, const struct sl_transport_o
 
 /*
  * Which transports, in which order: those of one host; the device's own, on that device or as its
- * settings prefer it; and what reaches any host by any interface. A device of which NCCL was
- * promised that it takes GPU memory is the only way: NCCL learns no more which one a connection
- * takes.
+ * settings prefer it; and those that reach any host by any interface. A device whose GPU support
+ * NCCL counts on is the only candidate: NCCL does not learn later which one a connection takes.
  */
 static void allow_ways(struct sl_nccl_engine *engine, const struct sl_nccl_device *dev)
 {
@@ -103,7 +102,7 @@ static void allow_ways(struct sl_nccl_engine *engine, const struct sl_nccl_devic
     }
 }
 
-/* Of the secret, where there is one: there is no meeting here that would make a key for the job. */
+/* Of the secret, where there is one: no meeting makes a key for the job here. */
 static int give_session(struct sl_worker *worker)
 {
     worker->has_session = worker->config->secret[0] != '\0';
@@ -146,8 +145,8 @@ static int engine_new(struct sl_nccl_ctx *ctx, unsigned dev, int traffic_class,
 
 /*
  * NCCL asks only after requests that are not done. Once a receiver's are, it may not call again for
- * long, and a path that fails just then needs its word on what has arrived: without it, the
- * sender's last requests would never end.
+ * long, and a path that fails just then needs the receiver's count of arrivals: without it,
+ * the sender's last requests would never end.
  */
 static unsigned pass_over(struct sl_errand *errand)
 {
@@ -295,7 +294,7 @@ int sl_nccl_engine_get(struct sl_nccl_ctx *ctx, int dev, int traffic_class,
     return err;
 }
 
-/* Frees what a closed context has left, once nobody uses it. */
+/* Frees the rest of a closed context, once it has no user. */
 static void sweep(struct sl_nccl_ctx *ctx)
 {
     if (ctx->open)
@@ -330,8 +329,8 @@ void sl_nccl_engine_put(struct sl_nccl_engine *engine)
 
 /* ---- contexts ---- */
 
-/* Asks the transport, where this process uses a GPU at all: the one place that decides what NCCL is
- * offered. */
+/* Asks the transport, where this process uses a GPU at all: the one place that decides on NCCL's
+ * memory kinds. */
 static bool takes_gpu(const struct sl_config *config, const struct sl_transport_ops *ops)
 {
     void *cuda = sl_nccl_config(config)->gpu != SL_OFF
@@ -358,8 +357,8 @@ static bool takes_gpu(const struct sl_config *config, const struct sl_transport_
 
 /*
  * NCCL (2.32 and later) encrypts its own sockets when the program calls ncclSetEncryption(). It
- * tells plugins nothing of that, and no variable does; what can be seen is that the function is
- * there and that OpenSSL, which it needs, is open.
+ * does not tell plugins, and no variable does; a plugin sees that the function is there and that
+ * OpenSSL, which it needs, is open.
  */
 static void say_what_is_in_clear(const struct sl_config *config)
 {
@@ -380,7 +379,7 @@ static void say_what_is_in_clear(const struct sl_config *config)
             "data goes in clear; SLUICE_SECRET and SLUICE_TCP_TLS=on encrypt what goes over TCP");
 }
 
-/* Anew where nobody remembers the old ones. */
+/* Anew where no context has the old ones. */
 static int find_devices(const struct sl_config *config)
 {
     struct sl_nccl_device_list *list;

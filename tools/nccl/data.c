@@ -155,7 +155,7 @@ void sl_nccl_close(struct sl_nccl_comm *comm)
     sl_nccl_engine_put(engine);
 }
 
-/* ---- what waits ---- */
+/* ---- waiting requests ---- */
 
 static void wait_for_room(struct sl_nccl_comm *comm)
 {
@@ -172,7 +172,7 @@ static int lost(const struct sl_nccl_comm *comm)
                    sl_text_of(comm->why));
 }
 
-/* What a transport's call said: true when it took the request, which may be over already. */
+/* The result of a transport's call: true when it took the request, which may be over already. */
 static bool taken(struct sl_nccl_comm *comm, int err)
 {
     if (SL_UNLIKELY(err < 0 && err != -EAGAIN))
@@ -302,7 +302,7 @@ static int slot_of(const struct sl_nccl_send_side *side, uint32_t tag)
     return -1;
 }
 
-/* The registration, if that is where the bytes lie: a transport trusts it. */
+/* The registration, if it has the bytes: a transport trusts it. */
 static struct sl_nccl_mr *covering(struct sl_nccl_mr *mr, const void *data, size_t len)
 {
     if (mr == NULL || mr->mr == NULL || len == 0)
@@ -312,7 +312,7 @@ static struct sl_nccl_mr *covering(struct sl_nccl_mr *mr, const void *data, size
                : NULL;
 }
 
-/* What NCCL hands over with memory: the connection's own registration, and all of what a GPU
+/* The registration for memory of NCCL: the connection's own registration, and all of what a GPU
  * holds. */
 static int check_memory(const struct sl_nccl_comm *comm, struct sl_nccl_mr *mr, const void *data,
                         size_t len)

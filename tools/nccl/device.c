@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The devices that NCCL may choose from, with what it wants to know of each. */
+/* The devices that NCCL may choose from, with their properties. */
 #include "tools/nccl/adapt.h"
 
 #include "core/log.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SPEED_UNKNOWN_MBIT 10000 /* what NCCL itself assumes */
+#define SPEED_UNKNOWN_MBIT 10000 /* as NCCL itself assumes */
 
 static struct sl_nccl_device make(const struct sl_transport_ops *ops, const struct sl_device *found,
                                   unsigned idx)
@@ -33,8 +33,7 @@ static bool leads_out(const struct sl_device *dev)
     return dev->why[0] == '\0' && dev->reach == SL_REACH_NETWORK;
 }
 
-/* One that reaches no other host is a device only where there is no other, or where it is asked
- * for. */
+/* One that reaches no other host is a device only where there is no other, or on request. */
 static bool wanted(const struct sl_config *config, const struct sl_device *dev, bool others)
 {
     return dev->why[0] == '\0' &&

@@ -3,13 +3,13 @@
  * The events of NCCL's profiler interface, in a file of shared memory that has the form of a state
  * page (core/state.h): docs/nccl.md lists its sections.
  *
- * Two tables of the same records. *Slots* hold what is going on: a slot is taken by a start and
- * given back by its stop, and a reader sees in which state each one is and since when, which is
- * what tells a slow peer from a slow network. The *ring* holds what is over: its oldest record
+ * Two tables of the same records. *Slots* hold open events: a start takes a slot and its stop
+ * gives it back, and a reader sees the state of each one and its time, which tells a slow peer from
+ * a slow network. The *ring* holds past events: its oldest record
  * gives way to a new one.
  *
  * Writers are all of NCCL's threads; none ever waits. A reader may read at any time: a record
- * counts when its turn is what is expected before and after it was copied.
+ * counts when it has the expected turn before and after it was copied.
  */
 #ifndef SL_NCCL_EVENTS_H
 #define SL_NCCL_EVENTS_H
@@ -71,7 +71,7 @@ struct sl_nccl_event_record {
             uint64_t tag; /* of the program's call, 0: none (NCCL 2.31 and later) */
         } op;
         struct {
-            int32_t pid; /* where the operation came from */
+            int32_t pid; /* of the operation's process */
             uint32_t channel;
             int32_t peer;
             int32_t steps, chunk_bytes, is_send;
@@ -133,7 +133,7 @@ static inline void sl_nccl_record_copy(struct sl_nccl_event_record *to,
 }
 
 /* Puts a record into its place in the ring. The turn is 0 before any word of it is new, and its own
- * after all are: whoever looks at the turn before and after copying sees another one, as in
+ * after all are: a reader that compares the turns before and after copying sees two, as in
  * core/seqlock.h. */
 static inline void sl_nccl_record_put(struct sl_nccl_event_record *place, uint64_t turn,
                                       const struct sl_nccl_event_record *record)
@@ -159,7 +159,7 @@ static inline bool sl_nccl_slot_is_whole(uint64_t word)
     return word % 2 == 1 && (word & SL_NCCL_WRITING) == 0;
 }
 
-/* To another word, from the one that was looked at: fails where somebody else was faster. The words
+/* To another word, from *word: fails where another thread was faster. The words
  * of the slot that are stored from here on are not seen without it. */
 static inline bool sl_nccl_slot_move(struct sl_nccl_event_record *slot, uint64_t *word, uint64_t to)
 {
@@ -188,14 +188,14 @@ static inline bool sl_nccl_slot_change(struct sl_nccl_event_record *slot, uint64
            sl_nccl_slot_move(slot, word, *word + SL_NCCL_WRITING);
 }
 
-/* What was begun is written. It may have been given back meanwhile: then it stays so. */
+/* Ends the writing. The slot may have been given back meanwhile: then it stays so. */
 static inline void sl_nccl_slot_written(struct sl_nccl_event_record *slot, uint64_t word)
 {
     atomic_compare_exchange_strong_explicit(&slot->turn, &word, word + SL_NCCL_WRITING,
                                             memory_order_release, memory_order_relaxed);
 }
 
-/* Gives it back, and copies what it held; false: another thread was faster. */
+/* Gives it back, and copies its event; false: another thread was faster. */
 static inline bool sl_nccl_slot_give(struct sl_nccl_event_record *slot, uint64_t turn,
                                      struct sl_nccl_event_record *out)
 {

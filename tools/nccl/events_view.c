@@ -74,8 +74,8 @@ static int read_head(int fd, struct sl_nccl_events_copy *out, off_t *records_at)
     return 0;
 }
 
-/* The records, with the turn that each had before they were read, and again what has the turns
- * afterwards. The kernel reads on this processor, so the fences keep its loads apart, too. */
+/* The records, with the turn that each had before they were read, and again records with the
+ * turns afterwards. The kernel reads on this processor, so the fences keep its loads apart, too. */
 static int read_records(int fd, off_t off, struct sl_nccl_event_record *records,
                         struct sl_nccl_event_record *again, size_t count)
 {
@@ -127,7 +127,7 @@ void sl_nccl_events_free(struct sl_nccl_events_copy *copy)
 
 /* ---- printing ---- */
 
-/* Only what a JSON text may hold as it is. */
+/* Only characters that JSON needs not escape. */
 static void print_text(FILE *out, const char *name, const char *text, size_t cap)
 {
     fprintf(out, ",\"%s\":\"", name);
@@ -137,7 +137,7 @@ static void print_text(FILE *out, const char *name, const char *text, size_t cap
     fputc('"', out);
 }
 
-/* What a step in that state waits for; the table stands in docs/nccl.md. */
+/* The reason for the wait of a step in that state; docs/nccl.md has the table. */
 static const char *waits_for(uint8_t state)
 {
     switch (state) {

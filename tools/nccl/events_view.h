@@ -18,11 +18,11 @@ struct sl_nccl_events_copy {
     struct sl_nccl_event_record *slots, *slots_again, *ring, *ring_again;
 };
 
-/* Copies the file, whoever wrote it and is still writing. -EPROTO: it is none of events. */
+/* Copies the file, also of a hostile or active writer. -EPROTO: it holds no events. */
 int sl_nccl_events_read(int fd, struct sl_nccl_events_copy *out);
 void sl_nccl_events_free(struct sl_nccl_events_copy *copy);
 
-/* A JSON object per line: process and communicators, what is over, what is going on. */
+/* A JSON object per line: process and communicators, past events, open events. */
 void sl_nccl_events_print_head(const struct sl_nccl_events_copy *copy, FILE *out);
 void sl_nccl_events_print_ring(const struct sl_nccl_events_copy *copy, FILE *out);
 void sl_nccl_events_print_open(const struct sl_nccl_events_copy *copy, uint64_t now_ns, FILE *out);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What wire-up (core/wireup.h) asks of an engine: which hellos are awaited, which transports there
- * are, and what becomes of a connection. HELLO carries the token of the handle in its group, and in
+ * The callbacks of wire-up (core/wireup.h) for an engine: the awaited hellos, the transports, and
+ * the result of a connection. HELLO carries the token of the handle in its group, and in
  * from the transport of the dialing end's device.
  */
 #include "tools/nccl/link.h"
@@ -81,8 +81,8 @@ static int awaited(void *arg, const struct sl_wireup_hello *hello, uint32_t *num
     return 0;
 }
 
-/* Most likely the peer that the listener is for. But who has only read the hello can say the same,
- * so that it is an error only if nobody comes who knows more: sl_nccl_accept(). */
+/* Most likely the peer of the listener. But any reader of the hello can say the same, so it is an
+ * error only if no peer with the secret comes: sl_nccl_accept(). */
 static void stranger(void *arg, const struct sl_wireup_hello *hello, const char *at)
 {
     struct sl_nccl_listen *ls = find_listen(arg, hello->group);
@@ -143,7 +143,7 @@ static int ep_create(void *arg, unsigned id, uint32_t number, struct sl_ep **out
     return 0;
 }
 
-/* ---- what becomes of it ---- */
+/* ---- its result ---- */
 
 static void up(void *arg, uint32_t number, struct sl_ep *ep)
 {

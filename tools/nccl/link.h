@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connections that come about: what the two ends of the plugin share beside core/wireup.h. */
+/* Connections under way: the common part of the plugin's two ends beside core/wireup.h. */
 #ifndef SL_NCCL_LINK_H
 #define SL_NCCL_LINK_H
 
@@ -14,13 +14,13 @@ struct sl_nccl_listen {
     struct sl_node all;
     struct sl_nccl_engine *engine;
     uint64_t token; /* of its handle */
-    /* when one who knows the handle had another secret; 0: not since one knew both */
+    /* when a dialer with the handle had another secret; 0: not since one had both */
     uint64_t stranger_ns;
-    char stranger[SL_NCCL_PEER_NAME]; /* where it is */
+    char stranger[SL_NCCL_PEER_NAME]; /* its address */
 };
 
-/* The engine is locked in all of these. One more who dials or listens, and one less: wire-up is
- * open meanwhile. */
+/* The engine is locked in all of these. One more user that dials or listens, and one less:
+ * wire-up is open meanwhile. */
 int sl_nccl_wireup_hold(struct sl_nccl_engine *engine);
 void sl_nccl_wireup_put(struct sl_nccl_engine *engine);
 void sl_nccl_wireup_progress(struct sl_nccl_engine *engine);

@@ -13,8 +13,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define STRANGER_NS                                                                                \
-    (5 * SL_NS_PER_S) /* in which somebody who knows the secret must have come, too */
+#define STRANGER_NS (5 * SL_NS_PER_S) /* in which a peer with the secret must have come, too */
 
 /* Those that are open: NCCL may close one that finalize has freed already. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

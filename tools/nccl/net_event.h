@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the network plugin tells NCCL's profiler of each request (ncclProfileNetPlugin): a start
+ * The event of each request for NCCL's profiler (ncclProfileNetPlugin): a start
  * when it is taken, with this, and a stop when it is over. A profiler knows the layout by the
  * number.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tables that NCCL looks up: one set of functions, and a thin layer for what differs between
+ * The tables that NCCL looks up: one set of functions, and a thin layer for the differences between
  * versions.
  *
  * v11 and v12 have contexts; the older ones share one that is never closed. Before v9 sizes are
@@ -41,7 +41,7 @@ static result code_of(int err)
     }
 }
 
-/* Here an error is told, once: NCCL shows the line. */
+/* Logs an error, once: NCCL shows the line. */
 static result end(int err)
 {
     if (SL_LIKELY(err >= 0))
@@ -58,7 +58,7 @@ static result end_of(struct sl_nccl_comm *comm, int err)
     return end(err);
 }
 
-/* ---- what all versions share ---- */
+/* ---- all versions ---- */
 
 static result devices(int *count)
 {
@@ -119,7 +119,7 @@ static result reg(void *comm, const struct sl_mem *mem, void **out)
     return end(err);
 }
 
-/* NCCL registers what a device said that it takes; one that did not say so refuses by itself. */
+/* NCCL registers the memory kinds of the device; other kinds are refused by the transport. */
 static result reg_mr(void *comm, void *data, size_t size, int type, void **out)
 {
     struct sl_mem mem = {.addr = data,
@@ -408,7 +408,7 @@ static result irecv_v6(void *comm, int count, void **data, int *sizes, int *tags
 
 static result connect_v8(int dev, void *handle, void **out, struct sl_nccl_device_handle **device)
 {
-    (void)device; /* NCCL drives the network from the GPU only where we say that it can */
+    (void)device; /* NCCL drives the network from the GPU only where a plugin offers it */
     return connect_to(NULL, dev, SL_NCCL_UNDEFINED, handle, out);
 }
 

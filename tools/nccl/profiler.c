@@ -33,7 +33,7 @@
 #define NAME "Sluice"
 #define EXPORT __attribute__((visibility("default")))
 #define SLOT_BITS 12
-#define TRIES 32 /* looks for a free slot */
+#define TRIES 32 /* polls for a free slot */
 
 static_assert(SL_NCCL_EVENTS_SLOTS == 1 << SLOT_BITS, "a handle's low bits name the slot");
 
@@ -48,7 +48,7 @@ static struct {
     struct sl_nccl_events *_Atomic file;
     struct sl_nccl_event_record *slots, *ring;
     uint64_t ring_count;
-    void *base; /* where the file is mapped, or was */
+    void *base; /* of the mapping, also of the last one */
     size_t bytes;
     bool keep;
     char path[96];
@@ -102,7 +102,7 @@ static int read_setting(const char *text, int *mask, bool *keep)
 }
 
 /* At the place of the last one: NCCL may speak of an event when all communicators are gone, and
- * must not fall into a hole. fd -1: memory that nobody reads. */
+ * must not fall into a hole. fd -1: private memory. */
 static void *map_at(size_t bytes, int fd)
 {
     if (shared.bytes != bytes && shared.bytes != 0) { /* another size was set meanwhile */
@@ -205,7 +205,7 @@ static void file_close(void)
 
 /* ---- communicators ---- */
 
-/* What NCCL keeps: a place in the table, plus 1. */
+/* The context for NCCL: a place in the table, plus 1. */
 static void *context_of(unsigned place)
 {
     return (void *)(uintptr_t)(place + 1);
@@ -363,7 +363,7 @@ static void into_ring(struct sl_nccl_events *file, const struct sl_nccl_event_re
     sl_nccl_record_put(&shared.ring[number % shared.ring_count], number + 1, record);
 }
 
-/* Which of a step's three waits a state stands for. -1: none. */
+/* The one of a step's three waits that a state belongs to. -1: none. */
 static int wait_of(uint8_t state)
 {
     switch (state) {
@@ -398,13 +398,13 @@ static result stop(void *handle)
     return SL_NCCL_SUCCESS;
 }
 
-/* A figure that stands for itself: whoever copies the slot has the one before or this one. */
+/* A figure by itself: a copy of the slot has the one before or this one. */
 static void set_figure(uint64_t *figure, uint64_t to)
 {
     __atomic_store_n(figure, to, __ATOMIC_RELAXED);
 }
 
-/* What belongs together changes together. Somebody else's change at the same time goes ahead of
+/* Changes the state and its time together. Another thread's change at the same time goes ahead of
  * ours: NCCL tells of an event by one thread. */
 static void change_state(struct sl_nccl_event_record *slot, uint64_t turn, uint8_t to)
 {
@@ -504,7 +504,7 @@ static void describe_step(struct sl_nccl_event_record *record, int step)
     default: break;                                                                                \
     }
 
-/* What only some versions have. */
+/* Members of some versions only. */
 static void describe_more_v4(struct sl_nccl_event_record *record,
                              const struct sl_nccl_profile_event_v4 *what)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests: where this process's events are. */
+/* For tests: the place of this process's events. */
 #ifndef SL_NCCL_PROFILER_H
 #define SL_NCCL_PROFILER_H
 

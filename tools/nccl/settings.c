@@ -36,7 +36,7 @@ static int set(struct sl_nccl_settings *settings, unsigned at, const char *name,
     return 0;
 }
 
-/* NULL, or what is wrong with the line. */
+/* NULL, or the mistake in the line. */
 static const char *take_line(struct sl_nccl_settings *settings, char *line)
 {
     char *name = trim(line), *equals = strchr(name, '=');

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sluice-nccl-events: prints what the profiler wrote of a process (events.h), a JSON object per
- * line: the communicators, what is over, and what is going on, with what it waits for.
+ * sluice-nccl-events: prints the profiler's file of a process (events.h), a JSON object per line:
+ * the communicators, past events, and open events with the reasons for their waits.
  */
 #include "core/err.h"
 #include "tools/nccl/events_view.h"
@@ -21,7 +21,7 @@ static const char usage[] =
     "usage: sluice-nccl-events [--open] FILE | PID\n"
     "Prints the events that the NCCL plugin writes with SLUICE_NCCL_PROFILE, a JSON object per "
     "line.\n"
-    "  --open   only what is going on\n"
+    "  --open   only events that are going on\n"
     "FILE is /dev/shm/sluice-nccl-PID-RANK; a process that has ended badly leaves it behind.\n";
 
 static int complain(const char *path, const char *why)
@@ -44,7 +44,7 @@ static int open_file(const char *path, int more_flags)
     return complain(path, "it is no file of events");
 }
 
-/* Who may write of process pid: its user; once it has ended, whoever asks. */
+/* The user whose file is believed to be of process pid: its own; after its end, the caller. */
 static uid_t owner_of(const char *pid)
 {
     char proc[64];

@@ -2,7 +2,7 @@
 /*
  * The tuner tables: NCCL's choice is left alone, unless SLUICE_NCCL_TUNER has a rule for it.
  *
- * Before each collective NCCL hands over what every algorithm and protocol would cost. A rule
+ * Before each collective NCCL hands over the costs of all algorithms and protocols. A rule
  * strikes out those that it does not name, where NCCL could use one that it does; among what is
  * left NCCL chooses.
  */

@@ -30,8 +30,8 @@ int sl_nccl_rules_read(const char *text, struct sl_nccl_rules *out);
 const struct sl_nccl_rule *sl_nccl_rule_for(const struct sl_nccl_rules *rules, int func,
                                             size_t bytes);
 
-/* Strikes out of costs[algo_count][proto_count] what the rule does not name, if something is left
- * then. */
+/* Strikes out of costs[algo_count][proto_count] all that the rule does not name, if something is
+ * left then. */
 void sl_nccl_rule_apply(const struct sl_nccl_rule *rule, float *costs, int algo_count,
                         int proto_count, int *channels);
 

@@ -19,7 +19,7 @@
 #define SL_NCCL_CALL_HEADER 8
 #define SL_NCCL_CALL_BYTES (SL_NCCL_CALL_HEADER + 12 * SL_NCCL_GROUP_MAX)
 
-/* Where a listener is reached. Who has not got this is not let in. */
+/* The address of a listener, and its secret: no connection without it. */
 struct sl_nccl_handle {
     struct sl_wireup_addr addr; /* of its engine */
     uint64_t token;             /* random; which of its listeners */
@@ -30,7 +30,7 @@ void sl_nccl_handle_encode(const struct sl_nccl_handle *handle, uint8_t out[SL_N
 /* -EPROTO: another version, or no handle of ours at all: the other rank has another plugin. */
 int sl_nccl_handle_decode(const uint8_t bytes[SL_NCCL_HANDLE_OWN], struct sl_nccl_handle *out);
 
-/* What a receiver announces: as many messages may come, in this order, at most so long. */
+/* An announcement of a receiver: as many messages may come, in this order, at most so long. */
 struct sl_nccl_call {
     uint32_t number; /* of the group, from 0 */
     unsigned count;
