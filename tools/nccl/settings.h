@@ -20,8 +20,8 @@ struct sl_nccl_settings {
 typedef void sl_nccl_settings_complain(void *arg, int line, const char *what);
 
 /* Adds the settings of the file: of two lines with one name the later counts. Blanks around names
- * and values do not count, nor do empty lines and those that begin with #. A line that is none of these
- * is left out, and complain() hears of it. */
+ * and values do not count, nor do empty lines and those that begin with #. A line that is none of
+ * these is left out, and complain() hears of it. */
 void sl_nccl_settings_read(struct sl_nccl_settings *settings, FILE *file,
                            sl_nccl_settings_complain *complain, void *arg);
 
