@@ -67,7 +67,7 @@ struct sl_config_section {
     const struct sl_config_row *rows;
     size_t row_count;
     size_t size; /* of the struct that the rows' fields are of */
-    /* What a row alone cannot say, as it asks the machine: -EINVAL; or NULL. */
+    /* Checks that need the machine: -EINVAL; or NULL. */
     int (*check)(const struct sl_config *config);
     /* By sl_config_register(): */
     size_t at; /* in sl_config.parts */
@@ -136,7 +136,7 @@ int sl_config_set(struct sl_config *config, const char *name, const char *value)
  * nearest name, unless it is another's (sl_config_others); a bad value is -EINVAL. */
 int sl_config_from_env(struct sl_config *config, char *const *envp);
 
-/* What the sections find wrong when they ask the machine: -EINVAL. */
+/* The checks of all sections that need the machine: -EINVAL. */
 int sl_config_check(const struct sl_config *config);
 
 #endif

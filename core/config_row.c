@@ -53,7 +53,7 @@ static int parse_int(const char *text, int64_t *out)
     return end == text || *end != '\0' || errno != 0 ? -EINVAL : 0;
 }
 
-/* What people write for on and off. */
+/* Common words for on and off. */
 static const char *plain_word(const char *text)
 {
     static const char *const words[][2] = {{"0", "off"}, {"no", "off"}, {"false", "off"},

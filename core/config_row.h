@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One SLUICE_* variable: a row of a table that lies beside what reads it, in core, in a transport's
+ * One SLUICE_* variable: a row of a table that lies beside its reader, in core, in a transport's
  * folder or in a tool's. Pure: no environment, no log.
  *
  * A file of rows says with AT(field) which struct its fields are of, as core/config_rows.c does.
@@ -79,11 +79,11 @@ struct sl_config_row {
 
 /* Sets the row's field of the struct at base from text. Words are kept as the row writes them,
  * however they are written in value (TCP for tcp, 0 for off). -EINVAL names variable, value and
- * what would do. */
+ * the choices. */
 int sl_config_row_set(const struct sl_config_row *row, void *base, const char *value);
 
-/* Every field of these rows: its default, or what envp (as environ) says. Empty counts as not set.
- * For what has no struct sl_config; a bad value is -EINVAL. */
+/* Every field of these rows: its default, or its value in envp (as environ). Empty counts as not
+ * set. For readers without a struct sl_config; a bad value is -EINVAL. */
 int sl_config_rows_read(const struct sl_config_row *rows, size_t count, void *base,
                         char *const *envp);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The variables of the engine itself: who and where a rank is, and how it behaves. */
+/* The variables of the engine itself: identity, place and behaviour of a rank. */
 #include "core/config.h"
 
 #include "core/err.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What happened, when, to whom: records in a ring, for paths that cannot afford text. The ring lies
+ * Events with time and peer: records in a ring, for paths that cannot afford text. The ring lies
  * on the state page (core/state.h), where other processes read it too.
  *
  * Any thread writes, none waits. The oldest record gives way to a new one, so each reader keeps a
- * place of its own and counts what it missed. Counts per kind, and when a kind came first and last,
+ * place of its own and counts its misses. Counts per kind, and when a kind came first and last,
  * are never lost.
  *
  * Writer of number n                       Reader of number n
@@ -66,7 +66,7 @@ struct sl_event_ring {
     struct sl_event_record slots[SL_EVENT_RING];
 };
 
-/* What people who look at a run want to see of a kind. */
+/* The kinds that reports of a run show. */
 enum sl_event_show {
     SL_EVENT_SHOW,       /* each */
     SL_EVENT_SHOW_FIRST, /* rank 0's alone: it comes at every start */
@@ -74,7 +74,7 @@ enum sl_event_show {
 };
 
 struct sl_event_kind {
-    /* What probes show, and what the code calls it: below SL_EVENT_KINDS_MAX, and never another
+    /* Its number, for probes and in the code: below SL_EVENT_KINDS_MAX, and never another
      * one. 0 to 23 are for this tree. SL_EVENT_FREE: the set gets free ones, one after the other,
      * from *first on. */
     uint16_t number;
@@ -142,10 +142,10 @@ struct sl_event_totals {
 
 void sl_event_totals(const struct sl_event_ring *ring, struct sl_event_totals *out);
 
-/* "path_down"; "unknown" for what is no kind. */
+/* "path_down"; "unknown" for other numbers. */
 const char *sl_event_name(unsigned kind);
 
-/* Number of a kind's set, and whether people want to see it; of what is no kind: 0, and each. */
+/* Number of a kind's set, and whether reports show it; of other numbers: 0, and each. */
 uint8_t sl_event_area(unsigned kind);
 enum sl_event_show sl_event_shown(unsigned kind);
 

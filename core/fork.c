@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Knows children, and takes from them what is the parent's. */
+/* Notices fork(), and closes the parent's files in the child. */
 #include "core/fork.h"
 
 #include "core/err.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What becomes of this process' communicators in a child that it forks: nothing. They are the
- * parent's, who goes on with them, so in the child every call on them is refused, and the sockets
+ * Communicators of this process in a child that it forks. They stay the parent's, which goes on
+ * with them, so in the child every call on them is refused, and the sockets
  * are closed: a connection whose copy lives on in a child would hide from the peers that the parent
  * died.
  *
@@ -31,12 +31,12 @@ static inline bool sl_fork_same(uint64_t life)
     return atomic_load_explicit(sl_fork_word, memory_order_relaxed) == life;
 }
 
-/* -EINVAL, with the sentence for a call on what another process made. */
+/* -EINVAL, with the sentence for a call on another process's object. */
 int sl_fork_refuse(void);
 
 /* Closes fd in children that fork from now on, if it is the same file still: for sockets and memory
- * files, of which each has a number of its own, so that nobody needs to say when they are closed.
- * Returns fd; what is negative passes. */
+ * files, each with a number of its own, so that nothing needs to be done when they are closed.
+ * Returns fd; negative values pass. */
 int sl_fork_closes(int fd);
 
 /* Children that fork from now on do not have this memory, whole pages of a mapping: nothing in it

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a histogram says: how many, and percentiles. */
+/* Reads a histogram: total and percentiles. */
 #include "core/histogram.h"
 
 uint64_t sl_histogram_total(const uint64_t bins[SL_HISTOGRAM_BINS])

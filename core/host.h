@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tells one host from another, which cores this process may use, and whose the processes
+/* The identity of a host, which cores this process may use, and whose the processes
  * beside it are. */
 #ifndef SL_CORE_HOST_H
 #define SL_CORE_HOST_H
@@ -14,15 +14,15 @@ struct ucred;
 
 #define SL_CPU_WORDS 32 /* 2048 cores */
 
-/* Hash of what ranks of one host have in common: config->host_id, or the kernel's boot id and the
- * network namespace (two namespaces are two hosts: they share no addresses). */
+/* Hash of the common identity of ranks on one host: config->host_id, or the kernel's boot id and
+ * the network namespace (two namespaces are two hosts: they share no addresses). */
 uint64_t sl_host_hash(const struct sl_config *config);
 
-/* Hash of what changes what is measured here, but for the host itself: name, kernel, processors
+/* Hash of the influences on measurements here, but for the host itself: name, kernel, processors
  * that are on. */
 uint64_t sl_host_facts(void);
 
-/* Hash of the group of threads among which the kernel's scheduler takes a yield for what it is: the
+/* Hash of the group of threads among which the kernel's scheduler heeds a yield: the
  * control group for processors, or, where sessions have groups of their own (autogroup), the
  * session. */
 uint64_t sl_host_sched_group(void);
@@ -31,7 +31,7 @@ uint64_t sl_host_sched_group(void);
  * that open, it is not. */
 bool sl_host_same_user(int fd, struct ucred *peer);
 
-/* The first line of a file, without its end: what the kernel tells in sysfs. false: it cannot be
+/* The first line of a file, without its end: a value in sysfs. false: it cannot be
  * read. */
 bool sl_host_line(const char *path, char *out, size_t cap);
 

@@ -11,7 +11,7 @@ enum sl_log_level { SL_LOG_ERROR, SL_LOG_WARN, SL_LOG_INFO, SL_LOG_DEBUG, SL_LOG
 typedef void sl_log_sink(void *arg, enum sl_log_level level, const char *area, const char *line);
 
 /* Parses "verbs:debug,info" (areas first, then the level of all others). -EINVAL names the part
- * that was not understood; what was understood before it is in force. Not thread safe: at start. */
+ * that was not understood; the words before it are in force. Not thread safe: at start. */
 int sl_log_configure(const char *spec);
 
 /* NULL goes back to stderr. arg is handed to every call. */

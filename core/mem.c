@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a device registered. */
+/* A registration of a device. */
 struct sl_mem_registration {
     uintptr_t addr;
     size_t len;
@@ -33,7 +33,7 @@ static struct sl_mem_region nowhere;
 
 /* ---- index ---- */
 
-/* How many places start at addr or before it. No branch depends on what is compared. */
+/* How many places start at addr or before it. No branch depends on the values. */
 static size_t index_upto(const struct sl_mem_index *index, uintptr_t addr)
 {
     size_t low = 0, left = index->count;
@@ -185,7 +185,7 @@ static void registration_rest(struct sl_mem_cache *cache, struct sl_mem_registra
     evict(cache, cache->keep_bytes, cache->keep_count);
 }
 
-/* A buffer that grew makes what was kept of its smaller days useless: those pages would be pinned
+/* A buffer that grew makes its former, smaller registrations useless: those pages would be pinned
  * twice. */
 static void drop_idle_inside(struct sl_mem_cache *cache, uintptr_t addr, size_t len)
 {
@@ -279,7 +279,7 @@ static void forget(struct sl_mem_cache *cache, const struct sl_mem_region *regio
             cache->last[i] = &nowhere;
 }
 
-/* Addresses are handed out once: who claims GPU memory where ordinary memory is claimed, or the
+/* Addresses are handed out once: a claim of GPU memory over ordinary memory, or the
  * other way round, has forgotten to put the older claim away. */
 static int check_kind(const struct sl_mem_cache *cache, const struct sl_mem *mem)
 {

@@ -3,10 +3,10 @@
  * Kinds of memory, and the cache of registered memory: which bytes a device may touch, and for how
  * long.
  *
- * Two things are kept apart. A *registration* is what the device made (expensive: it pins pages). A
+ * Two things are kept apart. A *registration* belongs to the device (expensive: it pins pages). A
  * *region* is the claim of a user that a range stays mapped until it is put away; several regions
  * may stand on one registration. Lookups go by regions only: a registration that reaches further
- * than the regions that are left on it covers memory of which nobody says any more that it is still
+ * than the regions that are left on it covers memory of which no region says any more that it is
  * there, and a NIC that writes through it writes into whatever pages were there once.
  *
  * For the same reason a registration is reused only for a range that a live region covers, and
@@ -130,7 +130,7 @@ static inline int sl_mem_cache_get(struct sl_mem_cache *cache, void *addr, size_
 void sl_mem_cache_put(struct sl_mem_cache *cache, struct sl_mem_region *region);
 
 /* [addr, addr+len) goes away: idle registrations that overlap are deregistered now; regions that
- * overlap are found by nobody from now on, and their registrations end with their last put. Returns
+ * overlap are not found from now on, and their registrations end with their last put. Returns
  * the number of regions still in use: more than 0 is a mistake of its owner. */
 unsigned sl_mem_cache_invalidate(struct sl_mem_cache *cache, const void *addr, size_t len);
 
@@ -170,7 +170,7 @@ void sl_mem_lock_read(struct sl_mem_lock *out);
 
 /* The sentence about a registration of len bytes that failed with err (negative): for -ENOMEM,
  * -EPERM and
- * -EAGAIN how much is needed, allowed and in use, and what to set. Returns err. */
+ * -EAGAIN need, limit, use and advice. Returns err. */
 int sl_mem_lock_failed(int err, size_t len);
 
 /* The same with given numbers. */

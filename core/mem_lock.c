@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Says why memory could not be locked: how much is needed, allowed and in use, and what to set. */
+/* Says why memory could not be locked: need, limit, use and advice. */
 #include "core/err.h"
 #include "core/mem.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds modules, looks at them, and registers what they bring. */
+/* Finds modules, checks them, and registers their transports. */
 #include "core/module.h"
 
 #include "core/err.h"

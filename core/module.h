@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Transports in files of their own: sluice-NAME.so, for what needs a library that is not
+ * Transports in files of their own: sluice-NAME.so, for those that need a library that is not
  * everywhere, or comes from elsewhere. docs/adding-a-transport.md shows how one is made.
  *
  * A module exports one symbol, sluice_module (SL_MODULE, core/module.map). It is compiled with
@@ -19,7 +19,7 @@
 
 struct sl_transport_ops;
 
-/* What the process lends a module. */
+/* The functions that the process lends a module. */
 struct sl_module_host {
     int (*fail_in)(const char *file, int code, const char *text);
     const char *(*last_error)(void);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compiled into each module, never into the library: what a transport calls of core where the
- * process has the state. */
+/* Compiled into each module, never into the library: the functions of core that a transport calls
+ * where the process has the state. */
 #include "core/err.h"
 #include "core/event.h"
 #include "core/log.h"

@@ -29,7 +29,7 @@ struct sl_netif_list {
     struct sl_netif items[SL_NETIF_MAX];
 };
 
-/* What this host has. */
+/* The addresses of this host. */
 int sl_netif_scan(struct sl_netif_list *out);
 
 /*
@@ -48,14 +48,14 @@ int sl_netif_find(const char *spec, struct sl_netif_list *out, char *why, size_t
 bool sl_sockaddr_loopback(const struct sockaddr_storage *addr);
 bool sl_sockaddr_link_local(const struct sockaddr_storage *addr);
 socklen_t sl_sockaddr_len(const struct sockaddr_storage *addr);
-/* "192.0.2.7", "fd00::2"; an IPv4 address in IPv6's clothes as what it is. Cut at cap. */
+/* "192.0.2.7", "fd00::2"; an IPv4 address in IPv6's form as IPv4. Cut at cap. */
 void sl_sockaddr_host(const struct sockaddr_storage *addr, char *out, size_t cap);
 /* "192.0.2.7:4711", "[fd00::2]:4711" */
 void sl_sockaddr_text(const struct sockaddr_storage *addr, char *out, size_t cap);
 
 /*
  * Binds fd, a new TCP socket, to addr at *port and listens there; 0: any port, and *port tells
- * which. An IPv6 socket takes IPv6 alone. Who connects is seen when its first bytes are there, or
+ * which. An IPv6 socket takes IPv6 alone. A connection shows when its first bytes are there, or
  * after hello_ms. A negative errno; fd stays the caller's.
  */
 int sl_sockaddr_listen(int fd, const struct sockaddr_storage *addr, uint16_t *port, int backlog,

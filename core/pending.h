@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Connections that were accepted and have proved nothing yet: how many there may be, how long each
- * may stay, who makes room for those that wait, and what the log says of them. The same rules for
- * every listener:
+ * may stay, which one makes room for those that wait, and their lines in the log. The same rules
+ * for every listener:
  *
- *   limit     what the listener asks for, but an eighth of the descriptors that the process may
+ *   limit     the listener's own, but an eighth of the descriptors that the process may
  *             open: the rest are the application's
  *   deadline  SL_PENDING_MS for everything a connection has to say; one that had to wait for its
  *             owner has all of that from then on
  *   room      when the limit is met, one that has said nothing goes after SL_PENDING_GRACE_MS, one
  *             that has said something sensible after SL_PENDING_HEARD_MS; of a source that holds
  *             more than its share (a quarter), any goes after the shorter time, and before those of
- *             others. Who waits meanwhile stays in the kernel's queue.
+ *             others. Those that wait meanwhile stay in the kernel's queue.
  *   log       SL_PENDING_LOG_LINES in SL_PENDING_LOG_MS, then a count
  *
- * A listener embeds struct sl_pending in what it keeps of a connection, and owns memory and
+ * A listener embeds struct sl_pending in its struct of a connection, and owns memory and
  * descriptors. One thread at a time.
  */
 #ifndef SL_CORE_PENDING_H
@@ -38,7 +38,7 @@
 enum sl_pending_standing {
     SL_PENDING_SILENT, /* has not said anything whole */
     SL_PENDING_HEARD,  /* its words make sense, but prove nothing */
-    SL_PENDING_ASKED,  /* it waited for its owner: the whole deadline is its, whoever waits */
+    SL_PENDING_ASKED,  /* it waited for its owner: the whole deadline is its, also in a crowd */
     SL_PENDING_PROVED, /* it knows what only a peer knows: it stays until its owner removes it */
 };
 
@@ -64,7 +64,7 @@ struct sl_pending_set {
     uint16_t by_source[SL_PENDING_SOURCES];
 };
 
-/* most: what the listener would take with descriptors in plenty. */
+/* most: the limit with descriptors in plenty. */
 void sl_pending_init(struct sl_pending_set *set, const char *area, unsigned most,
                      struct sl_pending_log *log);
 
@@ -88,7 +88,8 @@ static inline bool sl_pending_full(const struct sl_pending_set *set)
     return set->count >= set->limit;
 }
 
-/* Who makes room for one that waits; NULL: nobody yet. Read its socket once more before it goes. */
+/* The one that makes room for one that waits; NULL: none yet. Read its socket once more before it
+ * goes. */
 struct sl_pending *sl_pending_victim(struct sl_pending_set *set, uint64_t now_ns);
 
 /* One whose deadline is over, or NULL. */

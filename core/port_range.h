@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SLUICE_PORT_RANGE, for all who listen. */
+/* SLUICE_PORT_RANGE, for all listeners. */
 #ifndef SL_CORE_PORT_RANGE_H
 #define SL_CORE_PORT_RANGE_H
 
@@ -11,7 +11,7 @@ struct sl_port_range {
 };
 
 /* "low-high", two whole numbers and nothing else, not even spaces; "": any port. -EINVAL: the
- * sentence names the variable, what it is and what would do; *out is untouched. */
+ * sentence names the variable, its value and good values; *out is untouched. */
 int sl_port_range_parse(const char *text, struct sl_port_range *out);
 
 /* How many ports there are in range, which is not any. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Static probes for bpftrace, perf and systemtap: docs/probes.md. Where nobody listens, a site is
+ * Static probes for bpftrace, perf and systemtap: docs/probes.md. Without a listener, a site is
  * one nop of one byte; where <sys/sdt.h> was not there at build (meson's option "probes"), it is
  * nothing.
  *

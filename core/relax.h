@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a loop that waits for another core's store does between two looks, and how a store is
+/* The pause of a loop that waits for another core's store, and how a store is
  * prepared. */
 #ifndef SL_CORE_RELAX_H
 #define SL_CORE_RELAX_H

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Far below what it takes to notice that a path is dead (half a second), and nothing to a processor
+/* Far below the time to notice that a path is dead (half a second), and nothing to a processor
  * that computes. */
 #define LOOK_NS (50 * SL_NS_PER_MS)
 #define SPIN_NS (2 * SL_NS_PER_MS) /* without a move: after it the thread naps */
@@ -36,7 +36,7 @@ static pthread_mutex_t workers_lock = PTHREAD_MUTEX_INITIALIZER;
 #define LISTS 1024
 static struct sl_node workers[LISTS];
 
-/* In a child: its parent's lists, maybe as another thread was changing them. Nobody reads them;
+/* In a child: its parent's lists, maybe as another thread was changing them. Nothing reads them;
  * leak checkers see them here. */
 static struct sl_node *parents[2] __attribute__((used));
 
@@ -83,7 +83,7 @@ void sl_runtime_remove_worker(struct sl_worker *worker)
     atomic_fetch_sub(&sl_worker_count, 1);
 }
 
-/* Takes other for a pass, if it is this thread's and nobody is inside. */
+/* Takes other for a pass, if it is this thread's and no thread is inside. */
 static bool borrow(const struct sl_worker *worker, struct sl_worker *other)
 {
     return other != worker &&

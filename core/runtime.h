@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a process has once, whatever communicators and NCCL contexts it makes: the list of its
+ * Things that a process has once, for all communicators and NCCL contexts: the list of its
  * workers, and the progress thread.
  *
- * The progress thread runs only while somebody has an errand for it: a worker whose user asked for
- * SLUICE_PROGRESS=thread, or one with a transport whose paths both ends must look after while
+ * The progress thread runs only while there is an errand for it: a worker whose user asked for
+ * SLUICE_PROGRESS=thread, or one with a transport whose paths both ends must repair while
  * their owner computes (docs/design/0007-rdma.md). It takes no signals: they are the program's. A
  * forked child has none of this.
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is made of a shared secret: keys for one purpose each, proofs, and sealed messages. Pure,
+/* Uses of a shared secret: keys for one purpose each, proofs, and sealed messages. Pure,
  * but for the memory that a digest takes while it is computed. */
 #ifndef SL_CORE_SECRET_H
 #define SL_CORE_SECRET_H
@@ -11,7 +11,7 @@
 #define SL_DIGEST_BYTES 32 /* of SHA-256, and of every key made here */
 #define SL_SEAL_BYTES 16   /* by which a sealed message is longer */
 
-/* A part of what is hashed. */
+/* A part of the input of a hash. */
 struct sl_part {
     const void *bytes;
     size_t len;
@@ -46,7 +46,7 @@ int sl_seal(const uint8_t key[SL_DIGEST_BYTES], uint64_t number, const void *hea
             const void *in, size_t len, uint8_t *out);
 
 /* The reverse: len bytes and, elsewhere, the seal behind them. out may be in. -EBADMSG, with no
- * sentence, as only the caller knows whose it was: not what was sealed by this key with this number
+ * sentence, as only the caller knows the sender: not sealed by this key with this number
  * and head. */
 int sl_unseal(const uint8_t key[SL_DIGEST_BYTES], uint64_t number, const void *head,
               size_t head_len, const void *in, size_t len, const uint8_t seal[SL_SEAL_BYTES],

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Data that one thread writes again and again while others copy it, who can tell a torn copy: a
+ * Data that one thread writes again and again while others copy it, and know a torn copy: a
  * version that is odd while the data is being written, and another one afterwards.
  *
  * Writer                                   Reader
@@ -34,13 +34,13 @@ static inline void sl_seq_write_end(_Atomic uint64_t *version)
                           memory_order_release);
 }
 
-/* Even: nobody is writing. */
+/* Even: no thread is writing. */
 static inline uint64_t sl_seq_read_begin(const _Atomic uint64_t *version)
 {
     return atomic_load_explicit(version, memory_order_acquire);
 }
 
-/* Is what was copied since sl_seq_read_begin() returned before whole? */
+/* Is the copy since sl_seq_read_begin() returned before whole? */
 static inline bool sl_seq_read_whole(const _Atomic uint64_t *version, uint64_t before)
 {
     atomic_thread_fence(memory_order_acquire);

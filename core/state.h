@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The state page: what a process tells others about its communicators, operations, paths and
- * events. docs/state.md says what each field means; this file is its layout.
+ * The state page: a process shows others its communicators, operations, paths and events.
+ * docs/state.md has the meaning of each field; this file is its layout.
  *
  * A header, a table of sections, and the sections: arrays of records of one size. Sizes and places
  * stand in the header and the table, so that a reader copes with a page that is older or newer than
- * itself: it takes of each record what both know, and passes over sections that it does not know.
+ * itself: it takes of each record the part that both know, and passes over sections that it does
+ * not know.
  *
  * Each record begins with its turn: 0, never used; odd, being written; even, whole
  * (core/seqlock.h). A record of events has its number there instead. Texts end with a zero. Times
@@ -129,7 +130,7 @@ struct sl_state_op {
     char path[280]; /* to that peer */
 };
 
-/* A shape of calls: what struct sl_state_calls points at. */
+/* A shape of calls: struct sl_state_calls points at it. */
 struct sl_state_shape {
     uint64_t turn;
     uint64_t comm; /* number of its communicator; 0: this place is free */

@@ -126,7 +126,7 @@ static bool read_name(const char *name, unsigned *user, int *pid)
     return sscanf(name, PREFIX "%u.%d.%u%n", user, pid, &copy, &end) == 3 && name[end] == '\0';
 }
 
-/* Its number in the innermost namespace, which is what it calls itself. */
+/* Its number in the innermost namespace, as it calls itself. */
 static int own_pid(int pid)
 {
     char path[64], line[256];
@@ -275,7 +275,7 @@ static bool is_kept(int fd)
            (process.flags & SL_STATE_KEPT) != 0;
 }
 
-/* Who first sees that its process has ended makes it read-only: from then on its time counts.
+/* The first reader that sees its process ended makes it read-only: from then on its time counts.
  * Returns whether it stays. */
 static bool stays(int fd, const struct stat *st, unsigned dead, uint64_t now_s)
 {

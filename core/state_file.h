@@ -5,7 +5,7 @@
  * /dev/shm/sluice.UID.PID.K, mode 0600, K from 0 (a process may hold two copies of this library).
  * Where that cannot be, a memfd, which others find in /proc/PID/fd as long as the process lives.
  * The process holds a lock on its file: the kernel gives it back however the process ends, so a
- * file that can be locked is of a process that has ended, whatever has its pid now.
+ * file that can be locked is of a process that has ended, even if another one has its pid now.
  */
 #ifndef SL_CORE_STATE_FILE_H
 #define SL_CORE_STATE_FILE_H
@@ -19,7 +19,7 @@ struct sl_state_file {
     char path[64]; /* "": it has none */
 };
 
-/* A file of zeroes, with all its memory there, which nobody else sees yet. */
+/* A file of zeroes, with all its memory there, which no other process sees yet. */
 int sl_state_file_open(size_t bytes, struct sl_state_file *out);
 
 /* Gives it its name. */
@@ -33,7 +33,7 @@ void sl_state_file_close(struct sl_state_file *file, bool stays);
  * -ESRCH: there is no such process, nor has it left any; -EACCES. */
 int sl_state_file_find(int pid, void (*found)(void *arg, int fd, bool lives), void *arg);
 
-/* Takes away what processes of this user left behind when they ended badly: an hour after that was
+/* Takes away the pages of processes of this user that ended badly: an hour after that was
  * noticed, and all but SL_STATE_DEAD_MAX. now_s: seconds since 1970. */
 #define SL_STATE_DEAD_MAX 32
 void sl_state_file_clean(uint64_t now_s);

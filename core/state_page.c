@@ -31,7 +31,7 @@ struct page {
     struct sl_event_ring events;
 };
 
-/* Which records are taken: private, so that nobody outside can change it. */
+/* The taken records: private, so that no other process can change it. */
 static _Atomic bool comms_taken[SL_STATE_COMMS], ops_taken[SL_STATE_OPS],
     paths_taken[SL_STATE_PATHS], shapes_taken[SL_STATE_SHAPES], errors_taken[SL_STATE_ERRORS];
 

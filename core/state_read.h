@@ -47,8 +47,8 @@ enum sl_state_is {
     SL_STATE_TORN, /* its owner is, or died, in the middle of writing it */
 };
 
-/* Copies a record: what both sides know of it, zeroes for the rest. Unless it is WHOLE only what
- * lies outside the turn (struct sl_state_calls) may be believed. */
+/* Copies a record: the part that both sides know, zeroes for the rest. Unless it is WHOLE only
+ * numbers outside the turn (struct sl_state_calls) may be believed. */
 enum sl_state_is sl_state_get(const struct sl_state_reader *reader, enum sl_state_kind kind,
                               uint32_t place, void *out, size_t bytes);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A state page in words, for people. Without memory, locks or printf: the handler of a signal
- * prints it. Whatever the page holds, what comes out is text. */
+ * prints it. The output is text, whatever the page holds. */
 #ifndef SL_CORE_STATE_TEXT_H
 #define SL_CORE_STATE_TEXT_H
 

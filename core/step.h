@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The contract between the executor and what runs a local step elsewhere: the threads of a codec,
- * the stream of a GPU, a DMA engine.
+ * The contract between the executor and the runner of a local step elsewhere: the threads of a
+ * codec, the stream of a GPU, a DMA engine.
  *
  * A runner is driven as a transport is: by the thread that has the communicator, one at a time.
  * Work that it takes ends by a request from its progress(). It sends nothing and takes no lock that
@@ -51,12 +51,12 @@ struct sl_runner_ops {
      */
     int (*start)(struct sl_runner *runner, const struct sl_work *work, struct sl_req *req);
 
-    /* Ends what has been done, at most budget requests; how many. Before a request ends with an
+    /* Ends requests that are done, at most budget; how many. Before a request ends with an
      * error, sl_fail() says why. */
     unsigned (*progress)(struct sl_runner *runner, unsigned budget);
 
-    /* Ends req, as it comes or with -ECANCELED, before it returns: nobody touches its memory from
-     * then on. */
+    /* Ends req, as it comes or with -ECANCELED, before it returns: the runner touches no memory of
+     * it from then on. */
     void (*cancel)(struct sl_runner *runner, struct sl_req *req);
 };
 

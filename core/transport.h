@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The contract between the collectives and what moves bytes: verbs, dpdk, tcp, shm, sim.
+ * The contract between the collectives and the transports: verbs, dpdk, tcp, shm, sim.
  *
  * Layers: an interface (sl_iface) is one open device on one worker; an endpoint (sl_ep) is a
  * connection to one peer, with channels on it. A backend embeds both structs as first members of
@@ -43,7 +43,7 @@ enum sl_cap {
     SL_CAP_CHANNELS = 1u << 6, /* channel_*: several orders on one endpoint */
 };
 
-/* What others want to know of a transport before they open it. */
+/* Properties of a transport that others need before they open it. */
 enum sl_trait {
     /* Reaches any host by any interface, is opened without a device and has control messages: other
      * transports may set up and repair their connections over it. */
@@ -51,7 +51,7 @@ enum sl_trait {
     SL_TRAIT_LOCAL = 1u << 1, /* reaches only ranks of the same host: SL_CAP_LOCAL when open */
 };
 
-/* Whom a device leads to. */
+/* The peers that a device reaches. */
 enum sl_reach {
     SL_REACH_NETWORK, /* other hosts, too */
     SL_REACH_HOST,    /* this host alone: loopback, shared memory */
@@ -66,7 +66,7 @@ struct sl_device {
     char why[256];    /* it is here, but out, and why: a sentence part */
     char more[2048];  /* further lines for people, each with its newline: what can be chosen from */
 
-    /* For programs that choose among devices by what they are near. */
+    /* For programs that choose devices by distance. */
     enum sl_reach reach;
     char pci_path[256]; /* of its PCI device in sysfs; "": it is on no bus */
     uint64_t guid;      /* equal for what is one piece of hardware; 0: it has none */
@@ -79,7 +79,7 @@ struct sl_addr {
     uint8_t bytes[SL_ADDR_MAX];
 };
 
-/* What a peer needs to reach a registered region. Sent as bytes, so: fixed layout, no pointers. */
+/* The key for a peer to reach a registered region. Sent as bytes, so: fixed layout, no pointers. */
 struct sl_key {
     uint16_t len;
     uint8_t bytes[SL_KEY_MAX];
@@ -133,7 +133,7 @@ static inline bool sl_sink_takes(const struct sl_sink *sink, uint64_t len)
     return len == sink->len || (len < sink->len && sink->shorter);
 }
 
-/* What an interface tells its owner, from progress only. */
+/* Callbacks of an interface to its owner, from progress only. */
 struct sl_handler {
     /* A control message came. msg is borrowed. */
     void (*ctrl)(void *arg, struct sl_ep *ep, const void *msg, size_t len);
@@ -183,7 +183,7 @@ struct sl_transport_ops {
      * with that traffic class (-1: none is asked for). NULL: such an interface is opened on dev. */
     void (*prefer)(struct sl_config *config, const struct sl_device *dev, int traffic_class);
 
-    /* Fills out[0..cap) with what could be opened, and what is here but could not be (why); *count
+    /* Fills out[0..cap) with devices that can be opened, and with those that cannot (why); *count
      * is how many exist, maybe more than cap. Leaves nothing open. -ENODEV: none here. -ENOTSUP:
      * its library or permission is absent. */
     int (*probe)(const struct sl_config *config, struct sl_device *out, size_t cap, size_t *count);
@@ -198,16 +198,16 @@ struct sl_transport_ops {
     void (*mem_free)(struct sl_iface *iface, struct sl_mem *mem);
 
     /* Makes mem usable by iface; mem must outlive the region. May take milliseconds, so never per
-     * message. key, which may be NULL, is what peers pass to map(). -ENOTSUP: not this kind of
+     * message. key, which may be NULL, is for peers to pass to map(). -ENOTSUP: not this kind of
      * memory, or no use in registering it. */
     int (*mr_reg)(struct sl_iface *iface, const struct sl_mem *mem, struct sl_mr **out,
                   struct sl_key *key);
     void (*mr_dereg)(struct sl_iface *iface, struct sl_mr *mr);
 
-    /* [addr, addr+len) is about to leave the process, registered or not: forgets whatever was kept
+    /* [addr, addr+len) is about to leave the process, registered or not: forgets all that was kept
      * of it. Returns how many of the caller's own regions lay there, which are dead now but still
-     * have to be given to mr_dereg: more than 0 is a mistake of whoever frees the memory. Called
-     * often, so quick when nothing is known of that range. */
+     * have to be given to mr_dereg: more than 0 is a mistake of the caller that frees the memory.
+     * Called often, so quick when nothing is known of that range. */
     unsigned (*mem_gone)(struct sl_iface *iface, void *addr, size_t len);
 
     /* SL_CAP_MAP. A pointer through which this process reads and writes the peer's registered
@@ -223,7 +223,7 @@ struct sl_transport_ops {
     int (*ep_create)(struct sl_iface *iface, struct sl_ep **out);
     int (*ep_addr)(struct sl_ep *ep, struct sl_addr *out);
     int (*ep_connect)(struct sl_ep *ep, const struct sl_addr *peer, struct sl_req *req);
-    /* Whatever is pending is done with -ECANCELED before this returns. Takes NULL. */
+    /* All pending requests are done with -ECANCELED before this returns. Takes NULL. */
     void (*ep_destroy)(struct sl_ep *ep);
 
     /*
@@ -235,16 +235,16 @@ struct sl_transport_ops {
      * -EINVAL: it is open or was; -ENOMEM.
      */
     int (*channel_open)(struct sl_ep *ep, uint32_t channel);
-    /* Whatever is pending there is done with -ECANCELED before this returns, and its memory is the
-     * caller's again; other channels go on. What the peer sends or has sent there is dropped. The
-     * peer's owner is not told: that is its owners' matter. Not for channel 0. */
+    /* All requests pending there are done with -ECANCELED before this returns, and its memory is
+     * the caller's again; other channels go on. Messages of the peer there are dropped. The peer's
+     * owner is not told: that is its owners' matter. Not for channel 0. */
     void (*channel_close)(struct sl_ep *ep, uint32_t channel);
     /* Payload bytes of the channel's messages that have moved so far, either way, each once. Rises
      * while a long message is under way, as far as this end knows of its pieces. 0: the channel is
      * not known here. */
     uint64_t (*channel_traffic)(const struct sl_ep *ep, uint32_t channel);
 
-    /* All endpoints of iface that will ever be are connected: closes what waits for peers, which
+    /* All endpoints of iface that will ever be are connected: closes its listeners, which
      * only strangers could still find. Further connects may fail. */
     void (*stop_listening)(struct sl_iface *iface);
 
@@ -253,7 +253,7 @@ struct sl_transport_ops {
      * order: the n-th send meets the n-th recv, whose tag and length must be the same (or the room
      * enough, where the sink takes shorter ones); otherwise that recv ends with -EPROTO (tag) or
      * -EMSGSIZE (length), its message is dropped, and the endpoint goes on. Either way req->tag and
-     * req->len of the recv tell what its sender gave, also when it is done at once.
+     * req->len of the recv have the values of its sender, also when it is done at once.
      *
      * 1: done at once, req->status is 0 and done() will not be called. 0: taken, req->status is
      * SL_PENDING; the bytes, the sink and what it names are lent until req is done. -EAGAIN: queue
@@ -295,7 +295,7 @@ struct sl_transport_ops {
     /* One line for reports: how this endpoint reaches its peer, bytes either way. Cuts at cap. */
     void (*ep_describe)(const struct sl_ep *ep, char *out, size_t cap);
 
-    /* What each path of this endpoint has done: up to cap of them. Returns how many there are, 0
+    /* Statistics of each path of this endpoint: up to cap of them. Returns how many there are, 0
      * where an endpoint has no paths to speak of. */
     size_t (*ep_stats)(const struct sl_ep *ep, struct sl_path_stat *out, size_t cap);
 };
@@ -311,7 +311,7 @@ struct sl_iface {
     bool lacked_memory;
 };
 
-/* Passes on what a call returned that a connection under way needed. */
+/* Passes on the result of a call that a connection under way needed. */
 static inline int sl_iface_note_memory(struct sl_iface *iface, int err)
 {
     iface->lacked_memory |= err == -ENOMEM;
@@ -326,7 +326,7 @@ struct sl_ep {
     const char *peer_name; /* in sentences, instead of "rank 3"; the creator's; or NULL */
 };
 
-/* Who is at the other end, for a sentence; until this thread asks again. */
+/* The peer's name, for a sentence; until this thread asks again. */
 const char *sl_ep_peer_name(const struct sl_ep *ep);
 
 /* Points every op left NULL at one that returns -ENOTSUP (or does nothing), so that callers never

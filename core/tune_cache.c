@@ -151,7 +151,7 @@ static void tidy(const struct sl_config *config)
     closedir(dir);
 }
 
-/* A new file beside path, under a name that nobody can guess and put something in the way of. */
+/* A new file beside path, under a name that no other user can guess and take first. */
 static int open_fresh(const char *path, char *out, size_t cap)
 {
     uint64_t chance;

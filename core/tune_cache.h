@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What was kept under key, if it has exactly len bytes, is whole, and nobody but this user and root
+/* The entry of key, if it has exactly len bytes, is whole, and nobody but this user and root
  * could write it. */
 bool sl_tune_cache_read(const struct sl_config *config, uint64_t key, void *out, size_t len);
 

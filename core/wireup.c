@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Wire-up: its links, and what moves them. wireup.h draws what they say. */
+/* Wire-up: its links and their progress. wireup.h draws their words. */
 #include "core/wireup_link.h"
 
 #include "core/config.h"
@@ -46,7 +46,7 @@ static int talk(struct sl_wireup_link *link, unsigned *moved)
     return err;
 }
 
-/* This rank still needs what the pipe was for: it dials. */
+/* This rank still needs the pipe's endpoint: it dials. */
 static void end_accepted(struct sl_wireup_link *link)
 {
     struct sl_wireup *w = link->wireup;

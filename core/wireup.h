@@ -67,7 +67,7 @@ struct sl_wire_ops {
      * Other codes: this place cannot be dialed now. */
     int (*dial)(struct sl_wire *wire, const struct sl_wireup_addr *to, unsigned n,
                 struct sl_pipe **out);
-    /* One that was dialed from elsewhere, added to set. -EAGAIN: nobody waits. */
+    /* One that was dialed from elsewhere, added to set. -EAGAIN: none waits. */
     int (*accept)(struct sl_wire *wire, struct sl_pending_set *set, struct sl_pending *pending,
                   uint64_t now_ns, struct sl_pipe **out);
 
@@ -113,10 +113,10 @@ struct sl_wireup_owner {
     /* ---- connections that are not by rank: with awaited, all of them. rank is UINT32_MAX, a peer
      * is the owner's number of one connection, and connected() is not called ---- */
 
-    /* Fills in from, to and group of the hello to that peer; they mean what the owner likes. */
+    /* Fills in from, to and group of the hello to that peer; their meaning is up to the owner. */
     void (*greet)(void *arg, uint32_t peer, struct sl_wireup_hello *hello);
     /* Its sender has proved that it knows this address. *peer is the connection's number until
-     * up(), failed() or left(). -ECONNREFUSED: nobody awaits it; -ENOMEM. */
+     * up(), failed() or left(). -ECONNREFUSED: it is not awaited; -ENOMEM. */
     int (*awaited)(void *arg, const struct sl_wireup_hello *hello, uint32_t *peer);
     void (*left)(void *arg, uint32_t peer); /* an awaited one hung up, or stopped in the middle */
     /* Its sender, at that place, says that it has another secret. That proves nothing. */
@@ -127,7 +127,7 @@ struct sl_wireup_owner {
 
 struct sl_wireup;
 
-/* owner is copied. Listens; *addr is what peers need. */
+/* owner is copied. Listens; *addr is for peers. */
 int sl_wireup_open(struct sl_worker *worker, const struct sl_wire_ops *ops, bool one_host,
                    const struct sl_wireup_owner *owner, struct sl_wireup_addr *addr,
                    struct sl_wireup **out);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The accepting end: who is let in, must prove itself, and is offered endpoints. */
+/* The accepting end: lets peers in, checks their proofs, and offers endpoints. */
 #include "core/wireup_link.h"
 
 #include "core/err.h"
@@ -68,7 +68,7 @@ static int say_refuse(struct sl_wireup_link *link, int code, const char *text)
     return sl_wireup_say(link, &word);
 }
 
-/* Who says this is not a peer of ours, or cannot be one. */
+/* The sender of this is not a peer of ours, or cannot be one. */
 static int refuse(struct sl_wireup_link *link, int code, const char *why)
 {
     struct sl_wireup *w = link->wireup;

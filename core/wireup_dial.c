@@ -85,8 +85,8 @@ int sl_wireup_dial(struct sl_wireup_link *link)
     return sl_wireup_say(link, &word);
 }
 
-/* Another secret, or somebody else: another place may be right. It hears no proof of ours, at which
- * it could try guesses. */
+/* Another secret, or another process: another place may be right. It hears no proof of ours, at
+ * which it could try guesses. */
 static int meet_stranger(struct sl_wireup_link *link)
 {
     struct sl_wireup_word word = {.kind = SL_WIREUP_REFUSE, .code = -EACCES};

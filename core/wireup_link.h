@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A connection under way, shared by the files of wire-up: wireup.c keeps and moves links,
- * wireup_link.c has what both ends do, wireup_dial.c and wireup_accept.c what one of them does.
+ * wireup_link.c is for both ends, wireup_dial.c and wireup_accept.c are for one each.
  *
  * Functions that return int: 0; why the pipe is of no use any more; or SL_WIREUP_GONE, and the link
  * must not be touched again. The owner's calls happen there, which may begin a link in the same
@@ -86,7 +86,7 @@ int sl_wireup_say_failed(struct sl_wireup_link *link, uint8_t transport);
 /* 1: a word; 0: none yet; else the pipe is of no use. */
 int sl_wireup_hear(struct sl_wireup_link *link, struct sl_wireup_word *out);
 
-/* What follows is sealed, in both directions. */
+/* All further words are sealed, in both directions. */
 int sl_wireup_seal(struct sl_wireup_link *link);
 int sl_wireup_know_key(struct sl_wireup_link *link);
 /* -EACCES: it is wrong. -ENOMEM says nothing of the peer. */
@@ -115,9 +115,9 @@ void sl_wireup_dial_rest(struct sl_wireup_link *link, int err);
 
 /* ---- the accepting end ---- */
 
-/* Takes those who dialed, and makes room for them. Returns how many. */
+/* Takes dialed pipes, and makes room for them. Returns how many. */
 unsigned sl_wireup_let_in(struct sl_wireup *w);
-/* Those who did not prove in time who they are. */
+/* Ends links without a proof in time. */
 void sl_wireup_show_late_out(struct sl_wireup *w);
 int sl_wireup_accept_word(struct sl_wireup_link *link, const struct sl_wireup_word *word);
 /* The endpoint is up at both ends: hands it over. Or it is not going to be: offers another. */

@@ -297,7 +297,7 @@ static int accept_local(struct sl_wire *wire, struct sl_pending_set *set,
     return err;
 }
 
-/* Places take turns: a crowd at one keeps nobody out at another. */
+/* Places take turns: a crowd at one keeps no peer out at another. */
 static int socket_accept(struct sl_wire *wire, struct sl_pending_set *set,
                          struct sl_pending *pending, uint64_t now_ns, struct sl_pipe **out)
 {

@@ -54,7 +54,7 @@ int sl_wireup_word_length(const uint8_t *bytes, size_t len, bool sealed);
 /* A whole word of that length. -EBADMSG. */
 int sl_wireup_word_decode(const uint8_t *bytes, size_t len, struct sl_wireup_word *out);
 
-/* What the two make of the job's key, where there is one, and of both ids. -ENOMEM. */
+/* The link's key, of the job's key, where there is one, and of both ids. -ENOMEM. */
 int sl_wireup_key(const uint8_t *session, const struct sl_wireup_hello *hello,
                   uint8_t out[SL_DIGEST_BYTES]);
 
@@ -63,7 +63,7 @@ int sl_wireup_proof(const uint8_t key[SL_DIGEST_BYTES], bool by_acceptor,
                     const struct sl_wireup_hello *hello, const uint8_t nonce[SL_WIREUP_NONCE_BYTES],
                     uint8_t out[SL_DIGEST_BYTES]);
 
-/* The keys of what follows. -ENOMEM. */
+/* The keys of all further words. -ENOMEM. */
 int sl_wireup_seal_keys(const uint8_t key[SL_DIGEST_BYTES], const struct sl_wireup_hello *hello,
                         const uint8_t nonce[SL_WIREUP_NONCE_BYTES],
                         uint8_t to_acceptor[SL_DIGEST_BYTES], uint8_t to_dialer[SL_DIGEST_BYTES]);

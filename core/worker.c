@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Workers: who is inside, what they move, how a thread that waits sleeps. */
+/* Workers: the thread that is inside, their members, the sleep of a thread that waits. */
 #include "core/worker.h"
 
 #include "core/config.h"
@@ -24,9 +24,9 @@ _Thread_local char sl_worker_thread;
 #define FDS_MAX 128
 #define SECOND_SLEEPER_MS 1 /* no bell rings for it */
 
-/* ---- who is inside ---- */
+/* ---- the thread inside ---- */
 
-/* Looks before it writes: who waits must not take the line from who is inside. */
+/* Reads before it writes: a waiting thread must not take the line from the one inside. */
 bool sl_worker_try(struct sl_worker *worker)
 {
     return atomic_load_explicit(&worker->claimed, memory_order_relaxed) == 0 &&

@@ -4,7 +4,7 @@
  * uses, the interfaces that it opened, and the communicators that use them (its members). A split
  * of a communicator lives on its parent's worker.
  *
- * Who may move a worker is decided here, and nowhere else:
+ * This file alone decides which thread may move a worker:
  *
  * - A call on a member moves it: the caller claims the worker (sl_worker_enter), as long as more
  *   than one thread could want to be inside. A worker with a single member, in a process without
@@ -12,7 +12,7 @@
  * - A thread that waits in a call lets others in from time to time, and while it sleeps. It moves
  *   the other members, too, and the other workers of which its own call was the last
  *   (sl_worker_move_others), or two ranks could wait for each other in different communicators.
- * - The progress thread of the process (core/runtime.h) moves it while nobody is inside, if the
+ * - The progress thread of the process (core/runtime.h) moves it while no thread is inside, if the
  *   user asked for that or a transport needs it.
  *
  * Transports see the first part of the struct alone.
@@ -46,11 +46,11 @@ struct sl_iface_slot {
     char *why;              /* sl_text_set(); NULL: it is open, or was not tried */
 };
 
-/* What a worker moves beside its interfaces: a communicator. All calls come while the worker is
- * claimed. */
+/* A member that a worker moves beside its interfaces: a communicator. All calls come while the
+ * worker is claimed. */
 struct sl_member {
     struct sl_node link; /* worker->members; next NULL: it has not joined */
-    /* Moves what can move. Returns how much. */
+    /* Moves all that can move. Returns how much. */
     unsigned (*move)(struct sl_member *member);
     /* After a pass by another one than its owner: deadlines and statuses. */
     void (*look)(struct sl_member *member, unsigned moved);
@@ -67,17 +67,17 @@ struct sl_worker {
     uint8_t state_place;          /* on the state page, from 1, for events; 0: it has none there */
     int rank;                     /* for log lines; -1 before it is known */
 
-    /* All peers of what is made on this worker surely run on this host: no address but loopback is
+    /* All peers of this worker surely run on this host: no address but loopback is
      * of use. */
     bool one_host;
 
-    /* A key that the ranks of the job share and nobody else has. Without a secret there is none. */
+    /* A key that only the ranks of the job have. Without a secret there is none. */
     bool has_session;
     uint8_t session[SL_DIGEST_BYTES];
 
-    /* What a waiting thread does when nothing moved. NULL: the ladder of collectives/wait.c (spin,
-     * yield, sleep). The simulator runs each rank as a coroutine and gives the others and its
-     * clock their turn here, so that the blocking code above runs in it unchanged. */
+    /* The pause of a waiting thread when nothing moved. NULL: the ladder of collectives/wait.c
+     * (spin, yield, sleep). The simulator runs each rank as a coroutine and gives the others and
+     * its clock their turn here, so that the blocking code above runs in it unchanged. */
     void (*idle)(struct sl_worker *worker);
     void *idle_arg;
 
@@ -114,7 +114,7 @@ extern _Thread_local char sl_worker_thread; /* its address is the thread's name 
 
 /* Memory for a worker, with one reference, copies of config, and no interface. NULL: no memory. */
 struct sl_worker *sl_worker_new(const struct sl_config *config);
-/* One more, or one less, who needs its memory; the last frees it. Takes NULL. */
+/* One more holder of its memory, or one less; the last frees it. Takes NULL. */
 void sl_worker_get(struct sl_worker *worker);
 void sl_worker_put(struct sl_worker *worker);
 
@@ -125,12 +125,12 @@ int sl_worker_join(struct sl_worker *worker, struct sl_member *member);
 /* While claimed. The last member closes the interfaces. Does nothing for one that has not
  * joined. */
 void sl_worker_leave(struct sl_worker *worker, struct sl_member *member);
-/* Closes the interfaces of a worker that nobody has joined. */
+/* Closes the interfaces of a worker without members. */
 void sl_worker_close(struct sl_worker *worker);
 
-/* Waits until nobody is inside, and claims it. */
+/* Waits until no thread is inside, and claims it. */
 void sl_worker_await(struct sl_worker *worker);
-/* Claims it if nobody is inside. */
+/* Claims it if no thread is inside. */
 bool sl_worker_try(struct sl_worker *worker);
 
 /* The simulator's ranks are fibers of one thread; each counts as a thread. */
@@ -178,7 +178,7 @@ unsigned sl_worker_move_others(struct sl_worker *worker, const struct sl_member 
 bool sl_worker_siblings_busy(const struct sl_worker *worker, const struct sl_member *but);
 bool sl_worker_others_busy(struct sl_worker *worker, const struct sl_member *but);
 
-/* The progress thread's pass, if nobody is inside. Returns how much moved. */
+/* The progress thread's pass, if no thread is inside. Returns how much moved. */
 unsigned sl_worker_pass(struct sl_worker *worker);
 /* After sl_worker_try(): the claim ends. */
 void sl_worker_give_back(struct sl_worker *worker);
