@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Cells that are not one message for a receive that waits: pieces, lent messages, closes, and
- * messages that are kept, dropped, or not what their receive expects.
+ * messages that are kept, dropped, or do not fit their receive.
  */
 #include "shm/ring.h"
 
@@ -116,8 +116,8 @@ static inline void begin(struct shm_ep *ep, uint32_t channel, uint64_t tag, uint
 
 /* ---- cells ----
  *
- * Each of these takes the next cell, as shm_take_other() does. What the peer could change between a
- * check and its use is read once.
+ * Each of these takes the next cell, as shm_take_other() does. Values that the peer could change
+ * between a check and its use are read once.
  */
 
 /* One that is kept, dropped, or another than its receive wants. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Channels of an endpoint, and the end of what is posted.
+ * Channels of an endpoint, and the end of posted requests.
  *
  * All channels share the cells of a ring, in the order in which they were sent. A receive is posted
  * in its channel; a cell without one is kept (core/channel.h) when another channel waits for what
@@ -8,8 +8,8 @@
  * each channel that has none there.
  *
  * The last cell of a channel is its close. Before it stand messages that are whole, and those that
- * were lent and are withdrawn; what waited for room is gone, and a message of which a part is in
- * the ring ends there. The receives of withdrawn and cut messages end with -ECANCELED. Until the
+ * were lent and are withdrawn; messages that waited for room are gone, and one of which a part is
+ * in the ring ends there. The receives of withdrawn and cut messages end with -ECANCELED. Until the
  * peer's close has come, too, its cells are taken and dropped.
  */
 #include "shm/ring.h"

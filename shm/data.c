@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Progress of what is posted on an endpoint, and its end: send.c and receive.c move it. */
+/* Progress and end of the requests of an endpoint: send.c and receive.c move them. */
 #include "shm/ring.h"
 
 #include <stdlib.h>
@@ -29,7 +29,7 @@ void shm_ep_begin(struct shm_ep *ep)
         shm_activate(ep);
 }
 
-/* What most endpoints do not have most of the time. */
+/* Work that most endpoints do not have most of the time. */
 static int run_more(struct shm_ep *ep, unsigned *budget)
 {
     int moved = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Takes what is posted out of the queues, when a channel or the endpoint ends. */
+/* Takes posted requests out of the queues, when a channel or the endpoint ends. */
 #include "shm/ring.h"
 
 static void drop_posted(struct shm_ep *ep, struct shm_channel *channel, struct shm_ended *out)
@@ -29,7 +29,7 @@ void shm_drop_recvs(struct shm_ep *ep, struct shm_channel *channel, struct shm_e
         drop_posted(ep, (struct shm_channel *)each, out);
 }
 
-/* The peer may be reading: it looks at the cell again after it has. Whoever read a byte that the
+/* The peer may be reading: it reads the cell again afterwards. A reader of a byte that the
  * owner wrote after this sees the new head, through the fence below and the peer's (large.c). */
 static void withdraw(struct shm_ep *ep, const struct shm_lent *l, enum shm_withdrawn why)
 {

@@ -9,7 +9,7 @@
  * SLUICE_SHM_READ=on says so. Each receiver offers to read (shm_offer.reads); a sender lends to
  * none that did not.
  *
- * The address came from the peer: it is used as a remote address alone. What was read counts only
+ * The address came from the peer: it is used as a remote address alone. The bytes count only
  * if the sender had not withdrawn it by then (it puts another head into the cell), and still lived.
  */
 #include "shm/config.h"
@@ -119,8 +119,8 @@ static int check_lent(struct shm_ep *ep)
 {
     uint64_t head;
 
-    /* After the read, before what may have overwritten the bytes: withdraw() in drop.c stores the
-     * head before it lets them go. */
+    /* After the read, before stores that may have overwritten the bytes: withdraw() in drop.c
+     * stores the head before it lets them go. */
     atomic_thread_fence(memory_order_seq_cst);
     head = shm_next_head(ep);
     if (SL_LIKELY(head == ep->rx_head))

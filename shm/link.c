@@ -4,8 +4,8 @@
  *
  * Both sides know both addresses before they connect, so the side with the smaller one dials: one
  * connection, and no race. It makes the segment and sends HELLO with it; the other answers WELCOME.
- * Both carry the tokens of both endpoints, 128 random bits each, which only the exchange told them:
- * whoever connects without them is refused. So is, where no secret has sealed what the exchange
+ * Both carry the tokens of both endpoints, 128 random bits each, which only the exchange gives
+ * them: a connection without them is refused. So is, where no secret has sealed what the exchange
  * told, every process of another user: the kernel tells whose one is. The socket then stays open:
  * it carries control messages and regions, and its end is the news that the peer is gone.
  */
@@ -28,7 +28,7 @@
 #define ACCEPT_RETRY_NS SL_NS_PER_S /* after descriptors ran out */
 #define ACCEPTS_PER_LOOK 32
 
-/* All rings of one rank together, when nobody said otherwise. */
+/* All rings of one rank together, without a setting. */
 #define RINGS_TOTAL (16u << 20)
 #define RING_SMALLEST (64u << 10)
 #define RING_LARGEST (512u << 10)
@@ -112,7 +112,7 @@ static void refuse(int fd, const uint8_t *to, const uint8_t *from, int code)
     if (from != NULL)
         memcpy(body.from, from, SHM_TOKEN_LEN);
     snprintf(body.text, sizeof(body.text), "%s", sluice_last_error());
-    /* A peer that cannot be told sees the socket close. */
+    /* A peer that the word does not reach sees the socket close. */
     if (shm_post(fd, SHM_REFUSE, &body, sizeof(body), NULL, 0) != 0)
         sl_debug("shm", "shm: a refusal could not be sent");
 }
@@ -146,7 +146,7 @@ static void link_up(struct shm_ep *ep, uint64_t trial_addr)
     sl_req_end(req, 0);
 }
 
-/* Maps what came with HELLO (segment_fd) or WELCOME (-1: the segment is ours). Takes over no
+/* Maps the segment of HELLO (segment_fd) or WELCOME (-1: the segment is ours). Takes over no
  * descriptor but event_fd, on success. */
 static int adopt(struct shm_ep *ep, const struct shm_hello *hello, int segment_fd, int page_fd,
                  int event_fd)
@@ -267,7 +267,7 @@ static void asked_ready(struct shm_iface *iface, struct shm_source *source)
         close(fds[--fd_count]);
 }
 
-/* Where a secret was, who knows a token is a rank, whoever runs it. Else another user may have read
+/* With a secret, the holder of a token is a rank, of whatever user. Else another user may have read
  * the token on its way, or taken the name of a peer that died. */
 static int check_user(struct shm_iface *iface, int fd)
 {
@@ -282,8 +282,8 @@ static int check_user(struct shm_iface *iface, int fd)
         (int)peer.pid, (unsigned)peer.uid, (unsigned)geteuid());
 }
 
-/* The peer need not wait until its deadline: it is told by fd, which is closed, or, negative, by
- * one of its own, for which there is a descriptor even if that is what is missing. */
+/* The peer need not wait until its deadline: fd tells it, which is closed, or, if negative,
+ * one of its own, for which there is a descriptor even if those are missing. */
 static void give_up(struct shm_ep *ep, int fd, int err)
 {
     struct shm_iface *iface = shm_ep_iface(ep);
@@ -535,7 +535,7 @@ static void pending_ready(struct shm_iface *iface, struct shm_source *source)
         if (ep->state == SHM_AWAITED)
             seat(ep, pending);
         else
-            ep->pending = pending; /* until ep_connect() tells who its peer is */
+            ep->pending = pending; /* until ep_connect() names its peer */
     }
     while (fd_count > 0)
         close(fds[--fd_count]);
@@ -554,10 +554,10 @@ static bool make_room(struct shm_iface *iface, const char *why)
     return true;
 }
 
-/* No descriptor for who waits: pending connections go first, then the clock brings the next try. No
- * endpoint ends for that: strangers may be why, and be gone soon. Once they must be gone, the one
- * in reserve takes the peer's connection, whose own descriptors then find no room: both sides are
- * told so. */
+/* No descriptor for the one that waits: pending connections go first, then the clock brings the
+ * next try. No endpoint ends for that: strangers may be why, and be gone soon. Once they must be
+ * gone, the one in reserve takes the peer's connection, whose own descriptors then find no room:
+ * both sides are told so. */
 static bool accept_failed(struct shm_iface *iface, int err)
 {
     uint64_t now_ns = now(iface);

@@ -123,7 +123,8 @@ void shm_mr_dereg(struct sl_iface *base, struct sl_mr *mr)
     {
         struct shm_ep *ep = sl_container_of(node, struct shm_ep, node);
 
-        /* A peer that cannot be told keeps its mapping until the endpoint ends: memory, no harm. */
+        /* A peer that the word does not reach keeps its mapping until the endpoint ends: memory, no
+         * harm. */
         if (ep->state == SHM_UP && ep->source.fd >= 0 && ep->told_region >= region->id &&
             shm_post(ep->source.fd, SHM_DROP, &region->id, sizeof(region->id), NULL, 0) != 0)
             sl_debug("shm", "shm: %s could not be told that a region is gone",
@@ -251,7 +252,7 @@ int shm_map(struct sl_ep *base, const struct sl_key *key, size_t len, void **out
         return 0;
     }
     if (want.id > ep->heard_region) {
-        shm_ep_iface(ep)->events_due = true; /* the next progress looks at the socket */
+        shm_ep_iface(ep)->events_due = true; /* the next progress reads the socket */
         return -EAGAIN;
     }
     return sl_fail(-ENOTSUP, "that region of %s is gone or could not be mapped here",

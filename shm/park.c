@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sleeping without losing a wake-up, at no cost to those who are awake.
+ * Sleeping without losing a wake-up, at no cost to threads that are awake.
  *
- * Whoever publishes something stores it and then looks at the peer's `asleep` word. Between that
+ * A publisher stores its data and then reads the peer's `asleep` word. Between that
  * store and that load stands no fence: a full barrier per message would cost as much as a third of
  * the message. So the processor may perform the load first, see "awake", and only then make the
  * store visible; meanwhile the sleeper could set its word, look for work, find none, and sleep for

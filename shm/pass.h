@@ -12,10 +12,10 @@
 /* A listening socket in the abstract namespace, under a random name of *name_len bytes. */
 int shm_listen(char name[SHM_NAME_MAX], uint16_t *name_len, int *out);
 
-/* -EAGAIN: its queue is full, try again later; -ECONNREFUSED: nobody listens there. */
+/* -EAGAIN: its queue is full, try again later; -ECONNREFUSED: no process listens there. */
 int shm_dial(const char *name, size_t name_len, int *out);
 
-/* -EAGAIN: nobody waits. */
+/* -EAGAIN: none waits. */
 int shm_accept(int listener, int *out);
 
 /* Sends one message with count descriptors (which stay the caller's). -EAGAIN: full;

@@ -40,8 +40,8 @@ const char *shm_read_refused(const struct sl_config *config)
     if (err != 0 || there != here)
         return err == -ENOSYS ? "this kernel has no process_vm_readv"
                               : "process_vm_readv is not allowed here (seccomp?)";
-    /* Under Yama's ptrace_scope 1 a process is readable for whom it names. Naming everybody is a
-     * weakening that a user must have asked for. */
+    /* Under Yama's ptrace_scope 1 a process is readable for the process that it names. Naming all
+     * is a weakening that a user must have asked for. */
     if (sl_shm_config(config)->read == SL_ON &&
         prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0) != 0 && errno != EINVAL)
         sl_debug("shm", "shm: PR_SET_PTRACER: %s", strerror(errno));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What sending and receiving through the rings share. */
+/* The common part of sending and receiving through the rings. */
 #ifndef SL_SHM_RING_H
 #define SL_SHM_RING_H
 
@@ -80,7 +80,7 @@ static inline int shm_check_message(const struct sl_sink *sink, uint64_t tag, ui
     return sink == NULL ? -ECANCELED : tag != sink->tag ? -EPROTO : -EMSGSIZE;
 }
 
-/* Requests that are to end, by their link: done() may look at the endpoint, so they leave its
+/* Requests that are to end, by their link: done() may use the endpoint, so they leave its
  * queues first. */
 struct shm_ended {
     struct sl_node whole; /* with 0: the peer had them */
@@ -93,7 +93,7 @@ int shm_run_sends(struct shm_ep *ep, unsigned *budget);
 int shm_run_lent(struct shm_ep *ep, unsigned *budget);
 /* Could either move something? */
 bool shm_sends_ready(struct shm_ep *ep);
-/* Learns what the peer has given back. */
+/* Learns the cells that the peer has given back. */
 void shm_refresh(struct shm_ep *ep);
 /* A send leaves the queue. */
 void shm_end_place(struct shm_ep *ep, struct shm_posted_send *s);
@@ -117,7 +117,7 @@ bool shm_take_pieces(struct shm_ep *ep, const struct sl_sink *sink, uint64_t len
                      struct sl_req *req);
 
 /* drop.c */
-/* Takes all sends of a channel, or (NULL) of all, out of the queues; what is lent is lent no more
+/* Takes all sends of a channel, or (NULL) of all, out of the queues; lent memory is lent no more
  * when it returns. True: the first cells of one are in the ring, the rest will not be. */
 bool shm_drop_sends(struct shm_ep *ep, struct shm_channel *channel, struct shm_ended *out);
 /* Takes all receives of a channel, or (NULL) of all, out of the queues: also that of the message

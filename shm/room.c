@@ -55,7 +55,7 @@ static unsigned long long mem_available(void)
     return kib << 10;
 }
 
-/* Pages of files count as used until somebody needs the memory. */
+/* Pages of files count as used until the memory is needed. */
 static unsigned long long reclaimable(const char *dir)
 {
     char line[3 * LINE_LEN];

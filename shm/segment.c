@@ -91,7 +91,7 @@ int shm_file_map(int fd, uint64_t off, size_t len, int writable, void **out)
 }
 
 /* Two lines for `taken`: the neighbour line would be fetched along with it by some processors. So
- * the second one holds what hardly ever changes. */
+ * the second one holds words that hardly ever change. */
 #define TAKEN_LEN (2 * (size_t)SL_CACHE_LINE)
 
 static size_t lane_len(uint32_t ring_bytes, uint32_t cells)

@@ -19,7 +19,7 @@
  * length of an inline message (8), the channel (32). Cells of all channels follow each other in one
  * order, and those of one message stand together.
  *
- * Who trusts what: each side keeps its own positions in private memory. The receiver checks off and
+ * Trust: each side keeps its own positions in private memory. The receiver checks off and
  * piece of every cell against bounds; the sender checks that `taken` is between its last value and
  * what was sent. So a peer that scribbles over the segment can damage messages, nothing else.
  */
@@ -51,7 +51,7 @@ enum shm_withdrawn {
 };
 
 struct shm_cell {
-    /* Written last (release), so that whoever sees the number sees the rest. */
+    /* Written last (release), so that a reader of the number sees the rest. */
     _Atomic uint64_t head;
     uint64_t tag;
     union {
@@ -63,7 +63,7 @@ struct shm_cell {
                     uint32_t off;   /* of the piece, in the room */
                     uint32_t piece; /* bytes */
                 };
-                uint64_t addr; /* of what is lent, in the sender */
+                uint64_t addr; /* of the lent memory, in the sender */
             };
         };
     };
@@ -74,7 +74,7 @@ struct shm_offer {
     _Atomic uint32_t reads; /* it may read the sender's memory, and wants to */
 };
 
-/* One end of one way, in private memory, the positions apart from what the other end knows. */
+/* One end of one way, in private memory, the positions apart from those of the other end. */
 struct shm_lane {
     struct shm_cell *cells;
     uint8_t *room;
@@ -90,7 +90,7 @@ struct shm_segment {
     struct shm_lane tx, rx;
 };
 
-/* 16 bits of the number are enough: what a cell held before is a lap of at most SHM_CELLS_MAX
+/* 16 bits of the number are enough: the message before in a cell is a lap of at most SHM_CELLS_MAX
  * older. */
 static inline uint64_t shm_cell_head(uint64_t pos, unsigned kind, size_t len, uint32_t channel)
 {

@@ -16,7 +16,7 @@ static inline uint32_t round_line(uint32_t len)
 
 /* ---- cells ---- */
 
-/* Learns what the peer has given back. The value comes from memory that the peer writes. */
+/* Learns the cells that the peer has given back. The peer writes the memory of the value. */
 void shm_refresh(struct shm_ep *ep)
 {
     uint64_t done = atomic_load_explicit(ep->tx.taken, memory_order_acquire);

@@ -20,7 +20,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-/* Progress calls between two looks at the clock, and time between two looks at the sockets: a dead
+/* Progress calls between two readings of the clock, and time between two polls of sockets: a dead
  * peer or an abort is noticed within about this time. */
 #define POLLS_PER_CLOCK 16
 #define LOOK_NS SL_NS_PER_MS
@@ -29,9 +29,9 @@
 
 extern const struct sl_transport_ops sl_shm_ops;
 
-/* ---- who is on this host ---- */
+/* ---- the ranks of this host ---- */
 
-/* 128 bits of FNV-1a, two lanes that start apart. Nobody gains by a collision: tokens decide. */
+/* 128 bits of FNV-1a, two lanes that start apart. A collision gives nothing: tokens decide. */
 static void hash_text(const char *text, uint8_t out[16])
 {
     uint64_t h[2] = {UINT64_C(0xcbf29ce484222325), UINT64_C(0x84222325cbf29ce4)};
@@ -102,7 +102,7 @@ static int look(struct shm_iface *iface)
     return moved + shm_settle(iface, sl_now(iface->base.worker->clock));
 }
 
-/* Is it time to look at the sockets? Mostly the answer costs a decrement. */
+/* Is it time to poll the sockets? Mostly the answer costs a decrement. */
 static bool look_due(struct shm_iface *iface)
 {
     uint64_t now_ns;

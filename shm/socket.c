@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An endpoint that is up, besides its rings: what its socket brings (control messages, regions, the
+ * An endpoint that is up, besides its rings: messages of its socket (control messages, regions, the
  * news that the peer is gone), and its end.
  */
 #include "shm/shm.h"
@@ -20,7 +20,7 @@
 
 const _Atomic uint32_t shm_always_awake;
 
-/* The peer's socket is closed or its process dead. What it left in the ring is still delivered. */
+/* The peer's socket is closed or its process dead. Its messages in the ring are still delivered. */
 static void hang_up(struct shm_ep *ep)
 {
     struct shm_iface *iface = shm_ep_iface(ep);

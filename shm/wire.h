@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What two processes of one host tell each other over their unix socket: layout and checks.
+ * The messages of two processes of one host over their unix socket: layout and checks.
  *
  * One record of the SOCK_SEQPACKET socket is one message. Both ends run on one kernel, so numbers
  * travel in the machine's own order. Everything that is read here came from outside:
@@ -46,7 +46,7 @@ struct shm_msg_head {
 };
 
 /* HELLO and WELCOME. The token that is meant comes first in every version, so that a peer of
- * another version can be told what went wrong. */
+ * another version can read the reason. */
 struct shm_hello {
     uint8_t to[SHM_TOKEN_LEN];   /* the endpoint that is meant */
     uint8_t from[SHM_TOKEN_LEN]; /* the sender's endpoint */
@@ -80,7 +80,7 @@ struct shm_msg {
     };
 };
 
-/* What ep_addr() gives. */
+/* The address of ep_addr(). */
 struct shm_addr {
     uint32_t magic;
     uint16_t version;
@@ -90,7 +90,7 @@ struct shm_addr {
     char name[SHM_NAME_MAX];
 };
 
-/* What the key of a region says. */
+/* The key of a region. */
 struct shm_key {
     uint64_t id, len;
 };
