@@ -29,7 +29,7 @@ struct sl_tcp_address {
 };
 
 void sl_tcp_address_encode(const struct sl_tcp_address *address, struct sl_addr *out);
-/* whose: who gave it, for the sentences. -EPROTO: not an address of tcp, of another version, or
+/* whose: its giver, for the sentences. -EPROTO: not an address of tcp, of another version, or
  * damaged. */
 int sl_tcp_address_decode(const struct sl_addr *in, const char *whose, struct sl_tcp_address *out);
 

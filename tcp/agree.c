@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What both ends of a connection conclude from both addresses, alike and without a word, and where
+/* Conclusions of both ends of a connection from both addresses, alike and without a word, and where
  * to dial. */
 #include "tcp/tcp.h"
 #include "tcp/config.h"
@@ -14,7 +14,7 @@
 #define REMOTE_CONNS 4 /* docs/perf/tcp.md */
 #define PIECE_BYTES (512u << 10)
 #define PIECE_BYTES_CRC (256u << 10) /* still in L2 when it is copied after its sum was taken */
-/* On a single connection: what a channel that is closed meanwhile has to copy, at most. */
+/* On a single connection: the most that a channel that is closed meanwhile has to copy. */
 #define PIECE_BYTES_SINGLE (16u << 20)
 
 /* A link-local address means something only on a link: with the scope of each of ours in turn. */
@@ -97,7 +97,7 @@ void sl_tcp_ep_set_crc(struct sl_tcp_ep *ep, bool crc)
         ep->piece_bytes = 4096;
 }
 
-/* What both ends conclude from both addresses. */
+/* The conclusions of both ends from both addresses. */
 static void agree(struct sl_tcp_ep *ep, const struct sl_tcp_address *peer)
 {
     const struct sl_config *config = ep->iface->config;

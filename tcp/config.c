@@ -26,7 +26,7 @@ static int check_congestion(const struct sl_config *config)
         return 0;
     fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
-        return 0; /* whoever needs sockets will say so */
+        return 0; /* the first that needs sockets will say so */
     if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)) != 0)
         err = -errno;
     close(fd);

@@ -4,8 +4,8 @@
  *
  * Both sides know both addresses, so they agree without talking: the endpoint with the lower token
  * dials. It tries the peer's addresses in order with the control connection, then opens the data
- * connections to the address that answered. Tokens are random, so only who got the address through
- * the exchange can attach; whoever else connects is turned away, by the rules of core/pending.h.
+ * connections to the address that answered. Tokens are random, so only a peer with the address from
+ * the exchange can attach; others are turned away, by the rules of core/pending.h.
  * Tokens do not travel:
  *
  *   dialler                                        listener
@@ -139,11 +139,11 @@ static void local_text(struct sl_tcp_ep *ep, int fd)
 
 /* ---- one connection after the other ---- */
 
-/* The request itself ends in progress: ep_connect() may be what is running. */
+/* The request itself ends in progress: ep_connect() may be running. */
 static void connect_end(struct sl_tcp_ep *ep, int status)
 {
     ep->iface->connecting--;
-    sl_tcp_pending_forget(ep); /* what else names it has proved nothing */
+    sl_tcp_pending_forget(ep); /* others that name it have proved nothing */
     ep->connect_status = status;
     ep->connect_over = true;
     sl_tcp_ep_news(ep);
@@ -164,7 +164,7 @@ static void conn_opened(struct sl_tcp_conn *conn)
     struct sl_tcp_ep *ep = conn->ep;
 
     conn->state = SL_TCP_OPEN;
-    /* What came behind the hello produced no further edge: look once. */
+    /* Bytes behind the hello produced no further edge: read once. */
     conn->watch.readable = conn->watch.writable = true;
     sl_tcp_conn_ready(conn);
     if (conn->idx == 0) {

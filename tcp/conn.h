@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files share by which endpoints get their connections.
+ * The common part of the files by which endpoints get their connections.
  *
- *   conn.c     what both ends do: sockets, TLS, the first and the last moment of connecting
+ *   conn.c     both ends: sockets, TLS, the first and the last moment of connecting
  *   listen.c   the sockets that are listened on
  *   pending.c  accepted connections until they have proved whose they are
  *   dial.c     the end that dials
@@ -21,7 +21,7 @@ static inline uint64_t sl_tcp_now(const struct sl_tcp_iface *iface)
 /* A descriptor that does not block, or a negative errno. */
 int sl_tcp_socket_new(int family);
 void sl_tcp_set_int(int fd, int level, int name, int64_t value);
-/* What must be set before connect() or listen() to count for the handshake. */
+/* Options that must be set before connect() or listen() to count for the handshake. */
 void sl_tcp_tune_early(const struct sl_tcp_iface *iface, int fd);
 void sl_tcp_watch_close(struct sl_tcp_iface *iface, struct sl_tcp_watch *watch);
 /* A connection whose both ends have one address, or a loopback one, does not leave this host: both
@@ -47,9 +47,9 @@ void sl_tcp_pending_close(struct sl_tcp_iface *iface);
 void sl_tcp_dial_control(struct sl_tcp_ep *ep);
 /* The others, to the address that answered. */
 void sl_tcp_dial_data(struct sl_tcp_ep *ep);
-/* What may be the reason that nothing came of a dialled connection in its time. */
+/* The likely reason for the silence of a dialled connection. */
 const char *sl_tcp_silence(const struct sl_tcp_conn *conn);
-/* The time to connect is over: what was waited for goes into ep->tried. */
+/* The time to connect is over: notes the reason in ep->tried. */
 void sl_tcp_note_silence(struct sl_tcp_ep *ep);
 /* This attempt came to nothing. */
 void sl_tcp_dial_failed(struct sl_tcp_conn *conn, int status, const char *text);

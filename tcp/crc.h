@@ -10,7 +10,7 @@
  * one. */
 uint32_t sl_crc32c(uint32_t crc, const void *bytes, size_t len);
 
-/* The same by tables alone: the fallback, and what tests compare the instruction with. */
+/* The same by tables alone: the fallback, and the reference of tests. */
 uint32_t sl_crc32c_table(uint32_t crc, const void *bytes, size_t len);
 
 #endif

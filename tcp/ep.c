@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 
-/* ---- what happens to it ---- */
+/* ---- its failure ---- */
 
 void sl_tcp_ep_news(struct sl_tcp_ep *ep)
 {
@@ -96,7 +96,8 @@ int sl_tcp_ep_create(struct sl_iface *base, struct sl_ep **out)
         return sl_fail(-ENOMEM, "no memory for a tcp endpoint");
     ep->base = (struct sl_ep){.iface = base, .peer = -1};
     ep->iface = iface;
-    /* Not of the heap, which would clear it: what little traffic never reaches costs no memory. */
+    /* Not of the heap, which would clear it: pages that little traffic never reaches cost no
+     * memory. */
     ep->queues =
         mmap(NULL, sizeof(*ep->queues), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (ep->queues == MAP_FAILED) {
@@ -106,7 +107,7 @@ int sl_tcp_ep_create(struct sl_iface *base, struct sl_ep **out)
     ep->tx = ep->queues->tx;
     ep->tx_mask = SL_TCP_QUEUE - 1;
     ep->ctrl = ep->queues->ctrl;
-    /* Who knows the token may attach: it must not be guessed. */
+    /* The holder of the token may attach: it must not be guessed. */
     if (getrandom(ep->token, sizeof(ep->token), 0) != (ssize_t)sizeof(ep->token))
         err = sl_fail(-EIO, "the kernel gave no random bytes for a token: %s",
                       sluice_strerror(-errno));
@@ -214,7 +215,7 @@ void sl_tcp_ep_destroy(struct sl_ep *base)
         struct sl_tcp_conn *conn = &ep->conns[i];
 
         sl_tcp_conn_unready(conn);
-        /* Unread bytes would turn the close into a reset, which may overtake what we sent. */
+        /* Unread bytes would turn the close into a reset, which may overtake our last bytes. */
         if (conn->watch.fd >= 0)
             for (int n = 0; n < 16; n++)
                 if (recv(conn->watch.fd, conn->rx, SL_TCP_RX_BYTES, MSG_DONTWAIT) <= 0)

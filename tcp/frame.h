@@ -36,7 +36,7 @@ struct sl_tcp_hello {
 
 enum sl_tcp_verdict { SL_TCP_WELCOME, SL_TCP_WRONG_VERSION, SL_TCP_WRONG_SHAPE };
 
-/* What the accepting side answers; more follows a welcome. */
+/* The answer of the accepting side; more follows a welcome. */
 struct sl_tcp_answer {
     uint16_t version;
     uint8_t verdict; /* enum sl_tcp_verdict */

@@ -118,7 +118,7 @@ int sl_tcp_listen(struct sl_tcp_iface *iface)
     if (range.low != 0)
         return listen_in_range(iface, &range);
     err = -EADDRINUSE;
-    /* What is free at the first address may be taken at another. */
+    /* A port that is free at the first address may be taken at another. */
     for (unsigned i = 0; i < PORT_TRIES && err == -EADDRINUSE; i++)
         err = listen_everywhere(iface, 0);
     return err == 0 ? 0 : sl_fail(err, "no port to listen on: %s", sluice_strerror(err));

@@ -5,12 +5,12 @@
  * The n-th message of a channel is for its n-th receive. A frame without a posted receive stalls
  * its connection, and so does one whose bytes consume() may not get before others that come on
  * another connection. That cannot lock up within a channel: the connection with the oldest missing
- * bytes has nothing before them. Across channels it could: what another channel's receive waits for
- * may be behind the frame. So while another channel has a receive that waits, be it for its first
- * byte or the last one, a message without a receive is kept in memory (core/channel.h), in the slot
- * that its receive would have. The messages before it must have theirs first: they were sent
- * earlier, and no connection has anything before the first of their frames but what is let in in
- * the same way.
+ * bytes has nothing before them. Across channels it could: the frames that another channel's
+ * receive waits for may be behind the frame. So while another channel has a receive that waits, be
+ * it for its first byte or the last one, a message without a receive is kept in memory
+ * (core/channel.h), in the slot that its receive would have. The messages before it must have
+ * theirs first: they were sent earlier, and no connection has anything before the first of their
+ * frames but what is let in in the same way.
  */
 #include "tcp/tcp.h"
 
@@ -187,7 +187,7 @@ void sl_tcp_rx_finish(struct sl_tcp_ep *ep, struct sl_tcp_channel *channel,
 
 /* ---- frames ---- */
 
-/* A message that nobody may ever receive, as it is not in order: the endpoint fails. */
+/* A message that no receive may ever take, as it is not in order: the endpoint fails. */
 static bool is_too_much(struct sl_tcp_ep *ep, const struct sl_tcp_channel *channel, uint64_t number)
 {
     if (SL_LIKELY(!channel->base.peer_closed || number < channel->base.peer_sent))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Accepted connections that are nobody's yet: from accept() to the proof that makes one an
- * endpoint's. Who may wait how long is for core/pending.h to say.
+ * endpoint's. core/pending.h decides which one may wait how long.
  */
 #include "tcp/conn.h"
 
@@ -52,7 +52,7 @@ static bool make_room(struct sl_tcp_iface *iface, const char *why)
     return true;
 }
 
-/* No descriptor for who waits: no event will come again, so the clock brings the next try. */
+/* No descriptor for the one that waits: no event comes again, so the clock brings the next try. */
 static void accept_starved(struct sl_tcp_iface *iface, int err)
 {
     iface->accept_after_ns = sl_tcp_now(iface) + SL_NS_PER_S;
@@ -89,7 +89,7 @@ static bool accept_at(struct sl_tcp_iface *iface, struct sl_tcp_watch *listener)
 
         if (sl_pending_full(&iface->pending_set) &&
             !make_room(iface, "it said nothing useful while others waited"))
-            return false; /* who waits stays where it is; progress looks again */
+            return false; /* it stays in its queue; progress polls again */
         fd = accept4(listener->fd, (struct sockaddr *)&addr, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0) {
             take_in(iface, sl_fork_closes(fd), &addr);
@@ -135,7 +135,7 @@ static void answer(struct sl_tcp_iface *iface, int fd, enum sl_tcp_verdict verdi
         sl_debug("tcp", "an answer could not be sent: %s", sluice_strerror(-errno));
 }
 
-/* Who dials has seen which way the connection takes. It may be more careful than we. */
+/* The dialer has seen the route of the connection. It may be more careful than we. */
 static bool same_crc(const struct sl_tcp_ep *ep, const struct sl_tcp_hello *hello, int fd)
 {
     if (!ep->crc_by_path)
@@ -149,8 +149,8 @@ static bool same_shape(const struct sl_tcp_ep *ep, const struct sl_tcp_hello *he
            hello->tls == ep->tls && hello->conn_idx <= ep->data_conns;
 }
 
-/* It names an endpoint that is connecting: shows it that we are the listener it wants. Nobody can
- * make use of that who does not know both tokens. */
+/* It names an endpoint that is connecting: shows it that we are the listener it wants. Without
+ * both tokens that is of no use. */
 static void pending_answer(struct sl_tcp_iface *iface, struct sl_tcp_pending *pending,
                            struct sl_tcp_ep *ep)
 {
@@ -282,7 +282,7 @@ void sl_tcp_pending_event(struct sl_tcp_iface *iface, struct sl_tcp_pending *pen
 
     if (!pending->used || (is_parked(pending) && !pending->answered))
         return;
-    /* No byte more than hello or proof: what follows belongs to the connection. */
+    /* No byte more than hello or proof: the rest belongs to the connection. */
     n = recv(pending->watch.fd, into + pending->got, want - pending->got, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
@@ -339,7 +339,7 @@ void sl_tcp_pending_timers(struct sl_tcp_iface *iface, uint64_t time)
     while ((late = sl_pending_late(&iface->pending_set, time)) != NULL) {
         struct sl_tcp_pending *pending = sl_container_of(late, struct sl_tcp_pending, base);
 
-        /* Where it is we who are late, its words may be here: the engine does not tell of all
+        /* Where it is we who are late, its words may be here: the engine does not report all
          * sockets at once. */
         sl_tcp_pending_event(iface, pending);
         if (pending->used && !is_parked(pending))

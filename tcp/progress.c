@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Progress: which sockets are tried, when the engine is asked, and what is told to the owner of an
- * endpoint. */
+/* Progress: which sockets are tried, when the engine is polled, and the callbacks to the owner of
+ * an endpoint. */
 #include "tcp/tcp.h"
 
 /* With so few endpoints awaited, asking their sockets beats asking the engine. */
 #define DIRECT_MAX 4
-/* Rounds of progress between looks at the engine: while few endpoints are awaited, all on one
+/* Rounds of progress between polls of the engine: while few endpoints are awaited, all on one
  * connection; the same with several connections each; while nothing is awaited at all. */
 #define ENGINE_EVERY_DIRECT 256
 #define ENGINE_EVERY_STRIPED 8
@@ -52,7 +52,7 @@ bool sl_tcp_conn_has_work(const struct sl_tcp_conn *conn)
            conn->rx_end - conn->rx_pos >= SL_TCP_FRAME_BYTES;
 }
 
-/* What the peer sent before it went is still in the sockets: receives that it completes end
+/* Messages of the peer before its end are still in the sockets: receives that it completes end
  * well. */
 static void drain(struct sl_tcp_ep *ep)
 {
@@ -63,7 +63,7 @@ static void drain(struct sl_tcp_ep *ep)
             ;
     ep->is_failing = true;
     while (!ep->conns[0].eof && sl_tcp_ctrl_rx(&ep->conns[0]) > 0)
-        ; /* among it may be why the peer goes */
+        ; /* its reason for going may be among it */
 }
 
 /* Receives of messages that were kept meanwhile end, as far as the budget goes. */

@@ -124,7 +124,7 @@ static bool rx_header(struct sl_tcp_conn *conn)
     return true;
 }
 
-/* Delivers what the read-ahead holds. Returns how many pieces moved. */
+/* Delivers the bytes of the read-ahead. Returns how many pieces moved. */
 static int rx_parse(struct sl_tcp_conn *conn, struct rx_place *place)
 {
     struct sl_tcp_ep *ep = conn->ep;

@@ -48,8 +48,8 @@ void sl_record_dir_fini(struct sl_record_dir *dir);
 /* The next key of that direction, as after a KeyUpdate. */
 int sl_record_rekey(struct sl_record_dir *dir);
 
-/* The same in two steps, for whoever has no cipher here: the next secret, and key and iv of the one
- * that holds. */
+/* The same in two steps, for a caller with another cipher: the next secret, and key and iv of the
+ * one that holds. */
 int sl_record_next_secret(struct sl_record_dir *dir);
 int sl_record_derive(const struct sl_record_dir *dir, uint8_t key[SL_RECORD_KEY_MAX],
                      uint8_t iv[SL_RECORD_IV]);

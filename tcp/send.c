@@ -252,7 +252,7 @@ int sl_tcp_send(struct sl_ep *base, const struct sl_buf *buf, uint64_t tag, stru
 
 /* ---- sends that end before they are sent ---- */
 
-/* What is left of a piece goes on from memory of our own. */
+/* The rest of a piece goes on from memory of our own. */
 static int tx_own(struct sl_tcp_tx_piece *piece)
 {
     uint32_t rest = piece->len - piece->sent;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tcp transport's interfaces, and the table of its operations. tcp.h says what lies where. */
+/* The tcp transport's interfaces, and the table of its operations. tcp.h lists the files. */
 #include "tcp/tcp.h"
 #include "tcp/config.h"
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of the tcp transport share.
+ * The common part of the files of the tcp transport.
  *
  *   tcp.c     interfaces, and the table of the contract's operations
  *   ep.c      an endpoint from its making to its end
- *   agree.c   what both ends conclude from both addresses
+ *   agree.c   conclusions of both ends from both addresses
  *   progress.c  which sockets get a turn, and when the engine is asked
  *   conn.h    how connections come about: listen.c, pending.c, dial.c, conn.c
  *   send.c    messages cut into frames over the data connections
  *   receive.c frames put together to messages; match.c: which receive a frame is for
  *   channel.c several orders of messages on one endpoint
  *   engine.h  how sockets report that they are ready: epoll.c, uring.c
- *   frame.c   the bytes on the wire; address.c: those of an address; proof.c: what both ends prove
+ *   frame.c   the bytes on the wire; address.c: those of an address; proof.c: proofs of both ends
  *   tls.h     encrypted connections
  *
  * An endpoint has one control connection (index 0), which is always read, and data connections
@@ -45,7 +45,7 @@
 /* Read ahead on one connection: small frames come together, one of 8 KiB with room to spare, which
  * shows that it was all. */
 #define SL_TCP_RX_BYTES (8192 + 2 * SL_TCP_FRAME_BYTES)
-#define SL_TCP_STAGING_BYTES (256 << 10) /* stays in L2 while consume() reads what recv() wrote */
+#define SL_TCP_STAGING_BYTES (256 << 10) /* stays in L2 while consume() reads the bytes of recv() */
 #define SL_TCP_GRANULE_MAX 4096
 #define SL_TCP_PENDING 512   /* accepted connections that are nobody's yet, at most */
 #define SL_TCP_CTRL_QUEUE 32 /* control messages waiting for the socket */
@@ -83,14 +83,14 @@ struct sl_tcp_conn {
     uint32_t rx_pos, rx_end; /* unread part of rx */
     uint32_t piece_got;      /* payload bytes of frame that arrived */
     uint32_t crc;            /* over them */
-    uint32_t last_channel;   /* of the frame before; what follows holds for that channel */
+    uint32_t last_channel;   /* of the frame before; the rest holds for that channel */
     uint32_t next_seq;       /* least that the next frame may carry */
     uint64_t next_off;
     struct sl_tcp_frame frame;
     struct sl_tcp_tx_piece tx;
     uint64_t deadline_ns; /* of the connect() under way */
     uint8_t *rx;          /* SL_TCP_RX_BYTES */
-    struct sl_tls *tls;   /* owned; NULL: the socket carries what we say as it is */
+    struct sl_tls *tls;   /* owned; NULL: the socket carries our bytes as they are */
 };
 
 struct sl_tcp_tx_slot {
@@ -107,9 +107,9 @@ struct sl_tcp_tx_slot {
 enum sl_tcp_rx_state { SL_TCP_RX_POSTED, SL_TCP_RX_GOING, SL_TCP_RX_DROPPING, SL_TCP_RX_DONE };
 
 struct sl_tcp_rx_slot {
-    const struct sl_sink *sink; /* NULL: nobody wants the bytes */
+    const struct sl_sink *sink; /* NULL: the bytes are dropped */
     struct sl_req *req;         /* NULL once it has ended */
-    uint64_t total, tag;        /* as the first frame told */
+    uint64_t total, tag;        /* of the first frame */
     uint64_t got;               /* bytes that arrived, of all pieces */
     uint64_t consumed;          /* bytes given to consume() */
     uint8_t state;
@@ -154,7 +154,7 @@ struct sl_tcp_ep {
     struct sl_ep base;
     struct sl_node link;   /* in iface->eps */
     struct sl_node active; /* in iface->active while receives are posted or sends wait */
-    struct sl_node news;   /* in iface->news until progress tells what happened */
+    struct sl_node news;   /* in iface->news until progress reports it */
     bool is_active, has_news, is_failing, connect_over, dials, crc, tls, bye, same_host;
     /* on both sides auto, on what seems one host: the connection itself decides */
     bool crc_by_path;
@@ -181,7 +181,7 @@ struct sl_tcp_ep {
     int tried_status;
 
     struct sl_channels channels; /* of struct sl_tcp_channel */
-    struct sl_node closing;      /* channels whose end the peer is to be told */
+    struct sl_node closing;      /* channels whose end the peer must learn */
     /* Sends: oldest unfinished, next to give out, next to post. Run free; a slot is at its number &
      * tx_mask. */
     uint64_t tx_head, tx_assign, tx_tail;
@@ -199,7 +199,7 @@ struct sl_tcp_ep {
     struct sl_tcp_ctrl_msg *ctrl; /* [SL_TCP_CTRL_QUEUE]: of queues */
 };
 
-/* An accepted connection that has not said, or not been told, whom it belongs to.
+/* An accepted connection without an endpoint yet.
  * SL_PENDING_PROVED: it named an endpoint that was not connecting yet. Once that is, it gets our
  * answer, and is SL_PENDING_ASKED for its proof. */
 struct sl_tcp_pending {
@@ -250,7 +250,7 @@ void sl_tcp_conn_close(struct sl_tcp_conn *conn);
 /* listen.c */
 /* On the addresses that are published, all by one port. */
 int sl_tcp_listen(struct sl_tcp_iface *iface);
-/* Nobody comes from outside: loopback alone, where it is among them. Before the first address is
+/* No peer comes from outside: loopback alone, where it is among them. Before the first address is
  * told. */
 void sl_tcp_listen_locally(struct sl_tcp_iface *iface);
 void sl_tcp_unlisten(struct sl_tcp_iface *iface);
@@ -271,7 +271,7 @@ void sl_tcp_dial_event(struct sl_tcp_conn *conn);
 int sl_tcp_send(struct sl_ep *ep, const struct sl_buf *buf, uint64_t tag, struct sl_req *req);
 /* One try to write; how many things moved. */
 int sl_tcp_conn_tx(struct sl_tcp_conn *conn);
-/* A channel is closed: what of its sends is not begun vanishes, and what is goes on without the
+/* A channel is closed: sends that have not begun vanish, and others go on without the
  * caller's memory. Their requests go into ended. */
 void sl_tcp_drop_sends(struct sl_tcp_ep *ep, struct sl_tcp_channel *channel, struct sl_node *ended);
 /* All sends are over: their requests go into ended. */
@@ -280,8 +280,8 @@ void sl_tcp_forget_sends(struct sl_tcp_ep *ep, struct sl_node *ended);
 /* receive.c */
 /* One try to read; how many things moved. */
 int sl_tcp_conn_rx(struct sl_tcp_conn *conn);
-/* After the peer's farewell: the endpoint fails once a receive waits for what cannot come, or all
- * that was sent has been received. */
+/* After the peer's farewell: the endpoint fails once a receive waits for a message that cannot
+ * come, or all that was sent has been received. */
 void sl_tcp_check_end(struct sl_tcp_ep *ep);
 
 /* match.c */
@@ -292,15 +292,15 @@ struct sl_tcp_rx_slot *sl_tcp_rx_target(struct sl_tcp_conn *conn, struct sl_tcp_
 /* The slot's message is over, received or dropped. Neither slot nor channel is valid after it. */
 void sl_tcp_rx_finish(struct sl_tcp_ep *ep, struct sl_tcp_channel *channel,
                       struct sl_tcp_rx_slot *slot);
-/* The message that the peer cut when it closed the channel is over here once nobody wants it and
- * all that was sent of it came. True: it is, as by sl_tcp_rx_finish(). */
+/* The message that the peer cut when it closed the channel is over here once no receive wants it
+ * and all that was sent of it came. True: it is, as by sl_tcp_rx_finish(). */
 bool sl_tcp_rx_cut(struct sl_tcp_ep *ep, struct sl_tcp_channel *channel);
 /* Messages that were begun, as far as is known here. */
 uint64_t sl_tcp_rx_seen(const struct sl_tcp_channel *channel);
-/* What a stalled connection waited for may be there now: look again. */
+/* The receive that a stalled connection waited for may be there now: try again. */
 void sl_tcp_unstall(struct sl_tcp_ep *ep);
-/* A channel is closed, or the endpoint lost: nobody wants its messages any more. Their requests go
- * into ended. */
+/* A channel is closed, or the endpoint lost: no receive wants its messages any more. Their requests
+ * go into ended. */
 void sl_tcp_drop_receives(struct sl_tcp_ep *ep, struct sl_tcp_channel *channel,
                           struct sl_node *ended);
 
@@ -320,7 +320,7 @@ int sl_tcp_channel_peer_closed(struct sl_tcp_ep *ep, const struct sl_tcp_frame *
 bool sl_tcp_channel_next_close(struct sl_tcp_ep *ep, struct sl_tcp_frame *frame);
 /* Forgets a closed channel that is over. */
 void sl_tcp_channel_check_over(struct sl_tcp_ep *ep, struct sl_tcp_channel *channel);
-/* Messages are kept that nobody has received yet. */
+/* Messages are kept that no receive has taken yet. */
 bool sl_tcp_channels_keep(const struct sl_tcp_ep *ep);
 /* Ends all that is pending with status; what was kept whole can still be received. */
 void sl_tcp_lose(struct sl_tcp_ep *ep, int status);
@@ -335,7 +335,7 @@ int sl_tcp_ctrl_tx(struct sl_tcp_conn *conn);
 void sl_tcp_say_bye(struct sl_tcp_ep *ep);
 
 /* agree.c */
-/* What both conclude from both addresses; the dialling end also where to dial. -EPROTO,
+/* The conclusions of both from both addresses; the dialling end also where to dial. -EPROTO,
  * -EHOSTUNREACH. */
 int sl_tcp_agree(struct sl_tcp_ep *ep, const struct sl_tcp_address *peer);
 uint8_t sl_tcp_wanted_crc(const struct sl_config *config);
@@ -350,7 +350,7 @@ void sl_tcp_ep_destroy(struct sl_ep *base);
 void sl_tcp_ep_describe(const struct sl_ep *base, char *out, size_t cap);
 /* Notes that the endpoint is lost; the next progress tells its owner. Returns status. */
 int sl_tcp_ep_fail(struct sl_tcp_ep *ep, int status, const char *fmt, ...) SL_PRINTF(3, 4);
-/* Has progress look at what happened to the endpoint. */
+/* Puts the endpoint on the list for progress. */
 void sl_tcp_ep_news(struct sl_tcp_ep *ep);
 /* A socket call on conn failed with err, or (0) the peer closed it. */
 void sl_tcp_conn_lost(struct sl_tcp_conn *conn, int err);

@@ -35,7 +35,7 @@ struct sl_tls_context {
     struct sl_tls_terms offer;
 };
 
-/* What is needed until both ends are sure of each other. */
+/* Memory until both ends are sure of each other. */
 struct sl_tls_handshake {
     SSL *ssl;
     BIO *in, *out;                                               /* ssl's */
@@ -47,7 +47,7 @@ struct sl_tls_handshake {
     uint8_t record[SL_RECORD_MAX], flight[FLIGHT_BYTES];
 };
 
-/* ---- what is the same for all connections ---- */
+/* ---- the part of all connections ---- */
 
 static struct sl_tls *tls_of(const struct sl_openssl *openssl, const SSL *ssl)
 {
@@ -96,8 +96,8 @@ static int use_session(SSL *ssl, const EVP_MD *md, const unsigned char **id, siz
     return *session != NULL;
 }
 
-/* The key is of this very connection, whatever the other end calls it; who has another one fails at
- * the binder. */
+/* The key is of this very connection, whatever the other end calls it; an end with another one
+ * fails at the binder. */
 static int find_session(SSL *ssl, const unsigned char *id, size_t id_len, SSL_SESSION **session)
 {
     (void)id, (void)id_len;
@@ -142,7 +142,7 @@ static const char *suites(const struct sl_tls_terms *agreed)
     return "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256";
 }
 
-/* Who makes the records, which also says what the other end must be told. */
+/* Chooses the maker of the records; the offer to the other end depends on it. */
 static int choose_records(struct sl_tls_context *context, enum sl_tls_records records)
 {
     bool aes = context->offer.cipher == SL_TLS_CIPHER_AES_128 ||
@@ -197,7 +197,7 @@ int sl_tls_context_open(enum sl_tls_records records, enum sl_tls_cipher cipher,
         sl_tls_context_close(context);
         return sl_fail(-ENOTSUP, "this OpenSSL does not do TLS 1.3; is it restricted by a policy?");
     }
-    /* Whoever comes with a certificate in place of the key is refused: no authority is trusted. */
+    /* A certificate in place of the key is refused: no authority is trusted. */
     openssl->SSL_CTX_set_verify(context->ctx, SSL_VERIFY_PEER, NULL);
     openssl->SSL_CTX_set_keylog_callback(context->ctx, keep_secret);
     openssl->SSL_CTX_set_psk_use_session_callback(context->ctx, use_session);
@@ -228,7 +228,7 @@ static void handshake_free(struct sl_tls *tls)
     if (shake == NULL)
         return;
     if (shake->ssl != NULL)
-        tls->openssl->SSL_free(shake->ssl); /* and what was read and written */
+        tls->openssl->SSL_free(shake->ssl); /* and its buffers */
     explicit_bzero(shake, sizeof(*shake));
     free(shake);
     tls->handshake = NULL;

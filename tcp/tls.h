@@ -23,7 +23,7 @@
 
 #define SL_TLS_IDENTITY_MAX 128
 
-/* What an interface keeps for all its connections. */
+/* State of an interface for all its connections. */
 struct sl_tls_context;
 struct sl_tls; /* of one connection */
 
@@ -37,20 +37,20 @@ enum sl_tls_cipher {
     SL_TLS_CIPHER_CHACHA20
 };
 
-/* What an end tells the other before they connect, and what both then conclude. */
+/* Terms of an end before they connect, and the conclusions of both. */
 struct sl_tls_terms {
     /* enum sl_tls_cipher; AUTO: AES-128-GCM or ChaCha20-Poly1305, as their processors like */
     uint8_t cipher;
     bool keys_stay; /* a kernel in it takes no new keys: ChaCha20-Poly1305, which needs none */
 };
 
-/* -ENOTSUP: this build, machine or kernel cannot, and what to do. */
+/* -ENOTSUP: this build, machine or kernel cannot; the sentence has a remedy. */
 int sl_tls_context_open(enum sl_tls_records records, enum sl_tls_cipher cipher,
                         struct sl_tls_context **out);
 void sl_tls_context_close(struct sl_tls_context *context); /* takes NULL */
 const struct sl_tls_terms *sl_tls_offer(const struct sl_tls_context *context);
 
-/* Nothing is sent yet. identity names the key to who listens on the network, and to the log; the
+/* Nothing is sent yet. identity names the key to listeners on the network, and to the log; the
  * key itself is known to both ends. */
 int sl_tls_new(struct sl_tls_context *context, const struct sl_tls_terms *agreed, bool client,
                const uint8_t psk[SL_DIGEST_BYTES], const char *identity, struct sl_tls **out);
@@ -63,11 +63,11 @@ void sl_tls_free(struct sl_tls *tls); /* takes NULL */
 int sl_tls_handshake(struct sl_tls *tls, int fd, bool *wants_write);
 
 /*
- * As sendmsg() and recvmsg() of the plain bytes, with errno: EBADMSG when what came is not what was
- * sent. Sending counts bytes once the kernel has all of their records; until then it says EAGAIN,
- * and wants the same bytes again. Each element of iov begins a record, unless the kernel makes
- * them. Receiving takes no byte on EAGAIN alone, so a reader that waits for an event first reads
- * until EAGAIN, as of a socket.
+ * As sendmsg() and recvmsg() of the plain bytes, with errno: EBADMSG when the bytes are not those
+ * that were sent. Sending counts bytes once the kernel has all of their records; until then it says
+ * EAGAIN, and wants the same bytes again. Each element of iov begins a record, unless the kernel
+ * makes them. Receiving takes no byte on EAGAIN alone, so a reader that waits for an event first
+ * reads until EAGAIN, as of a socket.
  */
 ssize_t sl_tls_send(struct sl_tls *tls, int fd, const struct iovec *iov, unsigned count);
 ssize_t sl_tls_recv(struct sl_tls *tls, int fd, const struct iovec *iov, unsigned count);

@@ -77,7 +77,7 @@ struct sl_openssl {
 #undef SL_TLS_FIELD
 };
 
-/* Opened once for the process. -ENOTSUP names what is missing and what to install. */
+/* Opened once for the process. -ENOTSUP names the missing part and its package. */
 int sl_openssl_get(const struct sl_openssl **out);
 
 #endif

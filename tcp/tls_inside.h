@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of a TLS connection share: tls.h says which there are. */
+/* The common part of the files of a TLS connection: tls.h lists them. */
 #ifndef SL_TCP_TLS_INSIDE_H
 #define SL_TCP_TLS_INSIDE_H
 
@@ -32,11 +32,11 @@ struct sl_tls {
 
 extern const uint8_t sl_tls_key_update[SL_TLS_KEY_UPDATE_BYTES];
 
-/* What a record is that holds no data. */
+/* The kinds of records that hold no data. */
 enum sl_tls_other {
     SL_TLS_OTHER_END, /* the peer closes in order */
     SL_TLS_OTHER_ALERT,
-    SL_TLS_OTHER_KEY,    /* what follows it has the next key */
+    SL_TLS_OTHER_KEY,    /* later records have the next key */
     SL_TLS_OTHER_TICKET, /* of no use to us */
     SL_TLS_OTHER_BAD,
 };

@@ -5,7 +5,7 @@
  * The kernel gets the traffic secrets' keys when the handshake is over; from there on the socket
  * takes and gives plain bytes. Three things are left to do here: to tell records that hold no data
  * by the control message that comes with them, to change keys (where the kernel can), and not to
- * count as sent what a close would still lose.
+ * count bytes as sent that a close would still lose.
  */
 #include "tcp/tls_kernel.h"
 
@@ -83,7 +83,7 @@ static int set_key(struct sl_record_dir *dir, int fd)
     return err;
 }
 
-/* ---- what this kernel can ---- */
+/* ---- abilities of this kernel ---- */
 
 static int look_error;
 static bool look_new_keys;
@@ -183,7 +183,7 @@ int sl_tls_kernel_take(struct sl_tls *tls, int fd, const uint8_t *mine, const ui
 }
 
 /* A kernel that could not put out all of a record keeps it, and drops it when the socket closes.
- * There is room again: it has, or a close finds room for what is left. */
+ * There is room again: it has, or a close finds room for the rest. */
 static bool is_out(int fd)
 {
     struct pollfd look = {.fd = fd, .events = POLLOUT};
@@ -239,7 +239,7 @@ ssize_t sl_tls_kernel_send(struct sl_tls *tls, int fd, const struct iovec *iov, 
     return (ssize_t)sent;
 }
 
-/* As recvmsg(), and what the record is. */
+/* As recvmsg(), and the kind of the record. */
 static ssize_t recv_typed(int fd, struct iovec *iov, unsigned count, enum sl_record_type *type)
 {
     union type_control control;

@@ -5,7 +5,7 @@
 
 #include "tcp/tls_inside.h"
 
-/* Tries it, once for the process, on a connection of its own. -ENOTSUP, with what is missing. */
+/* Tries it, once for the process, on a connection of its own. -ENOTSUP, with the missing part. */
 int sl_tls_kernel_look(bool *takes_new_keys);
 
 /* Hands both directions of a connection over, whose handshake is done. mine, theirs: traffic

@@ -81,7 +81,7 @@ ssize_t sl_tls_send(struct sl_tls *tls, int fd, const struct iovec *iov, unsigne
     return (ssize_t)tls->out_plain;
 }
 
-/* What came is no data. 1: handled; 0: the peer says that it ends; negative: not to be
+/* The record is no data. 1: handled; 0: the peer says that it ends; negative: not to be
  * understood. */
 static int take_other(struct sl_tls *tls, enum sl_record_type type, const uint8_t *bytes,
                       size_t len)
@@ -143,7 +143,7 @@ static size_t take_waiting(struct sl_tls *tls, uint8_t *room, size_t len)
     return n;
 }
 
-/* Fills iov from what has come. Bytes; -EAGAIN: there are none; 0 with *end; other errors. */
+/* Fills iov from received records. Bytes; -EAGAIN: there are none; 0 with *end; other errors. */
 static ssize_t fill(struct sl_tls *tls, const struct iovec *iov, unsigned count, bool *end)
 {
     size_t total = 0;

@@ -2,7 +2,7 @@
 /*
  * The io_uring engine: multishot polls in place of epoll, so that looking for events is a read of
  * the completion queue in memory and no system call, however many peers there are. Bytes still move
- * by plain socket calls: docs/design/0004-tcp-engines.md says what was measured.
+ * by plain socket calls: docs/design/0004-tcp-engines.md has the measurements.
  *
  * Without SQPOLL the kernel completes polls in the task that made them. A ring therefore belongs to
  * a thread; when another thread takes over progress, the ring is made anew and all polls with it.
@@ -22,7 +22,7 @@
 #define CQ_ENTRIES 4096
 #define EVENTS (POLLIN | POLLRDHUP)
 
-/* What user_data names. Generations keep a late completion from hitting a reused slot. */
+/* The parts of user_data. Generations keep a late completion from hitting a reused slot. */
 struct slot {
     struct sl_tcp_watch *watch; /* NULL: free */
     uint32_t generation;
@@ -93,7 +93,7 @@ static void engine_close(void *arg)
     free(engine);
 }
 
-/* One poll of our own end of a pipe, to see that the kernel does what the engine needs. */
+/* One poll of our own end of a pipe, to see that the kernel can serve the engine. */
 static int trial(struct uring_engine *engine)
 {
     struct io_uring_probe *probe = io_uring_get_probe_ring(&engine->ring);
