@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the public interface share. */
+/* The common part of the files of the public interface. */
 #ifndef SL_LIB_API_H
 #define SL_LIB_API_H
 
@@ -37,7 +37,7 @@ int sl_group_collect_operation(struct sluice_operation *operation, struct sluice
 int sl_operation_start_now(struct sluice_operation *operation, struct sluice_req **req);
 
 /* Whether count elements can be multiplied by bytes and by ranks, as schedules do, without an
- * overflow. Only what is beyond most memory costs a division. */
+ * overflow. Only sizes beyond most memory cost a division. */
 static inline bool sl_count_fits(uint64_t count, size_t esize, uint32_t ranks)
 {
     return SL_LIKELY(count < UINT64_C(1) << 32) || count <= (uint64_t)INT64_MAX / (esize * ranks);
@@ -50,16 +50,16 @@ int sl_call_start(struct sluice_comm *comm, const struct sl_call *call, const vo
 /* sluice.c: the same for a caller that is inside, and waits for its end. */
 int sl_call_inside(struct sluice_comm *comm, const struct sl_call *call, const void *in, void *out);
 
-/* sluice.c: what happened on this communicator, the oldest first; each record is given once, so one
+/* sluice.c: the events of this communicator, the oldest first; each record is given once, so one
  * reader at a time, on any thread. Returns how many; totals may be NULL. */
 size_t sl_comm_events(struct sluice_comm *comm, struct sl_event *out, size_t cap,
                       struct sl_event_totals *totals);
 
-/* sluice.c: what each path to each peer has done, on this rank: up to cap of them. Returns how many
+/* sluice.c: statistics of each path to each peer, on this rank: up to cap of them. Returns how many
  * there are. */
 size_t sl_comm_paths(struct sluice_comm *comm, struct sl_path_stat *out, size_t cap);
 
-/* config.c: the environment, overridden by what the caller set; caller may be NULL. */
+/* config.c: the environment, overridden by the settings of caller, which may be NULL. */
 int sl_config_merge(const struct sluice_config *caller, struct sl_config *out);
 
 /* setup.c: sluice_comm_create() over an exchange of the caller's own, which tells rank and size and

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The arguments of the public calls, checked: one function a collective, from what the user gives
- * to a struct sl_call. Calls (sluice.c) and persistent operations (operation.c) share them. Inline:
- * small messages pay for each call.
+ * The arguments of the public calls, checked: one function a collective, from the values of the
+ * user to a struct sl_call. Calls (sluice.c) and persistent operations (operation.c) share them.
+ * Inline: small messages pay for each call.
  */
 #ifndef SL_LIB_ARGS_H
 #define SL_LIB_ARGS_H
@@ -74,7 +74,7 @@ static inline int sl_check_overlap(struct sl_call *call, const struct sl_lent *l
                    sl_coll_name(call->coll));
 }
 
-/* What the user's memory must be. The head is known to be right. */
+/* Checks the user's memory. The head is known to be right. */
 static inline int sl_check_lent(const struct sluice_comm *comm, struct sl_call *call,
                                 const struct sl_lent *lent)
 {
@@ -85,7 +85,7 @@ static inline int sl_check_lent(const struct sluice_comm *comm, struct sl_call *
     return err;
 }
 
-/* What must hold before anything is computed from comm and the call. */
+/* Checks before anything is computed from comm and the call. */
 static inline int sl_check_head(const struct sluice_comm *comm, const struct sl_call *call)
 {
     int err = sl_check_comm(comm);
@@ -101,7 +101,7 @@ static inline int sl_check_rooted(const struct sluice_comm *comm, const struct s
     return SL_LIKELY(err == 0) ? sl_check_root(comm, call, root) : err;
 }
 
-/* size_t arrays are what the interface takes, uint64_t what schedules hold. */
+/* The interface takes size_t arrays, schedules hold uint64_t. */
 _Static_assert(sizeof(size_t) == sizeof(uint64_t), "Sluice is for 64-bit machines");
 
 /* How far the blocks of a buffer reach, in elements. -EINVAL: farther than memory does. */
@@ -122,7 +122,7 @@ static inline int sl_reach_of(const struct sluice_comm *comm, const size_t *coun
     return 0;
 }
 
-/* In-place calls are not among what all_to_all_v does. */
+/* all_to_all_v does not work in place. */
 static inline int sl_check_blocks(const struct sluice_comm *comm, enum sluice_dtype dtype,
                                   const struct sl_lent *lent)
 {

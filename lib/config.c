@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* struct sluice_config over the environment: what a communicator is made with. */
+/* struct sluice_config over the environment: the settings of a communicator. */
 #include "lib/api.h"
 #include "lib/start.h"
 
@@ -40,7 +40,7 @@ void sl_config_init_first(struct sluice_config *config)
     sluice_config_init_sized(config, FIRST_BYTES, 0);
 }
 
-/* A field is set that lies behind what this library knows. */
+/* A field is set that lies behind those that this library knows. */
 static int needs_newer(const struct sluice_config *given, size_t at)
 {
     int version = given->version;
@@ -57,7 +57,7 @@ static int needs_newer(const struct sluice_config *given, size_t at)
                    version % 100);
 }
 
-/* *out: what the caller set, in this library's structure. */
+/* *out: the caller's settings, in this library's structure. */
 static int adopt(const struct sluice_config *given, struct sluice_config *out)
 {
     const unsigned char *bytes = (const unsigned char *)given;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every program and plugin does first. */
+/* The first call of every program and plugin. */
 #ifndef SL_LIB_START_H
 #define SL_LIB_START_H
 
