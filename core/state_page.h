@@ -19,7 +19,7 @@
 #define SL_STATE_OPS 64
 #define SL_STATE_PATHS 48
 #define SL_STATE_SHAPES 128
-#define SL_STATE_ERRORS 8
+#define SL_STATE_ERRORS 4
 
 /* The page is there from now on, unless config says otherwise (SLUICE_STATE) or it cannot be. rank
  * and size: of the process, by its launcher. */
