@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # All collectives over both rails, every element checked: types, operators, sizes, kinds of memory, numbers of
 # ranks, alone and together with shm.
-# limit: 400 s
+# limit: 1200 s
 set -uo pipefail
 here=$(dirname "$(readlink -f "$0")")
 build=$1

@@ -3,7 +3,7 @@
 # NCCL's network plugin over two soft-RoCE rails, under the conformance driver: as it behaves in peace, and while rails
 # die and return in the middle of transfers, with no request failing and every byte right.
 # usage: 70_nccl.sh BUILD
-# limit: 600 s
+# limit: 1500 s
 set -uo pipefail
 build=$1
 here=$(dirname "$(readlink -f "$0")")
@@ -31,7 +31,7 @@ behaves() {
     local before name
     before=$(packets b0)
     for name in "$@"; do
-        timeout -k 5 120 "${driver[@]}" --api "$api" --case "$name" "$plugin" || return
+        timeout -k 5 300 "${driver[@]}" --api "$api" --case "$name" "$plugin" || return
     done
     (($(packets b0) - before > 100)) || { echo "nothing has crossed rail A"; return 1; }
 }
@@ -63,7 +63,7 @@ go_on() {
 
 begin() {
     rm -f "$dir/stop"
-    timeout -k 5 250 "${driver[@]}" --api "$api" --verbose --case traffic_goes_on_until_told --until "$dir/stop" "$plugin" \
+    timeout -k 5 500 "${driver[@]}" --api "$api" --verbose --case traffic_goes_on_until_told --until "$dir/stop" "$plugin" \
         >"$dir/out" 2>&1 &
     pid=$!
     go_on 1
@@ -110,7 +110,7 @@ packets_are_lost() {
 # The acknowledges of rail A are lost once the receiver has posted: its requests are done, the sender's wait.
 a_receiver_rests() {
     rm -f "$dir/stop"
-    timeout -k 5 120 "${driver[@]}" --api "$api" --verbose --case sends_end_though_the_receiver_rests \
+    timeout -k 5 300 "${driver[@]}" --api "$api" --verbose --case sends_end_though_the_receiver_rests \
         --until "$dir/stop" "$plugin" >"$dir/out" 2>&1 &
     pid=$!
     if until_true 60 told 'the receives are posted' && drop_opcode A 0x11 && finish && (($(dropped A) > 0)) &&
