@@ -295,7 +295,7 @@ struct sl_tcp_rx_slot *sl_tcp_rx_target(struct sl_tcp_conn *conn, struct sl_tcp_
                        frame->seq, frame->channel);
         return NULL;
     }
-    if (slot->state == SL_TCP_RX_GOING && slot->sink->consume != NULL &&
+    if (slot->sink != NULL && slot->sink->consume != NULL && /* one that is dropped has none */
         (number != channel->rx_head ||
          frame->off + conn->piece_got != slot->consumed + channel->carry_len))
         return NULL;

@@ -273,7 +273,7 @@ static void rx_eof(struct sl_tcp_conn *conn)
 int sl_tcp_conn_rx(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_ep *ep = conn->ep;
-    struct rx_place place;
+    struct rx_place place = {0};
     int moved;
     ssize_t n;
 
@@ -285,7 +285,8 @@ int sl_tcp_conn_rx(struct sl_tcp_conn *conn)
             sl_tcp_check_end(ep);
         return moved;
     }
-    n = conn->have_frame ? rx_read_payload(conn, &place) : rx_read_ahead(conn);
+    n = conn->have_frame && place.slot != NULL ? rx_read_payload(conn, &place)
+                                               : rx_read_ahead(conn);
     if (n > 0) {
         moved += 1 + rx_parse(conn, &place);
         if (SL_UNLIKELY(ep->bye) && conn->stalled)
