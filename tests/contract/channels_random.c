@@ -30,6 +30,7 @@ struct message {
     uint64_t tag;
     bool wrong; /* its receive expects another tag */
     struct msg *half[2];
+    struct msg *refused[2]; /* made, but not taken yet; to make it takes longer than to try */
 };
 
 struct queue {
@@ -71,6 +72,19 @@ static unsigned owner_of(unsigned from, unsigned which)
     return which == SEND ? from : !from;
 }
 
+static struct msg *make(struct random *r, unsigned c, unsigned s, const struct message *m,
+                        unsigned which)
+{
+    struct msg *half = which == SEND
+                           ? msg_send(&r->p.side[s], m->len, m->tag)
+                           : channel_recv(&r->p.side[s], m->len, m->tag + (m->wrong ? 500 : 0),
+                                          (unsigned)sl_rng_below(&r->rng, 6));
+
+    if (which == SEND && sl_rng_chance(&r->rng, 3))
+        msg_register(half);
+    return msg_on(half, r->id[c]);
+}
+
 static void post_one(struct random *r, unsigned c, unsigned from, unsigned which)
 {
     struct queue *q = &r->queues[c][from];
@@ -80,18 +94,15 @@ static void post_one(struct random *r, unsigned c, unsigned from, unsigned which
 
     if (q->posted[which] == QUEUE || !r->open[c][s] || r->closed[c][s])
         return;
-    half = which == SEND ? msg_send(&r->p.side[s], m->len, m->tag)
-                         : channel_recv(&r->p.side[s], m->len, m->tag + (m->wrong ? 500 : 0),
-                                        (unsigned)sl_rng_below(&r->rng, 6));
-    msg_on(half, r->id[c]);
-    if (which == SEND && sl_rng_chance(&r->rng, 3))
-        msg_register(half);
-    if ((which == SEND ? try_send : try_recv)(half, NULL) >= 0) {
-        m->half[which] = half;
-        q->posted[which]++;
-    } else {
-        msg_free(half);
-    }
+    half = m->refused[which];
+    if (half == NULL)
+        half = make(r, c, s, m, which);
+    m->refused[which] = half;
+    if ((which == SEND ? try_send : try_recv)(half, NULL) < 0)
+        return;
+    m->refused[which] = NULL;
+    m->half[which] = half;
+    q->posted[which]++;
 }
 
 static void check_recv(const struct message *m)
@@ -192,6 +203,9 @@ static void judge(struct random *r)
                 struct queue *q = &r->queues[c][from];
                 bool closed = r->closed[c][owner_of(from, which)];
 
+                for (unsigned i = 0; i < QUEUE; i++)
+                    if (q->messages[i].refused[which] != NULL)
+                        msg_free(q->messages[i].refused[which]);
                 for (unsigned i = 0; i < q->posted[which]; i++) {
                     struct msg *half = q->messages[i].half[which];
                     size_t len = half->room + 2 * GUARD;
