@@ -132,10 +132,10 @@ int sl_verbs_device_get(const struct sl_ibv *ibv, const char *name, struct ibv_d
     device = find(ibv, name);
     if (device == NULL) {
         err = device_open(ibv, name, given, &device);
-        if (err == 0)
+        if (device != NULL)
             sl_list_push_back(&process.devices, &device->link);
     }
-    if (err == 0) {
+    if (device != NULL) {
         device->refs++;
         *out = device;
     }
