@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # What every transport promises, of verbs over rxe: between two devices, by a path each way, and over one device.
-# limit: 1800 s
+# limit: 2400 s
 set -uo pipefail
 build=$1
 contract=$build/tests/contract/contract_verbs
@@ -26,13 +26,13 @@ stream() {
         elif [[ $line != "ok - "* ]]; then # cmocka's word on the group
             echo "# ${line#\# }"
         fi
-    done < <(timeout -k 5 300 "$contract" "$2" 2>&1)
+    done < <(timeout -k 5 400 "$contract" "$2" 2>&1)
     [[ $seen -eq $planned ]] && return
     failed=1 count=$((count + 1))
     echo "not ok $count - ${name}_$2: ended after $seen of $planned cases"
 }
 
-for group in traffic room life memory channels forked; do
+for group in traffic room life memory channels channels_random forked; do
     SLUICE_VERBS_DEVICES=rxe0,rxe1 SLUICE_VERBS_PATHS='0>1,1>0' stream two_devices "$group"
     SLUICE_VERBS_DEVICES=rxe2 stream one_device "$group"
 done
