@@ -32,7 +32,7 @@ stream() {
     echo "not ok $count - ${name}_$2: ended after $seen of $planned cases"
 }
 
-for group in traffic room life memory channels channels_random forked; do
+for group in traffic room life memory channels channels_close channels_random forked; do
     SLUICE_VERBS_DEVICES=rxe0,rxe1 SLUICE_VERBS_PATHS='0>1,1>0' stream two_devices "$group"
     SLUICE_VERBS_DEVICES=rxe2 stream one_device "$group"
 done
