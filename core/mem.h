@@ -27,7 +27,8 @@
  * range of the other, and a claim that overlaps a live one of the other kind is a mistake. A
  * registration of GPU memory holds on to that memory itself, and is never kept idle.
  *
- * One thread: no locks.
+ * One thread at a time: no locks. Interfaces have one for the claims of their own users; those of a
+ * process that share a device may share another one below, whose owner locks it.
  */
 #ifndef SL_CORE_MEM_H
 #define SL_CORE_MEM_H
