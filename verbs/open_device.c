@@ -33,6 +33,14 @@ static void register_child(void)
     sl_fork_on_child(forget_parents);
 }
 
+static void process_lock(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, register_child);
+    pthread_mutex_lock(&process.lock);
+}
+
 /* ---- opening ---- */
 
 static struct ibv_context *context_open(const struct sl_ibv *ibv, const char *name,
@@ -123,12 +131,10 @@ static struct sl_verbs_device *find(const struct sl_ibv *ibv, const char *name)
 int sl_verbs_device_get(const struct sl_ibv *ibv, const char *name, struct ibv_device *given,
                         struct sl_verbs_device **out)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct sl_verbs_device *device;
     int err = 0;
 
-    pthread_once(&once, register_child);
-    pthread_mutex_lock(&process.lock);
+    process_lock();
     device = find(ibv, name);
     if (device == NULL) {
         err = device_open(ibv, name, given, &device);
@@ -155,7 +161,7 @@ void sl_verbs_device_put(struct sl_verbs_device *device)
 
 void sl_verbs_devices_keep(void)
 {
-    pthread_mutex_lock(&process.lock);
+    process_lock();
     process.keeps++;
     pthread_mutex_unlock(&process.lock);
 }
