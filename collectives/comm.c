@@ -5,6 +5,7 @@
 #include "collectives/calibrate.h"
 #include "collectives/connect.h"
 #include "collectives/exec.h"
+#include "collectives/family.h"
 #include "collectives/health.h"
 #include "collectives/select.h"
 #include "collectives/status.h"
@@ -72,6 +73,8 @@ static int set_up(struct sluice_comm *comm, const struct sl_comm_params *params)
     err = params->parent != NULL ? join_parent(comm, params->parent) : make_worker(comm, params);
     if (err == 0 && sl_status_begin(comm) != 0)
         err = sl_fail(-ENOMEM, "no memory for the events of a communicator");
+    if (err == 0)
+        err = sl_family_make(comm);
     comm->stream_min = comm->config.shm_stream_min_bytes >= 0
                            ? (size_t)comm->config.shm_stream_min_bytes
                            : sl_cache_last_level() / 4;
@@ -105,12 +108,12 @@ static int set_session(struct sluice_comm *comm, const struct sl_exchange *excha
 
 static void free_parts(struct sluice_comm *comm)
 {
+    sl_family_leave(comm);
     sl_plans_fini(comm);
     sl_status_close(comm);
     sl_peers_fini(&comm->peers);
     sl_shared_drop(comm->held_host);
-    sl_shared_drop(comm->held_opened);
-    sl_shared_drop(comm->held_addrs);
+    sl_shared_drop(comm->held_family_of);
     free(comm->health.rank_sets);
     free(comm->health.relays);
     free(comm->kept_paths);
@@ -178,18 +181,6 @@ int sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *pa
     return 0;
 }
 
-static void close_endpoints(struct sluice_comm *comm)
-{
-    sl_peers_foreach(&comm->peers, r)
-    {
-        struct sl_peer *peer = sl_comm_peer(comm, r);
-
-        if (peer->ep != NULL)
-            peer->ep->iface->ops->ep_destroy(peer->ep);
-        peer->ep = NULL;
-    }
-}
-
 void sl_comm_destroy(struct sluice_comm *comm)
 {
     if (comm == NULL)
@@ -205,8 +196,7 @@ void sl_comm_destroy(struct sluice_comm *comm)
     sl_costs_learn(comm);
     sl_health_goodbye(comm);
     sl_windows_close(comm);
-    sl_reach_close(comm);
-    close_endpoints(comm);
+    sl_family_leave(comm);
     if (comm->member.link.next != NULL)
         sl_worker_leave(comm->worker, &comm->member);
     else if (comm->worker->member_count == 0)

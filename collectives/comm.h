@@ -41,12 +41,7 @@ static inline uint32_t sl_run_on(uint32_t run, uint32_t fingerprint)
     return run ^ run >> 15;
 }
 
-/* Transports that a rank has open, and those of them that reach only its host: a bit per place in
- * the list. */
-struct sl_opened {
-    uint32_t all, local;
-};
-
+struct sl_family;
 struct sl_plan;
 struct sl_op;
 struct sluice_req;
@@ -143,8 +138,12 @@ struct sl_health {
 
 struct sluice_comm {
     uint32_t rank, size;
-    uint64_t life; /* of the process that made it: core/fork.h */
-    uint64_t id;   /* the same on all its ranks, drawn by rank 0 */
+    uint64_t life;            /* of the process that made it: core/fork.h */
+    uint64_t id;              /* the same on all its ranks */
+    struct sl_family *family; /* NULL once it is destroyed */
+    struct sl_node of_family;
+    uint32_t channel;          /* of links */
+    const uint32_t *family_of; /* [size]: its ranks in the family; NULL: they are the same */
     struct sl_worker *worker;
     struct sl_member member;         /* of the worker */
     struct sl_event_reader events;   /* of the worker: how far its owner has read them */
@@ -153,15 +152,11 @@ struct sluice_comm {
     size_t kept_path_count;
     struct sl_config config;
     struct sl_peers peers;
-    const uint32_t *host;           /* [size]: numbered from 0 by first appearance */
-    const struct sl_opened *opened; /* [size] */
+    const uint32_t *host; /* [size]: numbered from 0 by first appearance */
     uint32_t host_count;
-    uint32_t local_size;                /* ranks of this host */
-    uint32_t most_local;                /* ranks of the host that has most */
-    struct sl_wireup *wireup;           /* NULL: alone, or broken (reach.c) */
-    const struct sl_wireup_addr *addrs; /* [size]: where each rank is reached */
-    /* hold the three above: what all ranks know alike, other communicators of theirs know, too */
-    struct sl_shared *held_host, *held_opened, *held_addrs;
+    uint32_t local_size;                          /* ranks of this host */
+    uint32_t most_local;                          /* ranks of the host that has most */
+    struct sl_shared *held_host, *held_family_of; /* hold the two tables */
     bool created; /* all ranks have met: who does not answer may be computing */
     const struct sl_kernels *kernels;
     struct sl_costs costs;

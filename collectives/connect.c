@@ -3,18 +3,17 @@
  * reaches. */
 #include "collectives/connect.h"
 
-#include "collectives/health.h"
+#include "collectives/family.h"
 #include "core/host.h"
 #include "core/log.h"
 #include "core/registry.h"
-#include "core/shared.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Raised with every change of what ranks say to each other on the wire or in shared memory. */
-#define PROTOCOL_VERSION 4
+#define PROTOCOL_VERSION 5
 #define HELLO_MAGIC UINT32_C(0x534c4331)
 #define SETTINGS_SHOWN 300 /* bytes of each rank's, in a sentence about two */
 
@@ -53,7 +52,7 @@ static void describe_settings(const struct sluice_comm *comm, char *out, size_t 
 static void open_iface(struct sluice_comm *comm, struct sl_iface_slot *slot,
                        const struct sl_device *dev)
 {
-    struct sl_handler handler = {sl_health_ctrl, sl_health_down, NULL};
+    struct sl_handler handler = {sl_links_ctrl, sl_links_down, NULL};
 
     int err = slot->ops->open(comm->worker, dev, &handler, &slot->iface);
 
@@ -143,111 +142,6 @@ static int compare_hellos(const struct sluice_comm *comm, struct sl_exchange *ex
     return err;
 }
 
-/* Hosts are numbered by first appearance; a table of open addresses finds those that were seen. */
-static int number_hosts(struct sluice_comm *comm, const struct hello *all)
-{
-    uint32_t *host = calloc(comm->size, sizeof(*host)), *seen; /* seen: rank + 1 */
-    size_t room = 2;
-
-    while (room < 2 * (size_t)comm->size)
-        room *= 2;
-    seen = calloc(room, sizeof(*seen));
-    if (host == NULL || seen == NULL) {
-        free(host);
-        free(seen);
-        return sl_fail(-ENOMEM, "no memory to meet %u ranks", comm->size);
-    }
-    for (uint32_t r = 0; r < comm->size; r++) {
-        size_t at = (all[r].host * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (room - 1);
-
-        while (seen[at] != 0 && all[seen[at] - 1].host != all[r].host)
-            at = (at + 1) & (room - 1);
-        host[r] = seen[at] != 0 ? host[seen[at] - 1] : comm->host_count++;
-        seen[at] = seen[at] != 0 ? seen[at] : r + 1;
-    }
-    free(seen);
-    if (sl_shared_keep(host, comm->size * sizeof(*host), &comm->held_host) != 0)
-        return -ENOMEM;
-    comm->host = sl_shared_bytes(comm->held_host);
-    return 0;
-}
-
-/* Ranks by host, to walk each host's once. first[host] is where those of a host begin; one more
- * than there are hosts. */
-static void sort_by_host(const struct sluice_comm *comm, uint32_t *ranks, uint32_t *first)
-{
-    for (uint32_t r = 0; r < comm->size; r++)
-        first[comm->host[r] + 1]++;
-    for (uint32_t h = 0; h < comm->host_count; h++)
-        first[h + 1] += first[h];
-    /* Now first[h + 1] is the end of host h: filled from there down, it becomes its begin. */
-    for (uint32_t r = comm->size; r-- > 0;)
-        ranks[--first[comm->host[r] + 1]] = r;
-    for (uint32_t h = 0; h < comm->host_count; h++)
-        first[h] = first[h + 1];
-    first[comm->host_count] = comm->size;
-}
-
-/* Cores that these ranks, all of one host, may use together: exactly where there are no more than
- * 64 of them; else masks that differ are taken to have nothing in common. */
-static uint32_t count_cores(const struct hello *all, const uint32_t *ranks, uint32_t count)
-{
-    uint64_t low = 0;
-    uint32_t cores = 0;
-    bool many = false;
-
-    for (uint32_t i = 0; i < count; i++) {
-        const struct hello *its = &all[ranks[i]];
-        bool seen = false;
-
-        low |= its->cores_low;
-        many |= its->cores > (uint32_t)__builtin_popcountll(its->cores_low);
-        for (uint32_t k = i > 64 ? i - 64 : 0; k < i && !seen; k++)
-            seen = all[ranks[k]].cores_hash == its->cores_hash;
-        cores += seen ? 0 : its->cores;
-    }
-    cores = many ? cores : (uint32_t)__builtin_popcountll(low);
-    return cores != 0 ? cores : 1;
-}
-
-/* How crowded this host is, and the most crowded one: the same answer on all ranks, as the choice
- * of algorithms depends on it. */
-static int count_crowds(struct sluice_comm *comm, const struct hello *all)
-{
-    uint32_t *ranks = calloc(comm->size + (size_t)comm->host_count + 1, sizeof(*ranks));
-    uint32_t *first = ranks + comm->size, most = 1;
-
-    if (ranks == NULL)
-        return sl_fail(-ENOMEM, "no memory to meet %u ranks", comm->size);
-    sort_by_host(comm, ranks, first);
-    for (uint32_t h = 0; h < comm->host_count; h++) {
-        uint32_t count = first[h + 1] - first[h], cores = count_cores(all, ranks + first[h], count);
-
-        if ((count + cores - 1) / cores > most)
-            most = (count + cores - 1) / cores;
-        if (count > comm->most_local)
-            comm->most_local = count;
-        if (h != comm->host[comm->rank])
-            continue;
-        comm->local_size = count;
-        comm->wait.oversubscribed = count > cores;
-    }
-    comm->costs.ranks_per_core = most;
-    free(ranks);
-    return 0;
-}
-
-/* Cores are shared by ranks that the scheduler keeps in groups apart: each rank in a session, a
- * container or a control group of its own. */
-static bool are_apart(const struct sluice_comm *comm, const struct hello *all)
-{
-    for (uint32_t r = 0; r < comm->size; r++)
-        if (comm->host[r] == comm->host[comm->rank] &&
-            all[r].sched_group != all[comm->rank].sched_group)
-            return comm->wait.oversubscribed;
-    return false;
-}
-
 /* Ranks of this host that SLUICE_HOST_ID calls different hosts dial each other as such, never by
  * loopback. */
 static bool all_nearby(const struct sluice_comm *comm, const struct hello *all)
@@ -272,19 +166,41 @@ static void tell_cores(struct hello *mine)
     mine->cores_hash = hash;
 }
 
-/* Which transports each rank has open, for reach.c. */
-static int keep_opened(struct sluice_comm *comm, const struct hello *all)
+/* What all know of each other from now on; hosts are numbered by first appearance, which a table of
+ * open addresses finds. */
+static int keep_seats(struct sluice_comm *comm, const struct hello *all)
 {
-    struct sl_opened *opened = calloc(comm->size, sizeof(*opened));
+    struct sl_seat *seats = calloc(comm->size, sizeof(*seats));
+    uint32_t *seen, hosts = 0; /* seen: rank + 1 */
+    size_t room = 2;
 
-    if (opened == NULL)
+    while (room < 2 * (size_t)comm->size)
+        room *= 2;
+    seen = calloc(room, sizeof(*seen));
+    if (seats == NULL || seen == NULL) {
+        free(seats);
+        free(seen);
         return sl_fail(-ENOMEM, "no memory to meet %u ranks", comm->size);
-    for (uint32_t r = 0; r < comm->size; r++)
-        opened[r] = (struct sl_opened){all[r].opened, all[r].local};
-    if (sl_shared_keep(opened, comm->size * sizeof(*opened), &comm->held_opened) != 0)
-        return -ENOMEM;
-    comm->opened = sl_shared_bytes(comm->held_opened);
-    return 0;
+    }
+    for (uint32_t r = 0; r < comm->size; r++) {
+        size_t at = (all[r].host * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (room - 1);
+
+        while (seen[at] != 0 && all[seen[at] - 1].host != all[r].host)
+            at = (at + 1) & (room - 1);
+        seats[r] = (struct sl_seat){
+            .sched_group = all[r].sched_group,
+            .cores_low = all[r].cores_low,
+            .cores_hash = all[r].cores_hash,
+            .cores = all[r].cores,
+            .host = seen[at] != 0 ? seats[seen[at] - 1].host : hosts++,
+            .all = all[r].opened,
+            .local = all[r].local,
+        };
+        seen[at] = seen[at] != 0 ? seen[at] : r + 1;
+    }
+    free(seen);
+    comm->family->host_count = hosts;
+    return sl_family_keep_seats(comm->family, seats);
 }
 
 int sl_connect_meet(struct sluice_comm *comm, struct sl_exchange *exchange,
@@ -318,14 +234,12 @@ int sl_connect_meet(struct sluice_comm *comm, struct sl_exchange *exchange,
     mine.settings = sl_hash_text(text);
     err = exchange->allgather(exchange, &mine, sizeof(mine), all);
     err = err ?: compare_hellos(comm, exchange, all);
-    err = err ?: number_hosts(comm, all);
-    err = err ?: count_crowds(comm, all);
-    err = err ?: keep_opened(comm, all);
+    err = err ?: keep_seats(comm, all);
+    err = err ?: sl_seats_take(comm);
     if (err == 0) {
         comm->id = all[0].id;
         if (params->parent == NULL)
             comm->worker->one_host = all_nearby(comm, all);
-        comm->wait.apart = are_apart(comm, all);
     }
     free(all);
     return err;

@@ -16,7 +16,6 @@ int sl_connect_meet(struct sluice_comm *comm, struct sl_exchange *exchange,
  * needs them. -EHOSTUNREACH names a pair that no transport connects, and why; -ENOMEM: this rank
  * lacked memory for it. */
 int sl_reach_open(struct sluice_comm *comm, struct sl_exchange *exchange);
-void sl_reach_close(struct sluice_comm *comm);
 
 /* An endpoint to that rank is needed: does not wait for it. A failure breaks the communicator. */
 void sl_reach(struct sluice_comm *comm, uint32_t rank);
@@ -31,6 +30,8 @@ int sl_reach_all(struct sluice_comm *comm, const uint32_t *ranks, uint32_t count
  * windows, and says why at info, when that is not possible everywhere. Fails only when the exchange
  * does. */
 int sl_windows_open(struct sluice_comm *comm, struct sl_exchange *exchange);
+/* Those of others: theirs are not read any more. */
+void sl_windows_unmap(struct sluice_comm *comm);
 void sl_windows_close(struct sluice_comm *comm);
 
 #endif

@@ -5,12 +5,12 @@
 #include "collectives/connect.h"
 #include "collectives/dispute.h"
 #include "collectives/exec.h"
+#include "collectives/family.h"
 #include "collectives/report.h"
 #include "collectives/steps.h"
 #include "collectives/status.h"
 #include "core/event.h"
 #include "core/log.h"
-#include "core/wireup.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,8 +23,6 @@
 #define HERE "; here: " /* between the reason and this rank's own operation */
 #define LAST_TRIES 100  /* per peer, for the last message to it */
 
-enum ctrl_type { CTRL_STATUS = 1, CTRL_ABORT = 2, CTRL_BYE = 3 };
-
 enum ctrl_flag {
     CTRL_ANSWER = 1 << 0, /* STATUS: calls differ; tell yours for this number */
     CTRL_FLOOD = 1 << 1,  /* STATUS: pass it on to all that you are connected to, but its sender */
@@ -33,8 +31,7 @@ enum ctrl_flag {
 /* STATUS and BYE. What travels as a control message. Both ends run the same build: launch/ compared
  * versions. */
 struct ctrl_status {
-    uint8_t type, flags;
-    uint16_t reserved;
+    struct sl_ctrl_head head;
     int32_t waits_for;
     uint32_t step;
     uint32_t origin, number; /* whose it is, and which of its */
@@ -50,7 +47,7 @@ struct sl_relay {
 };
 
 struct ctrl_abort {
-    uint8_t type, reserved[3];
+    struct sl_ctrl_head head;
     int32_t code;
     int32_t culprit;
     char text[ABORT_TEXT_MAX]; /* ends with a zero */
@@ -71,21 +68,23 @@ static void broadcast(struct sluice_comm *comm, int but, const void *msg, size_t
     }
 }
 
-/* What this rank says before it goes: full queues are given a while to drain. Not from inside
- * progress. */
+/* What this rank says before it goes, to all that some communicator connects it to: they may wait
+ * for it in this one. Full queues are given a while to drain. Not from inside progress. */
 static void broadcast_last(struct sluice_comm *comm, const void *msg, size_t len)
 {
-    sl_peers_foreach(&comm->peers, r)
+    sl_list_foreach(&comm->family->links, node)
     {
-        struct sl_peer *peer = sl_comm_peer(comm, r);
+        struct sl_link *link = sl_container_of(node, struct sl_link, of_family);
+        uint32_t rank = link->ep != NULL ? sl_family_member(comm, link->rank) : comm->size;
 
-        for (int tries = 0; tries < LAST_TRIES && peer->ep != NULL && !peer->down && !peer->left;
+        for (int tries = 0; tries < LAST_TRIES && rank < comm->size && link->status == 0 &&
+                            !sl_comm_peer(comm, rank)->left;
              tries++) {
-            const struct sl_transport_ops *ops = peer->ep->iface->ops;
+            const struct sl_transport_ops *ops = link->ep->iface->ops;
 
-            if (ops->ctrl(peer->ep, msg, len) != -EAGAIN)
+            if (ops->ctrl(link->ep, msg, len) != -EAGAIN)
                 break;
-            if (ops->progress(peer->ep->iface, 64) <= 0 && comm->worker->idle != NULL)
+            if (ops->progress(link->ep->iface, 64) <= 0 && comm->worker->idle != NULL)
                 comm->worker->idle(comm->worker);
         }
     }
@@ -149,16 +148,38 @@ static void fit_text(const char *text, size_t len, uint32_t rank, char out[ABORT
     snprintf(out, ABORT_TEXT_MAX, "%.*s%s", (int)len, text, rest);
 }
 
-static void tell_abort(struct sluice_comm *comm)
+static void write_abort(const struct sluice_comm *comm, struct ctrl_abort *msg)
 {
-    struct ctrl_abort msg = {
-        .type = CTRL_ABORT, .code = comm->health.error.code, .culprit = comm->health.error.culprit};
     const char *end = strstr(comm->health.error.text, HERE);
     size_t len =
         end != NULL ? (size_t)(end - comm->health.error.text) : strlen(comm->health.error.text);
 
-    fit_text(comm->health.error.text, len, comm->rank, msg.text);
+    *msg = (struct ctrl_abort){.head = {.type = SL_CTRL_ABORT, .channel = comm->channel},
+                               .code = comm->health.error.code,
+                               .culprit = comm->health.error.culprit};
+    fit_text(comm->health.error.text, len, comm->rank, msg->text);
+}
+
+static void tell_abort(struct sluice_comm *comm)
+{
+    struct ctrl_abort msg;
+
+    write_abort(comm, &msg);
     broadcast_last(comm, &msg, sizeof(msg));
+}
+
+void sl_health_answer(const struct sluice_comm *comm, struct sl_ep *ep, uint32_t channel)
+{
+    struct ctrl_status bye = {
+        .head = {.type = SL_CTRL_BYE, .channel = channel}, .waits_for = -1, .culprit = -1};
+    struct ctrl_abort abort;
+
+    if (comm == NULL) {
+        ep->iface->ops->ctrl(ep, &bye, sizeof(bye)); /* when full: to the next question */
+        return;
+    }
+    write_abort(comm, &abort);
+    ep->iface->ops->ctrl(ep, &abort, sizeof(abort));
 }
 
 static uint64_t tell_interval(const struct sluice_comm *comm)
@@ -203,16 +224,9 @@ void sl_health_tear_down(struct sluice_comm *comm)
     comm->health.is_speaker = is_speaker(comm);
     tell_abort(comm);
     sl_report_keep_paths(comm);
-    sl_reach_close(comm);
-    sl_peers_foreach(&comm->peers, r)
-    {
-        struct sl_peer *peer = sl_comm_peer(comm, r);
-
-        if (peer->ep != NULL)
-            peer->ep->iface->ops->ep_destroy(peer->ep);
-        peer->ep = NULL;
-        peer->slots = NULL;
-    }
+    sl_windows_unmap(comm);
+    sl_links_detach(comm);
+    sl_family_broke(comm->family);
     sl_list_foreach(&comm->calls.active, node)
     {
         struct sluice_req *op = sl_container_of(node, struct sluice_req, link);
@@ -238,8 +252,10 @@ static void hear_leavers(struct sluice_comm *comm)
 
 void sl_health_goodbye(struct sluice_comm *comm)
 {
-    struct ctrl_status msg = {
-        .type = CTRL_BYE, .waits_for = -1, .origin = comm->rank, .culprit = -1};
+    struct ctrl_status msg = {.head = {.type = SL_CTRL_BYE, .channel = comm->channel},
+                              .waits_for = -1,
+                              .origin = comm->rank,
+                              .culprit = -1};
 
     if (comm->health.error.code != 0)
         return;
@@ -266,7 +282,7 @@ static void on_status(struct sluice_comm *comm, struct sl_peer *peer, const stru
     peer->status.culprit = msg->culprit;
     peer->status.culprit_seq = msg->culprit_seq;
     peer->status.culprit_age = msg->culprit_age;
-    sl_dispute_hear(comm, &msg->told, (msg->flags & CTRL_ANSWER) != 0);
+    sl_dispute_hear(comm, &msg->told, (msg->head.flags & CTRL_ANSWER) != 0);
 }
 
 /* Goes out with the next tick: nothing is sent from inside progress. Without memory it is left to
@@ -298,13 +314,11 @@ static void send_relays(struct sluice_comm *comm)
 }
 
 /* A status, of the peer itself or passed on by it. */
-static void take_status(struct sluice_comm *comm, const struct sl_ep *ep,
-                        const struct ctrl_status *msg)
+static void take_status(struct sluice_comm *comm, uint32_t rank, const struct ctrl_status *msg)
 {
-    bool flood = (msg->flags & CTRL_FLOOD) != 0;
+    bool flood = (msg->head.flags & CTRL_FLOOD) != 0;
 
-    if (msg->origin >= comm->size || msg->origin == comm->rank ||
-        (!flood && (int)msg->origin != ep->peer))
+    if (msg->origin >= comm->size || msg->origin == comm->rank || (!flood && msg->origin != rank))
         return;
     struct sl_peer *origin = sl_peers_make(&comm->peers, msg->origin);
 
@@ -315,7 +329,7 @@ static void take_status(struct sluice_comm *comm, const struct sl_ep *ep,
         return; /* it came another way before */
     on_status(comm, origin, msg);
     if (flood)
-        relay(comm, msg, ep->peer);
+        relay(comm, msg, (int)rank);
 }
 
 static void on_abort(struct sluice_comm *comm, const struct ctrl_abort *msg)
@@ -329,30 +343,35 @@ static void on_abort(struct sluice_comm *comm, const struct ctrl_abort *msg)
     sl_comm_fail(comm, code, culprit, "%s", text);
 }
 
-void sl_health_ctrl(void *arg, struct sl_ep *ep, const void *msg, size_t len)
+void sl_health_ctrl(struct sluice_comm *comm, uint32_t rank, const void *msg, size_t len)
 {
-    struct sluice_comm *comm = ep->owner;
-    struct sl_peer *peer = sl_comm_peer(comm, (uint32_t)ep->peer);
+    struct sl_peer *peer = sl_comm_peer(comm, rank);
+    uint8_t type = *(const uint8_t *)msg;
     struct ctrl_status status;
     struct ctrl_abort stop;
 
-    (void)arg;
-    if (len == sizeof(status) && *(const uint8_t *)msg == CTRL_STATUS) {
+    if (len == sizeof(status) && type == SL_CTRL_STATUS) {
         memcpy(&status, msg, sizeof(status));
-        take_status(comm, ep, &status);
-    } else if (len == sizeof(stop) && *(const uint8_t *)msg == CTRL_ABORT) {
+        take_status(comm, rank, &status);
+    } else if (len == sizeof(stop) && type == SL_CTRL_ABORT) {
         memcpy(&stop, msg, sizeof(stop));
         peer->gave_up = true;
         on_abort(comm, &stop);
-    } else if (len == sizeof(status) && *(const uint8_t *)msg == CTRL_BYE) {
+    } else if (len == sizeof(status) && type == SL_CTRL_BYE) {
         memcpy(&status, msg, sizeof(status));
         peer->left = true;
-        status.flags = 0;
+        status.head.flags = 0;
         on_status(comm, peer, &status);
     } else {
-        sl_warn("comm", "rank %d sent a control message of %zu bytes that is not known; ignored",
-                ep->peer, len);
+        sl_warn("comm", "rank %u sent a control message of %zu bytes that is not known; ignored",
+                rank, len);
     }
+}
+
+void sl_health_odd_ctrl(const struct sl_ep *ep, size_t len)
+{
+    sl_warn("comm", "rank %d sent a control message of %zu bytes that is not known; ignored",
+            ep->peer, len);
 }
 
 /* The verdict waits a little: whoever ended the connection may have told why, here or elsewhere. */
@@ -371,21 +390,15 @@ static void note_loss(struct sluice_comm *comm, int32_t rank, int status, const 
     snprintf(lost->text, sizeof(lost->text), "%s", why);
 }
 
-void sl_health_down(void *arg, struct sl_ep *ep, int status, const char *why)
+void sl_health_down(struct sluice_comm *comm, uint32_t rank, int status, const char *why)
 {
-    struct sluice_comm *comm = ep->owner;
-    struct sl_peer *peer = sl_comm_peer(comm, (uint32_t)ep->peer);
+    struct sl_peer *peer = sl_comm_peer(comm, rank);
 
-    (void)arg;
-    if (peer->ep != ep) { /* still being connected */
-        sl_wireup_lost(comm->wireup, (uint32_t)ep->peer, why);
-        return;
-    }
     peer->down = true;
-    sl_event_of(comm->worker, comm->state_place, SL_EVENT_PEER_LOST, (uint32_t)ep->peer,
+    sl_event_of(comm->worker, comm->state_place, SL_EVENT_PEER_LOST, rank,
                 (uint64_t)(int64_t)status, 0);
     if (!peer->left)
-        note_loss(comm, ep->peer, status, why);
+        note_loss(comm, (int32_t)rank, status, why);
 }
 
 /* ---- steps that failed ---- */
@@ -412,6 +425,16 @@ static void miss(struct sluice_comm *comm, uint32_t rank)
 {
     sl_comm_fail(comm, -ECONNRESET, (int32_t)rank,
                  "rank %u has destroyed its communicator while others still need it", rank);
+}
+
+void sl_health_needs_lost(struct sluice_comm *comm, uint32_t rank)
+{
+    const struct sl_link *link = sl_comm_peer(comm, rank)->link;
+
+    if (sl_comm_peer(comm, rank)->left)
+        miss(comm, rank);
+    else
+        note_loss(comm, (int32_t)rank, link->status, link->why != NULL ? link->why : "it was lost");
 }
 
 void sl_health_step_failed(struct sluice_req *op, const struct sl_step *step,
@@ -480,8 +503,10 @@ static struct chain_end find_culprit(const struct sluice_comm *comm, uint64_t no
 static void tell_status(struct sluice_comm *comm, uint64_t now)
 {
     const struct sluice_req *op = oldest(comm);
-    struct ctrl_status msg = {
-        .type = CTRL_STATUS, .waits_for = -1, .origin = comm->rank, .culprit = -1};
+    struct ctrl_status msg = {.head = {.type = SL_CTRL_STATUS, .channel = comm->channel},
+                              .waits_for = -1,
+                              .origin = comm->rank,
+                              .culprit = -1};
     struct sl_waiting waiting;
 
     comm->health.told_ns = now;
@@ -502,7 +527,7 @@ static void tell_status(struct sluice_comm *comm, uint64_t now)
     sl_dispute_tell(comm, comm->health.mismatch_ns != 0 ? comm->health.mismatch_seq : op->seq,
                     &msg.told);
     if (comm->health.mismatch_ns != 0)
-        msg.flags |= CTRL_ANSWER | CTRL_FLOOD;
+        msg.head.flags |= CTRL_ANSWER | CTRL_FLOOD;
     broadcast(comm, -1, &msg, sizeof(msg));
 }
 

@@ -12,9 +12,28 @@
 
 #include "collectives/plan.h"
 
-/* The two callbacks of sl_handler; the endpoint's owner is the communicator. */
-void sl_health_ctrl(void *arg, struct sl_ep *ep, const void *msg, size_t len);
-void sl_health_down(void *arg, struct sl_ep *ep, int status, const char *why);
+enum sl_ctrl_type { SL_CTRL_STATUS = 1, SL_CTRL_ABORT = 2, SL_CTRL_BYE = 3 };
+
+/* How each control message begins. */
+struct sl_ctrl_head {
+    uint8_t type, flags; /* enum sl_ctrl_type */
+    uint16_t reserved;
+    uint32_t channel; /* of the communicator */
+};
+
+/* A control message of that rank. */
+void sl_health_ctrl(struct sluice_comm *comm, uint32_t rank, const void *msg, size_t len);
+/* One that is too short to say of which communicator it is. */
+void sl_health_odd_ctrl(const struct sl_ep *ep, size_t len);
+
+/* The connection to that rank is lost. */
+void sl_health_down(struct sluice_comm *comm, uint32_t rank, int status, const char *why);
+/* It was before, and now it is needed. */
+void sl_health_needs_lost(struct sluice_comm *comm, uint32_t rank);
+
+/* Tells a rank that waits in a communicator which is broken here, or (NULL) which this rank has
+ * left. */
+void sl_health_answer(const struct sluice_comm *comm, struct sl_ep *ep, uint32_t channel);
 
 /* A message step ended with an error. */
 void sl_health_step_failed(struct sluice_req *op, const struct sl_step *step,

@@ -9,6 +9,8 @@
 #ifndef SL_COLLECTIVES_PEERS_H
 #define SL_COLLECTIVES_PEERS_H
 
+#include "core/req.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -16,7 +18,9 @@
 #define SL_PEERS_PAGE 8 /* ranks of a page; a power of two */
 
 struct sl_ep;
+struct sl_link;
 struct sl_win_slot;
+struct sluice_comm;
 
 /* What a rank called, as it is compared with what others called. Travels in control messages. */
 struct sl_signature {
@@ -43,7 +47,7 @@ struct sl_peer_status {
 };
 
 struct sl_peer {
-    struct sl_ep *ep;          /* NULL for this rank */
+    struct sl_ep *ep;          /* of the link; NULL: not connected */
     struct sl_win_slot *slots; /* its window, mapped; NULL: that rank shares none with this one */
     uint64_t seen;             /* the last word seen in its window */
     /* Order of posting: operations take a ticket per direction when they start, and post while
@@ -53,8 +57,13 @@ struct sl_peer {
     bool left;    /* it said goodbye: losing its endpoint is no failure by itself */
     bool gave_up; /* it has told of an error: it lived then */
     bool down;
-    bool asked; /* an endpoint to it is under way, or was (reach.c) */
+    bool wanted; /* its channel opens as soon as it is connected */
+    bool open;   /* the channel is open: messages may be posted */
     void *map;
+    struct sl_link *link; /* NULL: this communicator has nothing to do with that rank yet */
+    struct sl_node of_link;
+    struct sluice_comm *comm; /* with a link: whose table this is of ... */
+    uint32_t rank;            /* ... and that rank there */
     struct sl_peer_status status;
 };
 

@@ -7,9 +7,10 @@
  * is (r - 1) / SL_REACH_DEGREE.
  */
 #include "collectives/connect.h"
+#include "collectives/family.h"
+#include "collectives/health.h"
 
 #include "core/log.h"
-#include "core/shared.h"
 #include "core/wireup.h"
 
 #include <stdio.h>
@@ -30,70 +31,68 @@ struct outcome {
 
 static const struct sl_wireup_addr *addr_of(void *arg, uint32_t rank)
 {
-    const struct sluice_comm *comm = arg;
+    const struct sl_family *family = arg;
 
-    return &comm->addrs[rank];
+    return &family->addrs[rank];
 }
 
-static uint32_t candidates(const struct sluice_comm *comm, uint32_t rank)
+/* Of two ranks of the family. */
+static uint32_t common(const struct sl_family *family, uint32_t a, uint32_t b)
 {
-    const struct sl_opened *mine = &comm->opened[comm->rank];
-    bool same_host = comm->host[rank] == comm->host[comm->rank];
+    const struct sl_seat *its = &family->seats[a], *others = &family->seats[b];
 
-    return mine->all & comm->opened[rank].all & ~(same_host ? 0 : mine->local);
+    return its->all & others->all & ~(its->host == others->host ? 0 : its->local);
 }
 
 static uint32_t candidates_open(void *arg, uint32_t rank)
 {
-    const struct sluice_comm *comm = arg;
+    const struct sl_family *family = arg;
     uint32_t open = 0;
 
-    for (unsigned t = 0; t < comm->worker->slot_count; t++)
-        open |= comm->worker->slots[t].iface != NULL ? 1u << t : 0;
-    return candidates(comm, rank) & open;
+    for (unsigned t = 0; t < family->worker->slot_count; t++)
+        open |= family->worker->slots[t].iface != NULL ? 1u << t : 0;
+    return common(family, family->rank, rank) & open;
 }
 
 static bool is_connected(void *arg, uint32_t rank)
 {
-    const struct sluice_comm *comm = arg;
+    const struct sl_link *link = sl_link_find(arg, rank);
 
-    return sl_comm_peer(comm, rank)->ep != NULL;
+    return link != NULL && link->ep != NULL;
 }
 
 static const char *transport_name(void *arg, unsigned t)
 {
-    const struct sluice_comm *comm = arg;
+    const struct sl_family *family = arg;
 
-    return t < comm->worker->slot_count ? comm->worker->slots[t].ops->name : "?";
+    return t < family->worker->slot_count ? family->worker->slots[t].ops->name : "?";
 }
 
 static int ep_create(void *arg, unsigned t, uint32_t rank, struct sl_ep **out)
 {
-    struct sluice_comm *comm = arg;
-    struct sl_iface *iface = comm->worker->slots[t].iface;
+    struct sl_family *family = arg;
+    struct sl_iface *iface = family->worker->slots[t].iface;
+    struct sl_link *link = sl_link_make(family, rank);
 
-    if (sl_peers_make(&comm->peers, rank) == NULL)
+    if (link == NULL)
         return sl_fail(-ENOMEM, "no memory for an endpoint to rank %u", rank);
     int err = iface->ops->ep_create(iface, out);
 
     if (err != 0)
         return err;
     (*out)->peer = (int)rank;
-    (*out)->owner = comm;
+    (*out)->owner = link;
     return 0;
 }
 
 static void on_up(void *arg, uint32_t rank, struct sl_ep *ep)
 {
-    struct sl_peer *peer = sl_comm_peer(arg, rank); /* made with its endpoint */
-
-    peer->ep = ep;
-    peer->down = false;
+    sl_link_up(sl_link_find(arg, rank), ep); /* made with its endpoint */
 }
 
-static void on_failed(void *arg, uint32_t rank, int err, const char *why)
+/* For a communicator that waits for that rank. */
+static void give_up(struct sluice_comm *comm, uint32_t rank, int err, const char *why)
 {
-    struct sluice_comm *comm = arg;
     uint32_t a = rank < comm->rank ? rank : comm->rank, b = rank < comm->rank ? comm->rank : rank;
 
     switch (err) {
@@ -113,30 +112,57 @@ static void on_failed(void *arg, uint32_t rank, int err, const char *why)
     }
 }
 
+static void on_failed(void *arg, uint32_t rank, int err, const char *why)
+{
+    struct sl_link *link = sl_link_find(arg, rank);
+
+    if (link == NULL)
+        return;
+    sl_list_foreach(&link->users, node)
+    {
+        struct sl_peer *peer = sl_container_of(node, struct sl_peer, of_link);
+
+        if (peer->wanted)
+            give_up(peer->comm, peer->rank, err, why);
+    }
+}
+
 /* ---- reaching ---- */
 
 struct sl_iface *sl_reach_first(const struct sluice_comm *comm, uint32_t rank)
 {
-    uint32_t its = candidates(comm, rank);
+    const struct sl_family *family = comm->family;
+    uint32_t its = common(family, family->rank, sl_family_rank(comm, rank));
 
     return its != 0 ? comm->worker->slots[__builtin_ctz(its)].iface : NULL;
 }
 
+static void open_or_connect(struct sluice_comm *comm, struct sl_peer *peer)
+{
+    struct sl_link *link = peer->link;
+
+    if (link->ep != NULL && link->status == 0)
+        sl_link_open(comm, peer);
+    else if (link->ep != NULL)
+        sl_health_needs_lost(comm, peer->rank);
+    else if (sl_wireup_connect(comm->family->wireup, link->rank, comm->created) != 0)
+        sl_comm_fail(comm, -ENOMEM, -1, "%s", sluice_last_error());
+}
+
 void sl_reach(struct sluice_comm *comm, uint32_t rank)
 {
-    struct sl_peer *peer;
+    struct sl_peer *peer = sl_comm_peer(comm, rank);
 
-    if (rank == comm->rank || comm->health.error.code != 0)
+    if (rank == comm->rank || peer->wanted || comm->health.error.code != 0)
         return;
-    peer = sl_peers_make(&comm->peers, rank);
-    if (peer != NULL && (peer->ep != NULL || peer->asked))
-        return;
-    if (peer != NULL)
-        peer->asked = true;
-    else
+    peer = sl_link_attach(comm, rank);
+    if (peer == NULL) {
         sl_fail(-ENOMEM, "no memory to connect to rank %u", rank);
-    if (peer == NULL || sl_wireup_connect(comm->wireup, rank, comm->created) != 0)
         sl_comm_fail(comm, -ENOMEM, -1, "%s", sluice_last_error());
+        return;
+    }
+    peer->wanted = true;
+    open_or_connect(comm, peer);
 }
 
 int sl_reach_all(struct sluice_comm *comm, const uint32_t *ranks, uint32_t count)
@@ -144,7 +170,7 @@ int sl_reach_all(struct sluice_comm *comm, const uint32_t *ranks, uint32_t count
     for (uint32_t i = 0; i < count; i++)
         sl_reach(comm, ranks[i]);
     for (uint32_t i = 0; i < count; i++)
-        while (sl_comm_peer(comm, ranks[i])->ep == NULL && ranks[i] != comm->rank &&
+        while (!sl_comm_peer(comm, ranks[i])->open && ranks[i] != comm->rank &&
                comm->health.error.code == 0)
             sl_comm_idle(comm, sl_comm_progress(comm), true);
     if (comm->health.error.code != 0)
@@ -154,7 +180,7 @@ int sl_reach_all(struct sluice_comm *comm, const uint32_t *ranks, uint32_t count
 
 /* Ranks that have the same transports open. */
 struct kind {
-    struct sl_opened opened;
+    uint32_t all, local;
     uint32_t first;
 };
 
@@ -164,8 +190,8 @@ static uint32_t next_of(const struct sluice_comm *comm, const struct kind *kind,
                         uint32_t but_host)
 {
     for (uint32_t r = from; r < comm->size; r++)
-        if (comm->opened[r].all == kind->opened.all &&
-            comm->opened[r].local == kind->opened.local && comm->host[r] != but_host)
+        if (sl_seat_of(comm, r)->all == kind->all && sl_seat_of(comm, r)->local == kind->local &&
+            comm->host[r] != but_host)
             return r;
     return comm->size;
 }
@@ -174,10 +200,9 @@ static uint32_t next_of(const struct sluice_comm *comm, const struct kind *kind,
 static bool kinds_apart(const struct sluice_comm *comm, const struct kind *x, const struct kind *y,
                         uint32_t *a, uint32_t *b)
 {
-    const struct sl_opened *its = &x->opened, *others = &y->opened;
-    bool nothing = (its->all & others->all) == 0;
+    bool nothing = (x->all & y->all) == 0;
 
-    if (((its->all & ~its->local) & (others->all & ~others->local)) != 0)
+    if (((x->all & ~x->local) & (y->all & ~y->local)) != 0)
         return false;
     *a = x->first;
     *b = next_of(comm, y, x == y ? *a + 1 : 0, nothing ? SL_ANY_HOST : comm->host[*a]);
@@ -215,14 +240,13 @@ static int refuse_strangers(const struct sluice_comm *comm)
     uint32_t a, b;
 
     for (uint32_t r = 0; r < comm->size; r++) {
-        const struct sl_opened *its = &comm->opened[r];
+        const struct sl_seat *its = sl_seat_of(comm, r);
         unsigned k = 0;
 
-        while (k < count &&
-               (kinds[k].opened.all != its->all || kinds[k].opened.local != its->local))
+        while (k < count && (kinds[k].all != its->all || kinds[k].local != its->local))
             k++;
         if (k == count && count < KINDS_MAX)
-            kinds[count++] = (struct kind){*its, r};
+            kinds[count++] = (struct kind){its->all, its->local, r};
     }
     for (unsigned x = 0; x < count; x++)
         for (unsigned y = x; y < count; y++)
@@ -239,7 +263,7 @@ static void close_unused(struct sluice_comm *comm)
              any = 0;
 
     for (uint32_t r = 0; r < comm->size; r++) {
-        uint32_t its = r != comm->rank ? candidates(comm, r) : 0;
+        uint32_t its = r != comm->rank ? common(comm->family, r, comm->rank) : 0;
 
         first |= its & -its;
         any |= its;
@@ -308,7 +332,7 @@ static int agree(struct sluice_comm *comm, struct sl_exchange *exchange, int err
 static int listen_for_peers(struct sluice_comm *comm, struct sl_wireup_addr *addr)
 {
     const struct sl_wireup_owner owner = {
-        .arg = comm,
+        .arg = comm->family,
         .rank = comm->rank,
         .size = comm->size,
         .addr = addr_of,
@@ -322,7 +346,7 @@ static int listen_for_peers(struct sluice_comm *comm, struct sl_wireup_addr *add
 
     return sl_wireup_open(comm->worker,
                           comm->worker->wire != NULL ? comm->worker->wire : &sl_wire_sockets,
-                          comm->worker->one_host, &owner, addr, &comm->wireup);
+                          comm->worker->one_host, &owner, addr, &comm->family->wireup);
 }
 
 /* Tells where this rank is reached, and learns it of all others. */
@@ -343,10 +367,7 @@ static int swap_addresses(struct sluice_comm *comm, struct sl_exchange *exchange
         free(addrs);
         return err;
     }
-    err = sl_shared_keep(addrs, comm->size * sizeof(*addrs), &comm->held_addrs);
-    if (err == 0)
-        comm->addrs = sl_shared_bytes(comm->held_addrs);
-    return err;
+    return sl_family_keep_addrs(comm->family, addrs);
 }
 
 int sl_reach_open(struct sluice_comm *comm, struct sl_exchange *exchange)
@@ -374,10 +395,4 @@ int sl_reach_open(struct sluice_comm *comm, struct sl_exchange *exchange)
     if (err == 0 && comm->worker->member_count == 0)
         close_unused(comm);
     return err;
-}
-
-void sl_reach_close(struct sluice_comm *comm)
-{
-    sl_wireup_close(comm->wireup);
-    comm->wireup = NULL;
 }

@@ -92,11 +92,11 @@ static inline enum sl_go post_send(struct sluice_req *op, const struct sl_step *
     uint32_t number = plan->post_of[index], use = plan->use_of[number];
     struct sl_post *post = &op->posts[number];
     struct sl_peer *peer = plan->peer_of[index];
-    struct sl_buf buf = {from, len, NULL};
+    struct sl_buf buf = {.addr = from, .len = len, .channel = op->comm->channel};
 
     if (peer->send_serving != op->tickets[use] || op->comm->health.error.code != 0)
         return SL_GO_BLOCKED;
-    if (SL_UNLIKELY(peer->ep == NULL)) {
+    if (SL_UNLIKELY(!peer->open)) {
         sl_reach(op->comm, step->peer);
         return SL_GO_BLOCKED;
     }
@@ -135,12 +135,13 @@ static inline enum sl_go post_recv(struct sluice_req *op, const struct sl_step *
 
     if (peer->recv_serving != op->tickets[use] || op->comm->health.error.code != 0)
         return SL_GO_BLOCKED;
-    if (SL_UNLIKELY(peer->ep == NULL)) {
+    if (SL_UNLIKELY(!peer->open)) {
         sl_reach(op->comm, step->peer);
         return SL_GO_BLOCKED;
     }
     post->req = (struct sl_req){.status = SL_PENDING, .done = post_done};
     post->sink = *sink;
+    post->sink.channel = op->comm->channel;
     int result = peer->ep->iface->ops->recv(peer->ep, &post->sink, &post->req);
 
     if (result == -EAGAIN)

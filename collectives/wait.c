@@ -4,6 +4,7 @@
  * ranks share the cores of this host, and looks at the clock from time to time for deadlines.
  */
 #include "collectives/exec.h"
+#include "collectives/family.h"
 #include "collectives/health.h"
 #include "collectives/status.h"
 
@@ -139,8 +140,9 @@ static void look_at_clock(struct sluice_comm *comm)
     comm->wait.checked_ns = now;
     if (comm->wait.idle_since_ns == 0)
         comm->wait.idle_since_ns = now;
-    if (comm->wireup != NULL)
-        sl_wireup_progress(comm->wireup, now);
+    if (comm->family->wireup != NULL)
+        sl_wireup_progress(comm->family->wireup, now);
+    sl_links_answer(comm->family);
     sl_health_tick(comm, now);
     if (now - comm->page_written_ns >= PAGE_NS) {
         comm->page_written_ns = now;
@@ -169,7 +171,8 @@ static void park(struct sluice_comm *comm)
                              sl_worker_others_busy(comm->worker, &comm->member)
                          ? 1
                          : SLEEP_MAX_MS;
-    unsigned wireup = comm->wireup != NULL ? sl_wireup_fds(comm->wireup, fds, WIREUP_FDS_MAX) : 0;
+    unsigned wireup =
+        comm->family->wireup != NULL ? sl_wireup_fds(comm->family->wireup, fds, WIREUP_FDS_MAX) : 0;
 
     if (wireup > WIREUP_FDS_MAX) {
         wireup = WIREUP_FDS_MAX;
@@ -180,8 +183,8 @@ static void park(struct sluice_comm *comm)
 
 void sl_comm_idle(struct sluice_comm *comm, unsigned moved, bool may_sleep)
 {
-    if (SL_UNLIKELY(comm->wireup != NULL && sl_wireup_busy(comm->wireup) != 0))
-        sl_wireup_progress(comm->wireup, sl_now(comm->worker->clock));
+    if (SL_UNLIKELY(comm->family->wireup != NULL && sl_wireup_busy(comm->family->wireup) != 0))
+        sl_wireup_progress(comm->family->wireup, sl_now(comm->worker->clock));
     if (moved != 0) {
         comm->wait.idle_passes = 0;
         comm->wait.idle_since_ns = 0;

@@ -266,7 +266,7 @@ int sl_windows_open(struct sluice_comm *comm, struct sl_exchange *exchange)
     return err;
 }
 
-void sl_windows_close(struct sluice_comm *comm)
+void sl_windows_unmap(struct sluice_comm *comm)
 {
     sl_peers_foreach(&comm->peers, r)
     {
@@ -277,6 +277,11 @@ void sl_windows_close(struct sluice_comm *comm)
         peer->map = NULL;
         peer->slots = NULL;
     }
+}
+
+void sl_windows_close(struct sluice_comm *comm)
+{
+    sl_windows_unmap(comm);
     comm->win.slots = NULL;
     if (comm->win.mem.addr == NULL)
         return;

@@ -4,6 +4,7 @@
  * negative code with a sentence that ends, that blames a rank there is and that steers no
  * terminal. */
 #include "collectives/comm.h"
+#include "collectives/family.h"
 #include "collectives/health.h"
 #include "core/log.h"
 
@@ -56,6 +57,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     comm.worker = &worker;
     comm.config.timeout_ms = 1000;
     sl_list_init(&comm.calls.active);
+    sl_assert(sl_family_make(&comm) == 0);
     for (uint32_t seq = 1; seq <= comm.calls.seq; seq++)
         comm.calls.history[seq] =
             (struct sl_signature){.seq = seq,
@@ -64,14 +66,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                   .count = seq};
     time_ns = SL_NS_PER_S;
     while (size >= 2) {
-        struct sl_ep ep = {.owner = &comm, .peer = data[0] % RANKS};
+        uint32_t from = data[0] % RANKS;
+        struct sl_ep ep = {.owner = sl_link_make(comm.family, from), .peer = (int)from};
         size_t len = data[1] < size - 2 ? data[1] : size - 2;
         uint8_t *msg =
             malloc(len + (len == 0)); /* of its size, so that a sanitizer sees overruns */
 
-        sl_assert(msg != NULL);
+        sl_assert(msg != NULL && ep.owner != NULL);
         memcpy(msg, data + 2, len);
-        sl_health_ctrl(NULL, &ep, msg, len);
+        if (data[0] < 0xf0 && len >= sizeof(struct sl_ctrl_head)) /* mostly of this communicator */
+            memcpy(msg + offsetof(struct sl_ctrl_head, channel), &comm.channel,
+                   sizeof(comm.channel));
+        sl_links_ctrl(NULL, &ep, msg, len);
         free(msg);
         check(&comm);
         time_ns += 30 * SL_NS_PER_MS;
@@ -83,6 +89,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     time_ns += SL_NS_PER_S;
     sl_health_tick(&comm, time_ns);
     check(&comm);
+    sl_family_leave(&comm);
     sl_peers_fini(&comm.peers);
     return 0;
 }
