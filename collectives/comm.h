@@ -70,10 +70,8 @@ struct sl_comm_params {
 
 /* The windows of this rank and its place in them: window.c opens and closes, exec.c uses them. */
 struct sl_windows {
-    struct sl_mem mem;
-    struct sl_mr *mr;
-    struct sl_iface *iface;    /* NULL: this rank is alone on its host, the memory is plain */
     struct sl_win_slot *slots; /* of this rank; NULL: the communicator has no windows */
+    uint32_t area;             /* of the family's segment */
     size_t bytes;              /* payload of a half */
     uint64_t ticket, serving;  /* one operation at a time uses the windows */
     uint64_t base;             /* counter at which the next operation starts */

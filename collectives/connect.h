@@ -26,12 +26,11 @@ struct sl_iface *sl_reach_first(const struct sluice_comm *comm, uint32_t rank);
 /* Waits for endpoints to ranks[0..count). */
 int sl_reach_all(struct sluice_comm *comm, const uint32_t *ranks, uint32_t count);
 
-/* window.c: makes this rank's window and maps those of its host. Leaves the communicator without
+/* window.c: makes the family's segment and maps those of this host. Leaves the communicator without
  * windows, and says why at info, when that is not possible everywhere. Fails only when the exchange
  * does. */
 int sl_windows_open(struct sluice_comm *comm, struct sl_exchange *exchange);
-/* Those of others: theirs are not read any more. */
-void sl_windows_unmap(struct sluice_comm *comm);
+/* The area is free when all ranks of this host are through with the communicator. */
 void sl_windows_close(struct sluice_comm *comm);
 
 #endif

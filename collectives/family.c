@@ -49,6 +49,7 @@ void sl_family_leave(struct sluice_comm *comm)
     if (!sl_list_empty(&family->comms))
         return;
     close_connections(family);
+    sl_segment_close(&family->segment);
     sl_shared_drop(family->held_seats);
     sl_shared_drop(family->held_addrs);
     free(family->buckets);

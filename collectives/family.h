@@ -12,6 +12,7 @@
 #define SL_COLLECTIVES_FAMILY_H
 
 #include "collectives/comm.h"
+#include "collectives/segment.h"
 #include "core/err.h"
 
 #define SL_CHANNEL_FIRST 1 /* of the first communicator */
@@ -35,6 +36,8 @@ struct sl_link {
     struct sl_ep *ep;     /* NULL: on its way, or nobody needs it yet */
     int status;           /* not 0: it is lost; why tells */
     char *why;            /* owned; or NULL: there was no memory for it */
+    uint8_t *map;         /* its segment, mapped; NULL: that rank shares none with this one ... */
+    uint32_t areas;       /* ... and how many it has */
     struct sl_node users; /* struct sl_peer.of_link: communicators that have to do with that rank */
 };
 
@@ -56,6 +59,7 @@ struct sl_family {
     struct sl_node links;
     struct sl_link **buckets; /* [bucket_count], a power of two; or NULL */
     uint32_t bucket_count, link_count;
+    struct sl_segment segment;
     struct sl_answer *answers;
     uint32_t answer_count, answer_room;
 };
@@ -122,6 +126,9 @@ void sl_link_up(struct sl_link *link, struct sl_ep *ep);
 
 /* Opens the communicator's channel of a link that is up. A failure breaks the communicator. */
 void sl_link_open(struct sluice_comm *comm, struct sl_peer *peer);
+
+/* The segments of others are not read any more. */
+void sl_links_unmap(struct sl_family *family);
 
 /* Closes all endpoints. */
 void sl_links_close(struct sl_family *family);

@@ -224,8 +224,8 @@ void sl_health_tear_down(struct sluice_comm *comm)
     comm->health.is_speaker = is_speaker(comm);
     tell_abort(comm);
     sl_report_keep_paths(comm);
-    sl_windows_unmap(comm);
     sl_links_detach(comm);
+    sl_peers_foreach(&comm->peers, r) sl_comm_peer(comm, r)->slots = NULL;
     sl_family_broke(comm->family);
     sl_list_foreach(&comm->calls.active, node)
     {
@@ -366,6 +366,14 @@ void sl_health_ctrl(struct sluice_comm *comm, uint32_t rank, const void *msg, si
         sl_warn("comm", "rank %u sent a control message of %zu bytes that is not known; ignored",
                 rank, len);
     }
+}
+
+void sl_health_parts(struct sluice_comm *comm, uint32_t rank)
+{
+    struct sl_peer *peer = rank < comm->size ? sl_peers_make(&comm->peers, rank) : NULL;
+
+    if (peer != NULL)
+        peer->gave_up = true;
 }
 
 void sl_health_odd_ctrl(const struct sl_ep *ep, size_t len)

@@ -23,6 +23,8 @@ struct sl_ctrl_head {
 
 /* A control message of that rank. */
 void sl_health_ctrl(struct sluice_comm *comm, uint32_t rank, const void *msg, size_t len);
+/* That rank is through with a communicator that is broken here. */
+void sl_health_parts(struct sluice_comm *comm, uint32_t rank);
 /* One that is too short to say of which communicator it is. */
 void sl_health_odd_ctrl(const struct sl_ep *ep, size_t len);
 

@@ -72,6 +72,18 @@ struct sl_link *sl_link_make(struct sl_family *family, uint32_t rank)
     return link;
 }
 
+void sl_links_unmap(struct sl_family *family)
+{
+    sl_list_foreach(&family->links, node)
+    {
+        struct sl_link *link = sl_container_of(node, struct sl_link, of_family);
+
+        if (link->map != NULL)
+            link->ep->iface->ops->unmap(link->ep, link->map);
+        link->map = NULL;
+    }
+}
+
 void sl_links_close(struct sl_family *family)
 {
     struct sl_node *node;
@@ -192,6 +204,7 @@ void sl_links_down(void *arg, struct sl_ep *ep, int status, const char *why)
     }
     link->status = status;
     link->why = strdup(why);
+    sl_segment_lost(&link->family->segment, link->rank);
     sl_list_foreach(&link->users, node)
     {
         struct sl_peer *peer = sl_container_of(node, struct sl_peer, of_link);
@@ -249,6 +262,10 @@ void sl_links_ctrl(void *arg, struct sl_ep *ep, const void *msg, size_t len)
     if (comm == NULL || comm->health.torn_down) {
         if (head.type == SL_CTRL_STATUS)
             owe(link, head.channel);
+        else if (comm == NULL)
+            sl_segment_heard(&link->family->segment, head.channel, link->rank);
+        else
+            sl_health_parts(comm, sl_family_member(comm, link->rank));
         return;
     }
     peer = peer_of(link, comm);

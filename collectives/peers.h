@@ -57,9 +57,8 @@ struct sl_peer {
     bool left;    /* it said goodbye: losing its endpoint is no failure by itself */
     bool gave_up; /* it has told of an error: it lived then */
     bool down;
-    bool wanted; /* its channel opens as soon as it is connected */
-    bool open;   /* the channel is open: messages may be posted */
-    void *map;
+    bool wanted;          /* its channel opens as soon as it is connected */
+    bool open;            /* the channel is open: messages may be posted */
     struct sl_link *link; /* NULL: this communicator has nothing to do with that rank yet */
     struct sl_node of_link;
     struct sluice_comm *comm; /* with a link: whose table this is of ... */

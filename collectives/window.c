@@ -3,8 +3,7 @@
 #include "collectives/window.h"
 
 #include "collectives/connect.h"
-
-#include "core/fork.h"
+#include "collectives/family.h"
 #include "core/log.h"
 
 #include <stdio.h>
@@ -23,9 +22,9 @@
 _Static_assert(sizeof(struct sl_win_slot) == 128 && SHORT_LEN % 64 == 0,
                "slots and areas begin a line");
 
-/* What a rank says about its window. */
+/* What a rank says about its segment. */
 struct offer {
-    uint32_t ready; /* this rank has one, and reaches all ranks of its host by mapping */
+    uint32_t areas; /* 0: this rank has none, or does not reach all ranks of its host by mapping */
     uint32_t reserved;
     uint64_t bytes; /* payload of a half */
     struct sl_key key;
@@ -46,9 +45,9 @@ static bool of_this_host(const struct sluice_comm *comm, uint32_t rank)
     return rank != comm->rank && comm->host[rank] == comm->host[comm->rank];
 }
 
-static size_t window_len(uint64_t bytes)
+static size_t area_len(uint64_t bytes)
 {
-    return HALVES_AT + 2 * (HEADER + bytes);
+    return HALVES_AT + (2 * (HEADER + bytes) + PAGE - 1) / PAGE * PAGE;
 }
 
 size_t sl_win_place(const struct sluice_comm *comm, unsigned slot, int area)
@@ -84,69 +83,45 @@ static struct sl_iface *common_iface(const struct sluice_comm *comm)
     return iface;
 }
 
-static int alloc_plain(struct sluice_comm *comm, size_t len)
-{
-    void *mem;
-
-    if (posix_memalign(&mem, PAGE, len) != 0)
-        return sl_fail(-ENOMEM, "no memory for a window of %zu bytes", len);
-    memset(mem, 0, len);
-    comm->win.mem = (struct sl_mem){.addr = mem, .len = len, .fd = -1};
-    return 0;
-}
-
-static int alloc_shared(struct sluice_comm *comm, size_t len, struct sl_key *key)
-{
-    const struct sl_transport_ops *ops = comm->win.iface->ops;
-    int err = ops->mem_alloc(comm->win.iface, len, &comm->win.mem);
-
-    if (err != 0)
-        return err;
-    sl_fork_hides(comm->win.mem.addr, comm->win.mem.len);
-    err = ops->mr_reg(comm->win.iface, &comm->win.mem, &comm->win.mr, key);
-    if (err != 0) {
-        ops->mem_free(comm->win.iface, &comm->win.mem);
-        comm->win.mem.addr = NULL;
-    }
-    return err;
-}
-
 static void make_offer(struct sluice_comm *comm, struct offer *offer)
 {
+    struct sl_segment *segment = &comm->family->segment;
+    struct sl_iface *iface = comm->local_size > 1 ? common_iface(comm) : NULL;
     size_t bytes = half_len(comm) - HEADER;
     int err;
 
     *offer = (struct offer){.bytes = bytes};
-    if (comm->local_size > 1) {
-        comm->win.iface = common_iface(comm);
-        err = comm->win.iface == NULL
-                  ? sl_fail(-ENOTSUP, "the ranks of this host do not share memory")
-                  : alloc_shared(comm, window_len(bytes), &offer->key);
-    } else {
-        err = alloc_plain(comm, window_len(bytes));
-    }
+    err = comm->local_size > 1 && iface == NULL
+              ? sl_fail(-ENOTSUP, "the ranks of this host do not share memory")
+              : sl_segment_open(segment, iface, area_len(bytes), &offer->key);
     if (err != 0) {
         sl_info("comm", "no windows: %s", sluice_last_error());
         return;
     }
-    offer->ready = 1;
+    segment->half = bytes;
+    offer->areas = segment->areas;
 }
 
-static int map_peer(struct sluice_comm *comm, struct sl_peer *peer, const struct offer *offer,
+static int map_peer(struct sluice_comm *comm, struct sl_link *link, const struct offer *offer,
                     uint64_t deadline)
 {
-    const struct sl_transport_ops *ops = peer->ep->iface->ops;
+    const struct sl_transport_ops *ops = link->ep->iface->ops;
+    void *map;
     int err;
 
     /* All ranks say the same size; only what is mapped tells whether it is there. */
-    while ((err = ops->map(peer->ep, &offer->key, window_len(offer->bytes), &peer->map)) ==
+    while ((err = ops->map(link->ep, &offer->key, offer->areas * area_len(offer->bytes), &map)) ==
            -EAGAIN) {
         if (sl_now(comm->worker->clock) > deadline || comm->health.error.code != 0)
-            return sl_fail(-ETIMEDOUT, "the window of rank %d did not arrive", peer->ep->peer);
+            return sl_fail(-ETIMEDOUT, "the window of rank %d did not arrive", link->ep->peer);
         sl_comm_idle(comm, sl_comm_progress(comm), true);
+        if (link->ep == NULL)
+            return sl_fail_error(&comm->health.error);
     }
-    if (err == 0)
-        peer->slots = peer->map;
+    if (err == 0) {
+        link->map = map;
+        link->areas = offer->areas;
+    }
     return err;
 }
 
@@ -156,9 +131,9 @@ static uint32_t map_all(struct sluice_comm *comm, const struct nearby *nearby)
         sl_now(comm->worker->clock) + (uint64_t)comm->config.connect_timeout_ms * SL_NS_PER_MS;
 
     for (uint32_t i = 0; i < nearby->count; i++) {
-        struct sl_peer *peer = sl_comm_peer(comm, nearby->ranks[i]);
+        struct sl_link *link = sl_comm_peer(comm, nearby->ranks[i])->link;
 
-        if (map_peer(comm, peer, &nearby->offers[i], deadline) != 0) {
+        if (link == NULL || map_peer(comm, link, &nearby->offers[i], deadline) != 0) {
             sl_info("comm", "no windows: %s", sluice_last_error());
             return 0;
         }
@@ -171,7 +146,7 @@ static bool all_ready(const struct sluice_comm *comm, const struct offer *offers
     bool ready = true;
 
     for (uint32_t r = 0; r < comm->size; r++)
-        ready &= offers[r].ready != 0 && offers[r].bytes == offers[comm->rank].bytes;
+        ready &= offers[r].areas - 1 < SL_AREAS_MAX && offers[r].bytes == offers[comm->rank].bytes;
     return ready;
 }
 
@@ -195,9 +170,23 @@ static int swap_offers(struct sluice_comm *comm, struct sl_exchange *exchange,
     return err;
 }
 
+/* Theirs are read, and this rank's is written, in that area of each segment. */
+static void use_areas(struct sluice_comm *comm, const uint32_t *areas)
+{
+    struct sl_segment *segment = &comm->family->segment;
+
+    for (uint32_t r = 0; r < comm->size; r++)
+        if (of_this_host(comm, r)) {
+            struct sl_peer *peer = sl_comm_peer(comm, r);
+
+            peer->slots = (void *)(peer->link->map + areas[r] * segment->area_len);
+        }
+    comm->win.bytes = segment->half;
+    comm->win.slots = (void *)sl_segment_at(segment, areas[comm->rank]);
+}
+
 /* All ranks or none: maps, then asks whether everybody could. */
-static int agree(struct sluice_comm *comm, struct sl_exchange *exchange, uint64_t bytes,
-                 uint32_t mapped)
+static int agree(struct sluice_comm *comm, struct sl_exchange *exchange, uint32_t mapped)
 {
     uint32_t *all = calloc(comm->size, sizeof(*all));
     bool everywhere = true;
@@ -208,16 +197,16 @@ static int agree(struct sluice_comm *comm, struct sl_exchange *exchange, uint64_
 
     for (uint32_t r = 0; r < comm->size; r++)
         everywhere &= all[r] != 0;
-    free(all);
-    if (err != 0)
-        return err;
-    if (!everywhere) {
-        sl_windows_close(comm);
-        return 0;
+    if (err == 0 && everywhere) {
+        memset(all, 0, comm->size * sizeof(*all));
+        comm->win.area = sl_segment_take(&comm->family->segment);
+        use_areas(comm, all);
+    } else {
+        sl_links_unmap(comm->family);
+        sl_segment_close(&comm->family->segment);
     }
-    comm->win.bytes = bytes;
-    comm->win.slots = comm->win.mem.addr;
-    return 0;
+    free(all);
+    return err;
 }
 
 /* Every rank of a host reads the windows of all others, where the transport that comes first for
@@ -261,35 +250,32 @@ int sl_windows_open(struct sluice_comm *comm, struct sl_exchange *exchange)
     make_offer(comm, &mine);
     err = swap_offers(comm, exchange, &mine, nearby, &ready);
     if (err == 0)
-        err = agree(comm, exchange, mine.bytes, ready ? map_all(comm, nearby) : 0);
+        err = agree(comm, exchange, ready ? map_all(comm, nearby) : 0);
     free(nearby);
     return err;
 }
 
-void sl_windows_unmap(struct sluice_comm *comm)
+/* Ranks of this host that have not said that they are through with the communicator. */
+static uint32_t find_readers(const struct sluice_comm *comm, uint32_t *ranks)
 {
-    sl_peers_foreach(&comm->peers, r)
-    {
-        struct sl_peer *peer = sl_comm_peer(comm, r);
+    uint32_t count = 0;
 
-        if (peer->map != NULL && peer->ep != NULL)
-            peer->ep->iface->ops->unmap(peer->ep, peer->map);
-        peer->map = NULL;
-        peer->slots = NULL;
+    for (uint32_t r = 0; r < comm->size; r++) {
+        const struct sl_peer *peer = sl_comm_peer(comm, r);
+
+        if (of_this_host(comm, r) && !peer->left && !peer->gave_up && !peer->down)
+            ranks[count++] = sl_family_rank(comm, r);
     }
+    return count;
 }
 
 void sl_windows_close(struct sluice_comm *comm)
 {
-    sl_windows_unmap(comm);
-    comm->win.slots = NULL;
-    if (comm->win.mem.addr == NULL)
+    uint32_t ranks[WINDOW_RANKS_MAX];
+
+    if (comm->win.slots == NULL)
         return;
-    if (comm->win.iface == NULL) {
-        free(comm->win.mem.addr);
-    } else {
-        comm->win.iface->ops->mr_dereg(comm->win.iface, comm->win.mr);
-        comm->win.iface->ops->mem_free(comm->win.iface, &comm->win.mem);
-    }
-    comm->win.mem.addr = NULL;
+    comm->win.slots = NULL;
+    sl_segment_part(&comm->family->segment, comm->win.area, comm->channel, ranks,
+                    find_readers(comm, ranks));
 }

@@ -53,10 +53,21 @@ static int no_probe(const struct sl_config *config, struct sl_device *out, size_
     return absent("list of devices");
 }
 
-static int no_mem_alloc(struct sl_iface *iface, size_t len, struct sl_mem *out)
+static int no_mem_alloc(struct sl_iface *iface, size_t len, size_t backed, struct sl_mem *out)
 {
-    (void)iface, (void)len, (void)out;
+    (void)iface, (void)len, (void)backed, (void)out;
     return absent("shareable memory");
+}
+
+static int no_mem_back(struct sl_iface *iface, const struct sl_mem *mem, size_t off, size_t len)
+{
+    (void)iface, (void)mem, (void)off, (void)len;
+    return absent("shareable memory");
+}
+
+static void no_mem_unback(struct sl_iface *iface, const struct sl_mem *mem, size_t off, size_t len)
+{
+    (void)iface, (void)mem, (void)off, (void)len;
 }
 
 static void no_mem_free(struct sl_iface *iface, struct sl_mem *mem)
@@ -175,6 +186,8 @@ const struct sl_transport_ops *sl_transport_complete(const struct sl_transport_o
     out->op = otherwise
     FILL(probe, no_probe);
     FILL(mem_alloc, no_mem_alloc);
+    FILL(mem_back, no_mem_back);
+    FILL(mem_unback, no_mem_unback);
     FILL(mem_free, no_mem_free);
     FILL(mr_reg, no_mr_reg);
     FILL(mr_dereg, no_mr_dereg);

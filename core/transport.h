@@ -193,8 +193,15 @@ struct sl_transport_ops {
                 const struct sl_handler *handler, struct sl_iface **out);
     void (*close)(struct sl_iface *iface);
 
-    /* SL_CAP_MAP. Memory that peers can map once it is registered; zero, page aligned. */
-    int (*mem_alloc)(struct sl_iface *iface, size_t len, struct sl_mem *out);
+    /* SL_CAP_MAP. Memory that peers can map once it is registered; page aligned. Its first `backed`
+     * bytes are there, and zero; behind them are addresses, which nobody may touch before
+     * mem_back(). */
+    int (*mem_alloc)(struct sl_iface *iface, size_t len, size_t backed, struct sl_mem *out);
+    /* Makes [off, off+len) usable, here and where it is mapped: zero where it was not. off is a
+     * multiple of pages. -ENOMEM. */
+    int (*mem_back)(struct sl_iface *iface, const struct sl_mem *mem, size_t off, size_t len);
+    /* Gives it back to the system: nobody touches it until it is backed again. Whole pages. */
+    void (*mem_unback)(struct sl_iface *iface, const struct sl_mem *mem, size_t off, size_t len);
     void (*mem_free)(struct sl_iface *iface, struct sl_mem *mem);
 
     /* Makes mem usable by iface; mem must outlive the region. May take milliseconds, so never per

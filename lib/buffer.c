@@ -62,7 +62,7 @@ static int alloc_memory(struct sluice_comm *comm, size_t len, struct sluice_buff
         if (iface == NULL || (iface->caps & SL_CAP_MAP) == 0)
             continue;
         buffer->owner = iface;
-        return iface->ops->mem_alloc(iface, len, &buffer->mem);
+        return iface->ops->mem_alloc(iface, len, len, &buffer->mem);
     }
     buffer->mem = (struct sl_mem){.len = len, .fd = -1};
     if (posix_memalign(&buffer->mem.addr, 4096, len) != 0)

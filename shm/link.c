@@ -218,11 +218,12 @@ static void choose_ring(struct shm_ep *ep)
 
 static int make_segment(struct shm_ep *ep)
 {
+    size_t len;
     int err;
 
     choose_ring(ep);
-    err = shm_file_create("a shared-memory ring", RING_ADVICE,
-                          shm_segment_len(ep->ring_bytes, ep->cells), &ep->segment_fd);
+    len = shm_segment_len(ep->ring_bytes, ep->cells);
+    err = shm_file_create("a shared-memory ring", RING_ADVICE, len, len, &ep->segment_fd);
     if (err != 0)
         return err;
     return shm_segment_map(ep->segment_fd, ep->ring_bytes, ep->cells, 0, &ep->segment);

@@ -4,6 +4,7 @@
 #include "shm/shm.h"
 
 #include "core/log.h"
+#include "shm/room.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,6 +19,9 @@
 
 #define PAGE 4096u
 
+#define WHAT "a shared region"
+#define ADVICE "allocate less (SLUICE_SHM_WINDOW_BYTES for windows)"
+
 /* A region of a peer, mapped here. */
 struct peer_region {
     struct sl_node node;
@@ -27,28 +31,51 @@ struct peer_region {
     bool dropped; /* the peer took it back; it goes with its last user */
 };
 
-int shm_mem_alloc(struct sl_iface *iface, size_t len, struct sl_mem *out)
+static size_t whole_pages(size_t len)
 {
-    size_t whole = (len + PAGE - 1) & ~(size_t)(PAGE - 1);
+    return (len + PAGE - 1) & ~(size_t)(PAGE - 1);
+}
+
+int shm_mem_alloc(struct sl_iface *iface, size_t len, size_t backed, struct sl_mem *out)
+{
+    size_t whole = whole_pages(len);
     void *base;
     int fd, err;
 
     (void)iface;
-    if (len == 0 || whole < len)
-        return sl_fail(-EINVAL, "a shared region cannot have %zu bytes", len);
-    err = shm_file_create("a shared region", "allocate less (SLUICE_SHM_WINDOW_BYTES for windows)",
-                          whole, &fd);
+    if (len == 0 || whole < len || backed == 0 || backed > len)
+        return sl_fail(-EINVAL, "a shared region cannot have %zu bytes, %zu of them backed", len,
+                       backed);
+    backed = whole_pages(backed);
+    err = shm_file_create(WHAT, ADVICE, whole, backed, &fd);
     if (err != 0)
         return err;
-    base = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+    base = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED) {
         err = sl_fail(-ENOMEM, "%zu bytes of shared memory could not be mapped: %s; see ulimit -v",
                       whole, strerror(errno));
         close(fd);
         return err;
     }
+    madvise(base, backed, MADV_POPULATE_WRITE); /* older kernels: page by page, when touched */
     *out = (struct sl_mem){.addr = base, .len = len, .kind = SL_MEM_HOST, .fd = fd, .fd_off = 0};
     return 0;
+}
+
+int shm_mem_back(struct sl_iface *iface, const struct sl_mem *mem, size_t off, size_t len)
+{
+    int err = shm_room_check(WHAT, ADVICE, len, len);
+
+    (void)iface;
+    return err != 0 ? err : shm_file_reserve(mem->fd, WHAT, ADVICE, mem->fd_off + off, len);
+}
+
+void shm_mem_unback(struct sl_iface *iface, const struct sl_mem *mem, size_t off, size_t len)
+{
+    (void)iface;
+    if (fallocate(mem->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)(mem->fd_off + off),
+                  (off_t)len) != 0)
+        memset((uint8_t *)mem->addr + off, 0, len); /* it is zero all the same */
 }
 
 void shm_mem_free(struct sl_iface *iface, struct sl_mem *mem)

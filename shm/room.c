@@ -147,7 +147,7 @@ static bool has_addresses(size_t len)
     return true;
 }
 
-int shm_room_check(const char *what, const char *advice, size_t len)
+int shm_room_check(const char *what, const char *advice, size_t len, size_t backed)
 {
     unsigned long long limit = 0, room;
     struct rlimit file;
@@ -166,16 +166,16 @@ int shm_room_check(const char *what, const char *advice, size_t len)
                        "ulimit -v, or %s",
                        what, (double)len / MIB, strerror(errno), advice);
     room = group_room(&limit);
-    if (len > room)
+    if (backed > room)
         return sl_fail(-ENOMEM,
                        "%s needs %.1f MiB of memory, but the control group has %.1f MiB left of "
                        "its limit of %.1f MiB; raise the container's memory limit or %s",
-                       what, (double)len / MIB, (double)room / MIB, (double)limit / MIB, advice);
+                       what, (double)backed / MIB, (double)room / MIB, (double)limit / MIB, advice);
     room = mem_available();
-    if (len > room)
+    if (backed > room)
         return sl_fail(-ENOMEM,
                        "%s needs %.1f MiB of memory, but only %.1f MiB are available; free some "
                        "or %s",
-                       what, (double)len / MIB, (double)room / MIB, advice);
+                       what, (double)backed / MIB, (double)room / MIB, advice);
     return 0;
 }

@@ -21,17 +21,13 @@ static_assert(SHM_CELLS_MAX < UINT16_MAX, "two laps of a cell must differ in its
 
 #define MIB (1024.0 * 1024.0)
 
-static int reserve(int fd, const char *what, const char *advice, size_t len)
+int shm_file_reserve(int fd, const char *what, const char *advice, uint64_t off, size_t len)
 {
     int err;
 
-    if (ftruncate(fd, (off_t)len) == 0) {
-        do
-            err = fallocate(fd, 0, 0, (off_t)len) == 0 ? 0 : -errno;
-        while (err == -EINTR);
-    } else {
-        err = -errno;
-    }
+    do
+        err = fallocate(fd, 0, (off_t)off, (off_t)len) == 0 ? 0 : -errno;
+    while (err == -EINTR);
     if (err == 0)
         return 0;
     if (err == -ENOMEM || err == -ENOSPC)
@@ -40,9 +36,9 @@ static int reserve(int fd, const char *what, const char *advice, size_t len)
     return sl_fail(err, "%s needs %.1f MiB of memory: %s", what, (double)len / MIB, strerror(-err));
 }
 
-int shm_file_create(const char *what, const char *advice, size_t len, int *out)
+int shm_file_create(const char *what, const char *advice, size_t len, size_t backed, int *out)
 {
-    int err = shm_room_check(what, advice, len);
+    int err = shm_room_check(what, advice, len, backed);
     int fd;
 
     if (err != 0)
@@ -52,7 +48,9 @@ int shm_file_create(const char *what, const char *advice, size_t len, int *out)
         return errno == EMFILE || errno == ENFILE
                    ? shm_fail_fd(-errno, what)
                    : sl_fail(-ENOTSUP, "memfd_create is not allowed here: %s", strerror(errno));
-    err = reserve(fd, what, advice, len);
+    err = ftruncate(fd, (off_t)len) == 0 ? shm_file_reserve(fd, what, advice, 0, backed)
+                                         : sl_fail(-errno, "%s cannot have %.1f MiB: %s", what,
+                                                   (double)len / MIB, strerror(errno));
     if (err != 0)
         goto err_close;
     if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {

@@ -118,10 +118,13 @@ static inline uint32_t shm_cell_channel(uint64_t head)
     return (uint32_t)(head >> 32);
 }
 
-/* A file in memory, len bytes long, all of them reserved: later use cannot meet SIGBUS. It is
+/* A file in memory, len bytes long, the first `backed` of them reserved: their use cannot meet
+ * SIGBUS. It is
  * sealed against shrinking, so that nobody who gets it can take the memory away. what names it and
  * advice ends the sentence when there is no room. -ENOMEM, -EMFILE, -ENOTSUP. */
-int shm_file_create(const char *what, const char *advice, size_t len, int *out);
+int shm_file_create(const char *what, const char *advice, size_t len, size_t backed, int *out);
+/* Reserves more of it: [off, off+len). -ENOMEM. */
+int shm_file_reserve(int fd, const char *what, const char *advice, uint64_t off, size_t len);
 
 /* Maps len bytes of a file that came from a peer, after checking that it holds them for good.
  * writable 0: for reading alone. -EBADMSG: not such a file. */

@@ -143,7 +143,7 @@ static int open_page(struct shm_iface *iface)
 {
     void *base;
     int err = shm_file_create("a shared page", "free some memory", sizeof(struct shm_page),
-                              &iface->page_fd);
+                              sizeof(struct shm_page), &iface->page_fd);
 
     if (err != 0)
         return err;
@@ -267,7 +267,7 @@ static int iface_probe(const struct sl_config *config, struct sl_device *out, si
                        size_t *count)
 {
     const char *refused = shm_read_refused(config);
-    int fd, err = shm_file_create("a shared page", "free some memory", 4096, &fd);
+    int fd, err = shm_file_create("a shared page", "free some memory", 4096, 4096, &fd);
 
     if (err != 0)
         return err;
@@ -312,6 +312,8 @@ const struct sl_transport_ops sl_shm_ops = {
     .open = iface_open,
     .close = iface_close,
     .mem_alloc = shm_mem_alloc,
+    .mem_back = shm_mem_back,
+    .mem_unback = shm_mem_unback,
     .mem_free = shm_mem_free,
     .mr_reg = shm_mr_reg,
     .mr_dereg = shm_mr_dereg,

@@ -351,7 +351,9 @@ void shm_wake(struct sl_ep *ep);
 void shm_park_ready(struct shm_iface *iface, struct shm_source *source);
 
 /* map.c */
-int shm_mem_alloc(struct sl_iface *iface, size_t len, struct sl_mem *out);
+int shm_mem_alloc(struct sl_iface *iface, size_t len, size_t backed, struct sl_mem *out);
+int shm_mem_back(struct sl_iface *iface, const struct sl_mem *mem, size_t off, size_t len);
+void shm_mem_unback(struct sl_iface *iface, const struct sl_mem *mem, size_t off, size_t len);
 void shm_mem_free(struct sl_iface *iface, struct sl_mem *mem);
 int shm_mr_reg(struct sl_iface *iface, const struct sl_mem *mem, struct sl_mr **out,
                struct sl_key *key);

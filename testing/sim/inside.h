@@ -107,7 +107,9 @@ struct sl_sim_channel *sl_sim_channel_used(struct sl_sim_ep *ep, uint32_t channe
 void sl_sim_channel_came(struct sl_sim_ep *ep, struct sl_sim_channel *channel);
 
 /* memory.c */
-int sl_sim_mem_alloc(struct sl_iface *iface, size_t len, struct sl_mem *out);
+int sl_sim_mem_alloc(struct sl_iface *iface, size_t len, size_t backed, struct sl_mem *out);
+int sl_sim_mem_back(struct sl_iface *iface, const struct sl_mem *mem, size_t off, size_t len);
+void sl_sim_mem_unback(struct sl_iface *iface, const struct sl_mem *mem, size_t off, size_t len);
 void sl_sim_mem_free(struct sl_iface *iface, struct sl_mem *mem);
 int sl_sim_mr_reg(struct sl_iface *iface, const struct sl_mem *mem, struct sl_mr **out,
                   struct sl_key *key);

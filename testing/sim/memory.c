@@ -40,7 +40,8 @@ static struct sim_mem *mem_find(struct sl_sim *sim, const void *addr)
     return mem != NULL && !mem->freed ? mem : NULL;
 }
 
-int sl_sim_mem_alloc(struct sl_iface *base, size_t len, struct sl_mem *out)
+/* Everything is backed when it is touched. */
+int sl_sim_mem_alloc(struct sl_iface *base, size_t len, size_t backed, struct sl_mem *out)
 {
     struct sl_sim_iface *iface = sl_sim_iface_of(base);
     struct sim_mem *mem = calloc(1, sizeof(*mem));
@@ -49,7 +50,7 @@ int sl_sim_mem_alloc(struct sl_iface *base, size_t len, struct sl_mem *out)
      * when children do not get them (sl_fork_hides()), where pieces of the heap would each count: a
      * process has 65,530. */
     void *addr = mmap(NULL, bytes + 4096 * (bytes == 0), PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     if (mem == NULL || addr == MAP_FAILED) {
         if (addr != MAP_FAILED)
@@ -68,6 +69,18 @@ int sl_sim_mem_alloc(struct sl_iface *base, size_t len, struct sl_mem *out)
     sl_sim_table_put(&iface->sim->mem_of_addr, (uintptr_t)mem->addr, mem);
     *out = (struct sl_mem){.addr = mem->addr, .len = len, .kind = SL_MEM_HOST, .fd = -1};
     return 0;
+}
+
+int sl_sim_mem_back(struct sl_iface *iface, const struct sl_mem *mem, size_t off, size_t len)
+{
+    (void)iface, (void)mem, (void)off, (void)len;
+    return 0;
+}
+
+void sl_sim_mem_unback(struct sl_iface *iface, const struct sl_mem *mem, size_t off, size_t len)
+{
+    (void)iface;
+    madvise((uint8_t *)mem->addr + off, len, MADV_DONTNEED);
 }
 
 void sl_sim_mem_free(struct sl_iface *base, struct sl_mem *given)

@@ -26,7 +26,7 @@ static void a_mapped_region_is_shared_both_ways(void **state)
     (void)state;
     pair_connect(&p);
     for (unsigned s = 0; s < 2; s++) {
-        assert_int_equal(contract_ops->mem_alloc(p.side[s].iface, LEN, &mem[s]), 0);
+        assert_int_equal(contract_ops->mem_alloc(p.side[s].iface, LEN, LEN, &mem[s]), 0);
         assert_int_equal((uintptr_t)mem[s].addr % 4096, 0);
         assert_true(mem[s].len >= LEN);
         for (size_t i = 0; i < LEN; i++)
@@ -71,7 +71,7 @@ static void a_map_lasts_until_its_endpoint_is_destroyed(void **state)
 
     (void)state;
     pair_connect(&p);
-    assert_int_equal(contract_ops->mem_alloc(p.side[0].iface, 4096, &mem), 0);
+    assert_int_equal(contract_ops->mem_alloc(p.side[0].iface, 4096, 4096, &mem), 0);
     assert_int_equal(contract_ops->mr_reg(p.side[0].iface, &mem, &mr, &key), 0);
     bad = key;
     memset(bad.bytes, 0xee, sizeof(bad.bytes));

@@ -185,9 +185,20 @@ static void faulty_close(struct sl_iface *iface)
     free(f);
 }
 
-static int faulty_mem_alloc(struct sl_iface *iface, size_t len, struct sl_mem *out)
+static int faulty_mem_alloc(struct sl_iface *iface, size_t len, size_t backed, struct sl_mem *out)
 {
-    return inner_ops->mem_alloc(iface_of(iface)->inner, len, out);
+    return inner_ops->mem_alloc(iface_of(iface)->inner, len, backed, out);
+}
+
+static int faulty_mem_back(struct sl_iface *iface, const struct sl_mem *mem, size_t off, size_t len)
+{
+    return inner_ops->mem_back(iface_of(iface)->inner, mem, off, len);
+}
+
+static void faulty_mem_unback(struct sl_iface *iface, const struct sl_mem *mem, size_t off,
+                              size_t len)
+{
+    inner_ops->mem_unback(iface_of(iface)->inner, mem, off, len);
 }
 
 static void faulty_mem_free(struct sl_iface *iface, struct sl_mem *mem)
@@ -453,6 +464,8 @@ const struct sl_transport_ops *faulty_wrap(const struct sl_transport_ops *inner,
         .open = faulty_open,
         .close = faulty_close,
         .mem_alloc = faulty_mem_alloc,
+        .mem_back = faulty_mem_back,
+        .mem_unback = faulty_mem_unback,
         .mem_free = faulty_mem_free,
         .mr_reg = faulty_mr_reg,
         .mr_dereg = faulty_mr_dereg,

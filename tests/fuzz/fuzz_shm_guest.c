@@ -179,9 +179,9 @@ static void make_files(void)
     size_t lens[] = {shm_segment_len(SHM_RING_MIN, SHM_CELLS_MIN), sizeof(struct shm_page)};
 
     for (unsigned i = 0; i < 2; i++)
-        sl_assert(shm_file_create("a test's file", "", lens[i], &files[i]) == 0);
+        sl_assert(shm_file_create("a test's file", "", lens[i], lens[i], &files[i]) == 0);
     files[2] = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    sl_assert(files[2] >= 0 && shm_file_create("a test's file", "", 1, &files[3]) == 0);
+    sl_assert(files[2] >= 0 && shm_file_create("a test's file", "", 1, 1, &files[3]) == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -10,6 +10,7 @@
  * communicator works without them afterwards.
  */
 #include "collectives/connect.h"
+#include "collectives/family.h"
 #include "core/log.h"
 #include "core/registry.h"
 #include "core/transport.h"
@@ -58,12 +59,15 @@ static void edit(unsigned round, uint8_t *all, size_t len)
 /* Of a window as long as ours. */
 static uint8_t *last_byte(const struct sluice_comm *comm, void *window)
 {
-    return (uint8_t *)window + comm->win.mem.len - 1;
+    return (uint8_t *)window + comm->family->segment.mem.len - 1;
 }
 
 static void mark_ours(const struct sluice_comm *comm)
 {
-    *last_byte(comm, comm->win.mem.addr) = (uint8_t)(MARK + comm->rank);
+    struct sl_segment *segment = &comm->family->segment;
+
+    sl_assert(sl_segment_back(segment, segment->areas - 1, 0, segment->area_len) == 0);
+    *last_byte(comm, segment->mem.addr) = (uint8_t)(MARK + comm->rank);
 }
 
 static int allgather(struct sl_exchange *base, const void *in, size_t len, void *out)
@@ -88,7 +92,14 @@ static int allgather(struct sl_exchange *base, const void *in, size_t len, void 
 static void check_windows(const struct sluice_comm *comm)
 {
     for (uint32_t r = 1; r < comm->size; r++)
-        sl_assert(*last_byte(comm, sl_comm_peer(comm, r)->slots) == MARK + r);
+        sl_assert(*last_byte(comm, sl_comm_peer(comm, r)->link->map) == MARK + r);
+}
+
+static void close_windows(struct sluice_comm *comm)
+{
+    sl_windows_close(comm);
+    sl_links_unmap(comm->family);
+    sl_segment_close(&comm->family->segment);
 }
 
 static void open_windows(struct sluice_comm *comm, int rank)
@@ -104,8 +115,8 @@ static void open_windows(struct sluice_comm *comm, int rank)
     /* A key may be that of the old window, of which a peer has not heard yet that it is gone. */
     mark_ours(comm);
     pthread_barrier_wait(&all_here);
-    sl_windows_close(comm);
-    sl_assert(iface->ops->mem_alloc(iface, PAGE, &page) == 0 &&
+    close_windows(comm);
+    sl_assert(iface->ops->mem_alloc(iface, PAGE, PAGE, &page) == 0 &&
               iface->ops->mr_reg(iface, &page, &mr, NULL) == 0);
     if (rank == 0 && edit_count > 0)
         comm->config.connect_timeout_ms = LOST_MS;
@@ -115,7 +126,7 @@ static void open_windows(struct sluice_comm *comm, int rank)
     if (rank == 0 && comm->win.slots != NULL)
         check_windows(comm);
     pthread_barrier_wait(&all_here);
-    sl_windows_close(comm);
+    close_windows(comm);
     sl_assert(sluice_allreduce(comm, &one, &sum, 1, SLUICE_F32, SLUICE_SUM, NULL) == 0);
     sl_assert(sum == RANKS);
     iface->ops->mr_dereg(iface, mr);

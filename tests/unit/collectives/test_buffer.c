@@ -31,7 +31,7 @@ static void dereg(struct sl_iface *iface, struct sl_mr *mr)
     registered--;
 }
 
-static int mem_alloc(struct sl_iface *iface, size_t len, struct sl_mem *out)
+static int mem_alloc(struct sl_iface *iface, size_t len, size_t backed, struct sl_mem *out)
 {
     *out = (struct sl_mem){.addr = calloc(1, len), .len = len, .fd = -1};
     allocated++;

@@ -18,7 +18,7 @@ static int fresh(void **state)
     side_open(&owner);
     side_open(&user);
     sides_connect(&owner, &user);
-    assert_int_equal(sl_shm_ops.mem_alloc(owner.iface, LEN, &mem), 0);
+    assert_int_equal(sl_shm_ops.mem_alloc(owner.iface, LEN, LEN, &mem), 0);
     assert_int_equal(sl_shm_ops.mr_reg(owner.iface, &mem, &mr, &key), 0);
     PUMP(&owner, &user, inside(&user)->peer_region_count == 1);
     return 0;

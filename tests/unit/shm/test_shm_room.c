@@ -68,7 +68,7 @@ static int clean(void **state)
 
 static int ask(size_t mib)
 {
-    return shm_room_check("a ring", "ask for less", mib * MIB);
+    return shm_room_check("a ring", "ask for less", mib * MIB, mib * MIB);
 }
 
 static void refused(size_t mib, const char *words)
