@@ -410,7 +410,8 @@ static int take_word_of_rank_0(struct sluice_comm *comm, struct sl_exchange *exc
 
 static bool uses_cache(const struct sluice_comm *comm)
 {
-    return comm->rank == 0 && comm->size > 1 && comm->config.tune == SL_TUNE_AUTO;
+    return comm->rank == 0 && comm->size > 1 && comm->config.tune == SL_TUNE_AUTO &&
+           comm->family_of == NULL;
 }
 
 /* What earlier jobs left, or version 0. */

@@ -49,39 +49,39 @@ static int make_worker(struct sluice_comm *comm, const struct sl_comm_params *pa
     return 0;
 }
 
-static int join_parent(struct sluice_comm *comm, struct sl_worker *parent)
+int sl_comm_alloc(const struct sl_config *config, uint32_t rank, uint32_t size,
+                  struct sluice_comm **out)
 {
-    sl_worker_get(parent);
-    comm->worker = parent;
-    return 0;
-}
+    struct sluice_comm *comm;
 
-static int set_up(struct sluice_comm *comm, const struct sl_comm_params *params)
-{
+    if (posix_memalign((void **)&comm, SL_CACHE_LINE, sizeof(*comm)) != 0)
+        return sl_fail(-ENOMEM, "no memory for a communicator");
+    memset(comm, 0, sizeof(*comm));
+    comm->life = sl_fork_life();
+    comm->config = *config;
+    comm->rank = rank;
+    comm->size = size;
+    comm->health.error.culprit = -1;
     sl_list_init(&comm->calls.active);
     sl_list_init(&comm->calls.plan_lru);
     sl_list_init(&comm->buffers);
+    comm->stream_min = comm->config.shm_stream_min_bytes >= 0
+                           ? (size_t)comm->config.shm_stream_min_bytes
+                           : sl_cache_last_level() / 4;
     int err = sl_kernels_select(comm->config.kernel, &comm->kernels);
 
     if (err == 0)
         err = sl_forced_check(comm->config.algo);
     if (err == 0)
         err = alloc_tables(comm);
-    if (err != 0)
-        return err;
-    comm->health.error.culprit = -1;
-    err = params->parent != NULL ? join_parent(comm, params->parent) : make_worker(comm, params);
-    if (err == 0 && sl_status_begin(comm) != 0)
-        err = sl_fail(-ENOMEM, "no memory for the events of a communicator");
     if (err == 0)
-        err = sl_family_make(comm);
-    comm->stream_min = comm->config.shm_stream_min_bytes >= 0
-                           ? (size_t)comm->config.shm_stream_min_bytes
-                           : sl_cache_last_level() / 4;
+        *out = comm;
+    else
+        sl_comm_free(comm);
     return err;
 }
 
-static void set_spin(struct sluice_comm *comm)
+void sl_comm_set_spin(struct sluice_comm *comm)
 {
     comm->wait.spin_ns = comm->config.spin_us >= 0   ? (uint64_t)comm->config.spin_us * 1000
                          : comm->wait.apart          ? SPIN_NS_APART
@@ -106,7 +106,7 @@ static int set_session(struct sluice_comm *comm, const struct sl_exchange *excha
     return 0;
 }
 
-static void free_parts(struct sluice_comm *comm)
+void sl_comm_free(struct sluice_comm *comm)
 {
     sl_family_leave(comm);
     sl_plans_fini(comm);
@@ -128,7 +128,7 @@ static int join_ranks(struct sluice_comm *comm, struct sl_exchange *exchange,
     int err = sl_connect_meet(comm, exchange, params);
 
     if (err == 0) {
-        set_spin(comm);
+        sl_comm_set_spin(comm);
         err = sl_reach_open(comm, exchange);
     }
     if (err == 0)
@@ -140,21 +140,20 @@ int sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *pa
                    struct sluice_comm **out)
 {
     struct sluice_comm *comm;
+    int err =
+        sl_comm_alloc(params->config, (uint32_t)exchange->rank, (uint32_t)exchange->size, &comm);
 
-    if (posix_memalign((void **)&comm, SL_CACHE_LINE, sizeof(*comm)) != 0)
-        return sl_fail(-ENOMEM, "no memory for a communicator");
-    memset(comm, 0, sizeof(*comm));
-    comm->life = sl_fork_life();
-    comm->config = *params->config;
-    comm->rank = (uint32_t)exchange->rank;
-    comm->size = (uint32_t)exchange->size;
-    int err = set_up(comm, params);
-
-    if (err == 0 && params->parent == NULL)
+    if (err != 0)
+        return err;
+    err = make_worker(comm, params);
+    if (err == 0 && sl_status_begin(comm) != 0)
+        err = sl_fail(-ENOMEM, "no memory for the events of a communicator");
+    if (err == 0)
+        err = sl_family_make(comm);
+    if (err == 0)
         err = set_session(comm, exchange);
-
     if (err != 0) { /* there is nothing yet that sl_comm_destroy() takes down */
-        free_parts(comm);
+        sl_comm_free(comm);
         return err;
     }
     err = join_ranks(comm, exchange, params);
@@ -176,8 +175,7 @@ int sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *pa
     sl_debug("comm", "rank %u of %u is connected, %u on this host, %s windows", comm->rank,
              comm->size, comm->local_size, comm->win.slots != NULL ? "with" : "without");
     *out = comm;
-    if (params->parent == NULL)
-        sl_worker_exit(comm->worker);
+    sl_worker_exit(comm->worker);
     return 0;
 }
 
@@ -208,5 +206,5 @@ void sl_comm_destroy(struct sluice_comm *comm)
 void sl_comm_release(struct sluice_comm *comm)
 {
     if (comm->closed && comm->calls.active_count == 0 && comm->calls.kept == 0)
-        free_parts(comm);
+        sl_comm_free(comm);
 }

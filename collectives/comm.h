@@ -54,9 +54,7 @@ struct sl_comm_transport {
 
 struct sl_comm_params {
     const struct sl_config *config; /* copied */
-    /* Of the parent, which the caller is inside of; NULL: it gets one of its own, from the rest. */
-    struct sl_worker *parent;
-    const struct sl_clock *clock; /* borrowed for the worker's life */
+    const struct sl_clock *clock;   /* borrowed for the worker's life */
     uint64_t seed;
     void (*idle)(struct sl_worker *worker); /* see core/worker.h; NULL in real programs */
     void *idle_arg;
@@ -72,6 +70,7 @@ struct sl_comm_params {
 struct sl_windows {
     struct sl_win_slot *slots; /* of this rank; NULL: the communicator has no windows */
     uint32_t area;             /* of the family's segment */
+    bool whole;                /* all of the area is backed */
     size_t bytes;              /* payload of a half */
     uint64_t ticket, serving;  /* one operation at a time uses the windows */
     uint64_t base;             /* counter at which the next operation starts */
@@ -155,7 +154,8 @@ struct sluice_comm {
     uint32_t local_size;                          /* ranks of this host */
     uint32_t most_local;                          /* ranks of the host that has most */
     struct sl_shared *held_host, *held_family_of; /* hold the two tables */
-    bool created; /* all ranks have met: who does not answer may be computing */
+    bool has_tree; /* control messages reach its neighbours of the tree, or will (reach.c) */
+    bool created;  /* all ranks have met: who does not answer may be computing */
     const struct sl_kernels *kernels;
     struct sl_costs costs;
     struct sl_correction correction;        /* of what the costs predict */
@@ -183,6 +183,12 @@ struct sluice_comm {
 int sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *params,
                    struct sluice_comm **out);
 void sl_comm_destroy(struct sluice_comm *comm);
+
+/* For comm.c and child.c: memory, with settings and tables; its end; how long it polls. */
+int sl_comm_alloc(const struct sl_config *config, uint32_t rank, uint32_t size,
+                  struct sluice_comm **out);
+void sl_comm_free(struct sluice_comm *comm);
+void sl_comm_set_spin(struct sluice_comm *comm);
 
 /* After a request or a persistent operation was given back: frees a destroyed communicator with the
  * last of them. */

@@ -208,7 +208,7 @@ int sl_connect_meet(struct sluice_comm *comm, struct sl_exchange *exchange,
 {
     struct hello mine = {.magic = HELLO_MAGIC, .version = PROTOCOL_VERSION};
     char text[SETTINGS_SHOWN];
-    int err = params->parent == NULL ? open_transports(comm, params) : 0;
+    int err = open_transports(comm, params);
 
     if (err != 0)
         return err;
@@ -238,8 +238,7 @@ int sl_connect_meet(struct sluice_comm *comm, struct sl_exchange *exchange,
     err = err ?: sl_seats_take(comm);
     if (err == 0) {
         comm->id = all[0].id;
-        if (params->parent == NULL)
-            comm->worker->one_host = all_nearby(comm, all);
+        comm->worker->one_host = all_nearby(comm, all);
     }
     free(all);
     return err;

@@ -26,10 +26,23 @@ struct sl_iface *sl_reach_first(const struct sluice_comm *comm, uint32_t rank);
 /* Waits for endpoints to ranks[0..count). */
 int sl_reach_all(struct sluice_comm *comm, const uint32_t *ranks, uint32_t count);
 
+/* Control messages go along the tree: to those neighbours that a link connects; with `connect`, the
+ * others are connected to, without waiting. */
+void sl_reach_tree(struct sluice_comm *comm, bool connect);
+
 /* window.c: makes the family's segment and maps those of this host. Leaves the communicator without
  * windows, and says why at info, when that is not possible everywhere. Fails only when the exchange
  * does. */
 int sl_windows_open(struct sluice_comm *comm, struct sl_exchange *exchange);
+/* An area of the family's segment for the window of a split, backed as far as short operations need
+ * it; SL_NO_AREA: none is free, or there is no segment. */
+uint32_t sl_windows_offer(struct sl_family *family);
+/* The windows of a split are in these areas, by rank; without windows when a rank has none.
+ * -ENOMEM, -EPROTO: a rank names an area that it has not. */
+int sl_windows_share(struct sluice_comm *comm, const uint32_t *areas);
+/* The first operation with much to show backs the rest of this rank's area. -ENOMEM. */
+int sl_windows_back(struct sluice_comm *comm);
+
 /* The area is free when all ranks of this host are through with the communicator. */
 void sl_windows_close(struct sluice_comm *comm);
 

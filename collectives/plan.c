@@ -374,6 +374,10 @@ int sl_plan_create(struct sluice_comm *comm, const struct sl_call *call,
         goto err_plan;
     sign(plan);
     place_in_windows(plan);
+    if (plan->schedule.win_values != 0 && plan->win_size == SL_WIN_LONG)
+        err = sl_windows_back(comm);
+    if (err != 0)
+        goto err_plan;
     choose_kernels(comm, plan);
     if (compile_peers(comm, plan) != 0 || compile_channels(plan) != 0 ||
         compile_posts(plan, comm->size) != 0)

@@ -278,16 +278,39 @@ static void close_unused(struct sluice_comm *comm)
     }
 }
 
-static int connect_tree(struct sluice_comm *comm)
+static uint32_t list_near(const struct sluice_comm *comm, uint32_t near[SL_REACH_DEGREE + 1])
 {
-    uint32_t near[SL_REACH_DEGREE + 1], count = 0;
+    uint32_t count = 0;
 
     if (comm->rank != 0)
         near[count++] = (comm->rank - 1) / SL_REACH_DEGREE;
     for (uint64_t i = 1; i <= SL_REACH_DEGREE; i++)
         if (SL_REACH_DEGREE * (uint64_t)comm->rank + i < comm->size)
             near[count++] = (uint32_t)(SL_REACH_DEGREE * (uint64_t)comm->rank + i);
-    return sl_reach_all(comm, near, count);
+    return count;
+}
+
+static int connect_tree(struct sluice_comm *comm)
+{
+    uint32_t near[SL_REACH_DEGREE + 1];
+
+    comm->has_tree = true;
+    return sl_reach_all(comm, near, list_near(comm, near));
+}
+
+void sl_reach_tree(struct sluice_comm *comm, bool connect)
+{
+    uint32_t near[SL_REACH_DEGREE + 1], count = list_near(comm, near);
+
+    comm->has_tree = connect;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct sl_link *link = sl_link_find(comm->family, sl_family_rank(comm, near[i]));
+
+        if (link != NULL && link->ep != NULL)
+            sl_link_attach(comm, near[i]);
+        else if (connect)
+            sl_reach(comm, near[i]);
+    }
 }
 
 /* Whose failure is the cause of all: others may only have seen it give up. comm->size: nobody's. */

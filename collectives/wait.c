@@ -3,6 +3,7 @@
  * Progress, and what a thread does while nothing moves: it polls, yields or sleeps, by how many
  * ranks share the cores of this host, and looks at the clock from time to time for deadlines.
  */
+#include "collectives/connect.h"
 #include "collectives/exec.h"
 #include "collectives/family.h"
 #include "collectives/health.h"
@@ -142,6 +143,8 @@ static void look_at_clock(struct sluice_comm *comm)
         comm->wait.idle_since_ns = now;
     if (comm->family->wireup != NULL)
         sl_wireup_progress(comm->family->wireup, now);
+    if (SL_UNLIKELY(!comm->has_tree) && !sl_list_empty(&comm->calls.active))
+        sl_reach_tree(comm, true);
     sl_links_answer(comm->family);
     sl_health_tick(comm, now);
     if (now - comm->page_written_ns >= PAGE_NS) {

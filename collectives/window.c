@@ -200,6 +200,7 @@ static int agree(struct sluice_comm *comm, struct sl_exchange *exchange, uint32_
     if (err == 0 && everywhere) {
         memset(all, 0, comm->size * sizeof(*all));
         comm->win.area = sl_segment_take(&comm->family->segment);
+        comm->win.whole = true;
         use_areas(comm, all);
     } else {
         sl_links_unmap(comm->family);
@@ -252,6 +253,59 @@ int sl_windows_open(struct sluice_comm *comm, struct sl_exchange *exchange)
     if (err == 0)
         err = agree(comm, exchange, ready ? map_all(comm, nearby) : 0);
     free(nearby);
+    return err;
+}
+
+uint32_t sl_windows_offer(struct sl_family *family)
+{
+    uint32_t area = sl_segment_take(&family->segment);
+
+    if (area == SL_NO_AREA || sl_segment_back(&family->segment, area, 0, HALVES_AT) == 0)
+        return area;
+    sl_segment_give(&family->segment, area);
+    return SL_NO_AREA;
+}
+
+/* Every rank has an area, and those of this host the one that they name. */
+static int check_areas(struct sluice_comm *comm, const uint32_t *areas, bool *all)
+{
+    *all = comm->host_count < comm->size && comm->family->segment.mem.addr != NULL;
+    for (uint32_t r = 0; r < comm->size && *all; r++)
+        *all = areas[r] != SL_NO_AREA;
+    for (uint32_t r = 0; r < comm->size && *all; r++) {
+        struct sl_peer *peer = of_this_host(comm, r) ? sl_link_attach(comm, r) : NULL;
+
+        if (!of_this_host(comm, r))
+            continue;
+        if (peer == NULL)
+            return sl_fail(-ENOMEM, "no memory for windows of %u ranks", comm->size);
+        if (peer->link->map == NULL || areas[r] >= peer->link->areas)
+            return sl_fail(-EPROTO, "rank %u names an area of windows that it has not", r);
+    }
+    return 0;
+}
+
+int sl_windows_share(struct sluice_comm *comm, const uint32_t *areas)
+{
+    bool all;
+    int err = check_areas(comm, areas, &all);
+
+    if (err != 0 || !all)
+        return err;
+    comm->win.area = areas[comm->rank];
+    use_areas(comm, areas);
+    return 0;
+}
+
+int sl_windows_back(struct sluice_comm *comm)
+{
+    struct sl_segment *segment = &comm->family->segment;
+
+    if (comm->win.whole)
+        return 0;
+    int err = sl_segment_back(segment, comm->win.area, HALVES_AT, segment->area_len - HALVES_AT);
+
+    comm->win.whole = err == 0;
     return err;
 }
 
