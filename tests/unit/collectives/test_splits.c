@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Splits share what their world has: 64 of them open, connect, register and map nothing; areas of
+ * windows are used again, never before all have read them; two threads split at once; a rank that
+ * leaves or gives up in one communicator is heard there, and in no other. Over the transport that
+ * is named.
+ */
+#include "tests/unit/collectives/crew.h"
+
+#include "collectives/family.h"
+#include "core/registry.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <cmocka.h>
+
+#define RANKS 4
+#define SPLITS 64
+#define REUSES 300 /* more than there are areas */
+
+static const struct sl_transport_ops *inner;
+static struct sl_transport_ops counting, its_ops;
+static _Atomic unsigned opened, endpoints, allocated, registered, mapped;
+
+static int count_ep(struct sl_iface *iface, struct sl_ep **out)
+{
+    atomic_fetch_add(&endpoints, 1);
+    return inner->ep_create(iface, out);
+}
+
+static int count_alloc(struct sl_iface *iface, size_t len, size_t backed, struct sl_mem *out)
+{
+    atomic_fetch_add(&allocated, 1);
+    return inner->mem_alloc(iface, len, backed, out);
+}
+
+static int count_reg(struct sl_iface *iface, const struct sl_mem *mem, struct sl_mr **out,
+                     struct sl_key *key)
+{
+    atomic_fetch_add(&registered, 1);
+    return inner->mr_reg(iface, mem, out, key);
+}
+
+static int count_map(struct sl_ep *ep, const struct sl_key *key, size_t len, void **out)
+{
+    int err = inner->map(ep, key, len, out);
+
+    atomic_fetch_add(&mapped, err == 0);
+    return err;
+}
+
+static pthread_mutex_t ops_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static int count_open(struct sl_worker *worker, const struct sl_device *dev,
+                      const struct sl_handler *handler, struct sl_iface **out)
+{
+    int err = inner->open(worker, dev, handler, out);
+
+    if (err != 0)
+        return err;
+    atomic_fetch_add(&opened, 1);
+    pthread_mutex_lock(&ops_lock);
+    if (its_ops.open == NULL) {
+        its_ops = *(*out)->ops;
+        its_ops.ep_create = count_ep;
+        its_ops.mem_alloc = count_alloc;
+        its_ops.mr_reg = count_reg;
+        its_ops.map = count_map;
+    }
+    pthread_mutex_unlock(&ops_lock);
+    (*out)->ops = &its_ops;
+    return 0;
+}
+
+static struct crew crew_of(const char *settings)
+{
+    struct crew crew = {.ranks = RANKS, .settings = settings};
+
+    for (int i = 0; i < RANKS; i++)
+        crew.ops[i] = &counting;
+    return crew;
+}
+
+static int sum(struct sluice_comm *comm, float mine, float *out)
+{
+    return sluice_allreduce(comm, &mine, out, 1, SLUICE_F32, SLUICE_SUM, NULL);
+}
+
+/* Every rank of comm has called; so all counts are of what was before. */
+static unsigned all_counts(struct sluice_comm *comm)
+{
+    sluice_barrier(comm, NULL);
+    unsigned counts = atomic_load(&opened) + atomic_load(&endpoints) + atomic_load(&allocated) +
+                      atomic_load(&registered) + atomic_load(&mapped);
+
+    sluice_barrier(comm, NULL);
+    return counts;
+}
+
+/* ---- what they share ---- */
+
+static void split_often(struct sluice_comm *comm, int rank)
+{
+    struct sluice_comm *child[SPLITS] = {NULL};
+    float ones[1000] = {1}, out[1000], total;
+    unsigned before, after;
+    bool had_windows = comm->win.slots != NULL;
+
+    /* All pairs are connected, as a plan of the world needs them. */
+    CREW_EXPECT(sluice_all_to_all(comm, ones, out, 1, SLUICE_F32, NULL) == 0);
+    before = all_counts(comm);
+    for (int i = 0; i < SPLITS; i++) {
+        CREW_EXPECT(sluice_comm_split(comm, i % 3 == 0 ? rank % 2 : 0, -rank, &child[i]) == 0);
+        CREW_EXPECT(child[i]->worker == comm->worker && child[i]->family == comm->family);
+        CREW_EXPECT((child[i]->win.slots != NULL) == had_windows);
+    }
+    for (int i = 0; i < SPLITS; i++) {
+        CREW_EXPECT(sluice_allreduce(child[i], ones, out, 1000, SLUICE_F32, SLUICE_SUM, NULL) == 0);
+        CREW_EXPECT(out[0] == (float)sluice_comm_size(child[i]));
+        CREW_EXPECT(sluice_all_to_all(child[i], ones, out, 1, SLUICE_F32, NULL) == 0);
+    }
+    after = all_counts(comm);
+    CREW_EXPECT(after == before);
+    for (int i = 0; i < SPLITS; i++)
+        sluice_comm_destroy(child[i]);
+    CREW_EXPECT(sum(comm, 1, &total) == 0 && total == RANKS);
+}
+
+static void splits_open_connect_and_map_nothing(void **state)
+{
+    struct crew crew = crew_of("");
+
+    (void)state;
+    RUN_CREW(&crew, split_often);
+}
+
+/* Rank 0 shows what it has, leaves, and makes the next one, as far ahead as splits let it: the
+ * others read late. */
+static void reuse(struct sluice_comm *comm, int rank)
+{
+    for (int i = 0; i < REUSES; i++) {
+        struct sluice_comm *child;
+        struct sluice_req *req;
+        uint64_t words[512];
+
+        for (int w = 0; w < 512; w++)
+            words[w] = rank == 0 ? (uint64_t)i * 1000 + (uint64_t)w : 0;
+        CREW_EXPECT(sluice_comm_split(comm, 0, rank, &child) == 0);
+        CREW_EXPECT((child->win.slots != NULL) == (comm->win.slots != NULL));
+        CREW_EXPECT(sluice_broadcast(child, words, words, 512, SLUICE_U64, 0, &req) == 0);
+        for (int turns = 0; rank != 0 && turns < i % 7; turns++)
+            sched_yield();
+        CREW_EXPECT(sluice_wait(req) == 0);
+        sluice_req_free(req);
+        sluice_comm_destroy(child);
+        for (int w = 0; w < 512; w++)
+            CREW_EXPECT(words[w] == (uint64_t)i * 1000 + (uint64_t)w);
+    }
+}
+
+static void areas_are_used_again_when_all_have_read_them(void **state)
+{
+    struct crew crew = crew_of("");
+
+    (void)state;
+    RUN_CREW(&crew, reuse);
+}
+
+static void deep(struct sluice_comm *comm, int rank)
+{
+    struct sluice_comm *half, *quarter;
+    float total;
+
+    CREW_EXPECT(sluice_comm_split(comm, rank % 2, -rank, &half) == 0);
+    CREW_EXPECT(sluice_comm_split(half, 0, sluice_comm_rank(half) == 0, &quarter) == 0);
+    sluice_comm_destroy(half);
+    CREW_EXPECT(sum(quarter, (float)(1 << rank), &total) == 0);
+    CREW_EXPECT(total == (rank % 2 == 0 ? 5 : 10));
+    sluice_comm_destroy(quarter);
+}
+
+static void splits_of_splits_outlive_their_parents(void **state)
+{
+    struct crew crew = crew_of("");
+
+    (void)state;
+    RUN_CREW(&crew, deep);
+}
+
+/* ---- two threads ---- */
+
+struct splitter {
+    struct sluice_comm *parent;
+    int rank, code;
+};
+
+static void *split_on(void *arg)
+{
+    struct splitter *s = arg;
+
+    for (int i = 0; i < 60 && s->code == 0; i++) {
+        struct sluice_comm *child = NULL;
+        float total = 0;
+
+        s->code = sluice_comm_split(s->parent, 0, s->rank, &child);
+        if (s->code == 0)
+            s->code = sum(child, 1, &total);
+        if (s->code == 0 && total != RANKS)
+            s->code = -EBADMSG;
+        sluice_comm_destroy(child);
+    }
+    return NULL;
+}
+
+static void split_twice(struct sluice_comm *comm, int rank)
+{
+    struct sluice_comm *twin;
+    struct splitter both[2];
+    pthread_t thread;
+
+    CREW_EXPECT(sluice_comm_split(comm, 0, rank, &twin) == 0);
+    both[0] = (struct splitter){comm, rank, 0};
+    both[1] = (struct splitter){twin, -rank, 0};
+    CREW_EXPECT(pthread_create(&thread, NULL, split_on, &both[1]) == 0);
+    split_on(&both[0]);
+    pthread_join(thread, NULL);
+    sluice_comm_destroy(twin);
+    CREW_EXPECT(both[0].code == 0);
+    CREW_EXPECT(both[1].code == 0);
+}
+
+static void two_threads_split_at_once(void **state)
+{
+    struct crew crew = crew_of("");
+
+    (void)state;
+    RUN_CREW(&crew, split_twice);
+}
+
+/* ---- ends ---- */
+
+/* Rank 2 gives one up; rank 3, to which it has never sent there, waits for rank 1, which waits for
+ * rank 2. */
+static void give_one_up(struct sluice_comm *comm, int rank)
+{
+    struct sluice_comm *broken, *whole;
+    float total, one = 1;
+
+    CREW_EXPECT(sluice_comm_split(comm, 0, rank, &broken) == 0);
+    CREW_EXPECT(sluice_comm_split(comm, 0, -rank, &whole) == 0);
+    if (rank == 2)
+        sluice_comm_abort(broken);
+    if (rank == 1)
+        CREW_EXPECT(sluice_recv(broken, &one, 1, SLUICE_F32, 2, NULL) == -ECANCELED);
+    if (rank == 3)
+        CREW_EXPECT(sluice_recv(broken, &one, 1, SLUICE_F32, 1, NULL) == -ECANCELED);
+    CREW_EXPECT(sum(whole, 1, &total) == 0 && total == RANKS);
+    CREW_EXPECT(sum(comm, 1, &total) == 0 && total == RANKS);
+    sluice_comm_destroy(broken);
+    sluice_comm_destroy(whole);
+}
+
+static void an_abort_ends_one_communicator(void **state)
+{
+    struct crew crew = crew_of("");
+
+    (void)state;
+    RUN_CREW(&crew, give_one_up);
+}
+
+/* Rank 0 of the split is rank 3 of the world: errors name ranks of the communicator at hand. */
+static void leave_one(struct sluice_comm *comm, int rank)
+{
+    struct sluice_comm *child;
+    float one = 1, total;
+    int err;
+
+    CREW_EXPECT(sluice_comm_split(comm, 0, -rank, &child) == 0);
+    CREW_EXPECT(sum(child, 1, &total) == 0 && total == RANKS);
+    if (rank != 3) {
+        err = sluice_recv(child, &one, 1, SLUICE_F32, 0, NULL);
+        CREW_EXPECT(err == -ECONNRESET || err == -ETIMEDOUT);
+        CREW_EXPECT(strstr(sluice_last_error(), "rank 0") != NULL);
+    }
+    sluice_comm_destroy(child);
+    CREW_EXPECT(sum(comm, 1, &total) == 0 && total == RANKS);
+}
+
+static void who_waits_for_a_rank_that_has_left_is_told(void **state)
+{
+    struct crew crew = crew_of("TIMEOUT_MS=3000");
+
+    (void)state;
+    RUN_CREW(&crew, leave_one);
+}
+
+static const char *transport = "shm";
+
+static int set_up(void **state)
+{
+    (void)state;
+    inner = sl_transport_find(transport, strlen(transport));
+    assert_non_null(inner);
+    counting = *inner;
+    counting.open = count_open;
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(splits_open_connect_and_map_nothing),
+        cmocka_unit_test(areas_are_used_again_when_all_have_read_them),
+        cmocka_unit_test(splits_of_splits_outlive_their_parents),
+        cmocka_unit_test(two_threads_split_at_once),
+        cmocka_unit_test(an_abort_ends_one_communicator),
+        cmocka_unit_test(who_waits_for_a_rank_that_has_left_is_told),
+    };
+
+    if (argc > 1)
+        transport = argv[1];
+    return cmocka_run_group_tests_name("splits", tests, set_up, NULL);
+}
