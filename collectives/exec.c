@@ -238,6 +238,15 @@ bool sl_op_lacks(const struct sluice_req *op, uint32_t rank)
     return false;
 }
 
+bool sl_op_receives(const struct sluice_req *op, uint32_t rank)
+{
+    for (uint32_t i = 0; i < op->plan->post_count; i++)
+        if (op->posts[i].posted && op->posts[i].step->peer == rank &&
+            sl_step_row(op->posts[i].step)->message == SL_RECEIVES)
+            return true;
+    return false;
+}
+
 static bool has_failed(const struct sl_post *post)
 {
     return post->req.status != 0 && post->req.status != SL_PENDING;

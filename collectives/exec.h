@@ -30,7 +30,10 @@ struct sl_waiting {
 void sl_op_waiting(const struct sluice_req *op, struct sl_waiting *out);
 
 /* Whether the window of that rank says less, at this moment, than the next step needs. A rank that
- * is gone will never say more; messages that it does not send or take end by themselves. */
+ * is gone will never say more. */
 bool sl_op_lacks(const struct sluice_req *op, uint32_t rank);
+
+/* A receive of a message of that rank is posted. */
+bool sl_op_receives(const struct sluice_req *op, uint32_t rank);
 
 #endif

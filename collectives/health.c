@@ -26,6 +26,7 @@
 enum ctrl_flag {
     CTRL_ANSWER = 1 << 0, /* STATUS: calls differ; tell yours for this number */
     CTRL_FLOOD = 1 << 1,  /* STATUS: pass it on to all that you are connected to, but its sender */
+    CTRL_OPENED = 1 << 2, /* BYE: messages may have gone to you, the channel's end says how many */
 };
 
 /* STATUS and BYE. What travels as a control message. Both ends run the same build: launch/ compared
@@ -70,7 +71,7 @@ static void broadcast(struct sluice_comm *comm, int but, const void *msg, size_t
 
 /* What this rank says before it goes, to all that some communicator connects it to: they may wait
  * for it in this one. Full queues are given a while to drain. Not from inside progress. */
-static void broadcast_last(struct sluice_comm *comm, const void *msg, size_t len)
+static void broadcast_last(struct sluice_comm *comm, struct sl_ctrl_head *msg, size_t len)
 {
     sl_list_foreach(&comm->family->links, node)
     {
@@ -82,6 +83,7 @@ static void broadcast_last(struct sluice_comm *comm, const void *msg, size_t len
              tries++) {
             const struct sl_transport_ops *ops = link->ep->iface->ops;
 
+            msg->flags = sl_comm_peer(comm, rank)->open ? CTRL_OPENED : 0;
             if (ops->ctrl(link->ep, msg, len) != -EAGAIN)
                 break;
             if (ops->progress(link->ep->iface, 64) <= 0 && comm->worker->idle != NULL)
@@ -165,16 +167,21 @@ static void tell_abort(struct sluice_comm *comm)
     struct ctrl_abort msg;
 
     write_abort(comm, &msg);
-    broadcast_last(comm, &msg, sizeof(msg));
+    broadcast_last(comm, &msg.head, sizeof(msg));
 }
 
 void sl_health_answer(const struct sluice_comm *comm, struct sl_ep *ep, uint32_t channel)
 {
     struct ctrl_status bye = {
-        .head = {.type = SL_CTRL_BYE, .channel = channel}, .waits_for = -1, .culprit = -1};
+        .head = {.type = SL_CTRL_BYE, .flags = CTRL_OPENED, .channel = channel},
+        .waits_for = -1,
+        .culprit = -1};
     struct ctrl_abort abort;
 
     if (comm == NULL) {
+        /* If it was never open here, it ends now, as it began. */
+        if (ep->iface->ops->channel_open(ep, channel) == 0)
+            ep->iface->ops->channel_close(ep, channel);
         ep->iface->ops->ctrl(ep, &bye, sizeof(bye)); /* when full: to the next question */
         return;
     }
@@ -260,7 +267,7 @@ void sl_health_goodbye(struct sluice_comm *comm)
     if (comm->health.error.code != 0)
         return;
     sl_dispute_tell(comm, comm->calls.seq, &msg.told);
-    broadcast_last(comm, &msg, sizeof(msg));
+    broadcast_last(comm, &msg.head, sizeof(msg));
     hear_leavers(comm);
 }
 
@@ -360,6 +367,7 @@ void sl_health_ctrl(struct sluice_comm *comm, uint32_t rank, const void *msg, si
     } else if (len == sizeof(status) && type == SL_CTRL_BYE) {
         memcpy(&status, msg, sizeof(status));
         peer->left = true;
+        peer->mute = (status.head.flags & CTRL_OPENED) == 0;
         status.head.flags = 0;
         on_status(comm, peer, &status);
     } else {
@@ -547,6 +555,29 @@ static bool is_lacked(const struct sluice_comm *comm, uint32_t rank)
     return false;
 }
 
+static bool is_awaited(const struct sluice_comm *comm, uint32_t rank)
+{
+    sl_list_foreach(&comm->calls.active, node)
+    {
+        if (sl_op_receives(sl_container_of(node, const struct sluice_req, link), rank))
+            return true;
+    }
+    return false;
+}
+
+/* Something waits for a message of that rank, or for its word in a window, which will not come. */
+static bool is_missed(const struct sluice_comm *comm, uint32_t rank)
+{
+    const struct sl_peer *peer = sl_comm_peer(comm, rank);
+
+    if (is_lacked(comm, rank))
+        return true;
+    if (!peer->open)
+        return false;
+    return peer->mute ? is_awaited(comm, rank)
+                      : peer->ep->iface->ops->channel_starves(peer->ep, comm->channel);
+}
+
 /* Ranks that left in good order are missed only when something needs them. */
 static void miss_leavers(struct sluice_comm *comm)
 {
@@ -554,7 +585,7 @@ static void miss_leavers(struct sluice_comm *comm)
     {
         const struct sl_peer *peer = sl_comm_peer(comm, r);
 
-        if (comm->health.error.code == 0 && peer->left && peer->down && is_lacked(comm, r))
+        if (comm->health.error.code == 0 && peer->left && is_missed(comm, r))
             miss(comm, r);
     }
 }

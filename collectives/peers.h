@@ -55,6 +55,7 @@ struct sl_peer {
     uint64_t send_ticket, send_serving, recv_ticket, recv_serving;
     uint32_t p2p_sent, p2p_received; /* sluice_send and sluice_recv calls so far */
     bool left;    /* it said goodbye: losing its endpoint is no failure by itself */
+    bool mute;    /* and had never opened its channel to this rank: no message of it comes */
     bool gave_up; /* it has told of an error: it lived then */
     bool down;
     bool wanted;          /* its channel opens as soon as it is connected */

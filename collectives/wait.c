@@ -103,7 +103,7 @@ static uint64_t count_bytes(const struct sluice_comm *comm)
         const struct sl_ep *ep = sl_comm_peer(comm, r)->ep;
 
         if (ep != NULL)
-            bytes += ep->iface->ops->channel_traffic(ep, 0);
+            bytes += ep->iface->ops->channel_traffic(ep, comm->channel);
     }
     return bytes;
 }

@@ -41,6 +41,14 @@ uint64_t sl_channels_traffic(const struct sl_channels *channels, uint32_t id)
     return channel != NULL ? channel->traffic : 0;
 }
 
+bool sl_channels_starve(const struct sl_channels *channels, uint32_t id)
+{
+    const struct sl_channel *channel = search(channels, id);
+
+    return channel != NULL && channel->posted != 0 && channel->peer_closed &&
+           channel->came >= channel->peer_sent;
+}
+
 struct sl_channel *sl_channels_next(const struct sl_channels *channels,
                                     const struct sl_channel *after)
 {

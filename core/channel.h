@@ -84,8 +84,9 @@ struct sl_channel *sl_channels_next(const struct sl_channels *channels,
  * no memory, or the peer names more than SL_CHANNELS_UNOPENED_MAX; with a sentence. */
 struct sl_channel *sl_channels_get(struct sl_channels *channels, uint32_t id);
 
-/* For the contract's channel_traffic(). */
+/* For the contract's channel_traffic() and channel_starves(). */
 uint64_t sl_channels_traffic(const struct sl_channels *channels, uint32_t id);
+bool sl_channels_starve(const struct sl_channels *channels, uint32_t id);
 
 /* Payload bytes of a message have moved, in or out: so transports count traffic. */
 static inline void sl_channel_moved(const struct sl_ep *ep, struct sl_channel *channel,

@@ -106,6 +106,13 @@ static uint64_t no_channel_traffic(const struct sl_ep *ep, uint32_t channel)
     return 0;
 }
 
+static bool no_channel_starves(const struct sl_ep *ep, uint32_t channel)
+{
+    (void)ep;
+    (void)channel;
+    return false;
+}
+
 static void no_stop_listening(struct sl_iface *iface)
 {
     (void)iface;
@@ -197,6 +204,7 @@ const struct sl_transport_ops *sl_transport_complete(const struct sl_transport_o
     FILL(channel_open, no_channel_open);
     FILL(channel_close, no_channel_close);
     FILL(channel_traffic, no_channel_traffic);
+    FILL(channel_starves, no_channel_starves);
     FILL(stop_listening, no_stop_listening);
     FILL(read, no_read);
     FILL(ctrl, no_ctrl);

@@ -250,6 +250,9 @@ struct sl_transport_ops {
      * while a long message is under way, as far as this end knows of its pieces. 0: the channel is
      * not known here. */
     uint64_t (*channel_traffic)(const struct sl_ep *ep, uint32_t channel);
+    /* A receive is posted there that no message will ever meet: the peer has closed the channel,
+     * and all that it sent before is here. */
+    bool (*channel_starves)(const struct sl_ep *ep, uint32_t channel);
 
     /* All endpoints of iface that will ever be are connected: closes its listeners, which
      * only strangers could still find. Further connects may fail. */

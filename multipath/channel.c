@@ -127,6 +127,21 @@ uint64_t sl_mp_channel_traffic(const struct sl_ep *base, uint32_t id)
     return sl_channels_traffic(&((const struct sl_mp_conn *)base)->channels, id);
 }
 
+bool sl_mp_channel_starves(const struct sl_ep *base, uint32_t id)
+{
+    struct sl_mp_conn *conn = (struct sl_mp_conn *)(uintptr_t)base;
+    struct sl_channel *known = sl_channels_search(&conn->channels, id);
+    const struct sl_mp_channel *channel = known != NULL ? sl_mp_channel_of(known) : NULL;
+
+    if (channel == NULL || !known->peer_closed || known->came < known->peer_sent ||
+        !channel->peer_stopped || channel->arrived != channel->peer_written ||
+        channel->rx_next == channel->rx_oldest)
+        return false;
+    const struct sl_mp_rx_msg *last = sl_mp_rx_at(channel, channel->rx_next - 1);
+
+    return !last->over && !last->has_frame && !last->has_rts && !last->came;
+}
+
 /* ---- what the two ends say ---- */
 
 void sl_mp_channel_tell(struct sl_mp_channel *channel)

@@ -68,6 +68,7 @@ static inline struct sl_mp_rx_msg *sl_mp_rx_at(const struct sl_mp_channel *chann
 int sl_mp_channel_open(struct sl_ep *ep, uint32_t id);
 void sl_mp_channel_close(struct sl_ep *ep, uint32_t id);
 uint64_t sl_mp_channel_traffic(const struct sl_ep *ep, uint32_t id);
+bool sl_mp_channel_starves(const struct sl_ep *ep, uint32_t id);
 
 /* Channel 0, of a connection that begins. -ENOMEM. */
 int sl_mp_channels_init(struct sl_mp_conn *conn);

@@ -35,6 +35,11 @@ uint64_t shm_channel_traffic(const struct sl_ep *base, uint32_t id)
     return sl_channels_traffic(&((const struct shm_ep *)base)->channels, id);
 }
 
+bool shm_channel_starves(const struct sl_ep *base, uint32_t id)
+{
+    return sl_channels_starve(&((const struct shm_ep *)base)->channels, id);
+}
+
 void shm_channel_settle(struct shm_ep *ep, struct shm_channel *channel)
 {
     if (sl_channel_over(&channel->base) && !channel->closing)

@@ -326,6 +326,7 @@ const struct sl_transport_ops sl_shm_ops = {
     .channel_open = shm_channel_open,
     .channel_close = shm_channel_close,
     .channel_traffic = shm_channel_traffic,
+    .channel_starves = shm_channel_starves,
     .stop_listening = shm_stop_listening,
     .send = shm_send,
     .recv = shm_recv,

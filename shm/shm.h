@@ -335,6 +335,7 @@ int shm_channels_init(struct shm_ep *ep);
 int shm_channel_open(struct sl_ep *ep, uint32_t id);
 void shm_channel_close(struct sl_ep *ep, uint32_t id);
 uint64_t shm_channel_traffic(const struct sl_ep *ep, uint32_t id);
+bool shm_channel_starves(const struct sl_ep *ep, uint32_t id);
 /* Is a message kept that no receive has claimed? */
 bool shm_channels_keep(const struct shm_ep *ep);
 /* Ends everything that is posted with status; what was kept whole can still be received. */

@@ -96,6 +96,11 @@ uint64_t sl_tcp_channel_traffic(const struct sl_ep *base, uint32_t id)
     return sl_channels_traffic(&((const struct sl_tcp_ep *)base)->channels, id);
 }
 
+bool sl_tcp_channel_starves(const struct sl_ep *base, uint32_t id)
+{
+    return sl_channels_starve(&((const struct sl_tcp_ep *)base)->channels, id);
+}
+
 /* ---- the end ---- */
 
 void sl_tcp_channel_check_over(struct sl_tcp_ep *ep, struct sl_tcp_channel *channel)

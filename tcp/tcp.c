@@ -212,6 +212,7 @@ const struct sl_transport_ops sl_tcp_ops = {
     .channel_open = sl_tcp_channel_open,
     .channel_close = sl_tcp_channel_close,
     .channel_traffic = sl_tcp_channel_traffic,
+    .channel_starves = sl_tcp_channel_starves,
     .stop_listening = stop_listening,
     .send = sl_tcp_send,
     .recv = sl_tcp_recv,

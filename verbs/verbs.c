@@ -148,6 +148,7 @@ const struct sl_transport_ops sl_verbs_ops = {
     .channel_open = sl_mp_channel_open,
     .channel_close = sl_mp_channel_close,
     .channel_traffic = sl_mp_channel_traffic,
+    .channel_starves = sl_mp_channel_starves,
     .stop_listening = stop_listening,
     .send = sl_mp_send,
     .recv = sl_mp_recv,

@@ -32,6 +32,11 @@ uint64_t sl_sim_channel_traffic(const struct sl_ep *base, uint32_t channel)
     return sl_channels_traffic(&((const struct sl_sim_ep *)base)->channels, channel);
 }
 
+bool sl_sim_channel_starves(const struct sl_ep *base, uint32_t channel)
+{
+    return sl_channels_starve(&((const struct sl_sim_ep *)base)->channels, channel);
+}
+
 static void forget_if_over(struct sl_sim_ep *ep, struct sl_channel *channel)
 {
     if (sl_channel_over(channel))

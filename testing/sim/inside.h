@@ -101,6 +101,7 @@ int sl_sim_channels_init(struct sl_sim_ep *ep);
 int sl_sim_channel_open(struct sl_ep *ep, uint32_t channel);
 void sl_sim_channel_close(struct sl_ep *ep, uint32_t channel);
 uint64_t sl_sim_channel_traffic(const struct sl_ep *ep, uint32_t channel);
+bool sl_sim_channel_starves(const struct sl_ep *ep, uint32_t channel);
 /* That a caller sends to or receives from; one that is not open is a violation. */
 struct sl_sim_channel *sl_sim_channel_used(struct sl_sim_ep *ep, uint32_t channel);
 /* A message of its was taken out of the inbox: it may be over. */

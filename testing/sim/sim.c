@@ -372,6 +372,7 @@ const struct sl_transport_ops sl_sim_ops = {
     .channel_open = sl_sim_channel_open,
     .channel_close = sl_sim_channel_close,
     .channel_traffic = sl_sim_channel_traffic,
+    .channel_starves = sl_sim_channel_starves,
     .send = sl_sim_send,
     .recv = sl_sim_recv,
     .ctrl = sl_sim_ctrl,

@@ -577,6 +577,61 @@ static void what_came_whole_is_dropped_after_the_loss(void **state)
     }
 }
 
+static bool starves(const struct pair *p, uint32_t channel)
+{
+    return contract_ops->channel_starves(p->side[0].ep, channel);
+}
+
+/* Side 1 has sent one message when it closes; side 0 has a receive more. */
+static void close_with_a_receive_left(size_t len, bool consume)
+{
+    struct msg *send, *recv[2], *b_recv;
+    struct pair p;
+
+    pair_connect(&p);
+    channel_open_both(&p, A);
+    channel_open_both(&p, B);
+    b_recv = msg_on(msg_recv(&p.side[0], 10, 7), B);
+    post_recv(&p, b_recv, NULL);
+    send = msg_on(msg_send(&p.side[1], len, 1), A);
+    recv[0] = msg_on(
+        consume ? msg_consume(&p.side[0], len, 1, 4, false) : msg_recv(&p.side[0], len, 1), A);
+    recv[1] = msg_on(msg_recv(&p.side[0], 100, 2), A);
+    post_send(&p, send, NULL);
+    post_recv(&p, recv[0], NULL);
+    PUMP_UNTIL(&p, send->ended)
+    assert_false(starves(&p, A));
+    contract_ops->channel_close(p.side[1].ep, A);
+    PUMP_UNTIL(&p, recv[0]->ended)
+    assert_false(starves(&p, A)); /* nothing waits but for what comes */
+    msg_check_received(recv[0]);
+    post_recv(&p, recv[1], NULL);
+    PUMP_UNTIL(&p, starves(&p, A))
+    assert_false(starves(&p, B) || starves(&p, 0));
+    assert_false(recv[1]->ended);
+    contract_ops->channel_close(p.side[0].ep, A);
+    msg_check_ended(recv[1], -ECANCELED);
+    assert_false(starves(&p, A));
+    msg_free(send);
+    msg_free(recv[0]);
+    msg_free(recv[1]);
+    send = msg_on(msg_send(&p.side[1], 10, 7), B);
+    post_send(&p, send, NULL);
+    PUMP_UNTIL(&p, send->ended && b_recv->ended);
+    msg_check_received(b_recv);
+    msg_free(send);
+    msg_free(b_recv);
+    pair_close(&p);
+}
+
+static void a_receive_that_is_left_over_starves(void **state)
+{
+    (void)state;
+    close_with_a_receive_left(8, false);
+    close_with_a_receive_left(9000, true);
+    close_with_a_receive_left(5u << 20, false);
+}
+
 int contract_channels_close_cases(void)
 {
     static const struct contract_case cases[] = {
@@ -586,6 +641,7 @@ int contract_channels_close_cases(void)
         {SL_CAP_CHANNELS, cmocka_unit_test(what_was_sent_before_a_close_still_arrives)},
         {SL_CAP_CHANNELS, cmocka_unit_test(the_peer_sends_on_after_a_close)},
         {SL_CAP_CHANNELS, cmocka_unit_test(closed_channels_leave_no_memory_behind)},
+        {SL_CAP_CHANNELS, cmocka_unit_test(a_receive_that_is_left_over_starves)},
         {SL_CAP_CHANNELS, cmocka_unit_test(destroy_ends_all_channels)},
         {SL_CAP_CHANNELS, cmocka_unit_test(a_lost_peer_ends_receives_of_all_channels)},
         {SL_CAP_CHANNELS | CONTRACT_LEFT,

@@ -322,6 +322,13 @@ static uint64_t faulty_channel_traffic(const struct sl_ep *ep, uint32_t channel)
     return e->inner != NULL ? inner_ops->channel_traffic(e->inner, channel) : 0;
 }
 
+static bool faulty_channel_starves(const struct sl_ep *ep, uint32_t channel)
+{
+    const struct faulty_ep *e = (const struct faulty_ep *)ep;
+
+    return e->inner != NULL ? inner_ops->channel_starves(e->inner, channel) : false;
+}
+
 static int faulty_send(struct sl_ep *ep, const struct sl_buf *buf, uint64_t tag, struct sl_req *req)
 {
     struct faulty_iface *f = iface_of(ep->iface);
@@ -479,6 +486,7 @@ const struct sl_transport_ops *faulty_wrap(const struct sl_transport_ops *inner,
         .channel_open = faulty_channel_open,
         .channel_close = faulty_channel_close,
         .channel_traffic = faulty_channel_traffic,
+        .channel_starves = faulty_channel_starves,
         .stop_listening = faulty_stop_listening,
         .send = faulty_send,
         .recv = faulty_recv,

@@ -536,6 +536,11 @@ static uint64_t loop_channel_traffic(const struct sl_ep *base, uint32_t id)
     return sl_channels_traffic(&((const struct loop_ep *)base)->channels, id);
 }
 
+static bool loop_channel_starves(const struct sl_ep *base, uint32_t id)
+{
+    return sl_channels_starve(&((const struct loop_ep *)base)->channels, id);
+}
+
 static void forget_if_over(struct loop_ep *ep, struct sl_channel *channel)
 {
     if (sl_channel_over(channel))
@@ -828,6 +833,7 @@ const struct sl_transport_ops loop_ops = {
     .channel_open = loop_channel_open,
     .channel_close = loop_channel_close,
     .channel_traffic = loop_channel_traffic,
+    .channel_starves = loop_channel_starves,
     .send = loop_send,
     .recv = loop_recv,
     .ctrl = loop_ctrl,

@@ -486,6 +486,7 @@ const struct sl_transport_ops lanes_ops = {
     .channel_open = sl_mp_channel_open,
     .channel_close = sl_mp_channel_close,
     .channel_traffic = sl_mp_channel_traffic,
+    .channel_starves = sl_mp_channel_starves,
     .send = sl_mp_send,
     .recv = sl_mp_recv,
     .ctrl = sl_mp_ctrl,
