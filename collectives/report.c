@@ -152,6 +152,18 @@ void sl_report_op(const struct sluice_req *op, char *out, size_t cap)
 
 /* ---- paths ---- */
 
+/* An endpoint knows its peer's rank in the family. */
+size_t sl_report_peer_paths(const struct sluice_comm *comm, uint32_t rank, struct sl_path_stat *out,
+                            size_t cap)
+{
+    const struct sl_ep *ep = sl_comm_peer(comm, rank)->ep;
+    size_t count = ep != NULL ? ep->iface->ops->ep_stats(ep, out, cap) : 0;
+
+    for (size_t i = 0; i < count && i < cap; i++)
+        out[i].peer = (int32_t)rank;
+    return count;
+}
+
 size_t sl_report_paths(const struct sluice_comm *comm, struct sl_path_stat *out, size_t cap)
 {
     size_t count = 0;
@@ -164,11 +176,9 @@ size_t sl_report_paths(const struct sluice_comm *comm, struct sl_path_stat *out,
     }
     sl_peers_foreach(&comm->peers, rank)
     {
-        const struct sl_ep *ep = sl_comm_peer(comm, rank)->ep;
         size_t room = count < cap ? cap - count : 0;
 
-        if (ep != NULL)
-            count += ep->iface->ops->ep_stats(ep, room > 0 ? out + count : NULL, room);
+        count += sl_report_peer_paths(comm, rank, room > 0 ? out + count : NULL, room);
     }
     return count;
 }

@@ -2,6 +2,7 @@
 /* Writes a communicator's records of the state page. */
 #include "collectives/status.h"
 
+#include "collectives/family.h"
 #include "collectives/report.h"
 #include "core/state_page.h"
 
@@ -314,6 +315,14 @@ static void offer(struct choice *choice, const struct sl_path_stat *stat)
     choice->count += choice->count < PATHS_MAX;
 }
 
+/* The paths of a link are shown once, by the oldest communicator that uses it. */
+static bool is_shown_here(const struct sluice_comm *comm, uint32_t rank)
+{
+    const struct sl_peer *peer = sl_comm_peer(comm, rank);
+
+    return peer->link != NULL && peer->link->users.next == &peer->of_link;
+}
+
 static void choose_paths(const struct sluice_comm *comm, struct choice *choice)
 {
     struct sl_path_stat stats[STATS_MAX];
@@ -322,8 +331,8 @@ static void choose_paths(const struct sluice_comm *comm, struct choice *choice)
         offer(choice, &comm->kept_paths[i]);
     sl_peers_foreach(&comm->peers, rank)
     {
-        const struct sl_ep *ep = sl_comm_peer(comm, rank)->ep;
-        size_t count = ep != NULL ? ep->iface->ops->ep_stats(ep, stats, STATS_MAX) : 0;
+        size_t count =
+            is_shown_here(comm, rank) ? sl_report_peer_paths(comm, rank, stats, STATS_MAX) : 0;
 
         for (size_t i = 0; i < count && i < STATS_MAX; i++)
             offer(choice, &stats[i]);

@@ -43,7 +43,8 @@ static void costs_of_a_false_rank_0_are_refused(void **state)
     struct sl_exchange exchange = {.rank = 1, .size = 2, .allgather = false_rank_0};
     static struct sl_plan *plans[4096];
     struct sl_ep connected = {.peer = 0};
-    struct sl_peer peers[SL_PEERS_PAGE] = {{.ep = &connected}}, *page = peers;
+    struct sl_peer peers[SL_PEERS_PAGE] = {{.ep = &connected, .wanted = true, .open = true}};
+    struct sl_peer *page = peers;
     uint32_t hosts[2] = {0, 0};
     struct sluice_comm comm = {.rank = 1,
                                .size = 2,
