@@ -127,12 +127,12 @@ struct sl_peer *sl_link_attach(struct sluice_comm *comm, uint32_t rank)
 
 void sl_link_open(struct sluice_comm *comm, struct sl_peer *peer)
 {
-    const struct sl_transport_ops *ops = peer->ep->iface->ops;
+    int err = peer->ep->iface->ops->channel_open(peer->ep, comm->channel);
 
-    if (ops->channel_open(peer->ep, comm->channel) == 0)
+    if (err == 0)
         peer->open = true;
     else
-        sl_comm_fail(comm, -ENOMEM, -1, "%s", sluice_last_error());
+        sl_comm_fail(comm, err, -1, "%s", sluice_last_error());
 }
 
 static void detach(struct sl_peer *peer)

@@ -213,6 +213,7 @@ int shm_heard_region(struct shm_ep *ep, const struct shm_region_msg *msg, int fd
     region->id = msg->id;
     region->len = msg->len;
     region->base = base;
+    madvise(base, msg->len, MADV_DONTDUMP); /* mostly addresses, and its owner's */
     sl_list_push_back(&ep->peer_regions, &region->node);
     ep->peer_region_count++;
     return 0;
