@@ -223,13 +223,14 @@ int sl_sim_recv(struct sl_ep *base, const struct sl_sink *sink, struct sl_req *r
 {
     struct sl_sim_ep *ep = sl_sim_ep_of(base);
     struct sl_sim_channel *channel = sl_sim_channel_used(ep, sink->channel);
-    int err = post_refused(ep, channel->recv_count, sl_sim_iface_of_ep(ep)->sim->params.recvs_max);
+    int err;
 
-    if (err != 0)
-        return err;
     sl_sim_kick(sl_sim_iface_of_ep(ep)->rank);
     if (sl_channel_claim(&ep->channels, &channel->base, sink, req))
-        return 0;
+        return 0; /* of a lost endpoint, too */
+    err = post_refused(ep, channel->recv_count, sl_sim_iface_of_ep(ep)->sim->params.recvs_max);
+    if (err != 0)
+        return err;
     sl_channel_wants(&ep->channels, &channel->base, 1);
     recv_add(channel, sink, req);
     return 0;
@@ -563,7 +564,6 @@ void sl_sim_end_posted(struct sl_sim_ep *ep, int status)
     end_sends(ep, NULL, status);
     for (struct sl_channel *c = NULL; (c = sl_channels_next(&ep->channels, c)) != NULL;)
         end_recvs(ep, (struct sl_sim_channel *)c, status);
-    sl_channels_cancel(&ep->channels, status);
 }
 
 void sl_sim_inbox_clear(struct sl_sim_ep *ep)

@@ -225,6 +225,7 @@ static void sim_ep_destroy(struct sl_ep *base)
     sim = iface->sim;
     ep->lost = ep->told = true;
     ep_end_all(ep, -ECANCELED);
+    sl_channels_cancel(&ep->channels, -ECANCELED);
     sl_sim_inbox_clear(ep);
     sl_sim_ctrls_clear(ep);
     sl_sim_maps_end(ep);
@@ -259,11 +260,10 @@ static bool down_one(struct sl_sim_ep *ep)
     /* An orderly end waits until what came before it was received. */
     if (!ep->abrupt && (!sl_list_empty(&ep->inbox) || !sl_list_empty(&ep->ctrls)))
         return false;
-    while (sl_sim_settle_one(ep))
-        ; /* what has come whole */
     ep->told = true;
     sl_sim_inbox_clear(ep);
     iface->handler.down(iface->handler.arg, &ep->base, ep->lost_status, ep->lost_why);
+    sl_channels_lost(&ep->channels, ep->lost_status);
     ep_end_all(ep, ep->lost_status);
     return true;
 }

@@ -8,8 +8,6 @@
 
 /* Beside SL_CAP_*: the case needs faulty_break(). */
 #define CONTRACT_FAULTY (UINT32_C(1) << 31)
-/* ... and messages that were kept outlive a loss: not yet in the simulated network. */
-#define CONTRACT_LEFT (UINT32_C(1) << 30)
 
 /* A case and the capabilities (SL_CAP_*) without which it says nothing about a transport. Include
  * <cmocka.h> first. */

@@ -644,10 +644,8 @@ int contract_channels_close_cases(void)
         {SL_CAP_CHANNELS, cmocka_unit_test(a_receive_that_is_left_over_starves)},
         {SL_CAP_CHANNELS, cmocka_unit_test(destroy_ends_all_channels)},
         {SL_CAP_CHANNELS, cmocka_unit_test(a_lost_peer_ends_receives_of_all_channels)},
-        {SL_CAP_CHANNELS | CONTRACT_LEFT,
-         cmocka_unit_test(what_came_whole_is_received_after_the_loss)},
-        {SL_CAP_CHANNELS | CONTRACT_LEFT,
-         cmocka_unit_test(what_came_whole_is_dropped_after_the_loss)},
+        {SL_CAP_CHANNELS, cmocka_unit_test(what_came_whole_is_received_after_the_loss)},
+        {SL_CAP_CHANNELS, cmocka_unit_test(what_came_whole_is_dropped_after_the_loss)},
     };
 
     return contract_run(cases, SL_ARRAY_LEN(cases));

@@ -568,8 +568,7 @@ int contract_run(const struct contract_case *cases, size_t count)
     struct pair p;
 
     pair_open(&p);
-    caps = p.side[0].iface->caps | (contract_is_faulty ? CONTRACT_FAULTY : 0) |
-           (strcmp(stage_ops->name, "sim") != 0 ? CONTRACT_LEFT : 0);
+    caps = p.side[0].iface->caps | (contract_is_faulty ? CONTRACT_FAULTY : 0);
     pair_close(&p);
     sl_assert(count <= SL_ARRAY_LEN(chosen));
     for (size_t i = 0; i < count; i++)

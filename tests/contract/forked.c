@@ -204,7 +204,8 @@ static void processes_share_a_mapped_region(void **state)
     (void)state;
     half_split(&h, child_maps);
     half_connect(&h);
-    assert_int_equal(contract_ops->mem_alloc(own(&h)->iface, sizeof(*note), sizeof(*note), &mem), 0);
+    assert_int_equal(contract_ops->mem_alloc(own(&h)->iface, sizeof(*note), sizeof(*note), &mem),
+                     0);
     assert_int_equal(contract_ops->mr_reg(own(&h)->iface, &mem, &mr, &key), 0);
     swap(&h, &key, &none, sizeof(key));
     note = mem.addr;
