@@ -250,5 +250,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         sl_tcp_conn_close(&conns[i]);
     }
     sl_tcp_channels_fini(&ep);
+    free(ep.why);
     return 0;
 }
