@@ -443,16 +443,6 @@ static void miss(struct sluice_comm *comm, uint32_t rank)
                  "rank %u has destroyed its communicator while others still need it", rank);
 }
 
-void sl_health_needs_lost(struct sluice_comm *comm, uint32_t rank)
-{
-    const struct sl_link *link = sl_comm_peer(comm, rank)->link;
-
-    if (sl_comm_peer(comm, rank)->left)
-        miss(comm, rank);
-    else
-        note_loss(comm, (int32_t)rank, link->status, link->why != NULL ? link->why : "it was lost");
-}
-
 void sl_health_step_failed(struct sluice_req *op, const struct sl_step *step,
                            const struct sl_req *req, int status)
 {

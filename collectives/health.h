@@ -30,8 +30,6 @@ void sl_health_odd_ctrl(const struct sl_ep *ep, size_t len);
 
 /* The connection to that rank is lost. */
 void sl_health_down(struct sluice_comm *comm, uint32_t rank, int status, const char *why);
-/* It was before, and now it is needed. */
-void sl_health_needs_lost(struct sluice_comm *comm, uint32_t rank);
 
 /* Tells a rank that waits in a communicator which is broken here, or (NULL) which this rank has
  * left. */

@@ -8,7 +8,6 @@
  */
 #include "collectives/connect.h"
 #include "collectives/family.h"
-#include "collectives/health.h"
 
 #include "core/log.h"
 #include "core/wireup.h"
@@ -139,13 +138,9 @@ struct sl_iface *sl_reach_first(const struct sluice_comm *comm, uint32_t rank)
 
 static void open_or_connect(struct sluice_comm *comm, struct sl_peer *peer)
 {
-    struct sl_link *link = peer->link;
-
-    if (link->ep != NULL && link->status == 0)
+    if (peer->ep != NULL) /* of a lost one what was kept is still received */
         sl_link_open(comm, peer);
-    else if (link->ep != NULL)
-        sl_health_needs_lost(comm, peer->rank);
-    else if (sl_wireup_connect(comm->family->wireup, link->rank, comm->created) != 0)
+    else if (sl_wireup_connect(comm->family->wireup, peer->link->rank, comm->created) != 0)
         sl_comm_fail(comm, -ENOMEM, -1, "%s", sluice_last_error());
 }
 
