@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Splits of a world of processes: how long one takes from all ranks' call to the last rank's return,
- * and what it adds to a rank in descriptors and mappings.
+ * Splits of a world of processes: how long one takes from the first rank's call to the last rank's
+ * return, and what it adds to a rank in descriptors and mappings.
  *
  *   usage: bench_split [RANKS [SPLITS]]     64 ranks and 64 splits, which all live at the end
  *

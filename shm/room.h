@@ -6,7 +6,8 @@
 
 #include <stddef.h>
 
-/* For len bytes of addresses, of which `backed` are memory: 0, or -ENOMEM with need, limit and advice in the sentence. what names the memory. */
+/* For len bytes of addresses, of which `backed` are memory: 0, or -ENOMEM with need, limit and
+ * advice in the sentence. what names the memory. */
 int shm_room_check(const char *what, const char *advice, size_t len, size_t backed);
 
 #endif

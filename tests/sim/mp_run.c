@@ -263,7 +263,7 @@ static void judge_rest(struct ms_run *run)
     }
 }
 
-/* What had come on a channel when the peer left is not lost by the receive that waits on another. */
+/* What had come on a channel when the peer left is received, whatever waits on another one. */
 static void judge_left(struct ms_run *run, unsigned c, unsigned side, unsigned k)
 {
     struct traffic_conn *conn = &run->traffic.conns[c];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes of messages, filled and compared in blocks: byte by byte, a sanitizer would look at each. */
+/* Bytes of messages, filled and compared in blocks: sanitizers look at each byte of a loop. */
 #ifndef SL_TESTS_UTIL_BYTES_H
 #define SL_TESTS_UTIL_BYTES_H
 
