@@ -87,10 +87,10 @@ void sl_verbs_device_listen(struct sl_verbs_device *device, struct sl_verbs_list
 
 void sl_verbs_device_unlisten(struct sl_verbs_device *device, struct sl_verbs_listener *listener)
 {
-    if (listener->link.next == NULL)
-        return;
+    /* With the lock: its neighbours of the list write there, too. */
     pthread_mutex_lock(&device->event_lock);
-    sl_list_remove(&listener->link);
+    if (listener->link.next != NULL)
+        sl_list_remove(&listener->link);
     pthread_mutex_unlock(&device->event_lock);
 }
 
