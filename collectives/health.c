@@ -38,6 +38,7 @@ struct ctrl_status {
     uint32_t origin, number; /* whose it is, and which of its */
     int32_t culprit;         /* as struct sl_peer_status */
     uint32_t culprit_seq, culprit_age;
+    uint32_t reserved;
     struct sl_told told; /* BYE: of the last call */
 };
 

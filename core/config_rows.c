@@ -102,7 +102,8 @@ static const struct sl_config_row rows[] = {
                   "off in other programs)."),
     SL_ROW_BYTES_OR_0(
         "SHM_WINDOW_BYTES", shm_window_bytes, "0", SHM_LEAST, SL_GIB,
-        "Staging memory that a rank shares with the ranks of its host. 0: by number of ranks."),
+        "Staging memory that a rank shares with the ranks of its host, for each communicator. "
+        "0: by number of ranks."),
     SL_ROW_BYTES(
         "SHM_STREAM_MIN_BYTES", shm_stream_min_bytes, "-1", -1, INT64_MAX,
         "Results of at least this size are written past the caches. -1: by the size of the last "
