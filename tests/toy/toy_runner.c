@@ -155,7 +155,9 @@ static unsigned progress(struct sl_runner *runner, unsigned budget)
         struct sl_req *req = job->req;
         int err = toy->threaded ? 0 : finish(toy, &job->work, job->number, &req->len);
 
+        pthread_mutex_lock(&toy->lock);
         job->req = NULL;
+        pthread_mutex_unlock(&toy->lock);
         sl_req_end(req, err);
         ended++;
     }
