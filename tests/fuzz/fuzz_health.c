@@ -89,6 +89,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     time_ns += SL_NS_PER_S;
     sl_health_tick(&comm, time_ns);
     check(&comm);
+    free(comm.health.relays);
     sl_family_leave(&comm);
     sl_peers_fini(&comm.peers);
     return 0;
