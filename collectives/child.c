@@ -129,6 +129,7 @@ int sl_child_make(struct sluice_comm *parent, const struct sl_split_word *words,
         return err;
     sl_worker_get(parent->worker);
     child->worker = parent->worker;
+    child->stream_min = parent->stream_min; /* asking the machine takes longer than all else here */
     err = fill(child, parent, words, members);
     if (err != 0) {
         struct sl_error first;

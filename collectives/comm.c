@@ -65,9 +65,6 @@ int sl_comm_alloc(const struct sl_config *config, uint32_t rank, uint32_t size,
     sl_list_init(&comm->calls.active);
     sl_list_init(&comm->calls.plan_lru);
     sl_list_init(&comm->buffers);
-    comm->stream_min = comm->config.shm_stream_min_bytes >= 0
-                           ? (size_t)comm->config.shm_stream_min_bytes
-                           : sl_cache_last_level() / 4;
     int err = sl_kernels_select(comm->config.kernel, &comm->kernels);
 
     if (err == 0)
@@ -145,6 +142,9 @@ int sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *pa
 
     if (err != 0)
         return err;
+    comm->stream_min = comm->config.shm_stream_min_bytes >= 0
+                           ? (size_t)comm->config.shm_stream_min_bytes
+                           : sl_cache_last_level() / 4;
     err = make_worker(comm, params);
     if (err == 0 && sl_status_begin(comm) != 0)
         err = sl_fail(-ENOMEM, "no memory for the events of a communicator");
