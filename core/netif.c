@@ -5,6 +5,7 @@
 #include "core/err.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <ifaddrs.h>
@@ -15,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const uint8_t *address_bytes(const struct sockaddr_storage *addr, unsigned *len)
+const uint8_t *sl_sockaddr_bytes(const struct sockaddr_storage *addr, unsigned *len)
 {
     if (addr->ss_family == AF_INET) {
         *len = 4;
@@ -28,7 +29,7 @@ static const uint8_t *address_bytes(const struct sockaddr_storage *addr, unsigne
 bool sl_sockaddr_loopback(const struct sockaddr_storage *addr)
 {
     unsigned len;
-    const uint8_t *bytes = address_bytes(addr, &len);
+    const uint8_t *bytes = sl_sockaddr_bytes(addr, &len);
 
     if (len == 4)
         return bytes[0] == 127;
@@ -38,7 +39,7 @@ bool sl_sockaddr_loopback(const struct sockaddr_storage *addr)
 bool sl_sockaddr_link_local(const struct sockaddr_storage *addr)
 {
     unsigned len;
-    const uint8_t *bytes = address_bytes(addr, &len);
+    const uint8_t *bytes = sl_sockaddr_bytes(addr, &len);
 
     if (len == 4)
         return bytes[0] == 169 && bytes[1] == 254;
@@ -62,12 +63,10 @@ void sl_sockaddr_host(const struct sockaddr_storage *addr, char *out, size_t cap
 void sl_sockaddr_text(const struct sockaddr_storage *addr, char *out, size_t cap)
 {
     char host[INET6_ADDRSTRLEN];
-    bool v4 = addr->ss_family == AF_INET;
 
     sl_sockaddr_host(addr, host, sizeof(host));
     snprintf(out, cap, strchr(host, ':') != NULL ? "[%s]:%u" : "%s:%u", host,
-             ntohs(v4 ? ((const struct sockaddr_in *)addr)->sin_port
-                      : ((const struct sockaddr_in6 *)addr)->sin6_port));
+             sl_sockaddr_port(addr));
 }
 
 socklen_t sl_sockaddr_len(const struct sockaddr_storage *addr)
@@ -75,10 +74,28 @@ socklen_t sl_sockaddr_len(const struct sockaddr_storage *addr)
     return addr->ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
 }
 
-static in_port_t *port_in(struct sockaddr_storage *addr)
+static_assert(offsetof(struct sockaddr_in, sin_port) == offsetof(struct sockaddr_in6, sin6_port),
+              "the port of both kinds lies in one place");
+
+uint16_t sl_sockaddr_port(const struct sockaddr_storage *addr)
 {
-    return addr->ss_family == AF_INET ? &((struct sockaddr_in *)addr)->sin_port
-                                      : &((struct sockaddr_in6 *)addr)->sin6_port;
+    return ntohs(((const struct sockaddr_in *)addr)->sin_port);
+}
+
+void sl_sockaddr_set_port(struct sockaddr_storage *addr, uint16_t port)
+{
+    ((struct sockaddr_in *)addr)->sin_port = htons(port);
+}
+
+struct sockaddr_storage sl_sockaddr_make(const void *bytes, unsigned len, uint16_t port)
+{
+    struct sockaddr_storage addr = {.ss_family = len == 4 ? AF_INET : AF_INET6};
+    void *place = len == 4 ? (void *)&((struct sockaddr_in *)&addr)->sin_addr
+                           : (void *)&((struct sockaddr_in6 *)&addr)->sin6_addr;
+
+    memcpy(place, bytes, len);
+    sl_sockaddr_set_port(&addr, port);
+    return addr;
 }
 
 int sl_sockaddr_listen(int fd, const struct sockaddr_storage *addr, uint16_t *port, int backlog,
@@ -91,11 +108,11 @@ int sl_sockaddr_listen(int fd, const struct sockaddr_storage *addr, uint16_t *po
     if (addr->ss_family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
     setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &hello_s, sizeof(hello_s));
-    *port_in(&own) = htons(*port);
+    sl_sockaddr_set_port(&own, *port);
     if (bind(fd, (struct sockaddr *)&own, len) != 0 || listen(fd, backlog) != 0 ||
         getsockname(fd, (struct sockaddr *)&own, &len) != 0)
         return sl_fail(-errno, "%s", sluice_strerror(-errno));
-    *port = ntohs(*port_in(&own));
+    *port = sl_sockaddr_port(&own);
     return 0;
 }
 
@@ -169,7 +186,7 @@ static uint8_t prefix_of(const struct sockaddr *mask)
         return 0;
     memcpy(&copy, mask,
            mask->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
-    bytes = address_bytes(&copy, &len);
+    bytes = sl_sockaddr_bytes(&copy, &len);
     for (unsigned i = 0; i < len; i++)
         bits += (unsigned)__builtin_popcount(bytes[i]);
     return (uint8_t)bits;
@@ -212,10 +229,10 @@ static bool in_range(const struct sockaddr_storage *addr, const char *range, uns
     const uint8_t *a, *b;
     unsigned len, n;
 
-    b = address_bytes(&net, &len);
+    b = sl_sockaddr_bytes(&net, &len);
     if (inet_pton(addr->ss_family, range, (void *)(uintptr_t)b) != 1 || bits > len * 8)
         return false;
-    a = address_bytes(addr, &len);
+    a = sl_sockaddr_bytes(addr, &len);
     n = bits / 8;
     if (memcmp(a, b, n) != 0)
         return false;
@@ -383,10 +400,10 @@ int sl_netif_route(const struct sockaddr_storage *addr, const struct sl_netif_li
         return sl_fail(err, "there is no route: %s", sluice_strerror(err));
     for (unsigned i = 0; i < all->count; i++) {
         unsigned bytes;
-        const uint8_t *mine = address_bytes(&all->items[i].addr, &bytes);
+        const uint8_t *mine = sl_sockaddr_bytes(&all->items[i].addr, &bytes);
 
         if (all->items[i].addr.ss_family == source.ss_family &&
-            memcmp(mine, address_bytes(&source, &bytes), bytes) == 0) {
+            memcmp(mine, sl_sockaddr_bytes(&source, &bytes), bytes) == 0) {
             *out = &all->items[i];
             return 0;
         }

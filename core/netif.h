@@ -48,6 +48,12 @@ int sl_netif_find(const char *spec, struct sl_netif_list *out, char *why, size_t
 bool sl_sockaddr_loopback(const struct sockaddr_storage *addr);
 bool sl_sockaddr_link_local(const struct sockaddr_storage *addr);
 socklen_t sl_sockaddr_len(const struct sockaddr_storage *addr);
+/* The 4 or 16 bytes of its address; *len tells which. */
+const uint8_t *sl_sockaddr_bytes(const struct sockaddr_storage *addr, unsigned *len);
+uint16_t sl_sockaddr_port(const struct sockaddr_storage *addr);
+void sl_sockaddr_set_port(struct sockaddr_storage *addr, uint16_t port);
+/* Of those bytes, 4 or 16. */
+struct sockaddr_storage sl_sockaddr_make(const void *bytes, unsigned len, uint16_t port);
 /* "192.0.2.7", "fd00::2"; an IPv4 address in IPv6's form as IPv4. Cut at cap. */
 void sl_sockaddr_host(const struct sockaddr_storage *addr, char *out, size_t cap);
 /* "192.0.2.7:4711", "[fd00::2]:4711" */

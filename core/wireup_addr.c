@@ -3,17 +3,15 @@
 #include "core/wireup_addr.h"
 
 #include "core/err.h"
+#include "core/netif.h"
 #include "core/secret.h"
 
-#include <netinet/in.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 bool sl_wireup_place_at(const struct sl_wireup_addr *addr, unsigned n, struct sockaddr_storage *out)
 {
-    struct sockaddr_in *v4 = (struct sockaddr_in *)out;
-    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)out;
     unsigned at = 0;
 
     memset(out, 0, sizeof(*out));
@@ -26,15 +24,7 @@ bool sl_wireup_place_at(const struct sl_wireup_addr *addr, unsigned n, struct so
             at += 1 + len;
             continue;
         }
-        if (len == 4) {
-            v4->sin_family = AF_INET;
-            v4->sin_port = htons(addr->port);
-            memcpy(&v4->sin_addr, addr->places + at + 1, 4);
-        } else {
-            v6->sin6_family = AF_INET6;
-            v6->sin6_port = htons(addr->port);
-            memcpy(&v6->sin6_addr, addr->places + at + 1, 16);
-        }
+        *out = sl_sockaddr_make(addr->places + at + 1, len, addr->port);
         return true;
     }
     return false;
@@ -42,16 +32,14 @@ bool sl_wireup_place_at(const struct sl_wireup_addr *addr, unsigned n, struct so
 
 bool sl_wireup_place_add(struct sl_wireup_addr *addr, const struct sockaddr_storage *from)
 {
-    bool v4 = from->ss_family == AF_INET;
-    unsigned at = 0, len = v4 ? 4 : 16;
-    const void *bytes = v4 ? (const void *)&((const struct sockaddr_in *)from)->sin_addr
-                           : (const void *)&((const struct sockaddr_in6 *)from)->sin6_addr;
+    unsigned at = 0, len;
+    const uint8_t *bytes = sl_sockaddr_bytes(from, &len);
 
     for (unsigned i = 0; i < addr->place_count; i++)
         at += addr->places[at] == 6 ? 17 : 5;
     if (at + 1 + len > sizeof(addr->places) || addr->place_count == SL_WIREUP_PLACES_MAX)
         return false;
-    addr->places[at] = v4 ? 4 : 6;
+    addr->places[at] = len == 4 ? 4 : 6;
     memcpy(addr->places + at + 1, bytes, len);
     addr->place_count++;
     return true;
@@ -60,7 +48,7 @@ bool sl_wireup_place_add(struct sl_wireup_addr *addr, const struct sockaddr_stor
 int sl_wireup_local_name(const uint8_t id[SL_WIREUP_ID_BYTES], struct sockaddr_un *out,
                          socklen_t *len)
 {
-    static const char hex[] = "0123456789abcdef", label[] = "sluice wireup name 1";
+    static const char label[] = "sluice wireup name 1";
     const struct sl_part parts[] = {{label, sizeof(label)}};
     uint8_t digest[SL_DIGEST_BYTES];
     char *at = out->sun_path + 1; /* behind the zero byte of names that are no files */
@@ -72,10 +60,8 @@ int sl_wireup_local_name(const uint8_t id[SL_WIREUP_ID_BYTES], struct sockaddr_u
     memset(out, 0, sizeof(*out));
     out->sun_family = AF_UNIX;
     used = (size_t)snprintf(at, sizeof(out->sun_path) - 1, "sluice-wireup-");
-    for (unsigned i = 0; i < SL_WIREUP_ID_BYTES; i++) {
-        at[used++] = hex[digest[i] >> 4];
-        at[used++] = hex[digest[i] & 15];
-    }
+    for (unsigned i = 0; i < SL_WIREUP_ID_BYTES; i++)
+        used += (size_t)sprintf(at + used, "%02x", digest[i]);
     *len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + used);
     return 0;
 }

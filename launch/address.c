@@ -4,6 +4,7 @@
 
 #include "core/err.h"
 #include "core/log.h"
+#include "core/netif.h"
 #include "core/pending.h"
 #include "core/port_range.h"
 #include "launch/nearby.h"
@@ -40,22 +41,19 @@ void sl_address_text(const struct sl_address *address, char out[SL_ADDRESS_TEXT_
                  port);
 }
 
-bool sl_address_is_loopback(const struct sl_address *address)
+struct sl_address sl_address_make(const void *bytes, unsigned len, uint16_t port)
 {
-    if (address->any.ss_family == AF_INET) {
-        const struct sockaddr_in *v4 = (const struct sockaddr_in *)&address->any;
+    struct sl_address address = {.any = sl_sockaddr_make(bytes, len, port)};
 
-        return ntohl(v4->sin_addr.s_addr) >> 24 == 127;
-    }
-    return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)&address->any)->sin6_addr);
+    address.len = sl_sockaddr_len(&address.any);
+    return address;
 }
 
-void sl_address_set_port(struct sl_address *address, uint16_t port)
+struct sl_address sl_address_loopback(uint16_t port)
 {
-    if (address->any.ss_family == AF_INET)
-        ((struct sockaddr_in *)&address->any)->sin_port = htons(port);
-    else
-        ((struct sockaddr_in6 *)&address->any)->sin6_port = htons(port);
+    const uint32_t in = htonl(INADDR_LOOPBACK);
+
+    return sl_address_make(&in, sizeof(in), port);
 }
 
 /* A whole number from 1 to 65535 that ends where stop says. */
@@ -118,7 +116,7 @@ int sl_root_resolve(const struct sl_root *root, struct sl_address *out, unsigned
                 continue;
             memcpy(&out[at].any, info->ai_addr, info->ai_addrlen);
             out[at].len = info->ai_addrlen;
-            sl_address_set_port(&out[at++], (uint16_t)(root->port + port));
+            sl_sockaddr_set_port(&out[at++].any, (uint16_t)(root->port + port));
         }
     }
     freeaddrinfo(list);
@@ -151,45 +149,22 @@ err_close:
     return -on;
 }
 
-static struct sl_address v4_address(uint32_t host_order, uint16_t port)
-{
-    struct sl_address address = {.len = sizeof(struct sockaddr_in)};
-    struct sockaddr_in *v4 = (struct sockaddr_in *)&address.any;
-
-    v4->sin_family = AF_INET;
-    v4->sin_addr.s_addr = htonl(host_order);
-    v4->sin_port = htons(port);
-    return address;
-}
-
-static struct sl_address v6_address(const struct in6_addr *in, uint16_t port)
-{
-    struct sl_address address = {.len = sizeof(struct sockaddr_in6)};
-    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&address.any;
-
-    v6->sin6_family = AF_INET6;
-    v6->sin6_addr = *in;
-    v6->sin6_port = htons(port);
-    return address;
-}
-
 static uint16_t port_of(int fd)
 {
     struct sl_address address = {.len = sizeof(address.any)};
 
     if (getsockname(fd, any_of(&address), &address.len) != 0)
         return 0;
-    return ntohs(address.any.ss_family == AF_INET
-                     ? ((struct sockaddr_in *)&address.any)->sin_port
-                     : ((struct sockaddr_in6 *)&address.any)->sin6_port);
+    return sl_sockaddr_port(&address.any);
 }
 
 /* All addresses of this host (or of its loopback) on one port; 0: a free one. */
 static int listen_wide(uint16_t port, bool loopback, struct sl_listeners *out)
 {
     struct sl_listeners found = {.loopback = loopback};
-    struct sl_address v6 = v6_address(loopback ? &in6addr_loopback : &in6addr_any, port);
-    struct sl_address v4 = v4_address(loopback ? INADDR_LOOPBACK : INADDR_ANY, port);
+    const uint32_t any = htonl(INADDR_ANY);
+    struct sl_address v6 = sl_address_make(loopback ? &in6addr_loopback : &in6addr_any, 16, port);
+    struct sl_address v4 = loopback ? sl_address_loopback(port) : sl_address_make(&any, 4, port);
 
     /* One socket takes both kinds of address, except on loopback, where IPv4 alone is enough. */
     int err = loopback ? listen_on(&v4, false, &found.fd[0]) : listen_on(&v6, true, &found.fd[0]);
@@ -211,13 +186,13 @@ static int listen_each(struct sl_address *address, unsigned count, uint16_t port
     int err = 0;
 
     for (unsigned i = 0; i < count && found.count < SL_LISTENERS_MAX; i++) {
-        sl_address_set_port(&address[i], port);
+        sl_sockaddr_set_port(&address[i].any, port);
         err = listen_on(&address[i], false, &found.fd[found.count]);
         if (err == -EADDRINUSE)
             break;
         if (err == 0) {
             found.count++;
-            found.loopback = found.loopback && sl_address_is_loopback(&address[i]);
+            found.loopback = found.loopback && sl_sockaddr_loopback(&address[i].any);
         }
     }
     if (found.count == 0 || err == -EADDRINUSE) {
@@ -312,7 +287,7 @@ int sl_listen_root(const struct sl_root *root, bool secret, struct sl_listeners 
             return err;
     }
     for (unsigned i = 0; i < count; i++)
-        loopback += sl_address_is_loopback(&address[i]);
+        loopback += sl_sockaddr_loopback(&address[i].any);
     for (unsigned i = 0; i <= root->more; i++) {
         uint16_t port = (uint16_t)(root->port + i);
 
@@ -335,7 +310,7 @@ static int listen_also(const struct sl_address *at, struct sl_listeners *found)
     struct sl_address address = *at;
     int err;
 
-    sl_address_set_port(&address, found->port);
+    sl_sockaddr_set_port(&address.any, found->port);
     err = listen_on(&address, false, &found->fd[found->count]);
     if (err == 0 && found->port == 0)
         found->port = port_of(found->fd[found->count]);
@@ -348,7 +323,7 @@ static int listen_also(const struct sl_address *at, struct sl_listeners *found)
 static int listen_at_card(struct sl_card *card, uint16_t port, struct sl_listeners *out)
 {
     struct sl_listeners found = {.port = port};
-    struct sl_address loopback = v4_address(INADDR_LOOPBACK, 0);
+    struct sl_address loopback = sl_address_loopback(0);
     struct sl_card told = *card;
     int err = 0;
 
@@ -372,7 +347,7 @@ static int listen_at_card(struct sl_card *card, uint16_t port, struct sl_listene
 /* 0: a free port. */
 static int listen_at_port(struct sl_card *card, uint16_t port, struct sl_listeners *out)
 {
-    bool loopback = card == NULL || (card->count == 1 && sl_address_is_loopback(&card->place[0]));
+    bool loopback = card == NULL || (card->count == 1 && sl_sockaddr_loopback(&card->place[0].any));
     int err = loopback ? listen_wide(port, true, out) : listen_at_card(card, port, out);
 
     if (err != 0)
@@ -381,7 +356,7 @@ static int listen_at_port(struct sl_card *card, uint16_t port, struct sl_listene
     if (card != NULL)
         card->port = out->port;
     for (unsigned i = 0; card != NULL && i < card->count; i++)
-        sl_address_set_port(&card->place[i], card->port);
+        sl_sockaddr_set_port(&card->place[i].any, card->port);
     return 0;
 }
 

@@ -24,8 +24,10 @@ struct sl_address {
 
 /* "10.0.0.1:4711", "[fe80::1%eth0]:4711". */
 void sl_address_text(const struct sl_address *address, char out[SL_ADDRESS_TEXT_MAX]);
-bool sl_address_is_loopback(const struct sl_address *address);
-void sl_address_set_port(struct sl_address *address, uint16_t port);
+/* Of 4 or 16 bytes. */
+struct sl_address sl_address_make(const void *bytes, unsigned len, uint16_t port);
+/* 127.0.0.1 */
+struct sl_address sl_address_loopback(uint16_t port);
 
 /* "host:port", "[v6]:port", "[v6%eth0]:port", and with "+N" after it N more ports to try. */
 struct sl_root {

@@ -5,6 +5,7 @@
 #include "core/clock.h"
 #include "core/err.h"
 #include "core/log.h"
+#include "core/netif.h"
 #include "launch/io.h"
 #include "launch/nearby.h"
 
@@ -80,13 +81,6 @@ static bool has_secret(const struct sl_search *search)
     return search->terms->secret_len > 0;
 }
 
-static uint16_t port_of(const struct sl_address *address)
-{
-    return ntohs(address->any.ss_family == AF_INET
-                     ? ((const struct sockaddr_in *)&address->any)->sin_port
-                     : ((const struct sockaddr_in6 *)&address->any)->sin6_port);
-}
-
 /* The likeliest place first, the next ones beside it when it is slow to answer. */
 static struct attempt *add_attempt(struct sl_search *search)
 {
@@ -140,10 +134,10 @@ static int list_places(struct sl_search *search)
     if (err == 0 && count == 0 && search->count == 0)
         err = sl_fail(-EHOSTUNREACH, "rank %d has no address", search->target);
     for (unsigned i = 0; i < count && err == 0; i++) {
-        bool local = sl_address_is_loopback(&place[i]);
+        bool local = sl_sockaddr_loopback(&place[i].any);
         char name[SL_NEARBY_NAME_MAX];
 
-        sl_nearby_name(port_of(&place[i]), name);
+        sl_nearby_name(sl_sockaddr_port(&place[i].any), name);
         if (local && possible && places->nearby == NULL)
             add_nearby(search, name);
         if (!local || !possible || has_secret(search))
@@ -407,7 +401,7 @@ static int attend(struct sl_search *search, struct attempt *attempt)
         return send_proof(search, attempt);
     if (sl_io_now() < attempt->next_ns)
         return 0;
-    if (attempt->state == IDLE && !attempt->nearby && sl_address_is_loopback(&attempt->address) &&
+    if (attempt->state == IDLE && !attempt->nearby && sl_sockaddr_loopback(&attempt->address.any) &&
         nearby_ns(search) > sl_io_now()) {
         attempt->next_ns = nearby_ns(search);
         return 0;

@@ -16,7 +16,6 @@
 
 #include <assert.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -26,17 +25,6 @@
 #define ADDRESSES_AT 48
 
 static_assert(SLUICE_UNIQUE_ID_BYTES == CHECK_AT + 8, "the check ends the card");
-
-static struct sl_address loopback_v4(uint16_t port)
-{
-    struct sl_address address = {.len = sizeof(struct sockaddr_in)};
-    struct sockaddr_in *v4 = (struct sockaddr_in *)&address.any;
-
-    v4->sin_family = AF_INET;
-    v4->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    v4->sin_port = htons(port);
-    return address;
-}
 
 static int add_interfaces(const struct sl_config *config, struct sl_card *card)
 {
@@ -69,7 +57,7 @@ int sl_card_make(const struct sl_config *config, bool loopback, struct sl_card *
     if (err != 0)
         return err;
     if (card.count == 0)
-        card.place[card.count++] = loopback_v4(0);
+        card.place[card.count++] = sl_address_loopback(0);
     sl_hex(secret, sizeof(secret), card.secret);
     *out = card;
     return 0;
@@ -97,33 +85,14 @@ void sl_card_pack(const struct sl_card *card, struct sluice_unique_id *out)
     sl_put(bytes + 8, card->host, 8);
     sl_assert(sl_unhex(card->secret, bytes + SECRET_AT, SL_SECRET_BYTES) == 0);
     for (unsigned i = 0; i < card->count; i++) {
-        const struct sockaddr_storage *any = &card->place[i].any;
-        bool v4 = any->ss_family == AF_INET;
-        const void *raw = v4 ? (const void *)&((const struct sockaddr_in *)any)->sin_addr
-                             : (const void *)&((const struct sockaddr_in6 *)any)->sin6_addr;
+        unsigned len;
+        const uint8_t *raw = sl_sockaddr_bytes(&card->place[i].any, &len);
 
-        *at++ = v4 ? 4 : 6;
-        memcpy(at, raw, v4 ? 4 : 16);
-        at += v4 ? 4 : 16;
+        *at++ = len == 4 ? 4 : 6;
+        memcpy(at, raw, len);
+        at += len;
     }
     sl_put(bytes + CHECK_AT, check_of(bytes), 8);
-}
-
-static struct sl_address unpack_address(const uint8_t *at, uint16_t port)
-{
-    struct sl_address address = loopback_v4(port);
-
-    if (*at == 4) {
-        memcpy(&((struct sockaddr_in *)&address.any)->sin_addr, at + 1, 4);
-        return address;
-    }
-    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&address.any;
-    memset(&address.any, 0, sizeof(address.any));
-    address.len = sizeof(*v6);
-    v6->sin6_family = AF_INET6;
-    v6->sin6_port = htons(port);
-    memcpy(&v6->sin6_addr, at + 1, 16);
-    return address;
 }
 
 int sl_card_unpack(const struct sluice_unique_id *id, struct sl_card *out)
@@ -149,8 +118,10 @@ int sl_card_unpack(const struct sluice_unique_id *id, struct sl_card *out)
     for (; card.count < bytes[5]; card.count++) {
         if ((*at != 4 && *at != 6) || card.port == 0)
             return sl_fail(-EINVAL, "the unique id is damaged: an address is of kind %u", *at);
-        card.place[card.count] = unpack_address(at, card.port);
-        at += *at == 4 ? 5 : 17;
+        unsigned len = *at == 4 ? 4 : 16;
+
+        card.place[card.count] = sl_address_make(at + 1, len, card.port);
+        at += 1 + len;
     }
     *out = card;
     return 0;
@@ -167,7 +138,7 @@ static bool descriptor_is_left(void)
 
 int sl_card_localize(const struct sl_config *config, struct sl_card *card)
 {
-    bool only_loopback = card->count == 1 && sl_address_is_loopback(&card->place[0]);
+    bool only_loopback = card->count == 1 && sl_sockaddr_loopback(&card->place[0].any);
 
     if (sl_host_hash(config) != card->host) {
         if (only_loopback && !descriptor_is_left())
@@ -181,7 +152,7 @@ int sl_card_localize(const struct sl_config *config, struct sl_card *card)
     }
     if (!only_loopback) {
         memmove(&card->place[1], &card->place[0], card->count * sizeof(card->place[0]));
-        card->place[0] = loopback_v4(card->port);
+        card->place[0] = sl_address_loopback(card->port);
         card->count++;
     }
     return 0;

@@ -4,6 +4,7 @@
 
 #include "core/clock.h"
 #include "core/err.h"
+#include "core/netif.h"
 #include "launch/launch.h"
 
 #include <arpa/inet.h>
@@ -286,7 +287,7 @@ static void a_unique_id_carries_place_and_secret_and_notices_damage(void **state
         assert_string_equal(text[0], text[1]);
     }
     assert_int_equal(sl_card_localize(&config, &back), 0);
-    assert_true(sl_address_is_loopback(&back.place[0]));
+    assert_true(sl_sockaddr_loopback(&back.place[0].any));
     for (unsigned at = 0; at < SLUICE_UNIQUE_ID_BYTES; at++) {
         id.bytes[at] ^= 1;
         assert_int_equal(sl_card_unpack(&id, &back), -EINVAL);
@@ -301,7 +302,7 @@ static bool is_told(const struct sl_card *card, const struct sl_address *address
         if (card->place[i].len == address->len &&
             memcmp(&card->place[i].any, &address->any, address->len) == 0)
             return true;
-    return sl_address_is_loopback(address);
+    return sl_sockaddr_loopback(&address->any);
 }
 
 static void a_published_place_listens_where_its_card_tells_and_on_loopback(void **state)
