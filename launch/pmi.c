@@ -5,6 +5,7 @@
 
 #include "core/clock.h"
 #include "core/err.h"
+#include "launch/io.h"
 
 #include <dlfcn.h>
 #include <poll.h>
@@ -68,42 +69,11 @@ int sl_pmi_parse(const char *line, const char *cmd, const char *key, char *out, 
     return 0;
 }
 
-static int await(int fd, short events, uint64_t deadline_ns)
+static int fail_io(int err)
 {
-    for (;;) {
-        struct pollfd wait = {.fd = fd, .events = events};
-        uint64_t at = sl_now(&sl_clock_monotonic);
-        uint64_t ms = at < deadline_ns ? (deadline_ns - at) / SL_NS_PER_MS + 1 : 0;
-        int n = poll(&wait, 1, ms > 60000 ? 60000 : (int)ms);
-
-        if (n > 0)
-            return 0;
-        if (n < 0 && errno != EINTR)
-            return sl_fail(-errno, "poll on PMI_FD failed: %s", strerror(errno));
-        if (at >= deadline_ns)
-            return sl_fail(-ETIMEDOUT,
-                           "the PMI launcher did not answer in time; did every rank start?");
-    }
-}
-
-static int ask(const struct sl_pmi *pmi, const char *line, uint64_t deadline_ns)
-{
-    size_t len = strlen(line);
-
-    while (len > 0) {
-        int err = await(pmi->fd, POLLOUT, deadline_ns);
-
-        if (err != 0)
-            return err;
-        ssize_t n = send(pmi->fd, line, len, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (n < 0 && errno != EAGAIN && errno != EINTR)
-            return sl_fail(-ECONNRESET, "the PMI launcher is gone: %s", strerror(errno));
-        if (n > 0) {
-            line += n;
-            len -= (size_t)n;
-        }
-    }
-    return 0;
+    if (err == -ETIMEDOUT)
+        return sl_fail(err, "the PMI launcher did not answer in time; did every rank start?");
+    return sl_fail(-ECONNRESET, "the PMI launcher is gone: %s", strerror(-err));
 }
 
 /* One line without its newline. The launcher answers one line to each question, so nothing that
@@ -113,10 +83,10 @@ static int hear(const struct sl_pmi *pmi, char line[SL_PMI_LINE_MAX], uint64_t d
     size_t len = 0;
 
     for (;;) {
-        int err = await(pmi->fd, POLLIN, deadline_ns);
+        int err = sl_io_await(pmi->fd, POLLIN, deadline_ns);
 
         if (err != 0)
-            return err;
+            return fail_io(err);
         ssize_t n = recv(pmi->fd, line + len, SL_PMI_LINE_MAX - 1 - len, MSG_DONTWAIT);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             continue;
@@ -140,9 +110,11 @@ static int question(const struct sl_pmi *pmi, const char *line, const char *cmd,
                     char *out, size_t cap, uint64_t deadline_ns)
 {
     char answer[SL_PMI_LINE_MAX];
-    int err = ask(pmi, line, deadline_ns);
+    int err = sl_io_send(pmi->fd, line, strlen(line), 0, deadline_ns);
 
-    err = err ?: hear(pmi, answer, deadline_ns);
+    if (err != 0)
+        return fail_io(err);
+    err = hear(pmi, answer, deadline_ns);
     return err ?: sl_pmi_parse(answer, cmd, key, out, cap);
 }
 
