@@ -6,16 +6,17 @@
 #include "launch/launch.h"
 
 #include "core/err.h"
+#include "core/host.h"
 #include "core/log.h"
 #include "core/port_range.h"
 #include "launch/nodelist.h"
+#include "launch/wire.h"
 
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define RANKS_MAX (1 << 20)
 #define PORT_FIRST 20000 /* of meeting places that are derived: below the kernel's own choices */
 #define PORT_COUNT 10000
 #define PORT_MORE 3 /* further ports, should another program hold the first */
@@ -49,9 +50,9 @@ static int number(const struct env *env, const char *name, int *out)
         return 0;
     errno = 0;
     long n = strtol(text, &end, 10);
-    if (end == text || *end != '\0' || errno != 0 || n < 0 || n > RANKS_MAX)
+    if (end == text || *end != '\0' || errno != 0 || n < 0 || n > SL_RANKS_MAX)
         return sl_fail(-EINVAL, "%s is '%.40s', but must be a number from 0 to %d", name, text,
-                       RANKS_MAX);
+                       SL_RANKS_MAX);
     *out = (int)n;
     return 0;
 }
@@ -73,20 +74,18 @@ static int numbers(const struct env *env, const char *const name[4], struct sl_i
     return 0;
 }
 
-/* Ports that all ranks derive alike from the job's name (FNV-1a): within SLUICE_PORT_RANGE, if
- * there is one. */
+/* Ports that all ranks derive alike from the job's name: within SLUICE_PORT_RANGE, if there is
+ * one. */
 static int derived_ports(const struct env *env, const char *job, struct sl_port_range *out)
 {
     struct sl_port_range range;
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    uint64_t hash = sl_hash_text(job);
     int err = sl_port_range_parse(env->config->port_range, &range);
 
     if (err != 0)
         return err;
     if (range.low == 0)
         range = (struct sl_port_range){PORT_FIRST, PORT_FIRST + PORT_COUNT - 1};
-    for (; *job != '\0'; job++)
-        hash = (hash ^ (uint8_t)*job) * UINT64_C(0x100000001b3);
     unsigned span = sl_port_range_count(&range), more = span > PORT_MORE ? PORT_MORE : span - 1;
     out->low =
         (uint16_t)(range.low + (hash ^ hash >> 32) % (span > PORT_MORE ? span - PORT_MORE : 1));
