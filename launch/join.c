@@ -52,12 +52,11 @@ static double seconds(const struct joiner *joiner)
 
 static int find_root(struct joiner *joiner, const struct sl_places *places)
 {
-    struct sl_search_places where = {.root = places->root, .card = places->card};
     struct pollfd polls[SL_SEARCH_POLLS];
     struct sl_search *search = NULL;
     uint64_t until_ns;
     unsigned count;
-    int err = sl_search_start(&joiner->terms, 0, &where, joiner->timeout_ns, &search);
+    int err = sl_search_start(&joiner->terms, 0, places, joiner->timeout_ns, &search);
 
     while (err == 0) {
         err = sl_search_prepare(search, polls, &count, &until_ns);
@@ -201,7 +200,7 @@ static int await_parent(struct joiner *joiner)
 static int search_parent(struct joiner *joiner)
 {
     const struct sl_config *config = joiner->party->config;
-    struct sl_search_places where = {.nearby = NULL};
+    struct sl_places where = {.nearby = NULL};
     struct sl_config defaults;
     int err = 0;
 

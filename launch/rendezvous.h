@@ -17,10 +17,12 @@ struct sl_party {
     const struct sl_config *config;
 };
 
-/* Where rank 0 may be: root, looked up again at each try, or the addresses of card. */
+/* Where a rank may be: root, looked up again at each try, or the addresses of card; and before
+ * them, the unix socket of that name. */
 struct sl_places {
     const struct sl_root *root; /* NULL: card */
     const struct sl_card *card;
+    const char *nearby; /* NULL: the names that go with the ports of places on loopback */
 };
 
 /* Rank 0: waits at listeners (owned from here on, also after an error) until all others have

@@ -56,7 +56,7 @@ enum outcome { UNREACHED, UNANSWERED, REFUSED };
 struct sl_search {
     const struct sl_terms *terms;
     int target; /* the rank to find */
-    struct sl_search_places places;
+    struct sl_places places;
     uint64_t timeout_ns, deadline_ns;
     struct attempt attempt[ATTEMPTS_MAX];
     unsigned count;
@@ -116,7 +116,7 @@ static void add_nearby(struct sl_search *search, const char *name)
  * a secret, or where there are no unix sockets. */
 static int list_places(struct sl_search *search)
 {
-    const struct sl_search_places *places = &search->places;
+    const struct sl_places *places = &search->places;
     struct sl_address place[SL_PLACES_MAX];
     bool possible = sl_nearby_possible();
     unsigned count = 0;
@@ -507,7 +507,7 @@ int sl_search_take(struct sl_search *search, const struct pollfd *polls, struct 
     return result;
 }
 
-int sl_search_start(const struct sl_terms *terms, int target, const struct sl_search_places *places,
+int sl_search_start(const struct sl_terms *terms, int target, const struct sl_places *places,
                     uint64_t timeout_ns, struct sl_search **out)
 {
     struct sl_search *search = calloc(1, sizeof(*search));

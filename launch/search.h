@@ -12,14 +12,6 @@
 
 #define SL_SEARCH_POLLS (2 * SL_PLACES_MAX)
 
-/* Where a rank may be: root, looked up again at each try, or the addresses of card; and before
- * them, the unix socket of that name. */
-struct sl_search_places {
-    const struct sl_root *root;
-    const struct sl_card *card;
-    const char *nearby; /* NULL: the names that go with the ports of places on loopback */
-};
-
 /* The rank that let us in. */
 struct sl_found {
     int fd;
@@ -32,7 +24,7 @@ struct sl_found {
 struct sl_search;
 
 /* target is the rank to find. What is pointed to is borrowed until the end. */
-int sl_search_start(const struct sl_terms *terms, int target, const struct sl_search_places *places,
+int sl_search_start(const struct sl_terms *terms, int target, const struct sl_places *places,
                     uint64_t timeout_ns, struct sl_search **out);
 
 /* Does what is due by the clock and lists what to wait for: polls[SL_SEARCH_POLLS], how many, and
