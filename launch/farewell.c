@@ -88,7 +88,6 @@ int sl_gather_gone(struct sl_gather *gather, struct sl_edge *edge, int why)
     return sl_gather_break(gather, -ECONNRESET, edge);
 }
 
-/* A FAILED has begun to come: the other end has said why, and says no more. */
 int sl_gather_failed(struct sl_gather *gather, struct sl_edge *edge)
 {
     uint64_t until_ns = sl_io_now() + FAREWELL_MS * SL_NS_PER_MS;
@@ -104,7 +103,6 @@ int sl_gather_failed(struct sl_gather *gather, struct sl_edge *edge)
     return sl_gather_break(gather, err, edge);
 }
 
-/* It takes no more bytes: it may have said why before. */
 int sl_gather_refused(struct sl_gather *gather, struct sl_edge *edge, int why)
 {
     if (edge->control.got < SL_FRAME_BYTES && sl_control_head(&edge->control, edge->fd) == 1 &&

@@ -52,7 +52,6 @@ static bool any_missing(const struct sl_gather *gather)
     return false;
 }
 
-/* Asks the children that keep this exchange who keeps them. */
 void sl_gather_inquire(struct sl_gather *gather)
 {
     memset(gather->missing, 0, (size_t)gather->tree.size * sizeof(*gather->missing));
@@ -66,8 +65,6 @@ void sl_gather_inquire(struct sl_gather *gather)
                                   false, SL_FRAME_INQUIRE, 0, NULL, 0);
 }
 
-/* All have answered, or the time is over: the root ends the exchange, another rank answers its
- * parent and waits for the root's verdict. */
 int sl_gather_conclude(struct sl_gather *gather)
 {
     uint8_t body[SL_MISSING_MAX];
@@ -121,7 +118,6 @@ static int fail_late(struct sl_gather *gather)
     return sl_gather_break(gather, -ETIMEDOUT, NULL);
 }
 
-/* The time of the exchange is over. The root asks before it names ranks. */
 int sl_gather_late(struct sl_gather *gather)
 {
     if (gather->tree.parent >= 0 || gather->gathered)

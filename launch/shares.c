@@ -282,7 +282,6 @@ static int send_pieces(struct sl_gather *gather, struct sl_edge *child)
     }
 }
 
-/* Moves on as far as it goes without waiting. */
 int sl_gather_move_on(struct sl_gather *gather)
 {
     bool all = true;
