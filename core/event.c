@@ -17,23 +17,14 @@ struct known {
     uint8_t area;
 };
 
-/* In two tables: of an element of the one the other cannot be made at compile time. */
-#define PEER_LOST                                                                                  \
-    {                                                                                              \
-        SL_EVENT_PEER_LOST, "peer_lost", "status", "", SL_EVENT_SHOW                               \
-    }
-#define COMM_FAILED                                                                                \
-    {                                                                                              \
-        SL_EVENT_COMM_FAILED, "comm_failed", "status", "", SL_EVENT_SHOW                           \
-    }
-
-static const struct sl_event_kind core_kinds[] = {PEER_LOST, COMM_FAILED};
-static const struct sl_event_set core_set = {"core", core_kinds, SL_ARRAY_LEN(core_kinds), NULL,
-                                             NULL};
+/* These are there from the start. */
+static const struct sl_event_set core_set = {.area = "core"};
+static const struct known core_known[] = {
+    {{SL_EVENT_PEER_LOST, "peer_lost", "status", "", SL_EVENT_SHOW}, &core_set, 0},
+    {{SL_EVENT_COMM_FAILED, "comm_failed", "status", "", SL_EVENT_SHOW}, &core_set, 0}};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of who registers */
 static struct known storage[SL_EVENT_KINDS_MAX];         /* by number; read through known[] */
-static const struct known core_known[] = {{PEER_LOST, &core_set, 0}, {COMM_FAILED, &core_set, 0}};
 static const struct known *_Atomic known[SL_EVENT_KINDS_MAX] = {
     [SL_EVENT_PEER_LOST] = &core_known[0], [SL_EVENT_COMM_FAILED] = &core_known[1]};
 static uint8_t areas = 1; /* given so far */
