@@ -31,6 +31,5 @@ void sl_log_write(enum sl_log_level level, const char *area, const char *fmt, ..
 #define sl_warn(area, ...) sl_log(SL_LOG_WARN, area, __VA_ARGS__)
 #define sl_info(area, ...) sl_log(SL_LOG_INFO, area, __VA_ARGS__)
 #define sl_debug(area, ...) sl_log(SL_LOG_DEBUG, area, __VA_ARGS__)
-#define sl_trace(area, ...) sl_log(SL_LOG_TRACE, area, __VA_ARGS__)
 
 #endif

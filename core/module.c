@@ -32,11 +32,6 @@ static void log_line(enum sl_log_level level, const char *area, const char *line
     sl_log_write(level, area, "%s", line);
 }
 
-static void assert_failed(const char *expr, const char *file, int line)
-{
-    sl_assert_failed(expr, file, line);
-}
-
 static int fail_in(const char *file, int code, const char *text)
 {
     return sl_fail_in(file, code, "%s", text);
@@ -47,7 +42,7 @@ static const struct sl_module_host host = {
     .last_error = sluice_last_error,
     .strerror = sluice_strerror,
     .tame_text = sl_tame_text,
-    .assert_failed = assert_failed,
+    .assert_failed = sl_assert_failed,
     .log_enabled = sl_log_enabled,
     .log_line = log_line,
     .event_put = sl_event_put,

@@ -12,14 +12,10 @@
 #if SL_PROBES
 #include <sys/sdt.h>
 
-#define SL_PROBE0(name) STAP_PROBE(sluice, name)
-#define SL_PROBE1(name, a) STAP_PROBE1(sluice, name, a)
 #define SL_PROBE2(name, a, b) STAP_PROBE2(sluice, name, a, b)
 #define SL_PROBE3(name, a, b, c) STAP_PROBE3(sluice, name, a, b, c)
 #define SL_PROBE4(name, a, b, c, d) STAP_PROBE4(sluice, name, a, b, c, d)
 #else
-#define SL_PROBE0(name) ((void)0)
-#define SL_PROBE1(name, a) ((void)(a))
 #define SL_PROBE2(name, a, b) ((void)(a), (void)(b))
 #define SL_PROBE3(name, a, b, c) ((void)(a), (void)(b), (void)(c))
 #define SL_PROBE4(name, a, b, c, d) ((void)(a), (void)(b), (void)(c), (void)(d))

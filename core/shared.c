@@ -34,11 +34,6 @@ static void forget_parents(void)
     pthread_mutex_init(&lock, NULL);
 }
 
-static void register_child(void)
-{
-    sl_fork_on_child(forget_parents);
-}
-
 static uint64_t mix(uint64_t h, uint64_t word)
 {
     h = (h ^ word) * UINT64_C(0x9e3779b97f4a7c15);
@@ -77,11 +72,10 @@ static struct sl_shared *find(uint64_t hash, const void *bytes, size_t len)
 
 int sl_shared_keep(void *bytes, size_t len, struct sl_shared **out)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     uint64_t hash = hash_of(bytes, len);
     struct sl_shared *its;
 
-    pthread_once(&once, register_child);
+    sl_fork_on_child(forget_parents);
     pthread_mutex_lock(&lock);
     its = find(hash, bytes, len);
     if (its != NULL) {

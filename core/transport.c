@@ -113,11 +113,6 @@ static bool no_channel_starves(const struct sl_ep *ep, uint32_t channel)
     return false;
 }
 
-static void no_stop_listening(struct sl_iface *iface)
-{
-    (void)iface;
-}
-
 static unsigned no_mem_gone(struct sl_iface *iface, void *addr, size_t len)
 {
     (void)iface, (void)addr, (void)len;
@@ -159,7 +154,8 @@ static int no_arm(struct sl_iface *iface)
     return absent("wake-up");
 }
 
-static void no_disarm(struct sl_iface *iface)
+/* stop_listening, disarm */
+static void ignore(struct sl_iface *iface)
 {
     (void)iface;
 }
@@ -205,12 +201,12 @@ const struct sl_transport_ops *sl_transport_complete(const struct sl_transport_o
     FILL(channel_close, no_channel_close);
     FILL(channel_traffic, no_channel_traffic);
     FILL(channel_starves, no_channel_starves);
-    FILL(stop_listening, no_stop_listening);
+    FILL(stop_listening, ignore);
     FILL(read, no_read);
     FILL(ctrl, no_ctrl);
     FILL(fd, no_fd);
     FILL(arm, no_arm);
-    FILL(disarm, no_disarm);
+    FILL(disarm, ignore);
     FILL(wake, no_wake);
     FILL(ep_describe, plain_describe);
     FILL(ep_stats, no_stats);
