@@ -2,6 +2,8 @@
 /* The size of the last cache, out of sysfs. */
 #include "core/cache.h"
 
+#include "core/host.h"
+
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,20 +13,13 @@
 #define CACHE_GUESS ((size_t)8 << 20)
 
 /* One line of /sys/devices/system/cpu/cpuN/cache/indexM/FILE; false when there is none. */
-static bool read_cache_text(int cpu, int index, const char *file, char *text, int size)
+static bool read_cache_text(int cpu, int index, const char *file, char *text, size_t size)
 {
     char path[128];
-    FILE *in;
-    bool ok;
 
     snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/cache/index%d/%s", cpu, index,
              file);
-    in = fopen(path, "re");
-    if (in == NULL)
-        return false;
-    ok = fgets(text, size, in) != NULL;
-    fclose(in);
-    return ok;
+    return sl_host_line(path, text, size);
 }
 
 /* The kernel lists a core's own caches: where the last one belongs to a group of cores (AMD's core

@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -33,33 +34,6 @@ uint64_t sl_hash_text(const char *text)
     return h;
 }
 
-static void read_boot_id(char *out, size_t cap)
-{
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    ssize_t len = fd < 0 ? -1 : read(fd, out, cap - 1);
-
-    if (fd >= 0)
-        close(fd);
-    out[len > 0 ? len : 0] = '\0';
-    if (len <= 0) /* no /proc: the host's name is the best that is left */
-        gethostname(out, cap - 1);
-}
-
-uint64_t sl_host_hash(const struct sl_config *config)
-{
-    char text[SL_TEXT_MAX + 64] = "";
-    struct stat net = {0};
-
-    if (config->host_id[0] != '\0')
-        return sl_hash_text(config->host_id);
-    read_boot_id(text, SL_TEXT_MAX);
-    stat("/proc/self/ns/net", &net);
-    size_t len = strlen(text);
-
-    snprintf(text + len, sizeof(text) - len, "/%llu", (unsigned long long)net.st_ino);
-    return sl_hash_text(text);
-}
-
 static size_t read_text(const char *path, char *out, size_t cap)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -69,6 +43,22 @@ static size_t read_text(const char *path, char *out, size_t cap)
         close(fd);
     out[len > 0 ? len : 0] = '\0';
     return len > 0 ? (size_t)len : 0;
+}
+
+uint64_t sl_host_hash(const struct sl_config *config)
+{
+    char text[SL_TEXT_MAX + 64] = "";
+    struct stat net = {0};
+
+    if (config->host_id[0] != '\0')
+        return sl_hash_text(config->host_id);
+    if (read_text("/proc/sys/kernel/random/boot_id", text, SL_TEXT_MAX) == 0)
+        gethostname(text, SL_TEXT_MAX - 1); /* no /proc: the best that is left */
+    stat("/proc/self/ns/net", &net);
+    size_t len = strlen(text);
+
+    snprintf(text + len, sizeof(text) - len, "/%llu", (unsigned long long)net.st_ino);
+    return sl_hash_text(text);
 }
 
 /* Of /proc/self/cgroup the lines "ID:CONTROLLERS:PATH" of the processors, "cpu" or with it, and of
@@ -152,23 +142,16 @@ void sl_host_bind(unsigned idx, unsigned count)
 /* The overflow id, of all users without a number in this user namespace; -1: there are none. */
 static long nobody_in_particular(void)
 {
-    unsigned inside = 1, outside = 1, count = 0;
-    long overflow = 65534;
-    FILE *file = fopen("/proc/self/uid_map", "re");
+    unsigned inside, outside, count;
+    char line[64];
 
-    if (file == NULL)
+    if (access("/proc/self/uid_map", F_OK) != 0)
         return -1; /* a kernel without user namespaces */
-    int fields = fscanf(file, "%u %u %u", &inside, &outside, &count);
-    fclose(file);
-    if (fields == 3 && inside == 0 && outside == 0 && count == UINT32_MAX)
+    if (sl_host_line("/proc/self/uid_map", line, sizeof(line)) &&
+        sscanf(line, "%u %u %u", &inside, &outside, &count) == 3 && inside == 0 && outside == 0 &&
+        count == UINT32_MAX)
         return -1;
-    file = fopen("/proc/sys/kernel/overflowuid", "re");
-    if (file != NULL) {
-        if (fscanf(file, "%ld", &overflow) != 1)
-            overflow = 65534;
-        fclose(file);
-    }
-    return overflow;
+    return sl_host_line("/proc/sys/kernel/overflowuid", line, sizeof(line)) ? atol(line) : 65534;
 }
 
 bool sl_host_same_user(int fd, struct ucred *peer)

@@ -3,6 +3,7 @@
 #include "core/netif.h"
 
 #include "core/err.h"
+#include "core/host.h"
 
 #include <arpa/inet.h>
 #include <assert.h>
@@ -145,18 +146,13 @@ static bool bridge_has_uplink(const char *name)
 
 static uint32_t read_speed(const char *name)
 {
-    char path[64];
+    char path[64], line[32];
     long speed = 0;
-    FILE *file;
 
     snprintf(path, sizeof(path), "/sys/class/net/%s/speed", name);
-    file = fopen(path, "re");
-    if (file == NULL)
-        return 0;
-    if (fscanf(file, "%ld", &speed) != 1 || speed < 0)
-        speed = 0;
-    fclose(file);
-    return (uint32_t)speed;
+    if (sl_host_line(path, line, sizeof(line)))
+        speed = strtol(line, NULL, 10);
+    return speed > 0 ? (uint32_t)speed : 0;
 }
 
 static bool has_default_route(const char *name)
