@@ -15,7 +15,6 @@
 #include "collectives/exec.h"
 #include "collectives/select.h"
 #include "core/host.h"
-#include "core/load.h"
 #include "core/log.h"
 #include "core/tune_cache.h"
 
@@ -252,7 +251,7 @@ static int measure_windows(struct sluice_comm *comm, uint8_t *buf,
 struct gauges {
     struct gauge shm, net, windows;
     struct sl_costs rates;
-    struct sl_load load; /* of this thread, in the time it took */
+    uint64_t switches; /* of this thread, in the time it took: sl_host_switches() */
 };
 
 static void conclude_link(const struct gauge *g, double tolerance, struct sl_link_cost *out)
@@ -308,7 +307,7 @@ static bool is_calm(const struct gauges *all, const struct sl_costs_facts *facts
             sl_series_disturbed(&gauges[i]->middle, tolerance) ||
             sl_series_disturbed(&gauges[i]->large, tolerance))
             return false;
-    return facts->ranks_per_core > 1 || all->load.switches <= SWITCHES_CALM;
+    return facts->ranks_per_core > 1 || all->switches <= SWITCHES_CALM;
 }
 
 static struct sl_costs_facts facts_of(const struct sluice_comm *comm)
@@ -343,8 +342,8 @@ static unsigned conclude(const struct gauges *all, const struct sl_costs_facts *
 
 static int measure(struct sluice_comm *comm, const struct sl_costs_facts *facts, struct gauges *all)
 {
-    struct sl_load before, after;
     uint32_t local, remote;
+    uint64_t before;
     uint8_t *buf;
     int err = 0;
 
@@ -352,7 +351,7 @@ static int measure(struct sluice_comm *comm, const struct sl_costs_facts *facts,
         return sl_fail(-ENOMEM, "no memory to measure link costs");
     memset(buf, 0, 2 * PING_LARGE);
     find_pair(comm, &local, &remote);
-    sl_load_now(&before);
+    before = sl_host_switches();
     if (comm->rank == 0)
         measure_rates(comm, buf, &all->rates);
     if (local != 0)
@@ -361,8 +360,7 @@ static int measure(struct sluice_comm *comm, const struct sl_costs_facts *facts,
         err = measure_link(comm, remote, buf, facts, &all->net);
     if (err == 0 && comm->host_count == 1 && comm->win.bytes >= CROSS_SMALL + SL_CACHE_LINE)
         err = measure_windows(comm, buf, facts, &all->windows);
-    sl_load_now(&after);
-    all->load.switches = after.switches - before.switches;
+    all->switches = sl_host_switches() - before;
     free(buf);
     return err;
 }

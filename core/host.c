@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
@@ -118,6 +119,14 @@ void sl_host_cores(uint64_t mask[SL_CPU_WORDS])
     memset(mask, 0, SL_CPU_WORDS * sizeof(mask[0]));
     if (sched_getaffinity(0, SL_CPU_WORDS * sizeof(mask[0]), (cpu_set_t *)(void *)mask) != 0)
         mask[0] = 1;
+}
+
+uint64_t sl_host_switches(void)
+{
+    struct rusage usage = {.ru_nivcsw = 0};
+
+    getrusage(RUSAGE_THREAD, &usage);
+    return (uint64_t)usage.ru_nivcsw;
 }
 
 void sl_host_bind(unsigned idx, unsigned count)

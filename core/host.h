@@ -41,6 +41,9 @@ uint64_t sl_hash_text(const char *text);
 /* Bit per core that this process may run on. */
 void sl_host_cores(uint64_t mask[SL_CPU_WORDS]);
 
+/* How often another thread took the core that this one wanted, since this one began. */
+uint64_t sl_host_switches(void);
+
 /* Keeps this process to one core, the idx-th of those it may use, when there are at least count of
  * them: ranks that change cores lose their caches. Does nothing otherwise. */
 void sl_host_bind(unsigned idx, unsigned count);
