@@ -87,10 +87,13 @@ static void with_regions(unsigned count)
 
     sl_rng_init(&rng, 1);
     sl_mem_cache_init(&cache, &device, 0, 0);
-    for (unsigned i = 0; i < count; i++)
-        if (sl_mem_cache_get(&cache, (void *)(START + i * (uintptr_t)STRIDE), STRIDE / 2,
-                             &region) != 0)
+    for (unsigned i = 0; i < count; i++) {
+        const struct sl_mem mem = {.addr = (void *)(START + i * (uintptr_t)STRIDE),
+                                   .len = STRIDE / 2};
+
+        if (sl_mem_cache_get_as(&cache, &mem, &region) != 0)
             exit(1);
+    }
     for (unsigned i = 0; i < 1024; i++)
         places[i] = START + (i % 2) * STRIDE * (count > 1);
     snprintf(what, sizeof(what), "find, 2 of %u regions in turn", count);

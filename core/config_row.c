@@ -205,13 +205,3 @@ int sl_config_rows_read(const struct sl_config_row *rows, size_t count, void *ba
     }
     return err;
 }
-
-const char *sl_config_row_word(const struct sl_config_row *row, int value, int *len)
-{
-    const char *word = row->choices;
-
-    for (; value > 0 && strchr(word, ' ') != NULL; value--)
-        word = strchr(word, ' ') + 1;
-    *len = (int)strcspn(word, " ");
-    return word;
-}

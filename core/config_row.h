@@ -90,9 +90,6 @@ int sl_config_rows_read(const struct sl_config_row *rows, size_t count, void *ba
 /* The row's value in envp, or NULL: not set, or empty. */
 const char *sl_config_row_env(const struct sl_config_row *row, char *const *envp);
 
-/* The word for that value of a SL_CONFIG_CHOICE row: *len bytes of it. */
-const char *sl_config_row_word(const struct sl_config_row *row, int value, int *len);
-
 /* Bytes from "64", "64k", "1.5M", "2g" (powers of 1024). -EINVAL, for a negative size, too. */
 int sl_parse_bytes(const char *text, int64_t *out);
 

@@ -118,15 +118,6 @@ unsigned sl_mem_cache_fini(struct sl_mem_cache *cache);
 int sl_mem_cache_get_as(struct sl_mem_cache *cache, const struct sl_mem *mem,
                         struct sl_mem_region **out);
 
-/* The same for [addr, addr+len) of ordinary memory. */
-static inline int sl_mem_cache_get(struct sl_mem_cache *cache, void *addr, size_t len,
-                                   struct sl_mem_region **out)
-{
-    const struct sl_mem mem = {.addr = addr, .len = len, .kind = SL_MEM_HOST, .fd = -1};
-
-    return sl_mem_cache_get_as(cache, &mem, out);
-}
-
 /* Ends one get. Takes NULL. */
 void sl_mem_cache_put(struct sl_mem_cache *cache, struct sl_mem_region *region);
 

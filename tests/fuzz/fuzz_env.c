@@ -91,6 +91,16 @@ static void check_alone(const struct sl_config *config, const struct sl_config_r
     sl_assert(same_field(row, config, &alone));
 }
 
+/* The word for that value of a SL_CONFIG_CHOICE row. */
+static void word_of(const struct sl_config_row *row, int value, char *out, size_t cap)
+{
+    const char *word = row->choices;
+
+    for (; value > 0 && strchr(word, ' ') != NULL; value--)
+        word = strchr(word, ' ') + 1;
+    snprintf(out, cap, "%.*s", (int)strcspn(word, " "), word);
+}
+
 static void check_written_out(const struct sl_config *config, const struct sl_config_row *row)
 {
     static const char *const switches[] = {"auto", "off", "on"};
@@ -102,11 +112,10 @@ static void check_written_out(const struct sl_config *config, const struct sl_co
     if (row->type == SL_CONFIG_TEXT) {
         sl_assert(memchr(field, '\0', SL_TEXT_MAX) != NULL);
     } else if (row->type == SL_CONFIG_CHOICE) {
-        int choice, len;
+        int choice;
 
         memcpy(&choice, field, sizeof(choice));
-        text = sl_config_row_word(row, choice, &len);
-        snprintf(number, sizeof(number), "%.*s", len, text);
+        word_of(row, choice, number, sizeof(number));
         text = number;
     } else {
         memcpy(&value, field, sizeof(value));

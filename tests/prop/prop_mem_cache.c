@@ -20,6 +20,8 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "tests/util/host_mem.h"
+
 #define BASE UINT64_C(0x7f0000001000)
 #define SPACE 192u /* bytes of the modelled memory */
 #define CLAIMS 48u
@@ -158,7 +160,7 @@ static void step_get(void)
     if (place == NULL)
         return;
     t.refused = 0;
-    int err = sl_mem_cache_get(&t.cache, (void *)addr, len, &region);
+    int err = get_host_mem(&t.cache, (void *)addr, len, &region);
 
     refusals += t.refused;
     if (err != 0) { /* only when the device refused, and then nothing changed */

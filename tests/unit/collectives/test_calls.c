@@ -13,6 +13,8 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "tests/util/host_mem.h"
+
 #define N 16
 
 static void null_communicators(struct sluice_comm **comm, int rank)
@@ -194,7 +196,7 @@ static int pin_reg(struct sl_iface *iface, const struct sl_mem *mem, struct sl_m
                    struct sl_key *key)
 {
     struct sl_mem_region *region;
-    int err = sl_mem_cache_get(&pins, mem->addr, mem->len, &region);
+    int err = get_host_mem(&pins, mem->addr, mem->len, &region);
 
     (void)iface, (void)key;
     if (err == 0)

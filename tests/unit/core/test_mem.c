@@ -12,6 +12,8 @@
 #include <sys/resource.h>
 #include <cmocka.h>
 
+#include "tests/util/host_mem.h"
+
 /* Notes what it was asked for; handles are numbers from 1. */
 static struct {
     struct sl_mem_cache cache;
@@ -57,7 +59,7 @@ static struct sl_mem_region *get(uintptr_t addr, size_t len)
 {
     struct sl_mem_region *region = NULL;
 
-    assert_int_equal(sl_mem_cache_get(&t.cache, at(addr), len, &region), 0);
+    assert_int_equal(get_host_mem(&t.cache, at(addr), len, &region), 0);
     assert_non_null(region);
     return region;
 }
@@ -308,14 +310,14 @@ static void a_refusal_lets_idle_registrations_go_and_asks_once_more(void **state
 
     assert_int_equal(t.ended_count, 2);
     t.refusals = 1; /* nothing is idle now: no second try */
-    assert_int_equal(sl_mem_cache_get(&t.cache, at(0x4000), 1, &region), -ENOMEM);
+    assert_int_equal(get_host_mem(&t.cache, at(0x4000), 1, &region), -ENOMEM);
     assert_string_equal(sluice_last_error(), "the device refused");
     assert_null(region);
     assert_int_equal(t.refusals, 0);
     put(a);
     t.refusals = 1; /* not a matter of room: what is idle stays */
     t.refuse_with = -EFAULT;
-    assert_int_equal(sl_mem_cache_get(&t.cache, at(0x4000), 1, &region), -EFAULT);
+    assert_int_equal(get_host_mem(&t.cache, at(0x4000), 1, &region), -EFAULT);
     assert_int_equal(t.ended_count, 2);
     assert_int_equal(t.cache.count, 1);
     sl_mem_cache_fini(&t.cache);
@@ -327,9 +329,9 @@ static void what_is_no_range_is_refused(void **state)
 
     (void)state;
     start(0, 0);
-    assert_int_equal(sl_mem_cache_get(&t.cache, NULL, 8, &region), -EINVAL);
-    assert_int_equal(sl_mem_cache_get(&t.cache, at(8), 0, &region), -EINVAL);
-    assert_int_equal(sl_mem_cache_get(&t.cache, at(8), SIZE_MAX - 3, &region), -EINVAL);
+    assert_int_equal(get_host_mem(&t.cache, NULL, 8, &region), -EINVAL);
+    assert_int_equal(get_host_mem(&t.cache, at(8), 0, &region), -EINVAL);
+    assert_int_equal(get_host_mem(&t.cache, at(8), SIZE_MAX - 3, &region), -EINVAL);
     assert_null(region);
     assert_int_equal(t.made, 0);
     sl_mem_cache_fini(&t.cache);
@@ -386,7 +388,7 @@ static void each_allocation_may_fail_and_nothing_changes(void **state)
                 get(0x10000 * (i + 1), 0x100);
             region = NULL;
             fail_in = nth;
-            int got = sl_mem_cache_get(&t.cache, at(0x1000), 0x100, &region);
+            int got = get_host_mem(&t.cache, at(0x1000), 0x100, &region);
 
             fail_in = 0;
             err = (unsigned)-got;
@@ -525,7 +527,7 @@ static void one_kind_of_memory_where_another_is_claimed_is_refused(void **state)
     /* Gone, or put away: the addresses may serve anything. */
     struct sl_mem_region *gpu = get_gpu(0x1000, 0x100);
 
-    assert_int_equal(sl_mem_cache_get(&t.cache, at(0x1080), 8, &region), -EINVAL);
+    assert_int_equal(get_host_mem(&t.cache, at(0x1080), 8, &region), -EINVAL);
     assert_non_null(strstr(sluice_last_error(), "are still registered as GPU memory"));
     assert_int_equal(sl_mem_cache_invalidate(&t.cache, at(0x1000), 1), 1);
     assert_int_equal(t.cache.gpu_regions, 0);
