@@ -6,130 +6,115 @@
 
 #include <stdlib.h>
 
+static const struct sl_place nowhere = {SL_BUF_NONE, 0};
+
+static struct sl_place on_wire(const struct sl_wire *wire)
+{
+    return (struct sl_place){SL_BUF_WIRE, wire->off};
+}
+
 static uint32_t add(struct sl_schedule *s, const struct sl_step *step, uint32_t dep)
 {
     return sl_schedule_add(s, step, &dep, dep == SL_NO_DEP ? 0 : 1);
 }
 
+/* A step that takes elements from one place to another. */
+static struct sl_step moves(enum sl_step_kind kind, unsigned channel, struct sl_place src,
+                            struct sl_place dst, uint64_t count)
+{
+    return (struct sl_step){.kind = (uint8_t)kind,
+                            .channel = (uint16_t)channel,
+                            .src_buf = src.buf,
+                            .src_off = src.off,
+                            .dst_buf = dst.buf,
+                            .dst_off = dst.off,
+                            .count = count};
+}
+
 uint32_t sl_add_send(struct sl_schedule *s, unsigned channel, uint32_t peer, struct sl_place src,
                      uint64_t count, uint32_t dep)
 {
-    return add(s,
-               &(struct sl_step){.kind = SL_STEP_SEND,
-                                 .channel = (uint16_t)channel,
-                                 .peer = peer,
-                                 .src_buf = src.buf,
-                                 .src_off = src.off,
-                                 .count = count},
-               dep);
+    struct sl_step step = moves(SL_STEP_SEND, channel, src, nowhere, count);
+
+    step.peer = peer;
+    return add(s, &step, dep);
 }
 
 uint32_t sl_add_recv(struct sl_schedule *s, unsigned channel, uint32_t peer, struct sl_place dst,
                      uint64_t count, uint32_t dep)
 {
-    return add(s,
-               &(struct sl_step){.kind = SL_STEP_RECV,
-                                 .channel = (uint16_t)channel,
-                                 .peer = peer,
-                                 .dst_buf = dst.buf,
-                                 .dst_off = dst.off,
-                                 .count = count},
-               dep);
+    struct sl_step step = moves(SL_STEP_RECV, channel, nowhere, dst, count);
+
+    step.peer = peer;
+    return add(s, &step, dep);
 }
 
 uint32_t sl_add_recv_reduce(struct sl_schedule *s, unsigned channel, uint32_t peer,
                             struct sl_place src, struct sl_place dst, uint64_t count,
                             unsigned flags, uint32_t dep)
 {
-    return add(s,
-               &(struct sl_step){.kind = SL_STEP_RECV_REDUCE,
-                                 .flags = (uint8_t)flags,
-                                 .channel = (uint16_t)channel,
-                                 .peer = peer,
-                                 .src_buf = src.buf,
-                                 .src_off = src.off,
-                                 .dst_buf = dst.buf,
-                                 .dst_off = dst.off,
-                                 .count = count},
-               dep);
+    struct sl_step step = moves(SL_STEP_RECV_REDUCE, channel, src, dst, count);
+
+    step.flags = (uint8_t)flags;
+    step.peer = peer;
+    return add(s, &step, dep);
 }
 
 uint32_t sl_add_copy(struct sl_schedule *s, unsigned channel, struct sl_place src,
                      struct sl_place dst, uint64_t count, uint32_t dep)
 {
-    return add(s,
-               &(struct sl_step){.kind = SL_STEP_COPY,
-                                 .channel = (uint16_t)channel,
-                                 .src_buf = src.buf,
-                                 .src_off = src.off,
-                                 .dst_buf = dst.buf,
-                                 .dst_off = dst.off,
-                                 .count = count},
-               dep);
+    struct sl_step step = moves(SL_STEP_COPY, channel, src, dst, count);
+
+    return add(s, &step, dep);
 }
 
 uint32_t sl_add_reduce(struct sl_schedule *s, unsigned channel, struct sl_place src,
                        struct sl_place dst, uint64_t count, unsigned flags, uint32_t dep)
 {
-    return add(s,
-               &(struct sl_step){.kind = SL_STEP_REDUCE,
-                                 .flags = (uint8_t)flags,
-                                 .channel = (uint16_t)channel,
-                                 .src_buf = src.buf,
-                                 .src_off = src.off,
-                                 .dst_buf = dst.buf,
-                                 .dst_off = dst.off,
-                                 .count = count},
-               dep);
+    struct sl_step step = moves(SL_STEP_REDUCE, channel, src, dst, count);
+
+    step.flags = (uint8_t)flags;
+    return add(s, &step, dep);
 }
 
 uint32_t sl_add_post(struct sl_schedule *s, unsigned channel, uint32_t value, uint32_t dep)
 {
+    struct sl_step step = moves(SL_STEP_POST, channel, nowhere, nowhere, 0);
+
     s->win_values = value;
-    return add(
-        s, &(struct sl_step){.kind = SL_STEP_POST, .channel = (uint16_t)channel, .value = value},
-        dep);
+    step.value = value;
+    return add(s, &step, dep);
 }
 
 uint32_t sl_add_await(struct sl_schedule *s, unsigned channel, uint32_t peer, uint32_t value,
                       uint32_t dep)
 {
-    return add(
-        s,
-        &(struct sl_step){
-            .kind = SL_STEP_AWAIT, .channel = (uint16_t)channel, .peer = peer, .value = value},
-        dep);
+    struct sl_step step = moves(SL_STEP_AWAIT, channel, nowhere, nowhere, 0);
+
+    step.peer = peer;
+    step.value = value;
+    return add(s, &step, dep);
 }
 
 uint32_t sl_add_reduce_win(struct sl_schedule *s, unsigned channel, struct sl_place src,
                            uint64_t win_off, struct sl_place dst, uint64_t count, unsigned flags,
                            uint32_t dep)
 {
-    return add(s,
-               &(struct sl_step){.kind = SL_STEP_REDUCE_WIN,
-                                 .flags = (uint8_t)flags,
-                                 .channel = (uint16_t)channel,
-                                 .src_buf = src.buf,
-                                 .src_off = src.off,
-                                 .dst_buf = dst.buf,
-                                 .dst_off = dst.off,
-                                 .count = count,
-                                 .win_off = win_off},
-               dep);
+    struct sl_step step = moves(SL_STEP_REDUCE_WIN, channel, src, dst, count);
+
+    step.flags = (uint8_t)flags;
+    step.win_off = win_off;
+    return add(s, &step, dep);
 }
 
 uint32_t sl_add_get(struct sl_schedule *s, unsigned channel, uint32_t peer, uint64_t win_off,
                     struct sl_place dst, uint64_t count, uint32_t dep)
 {
-    return add(s,
-               &(struct sl_step){.kind = SL_STEP_GET,
-                                 .channel = (uint16_t)channel,
-                                 .peer = peer,
-                                 .dst_buf = dst.buf,
-                                 .dst_off = dst.off,
-                                 .count = count,
-                                 .win_off = win_off},
-               dep);
+    struct sl_step step = moves(SL_STEP_GET, channel, nowhere, dst, count);
+
+    step.peer = peer;
+    step.win_off = win_off;
+    return add(s, &step, dep);
 }
 
 struct sl_wire sl_wire_take(struct sl_schedule *s, uint64_t len)
@@ -140,90 +125,75 @@ struct sl_wire sl_wire_take(struct sl_schedule *s, uint64_t len)
     return wire;
 }
 
+/* Adds a step that fills the wire. */
+static uint32_t add_writer(struct sl_schedule *s, struct sl_step *step, struct sl_wire *wire,
+                           bool up_to, uint32_t dep)
+{
+    uint32_t idx;
+
+    step->flags = up_to ? SL_STEP_UP_TO : 0;
+    step->wire_len = wire->len;
+    idx = add(s, step, dep);
+    wire->from = up_to ? idx : SL_NO_DEP;
+    return idx;
+}
+
 uint32_t sl_add_encode(struct sl_schedule *s, unsigned channel, unsigned runner,
                        struct sl_place src, struct sl_wire *wire, uint64_t count, bool up_to,
                        uint32_t dep)
 {
-    uint32_t step = add(s,
-                        &(struct sl_step){.kind = SL_STEP_ENCODE,
-                                          .flags = up_to ? SL_STEP_UP_TO : 0,
-                                          .channel = (uint16_t)channel,
-                                          .runner = (uint8_t)runner,
-                                          .src_buf = src.buf,
-                                          .src_off = src.off,
-                                          .dst_buf = SL_BUF_WIRE,
-                                          .dst_off = wire->off,
-                                          .wire_len = wire->len,
-                                          .count = count},
-                        dep);
+    struct sl_step step = moves(SL_STEP_ENCODE, channel, src, on_wire(wire), count);
 
-    wire->from = up_to ? step : SL_NO_DEP;
-    return step;
+    step.runner = (uint8_t)runner;
+    return add_writer(s, &step, wire, up_to, dep);
 }
 
 uint32_t sl_add_recv_wire(struct sl_schedule *s, unsigned channel, uint32_t peer,
                           struct sl_wire *wire, uint64_t count, bool up_to, uint32_t dep)
 {
-    uint32_t step = add(s,
-                        &(struct sl_step){.kind = SL_STEP_RECV,
-                                          .flags = up_to ? SL_STEP_UP_TO : 0,
-                                          .channel = (uint16_t)channel,
-                                          .peer = peer,
-                                          .dst_buf = SL_BUF_WIRE,
-                                          .dst_off = wire->off,
-                                          .wire_len = wire->len,
-                                          .count = count},
-                        dep);
+    struct sl_step step = moves(SL_STEP_RECV, channel, nowhere, on_wire(wire), count);
 
-    wire->from = up_to ? step : SL_NO_DEP;
-    return step;
+    step.peer = peer;
+    return add_writer(s, &step, wire, up_to, dep);
 }
 
-/* A step that reads the wire. */
-static struct sl_step reads_wire(enum sl_step_kind kind, unsigned channel,
-                                 const struct sl_wire *wire, uint64_t count)
+/* Adds a step that reads the wire. */
+static uint32_t add_reader(struct sl_schedule *s, struct sl_step *step, const struct sl_wire *wire,
+                           uint32_t dep)
 {
-    return (struct sl_step){.kind = (uint8_t)kind,
-                            .channel = (uint16_t)channel,
-                            .src_buf = SL_BUF_WIRE,
-                            .src_off = wire->off,
-                            .wire_len = wire->len,
-                            .length_from = wire->from == SL_NO_DEP ? 0 : wire->from + 1,
-                            .count = count};
+    step->wire_len = wire->len;
+    step->length_from = wire->from == SL_NO_DEP ? 0 : wire->from + 1;
+    return add(s, step, dep);
 }
 
 uint32_t sl_add_send_wire(struct sl_schedule *s, unsigned channel, uint32_t peer,
                           const struct sl_wire *wire, uint64_t count, uint32_t dep)
 {
-    struct sl_step step = reads_wire(SL_STEP_SEND, channel, wire, count);
+    struct sl_step step = moves(SL_STEP_SEND, channel, on_wire(wire), nowhere, count);
 
     step.peer = peer;
-    return add(s, &step, dep);
+    return add_reader(s, &step, wire, dep);
 }
 
 uint32_t sl_add_decode(struct sl_schedule *s, unsigned channel, unsigned runner,
                        const struct sl_wire *wire, struct sl_place dst, uint64_t count,
                        uint32_t dep)
 {
-    struct sl_step step = reads_wire(SL_STEP_DECODE, channel, wire, count);
+    struct sl_step step = moves(SL_STEP_DECODE, channel, on_wire(wire), dst, count);
 
     step.runner = (uint8_t)runner;
-    step.dst_buf = dst.buf;
-    step.dst_off = dst.off;
-    return add(s, &step, dep);
+    return add_reader(s, &step, wire, dep);
 }
 
 uint32_t sl_add_decode_reduce(struct sl_schedule *s, unsigned channel, unsigned runner,
                               const struct sl_wire *wire, struct sl_place dst, uint64_t count,
                               unsigned flags, uint32_t dep)
 {
-    struct sl_step step = reads_wire(SL_STEP_DECODE_REDUCE, channel, wire, count);
+    struct sl_step step = moves(SL_STEP_DECODE_REDUCE, channel, on_wire(wire), dst, count);
 
     step.flags = (uint8_t)flags;
     step.runner = (uint8_t)runner;
-    step.dst_buf = dst.buf;
-    step.dst_off = dst.off;
-    return add(s, &step, dep);
+    return add_reader(s, &step, wire, dep);
 }
 
 void sl_by_runner(struct sl_schedule *s, unsigned runner)
