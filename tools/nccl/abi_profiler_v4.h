@@ -8,8 +8,6 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#define SL_NCCL_PROFILER_V4_SYMBOL "ncclProfiler_v4"
-
 /* Of a start. Borrowed for the call; texts live as long as the library. */
 struct sl_nccl_profile_event_v4 {
     uint8_t type; /* enum sl_nccl_profile_kind */

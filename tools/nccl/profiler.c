@@ -16,8 +16,6 @@
 #include "core/state_page.h"
 #include "tools/nccl/abi_profiler_v4.h"
 #include "tools/nccl/abi_profiler_v5.h"
-#include "tools/nccl/abi_profiler_v6.h"
-#include "tools/nccl/abi_profiler_v7.h"
 #include "tools/nccl/config.h"
 #include "tools/nccl/events.h"
 #include "tools/nccl/profiler.h"
@@ -329,12 +327,13 @@ static struct sl_nccl_event_record *slot_of(const void *handle)
     return slot;
 }
 
-/* Takes a slot and copies the record into it. NULL: none was free. */
+/* Takes a slot and copies the record into it. NULL: none was free, or it is of no kind that is
+ * kept. */
 static void *begin(struct sl_nccl_event_record *record)
 {
     struct sl_nccl_events *file = atomic_load_explicit(&shared.file, memory_order_acquire);
 
-    if (file == NULL)
+    if (file == NULL || record->type == 0)
         return NULL;
     for (unsigned i = 0; i < TRIES; i++) {
         unsigned at = atomic_fetch_add_explicit(&shared.cursor, 1, memory_order_relaxed) %
@@ -461,7 +460,9 @@ static void describe_step(struct sl_nccl_event_record *record, int step)
 }
 
 /* The members that matter have the same names in all versions. */
-#define DESCRIBE(record, what, place)                                                              \
+#define DESCRIBE(record, what)                                                                     \
+    (record)->parent = (uint64_t)(uintptr_t)(what)->parent;                                        \
+    (record)->rank = (what)->rank;                                                                 \
     switch ((what)->type) {                                                                        \
     case SL_NCCL_PROFILE_COLL:                                                                     \
         (record)->type = SL_NCCL_EVENT_COLL;                                                       \
@@ -477,7 +478,7 @@ static void describe_step(struct sl_nccl_event_record *record, int step)
     case SL_NCCL_PROFILE_P2P:                                                                      \
         (record)->type = SL_NCCL_EVENT_P2P;                                                        \
         (record)->op.seq =                                                                         \
-            atomic_fetch_add_explicit(&shared.p2p_seq[place], 1, memory_order_relaxed);            \
+            atomic_fetch_add_explicit(&shared.p2p_seq[(record)->comm], 1, memory_order_relaxed);   \
         (record)->op.count = (what)->p2p.count;                                                    \
         (record)->op.root = (what)->p2p.peer;                                                      \
         (record)->op.channels = (what)->p2p.channels;                                              \
@@ -504,27 +505,48 @@ static void describe_step(struct sl_nccl_event_record *record, int step)
     default: break;                                                                                \
     }
 
-/* Members of some versions only. */
-static void describe_more_v4(struct sl_nccl_event_record *record,
-                             const struct sl_nccl_profile_event_v4 *what)
+/* Of a communicator of ours. False: it is none. */
+static bool blank(void *ctx, void **event, struct sl_nccl_event_record *record)
 {
-    (void)record, (void)what;
+    unsigned place = (unsigned)((uintptr_t)ctx - 1);
+
+    *event = NULL;
+    *record = (struct sl_nccl_event_record){.comm = (uint16_t)place};
+    return place < SL_NCCL_EVENTS_COMMS;
 }
 
-static void describe_more_v5(struct sl_nccl_event_record *record,
-                             const struct sl_nccl_profile_event_v5 *what)
+static result start_v4(void *ctx, void **event, struct sl_nccl_profile_event_v4 *what)
 {
-    (void)record, (void)what;
+    struct sl_nccl_event_record record;
+
+    if (blank(ctx, event, &record)) {
+        DESCRIBE(&record, what)
+        *event = begin(&record);
+    }
+    return SL_NCCL_SUCCESS;
 }
 
-static void describe_more_v6(struct sl_nccl_event_record *record,
-                             const struct sl_nccl_profile_event_v6 *what)
+static void describe(struct sl_nccl_event_record *record,
+                     const struct sl_nccl_profile_event_v5 *what)
 {
-    (void)record, (void)what;
+    DESCRIBE(record, what)
 }
 
-static void describe_more_v7(struct sl_nccl_event_record *record,
-                             const struct sl_nccl_profile_event_v7 *what)
+/* And v6: of what it adds nothing is kept. */
+static result start_v5(void *ctx, void **event, struct sl_nccl_profile_event_v5 *what)
+{
+    struct sl_nccl_event_record record;
+
+    if (blank(ctx, event, &record)) {
+        describe(&record, what);
+        *event = begin(&record);
+    }
+    return SL_NCCL_SUCCESS;
+}
+
+/* What came with v7. */
+static void describe_more(struct sl_nccl_event_record *record,
+                          const struct sl_nccl_profile_event_v5 *what)
 {
     if (what->type == SL_NCCL_PROFILE_COLL) {
         record->op.tag = what->coll.tag;
@@ -539,29 +561,17 @@ static void describe_more_v7(struct sl_nccl_event_record *record,
     }
 }
 
-#define START(version)                                                                             \
-    static result start_##version(void *ctx, void **event,                                         \
-                                  struct sl_nccl_profile_event_##version *what)                    \
-    {                                                                                              \
-        unsigned place = (unsigned)((uintptr_t)ctx - 1);                                           \
-        struct sl_nccl_event_record record = {.parent = (uint64_t)(uintptr_t)what->parent,         \
-                                              .comm = (uint16_t)place,                             \
-                                              .rank = what->rank};                                 \
-                                                                                                   \
-        *event = NULL;                                                                             \
-        if (place >= SL_NCCL_EVENTS_COMMS)                                                         \
-            return SL_NCCL_SUCCESS;                                                                \
-        DESCRIBE(&record, what, place)                                                             \
-        describe_more_##version(&record, what);                                                    \
-        if (record.type != 0)                                                                      \
-            *event = begin(&record);                                                               \
-        return SL_NCCL_SUCCESS;                                                                    \
-    }
+static result start_v7(void *ctx, void **event, struct sl_nccl_profile_event_v5 *what)
+{
+    struct sl_nccl_event_record record;
 
-START(v4)
-START(v5)
-START(v6)
-START(v7)
+    if (blank(ctx, event, &record)) {
+        describe(&record, what);
+        describe_more(&record, what);
+        *event = begin(&record);
+    }
+    return SL_NCCL_SUCCESS;
+}
 
 static result init_v4(void **ctx, int *mask, const char *comm_name, uint64_t comm_id, int nodes,
                       int ranks, int rank, sl_nccl_logger *logger)
@@ -593,42 +603,18 @@ const char *sl_nccl_profile_path(void)
     return shared.path;
 }
 
-extern const struct sl_nccl_profiler_v4 ncclProfiler_v4;
-EXPORT const struct sl_nccl_profiler_v4 ncclProfiler_v4 = {
-    .name = NAME,
-    .init = init_v4,
-    .start = start_v4,
-    .stop = stop,
-    .state = state,
-    .finalize = finalize,
-};
+#define TABLE(version, table, init_fn, start_fn)                                                   \
+    extern const struct sl_nccl_profiler_##table ncclProfiler_##version;                           \
+    EXPORT const struct sl_nccl_profiler_##table ncclProfiler_##version = {                        \
+        .name = NAME,                                                                              \
+        .init = init_fn,                                                                           \
+        .start = start_fn,                                                                         \
+        .stop = stop,                                                                              \
+        .state = state,                                                                            \
+        .finalize = finalize,                                                                      \
+    }
 
-extern const struct sl_nccl_profiler_v5 ncclProfiler_v5;
-EXPORT const struct sl_nccl_profiler_v5 ncclProfiler_v5 = {
-    .name = NAME,
-    .init = init_v5,
-    .start = start_v5,
-    .stop = stop,
-    .state = state,
-    .finalize = finalize,
-};
-
-extern const struct sl_nccl_profiler_v6 ncclProfiler_v6;
-EXPORT const struct sl_nccl_profiler_v6 ncclProfiler_v6 = {
-    .name = NAME,
-    .init = init_v5,
-    .start = start_v6,
-    .stop = stop,
-    .state = state,
-    .finalize = finalize,
-};
-
-extern const struct sl_nccl_profiler_v7 ncclProfiler_v7;
-EXPORT const struct sl_nccl_profiler_v7 ncclProfiler_v7 = {
-    .name = NAME,
-    .init = init_v7,
-    .start = start_v7,
-    .stop = stop,
-    .state = state,
-    .finalize = finalize,
-};
+TABLE(v4, v4, init_v4, start_v4);
+TABLE(v5, v5, init_v5, start_v5);
+TABLE(v6, v5, init_v5, start_v5);
+TABLE(v7, v5, init_v7, start_v7);

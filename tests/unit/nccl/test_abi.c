@@ -6,8 +6,6 @@
 #include "tools/nccl/abi_env.h"
 #include "tools/nccl/abi_profiler_v4.h"
 #include "tools/nccl/abi_profiler_v5.h"
-#include "tools/nccl/abi_profiler_v6.h"
-#include "tools/nccl/abi_profiler_v7.h"
 #include "tools/nccl/abi_tuner.h"
 #include "tools/nccl/abi_v10.h"
 #include "tools/nccl/abi_v11.h"

@@ -5,8 +5,6 @@
 #include "core/state_text.h"
 #include "tools/nccl/abi_profiler_v4.h"
 #include "tools/nccl/abi_profiler_v5.h"
-#include "tools/nccl/abi_profiler_v6.h"
-#include "tools/nccl/abi_profiler_v7.h"
 #include "tools/nccl/events.h"
 #include "tools/nccl/profiler.h"
 
@@ -29,8 +27,8 @@
 
 extern const struct sl_nccl_profiler_v4 ncclProfiler_v4;
 extern const struct sl_nccl_profiler_v5 ncclProfiler_v5;
-extern const struct sl_nccl_profiler_v6 ncclProfiler_v6;
-extern const struct sl_nccl_profiler_v7 ncclProfiler_v7;
+extern const struct sl_nccl_profiler_v5 ncclProfiler_v6;
+extern const struct sl_nccl_profiler_v5 ncclProfiler_v7;
 
 static const struct sl_nccl_profiler_v5 *const profiler = &ncclProfiler_v5;
 
@@ -246,9 +244,11 @@ static void every_version_says_the_same(void **state)
     void *a = NULL, *b = NULL, *event = NULL;
     struct sl_nccl_profile_event_v4 four = {
         .type = SL_NCCL_PROFILE_P2P, .rank = 3, .p2p = {.func = "Send", .count = 9, .peer = 4}};
-    struct sl_nccl_profile_event_v6 six = {
-        .type = SL_NCCL_PROFILE_P2P, .rank = 3, .p2p = {.func = "Send", .count = 9, .peer = 4}};
-    struct sl_nccl_profile_event_v6 copy = {.type = SL_NCCL_PROFILE_CE_COLL};
+    struct sl_nccl_profile_event_v5 six = {
+        .type = SL_NCCL_PROFILE_P2P,
+        .rank = 3,
+        .p2p = {.func = "Send", .count = 9, .peer = 4, .tag = 78}}; /* not there before v7 */
+    struct sl_nccl_profile_event_v5 copy = {.type = SL_NCCL_PROFILE_CE_COLL};
     struct view view;
 
     (void)state;
@@ -271,6 +271,7 @@ static void every_version_says_the_same(void **state)
         assert_string_equal(view.ring[i].op.func, "Send");
         assert_int_equal(view.ring[i].op.root, 4);
         assert_int_equal(view.ring[i].op.count, 9);
+        assert_int_equal(view.ring[i].op.tag, 0);
     }
     munmap(view.file, view.bytes);
     ncclProfiler_v4.finalize(a);
@@ -305,7 +306,7 @@ static void what_version_7_adds_is_recorded(void **state)
 {
     int mask = 0;
     void *ctx = NULL, *coll = NULL, *p2p = NULL, *kernel = NULL, *phase = NULL;
-    struct sl_nccl_profile_event_v7 what = {
+    struct sl_nccl_profile_event_v5 what = {
         .type = SL_NCCL_PROFILE_COLL,
         .coll = {.func = "AllGather", .channels = 255, .symmetric = true, .tag = 77}};
     union sl_nccl_profile_args gpu = {.kernel_ch.gpu_ns = 900};
@@ -320,14 +321,14 @@ static void what_version_7_adds_is_recorded(void **state)
     assert_int_equal(ncclProfiler_v7.init(&ctx, 7, &mask, NULL, 1, 8, 3, NULL), SL_NCCL_SUCCESS);
     assert_true((mask & SL_NCCL_PROFILE_KERNEL_PHASE) != 0);
     ncclProfiler_v7.start(ctx, &coll, &what);
-    what = (struct sl_nccl_profile_event_v7){.type = SL_NCCL_PROFILE_P2P,
+    what = (struct sl_nccl_profile_event_v5){.type = SL_NCCL_PROFILE_P2P,
                                              .p2p = {.func = "Send", .peer = 4, .tag = 78}};
     ncclProfiler_v7.start(ctx, &p2p, &what);
-    what = (struct sl_nccl_profile_event_v7){.type = SL_NCCL_PROFILE_KERNEL_CH,
+    what = (struct sl_nccl_profile_event_v5){.type = SL_NCCL_PROFILE_KERNEL_CH,
                                              .parent = coll,
                                              .kernel_ch = {.channel = 2, .gpu_ns = 100}};
     ncclProfiler_v7.start(ctx, &kernel, &what);
-    what = (struct sl_nccl_profile_event_v7){
+    what = (struct sl_nccl_profile_event_v5){
         .type = SL_NCCL_PROFILE_KERNEL_PHASE,
         .parent = kernel,
         .kernel_phase = {.channel = 2, .phase = 1, .gpu_ns = 200}};
