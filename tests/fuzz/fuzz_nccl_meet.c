@@ -207,7 +207,7 @@ static void run_step(const uint8_t step[3], uint8_t *handle, void *ctx, void *li
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct sl_nccl_net_config_v11 config = {.traffic_class = SL_NCCL_UNDEFINED};
+    struct sl_nccl_net_config_v10 config = {.traffic_class = SL_NCCL_UNDEFINED};
     void *ctx = NULL, *listen_comm = NULL, *comms[2] = {NULL, NULL};
     uint8_t handle[SL_NCCL_HANDLE_BYTES];
 

@@ -5,12 +5,9 @@
  */
 #include "tools/nccl-driver/abi.h"
 
-#include "tools/nccl/abi_v10.h"
-#include "tools/nccl/abi_v11.h"
-#include "tools/nccl/abi_v12.h"
+#include "tools/nccl/abi_v12.h" /* and 9 to 11 */
 #include "tools/nccl/abi_v6.h"
 #include "tools/nccl/abi_v8.h"
-#include "tools/nccl/abi_v9.h"
 
 #include <assert.h>
 
@@ -49,7 +46,6 @@
 PROPS(struct props_v6, struct sl_nccl_net_props_v6);
 PROPS_V8(struct props_v8, struct sl_nccl_net_props_v8);
 PROPS_V9(struct props_v9, struct sl_nccl_net_props_v9);
-PROPS_V9(struct props_v9, struct sl_nccl_net_props_v10);
 PROPS_V9(struct props_v11, struct sl_nccl_net_props_v11);
 AT(struct props_v11, max_multi_request, struct sl_nccl_net_props_v11, multi_request_max);
 PROPS_V9(struct props_v12, struct sl_nccl_net_props_v12);
@@ -57,7 +53,7 @@ AT(struct props_v12, max_multi_request, struct sl_nccl_net_props_v12, multi_requ
 AT(struct props_v12, rail, struct sl_nccl_net_props_v12, rail_id);
 AT(struct props_v12, plane, struct sl_nccl_net_props_v12, plane_id);
 SIZE(struct net_attr, struct sl_nccl_net_attr_v11);
-SIZE(struct net_config, struct sl_nccl_net_config_v11);
+SIZE(struct net_config, struct sl_nccl_net_config_v10);
 
 /* Functions that every version's table has. */
 #define TABLE(ours, theirs)                                                                        \

@@ -3,9 +3,10 @@
  * The common part of all versions of NCCL's plugin interfaces: result codes, logger, kinds of
  * memory, limits.
  *
- * The headers abi_*.h are frozen: a struct of a version that NCCL has released never changes, a new
- * version is a new file. They restate facts of the interface (order, type and meaning of members)
- * in our own words, so that neither building nor running needs NCCL.
+ * The headers abi_*.h are frozen: what a version that NCCL has released says never changes. A newer
+ * one has a struct of its own where it differs, and the older one's where it does not. They restate
+ * facts of the interface (order, type and meaning of members) in our own words, so that neither
+ * building nor running needs NCCL.
  */
 #ifndef SL_NCCL_ABI_H
 #define SL_NCCL_ABI_H

@@ -6,9 +6,6 @@
 
 #include "tools/nccl/abi.h"
 
-#define SL_NCCL_ENV_V1_SYMBOL "ncclEnvPlugin_v1"
-#define SL_NCCL_ENV_V2_SYMBOL "ncclEnvPlugin_v2"
-
 /*
  * get() stands in for getenv(): the text must stay valid until finalize(), or until the same name
  * is asked for again; NULL: not set. It is asked for every variable, also those that the

@@ -8,11 +8,6 @@
 
 #include "tools/nccl/abi.h"
 
-#define SL_NCCL_TUNER_V3_SYMBOL "ncclTunerPlugin_v3"
-#define SL_NCCL_TUNER_V4_SYMBOL "ncclTunerPlugin_v4"
-#define SL_NCCL_TUNER_V5_SYMBOL "ncclTunerPlugin_v5"
-#define SL_NCCL_TUNER_V6_SYMBOL "ncclTunerPlugin_v6"
-
 enum sl_nccl_algo {
     SL_NCCL_ALGO_TREE = 0,
     SL_NCCL_ALGO_RING = 1,

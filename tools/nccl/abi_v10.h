@@ -1,52 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * NCCL's network interface, version 10 (NCCL 2.26 to 2.30): a traffic class per connection, events
- * for the profiler.
+ * for the profiler. Devices are described as in version 9.
  */
 #ifndef SL_NCCL_ABI_V10_H
 #define SL_NCCL_ABI_V10_H
 
-#include "tools/nccl/abi.h"
-
-#define SL_NCCL_NET_V10_SYMBOL "ncclNetPlugin_v10"
-
-#define SL_NCCL_JOINED_MAX_V10 4
-
-/* Devices that a device consists of; itself alone, when it was not joined. */
-struct sl_nccl_joined_v10 {
-    int count;
-    int devs[SL_NCCL_JOINED_MAX_V10];
-};
+#include "tools/nccl/abi_v9.h"
 
 struct sl_nccl_net_config_v10 {
     int traffic_class; /* SL_NCCL_UNDEFINED: none was asked for */
-};
-
-/* Comes uninitialised: every member must be filled. */
-struct sl_nccl_net_props_v10 {
-    char *name;
-    char *pci_path;    /* the directory of the PCI device in sysfs; NULL: a virtual device */
-    uint64_t guid;     /* the same for all functions of one chip */
-    int ptr_support;   /* SL_NCCL_PTR_* */
-    int reg_is_global; /* a registration serves every comm of the device */
-    int force_flush;
-    int speed; /* Mbit/s */
-    int port;
-    float latency; /* us */
-    int comms_max;
-    int recvs_max; /* of one grouped receive */
-    enum sl_nccl_device_type device_type;
-    int device_version;
-    struct sl_nccl_joined_v10 joined;
-    size_t p2p_bytes_max;
-    size_t coll_bytes_max;
 };
 
 struct sl_nccl_net_v10 {
     const char *name;
     enum sl_nccl_result (*init)(sl_nccl_logger *logger, sl_nccl_profiler_callback *profiler);
     enum sl_nccl_result (*devices)(int *count);
-    enum sl_nccl_result (*get_properties)(int dev, struct sl_nccl_net_props_v10 *out);
+    enum sl_nccl_result (*get_properties)(int dev, struct sl_nccl_net_props_v9 *out);
     enum sl_nccl_result (*listen)(int dev, void *handle, void **listen_comm);
     enum sl_nccl_result (*connect)(int dev, struct sl_nccl_net_config_v10 *config, void *handle,
                                    void **send_comm, struct sl_nccl_device_handle **device);
@@ -68,17 +38,9 @@ struct sl_nccl_net_v10 {
     enum sl_nccl_result (*close_listen)(void *listen_comm);
     enum sl_nccl_result (*get_device_mr)(void *comm, void *mhandle, void **out);
     enum sl_nccl_result (*irecv_consumed)(void *recv_comm, int count, void *request);
-    enum sl_nccl_result (*make_joined)(int *dev, struct sl_nccl_joined_v10 *joined);
+    enum sl_nccl_result (*make_joined)(int *dev, struct sl_nccl_joined_v9 *joined);
 };
 
-static_assert(sizeof(struct sl_nccl_net_props_v10) == 104, "frozen");
-static_assert(offsetof(struct sl_nccl_net_props_v10, guid) == 16, "frozen");
-static_assert(offsetof(struct sl_nccl_net_props_v10, speed) == 36, "frozen");
-static_assert(offsetof(struct sl_nccl_net_props_v10, latency) == 44, "frozen");
-static_assert(offsetof(struct sl_nccl_net_props_v10, recvs_max) == 52, "frozen");
-static_assert(offsetof(struct sl_nccl_net_props_v10, device_version) == 60, "frozen");
-static_assert(offsetof(struct sl_nccl_net_props_v10, joined) == 64, "frozen");
-static_assert(offsetof(struct sl_nccl_net_props_v10, p2p_bytes_max) == 88, "frozen");
 static_assert(sizeof(struct sl_nccl_net_v10) == 160, "frozen");
 static_assert(offsetof(struct sl_nccl_net_v10, connect) == 40, "frozen");
 static_assert(offsetof(struct sl_nccl_net_v10, isend) == 80, "frozen");

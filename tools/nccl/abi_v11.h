@@ -3,21 +3,7 @@
 #ifndef SL_NCCL_ABI_V11_H
 #define SL_NCCL_ABI_V11_H
 
-#include "tools/nccl/abi.h"
-
-#define SL_NCCL_NET_V11_SYMBOL "ncclNetPlugin_v11"
-
-#define SL_NCCL_JOINED_MAX_V11 4
-
-/* Devices that a device consists of; itself alone, when it was not joined. */
-struct sl_nccl_joined_v11 {
-    int count;
-    int devs[SL_NCCL_JOINED_MAX_V11];
-};
-
-struct sl_nccl_net_config_v11 {
-    int traffic_class; /* SL_NCCL_UNDEFINED: none was asked for */
-};
+#include "tools/nccl/abi_v10.h"
 
 /* Comes uninitialised: every member must be filled. */
 struct sl_nccl_net_props_v11 {
@@ -34,7 +20,7 @@ struct sl_nccl_net_props_v11 {
     int recvs_max; /* of one grouped receive */
     enum sl_nccl_device_type device_type;
     int device_version;
-    struct sl_nccl_joined_v11 joined;
+    struct sl_nccl_joined_v9 joined;
     size_t p2p_bytes_max;
     size_t coll_bytes_max;
     int multi_request_max; /* not used by NCCL itself; 1 */
@@ -53,7 +39,7 @@ struct sl_nccl_net_attr_v11 {
 
 struct sl_nccl_net_v11 {
     const char *name;
-    enum sl_nccl_result (*init)(void **ctx, uint64_t comm_id, struct sl_nccl_net_config_v11 *config,
+    enum sl_nccl_result (*init)(void **ctx, uint64_t comm_id, struct sl_nccl_net_config_v10 *config,
                                 sl_nccl_logger *logger, sl_nccl_profiler_callback *profiler);
     enum sl_nccl_result (*devices)(int *count);
     enum sl_nccl_result (*get_properties)(int dev, struct sl_nccl_net_props_v11 *out);
@@ -78,7 +64,7 @@ struct sl_nccl_net_v11 {
     enum sl_nccl_result (*close_listen)(void *listen_comm);
     enum sl_nccl_result (*get_device_mr)(void *comm, void *mhandle, void **out);
     enum sl_nccl_result (*irecv_consumed)(void *recv_comm, int count, void *request);
-    enum sl_nccl_result (*make_joined)(int *dev, struct sl_nccl_joined_v11 *joined);
+    enum sl_nccl_result (*make_joined)(int *dev, struct sl_nccl_joined_v9 *joined);
     enum sl_nccl_result (*finalize)(void *ctx);
     enum sl_nccl_result (*set_attr)(void *ctx, struct sl_nccl_net_attr_v11 *attr);
 };

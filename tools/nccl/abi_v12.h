@@ -3,9 +3,7 @@
 #ifndef SL_NCCL_ABI_V12_H
 #define SL_NCCL_ABI_V12_H
 
-#include "tools/nccl/abi.h"
-
-#define SL_NCCL_NET_V12_SYMBOL "ncclNetPlugin_v12"
+#include "tools/nccl/abi_v11.h"
 
 #define SL_NCCL_JOINED_MAX_V12 8
 
@@ -13,10 +11,6 @@
 struct sl_nccl_joined_v12 {
     int count;
     int devs[SL_NCCL_JOINED_MAX_V12];
-};
-
-struct sl_nccl_net_config_v12 {
-    int traffic_class; /* SL_NCCL_UNDEFINED: none was asked for */
 };
 
 /* Comes uninitialised: every member must be filled. */
@@ -42,20 +36,9 @@ struct sl_nccl_net_props_v12 {
     int16_t plane_id;      /* SL_NCCL_UNDEFINED: unknown */
 };
 
-/* How a communicator is about to use the network: a hint. */
-struct sl_nccl_net_peers_v12 {
-    int32_t peers_max, peers_min;                   /* at a time */
-    int32_t flows_per_peer_max, flows_per_peer_min; /* connections to each */
-};
-
-struct sl_nccl_net_attr_v12 {
-    struct sl_nccl_net_peers_v12 send, recv;
-    uint32_t op, algo, proto; /* a bit per kind, all set: any */
-};
-
 struct sl_nccl_net_v12 {
     const char *name;
-    enum sl_nccl_result (*init)(void **ctx, uint64_t comm_id, struct sl_nccl_net_config_v12 *config,
+    enum sl_nccl_result (*init)(void **ctx, uint64_t comm_id, struct sl_nccl_net_config_v10 *config,
                                 sl_nccl_logger *logger, sl_nccl_profiler_callback *profiler);
     enum sl_nccl_result (*devices)(int *count);
     enum sl_nccl_result (*get_properties)(int dev, struct sl_nccl_net_props_v12 *out);
@@ -82,7 +65,7 @@ struct sl_nccl_net_v12 {
     enum sl_nccl_result (*irecv_consumed)(void *recv_comm, int count, void *request);
     enum sl_nccl_result (*make_joined)(int *dev, struct sl_nccl_joined_v12 *joined);
     enum sl_nccl_result (*finalize)(void *ctx);
-    enum sl_nccl_result (*set_attr)(void *ctx, struct sl_nccl_net_attr_v12 *attr);
+    enum sl_nccl_result (*set_attr)(void *ctx, struct sl_nccl_net_attr_v11 *attr);
 };
 
 static_assert(sizeof(struct sl_nccl_net_props_v12) == 128, "frozen");
@@ -95,7 +78,6 @@ static_assert(offsetof(struct sl_nccl_net_props_v12, joined) == 64, "frozen");
 static_assert(offsetof(struct sl_nccl_net_props_v12, p2p_bytes_max) == 104, "frozen");
 static_assert(offsetof(struct sl_nccl_net_props_v12, multi_request_max) == 120, "frozen");
 static_assert(offsetof(struct sl_nccl_net_props_v12, plane_id) == 126, "frozen");
-static_assert(sizeof(struct sl_nccl_net_attr_v12) == 44, "frozen");
 static_assert(sizeof(struct sl_nccl_net_v12) == 176, "frozen");
 static_assert(offsetof(struct sl_nccl_net_v12, connect) == 40, "frozen");
 static_assert(offsetof(struct sl_nccl_net_v12, isend) == 80, "frozen");

@@ -5,8 +5,6 @@
 
 #include "tools/nccl/abi.h"
 
-#define SL_NCCL_NET_V6_SYMBOL "ncclNetPlugin_v6"
-
 /* Comes uninitialised: every member must be filled. */
 struct sl_nccl_net_props_v6 {
     char *name;

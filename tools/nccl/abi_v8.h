@@ -8,8 +8,6 @@
 
 #include "tools/nccl/abi.h"
 
-#define SL_NCCL_NET_V8_SYMBOL "ncclNetPlugin_v8"
-
 /* Comes uninitialised: every member must be filled. */
 struct sl_nccl_net_props_v8 {
     char *name;

@@ -8,8 +8,6 @@
 
 #include "tools/nccl/abi.h"
 
-#define SL_NCCL_NET_V9_SYMBOL "ncclNetPlugin_v9"
-
 #define SL_NCCL_JOINED_MAX_V9 4
 
 /* Devices that a device consists of; itself alone, when it was not joined. */

@@ -6,12 +6,9 @@
  * v11 and v12 have contexts; the older ones share one that is never closed. Before v9 sizes are
  * ints, before v10 requests have no parent for the profiler.
  */
-#include "tools/nccl/abi_v10.h"
-#include "tools/nccl/abi_v11.h"
-#include "tools/nccl/abi_v12.h"
+#include "tools/nccl/abi_v12.h" /* and 9 to 11 */
 #include "tools/nccl/abi_v6.h"
 #include "tools/nccl/abi_v8.h"
-#include "tools/nccl/abi_v9.h"
 #include "tools/nccl/adapt.h"
 #include "tools/nccl/net_event.h"
 
@@ -294,78 +291,25 @@ static char *text(const char *given)
         (out)->p2p_bytes_max = (out)->coll_bytes_max = SL_NCCL_BYTES_MAX;                          \
     } while (0)
 
-static result properties_v6(int idx, struct sl_nccl_net_props_v6 *out)
-{
-    const struct sl_nccl_device *dev;
-    int err = sl_nccl_device(idx, &dev);
+#define PROPERTIES(version, more)                                                                  \
+    static result properties_##version(int idx, struct sl_nccl_net_props_##version *out)           \
+    {                                                                                              \
+        const struct sl_nccl_device *dev;                                                          \
+        int err = sl_nccl_device(idx, &dev);                                                       \
+                                                                                                   \
+        if (err != 0)                                                                              \
+            return end(err);                                                                       \
+        FILL(out, dev);                                                                            \
+        more;                                                                                      \
+        return SL_NCCL_SUCCESS;                                                                    \
+    }
 
-    if (err == 0)
-        FILL(out, dev);
-    return end(err);
-}
-
-static result properties_v8(int idx, struct sl_nccl_net_props_v8 *out)
-{
-    const struct sl_nccl_device *dev;
-    int err = sl_nccl_device(idx, &dev);
-
-    if (err != 0)
-        return end(err);
-    FILL(out, dev);
-    FILL_V8(out);
-    return SL_NCCL_SUCCESS;
-}
-
-static result properties_v9(int idx, struct sl_nccl_net_props_v9 *out)
-{
-    const struct sl_nccl_device *dev;
-    int err = sl_nccl_device(idx, &dev);
-
-    if (err != 0)
-        return end(err);
-    FILL(out, dev);
-    FILL_V9(out, idx);
-    return SL_NCCL_SUCCESS;
-}
-
-static result properties_v10(int idx, struct sl_nccl_net_props_v10 *out)
-{
-    const struct sl_nccl_device *dev;
-    int err = sl_nccl_device(idx, &dev);
-
-    if (err != 0)
-        return end(err);
-    FILL(out, dev);
-    FILL_V9(out, idx);
-    return SL_NCCL_SUCCESS;
-}
-
-static result properties_v11(int idx, struct sl_nccl_net_props_v11 *out)
-{
-    const struct sl_nccl_device *dev;
-    int err = sl_nccl_device(idx, &dev);
-
-    if (err != 0)
-        return end(err);
-    FILL(out, dev);
-    FILL_V9(out, idx);
-    out->multi_request_max = 1;
-    return SL_NCCL_SUCCESS;
-}
-
-static result properties_v12(int idx, struct sl_nccl_net_props_v12 *out)
-{
-    const struct sl_nccl_device *dev;
-    int err = sl_nccl_device(idx, &dev);
-
-    if (err != 0)
-        return end(err);
-    FILL(out, dev);
-    FILL_V9(out, idx);
-    out->multi_request_max = 1;
-    out->rail_id = out->plane_id = SL_NCCL_UNDEFINED;
-    return SL_NCCL_SUCCESS;
-}
+PROPERTIES(v6, )
+PROPERTIES(v8, FILL_V8(out))
+PROPERTIES(v9, FILL_V9(out, idx))
+PROPERTIES(v11, FILL_V9(out, idx); out->multi_request_max = 1)
+PROPERTIES(v12, FILL_V9(out, idx); out->multi_request_max = 1;
+           out->rail_id = out->plane_id = SL_NCCL_UNDEFINED)
 
 /* ---- v6, v8: sizes are ints ---- */
 
@@ -477,32 +421,18 @@ static result irecv_v10(void *comm, int count, void **data, size_t *sizes, int *
 
 /* ---- v11, v12: contexts ---- */
 
-static result open_context(void **out, int traffic_class, sl_nccl_logger *logger,
-                           sl_nccl_profiler_callback *profiler)
+static result init_v11(void **out, uint64_t comm_id, struct sl_nccl_net_config_v10 *config,
+                       sl_nccl_logger *logger, sl_nccl_profiler_callback *profiler)
 {
     struct sl_nccl_ctx *ctx = NULL;
-    int err = sl_nccl_ctx_open(logger, traffic_class, &ctx);
+    int err =
+        sl_nccl_ctx_open(logger, config != NULL ? config->traffic_class : SL_NCCL_UNDEFINED, &ctx);
 
+    (void)comm_id;
     if (err == 0)
         ctx->profiler = profiler;
     *out = ctx; /* NULL after an error: NCCL may finalize it all the same */
     return end(err);
-}
-
-static result init_v11(void **ctx, uint64_t comm_id, struct sl_nccl_net_config_v11 *config,
-                       sl_nccl_logger *logger, sl_nccl_profiler_callback *profiler)
-{
-    (void)comm_id;
-    return open_context(ctx, config != NULL ? config->traffic_class : SL_NCCL_UNDEFINED, logger,
-                        profiler);
-}
-
-static result init_v12(void **ctx, uint64_t comm_id, struct sl_nccl_net_config_v12 *config,
-                       sl_nccl_logger *logger, sl_nccl_profiler_callback *profiler)
-{
-    (void)comm_id;
-    return open_context(ctx, config != NULL ? config->traffic_class : SL_NCCL_UNDEFINED, logger,
-                        profiler);
 }
 
 static result connect_v11(void *ctx, int dev, void *handle, void **out,
@@ -525,134 +455,93 @@ static result set_attr_v11(void *ctx, struct sl_nccl_net_attr_v11 *attr)
     return SL_NCCL_SUCCESS;
 }
 
-static result set_attr_v12(void *ctx, struct sl_nccl_net_attr_v12 *attr)
-{
-    (void)ctx, (void)attr;
-    return SL_NCCL_SUCCESS;
-}
-
 /* ---- tables ---- */
 
 /* make_joined stays NULL: a connection uses all rails by itself (docs/nccl.md), which one device
  * made of several would hide. */
 
-#define CLOSERS .close_send = close_comm, .close_recv = close_comm, .close_listen = close_listen
-#define MEMORY .reg_mr_dmabuf = reg_mr_dmabuf, .dereg_mr = dereg_mr
-#define OFFLOAD .get_device_mr = get_device_mr, .irecv_consumed = irecv_consumed
+/* The same in all versions, and since v8. */
+#define COMMON                                                                                     \
+    .devices = devices, .reg_mr_dmabuf = reg_mr_dmabuf, .dereg_mr = dereg_mr, .iflush = iflush,    \
+    .test = test, .close_send = close_comm, .close_recv = close_comm, .close_listen = close_listen
+#define COMMON_V8                                                                                  \
+    COMMON, .accept = accept_v8, .reg_mr = reg_mr, .get_device_mr = get_device_mr,                 \
+            .irecv_consumed = irecv_consumed
 
 extern const struct sl_nccl_net_v6 ncclNetPlugin_v6;
 EXPORT const struct sl_nccl_net_v6 ncclNetPlugin_v6 = {
     .name = NAME,
     .init = init_v6,
-    .devices = devices,
     .get_properties = properties_v6,
     .listen = listen_v6,
     .connect = connect_v6,
     .accept = accept_from,
     .reg_mr = reg_mr_v6,
-    MEMORY,
     .isend = isend_v6,
     .irecv = irecv_v6,
-    .iflush = iflush,
-    .test = test,
-    CLOSERS,
+    COMMON,
 };
 
 extern const struct sl_nccl_net_v8 ncclNetPlugin_v8;
 EXPORT const struct sl_nccl_net_v8 ncclNetPlugin_v8 = {
     .name = NAME,
     .init = init_v6,
-    .devices = devices,
     .get_properties = properties_v8,
     .listen = listen_v6,
     .connect = connect_v8,
-    .accept = accept_v8,
-    .reg_mr = reg_mr,
-    MEMORY,
     .isend = isend_v6,
     .irecv = irecv_v6,
-    .iflush = iflush,
-    .test = test,
-    CLOSERS,
-    OFFLOAD,
+    COMMON_V8,
 };
 
 extern const struct sl_nccl_net_v9 ncclNetPlugin_v9;
 EXPORT const struct sl_nccl_net_v9 ncclNetPlugin_v9 = {
     .name = NAME,
     .init = init_v6,
-    .devices = devices,
     .get_properties = properties_v9,
     .listen = listen_v6,
     .connect = connect_v8,
-    .accept = accept_v8,
-    .reg_mr = reg_mr,
-    MEMORY,
     .isend = send_to,
     .irecv = irecv_v9,
-    .iflush = iflush,
-    .test = test,
-    CLOSERS,
-    OFFLOAD,
+    COMMON_V8,
 };
 
 extern const struct sl_nccl_net_v10 ncclNetPlugin_v10;
 EXPORT const struct sl_nccl_net_v10 ncclNetPlugin_v10 = {
     .name = NAME,
     .init = init_v10,
-    .devices = devices,
-    .get_properties = properties_v10,
+    .get_properties = properties_v9,
     .listen = listen_v6,
     .connect = connect_v10,
-    .accept = accept_v8,
-    .reg_mr = reg_mr,
-    MEMORY,
     .isend = isend_v10,
     .irecv = irecv_v10,
-    .iflush = iflush,
-    .test = test,
-    CLOSERS,
-    OFFLOAD,
+    COMMON_V8,
 };
 
 extern const struct sl_nccl_net_v11 ncclNetPlugin_v11;
 EXPORT const struct sl_nccl_net_v11 ncclNetPlugin_v11 = {
     .name = NAME,
     .init = init_v11,
-    .devices = devices,
     .get_properties = properties_v11,
     .listen = listen_on,
     .connect = connect_v11,
-    .accept = accept_v8,
-    .reg_mr = reg_mr,
-    MEMORY,
     .isend = isend_v10,
     .irecv = irecv_v10,
-    .iflush = iflush,
-    .test = test,
-    CLOSERS,
-    OFFLOAD,
     .finalize = finalize,
     .set_attr = set_attr_v11,
+    COMMON_V8,
 };
 
 extern const struct sl_nccl_net_v12 ncclNetPlugin_v12;
 EXPORT const struct sl_nccl_net_v12 ncclNetPlugin_v12 = {
     .name = NAME,
-    .init = init_v12,
-    .devices = devices,
+    .init = init_v11,
     .get_properties = properties_v12,
     .listen = listen_on,
     .connect = connect_v11,
-    .accept = accept_v8,
-    .reg_mr = reg_mr,
-    MEMORY,
     .isend = isend_v10,
     .irecv = irecv_v10,
-    .iflush = iflush,
-    .test = test,
-    CLOSERS,
-    OFFLOAD,
     .finalize = finalize,
-    .set_attr = set_attr_v12,
+    .set_attr = set_attr_v11,
+    COMMON_V8,
 };

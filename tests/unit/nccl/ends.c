@@ -36,7 +36,7 @@ uint64_t ends_now(void)
 
 void *ends_open_ctx(void)
 {
-    struct sl_nccl_net_config_v11 config = {.traffic_class = SL_NCCL_UNDEFINED};
+    struct sl_nccl_net_config_v10 config = {.traffic_class = SL_NCCL_UNDEFINED};
     void *ctx = NULL;
 
     assert_int_equal(net->init(&ctx, 1, &config, ends_logger, NULL), SL_NCCL_SUCCESS);

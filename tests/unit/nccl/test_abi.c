@@ -7,12 +7,9 @@
 #include "tools/nccl/abi_profiler_v4.h"
 #include "tools/nccl/abi_profiler_v5.h"
 #include "tools/nccl/abi_tuner.h"
-#include "tools/nccl/abi_v10.h"
-#include "tools/nccl/abi_v11.h"
 #include "tools/nccl/abi_v12.h"
 #include "tools/nccl/abi_v6.h"
 #include "tools/nccl/abi_v8.h"
-#include "tools/nccl/abi_v9.h"
 
 #include <sluice/types.h>
 
@@ -83,10 +80,9 @@ static void types_and_operators_have_the_numbers_of_nccl(void **state)
 static void what_the_compatibility_layers_rely_on_holds(void **state)
 {
     (void)state;
-    /* v6 is v8 without regIsGlobal in front of speed; v10 has the properties of v9. */
+    /* v6 is v8 without regIsGlobal in front of speed. */
     assert_int_equal(offsetof(struct sl_nccl_net_props_v8, speed),
                      offsetof(struct sl_nccl_net_props_v6, speed) + sizeof(int));
-    assert_int_equal(sizeof(struct sl_nccl_net_props_v9), sizeof(struct sl_nccl_net_props_v10));
     /* v12's wider list of devices is all that moves what stands behind it. */
     assert_int_equal(offsetof(struct sl_nccl_net_props_v12, p2p_bytes_max),
                      offsetof(struct sl_nccl_net_props_v11, p2p_bytes_max) + 4 * sizeof(int));

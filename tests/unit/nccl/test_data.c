@@ -277,7 +277,7 @@ static void event_of_a_lost_request_ends(struct ends *e, unsigned stops)
 
 static void requests_are_events_of_the_profiler(void **state)
 {
-    struct sl_nccl_net_config_v11 config = {.traffic_class = SL_NCCL_UNDEFINED};
+    struct sl_nccl_net_config_v10 config = {.traffic_class = SL_NCCL_UNDEFINED};
     uint8_t in[64] = "", out[2][64];
     struct ends e;
 

@@ -42,7 +42,7 @@ static void in_child(void (*body)(const struct sl_nccl_env_v1 *))
     if (pid == 0) {
         void *library = dlopen(plugin_path, RTLD_NOW | RTLD_LOCAL);
         const struct sl_nccl_env_v1 *plugin =
-            library != NULL ? dlsym(library, SL_NCCL_ENV_V1_SYMBOL) : NULL;
+            library != NULL ? dlsym(library, "ncclEnvPlugin_v1") : NULL;
 
         alarm(20);
         if (plugin == NULL)
