@@ -48,18 +48,34 @@ static size_t read_text(const char *path, char *out, size_t cap)
 
 uint64_t sl_host_hash(const struct sl_config *config)
 {
+    uint8_t id[SL_HOST_ID_BYTES];
+    uint64_t hash;
+
+    sl_host_id(config, id);
+    memcpy(&hash, id, sizeof(hash));
+    return hash;
+}
+
+void sl_host_id(const struct sl_config *config, uint8_t out[SL_HOST_ID_BYTES])
+{
+    uint64_t halves[2] = {0, UINT64_C(0x84222325cbf29ce4)}; /* the second starts apart */
     char text[SL_TEXT_MAX + 64] = "";
     struct stat net = {0};
 
-    if (config->host_id[0] != '\0')
-        return sl_hash_text(config->host_id);
-    if (read_text("/proc/sys/kernel/random/boot_id", text, SL_TEXT_MAX) == 0)
-        gethostname(text, SL_TEXT_MAX - 1); /* no /proc: the best that is left */
-    stat("/proc/self/ns/net", &net);
-    size_t len = strlen(text);
+    if (config->host_id[0] != '\0') {
+        snprintf(text, sizeof(text), "%s", config->host_id);
+    } else {
+        if (read_text("/proc/sys/kernel/random/boot_id", text, SL_TEXT_MAX) == 0)
+            gethostname(text, SL_TEXT_MAX - 1); /* no /proc: the best that is left */
+        stat("/proc/self/ns/net", &net);
+        size_t len = strlen(text);
 
-    snprintf(text + len, sizeof(text) - len, "/%llu", (unsigned long long)net.st_ino);
-    return sl_hash_text(text);
+        snprintf(text + len, sizeof(text) - len, "/%llu", (unsigned long long)net.st_ino);
+    }
+    halves[0] = sl_hash_text(text);
+    for (const char *at = text; *at != '\0'; at++)
+        halves[1] = (halves[1] ^ (unsigned char)*at) * UINT64_C(0x100000001b3) + 0x9e;
+    memcpy(out, halves, sizeof(halves));
 }
 
 /* Of /proc/self/cgroup the lines "ID:CONTROLLERS:PATH" of the processors, "cpu" or with it, and of

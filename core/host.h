@@ -17,6 +17,9 @@ struct ucred;
 /* Hash of the common identity of ranks on one host: config->host_id, or the kernel's boot id and
  * the network namespace (two namespaces are two hosts: they share no addresses). */
 uint64_t sl_host_hash(const struct sl_config *config);
+/* The same in 128 bits, of which those are the first. */
+#define SL_HOST_ID_BYTES 16
+void sl_host_id(const struct sl_config *config, uint8_t out[SL_HOST_ID_BYTES]);
 
 /* Hash of the influences on measurements here, but for the host itself: name, kernel, processors
  * that are on. */

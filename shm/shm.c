@@ -6,6 +6,7 @@
 #include "core/cache.h"
 #include "core/config.h"
 #include "core/fork.h"
+#include "core/host.h"
 #include "core/log.h"
 
 #include <fcntl.h>
@@ -16,7 +17,6 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -28,43 +28,6 @@
 #define EVENTS_MAX 64
 
 extern const struct sl_transport_ops sl_shm_ops;
-
-/* ---- the ranks of this host ---- */
-
-/* 128 bits of FNV-1a, two lanes that start apart. A collision gives nothing: tokens decide. */
-static void hash_text(const char *text, uint8_t out[16])
-{
-    uint64_t h[2] = {UINT64_C(0xcbf29ce484222325), UINT64_C(0x84222325cbf29ce4)};
-
-    for (; *text != '\0'; text++) {
-        h[0] = (h[0] ^ (uint8_t)*text) * UINT64_C(0x100000001b3);
-        h[1] = (h[1] ^ (uint8_t)*text) * UINT64_C(0x100000001b3) + 0x9e;
-    }
-    memcpy(out, h, 16);
-}
-
-static void host_identity(const struct sl_config *config, uint8_t out[16])
-{
-    char text[SL_TEXT_MAX + 128] = "", boot[64] = "";
-    struct stat st = {0};
-    FILE *f;
-
-    if (config->host_id[0] != '\0') {
-        snprintf(text, sizeof(text), "named:%s", config->host_id);
-        hash_text(text, out);
-        return;
-    }
-    f = fopen("/proc/sys/kernel/random/boot_id", "re");
-    if (f == NULL || fgets(boot, sizeof(boot), f) == NULL)
-        gethostname(boot, sizeof(boot) - 1);
-    if (f != NULL)
-        fclose(f);
-    if (stat("/proc/self/ns/net", &st) != 0)
-        st.st_ino = 0;
-    boot[strcspn(boot, "\n")] = '\0';
-    snprintf(text, sizeof(text), "%s:%llu", boot, (unsigned long long)st.st_ino);
-    hash_text(text, out);
-}
 
 /* ---- events ---- */
 
@@ -245,7 +208,7 @@ static int iface_open(struct sl_worker *worker, const struct sl_device *dev,
     sl_list_init(&iface->regions);
     iface->stream_min = stream_min(worker->config);
     iface->barrier = shm_barrier_register();
-    host_identity(worker->config, iface->host);
+    sl_host_id(worker->config, iface->host);
     err = open_events(iface);
     if (err == 0)
         err = open_page(iface);

@@ -3,15 +3,13 @@
 #include "tcp/tcp.h"
 #include "tcp/config.h"
 
+#include "core/host.h"
 #include "core/log.h"
 #include "core/sysfs.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 extern const struct sl_transport_ops sl_tcp_ops;
 
@@ -49,40 +47,6 @@ static int probe(const struct sl_config *config, struct sl_device *out, size_t c
     if (err == 0)
         *count = n;
     return err;
-}
-
-static uint64_t fnv(uint64_t hash, const char *text)
-{
-    for (; *text != '\0'; text++)
-        hash = (hash ^ (uint8_t)*text) * UINT64_C(0x100000001b3);
-    return hash;
-}
-
-/* Equal exactly where loopback addresses mean the same host. */
-static void host_identity(const struct sl_config *config, uint8_t out[16])
-{
-    char text[SL_TEXT_MAX + 64] = "";
-    uint64_t halves[2];
-
-    if (config->host_id[0] != '\0') {
-        snprintf(text, sizeof(text), "given:%s", config->host_id);
-    } else {
-        struct stat ns = {0};
-        ssize_t n = 0;
-        int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-
-        if (fd >= 0) {
-            n = read(fd, text, 36);
-            close(fd);
-        }
-        if (n <= 0)
-            n = gethostname(text, 64) == 0 ? (ssize_t)strlen(text) : 0;
-        if (stat("/proc/self/ns/net", &ns) == 0)
-            snprintf(text + n, sizeof(text) - (size_t)n, "/%llu", (unsigned long long)ns.st_ino);
-    }
-    halves[0] = fnv(UINT64_C(0xcbf29ce484222325), text);
-    halves[1] = fnv(UINT64_C(0x84222325cbf29ce4), text);
-    memcpy(out, halves, sizeof(halves));
 }
 
 static int choose_interfaces(struct sl_tcp_iface *iface, const struct sl_device *dev)
@@ -159,7 +123,7 @@ static int open_iface(struct sl_worker *worker, const struct sl_device *dev,
     sl_list_init(&iface->active);
     sl_list_init(&iface->ready);
     sl_list_init(&iface->news);
-    host_identity(iface->config, iface->host_id);
+    sl_host_id(iface->config, iface->host_id);
     sl_pending_init(&iface->pending_set, "tcp", SL_TCP_PENDING, &iface->pending_log);
     iface->pending = calloc(SL_TCP_PENDING, sizeof(*iface->pending));
     iface->staging = aligned_alloc(4096, SL_TCP_STAGING_BYTES + SL_TCP_GRANULE_MAX);

@@ -53,9 +53,28 @@ a_child_shares_our_turns_and_a_session_has_its_own_where_the_kernel_says_so(void
         assert_true(group_of_a_child(1) == ours);
 }
 
+static void an_identity_is_the_same_for_one_name_and_begins_with_its_hash(void **state)
+{
+    static struct sl_config here, there;
+    uint8_t id[2][SL_HOST_ID_BYTES];
+    uint64_t hash = sl_host_hash(&here);
+
+    (void)state;
+    sl_host_id(&here, id[0]);
+    sl_host_id(&here, id[1]);
+    assert_memory_equal(id[0], id[1], sizeof(id[0]));
+    assert_memory_equal(id[0], &hash, sizeof(hash));
+    snprintf(there.host_id, sizeof(there.host_id), "there");
+    sl_host_id(&there, id[1]);
+    assert_memory_not_equal(id[0], id[1], 8);
+    assert_memory_not_equal(id[0] + 8, id[1] + 8, 8); /* each half by itself */
+    assert_true(sl_host_hash(&there) == sl_hash_text("there"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_identity_is_the_same_for_one_name_and_begins_with_its_hash),
         cmocka_unit_test(
             a_child_shares_our_turns_and_a_session_has_its_own_where_the_kernel_says_so),
     };
