@@ -193,6 +193,19 @@ void sl_channels_remove(struct sl_channels *channels, struct sl_channel *channel
     free(channel);
 }
 
+int sl_channel_not_open(const struct sl_ep *ep, uint32_t id)
+{
+    return sl_fail(-EINVAL, "channel %u to %s is not open", id, sl_ep_peer_name(ep));
+}
+
+void sl_reqs_end(struct sl_node *reqs, int status)
+{
+    struct sl_node *node;
+
+    while ((node = sl_list_pop_front(reqs)) != NULL)
+        sl_req_end(sl_container_of(node, struct sl_req, link), status);
+}
+
 /* ---- kept messages ---- */
 
 static bool is_due(const struct sl_kept *kept)

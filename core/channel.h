@@ -116,6 +116,13 @@ static inline bool sl_channel_over(const struct sl_channel *channel)
 /* Forgets one that is over. */
 void sl_channels_remove(struct sl_channels *channels, struct sl_channel *channel);
 
+/* For a call on a channel that is not open. -EINVAL. */
+int sl_channel_not_open(const struct sl_ep *ep, uint32_t id);
+
+/* Ends the requests of a list, by their links: done() may use the endpoint, so they leave its
+ * queues first. */
+void sl_reqs_end(struct sl_node *reqs, int status);
+
 /* A receive was posted (1), or met its message or was taken back (-1). */
 static inline void sl_channel_wants(struct sl_channels *channels, struct sl_channel *channel,
                                     int change)

@@ -73,11 +73,6 @@ struct sl_mp_channel *sl_mp_channel_named(struct sl_mp_conn *conn, uint32_t id, 
     return sl_mp_channel_of(channel);
 }
 
-int sl_mp_no_channel(const struct sl_mp_conn *conn, uint32_t id)
-{
-    return sl_fail(-EINVAL, "channel %u to %s is not open", id, sl_ep_peer_name(&conn->base));
-}
-
 bool sl_mp_tx_grow(struct sl_mp_channel *channel)
 {
     uint32_t mask = 2 * channel->tx_mask + 1;
@@ -362,14 +357,6 @@ void sl_mp_channel_strip(struct sl_mp_channel *channel, struct sl_node *reqs)
     sl_mp_tx_strip(channel, reqs);
 }
 
-void sl_mp_reqs_end(struct sl_node *reqs, int status)
-{
-    struct sl_node *node;
-
-    while ((node = sl_list_pop_front(reqs)) != NULL)
-        sl_req_end(sl_container_of(node, struct sl_req, link), status);
-}
-
 void sl_mp_channel_close(struct sl_ep *base, uint32_t id)
 {
     struct sl_mp_conn *conn = sl_mp_conn_of(base);
@@ -393,5 +380,5 @@ void sl_mp_channel_close(struct sl_ep *base, uint32_t id)
         if (conn->iface->in_progress || !settle(channel))
             stop_paths(channel);
     }
-    sl_mp_reqs_end(&reqs, -ECANCELED);
+    sl_reqs_end(&reqs, -ECANCELED);
 }

@@ -75,8 +75,6 @@ int sl_mp_channels_init(struct sl_mp_conn *conn);
 void sl_mp_channels_fini(struct sl_mp_conn *conn);
 /* The channel that the peer names. NULL: no memory, or too many, with a sentence and its code. */
 struct sl_mp_channel *sl_mp_channel_named(struct sl_mp_conn *conn, uint32_t id, int *err);
-/* For a call on a channel that is not open. -EINVAL. */
-int sl_mp_no_channel(const struct sl_mp_conn *conn, uint32_t id);
 /* Room for one more message that has to have a place. False: no memory. */
 bool sl_mp_tx_grow(struct sl_mp_channel *channel);
 bool sl_mp_rx_grow(struct sl_mp_channel *channel);
@@ -91,7 +89,5 @@ void sl_mp_channel_arrived(struct sl_mp_channel *channel);
 int sl_mp_channels_push(struct sl_mp_conn *conn);
 /* Takes all requests of the channel into a list, and gives up what was noted for them. */
 void sl_mp_channel_strip(struct sl_mp_channel *channel, struct sl_node *reqs);
-/* Ends those of the list. */
-void sl_mp_reqs_end(struct sl_node *reqs, int status);
 
 #endif

@@ -127,7 +127,7 @@ void sl_mp_cancel(struct sl_mp_conn *conn, int status)
     {
         sl_mp_channel_strip(sl_container_of(channel, struct sl_mp_channel, all), &reqs);
     }
-    sl_mp_reqs_end(&reqs, status);
+    sl_reqs_end(&reqs, status);
 }
 
 void sl_mp_drops_forget(struct sl_mp_channel *channel)

@@ -224,7 +224,7 @@ int sl_mp_recv(struct sl_ep *base, const struct sl_sink *sink, struct sl_req *re
     if (SL_UNLIKELY(conn->state != SL_MP_CONN_UP))
         return recv_left(conn, channel, sink, req);
     if (SL_UNLIKELY(channel == NULL || !channel->base.open))
-        return sl_mp_no_channel(conn, sink->channel);
+        return sl_channel_not_open(base, sink->channel);
     if (channel->rx_next - channel->rx_oldest >= SL_MP_TX_QUEUE)
         return -EAGAIN;
     const struct sl_mem_region *gpu = sl_mp_gpu_region(conn->iface, sink->mr, sink->dst, sink->len);

@@ -220,7 +220,7 @@ int sl_mp_send(struct sl_ep *base, const struct sl_buf *buf, uint64_t tag, struc
     if (SL_UNLIKELY(conn->state != SL_MP_CONN_UP))
         return sl_mp_not_up(conn);
     if (SL_UNLIKELY(channel == NULL || !channel->base.open))
-        return sl_mp_no_channel(conn, buf->channel);
+        return sl_channel_not_open(base, buf->channel);
     if (SL_UNLIKELY(channel->base.peer_closed))
         return send_nowhere(buf, req);
     if (channel->tx_next - channel->tx_oldest >= SL_MP_TX_QUEUE)

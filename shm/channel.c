@@ -46,18 +46,10 @@ void shm_channel_settle(struct shm_ep *ep, struct shm_channel *channel)
         sl_channels_remove(&ep->channels, &channel->base);
 }
 
-static void end_all(struct sl_node *reqs, int status)
-{
-    struct sl_node *node;
-
-    while ((node = sl_list_pop_front(reqs)) != NULL)
-        sl_req_end(sl_container_of(node, struct sl_req, link), status);
-}
-
 static void end(struct shm_ended *ended, int status)
 {
-    end_all(&ended->cut, status);
-    end_all(&ended->whole, 0);
+    sl_reqs_end(&ended->cut, status);
+    sl_reqs_end(&ended->whole, 0);
 }
 
 void shm_channel_close(struct sl_ep *base, uint32_t id)

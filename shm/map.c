@@ -259,9 +259,7 @@ int shm_map(struct sl_ep *base, const struct sl_key *key, size_t len, void **out
     if (err != 0)
         return err;
     if (ep->state != SHM_UP)
-        return ep->state == SHM_LOST
-                   ? sl_fail(ep->status, "%s is lost: %s", sl_ep_peer_name(base), ep->why)
-                   : -EAGAIN;
+        return ep->state == SHM_LOST ? shm_refused(ep, 0) : -EAGAIN;
     sl_list_foreach(&ep->peer_regions, node)
     {
         struct peer_region *region = sl_container_of(node, struct peer_region, node);

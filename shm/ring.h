@@ -80,8 +80,7 @@ static inline int shm_check_message(const struct sl_sink *sink, uint64_t tag, ui
     return sink == NULL ? -ECANCELED : tag != sink->tag ? -EPROTO : -EMSGSIZE;
 }
 
-/* Requests that are to end, by their link: done() may use the endpoint, so they leave its
- * queues first. */
+/* Requests that are to end: sl_reqs_end(). */
 struct shm_ended {
     struct sl_node whole; /* with 0: the peer had them */
     struct sl_node cut;
@@ -99,8 +98,6 @@ void shm_refresh(struct shm_ep *ep);
 void shm_end_place(struct shm_ep *ep, struct shm_posted_send *s);
 /* The peer hears that channel is closed: first, before other sends, or behind them. */
 void shm_send_close(struct shm_ep *ep, struct shm_channel *channel, bool first);
-/* For a send or receive on an endpoint that is not up, or on no open channel of it: why. */
-int shm_refused(struct shm_ep *ep, uint32_t channel);
 
 /* receive.c */
 /* head: of the cell that is next. */

@@ -203,8 +203,7 @@ int shm_refused(struct shm_ep *ep, uint32_t channel)
     if (ep->state == SHM_LOST)
         return sl_fail(ep->status, "%s is lost: %s", sl_ep_peer_name(&ep->base), ep->why);
     if (ep->state == SHM_UP)
-        return sl_fail(-EINVAL, "channel %u of the shm endpoint to %s is not open", channel,
-                       sl_ep_peer_name(&ep->base));
+        return sl_channel_not_open(&ep->base, channel);
     return sl_fail(-ENOTCONN, "the shm endpoint to %s is not connected yet",
                    sl_ep_peer_name(&ep->base));
 }

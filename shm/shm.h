@@ -302,6 +302,8 @@ void shm_ep_lose(struct shm_ep *ep, int status, const char *why);
 
 /* send.c */
 int shm_send(struct sl_ep *ep, const struct sl_buf *buf, uint64_t tag, struct sl_req *req);
+/* For a call on an endpoint that is not up, or on no open channel of it: why. */
+int shm_refused(struct shm_ep *ep, uint32_t channel);
 /* Is there a send that the peer has not taken whole? */
 bool shm_ep_sending(struct shm_ep *ep);
 

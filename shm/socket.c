@@ -160,11 +160,8 @@ int shm_ctrl(struct sl_ep *base, const void *msg, size_t len)
 
     if (len > SL_CTRL_MAX)
         return sl_fail(-EINVAL, "a control message of %zu bytes; %d is the most", len, SL_CTRL_MAX);
-    if (ep->state == SHM_LOST)
-        return sl_fail(ep->status, "%s is lost: %s", sl_ep_peer_name(base), ep->why);
     if (ep->state != SHM_UP)
-        return sl_fail(-ENOTCONN, "the shm endpoint to %s is not connected yet",
-                       sl_ep_peer_name(base));
+        return shm_refused(ep, 0);
     if (ep->source.fd < 0)
         return sl_fail(-ECONNRESET, "%s closed the connection", sl_ep_peer_name(base));
     return shm_post(ep->source.fd, SHM_CTRL, msg, len, NULL, 0);

@@ -57,11 +57,6 @@ void sl_tcp_channels_fini(struct sl_tcp_ep *ep)
     sl_channels_fini(&ep->channels);
 }
 
-int sl_tcp_channel_not_open(struct sl_tcp_ep *ep, uint32_t id)
-{
-    return sl_fail(-EINVAL, "channel %u to %s is not open", id, sl_ep_peer_name(&ep->base));
-}
-
 struct sl_tcp_channel *sl_tcp_channel_get(struct sl_tcp_ep *ep, uint32_t id)
 {
     bool full = ep->channels.unopened == SL_CHANNELS_UNOPENED_MAX;
@@ -128,14 +123,6 @@ bool sl_tcp_channel_next_close(struct sl_tcp_ep *ep, struct sl_tcp_frame *frame)
     return true;
 }
 
-static void end_all(struct sl_node *ended, int status)
-{
-    struct sl_node *node;
-
-    while ((node = sl_list_pop_front(ended)) != NULL)
-        sl_req_end(sl_container_of(node, struct sl_req, link), status);
-}
-
 void sl_tcp_channel_close(struct sl_ep *base, uint32_t id)
 {
     struct sl_tcp_ep *ep = sl_tcp_ep_of(base);
@@ -149,7 +136,7 @@ void sl_tcp_channel_close(struct sl_ep *base, uint32_t id)
     sl_tcp_drop_receives(ep, channel, &ended);
     sl_tcp_ep_deactivate(ep);
     sl_channel_close(&ep->channels, &channel->base, -ECANCELED);
-    end_all(&ended, -ECANCELED);
+    sl_reqs_end(&ended, -ECANCELED);
     if (ep->state == SL_TCP_EP_DOWN || ep->is_failing)
         return;
     sl_tcp_unstall(ep);
@@ -212,7 +199,7 @@ void sl_tcp_lose(struct sl_tcp_ep *ep, int status)
 
     drop_all(ep, &ended);
     sl_channels_lost(&ep->channels, status);
-    end_all(&ended, status);
+    sl_reqs_end(&ended, status);
     if (sl_channels_due(&ep->channels))
         sl_tcp_ep_news(ep);
 }
@@ -222,6 +209,6 @@ void sl_tcp_cancel(struct sl_tcp_ep *ep, int status)
     struct sl_node ended;
 
     drop_all(ep, &ended);
-    end_all(&ended, status);
+    sl_reqs_end(&ended, status);
     sl_channels_cancel(&ep->channels, status);
 }

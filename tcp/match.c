@@ -126,7 +126,7 @@ int sl_tcp_recv(struct sl_ep *base, const struct sl_sink *sink, struct sl_req *r
         return recv_left(ep, sink, req);
     channel = sl_tcp_channel_find(ep, sink->channel);
     if (SL_UNLIKELY(channel == NULL || !channel->base.open))
-        return sl_tcp_channel_not_open(ep, sink->channel);
+        return sl_channel_not_open(base, sink->channel);
     if (SL_UNLIKELY(ep->is_failing && channel->rx_next == channel->rx_tail))
         return sl_tcp_not_up(ep);
     if (SL_UNLIKELY(sink->consume != NULL && sink->granule > channel->carry_room)) {

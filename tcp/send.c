@@ -216,7 +216,7 @@ int sl_tcp_send(struct sl_ep *base, const struct sl_buf *buf, uint64_t tag, stru
         return sl_fail(-EINVAL, "a message of %zu bytes is too long", buf->len);
     channel = sl_tcp_channel_find(ep, buf->channel);
     if (SL_UNLIKELY(channel == NULL || !channel->base.open))
-        return sl_tcp_channel_not_open(ep, buf->channel);
+        return sl_channel_not_open(base, buf->channel);
     if (channel->tx_pending == SL_TCP_QUEUE)
         return -EAGAIN;
     if (SL_UNLIKELY(ep->tx_tail - ep->tx_head > ep->tx_mask) && !tx_grow(ep))

@@ -311,8 +311,6 @@ int sl_tcp_channel_open(struct sl_ep *ep, uint32_t channel);
 void sl_tcp_channel_close(struct sl_ep *ep, uint32_t channel);
 uint64_t sl_tcp_channel_traffic(const struct sl_ep *ep, uint32_t channel);
 bool sl_tcp_channel_starves(const struct sl_ep *ep, uint32_t channel);
-/* The code and sentence for a call on a channel that is not open. */
-int sl_tcp_channel_not_open(struct sl_tcp_ep *ep, uint32_t id);
 /* On a message of a channel that is not known here. NULL: the endpoint failed. */
 struct sl_tcp_channel *sl_tcp_channel_get(struct sl_tcp_ep *ep, uint32_t id);
 /* The peer's CLOSE came. 0, or the status that the endpoint failed with. */
