@@ -20,9 +20,8 @@ struct sl_mp_piece;
 #define SL_MP_HELD_MAX 4   /* of them that wait for a receive, while another channel's one waits */
 #define SL_MP_TX_QUEUE 256 /* of a channel: sends from the oldest that is not over, and receives */
 #define SL_MP_RX_QUEUE 512 /* how far ends may be apart: more than SL_MP_TX_QUEUE + SL_MP_CREDITS */
-#define SL_MP_RX_CTS_MAX 64 /* sent and not complete */
-#define SL_MP_TX_CTS_MAX                                                                           \
-    256 /* that came, and those whose writes arrived but are not retired here */
+#define SL_MP_RX_CTS_MAX 64  /* sent and not complete */
+#define SL_MP_TX_CTS_MAX 256 /* that came, or whose writes arrived but are not retired here */
 #define SL_MP_CHUNK_BYTES (256u << 10)
 #define SL_MP_REDO (SL_MP_PATHS_MAX * SL_MP_WRITES_MAX)
 

@@ -8,8 +8,7 @@
 #include "verbs/offer.h"
 #include "verbs/rail.h"
 
-#define SL_VERBS_SQ_WRS                                                                            \
-    63 /* of its send queue: where a driver keeps one place free, 64 take double */
+#define SL_VERBS_SQ_WRS 63 /* of its send queue: a driver that keeps one place free doubles 64 */
 #define SL_VERBS_SQ_ROOM (SL_VERBS_SQ_WRS - 1) /* one place is for draining */
 #define SL_VERBS_DRAIN UINT32_MAX /* number of the last work request of a queue pair that stops */
 #define SL_VERBS_BATCH 16

@@ -10,7 +10,6 @@
 #include "core/log.h"
 
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,8 +135,7 @@ static int events_open(struct sl_verbs_rail *rail)
     return err;
 }
 
-/* Where receive buffers wait: in a queue that all share, in queues of queue pairs' own, or in these
- * while connections are few. */
+/* Where receive buffers wait: in a queue that all share, or in queues of queue pairs' own. */
 static int receives_choose(struct sl_verbs_rail *rail, const struct ibv_device_attr *attr, int cqes)
 {
     int64_t wanted = sl_verbs_config(rail->iface->config)->srq;
@@ -146,14 +144,12 @@ static int receives_choose(struct sl_verbs_rail *rail, const struct ibv_device_a
     if (wanted == SL_ON && !shares)
         return sl_fail(
             -ENOTSUP,
-            "%s has no shared receive queues, which SLUICE_VERBS_SRQ=on asks for: set it "
-            "to auto",
+            "%s has no shared receive queues, which SLUICE_VERBS_SRQ=on asks for: set it to auto",
             rail->port.name);
     if (shares)
         rail->srq_room = attr->max_srq_wr > 0 && attr->max_srq_wr < CQ_ENTRIES
                              ? (unsigned)attr->max_srq_wr
                              : CQ_ENTRIES;
-    rail->own_eps = !shares ? UINT_MAX : wanted == SL_ON ? 0 : SL_VERBS_OWN_EPS;
     rail->own_room = (unsigned)cqes / 2; /* the other half is for what is sent */
     rail->own_most = attr->max_qp_wr > 0 && attr->max_qp_wr < SL_VERBS_OWN_SLOTS
                          ? (unsigned)attr->max_qp_wr
@@ -242,7 +238,6 @@ int sl_verbs_rail_open(struct sl_verbs_iface *iface, const struct sl_verbs_port 
         sl_verbs_rail_close(rail);
         return err;
     }
-    rail->open = true;
     sl_verbs_rail_refresh(rail);
     return 0;
 }

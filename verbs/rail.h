@@ -14,16 +14,11 @@ struct sl_verbs_iface;
 struct sl_verbs_path;
 
 #define SL_VERBS_SPARE_SLOTS 128 /* receive buffers besides those: for CTS, writes, credits */
-#define SL_VERBS_FULL_EPS                                                                          \
-    64 /* so many connections have a buffer per credit; further ones share more */
-#define SL_VERBS_SHARED_SLOTS 4 /* and add so many */
-#define SL_VERBS_OWN_EPS                                                                           \
-    0 /* up to so many connections have receive buffers of their own all the same */
-#define SL_VERBS_OWN_SLOTS                                                                         \
-    96 /* of a queue pair: more than its peer may have under way, and credits */
+#define SL_VERBS_FULL_EPS 64     /* connections with a buffer per credit; further ones share more */
+#define SL_VERBS_SHARED_SLOTS 4  /* and add so many */
+#define SL_VERBS_OWN_SLOTS 96    /* of a queue pair: more than its peer may have under way */
 #define SL_VERBS_OWN_SLOTS_MIN 16 /* once the completion queue has room for few more */
 #define SL_VERBS_BLOCK_SLOTS 64
-#define SL_VERBS_BLOCKS_MAX 4096
 
 /* An entry of the hash from a queue pair number to its path. */
 struct sl_verbs_qpn {
@@ -35,8 +30,7 @@ struct sl_verbs_qpn {
 #define SL_VERBS_OWN_BIT (UINT64_C(1) << 62)  /* one of a queue pair's own */
 #define SL_VERBS_SLOT_SHARED UINT32_MAX
 #define SL_VERBS_SLOT_FREE (UINT32_MAX - 1)
-#define SL_VERBS_SLOT_LEFT                                                                         \
-    (UINT32_MAX - 2) /* its queue pair is gone, and it is in somebody's hands */
+#define SL_VERBS_SLOT_LEFT (UINT32_MAX - 2) /* in somebody's hands, and its queue pair is gone */
 
 /* A receive buffer. */
 struct sl_verbs_slot {
@@ -49,14 +43,13 @@ struct sl_verbs_slot {
 struct sl_verbs_rail {
     struct sl_mp_rail base;
     struct sl_verbs_iface *iface;
-    bool open;
     struct sl_verbs_device *device;
     struct sl_verbs_listener listener;
     struct sl_verbs_memory *memory; /* the device's, by the settings */
     struct ibv_comp_channel *channel;
     struct ibv_cq *cq;
     struct ibv_srq *srq;
-    unsigned max_inline, cq_events;
+    unsigned cq_events;
     struct sl_verbs_port port;
     struct sl_verbs_gid gid;
     uint64_t reread_at_ns; /* not usable: when to read the port again */
@@ -66,12 +59,11 @@ struct sl_verbs_rail {
         struct ibv_mr *mr;
         struct sl_verbs_slot *slots;
     } * blocks;
-    unsigned block_count, shared_blocks, srq_room;
+    unsigned block_count, shared_blocks;
+    unsigned srq_room;   /* places in the queue that queue pairs share; 0: each has its own */
     unsigned slots_free; /* at the NIC, in the shared queue */
-    /* while there are no more connections, queue pairs have queues of their own */
-    unsigned own_eps;
-    unsigned own_room, own_count,
-        own_most;         /* places in such queues: how many there may be, are, and of one */
+    /* places in queues of queue pairs' own: how many there may be, are, and of one */
+    unsigned own_room, own_count, own_most;
     uint32_t *free_slots; /* in no queue, and in nobody's hands */
     unsigned free_count;
     struct sl_verbs_qpn *qpns;

@@ -157,7 +157,7 @@ int sl_verbs_rail_provide(struct sl_verbs_rail *rail, unsigned eps)
     unsigned slots =
         SL_VERBS_SPARE_SLOTS + full * SL_MP_CREDITS + (eps - full) * SL_VERBS_SHARED_SLOTS;
 
-    if (eps <= rail->own_eps)
+    if (rail->srq_room == 0)
         return 0; /* each queue pair brings its own */
     /* With fewer than credits the NIC waits at times (RNR), and loses nothing. */
     if (slots > rail->srq_room)
@@ -178,7 +178,7 @@ unsigned sl_verbs_own_receives(const struct sl_verbs_rail *rail)
 {
     unsigned left = rail->own_room - rail->own_count;
 
-    if (rail->iface->mp.conn_count > rail->own_eps)
+    if (rail->srq_room != 0)
         return 0;
     if (left >= rail->own_most)
         return rail->own_most;
