@@ -15,17 +15,17 @@ static double share_factor(int size)
     return (double)(size - 1) / size;
 }
 
-/* One call, one request: the way of nearly all. */
+/* One call, one request: the way of nearly all. The rest are the call's own arguments. */
 #define START(name, ...)                                                                           \
     static int start_##name(const struct sb_call *c, struct sluice_req **reqs, int *req_count)     \
     {                                                                                              \
         if (req_count != NULL)                                                                     \
             *req_count = 1;                                                                        \
-        return sluice_##name(c->comm, __VA_ARGS__, reqs);                                          \
+        return sluice_##name(c->comm, ##__VA_ARGS__, reqs);                                        \
     }                                                                                              \
     static int init_##name(const struct sb_call *c, struct sluice_operation **operations)          \
     {                                                                                              \
-        int err = sluice_##name##_init(c->comm, __VA_ARGS__, operations);                          \
+        int err = sluice_##name##_init(c->comm, ##__VA_ARGS__, operations);                        \
                                                                                                    \
         return err != 0 ? err : 1;                                                                 \
     }
@@ -40,20 +40,7 @@ START(scatter, c->in, c->out, c->count, c->dtype, c->root)
 START(all_to_all, c->in, c->out, c->count, c->dtype)
 START(all_to_all_v, c->in, c->in_counts, c->in_offsets, c->out, c->out_counts, c->out_offsets,
       c->dtype)
-
-static int start_barrier(const struct sb_call *c, struct sluice_req **reqs, int *req_count)
-{
-    if (req_count != NULL)
-        *req_count = 1;
-    return sluice_barrier(c->comm, reqs);
-}
-
-static int init_barrier(const struct sb_call *c, struct sluice_operation **operations)
-{
-    int err = sluice_barrier_init(c->comm, operations);
-
-    return err != 0 ? err : 1;
-}
+START(barrier)
 
 /* Everybody sends to the next rank and receives from the one before. */
 static int start_sendrecv(const struct sb_call *c, struct sluice_req **reqs, int *req_count)

@@ -3,11 +3,9 @@
 #include "report.h"
 
 #include "colls.h"
-#include "core/err.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 static void write_cell(FILE *out, const struct sb_row *row, const struct sb_facts *facts, int place)
 {
@@ -35,19 +33,15 @@ static void write_cell(FILE *out, const struct sb_row *row, const struct sb_fact
 
 int sb_csv_write(const char *path, const struct sb_results *results)
 {
-    bool to_stdout = strcmp(path, "-") == 0;
-    FILE *out = to_stdout ? stdout : fopen(path, "w");
-    int err;
+    FILE *out;
+    int err = sb_file_open(path, &out);
 
-    if (out == NULL)
-        return sl_fail(-errno, "cannot write %s: %s", path, strerror(errno));
+    if (err != 0)
+        return err;
     fprintf(out, "collective,ranks,size_bytes,count,type,redop,root,placement,iters,time_us,p50_us,"
                  "p99_us,algbw_GBps,busbw_GBps,wrong\n");
     for (size_t i = 0; i < results->row_count; i++)
         for (int place = 0; place < 2; place++)
             write_cell(out, &results->rows[i], &results->facts, place);
-    err = fflush(out) != 0 || ferror(out) ? -errno : 0;
-    if (!to_stdout && fclose(out) != 0 && err == 0)
-        err = -errno;
-    return err != 0 ? sl_fail(err, "cannot write %s: %s", path, strerror(-err)) : 0;
+    return sb_file_close(path, out);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether reports can be written, before a run of minutes finds out. */
+/* Files of reports: opened, closed; and whether that will go well, before a run of minutes finds
+ * out. */
 #include "report.h"
 
 #include "core/err.h"
@@ -38,5 +39,20 @@ int sb_file_check(const char *path)
     int err = access(folder, W_OK | X_OK) != 0 ? errno : 0;
 
     free(folder);
+    return err != 0 ? refuse(path, err) : 0;
+}
+
+int sb_file_open(const char *path, FILE **out)
+{
+    *out = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
+    return *out != NULL ? 0 : refuse(path, errno);
+}
+
+int sb_file_close(const char *path, FILE *file)
+{
+    int err = fflush(file) != 0 || ferror(file) ? errno : 0;
+
+    if (file != stdout && fclose(file) != 0 && err == 0)
+        err = errno;
     return err != 0 ? refuse(path, err) : 0;
 }

@@ -161,20 +161,15 @@ static int write_object(const char *path, struct json_object *o)
 {
     const char *text =
         json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED);
-    bool to_stdout = strcmp(path, "-") == 0;
-    FILE *out = to_stdout ? stdout : fopen(path, "w");
-    int err = 0;
+    FILE *out;
+    int err = sb_file_open(path, &out);
 
-    if (out == NULL) {
-        err = -errno;
-    } else {
+    if (err == 0) {
         fprintf(out, "%s\n", text);
-        err = fflush(out) != 0 || ferror(out) ? -errno : 0;
-        if (!to_stdout && fclose(out) != 0 && err == 0)
-            err = -errno;
+        err = sb_file_close(path, out);
     }
     json_object_put(o);
-    return err != 0 ? sl_fail(err, "cannot write %s: %s", path, strerror(-err)) : 0;
+    return err;
 }
 
 int sb_json_write(const char *path, const struct sb_results *results)

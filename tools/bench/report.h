@@ -35,6 +35,9 @@ int sb_json_write_list(const char *path, const char *version, const struct sb_tr
 
 /* Before the run: can path be written? As sb_json_write() would fail. */
 int sb_file_check(const char *path);
+/* "-" is stdout, which stays open. */
+int sb_file_open(const char *path, FILE **out);
+int sb_file_close(const char *path, FILE *file);
 
 /* Before the run: can the drawing be made at all? */
 int sb_plot_check(const char *path);

@@ -86,11 +86,10 @@ static int64_t per_turn(const struct sl_mpi_form *form)
     return form->size != 0 ? (int64_t)((size_t)INT_MAX / form->size) : INT_MAX;
 }
 
-int sl_mpi_pack(const struct sl_mpi_form *form, const void *user, int64_t count, void *bytes)
+/* Between count elements at user and as many in bytes, packed. */
+static int move(const struct sl_mpi_form *form, char *user, int64_t count, char *bytes, bool pack)
 {
     const int64_t most = per_turn(form);
-    const char *from = user;
-    char *to = bytes;
 
     while (count > 0) {
         int n = (int)(count < most ? count : most), at = 0, len = (int)((size_t)n * form->size);
@@ -99,35 +98,25 @@ int sl_mpi_pack(const struct sl_mpi_form *form, const void *user, int64_t count,
             return sl_fail(-ENOTSUP,
                            "one element of an MPI type is %zu bytes long, more than MPI packs",
                            form->size);
-        if (sl_mpi.next.Pack(from, n, form->type, to, len, &at, sl_mpi.self) != MPI_SUCCESS ||
-            at != len)
-            return sl_fail(-EIO, "MPI packed %d bytes of %d elements, not %d", at, n, len);
-        from += (int64_t)n * form->extent;
-        to += len;
+        int code = pack ? sl_mpi.next.Pack(user, n, form->type, bytes, len, &at, sl_mpi.self)
+                        : sl_mpi.next.Unpack(bytes, len, &at, user, n, form->type, sl_mpi.self);
+
+        if (code != MPI_SUCCESS || at != len)
+            return sl_fail(-EIO, "MPI %s %d bytes of %d elements, not %d",
+                           pack ? "packed" : "unpacked", at, n, len);
+        user += (int64_t)n * form->extent;
+        bytes += len;
         count -= n;
     }
     return 0;
 }
 
+int sl_mpi_pack(const struct sl_mpi_form *form, const void *user, int64_t count, void *bytes)
+{
+    return move(form, (char *)(uintptr_t)user, count, bytes, true);
+}
+
 int sl_mpi_unpack(const struct sl_mpi_form *form, const void *bytes, void *user, int64_t count)
 {
-    const int64_t most = per_turn(form);
-    const char *from = bytes;
-    char *to = user;
-
-    while (count > 0) {
-        int n = (int)(count < most ? count : most), at = 0, len = (int)((size_t)n * form->size);
-
-        if (n == 0)
-            return sl_fail(-ENOTSUP,
-                           "one element of an MPI type is %zu bytes long, more than MPI packs",
-                           form->size);
-        if (sl_mpi.next.Unpack(from, len, &at, to, n, form->type, sl_mpi.self) != MPI_SUCCESS ||
-            at != len)
-            return sl_fail(-EIO, "MPI unpacked %d bytes of %d elements, not %d", at, n, len);
-        from += len;
-        to += (int64_t)n * form->extent;
-        count -= n;
-    }
-    return 0;
+    return move(form, user, count, (char *)(uintptr_t)bytes, false);
 }
