@@ -161,8 +161,7 @@ static int agree_on_cipher(struct sl_tcp_ep *ep, const struct sl_tls_terms *mine
         return 0;
     return sl_fail(-EPROTO,
                    "SLUICE_TCP_TLS_CIPHER=%s needs keys that change, and the kernel %s%s takes no "
-                   "new ones: set "
-                   "SLUICE_TCP_TLS_RECORDS=user there",
+                   "new ones: set SLUICE_TCP_TLS_RECORDS=user there",
                    cipher_word(cipher), mine->keys_stay ? "" : "of ",
                    mine->keys_stay ? "here" : who);
 }

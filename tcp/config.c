@@ -40,8 +40,7 @@ static int check_congestion(const struct sl_config *config)
         fclose(file);
     return sl_fail(-EINVAL,
                    "SLUICE_TCP_CONGESTION is '%s', which the kernel does not take (%s); it must be "
-                   "auto, system "
-                   "or one of: %s",
+                   "auto, system or one of: %s",
                    name, strerror(-err), list);
 }
 
@@ -66,8 +65,7 @@ static const struct sl_config_row rows[] = {
     SL_ROW_CHOICE(
         "TCP_TLS_RECORDS", tls_records, "user", "user kernel auto",
         "Who makes the records of TLS: user (this process), kernel (refused where the kernel "
-        "cannot), auto (the kernel "
-        "where it can). Each rank for itself."),
+        "cannot), auto (the kernel where it can). Each rank for itself."),
     SL_ROW_BYTES("TCP_SOCKET_BYTES", socket_bytes, "0", 0, SL_GIB,
                  "Socket buffer size. 0: the kernel's own tuning."),
     SL_ROW_BYTES("TCP_STRIPE_BYTES", stripe_bytes, "0", 0, SL_GIB,

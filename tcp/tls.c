@@ -155,8 +155,7 @@ static int choose_records(struct sl_tls_context *context, enum sl_tls_records re
 
     if (err == 0 && aes && !takes_new_keys)
         err = sl_fail(-ENOTSUP, "SLUICE_TCP_TLS_CIPHER names AES, whose keys must change, and this "
-                                "kernel takes no new ones "
-                                "(Linux 6.14 and later do)");
+                                "kernel takes no new ones (Linux 6.14 and later do)");
     if (err == 0) {
         context->in_kernel = true;
         context->offer.keys_stay = !takes_new_keys;

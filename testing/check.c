@@ -180,8 +180,7 @@ static int check_step(struct rules *rules, uint32_t idx)
                                                      : &rules->recv_channel[step->peer];
         if (*channel != 0 && *channel != step->channel + 1u)
             return bad(rules, idx,
-                       "meets its peer in two channels, so the order of the messages "
-                       "is not fixed");
+                       "meets its peer in two channels, so the order of the messages is not fixed");
         *channel = step->channel + 1u;
     }
     if ((rc = check_places(rules, idx)) != 0 || (rc = check_wire(rules, idx)) != 0)

@@ -15,8 +15,7 @@ static const struct sl_config_row rows[] = {
     SL_ROW_TEXT(
         "VERBS_DEVICES", devices, "",
         "RDMA devices and ports that may be used: names such as mlx5_0 or mlx5_0:1, prefixes "
-        "ending in "
-        "*, each with ^ to exclude, separated by commas. Empty: every active port."),
+        "ending in *, each with ^ to exclude, separated by commas. Empty: every active port."),
     SL_ROW_INT("VERBS_GID_INDEX", gid_index, "-1", "index", -1, 255,
                "GID of every port, by index. -1: chosen by type, address family and subnet."),
     SL_ROW_CHOICE("VERBS_GID_FAMILY", gid_family, "auto", "auto ipv4 ipv6",
@@ -24,15 +23,12 @@ static const struct sl_config_row rows[] = {
     SL_ROW_CHECKED(
         "VERBS_PATHS", paths, "auto", sl_path_list_check,
         "Paths of each connection: LOCAL>REMOTE[/LABEL][@PORT] by number of rail, with a flow "
-        "label in hex "
-        "and a port of the bond that a rail may be, separated by commas (0>0/c0de,1>1/beef@2). "
-        "auto: each "
-        "rail to the peer's of the same number."),
+        "label in hex and a port of the bond that a rail may be, separated by commas "
+        "(0>0/c0de,1>1/beef@2). auto: each rail to the peer's of the same number."),
     SL_ROW_INT(
         "VERBS_PATHS_PER_RAIL", paths_per_rail, "0", "paths", 0, 8,
         "Queue pairs between a pair of rails, each with a flow label of its own. 0: one, or one "
-        "for each port "
-        "of a bond."),
+        "for each port of a bond."),
     SL_ROW_INT(
         "VERBS_TRAFFIC_CLASS", traffic_class, "0", "", 0, 255,
         "Traffic class of RoCE packets: DSCP * 4. Choose the one for which the switches have PFC "
@@ -50,10 +46,9 @@ static const struct sl_config_row rows[] = {
         "us)."),
     SL_ROW_SWITCH(
         "VERBS_RESERVE", reserve, "auto",
-        "on: a connection keeps to the first rail that has a path and holds the others in "
-        "reserve; off: it "
-        "spreads over all. auto: off, but on under NCCL, which spreads its connections over "
-        "devices itself."),
+        "on: a connection keeps to the first rail that has a path and holds the others in reserve; "
+        "off: it spreads over all. auto: off, but on under NCCL, which spreads its connections "
+        "over devices itself."),
     SL_ROW_BYTES(
         "VERBS_EAGER_BYTES", eager_bytes, "4096", 256, 64 * SL_KIB,
         "Messages up to this size are copied through receive buffers; longer ones are written in "
@@ -63,8 +58,7 @@ static const struct sl_config_row rows[] = {
     SL_ROW_BYTES(
         "VERBS_STAGING_BYTES", staging_bytes, "16M", 64 * SL_KIB, 64 * SL_GIB,
         "Registered memory of an interface that messages pass through when their own is not "
-        "registered, or "
-        "is reduced into."),
+        "registered, or is reduced into."),
     SL_ROW_INT("VERBS_PATH_WAIT_MS", path_wait_ms, "10000", "ms", 1, SL_DAY_MS,
                "How long a connection without any path waits for one to return."),
     SL_ROW_CHOICE(
@@ -74,8 +68,7 @@ static const struct sl_config_row rows[] = {
     SL_ROW_SWITCH(
         "VERBS_SRQ", srq, "auto",
         "Receive buffers of all connections in one queue: on (and the device must have such "
-        "queues), off (each "
-        "path has its own: some 400 KiB), auto (on where the device has them)."),
+        "queues), off (each path has its own: some 400 KiB), auto (on where the device has them)."),
     SL_ROW_SWITCH(
         "VERBS_RELAXED_ORDERING", relaxed_ordering, "auto",
         "Let PCIe reorder writes into registered memory: auto and on, where the device offers "
@@ -83,8 +76,7 @@ static const struct sl_config_row rows[] = {
     SL_ROW_SWITCH(
         "VERBS_FORK", fork, "auto",
         "Prepare registered memory for fork(): auto (only where the kernel does not do it by "
-        "itself), "
-        "on, off."),
+        "itself), on, off."),
 };
 
 struct sl_config_section sl_verbs_section = {.area = "VERBS",

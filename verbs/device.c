@@ -23,8 +23,7 @@
  * check. */
 #define MEMLOCK_BASE (UINT64_C(6) << 20)
 
-/* --- the list of names
- * ------------------------------------------------------------------------- */
+/* ---- the list of names ---- */
 
 /* Does one entry of the list, without its ^, mean that name? "mlx5_0" means all its ports. A device
  * is meant by an entry for one of its ports too, if part_counts. */
@@ -79,8 +78,7 @@ bool sl_verbs_name_allowed(const char *list, const char *name)
     return place_in_list(list, name) >= 0;
 }
 
-/* --- one port
- * ---------------------------------------------------------------------------------- */
+/* ---- one port ---- */
 
 /* Bytes per second of a lane, by the code of InfiniBand, which Ethernet devices use too. The
  * figures are those that the kernel shows: 10 Gbit/s for QDR and for FDR10. */
@@ -148,8 +146,7 @@ static void explain_state(struct sl_verbs_port *port)
     else if (port->state == IBV_PORT_INIT || port->state == IBV_PORT_ARMED)
         snprintf(port->why, sizeof(port->why),
                  "port is %s: the link is up, but no subnet manager has activated it; start one "
-                 "(opensm, or a "
-                 "switch's)",
+                 "(opensm, or a switch's)",
                  state);
     else
         snprintf(port->why, sizeof(port->why),
@@ -172,8 +169,7 @@ static void explain(struct sl_verbs_port *port)
     if (port->node_type == IBV_NODE_RNIC)
         snprintf(port->why, sizeof(port->why),
                  "an iWARP device: these connect by rdma_cm only, which this transport does not "
-                 "use; its "
-                 "interface serves the tcp transport");
+                 "use; its interface serves the tcp transport");
     else if (port->node_type != IBV_NODE_CA)
         snprintf(port->why, sizeof(port->why), "not an InfiniBand or RoCE device (node type %d)",
                  port->node_type);
@@ -226,8 +222,7 @@ int sl_verbs_port_read(const struct sl_ibv *ibv, struct ibv_context *context, ui
     return 0;
 }
 
-/* --- all ports
- * --------------------------------------------------------------------------------- */
+/* ---- all ports ---- */
 
 struct listed {
     struct sl_verbs_port port;
@@ -270,8 +265,7 @@ static void explain_open(const struct ibv_device *device, int error, struct sl_v
     if (error == ENOENT)
         snprintf(port->why, sizeof(port->why),
                  "cannot be opened: there is no /dev/infiniband/%s; load ib_uverbs, or give the "
-                 "container "
-                 "--device=/dev/infiniband",
+                 "container --device=/dev/infiniband",
                  file);
     else if (error == EACCES || error == EPERM)
         snprintf(port->why, sizeof(port->why),

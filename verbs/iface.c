@@ -177,8 +177,7 @@ static void say_what_is_in_clear(const struct sl_config *config)
 
     if (config->tcp_tls == SL_ON && !atomic_exchange(&said, true))
         sl_warn("verbs", "SLUICE_TCP_TLS encrypts TCP alone: what goes by RDMA goes in clear; "
-                         "SLUICE_TRANSPORT=shm,tcp "
-                         "keeps to what it covers");
+                         "SLUICE_TRANSPORT=shm,tcp keeps to what it covers");
 }
 
 int sl_verbs_iface_open(struct sl_worker *worker, const struct sl_device *dev,

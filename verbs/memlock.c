@@ -40,9 +40,8 @@ bool sl_verbs_memlock_fits(uint64_t more, char *why, size_t cap)
         return true;
     snprintf(why, cap,
              "locked memory is limited to %llu KiB, but %llu KiB are needed, and registered "
-             "buffers besides: "
-             "ulimit -l unlimited; systemd, slurmd: LimitMEMLOCK=infinity; containers: --ulimit "
-             "memlock=-1",
+             "buffers besides: ulimit -l unlimited; systemd, slurmd: LimitMEMLOCK=infinity; "
+             "containers: --ulimit memlock=-1",
              (unsigned long long)(lock.limit >> 10), (unsigned long long)((needed + 1023) >> 10));
     return false;
 }

@@ -34,8 +34,7 @@ void sb_report_head(FILE *out, const struct sb_facts *facts, const struct sb_opt
     if (o->compute_us != 0)
         fprintf(out,
                 "# before each operation: %d us of computing over %" PRIu64
-                " bytes; times are of both, p50 and "
-                "p99 of the operation alone\n",
+                " bytes; times are of both, p50 and p99 of the operation alone\n",
                 o->compute_us, o->touch_bytes);
     if (facts->ranks == 1)
         fprintf(

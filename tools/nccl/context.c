@@ -370,9 +370,8 @@ static void say_what_is_in_clear(const struct sl_config *config)
                 "data over TCP is encrypted (TLS 1.3); over RDMA and in shared memory it is not");
     else if (may_encrypt)
         sl_warn("nccl", "data goes in clear: if this program has called ncclSetEncryption(), that "
-                        "covers NCCL's own "
-                        "sockets and no plugin; set SLUICE_SECRET and SLUICE_TCP_TLS=on to encrypt "
-                        "what goes over TCP");
+                        "covers NCCL's own sockets and no plugin; set SLUICE_SECRET and "
+                        "SLUICE_TCP_TLS=on to encrypt what goes over TCP");
     else
         sl_info(
             "nccl",

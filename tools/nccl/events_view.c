@@ -212,8 +212,7 @@ static void print_record(FILE *out, uint64_t now_ns, const struct sl_nccl_event_
 {
     fprintf(out,
             "{\"event\":\"%s\",\"open\":%s,\"id\":%llu,\"parent\":%llu,\"comm\":%u,\"rank\":%d,"
-            "\"start_ns\":%llu,"
-            "\"stop_ns\":%llu",
+            "\"start_ns\":%llu,\"stop_ns\":%llu",
             type_name(r->type), r->stop_ns == 0 ? "true" : "false", (unsigned long long)r->id,
             (unsigned long long)r->parent, r->comm, r->rank, (unsigned long long)r->start_ns,
             (unsigned long long)r->stop_ns);

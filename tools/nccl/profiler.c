@@ -91,8 +91,7 @@ static int read_setting(const char *text, int *mask, bool *keep)
         else
             return sl_fail(
                 -EINVAL,
-                "SLUICE_NCCL_PROFILE has '%.*s', but must be off, ops, steps or kernels, "
-                "and keep",
+                "SLUICE_NCCL_PROFILE has '%.*s', but must be off, ops, steps or kernels, and keep",
                 (int)len, text);
         text += len + (text[len] == ',');
     }

@@ -9,19 +9,16 @@
 static const struct sl_config_row rows[] = {
     SL_ROW_CHOICE(
         "PRELOAD", mode, "on", "on off report",
-        "What libsluice-preload.so does with a program's MPI, gloo and NCCL collectives: on "
-        "(takes those "
-        "that it can), off (none) or report (on, and a line about it at exit)."),
+        "What libsluice-preload.so does with a program's MPI, gloo and NCCL collectives: on (takes "
+        "those that it can), off (none) or report (on, and a line about it at exit)."),
     SL_ROW_INT(
         "PRELOAD_MPI_EARLY_CALLS", mpi_early_calls, "32", "calls", 0, INT64_MAX,
         "Under libsluice-preload.so: calls of each MPI communicator, but for MPI_COMM_WORLD, that "
-        "MPI does itself "
-        "before they are taken, as making ready for it takes milliseconds."),
+        "MPI does itself before they are taken, as making ready for it takes milliseconds."),
     SL_ROW_SWITCH(
         "PRELOAD_EXACT", exact, "on",
         "libsluice-preload.so adds up what gloo would have in gloo's own order, so that results "
-        "are the "
-        "same to the last bit as without it: on; off (large reductions are faster)."),
+        "are the same to the last bit as without it: on; off (large reductions are faster)."),
     SL_ROW_TEXT(
         "PRELOAD_NCCL", nccl, "",
         "NCCL collectives that libsluice-preload.so takes: all, or allreduce, reduce, "

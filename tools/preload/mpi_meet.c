@@ -45,10 +45,9 @@ static void *complain_later(void *arg)
     if (!watch->over)
         sl_error("preload",
                  "rank %d has waited %ld ms for all ranks of an MPI communicator of %d to make "
-                 "their first "
-                 "collective call, and waits on: one is late, or it is a rank without the shim "
-                 "(LD_PRELOAD, SLUICE_PRELOAD, "
-                 "a module that it cannot open), which never comes",
+                 "their first collective call, and waits on: one is late, or it is a rank without "
+                 "the shim (LD_PRELOAD, SLUICE_PRELOAD, a module that it cannot open), which never "
+                 "comes",
                  watch->rank, watch->patience_ms, watch->size);
     pthread_mutex_unlock(&watch->lock);
     return NULL;
