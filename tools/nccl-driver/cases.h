@@ -20,6 +20,7 @@ struct driver_case {
     int ranks;
     unsigned flags;
 };
+#define NAMED(run) #run, run
 
 extern const struct driver_case cases_basic[], cases_life[], cases_fault[];
 extern const unsigned cases_basic_count, cases_life_count, cases_fault_count;

@@ -340,22 +340,17 @@ static int sends_end_though_the_receiver_rests(struct rank *r)
 }
 
 const struct driver_case cases_fault[] = {
-    {"strangers_do_not_disturb", strangers_do_not_disturb, 1, CASE_THREADS | CASE_FAULT},
-    {"a_peer_that_stands_still_for_a_moment_is_waited_for",
-     a_peer_that_stands_still_for_a_moment_is_waited_for, 2, CASE_PROCESSES | CASE_FAULT},
-    {"a_killed_peer_ends_every_request", a_killed_peer_ends_every_request, 2,
-     CASE_PROCESSES | CASE_FAULT | CASE_DIES},
-    {"reset_connections_recover_or_end_in_time", reset_connections_recover_or_end_in_time, 2,
-     CASE_PROCESSES | CASE_FAULT},
-    {"a_link_lost_for_a_moment_recovers_or_ends_in_time",
-     a_link_lost_for_a_moment_recovers_or_ends_in_time, 2,
+    {NAMED(strangers_do_not_disturb), 1, CASE_THREADS | CASE_FAULT},
+    {NAMED(a_peer_that_stands_still_for_a_moment_is_waited_for), 2, CASE_PROCESSES | CASE_FAULT},
+    {NAMED(a_killed_peer_ends_every_request), 2, CASE_PROCESSES | CASE_FAULT | CASE_DIES},
+    {NAMED(reset_connections_recover_or_end_in_time), 2, CASE_PROCESSES | CASE_FAULT},
+    {NAMED(a_link_lost_for_a_moment_recovers_or_ends_in_time), 2,
      CASE_PROCESSES | CASE_FAULT | CASE_NETNS},
-    {"a_link_lost_for_good_ends_every_request", a_link_lost_for_good_ends_every_request, 2,
+    {NAMED(a_link_lost_for_good_ends_every_request), 2,
      CASE_PROCESSES | CASE_FAULT | CASE_NETNS | CASE_EXTRA},
-    {"sends_end_though_the_receiver_rests", sends_end_though_the_receiver_rests, 2,
-     CASE_PROCESSES | CASE_EXTRA},
-    {"traffic_goes_on_until_told", traffic_goes_on_until_told, 2, CASE_PROCESSES | CASE_EXTRA},
-    {"a_peer_that_stands_still_for_long_is_waited_for",
-     a_peer_that_stands_still_for_long_is_waited_for, 2, CASE_PROCESSES | CASE_FAULT | CASE_EXTRA},
+    {NAMED(sends_end_though_the_receiver_rests), 2, CASE_PROCESSES | CASE_EXTRA},
+    {NAMED(traffic_goes_on_until_told), 2, CASE_PROCESSES | CASE_EXTRA},
+    {NAMED(a_peer_that_stands_still_for_long_is_waited_for), 2,
+     CASE_PROCESSES | CASE_FAULT | CASE_EXTRA},
 };
 const unsigned cases_fault_count = COUNT(cases_fault);

@@ -457,18 +457,13 @@ int flow_await(struct rank *r, struct flow *f)
     watch_wait("messages");
     pthread_mutex_lock(&r->lock);
     while (atomic_load(&f->state) == FLOW_RUN && !watch_failed()) {
-        struct timespec until;
-
         if (watch_now() - start > watch_shared->deadline_ns) {
             watch_fail("%s of tag %d: %u posted, %u done of %u after %llu ms",
                        f->send ? "sends" : "receives", f->tags[0], f->posted[0], f->done[0],
                        f->steps, (unsigned long long)((watch_now() - start) / MS));
             break;
         }
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec += (until.tv_nsec + 20000000) / 1000000000;
-        until.tv_nsec = (until.tv_nsec + 20000000) % 1000000000;
-        pthread_cond_timedwait(&r->news, &r->lock, &until);
+        rank_news_wait(r);
     }
     pthread_mutex_unlock(&r->lock);
     watch_leave(false);

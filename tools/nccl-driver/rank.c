@@ -140,18 +140,13 @@ void rank_submit(struct rank *r, struct job *job)
     pthread_mutex_unlock(&r->lock);
 }
 
-/* Waits for a condition that is signalled with the lock held; looks at the deadline now and then.
- */
-static void news_wait(struct rank *r)
+void rank_news_wait(struct rank *r)
 {
     struct timespec until;
 
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += 20 * 1000 * 1000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_nsec -= 1000000000;
-        until.tv_sec++;
-    }
+    until.tv_sec += (until.tv_nsec + 20000000) / 1000000000;
+    until.tv_nsec = (until.tv_nsec + 20000000) % 1000000000;
     pthread_cond_timedwait(&r->news, &r->lock, &until);
 }
 
@@ -161,7 +156,7 @@ int rank_await(struct rank *r, struct job *job)
     watch_wait(job_names[job->kind]);
     pthread_mutex_lock(&r->lock);
     while (!job->done && !watch_over(0))
-        news_wait(r);
+        rank_news_wait(r);
     pthread_mutex_unlock(&r->lock);
     watch_leave(false);
     watch_about(-1, -1);

@@ -74,6 +74,8 @@ int rank_stop(struct rank *r);
 void rank_submit(struct rank *r, struct job *job);
 int rank_await(struct rank *r, struct job *job);
 int rank_do(struct rank *r, struct job *job);
+/* With the lock held: returns at news or soon, for the caller to look at its deadline. */
+void rank_news_wait(struct rank *r);
 
 /* All connections of the list, their steps interleaved. Every rank calls it with the same list. */
 int rank_connect(struct rank *r, struct conn *conns, unsigned count);
