@@ -73,18 +73,8 @@ struct sl_nccl_tuner_v4 {
     enum sl_nccl_result (*finalize)(void *ctx);
 };
 
-struct sl_nccl_tuner_v5 {
-    const char *name;
-    enum sl_nccl_result (*init)(void **ctx, uint64_t comm_id, size_t ranks, size_t nodes,
-                                sl_nccl_logger *logger, struct sl_nccl_nvlink_domains *domains,
-                                struct sl_nccl_tuner_constants *constants);
-    enum sl_nccl_result (*choose)(void *ctx, enum sl_nccl_func func, size_t bytes, int ops,
-                                  float **costs, int algos, int protos, int reg_buf, int *channels);
-    enum sl_nccl_result (*finalize)(void *ctx);
-};
-
-/* chunk, which may be NULL, changes the size of the pieces that NCCL chose; it clamps the
- * result. */
+/* Version 5 ends before chunk, which changes the size of the pieces that NCCL chose; it may be
+ * NULL, and NCCL clamps the result. */
 struct sl_nccl_tuner_v6 {
     const char *name;
     enum sl_nccl_result (*init)(void **ctx, uint64_t comm_id, size_t ranks, size_t nodes,
@@ -102,7 +92,7 @@ static_assert(sizeof(struct sl_nccl_tuner_constants) == (84 + 60) * 8, "frozen")
 static_assert(offsetof(struct sl_nccl_tuner_constants, ll_bw_max) == 84 * 8, "frozen");
 static_assert(sizeof(struct sl_nccl_tuner_v3) == 32, "frozen");
 static_assert(sizeof(struct sl_nccl_tuner_v4) == 32, "frozen");
-static_assert(sizeof(struct sl_nccl_tuner_v5) == 32, "frozen");
+static_assert(offsetof(struct sl_nccl_tuner_v6, chunk) == 32, "frozen");
 static_assert(sizeof(struct sl_nccl_tuner_v6) == 40, "frozen");
 
 #endif

@@ -276,35 +276,12 @@ static result chunk(void *ctx, enum sl_nccl_func func, size_t bytes, int algo, i
     return SL_NCCL_SUCCESS;
 }
 
-extern const struct sl_nccl_tuner_v3 ncclTunerPlugin_v3;
-EXPORT const struct sl_nccl_tuner_v3 ncclTunerPlugin_v3 = {
-    .name = NAME,
-    .init = init_v3,
-    .choose = choose_v3,
-    .finalize = finalize,
-};
+#define TABLE(version, table, ...)                                                                 \
+    extern const struct sl_nccl_tuner_##table ncclTunerPlugin_##version;                           \
+    EXPORT const struct sl_nccl_tuner_##table ncclTunerPlugin_##version = {                        \
+        .name = NAME, .finalize = finalize, __VA_ARGS__}
 
-extern const struct sl_nccl_tuner_v4 ncclTunerPlugin_v4;
-EXPORT const struct sl_nccl_tuner_v4 ncclTunerPlugin_v4 = {
-    .name = NAME,
-    .init = init_v3,
-    .choose = choose_v4,
-    .finalize = finalize,
-};
-
-extern const struct sl_nccl_tuner_v5 ncclTunerPlugin_v5;
-EXPORT const struct sl_nccl_tuner_v5 ncclTunerPlugin_v5 = {
-    .name = NAME,
-    .init = init_v5,
-    .choose = choose_v4,
-    .finalize = finalize,
-};
-
-extern const struct sl_nccl_tuner_v6 ncclTunerPlugin_v6;
-EXPORT const struct sl_nccl_tuner_v6 ncclTunerPlugin_v6 = {
-    .name = NAME,
-    .init = init_v5,
-    .choose = choose_v4,
-    .finalize = finalize,
-    .chunk = chunk,
-};
+TABLE(v3, v3, .init = init_v3, .choose = choose_v3);
+TABLE(v4, v4, .init = init_v3, .choose = choose_v4);
+TABLE(v5, v6, .init = init_v5, .choose = choose_v4);
+TABLE(v6, v6, .init = init_v5, .choose = choose_v4, .chunk = chunk);
