@@ -2,18 +2,11 @@
 /* The faults of a run, when their round comes, and their end. */
 #include "tests/sim/mp_swarm.h"
 
+#include "tests/sim/mp_judge.h"
+
 #include <errno.h>
 
 #define LOSE_NS (20 * SL_NS_PER_MS) /* between the losses of either end of a sideband, at most */
-
-uint64_t ms_ups(const struct sl_mp_conn *conn)
-{
-    uint64_t ups = 0;
-
-    for (unsigned i = 0; i < conn->path_count; i++)
-        ups += conn->paths[i] != NULL ? conn->paths[i]->stats.ups : 0;
-    return ups;
-}
 
 static void block(struct ms_run *run, const struct ms_fault *fault, enum lanes_lost what)
 {
@@ -108,11 +101,7 @@ static void calm(struct ms_run *run)
     /* An end with nothing to send does not notice a cut; a rail that is down it does. */
     for (unsigned a = 0; a < run->side[0].rails && run->mode == MS_AWAY && run->goes_down; a++)
         lanes_rail(run->lanes, 0, a, false);
-    for (unsigned c = 0; c < run->traffic.conn_count; c++)
-        for (unsigned side = 0; side < 2; side++)
-            if (run->traffic.conns[c].ep[side] != NULL)
-                run->traffic.conns[c].ups_at_calm[side] =
-                    ms_ups(sl_mp_conn_of(run->traffic.conns[c].ep[side]));
+    mp_ups_note(&run->traffic);
 }
 
 void ms_faults_round(struct ms_run *run)

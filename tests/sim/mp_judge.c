@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/sim/mp_judge.h"
 
+#include "core/err.h"
+
 static void judge_channel(struct traffic *traffic, const struct sl_mp_channel *channel)
 {
     if (channel->tx_oldest != channel->tx_next || channel->rx_oldest != channel->rx_known ||
@@ -45,4 +47,77 @@ void mp_judge(struct traffic *traffic, const struct sl_mp_conn *conn, const stru
         if (conn->paths[i]->stats.failures > 0)
             traffic_wrong(traffic, "path %u failed though nothing was done to it: %s", i,
                           conn->paths[i]->why);
+}
+
+static int wanted_status(const struct mp_outcome *outcome, const struct traffic_conn *conn,
+                         unsigned side)
+{
+    int status = conn->downs[side] > 0 ? conn->down_status[side] : 0, wanted = 0;
+
+    if (outcome->away && (outcome->goes_down || conn->lost || conn->downs[0] + conn->downs[1] > 0))
+        wanted = -EHOSTUNREACH;
+    else if (conn->left[!side])
+        wanted = -ECONNRESET;
+    /* What the other end had to say found no room in a sideband that is full. */
+    if (wanted == -EHOSTUNREACH && status == -ECONNRESET && outcome->crowded &&
+        conn->down_status[!side] == wanted)
+        wanted = status;
+    /* It was lost when no path was up. */
+    if (wanted == -EHOSTUNREACH && conn->lost && status == -ETIMEDOUT)
+        wanted = status;
+    return wanted;
+}
+
+void mp_judge_ends(struct traffic *traffic, const struct mp_outcome *outcome)
+{
+    for (unsigned c = 0; c < traffic->conn_count; c++)
+        for (unsigned side = 0; side < 2; side++) {
+            const struct traffic_conn *conn = &traffic->conns[c];
+            int status = conn->downs[side] > 0 ? conn->down_status[side] : 0;
+            int wanted = wanted_status(outcome, conn, side);
+
+            if (conn->refused[side][0] != '\0' && conn->downs[side] == 0 && !conn->left[side])
+                traffic_wrong(traffic, "side %u of connection %u is up, but %s", side, c,
+                              conn->refused[side]);
+            if (outcome->any || conn->left[side] || status == wanted)
+                continue;
+            traffic_wrong(traffic,
+                          "side %u of connection %u ended with %s, not %s: %s (the other: %s)",
+                          side, c, sluice_strerror(status), sluice_strerror(wanted),
+                          status != 0 ? conn->why[side] : "it is up", conn->why[!side]);
+        }
+}
+
+static uint64_t ups(const struct sl_mp_conn *conn)
+{
+    uint64_t count = 0;
+
+    for (unsigned i = 0; i < conn->path_count; i++)
+        count += conn->paths[i] != NULL ? conn->paths[i]->stats.ups : 0;
+    return count;
+}
+
+void mp_ups_note(struct traffic *traffic)
+{
+    for (unsigned c = 0; c < traffic->conn_count; c++)
+        for (unsigned side = 0; side < 2; side++)
+            if (traffic->conns[c].ep[side] != NULL)
+                traffic->conns[c].ups_at_calm[side] =
+                    ups(sl_mp_conn_of(traffic->conns[c].ep[side]));
+}
+
+void mp_judge_ups(struct traffic *traffic)
+{
+    for (unsigned c = 0; c < traffic->conn_count; c++)
+        for (unsigned side = 0; side < 2; side++) {
+            const struct traffic_conn *conn = &traffic->conns[c];
+            const struct sl_mp_conn *end =
+                conn->ep[side] != NULL ? sl_mp_conn_of(conn->ep[side]) : NULL;
+
+            if (end != NULL && ups(end) > conn->ups_at_calm[side] + end->path_count)
+                traffic_wrong(traffic,
+                              "paths of side %u, connection %u, came up %u times though nothing "
+                              "was carried",
+                              side, c, (unsigned)(ups(end) - conn->ups_at_calm[side]));
+        }
 }

@@ -179,63 +179,6 @@ static void play(struct ms_run *run)
 
 /* ---- what must hold ---- */
 
-static int wanted_status(const struct ms_run *run, const struct traffic_conn *conn, unsigned side)
-{
-    int status = conn->downs[side] > 0 ? conn->down_status[side] : 0, wanted = 0;
-
-    if (run->mode == MS_AWAY &&
-        (run->goes_down || conn->lost || conn->downs[0] + conn->downs[1] > 0))
-        wanted = -EHOSTUNREACH;
-    else if (conn->left[!side])
-        wanted = -ECONNRESET;
-    /* What the other end had to say found no room in a sideband that is full. */
-    if (wanted == -EHOSTUNREACH && status == -ECONNRESET && run->crowded &&
-        conn->down_status[!side] == wanted)
-        wanted = status;
-    /* It was lost when no path was up. */
-    if (wanted == -EHOSTUNREACH && conn->lost && status == -ETIMEDOUT)
-        wanted = status;
-    return wanted;
-}
-
-static void judge_ends(struct ms_run *run)
-{
-    for (unsigned c = 0; c < run->traffic.conn_count; c++)
-        for (unsigned side = 0; side < 2; side++) {
-            const struct traffic_conn *conn = &run->traffic.conns[c];
-            int status = conn->downs[side] > 0 ? conn->down_status[side] : 0;
-            int wanted = wanted_status(run, conn, side);
-
-            if (conn->refused[side][0] != '\0' && conn->downs[side] == 0 && !conn->left[side])
-                traffic_wrong(&run->traffic, "side %u of connection %u is up, but %s", side, c,
-                              conn->refused[side]);
-            if (run->mode == MS_BROKEN || conn->left[side] || status == wanted)
-                continue;
-            traffic_wrong(&run->traffic,
-                          "side %u of connection %u ended with %s, not %s: %s (the other: %s)",
-                          side, c, sluice_strerror(status), sluice_strerror(wanted),
-                          status != 0 ? conn->why[side] : "it is up", conn->why[!side]);
-        }
-}
-
-/* A path that does not carry both ways comes up at neither end; once it may, which was on its way
- * up before. */
-static void judge_ups(struct ms_run *run)
-{
-    for (unsigned c = 0; c < run->traffic.conn_count && (run->mode == MS_AWAY || run->stays); c++)
-        for (unsigned side = 0; side < 2; side++) {
-            const struct traffic_conn *conn = &run->traffic.conns[c];
-            const struct sl_mp_conn *end =
-                conn->ep[side] != NULL ? sl_mp_conn_of(conn->ep[side]) : NULL;
-
-            if (end != NULL && ms_ups(end) > conn->ups_at_calm[side] + end->path_count)
-                traffic_wrong(&run->traffic,
-                              "paths of side %u, connection %u, came up %u times though nothing "
-                              "was carried",
-                              side, c, (unsigned)(ms_ups(end) - conn->ups_at_calm[side]));
-        }
-}
-
 /* A channel that both ends have closed is forgotten. */
 static void judge_channels(struct ms_run *run, const struct traffic_conn *conn, unsigned side)
 {
@@ -314,29 +257,15 @@ static void judge_pools(struct ms_run *run)
 
 /* ---- the end ---- */
 
-static void conns_close(struct ms_run *run)
+static void turn(void *run)
 {
-    for (unsigned c = 0; c < run->traffic.conn_count; c++) {
-        unsigned first = (unsigned)sl_rng_below(&run->traffic.rng, 2);
-        unsigned between = (unsigned)sl_rng_below(&run->traffic.rng, 60);
-
-        for (unsigned i = 0; i < 2; i++) {
-            unsigned side = first ^ i;
-            struct sl_ep *ep = run->traffic.conns[c].ep[side];
-
-            run->traffic.conns[c].left[side] = true;
-            run->traffic.conns[c].ep[side] = NULL;
-            run->traffic.ops.ep_destroy(ep);
-            for (unsigned k = 0; k < between && i == 0; k++)
-                play_round(run, false);
-        }
-    }
+    play_round(run, false);
 }
 
 static void world_close(struct ms_run *run)
 {
     ms_faults_end(run);
-    conns_close(run);
+    traffic_leave(&run->traffic, turn, run);
     traffic_judge(&run->traffic);
     judge_pools(run);
     traffic_close(&run->traffic);
@@ -361,9 +290,13 @@ bool ms_run_it(struct ms_run *run)
         if (connect_all(run))
             play(run);
         if (!is_wrong(run)) {
-            judge_ends(run);
+            mp_judge_ends(&run->traffic, &(struct mp_outcome){.away = run->mode == MS_AWAY,
+                                                              .goes_down = run->goes_down,
+                                                              .crowded = run->crowded,
+                                                              .any = run->mode == MS_BROKEN});
             judge_rest(run);
-            judge_ups(run);
+            if (run->mode == MS_AWAY || run->stays)
+                mp_judge_ups(&run->traffic);
             judge_all_left(run);
         }
     }

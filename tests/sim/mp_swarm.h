@@ -67,7 +67,6 @@ struct ms_run {
     /* under way */
     unsigned round, still;
     uint64_t rounds, steps, calm_ns, paused_until[2], crowded_until;
-    uint64_t ups_at_calm[TRAFFIC_CONNS][2];
     unsigned here[TRAFFIC_CONNS][2][TRAFFIC_CHANNELS]; /* frames without a receive at the loss */
     bool calm, crowded, lost;
 };
@@ -79,7 +78,6 @@ void ms_print(const struct ms_run *run);
 /* mp_faults.c */
 void ms_faults_round(struct ms_run *run);
 void ms_faults_end(struct ms_run *run);
-uint64_t ms_ups(const struct sl_mp_conn *conn);
 
 /* mp_run.c: false: run->traffic.wrong tells what went wrong. */
 bool ms_run_it(struct ms_run *run);

@@ -233,6 +233,25 @@ static void each_half(struct traffic *traffic, void (*what)(struct traffic_half 
                         what(&traffic->conns[c].queue[q].messages[i].half[h]);
 }
 
+void traffic_leave(struct traffic *traffic, void (*turn)(void *arg), void *arg)
+{
+    for (unsigned c = 0; c < traffic->conn_count; c++) {
+        unsigned first = (unsigned)sl_rng_below(&traffic->rng, 2);
+        unsigned between = (unsigned)sl_rng_below(&traffic->rng, 60);
+
+        for (unsigned i = 0; i < 2; i++) {
+            unsigned side = first ^ i;
+            struct sl_ep *ep = traffic->conns[c].ep[side];
+
+            traffic->conns[c].left[side] = true;
+            traffic->conns[c].ep[side] = NULL;
+            traffic->ops.ep_destroy(ep);
+            for (unsigned k = 0; k < between && i == 0; k++)
+                turn(arg);
+        }
+    }
+}
+
 void traffic_close(struct traffic *traffic)
 {
     each_half(traffic, half_dereg);

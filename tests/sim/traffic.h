@@ -124,6 +124,8 @@ unsigned traffic_side(struct traffic *traffic, unsigned side, unsigned post_in);
 /* Every request has ended or cannot be posted. */
 bool traffic_over(const struct traffic *traffic);
 void traffic_judge(struct traffic *traffic);
+/* Destroys all endpoints, those of one connection with some turns of the world between. */
+void traffic_leave(struct traffic *traffic, void (*turn)(void *arg), void *arg);
 /* Regions, while the interfaces are open. */
 void traffic_close(struct traffic *traffic);
 /* Looks at the memory for the last time. */

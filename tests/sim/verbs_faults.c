@@ -3,6 +3,7 @@
 #include "tests/sim/verbs_swarm.h"
 
 #include "tests/fake/fake_ibv_inside.h"
+#include "tests/sim/mp_judge.h"
 
 #include <errno.h>
 
@@ -178,24 +179,6 @@ bool vs_paths_stay_away(const struct vs_run *run)
     return run->mode == VS_AWAY || (run->mode == VS_TCP && run->seed % 2 == 0);
 }
 
-uint64_t vs_ups(const struct sl_mp_conn *ep)
-{
-    uint64_t ups = 0;
-
-    for (unsigned i = 0; i < ep->path_count; i++)
-        ups += ep->paths[i] != NULL ? ep->paths[i]->stats.ups : 0;
-    return ups;
-}
-
-static void ups_note(struct vs_run *run)
-{
-    for (unsigned c = 0; c < run->traffic.conn_count; c++)
-        for (unsigned side = 0; side < 2; side++)
-            if (run->traffic.conns[c].ep[side] != NULL)
-                run->traffic.conns[c].ups_at_calm[side] =
-                    vs_ups(sl_mp_conn_of(run->traffic.conns[c].ep[side]));
-}
-
 static void calm(struct vs_run *run)
 {
     static const struct fake_ibv_chaos none;
@@ -215,7 +198,7 @@ static void calm(struct vs_run *run)
     lose_all(run, 0, false);
     if (vs_paths_stay_away(run)) {
         lose_all(run, run->away, true);
-        ups_note(run);
+        mp_ups_note(&run->traffic);
     }
     /* Who has nothing to send does not notice a cut; a port that is down it does. */
     for (unsigned rail = 0; rail < run->rails[0] && run->mode == VS_AWAY && run->goes_down; rail++)

@@ -200,56 +200,6 @@ static void play(struct vs_run *run)
 
 /* ---- what must hold ---- */
 
-static void judge_ends(struct vs_run *run)
-{
-    for (unsigned c = 0; c < run->traffic.conn_count; c++)
-        for (unsigned side = 0; side < 2; side++) {
-            const struct traffic_conn *conn = &run->traffic.conns[c];
-            int status = conn->downs[side] > 0 ? conn->down_status[side] : 0, wanted = 0;
-
-            if (conn->refused[side][0] != '\0' && conn->downs[side] == 0 && !conn->left[side])
-                traffic_wrong(&run->traffic, "side %u of connection %u is up, but %s", side, c,
-                              conn->refused[side]);
-            if (run->mode == VS_BROKEN || conn->left[side])
-                continue;
-            if (run->mode == VS_AWAY &&
-                (run->goes_down || conn->lost || conn->downs[0] + conn->downs[1] > 0))
-                wanted = -EHOSTUNREACH;
-            else if (conn->left[!side])
-                wanted = -ECONNRESET;
-            /* What the other end had to say found no room in a sideband that is full. */
-            if (wanted == -EHOSTUNREACH && status == -ECONNRESET && run->crowded &&
-                conn->down_status[!side] == wanted)
-                wanted = status;
-            /* It was lost when no path was up. */
-            if (wanted == -EHOSTUNREACH && conn->lost && status == -ETIMEDOUT)
-                wanted = status;
-            if (status != wanted)
-                traffic_wrong(&run->traffic,
-                              "side %u of connection %u ended with %s, not %s: %s (the other: %s)",
-                              side, c, sluice_strerror(status), sluice_strerror(wanted),
-                              status != 0 ? conn->why[side] : "it is up", conn->why[!side]);
-        }
-}
-
-/* A path that does not carry both ways comes up at neither end; once it may, which was on its way
- * up before. */
-static void judge_ups(struct vs_run *run)
-{
-    for (unsigned c = 0; c < run->traffic.conn_count && vs_paths_stay_away(run); c++)
-        for (unsigned side = 0; side < 2; side++) {
-            const struct traffic_conn *conn = &run->traffic.conns[c];
-            const struct sl_mp_conn *ep =
-                conn->ep[side] != NULL ? sl_mp_conn_of(conn->ep[side]) : NULL;
-
-            if (ep != NULL && vs_ups(ep) > conn->ups_at_calm[side] + ep->path_count)
-                traffic_wrong(
-                    &run->traffic,
-                    "paths of side %u, connection %u, came up %u times though nothing was carried",
-                    side, c, (unsigned)(vs_ups(ep) - conn->ups_at_calm[side]));
-        }
-}
-
 static void judge_rest(struct vs_run *run)
 {
     bool all_up = true;
@@ -314,29 +264,15 @@ static void judge_pools(struct vs_run *run)
 
 /* ---- the end ---- */
 
-static void conns_close(struct vs_run *run)
+static void turn(void *run)
 {
-    for (unsigned c = 0; c < run->traffic.conn_count; c++) {
-        unsigned first = (unsigned)sl_rng_below(&run->traffic.rng, 2);
-        unsigned between = (unsigned)sl_rng_below(&run->traffic.rng, 60);
-
-        for (unsigned i = 0; i < 2; i++) {
-            unsigned side = first ^ i;
-            struct sl_ep *ep = run->traffic.conns[c].ep[side];
-
-            run->traffic.conns[c].left[side] = true;
-            run->traffic.conns[c].ep[side] = NULL;
-            run->traffic.ops.ep_destroy(ep);
-            for (unsigned k = 0; k < between && i == 0; k++)
-                play_round(run, false);
-        }
-    }
+    play_round(run, false);
 }
 
 static void world_close(struct vs_run *run)
 {
     vs_faults_end(run);
-    conns_close(run);
+    traffic_leave(&run->traffic, turn, run);
     traffic_judge(&run->traffic);
     if (run->traffic.iface[0] != NULL && run->traffic.iface[1] != NULL) {
         fake_ibv_run(run->fake, run->delay + 200);
@@ -370,9 +306,13 @@ bool vs_run_it(struct vs_run *run)
             fake_ibv_chaos(run->fake, &run->chaos);
             play(run);
             if (run->traffic.wrong[0] == '\0') {
-                judge_ends(run);
+                mp_judge_ends(&run->traffic, &(struct mp_outcome){.away = run->mode == VS_AWAY,
+                                                                  .goes_down = run->goes_down,
+                                                                  .crowded = run->crowded,
+                                                                  .any = run->mode == VS_BROKEN});
                 judge_rest(run);
-                judge_ups(run);
+                if (vs_paths_stay_away(run))
+                    mp_judge_ups(&run->traffic);
             }
         }
     }

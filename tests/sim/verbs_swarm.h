@@ -109,7 +109,5 @@ void vs_faults_round(struct vs_run *run);
 void vs_faults_end(struct vs_run *run);
 /* From the calm on nothing is carried; in half of the runs over the sideband it is so. */
 bool vs_paths_stay_away(const struct vs_run *run);
-/* How often paths of a connection have come up. */
-uint64_t vs_ups(const struct sl_mp_conn *ep);
 
 #endif
