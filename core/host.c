@@ -26,13 +26,19 @@ bool sl_host_line(const char *path, char *out, size_t cap)
     return ok;
 }
 
+uint64_t sl_hash(uint64_t start, const void *bytes, size_t len)
+{
+    const uint8_t *at = bytes;
+    uint64_t hash = start;
+
+    for (size_t i = 0; i < len; i++)
+        hash = (hash ^ at[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
 uint64_t sl_hash_text(const char *text)
 {
-    uint64_t h = UINT64_C(0xcbf29ce484222325);
-
-    for (; *text != '\0'; text++)
-        h = (h ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
-    return h;
+    return sl_hash(SL_HASH_START, text, strlen(text));
 }
 
 static size_t read_text(const char *path, char *out, size_t cap)

@@ -38,7 +38,9 @@ bool sl_host_same_user(int fd, struct ucred *peer);
  * read. */
 bool sl_host_line(const char *path, char *out, size_t cap);
 
-/* FNV-1a, for texts that ranks compare. */
+/* FNV-1a, for what ranks compare; start: SL_HASH_START, or what came before. */
+#define SL_HASH_START UINT64_C(0xcbf29ce484222325)
+uint64_t sl_hash(uint64_t start, const void *bytes, size_t len);
 uint64_t sl_hash_text(const char *text);
 
 /* Bit per core that this process may run on. */

@@ -3,6 +3,7 @@
 #include "core/pending.h"
 
 #include "core/err.h"
+#include "core/host.h"
 #include "core/log.h"
 #include "core/netif.h"
 
@@ -55,11 +56,8 @@ void sl_pending_fini(struct sl_pending_set *set)
 
 static uint8_t source_of(const struct sl_pending_set *set, const void *bytes, size_t len)
 {
-    const uint8_t *at = bytes;
-    uint64_t hash = set->salt;
+    uint64_t hash = sl_hash(set->salt, bytes, len);
 
-    for (size_t i = 0; i < len; i++)
-        hash = (hash ^ at[i]) * UINT64_C(0x100000001b3);
     return (uint8_t)(hash ^ hash >> 56 ^ hash >> 32);
 }
 

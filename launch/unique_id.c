@@ -66,11 +66,7 @@ int sl_card_make(const struct sl_config *config, bool loopback, struct sl_card *
 /* Finds ids that were cut, mixed up or mistyped; who makes them on purpose can make this too. */
 static uint64_t check_of(const uint8_t *bytes)
 {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-
-    for (unsigned i = 0; i < CHECK_AT; i++)
-        hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
-    return hash;
+    return sl_hash(SL_HASH_START, bytes, CHECK_AT);
 }
 
 void sl_card_pack(const struct sl_card *card, struct sluice_unique_id *out)

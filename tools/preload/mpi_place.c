@@ -10,6 +10,7 @@
  * without a word.
  */
 #include "core/err.h"
+#include "core/host.h"
 #include "core/log.h"
 #include "tools/preload/mpi_module.h"
 
@@ -182,11 +183,8 @@ static void poke(void *arg)
 static uint64_t facts(void)
 {
     const char *version = sluice_version_string();
-    uint64_t hash = UINT64_C(0xcbf29ce484222325) ^ (uint64_t)sl_mpi.early_calls;
 
-    for (; *version != '\0'; version++)
-        hash = (hash ^ (unsigned char)*version) * UINT64_C(0x100000001b3);
-    return hash;
+    return sl_hash(SL_HASH_START ^ (uint64_t)sl_mpi.early_calls, version, strlen(version));
 }
 
 static void refuse(struct sl_mpi_place *place, const char *sentence)

@@ -4,6 +4,7 @@
 
 #include "core/config.h"
 #include "core/err.h"
+#include "core/host.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -96,13 +97,7 @@ bool nccl_rules_take(enum sl_nccl_call call, size_t bytes)
     return bytes > 0 && (int64_t)bytes >= rules[call].min && (int64_t)bytes <= rules[call].max;
 }
 
-/* FNV-1a, 64 bits. */
 uint64_t nccl_rules_hash(void)
 {
-    const unsigned char *bytes = (const unsigned char *)rules;
-    uint64_t hash = 0xcbf29ce484222325u;
-
-    for (size_t i = 0; i < sizeof(rules); i++)
-        hash = (hash ^ bytes[i]) * 0x100000001b3u;
-    return hash;
+    return sl_hash(SL_HASH_START, rules, sizeof(rules));
 }
