@@ -90,22 +90,6 @@ static int exchange_once(struct sluice_comm *comm, uint32_t peer, uint8_t *buf, 
     return err != 0 ? err : late;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-/* The median of a round: the least would be the luck of ranks that share a core. */
-static void close_round(struct sl_series *series, double *samples, int count)
-{
-    if (series->count == SL_ROUNDS_MAX)
-        return; /* rank 0 asks for no more than that */
-    qsort(samples, (size_t)count, sizeof(*samples), by_value);
-    series->of_round[series->count++] = samples[count / 2];
-}
-
 /* Rank 0's question after a round. */
 static bool wants_more(const struct sluice_comm *comm, const struct gauge *g,
                        const struct sl_costs_facts *facts)
@@ -123,22 +107,24 @@ static bool wants_more(const struct sluice_comm *comm, const struct gauge *g,
     return false;
 }
 
-/* A round of exchanges; the first is a warm-up. */
-static int ping(struct sluice_comm *comm, uint32_t peer, uint8_t *buf, size_t len, int count,
-                struct sl_series *series)
+/* A round of calls: of a collective that every rank calls, or of exchanges with the peer of a
+ * SL_SEND; the first is a warm-up. Its median counts: the least would be the luck of ranks that
+ * share a core. */
+static int time_calls(struct sluice_comm *comm, const struct sl_call *call, uint8_t *buf,
+                      unsigned count, struct sl_series *series)
 {
-    double ns[SAMPLES_MAX];
+    double ns[SAMPLES_MAX + 1];
     int err = 0;
 
-    for (int i = -1; i < count && err == 0; i++) {
+    for (unsigned i = 0; i <= count && err == 0; i++) {
         uint64_t begin = sl_now(comm->worker->clock);
 
-        err = exchange_once(comm, peer, buf, len);
-        if (i >= 0)
-            ns[i] = (double)(sl_now(comm->worker->clock) - begin);
+        err = call->coll == SL_SEND ? exchange_once(comm, call->root, buf, call->count)
+                                    : call_now(comm, call, buf, buf + PING_LARGE);
+        ns[i] = (double)(sl_now(comm->worker->clock) - begin);
     }
-    if (err == 0)
-        close_round(series, ns, count);
+    if (err == 0 && series->count < SL_ROUNDS_MAX) /* rank 0 asks for no more than that */
+        series->of_round[series->count++] = sl_costs_median(ns + 1, count);
     return err;
 }
 
@@ -146,15 +132,17 @@ static int measure_link(struct sluice_comm *comm, uint32_t other, uint8_t *buf,
                         const struct sl_costs_facts *facts, struct gauge *g)
 {
     uint32_t peer = comm->rank == 0 ? other : 0;
+    struct sl_call small = {.coll = SL_SEND, .root = peer, .count = PING_SMALL};
+    struct sl_call large = {.coll = SL_SEND, .root = peer, .count = PING_LARGE};
     int err = 0;
 
     if (comm->rank != 0 && comm->rank != other)
         return 0;
     g->start_ns = sl_now(comm->worker->clock);
     do {
-        err = ping(comm, peer, buf, PING_SMALL, SMALLS, &g->little);
+        err = time_calls(comm, &small, buf, SMALLS, &g->little);
         if (err == 0)
-            err = ping(comm, peer, buf, PING_LARGE, LARGES, &g->large);
+            err = time_calls(comm, &large, buf, LARGES, &g->large);
         buf[PING_LARGE] = comm->rank == 0 && wants_more(comm, g, facts);
         if (err == 0)
             err = exchange_once(comm, peer, buf, 1);
@@ -191,25 +179,6 @@ static void measure_rates(const struct sluice_comm *comm, uint8_t *buf, struct s
     }
     out->copy = (double)copy / (double)BLOCK;
     out->reduce = (double)sum / (2.0 * (double)BLOCK); /* per operand */
-}
-
-/* A round of a collective that every rank calls; the first is a warm-up. */
-static int time_calls(struct sluice_comm *comm, const struct sl_call *call, uint8_t *buf, int count,
-                      struct sl_series *series)
-{
-    double ns[SAMPLES_MAX];
-    int err = 0;
-
-    for (int i = -1; i < count && err == 0; i++) {
-        uint64_t begin = sl_now(comm->worker->clock);
-
-        err = call_now(comm, call, buf, buf + PING_LARGE);
-        if (i >= 0)
-            ns[i] = (double)(sl_now(comm->worker->clock) - begin);
-    }
-    if (err == 0)
-        close_round(series, ns, count);
-    return err;
 }
 
 static int time_sum(struct sluice_comm *comm, size_t bytes, uint8_t *buf, struct sl_series *series)
@@ -570,18 +539,17 @@ void sl_costs_predict(const struct sluice_comm *comm, struct sl_plan *plan)
 static double seen(const struct sluice_comm *comm, bool windows)
 {
     double ratios[64];
-    int count = 0;
+    uint32_t count = 0;
 
     sl_list_foreach(&comm->calls.plan_lru, node)
     {
         const struct sl_plan *plan = sl_container_of(node, struct sl_plan, lru);
 
         if (plan->samples >= SAMPLES_MIN && (plan->schedule.win_values != 0) == windows &&
-            count < (int)SL_ARRAY_LEN(ratios))
+            count < SL_ARRAY_LEN(ratios))
             ratios[count++] = (double)plan->least_ns / plan->predicted_ns;
     }
-    qsort(ratios, (size_t)count, sizeof(ratios[0]), by_value);
-    return count != 0 ? ratios[count / 2] : 0;
+    return count != 0 ? sl_costs_median(ratios, count) : 0;
 }
 
 void sl_costs_learn(const struct sluice_comm *comm)

@@ -48,6 +48,12 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+double sl_costs_median(double *values, uint32_t count)
+{
+    qsort(values, count, sizeof(*values), by_value);
+    return values[count / 2];
+}
+
 /* Other work only ever makes a round longer. One round alone may have been luck, such as a message
  * that had arrived before it was asked for. */
 bool sl_series_estimate(const struct sl_series *series, double tolerance, double *out)
@@ -146,7 +152,7 @@ unsigned sl_costs_repair(struct sl_costs *costs, const struct sl_costs_facts *fa
     return repaired;
 }
 
-double sl_costs_round(double value)
+static double round_off(double value)
 {
     uint64_t bits;
 
@@ -175,7 +181,7 @@ void sl_costs_round_all(struct sl_costs *costs)
 
     figures_of(costs, all);
     for (size_t i = 0; i < FIGURES; i++)
-        *all[i] = sl_costs_round(*all[i]);
+        *all[i] = round_off(*all[i]);
 }
 
 bool sl_costs_equal(const struct sl_costs *a, const struct sl_costs *b)
@@ -285,7 +291,7 @@ static double corrected(double old, double seen)
     if (seen == 0)
         return old;
     seen = seen < 0.75 ? 0.75 : seen > 1.25 ? 1.25 : seen;
-    now = sl_costs_round((now + seen) / 2);
+    now = round_off((now + seen) / 2);
     return now == 1 ? 0 : now;
 }
 

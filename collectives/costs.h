@@ -29,6 +29,9 @@ struct sl_costs_facts {
 /* How far two rounds may lie apart and still say the same. */
 double sl_costs_tolerance(const struct sl_costs_facts *facts);
 
+/* The upper one of two in the middle; sorts the values. */
+double sl_costs_median(double *values, uint32_t count);
+
 /* The lowest value that three rounds agree on. False: there is none, and *out is the lowest of
  * all. */
 bool sl_series_estimate(const struct sl_series *series, double tolerance, double *out);
@@ -49,7 +52,6 @@ unsigned sl_costs_repair(struct sl_costs *costs, const struct sl_costs_facts *fa
 
 /* To a quarter of an octave, so that small differences from run to run do not change a choice, and
  * with it the order of additions. */
-double sl_costs_round(double value);
 void sl_costs_round_all(struct sl_costs *costs);
 
 bool sl_costs_equal(const struct sl_costs *a, const struct sl_costs *b);
