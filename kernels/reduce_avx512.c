@@ -93,16 +93,8 @@ SL_INLINE vec f32_pack(__m512 a)
     return _mm512_castps_si512(ps_canonical(a));
 }
 
-SL_INLINE __m512 f32_combine(__m512 a, __m512 b, enum sluice_op op)
-{
-    return ps_combine(a, b, op);
-}
-
-SL_INLINE __m512 f32_divide(__m512 a, unsigned divisor)
-{
-    return ps_divide(a, divisor);
-}
-
+#define f32_combine ps_combine
+#define f32_divide ps_divide
 #define TYPE f32
 #define ELEM_BYTES 4
 #include "kernels/reduce_simd.h"
