@@ -153,7 +153,7 @@ int sl_child_start(struct sluice_comm *child)
     err = sl_comm_join(child);
     if (err != 0)
         return err;
-    sl_status_open(child);
+    sl_status_refresh(child);
     sl_debug("comm", "rank %u of %u of a split, %u on this host, %s windows", child->rank,
              child->size, child->local_size, child->win.slots != NULL ? "with" : "without");
     return 0;

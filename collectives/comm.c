@@ -171,7 +171,7 @@ int sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *pa
         sl_comm_destroy(comm);
         return err;
     }
-    sl_status_open(comm);
+    sl_status_refresh(comm);
     sl_debug("comm", "rank %u of %u is connected, %u on this host, %s windows", comm->rank,
              comm->size, comm->local_size, comm->win.slots != NULL ? "with" : "without");
     *out = comm;

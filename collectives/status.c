@@ -106,11 +106,6 @@ int sl_status_begin(struct sluice_comm *comm)
     return err;
 }
 
-void sl_status_open(struct sluice_comm *comm)
-{
-    sl_status_refresh(comm);
-}
-
 void sl_status_close(struct sluice_comm *comm)
 {
     struct sl_status *status = comm->status;

@@ -15,13 +15,10 @@
 /* First of all, as its worker needs a ring for events: the page's, or one of its own. -ENOMEM. */
 int sl_status_begin(struct sluice_comm *comm);
 
-/* It is connected: others may see it from now on. */
-void sl_status_open(struct sluice_comm *comm);
-
 /* After sl_status_begin(), however far it came. */
 void sl_status_close(struct sluice_comm *comm);
 
-/* Writes all anew that is due. */
+/* Writes all anew that is due; the first time, when it is connected, others may see it. */
 void sl_status_refresh(struct sluice_comm *comm);
 
 /* Shapes of calls, as plans come and go. */
