@@ -280,18 +280,13 @@ static uint32_t fingerprint_of(const struct sl_plan *plan)
     return (uint32_t)(h >> 32) | 1; /* never 0: that means "none" */
 }
 
-/* Some give, others take, nobody answers: who gives may be calls ahead. */
-static bool is_one_way(enum sl_coll coll)
-{
-    return coll == SL_BROADCAST || coll == SL_REDUCE || coll == SL_GATHER || coll == SL_SCATTER;
-}
-
 /* Many areas are for those who run ahead: the others' bytes stay in the innermost cache if they use
  * two. */
 static void place_in_windows(struct sl_plan *plan)
 {
     uint64_t bytes = plan->schedule.win_count * plan->esize;
-    bool alike = plan->schedule.win_alike, one_way = is_one_way(plan->call.coll);
+    /* Some give, others take, nobody answers: who gives may be calls ahead. */
+    bool one_way = sl_coll_has_root(plan->call.coll), alike = plan->schedule.win_alike;
 
     plan->win_size = alike && bytes <= SL_WIN_INLINE_BYTES             ? SL_WIN_IN_SLOT
                      : alike && one_way && bytes <= SL_WIN_SHORT_BYTES ? SL_WIN_SHORT

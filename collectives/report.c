@@ -34,7 +34,7 @@ static void append_call(char *out, size_t cap, size_t *len, enum sl_coll coll, u
         append(out, cap, len, " %s", sluice_op_name(op));
     if (coll == SL_SEND || coll == SL_RECV)
         append(out, cap, len, ", peer %u", root);
-    else if (coll == SL_BROADCAST || coll == SL_REDUCE || coll == SL_GATHER || coll == SL_SCATTER)
+    else if (sl_coll_has_root(coll))
         append(out, cap, len, ", root %u", root);
 }
 
@@ -71,15 +71,9 @@ static void copy_word(char *out, size_t cap, const char *text)
 
 static int32_t root_of(const struct sl_call *call)
 {
-    switch (call->coll) {
-    case SL_SEND:
-    case SL_RECV:
-    case SL_BROADCAST:
-    case SL_REDUCE:
-    case SL_GATHER:
-    case SL_SCATTER: return (int32_t)call->root;
-    default: return -1;
-    }
+    bool named = sl_coll_has_root(call->coll) || call->coll == SL_SEND || call->coll == SL_RECV;
+
+    return named ? (int32_t)call->root : -1;
 }
 
 void sl_report_fill_call(const struct sl_call *call, const char *algo, struct sl_state_shape *out)

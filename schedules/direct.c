@@ -201,12 +201,10 @@ static int flat_build(const struct sl_shape *shape, struct sl_schedule *out)
 
 static double flat_sync(const struct sl_shape *shape, const struct sl_costs *costs, uint64_t need)
 {
-    bool one_way = shape->coll == SL_BROADCAST || shape->coll == SL_REDUCE ||
-                   shape->coll == SL_GATHER || shape->coll == SL_SCATTER;
     double looks = (shape->size - 1.0) * LOOK_NS;
 
-    if (!one_way || costs->ranks_per_core > 1 || need * shape->esize > SL_WIN_SHORT_BYTES ||
-        looks > costs->sync)
+    if (!sl_coll_has_root(shape->coll) || costs->ranks_per_core > 1 ||
+        need * shape->esize > SL_WIN_SHORT_BYTES || looks > costs->sync)
         return costs->sync;
     return looks;
 }

@@ -33,6 +33,11 @@ bool sl_coll_reduces(enum sl_coll coll)
     return coll == SL_ALLREDUCE || coll == SL_REDUCE_SCATTER || coll == SL_REDUCE;
 }
 
+bool sl_coll_has_root(enum sl_coll coll)
+{
+    return coll == SL_BROADCAST || coll == SL_REDUCE || coll == SL_GATHER || coll == SL_SCATTER;
+}
+
 void sl_schedule_init(struct sl_schedule *schedule, const char *algo)
 {
     *schedule = (struct sl_schedule){.algo = algo};

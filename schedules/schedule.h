@@ -114,6 +114,7 @@ uint64_t sl_shape_out_count(const struct sl_shape *shape);
 
 const char *sl_coll_name(enum sl_coll coll);
 bool sl_coll_reduces(enum sl_coll coll);
+bool sl_coll_has_root(enum sl_coll coll); /* one rank gives or gets for all */
 
 /*
  * Measured costs that the selector feeds to an algorithm's cost function. Times in ns, rates in ns
