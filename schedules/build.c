@@ -15,7 +15,10 @@ static struct sl_place on_wire(const struct sl_wire *wire)
 
 static uint32_t add(struct sl_schedule *s, const struct sl_step *step, uint32_t dep)
 {
-    return sl_schedule_add(s, step, &dep, dep == SL_NO_DEP ? 0 : 1);
+    uint32_t idx = sl_schedule_add(s, step);
+
+    sl_add_dep(s, dep);
+    return idx;
 }
 
 /* A step that takes elements from one place to another. */
@@ -204,20 +207,8 @@ void sl_by_runner(struct sl_schedule *s, unsigned runner)
 
 void sl_add_dep(struct sl_schedule *s, uint32_t dep)
 {
-    if (s->error != 0 || dep == SL_NO_DEP)
-        return;
-    if (s->dep_count == s->dep_cap) {
-        uint32_t cap = s->dep_cap == 0 ? 32 : s->dep_cap * 2;
-        uint32_t *deps = realloc(s->deps, cap * sizeof(*deps));
-        if (deps == NULL) {
-            s->error = sl_fail(-ENOMEM, "no memory for the %u dependencies of a schedule", cap);
-            return;
-        }
-        s->deps = deps;
-        s->dep_cap = cap;
-    }
-    s->deps[s->dep_count++] = dep;
-    s->steps[s->step_count - 1].dep_count++;
+    if (dep != SL_NO_DEP)
+        sl_schedule_depend(s, dep);
 }
 
 uint64_t sl_part_width(uint64_t count, uint32_t parts, uint32_t esize)

@@ -51,50 +51,50 @@ void sl_schedule_fini(struct sl_schedule *schedule)
     *schedule = (struct sl_schedule){.algo = schedule->algo};
 }
 
-/* Makes room for `more` items of `item` bytes behind *count. */
-static int grow(void **items, size_t item, uint32_t count, uint32_t more, uint32_t *cap)
+/* Makes room for one more of `item` bytes behind count. */
+static int grow(void **items, size_t item, uint32_t count, uint32_t *cap)
 {
-    uint64_t want = (uint64_t)count + more;
+    uint32_t next = *cap == 0 ? 32 : *cap * 2;
 
-    if (want <= *cap)
+    if (SL_LIKELY(count < *cap))
         return 0;
-    uint64_t next = *cap == 0 ? 32 : (uint64_t)*cap * 2;
-    if (next < want)
-        next = want;
-    if (next > UINT32_MAX / 2)
-        return sl_fail(-ENOMEM, "a schedule of %" PRIu64 " steps is too long; raise the chunk size",
-                       want);
+    if (*cap > UINT32_MAX / 4)
+        return sl_fail(-ENOMEM, "a schedule of %" PRIu32 " steps is too long; raise the chunk size",
+                       count);
     void *bigger = realloc(*items, next * item);
     if (bigger == NULL)
-        return sl_fail(-ENOMEM, "no memory for a schedule of %" PRIu64 " steps", want);
+        return sl_fail(-ENOMEM, "no memory for a schedule of %" PRIu32 " steps", next);
     *items = bigger;
-    *cap = (uint32_t)next;
+    *cap = next;
     return 0;
 }
 
-uint32_t sl_schedule_add(struct sl_schedule *schedule, const struct sl_step *step,
-                         const uint32_t *deps, uint32_t dep_count)
+uint32_t sl_schedule_add(struct sl_schedule *schedule, const struct sl_step *step)
 {
-    if (schedule->error != 0)
-        return 0;
-    if (SL_UNLIKELY(schedule->step_count == schedule->step_cap))
-        schedule->error = grow((void **)&schedule->steps, sizeof(*step), schedule->step_count, 1,
+    if (schedule->error == 0)
+        schedule->error = grow((void **)&schedule->steps, sizeof(*step), schedule->step_count,
                                &schedule->step_cap);
-    if (schedule->error == 0 && dep_count > 0)
-        schedule->error = grow((void **)&schedule->deps, sizeof(*deps), schedule->dep_count,
-                               dep_count, &schedule->dep_cap);
     if (schedule->error != 0)
         return 0;
-
     struct sl_step *place = &schedule->steps[schedule->step_count];
+
     *place = *step;
     place->dep_first = schedule->dep_count;
-    place->dep_count = dep_count;
-    for (uint32_t i = 0; i < dep_count; i++)
-        schedule->deps[schedule->dep_count++] = deps[i];
+    place->dep_count = 0;
     if (step->channel >= schedule->channel_count)
         schedule->channel_count = step->channel + 1u;
     return schedule->step_count++;
+}
+
+void sl_schedule_depend(struct sl_schedule *schedule, uint32_t dep)
+{
+    if (schedule->error == 0)
+        schedule->error =
+            grow((void **)&schedule->deps, sizeof(dep), schedule->dep_count, &schedule->dep_cap);
+    if (schedule->error != 0)
+        return;
+    schedule->deps[schedule->dep_count++] = dep;
+    schedule->steps[schedule->step_count - 1].dep_count++;
 }
 
 int sl_schedule_finish(struct sl_schedule *schedule)

@@ -94,10 +94,12 @@ struct sl_schedule {
 void sl_schedule_init(struct sl_schedule *schedule, const char *algo);
 void sl_schedule_fini(struct sl_schedule *schedule);
 
-/* Appends a copy of *step that depends on deps[0..dep_count) (indices of earlier steps); returns
- * its index. Memory failures are kept in schedule->error, so builders need no test per step. */
-uint32_t sl_schedule_add(struct sl_schedule *schedule, const struct sl_step *step,
-                         const uint32_t *deps, uint32_t dep_count);
+/* Appends a copy of *step, which depends on nothing yet; returns its index. Memory failures are kept
+ * in schedule->error, so builders need no test per step. */
+uint32_t sl_schedule_add(struct sl_schedule *schedule, const struct sl_step *step);
+
+/* The newest step depends on that earlier one, too. */
+void sl_schedule_depend(struct sl_schedule *schedule, uint32_t dep);
 
 /* 0, or the first error of the appends; sets channel_count. */
 int sl_schedule_finish(struct sl_schedule *schedule);

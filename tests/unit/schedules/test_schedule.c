@@ -12,13 +12,14 @@
 static void added_steps_keep_their_dependencies(void **state)
 {
     struct sl_schedule s;
-    uint32_t deps[] = {0, 1};
 
     (void)state;
     sl_schedule_init(&s, "test");
     for (uint32_t i = 0; i < 100; i++) {
         struct sl_step step = {.kind = SL_STEP_POST, .channel = i % 3, .value = i};
-        assert_int_equal(sl_schedule_add(&s, &step, deps, i < 2 ? 0 : 2), i);
+        assert_int_equal(sl_schedule_add(&s, &step), i);
+        for (uint32_t dep = 0; i >= 2 && dep < 2; dep++)
+            sl_schedule_depend(&s, dep);
     }
     assert_int_equal(sl_schedule_finish(&s), 0);
     assert_int_equal(s.channel_count, 3);
@@ -35,7 +36,7 @@ static void a_failed_append_ends_in_finish(void **state)
     (void)state;
     sl_schedule_init(&s, "test");
     s.error = -ENOMEM;
-    assert_int_equal(sl_schedule_add(&s, &(struct sl_step){.kind = SL_STEP_POST}, NULL, 0), 0);
+    assert_int_equal(sl_schedule_add(&s, &(struct sl_step){.kind = SL_STEP_POST}), 0);
     assert_int_equal(s.step_count, 0);
     assert_int_equal(sl_schedule_finish(&s), -ENOMEM);
     sl_schedule_fini(&s);
@@ -44,7 +45,6 @@ static void a_failed_append_ends_in_finish(void **state)
 static void a_step_prints_as_one_line(void **state)
 {
     struct sl_schedule s;
-    uint32_t deps[] = {0};
     char text[512] = "";
     FILE *out = fmemopen(text, sizeof(text), "w");
 
@@ -52,16 +52,14 @@ static void a_step_prints_as_one_line(void **state)
     sl_schedule_init(&s, "test");
     s.tmp_count = 5;
     sl_schedule_add(
-        &s, &(struct sl_step){.kind = SL_STEP_RECV, .peer = 2, .dst_buf = SL_BUF_TMP, .count = 5},
-        NULL, 0);
-    sl_schedule_add(&s,
-                    &(struct sl_step){.kind = SL_STEP_SEND,
-                                      .channel = 1,
-                                      .peer = 3,
-                                      .src_buf = SL_BUF_TMP,
-                                      .src_off = 1,
-                                      .count = 4},
-                    deps, 1);
+        &s, &(struct sl_step){.kind = SL_STEP_RECV, .peer = 2, .dst_buf = SL_BUF_TMP, .count = 5});
+    sl_schedule_add(&s, &(struct sl_step){.kind = SL_STEP_SEND,
+                                          .channel = 1,
+                                          .peer = 3,
+                                          .src_buf = SL_BUF_TMP,
+                                          .src_off = 1,
+                                          .count = 4});
+    sl_schedule_depend(&s, 0);
     sl_schedule_print(&s, out);
     fclose(out);
     assert_string_equal(text, "test: 2 steps, 2 channels, tmp 5\n"

@@ -115,13 +115,11 @@ static void an_operand_counted_twice_is_one_too_many(void **state)
     (void)state;
     build("flat", SL_ALLREDUCE, 3, 10, 0, false);
     step_of(1, SL_STEP_REDUCE_WIN, 0)->flags = 0;
-    sl_schedule_add(&coll.schedules[1],
-                    &(struct sl_step){.kind = SL_STEP_REDUCE,
-                                      .flags = SL_STEP_FINAL,
-                                      .src_buf = SL_BUF_IN,
-                                      .dst_buf = SL_BUF_OUT,
-                                      .count = 10},
-                    NULL, 0);
+    sl_schedule_add(&coll.schedules[1], &(struct sl_step){.kind = SL_STEP_REDUCE,
+                                                          .flags = SL_STEP_FINAL,
+                                                          .src_buf = SL_BUF_IN,
+                                                          .dst_buf = SL_BUF_OUT,
+                                                          .count = 10});
     caught("reduces more operands than there are ranks");
 }
 
@@ -274,10 +272,10 @@ static void waiting_in_a_circle_is_found(void **state)
     for (uint32_t r = 0; r < 2; r++) {
         struct sl_schedule *s = &coll.schedules[r];
         struct sl_step send = s->steps[0];
-        uint32_t dep = 0;
         s->steps[0] = s->steps[1];
         s->step_count = 1;
-        sl_schedule_add(s, &send, &dep, 1);
+        sl_schedule_add(s, &send);
+        sl_schedule_depend(s, 0);
     }
     caught("waits in a circle");
 }
