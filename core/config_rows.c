@@ -25,8 +25,7 @@ static const struct sl_config_row rows[] = {
     SL_ROW_TEXT(
         "ROOT", root, "",
         "host:port (or [v6]:port) where rank 0 listens and the others meet it. Empty: taken from "
-        "the "
-        "launcher."),
+        "the launcher."),
     SL_ROW_TEXT("JOB", job, "",
                 "Name of the job; a rank of another job is refused. Empty: the launcher's."),
     SL_ROW_TEXT(
@@ -35,9 +34,8 @@ static const struct sl_config_row rows[] = {
         "launcher's, where it gives one."),
     SL_ROW_SWITCH(
         "REQUIRE_SECRET", require_secret, "off",
-        "on: ranks that have no secret refuse to meet. Otherwise those of one host compare "
-        "their users, and "
-        "those of several are warned."),
+        "on: ranks that have no secret refuse to meet. Otherwise those of one host compare their "
+        "users, and those of several are warned."),
     SL_ROW_CHOICE("LAUNCHER", launcher, "auto", "auto none sluice torchrun pmi pmix openmpi slurm",
                   "Which launcher to believe."),
     SL_ROW_TEXT(
@@ -57,11 +55,9 @@ static const struct sl_config_row rows[] = {
     SL_ROW_TEXT("MODULES_DIR", modules_dir, "",
                 "Folder whose files sluice-NAME.so are loaded as further transports, once for the "
                 "process, at its start. Empty: the folder sluice beside the library."),
-    SL_ROW_TEXT(
-        "ALGO", algo, "",
-        "Forces algorithms: NAME for every collective that has it, or COLLECTIVE:NAME, separated "
-        "by "
-        "commas. Empty: the cost model chooses. See sluice-bench --list."),
+    SL_ROW_TEXT("ALGO", algo, "",
+                "Forces algorithms: NAME for every collective that has it, or COLLECTIVE:NAME, "
+                "separated by commas. Empty: the cost model chooses. See sluice-bench --list."),
     SL_ROW_INT(
         "TIMEOUT_MS", timeout_ms, "30000", "ms", 1, SL_DAY_MS,
         "An operation that makes no progress for this long ends with -ETIMEDOUT and a report."),
@@ -70,11 +66,9 @@ static const struct sl_config_row rows[] = {
     SL_ROW_INT(
         "SPIN_US", spin_us, "-1", "us", -1, 10000000,
         "How long a waiting rank polls before it sleeps. -1: by ranks of this host against cores."),
-    SL_ROW_CHOICE(
-        "PROGRESS", progress, "caller", "caller thread",
-        "Who moves operations on: caller (inside test and wait; RDMA paths are mended between "
-        "them, too) or thread (one per "
-        "communicator)."),
+    SL_ROW_CHOICE("PROGRESS", progress, "caller", "caller thread",
+                  "Who moves operations on: caller (inside test and wait; RDMA paths are mended "
+                  "between them, too) or thread (one per communicator)."),
     SL_ROW_INT("INFLIGHT_MAX", inflight_max, "64", "operations", 1, 65536,
                "Most collectives in flight on one communicator; more get -EAGAIN."),
     SL_ROW_BYTES("CHUNK_BYTES", chunk_bytes, "0", 0, SL_GIB,
@@ -98,8 +92,7 @@ static const struct sl_config_row rows[] = {
         "and monitors: on (gone when the process ends well), off, keep (stays)."),
     SL_ROW_SWITCH("STATUS_SIGNAL", status_signal, "auto",
                   "Print what every pending operation waits for on SIGUSR1: on, off, auto (on in "
-                  "sluice-bench, "
-                  "off in other programs)."),
+                  "sluice-bench, off in other programs)."),
     SL_ROW_BYTES_OR_0(
         "SHM_WINDOW_BYTES", shm_window_bytes, "0", SHM_LEAST, SL_GIB,
         "Staging memory that a rank shares with the ranks of its host, for each communicator. "
@@ -110,9 +103,8 @@ static const struct sl_config_row rows[] = {
         "cache."),
     SL_ROW_SWITCH(
         "TCP_TLS", tcp_tls, "off",
-        "TLS 1.3 on all TCP connections between ranks, with keys made of the job's secret: on "
-        "or off, the same on "
-        "all ranks. Needs a secret, and OpenSSL 3 where it runs."),
+        "TLS 1.3 on all TCP connections between ranks, with keys made of the job's secret: on or "
+        "off, the same on all ranks. Needs a secret, and OpenSSL 3 where it runs."),
 };
 
 struct sl_config_section sl_config_common = {

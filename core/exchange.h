@@ -23,8 +23,8 @@ struct sl_exchange {
      * unix socket. */
     bool nearby;
 
-    /* A key of SL_DIGEST_BYTES that only the ranks of this exchange have
-     * (core/secret.h); NULL: they have no secret. The exchange's, as long as it lives. */
+    /* A key of SL_DIGEST_BYTES that only the ranks of this exchange have (core/secret.h); NULL:
+     * they have no secret. The exchange's, as long as it lives. */
     const uint8_t *session;
 };
 

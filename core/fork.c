@@ -96,8 +96,7 @@ int sl_fork_refuse(void)
 {
     return sl_fail(-EINVAL,
                    "this was made by process %d before it forked this one: it is the parent's "
-                   "alone; let the parent "
-                   "call, or make a communicator of the child's own",
+                   "alone; let the parent call, or make a communicator of the child's own",
                    atomic_load(&made_by));
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Communicators of this process in a child that it forks. They stay the parent's, which goes on
- * with them, so in the child every call on them is refused, and the sockets
- * are closed: a connection whose copy lives on in a child would hide from the peers that the parent
+ * with them, so in the child every call on them is refused, and the sockets are
+ * closed: a connection whose copy lives on in a child would hide from the peers that the parent
  * died.
  *
  * Two ways lead into a child. fork() runs our handler, which closes and forgets. A bare clone()

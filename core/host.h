@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The identity of a host, which cores this process may use, and whose the processes
- * beside it are. */
+/* The identity of a host, which cores this process may use, and whose the processes beside it
+ * are. */
 #ifndef SL_CORE_HOST_H
 #define SL_CORE_HOST_H
 
@@ -34,8 +34,7 @@ uint64_t sl_host_sched_group(void);
  * that open, it is not. */
 bool sl_host_same_user(int fd, struct ucred *peer);
 
-/* The first line of a file, without its end: a value in sysfs. false: it cannot be
- * read. */
+/* The first line of a file, without its end: a value in sysfs. false: it cannot be read. */
 bool sl_host_line(const char *path, char *out, size_t cap);
 
 /* FNV-1a, for what ranks compare; start: SL_HASH_START, or what came before. */

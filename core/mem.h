@@ -161,8 +161,7 @@ struct sl_mem_lock {
 void sl_mem_lock_read(struct sl_mem_lock *out);
 
 /* The sentence about a registration of len bytes that failed with err (negative): for -ENOMEM,
- * -EPERM and
- * -EAGAIN need, limit, use and advice. Returns err. */
+ * -EPERM and -EAGAIN need, limit, use and advice. Returns err. */
 int sl_mem_lock_failed(int err, size_t len);
 
 /* The same with given numbers. */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pause of a loop that waits for another core's store, and how a store is
- * prepared. */
+/* The pause of a loop that waits for another core's store, and how a store is prepared. */
 #ifndef SL_CORE_RELAX_H
 #define SL_CORE_RELAX_H
 

@@ -67,8 +67,7 @@ struct sl_worker {
     uint8_t state_place;          /* on the state page, from 1, for events; 0: it has none there */
     int rank;                     /* for log lines; -1 before it is known */
 
-    /* All peers of this worker surely run on this host: no address but loopback is
-     * of use. */
+    /* All peers of this worker surely run on this host: no address but loopback is of use. */
     bool one_host;
 
     /* A key that only the ranks of the job have. Without a secret there is none. */

@@ -273,8 +273,7 @@ bool sl_search_proving(const struct sl_search *search)
     return false;
 }
 
-/* One proof at a time: a rank is let in once, though it may be dialled at several
- * addresses. */
+/* One proof at a time: a rank is let in once, though it may be dialled at several addresses. */
 static int send_proof(struct sl_search *search, struct attempt *attempt)
 {
     uint8_t proof[SL_FRAME_BYTES + SL_MAC_BYTES];

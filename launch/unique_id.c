@@ -2,9 +2,8 @@
 /* Meeting places as 256 bytes: rank 0's addresses, port and secret, published through a launcher's
  * store, or handed over by the program.
  *
- *   0 "SLID"   4 version   5 addresses   6 port   8 host (8)   16 secret (32)   48 addresses, each
- *              a byte
- *   4 or 6 and then 4 or 16 bytes   248 check (8)
+ *   0 "SLID"   4 version   5 addresses   6 port   8 host (8)   16 secret (32)
+ *   48 addresses, each a byte 4 or 6 and then 4 or 16 bytes   248 check (8)
  *
  * Link-local IPv6 addresses stay out: which link they mean is known on this host alone. */
 #include "launch/address.h"

@@ -18,11 +18,9 @@
  * progress through a counter that each rank keeps in its window: POST raises it, AWAIT waits for
  * a peer's. Rules for builders, proved by testing/check.c:
  *   - every rank of the group POSTs at least once, with rising values, and the last POST of every
- *   rank
- *     is win_values;
+ *     rank is win_values;
  *   - a window place is overwritten only after every reader of its old content is known (by AWAIT)
- *   to
- *     have finished reading;
+ *     to have finished reading;
  *   - at the start nobody reads a window: whatever earlier operations left there is over.
  * The first SL_WIN_INLINE_BYTES of a window share the counter's cache line: messages
  * that fit there cost one line transfer. Offsets from SL_WIN_INLINE_BYTES on are 64-byte aligned.
