@@ -38,6 +38,7 @@ sizes_overrun|*windows_of_8_steps*|sizes and more
 one_connect_at_a_time|eight_connections*|connect
 finalize_ends_all|two_contexts*|Error
 bit_flip|*windows_of_8_steps*|is wrong
+packet_left_out|*windows_of_8_steps*|byte 4096 of [0-9]+ is wrong; there are [0-9]+ bytes of message [0-9]+ of tag [0-9]+ from its byte 8192 on, 
 close_discards|what_is_sent_arrives*|Error|posted
 thread_left|contexts_come_and_go*|threads
 out_of_order|*windows_of_8_steps*|posted|is wrong|test reports

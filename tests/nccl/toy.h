@@ -39,6 +39,7 @@
     X(one_connect_at_a_time, "connect keeps its state in one place for all")                       \
     X(finalize_ends_all, "finalize of one context ends the connections of the others")             \
     X(bit_flip, "one bit of every 50th message is wrong")                                          \
+    X(packet_left_out, "of long messages 4096 bytes are left out, the rest is in their place")     \
     X(close_discards, "closeSend discards what the kernel has not sent yet")                       \
     X(thread_left, "finalize leaves a thread behind")                                              \
     X(out_of_order, "the second of two messages lands in the first receive")                       \

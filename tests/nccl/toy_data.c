@@ -142,6 +142,8 @@ static void arrived(struct comm *c, struct request *r)
     c->sends++;
     if (toy_fault == TOY_bit_flip && c->sends % 50 == 0 && c->header.len > 0)
         r->data[slot][c->header.len / 2] ^= 4;
+    if (toy_fault == TOY_packet_left_out && c->header.len > 12288)
+        memmove(r->data[slot] + 4096, r->data[slot] + 8192, c->header.len - 8192);
     if (--r->left == 0 || toy_fault == TOY_group_done_early)
         r->done = true;
     while (c->group_first != c->group_last && c->groups[c->group_first % TOY_GROUPS]->left == 0)

@@ -2,6 +2,8 @@
 /* The progress thread: posts, tests, and looks at every byte. */
 #include "tools/nccl-driver/flow.h"
 
+#include "tools/nccl-driver/pattern.h"
+
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,66 +12,14 @@
 
 #define GUARD 64
 #define GUARD_BYTE 0x6e
-#define FRESH 0xee /* a receive buffer before its message */
-#define SPENT 0xbb /* a send buffer after it */
 #define IDLE_EAGER 500
 #define IDLE_PAUSE_NS 20000
 
 static char unwritten; /* what *request holds before a call */
 
-static uint64_t mix(uint64_t x)
-{
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
-
-static uint64_t key_of(int conn, int tag, unsigned step)
-{
-    return mix(((uint64_t)(unsigned)conn << 48) ^ ((uint64_t)(unsigned)tag << 32) ^ step) | 1;
-}
-
-static uint64_t word_at(uint64_t key, size_t at)
-{
-    uint64_t x = (key + at) * 0x9e3779b97f4a7c15u;
-
-    return x ^ (x >> 29);
-}
-
-void flow_fill(uint8_t *data, size_t len, int conn, int tag, unsigned step)
-{
-    uint64_t key = key_of(conn, tag, step), word;
-    size_t i;
-
-    for (i = 0; i + 8 <= len; i += 8) {
-        word = word_at(key, i);
-        memcpy(data + i, &word, 8);
-    }
-    word = word_at(key, i);
-    memcpy(data + i, &word, len - i);
-}
-
-size_t flow_differs(const uint8_t *data, size_t len, int conn, int tag, unsigned step)
-{
-    uint64_t key = key_of(conn, tag, step), word, have;
-    size_t i;
-
-    for (i = 0; i + 8 <= len; i += 8) {
-        word = word_at(key, i);
-        memcpy(&have, data + i, 8);
-        if (have != word)
-            break;
-    }
-    word = word_at(key, i);
-    for (size_t b = 0; b < 8 && i + b < len; b++)
-        if (data[i + b] != (uint8_t)(word >> (8 * b)))
-            return i + b;
-    return len;
-}
-
 size_t flow_size(const struct flow *f, int tag, unsigned step)
 {
-    return f->sizes[key_of(f->conn, tag, step) / 7 % f->size_count];
+    return f->sizes[pattern_key(f->conn, tag, step) / 7 % f->size_count];
 }
 
 /* Room of a receive: as large as the message or larger, as NCCL does, or smaller to have it cut. */
@@ -143,7 +93,7 @@ static bool post_send(struct rank *r, struct flow *f, unsigned sub)
     void *request = &unwritten;
 
     if (f->filled[sub] != (int)step) {
-        flow_fill(data, size, f->conn, f->tags[sub], step);
+        pattern_fill(data, size, f->conn, f->tags[sub], step);
         f->filled[sub] = (int)step;
     }
     post->phandles[0].magic = NET_PHANDLE;
@@ -189,7 +139,7 @@ static bool post_recv(struct rank *r, struct flow *f)
         sizes[i] = post->sizes[i] = room_of(f, tags[i], step);
         if (f->filled[0] != (int)step) {
             memset(at - GUARD, GUARD_BYTE, GUARD);
-            memset(at, FRESH, sizes[i]);
+            memset(at, PATTERN_FRESH, sizes[i]);
             memset(at + sizes[i], GUARD_BYTE, GUARD);
         }
         data[i] = at;
@@ -216,36 +166,21 @@ static bool post_recv(struct rank *r, struct flow *f)
     return true;
 }
 
-/* Describes wrong data, to help find the cause. */
-static void describe(const struct flow *f, const uint8_t *data, size_t len, int tag, unsigned step,
-                     char *text, size_t cap)
-{
-    size_t probe = len < 64 ? len : 64;
-
-    snprintf(text, cap, "unknown bytes");
-    if (data[0] == FRESH && (len < 2 || data[1] == FRESH))
-        snprintf(text, cap, "the bytes from before the receive");
-    else if (data[0] == SPENT && (len < 2 || data[1] == SPENT))
-        snprintf(text, cap, "what the sender wrote once its request was done");
-    if (len < 4)
-        return;
-    for (unsigned s = 0; s < f->subs; s++)
-        for (unsigned other = step > 40 ? step - 40 : 0; other < step + 40; other++)
-            if (flow_differs(data, probe, f->conn, f->tags[s], other) == probe &&
-                (f->tags[s] != tag || other != step))
-                snprintf(text, cap, "message %u of tag %d", other, f->tags[s]);
-}
-
 static void check_data(const struct flow *f, const uint8_t *at, size_t got, int tag, unsigned step)
 {
-    size_t wrong = flow_differs(at, got, f->conn, tag, step);
-    char text[80];
+    const struct pattern pattern = {.conn = f->conn,
+                                    .tag = tag,
+                                    .step = step,
+                                    .tags = f->tags,
+                                    .tag_count = f->subs,
+                                    .largest = f->stride};
+    size_t wrong = pattern_differs(at, got, f->conn, tag, step);
+    char text[320];
 
     if (wrong == got)
         return;
-    describe(f, at + (wrong < 8 ? 0 : wrong), wrong < 8 ? got : got - wrong, tag, step, text,
-             sizeof(text));
-    watch_fail("tag %d: byte %zu of %zu is wrong; there is %s", tag, wrong, got, text);
+    pattern_describe(&pattern, at, got, wrong, text, sizeof(text));
+    watch_fail("tag %d: byte %zu of %zu is wrong; there are %s", tag, wrong, got, text);
 }
 
 static void check_guard(const uint8_t *at, size_t room, int tag)
@@ -268,7 +203,7 @@ static bool data_there(const struct flow *f, const struct flow_post *post, unsig
         unsigned sub = turn(f, step, i);
         size_t size = flow_size(f, f->tags[sub], step);
 
-        if (flow_differs(slot(f, sub, step), size, f->conn, f->tags[sub], step) != size)
+        if (pattern_differs(slot(f, sub, step), size, f->conn, f->tags[sub], step) != size)
             return false;
     }
     return true;
@@ -316,7 +251,7 @@ static bool reap(struct rank *r, struct flow *f, unsigned sub)
             (f->clip == 0 || sizes[0] != (int)room_of(f, f->tags[sub], step)))
             watch_fail("tag %d: test of a send of %zu bytes reports %d", f->tags[sub], size,
                        sizes[0]);
-        memset(slot(f, sub, step), SPENT, size);
+        memset(slot(f, sub, step), PATTERN_SPENT, size);
     } else {
         if (f->marker && !data_there(f, post, step))
             return false;

@@ -57,8 +57,3 @@ int flow_await(struct rank *r, struct flow *f);
 int flow_stop(struct rank *r, struct flow *f);
 void *flow_thread(void *rank);
 size_t flow_size(const struct flow *f, int tag, unsigned step);
-
-/* What message `step` of a tag holds. */
-void flow_fill(uint8_t *data, size_t len, int conn, int tag, unsigned step);
-/* Where it is not that; len if nowhere. */
-size_t flow_differs(const uint8_t *data, size_t len, int conn, int tag, unsigned step);
