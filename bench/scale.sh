@@ -22,13 +22,13 @@ printf '%6s %8s %8s %8s %8s %8s\n' ranks start_s rss_KiB own_KiB shm_KiB sockets
 for n in $counts; do
     : >"$out"
     began=$(date +%s%N)
-    "$bench" -n "$n" "$@" -C barrier --budget 10 >"$out" 2>&1 &
+    stdbuf -oL "$bench" -n "$n" "$@" -C barrier --budget 10 >"$out" 2>&1 &
     pid=$!
     until grep -q '^# ranks:' "$out" || ! kill -0 "$pid" 2>/dev/null; do
         sleep 0.02
     done
     took=$(($(date +%s%N) - began))
-    read -ra ranks < <(tr '\n' ' ' <"/proc/$pid/task/$pid/children")
+    read -ra ranks < <(cat "/proc/$pid/task/"*/children | tr "\n" " ")
     read -r rss own shm < <(memory "${ranks[@]}")
     sockets=$(find "/proc/${ranks[0]:-$pid}/fd" -lname 'socket:*' 2>/dev/null | wc -l)
     wait "$pid" || { echo "$n ranks failed:"; tail -5 "$out"; }
