@@ -11,7 +11,16 @@
 #include <string.h>
 
 typedef __m256i vec;
+typedef __m256 ps;
+typedef __m256d pd;
 #define VEC_BYTES 32
+
+#define MM(name) _mm256_##name
+#define ps_of _mm256_castsi256_ps
+#define pd_of _mm256_castsi256_pd
+#define vec_of_ps _mm256_castps_si256
+#define vec_of_pd _mm256_castpd_si256
+#define vec_and _mm256_and_si256
 
 SL_INLINE vec vec_load(const void *p)
 {
@@ -68,75 +77,31 @@ SL_INLINE void vec_store_part(void *p, vec v, size_t len, unsigned elem)
     move_part(p, part, len, elem);
 }
 
-/* f32 and what is computed in f32. */
-
-SL_INLINE __m256 ps_replace(__m256 a, __m256 nan)
+SL_INLINE ps ps_replace(ps a, ps nan)
 {
     return _mm256_blendv_ps(a, _mm256_castsi256_ps(_mm256_set1_epi32(SL_NAN_F32)), nan);
 }
 
-SL_INLINE __m256 ps_canonical(__m256 a)
+SL_INLINE ps ps_canonical(ps a)
 {
     return ps_replace(a, _mm256_cmp_ps(a, a, _CMP_UNORD_Q));
 }
 
 /* Of two equal numbers, VMAXPS returns the second: asking both ways and joining the bits makes +0
  * of unlike zeros for max, -0 for min, and changes nothing else. */
-SL_INLINE __m256 ps_range(__m256 a, __m256 b, bool max)
+SL_INLINE ps ps_range(ps a, ps b, bool max)
 {
-    __m256 r = max ? _mm256_and_ps(_mm256_max_ps(a, b), _mm256_max_ps(b, a))
-                   : _mm256_or_ps(_mm256_min_ps(a, b), _mm256_min_ps(b, a));
+    ps r = max ? _mm256_and_ps(_mm256_max_ps(a, b), _mm256_max_ps(b, a))
+               : _mm256_or_ps(_mm256_min_ps(a, b), _mm256_min_ps(b, a));
 
     return ps_replace(r, _mm256_cmp_ps(a, b, _CMP_UNORD_Q));
 }
 
-SL_INLINE __m256 ps_combine(__m256 a, __m256 b, enum sluice_op op)
-{
-    return op == SLUICE_SUM    ? _mm256_add_ps(a, b)
-           : op == SLUICE_PROD ? _mm256_mul_ps(a, b)
-                               : ps_range(a, b, op == SLUICE_MAX);
-}
-
-SL_INLINE __m256 ps_divide(__m256 a, unsigned divisor)
-{
-    return _mm256_div_ps(a, _mm256_set1_ps((float)divisor));
-}
-
-typedef __m256 f32_acc;
-
-SL_INLINE __m256 f32_unpack(vec v)
-{
-    return _mm256_castsi256_ps(v);
-}
-
-SL_INLINE vec f32_pack(__m256 a)
-{
-    return _mm256_castps_si256(ps_canonical(a));
-}
-
-#define f32_combine ps_combine
-#define f32_divide ps_divide
-#define TYPE f32
-#define ELEM_BYTES 4
-#include "kernels/reduce_simd.h"
-
 /* Half-width types: two f32 vectors hold the elements of one vec. */
 
 typedef struct {
-    __m256 a, b;
+    ps a, b;
 } ps_pair;
-
-SL_INLINE ps_pair pair_combine(ps_pair x, ps_pair y, enum sluice_op op)
-{
-    return (ps_pair){ps_combine(x.a, y.a, op), ps_combine(x.b, y.b, op)};
-}
-
-SL_INLINE ps_pair pair_divide(ps_pair x, unsigned divisor)
-{
-    return (ps_pair){ps_divide(x.a, divisor), ps_divide(x.b, divisor)};
-}
-
-typedef ps_pair f16_acc;
 
 SL_INLINE ps_pair f16_unpack(vec v)
 {
@@ -163,24 +128,9 @@ SL_INLINE vec f16_pack(ps_pair x)
                           0x7e00);
 }
 
-#define f16_combine pair_combine
-#define f16_divide pair_divide
-#define TYPE f16
-#define ELEM_BYTES 2
-#include "kernels/reduce_simd.h"
-
-typedef ps_pair bf16_acc;
-
-/* Elements of even and of odd place: no shuffle, since bf16 is the upper half of an f32. */
-SL_INLINE ps_pair bf16_unpack(vec v)
-{
-    return (ps_pair){_mm256_castsi256_ps(_mm256_slli_epi32(v, 16)),
-                     _mm256_castsi256_ps(_mm256_and_si256(v, _mm256_set1_epi32((int)0xffff0000)))};
-}
-
 /* To nearest even, in the upper 16 bits. A NaN does not overflow: its low bits are 0, like those of
  * the operands it came from. */
-SL_INLINE __m256i bf16_round(__m256 x)
+SL_INLINE __m256i bf16_round(ps x)
 {
     __m256i a = _mm256_castps_si256(x);
     __m256i odd = _mm256_and_si256(_mm256_srli_epi32(a, 16), _mm256_set1_epi32(1));
@@ -195,54 +145,25 @@ SL_INLINE vec bf16_pack(ps_pair x)
     return half_canonical(v, 0x7f80, 0x7fc0);
 }
 
-#define bf16_combine pair_combine
-#define bf16_divide pair_divide
-#define TYPE bf16
-#define ELEM_BYTES 2
-#include "kernels/reduce_simd.h"
-
 /* f64 */
 
-typedef __m256d f64_acc;
-
-SL_INLINE __m256d pd_replace(__m256d a, __m256d nan)
+SL_INLINE pd pd_replace(pd a, pd nan)
 {
     return _mm256_blendv_pd(a, _mm256_castsi256_pd(_mm256_set1_epi64x((int64_t)SL_NAN_F64)), nan);
 }
 
-SL_INLINE __m256d f64_unpack(vec v)
+SL_INLINE pd pd_canonical(pd a)
 {
-    return _mm256_castsi256_pd(v);
+    return pd_replace(a, _mm256_cmp_pd(a, a, _CMP_UNORD_Q));
 }
 
-SL_INLINE vec f64_pack(__m256d a)
+SL_INLINE pd pd_range(pd a, pd b, bool max)
 {
-    return _mm256_castpd_si256(pd_replace(a, _mm256_cmp_pd(a, a, _CMP_UNORD_Q)));
-}
-
-SL_INLINE __m256d pd_range(__m256d a, __m256d b, bool max)
-{
-    __m256d r = max ? _mm256_and_pd(_mm256_max_pd(a, b), _mm256_max_pd(b, a))
-                    : _mm256_or_pd(_mm256_min_pd(a, b), _mm256_min_pd(b, a));
+    pd r = max ? _mm256_and_pd(_mm256_max_pd(a, b), _mm256_max_pd(b, a))
+               : _mm256_or_pd(_mm256_min_pd(a, b), _mm256_min_pd(b, a));
 
     return pd_replace(r, _mm256_cmp_pd(a, b, _CMP_UNORD_Q));
 }
-
-SL_INLINE __m256d f64_combine(__m256d a, __m256d b, enum sluice_op op)
-{
-    return op == SLUICE_SUM    ? _mm256_add_pd(a, b)
-           : op == SLUICE_PROD ? _mm256_mul_pd(a, b)
-                               : pd_range(a, b, op == SLUICE_MAX);
-}
-
-SL_INLINE __m256d f64_divide(__m256d a, unsigned divisor)
-{
-    return _mm256_div_pd(a, _mm256_set1_pd((double)divisor));
-}
-
-#define TYPE f64
-#define ELEM_BYTES 8
-#include "kernels/reduce_simd.h"
 
 /* Integers: the accumulator is the vec. */
 
@@ -262,36 +183,6 @@ SL_INLINE vec epi64_product(vec a, vec b)
                                  _mm256_mul_epu32(a, _mm256_srli_epi64(b, 32)));
 
     return _mm256_add_epi64(_mm256_mul_epu32(a, b), _mm256_slli_epi64(cross, 32));
-}
-
-SL_INLINE vec i8_combine(vec a, vec b, enum sluice_op op)
-{
-    return op == SLUICE_SUM    ? _mm256_add_epi8(a, b)
-           : op == SLUICE_PROD ? epi8_product(a, b)
-           : op == SLUICE_MAX  ? _mm256_max_epi8(a, b)
-                               : _mm256_min_epi8(a, b);
-}
-
-SL_INLINE vec u8_combine(vec a, vec b, enum sluice_op op)
-{
-    return op == SLUICE_MAX   ? _mm256_max_epu8(a, b)
-           : op == SLUICE_MIN ? _mm256_min_epu8(a, b)
-                              : i8_combine(a, b, op);
-}
-
-SL_INLINE vec i32_combine(vec a, vec b, enum sluice_op op)
-{
-    return op == SLUICE_SUM    ? _mm256_add_epi32(a, b)
-           : op == SLUICE_PROD ? _mm256_mullo_epi32(a, b)
-           : op == SLUICE_MAX  ? _mm256_max_epi32(a, b)
-                               : _mm256_min_epi32(a, b);
-}
-
-SL_INLINE vec u32_combine(vec a, vec b, enum sluice_op op)
-{
-    return op == SLUICE_MAX   ? _mm256_max_epu32(a, b)
-           : op == SLUICE_MIN ? _mm256_min_epu32(a, b)
-                              : i32_combine(a, b, op);
 }
 
 /* greater: all ones where a is the greater one. */
@@ -316,8 +207,7 @@ SL_INLINE vec u64_combine(vec a, vec b, enum sluice_op op)
                                                 : i64_combine(a, b, op);
 }
 
-#include "kernels/reduce_simd_int.h"
-#include "kernels/copy_simd.h"
+#include "kernels/reduce_x86_types.h"
 
 /* The C library copies as well as 32-byte vectors can. */
 static void copy_cached(void *dst, const void *src, size_t len)

@@ -11,7 +11,16 @@
 #include <string.h>
 
 typedef __m512i vec;
+typedef __m512 ps;
+typedef __m512d pd;
 #define VEC_BYTES 64
+
+#define MM(name) _mm512_##name
+#define ps_of _mm512_castsi512_ps
+#define pd_of _mm512_castsi512_pd
+#define vec_of_ps _mm512_castps_si512
+#define vec_of_pd _mm512_castpd_si512
+#define vec_and _mm512_and_si512
 
 SL_INLINE vec vec_load(const void *p)
 {
@@ -49,9 +58,7 @@ SL_INLINE void vec_store_part(void *p, vec v, size_t len, unsigned elem)
     _mm512_mask_storeu_epi8(p, first_bytes(len), v);
 }
 
-/* f32 and what is computed in f32. */
-
-SL_INLINE __m512 ps_canonical(__m512 a)
+SL_INLINE ps ps_canonical(ps a)
 {
     __mmask16 nan = _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);
 
@@ -60,62 +67,20 @@ SL_INLINE __m512 ps_canonical(__m512 a)
 }
 
 /* VRANGEPS orders zeros as the contract wants, but prefers a number to a NaN. */
-SL_INLINE __m512 ps_range(__m512 a, __m512 b, bool max)
+SL_INLINE ps ps_range(ps a, ps b, bool max)
 {
     __mmask16 nan = _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q);
-    __m512 r = max ? _mm512_range_ps(a, b, 5) : _mm512_range_ps(a, b, 4);
+    ps r = max ? _mm512_range_ps(a, b, 5) : _mm512_range_ps(a, b, 4);
 
     return _mm512_castsi512_ps(
         _mm512_mask_mov_epi32(_mm512_castps_si512(r), nan, _mm512_set1_epi32(SL_NAN_F32)));
 }
 
-SL_INLINE __m512 ps_combine(__m512 a, __m512 b, enum sluice_op op)
-{
-    return op == SLUICE_SUM    ? _mm512_add_ps(a, b)
-           : op == SLUICE_PROD ? _mm512_mul_ps(a, b)
-                               : ps_range(a, b, op == SLUICE_MAX);
-}
-
-SL_INLINE __m512 ps_divide(__m512 a, unsigned divisor)
-{
-    return _mm512_div_ps(a, _mm512_set1_ps((float)divisor));
-}
-
-typedef __m512 f32_acc;
-
-SL_INLINE __m512 f32_unpack(vec v)
-{
-    return _mm512_castsi512_ps(v);
-}
-
-SL_INLINE vec f32_pack(__m512 a)
-{
-    return _mm512_castps_si512(ps_canonical(a));
-}
-
-#define f32_combine ps_combine
-#define f32_divide ps_divide
-#define TYPE f32
-#define ELEM_BYTES 4
-#include "kernels/reduce_simd.h"
-
 /* Half-width types: two f32 vectors hold the elements of one vec. */
 
 typedef struct {
-    __m512 a, b;
+    ps a, b;
 } ps_pair;
-
-SL_INLINE ps_pair pair_combine(ps_pair x, ps_pair y, enum sluice_op op)
-{
-    return (ps_pair){ps_combine(x.a, y.a, op), ps_combine(x.b, y.b, op)};
-}
-
-SL_INLINE ps_pair pair_divide(ps_pair x, unsigned divisor)
-{
-    return (ps_pair){ps_divide(x.a, divisor), ps_divide(x.b, divisor)};
-}
-
-typedef ps_pair f16_acc;
 
 SL_INLINE ps_pair f16_unpack(vec v)
 {
@@ -141,25 +106,10 @@ SL_INLINE vec f16_pack(ps_pair x)
     return half_canonical(_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1), 0x7c00, 0x7e00);
 }
 
-#define f16_combine pair_combine
-#define f16_divide pair_divide
-#define TYPE f16
-#define ELEM_BYTES 2
-#include "kernels/reduce_simd.h"
-
-typedef ps_pair bf16_acc;
-
-/* Elements of even and of odd place: no shuffle, since bf16 is the upper half of an f32. */
-SL_INLINE ps_pair bf16_unpack(vec v)
-{
-    return (ps_pair){_mm512_castsi512_ps(_mm512_slli_epi32(v, 16)),
-                     _mm512_castsi512_ps(_mm512_and_si512(v, _mm512_set1_epi32((int)0xffff0000)))};
-}
-
 /* To nearest even, in the upper 16 bits: adds just less than half a unit, and one more to odd ones.
  * A NaN does not overflow: its low bits are 0, like those of the operands it came from.
  * (VCVTNEPS2BF16 would flush denormals.) */
-SL_INLINE __m512i bf16_round(__m512 x)
+SL_INLINE __m512i bf16_round(ps x)
 {
     __m512i a = _mm512_castps_si512(x);
     __mmask16 odd = _mm512_test_epi32_mask(a, _mm512_set1_epi32(0x10000));
@@ -176,50 +126,25 @@ SL_INLINE vec bf16_pack(ps_pair x)
     return half_canonical(v, 0x7f80, 0x7fc0);
 }
 
-#define bf16_combine pair_combine
-#define bf16_divide pair_divide
-#define TYPE bf16
-#define ELEM_BYTES 2
-#include "kernels/reduce_simd.h"
-
 /* f64 */
 
-typedef __m512d f64_acc;
-
-SL_INLINE __m512d pd_replace(__m512d a, __mmask8 nan)
+SL_INLINE pd pd_replace(pd a, __mmask8 nan)
 {
     return _mm512_castsi512_pd(
         _mm512_mask_mov_epi64(_mm512_castpd_si512(a), nan, _mm512_set1_epi64((int64_t)SL_NAN_F64)));
 }
 
-SL_INLINE __m512d f64_unpack(vec v)
+SL_INLINE pd pd_canonical(pd a)
 {
-    return _mm512_castsi512_pd(v);
+    return pd_replace(a, _mm512_cmp_pd_mask(a, a, _CMP_UNORD_Q));
 }
 
-SL_INLINE vec f64_pack(__m512d a)
-{
-    return _mm512_castpd_si512(pd_replace(a, _mm512_cmp_pd_mask(a, a, _CMP_UNORD_Q)));
-}
-
-SL_INLINE __m512d f64_combine(__m512d a, __m512d b, enum sluice_op op)
+SL_INLINE pd pd_range(pd a, pd b, bool max)
 {
     __mmask8 nan = _mm512_cmp_pd_mask(a, b, _CMP_UNORD_Q);
 
-    return op == SLUICE_SUM    ? _mm512_add_pd(a, b)
-           : op == SLUICE_PROD ? _mm512_mul_pd(a, b)
-           : op == SLUICE_MAX  ? pd_replace(_mm512_range_pd(a, b, 5), nan)
-                               : pd_replace(_mm512_range_pd(a, b, 4), nan);
+    return pd_replace(max ? _mm512_range_pd(a, b, 5) : _mm512_range_pd(a, b, 4), nan);
 }
-
-SL_INLINE __m512d f64_divide(__m512d a, unsigned divisor)
-{
-    return _mm512_div_pd(a, _mm512_set1_pd((double)divisor));
-}
-
-#define TYPE f64
-#define ELEM_BYTES 8
-#include "kernels/reduce_simd.h"
 
 /* Integers: the accumulator is the vec. */
 
@@ -230,36 +155,6 @@ SL_INLINE vec epi8_product(vec a, vec b)
     vec odd = _mm512_mullo_epi16(_mm512_srli_epi16(a, 8), _mm512_srli_epi16(b, 8));
 
     return _mm512_mask_mov_epi8(even, 0xaaaaaaaaaaaaaaaa, _mm512_slli_epi16(odd, 8));
-}
-
-SL_INLINE vec i8_combine(vec a, vec b, enum sluice_op op)
-{
-    return op == SLUICE_SUM    ? _mm512_add_epi8(a, b)
-           : op == SLUICE_PROD ? epi8_product(a, b)
-           : op == SLUICE_MAX  ? _mm512_max_epi8(a, b)
-                               : _mm512_min_epi8(a, b);
-}
-
-SL_INLINE vec u8_combine(vec a, vec b, enum sluice_op op)
-{
-    return op == SLUICE_MAX   ? _mm512_max_epu8(a, b)
-           : op == SLUICE_MIN ? _mm512_min_epu8(a, b)
-                              : i8_combine(a, b, op);
-}
-
-SL_INLINE vec i32_combine(vec a, vec b, enum sluice_op op)
-{
-    return op == SLUICE_SUM    ? _mm512_add_epi32(a, b)
-           : op == SLUICE_PROD ? _mm512_mullo_epi32(a, b)
-           : op == SLUICE_MAX  ? _mm512_max_epi32(a, b)
-                               : _mm512_min_epi32(a, b);
-}
-
-SL_INLINE vec u32_combine(vec a, vec b, enum sluice_op op)
-{
-    return op == SLUICE_MAX   ? _mm512_max_epu32(a, b)
-           : op == SLUICE_MIN ? _mm512_min_epu32(a, b)
-                              : i32_combine(a, b, op);
 }
 
 SL_INLINE vec i64_combine(vec a, vec b, enum sluice_op op)
@@ -277,8 +172,7 @@ SL_INLINE vec u64_combine(vec a, vec b, enum sluice_op op)
                               : i64_combine(a, b, op);
 }
 
-#include "kernels/reduce_simd_int.h"
-#include "kernels/copy_simd.h"
+#include "kernels/reduce_x86_types.h"
 
 /* Measured on Zen 5: vectors are up to 1.6 times faster than the C library's copy while both
  * buffers fit the innermost cache, 1.4 times slower past it. */
