@@ -399,18 +399,14 @@ void sl_listeners_close(struct sl_listeners *listeners)
 
 int sl_random(void *out, size_t len)
 {
-    char *at = out;
+    ssize_t got;
 
-    while (len > 0) {
-        ssize_t got = getrandom(at, len, 0);
-
-        if (got < 0 && errno != EINTR)
-            return sl_fail(-errno, "the kernel gives no random bytes: %s", strerror(errno));
-        if (got > 0) {
-            at += got;
-            len -= (size_t)got;
-        }
-    }
+    do
+        got = getrandom(out, len, 0);
+    while (got < 0 && errno == EINTR);
+    if (got < 0)
+        return sl_fail(-errno, "the kernel gives no random bytes: %s", strerror(errno));
+    sl_assert((size_t)got == len); /* so few are never cut */
     return 0;
 }
 

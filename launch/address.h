@@ -87,7 +87,7 @@ int sl_card_unpack(const struct sluice_unique_id *id, struct sl_card *out);
 /* Puts loopback first when card comes from this host. */
 int sl_card_localize(const struct sl_config *config, struct sl_card *card);
 
-/* Fills out with random bytes. */
+/* Fills out with random bytes, at most 256. */
 int sl_random(void *out, size_t len);
 /* 2 * len digits and a zero. */
 void sl_hex(const uint8_t *bytes, size_t len, char *out);
