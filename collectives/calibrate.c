@@ -83,8 +83,7 @@ static int exchange_once(struct sluice_comm *comm, uint32_t peer, uint8_t *buf, 
     if (err != 0)
         return err;
     err = start(comm, &send, buf + PING_LARGE, NULL, &sending);
-    if (err == 0)
-        err = finish(comm, sending);
+    err = err ?: finish(comm, sending);
     int late = finish(comm, receiving);
 
     return err != 0 ? err : late;
@@ -141,11 +140,9 @@ static int measure_link(struct sluice_comm *comm, uint32_t other, uint8_t *buf,
     g->start_ns = sl_now(comm->worker->clock);
     do {
         err = time_calls(comm, &small, buf, SMALLS, &g->little);
-        if (err == 0)
-            err = time_calls(comm, &large, buf, LARGES, &g->large);
+        err = err ?: time_calls(comm, &large, buf, LARGES, &g->large);
         buf[PING_LARGE] = comm->rank == 0 && wants_more(comm, g, facts);
-        if (err == 0)
-            err = exchange_once(comm, peer, buf, 1);
+        err = err ?: exchange_once(comm, peer, buf, 1);
     } while (err == 0 && buf[comm->rank == 0 ? PING_LARGE : 0] != 0);
     return err;
 }
@@ -202,13 +199,10 @@ static int measure_windows(struct sluice_comm *comm, uint8_t *buf,
     g->start_ns = sl_now(comm->worker->clock);
     do {
         err = time_calls(comm, &barrier, buf, SYNCS, &g->little);
-        if (err == 0)
-            err = time_sum(comm, CROSS_SMALL, buf, &g->middle);
-        if (err == 0)
-            err = time_sum(comm, CROSS_LARGE, buf, &g->large);
+        err = err ?: time_sum(comm, CROSS_SMALL, buf, &g->middle);
+        err = err ?: time_sum(comm, CROSS_LARGE, buf, &g->large);
         buf[0] = comm->rank == 0 && wants_more(comm, g, facts);
-        if (err == 0)
-            err = call_now(comm, &more, buf, buf + PING_LARGE);
+        err = err ?: call_now(comm, &more, buf, buf + PING_LARGE);
     } while (err == 0 && buf[PING_LARGE] != 0);
     memcpy(comm->config.algo, algo, sizeof(algo));
     return err;

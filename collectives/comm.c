@@ -67,10 +67,8 @@ int sl_comm_alloc(const struct sl_config *config, uint32_t rank, uint32_t size,
     sl_list_init(&comm->buffers);
     int err = sl_kernels_select(comm->config.kernel, &comm->kernels);
 
-    if (err == 0)
-        err = sl_forced_check(comm->config.algo);
-    if (err == 0)
-        err = alloc_tables(comm);
+    err = err ?: sl_forced_check(comm->config.algo);
+    err = err ?: alloc_tables(comm);
     if (err == 0)
         *out = comm;
     else
@@ -128,8 +126,7 @@ static int join_ranks(struct sluice_comm *comm, struct sl_exchange *exchange,
         sl_comm_set_spin(comm);
         err = sl_reach_open(comm, exchange);
     }
-    if (err == 0)
-        err = sl_windows_open(comm, exchange);
+    err = err ?: sl_windows_open(comm, exchange);
     return err != 0 ? err : sl_costs_find(comm, exchange);
 }
 
@@ -148,10 +145,8 @@ int sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *pa
     err = make_worker(comm, params);
     if (err == 0 && sl_status_begin(comm) != 0)
         err = sl_fail(-ENOMEM, "no memory for the events of a communicator");
-    if (err == 0)
-        err = sl_family_make(comm);
-    if (err == 0)
-        err = set_session(comm, exchange);
+    err = err ?: sl_family_make(comm);
+    err = err ?: set_session(comm, exchange);
     if (err != 0) { /* there is nothing yet that sl_comm_destroy() takes down */
         sl_comm_free(comm);
         return err;

@@ -35,8 +35,7 @@ int sl_operation_create(struct sluice_comm *comm, const struct sl_call *call,
     *operation = (struct sluice_operation){.comm = comm, .in = in, .out = out};
     int err = sl_plan_create(comm, call, recipe, &operation->plan);
 
-    if (err == 0)
-        err = take_memory(operation);
+    err = err ?: take_memory(operation);
     if (err != 0) {
         sl_plan_destroy(operation->plan);
         free(operation);

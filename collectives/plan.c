@@ -363,8 +363,7 @@ int sl_plan_create(struct sluice_comm *comm, const struct sl_call *call,
     plan->esize = plan->shape.esize;
     take_runners(plan, recipe);
     err = build(comm, recipe, plan);
-    if (err == 0)
-        err = check_runners(plan);
+    err = err ?: check_runners(plan);
     if (err != 0)
         goto err_plan;
     sign(plan);

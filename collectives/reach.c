@@ -407,8 +407,7 @@ int sl_reach_open(struct sluice_comm *comm, struct sl_exchange *exchange)
     if (late != 0)
         return late;
     err = refuse_strangers(comm);
-    if (err == 0)
-        err = connect_tree(comm);
+    err = err ?: connect_tree(comm);
     err = agree(comm, exchange, err);
     if (err == 0 && comm->worker->member_count == 0)
         close_unused(comm);

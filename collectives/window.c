@@ -250,8 +250,7 @@ int sl_windows_open(struct sluice_comm *comm, struct sl_exchange *exchange)
         return sl_fail(-ENOMEM, "no memory to open windows");
     make_offer(comm, &mine);
     err = swap_offers(comm, exchange, &mine, nearby, &ready);
-    if (err == 0)
-        err = agree(comm, exchange, ready ? map_all(comm, nearby) : 0);
+    err = err ?: agree(comm, exchange, ready ? map_all(comm, nearby) : 0);
     free(nearby);
     return err;
 }

@@ -372,8 +372,7 @@ int sl_netif_find(const char *spec, struct sl_netif_list *out, char *why, size_t
     if (all == NULL)
         return sl_fail(-ENOMEM, "no memory to list network interfaces");
     err = sl_netif_scan(all);
-    if (err == 0)
-        err = sl_netif_choose(all, spec, out, why, why_cap);
+    err = err ?: sl_netif_choose(all, spec, out, why, why_cap);
     free(all);
     return err;
 }

@@ -168,8 +168,7 @@ static int socket_open(struct sl_worker *worker, bool one_host, struct sl_wireup
     wire->local = -1;
     wire->host = addr->host = sl_host_hash(worker->config);
     err = socket_random(wire, addr->id, sizeof(addr->id));
-    if (err == 0)
-        err = listen_local(wire, addr);
+    err = err ?: listen_local(wire, addr);
     /* Without unix sockets even workers of this host meet by TCP. */
     if (err == 0 ? !one_host : err != -EMFILE && err != -ENFILE)
         err = listen_network(wire, worker->config, addr);

@@ -127,10 +127,8 @@ static inline int sl_check_blocks(const struct sluice_comm *comm, enum sluice_dt
                                   const struct sl_lent *lent)
 {
     struct sl_call call = {.coll = SL_ALL_TO_ALL_V, .dtype = dtype, .count = 1};
-    int err = sl_check_memory(comm, &call, lent);
+    int err = sl_check_lent(comm, &call, lent);
 
-    if (err == 0 && lent->gives && lent->gets)
-        err = sl_check_overlap(&call, lent);
     return err == 0 && call.in_place ? sl_fail(-EINVAL, "all_to_all_v: input and output overlap")
                                      : err;
 }

@@ -106,8 +106,7 @@ static int set_place(const struct sluice_config *given, struct sl_config *out)
 {
     int err = set_number(&out->rank, "rank", "RANK", given->rank);
 
-    if (err == 0)
-        err = set_number(&out->size, "size", "SIZE", given->size);
+    err = err ?: set_number(&out->size, "size", "SIZE", given->size);
     if (err == 0 && (given->rank >= 0 || given->size >= 0) && out->rank >= out->size)
         err = sl_fail(
             -EINVAL, "struct sluice_config has rank %d and size %d%s: a rank is from 0 to size - 1",
@@ -121,26 +120,17 @@ int sl_config_merge(const struct sluice_config *caller, struct sl_config *out)
     struct sluice_config own, *given = &own;
     int err = sl_start(out, environ);
 
-    if (err == 0)
-        err = sl_log_configure(out->log);
-    if (err == 0)
-        err = sl_config_check(out);
+    err = err ?: sl_log_configure(out->log);
+    err = err ?: sl_config_check(out);
     if (err != 0 || caller == NULL)
         return err;
     err = adopt(caller, given);
-    if (err == 0)
-        err = set_place(given, out);
-    if (err == 0)
-        err = set_number(&out->timeout_ms, "timeout_ms", "TIMEOUT_MS", given->timeout_ms);
-    if (err == 0)
-        err = set_text(out->root, "root", given->root);
-    if (err == 0)
-        err = set_text(out->job, "job", given->job);
-    if (err == 0)
-        err = set_text(out->secret, "secret", given->secret);
-    if (err == 0)
-        err = set_text(out->transport, "transport", given->transport);
-    if (err == 0)
-        err = set_text(out->algo, "algo", given->algo);
+    err = err ?: set_place(given, out);
+    err = err ?: set_number(&out->timeout_ms, "timeout_ms", "TIMEOUT_MS", given->timeout_ms);
+    err = err ?: set_text(out->root, "root", given->root);
+    err = err ?: set_text(out->job, "job", given->job);
+    err = err ?: set_text(out->secret, "secret", given->secret);
+    err = err ?: set_text(out->transport, "transport", given->transport);
+    err = err ?: set_text(out->algo, "algo", given->algo);
     return err;
 }

@@ -9,8 +9,7 @@ static int create(int err, struct sluice_comm *comm, const struct sl_call *call,
     if (operation == NULL)
         return sl_fail(-EINVAL, "there is no place for the operation");
     *operation = NULL;
-    if (err == 0)
-        err = sl_check_process(comm);
+    err = err ?: sl_check_process(comm);
     if (err != 0)
         return err;
     sl_enter(comm);

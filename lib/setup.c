@@ -53,8 +53,7 @@ int sluice_comm_create(const struct sluice_config *given, struct sluice_comm **o
         return sl_fail(-EINVAL, "there is no place for the communicator");
     *out = NULL;
     err = sl_config_merge(given, &config);
-    if (err == 0)
-        err = sl_launch(&config, NULL, &exchange);
+    err = err ?: sl_launch(&config, NULL, &exchange);
     if (err != 0)
         return err;
     sl_log_set_rank(exchange->rank);
@@ -101,8 +100,7 @@ int sluice_comm_create_id(const struct sluice_unique_id *id, int rank, int size,
     if (id == NULL || out == NULL)
         return sl_fail(-EINVAL, "the id or the place for the communicator is missing");
     err = sl_config_merge(given, &config);
-    if (err == 0)
-        err = sl_launch_id(id, rank, size, &config, &exchange);
+    err = err ?: sl_launch_id(id, rank, size, &config, &exchange);
     if (err != 0)
         return err;
     sl_log_set_rank(rank);

@@ -327,8 +327,7 @@ int sluice_comm_async_error(struct sluice_comm *comm)
 {
     int err = sl_check_comm(comm);
 
-    if (err == 0)
-        err = sl_check_process(comm);
+    err = err ?: sl_check_process(comm);
     if (err != 0)
         return err;
     sl_enter(comm);
