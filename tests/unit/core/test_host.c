@@ -69,6 +69,9 @@ static void an_identity_is_the_same_for_one_name_and_begins_with_its_hash(void *
     assert_memory_not_equal(id[0], id[1], 8);
     assert_memory_not_equal(id[0] + 8, id[1] + 8, 8); /* each half by itself */
     assert_true(sl_host_hash(&there) == sl_hash_text("there"));
+    snprintf(there.host_id, sizeof(there.host_id), "where");
+    sl_host_id(&there, id[0]);
+    assert_memory_not_equal(id[0] + 8, id[1] + 8, 8); /* by all of the name */
 }
 
 int main(void)
