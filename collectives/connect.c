@@ -39,14 +39,13 @@ struct hello {
 static void describe_settings(const struct sluice_comm *comm, char *out, size_t cap)
 {
     const struct sl_config *c = &comm->config;
-    size_t len = 0;
 
-    for (unsigned i = 0; i < comm->worker->slot_count && len < cap; i++)
-        len += (size_t)snprintf(out + len, cap - len, "%s%s", i == 0 ? "transport " : ",",
-                                comm->worker->slots[i].ops->name);
-    if (len < cap)
-        snprintf(out + len, cap - len, " algo '%s' chunk %lld window %lld tune %s", c->algo,
-                 (long long)c->chunk_bytes, (long long)c->shm_window_bytes, sl_tune_name(c->tune));
+    out[0] = '\0';
+    for (unsigned i = 0; i < comm->worker->slot_count; i++)
+        sl_text_add(out, cap, "%s%s", i == 0 ? "transport " : ",",
+                    comm->worker->slots[i].ops->name);
+    sl_text_add(out, cap, " algo '%s' chunk %lld window %lld tune %s", c->algo,
+                (long long)c->chunk_bytes, (long long)c->shm_window_bytes, sl_tune_name(c->tune));
 }
 
 static void open_iface(struct sluice_comm *comm, struct sl_iface_slot *slot,

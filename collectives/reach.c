@@ -211,14 +211,13 @@ static bool kinds_apart(const struct sluice_comm *comm, const struct kind *x, co
 static int refuse_pair(const struct sluice_comm *comm, uint32_t a, uint32_t b)
 {
     char whys[SL_ERROR_TEXT_MAX] = "";
-    size_t len = 0;
     bool lacked = false, mine = a == comm->rank || b == comm->rank;
 
-    for (unsigned t = 0; t < comm->worker->slot_count && len < sizeof(whys); t++) {
+    for (unsigned t = 0; t < comm->worker->slot_count; t++) {
         lacked |= mine && comm->worker->slots[t].lacked_memory;
         if (comm->worker->slots[t].why != NULL)
-            len += (size_t)snprintf(whys + len, sizeof(whys) - len, "; %s: %s",
-                                    comm->worker->slots[t].ops->name, comm->worker->slots[t].why);
+            sl_text_add(whys, sizeof(whys), "; %s: %s", comm->worker->slots[t].ops->name,
+                        comm->worker->slots[t].why);
     }
     if (lacked)
         return sl_fail(-ENOMEM, "rank %u lacked memory to connect ranks %u and %u%s", comm->rank,

@@ -5,56 +5,39 @@
 #include "collectives/exec.h"
 #include "core/state_text.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void append(char *out, size_t cap, size_t *len, const char *fmt, ...) SL_PRINTF(4, 5);
-
-static void append(char *out, size_t cap, size_t *len, const char *fmt, ...)
+static void add_arguments(const struct sl_signature *call, char *out, size_t cap)
 {
-    va_list args;
+    enum sl_coll coll = (enum sl_coll)call->coll;
 
-    if (*len + 1 >= cap)
-        return;
-    va_start(args, fmt);
-    int n = vsnprintf(out + *len, cap - *len, fmt, args);
-    va_end(args);
-    if (n > 0)
-        *len = *len + (size_t)n < cap ? *len + (size_t)n : cap - 1;
-}
-
-static void append_call(char *out, size_t cap, size_t *len, enum sl_coll coll, uint64_t count,
-                        enum sluice_dtype dtype, enum sluice_op op, uint32_t root)
-{
     if (coll == SL_BARRIER)
         return;
-    append(out, cap, len, "%llu %s", (unsigned long long)count, sluice_dtype_name(dtype));
+    sl_text_add(out, cap, "%llu %s", (unsigned long long)call->count,
+                sluice_dtype_name((enum sluice_dtype)call->dtype));
     if (sl_coll_reduces(coll))
-        append(out, cap, len, " %s", sluice_op_name(op));
+        sl_text_add(out, cap, " %s", sluice_op_name((enum sluice_op)call->op));
     if (coll == SL_SEND || coll == SL_RECV)
-        append(out, cap, len, ", peer %u", root);
-    else if (sl_coll_has_root(coll))
-        append(out, cap, len, ", root %u", root);
+        sl_text_add(out, cap, ", peer %u", call->root);
+    else if (coll == SL_BROADCAST || coll == SL_REDUCE || coll == SL_GATHER || coll == SL_SCATTER)
+        sl_text_add(out, cap, ", root %u", call->root);
 }
 
 void sl_report_call(const struct sl_signature *call, char *out, size_t cap)
 {
-    size_t len = 0;
-
     out[0] = '\0';
     if (call == NULL) {
-        append(out, cap, &len, "did not call it yet");
+        sl_text_add(out, cap, "did not call it yet");
         return;
     }
     if (call->fingerprint == 0) {
-        append(out, cap, &len, "can no longer say what it was");
+        sl_text_add(out, cap, "can no longer say what it was");
         return;
     }
-    append(out, cap, &len, "called %s(", sl_coll_name((enum sl_coll)call->coll));
-    append_call(out, cap, &len, (enum sl_coll)call->coll, call->count,
-                (enum sluice_dtype)call->dtype, (enum sluice_op)call->op, call->root);
-    append(out, cap, &len, ")");
+    sl_text_add(out, cap, "called %s(", sl_coll_name((enum sl_coll)call->coll));
+    add_arguments(call, out, cap);
+    sl_text_add(out, cap, ")");
 }
 
 /* ---- records of the state page ---- */

@@ -140,12 +140,10 @@ static void copy_text(char *out, size_t cap, const char *text)
 
 static void list_transports(const struct sluice_comm *comm, char *out, size_t cap)
 {
-    size_t len = 0;
-
-    for (unsigned i = 0; i < comm->worker->slot_count && len < cap; i++)
+    for (unsigned i = 0; i < comm->worker->slot_count; i++)
         if (comm->worker->slots[i].iface != NULL)
-            len += (size_t)snprintf(out + len, cap - len, "%s%s", len > 0 ? "," : "",
-                                    comm->worker->slots[i].ops->name);
+            sl_text_add(out, cap, "%s%s", out[0] != '\0' ? "," : "",
+                        comm->worker->slots[i].ops->name);
 }
 
 static uint32_t flags_of(const struct sluice_comm *comm)

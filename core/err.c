@@ -114,6 +114,19 @@ void sl_text_set(char **text, const char *fmt, ...)
     *text = fresh;
 }
 
+bool sl_text_add(char *out, size_t cap, const char *fmt, ...)
+{
+    size_t used = strlen(out);
+    va_list args;
+
+    if (used >= cap)
+        return false;
+    va_start(args, fmt);
+    int len = vsnprintf(out + used, cap - used, fmt, args);
+    va_end(args);
+    return len >= 0 && (size_t)len < cap - used;
+}
+
 void sl_tame_text(char *text)
 {
     for (; *text != '\0'; text++)

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -50,6 +51,9 @@ static inline const char *sl_text_of(const char *text)
 {
     return text != NULL ? text : "";
 }
+
+/* Adds to the end of a text in an array. False: what there was no room for is cut. */
+bool sl_text_add(char *out, size_t cap, const char *fmt, ...) SL_PRINTF(3, 4);
 
 /* A sentence part made elsewhere becomes this thread's last error. */
 #define sl_fail_text(code, text) sl_fail(code, "%s", text)

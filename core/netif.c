@@ -340,8 +340,6 @@ static void insert(struct sl_netif_list *list, const struct sl_netif *netif)
 int sl_netif_choose(const struct sl_netif_list *all, const char *spec, struct sl_netif_list *out,
                     char *why, size_t why_cap)
 {
-    size_t used = 0;
-
     out->count = 0;
     why[0] = '\0';
     for (unsigned i = 0; i < all->count; i++) {
@@ -354,13 +352,12 @@ int sl_netif_choose(const struct sl_netif_list *all, const char *spec, struct sl
             return wanted;
         if (reason == NULL)
             insert(out, netif);
-        else if (used < why_cap && strstr(why, netif->name) == NULL)
-            used += (size_t)snprintf(why + used, why_cap - used, "%s%s %s", used > 0 ? ", " : "",
-                                     netif->name, reason);
+        else if (strstr(why, netif->name) == NULL)
+            sl_text_add(why, why_cap, "%s%s %s", why[0] != '\0' ? ", " : "", netif->name, reason);
     }
     if (out->count == 0)
         return sl_fail(-ENODEV, "no network interface can be used%s%s; see SLUICE_INTERFACE",
-                       used > 0 ? ": " : "", why);
+                       why[0] != '\0' ? ": " : "", why);
     return 0;
 }
 

@@ -66,22 +66,20 @@ void sl_mp_ep_describe(const struct sl_ep *base, char *out, size_t cap)
 {
     const struct sl_mp_conn *conn = (const struct sl_mp_conn *)base;
     uint64_t sent = 0, received = 0;
-    size_t used;
 
     for (unsigned i = 0; i < conn->path_count; i++)
         if (conn->paths[i] != NULL) {
             sent += conn->paths[i]->stats.sent_bytes;
             received += conn->paths[i]->stats.received_bytes;
         }
-    used = (size_t)snprintf(out, cap, "%s, %u of %u paths up", base->iface->ops->name,
-                            conn->paths_up, conn->path_count);
-    for (unsigned i = 0; i < conn->path_count && used < cap; i++)
+    snprintf(out, cap, "%s, %u of %u paths up", base->iface->ops->name, conn->paths_up,
+             conn->path_count);
+    for (unsigned i = 0; i < conn->path_count; i++)
         if (conn->paths[i] != NULL && conn->paths[i]->rail != NULL)
-            used += (size_t)snprintf(out + used, cap - used, ", %s %s", conn->paths[i]->rail->name,
-                                     conn->paths[i]->state == SL_MP_PATH_UP ? "up"
-                                     : conn->paths[i]->why[0] != '\0'       ? conn->paths[i]->why
-                                                                            : "down");
-    if (used < cap)
-        snprintf(out + used, cap - used, ", sent %llu, received %llu bytes",
-                 (unsigned long long)sent, (unsigned long long)received);
+            sl_text_add(out, cap, ", %s %s", conn->paths[i]->rail->name,
+                        conn->paths[i]->state == SL_MP_PATH_UP ? "up"
+                        : conn->paths[i]->why[0] != '\0'       ? conn->paths[i]->why
+                                                               : "down");
+    sl_text_add(out, cap, ", sent %llu, received %llu bytes", (unsigned long long)sent,
+                (unsigned long long)received);
 }

@@ -53,17 +53,16 @@ static int choose_interfaces(struct sl_tcp_iface *iface, const struct sl_device 
 {
     const char *spec = dev != NULL ? dev->name : iface->config->interface;
     char why[256], names[256] = "";
-    size_t used = 0;
     int err = sl_netif_find(spec, &iface->netifs, why, sizeof(why));
 
     if (err != 0)
         return err;
-    for (unsigned i = 0; i < iface->netifs.count && used < sizeof(names); i++) {
+    for (unsigned i = 0; i < iface->netifs.count; i++) {
         char addr[64];
 
         sl_sockaddr_host(&iface->netifs.items[i].addr, addr, sizeof(addr));
-        used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s (%s)", i > 0 ? ", " : "",
-                                 iface->netifs.items[i].name, addr);
+        sl_text_add(names, sizeof(names), "%s%s (%s)", i > 0 ? ", " : "",
+                    iface->netifs.items[i].name, addr);
     }
     sl_info("tcp", "publishes %s%s%s%s%s", names, spec[0] != '\0' ? ", chosen by " : "",
             dev != NULL       ? "the caller"

@@ -241,16 +241,16 @@ static unsigned merit(const struct sl_verbs_gid *gid, const struct sl_verbs_gid 
 static int fail_none(const struct sl_config *config, const struct sl_verbs_port *port,
                      const struct sl_verbs_gid *peer)
 {
-    char have[256] = "no GID at all (does its interface have an address?)", to[96] = "",
-         wish[96] = "";
-    size_t len = 0;
+    char have[256] = "", to[96] = "", wish[96] = "";
 
-    for (unsigned i = 0; i < port->gid_count && len < sizeof(have); i++) {
+    if (port->gid_count == 0)
+        sl_text_add(have, sizeof(have), "no GID at all (does its interface have an address?)");
+    for (unsigned i = 0; i < port->gid_count; i++) {
         char text[64];
 
         sl_verbs_gid_text(&port->gids[i], text, sizeof(text));
-        len += (size_t)snprintf(have + len, sizeof(have) - len, "%s%u: %s", i == 0 ? "only " : ", ",
-                                port->gids[i].index, text);
+        sl_text_add(have, sizeof(have), "%s%u: %s", i == 0 ? "only " : ", ", port->gids[i].index,
+                    text);
     }
     if (peer != NULL) {
         char text[64];

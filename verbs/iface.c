@@ -75,13 +75,11 @@ static void fork_prepare(const struct sl_verbs_iface *iface)
 static void reason_add(char *out, size_t cap, const char *name, const char *why)
 {
     static const char more[] = "; ...";
-    size_t used = strlen(out), room = cap > used + sizeof(more) ? cap - used - sizeof(more) : 0;
-    int len;
+    size_t used = strlen(out);
 
     if (used >= strlen(more) && strcmp(out + used - strlen(more), more) == 0)
         return;
-    len = snprintf(out + used, room, "%s%s: %s", used > 0 ? "; " : "", name, why);
-    if (len < 0 || (size_t)len >= room)
+    if (!sl_text_add(out, cap - sizeof(more), "%s%s: %s", used > 0 ? "; " : "", name, why))
         snprintf(out + used, cap - used, "%s", more);
 }
 

@@ -8,7 +8,6 @@
 #include "verbs/device.h"
 
 #include <net/if.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,24 +22,6 @@ static const char *link_name(uint8_t link_layer)
 static unsigned mtu_bytes(uint8_t mtu)
 {
     return mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096 ? 128u << mtu : 0;
-}
-
-/* Appends while there is room for the whole text. False: there was not. */
-static bool append(char *out, size_t cap, const char *fmt, ...) SL_PRINTF(3, 4);
-
-static bool append(char *out, size_t cap, const char *fmt, ...)
-{
-    size_t used = strlen(out);
-    va_list args;
-    int len;
-
-    va_start(args, fmt);
-    len = vsnprintf(out + used, cap - used, fmt, args);
-    va_end(args);
-    if (len >= 0 && (size_t)len < cap - used)
-        return true;
-    out[used] = '\0';
-    return false;
 }
 
 /* "GID 1  192.0.2.1/24 (RoCE v2) on eth0" */
@@ -68,11 +49,13 @@ static void describe_gids(const struct sl_config *config, const struct sl_verbs_
 
     for (unsigned i = 0; i < port->gid_count; i++) {
         char line[160];
+        size_t used = strlen(out->more);
 
         gid_line(&port->gids[i], line, sizeof(line));
-        if (!append(out->more, room, "%s%s\n", line,
-                    has_chosen && port->gids[i].index == chosen.index ? ", chosen" : "")) {
-            append(out->more, sizeof(out->more), "and %u more GIDs\n", port->gid_count - i);
+        if (!sl_text_add(out->more, room, "%s%s\n", line,
+                         has_chosen && port->gids[i].index == chosen.index ? ", chosen" : "")) {
+            out->more[used] = '\0';
+            sl_text_add(out->more, sizeof(out->more), "and %u more GIDs\n", port->gid_count - i);
             return;
         }
     }
@@ -88,12 +71,13 @@ static void describe(const struct sl_config *config, const struct sl_verbs_port 
     if (port->state == IBV_PORT_NOP) /* nothing could be read */
         return;
     out->speed = port->speed;
-    append(out->detail, sizeof(out->detail), "%s, %s, MTU %u", sl_verbs_state_name(port->state),
-           link_name(port->link_layer), mtu_bytes(port->mtu));
+    sl_text_add(out->detail, sizeof(out->detail), "%s, %s, MTU %u",
+                sl_verbs_state_name(port->state), link_name(port->link_layer),
+                mtu_bytes(port->mtu));
     if (port->link_layer == IBV_LINK_LAYER_INFINIBAND)
-        append(out->detail, sizeof(out->detail), ", LID %u", port->lid);
+        sl_text_add(out->detail, sizeof(out->detail), ", LID %u", port->lid);
     if (port->takes_dmabuf)
-        append(out->detail, sizeof(out->detail), ", GPU memory by dma-buf");
+        sl_text_add(out->detail, sizeof(out->detail), ", GPU memory by dma-buf");
     describe_gids(config, port, out);
 }
 

@@ -5,18 +5,16 @@
 #include "collectives/comm.h"
 #include "core/registry.h"
 
-#include <string.h>
+#include <stdio.h>
 
 /* "shm to 3 ranks, tcp to 4", as this rank reaches the others. */
 static void describe_paths(const struct sluice_comm *comm, char *out, size_t cap)
 {
     const struct sl_transport_ops *const *list = sl_transports();
-    size_t at = 0;
 
-    snprintf(out, cap, "none needed");
+    out[0] = '\0';
     for (; *list != NULL; list++) {
         unsigned count = 0;
-        int len;
 
         sl_peers_foreach(&comm->peers, rank)
         {
@@ -24,14 +22,12 @@ static void describe_paths(const struct sluice_comm *comm, char *out, size_t cap
 
             count += ep != NULL && ep->iface->ops->number == (*list)->number;
         }
-        if (count == 0)
-            continue;
-        len = snprintf(out + at, cap - at, "%s%s to %u rank%s", at > 0 ? ", " : "", (*list)->name,
-                       count, count == 1 ? "" : "s");
-        if (len < 0 || (size_t)len >= cap - at)
-            return;
-        at += (size_t)len;
+        if (count > 0)
+            sl_text_add(out, cap, "%s%s to %u rank%s", out[0] != '\0' ? ", " : "", (*list)->name,
+                        count, count == 1 ? "" : "s");
     }
+    if (out[0] == '\0')
+        snprintf(out, cap, "none needed");
 }
 
 void sb_facts_fill(struct sb_facts *facts, const struct sluice_comm *comm,

@@ -6,7 +6,6 @@
 #include "core/registry.h"
 
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,7 +69,6 @@ int sl_nccl_devices_find(const struct sl_config *config, struct sl_nccl_device_l
 {
     const struct sl_transport_ops *list[SL_TRANSPORTS_MAX], *local = NULL;
     char why[SL_ERROR_TEXT_MAX] = "";
-    size_t used = 0;
     unsigned count;
     int err = sl_transport_list(config->transport, list, SL_TRANSPORTS_MAX, &count);
 
@@ -80,9 +78,8 @@ int sl_nccl_devices_find(const struct sl_config *config, struct sl_nccl_device_l
     for (unsigned i = 0; i < count && out->count == 0; i++) {
         if ((list[i]->traits & SL_TRAIT_LOCAL) != 0)
             local = list[i];
-        else if (find_of(config, list[i], out) != 0 && used < sizeof(why))
-            used += (size_t)snprintf(why + used, sizeof(why) - used, "; %s: %s", list[i]->name,
-                                     sluice_last_error());
+        else if (find_of(config, list[i], out) != 0)
+            sl_text_add(why, sizeof(why), "; %s: %s", list[i]->name, sluice_last_error());
     }
     /* Memory is no way to another host: it is a device of its own only where nothing else is
      * allowed. */

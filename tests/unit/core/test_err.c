@@ -55,6 +55,23 @@ static void a_sentence_too_long_is_cut(void **state)
     assert_int_equal(strlen(sluice_last_error()), SL_ERROR_TEXT_MAX - 1);
 }
 
+static void what_has_no_room_in_a_text_is_cut(void **state)
+{
+    char text[8] = "";
+
+    (void)state;
+    assert_true(sl_text_add(text, sizeof(text), "%s", "abc"));
+    assert_true(sl_text_add(text, sizeof(text), "%d", 1234));
+    assert_string_equal(text, "abc1234");
+    assert_false(sl_text_add(text, sizeof(text), "5"));
+    assert_string_equal(text, "abc1234");
+    text[5] = '\0';
+    assert_false(sl_text_add(text, sizeof(text), "xyz"));
+    assert_string_equal(text, "abc12xy");
+    assert_false(sl_text_add(text, 3, "z")); /* of a text that is longer by now */
+    assert_string_equal(text, "abc12xy");
+}
+
 static void an_error_has_code_area_and_no_culprit(void **state)
 {
     (void)state;
@@ -122,6 +139,7 @@ int main(void)
         cmocka_unit_test(fail_may_quote_the_last_sentence),
         cmocka_unit_test(each_thread_has_a_sentence_of_its_own),
         cmocka_unit_test(a_sentence_too_long_is_cut),
+        cmocka_unit_test(what_has_no_room_in_a_text_is_cut),
         cmocka_unit_test(an_error_has_code_area_and_no_culprit),
         cmocka_unit_test(an_error_that_was_taken_is_given_back_whole),
         cmocka_unit_test(a_thread_without_an_error_blames_nobody),
