@@ -19,6 +19,8 @@
 #include <unistd.h>
 
 #define MAGIC 0x5642u /* "BV": of addresses */
+#define MTU_MIN 256u
+#define MTU_MAX 4096u
 
 static int sideband_open(struct sl_verbs_iface *iface)
 {
@@ -137,6 +139,32 @@ static int rails_open(struct sl_verbs_iface *iface, const struct sl_device *dev)
     return err;
 }
 
+/* Soft-RoCE loses count when it repeats packets, and takes one for another. A write of one packet
+ * has its place, its bytes and its number together. A frame of two has the number of its header in
+ * the first, and its own in the last. (docs/design/0007-rdma.md) */
+static void fit_soft_roce(struct sl_verbs_iface *iface)
+{
+    struct sl_mp_iface *mp = &iface->mp;
+    uint32_t wanted = (uint32_t)sl_verbs_config(iface->config)->mtu, mtu = MTU_MAX;
+    bool is_soft = false;
+
+    for (unsigned i = 0; i < mp->rail_count; i++) {
+        uint32_t bytes = 128u << iface->rails[i].port.mtu;
+
+        is_soft |= iface->rails[i].is_soft;
+        mtu = bytes >= MTU_MIN && bytes < mtu ? bytes : mtu;
+    }
+    if (!is_soft)
+        return;
+    while (wanted != 0 && mtu > MTU_MIN && mtu > wanted)
+        mtu /= 2;
+    if (mp->settings.piece_bytes == 0)
+        mp->settings.piece_bytes = mtu;
+    if (mp->eager_bytes > 2 * mtu - SL_MP_FRAME_BYTES)
+        mp->eager_bytes = 2 * mtu - SL_MP_FRAME_BYTES;
+    mp->base.eager_max = mp->eager_bytes;
+}
+
 static int pools_init(struct sl_verbs_iface *iface)
 {
     struct sl_mp_iface *mp = &iface->mp;
@@ -206,6 +234,8 @@ int sl_verbs_iface_open(struct sl_worker *worker, const struct sl_device *dev,
         fork_prepare(iface);
         err = rails_open(iface, dev);
     }
+    if (err == 0)
+        fit_soft_roce(iface);
     if (err == 0 && sl_verbs_gpu_possible(iface))
         iface->mp.base.caps |= SL_CAP_GPU;
     if (err == 0)

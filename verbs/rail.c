@@ -168,6 +168,7 @@ static int queues_open(struct sl_verbs_rail *rail)
 
     if (ibv->ibv_query_device(context, &attr) == 0 && attr.max_cqe > 0 && attr.max_cqe < cqes)
         cqes = attr.max_cqe;
+    rail->is_soft = attr.vendor_id == SL_VERBS_SOFT_ROCE;
     int err = receives_choose(rail, &attr, cqes);
 
     if (err != 0)

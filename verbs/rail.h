@@ -43,6 +43,7 @@ struct sl_verbs_slot {
 struct sl_verbs_rail {
     struct sl_mp_rail base;
     struct sl_verbs_iface *iface;
+    bool is_soft; /* soft-RoCE */
     struct sl_verbs_device *device;
     struct sl_verbs_listener listener;
     struct sl_verbs_memory *memory; /* the device's, by the settings */

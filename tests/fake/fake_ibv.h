@@ -187,6 +187,9 @@ void fake_ibv_srq_arm(struct fake_ibv *fake, struct ibv_srq *srq, unsigned limit
 /* Of one_in messages one is delivered twice, the second time as it was or empty; 0: none. No device
  * should; soft-RoCE does. */
 void fake_ibv_repeats(struct fake_ibv *fake, unsigned one_in);
+/* Of one_in messages of four packets or more one arrives with a packet from its midst in the place
+ * of the next one too, and nobody notices; 0: none. No device should; soft-RoCE does. */
+void fake_ibv_mixes(struct fake_ibv *fake, unsigned one_in);
 /* Completions become visible up to that many steps late. */
 void fake_ibv_delay(struct fake_ibv *fake, unsigned steps);
 /* Not visible at all while held. */

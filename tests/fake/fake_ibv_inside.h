@@ -213,7 +213,7 @@ struct fake_ibv {
     struct fake_late *late;
     uint8_t lost[FAKE_DEVICES][FAKE_IBV_PORTS][FAKE_DEVICES][FAKE_IBV_PORTS]; /* [from][to] */
     unsigned delay, timeout_steps, rnr_steps;
-    unsigned repeats; /* one in so many */
+    unsigned repeats, mixes; /* one in so many */
     struct fake_ibv_chaos chaos;
     uint8_t *(*peer_memory)(const void *addr);
     struct fake_wait waits[FAKE_CHAOS_WAITS];

@@ -208,6 +208,28 @@ static void repeat(struct fake_ibv *fake, struct fake_qp *peer, struct fake_msg 
     peer->rq_psn = psn;
 }
 
+void fake_ibv_mixes(struct fake_ibv *fake, unsigned one_in)
+{
+    fake->mixes = one_in;
+}
+
+/* As soft-RoCE does now and then, which loses count when it repeats packets: one of the midst,
+ * which the peer does not have yet, brings the bytes of the one before. */
+static void mix(struct fake_qp *qp, const struct fake_wqe *wqe, uint8_t *data)
+{
+    struct fake_ibv *fake = qp->obj.dev->fake;
+    uint64_t mtu = UINT64_C(128) << qp->attr.path_mtu;
+    uint64_t first = wqe->placed / mtu, count = fake_packets(qp, wqe->len);
+
+    first = first > 2 ? first : 2;
+    if (fake->mixes == 0 || wqe->opcode == IBV_WR_RDMA_READ || first + 2 > count ||
+        !sl_rng_chance(&fake->rng, fake->mixes))
+        return;
+    uint8_t *at = data + sl_rng_range(&fake->rng, first, count - 2) * mtu;
+
+    memcpy(at, at - mtu, mtu);
+}
+
 static bool transmit(struct fake_qp *qp, struct fake_qp *peer, struct fake_wqe *wqe)
 {
     struct fake_ibv *fake = qp->obj.dev->fake;
@@ -222,6 +244,7 @@ static bool transmit(struct fake_qp *qp, struct fake_qp *peer, struct fake_wqe *
     if (wqe->opcode != IBV_WR_RDMA_READ) {
         check_lent(qp, wqe, "before it was sent");
         fake_wqe_gather(qp, wqe, data);
+        mix(qp, wqe, data);
     }
     msg = message(qp, wqe, qp->sq_psn, data);
     if (place_some(qp, peer, wqe, &msg)) {

@@ -303,6 +303,27 @@ static void what_a_device_delivers_twice_counts_once(void **state)
     play_orders(repeats);
 }
 
+static void mixes(uint64_t seed)
+{
+    static const int64_t eager[] = {256, 4096};
+
+    vs_plain(&run, seed, VS_PASSING, 2);
+    vs_plain_messages(&run, 0, 48, 3500);
+    vs_plain_messages(&run, 1, 48, 90000);
+    run.mixes = 4;
+    for (unsigned side = 0; side < 2; side++) {
+        sl_verbs_config_edit(&run.config[side])->piece_bytes = 0;
+        sl_verbs_config_edit(&run.config[side])->eager_bytes = eager[seed % 2];
+    }
+}
+
+/* What goes there has no packets that can be taken for each other. */
+static void soft_roce_that_mixes_packets_up_damages_nothing(void **state)
+{
+    (void)state;
+    play_orders(mixes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -319,6 +340,7 @@ int main(void)
         cmocka_unit_test(idle_ends_without_a_sideband_notice_that_paths_died),
         cmocka_unit_test(a_path_that_is_deaf_one_way_does_not_come_up),
         cmocka_unit_test(what_a_device_delivers_twice_counts_once),
+        cmocka_unit_test(soft_roce_that_mixes_packets_up_damages_nothing),
         cmocka_unit_test(a_message_shorter_than_its_room_outlives_its_paths),
     };
 

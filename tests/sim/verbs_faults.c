@@ -187,6 +187,7 @@ static void calm(struct vs_run *run)
     run->calm_ns = loop_now(run->loop);
     fake_ibv_chaos(run->fake, &none);
     fake_ibv_repeats(run->fake, 0);
+    fake_ibv_mixes(run->fake, 0);
     for (unsigned i = 0; i < run->fault_count; i++)
         if (run->faults[i].on && !run->faults[i].over)
             end(run, &run->faults[i]);
@@ -213,6 +214,7 @@ void vs_faults_round(struct vs_run *run)
     if (run->calm)
         return;
     fake_ibv_repeats(run->fake, run->repeats);
+    fake_ibv_mixes(run->fake, run->mixes);
     for (unsigned i = 0; i < run->fault_count; i++) {
         struct vs_fault *fault = &run->faults[i];
 

@@ -46,6 +46,8 @@ static void world_open(struct vs_run *run)
             params.attr.max_cqe = 8191; /* what a connection or two can need, and no more memory */
             params.attr.max_srq_wr = 1023;
             params.keeps_wcs = run->keeps_wcs;
+            if (run->mixes != 0)
+                params.attr.vendor_id = SL_VERBS_SOFT_ROCE;
             fake_ibv_device_add(run->fake, &params);
         }
     sl_ibv_replace(fake_ibv_table(run->fake), fake_ibv_mlx5(run->fake));

@@ -82,6 +82,7 @@ struct vs_run {
     uint64_t latency_ns, jitter_ns;
     uint32_t eagain_in;
     unsigned repeats;    /* the NICs deliver one in so many messages twice; 0: none */
+    unsigned mixes;      /* NICs are soft-RoCE, which mixes packets up; 0: neither */
     unsigned calm_round; /* faults are over */
     /* under way */
     unsigned round, still;
