@@ -159,6 +159,15 @@ void sl_tcp_connect_fail(struct sl_tcp_ep *ep, int status)
     connect_end(ep, status);
 }
 
+void sl_tcp_connect_lost(struct sl_tcp_ep *ep)
+{
+    int status = ep->down_status == -ECONNRESET ? -ECONNREFUSED : ep->down_status;
+
+    sl_tcp_connect_fail(ep, sl_fail(status, "%u of %u connections to %s at %s were open: %s",
+                                    ep->open_conns, ep->data_conns + 1, sl_ep_peer_name(&ep->base),
+                                    ep->peer_text, sl_text_of(ep->why)));
+}
+
 static void conn_opened(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_ep *ep = conn->ep;

@@ -19,12 +19,19 @@ void sl_tcp_ep_news(struct sl_tcp_ep *ep)
     sl_list_push_back(&ep->iface->news, &ep->news);
 }
 
+/* Of two ends that connect the one that dials fails. The other waits until its deadline: the first
+ * may dial again. */
+static bool can_fail(const struct sl_tcp_ep *ep)
+{
+    return ep->state == SL_TCP_EP_UP || (ep->state == SL_TCP_EP_CONNECTING && ep->dials);
+}
+
 int sl_tcp_ep_fail(struct sl_tcp_ep *ep, int status, const char *fmt, ...)
 {
     char text[SL_ERROR_TEXT_MAX];
     va_list args;
 
-    if (ep->is_failing || ep->state != SL_TCP_EP_UP)
+    if (ep->is_failing || !can_fail(ep))
         return status;
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);

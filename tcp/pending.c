@@ -70,7 +70,8 @@ static void take_in(struct sl_tcp_iface *iface, int fd, const struct sockaddr_st
     pending->watch = (struct sl_tcp_watch){.fd = fd, .kind = SL_TCP_WATCH_PENDING};
     sl_pending_add(&iface->pending_set, &pending->base, addr, sl_tcp_now(iface));
     sl_tcp_set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-    if (iface->engine_ops->add(iface->engine, &pending->watch) != 0) {
+    if (sl_iface_note_memory(&iface->base,
+                             iface->engine_ops->add(iface->engine, &pending->watch)) != 0) {
         pending_refuse(iface, pending, sluice_last_error());
         return;
     }

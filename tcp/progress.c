@@ -90,6 +90,8 @@ static int tell_news(struct sl_tcp_iface *iface)
 
         ep->has_news = false;
         told++;
+        if (ep->is_failing && ep->state == SL_TCP_EP_CONNECTING)
+            sl_tcp_connect_lost(ep);
         if (ep->connect_over && ep->connect_req != NULL) {
             struct sl_req *req = ep->connect_req;
 

@@ -243,6 +243,8 @@ struct sl_tcp_iface {
 /* conn.c */
 /* Starts connecting: dials, or adopts connections that came early. */
 int sl_tcp_connect_start(struct sl_tcp_ep *ep);
+/* An endpoint that connects is failing: it will not be connected. */
+void sl_tcp_connect_lost(struct sl_tcp_ep *ep);
 /* Deadlines of hellos and connects. */
 void sl_tcp_timers(struct sl_tcp_iface *iface);
 void sl_tcp_conn_close(struct sl_tcp_conn *conn);

@@ -4,7 +4,8 @@
 #include "wire_peer.h"
 
 #include "core/err.h"
-#include "tcp/address.h"
+#include "tcp/proof.h"
+#include "tcp/tcp.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -18,6 +19,27 @@
 #include "tests/util/dead_place.h"
 
 static const char *engine;
+
+/* No memory for the proof of an end that dials; so often it was asked for. */
+static bool lacks_memory;
+static unsigned lacked;
+
+int __real_sl_tcp_proof_make(const uint8_t link_key[SL_DIGEST_BYTES], enum sl_tcp_proof what,
+                             const uint8_t hello[SL_TCP_HELLO_BYTES], const uint8_t *answer,
+                             uint8_t out[SL_DIGEST_BYTES]);
+int __wrap_sl_tcp_proof_make(const uint8_t link_key[SL_DIGEST_BYTES], enum sl_tcp_proof what,
+                             const uint8_t hello[SL_TCP_HELLO_BYTES], const uint8_t *answer,
+                             uint8_t out[SL_DIGEST_BYTES]);
+
+int __wrap_sl_tcp_proof_make(const uint8_t link_key[SL_DIGEST_BYTES], enum sl_tcp_proof what,
+                             const uint8_t hello[SL_TCP_HELLO_BYTES], const uint8_t *answer,
+                             uint8_t out[SL_DIGEST_BYTES])
+{
+    if (!lacks_memory || what != SL_TCP_PROOF_DIALLER)
+        return __real_sl_tcp_proof_make(link_key, what, hello, answer, out);
+    lacked++;
+    return sl_fail(-ENOMEM, "no memory to compute a proof of membership");
+}
 
 /* Time stands still between pass() and pass(), however slow the machine is. */
 static uint64_t start_ns;
@@ -66,14 +88,17 @@ static struct sl_addr beside_another(const struct sl_addr *addr, unsigned at,
     return out;
 }
 
-static void open_both(struct wire *a, struct wire *b, const char *timeout_ms)
+static void open_with(struct wire *a, struct wire *b, const char *const *settings)
 {
-    const char *const settings[] = {"CONNECT_TIMEOUT_MS", timeout_ms, NULL};
-
     wire_open(a, engine, settings);
     wire_open(b, engine, settings);
     start_ns = sl_now(&sl_clock_monotonic);
     a->clock.now_ns = b->clock.now_ns = still;
+}
+
+static void open_both(struct wire *a, struct wire *b, const char *timeout_ms)
+{
+    open_with(a, b, (const char *const[]){"CONNECT_TIMEOUT_MS", timeout_ms, NULL});
 }
 
 static void both_connect(struct wire *a, struct wire *b)
@@ -147,12 +172,56 @@ static void an_address_whose_rank_is_late_has_another_turn(void **state)
     both_connect(&a, &b);
 }
 
+static enum sl_tcp_conn_state control_state(const struct wire *w)
+{
+    return (enum sl_tcp_conn_state)((const struct sl_tcp_ep *)w->ep)->conns[0].state;
+}
+
+/* Until the dialling end's control connection is that far; then the other end has not moved. */
+static void connect_until(struct wire *dialler, struct wire *listener, const struct sl_addr *addr,
+                          enum sl_tcp_conn_state state)
+{
+    uint64_t end = sl_now(&sl_clock_monotonic) + 20 * SL_NS_PER_S;
+
+    assert_int_equal(dialler->ops.ep_connect(dialler->ep, addr, &dialler->connect), 0);
+    assert_int_equal(listener->ops.ep_connect(listener->ep, &dialler->addr, &listener->connect), 0);
+    for (wire_progress(dialler); control_state(dialler) < state; wire_progress(dialler)) {
+        assert_true(sl_now(&sl_clock_monotonic) < end);
+        wire_progress(listener);
+    }
+    assert_int_equal(control_state(dialler), state);
+}
+
+/* The listening end cannot compare the proof, and shows the connection out. The other end, for which
+ * it was good, hears of it at once: before all of them are open, or after. */
+static void a_proof_that_is_not_compared_for_want_of_memory_is_not_waited_for(void **state)
+{
+    struct wire a, b;
+
+    (void)state;
+    open_both(&a, &b, "30000");
+    struct wire *dialler = dials(&a, &b) ? &a : &b, *listener = dialler == &a ? &b : &a;
+
+    connect_until(dialler, listener, &listener->addr, SL_TCP_OPEN);
+    lacks_memory = true;
+    lacked = 0;
+    WIRE_UNTIL(listener, lacked > 0);
+    lacks_memory = false;
+    for (uint64_t end = sl_now(&sl_clock_monotonic) + 20 * SL_NS_PER_S;
+         dialler->connect.status != -ECONNREFUSED && dialler->downs == 0; progress_both(&a, &b))
+        assert_true(sl_now(&sl_clock_monotonic) < end);
+    assert_true(listener->iface->lacked_memory);
+    wire_close(&a);
+    wire_close(&b);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_dead_first_address_has_five_seconds),
         cmocka_unit_test(and_no_more_than_its_share_of_the_time),
         cmocka_unit_test(an_address_whose_rank_is_late_has_another_turn),
+        cmocka_unit_test(a_proof_that_is_not_compared_for_want_of_memory_is_not_waited_for),
     };
 
     engine = argc > 1 ? argv[1] : "epoll";
