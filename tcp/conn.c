@@ -271,7 +271,9 @@ static void ep_timer(struct sl_tcp_ep *ep, uint64_t time)
                         sl_ep_peer_name(&ep->base),
                         (long long)ep->iface->config->connect_timeout_ms, ep->open_conns,
                         ep->data_conns + 1, ep->tried != NULL ? "; " : "", sl_text_of(ep->tried)));
-    } else if (ep->dials && ep->conns[0].state != SL_TCP_OPEN && time >= ep->conns[0].deadline_ns) {
+    } else if (ep->dials && ep->conns[0].state < SL_TCP_SECURING &&
+               time >= ep->conns[0].deadline_ns) {
+        /* Who has proved itself is the peer, at whatever address: no other is tried. */
         sl_tcp_dial_failed(&ep->conns[0], -ETIMEDOUT, sl_tcp_silence(&ep->conns[0]));
     }
 }

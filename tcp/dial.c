@@ -27,8 +27,9 @@ static void note_try(struct sl_tcp_ep *ep, int status, const char *text)
 
 const char *sl_tcp_silence(const struct sl_tcp_conn *conn)
 {
-    return conn->state == SL_TCP_DIALLING
-               ? "no answer; does a firewall close that port?"
+    return conn->state == SL_TCP_DIALLING ? "no answer; does a firewall close that port?"
+           : conn->state == SL_TCP_SECURING
+               ? "it stopped in the TLS handshake"
                : "it took the connection and said nothing: is it stopped, or out of "
                  "descriptors (ulimit -n)?";
 }

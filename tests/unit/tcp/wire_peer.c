@@ -52,7 +52,12 @@ void wire_open(struct wire *w, const char *engine, const char *const *settings)
     assert_int_equal(sl_config_set(&w->config, "TCP_ENGINE", engine), 0);
     for (; settings != NULL && settings[0] != NULL; settings += 2)
         assert_int_equal(sl_config_set(&w->config, settings[0], settings[1]), 0);
-    w->worker = (struct sl_worker){.clock = &w->clock, .config = &w->config, .rank = 0};
+    w->worker = (struct sl_worker){.clock = &w->clock,
+                                   .config = &w->config,
+                                   .rank = 0,
+                                   .has_session = w->config.secret[0] != '\0'};
+    if (w->worker.has_session)
+        assert_int_equal(sl_session_derive(w->config.secret, w->worker.session), 0);
     sl_transport_complete(&sl_tcp_ops, &w->ops);
     assert_int_equal(w->ops.open(&w->worker, NULL, &handler, &w->iface), 0);
     assert_int_equal(w->ops.ep_create(w->iface, &w->ep), 0);
