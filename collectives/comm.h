@@ -120,7 +120,7 @@ struct sl_health {
     uint64_t told_ns;        /* when the status was last sent to the peers */
     uint32_t told_number;    /* of it */
     bool tell_soon;          /* what a peer said changes what this rank says */
-    struct sl_relay *relays; /* statuses to be passed on; owned */
+    struct sl_relay *relays; /* statuses to be passed on, one of an origin at most; owned */
     uint32_t relay_count, relay_room;
     uint64_t mismatch_ns;  /* when a disagreement, or an earlier one, was noticed; 0: none */
     uint32_t mismatch_seq; /* the first that is known of */

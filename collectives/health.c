@@ -293,12 +293,19 @@ static void on_status(struct sluice_comm *comm, struct sl_peer *peer, const stru
     sl_dispute_hear(comm, &msg->told, (msg->head.flags & CTRL_ANSWER) != 0);
 }
 
-/* Goes out with the next tick: nothing is sent from inside progress. Without memory it is left to
- * the other ways it takes, and to its next repetition. */
-static void relay(struct sluice_comm *comm, const struct ctrl_status *msg, int from)
+/* Goes out with the next tick: nothing is sent from inside progress. Of each origin the last one
+ * does, as it says all that those before it said. Without memory it is left to the other ways it
+ * takes, and to its next repetition. */
+static void relay(struct sluice_comm *comm, struct sl_peer *origin, const struct ctrl_status *msg,
+                  int from)
 {
     struct sl_health *health = &comm->health;
 
+    if (origin->relay < health->relay_count &&
+        health->relays[origin->relay].msg.origin == msg->origin) {
+        health->relays[origin->relay] = (struct sl_relay){*msg, from};
+        return;
+    }
     if (health->relay_count == health->relay_room) {
         uint32_t room = health->relay_room * 2 + 16;
         struct sl_relay *relays = realloc(health->relays, room * sizeof(*relays));
@@ -308,7 +315,8 @@ static void relay(struct sluice_comm *comm, const struct ctrl_status *msg, int f
         health->relays = relays;
         health->relay_room = room;
     }
-    health->relays[health->relay_count++] = (struct sl_relay){*msg, from};
+    origin->relay = health->relay_count++;
+    health->relays[origin->relay] = (struct sl_relay){*msg, from};
 }
 
 static void send_relays(struct sluice_comm *comm)
@@ -337,7 +345,7 @@ static void take_status(struct sluice_comm *comm, uint32_t rank, const struct ct
         return; /* it came another way before */
     on_status(comm, origin, msg);
     if (flood)
-        relay(comm, msg, (int)rank);
+        relay(comm, origin, msg, (int)rank);
 }
 
 static void on_abort(struct sluice_comm *comm, const struct ctrl_abort *msg)

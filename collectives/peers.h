@@ -64,6 +64,7 @@ struct sl_peer {
     struct sl_node of_link;
     struct sluice_comm *comm; /* with a link: whose table this is of ... */
     uint32_t rank;            /* ... and that rank there */
+    uint32_t relay;           /* place of its status among those to be passed on, if it has one */
     struct sl_peer_status status;
 };
 

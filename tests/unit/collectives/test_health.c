@@ -2,6 +2,7 @@
 /* Whom a rank blames, and when: by what peers said lately, and only for what is needed of them. */
 #include "world.h"
 
+#include "collectives/dispute.h"
 #include "collectives/health.h"
 #include "core/clock.h"
 #include "core/err.h"
@@ -95,6 +96,39 @@ static void stale_chain(struct sluice_comm **comm, int rank)
 static void what_a_silent_rank_said_long_ago_leads_to_nobody(void **state)
 {
     RUN(3, "", stale_chain);
+}
+
+/* A status that is to be passed on, as it travels. */
+struct told {
+    struct sl_ctrl_head head;
+    int32_t waits_for;
+    uint32_t step, origin, number;
+    int32_t culprit;
+    uint32_t culprit_seq, culprit_age, reserved;
+    struct sl_told told;
+};
+
+/* Rank 1 repeats what ranks 1 and 2 say more often than rank 0 passes it on. */
+static void hear_often(struct sluice_comm **comm, int rank)
+{
+    struct told msg = {.head = {.type = SL_CTRL_STATUS, .flags = 1 << 1}, .waits_for = -1};
+
+    if (rank != 0)
+        return;
+    msg.head.channel = (*comm)->channel;
+    for (msg.number = 1; msg.number <= 1000; msg.number++) {
+        msg.origin = 1 + msg.number % 2;
+        msg.culprit = -1;
+        sl_health_ctrl(*comm, 1, &msg, sizeof(msg));
+    }
+    EXPECT(sl_comm_peer(*comm, 1)->status.number == 1000);
+    EXPECT(sl_comm_peer(*comm, 2)->status.number == 999);
+    EXPECT((*comm)->health.relay_count == 2);
+}
+
+static void of_each_rank_one_status_is_kept_to_be_passed_on(void **state)
+{
+    RUN(3, "", hear_often);
 }
 
 /* Rank 2 has left in good order, and nobody needs it: those who wait for each other are let be. */
@@ -358,6 +392,7 @@ int main(void)
         cmocka_unit_test(time_without_operations_is_not_time_without_progress),
         cmocka_unit_test(an_operation_has_the_whole_timeout),
         cmocka_unit_test(what_a_silent_rank_said_long_ago_leads_to_nobody),
+        cmocka_unit_test(of_each_rank_one_status_is_kept_to_be_passed_on),
         cmocka_unit_test(a_rank_that_left_is_missed_only_by_who_needs_it),
         cmocka_unit_test(calls_that_nobody_met_are_told_as_the_last_rank_leaves),
         cmocka_unit_test(of_many_calls_that_differ_one_that_is_remembered_is_told),
