@@ -94,7 +94,15 @@ static void hear(int socket)
     assert_int_equal(read(socket, &byte, 1), 1);
 }
 
-static void a_kill_is_noticed_within_ten_milliseconds(void **state)
+/* The kernel has taken it down, which may take long: a sanitizer's process has much memory. */
+static void await_death(pid_t pid)
+{
+    siginfo_t info;
+
+    assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+}
+
+static void a_death_is_noticed_within_ten_milliseconds(void **state)
 {
     uint64_t best = SL_NEVER;
 
@@ -103,20 +111,21 @@ static void a_kill_is_noticed_within_ten_milliseconds(void **state)
     for (unsigned i = 0; i < 10; i++) {
         struct sl_req recv = {0};
         struct sl_sink sink;
-        uint64_t killed;
+        uint64_t dead;
         struct side s;
         struct peer peer = start(&s, sit);
         char to[8];
 
         assert_int_equal(side_recv(&s, &sink, to, sizeof(to), 1, &recv), 0);
-        killed = test_now();
         kill(peer.pid, SIGKILL);
+        await_death(peer.pid);
+        dead = test_now();
         PUMP(&s, NULL, recv.status != SL_PENDING);
         assert_int_equal(recv.status, -ECONNRESET);
         assert_int_equal(s.downs, 1);
         assert_string_equal(s.why, "its process is gone");
-        if (s.down_ns - killed < best)
-            best = s.down_ns - killed;
+        if (s.down_ns - dead < best)
+            best = s.down_ns - dead;
         finish(&peer, SIGKILL);
         side_close(&s);
     }
@@ -374,7 +383,7 @@ static void sleepers_miss_no_message_where_membarrier_is_missing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_kill_is_noticed_within_ten_milliseconds),
+        cmocka_unit_test(a_death_is_noticed_within_ten_milliseconds),
         cmocka_unit_test(a_kill_is_noticed_though_a_child_of_the_dead_holds_its_sockets),
         cmocka_unit_test(what_was_sent_before_a_death_is_delivered),
         cmocka_unit_test(a_kill_of_a_sender_whose_bytes_are_being_read_loses_it),
