@@ -46,7 +46,7 @@ static int talk(struct sl_wireup_link *link, unsigned *moved)
     return err;
 }
 
-/* This rank still needs the pipe's endpoint: it dials. */
+/* This rank still needs the pipe's endpoint: it dials, which takes the link's memory if no other. */
 static void end_accepted(struct sl_wireup_link *link)
 {
     struct sl_wireup *w = link->wireup;
@@ -54,8 +54,9 @@ static void end_accepted(struct sl_wireup_link *link)
     bool wanted = link->wanted, patient = link->patient;
 
     sl_wireup_link_free(link);
-    if (wanted)
-        sl_wireup_connect(w, peer, patient);
+    int err = wanted ? sl_wireup_connect(w, peer, patient) : 0;
+
+    sl_assert(err == 0);
 }
 
 /* The place that was dialed has not taken the first word. */

@@ -136,7 +136,9 @@ static int take_refuse(struct sl_wireup_link *link, const struct sl_wireup_word 
         return -ECONNREFUSED;
     }
     sl_text_set(&link->why, "%s%s", word->text[0] == ';' ? "" : "; it says: ", word->text);
-    return sl_wireup_fail(link, word->code == -EPROTO ? -EPROTO : -EHOSTUNREACH);
+    return sl_wireup_fail(link, word->code == -EPROTO  ? -EPROTO
+                                : link->err == -ENOMEM ? -ENOMEM
+                                                       : -EHOSTUNREACH);
 }
 
 int sl_wireup_dial_word(struct sl_wireup_link *link, const struct sl_wireup_word *word)

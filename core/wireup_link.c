@@ -65,19 +65,22 @@ void sl_wireup_link_hang_up(struct sl_wireup_link *link)
 
 void sl_wireup_link_free(struct sl_wireup_link *link)
 {
-    const struct sl_wireup_owner *owner = &link->wireup->owner;
+    struct sl_wireup *w = link->wireup;
 
     if (!link->dials && !link->proved)
-        sl_pending_remove(&link->wireup->set, &link->pending);
+        sl_pending_remove(&w->set, &link->pending);
     sl_wireup_link_hang_up(link);
     sl_list_remove(&link->node);
-    link->wireup->count--;
+    w->count--;
     if (link->awaited)
-        owner->left(owner->arg, link->peer);
+        w->owner.left(w->owner.arg, link->peer);
     free(link->reason);
     free(link->why);
     explicit_bzero(link, offsetof(struct sl_wireup_link, in));
-    free(link);
+    if (w->spare == NULL)
+        w->spare = link;
+    else
+        free(link);
 }
 
 /* The endpoint of this transport does not come about, for the reason in link->reason. */

@@ -56,7 +56,7 @@ struct sl_wireup {
     struct sl_wire *wire;
     struct sl_node links;
     unsigned count;
-    struct sl_wireup_link *spare; /* for the next pipe */
+    struct sl_wireup_link *spare; /* for the next pipe; there is one after a link was freed */
     uint64_t now_ns, next_poll_ns, patience_ns;
     struct sl_pending_set set;
     struct sl_pending_log log;

@@ -44,10 +44,17 @@ static struct fake_ep *fake(struct sl_ep *ep)
     return sl_container_of(ep, struct fake_ep, base);
 }
 
+static bool lacks_memory(struct side *side)
+{
+    return side->lacks > 0 && side->lacks-- > 0;
+}
+
 static int fake_create(struct sl_iface *iface, struct sl_ep **out)
 {
     unsigned at = 0;
 
+    if (fault_of(iface) == NO_MEMORY || lacks_memory(side_of(iface)))
+        return sl_fail(-ENOMEM, "no memory for an endpoint");
     if (fault_of(iface) == NO_CREATE)
         return sl_fail(-ENODEV, "no endpoint is to be had");
     if (fault_of(iface) == TALKS)
@@ -189,6 +196,8 @@ static int owner_awaited(void *arg, const struct sl_wireup_hello *hello, uint32_
 {
     if (!((struct side *)arg)->awaits)
         return -ECONNREFUSED;
+    if (lacks_memory(arg))
+        return sl_fail(-ENOMEM, "no memory for a connection");
     *peer = hello->to;
     return 0;
 }

@@ -22,6 +22,7 @@ enum fault {
     NO_LINK,    /* its request ends with an error */
     TALKS,      /* ep_create() fails, with long_text */
     LOST,       /* the owner hears down() while it connects */
+    NO_MEMORY,  /* ep_create() lacks memory */
 };
 
 struct side {
@@ -40,6 +41,7 @@ struct side {
     /* Where connections are by number: */
     bool numbered;
     bool awaits;               /* any hello, with the dialer's number */
+    unsigned lacks;            /* so many calls of awaited() or ep_create() lack memory */
     unsigned lefts, strangers; /* calls of left() and stranger() */
 };
 
