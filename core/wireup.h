@@ -24,7 +24,8 @@
  * the next transport; REFUSE (code, why) ends it for good. A dialer whose key is another one says
  * REFUSE (-EACCES) instead of PROOF. All words after the proofs are sealed (core/secret.h). Of two
  * ranks that dial each other the higher one's dial counts: the lower one drops its own when it sees
- * the other's HELLO, and REFUSE (-EBUSY) answers one that came too late.
+ * the other's HELLO, and REFUSE (-EBUSY) answers one that came too late. The same code asks the
+ * dialer of a numbered connection to dial again: the acceptor lacked memory.
  *
  * Nothing here blocks. Pipes are sockets (wireup_socket.c), or the simulator's.
  */

@@ -93,7 +93,9 @@ static int offer(struct sl_wireup_link *link)
             return sl_wireup_say(link, &word);
     }
     err = link->err == -ENOMEM ? -ENOMEM : -EHOSTUNREACH;
-    say_refuse(link, -EHOSTUNREACH, sl_text_of(link->why));
+    /* An owner that awaits dials does not fail for one: it may be dialed again. */
+    say_refuse(link, err == -ENOMEM && link->awaited ? -EBUSY : -EHOSTUNREACH,
+               sl_text_of(link->why));
     return sl_wireup_fail(link, err);
 }
 
@@ -165,7 +167,8 @@ static int take_awaited(struct sl_wireup_link *link)
     link->awaited = err == 0;
     if (err == 0)
         return 0;
-    say_refuse(link, err, err == -ECONNREFUSED ? "nobody awaits it" : sluice_last_error());
+    say_refuse(link, err == -ENOMEM ? -EBUSY : err,
+               err == -ECONNREFUSED ? "nobody awaits it" : sluice_last_error());
     return -ECONNRESET;
 }
 

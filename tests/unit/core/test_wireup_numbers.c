@@ -118,6 +118,18 @@ static void who_is_not_awaited_is_refused(void **state)
     PUMP_UNTIL(10, idle());
 }
 
+/* For its number, then for an endpoint of each transport; the call that listens cannot say so. */
+static void who_lacks_memory_for_an_awaited_one_is_dialed_again(void **state)
+{
+    (void)state;
+    sides[1].lacks = 1 + KINDS;
+    dial(1, false);
+    assert_true(finish_in(1, CONNECT_MS));
+    PUMP_UNTIL(CONNECT_MS, sides[0].ups == 1 && idle());
+    assert_int_equal(sides[1].lacks, 0);
+    assert_int_equal(sides[0].failures, 0);
+}
+
 static void an_awaited_one_that_leaves_is_told_of_once(void **state)
 {
     (void)state;
@@ -203,6 +215,7 @@ int main(void)
         CASE(nothing_is_up_before_its_owner_finishes_it),
         CASE(who_is_not_awaited_is_refused),
         TCP_CASE(who_is_not_awaited_is_refused),
+        CASE(who_lacks_memory_for_an_awaited_one_is_dialed_again),
         CASE(an_awaited_one_that_leaves_is_told_of_once),
         CASE(one_that_its_owner_drops_dials_again_and_is_refused),
         CASE(another_secret_is_told_at_both_ends),
