@@ -46,7 +46,7 @@ static int talk(struct sl_wireup_link *link, unsigned *moved)
     return err;
 }
 
-/* This rank still needs the pipe's endpoint: it dials, which takes the link's memory if no other. */
+/* A rank that still needs the pipe's endpoint dials, which takes the link's memory if no other. */
 static void end_accepted(struct sl_wireup_link *link)
 {
     struct sl_wireup *w = link->wireup;

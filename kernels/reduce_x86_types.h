@@ -8,7 +8,7 @@
  *   vec_and(v, w)
  *   ps_canonical(a), pd_canonical(a)                  NaN as the contract has it
  *   ps_range(a, b, max), pd_range(a, b, max)          maximum or minimum, by the contract
- *   ps_pair                          two ps, a and b, for the elements of one vec of a half-width type
+ *   ps_pair                          two ps, a and b, the elements of a half-width vec
  *   f16_unpack(v), f16_pack(pair), bf16_pack(pair)
  *   epi8_product(a, b), i64_combine(a, b, op), u64_combine(a, b, op)
  */

@@ -92,8 +92,8 @@ struct sl_schedule {
 void sl_schedule_init(struct sl_schedule *schedule, const char *algo);
 void sl_schedule_fini(struct sl_schedule *schedule);
 
-/* Appends a copy of *step, which depends on nothing yet; returns its index. Memory failures are kept
- * in schedule->error, so builders need no test per step. */
+/* Appends a copy of *step, which depends on nothing yet; returns its index. Memory failures are
+ * kept in schedule->error, so builders need no test per step. */
 uint32_t sl_schedule_add(struct sl_schedule *schedule, const struct sl_step *step);
 
 /* The newest step depends on that earlier one, too. */

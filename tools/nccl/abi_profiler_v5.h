@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NCCL's profiler interface, versions 5 (NCCL 2.28 and later), 6 (2.29) and 7 (2.31): since 4, calls
- * of the program; since 6, copy engines; since 7, the user's tag of a call, and phases of kernels.
+ * NCCL's profiler interface, versions 5 (NCCL 2.28 and later), 6 (2.29) and 7 (2.31): since 4,
+ * calls of the program; since 6, copy engines; since 7, the user's tag of a call, and phases of
+ * kernels.
  *
  * A version moves nothing that was there before it: what came with 6 or 7 says so, and is nobody's
  * to read in an event of an earlier one.

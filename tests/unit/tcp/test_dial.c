@@ -192,8 +192,8 @@ static void connect_until(struct wire *dialler, struct wire *listener, const str
     assert_int_equal(control_state(dialler), state);
 }
 
-/* The listening end cannot compare the proof, and shows the connection out. The other end, for which
- * it was good, hears of it at once: before all of them are open, or after. */
+/* The listening end cannot compare the proof, and shows the connection out. The other end, for
+ * which it was good, hears of it at once: before all of them are open, or after. */
 static void a_proof_that_is_not_compared_for_want_of_memory_is_not_waited_for(void **state)
 {
     struct wire a, b;
