@@ -225,14 +225,14 @@ int sl_sim_recv(struct sl_ep *base, const struct sl_sink *sink, struct sl_req *r
     struct sl_sim_channel *channel = sl_sim_channel_used(ep, sink->channel);
     int err;
 
+    if (!sl_channel_claim(&ep->channels, &channel->base, sink, req)) { /* a lost endpoint's, too */
+        err = post_refused(ep, channel->recv_count, sl_sim_iface_of_ep(ep)->sim->params.recvs_max);
+        if (err != 0)
+            return err; /* no kick: who asks in vain again and again may sleep in between */
+        sl_channel_wants(&ep->channels, &channel->base, 1);
+        recv_add(channel, sink, req);
+    }
     sl_sim_kick(sl_sim_iface_of_ep(ep)->rank);
-    if (sl_channel_claim(&ep->channels, &channel->base, sink, req))
-        return 0; /* of a lost endpoint, too */
-    err = post_refused(ep, channel->recv_count, sl_sim_iface_of_ep(ep)->sim->params.recvs_max);
-    if (err != 0)
-        return err;
-    sl_channel_wants(&ep->channels, &channel->base, 1);
-    recv_add(channel, sink, req);
     return 0;
 }
 static void ctrl_arrive(struct sl_sim *sim, struct sl_sim_event *event)
