@@ -2,12 +2,11 @@
 /*
  * Ranks that fork, as Python's data loaders do: what a child may do, that it touches nothing of its
  * parent's, and that it does not hide its parent's death. Two ranks over the transport that
- * SLUICE_TRANSPORT names; an argument names a libsluice.so to load and unload.
+ * SLUICE_TRANSPORT names.
  */
 #include <sluice/sluice.h>
 
 #include <dirent.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -40,7 +39,6 @@ struct notes {
 };
 
 static struct notes *notes;
-static const char *library;
 
 #define MUST(condition)                                                                            \
     do {                                                                                           \
@@ -398,62 +396,18 @@ static void children_may_have_a_communicator_of_their_own(void **state)
     on_ranks(children_meet, -1);
 }
 
-/* ---- a library that is gone ---- */
-
-static void what_was_unloaded_is_not_called_in_a_child(void **state)
-{
-    (void)state;
-    if (library == NULL)
-        return; /* tried in one of the runs */
-    pid_t pid = fork();
-
-    if (pid == 0) {
-        int (*create)(const struct sluice_config *, struct sluice_comm **);
-        void (*init)(struct sluice_config *), (*destroy)(struct sluice_comm *);
-        void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-        struct sluice_config config;
-        struct sluice_comm *comm;
-
-        if (handle == NULL)
-            fprintf(stderr, "%s\n", dlerror());
-        MUST(handle != NULL);
-        *(void **)&create = dlsym(handle, "sluice_comm_create");
-        *(void **)&init = dlsym(handle, "sluice_config_init");
-        *(void **)&destroy = dlsym(handle, "sluice_comm_destroy");
-        init(&config);
-        config.rank = 0;
-        config.size = 1;
-        MUST(create(&config, &comm) == 0);
-        destroy(comm);
-        MUST(dlclose(handle) == 0);
-        pid_t child = fork();
-
-        if (child == 0)
-            _exit(0);
-        child_ends(child);
-        _exit(0);
-    }
-    int status = 0;
-
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    if (status != 0)
-        fail_msg("%s", notes->trouble);
-}
-
-int main(int argc, char **argv)
+int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_child_is_refused_and_touches_nothing),
         cmocka_unit_test(nor_with_a_progress_thread),
         cmocka_unit_test(a_child_of_a_bare_clone_is_refused_too),
         cmocka_unit_test(a_child_does_not_hide_its_parents_death),
-        cmocka_unit_test(children_may_have_a_communicator_of_their_own),
-        cmocka_unit_test(what_was_unloaded_is_not_called_in_a_child)};
+        cmocka_unit_test(children_may_have_a_communicator_of_their_own)};
 
     setenv("SLUICE_TUNE", "off", 1);
     setenv("SLUICE_INTERFACE", "lo", 1);
     setenv("SLUICE_TIMEOUT_MS", "20000", 1);
-    library = argc > 1 ? argv[1] : NULL;
     notes = mmap(NULL, sizeof(*notes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Four communicators of one process: one context of each device, one registration of a buffer that all use, and an
-# event of a device reaches all of them.
+# event of a device reaches all of them. And a library that was closed leaves nothing open.
 # limit: 240 s
 set -uo pipefail
 here=$(dirname "$(readlink -f "$0")")
@@ -29,5 +29,8 @@ four_in_a_process() {
     return "$status"
 }
 
+closed_library() { SLUICE_VERBS_DEVICES=rxe0 timeout -s KILL 200 "$build/tests/fault/fault_unload" "$build/lib/libsluice.so"; }
+
 tap_case devices_are_opened_and_memory_registered_once_for_four_communicators four_in_a_process
+tap_case a_library_that_was_closed_leaves_nothing closed_library
 tap_done
