@@ -2,6 +2,7 @@
 /* Paths that end and return: what the other end says of them, and how soon they are tried again. */
 #include "tests/unit/verbs/world.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -227,6 +228,45 @@ static void nor_one_of_rank_1(void **state)
     hear_early(1);
 }
 
+/* ---- the sideband is lost, and paths carry ---- */
+
+static unsigned heard;
+
+static void on_ctrl(void *arg, struct sl_ep *ep, const void *msg, size_t len)
+{
+    (void)arg, (void)ep;
+    assert_int_equal(len, 4);
+    assert_memory_equal(msg, "word", 4);
+    heard++;
+}
+
+/* No path of that side has room for one more. */
+static void fill_paths(unsigned side)
+{
+    struct sl_mp_conn *conn = world_ep(side);
+
+    for (unsigned i = 0; i < conn->path_count; i++)
+        while (sl_mp_path_has_room(conn->paths[i]))
+            sl_mp_path_ping(conn->paths[i]);
+}
+
+/* It had taken the word that no path had room for. */
+static void what_the_sideband_took_and_lost_goes_by_a_path(void **state)
+{
+    (void)state;
+    world[1].iface->handler.ctrl = on_ctrl;
+    heard = 0;
+    world_message(100);
+    fill_paths(0);
+    assert_int_equal(world[0].iface->ops->ctrl(world[0].ep, "word", 4), 0);
+    assert_int_equal(world_ep(0)->control_count, 0);
+    loop_lose(world_loop, 0, -ETIMEDOUT, 0);
+    WORLD_UNTIL(heard == 1);
+    assert_false(world_ep(0)->sideband_up);
+    world_message(100000);
+    assert_int_equal(heard, 1);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, fresh, world_clean)
@@ -237,6 +277,7 @@ int main(void)
         CASE(a_lost_connection_has_the_reasons_of_all_paths),
         CASE(a_path_that_lasted_is_tried_again_as_soon_as_a_new_one),
         CASE(news_of_a_rail_end_the_rest_and_make_the_next_short),
+        CASE(what_the_sideband_took_and_lost_goes_by_a_path),
         cmocka_unit_test_setup_teardown(offers_do_not_overtake_a_hello_of_rank_0, apart,
                                         world_clean),
         cmocka_unit_test_setup_teardown(nor_one_of_rank_1, apart, world_clean),
