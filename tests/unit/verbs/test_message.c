@@ -3,6 +3,7 @@
  * that was taken when the endpoint was made. And messages that a peer must not send. */
 #include "tests/unit/verbs/world.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -137,6 +138,40 @@ static void a_message_that_comes_twice_is_refused(void **state)
     assert_non_null(strstr(world_ep(0)->why, "message 1 of rank 1 comes twice"));
 }
 
+/* The connection ends at side 0 for a frame of side 1, which says one thing that is wrong. */
+static void refused_at_0(struct sl_mp_tx_frame *frame, const char *sentence)
+{
+    sl_mp_frame_post(world_ep(1), frame, 0);
+    WORLD_UNTIL(world[0].downs == 1);
+    assert_int_equal(world_ep(0)->down_status, -EPROTO);
+    assert_non_null(strstr(world_ep(0)->why, sentence));
+}
+
+static struct sl_mp_frame *credit_frame(struct sl_mp_tx_frame **out)
+{
+    *out = sl_mp_frame_new(world_ep(1), SL_MP_CREDIT, 0, 0);
+    assert_non_null(*out);
+    return (struct sl_mp_frame *)(void *)(*out)->bytes;
+}
+
+static void a_frame_out_of_its_turn_is_refused(void **state)
+{
+    struct sl_mp_tx_frame *frame;
+
+    (void)state;
+    credit_frame(&frame)->fseq++;
+    refused_at_0(frame, "when 0 was due");
+}
+
+static void more_credits_than_there_are_are_refused(void **state)
+{
+    struct sl_mp_tx_frame *frame;
+
+    (void)state;
+    credit_frame(&frame)->credits = 1; /* all of them are here */
+    refused_at_0(frame, "gives back 1 credits of 0");
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, fresh, clean)
 
 int main(void)
@@ -145,6 +180,8 @@ int main(void)
         CASE(what_comes_early_is_kept_without_asking_for_memory),
         CASE(a_message_that_comes_twice_is_refused),
         CASE(a_peer_that_sends_beyond_its_credits_is_refused),
+        CASE(a_frame_out_of_its_turn_is_refused),
+        CASE(more_credits_than_there_are_are_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
