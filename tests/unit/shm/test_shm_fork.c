@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -380,6 +381,37 @@ static void sleepers_miss_no_message_where_membarrier_is_missing(void **state)
     side_close(&s);
 }
 
+static bool is_mapped(const void *at)
+{
+    return msync((void *)((uintptr_t)at & ~(uintptr_t)4095), 4096, MS_ASYNC) == 0;
+}
+
+/* It would keep the peer's memory, and could write there what its parent never sent. */
+static void a_forked_child_maps_nothing_of_a_peer(void **state)
+{
+    struct side a, b;
+    int status;
+
+    (void)state;
+    side_open(&a);
+    side_open(&b);
+    sides_connect(&a, &b);
+    for (unsigned i = 0; i < 2; i++) {
+        const struct shm_ep *ep = inside(i == 0 ? &a : &b);
+
+        assert_true(is_mapped(ep->segment.base) && is_mapped(ep->peer_page));
+        fflush(NULL);
+        pid_t child = fork();
+
+        if (child == 0)
+            _exit(is_mapped(ep->segment.base) || is_mapped(ep->peer_page));
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+    side_close(&a);
+    side_close(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -388,6 +420,7 @@ int main(void)
         cmocka_unit_test(what_was_sent_before_a_death_is_delivered),
         cmocka_unit_test(a_kill_of_a_sender_whose_bytes_are_being_read_loses_it),
         cmocka_unit_test(a_stopped_peer_is_not_a_lost_one),
+        cmocka_unit_test(a_forked_child_maps_nothing_of_a_peer),
         cmocka_unit_test(sleepers_miss_no_message),
         cmocka_unit_test(sleepers_miss_no_message_where_membarrier_is_missing),
     };

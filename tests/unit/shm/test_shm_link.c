@@ -248,6 +248,26 @@ static void a_second_hello_is_refused_and_closes_nothing_of_ours(void **state)
     side_close(&a);
 }
 
+static void a_hello_on_a_finished_connection_loses_the_peer(void **state)
+{
+    struct shm_hello hello = {.ring_bytes = 65536, .cells = 64};
+    int memory = memfd_create("x", 0);
+    struct side a, b;
+
+    (void)state;
+    side_open(&a);
+    side_open(&b);
+    sides_connect(&a, &b);
+    assert_int_equal(shm_post(inside(&a)->source.fd, SHM_HELLO, &hello, sizeof(hello),
+                              (int[]){memory, memory, memory}, 3),
+                     0);
+    PUMP(&b, NULL, b.downs == 1);
+    assert_int_equal(b.down_status, -EBADMSG);
+    close(memory);
+    side_close(&a);
+    side_close(&b);
+}
+
 /* An answer from where we dialled, but not to our question. */
 static void an_answer_with_another_token_is_refused(void **state)
 {
@@ -753,6 +773,7 @@ int main(void)
         KEPT(another_user_is_refused_where_there_is_no_secret),
         KEPT(another_user_who_has_the_name_is_not_dialled),
         KEPT(a_second_hello_is_refused_and_closes_nothing_of_ours),
+        cmocka_unit_test(a_hello_on_a_finished_connection_loses_the_peer),
         KEPT(an_answer_with_another_token_is_refused),
         KEPT(strangers_without_end_fill_neither_log_nor_descriptors),
         KEPT(a_lack_of_descriptors_at_accept_ends_no_endpoint),

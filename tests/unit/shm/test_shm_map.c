@@ -56,6 +56,29 @@ static void a_region_that_is_announced_twice_loses_the_peer(void **state)
     assert_int_equal(user.down_status, -EBADMSG);
 }
 
+/* A store behind the file's end would end this process. */
+static void a_region_that_its_file_does_not_hold_is_not_used(void **state)
+{
+    struct shm_region_msg said[] = {{2, LEN + 4096, 0}, {3, LEN, 4096}, {4, 4096, LEN + 4096}};
+
+    (void)state;
+    for (unsigned i = 0; i < SL_ARRAY_LEN(said); i++) {
+        struct shm_key its = {said[i].id, said[i].len};
+        struct sl_key of_it;
+        void *ptr = NULL;
+
+        assert_int_equal(
+            shm_post(inside(&owner)->source.fd, SHM_REGION, &said[i], sizeof(said[i]), &mem.fd, 1),
+            0);
+        PUMP(&user, NULL, inside(&user)->heard_region == said[i].id);
+        shm_key_pack(&its, &of_it);
+        assert_int_equal(sl_shm_ops.map(user.ep, &of_it, said[i].len, &ptr), -ENOTSUP);
+        assert_null(ptr);
+        assert_int_equal(inside(&user)->peer_region_count, 1);
+    }
+    assert_int_equal(user.downs, 0);
+}
+
 /* The key and the announcement come over different ways: one of them is wrong. */
 static void a_key_of_another_length_maps_nothing(void **state)
 {
@@ -123,6 +146,7 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, fresh, clean)
     const struct CMUnitTest tests[] = {
         CASE(a_region_that_is_announced_twice_loses_the_peer),
+        CASE(a_region_that_its_file_does_not_hold_is_not_used),
         CASE(a_key_of_another_length_maps_nothing),
         CASE(a_region_that_its_owner_took_back_goes_with_its_last_user),
         CASE(a_region_that_nobody_uses_goes_when_its_owner_takes_it_back),
