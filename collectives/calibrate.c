@@ -385,8 +385,8 @@ static void read_kept(const struct sluice_comm *comm, const struct sl_costs_fact
         *kept = (struct sl_kept_costs){.version = 0};
 }
 
-static void first_word(const struct sluice_comm *comm, const struct sl_kept_costs *kept,
-                       struct verdict *word)
+static void first_word(const struct sluice_comm *comm, const struct sl_costs_facts *facts,
+                       const struct sl_kept_costs *kept, struct verdict *word)
 {
     *word = (struct verdict){.costs = sl_costs_built_in};
     snprintf(word->source, sizeof(word->source), "built in");
@@ -395,7 +395,7 @@ static void first_word(const struct sluice_comm *comm, const struct sl_kept_cost
     } else if (kept->version != 0) {
         word->costs = kept->costs;
         word->correction = kept->correction;
-        word->known = sl_kept_settled(kept);
+        word->known = sl_kept_settled(kept, facts);
         sl_kept_describe(kept, word->source, sizeof(word->source));
     }
 }
@@ -478,7 +478,7 @@ int sl_costs_find(struct sluice_comm *comm, struct sl_exchange *exchange)
     if (comm->rank == 0 && comm->size > 1) /* who alone judges */
         facts = facts_of(comm);
     read_kept(comm, &facts, &kept);
-    first_word(comm, &kept, &word);
+    first_word(comm, &facts, &kept, &word);
     comm->costs = word.costs; /* measuring needs plans, plans need costs */
     comm->costs.ranks_per_core = ranks_per_core;
     err = take_word_of_rank_0(comm, exchange, &word);

@@ -15,10 +15,11 @@
 
 #define COST_MAX 1e13 /* ns: hours for one message are no measurement */
 #define ROUNDS_AGREE 3
-#define KEPT_VERSION 1
-#define CALM_SETTLED 3 /* quiet machines that found the same */
-#define BUSY_SETTLED 8 /* busy ones, of which the lowest of each figure is kept */
-#define JOBS_AGREE 1.6 /* a quarter of an octave either way from the same value */
+#define KEPT_VERSION 2
+#define CALM_SETTLED 3    /* quiet machines that found the same */
+#define BUSY_SETTLED 8    /* busy ones, of which the lowest of each figure is kept */
+#define CROWDED_SETTLED 8 /* measurements where ranks share cores, whatever they found */
+#define JOBS_AGREE 1.6    /* a quarter of an octave either way from the same value */
 #define DAY_S 86400
 #define PARTED 4.0   /* of predicted and measured time: more than models and programs explain */
 #define DOUBTS_MAX 3 /* measured anew so often, and still: then it is the model or the program */
@@ -248,16 +249,22 @@ bool sl_kept_usable(const struct sl_kept_costs *kept, const struct sl_costs_fact
            sl_costs_repair(&costs, facts) == 0 && sl_correction_sane(&kept->correction);
 }
 
-bool sl_kept_settled(const struct sl_kept_costs *kept)
+/* Where ranks share cores, turns of the scheduler make each measurement another one, and a
+ * thousand times as long: it would never end. */
+bool sl_kept_settled(const struct sl_kept_costs *kept, const struct sl_costs_facts *facts)
 {
-    return kept->confirmed >= (kept->calm ? CALM_SETTLED : BUSY_SETTLED);
+    return kept->confirmed >= (kept->calm ? CALM_SETTLED : BUSY_SETTLED) ||
+           (facts->ranks_per_core > 1 && kept->looks >= CROWDED_SETTLED);
 }
 
 static void replace(struct sl_kept_costs *kept, const struct sl_kept_costs *fresh)
 {
+    uint64_t looks = kept->version == KEPT_VERSION ? kept->looks : 0;
+
     *kept = *fresh;
     kept->version = KEPT_VERSION;
     kept->confirmed = 1;
+    kept->looks = looks;
     kept->doubts = 0;
     kept->correction = (struct sl_correction){0, 0};
 }
@@ -269,10 +276,12 @@ bool sl_kept_merge(struct sl_kept_costs *kept, const struct sl_kept_costs *fresh
     if (nothing ||
         (fresh->calm && repaired == 0 && (!kept->calm || !agree(&kept->costs, &fresh->costs)))) {
         replace(kept, fresh);
+        kept->looks++;
         return repaired == 0;
     }
+    kept->looks++;
     if (repaired != 0 || (!fresh->calm && kept->calm))
-        return false; /* what is there is better */
+        return true; /* what is there is better */
     if (!fresh->calm)
         take_lower(&kept->costs, &fresh->costs);
     kept->confirmed++;
@@ -312,6 +321,7 @@ bool sl_kept_learn(struct sl_kept_costs *kept, const struct sl_correction *seen)
             return false;
         kept->doubts++;
         kept->confirmed = 0; /* the next job measures */
+        kept->looks = 0;
         return true;
     }
     kept->correction = now;

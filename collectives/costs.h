@@ -75,20 +75,21 @@ struct sl_kept_costs {
     uint64_t host;       /* of the facts of the host that the key does not name */
     struct sl_costs costs;
     struct sl_correction correction;
+    uint64_t looks; /* measurements since the first one or the last doubt, whatever they found */
 };
 
 /* May be used at all: of this version and host, no older than a month, possible. */
 bool sl_kept_usable(const struct sl_kept_costs *kept, const struct sl_costs_facts *facts,
                     uint64_t host, uint64_t now_s);
 
-/* So often confirmed that no job needs to measure again. */
-bool sl_kept_settled(const struct sl_kept_costs *kept);
+/* So often confirmed, or looked at, that no job needs to measure again. */
+bool sl_kept_settled(const struct sl_kept_costs *kept, const struct sl_costs_facts *facts);
 
 /*
  * What is kept after a measurement: *kept is what was there (version 0: nothing) and becomes what
  * is now, which is also what this job uses. A quiet machine's word replaces a busy one's, and
- * another word replaces the old one; a busy machine's never touches a quiet one's. True: to be
- * written.
+ * another word replaces the old one; a busy machine's never touches a quiet one's. False: not
+ * to be written.
  */
 bool sl_kept_merge(struct sl_kept_costs *kept, const struct sl_kept_costs *fresh,
                    unsigned repaired);

@@ -65,6 +65,7 @@ static void costs_of_a_false_rank_0_are_refused(void **state)
 /* ---- what is measured while other programs run ---- */
 
 static const struct sl_costs_facts two_ranks = {.ranks = 2, .ranks_per_core = 1, .maps = true};
+static const struct sl_costs_facts crowded = {.ranks = 64, .ranks_per_core = 32, .maps = true};
 static const struct sl_costs_facts two_by_tcp = {.ranks = 2, .ranks_per_core = 1, .maps = false};
 static const struct sl_costs_facts four_on_two = {.ranks = 4, .ranks_per_core = 2, .maps = true};
 
@@ -168,13 +169,13 @@ static void three_jobs_that_agree_settle_the_costs(void **state)
     (void)state;
     assert_false(sl_kept_usable(&kept, &two_ranks, HOST, NOW));
     for (unsigned job = 1; job <= 3; job++) {
-        assert_false(sl_kept_settled(&kept));
+        assert_false(sl_kept_settled(&kept, &two_ranks));
         assert_true(sl_kept_merge(&kept, &fresh, 0));
         assert_true(sl_kept_usable(&kept, &two_ranks, HOST, NOW));
         assert_int_equal(kept.confirmed, job);
         fresh.costs.sync = 160; /* near enough: what there is stays, and so do choices */
     }
-    assert_true(sl_kept_settled(&kept));
+    assert_true(sl_kept_settled(&kept, &two_ranks));
     assert_true(kept.costs.sync == 128);
 }
 
@@ -200,12 +201,32 @@ static void a_busy_machine_never_overrules_a_quiet_one(void **state)
 
     (void)state;
     assert_true(sl_kept_merge(&kept, &busy, 0));
-    assert_false(sl_kept_settled(&kept));
+    assert_false(sl_kept_settled(&kept, &two_ranks));
     assert_true(sl_kept_merge(&kept, &quiet, 0)); /* replaced, though it was there first */
     assert_true(kept.costs.sync == 128);
-    assert_false(sl_kept_merge(&kept, &busy, 0));
-    assert_true(kept.costs.sync == 128);
+    busy.measured_s++;
+    assert_true(sl_kept_merge(&kept, &busy, 0)); /* that somebody looked is written */
+    assert_true(kept.costs.sync == 128 && kept.calm && kept.measured_s == NOW);
     assert_int_equal(kept.confirmed, 1);
+}
+
+/* 64 ranks on 2 cores: each job measured for a second. */
+static void where_ranks_share_cores_eight_jobs_look_and_no_more(void **state)
+{
+    struct sl_kept_costs kept = {.version = 0};
+    struct sl_correction parted = {0, 0.015};
+
+    (void)state;
+    for (unsigned job = 1; job <= 8; job++) {
+        struct sl_kept_costs fresh = measured(job % 2 == 0, job % 4 == 0 ? 4e5 : 3e6);
+
+        assert_false(sl_kept_settled(&kept, &crowded));
+        assert_true(sl_kept_merge(&kept, &fresh, 0));
+    }
+    assert_true(sl_kept_settled(&kept, &crowded));
+    assert_false(sl_kept_settled(&kept, &two_ranks));
+    assert_true(sl_kept_learn(&kept, &parted));
+    assert_false(sl_kept_settled(&kept, &crowded));
 }
 
 static void on_a_machine_that_is_always_busy_the_lowest_of_eight_jobs_counts(void **state)
@@ -216,11 +237,11 @@ static void on_a_machine_that_is_always_busy_the_lowest_of_eight_jobs_counts(voi
     for (unsigned job = 1; job <= 8; job++) {
         struct sl_kept_costs busy = measured(false, job == 5 ? 256 : 1024);
 
-        assert_false(sl_kept_settled(&kept));
+        assert_false(sl_kept_settled(&kept, &two_ranks));
         assert_true(sl_kept_merge(&kept, &busy, 0));
     }
     assert_true(kept.costs.sync == 256);
-    assert_true(sl_kept_settled(&kept));
+    assert_true(sl_kept_settled(&kept, &two_ranks));
 }
 
 /* As on a machine that is busy: 250 ns for a message beside 2 us for a sync would choose
@@ -306,7 +327,7 @@ static void costs_that_have_parted_from_what_operations_take_are_measured_again(
 
     (void)state;
     for (int job = 0; job < 30; job++) {
-        if (!sl_kept_settled(&kept)) {
+        if (!sl_kept_settled(&kept, &two_ranks)) {
             again++;
             sl_kept_merge(&kept, &fresh, 0);
         } else {
@@ -314,7 +335,7 @@ static void costs_that_have_parted_from_what_operations_take_are_measured_again(
         }
     }
     assert_true(sl_kept_settled(
-        &kept)); /* measured anew three times: then it is the program, not the costs */
+        &kept, &two_ranks)); /* measured anew three times: then it is the program, not the costs */
     assert_int_equal(again, 3 + 3 * 3);
     assert_int_equal(kept.doubts, 3);
     assert_true(kept.correction.messages == 0);
@@ -350,6 +371,7 @@ int main(void)
         cmocka_unit_test(three_jobs_that_agree_settle_the_costs),
         cmocka_unit_test(another_word_begins_anew),
         cmocka_unit_test(a_busy_machine_never_overrules_a_quiet_one),
+        cmocka_unit_test(where_ranks_share_cores_eight_jobs_look_and_no_more),
         cmocka_unit_test(on_a_machine_that_is_always_busy_the_lowest_of_eight_jobs_counts),
         cmocka_unit_test(beside_what_was_impossible_nothing_is_longer_than_usual),
         cmocka_unit_test(what_had_to_be_repaired_serves_one_job_and_is_not_kept),
