@@ -368,6 +368,26 @@ static void a_changed_byte_is_never_taken_for_data(void **state)
     assert_true(tries > changes * 2 / 3 && noticed > tries / 2);
 }
 
+/* Not as a peer that went: who reads it looks for the network, or for somebody in it. */
+static void a_changed_record_is_named(void **state)
+{
+    size_t passed[2][2];
+
+    (void)state;
+    measure(both, passed);
+    begin(both, same);
+    assert_true(connected());
+    stage.at_pipe = 1;
+    stage.at_direction = 0;
+    stage.at = passed[1][0] - 100;
+    stage.with = 1;
+    assert_false(swap());
+    assert_true(stage.changed);
+    assert_int_equal(stage.down[!stage.dialler], -EBADMSG);
+    assert_non_null(strstr(stage.why[!stage.dialler], "damaged or changed on the way (TLS)"));
+    end();
+}
+
 static void an_end_without_tls_is_named_on_both(void **state)
 {
     (void)state;
@@ -522,6 +542,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(another_secret_connects_nobody),
         cmocka_unit_test(who_listens_reads_messages_only_without_tls),
         cmocka_unit_test(a_changed_byte_is_never_taken_for_data),
+        cmocka_unit_test(a_changed_record_is_named),
         cmocka_unit_test(an_end_without_tls_is_named_on_both),
         cmocka_unit_test_teardown(a_cipher_that_one_end_names_is_that_of_both, name_none),
         cmocka_unit_test_teardown(ends_that_name_different_ciphers_name_each_other, name_none),

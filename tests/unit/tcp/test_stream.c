@@ -158,6 +158,35 @@ static void consume_gets_pieces_of_several_connections_in_order(void **state)
     assert_memory_equal(place, message, BIG);
 }
 
+/* What is left over of a granule is kept once for a channel. */
+static void consume_gets_no_message_before_the_one_ahead_is_over(void **state)
+{
+    struct wire *w = *state;
+    struct sl_tcp_frame begin = piece(0, 1, 144, 0, 48), rest = piece(0, 1, 144, 48, 96);
+    struct sl_tcp_frame next = piece(1, 2, 144, 0, 144);
+    struct taker t[2] = {{.sink = {.len = 144, .tag = 1, .granule = 48, .consume = take}},
+                         {.sink = {.len = 144, .tag = 2, .granule = 48, .consume = take}}};
+    struct sl_req req[2] = {0};
+
+    wire_connect(w, 2, false);
+    for (int i = 0; i < 2; i++) {
+        t[i].to = place + 1000 * i;
+        assert_int_equal(w->ops.recv(w->ep, &t[i].sink, &req[i]), 0);
+    }
+    wire_frame(w, 1, &begin, false, message);
+    WIRE_UNTIL(w, t[0].next == 48);
+    wire_frame(w, 2, &next, false, message + 500);
+    for (int i = 0; i < 100; i++)
+        wire_progress(w);
+    assert_int_equal(t[1].next, 0);
+    wire_frame(w, 1, &rest, false, message + 48);
+    WIRE_UNTIL(w, req[0].status != SL_PENDING && req[1].status != SL_PENDING);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(req[i].status, 0);
+        assert_memory_equal(t[i].to, message + 500 * i, 144);
+    }
+}
+
 static void messages_on_two_connections_meet_their_receives_by_number(void **state)
 {
     struct wire *w = *state;
@@ -608,6 +637,7 @@ int main(int argc, char **argv)
         CASE(pieces_on_several_connections_join_at_their_places),
         CASE(an_endpoint_is_active_while_it_has_requests),
         CASE(consume_gets_pieces_of_several_connections_in_order),
+        CASE(consume_gets_no_message_before_the_one_ahead_is_over),
         CASE(messages_on_two_connections_meet_their_receives_by_number),
         CASE(control_comes_through_while_data_is_stuck),
         CASE(damaged_payload_ends_the_endpoint_and_names_the_connection),
