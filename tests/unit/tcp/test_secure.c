@@ -58,6 +58,25 @@ static unsigned changes = 120; /* so many runs with a byte that is changed on th
 static struct stage stage;
 static uint8_t heard[HEARD], in[2][LEN], out[2][LEN];
 
+/* The keys of the handshakes. */
+static uint8_t keys[2 * PIPES][SL_DIGEST_BYTES];
+static unsigned key_count;
+
+int __real_sl_tls_new(struct sl_tls_context *context, const struct sl_tls_terms *agreed,
+                      bool client, const uint8_t psk[SL_DIGEST_BYTES], const char *identity,
+                      struct sl_tls **made);
+int __wrap_sl_tls_new(struct sl_tls_context *context, const struct sl_tls_terms *agreed,
+                      bool client, const uint8_t psk[SL_DIGEST_BYTES], const char *identity,
+                      struct sl_tls **made);
+
+int __wrap_sl_tls_new(struct sl_tls_context *context, const struct sl_tls_terms *agreed,
+                      bool client, const uint8_t psk[SL_DIGEST_BYTES], const char *identity,
+                      struct sl_tls **made)
+{
+    memcpy(keys[key_count++ % (2 * PIPES)], psk, SL_DIGEST_BYTES);
+    return __real_sl_tls_new(context, agreed, client, psk, identity, made);
+}
+
 static void on_down(void *arg, struct sl_ep *ep, int status, const char *why)
 {
     int i = ep == stage.ep[1];
@@ -308,6 +327,20 @@ static void who_listens_reads_no_token(void **state)
     end();
 }
 
+/* The key of TLS is made as the proofs are, which travel. */
+static void who_listens_reads_no_key(void **state)
+{
+    (void)state;
+    key_count = 0;
+    begin(both, same);
+    assert_true(connected());
+    assert_true(swap());
+    assert_int_equal(key_count, 4);
+    for (unsigned i = 0; i < key_count; i++)
+        assert_null(memmem(stage.heard, stage.heard_len, keys[i], SL_DIGEST_BYTES));
+    end();
+}
+
 /* No word of the handshakes need be there whole, nor may anything be there when somebody looks. */
 static void hellos_may_come_one_byte_at_a_time(void **state)
 {
@@ -538,6 +571,7 @@ int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_listens_reads_no_token),
+        cmocka_unit_test(who_listens_reads_no_key),
         cmocka_unit_test(hellos_may_come_one_byte_at_a_time),
         cmocka_unit_test(another_secret_connects_nobody),
         cmocka_unit_test(who_listens_reads_messages_only_without_tls),

@@ -353,6 +353,32 @@ static void a_control_connection_that_ends_without_farewell_is_a_crash(void **st
     assert_int_equal(w->down_status, -ECONNRESET);
 }
 
+/* It crashed behind its last byte: that is here, though not read yet. */
+static void what_came_before_a_crash_is_received(void **state)
+{
+    struct wire *w = *state;
+    struct sl_tcp_frame frame = piece(0, 1, BIG, 0, BIG);
+    uint8_t header[SL_TCP_FRAME_BYTES];
+    struct sl_sink sink;
+    struct sl_req req;
+
+    wire_connect(w, 2, false);
+    post(w, &sink, &req, place, BIG, 1);
+    sl_tcp_frame_encode(&frame, false, header);
+    /* No progress between. */
+    assert_int_equal(send(w->fds[2], header, sizeof(header), MSG_NOSIGNAL), sizeof(header));
+    assert_int_equal(send(w->fds[2], message, BIG, MSG_NOSIGNAL), BIG);
+    for (int i = 0; i < 3; i++) {
+        close(w->fds[i]);
+        w->fds[i] = -1;
+    }
+    WIRE_UNTIL(w, req.status != SL_PENDING);
+    assert_int_equal(req.status, 0);
+    assert_memory_equal(place, message, BIG);
+    WIRE_UNTIL(w, w->downs == 1);
+    assert_int_equal(w->down_status, -ECONNRESET);
+}
+
 static void a_control_message_does_not_come_twice(void **state)
 {
     struct sl_tcp_frame frame = {.type = SL_TCP_CTRL, .len = 8};
@@ -651,6 +677,7 @@ int main(int argc, char **argv)
         CASE(a_control_message_out_of_turn_is_refused),
         CASE(data_on_the_control_connection_is_refused),
         CASE(a_control_connection_that_ends_without_farewell_is_a_crash),
+        CASE(what_came_before_a_crash_is_received),
         CASE(a_control_message_does_not_come_twice),
         CASE(a_farewell_lets_received_data_be_fetched_first),
         CASE(a_peer_that_goes_in_the_middle_of_a_message_is_lost),
