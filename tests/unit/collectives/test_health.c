@@ -98,6 +98,54 @@ static void what_a_silent_rank_said_long_ago_leads_to_nobody(void **state)
     RUN(3, "", stale_chain);
 }
 
+/* Rank 0 waits for rank 1, that one for rank 2, that one for rank 3, which is as if stopped. Rank 0
+ * began first, so it speaks first. */
+static void chain(struct sluice_comm **comm, int rank)
+{
+    int32_t word = 0;
+
+    if (rank == 3) {
+        rest(*comm, 1000, false);
+        return;
+    }
+    if (rank != 0)
+        rest(*comm, 50, true);
+    EXPECT_ERROR(sluice_recv(*comm, &word, 1, SLUICE_I32, rank + 1, NULL), -ETIMEDOUT,
+                 "rank 3 gave no sign of life");
+}
+
+static void a_chain_of_waits_leads_to_its_end(void **state)
+{
+    RUN(4, "", chain);
+}
+
+/* Rank 0 waits for rank 1, and hears of rank 6, for which that one waits, by its word alone. */
+static void chain_beyond(struct sluice_comm **comm, int rank)
+{
+    int32_t word = 0;
+
+    if (rank > 1) {
+        rest(*comm, 1000, rank != 6);
+        return;
+    }
+    if (rank == 0)
+        EXPECT(sl_comm_peer(*comm, 6)->ep == NULL);
+    else
+        rest(*comm, 50, true);
+    EXPECT_ERROR(sluice_recv(*comm, &word, 1, SLUICE_I32, rank == 0 ? 1 : 6, NULL), -ETIMEDOUT,
+                 "rank 6 gave no sign of life");
+}
+
+static void a_chain_of_waits_leads_beyond_those_that_are_heard(void **state)
+{
+    world_maps = false;
+    const char *why = world_run(8, "", chain_beyond);
+
+    world_maps = true;
+    if (why != NULL)
+        fail_msg("%s", why);
+}
+
 /* A status that is to be passed on, as it travels. */
 struct told {
     struct sl_ctrl_head head;
@@ -392,6 +440,8 @@ int main(void)
         cmocka_unit_test(time_without_operations_is_not_time_without_progress),
         cmocka_unit_test(an_operation_has_the_whole_timeout),
         cmocka_unit_test(what_a_silent_rank_said_long_ago_leads_to_nobody),
+        cmocka_unit_test(a_chain_of_waits_leads_to_its_end),
+        cmocka_unit_test(a_chain_of_waits_leads_beyond_those_that_are_heard),
         cmocka_unit_test(of_each_rank_one_status_is_kept_to_be_passed_on),
         cmocka_unit_test(a_rank_that_left_is_missed_only_by_who_needs_it),
         cmocka_unit_test(calls_that_nobody_met_are_told_as_the_last_rank_leaves),

@@ -20,6 +20,7 @@ struct place {
 };
 
 static char trouble[1024];
+bool world_maps = true;
 
 void world_failed(const char *file, int line, const char *what)
 {
@@ -86,6 +87,7 @@ const char *world_run(int ranks, const char *settings, world_body *body)
     trouble[0] = '\0';
     sl_assert(ranks <= RANKS_MAX && configure(&config, settings) == 0);
     sl_sim_params_init(&params, (uint32_t)ranks, 1);
+    params.windows = world_maps;
     sl_assert(sl_sim_create(&params, &sim) == 0);
     sl_assert(sl_sim_meeting_create(sim, (uint32_t)ranks, 2 * SL_NS_PER_S, &meeting) == 0);
     for (uint32_t i = 0; i < (uint32_t)ranks; i++) {

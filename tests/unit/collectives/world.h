@@ -8,6 +8,9 @@
 
 #include "collectives/comm.h"
 
+/* Ranks share windows, so that each is connected to all; if not, to those beside it in the tree. */
+extern bool world_maps;
+
 typedef void world_body(struct sluice_comm **comm, int rank);
 
 /* Runs body on so many ranks with settings like "ALGO=ring INFLIGHT_MAX=2" (times are virtual, the
