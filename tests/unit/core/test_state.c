@@ -469,6 +469,40 @@ static void the_page_of_a_living_process_needs_no_name(void **state)
     end_owner(pid);
 }
 
+static unsigned open_descriptors(void)
+{
+    unsigned count = 0;
+
+    for (int fd = 0; fd < 256; fd++)
+        count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
+/* Of a process that had this number. */
+static void a_name_that_was_left_behind_is_taken_and_costs_nothing(void **state)
+{
+    unsigned before = open_descriptors();
+    struct sl_state_file file;
+    char path[64];
+    int left = -1;
+
+    (void)state;
+    for (int i = 0; left < 0 && i < 8; i++) { /* the page of this process has the first */
+        snprintf(path, sizeof(path), "/dev/shm/sluice.%u.%d.%d", (unsigned)geteuid(), (int)getpid(),
+                 i);
+        left = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+    }
+    assert_true(left >= 0);
+    close(left);
+    assert_int_equal(sl_state_file_open(4096, &file), 0);
+    sl_state_file_publish(&file);
+    assert_string_equal(file.path, path);
+    assert_int_equal(open_descriptors(), before + 1);
+    sl_state_file_close(&file, false);
+    assert_int_equal(open_descriptors(), before);
+    assert_int_equal(access(path, F_OK), -1);
+}
+
 static void no_more_than_so_many_dead_pages_stay(void **state)
 {
     pid_t pids[SL_STATE_DEAD_MAX + 3];
@@ -599,6 +633,7 @@ int main(void)
         cmocka_unit_test(a_file_that_is_cut_under_its_reader_is_no_page_any_more),
         cmocka_unit_test(the_page_of_a_stopped_and_of_a_killed_process_is_read),
         cmocka_unit_test(the_page_of_a_living_process_needs_no_name),
+        cmocka_unit_test(a_name_that_was_left_behind_is_taken_and_costs_nothing),
         cmocka_unit_test(no_more_than_so_many_dead_pages_stay),
         cmocka_unit_test(a_process_that_ends_well_leaves_nothing_unless_it_was_asked_to),
         cmocka_unit_test(off_makes_no_page),
