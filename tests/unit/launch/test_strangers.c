@@ -338,6 +338,8 @@ static void a_welcome_that_was_changed_is_refused(void **state)
     prepare(2, 1000, "secret");
     through_the_middle(&middle, WELCOME_END - 1, true);
     assert_int_not_equal(actors[1].err, 0);
+    if (strstr(actors[1].why, "the welcome was changed on the way") == NULL)
+        fail_msg("%s", actors[1].why);
 }
 
 static void a_parent_that_was_changed_is_not_looked_for(void **state)

@@ -154,6 +154,18 @@ static struct sl_mp_frame *credit_frame(struct sl_mp_tx_frame **out)
     return (struct sl_mp_frame *)(void *)(*out)->bytes;
 }
 
+/* It was received, and its place is another message's by now. */
+static void a_message_that_is_over_does_not_come_again(void **state)
+{
+    struct sl_mp_tx_frame *frame;
+
+    (void)state;
+    world_message(100);
+    frame = sl_mp_frame_new(world_ep(1), SL_MP_EAGER, 0, 0);
+    assert_non_null(frame);
+    refused_at_0(frame, "message 0 of rank 1 comes twice");
+}
+
 static void a_frame_out_of_its_turn_is_refused(void **state)
 {
     struct sl_mp_tx_frame *frame;
@@ -180,6 +192,7 @@ int main(void)
         CASE(what_comes_early_is_kept_without_asking_for_memory),
         CASE(a_message_that_comes_twice_is_refused),
         CASE(a_peer_that_sends_beyond_its_credits_is_refused),
+        CASE(a_message_that_is_over_does_not_come_again),
         CASE(a_frame_out_of_its_turn_is_refused),
         CASE(more_credits_than_there_are_are_refused),
     };
