@@ -129,6 +129,8 @@ int sl_child_make(struct sluice_comm *parent, const struct sl_split_word *words,
         return err;
     sl_worker_get(parent->worker);
     child->worker = parent->worker;
+    child->wait.poke = parent->wait.poke;
+    child->wait.poke_arg = parent->wait.poke_arg;
     child->stream_min = parent->stream_min; /* asking the machine takes longer than all else here */
     err = fill(child, parent, words, members);
     if (err != 0) {

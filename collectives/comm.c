@@ -42,8 +42,6 @@ static int make_worker(struct sluice_comm *comm, const struct sl_comm_params *pa
     worker->idle = params->idle;
     worker->idle_arg = params->idle_arg;
     worker->wire = params->wire;
-    worker->poke = params->poke;
-    worker->poke_arg = params->poke_arg;
     sl_rng_init(&worker->rng, params->seed);
     comm->worker = worker;
     return 0;
@@ -142,6 +140,8 @@ int sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *pa
     comm->stream_min = comm->config.shm_stream_min_bytes >= 0
                            ? (size_t)comm->config.shm_stream_min_bytes
                            : sl_cache_last_level() / 4;
+    comm->wait.poke = params->poke;
+    comm->wait.poke_arg = params->poke_arg;
     err = make_worker(comm, params);
     if (err == 0 && sl_status_begin(comm) != 0)
         err = sl_fail(-ENOMEM, "no memory for the events of a communicator");

@@ -58,7 +58,7 @@ struct sl_comm_params {
     uint64_t seed;
     void (*idle)(struct sl_worker *worker); /* see core/worker.h; NULL in real programs */
     void *idle_arg;
-    void (*poke)(void *arg); /* see core/worker.h; NULL: nothing but ours moves */
+    void (*poke)(void *arg); /* see struct sl_waits; NULL: nothing but ours moves */
     void *poke_arg;
     const struct sl_wire_ops *wire;             /* see core/worker.h; NULL: sockets */
     const struct sl_comm_transport *transports; /* NULL: those of config->transport */
@@ -113,6 +113,11 @@ struct sl_waits {
     uint64_t bytes;      /* of this communicator's endpoints, when last asked */
     uint64_t idle_ns;    /* time in which they did not */
     uint64_t checked_ns; /* when that was last looked at; 0: not yet */
+
+    /* Another library's progress, which a waiting thread makes beside ours from time to time (the
+     * preload shim: MPI's, whose peers may wait for this rank there). NULL: there is none. */
+    void (*poke)(void *arg);
+    void *poke_arg;
 };
 
 /* Lost, silent and disagreeing ranks: health.c, dispute.c. */

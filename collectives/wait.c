@@ -170,7 +170,7 @@ static void park(struct sluice_comm *comm)
 {
     struct pollfd fds[WIREUP_FDS_MAX];
     /* Bells of other workers, and of another library, do not ring here. */
-    int timeout_ms = comm->worker->poke != NULL || comm->calls.at_work != 0 ||
+    int timeout_ms = comm->wait.poke != NULL || comm->calls.at_work != 0 ||
                              sl_worker_others_busy(comm->worker, &comm->member)
                          ? 1
                          : SLEEP_MAX_MS;
@@ -200,8 +200,8 @@ void sl_comm_idle(struct sluice_comm *comm, unsigned moved, bool may_sleep)
         (comm->worker->idle != NULL || comm->wait.idle_passes % PASSES_PER_LOOK == 0) &&
         sl_worker_move_others(comm->worker, &comm->member) != 0)
         comm->wait.idle_since_ns = 0; /* the thread is of use: it does not sleep */
-    if (may_sleep && comm->worker->poke != NULL && comm->wait.idle_passes % PASSES_PER_LOOK == 0)
-        comm->worker->poke(comm->worker->poke_arg);
+    if (may_sleep && comm->wait.poke != NULL && comm->wait.idle_passes % PASSES_PER_LOOK == 0)
+        comm->wait.poke(comm->wait.poke_arg);
     if (comm->worker->idle != NULL) {
         look_at_clock(comm);
         if (may_sleep)
@@ -216,8 +216,8 @@ void sl_comm_idle(struct sluice_comm *comm, unsigned moved, bool may_sleep)
         comm->wait.checked_ns - comm->wait.idle_since_ns >= comm->wait.spin_ns &&
         !sl_health_urgent(comm)) {
         park(comm);
-        if (comm->worker->poke != NULL)
-            comm->worker->poke(comm->worker->poke_arg);
+        if (comm->wait.poke != NULL)
+            comm->wait.poke(comm->wait.poke_arg);
         look_at_clock(comm);
     } else if (comm->wait.oversubscribed || comm->wait.idle_passes > PASSES_TO_POLL) {
         sched_yield();

@@ -83,11 +83,6 @@ struct sl_worker {
     /* The pipes that wire-up uses (core/wireup.h). NULL: sockets. */
     const struct sl_wire_ops *wire;
 
-    /* Another library's progress, which a waiting thread makes beside ours from time to time (the
-     * preload shim: MPI's, whose peers may wait for this rank there). NULL: there is none. */
-    void (*poke)(void *arg);
-    void *poke_arg;
-
     /* ---- of a worker with members; all zero where a program opens interfaces itself ---- */
 
     struct sl_iface_slot *slots; /* [SL_IFACES_MAX], by place in the list of transports */

@@ -63,7 +63,7 @@ size_t sl_comm_paths(struct sluice_comm *comm, struct sl_path_stat *out, size_t 
 int sl_config_merge(const struct sluice_config *caller, struct sl_config *out);
 
 /* setup.c: sluice_comm_create() over an exchange of the caller's own, which tells rank and size and
- * stays the caller's. poke: see core/worker.h, or NULL. */
+ * stays the caller's. poke: see collectives/comm.h, or NULL. */
 int sl_comm_create_over(struct sl_exchange *exchange, const struct sluice_config *config,
                         void (*poke)(void *arg), void *poke_arg, struct sluice_comm **out);
 

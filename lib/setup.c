@@ -24,7 +24,7 @@ static int watch_status_signal(const struct sl_config *config)
     return err;
 }
 
-/* Another library's progress, for worker.h. */
+/* Another library's progress, for comm.h. */
 struct poke {
     void (*call)(void *arg);
     void *arg;
