@@ -8,7 +8,7 @@
  *
  * - A call on a member moves it: the caller claims the worker (sl_worker_enter), as long as more
  *   than one thread could want to be inside. A worker with a single member, in a process without
- *   another worker and without a progress thread, needs no claim.
+ *   another worker and without another thread, needs no claim.
  * - A thread that waits in a call lets others in from time to time, and while it sleeps. It moves
  *   the other members, too, and the other workers of which its own call was the last
  *   (sl_worker_move_others), or two ranks could wait for each other in different communicators.
@@ -29,6 +29,12 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+
+#if __has_include(<sys/single_threaded.h>)
+#include <sys/single_threaded.h>
+#else
+#define __libc_single_threaded 0 /* nobody says that there is one thread only */
+#endif
 
 struct sl_config;
 struct sl_wire_ops;
@@ -138,9 +144,10 @@ static inline void sl_worker_enter(struct sl_worker *worker)
 {
     /* Once claimed, claimed always: else a thread that used it last, and that makes a second
      * worker just now, could borrow it while a call of another thread, begun when it was the only
-     * one, is inside. */
+     * one, is inside. With a second thread, too: it may be making a communicator that joins. */
     bool shared = atomic_load_explicit(&worker->shared, memory_order_relaxed) ||
-                  atomic_load_explicit(&sl_worker_count, memory_order_relaxed) > 1;
+                  atomic_load_explicit(&sl_worker_count, memory_order_relaxed) > 1 ||
+                  __libc_single_threaded == 0;
 
     atomic_store_explicit(&worker->home, sl_worker_home(worker), memory_order_relaxed);
     if (__builtin_expect(
