@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes communicators that are split from another one. */
+/* Makes communicators that join a family. */
 #include "collectives/child.h"
 
 #include "collectives/connect.h"
@@ -12,127 +12,117 @@
 #include <stdlib.h>
 #include <string.h>
 
-void sl_child_offer(struct sluice_comm *parent, struct sl_split_word *word)
+void sl_place_offer(struct sl_family *family, struct sl_place *place)
 {
-    struct sl_family *family = parent->family;
-
-    word->channel = 0;
-    word->area = SL_NO_AREA;
-    if (word->color < 0)
-        return;
-    word->channel = family->next_channel++;
-    word->area = sl_windows_offer(family);
+    place->family_rank = family->rank;
+    place->channel = family->next_channel++;
+    place->area = sl_windows_offer(family);
 }
 
-void sl_child_withdraw(struct sluice_comm *parent, struct sl_split_word *word)
+void sl_place_withdraw(struct sl_family *family, struct sl_place *place)
 {
-    if (word->area != SL_NO_AREA)
-        sl_segment_give(&parent->family->segment, word->area);
-    word->area = SL_NO_AREA;
+    if (place->area != SL_NO_AREA)
+        sl_segment_give(&family->segment, place->area);
+    place->area = SL_NO_AREA;
 }
 
 /* ---- its parts ---- */
 
-/* The highest that a member offers is free for all of them, unless another split took it since. */
+/* The highest that a member offers is free for all of them, unless another one took it since. */
 static int take_channel(struct sluice_comm *child, struct sl_family *family,
-                        const struct sl_split_word *words, const int *members)
+                        const struct sl_place *places)
 {
     for (uint32_t r = 0; r < child->size; r++)
-        if (words[members[r]].channel > child->channel)
-            child->channel = words[members[r]].channel;
+        if (places[r].channel > child->channel)
+            child->channel = places[r].channel;
     if (child->channel >= family->next_channel)
         family->next_channel = child->channel + 1;
-    return child->channel <= SL_CHANNEL_FIRST ? sl_fail(-EPROTO, "no rank of a split has a channel")
+    return child->channel <= SL_CHANNEL_FIRST
+               ? sl_fail(-EPROTO, "no rank of a new communicator has a channel")
            : sl_family_find(family, child->channel) != NULL
                ? sl_fail(-EAGAIN, "channel %u is taken", child->channel)
                : 0;
 }
 
-static int take_ranks(struct sluice_comm *child, const struct sluice_comm *parent,
-                      const int *members)
+static int take_ranks(struct sluice_comm *child, const struct sl_place *places)
 {
     uint32_t *ranks = calloc(child->size, sizeof(*ranks));
     int err;
 
     if (ranks == NULL)
-        return sl_fail(-ENOMEM, "no memory to split %u ranks", parent->size);
+        return sl_fail(-ENOMEM, "no memory for a communicator of %u ranks", child->size);
     for (uint32_t r = 0; r < child->size; r++)
-        ranks[r] = sl_family_rank(parent, (uint32_t)members[r]);
+        ranks[r] = places[r].family_rank;
     err = sl_shared_keep(ranks, child->size * sizeof(*ranks), &child->held_family_of);
     if (err == 0)
         child->family_of = sl_shared_bytes(child->held_family_of);
     return err;
 }
 
-static int take_areas(struct sluice_comm *child, const struct sl_split_word *words,
-                      const int *members)
+static int take_areas(struct sluice_comm *child, const struct sl_place *places)
 {
     uint32_t *areas = calloc(child->size, sizeof(*areas));
     int err;
 
     if (areas == NULL)
-        return sl_fail(-ENOMEM, "no memory to split %u ranks", child->size);
+        return sl_fail(-ENOMEM, "no memory for a communicator of %u ranks", child->size);
     for (uint32_t r = 0; r < child->size; r++)
-        areas[r] = words[members[r]].area;
+        areas[r] = places[r].area;
     err = sl_windows_share(child, areas);
     free(areas);
     return err;
 }
 
-/* What the parent measured holds for its ranks. How many share a core may differ. */
-static void inherit_costs(struct sluice_comm *child, const struct sluice_comm *parent)
+/* What another one measured holds for its ranks, too. How many share a core may differ. */
+static void inherit(struct sluice_comm *child, const struct sluice_comm *like)
 {
     uint32_t ranks_per_core = child->costs.ranks_per_core;
 
-    child->costs = parent->costs;
+    child->costs = like->costs;
     child->costs.ranks_per_core = ranks_per_core;
-    child->correction = parent->correction;
-    memcpy(child->costs_source, parent->costs_source, sizeof(child->costs_source));
+    child->correction = like->correction;
+    memcpy(child->costs_source, like->costs_source, sizeof(child->costs_source));
+    child->stream_min = like->stream_min; /* asking the machine takes longer than all else here */
+    child->wait.poke = like->wait.poke;
+    child->wait.poke_arg = like->wait.poke_arg;
 }
 
-static uint64_t mix_id(uint64_t parent, uint32_t channel)
+static uint64_t mix_id(uint64_t id, uint32_t channel)
 {
-    return (uint32_t)((parent + channel) * UINT64_C(0x9e3779b97f4a7c15) >> 32);
+    return (uint32_t)((id + channel) * UINT64_C(0x9e3779b97f4a7c15) >> 32);
 }
 
-static int fill(struct sluice_comm *child, const struct sluice_comm *parent,
-                const struct sl_split_word *words, const int *members)
+static int fill(struct sluice_comm *child, const struct sl_child_params *params)
 {
-    int err = take_channel(child, parent->family, words, members);
+    struct sl_family *family = params->like->family;
+    int err = take_channel(child, family, params->places);
 
     if (err == 0 && sl_status_begin(child) != 0)
         err = sl_fail(-ENOMEM, "no memory for the events of a communicator");
-    err = err ?: take_ranks(child, parent, members);
+    err = err ?: take_ranks(child, params->places);
     if (err != 0)
         return err;
-    sl_family_join(parent->family, child);
-    child->id = mix_id(parent->id, child->channel);
+    sl_family_join(family, child);
+    child->id = mix_id(params->id, child->channel);
     err = sl_seats_take(child);
     if (err != 0)
         return err;
     sl_comm_set_spin(child);
-    inherit_costs(child, parent);
-    return take_areas(child, words, members);
+    inherit(child, params->like);
+    err = take_areas(child, params->places);
+    return err ?: sl_comm_join(child);
 }
 
-int sl_child_make(struct sluice_comm *parent, const struct sl_split_word *words, const int *members,
-                  int count, struct sl_split_word *mine, struct sluice_comm **out)
+int sl_child_make(const struct sl_child_params *params, struct sluice_comm **out)
 {
     struct sluice_comm *child;
-    uint32_t rank = 0;
-
-    while (members[rank] != (int)parent->rank)
-        rank++;
-    int err = sl_comm_alloc(&parent->config, rank, (uint32_t)count, &child);
+    int err = sl_comm_alloc(params->config, params->rank, params->size, &child);
 
     if (err != 0)
         return err;
-    sl_worker_get(parent->worker);
-    child->worker = parent->worker;
-    child->wait.poke = parent->wait.poke;
-    child->wait.poke_arg = parent->wait.poke_arg;
-    child->stream_min = parent->stream_min; /* asking the machine takes longer than all else here */
-    err = fill(child, parent, words, members);
+    child->worker = params->like->worker;
+    sl_worker_get(child->worker);
+    err = fill(child, params);
     if (err != 0) {
         struct sl_error first;
 
@@ -141,31 +131,33 @@ int sl_child_make(struct sluice_comm *parent, const struct sl_split_word *words,
         return sl_fail_error(&first);
     }
     if (child->win.slots != NULL)
-        mine->area = SL_NO_AREA;
+        params->mine->area = SL_NO_AREA;
     *out = child;
     return 0;
 }
 
-int sl_child_start(struct sluice_comm *child)
+void sl_child_start(struct sluice_comm *child)
 {
-    int err;
-
     child->created = true;
-    sl_reach_tree(child, false);
-    err = sl_comm_join(child);
-    if (err != 0)
-        return err;
+    if (child->health.error.code == 0)
+        sl_reach_tree(child, false);
     sl_status_refresh(child);
-    sl_debug("comm", "rank %u of %u of a split, %u on this host, %s windows", child->rank,
+    sl_debug("comm", "rank %u of %u shares connections, %u on this host, %s windows", child->rank,
              child->size, child->local_size, child->win.slots != NULL ? "with" : "without");
-    return 0;
 }
 
 void sl_child_drop(struct sluice_comm *child)
 {
+    struct sl_worker *worker;
+
     if (child == NULL)
         return;
+    worker = child->worker;
     if (child->win.slots != NULL)
         sl_segment_give(&child->family->segment, child->win.area);
+    sl_worker_get(worker);
+    sl_family_leave(child);
+    sl_worker_leave(worker, &child->member);
     sl_comm_free(child);
+    sl_worker_put(worker);
 }
