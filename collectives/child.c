@@ -21,7 +21,7 @@ void sl_place_offer(struct sl_family *family, struct sl_place *place)
 
 void sl_place_withdraw(struct sl_family *family, struct sl_place *place)
 {
-    if (place->area != SL_NO_AREA)
+    if (place->area != SL_NO_AREA && family->segment.mem.addr != NULL)
         sl_segment_give(&family->segment, place->area);
     place->area = SL_NO_AREA;
 }

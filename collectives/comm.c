@@ -2,6 +2,7 @@
 /* Makes and destroys communicators. */
 #include "collectives/comm.h"
 
+#include "collectives/adopt.h"
 #include "collectives/calibrate.h"
 #include "collectives/connect.h"
 #include "collectives/exec.h"
@@ -128,8 +129,9 @@ static int join_ranks(struct sluice_comm *comm, struct sl_exchange *exchange,
     return err != 0 ? err : sl_costs_find(comm, exchange);
 }
 
-int sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *params,
-                   struct sluice_comm **out)
+/* With a worker and a family of its own. */
+static int create_anew(struct sl_exchange *exchange, const struct sl_comm_params *params,
+                       struct sluice_comm **out)
 {
     struct sluice_comm *comm;
     int err =
@@ -170,7 +172,23 @@ int sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *pa
     sl_debug("comm", "rank %u of %u is connected, %u on this host, %s windows", comm->rank,
              comm->size, comm->local_size, comm->win.slots != NULL ? "with" : "without");
     *out = comm;
+    atomic_store(&comm->worker->home, sl_worker_home(comm->worker));
+    sl_adopt_list(comm->family, params);
     sl_worker_exit(comm->worker);
+    return 0;
+}
+
+int sl_comm_create(struct sl_exchange *exchange, const struct sl_comm_params *params,
+                   struct sluice_comm **out)
+{
+    struct sluice_comm *comm;
+    int err = sl_adopt(exchange, params, &comm);
+
+    if (err != 0)
+        return err;
+    if (comm == NULL)
+        return create_anew(exchange, params, out);
+    *out = comm;
     return 0;
 }
 

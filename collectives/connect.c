@@ -13,37 +13,53 @@
 #include <string.h>
 
 /* Raised with every change of what ranks say to each other on the wire or in shared memory. */
-#define PROTOCOL_VERSION 5
+#define PROTOCOL_VERSION 6
 #define HELLO_MAGIC UINT32_C(0x534c4331)
 #define SETTINGS_SHOWN 300 /* bytes of each rank's, in a sentence about two */
 
-/* What each rank says of itself once; same layout on all, as versions are compared before anything
- * else. */
+enum hello_flag {
+    HELLO_NEARBY = 1 << 0, /* surely on rank 0's host; that of two machines may have one number */
+    HELLO_OFFERS = 1 << 1, /* it names a family, and tells nothing else of itself yet */
+};
+
+/* What each rank says of itself; same layout on all, as versions are compared before anything else.
+ * Where somebody offers a family and not all are of it, they say it once more, and nobody offers
+ * then. */
 struct hello {
     uint32_t magic, version;
-    uint64_t host;
-    uint64_t sched_group;
+    union {
+        uint64_t host;
+        uint64_t family; /* HELLO_OFFERS */
+    };
+    union {
+        uint64_t sched_group;
+        struct {
+            uint32_t family_rank, channel; /* HELLO_OFFERS */
+        };
+    };
     uint64_t settings;   /* hash of what must be the same on all ranks */
     uint64_t cores_low;  /* bit per core that it may run on, of the first 64 */
     uint32_t cores_hash; /* of all of them ... */
     uint32_t cores;      /* ... and how many they are */
-    uint32_t opened;     /* bit per place in the list of transports */
-    uint32_t local;      /* those of them that reach only this host */
-    /* 1: surely on rank 0's host; that of two machines may have one number (host) */
-    uint32_t nearby;
-    uint32_t id; /* of rank 0: what all call the communicator */
+    union {
+        uint32_t opened; /* bit per place in the list of transports */
+        uint32_t area;   /* HELLO_OFFERS */
+    };
+    uint32_t local; /* those of them that reach only this host */
+    uint32_t flags; /* enum hello_flag */
+    uint32_t id;    /* of rank 0: what all call the communicator */
 };
+
+_Static_assert(sizeof(struct hello) == 64, "an offer takes no room of its own");
 
 /* ---- meeting ---- */
 
-static void describe_settings(const struct sluice_comm *comm, char *out, size_t cap)
+static void describe_settings(const struct sl_config *c, const struct sl_worker *worker, char *out,
+                              size_t cap)
 {
-    const struct sl_config *c = &comm->config;
-
     out[0] = '\0';
-    for (unsigned i = 0; i < comm->worker->slot_count; i++)
-        sl_text_add(out, cap, "%s%s", i == 0 ? "transport " : ",",
-                    comm->worker->slots[i].ops->name);
+    for (unsigned i = 0; i < worker->slot_count; i++)
+        sl_text_add(out, cap, "%s%s", i == 0 ? "transport " : ",", worker->slots[i].ops->name);
     sl_text_add(out, cap, " algo '%s' chunk %lld window %lld tune %s", c->algo,
                 (long long)c->chunk_bytes, (long long)c->shm_window_bytes, sl_tune_name(c->tune));
 }
@@ -63,22 +79,26 @@ static void open_iface(struct sluice_comm *comm, struct sl_iface_slot *slot,
     }
 }
 
+int sl_connect_list(const struct sl_comm_params *params, const struct sl_transport_ops **out,
+                    unsigned *count)
+{
+    if (params->transports == NULL)
+        return sl_transport_list(params->config->transport, out, SL_IFACES_MAX, count);
+    if (params->transport_count > SL_IFACES_MAX)
+        return sl_fail(-EINVAL, "the call names %zu transports, and a communicator has %u at most",
+                       params->transport_count, SL_IFACES_MAX);
+    for (size_t i = 0; i < params->transport_count; i++)
+        out[i] = params->transports[i].ops;
+    *count = (unsigned)params->transport_count;
+    return *count != 0 ? 0 : sl_fail(-EINVAL, "the call names no transport");
+}
+
 static int list_transports(struct sluice_comm *comm, const struct sl_comm_params *params)
 {
     const struct sl_transport_ops *ops[SL_IFACES_MAX];
-    unsigned count;
-    int err;
+    unsigned count = 0;
+    int err = sl_connect_list(params, ops, &count);
 
-    if (params->transports != NULL) {
-        if (params->transport_count > SL_IFACES_MAX)
-            return sl_fail(-EINVAL,
-                           "the call names %zu transports, and a communicator has %u at most",
-                           params->transport_count, SL_IFACES_MAX);
-        for (size_t i = 0; i < params->transport_count; i++)
-            comm->worker->slots[comm->worker->slot_count++].ops = params->transports[i].ops;
-        return comm->worker->slot_count != 0 ? 0 : sl_fail(-EINVAL, "the call names no transport");
-    }
-    err = sl_transport_list(comm->config.transport, ops, SL_IFACES_MAX, &count);
     for (unsigned i = 0; i < count && err == 0; i++)
         comm->worker->slots[comm->worker->slot_count++].ops = ops[i];
     return err;
@@ -94,17 +114,33 @@ static int open_transports(struct sluice_comm *comm, const struct sl_comm_params
     return err;
 }
 
-static int compare_versions(const struct sluice_comm *comm, const struct hello *all)
+static int compare_versions(const struct sl_exchange *exchange, const struct hello *all)
 {
-    const struct hello *mine = &all[comm->rank];
+    int rank = exchange->rank;
 
-    for (uint32_t r = 0; r < comm->size; r++)
-        if (all[r].magic != HELLO_MAGIC || all[r].version != mine->version)
+    for (int r = 0; r < exchange->size; r++)
+        if (all[r].magic != HELLO_MAGIC || all[r].version != all[rank].version)
             return sl_fail(-EPROTO,
-                           "rank %u speaks protocol version %u, rank %u speaks %u: install the "
+                           "rank %d speaks protocol version %u, rank %d speaks %u: install the "
                            "same Sluice everywhere",
-                           r, all[r].version, comm->rank, mine->version);
+                           r, all[r].version, rank, all[rank].version);
     return 0;
+}
+
+/* Tells all ranks, and hears them. */
+static int say(struct sl_exchange *exchange, const struct hello *mine, struct hello *all)
+{
+    int err = exchange->allgather(exchange, mine, sizeof(*mine), all);
+
+    return err ?: compare_versions(exchange, all);
+}
+
+static bool somebody_offers(const struct sl_exchange *exchange, const struct hello *all)
+{
+    for (int r = 0; r < exchange->size; r++)
+        if ((all[r].flags & HELLO_OFFERS) != 0)
+            return true;
+    return false;
 }
 
 /* Settings differ somewhere, which all ranks see: only now are the texts worth their bytes. */
@@ -118,7 +154,7 @@ static int tell_settings(const struct sluice_comm *comm, struct sl_exchange *exc
 
     if (texts == NULL)
         return sl_fail(-ENOMEM, "no memory to meet %u ranks", comm->size);
-    describe_settings(comm, mine, sizeof(mine));
+    describe_settings(&comm->config, comm->worker, mine, sizeof(mine));
     err = exchange->allgather(exchange, mine, sizeof(mine), texts);
     while (other + 1 < comm->size && all[other].settings == all[comm->rank].settings)
         other++;
@@ -133,12 +169,12 @@ static int tell_settings(const struct sluice_comm *comm, struct sl_exchange *exc
 static int compare_hellos(const struct sluice_comm *comm, struct sl_exchange *exchange,
                           const struct hello *all)
 {
-    int err = compare_versions(comm, all);
-
-    for (uint32_t r = 0; r < comm->size && err == 0; r++)
+    if (somebody_offers(exchange, all))
+        return sl_fail(-EPROTO, "a rank is at another step of the start");
+    for (uint32_t r = 0; r < comm->size; r++)
         if (all[r].settings != all[0].settings)
             return tell_settings(comm, exchange, all);
-    return err;
+    return 0;
 }
 
 /* Ranks of this host that SLUICE_HOST_ID calls different hosts dial each other as such, never by
@@ -146,7 +182,7 @@ static int compare_hellos(const struct sluice_comm *comm, struct sl_exchange *ex
 static bool all_nearby(const struct sluice_comm *comm, const struct hello *all)
 {
     for (uint32_t r = 0; r < comm->size; r++)
-        if (all[r].nearby != 1 || all[r].host != all[0].host)
+        if ((all[r].flags & HELLO_NEARBY) == 0 || all[r].host != all[0].host)
             return false;
     return true;
 }
@@ -202,6 +238,34 @@ static int keep_seats(struct sluice_comm *comm, const struct hello *all)
     return sl_family_keep_seats(comm->family, seats);
 }
 
+int sl_connect_offer(const struct sl_config *config, const struct sl_worker *worker,
+                     struct sl_exchange *exchange, const struct sl_offer *offer,
+                     struct sl_offer *offers)
+{
+    struct hello mine = {.magic = HELLO_MAGIC,
+                         .version = PROTOCOL_VERSION,
+                         .family = offer->family,
+                         .family_rank = offer->place.family_rank,
+                         .channel = offer->place.channel,
+                         .area = offer->place.area,
+                         .flags = HELLO_OFFERS};
+    struct hello *all = calloc((size_t)exchange->size, sizeof(*all));
+    char text[SETTINGS_SHOWN];
+    int err;
+
+    if (all == NULL)
+        return sl_fail(-ENOMEM, "no memory to meet %d ranks", exchange->size);
+    describe_settings(config, worker, text, sizeof(text));
+    mine.settings = sl_hash_text(text);
+    err = say(exchange, &mine, all);
+    for (int r = 0; r < exchange->size && err == 0; r++)
+        if ((all[r].flags & HELLO_OFFERS) != 0 && all[r].settings == mine.settings)
+            offers[r] =
+                (struct sl_offer){all[r].family, {all[r].family_rank, all[r].channel, all[r].area}};
+    free(all);
+    return err;
+}
+
 int sl_connect_meet(struct sluice_comm *comm, struct sl_exchange *exchange,
                     const struct sl_comm_params *params)
 {
@@ -224,14 +288,16 @@ int sl_connect_meet(struct sluice_comm *comm, struct sl_exchange *exchange,
     struct sl_rng dice = comm->worker->rng;
 
     mine.id = (uint32_t)sl_rng_u64(&dice);
-    mine.nearby = exchange->nearby;
+    mine.flags = exchange->nearby ? HELLO_NEARBY : 0;
     mine.host =
         params->host_id != NULL ? sl_hash_text(params->host_id) : sl_host_hash(&comm->config);
     mine.sched_group = sl_host_sched_group();
     tell_cores(&mine);
-    describe_settings(comm, text, sizeof(text));
+    describe_settings(&comm->config, comm->worker, text, sizeof(text));
     mine.settings = sl_hash_text(text);
-    err = exchange->allgather(exchange, &mine, sizeof(mine), all);
+    err = say(exchange, &mine, all);
+    if (err == 0 && somebody_offers(exchange, all))
+        err = say(exchange, &mine, all);
     err = err ?: compare_hellos(comm, exchange, all);
     err = err ?: keep_seats(comm, all);
     err = err ?: sl_seats_take(comm);

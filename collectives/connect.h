@@ -4,7 +4,24 @@
 #ifndef SL_COLLECTIVES_CONNECT_H
 #define SL_COLLECTIVES_CONNECT_H
 
-#include "collectives/comm.h"
+#include "collectives/child.h"
+
+/* A family that a rank is a member of, and its place there. */
+struct sl_offer {
+    uint64_t family; /* 0: it offers none */
+    struct sl_place place;
+};
+
+/* Says first that this rank is a member of a family which uses that worker; offers[] tells who else is
+ * of one, with the same settings. If not all ranks are of the same one, sl_connect_meet() follows,
+ * on all ranks. -EPROTO: another version. */
+int sl_connect_offer(const struct sl_config *config, const struct sl_worker *worker,
+                     struct sl_exchange *exchange, const struct sl_offer *offer,
+                     struct sl_offer *offers);
+
+/* The transports that a communicator is to have, SL_IFACES_MAX at most. -EINVAL, -ENODEV. */
+int sl_connect_list(const struct sl_comm_params *params, const struct sl_transport_ops **out,
+                    unsigned *count);
 
 /* Opens the transports, tells the others who this rank is, numbers the hosts. -EPROTO: another
  * version or other settings, with both and the ranks named. -ENODEV: no transport can be opened. */
@@ -40,6 +57,8 @@ uint32_t sl_windows_offer(struct sl_family *family);
 /* The windows of a split are in these areas, by rank; without windows when a rank has none.
  * -ENOMEM, -EPROTO: a rank names an area that it has not. */
 int sl_windows_share(struct sluice_comm *comm, const uint32_t *areas);
+/* It has no windows for want of room in its family. Made anew, it may have some. */
+bool sl_windows_lacking(const struct sluice_comm *comm);
 /* The first operation with much to show backs the rest of this rank's area. -ENOMEM. */
 int sl_windows_back(struct sluice_comm *comm);
 

@@ -2,6 +2,8 @@
 /* Families: who is in them, and what they hold. */
 #include "collectives/family.h"
 
+#include "collectives/adopt.h"
+#include "core/fork.h"
 #include "core/shared.h"
 #include "core/wireup.h"
 
@@ -13,6 +15,8 @@ int sl_family_make(struct sluice_comm *comm)
 
     if (family == NULL)
         return sl_fail(-ENOMEM, "no memory for a communicator of %u ranks", comm->size);
+    family->life = sl_fork_life();
+    family->holders = 1;
     family->worker = comm->worker;
     family->rank = comm->rank;
     family->size = comm->size;
@@ -30,8 +34,20 @@ void sl_family_join(struct sl_family *family, struct sluice_comm *comm)
     sl_list_push_back(&family->comms, &comm->of_family);
 }
 
+void sl_family_get(struct sl_family *family)
+{
+    atomic_fetch_add(&family->holders, 1);
+}
+
+void sl_family_put(struct sl_family *family)
+{
+    if (atomic_fetch_sub(&family->holders, 1) == 1)
+        free(family);
+}
+
 static void close_connections(struct sl_family *family)
 {
+    sl_adopt_unlist(family);
     sl_wireup_close(family->wireup);
     family->wireup = NULL;
     sl_links_close(family);
@@ -54,7 +70,9 @@ void sl_family_leave(struct sluice_comm *comm)
     sl_shared_drop(family->held_addrs);
     free(family->buckets);
     free(family->answers);
-    free(family);
+    family->buckets = NULL;
+    family->bucket_count = 0;
+    sl_family_put(family);
 }
 
 void sl_family_broke(struct sl_family *family)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A family: the communicator that a program made, and all that were split from it. They have in
- * common what ranks know of each other (seats, addresses), the connections to other ranks (links)
+ * A family: the communicator that a program made, all that were split from it, and those that it
+ * made later for the same ranks, or some of them (adopt.h). They have in common what ranks know of each other (seats, addresses), the connections to other ranks (links)
  * and the memory of windows; docs/design/0026-shared-connections.md.
  *
  * Ranks of the first communicator name its members; a split has its own ranks, and a table from
@@ -48,6 +48,10 @@ struct sl_answer {
 };
 
 struct sl_family {
+    uint64_t id;   /* random, the same on all members; 0: its first communicator is not made yet */
+    uint64_t life; /* of the process: core/fork.h */
+    struct sl_node listed;    /* adopt.c; next NULL: it takes in no communicator */
+    _Atomic unsigned holders; /* of its memory: its communicators are one */
     struct sl_worker *worker;
     uint32_t rank, size, host_count;
     const struct sl_seat *seats;        /* [size] */
@@ -60,6 +64,7 @@ struct sl_family {
     struct sl_link **buckets; /* [bucket_count], a power of two; or NULL */
     uint32_t bucket_count, link_count;
     struct sl_segment segment;
+    bool crowded; /* a host has so many ranks that there is no segment */
     struct sl_answer *answers;
     uint32_t answer_count, answer_room;
 };
@@ -88,6 +93,10 @@ void sl_family_join(struct sl_family *family, struct sluice_comm *comm);
 /* Takes leave of its links; the last one closes them all. Does nothing for one that is in no
  * family. */
 void sl_family_leave(struct sluice_comm *comm);
+
+/* One more holder of its memory, or one less. Without communicators it is empty. */
+void sl_family_get(struct sl_family *family);
+void sl_family_put(struct sl_family *family);
 
 /* Its communicator broke: once all have, nothing is connected any more. */
 void sl_family_broke(struct sl_family *family);

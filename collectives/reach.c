@@ -9,6 +9,7 @@
 #include "collectives/connect.h"
 #include "collectives/family.h"
 
+#include "core/host.h"
 #include "core/log.h"
 #include "core/wireup.h"
 
@@ -384,6 +385,7 @@ static int swap_addresses(struct sluice_comm *comm, struct sl_exchange *exchange
         free(addrs);
         return err;
     }
+    comm->family->id = sl_hash(SL_HASH_START, addrs[0].id, sizeof(addrs[0].id)) | 1;
     return sl_family_keep_addrs(comm->family, addrs);
 }
 

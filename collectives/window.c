@@ -237,7 +237,8 @@ int sl_windows_open(struct sluice_comm *comm, struct sl_exchange *exchange)
 
     if (comm->host_count == comm->size)
         return 0; /* nobody to share with */
-    if (comm->most_local > WINDOW_RANKS_MAX) {
+    comm->family->crowded = comm->most_local > WINDOW_RANKS_MAX;
+    if (comm->family->crowded) {
         sl_info("comm", "no windows: %u ranks of a host are more than %d", comm->most_local,
                 WINDOW_RANKS_MAX);
         return 0;
@@ -294,6 +295,15 @@ int sl_windows_share(struct sluice_comm *comm, const uint32_t *areas)
     comm->win.area = areas[comm->rank];
     use_areas(comm, areas);
     return 0;
+}
+
+bool sl_windows_lacking(const struct sluice_comm *comm)
+{
+    const struct sl_family *family = comm->family;
+
+    return comm->win.slots == NULL && comm->host_count < comm->size &&
+           comm->most_local <= WINDOW_RANKS_MAX &&
+           (family->crowded || family->segment.mem.addr != NULL);
 }
 
 int sl_windows_back(struct sluice_comm *comm)

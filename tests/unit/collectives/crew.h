@@ -21,9 +21,18 @@ struct crew {
     const char *settings;
     const struct sl_transport_ops *ops[CREW_MAX];
     bool may_fail;
+    bool keeps; /* the body destroys its communicator */
 };
 
 const char *crew_run(const struct crew *crew, crew_body *body);
+
+/* From a body: another communicator, of these ranks of the crew by their rank in it, over an
+ * exchange of their own. All of them name the same group, which no others use meanwhile. Returns as
+ * sl_comm_create(). */
+#define CREW_GROUPS 4
+int crew_make(int group, const int *ranks, int count, struct sluice_comm **out);
+/* The same from another thread, as that rank of the crew. */
+int crew_make_as(int rank, int group, const int *ranks, int count, struct sluice_comm **out);
 
 void crew_failed(const char *file, int line, const char *what);
 

@@ -5,16 +5,15 @@
  * leaves or gives up in one communicator is heard there, and in no other. Over the transport that
  * is named.
  */
+#include "tests/unit/collectives/counted.h"
 #include "tests/unit/collectives/crew.h"
 
 #include "collectives/family.h"
-#include "core/registry.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -22,83 +21,18 @@
 #define SPLITS 64
 #define REUSES 300 /* more than there are areas */
 
-static const struct sl_transport_ops *inner;
-static struct sl_transport_ops counting, its_ops;
-static _Atomic unsigned opened, endpoints, allocated, registered, mapped;
-
-static int count_ep(struct sl_iface *iface, struct sl_ep **out)
-{
-    atomic_fetch_add(&endpoints, 1);
-    return inner->ep_create(iface, out);
-}
-
-static int count_alloc(struct sl_iface *iface, size_t len, size_t backed, struct sl_mem *out)
-{
-    atomic_fetch_add(&allocated, 1);
-    return inner->mem_alloc(iface, len, backed, out);
-}
-
-static int count_reg(struct sl_iface *iface, const struct sl_mem *mem, struct sl_mr **out,
-                     struct sl_key *key)
-{
-    atomic_fetch_add(&registered, 1);
-    return inner->mr_reg(iface, mem, out, key);
-}
-
-static int count_map(struct sl_ep *ep, const struct sl_key *key, size_t len, void **out)
-{
-    int err = inner->map(ep, key, len, out);
-
-    atomic_fetch_add(&mapped, err == 0);
-    return err;
-}
-
-static pthread_mutex_t ops_lock = PTHREAD_MUTEX_INITIALIZER;
-
-static int count_open(struct sl_worker *worker, const struct sl_device *dev,
-                      const struct sl_handler *handler, struct sl_iface **out)
-{
-    int err = inner->open(worker, dev, handler, out);
-
-    if (err != 0)
-        return err;
-    atomic_fetch_add(&opened, 1);
-    pthread_mutex_lock(&ops_lock);
-    if (its_ops.open == NULL) {
-        its_ops = *(*out)->ops;
-        its_ops.ep_create = count_ep;
-        its_ops.mem_alloc = count_alloc;
-        its_ops.mr_reg = count_reg;
-        its_ops.map = count_map;
-    }
-    pthread_mutex_unlock(&ops_lock);
-    (*out)->ops = &its_ops;
-    return 0;
-}
-
 static struct crew crew_of(const char *settings)
 {
     struct crew crew = {.ranks = RANKS, .settings = settings};
 
     for (int i = 0; i < RANKS; i++)
-        crew.ops[i] = &counting;
+        crew.ops[i] = &counted_ops;
     return crew;
 }
 
 static int sum(struct sluice_comm *comm, float mine, float *out)
 {
     return sluice_allreduce(comm, &mine, out, 1, SLUICE_F32, SLUICE_SUM, NULL);
-}
-
-/* Every rank of comm has called; so all counts are of what was before. */
-static unsigned all_counts(struct sluice_comm *comm)
-{
-    sluice_barrier(comm, NULL);
-    unsigned counts = atomic_load(&opened) + atomic_load(&endpoints) + atomic_load(&allocated) +
-                      atomic_load(&registered) + atomic_load(&mapped);
-
-    sluice_barrier(comm, NULL);
-    return counts;
 }
 
 /* ---- what they share ---- */
@@ -112,7 +46,7 @@ static void split_often(struct sluice_comm *comm, int rank)
 
     /* All pairs are connected, as a plan of the world needs them. */
     CREW_EXPECT(sluice_all_to_all(comm, ones, out, 1, SLUICE_F32, NULL) == 0);
-    before = all_counts(comm);
+    before = counted_by_all(comm);
     for (int i = 0; i < SPLITS; i++) {
         CREW_EXPECT(sluice_comm_split(comm, i % 3 == 0 ? rank % 2 : 0, -rank, &child[i]) == 0);
         CREW_EXPECT(child[i]->worker == comm->worker && child[i]->family == comm->family);
@@ -123,7 +57,7 @@ static void split_often(struct sluice_comm *comm, int rank)
         CREW_EXPECT(out[0] == (float)sluice_comm_size(child[i]));
         CREW_EXPECT(sluice_all_to_all(child[i], ones, out, 1, SLUICE_F32, NULL) == 0);
     }
-    after = all_counts(comm);
+    after = counted_by_all(comm);
     CREW_EXPECT(after == before);
     for (int i = 0; i < SPLITS; i++)
         sluice_comm_destroy(child[i]);
@@ -303,10 +237,7 @@ static const char *transport = "shm";
 static int set_up(void **state)
 {
     (void)state;
-    inner = sl_transport_find(transport, strlen(transport));
-    assert_non_null(inner);
-    counting = *inner;
-    counting.open = count_open;
+    counted_set_up(transport);
     return 0;
 }
 
