@@ -51,5 +51,6 @@ void passed_on(void);
 void lives(void);
 void waits(void);
 void threads(int provided);
+void copies(void);
 
 #endif

@@ -295,6 +295,7 @@ int main(int argc, char **argv)
         run("types_may_differ_from_rank_to_rank_and_need_not_be_dense", mixed_types);
         run("what_the_engine_has_not_is_done_by_mpi", passed_on);
         run("communicators_come_and_go", lives);
+        run("copies_share_connections", copies);
         run("messages_arrive_while_a_rank_waits_in_a_collective", waits);
         run("threads_use_communicators_side_by_side", run_threads);
     }

@@ -3,9 +3,11 @@
  * threads. */
 #include "mpi_check.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- passed on ---- */
 
@@ -112,6 +114,67 @@ void lives(void)
     MPI_Comm_disconnect(&kept[0]);
     MPI_Comm_dup(MPI_COMM_WORLD, &kept[0]); /* is still there at MPI_Finalize */
     sum_on(kept[0], 4);
+}
+
+/* ---- connections ---- */
+
+#define COPIES 9
+
+/* Both what listens and what is connected. */
+static int count_sockets(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    int count = 0;
+
+    for (struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL;) {
+        char to[64] = "";
+
+        count += readlinkat(dirfd(dir), entry->d_name, to, sizeof(to) - 1) > 0 &&
+                 strncmp(to, "socket:", 7) == 0;
+    }
+    if (dir != NULL)
+        closedir(dir);
+    return count;
+}
+
+/* Every pair of ranks has something to say, by the engine, and before by MPI, which may connect
+ * only then. */
+static void meet_all(MPI_Comm comm)
+{
+    int size, rank, in[64] = {0}, out[64], one = 1, its = 0;
+
+    MPI_Comm_size(comm, &size);
+    MPI_Comm_rank(comm, &rank);
+    for (int step = 1; step < size; step++)
+        MPI_Sendrecv(&one, 1, MPI_INT, (rank + step) % size, 3, &its, 1, MPI_INT,
+                     (rank + size - step) % size, 3, comm, MPI_STATUS_IGNORE);
+    for (int i = 0; i < 4; i++) {
+        memset(out, 0, sizeof(out));
+        for (int r = 0; r < size; r++)
+            in[r] = rank * 100 + r;
+        MPI_Alltoall(in, 1, MPI_INT, out, 1, MPI_INT, comm);
+        for (int r = 0; r < size; r++)
+            check(out[r] == r * 100 + rank, "rank %d of %d gave %d", r, size, out[r]);
+    }
+}
+
+/* Engines of communicators whose ranks have one together already. */
+void copies(void)
+{
+    MPI_Comm comms[COPIES];
+    int before, after;
+
+    meet_all(MPI_COMM_WORLD);
+    before = count_sockets();
+    for (int i = 0; i < COPIES; i++) {
+        comms[i] = make_comm(1 + i % 3);
+        meet_all(comms[i]);
+    }
+    after = count_sockets();
+    check(after <= before, "%d sockets became %d", before, after);
+    for (int i = 0; i < COPIES; i++)
+        drop_comm(1 + i % 3, comms[i]);
+    meet_all(MPI_COMM_WORLD);
 }
 
 /* ---- messages ---- */

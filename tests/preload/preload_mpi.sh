@@ -127,6 +127,12 @@ early() {
     said "^ok communicators_come_and_go" 1 && said "took 12 calls" "$ranks" && said ": too few calls" "$ranks"
 }
 
+# The engines of nine communicators, six of them of all ranks: none connects or listens anew.
+over_tcp() {
+    under SLUICE_PRELOAD=report SLUICE_PRELOAD_MPI_EARLY_CALLS=2 SLUICE_TRANSPORT=tcp -- "$program" copies
+    said "^ok copies_share_connections" 1 && said "took [1-9][0-9]* calls" "$ranks" && said ": no engine" 0
+}
+
 a_shim_alone() {
     cp "$shim" "$work/libsluice-preload.so"
     shim=$work/libsluice-preload.so under SLUICE_PRELOAD=report -- "$program" types
@@ -152,7 +158,7 @@ for part in reductions_of_every_type_and_operator_are_right \
     sums_of_fractions_are_the_same_on_all_ranks_and_near_the_true_sum moves_of_every_type_are_right \
     blocks_with_a_size_for_each_rank_are_right types_may_differ_from_rank_to_rank_and_need_not_be_dense \
     what_the_engine_has_not_is_done_by_mpi communicators_come_and_go \
-    messages_arrive_while_a_rank_waits_in_a_collective threads_use_communicators_side_by_side; do
+    copies_share_connections messages_arrive_while_a_rank_waits_in_a_collective threads_use_communicators_side_by_side; do
     tap_case "${mpi}_$part" part_ok "$part"
 done
 tap_case "${mpi}_the_report_tells_of_every_call_and_why_some_were_passed_on" everything_is_counted
@@ -168,6 +174,7 @@ tap_case "${mpi}_ranks_with_other_rules_pass_all_on_together" pass_together SLUI
 tap_case "${mpi}_a_rank_without_the_shim_gets_no_wrong_data_and_the_others_say_so" one_without
 tap_case "${mpi}_a_forked_child_reports_nothing_and_harms_nobody" forked
 tap_case "${mpi}_communicators_get_an_engine_when_they_have_seen_enough_calls" early
+tap_case "${mpi}_copies_of_a_communicator_share_connections_over_tcp" over_tcp
 tap_case "${mpi}_a_rank_that_cannot_make_its_part_makes_all_pass_on" pass_together SLUICE_LOG=nonsense:9 \
     "no engine.*mpi: "
 tap_case "${mpi}_without_its_module_the_shim_takes_none_and_the_report_says_why" a_shim_alone

@@ -40,7 +40,8 @@ struct swarm {
     struct sl_sim_fault faults[SWARM_FAULTS];
     struct sl_config config;
     uint32_t ranks, host[SWARM_RANKS_MAX];
-    bool split; /* comm 1 is made of the ranks with the same parity of this rank */
+    bool split; /* comm 1 is made of the ranks with the same parity of this rank ... */
+    bool anew;  /* ... over a meeting of theirs, and not by a split */
     struct swarm_call calls[SWARM_CALLS];
     unsigned call_count;
     struct swarm_call wrong; /* MISMATCH: what culprit calls in place of calls[odd] */
@@ -48,7 +49,7 @@ struct swarm {
     uint32_t culprit;  /* MISMATCH, ABORT */
     unsigned abort_at; /* ABORT: before this call */
     struct swarm_rank *rank;
-    struct sl_sim_meeting *meeting;
+    struct sl_sim_meeting *meeting, *halves[2];
     int ran; /* of sl_sim_run() */
     FILE *trace;
 };
@@ -57,7 +58,7 @@ struct swarm {
 struct swarm_rank {
     struct swarm *swarm;
     uint32_t rank;
-    struct sl_exchange *exchange;
+    struct sl_exchange *exchange, *half;
     struct sluice_comm *comm[SWARM_COMMS];
     int made;                        /* result of making the communicators */
     int result[SWARM_CALLS];         /* 1: not reached */

@@ -245,6 +245,7 @@ void swarm_draw(struct swarm *s, uint64_t seed, uint32_t ranks)
         s->split = false;
         s->config.algo[0] = 0;
     }
+    s->anew = s->split && seed / 8 % 2 == 0; /* not drawn, as below */
     draw_network(s, &rng);
     s->call_count = (unsigned)pick(&rng, 1, SWARM_CALLS - 1);
     if (is_large(s))
@@ -286,10 +287,13 @@ void swarm_print(const struct swarm *s, FILE *out)
     static const char *const modes[] = {"well", "fatal", "mismatch", "abort"};
     static const char *const faults[] = {"crash", "freeze", "cut", "slow", "lose"};
 
-    fprintf(
-        out, "# seed %" PRIu64 ": %u ranks, must end %s, algo '%s', chunk %lld, window %lld%s\n",
-        s->seed, s->ranks, modes[s->mode], s->config.algo, (long long)s->config.chunk_bytes,
-        s->params.windows ? (long long)s->config.shm_window_bytes : 0, s->split ? ", split" : "");
+    fprintf(out,
+            "# seed %" PRIu64 ": %u ranks, must end %s, algo '%s', chunk %lld, window %lld%s\n",
+            s->seed, s->ranks, modes[s->mode], s->config.algo, (long long)s->config.chunk_bytes,
+            s->params.windows ? (long long)s->config.shm_window_bytes : 0,
+            s->anew    ? ", made anew"
+            : s->split ? ", split"
+                       : "");
     fprintf(out, "# hosts");
     for (uint32_t r = 0; r < s->ranks && r < SWARM_RANKS; r++)
         fprintf(out, " %u", s->host[r]);

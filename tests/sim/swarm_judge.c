@@ -90,10 +90,15 @@ bool swarm_run(struct swarm *s, char *why, size_t cap)
     s->rank = calloc(s->ranks, sizeof(s->rank[0]));
     sl_assert(s->rank != NULL && sl_sim_create(&s->params, &s->sim) == 0);
     sl_assert(sl_sim_meeting_create(s->sim, s->ranks, 2 * SL_NS_PER_S, &s->meeting) == 0);
+    for (uint32_t i = 0; i < 2 && s->anew; i++)
+        sl_assert(sl_sim_meeting_create(s->sim, (s->ranks + 1 - i) / 2, 2 * SL_NS_PER_S,
+                                        &s->halves[i]) == 0);
     for (uint32_t i = 0; i < s->ranks; i++) {
         s->rank[i].swarm = s;
         s->rank[i].rank = i;
         s->rank[i].exchange = sl_sim_meeting_exchange(s->meeting, i, i);
+        if (s->anew)
+            s->rank[i].half = sl_sim_meeting_exchange(s->halves[i % 2], i / 2, i);
         sl_assert(sl_sim_spawn(s->sim, i, swarm_program, &s->rank[i]) == 0);
     }
     s->ran = sl_sim_run(s->sim, LIMIT_NS);
@@ -103,6 +108,8 @@ bool swarm_run(struct swarm *s, char *why, size_t cap)
 void swarm_clean_up(struct swarm *s)
 {
     sl_sim_meeting_destroy(s->meeting);
+    sl_sim_meeting_destroy(s->halves[0]);
+    sl_sim_meeting_destroy(s->halves[1]);
     /* What is stuck cannot be taken down: it ends with the program. */
     if (s->ran == 0)
         sl_sim_destroy(s->sim);

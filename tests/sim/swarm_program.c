@@ -48,9 +48,22 @@ static int make_comms(struct swarm_rank *r)
 
     snprintf(config.host_id, sizeof(config.host_id), "host%u", s->host[r->rank]);
     err = sl_comm_create(r->exchange, &params, &r->comm[0]);
-    if (err == 0 && s->split)
+    if (err == 0 && s->anew)
+        err = sl_comm_create(r->half, &params, &r->comm[1]);
+    else if (err == 0 && s->split)
         err = sluice_comm_split(r->comm[0], (int)r->rank % 2, 0, &r->comm[1]);
     return err;
+}
+
+/* Nobody was lost, so comm 1 has the connections of comm 0; it would have windows of its own only
+ * where the others have none for want of room. */
+static void check_shared(struct swarm_rank *r)
+{
+    const struct swarm *s = r->swarm;
+
+    if (s->split && s->mode == SWARM_WELL && s->ranks <= 64 && r->made == 0 &&
+        r->comm[1]->family != r->comm[0]->family)
+        snprintf(r->wrong, sizeof(r->wrong), "rank %u: its communicators share nothing", r->rank);
 }
 
 static bool reads_in(const struct under_way *u)
@@ -318,6 +331,7 @@ void swarm_program(void *arg)
     for (unsigned i = 0; i < SWARM_CALLS; i++)
         r->result[i] = 1;
     r->made = make_comms(r);
+    check_shared(r);
     if (r->made != 0)
         snprintf(r->text[SWARM_CALLS], sizeof(r->text[0]), "%s", sluice_last_error());
     for (unsigned i = 0; r->made == 0 && i < s->call_count; i++) {

@@ -179,10 +179,12 @@ static void note(struct rank *r, int code)
         snprintf(r->text, sizeof(r->text), "%s", sluice_last_error());
 }
 
-static void *live_as(void *arg)
+static _Thread_local struct rank *own;
+
+/* Over the exchange of this thread's rank. */
+static int create(struct sluice_comm **out)
 {
-    struct rank *r = arg;
-    struct sluice_comm *comm = NULL;
+    struct rank *r = own;
     struct sl_config config;
 
     sl_config_defaults(&config);
@@ -194,8 +196,17 @@ static void *live_as(void *arg)
     struct sl_comm_params params = {
         .config = &config, .clock = &sl_clock_monotonic, .seed = (uint64_t)r->exchange.rank + 1};
 
+    return sl_comm_create(&r->exchange, &params, out);
+}
+
+static void *live_as(void *arg)
+{
+    struct rank *r = arg;
+    struct sluice_comm *comm = NULL;
+
+    own = r;
     fails_at = r->body == NULL ? r->fails_at : 0;
-    note(r, sl_comm_create(&r->exchange, &params, &comm));
+    note(r, create(&comm));
     if (r->body != NULL && r->code == 0) {
         fails_at = r->fails_at;
         note(r, r->body(comm, r->exchange.rank));
@@ -314,6 +325,20 @@ static int split(struct sluice_comm *comm, int rank)
     return err;
 }
 
+/* Joins the first one's family. */
+static int make_second(struct sluice_comm *comm, int rank)
+{
+    struct sluice_comm *second = (struct sluice_comm *)&second;
+    int err = create(&second);
+
+    if (err != 0)
+        return err;
+    if (second->family != comm->family)
+        err = sl_fail(-EBADMSG, "the second communicator shares nothing");
+    sluice_comm_destroy(second);
+    return err;
+}
+
 /* A call that lacked memory has taken nothing: the same call again does it. */
 static int sum(struct sluice_comm *comm, int rank)
 {
@@ -390,6 +415,11 @@ static void children_are_made_or_not(void **state)
     sweep(split, 12);
 }
 
+static void second_communicators_are_made_or_not(void **state)
+{
+    sweep(make_second, 12);
+}
+
 static void a_call_without_memory_can_be_made_again(void **state)
 {
     sweep(sum, 8);
@@ -407,6 +437,7 @@ int main(void)
         cmocka_unit_test(buffers_are_made_or_not),
         cmocka_unit_test(registrations_are_made_or_not),
         cmocka_unit_test(children_are_made_or_not),
+        cmocka_unit_test(second_communicators_are_made_or_not),
         cmocka_unit_test(a_call_without_memory_can_be_made_again),
         cmocka_unit_test(operations_are_made_or_not_and_take_no_memory_to_start),
     };
