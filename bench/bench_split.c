@@ -3,7 +3,10 @@
  * Splits of a world of processes: how long one takes from the first rank's call to the last rank's
  * return, and what it adds to a rank in descriptors and mappings.
  *
- *   usage: bench_split [RANKS [SPLITS]]     64 ranks and 64 splits, which all live at the end
+ *   usage: bench_split [RANKS [SPLITS [anew]]]     64 ranks and 64 splits, which all live at the end
+ *
+ * anew: not splits, but communicators of all ranks that are made by an id, which rank 0 draws and
+ * tells before the clock is taken. Their ranks meet, and join the world's family.
  *
  * All SLUICE_* apply. Each rank takes the clock before the call and after it; from one barrier to
  * the next the earliest and the latest count.
@@ -11,9 +14,11 @@
 #include <sluice/sluice.h>
 
 #include <dirent.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -69,13 +74,23 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static bool anew;
+
 static double split_once(struct sluice_comm *world, int rank, struct sluice_comm **child)
 {
+    struct sluice_unique_id id = {{0}};
     double times[2], most[2];
 
+    if (anew && rank == 0)
+        check(sluice_unique_id_create(&id), "id");
+    if (anew)
+        check(sluice_broadcast(world, &id, &id, sizeof(id), SLUICE_U8, 0, NULL), "broadcast");
     check(sluice_barrier(world, NULL), "barrier");
     times[0] = -now_us();
-    check(sluice_comm_split(world, 0, rank, child), "split");
+    if (anew)
+        check(sluice_comm_create_id(&id, rank, sluice_comm_size(world), NULL, child), "start");
+    else
+        check(sluice_comm_split(world, 0, rank, child), "split");
     times[1] = now_us();
     check(sluice_allreduce(world, times, most, 2, SLUICE_F64, SLUICE_MAX, NULL), "allreduce");
     return most[0] + most[1];
@@ -94,10 +109,9 @@ static void be_a_rank(const struct sluice_unique_id *id, int rank, int ranks, in
         us[i] = split_once(world, rank, &child[i]);
     qsort(us, (size_t)splits, sizeof(us[0]), by_value);
     if (rank == 0)
-        printf(
-            "%d ranks, %d splits: median %.0f us (%.0f to %.0f); %+d descriptors, %+d mappings\n",
-            ranks, splits, us[splits / 2], us[0], us[splits - 1],
-            count_entries("/proc/self/fd") - files, count_lines("/proc/self/maps") - maps);
+        printf("%d ranks, %d %s: median %.0f us (%.0f to %.0f); %+d descriptors, %+d mappings\n",
+               ranks, splits, anew ? "made anew" : "splits", us[splits / 2], us[0], us[splits - 1],
+               count_entries("/proc/self/fd") - files, count_lines("/proc/self/maps") - maps);
     for (int i = 0; i < splits; i++)
         sluice_comm_destroy(child[i]);
     sluice_comm_destroy(world);
@@ -109,8 +123,9 @@ int main(int argc, char **argv)
     struct sluice_unique_id id;
     int status;
 
+    anew = argc > 3 && strcmp(argv[3], "anew") == 0;
     if (ranks < 1 || ranks > RANKS_MAX || splits < 1 || splits > SPLITS_MAX) {
-        fprintf(stderr, "usage: bench_split [RANKS [SPLITS]], up to %d and %d\n", RANKS_MAX,
+        fprintf(stderr, "usage: bench_split [RANKS [SPLITS [anew]]], up to %d and %d\n", RANKS_MAX,
                 SPLITS_MAX);
         return 2;
     }

@@ -188,9 +188,42 @@ static void one_thread_uses_all_siblings(void **state)
     run(crosswise, "thread", "0");
 }
 
+/* ---- a lone worker ---- */
+
+static void *wait_for(void *arg)
+{
+    pthread_barrier_wait(arg);
+    return NULL;
+}
+
+/* The second thread may be making a communicator that joins. */
+static void with_a_second_thread_calls_claim_their_worker(void **state)
+{
+    struct sl_worker *worker;
+    struct sl_config config;
+    pthread_barrier_t end;
+    pthread_t thread;
+
+    (void)state;
+    sl_config_defaults(&config);
+    worker = sl_worker_new(&config);
+    assert_non_null(worker);
+    pthread_barrier_init(&end, NULL, 2);
+    assert_int_equal(pthread_create(&thread, NULL, wait_for, &end), 0);
+    sl_worker_enter(worker);
+    assert_int_equal(atomic_load(&worker->claimed), 1);
+    sl_worker_exit(worker);
+    assert_int_equal(atomic_load(&worker->claimed), 0);
+    pthread_barrier_wait(&end);
+    pthread_join(thread, NULL);
+    pthread_barrier_destroy(&end);
+    sl_worker_put(worker);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(with_a_second_thread_calls_claim_their_worker),
         cmocka_unit_test(threads_use_siblings_at_once),
         cmocka_unit_test(a_thread_that_sleeps_lets_others_in),
         cmocka_unit_test(threads_use_siblings_beside_the_progress_thread),
