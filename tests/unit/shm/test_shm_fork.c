@@ -386,13 +386,41 @@ static bool is_mapped(const void *at)
     return msync((void *)((uintptr_t)at & ~(uintptr_t)4095), 4096, MS_ASYNC) == 0;
 }
 
+static bool child_has(const void *at)
+{
+    int status;
+
+    fflush(NULL);
+    pid_t child = fork();
+
+    if (child == 0)
+        _exit(is_mapped(at));
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return status != 0;
+}
+
+/* Memory of ours that no child shall have. */
+static bool can_be_kept_from_children(void)
+{
+    void *page = mmap(NULL, 4096, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    assert_true(page != MAP_FAILED);
+    bool kept = madvise(page, 4096, MADV_DONTFORK) == 0 && !child_has(page);
+
+    munmap(page, 4096);
+    return kept;
+}
+
 /* It would keep the peer's memory, and could write there what its parent never sent. */
 static void a_forked_child_maps_nothing_of_a_peer(void **state)
 {
     struct side a, b;
-    int status;
 
     (void)state;
+    if (!can_be_kept_from_children()) {
+        print_message("children of an emulated process have all of its memory\n");
+        skip();
+    }
     side_open(&a);
     side_open(&b);
     sides_connect(&a, &b);
@@ -400,13 +428,7 @@ static void a_forked_child_maps_nothing_of_a_peer(void **state)
         const struct shm_ep *ep = inside(i == 0 ? &a : &b);
 
         assert_true(is_mapped(ep->segment.base) && is_mapped(ep->peer_page));
-        fflush(NULL);
-        pid_t child = fork();
-
-        if (child == 0)
-            _exit(is_mapped(ep->segment.base) || is_mapped(ep->peer_page));
-        assert_int_equal(waitpid(child, &status, 0), child);
-        assert_int_equal(status, 0);
+        assert_false(child_has(ep->segment.base) || child_has(ep->peer_page));
     }
     side_close(&a);
     side_close(&b);
