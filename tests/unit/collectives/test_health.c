@@ -3,6 +3,7 @@
 #include "world.h"
 
 #include "collectives/dispute.h"
+#include "collectives/family.h"
 #include "collectives/health.h"
 #include "core/clock.h"
 #include "core/err.h"
@@ -177,6 +178,58 @@ static void hear_often(struct sluice_comm **comm, int rank)
 static void of_each_rank_one_status_is_kept_to_be_passed_on(void **state)
 {
     RUN(3, "", hear_often);
+}
+
+/* Rank 1 says what it called under the disputed number, and then what it called next. */
+static void say_more(struct sluice_comm **comm, int rank)
+{
+    struct told msg = {.head = {.type = SL_CTRL_STATUS}, .waits_for = -1, .culprit = -1};
+
+    if (rank != 0)
+        return;
+    sl_dispute_open(*comm, 5);
+    msg.head.channel = (*comm)->channel;
+    msg.origin = 1;
+    for (uint32_t seq = 5; seq <= 6; seq++) {
+        msg.number = seq;
+        msg.told.call = (struct sl_signature){.seq = seq, .fingerprint = seq};
+        sl_health_ctrl(*comm, 1, &msg, sizeof(msg));
+    }
+    EXPECT(sl_comm_peer(*comm, 1)->status.number == 6);
+    EXPECT(sl_comm_peer(*comm, 1)->status.call.seq == 5);
+    (*comm)->health.mismatch_ns = 0; /* it was none */
+}
+
+static void what_was_called_under_a_disputed_number_stays(void **state)
+{
+    RUN(2, "", say_more);
+}
+
+/* Rank 2 speaks to rank 0 of a communicator that it is no member of. */
+static void speak_of_another_split(struct sluice_comm **comm, int rank)
+{
+    struct told msg = {.head = {.type = SL_CTRL_BYE}, .waits_for = -1, .culprit = -1};
+    struct sluice_comm *child = NULL;
+
+    EXPECT(sluice_comm_split(*comm, rank == 2, 0, &child) == 0);
+    if (rank == 0) {
+        struct sl_link *link = sl_link_find((*comm)->family, 2);
+        bool uses = false;
+
+        msg.head.channel = child->channel;
+        sl_links_ctrl(NULL, link->ep, &msg, sizeof(msg));
+        sl_list_foreach(&link->users, node)
+        {
+            uses |= sl_container_of(node, struct sl_peer, of_link)->comm == child;
+        }
+        EXPECT(!uses);
+    }
+    sluice_comm_destroy(child);
+}
+
+static void who_is_no_member_is_not_heard(void **state)
+{
+    RUN(3, "", speak_of_another_split);
 }
 
 /* Rank 2 has left in good order, and nobody needs it: those who wait for each other are let be. */
@@ -443,6 +496,8 @@ int main(void)
         cmocka_unit_test(a_chain_of_waits_leads_to_its_end),
         cmocka_unit_test(a_chain_of_waits_leads_beyond_those_that_are_heard),
         cmocka_unit_test(of_each_rank_one_status_is_kept_to_be_passed_on),
+        cmocka_unit_test(what_was_called_under_a_disputed_number_stays),
+        cmocka_unit_test(who_is_no_member_is_not_heard),
         cmocka_unit_test(a_rank_that_left_is_missed_only_by_who_needs_it),
         cmocka_unit_test(calls_that_nobody_met_are_told_as_the_last_rank_leaves),
         cmocka_unit_test(of_many_calls_that_differ_one_that_is_remembered_is_told),

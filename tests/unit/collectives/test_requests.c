@@ -2,6 +2,9 @@
 /* Requests, groups, split, and operations that end early. */
 #include "world.h"
 
+#include "collectives/window.h"
+#include "core/clock.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -67,6 +70,37 @@ static void sends_in_order(struct sluice_comm **comm, int rank)
         EXPECT(all_are(buf[i], i));
         sluice_req_free(req[i]);
     }
+}
+
+/* Rank 1 has begun the sum, and read nothing of it, when rank 0 is so many calls ahead that the next
+ * one would have the same slot of its window. */
+static void far_ahead(struct sluice_comm **comm, int rank)
+{
+    const struct sl_clock *clock = (*comm)->worker->clock;
+    uint64_t start = sl_now(clock), until = start + (rank == 0 ? 50 : 200) * SL_NS_PER_MS;
+    int32_t in = rank + 1, out = 0;
+    struct sluice_req *sum = NULL;
+
+    if (rank == 1)
+        EXPECT(sluice_allreduce(*comm, &in, &out, 1, SLUICE_I32, SLUICE_SUM, &sum) == 0);
+    while (sl_now(clock) < until)
+        (*comm)->worker->idle((*comm)->worker);
+    if (rank == 0)
+        EXPECT(sluice_allreduce(*comm, &in, &out, 1, SLUICE_I32, SLUICE_SUM, &sum) == 0);
+    for (int32_t i = 0; i < SL_WIN_SLOTS + 6; i++) {
+        int32_t word = rank == 0 ? 1000 + i : 0;
+
+        EXPECT(sluice_broadcast(*comm, &word, &word, 1, SLUICE_I32, 0, NULL) == 0);
+        EXPECT(word == 1000 + i);
+    }
+    EXPECT(sluice_wait(sum) == 0);
+    EXPECT(out == 3);
+    sluice_req_free(sum);
+}
+
+static void who_is_far_ahead_overwrites_nothing_unread(void **state)
+{
+    RUN(2, "ALGO=flat", far_ahead);
 }
 
 static void operations_in_flight_keep_the_order_of_the_calls(void **state)
@@ -380,6 +414,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(operations_in_flight_keep_the_order_of_the_calls),
+        cmocka_unit_test(who_is_far_ahead_overwrites_nothing_unread),
         cmocka_unit_test(a_request_freed_before_its_end_goes_on_by_itself),
         cmocka_unit_test(testing_a_request_tells_its_end_and_may_be_repeated),
         cmocka_unit_test(requests_pending_at_destroy_are_canceled_and_can_be_freed_after),
