@@ -5,6 +5,7 @@
 #include "collectives/dispute.h"
 #include "collectives/family.h"
 #include "collectives/health.h"
+#include "collectives/window.h"
 #include "core/clock.h"
 #include "core/err.h"
 #include "core/log.h"
@@ -69,6 +70,34 @@ static void first_call_late(struct sluice_comm **comm, int rank)
 static void an_operation_has_the_whole_timeout(void **state)
 {
     RUN(2, "", first_call_late);
+}
+
+/* Both compute for longer than the timeout while a receive is under way, rank 1 for a little longer
+ * still. */
+static void compute_meanwhile(struct sluice_comm **comm, int rank)
+{
+    int32_t word = 1;
+    struct sluice_req *req;
+
+    if (rank == 0) {
+        EXPECT(sluice_recv(*comm, &word, 1, SLUICE_I32, 1, &req) == 0);
+        for (int i = 0; i < 20; i++) {
+            EXPECT(sluice_test(req) == 0);
+            (*comm)->worker->idle((*comm)->worker);
+        }
+    }
+    rest(*comm, rank == 0 ? 1000 : 1100, false);
+    if (rank == 0) {
+        EXPECT(sluice_wait(req) == 0);
+        sluice_req_free(req);
+    } else {
+        EXPECT(sluice_send(*comm, &word, 1, SLUICE_I32, 0, NULL) == 0);
+    }
+}
+
+static void time_away_is_not_time_without_progress(void **state)
+{
+    RUN(2, "", compute_meanwhile);
 }
 
 /* Rank 1 said that it waits for rank 2, and then says nothing more: what it said is too old to lead
@@ -311,6 +340,23 @@ static void of_many_calls_that_differ_one_that_is_remembered_is_told(void **stat
     RUN(2, "INFLIGHT_MAX=1000", many_with_two_roots);
 }
 
+/* The same by windows: a root needs nothing of the other rank, but looks where it is before it
+ * writes a slot again. */
+static void own_roots(struct sluice_comm **comm, int rank)
+{
+    int32_t word = rank;
+    int err = 0;
+
+    for (unsigned i = 0; i < 3 * SL_WIN_SLOTS && err == 0; i++)
+        err = sluice_broadcast(*comm, &word, &word, 1, SLUICE_I32, rank, NULL);
+    EXPECT(err == -EPROTO);
+}
+
+static void roots_that_differ_are_noticed_while_both_run_ahead(void **state)
+{
+    RUN(2, "ALGO=flat", own_roots);
+}
+
 /* The call that differs is behind more calls than one message tells of. */
 static void one_of_many(struct sluice_comm **comm, int rank)
 {
@@ -492,6 +538,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(time_without_operations_is_not_time_without_progress),
         cmocka_unit_test(an_operation_has_the_whole_timeout),
+        cmocka_unit_test(time_away_is_not_time_without_progress),
         cmocka_unit_test(what_a_silent_rank_said_long_ago_leads_to_nobody),
         cmocka_unit_test(a_chain_of_waits_leads_to_its_end),
         cmocka_unit_test(a_chain_of_waits_leads_beyond_those_that_are_heard),
@@ -501,6 +548,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_left_is_missed_only_by_who_needs_it),
         cmocka_unit_test(calls_that_nobody_met_are_told_as_the_last_rank_leaves),
         cmocka_unit_test(of_many_calls_that_differ_one_that_is_remembered_is_told),
+        cmocka_unit_test(roots_that_differ_are_noticed_while_both_run_ahead),
         cmocka_unit_test(the_first_of_the_calls_that_differ_is_found),
         cmocka_unit_test(a_sentence_that_is_too_long_is_cut_between_words),
         cmocka_unit_test(a_sentence_that_fits_is_told_whole),

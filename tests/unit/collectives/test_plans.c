@@ -51,7 +51,13 @@ static void many_shapes(struct sluice_comm **comm, int rank)
 
 static void v_shapes(struct sluice_comm **comm, int rank)
 {
-    uint64_t counts[1] = {4}, offs[1] = {0}, moved[1] = {2};
+    uint64_t counts[1] = {4}, offs[1] = {0}, moved[1] = {2}, fewer[1] = {3};
+    const struct {
+        const uint64_t *in_counts, *in_offs, *out_counts, *out_offs;
+    } others[] = {{fewer, offs, counts, offs},
+                  {counts, moved, counts, offs},
+                  {counts, offs, fewer, offs},
+                  {counts, offs, counts, moved}};
     struct sl_call call = {.coll = SL_ALL_TO_ALL_V,
                            .dtype = SLUICE_I32,
                            .in_counts = counts,
@@ -64,8 +70,13 @@ static void v_shapes(struct sluice_comm **comm, int rank)
     EXPECT(sl_plan_get(*comm, &call, &a) == 0);
     EXPECT(a->call.in_counts != counts); /* the arrays are the caller's: the plan has its own */
     EXPECT(sl_plan_get(*comm, &call, &b) == 0 && a == b);
-    call.out_offs = moved;
-    EXPECT(sl_plan_get(*comm, &call, &b) == 0 && a != b);
+    for (size_t i = 0; i < SL_ARRAY_LEN(others); i++) {
+        call.in_counts = others[i].in_counts;
+        call.in_offs = others[i].in_offs;
+        call.out_counts = others[i].out_counts;
+        call.out_offs = others[i].out_offs;
+        EXPECT(sl_plan_get(*comm, &call, &b) == 0 && a != b);
+    }
 }
 
 static void the_same_call_gets_the_same_plan_and_another_shape_another(void **state)
