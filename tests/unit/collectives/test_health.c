@@ -340,6 +340,22 @@ static void of_many_calls_that_differ_one_that_is_remembered_is_told(void **stat
     RUN(2, "INFLIGHT_MAX=1000", many_with_two_roots);
 }
 
+/* Most likely the one that calls something else than all others is wrong. */
+static void one_of_three(struct sluice_comm **comm, int rank)
+{
+    int32_t word = rank, sum;
+    enum sluice_op op = rank == 1 ? SLUICE_MAX : SLUICE_SUM;
+
+    EXPECT_ERROR(sluice_allreduce(*comm, &word, &sum, 1, SLUICE_I32, op, NULL), -EPROTO,
+                 "ranks disagree on collective number 1");
+    EXPECT((*comm)->health.error.culprit == 1);
+}
+
+static void the_rank_that_differs_from_all_others_is_blamed(void **state)
+{
+    RUN(3, "", one_of_three);
+}
+
 /* The same by windows: a root needs nothing of the other rank, but looks where it is before it
  * writes a slot again. */
 static void own_roots(struct sluice_comm **comm, int rank)
@@ -549,6 +565,7 @@ int main(void)
         cmocka_unit_test(calls_that_nobody_met_are_told_as_the_last_rank_leaves),
         cmocka_unit_test(of_many_calls_that_differ_one_that_is_remembered_is_told),
         cmocka_unit_test(roots_that_differ_are_noticed_while_both_run_ahead),
+        cmocka_unit_test(the_rank_that_differs_from_all_others_is_blamed),
         cmocka_unit_test(the_first_of_the_calls_that_differ_is_found),
         cmocka_unit_test(a_sentence_that_is_too_long_is_cut_between_words),
         cmocka_unit_test(a_sentence_that_fits_is_told_whole),

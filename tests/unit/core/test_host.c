@@ -30,6 +30,20 @@ static uint64_t group_of_a_child(int in_new_session)
     return group;
 }
 
+static void a_line_comes_without_its_end(void **state)
+{
+    char path[] = "/tmp/sluice-line-XXXXXX", line[16];
+    int fd = mkstemp(path);
+
+    (void)state;
+    assert_int_equal(write(fd, "first\nsecond\n", 13), 13);
+    assert_true(sl_host_line(path, line, sizeof(line)));
+    assert_string_equal(line, "first");
+    close(fd);
+    unlink(path);
+    assert_false(sl_host_line(path, line, sizeof(line)));
+}
+
 static int autogroup(void)
 {
     FILE *file = fopen("/proc/sys/kernel/sched_autogroup_enabled", "re");
@@ -77,6 +91,7 @@ static void an_identity_is_the_same_for_one_name_and_begins_with_its_hash(void *
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_line_comes_without_its_end),
         cmocka_unit_test(an_identity_is_the_same_for_one_name_and_begins_with_its_hash),
         cmocka_unit_test(
             a_child_shares_our_turns_and_a_session_has_its_own_where_the_kernel_says_so),

@@ -48,6 +48,16 @@ void *__wrap_calloc(size_t count, size_t size)
     return alloc_fails() ? NULL : __real_calloc(count, size);
 }
 
+static size_t send_most; /* bytes of one send(); 0: all */
+
+ssize_t __real_send(int fd, const void *bytes, size_t len, int flags);
+ssize_t __wrap_send(int fd, const void *bytes, size_t len, int flags);
+
+ssize_t __wrap_send(int fd, const void *bytes, size_t len, int flags)
+{
+    return __real_send(fd, bytes, send_most != 0 && len > send_most ? send_most : len, flags);
+}
+
 static void no_log(void *arg, enum sl_log_level level, const char *area, const char *line)
 {
     (void)arg, (void)level, (void)area, (void)line;
@@ -76,6 +86,7 @@ static int stop(void **state)
 {
     (void)state;
     allocs_left = -1;
+    send_most = 0;
     sides_close();
     sl_log_set_sink(NULL, NULL);
     return count_fds() == fds_before ? 0 : -1;
@@ -116,6 +127,13 @@ static void an_endpoint_comes_about_from_the_higher_rank(void **state)
 {
     (void)state;
     check_connects(1, 0);
+}
+
+static void words_leave_in_pieces_and_arrive_whole(void **state)
+{
+    (void)state;
+    send_most = 7;
+    check_connects(0, 1);
 }
 
 static void all_pairs_connect_at_once(void **state)
@@ -703,6 +721,7 @@ int main(void)
         CASE(an_endpoint_comes_about_from_the_lower_rank),
         CASE(an_endpoint_comes_about_from_the_higher_rank),
         TCP_CASE(an_endpoint_comes_about_from_the_higher_rank),
+        CASE(words_leave_in_pieces_and_arrive_whole),
         CASE(all_pairs_connect_at_once),
         TCP_CASE(all_pairs_connect_at_once),
         CASE(two_that_dial_each_other_get_one_endpoint_each),

@@ -4,6 +4,7 @@
 
 #include "core/clock.h"
 #include "core/err.h"
+#include "core/pending.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -170,11 +171,16 @@ static void let_a_crowd_in(bool by_tcp_alone)
         if (i % 2 == 0)
             assert_int_equal(send(fd[i], "SLUI", 4, 0), 4);
     }
+    uint64_t start_ns = sl_now(&sl_clock_monotonic);
+
     all_act(4);
+    start_ns = sl_now(&sl_clock_monotonic) - start_ns;
     for (size_t i = 0; i < SL_ARRAY_LEN(fd); i++)
         close(fd[i]);
     assert_went_well(4);
     assert_true(refusals <= 20); /* the log names some, not all */
+    /* Nobody waited until the time of strangers was over. */
+    assert_true(start_ns < (SL_PENDING_MS - 500) * SL_NS_PER_MS);
 }
 
 static void a_crowd_of_silent_strangers_keeps_no_rank_out(void **state)
