@@ -47,6 +47,20 @@ static void an_unknown_kernel_is_refused_with_the_choices(void **state)
     refused("SLUICE_KERNEL", "foo", "must be one of auto, avx512, avx2, neon, c");
 }
 
+/* Found out later than a word that is none, when a communicator is half made. */
+static void a_kernel_of_another_machine_is_refused(void **state)
+{
+    struct sluice_comm *comm = UNSET;
+
+#ifdef __x86_64__
+    setenv("SLUICE_KERNEL", "neon", 1);
+#else
+    setenv("SLUICE_KERNEL", "avx2", 1);
+#endif
+    assert_int_equal(sluice_comm_from_env(&comm), -ENOTSUP);
+    assert_null(comm);
+}
+
 static void an_unknown_algorithm_is_refused(void **state)
 {
     refused("SLUICE_ALGO", "al_reduce:ring", "'al_reduce', which is no collective");
@@ -413,6 +427,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(an_unknown_kernel_is_refused_with_the_choices, alone),
+        cmocka_unit_test_setup(a_kernel_of_another_machine_is_refused, alone),
         cmocka_unit_test_setup(an_unknown_algorithm_is_refused, alone),
         cmocka_unit_test_setup(a_congestion_control_that_the_kernel_lacks_is_refused, alone),
         cmocka_unit_test_setup(
