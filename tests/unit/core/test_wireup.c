@@ -7,6 +7,7 @@
 #include "core/host.h"
 #include "core/log.h"
 #include "core/wireup_addr.h"
+#include "core/wireup_link.h"
 #include "core/wireup_word.h"
 
 #include <fcntl.h>
@@ -58,6 +59,16 @@ ssize_t __wrap_send(int fd, const void *bytes, size_t len, int flags)
     return __real_send(fd, bytes, send_most != 0 && len > send_most ? send_most : len, flags);
 }
 
+static bool another_user; /* at the other end of each unix socket */
+
+bool __real_sl_host_same_user(int fd, struct ucred *peer);
+bool __wrap_sl_host_same_user(int fd, struct ucred *peer);
+
+bool __wrap_sl_host_same_user(int fd, struct ucred *peer)
+{
+    return __real_sl_host_same_user(fd, peer) && !another_user;
+}
+
 static void no_log(void *arg, enum sl_log_level level, const char *area, const char *line)
 {
     (void)arg, (void)level, (void)area, (void)line;
@@ -87,6 +98,7 @@ static int stop(void **state)
     (void)state;
     allocs_left = -1;
     send_most = 0;
+    another_user = false;
     sides_close();
     sl_log_set_sink(NULL, NULL);
     return count_fds() == fds_before ? 0 : -1;
@@ -567,6 +579,70 @@ static void ranks_with_one_key_connect(void **state)
 }
 
 /* One has heard everything of a connection, and says it again. */
+static void another_user_of_this_host_is_shown_out(void **state)
+{
+    int fd;
+
+    (void)state;
+    another_user = true;
+    fd = knock(0);
+    PUMP_UNTIL(10, is_over(fd));
+    close(fd);
+}
+
+static void a_name_that_another_user_has_is_not_believed(void **state)
+{
+    uint64_t wait_ns = (uint64_t)sides[0].config.connect_timeout_ms * SL_NS_PER_MS;
+    uint64_t began_ns = now_ns;
+
+    (void)state;
+    another_user = true;
+    connect_one(0, 1, false);
+    while (sides[0].failures == 0 && now_ns < began_ns + 2 * wait_ns) {
+        pump_one(&sides[0]);
+        now_ns += SL_NS_PER_MS;
+    }
+    if (strstr(sides[0].why, "has its name, not one of user") == NULL)
+        fail_msg("%s", sides[0].why);
+}
+
+static void who_is_connected_is_not_connected_again(void **state)
+{
+    (void)state;
+    check_connects(0, 1);
+    connect_one(1, 0, false);
+    PUMP_UNTIL(CONNECT_MS, sides[1].failures == 1);
+    assert_non_null(strstr(sides[1].why, "it is connected already"));
+    assert_int_equal(sides[0].ups, 1);
+    assert_int_equal(ep_count(), 2);
+}
+
+/* Before its proof, and of a transport that there is not. */
+static void an_offer_that_cannot_be_is_refused(void **state)
+{
+    static const uint8_t kinds[] = {KINDS, 31, 32, 255};
+    struct sl_wireup_word offer = {.kind = SL_WIREUP_OFFER};
+    struct sl_wireup_link *link;
+
+    (void)state;
+    connect_one(0, 1, false);
+    link = sl_wireup_link_find(sides[0].wireup, 1, NULL);
+    for (int i = 0; i < 1000 && link->pipe == NULL; i++) { /* rank 1 does not move */
+        pump_one(&sides[0]);
+        now_ns += SL_NS_PER_MS;
+    }
+    assert_non_null(link->pipe);
+    assert_int_equal(sl_wireup_dial_word(link, &offer), -EPROTO);
+    assert_int_equal(ep_count(), 0);
+    link->sealed = true;
+    for (unsigned i = 0; i < sizeof(kinds); i++) {
+        offer.transport = kinds[i];
+        assert_int_equal(sl_wireup_dial_word(link, &offer), -EPROTO);
+    }
+    assert_int_equal(ep_count(), 0);
+    link->sealed = false;
+}
+
 static void a_recorded_proof_is_worth_nothing(void **state)
 {
     struct sl_wireup_word hello = good_hello(), word, proof = {.kind = SL_WIREUP_PROOF};
@@ -743,6 +819,10 @@ int main(void)
         CASE(who_cannot_prove_it_is_refused),
         CASE(a_rank_with_another_key_is_not_connected),
         CASE(ranks_with_one_key_connect),
+        CASE(another_user_of_this_host_is_shown_out),
+        CASE(a_name_that_another_user_has_is_not_believed),
+        CASE(who_is_connected_is_not_connected_again),
+        CASE(an_offer_that_cannot_be_is_refused),
         CASE(a_recorded_proof_is_worth_nothing),
         CASE(silence_is_shown_out_after_its_time),
         CASE(a_silent_crowd_does_not_keep_a_peer_out),
