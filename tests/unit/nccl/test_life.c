@@ -201,6 +201,43 @@ static void a_peer_that_is_gone_is_a_remote_error(void **state)
     ends_part(&e);
 }
 
+/* More than a transport takes at once: those that wait for room here have no error of their own. */
+static void all_requests_of_a_peer_that_is_gone_end(void **state)
+{
+    static uint8_t out[32][8][100];
+    uint64_t end = ends_now() + ENDS_PATIENCE_NS;
+    struct ends e;
+    void *recvs[32];
+
+    (void)state;
+    ends_make(&e);
+    for (int r = 0; r < 32; r++) {
+        void *data[8], *none[8] = {NULL};
+        size_t lens[8];
+        int tags[8];
+
+        for (int i = 0; i < 8; i++) {
+            data[i] = out[r][i];
+            lens[i] = sizeof(out[r][i]);
+            tags[i] = i;
+        }
+        assert_int_equal(net->irecv(e.recv, 8, data, lens, tags, none, none, &recvs[r]),
+                         SL_NCCL_SUCCESS);
+        assert_non_null(recvs[r]);
+    }
+    assert_int_equal(net->close_send(e.send), SL_NCCL_SUCCESS);
+    e.send = NULL;
+    for (int r = 31; r >= 0; r--) {
+        enum sl_nccl_result result = SL_NCCL_SUCCESS;
+        int done = 0;
+
+        while (result == SL_NCCL_SUCCESS && !done && ends_now() < end)
+            result = net->test(recvs[r], &done, NULL);
+        assert_int_equal(result, SL_NCCL_REMOTE_ERROR);
+    }
+    ends_part(&e);
+}
+
 #ifndef OVER_FAKE_RAILS
 /* In the child: 0, or the line that was not as it should be. */
 #define CHILD_EXPECT(condition)                                                                    \
@@ -363,6 +400,7 @@ int main(void)
         cmocka_unit_test(what_was_copied_arrives_though_the_sender_closes_at_once),
         cmocka_unit_test(gpu_memory_is_refused_where_no_transport_takes_it),
         cmocka_unit_test(a_peer_that_is_gone_is_a_remote_error),
+        cmocka_unit_test(all_requests_of_a_peer_that_is_gone_end),
         cmocka_unit_test(a_connection_outlives_its_context),
         cmocka_unit_test(every_property_is_filled),
 #ifndef OVER_FAKE_RAILS /* which is for one engine, and none that stays */
