@@ -3,11 +3,16 @@
 #include "tcp/tcp.h"
 #include "tcp/config.h"
 
+#include <linux/sockios.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+
+#define UNSENT_MS_MAX 100 /* to let the last words out: a peer that is stopped takes none */
 
 /* ---- its failure ---- */
 
@@ -196,6 +201,19 @@ int sl_tcp_ep_connect(struct sl_ep *base, const struct sl_addr *peer, struct sl_
     return sl_tcp_connect_start(ep);
 }
 
+/* Bytes that the peer sends to a closed socket reset it, and what it has not sent by then is lost.
+ * After some ten small messages the kernel waits for word of the peer's, 40 ms at most. */
+static void let_out(int fd)
+{
+    for (int ms = 0; ms < UNSENT_MS_MAX; ms++) {
+        int unsent = 0;
+
+        if (ioctl(fd, SIOCOUTQNSD, &unsent) != 0 || unsent == 0)
+            return;
+        poll(NULL, 0, 1);
+    }
+}
+
 void sl_tcp_ep_destroy(struct sl_ep *base)
 {
     struct sl_tcp_ep *ep = sl_tcp_ep_of(base);
@@ -204,8 +222,13 @@ void sl_tcp_ep_destroy(struct sl_ep *base)
         return;
     if (ep->state == SL_TCP_EP_CONNECTING)
         ep->iface->connecting--;
-    if (!ep->is_failing)
+    if (!ep->is_failing) {
+        bool up = ep->state == SL_TCP_EP_UP;
+
         sl_tcp_say_bye(ep);
+        if (up)
+            let_out(ep->conns[0].watch.fd);
+    }
     ep->state = SL_TCP_EP_DOWN;
     ep->down_status = -ECANCELED;
     if (ep->connect_req != NULL) {

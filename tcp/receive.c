@@ -261,8 +261,10 @@ static void rx_eof(struct sl_tcp_conn *conn)
 
     conn->eof = true;
     conn->watch.readable = false;
-    if (!ep->bye && !ep->conns[0].eof && ep->conns[0].state == SL_TCP_OPEN)
-        sl_tcp_ctrl_rx(&ep->conns[0]);
+    /* The farewell may be behind what was said of many channels. */
+    while (!ep->bye && !ep->conns[0].eof && ep->conns[0].state == SL_TCP_OPEN &&
+           sl_tcp_ctrl_rx(&ep->conns[0]) > 0)
+        ;
     if (!ep->bye) {
         sl_tcp_conn_lost(conn, 0);
         return;
