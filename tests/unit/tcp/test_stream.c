@@ -2,21 +2,27 @@
 /* Frames from a hand-made peer: cut anywhere, over several connections, out of turn, and wrong. */
 #include "wire_peer.h"
 
+#include "core/clock.h"
 #include "core/err.h"
 #include "core/log.h"
 #include "tcp/crc.h"
 #include "tcp/tcp.h"
 
+#include <linux/sockios.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <cmocka.h>
 
 #define BIG ((size_t)300000)
+#define NOTES 400 /* control messages, more than one read takes */
 
 static const char *engine;
 static uint8_t message[BIG], place[BIG];
@@ -474,6 +480,91 @@ static void a_farewell_has_a_place_when_no_control_message_has(void **state)
     assert_int_equal(at, have);
 }
 
+/* 64 ranks that close 24 channels each say more than one read takes. */
+static void a_farewell_is_read_behind_many_control_messages(void **state)
+{
+    struct wire *w = *state;
+    struct sl_tcp_frame frame = {.type = SL_TCP_CTRL, .len = 64};
+    uint8_t bytes[SL_TCP_FRAME_BYTES + 64] = {0};
+
+    wire_connect(w, 1, false);
+    for (frame.seq = 0; frame.seq < NOTES; frame.seq++) { /* no progress between */
+        sl_tcp_frame_encode(&frame, false, bytes);
+        assert_int_equal(send(w->fds[0], bytes, sizeof(bytes), MSG_NOSIGNAL), sizeof(bytes));
+    }
+    frame.type = SL_TCP_BYE;
+    frame.len = 0;
+    sl_tcp_frame_encode(&frame, false, bytes);
+    assert_int_equal(send(w->fds[0], bytes, SL_TCP_FRAME_BYTES, MSG_NOSIGNAL), SL_TCP_FRAME_BYTES);
+    for (int i = 2; i-- > 0;) {
+        close(w->fds[i]);
+        w->fds[i] = -1;
+    }
+    WIRE_UNTIL(w, w->downs == 1);
+    assert_non_null(strstr(w->down_why, "closed its endpoint"));
+    assert_int_equal(w->ctrls, NOTES);
+}
+
+/* A peer that speaks while the endpoint closes, and reads to the end. */
+struct speaker {
+    int fd;
+    atomic_bool closing, closed;
+    size_t have;
+    uint8_t last[SL_TCP_FRAME_BYTES];
+};
+
+static void *speak_and_read(void *arg)
+{
+    struct speaker *s = arg;
+    uint8_t byte = 0;
+    ssize_t n;
+
+    while (!atomic_load(&s->closing))
+        ;
+    for (uint64_t end = sl_now(&sl_clock_monotonic) + 5 * SL_NS_PER_MS;
+         !atomic_load(&s->closed) && sl_now(&sl_clock_monotonic) < end;)
+        ;
+    (void)send(s->fd, &byte, 1, MSG_NOSIGNAL); /* to a socket that is closed already, or waits */
+    while ((n = read(s->fd, &byte, 1)) == 1) { /* not recv(), which is counted */
+        memmove(s->last, s->last + 1, sizeof(s->last) - 1);
+        s->last[sizeof(s->last) - 1] = byte;
+        s->have++;
+    }
+    return NULL;
+}
+
+/* It waits for the kernel to send them: what comes to a closed socket resets it, and what it has
+ * not sent by then is lost. */
+static void the_last_words_are_not_lost_by_what_comes_at_the_end(void **state)
+{
+    struct wire *w = *state;
+    struct speaker s = {.fd = -1};
+    uint8_t note[SL_CTRL_ROOM] = {1};
+    struct sl_tcp_frame frame;
+    unsigned sent = 0;
+    int unsent = 0;
+    pthread_t thread;
+
+    wire_close(w);
+    wire_open(w, engine, (const char *const[]){"TCP_SOCKET_BYTES", "65536", NULL});
+    wire_connect(w, 1, false);
+    for (; unsent == 0; sent++) {
+        assert_int_equal(w->ops.ctrl(w->ep, note, sizeof(note)), 0);
+        assert_int_equal(
+            ioctl(((const struct sl_tcp_ep *)w->ep)->conns[0].watch.fd, SIOCOUTQNSD, &unsent), 0);
+    }
+    s.fd = w->fds[0];
+    assert_int_equal(pthread_create(&thread, NULL, speak_and_read, &s), 0);
+    atomic_store(&s.closing, true);
+    w->ops.ep_destroy(w->ep);
+    w->ep = NULL;
+    atomic_store(&s.closed, true);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(s.have, sent * (SL_TCP_FRAME_BYTES + sizeof(note)) + SL_TCP_FRAME_BYTES);
+    assert_int_equal(sl_tcp_frame_decode(s.last, false, &frame), 0);
+    assert_int_equal(frame.type, SL_TCP_BYE);
+}
+
 /* What no receive wants is dropped to its last byte, in whatever way it comes, and what is behind
  * it arrives. */
 static void an_unwanted_message_is_dropped_alone(void **state)
@@ -682,6 +773,8 @@ int main(int argc, char **argv)
         CASE(a_farewell_lets_received_data_be_fetched_first),
         CASE(a_peer_that_goes_in_the_middle_of_a_message_is_lost),
         CASE(a_farewell_has_a_place_when_no_control_message_has),
+        CASE(a_farewell_is_read_behind_many_control_messages),
+        CASE(the_last_words_are_not_lost_by_what_comes_at_the_end),
         CASE(an_unwanted_message_is_dropped_alone),
         CASE(what_we_send_is_cut_and_summed_as_the_wire_format_says),
         CASE(a_message_that_came_whole_costs_one_read),
