@@ -3,7 +3,7 @@
  * Splits of a world of processes: how long one takes from the first rank's call to the last rank's
  * return, and what it adds to a rank in descriptors and mappings.
  *
- *   usage: bench_split [RANKS [SPLITS [anew]]]     64 ranks and 64 splits, which all live at the end
+ *   usage: bench_split [RANKS [SPLITS [anew]]]    64 ranks and 64 splits, which live at the end
  *
  * anew: not splits, but communicators of all ranks that are made by an id, which rank 0 draws and
  * tells before the clock is taken. Their ranks meet, and join the world's family.

@@ -12,9 +12,9 @@ struct sl_offer {
     struct sl_place place;
 };
 
-/* Says first that this rank is a member of a family which uses that worker; offers[] tells who else is
- * of one, with the same settings. If not all ranks are of the same one, sl_connect_meet() follows,
- * on all ranks. -EPROTO: another version. */
+/* Says first that this rank is a member of a family which uses that worker; offers[] tells who else
+ * is of one, with the same settings. If not all ranks are of the same one, sl_connect_meet()
+ * follows, on all ranks. -EPROTO: another version. */
 int sl_connect_offer(const struct sl_config *config, const struct sl_worker *worker,
                      struct sl_exchange *exchange, const struct sl_offer *offer,
                      struct sl_offer *offers);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A family: the communicator that a program made, all that were split from it, and those that it
- * made later for the same ranks, or some of them (adopt.h). They have in common what ranks know of each other (seats, addresses), the connections to other ranks (links)
- * and the memory of windows; docs/design/0026-shared-connections.md.
+ * made later for the same ranks, or some of them (adopt.h). They have in common what ranks know of
+ * each other (seats, addresses), the connections to other ranks (links) and the memory of windows;
+ * docs/design/0026-shared-connections.md.
  *
  * Ranks of the first communicator name its members; a split has its own ranks, and a table from
  * them to those of the family. Each communicator has a channel of each link: a number that its

@@ -72,8 +72,8 @@ static void sends_in_order(struct sluice_comm **comm, int rank)
     }
 }
 
-/* Rank 1 has begun the sum, and read nothing of it, when rank 0 is so many calls ahead that the next
- * one would have the same slot of its window. */
+/* Rank 1 has begun the sum, and read nothing of it, when rank 0 is so many calls ahead that the
+ * next one would have the same slot of its window. */
 static void far_ahead(struct sluice_comm **comm, int rank)
 {
     const struct sl_clock *clock = (*comm)->worker->clock;
