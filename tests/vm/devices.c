@@ -98,19 +98,23 @@ static int carry(void)
     return 0;
 }
 
+/* Each with settings of its own, or they would share the first one's interfaces. */
 static int make_more(unsigned wanted)
 {
     int rank = sluice_comm_rank(comms[0]), err = 0;
 
     while (comm_count < wanted && err == 0) {
         struct sluice_unique_id id;
+        struct sluice_config config;
 
+        sluice_config_init(&config);
+        config.timeout_ms = 1000 * (PATIENCE_S + comm_count);
         if (rank == 0)
             err = sluice_unique_id_create(&id);
         if (err == 0)
             err = sluice_broadcast(comms[0], &id, &id, sizeof(id), SLUICE_U8, 0, NULL);
         if (err == 0)
-            err = sluice_comm_create_id(&id, rank, 2, NULL, &comms[comm_count]);
+            err = sluice_comm_create_id(&id, rank, 2, &config, &comms[comm_count]);
         comm_count += err == 0;
     }
     return err != 0 ? failed("another communicator") : 0;
