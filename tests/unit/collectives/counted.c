@@ -86,3 +86,17 @@ unsigned counted_by_all(struct sluice_comm *comm)
     sluice_barrier(comm, NULL);
     return counts;
 }
+
+struct crew counted_crew(int ranks, const char *settings)
+{
+    struct crew crew = {.ranks = ranks, .settings = settings};
+
+    for (int i = 0; i < ranks; i++)
+        crew.ops[i] = &counted_ops;
+    return crew;
+}
+
+int counted_sum(struct sluice_comm *comm, float mine, float *out)
+{
+    return sluice_allreduce(comm, &mine, out, 1, SLUICE_F32, SLUICE_SUM, NULL);
+}

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A transport that counts what it opens, connects, registers and maps, over one that is named. */
+/* A transport that counts what it opens, connects, registers and maps, over one that is named, and
+ * ranks over it. */
 #ifndef SL_TESTS_COUNTED_H
 #define SL_TESTS_COUNTED_H
 
 #include "core/transport.h"
+#include "tests/unit/collectives/crew.h"
 
 #include <sluice/sluice.h>
 
@@ -16,5 +18,11 @@ unsigned counted_so_far(void);
 
 /* The same, when every rank of comm has called and none goes on; so of all that was before. */
 unsigned counted_by_all(struct sluice_comm *comm);
+
+/* Ranks over it. */
+struct crew counted_crew(int ranks, const char *settings);
+
+/* One element of every rank of comm, added. */
+int counted_sum(struct sluice_comm *comm, float mine, float *out);
 
 #endif

@@ -5,7 +5,6 @@
  * own, which works as well. Over the transport that is named.
  */
 #include "tests/unit/collectives/counted.h"
-#include "tests/unit/collectives/crew.h"
 
 #include "collectives/family.h"
 
@@ -21,26 +20,12 @@
 static const int same[RANKS] = {0, 1, 2, 3}, reversed[RANKS] = {3, 2, 1, 0};
 static const int halves[2][2] = {{2, 0}, {1, 3}};
 
-static struct crew crew_of(const char *settings)
-{
-    struct crew crew = {.ranks = RANKS, .settings = settings};
-
-    for (int i = 0; i < RANKS; i++)
-        crew.ops[i] = &counted_ops;
-    return crew;
-}
-
-static int sum(struct sluice_comm *comm, float mine, float *out)
-{
-    return sluice_allreduce(comm, &mine, out, 1, SLUICE_F32, SLUICE_SUM, NULL);
-}
-
 /* Short and long operations, and one that needs each pair, are right. */
 static bool works(struct sluice_comm *comm)
 {
     static _Thread_local float in[3000], out[3000];
     float size = (float)sluice_comm_size(comm), rank = (float)sluice_comm_rank(comm), total;
-    bool right = sum(comm, rank, &total) == 0 && total == size * (size - 1) / 2;
+    bool right = counted_sum(comm, rank, &total) == 0 && total == size * (size - 1) / 2;
 
     for (int i = 0; i < 3000; i++)
         in[i] = (float)i;
@@ -88,7 +73,7 @@ static void make_often(struct sluice_comm *comm, int rank)
 
 static void ranks_of_one_family_open_connect_and_map_nothing(void **state)
 {
-    struct crew crew = crew_of("");
+    struct crew crew = counted_crew(RANKS, "");
 
     (void)state;
     RUN_CREW(&crew, make_often);
@@ -114,7 +99,7 @@ static void outlive(struct sluice_comm *comm, int rank)
 
 static void a_family_outlives_its_first_communicator(void **state)
 {
-    struct crew crew = crew_of("");
+    struct crew crew = counted_crew(RANKS, "");
 
     (void)state;
     crew.keeps = true;
@@ -155,7 +140,7 @@ static void part_with_one(struct sluice_comm *comm, int rank)
 
 static void a_rank_that_offers_none_has_all_connect_anew(void **state)
 {
-    struct crew crew = crew_of("");
+    struct crew crew = counted_crew(RANKS, "");
 
     (void)state;
     RUN_CREW(&crew, part_with_one);
@@ -193,7 +178,7 @@ static void give_up(struct sluice_comm *comm, int rank)
 
 static void a_broken_family_takes_in_nobody(void **state)
 {
-    struct crew crew = crew_of("");
+    struct crew crew = counted_crew(RANKS, "");
 
     (void)state;
     RUN_CREW(&crew, give_up);
@@ -216,7 +201,7 @@ static void take_number(struct sluice_comm *comm, int rank)
 
 static void a_number_that_is_taken_has_all_connect_anew(void **state)
 {
-    struct crew crew = crew_of("");
+    struct crew crew = counted_crew(RANKS, "");
 
     (void)state;
     RUN_CREW(&crew, take_number);
@@ -242,7 +227,7 @@ static void fill_segment(struct sluice_comm *comm, int rank)
 
 static void a_family_without_room_for_windows_takes_in_nobody(void **state)
 {
-    struct crew crew = crew_of("");
+    struct crew crew = counted_crew(RANKS, "");
 
     (void)state;
     RUN_CREW(&crew, fill_segment);
@@ -263,11 +248,11 @@ static void *make_on(void *arg)
         struct sluice_comm *made = NULL;
         float total = 0;
 
-        m->code = sum(m->own, 1, &total);
+        m->code = counted_sum(m->own, 1, &total);
         if (m->code == 0)
             m->code = crew_make_as(m->rank, m->group, i % 2 == 0 ? same : reversed, RANKS, &made);
         if (m->code == 0)
-            m->code = sum(made, 1, &total);
+            m->code = counted_sum(made, 1, &total);
         if (m->code == 0 && total != RANKS)
             m->code = -EBADMSG;
         sluice_comm_destroy(made);
@@ -294,7 +279,7 @@ static void make_twice(struct sluice_comm *comm, int rank)
 
 static void two_threads_make_communicators_at_once(void **state)
 {
-    struct crew crew = crew_of("");
+    struct crew crew = counted_crew(RANKS, "");
 
     (void)state;
     RUN_CREW(&crew, make_twice);

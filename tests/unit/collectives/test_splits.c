@@ -6,7 +6,6 @@
  * is named.
  */
 #include "tests/unit/collectives/counted.h"
-#include "tests/unit/collectives/crew.h"
 
 #include "collectives/family.h"
 
@@ -20,20 +19,6 @@
 #define RANKS 4
 #define SPLITS 64
 #define REUSES 300 /* more than there are areas */
-
-static struct crew crew_of(const char *settings)
-{
-    struct crew crew = {.ranks = RANKS, .settings = settings};
-
-    for (int i = 0; i < RANKS; i++)
-        crew.ops[i] = &counted_ops;
-    return crew;
-}
-
-static int sum(struct sluice_comm *comm, float mine, float *out)
-{
-    return sluice_allreduce(comm, &mine, out, 1, SLUICE_F32, SLUICE_SUM, NULL);
-}
 
 /* ---- what they share ---- */
 
@@ -61,12 +46,12 @@ static void split_often(struct sluice_comm *comm, int rank)
     CREW_EXPECT(after == before);
     for (int i = 0; i < SPLITS; i++)
         sluice_comm_destroy(child[i]);
-    CREW_EXPECT(sum(comm, 1, &total) == 0 && total == RANKS);
+    CREW_EXPECT(counted_sum(comm, 1, &total) == 0 && total == RANKS);
 }
 
 static void splits_open_connect_and_map_nothing(void **state)
 {
-    struct crew crew = crew_of("");
+    struct crew crew = counted_crew(RANKS, "");
 
     (void)state;
     RUN_CREW(&crew, split_often);
@@ -98,7 +83,7 @@ static void reuse(struct sluice_comm *comm, int rank)
 
 static void areas_are_used_again_when_all_have_read_them(void **state)
 {
-    struct crew crew = crew_of("");
+    struct crew crew = counted_crew(RANKS, "");
 
     (void)state;
     RUN_CREW(&crew, reuse);
@@ -112,14 +97,14 @@ static void deep(struct sluice_comm *comm, int rank)
     CREW_EXPECT(sluice_comm_split(comm, rank % 2, -rank, &half) == 0);
     CREW_EXPECT(sluice_comm_split(half, 0, sluice_comm_rank(half) == 0, &quarter) == 0);
     sluice_comm_destroy(half);
-    CREW_EXPECT(sum(quarter, (float)(1 << rank), &total) == 0);
+    CREW_EXPECT(counted_sum(quarter, (float)(1 << rank), &total) == 0);
     CREW_EXPECT(total == (rank % 2 == 0 ? 5 : 10));
     sluice_comm_destroy(quarter);
 }
 
 static void splits_of_splits_outlive_their_parents(void **state)
 {
-    struct crew crew = crew_of("");
+    struct crew crew = counted_crew(RANKS, "");
 
     (void)state;
     RUN_CREW(&crew, deep);
@@ -142,7 +127,7 @@ static void *split_on(void *arg)
 
         s->code = sluice_comm_split(s->parent, 0, s->rank, &child);
         if (s->code == 0)
-            s->code = sum(child, 1, &total);
+            s->code = counted_sum(child, 1, &total);
         if (s->code == 0 && total != RANKS)
             s->code = -EBADMSG;
         sluice_comm_destroy(child);
@@ -169,7 +154,7 @@ static void split_twice(struct sluice_comm *comm, int rank)
 
 static void two_threads_split_at_once(void **state)
 {
-    struct crew crew = crew_of("");
+    struct crew crew = counted_crew(RANKS, "");
 
     (void)state;
     RUN_CREW(&crew, split_twice);
@@ -192,15 +177,15 @@ static void give_one_up(struct sluice_comm *comm, int rank)
         CREW_EXPECT(sluice_recv(broken, &one, 1, SLUICE_F32, 2, NULL) == -ECANCELED);
     if (rank == 3)
         CREW_EXPECT(sluice_recv(broken, &one, 1, SLUICE_F32, 1, NULL) == -ECANCELED);
-    CREW_EXPECT(sum(whole, 1, &total) == 0 && total == RANKS);
-    CREW_EXPECT(sum(comm, 1, &total) == 0 && total == RANKS);
+    CREW_EXPECT(counted_sum(whole, 1, &total) == 0 && total == RANKS);
+    CREW_EXPECT(counted_sum(comm, 1, &total) == 0 && total == RANKS);
     sluice_comm_destroy(broken);
     sluice_comm_destroy(whole);
 }
 
 static void an_abort_ends_one_communicator(void **state)
 {
-    struct crew crew = crew_of("");
+    struct crew crew = counted_crew(RANKS, "");
 
     (void)state;
     RUN_CREW(&crew, give_one_up);
@@ -214,19 +199,19 @@ static void leave_one(struct sluice_comm *comm, int rank)
     int err;
 
     CREW_EXPECT(sluice_comm_split(comm, 0, -rank, &child) == 0);
-    CREW_EXPECT(sum(child, 1, &total) == 0 && total == RANKS);
+    CREW_EXPECT(counted_sum(child, 1, &total) == 0 && total == RANKS);
     if (rank != 3) {
         err = sluice_recv(child, &one, 1, SLUICE_F32, 0, NULL);
         CREW_EXPECT(err == -ECONNRESET || err == -ETIMEDOUT);
         CREW_EXPECT(strstr(sluice_last_error(), "rank 0") != NULL);
     }
     sluice_comm_destroy(child);
-    CREW_EXPECT(sum(comm, 1, &total) == 0 && total == RANKS);
+    CREW_EXPECT(counted_sum(comm, 1, &total) == 0 && total == RANKS);
 }
 
 static void who_waits_for_a_rank_that_has_left_is_told(void **state)
 {
-    struct crew crew = crew_of("TIMEOUT_MS=3000");
+    struct crew crew = counted_crew(RANKS, "TIMEOUT_MS=3000");
 
     (void)state;
     RUN_CREW(&crew, leave_one);
