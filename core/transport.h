@@ -49,6 +49,9 @@ enum sl_trait {
      * transports may set up and repair their connections over it. */
     SL_TRAIT_SIDEBAND = 1u << 0,
     SL_TRAIT_LOCAL = 1u << 1, /* reaches only ranks of the same host: SL_CAP_LOCAL when open */
+    /* Devices move the bytes, so threads that share an interface do not wait for each other's
+     * copies. */
+    SL_TRAIT_OFFLOAD = 1u << 2,
 };
 
 /* The peers that a device reaches. */

@@ -132,6 +132,7 @@ const struct sl_transport_ops sl_verbs_ops = {
     .name = "verbs",
     .number = 2,
     .place = 20,
+    .traits = SL_TRAIT_OFFLOAD,
     .config = &sl_verbs_section,
     .events = &sl_verbs_events,
     .prefer = sl_verbs_prefer,

@@ -8,10 +8,11 @@
  *   listen.c   accepting · dial.c connecting · link.c callbacks of wire-up · wire.c the bytes
  *   data.c     isend, irecv, test · memory.c registrations
  *
- * A *context* is one of NCCL's communicators. An *engine* is one device in it: a worker, and an
- * interface of each transport that its connections use. NCCL calls from two threads at a time, one
- * that moves data and one that connects, registers and closes, so an engine has a lock; the second
- * is seldom there.
+ * A *context* is one of NCCL's communicators. An *engine* is one device of the process: a worker,
+ * and an interface of each transport that its connections use. Contexts with equal settings share
+ * it where the device itself moves the bytes (SL_TRAIT_OFFLOAD); elsewhere each has its own, as two
+ * threads that copy would wait for each other. NCCL calls from two threads of a context at a time,
+ * one that moves data and one that connects, registers and closes, so an engine has a lock.
  *
  * Functions return 0 or a negative errno with its sentence, as everywhere; plugin.c makes NCCL's
  * codes of them.
@@ -67,12 +68,11 @@ int sl_nccl_devices_find(const struct sl_config *config, struct sl_nccl_device_l
 
 struct sl_nccl_ctx {
     struct sl_node link; /* of all contexts */
+    uint64_t number;     /* from 1, used once */
     uint64_t life;       /* of the process that made it: core/fork.h */
-    struct sl_node engines;
     struct sl_config config;
     int traffic_class;
     sl_nccl_profiler_callback *profiler; /* NULL: NCCL has none */
-    bool open;                           /* between init and finalize */
 };
 
 /* A transport candidate: one that connections of an engine may use; opened when the first one
@@ -86,16 +86,19 @@ struct sl_nccl_way {
 };
 
 struct sl_nccl_engine {
-    struct sl_node link; /* ctx->engines */
-    struct sl_nccl_ctx *ctx;
-    uint64_t life; /* of the process, as its context's */
+    struct sl_node link; /* of all engines */
+    uint64_t only;       /* number of the context whose it is; 0: of all with these settings */
+    uint64_t life;       /* of the process, as its contexts' */
     unsigned dev;
     int traffic_class;
-    unsigned users;       /* comms and listeners; by the lock of contexts */
-    pthread_mutex_t lock; /* of the members below */
-    struct sl_config config;
+    struct sl_config settings; /* of its contexts */
+    unsigned users;            /* comms and listeners; by the lock of contexts */
+    pthread_mutex_t lock;      /* of the members below */
+    struct sl_config config;   /* the settings, with the device preferred */
     struct sl_worker worker;
+    const struct sl_transport_ops *ops;         /* of the device */
     struct sl_device device;                    /* the one that it is of */
+    bool takes_gpu;                             /* NCCL was told so of the device */
     struct sl_nccl_way ways[SL_NCCL_WAYS_HERE]; /* the preferred first */
     unsigned way_count;
     uint32_t by_device; /* the transport of SL_NCCL_BY_DEVICE; 0: there is no such way */
@@ -108,7 +111,7 @@ struct sl_nccl_engine {
     uint64_t looks;          /* polls of the transports, so far */
     struct sl_errand errand; /* polls while no caller does, to repair paths */
     uint64_t kept_looks;     /* polls when it last did */
-    int error;               /* of an interface that is lost */
+    _Atomic int error;       /* of an interface that is lost */
     char *why;               /* of it (sl_text_set) */
 };
 
@@ -203,6 +206,7 @@ struct sl_nccl_comm {
     uint64_t looks; /* as sl_nccl_req's: of an isend that found no announcement */
     struct sl_nccl_engine *engine;
     /* While it comes about; number is 0 afterwards: */
+    const struct sl_nccl_ctx *ctx;
     uint32_t number;               /* wire-up's */
     struct sl_nccl_listen *listen; /* which accepts it; NULL: it dials */
     bool chosen;                   /* its listener returns it next */
@@ -257,12 +261,13 @@ int sl_nccl_accept(struct sl_nccl_listen *listen, struct sl_nccl_comm **out);
 void sl_nccl_listen_close(struct sl_nccl_listen *listen);
 int sl_nccl_connect(struct sl_nccl_ctx *ctx, int dev, int traffic_class, void *handle,
                     struct sl_nccl_comm **out);
-/* For context.c: the engine is locked. */
-void sl_nccl_listens_drop(struct sl_nccl_engine *engine);
-void sl_nccl_dials_drop(struct sl_nccl_engine *engine);
+/* For context.c: the engine is locked. Those of that context. */
+void sl_nccl_listens_drop(struct sl_nccl_engine *engine, const struct sl_nccl_ctx *ctx);
+void sl_nccl_dials_drop(struct sl_nccl_engine *engine, const struct sl_nccl_ctx *ctx);
 
 /* data.c: the engine is locked where it takes a comm that is being made. */
-int sl_nccl_comm_new(struct sl_nccl_engine *engine, bool is_send, struct sl_nccl_comm **out);
+int sl_nccl_comm_new(struct sl_nccl_engine *engine, const struct sl_nccl_ctx *ctx, bool is_send,
+                     struct sl_nccl_comm **out);
 /* Its endpoint is connected: posts the receives of the data path. */
 int sl_nccl_comm_start(struct sl_nccl_comm *comm);
 void sl_nccl_comm_lose(struct sl_nccl_comm *comm, int status, const char *why);

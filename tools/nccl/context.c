@@ -21,6 +21,8 @@ extern char **environ;
 /* Guards the variables below and the users of engines; taken before an engine's own. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sl_node contexts = {&contexts, &contexts};
+static struct sl_node engines = {&engines, &engines};
+static uint64_t last_context;
 static unsigned open_count;
 static struct sl_nccl_ctx *fallback; /* of callers without one */
 static struct sl_nccl_device_list *devices;
@@ -109,7 +111,12 @@ static int give_session(struct sl_worker *worker)
     return worker->has_session ? sl_session_derive(worker->config->secret, worker->session) : 0;
 }
 
-static int engine_new(struct sl_nccl_ctx *ctx, unsigned dev, int traffic_class,
+static bool is_shared(const struct sl_transport_ops *ops)
+{
+    return (ops->traits & SL_TRAIT_OFFLOAD) != 0;
+}
+
+static int engine_new(const struct sl_nccl_ctx *ctx, unsigned dev, int traffic_class,
                       struct sl_nccl_engine **out)
 {
     struct sl_nccl_engine *engine = calloc(1, sizeof(*engine));
@@ -117,11 +124,14 @@ static int engine_new(struct sl_nccl_ctx *ctx, unsigned dev, int traffic_class,
 
     if (engine == NULL)
         return sl_fail(-ENOMEM, "no memory for device %u", dev);
-    *engine = (struct sl_nccl_engine){.ctx = ctx,
+    *engine = (struct sl_nccl_engine){.only = is_shared(device->ops) ? 0 : ctx->number,
                                       .life = ctx->life,
                                       .dev = dev,
                                       .traffic_class = traffic_class,
+                                      .settings = ctx->config,
+                                      .ops = device->ops,
                                       .device = device->found,
+                                      .takes_gpu = device->takes_gpu,
                                       .config = ctx->config};
     pthread_mutex_init(&engine->lock, NULL);
     sl_list_init(&engine->comms);
@@ -138,7 +148,7 @@ static int engine_new(struct sl_nccl_ctx *ctx, unsigned dev, int traffic_class,
     }
     sl_rng_init(&engine->worker.rng, sl_seed() ^ (uintptr_t)engine);
     allow_ways(engine, device);
-    sl_list_push_back(&ctx->engines, &engine->link);
+    sl_list_push_back(&engines, &engine->link);
     *out = engine;
     return 0;
 }
@@ -265,6 +275,24 @@ void sl_nccl_progress(struct sl_nccl_engine *engine)
         sl_nccl_comm_push(sl_container_of(node, struct sl_nccl_comm, waiting));
 }
 
+/* May that context use it? None one that is lost. */
+static bool is_for(const struct sl_nccl_engine *engine, const struct sl_nccl_ctx *ctx)
+{
+    if (engine->error != 0)
+        return false;
+    if (engine->only != 0)
+        return engine->only == ctx->number;
+    return memcmp((const char *)&engine->settings, (const char *)&ctx->config,
+                  sizeof(ctx->config)) == 0;
+}
+
+/* Numbers of devices may have changed since it was made. */
+static bool is_of(const struct sl_nccl_engine *engine, const struct sl_nccl_device *device)
+{
+    return engine->ops->number == device->ops->number && engine->takes_gpu == device->takes_gpu &&
+           strcmp(engine->device.name, device->found.name) == 0;
+}
+
 int sl_nccl_engine_get(struct sl_nccl_ctx *ctx, int dev, int traffic_class,
                        struct sl_nccl_engine **out)
 {
@@ -277,11 +305,12 @@ int sl_nccl_engine_get(struct sl_nccl_ctx *ctx, int dev, int traffic_class,
     if (devices == NULL || dev < 0 || (unsigned)dev >= devices->count)
         err = sl_fail(-EINVAL, "there is no device %d", dev);
     if (err == 0)
-        sl_list_foreach(&ctx->engines, node)
+        sl_list_foreach(&engines, node)
         {
             struct sl_nccl_engine *at = sl_container_of(node, struct sl_nccl_engine, link);
 
-            if (at->dev == (unsigned)dev && at->traffic_class == traffic_class)
+            if (at->traffic_class == traffic_class && is_of(at, &devices->items[dev]) &&
+                is_for(at, ctx))
                 engine = at;
         }
     if (err == 0 && engine == NULL)
@@ -294,22 +323,19 @@ int sl_nccl_engine_get(struct sl_nccl_ctx *ctx, int dev, int traffic_class,
     return err;
 }
 
-/* Frees the rest of a closed context, once it has no user. */
-static void sweep(struct sl_nccl_ctx *ctx)
+/* Frees engines that have no user, and that no open context could want. */
+static void sweep(void)
 {
-    if (ctx->open)
-        return;
-    sl_list_foreach(&ctx->engines, node)
+    sl_list_foreach(&engines, node)
     {
         struct sl_nccl_engine *engine = sl_container_of(node, struct sl_nccl_engine, link);
+        bool wanted = engine->users > 0;
 
-        if (engine->users == 0)
+        for (const struct sl_node *n = contexts.next; n != &contexts && !wanted; n = n->next)
+            wanted = is_for(engine, sl_container_of(n, struct sl_nccl_ctx, link));
+        if (!wanted)
             engine_free(engine);
     }
-    if (!sl_list_empty(&ctx->engines))
-        return;
-    sl_list_remove(&ctx->link);
-    free(ctx);
 }
 
 void sl_nccl_engine_hold(struct sl_nccl_engine *engine)
@@ -322,8 +348,8 @@ void sl_nccl_engine_hold(struct sl_nccl_engine *engine)
 void sl_nccl_engine_put(struct sl_nccl_engine *engine)
 {
     pthread_mutex_lock(&lock);
-    engine->users--;
-    sweep(engine->ctx);
+    if (--engine->users == 0)
+        sweep();
     pthread_mutex_unlock(&lock);
 }
 
@@ -403,11 +429,12 @@ static int find_devices(const struct sl_config *config)
     return 0;
 }
 
-/* In a child: all contexts are the parent's. */
+/* In a child: all contexts and engines are the parent's. */
 static void forget_parents(void)
 {
     pthread_mutex_init(&lock, NULL);
     sl_list_init(&contexts);
+    sl_list_init(&engines);
     open_count = 0;
     fallback = NULL;
 }
@@ -431,10 +458,9 @@ static int ctx_new(sl_nccl_logger *logger, int traffic_class, struct sl_nccl_ctx
     if (open_count == 0)
         say_what_is_in_clear(&ctx->config);
     ctx->traffic_class = traffic_class;
+    ctx->number = ++last_context;
     ctx->life = sl_fork_life();
     sl_fork_on_child(forget_parents);
-    ctx->open = true;
-    sl_list_init(&ctx->engines);
     sl_list_push_back(&contexts, &ctx->link);
     open_count++;
     *out = ctx;
@@ -473,19 +499,22 @@ void sl_nccl_ctx_close(struct sl_nccl_ctx *ctx)
         ctx = fallback;
     if (ctx == fallback)
         fallback = NULL;
-    if (ctx != NULL && ctx->open) {
-        ctx->open = false;
+    if (ctx != NULL) {
+        sl_list_remove(&ctx->link);
         open_count--;
-        sl_list_foreach(&ctx->engines, node)
+        sl_list_foreach(&engines, node)
         {
             struct sl_nccl_engine *engine = sl_container_of(node, struct sl_nccl_engine, link);
 
+            if (engine->only != 0 && engine->only != ctx->number)
+                continue;
             sl_nccl_lock(engine);
-            sl_nccl_dials_drop(engine);
-            sl_nccl_listens_drop(engine);
+            sl_nccl_dials_drop(engine, ctx);
+            sl_nccl_listens_drop(engine, ctx);
             sl_nccl_unlock(engine);
         }
-        sweep(ctx);
+        free(ctx);
+        sweep();
     }
     pthread_mutex_unlock(&lock);
 }

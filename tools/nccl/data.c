@@ -75,13 +75,16 @@ static void init_recv(struct sl_nccl_comm *comm)
     }
 }
 
-int sl_nccl_comm_new(struct sl_nccl_engine *engine, bool is_send, struct sl_nccl_comm **out)
+int sl_nccl_comm_new(struct sl_nccl_engine *engine, const struct sl_nccl_ctx *ctx, bool is_send,
+                     struct sl_nccl_comm **out)
 {
     struct sl_nccl_comm *comm = calloc(1, sizeof(*comm));
 
     if (comm == NULL)
         return sl_fail(-ENOMEM, "no memory for a connection");
     comm->engine = engine;
+    comm->ctx = ctx;
+    comm->profiler = ctx->profiler;
     comm->is_send = is_send;
     sl_list_init(&comm->mrs);
     sl_list_init(&comm->waiting);
@@ -213,7 +216,6 @@ static void on_called(struct sl_req *req)
 int sl_nccl_comm_start(struct sl_nccl_comm *comm)
 {
     comm->transport = comm->ep->iface->ops->name;
-    comm->profiler = comm->engine->ctx->profiler;
     for (uint64_t i = 0; comm->is_send && i < SL_NCCL_CALLS && comm->lost == 0; i++)
         await_call(comm, i);
     return comm->lost != 0 ? lost(comm) : 0;

@@ -25,13 +25,13 @@ static bool dials(const struct sl_nccl_comm *comm)
     return comm->number != 0 && comm->listen == NULL;
 }
 
-void sl_nccl_dials_drop(struct sl_nccl_engine *engine)
+void sl_nccl_dials_drop(struct sl_nccl_engine *engine, const struct sl_nccl_ctx *ctx)
 {
     sl_list_foreach(&engine->comms, node)
     {
         struct sl_nccl_comm *comm = sl_container_of(node, struct sl_nccl_comm, link);
 
-        if (!dials(comm))
+        if (!dials(comm) || comm->ctx != ctx)
             continue;
         sl_nccl_comm_free(comm);
         sl_nccl_wireup_put(engine);
@@ -104,7 +104,8 @@ static void keep(void *handle, const struct sl_nccl_comm *comm)
     memcpy((uint8_t *)handle + SL_NCCL_HANDLE_OWN, &comm, sizeof(comm));
 }
 
-static int start(struct sl_nccl_engine *engine, const void *handle, struct sl_nccl_comm **out)
+static int start(struct sl_nccl_engine *engine, const struct sl_nccl_ctx *ctx, const void *handle,
+                 struct sl_nccl_comm **out)
 {
     struct sl_nccl_handle to;
     struct sl_nccl_comm *comm;
@@ -112,7 +113,7 @@ static int start(struct sl_nccl_engine *engine, const void *handle, struct sl_nc
 
     if (err != 0)
         return err;
-    err = sl_nccl_link_new(engine, NULL, &comm);
+    err = sl_nccl_link_new(engine, ctx, NULL, &comm);
     if (err != 0) {
         sl_nccl_wireup_put(engine);
         return err;
@@ -140,7 +141,7 @@ int sl_nccl_connect(struct sl_nccl_ctx *ctx, int dev, int traffic_class, void *h
     comm = find(engine, handle);
     users = comm != NULL ? 2 : 1; /* this call, and the attempt */
     if (comm == NULL)
-        err = start(engine, handle, &comm);
+        err = start(engine, ctx, handle, &comm);
     if (err == 0) {
         sl_nccl_wireup_progress(engine);
         err = step(comm);

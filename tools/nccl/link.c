@@ -73,7 +73,7 @@ static int awaited(void *arg, const struct sl_wireup_hello *hello, uint32_t *num
     if (ls == NULL)
         return -ECONNREFUSED;
     ls->stranger_ns = 0;
-    err = sl_nccl_link_new(arg, ls, &comm);
+    err = sl_nccl_link_new(arg, ls->ctx, ls, &comm);
     if (err != 0)
         return err;
     comm->its_device = hello->from;
@@ -218,10 +218,10 @@ void sl_nccl_wireup_progress(struct sl_nccl_engine *engine)
     sl_wireup_progress(engine->wireup, sl_nccl_now(engine));
 }
 
-int sl_nccl_link_new(struct sl_nccl_engine *engine, struct sl_nccl_listen *listen,
-                     struct sl_nccl_comm **out)
+int sl_nccl_link_new(struct sl_nccl_engine *engine, const struct sl_nccl_ctx *ctx,
+                     struct sl_nccl_listen *listen, struct sl_nccl_comm **out)
 {
-    int err = sl_nccl_comm_new(engine, listen == NULL, out);
+    int err = sl_nccl_comm_new(engine, ctx, listen == NULL, out);
 
     if (err != 0)
         return err;

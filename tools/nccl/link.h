@@ -13,6 +13,7 @@ struct sl_nccl_listen {
     struct sl_node node; /* engine->listens */
     struct sl_node all;
     struct sl_nccl_engine *engine;
+    const struct sl_nccl_ctx *ctx;
     uint64_t token; /* of its handle */
     /* when a dialer with the handle had another secret; 0: not since one had both */
     uint64_t stranger_ns;
@@ -29,8 +30,8 @@ uint64_t sl_nccl_now(const struct sl_nccl_engine *engine);
 uint64_t sl_nccl_patience_ns(const struct sl_nccl_engine *engine);
 
 /* A connection that comes about, numbered. */
-int sl_nccl_link_new(struct sl_nccl_engine *engine, struct sl_nccl_listen *listen,
-                     struct sl_nccl_comm **out);
+int sl_nccl_link_new(struct sl_nccl_engine *engine, const struct sl_nccl_ctx *ctx,
+                     struct sl_nccl_listen *listen, struct sl_nccl_comm **out);
 /* It is up: NCCL's from now on, or not to be started. */
 int sl_nccl_link_take(struct sl_nccl_comm *comm);
 

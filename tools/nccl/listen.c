@@ -21,7 +21,8 @@ static struct sl_node listens = {&listens, &listens};
 
 /* ---- listening ---- */
 
-static int listen_new(struct sl_nccl_engine *engine, struct sl_nccl_listen **out)
+static int listen_new(struct sl_nccl_engine *engine, const struct sl_nccl_ctx *ctx,
+                      struct sl_nccl_listen **out)
 {
     struct sl_nccl_listen *ls = calloc(1, sizeof(*ls));
     int err = 0;
@@ -29,6 +30,7 @@ static int listen_new(struct sl_nccl_engine *engine, struct sl_nccl_listen **out
     if (ls == NULL)
         return sl_fail(-ENOMEM, "no memory for a listener");
     ls->engine = engine;
+    ls->ctx = ctx;
     if (getrandom(&ls->token, sizeof(ls->token), 0) != (ssize_t)sizeof(ls->token))
         err = sl_fail(-EIO, "no random numbers are to be had for a listener's token");
     err = err ?: sl_nccl_wireup_hold(engine);
@@ -58,7 +60,7 @@ int sl_nccl_listen(struct sl_nccl_ctx *ctx, int dev, void *handle, struct sl_ncc
     if (err != 0)
         return err;
     sl_nccl_lock(engine);
-    err = listen_new(engine, &ls);
+    err = listen_new(engine, ctx, &ls);
     if (err == 0)
         to = (struct sl_nccl_handle){.addr = engine->addr, .token = ls->token};
     sl_nccl_unlock(engine);
@@ -176,13 +178,13 @@ static bool forget(struct sl_nccl_listen *ls)
     return found;
 }
 
-void sl_nccl_listens_drop(struct sl_nccl_engine *engine)
+void sl_nccl_listens_drop(struct sl_nccl_engine *engine, const struct sl_nccl_ctx *ctx)
 {
     sl_list_foreach(&engine->listens, node)
     {
         struct sl_nccl_listen *ls = sl_container_of(node, struct sl_nccl_listen, node);
 
-        if (forget(ls)) {
+        if (ls->ctx == ctx && forget(ls)) {
             listen_free(ls);
             engine->users--;
         }

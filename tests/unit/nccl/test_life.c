@@ -2,10 +2,14 @@
 /* How connections of the network plugin end, and what outlives what; their properties. */
 #include "tests/unit/nccl/ends.h"
 #include "tests/unit/nccl/over.h"
+#ifdef OVER_FAKE_RAILS
+#include "tests/fake/fake_ibv.h"
+#endif
 #include "tools/nccl/abi_v12.h"
 #include "tools/nccl/abi_v6.h"
 #include "tools/nccl/wire.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -323,6 +327,60 @@ static void a_connection_outlives_its_context(void **state)
     ends_part(&e);
 }
 
+#ifdef OVER_FAKE_RAILS /* whose devices move the bytes */
+#define CONTEXTS 8u
+
+static unsigned descriptors(void)
+{
+    unsigned count = 0;
+
+    for (int fd = 0; fd < 1024; fd++)
+        count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
+static void carry_a_word(struct ends *e, uint64_t seed)
+{
+    uint8_t in[64], out[64];
+    void *recv = ends_irecv(e, out, sizeof(out), 1);
+
+    ends_fill(in, sizeof(in), seed);
+    ends_finish_both(ends_isend(e, in, sizeof(in), 1), NULL, recv, NULL);
+    assert_memory_equal(in, out, sizeof(in));
+}
+
+/* Interfaces, staging and wire-up are there once: as many connections of one context need as much.
+ * A context that closes takes nothing from the others. */
+static void contexts_with_equal_settings_share_what_a_device_needs(void **state)
+{
+    unsigned live[2], fds[2];
+
+    (void)state;
+    for (unsigned many = 0; many < 2; many++) {
+        struct ends e[CONTEXTS] = {0};
+
+        for (unsigned i = 0; i < CONTEXTS; i++) {
+            e[i].ctx = many || i == 0 ? ends_open_ctx() : e[0].ctx;
+            ends_listen(&e[i]);
+            ends_meet(&e[i]);
+        }
+        live[many] = fake_ibv_live(rails_fake);
+        fds[many] = descriptors();
+        for (unsigned i = 0; i < CONTEXTS; i++) {
+            if (many || i == 0)
+                assert_int_equal(net->finalize(e[i].ctx), SL_NCCL_SUCCESS);
+            e[i].ctx = NULL;
+            carry_a_word(&e[CONTEXTS - 1 - i], i);
+        }
+        for (unsigned i = 0; i < CONTEXTS; i++)
+            ends_part(&e[i]);
+        assert_int_equal(fake_ibv_live(rails_fake), 0);
+    }
+    assert_int_equal(live[0], live[1]);
+    assert_int_equal(fds[0], fds[1]);
+}
+#endif
+
 /* ---- properties ---- */
 
 static void every_property_is_filled(void **state)
@@ -403,7 +461,9 @@ int main(void)
         cmocka_unit_test(all_requests_of_a_peer_that_is_gone_end),
         cmocka_unit_test(a_connection_outlives_its_context),
         cmocka_unit_test(every_property_is_filled),
-#ifndef OVER_FAKE_RAILS /* which is for one engine, and none that stays */
+#ifdef OVER_FAKE_RAILS
+        cmocka_unit_test(contexts_with_equal_settings_share_what_a_device_needs),
+#else /* the fake is for one engine, and none that stays */
         cmocka_unit_test(a_forked_child_is_refused_and_harms_nothing),
         cmocka_unit_test(contexts_come_and_go_apart),
         cmocka_unit_test(callers_without_a_context_are_served),
