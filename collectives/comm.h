@@ -129,12 +129,16 @@ struct sl_health {
     uint32_t relay_count, relay_room;
     uint64_t mismatch_ns;  /* when a disagreement, or an earlier one, was noticed; 0: none */
     uint32_t mismatch_seq; /* the first that is known of */
-    uint64_t lost_ns;      /* when an endpoint was lost; 0: none */
-    struct sl_error lost;  /* of that endpoint; the culprit is its rank */
-    bool *rank_sets;       /* [2 * size]: scratch of verdicts */
-    struct sl_error error; /* of the broken communicator; code 0: it is whole */
-    bool torn_down;        /* after an error: the endpoints are gone */
-    bool is_speaker;       /* ... and of the ranks that live, this one tells people */
+    /* An error that is about to become this one's: an endpoint was lost, the culprit is its rank;
+     * or, with told_len set, a peer tells an abort. */
+    uint64_t pending_ns; /* since when; 0: none */
+    struct sl_error pending;
+    uint32_t teller;         /* who tells the abort */
+    uint16_t told, told_len; /* bytes of pending that it told, and that there are */
+    bool *rank_sets;         /* [2 * size]: scratch of verdicts */
+    struct sl_error error;   /* of the broken communicator; code 0: it is whole */
+    bool torn_down;          /* after an error: the endpoints are gone */
+    bool is_speaker;         /* ... and of the ranks that live, this one tells people */
     _Atomic int abort_asked;
 };
 

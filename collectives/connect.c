@@ -13,7 +13,7 @@
 #include <string.h>
 
 /* Raised with every change of what ranks say to each other on the wire or in shared memory. */
-#define PROTOCOL_VERSION 6
+#define PROTOCOL_VERSION 7
 #define HELLO_MAGIC UINT32_C(0x534c4331)
 #define SETTINGS_SHOWN 300 /* bytes of each rank's, in a sentence about two */
 

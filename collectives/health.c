@@ -19,9 +19,10 @@
 #define GRACE_LOST_NS (2 * SL_NS_PER_MS) /* for the culprit's name to arrive by another way */
 #define TELL_NS_MIN (10 * SL_NS_PER_MS)
 #define TELL_NS_MAX (500 * SL_NS_PER_MS)
-#define ABORT_TEXT_MAX 160
 #define HERE "; here: " /* between the reason and this rank's own operation */
-#define LAST_TRIES 100  /* per peer, for the last message to it */
+#define LAST_TRIES 100  /* for each of the last messages to a peer */
+#define TEXT_AT offsetof(struct sl_error, text)
+#define PIECE (SL_CTRL_MAX - sizeof(struct sl_ctrl_head) - 2 * sizeof(uint16_t))
 
 enum ctrl_flag {
     CTRL_ANSWER = 1 << 0, /* STATUS: calls differ; tell yours for this number */
@@ -48,15 +49,18 @@ struct sl_relay {
     int from;
 };
 
+/* A piece of a struct sl_error, which goes from its first byte to the end of its text. All pieces
+ * but the last are full, so the first has all but the text's end. */
 struct ctrl_abort {
     struct sl_ctrl_head head;
-    int32_t code;
-    int32_t culprit;
-    char text[ABORT_TEXT_MAX]; /* ends with a zero */
+    uint16_t len, at; /* bytes of all pieces, and of those before this one */
+    uint8_t bytes[PIECE];
 };
 
 _Static_assert(sizeof(struct ctrl_status) <= SL_CTRL_MAX, "a status fits a control message");
-_Static_assert(sizeof(struct ctrl_abort) <= SL_CTRL_MAX, "an abort fits a control message");
+_Static_assert(sizeof(struct ctrl_abort) == SL_CTRL_MAX, "a piece fills a control message");
+_Static_assert(TEXT_AT < PIECE, "the first piece has more than the text");
+_Static_assert(sizeof(struct sl_error) == TEXT_AT + SL_ERROR_TEXT_MAX, "it has no holes");
 
 /* To all that this rank is connected to, but the one that it heard it of (-1: of nobody). */
 static void broadcast(struct sluice_comm *comm, int but, const void *msg, size_t len)
@@ -70,27 +74,27 @@ static void broadcast(struct sluice_comm *comm, int but, const void *msg, size_t
     }
 }
 
-/* What this rank says before it goes, to all that some communicator connects it to: they may wait
- * for it in this one. Full queues are given a while to drain. Not from inside progress. */
-static void broadcast_last(struct sluice_comm *comm, struct sl_ctrl_head *msg, size_t len)
+/* One of the last messages of this rank to a peer. A full queue is given a while to drain. Not from
+ * inside progress. False: it is not told. */
+static bool say_last(struct sluice_comm *comm, const struct sl_link *link, struct sl_ctrl_head *msg,
+                     size_t len)
 {
-    sl_list_foreach(&comm->family->links, node)
-    {
-        struct sl_link *link = sl_container_of(node, struct sl_link, of_family);
-        uint32_t rank = link->ep != NULL ? sl_family_member(comm, link->rank) : comm->size;
+    uint32_t rank = link->ep != NULL ? sl_family_member(comm, link->rank) : comm->size;
 
-        for (int tries = 0; tries < LAST_TRIES && rank < comm->size && link->status == 0 &&
-                            !sl_comm_peer(comm, rank)->left;
-             tries++) {
-            const struct sl_transport_ops *ops = link->ep->iface->ops;
+    for (int tries = 0; tries < LAST_TRIES && rank < comm->size && link->status == 0 &&
+                        !sl_comm_peer(comm, rank)->left;
+         tries++) {
+        const struct sl_transport_ops *ops = link->ep->iface->ops;
 
-            msg->flags = sl_comm_peer(comm, rank)->open ? CTRL_OPENED : 0;
-            if (ops->ctrl(link->ep, msg, len) != -EAGAIN)
-                break;
-            if (ops->progress(link->ep->iface, 64) <= 0 && comm->worker->idle != NULL)
-                comm->worker->idle(comm->worker);
-        }
+        msg->flags = sl_comm_peer(comm, rank)->open ? CTRL_OPENED : 0;
+        int err = ops->ctrl(link->ep, msg, len);
+
+        if (err != -EAGAIN)
+            return err == 0;
+        if (ops->progress(link->ep->iface, 64) <= 0 && comm->worker->idle != NULL)
+            comm->worker->idle(comm->worker);
     }
+    return false;
 }
 
 /* The oldest operation that still waits for something. */
@@ -108,6 +112,33 @@ static const struct sluice_req *oldest(const struct sluice_comm *comm)
 
 /* ---- failure ---- */
 
+/* What is known of the pending error becomes the communicator's. */
+static void settle(struct sluice_comm *comm)
+{
+    struct sl_health *health = &comm->health;
+    struct sl_error *error = &health->pending;
+    char rest[48] = "";
+
+    if (health->told_len == 0) {
+        sl_comm_fail(comm, error->code, error->culprit, "rank %d is lost: %s", error->culprit,
+                     error->text);
+    } else {
+        error->code = error->code < 0 && error->code > -4096 ? error->code : -EPROTO;
+        if (error->culprit < 0 || error->culprit >= (int32_t)comm->size)
+            error->culprit = -1;
+        error->area[sizeof(error->area) - 1] = '\0';
+        error->text[health->told - TEXT_AT] = '\0';
+        sl_tame_text(error->area);
+        sl_tame_text(error->text);
+        if (health->told < health->told_len)
+            snprintf(rest, sizeof(rest), " ... (in full at rank %u)", health->teller);
+        health->pending_ns = 0;
+        health->told_len = 0;
+        sl_comm_fail(comm, error->code, error->culprit, "%s%s", error->text, rest);
+    }
+    memcpy(health->error.area, error->area, sizeof(error->area)); /* of who detected it */
+}
+
 void sl_comm_fail(struct sluice_comm *comm, int code, int32_t culprit, const char *fmt, ...)
 {
     const struct sluice_req *op = oldest(comm);
@@ -117,6 +148,10 @@ void sl_comm_fail(struct sluice_comm *comm, int code, int32_t culprit, const cha
 
     if (error->code != 0)
         return;
+    if (comm->health.told_len != 0) { /* a peer was first */
+        settle(comm);
+        return;
+    }
     va_start(args, fmt);
     vsnprintf(error->text, cap, fmt, args);
     va_end(args);
@@ -133,42 +168,39 @@ void sl_comm_fail(struct sluice_comm *comm, int code, int32_t culprit, const cha
                 culprit >= 0 ? (uint32_t)culprit : SL_EVENT_NOBODY, (uint64_t)(int64_t)code, 0);
 }
 
-/* What a control message has no room for is left out from a space on, with the name of the rank
- * that has it. What was told fits when it is told on. */
-static void fit_text(const char *text, size_t len, uint32_t rank, char out[ABORT_TEXT_MAX])
+/* Bytes of the error that others are told: all but this rank's own operation. */
+static uint16_t abort_len(const struct sluice_comm *comm)
 {
-    char rest[48] = "";
+    const char *text = comm->health.error.text, *end = strstr(text, HERE);
 
-    if (len >= ABORT_TEXT_MAX) {
-        size_t room = ABORT_TEXT_MAX - 1 -
-                      (size_t)snprintf(rest, sizeof(rest), " ... (in full at rank %u)", rank);
-
-        for (len = room; len > 0 && text[len] != ' '; len--)
-            ;
-        if (len == 0)
-            len = room;
-    }
-    snprintf(out, ABORT_TEXT_MAX, "%.*s%s", (int)len, text, rest);
+    return (uint16_t)(TEXT_AT + (end != NULL ? (size_t)(end - text) : strlen(text)));
 }
 
-static void write_abort(const struct sluice_comm *comm, struct ctrl_abort *msg)
+static struct ctrl_abort abort_piece(const struct sluice_comm *comm, uint16_t len, uint16_t at)
 {
-    const char *end = strstr(comm->health.error.text, HERE);
-    size_t len =
-        end != NULL ? (size_t)(end - comm->health.error.text) : strlen(comm->health.error.text);
+    struct ctrl_abort msg = {
+        .head = {.type = SL_CTRL_ABORT, .channel = comm->channel}, .len = len, .at = at};
 
-    *msg = (struct ctrl_abort){.head = {.type = SL_CTRL_ABORT, .channel = comm->channel},
-                               .code = comm->health.error.code,
-                               .culprit = comm->health.error.culprit};
-    fit_text(comm->health.error.text, len, comm->rank, msg->text);
+    memcpy(msg.bytes, (const char *)&comm->health.error + at, len - at < PIECE ? len - at : PIECE);
+    return msg;
 }
 
+/* All that some communicator connects this rank to: they may wait for it in this one. */
 static void tell_abort(struct sluice_comm *comm)
 {
-    struct ctrl_abort msg;
+    uint16_t len = abort_len(comm);
 
-    write_abort(comm, &msg);
-    broadcast_last(comm, &msg.head, sizeof(msg));
+    sl_list_foreach(&comm->family->links, node)
+    {
+        const struct sl_link *link = sl_container_of(node, const struct sl_link, of_family);
+        bool taken = true;
+
+        for (uint16_t at = 0; taken && at < len; at += PIECE) {
+            struct ctrl_abort msg = abort_piece(comm, len, at);
+
+            taken = say_last(comm, link, &msg.head, sizeof(msg));
+        }
+    }
 }
 
 void sl_health_answer(const struct sluice_comm *comm, struct sl_ep *ep, uint32_t channel)
@@ -177,7 +209,6 @@ void sl_health_answer(const struct sluice_comm *comm, struct sl_ep *ep, uint32_t
         .head = {.type = SL_CTRL_BYE, .flags = CTRL_OPENED, .channel = channel},
         .waits_for = -1,
         .culprit = -1};
-    struct ctrl_abort abort;
 
     if (comm == NULL) {
         /* If it was never open here, it ends now, as it began. */
@@ -186,8 +217,14 @@ void sl_health_answer(const struct sluice_comm *comm, struct sl_ep *ep, uint32_t
         ep->iface->ops->ctrl(ep, &bye, sizeof(bye)); /* when full: to the next question */
         return;
     }
-    write_abort(comm, &abort);
-    ep->iface->ops->ctrl(ep, &abort, sizeof(abort));
+    uint16_t len = abort_len(comm);
+    int err = 0;
+
+    for (uint16_t at = 0; err == 0 && at < len; at += PIECE) {
+        struct ctrl_abort msg = abort_piece(comm, len, at);
+
+        err = ep->iface->ops->ctrl(ep, &msg, sizeof(msg));
+    }
 }
 
 static uint64_t tell_interval(const struct sluice_comm *comm)
@@ -268,7 +305,11 @@ void sl_health_goodbye(struct sluice_comm *comm)
     if (comm->health.error.code != 0)
         return;
     sl_dispute_tell(comm, comm->calls.seq, &msg.told);
-    broadcast_last(comm, &msg.head, sizeof(msg));
+    sl_list_foreach(&comm->family->links, node)
+    {
+        say_last(comm, sl_container_of(node, const struct sl_link, of_family), &msg.head,
+                 sizeof(msg));
+    }
     hear_leavers(comm);
 }
 
@@ -348,15 +389,28 @@ static void take_status(struct sluice_comm *comm, uint32_t rank, const struct ct
         relay(comm, origin, msg, (int)rank);
 }
 
-static void on_abort(struct sluice_comm *comm, const struct ctrl_abort *msg)
+/* The first rank that tells one is heard to its end, so long as it takes no longer than a status
+ * would. Its pieces come in their order; others are passed over. */
+static void on_abort(struct sluice_comm *comm, uint32_t rank, const struct ctrl_abort *msg)
 {
-    int32_t culprit = msg->culprit >= 0 && msg->culprit < (int32_t)comm->size ? msg->culprit : -1;
-    int code = msg->code < 0 && msg->code > -4096 ? msg->code : -EPROTO;
-    char text[ABORT_TEXT_MAX];
+    struct sl_health *health = &comm->health;
 
-    snprintf(text, sizeof(text), "%.*s", ABORT_TEXT_MAX - 1, msg->text);
-    sl_tame_text(text);
-    sl_comm_fail(comm, code, culprit, "%s", text);
+    if (health->error.code == 0 && health->told_len == 0 && msg->at == 0 && msg->len >= TEXT_AT &&
+        msg->len < sizeof(health->pending)) {
+        health->pending_ns = sl_now(comm->worker->clock);
+        health->teller = rank;
+        health->told_len = msg->len;
+        health->told = 0;
+    }
+    if (health->told_len == 0 || rank != health->teller || msg->len != health->told_len ||
+        msg->at != health->told)
+        return;
+    size_t len = msg->len - msg->at < PIECE ? msg->len - msg->at : PIECE;
+
+    memcpy((char *)&health->pending + msg->at, msg->bytes, len);
+    health->told += (uint16_t)len;
+    if (health->told == health->told_len)
+        settle(comm);
 }
 
 void sl_health_ctrl(struct sluice_comm *comm, uint32_t rank, const void *msg, size_t len)
@@ -372,7 +426,7 @@ void sl_health_ctrl(struct sluice_comm *comm, uint32_t rank, const void *msg, si
     } else if (len == sizeof(stop) && type == SL_CTRL_ABORT) {
         memcpy(&stop, msg, sizeof(stop));
         peer->gave_up = true;
-        on_abort(comm, &stop);
+        on_abort(comm, rank, &stop);
     } else if (len == sizeof(status) && type == SL_CTRL_BYE) {
         memcpy(&status, msg, sizeof(status));
         peer->left = true;
@@ -402,11 +456,15 @@ void sl_health_odd_ctrl(const struct sl_ep *ep, size_t len)
 /* The verdict waits a little: whoever ended the connection may have told why, here or elsewhere. */
 static void note_loss(struct sluice_comm *comm, int32_t rank, int status, const char *why)
 {
-    if (comm->health.lost_ns != 0 && comm->health.lost.culprit != rank)
+    struct sl_health *health = &comm->health;
+
+    if (health->told_len != 0 && (uint32_t)rank == health->teller)
+        settle(comm);
+    if (health->told_len != 0 || (health->pending_ns != 0 && health->pending.culprit != rank))
         return;
-    if (comm->health.lost_ns == 0)
-        comm->health.lost_ns = sl_now(comm->worker->clock);
-    struct sl_error *lost = &comm->health.lost;
+    if (health->pending_ns == 0)
+        health->pending_ns = sl_now(comm->worker->clock);
+    struct sl_error *lost = &health->pending;
     const struct sl_ep *ep = sl_comm_peer(comm, (uint32_t)rank)->ep;
 
     lost->culprit = rank;
@@ -457,8 +515,8 @@ void sl_health_step_failed(struct sluice_req *op, const struct sl_step *step,
 {
     struct sluice_comm *comm = op->comm;
 
-    if (comm->health.error.code != 0 || comm->health.lost_ns != 0)
-        return; /* the endpoint's loss is being dealt with */
+    if (comm->health.error.code != 0 || comm->health.pending_ns != 0)
+        return; /* the endpoint's loss, or an abort, is being dealt with */
     if (status == -EPROTO && op->seq != 0 && req->tag >> 63 == 0) {
         sl_dispute_open(comm, op->seq);
     } else if (status == -EPROTO) {
@@ -627,21 +685,14 @@ static void decide(struct sluice_comm *comm)
     sl_comm_fail(comm, -EPROTO, suspect, "%s", text);
 }
 
-/* The transport detected it: the area is the transport's. */
-static void fail_lost(struct sluice_comm *comm)
-{
-    const struct sl_error *lost = &comm->health.lost;
-
-    sl_comm_fail(comm, lost->code, lost->culprit, "rank %d is lost: %s", lost->culprit, lost->text);
-    memcpy(comm->health.error.area, lost->area, sizeof(lost->area));
-}
-
 void sl_health_tick(struct sluice_comm *comm, uint64_t now)
 {
     if (comm->health.error.code != 0)
         return;
-    if (comm->health.lost_ns != 0 && now - comm->health.lost_ns >= GRACE_LOST_NS)
-        fail_lost(comm);
+    if (comm->health.pending_ns != 0 &&
+        now - comm->health.pending_ns >=
+            (comm->health.told_len != 0 ? tell_interval(comm) : GRACE_LOST_NS))
+        settle(comm);
     send_relays(comm);
     if (now - comm->health.told_ns >= tell_interval(comm) / (comm->health.tell_soon ? 8 : 1))
         tell_status(comm, now);
@@ -653,7 +704,7 @@ void sl_health_tick(struct sluice_comm *comm, uint64_t now)
         return;
     miss_leavers(comm);
     if (comm->wait.idle_ns >= (uint64_t)comm->config.timeout_ms * SL_NS_PER_MS &&
-        comm->health.lost_ns == 0)
+        comm->health.pending_ns == 0)
         time_out(comm, now);
 }
 

@@ -42,7 +42,7 @@ void sl_health_step_failed(struct sluice_req *op, const struct sl_step *step,
 /* Something waits for the next tick without delay. */
 static inline bool sl_health_urgent(const struct sluice_comm *comm)
 {
-    return comm->health.mismatch_ns != 0 || comm->health.lost_ns != 0;
+    return comm->health.mismatch_ns != 0 || comm->health.pending_ns != 0;
 }
 
 /* Looks after deadlines, statuses and verdicts. now is the worker's clock; comm->wait.idle_ns is

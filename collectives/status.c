@@ -191,6 +191,7 @@ static void put_error(struct sluice_comm *comm, uint64_t now)
 static void put_comm(struct sluice_comm *comm, uint64_t now)
 {
     const struct sl_health *health = &comm->health;
+    bool lost = health->pending_ns != 0 && health->told_len == 0;
     struct sl_state_comm record = {
         .number = comm->status->number,
         .id = comm->id,
@@ -204,8 +205,8 @@ static void put_comm(struct sluice_comm *comm, uint64_t now)
         .flags = flags_of(comm),
         .error = health->error.code,
         .culprit = health->error.code != 0 ? health->error.culprit : -1,
-        .lost_rank = health->lost_ns != 0 ? health->lost.culprit : -1,
-        .lost_status = health->lost.code,
+        .lost_rank = lost ? health->pending.culprit : -1,
+        .lost_status = lost ? health->pending.code : 0,
         .disputed = health->mismatch_seq,
         .paths_left_out = comm->status->paths_left_out,
     };

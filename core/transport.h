@@ -284,9 +284,9 @@ struct sl_transport_ops {
      * as send does. */
     int (*read)(struct sl_ep *ep, uint64_t addr, void *dst, size_t len, struct sl_req *req);
 
-    /* A small message outside the order of sends: status, aborts. Arrives whole or not at all; the
-     * handler at the peer gets it. Copied. -EAGAIN: no room, nothing was taken. Other codes: as of
-     * send. */
+    /* A small message outside the order of sends: status, aborts. Arrives whole or not at all, in
+     * the order of these calls; the handler at the peer gets it. Copied. -EAGAIN: no room, nothing
+     * was taken. Other codes: as of send. */
     int (*ctrl)(struct sl_ep *ep, const void *msg, size_t len);
 
     /* Finishes at most budget requests, calling each one's done(). Returns how many things moved

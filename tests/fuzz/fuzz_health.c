@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Control messages of peers. An input is a row of records: who sends (a byte), how long (a byte),
- * what; after each the clock moves on. Whatever they say, the communicator's error, if any, is a
- * negative code with a sentence that ends, that blames a rank there is and that steers no
- * terminal. */
+ * what; with nothing to say, the connection to it may be lost; after each the clock moves on.
+ * Whatever they say, the communicator's error, if any, is a negative code with a sentence that
+ * ends, that blames a rank there is and that steers no terminal; and one that has begun to come is
+ * there soon. */
 #include "collectives/comm.h"
 #include "collectives/family.h"
 #include "collectives/health.h"
@@ -28,15 +29,26 @@ static void no_log(void *arg, enum sl_log_level level, const char *area, const c
     (void)arg, (void)level, (void)area, (void)line;
 }
 
+static void check_text(const char *text, size_t cap)
+{
+    sl_assert(memchr(text, '\0', cap) != NULL);
+    for (const char *c = text; *c != '\0'; c++)
+        sl_assert((unsigned char)*c >= 0x20 && *c != 0x7f);
+}
+
 static void check(const struct sluice_comm *comm)
 {
+    const struct sl_health *health = &comm->health;
+
+    sl_assert(health->told_len == 0 ||
+              (health->told < health->told_len && health->told_len < sizeof(health->pending) &&
+               time_ns - health->pending_ns < SL_NS_PER_S / 4));
     if (comm->health.error.code == 0)
         return;
     sl_assert(comm->health.error.code < 0 && comm->health.error.code > -4096);
     sl_assert(comm->health.error.culprit >= -1 && comm->health.error.culprit < RANKS);
-    sl_assert(memchr(comm->health.error.text, '\0', sizeof(comm->health.error.text)) != NULL);
-    for (const char *c = comm->health.error.text; *c != '\0'; c++)
-        sl_assert((unsigned char)*c >= 0x20 && *c != 0x7f);
+    check_text(comm->health.error.area, sizeof(comm->health.error.area));
+    check_text(comm->health.error.text, sizeof(comm->health.error.text));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -77,7 +89,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (data[0] < 0xf0 && len >= sizeof(struct sl_ctrl_head)) /* mostly of this communicator */
             memcpy(msg + offsetof(struct sl_ctrl_head, channel), &comm.channel,
                    sizeof(comm.channel));
-        sl_links_ctrl(NULL, &ep, msg, len);
+        if (data[0] >= 0xf8 && len == 0)
+            sl_health_down(&comm, from, -ECONNRESET, "it is lost");
+        else
+            sl_links_ctrl(NULL, &ep, msg, len);
         free(msg);
         check(&comm);
         time_ns += 30 * SL_NS_PER_MS;
@@ -89,6 +104,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     time_ns += SL_NS_PER_S;
     sl_health_tick(&comm, time_ns);
     check(&comm);
+    sl_assert(comm.health.told_len == 0);
     free(comm.health.relays);
     sl_family_leave(&comm);
     sl_peers_fini(&comm.peers);

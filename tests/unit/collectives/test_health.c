@@ -393,55 +393,194 @@ static void the_first_of_the_calls_that_differ_is_found(void **state)
 
 /* ---- what others are told ---- */
 
-#define LONG_WORDS 60 /* "word 10 word 11 ...", 480 bytes */
+static char long_text[SL_ERROR_TEXT_MAX];
 
-static char long_text[LONG_WORDS * 8 + 1];
+static void make_long(size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        long_text[i] = (char)('!' + i * 7 % 90);
+    long_text[len] = '\0';
+}
 
+/* The last error is the one that another rank told: its own operation may stand behind. */
+static bool is_told_whole(void)
+{
+    size_t len = strlen(long_text);
+    const char *text = sluice_error_text();
+
+    return strncmp(text, long_text, len) == 0 &&
+           (text[len] == '\0' || strncmp(text + len, "; here: ", 8) == 0) &&
+           sluice_error_code() == -EIO && sluice_error_culprit() == 5 &&
+           strcmp(sluice_error_area(), "tcp") == 0;
+}
+
+/* Rank 6 is connected to rank 1 alone: rank 0 hears it of that, ranks 2 to 4 of rank 0. */
 static void fail_long(struct sluice_comm **comm, int rank)
 {
     int32_t word;
-    static const char end[] = " ... (in full at rank 1)";
 
-    if (rank == 1) {
-        sl_comm_fail(*comm, -EIO, 1, "%s", long_text);
+    if (rank == 6) {
+        sl_comm_fail(*comm, -EIO, 5, "%s", long_text);
+        snprintf((*comm)->health.error.area, sizeof((*comm)->health.error.area), "tcp");
         sl_health_tear_down(*comm);
-        EXPECT_ERROR(sluice_recv(*comm, &word, 1, SLUICE_I32, 0, NULL), -EIO, long_text);
         return;
     }
-    EXPECT_ERROR(sluice_recv(*comm, &word, 1, SLUICE_I32, 1, NULL), -EIO, end);
-    const char *told = sluice_last_error(), *cut = strstr(told, end);
-
-    EXPECT(cut - told > 100 && strncmp(told, long_text, (size_t)(cut - told)) == 0);
-    EXPECT(long_text[cut - told] == ' '); /* between words */
+    EXPECT(sl_comm_peer(*comm, 6)->ep == NULL || rank == 1);
+    EXPECT(sluice_recv(*comm, &word, 1, SLUICE_I32, rank == 0 ? 1 : (rank - 1) / 4, NULL) == -EIO);
+    EXPECT(is_told_whole());
 }
 
-static void a_sentence_that_is_too_long_is_cut_between_words(void **state)
+static void an_error_of_any_length_is_told_whole_from_rank_to_rank(void **state)
 {
+    static const size_t lengths[] = {0, 1, 156, 157, 336, 337, 2000, SL_ERROR_TEXT_MAX - 1};
+
     (void)state;
-    for (int i = 0; i < LONG_WORDS; i++)
-        snprintf(long_text + i * 8, 9, "word %2d ", i + 10);
-    long_text[LONG_WORDS * 8 - 1] = '\0';
-    RUN(3, "", fail_long);
+    world_maps = false;
+    for (size_t i = 0; i < SL_ARRAY_LEN(lengths); i++) {
+        make_long(lengths[i]);
+        const char *why = world_run(8, "", fail_long);
+
+        if (why != NULL)
+            fail_msg("of %zu bytes: %s", lengths[i], why);
+    }
+    world_maps = true;
 }
 
-static void fail_short(struct sluice_comm **comm, int rank)
+/* An abort as it travels. */
+struct piece {
+    struct sl_ctrl_head head;
+    uint16_t len, at;
+    uint8_t bytes[180];
+};
+
+/* So many bytes of an error whose text is made of that letter, from at on. */
+static struct piece piece_of(const struct sluice_comm *comm, char letter, uint16_t len, uint16_t at)
 {
+    struct piece msg = {
+        .head = {.type = SL_CTRL_ABORT, .channel = comm->channel}, .len = len, .at = at};
+    struct sl_error error = {.code = -EIO, .culprit = 1, .area = "tcp"};
+    size_t piece = sizeof(error) - at < sizeof(msg.bytes) ? sizeof(error) - at : sizeof(msg.bytes);
+
+    memset(error.text, letter, sizeof(error.text));
+    memcpy(msg.bytes, (char *)&error + at, piece);
+    return msg;
+}
+
+static void hear_piece(struct sluice_comm *comm, uint32_t from, char letter, uint16_t len,
+                       uint16_t at)
+{
+    struct piece msg = piece_of(comm, letter, len, at);
+
+    sl_health_ctrl(comm, from, &msg, sizeof(msg));
+}
+
+static bool loses;
+
+/* Rank 1 says the first piece of its error, and is as if stopped, or its connections end without a
+ * word. Rank 2 hears of rank 0 alone. */
+static void fail_and_stop(struct sluice_comm **comm, int rank)
+{
+    static const char end[] = " ... (in full at rank 1); here: ";
+    uint64_t start = sl_now((*comm)->worker->clock);
     int32_t word;
-    const char *fits =
-        long_text + LONG_WORDS * 8 - 160; /* 159 bytes, as many as there is room for */
 
     if (rank == 1) {
-        sl_comm_fail(*comm, -EIO, 1, "%s", fits);
-        sl_health_tear_down(*comm);
+        struct piece msg = piece_of(*comm, 'a', 2000, 0);
+        struct sl_ep *ep = sl_comm_peer(*comm, 0)->ep;
+
+        EXPECT(ep->iface->ops->ctrl(ep, &msg, sizeof(msg)) == 0);
+        if (loses)
+            sl_comm_fail(*comm, -EIO, 1, "no more is said");
+        else
+            rest(*comm, 1000, false);
+        return;
     }
-    EXPECT_ERROR(sluice_recv(*comm, &word, 1, SLUICE_I32, !rank, NULL), -EIO, fits);
-    EXPECT(strstr(sluice_last_error(), "in full") == NULL);
+    EXPECT(sluice_recv(*comm, &word, 1, SLUICE_I32, rank == 0 ? 1 : 0, NULL) == -EIO);
+    uint64_t ms = (sl_now((*comm)->worker->clock) - start) / SL_NS_PER_MS;
+
+    EXPECT(loses ? ms < 10 : ms >= 50 && ms < 200); /* of 400 */
+    EXPECT(sluice_error_code() == -EIO && sluice_error_culprit() == 1);
+    EXPECT(strcmp(sluice_error_area(), "tcp") == 0);
+    EXPECT(strspn(sluice_error_text(), "a") == 156);
+    EXPECT(strncmp(sluice_error_text() + 156, end, strlen(end)) == 0);
 }
 
-static void a_sentence_that_fits_is_told_whole(void **state)
+static void of_a_rank_that_stops_in_its_error_the_first_piece_counts(void **state)
 {
     (void)state;
-    RUN(2, "", fail_short);
+    world_maps = false;
+    for (int i = 0; i < 2; i++) {
+        loses = i == 1;
+        const char *why = world_run(3, "", fail_and_stop);
+
+        if (why != NULL)
+            fail_msg("%s: %s", loses ? "it is lost" : "it is stopped", why);
+    }
+    world_maps = true;
+}
+
+/* Ranks 1 and 2 tell rank 0 an error at once, piece by piece. */
+static void hear_two(struct sluice_comm **comm, int rank)
+{
+    if (rank != 0)
+        return;
+    hear_piece(*comm, 1, 'a', 500, 0);
+    hear_piece(*comm, 2, 'b', 500, 0);
+    hear_piece(*comm, 2, 'b', 500, 180);
+    hear_piece(*comm, 1, 'a', 500, 180);
+    hear_piece(*comm, 2, 'b', 500, 360);
+    EXPECT((*comm)->health.error.code == 0);
+    hear_piece(*comm, 1, 'a', 500, 360);
+    EXPECT((*comm)->health.error.code == -EIO);
+    EXPECT(strspn((*comm)->health.error.text, "a") == 500 - 24);
+    EXPECT((*comm)->health.error.text[500 - 24] == '\0');
+}
+
+/* Pieces that are none, of rank 1, and an error that has no room for its text. */
+static void hear_nonsense(struct sluice_comm **comm, int rank)
+{
+    uint64_t start = sl_now((*comm)->worker->clock);
+
+    if (rank != 0)
+        return;
+    hear_piece(*comm, 1, 'a', 23, 0);
+    hear_piece(*comm, 1, 'a', sizeof(struct sl_error), 0);
+    hear_piece(*comm, 1, 'a', 0, 0);
+    hear_piece(*comm, 1, 'a', 500, 180);
+    EXPECT((*comm)->health.error.code == 0 && (*comm)->health.told_len == 0);
+    /* It begins again and again, and never goes on: that does not put the end off. */
+    while ((*comm)->health.error.code == 0) {
+        EXPECT(sl_now((*comm)->worker->clock) - start < 100 * SL_NS_PER_MS);
+        hear_piece(*comm, 1, 'a', 500, 0);
+        hear_piece(*comm, 1, 'a', 500, 360);
+        hear_piece(*comm, 1, 'a', 4000, 180);
+        EXPECT((*comm)->health.told <= 180);
+        (*comm)->worker->idle((*comm)->worker);
+        sl_comm_idle(*comm, sl_comm_progress(*comm), false);
+    }
+    EXPECT(strspn((*comm)->health.error.text, "a") == 156);
+}
+
+/* What this rank finds out meanwhile is no better explanation. */
+static void fail_meanwhile(struct sluice_comm **comm, int rank)
+{
+    if (rank != 0)
+        return;
+    hear_piece(*comm, 1, 'a', 500, 0);
+    sl_comm_fail(*comm, -EPROTO, 2, "it is something else");
+    EXPECT((*comm)->health.error.code == -EIO && (*comm)->health.error.culprit == 1);
+    EXPECT(strspn((*comm)->health.error.text, "a") == 156);
+}
+
+static void the_first_rank_that_tells_an_error_is_heard_to_its_end(void **state)
+{
+    RUN(3, "", hear_two);
+    RUN(3, "", fail_meanwhile);
+}
+
+static void pieces_that_are_none_are_passed_over(void **state)
+{
+    RUN(2, "", hear_nonsense);
 }
 
 /* A transport that has as much to say of a loss as the eight paths of a connection. */
@@ -567,8 +706,10 @@ int main(void)
         cmocka_unit_test(roots_that_differ_are_noticed_while_both_run_ahead),
         cmocka_unit_test(the_rank_that_differs_from_all_others_is_blamed),
         cmocka_unit_test(the_first_of_the_calls_that_differ_is_found),
-        cmocka_unit_test(a_sentence_that_is_too_long_is_cut_between_words),
-        cmocka_unit_test(a_sentence_that_fits_is_told_whole),
+        cmocka_unit_test(an_error_of_any_length_is_told_whole_from_rank_to_rank),
+        cmocka_unit_test(of_a_rank_that_stops_in_its_error_the_first_piece_counts),
+        cmocka_unit_test(the_first_rank_that_tells_an_error_is_heard_to_its_end),
+        cmocka_unit_test(pieces_that_are_none_are_passed_over),
         cmocka_unit_test(what_a_transport_says_is_told_whole),
         cmocka_unit_test(of_the_ranks_that_live_one_tells_people),
     };
