@@ -44,7 +44,8 @@ struct sl_iface *sl_reach_first(const struct sluice_comm *comm, uint32_t rank);
 int sl_reach_all(struct sluice_comm *comm, const uint32_t *ranks, uint32_t count);
 
 /* Control messages go along the tree: to those neighbours that a link connects; with `connect`, the
- * others are connected to, without waiting. */
+ * others are connected to, without waiting. A neighbour that there is no memory for is tried
+ * again at the next wait: until then news of it goes unheard. */
 void sl_reach_tree(struct sluice_comm *comm, bool connect);
 
 /* window.c: makes the family's segment and maps those of this host. Leaves the communicator without

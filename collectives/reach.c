@@ -302,7 +302,7 @@ void sl_reach_tree(struct sluice_comm *comm, bool connect)
         const struct sl_link *link = sl_link_find(comm->family, sl_family_rank(comm, near[i]));
 
         if (link != NULL && link->ep != NULL)
-            sl_link_attach(comm, near[i]);
+            comm->has_tree &= sl_link_attach(comm, near[i]) != NULL;
         else if (connect)
             sl_reach(comm, near[i]);
     }

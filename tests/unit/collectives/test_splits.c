@@ -2,12 +2,13 @@
 /*
  * Splits share what their world has: 64 of them open, connect, register and map nothing; areas of
  * windows are used again, never before all have read them; two threads split at once; a rank that
- * leaves or gives up in one communicator is heard there, and in no other. Over the transport that
- * is named.
+ * leaves or gives up in one communicator is heard there, and in no other; what lacked memory is
+ * tried again. Over the transport that is named.
  */
 #include "tests/unit/collectives/counted.h"
 
 #include "collectives/family.h"
+#include "core/registry.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -217,6 +218,60 @@ static void who_waits_for_a_rank_that_has_left_is_told(void **state)
     RUN_CREW(&crew, leave_one);
 }
 
+/* ---- memory ---- */
+
+static _Thread_local unsigned peers_lacked; /* so many times there is none for rank 2 */
+static _Thread_local const struct sl_peers *spared;
+
+struct sl_peer *__real_sl_peers_make(struct sl_peers *peers, uint32_t rank);
+struct sl_peer *__wrap_sl_peers_make(struct sl_peers *peers, uint32_t rank);
+
+struct sl_peer *__wrap_sl_peers_make(struct sl_peers *peers, uint32_t rank)
+{
+    if (rank != 2 || peers_lacked == 0 || peers == spared)
+        return __real_sl_peers_make(peers, rank);
+    peers_lacked--;
+    return NULL;
+}
+
+/* Rank 0 has no memory for its neighbour in the tree as it makes the split, nor as it first waits
+ * there. */
+static void lack_memory(struct sluice_comm *comm, int rank)
+{
+    struct sluice_comm *child;
+    struct sluice_req *req;
+    float word = 1, total;
+
+    peers_lacked = rank == 0 ? 2 : 0;
+    spared = &comm->peers;
+    CREW_EXPECT(sluice_comm_split(comm, 0, rank, &child) == 0);
+    if (rank == 0) {
+        CREW_EXPECT(peers_lacked == 1 && sl_comm_peer(child, 2)->link == NULL);
+        CREW_EXPECT(sluice_recv(child, &word, 1, SLUICE_F32, 1, &req) == 0);
+        for (int i = 0; i < 1000 && sl_comm_peer(child, 2)->link == NULL; i++)
+            CREW_EXPECT(sluice_test(req) == 0);
+        CREW_EXPECT(peers_lacked == 0 && sl_comm_peer(child, 2)->link != NULL);
+        CREW_EXPECT(sluice_send(comm, &word, 1, SLUICE_F32, 1, NULL) == 0);
+        CREW_EXPECT(sluice_wait(req) == 0);
+        sluice_req_free(req);
+    } else if (rank == 1) {
+        CREW_EXPECT(sluice_recv(comm, &word, 1, SLUICE_F32, 0, NULL) == 0);
+        CREW_EXPECT(sluice_send(child, &word, 1, SLUICE_F32, 0, NULL) == 0);
+    }
+    CREW_EXPECT(counted_sum(comm, 1, &total) == 0); /* nobody leaves before */
+    sluice_comm_destroy(child);
+}
+
+static void a_neighbour_in_the_tree_is_had_once_there_is_memory(void **state)
+{
+    struct crew crew = {.ranks = RANKS, .settings = ""};
+
+    (void)state;
+    for (int i = 0; i < RANKS; i++) /* windows would need it at once */
+        crew.ops[i] = sl_transport_find("tcp", 3);
+    RUN_CREW(&crew, lack_memory);
+}
+
 static const char *transport = "shm";
 
 static int set_up(void **state)
@@ -235,6 +290,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(two_threads_split_at_once),
         cmocka_unit_test(an_abort_ends_one_communicator),
         cmocka_unit_test(who_waits_for_a_rank_that_has_left_is_told),
+        cmocka_unit_test(a_neighbour_in_the_tree_is_had_once_there_is_memory),
     };
 
     if (argc > 1)
