@@ -12,7 +12,9 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 
-#define UNSENT_MS_MAX 100 /* to let the last words out: a peer that is stopped takes none */
+/* To let the last words out of endpoints that are destroyed in a row: peers that are stopped take
+ * none, and those of the others leave meanwhile. */
+#define UNSENT_MS_MAX 100
 
 /* ---- its failure ---- */
 
@@ -203,9 +205,12 @@ int sl_tcp_ep_connect(struct sl_ep *base, const struct sl_addr *peer, struct sl_
 
 /* Bytes that the peer sends to a closed socket reset it, and what it has not sent by then is lost.
  * After some ten small messages the kernel waits for word of the peer's, 40 ms at most. */
-static void let_out(int fd)
+static void let_out(struct sl_tcp_iface *iface, int fd)
 {
-    for (int ms = 0; ms < UNSENT_MS_MAX; ms++) {
+    if (iface->closing_round != iface->round)
+        iface->unsent_ms = 0;
+    iface->closing_round = iface->round;
+    for (; iface->unsent_ms < UNSENT_MS_MAX; iface->unsent_ms++) {
         int unsent = 0;
 
         if (ioctl(fd, SIOCOUTQNSD, &unsent) != 0 || unsent == 0)
@@ -227,7 +232,7 @@ void sl_tcp_ep_destroy(struct sl_ep *base)
 
         sl_tcp_say_bye(ep);
         if (up)
-            let_out(ep->conns[0].watch.fd);
+            let_out(ep->iface, ep->conns[0].watch.fd);
     }
     ep->state = SL_TCP_EP_DOWN;
     ep->down_status = -ECANCELED;

@@ -232,8 +232,10 @@ struct sl_tcp_iface {
     unsigned active_count, connecting;
     uint64_t accept_after_ns; /* not 0: descriptors ran out */
     uint64_t round, next_timer_ns;
-    bool striped; /* some endpoint has several data connections */
-    int budget;   /* requests that may still end in this progress */
+    uint64_t closing_round; /* in which an endpoint was last destroyed, and */
+    unsigned unsent_ms;     /* the time that those of it have waited to be heard */
+    bool striped;           /* some endpoint has several data connections */
+    int budget;             /* requests that may still end in this progress */
     struct sl_pending_set pending_set;
     struct sl_pending_log pending_log;
     struct sl_tcp_pending *pending; /* [SL_TCP_PENDING] */

@@ -23,6 +23,7 @@
 
 #define BIG ((size_t)300000)
 #define NOTES 400 /* control messages, more than one read takes */
+#define STOPPED 16
 
 static const char *engine;
 static uint8_t message[BIG], place[BIG];
@@ -565,6 +566,59 @@ static void the_last_words_are_not_lost_by_what_comes_at_the_end(void **state)
     assert_int_equal(frame.type, SL_TCP_BYE);
 }
 
+/* Its peer takes nothing: it is stopped. */
+static void fill(struct wire *w)
+{
+    uint8_t note[SL_CTRL_ROOM] = {1};
+    int rc;
+
+    while ((rc = w->ops.ctrl(w->ep, note, sizeof(note))) == 0)
+        ;
+    assert_int_equal(rc, -EAGAIN);
+}
+
+/* Another endpoint of the interface, with a peer of its own. */
+static void connect_another(struct wire *w, struct wire *another)
+{
+    *another = *w;
+    assert_int_equal(w->ops.ep_create(w->iface, &another->ep), 0);
+    assert_int_equal(w->ops.ep_addr(another->ep, &another->addr), 0);
+    assert_int_equal(sl_tcp_name_make(another->addr.bytes + 24, another->name), 0);
+    wire_connect(another, 1, false);
+}
+
+static uint64_t destroy_all(struct wire *peers, unsigned from, unsigned count)
+{
+    uint64_t start = sl_now(&sl_clock_monotonic);
+
+    for (unsigned i = from; i < count; i++) {
+        peers[i].ops.ep_destroy(peers[i].ep);
+        for (unsigned c = 0; c < 2; c++)
+            close(peers[i].fds[c]);
+    }
+    return (sl_now(&sl_clock_monotonic) - start) / SL_NS_PER_MS;
+}
+
+static void many_peers_that_are_stopped_cost_as_much_as_one(void **state)
+{
+    static struct wire peers[STOPPED + 1];
+    struct wire *w = *state;
+
+    wire_close(w);
+    wire_open(w, engine, (const char *const[]){"TCP_SOCKET_BYTES", "65536", NULL});
+    for (unsigned i = 0; i <= STOPPED; i++) {
+        connect_another(w, &peers[i]);
+        fill(&peers[i]);
+    }
+    uint64_t ms = destroy_all(peers, 0, STOPPED);
+
+    wire_progress(w);
+    uint64_t another_time = destroy_all(peers, STOPPED, STOPPED + 1);
+
+    assert_in_range(ms, 99, 99 * STOPPED / 2);
+    assert_in_range(another_time, 99, 99 * STOPPED / 2); /* not counted with it */
+}
+
 /* What no receive wants is dropped to its last byte, in whatever way it comes, and what is behind
  * it arrives. */
 static void an_unwanted_message_is_dropped_alone(void **state)
@@ -775,6 +829,7 @@ int main(int argc, char **argv)
         CASE(a_farewell_has_a_place_when_no_control_message_has),
         CASE(a_farewell_is_read_behind_many_control_messages),
         CASE(the_last_words_are_not_lost_by_what_comes_at_the_end),
+        CASE(many_peers_that_are_stopped_cost_as_much_as_one),
         CASE(an_unwanted_message_is_dropped_alone),
         CASE(what_we_send_is_cut_and_summed_as_the_wire_format_says),
         CASE(a_message_that_came_whole_costs_one_read),
