@@ -5,6 +5,9 @@
 
 #include <string.h>
 
+/* Of 8 KiB: more than peers have to say when they go (errors of many communicators, closes). */
+#define READS_MAX 256
+
 static struct sl_tcp_ctrl_msg *queued(struct sl_tcp_ep *ep, unsigned i)
 {
     return &ep->ctrl[(ep->ctrl_head + i) % SL_TCP_CTRL_QUEUE];
@@ -174,4 +177,14 @@ int sl_tcp_ctrl_rx(struct sl_tcp_conn *conn)
     conn->rx_end += (uint32_t)n;
     count = parse(conn);
     return count > 0 ? count : 1;
+}
+
+bool sl_tcp_ctrl_rx_all(struct sl_tcp_ep *ep)
+{
+    struct sl_tcp_conn *conn = &ep->conns[0];
+
+    for (unsigned i = 0; i < READS_MAX; i++)
+        if (ep->bye || conn->eof || conn->state != SL_TCP_OPEN || sl_tcp_ctrl_rx(conn) <= 0)
+            return true;
+    return false;
 }

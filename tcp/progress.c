@@ -62,8 +62,7 @@ static void drain(struct sl_tcp_ep *ep)
                sl_tcp_conn_rx(&ep->conns[i]) > 0)
             ;
     ep->is_failing = true;
-    while (!ep->conns[0].eof && sl_tcp_ctrl_rx(&ep->conns[0]) > 0)
-        ; /* its reason for going may be among it */
+    sl_tcp_ctrl_rx_all(ep); /* its reason for going may be among it */
 }
 
 /* Receives of messages that were kept meanwhile end, as far as the budget goes. */

@@ -259,12 +259,14 @@ static void rx_eof(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_ep *ep = conn->ep;
 
+    /* The farewell may be behind what was said of many channels. */
+    if (!ep->bye && !sl_tcp_ctrl_rx_all(ep)) {
+        conn->watch.readable = true; /* the end is read again in the next turn */
+        sl_tcp_conn_ready(conn);
+        return;
+    }
     conn->eof = true;
     conn->watch.readable = false;
-    /* The farewell may be behind what was said of many channels. */
-    while (!ep->bye && !ep->conns[0].eof && ep->conns[0].state == SL_TCP_OPEN &&
-           sl_tcp_ctrl_rx(&ep->conns[0]) > 0)
-        ;
     if (!ep->bye) {
         sl_tcp_conn_lost(conn, 0);
         return;

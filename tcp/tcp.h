@@ -333,6 +333,8 @@ void sl_tcp_cancel(struct sl_tcp_ep *ep, int status);
 /* control.c */
 int sl_tcp_ctrl(struct sl_ep *ep, const void *msg, size_t len);
 int sl_tcp_ctrl_rx(struct sl_tcp_conn *conn);
+/* All that is there, up to a farewell. False: there may be more, of a peer that goes on and on. */
+bool sl_tcp_ctrl_rx_all(struct sl_tcp_ep *ep);
 int sl_tcp_ctrl_tx(struct sl_tcp_conn *conn);
 /* Best effort: the peer then knows an orderly end from a crash. */
 void sl_tcp_say_bye(struct sl_tcp_ep *ep);

@@ -35,10 +35,23 @@ ssize_t __wrap_recv(int fd, void *bytes, size_t len, int flags);
 ssize_t __real_recvmsg(int fd, struct msghdr *msg, int flags);
 ssize_t __wrap_recvmsg(int fd, struct msghdr *msg, int flags);
 
+/* Of the endpoint's control connection: the peer has said another message each time it is read. */
+static int endless_fd = -1;
+static uint32_t endless_seq;
+
 ssize_t __wrap_recv(int fd, void *bytes, size_t len, int flags)
 {
+    struct sl_tcp_frame frame = {.type = SL_TCP_CTRL};
+
     reads++;
-    return __real_recv(fd, bytes, len, flags);
+    if (fd != endless_fd)
+        return __real_recv(fd, bytes, len, flags);
+    if (endless_seq == 100000)
+        fail_msg("it is still being read");
+    assert_true(len >= SL_TCP_FRAME_BYTES);
+    frame.seq = endless_seq++;
+    sl_tcp_frame_encode(&frame, false, bytes);
+    return SL_TCP_FRAME_BYTES;
 }
 
 ssize_t __wrap_recvmsg(int fd, struct msghdr *msg, int flags)
@@ -619,6 +632,43 @@ static void many_peers_that_are_stopped_cost_as_much_as_one(void **state)
     assert_in_range(another_time, 99, 99 * STOPPED / 2); /* not counted with it */
 }
 
+/* The data connection ends, and the peer talks on: in each turn a part of it is heard. Then it
+ * falls silent without a farewell, or the endpoint is lost for another reason meanwhile. */
+static void end_while_the_peer_talks_on(struct wire *w, bool resets)
+{
+    const struct linger at_once = {.l_onoff = 1};
+
+    wire_connect(w, 1, false);
+    endless_seq = 0;
+    endless_fd = ((const struct sl_tcp_ep *)w->ep)->conns[0].watch.fd;
+    if (resets)
+        assert_int_equal(setsockopt(w->fds[1], SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)),
+                         0);
+    close(w->fds[1]);
+    w->fds[1] = -1;
+    if (resets) {
+        WIRE_UNTIL(w, w->downs == 1);
+    } else {
+        WIRE_UNTIL(w, w->ctrls > 1000);
+        assert_int_equal(w->downs, 0);
+        endless_fd = -1;
+        WIRE_UNTIL(w, w->downs == 1);
+    }
+    endless_fd = -1;
+    assert_int_equal(w->down_status, -ECONNRESET);
+    assert_int_equal((uint32_t)w->ctrls, endless_seq);
+}
+
+static void a_peer_that_talks_without_end_holds_nobody_up(void **state)
+{
+    struct wire *w = *state;
+
+    end_while_the_peer_talks_on(w, false);
+    wire_close(w);
+    wire_open(w, engine, NULL);
+    end_while_the_peer_talks_on(w, true);
+}
+
 /* What no receive wants is dropped to its last byte, in whatever way it comes, and what is behind
  * it arrives. */
 static void an_unwanted_message_is_dropped_alone(void **state)
@@ -830,6 +880,7 @@ int main(int argc, char **argv)
         CASE(a_farewell_is_read_behind_many_control_messages),
         CASE(the_last_words_are_not_lost_by_what_comes_at_the_end),
         CASE(many_peers_that_are_stopped_cost_as_much_as_one),
+        CASE(a_peer_that_talks_without_end_holds_nobody_up),
         CASE(an_unwanted_message_is_dropped_alone),
         CASE(what_we_send_is_cut_and_summed_as_the_wire_format_says),
         CASE(a_message_that_came_whole_costs_one_read),
