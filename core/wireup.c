@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define PENDING_MAX 128
-#define YIELD_NS (20 * SL_NS_PER_MS) /* the lower rank's dial: the other one's is on its way */
+#define YIELD_NS (20 * SL_NS_PER_MS) /* without a move, see yields() */
 #define POLL_IDLE_NS (200 * 1000)    /* between polls for peers that dial */
 #define POLL_BUSY_NS (20 * 1000)
 #define POLL_LINK_NS 2000 /* at least, for each link: a poll of many takes as long itself */
@@ -94,12 +94,31 @@ static void expire(struct sl_wireup_link *link)
                                                                               : -ETIMEDOUT);
 }
 
+/* Of two ranks that dial each other the higher one's dial counts: the lower one dials when nothing
+ * moves any more, or a fourth of its time is over. */
+static bool yields(const struct sl_wireup_link *link)
+{
+    const struct sl_wireup *w = link->wireup;
+
+    return link->peer > w->owner.rank && w->calm_ns < YIELD_NS &&
+           w->now_ns + w->patience_ns - w->patience_ns / 4 < link->deadline_ns;
+}
+
+/* A long gap counts little with many links: ranks that share cores have not had their turn. */
+static void count_calm(struct sl_wireup *w, unsigned moved, uint64_t since_ns)
+{
+    uint64_t gap_ns = w->now_ns > since_ns ? w->now_ns - since_ns : 0;
+    uint64_t most_ns = YIELD_NS / (w->count + 1);
+
+    w->calm_ns = moved != 0 ? 0 : w->calm_ns + (gap_ns < most_ns ? gap_ns : most_ns);
+}
+
 static void step(struct sl_wireup_link *link, unsigned *moved)
 {
     struct sl_wireup *w = link->wireup;
     int err = 0;
 
-    if (link->dials && link->pipe == NULL && w->now_ns >= link->next_ns)
+    if (link->dials && link->pipe == NULL && w->now_ns >= link->next_ns && !yields(link))
         err = sl_wireup_dial(link);
     if (err == 0 && link->pipe != NULL)
         err = talk(link, moved);
@@ -134,6 +153,7 @@ static uint64_t pause_ns(const struct sl_wireup *w)
 unsigned sl_wireup_progress(struct sl_wireup *w, uint64_t now_ns)
 {
     unsigned moved = 0, links;
+    uint64_t since_ns = w->now_ns;
 
     if (now_ns < w->next_poll_ns)
         return 0;
@@ -148,6 +168,7 @@ unsigned sl_wireup_progress(struct sl_wireup *w, uint64_t now_ns)
         sl_list_push_back(&w->links, node);
         step(sl_container_of(node, struct sl_wireup_link, node), &moved);
     }
+    count_calm(w, moved, since_ns);
     sl_wireup_show_late_out(w);
     w->next_poll_ns = sl_now(w->worker->clock) + pause_ns(w);
     return moved;
@@ -169,8 +190,8 @@ int sl_wireup_connect(struct sl_wireup *w, uint32_t peer, bool patient)
     sl_wireup_link_add(link);
     link->wanted = true;
     link->patient = patient;
-    link->next_ns = w->now_ns + (peer > w->owner.rank ? YIELD_NS : 0);
-    w->next_poll_ns = 0;
+    link->next_ns = w->now_ns;
+    w->next_poll_ns = w->calm_ns = 0;
     return 0;
 }
 

@@ -58,6 +58,7 @@ struct sl_wireup {
     unsigned count;
     struct sl_wireup_link *spare; /* for the next pipe; there is one after a link was freed */
     uint64_t now_ns, next_poll_ns, patience_ns;
+    uint64_t calm_ns; /* since something moved, or a link was wanted */
     struct sl_pending_set set;
     struct sl_pending_log log;
 };

@@ -194,6 +194,44 @@ static void two_that_dial_each_other_get_one_endpoint_each(void **state)
     }
 }
 
+static void later(uint64_t ms)
+{
+    now_ns += ms * SL_NS_PER_MS;
+    pump_one(&sides[0]);
+}
+
+static bool has_dialed(uint32_t from, uint32_t to)
+{
+    return sl_wireup_at(sides[from].wireup, to)[0] != '\0';
+}
+
+static void the_lower_rank_does_not_dial_while_others_dials_come_in(void **state)
+{
+    (void)state;
+    connect_one(0, 1, false);
+    connect_one(0, 2, false);
+    connect_one(2, 0, false);
+    pump_one(&sides[2]);
+    later(30); /* which lets the third one in */
+    assert_false(has_dialed(0, 1));
+    PUMP_UNTIL(CONNECT_MS, sides[0].ups == 2 && idle());
+}
+
+/* Ranks that share its core have had no turn meanwhile. */
+static void the_lower_rank_polls_some_times_before_it_dials(void **state)
+{
+    (void)state;
+    connect_one(0, 1, false);
+    connect_one(0, 2, false);
+    later(50);
+    later(50);
+    assert_false(has_dialed(0, 1) || has_dialed(0, 2));
+    for (unsigned polls = 0; polls < 4; polls++)
+        later(50);
+    assert_true(has_dialed(0, 1) && has_dialed(0, 2));
+    PUMP_UNTIL(CONNECT_MS, sides[0].ups == 2 && idle());
+}
+
 /* ---- transports ---- */
 
 static void check_second(unsigned at, enum fault fault, uint32_t from)
@@ -801,6 +839,8 @@ int main(void)
         CASE(all_pairs_connect_at_once),
         TCP_CASE(all_pairs_connect_at_once),
         CASE(two_that_dial_each_other_get_one_endpoint_each),
+        CASE(the_lower_rank_does_not_dial_while_others_dials_come_in),
+        CASE(the_lower_rank_polls_some_times_before_it_dials),
         CASE(the_second_transport_is_used_where_the_first_fails),
         CASE(a_transport_that_one_side_lacks_is_not_tried),
         CASE(without_a_transport_both_owners_hear_why),
