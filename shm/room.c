@@ -10,6 +10,7 @@
  */
 #include "shm/room.h"
 
+#include "core/clock.h"
 #include "core/err.h"
 
 #include <stdbool.h>
@@ -147,9 +148,20 @@ static bool has_addresses(size_t len)
     return true;
 }
 
+/* Who connects to many peers asks for each: what a look found serves, for a moment, for requests
+ * that all together are a small part of it. */
+#define LOOK_NS (50 * SL_NS_PER_MS)
+#define LOOK_PART 256
+
+static _Thread_local struct {
+    uint64_t until_ns;
+    size_t left;
+} look;
+
 int shm_room_check(const char *what, const char *advice, size_t len, size_t backed)
 {
-    unsigned long long limit = 0, room;
+    unsigned long long limit = 0, room, available;
+    uint64_t now_ns = sl_now(&sl_clock_monotonic);
     struct rlimit file;
 
     if (getrlimit(RLIMIT_FSIZE, &file) == 0 && file.rlim_cur != RLIM_INFINITY &&
@@ -165,17 +177,23 @@ int shm_room_check(const char *what, const char *advice, size_t len, size_t back
                        "%s needs %.1f MiB of addresses, which this process cannot map: %s; see "
                        "ulimit -v, or %s",
                        what, (double)len / MIB, strerror(errno), advice);
+    if (backed <= look.left && now_ns < look.until_ns) {
+        look.left -= backed;
+        return 0;
+    }
     room = group_room(&limit);
     if (backed > room)
         return sl_fail(-ENOMEM,
                        "%s needs %.1f MiB of memory, but the control group has %.1f MiB left of "
                        "its limit of %.1f MiB; raise the container's memory limit or %s",
                        what, (double)backed / MIB, (double)room / MIB, (double)limit / MIB, advice);
-    room = mem_available();
-    if (backed > room)
+    available = mem_available();
+    if (backed > available)
         return sl_fail(-ENOMEM,
                        "%s needs %.1f MiB of memory, but only %.1f MiB are available; free some "
                        "or %s",
-                       what, (double)backed / MIB, (double)room / MIB, advice);
+                       what, (double)backed / MIB, (double)available / MIB, advice);
+    look.left = (room < available ? room : available) / LOOK_PART;
+    look.until_ns = now_ns + LOOK_NS;
     return 0;
 }

@@ -51,6 +51,7 @@ static void put(const char *path, const char *text)
 static int fresh(void **state)
 {
     (void)state;
+    usleep(60000); /* what another case saw serves no more */
     snprintf(folder, sizeof(folder), "/tmp/sluice-room-XXXXXX");
     assert_non_null(mkdtemp(folder));
     put("/proc/meminfo", "MemTotal: 16777216 kB\nMemAvailable: 8388608 kB\n");
@@ -142,6 +143,33 @@ static void without_a_limit_what_the_machine_has_decides(void **state)
     refused(8193, "only 8192.0 MiB are available");
 }
 
+static void put_used(const char *bytes)
+{
+    put("/sys/fs/cgroup/job/memory.current", bytes);
+}
+
+static void one_look_serves_small_requests_of_a_moment(void **state)
+{
+    (void)state;
+    put("/proc/self/cgroup", "0::/job\n");
+    put("/sys/fs/cgroup/job/memory.max", "2147483648\n"); /* 2 GiB: 8 MiB are small */
+    int err = -ENOMEM;
+
+    for (unsigned i = 0; i < 100 && err != 0; i++) { /* on a busy machine the moment may be over */
+        put_used("0\n");
+        assert_int_equal(ask(1), 0);
+        put_used("2147483648\n");
+        err = ask(5);
+    }
+    assert_int_equal(err, 0);
+    refused(5, "0.0 MiB left"); /* together they are not */
+    put_used("0\n");
+    assert_int_equal(ask(1), 0);
+    put_used("2147483648\n");
+    usleep(60000);
+    refused(1, "0.0 MiB left");
+}
+
 static void a_limit_of_files_comes_first(void **state)
 {
     struct rlimit before, small;
@@ -193,6 +221,7 @@ int main(void)
                                        CASE(the_narrowest_group_above_decides),
                                        CASE(of_groups_with_equal_room_the_nearest_is_told),
                                        CASE(without_a_limit_what_the_machine_has_decides),
+                                       CASE(one_look_serves_small_requests_of_a_moment),
                                        CASE(a_limit_of_files_comes_first),
                                        CASE(a_limit_of_addresses_is_seen_beforehand)};
 
