@@ -170,19 +170,30 @@ void sl_host_bind(unsigned idx, unsigned count)
     }
 }
 
-/* The overflow id, of all users without a number in this user namespace; -1: there are none. */
-static long nobody_in_particular(void)
+/* The number that all users without one in this user namespace show: of a system, so it is read
+ * once. */
+static long overflow_user(void)
+{
+    static _Atomic long known = -1;
+    long user = known;
+    char line[64];
+
+    if (user < 0)
+        known = user =
+            sl_host_line("/proc/sys/kernel/overflowuid", line, sizeof(line)) ? atol(line) : 65534;
+    return user;
+}
+
+static bool all_users_have_numbers(void)
 {
     unsigned inside, outside, count;
     char line[64];
 
     if (access("/proc/self/uid_map", F_OK) != 0)
-        return -1; /* a kernel without user namespaces */
-    if (sl_host_line("/proc/self/uid_map", line, sizeof(line)) &&
-        sscanf(line, "%u %u %u", &inside, &outside, &count) == 3 && inside == 0 && outside == 0 &&
-        count == UINT32_MAX)
-        return -1;
-    return sl_host_line("/proc/sys/kernel/overflowuid", line, sizeof(line)) ? atol(line) : 65534;
+        return true; /* a kernel without user namespaces */
+    return sl_host_line("/proc/self/uid_map", line, sizeof(line)) &&
+           sscanf(line, "%u %u %u", &inside, &outside, &count) == 3 && inside == 0 &&
+           outside == 0 && count == UINT32_MAX;
 }
 
 bool sl_host_same_user(int fd, struct ucred *peer)
@@ -192,5 +203,5 @@ bool sl_host_same_user(int fd, struct ucred *peer)
     *peer = (struct ucred){.pid = -1, .uid = (uid_t)-1, .gid = (gid_t)-1};
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, peer, &len) != 0 || peer->uid != geteuid())
         return false;
-    return (long)peer->uid != nobody_in_particular();
+    return (long)peer->uid != overflow_user() || all_users_have_numbers();
 }
