@@ -304,6 +304,7 @@ int sl_connect_meet(struct sluice_comm *comm, struct sl_exchange *exchange,
     if (err == 0) {
         comm->id = all[0].id;
         comm->worker->one_host = all_nearby(comm, all);
+        sl_windows_foresee(comm);
     }
     free(all);
     return err;

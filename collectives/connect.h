@@ -48,6 +48,9 @@ int sl_reach_all(struct sluice_comm *comm, const uint32_t *ranks, uint32_t count
  * again at the next wait: until then news of it goes unheard. */
 void sl_reach_tree(struct sluice_comm *comm, bool connect);
 
+/* window.c: tells the worker how many peers of this host its windows are going to need. */
+void sl_windows_foresee(struct sluice_comm *comm);
+
 /* window.c: makes the family's segment and maps those of this host. Leaves the communicator without
  * windows, and says why at info, when that is not possible everywhere. Fails only when the exchange
  * does. */

@@ -228,6 +228,12 @@ static int reach_local(struct sluice_comm *comm)
     return sl_reach_all(comm, ranks, count);
 }
 
+void sl_windows_foresee(struct sluice_comm *comm)
+{
+    comm->family->crowded = comm->most_local > WINDOW_RANKS_MAX;
+    comm->worker->near = comm->family->crowded ? 0 : comm->local_size - 1;
+}
+
 int sl_windows_open(struct sluice_comm *comm, struct sl_exchange *exchange)
 {
     struct nearby *nearby;
@@ -237,7 +243,6 @@ int sl_windows_open(struct sluice_comm *comm, struct sl_exchange *exchange)
 
     if (comm->host_count == comm->size)
         return 0; /* nobody to share with */
-    comm->family->crowded = comm->most_local > WINDOW_RANKS_MAX;
     if (comm->family->crowded) {
         sl_info("comm", "no windows: %u ranks of a host are more than %d", comm->most_local,
                 WINDOW_RANKS_MAX);

@@ -76,6 +76,9 @@ struct sl_worker {
     /* All peers of this worker surely run on this host: no address but loopback is of use. */
     bool one_host;
 
+    /* Peers of this host that it is going to be connected to at start; 0: nobody knows. */
+    unsigned near;
+
     /* A key that only the ranks of the job have. Without a secret there is none. */
     bool has_session;
     uint8_t session[SL_DIGEST_BYTES];

@@ -208,9 +208,11 @@ uint32_t shm_ring_bytes(const struct sl_config *config, unsigned peers)
 static void choose_ring(struct shm_ep *ep)
 {
     struct shm_iface *iface = shm_ep_iface(ep);
+    const struct sl_worker *worker = iface->base.worker;
     uint32_t cells = 256;
+    unsigned peers = iface->ep_count > worker->near ? iface->ep_count : worker->near;
 
-    ep->ring_bytes = shm_ring_bytes(iface->base.worker->config, iface->ep_count);
+    ep->ring_bytes = shm_ring_bytes(worker->config, peers);
     while (cells > SHM_CELLS_MIN && cells * 256 > ep->ring_bytes)
         cells /= 2;
     ep->cells = cells;

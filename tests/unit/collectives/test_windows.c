@@ -82,6 +82,7 @@ static void without_windows(struct sluice_comm *comm, int rank)
 static void with_windows(struct sluice_comm *comm, int rank)
 {
     CREW_EXPECT(comm->win.slots != NULL);
+    CREW_EXPECT(comm->worker->near == comm->size - 1);
     sums(comm, rank);
 }
 

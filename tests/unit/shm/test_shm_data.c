@@ -66,6 +66,22 @@ static void the_smallest_ring_carries_messages_much_larger(void **state)
     side_close(&b);
 }
 
+/* The first of many peers has no larger ring than the last one. */
+static void a_ring_is_as_large_as_the_peers_to_come_allow(void **state)
+{
+    struct side a, b;
+
+    (void)state;
+    side_open(&a);
+    side_open(&b);
+    a.worker.near = b.worker.near = 63;
+    sides_connect(&a, &b);
+    assert_int_equal(inside(&a)->ring_bytes, shm_ring_bytes(&a.config, 63));
+    assert_true(inside(&a)->ring_bytes < shm_ring_bytes(&a.config, 1));
+    side_close(&a);
+    side_close(&b);
+}
+
 /* A pass ends as many requests as it was given, and leaves the rest to the next: other endpoints
  * have their turn. */
 static void a_pass_ends_no_more_sends_than_it_was_asked_for(void **state)
@@ -336,6 +352,7 @@ int main(void)
         cmocka_unit_test(a_pass_ends_no_more_sends_than_it_was_asked_for),
         cmocka_unit_test(every_size_around_an_edge_arrives_whole),
         cmocka_unit_test(the_smallest_ring_carries_messages_much_larger),
+        cmocka_unit_test(a_ring_is_as_large_as_the_peers_to_come_allow),
         cmocka_unit_test(consume_gets_whole_elements_of_what_came),
         cmocka_unit_test(small_messages_fill_the_cells_then_wait_then_flow),
         cmocka_unit_test(impossible_cells_lose_the_peer_and_nothing_else),
