@@ -44,6 +44,8 @@ static void run(process &p, int argc, char **argv)
         run_threads(p);
     } else if (part == "contexts") {
         run_contexts(p);
+    } else if (part == "again") {
+        run_again(p);
     } else if (part == "late") {
         run_late(p);
     } else if (part == "death") {

@@ -53,6 +53,7 @@ void run_moves(process &p, const context_ptr &context);
 /* gloo_stories.cc */
 void run_threads(process &p);
 void run_contexts(process &p);
+void run_again(process &p);
 void run_late(process &p);
 void run_death(process &p);
 void run_throw(process &p);

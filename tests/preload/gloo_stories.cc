@@ -119,6 +119,36 @@ void run_contexts(process &p)
                      " files");
 }
 
+/* Files that the shim opens with the first call of a context; those that gloo has are open before. */
+static int files_of_first_call(const process &p, const context_ptr &context)
+{
+    int before = count_files();
+
+    one_call(p, context, 1);
+    return count_files() - before;
+}
+
+/* A thread's further contexts use the connections of its first one; those of another thread, which
+ * may call while this one does, have their own. */
+void run_again(process &p)
+{
+    std::vector<context_ptr> contexts = {p.connect()};
+    int files = files_of_first_call(p, contexts[0]), more;
+
+    if (files < 8)
+        wrong(p, "the first context opened " + std::to_string(files) + " files only");
+    for (int i = 0; i < 3; i++) {
+        contexts.push_back(p.connect());
+        more = files_of_first_call(p, contexts.back());
+        if (more > 2)
+            wrong(p, "another context opened " + std::to_string(more) + " files");
+        one_call(p, contexts[0], 2);
+    }
+    std::thread([&] { more = files_of_first_call(p, p.connect()); }).join();
+    if (more < 8)
+        wrong(p, "another thread's context opened " + std::to_string(more) + " files only");
+}
+
 /* Rank 0 comes too late: the others give up when they were told to, by gloo's exception. */
 void run_late(process &p)
 {
