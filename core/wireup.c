@@ -222,6 +222,7 @@ int sl_wireup_open(struct sl_worker *worker, const struct sl_wire_ops *ops, bool
                    struct sl_wireup **out)
 {
     struct sl_wireup *w = calloc(1, sizeof(*w));
+    struct sl_wireup_addr fresh = {.port = 0};
     int err;
 
     if (w == NULL)
@@ -230,7 +231,8 @@ int sl_wireup_open(struct sl_worker *worker, const struct sl_wire_ops *ops, bool
     w->patience_ns = (uint64_t)worker->config->connect_timeout_ms * SL_NS_PER_MS;
     sl_list_init(&w->links);
     sl_pending_init(&w->set, "wireup", PENDING_MAX, &w->log);
-    memset(addr, 0, sizeof(*addr));
+    memcpy(fresh.id, addr->id, sizeof(fresh.id));
+    *addr = fresh;
     err = ops->open(worker, one_host, addr, &w->wire);
     if (err != 0) {
         free(w);

@@ -58,8 +58,8 @@ struct sl_pipe;
 struct sl_wire;
 
 struct sl_wire_ops {
-    /* Listens, and fills in *addr. one_host: no peer is on another host, so nothing is opened that
-     * other hosts could reach. */
+    /* Listens, and fills in *addr, but for an id that is there. one_host: no peer is on another
+     * host, so nothing is opened that other hosts could reach. */
     int (*open)(struct sl_worker *worker, bool one_host, struct sl_wireup_addr *addr,
                 struct sl_wire **out);
     void (*close)(struct sl_wire *wire); /* takes NULL */
@@ -128,7 +128,8 @@ struct sl_wireup_owner {
 
 struct sl_wireup;
 
-/* owner is copied. Listens; *addr is for peers. */
+/* owner is copied. Listens; *addr is for peers. An id that it has, of a wire-up that was closed,
+ * stays; zeros get one. */
 int sl_wireup_open(struct sl_worker *worker, const struct sl_wire_ops *ops, bool one_host,
                    const struct sl_wireup_owner *owner, struct sl_wireup_addr *addr,
                    struct sl_wireup **out);

@@ -160,14 +160,16 @@ static int socket_random(struct sl_wire *wire, void *out, size_t len)
 static int socket_open(struct sl_worker *worker, bool one_host, struct sl_wireup_addr *addr,
                        struct sl_wire **out)
 {
+    static const uint8_t none[SL_WIREUP_ID_BYTES];
     struct sl_wire *wire = calloc(1, sizeof(*wire));
-    int err;
+    int err = 0;
 
     if (wire == NULL)
         return sl_fail(-ENOMEM, "no memory to be connected to");
     wire->local = -1;
     wire->host = addr->host = sl_host_hash(worker->config);
-    err = socket_random(wire, addr->id, sizeof(addr->id));
+    if (memcmp(addr->id, none, sizeof(none)) == 0)
+        err = socket_random(wire, addr->id, sizeof(addr->id));
     err = err ?: listen_local(wire, addr);
     /* Without unix sockets even workers of this host meet by TCP. */
     if (err == 0 ? !one_host : err != -EMFILE && err != -ENFILE)

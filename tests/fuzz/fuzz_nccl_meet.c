@@ -4,6 +4,9 @@
  * later, in parts, twice, not at all, with words of his own between them, beside strangers who
  * connect to the listener. Three bytes a step.
  *
+ * Once they are connected the same bytes are words about channels of their endpoint, beside true
+ * ones.
+ *
  * However it goes: calls return at once, and what they leave behind is freed with the context.
  */
 #include "core/clock.h"
@@ -11,7 +14,7 @@
 #include "core/wireup_addr.h"
 #include "core/wireup_word.h"
 #include "tools/nccl/abi_v11.h"
-#include "tools/nccl/wire.h"
+#include "tools/nccl/flow.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -205,11 +208,39 @@ static void run_step(const uint8_t step[3], uint8_t *handle, void *ctx, void *li
     }
 }
 
+/* Words of one end to the other, and what comes of them. Returns a connection that was asked for by
+ * one, or NULL. */
+static void *hear_words(const uint8_t *data, size_t size, uint64_t token, void *comms[2],
+                        void *listen_comm)
+{
+    void *more = NULL;
+
+    for (; size >= 3; data += 3, size -= 3) {
+        struct sl_nccl_comm *comm = comms[data[0] >> 7];
+        uint8_t bytes[SL_NCCL_WORD_BYTES];
+        const struct sl_nccl_word word = {.kind = (enum sl_nccl_word_kind)(data[0] % 6),
+                                          .channel = data[1] % 16,
+                                          .token = data[2] & 1 ? token : data[2] / 2};
+
+        sl_nccl_word_encode(&word, bytes);
+        sl_nccl_lock(comm->engine);
+        if (comm->flow != NULL)
+            sl_nccl_flow_hear(comm->flow, bytes, sizeof(bytes) - (data[2] == 0xff));
+        sl_nccl_unlock(comm->engine);
+        if (more == NULL && (data[2] & 2) != 0)
+            net->accept(listen_comm, &more, NULL);
+    }
+    return more;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct sl_nccl_net_config_v10 config = {.traffic_class = SL_NCCL_UNDEFINED};
-    void *ctx = NULL, *listen_comm = NULL, *comms[2] = {NULL, NULL};
+    void *ctx = NULL, *listen_comm = NULL, *comms[2] = {NULL, NULL}, *more = NULL;
     uint8_t handle[SL_NCCL_HANDLE_BYTES];
+    const uint8_t *whole = data;
+    size_t whole_size = size;
+    struct sl_nccl_handle to;
 
     setenv("SLUICE_TRANSPORT", "tcp", 1);
     setenv("SLUICE_INTERFACE", "lo", 1);
@@ -217,6 +248,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     setenv("SLUICE_LOG", "error", 1);
     sl_assert(net->init(&ctx, 1, &config, ignore, NULL) == SL_NCCL_SUCCESS);
     sl_assert(net->listen(ctx, 0, handle, &listen_comm) == SL_NCCL_SUCCESS);
+    sl_assert(sl_nccl_handle_decode(handle, &to) == 0);
     stand_between(handle);
     for (unsigned i = 0; i < STEPS_MAX && size >= 3; i++, data += 3, size -= 3)
         run_step(data, handle, ctx, listen_comm, comms);
@@ -226,6 +258,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         for (unsigned k = 0; k < 4; k++)
             run_step(honest[k], handle, ctx, listen_comm, comms);
     }
+    if (comms[0] != NULL && comms[1] != NULL)
+        more = hear_words(whole, whole_size, to.token, comms, listen_comm);
     for (unsigned i = 0; i < 2; i++)
         drop(&between.side[i]);
     for (unsigned i = 0; i < STRANGERS; i++)
@@ -235,6 +269,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         net->close_send(comms[0]);
     if (comms[1] != NULL)
         net->close_recv(comms[1]);
+    if (more != NULL)
+        net->close_recv(more);
     net->close_listen(listen_comm);
     net->finalize(ctx);
     return 0;

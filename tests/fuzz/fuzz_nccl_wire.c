@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the NCCL plugin reads from other hosts beside words of wire-up: handles, announcements. The
- * first byte chooses which. What is accepted is within bounds and is written again as the same
- * meaning. */
+/* What the NCCL plugin reads from other hosts beside words of wire-up: handles, announcements,
+ * words about channels. The first byte chooses which. What is accepted is within bounds and is
+ * written again as the same meaning. */
 #include "core/err.h"
 #include "tools/nccl/wire.h"
 
@@ -38,9 +38,21 @@ static void call(const uint8_t *data, size_t size)
         sl_assert(again.tags[i] == read.tags[i] && again.sizes[i] == read.sizes[i]);
 }
 
+static void word(const uint8_t *data, size_t size)
+{
+    struct sl_nccl_word read;
+    uint8_t bytes[SL_NCCL_WORD_BYTES];
+
+    if (sl_nccl_word_decode(data, size, &read) != 0)
+        return;
+    sl_assert(size == sizeof(bytes));
+    sl_nccl_word_encode(&read, bytes);
+    sl_assert(memcmp(bytes, data, sizeof(bytes)) == 0);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static void (*const part[])(const uint8_t *, size_t) = {handle, call};
+    static void (*const part[])(const uint8_t *, size_t) = {handle, call, word};
 
     if (size > 0)
         part[*data % SL_ARRAY_LEN(part)](data + 1, size - 1);

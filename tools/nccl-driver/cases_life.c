@@ -392,6 +392,77 @@ static int two_contexts_live_side_by_side(struct rank *r)
     return rank_stop(&other);
 }
 
+/* The connections of both come up in an order of each rank's own, and move all at once. */
+static int many_connections_of_two_contexts_keep_apart(struct rank *r)
+{
+    const struct flow like = {.steps = 60, .sizes = bulk, .size_count = COUNT(bulk)};
+    struct rank other = *r;
+    struct conn first[16], second[16];
+    struct flow *flows[2];
+    unsigned count[2];
+
+    other.rng = r->rng + 77;
+    case_ring(r, first, COUNT(first), 0);
+    case_ring(r, second, COUNT(second), 100);
+    if (rank_start(r) != 0 || rank_start(&other) != 0 ||
+        rank_connect(r, first, COUNT(first)) != 0 ||
+        rank_connect(&other, second, COUNT(second)) != 0 ||
+        case_begin(r, first, COUNT(first), &like, &flows[0], &count[0]) != 0 ||
+        case_begin(&other, second, COUNT(second), &like, &flows[1], &count[1]) != 0 ||
+        case_end(&other, flows[1], count[1]) != 0 || case_end(r, flows[0], count[0]) != 0)
+        return -1;
+    rank_close(r, first, COUNT(first));
+    rank_close(&other, second, COUNT(second));
+    return rank_stop(r) != 0 || rank_stop(&other) != 0 ? -1 : 0;
+}
+
+static int one_context_is_aborted_while_another_moves(struct rank *r)
+{
+    const struct flow like = {.steps = 2000, .sizes = bulk, .size_count = COUNT(bulk)};
+    struct rank other = *r;
+    struct conn first[4], second[4];
+    struct flow *flows[2];
+    unsigned count[2];
+
+    other.rng = r->rng + 77;
+    case_ring(r, first, COUNT(first), 0);
+    case_ring(r, second, COUNT(second), 100);
+    if (rank_start(r) != 0 || rank_start(&other) != 0 ||
+        rank_connect(r, first, COUNT(first)) != 0 ||
+        rank_connect(&other, second, COUNT(second)) != 0 ||
+        case_begin(r, first, COUNT(first), &endless, &flows[0], &count[0]) != 0 ||
+        case_begin(&other, second, COUNT(second), &like, &flows[1], &count[1]) != 0 ||
+        case_moved(r, flows[0], count[0], 8) != 0 ||
+        case_abort(r, first, COUNT(first), flows[0], count[0], ABORT_PROTECT) != 0 ||
+        case_end(&other, flows[1], count[1]) != 0)
+        return -1;
+    rank_close(&other, second, COUNT(second));
+    return rank_stop(&other);
+}
+
+/* Of a plugin whose connections share sockets: those after the first open none. */
+static int more_connections_open_no_more_sockets(struct rank *r)
+{
+    struct conn first[2], more[14];
+    int before;
+
+    case_ring(r, first, COUNT(first), 0);
+    case_ring(r, more, COUNT(more), 20);
+    if (rank_start(r) != 0 || rank_connect(r, first, COUNT(first)) != 0)
+        return -1;
+    before = resources_tcp();
+    if (rank_connect(r, more, COUNT(more)) != 0)
+        return -1;
+    if (before == 0 || resources_tcp() != before)
+        return watch_fail("%d TCP connections, and %d after more connections of NCCL", before,
+                          resources_tcp());
+    if (case_quick(r, 50) != 0 || boot_barrier(r) != 0)
+        return -1;
+    rank_close(r, first, COUNT(first));
+    rank_close(r, more, COUNT(more));
+    return rank_stop(r);
+}
+
 static int the_library_is_loaded_again_and_again(struct rank *r)
 {
     struct resources before, after;
@@ -473,6 +544,9 @@ const struct driver_case cases_life[] = {
     {NAMED(aborted_memory_is_neither_read_nor_written), 2, CASE_ANYWHERE},
     {NAMED(a_stalled_transfer_is_aborted), 2, CASE_ANYWHERE},
     {NAMED(two_contexts_live_side_by_side), 2, CASE_ANYWHERE},
+    {NAMED(many_connections_of_two_contexts_keep_apart), 2, CASE_ANYWHERE},
+    {NAMED(one_context_is_aborted_while_another_moves), 2, CASE_ANYWHERE},
+    {NAMED(more_connections_open_no_more_sockets), 2, CASE_PROCESSES | CASE_EXTRA},
     {NAMED(half_open_connections_are_freed_by_finalize), 1, CASE_THREADS},
     {NAMED(contexts_come_and_go_without_a_trace), 1, CASE_THREADS},
     {NAMED(aborted_jobs_leave_no_trace), 1, CASE_THREADS},

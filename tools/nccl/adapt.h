@@ -5,7 +5,8 @@
  *
  *   plugin.c   the tables of each version, over the functions below
  *   context.c  contexts and engines: made, driven, freed · device.c the devices for NCCL
- *   listen.c   accepting · dial.c connecting · link.c callbacks of wire-up · wire.c the bytes
+ *   listen.c   accepting · dial.c connecting · wire.c the bytes
+ *   link.c     callbacks of wire-up · flow.c endpoints that connections share
  *   data.c     isend, irecv, test · memory.c registrations
  *
  * A *context* is one of NCCL's communicators. An *engine* is one device of the process: a worker,
@@ -102,9 +103,10 @@ struct sl_nccl_engine {
     struct sl_nccl_way ways[SL_NCCL_WAYS_HERE]; /* the preferred first */
     unsigned way_count;
     uint32_t by_device; /* the transport of SL_NCCL_BY_DEVICE; 0: there is no such way */
-    struct sl_node comms, listens;
-    struct sl_wireup *wireup; /* while a comm dials or listens */
-    struct sl_wireup_addr addr;
+    struct sl_node comms, listens, flows;
+    struct sl_node saying;      /* flows with something to say */
+    struct sl_wireup *wireup;   /* while a comm dials or listens, or a flow comes about */
+    struct sl_wireup_addr addr; /* its id stays, and is the engine's name for peers */
     unsigned wireup_users;
     uint32_t last_number;
     struct sl_node backlog;  /* comms with something that a transport did not take yet */
@@ -205,14 +207,14 @@ struct sl_nccl_comm {
     bool is_waiting, is_send;
     uint64_t looks; /* as sl_nccl_req's: of an isend that found no announcement */
     struct sl_nccl_engine *engine;
-    /* While it comes about; number is 0 afterwards: */
+    /* While it comes about: */
     const struct sl_nccl_ctx *ctx;
-    uint32_t number;               /* wire-up's */
-    struct sl_nccl_listen *listen; /* which accepts it; NULL: it dials */
-    bool chosen;                   /* its listener returns it next */
-    uint32_t its_device;           /* by_device of the end that dials */
+    bool dials, asked, accepted; /* the peer was asked for the channel; it has agreed */
     struct sl_nccl_handle to;
     uint64_t deadline_ns, next_ns; /* of the dial; of the next try, when lost is set */
+    struct sl_nccl_flow *flow;     /* flow.h; NULL: none yet, or none any more */
+    struct sl_node on_flow;        /* flow->comms */
+    uint32_t channel;              /* of the flow's endpoint: */
     struct sl_ep *ep;              /* NULL: none yet, or none any more */
     int lost;                      /* 0, or the errno that ended it */
     bool told;                     /* ... and a line of NCCL's log says so */

@@ -12,6 +12,10 @@ static const struct sl_config_row rows[] = {
         "NCCL_GPU", gpu, "auto",
         "Offer NCCL to move GPU memory without a copy through the host: auto and on, where RDMA "
         "devices take it; then connections are made over RDMA only; off."),
+    SL_ROW_INT(
+        "NCCL_FLOWS", flows, "4", "endpoints", 1, 1024,
+        "How many endpoints NCCL's connections between two devices have: each one an endpoint "
+        "of its own up to so many, further ones share them."),
     SL_ROW_TEXT(
         "NCCL_PROFILE", profile, "off",
         "What the NCCL plugin writes of NCCL's work to /dev/shm/sluice-nccl-PID-RANK: off, ops "

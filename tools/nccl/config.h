@@ -8,7 +8,7 @@
 struct sl_nccl_config {
     char profile[SL_TEXT_MAX], tuner[SL_TEXT_MAX];
     char env_file[SL_TEXT_MAX]; /* read by libnccl-env-sluice.so, which needs libc alone */
-    int64_t profile_events, gpu;
+    int64_t profile_events, gpu, flows;
 };
 
 SL_CONFIG_SECTION(nccl)

@@ -2,6 +2,7 @@
 /* Contexts and engines: made, driven, freed; and the target of log lines. */
 #include "tools/nccl/adapt.h"
 #include "tools/nccl/config.h"
+#include "tools/nccl/flow.h"
 
 #include "core/dl.h"
 #include "core/log.h"
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #define BUDGET 64 /* requests that an interface may finish in one poll */
+#define TIDY_LOOKS 256
 
 extern char **environ;
 
@@ -56,14 +58,20 @@ static int log_to(sl_nccl_logger *logger, const struct sl_config *config)
 
 static void on_ctrl(void *arg, struct sl_ep *ep, const void *msg, size_t len)
 {
-    (void)arg, (void)ep, (void)msg, (void)len; /* we send none */
+    (void)arg;
+    if (ep->owner != NULL)
+        sl_nccl_flow_hear(ep->owner, msg, len);
 }
 
 static void on_down(void *arg, struct sl_ep *ep, int status, const char *why)
 {
-    (void)arg;
-    if (ep->owner != NULL)
-        sl_nccl_comm_lose(ep->owner, status, why);
+    struct sl_nccl_engine *engine = arg;
+    struct sl_nccl_flow *flow = ep->owner;
+
+    if (flow != NULL && flow->number != 0) /* wire-up tries another transport */
+        sl_wireup_lost(engine->wireup, flow->number, why);
+    else if (flow != NULL)
+        sl_nccl_flow_lose(flow, status, why);
 }
 
 static void allow_way(struct sl_nccl_engine *engine, const struct sl_transport_ops *ops,
@@ -136,6 +144,8 @@ static int engine_new(const struct sl_nccl_ctx *ctx, unsigned dev, int traffic_c
     pthread_mutex_init(&engine->lock, NULL);
     sl_list_init(&engine->comms);
     sl_list_init(&engine->listens);
+    sl_list_init(&engine->flows);
+    sl_list_init(&engine->saying);
     sl_list_init(&engine->backlog);
     if (device->ops->prefer != NULL)
         device->ops->prefer(&engine->config, &device->found, traffic_class);
@@ -186,6 +196,8 @@ static void engine_free(struct sl_nccl_engine *engine)
 {
     sl_runtime_detach(&engine->errand);
     sl_assert(sl_list_empty(&engine->comms));
+    sl_list_foreach(&engine->flows, node)
+        sl_nccl_flow_free(sl_container_of(node, struct sl_nccl_flow, link));
     for (unsigned i = 0; i < engine->way_count; i++)
         if (engine->ways[i].iface != NULL)
             engine->ways[i].ops->close(engine->ways[i].iface);
@@ -247,8 +259,8 @@ static void engine_lost(struct sl_nccl_engine *engine, const struct sl_nccl_way 
         return;
     engine->error = err;
     sl_text_set(&engine->why, "transport %s is lost: %s", way->ops->name, sluice_last_error());
-    sl_list_foreach(&engine->comms, node) sl_nccl_comm_lose(
-        sl_container_of(node, struct sl_nccl_comm, link), err, sl_text_of(engine->why));
+    sl_list_foreach(&engine->flows, node) sl_nccl_flow_lose(
+        sl_container_of(node, struct sl_nccl_flow, link), err, sl_text_of(engine->why));
 }
 
 void sl_nccl_progress_once(struct sl_nccl_engine *engine, uint64_t *looks)
@@ -273,6 +285,10 @@ void sl_nccl_progress(struct sl_nccl_engine *engine)
     }
     sl_list_foreach(&engine->backlog, node)
         sl_nccl_comm_push(sl_container_of(node, struct sl_nccl_comm, waiting));
+    if (SL_UNLIKELY(!sl_list_empty(&engine->saying)))
+        sl_nccl_flows_say(engine);
+    if (SL_UNLIKELY(engine->looks % TIDY_LOOKS == 0))
+        sl_nccl_flows_tidy(engine);
 }
 
 /* May that context use it? None one that is lost. */

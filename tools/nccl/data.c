@@ -16,6 +16,7 @@
  * own again.
  */
 #include "tools/nccl/adapt.h"
+#include "tools/nccl/flow.h"
 
 #include "core/log.h"
 
@@ -99,10 +100,6 @@ int sl_nccl_comm_new(struct sl_nccl_engine *engine, const struct sl_nccl_ctx *ct
 
 void sl_nccl_comm_lose(struct sl_nccl_comm *comm, int status, const char *why)
 {
-    if (comm->number != 0 && comm->ep == NULL) { /* wire-up tries another transport */
-        sl_wireup_lost(comm->engine->wireup, comm->number, why);
-        return;
-    }
     if (comm->lost != 0)
         return;
     comm->lost = status;
@@ -122,18 +119,12 @@ bool sl_nccl_comm_tells(struct sl_nccl_comm *comm)
 
 void sl_nccl_comm_cut(struct sl_nccl_comm *comm)
 {
-    struct sl_ep *ep = comm->ep;
-
     sl_nccl_comm_lose(comm, -ECANCELED, "the connection was closed");
-    comm->ep = NULL;
-    if (ep != NULL)
-        ep->iface->ops->ep_destroy(ep);
+    sl_nccl_flow_leave(comm);
 }
 
 void sl_nccl_comm_free(struct sl_nccl_comm *comm)
 {
-    if (comm->number != 0)
-        sl_wireup_drop(comm->engine->wireup, comm->number);
     sl_nccl_comm_cut(comm);
     if (comm->is_waiting)
         sl_list_remove(&comm->waiting);
@@ -194,6 +185,7 @@ static void await_call(struct sl_nccl_comm *comm, uint64_t group)
     called->sink = (struct sl_sink){.dst = called->bytes,
                                     .len = sizeof(called->bytes),
                                     .tag = CALL_TAG | group,
+                                    .channel = comm->channel,
                                     .granule = 1,
                                     .shorter = true};
     called->req = (struct sl_req){.done = on_called, .arg = comm};
@@ -334,7 +326,7 @@ static void fill_send(struct sl_nccl_comm *comm, struct sl_nccl_send *send, unsi
 
     if (len > side->call.sizes[slot])
         len = side->call.sizes[slot];
-    send->buf = (struct sl_buf){.addr = data, .len = len};
+    send->buf = (struct sl_buf){.addr = data, .len = len, .channel = comm->channel};
     send->mr = mr;
     send->event = NULL;
     if (mr != NULL)
@@ -434,7 +426,7 @@ static void push_calls(struct sl_nccl_comm *comm)
 
     while (side->announced < side->group) {
         struct sl_nccl_calling *calling = &side->calling[side->announced % SL_NCCL_CALLS];
-        struct sl_buf buf = {.addr = calling->bytes, .len = calling->len};
+        struct sl_buf buf = {.addr = calling->bytes, .len = calling->len, .channel = comm->channel};
         int err =
             comm->ep->iface->ops->send(comm->ep, &buf, CALL_TAG | side->announced, &calling->req);
 
@@ -496,6 +488,7 @@ static void fill_recv(struct sl_nccl_comm *comm, struct sl_nccl_recv *recv, unsi
     recv->sinks[k] = (struct sl_sink){.dst = data,
                                       .len = len,
                                       .tag = comm->recv.message++,
+                                      .channel = comm->channel,
                                       .granule = 1,
                                       .shorter = true,
                                       .mr = cover != NULL ? cover->mr : NULL};

@@ -10,20 +10,17 @@
  * because another connection to the same rank came about first, and whether ours is needed at all
  * is NCCL's to know.
  */
+#include "tools/nccl/flow.h"
 #include "tools/nccl/link.h"
 
 #include "core/netif.h"
 #include "core/wireup_addr.h"
+#include "tools/nccl/config.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #define PATIENCE 10 /* deadlines that a listener has which is there but does not accept */
-
-static bool dials(const struct sl_nccl_comm *comm)
-{
-    return comm->number != 0 && comm->listen == NULL;
-}
 
 void sl_nccl_dials_drop(struct sl_nccl_engine *engine, const struct sl_nccl_ctx *ctx)
 {
@@ -31,7 +28,7 @@ void sl_nccl_dials_drop(struct sl_nccl_engine *engine, const struct sl_nccl_ctx 
     {
         struct sl_nccl_comm *comm = sl_container_of(node, struct sl_nccl_comm, link);
 
-        if (!dials(comm) || comm->ctx != ctx)
+        if (!comm->dials || comm->ctx != ctx)
             continue;
         sl_nccl_comm_free(comm);
         sl_nccl_wireup_put(engine);
@@ -45,7 +42,6 @@ static int give_up(struct sl_nccl_comm *comm)
     struct sockaddr_storage place;
     char where[SL_NCCL_PEER_NAME] = "this host";
 
-    sl_wireup_drop(comm->engine->wireup, comm->number);
     if (sl_wireup_place_at(&comm->to.addr, 0, &place))
         sl_sockaddr_text(&place, where, sizeof(where));
     switch (comm->lost) {
@@ -67,19 +63,82 @@ static int give_up(struct sl_nccl_comm *comm)
     }
 }
 
+void sl_nccl_dial_failed(struct sl_nccl_comm *comm, int err, const char *why)
+{
+    uint64_t now_ns = sl_nccl_now(comm->engine);
+    uint64_t last_ns = now_ns + sl_nccl_patience_ns(comm->engine);
+
+    comm->lost = err;
+    sl_text_set(&comm->why, "%s", why);
+    comm->next_ns = now_ns + SL_NCCL_RETRY_NS;
+    if (comm->deadline_ns > last_ns)
+        comm->deadline_ns = last_ns;
+}
+
+/* Another flow, while there may be more to that engine; else the least used one. After a failure
+ * one that is there will do: the peer may have set fewer. */
+static int find_flow(struct sl_nccl_comm *comm)
+{
+    struct sl_nccl_engine *engine = comm->engine;
+    const uint8_t *id = comm->to.addr.id;
+    int64_t most = sl_nccl_config(&engine->settings)->flows;
+    struct sl_nccl_flow *flow;
+    int err;
+
+    if (sl_nccl_flow_count(engine, id, &flow) < (comm->why == NULL ? most : 1)) {
+        err = sl_nccl_flow_new(engine, id, &flow);
+        if (err != 0)
+            return err;
+        flow->dialed = true;
+        flow->to = comm->to;
+        flow->its_device = engine->by_device;
+        err = sl_wireup_connect(engine->wireup, flow->number, true);
+        if (err != 0) {
+            sl_nccl_flow_free(flow);
+            return err;
+        }
+    }
+    sl_nccl_flow_join(flow, comm);
+    return 0;
+}
+
+/* What has become of its flow, and of its question. */
+static void look(struct sl_nccl_comm *comm)
+{
+    const struct sl_nccl_flow *flow = comm->flow;
+    bool was_up;
+
+    if (flow == NULL || comm->accepted)
+        return;
+    if (flow->lost != 0) {
+        was_up = flow->ep != NULL;
+        sl_nccl_dial_failed(comm, was_up ? -ECONNREFUSED : flow->lost,
+                            was_up ? "; the endpoint was lost" : sl_text_of(flow->why));
+        sl_nccl_flow_leave(comm);
+    } else if (flow->ep != NULL && !sl_nccl_flow_has_channels(flow) &&
+               (!flow->dialed || flow->comm_count > 1)) {
+        sl_nccl_flow_leave(comm); /* it is another connection's */
+    }
+}
+
 /* 1: it is a connection; 0: not yet; else it will not be one. */
 static int step(struct sl_nccl_comm *comm)
 {
     uint64_t now_ns = sl_nccl_now(comm->engine);
+    int err;
 
-    if (comm->ep != NULL)
+    look(comm);
+    if (comm->accepted)
         return 1;
     if ((comm->lost != 0 && comm->lost != -ECONNREFUSED) || now_ns >= comm->deadline_ns)
         return give_up(comm);
-    if (comm->lost == 0 || now_ns < comm->next_ns)
+    if (comm->lost != 0 && now_ns < comm->next_ns)
         return 0;
     comm->lost = 0;
-    return sl_wireup_connect(comm->engine->wireup, comm->number, true);
+    err = comm->flow == NULL ? find_flow(comm) : 0;
+    if (err == 0 && comm->flow->ep != NULL && !comm->asked)
+        sl_nccl_flow_ask(comm);
+    return err;
 }
 
 /* ---- NCCL's call ---- */
@@ -93,7 +152,7 @@ static struct sl_nccl_comm *find(struct sl_nccl_engine *engine, const void *hand
     {
         struct sl_nccl_comm *comm = sl_container_of(node, struct sl_nccl_comm, link);
 
-        if (comm == kept && dials(comm))
+        if (comm == kept && comm->dials)
             return comm;
     }
     return NULL;
@@ -113,14 +172,13 @@ static int start(struct sl_nccl_engine *engine, const struct sl_nccl_ctx *ctx, c
 
     if (err != 0)
         return err;
-    err = sl_nccl_link_new(engine, ctx, NULL, &comm);
+    err = sl_nccl_comm_new(engine, ctx, true, &comm);
     if (err != 0) {
         sl_nccl_wireup_put(engine);
         return err;
     }
     comm->to = to;
-    comm->its_device = engine->by_device;
-    comm->lost = -ECONNREFUSED; /* as if it had been tried: now it is time again */
+    comm->dials = true;
     comm->deadline_ns = sl_nccl_now(engine) + PATIENCE * sl_nccl_patience_ns(engine);
     *out = comm;
     return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connections under way: the common part of the plugin's two ends beside core/wireup.h. */
+/* Connections under way: the common part of the plugin's two ends beside flow.h. */
 #ifndef SL_NCCL_LINK_H
 #define SL_NCCL_LINK_H
 
@@ -29,10 +29,13 @@ void sl_nccl_wireup_progress(struct sl_nccl_engine *engine);
 uint64_t sl_nccl_now(const struct sl_nccl_engine *engine);
 uint64_t sl_nccl_patience_ns(const struct sl_nccl_engine *engine);
 
-/* A connection that comes about, numbered. */
-int sl_nccl_link_new(struct sl_nccl_engine *engine, const struct sl_nccl_ctx *ctx,
-                     struct sl_nccl_listen *listen, struct sl_nccl_comm **out);
-/* It is up: NCCL's from now on, or not to be started. */
+/* Somebody of this engine listens with that token; who asks knows the secret. */
+bool sl_nccl_listens(const struct sl_nccl_engine *engine, uint64_t token);
+/* This attempt came to nothing; with -ECONNREFUSED there will be another one. why is of wire-up's
+ * form: "; shm: ...". */
+void sl_nccl_dial_failed(struct sl_nccl_comm *comm, int err, const char *why);
+
+/* Its channel of its flow is agreed on: NCCL's from now on, or not to be started. */
 int sl_nccl_link_take(struct sl_nccl_comm *comm);
 
 #endif

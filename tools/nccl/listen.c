@@ -2,11 +2,12 @@
 /*
  * Listening and accepting, a step with every call.
  *
- * All listeners of an engine share its wire-up: each is a token, which its handle has and HELLO
- * tells. A connection whose endpoint is up on both sides waits for sl_nccl_accept(), and becomes
+ * All listeners of an engine share its wire-up and its flows: each is a token, which its handle has
+ * and OPEN tells. A connection that the peer has asked for waits for sl_nccl_accept(), and becomes
  * one in the very call that returns it: so of several under way that stand for one, both ends take
  * the same.
  */
+#include "tools/nccl/flow.h"
 #include "tools/nccl/link.h"
 
 #include <stdlib.h>
@@ -80,46 +81,12 @@ int sl_nccl_listen(struct sl_nccl_ctx *ctx, int dev, void *handle, struct sl_ncc
 
 /* ---- accepting ---- */
 
-static struct sl_nccl_comm *find(const struct sl_nccl_listen *ls, bool chosen)
-{
-    sl_list_foreach(&ls->engine->comms, node)
-    {
-        struct sl_nccl_comm *comm = sl_container_of(node, struct sl_nccl_comm, link);
-
-        if (comm->listen == ls && (comm->chosen || !chosen))
-            return comm;
-    }
-    return NULL;
-}
-
-/* The first one that can be a connection is, and no other beside it. NULL: none is yet. */
-static struct sl_nccl_comm *choose(struct sl_nccl_listen *ls)
-{
-    struct sl_nccl_comm *chosen = find(ls, true);
-
-    if (chosen == NULL)
-        sl_list_foreach(&ls->engine->comms, node)
-        {
-            struct sl_nccl_comm *comm = sl_container_of(node, struct sl_nccl_comm, link);
-
-            if (comm->listen != ls)
-                continue;
-            comm->chosen = true;
-            if (sl_wireup_finish(ls->engine->wireup, comm->number) == 0)
-                break; /* and maybe gone */
-            comm->chosen = false;
-        }
-    chosen = find(ls, true);
-    return chosen != NULL && chosen->ep != NULL ? chosen : NULL;
-}
-
 static int check_secret(const struct sl_nccl_listen *ls)
 {
     uint64_t patience_ns = sl_nccl_patience_ns(ls->engine) / 4;
     uint64_t grace_ns = patience_ns < STRANGER_NS ? patience_ns : STRANGER_NS;
 
-    if (ls->stranger_ns == 0 || sl_nccl_now(ls->engine) - ls->stranger_ns < grace_ns ||
-        find(ls, false) != NULL)
+    if (ls->stranger_ns == 0 || sl_nccl_now(ls->engine) - ls->stranger_ns < grace_ns)
         return 0;
     return sl_fail(
         -EPROTO,
@@ -128,10 +95,29 @@ static int check_secret(const struct sl_nccl_listen *ls)
         ls->stranger);
 }
 
+/* The peer hears of it in this very call. */
+static int take(struct sl_nccl_listen *ls, struct sl_nccl_ask *ask, struct sl_nccl_comm **out)
+{
+    struct sl_nccl_comm *comm = NULL;
+    int err = sl_nccl_comm_new(ls->engine, ls->ctx, false, &comm);
+
+    if (err == 0) {
+        comm->channel = ask->channel;
+        sl_nccl_flow_join(ask->flow, comm);
+        err = sl_nccl_link_take(comm);
+    }
+    sl_nccl_flow_answer(ask, err == 0);
+    if (err == 0)
+        *out = comm;
+    else if (comm != NULL)
+        sl_nccl_comm_free(comm);
+    return err;
+}
+
 int sl_nccl_accept(struct sl_nccl_listen *ls, struct sl_nccl_comm **out)
 {
     struct sl_nccl_engine *engine = ls->engine;
-    struct sl_nccl_comm *comm;
+    struct sl_nccl_ask *ask;
     int err;
 
     *out = NULL;
@@ -139,12 +125,8 @@ int sl_nccl_accept(struct sl_nccl_listen *ls, struct sl_nccl_comm **out)
         return sl_fork_refuse();
     sl_nccl_lock(engine);
     sl_nccl_wireup_progress(engine);
-    comm = choose(ls);
-    err = comm != NULL ? sl_nccl_link_take(comm) : check_secret(ls);
-    if (comm != NULL && err == 0)
-        *out = comm;
-    else if (comm != NULL)
-        sl_nccl_comm_free(comm);
+    ask = sl_nccl_flow_asked(engine, ls->token, true);
+    err = ask != NULL ? take(ls, ask, out) : check_secret(ls);
     sl_nccl_unlock(engine);
     if (*out != NULL)
         sl_nccl_engine_hold(engine);
@@ -155,11 +137,11 @@ int sl_nccl_accept(struct sl_nccl_listen *ls, struct sl_nccl_comm **out)
 
 static void listen_free(struct sl_nccl_listen *ls)
 {
-    struct sl_nccl_comm *comm;
+    struct sl_nccl_ask *ask;
 
-    while ((comm = find(ls, false)) != NULL)
-        sl_nccl_comm_free(comm);
     sl_list_remove(&ls->node);
+    while ((ask = sl_nccl_flow_asked(ls->engine, ls->token, false)) != NULL)
+        sl_nccl_flow_answer(ask, false);
     sl_nccl_wireup_put(ls->engine);
     free(ls);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Encodes and checks handles and announcements. */
+/* Encodes and checks handles, words and announcements. */
 #include "tools/nccl/wire.h"
 
 #include "core/err.h"
@@ -58,6 +58,29 @@ int sl_nccl_handle_decode(const uint8_t bytes[SL_NCCL_HANDLE_OWN], struct sl_ncc
         !sl_wireup_place_at(&out->addr, out->addr.place_count - 1u, &last))
         return sl_fail(-EPROTO, "the peer's handle holds no addresses that can be read");
     return 0;
+}
+
+/* ---- words ---- */
+
+/* 0: kind, 4: channel, 8: token. */
+
+void sl_nccl_word_encode(const struct sl_nccl_word *word, uint8_t out[SL_NCCL_WORD_BYTES])
+{
+    put(out, word->kind, 4);
+    put(out + 4, word->channel, 4);
+    put(out + 8, word->token, 8);
+}
+
+int sl_nccl_word_decode(const uint8_t *bytes, size_t len, struct sl_nccl_word *out)
+{
+    uint64_t kind = len == SL_NCCL_WORD_BYTES ? get(bytes, 4) : 0;
+
+    if (kind < SL_NCCL_OPEN || kind > SL_NCCL_GIVEN_UP)
+        return -EBADMSG;
+    *out = (struct sl_nccl_word){.kind = (enum sl_nccl_word_kind)kind,
+                                 .channel = (uint32_t)get(bytes + 4, 4),
+                                 .token = get(bytes + 8, 8)};
+    return kind == SL_NCCL_OPEN || out->token == 0 ? 0 : -EBADMSG;
 }
 
 /* ---- announcements ---- */

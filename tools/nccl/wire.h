@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The bytes that two ends of an NCCL connection exchange beside wire-up's (core/wireup.h): the
- * handle, and the announcement of receives. No input or output here; docs/wire.md draws them.
+ * handle, words about channels (flow.h), and the announcement of receives. No input or output here;
+ * docs/wire.md draws them.
  */
 #ifndef SL_NCCL_WIRE_H
 #define SL_NCCL_WIRE_H
@@ -11,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SL_NCCL_WIRE_VERSION 5
+#define SL_NCCL_WIRE_VERSION 6
 #define SL_NCCL_HANDLE_OWN                                                                         \
     80 /* bytes of a handle that travel; behind them lies the connecting end's own */
 
@@ -29,6 +30,27 @@ void sl_nccl_handle_encode(const struct sl_nccl_handle *handle, uint8_t out[SL_N
 
 /* -EPROTO: another version, or no handle of ours at all: the other rank has another plugin. */
 int sl_nccl_handle_decode(const uint8_t bytes[SL_NCCL_HANDLE_OWN], struct sl_nccl_handle *out);
+
+/* What two engines say about the channels of an endpoint, by control messages. */
+enum sl_nccl_word_kind {
+    SL_NCCL_OPEN = 1,
+    SL_NCCL_ACCEPTED,
+    SL_NCCL_REFUSED,
+    SL_NCCL_GIVEN_UP,
+};
+
+#define SL_NCCL_WORD_BYTES 16
+
+struct sl_nccl_word {
+    enum sl_nccl_word_kind kind;
+    uint32_t channel;
+    uint64_t token; /* OPEN: of the handle; others: 0 */
+};
+
+void sl_nccl_word_encode(const struct sl_nccl_word *word, uint8_t out[SL_NCCL_WORD_BYTES]);
+
+/* -EBADMSG */
+int sl_nccl_word_decode(const uint8_t *bytes, size_t len, struct sl_nccl_word *out);
 
 /* An announcement of a receiver: as many messages may come, in this order, at most so long. */
 struct sl_nccl_call {

@@ -47,7 +47,7 @@ static void a_foreign_handle_is_told_from_one_of_another_version(void **state)
     sl_nccl_handle_encode(&handle, bytes);
     bytes[4]++;
     assert_int_equal(sl_nccl_handle_decode(bytes, &handle), -EPROTO);
-    assert_non_null(strstr(sluice_last_error(), "version 6"));
+    assert_non_null(strstr(sluice_last_error(), "version 7"));
     bytes[0] ^= 1;
     assert_int_equal(sl_nccl_handle_decode(bytes, &handle), -EPROTO);
     assert_non_null(strstr(sluice_last_error(), "same network plugin"));
