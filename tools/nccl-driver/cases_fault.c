@@ -303,6 +303,50 @@ static int broken(void)
     return 0;
 }
 
+/* Sixteen connections, of one context or of as many as are said, while somebody else counts what
+ * they need. */
+static int stay_connected(struct rank *r, unsigned contexts)
+{
+    enum { CONNS = 16 };
+    const struct flow like = {.steps = 20, .sizes = bulk, .size_count = COUNT(bulk)};
+    struct rank ranks[CONNS / 2];
+    struct conn conns[CONNS];
+    unsigned each = CONNS / contexts;
+
+    if (case_until == NULL)
+        return watch_skip("it needs --until FILE");
+    for (unsigned i = 0; i < contexts; i++) {
+        struct conn *own = &conns[i * each];
+
+        ranks[i] = *r;
+        ranks[i].rng = r->rng + i;
+        case_ring(r, own, each, (int)(i * each));
+        if (rank_start(&ranks[i]) != 0 || rank_connect(&ranks[i], own, each) != 0 ||
+            case_carry(&ranks[i], own, each, &like) != 0)
+            return -1;
+    }
+    printf("# the connections of rank %d are there\n", r->idx);
+    fflush(stdout);
+    if (broken() != 0)
+        return -1;
+    for (unsigned i = 0; i < contexts; i++) {
+        rank_close(&ranks[i], &conns[i * each], each);
+        if (rank_stop(&ranks[i]) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int connections_of_one_context_stay(struct rank *r)
+{
+    return stay_connected(r, 1);
+}
+
+static int connections_of_eight_contexts_stay(struct rank *r)
+{
+    return stay_connected(r, 8);
+}
+
 /*
  * The receiver's requests are done, so NCCL does not call its plugin any more, while what the
  * sender would learn that from is lost: the sends must end all the same.
@@ -350,6 +394,8 @@ const struct driver_case cases_fault[] = {
      CASE_PROCESSES | CASE_FAULT | CASE_NETNS | CASE_EXTRA},
     {NAMED(sends_end_though_the_receiver_rests), 2, CASE_PROCESSES | CASE_EXTRA},
     {NAMED(traffic_goes_on_until_told), 2, CASE_PROCESSES | CASE_EXTRA},
+    {NAMED(connections_of_one_context_stay), 2, CASE_PROCESSES | CASE_EXTRA},
+    {NAMED(connections_of_eight_contexts_stay), 2, CASE_PROCESSES | CASE_EXTRA},
     {NAMED(a_peer_that_stands_still_for_long_is_waited_for), 2,
      CASE_PROCESSES | CASE_FAULT | CASE_EXTRA},
 };

@@ -125,6 +125,30 @@ a_receiver_rests() {
     return 1
 }
 
+# held CASE: what the devices hold while the connections of that case are there, by the kernel: a line for each.
+held() {
+    rm -f "$dir/stop"
+    timeout -k 5 200 "${driver[@]}" --api "$api" --case "connections_of_$1_stay" --until "$dir/stop" "$plugin" \
+        >"$dir/out" 2>&1 &
+    pid=$!
+    both_there() { (($(grep -c 'the connections of rank' "$dir/out") == 2)); }
+    if until_true 100 both_there; then
+        rdma resource show | grep -E '^[0-9]+: rxe' >"$dir/$1"
+        finish && return
+    fi
+    kill -9 "$pid" 2>/dev/null
+    wait "$pid" 2>/dev/null
+    tail -n 30 "$dir/out"
+    return 1
+}
+
+# Queue pairs, registrations (so staging) and the rest.
+contexts_share_a_device() {
+    held one_context && held eight_contexts || return
+    cat "$dir/one_context"
+    diff "$dir/one_context" "$dir/eight_contexts"
+}
+
 killed_peer() {
     timeout -k 5 200 "${driver[@]}" --api "$api" --fault-ms 60000 --case a_killed_peer_ends_every_request "$plugin"
 }
@@ -133,6 +157,7 @@ tap_case windows_groups_and_odd_sizes_are_carried behaves 'windows*' 'group*' 'z
 tap_case aborts_leave_memory_alone behaves 'abort*' 'a_stalled*'
 tap_case every_other_version_behaves_as_well older_and_newer
 tap_case a_sender_may_close_at_once behaves 'what_is_sent*'
+tap_case eight_contexts_hold_what_one_holds contexts_share_a_device
 tap_case a_killed_peer_ends_every_request killed_peer
 tap_case sends_end_though_the_receiver_rests a_receiver_rests
 tap_case a_rail_that_dies_and_returns_fails_no_request while_broken a_rail_dies
