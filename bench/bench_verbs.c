@@ -8,6 +8,7 @@
  *
  * many: nothing happens on 1,000 connections, and the timers run in every 32nd round.
  */
+#include "core/state.h"
 #include "tests/fake/fake_ibv.h"
 #include "verbs/config.h"
 #include "tests/fake/loop.h"
@@ -145,7 +146,7 @@ int main(int argc, char **argv)
 {
     const char *what = argc > 2 ? argv[1] : "";
     unsigned count = argc > 2 ? (unsigned)atoi(argv[2]) : 0;
-    static struct sl_path_stat stats[SL_MP_PATHS_MAX];
+    static struct sl_state_path stats[SL_MP_PATHS_MAX];
 
     if (strcmp(what, "frames") != 0 && strcmp(what, "writes") != 0 && strcmp(what, "idle") != 0 &&
         strcmp(what, "many") != 0 && strcmp(what, "stats") != 0) {

@@ -130,8 +130,8 @@ void sl_report_op(const struct sluice_req *op, char *out, size_t cap)
 /* ---- paths ---- */
 
 /* An endpoint knows its peer's rank in the family. */
-size_t sl_report_peer_paths(const struct sluice_comm *comm, uint32_t rank, struct sl_path_stat *out,
-                            size_t cap)
+size_t sl_report_peer_paths(const struct sluice_comm *comm, uint32_t rank,
+                            struct sl_state_path *out, size_t cap)
 {
     const struct sl_ep *ep = sl_comm_peer(comm, rank)->ep;
     size_t count = ep != NULL ? ep->iface->ops->ep_stats(ep, out, cap) : 0;
@@ -141,7 +141,7 @@ size_t sl_report_peer_paths(const struct sluice_comm *comm, uint32_t rank, struc
     return count;
 }
 
-size_t sl_report_paths(const struct sluice_comm *comm, struct sl_path_stat *out, size_t cap)
+size_t sl_report_paths(const struct sluice_comm *comm, struct sl_state_path *out, size_t cap)
 {
     size_t count = 0;
 
@@ -163,7 +163,7 @@ size_t sl_report_paths(const struct sluice_comm *comm, struct sl_path_stat *out,
 void sl_report_keep_paths(struct sluice_comm *comm)
 {
     size_t count = sl_report_paths(comm, NULL, 0);
-    struct sl_path_stat *kept = count == 0 ? NULL : calloc(count, sizeof(*kept));
+    struct sl_state_path *kept = count == 0 ? NULL : calloc(count, sizeof(*kept));
 
     if (kept == NULL)
         return;

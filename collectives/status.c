@@ -15,9 +15,6 @@
 #define STATS_MAX 4  /* of an endpoint */
 #define PATHS_NS (500 * SL_NS_PER_MS)
 
-_Static_assert(SL_HISTOGRAM_BINS == 32 && SL_PATH_NAME == 128 && SL_PATH_WHY == 192,
-               "struct sl_state_path has the same");
-
 struct sl_status {
     int place;       /* of its record; -1: all were taken */
     int error_place; /* the same of its error's, while error_shown */
@@ -285,16 +282,16 @@ void sl_status_plan_gone(struct sl_plan *plan)
 
 /* The best so far for the places there are. */
 struct choice {
-    struct sl_path_stat paths[PATHS_MAX];
+    struct sl_state_path paths[PATHS_MAX];
     uint32_t seen, count, troubled; /* troubled: of those at the front */
 };
 
-static bool has_trouble(const struct sl_path_stat *stat)
+static bool has_trouble(const struct sl_state_path *stat)
 {
     return stat->failures > 0 || stat->resent > 0 || strcmp(stat->state, "up") != 0;
 }
 
-static void offer(struct choice *choice, const struct sl_path_stat *stat)
+static void offer(struct choice *choice, const struct sl_state_path *stat)
 {
     bool trouble = has_trouble(stat);
     uint32_t at = trouble ? choice->troubled : choice->count;
@@ -319,7 +316,7 @@ static bool is_shown_here(const struct sluice_comm *comm, uint32_t rank)
 
 static void choose_paths(const struct sluice_comm *comm, struct choice *choice)
 {
-    struct sl_path_stat stats[STATS_MAX];
+    struct sl_state_path stats[STATS_MAX];
 
     for (size_t i = 0; comm->kept_paths != NULL && i < comm->kept_path_count; i++)
         offer(choice, &comm->kept_paths[i]);
@@ -334,28 +331,12 @@ static void choose_paths(const struct sluice_comm *comm, struct choice *choice)
     }
 }
 
-static void put_path(const struct sl_status *status, int place, const struct sl_path_stat *stat,
+static void put_path(const struct sl_status *status, int place, struct sl_state_path *record,
                      uint64_t now)
 {
-    struct sl_state_path record = {
-        .comm = status->number,
-        .updated_ns = now,
-        .peer = stat->peer,
-        .number = stat->number,
-        .sent_bytes = stat->sent_bytes,
-        .sent_messages = stat->sent_messages,
-        .received_bytes = stat->received_bytes,
-        .received_messages = stat->received_messages,
-        .resent = stat->resent,
-        .failures = stat->failures,
-        .ups = stat->ups,
-    };
-
-    memcpy(record.histogram, stat->histogram, sizeof(record.histogram));
-    TEXT(record.name, stat->name);
-    TEXT(record.state, stat->state);
-    TEXT(record.why, stat->why);
-    sl_state_put(SL_STATE_PATH, place, &record);
+    record->comm = status->number;
+    record->updated_ns = now;
+    sl_state_put(SL_STATE_PATH, place, record);
 }
 
 static void put_paths(struct sluice_comm *comm, uint64_t now)

@@ -15,6 +15,8 @@
 #ifndef SL_CORE_STATE_H
 #define SL_CORE_STATE_H
 
+#include "core/histogram.h"
+
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -140,15 +142,20 @@ struct sl_state_shape {
     char coll[16], dtype[8], redop[8], algo[16];
 };
 
+/* One way that an endpoint's bytes take, since the endpoint was made. A transport fills in all from
+ * peer on (ep_stats). */
 struct sl_state_path {
     uint64_t turn;
     uint64_t comm; /* number of its communicator; 0: this place is free */
     uint64_t updated_ns;
     int32_t peer, number; /* number: as events say it; -1: none */
     uint64_t sent_bytes, sent_messages, received_bytes, received_messages;
-    uint64_t resent, failures, ups;
-    uint64_t histogram[32]; /* core/histogram.h */
-    char name[128], state[16], why[192];
+    uint64_t resent;                       /* messages that went by another path after a failure */
+    uint64_t failures, ups;                /* how often it ended, and came up */
+    uint64_t histogram[SL_HISTOGRAM_BINS]; /* of times from posting to completion */
+    char name[128];                        /* "rxe0:1 > 198.51.100.2" */
+    char state[16];                        /* "up", "down", "connecting" */
+    char why[192];                         /* its last failure, also when it is up again; or "" */
 };
 
 /* Why a communicator is broken: struct sl_error. */

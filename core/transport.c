@@ -170,7 +170,7 @@ static void plain_describe(const struct sl_ep *ep, char *out, size_t cap)
     snprintf(out, cap, "%s", ep->iface->ops->name);
 }
 
-static size_t no_stats(const struct sl_ep *ep, struct sl_path_stat *out, size_t cap)
+static size_t no_stats(const struct sl_ep *ep, struct sl_state_path *out, size_t cap)
 {
     (void)ep, (void)out, (void)cap;
     return 0;

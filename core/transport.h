@@ -11,7 +11,6 @@
 #ifndef SL_CORE_TRANSPORT_H
 #define SL_CORE_TRANSPORT_H
 
-#include "core/histogram.h"
 #include "core/mem.h"
 #include "core/req.h"
 #include "core/worker.h"
@@ -22,13 +21,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SL_TRANSPORT_ABI 4
+#define SL_TRANSPORT_ABI 5
 #define SL_ADDR_MAX 318  /* bytes of an endpoint's address */
 #define SL_KEY_MAX 30    /* bytes of a registered region's key */
 #define SL_CTRL_MAX 192  /* bytes of a control message */
 #define SL_CTRL_ROOM 256 /* what tcp takes: room for a transport that wraps messages (verbs) */
-#define SL_PATH_NAME 128
-#define SL_PATH_WHY 192
 #define SL_TRANSPORT_NUMBERS 32 /* that may be given: from 1 on */
 
 enum sl_cap {
@@ -146,23 +143,10 @@ struct sl_handler {
     void *arg;
 };
 
-/* One way that an endpoint's bytes take, since the endpoint was made. Ranks send it to each other
- * as it is. */
-struct sl_path_stat {
-    char name[SL_PATH_NAME]; /* "rxe0:1 > 198.51.100.2" */
-    char state[16];          /* "up", "down", "connecting" */
-    char why[SL_PATH_WHY];   /* its last failure, also when it is up again; or "" */
-    int32_t peer;            /* rank */
-    int32_t number;          /* as events say it; -1: none */
-    uint64_t sent_bytes, sent_messages, received_bytes, received_messages;
-    uint64_t resent;                       /* messages that went by another path after a failure */
-    uint64_t failures, ups;                /* how often it ended, and came up */
-    uint64_t histogram[SL_HISTOGRAM_BINS]; /* of times from posting to completion */
-};
-
 struct sl_config;
 struct sl_config_section;
 struct sl_event_set;
+struct sl_state_path;
 
 struct sl_transport_ops {
     /* These two lie here in every version. */
@@ -308,9 +292,10 @@ struct sl_transport_ops {
     /* One line for reports: how this endpoint reaches its peer, bytes either way. Cuts at cap. */
     void (*ep_describe)(const struct sl_ep *ep, char *out, size_t cap);
 
-    /* Statistics of each path of this endpoint: up to cap of them. Returns how many there are, 0
-     * where an endpoint has no paths to speak of. */
-    size_t (*ep_stats)(const struct sl_ep *ep, struct sl_path_stat *out, size_t cap);
+    /* What each path of this endpoint has done, for the state page: up to cap records, of which
+     * the first three fields are the caller's. Returns how many there are, 0 where an endpoint has
+     * no paths to speak of. */
+    size_t (*ep_stats)(const struct sl_ep *ep, struct sl_state_path *out, size_t cap);
 };
 
 struct sl_iface {

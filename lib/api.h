@@ -57,7 +57,7 @@ size_t sl_comm_events(struct sluice_comm *comm, struct sl_event *out, size_t cap
 
 /* sluice.c: statistics of each path to each peer, on this rank: up to cap of them. Returns how many
  * there are. */
-size_t sl_comm_paths(struct sluice_comm *comm, struct sl_path_stat *out, size_t cap);
+size_t sl_comm_paths(struct sluice_comm *comm, struct sl_state_path *out, size_t cap);
 
 /* config.c: the environment, overridden by the settings of caller, which may be NULL. */
 int sl_config_merge(const struct sluice_config *caller, struct sl_config *out);

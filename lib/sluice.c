@@ -354,7 +354,7 @@ size_t sl_comm_events(struct sluice_comm *comm, struct sl_event *out, size_t cap
 
 /* ---- paths ---- */
 
-size_t sl_comm_paths(struct sluice_comm *comm, struct sl_path_stat *out, size_t cap)
+size_t sl_comm_paths(struct sluice_comm *comm, struct sl_state_path *out, size_t cap)
 {
     if (sl_check_process(comm) != 0)
         return 0;

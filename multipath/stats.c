@@ -2,6 +2,7 @@
 /* What is told of a connection's paths. */
 #include "multipath/stats.h"
 
+#include "core/state.h"
 #include "multipath/conn.h"
 #include "multipath/fallback.h"
 
@@ -21,11 +22,11 @@ static const char *state_of(const struct sl_mp_path *path)
     return "unknown";
 }
 
-static void tell(const struct sl_mp_path *path, struct sl_path_stat *out)
+static void tell(const struct sl_mp_path *path, struct sl_state_path *out)
 {
     const struct sl_mp_path_stats *stats = &path->stats;
 
-    *out = (struct sl_path_stat){
+    *out = (struct sl_state_path){
         .peer = path->conn->base.peer,
         .number = path->rail == NULL ? -1 : path->idx,
         .sent_bytes = stats->sent_bytes,
@@ -38,11 +39,11 @@ static void tell(const struct sl_mp_path *path, struct sl_path_stat *out)
     };
     memcpy(out->histogram, stats->histogram, sizeof(out->histogram));
     path->lanes->name(path, out->name, sizeof(out->name));
-    snprintf(out->state, sizeof(out->state), "%s", state_of(path));
-    snprintf(out->why, sizeof(out->why), "%s", path->why);
+    memccpy(out->state, state_of(path), '\0', sizeof(out->state) - 1);
+    memccpy(out->why, path->why, '\0', sizeof(out->why) - 1);
 }
 
-size_t sl_mp_ep_stats(const struct sl_ep *base, struct sl_path_stat *out, size_t cap)
+size_t sl_mp_ep_stats(const struct sl_ep *base, struct sl_state_path *out, size_t cap)
 {
     const struct sl_mp_conn *conn = (const struct sl_mp_conn *)base;
     const struct sl_mp_path *fallback = sl_mp_fallback_past(conn);

@@ -5,7 +5,7 @@
 
 #include "core/transport.h"
 
-size_t sl_mp_ep_stats(const struct sl_ep *ep, struct sl_path_stat *out, size_t cap);
+size_t sl_mp_ep_stats(const struct sl_ep *ep, struct sl_state_path *out, size_t cap);
 void sl_mp_ep_describe(const struct sl_ep *ep, char *out, size_t cap);
 
 #endif

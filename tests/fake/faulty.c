@@ -452,7 +452,7 @@ static void faulty_stop_listening(struct sl_iface *iface)
     inner_ops->stop_listening(iface_of(iface)->inner);
 }
 
-static size_t faulty_stats(const struct sl_ep *ep, struct sl_path_stat *out, size_t cap)
+static size_t faulty_stats(const struct sl_ep *ep, struct sl_state_path *out, size_t cap)
 {
     const struct faulty_ep *e = (const struct faulty_ep *)ep;
 

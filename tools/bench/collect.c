@@ -8,7 +8,7 @@
 #include <string.h>
 
 struct mine {
-    struct sl_path_stat *paths;
+    struct sl_state_path *paths;
     struct sl_event *events;
     size_t path_count, event_count;
     uint64_t dropped;
@@ -41,7 +41,7 @@ static int take_mine(struct sluice_comm *comm, uint64_t since_ns, struct mine *m
 static void add(struct sb_paths *out, int rank, const struct head *head, const char *block,
                 size_t room)
 {
-    const char *events = block + room * sizeof(struct sl_path_stat);
+    const char *events = block + room * sizeof(struct sl_state_path);
 
     for (size_t i = 0; i < head->paths; i++) {
         struct sb_path *path = &out->paths[out->path_count++];
@@ -77,14 +77,14 @@ static int make_room(struct sb_paths *out, const struct head *heads, int count)
 /* Blocks of one size each: room for the most paths, and behind them for the most events. */
 static char *block_of(const struct mine *mine, size_t paths, size_t events, size_t *bytes)
 {
-    size_t first = paths * sizeof(struct sl_path_stat);
+    size_t first = paths * sizeof(struct sl_state_path);
     char *block;
 
     *bytes = first + events * sizeof(struct sl_event);
     block = calloc(1, *bytes + 1);
     if (block == NULL)
         return NULL;
-    memcpy(block, mine->paths, mine->path_count * sizeof(struct sl_path_stat));
+    memcpy(block, mine->paths, mine->path_count * sizeof(struct sl_state_path));
     memcpy(block + first, mine->events, mine->event_count * sizeof(struct sl_event));
     return block;
 }

@@ -77,7 +77,7 @@ static struct json_object *row_object(const struct sb_row *row, int ranks)
 static struct json_object *path_object(const struct sb_path *path)
 {
     struct json_object *o = json_object_new_object(), *bins = json_object_new_array();
-    const struct sl_path_stat *stat = &path->stat;
+    const struct sl_state_path *stat = &path->stat;
     bool timed = sl_histogram_total(stat->histogram) > 0;
 
     add_int(o, "rank", path->rank);

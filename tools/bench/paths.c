@@ -31,7 +31,7 @@ static bool event_is_shown(const struct sb_event *event)
 
 static void print_path(FILE *out, const struct sb_path *path, int width)
 {
-    const struct sl_path_stat *stat = &path->stat;
+    const struct sl_state_path *stat = &path->stat;
     char number[16] = "-", p50[24] = "-", p99[24] = "-";
 
     if (stat->number >= 0)

@@ -6,11 +6,11 @@
 #include "bench.h"
 
 #include "core/event.h"
-#include "core/transport.h"
+#include "core/state.h"
 
 struct sb_path {
     int rank; /* whose end it is */
-    struct sl_path_stat stat;
+    struct sl_state_path stat;
 };
 
 struct sb_event {

@@ -50,7 +50,7 @@ struct sample_paths {
 static inline void sample_path(struct sample_paths *s, int i, int rank, int number,
                                const char *name, const char *state, const char *why)
 {
-    struct sl_path_stat *stat = &s->paths[i].stat;
+    struct sl_state_path *stat = &s->paths[i].stat;
 
     s->paths[i].rank = rank;
     stat->peer = 1 - rank;

@@ -51,16 +51,16 @@ static void a_communicator_that_fails_says_so_among_its_events(void **state)
     RUN(2, "", aborted);
 }
 
-static size_t one_path(const struct sl_ep *ep, struct sl_path_stat *out, size_t cap)
+static size_t one_path(const struct sl_ep *ep, struct sl_state_path *out, size_t cap)
 {
     if (cap > 0)
-        *out = (struct sl_path_stat){.name = "made up", .peer = ep->peer, .sent_bytes = 42};
+        *out = (struct sl_state_path){.name = "made up", .peer = ep->peer, .sent_bytes = 42};
     return 1;
 }
 
 static void asked_for_paths(struct sluice_comm **comm, int rank)
 {
-    struct sl_path_stat paths[4] = {0};
+    struct sl_state_path paths[4] = {0};
     static struct sl_transport_ops ops[6]; /* of two peers of each rank */
     unsigned peers = 2 * (unsigned)rank;
 

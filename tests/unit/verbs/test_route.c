@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which way a path takes on devices that let us choose: UDP source port, and port of a bond. */
 #include "tests/unit/verbs/world.h"
+#include "core/state.h"
 #include "verbs/config.h"
-
 #include "verbs/plan.h"
 
 #include <setjmp.h>
@@ -32,7 +32,7 @@ static struct fake_ibv_qp_info info_of(unsigned side, unsigned path)
 
 static void paths_of_a_bond_leave_by_its_ports_in_turns_at_both_ends(void **state)
 {
-    struct sl_path_stat stats[SL_MP_PATHS_MAX];
+    struct sl_state_path stats[SL_MP_PATHS_MAX];
 
     (void)state;
     world_prepare(bond);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a connection tells of its paths, and what it notes in the event ring: two ends with two
  * rails each over the fake libibverbs, in its time. */
+#include "core/state.h"
 #include "tests/fake/fake_ibv.h"
 #include "verbs/config.h"
 #include "verbs/events.h"
@@ -154,7 +155,7 @@ static void message(size_t len)
     assert_memory_equal(sent, got, len);
 }
 
-static size_t stats_of(unsigned i, struct sl_path_stat out[4])
+static size_t stats_of(unsigned i, struct sl_state_path out[4])
 {
     memset(out, 0xee, 4 * sizeof(*out));
     return sides[i].iface->ops->ep_stats(sides[i].ep, out, 4);
@@ -198,7 +199,7 @@ static int clean(void **state)
 
 static void a_path_counts_what_it_carries(void **state)
 {
-    struct sl_path_stat mine[4], theirs[4];
+    struct sl_state_path mine[4], theirs[4];
 
     (void)state;
     world_make(SL_VERBS_FALLBACK_OFF);
@@ -233,7 +234,7 @@ static void a_path_counts_what_it_carries(void **state)
 
 static void it_says_how_many_there_are_and_fills_no_more_than_asked(void **state)
 {
-    struct sl_path_stat out[2];
+    struct sl_state_path out[2];
 
     (void)state;
     world_make(SL_VERBS_FALLBACK_OFF);
@@ -248,7 +249,7 @@ static void it_says_how_many_there_are_and_fills_no_more_than_asked(void **state
 
 static void a_port_that_fails_shows_in_state_reason_and_events(void **state)
 {
-    struct sl_path_stat mine[4];
+    struct sl_state_path mine[4];
 
     (void)state;
     world_make(SL_VERBS_FALLBACK_OFF);
@@ -282,7 +283,7 @@ static void a_port_that_fails_shows_in_state_reason_and_events(void **state)
 static void what_a_dead_path_did_not_deliver_is_counted_as_resent(void **state)
 {
     struct fake_ibv_qp_info info = {0};
-    struct sl_path_stat mine[4];
+    struct sl_state_path mine[4];
     uint64_t resent = 0;
 
     (void)state;
@@ -522,7 +523,7 @@ static void a_gid_that_changes_is_an_event_with_its_index(void **state)
 
 static void the_way_over_tcp_is_told_of_once_it_was_used(void **state)
 {
-    struct sl_path_stat mine[4], theirs[4];
+    struct sl_state_path mine[4], theirs[4];
 
     (void)state;
     world_make(SL_VERBS_FALLBACK_TCP);
