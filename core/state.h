@@ -142,6 +142,8 @@ struct sl_state_shape {
     char coll[16], dtype[8], redop[8], algo[16];
 };
 
+#define SL_STATE_PATHS_MAX 4096 /* of a page; a reader looks at no more */
+
 /* One way that an endpoint's bytes take, since the endpoint was made. A transport fills in all from
  * peer on (ep_stats). */
 struct sl_state_path {

@@ -36,29 +36,36 @@ static bool fits_limit(size_t bytes)
            limit.rlim_cur >= bytes;
 }
 
-/* Takes fd. All memory is there before anything is written: where shared memory is full, a store
- * into a hole would end the process by SIGBUS. */
-static int make_ready(int fd, size_t bytes)
+/* Memory is there before anything is written: where shared memory is full, a store into a hole
+ * would end the process by SIGBUS. */
+bool sl_state_file_back(const struct sl_state_file *file, size_t offset, size_t bytes)
 {
-    if (fd < 0)
-        return -1;
-    if (fchmod(fd, 0600) == 0 && ftruncate(fd, (off_t)bytes) == 0 &&
-        posix_fallocate(fd, 0, (off_t)bytes) == 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
-        return fd;
-    close(fd);
-    return -1;
+    return posix_fallocate(file->fd, (off_t)offset, (off_t)bytes) == 0;
 }
 
-int sl_state_file_open(size_t bytes, struct sl_state_file *out)
+/* Takes fd. */
+static bool make_ready(struct sl_state_file *file, int fd, size_t bytes, size_t backed)
+{
+    file->fd = fd;
+    if (fd < 0)
+        return false;
+    if (fchmod(fd, 0600) == 0 && ftruncate(fd, (off_t)bytes) == 0 &&
+        sl_state_file_back(file, 0, backed) && flock(fd, LOCK_EX | LOCK_NB) == 0)
+        return true;
+    close(fd);
+    file->fd = -1;
+    return false;
+}
+
+int sl_state_file_open(size_t bytes, size_t backed, struct sl_state_file *out)
 {
     *out = (struct sl_state_file){.fd = -1};
     if (!fits_limit(bytes))
         return -EFBIG;
-    out->fd = make_ready(open(FOLDER, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600), bytes);
-    if (out->fd >= 0)
+    if (make_ready(out, open(FOLDER, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600), bytes, backed) ||
+        make_ready(out, memfd_create(MEMFD_NAME, MFD_CLOEXEC), bytes, backed))
         return 0;
-    out->fd = make_ready(memfd_create(MEMFD_NAME, MFD_CLOEXEC), bytes);
-    return out->fd >= 0 ? 0 : -errno;
+    return -errno;
 }
 
 /* A name that a process of this pid left behind is free again. */

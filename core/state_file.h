@@ -19,8 +19,12 @@ struct sl_state_file {
     char path[64]; /* "": it has none */
 };
 
-/* A file of zeroes, with all its memory there, which no other process sees yet. */
-int sl_state_file_open(size_t bytes, struct sl_state_file *out);
+/* A file of zeroes, which no other process sees yet. The first of its bytes have their memory; what
+ * lies beyond may not be written before sl_state_file_back(). */
+int sl_state_file_open(size_t bytes, size_t backed, struct sl_state_file *out);
+
+/* Memory for these bytes of it. False: there is none. */
+bool sl_state_file_back(const struct sl_state_file *file, size_t offset, size_t bytes);
 
 /* Gives it its name. */
 void sl_state_file_publish(struct sl_state_file *file);

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #define SECTIONS 8
+#define PATHS_STEP 64 /* records of paths that get their memory together */
 
 struct page {
     struct sl_state_header header;
@@ -25,15 +26,18 @@ struct page {
     struct sl_state_process process;
     _Alignas(64) struct sl_state_comm comms[SL_STATE_COMMS];
     struct sl_state_op ops[SL_STATE_OPS];
-    struct sl_state_path paths[SL_STATE_PATHS];
     struct sl_state_shape shapes[SL_STATE_SHAPES];
     struct sl_state_error errors[SL_STATE_ERRORS];
     struct sl_event_ring events;
+    /* The last, a hole in the file until they are taken: a process with many peers has thousands of
+     * paths, and one with shared memory alone has none. The table's count says how far there is
+     * memory. */
+    struct sl_state_path paths[SL_STATE_PATHS_MAX];
 };
 
 /* The taken records: private, so that no other process can change it. */
 static _Atomic bool comms_taken[SL_STATE_COMMS], ops_taken[SL_STATE_OPS],
-    paths_taken[SL_STATE_PATHS], shapes_taken[SL_STATE_SHAPES], errors_taken[SL_STATE_ERRORS];
+    paths_taken[SL_STATE_PATHS_MAX], shapes_taken[SL_STATE_SHAPES], errors_taken[SL_STATE_ERRORS];
 
 static const struct table {
     size_t offset, record_bytes;
@@ -47,7 +51,7 @@ static const struct table {
     [SL_STATE_COMM] = {ROWS(comms, sl_state_comm), offsetof(struct sl_state_comm, calls),
                        SL_STATE_COMMS, comms_taken},
     [SL_STATE_OP] = {ROWS(ops, sl_state_op), sizeof(struct sl_state_op), SL_STATE_OPS, ops_taken},
-    [SL_STATE_PATH] = {ROWS(paths, sl_state_path), sizeof(struct sl_state_path), SL_STATE_PATHS,
+    [SL_STATE_PATH] = {ROWS(paths, sl_state_path), sizeof(struct sl_state_path), SL_STATE_PATHS_MAX,
                        paths_taken},
     [SL_STATE_SHAPE] = {ROWS(shapes, sl_state_shape), sizeof(struct sl_state_shape),
                         SL_STATE_SHAPES, shapes_taken},
@@ -59,11 +63,13 @@ static const struct table {
 };
 
 _Static_assert(SL_ARRAY_LEN(tables) == SECTIONS + 1, "a section for each kind");
+_Static_assert(SL_STATE_PATHS_MAX % PATHS_STEP == 0, "the last step ends with the page");
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct page *_Atomic page;
 static struct sl_state_process self; /* as it stands on the page */
 static struct sl_state_file file = {.fd = -1};
+static _Atomic int paths_backed; /* as the table counts them */
 
 static struct page *now(void)
 {
@@ -122,6 +128,7 @@ static void forget(void)
 {
     atomic_store(&page, NULL);
     file = (struct sl_state_file){.fd = -1};
+    atomic_store(&paths_backed, 0);
     for (unsigned kind = 1; kind <= SECTIONS; kind++)
         for (int i = 0; tables[kind].taken != NULL && i < tables[kind].count; i++)
             atomic_store(&tables[kind].taken[i], false);
@@ -142,6 +149,7 @@ static void fill(struct page *fresh)
                                       .record_bytes = (uint32_t)tables[kind].record_bytes,
                                       .count = (uint32_t)tables[kind].count,
                                       .offset = tables[kind].offset};
+    fresh->sections[SL_STATE_PATH - 1].count = 0;
     sl_event_ring_init(&fresh->events);
 }
 
@@ -149,7 +157,7 @@ static void make(const struct sl_config *config, int rank, int size)
 {
     struct page *fresh;
 
-    if (sl_state_file_open(sizeof(*fresh), &file) != 0)
+    if (sl_state_file_open(sizeof(*fresh), offsetof(struct page, paths), &file) != 0)
         return;
     fresh = mmap(NULL, sizeof(*fresh), PROT_READ | PROT_WRITE, MAP_SHARED, file.fd, 0);
     if (fresh == MAP_FAILED) {
@@ -194,20 +202,46 @@ static void __attribute__((destructor)) leave(void)
 
 /* ---- records ---- */
 
+/* More records of paths than these. The file has its size already, so a reader that opened it
+ * before finds the table as sound as one that comes later. */
+static bool back_paths(struct page *at, int had)
+{
+    bool more = true;
+
+    pthread_mutex_lock(&lock);
+    if (atomic_load(&paths_backed) == had) {
+        more = had < SL_STATE_PATHS_MAX &&
+               sl_state_file_back(&file,
+                                  offsetof(struct page, paths) + (size_t)had * sizeof(at->paths[0]),
+                                  PATHS_STEP * sizeof(at->paths[0]));
+        if (more) {
+            atomic_store(&paths_backed, had + PATHS_STEP);
+            __atomic_store_n(&at->sections[SL_STATE_PATH - 1].count, (uint32_t)(had + PATHS_STEP),
+                             __ATOMIC_RELEASE);
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return more;
+}
+
 int sl_state_take(enum sl_state_kind kind)
 {
     const struct table *table = &tables[kind];
     struct page *at = now();
+    int count;
 
     if (at == NULL)
         return -1;
-    for (int i = 0; i < table->count; i++) {
-        bool no = false;
+    do {
+        count = kind == SL_STATE_PATH ? atomic_load(&paths_backed) : table->count;
+        for (int i = 0; i < count; i++) {
+            bool no = false;
 
-        if (!atomic_load_explicit(&table->taken[i], memory_order_relaxed) &&
-            atomic_compare_exchange_strong(&table->taken[i], &no, true))
-            return i;
-    }
+            if (!atomic_load_explicit(&table->taken[i], memory_order_relaxed) &&
+                atomic_compare_exchange_strong(&table->taken[i], &no, true))
+                return i;
+        }
+    } while (kind == SL_STATE_PATH && back_paths(at, count));
     return -1;
 }
 

@@ -17,7 +17,6 @@
 
 #define SL_STATE_COMMS 64
 #define SL_STATE_OPS 64
-#define SL_STATE_PATHS 48
 #define SL_STATE_SHAPES 128
 #define SL_STATE_ERRORS 4
 
@@ -28,7 +27,8 @@ void sl_state_open(const struct sl_config *config, int rank, int size);
 /* Fills in a record of this process, with turn 0. */
 void sl_state_describe(const char *job, int rank, int size, struct sl_state_process *out);
 
-/* A free record of a kind that has some: its place, from 0, or -1. */
+/* A free record of a kind that has some: its place, from 0, or -1. For a path that may take
+ * memory. */
 int sl_state_take(enum sl_state_kind kind);
 void sl_state_give(enum sl_state_kind kind, int place);
 

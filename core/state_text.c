@@ -332,7 +332,7 @@ static bool text_paths(const struct sl_state_reader *reader, sl_state_line_fn *l
     uint32_t count = sl_state_count(reader, SL_STATE_PATH);
     char text[LINE];
 
-    for (uint32_t i = 0; i < count && i < 1024; i++) {
+    for (uint32_t i = 0; i < count && i < SL_STATE_PATHS_MAX; i++) {
         struct line l = {.out = text, .cap = sizeof(text)};
         struct sl_state_path path;
 

@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define RECORDS_MAX 1024 /* of a section */
+#define RECORDS_MAX 4096 /* of a section */
 
 /* ---- values ---- */
 

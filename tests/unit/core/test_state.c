@@ -92,6 +92,102 @@ static void records_end_when_all_are_taken(void **state)
         sl_state_give(SL_STATE_OP, places[i]);
 }
 
+static void keep_stat(void *arg, int fd, bool lives)
+{
+    assert_true(lives);
+    assert_int_equal(fstat(fd, arg), 0);
+}
+
+static uint64_t memory_of_own_page(void)
+{
+    struct stat st = {0};
+
+    assert_int_equal(sl_state_file_find(getpid(), keep_stat, &st), 1);
+    return (uint64_t)st.st_blocks * 512;
+}
+
+static int path_places[SL_STATE_PATHS_MAX];
+static _Atomic int paths_taken; /* and written */
+
+/* Path i is to rank i, and has sent i bytes. */
+static void *take_paths(void *arg)
+{
+    for (int i = 0; i < SL_STATE_PATHS_MAX; i++) {
+        struct sl_state_path path = {.comm = 1, .peer = i, .sent_bytes = (uint64_t)i};
+
+        path_places[i] = sl_state_take(SL_STATE_PATH);
+        if (path_places[i] < 0)
+            break;
+        sl_state_put(SL_STATE_PATH, path_places[i], &path);
+        atomic_store(&paths_taken, i + 1);
+    }
+    return arg;
+}
+
+/* Returns how many are there. */
+static int check_paths(const struct sl_state_reader *reader)
+{
+    int whole = 0;
+
+    for (uint32_t i = 0; i < sl_state_count(reader, SL_STATE_PATH); i++) {
+        struct sl_state_path path;
+
+        if (sl_state_get(reader, SL_STATE_PATH, i, &path, sizeof(path)) != SL_STATE_WHOLE ||
+            path.comm == 0)
+            continue;
+        assert_int_equal(path.sent_bytes, path.peer);
+        whole++;
+    }
+    return whole;
+}
+
+static void check_own_file(void *arg, int fd, bool lives)
+{
+    struct sl_state_reader reader;
+
+    assert_true(lives);
+    if (sl_state_read_fd(fd, &reader) != 0)
+        fail_msg("%s", sluice_last_error());
+    *(int *)arg = check_paths(&reader);
+}
+
+static void paths_get_their_memory_as_they_are_taken_and_any_reader_copes(void **state)
+{
+    int shown = 0;
+    pthread_t writer;
+
+    (void)state;
+    open_own("on");
+    struct sl_state_reader before = own_reader(), reader = before;
+    uint64_t small = memory_of_own_page();
+
+    assert_int_equal(sl_state_count(&before, SL_STATE_PATH), 0);
+    assert_in_range(small, 1, 128 << 10);
+    assert_int_equal(pthread_create(&writer, NULL, take_paths, NULL), 0);
+    for (uint64_t end = sl_now(&sl_clock_monotonic) + 10 * SL_NS_PER_S;
+         shown < SL_STATE_PATHS_MAX && sl_now(&sl_clock_monotonic) < end;) {
+        int done = atomic_load(&paths_taken);
+
+        assert_int_equal(sl_state_file_find(getpid(), check_own_file, &shown), 1);
+        assert_true(shown >= done);
+        reader = own_reader();
+        assert_true(check_paths(&reader) >= shown);
+    }
+    pthread_join(writer, NULL);
+    assert_int_equal(shown, SL_STATE_PATHS_MAX);
+    assert_int_equal(sl_state_take(SL_STATE_PATH), -1);
+    assert_in_range(memory_of_own_page(), small + SL_STATE_PATHS_MAX * sizeof(struct sl_state_path),
+                    small + SL_STATE_PATHS_MAX * sizeof(struct sl_state_path) + 8192);
+    assert_int_equal(check_paths(&before), 0); /* it knows the table of then */
+    for (int i = 0; i < SL_STATE_PATHS_MAX; i++)
+        sl_state_give(SL_STATE_PATH, path_places[i]);
+    assert_int_equal(check_paths(&reader), 0);
+    int place = sl_state_take(SL_STATE_PATH);
+
+    assert_int_equal(place, 0);
+    sl_state_give(SL_STATE_PATH, place);
+}
+
 /* ---- pages made up ---- */
 
 /* A page with one communicator and one operation, of any sizes. */
@@ -218,6 +314,44 @@ static void a_page_that_lies_about_its_sizes_is_refused(void **state)
 #undef REFUSED
     for (size_t bytes = 0; bytes < sizeof(good); bytes += 8)
         assert_null(text_of(&good, bytes));
+}
+
+#define HOLE_PATHS 60000
+
+/* What its owner has not backed, or what a hostile one says to be there. */
+static void records_in_a_hole_are_unused_and_stay_a_hole(void **state)
+{
+    struct made_up page = make_up(sizeof(struct sl_state_comm), sizeof(struct sl_state_op));
+    uint64_t bytes = sizeof(page) + HOLE_PATHS * sizeof(struct sl_state_path);
+    int fd = memfd_create("page", MFD_CLOEXEC);
+    struct sl_state_reader reader;
+    struct stat before, after;
+    char *text = NULL;
+    size_t len;
+
+    (void)state;
+    page.header.file_bytes = bytes;
+    page.sections[1] = (struct sl_state_section){.kind = SL_STATE_PATH,
+                                                 .record_bytes = sizeof(struct sl_state_path),
+                                                 .count = HOLE_PATHS,
+                                                 .offset = sizeof(page)};
+    assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+    assert_int_equal(pwrite(fd, &page, sizeof(page), 0), sizeof(page));
+    assert_int_equal(fstat(fd, &before), 0);
+    assert_int_equal(sl_state_read_fd(fd, &reader), 0);
+    assert_int_equal(sl_state_count(&reader, SL_STATE_PATH), HOLE_PATHS);
+    FILE *out = open_memstream(&text, &len);
+
+    assert_true(sl_state_text_all(&reader, true, 0, keep_line, out));
+    fclose(out);
+    assert_null(strstr(text, "path"));
+    free(text);
+    assert_int_equal(fstat(fd, &after), 0);
+    assert_int_equal(after.st_blocks, before.st_blocks);
+    page.sections[1].count++; /* beyond the end */
+    assert_int_equal(pwrite(fd, &page, sizeof(page), 0), sizeof(page));
+    assert_int_equal(sl_state_read_fd(fd, &reader), -EPROTO);
+    close(fd);
 }
 
 static void a_page_cannot_steer_the_terminal(void **state)
@@ -494,7 +628,7 @@ static void a_name_that_was_left_behind_is_taken_and_costs_nothing(void **state)
     }
     assert_true(left >= 0);
     close(left);
-    assert_int_equal(sl_state_file_open(4096, &file), 0);
+    assert_int_equal(sl_state_file_open(4096, 4096, &file), 0);
     sl_state_file_publish(&file);
     assert_string_equal(file.path, path);
     assert_int_equal(open_descriptors(), before + 1);
@@ -624,9 +758,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_record_is_read_as_it_was_put),
         cmocka_unit_test(records_end_when_all_are_taken),
+        cmocka_unit_test(paths_get_their_memory_as_they_are_taken_and_any_reader_copes),
         cmocka_unit_test(older_and_newer_pages_are_read_as_far_as_both_know),
         cmocka_unit_test(what_is_being_written_is_not_guessed),
         cmocka_unit_test(a_page_that_lies_about_its_sizes_is_refused),
+        cmocka_unit_test(records_in_a_hole_are_unused_and_stay_a_hole),
         cmocka_unit_test(a_page_cannot_steer_the_terminal),
         cmocka_unit_test(no_record_is_of_two_writings),
         cmocka_unit_test(a_page_that_changes_under_its_reader_hurts_nobody),
