@@ -58,8 +58,10 @@ struct sl_peer {
     bool mute;    /* and had never opened its channel to this rank: no message of it comes */
     bool gave_up; /* it has told of an error: it lived then */
     bool down;
-    bool wanted;          /* its channel opens as soon as it is connected */
-    bool open;            /* the channel is open: messages may be posted */
+    bool wanted; /* its channel opens as soon as it is connected */
+    bool open;   /* the channel is open: messages may be posted */
+    uint16_t
+        shown_paths; /* place of its first path on the state page, from 1; 0: none (status.c) */
     struct sl_link *link; /* NULL: this communicator has nothing to do with that rank yet */
     struct sl_node of_link;
     struct sluice_comm *comm; /* with a link: whose table this is of ... */

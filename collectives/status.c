@@ -6,14 +6,14 @@
 #include "collectives/report.h"
 #include "core/state_page.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define OPS_MAX 16   /* of a communicator, the oldest */
-#define PATHS_MAX 16 /* of a communicator, those with failures first */
-#define STATS_MAX 4  /* of an endpoint */
-#define PATHS_NS (500 * SL_NS_PER_MS)
+#define OPS_MAX 16       /* of a communicator, the oldest */
+#define STATS_MAX 16     /* paths of an endpoint */
+#define PATHS_AT_ONCE 32 /* in some ten microseconds: no message waits for the page */
 
 struct sl_status {
     int place;       /* of its record; -1: all were taken */
@@ -21,11 +21,12 @@ struct sl_status {
     bool error_shown;
     uint64_t number; /* on the page */
     uint64_t made_ns;
-    uint64_t paths_ns; /* when they were last written */
-    int paths[PATHS_MAX];
-    int path_count;
-    uint32_t paths_left_out;
+    uint32_t next_peer;                    /* whose paths are written next */
+    uint32_t paths_left_out, paths_missed; /* of the last round; so far of this one */
 };
+
+/* Paths of one peer, by their place on the page: the next one, from 1. */
+static uint16_t next_path[SL_STATE_PATHS_MAX];
 
 /* ---- coming and going ---- */
 
@@ -103,6 +104,16 @@ int sl_status_begin(struct sluice_comm *comm)
     return err;
 }
 
+static void give_paths(uint16_t *shown)
+{
+    while (*shown != 0) {
+        int place = *shown - 1;
+
+        *shown = next_path[place];
+        sl_state_give(SL_STATE_PATH, place);
+    }
+}
+
 void sl_status_close(struct sluice_comm *comm)
 {
     struct sl_status *status = comm->status;
@@ -112,8 +123,7 @@ void sl_status_close(struct sluice_comm *comm)
     comm->shown = &comm->unseen;
     if (status == NULL)
         return;
-    for (int i = 0; i < status->path_count; i++)
-        sl_state_give(SL_STATE_PATH, status->paths[i]);
+    sl_peers_foreach(&comm->peers, rank) give_paths(&sl_comm_peer(comm, rank)->shown_paths);
     if (status->error_shown && status->error_place >= 0)
         sl_state_give(SL_STATE_ERROR, status->error_place);
     else if (status->error_shown)
@@ -280,88 +290,66 @@ void sl_status_plan_gone(struct sl_plan *plan)
 
 /* ---- paths ---- */
 
-/* The best so far for the places there are. */
-struct choice {
-    struct sl_state_path paths[PATHS_MAX];
-    uint32_t seen, count, troubled; /* troubled: of those at the front */
-};
-
-static bool has_trouble(const struct sl_state_path *stat)
+/* The paths of a link are shown once, as those of the oldest communicator that uses it, whichever
+ * of them waits. */
+static struct sl_peer *shown_as(const struct sl_peer *peer)
 {
-    return stat->failures > 0 || stat->resent > 0 || strcmp(stat->state, "up") != 0;
+    struct sl_peer *oldest = sl_container_of(peer->link->users.next, struct sl_peer, of_link);
+
+    return oldest->comm->status != NULL ? oldest : NULL;
 }
 
-static void offer(struct choice *choice, const struct sl_state_path *stat)
+/* Returns how many there are. What paths did stays when their link is gone. */
+static unsigned put_peer_paths(struct sluice_comm *comm, const struct sl_peer *peer, uint64_t now)
 {
-    bool trouble = has_trouble(stat);
-    uint32_t at = trouble ? choice->troubled : choice->count;
+    struct sl_peer *as = peer->link != NULL && peer->ep != NULL ? shown_as(peer) : NULL;
+    struct sl_state_path records[STATS_MAX];
+    unsigned count, i;
+    uint16_t *shown;
 
-    choice->seen++;
-    if (at == PATHS_MAX)
-        return;
-    if (trouble && choice->count < PATHS_MAX)
-        choice->paths[choice->count] = choice->paths[at];
-    choice->paths[at] = *stat;
-    choice->troubled += trouble;
-    choice->count += choice->count < PATHS_MAX;
-}
-
-/* The paths of a link are shown once, by the oldest communicator that uses it. */
-static bool is_shown_here(const struct sluice_comm *comm, uint32_t rank)
-{
-    const struct sl_peer *peer = sl_comm_peer(comm, rank);
-
-    return peer->link != NULL && peer->link->users.next == &peer->of_link;
-}
-
-static void choose_paths(const struct sluice_comm *comm, struct choice *choice)
-{
-    struct sl_state_path stats[STATS_MAX];
-
-    for (size_t i = 0; comm->kept_paths != NULL && i < comm->kept_path_count; i++)
-        offer(choice, &comm->kept_paths[i]);
-    sl_peers_foreach(&comm->peers, rank)
-    {
-        size_t count =
-            is_shown_here(comm, rank) ? sl_report_peer_paths(comm, rank, stats, STATS_MAX) : 0;
-
-        for (size_t i = 0; i < count && i < STATS_MAX; i++)
-            offer(choice, &stats[i]);
-        choice->seen += count > STATS_MAX ? (uint32_t)(count - STATS_MAX) : 0;
-    }
-}
-
-static void put_path(const struct sl_status *status, int place, struct sl_state_path *record,
-                     uint64_t now)
-{
-    record->comm = status->number;
-    record->updated_ns = now;
-    sl_state_put(SL_STATE_PATH, place, record);
-}
-
-static void put_paths(struct sluice_comm *comm, uint64_t now)
-{
-    struct sl_status *status = comm->status;
-    struct choice choice = {.seen = 0};
-
-    choose_paths(comm, &choice);
-    while (status->path_count < (int)choice.count) {
-        int place = sl_state_take(SL_STATE_PATH);
+    if (as == NULL)
+        return 0;
+    count = (unsigned)peer->ep->iface->ops->ep_stats(peer->ep, records, STATS_MAX);
+    shown = &as->shown_paths;
+    for (i = 0; i < count && i < STATS_MAX; i++) {
+        int place = *shown != 0 ? *shown - 1 : sl_state_take(SL_STATE_PATH);
 
         if (place < 0)
             break;
-        status->paths[status->path_count++] = place;
+        if (*shown == 0)
+            next_path[place] = 0;
+        *shown = (uint16_t)(place + 1);
+        records[i].comm = as->comm->status->number;
+        records[i].updated_ns = now;
+        records[i].peer = (int32_t)as->rank; /* an endpoint knows that of the family */
+        sl_state_put(SL_STATE_PATH, place, &records[i]);
+        shown = &next_path[place];
     }
-    while (status->path_count > (int)choice.count)
-        sl_state_give(SL_STATE_PATH, status->paths[--status->path_count]);
-    for (int i = 0; i < status->path_count; i++)
-        put_path(status, status->paths[i], &choice.paths[i], now);
-    status->paths_left_out = choice.seen - (uint32_t)status->path_count;
+    give_paths(shown);
+    comm->status->paths_missed += count - i;
+    return count;
+}
+
+/* In turns, from where it ended last. */
+static void put_paths(struct sluice_comm *comm, unsigned most, uint64_t now)
+{
+    struct sl_status *status = comm->status;
+    uint32_t rank = sl_peers_next(&comm->peers, status->next_peer);
+
+    for (unsigned written = 0; rank < comm->size && written < most;
+         rank = sl_peers_next(&comm->peers, rank + 1))
+        written += put_peer_paths(comm, sl_comm_peer(comm, rank), now);
+    status->next_peer = rank;
+    if (rank < comm->size)
+        return;
+    status->next_peer = 0;
+    status->paths_left_out = status->paths_missed;
+    status->paths_missed = 0;
 }
 
 /* ---- all of it ---- */
 
-void sl_status_refresh(struct sluice_comm *comm)
+static void write_all(struct sluice_comm *comm, unsigned paths_most)
 {
     struct sl_status *status = comm->status;
     uint64_t now;
@@ -374,11 +362,21 @@ void sl_status_refresh(struct sluice_comm *comm)
         sl_state_left_out(SL_STATE_COMM, -1);
     }
     now = sl_now(comm->worker->clock);
-    if (status->paths_ns == 0 || now - status->paths_ns >= PATHS_NS ||
-        comm->health.error.code != 0) {
-        status->paths_ns = now;
-        put_paths(comm, now);
-    }
+    put_paths(comm, paths_most, now);
     put_ops(comm, now);
     put_comm(comm, now);
+}
+
+void sl_status_refresh(struct sluice_comm *comm)
+{
+    write_all(comm, PATHS_AT_ONCE);
+}
+
+void sl_status_publish(struct sluice_comm *comm)
+{
+    if (comm->status != NULL) {
+        comm->status->next_peer = 0;
+        comm->status->paths_missed = 0;
+    }
+    write_all(comm, UINT_MAX);
 }

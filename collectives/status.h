@@ -4,7 +4,7 @@
  *
  * Each call costs a store when it begins and one when it ends: a count, with the place of what it
  * was. All else is written when a rank waits, every 20 ms: the communicator, its oldest operations,
- * what they wait for, and twice a second its paths. So what lasts is there in full, and what is
+ * what they wait for, and some of its paths in turn. So what lasts is there in full, and what is
  * over in a microsecond has been counted.
  */
 #ifndef SL_COLLECTIVES_STATUS_H
@@ -20,6 +20,9 @@ void sl_status_close(struct sluice_comm *comm);
 
 /* Writes all anew that is due; the first time, when it is connected, others may see it. */
 void sl_status_refresh(struct sluice_comm *comm);
+
+/* Writes all of it anew, with all paths: takes a microsecond for each of them. */
+void sl_status_publish(struct sluice_comm *comm);
 
 /* Shapes of calls, as plans come and go. */
 void sl_status_plan(struct sluice_comm *comm, struct sl_plan *plan);

@@ -432,6 +432,145 @@ static void why_no_transport_connects_is_told_whole(void **state)
     }
 }
 
+/* ---- paths ---- */
+
+#define PEERS 7 /* of each of 8 ranks */
+#define EACH 14 /* paths of a peer: 784 in all */
+
+/* What the endpoints of this rank tell. */
+static _Thread_local unsigned path_count;
+static _Thread_local uint64_t carried;
+
+static size_t made_up_paths(const struct sl_ep *ep, struct sl_state_path *out, size_t cap)
+{
+    for (unsigned i = 0; i < path_count && i < cap; i++) {
+        out[i] = (struct sl_state_path){
+            .peer = ep->peer, .number = (int32_t)i, .sent_bytes = carried, .state = "up"};
+        snprintf(out[i].name, sizeof(out[i].name), "made up %u", i);
+    }
+    return path_count;
+}
+
+/* Paths of that communicator (its number) that have carried so much; each is there once. */
+static int count_paths(uint64_t number, uint64_t bytes)
+{
+    struct sl_state_reader reader = own_reader();
+    unsigned seen[PEERS + 1][2 * EACH] = {0};
+    int count = 0;
+
+    for (uint32_t i = 0; i < sl_state_count(&reader, SL_STATE_PATH); i++) {
+        struct sl_state_path path;
+
+        if (sl_state_get(&reader, SL_STATE_PATH, i, &path, sizeof(path)) != SL_STATE_WHOLE ||
+            path.comm == 0 || path.comm != number)
+            continue;
+        if (seen[path.peer][path.number]++ != 0)
+            return -1;
+        count += path.sent_bytes == bytes;
+    }
+    return count;
+}
+
+static struct sl_state_comm record_of(const struct sluice_comm *comm)
+{
+    struct sl_state_reader reader = own_reader();
+    struct sl_state_comm record;
+
+    sl_state_get(&reader, SL_STATE_COMM, comm->state_place - 1u, &record, sizeof(record));
+    return record;
+}
+
+/* Every rank connects to every other. */
+static void meet_all(struct sluice_comm *comm, int rank)
+{
+    int32_t x = rank, y;
+
+    for (int k = 1; k <= PEERS; k++)
+        for (int i = 0; i < 2; i++) {
+            int err = (rank < (rank ^ k)) == (i == 0)
+                          ? sluice_send(comm, &x, 1, SLUICE_I32, rank ^ k, NULL)
+                          : sluice_recv(comm, &y, 1, SLUICE_I32, rank ^ k, NULL);
+
+            CREW_EXPECT(err == 0);
+        }
+}
+
+static void have_many_paths(struct sluice_comm *comm, int rank)
+{
+    static struct sl_transport_ops ops[CREW_MAX];
+    struct sluice_comm *child;
+
+    meet_all(comm, rank);
+    struct sl_iface *iface = sl_comm_peer(comm, (uint32_t)!rank)->ep->iface;
+    uint64_t number = record_of(comm).number;
+
+    ops[rank] = *iface->ops;
+    ops[rank].ep_stats = made_up_paths;
+    iface->ops = &ops[rank];
+
+    path_count = EACH;
+    carried = 1;
+    sl_status_publish(comm);
+    CREW_EXPECT(count_paths(number, 1) == PEERS * EACH);
+
+    carried = 2; /* in turns: whole peers, until they are 32 */
+    sl_status_refresh(comm);
+    CREW_EXPECT(count_paths(number, 2) == 3 * EACH);
+    sl_status_refresh(comm);
+    CREW_EXPECT(count_paths(number, 2) == 6 * EACH);
+    sl_status_refresh(comm);
+    CREW_EXPECT(count_paths(number, 2) == 7 * EACH);
+
+    path_count = 20; /* more than are shown of a peer */
+    sl_status_publish(comm);
+    CREW_EXPECT(count_paths(number, 2) == PEERS * 16);
+    CREW_EXPECT(record_of(comm).paths_left_out == PEERS * 4);
+    path_count = 1;
+    sl_status_publish(comm);
+    CREW_EXPECT(count_paths(number, 2) == PEERS && record_of(comm).paths_left_out == 0);
+
+    /* Whoever waits shows what it uses, and no path is shown twice. */
+    CREW_EXPECT(sluice_comm_split(comm, 0, rank, &child) == 0);
+    meet_all(child, rank);
+    carried = 3;
+    sl_status_refresh(child);
+    CREW_EXPECT(count_paths(number, 3) == PEERS);
+    CREW_EXPECT(count_paths(record_of(child).number, 3) == 0);
+    sluice_comm_destroy(child);
+    CREW_EXPECT(count_paths(number, 3) == PEERS);
+
+    /* What they did stays to be read when the endpoints are gone. */
+    CREW_EXPECT(sluice_barrier(comm, NULL) == 0);
+    carried = 4;
+    if (rank == 1)
+        sluice_comm_abort(comm);
+    for (unsigned i = 0; i < 1000000 && sluice_barrier(comm, NULL) == 0; i++)
+        ;
+    CREW_EXPECT(sl_comm_peer(comm, (uint32_t)!rank)->ep == NULL);
+    CREW_EXPECT(count_paths(number, 4) == PEERS);
+    sl_status_publish(comm);
+    CREW_EXPECT(count_paths(number, 4) == PEERS);
+}
+
+static void all_paths_are_shown_in_turns_and_to_the_end(void **state)
+{
+    struct crew crew = {.ranks = PEERS + 1, .settings = ""};
+    struct sl_state_reader reader;
+
+    (void)state;
+    for (int i = 0; i <= PEERS; i++)
+        crew.ops[i] = sl_transport_find("tcp", 3);
+    RUN_CREW(&crew, have_many_paths);
+    reader = own_reader();
+    assert_true(sl_state_count(&reader, SL_STATE_PATH) > 48);
+    for (uint32_t i = 0; i < sl_state_count(&reader, SL_STATE_PATH); i++) {
+        struct sl_state_path path;
+
+        sl_state_get(&reader, SL_STATE_PATH, i, &path, sizeof(path));
+        assert_int_equal(path.comm, 0);
+    }
+}
+
 static void a_communicator_that_broke_says_why_at_once(void **state)
 {
     struct crew crew = {.ranks = 2,
@@ -536,6 +675,7 @@ int main(void)
         cmocka_unit_test(communicators_beyond_the_page_are_counted_and_come_when_there_is_room),
         cmocka_unit_test(calls_are_counted_though_no_one_waits),
         cmocka_unit_test(an_operation_that_waits_is_shown_and_gone_when_it_is_over),
+        cmocka_unit_test(all_paths_are_shown_in_turns_and_to_the_end),
         cmocka_unit_test(a_communicator_that_broke_says_why_at_once),
         cmocka_unit_test(an_error_of_any_length_is_shown_whole),
         cmocka_unit_test(why_no_transport_connects_is_told_whole),
