@@ -110,7 +110,6 @@ void sl_comm_free(struct sluice_comm *comm)
     sl_shared_drop(comm->held_family_of);
     free(comm->health.rank_sets);
     free(comm->health.relays);
-    free(comm->kept_paths);
     sl_worker_put(comm->worker);
     free(comm);
 }

@@ -151,11 +151,8 @@ struct sluice_comm {
     uint32_t channel;          /* of links */
     const uint32_t *family_of; /* [size]: its ranks in the family; NULL: they are the same */
     struct sl_worker *worker;
-    struct sl_member member;          /* of the worker */
-    struct sl_event_reader events;    /* of the worker: how far its owner has read them */
-    uint8_t state_place;              /* on the state page, from 1, for its events; 0: none */
-    struct sl_state_path *kept_paths; /* of endpoints that are gone, for reports; or NULL */
-    size_t kept_path_count;
+    struct sl_member member; /* of the worker */
+    uint8_t state_place;     /* on the state page, from 1, for its events; 0: none */
     struct sl_config config;
     struct sl_peers peers;
     const uint32_t *host; /* [size]: numbered from 0 by first appearance */

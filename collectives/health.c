@@ -268,7 +268,6 @@ void sl_health_tear_down(struct sluice_comm *comm)
     sl_info("comm", "%s", comm->health.error.text);
     comm->health.is_speaker = is_speaker(comm);
     tell_abort(comm);
-    sl_report_keep_paths(comm);
     sl_status_publish(comm); /* the last words of its paths */
     sl_links_detach(comm);
     sl_peers_foreach(&comm->peers, r) sl_comm_peer(comm, r)->slots = NULL;

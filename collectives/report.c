@@ -5,7 +5,6 @@
 #include "collectives/exec.h"
 #include "core/state_text.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static void add_arguments(const struct sl_signature *call, char *out, size_t cap)
@@ -125,48 +124,4 @@ void sl_report_op(const struct sluice_req *op, char *out, size_t cap)
 
     sl_report_fill(op, &record);
     sl_state_op_text(&record, out, cap);
-}
-
-/* ---- paths ---- */
-
-/* An endpoint knows its peer's rank in the family. */
-size_t sl_report_peer_paths(const struct sluice_comm *comm, uint32_t rank,
-                            struct sl_state_path *out, size_t cap)
-{
-    const struct sl_ep *ep = sl_comm_peer(comm, rank)->ep;
-    size_t count = ep != NULL ? ep->iface->ops->ep_stats(ep, out, cap) : 0;
-
-    for (size_t i = 0; i < count && i < cap; i++)
-        out[i].peer = (int32_t)rank;
-    return count;
-}
-
-size_t sl_report_paths(const struct sluice_comm *comm, struct sl_state_path *out, size_t cap)
-{
-    size_t count = 0;
-
-    if (comm->kept_paths != NULL) {
-        count = comm->kept_path_count;
-        if (cap > 0)
-            memcpy(out, comm->kept_paths, (count < cap ? count : cap) * sizeof(*out));
-        return count;
-    }
-    sl_peers_foreach(&comm->peers, rank)
-    {
-        size_t room = count < cap ? cap - count : 0;
-
-        count += sl_report_peer_paths(comm, rank, room > 0 ? out + count : NULL, room);
-    }
-    return count;
-}
-
-void sl_report_keep_paths(struct sluice_comm *comm)
-{
-    size_t count = sl_report_paths(comm, NULL, 0);
-    struct sl_state_path *kept = count == 0 ? NULL : calloc(count, sizeof(*kept));
-
-    if (kept == NULL)
-        return;
-    comm->kept_path_count = sl_report_paths(comm, kept, count);
-    comm->kept_paths = kept;
 }

@@ -18,16 +18,4 @@ void sl_report_fill(const struct sluice_req *op, struct sl_state_op *out);
 /* What was called: all from count on, but the steps. */
 void sl_report_fill_call(const struct sl_call *call, const char *algo, struct sl_state_shape *out);
 
-/* What each path to that rank has done, by all communicators that share its connection. Returns how
- * many there are. */
-size_t sl_report_peer_paths(const struct sluice_comm *comm, uint32_t rank,
-                            struct sl_state_path *out, size_t cap);
-
-/* What each path to each peer has done: up to cap of them. Returns how many there are. After the
- * endpoints are gone: what was kept of them. */
-size_t sl_report_paths(const struct sluice_comm *comm, struct sl_state_path *out, size_t cap);
-
-/* Before the endpoints go: keeps that, if there is memory for it. */
-void sl_report_keep_paths(struct sluice_comm *comm);
-
 #endif

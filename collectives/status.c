@@ -57,21 +57,6 @@ static bool take_place(struct sluice_comm *comm)
     return true;
 }
 
-/* The page's, or, where there is none, one of its own. */
-static int give_events(struct sl_worker *worker, bool on_page)
-{
-    if (on_page) {
-        worker->events = sl_state_events();
-        return 0;
-    }
-    worker->own_events = calloc(1, sizeof(*worker->own_events));
-    if (worker->own_events == NULL)
-        return -ENOMEM;
-    sl_event_ring_init(worker->own_events);
-    worker->events = worker->own_events;
-    return 0;
-}
-
 static int show(struct sluice_comm *comm)
 {
     comm->status = calloc(1, sizeof(*comm->status));
@@ -89,18 +74,16 @@ static int show(struct sluice_comm *comm)
 int sl_status_begin(struct sluice_comm *comm)
 {
     struct sl_worker *worker = comm->worker;
-    int err = 0;
+    int err;
 
     comm->shown = &comm->unseen;
-    if (may_show(comm))
-        err = show(comm);
+    if (!may_show(comm))
+        return 0;
+    err = show(comm);
     if (err == 0 && worker->events == NULL) {
-        err = give_events(worker, comm->state_place != 0);
+        worker->events = sl_state_events();
         worker->state_place = comm->state_place;
     }
-    comm->events.ring = worker->events;
-    if (err == 0)
-        comm->events.next = atomic_load(&worker->events->written);
     return err;
 }
 

@@ -12,7 +12,7 @@
 
 #include "collectives/plan.h"
 
-/* First of all, as its worker needs a ring for events: the page's, or one of its own. -ENOMEM. */
+/* First of all, as its worker needs the page's ring for events. -ENOMEM. */
 int sl_status_begin(struct sluice_comm *comm);
 
 /* After sl_status_begin(), however far it came. */

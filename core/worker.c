@@ -95,7 +95,6 @@ void sl_worker_put(struct sl_worker *worker)
         return;
     if (worker->wake_fd >= 0)
         close(worker->wake_fd);
-    free(worker->own_events);
     for (unsigned i = 0; i < SL_IFACES_MAX; i++)
         free(worker->slots[i].why);
     free(sl_container_of(worker, struct worker_with_config, worker));

@@ -100,8 +100,7 @@ struct sl_worker {
     unsigned member_count;
     _Atomic unsigned refs; /* of its memory: a member that left may still have requests */
     bool threaded;         /* the progress thread moves it all the time, not only to repair paths */
-    struct sl_errand errand;          /* of the progress thread, where it has one here */
-    struct sl_event_ring *own_events; /* where the state page has none for it; owned */
+    struct sl_errand errand; /* of the progress thread, where it has one here */
 
     struct sl_node link;       /* of the process's workers; next NULL: it is alone */
     const void *_Atomic home;  /* the thread whose call was the last */

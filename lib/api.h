@@ -50,14 +50,9 @@ int sl_call_start(struct sluice_comm *comm, const struct sl_call *call, const vo
 /* sluice.c: the same for a caller that is inside, and waits for its end. */
 int sl_call_inside(struct sluice_comm *comm, const struct sl_call *call, const void *in, void *out);
 
-/* sluice.c: the events of this communicator, the oldest first; each record is given once, so one
- * reader at a time, on any thread. Returns how many; totals may be NULL. */
-size_t sl_comm_events(struct sluice_comm *comm, struct sl_event *out, size_t cap,
-                      struct sl_event_totals *totals);
-
-/* sluice.c: statistics of each path to each peer, on this rank: up to cap of them. Returns how many
- * there are. */
-size_t sl_comm_paths(struct sluice_comm *comm, struct sl_state_path *out, size_t cap);
+/* sluice.c: when it returns, the state page has all that this communicator can tell as of now. For
+ * a report of this moment by who reads the page. */
+void sl_comm_publish(struct sluice_comm *comm);
 
 /* config.c: the environment, overridden by the settings of caller, which may be NULL. */
 int sl_config_merge(const struct sluice_config *caller, struct sl_config *out);

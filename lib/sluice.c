@@ -3,7 +3,7 @@
 #include "lib/args.h"
 
 #include "collectives/health.h"
-#include "collectives/report.h"
+#include "collectives/status.h"
 
 /* ---- starting ---- */
 
@@ -338,29 +338,13 @@ int sluice_comm_async_error(struct sluice_comm *comm)
     return err;
 }
 
-/* ---- events ---- */
+/* ---- the state page ---- */
 
-size_t sl_comm_events(struct sluice_comm *comm, struct sl_event *out, size_t cap,
-                      struct sl_event_totals *totals)
-{
-    size_t count = 0;
-
-    while (count < cap && sl_event_read(&comm->events, out + count, 1) == 1)
-        count += out[count].comm == comm->state_place;
-    if (totals != NULL)
-        sl_event_totals(comm->events.ring, totals);
-    return count;
-}
-
-/* ---- paths ---- */
-
-size_t sl_comm_paths(struct sluice_comm *comm, struct sl_state_path *out, size_t cap)
+void sl_comm_publish(struct sluice_comm *comm)
 {
     if (sl_check_process(comm) != 0)
-        return 0;
+        return;
     sl_enter(comm);
-    size_t count = sl_report_paths(comm, out, cap);
-
+    sl_status_publish(comm);
     sl_leave(comm);
-    return count;
 }

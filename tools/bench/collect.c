@@ -1,41 +1,95 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Brings what each rank knows of its paths to rank 0. */
+/* Reads each rank's state page, as anybody could, and brings what stands there to rank 0. */
 #include "core/err.h"
+#include "core/state_file.h"
+#include "core/state_read.h"
 #include "lib/api.h"
 #include "paths.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct mine {
     struct sl_state_path *paths;
     struct sl_event *events;
     size_t path_count, event_count;
-    uint64_t dropped;
+    uint64_t paths_left_out, dropped;
+    bool has_page;
+    int err;
 };
 
 /* What a rank will send; sent as bytes between equal programs. */
 struct head {
-    uint64_t paths, events, dropped;
+    uint64_t paths, events, paths_left_out, dropped, pages;
 };
 
+static void take_paths(const struct sl_state_reader *reader, struct mine *mine)
+{
+    for (uint32_t i = 0; i < sl_state_count(reader, SL_STATE_PATH); i++) {
+        struct sl_state_path *path = &mine->paths[mine->path_count];
+
+        mine->path_count +=
+            sl_state_get(reader, SL_STATE_PATH, i, path, sizeof(*path)) == SL_STATE_WHOLE &&
+            path->comm != 0;
+    }
+}
+
+static void count_left_out(const struct sl_state_reader *reader, struct mine *mine)
+{
+    struct sl_state_comm comm;
+
+    for (uint32_t i = 0; i < sl_state_count(reader, SL_STATE_COMM); i++)
+        if (sl_state_get(reader, SL_STATE_COMM, i, &comm, sizeof(comm)) == SL_STATE_WHOLE &&
+            comm.number != 0)
+            mine->paths_left_out += comm.paths_left_out;
+}
+
+/* By their numbers, from the oldest that can be there. */
+static void take_events(const struct sl_state_reader *reader, struct mine *mine)
+{
+    uint32_t count = sl_state_count(reader, SL_STATE_EVENT);
+    uint64_t newest = 0, number;
+    struct sl_event event;
+
+    for (uint32_t i = 0; i < count; i++)
+        if (sl_state_get_event(reader, i, &event, &number) == SL_STATE_WHOLE && number > newest)
+            newest = number;
+    for (uint64_t n = newest > count ? newest - count : 0; n < newest; n++)
+        if (sl_state_get_event(reader, (uint32_t)(n % count), &event, &number) == SL_STATE_WHOLE &&
+            number == n + 1)
+            mine->events[mine->event_count++] = event;
+    mine->dropped = newest - mine->event_count;
+}
+
+static void take_page(void *arg, int fd, bool lives)
+{
+    struct mine *mine = arg;
+    struct sl_state_reader reader;
+
+    if (mine->has_page || sl_state_read_fd(fd, &reader) != 0)
+        return;
+    mine->has_page = true;
+    mine->paths = calloc(sl_state_count(&reader, SL_STATE_PATH) + 1, sizeof(*mine->paths));
+    mine->events = calloc(sl_state_count(&reader, SL_STATE_EVENT) + 1, sizeof(*mine->events));
+    if (mine->paths == NULL || mine->events == NULL) {
+        mine->err = sl_fail(-ENOMEM, "no memory for the statistics of %u paths",
+                            sl_state_count(&reader, SL_STATE_PATH));
+        return;
+    }
+    take_paths(&reader, mine);
+    count_left_out(&reader, mine);
+    take_events(&reader, mine);
+}
+
+/* Without a page there is nothing. */
 static int take_mine(struct sluice_comm *comm, uint64_t since_ns, struct mine *mine)
 {
-    struct sl_event_totals totals;
-
-    mine->path_count = sl_comm_paths(comm, NULL, 0);
-    mine->paths = calloc(mine->path_count + 1, sizeof(*mine->paths));
-    mine->events = calloc(SL_EVENT_RING, sizeof(*mine->events));
-    if (mine->paths == NULL || mine->events == NULL)
-        return sl_fail(-ENOMEM, "no memory for the statistics of %zu paths", mine->path_count);
-    size_t now = sl_comm_paths(comm, mine->paths, mine->path_count);
-
-    mine->path_count = now < mine->path_count ? now : mine->path_count;
-    mine->event_count = sl_comm_events(comm, mine->events, SL_EVENT_RING, &totals);
-    mine->dropped = totals.dropped;
+    sl_comm_publish(comm);
+    sl_state_file_find(getpid(), take_page, mine);
     for (size_t i = 0; i < mine->event_count; i++)
         mine->events[i].time_ns -= since_ns;
-    return 0;
+    return mine->err;
 }
 
 static void add(struct sb_paths *out, int rank, const struct head *head, const char *block,
@@ -55,7 +109,9 @@ static void add(struct sb_paths *out, int rank, const struct head *head, const c
         event->rank = rank;
         memcpy(&event->event, events + i * sizeof(event->event), sizeof(event->event));
     }
+    out->paths_left_out += head->paths_left_out;
     out->dropped += head->dropped;
+    out->without_page += head->pages == 0;
 }
 
 static int make_room(struct sb_paths *out, const struct head *heads, int count)
@@ -84,8 +140,10 @@ static char *block_of(const struct mine *mine, size_t paths, size_t events, size
     block = calloc(1, *bytes + 1);
     if (block == NULL)
         return NULL;
-    memcpy(block, mine->paths, mine->path_count * sizeof(struct sl_state_path));
-    memcpy(block + first, mine->events, mine->event_count * sizeof(struct sl_event));
+    if (mine->path_count > 0)
+        memcpy(block, mine->paths, mine->path_count * sizeof(struct sl_state_path));
+    if (mine->event_count > 0)
+        memcpy(block + first, mine->events, mine->event_count * sizeof(struct sl_event));
     return block;
 }
 
@@ -142,7 +200,8 @@ int sb_paths_collect(struct sluice_comm *comm, uint64_t since_ns, bool together,
     int err = take_mine(comm, since_ns, &mine);
 
     if (err == 0) {
-        struct head head = {mine.path_count, mine.event_count, mine.dropped};
+        struct head head = {mine.path_count, mine.event_count, mine.paths_left_out, mine.dropped,
+                            mine.has_page};
 
         if (!together || (err = take_all(comm, &mine, &head, out)) != 0 ||
             sluice_comm_rank(comm) != 0) {

@@ -124,8 +124,10 @@ static void add_paths(struct json_object *to, const struct sb_paths *paths)
     for (size_t i = 0; i < paths->event_count; i++)
         json_object_array_add(events, event_object(&paths->events[i]));
     json_object_object_add(to, "path_statistics", list);
+    add_int(to, "paths_left_out", (int64_t)paths->paths_left_out);
     json_object_object_add(to, "events", events);
     add_int(to, "events_dropped", (int64_t)paths->dropped);
+    add_int(to, "ranks_without_state_page", (int64_t)paths->without_page);
 }
 
 static struct json_object *results_object(const struct sb_results *results)

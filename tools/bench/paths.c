@@ -70,6 +70,9 @@ static void print_paths(FILE *out, const struct sb_paths *paths)
     if (left_out > 0)
         fprintf(out, "# %zu more path%s of other ranks: up, without a failure\n", left_out,
                 left_out == 1 ? "" : "s");
+    if (paths->paths_left_out > 0)
+        fprintf(out, "# %" PRIu64 " more paths are not known: state pages have no room for them\n",
+                paths->paths_left_out);
 }
 
 static void print_events(FILE *out, const struct sb_paths *paths)
@@ -97,4 +100,9 @@ void sb_paths_report(FILE *out, const struct sb_paths *paths)
 {
     print_paths(out, paths);
     print_events(out, paths);
+    if (paths->without_page > 0)
+        fprintf(out,
+                "# %" PRIu64 " rank%s without a state page (SLUICE_STATE, ulimit -f): paths and "
+                "events are not known\n",
+                paths->without_page, paths->without_page == 1 ? "" : "s");
 }

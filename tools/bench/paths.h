@@ -24,7 +24,9 @@ struct sb_paths {
     size_t path_count;
     struct sb_event *events; /* by rank, then by time */
     size_t event_count;
-    uint64_t dropped; /* events that their ring had no room for */
+    uint64_t paths_left_out; /* that the page has no room for */
+    uint64_t dropped;        /* events that the page has no more */
+    uint64_t without_page;   /* ranks of which nothing is known: they have no state page */
 };
 
 /* All ranks call it together; together false: after a failure, when each has only what is its own.
