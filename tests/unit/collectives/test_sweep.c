@@ -9,6 +9,7 @@
 #include "core/clock.h"
 #include "core/err.h"
 #include "lib/api.h"
+#include "tests/unit/collectives/meeting.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -121,56 +122,15 @@ static int open_descriptors(void)
 
 /* ---- ranks, which meet in this process ---- */
 
-struct meeting {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    unsigned arrived, round;
-    bool closed; /* a rank has left: nobody waits for it */
-    bool patient;
-    uint8_t words[2][RANKS][65536]; /* of this round and the one before */
-};
-
 struct rank {
-    struct sl_exchange exchange; /* first: the exchange is the rank */
-    struct meeting *meeting;
+    struct attendance attendance;
     int (*body)(struct sluice_comm *comm, int rank);
+    bool patient;
     long fails_at; /* in body, or with no body in the constructor */
     int code;
     bool failed;
     char text[512];
 };
-
-static int allgather(struct sl_exchange *exchange, const void *in, size_t len, void *out)
-{
-    struct meeting *m = ((struct rank *)exchange)->meeting;
-
-    pthread_mutex_lock(&m->lock);
-    unsigned round = m->round;
-
-    sl_assert(len <= sizeof(m->words[0][0]));
-    memcpy(m->words[round % 2][exchange->rank], in, len);
-    if (++m->arrived == RANKS) {
-        m->arrived = 0;
-        m->round++;
-        pthread_cond_broadcast(&m->changed);
-    }
-    while (m->round == round && !m->closed)
-        pthread_cond_wait(&m->changed, &m->lock);
-    bool complete = m->round != round;
-
-    for (int r = 0; r < RANKS && complete; r++)
-        memcpy((uint8_t *)out + (size_t)r * len, m->words[round % 2][r], len);
-    pthread_mutex_unlock(&m->lock);
-    return complete ? 0 : sl_fail(-ECONNRESET, "the other rank has left");
-}
-
-static void leave(struct meeting *m)
-{
-    pthread_mutex_lock(&m->lock);
-    m->closed = true;
-    pthread_cond_broadcast(&m->changed);
-    pthread_mutex_unlock(&m->lock);
-}
 
 static void note(struct rank *r, int code)
 {
@@ -189,14 +149,15 @@ static int create(struct sluice_comm **out)
 
     sl_config_defaults(&config);
     config.timeout_ms = 3000;
-    config.connect_timeout_ms = r->meeting->patient ? 30000 : 300;
+    config.connect_timeout_ms = r->patient ? 30000 : 300;
     config.tune = SL_TUNE_OFF;
     snprintf(config.interface, sizeof(config.interface), "lo");
     snprintf(config.transport, sizeof(config.transport), "%s", getenv("SLUICE_TRANSPORT"));
-    struct sl_comm_params params = {
-        .config = &config, .clock = &sl_clock_monotonic, .seed = (uint64_t)r->exchange.rank + 1};
+    struct sl_comm_params params = {.config = &config,
+                                    .clock = &sl_clock_monotonic,
+                                    .seed = (uint64_t)r->attendance.exchange.rank + 1};
 
-    return sl_comm_create(&r->exchange, &params, out);
+    return sl_comm_create(&r->attendance.exchange, &params, out);
 }
 
 static void *live_as(void *arg)
@@ -209,11 +170,11 @@ static void *live_as(void *arg)
     note(r, create(&comm));
     if (r->body != NULL && r->code == 0) {
         fails_at = r->fails_at;
-        note(r, r->body(comm, r->exchange.rank));
+        note(r, r->body(comm, r->attendance.exchange.rank));
     }
     fails_at = 0;
     r->failed = failed;
-    leave(r->meeting);
+    meeting_close(r->attendance.meeting);
     sluice_comm_destroy(comm);
     return NULL;
 }
@@ -224,24 +185,20 @@ static void *live_as(void *arg)
 static bool run(int (*body)(struct sluice_comm *comm, int rank), long n, bool patient,
                 struct rank *first)
 {
-    struct meeting *meeting = calloc(1, sizeof(*meeting));
+    static struct meeting meeting;
     struct rank ranks[RANKS];
     pthread_t thread[RANKS];
 
-    assert_non_null(meeting);
-    meeting->patient = patient;
-    pthread_mutex_init(&meeting->lock, NULL);
-    pthread_cond_init(&meeting->changed, NULL);
+    meeting_open(&meeting);
     for (int i = 0; i < RANKS; i++) {
-        ranks[i] = (struct rank){.exchange = {.rank = i, .size = RANKS, .allgather = allgather},
-                                 .meeting = meeting,
+        ranks[i] = (struct rank){.attendance = meeting_attend(&meeting, i, RANKS),
                                  .body = body,
+                                 .patient = patient,
                                  .fails_at = i == 0 ? n : 0};
         assert_int_equal(pthread_create(&thread[i], NULL, live_as, &ranks[i]), 0);
     }
     for (int i = 0; i < RANKS; i++)
         pthread_join(thread[i], NULL);
-    free(meeting);
     *first = ranks[0];
     return ranks[0].failed;
 }
