@@ -312,7 +312,7 @@ static bool settle(struct sl_mp_channel *channel)
 
         for (unsigned p = 0; p < conn->path_count; p++)
             if (is_live(conn->paths[p]))
-                moved += conn->paths[p]->lanes->poll(conn->paths[p]);
+                moved += (int)conn->paths[p]->lanes->poll(conn->paths[p]);
         if (i % SETTLE_EVERY == 0)
             moved += sideband->ops->progress(sideband, 64);
         moved += sl_mp_inbox_run(conn);

@@ -213,11 +213,10 @@ static bool has_left(struct sl_mp_conn *conn)
 /* Polls once, the i-th time, for the end of what was posted. False: it will not come. */
 static bool linger_poll(struct sl_mp_conn *conn, struct sl_mp_path *path, unsigned i)
 {
-    int n = path->lanes->poll(path);
-
+    path->lanes->poll(path);
     if (path->rail == NULL) /* over the sideband: that has to move for it */
         return !conn->iface->in_progress && !has_left(conn) && !conn->failing;
-    return n >= 0 && (i % LINGER_EVERY != LINGER_EVERY - 1 || !has_left(conn));
+    return i % LINGER_EVERY != LINGER_EVERY - 1 || !has_left(conn);
 }
 
 /* Frames are done for their sender when they are posted: before the queue pairs go, they must have

@@ -205,9 +205,9 @@ static bool lane_is_short(const struct sl_mp_path *path)
     return true;
 }
 
-static int lane_poll(struct sl_mp_path *path)
+static unsigned lane_poll(struct sl_mp_path *path)
 {
-    return sl_mp_fallback_push(path->conn);
+    return (unsigned)sl_mp_fallback_push(path->conn);
 }
 
 static void lane_name(const struct sl_mp_path *path, char *out, size_t cap)

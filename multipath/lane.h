@@ -84,9 +84,8 @@ struct sl_mp_lanes {
     void (*release)(struct sl_mp_rail *rail, uint32_t buffer);
     /* Are receive buffers so few that a frame which has to wait should be copied out of its own? */
     bool (*is_short)(const struct sl_mp_path *path);
-    /* Handles what has completed on the path's rail by now; how many, or the code of a rail that is
-     * lost. */
-    int (*poll)(struct sl_mp_path *path);
+    /* Handles what has completed on the path's rail by now; how many. */
+    unsigned (*poll)(struct sl_mp_path *path);
 
     /* For people: "mlx5_0:1 > 198.51.100.2". Cuts at cap. */
     void (*name)(const struct sl_mp_path *path, char *out, size_t cap);

@@ -123,7 +123,7 @@ static void dereg(void *arg, void *handle)
 {
     const struct sl_verbs_memory *memory = arg;
 
-    if ((memory->device->ibv->ibv_dereg_mr)(handle) != 0)
+    if ((memory->device->ibv->ibv_dereg_mr)(handle) != 0 && !atomic_load(&memory->device->is_dead))
         sl_warn("verbs", "%s did not give a region back", memory->device->name);
 }
 

@@ -180,7 +180,7 @@ static int pools_init(struct sl_verbs_iface *iface)
     mp->frame_bytes = iface->frames.bytes;
     mp->staging_bytes = iface->staging.bytes;
     for (unsigned i = 0; i < mp->rail_count; i++)
-        mp->staging_rkeys[i] = iface->staging.mr[i]->rkey;
+        mp->staging_rkeys[i] = iface->staging.mr[i] != NULL ? iface->staging.mr[i]->rkey : 0;
     return sl_mp_iface_open(mp, chunks);
 }
 

@@ -26,8 +26,11 @@ int sl_verbs_reg_all(struct sl_verbs_iface *iface, const struct sl_mem *mem,
     int made = 0;
 
     for (unsigned i = 0; i < iface->mp.rail_count; i++) {
-        int err = sl_verbs_memory_get(iface->rails[i].memory, mem, &claims[i]);
+        struct sl_verbs_rail *rail = &iface->rails[i];
+        int err = rail->is_lost ? 0 : sl_verbs_memory_get(rail->memory, mem, &claims[i]);
 
+        if (err < 0 && sl_verbs_rail_is_gone(rail))
+            err = 0;
         if (err < 0) {
             sl_verbs_dereg_all(iface, claims);
             return err;
@@ -67,7 +70,7 @@ static int pool_reg(struct sl_verbs_iface *iface, const struct sl_mem *mem,
             pool->mr[i] = pool->mr[first];
         else
             err = sl_verbs_memory_make(iface->rails[i].memory, mem, &pool->mr[i]);
-        if (err != 0) {
+        if (err != 0 && !sl_verbs_rail_is_gone(&iface->rails[i])) {
             pool_dereg(iface, pool);
             return err;
         }
@@ -132,8 +135,7 @@ static int user_reg(void *arg, const struct sl_mem *mem, void **out)
     }
     mr->base.len = mem->len;
     for (unsigned i = 0; i < iface->mp.rail_count; i++)
-        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): of each rail, since err is 0 */
-        mr->base.rkeys[i] = mr->claims[i].mr->rkey;
+        mr->base.rkeys[i] = mr->claims[i].mr != NULL ? mr->claims[i].mr->rkey : 0;
     if (err > 0)
         sl_event(iface->mp.base.worker, SL_EVENT_MR_REG, SL_EVENT_NOBODY, mem->len,
                  sl_now(iface->mp.base.worker->clock) - start);

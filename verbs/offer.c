@@ -73,8 +73,11 @@ static int provide(struct sl_mp_iface *base, unsigned conns)
     struct sl_verbs_iface *iface = sl_verbs_iface_of(&base->base);
     int err = 0;
 
-    for (unsigned i = 0; i < base->rail_count && err == 0; i++)
-        err = sl_verbs_rail_provide(&iface->rails[i], conns);
+    for (unsigned i = 0; i < base->rail_count && err == 0; i++) {
+        err = iface->rails[i].is_lost ? 0 : sl_verbs_rail_provide(&iface->rails[i], conns);
+        if (err != 0 && sl_verbs_rail_is_gone(&iface->rails[i]))
+            err = 0;
+    }
     return err;
 }
 
@@ -201,7 +204,7 @@ static bool is_short(const struct sl_mp_path *path)
     return sl_verbs_few_receives((const struct sl_verbs_path *)path);
 }
 
-static int poll_rail(struct sl_mp_path *path)
+static unsigned poll_rail(struct sl_mp_path *path)
 {
     return sl_verbs_rail_poll((struct sl_verbs_rail *)path->rail, 64);
 }

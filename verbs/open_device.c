@@ -105,7 +105,7 @@ static void device_close(struct sl_verbs_device *device)
 
 /* One that was taken out and put back has a context that stays dead, whether it has said so or
  * not. */
-static bool is_alive(struct sl_verbs_device *device)
+bool sl_verbs_device_is_alive(struct sl_verbs_device *device)
 {
     struct ibv_device_attr attr;
 
@@ -122,7 +122,8 @@ static struct sl_verbs_device *find(const struct sl_ibv *ibv, const char *name)
     {
         struct sl_verbs_device *device = sl_container_of(node, struct sl_verbs_device, link);
 
-        if (device->ibv == ibv && strcmp(device->name, name) == 0 && is_alive(device))
+        if (device->ibv == ibv && strcmp(device->name, name) == 0 &&
+            sl_verbs_device_is_alive(device))
             return device;
     }
     return NULL;

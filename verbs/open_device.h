@@ -89,6 +89,8 @@ struct sl_verbs_device {
  * caller has. The error is that of ibv_open_device(). */
 int sl_verbs_device_get(const struct sl_ibv *ibv, const char *name, struct ibv_device *given,
                         struct sl_verbs_device **out);
+/* Asks the device. One that is dead stays so. */
+bool sl_verbs_device_is_alive(struct sl_verbs_device *device);
 /* The last one closes it. Takes NULL. */
 void sl_verbs_device_put(struct sl_verbs_device *device);
 

@@ -267,7 +267,8 @@ static void drain(struct sl_verbs_path *path)
                                      .opcode = IBV_WR_SEND,
                                      .send_flags = IBV_SEND_SIGNALED};
     uint64_t deadline_ns = sl_now(clock) + DRAIN_NS;
-    int n = 0, err = -1;
+    unsigned n = 0;
+    int err = -1;
 
     path->drained = false;
     for (unsigned i = 0; i < STOP_TRIES && err != 0; i++)

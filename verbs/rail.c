@@ -286,7 +286,7 @@ static void on_arrived(struct sl_verbs_rail *rail, const struct ibv_wc *wc)
     }
 }
 
-int sl_verbs_rail_poll(struct sl_verbs_rail *rail, unsigned budget)
+unsigned sl_verbs_rail_poll(struct sl_verbs_rail *rail, unsigned budget)
 {
     struct ibv_wc wc[POLL_BATCH];
     unsigned total = 0;
@@ -297,8 +297,10 @@ int sl_verbs_rail_poll(struct sl_verbs_rail *rail, unsigned budget)
 
         if (n == 0)
             break;
-        if (n < 0)
-            return sl_fail(-EIO, "the completion queue of %s is lost", rail->port.name);
+        if (SL_UNLIKELY(n < 0)) {
+            sl_verbs_rail_lose(rail, "its completion queue is lost");
+            break;
+        }
         for (int i = 0; i < n; i++) {
             if ((wc[i].wr_id & SL_VERBS_SLOT_BIT) != 0) {
                 on_arrived(rail, &wc[i]);
@@ -312,7 +314,22 @@ int sl_verbs_rail_poll(struct sl_verbs_rail *rail, unsigned budget)
         if (n < POLL_BATCH)
             break;
     }
-    return (int)total;
+    return total;
+}
+
+void sl_verbs_rail_arm(struct sl_verbs_rail *rail)
+{
+    if (!rail->is_lost && ibv_req_notify_cq(rail->cq, 0) != 0)
+        sl_verbs_rail_lose(rail, "its completion queue is lost");
+}
+
+void sl_verbs_rail_disarm(struct sl_verbs_rail *rail)
+{
+    struct ibv_cq *cq;
+    void *arg;
+
+    while (rail->iface->ibv->ibv_get_cq_event(rail->channel, &cq, &arg) == 0)
+        rail->cq_events++;
 }
 
 /* ---- the port ---- */
@@ -366,6 +383,41 @@ static bool has_gid(const struct sl_verbs_port *port, const struct sl_verbs_gid 
     return false;
 }
 
+/* Descriptors of a device that was taken away are readable for ever: nobody could sleep. */
+static void unwatch(struct sl_verbs_rail *rail)
+{
+    int epoll_fd = rail->iface->epoll_fd;
+
+    (void)epoll_ctl(epoll_fd, EPOLL_CTL_DEL, rail->channel->fd, NULL);
+    if (atomic_load(&rail->device->is_dead))
+        (void)epoll_ctl(epoll_fd, EPOLL_CTL_DEL, rail->device->context->async_fd, NULL);
+}
+
+void sl_verbs_rail_lose(struct sl_verbs_rail *rail, const char *why)
+{
+    struct sl_mp_iface *iface = &rail->iface->mp;
+
+    if (rail->is_lost)
+        return;
+    rail->is_lost = true;
+    rail->reread_at_ns = SL_NEVER;
+    if (rail->base.usable)
+        sl_mp_event(iface, SL_EVENT_PORT_DOWN, -1, rail->base.idx, rail->port.state);
+    rail->base.usable = false;
+    snprintf(rail->base.why, sizeof(rail->base.why), "%s", why);
+    sl_warn("verbs", "%s is out for good: %s", rail->port.name, why);
+    unwatch(rail);
+    fail_paths(rail, why);
+    sl_mp_rails_changed(iface, false);
+}
+
+bool sl_verbs_rail_is_gone(struct sl_verbs_rail *rail)
+{
+    if (!rail->is_lost && !sl_verbs_device_is_alive(rail->device))
+        sl_verbs_rail_lose(rail, "its device is gone");
+    return rail->is_lost;
+}
+
 void sl_verbs_rail_refresh(struct sl_verbs_rail *rail)
 {
     struct sl_verbs_iface *iface = rail->iface;
@@ -373,6 +425,8 @@ void sl_verbs_rail_refresh(struct sl_verbs_rail *rail)
     struct sl_verbs_gid old = rail->gid;
     uint64_t now_ns = sl_now(iface->mp.base.worker->clock);
 
+    if (rail->is_lost)
+        return; /* whatever becomes of the port */
     reread(rail);
     if (was_usable != rail->base.usable)
         sl_mp_event(&iface->mp, rail->base.usable ? SL_EVENT_PORT_UP : SL_EVENT_PORT_DOWN, -1,
@@ -430,16 +484,7 @@ static void on_event(struct sl_verbs_rail *rail, const struct sl_verbs_event *ev
     }
     case IBV_EVENT_DEVICE_FATAL:
     case IBV_EVENT_CQ_ERR:
-    case IBV_EVENT_SRQ_ERR:
-        if (rail->base.usable)
-            sl_mp_event(&rail->iface->mp, SL_EVENT_PORT_DOWN, -1, rail->base.idx, rail->port.state);
-        rail->base.usable = false;
-        rail->reread_at_ns = SL_NEVER; /* its queues are gone for good */
-        snprintf(rail->base.why, sizeof(rail->base.why), "%s", name);
-        sl_warn("verbs", "%s is out for good: %s", rail->port.name, name);
-        fail_paths(rail, name);
-        sl_mp_rails_changed(&rail->iface->mp, false);
-        return;
+    case IBV_EVENT_SRQ_ERR: sl_verbs_rail_lose(rail, name); return;
     default: return;
     }
 }

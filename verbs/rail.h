@@ -44,6 +44,7 @@ struct sl_verbs_rail {
     struct sl_mp_rail base;
     struct sl_verbs_iface *iface;
     bool is_soft; /* soft-RoCE */
+    bool is_lost; /* its queues are, or its device: nothing is asked of them any more */
     struct sl_verbs_device *device;
     struct sl_verbs_listener listener;
     struct sl_verbs_memory *memory; /* the device's, by the settings */
@@ -75,8 +76,15 @@ struct sl_verbs_rail {
 int sl_verbs_rail_open(struct sl_verbs_iface *iface, const struct sl_verbs_port *port,
                        unsigned idx);
 void sl_verbs_rail_close(struct sl_verbs_rail *rail);
-/* Handles up to budget completions; how many, or the code of a queue that is lost. */
-int sl_verbs_rail_poll(struct sl_verbs_rail *rail, unsigned budget);
+/* Its queues or its device are gone: its paths end, and nothing else does. */
+void sl_verbs_rail_lose(struct sl_verbs_rail *rail, const char *why);
+/* Is it lost, or, as a call to its device has just failed, does it turn out to be? */
+bool sl_verbs_rail_is_gone(struct sl_verbs_rail *rail);
+/* Handles up to budget completions; how many. */
+unsigned sl_verbs_rail_poll(struct sl_verbs_rail *rail, unsigned budget);
+/* Has it ring when something completes, unless it is lost. */
+void sl_verbs_rail_arm(struct sl_verbs_rail *rail);
+void sl_verbs_rail_disarm(struct sl_verbs_rail *rail);
 /* Asynchronous events, and ports that are awaited; how many things happened. */
 int sl_verbs_rail_events(struct sl_verbs_rail *rail);
 /* Reads the port again: usable or not, which GID. Tells the connections what changed. */

@@ -39,7 +39,7 @@ unsigned sl_verbs_mem_gone(struct sl_iface *iface, void *addr, size_t len);
 /* Takes the claims of this interface on memory that other ones have reported gone. */
 void sl_verbs_mem_sync(struct sl_verbs_iface *iface);
 
-/* On every rail, or none: 1 or 0 as sl_verbs_memory_get(), or its error. */
+/* On every rail that is not lost, or none: 1 or 0 as sl_verbs_memory_get(), or its error. */
 int sl_verbs_reg_all(struct sl_verbs_iface *iface, const struct sl_mem *mem,
                      struct sl_verbs_claim *claims);
 /* True: a device has let go of that memory. */

@@ -54,14 +54,8 @@ static int progress(struct sl_iface *base, unsigned budget)
 
     iface->mp.in_progress = true;
     iface->mp.opens = SL_MP_OPENS;
-    for (unsigned i = 0; i < iface->mp.rail_count; i++) {
-        n = sl_verbs_rail_poll(&iface->rails[i], budget);
-        if (n < 0) {
-            iface->mp.in_progress = false;
-            return n;
-        }
-        moved += n;
-    }
+    for (unsigned i = 0; i < iface->mp.rail_count; i++)
+        moved += (int)sl_verbs_rail_poll(&iface->rails[i], budget);
     if (SL_UNLIKELY(iface->mp.stage_count != 0))
         moved += sl_mp_gpu_progress(&iface->mp);
     moved += sl_mp_run(&iface->mp);
@@ -89,14 +83,8 @@ static void disarm(struct sl_iface *base)
 {
     struct sl_verbs_iface *iface = sl_verbs_iface_of(base);
 
-    for (unsigned i = 0; i < iface->mp.rail_count; i++) {
-        struct sl_verbs_rail *rail = &iface->rails[i];
-        struct ibv_cq *cq;
-        void *arg;
-
-        while (iface->ibv->ibv_get_cq_event(rail->channel, &cq, &arg) == 0)
-            rail->cq_events++;
-    }
+    for (unsigned i = 0; i < iface->mp.rail_count; i++)
+        sl_verbs_rail_disarm(&iface->rails[i]);
     iface->mp.sideband->ops->disarm(iface->mp.sideband);
     iface->next_timer_ns = 0; /* what woke us may be an asynchronous event */
 }
@@ -109,8 +97,7 @@ static int arm(struct sl_iface *base)
     if (!sl_mp_may_sleep(&iface->mp))
         return -EAGAIN;
     for (unsigned i = 0; i < iface->mp.rail_count; i++)
-        if (ibv_req_notify_cq(iface->rails[i].cq, 0) != 0)
-            return -EAGAIN;
+        sl_verbs_rail_arm(&iface->rails[i]);
     /* What completed before the request rings no bell. */
     iface->round = 0;
     moved = progress(base, 64);

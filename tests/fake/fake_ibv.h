@@ -181,6 +181,8 @@ void fake_ibv_device_return(struct fake_ibv *fake, unsigned device);
 
 void fake_ibv_qp_fatal(struct fake_ibv *fake, struct ibv_qp *qp);
 void fake_ibv_cq_error(struct fake_ibv *fake, struct ibv_cq *cq);
+/* Polling it fails from now on, without any event. */
+void fake_ibv_cq_unreadable(struct fake_ibv *fake, struct ibv_cq *cq);
 /* One SRQ_LIMIT_REACHED when fewer than limit receives are left. */
 void fake_ibv_srq_arm(struct fake_ibv *fake, struct ibv_srq *srq, unsigned limit);
 

@@ -267,6 +267,8 @@ int fake_poll_cq(struct ibv_cq *ibv, int count, struct ibv_wc *wc)
     struct fake_cq *cq = FAKE_OF(fake_cq, ibv);
     int error = fake_enter_plain(&cq->obj, "ibv_poll_cq"), n = 0;
 
+    if (cq->poll_fails)
+        return -1;
     if (error != 0 || cq->obj.dev->fatal)
         return error == EINVAL ? -1 : 0;
     if (count < 0) {
@@ -322,6 +324,12 @@ void fake_ibv_cq_error(struct fake_ibv *fake, struct ibv_cq *cq)
 {
     if (!FAKE_OF(fake_cq, cq)->broken)
         overrun(FAKE_OF(fake_cq, cq));
+}
+
+void fake_ibv_cq_unreadable(struct fake_ibv *fake, struct ibv_cq *cq)
+{
+    (void)fake;
+    FAKE_OF(fake_cq, cq)->poll_fails = true;
 }
 
 void fake_ibv_cq_hold(struct fake_ibv *fake, struct ibv_cq *cq, bool hold)

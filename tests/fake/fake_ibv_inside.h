@@ -94,7 +94,7 @@ struct fake_cq {
     struct fake_obj obj;
     struct fake_cqe *ring;
     unsigned cap, first, count, visible;
-    bool armed, solicited_only, broken, hold;
+    bool armed, solicited_only, broken, hold, poll_fails;
     uint32_t notes_given;
 };
 

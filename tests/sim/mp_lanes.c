@@ -262,9 +262,9 @@ static void stop(struct sl_mp_path *path)
     lane->told = true;
 }
 
-static int poll_rail(struct sl_mp_path *path)
+static unsigned poll_rail(struct sl_mp_path *path)
 {
-    return (int)lanes_rail_show((struct lanes_rail *)path->rail, 64);
+    return lanes_rail_show((struct lanes_rail *)path->rail, 64);
 }
 
 /* ---- posting ---- */
