@@ -45,6 +45,8 @@ struct sl_mp_conn {
     char why[SL_MP_PATHS_MAX * 256]; /* with the reasons of all paths */
 
     struct sl_mp_hello peer;
+    struct sl_mp_cts_keys peer_keys; /* of a CTS for all its rails, by the latest keys */
+    bool uneven;                     /* one came that was another */
     struct sl_mp_path *paths[SL_MP_PATHS_MAX];
     unsigned path_count, paths_expected, paths_up;
     struct sl_mp_path *frame_path; /* carries the frames; NULL: none is up, or see below */

@@ -11,7 +11,7 @@
 #include "core/transport.h"
 #include "multipath/frame.h"
 
-#define SL_MP_VERSION 4
+#define SL_MP_VERSION 5
 #define SL_MP_WHY 96
 
 enum sl_mp_control_kind {
@@ -36,11 +36,14 @@ enum sl_mp_control_kind {
 /* Of a DOWN: nothing is wrong with the path, so it may return at once. */
 #define SL_MP_CONTROL_SOUND 1u
 
-/* A rail as its owner describes it: the lanes' own but for one byte. */
+/* A rail as its owner describes it: the lanes' own but for two bytes. */
 struct sl_mp_rail_info {
     uint8_t address[18];
     uint8_t usable;
-    uint8_t more[5];
+    uint8_t more[4];
+    /* What is registered on it has new keys since so many times: older ones are another device's,
+     * which was there before. */
+    uint8_t keys;
 };
 
 struct sl_mp_hello {

@@ -64,7 +64,9 @@ static bool announce(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
         .len = cts->len,
         .addr = (uintptr_t)cts->addr,
         .id = (uint32_t)cts->generation << ID_PLACE_BITS | (uint32_t)(cts - conn->rx_cts),
-        .rkey_count = iface->rail_count,
+        .keys = {.count = (uint8_t)iface->rail_count,
+                 .age = iface->keys,
+                 .rails = cts->chunk == SL_MP_NO_CHUNK ? msg->mr->rails : iface->staging_rails},
     };
 
     if (frame == NULL)
@@ -77,8 +79,11 @@ static bool announce(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
     header->flags = msg->sink->shorter && !msg->has_rts ? SL_MP_FLAG_SHORTER : 0;
     if (msg->mr != NULL && msg->mr->is_gpu)
         header->flags |= SL_MP_FLAG_GPU;
+    if (cts->announced)
+        header->flags |= SL_MP_FLAG_AGAIN;
     memcpy(frame->bytes + SL_MP_FRAME_BYTES, &told, sizeof(told));
     cts->announced = true;
+    cts->renewed = false;
     cts->channel->base.sent++;
     sl_mp_frame_post(conn, frame, sizeof(told));
     return true;
@@ -111,12 +116,26 @@ void sl_mp_cts_announce(struct sl_mp_conn *conn)
     for (unsigned i = 0; i < SL_MP_RX_CTS_MAX && conn->unannounced > 0; i++) {
         struct sl_mp_rx_cts *cts = &conn->rx_cts[i];
 
-        if (!cts->used || cts->announced)
+        if (!cts->used || (cts->announced && !cts->renewed))
             continue;
         if (!announce(conn, cts))
             return;
         conn->unannounced--;
     }
+}
+
+void sl_mp_cts_renew(struct sl_mp_conn *conn)
+{
+    for (unsigned i = 0; i < SL_MP_RX_CTS_MAX; i++) {
+        struct sl_mp_rx_cts *cts = &conn->rx_cts[i];
+
+        if (!cts->used || !cts->announced || cts->renewed || cts->complete || cts->msg == NULL)
+            continue;
+        cts->renewed = true;
+        conn->unannounced++;
+    }
+    if (conn->unannounced > 0)
+        sl_mp_conn_activate(conn);
 }
 
 /* Its turn comes again when there may be room. */
@@ -161,6 +180,8 @@ static void cts_over(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
 
     if (cts->chunk != SL_MP_NO_CHUNK)
         chunks->free[chunks->free_count++] = cts->chunk;
+    if (SL_UNLIKELY(!cts->announced || cts->renewed))
+        conn->unannounced--;
     cts->used = false;
     if (SL_LIKELY(cts->msg != NULL))
         cts->msg->cts_count--;
@@ -267,17 +288,19 @@ void sl_mp_on_write(struct sl_mp_path *path, uint32_t id, uint32_t len)
 
 /* ---- the end of CTS ---- */
 
-static void give_up(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
-{
-    conn->unannounced -= !cts->announced;
-    cts_over(conn, cts);
-}
-
 void sl_mp_cts_take_back(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg)
 {
     for (unsigned i = 0; i < SL_MP_RX_CTS_MAX; i++)
         if (conn->rx_cts[i].used && conn->rx_cts[i].msg == msg)
-            give_up(conn, &conn->rx_cts[i]);
+            cts_over(conn, &conn->rx_cts[i]);
+}
+
+/* Its channel is closed: the peer may finish what it has begun there, and begins nothing. */
+static void disown(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
+{
+    conn->unannounced -= cts->renewed;
+    cts->renewed = false;
+    cts->msg = NULL;
 }
 
 void sl_mp_cts_withdraw(struct sl_mp_channel *channel)
@@ -290,9 +313,9 @@ void sl_mp_cts_withdraw(struct sl_mp_channel *channel)
         if (!cts->used || cts->channel != channel)
             continue;
         if (!cts->announced || (channel->base.closed && cts->complete))
-            give_up(conn, cts);
+            cts_over(conn, cts);
         else if (channel->base.closed)
-            cts->msg = NULL;
+            disown(conn, cts);
     }
 }
 
@@ -302,7 +325,7 @@ void sl_mp_cts_free(struct sl_mp_channel *channel)
 
     for (unsigned i = 0; i < SL_MP_RX_CTS_MAX; i++)
         if (conn->rx_cts[i].used && conn->rx_cts[i].channel == channel)
-            give_up(conn, &conn->rx_cts[i]);
+            cts_over(conn, &conn->rx_cts[i]);
 }
 
 bool sl_mp_cts_lent(const struct sl_mp_channel *channel)
@@ -320,5 +343,5 @@ void sl_mp_cts_cancel(struct sl_mp_conn *conn)
 {
     for (unsigned i = 0; i < SL_MP_RX_CTS_MAX; i++)
         if (conn->rx_cts[i].used)
-            give_up(conn, &conn->rx_cts[i]);
+            cts_over(conn, &conn->rx_cts[i]);
 }

@@ -30,9 +30,9 @@ int sl_mp_cts_read(const void *payload, size_t len, struct sl_mp_cts *out)
     if (len != sizeof(*out))
         return sl_fail(-EBADMSG, "a grant of %zu bytes, not %zu", len, sizeof(*out));
     memcpy(out, payload, sizeof(*out));
-    if (out->rkey_count == 0 || out->rkey_count > SL_MP_RAILS_MAX || out->len == 0 ||
+    if (out->keys.count == 0 || out->keys.count > SL_MP_RAILS_MAX || out->len == 0 ||
         out->off + out->len < out->off)
         return sl_fail(-EBADMSG, "a grant of %llu bytes at %llu with %u keys makes no sense",
-                       (unsigned long long)out->len, (unsigned long long)out->off, out->rkey_count);
+                       (unsigned long long)out->len, (unsigned long long)out->off, out->keys.count);
     return 0;
 }

@@ -25,6 +25,8 @@ enum sl_mp_frame_kind {
 #define SL_MP_FLAG_SHORTER 1u
 /* Of a CTS: into GPU memory. What is short is better written there than sent in a frame. */
 #define SL_MP_FLAG_GPU 2u
+/* Of a CTS that left before, and is not complete: it has new keys. */
+#define SL_MP_FLAG_AGAIN 4u
 
 struct sl_mp_frame {
     uint8_t kind;
@@ -51,7 +53,12 @@ static inline uint32_t sl_mp_imm(uint32_t number, uint32_t cts)
  * immediate. */
 struct sl_mp_cts {
     uint64_t off, len, addr;
-    uint32_t id, rkey_count;
+    uint32_t id;
+    struct sl_mp_cts_keys {
+        uint8_t count;  /* of rkeys */
+        uint8_t age;    /* how often the granting side has begun to register anew */
+        uint16_t rails; /* of the granting side, where it is registered: a bit each */
+    } keys;
     uint32_t rkeys[SL_MP_RAILS_MAX]; /* by rail of the granting side */
 };
 

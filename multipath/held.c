@@ -86,6 +86,21 @@ void sl_mp_keep_left(struct sl_mp_channel *channel)
     }
 }
 
+void sl_mp_keep_all(struct sl_mp_conn *conn, const struct sl_mp_rail *rail)
+{
+    sl_list_foreach(&conn->all_channels, node)
+    {
+        struct sl_mp_channel *channel = sl_container_of(node, struct sl_mp_channel, all);
+
+        for (uint32_t number = channel->rx_oldest; number != channel->rx_known; number++) {
+            struct sl_mp_rx_msg *msg = sl_mp_rx_at(channel, number);
+
+            if (msg != NULL && msg->has_frame && !msg->is_kept && msg->rail == rail)
+                keep(conn, msg);
+        }
+    }
+}
+
 /* A place for the bytes of a frame. NULL: all credits of the peer are used up, and it sent one
  * more. */
 static uint8_t *copy_take(struct sl_mp_conn *conn)

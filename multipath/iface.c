@@ -86,6 +86,20 @@ void sl_mp_rails_changed(struct sl_mp_iface *iface, bool retry)
     }
 }
 
+void sl_mp_rail_renewed(struct sl_mp_iface *iface, struct sl_mp_rail *rail)
+{
+    rail->keys = ++iface->keys;
+    iface->uneven = true;
+    sl_list_foreach(&iface->conns, node)
+        sl_mp_cts_renew(sl_container_of(node, struct sl_mp_conn, link));
+}
+
+void sl_mp_rail_vacate(struct sl_mp_iface *iface, const struct sl_mp_rail *rail)
+{
+    sl_list_foreach(&iface->conns, node)
+        sl_mp_keep_all(sl_container_of(node, struct sl_mp_conn, link), rail);
+}
+
 /* ---- progress ---- */
 
 /* True while the connection needs another turn without anything new having happened. What waits for

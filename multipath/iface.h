@@ -36,6 +36,7 @@ struct sl_mp_settings {
 struct sl_mp_region {
     size_t len;
     uint32_t rkeys[SL_MP_RAILS_MAX]; /* by rail: what a CTS tells the peer */
+    uint16_t rails; /* where it is registered, a bit each: paths of no others carry it */
     bool is_gpu;
     struct sl_gpu_memory gpu;
     struct sl_gpu_stage *stage;
@@ -48,13 +49,16 @@ struct sl_mp_iface {
     struct sl_mp_settings settings;
     struct sl_iface *sideband; /* opened with sl_mp_sideband_handler(); closed by the owner */
     struct sl_mp_rail *rails[SL_MP_RAILS_MAX];
-    unsigned rail_count;
+    unsigned rail_count; /* all of them are to have what is registered, and may lack some of it */
     uint32_t eager_bytes;
     /* Room for a frame, by sl_mp_iface_init(): its header, and eager_bytes or a control message. */
     uint32_t slot_bytes;
     uint8_t *frame_bytes;   /* memory for SL_MP_TX_FRAMES + 1 frames, that lanes can send from */
     uint8_t *staging_bytes; /* and for staging, that they can write to as well */
     uint32_t staging_rkeys[SL_MP_RAILS_MAX];
+    uint16_t staging_rails;
+    bool uneven;  /* some memory lacks a rail, or did; the owner says so when it loses one */
+    uint8_t keys; /* how often a rail's registrations began anew: sl_mp_rail_renewed() */
     struct sl_mem_cache mem; /* what users registered; handles are struct sl_mp_region */
 
     /* the protocol's */
@@ -93,6 +97,18 @@ void sl_mp_run_timers(struct sl_mp_iface *iface, uint64_t now_ns);
 bool sl_mp_may_sleep(const struct sl_mp_iface *iface);
 /* A rail has changed, for better or worse: peers hear of it; retry: idle paths try again now. */
 void sl_mp_rails_changed(struct sl_mp_iface *iface, bool retry);
+/* How it looks to the peer. */
+static inline void sl_mp_rail_describe(const struct sl_mp_iface *iface,
+                                       const struct sl_mp_rail *rail, struct sl_mp_rail_info *out)
+{
+    iface->lanes->describe(rail, out);
+    out->keys = rail->keys;
+}
+/* Its device is another one than before, and everything is registered there: staging_rkeys and the
+ * keys of all regions are new. Comes before it is usable again. */
+void sl_mp_rail_renewed(struct sl_mp_iface *iface, struct sl_mp_rail *rail);
+/* Its receive buffers are to go: what waits in them for its receive moves out. */
+void sl_mp_rail_vacate(struct sl_mp_iface *iface, const struct sl_mp_rail *rail);
 
 static inline struct sl_mp_iface *sl_mp_iface_of(struct sl_iface *iface)
 {

@@ -36,6 +36,7 @@ struct sl_mp_tx_frame;
 struct sl_mp_rail {
     const char *name; /* "mlx5_0:1", for sentences; owned by the rail's owner */
     unsigned idx;
+    uint8_t keys; /* as iface->keys, when its registrations began */
     bool usable;
     char why[160]; /* not usable, and why */
 };

@@ -57,6 +57,7 @@ struct sl_mp_tx_cts {
     bool is_bound;            /* its message was sent */
     bool shorter;             /* ... or takes a shorter one */
     bool is_gpu;              /* its memory is a GPU's: better written to than sent a frame for */
+    uint16_t rails;           /* of the peer that have it: a bit each */
     uint32_t number;
     uint64_t tag, total;  /* of the message that the receiver expects */
     uint64_t dealt, done; /* bytes */
@@ -84,6 +85,7 @@ struct sl_mp_rx_msg {
 
 struct sl_mp_rx_cts {
     bool used, announced, complete;
+    bool renewed; /* announced with keys of a rail that has others by now */
     uint16_t chunk;
     uint16_t generation; /* how often the place was used, as far as an id has bits for it */
     struct sl_mp_channel *channel;
@@ -138,6 +140,8 @@ void sl_mp_keep_held(struct sl_mp_conn *conn);
 /* The peer has left: what it had sent on the channel stays for receives to come, and holds nobody's
  * buffer. */
 void sl_mp_keep_left(struct sl_mp_channel *channel);
+/* Frames that wait in buffers of that rail move to the heap. */
+void sl_mp_keep_all(struct sl_mp_conn *conn, const struct sl_mp_rail *rail);
 /* The bytes of a frame that waited are not needed any more: its credit goes back. */
 void sl_mp_rx_release(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg);
 /* Has a frame that waited copied into GPU memory. False: the way there is busy. */
@@ -163,6 +167,8 @@ struct sl_mp_rx_cts *sl_mp_rx_cts_at(struct sl_mp_conn *conn, uint32_t id);
 /* Sends what CTS the message may have now, as far as there is room. */
 void sl_mp_cts_more(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg);
 void sl_mp_cts_announce(struct sl_mp_conn *ep);
+/* A rail has new keys: the peer is to have them, too, for what it has not written. */
+void sl_mp_cts_renew(struct sl_mp_conn *conn);
 /* The message's length is known: its CTS frames end there, and bytes that came before may have been
  * all. */
 void sl_mp_cts_trim(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg);
@@ -182,6 +188,9 @@ void sl_mp_cts_cancel(struct sl_mp_conn *conn);
 /* write.c */
 void sl_mp_on_cts(struct sl_mp_channel *channel, const struct sl_mp_frame *frame,
                   const struct sl_mp_cts *told);
+/* The peer has told of its rails: keys that it told before of one which has others now are no
+ * more. */
+void sl_mp_tx_keys_check(struct sl_mp_conn *conn);
 /* Deals bytes that are clear to send over the paths. How many pieces were posted. */
 int sl_mp_deal(struct sl_mp_conn *ep);
 /* A piece has arrived, or not: give up its staging, count or repeat it. */

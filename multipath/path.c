@@ -275,8 +275,19 @@ unsigned sl_mp_rail_in_use(const struct sl_mp_conn *conn)
     return first;
 }
 
-struct sl_mp_path *sl_mp_path_best(struct sl_mp_conn *conn, uint64_t len)
+/* Is it between one of those rails and one of the peer's? */
+static bool joins(const struct sl_mp_path *path, uint16_t here, uint16_t there)
 {
+    unsigned ours = path->rail->idx % SL_MP_RAILS_MAX;
+
+    return (here & 1u << ours) != 0 && (there & 1u << path->remote_rail) != 0;
+}
+
+__attribute__((always_inline)) static inline struct sl_mp_path *
+best_of(struct sl_mp_conn *conn, const struct sl_mp_piece *piece, bool uneven)
+{
+    const struct sl_mp_tx_cts *cts = piece->cts;
+    uint16_t here = cts->msg->mr != NULL ? cts->msg->mr->rails : conn->iface->staging_rails;
     struct sl_mp_path *best = NULL;
     unsigned rail = sl_mp_rail_in_use(conn);
     uint64_t best_ps = 0;
@@ -286,9 +297,10 @@ struct sl_mp_path *sl_mp_path_best(struct sl_mp_conn *conn, uint64_t len)
 
         if (path == NULL || path->state != SL_MP_PATH_UP || path->failing ||
             (rail != SL_MP_RAILS_ALL && path->rail->idx != rail) ||
-            path->writes >= SL_MP_WRITES_MAX || !sl_mp_path_has_room(path))
+            path->writes >= SL_MP_WRITES_MAX || !sl_mp_path_has_room(path) ||
+            (uneven && !joins(path, here, cts->rails)))
             continue;
-        uint64_t ps = path->latency_ns * 1000 + (path->in_flight + len) * rate_of(path);
+        uint64_t ps = path->latency_ns * 1000 + (path->in_flight + piece->len) * rate_of(path);
 
         if (best == NULL || ps < best_ps) {
             best = path;
@@ -301,4 +313,18 @@ struct sl_mp_path *sl_mp_path_best(struct sl_mp_conn *conn, uint64_t len)
             best = NULL;
     }
     return best;
+}
+
+__attribute__((noinline)) static struct sl_mp_path *best_uneven(struct sl_mp_conn *conn,
+                                                                const struct sl_mp_piece *piece)
+{
+    return best_of(conn, piece, true);
+}
+
+/* The rails of a piece are looked at only where some memory lacks one: twice the code, as each
+ * piece comes by. */
+struct sl_mp_path *sl_mp_path_best(struct sl_mp_conn *conn, const struct sl_mp_piece *piece)
+{
+    return SL_UNLIKELY(conn->uneven || conn->iface->uneven) ? best_uneven(conn, piece)
+                                                            : best_of(conn, piece, false);
 }

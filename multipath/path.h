@@ -110,8 +110,9 @@ void sl_mp_path_salvage(struct sl_mp_path *path, uint32_t arrived);
 /* With reserve the rail that data goes by now: the first that has a path which is up. */
 #define SL_MP_RAILS_ALL UINT32_MAX
 unsigned sl_mp_rail_in_use(const struct sl_mp_conn *conn);
-/* The path by which len more bytes would arrive first, of those with room for a write; or NULL. */
-struct sl_mp_path *sl_mp_path_best(struct sl_mp_conn *conn, uint64_t len);
+/* The path by which the piece would arrive first, of those with room for a write and between rails
+ * that have its memory at both ends; or NULL. */
+struct sl_mp_path *sl_mp_path_best(struct sl_mp_conn *conn, const struct sl_mp_piece *piece);
 
 /* The bytes of a piece at this end, which its lane sends from. */
 const uint8_t *sl_mp_piece_bytes(const struct sl_mp_path *path, const struct sl_mp_piece *piece);

@@ -61,7 +61,7 @@ static void offer_send(struct sl_mp_path *path, uint8_t kind)
     control.offer = (struct sl_mp_offer){.local_rail = (uint8_t)path->rail->idx,
                                          .remote_rail = path->remote_rail,
                                          .paths = (uint8_t)path->conn->path_count};
-    path->lanes->describe(path->rail, &control.offer.rail);
+    sl_mp_rail_describe(path->conn->iface, path->rail, &control.offer.rail);
     path->lanes->offer(path, &control.offer);
     sl_mp_control_send(path->conn, &control);
 }

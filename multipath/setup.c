@@ -190,7 +190,7 @@ void sl_mp_hello_send(struct sl_mp_conn *conn)
                                          .rail_count = iface->rail_count,
                                          .fallback = iface->settings.fallback};
     for (unsigned i = 0; i < iface->rail_count; i++)
-        iface->lanes->describe(iface->rails[i], &control.hello.rails[i]);
+        sl_mp_rail_describe(iface, iface->rails[i], &control.hello.rails[i]);
     sl_mp_control_send(conn, &control);
 }
 
@@ -211,6 +211,7 @@ void sl_mp_on_hello(struct sl_mp_conn *conn, const struct sl_mp_hello *hello)
 
     conn->peer = *hello;
     conn->has_hello = true;
+    sl_mp_tx_keys_check(conn);
     if (!first) {
         sl_mp_repair_soon(conn);
         return;

@@ -48,6 +48,63 @@ static inline void deal_add(struct sl_mp_conn *conn, struct sl_mp_tx_cts *cts,
     sl_mp_conn_activate(conn);
 }
 
+/* One that not all of the peer's rails can write by, or by keys of an earlier time: those of rails
+ * that have others now are none. False: it has not as many as the peer has rails. */
+__attribute__((noinline)) static bool rails_find(struct sl_mp_conn *conn,
+                                                 const struct sl_mp_cts_keys *keys, uint16_t *out)
+{
+    conn->uneven = true;
+    *out = keys->rails & conn->peer_keys.rails;
+    for (unsigned i = 0; i < conn->peer.rail_count; i++)
+        if ((int8_t)(keys->age - conn->peer.rails[i].keys) < 0)
+            *out &= (uint16_t) ~(1u << i);
+    return keys->count == conn->peer.rail_count;
+}
+
+static inline bool rails_take(struct sl_mp_conn *conn, const struct sl_mp_cts_keys *keys,
+                              uint16_t *out)
+{
+    if (SL_UNLIKELY(memcmp(keys, &conn->peer_keys, sizeof(*keys)) != 0))
+        return rails_find(conn, keys, out);
+    *out = keys->rails;
+    return true;
+}
+
+void sl_mp_tx_keys_check(struct sl_mp_conn *conn)
+{
+    uint8_t age = conn->peer.rails[0].keys;
+
+    for (unsigned i = 1; i < conn->peer.rail_count; i++)
+        if ((int8_t)(conn->peer.rails[i].keys - age) > 0)
+            age = conn->peer.rails[i].keys;
+    conn->peer_keys =
+        (struct sl_mp_cts_keys){.count = (uint8_t)conn->peer.rail_count,
+                                .age = age,
+                                .rails = (uint16_t)((1u << conn->peer.rail_count) - 1)};
+    sl_list_foreach(&conn->all_cts, node)
+    {
+        struct sl_mp_tx_cts *cts = sl_container_of(node, struct sl_mp_tx_cts, all);
+
+        rails_take(conn, &cts->cts.keys, &cts->rails);
+    }
+}
+
+/* New keys of one that is here already, or over. */
+static void take_again(struct sl_mp_conn *conn, const struct sl_mp_cts *told)
+{
+    sl_list_foreach(&conn->all_cts, node)
+    {
+        struct sl_mp_tx_cts *cts = sl_container_of(node, struct sl_mp_tx_cts, all);
+
+        if (cts->cts.id != told->id)
+            continue;
+        memcpy(cts->cts.rkeys, told->rkeys, sizeof(told->rkeys));
+        cts->cts.keys = told->keys;
+        rails_take(conn, &told->keys, &cts->rails);
+        sl_mp_conn_activate(conn);
+    }
+}
+
 void sl_mp_on_cts(struct sl_mp_channel *channel, const struct sl_mp_frame *frame,
                   const struct sl_mp_cts *told)
 {
@@ -67,13 +124,17 @@ void sl_mp_on_cts(struct sl_mp_channel *channel, const struct sl_mp_frame *frame
 
     /* What a CTS names before the length is known is all of it. */
     if (told->off + told->len > frame->value || (shorter && told->len != frame->value) ||
-        told->rkey_count != conn->peer.rail_count) {
+        !rails_take(conn, &told->keys, &fresh.rails)) {
         sl_mp_conn_fail(conn, -EBADMSG, "%s grants bytes past the end of message %u",
                         sl_ep_peer_name(&conn->base), number);
         return;
     }
     if (SL_UNLIKELY(channel->base.peer_closed))
         return; /* it named that memory before it closed the channel */
+    if (SL_UNLIKELY((frame->flags & SL_MP_FLAG_AGAIN) != 0)) {
+        take_again(conn, told);
+        return;
+    }
     /* For a message that went by other means or was another than expected: its receive says so
      * itself. */
     if (!early && (!sent || msg == NULL || msg->number != number ||
@@ -176,7 +237,7 @@ static int deal_cts(struct sl_mp_conn *conn, struct sl_mp_tx_cts *cts)
     while (cts->dealt < cts->cts.len) {
         struct sl_mp_piece piece = {
             .cts = cts, .off = cts->dealt, .len = piece_size(conn, cts), .chunk = SL_MP_NO_CHUNK};
-        struct sl_mp_path *path = sl_mp_path_best(conn, piece.len);
+        struct sl_mp_path *path = sl_mp_path_best(conn, &piece);
 
         if (path == NULL || !stage(conn, &piece))
             break;
@@ -193,7 +254,7 @@ int sl_mp_deal(struct sl_mp_conn *conn)
 
     while (conn->redo_count > 0) {
         const struct sl_mp_piece *piece = &conn->redo[conn->redo_count - 1];
-        struct sl_mp_path *path = sl_mp_path_best(conn, piece->len);
+        struct sl_mp_path *path = sl_mp_path_best(conn, piece);
 
         if (path == NULL)
             return count;

@@ -168,10 +168,10 @@ int sl_verbs_memory_get(struct sl_verbs_memory *memory, const struct sl_mem *mem
 
 bool sl_verbs_memory_put(struct sl_verbs_memory *memory, struct sl_verbs_claim *claim)
 {
-    pthread_mutex_t *lock = &memory->device->memory_lock;
-
     if (claim->region == NULL)
         return false;
+    pthread_mutex_t *lock = &memory->device->memory_lock;
+
     pthread_mutex_lock(lock);
     uint32_t before = memory->cache.count;
 

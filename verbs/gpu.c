@@ -72,6 +72,20 @@ static int address_reg(struct sl_verbs_iface *iface, const struct sl_gpu_memory 
     return err;
 }
 
+/* A dma-buf of the user's is long closed: it takes one of our own making. */
+int sl_verbs_gpu_again(struct sl_verbs_iface *iface, struct sl_verbs_mr *mr)
+{
+    const struct sl_mem mem = {
+        .addr = mr->addr, .len = mr->base.len, .kind = SL_MEM_CUDA, .fd = -1};
+    int err = address_reg(iface, &mr->base.gpu, &mem, mr->claims);
+
+    if (err != -ENOTSUP)
+        return err;
+    sl_warn("verbs", "a device that has returned does not carry the GPU memory at %p: %s", mr->addr,
+            sluice_last_error());
+    return 0;
+}
+
 int sl_verbs_gpu_reg(struct sl_verbs_iface *iface, const struct sl_mem *mem, struct sl_verbs_mr *mr)
 {
     int err;

@@ -41,6 +41,8 @@ void sl_verbs_iface_close(struct sl_iface *base)
 
     if (base == NULL)
         return;
+    for (unsigned i = 0; i < iface->mp.rail_count; i++)
+        sl_verbs_rejoin_end(&iface->rails[i]);
     sl_mem_cache_fini(&iface->mp.mem);
     sl_mp_iface_fini(&iface->mp);
     sl_verbs_pool_fini(iface, &iface->frames);
@@ -122,11 +124,15 @@ static int rails_open(struct sl_verbs_iface *iface, const struct sl_device *dev)
     for (size_t i = 0; i < count && err == 0; i++) {
         struct sl_verbs_rail *rail = &iface->rails[iface->mp.rail_count];
 
-        if (sl_verbs_rail_open(iface, &ports[i], iface->mp.rail_count) != 0) {
+        *rail = (struct sl_verbs_rail){.iface = iface, .port = ports[i]};
+        rail->base.name = rail->port.name;
+        rail->base.idx = iface->mp.rail_count;
+        if (sl_verbs_rail_open(rail) != 0) {
             reason_add(why, sizeof(why), ports[i].name, sluice_last_error());
             sl_warn("verbs", "%s", sluice_last_error());
             continue;
         }
+        sl_verbs_rail_refresh(rail);
         usable += rail->base.usable;
         if (!rail->base.usable)
             sl_info("verbs", "%s waits until it can be used: %s", rail->port.name, rail->base.why);
@@ -180,7 +186,7 @@ static int pools_init(struct sl_verbs_iface *iface)
     mp->frame_bytes = iface->frames.bytes;
     mp->staging_bytes = iface->staging.bytes;
     for (unsigned i = 0; i < mp->rail_count; i++)
-        mp->staging_rkeys[i] = iface->staging.mr[i] != NULL ? iface->staging.mr[i]->rkey : 0;
+        sl_verbs_staging_told(iface, i);
     return sl_mp_iface_open(mp, chunks);
 }
 

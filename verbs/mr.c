@@ -23,84 +23,80 @@ bool sl_verbs_dereg_all(struct sl_verbs_iface *iface, struct sl_verbs_claim *cla
 int sl_verbs_reg_all(struct sl_verbs_iface *iface, const struct sl_mem *mem,
                      struct sl_verbs_claim *claims)
 {
+    uint32_t mine = 0; /* rails of which this call has the claim */
     int made = 0;
 
     for (unsigned i = 0; i < iface->mp.rail_count; i++) {
         struct sl_verbs_rail *rail = &iface->rails[i];
-        int err = rail->is_lost ? 0 : sl_verbs_memory_get(rail->memory, mem, &claims[i]);
+
+        if (rail->is_lost || claims[i].region != NULL)
+            continue;
+        int err = sl_verbs_memory_get(rail->memory, mem, &claims[i]);
 
         if (err < 0 && sl_verbs_rail_is_gone(rail))
-            err = 0;
+            continue;
         if (err < 0) {
-            sl_verbs_dereg_all(iface, claims);
+            for (unsigned k = 0; k < i; k++)
+                if ((mine & 1u << k) != 0)
+                    sl_verbs_memory_put(iface->rails[k].memory, &claims[k]);
             return err;
         }
+        mine |= 1u << i;
         made |= err;
     }
     return made;
 }
 
-/* The first rail on the device of this one: what is registered there serves both. */
-static unsigned first_rail(const struct sl_verbs_iface *iface, unsigned i)
+/* The registration of another rail on the same device serves this one, too. */
+static struct ibv_mr *mr_beside(const struct sl_verbs_iface *iface,
+                                const struct sl_verbs_pool *pool, unsigned i)
 {
-    unsigned first = 0;
-
-    while (iface->rails[first].memory != iface->rails[i].memory)
-        first++;
-    return first;
+    for (unsigned k = 0; k < iface->mp.rail_count; k++)
+        if (k != i && iface->rails[k].memory == iface->rails[i].memory && pool->mr[k] != NULL)
+            return pool->mr[k];
+    return NULL;
 }
 
-static void pool_dereg(struct sl_verbs_iface *iface, struct sl_verbs_pool *pool)
+int sl_verbs_pool_join(struct sl_verbs_iface *iface, struct sl_verbs_pool *pool, unsigned i)
 {
-    for (unsigned i = 0; i < iface->mp.rail_count; i++) {
-        if (pool->mr[i] != NULL && first_rail(iface, i) == i)
-            sl_verbs_memory_end(iface->rails[i].memory, pool->mr[i]);
-        pool->mr[i] = NULL;
-    }
+    const struct sl_mem mem = {
+        .addr = pool->bytes, .len = pool->len, .kind = SL_MEM_HOST, .fd = -1};
+
+    pool->mr[i] = mr_beside(iface, pool, i);
+    return pool->mr[i] != NULL ? 0
+                               : sl_verbs_memory_make(iface->rails[i].memory, &mem, &pool->mr[i]);
 }
 
-static int pool_reg(struct sl_verbs_iface *iface, const struct sl_mem *mem,
-                    struct sl_verbs_pool *pool)
+void sl_verbs_pool_leave(struct sl_verbs_iface *iface, struct sl_verbs_pool *pool, unsigned i)
 {
-    for (unsigned i = 0; i < iface->mp.rail_count; i++) {
-        unsigned first = first_rail(iface, i);
-        int err = 0;
-
-        if (first < i)
-            pool->mr[i] = pool->mr[first];
-        else
-            err = sl_verbs_memory_make(iface->rails[i].memory, mem, &pool->mr[i]);
-        if (err != 0 && !sl_verbs_rail_is_gone(&iface->rails[i])) {
-            pool_dereg(iface, pool);
-            return err;
-        }
-    }
-    return 0;
+    if (pool->mr[i] != NULL && mr_beside(iface, pool, i) == NULL)
+        sl_verbs_memory_end(iface->rails[i].memory, pool->mr[i]);
+    pool->mr[i] = NULL;
 }
 
 int sl_verbs_pool_init(struct sl_verbs_iface *iface, size_t len, struct sl_verbs_pool *out)
 {
     void *bytes = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    const struct sl_mem mem = {.addr = bytes, .len = len, .kind = SL_MEM_HOST, .fd = -1};
-    int err;
+    int err = 0;
 
     if (bytes == MAP_FAILED)
         return sl_fail(-ENOMEM, "no memory for %zu KiB of buffers", len >> 10);
-    err = pool_reg(iface, &mem, out);
-    if (err != 0) {
-        munmap(bytes, len);
-        return err;
-    }
     out->bytes = bytes;
     out->len = len;
-    return 0;
+    for (unsigned i = 0; i < iface->mp.rail_count && err == 0; i++) {
+        err = sl_verbs_pool_join(iface, out, i);
+        if (err != 0 && sl_verbs_rail_is_gone(&iface->rails[i]))
+            err = 0;
+    }
+    return err; /* sl_verbs_pool_fini() takes what is there */
 }
 
 void sl_verbs_pool_fini(struct sl_verbs_iface *iface, struct sl_verbs_pool *pool)
 {
     if (pool->bytes == NULL)
         return;
-    pool_dereg(iface, pool);
+    for (unsigned i = 0; i < iface->mp.rail_count; i++)
+        sl_verbs_pool_leave(iface, pool, i);
     munmap(pool->bytes, pool->len);
     pool->bytes = NULL;
 }
@@ -116,6 +112,17 @@ static int host_reg(struct sl_verbs_iface *iface, const struct sl_mem *mem,
         return sl_fail(-EINVAL, "%p is GPU memory, and is registered as ordinary memory",
                        mem->addr);
     return sl_verbs_reg_all(iface, mem, claims);
+}
+
+/* What the peer needs to know. */
+static void keys_take(const struct sl_verbs_iface *iface, struct sl_verbs_mr *mr)
+{
+    mr->base.rails = 0;
+    for (unsigned i = 0; i < iface->mp.rail_count; i++)
+        if (mr->claims[i].mr != NULL) {
+            mr->base.rkeys[i] = mr->claims[i].mr->rkey;
+            mr->base.rails |= (uint16_t)(1u << i);
+        }
 }
 
 static int user_reg(void *arg, const struct sl_mem *mem, void **out)
@@ -134,8 +141,9 @@ static int user_reg(void *arg, const struct sl_mem *mem, void **out)
         return err;
     }
     mr->base.len = mem->len;
-    for (unsigned i = 0; i < iface->mp.rail_count; i++)
-        mr->base.rkeys[i] = mr->claims[i].mr != NULL ? mr->claims[i].mr->rkey : 0;
+    mr->addr = mem->addr;
+    sl_list_push_back(&iface->regions, &mr->link);
+    keys_take(iface, mr);
     if (err > 0)
         sl_event(iface->mp.base.worker, SL_EVENT_MR_REG, SL_EVENT_NOBODY, mem->len,
                  sl_now(iface->mp.base.worker->clock) - start);
@@ -150,7 +158,61 @@ static void user_dereg(void *arg, void *handle)
 
     if (sl_verbs_dereg_all(iface, mr->claims))
         sl_event(iface->mp.base.worker, SL_EVENT_MR_DEREG, SL_EVENT_NOBODY, mr->base.len, 0);
+    sl_list_remove(&mr->link);
     free(mr);
+}
+
+/* ---- a rail that goes, and one that returns ---- */
+
+void sl_verbs_staging_told(struct sl_verbs_iface *iface, unsigned i)
+{
+    if (iface->staging.mr[i] == NULL)
+        return;
+    iface->mp.staging_rkeys[i] = iface->staging.mr[i]->rkey;
+    iface->mp.staging_rails |= (uint16_t)(1u << i);
+}
+
+void sl_verbs_mem_leave(struct sl_verbs_rail *rail)
+{
+    struct sl_verbs_iface *iface = rail->iface;
+    unsigned i = rail->base.idx;
+
+    sl_list_foreach(&iface->regions, node)
+    {
+        struct sl_verbs_mr *mr = sl_container_of(node, struct sl_verbs_mr, link);
+
+        sl_verbs_memory_put(rail->memory, &mr->claims[i]);
+        mr->base.rails &= (uint16_t) ~(1u << i);
+    }
+    sl_verbs_pool_leave(iface, &iface->frames, i);
+    sl_verbs_pool_leave(iface, &iface->staging, i);
+    iface->mp.staging_rails &= (uint16_t) ~(1u << i);
+}
+
+int sl_verbs_mem_join(struct sl_verbs_rail *rail)
+{
+    struct sl_verbs_iface *iface = rail->iface;
+    unsigned i = rail->base.idx;
+    int err = sl_verbs_pool_join(iface, &iface->frames, i);
+
+    if (err == 0)
+        err = sl_verbs_pool_join(iface, &iface->staging, i);
+    if (err != 0)
+        return err;
+    sl_verbs_staging_told(iface, i);
+    sl_list_foreach(&iface->regions, node)
+    {
+        struct sl_verbs_mr *mr = sl_container_of(node, struct sl_verbs_mr, link);
+        const struct sl_mem mem = {
+            .addr = mr->addr, .len = mr->base.len, .kind = SL_MEM_HOST, .fd = -1};
+
+        err = mr->base.is_gpu ? sl_verbs_gpu_again(iface, mr)
+                              : sl_verbs_reg_all(iface, &mem, mr->claims);
+        if (err < 0)
+            return err;
+        keys_take(iface, mr);
+    }
+    return 0;
 }
 
 void sl_verbs_mem_init(struct sl_verbs_iface *iface)
@@ -161,6 +223,7 @@ void sl_verbs_mem_init(struct sl_verbs_iface *iface)
     /* The claims of this interface; the devices have the registrations. Nothing is kept: whether
      * memory is still there, only its user knows. */
     sl_mem_cache_init(&iface->mp.mem, &device, 0, 0);
+    sl_list_init(&iface->regions);
 }
 
 void sl_verbs_mem_sync(struct sl_verbs_iface *iface)
@@ -168,6 +231,8 @@ void sl_verbs_mem_sync(struct sl_verbs_iface *iface)
     struct sl_verbs_range gone[SL_VERBS_GONE_MAX];
 
     for (unsigned i = 0; i < iface->mp.rail_count; i++) {
+        if (iface->rails[i].device == NULL)
+            continue;
         unsigned count =
             sl_verbs_device_gone(iface->rails[i].device, &iface->rails[i].listener, gone);
 
@@ -205,6 +270,7 @@ unsigned sl_verbs_mem_gone(struct sl_iface *base, void *addr, size_t len)
     unsigned in_use = sl_mem_cache_invalidate(&iface->mp.mem, addr, len);
 
     for (unsigned i = 0; i < iface->mp.rail_count; i++)
-        sl_verbs_device_mem_gone(iface->rails[i].device, addr, len);
+        if (iface->rails[i].device != NULL)
+            sl_verbs_device_mem_gone(iface->rails[i].device, addr, len);
     return in_use;
 }

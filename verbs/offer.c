@@ -108,7 +108,7 @@ static int plan(struct sl_mp_conn *conn)
     int err;
 
     for (unsigned i = 0; i < rail_count; i++)
-        ends.lag_ports[i] = iface->rails[i].device->lag_ports;
+        ends.lag_ports[i] = iface->rails[i].device != NULL ? iface->rails[i].device->lag_ports : 0;
     err = sl_verbs_plan(iface->config, &ends, conn->nonce ^ conn->peer.nonce, specs,
                         SL_MP_PATHS_MAX, &count);
 

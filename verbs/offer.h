@@ -17,7 +17,7 @@ struct sl_verbs_rail_info {
     uint8_t link_layer;
     uint8_t gid_type; /* enum sl_verbs_gid_type */
     uint8_t prefix_len;
-    uint8_t spare;
+    uint8_t keys; /* struct sl_mp_rail_info's */
 };
 
 /* OFFER and ACCEPT. */

@@ -1,24 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An open port: protection domain, queues, and what the device reports. */
+/* An open port: what arrives there, and what the device reports. */
 #include "verbs/rail.h"
 
-#include "verbs/config.h"
 #include "verbs/events.h"
 #include "verbs/iface.h"
 #include "verbs/queue_pair.h"
 
 #include "core/log.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
-#define CQ_ENTRIES 32768
 #define POLL_BATCH 16
+#define RETURN_NS (500 * SL_NS_PER_MS) /* between attempts to have a lost one back */
 #define REREAD_NS (200 * SL_NS_PER_MS) /* between readings of a port that is not usable */
 #define QPNS_MIN 64
 
@@ -86,163 +82,6 @@ static struct sl_verbs_path *path_of(const struct sl_verbs_rail *rail, uint32_t 
     return place == NULL || place->qpn != qpn ? NULL : place->path;
 }
 
-/* ---- opening ---- */
-
-static int watch_fd(struct sl_verbs_iface *iface, int fd)
-{
-    struct epoll_event event = {.events = EPOLLIN};
-    int flags = fcntl(fd, F_GETFL);
-
-    /* Another port of the same device may have brought it. */
-    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0 ||
-        (epoll_ctl(iface->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0 && errno != EEXIST))
-        return sl_fail(-errno, "a device's events cannot be waited for: %s",
-                       sluice_strerror(-errno));
-    return 0;
-}
-
-/* The device may stay open: then its events are no business of this rail any more. */
-static void events_close(struct sl_verbs_rail *rail)
-{
-    struct sl_verbs_iface *iface = rail->iface;
-    bool is_last = true;
-
-    sl_verbs_device_unlisten(rail->device, &rail->listener);
-    if (rail->listener.bell >= 0)
-        close(rail->listener.bell);
-    for (unsigned i = 0; i < SL_MP_RAILS_MAX; i++)
-        is_last &= &iface->rails[i] == rail || iface->rails[i].device != rail->device;
-    if (is_last)
-        (void)epoll_ctl(iface->epoll_fd, EPOLL_CTL_DEL, rail->device->context->async_fd, NULL);
-}
-
-/* Others that have the device open may read its events first: then they ring a bell. */
-static int events_open(struct sl_verbs_rail *rail)
-{
-    struct sl_verbs_iface *iface = rail->iface;
-    int err = watch_fd(iface, rail->device->context->async_fd);
-
-    if (err != 0)
-        return err;
-    rail->listener.port = rail->port.num;
-    rail->listener.bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (rail->listener.bell < 0)
-        return sl_fail(-errno, "no bell for the events of %s: %s", rail->device->name,
-                       sluice_strerror(-errno));
-    err = watch_fd(iface, rail->listener.bell);
-    if (err == 0)
-        sl_verbs_device_listen(rail->device, &rail->listener);
-    return err;
-}
-
-/* Where receive buffers wait: in a queue that all share, or in queues of queue pairs' own. */
-static int receives_choose(struct sl_verbs_rail *rail, const struct ibv_device_attr *attr, int cqes)
-{
-    int64_t wanted = sl_verbs_config(rail->iface->config)->srq;
-    bool shares = wanted != SL_OFF && attr->max_srq > 0;
-
-    if (wanted == SL_ON && !shares)
-        return sl_fail(
-            -ENOTSUP,
-            "%s has no shared receive queues, which SLUICE_VERBS_SRQ=on asks for: set it to auto",
-            rail->port.name);
-    if (shares)
-        rail->srq_room = attr->max_srq_wr > 0 && attr->max_srq_wr < CQ_ENTRIES
-                             ? (unsigned)attr->max_srq_wr
-                             : CQ_ENTRIES;
-    rail->own_room = (unsigned)cqes / 2; /* the other half is for what is sent */
-    rail->own_most = attr->max_qp_wr > 0 && attr->max_qp_wr < SL_VERBS_OWN_SLOTS
-                         ? (unsigned)attr->max_qp_wr
-                         : SL_VERBS_OWN_SLOTS;
-    return 0;
-}
-
-static int queues_open(struct sl_verbs_rail *rail)
-{
-    struct sl_verbs_iface *iface = rail->iface;
-    const struct sl_ibv *ibv = iface->ibv;
-    struct ibv_device_attr attr = {0};
-    struct ibv_context *context = rail->device->context;
-    struct ibv_pd *pd;
-    int cqes = CQ_ENTRIES;
-
-    if (ibv->ibv_query_device(context, &attr) == 0 && attr.max_cqe > 0 && attr.max_cqe < cqes)
-        cqes = attr.max_cqe;
-    rail->is_soft = attr.vendor_id == SL_VERBS_SOFT_ROCE;
-    int err = receives_choose(rail, &attr, cqes);
-
-    if (err != 0)
-        return err;
-    err = sl_verbs_device_pd(rail->device, &pd);
-    if (err != 0)
-        return err;
-    rail->channel = ibv->ibv_create_comp_channel(context);
-    rail->cq = rail->channel == NULL
-                   ? NULL
-                   : ibv->ibv_create_cq(context, cqes, &rail->listener, rail->channel, 0);
-    struct ibv_srq_init_attr init = {.srq_context = &rail->listener,
-                                     .attr = {.max_wr = rail->srq_room, .max_sge = 1}};
-
-    if (rail->cq != NULL && rail->srq_room != 0)
-        rail->srq = ibv->ibv_create_srq(pd, &init);
-    if (rail->cq == NULL || (rail->srq_room != 0 && rail->srq == NULL)) {
-        err = errno != 0 ? errno : ENOMEM;
-        return sl_fail(-err, "%s gives no %s: %s", rail->port.name,
-                       rail->channel == NULL ? "completion channel"
-                       : rail->cq == NULL    ? "completion queue"
-                                             : "receive queue",
-                       sluice_strerror(-err));
-    }
-    return watch_fd(iface, rail->channel->fd);
-}
-
-void sl_verbs_rail_close(struct sl_verbs_rail *rail)
-{
-    if (rail->device == NULL)
-        return;
-    const struct sl_ibv *ibv = rail->iface->ibv;
-
-    if (rail->srq != NULL)
-        ibv->ibv_destroy_srq(rail->srq);
-    sl_verbs_slots_close(rail);
-    free(rail->qpns);
-    if (rail->cq != NULL) {
-        if (rail->cq_events != 0)
-            ibv->ibv_ack_cq_events(rail->cq, rail->cq_events);
-        ibv->ibv_destroy_cq(rail->cq);
-    }
-    if (rail->channel != NULL)
-        ibv->ibv_destroy_comp_channel(rail->channel);
-    events_close(rail);
-    sl_verbs_device_put(rail->device);
-    *rail = (struct sl_verbs_rail){0};
-}
-
-int sl_verbs_rail_open(struct sl_verbs_iface *iface, const struct sl_verbs_port *port, unsigned idx)
-{
-    struct sl_verbs_rail *rail = &iface->rails[idx];
-    int err;
-
-    *rail = (struct sl_verbs_rail){.iface = iface, .port = *port};
-    rail->base.name = rail->port.name;
-    rail->base.idx = idx;
-    rail->listener.bell = -1;
-    err = sl_verbs_device_get(iface->ibv, port->device, NULL, &rail->device);
-    if (err != 0)
-        return err;
-    rail->memory =
-        &rail->device->memory[sl_verbs_config(iface->config)->relaxed_ordering != SL_OFF];
-    err = events_open(rail);
-    if (err == 0)
-        err = queues_open(rail);
-    if (err != 0) {
-        sl_verbs_rail_close(rail);
-        return err;
-    }
-    sl_verbs_rail_refresh(rail);
-    return 0;
-}
-
 /* ---- completions ---- */
 
 /* A send or write ended. An error takes the path out, whatever it is: the queue pair is in ERR. */
@@ -291,7 +130,7 @@ unsigned sl_verbs_rail_poll(struct sl_verbs_rail *rail, unsigned budget)
     struct ibv_wc wc[POLL_BATCH];
     unsigned total = 0;
 
-    while (total < budget) {
+    while (total < budget && SL_LIKELY(rail->cq != NULL)) {
         int n = ibv_poll_cq(rail->cq, POLL_BATCH, wc);
         uint64_t now_ns = 0;
 
@@ -328,7 +167,8 @@ void sl_verbs_rail_disarm(struct sl_verbs_rail *rail)
     struct ibv_cq *cq;
     void *arg;
 
-    while (rail->iface->ibv->ibv_get_cq_event(rail->channel, &cq, &arg) == 0)
+    while (rail->channel != NULL &&
+           rail->iface->ibv->ibv_get_cq_event(rail->channel, &cq, &arg) == 0)
         rail->cq_events++;
 }
 
@@ -345,23 +185,31 @@ static void fail_paths(struct sl_verbs_rail *rail, const char *why)
     }
 }
 
-static void reread(struct sl_verbs_rail *rail)
+/* False: it turns out to be lost. */
+static bool reread(struct sl_verbs_rail *rail)
 {
     struct sl_verbs_iface *iface = rail->iface;
     char name[SL_VERBS_NAME_MAX];
     uint8_t num = rail->port.num;
     struct sl_verbs_port *port = malloc(sizeof(*port));
 
-    rail->base.usable = false;
-    if (port == NULL)
-        return;
+    if (port == NULL) {
+        rail->base.usable = false;
+        return true;
+    }
     memcpy(name, rail->port.name, sizeof(name));
     if (sl_verbs_port_read(iface->ibv, rail->device->context, num, port) != 0) {
+        if (sl_verbs_rail_is_gone(rail)) {
+            free(port);
+            return false;
+        }
+        rail->base.usable = false;
         snprintf(rail->base.why, sizeof(rail->base.why), "%s", sluice_last_error());
     } else {
         memcpy(port->name, name, sizeof(name));
         memcpy(port->device, rail->port.device, sizeof(port->device));
         rail->port = *port;
+        rail->base.usable = false;
         if (port->why[0] != '\0') {
             snprintf(rail->base.why, sizeof(rail->base.why), "%s", port->why);
         } else if (sl_verbs_gid_choose(iface->config, port, &rail->gid) != 0) {
@@ -372,6 +220,7 @@ static void reread(struct sl_verbs_rail *rail)
         }
     }
     free(port);
+    return true;
 }
 
 static bool has_gid(const struct sl_verbs_port *port, const struct sl_verbs_gid *gid)
@@ -399,13 +248,13 @@ void sl_verbs_rail_lose(struct sl_verbs_rail *rail, const char *why)
 
     if (rail->is_lost)
         return;
-    rail->is_lost = true;
-    rail->reread_at_ns = SL_NEVER;
+    rail->is_lost = iface->uneven = true;
+    rail->reread_at_ns = sl_now(iface->base.worker->clock) + RETURN_NS;
     if (rail->base.usable)
         sl_mp_event(iface, SL_EVENT_PORT_DOWN, -1, rail->base.idx, rail->port.state);
     rail->base.usable = false;
     snprintf(rail->base.why, sizeof(rail->base.why), "%s", why);
-    sl_warn("verbs", "%s is out for good: %s", rail->port.name, why);
+    sl_warn("verbs", "%s is out until its device can be opened again: %s", rail->port.name, why);
     unwatch(rail);
     fail_paths(rail, why);
     sl_mp_rails_changed(iface, false);
@@ -425,9 +274,10 @@ void sl_verbs_rail_refresh(struct sl_verbs_rail *rail)
     struct sl_verbs_gid old = rail->gid;
     uint64_t now_ns = sl_now(iface->mp.base.worker->clock);
 
-    if (rail->is_lost)
+    if (rail->is_lost || rail->rejoin != NULL)
         return; /* whatever becomes of the port */
-    reread(rail);
+    if (!reread(rail))
+        return;
     if (was_usable != rail->base.usable)
         sl_mp_event(&iface->mp, rail->base.usable ? SL_EVENT_PORT_UP : SL_EVENT_PORT_DOWN, -1,
                     rail->base.idx, rail->port.state);
@@ -492,14 +342,21 @@ static void on_event(struct sl_verbs_rail *rail, const struct sl_verbs_event *ev
 int sl_verbs_rail_events(struct sl_verbs_rail *rail)
 {
     struct sl_verbs_event events[SL_VERBS_EVENTS_MAX];
+    uint64_t now_ns = sl_now(rail->iface->mp.base.worker->clock);
     bool overflowed;
-    unsigned count = sl_verbs_device_events(rail->device, &rail->listener, events, &overflowed);
+    unsigned count;
+
+    if (rail->is_lost || rail->rejoin != NULL)
+        sl_verbs_rail_rejoin(rail, now_ns);
+    if (rail->device == NULL)
+        return 0;
+    count = sl_verbs_device_events(rail->device, &rail->listener, events, &overflowed);
 
     for (unsigned i = 0; i < count; i++)
         on_event(rail, &events[i]);
     if (overflowed)
         fail_paths(rail, "many queue pairs failed at once");
-    if (sl_now(rail->iface->mp.base.worker->clock) >= rail->reread_at_ns)
+    if (now_ns >= rail->reread_at_ns && !rail->is_lost)
         sl_verbs_rail_refresh(rail);
     return (int)count;
 }

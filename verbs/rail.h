@@ -12,6 +12,7 @@
 
 struct sl_verbs_iface;
 struct sl_verbs_path;
+struct sl_verbs_rejoin;
 
 #define SL_VERBS_SPARE_SLOTS 128 /* receive buffers besides those: for CTS, writes, credits */
 #define SL_VERBS_FULL_EPS 64     /* connections with a buffer per credit; further ones share more */
@@ -54,7 +55,8 @@ struct sl_verbs_rail {
     unsigned cq_events;
     struct sl_verbs_port port;
     struct sl_verbs_gid gid;
-    uint64_t reread_at_ns; /* not usable: when to read the port again */
+    uint64_t reread_at_ns; /* not usable: when to read the port again, or try to open it again */
+    struct sl_verbs_rejoin *rejoin; /* on its way back */
     /* receive buffers */
     struct sl_verbs_block {
         uint8_t *bytes;
@@ -64,18 +66,29 @@ struct sl_verbs_rail {
     unsigned block_count, shared_blocks;
     unsigned srq_room;   /* places in the queue that queue pairs share; 0: each has its own */
     unsigned slots_free; /* at the NIC, in the shared queue */
+    unsigned slots_lost; /* of that queue: the NIC did not take them back */
     /* places in queues of queue pairs' own: how many there may be, are, and of one */
     unsigned own_room, own_count, own_most;
-    uint32_t *free_slots; /* in no queue, and in nobody's hands */
+    unsigned own_in_hands; /* buffers of those that arrived and are not back */
+    uint32_t *free_slots;  /* in no queue, and in nobody's hands */
     unsigned free_count;
     struct sl_verbs_qpn *qpns;
     uint32_t qpn_mask, qpn_count;
 };
 
-/* rail.c */
-int sl_verbs_rail_open(struct sl_verbs_iface *iface, const struct sl_verbs_port *port,
-                       unsigned idx);
+/* rail_open.c */
+/* Device, queues and events of a rail that is closed and has iface, port and base: the first time
+ * or again. Whether the port is usable, sl_verbs_rail_refresh() finds out. */
+int sl_verbs_rail_open(struct sl_verbs_rail *rail);
 void sl_verbs_rail_close(struct sl_verbs_rail *rail);
+
+/* rejoin.c */
+/* Tries to have a lost rail back, a step with each call. */
+void sl_verbs_rail_rejoin(struct sl_verbs_rail *rail, uint64_t now_ns);
+/* Waits for what it has begun. */
+void sl_verbs_rejoin_end(struct sl_verbs_rail *rail);
+
+/* rail.c */
 /* Its queues or its device are gone: its paths end, and nothing else does. */
 void sl_verbs_rail_lose(struct sl_verbs_rail *rail, const char *why);
 /* Is it lost, or, as a call to its device has just failed, does it turn out to be? */
@@ -108,6 +121,8 @@ static inline bool sl_verbs_slot_take(struct sl_verbs_rail *rail, uint64_t wr_id
     rail->slots_free--;
     return true;
 }
+/* Has any that arrived not come back? */
+bool sl_verbs_slots_in_hands(const struct sl_verbs_rail *rail);
 /* As sl_verbs_slot_put(), for one that came back from a queue pair which takes nothing any more. */
 void sl_verbs_slot_flushed(struct sl_verbs_rail *rail, uint32_t slot);
 /* How many receive buffers a new queue pair is to have of its own; 0: it shares. */

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 struct sl_verbs_iface;
+struct sl_verbs_rail;
 
 #define SL_VERBS_ACCESS                                                                            \
     (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE) /* to registered memory */
@@ -25,11 +26,16 @@ struct sl_verbs_pool {
 /* The user's memory: a region on every rail. */
 struct sl_verbs_mr {
     struct sl_mp_region base;
+    struct sl_node link; /* of iface->regions */
+    void *addr;
     struct sl_verbs_claim claims[SL_MP_RAILS_MAX];
 };
 
 int sl_verbs_pool_init(struct sl_verbs_iface *iface, size_t len, struct sl_verbs_pool *out);
 void sl_verbs_pool_fini(struct sl_verbs_iface *iface, struct sl_verbs_pool *pool);
+/* On one more rail, or one less. */
+int sl_verbs_pool_join(struct sl_verbs_iface *iface, struct sl_verbs_pool *pool, unsigned rail);
+void sl_verbs_pool_leave(struct sl_verbs_iface *iface, struct sl_verbs_pool *pool, unsigned rail);
 int sl_verbs_mr_reg(struct sl_iface *iface, const struct sl_mem *mem, struct sl_mr **out,
                     struct sl_key *key);
 void sl_verbs_mr_dereg(struct sl_iface *iface, struct sl_mr *mr);
@@ -39,7 +45,16 @@ unsigned sl_verbs_mem_gone(struct sl_iface *iface, void *addr, size_t len);
 /* Takes the claims of this interface on memory that other ones have reported gone. */
 void sl_verbs_mem_sync(struct sl_verbs_iface *iface);
 
-/* On every rail that is not lost, or none: 1 or 0 as sl_verbs_memory_get(), or its error. */
+/* Peers are to write to staging by the rail, if it is registered there. */
+void sl_verbs_staging_told(struct sl_verbs_iface *iface, unsigned rail);
+/* Nothing is registered with the rail's device any more: of a lost one, before it is closed. */
+void sl_verbs_mem_leave(struct sl_verbs_rail *rail);
+/* All that is registered is so with the rail's device, too, which is another one than before. After
+ * an error some is. Memory of a GPU that cannot be exported again stays away from that rail. */
+int sl_verbs_mem_join(struct sl_verbs_rail *rail);
+
+/* On every rail that is not lost and has it not yet: 1 or 0 as sl_verbs_memory_get(), or its error;
+ * then nothing has changed. */
 int sl_verbs_reg_all(struct sl_verbs_iface *iface, const struct sl_mem *mem,
                      struct sl_verbs_claim *claims);
 /* True: a device has let go of that memory. */

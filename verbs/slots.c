@@ -52,6 +52,7 @@ static inline bool post(struct sl_verbs_rail *rail, const struct sl_verbs_block 
 
     if (SL_LIKELY(err == 0))
         return true;
+    rail->slots_lost += path == NULL;
     sl_warn("verbs", "%s did not take a receive buffer: %s", rail->port.name,
             sluice_strerror(-err));
     return false;
@@ -73,10 +74,19 @@ void sl_verbs_slot_put(struct sl_verbs_rail *rail, uint32_t slot)
     const struct sl_verbs_block *block = &rail->blocks[slot / SL_VERBS_BLOCK_SLOTS];
     uint32_t owner = block->slots[slot % SL_VERBS_BLOCK_SLOTS].owner;
 
-    if (SL_LIKELY(owner == SL_VERBS_SLOT_SHARED))
+    if (SL_LIKELY(owner == SL_VERBS_SLOT_SHARED)) {
         rail->slots_free += post(rail, block, slot, NULL, 0);
-    else if (owner == SL_VERBS_SLOT_LEFT || !post_own(rail, slot))
+        return;
+    }
+    rail->own_in_hands--;
+    if (owner == SL_VERBS_SLOT_LEFT || !post_own(rail, slot))
         make_free(rail, slot);
+}
+
+bool sl_verbs_slots_in_hands(const struct sl_verbs_rail *rail)
+{
+    return rail->own_in_hands != 0 ||
+           rail->slots_free + rail->slots_lost != rail->shared_blocks * SL_VERBS_BLOCK_SLOTS;
 }
 
 bool sl_verbs_own_take(struct sl_verbs_rail *rail, uint64_t wr_id)
@@ -87,15 +97,18 @@ bool sl_verbs_own_take(struct sl_verbs_rail *rail, uint64_t wr_id)
         return false;
     s->at_nic = false;
     rail->iface->paths[s->owner]->receives--;
+    rail->own_in_hands++;
     return true;
 }
 
 void sl_verbs_slot_flushed(struct sl_verbs_rail *rail, uint32_t slot)
 {
-    if (slot_at(rail, slot)->owner == SL_VERBS_SLOT_SHARED)
+    if (slot_at(rail, slot)->owner == SL_VERBS_SLOT_SHARED) {
         sl_verbs_slot_put(rail, slot);
-    else
-        make_free(rail, slot);
+        return;
+    }
+    rail->own_in_hands--;
+    make_free(rail, slot);
 }
 
 static int block_new(struct sl_verbs_rail *rail, struct sl_verbs_block *block)

@@ -10,7 +10,8 @@
  *   device.c   ports: what there is · gid.c their GIDs · probe.c lists both
  *   plan.c     which paths a connection has
  *   queue_pair.c  the lanes: made, connected, posted to, stopped · offer.c how the peer sees them
- *   rail.c     an open port: its queues, completions, asynchronous events · slots.c receive buffers
+ *   rail.c     an open port: its completions, asynchronous events · slots.c receive buffers
+ *   rail_open.c  opens and closes one · rejoin.c  has a lost one back
  *   mr.c       registered memory, on every rail · gpu.c GPU memory
  *   mlx5.c     routes that only NVIDIA's devices let us choose
  */

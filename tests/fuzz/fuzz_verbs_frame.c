@@ -20,7 +20,7 @@ static void check_grant(const uint8_t *payload, size_t len)
         return;
     sl_assert(len == sizeof(grant) && memcmp(payload, &grant, sizeof(grant)) == 0);
     sl_assert(grant.len > 0 && grant.off + grant.len > grant.off);
-    sl_assert(grant.rkey_count >= 1 && grant.rkey_count <= SL_MP_RAILS_MAX);
+    sl_assert(grant.keys.count >= 1 && grant.keys.count <= SL_MP_RAILS_MAX);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -262,15 +262,17 @@ static void post(struct sl_mp_tx_frame *tx, uint32_t payload, const struct step 
 static void peer_grants(const struct step *s)
 {
     const struct sl_verbs_iface *iface = world_iface(1);
-    struct sl_mp_cts told = {.addr = (uintptr_t)iface->staging.bytes,
-                             .id = s->d & 0xf,
-                             .rkey_count = iface->mp.rail_count};
+    struct sl_mp_cts told = {
+        .addr = (uintptr_t)iface->staging.bytes,
+        .id = s->d & 0xf,
+        .keys = {.count = (uint8_t)iface->mp.rail_count, .rails = iface->mp.staging_rails}};
     struct sl_mp_tx_frame *tx;
     struct sl_mp_frame *header = frame(SL_MP_CTS, s, &tx);
 
     if (header == NULL)
         return;
-    header->flags = (uint8_t)(s->d >> 4 & 3);
+    header->flags = (uint8_t)(s->d >> 4 & 7);
+    told.keys.age = (uint8_t)(s->d >> 7 & 1);
     header->value = length_of(s->b >> 2);
     told.off = s->c % 4 == 3 ? UINT64_MAX - (s->c >> 2) : (uint64_t)(s->c >> 2) * 16;
     told.len = s->d >> 6 & 1 ? length_of(s->b >> 5) : (uint64_t)(s->b >> 5) * 64;

@@ -76,6 +76,14 @@ static void begin(struct ms_run *run, struct ms_fault *fault)
     }
 }
 
+/* Now and then as another device. */
+static void rail_returns(struct ms_run *run, const struct ms_fault *fault)
+{
+    if ((fault->pick & 256) != 0)
+        lanes_rail_anew(run->lanes, fault->pick % 2, fault->pick2);
+    lanes_rail(run->lanes, fault->pick % 2, fault->pick2, true);
+}
+
 static void end(struct ms_run *run, struct ms_fault *fault)
 {
     fault->over = true;
@@ -84,7 +92,7 @@ static void end(struct ms_run *run, struct ms_fault *fault)
     else if (fault->kind == MS_ALL)
         block_all(run, LANES_NOTHING, LANES_NOTHING);
     else if (fault->kind == MS_RAIL)
-        lanes_rail(run->lanes, fault->pick % 2, fault->pick2, true);
+        rail_returns(run, fault);
     else if (fault->kind == MS_HOLD)
         lanes_hold(run->lanes, fault->pick % 2, fault->pick2, false);
 }

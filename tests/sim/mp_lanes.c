@@ -352,6 +352,7 @@ static struct lanes_region *region_add(struct lanes_iface *iface, void *addr, si
     region->addr = addr;
     for (unsigned i = 0; i < LANES_RAILS; i++)
         region->base.rkeys[i] = ++iface->lanes->last_number * 16 + i;
+    region->base.rails = (uint16_t)((1u << iface->with.rails) - 1);
     sl_list_push_back(&iface->regions, &region->link);
     return region;
 }
@@ -432,6 +433,7 @@ static int open_iface(struct sl_worker *worker, const struct sl_device *dev,
     iface->mp.staging_bytes = malloc(staging);
     sl_assert(iface->mp.frame_bytes != NULL && iface->mp.staging_bytes != NULL);
     iface->staging = region_add(iface, iface->mp.staging_bytes, staging);
+    iface->mp.staging_rails = iface->staging->base.rails;
     memcpy(iface->mp.staging_rkeys, iface->staging->base.rkeys, sizeof(iface->mp.staging_rkeys));
     *out = &iface->mp.base;
     int err = loop_ops.open(worker, NULL, &side, &iface->mp.sideband);

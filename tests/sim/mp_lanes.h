@@ -55,6 +55,9 @@ void lanes_block(struct lanes *lanes, unsigned rail_a, unsigned rail_b, enum lan
                  enum lanes_lost back);
 /* A rail is down, or back. */
 void lanes_rail(struct lanes *lanes, unsigned side, unsigned rail, bool usable);
+/* What is registered on a rail that is down gets new keys, as after a new device has come in its
+ * place. Not where lanes or buffers of it are in use still. */
+void lanes_rail_anew(struct lanes *lanes, unsigned side, unsigned rail);
 /* Completions of a rail are not shown, unless its lanes are stopped. */
 void lanes_hold(struct lanes *lanes, unsigned side, unsigned rail, bool held);
 /* The rail's device dies: what it has acknowledged and not shown, nobody ever sees. */

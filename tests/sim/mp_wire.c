@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The wire under simulated lanes: what moves, what is lost, what is shown, and in which order. */
+#include "multipath/conn.h"
 #include "tests/sim/mp_lanes_inside.h"
 
 #include <stdio.h>
@@ -310,6 +311,35 @@ void lanes_rail(struct lanes *lanes, unsigned side, unsigned rail, bool usable)
     if (!usable)
         fail_rail(r, "its cable is out");
     sl_mp_rails_changed(&iface->mp, true);
+}
+
+static bool in_use(struct lanes_rail *rail)
+{
+    sl_mp_rail_vacate(&rail->iface->mp, &rail->base);
+    sl_list_foreach(&rail->iface->mp.conns, node)
+    {
+        struct sl_mp_conn *conn = sl_container_of(node, struct sl_mp_conn, link);
+
+        for (unsigned i = 0; i < conn->path_count; i++)
+            if (conn->paths[i] != NULL && conn->paths[i]->rail == &rail->base &&
+                ((struct lane *)conn->paths[i])->open)
+                return true;
+    }
+    return rail->free_count != rail->buffer_count;
+}
+
+void lanes_rail_anew(struct lanes *lanes, unsigned side, unsigned rail)
+{
+    struct lanes_iface *iface = &lanes->iface[side];
+    struct lanes_rail *r = &iface->rails[rail % iface->with.rails];
+    unsigned idx = r->base.idx;
+
+    if (r->dead || r->base.usable || in_use(r))
+        return;
+    sl_list_foreach(&iface->regions, node) sl_container_of(node, struct lanes_region, link)
+        ->base.rkeys[idx] = ++lanes->last_number * 16 + idx;
+    iface->mp.staging_rkeys[idx] = iface->staging->base.rkeys[idx];
+    sl_mp_rail_renewed(&iface->mp, &r->base);
 }
 
 void lanes_hold(struct lanes *lanes, unsigned side, unsigned rail, bool held)

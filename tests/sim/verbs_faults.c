@@ -57,6 +57,15 @@ static struct ibv_cq *cq_of(struct vs_run *run, uint32_t pick)
     return iface->rails[pick / 2 % iface->mp.rail_count].cq;
 }
 
+/* Of a rail whose device is away there is none. */
+static void hold(struct vs_run *run, uint32_t pick, bool held)
+{
+    struct ibv_cq *cq = cq_of(run, pick);
+
+    if (cq != NULL)
+        fake_ibv_cq_hold(run->fake, cq, held);
+}
+
 static void lose_some(struct vs_run *run, const struct vs_fault *fault, bool lost)
 {
     unsigned way = fault->kind == VS_BLOCK ? 0 : 1 + (fault->pick >> 16) % 4;
@@ -126,7 +135,7 @@ static void begin(struct vs_run *run, struct vs_fault *fault)
     case VS_GID_MOVE: gid_move(run, fault); break;
     case VS_HOLD:
         run->held = true;
-        fake_ibv_cq_hold(run->fake, cq_of(run, fault->pick), true);
+        hold(run, fault->pick, true);
         break;
     case VS_CALL:
         fake_ibv_fail(run->fake, calls[fault->pick % SL_ARRAY_LEN(calls)], 1 + fault->pick2 % 5,
@@ -160,7 +169,9 @@ static void end(struct vs_run *run, struct vs_fault *fault)
     case VS_FLAP:
         fake_ibv_port_set(run->fake, device_of(run, fault->pick), 1, IBV_PORT_ACTIVE);
         break;
-    case VS_HOLD: fake_ibv_cq_hold(run->fake, cq_of(run, fault->pick), false); break;
+    case VS_HOLD: hold(run, fault->pick, false); break;
+    case VS_DEVICE_FATAL:
+    case VS_DEVICE_REMOVE: fake_ibv_device_return(run->fake, device_of(run, fault->pick)); break;
     default: break; /* of an instant, or until the calm */
     }
 }

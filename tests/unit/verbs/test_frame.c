@@ -64,7 +64,7 @@ static void a_grant_is_read_field_by_field(void **state)
     assert_int_equal(told.len, 4095);
     assert_true(told.addr == UINT64_C(0x0102030405060708));
     assert_int_equal(told.id, 0x20005);
-    assert_int_equal(told.rkey_count, 2);
+    assert_int_equal(told.keys.count, 2);
     assert_int_equal(told.rkeys[0], 0x0a0b0c0d);
     assert_int_equal(told.rkeys[1], 0x01020304);
 }
@@ -127,14 +127,14 @@ static void grants_that_make_no_sense_are_refused(void **state)
     static const struct {
         struct sl_mp_cts grant;
         bool good;
-    } cases[] = {{{.len = 1, .rkey_count = 1}, true},
-                 {{.off = UINT64_MAX - 1, .len = 1, .rkey_count = SL_MP_RAILS_MAX}, true},
-                 {{.off = UINT64_MAX, .len = 1, .rkey_count = 1}, false},
-                 {{.off = 2, .len = UINT64_MAX - 1, .rkey_count = 1}, false},
-                 {{.len = 0, .rkey_count = 1}, false},
-                 {{.len = 1, .rkey_count = 0}, false},
-                 {{.len = 1, .rkey_count = SL_MP_RAILS_MAX + 1}, false},
-                 {{.len = 1, .rkey_count = UINT32_MAX}, false}};
+    } cases[] = {{{.len = 1, .keys.count = 1}, true},
+                 {{.off = UINT64_MAX - 1, .len = 1, .keys.count = SL_MP_RAILS_MAX}, true},
+                 {{.off = UINT64_MAX, .len = 1, .keys.count = 1}, false},
+                 {{.off = 2, .len = UINT64_MAX - 1, .keys.count = 1}, false},
+                 {{.len = 0, .keys.count = 1}, false},
+                 {{.len = 1, .keys.count = 0}, false},
+                 {{.len = 1, .keys.count = SL_MP_RAILS_MAX + 1}, false},
+                 {{.len = 1, .keys.count = UINT8_MAX}, false}};
     struct sl_mp_cts out;
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)

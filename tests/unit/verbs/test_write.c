@@ -45,11 +45,12 @@ static void grant(uint32_t number, uint64_t total, uint64_t off, uint64_t len, u
     struct sl_mp_conn *ep = world_ep(1);
     const struct sl_verbs_iface *iface = world_iface(1);
     struct sl_mp_tx_frame *frame = sl_mp_frame_new(ep, SL_MP_CTS, 0, number);
-    struct sl_mp_cts told = {.off = off,
-                             .len = len,
-                             .addr = (uintptr_t)iface->staging.bytes,
-                             .id = 1,
-                             .rkey_count = iface->mp.rail_count};
+    struct sl_mp_cts told = {
+        .off = off,
+        .len = len,
+        .addr = (uintptr_t)iface->staging.bytes,
+        .id = 1,
+        .keys = {.count = (uint8_t)iface->mp.rail_count, .rails = iface->mp.staging_rails}};
     struct sl_mp_frame *header;
 
     assert_non_null(frame);

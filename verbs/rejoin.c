@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A lost rail on its way back.
+ *
+ *   lost        its paths end; what waits in its receive buffers moves out
+ *    |          once nothing of it is in use, and its device can be opened: all is opened anew
+ *   registering what users have registered, by a thread: gigabytes take seconds, in which
+ *    |          the other rails go on
+ *   usable      peers hear of it, paths are offered; what was cleared to send gets the new keys
+ *
+ * Keys of the dead device must not be used on the new one, which may give the same numbers to other
+ * memory: sl_mp_rail_renewed().
+ */
+#include "verbs/iface.h"
+#include "verbs/queue_pair.h"
+#include "verbs/rail.h"
+
+#include "core/log.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#define RETRY_NS (500 * SL_NS_PER_MS)
+
+/* Claims ahead of those of the regions, which then find the registrations there. */
+struct sl_verbs_rejoin {
+    struct sl_verbs_memory *memory;
+    pthread_t thread;
+    bool has_thread;
+    _Atomic bool done;
+    unsigned count;
+    struct ahead {
+        struct sl_mem mem;
+        struct sl_verbs_claim claim;
+    } items[];
+};
+
+/* ---- the thread ---- */
+
+/* What fails here fails once more where it can be told. */
+static void *register_ahead(void *arg)
+{
+    struct sl_verbs_rejoin *rejoin = arg;
+
+    for (unsigned i = 0; i < rejoin->count; i++)
+        (void)sl_verbs_memory_get(rejoin->memory, &rejoin->items[i].mem, &rejoin->items[i].claim);
+    atomic_store(&rejoin->done, true);
+    return NULL;
+}
+
+/* In virtual time nothing happens beside the caller. Without a thread all is registered later, by
+ * the caller as well. */
+static void thread_start(struct sl_verbs_rejoin *rejoin, const struct sl_clock *clock)
+{
+    sigset_t all, before;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    rejoin->has_thread = clock == &sl_clock_monotonic && rejoin->count > 0 &&
+                         pthread_create(&rejoin->thread, NULL, register_ahead, rejoin) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!rejoin->has_thread)
+        atomic_store(&rejoin->done, true);
+}
+
+/* GPU memory is not pinned by being registered, and its driver wants its user's thread. */
+static struct sl_verbs_rejoin *rejoin_new(const struct sl_verbs_rail *rail)
+{
+    const struct sl_verbs_iface *iface = rail->iface;
+    unsigned count = 0;
+
+    sl_list_foreach(&iface->regions, node) count++;
+    struct sl_verbs_rejoin *rejoin = calloc(1, sizeof(*rejoin) + count * sizeof(rejoin->items[0]));
+
+    if (rejoin == NULL)
+        return NULL;
+    rejoin->memory = rail->memory;
+    sl_list_foreach(&iface->regions, node)
+    {
+        const struct sl_verbs_mr *mr = sl_container_of(node, struct sl_verbs_mr, link);
+
+        if (!mr->base.is_gpu)
+            rejoin->items[rejoin->count++].mem = (struct sl_mem){
+                .addr = mr->addr, .len = mr->base.len, .kind = SL_MEM_HOST, .fd = -1};
+    }
+    thread_start(rejoin, iface->mp.base.worker->clock);
+    return rejoin;
+}
+
+void sl_verbs_rejoin_end(struct sl_verbs_rail *rail)
+{
+    struct sl_verbs_rejoin *rejoin = rail->rejoin;
+
+    if (rejoin == NULL)
+        return;
+    if (rejoin->has_thread)
+        pthread_join(rejoin->thread, NULL);
+    for (unsigned i = 0; i < rejoin->count; i++)
+        sl_verbs_memory_put(rejoin->memory, &rejoin->items[i].claim);
+    free(rejoin);
+    rail->rejoin = NULL;
+}
+
+/* ---- the rail ---- */
+
+static bool in_use(const struct sl_verbs_rail *rail)
+{
+    const struct sl_verbs_iface *iface = rail->iface;
+
+    for (uint32_t i = 0; i < iface->path_cap; i++)
+        if (iface->paths[i] != NULL && iface->paths[i]->rail == rail && iface->paths[i]->qp != NULL)
+            return true;
+    return sl_verbs_slots_in_hands(rail);
+}
+
+/* Closed, as some drivers (soft-RoCE's) let a device go only when nobody has it open; and opened,
+ * if it is there. */
+static int reopen(struct sl_verbs_rail *rail)
+{
+    int err;
+
+    if (rail->device != NULL) {
+        sl_verbs_mem_leave(rail);
+        sl_verbs_rail_close(rail);
+    }
+    err = sl_verbs_rail_open(rail);
+    if (err != 0)
+        return err;
+    err = sl_verbs_rail_provide(rail, rail->iface->mp.conn_count);
+    if (err == 0)
+        rail->rejoin = rejoin_new(rail);
+    if (err == 0 && rail->rejoin == NULL)
+        err = sl_fail(-ENOMEM, "no memory for a list of regions");
+    return err;
+}
+
+static void lose_again(struct sl_verbs_rail *rail)
+{
+    sl_debug("verbs", "%s does not return: %s", rail->port.name, sluice_last_error());
+    rail->is_lost = true;
+    rail->reread_at_ns = sl_now(rail->iface->mp.base.worker->clock) + RETRY_NS;
+}
+
+static void complete(struct sl_verbs_rail *rail)
+{
+    int err = sl_verbs_mem_join(rail);
+
+    sl_verbs_rejoin_end(rail);
+    if (err < 0 || rail->is_lost) {
+        lose_again(rail);
+        return;
+    }
+    sl_mp_rail_renewed(&rail->iface->mp, &rail->base);
+    sl_verbs_rail_refresh(rail);
+}
+
+void sl_verbs_rail_rejoin(struct sl_verbs_rail *rail, uint64_t now_ns)
+{
+    if (rail->rejoin != NULL) {
+        if (!atomic_load(&rail->rejoin->done))
+            return;
+        if (rail->is_lost)
+            sl_verbs_rejoin_end(rail); /* while it was on its way */
+        else
+            complete(rail);
+        return;
+    }
+    if (now_ns < rail->reread_at_ns)
+        return;
+    sl_mp_rail_vacate(&rail->iface->mp, &rail->base);
+    if (in_use(rail))
+        return;
+    if (reopen(rail) != 0)
+        lose_again(rail);
+}
