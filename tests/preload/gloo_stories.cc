@@ -119,7 +119,7 @@ void run_contexts(process &p)
                      " files");
 }
 
-/* Files that the shim opens with the first call of a context; those that gloo has are open before. */
+/* Files that the shim opens with the first call of a context; gloo's own are open before. */
 static int files_of_first_call(const process &p, const context_ptr &context)
 {
     int before = count_files();
