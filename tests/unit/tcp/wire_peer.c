@@ -75,6 +75,24 @@ void wire_close(struct wire *w)
             close(w->fds[i]);
 }
 
+struct sl_tcp_frame wire_piece(uint32_t seq, uint64_t tag, size_t total, size_t off, size_t len)
+{
+    return (struct sl_tcp_frame){.type = SL_TCP_DATA,
+                                 .len = (uint32_t)len,
+                                 .seq = seq,
+                                 .tag = tag,
+                                 .total = total,
+                                 .off = off};
+}
+
+void wire_post(struct wire *w, struct sl_sink *sink, struct sl_req *req, void *dst, size_t len,
+               uint64_t tag)
+{
+    *sink = (struct sl_sink){.dst = dst, .len = len, .tag = tag};
+    *req = (struct sl_req){0};
+    assert_int_equal(w->ops.recv(w->ep, sink, req), 0);
+}
+
 void wire_progress(struct wire *w)
 {
     assert_true(w->ops.progress(w->iface, 16) >= 0);

@@ -45,6 +45,12 @@ void wire_connect(struct wire *w, unsigned data_conns, bool crc);
 void wire_connect_begin(struct wire *w, unsigned data_conns, bool crc);
 void wire_connect_end(struct wire *w, unsigned data_conns, bool crc);
 
+/* Part of a message of total bytes. */
+struct sl_tcp_frame wire_piece(uint32_t seq, uint64_t tag, size_t total, size_t off, size_t len);
+/* Posts a receive of len bytes into dst; it must be taken. */
+void wire_post(struct wire *w, struct sl_sink *sink, struct sl_req *req, void *dst, size_t len,
+               uint64_t tag);
+
 void wire_progress(struct wire *w);
 /* A frame of a message; payload may be NULL to send the header only. */
 void wire_frame(struct wire *w, unsigned conn, const struct sl_tcp_frame *frame, bool crc,
