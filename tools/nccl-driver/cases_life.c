@@ -359,21 +359,31 @@ static int aborted_jobs_leave_no_trace(struct rank *r)
     return many_times(r, abort_once, "aborted jobs");
 }
 
-/* Two families of communicators in one process; one ends while the other is in the middle of its
- * messages. */
+/* Two families of communicators in one process: other is a second context, and each has a ring of
+ * count connections. */
+static int two_contexts(struct rank *r, struct rank *other, struct conn *first, struct conn *second,
+                        unsigned count)
+{
+    *other = *r;
+    other->rng = r->rng + 77;
+    case_ring(r, first, count, 0);
+    case_ring(r, second, count, 100);
+    if (rank_start(r) != 0 || rank_start(other) != 0 || rank_connect(r, first, count) != 0 ||
+        rank_connect(other, second, count) != 0)
+        return -1;
+    return 0;
+}
+
+/* One ends while the other is in the middle of its messages. */
 static int two_contexts_live_side_by_side(struct rank *r)
 {
     const struct flow like = {.steps = 300, .sizes = bulk, .size_count = COUNT(bulk), .hold = 1};
-    struct rank other = *r;
+    struct rank other;
     struct conn first[2], second[2];
     struct flow *flows;
     unsigned count;
 
-    other.rng = r->rng + 77;
-    case_ring(r, first, 2, 0);
-    case_ring(r, second, 2, 10);
-    if (rank_start(r) != 0 || rank_start(&other) != 0 || rank_connect(r, first, 2) != 0 ||
-        rank_connect(&other, second, 2) != 0 ||
+    if (two_contexts(r, &other, first, second, 2) != 0 ||
         case_begin(&other, second, 2, &like, &flows, &count) != 0 ||
         case_asked(flows, count, 1) != 0)
         return -1;
@@ -396,17 +406,12 @@ static int two_contexts_live_side_by_side(struct rank *r)
 static int many_connections_of_two_contexts_keep_apart(struct rank *r)
 {
     const struct flow like = {.steps = 60, .sizes = bulk, .size_count = COUNT(bulk)};
-    struct rank other = *r;
+    struct rank other;
     struct conn first[16], second[16];
     struct flow *flows[2];
     unsigned count[2];
 
-    other.rng = r->rng + 77;
-    case_ring(r, first, COUNT(first), 0);
-    case_ring(r, second, COUNT(second), 100);
-    if (rank_start(r) != 0 || rank_start(&other) != 0 ||
-        rank_connect(r, first, COUNT(first)) != 0 ||
-        rank_connect(&other, second, COUNT(second)) != 0 ||
+    if (two_contexts(r, &other, first, second, COUNT(first)) != 0 ||
         case_begin(r, first, COUNT(first), &like, &flows[0], &count[0]) != 0 ||
         case_begin(&other, second, COUNT(second), &like, &flows[1], &count[1]) != 0 ||
         case_end(&other, flows[1], count[1]) != 0 || case_end(r, flows[0], count[0]) != 0)
@@ -419,17 +424,12 @@ static int many_connections_of_two_contexts_keep_apart(struct rank *r)
 static int one_context_is_aborted_while_another_moves(struct rank *r)
 {
     const struct flow like = {.steps = 2000, .sizes = bulk, .size_count = COUNT(bulk)};
-    struct rank other = *r;
+    struct rank other;
     struct conn first[4], second[4];
     struct flow *flows[2];
     unsigned count[2];
 
-    other.rng = r->rng + 77;
-    case_ring(r, first, COUNT(first), 0);
-    case_ring(r, second, COUNT(second), 100);
-    if (rank_start(r) != 0 || rank_start(&other) != 0 ||
-        rank_connect(r, first, COUNT(first)) != 0 ||
-        rank_connect(&other, second, COUNT(second)) != 0 ||
+    if (two_contexts(r, &other, first, second, COUNT(first)) != 0 ||
         case_begin(r, first, COUNT(first), &endless, &flows[0], &count[0]) != 0 ||
         case_begin(&other, second, COUNT(second), &like, &flows[1], &count[1]) != 0 ||
         case_moved(r, flows[0], count[0], 8) != 0 ||
