@@ -24,7 +24,7 @@ static const struct sl_config_row rows[] = {
         "VERBS_PATHS", paths, "auto", sl_path_list_check,
         "Paths of each connection: LOCAL>REMOTE[/LABEL][@PORT] by number of rail, with a flow "
         "label in hex and a port of the bond that a rail may be, separated by commas "
-        "(0>0/c0de,1>1/beef@2). auto: each rail to the peer's of the same number."),
+        "(0>0/c0de,1>1/beef@2). auto: each rail to one of the peer's in its subnet."),
     SL_ROW_INT(
         "VERBS_PATHS_PER_RAIL", paths_per_rail, "0", "paths", 0, 8,
         "Queue pairs between a pair of rails, each with a flow label of its own. 0: one, or one "

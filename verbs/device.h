@@ -5,6 +5,7 @@
 
 #include "multipath/frame.h"
 #include "verbs/ibv_dl.h"
+#include "verbs/pairs.h"
 
 #include <netinet/in.h>
 #include <stdbool.h>
@@ -74,6 +75,10 @@ int sl_verbs_gid_choose_for(const struct sl_config *config, const struct sl_verb
 
 /* Do a and b reach each other directly? */
 bool sl_verbs_gid_same_subnet(const struct sl_verbs_gid *a, const struct sl_verbs_gid *b);
+
+/* What a and b, of the same type and family, say of the way between them. A link-local address of
+ * Ethernet says nothing: every link has the same subnet. */
+enum sl_verbs_reach sl_verbs_gid_reach(const struct sl_verbs_gid *a, const struct sl_verbs_gid *b);
 
 /* "192.0.2.1 (RoCE v2)", "fe80::1 (RoCE v1)". */
 void sl_verbs_gid_text(const struct sl_verbs_gid *gid, char *out, size_t cap);

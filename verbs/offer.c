@@ -3,6 +3,7 @@
  * know. */
 #include "verbs/offer.h"
 
+#include "core/log.h"
 #include "multipath/conn.h"
 #include "verbs/iface.h"
 #include "verbs/plan.h"
@@ -97,21 +98,77 @@ static void describe(const struct sl_mp_rail *base, struct sl_mp_rail_info *out)
     memcpy(out, &info, sizeof(info));
 }
 
+static void info_to_gid(const struct sl_verbs_rail_info *info, struct sl_verbs_gid *out)
+{
+    static const uint8_t v4_prefix[12] = {[10] = 0xff, [11] = 0xff};
+
+    *out = (struct sl_verbs_gid){.type = info->gid_type, .prefix_len = info->prefix_len};
+    memcpy(&out->gid, info->gid, sizeof(info->gid));
+    out->is_v4 = memcmp(info->gid, v4_prefix, sizeof(v4_prefix)) == 0;
+    out->is_link_local = (info->gid[0] == 0xfe && (info->gid[1] & 0xc0) == 0x80) ||
+                         (out->is_v4 && info->gid[12] == 169 && info->gid[13] == 254);
+}
+
+/* What is known of the way from a rail to one of the peer's, which says what address it has even
+ * while it has no link. */
+static enum sl_verbs_reach reach_of(const struct sl_verbs_rail *rail,
+                                    const struct sl_mp_rail_info *remote)
+{
+    static const uint8_t no_gid[16];
+    struct sl_verbs_rail_info info = sl_verbs_rail_info_of(remote);
+    struct sl_verbs_gid ours, theirs;
+
+    if (rail->port.gid_count == 0 || memcmp(info.gid, no_gid, sizeof(no_gid)) == 0)
+        return SL_VERBS_REACH_UNKNOWN;
+    info_to_gid(&info, &theirs);
+    if (info.link_layer != rail->port.link_layer ||
+        sl_verbs_gid_choose_for(rail->iface->config, &rail->port, &theirs, &ours) != 0)
+        return SL_VERBS_REACH_NEVER;
+    return sl_verbs_gid_reach(&ours, &theirs);
+}
+
+static void ends_of(const struct sl_mp_conn *conn, struct sl_verbs_plan_ends *out)
+{
+    const struct sl_verbs_iface *iface = sl_verbs_iface_of(&conn->iface->base);
+
+    *out = (struct sl_verbs_plan_ends){
+        .rails = {.local_rails = iface->mp.rail_count, .remote_rails = conn->peer.rail_count}};
+    for (unsigned i = 0; i < out->rails.local_rails; i++) {
+        const struct sl_verbs_device *device = iface->rails[i].device;
+
+        out->lag_ports[i] = device != NULL ? device->lag_ports : 0;
+        for (unsigned j = 0; j < out->rails.remote_rails; j++)
+            out->rails.reach[i][j] = (uint8_t)reach_of(&iface->rails[i], &conn->peer.rails[j]);
+    }
+}
+
+static void say_what_is_left_out(const struct sl_mp_conn *conn,
+                                 const struct sl_verbs_path_spec *specs, size_t count)
+{
+    uint32_t used = 0;
+
+    for (size_t i = 0; i < count; i++)
+        used |= 1u << specs[i].local_rail;
+    for (unsigned i = 0; i < conn->iface->rail_count; i++)
+        if ((used & 1u << i) == 0)
+            sl_info("verbs",
+                    "no path to %s by %s: it has no rail of that subnet, or none is listed",
+                    sl_ep_peer_name(&conn->base), conn->iface->rails[i]->name);
+}
+
 static int plan(struct sl_mp_conn *conn)
 {
     const struct sl_verbs_iface *iface = sl_verbs_iface_of(&conn->iface->base);
-    unsigned rail_count = iface->mp.rail_count;
     struct sl_verbs_path_spec specs[SL_MP_PATHS_MAX];
-    struct sl_verbs_plan_ends ends = {.local_rails = rail_count,
-                                      .remote_rails = conn->peer.rail_count};
+    struct sl_verbs_plan_ends ends;
     size_t count;
     int err;
 
-    for (unsigned i = 0; i < rail_count; i++)
-        ends.lag_ports[i] = iface->rails[i].device != NULL ? iface->rails[i].device->lag_ports : 0;
+    ends_of(conn, &ends);
     err = sl_verbs_plan(iface->config, &ends, conn->nonce ^ conn->peer.nonce, specs,
                         SL_MP_PATHS_MAX, &count);
-
+    if (err == 0)
+        say_what_is_left_out(conn, specs, count);
     for (size_t i = 0; i < count && err == 0; i++) {
         struct sl_mp_path *path;
 
@@ -127,17 +184,6 @@ static int plan(struct sl_mp_conn *conn)
 }
 
 /* ---- a path ---- */
-
-static void info_to_gid(const struct sl_verbs_rail_info *info, struct sl_verbs_gid *out)
-{
-    static const uint8_t v4_prefix[12] = {[10] = 0xff, [11] = 0xff};
-
-    *out = (struct sl_verbs_gid){.type = info->gid_type, .prefix_len = info->prefix_len};
-    memcpy(&out->gid, info->gid, sizeof(info->gid));
-    out->is_v4 = memcmp(info->gid, v4_prefix, sizeof(v4_prefix)) == 0;
-    out->is_link_local = (info->gid[0] == 0xfe && (info->gid[1] & 0xc0) == 0x80) ||
-                         (out->is_v4 && info->gid[12] == 169 && info->gid[13] == 254);
-}
 
 /* Queue pair and GID of this end, for the peer's rail. */
 static int open_lane(struct sl_mp_path *base, const struct sl_mp_rail_info *remote,

@@ -22,7 +22,7 @@ static_assert(SL_MP_RAILS_MAX == SL_PATH_RAILS_MAX, "a list can name every rail 
 struct plan {
     struct sl_verbs_path_spec *specs;
     size_t cap, count;
-    unsigned local_rails, remote_rails;
+    const struct sl_verbs_reaches *rails;
     const uint8_t *lag_ports;
 };
 
@@ -85,13 +85,13 @@ static int read_list(struct plan *plan, const char *list)
         last = sl_path_entry_read(&at, &entry);
         if (last < 0)
             return last;
-        if (entry.local < plan->local_rails && entry.remote < plan->remote_rails)
+        if (entry.local < plan->rails->local_rails && entry.remote < plan->rails->remote_rails)
             err = add(plan, entry.local, entry.remote, entry.lag_port, entry.label);
         else
             sl_info(
                 "verbs",
                 "SLUICE_VERBS_PATHS: '%.*s' is left out: there are %u local and %u remote rails",
-                (int)entry.len, entry.text, plan->local_rails, plan->remote_rails);
+                (int)entry.len, entry.text, plan->rails->local_rails, plan->rails->remote_rails);
         if (err != 0)
             return err;
     } while (last == 0);
@@ -100,14 +100,14 @@ static int read_list(struct plan *plan, const char *list)
             -EINVAL,
             "SLUICE_VERBS_PATHS '%s' names none of the %u local and %u remote rails that "
             "there are (they count from 0)",
-            list, plan->local_rails, plan->remote_rails);
+            list, plan->rails->local_rails, plan->rails->remote_rails);
     return 0;
 }
 
 /* Ports of the bond that a rail is, in turns, for those that name none. */
 static void deal_lag_ports(struct plan *plan)
 {
-    for (unsigned rail = 0; rail < plan->local_rails; rail++) {
+    for (unsigned rail = 0; rail < plan->rails->local_rails; rail++) {
         unsigned turn = 0;
 
         for (size_t i = 0; i < plan->count && plan->lag_ports[rail] > 1; i++)
@@ -117,29 +117,28 @@ static void deal_lag_ports(struct plan *plan)
 }
 
 /* One path for each port of the bonds, if so many paths can be had. */
-static int64_t choose_per_rail(const struct plan *plan, unsigned rails)
+static int64_t choose_per_rail(const struct plan *plan, size_t pairs)
 {
     int64_t most = 1;
 
-    for (unsigned i = 0; i < plan->local_rails; i++)
+    for (unsigned i = 0; i < plan->rails->local_rails; i++)
         most = plan->lag_ports[i] > most ? plan->lag_ports[i] : most;
-    while (most > 1 && (size_t)most * rails > plan->cap)
+    while (most > 1 && (size_t)most * pairs > plan->cap)
         most--;
     return most;
 }
 
-/* Every rail once before any twice. */
+/* Every pair once before any twice. */
 static int make_list(struct plan *plan, int64_t per_rail)
 {
-    unsigned rails =
-        plan->local_rails > plan->remote_rails ? plan->local_rails : plan->remote_rails;
+    struct sl_verbs_pair pairs[SL_VERBS_PAIRS_MAX];
+    size_t count = sl_verbs_pairs(plan->rails, pairs);
 
     if (per_rail == 0)
-        per_rail = choose_per_rail(plan, rails);
+        per_rail = choose_per_rail(plan, count);
     for (int64_t turn = 0; turn < per_rail; turn++) {
-        for (unsigned i = 0; i < rails; i++) {
-            int err =
-                add(plan, i % plan->local_rails, i % plan->remote_rails, 0, SL_PATH_LABEL_OPEN);
+        for (size_t i = 0; i < count; i++) {
+            int err = add(plan, pairs[i].local, pairs[i].remote, 0, SL_PATH_LABEL_OPEN);
 
             if (err != 0)
                 return err;
@@ -151,17 +150,14 @@ static int make_list(struct plan *plan, int64_t per_rail)
 int sl_verbs_plan(const struct sl_config *config, const struct sl_verbs_plan_ends *ends,
                   uint64_t seed, struct sl_verbs_path_spec *out, size_t cap, size_t *count)
 {
-    struct plan plan = {.specs = out,
-                        .cap = cap,
-                        .local_rails = ends->local_rails,
-                        .remote_rails = ends->remote_rails,
-                        .lag_ports = ends->lag_ports};
+    struct plan plan = {
+        .specs = out, .cap = cap, .rails = &ends->rails, .lag_ports = ends->lag_ports};
     const char *list = sl_verbs_config(config)->paths;
     int err;
 
-    if (ends->local_rails == 0 || ends->remote_rails == 0)
+    if (ends->rails.local_rails == 0 || ends->rails.remote_rails == 0)
         return sl_fail(-EINVAL, "no path is possible between %u local and %u remote rails",
-                       ends->local_rails, ends->remote_rails);
+                       ends->rails.local_rails, ends->rails.remote_rails);
     if (sl_path_list_auto(list))
         err = make_list(&plan, sl_verbs_config(config)->paths_per_rail);
     else

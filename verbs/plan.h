@@ -4,8 +4,8 @@
 #ifndef SL_VERBS_PLAN_H
 #define SL_VERBS_PLAN_H
 
+#include "verbs/pairs.h"
 #include "verbs/path_list.h"
-#include "multipath/frame.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -25,15 +25,14 @@ struct sl_verbs_path_spec {
 
 /* What the two ends have. */
 struct sl_verbs_plan_ends {
-    unsigned local_rails, remote_rails;
+    struct sl_verbs_reaches rails;
     uint8_t lag_ports[SL_MP_RAILS_MAX]; /* of each local rail that is a bond, else 0 */
 };
 
 /*
- * The paths of a connection between so many rails: those of SLUICE_VERBS_PATHS in its order, or,
- * with auto, every rail of the end that has more of them, each with the other's rail of that number
- * (modulo), once before any twice, SLUICE_VERBS_PATHS_PER_RAIL times (0: once, or once for each
- * port of the bond that a rail is, as far as there is room).
+ * The paths of a connection between those rails: those of SLUICE_VERBS_PATHS in its order, or, with
+ * auto, those of sl_verbs_pairs(), each once before any twice, SLUICE_VERBS_PATHS_PER_RAIL times
+ * (0: once, or once for each port of the bond that a rail is, as far as there is room).
  *
  * Paths of a bonded rail that name none of its ports take them in turns.
  *

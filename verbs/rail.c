@@ -210,9 +210,12 @@ static bool reread(struct sl_verbs_rail *rail)
         memcpy(port->device, rail->port.device, sizeof(port->device));
         rail->port = *port;
         rail->base.usable = false;
+        /* Without a link, too: peers pair rails by the subnets of their addresses. */
+        int no_gid = sl_verbs_gid_choose(iface->config, port, &rail->gid);
+
         if (port->why[0] != '\0') {
             snprintf(rail->base.why, sizeof(rail->base.why), "%s", port->why);
-        } else if (sl_verbs_gid_choose(iface->config, port, &rail->gid) != 0) {
+        } else if (no_gid != 0) {
             snprintf(rail->base.why, sizeof(rail->base.why), "%s", sluice_last_error());
         } else {
             rail->base.usable = true;

@@ -49,8 +49,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (size < 2 || (text = fuzz_text(data + 2, size - 2)) == NULL)
         return 0;
-    ends.local_rails = data[0] % (SL_MP_RAILS_MAX + 1);
-    ends.remote_rails = data[1] % (SL_MP_RAILS_MAX + 1);
+    ends.rails.local_rails = data[0] % (SL_MP_RAILS_MAX + 1);
+    ends.rails.remote_rails = data[1] % (SL_MP_RAILS_MAX + 1);
     ends.lag_ports[0] = (uint8_t)(data[0] >> 6);
     sl_config_defaults(&config);
     if (sl_config_set(&config, "VERBS_PATHS", text) == 0) {
@@ -61,8 +61,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (sl_verbs_plan(&config, &ends, 1, specs, CAP, &count) == 0) {
             sl_assert(count > 0 && count <= CAP);
             for (size_t i = 0; i < count; i++)
-                sl_assert(specs[i].local_rail < ends.local_rails &&
-                          specs[i].remote_rail < ends.remote_rails &&
+                sl_assert(specs[i].local_rail < ends.rails.local_rails &&
+                          specs[i].remote_rail < ends.rails.remote_rails &&
                           specs[i].lag_port <= SL_VERBS_LAG_PORTS_MAX &&
                           specs[i].flow_label <= SL_VERBS_FLOW_LABEL_MAX);
             check_again(&config, &ends, specs, count);
@@ -70,7 +70,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             sl_assert(count == CAP + 1);
         }
         free(specs);
-    } else if (strlen(text) < SL_TEXT_MAX && ends.local_rails > 0 && ends.remote_rails > 0) {
+    } else if (strlen(text) < SL_TEXT_MAX && ends.rails.local_rails > 0 &&
+               ends.rails.remote_rails > 0) {
         struct sl_verbs_path_spec none[CAP];
 
         /* What is refused where it is set cannot be planned either. */

@@ -77,6 +77,15 @@ counter() {
     read -r value <"/sys/class/infiniband/rxe$1/ports/1/hw_counters/$2" && echo "$value"
 }
 
+# devices_of SIDE: its rails in their order; with rails_crossed set side a has them the other way round.
+devices_of() {
+    if [[ -n ${rails_crossed:-} && $1 -eq 0 ]]; then
+        echo rxe2,rxe0
+    else
+        echo "rxe$1,rxe$(($1 + 2))"
+    fi
+}
+
 # A test may break a rail, or kill a rank by its pid, while `ranks ... &` runs. Returns 1 if a rank failed.
 ranks() {
     local size=$1 dir=${ranks_dir:-$(mktemp -d)} port rank side pids=() statuses=() bad=0
@@ -86,7 +95,7 @@ ranks() {
         side=$((rank % 2))
         SLUICE_RANK=$rank SLUICE_SIZE=$size SLUICE_ROOT=127.0.0.1:$port SLUICE_JOB=ranks-$port \
             SLUICE_SECRET=only-for-this-test SLUICE_HOST_ID=${SLUICE_HOST_ID:-side-$side} \
-            SLUICE_VERBS_DEVICES=rxe$side,rxe$((side + 2)) \
+            SLUICE_VERBS_DEVICES="$(devices_of "$side")" \
             timeout -s KILL "$ranks_limit" bash -c 'echo $$ >"$0" && exec "$@"' "$dir/$rank.pid" "$@" \
             >"$dir/$rank.out" 2>&1 </dev/null &
         pids[rank]=$!

@@ -25,8 +25,8 @@ static int plan(const char *paths, unsigned local, unsigned remote)
     /* Past the check where it is set, which asks the same reader (core/test_config.c). */
     assert_true((size_t)snprintf(sl_verbs_config_edit(&config)->paths, SL_TEXT_MAX, "%s", paths) <
                 SL_TEXT_MAX);
-    return sl_verbs_plan(&config, &(struct sl_verbs_plan_ends){local, remote, {0}}, 42, specs, CAP,
-                         &count);
+    return sl_verbs_plan(&config, &(struct sl_verbs_plan_ends){.rails = {local, remote, {{0}}}}, 42,
+                         specs, CAP, &count);
 }
 
 static int plan_auto(unsigned local, unsigned remote, const char *per_rail, uint64_t seed,
@@ -36,8 +36,8 @@ static int plan_auto(unsigned local, unsigned remote, const char *per_rail, uint
 
     sl_config_defaults(&config);
     assert_int_equal(sl_config_set(&config, "VERBS_PATHS_PER_RAIL", per_rail), 0);
-    return sl_verbs_plan(&config, &(struct sl_verbs_plan_ends){local, remote, {0}}, seed, specs,
-                         cap, &count);
+    return sl_verbs_plan(&config, &(struct sl_verbs_plan_ends){.rails = {local, remote, {{0}}}},
+                         seed, specs, cap, &count);
 }
 
 /* The rails of the list as "0>0,1>1". */
@@ -211,7 +211,7 @@ static void source_ports_are_those_of_roce_v2(void **state)
 static int plan_bonds(const char *paths, const char *per_rail, unsigned local, unsigned remote,
                       const uint8_t *lag_ports, size_t cap)
 {
-    struct sl_verbs_plan_ends ends = {.local_rails = local, .remote_rails = remote};
+    struct sl_verbs_plan_ends ends = {.rails = {local, remote, {{0}}}};
     struct sl_config config;
 
     memcpy(ends.lag_ports, lag_ports, local);

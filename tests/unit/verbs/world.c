@@ -15,6 +15,7 @@
 struct fake_ibv *world_fake;
 struct loop *world_loop;
 struct world_side world[2];
+unsigned world_rails[2] = {2, 2};
 
 /* The machine's own limit is not what is tested. */
 bool __wrap_sl_verbs_memlock_fits(uint64_t more, char *why, size_t cap);
@@ -45,10 +46,11 @@ void world_prepare(void (*more)(struct fake_ibv_device *params))
     loop_on_look(world_loop, look, world_fake);
     sl_ibv_replace(fake_ibv_table(world_fake), fake_ibv_mlx5(world_fake));
     memset(world, 0, sizeof(world));
-    for (unsigned i = 0; i < 4; i++) {
-        char name[8];
+    for (unsigned i = 0; i < world_rails[0] + world_rails[1]; i++) {
+        unsigned side = i >= world_rails[0];
+        char name[16];
 
-        snprintf(name, sizeof(name), "%c%u", 'a' + i / 2, i % 2);
+        snprintf(name, sizeof(name), "%c%u", 'a' + side, side == 0 ? i : i - world_rails[0]);
         fake_ibv_device_init(&params, name);
         if (more != NULL)
             more(&params);
@@ -126,6 +128,7 @@ void world_end(void)
     fake_ibv_destroy(world_fake);
     loop_destroy(world_loop);
     sl_ibv_replace(NULL, NULL);
+    world_rails[0] = world_rails[1] = 2;
 }
 
 int world_clean(void **state)

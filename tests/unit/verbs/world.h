@@ -31,6 +31,10 @@ extern struct fake_ibv *world_fake;
 extern struct loop *world_loop;
 extern struct world_side world[2];
 
+/* Rails of each side, for the next world_prepare(); 2 each, unless a case says otherwise, and after
+ * world_end(). Side 0 has the first devices. */
+extern unsigned world_rails[2];
+
 /* Fakes and settings of both ends; nothing is open yet: devices 0 and 1 are side 0's. more, which
  * may be NULL, changes a device before it is added. */
 void world_prepare(void (*more)(struct fake_ibv_device *params));

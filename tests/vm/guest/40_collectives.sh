@@ -46,6 +46,8 @@ tap_case two_ranks_all_types_and_operators right 2 -d all -o all -b 48 -e 12K -f
 tap_case two_ranks_reduce_scatter_all_types_and_operators_registered \
     right 2 -C reduce_scatter -d all -o all -b 24K -e 24K -R 1
 SLUICE_VERBS_PATHS_PER_RAIL=2 tap_case two_ranks_two_paths_per_rail both_rails 2 -C all -b 64 -e 512K -f 8192 -R 1
+rails_crossed=1 tap_case hosts_that_list_their_rails_in_another_order_use_both \
+    both_rails 2 -C allreduce -b 64 -e 512K -f 8192 -R 1
 tap_case two_ranks_unaligned_with_four_operations_in_flight right 2 -C all -b 8 -e 64K -f 8192 -u 3 -m 4 -z 0
 tap_case three_ranks_all_collectives right 3 -C all -b 8 -e 128K -f 16384
 tap_case three_ranks_all_collectives_registered right 3 -C all -b 64K -e 64K -R 1
