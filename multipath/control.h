@@ -11,7 +11,7 @@
 #include "core/transport.h"
 #include "multipath/frame.h"
 
-#define SL_MP_VERSION 5
+#define SL_MP_VERSION 6
 #define SL_MP_WHY 96
 
 enum sl_mp_control_kind {
@@ -35,6 +35,8 @@ enum sl_mp_control_kind {
 
 /* Of a DOWN: nothing is wrong with the path, so it may return at once. */
 #define SL_MP_CONTROL_SOUND 1u
+/* Of a DOWN: the sender's rail is out, which it says by itself and the path has no part in. */
+#define SL_MP_CONTROL_RAIL 2u
 
 /* A rail as its owner describes it: the lanes' own but for two bytes. */
 struct sl_mp_rail_info {
@@ -70,7 +72,7 @@ struct sl_mp_control {
     uint16_t epoch;
     uint32_t seq;
     uint32_t handled; /* control messages of the other end that the sender has handled */
-    uint32_t flags;   /* SL_MP_CONTROL_SOUND */
+    uint32_t flags;   /* SL_MP_CONTROL_SOUND, _RAIL */
     union {
         uint8_t caller[SL_CTRL_MAX];
         struct sl_mp_hello hello;

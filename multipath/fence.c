@@ -53,6 +53,8 @@ static void down_send(const struct sl_mp_path *path)
                                     .epoch = path->epoch,
                                     .flags = path->sound ? SL_MP_CONTROL_SOUND : 0};
 
+    if (!path->rail->usable)
+        control.flags |= SL_MP_CONTROL_RAIL;
     control.down.arrived = path->arrived;
     sl_mp_control_why(&control, path->why);
     sl_mp_control_send(path->conn, &control);
@@ -116,8 +118,6 @@ static bool stop(struct sl_mp_path *path)
             conn->frame_path = NULL;
             conn->fencing = path;
         }
-        if (now(conn) > path->deadline_ns)
-            path->backoff_ns = 0;
         SL_PROBE3(path_down, conn->base.peer, path->idx, path->code);
         sl_mp_event(conn->iface, SL_EVENT_PATH_DOWN, conn->base.peer, path->idx, path->code);
         sl_log(path->sound ? SL_LOG_INFO : SL_LOG_WARN, area_of(conn),
@@ -134,6 +134,7 @@ static void wait_without_path(struct sl_mp_conn *conn)
     if (conn->paths_up != 0 || conn->no_path_since_ns != 0)
         return;
     conn->no_path_since_ns = now(conn);
+    sl_mp_repair_soon(conn); /* bad ones are better than none */
     sl_mp_conn_time(conn);
     sl_mp_event(conn->iface, SL_EVENT_CONN_WAITS, conn->base.peer, conn->path_count, 0);
 }
@@ -184,6 +185,7 @@ void sl_mp_on_down(struct sl_mp_path *path, const struct sl_mp_control *control)
         return;
     /* Then what failed here, too, is most likely that the other end had stopped. */
     path->sound |= (control->flags & SL_MP_CONTROL_SOUND) != 0;
+    path->excused |= (control->flags & SL_MP_CONTROL_RAIL) != 0;
     if (path->state == SL_MP_PATH_FENCING) {
         fenced(path, control->down.arrived);
         return;

@@ -19,7 +19,7 @@ int sl_mp_frame_read(const void *bytes, size_t got, struct sl_mp_frame *out)
         if (out->value != payload)
             return sl_fail(-EBADMSG, "a frame says %llu bytes of payload and has %zu",
                            (unsigned long long)out->value, payload);
-    } else if (out->kind != SL_MP_CTS && payload != 0) {
+    } else if (out->kind != SL_MP_CTS && out->kind != SL_MP_PING && payload != 0) {
         return sl_fail(-EBADMSG, "a frame of kind %u has a payload", out->kind);
     }
     return 0;

@@ -12,7 +12,7 @@
 #define SL_MP_RAILS_MAX 8
 
 enum sl_mp_frame_kind {
-    SL_MP_PING = 1, /* twice by either end before all else on a path: it carries */
+    SL_MP_PING = 1, /* before all else on a path: it carries. As long as its largest packets */
     SL_MP_EAGER,    /* payload: a whole message */
     SL_MP_RTS,      /* a long message waits, or is shorter than its CTS */
     SL_MP_CTS,      /* payload: struct sl_mp_cts */
@@ -21,6 +21,8 @@ enum sl_mp_frame_kind {
     SL_MP_CONTROL,  /* payload: a control message; not in the order of frames */
 };
 
+/* Of a PING: its sender takes the path for one that carries. */
+#define SL_MP_FLAG_PROVEN 1u
 /* Of a CTS that left before the sender asked: the message may be shorter than its value. */
 #define SL_MP_FLAG_SHORTER 1u
 /* Of a CTS: into GPU memory. What is short is better written there than sent in a frame. */

@@ -7,6 +7,7 @@
 #include "multipath/gpu_copy.h"
 #include "multipath/repair.h"
 #include "multipath/setup.h"
+#include "multipath/watch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,8 @@ void sl_mp_iface_init(struct sl_mp_iface *iface)
                          : sizeof(struct sl_mp_control);
 
     iface->slot_bytes = (uint32_t)(SL_MP_FRAME_BYTES + payload + 63) & ~63u;
+    if (iface->slot_bytes < iface->probe_bytes)
+        iface->slot_bytes = (iface->probe_bytes + 63) & ~63u;
     iface->base.eager_max = iface->eager_bytes;
     sl_list_init(&iface->conns);
     sl_list_init(&iface->active);
@@ -35,9 +38,21 @@ static int chunks_init(struct sl_mp_chunks *chunks, unsigned first, unsigned cou
     return 0;
 }
 
+static void pings_init(struct sl_mp_iface *iface)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        const struct sl_mp_frame header = {.kind = SL_MP_PING,
+                                           .flags = i == 0 ? 0 : SL_MP_FLAG_PROVEN};
+        uint8_t *bytes = iface->frame_bytes + (SL_MP_TX_FRAMES + (size_t)i) * iface->slot_bytes;
+
+        memset(bytes, 0, iface->slot_bytes);
+        memcpy(bytes, &header, sizeof(header));
+        iface->pings[i] = bytes;
+    }
+}
+
 int sl_mp_iface_open(struct sl_mp_iface *iface, unsigned chunks)
 {
-    const struct sl_mp_frame header = {.kind = SL_MP_PING};
     int err = chunks_init(&iface->tx_chunks, 0, chunks / 2);
 
     if (err == 0)
@@ -56,9 +71,7 @@ int sl_mp_iface_open(struct sl_mp_iface *iface, unsigned chunks)
         iface->tx_frames[i].bytes = iface->frame_bytes + (size_t)i * iface->slot_bytes;
         sl_mp_frame_free(iface, &iface->tx_frames[i]);
     }
-    iface->ping.bytes = iface->frame_bytes + (size_t)SL_MP_TX_FRAMES * iface->slot_bytes;
-    iface->ping.len = sizeof(header);
-    memcpy(iface->ping.bytes, &header, sizeof(header));
+    pings_init(iface);
     return 0;
 }
 
@@ -165,6 +178,7 @@ int sl_mp_run(struct sl_mp_iface *iface)
 
 void sl_mp_run_timers(struct sl_mp_iface *iface, uint64_t now_ns)
 {
+    iface->ticked_before_ns = iface->ticked_ns;
     iface->ticked_ns = now_ns;
     sl_list_foreach(&iface->timed, node)
     {
@@ -176,6 +190,7 @@ void sl_mp_run_timers(struct sl_mp_iface *iface, uint64_t now_ns)
         if (conn->due_ns == SL_NEVER)
             sl_mp_conn_untime(conn);
     }
+    sl_mp_watch(iface, now_ns);
 }
 
 bool sl_mp_may_sleep(const struct sl_mp_iface *iface)

@@ -17,8 +17,9 @@
 #include "multipath/pool.h"
 
 #define SL_MP_TX_FRAMES 512 /* of an interface: frames until their completion */
-#define SL_MP_STAGES_MAX 16 /* CUDA contexts whose memory is registered */
-#define SL_MP_OPENS 16      /* lanes opened in one round of progress: each takes the kernel long */
+#define SL_MP_FRAME_PLACES (SL_MP_TX_FRAMES + 2) /* that they take, and pings */
+#define SL_MP_STAGES_MAX 16                      /* CUDA contexts whose memory is registered */
+#define SL_MP_OPENS 16 /* lanes opened in one round of progress: each takes the kernel long */
 
 struct sl_gpu_stage;
 
@@ -51,9 +52,11 @@ struct sl_mp_iface {
     struct sl_mp_rail *rails[SL_MP_RAILS_MAX];
     unsigned rail_count; /* all of them are to have what is registered, and may lack some of it */
     uint32_t eager_bytes;
-    /* Room for a frame, by sl_mp_iface_init(): its header, and eager_bytes or a control message. */
+    uint32_t probe_bytes; /* the most that a path's will be, at either end */
+    /* Room for a frame, by sl_mp_iface_init(): its header, and eager_bytes or a control message; or
+     * probe_bytes. */
     uint32_t slot_bytes;
-    uint8_t *frame_bytes;   /* memory for SL_MP_TX_FRAMES + 1 frames, that lanes can send from */
+    uint8_t *frame_bytes;   /* memory for SL_MP_FRAME_PLACES frames, that lanes can send from */
     uint8_t *staging_bytes; /* and for staging, that they can write to as well */
     uint32_t staging_rkeys[SL_MP_RAILS_MAX];
     uint16_t staging_rails;
@@ -63,7 +66,7 @@ struct sl_mp_iface {
 
     /* the protocol's */
     struct sl_mp_tx_frame tx_frames[SL_MP_TX_FRAMES];
-    struct sl_mp_tx_frame ping; /* all are the same, so one place is enough */
+    const uint8_t *pings[2]; /* all are the same; and of an end that has seen enough of them */
     struct sl_node free_frames;
     unsigned free_frame_count;
     struct sl_mp_chunks tx_chunks, rx_chunks;
@@ -71,9 +74,12 @@ struct sl_mp_iface {
     struct sl_mp_pool tx_msgs, rx_msgs, tx_cts, controls;
     struct sl_node conns, active, timed;
     unsigned conn_count, connecting;
-    unsigned opens;     /* lanes that this round of progress may still open */
-    bool in_progress;   /* work requests may be collected until its end */
-    uint64_t ticked_ns; /* when timers ran last: the time for what need not be exact */
+    unsigned opens;   /* lanes that this round of progress may still open */
+    bool in_progress; /* work requests may be collected until its end */
+    /* When timers ran last: the time for what need not be exact; and before. What has completed by
+     * then has been looked for since, whatever kept this end from it. */
+    uint64_t ticked_ns, ticked_before_ns;
+    uint64_t watch_ns; /* when paths are looked at next: watch.c */
     struct sl_gpu_stage *stages[SL_MP_STAGES_MAX];
     unsigned stage_count;
 };

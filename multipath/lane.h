@@ -66,7 +66,7 @@ struct sl_mp_lanes {
     /* The lane's part of an OFFER or ACCEPT. */
     void (*offer)(const struct sl_mp_path *path, struct sl_mp_offer *out);
     /* To the end that the peer offered; what is posted from here on may arrive. Sets
-     * path->nominal_ps. */
+     * path->nominal_ps, repeat_ns and probe_bytes. */
     int (*connect)(struct sl_mp_path *path, const struct sl_mp_offer *theirs);
     /* When it returns, nothing that the peer posted changes memory or arrives any more, and what
      * arrived before has been told (poll). A lane that is not open is stopped. */

@@ -34,8 +34,9 @@ void sl_mp_path_reset(struct sl_mp_path *path)
     path->posted = path->retired = path->arrived = path->unsignalled = path->writes = 0;
     path->carried = 0;
     path->in_flight = 0;
-    path->failing = false;
+    path->failing = path->proven = path->peer_proven = path->excused = false;
     path->code = 0;
+    path->up_ns = 0;
 }
 
 /* ---- posting ---- */
@@ -90,12 +91,18 @@ void sl_mp_path_post_control(struct sl_mp_path *path, struct sl_mp_tx_frame *fra
     path->lanes->post(path, frame, true);
 }
 
-void sl_mp_path_ping(struct sl_mp_path *path)
+void sl_mp_path_ping(struct sl_mp_path *path, bool proven)
 {
-    const struct sl_mp_tx_frame *ping = &path->conn->iface->ping;
+    const struct sl_mp_iface *iface = path->conn->iface;
+    struct sl_mp_tx_frame ping = {.bytes = (uint8_t *)(uintptr_t)iface->pings[proven],
+                                  .len = path->probe_bytes};
 
-    posted(path, next_wr(path), SL_MP_WR_PING, ping->len, true);
-    path->lanes->post(path, ping, true);
+    if (ping.len < SL_MP_FRAME_BYTES)
+        ping.len = SL_MP_FRAME_BYTES;
+    if (ping.len > iface->slot_bytes)
+        ping.len = iface->slot_bytes;
+    posted(path, next_wr(path), SL_MP_WR_PING, ping.len, true);
+    path->lanes->post(path, &ping, true);
 }
 
 /* A rate that was bad long ago says little: a second after its last write half of what it is worse
@@ -297,7 +304,7 @@ best_of(struct sl_mp_conn *conn, const struct sl_mp_piece *piece, bool uneven)
 
         if (path == NULL || path->state != SL_MP_PATH_UP || path->failing ||
             (rail != SL_MP_RAILS_ALL && path->rail->idx != rail) ||
-            path->writes >= SL_MP_WRITES_MAX || !sl_mp_path_has_room(path) ||
+            path->writes >= path->writes_most || !sl_mp_path_has_room(path) ||
             (uneven && !joins(path, here, cts->rails)))
             continue;
         uint64_t ps = path->latency_ns * 1000 + (path->in_flight + piece->len) * rate_of(path);

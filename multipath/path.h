@@ -63,16 +63,21 @@ struct sl_mp_path_stats {
 
 struct sl_mp_path {
     struct sl_mp_conn *conn;
-    /* By the lane's owner in create(); the rest is the protocol's, but for nominal_ps. */
+    /* By the lane's owner in create(); the rest is the protocol's, but for what connect() sets. */
     const struct sl_mp_lanes *lanes;
     unsigned depth; /* how many may be posted and not retired, at most SL_MP_WINDOW */
 
     struct sl_mp_rail *rail; /* of this end; NULL: the sideband is the lane */
     uint8_t idx, state, remote_rail;
-    bool tried;   /* came up or failed once */
-    bool leads;   /* this end offers */
-    bool failing; /* has failed; the next progress acts on it */
-    bool sound;   /* stopped for the close of a channel: nothing is wrong with it */
+    bool tried;               /* came up or failed once */
+    bool leads;               /* this end offers */
+    bool failing;             /* has failed; the next progress acts on it */
+    bool sound;               /* stopped for the close of a channel: nothing is wrong with it */
+    bool excused;             /* a rail went: the path has no part in it */
+    bool proven, peer_proven; /* it carries, says this end, and the other */
+    /* What is remembered against it: tries since it was up last, and ends while it was up. */
+    uint8_t tries, losses;
+    uint8_t writes_most; /* under way at a time: few at first, after a loss */
     uint16_t epoch;
     uint16_t code; /* of the lane, for what failed it, or 0 */
     /* Counters of the epoch; index of wrs[] is counter % SL_MP_WINDOW. */
@@ -82,10 +87,13 @@ struct sl_mp_path {
     struct sl_mp_wr wrs[SL_MP_WINDOW];
     /* measured */
     uint64_t nominal_ps;   /* per byte, by the rail's speed */
+    uint64_t repeat_ns;    /* after which its lane sends again what is lost; 0: nobody knows */
+    uint32_t probe_bytes;  /* of a frame that makes the largest packet its lane sends */
     uint64_t last_done_ns; /* end of a write */
     uint64_t latency_ns;   /* of frames, moving average */
     uint64_t ps_per_byte;  /* of writes, moving average */
-    uint64_t next_try_ns, deadline_ns, backoff_ns;
+    uint64_t next_try_ns, deadline_ns;
+    uint64_t up_ns, grown_ns; /* up since, 0: not in this epoch; more writes since */
     char why[SL_MP_PATH_WHY]; /* its last failure */
     struct sl_mp_path_stats stats;
 };
@@ -98,8 +106,8 @@ static inline bool sl_mp_path_has_room(const struct sl_mp_path *path)
 {
     return path->posted - path->retired < path->depth;
 }
-/* Posts a frame that only has to arrive. */
-void sl_mp_path_ping(struct sl_mp_path *path);
+/* Posts a frame that only has to arrive. proven: this end has seen enough of them arrive. */
+void sl_mp_path_ping(struct sl_mp_path *path, bool proven);
 /* Posts a frame that is not in the order of frames. */
 void sl_mp_path_post_control(struct sl_mp_path *path, struct sl_mp_tx_frame *frame);
 /* Posts a frame that has its header. The frame belongs to the path until it is retired. */

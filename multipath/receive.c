@@ -432,7 +432,7 @@ void sl_mp_on_frame(struct sl_mp_path *path, const uint8_t *bytes, uint32_t buff
 
     if (err == 0 && frame.kind == SL_MP_PING) {
         sl_mp_release(conn->iface, path->rail, buffer);
-        sl_mp_path_pinged(path);
+        sl_mp_path_on_ping(path, (frame.flags & SL_MP_FLAG_PROVEN) != 0);
         return;
     }
     if (err == 0 && frame.kind == SL_MP_CONTROL) {

@@ -7,8 +7,8 @@
  *   OFFERED ◄───────────── ACCEPT ──  ACCEPTED      (or REFUSE)
  *   PINGING ══ ping on the path ═══►  ACCEPTED
  *   PINGING ◄══════════════ ping ═══  PINGING
- *   PINGING ◄═ second ping ════════►  PINGING       each once its first is acknowledged
- *   UP                                UP            each once the other's second has come, too
+ *   PINGING ◄═ last ping ══════════►  PINGING       each once enough of its own are acknowledged
+ *   UP                                UP            each once the other's last has come, too
  *
  *   UP ─ fails ─ stops ── DOWN(epoch, arrived) ──►  stops
  *   FENCING ◄──────────── DOWN(epoch, arrived) ───  repeats what we did not have, by other paths
@@ -22,6 +22,7 @@
 #include "multipath/iface.h"
 #include "multipath/repair.h"
 #include "multipath/setup.h"
+#include "multipath/trial.h"
 
 #include "core/err.h"
 #include "core/log.h"
@@ -29,11 +30,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ANSWER_NS (5 * SL_NS_PER_S)    /* for the other end's part of making a path */
-#define BESIDE_NS (100 * SL_NS_PER_MS) /* and for each connection that is made at the same time */
-#define BACKOFF_NS_MIN (50 * SL_NS_PER_MS)
-#define BACKOFF_NS_MAX (2 * SL_NS_PER_S)
-#define STEADY_NS (5 * SL_NS_PER_S)      /* up for so long: the next failure is a first one again */
+#define ANSWER_NS (5 * SL_NS_PER_S)      /* for the other end's part of making a path */
+#define BESIDE_NS (100 * SL_NS_PER_MS)   /* and for each connection that is made at the same time */
 #define FALLBACK_NS (300 * SL_NS_PER_MS) /* without a path, before data goes over the sideband */
 #define ALIVE_NS SL_NS_PER_S             /* between pings by each path, without a sideband */
 
@@ -51,8 +49,6 @@ static uint64_t answer_deadline(const struct sl_mp_conn *conn)
 {
     return now(conn) + ANSWER_NS + conn->iface->connecting * BESIDE_NS;
 }
-
-/* ---- a path's way up ---- */
 
 static void offer_send(struct sl_mp_path *path, uint8_t kind)
 {
@@ -74,21 +70,18 @@ void sl_mp_path_enter(struct sl_mp_path *path, enum sl_mp_path_state state)
 
 void sl_mp_path_rest(struct sl_mp_path *path)
 {
+    uint64_t now_ns = now(path->conn);
+
     sl_mp_path_enter(path, SL_MP_PATH_IDLE);
     path->tried = true;
     path->failing = false;
     path->lanes->close(path);
-    if (path->sound) {
-        path->sound = false;
-        path->next_try_ns = 0;
-        return;
-    }
-    if (path->backoff_ns < BACKOFF_NS_MIN)
-        path->backoff_ns = BACKOFF_NS_MIN;
-    path->next_try_ns = now(path->conn) + path->backoff_ns;
-    path->backoff_ns =
-        path->backoff_ns * 2 < BACKOFF_NS_MAX ? path->backoff_ns * 2 : BACKOFF_NS_MAX;
+    sl_mp_trial_over(path, now_ns);
+    path->next_try_ns = path->sound ? 0 : now_ns + sl_mp_trial_rest_ns(path);
+    path->sound = false;
 }
+
+/* ---- a path's way up ---- */
 
 static void try_failed(struct sl_mp_path *path, const char *why)
 {
@@ -110,7 +103,7 @@ static void offer(struct sl_mp_path *path)
             snprintf(path->why, sizeof(path->why), "the peer's rail %u is not usable",
                      path->remote_rail);
         path->tried = true;
-        path->next_try_ns = now(path->conn) + BACKOFF_NS_MAX;
+        path->next_try_ns = now(path->conn) + SL_MP_TRY_NS;
         return;
     }
     path->epoch++;
@@ -173,7 +166,7 @@ static void on_accept(struct sl_mp_path *path, const struct sl_mp_offer *theirs)
         return;
     }
     sl_mp_path_enter(path, SL_MP_PATH_PINGING);
-    sl_mp_path_ping(path);
+    sl_mp_path_ping(path, false);
 }
 
 static void path_up(struct sl_mp_path *path)
@@ -182,9 +175,11 @@ static void path_up(struct sl_mp_path *path)
 
     sl_mp_path_enter(path, SL_MP_PATH_UP);
     path->tried = true;
-    path->deadline_ns = now(conn) + STEADY_NS;
+    path->up_ns = path->grown_ns = now(conn);
+    path->tries = 0;
     path->stats.ups++;
     conn->paths_up++;
+    path->writes_most = sl_mp_trial_writes(path);
     conn->no_path_since_ns = 0;
     SL_PROBE3(path_up, conn->base.peer, path->idx, path->epoch);
     sl_mp_event(conn->iface, SL_EVENT_PATH_UP, conn->base.peer, path->idx, path->epoch);
@@ -195,20 +190,29 @@ static void path_up(struct sl_mp_path *path)
     sl_mp_conn_activate(conn);
 }
 
-/* Until it is up at both ends only pings go by a path, so its counters tell how far they are. */
-void sl_mp_path_pinged(struct sl_mp_path *path)
+void sl_mp_path_on_ping(struct sl_mp_path *path, bool proven)
 {
     if (path->failing)
         return;
+    path->peer_proven |= proven;
     if (path->state == SL_MP_PATH_ACCEPTED) {
         sl_mp_path_enter(path, SL_MP_PATH_PINGING);
-        sl_mp_path_ping(path);
+        sl_mp_path_ping(path, false);
+    } else if (path->state == SL_MP_PATH_PINGING && path->proven && path->peer_proven) {
+        path_up(path);
     }
-    if (path->state != SL_MP_PATH_PINGING || path->retired == 0)
+}
+
+/* One after the other: what is lost is repeated only after a while, as nothing behind it tells the
+ * other end. Until it is up at both ends only pings go by a path, so its counters tell how many
+ * have been acknowledged. */
+void sl_mp_path_pinged(struct sl_mp_path *path)
+{
+    if (path->failing || path->state != SL_MP_PATH_PINGING || path->proven)
         return;
-    if (path->posted == 1)
-        sl_mp_path_ping(path);
-    if (path->arrived >= 2)
+    path->proven = path->retired + 1 >= sl_mp_trial_pings(path);
+    sl_mp_path_ping(path, path->proven);
+    if (path->proven && path->peer_proven)
         path_up(path);
 }
 
@@ -266,7 +270,7 @@ void sl_mp_repair_soon(struct sl_mp_conn *conn)
     for (unsigned i = 0; i < conn->path_count; i++)
         if (conn->paths[i] != NULL && conn->paths[i]->state == SL_MP_PATH_IDLE) {
             conn->paths[i]->next_try_ns = 0;
-            conn->paths[i]->backoff_ns = 0;
+            conn->paths[i]->tries = 0;
             sl_mp_conn_time(conn);
         }
 }
@@ -299,6 +303,9 @@ static void path_timers(struct sl_mp_path *path, uint64_t now_ns)
                          path->state == SL_MP_PATH_OFFERED
                              ? "the peer did not answer an offer"
                              : "the first packet did not come through");
+        else if (path->state == SL_MP_PATH_PINGING && sl_mp_trial_is_lost(path))
+            sl_mp_failed(path, 0, "a packet of %u bytes did not come through at once",
+                         path->wrs[(path->posted - 1) % SL_MP_WINDOW].len);
         break;
     case SL_MP_PATH_UP:
     case SL_MP_PATH_FENCING: break;
@@ -318,17 +325,22 @@ static void keep_alive(struct sl_mp_conn *conn, uint64_t now_ns)
             continue;
         if (path->posted == path->retired ||
             path->wrs[(path->posted - 1) % SL_MP_WINDOW].kind != SL_MP_WR_PING)
-            sl_mp_path_ping(path);
+            sl_mp_path_ping(path, false);
     }
 }
 
 static uint64_t path_due(const struct sl_mp_path *path)
 {
+    uint64_t look_ns = path->conn->iface->ticked_ns + path->repeat_ns / 2;
+
     switch ((enum sl_mp_path_state)path->state) {
     case SL_MP_PATH_IDLE: return path->leads ? path->next_try_ns : SL_NEVER;
+    case SL_MP_PATH_PINGING:
+        if (sl_mp_is_on_trial(path) && look_ns < path->deadline_ns)
+            return look_ns;
+        return path->deadline_ns;
     case SL_MP_PATH_OFFERED:
-    case SL_MP_PATH_ACCEPTED:
-    case SL_MP_PATH_PINGING: return path->deadline_ns;
+    case SL_MP_PATH_ACCEPTED: return path->deadline_ns;
     case SL_MP_PATH_UP:
     case SL_MP_PATH_FENCING: break;
     }

@@ -14,7 +14,9 @@ struct sl_mp_control;
 
 /* What the peer says of connections and paths. */
 void sl_mp_on_control(struct sl_mp_conn *conn, const struct sl_mp_control *control);
-/* A ping has come, or one of ours is acknowledged. */
+/* A ping has come; proven: the other end has seen enough of them arrive. */
+void sl_mp_path_on_ping(struct sl_mp_path *path, bool proven);
+/* One of ours is acknowledged. */
 void sl_mp_path_pinged(struct sl_mp_path *path);
 /* Offers that are due, deadlines. When to call it next, or SL_NEVER. */
 uint64_t sl_mp_repair_timers(struct sl_mp_conn *conn, uint64_t now_ns);

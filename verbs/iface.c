@@ -178,7 +178,7 @@ static int pools_init(struct sl_verbs_iface *iface)
     int err;
 
     chunks = chunks < 4 ? 4 : chunks > 65534 ? 65534 : chunks & ~1u;
-    err = sl_verbs_pool_init(iface, (size_t)mp->slot_bytes * (SL_MP_TX_FRAMES + 1), &iface->frames);
+    err = sl_verbs_pool_init(iface, (size_t)mp->slot_bytes * SL_MP_FRAME_PLACES, &iface->frames);
     if (err == 0)
         err = sl_verbs_pool_init(iface, (size_t)chunks * SL_MP_CHUNK_BYTES, &iface->staging);
     if (err != 0)
@@ -229,6 +229,7 @@ int sl_verbs_iface_open(struct sl_worker *worker, const struct sl_device *dev,
     iface->mp.lanes = &sl_verbs_lanes;
     settings_read(&iface->mp.settings, iface->config);
     iface->mp.eager_bytes = (uint32_t)sl_verbs_config(iface->config)->eager_bytes;
+    iface->mp.probe_bytes = MTU_MAX;
     sl_mp_iface_init(&iface->mp);
     sl_verbs_mem_init(iface);
     sl_list_init(&iface->dirty);

@@ -237,6 +237,8 @@ int sl_verbs_path_connect(struct sl_verbs_path *path, const struct sl_verbs_offe
         path->rail->port.speed != 0 ? UINT64_C(1000000000000) / path->rail->port.speed : 1000;
     if (path->base.nominal_ps == 0)
         path->base.nominal_ps = 1;
+    path->base.probe_bytes = 128u << mtu;
+    path->base.repeat_ns = UINT64_C(4096) << sl_verbs_config(iface_of(path)->config)->timeout;
     err = to_rtr(path, offer);
     if (err == 0)
         err = to_rts(path);

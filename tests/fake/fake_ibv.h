@@ -158,6 +158,9 @@ unsigned fake_ibv_late_count(const struct fake_ibv *fake);
 #define FAKE_IBV_LOSE_ALL (FAKE_IBV_LOSE_REQUESTS | FAKE_IBV_LOSE_ANSWERS)
 void fake_ibv_lose(struct fake_ibv *fake, unsigned from_device, unsigned from_port,
                    unsigned to_device, unsigned to_port, unsigned what);
+/* Packets longer than this are lost between these ports, in both directions; 0: none is. */
+void fake_ibv_lose_longer(struct fake_ibv *fake, unsigned device_a, unsigned port_a,
+                          unsigned device_b, unsigned port_b, uint32_t bytes);
 /* No packet between these ports, in both directions. */
 void fake_ibv_block(struct fake_ibv *fake, unsigned device_a, unsigned port_a, unsigned device_b,
                     unsigned port_b, bool blocked);

@@ -211,7 +211,8 @@ struct fake_ibv {
     int fail_error[FAKE_IBV_CALL_COUNT + 1];
     uint64_t calls[FAKE_IBV_CALL_COUNT + 1];
     struct fake_late *late;
-    uint8_t lost[FAKE_DEVICES][FAKE_IBV_PORTS][FAKE_DEVICES][FAKE_IBV_PORTS]; /* [from][to] */
+    uint32_t longest[FAKE_DEVICES][FAKE_IBV_PORTS][FAKE_DEVICES][FAKE_IBV_PORTS]; /* 0: any */
+    uint8_t lost[FAKE_DEVICES][FAKE_IBV_PORTS][FAKE_DEVICES][FAKE_IBV_PORTS];     /* [from][to] */
     unsigned delay, timeout_steps, rnr_steps;
     unsigned repeats, mixes; /* one in so many */
     struct fake_ibv_chaos chaos;

@@ -31,6 +31,24 @@ bool fake_wire_loses(const struct fake_qp *from, const struct fake_qp *to, unsig
             what) != 0;
 }
 
+void fake_ibv_lose_longer(struct fake_ibv *fake, unsigned device_a, unsigned port_a,
+                          unsigned device_b, unsigned port_b, uint32_t bytes)
+{
+    fake->longest[device_a][port_a - 1][device_b][port_b - 1] = bytes;
+    fake->longest[device_b][port_b - 1][device_a][port_a - 1] = bytes;
+}
+
+/* Is one of its packets longer than what passes there? */
+static bool is_too_long(const struct fake_qp *from, const struct fake_qp *to,
+                        const struct fake_wqe *wqe)
+{
+    uint32_t most = from->obj.dev->fake->longest[from->obj.dev->number][from->attr.port_num - 1]
+                                                [to->obj.dev->number][to->attr.port_num - 1];
+    uint64_t mtu = UINT64_C(128) << from->attr.path_mtu;
+
+    return most != 0 && (wqe->len < mtu ? wqe->len : mtu) > most;
+}
+
 /* Does a packet of one, a request or an answer, arrive at the other, and is it taken for one of its
  * peer? */
 static bool passes(struct fake_qp *from, struct fake_qp *to, unsigned what)
@@ -304,7 +322,7 @@ bool fake_wire_execute(struct fake_qp *qp)
         qp->exec++;
         return true;
     }
-    return fake_wire_open(qp, &peer) && transmit(qp, peer, wqe);
+    return fake_wire_open(qp, &peer) && !is_too_long(qp, peer, wqe) && transmit(qp, peer, wqe);
 }
 
 static enum ibv_wc_status read_scatter(struct fake_qp *qp, const struct fake_wqe *wqe)

@@ -224,6 +224,9 @@ static int open_lane(struct sl_mp_path *path, const struct sl_mp_rail_info *remo
     lane->peer = lane->delivered = lane->acked = lane->shown = 0;
     lane->stuck_ns = SL_NEVER;
     lane->signalled = 0;
+    lane->due_ns = SL_NEVER;
+    lane->free_ns = 0;
+    lane->tries = 0;
     lane->lanes->open_count++;
     return 0;
 }
@@ -244,6 +247,8 @@ static int connect_lane(struct sl_mp_path *path, const struct sl_mp_offer *their
         return sl_fail(-EHOSTUNREACH, "%s has no route to the peer", path->rail->name);
     lane->connected = true;
     path->nominal_ps = 100;
+    path->probe_bytes = LANES_PACKET;
+    path->repeat_ns = lane->lanes->repeat_ns;
     return 0;
 }
 
@@ -424,12 +429,13 @@ static int open_iface(struct sl_worker *worker, const struct sl_device *dev,
     iface->mp.settings = iface->with.settings;
     iface->mp.settings.magic = MAGIC;
     iface->mp.eager_bytes = iface->with.eager_bytes;
+    iface->mp.probe_bytes = LANES_PACKET;
     sl_list_init(&iface->regions);
     sl_mem_cache_init(&iface->mp.mem, &device, 0, 0);
     sl_mp_iface_init(&iface->mp);
     for (unsigned i = 0; i < iface->with.rails; i++)
         rail_open(iface, i);
-    iface->mp.frame_bytes = malloc((size_t)iface->mp.slot_bytes * (SL_MP_TX_FRAMES + 1));
+    iface->mp.frame_bytes = malloc((size_t)iface->mp.slot_bytes * SL_MP_FRAME_PLACES);
     iface->mp.staging_bytes = malloc(staging);
     sl_assert(iface->mp.frame_bytes != NULL && iface->mp.staging_bytes != NULL);
     iface->staging = region_add(iface, iface->mp.staging_bytes, staging);

@@ -44,6 +44,25 @@ void lanes_retry_ns(struct lanes *lanes, uint64_t ns);
 /* Moves one packet, acknowledge or nothing. True: something moved. */
 bool lanes_step(struct lanes *lanes);
 
+/* ---- routes: packets that take their time, instead of lanes_step() and its faults ---- */
+
+#define LANES_PACKET 1024 /* bytes of the largest one */
+
+struct lanes_route {
+    uint64_t ps_per_byte, latency_ns; /* one way */
+    uint32_t loss_ppm;                /* of packets, and of acknowledges */
+    uint32_t largest;                 /* longer packets are lost; 0: none is */
+};
+
+/* How it is from now on between a rail of side 0 and one of side 1, both ways. */
+void lanes_route(struct lanes *lanes, unsigned rail_a, unsigned rail_b,
+                 const struct lanes_route *route);
+/* What is lost is sent again when a later packet shows the gap, or else after so long; so many
+ * times, then the lane fails. */
+void lanes_repeat(struct lanes *lanes, uint64_t ns, unsigned times);
+/* Moves all that is due. When the next thing is, or SL_NEVER. */
+uint64_t lanes_move(struct lanes *lanes);
+
 /* ---- faults ---- */
 
 unsigned lanes_count(const struct lanes *lanes); /* open at the moment */

@@ -37,6 +37,11 @@ struct lane {
     uint32_t shown;          /* of them, retired */
     uint64_t signalled;      /* by number % 64 */
     uint64_t stuck_ns;       /* since when nothing is acknowledged; SL_NEVER: it is */
+    /* on a route: when the first of out arrives or is sent again, and the last one did; when the
+     * acknowledge of a delivered one comes back, by number % 64; how often all was silent */
+    uint64_t due_ns, free_ns, ack_ns[64];
+    bool is_lost;
+    unsigned tries;
 };
 
 struct lanes_region {
@@ -70,19 +75,28 @@ struct lanes_iface {
 struct lanes {
     struct sl_rng rng;
     struct loop *loop;
-    uint64_t retry_ns;
+    uint64_t retry_ns, repeat_ns;
+    unsigned repeat_times;
     uint32_t last_number;
     unsigned open_count;
     struct lane *lane[LANES_MAX];
     struct lanes_iface iface[2];
     struct sl_node wire;                                  /* left by senders that have stopped */
     enum lanes_lost blocked[LANES_RAILS][LANES_RAILS][2]; /* [a][b]: what goes there, and back */
+    struct lanes_route routes[LANES_RAILS][LANES_RAILS];
     char misuse[200];
 };
 
 extern const struct sl_mp_lanes lanes_table;
 
 void lanes_wrong(struct lanes *lanes, const char *fmt, ...) SL_PRINTF(2, 3);
+/* Has the lane's end, and does it take packets? */
+bool lanes_takes(const struct lane *lane);
+/* The first of what is posted arrives at its peer. False: that has no buffer for it. */
+bool lanes_deliver(struct lane *lane, struct lane *to);
+void lanes_fail(struct lane *lane);
+/* What a sender that has stopped had put on the wire moves or is lost. False: there is nothing. */
+bool lanes_wire_step(struct lanes *lanes);
 struct lane *lanes_find(struct lanes *lanes, unsigned side, uint32_t number);
 void lanes_packets_free(struct sl_node *list);
 /* The lane sends no more: a part of what was posted is on the wire already, the rest is gone. */

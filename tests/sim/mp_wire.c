@@ -16,7 +16,7 @@ static uint64_t now(const struct lanes *lanes)
     return loop_now(lanes->loop);
 }
 
-static void fail(struct lane *lane)
+void lanes_fail(struct lane *lane)
 {
     if (!lane->open || lane->failed || lane->stopped)
         return;
@@ -42,7 +42,7 @@ static bool wait(struct lane *lane)
     if (lane->stuck_ns == SL_NEVER)
         lane->stuck_ns = now(lane->lanes);
     else if (now(lane->lanes) - lane->stuck_ns > lane->lanes->retry_ns)
-        fail(lane);
+        lanes_fail(lane);
     return false;
 }
 
@@ -94,9 +94,21 @@ static bool arrive(struct lane *to, struct lane_packet *packet)
     return true;
 }
 
-static bool takes(const struct lane *lane)
+bool lanes_takes(const struct lane *lane)
 {
     return lane != NULL && lane->connected && !lane->stopped && !lane->failed;
+}
+
+bool lanes_deliver(struct lane *lane, struct lane *to)
+{
+    struct lane_packet *packet = sl_container_of(lane->out.next, struct lane_packet, link);
+
+    if (memcmp(packet->bytes, packet->lent, packet->len) != 0)
+        lanes_wrong(lane->lanes, "what lane %u sends was changed before it was over", lane->number);
+    if (!arrive(to, packet))
+        return false;
+    lane->delivered++;
+    return true;
 }
 
 static bool deliver(struct lane *lane)
@@ -104,18 +116,13 @@ static bool deliver(struct lane *lane)
     struct lane_packet *packet = sl_container_of(lane->out.next, struct lane_packet, link);
     struct lane *to = lanes_find(lane->lanes, !lane->side, lane->peer);
 
-    if (memcmp(packet->bytes, packet->lent, packet->len) != 0)
-        lanes_wrong(lane->lanes, "what lane %u sends was changed before it was over", lane->number);
-    if ((lost_of(lane) & LANES_DATA) != 0 || !takes(to)) {
+    if ((lost_of(lane) & LANES_DATA) != 0 || !lanes_takes(to)) {
         /* The last try may get a part of it there. */
-        if (packet->is_write && takes(to) && sl_rng_chance(&lane->lanes->rng, 64))
+        if (packet->is_write && lanes_takes(to) && sl_rng_chance(&lane->lanes->rng, 64))
             execute(to, packet, true);
         return wait(lane);
     }
-    if (!arrive(to, packet))
-        return false;
-    lane->delivered++;
-    return true;
+    return lanes_deliver(lane, to);
 }
 
 static bool acknowledge(struct lane *lane)
@@ -128,13 +135,16 @@ static bool acknowledge(struct lane *lane)
 }
 
 /* What a sender that has stopped had put on the wire. */
-static bool wire_step(struct lanes *lanes)
+bool lanes_wire_step(struct lanes *lanes)
 {
     struct lane_packet *packet = sl_container_of(lanes->wire.next, struct lane_packet, link);
-    struct lane *to = lanes_find(lanes, packet->to_side, packet->to);
     struct sl_node one;
 
-    if (takes(to) && sl_rng_chance(&lanes->rng, 2) && arrive(to, packet))
+    if (sl_list_empty(&lanes->wire))
+        return false;
+    struct lane *to = lanes_find(lanes, packet->to_side, packet->to);
+
+    if (lanes_takes(to) && sl_rng_chance(&lanes->rng, 2) && arrive(to, packet))
         return true;
     sl_list_init(&one);
     sl_list_remove(&packet->link);
@@ -158,12 +168,12 @@ bool lanes_step(struct lanes *lanes)
     unsigned first = (unsigned)sl_rng_below(&lanes->rng, LANES_MAX);
 
     if (!sl_list_empty(&lanes->wire) && sl_rng_chance(&lanes->rng, 6))
-        return wire_step(lanes);
+        return lanes_wire_step(lanes);
     for (unsigned i = 0; i < LANES_MAX; i++) {
         struct lane *lane = lanes->lane[(first + i) % LANES_MAX];
         bool acks = lane != NULL && lane->acked != lane->delivered;
 
-        if (!takes(lane) || (sl_list_empty(&lane->out) && !acks))
+        if (!lanes_takes(lane) || (sl_list_empty(&lane->out) && !acks))
             continue;
         return acks && (sl_list_empty(&lane->out) || sl_rng_chance(&lanes->rng, 2))
                    ? acknowledge(lane)
@@ -257,7 +267,7 @@ static struct lane *any_lane(struct lanes *lanes, uint32_t pick)
     unsigned seen = 0;
 
     for (unsigned i = 0; i < LANES_MAX; i++)
-        if (takes(lanes->lane[i]) && pick % ++seen == 0)
+        if (lanes_takes(lanes->lane[i]) && pick % ++seen == 0)
             chosen = lanes->lane[i];
     return chosen;
 }
@@ -267,7 +277,7 @@ void lanes_kill(struct lanes *lanes, uint32_t pick)
     struct lane *lane = any_lane(lanes, pick);
 
     if (lane != NULL)
-        fail(lane);
+        lanes_fail(lane);
 }
 
 void lanes_cut(struct lanes *lanes, uint32_t pick, enum lanes_lost what)
@@ -294,7 +304,7 @@ static void fail_rail(struct lanes_rail *rail, const char *why)
 
         if (lane == NULL || !lane->open || lane->base.rail != &rail->base)
             continue;
-        fail(lane);
+        lanes_fail(lane);
         sl_mp_failed(&lane->base, 0, "%s", why);
     }
 }

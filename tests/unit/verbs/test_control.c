@@ -171,7 +171,7 @@ static void another_version_is_named_whatever_its_length(void **state)
     struct sl_mp_control out, control = hello();
 
     control.hello.version = SL_MP_VERSION + 1;
-    refused(&control, -EPROTO, "the peer speaks version 6 of the multi-path protocol, this side 5");
+    refused(&control, -EPROTO, "the peer speaks version 7 of the multi-path protocol, this side 6");
     assert_int_equal(read_it(&control, HEAD + 4, &out), -EPROTO);
     assert_int_equal(read_it(&control, HEAD + 100, &out), -EPROTO);
     assert_int_equal(read_it(&control, HEAD + 3, &out), -EBADMSG);

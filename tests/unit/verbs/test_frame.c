@@ -112,7 +112,7 @@ static void unknown_kinds_are_refused(void **state)
 
 static void a_payload_where_none_belongs_is_refused(void **state)
 {
-    static const uint8_t kinds[] = {SL_MP_PING, SL_MP_RTS, SL_MP_DROP, SL_MP_CREDIT};
+    static const uint8_t kinds[] = {SL_MP_RTS, SL_MP_DROP, SL_MP_CREDIT};
     uint8_t bytes[sizeof(eager)];
 
     memcpy(bytes, eager, sizeof(bytes));
@@ -120,6 +120,20 @@ static void a_payload_where_none_belongs_is_refused(void **state)
         bytes[0] = kinds[i];
         refused(bytes, sizeof(bytes), "has a payload");
     }
+}
+
+/* It fills the largest packet. */
+static void a_ping_may_have_one(void **state)
+{
+    uint8_t bytes[sizeof(eager)];
+    struct sl_mp_frame frame;
+
+    (void)state;
+    memcpy(bytes, eager, sizeof(bytes));
+    bytes[0] = SL_MP_PING;
+    bytes[1] = SL_MP_FLAG_PROVEN;
+    assert_int_equal(sl_mp_frame_read(bytes, sizeof(bytes), &frame), 0);
+    assert_int_equal(frame.flags, SL_MP_FLAG_PROVEN);
 }
 
 static void grants_that_make_no_sense_are_refused(void **state)
@@ -155,6 +169,7 @@ int main(void)
         cmocka_unit_test(a_payload_of_another_length_is_refused),
         cmocka_unit_test(unknown_kinds_are_refused),
         cmocka_unit_test(a_payload_where_none_belongs_is_refused),
+        cmocka_unit_test(a_ping_may_have_one),
         cmocka_unit_test(grants_that_make_no_sense_are_refused),
     };
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Paths that end and return: what the other end says of them, and how soon they are tried again. */
+#include "multipath/trial.h"
 #include "tests/unit/verbs/world.h"
 
 #include <errno.h>
@@ -115,8 +116,8 @@ static void a_lost_connection_has_the_reasons_of_all_paths(void **state)
 
 #define BACKOFF_NS                                                                                 \
     (50 * SL_NS_PER_MS) /* before the first try, twice as much before each that follows soon */
-#define COARSE_NS (10 * SL_NS_PER_MS) /* timers are looked at now and then */
-#define LASTING_NS (6 * SL_NS_PER_S)  /* up for so long: the next failure is a first one */
+#define COARSE_NS (10 * SL_NS_PER_MS)  /* timers are looked at now and then */
+#define FORGIVEN_NS (31 * SL_NS_PER_S) /* up for so long: one failure is forgotten */
 
 /* The first path of the end that offers it. */
 static struct sl_mp_path *leading(void)
@@ -150,20 +151,77 @@ static void fail_often(struct sl_mp_path *path)
     }
 }
 
-static void a_path_that_lasted_is_tried_again_as_soon_as_a_new_one(void **state)
+static void assert_rests(struct sl_mp_path *path, uint64_t expected_ns)
+{
+    assert_in_range(rest_ns(path), expected_ns - COARSE_NS, expected_ns + COARSE_NS);
+    until_up(path);
+}
+
+static void pass(uint64_t ns)
+{
+    uint64_t until_ns = loop_now(world_loop) + ns;
+
+    while (loop_now(world_loop) < until_ns) {
+        world_progress();
+        loop_pass(world_loop, SL_NS_PER_MS);
+    }
+}
+
+/* Some seconds without a failure are not enough: one by one they are, after half a minute each. */
+static void failures_are_forgotten_one_by_one_and_not_soon(void **state)
 {
     struct sl_mp_path *path = leading();
 
     (void)state;
     fail_often(path);
-    loop_pass(world_loop, LASTING_NS);
-    assert_in_range(rest_ns(path), BACKOFF_NS - COARSE_NS, BACKOFF_NS + COARSE_NS);
-    until_up(path);
+    pass(6 * SL_NS_PER_S);
+    assert_rests(path, 16 * BACKOFF_NS);
+    pass(FORGIVEN_NS);
+    assert_rests(path, 16 * BACKOFF_NS);
+    pass(5 * FORGIVEN_NS);
+    assert_rests(path, BACKOFF_NS);
     world_message(100000);
 }
 
-/* A hello says that a rail has changed: what failed before says nothing of it. */
-static void news_of_a_rail_end_the_rest_and_make_the_next_short(void **state)
+/* Longer than any try that fails waits for the next, as each return of such a path holds up what it
+ * carries; unless there is no other. */
+static void a_path_that_fails_again_and_again_rests_ever_longer_while_others_carry(void **state)
+{
+    struct sl_mp_path *path = leading(), *other = path->conn->paths[1];
+    uint64_t start_ns;
+
+    (void)state;
+    fail_often(path);
+    assert_rests(path, 16 * BACKOFF_NS);
+    assert_rests(path, 32 * BACKOFF_NS);
+    assert_rests(path, 64 * BACKOFF_NS);
+    assert_rests(path, 128 * BACKOFF_NS);
+    sl_mp_failed(path, 0, "a test");
+    WORLD_UNTIL(path->state == SL_MP_PATH_IDLE);
+    start_ns = loop_now(world_loop);
+    sl_mp_failed(other, 0, "a test");
+    WORLD_UNTIL(path->state == SL_MP_PATH_UP);
+    assert_true(loop_now(world_loop) - start_ns < BACKOFF_NS);
+    world_message(100000);
+}
+
+/* Ports that come and go say so themselves: no path pays for that. */
+static void a_port_that_goes_is_no_mark_against_its_paths(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 4; i++) {
+        fake_ibv_port_set(world_fake, i, 1, IBV_PORT_DOWN);
+        WORLD_UNTIL(world_ep(0)->paths_up == 1 && world_ep(1)->paths_up == 1);
+        fake_ibv_port_set(world_fake, i, 1, IBV_PORT_ACTIVE);
+        WORLD_UNTIL(world_ep(0)->paths_up == 2 && world_ep(1)->paths_up == 2);
+    }
+    for (unsigned side = 0; side < 2; side++)
+        for (unsigned i = 0; i < 2; i++)
+            assert_int_equal(world_ep(side)->paths[i]->losses, 0);
+}
+
+/* A hello says that a rail has changed: how many tries failed before says nothing of it. */
+static void news_of_a_rail_end_the_rest(void **state)
 {
     struct sl_mp_path *path = leading();
     uint64_t start_ns;
@@ -177,8 +235,136 @@ static void news_of_a_rail_end_the_rest_and_make_the_next_short(void **state)
     WORLD_UNTIL(path->state != SL_MP_PATH_IDLE);
     assert_true(loop_now(world_loop) - start_ns < BACKOFF_NS);
     until_up(path);
-    assert_in_range(rest_ns(path), BACKOFF_NS - COARSE_NS, BACKOFF_NS + COARSE_NS);
+}
+
+/* ---- what a path has to show ---- */
+
+/* Between the first rails of both ends; what is posted there is longer. */
+static void lose_large(bool lost)
+{
+    fake_ibv_lose_longer(world_fake, 0, 1, 2, 1, lost ? 1023 : 0);
+}
+
+/* Messages until the first path has failed, and for so long after it. */
+static void carry(uint64_t ns)
+{
+    uint64_t until_ns;
+
+    while (world_ep(0)->paths_up == 2 || world_ep(1)->paths_up == 2)
+        world_message(100000);
+    until_ns = loop_now(world_loop) + ns;
+    while (loop_now(world_loop) < until_ns) {
+        world_message(20000);
+        pass(20 * SL_NS_PER_MS);
+    }
+}
+
+/* By pings alone, if these were short, it would come back again and again. */
+static void a_route_that_loses_large_packets_stops_data_once(void **state)
+{
+    (void)state;
+    world_message(100000);
+    lose_large(true);
+    carry(10 * SL_NS_PER_S);
+    for (unsigned side = 0; side < 2; side++) {
+        assert_int_equal(world_ep(side)->paths[0]->stats.ups, 1);
+        assert_int_equal(world_ep(side)->paths[1]->stats.failures, 0);
+    }
+    lose_large(false);
+    until_up(leading());
+    assert_int_equal(leading()->stats.ups, 2);
+}
+
+/* It may be the only one: whether the other one has failed, or there never was any. */
+static void the_only_path_is_taken_back_as_it_is(void **state)
+{
+    struct sl_mp_path *path = leading();
+
+    (void)state;
+    for (unsigned i = 0; i < 4; i++)
+        assert_rests(path, BACKOFF_NS << i);
+    fake_ibv_block(world_fake, 1, 1, 3, 1, true);
+    sl_mp_failed(path->conn->paths[1], 0, "a test");
+    sl_mp_failed(path, 0, "a test");
+    WORLD_UNTIL(path->conn->paths_up == 0);
+    WORLD_UNTIL(path->conn->paths_up == 1);
+    assert_true(path->posted < 4);
+    world_message(100000);
+    fake_ibv_block(world_fake, 1, 1, 3, 1, false);
     until_up(path);
+}
+
+static void fail_and_return(struct sl_mp_path *path)
+{
+    sl_mp_failed(path, 0, "a test");
+    WORLD_UNTIL(path->state == SL_MP_PATH_IDLE);
+    WORLD_UNTIL(path->state == SL_MP_PATH_UP);
+}
+
+/* Of a new one two pings are enough; each failure makes it twice as many. */
+static void a_path_that_failed_has_more_to_show(void **state)
+{
+    struct sl_mp_path *path = leading();
+
+    (void)state;
+    assert_int_equal(sl_mp_trial_pings(path), 2);
+    for (unsigned pings = 8; pings <= 64; pings *= 2) {
+        fail_and_return(path);
+        assert_int_equal(path->posted, pings);
+    }
+}
+
+/* The device would repeat it, and the path come up. */
+static void none_of_its_packets_may_be_lost(void **state)
+{
+    struct sl_mp_path *path = leading();
+    uint64_t start_ns;
+
+    (void)state;
+    sl_mp_failed(path, 0, "a test");
+    WORLD_UNTIL(path->state == SL_MP_PATH_PINGING);
+    fake_ibv_retry_steps(world_fake, 1000000, 2); /* not before this test is over */
+    fake_ibv_block(world_fake, 0, 1, 2, 1, true);
+    start_ns = loop_now(world_loop);
+    WORLD_UNTIL(path->state == SL_MP_PATH_IDLE);
+    assert_in_range(loop_now(world_loop) - start_ns, path->repeat_ns / 2,
+                    path->repeat_ns / 2 + 3 * COARSE_NS);
+    assert_non_null(strstr(path->why, "1024 bytes did not come through at once"));
+    fake_ibv_block(world_fake, 0, 1, 2, 1, false);
+    until_up(path);
+}
+
+/* That this end looks elsewhere meanwhile is no fault of it. */
+static void nor_is_one_lost_that_nobody_looked_for(void **state)
+{
+    struct sl_mp_path *path = leading();
+    unsigned ups = (unsigned)path->stats.ups;
+
+    (void)state;
+    sl_mp_failed(path, 0, "a test");
+    WORLD_UNTIL(path->state == SL_MP_PATH_PINGING && path->posted > path->retired);
+    fake_ibv_run(world_fake, 1000);
+    loop_pass(world_loop, path->repeat_ns);
+    WORLD_UNTIL(path->state != SL_MP_PATH_PINGING);
+    assert_int_equal(path->state, SL_MP_PATH_UP);
+    assert_int_equal(path->stats.ups, ups + 1);
+}
+
+static void a_path_that_failed_gets_its_share_by_degrees(void **state)
+{
+    struct sl_mp_path *path = leading();
+    uint64_t start_ns;
+
+    (void)state;
+    assert_int_equal(path->writes_most, SL_MP_WRITES_MAX);
+    fail_and_return(path);
+    start_ns = loop_now(world_loop);
+    for (unsigned most = 1; most < SL_MP_WRITES_MAX; most *= 2) {
+        assert_int_equal(path->writes_most, most);
+        WORLD_UNTIL(path->writes_most != most);
+    }
+    assert_int_equal(path->writes_most, SL_MP_WRITES_MAX);
+    assert_true(loop_now(world_loop) - start_ns > 4 * 20 * SL_NS_PER_MS);
 }
 
 /* ---- the first words ---- */
@@ -247,7 +433,7 @@ static void fill_paths(unsigned side)
 
     for (unsigned i = 0; i < conn->path_count; i++)
         while (sl_mp_path_has_room(conn->paths[i]))
-            sl_mp_path_ping(conn->paths[i]);
+            sl_mp_path_ping(conn->paths[i], false);
 }
 
 /* It had taken the word that no path had room for. */
@@ -275,8 +461,16 @@ int main(void)
         CASE(nor_is_a_fence_over_by_it),
         CASE(what_was_acknowledged_and_is_gone_ends_the_connection),
         CASE(a_lost_connection_has_the_reasons_of_all_paths),
-        CASE(a_path_that_lasted_is_tried_again_as_soon_as_a_new_one),
-        CASE(news_of_a_rail_end_the_rest_and_make_the_next_short),
+        CASE(failures_are_forgotten_one_by_one_and_not_soon),
+        CASE(a_path_that_fails_again_and_again_rests_ever_longer_while_others_carry),
+        CASE(a_port_that_goes_is_no_mark_against_its_paths),
+        CASE(news_of_a_rail_end_the_rest),
+        CASE(a_route_that_loses_large_packets_stops_data_once),
+        CASE(the_only_path_is_taken_back_as_it_is),
+        CASE(a_path_that_failed_has_more_to_show),
+        CASE(none_of_its_packets_may_be_lost),
+        CASE(nor_is_one_lost_that_nobody_looked_for),
+        CASE(a_path_that_failed_gets_its_share_by_degrees),
         CASE(what_the_sideband_took_and_lost_goes_by_a_path),
         cmocka_unit_test_setup_teardown(offers_do_not_overtake_a_hello_of_rank_0, apart,
                                         world_clean),

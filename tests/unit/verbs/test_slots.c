@@ -103,6 +103,8 @@ static void a_path_that_returns_has_its_buffers_again(void **state)
         fake_ibv_qp_fatal(world_fake, sl_verbs_path_of(path)->qp);
         for (unsigned k = 0; k < 5; k++)
             world_message(k * 3000);
+        for (unsigned side = 0; side < 2; side++)
+            world_ep(side)->paths[0]->losses = 0; /* else it would rest a minute */
         WORLD_UNTIL(path->stats.ups > i && world_ep(1)->paths[0]->stats.ups > i);
     }
     for (unsigned side = 0; side < 2; side++) {
