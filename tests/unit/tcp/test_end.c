@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How an endpoint ends: farewells, crashes, last words, and peers that are stopped or never stop. */
+/* How an endpoint ends: farewells, crashes, last words, peers that are stopped or never stop. */
 #include "wire_peer.h"
 
 #include "core/err.h"
