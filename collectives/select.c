@@ -54,7 +54,7 @@ static const struct sl_algo *cheapest(const struct sluice_comm *comm, const stru
     double best_cost = 0;
 
     for (const struct sl_algo *const *a = sl_algos; *a != NULL; a++) {
-        double cost = cost_of(comm, *a, shape);
+        double cost = (*a)->needs_unequal && shape->speed == NULL ? -1 : cost_of(comm, *a, shape);
 
         if (replaces_windows(comm, *a, shape))
             cost *= UNDECIDED;

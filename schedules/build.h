@@ -161,14 +161,14 @@ static inline const struct sl_link_cost *sl_cost_link(const struct sl_shape *sha
     return sl_one_host(shape) ? &costs->shm : &costs->net;
 }
 
-/* p2p.c direct.c ring.c alltoall.c halving.c tree.c bruck.c hier.c hier_lead.c */
+/* p2p.c direct.c ring.c alltoall.c halving.c tree.c bruck.c hier.c hier_lead.c weighted.c */
 extern const struct sl_algo sl_algo_self, sl_algo_p2p;
 extern const struct sl_algo sl_algo_flat, sl_algo_direct;
 extern const struct sl_algo sl_algo_ring, sl_algo_biring;
 extern const struct sl_algo sl_algo_pairwise, sl_algo_linear, sl_algo_dissemination;
 extern const struct sl_algo sl_algo_doubling, sl_algo_halving;
 extern const struct sl_algo sl_algo_binomial, sl_algo_dtree;
-extern const struct sl_algo sl_algo_bruck, sl_algo_hier, sl_algo_hiertree;
+extern const struct sl_algo sl_algo_bruck, sl_algo_hier, sl_algo_hiertree, sl_algo_weighted;
 
 /* How many times longer work takes because ranks share cores. */
 static inline double sl_cost_crowd(const struct sl_costs *costs)

@@ -217,6 +217,8 @@ uint32_t sl_shape_hash(const struct sl_shape *shape, const char *algo)
     hash = hash_word(hash, shape->win_count);
     for (uint32_t i = 0; i < shape->size; i++)
         hash = hash_word(hash, shape->host == NULL ? 0 : shape->host[i]);
+    for (uint32_t i = 0; i < shape->size && shape->speed != NULL; i++)
+        hash = hash_word(hash, shape->speed[i]);
     hash ^= hash >> 33;
     hash *= UINT64_C(0xff51afd7ed558ccd);
     hash ^= hash >> 33;

@@ -68,6 +68,7 @@ struct sl_shape {
     uint64_t chunk;       /* wished elements per piece; 0: the builder's own choice */
     uint64_t win_count;   /* elements that fit in a window; 0: no windows */
     const uint32_t *host; /* host[rank], numbered from 0 by first appearance; NULL: one host */
+    const uint16_t *speed; /* speed[rank] of its links, 1 to SL_SPEED_MAX; NULL: all alike */
     /* SL_ALL_TO_ALL_V: of this rank, [size] each; otherwise NULL */
     const uint64_t *in_counts, *in_offs, *out_counts, *out_offs;
 };
@@ -140,6 +141,7 @@ struct sl_algo {
     const char *name;   /* as in SLUICE_ALGO */
     uint32_t colls;     /* bit 1 << enum sl_coll */
     bool needs_windows; /* all ranks on one host with windows (hier: on each host) */
+    bool needs_unequal; /* pays only where the ranks' links are not alike; builds without, too */
     const char *source; /* the paper, or "" */
     /* 0; -ENOTSUP: this shape is not for it (the sentence says why); -ENOMEM. */
     int (*build)(const struct sl_shape *shape, struct sl_schedule *out);

@@ -7,15 +7,23 @@
 
 static void print_all(FILE *out)
 {
+    static const uint16_t seven_of_eight[] = {1000, 875, 1000, 1000};
     const struct {
         const char *algo;
         enum sl_coll coll;
         uint32_t rank, size;
         uint64_t count, chunk;
+        const uint16_t *speed;
     } cases[] = {
-        {"ring", SL_ALLREDUCE, 1, 3, 90, 0},       {"flat", SL_ALLREDUCE, 0, 4, 12, 0},
-        {"direct", SL_ALLREDUCE, 1, 3, 1000, 512}, {"halving", SL_ALLREDUCE, 2, 6, 100, 0},
-        {"binomial", SL_GATHER, 2, 5, 10, 0},      {"dtree", SL_ALLREDUCE, 2, 5, 64, 16},
+        {"ring", SL_ALLREDUCE, 1, 3, 90, 0},
+        {"flat", SL_ALLREDUCE, 0, 4, 12, 0},
+        {"direct", SL_ALLREDUCE, 1, 3, 1000, 512},
+        {"halving", SL_ALLREDUCE, 2, 6, 100, 0},
+        {"binomial", SL_GATHER, 2, 5, 10, 0},
+        {"dtree", SL_ALLREDUCE, 2, 5, 64, 16},
+        {"weighted", SL_ALLREDUCE, 0, 4, 1000, 200, seven_of_eight},
+        {"weighted", SL_REDUCE_SCATTER, 0, 4, 200, 100, seven_of_eight},
+        {"weighted", SL_ALL_GATHER, 1, 4, 200, 100, seven_of_eight},
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -25,6 +33,7 @@ static void print_all(FILE *out)
                                  .count = cases[i].count,
                                  .esize = 4,
                                  .chunk = cases[i].chunk,
+                                 .speed = cases[i].speed,
                                  .win_count = 1 << 20};
         struct sl_schedule s;
 

@@ -6,6 +6,7 @@
 #include "tests/util/shapes.h"
 
 #include "core/err.h"
+#include "schedules/shares.h"
 #include "testing/check.h"
 
 #include <inttypes.h>
@@ -153,6 +154,46 @@ static void every_map_of_ranks_to_hosts_is_right(void **state)
     assert_true(proved - before > 800);
 }
 
+/* Links of rank r, drawn: one slow, two of half, two kinds, anything, one that is hardly there. */
+static uint16_t draw_speed(struct sl_rng *rng, uint32_t kind, uint32_t r, uint32_t n)
+{
+    switch (kind) {
+    case 0: return r == n / 3 ? 875 : 1000;
+    case 1: return r == 0 || r == n - 1 ? 500 : 1000;
+    case 2: return r % 2 == 0 ? 1000 : 700;
+    case 3: return (uint16_t)sl_rng_range(rng, 1, SL_SPEED_MAX);
+    default: return r == n / 2 ? 1 : SL_SPEED_MAX;
+    }
+}
+
+static void shares_of_unequal_links_are_right(void **state)
+{
+    const uint64_t counts[] = {1, 7, 100, 1999}, chunks[] = {0, 5, 16, 48};
+    const enum sl_coll colls[] = {SL_ALLREDUCE, SL_REDUCE_SCATTER, SL_ALL_GATHER};
+    uint64_t before = proved;
+    uint16_t speed[64];
+    struct sl_rng rng;
+
+    (void)state;
+    sl_rng_init(&rng, 5);
+    for (uint32_t n = 2; n <= 64; n += n < 24 ? 1 : 13) {
+        for (uint32_t i = 0; i < 20; i++) {
+            for (uint32_t r = 0; r < n; r++)
+                speed[r] = draw_speed(&rng, i % 5, r, n);
+            struct sl_shape base = {.coll = colls[sl_rng_below(&rng, 3)],
+                                    .size = n,
+                                    .esize = 4,
+                                    .count = counts[i / 5] * (n > 24 && i >= 15 ? 2 : 1),
+                                    .in_place = sl_rng_chance(&rng, 2),
+                                    .chunk = n > 24 ? 0 : chunks[sl_rng_below(&rng, 4)],
+                                    .speed = speed};
+            prove(test_algo("weighted"), &base, i);
+        }
+    }
+    printf("# %" PRIu64 " with unequal links proved\n", proved - before);
+    assert_true(proved - before == 26 * 20);
+}
+
 /* Large communicators, with schedules of few steps per rank. */
 static void sampled_sizes_to_1024_ranks_are_right(void **state)
 {
@@ -191,6 +232,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_map_of_ranks_to_hosts_is_right),
+        cmocka_unit_test(shares_of_unequal_links_are_right),
         cmocka_unit_test(sampled_sizes_to_1024_ranks_are_right),
         cmocka_unit_test(every_schedule_for_1_to_64_ranks_is_right),
     };
