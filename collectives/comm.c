@@ -108,6 +108,7 @@ void sl_comm_free(struct sluice_comm *comm)
     sl_peers_fini(&comm->peers);
     sl_shared_drop(comm->held_host);
     sl_shared_drop(comm->held_family_of);
+    free(comm->speed);
     free(comm->health.rank_sets);
     free(comm->health.relays);
     sl_worker_put(comm->worker);

@@ -156,6 +156,7 @@ struct sluice_comm {
     struct sl_config config;
     struct sl_peers peers;
     const uint32_t *host; /* [size]: numbered from 0 by first appearance */
+    uint16_t *speed;      /* [size]: what each rank's links deliver; owned; NULL: all alike */
     uint32_t host_count;
     uint32_t local_size;                          /* ranks of this host */
     uint32_t most_local;                          /* ranks of the host that has most */

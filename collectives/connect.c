@@ -13,7 +13,7 @@
 #include <string.h>
 
 /* Raised with every change of what ranks say to each other on the wire or in shared memory. */
-#define PROTOCOL_VERSION 7
+#define PROTOCOL_VERSION 8
 #define HELLO_MAGIC UINT32_C(0x534c4331)
 #define SETTINGS_SHOWN 300 /* bytes of each rank's, in a sentence about two */
 
@@ -46,7 +46,8 @@ struct hello {
         uint32_t area;   /* HELLO_OFFERS */
     };
     uint32_t local; /* those of them that reach only this host */
-    uint32_t flags; /* enum hello_flag */
+    uint16_t flags; /* enum hello_flag */
+    uint16_t speed; /* what its links deliver, in parts of SL_SPEED_MAX */
     uint32_t id;    /* of rank 0: what all call the communicator */
 };
 
@@ -230,6 +231,7 @@ static int keep_seats(struct sluice_comm *comm, const struct hello *all)
             .host = seen[at] != 0 ? seats[seen[at] - 1].host : hosts++,
             .all = all[r].opened,
             .local = all[r].local,
+            .speed = all[r].speed,
         };
         seen[at] = seen[at] != 0 ? seen[at] : r + 1;
     }
@@ -292,6 +294,7 @@ int sl_connect_meet(struct sluice_comm *comm, struct sl_exchange *exchange,
     mine.host =
         params->host_id != NULL ? sl_hash_text(params->host_id) : sl_host_hash(&comm->config);
     mine.sched_group = sl_host_sched_group();
+    mine.speed = (uint16_t)comm->config.link_weight;
     tell_cores(&mine);
     describe_settings(&comm->config, comm->worker, text, sizeof(text));
     mine.settings = sl_hash_text(text);

@@ -26,6 +26,7 @@ struct sl_seat {
     uint32_t cores;      /* ... and how many they are */
     uint32_t host;       /* numbered from 0 by first appearance */
     uint32_t all, local; /* transports that it has open; those of them that reach only its host */
+    uint16_t speed;      /* what its links deliver, as it says */
 };
 
 /* The connection to another rank. */

@@ -56,6 +56,7 @@ void sl_call_shape(const struct sluice_comm *comm, const struct sl_call *call, s
         .esize = (uint32_t)sluice_dtype_size(call->dtype),
         .in_place = call->in_place,
         .host = comm->host_count > 1 ? comm->host : NULL,
+        .speed = comm->host_count > 1 ? comm->speed : NULL,
         .in_counts = call->in_counts,
         .in_offs = call->in_offs,
         .out_counts = call->out_counts,

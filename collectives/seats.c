@@ -3,6 +3,7 @@
 #include "collectives/family.h"
 
 #include "core/shared.h"
+#include "schedules/shares.h"
 
 #include <stdlib.h>
 
@@ -109,10 +110,38 @@ static bool are_apart(const struct sluice_comm *comm)
     return false;
 }
 
+/* A word of a peer is not trusted to be in range: schedules are cut by it. */
+static uint16_t speed_of(const struct sluice_comm *comm, uint32_t rank)
+{
+    uint16_t speed = sl_seat_of(comm, rank)->speed;
+
+    return speed == 0 || speed > SL_SPEED_MAX ? SL_SPEED_MAX : speed;
+}
+
+/* All ranks have heard the same of each other, so all cut alike. */
+static int take_speeds(struct sluice_comm *comm)
+{
+    bool alike = true;
+
+    for (uint32_t r = 0; r < comm->size && alike; r++)
+        alike = speed_of(comm, r) == speed_of(comm, 0);
+    if (alike)
+        return 0;
+    uint16_t *speed = calloc(comm->size, sizeof(*speed));
+
+    if (speed == NULL)
+        return sl_fail(-ENOMEM, "no memory to meet %u ranks", comm->size);
+    for (uint32_t r = 0; r < comm->size; r++)
+        speed[r] = speed_of(comm, r);
+    comm->speed = speed;
+    return 0;
+}
+
 int sl_seats_take(struct sluice_comm *comm)
 {
     int err = number_hosts(comm);
 
+    err = err ?: take_speeds(comm);
     err = err ?: count_crowds(comm);
     if (err == 0)
         comm->wait.apart = are_apart(comm);

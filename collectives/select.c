@@ -4,6 +4,7 @@
 #include "collectives/select.h"
 
 #include "core/err.h"
+#include "schedules/shares.h"
 
 #include <string.h>
 
@@ -25,7 +26,12 @@ static double uncorrected(const struct sluice_comm *comm, const struct sl_algo *
 {
     if ((algo->colls & 1u << shape->coll) == 0 || (algo->needs_windows && shape->win_count == 0))
         return -1;
-    double cost = algo->cost(shape, &comm->costs);
+    struct sl_costs costs = comm->costs;
+
+    /* All others have a part in everything, and so are as slow as the slowest rank's links. */
+    if (shape->speed != NULL && !algo->needs_unequal)
+        costs.net.beta /= sl_speeds_of(shape->speed, shape->size).slowest;
+    double cost = algo->cost(shape, &costs);
 
     /* Messages inside a host were measured on one warm buffer; over a whole vector they do
      * worse. */
@@ -48,13 +54,19 @@ double sl_select_predict(const struct sluice_comm *comm, const struct sl_shape *
     return found != NULL ? uncorrected(comm, found, shape) : -1;
 }
 
+/* The selector may take it. */
+static bool is_eligible(const struct sl_algo *algo, const struct sl_shape *shape)
+{
+    return !algo->needs_unequal || shape->speed != NULL;
+}
+
 static const struct sl_algo *cheapest(const struct sluice_comm *comm, const struct sl_shape *shape)
 {
     const struct sl_algo *best = NULL;
     double best_cost = 0;
 
     for (const struct sl_algo *const *a = sl_algos; *a != NULL; a++) {
-        double cost = (*a)->needs_unequal && shape->speed == NULL ? -1 : cost_of(comm, *a, shape);
+        double cost = is_eligible(*a, shape) ? cost_of(comm, *a, shape) : -1;
 
         if (replaces_windows(comm, *a, shape))
             cost *= UNDECIDED;
@@ -134,12 +146,20 @@ int sl_select_explain(const struct sluice_comm *comm, const struct sl_call *call
         comm->costs_source, comm->costs.shm.alpha, comm->costs.shm.beta, comm->costs.net.alpha,
         comm->costs.net.beta, comm->costs.sync, comm->costs.copy, comm->costs.reduce,
         comm->costs.ranks_per_core, comm->costs.ranks_per_core == 1 ? "" : "s");
+    if (shape.speed != NULL)
+        fprintf(out,
+                "  links: the slowest rank's deliver %.3f of the fastest's, all together %.3f\n",
+                sl_speeds_of(shape.speed, shape.size).slowest,
+                sl_speeds_of(shape.speed, shape.size).sum);
     for (const struct sl_algo *const *a = sl_algos; *a != NULL; a++) {
         double cost = cost_of(comm, *a, &shape);
 
         if (((*a)->colls & 1u << call->coll) == 0)
             continue;
-        if (cost >= 0)
+        if (!is_eligible(*a, &shape) && cost >= 0)
+            fprintf(out, "  %-14s %12.2f us, only for links that differ\n", (*a)->name,
+                    cost / 1000);
+        else if (cost >= 0)
             fprintf(out, "  %-14s %12.2f us\n", (*a)->name, cost / 1000);
         else
             fprintf(out, "  %-14s %15s\n", (*a)->name,

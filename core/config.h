@@ -53,7 +53,7 @@ struct sl_config {
     enum sl_publish state;
     enum sl_tune tune;
     enum sl_kernel kernel;
-    int64_t timeout_ms, connect_timeout_ms, spin_us, inflight_max, chunk_bytes;
+    int64_t timeout_ms, connect_timeout_ms, spin_us, inflight_max, chunk_bytes, link_weight;
     int64_t status_signal;
     /* windows, which ranks of one host share */
     int64_t shm_window_bytes, shm_stream_min_bytes;

@@ -73,6 +73,10 @@ static const struct sl_config_row rows[] = {
                "Most collectives in flight on one communicator; more get -EAGAIN."),
     SL_ROW_BYTES("CHUNK_BYTES", chunk_bytes, "0", 0, SL_GIB,
                  "Size of the pieces that large messages are cut into. 0: chosen."),
+    SL_ROW_INT(
+        "LINK_WEIGHT", link_weight, "1000", "thousandths", 1, 1000,
+        "What this rank's links between hosts deliver, in thousandths of what the best rank's "
+        "do: 875 with 7 of 8 NICs. Ranks with less sum less of a vector."),
     SL_ROW_CHOICE(
         "TUNE", tune, "auto", "auto measure off",
         "Link costs for the choice of algorithms: auto (measured until jobs agree, and cached), "
