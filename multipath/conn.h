@@ -15,6 +15,13 @@ struct sl_mp_fallback;
 
 enum sl_mp_conn_state { SL_MP_CONN_NEW, SL_MP_CONN_CONNECTING, SL_MP_CONN_UP, SL_MP_CONN_DOWN };
 
+/* Which end leads: that with the lower rank; where these do not tell, with the lower address of its
+ * first rail; where it is the same port, with the lower nonce. As it said in its first HELLO. */
+struct sl_mp_name {
+    uint32_t rank;
+    uint8_t address[sizeof(((struct sl_mp_rail_info *)0)->address)];
+};
+
 /* Messages to DROP, seldom any. */
 struct sl_mp_drops {
     struct sl_mp_drop {
@@ -32,11 +39,12 @@ struct sl_mp_conn {
     struct sl_node timed;  /* in iface->timed while it waits for a time */
     uint64_t due_ns;       /* then: which */
     bool is_timed;
-    bool is_active, failing, leads, has_hello, sideband_up;
+    bool is_active, failing, leads, has_hello, is_named, sideband_up;
     bool left; /* the peer is gone: what it sent may still be received */
     uint8_t state;
     uint32_t eager_bytes;
     uint64_t nonce;
+    struct sl_mp_name name; /* of this end */
     struct sl_ep *sideband;
     struct sl_req sideband_req;
     struct sl_req *connect_req;
@@ -46,7 +54,7 @@ struct sl_mp_conn {
 
     struct sl_mp_hello peer;
     struct sl_mp_cts_keys peer_keys; /* of a CTS for all its rails, by the latest keys */
-    bool uneven;                     /* one came that was another */
+    bool uneven;                     /* one came that was another, or a path is spare */
     struct sl_mp_path *paths[SL_MP_PATHS_MAX];
     unsigned path_count, paths_expected, paths_up;
     struct sl_mp_path *frame_path; /* carries the frames; NULL: none is up, or see below */

@@ -31,6 +31,7 @@ size_t sl_mp_control_size(const struct sl_mp_control *control)
     case SL_MP_CONTROL_HELLO: return HEAD + sizeof(struct sl_mp_hello);
     case SL_MP_CONTROL_OFFER:
     case SL_MP_CONTROL_ACCEPT: return HEAD + sizeof(struct sl_mp_offer);
+    case SL_MP_CONTROL_PATHS: return HEAD + sizeof(struct sl_mp_paths);
     case SL_MP_CONTROL_REFUSE:
     case SL_MP_CONTROL_BYE:
     case SL_MP_CONTROL_DOWN: return HEAD + sizeof(((struct sl_mp_control *)0)->down);
@@ -38,6 +39,17 @@ size_t sl_mp_control_size(const struct sl_mp_control *control)
     case SL_MP_CONTROL_CLOSED: return HEAD + sizeof(((struct sl_mp_control *)0)->close);
     default: return 0;
     }
+}
+
+static int check_paths(const struct sl_mp_paths *paths)
+{
+    if (paths->count > SL_MP_PATHS_MAX)
+        return sl_fail(-EBADMSG, "the peer asks for %u paths", paths->count);
+    for (unsigned i = 0; i < paths->count; i++)
+        if (paths->pairs[i].local >= SL_MP_RAILS_MAX || paths->pairs[i].remote >= SL_MP_RAILS_MAX)
+            return sl_fail(-EBADMSG, "the peer asks for a path from rail %u to rail %u",
+                           paths->pairs[i].local, paths->pairs[i].remote);
+    return 0;
 }
 
 /* Before all else, even the length: the place of the version is the same in all versions. */
@@ -73,6 +85,8 @@ int sl_mp_control_read(const void *bytes, size_t len, struct sl_mp_control *out)
         return out->hello.rail_count != 0 && out->hello.rail_count <= SL_MP_RAILS_MAX
                    ? 0
                    : sl_fail(-EBADMSG, "the peer says it has %u rails", out->hello.rail_count);
+    if (out->kind == SL_MP_CONTROL_PATHS)
+        return check_paths(&out->paths);
     if (out->kind == SL_MP_CONTROL_OFFER || out->kind == SL_MP_CONTROL_ACCEPT)
         return out->offer.local_rail < SL_MP_RAILS_MAX && out->offer.remote_rail < SL_MP_RAILS_MAX
                    ? 0

@@ -11,7 +11,7 @@
 #include "core/transport.h"
 #include "multipath/frame.h"
 
-#define SL_MP_VERSION 6
+#define SL_MP_VERSION 7
 #define SL_MP_WHY 96
 
 enum sl_mp_control_kind {
@@ -31,6 +31,7 @@ enum sl_mp_control_kind {
     /* None of the sender's writes for that channel is under way, and it makes no more; count: of
      * bytes that it wrote there. */
     SL_MP_CONTROL_CLOSED,
+    SL_MP_CONTROL_PATHS, /* by the end that does not lead: paths that it is to have, too */
 };
 
 /* Of a DOWN: nothing is wrong with the path, so it may return at once. */
@@ -48,19 +49,35 @@ struct sl_mp_rail_info {
     uint8_t keys;
 };
 
+#define SL_MP_NO_RANK UINT32_MAX
+
 struct sl_mp_hello {
     uint32_t version;
     uint32_t eager_bytes; /* the least of both ends counts */
-    uint64_t nonce;       /* the end with the greater one leads */
-    uint32_t rail_count;
-    uint32_t fallback; /* 1: without paths, data may go over the sideband */
+    uint64_t nonce;       /* of this connection, drawn */
+    uint32_t rank;        /* of the sender, SL_MP_NO_RANK: not known; sl_mp_leads() */
+    uint8_t rail_count;
+    uint8_t fallback; /* 1: without paths, data may go over the sideband */
+    uint8_t listed;   /* 1: the sender's user lists its paths */
+    uint8_t spare;
     struct sl_mp_rail_info rails[SL_MP_RAILS_MAX];
+};
+
+/* Rails that a path is to join; the sender's is local. */
+struct sl_mp_pair {
+    uint8_t local, remote;
+};
+
+/* The paths that an end's settings ask for. */
+struct sl_mp_paths {
+    uint8_t count, spare;
+    struct sl_mp_pair pairs[SL_MP_PATHS_MAX];
 };
 
 /* OFFER and ACCEPT. */
 struct sl_mp_offer {
     uint8_t local_rail, remote_rail; /* of the sender, of the receiver */
-    uint8_t port;                    /* the lane's own */
+    uint8_t turn;                    /* of the path, among those between these rails, from 0 */
     uint8_t paths;                   /* how many the connection is to have */
     uint8_t lane[12];                /* the lane's own */
     struct sl_mp_rail_info rail;     /* of the sender, as it is now */
@@ -77,6 +94,7 @@ struct sl_mp_control {
         uint8_t caller[SL_CTRL_MAX];
         struct sl_mp_hello hello;
         struct sl_mp_offer offer;
+        struct sl_mp_paths paths;
         struct {
             uint32_t arrived;
             char why[SL_MP_WHY];

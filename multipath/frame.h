@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #define SL_MP_RAILS_MAX 8
+#define SL_MP_PATHS_MAX 8
 
 enum sl_mp_frame_kind {
     SL_MP_PING = 1, /* before all else on a path: it carries. As long as its largest packets */

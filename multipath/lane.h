@@ -48,9 +48,9 @@ struct sl_mp_lanes {
     int (*check)(const struct sl_mp_control *control);
     /* One more connection: `conns` of them are to have receive buffers. -ENOMEM. */
     int (*provide)(struct sl_mp_iface *iface, unsigned conns);
-    /* This end leads: adds its paths (sl_mp_path_add) with their rails, as conn->peer and the
-     * settings say. -EINVAL: the settings ask for what there cannot be. */
-    int (*plan)(struct sl_mp_conn *conn);
+    /* The paths that this end's settings ask for, between its rails and those of conn->peer.
+     * -EINVAL: they ask for what there cannot be. */
+    int (*plan)(struct sl_mp_conn *conn, struct sl_mp_paths *out);
     /* How the rail looks to the peer. */
     void (*describe)(const struct sl_mp_rail *rail, struct sl_mp_rail_info *out);
 
@@ -60,7 +60,7 @@ struct sl_mp_lanes {
     int (*create)(struct sl_mp_conn *conn, struct sl_mp_path **out);
     void (*destroy)(struct sl_mp_path *path);
     /* This end of a fresh lane on path->rail towards a rail of the peer. theirs is its OFFER, or
-     * NULL where this end leads. From here on calls up may come. */
+     * NULL where this end leads. Sets path->spare. From here on calls up may come. */
     int (*open)(struct sl_mp_path *path, const struct sl_mp_rail_info *remote,
                 const struct sl_mp_offer *theirs);
     /* The lane's part of an OFFER or ACCEPT. */

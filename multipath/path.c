@@ -11,6 +11,7 @@
 #define SIGNAL_EVERY 8 /* frames between completions that are asked for */
 #define FORGET_AFTER_NS SL_NS_PER_S
 #define FORGET_NS (50 * SL_NS_PER_MS)
+#define ALL_RAILS UINT16_MAX
 
 int sl_mp_path_add(struct sl_mp_conn *conn, unsigned idx, struct sl_mp_path **out)
 {
@@ -268,26 +269,48 @@ void sl_mp_path_salvage(struct sl_mp_path *path, uint32_t arrived)
     }
 }
 
-unsigned sl_mp_rail_in_use(const struct sl_mp_conn *conn)
-{
-    unsigned first = SL_MP_RAILS_ALL;
-
-    for (unsigned i = 0; i < conn->path_count && conn->iface->settings.reserve; i++) {
-        const struct sl_mp_path *path = conn->paths[i];
-
-        if (path != NULL && path->state == SL_MP_PATH_UP && !path->failing &&
-            path->rail->idx < first)
-            first = path->rail->idx;
-    }
-    return first;
-}
-
 /* Is it between one of those rails and one of the peer's? */
 static bool joins(const struct sl_mp_path *path, uint16_t here, uint16_t there)
 {
     unsigned ours = path->rail->idx % SL_MP_RAILS_MAX;
 
     return (here & 1u << ours) != 0 && (there & 1u << path->remote_rail) != 0;
+}
+
+/* Are all paths between these rails that are up spare ones? */
+static bool all_are_spare(const struct sl_mp_conn *conn, uint16_t here, uint16_t there)
+{
+    for (unsigned i = 0; i < conn->path_count; i++) {
+        const struct sl_mp_path *path = conn->paths[i];
+
+        if (path != NULL && path->state == SL_MP_PATH_UP && !path->failing && !path->spare &&
+            joins(path, here, there))
+            return false;
+    }
+    return true;
+}
+
+bool sl_mp_spares_in_use(const struct sl_mp_conn *conn)
+{
+    return conn->uneven && all_are_spare(conn, ALL_RAILS, ALL_RAILS);
+}
+
+unsigned sl_mp_rail_in_use(const struct sl_mp_conn *conn)
+{
+    unsigned first = SL_MP_RAILS_ALL;
+
+    if (!conn->iface->settings.reserve)
+        return first;
+    bool spares = sl_mp_spares_in_use(conn);
+
+    for (unsigned i = 0; i < conn->path_count; i++) {
+        const struct sl_mp_path *path = conn->paths[i];
+
+        if (path != NULL && path->state == SL_MP_PATH_UP && !path->failing &&
+            (spares || !path->spare) && path->rail->idx < first)
+            first = path->rail->idx;
+    }
+    return first;
 }
 
 __attribute__((always_inline)) static inline struct sl_mp_path *
@@ -297,6 +320,7 @@ best_of(struct sl_mp_conn *conn, const struct sl_mp_piece *piece, bool uneven)
     uint16_t here = cts->msg->mr != NULL ? cts->msg->mr->rails : conn->iface->staging_rails;
     struct sl_mp_path *best = NULL;
     unsigned rail = sl_mp_rail_in_use(conn);
+    bool spares = uneven && all_are_spare(conn, here, cts->rails);
     uint64_t best_ps = 0;
 
     for (unsigned i = 0; i < conn->path_count; i++) {
@@ -305,7 +329,7 @@ best_of(struct sl_mp_conn *conn, const struct sl_mp_piece *piece, bool uneven)
         if (path == NULL || path->state != SL_MP_PATH_UP || path->failing ||
             (rail != SL_MP_RAILS_ALL && path->rail->idx != rail) ||
             path->writes >= path->writes_most || !sl_mp_path_has_room(path) ||
-            (uneven && !joins(path, here, cts->rails)))
+            (uneven && ((path->spare && !spares) || !joins(path, here, cts->rails))))
             continue;
         uint64_t ps = path->latency_ns * 1000 + (path->in_flight + piece->len) * rate_of(path);
 

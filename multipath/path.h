@@ -15,7 +15,6 @@
 struct sl_mp_tx_cts;
 
 #define SL_MP_PATH_WHY 192
-#define SL_MP_PATHS_MAX 8
 #define SL_MP_WINDOW 64     /* places for what is posted to a path and not retired */
 #define SL_MP_WRITES_MAX 16 /* of them writes */
 
@@ -69,6 +68,8 @@ struct sl_mp_path {
 
     struct sl_mp_rail *rail; /* of this end; NULL: the sideband is the lane */
     uint8_t idx, state, remote_rail;
+    uint8_t turn;             /* of the paths between these rails, from 0 */
+    bool spare;               /* not listed by this end, which sends there if no other is up */
     bool tried;               /* came up or failed once */
     bool leads;               /* this end offers */
     bool failing;             /* has failed; the next progress acts on it */
@@ -118,6 +119,8 @@ void sl_mp_path_salvage(struct sl_mp_path *path, uint32_t arrived);
 /* With reserve the rail that data goes by now: the first that has a path which is up. */
 #define SL_MP_RAILS_ALL UINT32_MAX
 unsigned sl_mp_rail_in_use(const struct sl_mp_conn *conn);
+/* Are all paths that are up spare ones? */
+bool sl_mp_spares_in_use(const struct sl_mp_conn *conn);
 /* The path by which the piece would arrive first, of those with room for a write and between rails
  * that have its memory at both ends; or NULL. */
 struct sl_mp_path *sl_mp_path_best(struct sl_mp_conn *conn, const struct sl_mp_piece *piece);

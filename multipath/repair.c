@@ -56,6 +56,7 @@ static void offer_send(struct sl_mp_path *path, uint8_t kind)
 
     control.offer = (struct sl_mp_offer){.local_rail = (uint8_t)path->rail->idx,
                                          .remote_rail = path->remote_rail,
+                                         .turn = path->turn,
                                          .paths = (uint8_t)path->conn->path_count};
     sl_mp_rail_describe(path->conn->iface, path->rail, &control.offer.rail);
     path->lanes->offer(path, &control.offer);
@@ -112,6 +113,7 @@ static void offer(struct sl_mp_path *path)
         try_failed(path, sluice_last_error());
         return;
     }
+    path->conn->uneven |= path->spare;
     sl_mp_path_enter(path, SL_MP_PATH_OFFERED);
     path->deadline_ns = answer_deadline(path->conn);
     offer_send(path, SL_MP_CONTROL_OFFER);
@@ -141,6 +143,7 @@ static void on_offer(struct sl_mp_conn *conn, const struct sl_mp_control *contro
     path->epoch = control->epoch;
     path->rail = conn->iface->rails[theirs->remote_rail];
     path->remote_rail = theirs->local_rail;
+    path->turn = theirs->turn;
     sl_mp_path_reset(path);
     if (!path->rail->usable)
         snprintf(why, sizeof(why), "%s: %s", path->rail->name, path->rail->why);
@@ -152,6 +155,7 @@ static void on_offer(struct sl_mp_conn *conn, const struct sl_mp_control *contro
         sl_mp_refuse_send(conn, path, why);
         return;
     }
+    conn->uneven |= path->spare;
     sl_mp_path_enter(path, SL_MP_PATH_ACCEPTED);
     path->deadline_ns = answer_deadline(conn);
     offer_send(path, SL_MP_CONTROL_ACCEPT);
@@ -233,6 +237,10 @@ void sl_mp_on_control(struct sl_mp_conn *conn, const struct sl_mp_control *contr
     }
     if (control->kind == SL_MP_CONTROL_CLOSE || control->kind == SL_MP_CONTROL_CLOSED) {
         sl_mp_on_close(conn, control);
+        return;
+    }
+    if (control->kind == SL_MP_CONTROL_PATHS && conn->has_hello) {
+        sl_mp_on_paths(conn, &control->paths);
         return;
     }
     if (control->path >= SL_MP_PATHS_MAX || !conn->has_hello) {

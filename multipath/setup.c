@@ -42,6 +42,7 @@ int sl_mp_ep_create(struct sl_iface *base, struct sl_ep **out)
     conn->iface = iface;
     conn->credits = SL_MP_CREDITS;
     conn->nonce = sl_rng_u64(&base->worker->rng);
+    conn->name.rank = base->worker->rank < 0 ? SL_MP_NO_RANK : (uint32_t)base->worker->rank;
     conn->eager_bytes = iface->eager_bytes;
     sl_list_init(&conn->repeat);
     sl_list_init(&conn->all_cts);
@@ -187,21 +188,86 @@ void sl_mp_hello_send(struct sl_mp_conn *conn)
     control.hello = (struct sl_mp_hello){.version = SL_MP_VERSION,
                                          .eager_bytes = iface->eager_bytes,
                                          .nonce = conn->nonce,
-                                         .rail_count = iface->rail_count,
-                                         .fallback = iface->settings.fallback};
+                                         .rank = conn->name.rank,
+                                         .rail_count = (uint8_t)iface->rail_count,
+                                         .fallback = iface->settings.fallback,
+                                         .listed = iface->settings.listed};
     for (unsigned i = 0; i < iface->rail_count; i++)
         sl_mp_rail_describe(iface, iface->rails[i], &control.hello.rails[i]);
+    if (!conn->is_named)
+        memcpy(conn->name.address, control.hello.rails[0].address, sizeof(conn->name.address));
+    conn->is_named = true;
     sl_mp_control_send(conn, &control);
 }
 
-/* The leading end decides which paths there are. */
+static bool leads(const struct sl_mp_conn *conn, const struct sl_mp_hello *theirs)
+{
+    int order = memcmp(conn->name.address, theirs->rails[0].address, sizeof(conn->name.address));
+
+    if (conn->name.rank != theirs->rank)
+        return conn->name.rank < theirs->rank;
+    return order != 0 ? order < 0 : conn->nonce < theirs->nonce;
+}
+
+/* How many paths there are between these rails. */
+static unsigned paths_between(const struct sl_mp_conn *conn, unsigned local, unsigned remote)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < conn->path_count; i++)
+        count += conn->paths[i]->rail->idx == local && conn->paths[i]->remote_rail == remote;
+    return count;
+}
+
+static int path_plan(struct sl_mp_conn *conn, unsigned local, unsigned remote)
+{
+    unsigned turn = paths_between(conn, local, remote);
+    struct sl_mp_path *path;
+    int err = sl_mp_path_add(conn, conn->path_count, &path);
+
+    if (err != 0)
+        return err;
+    path->rail = conn->iface->rails[local];
+    path->remote_rail = (uint8_t)remote;
+    path->turn = (uint8_t)turn;
+    path->leads = true;
+    return 0;
+}
+
+/* The leading end decides which paths there are. Where a user lists paths, the other one asks for
+ * those that it would have made, so that it does not matter which leads. */
 static int plan(struct sl_mp_conn *conn)
 {
-    int err = conn->iface->lanes->plan(conn);
+    struct sl_mp_control control = {.kind = SL_MP_CONTROL_PATHS};
+    const struct sl_mp_paths *paths = &control.paths;
+    int err = conn->iface->lanes->plan(conn, &control.paths);
 
-    for (unsigned i = 0; i < conn->path_count && err == 0; i++)
-        conn->paths[i]->leads = true;
+    for (unsigned i = 0; i < paths->count && err == 0 && conn->leads; i++)
+        err = path_plan(conn, paths->pairs[i].local, paths->pairs[i].remote);
+    if (err == 0 && !conn->leads && (conn->iface->settings.listed || conn->peer.listed))
+        sl_mp_control_send(conn, &control);
     return err;
+}
+
+void sl_mp_on_paths(struct sl_mp_conn *conn, const struct sl_mp_paths *theirs)
+{
+    int err = 0;
+
+    if (!conn->leads)
+        err = sl_fail(-EPROTO, "%s asks for paths, which are its own to offer",
+                      sl_ep_peer_name(&conn->base));
+    for (unsigned i = 0; i < theirs->count && err == 0; i++) {
+        unsigned local = theirs->pairs[i].remote, remote = theirs->pairs[i].local, asked = 1;
+
+        for (unsigned j = 0; j < i; j++)
+            asked += theirs->pairs[j].remote == local && theirs->pairs[j].local == remote;
+        if (local < conn->iface->rail_count && remote < conn->peer.rail_count &&
+            conn->path_count < SL_MP_PATHS_MAX && paths_between(conn, local, remote) < asked)
+            err = path_plan(conn, local, remote);
+    }
+    if (err != 0)
+        sl_mp_conn_fail(conn, err, "%s", sluice_last_error());
+    sl_mp_conn_time(conn);
 }
 
 void sl_mp_on_hello(struct sl_mp_conn *conn, const struct sl_mp_hello *hello)
@@ -221,8 +287,8 @@ void sl_mp_on_hello(struct sl_mp_conn *conn, const struct sl_mp_hello *hello)
     if (conn->nonce == hello->nonce)
         err = sl_fail(-EPROTO, "%s speaks with our own voice: it repeats our number",
                       sl_ep_peer_name(&conn->base));
-    conn->leads = conn->nonce > hello->nonce;
-    if (err == 0 && conn->leads)
+    conn->leads = leads(conn, hello);
+    if (err == 0)
         err = plan(conn);
     if (err == 0 && conn->iface->settings.fallback && hello->fallback != 0)
         err = sl_mp_fallback_open(conn);
@@ -246,6 +312,10 @@ void sl_mp_setup_timers(struct sl_mp_conn *conn, uint64_t now_ns)
     if (conn->paths_up > 0 && (settled || now_ns >= conn->settle_ns)) {
         conn->state = SL_MP_CONN_UP;
         conn->iface->connecting--;
+        if (conn->fseq_out == 0 && conn->frame_path != NULL && conn->frame_path->spare) {
+            conn->frame_path = NULL;
+            sl_mp_choose_frame_path(conn);
+        }
         sl_req_end(conn->connect_req, 0);
         return;
     }

@@ -23,6 +23,8 @@ void sl_mp_on_sideband_up(struct sl_req *req);
 /* Our rails, at first and when one has changed. */
 void sl_mp_hello_send(struct sl_mp_conn *conn);
 void sl_mp_on_hello(struct sl_mp_conn *conn, const struct sl_mp_hello *hello);
+/* The end that does not lead asks for paths: those that are not there yet are added. */
+void sl_mp_on_paths(struct sl_mp_conn *conn, const struct sl_mp_paths *theirs);
 /* Is the connection up by now, or in vain? */
 void sl_mp_setup_timers(struct sl_mp_conn *conn, uint64_t now_ns);
 

@@ -5,6 +5,7 @@
 #include "verbs/config.h"
 #include "verbs/gpu.h"
 #include "verbs/offer.h"
+#include "verbs/path_list.h"
 #include "verbs/verbs.h"
 
 #include "core/log.h"
@@ -197,6 +198,7 @@ static void settings_read(struct sl_mp_settings *out, const struct sl_config *co
         .path_wait_ms = sl_verbs_config(config)->path_wait_ms,
         .piece_bytes = sl_verbs_config(config)->piece_bytes,
         .fallback = sl_verbs_config(config)->fallback == SL_VERBS_FALLBACK_TCP,
+        .listed = !sl_path_list_auto(sl_verbs_config(config)->paths),
         .reserve = sl_verbs_config(config)->reserve == SL_ON,
         .magic = MAGIC,
     };

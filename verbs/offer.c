@@ -4,7 +4,9 @@
 #include "verbs/offer.h"
 
 #include "core/log.h"
+#include "core/rng.h"
 #include "multipath/conn.h"
+#include "verbs/config.h"
 #include "verbs/iface.h"
 #include "verbs/plan.h"
 #include "verbs/queue_pair.h"
@@ -156,7 +158,7 @@ static void say_what_is_left_out(const struct sl_mp_conn *conn,
                     sl_ep_peer_name(&conn->base), conn->iface->rails[i]->name);
 }
 
-static int plan(struct sl_mp_conn *conn)
+static int plan(struct sl_mp_conn *conn, struct sl_mp_paths *out)
 {
     const struct sl_verbs_iface *iface = sl_verbs_iface_of(&conn->iface->base);
     struct sl_verbs_path_spec specs[SL_MP_PATHS_MAX];
@@ -165,42 +167,74 @@ static int plan(struct sl_mp_conn *conn)
     int err;
 
     ends_of(conn, &ends);
-    err = sl_verbs_plan(iface->config, &ends, conn->nonce ^ conn->peer.nonce, specs,
-                        SL_MP_PATHS_MAX, &count);
-    if (err == 0)
-        say_what_is_left_out(conn, specs, count);
-    for (size_t i = 0; i < count && err == 0; i++) {
-        struct sl_mp_path *path;
-
-        err = sl_mp_path_add(conn, (unsigned)i, &path);
-        if (err != 0)
-            break;
-        path->rail = conn->iface->rails[specs[i].local_rail];
-        path->remote_rail = specs[i].remote_rail;
-        sl_verbs_path_of(path)->flow_label = specs[i].flow_label;
-        sl_verbs_path_of(path)->lag_port = specs[i].lag_port;
-    }
-    return err;
+    err = sl_verbs_plan(iface->config, &ends, specs, SL_MP_PATHS_MAX, &count);
+    if (err != 0)
+        return err;
+    say_what_is_left_out(conn, specs, count);
+    out->count = (uint8_t)count;
+    for (size_t i = 0; i < count; i++)
+        out->pairs[i] = (struct sl_mp_pair){specs[i].local_rail, specs[i].remote_rail};
+    return 0;
 }
 
 /* ---- a path ---- */
+
+/* What labels are drawn from: another row for each connection, direction and path. The nonces are
+ * drawn by each process for each of its connections, so ranks that share a device, or reach the same
+ * one, do not draw alike. */
+static uint64_t route_seed(const struct sl_mp_conn *conn, unsigned idx)
+{
+    struct sl_rng rng;
+
+    sl_rng_init(&rng, conn->nonce);
+    sl_rng_init(&rng, sl_rng_u64(&rng) ^ conn->peer.nonce);
+    sl_rng_init(&rng, sl_rng_u64(&rng) ^ idx);
+    return sl_rng_u64(&rng);
+}
+
+/* By which route this end sends: its own settings say, or a draw that other paths, peers and ranks
+ * have no part in. */
+static void choose_route(struct sl_verbs_path *path)
+{
+    const struct sl_mp_conn *conn = path->base.conn;
+    const struct sl_verbs_iface *iface = path->rail->iface;
+    struct sl_verbs_path_spec specs[SL_MP_PATHS_MAX];
+    size_t count = 0, at = 0;
+
+    for (unsigned i = 0; i < conn->path_count; i++) {
+        const struct sl_verbs_path *other = (const struct sl_verbs_path *)conn->paths[i];
+
+        if (other == NULL || other->rail == NULL)
+            continue;
+        if (other == path)
+            at = count;
+        specs[count++] = (struct sl_verbs_path_spec){
+            .local_rail = (uint8_t)other->rail->base.idx,
+            .remote_rail = other->base.remote_rail,
+            .turn = other->base.turn,
+            .flow_label = other->has_route ? other->flow_label : SL_PATH_LABEL_OPEN};
+    }
+    path->base.spare = !sl_verbs_plan_route(
+        iface->config, path->rail->device != NULL ? path->rail->device->lag_ports : 0,
+        route_seed(conn, path->base.idx), specs, count, at);
+    path->flow_label = specs[at].flow_label;
+    path->lag_port = specs[at].lag_port;
+    path->has_route = true;
+}
 
 /* Queue pair and GID of this end, for the peer's rail. */
 static int open_lane(struct sl_mp_path *base, const struct sl_mp_rail_info *remote,
                      const struct sl_mp_offer *theirs)
 {
+    (void)theirs;
     struct sl_verbs_path *path = sl_verbs_path_of(base);
     struct sl_verbs_rail_info info = sl_verbs_rail_info_of(remote);
     struct sl_verbs_gid gid;
     int err;
 
     path->rail = (struct sl_verbs_rail *)base->rail;
-    if (theirs != NULL) {
-        struct sl_verbs_offer offer = sl_verbs_offer_of(theirs);
-
-        path->flow_label = offer.flow_label;
-        path->lag_port = offer.lag_port;
-    }
+    if (!path->has_route)
+        choose_route(path);
     if (info.link_layer != path->rail->port.link_layer)
         return sl_fail(-EHOSTUNREACH, "%s and the peer's rail %u are of different link layers",
                        path->rail->port.name, base->remote_rail);
@@ -214,7 +248,6 @@ static void fill_offer(const struct sl_mp_path *base, struct sl_mp_offer *out)
     const struct sl_verbs_path *path = (const struct sl_verbs_path *)base;
     struct sl_verbs_offer offer = sl_verbs_offer_of(out);
 
-    offer.lag_port = path->lag_port;
     offer.qpn = path->qp->qp_num;
     offer.psn = path->psn;
     offer.flow_label = path->flow_label;

@@ -23,9 +23,9 @@ struct sl_verbs_rail_info {
 /* OFFER and ACCEPT. */
 struct sl_verbs_offer {
     uint8_t local_rail, remote_rail; /* of the sender, of the receiver */
-    uint8_t lag_port; /* of the path, where a rail is a bond; 0: the driver's choice */
-    uint8_t paths;    /* how many the connection is to have */
-    uint32_t qpn, psn, flow_label;
+    uint8_t turn, paths;
+    uint32_t qpn, psn;
+    uint32_t flow_label;            /* of what the sender will send */
     struct sl_verbs_rail_info rail; /* of the sender, as it is now */
 };
 

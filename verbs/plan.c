@@ -33,31 +33,10 @@ uint16_t sl_verbs_udp_sport(uint32_t flow_label)
     return (uint16_t)(SPORT_FIRST | ((label ^ (label >> SPORT_BITS)) & SPORT_MASK));
 }
 
-static bool sport_taken(const struct plan *plan, uint32_t label)
+static bool same_sport(uint32_t a, uint32_t b)
 {
-    for (size_t i = 0; i < plan->count; i++)
-        if (plan->specs[i].flow_label != SL_PATH_LABEL_OPEN &&
-            sl_verbs_udp_sport(plan->specs[i].flow_label) == sl_verbs_udp_sport(label))
-            return true;
-    return false;
-}
-
-/* Gives every path that has none a label: the first of a random row whose source port is still
- * free. */
-static void draw_labels(struct plan *plan, uint64_t seed)
-{
-    for (size_t i = 0; i < plan->count; i++) {
-        struct sl_rng rng;
-        uint32_t label;
-
-        if (plan->specs[i].flow_label != SL_PATH_LABEL_OPEN)
-            continue;
-        sl_rng_init(&rng, seed ^ (i * UINT64_C(0xd1342543de82ef95)));
-        do
-            label = (uint32_t)sl_rng_range(&rng, 1, SL_VERBS_FLOW_LABEL_MAX);
-        while (plan->count < SPORT_MASK / 2 && sport_taken(plan, label));
-        plan->specs[i].flow_label = label;
-    }
+    return a != SL_PATH_LABEL_OPEN && b != SL_PATH_LABEL_OPEN &&
+           sl_verbs_udp_sport(a) == sl_verbs_udp_sport(b);
 }
 
 static int add(struct plan *plan, unsigned local, unsigned remote, unsigned lag_port,
@@ -68,8 +47,13 @@ static int add(struct plan *plan, unsigned local, unsigned remote, unsigned lag_
                        "path %u>%u is one more than the %zu that a connection can have; shorten "
                        "SLUICE_VERBS_PATHS or lower SLUICE_VERBS_PATHS_PER_RAIL",
                        local, remote, plan->cap);
+    unsigned turn = 0;
+
+    for (size_t i = 0; i < plan->count; i++)
+        turn += plan->specs[i].local_rail == local && plan->specs[i].remote_rail == remote;
     plan->specs[plan->count++] = (struct sl_verbs_path_spec){.local_rail = (uint8_t)local,
                                                              .remote_rail = (uint8_t)remote,
+                                                             .turn = (uint8_t)turn,
                                                              .lag_port = (uint8_t)lag_port,
                                                              .flow_label = label};
     return 0;
@@ -104,18 +88,6 @@ static int read_list(struct plan *plan, const char *list)
     return 0;
 }
 
-/* Ports of the bond that a rail is, in turns, for those that name none. */
-static void deal_lag_ports(struct plan *plan)
-{
-    for (unsigned rail = 0; rail < plan->rails->local_rails; rail++) {
-        unsigned turn = 0;
-
-        for (size_t i = 0; i < plan->count && plan->lag_ports[rail] > 1; i++)
-            if (plan->specs[i].local_rail == rail && plan->specs[i].lag_port == 0)
-                plan->specs[i].lag_port = (uint8_t)(1 + turn++ % plan->lag_ports[rail]);
-    }
-}
-
 /* One path for each port of the bonds, if so many paths can be had. */
 static int64_t choose_per_rail(const struct plan *plan, size_t pairs)
 {
@@ -148,7 +120,7 @@ static int make_list(struct plan *plan, int64_t per_rail)
 }
 
 int sl_verbs_plan(const struct sl_config *config, const struct sl_verbs_plan_ends *ends,
-                  uint64_t seed, struct sl_verbs_path_spec *out, size_t cap, size_t *count)
+                  struct sl_verbs_path_spec *out, size_t cap, size_t *count)
 {
     struct plan plan = {
         .specs = out, .cap = cap, .rails = &ends->rails, .lag_ports = ends->lag_ports};
@@ -164,8 +136,87 @@ int sl_verbs_plan(const struct sl_config *config, const struct sl_verbs_plan_end
         err = read_list(&plan, list);
     if (err != 0)
         return err;
-    draw_labels(&plan, seed);
-    deal_lag_ports(&plan);
     *count = plan.count;
     return 0;
+}
+
+/* ---- routes ---- */
+
+/* What the list says of a path; false: nothing, as it does not have it, or is none. */
+static bool listed(const char *list, const struct sl_verbs_path_spec *spec,
+                   struct sl_path_entry *out)
+{
+    unsigned turn = spec->turn;
+    int last = sl_path_list_auto(list);
+
+    while (last == 0) {
+        last = sl_path_entry_read(&list, out);
+        if (last >= 0 && out->local == spec->local_rail && out->remote == spec->remote_rail &&
+            turn-- == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool sport_listed(const char *list, uint32_t label)
+{
+    struct sl_path_entry entry;
+    int last = sl_path_list_auto(list);
+
+    while (last == 0) {
+        last = sl_path_entry_read(&list, &entry);
+        if (last >= 0 && same_sport(entry.label, label))
+            return true;
+    }
+    return false;
+}
+
+/* The first of a random row whose source port is still free. */
+static uint32_t draw_label(const char *list, uint64_t seed, const struct sl_verbs_path_spec *specs,
+                           size_t count, size_t at)
+{
+    struct sl_rng rng;
+    uint32_t label;
+    bool taken;
+
+    sl_rng_init(&rng, seed);
+    do {
+        label = (uint32_t)sl_rng_range(&rng, 1, SL_VERBS_FLOW_LABEL_MAX);
+        taken = sport_listed(list, label);
+        for (size_t i = 0; i < count; i++)
+            taken |= i != at && same_sport(specs[i].flow_label, label);
+    } while (taken);
+    return label;
+}
+
+/* Those that leave the choice take the ports of the bond in turns. */
+static uint8_t deal_lag_port(const char *list, unsigned lag_ports,
+                             const struct sl_verbs_path_spec *specs, size_t at)
+{
+    struct sl_path_entry entry;
+    unsigned turn = 0;
+
+    for (size_t i = 0; i < at; i++)
+        turn += specs[i].local_rail == specs[at].local_rail &&
+                !(listed(list, &specs[i], &entry) && entry.lag_port != 0);
+    return (uint8_t)(1 + turn % lag_ports);
+}
+
+bool sl_verbs_plan_route(const struct sl_config *config, unsigned lag_ports, uint64_t seed,
+                         struct sl_verbs_path_spec *specs, size_t count, size_t at)
+{
+    const char *list = sl_verbs_config(config)->paths;
+    struct sl_verbs_path_spec *spec = &specs[at];
+    struct sl_path_entry entry = {.label = SL_PATH_LABEL_OPEN};
+    bool is_listed = listed(list, spec, &entry);
+
+    if (!is_listed)
+        entry = (struct sl_path_entry){.label = SL_PATH_LABEL_OPEN};
+    static_assert(SL_MP_PATHS_MAX < SPORT_MASK / 4, "enough ports are free, and soon found");
+    spec->flow_label =
+        entry.label != SL_PATH_LABEL_OPEN ? entry.label : draw_label(list, seed, specs, count, at);
+    spec->lag_port = (uint8_t)entry.lag_port;
+    if (spec->lag_port == 0 && lag_ports > 1)
+        spec->lag_port = deal_lag_port(list, lag_ports, specs, at);
+    return is_listed || sl_path_list_auto(list);
 }

@@ -15,12 +15,13 @@ struct sl_config;
 #define SL_VERBS_LAG_PORTS_MAX SL_PATH_LAG_PORTS_MAX
 #define SL_VERBS_FLOW_LABEL_MAX SL_PATH_LABEL_MAX
 
-/* One path. Rails are numbered as each end lists them; the peer sees the same path with both
- * swapped. */
+/* One path, and the route of what this end sends by it. Rails are numbered as each end lists them;
+ * the peer sees the same path with both swapped, and has a route of its own for it. */
 struct sl_verbs_path_spec {
     uint8_t local_rail, remote_rail;
+    uint8_t turn;        /* among the paths between these rails, from 0 */
     uint8_t lag_port;    /* of the bond that a rail may be, from 1; 0: the driver's own choice */
-    uint32_t flow_label; /* 0 only where the list says so: the driver's own choice */
+    uint32_t flow_label; /* 0: the driver's own choice; SL_PATH_LABEL_OPEN: not chosen yet */
 };
 
 /* What the two ends have. */
@@ -34,15 +35,22 @@ struct sl_verbs_plan_ends {
  * auto, those of sl_verbs_pairs(), each once before any twice, SLUICE_VERBS_PATHS_PER_RAIL times
  * (0: once, or once for each port of the bond that a rail is, as far as there is room).
  *
- * Paths of a bonded rail that name none of its ports take them in turns.
- *
- * A path without a label gets one from seed and its place; no two of these share a UDP source port.
  * Entries for rails that an end does not have are left out (a log line at info tells), since a port
  * may be missing on one host of many. -EINVAL: an entry cannot be read, or none is left, or there
  * are more than cap; the text names it.
  */
 int sl_verbs_plan(const struct sl_config *config, const struct sl_verbs_plan_ends *ends,
-                  uint64_t seed, struct sl_verbs_path_spec *out, size_t cap, size_t *count);
+                  struct sl_verbs_path_spec *out, size_t cap, size_t *count);
+
+/*
+ * Chooses the route of specs[at], beside those of the others that have one. What the list says of
+ * the path, which is its turn-th entry for these rails, stays. A label that it leaves open is drawn
+ * from seed; no two paths, nor any label of the list, have the same UDP source port then.
+ * Paths of a bonded rail that name none of its lag_ports take them in turns, in the order of specs.
+ * False: there is a list, and it does not have the path.
+ */
+bool sl_verbs_plan_route(const struct sl_config *config, unsigned lag_ports, uint64_t seed,
+                         struct sl_verbs_path_spec *specs, size_t count, size_t at);
 
 /* The UDP source port of RoCE v2 packets with that label, as the kernel and rdma-core derive it: so
  * the two are set to the same on devices that take one, and on those that take the other. */

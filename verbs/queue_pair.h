@@ -26,7 +26,8 @@ struct sl_verbs_path {
     struct ibv_qp *qp;
     struct sl_verbs_gid gid; /* of the rail, chosen for this peer */
     uint32_t psn, flow_label;
-    uint8_t lag_port;   /* of the rail's bond: as the path list says; 0: the driver's choice */
+    bool has_route;     /* flow_label and lag_port are chosen, for what this end sends */
+    uint8_t lag_port;   /* of the rail's bond; 0: the driver's choice */
     uint8_t lag_active; /* by which it leaves, as the driver says; 0: unknown */
     enum ibv_mtu mtu;
     unsigned max_inline;

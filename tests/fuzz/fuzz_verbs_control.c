@@ -35,6 +35,12 @@ static void check(const struct sl_mp_control *control)
                   sl_verbs_offer_of(&control->offer).qpn <= 0xffffff);
         check_rail(&control->offer.rail);
         break;
+    case SL_MP_CONTROL_PATHS:
+        sl_assert(control->paths.count <= SL_MP_PATHS_MAX);
+        for (unsigned i = 0; i < control->paths.count; i++)
+            sl_assert(control->paths.pairs[i].local < SL_MP_RAILS_MAX &&
+                      control->paths.pairs[i].remote < SL_MP_RAILS_MAX);
+        break;
     case SL_MP_CONTROL_REFUSE:
     case SL_MP_CONTROL_BYE:
     case SL_MP_CONTROL_DOWN: sl_assert(memchr(control->down.why, '\0', SL_MP_WHY) != NULL); break;

@@ -22,15 +22,17 @@ static void check_again(struct sl_config *config, const struct sl_verbs_plan_end
     size_t len = 0, again_count = 0;
 
     for (size_t i = 0; i < count; i++) {
-        len += (size_t)snprintf(list + len, sizeof(list) - len, "%s%u>%u/%x", i == 0 ? "" : ",",
-                                specs[i].local_rail, specs[i].remote_rail, specs[i].flow_label);
+        len += (size_t)snprintf(list + len, sizeof(list) - len, "%s%u>%u", i == 0 ? "" : ",",
+                                specs[i].local_rail, specs[i].remote_rail);
+        if (specs[i].flow_label != SL_PATH_LABEL_OPEN)
+            len += (size_t)snprintf(list + len, sizeof(list) - len, "/%x", specs[i].flow_label);
         if (specs[i].lag_port != 0)
             len += (size_t)snprintf(list + len, sizeof(list) - len, "@%u", specs[i].lag_port);
     }
     if (len >= SL_TEXT_MAX)
         return;
     memcpy(sl_verbs_config_edit(config)->paths, list, len + 1);
-    sl_assert(sl_verbs_plan(config, ends, 2, again, CAP, &again_count) == 0);
+    sl_assert(sl_verbs_plan(config, ends, again, CAP, &again_count) == 0);
     sl_assert(again_count == count);
     for (size_t i = 0; i < count; i++)
         sl_assert(specs[i].local_rail == again[i].local_rail &&
@@ -58,14 +60,26 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         struct sl_verbs_path_spec *specs = malloc(CAP * sizeof(*specs));
 
         sl_assert(specs != NULL);
-        if (sl_verbs_plan(&config, &ends, 1, specs, CAP, &count) == 0) {
+        if (sl_verbs_plan(&config, &ends, specs, CAP, &count) == 0) {
             sl_assert(count > 0 && count <= CAP);
             for (size_t i = 0; i < count; i++)
                 sl_assert(specs[i].local_rail < ends.rails.local_rails &&
                           specs[i].remote_rail < ends.rails.remote_rails &&
                           specs[i].lag_port <= SL_VERBS_LAG_PORTS_MAX &&
-                          specs[i].flow_label <= SL_VERBS_FLOW_LABEL_MAX);
+                          (specs[i].flow_label <= SL_VERBS_FLOW_LABEL_MAX ||
+                           specs[i].flow_label == SL_PATH_LABEL_OPEN));
             check_again(&config, &ends, specs, count);
+            for (size_t i = 0; i < count; i++) {
+                struct sl_verbs_path_spec was = specs[i];
+
+                sl_assert(sl_verbs_plan_route(&config, ends.lag_ports[was.local_rail], i, specs,
+                                              count, i));
+                sl_assert(specs[i].flow_label <= SL_VERBS_FLOW_LABEL_MAX &&
+                          specs[i].lag_port <= SL_VERBS_LAG_PORTS_MAX &&
+                          (was.flow_label == SL_PATH_LABEL_OPEN ||
+                           was.flow_label == specs[i].flow_label) &&
+                          (was.lag_port == 0 || was.lag_port == specs[i].lag_port));
+            }
         } else {
             sl_assert(count == CAP + 1);
         }
@@ -76,8 +90,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
         /* What is refused where it is set cannot be planned either. */
         strcpy(sl_verbs_config_edit(&config)->paths, text);
-        sl_assert(sl_verbs_plan(&config, &ends, 1, none, CAP, &count) == -EINVAL &&
-                  count == CAP + 1);
+        sl_assert(sl_verbs_plan(&config, &ends, none, CAP, &count) == -EINVAL && count == CAP + 1);
     }
     free(text);
     return 0;

@@ -333,7 +333,7 @@ static void peer_writes(const struct step *s)
 /* A control message, by the sideband or in a frame. */
 static void peer_records(const struct step *s, const uint8_t *more, size_t len)
 {
-    struct sl_mp_control record = {.kind = s->a % 12,
+    struct sl_mp_control record = {.kind = s->a % 13,
                                    .path = s->b & 7,
                                    .epoch = s->b >> 3 & 0xff,
                                    .seq = world_ep(0)->control_in + (s->b >> 11),

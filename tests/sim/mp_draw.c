@@ -41,10 +41,12 @@ static void draw_sides(struct ms_run *run)
                              run->mode == MS_AWAY || run->mode == MS_BROKEN ? wait_ms : 60000,
                          .piece_bytes = piece,
                          .fallback = fallback,
+                         .listed = (run->seed / 32 >> i & 1) != 0,
                          .reserve = reserve},
             .eager_bytes = i == 1 && chance(run, 4) ? 64 : eager,
             .rails = i == 1 && chance(run, 3) ? 1 + (unsigned)below(run, LANES_RAILS) : rails,
             .paths = paths,
+            .shift = run->seed / 32 % 3 == 0 ? i : 0,
             .buffers = chance(run, 2) ? 24 : 128};
 }
 
@@ -70,6 +72,7 @@ static void draw_alone(struct ms_run *run)
         run->side[side].rails = 4;
         run->side[side].paths = 1 + (unsigned)(run->seed / 16 % 2);
         run->side[side].settings.reserve = false;
+        run->side[side].settings.listed = false;
     }
     paths = 4 * run->side[0].paths;
     draw_fault(run, 1);

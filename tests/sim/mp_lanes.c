@@ -86,23 +86,30 @@ static int provide(struct sl_mp_iface *iface, unsigned conns)
     return 0;
 }
 
-static int plan(struct sl_mp_conn *conn)
+static int plan(struct sl_mp_conn *conn, struct sl_mp_paths *out)
 {
     const struct lanes_iface *iface = iface_of(conn->iface);
-    unsigned theirs = conn->peer.rail_count, ours = conn->iface->rail_count, count = 0;
+    unsigned theirs = conn->peer.rail_count, ours = conn->iface->rail_count;
     unsigned most = ours > theirs ? ours : theirs;
 
-    for (unsigned i = 0; i < most * iface->with.paths && count < SL_MP_PATHS_MAX; i++) {
-        struct sl_mp_path *path;
-        int err = sl_mp_path_add(conn, count, &path);
-
-        if (err != 0)
-            return err;
-        path->rail = conn->iface->rails[i % ours];
-        path->remote_rail = (uint8_t)(i % theirs);
-        count++;
-    }
+    for (unsigned i = 0; i < most * iface->with.paths && out->count < SL_MP_PATHS_MAX; i++)
+        out->pairs[out->count++] =
+            (struct sl_mp_pair){(uint8_t)(i % ours), (uint8_t)((i + iface->with.shift) % theirs)};
     return 0;
+}
+
+/* Is it none of those that this side lists? */
+static bool is_spare(const struct sl_mp_path *path)
+{
+    struct sl_mp_paths paths = {0};
+    unsigned turn = path->turn;
+
+    plan(path->conn, &paths);
+    for (unsigned i = 0; i < paths.count; i++)
+        if (paths.pairs[i].local == path->rail->idx && paths.pairs[i].remote == path->remote_rail &&
+            turn-- == 0)
+            return false;
+    return path->conn->iface->settings.listed;
 }
 
 static void describe(const struct sl_mp_rail *rail, struct sl_mp_rail_info *out)
@@ -212,6 +219,7 @@ static int open_lane(struct sl_mp_path *path, const struct sl_mp_rail_info *remo
     (void)theirs;
     close_lane(path);
     rail->iface->mp.opens -= rail->iface->mp.opens > 0;
+    path->spare = is_spare(path);
     if (remote->address[0] != 'S' || remote->address[1] != path->remote_rail)
         lanes_wrong(lane->lanes, "a lane is opened to rail %u, described as %u", path->remote_rail,
                     remote->address[1]);

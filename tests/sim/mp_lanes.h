@@ -31,7 +31,8 @@ void lanes_destroy(struct lanes *lanes);
 struct lanes_side {
     struct sl_mp_settings settings;
     uint32_t eager_bytes;
-    unsigned rails, paths; /* of a rail, where this side leads */
+    unsigned rails, paths; /* of a rail */
+    unsigned shift;        /* its i-th rail to the peer's i + shift */
     unsigned buffers;      /* receive buffers of a rail */
 };
 

@@ -92,7 +92,7 @@ static void sizes_and_places_are_those_of_the_wire(void **state)
                  {SL_MP_CONTROL_REFUSE, HEAD + 100},  {SL_MP_CONTROL_DOWN, HEAD + 100},
                  {SL_MP_CONTROL_SIDEBAND_DONE, HEAD}, {SL_MP_CONTROL_ACK, HEAD},
                  {SL_MP_CONTROL_BYE, HEAD + 100},     {SL_MP_CONTROL_CLOSE, HEAD + 16},
-                 {SL_MP_CONTROL_CLOSED, HEAD + 16}};
+                 {SL_MP_CONTROL_CLOSED, HEAD + 16},   {SL_MP_CONTROL_PATHS, HEAD + 18}};
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct sl_mp_control control = {.kind = cases[i].kind};
@@ -124,6 +124,10 @@ static void what_is_well_formed_is_read_as_it_was(void **state)
     control = (struct sl_mp_control){.kind = SL_MP_CONTROL_CLOSE,
                                      .close = {.channel = UINT32_MAX, .count = UINT64_MAX}};
     accepted(&control);
+    control = (struct sl_mp_control){
+        .kind = SL_MP_CONTROL_PATHS,
+        .paths = {.count = 2, .pairs = {{0, SL_MP_RAILS_MAX - 1}, {SL_MP_RAILS_MAX - 1, 0}}}};
+    accepted(&control);
     control = (struct sl_mp_control){.kind = SL_MP_CONTROL_DOWN,
                                      .path = 3,
                                      .epoch = 2,
@@ -138,6 +142,7 @@ static void every_other_length_is_refused(void **state)
                                          {.kind = SL_MP_CONTROL_DOWN},
                                          {.kind = SL_MP_CONTROL_ACK},
                                          {.kind = SL_MP_CONTROL_CLOSED},
+                                         {.kind = SL_MP_CONTROL_PATHS},
                                          {.kind = SL_MP_CONTROL_CALLER, .epoch = 50}};
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
@@ -151,7 +156,7 @@ static void unknown_kinds_are_refused(void **state)
     for (unsigned kind = 0; kind < 256; kind++) {
         struct sl_mp_control out, control = {.kind = (uint8_t)kind};
 
-        if (kind >= SL_MP_CONTROL_CALLER && kind <= SL_MP_CONTROL_CLOSED)
+        if (kind >= SL_MP_CONTROL_CALLER && kind <= SL_MP_CONTROL_PATHS)
             continue;
         assert_int_equal(sl_mp_control_size(&control), 0);
         for (size_t len = 0; len < 300; len += 4)
@@ -171,7 +176,7 @@ static void another_version_is_named_whatever_its_length(void **state)
     struct sl_mp_control out, control = hello();
 
     control.hello.version = SL_MP_VERSION + 1;
-    refused(&control, -EPROTO, "the peer speaks version 7 of the multi-path protocol, this side 6");
+    refused(&control, -EPROTO, "the peer speaks version 8 of the multi-path protocol, this side 7");
     assert_int_equal(read_it(&control, HEAD + 4, &out), -EPROTO);
     assert_int_equal(read_it(&control, HEAD + 100, &out), -EPROTO);
     assert_int_equal(read_it(&control, HEAD + 3, &out), -EBADMSG);
@@ -207,6 +212,21 @@ static void an_offer_of_impossible_rails_or_numbers_is_refused(void **state)
     refused(&control, -EBADMSG, "queue pair 0x1000000");
     control = offer_of(1, 0);
     refused(&control, -EBADMSG, "MTU code 0");
+}
+
+static void paths_that_there_cannot_be_are_refused(void **state)
+{
+    struct sl_mp_control control = {.kind = SL_MP_CONTROL_PATHS,
+                                    .paths = {.count = SL_MP_PATHS_MAX + 1}};
+
+    refused(&control, -EBADMSG, "asks for 9 paths");
+    control.paths.count = 2;
+    control.paths.pairs[1].local = SL_MP_RAILS_MAX;
+    refused(&control, -EBADMSG, "from rail 8 to rail 0");
+    control.paths.pairs[1] = (struct sl_mp_pair){0, SL_MP_RAILS_MAX};
+    refused(&control, -EBADMSG, "from rail 0 to rail 8");
+    control.paths.count = 1; /* the second is not one of them */
+    accepted(&control);
 }
 
 static void a_reason_without_an_end_gets_one(void **state)
@@ -246,6 +266,7 @@ int main(void)
         cmocka_unit_test(another_version_is_named_whatever_its_length),
         cmocka_unit_test(a_hello_with_impossible_rails_is_refused),
         cmocka_unit_test(an_offer_of_impossible_rails_or_numbers_is_refused),
+        cmocka_unit_test(paths_that_there_cannot_be_are_refused),
         cmocka_unit_test(a_reason_without_an_end_gets_one),
     };
 

@@ -17,6 +17,18 @@
 static struct sl_verbs_path_spec specs[CAP];
 static size_t count;
 
+/* Plans, and chooses the route of each path in turn, with as many ports of bonds. */
+static int plan_with(const struct sl_config *config, const struct sl_verbs_plan_ends *ends,
+                     uint64_t seed, size_t cap)
+{
+    int err = sl_verbs_plan(config, ends, specs, cap, &count);
+
+    for (size_t i = 0; i < count && err == 0; i++)
+        (void)sl_verbs_plan_route(config, ends->lag_ports[specs[i].local_rail], seed + i, specs,
+                                  count, i);
+    return err;
+}
+
 static int plan(const char *paths, unsigned local, unsigned remote)
 {
     struct sl_config config;
@@ -25,8 +37,8 @@ static int plan(const char *paths, unsigned local, unsigned remote)
     /* Past the check where it is set, which asks the same reader (core/test_config.c). */
     assert_true((size_t)snprintf(sl_verbs_config_edit(&config)->paths, SL_TEXT_MAX, "%s", paths) <
                 SL_TEXT_MAX);
-    return sl_verbs_plan(&config, &(struct sl_verbs_plan_ends){.rails = {local, remote, {{0}}}}, 42,
-                         specs, CAP, &count);
+    return plan_with(&config, &(struct sl_verbs_plan_ends){.rails = {local, remote, {{0}}}}, 42,
+                     CAP);
 }
 
 static int plan_auto(unsigned local, unsigned remote, const char *per_rail, uint64_t seed,
@@ -36,8 +48,8 @@ static int plan_auto(unsigned local, unsigned remote, const char *per_rail, uint
 
     sl_config_defaults(&config);
     assert_int_equal(sl_config_set(&config, "VERBS_PATHS_PER_RAIL", per_rail), 0);
-    return sl_verbs_plan(&config, &(struct sl_verbs_plan_ends){.rails = {local, remote, {{0}}}},
-                         seed, specs, cap, &count);
+    return plan_with(&config, &(struct sl_verbs_plan_ends){.rails = {local, remote, {{0}}}}, seed,
+                     cap);
 }
 
 /* The rails of the list as "0>0,1>1". */
@@ -136,6 +148,28 @@ static void an_entry_without_a_label_gets_one_that_no_other_has(void **state)
     assert_int_not_equal(sl_verbs_udp_sport(specs[0].flow_label), sl_verbs_udp_sport(drawn));
 }
 
+static void a_path_has_what_the_list_says_of_its_turn_there(void **state)
+{
+    struct sl_verbs_path_spec path = {.local_rail = 0, .remote_rail = 1};
+    struct sl_config config;
+
+    sl_config_defaults(&config);
+    assert_int_equal(sl_config_set(&config, "VERBS_PATHS", "0>1/a,1>0/b,0>1/c@3"), 0);
+    assert_true(sl_verbs_plan_route(&config, 0, 7, &path, 1, 0));
+    assert_int_equal(path.flow_label, 0xa);
+    assert_int_equal(path.lag_port, 0);
+    path.turn = 1;
+    assert_true(sl_verbs_plan_route(&config, 0, 7, &path, 1, 0));
+    assert_int_equal(path.flow_label, 0xc);
+    assert_int_equal(path.lag_port, 3);
+    /* A third one there is the peer's wish alone: a drawn label, as with auto. */
+    path.turn = 2;
+    assert_false(sl_verbs_plan_route(&config, 0, 7, &path, 1, 0));
+    assert_in_range(path.flow_label, 0x10, SL_VERBS_FLOW_LABEL_MAX);
+    assert_int_equal(sl_config_set(&config, "VERBS_PATHS", "auto"), 0);
+    assert_true(sl_verbs_plan_route(&config, 0, 7, &path, 1, 0));
+}
+
 static void entries_for_rails_that_are_not_there_are_left_out(void **state)
 {
     assert_int_equal(plan("0>0,1>1,0>1", 1, 2), 0);
@@ -218,7 +252,7 @@ static int plan_bonds(const char *paths, const char *per_rail, unsigned local, u
     sl_config_defaults(&config);
     assert_int_equal(sl_config_set(&config, "VERBS_PATHS", paths), 0);
     assert_int_equal(sl_config_set(&config, "VERBS_PATHS_PER_RAIL", per_rail), 0);
-    return sl_verbs_plan(&config, &ends, 42, specs, cap, &count);
+    return plan_with(&config, &ends, 42, cap);
 }
 
 /* The list as "0>0@1,1>1". */
@@ -291,6 +325,7 @@ int main(void)
         cmocka_unit_test(labels_of_auto_differ_in_their_source_ports_and_come_back_for_a_seed),
         cmocka_unit_test(a_list_is_taken_in_its_order_with_its_labels),
         cmocka_unit_test(an_entry_without_a_label_gets_one_that_no_other_has),
+        cmocka_unit_test(a_path_has_what_the_list_says_of_its_turn_there),
         cmocka_unit_test(entries_for_rails_that_are_not_there_are_left_out),
         cmocka_unit_test(an_entry_that_cannot_be_read_is_named),
         cmocka_unit_test(more_paths_than_fit_are_an_error_that_names_the_first),

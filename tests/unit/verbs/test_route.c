@@ -117,6 +117,141 @@ static void an_old_libmlx5_sets_what_it_can(void **state)
     world_message(100);
 }
 
+/* ---- each end's own list ---- */
+
+static void join_with_lists(const char *first, const char *second, uint64_t seed)
+{
+    const char *lists[2] = {first, second};
+
+    world_prepare(NULL);
+    for (unsigned side = 0; side < 2; side++) {
+        snprintf(sl_verbs_config_edit(&world[side].config)->paths, SL_TEXT_MAX, "%s", lists[side]);
+        sl_rng_init(&world[side].worker.rng, 2 * seed + side);
+    }
+    world_join();
+}
+
+/* "0>0/aaa0 1>1/aaa1": the paths of a side as it sees them, spare ones with a *. */
+static const char *routes(unsigned side)
+{
+    static char text[2][256];
+    const struct sl_mp_conn *conn = world_ep(side);
+    size_t len = 0;
+
+    for (unsigned i = 0; i < conn->path_count; i++) {
+        struct sl_mp_path *path = conn->paths[i];
+
+        len += (size_t)snprintf(text[side] + len, sizeof(text[side]) - len, "%s%u>%u",
+                                i > 0 ? " " : "", path->rail->idx, path->remote_rail);
+        if (path->spare)
+            len += (size_t)snprintf(text[side] + len, sizeof(text[side]) - len, "*");
+        else
+            len += (size_t)snprintf(text[side] + len, sizeof(text[side]) - len, "/%x",
+                                    sl_verbs_path_of(path)->flow_label);
+    }
+    return text[side];
+}
+
+static void each_ends_list_says_how_it_sends_whatever_the_seed(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 8; seed++) {
+        join_with_lists("0>0/aaa0,1>1/aaa1", "0>0/bbb0,1>1/bbb1", seed);
+        assert_true(world_ep(0)->leads);
+        assert_false(world_ep(1)->leads);
+        assert_string_equal(routes(0), "0>0/aaa0 1>1/aaa1");
+        assert_string_equal(routes(1), "0>0/bbb0 1>1/bbb1");
+        world_message(100000);
+        if (seed < 7)
+            world_end();
+    }
+}
+
+/* Both mean by 0>1 the rail 0 of their own, and send there. */
+static void a_pair_means_the_same_at_both_ends(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 8; seed++) {
+        join_with_lists("0>1/aaaa", "0>1/bbbb", seed);
+        for (unsigned side = 0; side < 2; side++)
+            WORLD_UNTIL(world_ep(side)->paths_up == 2);
+        assert_string_equal(routes(0), "0>1/aaaa 1>0*");
+        assert_string_equal(routes(1), "1>0* 0>1/bbbb");
+        for (unsigned i = 0; i < 2; i++)
+            world_message(300000);
+        assert_true(world_ep(0)->paths[0]->stats.sent_bytes > 600000);
+        assert_true(world_ep(0)->paths[1]->stats.sent_bytes < 1000);
+        assert_true(world_ep(1)->paths[1]->stats.sent_bytes > 600000);
+        assert_true(world_ep(1)->paths[0]->stats.sent_bytes < 1000);
+        if (seed < 7)
+            world_end();
+    }
+}
+
+static void a_spare_path_carries_when_no_other_is_up(void **state)
+{
+    (void)state;
+    join_with_lists("0>1/aaaa", "0>1/bbbb", 1);
+    for (unsigned side = 0; side < 2; side++)
+        WORLD_UNTIL(world_ep(side)->paths_up == 2);
+    fake_ibv_port_set(world_fake, 0, 1, IBV_PORT_DOWN); /* side 0's path, spare for side 1 */
+    WORLD_UNTIL(world_ep(0)->paths_up == 1 && world_ep(1)->paths_up == 1);
+    world_message(300000);
+    assert_true(world_ep(0)->paths[1]->stats.sent_bytes > 300000);
+}
+
+/* Two paths between the same rails take their labels in the order of the list; one without a label
+ * gets another one than these. */
+static void labels_are_taken_in_the_order_of_the_list(void **state)
+{
+    (void)state;
+    join_with_lists("0>0/a1,0>0/a2,0>0", "0>0/b1,0>0/b2,0>0/b3", 3);
+    for (unsigned side = 0; side < 2; side++)
+        WORLD_UNTIL(world_ep(side)->paths_up == 3);
+    assert_memory_equal(routes(0), "0>0/a1 0>0/a2 0>0/", 18);
+    assert_string_equal(routes(1), "0>0/b1 0>0/b2 0>0/b3");
+}
+
+/* With a list at one end alone the other spreads over all rails as ever, whichever leads. */
+static void a_list_at_one_end_binds_that_end_alone(void **state)
+{
+    (void)state;
+    for (unsigned side = 0; side < 2; side++) {
+        join_with_lists(side == 0 ? "1>1/cafe" : "auto", side == 1 ? "1>1/cafe" : "auto", 5);
+        WORLD_UNTIL(world_ep(0)->paths_up == 2 && world_ep(1)->paths_up == 2);
+        assert_string_equal(routes(side), side == 0 ? "1>1/cafe 0>0*" : "0>0* 1>1/cafe");
+        world_message(300000);
+        for (unsigned i = 0; i < 2; i++) {
+            bool is_listed = world_ep(side)->paths[i]->rail->idx == 1;
+
+            assert_int_equal(world_ep(side)->paths[i]->stats.sent_bytes > 1000, is_listed);
+            assert_true(world_ep(!side)->paths[i]->stats.sent_bytes > 50000);
+        }
+        if (side == 0)
+            world_end();
+    }
+}
+
+/* ---- who leads ---- */
+
+static void the_lower_rank_leads_and_without_ranks_the_lower_address(void **state)
+{
+    (void)state;
+    for (unsigned round = 0; round < 16; round++) {
+        world_prepare(NULL);
+        for (unsigned side = 0; side < 2; side++) {
+            /* Ranks the other way round, or none: then side 0 has the lower addresses. */
+            world[side].worker.rank = round % 2 == 0 ? (int)!side : -1;
+            sl_rng_init(&world[side].worker.rng, 2 * round + side);
+        }
+        world_join();
+        assert_int_equal(world_ep(0)->leads, round % 2 != 0);
+        assert_int_equal(world_ep(1)->leads, round % 2 == 0);
+        if (round < 15)
+            world_end();
+    }
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_teardown(name, world_clean)
@@ -125,7 +260,13 @@ int main(void)
         CASE(the_path_list_names_ports_and_a_path_that_returns_takes_its_own),
         CASE(a_device_that_is_no_bond_is_left_alone),
         CASE(a_port_that_the_bond_lacks_is_the_drivers_choice),
-        CASE(an_old_libmlx5_sets_what_it_can)};
+        CASE(an_old_libmlx5_sets_what_it_can),
+        CASE(each_ends_list_says_how_it_sends_whatever_the_seed),
+        CASE(a_pair_means_the_same_at_both_ends),
+        CASE(a_spare_path_carries_when_no_other_is_up),
+        CASE(labels_are_taken_in_the_order_of_the_list),
+        CASE(a_list_at_one_end_binds_that_end_alone),
+        CASE(the_lower_rank_leads_and_without_ranks_the_lower_address)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
