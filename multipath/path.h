@@ -95,6 +95,7 @@ struct sl_mp_path {
     uint64_t ps_per_byte;  /* of writes, moving average */
     uint64_t next_try_ns, deadline_ns;
     uint64_t up_ns, grown_ns; /* up since, 0: not in this epoch; more writes since */
+    uint16_t misses; /* lanes that failed, or could not be had: the next takes another route */
     char why[SL_MP_PATH_WHY]; /* its last failure */
     struct sl_mp_path_stats stats;
 };

@@ -25,6 +25,7 @@ void sl_mp_trial_over(struct sl_mp_path *path, uint64_t now_ns)
     path->losses = forgotten < path->losses ? (uint8_t)(path->losses - forgotten) : 0;
     if (path->sound || path->excused || !path->rail->usable)
         return;
+    path->misses++;
     if (path->up_ns == 0)
         path->tries += path->tries < TRIES_MAX;
     else

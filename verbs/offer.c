@@ -179,16 +179,16 @@ static int plan(struct sl_mp_conn *conn, struct sl_mp_paths *out)
 
 /* ---- a path ---- */
 
-/* What labels are drawn from: another row for each connection, direction and path. The nonces are
- * drawn by each process for each of its connections, so ranks that share a device, or reach the same
- * one, do not draw alike. */
-static uint64_t route_seed(const struct sl_mp_conn *conn, unsigned idx)
+/* What labels are drawn from: another row for each connection, direction, path and try. The nonces
+ * are drawn by each process for each of its connections, so ranks that share a device, or reach the
+ * same one, do not draw alike. */
+static uint64_t route_seed(const struct sl_mp_conn *conn, const struct sl_mp_path *path)
 {
     struct sl_rng rng;
 
     sl_rng_init(&rng, conn->nonce);
     sl_rng_init(&rng, sl_rng_u64(&rng) ^ conn->peer.nonce);
-    sl_rng_init(&rng, sl_rng_u64(&rng) ^ idx);
+    sl_rng_init(&rng, sl_rng_u64(&rng) ^ (uint64_t)path->idx << 16 ^ path->misses);
     return sl_rng_u64(&rng);
 }
 
@@ -216,10 +216,13 @@ static void choose_route(struct sl_verbs_path *path)
     }
     path->base.spare = !sl_verbs_plan_route(
         iface->config, path->rail->device != NULL ? path->rail->device->lag_ports : 0,
-        route_seed(conn, path->base.idx), specs, count, at);
+        route_seed(conn, &path->base), specs, count, at);
     path->flow_label = specs[at].flow_label;
     path->lag_port = specs[at].lag_port;
     path->has_route = true;
+    path->route_misses = path->base.misses;
+    sl_debug("verbs", "path %u to %s sends with flow label 0x%x", path->base.idx,
+             sl_ep_peer_name(&conn->base), path->flow_label);
 }
 
 /* Queue pair and GID of this end, for the peer's rail. */
@@ -233,7 +236,7 @@ static int open_lane(struct sl_mp_path *base, const struct sl_mp_rail_info *remo
     int err;
 
     path->rail = (struct sl_verbs_rail *)base->rail;
-    if (!path->has_route)
+    if (!path->has_route || path->route_misses != base->misses)
         choose_route(path);
     if (info.link_layer != path->rail->port.link_layer)
         return sl_fail(-EHOSTUNREACH, "%s and the peer's rail %u are of different link layers",

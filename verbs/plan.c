@@ -171,9 +171,9 @@ static bool sport_listed(const char *list, uint32_t label)
     return false;
 }
 
-/* The first of a random row whose source port is still free. */
+/* The first of a random row whose source port is free, and is not the path's own of before. */
 static uint32_t draw_label(const char *list, uint64_t seed, const struct sl_verbs_path_spec *specs,
-                           size_t count, size_t at)
+                           size_t count)
 {
     struct sl_rng rng;
     uint32_t label;
@@ -184,7 +184,7 @@ static uint32_t draw_label(const char *list, uint64_t seed, const struct sl_verb
         label = (uint32_t)sl_rng_range(&rng, 1, SL_VERBS_FLOW_LABEL_MAX);
         taken = sport_listed(list, label);
         for (size_t i = 0; i < count; i++)
-            taken |= i != at && same_sport(specs[i].flow_label, label);
+            taken |= same_sport(specs[i].flow_label, label);
     } while (taken);
     return label;
 }
@@ -214,7 +214,7 @@ bool sl_verbs_plan_route(const struct sl_config *config, unsigned lag_ports, uin
         entry = (struct sl_path_entry){.label = SL_PATH_LABEL_OPEN};
     static_assert(SL_MP_PATHS_MAX < SPORT_MASK / 4, "enough ports are free, and soon found");
     spec->flow_label =
-        entry.label != SL_PATH_LABEL_OPEN ? entry.label : draw_label(list, seed, specs, count, at);
+        entry.label != SL_PATH_LABEL_OPEN ? entry.label : draw_label(list, seed, specs, count);
     spec->lag_port = (uint8_t)entry.lag_port;
     if (spec->lag_port == 0 && lag_ports > 1)
         spec->lag_port = deal_lag_port(list, lag_ports, specs, at);

@@ -43,11 +43,11 @@ int sl_verbs_plan(const struct sl_config *config, const struct sl_verbs_plan_end
                   struct sl_verbs_path_spec *out, size_t cap, size_t *count);
 
 /*
- * Chooses the route of specs[at], beside those of the others that have one. What the list says of
- * the path, which is its turn-th entry for these rails, stays. A label that it leaves open is drawn
- * from seed; no two paths, nor any label of the list, have the same UDP source port then.
- * Paths of a bonded rail that name none of its lag_ports take them in turns, in the order of specs.
- * False: there is a list, and it does not have the path.
+ * Chooses the route of specs[at], beside those of the others that have one, and another one than it
+ * has. What the list says of the path, its turn-th entry for these rails, stays. A label that it
+ * leaves open is drawn from seed; no two paths, nor any label of the list, have the same UDP source
+ * port then. Paths of a bonded rail that name none of its lag_ports take them in turns, in the
+ * order of specs. False: there is a list, and it does not have the path.
  */
 bool sl_verbs_plan_route(const struct sl_config *config, unsigned lag_ports, uint64_t seed,
                          struct sl_verbs_path_spec *specs, size_t count, size_t at);

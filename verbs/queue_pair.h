@@ -26,9 +26,10 @@ struct sl_verbs_path {
     struct ibv_qp *qp;
     struct sl_verbs_gid gid; /* of the rail, chosen for this peer */
     uint32_t psn, flow_label;
-    bool has_route;     /* flow_label and lag_port are chosen, for what this end sends */
-    uint8_t lag_port;   /* of the rail's bond; 0: the driver's choice */
-    uint8_t lag_active; /* by which it leaves, as the driver says; 0: unknown */
+    bool has_route;        /* flow_label and lag_port are chosen, for what this end sends */
+    uint16_t route_misses; /* base.misses then */
+    uint8_t lag_port;      /* of the rail's bond; 0: the driver's choice */
+    uint8_t lag_active;    /* by which it leaves, as the driver says; 0: unknown */
     enum ibv_mtu mtu;
     unsigned max_inline;
     unsigned own_slots, receives; /* places of its own receive queue, 0: it shares; taken ones */

@@ -161,6 +161,9 @@ void fake_ibv_lose(struct fake_ibv *fake, unsigned from_device, unsigned from_po
 /* Packets longer than this are lost between these ports, in both directions; 0: none is. */
 void fake_ibv_lose_longer(struct fake_ibv *fake, unsigned device_a, unsigned port_a,
                           unsigned device_b, unsigned port_b, uint32_t bytes);
+/* Between any two ports the fabric has so many equal routes (0: one), which are taken by UDP source
+ * port, as it follows from the flow label; those in the mask lose what goes by them. */
+void fake_ibv_routes(struct fake_ibv *fake, unsigned routes, uint32_t lost);
 /* No packet between these ports, in both directions. */
 void fake_ibv_block(struct fake_ibv *fake, unsigned device_a, unsigned port_a, unsigned device_b,
                     unsigned port_b, bool blocked);

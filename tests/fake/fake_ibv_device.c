@@ -319,6 +319,12 @@ void fake_ibv_lose(struct fake_ibv *fake, unsigned from_device, unsigned from_po
     fake->lost[from_device][from_port - 1][to_device][to_port - 1] = (uint8_t)what;
 }
 
+void fake_ibv_routes(struct fake_ibv *fake, unsigned routes, uint32_t lost)
+{
+    fake->routes = routes;
+    fake->routes_lost = lost;
+}
+
 void fake_ibv_block(struct fake_ibv *fake, unsigned device_a, unsigned port_a, unsigned device_b,
                     unsigned port_b, bool blocked)
 {

@@ -213,6 +213,8 @@ struct fake_ibv {
     struct fake_late *late;
     uint32_t longest[FAKE_DEVICES][FAKE_IBV_PORTS][FAKE_DEVICES][FAKE_IBV_PORTS]; /* 0: any */
     uint8_t lost[FAKE_DEVICES][FAKE_IBV_PORTS][FAKE_DEVICES][FAKE_IBV_PORTS];     /* [from][to] */
+    unsigned routes;
+    uint32_t routes_lost;
     unsigned delay, timeout_steps, rnr_steps;
     unsigned repeats, mixes; /* one in so many */
     struct fake_ibv_chaos chaos;

@@ -24,8 +24,21 @@ static bool port_works(const struct fake_qp *qp)
     return !dev->fatal && dev->params.ports[qp->attr.port_num - 1].attr.state == IBV_PORT_ACTIVE;
 }
 
+/* As switches choose among equal routes: by a hash over the packet's addresses and ports. */
+static bool route_loses(const struct fake_qp *from)
+{
+    const struct fake_ibv *fake = from->obj.dev->fake;
+    uint32_t label = from->attr.ah_attr.grh.flow_label;
+    uint32_t sport = (label ^ label >> 14) & 0x3fff;
+
+    return fake->routes_lost != 0 &&
+           (fake->routes_lost & 1u << (sport * UINT32_C(0x9e3779b1) >> 8) % fake->routes) != 0;
+}
+
 bool fake_wire_loses(const struct fake_qp *from, const struct fake_qp *to, unsigned what)
 {
+    if (route_loses(from))
+        return true;
     return (from->obj.dev->fake->lost[from->obj.dev->number][from->attr.port_num - 1]
                                      [to->obj.dev->number][to->attr.port_num - 1] &
             what) != 0;

@@ -232,6 +232,72 @@ static void a_list_at_one_end_binds_that_end_alone(void **state)
     }
 }
 
+/* ---- other routes ---- */
+
+/* A route that loses all: the path that took it finds another one, at either end. */
+static void a_path_that_failed_takes_another_route(void **state)
+{
+    (void)state;
+    for (unsigned lost = 0; lost < 4; lost++) {
+        uint32_t labels[2];
+        uint64_t start_ns;
+
+        world_rails[0] = world_rails[1] = 1;
+        world_prepare(NULL);
+        world_join();
+        for (unsigned side = 0; side < 2; side++)
+            labels[side] = sl_verbs_path_of(world_ep(side)->paths[0])->flow_label;
+        fake_ibv_routes(world_fake, 4, 1u << lost);
+        fake_ibv_qp_fatal(world_fake, sl_verbs_path_of(world_ep(0)->paths[0])->qp);
+        WORLD_UNTIL(world_ep(0)->paths_up == 0 && world_ep(1)->paths_up == 0);
+        start_ns = loop_now(world_loop);
+        WORLD_UNTIL(world_ep(0)->paths_up == 1 && world_ep(1)->paths_up == 1);
+        assert_true(loop_now(world_loop) - start_ns < 40 * SL_NS_PER_S);
+        for (unsigned side = 0; side < 2; side++)
+            assert_int_not_equal(
+                sl_verbs_udp_sport(sl_verbs_path_of(world_ep(side)->paths[0])->flow_label),
+                sl_verbs_udp_sport(labels[side]));
+        world_message(100000);
+        if (lost < 3)
+            world_end();
+    }
+}
+
+static void a_listed_label_stays_whatever_becomes_of_the_path(void **state)
+{
+    (void)state;
+    join_with_lists("0>0/aaa0,1>1", "0>0/bbb0,1>1/bbb1", 2);
+    for (unsigned side = 0; side < 2; side++)
+        WORLD_UNTIL(world_ep(side)->paths_up == 2);
+    uint32_t drawn = sl_verbs_path_of(world_ep(0)->paths[1])->flow_label;
+
+    for (unsigned i = 0; i < 2; i++)
+        fake_ibv_qp_fatal(world_fake, sl_verbs_path_of(world_ep(0)->paths[i])->qp);
+    WORLD_UNTIL(world_ep(0)->paths_up == 0);
+    for (unsigned side = 0; side < 2; side++)
+        WORLD_UNTIL(world_ep(side)->paths_up == 2);
+    assert_memory_equal(routes(0), "0>0/aaa0 1>1/", 13);
+    assert_string_equal(routes(1), "0>0/bbb0 1>1/bbb1");
+    assert_int_not_equal(sl_verbs_path_of(world_ep(0)->paths[1])->flow_label, drawn);
+}
+
+/* What was stopped for the close of a channel had nothing wrong with it. */
+static void a_path_that_was_sound_keeps_its_route(void **state)
+{
+    uint32_t labels[2];
+
+    (void)state;
+    world_prepare(NULL);
+    world_join();
+    for (unsigned side = 0; side < 2; side++)
+        labels[side] = sl_verbs_path_of(world_ep(side)->paths[0])->flow_label;
+    world_ep(0)->paths[0]->sound = true;
+    sl_mp_failed(world_ep(0)->paths[0], 0, "stopped");
+    WORLD_UNTIL(world_ep(0)->paths[0]->stats.ups == 2 && world_ep(1)->paths[0]->stats.ups == 2);
+    for (unsigned side = 0; side < 2; side++)
+        assert_int_equal(sl_verbs_path_of(world_ep(side)->paths[0])->flow_label, labels[side]);
+}
+
 /* ---- who leads ---- */
 
 static void the_lower_rank_leads_and_without_ranks_the_lower_address(void **state)
@@ -252,6 +318,37 @@ static void the_lower_rank_leads_and_without_ranks_the_lower_address(void **stat
     }
 }
 
+/* As many connections as hosts have ranks that share two ports: over whatever number of routes
+ * their paths are dealt, each has about its part. The limit is six standard deviations. */
+static void labels_of_many_connections_spread_over_routes(void **state)
+{
+    enum { ROUNDS = 200 };
+    unsigned paths = 0, on_route[2][16] = {{0}};
+
+    (void)state;
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        world_prepare(NULL);
+        for (unsigned side = 0; side < 2; side++) {
+            sl_verbs_config_edit(&world[side].config)->paths_per_rail = 4;
+            sl_rng_init(&world[side].worker.rng, 2 * round + side);
+        }
+        world_join();
+        for (unsigned i = 0; i < world_ep(0)->path_count; i++) {
+            for (unsigned side = 0; side < 2; side++)
+                on_route[side][sl_verbs_udp_sport(
+                                   sl_verbs_path_of(world_ep(side)->paths[i])->flow_label) %
+                               16]++;
+            paths++;
+        }
+        if (round < ROUNDS - 1)
+            world_end();
+    }
+    assert_int_equal(paths, ROUNDS * 8);
+    for (unsigned side = 0; side < 2; side++)
+        for (unsigned route = 0; route < 16; route++)
+            assert_in_range(on_route[side][route], 100 - 60, 100 + 60);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_teardown(name, world_clean)
@@ -266,6 +363,10 @@ int main(void)
         CASE(a_spare_path_carries_when_no_other_is_up),
         CASE(labels_are_taken_in_the_order_of_the_list),
         CASE(a_list_at_one_end_binds_that_end_alone),
+        CASE(a_path_that_failed_takes_another_route),
+        CASE(a_listed_label_stays_whatever_becomes_of_the_path),
+        CASE(a_path_that_was_sound_keeps_its_route),
+        CASE(labels_of_many_connections_spread_over_routes),
         CASE(the_lower_rank_leads_and_without_ranks_the_lower_address)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
