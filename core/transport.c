@@ -142,6 +142,12 @@ static int no_ctrl(struct sl_ep *ep, const void *msg, size_t len)
     return absent("control messages");
 }
 
+static int no_redial(struct sl_ep *ep, struct sl_req *req, struct sl_ep **out)
+{
+    (void)ep, (void)req, (void)out;
+    return absent("way to connect again");
+}
+
 static int no_fd(struct sl_iface *iface)
 {
     (void)iface;
@@ -201,6 +207,7 @@ const struct sl_transport_ops *sl_transport_complete(const struct sl_transport_o
     FILL(channel_close, no_channel_close);
     FILL(channel_traffic, no_channel_traffic);
     FILL(channel_starves, no_channel_starves);
+    FILL(ep_redial, no_redial);
     FILL(stop_listening, ignore);
     FILL(read, no_read);
     FILL(ctrl, no_ctrl);

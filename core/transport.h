@@ -21,7 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SL_TRANSPORT_ABI 5
+#define SL_TRANSPORT_ABI 6
 #define SL_ADDR_MAX 318  /* bytes of an endpoint's address */
 #define SL_KEY_MAX 30    /* bytes of a registered region's key */
 #define SL_CTRL_MAX 192  /* bytes of a control message */
@@ -219,6 +219,12 @@ struct sl_transport_ops {
     int (*ep_connect)(struct sl_ep *ep, const struct sl_addr *peer, struct sl_req *req);
     /* All pending requests are done with -ECANCELED before this returns. Takes NULL. */
     void (*ep_destroy)(struct sl_ep *ep);
+    /* SL_TRAIT_SIDEBAND. A fresh endpoint in the place of one that was connected, to the same peer,
+     * whose owner does the same there; ep is destroyed, without a farewell. Nothing that was under
+     * way arrives any more, and channels begin anew. req is done as that of ep_connect, and with
+     * -ECONNREFUSED only where the peer's process, or its endpoint, is no more: otherwise it may be
+     * called again. -ENOMEM: ep stays, and its pending requests are done with -ECANCELED. */
+    int (*ep_redial)(struct sl_ep *ep, struct sl_req *req, struct sl_ep **out);
 
     /*
      * SL_CAP_CHANNELS. Each end opens a channel by itself before it sends or receives there, in any
@@ -321,6 +327,10 @@ struct sl_ep {
     const _Atomic uint32_t *peer_asleep; /* SL_CAP_MAP: not 0 while the peer sleeps; or NULL */
     void *owner;                         /* the creator's: handed back through handler calls */
     int peer;                            /* its rank; set by the creator, -1: not known, or none */
+    /* SL_TRAIT_SIDEBAND: the number of the connection that is up, the same at both ends; greater
+     * after each redial. */
+    uint32_t connection;
+    bool left;             /* of one that is down: the peer has closed its endpoint, and said so */
     const char *peer_name; /* in sentences, instead of "rank 3"; the creator's; or NULL */
 };
 

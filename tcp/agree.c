@@ -204,7 +204,9 @@ int sl_tcp_agree(struct sl_tcp_ep *ep, const struct sl_tcp_address *peer)
     err = know_peer(ep, peer->token);
     ep->target_count = 0;
     ep->late = NULL;
-    if (err == 0 && ep->dials)
-        err = choose_targets(ep, peer);
-    return err;
+    if (err != 0)
+        return err;
+    /* The end that does not dial knocks there, should the connection be lost. */
+    err = choose_targets(ep, peer);
+    return ep->dials ? err : 0;
 }

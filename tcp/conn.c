@@ -142,8 +142,12 @@ static void local_text(struct sl_tcp_ep *ep, int fd)
 /* The request itself ends in progress: ep_connect() may be running. */
 static void connect_end(struct sl_tcp_ep *ep, int status)
 {
+    sl_tcp_knock_end(ep);
     ep->iface->connecting--;
     sl_tcp_pending_forget(ep); /* others that name it have proved nothing */
+    /* Who dials again gives up only where nobody is left to answer. */
+    if (ep->redials && status == -ECONNREFUSED && !ep->peer_gone)
+        status = -ECONNRESET;
     ep->connect_status = status;
     ep->connect_over = true;
     sl_tcp_ep_news(ep);
@@ -186,6 +190,8 @@ static void conn_opened(struct sl_tcp_conn *conn)
         return;
     }
     ep->state = SL_TCP_EP_UP;
+    if (ep->dials)
+        sl_tcp_found_at(ep, ep->target_idx);
     sl_info("tcp", "connected to %s: %s to %s, %u connection%s, %s, crc %s, %s%s",
             sl_ep_peer_name(&ep->base), ep->local_text, ep->peer_text, ep->data_conns,
             ep->data_conns == 1 ? "" : "s", ep->iface->congestion, ep->crc ? "on" : "off",
@@ -255,6 +261,8 @@ int sl_tcp_connect_start(struct sl_tcp_ep *ep)
         sl_tcp_dial_control(ep);
     else
         sl_tcp_pending_claim(ep);
+    if (ep->redials && !ep->dials)
+        sl_tcp_knock_start(ep);
     return 0;
 }
 
@@ -275,6 +283,8 @@ static void ep_timer(struct sl_tcp_ep *ep, uint64_t time)
                time >= ep->conns[0].deadline_ns) {
         /* Who has proved itself is the peer, at whatever address: no other is tried. */
         sl_tcp_dial_failed(&ep->conns[0], -ETIMEDOUT, sl_tcp_silence(&ep->conns[0]));
+    } else if (ep->knock != NULL) {
+        sl_tcp_knock_timer(ep, time);
     }
 }
 

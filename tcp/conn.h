@@ -6,6 +6,7 @@
  *   listen.c   the sockets that are listened on
  *   pending.c  accepted connections until they have proved whose they are
  *   dial.c     the end that dials
+ *   redial.c   endpoints that take the place of lost ones
  */
 #ifndef SL_TCP_CONN_H
 #define SL_TCP_CONN_H
@@ -51,7 +52,20 @@ void sl_tcp_dial_data(struct sl_tcp_ep *ep);
 const char *sl_tcp_silence(const struct sl_tcp_conn *conn);
 /* The time to connect is over: notes the reason in ep->tried. */
 void sl_tcp_note_silence(struct sl_tcp_ep *ep);
+/* Nobody listens, or knows the endpoint, at the current target. False: that says nothing, as the
+ * peer was not there before. */
+bool sl_tcp_nobody(struct sl_tcp_ep *ep, const char *text);
 /* This attempt came to nothing. */
 void sl_tcp_dial_failed(struct sl_tcp_conn *conn, int status, const char *text);
+
+/* redial.c */
+/* The peer is at that one of the targets; or where its connection comes from, if that is one. */
+void sl_tcp_found_at(struct sl_tcp_ep *ep, unsigned target_idx);
+void sl_tcp_found_from(struct sl_tcp_ep *ep, int fd);
+/* Begins to ask whether the end that dials is there. */
+void sl_tcp_knock_start(struct sl_tcp_ep *ep);
+void sl_tcp_knock_timer(struct sl_tcp_ep *ep, uint64_t time);
+/* Takes one that does not knock. What an engine has of it stays valid. */
+void sl_tcp_knock_end(struct sl_tcp_ep *ep);
 
 #endif

@@ -72,6 +72,8 @@ static int dial(struct sl_tcp_conn *conn)
 
     if (fd < 0)
         return fd;
+    if (conn->idx == 0)
+        ep->base.connection = ep->attempt++;
     sl_tcp_tune_early(iface, fd);
     if (connect(fd, (const struct sockaddr *)&target->addr, sl_sockaddr_len(&target->addr)) != 0 &&
         errno != EINPROGRESS) {
@@ -117,6 +119,8 @@ void sl_tcp_dial_control(struct sl_tcp_ep *ep)
             sl_tcp_connect_fail(ep, err);
             return;
         }
+        if (err == -ECONNREFUSED && sl_tcp_nobody(ep, sluice_last_error()))
+            return;
         note_try(ep, err, sluice_last_error());
         next_target(ep);
     }
@@ -127,11 +131,22 @@ void sl_tcp_dial_control(struct sl_tcp_ep *ep)
                                     sl_ep_peer_name(&ep->base), sl_text_of(ep->tried)));
 }
 
+bool sl_tcp_nobody(struct sl_tcp_ep *ep, const char *text)
+{
+    if (!ep->redials || !ep->at_first || ep->target_idx != 0)
+        return false;
+    ep->peer_gone = true;
+    sl_tcp_connect_fail(ep, sl_fail(-ECONNREFUSED, "%s is not there any more: %s",
+                                    sl_ep_peer_name(&ep->base), text));
+    return true;
+}
+
 void sl_tcp_dial_failed(struct sl_tcp_conn *conn, int status, const char *text)
 {
     struct sl_tcp_ep *ep = conn->ep;
 
-    if (conn->idx == 0 && conn->state == SL_TCP_GREETED && status == -ETIMEDOUT && ep->late == NULL)
+    if (conn->idx == 0 && conn->state == SL_TCP_GREETED && status == -ETIMEDOUT &&
+        ep->late == NULL && !ep->redials)
         ep->late = &ep->targets[ep->target_idx];
     sl_tcp_conn_close(conn);
     if (conn->idx != 0 || status == -EPROTO) {
@@ -152,12 +167,15 @@ static void dial_hello(struct sl_tcp_conn *conn)
                                  .conn_count = (uint8_t)ep->data_conns,
                                  .crc = ep->crc,
                                  .tls = ep->tls,
+                                 .attempt = ep->base.connection,
                                  .rank = ep->iface->base.worker->rank};
     uint8_t *bytes = conn->rx + HELLO_AT;
     socklen_t len = sizeof(int);
     int err = 0;
 
     getsockopt(conn->watch.fd, SOL_SOCKET, SO_ERROR, &err, &len);
+    if (err == ECONNREFUSED && sl_tcp_nobody(ep, sluice_strerror(-err)))
+        return;
     if (err != 0) {
         sl_tcp_dial_failed(conn, -err, sluice_strerror(-err));
         return;
@@ -197,6 +215,10 @@ static int check_answer(struct sl_tcp_conn *conn, char *text, size_t cap)
         snprintf(text, cap, "it speaks wire version %u, this side %u", reply.version,
                  SL_TCP_WIRE_VERSION);
         return -EPROTO;
+    }
+    if (reply.verdict == SL_TCP_NOBODY) {
+        snprintf(text, cap, "it has no such endpoint");
+        return -ENOENT;
     }
     if (reply.verdict != SL_TCP_WELCOME) {
         snprintf(text, cap,
@@ -263,6 +285,11 @@ static void dial_answer(struct sl_tcp_conn *conn)
         err = check_answer(conn, text, sizeof(text));
     else if (conn->hello_len == SL_TCP_WELCOME_BYTES)
         err = prove(conn, text, sizeof(text));
+    if (err == -ENOENT) {
+        if (conn->idx == 0 && sl_tcp_nobody(conn->ep, text))
+            return;
+        err = -ECONNREFUSED;
+    }
     if (err != 0) {
         sl_tcp_dial_failed(conn, err, text);
     } else if (conn->hello_len == SL_TCP_WELCOME_BYTES) {

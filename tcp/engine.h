@@ -10,7 +10,12 @@
 /* In the order of SLUICE_TCP_ENGINE's choices. */
 enum sl_tcp_engine_kind { SL_TCP_ENGINE_AUTO, SL_TCP_ENGINE_URING, SL_TCP_ENGINE_EPOLL };
 
-enum sl_tcp_watch_kind { SL_TCP_WATCH_LISTENER, SL_TCP_WATCH_PENDING, SL_TCP_WATCH_CONN };
+enum sl_tcp_watch_kind {
+    SL_TCP_WATCH_LISTENER,
+    SL_TCP_WATCH_PENDING,
+    SL_TCP_WATCH_CONN,
+    SL_TCP_WATCH_KNOCK,
+};
 
 struct sl_tcp_watch {
     int fd;       /* -1: none */
@@ -19,6 +24,12 @@ struct sl_tcp_watch {
     bool hung_up;    /* the peer sends no more, or there is an error: only a read tells which */
     uint32_t handle; /* the engine's */
 };
+
+/* Does it tell of room to write, too? */
+static inline bool sl_tcp_watch_writes(const struct sl_tcp_watch *watch)
+{
+    return watch->kind == SL_TCP_WATCH_CONN || watch->kind == SL_TCP_WATCH_KNOCK;
+}
 
 /* Called by poll() for every watch with news; its flags are set already. */
 typedef void sl_tcp_event_fn(void *arg, struct sl_tcp_watch *watch);

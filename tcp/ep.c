@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The life of an endpoint: made, connected, lost, destroyed. */
-#include "tcp/tcp.h"
+#include "tcp/conn.h"
 #include "tcp/config.h"
 
 #include <linux/sockios.h>
@@ -166,22 +166,8 @@ int sl_tcp_ep_addr(struct sl_ep *base, struct sl_addr *out)
     return 0;
 }
 
-int sl_tcp_ep_connect(struct sl_ep *base, const struct sl_addr *peer, struct sl_req *req)
+int sl_tcp_conns_make(struct sl_tcp_ep *ep)
 {
-    struct sl_tcp_ep *ep = sl_tcp_ep_of(base);
-    struct sl_tcp_address theirs;
-    int err;
-
-    if (ep->state != SL_TCP_EP_NEW)
-        return sl_fail(-EINVAL, "the endpoint to %s is connected already", sl_ep_peer_name(base));
-    err = sl_tcp_address_decode(peer, sl_ep_peer_name(base), &theirs);
-    if (err != 0)
-        return err;
-    if (memcmp(ep->token, theirs.token, sizeof(ep->token)) == 0)
-        return sl_fail(-EINVAL, "an endpoint cannot connect to itself");
-    err = sl_tcp_agree(ep, &theirs);
-    if (err != 0)
-        return err;
     ep->conns = calloc(ep->data_conns + 1, sizeof(*ep->conns));
     if (ep->conns == NULL)
         return sl_fail(-ENOMEM, "no memory for connections");
@@ -198,6 +184,26 @@ int sl_tcp_ep_connect(struct sl_ep *base, const struct sl_addr *peer, struct sl_
             return sl_fail(-ENOMEM, "no memory for connections");
         }
     }
+    return 0;
+}
+
+int sl_tcp_ep_connect(struct sl_ep *base, const struct sl_addr *peer, struct sl_req *req)
+{
+    struct sl_tcp_ep *ep = sl_tcp_ep_of(base);
+    struct sl_tcp_address theirs;
+    int err;
+
+    if (ep->state != SL_TCP_EP_NEW)
+        return sl_fail(-EINVAL, "the endpoint to %s is connected already", sl_ep_peer_name(base));
+    err = sl_tcp_address_decode(peer, sl_ep_peer_name(base), &theirs);
+    if (err != 0)
+        return err;
+    if (memcmp(ep->token, theirs.token, sizeof(ep->token)) == 0)
+        return sl_fail(-EINVAL, "an endpoint cannot connect to itself");
+    err = sl_tcp_agree(ep, &theirs);
+    err = err ?: sl_tcp_conns_make(ep);
+    if (err != 0)
+        return err;
     ep->connect_req = req;
     req->status = SL_PENDING;
     return sl_tcp_connect_start(ep);
@@ -258,6 +264,8 @@ void sl_tcp_ep_destroy(struct sl_ep *base)
         sl_tcp_conn_close(conn);
         free(conn->rx);
     }
+    sl_tcp_knock_end(ep);
+    free(ep->knock);
     sl_list_remove(&ep->link);
     free(ep->conns);
     sl_tcp_channels_fini(ep);

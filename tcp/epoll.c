@@ -46,7 +46,7 @@ static int engine_add(void *arg, struct sl_tcp_watch *watch)
     struct epoll_engine *engine = arg;
     struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | EPOLLET, .data.ptr = watch};
 
-    if (watch->kind == SL_TCP_WATCH_CONN)
+    if (sl_tcp_watch_writes(watch))
         event.events |= EPOLLOUT;
     if (epoll_ctl(engine->fd, EPOLL_CTL_ADD, watch->fd, &event) != 0)
         return sl_fail(-errno, "epoll_ctl failed: %s", sluice_strerror(-errno));

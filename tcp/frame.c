@@ -13,6 +13,7 @@
 #define FRAME_MAGIC UINT16_C(0x4653)      /* "SF" */
 #define FLAG_CRC 1u
 #define FLAG_TLS 2u /* of a hello */
+#define FLAG_KNOCK 4u
 
 /* Numbers travel as they lie in memory: meson.build takes little-endian machines alone. */
 static inline void put(uint8_t *p, uint64_t value, size_t bytes)
@@ -36,10 +37,12 @@ void sl_tcp_hello_encode(const struct sl_tcp_hello *hello, uint8_t out[SL_TCP_HE
     put(out + 6, SL_TCP_HELLO_BYTES, 2);
     out[8] = hello->conn_idx;
     out[9] = hello->conn_count;
-    out[10] = (uint8_t)((hello->crc ? FLAG_CRC : 0) | (hello->tls ? FLAG_TLS : 0));
+    out[10] = (uint8_t)((hello->crc ? FLAG_CRC : 0) | (hello->tls ? FLAG_TLS : 0) |
+                        (hello->knocks ? FLAG_KNOCK : 0));
     put(out + 12, (uint32_t)hello->rank, 4);
     memcpy(out + 16, hello->to, SL_TCP_NAME_BYTES);
     memcpy(out + 32, hello->nonce, SL_TCP_NONCE_BYTES);
+    put(out + 48, hello->attempt, 4);
     put(out + 60, sl_crc32c(0, out, 60), 4);
 }
 
@@ -62,6 +65,8 @@ int sl_tcp_hello_decode(const uint8_t in[SL_TCP_HELLO_BYTES], struct sl_tcp_hell
     hello.conn_count = in[9];
     hello.crc = (in[10] & FLAG_CRC) != 0;
     hello.tls = (in[10] & FLAG_TLS) != 0;
+    hello.knocks = (in[10] & FLAG_KNOCK) != 0;
+    hello.attempt = (uint32_t)get(in + 48, 4);
     hello.rank = (int32_t)get(in + 12, 4);
     memcpy(hello.to, in + 16, SL_TCP_NAME_BYTES);
     memcpy(hello.nonce, in + 32, SL_TCP_NONCE_BYTES);
@@ -86,7 +91,7 @@ void sl_tcp_answer_encode(const struct sl_tcp_answer *answer, uint8_t out[SL_TCP
 int sl_tcp_answer_decode(const uint8_t in[SL_TCP_ANSWER_BYTES], struct sl_tcp_answer *out)
 {
     if (get(in, 4) != ANSWER_MAGIC || get(in + 20, 4) != sl_crc32c(0, in, 20) ||
-        in[6] > SL_TCP_WRONG_SHAPE)
+        in[6] > SL_TCP_NOBODY)
         return sl_fail(-EBADMSG, "the answer to our hello is not one of Sluice's");
     out->version = (uint16_t)get(in + 4, 2);
     out->verdict = in[6];

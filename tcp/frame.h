@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SL_TCP_WIRE_VERSION 3
+#define SL_TCP_WIRE_VERSION 4
 #define SL_TCP_TOKEN_BYTES 16
 #define SL_TCP_HELLO_BYTES 64
 #define SL_TCP_ANSWER_BYTES 24
@@ -29,12 +29,19 @@ struct sl_tcp_hello {
     uint8_t conn_idx;   /* 0 is the control connection */
     uint8_t conn_count; /* data connections; the control connection comes on top */
     bool crc, tls;
+    bool knocks;                   /* asks whether the endpoint is there, and no more */
     int32_t rank;                  /* of the dialler, for log lines; -1 unknown */
     uint8_t to[SL_TCP_NAME_BYTES]; /* the endpoint that is dialled */
     uint8_t nonce[SL_TCP_NONCE_BYTES];
+    uint32_t attempt; /* of the dialler to connect the endpoint: data connections belong to one */
 };
 
-enum sl_tcp_verdict { SL_TCP_WELCOME, SL_TCP_WRONG_VERSION, SL_TCP_WRONG_SHAPE };
+enum sl_tcp_verdict {
+    SL_TCP_WELCOME,
+    SL_TCP_WRONG_VERSION,
+    SL_TCP_WRONG_SHAPE,
+    SL_TCP_NOBODY, /* no such endpoint is here */
+};
 
 /* The answer of the accepting side; more follows a welcome. */
 struct sl_tcp_answer {

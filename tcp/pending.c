@@ -194,12 +194,18 @@ static void pending_adopt(struct sl_tcp_iface *iface, struct sl_tcp_pending *pen
     struct sl_tcp_conn *conn = &ep->conns[proved.hello.conn_idx];
     int fd = pending->watch.fd, err;
 
-    /* The dialler gave up on its first attempt and starts again. Data connections alone belong to
-     * this one, whose proof was late. */
-    if (proved.hello.conn_idx == 0 && conn->state != SL_TCP_CLOSED) {
+    if (proved.hello.attempt < ep->attempt) {
+        pending_refuse(iface, pending, "it is of an attempt that its end gave up");
+        return;
+    }
+    /* The dialler gave up on its first attempt and starts again. What was said in the one must not
+     * come in the other: so all connections are of one, whichever of them proves itself first. */
+    if (proved.hello.attempt > ep->attempt ||
+        (proved.hello.conn_idx == 0 && conn->state != SL_TCP_CLOSED)) {
         for (unsigned i = 0; i <= ep->data_conns; i++)
             sl_tcp_conn_close(&ep->conns[i]);
         ep->open_conns = 0;
+        ep->attempt = proved.hello.attempt;
     }
     if (conn->state != SL_TCP_CLOSED) {
         pending_refuse(iface, pending, "it comes twice");
@@ -210,6 +216,8 @@ static void pending_adopt(struct sl_tcp_iface *iface, struct sl_tcp_pending *pen
     sl_tcp_conn_fresh(conn);
     conn->watch = (struct sl_tcp_watch){.fd = fd, .kind = SL_TCP_WATCH_CONN};
     if (conn->idx == 0) {
+        ep->base.connection = proved.hello.attempt;
+        sl_tcp_found_from(ep, fd);
         snprintf(ep->peer_text, sizeof(ep->peer_text), "%s", proved.base.from);
         sl_tcp_ep_set_crc(ep, proved.hello.crc);
     }
@@ -236,6 +244,13 @@ static struct sl_tcp_ep *ep_by_name(struct sl_tcp_iface *iface, const uint8_t *n
     return NULL;
 }
 
+/* The dialling end has lost the connection of an endpoint that is still up here. */
+static bool is_dialled_again(const struct sl_tcp_ep *ep, const struct sl_tcp_hello *hello)
+{
+    return ep->state == SL_TCP_EP_UP && !ep->is_failing && !ep->dials && hello->conn_idx == 0 &&
+           hello->attempt > ep->base.connection;
+}
+
 static void pending_hello(struct sl_tcp_iface *iface, struct sl_tcp_pending *pending)
 {
     struct sl_tcp_ep *ep;
@@ -248,13 +263,26 @@ static void pending_hello(struct sl_tcp_iface *iface, struct sl_tcp_pending *pen
         return;
     }
     ep = ep_by_name(iface, pending->hello.to);
-    if (ep == NULL || ep->state > SL_TCP_EP_CONNECTING) {
+    if (ep == NULL) {
+        answer(iface, pending->watch.fd, SL_TCP_NOBODY);
         pending_refuse(iface, pending, "it asks for an endpoint that is not waiting here");
+    } else if (pending->hello.knocks || ep->state == SL_TCP_EP_DOWN) {
+        pending_free(iface, pending); /* that is all a knock wants to know; or it is early */
     } else if (ep->state == SL_TCP_EP_NEW) {
         pending->base.standing = SL_PENDING_PROVED;
-    } else {
+    } else if (ep->state == SL_TCP_EP_CONNECTING || is_dialled_again(ep, &pending->hello)) {
         pending_answer(iface, pending, ep);
+    } else {
+        pending_refuse(iface, pending, "it asks for an endpoint that is not waiting here");
     }
+}
+
+/* Its owner hears of it, and then waits for the next attempt. */
+static void lost_to(struct sl_tcp_iface *iface, struct sl_tcp_pending *pending,
+                    struct sl_tcp_ep *ep)
+{
+    pending_free(iface, pending);
+    sl_tcp_ep_fail(ep, -ECONNRESET, "the peer has lost the connection and dials again");
 }
 
 static void pending_proof(struct sl_tcp_iface *iface, struct sl_tcp_pending *pending)
@@ -262,7 +290,7 @@ static void pending_proof(struct sl_tcp_iface *iface, struct sl_tcp_pending *pen
     struct sl_tcp_ep *ep = ep_by_name(iface, pending->hello.to);
     uint8_t want[SL_DIGEST_BYTES];
 
-    if (ep == NULL || ep->state != SL_TCP_EP_CONNECTING)
+    if (ep == NULL || (ep->state != SL_TCP_EP_CONNECTING && !is_dialled_again(ep, &pending->hello)))
         pending_refuse(iface, pending, "its endpoint is not waiting here any more");
     else if (sl_iface_note_memory(&iface->base,
                                   sl_tcp_proof_make(ep->link_key, SL_TCP_PROOF_DIALLER,
@@ -271,6 +299,8 @@ static void pending_proof(struct sl_tcp_iface *iface, struct sl_tcp_pending *pen
     else if (!sl_digest_equal(want, pending->proof, sizeof(want)))
         pending_refuse(iface, pending,
                        "it names an endpoint of ours, but cannot prove that it is its peer");
+    else if (ep->state == SL_TCP_EP_UP)
+        lost_to(iface, pending, ep);
     else
         pending_adopt(iface, pending, ep);
 }

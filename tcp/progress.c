@@ -117,6 +117,7 @@ static int tell_news(struct sl_tcp_iface *iface)
             iface->budget = budget;
         }
         ep->state = SL_TCP_EP_DOWN;
+        ep->base.left = ep->bye;
         for (unsigned i = 0; i <= ep->data_conns; i++) {
             sl_tcp_conn_unready(&ep->conns[i]);
             sl_tcp_conn_close(&ep->conns[i]);
@@ -139,6 +140,7 @@ static void on_event(void *arg, struct sl_tcp_watch *watch)
     switch (watch->kind) {
     case SL_TCP_WATCH_LISTENER: sl_tcp_accept(iface); break;
     case SL_TCP_WATCH_PENDING: sl_tcp_pending_event(iface, (struct sl_tcp_pending *)watch); break;
+    case SL_TCP_WATCH_KNOCK: sl_tcp_knock_event((struct sl_tcp_knock *)watch); break;
     default: {
         struct sl_tcp_conn *conn = (struct sl_tcp_conn *)watch;
 

@@ -172,6 +172,7 @@ const struct sl_transport_ops sl_tcp_ops = {
     .ep_addr = sl_tcp_ep_addr,
     .ep_connect = sl_tcp_ep_connect,
     .ep_destroy = sl_tcp_ep_destroy,
+    .ep_redial = sl_tcp_ep_redial,
     .channel_open = sl_tcp_channel_open,
     .channel_close = sl_tcp_channel_close,
     .channel_traffic = sl_tcp_channel_traffic,

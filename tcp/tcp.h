@@ -6,7 +6,7 @@
  *   ep.c      an endpoint from its making to its end
  *   agree.c   conclusions of both ends from both addresses
  *   progress.c  which sockets get a turn, and when the engine is asked
- *   conn.h    how connections come about: listen.c, pending.c, dial.c, conn.c
+ *   conn.h    how connections come about: listen.c, pending.c, dial.c, conn.c; and again: redial.c
  *   send.c    messages cut into frames over the data connections
  *   receive.c frames put together to messages; match.c: which receive a frame is for
  *   channel.c several orders of messages on one endpoint
@@ -156,6 +156,10 @@ struct sl_tcp_ep {
     struct sl_node active; /* in iface->active while receives are posted or sends wait */
     struct sl_node news;   /* in iface->news until progress reports it */
     bool is_active, has_news, is_failing, connect_over, dials, crc, tls, bye, same_host;
+    bool redials;     /* it takes the place of one that was connected */
+    bool at_first;    /* the peer is, or was, at the first of targets */
+    bool peer_gone;   /* nobody is there any more */
+    uint32_t attempt; /* the next one; of the end that does not dial: this one, or the least */
     /* on both sides auto, on what seems one host: the connection itself decides */
     bool crc_by_path;
     uint8_t state;                 /* enum sl_tcp_ep_state */
@@ -177,6 +181,7 @@ struct sl_tcp_ep {
     /* the first that took a connection and did not answer in its time */
     const struct sl_tcp_target *late;
     char local_text[64], peer_text[64];
+    struct sl_tcp_knock *knock; /* owned; of one that redials and does not dial */
     char *tried; /* the result of each address, for the error (sl_text_set); NULL: none yet */
     int tried_status;
 
@@ -339,6 +344,10 @@ int sl_tcp_ctrl_tx(struct sl_tcp_conn *conn);
 /* Best effort: the peer then knows an orderly end from a crash. */
 void sl_tcp_say_bye(struct sl_tcp_ep *ep);
 
+/* redial.c */
+int sl_tcp_ep_redial(struct sl_ep *ep, struct sl_req *req, struct sl_ep **out);
+void sl_tcp_knock_event(struct sl_tcp_knock *knock);
+
 /* agree.c */
 /* The conclusions of both from both addresses; the dialling end also where to dial. -EPROTO,
  * -EHOSTUNREACH. */
@@ -351,6 +360,8 @@ void sl_tcp_ep_set_crc(struct sl_tcp_ep *ep, bool crc);
 int sl_tcp_ep_create(struct sl_iface *base, struct sl_ep **out);
 int sl_tcp_ep_addr(struct sl_ep *base, struct sl_addr *out);
 int sl_tcp_ep_connect(struct sl_ep *base, const struct sl_addr *peer, struct sl_req *req);
+/* Its connections, closed. -ENOMEM. */
+int sl_tcp_conns_make(struct sl_tcp_ep *ep);
 void sl_tcp_ep_destroy(struct sl_ep *base);
 void sl_tcp_ep_describe(const struct sl_ep *base, char *out, size_t cap);
 /* Notes that the endpoint is lost; the next progress tells its owner. Returns status. */

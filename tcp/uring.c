@@ -152,7 +152,7 @@ static void slot_arm(struct uring_engine *engine, uint32_t handle)
         return;
     }
     io_uring_prep_poll_multishot(sqe, slot->watch->fd,
-                                 EVENTS | (slot->watch->kind == SL_TCP_WATCH_CONN ? POLLOUT : 0));
+                                 EVENTS | (sl_tcp_watch_writes(slot->watch) ? POLLOUT : 0));
     io_uring_sqe_set_data64(sqe, (uint64_t)slot->generation << 32 | handle);
     slot->armed = true;
 }
