@@ -330,14 +330,6 @@ static void stop_paths(struct sl_mp_channel *channel)
 {
     struct sl_mp_conn *conn = channel->conn;
 
-    if (!conn->sideband_up) {
-        sl_mp_conn_fail(conn, -EHOSTUNREACH,
-                        "channel %u was closed, %s did not say that it has stopped writing there, "
-                        "and without the TCP connection beside the paths no new ones can be made",
-                        channel->base.id, sl_ep_peer_name(&conn->base));
-        sl_mp_conn_stop(conn);
-        return;
-    }
     for (unsigned i = 0; i < conn->path_count; i++) {
         struct sl_mp_path *path = conn->paths[i];
 

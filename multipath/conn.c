@@ -6,6 +6,7 @@
 #include "multipath/iface.h"
 #include "multipath/repair.h"
 #include "multipath/setup.h"
+#include "multipath/sideband.h"
 
 #include "core/log.h"
 
@@ -84,16 +85,6 @@ void sl_mp_conn_stop(struct sl_mp_conn *conn)
         }
 }
 
-/* Memory that was lent to it is the user's again; the peer hears that we are gone. */
-void sl_mp_sideband_close(struct sl_mp_conn *conn)
-{
-    if (conn->sideband == NULL)
-        return;
-    conn->sideband->iface->ops->ep_destroy(conn->sideband);
-    conn->sideband = NULL;
-    conn->sideband_up = false;
-}
-
 /* The other end of a connection without paths learns why it ends, not only that the sideband
  * did. */
 static void say_why(struct sl_mp_conn *conn)
@@ -135,50 +126,7 @@ void sl_mp_conn_lost(struct sl_mp_conn *conn)
     sl_mp_cancel(conn, conn->down_status);
 }
 
-/* ---- the sideband ---- */
-
-static struct sl_mp_conn *owner_of(struct sl_ep *sideband)
-{
-    return sideband->owner;
-}
-
-static void on_ctrl(void *arg, struct sl_ep *sideband, const void *msg, size_t len)
-{
-    struct sl_mp_conn *conn = owner_of(sideband);
-
-    (void)arg;
-    if (conn->state != SL_MP_CONN_DOWN)
-        sl_mp_control_take(conn, msg, len);
-}
-
-static void on_sideband_down(void *arg, struct sl_ep *sideband, int status, const char *why)
-{
-    (void)arg;
-    struct sl_mp_conn *conn = owner_of(sideband);
-
-    conn->sideband_up = false;
-    if (conn->state != SL_MP_CONN_UP) {
-        sl_mp_conn_fail(conn, status, "%s", why);
-        return;
-    }
-    if (conn->failing || conn->left)
-        return;
-    /* A connection that broke by itself says nothing about the peer while paths carry, unless data
-     * may have been lost with it. */
-    if (status != -ECONNRESET && conn->paths_up > 0 && !sl_mp_fallback_in_use(conn)) {
-        sl_warn(conn->iface->base.ops->name,
-                "the TCP connection beside the paths to %s is lost: %s; control messages go by "
-                "the paths alone",
-                sl_ep_peer_name(&conn->base), why);
-        sl_mp_controls_requeue(conn);
-        sl_mp_conn_time(conn);
-        return;
-    }
-    conn->left = true;
-    conn->down_status = status;
-    snprintf(conn->why, sizeof(conn->why), "%s", why);
-    sl_mp_conn_activate(conn);
-}
+/* ---- its peer leaves ---- */
 
 /* The peer is gone. What it sent before it said so has arrived: its receives end well, all else
  * does not. */
@@ -191,11 +139,6 @@ void sl_mp_conn_leave(struct sl_mp_conn *conn)
     if (conn->gpu_copies == 0 && sl_list_empty(&conn->gpu_waits) &&
         (conn->held + conn->kept == 0 || sl_mp_rx_waits(conn, NULL)))
         conn->failing = true;
-}
-
-struct sl_handler sl_mp_sideband_handler(void)
-{
-    return (struct sl_handler){.ctrl = on_ctrl, .down = on_sideband_down};
 }
 
 /* Has the peer said farewell? Where many connections end, it often did so first, and nothing
@@ -215,7 +158,8 @@ static bool linger_poll(struct sl_mp_conn *conn, struct sl_mp_path *path, unsign
 {
     path->lanes->poll(path);
     if (path->rail == NULL) /* over the sideband: that has to move for it */
-        return !conn->iface->in_progress && !has_left(conn) && !conn->failing;
+        return !conn->iface->in_progress && !has_left(conn) && !conn->failing &&
+               sl_mp_fallback_sends(conn);
     return i % LINGER_EVERY != LINGER_EVERY - 1 || !has_left(conn);
 }
 

@@ -47,6 +47,11 @@ struct sl_mp_conn {
     struct sl_mp_name name; /* of this end */
     struct sl_ep *sideband;
     struct sl_req sideband_req;
+    bool dialling;           /* the sideband: sideband_req is under way */
+    uint32_t sideband_over;  /* the peer knows that connections before this one are over here */
+    uint64_t sideband_up_ns; /* since when it is up, or was */
+    uint64_t redial_at_ns;   /* lost and not dialling: when to */
+    uint64_t redial_wait_ns; /* and how long to wait before the next time */
     struct sl_req *connect_req;
     uint64_t connect_deadline_ns, settle_ns;
     int down_status;
@@ -126,7 +131,6 @@ void sl_mp_conn_leave(struct sl_mp_conn *conn);
 void sl_mp_conn_stop(struct sl_mp_conn *conn);
 /* Before its end, if it is up: waits a little until the peer has what was posted. */
 void sl_mp_conn_linger(struct sl_mp_conn *conn);
-void sl_mp_sideband_close(struct sl_mp_conn *conn);
 void sl_mp_conn_activate(struct sl_mp_conn *conn);
 void sl_mp_conn_deactivate(struct sl_mp_conn *conn);
 /* A frame is handled here; the peer is told when there are some. */

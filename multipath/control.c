@@ -27,6 +27,7 @@ size_t sl_mp_control_size(const struct sl_mp_control *control)
     switch (control->kind) {
     case SL_MP_CONTROL_CALLER: return control->epoch <= SL_CTRL_MAX ? HEAD + control->epoch : 0;
     case SL_MP_CONTROL_SIDEBAND_DONE:
+    case SL_MP_CONTROL_LEAVE:
     case SL_MP_CONTROL_ACK: return HEAD;
     case SL_MP_CONTROL_HELLO: return HEAD + sizeof(struct sl_mp_hello);
     case SL_MP_CONTROL_OFFER:
@@ -37,6 +38,7 @@ size_t sl_mp_control_size(const struct sl_mp_control *control)
     case SL_MP_CONTROL_DOWN: return HEAD + sizeof(((struct sl_mp_control *)0)->down);
     case SL_MP_CONTROL_CLOSE:
     case SL_MP_CONTROL_CLOSED: return HEAD + sizeof(((struct sl_mp_control *)0)->close);
+    case SL_MP_CONTROL_SIDEBAND_OVER: return HEAD + sizeof(((struct sl_mp_control *)0)->sideband);
     default: return 0;
     }
 }
@@ -79,7 +81,8 @@ int sl_mp_control_read(const void *bytes, size_t len, struct sl_mp_control *out)
                        len, sl_mp_control_size(out));
     if (out->kind == SL_MP_CONTROL_CALLER || out->kind == SL_MP_CONTROL_ACK ||
         out->kind == SL_MP_CONTROL_SIDEBAND_DONE || out->kind == SL_MP_CONTROL_CLOSE ||
-        out->kind == SL_MP_CONTROL_CLOSED)
+        out->kind == SL_MP_CONTROL_CLOSED || out->kind == SL_MP_CONTROL_SIDEBAND_OVER ||
+        out->kind == SL_MP_CONTROL_LEAVE)
         return 0;
     if (out->kind == SL_MP_CONTROL_HELLO)
         return out->hello.rail_count != 0 && out->hello.rail_count <= SL_MP_RAILS_MAX

@@ -11,7 +11,7 @@
 #include "core/transport.h"
 #include "multipath/frame.h"
 
-#define SL_MP_VERSION 7
+#define SL_MP_VERSION 8
 #define SL_MP_WHY 96
 
 enum sl_mp_control_kind {
@@ -32,6 +32,10 @@ enum sl_mp_control_kind {
      * bytes that it wrote there. */
     SL_MP_CONTROL_CLOSED,
     SL_MP_CONTROL_PATHS, /* by the end that does not lead: paths that it is to have, too */
+    /* Connections of the sideband before number `before` are over at the sender, which had
+     * `arrived` units of them, and counts no more. */
+    SL_MP_CONTROL_SIDEBAND_OVER,
+    SL_MP_CONTROL_LEAVE, /* the sender has closed its endpoint; where the sideband cannot say so */
 };
 
 /* Of a DOWN: nothing is wrong with the path, so it may return at once. */
@@ -104,6 +108,11 @@ struct sl_mp_control {
             uint32_t spare;
             uint64_t count;
         } close; /* and CLOSED */
+        struct {
+            uint32_t before;
+            uint32_t spare;
+            uint64_t arrived;
+        } sideband;
     };
 };
 

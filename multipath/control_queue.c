@@ -93,12 +93,9 @@ static bool flush_first(struct sl_mp_conn *conn)
         return true;
     if (!conn->sideband_up)
         return q->is_ack; /* the next control message says more */
-    int err =
-        conn->sideband->iface->ops->ctrl(conn->sideband, &control, sl_mp_control_size(&control));
-
-    if (err < 0 && err != -EAGAIN)
-        conn->sideband_up = false; /* its end will be told by itself */
-    return err >= 0;
+    /* Its end, if that is why not, will be told by itself. */
+    return conn->sideband->iface->ops->ctrl(conn->sideband, &control,
+                                            sl_mp_control_size(&control)) >= 0;
 }
 
 void sl_mp_control_flush(struct sl_mp_conn *conn)

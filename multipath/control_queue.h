@@ -32,8 +32,8 @@ void sl_mp_control_lost(struct sl_mp_conn *conn, struct sl_mp_tx_frame *frame);
 /* The path has stopped: whether its control messages arrived is not known until its fence, for
  * which they may be needed. Without a sideband others carry them too. */
 void sl_mp_controls_stranded(struct sl_mp_path *path);
-/* The sideband is gone, and what it had taken with it: paths carry all that the peer has not told
- * of. */
+/* The sideband is gone, and what it had taken with it: paths, or the next sideband, carry all that
+ * the peer has not told of. */
 void sl_mp_controls_requeue(struct sl_mp_conn *conn);
 /* Keeps a control message that came, by whichever way; the next progress handles it. */
 void sl_mp_control_take(struct sl_mp_conn *conn, const void *bytes, size_t len);

@@ -12,6 +12,8 @@ static const struct sl_event_kind kinds[] = {
     {SL_EVENT_CONN_WAITS, "conn_waits", "paths", "", SL_EVENT_SHOW},
     {SL_EVENT_FALLBACK_ON, "fallback_on", "", "", SL_EVENT_SHOW},
     {SL_EVENT_FALLBACK_OFF, "fallback_off", "path", "", SL_EVENT_SHOW},
+    {SL_EVENT_SIDEBAND_DOWN, "sideband_down", "connection", "status", SL_EVENT_SHOW},
+    {SL_EVENT_SIDEBAND_UP, "sideband_up", "connection", "", SL_EVENT_SHOW},
 };
 
 const struct sl_event_set sl_mp_events = {

@@ -13,6 +13,8 @@ enum {
     SL_EVENT_CONN_WAITS = 7,
     SL_EVENT_FALLBACK_ON = 8,
     SL_EVENT_FALLBACK_OFF = 9,
+    SL_EVENT_SIDEBAND_DOWN = 14,
+    SL_EVENT_SIDEBAND_UP = 15,
 };
 
 extern const struct sl_event_set sl_mp_events;

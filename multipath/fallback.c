@@ -4,9 +4,11 @@
  *
  * To the rest of the protocol this is a path whose lane is the sideband. There each frame or write
  * is a unit: a message of fixed length that says what follows, and a message with its bytes. The
- * sideband keeps their order and loses none, so there is nothing to fence. Frames go back to
- * another path only when the other end has said that it handled all units, for frames must not
- * overtake each other.
+ * sideband keeps their order; the other end says how many it has, and until then they may have to
+ * be repeated: when the sideband is lost, both ends say what they had, and what the other one lacks
+ * goes by a path or the next connection of the sideband (fence.c does the same for a path). Frames
+ * go back to another path only when the other end has said that it handled all units, for frames
+ * must not overtake each other.
  */
 #include "multipath/fallback.h"
 #include "multipath/conn.h"
@@ -24,14 +26,14 @@
 #define UNIT_TAG UINT64_C(0x756e6974)
 #define BYTES_TAG UINT64_C(0x6279746573)
 
-enum unit_kind { UNIT_FRAME = 1, UNIT_WRITE, UNIT_END };
+enum unit_kind { UNIT_FRAME = 1, UNIT_WRITE, UNIT_END, UNIT_HAVE };
 
 struct unit {
     uint32_t kind;
     uint32_t len;
     uint32_t cts; /* of a write: id, and where in it */
     uint32_t spare;
-    uint64_t off;
+    uint64_t off; /* HAVE: frames and writes that arrived, of all */
 };
 
 struct out {
@@ -47,8 +49,14 @@ struct sl_mp_fallback {
     struct sl_mp_conn *conn;
     struct sl_mp_path path;
     bool ending, end_sent;
+    uint32_t connection; /* of the sideband, by which the last ones went */
     struct out out[DEPTH];
-    uint32_t out_next, out_push, out_done; /* to fill, to hand over, to retire */
+    uint32_t out_next, out_push, out_done; /* to fill, to hand over, to forget */
+    /* As path.posted and path.arrived count: those that the sideband took to the end, those that
+     * the peer has, those of its own that we told it of. */
+    uint32_t taken, had, told;
+    struct out have; /* tells it */
+    bool have_busy;
     struct unit in;
     struct sl_sink in_sink, bytes_sink;
     struct sl_req in_req, bytes_req;
@@ -70,19 +78,42 @@ const struct sl_mp_path *sl_mp_fallback_past(const struct sl_mp_conn *conn)
                                                                         : NULL;
 }
 
-bool sl_mp_fallback_in_use(const struct sl_mp_conn *conn)
+struct sl_mp_path *sl_mp_fallback_any(const struct sl_mp_conn *conn)
 {
-    return conn->fallback != NULL && conn->fallback->path.state == SL_MP_PATH_UP;
+    return conn->fallback != NULL ? &conn->fallback->path : NULL;
 }
 
-bool sl_mp_fallback_has_work(const struct sl_mp_conn *conn)
+uint32_t sl_mp_fallback_arrived(const struct sl_mp_conn *conn)
+{
+    return conn->fallback != NULL ? conn->fallback->path.arrived : 0;
+}
+
+static bool owes_word(const struct sl_mp_fallback *fb)
+{
+    return fb->path.arrived != fb->told && !fb->have_busy;
+}
+
+bool sl_mp_fallback_sends(const struct sl_mp_conn *conn)
+{
+    return conn->fallback != NULL && conn->sideband_up &&
+           conn->fallback->out_done != conn->fallback->out_next;
+}
+
+bool sl_mp_fallback_holds(const struct sl_mp_conn *conn)
 {
     return conn->fallback != NULL &&
            (conn->fallback->out_push != conn->fallback->out_next || conn->fallback->ending);
 }
 
+bool sl_mp_fallback_has_work(const struct sl_mp_conn *conn)
+{
+    return conn->fallback != NULL && conn->sideband_up &&
+           (sl_mp_fallback_holds(conn) || owes_word(conn->fallback));
+}
+
 /* ---- out ---- */
 
+/* The peer has it, and the sideband nothing more of it. */
 static void retire(struct sl_mp_fallback *fb)
 {
     while (fb->out_done != fb->out_push && fb->out[fb->out_done % DEPTH].left == 0) {
@@ -90,9 +121,12 @@ static void retire(struct sl_mp_fallback *fb)
 
         free(out->copy);
         out->copy = NULL;
-        if (out->unit.kind != UNIT_END)
-            sl_mp_retired(&fb->path, fb->path.retired, sl_now(fb->conn->iface->base.worker->clock));
+        fb->taken += out->unit.kind != UNIT_END;
     }
+    uint32_t over = (int32_t)(fb->had - fb->taken) < 0 ? fb->had : fb->taken;
+
+    if (over != fb->path.retired)
+        sl_mp_retired(&fb->path, over - 1, sl_now(fb->conn->iface->base.worker->clock));
     sl_mp_conn_activate(fb->conn);
 }
 
@@ -102,6 +136,11 @@ static void on_out(struct sl_req *req)
 
     if (fb->conn->state != SL_MP_CONN_UP || req->status != 0)
         return; /* the sideband's end is told by itself */
+    if (req == &fb->have.unit_req) {
+        fb->have_busy = false;
+        sl_mp_conn_activate(fb->conn);
+        return;
+    }
     /* The unit that is half handed over too: its first message may end before the second is
      * taken. */
     for (uint32_t i = fb->out_done; i != fb->out_next; i++) {
@@ -132,6 +171,20 @@ static bool hand_over(struct sl_mp_fallback *fb, struct out *out)
     return true;
 }
 
+/* Between units alone. */
+static int word_push(struct sl_mp_fallback *fb)
+{
+    if (!owes_word(fb) ||
+        (fb->out_push != fb->out_next && fb->out[fb->out_push % DEPTH].taken != 0))
+        return 0;
+    fb->have = (struct out){.unit = {.kind = UNIT_HAVE, .off = fb->path.arrived}, .left = 1};
+    if (!hand_over(fb, &fb->have))
+        return 0;
+    fb->have_busy = fb->have.left != 0;
+    fb->told = fb->path.arrived;
+    return 1;
+}
+
 int sl_mp_fallback_push(struct sl_mp_conn *conn)
 {
     struct sl_mp_fallback *fb = conn->fallback;
@@ -139,6 +192,7 @@ int sl_mp_fallback_push(struct sl_mp_conn *conn)
 
     if (fb == NULL || !conn->sideband_up)
         return 0;
+    count += word_push(fb);
     while (fb->out_push != fb->out_next) {
         struct out *out = &fb->out[fb->out_push % DEPTH];
         uint8_t messages = out->unit.len == 0 ? 1 : 2;
@@ -151,7 +205,8 @@ int sl_mp_fallback_push(struct sl_mp_conn *conn)
     }
     if (count > 0)
         retire(fb);
-    if (fb->ending && !fb->end_sent && fb->out_done == fb->out_next) {
+    if (fb->ending && !fb->end_sent && fb->out_done == fb->out_next &&
+        fb->path.retired == fb->path.posted) {
         fb->end_sent = true;
         fb->out[fb->out_next++ % DEPTH] = (struct out){.unit = {.kind = UNIT_END}, .left = 1};
         return count + sl_mp_fallback_push(conn);
@@ -232,6 +287,7 @@ void sl_mp_fallback_begin(struct sl_mp_conn *conn)
     if (fb == NULL || !conn->sideband_up || fb->path.state == SL_MP_PATH_UP)
         return;
     fb->path.state = SL_MP_PATH_UP;
+    fb->connection = conn->sideband->connection;
     fb->ending = fb->end_sent = false;
     fb->path.stats.ups++;
     sl_mp_event(conn->iface, SL_EVENT_FALLBACK_ON, conn->base.peer, 0, 0);
@@ -302,6 +358,22 @@ static void on_bytes(const struct sl_sink *sink, const void *bytes, size_t off, 
         memcpy(cts->addr + fb->in.off + off, bytes, len);
 }
 
+/* The peer has so many. */
+static void take_word(struct sl_mp_fallback *fb)
+{
+    const struct sl_mp_path *path = &fb->path;
+    uint64_t more = fb->in.off - path->retired;
+
+    if (more > path->posted - path->retired) {
+        sl_mp_conn_fail(fb->conn, -EPROTO, "%s has %llu messages over TCP, of %u",
+                        sl_ep_peer_name(&fb->conn->base), (unsigned long long)fb->in.off,
+                        path->posted);
+        return;
+    }
+    fb->had = (uint32_t)fb->in.off;
+    retire(fb);
+}
+
 /* A unit, or its bytes, is here. */
 static void take(struct sl_mp_fallback *fb)
 {
@@ -312,6 +384,7 @@ static void take(struct sl_mp_fallback *fb)
         fb->path.arrived++;
         fb->path.stats.received_messages++;
         fb->path.stats.received_bytes += fb->in.len;
+        sl_mp_conn_activate(conn); /* it is to be told */
         if (fb->in.kind == UNIT_FRAME)
             sl_mp_on_frame(&fb->path, fb->frame, 0, fb->in.len);
         else
@@ -320,6 +393,8 @@ static void take(struct sl_mp_fallback *fb)
         struct sl_mp_control control = {.kind = SL_MP_CONTROL_SIDEBAND_DONE};
 
         sl_mp_control_send(conn, &control);
+    } else if (fb->in.kind == UNIT_HAVE && fb->in.len == 0) {
+        take_word(fb);
     } else if (!makes_sense(fb)) {
         sl_mp_conn_fail(conn, -EPROTO, "%s sends %u bytes over TCP for nothing that was granted",
                         sl_ep_peer_name(&conn->base), fb->in.len);
@@ -390,6 +465,86 @@ int sl_mp_fallback_open(struct sl_mp_conn *conn)
     conn->fallback = fb;
     listen_on(fb);
     return 0;
+}
+
+/* ---- the sideband is lost, and dialled again ---- */
+
+/* It is no path any more: frames go by another one, or wait. */
+static void rest(struct sl_mp_fallback *fb)
+{
+    struct sl_mp_conn *conn = fb->conn;
+
+    fb->path.state = SL_MP_PATH_IDLE;
+    if (conn->fencing == &fb->path)
+        conn->fencing = NULL;
+    if (conn->paths_up == 0) {
+        conn->no_path_since_ns = sl_now(conn->iface->base.worker->clock);
+        sl_mp_conn_time(conn);
+    }
+    sl_mp_choose_frame_path(conn);
+    sl_mp_event(conn->iface, SL_EVENT_FALLBACK_OFF, conn->base.peer,
+                conn->frame_path != NULL ? conn->frame_path->idx : UINT64_MAX, 0);
+    sl_mp_conn_activate(conn);
+}
+
+void sl_mp_fallback_lost(struct sl_mp_conn *conn)
+{
+    struct sl_mp_fallback *fb = conn->fallback;
+
+    if (fb == NULL || fb->path.state != SL_MP_PATH_UP)
+        return;
+    fb->path.stats.failures++;
+    fb->ending = fb->end_sent = false;
+    fb->out_push = fb->out_next;
+    if (conn->frame_path == &fb->path)
+        conn->frame_path = NULL;
+    if (fb->path.retired == fb->path.posted) {
+        rest(fb);
+        return;
+    }
+    fb->path.state = SL_MP_PATH_FENCING;
+    conn->fencing = &fb->path;
+    if (conn->paths_up == 0)
+        conn->no_path_since_ns = sl_now(conn->iface->base.worker->clock);
+}
+
+void sl_mp_fallback_renew(struct sl_mp_conn *conn)
+{
+    struct sl_mp_fallback *fb = conn->fallback;
+
+    if (fb == NULL)
+        return;
+    for (unsigned i = 0; i < DEPTH; i++) {
+        free(fb->out[i].copy);
+        fb->out[i].copy = NULL;
+    }
+    fb->out_next = fb->out_push = fb->out_done = 0;
+    fb->in_bytes = fb->have_busy = false;
+    fb->told = fb->path.arrived;
+}
+
+void sl_mp_fallback_resume(struct sl_mp_conn *conn)
+{
+    if (conn->fallback != NULL)
+        listen_on(conn->fallback);
+}
+
+void sl_mp_fallback_over(struct sl_mp_conn *conn, uint32_t before, uint64_t arrived)
+{
+    struct sl_mp_fallback *fb = conn->fallback;
+    struct sl_mp_path *path = sl_mp_fallback_any(conn);
+
+    if (fb == NULL || path->state != SL_MP_PATH_FENCING || (int32_t)(before - fb->connection) <= 0)
+        return;
+    if (arrived - path->retired > path->posted - path->retired) {
+        sl_mp_conn_fail(conn, -EPROTO, "%s had %llu messages over TCP, of %u",
+                        sl_ep_peer_name(&conn->base), (unsigned long long)arrived, path->posted);
+        return;
+    }
+    sl_mp_path_salvage(path, (uint32_t)arrived);
+    /* The next one has the number that the peer expects. */
+    path->posted = path->retired = fb->taken = fb->had = (uint32_t)arrived;
+    rest(fb);
 }
 
 void sl_mp_fallback_close(struct sl_mp_conn *conn)

@@ -75,7 +75,7 @@ void sl_mp_choose_frame_path(struct sl_mp_conn *conn)
     unsigned rail = sl_mp_rail_in_use(conn);
     bool spares = sl_mp_spares_in_use(conn);
 
-    if (conn->frame_path != NULL || conn->fencing != NULL || sl_mp_fallback_has_work(conn))
+    if (conn->frame_path != NULL || conn->fencing != NULL || sl_mp_fallback_holds(conn))
         return;
     for (unsigned i = 0; i < conn->path_count; i++) {
         struct sl_mp_path *path = conn->paths[i];

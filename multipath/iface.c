@@ -7,6 +7,7 @@
 #include "multipath/gpu_copy.h"
 #include "multipath/repair.h"
 #include "multipath/setup.h"
+#include "multipath/sideband.h"
 #include "multipath/watch.h"
 
 #include <stdlib.h>
@@ -137,6 +138,8 @@ static int conn_work(struct sl_mp_conn *conn)
 {
     int moved = sl_mp_inbox_run(conn);
 
+    if (SL_UNLIKELY(sl_mp_sideband_lost(conn)))
+        sl_mp_sideband_try(conn);
     for (unsigned i = 0; i < conn->path_count; i++)
         if (conn->paths[i] != NULL && conn->paths[i]->failing) {
             sl_mp_path_end(conn->paths[i]);

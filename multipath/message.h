@@ -15,7 +15,8 @@ struct sl_mp_region;
 struct sl_mp_path;
 struct sl_mp_piece;
 
-#define SL_MP_CREDITS 16 /* frames that a peer may have unhandled here */
+#define SL_MP_FALLBACK_DEPTH 15 /* units over the sideband; one place is for the last */
+#define SL_MP_CREDITS 16        /* frames that a peer may have unhandled here */
 #define SL_MP_CREDITS_DUE (SL_MP_CREDITS / 2)
 #define SL_MP_HELD_MAX 4   /* of them that wait for a receive, while another channel's one waits */
 #define SL_MP_TX_QUEUE 256 /* of a channel: sends from the oldest that is not over, and receives */
@@ -23,7 +24,7 @@ struct sl_mp_piece;
 #define SL_MP_RX_CTS_MAX 64  /* sent and not complete */
 #define SL_MP_TX_CTS_MAX 256 /* that came, or whose writes arrived but are not retired here */
 #define SL_MP_CHUNK_BYTES (256u << 10)
-#define SL_MP_REDO (SL_MP_PATHS_MAX * SL_MP_WRITES_MAX)
+#define SL_MP_REDO (SL_MP_PATHS_MAX * SL_MP_WRITES_MAX + SL_MP_FALLBACK_DEPTH)
 
 /* A frame to send: registered on every rail, kept until its completion so that it can be sent
  * again. */

@@ -22,6 +22,7 @@
 #include "multipath/iface.h"
 #include "multipath/repair.h"
 #include "multipath/setup.h"
+#include "multipath/sideband.h"
 #include "multipath/trial.h"
 
 #include "core/err.h"
@@ -235,6 +236,14 @@ void sl_mp_on_control(struct sl_mp_conn *conn, const struct sl_mp_control *contr
                         control->down.why);
         return;
     }
+    if (control->kind == SL_MP_CONTROL_SIDEBAND_OVER) {
+        sl_mp_on_sideband_over(conn, control);
+        return;
+    }
+    if (control->kind == SL_MP_CONTROL_LEAVE) {
+        sl_mp_on_leave(conn);
+        return;
+    }
     if (control->kind == SL_MP_CONTROL_CLOSE || control->kind == SL_MP_CONTROL_CLOSED) {
         sl_mp_on_close(conn, control);
         return;
@@ -359,6 +368,8 @@ static uint64_t due(const struct sl_mp_conn *conn)
 {
     uint64_t due_ns = conn->sideband_up ? SL_NEVER : conn->ping_at_ns;
 
+    if (sl_mp_sideband_lost(conn) && conn->redial_at_ns < due_ns)
+        due_ns = conn->redial_at_ns;
     if (conn->state == SL_MP_CONN_CONNECTING || conn->no_path_since_ns != 0)
         return 0;
     for (unsigned i = 0; i < conn->path_count; i++)
@@ -387,6 +398,8 @@ uint64_t sl_mp_repair_timers(struct sl_mp_conn *conn, uint64_t now_ns)
 {
     if (conn->state != SL_MP_CONN_CONNECTING && conn->state != SL_MP_CONN_UP)
         return SL_NEVER;
+    if (SL_UNLIKELY(sl_mp_sideband_lost(conn)))
+        sl_mp_sideband_try(conn);
     for (unsigned i = 0; i < conn->path_count; i++)
         if (conn->paths[i] != NULL)
             path_timers(conn->paths[i], now_ns);

@@ -5,6 +5,7 @@
 #include "multipath/fallback.h"
 #include "multipath/iface.h"
 #include "multipath/repair.h"
+#include "multipath/sideband.h"
 
 #include "core/err.h"
 
@@ -107,6 +108,7 @@ int sl_mp_ep_connect(struct sl_ep *base, const struct sl_addr *peer, struct sl_r
     conn->sideband->peer_name = base->peer_name;
     conn->sideband_req = (struct sl_req){.status = SL_PENDING, .done = sl_mp_on_sideband_up};
     conn->connect_req = req;
+    conn->dialling = true;
     conn->state = SL_MP_CONN_CONNECTING;
     conn->connect_deadline_ns = sl_now(iface->base.worker->clock) +
                                 (uint64_t)iface->settings.connect_timeout_ms * SL_NS_PER_MS;
@@ -125,6 +127,7 @@ void sl_mp_on_sideband_up(struct sl_req *req)
 {
     struct sl_mp_conn *conn = sl_container_of(req, struct sl_mp_conn, sideband_req);
 
+    conn->dialling = false;
     if (conn->state != SL_MP_CONN_CONNECTING)
         return;
     if (req->status != 0) {
@@ -132,6 +135,7 @@ void sl_mp_on_sideband_up(struct sl_req *req)
         return;
     }
     conn->sideband_up = true;
+    conn->sideband_up_ns = sl_now(conn->iface->base.worker->clock);
     sl_mp_hello_send(conn);
     sl_mp_conn_activate(conn); /* what the peer has said already */
 }
@@ -145,6 +149,7 @@ void sl_mp_ep_destroy(struct sl_ep *base)
         return;
     iface = conn->iface;
     sl_mp_conn_linger(conn);
+    sl_mp_sideband_farewell(conn);
     sl_mp_conn_stop(conn);
     if (conn->state == SL_MP_CONN_CONNECTING) {
         iface->connecting--;

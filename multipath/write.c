@@ -405,7 +405,7 @@ void sl_mp_write_cancel(struct sl_mp_conn *conn)
         unstage(conn, &conn->redo[conn->redo_count - 1]);
     for (unsigned i = 0; i < conn->path_count; i++)
         path_cancel(conn->paths[i]);
-    path_cancel(sl_mp_fallback_path(conn));
+    path_cancel(sl_mp_fallback_any(conn));
     sl_list_foreach(&conn->all_cts, node)
     {
         struct sl_mp_tx_cts *cts = sl_container_of(node, struct sl_mp_tx_cts, all);

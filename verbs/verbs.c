@@ -106,14 +106,6 @@ static int arm(struct sl_iface *base)
     return 0;
 }
 
-/* Paths come back by what the sideband carries, and need nobody who listens. */
-static void stop_listening(struct sl_iface *base)
-{
-    struct sl_iface *sideband = sl_verbs_iface_of(base)->mp.sideband;
-
-    sideband->ops->stop_listening(sideband);
-}
-
 const struct sl_transport_ops sl_verbs_ops = {
     .abi = SL_TRANSPORT_ABI,
     .name = "verbs",
@@ -137,7 +129,6 @@ const struct sl_transport_ops sl_verbs_ops = {
     .channel_close = sl_mp_channel_close,
     .channel_traffic = sl_mp_channel_traffic,
     .channel_starves = sl_mp_channel_starves,
-    .stop_listening = stop_listening,
     .send = sl_mp_send,
     .recv = sl_mp_recv,
     .ctrl = sl_mp_ctrl,

@@ -28,7 +28,8 @@ struct message {
     struct sl_req *req;  /* the sender's while pending */
     const void *lent;    /* its bytes then */
     uint32_t from, channel;
-    bool bye; /* no message: its sender has closed the channel */
+    uint32_t connection; /* of its sender */
+    bool bye;            /* no message: its sender has closed the channel */
     uint64_t at_ns, tag;
     size_t len;
     uint8_t bytes[];
@@ -49,7 +50,10 @@ struct loop_ep {
     struct sl_channels channels;
     struct sl_req *connect;
     bool connected, told;
-    unsigned ctrls_taken;               /* of its own, that have not arrived */
+    bool redials, matched,
+        fails;            /* matched: with a peer that redials, too; connect is about to end */
+    bool dead;            /* its process is */
+    unsigned ctrls_taken; /* of its own, that have not arrived */
     uint64_t connect_limit_ns, last_ns; /* last_ns: when its latest message arrives */
     uint64_t stall_until_ns;
     uint64_t lost_at_ns; /* SL_NEVER: not lost */
@@ -70,10 +74,10 @@ struct loop {
     struct sl_clock clock; /* first: the clock's owner is found by cast */
     struct sl_rng rng;
     uint64_t now_ns, latency_ns, jitter_ns;
-    uint32_t eagain_in;
+    uint32_t eagain_in, redial_fails_in;
     void (*look)(void *arg);
     void *look_arg;
-    bool looking;
+    bool looking, takes_at_once;
     struct sl_node ifaces;
     struct loop_ep **eps; /* by number; NULL: destroyed */
     unsigned ep_count, ep_cap, live;
@@ -227,6 +231,11 @@ void loop_weather(struct loop *loop, uint64_t latency_ns, uint64_t jitter_ns, ui
     loop->eagain_in = eagain_in;
 }
 
+void loop_takes_at_once(struct loop *loop)
+{
+    loop->takes_at_once = true;
+}
+
 unsigned loop_ep_count(const struct loop *loop)
 {
     return loop->ep_count;
@@ -258,6 +267,27 @@ void loop_lose(struct loop *loop, unsigned idx, int status, uint64_t within_ns)
 
     lose(loop, ep, status, loop->now_ns + sl_rng_below(&loop->rng, within_ns + 1), true);
     lose(loop, peer, status, loop->now_ns + sl_rng_below(&loop->rng, within_ns + 1), true);
+}
+
+void loop_lose_here(struct loop *loop, unsigned idx, int status)
+{
+    lose(loop, ep_find(loop, idx), status, loop->now_ns, true);
+}
+
+void loop_die(struct loop *loop, unsigned idx)
+{
+    struct loop_ep *ep = ep_find(loop, idx), *peer = ep == NULL ? NULL : ep_find(loop, ep->peer);
+
+    if (ep == NULL)
+        return;
+    ep->dead = true;
+    lose(loop, ep, -ECONNRESET, loop->now_ns, true);
+    lose(loop, peer, -ECONNRESET, loop->now_ns + loop->latency_ns, true);
+}
+
+void loop_redials(struct loop *loop, uint32_t fail_in)
+{
+    loop->redial_fails_in = fail_in;
 }
 
 unsigned loop_live(const struct loop *loop)
@@ -358,6 +388,58 @@ static int loop_ep_connect(struct sl_ep *base, const struct sl_addr *addr, struc
     return 0;
 }
 
+/* Both ends dial again, and neither knows of the other. */
+static void match(struct loop *loop, struct loop_ep *ep, struct loop_ep *peer)
+{
+    struct loop_ep *ends[2] = {ep, peer};
+    uint32_t number = 1 + (ep->base.connection > peer->base.connection ? ep->base.connection
+                                                                       : peer->base.connection);
+
+    (void)loop;
+    for (unsigned i = 0; i < 2; i++) {
+        ends[i]->base.connection = number;
+        ends[i]->matched = true;
+        ends[i]->lost_at_ns = SL_NEVER;
+        ends[i]->last_ns = 0;
+    }
+}
+
+/* 1: it waits. */
+static int redial_try(struct loop *loop, struct loop_ep *ep, struct loop_ep *peer)
+{
+    if (peer == NULL || peer->dead)
+        return sl_fail(-ECONNREFUSED, "nobody is at the other end of the loop");
+    if (ep->fails || loop->now_ns >= ep->connect_limit_ns)
+        return sl_fail(-ETIMEDOUT, "the loop did not come to be");
+    if (ep->matched)
+        return (peer->matched || peer->connected) && ep->lost_at_ns > loop->now_ns
+                   ? 0
+                   : sl_fail(-ECONNRESET, "the loop broke as soon as it was there");
+    if (peer->connected) /* it does not know yet */
+        lose(loop, peer, -ECONNRESET, loop->now_ns + loop->latency_ns, true);
+    if (peer->connect == NULL || !peer->redials || peer->matched || peer->fails)
+        return 1;
+    match(loop, ep, peer);
+    return 0;
+}
+
+static bool redial_ends(struct loop *loop, struct loop_ep *ep)
+{
+    int status = redial_try(loop, ep, ep_find(loop, ep->peer));
+    struct sl_req *req = ep->connect;
+
+    if (status == 1)
+        return false;
+    ep->connect = NULL;
+    ep->connected = status == 0;
+    ep->matched = ep->connected;
+    ep->told = !ep->connected;
+    if (!ep->connected)
+        ep->lost_status = status;
+    sl_req_end(req, status);
+    return true;
+}
+
 static bool connect_try(struct loop *loop, struct loop_ep *ep)
 {
     const struct loop_ep *peer = ep_find(loop, ep->peer);
@@ -395,6 +477,10 @@ static void message_over(struct loop *loop, struct message *m, int status, bool 
     struct sl_req *req = m->req;
 
     sl_list_remove(&m->link);
+    if (from != NULL && from->base.connection != m->connection) {
+        from = NULL; /* that one is no more */
+        channel = NULL;
+    }
     if (from != NULL && is_ctrl)
         from->ctrls_taken--;
     else if (channel != NULL && !m->bye)
@@ -414,7 +500,7 @@ static void inbox_clear(struct loop *loop, struct loop_ep *ep)
         struct message *m = sl_container_of(node, struct message, link);
         struct loop_ep *from = ep_find(loop, m->from);
 
-        if (m->req == NULL || from == NULL) {
+        if (m->req == NULL || from == NULL || from->base.connection != m->connection) {
             message_over(loop, m, 0, false);
             continue;
         }
@@ -491,6 +577,45 @@ static void loop_ep_destroy(struct sl_ep *base)
     free(ep);
 }
 
+/* In its place: what it has under way ends. */
+static int loop_ep_redial(struct sl_ep *base, struct sl_req *req, struct sl_ep **out)
+{
+    struct loop_ep *old = ep_of(base), *ep = calloc(1, sizeof(*ep));
+    struct loop *loop = iface_of(base->iface)->loop;
+
+    sl_assert(ep != NULL && sl_channels_init(&ep->channels, sizeof(struct loop_channel)) == 0);
+    if (old->connect != NULL)
+        misuse(loop, "an endpoint is dialled again that is connecting");
+    old->told = true;
+    end_all(loop, old, -ECANCELED);
+    sl_channels_cancel(&old->channels, -ECANCELED);
+    inbox_clear(loop, old);
+    ep->base = (struct sl_ep){.iface = base->iface,
+                              .owner = base->owner,
+                              .peer = base->peer,
+                              .connection = base->connection,
+                              .peer_name = base->peer_name};
+    ep->idx = old->idx;
+    ep->peer = old->peer;
+    ep->dead = old->dead;
+    ep->lost_at_ns = SL_NEVER;
+    ep->redials = true;
+    ep->fails = sl_rng_chance(&loop->rng, loop->redial_fails_in);
+    ep->connect = req;
+    ep->connect_limit_ns =
+        loop->now_ns + (uint64_t)base->iface->worker->config->connect_timeout_ms * SL_NS_PER_MS;
+    sl_list_init(&ep->inbox);
+    sl_list_init(&ep->ctrls);
+    sl_list_init(&ep->orphans);
+    sl_list_push_back(&iface_of(base->iface)->eps, &ep->link);
+    loop->eps[ep->idx] = ep;
+    sl_list_remove(&old->link);
+    sl_channels_fini(&old->channels);
+    free(old);
+    *out = &ep->base;
+    return 0;
+}
+
 /* ---- data ---- */
 
 static int refused(struct loop *loop, const struct loop_ep *ep)
@@ -510,14 +635,16 @@ static struct message *message_go(struct loop *loop, struct loop_ep *ep, const v
     struct message *m;
     uint64_t at = loop->now_ns + loop->latency_ns;
 
-    if (peer == NULL || peer->told || ep->lost_at_ns <= loop->now_ns)
+    if (peer == NULL || peer->told || ep->lost_at_ns <= loop->now_ns ||
+        peer->base.connection != ep->base.connection)
         return NULL;
     m = malloc(sizeof(*m) + len);
     sl_assert(m != NULL);
     if (loop->jitter_ns != 0)
         at += sl_rng_below(&loop->rng, loop->jitter_ns);
     ep->last_ns = at > ep->last_ns ? at : ep->last_ns;
-    *m = (struct message){.from = ep->idx, .at_ns = ep->last_ns, .len = len};
+    *m = (struct message){
+        .from = ep->idx, .connection = ep->base.connection, .at_ns = ep->last_ns, .len = len};
     if (len != 0)
         memcpy(m->bytes, bytes, len);
     sl_list_push_back(is_ctrl ? &peer->ctrls : &peer->inbox, &m->link);
@@ -605,7 +732,7 @@ static int loop_send(struct sl_ep *base, const struct sl_buf *buf, uint64_t tag,
     m->channel = buf->channel;
     m->tag = tag;
     req->len = buf->len;
-    if (buf->len <= EAGER_MAX && sl_rng_chance(&loop->rng, 2)) {
+    if (buf->len <= EAGER_MAX && (loop->takes_at_once || sl_rng_chance(&loop->rng, 2))) {
         req->status = 0;
         return 1;
     }
@@ -759,6 +886,7 @@ static bool down_one(struct loop *loop, struct loop_ep *ep)
         return false; /* after what came before */
     sl_channels_settle(&ep->channels, UINT_MAX);
     ep->told = true;
+    ep->base.left = !ep->abrupt;
     inbox_clear(loop, ep);
     iface->handler.down(iface->handler.arg, &ep->base, ep->lost_status,
                         ep->abrupt ? "the loop was cut" : "the peer closed its end of the loop");
@@ -770,7 +898,7 @@ static bool down_one(struct loop *loop, struct loop_ep *ep)
 static bool move_one(struct loop *loop, struct loop_ep *ep)
 {
     if (ep->connect != NULL)
-        return connect_try(loop, ep);
+        return ep->redials ? redial_ends(loop, ep) : connect_try(loop, ep);
     if (ep->abrupt && down_one(loop, ep))
         return true;
     return ctrl_one(loop, ep) || sl_channels_settle(&ep->channels, 1) > 0 || arrive_one(loop, ep) ||
@@ -830,6 +958,7 @@ const struct sl_transport_ops loop_ops = {
     .ep_addr = loop_ep_addr,
     .ep_connect = loop_ep_connect,
     .ep_destroy = loop_ep_destroy,
+    .ep_redial = loop_ep_redial,
     .channel_open = loop_channel_open,
     .channel_close = loop_channel_close,
     .channel_traffic = loop_channel_traffic,

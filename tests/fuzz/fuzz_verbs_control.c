@@ -47,6 +47,8 @@ static void check(const struct sl_mp_control *control)
     case SL_MP_CONTROL_CLOSE:
     case SL_MP_CONTROL_CLOSED:
     case SL_MP_CONTROL_SIDEBAND_DONE:
+    case SL_MP_CONTROL_SIDEBAND_OVER:
+    case SL_MP_CONTROL_LEAVE:
     case SL_MP_CONTROL_ACK: break;
     }
 }

@@ -154,6 +154,7 @@ struct unit {
 #define UNIT_FRAME 1
 #define UNIT_WRITE 2
 #define UNIT_END 3
+#define UNIT_HAVE 4
 #define UNIT_TAG UINT64_C(0x756e6974)
 #define BYTES_TAG UINT64_C(0x6279746573)
 #define MESSAGES 256
@@ -234,7 +235,12 @@ static void peer_units(const struct step *s)
     struct unit u = {.kind = UNIT_FRAME, .len = (uint32_t)length_of(s->b)};
 
     switch (s->a % 8) {
-    case 0: (void)unit(&(struct unit){.kind = UNIT_END}, NULL); break;
+    case 0:
+        if ((s->b & 1) != 0)
+            (void)unit(&(struct unit){.kind = UNIT_HAVE, .off = s->c % 8}, NULL);
+        else
+            (void)unit(&(struct unit){.kind = UNIT_END}, NULL);
+        break;
     case 1:
     case 2:
     case 3: peer_writes_by_unit(s); break;
@@ -333,7 +339,7 @@ static void peer_writes(const struct step *s)
 /* A control message, by the sideband or in a frame. */
 static void peer_records(const struct step *s, const uint8_t *more, size_t len)
 {
-    struct sl_mp_control record = {.kind = s->a % 13,
+    struct sl_mp_control record = {.kind = s->a % 15,
                                    .path = s->b & 7,
                                    .epoch = s->b >> 3 & 0xff,
                                    .seq = world_ep(0)->control_in + (s->b >> 11),
@@ -355,6 +361,9 @@ static void peer_records(const struct step *s, const uint8_t *more, size_t len)
     else if (record.kind == SL_MP_CONTROL_CLOSE || record.kind == SL_MP_CONTROL_CLOSED) {
         record.close.channel = channel_of(s);
         record.close.count = s->c % 8 == 7 ? UINT64_MAX - s->c : s->c >> 3;
+    } else if (record.kind == SL_MP_CONTROL_SIDEBAND_OVER) {
+        record.sideband.before = s->c % 4;
+        record.sideband.arrived = s->c >> 2 & 7;
     } else if (len > 0)
         memcpy(&record.offer, more, len < sizeof(record.offer) ? len : sizeof(record.offer));
     size = sl_mp_control_size(&record);

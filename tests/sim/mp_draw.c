@@ -78,7 +78,7 @@ static void draw_alone(struct ms_run *run)
     draw_fault(run, 1);
     run->faults[0].kind = MS_LOSE;
     run->faults[0].at_round %= 60;
-    run->faults[0].pick2 = 0;
+    run->lost_for_good = chance(run, 2);
     for (unsigned i = 0; i + 2 < paths && chance(run, 3) == 0; i++) {
         draw_fault(run, MS_LOSE_ACKS + 1);
         run->faults[i + 1].pick = i; /* another one each time */
@@ -96,8 +96,11 @@ static void draw_faults(struct ms_run *run)
     }
     if (run->mode == MS_CALM || (run->mode == MS_LEAVE && chance(run, 2)))
         count = 0;
-    for (unsigned i = 0; i < count; i++)
+    for (unsigned i = 0; i < count; i++) {
         draw_fault(run, run->mode == MS_BROKEN ? MS_LEAVES : MS_LOSE);
+        if ((run->mode == MS_PASSING || run->mode == MS_TCP) && chance(run, 4))
+            run->faults[run->fault_count - 1].kind = MS_LOSE;
+    }
     for (unsigned i = 0; run->mode == MS_TCP && i < 2 && run->fault_count < MS_FAULTS; i++) {
         draw_fault(run, 1);
         run->faults[run->fault_count - 1].kind = MS_ALL;
@@ -108,8 +111,9 @@ static void draw_faults(struct ms_run *run)
     if ((run->mode == MS_AWAY && chance(run, 3)) || run->mode == MS_LEAVE) {
         draw_fault(run, 1);
         run->faults[run->fault_count - 1].kind = run->mode == MS_AWAY ? MS_LOSE : MS_LEAVES;
-        run->faults[run->fault_count - 1].pick2 = 0; /* a loss times out: the peer may live */
     }
+    /* Where it breaks for good, only pings tell that a path has died. */
+    run->lost_for_good = run->mode == MS_AWAY;
 }
 
 void ms_draw(struct ms_run *run, uint64_t seed)

@@ -38,12 +38,13 @@ static void leave(struct ms_run *run, unsigned side)
 static void lose_sideband(struct ms_run *run, const struct ms_fault *fault)
 {
     unsigned idx = fault->pick % loop_ep_count(run->loop);
-    int status = fault->pick2 % 4 == 3 ? -ECONNRESET : -ETIMEDOUT;
+    int status = fault->pick2 % 2 == 0 ? -ECONNRESET : -ETIMEDOUT;
 
+    loop_redials(run->loop, run->lost_for_good ? 1 : 3);
     loop_lose(run->loop, idx, status, LOSE_NS);
     /* Endpoints are made side by side, connection by connection. */
     if (idx / 2 < run->traffic.conn_count)
-        run->traffic.conns[idx / 2].lost = true;
+        run->traffic.conns[idx / 2].lost = run->lost_for_good;
 }
 
 static void begin(struct ms_run *run, struct ms_fault *fault)

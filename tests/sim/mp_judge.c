@@ -58,12 +58,9 @@ static int wanted_status(const struct mp_outcome *outcome, const struct traffic_
         wanted = -EHOSTUNREACH;
     else if (conn->left[!side])
         wanted = -ECONNRESET;
-    /* What the other end had to say found no room in a sideband that is full. */
-    if (wanted == -EHOSTUNREACH && status == -ECONNRESET && outcome->crowded &&
+    /* What the other end had to say found no room in a sideband that is full, or none was there. */
+    if (wanted == -EHOSTUNREACH && status == -ECONNRESET && (outcome->crowded || conn->lost) &&
         conn->down_status[!side] == wanted)
-        wanted = status;
-    /* It was lost when no path was up. */
-    if (wanted == -EHOSTUNREACH && conn->lost && status == -ETIMEDOUT)
         wanted = status;
     return wanted;
 }

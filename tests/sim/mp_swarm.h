@@ -17,7 +17,7 @@ enum ms_mode {
     MS_PASSING, /* faults that pass: well */
     MS_TCP,     /* paths go, some for good, and data may go over the sideband: well */
     MS_AWAY,    /* all paths stay away: -EHOSTUNREACH at both ends, in time */
-    MS_ALONE,   /* the sideband breaks, and some paths fail, but never all: well */
+    MS_ALONE,   /* the sideband breaks, some paths fail, but never all: well */
     MS_LEAVE,   /* one end destroys its endpoints in the middle: -ECONNRESET at the other */
     MS_BROKEN,  /* whatever may break breaks: well or not, but it ends */
 };
@@ -35,7 +35,7 @@ enum ms_fault_kind {
     MS_STALL,  /* of the sideband */
     MS_PAUSE,  /* a side makes no progress */
     MS_ALL,    /* nothing is carried between any rails */
-    MS_LOSE,   /* the sideband breaks */
+    MS_LOSE,   /* the sideband breaks, and is dialled again */
     MS_DEVICE, /* dies with what it acknowledged */
     MS_LEAVES,
 };
@@ -61,9 +61,10 @@ struct ms_run {
     unsigned fault_count, calm_round, steps_max, post_in;
     uint64_t retry_ns, latency_ns, jitter_ns;
     uint32_t eagain_in;
-    bool goes_down; /* AWAY: rails say so */
-    bool stays;     /* TCP: paths stay away in the end */
-    bool one_way;   /* AWAY: only acknowledges of one side are lost */
+    bool goes_down;     /* AWAY: rails say so */
+    bool stays;         /* TCP: paths stay away in the end */
+    bool lost_for_good; /* the sideband, once it breaks */
+    bool one_way;       /* AWAY: only acknowledges of one side are lost */
     /* under way */
     unsigned round, still;
     uint64_t rounds, steps, calm_ns, paused_until[2], crowded_until;

@@ -81,7 +81,7 @@ struct traffic_conn {
     char why[2][256];
     uint64_t down_ns[2];
     bool left[2]; /* destroyed by its owner */
-    bool lost;    /* the sideband was */
+    bool lost;    /* the sideband was, for good */
 };
 
 struct traffic {

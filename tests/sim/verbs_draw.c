@@ -85,13 +85,16 @@ static void draw_faults(struct vs_run *run)
     run->calm_round = 100 + (unsigned)below(run, 2000);
     if (run->mode == VS_CALM || (run->mode == VS_LEAVE && chance(run, 2)))
         count = 0;
-    for (unsigned i = 0; i < count; i++)
-        draw_fault(run, &run->faults[run->fault_count++],
-                   run->mode == VS_BROKEN ? VS_LEAVES : VS_LOSE);
+    for (unsigned i = 0; i < count; i++) {
+        struct vs_fault *fault = &run->faults[run->fault_count++];
+
+        draw_fault(run, fault, run->mode == VS_BROKEN ? VS_LEAVES : VS_LOSE);
+        if ((run->mode == VS_PASSING || run->mode == VS_TCP) && chance(run, 4))
+            fault->kind = VS_LOSE;
+    }
     if (run->mode == VS_AWAY && chance(run, 3)) {
         draw_fault(run, &run->faults[run->fault_count], 1);
-        run->faults[run->fault_count].kind = VS_LOSE;
-        run->faults[run->fault_count++].pick2 = 0; /* it times out: the peer may live */
+        run->faults[run->fault_count++].kind = VS_LOSE;
     }
     if (run->mode == VS_LEAVE) {
         draw_fault(run, &run->faults[run->fault_count], 1);

@@ -150,7 +150,9 @@ static void begin(struct vs_run *run, struct vs_fault *fault)
         run->paused_until[fault->pick % 2] = fault->until_ns;
         break;
     case VS_LOSE:
-        run->traffic.conns[end / 2].lost = true;
+        /* Where paths stay away it does, too: only pings tell that they have died. */
+        run->traffic.conns[end / 2].lost = run->mode == VS_AWAY;
+        loop_redials(run->loop, run->mode == VS_AWAY ? 1 : 3);
         loop_lose(run->loop, end, losses[fault->pick2 % 3], fault->for_ns % LOSE_NS);
         break;
     case VS_DEVICE_FATAL: fake_ibv_device_fatal(run->fake, device_of(run, fault->pick)); break;

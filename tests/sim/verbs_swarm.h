@@ -43,7 +43,7 @@ enum vs_fault_kind {
     VS_CALL,
     VS_STALL, /* of the sideband */
     VS_PAUSE, /* a side makes no progress */
-    VS_LOSE,  /* the sideband breaks */
+    VS_LOSE,  /* the sideband breaks, and is dialled again */
     VS_HOLD,  /* completions are not shown for longer than any device takes */
     VS_DEVICE_FATAL,
     VS_DEVICE_REMOVE,

@@ -87,12 +87,20 @@ static void sizes_and_places_are_those_of_the_wire(void **state)
     static const struct {
         uint8_t kind;
         size_t size;
-    } cases[] = {{SL_MP_CONTROL_CALLER, HEAD},        {SL_MP_CONTROL_HELLO, HEAD + 216},
-                 {SL_MP_CONTROL_OFFER, HEAD + 40},    {SL_MP_CONTROL_ACCEPT, HEAD + 40},
-                 {SL_MP_CONTROL_REFUSE, HEAD + 100},  {SL_MP_CONTROL_DOWN, HEAD + 100},
-                 {SL_MP_CONTROL_SIDEBAND_DONE, HEAD}, {SL_MP_CONTROL_ACK, HEAD},
-                 {SL_MP_CONTROL_BYE, HEAD + 100},     {SL_MP_CONTROL_CLOSE, HEAD + 16},
-                 {SL_MP_CONTROL_CLOSED, HEAD + 16},   {SL_MP_CONTROL_PATHS, HEAD + 18}};
+    } cases[] = {{SL_MP_CONTROL_CALLER, HEAD},
+                 {SL_MP_CONTROL_HELLO, HEAD + 216},
+                 {SL_MP_CONTROL_OFFER, HEAD + 40},
+                 {SL_MP_CONTROL_ACCEPT, HEAD + 40},
+                 {SL_MP_CONTROL_REFUSE, HEAD + 100},
+                 {SL_MP_CONTROL_DOWN, HEAD + 100},
+                 {SL_MP_CONTROL_SIDEBAND_DONE, HEAD},
+                 {SL_MP_CONTROL_ACK, HEAD},
+                 {SL_MP_CONTROL_BYE, HEAD + 100},
+                 {SL_MP_CONTROL_CLOSE, HEAD + 16},
+                 {SL_MP_CONTROL_CLOSED, HEAD + 16},
+                 {SL_MP_CONTROL_PATHS, HEAD + 18},
+                 {SL_MP_CONTROL_SIDEBAND_OVER, HEAD + 16},
+                 {SL_MP_CONTROL_LEAVE, HEAD}};
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         struct sl_mp_control control = {.kind = cases[i].kind};
@@ -156,7 +164,7 @@ static void unknown_kinds_are_refused(void **state)
     for (unsigned kind = 0; kind < 256; kind++) {
         struct sl_mp_control out, control = {.kind = (uint8_t)kind};
 
-        if (kind >= SL_MP_CONTROL_CALLER && kind <= SL_MP_CONTROL_PATHS)
+        if (kind >= SL_MP_CONTROL_CALLER && kind <= SL_MP_CONTROL_LEAVE)
             continue;
         assert_int_equal(sl_mp_control_size(&control), 0);
         for (size_t len = 0; len < 300; len += 4)
@@ -176,7 +184,7 @@ static void another_version_is_named_whatever_its_length(void **state)
     struct sl_mp_control out, control = hello();
 
     control.hello.version = SL_MP_VERSION + 1;
-    refused(&control, -EPROTO, "the peer speaks version 8 of the multi-path protocol, this side 7");
+    refused(&control, -EPROTO, "the peer speaks version 9 of the multi-path protocol, this side 8");
     assert_int_equal(read_it(&control, HEAD + 4, &out), -EPROTO);
     assert_int_equal(read_it(&control, HEAD + 100, &out), -EPROTO);
     assert_int_equal(read_it(&control, HEAD + 3, &out), -EBADMSG);

@@ -121,6 +121,36 @@ flapping() {
         go_on 10 && finish
 }
 
+# The ranks' TCP connections, as ss prints them.
+sockets() { ss -Htn state established src 203.0.113.1; }
+
+# reset N: as a firewall that is loaded again; both ends of a connection get a reset. Of all of them, or of N.
+reset() {
+    local local_address count=0
+    while read -r _ _ local_address _; do
+        ss -HKtn state established src "$local_address" >/dev/null || return
+        ((++count < ${1:-1000000})) || break
+    done < <(sockets)
+    ((count > 0)) || { echo "no connection to reset"; return 1; }
+}
+
+lost_and_back() {
+    all_say 'TCP connection beside the paths to rank . is lost' "$1" &&
+        all_say 'TCP connection beside the paths to rank . is up again' "$1"
+}
+
+sideband_reset() {
+    modprobe tcp_diag && begin 2 && reset 1 && lost_and_back 1 && go_on 10 && reset && lost_and_back 2 && go_on 10 &&
+        finish || return
+    ! grep -hE 'path . to rank . is down' "${under_logs[@]}" || { echo "a path went with it"; return 1; }
+}
+
+fallback_reset() {
+    modprobe tcp_diag && begin 2 && rail_down A && rail_down B && all_say 'continues over TCP' && go_on 5 && reset &&
+        lost_and_back 1 && all_say 'continues over TCP' 2 && go_on 5 && rail_up B && all_say 'goes by paths again' &&
+        go_on 10 && finish
+}
+
 killed() {
     local pid
     begin "$1" && read -r pid <"$ranks_dir/1.pid" && kill -KILL "$pid" && broken -104 'rank 1' 1 || return
@@ -162,6 +192,8 @@ fault one_rail_flaps_for_10_s flapping A
 fault both_rails_flap_in_turn_for_10_s flapping A B
 fault a_killed_rank_is_named_to_the_other killed 2
 fault a_killed_rank_is_named_to_all_others killed 4
+fault the_sideband_is_reset sideband_reset
+SLUICE_VERBS_FALLBACK=tcp fault the_sideband_is_reset_with_data_in_it fallback_reset
 fault the_sideband_loses_its_rail_too on_rail_A carrier_of_one_rail 2 both 3
 SLUICE_VERBS_PATH_WAIT_MS=1500 fault the_sideband_loses_its_rail_too_for_good on_rail_A no_rail_any_more 2
 export SLUICE_TRANSPORT=shm,verbs
