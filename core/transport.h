@@ -302,6 +302,10 @@ struct sl_transport_ops {
      * the first three fields are the caller's. Returns how many there are, 0 where an endpoint has
      * no paths to speak of. */
     size_t (*ep_stats)(const struct sl_ep *ep, struct sl_state_path *out, size_t cap);
+
+    /* What the interface's links deliver now, in thousandths of what they do when all are up; at
+     * least 1. Schedules share vectors by it. NULL: it is always all. */
+    uint32_t (*delivers)(const struct sl_iface *iface);
 };
 
 struct sl_iface {

@@ -36,6 +36,23 @@ static int sideband_open(struct sl_verbs_iface *iface)
 
 /* ---- interfaces ---- */
 
+uint32_t sl_verbs_delivers(const struct sl_iface *base)
+{
+    const struct sl_verbs_iface *iface = (const struct sl_verbs_iface *)base;
+    uint64_t up = 0, all = 0;
+    bool known = true;
+
+    for (unsigned i = 0; i < iface->mp.rail_count; i++)
+        known &= iface->rails[i].port.speed != 0;
+    for (unsigned i = 0; i < iface->mp.rail_count; i++) {
+        uint64_t speed = known ? iface->rails[i].port.speed / 1000000 + 1 : 1;
+
+        all += speed;
+        up += iface->rails[i].base.usable ? speed : 0;
+    }
+    return up == 0 ? 1 : (uint32_t)(1000 * up / all);
+}
+
 void sl_verbs_iface_close(struct sl_iface *base)
 {
     struct sl_verbs_iface *iface = sl_verbs_iface_of(base);

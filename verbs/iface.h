@@ -35,5 +35,7 @@ static inline struct sl_verbs_iface *sl_verbs_iface_of(struct sl_iface *iface)
 int sl_verbs_iface_open(struct sl_worker *worker, const struct sl_device *dev,
                         const struct sl_handler *handler, struct sl_iface **out);
 void sl_verbs_iface_close(struct sl_iface *base);
+/* What its rails deliver now, in thousandths of what they do when all are usable; at least 1. */
+uint32_t sl_verbs_delivers(const struct sl_iface *base);
 
 #endif

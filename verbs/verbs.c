@@ -138,4 +138,5 @@ const struct sl_transport_ops sl_verbs_ops = {
     .disarm = disarm,
     .ep_describe = sl_mp_ep_describe,
     .ep_stats = sl_mp_ep_stats,
+    .delivers = sl_verbs_delivers,
 };

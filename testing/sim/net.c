@@ -366,6 +366,11 @@ void sl_sim_fault_now(struct sl_sim *sim, const struct sl_sim_fault *fault)
     inflict(sim, fault);
 }
 
+void sl_sim_deliver(struct sl_sim *sim, uint32_t rank, uint32_t thousandths)
+{
+    sim->ranks[rank].lost = 1000 - thousandths;
+}
+
 int sl_sim_create(const struct sl_sim_params *params, struct sl_sim **out)
 {
     struct sl_sim *sim = calloc(1, sizeof(*sim));

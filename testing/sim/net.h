@@ -31,6 +31,7 @@ struct sl_sim_rank {
     uint64_t pause_ns;   /* how long it sleeps when nothing comes; doubles */
     uint64_t frozen_until;
     uint32_t slow;  /* factor, at least 1 */
+    uint32_t lost;  /* of its links, in thousandths */
     uint64_t turns; /* calls of progress since it last idled: a spin shows */
 };
 

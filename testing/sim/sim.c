@@ -43,6 +43,11 @@ static int sim_open(struct sl_worker *worker, const struct sl_device *dev,
     return 0;
 }
 
+static uint32_t sim_delivers(const struct sl_iface *base)
+{
+    return 1000 - ((const struct sl_sim_iface *)base)->rank->lost;
+}
+
 static void sim_close(struct sl_iface *base)
 {
     struct sl_sim_iface *iface = sl_sim_iface_of(base);
@@ -378,4 +383,5 @@ const struct sl_transport_ops sl_sim_ops = {
     .ctrl = sl_sim_ctrl,
     .progress = sim_progress,
     .ep_describe = sim_describe,
+    .delivers = sim_delivers,
 };

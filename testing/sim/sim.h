@@ -100,6 +100,10 @@ struct sl_sim_stats sl_sim_stats(const struct sl_sim *sim);
 /* A fault that a program decides on: it happens now, whatever its at_ns. */
 void sl_sim_fault_now(struct sl_sim *sim, const struct sl_sim_fault *fault);
 
+/* The rank's links deliver so many thousandths of all from now on, as it tells those who ask; its
+ * messages are as quick as ever. */
+void sl_sim_deliver(struct sl_sim *sim, uint32_t rank, uint32_t thousandths);
+
 /* Where ranks of one simulation swap addresses. */
 struct sl_sim_meeting;
 int sl_sim_meeting_create(struct sl_sim *sim, uint32_t size, uint64_t timeout_ns,

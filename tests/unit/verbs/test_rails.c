@@ -118,10 +118,13 @@ static void a_port_that_is_down_keeps_its_number_and_joins_when_it_comes_up(void
     iface = opened(NULL);
     assert_string_equal(rails(iface), "a0:1(out) b0:1(out) c0:1");
     assert_non_null(strstr(iface->rails[1].base.why, "port is DOWN"));
+    assert_int_equal(iface->mp.base.ops->delivers(&iface->mp.base), 333);
     fake_ibv_port_set(fake, 1, 1, IBV_PORT_ACTIVE);
     becomes(iface, "a0:1(out) b0:1 c0:1");
+    assert_int_equal(iface->mp.base.ops->delivers(&iface->mp.base), 666);
     fake_ibv_port_set(fake, 0, 1, IBV_PORT_ACTIVE);
     becomes(iface, "a0:1 b0:1 c0:1");
+    assert_int_equal(iface->mp.base.ops->delivers(&iface->mp.base), 1000);
     close_it(iface);
 }
 
