@@ -4,6 +4,7 @@
 
 #include "collectives/connect.h"
 #include "collectives/family.h"
+#include "collectives/speeds.h"
 #include "collectives/status.h"
 #include "core/log.h"
 #include "core/shared.h"
@@ -139,6 +140,7 @@ int sl_child_make(const struct sl_child_params *params, struct sluice_comm **out
 void sl_child_start(struct sluice_comm *child)
 {
     child->created = true;
+    sl_speeds_begin(child);
     if (child->health.error.code == 0)
         sl_reach_tree(child, false);
     sl_status_refresh(child);

@@ -9,6 +9,7 @@
 #include "collectives/family.h"
 #include "collectives/health.h"
 #include "collectives/select.h"
+#include "collectives/speeds.h"
 #include "collectives/status.h"
 #include "core/cache.h"
 #include "core/fork.h"
@@ -109,6 +110,8 @@ void sl_comm_free(struct sluice_comm *comm)
     sl_shared_drop(comm->held_host);
     sl_shared_drop(comm->held_family_of);
     free(comm->speed);
+    free(comm->speeds.said);
+    free(comm->speeds.table);
     free(comm->health.rank_sets);
     free(comm->health.relays);
     sl_worker_put(comm->worker);
@@ -163,6 +166,7 @@ static int create_anew(struct sl_exchange *exchange, const struct sl_comm_params
         return sl_fail_error(&first);
     }
     comm->created = true;
+    sl_speeds_begin(comm);
     err = sl_comm_join(comm);
     if (err != 0) {
         sl_comm_destroy(comm);
@@ -200,6 +204,7 @@ void sl_comm_destroy(struct sluice_comm *comm)
         sl_comm_fail(comm, -ECANCELED, -1, "rank %u aborted the communicator", comm->rank);
         sl_health_tear_down(comm);
     }
+    sl_speeds_settle(comm);
     if (!sl_list_empty(&comm->calls.active)) {
         sl_comm_fail(comm, -ECANCELED, -1, "rank %u destroyed the communicator", comm->rank);
         sl_health_tear_down(comm);
@@ -213,6 +218,7 @@ void sl_comm_destroy(struct sluice_comm *comm)
     else if (comm->worker->member_count == 0)
         sl_worker_close(comm->worker);
     comm->closed = true;
+    sl_speeds_end(comm);
     sl_comm_release(comm);
 }
 

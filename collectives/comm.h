@@ -142,6 +142,17 @@ struct sl_health {
     _Atomic int abort_asked;
 };
 
+/* What calls' plans go by while speeds of links change: speeds.c. */
+struct sl_agreed_speeds {
+    bool exchanges;      /* the same on all ranks */
+    const uint16_t *now; /* [size]; NULL: all alike */
+    uint32_t next_at;    /* number of the operation from which on an exchange ends and begins */
+    uint32_t own, *said; /* of the exchange; said [size] is owned */
+    uint16_t *table;     /* [size]: owned; of now, once that is not sluice_comm.speed */
+    struct sluice_operation *exchange;  /* owned; NULL: none was needed yet */
+    const struct sluice_req *under_way; /* NULL: none since the last one was taken */
+};
+
 struct sluice_comm {
     uint32_t rank, size;
     uint64_t life;            /* of the process that made it: core/fork.h */
@@ -157,6 +168,7 @@ struct sluice_comm {
     struct sl_peers peers;
     const uint32_t *host; /* [size]: numbered from 0 by first appearance */
     uint16_t *speed;      /* [size]: what each rank's links deliver; owned; NULL: all alike */
+    struct sl_agreed_speeds speeds; /* ... and what they do since */
     uint32_t host_count;
     uint32_t local_size;                          /* ranks of this host */
     uint32_t most_local;                          /* ranks of the host that has most */

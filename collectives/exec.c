@@ -6,6 +6,7 @@
 #include "collectives/exec.h"
 
 #include "collectives/calibrate.h"
+#include "collectives/speeds.h"
 #include "collectives/status.h"
 #include "collectives/steps.h"
 
@@ -181,16 +182,23 @@ static void bind(struct sluice_req *op, const void *in, void *out)
         memset(op->done, 0, s->step_count);
 }
 
-int sl_op_start(struct sluice_comm *comm, struct sl_plan *plan, const void *in, void *out,
-                struct sluice_req **out_op)
+/* The communicator's own operation is not one of the user's. */
+static int refuse_more(const struct sluice_comm *comm)
+{
+    uint32_t count = comm->calls.active_count - (sl_speeds_in_flight(comm) ? 1 : 0);
+
+    if (count < comm->config.inflight_max)
+        return 0;
+    return sl_fail(-EAGAIN,
+                   "%u operations are in flight already; test and free some, or raise "
+                   "SLUICE_INFLIGHT_MAX",
+                   count);
+}
+
+static inline int begin_op(struct sluice_comm *comm, struct sl_plan *plan, const void *in,
+                           void *out, struct sluice_req **out_op)
 {
     struct sluice_req *op;
-
-    if (comm->calls.active_count >= comm->config.inflight_max)
-        return sl_fail(-EAGAIN,
-                       "%u operations are in flight already; test and free some, or raise "
-                       "SLUICE_INFLIGHT_MAX",
-                       comm->calls.active_count);
     int err = sl_op_get(comm, plan, &op);
 
     if (err != 0)
@@ -212,6 +220,24 @@ int sl_op_start(struct sluice_comm *comm, struct sl_plan *plan, const void *in, 
     }
     *out_op = op;
     return 0;
+}
+
+int sl_op_begin(struct sluice_comm *comm, struct sl_plan *plan, const void *in, void *out,
+                struct sluice_req **out_op)
+{
+    return begin_op(comm, plan, in, out, out_op);
+}
+
+int sl_op_start(struct sluice_comm *comm, struct sl_plan *plan, const void *in, void *out,
+                struct sluice_req **out_op)
+{
+    if (SL_UNLIKELY(comm->calls.active_count >= comm->config.inflight_max)) {
+        int err = refuse_more(comm);
+
+        if (err != 0)
+            return err;
+    }
+    return begin_op(comm, plan, in, out, out_op);
 }
 
 void sl_op_end(struct sluice_req *op, int status)

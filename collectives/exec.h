@@ -10,6 +10,10 @@
 int sl_op_start(struct sluice_comm *comm, struct sl_plan *plan, const void *in, void *out,
                 struct sluice_req **out_op);
 
+/* The same, however many are in flight. */
+int sl_op_begin(struct sluice_comm *comm, struct sl_plan *plan, const void *in, void *out,
+                struct sluice_req **out_op);
+
 /* Runs every step that can run now. Returns how many did. Ends the operation after its last. */
 unsigned sl_op_run(struct sluice_req *op);
 

@@ -5,6 +5,7 @@
 #include "collectives/calibrate.h"
 #include "collectives/connect.h"
 #include "collectives/select.h"
+#include "collectives/speeds.h"
 #include "collectives/status.h"
 #include "collectives/steps.h"
 
@@ -56,7 +57,7 @@ void sl_call_shape(const struct sluice_comm *comm, const struct sl_call *call, s
         .esize = (uint32_t)sluice_dtype_size(call->dtype),
         .in_place = call->in_place,
         .host = comm->host_count > 1 ? comm->host : NULL,
-        .speed = comm->host_count > 1 ? comm->speed : NULL,
+        .speed = comm->host_count > 1 ? comm->speeds.now : NULL,
         .in_counts = call->in_counts,
         .in_offs = call->in_offs,
         .out_counts = call->out_counts,
@@ -345,8 +346,9 @@ static int build(struct sluice_comm *comm, const struct sl_recipe *recipe, struc
                         : sl_select_build(comm, &plan->shape, &plan->schedule);
 }
 
-int sl_plan_create(struct sluice_comm *comm, const struct sl_call *call,
-                   const struct sl_recipe *recipe, struct sl_plan **out)
+/* For links that deliver speed (NULL: all alike), which is borrowed. */
+static int create(struct sluice_comm *comm, const struct sl_call *call,
+                  const struct sl_recipe *recipe, const uint16_t *speed, struct sl_plan **out)
 {
     struct sl_plan *plan = calloc(1, sizeof(*plan));
     int err = -ENOMEM;
@@ -361,6 +363,7 @@ int sl_plan_create(struct sluice_comm *comm, const struct sl_call *call,
     if (err != 0)
         goto err_memory;
     sl_call_shape(comm, &plan->call, &plan->shape);
+    plan->shape.speed = comm->host_count > 1 ? speed : NULL;
     plan->esize = plan->shape.esize;
     take_runners(plan, recipe);
     err = build(comm, recipe, plan);
@@ -381,6 +384,7 @@ int sl_plan_create(struct sluice_comm *comm, const struct sl_call *call,
     sl_status_plan(comm, plan);
     for (uint32_t i = 0; i < plan->use_count; i++)
         sl_reach(comm, plan->uses[i].rank);
+    plan->shape.speed = NULL;
     *out = plan;
     return 0;
 
@@ -390,6 +394,14 @@ err_memory:
 err_plan:
     sl_plan_destroy(plan);
     return err;
+}
+
+/* What is made once and called at any time goes by what links delivered at the start: ranks need
+ * not make it between the same two calls. */
+int sl_plan_create(struct sluice_comm *comm, const struct sl_call *call,
+                   const struct sl_recipe *recipe, struct sl_plan **out)
+{
+    return create(comm, call, recipe, comm->speed, out);
 }
 
 static void unlink_plan(struct sluice_comm *comm, struct sl_plan *plan)
@@ -418,6 +430,30 @@ static void drop_oldest(struct sluice_comm *comm)
     }
 }
 
+static void destroy_rested(struct sl_plan *plan)
+{
+    if (plan->busy == 0)
+        sl_plan_destroy(plan);
+}
+
+static void forget(struct sluice_comm *comm, struct sl_plan *plan)
+{
+    unlink_plan(comm, plan);
+    plan->rests = destroy_rested;
+    destroy_rested(plan);
+}
+
+void sl_plans_forget(struct sluice_comm *comm)
+{
+    sl_list_foreach(&comm->calls.plan_lru, node)
+    {
+        struct sl_plan *plan = sl_container_of(node, struct sl_plan, lru);
+
+        if (sl_speeds_concern(comm, &plan->call))
+            forget(comm, plan);
+    }
+}
+
 static int plan_add(struct sluice_comm *comm, const struct sl_call *call, struct sl_plan **out)
 {
     int err;
@@ -427,7 +463,7 @@ static int plan_add(struct sluice_comm *comm, const struct sl_call *call, struct
         if (comm->calls.plans == NULL)
             return sl_fail(-ENOMEM, "no memory for the table of plans");
     }
-    err = sl_plan_create(comm, call, NULL, out);
+    err = create(comm, call, NULL, comm->speeds.now, out);
     if (err != 0)
         return err;
     if (comm->calls.plan_count >= PLANS_MAX)
@@ -449,6 +485,11 @@ int sl_plan_get(struct sluice_comm *comm, const struct sl_call *call, struct sl_
         *out = plan;
         return 0;
     }
+    bool concerned = sl_speeds_concern(comm, call);
+    int err = concerned ? sl_speeds_turn(comm) : 0;
+
+    if (err != 0)
+        return err;
     plan = comm->calls.plans != NULL ? comm->calls.plans[bucket_of(call)] : NULL;
     for (; plan != NULL; plan = plan->next) {
         if (!same_call(&plan->call, call) || !same_counts(comm, plan, call))
@@ -457,7 +498,8 @@ int sl_plan_get(struct sluice_comm *comm, const struct sl_call *call, struct sl_
             sl_list_remove(&plan->lru);
             sl_list_push_back(&comm->calls.plan_lru, &plan->lru);
         }
-        *out = comm->calls.last_plan = plan;
+        *out = plan;
+        comm->calls.last_plan = concerned ? NULL : plan; /* these come here every time */
         return 0;
     }
     return plan_add(comm, call, out);

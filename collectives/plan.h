@@ -155,6 +155,9 @@ int sl_plan_create(struct sluice_comm *comm, const struct sl_call *call,
                    const struct sl_recipe *recipe, struct sl_plan **out);
 void sl_plan_destroy(struct sl_plan *plan);
 
+/* Takes from the table the plans that go by what links deliver. What is in flight ends first. */
+void sl_plans_forget(struct sluice_comm *comm);
+
 /* Frees every plan of the table; none may be busy. */
 void sl_plans_fini(struct sluice_comm *comm);
 
