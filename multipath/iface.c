@@ -100,9 +100,19 @@ void sl_mp_rails_changed(struct sl_mp_iface *iface, bool retry)
     }
 }
 
+/* Generations are compared modulo 256: that of a rail which was never lost follows at a distance.
+ * Nothing is cleared with keys so old that the difference counts: each renewal tells them anew. */
+static void generations_follow(struct sl_mp_iface *iface)
+{
+    for (unsigned i = 0; i < iface->rail_count; i++)
+        if ((uint8_t)(iface->keys - iface->rails[i]->keys) > SL_MP_KEYS_BEHIND)
+            iface->rails[i]->keys = (uint8_t)(iface->keys - SL_MP_KEYS_BEHIND);
+}
+
 void sl_mp_rail_renewed(struct sl_mp_iface *iface, struct sl_mp_rail *rail)
 {
     rail->keys = ++iface->keys;
+    generations_follow(iface);
     iface->uneven = true;
     sl_list_foreach(&iface->conns, node)
         sl_mp_cts_renew(sl_container_of(node, struct sl_mp_conn, link));

@@ -19,7 +19,8 @@
 #define SL_MP_TX_FRAMES 512 /* of an interface: frames until their completion */
 #define SL_MP_FRAME_PLACES (SL_MP_TX_FRAMES + 2) /* that they take, and pings */
 #define SL_MP_STAGES_MAX 16                      /* CUDA contexts whose memory is registered */
-#define SL_MP_OPENS 16 /* lanes opened in one round of progress: each takes the kernel long */
+#define SL_MP_KEYS_BEHIND 64 /* generations of keys that a rail is behind the latest, at most */
+#define SL_MP_OPENS 16       /* lanes opened in one round of progress: each takes the kernel long */
 
 struct sl_gpu_stage;
 

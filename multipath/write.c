@@ -84,8 +84,11 @@ void sl_mp_tx_keys_check(struct sl_mp_conn *conn)
     sl_list_foreach(&conn->all_cts, node)
     {
         struct sl_mp_tx_cts *cts = sl_container_of(node, struct sl_mp_tx_cts, all);
+        uint16_t rails;
 
-        rails_take(conn, &cts->cts.keys, &cts->rails);
+        /* By old keys nothing is written again, however far generations go on. */
+        rails_take(conn, &cts->cts.keys, &rails);
+        cts->rails &= rails;
     }
 }
 

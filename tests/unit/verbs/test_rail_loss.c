@@ -253,6 +253,71 @@ static void what_was_cleared_to_send_before_gets_new_keys(void **state)
     sends_and_arrives();
 }
 
+/* The first rail of side 1 returns so often, as its peer hears it. */
+static void renew(unsigned times)
+{
+    const struct sl_mp_rail_info *told = &world_ep(0)->peer.rails[0];
+    struct sl_mp_iface *iface = &world_iface(1)->mp;
+
+    for (unsigned i = 0; i < times; i++) {
+        sl_mp_rail_renewed(iface, iface->rails[0]);
+        sl_mp_rails_changed(iface, false);
+        WORLD_UNTIL(told->keys == iface->rails[0]->keys);
+    }
+    WORLD_UNTIL(world_ep(1)->unannounced == 0);
+}
+
+/* Generations are told modulo 256. */
+static void a_rail_that_stays_is_used_however_often_another_one_returns(void **state)
+{
+    static const unsigned times[] = {130, 300, 255};
+
+    (void)state;
+    for (unsigned i = 0; i < SL_ARRAY_LEN(times); i++) {
+        renew(times[i]);
+        fake_ibv_device_remove(world_fake, 2);
+        WORLD_UNTIL(world_ep(0)->paths_up == 1 && world_ep(1)->paths_up == 1);
+        memset(memory[1], 0, LONG);
+        post_receive();
+        sends_and_arrives();
+        fake_ibv_device_return(world_fake, 2);
+        WORLD_UNTIL(world_ep(0)->paths_up == 2 && world_ep(1)->paths_up == 2);
+    }
+}
+
+static void a_receive_posted_long_before_is_written_by_the_rail_that_stays(void **state)
+{
+    (void)state;
+    post_receive();
+    WORLD_UNTIL(!sl_list_empty(&world_ep(0)->all_cts));
+    renew(130);
+    fake_ibv_device_remove(world_fake, 2);
+    WORLD_UNTIL(world_ep(0)->paths_up == 1 && world_ep(1)->paths_up == 1);
+    sends_and_arrives();
+}
+
+/* Its receiver cannot tell it anew, and the generations go once round. */
+static void a_key_that_is_too_old_stays_so(void **state)
+{
+    struct sl_mp_conn *conn = world_ep(0);
+
+    (void)state;
+    post_receive();
+    WORLD_UNTIL(!sl_list_empty(&conn->all_cts));
+    struct sl_mp_tx_cts *cts = sl_container_of(conn->all_cts.next, struct sl_mp_tx_cts, all);
+
+    for (unsigned i = 1; i <= 300; i++) {
+        conn->peer.rails[0].keys = (uint8_t)i;
+        sl_mp_tx_keys_check(conn);
+        assert_int_equal(cts->rails & 1, 0);
+    }
+    conn->peer.rails[0].keys = 0;
+    sl_mp_tx_keys_check(conn);
+    sl_mp_cts_renew(world_ep(1));
+    WORLD_UNTIL((cts->rails & 1) != 0);
+    sends_and_arrives();
+}
+
 /* Both, one after the other: in between the connection never was without a path. */
 static void all_devices_are_replaced_under_traffic(void **state)
 {
@@ -322,6 +387,9 @@ int main(void)
         CASE(a_queue_that_cannot_ring_costs_its_rail_alone),
         RETURNS(a_device_that_returns_is_used_again),
         RETURNS(what_was_cleared_to_send_before_gets_new_keys),
+        RETURNS(a_rail_that_stays_is_used_however_often_another_one_returns),
+        RETURNS(a_receive_posted_long_before_is_written_by_the_rail_that_stays),
+        RETURNS(a_key_that_is_too_old_stays_so),
         RETURNS(all_devices_are_replaced_under_traffic),
         RETURNS(a_frame_that_waits_moves_out_of_a_dead_devices_buffer),
         RETURNS(a_device_that_dies_on_its_way_back_returns_later),
