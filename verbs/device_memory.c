@@ -94,9 +94,8 @@ static struct ibv_mr *dmabuf_mr(const struct sl_verbs_memory *memory, const stru
                : ibv->ibv_reg_dmabuf_mr(pd, mem->fd_off, mem->len, iova, mem->fd, SL_VERBS_ACCESS);
 }
 
-static int reg(void *arg, const struct sl_mem *mem, void **out)
+static int make(const struct sl_verbs_memory *memory, const struct sl_mem *mem, struct ibv_mr **out)
 {
-    const struct sl_verbs_memory *memory = arg;
     const char *name = memory->device->name;
     bool is_dmabuf = mem->kind == SL_MEM_DMABUF;
 
@@ -117,6 +116,18 @@ static int reg(void *arg, const struct sl_mem *mem, void **out)
                        "%s takes no GPU memory: its driver or this kernel knows no dma-buf", name);
     return sl_fail(err, "%s could not register %zu bytes of GPU memory: %s", name, mem->len,
                    sluice_strerror(err));
+}
+
+static int reg(void *arg, const struct sl_mem *mem, void **out)
+{
+    struct sl_verbs_memory *memory = arg;
+    struct ibv_mr *mr = memory->ready;
+    int err = mr != NULL ? 0 : make(memory, mem, &mr);
+
+    memory->ready = NULL;
+    if (err == 0)
+        *out = mr;
+    return err;
 }
 
 static void dereg(void *arg, void *handle)
@@ -148,22 +159,52 @@ void sl_verbs_memory_fini(struct sl_verbs_device *device)
         sl_mem_cache_fini(&device->memory[i].cache);
 }
 
-int sl_verbs_memory_get(struct sl_verbs_memory *memory, const struct sl_mem *mem,
-                        struct sl_verbs_claim *out)
+/* With memory_lock. */
+static int claim(struct sl_verbs_memory *memory, const struct sl_mem *mem,
+                 struct sl_verbs_claim *out)
 {
-    pthread_mutex_t *lock = &memory->device->memory_lock;
     struct sl_mem_region *region;
-
-    pthread_mutex_lock(lock);
     uint64_t before = memory->cache.made;
     int err = sl_mem_cache_get_as(&memory->cache, mem, &region);
 
-    if (err == 0) {
-        *out = (struct sl_verbs_claim){.mr = region->handle, .region = region};
-        err = memory->cache.made != before;
-    }
-    pthread_mutex_unlock(lock);
+    if (err != 0)
+        return err;
+    *out = (struct sl_verbs_claim){.mr = region->handle, .region = region};
+    return memory->cache.made != before;
+}
+
+int sl_verbs_memory_get(struct sl_verbs_memory *memory, const struct sl_mem *mem,
+                        struct sl_verbs_claim *out)
+{
+    pthread_mutex_lock(&memory->device->memory_lock);
+    int err = claim(memory, mem, out);
+
+    pthread_mutex_unlock(&memory->device->memory_lock);
     return err;
+}
+
+int sl_verbs_memory_adopt(struct sl_verbs_memory *memory, const struct sl_mem *mem,
+                          struct ibv_mr *made, struct sl_verbs_claim *out)
+{
+    pthread_mutex_lock(&memory->device->memory_lock);
+    memory->ready = made;
+    int err = claim(memory, mem, out);
+    struct ibv_mr *left = memory->ready;
+
+    memory->ready = NULL;
+    pthread_mutex_unlock(&memory->device->memory_lock);
+    if (left != NULL)
+        dereg(memory, left);
+    return err;
+}
+
+bool sl_verbs_memory_has(struct sl_verbs_memory *memory, const struct sl_mem *mem)
+{
+    pthread_mutex_lock(&memory->device->memory_lock);
+    bool has = sl_mem_cache_search(&memory->cache, (uintptr_t)mem->addr, mem->len) != NULL;
+
+    pthread_mutex_unlock(&memory->device->memory_lock);
+    return has;
 }
 
 bool sl_verbs_memory_put(struct sl_verbs_memory *memory, struct sl_verbs_claim *claim)
@@ -186,12 +227,7 @@ bool sl_verbs_memory_put(struct sl_verbs_memory *memory, struct sl_verbs_claim *
 int sl_verbs_memory_make(struct sl_verbs_memory *memory, const struct sl_mem *mem,
                          struct ibv_mr **out)
 {
-    void *mr = NULL;
-    int err = reg(memory, mem, &mr);
-
-    if (err == 0)
-        *out = mr;
-    return err;
+    return make(memory, mem, out);
 }
 
 void sl_verbs_memory_end(struct sl_verbs_memory *memory, struct ibv_mr *mr)

@@ -156,6 +156,8 @@ static void user_dereg(void *arg, void *handle)
     struct sl_verbs_iface *iface = arg;
     struct sl_verbs_mr *mr = handle;
 
+    for (unsigned i = 0; i < iface->mp.rail_count; i++)
+        sl_verbs_rejoin_forget(&iface->rails[i], mr);
     if (sl_verbs_dereg_all(iface, mr->claims))
         sl_event(iface->mp.base.worker, SL_EVENT_MR_DEREG, SL_EVENT_NOBODY, mr->base.len, 0);
     sl_list_remove(&mr->link);

@@ -58,6 +58,7 @@ struct sl_verbs_memory {
     struct sl_verbs_device *device;
     bool relaxed;
     struct sl_mem_cache cache; /* with memory_lock; handles are struct ibv_mr */
+    struct ibv_mr *ready;      /* with memory_lock: made already, for who adopts it */
 };
 
 /* One of them, held. */
@@ -112,10 +113,17 @@ void sl_verbs_memory_fini(struct sl_verbs_device *device);
  * GPU memory; the error of ibv_reg_mr(), as a sentence about limits where it is one. */
 int sl_verbs_memory_get(struct sl_verbs_memory *memory, const struct sl_mem *mem,
                         struct sl_verbs_claim *out);
+/* The same of a registration that the caller has made for mem. Takes it in any case: where mem is
+ * registered already, it ends. */
+int sl_verbs_memory_adopt(struct sl_verbs_memory *memory, const struct sl_mem *mem,
+                          struct ibv_mr *made, struct sl_verbs_claim *out);
+/* Would sl_verbs_memory_get() find it there? */
+bool sl_verbs_memory_has(struct sl_verbs_memory *memory, const struct sl_mem *mem);
 /* True: it was the last one, and the device has let go of that memory. Takes an empty claim. */
 bool sl_verbs_memory_put(struct sl_verbs_memory *memory, struct sl_verbs_claim *claim);
-/* The same for memory of our own, which is looked up for nobody, and found nowhere: what a user
- * forgot to take back may lie at the same addresses. */
+/* The same for memory that is looked up for nobody, and found nowhere: our own, as what a user
+ * forgot to take back may lie at the same addresses; and such that is to be adopted. No lock is
+ * held. */
 int sl_verbs_memory_make(struct sl_verbs_memory *memory, const struct sl_mem *mem,
                          struct ibv_mr **out);
 void sl_verbs_memory_end(struct sl_verbs_memory *memory, struct ibv_mr *mr);

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 struct sl_verbs_iface;
+struct sl_verbs_mr;
 struct sl_verbs_path;
 struct sl_verbs_rejoin;
 
@@ -87,6 +88,8 @@ void sl_verbs_rail_close(struct sl_verbs_rail *rail);
 void sl_verbs_rail_rejoin(struct sl_verbs_rail *rail, uint64_t now_ns);
 /* Waits for what it has begun. */
 void sl_verbs_rejoin_end(struct sl_verbs_rail *rail);
+/* What it registers for that region must not be used any more. */
+void sl_verbs_rejoin_forget(struct sl_verbs_rail *rail, const struct sl_verbs_mr *mr);
 
 /* rail.c */
 /* Its queues or its device are gone: its paths end, and nothing else does. */

@@ -24,7 +24,8 @@
 
 #define RETRY_NS (500 * SL_NS_PER_MS)
 
-/* Claims ahead of those of the regions, which then find the registrations there. */
+/* What the thread registers is found by nobody before the owner has claimed it: a user may take
+ * its memory back meanwhile, and others may lie at those addresses. */
 struct sl_verbs_rejoin {
     struct sl_verbs_memory *memory;
     pthread_t thread;
@@ -33,7 +34,9 @@ struct sl_verbs_rejoin {
     unsigned count;
     struct ahead {
         struct sl_mem mem;
-        struct sl_verbs_claim claim;
+        struct sl_verbs_mr *mr; /* the owner's */
+        _Atomic bool is_gone;   /* its user has taken it back */
+        struct ibv_mr *made;    /* the thread's until it is done */
     } items[];
 };
 
@@ -44,8 +47,12 @@ static void *register_ahead(void *arg)
 {
     struct sl_verbs_rejoin *rejoin = arg;
 
-    for (unsigned i = 0; i < rejoin->count; i++)
-        (void)sl_verbs_memory_get(rejoin->memory, &rejoin->items[i].mem, &rejoin->items[i].claim);
+    for (unsigned i = 0; i < rejoin->count; i++) {
+        struct ahead *item = &rejoin->items[i];
+
+        if (!atomic_load(&item->is_gone) && !sl_verbs_memory_has(rejoin->memory, &item->mem))
+            (void)sl_verbs_memory_make(rejoin->memory, &item->mem, &item->made);
+    }
     atomic_store(&rejoin->done, true);
     return NULL;
 }
@@ -79,11 +86,15 @@ static struct sl_verbs_rejoin *rejoin_new(const struct sl_verbs_rail *rail)
     rejoin->memory = rail->memory;
     sl_list_foreach(&iface->regions, node)
     {
-        const struct sl_verbs_mr *mr = sl_container_of(node, struct sl_verbs_mr, link);
+        struct sl_verbs_mr *mr = sl_container_of(node, struct sl_verbs_mr, link);
+        struct ahead *item = &rejoin->items[rejoin->count];
 
-        if (!mr->base.is_gpu)
-            rejoin->items[rejoin->count++].mem = (struct sl_mem){
-                .addr = mr->addr, .len = mr->base.len, .kind = SL_MEM_HOST, .fd = -1};
+        if (mr->base.is_gpu)
+            continue;
+        item->mr = mr;
+        item->mem =
+            (struct sl_mem){.addr = mr->addr, .len = mr->base.len, .kind = SL_MEM_HOST, .fd = -1};
+        rejoin->count++;
     }
     thread_start(rejoin, iface->mp.base.worker->clock);
     return rejoin;
@@ -98,9 +109,37 @@ void sl_verbs_rejoin_end(struct sl_verbs_rail *rail)
     if (rejoin->has_thread)
         pthread_join(rejoin->thread, NULL);
     for (unsigned i = 0; i < rejoin->count; i++)
-        sl_verbs_memory_put(rejoin->memory, &rejoin->items[i].claim);
+        if (rejoin->items[i].made != NULL)
+            sl_verbs_memory_end(rejoin->memory, rejoin->items[i].made);
     free(rejoin);
     rail->rejoin = NULL;
+}
+
+void sl_verbs_rejoin_forget(struct sl_verbs_rail *rail, const struct sl_verbs_mr *mr)
+{
+    struct sl_verbs_rejoin *rejoin = rail->rejoin;
+
+    for (unsigned i = 0; rejoin != NULL && i < rejoin->count; i++)
+        if (rejoin->items[i].mr == mr) {
+            rejoin->items[i].mr = NULL;
+            atomic_store(&rejoin->items[i].is_gone, true);
+        }
+}
+
+/* What is not claimed here is registered by sl_verbs_mem_join(), which tells why it cannot be. */
+static void claim_made(struct sl_verbs_rail *rail)
+{
+    struct sl_verbs_rejoin *rejoin = rail->rejoin;
+
+    for (unsigned i = 0; i < rejoin->count; i++) {
+        struct ahead *item = &rejoin->items[i];
+
+        if (item->mr == NULL || item->made == NULL)
+            continue;
+        (void)sl_verbs_memory_adopt(rejoin->memory, &item->mem, item->made,
+                                    &item->mr->claims[rail->base.idx]);
+        item->made = NULL;
+    }
 }
 
 /* ---- the rail ---- */
@@ -145,6 +184,7 @@ static void lose_again(struct sl_verbs_rail *rail)
 
 static void complete(struct sl_verbs_rail *rail)
 {
+    claim_made(rail);
     int err = sl_verbs_mem_join(rail);
 
     sl_verbs_rejoin_end(rail);
