@@ -142,7 +142,8 @@ static int rails_open(struct sl_verbs_iface *iface, const struct sl_device *dev)
     for (size_t i = 0; i < count && err == 0; i++) {
         struct sl_verbs_rail *rail = &iface->rails[iface->mp.rail_count];
 
-        *rail = (struct sl_verbs_rail){.iface = iface, .port = ports[i]};
+        *rail = (struct sl_verbs_rail){
+            .iface = iface, .port = ports[i], .retry_ns = SL_VERBS_RETURN_NS};
         rail->base.name = rail->port.name;
         rail->base.idx = iface->mp.rail_count;
         if (sl_verbs_rail_open(rail) != 0) {

@@ -46,18 +46,23 @@ static void process_lock(void)
 static struct ibv_context *context_open(const struct sl_ibv *ibv, const char *name,
                                         struct ibv_device *given)
 {
-    int count = 0;
+    int count = 0, i = 0, err;
     struct ibv_device **list;
     struct ibv_context *context = NULL;
 
     if (given != NULL)
         return (ibv->ibv_open_device)(given);
     list = (ibv->ibv_get_device_list)(&count);
-    for (int i = 0; list != NULL && i < count && context == NULL; i++)
-        if (strcmp((ibv->ibv_get_device_name)(list[i]), name) == 0)
-            context = (ibv->ibv_open_device)(list[i]);
-    if (list != NULL)
-        (ibv->ibv_free_device_list)(list);
+    if (list == NULL)
+        return NULL;
+    while (i < count && strcmp((ibv->ibv_get_device_name)(list[i]), name) != 0)
+        i++;
+    errno = ENODEV; /* unless opening says another */
+    if (i < count)
+        context = (ibv->ibv_open_device)(list[i]);
+    err = errno;
+    (ibv->ibv_free_device_list)(list);
+    errno = err;
     return context;
 }
 

@@ -14,7 +14,6 @@
 #include <sys/epoll.h>
 
 #define POLL_BATCH 16
-#define RETURN_NS (500 * SL_NS_PER_MS) /* between attempts to have a lost one back */
 #define REREAD_NS (200 * SL_NS_PER_MS) /* between readings of a port that is not usable */
 #define QPNS_MIN 64
 
@@ -252,7 +251,7 @@ void sl_verbs_rail_lose(struct sl_verbs_rail *rail, const char *why)
     if (rail->is_lost)
         return;
     rail->is_lost = iface->uneven = true;
-    rail->reread_at_ns = sl_now(iface->base.worker->clock) + RETURN_NS;
+    rail->reread_at_ns = sl_now(iface->base.worker->clock) + rail->retry_ns;
     if (rail->base.usable)
         sl_mp_event(iface, SL_EVENT_PORT_DOWN, -1, rail->base.idx, rail->port.state);
     rail->base.usable = false;

@@ -21,6 +21,7 @@ struct sl_verbs_rejoin;
 #define SL_VERBS_OWN_SLOTS 96    /* of a queue pair: more than its peer may have under way */
 #define SL_VERBS_OWN_SLOTS_MIN 16 /* once the completion queue has room for few more */
 #define SL_VERBS_BLOCK_SLOTS 64
+#define SL_VERBS_RETURN_NS (500 * SL_NS_PER_MS) /* between attempts to have a lost one back */
 
 /* An entry of the hash from a queue pair number to its path. */
 struct sl_verbs_qpn {
@@ -57,6 +58,7 @@ struct sl_verbs_rail {
     struct sl_verbs_port port;
     struct sl_verbs_gid gid;
     uint64_t reread_at_ns; /* not usable: when to read the port again, or try to open it again */
+    uint64_t retry_ns;     /* lost: between attempts, longer with each one that fails */
     struct sl_verbs_rejoin *rejoin; /* on its way back */
     /* receive buffers */
     struct sl_verbs_block {

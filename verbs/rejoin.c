@@ -20,9 +20,10 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 
-#define RETRY_NS (500 * SL_NS_PER_MS)
+#define RETRY_MAX_NS (30 * SL_NS_PER_S)
 
 /* What the thread registers is found by nobody before the owner has claimed it: a user may take
  * its memory back meanwhile, and others may lie at those addresses. */
@@ -175,23 +176,46 @@ static int reopen(struct sl_verbs_rail *rail)
     return err;
 }
 
-static void lose_again(struct sl_verbs_rail *rail)
+/* A device that is not there may be back at any moment; one that is there and cannot be used costs
+ * more with each attempt than it is likely to bring. */
+static void lose_again(struct sl_verbs_rail *rail, int err)
 {
-    sl_debug("verbs", "%s does not return: %s", rail->port.name, sluice_last_error());
+    bool is_first = rail->retry_ns == SL_VERBS_RETURN_NS;
+
+    if (rail->device != NULL) {
+        sl_verbs_mem_leave(rail);
+        sl_verbs_rail_close(rail);
+    }
     rail->is_lost = true;
-    rail->reread_at_ns = sl_now(rail->iface->mp.base.worker->clock) + RETRY_NS;
+    rail->reread_at_ns = sl_now(rail->iface->mp.base.worker->clock) + rail->retry_ns;
+    if (err == -ENODEV) {
+        rail->retry_ns = SL_VERBS_RETURN_NS;
+        return;
+    }
+    rail->retry_ns = 2 * rail->retry_ns < RETRY_MAX_NS ? 2 * rail->retry_ns : RETRY_MAX_NS;
+    snprintf(rail->base.why, sizeof(rail->base.why), "%s", sluice_last_error());
+    if (is_first)
+        sl_warn("verbs", "%s cannot be used again yet: %s", rail->port.name, rail->base.why);
+    else
+        sl_debug("verbs", "%s still cannot be used again: %s", rail->port.name, rail->base.why);
 }
 
 static void complete(struct sl_verbs_rail *rail)
 {
-    claim_made(rail);
-    int err = sl_verbs_mem_join(rail);
+    int err = 0;
 
+    if (!rail->is_lost) {
+        claim_made(rail);
+        err = sl_verbs_mem_join(rail);
+    }
     sl_verbs_rejoin_end(rail);
-    if (err < 0 || rail->is_lost) {
-        lose_again(rail);
+    if (err >= 0 && rail->is_lost)
+        err = sl_fail(-EIO, "it was lost again: %s", rail->base.why);
+    if (err < 0) {
+        lose_again(rail, err);
         return;
     }
+    rail->retry_ns = SL_VERBS_RETURN_NS;
     sl_mp_rail_renewed(&rail->iface->mp, &rail->base);
     sl_verbs_rail_refresh(rail);
 }
@@ -199,11 +223,7 @@ static void complete(struct sl_verbs_rail *rail)
 void sl_verbs_rail_rejoin(struct sl_verbs_rail *rail, uint64_t now_ns)
 {
     if (rail->rejoin != NULL) {
-        if (!atomic_load(&rail->rejoin->done))
-            return;
-        if (rail->is_lost)
-            sl_verbs_rejoin_end(rail); /* while it was on its way */
-        else
+        if (atomic_load(&rail->rejoin->done))
             complete(rail);
         return;
     }
@@ -212,6 +232,8 @@ void sl_verbs_rail_rejoin(struct sl_verbs_rail *rail, uint64_t now_ns)
     sl_mp_rail_vacate(&rail->iface->mp, &rail->base);
     if (in_use(rail))
         return;
-    if (reopen(rail) != 0)
-        lose_again(rail);
+    int err = reopen(rail);
+
+    if (err != 0)
+        lose_again(rail, err);
 }

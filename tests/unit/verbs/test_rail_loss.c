@@ -373,6 +373,56 @@ static void a_device_that_dies_on_its_way_back_returns_later(void **state)
     sends_and_arrives();
 }
 
+static unsigned refusals;
+
+static struct ibv_cq *refuse_queue(struct ibv_context *context, int cqe, void *cq_context,
+                                   struct ibv_comp_channel *channel, int vector)
+{
+    (void)context, (void)cqe, (void)cq_context, (void)channel, (void)vector;
+    refusals++;
+    errno = ENOMEM;
+    return NULL;
+}
+
+/* Each attempt takes the device and its driver a while. */
+static void a_device_that_cannot_be_used_is_tried_ever_less(void **state)
+{
+    struct sl_ibv *table = fake_ibv_table(world_fake);
+    struct ibv_cq *(*create)(struct ibv_context *, int, void *, struct ibv_comp_channel *, int) =
+        table->ibv_create_cq;
+    uint64_t start_ns;
+
+    (void)state;
+    refusals = 0;
+    table->ibv_create_cq = refuse_queue;
+    fake_ibv_device_remove(world_fake, 0);
+    until_out(0);
+    fake_ibv_device_return(world_fake, 0);
+    start_ns = loop_now(world_loop);
+    WORLD_UNTIL(loop_now(world_loop) > start_ns + 40 * SL_NS_PER_S);
+    assert_in_range(refusals, 5, 8);
+    assert_non_null(strstr(rail_of(0)->base.why, "a0:1 gives no completion queue"));
+    table->ibv_create_cq = create;
+    WORLD_UNTIL(world_ep(0)->paths_up == 2 && world_ep(1)->paths_up == 2);
+    assert_string_equal(rail_of(0)->base.why, "");
+    goes_and_returns(0); /* as soon as the first time */
+}
+
+/* Nobody knows when it returns. */
+static void a_device_that_is_not_there_is_looked_for_as_often_as_ever(void **state)
+{
+    uint64_t start_ns = loop_now(world_loop);
+
+    (void)state;
+    fake_ibv_device_remove(world_fake, 0);
+    until_out(0);
+    WORLD_UNTIL(loop_now(world_loop) > start_ns + 20 * SL_NS_PER_S);
+    start_ns = loop_now(world_loop);
+    fake_ibv_device_return(world_fake, 0);
+    WORLD_UNTIL(world_ep(0)->paths_up == 2 && world_ep(1)->paths_up == 2);
+    assert_true(loop_now(world_loop) - start_ns < RETURN_NS);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, fresh, world_clean)
@@ -392,6 +442,8 @@ int main(void)
         RETURNS(a_key_that_is_too_old_stays_so),
         RETURNS(all_devices_are_replaced_under_traffic),
         RETURNS(a_frame_that_waits_moves_out_of_a_dead_devices_buffer),
+        CASE(a_device_that_cannot_be_used_is_tried_ever_less),
+        CASE(a_device_that_is_not_there_is_looked_for_as_often_as_ever),
         RETURNS(a_device_that_dies_on_its_way_back_returns_later),
     };
 
