@@ -7,7 +7,6 @@
 #include "verbs/config.h"
 #include "verbs/iface.h"
 
-#include "core/log.h"
 #include "gdr/dmabuf.h"
 #include "multipath/gpu_copy.h"
 
@@ -77,13 +76,8 @@ int sl_verbs_gpu_again(struct sl_verbs_iface *iface, struct sl_verbs_mr *mr)
 {
     const struct sl_mem mem = {
         .addr = mr->addr, .len = mr->base.len, .kind = SL_MEM_CUDA, .fd = -1};
-    int err = address_reg(iface, &mr->base.gpu, &mem, mr->claims);
 
-    if (err != -ENOTSUP)
-        return err;
-    sl_warn("verbs", "a device that has returned does not carry the GPU memory at %p: %s", mr->addr,
-            sluice_last_error());
-    return 0;
+    return address_reg(iface, &mr->base.gpu, &mem, mr->claims);
 }
 
 int sl_verbs_gpu_reg(struct sl_verbs_iface *iface, const struct sl_mem *mem, struct sl_verbs_mr *mr)

@@ -10,7 +10,7 @@ bool sl_verbs_gpu_possible(const struct sl_verbs_iface *iface);
 /* As sl_verbs_reg_all(). -ENOTSUP, with the reason. */
 int sl_verbs_gpu_reg(struct sl_verbs_iface *iface, const struct sl_mem *mem,
                      struct sl_verbs_mr *mr);
-/* On rails that lack it. 0 also where it cannot be had there. */
+/* On rails that lack it, the same. */
 int sl_verbs_gpu_again(struct sl_verbs_iface *iface, struct sl_verbs_mr *mr);
 
 #endif

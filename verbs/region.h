@@ -50,7 +50,7 @@ void sl_verbs_staging_told(struct sl_verbs_iface *iface, unsigned rail);
 /* Nothing is registered with the rail's device any more: of a lost one, before it is closed. */
 void sl_verbs_mem_leave(struct sl_verbs_rail *rail);
 /* All that is registered is so with the rail's device, too, which is another one than before. After
- * an error some is. Memory of a GPU that cannot be exported again stays away from that rail. */
+ * an error some is. */
 int sl_verbs_mem_join(struct sl_verbs_rail *rail);
 
 /* On every rail that is not lost and has it not yet: 1 or 0 as sl_verbs_memory_get(), or its error;

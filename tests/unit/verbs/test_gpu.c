@@ -8,6 +8,7 @@
 
 #include "tests/fake/fake_cuda.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -508,6 +509,109 @@ static void a_gpu_that_cannot_order_writes_is_refused(void **state)
     assert_non_null(strstr(sluice_last_error(), "GPU 0 sees what a NIC wrote in no certain order"));
 }
 
+/* ---- a device that returns ---- */
+
+static struct sl_verbs_rail *rail(void)
+{
+    return &world_iface(0)->rails[0];
+}
+
+static void goes(unsigned device)
+{
+    fake_ibv_device_remove(world_fake, device);
+    WORLD_UNTIL(world_ep(0)->paths_up == 1 && world_ep(1)->paths_up == 1);
+}
+
+static void comes_back(unsigned device)
+{
+    fake_ibv_device_return(world_fake, device);
+    WORLD_UNTIL(world_ep(0)->paths_up == 2 && world_ep(1)->paths_up == 2);
+}
+
+/* By that device alone. */
+static void carries(void)
+{
+    goes(1);
+    carry(GPU, GPU, ROOM, false);
+    comes_back(1);
+}
+
+static void returning(void)
+{
+    prepare();
+    /* One attempt for each region. */
+    sl_verbs_config_edit(&world[0].config)->relaxed_ordering = SL_OFF;
+    join();
+}
+
+/* It is there, and is not used. */
+static void is_kept_out(const char *why)
+{
+    uint64_t start_ns = loop_now(world_loop);
+
+    fake_ibv_device_return(world_fake, 0);
+    WORLD_UNTIL(loop_now(world_loop) > start_ns + 3 * SL_NS_PER_S);
+    assert_false(rail()->base.usable);
+    assert_non_null(strstr(rail()->base.why, why));
+    carry(GPU, GPU, ROOM, false);
+}
+
+static void gpu_memory_is_exported_again_for_a_device_that_returns(void **state)
+{
+    unsigned before;
+
+    (void)state;
+    returning();
+    before = fake_cuda_exports(cuda);
+    goes(0);
+    comes_back(0);
+    assert_int_equal(fake_cuda_exports(cuda) - before, 1);
+    carries();
+}
+
+/* Or one that has only that device left waits for ever. */
+static void without_the_gpu_memory_it_is_not_used(void **state)
+{
+    (void)state;
+    returning();
+    goes(0);
+    fake_cuda_device(cuda, 0)->dma_buf = false;
+    is_kept_out("exports no dma-buf");
+    fake_cuda_device(cuda, 0)->dma_buf = true;
+    WORLD_UNTIL(world_ep(0)->paths_up == 2 && world_ep(1)->paths_up == 2);
+    carries();
+}
+
+static void it_may_have_the_memory_by_its_address(void **state)
+{
+    (void)state;
+    returning();
+    goes(0);
+    fake_cuda_device(cuda, 0)->dma_buf = false;
+    fake_ibv_peer_memory(world_fake, peer_bytes);
+    comes_back(0);
+    carries();
+}
+
+static void what_could_not_be_registered_once_is_tried_again(void **state)
+{
+    uint64_t calls;
+
+    (void)state;
+    returning();
+    goes(0);
+    calls = fake_ibv_calls(world_fake, FAKE_IBV_REG_MR);
+    comes_back(0);
+    calls = fake_ibv_calls(world_fake, FAKE_IBV_REG_MR) - calls; /* the GPU's is the last one */
+    goes(0);
+    fake_ibv_fail(world_fake, FAKE_IBV_REG_MR, (unsigned)calls, ENOMEM);
+    fake_ibv_device_return(world_fake, 0);
+    WORLD_UNTIL(strstr(rail()->base.why, "of GPU memory") != NULL);
+    assert_false(rail()->base.usable);
+    WORLD_UNTIL(world_ep(0)->paths_up == 2 && world_ep(1)->paths_up == 2);
+    carries();
+}
+
 /* ---- mistakes ---- */
 
 static void one_kind_of_memory_is_not_registered_as_the_other(void **state)
@@ -596,6 +700,10 @@ int main(void)
         CASE(an_old_library_is_told),
         CASE(what_devices_and_settings_allow_is_a_capability),
         CASE(a_gpu_that_cannot_order_writes_is_refused),
+        CASE(gpu_memory_is_exported_again_for_a_device_that_returns),
+        CASE(without_the_gpu_memory_it_is_not_used),
+        CASE(it_may_have_the_memory_by_its_address),
+        CASE(what_could_not_be_registered_once_is_tried_again),
         CASE(one_kind_of_memory_is_not_registered_as_the_other),
         CASE(gpu_memory_that_went_away_is_not_sent_from_nor_received_into),
         CASE(gpu_memory_is_known_by_its_registration_and_handed_to_nobody)};
