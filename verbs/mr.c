@@ -31,6 +31,8 @@ int sl_verbs_reg_all(struct sl_verbs_iface *iface, const struct sl_mem *mem,
 
         if (rail->is_lost || claims[i].region != NULL)
             continue;
+        if (rail->rejoin != NULL && sl_mem_is_host(mem->kind))
+            continue; /* its device is busy: registered before it is usable */
         int err = sl_verbs_memory_get(rail->memory, mem, &claims[i]);
 
         if (err < 0 && sl_verbs_rail_is_gone(rail))
@@ -191,6 +193,18 @@ void sl_verbs_mem_leave(struct sl_verbs_rail *rail)
     iface->mp.staging_rails &= (uint16_t) ~(1u << i);
 }
 
+static int region_join(struct sl_verbs_rail *rail, struct sl_verbs_mr *mr)
+{
+    struct sl_verbs_claim *claim = &mr->claims[rail->base.idx];
+    const struct sl_mem mem = {
+        .addr = mr->addr, .len = mr->base.len, .kind = SL_MEM_HOST, .fd = -1};
+
+    if (claim->region != NULL)
+        return 0; /* registered ahead */
+    return mr->base.is_gpu ? sl_verbs_gpu_again(rail->iface, mr)
+                           : sl_verbs_memory_get(rail->memory, &mem, claim);
+}
+
 int sl_verbs_mem_join(struct sl_verbs_rail *rail)
 {
     struct sl_verbs_iface *iface = rail->iface;
@@ -205,11 +219,8 @@ int sl_verbs_mem_join(struct sl_verbs_rail *rail)
     sl_list_foreach(&iface->regions, node)
     {
         struct sl_verbs_mr *mr = sl_container_of(node, struct sl_verbs_mr, link);
-        const struct sl_mem mem = {
-            .addr = mr->addr, .len = mr->base.len, .kind = SL_MEM_HOST, .fd = -1};
 
-        err = mr->base.is_gpu ? sl_verbs_gpu_again(iface, mr)
-                              : sl_verbs_reg_all(iface, &mem, mr->claims);
+        err = region_join(rail, mr);
         if (err < 0)
             return err;
         keys_take(iface, mr);

@@ -53,7 +53,8 @@ void sl_verbs_mem_leave(struct sl_verbs_rail *rail);
  * an error some is. */
 int sl_verbs_mem_join(struct sl_verbs_rail *rail);
 
-/* On every rail that is not lost and has it not yet: 1 or 0 as sl_verbs_memory_get(), or its error;
+/* On every rail that is not lost and has it not yet; ordinary memory on none that is on its way
+ * back, whose sl_verbs_mem_join() sees to it: 1 or 0 as sl_verbs_memory_get(), or its error;
  * then nothing has changed. */
 int sl_verbs_reg_all(struct sl_verbs_iface *iface, const struct sl_mem *mem,
                      struct sl_verbs_claim *claims);

@@ -271,6 +271,24 @@ static void memory_taken_back_for_good_leaves_nothing(void **state)
     assert_int_equal(before - fake_ibv_live_of(fake, FAKE_IBV_MR), PAGES - 1 - 2);
 }
 
+/* No call waits for what the device is at: the gate is shut. */
+static void memory_registered_meanwhile_waits_for_nobody_and_comes_along(void **state)
+{
+    (void)state;
+    dereg(5);
+    admit(0);
+    returns();
+    UNTIL(came() == 1);
+    reg(5);
+    assert_null(claimed(5));
+    pthread_mutex_lock(&fake_lock);
+    assert_int_equal(sl_verbs_ops.mem_gone(iface, bytes + 5 * PAGE + 100, 1), 1);
+    pthread_mutex_unlock(&fake_lock);
+    dereg(5);
+    reg(5);
+    is_usable_at_last();
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, fresh, clean)
@@ -278,6 +296,7 @@ int main(void)
         CASE(what_the_thread_registers_is_what_is_used),
         CASE(memory_taken_back_meanwhile_is_never_found_again),
         CASE(memory_taken_back_for_good_leaves_nothing),
+        CASE(memory_registered_meanwhile_waits_for_nobody_and_comes_along),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
