@@ -279,7 +279,7 @@ static void drain(struct sl_verbs_path *path)
         path->drained = true; /* the device is gone */
     do
         n = sl_verbs_rail_poll(rail, 64);
-    while (n > 0 || (n == 0 && !path->drained && sl_now(clock) < deadline_ns));
+    while (n > 0 || (!path->drained && !rail->is_lost && sl_now(clock) < deadline_ns));
 }
 
 void sl_verbs_path_stop(struct sl_verbs_path *path)

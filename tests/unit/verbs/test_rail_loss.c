@@ -423,6 +423,24 @@ static void a_device_that_is_not_there_is_looked_for_as_often_as_ever(void **sta
     assert_true(loop_now(world_loop) - start_ns < RETURN_NS);
 }
 
+/* Its drain work requests will never be seen. */
+static void a_queue_that_cannot_be_read_holds_nobody_up(void **state)
+{
+    uint64_t most_ns = 0;
+
+    (void)state;
+    fake_ibv_cq_unreadable(world_fake, rail_of(1)->cq);
+    while (world_ep(1)->paths_up == 2) {
+        uint64_t start_ns = loop_now(world_loop);
+
+        assert_true(world[1].iface->ops->progress(world[1].iface, 64) >= 0);
+        if (loop_now(world_loop) - start_ns > most_ns)
+            most_ns = loop_now(world_loop) - start_ns;
+        loop_pass(world_loop, 100000);
+    }
+    assert_true(most_ns < SL_NS_PER_MS);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, fresh, world_clean)
@@ -444,6 +462,7 @@ int main(void)
         RETURNS(a_frame_that_waits_moves_out_of_a_dead_devices_buffer),
         CASE(a_device_that_cannot_be_used_is_tried_ever_less),
         CASE(a_device_that_is_not_there_is_looked_for_as_often_as_ever),
+        CASE(a_queue_that_cannot_be_read_holds_nobody_up),
         RETURNS(a_device_that_dies_on_its_way_back_returns_later),
     };
 
