@@ -23,6 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define IN_USE_NS (20 * SL_NS_PER_MS) /* between looks at what is left of the old device */
 #define RETRY_MAX_NS (30 * SL_NS_PER_S)
 
 /* What the thread registers is found by nobody before the owner has claimed it: a user may take
@@ -230,8 +231,10 @@ void sl_verbs_rail_rejoin(struct sl_verbs_rail *rail, uint64_t now_ns)
     if (now_ns < rail->reread_at_ns)
         return;
     sl_mp_rail_vacate(&rail->iface->mp, &rail->base);
-    if (in_use(rail))
+    if (in_use(rail)) {
+        rail->reread_at_ns = now_ns + IN_USE_NS;
         return;
+    }
     int err = reopen(rail);
 
     if (err != 0)

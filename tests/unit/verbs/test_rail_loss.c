@@ -441,6 +441,26 @@ static void a_queue_that_cannot_be_read_holds_nobody_up(void **state)
     assert_true(most_ns < SL_NS_PER_MS);
 }
 
+/* Its peer has not said yet what it had; each look passes over all connections. */
+static void what_is_in_use_is_not_looked_at_all_the_time(void **state)
+{
+    uint64_t start_ns = loop_now(world_loop);
+    unsigned looks = 0;
+
+    (void)state;
+    fake_ibv_device_fatal(world_fake, 0);
+    for (uint64_t last = 0; loop_now(world_loop) < start_ns + SL_NS_PER_S;) {
+        fake_ibv_run(world_fake, 3);
+        assert_true(world[0].iface->ops->progress(world[0].iface, 64) >= 0);
+        loop_pass(world_loop, 100000);
+        looks += last != rail_of(0)->reread_at_ns;
+        last = rail_of(0)->reread_at_ns;
+    }
+    assert_true(rail_of(0)->is_lost && rail_of(0)->cq != NULL);
+    assert_true(rail_of(0)->reread_at_ns >= loop_now(world_loop));
+    assert_in_range(looks, 5, 50);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, fresh, world_clean)
@@ -463,6 +483,7 @@ int main(void)
         CASE(a_device_that_cannot_be_used_is_tried_ever_less),
         CASE(a_device_that_is_not_there_is_looked_for_as_often_as_ever),
         CASE(a_queue_that_cannot_be_read_holds_nobody_up),
+        CASE(what_is_in_use_is_not_looked_at_all_the_time),
         RETURNS(a_device_that_dies_on_its_way_back_returns_later),
     };
 
