@@ -88,7 +88,7 @@ void sl_verbs_rail_close(struct sl_verbs_rail *rail);
 /* rejoin.c */
 /* Tries to have a lost rail back, a step with each call. */
 void sl_verbs_rail_rejoin(struct sl_verbs_rail *rail, uint64_t now_ns);
-/* Waits for what it has begun. */
+/* Stops, and waits for the one registration that the device is at. */
 void sl_verbs_rejoin_end(struct sl_verbs_rail *rail);
 /* What it registers for that region must not be used any more. */
 void sl_verbs_rejoin_forget(struct sl_verbs_rail *rail, const struct sl_verbs_mr *mr);

@@ -32,7 +32,7 @@ struct sl_verbs_rejoin {
     struct sl_verbs_memory *memory;
     pthread_t thread;
     bool has_thread;
-    _Atomic bool done;
+    _Atomic bool done, stop;
     unsigned count;
     struct ahead {
         struct sl_mem mem;
@@ -49,7 +49,7 @@ static void *register_ahead(void *arg)
 {
     struct sl_verbs_rejoin *rejoin = arg;
 
-    for (unsigned i = 0; i < rejoin->count; i++) {
+    for (unsigned i = 0; i < rejoin->count && !atomic_load(&rejoin->stop); i++) {
         struct ahead *item = &rejoin->items[i];
 
         if (!atomic_load(&item->is_gone) && !sl_verbs_memory_has(rejoin->memory, &item->mem))
@@ -108,6 +108,7 @@ void sl_verbs_rejoin_end(struct sl_verbs_rail *rail)
 
     if (rejoin == NULL)
         return;
+    atomic_store(&rejoin->stop, true);
     if (rejoin->has_thread)
         pthread_join(rejoin->thread, NULL);
     for (unsigned i = 0; i < rejoin->count; i++)

@@ -289,6 +289,17 @@ static void memory_registered_meanwhile_waits_for_nobody_and_comes_along(void **
     is_usable_at_last();
 }
 
+/* What was begun is waited for, and nothing else: gigabytes take seconds. */
+static void closing_waits_for_one_registration_at_most(void **state)
+{
+    (void)state;
+    returns_as_far_as(2);
+    sl_verbs_ops.close(iface); /* opens the gate as it waits */
+    iface = NULL;
+    memset(mrs, 0, sizeof(mrs));
+    assert_int_equal(came(), 3);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, fresh, clean)
@@ -297,6 +308,7 @@ int main(void)
         CASE(memory_taken_back_meanwhile_is_never_found_again),
         CASE(memory_taken_back_for_good_leaves_nothing),
         CASE(memory_registered_meanwhile_waits_for_nobody_and_comes_along),
+        CASE(closing_waits_for_one_registration_at_most),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
