@@ -199,8 +199,8 @@ static int region_join(struct sl_verbs_rail *rail, struct sl_verbs_mr *mr)
     const struct sl_mem mem = {
         .addr = mr->addr, .len = mr->base.len, .kind = SL_MEM_HOST, .fd = -1};
 
-    if (claim->region != NULL)
-        return 0; /* registered ahead */
+    if (claim->region != NULL || mr->is_gone)
+        return 0; /* registered ahead, or nobody finds it any more */
     return mr->base.is_gpu ? sl_verbs_gpu_again(rail->iface, mr)
                            : sl_verbs_memory_get(rail->memory, &mem, claim);
 }
@@ -239,6 +239,28 @@ void sl_verbs_mem_init(struct sl_verbs_iface *iface)
     sl_list_init(&iface->regions);
 }
 
+/* How many claims lay there. */
+static unsigned regions_gone(struct sl_verbs_iface *iface, uintptr_t addr, size_t len)
+{
+    unsigned in_use = sl_mem_cache_invalidate(&iface->mp.mem, (void *)addr, len);
+    uintptr_t end = addr + len < addr ? UINTPTR_MAX : addr + len;
+
+    if (in_use == 0)
+        return 0;
+    sl_list_foreach(&iface->regions, node)
+    {
+        struct sl_verbs_mr *mr = sl_container_of(node, struct sl_verbs_mr, link);
+        uintptr_t at = (uintptr_t)mr->addr;
+
+        if (at >= end || at + mr->base.len <= addr)
+            continue;
+        mr->is_gone = true;
+        for (unsigned i = 0; i < iface->mp.rail_count; i++)
+            sl_verbs_rejoin_forget(&iface->rails[i], mr);
+    }
+    return in_use;
+}
+
 void sl_verbs_mem_sync(struct sl_verbs_iface *iface)
 {
     struct sl_verbs_range gone[SL_VERBS_GONE_MAX];
@@ -250,8 +272,7 @@ void sl_verbs_mem_sync(struct sl_verbs_iface *iface)
             sl_verbs_device_gone(iface->rails[i].device, &iface->rails[i].listener, gone);
 
         for (unsigned k = 0; k < count; k++)
-            sl_mem_cache_invalidate(&iface->mp.mem, (void *)gone[k].addr,
-                                    gone[k].end - gone[k].addr);
+            regions_gone(iface, gone[k].addr, gone[k].end - gone[k].addr);
     }
 }
 
@@ -280,7 +301,7 @@ void sl_verbs_mr_dereg(struct sl_iface *base, struct sl_mr *mr)
 unsigned sl_verbs_mem_gone(struct sl_iface *base, void *addr, size_t len)
 {
     struct sl_verbs_iface *iface = sl_verbs_iface_of(base);
-    unsigned in_use = sl_mem_cache_invalidate(&iface->mp.mem, addr, len);
+    unsigned in_use = regions_gone(iface, (uintptr_t)addr, len);
 
     for (unsigned i = 0; i < iface->mp.rail_count; i++)
         if (iface->rails[i].device != NULL)

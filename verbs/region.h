@@ -28,6 +28,7 @@ struct sl_verbs_mr {
     struct sl_mp_region base;
     struct sl_node link; /* of iface->regions */
     void *addr;
+    bool is_gone; /* its memory, or a part: it is registered nowhere again */
     struct sl_verbs_claim claims[SL_MP_RAILS_MAX];
 };
 

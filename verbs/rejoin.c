@@ -91,7 +91,7 @@ static struct sl_verbs_rejoin *rejoin_new(const struct sl_verbs_rail *rail)
         struct sl_verbs_mr *mr = sl_container_of(node, struct sl_verbs_mr, link);
         struct ahead *item = &rejoin->items[rejoin->count];
 
-        if (mr->base.is_gpu)
+        if (mr->base.is_gpu || mr->is_gone)
             continue;
         item->mr = mr;
         item->mem =

@@ -289,6 +289,29 @@ static void memory_registered_meanwhile_waits_for_nobody_and_comes_along(void **
     is_usable_at_last();
 }
 
+/* Its user has said so, and forgot to deregister it: no device could register it any more. */
+static void memory_that_is_gone_keeps_no_device_out(void **state)
+{
+    static const unsigned gone[] = {2, 6}; /* before, and while the thread is at another one */
+
+    (void)state;
+    for (unsigned i = 0; i < SL_ARRAY_LEN(gone); i++) {
+        if (i == 1)
+            returns_as_far_as(4);
+        pthread_mutex_lock(&fake_lock);
+        assert_int_equal(sl_verbs_ops.mem_gone(iface, bytes + gone[i] * PAGE, 1), 1);
+        pthread_mutex_unlock(&fake_lock);
+    }
+    admit(PAGES);
+    UNTIL(rail()->base.usable);
+    assert_int_equal(came(), PAGES - 2);
+    for (unsigned i = 0; i < SL_ARRAY_LEN(gone); i++) {
+        assert_null(claimed(gone[i]));
+        dereg(gone[i]);
+    }
+    is_usable_at_last();
+}
+
 /* What was begun is waited for, and nothing else: gigabytes take seconds. */
 static void closing_waits_for_one_registration_at_most(void **state)
 {
@@ -308,6 +331,7 @@ int main(void)
         CASE(memory_taken_back_meanwhile_is_never_found_again),
         CASE(memory_taken_back_for_good_leaves_nothing),
         CASE(memory_registered_meanwhile_waits_for_nobody_and_comes_along),
+        CASE(memory_that_is_gone_keeps_no_device_out),
         CASE(closing_waits_for_one_registration_at_most),
     };
 
