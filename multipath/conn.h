@@ -59,7 +59,7 @@ struct sl_mp_conn {
 
     struct sl_mp_hello peer;
     struct sl_mp_cts_keys peer_keys; /* of a CTS for all its rails, by the latest keys */
-    bool uneven;                     /* one came that was another, or a path is spare */
+    bool uneven;                     /* one is here that was another, or a path is spare */
     struct sl_mp_path *paths[SL_MP_PATHS_MAX];
     unsigned path_count, paths_expected, paths_up;
     struct sl_mp_path *frame_path; /* carries the frames; NULL: none is up, or see below */

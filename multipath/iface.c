@@ -113,7 +113,6 @@ void sl_mp_rail_renewed(struct sl_mp_iface *iface, struct sl_mp_rail *rail)
 {
     rail->keys = ++iface->keys;
     generations_follow(iface);
-    iface->uneven = true;
     sl_list_foreach(&iface->conns, node)
         sl_mp_cts_renew(sl_container_of(node, struct sl_mp_conn, link));
 }

@@ -62,8 +62,9 @@ struct sl_mp_iface {
     uint8_t *staging_bytes; /* and for staging, that they can write to as well */
     uint32_t staging_rkeys[SL_MP_RAILS_MAX];
     uint16_t staging_rails;
-    bool uneven;  /* some memory lacks a rail, or did; the owner says so when it loses one */
-    uint8_t keys; /* how often a rail's registrations began anew: sl_mp_rail_renewed() */
+    bool uneven; /* some memory may lack a rail; from the loss of one until the owner sees that none
+                  * does */
+    uint8_t keys;            /* how often a rail's registrations began anew: sl_mp_rail_renewed() */
     struct sl_mem_cache mem; /* what users registered; handles are struct sl_mp_region */
 
     /* the protocol's */

@@ -53,11 +53,11 @@ static inline void deal_add(struct sl_mp_conn *conn, struct sl_mp_tx_cts *cts,
 __attribute__((noinline)) static bool rails_find(struct sl_mp_conn *conn,
                                                  const struct sl_mp_cts_keys *keys, uint16_t *out)
 {
-    conn->uneven = true;
     *out = keys->rails & conn->peer_keys.rails;
     for (unsigned i = 0; i < conn->peer.rail_count; i++)
         if ((int8_t)(keys->age - conn->peer.rails[i].keys) < 0)
             *out &= (uint16_t) ~(1u << i);
+    conn->uneven |= *out != conn->peer_keys.rails;
     return keys->count == conn->peer.rail_count;
 }
 
@@ -68,6 +68,19 @@ static inline bool rails_take(struct sl_mp_conn *conn, const struct sl_mp_cts_ke
         return rails_find(conn, keys, out);
     *out = keys->rails;
     return true;
+}
+
+static void uneven_check(struct sl_mp_conn *conn)
+{
+    conn->uneven = false;
+    for (unsigned i = 0; i < conn->path_count; i++)
+        conn->uneven |= conn->paths[i] != NULL && conn->paths[i]->spare;
+    sl_list_foreach(&conn->all_cts, node)
+    {
+        const struct sl_mp_tx_cts *cts = sl_container_of(node, struct sl_mp_tx_cts, all);
+
+        conn->uneven |= cts->rails != conn->peer_keys.rails;
+    }
 }
 
 void sl_mp_tx_keys_check(struct sl_mp_conn *conn)
@@ -90,6 +103,7 @@ void sl_mp_tx_keys_check(struct sl_mp_conn *conn)
         rails_take(conn, &cts->cts.keys, &rails);
         cts->rails &= rails;
     }
+    uneven_check(conn);
 }
 
 /* New keys of one that is here already, or over. */
@@ -106,6 +120,7 @@ static void take_again(struct sl_mp_conn *conn, const struct sl_mp_cts *told)
         rails_take(conn, &told->keys, &cts->rails);
         sl_mp_conn_activate(conn);
     }
+    uneven_check(conn);
 }
 
 void sl_mp_on_cts(struct sl_mp_channel *channel, const struct sl_mp_frame *frame,

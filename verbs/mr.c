@@ -205,6 +205,22 @@ static int region_join(struct sl_verbs_rail *rail, struct sl_verbs_mr *mr)
                            : sl_verbs_memory_get(rail->memory, &mem, claim);
 }
 
+bool sl_verbs_mem_is_even(const struct sl_verbs_iface *iface)
+{
+    uint16_t all = (uint16_t)((1u << iface->mp.rail_count) - 1);
+    bool even = iface->mp.staging_rails == all;
+
+    for (unsigned i = 0; i < iface->mp.rail_count; i++)
+        even &= !iface->rails[i].is_lost && iface->rails[i].rejoin == NULL;
+    sl_list_foreach(&iface->regions, node)
+    {
+        const struct sl_verbs_mr *mr = sl_container_of(node, struct sl_verbs_mr, link);
+
+        even &= mr->base.rails == all;
+    }
+    return even;
+}
+
 int sl_verbs_mem_join(struct sl_verbs_rail *rail)
 {
     struct sl_verbs_iface *iface = rail->iface;

@@ -53,6 +53,8 @@ void sl_verbs_mem_leave(struct sl_verbs_rail *rail);
 /* All that is registered is so with the rail's device, too, which is another one than before. After
  * an error some is. */
 int sl_verbs_mem_join(struct sl_verbs_rail *rail);
+/* Is no rail lost, and all memory registered on each? */
+bool sl_verbs_mem_is_even(const struct sl_verbs_iface *iface);
 
 /* On every rail that is not lost and has it not yet; ordinary memory on none that is on its way
  * back, whose sl_verbs_mem_join() sees to it: 1 or 0 as sl_verbs_memory_get(), or its error;

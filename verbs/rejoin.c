@@ -218,6 +218,7 @@ static void complete(struct sl_verbs_rail *rail)
         return;
     }
     rail->retry_ns = SL_VERBS_RETURN_NS;
+    rail->iface->mp.uneven = !sl_verbs_mem_is_even(rail->iface);
     sl_mp_rail_renewed(&rail->iface->mp, &rail->base);
     sl_verbs_rail_refresh(rail);
 }

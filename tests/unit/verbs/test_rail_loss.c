@@ -241,6 +241,37 @@ static void a_device_that_returns_is_used_again(void **state)
     }
 }
 
+static bool is_uneven(unsigned side)
+{
+    return world_iface(side)->mp.uneven || world_ep(side)->uneven;
+}
+
+/* Looking at the rails of each piece costs time. */
+static void once_all_memory_has_all_rails_nobody_looks_at_them(void **state)
+{
+    (void)state;
+    for (unsigned device = 0; device < 4; device++) {
+        fake_ibv_device_remove(world_fake, device);
+        WORLD_UNTIL(world_ep(0)->paths_up == 1 && world_ep(1)->paths_up == 1);
+        assert_true(is_uneven(device / 2));
+        registered_message(0); /* registered without that rail */
+        post_receive();
+        WORLD_UNTIL(!sl_list_empty(&world_ep(0)->all_cts));
+        fake_ibv_device_return(world_fake, device);
+        WORLD_UNTIL(world_ep(0)->paths_up == 2 && world_ep(1)->paths_up == 2);
+        WORLD_UNTIL(!is_uneven(0) && !is_uneven(1));
+        sends_and_arrives();
+    }
+    fake_ibv_device_remove(world_fake, 0);
+    until_out(0);
+    fake_ibv_device_remove(world_fake, 1);
+    fake_ibv_device_return(world_fake, 0);
+    WORLD_UNTIL(world_iface(0)->rails[0].base.usable);
+    assert_true(is_uneven(0));
+    fake_ibv_device_return(world_fake, 1);
+    WORLD_UNTIL(world_ep(0)->paths_up == 2 && !is_uneven(0));
+}
+
 /* Its keys were the dead device's; by the only rail that has still the same nothing comes. */
 static void what_was_cleared_to_send_before_gets_new_keys(void **state)
 {
@@ -474,6 +505,7 @@ int main(void)
         CASE(a_queue_that_cannot_be_read_costs_its_rail_alone),
         CASE(a_queue_that_cannot_ring_costs_its_rail_alone),
         RETURNS(a_device_that_returns_is_used_again),
+        RETURNS(once_all_memory_has_all_rails_nobody_looks_at_them),
         RETURNS(what_was_cleared_to_send_before_gets_new_keys),
         RETURNS(a_rail_that_stays_is_used_however_often_another_one_returns),
         RETURNS(a_receive_posted_long_before_is_written_by_the_rail_that_stays),
