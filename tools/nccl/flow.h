@@ -70,7 +70,8 @@ bool sl_nccl_flow_has_channels(const struct sl_nccl_flow *flow);
 void sl_nccl_flow_join(struct sl_nccl_flow *flow, struct sl_nccl_comm *comm);
 void sl_nccl_flow_leave(struct sl_nccl_comm *comm);
 
-/* The comm, which has no channel yet, is none of the flow's any more, which stays. */
+/* The comm is none of the flow's any more, which stays. A channel that it has stays open: whoever
+ * has its endpoint closes it. */
 void sl_nccl_flow_forget(struct sl_nccl_comm *comm);
 
 /* Asks the peer for a channel for this comm. */
