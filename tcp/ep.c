@@ -209,6 +209,17 @@ int sl_tcp_ep_connect(struct sl_ep *base, const struct sl_addr *peer, struct sl_
     return sl_tcp_connect_start(ep);
 }
 
+/* Bytes that the kernel has not sent yet. Emulators of system calls know only the question for those
+ * that are not acknowledged, which are more. */
+static int unsent_bytes(int fd)
+{
+    int bytes = 0;
+
+    if (ioctl(fd, SIOCOUTQNSD, &bytes) != 0 && ioctl(fd, SIOCOUTQ, &bytes) != 0)
+        return 0;
+    return bytes;
+}
+
 /* Bytes that the peer sends to a closed socket reset it, and what it has not sent by then is lost.
  * After some ten small messages the kernel waits for word of the peer's, 40 ms at most. */
 static void let_out(struct sl_tcp_iface *iface, int fd)
@@ -217,9 +228,7 @@ static void let_out(struct sl_tcp_iface *iface, int fd)
         iface->unsent_ms = 0;
     iface->closing_round = iface->round;
     for (; iface->unsent_ms < UNSENT_MS_MAX; iface->unsent_ms++) {
-        int unsent = 0;
-
-        if (ioctl(fd, SIOCOUTQNSD, &unsent) != 0 || unsent == 0)
+        if (unsent_bytes(fd) == 0)
             return;
         poll(NULL, 0, 1);
     }

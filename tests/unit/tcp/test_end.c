@@ -255,8 +255,10 @@ static void the_last_words_are_not_lost_by_what_comes_at_the_end(void **state)
     wire_connect(w, 1, false);
     for (; unsent == 0; sent++) {
         assert_int_equal(w->ops.ctrl(w->ep, note, sizeof(note)), 0);
-        assert_int_equal(
-            ioctl(((const struct sl_tcp_ep *)w->ep)->conns[0].watch.fd, SIOCOUTQNSD, &unsent), 0);
+        int fd = ((const struct sl_tcp_ep *)w->ep)->conns[0].watch.fd;
+
+        /* An emulator of system calls knows the second question only. */
+        assert_true(ioctl(fd, SIOCOUTQNSD, &unsent) == 0 || ioctl(fd, SIOCOUTQ, &unsent) == 0);
     }
     s.fd = w->fds[0];
     assert_int_equal(pthread_create(&thread, NULL, speak_and_read, &s), 0);
