@@ -38,6 +38,8 @@ void sl_mp_path_reset(struct sl_mp_path *path)
     path->failing = path->proven = path->peer_proven = path->excused = false;
     path->code = 0;
     path->up_ns = 0;
+    path->late = false;
+    path->seen_posted = path->seen_retired = 0;
 }
 
 /* ---- posting ---- */
@@ -326,9 +328,8 @@ best_of(struct sl_mp_conn *conn, const struct sl_mp_piece *piece, bool uneven)
     for (unsigned i = 0; i < conn->path_count; i++) {
         struct sl_mp_path *path = conn->paths[i];
 
-        if (path == NULL || path->state != SL_MP_PATH_UP || path->failing ||
+        if (path == NULL || !sl_mp_path_carries(path) || path->writes >= path->writes_most ||
             (rail != SL_MP_RAILS_ALL && path->rail->idx != rail) ||
-            path->writes >= path->writes_most || !sl_mp_path_has_room(path) ||
             (uneven && ((path->spare && !spares) || !joins(path, here, cts->rails))))
             continue;
         uint64_t ps = path->latency_ns * 1000 + (path->in_flight + piece->len) * rate_of(path);
@@ -338,6 +339,9 @@ best_of(struct sl_mp_conn *conn, const struct sl_mp_piece *piece, bool uneven)
             best_ps = ps;
         }
     }
+    /* Rather wait for room on a good one than have a slow one bring it later still. */
+    if (best != NULL && (best->writes >= SL_MP_WRITES_MAX || !sl_mp_path_has_room(best)))
+        return NULL;
     if (best == NULL && conn->paths_up == 0) {
         best = sl_mp_fallback_path(conn);
         if (best != NULL && !sl_mp_path_has_room(best))

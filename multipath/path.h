@@ -12,11 +12,14 @@
 #include "core/histogram.h"
 #include "multipath/lane.h"
 
+#include <string.h>
+
 struct sl_mp_tx_cts;
 
 #define SL_MP_PATH_WHY 192
-#define SL_MP_WINDOW 64     /* places for what is posted to a path and not retired */
-#define SL_MP_WRITES_MAX 16 /* of them writes */
+#define SL_MP_WINDOW 64            /* places for what is posted to a path and not retired */
+#define SL_MP_WRITES_MAX 16        /* of them writes */
+#define SL_MP_WRITES_ANY UINT8_MAX /* of path->writes_most: it is on no probation */
 
 enum sl_mp_path_state {
     SL_MP_PATH_IDLE,     /* no lane; the leading end tries at next_try_ns */
@@ -67,12 +70,16 @@ struct sl_mp_path {
     unsigned depth; /* how many may be posted and not retired, at most SL_MP_WINDOW */
 
     struct sl_mp_rail *rail; /* of this end; NULL: the sideband is the lane */
-    uint8_t idx, state, remote_rail;
+    uint8_t idx, remote_rail;
+    /* Together, so that sl_mp_path_carries() is one look. */
+    uint8_t state;
+    bool failing; /* has failed; the next progress acts on it */
+    bool late;    /* nothing has come back for long: pieces go elsewhere (watch.c) */
+    uint8_t zero;
     uint8_t turn;             /* of the paths between these rails, from 0 */
     bool spare;               /* not listed by this end, which sends there if no other is up */
     bool tried;               /* came up or failed once */
     bool leads;               /* this end offers */
-    bool failing;             /* has failed; the next progress acts on it */
     bool sound;               /* stopped for the close of a channel: nothing is wrong with it */
     bool excused;             /* a rail went: the path has no part in it */
     bool proven, peer_proven; /* it carries, says this end, and the other */
@@ -96,9 +103,24 @@ struct sl_mp_path {
     uint64_t next_try_ns, deadline_ns;
     uint64_t up_ns, grown_ns; /* up since, 0: not in this epoch; more writes since */
     uint16_t misses; /* lanes that failed, or could not be had: the next takes another route */
+    /* as watch.c saw it last: counters; when something came back, or nothing was under way; when
+     * something came back */
+    uint32_t seen_posted, seen_retired;
+    uint64_t moved_ns, came_ns;
     char why[SL_MP_PATH_WHY]; /* its last failure */
     struct sl_mp_path_stats stats;
 };
+
+/* Is it up, and worth being dealt to? */
+static inline bool sl_mp_path_carries(const struct sl_mp_path *path)
+{
+    uint32_t word;
+
+    _Static_assert(offsetof(struct sl_mp_path, zero) == offsetof(struct sl_mp_path, state) + 3,
+                   "one word");
+    memcpy(&word, &path->state, sizeof(word));
+    return word == SL_MP_PATH_UP;
+}
 
 /* A path of conn, idle. */
 int sl_mp_path_add(struct sl_mp_conn *conn, unsigned idx, struct sl_mp_path **out);

@@ -180,7 +180,7 @@ static void path_up(struct sl_mp_path *path)
 
     sl_mp_path_enter(path, SL_MP_PATH_UP);
     path->tried = true;
-    path->up_ns = path->grown_ns = now(conn);
+    path->up_ns = path->grown_ns = path->moved_ns = path->came_ns = now(conn);
     path->tries = 0;
     path->stats.ups++;
     conn->paths_up++;

@@ -78,5 +78,5 @@ bool sl_mp_trial_is_lost(const struct sl_mp_path *path)
 
 uint8_t sl_mp_trial_writes(const struct sl_mp_path *path)
 {
-    return path->losses > 0 && is_spare(path) ? 1 : SL_MP_WRITES_MAX;
+    return path->losses > 0 && is_spare(path) ? 1 : SL_MP_WRITES_ANY;
 }

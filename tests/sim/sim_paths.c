@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What paths deliver, against one who knows how each of them is: two ends over simulated routes
- * (mp_routes.c), of which some lose large packets, or carry nothing, from a moment on. Side 0 sends
- * long messages without pause, and each is answered by a short one. From two seconds after that
- * moment on most of what the good routes can carry must arrive; every byte is right, and no byte of
- * memory changes once its message is over. Arguments: seeds.h.
+ * (mp_routes.c), of which some lose packets, lose only large ones, are slow, or carry nothing, from
+ * a moment on. Side 0 sends long messages without pause, and each is answered by a short one. From
+ * two seconds after that moment on, at least so much of what the good routes can carry must arrive;
+ * a route that is slow gets what it is worth; and every byte is right, and no byte of memory
+ * changes once its message is over. Arguments: seeds.h.
  */
 #include "multipath/conn.h"
 #include "multipath/repair.h"
@@ -34,9 +35,9 @@
 #define STALL_NS (50 * SL_NS_PER_MS)
 #define TAG 7
 
-enum quality { GOOD, HOLE, DEAD };
+enum quality { GOOD, HOLE, SLOW, DEAD, LOSSY };
 
-static const char *const quality_names[] = {"good", "loses large packets", "dead"};
+static const char *const quality_names[] = {"good", "loses large packets", "slow", "dead", "lossy"};
 
 struct message {
     struct sl_req req[2], answer[2];
@@ -62,8 +63,9 @@ static struct run {
     struct message messages[MESSAGES];
     uint64_t next, over, answers; /* messages begun, and at an end */
     enum quality quality[LANES_RAILS];
+    uint32_t loss_ppm[LANES_RAILS];
     /* measured */
-    uint64_t bytes, bytes_at_grace, moved_ns, longest_ns, worst_ns;
+    uint64_t bytes, bytes_at_grace, sent_at_grace[LANES_RAILS], moved_ns, longest_ns, worst_ns;
     unsigned stalls;
     bool measures;
     char wrong[300];
@@ -84,6 +86,8 @@ static void wrong(const char *fmt, ...)
 
 static void draw(uint64_t seed)
 {
+    static const uint32_t losses[] = {20000, 100000, 300000, 500000};
+
     memset(&run, 0, sizeof(run));
     sl_rng_init(&run.rng, seed);
     run.side = (struct lanes_side){.settings = {.connect_timeout_ms = 20000,
@@ -93,20 +97,26 @@ static void draw(uint64_t seed)
                                    .rails = 2 + (unsigned)sl_rng_below(&run.rng, 3),
                                    .paths = 1,
                                    .buffers = 128};
-    for (unsigned i = 1; i < run.side.rails; i++)
+    for (unsigned i = 1; i < run.side.rails; i++) {
         run.quality[i] = (enum quality)sl_rng_below(&run.rng, DEAD + 1);
+        run.loss_ppm[i] = losses[sl_rng_below(&run.rng, 4)];
+    }
     /* Any of them may be the first, by which frames go. */
     unsigned good = (unsigned)sl_rng_below(&run.rng, run.side.rails);
 
     run.quality[0] = run.quality[good];
+    run.loss_ppm[0] = run.loss_ppm[good];
     run.quality[good] = GOOD;
 }
 
 static void tell(uint64_t seed)
 {
     printf("# seed %" PRIu64 ":", seed);
-    for (unsigned i = 0; i < run.side.rails; i++)
+    for (unsigned i = 0; i < run.side.rails; i++) {
         printf("%s %s", i > 0 ? "," : "", quality_names[run.quality[i]]);
+        if (run.quality[i] == LOSSY)
+            printf(" (%u %%)", run.loss_ppm[i] / 10000);
+    }
     printf("\n");
 }
 
@@ -115,8 +125,12 @@ static struct lanes_route route_of(unsigned rail, bool trouble)
     struct lanes_route route = {.ps_per_byte = PS_PER_BYTE, .latency_ns = LATENCY_NS};
     enum quality quality = trouble ? run.quality[rail] : GOOD;
 
-    if (quality == HOLE)
+    if (quality == LOSSY)
+        route.loss_ppm = run.loss_ppm[rail];
+    else if (quality == HOLE)
         route.largest = LANES_PACKET - 1;
+    else if (quality == SLOW)
+        route.ps_per_byte *= 10;
     else if (quality == DEAD)
         route.loss_ppm = 1000000;
     return route;
@@ -137,7 +151,7 @@ static double oracle(void)
     double sum = 0;
 
     for (unsigned i = 0; i < run.side.rails; i++)
-        sum += run.quality[i] == GOOD;
+        sum += run.quality[i] == GOOD ? 1 : run.quality[i] == SLOW ? 0.1 : 0;
     return sum * 1e12 / PS_PER_BYTE;
 }
 
@@ -403,9 +417,16 @@ static unsigned count_of(enum quality quality)
     return count;
 }
 
+static uint64_t sent_by(unsigned rail)
+{
+    return sl_mp_conn_of(run.ep[0])->paths[rail]->stats.sent_bytes;
+}
+
 static void measure_begin(void)
 {
     run.bytes_at_grace = run.bytes;
+    for (unsigned i = 0; i < run.side.rails; i++)
+        run.sent_at_grace[i] = sent_by(i);
     run.measures = true;
 }
 
@@ -423,12 +444,31 @@ static void judge_rate(bool told)
               all / 1e6);
 }
 
+/* A slow route carries what it can, and no more waits for it. */
+static void judge_shares(bool told)
+{
+    for (unsigned i = 0; i < run.side.rails; i++) {
+        double sent = (double)(sent_by(i) - run.sent_at_grace[i]);
+        double share = sent * PS_PER_BYTE / 1e12 * 1e9 / MEASURE_NS;
+
+        if (told)
+            printf("# route %u, %s: %.2f of a good one; up %u times, failed %u times: %s\n", i,
+                   quality_names[run.quality[i]], share,
+                   (unsigned)sl_mp_conn_of(run.ep[0])->paths[i]->stats.ups,
+                   (unsigned)sl_mp_conn_of(run.ep[0])->paths[i]->stats.failures,
+                   sl_mp_conn_of(run.ep[0])->paths[i]->why);
+        if (run.quality[i] == SLOW && (share < 0.05 || share > 0.15))
+            wrong("route %u, a tenth as fast as the others, got %.3f of a good one's share", i,
+                  share);
+    }
+}
+
 /* A route that loses large packets alone stops data once: by small ones it does not come back. */
 static void judge_stalls(void)
 {
     unsigned bad = count_of(HOLE) + count_of(DEAD);
 
-    if (run.stalls > bad)
+    if (count_of(LOSSY) == 0 && run.stalls > bad)
         wrong("data stood still %u times, with %u routes that carry nothing", run.stalls, bad);
 }
 
@@ -450,6 +490,7 @@ static bool run_seed(uint64_t seed, bool told, bool trace, char *why, size_t cap
     play_until(start_ns + BEGIN_NS + GRACE_NS + MEASURE_NS, true);
     if (run.wrong[0] == '\0') {
         judge_rate(told);
+        judge_shares(told);
         judge_stalls();
     }
     routes_set(false);
