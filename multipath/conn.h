@@ -65,6 +65,10 @@ struct sl_mp_conn {
     struct sl_mp_path *frame_path; /* carries the frames; NULL: none is up, or see below */
     /* carried them and has failed; the peer has not said what it had */
     struct sl_mp_path *fencing;
+    /* How often in a row another path answered much sooner; not to be left before, and then for so
+     * long; when paths without frames were asked last: watch.c. */
+    unsigned slow_looks;
+    uint64_t frames_stay_ns, frames_hold_ns, asked_ns;
     uint64_t no_path_since_ns; /* 0: there is one */
     uint64_t ping_at_ns;       /* next one by each path; only without a sideband */
 

@@ -3,11 +3,13 @@
  * Where several paths are up, each is looked at some 200 times a second: does what was posted come
  * back? One that is late gets no more pieces until something does. One that stands still, while
  * another that was asked meanwhile has answered, ends: what it had goes by others after the fence,
- * instead of waiting until its lane has repeated it often enough to give up.
+ * instead of waiting until its lane has repeated it often enough to give up. And where another
+ * answers much sooner than the one that carries the frames, they go there.
  */
 #include "multipath/watch.h"
 
 #include "multipath/conn.h"
+#include "multipath/repair.h"
 
 #define WATCH_NS (5 * SL_NS_PER_MS)
 #define CONNS 32 /* of an interface, at a time: of many each has its turn later */
@@ -18,6 +20,11 @@
 #define STALL_NS_MAX (200 * SL_NS_PER_MS)
 #define STALL_NS_UNKNOWN (100 * SL_NS_PER_MS) /* of lanes that do not tell when they repeat */
 #define SLOWER 4                              /* times as long as measured is nothing unusual */
+#define SLACK_NS 200000
+#define SLOW_LOOKS 20              /* before frames go elsewhere */
+#define ASK_NS (25 * SL_NS_PER_MS) /* between pings of paths that carry no frames */
+#define HOLD_NS_MIN SL_NS_PER_S    /* that frames stay where they went, twice as long each time */
+#define HOLD_NS_MAX (60 * SL_NS_PER_S)
 
 static bool is_up(const struct sl_mp_path *path)
 {
@@ -137,6 +144,61 @@ static void judge(struct sl_mp_conn *conn, struct sl_mp_path *path)
                      (unsigned)(waited_ns / SL_NS_PER_MS));
 }
 
+/* ---- where frames go ---- */
+
+/* Which answers soonest, of those that frames may go by; NULL: there is no other. */
+static struct sl_mp_path *soonest(const struct sl_mp_conn *conn)
+{
+    unsigned rail = sl_mp_rail_in_use(conn);
+    bool spares = sl_mp_spares_in_use(conn);
+    struct sl_mp_path *best = NULL;
+
+    for (unsigned i = 0; i < conn->path_count; i++) {
+        struct sl_mp_path *path = conn->paths[i];
+
+        if (path != NULL && path != conn->frame_path && sl_mp_path_carries(path) &&
+            path->latency_ns != 0 && (rail == SL_MP_RAILS_ALL || path->rail->idx == rail) &&
+            (spares || !path->spare) && (best == NULL || path->latency_ns < best->latency_ns))
+            best = path;
+    }
+    return best;
+}
+
+/* Frames are handled in their order, so they leave a path by its fence, and it returns at once. */
+static void frames_leave(struct sl_mp_conn *conn, const struct sl_mp_path *to, uint64_t now_ns)
+{
+    struct sl_mp_path *path = conn->frame_path;
+    uint64_t hold_ns = 2 * conn->frames_hold_ns;
+
+    hold_ns = hold_ns < HOLD_NS_MIN ? HOLD_NS_MIN : hold_ns > HOLD_NS_MAX ? HOLD_NS_MAX : hold_ns;
+    conn->frames_hold_ns = hold_ns;
+    conn->frames_stay_ns = now_ns + hold_ns;
+    conn->slow_looks = 0;
+    path->sound = true;
+    sl_mp_failed(path, 0, "frames go by %s, which answers in %u us instead of %u", to->rail->name,
+                 (unsigned)(to->latency_ns / 1000), (unsigned)(path->latency_ns / 1000));
+}
+
+/* Frames went since the last look: is another path much better for them? */
+static void look_at_frames(struct sl_mp_conn *conn, uint64_t now_ns)
+{
+    const struct sl_mp_path *at = conn->frame_path, *to;
+
+    /* Nobody is asked for a word or two: the peer may be done, and gone. */
+    if (now_ns - conn->asked_ns >= ASK_NS) {
+        if (now_ns - conn->asked_ns < 4 * ASK_NS)
+            ask_others(conn, at);
+        conn->asked_ns = now_ns;
+    }
+    to = soonest(conn);
+    if (to == NULL || at->latency_ns <= SLOWER * to->latency_ns + SLACK_NS) {
+        conn->slow_looks = 0;
+        return;
+    }
+    if (++conn->slow_looks >= SLOW_LOOKS && now_ns >= conn->frames_stay_ns)
+        frames_leave(conn, to, now_ns);
+}
+
 /* ---- turns ---- */
 
 /* The only one that is up carries all there is. */
@@ -151,6 +213,9 @@ static void trust(struct sl_mp_conn *conn)
 
 static void look(struct sl_mp_conn *conn, uint64_t now_ns)
 {
+    const struct sl_mp_path *at = conn->frame_path;
+    bool went = is_up(at) && at->rail != NULL && at->posted != at->seen_posted;
+
     for (unsigned i = 0; i < conn->path_count; i++)
         if (is_up(conn->paths[i])) {
             grow(conn->paths[i], now_ns);
@@ -159,6 +224,8 @@ static void look(struct sl_mp_conn *conn, uint64_t now_ns)
     for (unsigned i = 0; i < conn->path_count; i++)
         if (is_up(conn->paths[i]))
             judge(conn, conn->paths[i]);
+    if (went && is_up(at))
+        look_at_frames(conn, now_ns);
 }
 
 void sl_mp_watch(struct sl_mp_iface *iface, uint64_t now_ns)

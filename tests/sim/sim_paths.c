@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What paths deliver, against one who knows how each of them is: two ends over simulated routes
- * (mp_routes.c), of which some lose packets, lose only large ones, are slow, or carry nothing, from
- * a moment on. Side 0 sends long messages without pause, and each is answered by a short one. From
- * two seconds after that moment on, at least so much of what the good routes can carry must arrive;
- * a route that is slow gets what it is worth; and every byte is right, and no byte of memory
- * changes once its message is over. Arguments: seeds.h.
+ * (mp_routes.c), of which some lose packets, lose only large ones, are slow, far, or carry nothing,
+ * from a moment on. Side 0 sends long messages without pause, and each is answered by a short one.
+ * From two seconds after that moment on most of what the good routes can carry must arrive; a route
+ * that is slow gets what it is worth; every byte is right, and no byte of memory changes once its
+ * message is over. Arguments: seeds.h.
  */
 #include "multipath/conn.h"
 #include "multipath/repair.h"
@@ -26,6 +26,7 @@
 #define PIECE_BYTES 4096
 #define PS_PER_BYTE 200000 /* of a good route: 5 MB/s */
 #define LATENCY_NS 20000
+#define FAR_NS (30 * SL_NS_PER_MS) /* one way, where a route is congested */
 #define REPEAT_NS (67 * SL_NS_PER_MS)
 #define REPEAT_TIMES 6
 #define BEGIN_NS SL_NS_PER_S       /* of the trouble */
@@ -35,9 +36,10 @@
 #define STALL_NS (50 * SL_NS_PER_MS)
 #define TAG 7
 
-enum quality { GOOD, HOLE, SLOW, DEAD, LOSSY };
+enum quality { GOOD, HOLE, SLOW, DEAD, LOSSY, FAR };
 
-static const char *const quality_names[] = {"good", "loses large packets", "slow", "dead", "lossy"};
+static const char *const quality_names[] = {"good", "loses large packets", "slow", "dead", "lossy",
+                                            "far"};
 
 struct message {
     struct sl_req req[2], answer[2];
@@ -98,7 +100,7 @@ static void draw(uint64_t seed)
                                    .paths = 1,
                                    .buffers = 128};
     for (unsigned i = 1; i < run.side.rails; i++) {
-        run.quality[i] = (enum quality)sl_rng_below(&run.rng, DEAD + 1);
+        run.quality[i] = (enum quality)sl_rng_below(&run.rng, FAR + 1);
         run.loss_ppm[i] = losses[sl_rng_below(&run.rng, 4)];
     }
     /* Any of them may be the first, by which frames go. */
@@ -133,6 +135,8 @@ static struct lanes_route route_of(unsigned rail, bool trouble)
         route.ps_per_byte *= 10;
     else if (quality == DEAD)
         route.loss_ppm = 1000000;
+    else if (quality == FAR)
+        route.latency_ns = FAR_NS;
     return route;
 }
 

@@ -186,6 +186,65 @@ static void nor_does_who_is_not_looked_at(void **state)
     assert_int_equal(failures(), 0);
 }
 
+/* ---- where frames go ---- */
+
+/* Messages for so long; the path by which frames went first answers late, as measured. */
+static void chat(struct sl_mp_path *slow, uint64_t latency_ns, uint64_t ns)
+{
+    for (uint64_t until_ns = loop_now(world_loop) + ns; loop_now(world_loop) < until_ns;) {
+        if (slow != NULL && frames() == slow)
+            slow->latency_ns = latency_ns;
+        world_message(64);
+        loop_pass(world_loop, SL_NS_PER_MS);
+    }
+}
+
+static void frames_leave_a_path_that_answers_late(void **state)
+{
+    struct sl_mp_path *path = frames();
+
+    (void)state;
+    chat(path, 50 * SL_NS_PER_MS, SL_NS_PER_S);
+    assert_ptr_not_equal(frames(), path);
+    assert_int_equal(path->stats.failures, 1);
+    assert_int_equal(path->losses, 0); /* nothing was wrong with it: it returned at once */
+    WORLD_UNTIL(world_ep(0)->paths_up == 2 && world_ep(1)->paths_up == 2);
+    chat(NULL, 0, 300 * SL_NS_PER_MS);
+    assert_ptr_not_equal(frames(), path);
+    assert_int_equal(path->stats.failures, 1);
+}
+
+/* Nor for one that is a little better. */
+static void not_for_a_moment_or_a_little(void **state)
+{
+    struct sl_mp_path *path = frames();
+
+    (void)state;
+    for (unsigned i = 0; i < 8; i++) {
+        chat(path, 50 * SL_NS_PER_MS, 60 * SL_NS_PER_MS);
+        path->latency_ns = other()->latency_ns;
+        chat(NULL, 0, 60 * SL_NS_PER_MS);
+    }
+    chat(path, 3 * other()->latency_ns, SL_NS_PER_S);
+    assert_ptr_equal(frames(), path);
+    assert_int_equal(failures(), 0);
+}
+
+/* They do not go to and fro when both are bad in turn. */
+static void where_frames_went_they_stay_ever_longer(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 40; i++) {
+        struct sl_mp_path *path = frames();
+
+        chat(path, 50 * SL_NS_PER_MS, 250 * SL_NS_PER_MS);
+        path->latency_ns = other()->latency_ns = 10000;
+        WORLD_UNTIL(world_ep(0)->paths_up == 2 && world_ep(1)->paths_up == 2);
+    }
+    assert_in_range(world_ep(0)->paths[0]->stats.failures + world_ep(0)->paths[1]->stats.failures,
+                    3, 5);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, fresh, world_clean)
@@ -196,6 +255,9 @@ int main(void)
         CASE(without_another_no_path_is_late),
         CASE(who_does_not_look_blames_no_path),
         CASE(nor_does_who_is_not_looked_at),
+        CASE(frames_leave_a_path_that_answers_late),
+        CASE(not_for_a_moment_or_a_little),
+        CASE(where_frames_went_they_stay_ever_longer),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
