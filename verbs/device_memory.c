@@ -66,7 +66,13 @@ bool sl_verbs_device_takes_dmabuf(struct sl_verbs_device *device)
 
 /* ---- the device's side ---- */
 
-static struct ibv_mr *host_mr(const struct sl_verbs_memory *memory, const struct sl_mem *mem)
+static int access_of(enum sl_verbs_writers writers)
+{
+    return IBV_ACCESS_LOCAL_WRITE | (writers == SL_VERBS_PEERS ? IBV_ACCESS_REMOTE_WRITE : 0);
+}
+
+static struct ibv_mr *host_mr(const struct sl_verbs_memory *memory, const struct sl_mem *mem,
+                              int access)
 {
     const struct sl_ibv *ibv = memory->device->ibv;
     struct ibv_pd *pd = memory->device->pd;
@@ -74,11 +80,12 @@ static struct ibv_mr *host_mr(const struct sl_verbs_memory *memory, const struct
 
     if (memory->relaxed && ibv->ibv_reg_mr_iova2 != NULL)
         mr = ibv->ibv_reg_mr_iova2(pd, mem->addr, mem->len, (uintptr_t)mem->addr,
-                                   SL_VERBS_ACCESS | IBV_ACCESS_RELAXED_ORDERING);
-    return mr != NULL ? mr : (ibv->ibv_reg_mr)(pd, mem->addr, mem->len, SL_VERBS_ACCESS);
+                                   access | IBV_ACCESS_RELAXED_ORDERING);
+    return mr != NULL ? mr : (ibv->ibv_reg_mr)(pd, mem->addr, mem->len, access);
 }
 
-static struct ibv_mr *dmabuf_mr(const struct sl_verbs_memory *memory, const struct sl_mem *mem)
+static struct ibv_mr *dmabuf_mr(const struct sl_verbs_memory *memory, const struct sl_mem *mem,
+                                int access)
 {
     const struct sl_ibv *ibv = memory->device->ibv;
     struct ibv_pd *pd = memory->device->pd;
@@ -87,20 +94,20 @@ static struct ibv_mr *dmabuf_mr(const struct sl_verbs_memory *memory, const stru
 
     if (memory->relaxed)
         mr = ibv->ibv_reg_dmabuf_mr(pd, mem->fd_off, mem->len, iova, mem->fd,
-                                    SL_VERBS_ACCESS | IBV_ACCESS_RELAXED_ORDERING);
+                                    access | IBV_ACCESS_RELAXED_ORDERING);
     errno = 0;
-    return mr != NULL
-               ? mr
-               : ibv->ibv_reg_dmabuf_mr(pd, mem->fd_off, mem->len, iova, mem->fd, SL_VERBS_ACCESS);
+    return mr != NULL ? mr
+                      : ibv->ibv_reg_dmabuf_mr(pd, mem->fd_off, mem->len, iova, mem->fd, access);
 }
 
-static int make(const struct sl_verbs_memory *memory, const struct sl_mem *mem, struct ibv_mr **out)
+static int make(const struct sl_verbs_memory *memory, const struct sl_mem *mem, int access,
+                struct ibv_mr **out)
 {
     const char *name = memory->device->name;
     bool is_dmabuf = mem->kind == SL_MEM_DMABUF;
 
     errno = 0;
-    struct ibv_mr *mr = is_dmabuf ? dmabuf_mr(memory, mem) : host_mr(memory, mem);
+    struct ibv_mr *mr = is_dmabuf ? dmabuf_mr(memory, mem, access) : host_mr(memory, mem, access);
     int err = errno != 0 ? -errno : is_dmabuf ? -EIO : -ENOMEM;
 
     if (mr != NULL) {
@@ -118,11 +125,12 @@ static int make(const struct sl_verbs_memory *memory, const struct sl_mem *mem, 
                    sluice_strerror(err));
 }
 
+/* The users' memory: where a CTS says, peers write to it. */
 static int reg(void *arg, const struct sl_mem *mem, void **out)
 {
     struct sl_verbs_memory *memory = arg;
     struct ibv_mr *mr = memory->ready;
-    int err = mr != NULL ? 0 : make(memory, mem, &mr);
+    int err = mr != NULL ? 0 : make(memory, mem, access_of(SL_VERBS_PEERS), &mr);
 
     memory->ready = NULL;
     if (err == 0)
@@ -225,9 +233,9 @@ bool sl_verbs_memory_put(struct sl_verbs_memory *memory, struct sl_verbs_claim *
 }
 
 int sl_verbs_memory_make(struct sl_verbs_memory *memory, const struct sl_mem *mem,
-                         struct ibv_mr **out)
+                         enum sl_verbs_writers writers, struct ibv_mr **out)
 {
-    return make(memory, mem, out);
+    return make(memory, mem, access_of(writers), out);
 }
 
 void sl_verbs_memory_end(struct sl_verbs_memory *memory, struct ibv_mr *mr)

@@ -197,9 +197,11 @@ static int pools_init(struct sl_verbs_iface *iface)
     int err;
 
     chunks = chunks < 4 ? 4 : chunks > 65534 ? 65534 : chunks & ~1u;
-    err = sl_verbs_pool_init(iface, (size_t)mp->slot_bytes * SL_MP_FRAME_PLACES, &iface->frames);
+    err = sl_verbs_pool_init(iface, (size_t)mp->slot_bytes * SL_MP_FRAME_PLACES, SL_VERBS_OURS,
+                             &iface->frames);
     if (err == 0)
-        err = sl_verbs_pool_init(iface, (size_t)chunks * SL_MP_CHUNK_BYTES, &iface->staging);
+        err = sl_verbs_pool_init(iface, (size_t)chunks * SL_MP_CHUNK_BYTES, SL_VERBS_PEERS,
+                                 &iface->staging);
     if (err != 0)
         return err;
     mp->frame_bytes = iface->frames.bytes;

@@ -65,8 +65,9 @@ int sl_verbs_pool_join(struct sl_verbs_iface *iface, struct sl_verbs_pool *pool,
         .addr = pool->bytes, .len = pool->len, .kind = SL_MEM_HOST, .fd = -1};
 
     pool->mr[i] = mr_beside(iface, pool, i);
-    return pool->mr[i] != NULL ? 0
-                               : sl_verbs_memory_make(iface->rails[i].memory, &mem, &pool->mr[i]);
+    return pool->mr[i] != NULL
+               ? 0
+               : sl_verbs_memory_make(iface->rails[i].memory, &mem, pool->writers, &pool->mr[i]);
 }
 
 void sl_verbs_pool_leave(struct sl_verbs_iface *iface, struct sl_verbs_pool *pool, unsigned i)
@@ -76,7 +77,8 @@ void sl_verbs_pool_leave(struct sl_verbs_iface *iface, struct sl_verbs_pool *poo
     pool->mr[i] = NULL;
 }
 
-int sl_verbs_pool_init(struct sl_verbs_iface *iface, size_t len, struct sl_verbs_pool *out)
+int sl_verbs_pool_init(struct sl_verbs_iface *iface, size_t len, enum sl_verbs_writers writers,
+                       struct sl_verbs_pool *out)
 {
     void *bytes = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     int err = 0;
@@ -85,6 +87,7 @@ int sl_verbs_pool_init(struct sl_verbs_iface *iface, size_t len, struct sl_verbs
         return sl_fail(-ENOMEM, "no memory for %zu KiB of buffers", len >> 10);
     out->bytes = bytes;
     out->len = len;
+    out->writers = writers;
     for (unsigned i = 0; i < iface->mp.rail_count && err == 0; i++) {
         err = sl_verbs_pool_join(iface, out, i);
         if (err != 0 && sl_verbs_rail_is_gone(&iface->rails[i]))

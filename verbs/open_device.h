@@ -61,6 +61,10 @@ struct sl_verbs_memory {
     struct ibv_mr *ready;      /* with memory_lock: made already, for who adopts it */
 };
 
+/* Who writes to registered memory: this end alone, or peers too. What they cannot write to, a
+ * faulty one cannot damage. */
+enum sl_verbs_writers { SL_VERBS_OURS, SL_VERBS_PEERS };
+
 /* One of them, held. */
 struct sl_verbs_claim {
     struct ibv_mr *mr;
@@ -125,7 +129,7 @@ bool sl_verbs_memory_put(struct sl_verbs_memory *memory, struct sl_verbs_claim *
  * forgot to take back may lie at the same addresses; and such that is to be adopted. No lock is
  * held. */
 int sl_verbs_memory_make(struct sl_verbs_memory *memory, const struct sl_mem *mem,
-                         struct ibv_mr **out);
+                         enum sl_verbs_writers writers, struct ibv_mr **out);
 void sl_verbs_memory_end(struct sl_verbs_memory *memory, struct ibv_mr *mr);
 
 /* [addr, addr+len) goes away: nobody finds its registrations any more, and all listeners hear of

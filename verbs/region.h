@@ -13,13 +13,11 @@
 struct sl_verbs_iface;
 struct sl_verbs_rail;
 
-#define SL_VERBS_ACCESS                                                                            \
-    (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE) /* to registered memory */
-
 /* Registered memory of our own, on every rail. */
 struct sl_verbs_pool {
     uint8_t *bytes;
     size_t len;
+    enum sl_verbs_writers writers;
     struct ibv_mr *mr[SL_MP_RAILS_MAX];
 };
 
@@ -32,7 +30,8 @@ struct sl_verbs_mr {
     struct sl_verbs_claim claims[SL_MP_RAILS_MAX];
 };
 
-int sl_verbs_pool_init(struct sl_verbs_iface *iface, size_t len, struct sl_verbs_pool *out);
+int sl_verbs_pool_init(struct sl_verbs_iface *iface, size_t len, enum sl_verbs_writers writers,
+                       struct sl_verbs_pool *out);
 void sl_verbs_pool_fini(struct sl_verbs_iface *iface, struct sl_verbs_pool *pool);
 /* On one more rail, or one less. */
 int sl_verbs_pool_join(struct sl_verbs_iface *iface, struct sl_verbs_pool *pool, unsigned rail);

@@ -123,7 +123,7 @@ static int block_new(struct sl_verbs_rail *rail, struct sl_verbs_block *block)
     mem.addr = block->bytes = aligned_alloc(4096, (len + 4095) & ~(size_t)4095);
     err = block->bytes == NULL
               ? sl_fail(-ENOMEM, "no memory for %zu KiB of receive buffers", len >> 10)
-              : sl_verbs_memory_make(rail->memory, &mem, &block->mr);
+              : sl_verbs_memory_make(rail->memory, &mem, SL_VERBS_OURS, &block->mr);
     if (err != 0) {
         free(block->bytes);
         free(block->slots);

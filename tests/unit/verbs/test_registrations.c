@@ -2,6 +2,7 @@
 /* The interfaces of a process register memory once with each device, and let go of it with the last
  * claim; also from two threads. */
 #include "tests/fake/fake_ibv.h"
+#include "tests/fake/fake_ibv_inside.h"
 #include "verbs/config.h"
 #include "verbs/iface.h"
 #include "verbs/memlock.h"
@@ -213,6 +214,33 @@ static void pools_use_nothing_that_was_registered_before(void **state)
     dereg(0, forgotten);
 }
 
+static bool peers_write(struct ibv_mr *mr)
+{
+    return (FAKE_OF(fake_mr, mr)->access & IBV_ACCESS_REMOTE_WRITE) != 0;
+}
+
+/* A peer that knows a key may write there, whatever it was told: so frames and receive buffers have
+ * none that it could write by. */
+static void peers_may_write_to_staging_and_users_memory_alone(void **state)
+{
+    const struct sl_verbs_iface *iface;
+    struct sl_mr *mr;
+
+    (void)state;
+    add("a0", 1);
+    open_ifaces(1);
+    iface = sl_verbs_iface_of(ifaces[0]);
+    mr = reg(0, 0, PAGE);
+    assert_true(peers_write(iface->staging.mr[0]));
+    assert_true(peers_write(mr_of(mr)->claims[0].mr));
+    assert_false(peers_write(iface->frames.mr[0]));
+    assert_int_equal(iface->mp.lanes->provide(&sl_verbs_iface_of(ifaces[0])->mp, 1), 0);
+    assert_true(iface->rails[0].block_count > 0);
+    for (unsigned i = 0; i < iface->rails[0].block_count; i++)
+        assert_false(peers_write(iface->rails[0].blocks[i].mr));
+    dereg(0, mr);
+}
+
 static void settings_that_differ_share_no_registration(void **state)
 {
     add("a0", 1);
@@ -380,6 +408,7 @@ int main(void)
         CASE(a_part_of_what_another_one_registered_needs_no_registration),
         CASE(pools_of_interfaces_are_their_own),
         CASE(pools_use_nothing_that_was_registered_before),
+        CASE(peers_may_write_to_staging_and_users_memory_alone),
         CASE(settings_that_differ_share_no_registration),
         CASE(memory_that_one_reports_gone_is_gone_for_all),
         CASE(one_that_only_progresses_hears_of_it_too),
