@@ -12,7 +12,7 @@
 /* The hops share the links but for the first and the last round. That costs most where a rank has
  * little or no share: its links are busy one way only until results come. */
 #define ROUNDS 16
-#define ROUNDS_WITH_IDLE 64
+#define ROUNDS_WITH_IDLE 72
 #define ROUNDS_MAX 512                  /* keeps schedules short */
 #define MESSAGES_AHEAD SL_PARTS_LAG_MAX /* from all peers together: latency must not show */
 
