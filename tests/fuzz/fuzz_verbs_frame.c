@@ -35,8 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (frame.kind == SL_MP_EAGER || frame.kind == SL_MP_CONTROL)
         sl_assert(frame.value == size - SL_MP_FRAME_BYTES);
     else
-        sl_assert(frame.kind == SL_MP_CTS || frame.kind == SL_MP_PING ||
-                  size == SL_MP_FRAME_BYTES);
+        sl_assert(frame.kind == SL_MP_CTS || frame.kind == SL_MP_PING || size == SL_MP_FRAME_BYTES);
     if (frame.kind == SL_MP_CTS)
         check_grant(data + SL_MP_FRAME_BYTES, size - SL_MP_FRAME_BYTES);
     return 0;
