@@ -209,8 +209,8 @@ int sl_tcp_ep_connect(struct sl_ep *base, const struct sl_addr *peer, struct sl_
     return sl_tcp_connect_start(ep);
 }
 
-/* Bytes that the kernel has not sent yet. Emulators of system calls know only the question for those
- * that are not acknowledged, which are more. */
+/* Bytes that the kernel has not sent yet. Emulators of system calls know only the question for
+ * those that are not acknowledged, which are more. */
 static int unsent_bytes(int fd)
 {
     int bytes = 0;
