@@ -149,6 +149,12 @@ static int conn_work(struct sl_mp_conn *conn)
 
     if (SL_UNLIKELY(sl_mp_sideband_lost(conn)))
         sl_mp_sideband_try(conn);
+    if (SL_UNLIKELY(conn->left && conn->state == SL_MP_CONN_UP))
+        sl_mp_conn_leave(conn);
+    if (SL_UNLIKELY(conn->failing)) {
+        sl_mp_conn_lost(conn);
+        return 1;
+    }
     for (unsigned i = 0; i < conn->path_count; i++)
         if (conn->paths[i] != NULL && conn->paths[i]->failing) {
             sl_mp_path_end(conn->paths[i]);
@@ -156,8 +162,6 @@ static int conn_work(struct sl_mp_conn *conn)
         }
     if (conn->control_count > 0)
         sl_mp_control_flush(conn);
-    if (SL_UNLIKELY(conn->left && conn->state == SL_MP_CONN_UP))
-        sl_mp_conn_leave(conn);
     if (SL_UNLIKELY(conn->failing)) {
         sl_mp_conn_lost(conn);
         return 1;

@@ -79,6 +79,7 @@ struct sl_mp_iface {
     unsigned conn_count, connecting;
     unsigned opens;   /* lanes that this round of progress may still open */
     bool in_progress; /* work requests may be collected until its end */
+    bool has_failed;  /* a path has; its owner hears the sideband next, which may say why */
     /* When timers ran last: the time for what need not be exact; and before. What has completed by
      * then has been looked for since, whatever kept this end from it. */
     uint64_t ticked_ns, ticked_before_ns;

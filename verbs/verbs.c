@@ -47,10 +47,17 @@ static int run_timers(struct sl_verbs_iface *iface)
     return moved;
 }
 
+/* A peer that destroys its endpoint says so there, and then what was on its way to it fails. */
+static int hear_sideband(struct sl_verbs_iface *iface, unsigned budget)
+{
+    iface->mp.has_failed = false;
+    return iface->mp.sideband->ops->progress(iface->mp.sideband, budget);
+}
+
 static int progress(struct sl_iface *base, unsigned budget)
 {
     struct sl_verbs_iface *iface = sl_verbs_iface_of(base);
-    int moved = 0, n;
+    int moved = 0, n = 0;
 
     iface->mp.in_progress = true;
     iface->mp.opens = SL_MP_OPENS;
@@ -58,16 +65,18 @@ static int progress(struct sl_iface *base, unsigned budget)
         moved += (int)sl_verbs_rail_poll(&iface->rails[i], budget);
     if (SL_UNLIKELY(iface->mp.stage_count != 0))
         moved += sl_mp_gpu_progress(&iface->mp);
-    moved += sl_mp_run(&iface->mp);
-    if (iface->round++ % SIDEBAND_EVERY == 0 || iface->mp.connecting > 0) {
-        n = iface->mp.sideband->ops->progress(iface->mp.sideband, budget);
-        if (n < 0) {
-            iface->mp.in_progress = false;
-            return n;
-        }
-        moved += n + run_timers(iface) + sl_mp_run(&iface->mp);
+    if (SL_UNLIKELY(iface->mp.has_failed))
+        n = hear_sideband(iface, budget);
+    if (n >= 0)
+        moved += n + sl_mp_run(&iface->mp);
+    if (n >= 0 && (iface->round++ % SIDEBAND_EVERY == 0 || iface->mp.connecting > 0)) {
+        n = hear_sideband(iface, budget);
+        if (n >= 0)
+            moved += n + run_timers(iface) + sl_mp_run(&iface->mp);
     }
     iface->mp.in_progress = false;
+    if (n < 0)
+        return n;
     flush_batches(iface);
     return moved;
 }
