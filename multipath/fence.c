@@ -122,9 +122,9 @@ static bool stop(struct sl_mp_path *path)
         }
         SL_PROBE3(path_down, conn->base.peer, path->idx, path->code);
         sl_mp_event(conn->iface, SL_EVENT_PATH_DOWN, conn->base.peer, path->idx, path->code);
-        sl_log(path->sound ? SL_LOG_INFO : SL_LOG_WARN, area_of(conn),
-               "path %u to %s is down: %s; %u of %u left", path->idx, sl_ep_peer_name(&conn->base),
-               path->why, conn->paths_up, conn->path_count);
+        sl_log(path->sound || conn->left ? SL_LOG_INFO : SL_LOG_WARN, area_of(conn),
+               "path %u to %s is %s: %s; %u of %u left", path->idx, sl_ep_peer_name(&conn->base),
+               path->sound ? "set aside" : "down", path->why, conn->paths_up, conn->path_count);
     }
     down_send(path);
     return was_up;
