@@ -3,6 +3,7 @@
 #include "core/err.h"
 #include "core/stderr_line.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -192,5 +193,7 @@ const char *sluice_strerror(int code)
     for (size_t i = 0; i < SL_ARRAY_LEN(names); i++)
         if (names[i].code == code)
             return names[i].text;
+    if (code == INT_MIN) /* a hostile page says so */
+        return "unknown error";
     return strerrordesc_np(code < 0 ? -code : code) ?: "unknown error";
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core/err.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -130,6 +131,7 @@ static void every_code_has_a_name(void **state)
     assert_string_equal(sluice_strerror(-ETIMEDOUT), "ETIMEDOUT: a peer was silent");
     assert_string_equal(sluice_strerror(0), "OK");
     assert_non_null(sluice_strerror(-99999));
+    assert_string_equal(sluice_strerror(INT_MIN), "unknown error");
 }
 
 int main(void)
