@@ -11,9 +11,11 @@
 #include "core/log.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define BYE_TRIES 16
+#define WHY_BYTES 2048 /* of the reason of an end */
 #define LINGER_NS (200 * SL_NS_PER_MS)
 #define LINGER_POLLS 1000000
 #define LINGER_EVERY 256 /* of them between polls of the sideband */
@@ -53,6 +55,28 @@ void sl_mp_conn_untime(struct sl_mp_conn *conn)
     sl_list_remove(&conn->timed);
 }
 
+/* Few connections ever have a reason, and it may be long. */
+static void say_why_v(struct sl_mp_conn *conn, const char *fmt, va_list args)
+{
+    if (conn->why_bytes == NULL)
+        conn->why_bytes = malloc(WHY_BYTES);
+    if (conn->why_bytes == NULL) {
+        conn->why = "there is no memory to say why";
+        return;
+    }
+    vsnprintf(conn->why_bytes, WHY_BYTES, fmt, args);
+    conn->why = conn->why_bytes;
+}
+
+void sl_mp_conn_say_why(struct sl_mp_conn *conn, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    say_why_v(conn, fmt, args);
+    va_end(args);
+}
+
 int sl_mp_conn_fail(struct sl_mp_conn *conn, int status, const char *fmt, ...)
 {
     va_list args;
@@ -60,7 +84,7 @@ int sl_mp_conn_fail(struct sl_mp_conn *conn, int status, const char *fmt, ...)
     if (conn->failing || conn->state == SL_MP_CONN_DOWN)
         return status;
     va_start(args, fmt);
-    vsnprintf(conn->why, sizeof(conn->why), fmt, args);
+    say_why_v(conn, fmt, args);
     va_end(args);
     conn->failing = true;
     conn->down_status = status;

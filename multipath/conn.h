@@ -22,6 +22,14 @@ struct sl_mp_name {
     uint8_t address[sizeof(((struct sl_mp_rail_info *)0)->address)];
 };
 
+/* What the other end says of itself. */
+struct sl_mp_peer {
+    uint64_t nonce;
+    bool listed;
+    unsigned rail_count;
+    struct sl_mp_rail_info *rails; /* rail_count; NULL: it has said nothing */
+};
+
 /* Messages to DROP, seldom any. */
 struct sl_mp_drops {
     struct sl_mp_drop {
@@ -55,12 +63,14 @@ struct sl_mp_conn {
     struct sl_req *connect_req;
     uint64_t connect_deadline_ns, settle_ns;
     int down_status;
-    char why[SL_MP_PATHS_MAX * 256]; /* with the reasons of all paths */
+    const char *why; /* it ends, with the reasons of its paths; owned: why_bytes */
+    char *why_bytes; /* NULL until then */
 
-    struct sl_mp_hello peer;
+    struct sl_mp_peer peer;
     struct sl_mp_cts_keys peer_keys; /* of a CTS for all its rails, by the latest keys */
-    bool uneven;                     /* one is here that was another, or a path is spare */
-    struct sl_mp_path *paths[SL_MP_PATHS_MAX];
+    bool uneven;               /* one is here that was another, or a path is spare */
+    struct sl_mp_path **paths; /* NULL: the peer has not offered it yet */
+    unsigned path_room;
     unsigned path_count, paths_expected, paths_up;
     struct sl_mp_path *frame_path; /* carries the frames; NULL: none is up, or see below */
     /* carried them and has failed; the peer has not said what it had */
@@ -85,8 +95,8 @@ struct sl_mp_conn {
     /* CTS that came: all; and with bytes to deal, in their order */
     struct sl_node all_cts, deal;
     unsigned cts_count, unannounced;
-    struct sl_mp_piece *redo; /* of lanes that failed: room for SL_MP_REDO once there was one */
-    unsigned redo_count;
+    struct sl_mp_piece *redo; /* of lanes that failed */
+    unsigned redo_count, redo_room;
     struct sl_mp_drops drops;
     struct sl_node late;      /* receives to end in progress */
     struct sl_node starved;   /* receives that found no room for their CTS */
@@ -125,6 +135,8 @@ static inline struct sl_mp_conn *sl_mp_conn_of(struct sl_ep *ep)
     return (struct sl_mp_conn *)ep;
 }
 
+/* Says in conn->why why it ends. */
+void sl_mp_conn_say_why(struct sl_mp_conn *conn, const char *fmt, ...) SL_PRINTF(2, 3);
 /* Notes that the connection is lost; the next progress tells its owner. Returns status. */
 int sl_mp_conn_fail(struct sl_mp_conn *conn, int status, const char *fmt, ...) SL_PRINTF(3, 4);
 /* Ends what was noted so. */

@@ -85,9 +85,12 @@ int sl_mp_control_read(const void *bytes, size_t len, struct sl_mp_control *out)
         out->kind == SL_MP_CONTROL_LEAVE)
         return 0;
     if (out->kind == SL_MP_CONTROL_HELLO)
-        return out->hello.rail_count != 0 && out->hello.rail_count <= SL_MP_RAILS_MAX
+        return out->hello.rail_count <= SL_MP_RAILS_MAX &&
+                       out->hello.first < out->hello.rail_count &&
+                       out->hello.first % SL_MP_HELLO_RAILS == 0
                    ? 0
-                   : sl_fail(-EBADMSG, "the peer says it has %u rails", out->hello.rail_count);
+                   : sl_fail(-EBADMSG, "the peer says it has %u rails, from rail %u on",
+                             out->hello.rail_count, out->hello.first);
     if (out->kind == SL_MP_CONTROL_PATHS)
         return check_paths(&out->paths);
     if (out->kind == SL_MP_CONTROL_OFFER || out->kind == SL_MP_CONTROL_ACCEPT)

@@ -11,7 +11,7 @@
 #include "core/transport.h"
 #include "multipath/frame.h"
 
-#define SL_MP_VERSION 8
+#define SL_MP_VERSION 9
 #define SL_MP_WHY 96
 
 enum sl_mp_control_kind {
@@ -55,6 +55,9 @@ struct sl_mp_rail_info {
 
 #define SL_MP_NO_RANK UINT32_MAX
 
+/* Rails of one HELLO; who has more says several, one behind the other. */
+#define SL_MP_HELLO_RAILS 8
+
 struct sl_mp_hello {
     uint32_t version;
     uint32_t eager_bytes; /* the least of both ends counts */
@@ -63,8 +66,8 @@ struct sl_mp_hello {
     uint8_t rail_count;
     uint8_t fallback; /* 1: without paths, data may go over the sideband */
     uint8_t listed;   /* 1: the sender's user lists its paths */
-    uint8_t spare;
-    struct sl_mp_rail_info rails[SL_MP_RAILS_MAX];
+    uint8_t first;    /* the number of rails[0]: of the sender's rail_count */
+    struct sl_mp_rail_info rails[SL_MP_HELLO_RAILS];
 };
 
 /* Rails that a path is to join; the sender's is local. */

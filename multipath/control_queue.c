@@ -11,8 +11,9 @@
 
 #include <string.h>
 
-#define SPARE (SL_MP_CONTROLS / 2) /* that callers' messages leave for paths */
-#define TELL_EVERY 8               /* handled control messages between words of it */
+#define SPARE 96 /* that callers' messages and offers leave for what cannot wait */
+_Static_assert(SPARE >= SL_MP_PATHS_MAX + 16, "a DOWN of each path, a HELLO of each eight rails");
+#define TELL_EVERY 8 /* handled control messages between words of it */
 
 /* ---- out ---- */
 

@@ -11,7 +11,9 @@ struct sl_mp_conn;
 struct sl_mp_path;
 struct sl_mp_tx_frame;
 
-#define SL_MP_CONTROLS 64 /* that the peer has not handled */
+/* That the peer has not handled: a DOWN for each path may come at once, beside what waits for room
+ * (sl_mp_control_room). */
+#define SL_MP_CONTROLS 128
 
 /* A place in the queue for the sideband. */
 struct sl_mp_queued {

@@ -81,11 +81,11 @@ static bool announce(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
         header->flags |= SL_MP_FLAG_GPU;
     if (cts->announced)
         header->flags |= SL_MP_FLAG_AGAIN;
-    memcpy(frame->bytes + SL_MP_FRAME_BYTES, &told, sizeof(told));
+    sl_mp_cts_write(&told, frame->bytes + SL_MP_FRAME_BYTES);
     cts->announced = true;
     cts->renewed = false;
     cts->channel->base.sent++;
-    sl_mp_frame_post(conn, frame, sizeof(told));
+    sl_mp_frame_post(conn, frame, (uint32_t)sl_mp_cts_size(told.keys.count));
     return true;
 }
 

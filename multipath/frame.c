@@ -27,12 +27,20 @@ int sl_mp_frame_read(const void *bytes, size_t got, struct sl_mp_frame *out)
 
 int sl_mp_cts_read(const void *payload, size_t len, struct sl_mp_cts *out)
 {
-    if (len != sizeof(*out))
-        return sl_fail(-EBADMSG, "a grant of %zu bytes, not %zu", len, sizeof(*out));
-    memcpy(out, payload, sizeof(*out));
+    const uint8_t *keys = (const uint8_t *)payload + SL_MP_CTS_HEAD;
+
+    if (len < SL_MP_CTS_HEAD)
+        return sl_fail(-EBADMSG, "a grant of %zu bytes", len);
+    *out = (struct sl_mp_cts){0};
+    memcpy(out, payload, SL_MP_CTS_HEAD);
     if (out->keys.count == 0 || out->keys.count > SL_MP_RAILS_MAX || out->len == 0 ||
         out->off + out->len < out->off)
         return sl_fail(-EBADMSG, "a grant of %llu bytes at %llu with %u keys makes no sense",
                        (unsigned long long)out->len, (unsigned long long)out->off, out->keys.count);
+    if (len != sl_mp_cts_size(out->keys.count))
+        return sl_fail(-EBADMSG, "a grant of %zu bytes with %u keys", len, out->keys.count);
+    for (unsigned i = 0; i < out->keys.count; i += SL_MP_CTS_KEYS)
+        memcpy(&out->rkeys[i], keys + i * sizeof(out->rkeys[0]),
+               SL_MP_CTS_KEYS * sizeof(out->rkeys[0]));
     return 0;
 }

@@ -8,9 +8,10 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
-#define SL_MP_RAILS_MAX 8
-#define SL_MP_PATHS_MAX 8
+#define SL_MP_RAILS_MAX 16 /* bits of a mask: struct sl_mp_cts_keys */
+#define SL_MP_PATHS_MAX 64
 
 enum sl_mp_frame_kind {
     SL_MP_PING = 1, /* before all else on a path: it carries. As long as its largest packets */
@@ -65,11 +66,28 @@ struct sl_mp_cts {
     uint32_t rkeys[SL_MP_RAILS_MAX]; /* by rail of the granting side */
 };
 
-_Static_assert(sizeof(struct sl_mp_cts) == 64, "travels as it is");
+/* How much of it travels: keys in groups of four. */
+#define SL_MP_CTS_HEAD offsetof(struct sl_mp_cts, rkeys)
+#define SL_MP_CTS_KEYS 4
+static inline size_t sl_mp_cts_size(unsigned keys)
+{
+    return SL_MP_CTS_HEAD + (keys + SL_MP_CTS_KEYS - 1) / SL_MP_CTS_KEYS * SL_MP_CTS_KEYS * 4;
+}
+
+_Static_assert(SL_MP_CTS_HEAD == 32 && SL_MP_RAILS_MAX % SL_MP_CTS_KEYS == 0, "travels as it is");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "headers are copied as they are");
 
 /* Reads the header of `got` received bytes. -EBADMSG: not a frame; the text says what is wrong. */
 int sl_mp_frame_read(const void *bytes, size_t got, struct sl_mp_frame *out);
+
+/* Writes the payload of a CTS, of sl_mp_cts_size() bytes. */
+static inline void sl_mp_cts_write(const struct sl_mp_cts *cts, uint8_t *out)
+{
+    memcpy(out, cts, SL_MP_CTS_HEAD);
+    for (unsigned i = 0; i < cts->keys.count; i += SL_MP_CTS_KEYS)
+        memcpy(out + SL_MP_CTS_HEAD + i * sizeof(cts->rkeys[0]), &cts->rkeys[i],
+               SL_MP_CTS_KEYS * sizeof(cts->rkeys[0]));
+}
 
 /* Reads the payload of a CTS, of len bytes. -EBADMSG. */
 int sl_mp_cts_read(const void *payload, size_t len, struct sl_mp_cts *out);

@@ -24,7 +24,6 @@ struct sl_mp_piece;
 #define SL_MP_RX_CTS_MAX 64  /* sent and not complete */
 #define SL_MP_TX_CTS_MAX 256 /* that came, or whose writes arrived but are not retired here */
 #define SL_MP_CHUNK_BYTES (256u << 10)
-#define SL_MP_REDO (SL_MP_PATHS_MAX * SL_MP_WRITES_MAX + SL_MP_FALLBACK_DEPTH)
 
 /* A frame to send: registered on every rail, kept until its completion so that it can be sent
  * again. */

@@ -6,18 +6,39 @@
 #include "multipath/iface.h"
 #include "multipath/repair.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#define PATHS_STEP 4
 #define SIGNAL_EVERY 8 /* frames between completions that are asked for */
 #define FORGET_AFTER_NS SL_NS_PER_S
 #define FORGET_NS (50 * SL_NS_PER_MS)
 #define ALL_RAILS UINT16_MAX
 
+/* Places for paths up to that one: most connections have few. */
+static int path_room(struct sl_mp_conn *conn, unsigned idx)
+{
+    unsigned room = (idx / PATHS_STEP + 1) * PATHS_STEP;
+    struct sl_mp_path **paths;
+
+    if (idx < conn->path_room)
+        return 0;
+    paths = reallocarray(conn->paths, room, sizeof(*paths));
+    if (paths == NULL)
+        return sl_fail(-ENOMEM, "no memory for %u paths", room);
+    memset(paths + conn->path_room, 0, (room - conn->path_room) * sizeof(*paths));
+    conn->paths = paths;
+    conn->path_room = room;
+    return 0;
+}
+
 int sl_mp_path_add(struct sl_mp_conn *conn, unsigned idx, struct sl_mp_path **out)
 {
     struct sl_mp_path *path;
-    int err = conn->iface->lanes->create(conn, &path);
+    int err = path_room(conn, idx);
 
+    if (err == 0)
+        err = conn->iface->lanes->create(conn, &path);
     if (err != 0)
         return err;
     sl_assert(path->depth <= SL_MP_WINDOW);

@@ -120,14 +120,20 @@ static void offer(struct sl_mp_path *path)
     offer_send(path, SL_MP_CONTROL_OFFER);
 }
 
+static struct sl_mp_path *path_at(const struct sl_mp_conn *conn, unsigned idx)
+{
+    return idx < conn->path_count ? conn->paths[idx] : NULL;
+}
+
 static void on_offer(struct sl_mp_conn *conn, const struct sl_mp_control *control)
 {
-    struct sl_mp_path *path = conn->paths[control->path];
+    struct sl_mp_path *path = path_at(conn, control->path);
     const struct sl_mp_offer *theirs = &control->offer;
     char why[SL_MP_PATH_WHY] = "";
 
-    if (conn->leads || theirs->remote_rail >= conn->iface->rail_count) {
-        sl_mp_conn_fail(conn, -EPROTO, "%s offers a path by a rail that we do not have",
+    if (conn->leads || theirs->remote_rail >= conn->iface->rail_count ||
+        theirs->local_rail >= conn->peer.rail_count) {
+        sl_mp_conn_fail(conn, -EPROTO, "%s offers a path by a rail that there is not",
                         sl_ep_peer_name(&conn->base));
         return;
     }
@@ -265,7 +271,7 @@ void sl_mp_on_control(struct sl_mp_conn *conn, const struct sl_mp_control *contr
         sl_mp_fallback_ended(conn);
         return;
     }
-    path = conn->paths[control->path];
+    path = path_at(conn, control->path);
     if (path == NULL || path->epoch != control->epoch)
         return; /* of an epoch that is over here */
     if (control->kind == SL_MP_CONTROL_ACCEPT) {
@@ -292,13 +298,23 @@ void sl_mp_repair_soon(struct sl_mp_conn *conn)
         }
 }
 
+/* Has a path before it said that already? Several of one rail mostly fail alike. */
+static bool is_said(const struct sl_mp_conn *conn, unsigned idx)
+{
+    for (unsigned i = 0; i < idx; i++)
+        if (conn->paths[i] != NULL && conn->paths[i]->rail == conn->paths[idx]->rail &&
+            strcmp(conn->paths[i]->why, conn->paths[idx]->why) == 0)
+            return true;
+    return false;
+}
+
 void sl_mp_reasons(const struct sl_mp_conn *conn, char *out, size_t cap)
 {
     size_t used = 0;
 
     out[0] = '\0';
     for (unsigned i = 0; i < conn->path_count && used < cap; i++)
-        if (conn->paths[i] != NULL)
+        if (conn->paths[i] != NULL && !is_said(conn, i))
             used +=
                 (size_t)snprintf(out + used, cap - used, "%s%s: %s", used > 0 ? "; " : "",
                                  conn->paths[i]->rail == NULL ? "?" : conn->paths[i]->rail->name,
@@ -309,7 +325,8 @@ static void path_timers(struct sl_mp_path *path, uint64_t now_ns)
 {
     switch ((enum sl_mp_path_state)path->state) {
     case SL_MP_PATH_IDLE:
-        if (path->leads && now_ns >= path->next_try_ns && path->conn->iface->opens > 0)
+        if (path->leads && now_ns >= path->next_try_ns && path->conn->iface->opens > 0 &&
+            sl_mp_control_room(path->conn))
             offer(path);
         break;
     case SL_MP_PATH_OFFERED:

@@ -10,6 +10,7 @@
 #include "core/err.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -41,6 +42,7 @@ int sl_mp_ep_create(struct sl_iface *base, struct sl_ep **out)
         return sl_fail(-ENOMEM, "no memory for a connection");
     conn->base = (struct sl_ep){.iface = base, .peer = -1};
     conn->iface = iface;
+    conn->why = "";
     conn->credits = SL_MP_CREDITS;
     conn->nonce = sl_rng_u64(&base->worker->rng);
     conn->name.rank = base->worker->rank < 0 ? SL_MP_NO_RANK : (uint32_t)base->worker->rank;
@@ -158,7 +160,7 @@ void sl_mp_ep_destroy(struct sl_ep *base)
     }
     conn->state = SL_MP_CONN_DOWN;
     conn->left = false; /* nothing is received any more */
-    snprintf(conn->why, sizeof(conn->why), "the endpoint is destroyed");
+    conn->why = "the endpoint is destroyed";
     conn->down_status = -ECANCELED;
     sl_mp_sideband_close(conn);
     sl_mp_cancel(conn, -ECANCELED);
@@ -169,6 +171,9 @@ void sl_mp_ep_destroy(struct sl_ep *base)
     for (unsigned i = 0; i < conn->path_count; i++)
         if (conn->paths[i] != NULL)
             iface->lanes->destroy(conn->paths[i]);
+    free(conn->paths);
+    free(conn->peer.rails);
+    free(conn->why_bytes);
     sl_mp_conn_deactivate(conn);
     sl_mp_conn_untime(conn);
     sl_list_remove(&conn->link);
@@ -178,10 +183,30 @@ void sl_mp_ep_destroy(struct sl_ep *base)
 
 /* ---- HELLO ---- */
 
-void sl_mp_hello_send(struct sl_mp_conn *conn)
+static void hello_part_send(struct sl_mp_conn *conn, unsigned first)
 {
     const struct sl_mp_iface *iface = conn->iface;
     struct sl_mp_control control = {.kind = SL_MP_CONTROL_HELLO};
+
+    control.hello = (struct sl_mp_hello){.version = SL_MP_VERSION,
+                                         .eager_bytes = iface->eager_bytes,
+                                         .nonce = conn->nonce,
+                                         .rank = conn->name.rank,
+                                         .rail_count = (uint8_t)iface->rail_count,
+                                         .fallback = iface->settings.fallback,
+                                         .listed = iface->settings.listed,
+                                         .first = (uint8_t)first};
+    for (unsigned i = 0; i < SL_MP_HELLO_RAILS && first + i < iface->rail_count; i++)
+        sl_mp_rail_describe(iface, iface->rails[first + i], &control.hello.rails[i]);
+    if (!conn->is_named)
+        memcpy(conn->name.address, control.hello.rails[0].address, sizeof(conn->name.address));
+    conn->is_named = true;
+    sl_mp_control_send(conn, &control);
+}
+
+void sl_mp_hello_send(struct sl_mp_conn *conn)
+{
+    const struct sl_mp_iface *iface = conn->iface;
 
     if (conn->state == SL_MP_CONN_NEW || conn->state == SL_MP_CONN_DOWN)
         return;
@@ -189,25 +214,14 @@ void sl_mp_hello_send(struct sl_mp_conn *conn)
     conn->hello_due = conn->has_hello && (int32_t)(conn->control_handled - conn->hello_seq) <= 0;
     if (conn->hello_due)
         return;
-    conn->hello_seq = conn->control_out;
-    control.hello = (struct sl_mp_hello){.version = SL_MP_VERSION,
-                                         .eager_bytes = iface->eager_bytes,
-                                         .nonce = conn->nonce,
-                                         .rank = conn->name.rank,
-                                         .rail_count = (uint8_t)iface->rail_count,
-                                         .fallback = iface->settings.fallback,
-                                         .listed = iface->settings.listed};
-    for (unsigned i = 0; i < iface->rail_count; i++)
-        sl_mp_rail_describe(iface, iface->rails[i], &control.hello.rails[i]);
-    if (!conn->is_named)
-        memcpy(conn->name.address, control.hello.rails[0].address, sizeof(conn->name.address));
-    conn->is_named = true;
-    sl_mp_control_send(conn, &control);
+    for (unsigned first = 0; first < iface->rail_count; first += SL_MP_HELLO_RAILS)
+        hello_part_send(conn, first);
+    conn->hello_seq = conn->control_out - 1;
 }
 
 static bool leads(const struct sl_mp_conn *conn, const struct sl_mp_hello *theirs)
 {
-    int order = memcmp(conn->name.address, theirs->rails[0].address, sizeof(conn->name.address));
+    int order = memcmp(conn->name.address, conn->peer.rails[0].address, sizeof(conn->name.address));
 
     if (conn->name.rank != theirs->rank)
         return conn->name.rank < theirs->rank;
@@ -275,12 +289,38 @@ void sl_mp_on_paths(struct sl_mp_conn *conn, const struct sl_mp_paths *theirs)
     sl_mp_conn_time(conn);
 }
 
+/* What a HELLO says of the peer. -EPROTO, -ENOMEM. */
+static int take_hello(struct sl_mp_conn *conn, const struct sl_mp_hello *hello)
+{
+    struct sl_mp_peer *peer = &conn->peer;
+    unsigned count = hello->rail_count - hello->first;
+
+    if (peer->rails == NULL)
+        peer->rails = calloc(hello->rail_count, sizeof(*peer->rails));
+    else if (peer->rail_count != hello->rail_count)
+        return sl_fail(-EPROTO, "%s had %u rails and has %u", sl_ep_peer_name(&conn->base),
+                       peer->rail_count, hello->rail_count);
+    if (peer->rails == NULL)
+        return sl_fail(-ENOMEM, "no memory for what a peer says of its rails");
+    peer->nonce = hello->nonce;
+    peer->listed = hello->listed;
+    peer->rail_count = hello->rail_count;
+    memcpy(&peer->rails[hello->first], hello->rails,
+           (count < SL_MP_HELLO_RAILS ? count : SL_MP_HELLO_RAILS) * sizeof(*peer->rails));
+    return 0;
+}
+
 void sl_mp_on_hello(struct sl_mp_conn *conn, const struct sl_mp_hello *hello)
 {
     bool first = !conn->has_hello;
-    int err = 0;
+    int err = take_hello(conn, hello);
 
-    conn->peer = *hello;
+    if (err != 0) {
+        sl_mp_conn_fail(conn, err, "%s", sluice_last_error());
+        return;
+    }
+    if (hello->first + SL_MP_HELLO_RAILS < hello->rail_count)
+        return; /* the rest follows */
     conn->has_hello = true;
     sl_mp_tx_keys_check(conn);
     if (!first) {

@@ -52,7 +52,7 @@ static void peer_left(struct sl_mp_conn *conn, int status, const char *why)
     conn->left = true;
     conn->down_status = status;
     if (why != conn->why)
-        snprintf(conn->why, sizeof(conn->why), "%s", why);
+        sl_mp_conn_say_why(conn, "%s", why);
     sl_mp_conn_activate(conn);
 }
 
@@ -79,7 +79,7 @@ static void lose(struct sl_mp_conn *conn, int status, const char *why)
     uint64_t now_ns = now(conn);
 
     conn->sideband_up = false;
-    snprintf(conn->why, sizeof(conn->why), "%s", why); /* should that be the end */
+    sl_mp_conn_say_why(conn, "%s", why); /* should that be the end */
     sl_mp_event(conn->iface, SL_EVENT_SIDEBAND_DOWN, conn->base.peer, conn->sideband->connection,
                 (uint64_t)-status);
     sl_warn(area_of(conn),

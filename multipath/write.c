@@ -339,20 +339,33 @@ static void piece_dropped(struct sl_mp_conn *conn, const struct sl_mp_piece *pie
         sl_req_end(sl_mp_tx_end(channel, msg), 0);
 }
 
+/* Paths have few writes under way each: it grows with those that have failed. */
+static bool redo_has_room(struct sl_mp_conn *conn)
+{
+    unsigned room = conn->redo_room + 4 * SL_MP_WRITES_MAX;
+    struct sl_mp_piece *redo;
+
+    if (conn->redo_count < conn->redo_room)
+        return true;
+    redo = reallocarray(conn->redo, room, sizeof(*redo));
+    if (redo == NULL)
+        return false;
+    conn->redo = redo;
+    conn->redo_room = room;
+    return true;
+}
+
 void sl_mp_piece_redo(struct sl_mp_conn *conn, const struct sl_mp_piece *piece)
 {
     if (SL_UNLIKELY(piece->cts->channel->ends)) {
         piece_dropped(conn, piece);
         return;
     }
-    if (conn->redo == NULL)
-        conn->redo = calloc(SL_MP_REDO, sizeof(*conn->redo));
-    if (conn->redo == NULL) {
+    if (!redo_has_room(conn)) {
         unstage(conn, piece);
         sl_mp_conn_fail(conn, -ENOMEM, "no memory to repeat what a path lost");
         return;
     }
-    sl_assert(conn->redo_count < SL_MP_REDO);
     conn->redo[conn->redo_count++] = *piece;
     sl_mp_conn_activate(conn);
 }

@@ -63,7 +63,7 @@ int sl_verbs_control_check(const struct sl_mp_control *control)
     }
     if (control->kind != SL_MP_CONTROL_HELLO)
         return 0;
-    for (unsigned i = 0; i < control->hello.rail_count && err == 0; i++)
+    for (unsigned i = 0; i < SL_MP_HELLO_RAILS && err == 0; i++)
         if (control->hello.rails[i].usable)
             err = check_rail(&control->hello.rails[i]);
     return err;

@@ -39,12 +39,12 @@ static int read_entry(struct sl_path_entry *entry)
 
     local = take_number(&at, end, 10, SL_PATH_RAILS_MAX - 1);
     if (local < 0)
-        return bad_entry(entry, "does not start with the number of a local rail (0 to 7)");
+        return bad_entry(entry, "does not start with the number of a local rail (0 to 15)");
     if (at == end || *at++ != '>')
         return bad_entry(entry, "lacks a '>' behind its local rail: LOCAL>REMOTE[/LABEL][@PORT]");
     remote = take_number(&at, end, 10, SL_PATH_RAILS_MAX - 1);
     if (remote < 0)
-        return bad_entry(entry, "has no number of a remote rail (0 to 7) behind its '>'");
+        return bad_entry(entry, "has no number of a remote rail (0 to 15) behind its '>'");
     entry->local = (unsigned)local;
     entry->remote = (unsigned)remote;
     entry->label = SL_PATH_LABEL_OPEN;

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SL_PATH_RAILS_MAX 8
+#define SL_PATH_RAILS_MAX 16
 #define SL_PATH_LAG_PORTS_MAX 4
 #define SL_PATH_LABEL_MAX UINT32_C(0xfffff) /* 20 bits */
 #define SL_PATH_LABEL_OPEN UINT32_MAX       /* the entry has none */

@@ -10,6 +10,7 @@
 #include "verbs/device.h"
 
 #include <assert.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -17,6 +18,7 @@
 #define SPORT_MASK UINT32_C(0x3fff)
 #define SPORT_FIRST UINT32_C(0xc000) /* RoCE v2 keeps to the dynamic ports */
 
+static_assert(SL_VERBS_PAIRS_MAX <= SL_MP_PATHS_MAX, "each pair of rails has a path");
 static_assert(SL_MP_RAILS_MAX == SL_PATH_RAILS_MAX, "a list can name every rail and no other");
 
 struct plan {
@@ -45,7 +47,7 @@ static int add(struct plan *plan, unsigned local, unsigned remote, unsigned lag_
     if (plan->count == plan->cap)
         return sl_fail(-EINVAL,
                        "path %u>%u is one more than the %zu that a connection can have; shorten "
-                       "SLUICE_VERBS_PATHS or lower SLUICE_VERBS_PATHS_PER_RAIL",
+                       "SLUICE_VERBS_PATHS",
                        local, remote, plan->cap);
     unsigned turn = 0;
 
@@ -100,6 +102,21 @@ static int64_t choose_per_rail(const struct plan *plan, size_t pairs)
     return most;
 }
 
+/* As many as were asked for, or as there is room for. */
+static int64_t fit_per_rail(const struct plan *plan, int64_t per_rail, size_t pairs)
+{
+    static _Atomic bool said;
+    int64_t most = (int64_t)(plan->cap / pairs);
+
+    if (per_rail <= most || most == 0)
+        return per_rail;
+    sl_log(atomic_exchange(&said, true) ? SL_LOG_DEBUG : SL_LOG_WARN, "verbs",
+           "SLUICE_VERBS_PATHS_PER_RAIL %lld is too much for %zu pairs of rails: a connection has "
+           "%zu paths at most, so these have %lld each",
+           (long long)per_rail, pairs, plan->cap, (long long)most);
+    return most;
+}
+
 /* Every pair once before any twice. */
 static int make_list(struct plan *plan, int64_t per_rail)
 {
@@ -108,6 +125,7 @@ static int make_list(struct plan *plan, int64_t per_rail)
 
     if (per_rail == 0)
         per_rail = choose_per_rail(plan, count);
+    per_rail = fit_per_rail(plan, per_rail, count);
     for (int64_t turn = 0; turn < per_rail; turn++) {
         for (size_t i = 0; i < count; i++) {
             int err = add(plan, pairs[i].local, pairs[i].remote, 0, SL_PATH_LABEL_OPEN);

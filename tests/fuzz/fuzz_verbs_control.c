@@ -24,7 +24,8 @@ static void check(const struct sl_mp_control *control)
     case SL_MP_CONTROL_HELLO:
         sl_assert(control->hello.version == SL_MP_VERSION && control->hello.rail_count >= 1 &&
                   control->hello.rail_count <= SL_MP_RAILS_MAX);
-        for (unsigned i = 0; i < control->hello.rail_count; i++)
+        sl_assert(control->hello.first < control->hello.rail_count);
+        for (unsigned i = 0; i < SL_MP_HELLO_RAILS; i++)
             if (control->hello.rails[i].usable)
                 check_rail(&control->hello.rails[i]);
         break;

@@ -18,7 +18,7 @@ static void check_grant(const uint8_t *payload, size_t len)
     sl_assert(err == 0 || err == -EBADMSG);
     if (err != 0)
         return;
-    sl_assert(len == sizeof(grant) && memcmp(payload, &grant, sizeof(grant)) == 0);
+    sl_assert(len == sl_mp_cts_size(grant.keys.count) && memcmp(payload, &grant, len) == 0);
     sl_assert(grant.len > 0 && grant.off + grant.len > grant.off);
     sl_assert(grant.keys.count >= 1 && grant.keys.count <= SL_MP_RAILS_MAX);
 }

@@ -286,8 +286,8 @@ static void peer_grants(const struct step *s)
         told.off = 0, told.len = header->value;
     for (unsigned i = 0; i < iface->mp.rail_count; i++)
         told.rkeys[i] = iface->staging.mr[i]->rkey;
-    memcpy(tx->bytes + SL_MP_FRAME_BYTES, &told, sizeof(told));
-    post(tx, sizeof(told), s);
+    sl_mp_cts_write(&told, tx->bytes + SL_MP_FRAME_BYTES);
+    post(tx, (uint32_t)sl_mp_cts_size(told.keys.count), s);
 }
 
 static void peer_sends(const struct step *s)
@@ -356,7 +356,8 @@ static void peer_records(const struct step *s, const uint8_t *more, size_t len)
         record.hello = (struct sl_mp_hello){.version = SL_MP_VERSION,
                                             .eager_bytes = s->c,
                                             .nonce = s->d,
-                                            .rail_count = s->d >> 8 & 15,
+                                            .rail_count = s->d >> 8 & 31,
+                                            .first = (uint8_t)(s->d >> 13 & 1) * 8,
                                             .fallback = s->d & 1};
     else if (record.kind == SL_MP_CONTROL_CLOSE || record.kind == SL_MP_CONTROL_CLOSED) {
         record.close.channel = channel_of(s);

@@ -7,7 +7,7 @@
 #include "core/list.h"
 #include "tests/sim/mp_lanes.h"
 
-#define LANES_MAX 64
+#define LANES_MAX 256
 #define LANES_BUFFERS 256
 
 struct lane_packet {

@@ -248,7 +248,7 @@ static void a_list_or_range_that_cannot_be_read_is_refused_at_once(void **state)
                  {"PORT_RANGE", "20000", "SLUICE_PORT_RANGE is '20000'"},
                  {"VERBS_PATHS", "0>0,x>1",
                   "SLUICE_VERBS_PATHS: 'x>1' does not start with the number of a local rail"},
-                 {"VERBS_PATHS", "0>8", "SLUICE_VERBS_PATHS: '0>8'"},
+                 {"VERBS_PATHS", "0>16", "SLUICE_VERBS_PATHS: '0>16'"},
                  {"VERBS_PATHS", "0>0/100000", "SLUICE_VERBS_PATHS: '0>0/100000'"},
                  {"VERBS_PATHS", "0>0@5", "SLUICE_VERBS_PATHS: '0>0@5'"},
                  {"VERBS_PATHS", "0>0,", "SLUICE_VERBS_PATHS: ''"},

@@ -98,7 +98,7 @@ static void sizes_and_places_are_those_of_the_wire(void **state)
                  {SL_MP_CONTROL_BYE, HEAD + 100},
                  {SL_MP_CONTROL_CLOSE, HEAD + 16},
                  {SL_MP_CONTROL_CLOSED, HEAD + 16},
-                 {SL_MP_CONTROL_PATHS, HEAD + 18},
+                 {SL_MP_CONTROL_PATHS, HEAD + 130},
                  {SL_MP_CONTROL_SIDEBAND_OVER, HEAD + 16},
                  {SL_MP_CONTROL_LEAVE, HEAD}};
 
@@ -184,7 +184,8 @@ static void another_version_is_named_whatever_its_length(void **state)
     struct sl_mp_control out, control = hello();
 
     control.hello.version = SL_MP_VERSION + 1;
-    refused(&control, -EPROTO, "the peer speaks version 9 of the multi-path protocol, this side 8");
+    refused(&control, -EPROTO,
+            "the peer speaks version 10 of the multi-path protocol, this side 9");
     assert_int_equal(read_it(&control, HEAD + 4, &out), -EPROTO);
     assert_int_equal(read_it(&control, HEAD + 100, &out), -EPROTO);
     assert_int_equal(read_it(&control, HEAD + 3, &out), -EBADMSG);
@@ -197,7 +198,14 @@ static void a_hello_with_impossible_rails_is_refused(void **state)
     control.hello.rail_count = 0;
     refused(&control, -EBADMSG, "has 0 rails");
     control.hello.rail_count = SL_MP_RAILS_MAX + 1;
-    refused(&control, -EBADMSG, "has 9 rails");
+    refused(&control, -EBADMSG, "has 17 rails");
+    control.hello.rail_count = 9; /* the second of two */
+    control.hello.first = 8;
+    accepted(&control);
+    control.hello.first = 4;
+    refused(&control, -EBADMSG, "from rail 4 on");
+    control.hello.first = 16;
+    refused(&control, -EBADMSG, "from rail 16 on");
     control = hello();
     rail(&control.hello.rails[1], 1, 0);
     refused(&control, -EBADMSG, "MTU code 0");
@@ -212,7 +220,7 @@ static void an_offer_of_impossible_rails_or_numbers_is_refused(void **state)
     struct sl_mp_control control = offer();
 
     control.offer.local_rail = SL_MP_RAILS_MAX;
-    refused(&control, -EBADMSG, "names rail 8");
+    refused(&control, -EBADMSG, "names rail 16");
     control = offer();
     control.offer.remote_rail = 200;
     refused(&control, -EBADMSG, "rail 200");
@@ -227,12 +235,12 @@ static void paths_that_there_cannot_be_are_refused(void **state)
     struct sl_mp_control control = {.kind = SL_MP_CONTROL_PATHS,
                                     .paths = {.count = SL_MP_PATHS_MAX + 1}};
 
-    refused(&control, -EBADMSG, "asks for 9 paths");
+    refused(&control, -EBADMSG, "asks for 65 paths");
     control.paths.count = 2;
     control.paths.pairs[1].local = SL_MP_RAILS_MAX;
-    refused(&control, -EBADMSG, "from rail 8 to rail 0");
+    refused(&control, -EBADMSG, "from rail 16 to rail 0");
     control.paths.pairs[1] = (struct sl_mp_pair){0, SL_MP_RAILS_MAX};
-    refused(&control, -EBADMSG, "from rail 0 to rail 8");
+    refused(&control, -EBADMSG, "from rail 0 to rail 16");
     control.paths.count = 1; /* the second is not one of them */
     accepted(&control);
 }

@@ -57,9 +57,9 @@ static void a_grant_is_read_field_by_field(void **state)
     struct sl_mp_frame frame;
     struct sl_mp_cts told;
 
-    assert_int_equal(sizeof(grant), SL_MP_FRAME_BYTES + sizeof(told));
+    assert_int_equal(grant[SL_MP_FRAME_BYTES + 28], 2); /* keys */
     assert_int_equal(sl_mp_frame_read(grant, sizeof(grant), &frame), 0);
-    assert_int_equal(sl_mp_cts_read(grant + SL_MP_FRAME_BYTES, sizeof(told), &told), 0);
+    assert_int_equal(sl_mp_cts_read(grant + SL_MP_FRAME_BYTES, sl_mp_cts_size(2), &told), 0);
     assert_int_equal(told.off, 4096);
     assert_int_equal(told.len, 4095);
     assert_true(told.addr == UINT64_C(0x0102030405060708));
@@ -152,11 +152,31 @@ static void grants_that_make_no_sense_are_refused(void **state)
     struct sl_mp_cts out;
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
-        assert_int_equal(sl_mp_cts_read(&cases[i].grant, sizeof(out), &out),
-                         cases[i].good ? 0 : -EBADMSG);
-    for (size_t len = 0; len < 130; len++)
-        assert_int_equal(sl_mp_cts_read(&cases[0].grant, len, &out),
-                         len == sizeof(out) ? 0 : -EBADMSG);
+        assert_int_equal(
+            sl_mp_cts_read(&cases[i].grant, sl_mp_cts_size(cases[i].grant.keys.count), &out),
+            cases[i].good ? 0 : -EBADMSG);
+    for (size_t len = 0; len < sizeof(out); len++)
+        assert_int_equal(sl_mp_cts_read(&cases[0].grant, len, &out), len == 48 ? 0 : -EBADMSG);
+}
+
+/* Keys travel in groups of four, so few rails have a short grant. */
+static void a_grant_has_the_keys_of_its_rails_and_no_more(void **state)
+{
+    (void)state;
+    for (unsigned keys = 1; keys <= SL_MP_RAILS_MAX; keys++) {
+        struct sl_mp_cts out, in = {.len = 7, .id = 9, .keys.count = (uint8_t)keys};
+        uint8_t bytes[sizeof(in)];
+
+        memset(bytes, 0xee, sizeof(bytes));
+        for (unsigned i = 0; i < SL_MP_RAILS_MAX; i++)
+            in.rkeys[i] = i < keys ? 0x1000 + i : 0;
+        assert_int_equal(sl_mp_cts_size(keys), 32 + (keys + 3) / 4 * 16);
+        sl_mp_cts_write(&in, bytes);
+        for (size_t i = sl_mp_cts_size(keys); i < sizeof(bytes); i++)
+            assert_int_equal(bytes[i], 0xee);
+        assert_int_equal(sl_mp_cts_read(bytes, sl_mp_cts_size(keys), &out), 0);
+        assert_memory_equal(&in, &out, sizeof(in));
+    }
 }
 
 int main(void)
@@ -170,6 +190,7 @@ int main(void)
         cmocka_unit_test(unknown_kinds_are_refused),
         cmocka_unit_test(a_payload_where_none_belongs_is_refused),
         cmocka_unit_test(a_ping_may_have_one),
+        cmocka_unit_test(a_grant_has_the_keys_of_its_rails_and_no_more),
         cmocka_unit_test(grants_that_make_no_sense_are_refused),
     };
 

@@ -195,8 +195,8 @@ static void an_entry_that_cannot_be_read_is_named(void **state)
         {"0>0/100000", "100000"},
         {"0>0/-1", "'0>0/-1'"},
         {"0>0/12g", "'0>0/12g'"},
-        {"8>0", "'8>0'"},
-        {"0>8", "'0>8'"},
+        {"16>0", "'16>0'"},
+        {"0>16", "'0>16'"},
         {"0 >0", "'0 >0'"},
         {"0>0 ,1>1", "'0>0 '"},
         {"-1>0", "'-1>0'"},
@@ -214,9 +214,26 @@ static void an_entry_that_cannot_be_read_is_named(void **state)
     }
 }
 
-static void more_paths_than_fit_are_an_error_that_names_the_first(void **state)
+static void more_paths_of_a_rail_than_fit_are_as_many_as_fit(void **state)
 {
-    assert_int_equal(plan_auto(2, 2, "2", 1, 3), -EINVAL);
+    assert_int_equal(plan_auto(2, 2, "2", 1, 3), 0);
+    assert_string_equal(rails(), "0>0,1>1");
+    assert_int_equal(plan_auto(8, 8, "8", 1, SL_MP_PATHS_MAX), 0);
+    assert_int_equal(count, 64);
+    assert_int_equal(plan_auto(5, 5, "3", 1, 12), 0);
+    assert_int_equal(count, 10);
+    assert_int_equal(plan_auto(16, 16, "8", 1, SL_MP_PATHS_MAX), 0);
+    assert_int_equal(count, 64);
+}
+
+static void more_listed_paths_than_fit_are_an_error_that_names_the_first(void **state)
+{
+    struct sl_verbs_plan_ends ends = {.rails = {2, 2, {{0}}}};
+    struct sl_config config;
+
+    sl_config_defaults(&config);
+    assert_int_equal(sl_config_set(&config, "VERBS_PATHS", "0>0,0>1,1>0,1>1"), 0);
+    assert_int_equal(plan_with(&config, &ends, 1, 3), -EINVAL);
     assert_non_null(strstr(sluice_last_error(), "1>1 is one more than the 3"));
 }
 
@@ -328,7 +345,8 @@ int main(void)
         cmocka_unit_test(a_path_has_what_the_list_says_of_its_turn_there),
         cmocka_unit_test(entries_for_rails_that_are_not_there_are_left_out),
         cmocka_unit_test(an_entry_that_cannot_be_read_is_named),
-        cmocka_unit_test(more_paths_than_fit_are_an_error_that_names_the_first),
+        cmocka_unit_test(more_paths_of_a_rail_than_fit_are_as_many_as_fit),
+        cmocka_unit_test(more_listed_paths_than_fit_are_an_error_that_names_the_first),
         cmocka_unit_test(an_error_leaves_the_count_alone),
         cmocka_unit_test(source_ports_are_those_of_roce_v2),
         cmocka_unit_test(a_bond_has_a_path_for_each_of_its_ports_where_there_is_room),
