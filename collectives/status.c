@@ -313,14 +313,15 @@ static unsigned put_peer_paths(struct sluice_comm *comm, const struct sl_peer *p
     return count;
 }
 
-/* In turns, from where it ended last. */
+/* In turns, from where it ended last. Not every transport has paths, but each peer costs a call. */
 static void put_paths(struct sluice_comm *comm, unsigned most, uint64_t now)
 {
     struct sl_status *status = comm->status;
     uint32_t rank = sl_peers_next(&comm->peers, status->next_peer);
+    unsigned written = 0;
 
-    for (unsigned written = 0; rank < comm->size && written < most;
-         rank = sl_peers_next(&comm->peers, rank + 1))
+    for (unsigned asked = 0; rank < comm->size && written < most && asked < most;
+         rank = sl_peers_next(&comm->peers, rank + 1), asked++)
         written += put_peer_paths(comm, sl_comm_peer(comm, rank), now);
     status->next_peer = rank;
     if (rank < comm->size)

@@ -9,7 +9,7 @@
 
 #include "collectives/comm.h"
 
-#define CREW_MAX 8
+#define CREW_MAX 40
 
 typedef void crew_body(struct sluice_comm *comm, int rank);
 

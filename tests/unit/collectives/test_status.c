@@ -498,7 +498,7 @@ static void meet_all(struct sluice_comm *comm, int rank)
 
 static void have_many_paths(struct sluice_comm *comm, int rank)
 {
-    static struct sl_transport_ops ops[CREW_MAX];
+    static struct sl_transport_ops ops[PEERS + 1];
     static atomic_int through;
     struct sluice_comm *child;
 
@@ -574,6 +574,54 @@ static void all_paths_are_shown_in_turns_and_to_the_end(void **state)
         sl_state_get(&reader, SL_STATE_PATH, i, &path, sizeof(path));
         assert_int_equal(path.comm, 0);
     }
+}
+
+#define CROWD 36 /* ranks: more peers than are asked at once */
+
+static _Thread_local unsigned asked;
+
+static size_t count_asked(const struct sl_ep *ep, struct sl_state_path *out, size_t cap)
+{
+    (void)ep, (void)out, (void)cap;
+    asked++;
+    return 0;
+}
+
+static void have_many_peers(struct sluice_comm *comm, int rank)
+{
+    static struct sl_transport_ops ops;
+    int32_t x = 0;
+
+    if (rank != 0) {
+        CREW_EXPECT(sluice_recv(comm, &x, 1, SLUICE_I32, 0, NULL) == 0);
+        CREW_EXPECT(sluice_barrier(comm, NULL) == 0); /* until rank 0 has looked */
+        return;
+    }
+    for (int to = 1; to < CROWD; to++)
+        CREW_EXPECT(sluice_send(comm, &x, 1, SLUICE_I32, to, NULL) == 0);
+    struct sl_iface *iface = sl_comm_peer(comm, 1)->ep->iface;
+
+    ops = *iface->ops;
+    ops.ep_stats = count_asked;
+    iface->ops = &ops;
+    sl_status_publish(comm);
+    CREW_EXPECT(asked == CROWD - 1);
+    asked = 0;
+    sl_status_refresh(comm);
+    CREW_EXPECT(asked > 16 && asked <= 32); /* itself is one of those in turn */
+    sl_status_refresh(comm);
+    CREW_EXPECT(asked == CROWD - 1);
+    CREW_EXPECT(sluice_barrier(comm, NULL) == 0);
+}
+
+static void peers_without_paths_are_asked_in_turns_too(void **state)
+{
+    struct crew crew = {.ranks = CROWD, .settings = ""};
+
+    (void)state;
+    for (int i = 0; i < CROWD; i++)
+        crew.ops[i] = sl_transport_find("tcp", 3);
+    RUN_CREW(&crew, have_many_peers);
 }
 
 static void a_communicator_that_broke_says_why_at_once(void **state)
@@ -681,6 +729,7 @@ int main(void)
         cmocka_unit_test(calls_are_counted_though_no_one_waits),
         cmocka_unit_test(an_operation_that_waits_is_shown_and_gone_when_it_is_over),
         cmocka_unit_test(all_paths_are_shown_in_turns_and_to_the_end),
+        cmocka_unit_test(peers_without_paths_are_asked_in_turns_too),
         cmocka_unit_test(a_communicator_that_broke_says_why_at_once),
         cmocka_unit_test(an_error_of_any_length_is_shown_whole),
         cmocka_unit_test(why_no_transport_connects_is_told_whole),
