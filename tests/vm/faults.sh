@@ -11,7 +11,8 @@
 #   gid_add DEVICE                 it returns; the GID is there when this returns
 #   drop_opcode RAIL OPCODE [first N | chance PERCENT]
 #                                  loses all packets of that BTH opcode, or the next N, or some; adds up
-#   dropped RAIL                   prints how many packets drop_opcode has lost there
+#   drop_longer RAIL BYTES         loses all RoCE packets that are longer, IP header included
+#   dropped RAIL                   prints how many packets these two have lost there
 #   clear_faults                   everything as at the start
 #
 # BTH opcodes of reliable connections: 0x00 to 0x05 SEND (0x04 only), 0x06 to 0x0b RDMA WRITE (0x0a only, 0x0b
@@ -110,6 +111,16 @@ drop_opcode() {
 add table bridge faults
 add chain bridge faults rail$1 { type filter hook forward priority 0; }
 add rule bridge faults rail$1 iifname { b$first, b$((first + 1)) } udp dport 4791 @th,64,8 $2 $which counter drop
+END_OF_RULES
+}
+
+drop_longer() {
+    local first
+    first=$(rail_first "$1") || return
+    nft -f - <<END_OF_RULES
+add table bridge faults
+add chain bridge faults rail$1 { type filter hook forward priority 0; }
+add rule bridge faults rail$1 iifname { b$first, b$((first + 1)) } udp dport 4791 ip length > $2 counter drop
 END_OF_RULES
 }
 
