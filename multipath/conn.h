@@ -68,10 +68,11 @@ struct sl_mp_conn {
 
     struct sl_mp_peer peer;
     struct sl_mp_cts_keys peer_keys; /* of a CTS for all its rails, by the latest keys */
-    bool uneven;               /* one is here that was another, or a path is spare */
+    bool uneven; /* one is here that was another, or a path is spare, or has a weight */
     struct sl_mp_path **paths; /* NULL: the peer has not offered it yet */
     unsigned path_room;
     unsigned path_count, paths_expected, paths_up;
+    uint32_t steered;              /* iface->steered, when the path table was applied here */
     struct sl_mp_path *frame_path; /* carries the frames; NULL: none is up, or see below */
     /* carried them and has failed; the peer has not said what it had */
     struct sl_mp_path *fencing;

@@ -9,6 +9,7 @@ static const struct sl_event_kind kinds[] = {
     {SL_EVENT_PATH_DOWN, "path_down", "path", "status", SL_EVENT_SHOW},
     {SL_EVENT_PATH_FENCED, "path_fenced", "path", "arrived", SL_EVENT_SHOW},
     {SL_EVENT_RESEND, "resend", "path", "pieces", SL_EVENT_SHOW},
+    {SL_EVENT_PATH_SET, "path_set", "path", "weight", SL_EVENT_SHOW},
     {SL_EVENT_CONN_WAITS, "conn_waits", "paths", "", SL_EVENT_SHOW},
     {SL_EVENT_FALLBACK_ON, "fallback_on", "", "", SL_EVENT_SHOW},
     {SL_EVENT_FALLBACK_OFF, "fallback_off", "path", "", SL_EVENT_SHOW},

@@ -15,6 +15,7 @@ enum {
     SL_EVENT_FALLBACK_OFF = 9,
     SL_EVENT_SIDEBAND_DOWN = 14,
     SL_EVENT_SIDEBAND_UP = 15,
+    SL_EVENT_PATH_SET = 16,
 };
 
 extern const struct sl_event_set sl_mp_events;

@@ -73,7 +73,7 @@ void sl_mp_choose_frame_path(struct sl_mp_conn *conn)
 {
     struct sl_mp_path *best = NULL;
     unsigned rail = sl_mp_rail_in_use(conn);
-    bool spares = sl_mp_spares_in_use(conn);
+    unsigned resort = sl_mp_resort_in_use(conn);
 
     if (conn->frame_path != NULL || conn->fencing != NULL || sl_mp_fallback_holds(conn))
         return;
@@ -81,7 +81,8 @@ void sl_mp_choose_frame_path(struct sl_mp_conn *conn)
         struct sl_mp_path *path = conn->paths[i];
 
         if (path != NULL && path->state == SL_MP_PATH_UP && !path->failing &&
-            (rail == SL_MP_RAILS_ALL || path->rail->idx == rail) && (spares || !path->spare) &&
+            (rail == SL_MP_RAILS_ALL || path->rail->idx == rail) &&
+            sl_mp_path_resort(path) <= resort &&
             (best == NULL || path->latency_ns < best->latency_ns))
             best = path;
     }

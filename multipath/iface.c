@@ -8,6 +8,7 @@
 #include "multipath/repair.h"
 #include "multipath/setup.h"
 #include "multipath/sideband.h"
+#include "multipath/steer.h"
 #include "multipath/watch.h"
 
 #include <stdlib.h>
@@ -80,6 +81,7 @@ void sl_mp_iface_fini(struct sl_mp_iface *iface)
 {
     sl_assert(sl_list_empty(&iface->conns));
     sl_mp_gpu_close(iface);
+    sl_path_watch_fini(&iface->table);
     sl_mp_pool_fini(&iface->tx_msgs);
     sl_mp_pool_fini(&iface->rx_msgs);
     sl_mp_pool_fini(&iface->tx_cts);
@@ -207,6 +209,7 @@ void sl_mp_run_timers(struct sl_mp_iface *iface, uint64_t now_ns)
             sl_mp_conn_untime(conn);
     }
     sl_mp_watch(iface, now_ns);
+    sl_mp_steer(iface, now_ns);
 }
 
 bool sl_mp_may_sleep(const struct sl_mp_iface *iface)

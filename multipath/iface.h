@@ -10,6 +10,7 @@
 #include "core/event.h"
 #include "core/list.h"
 #include "core/mem.h"
+#include "core/path_watch.h"
 #include "core/transport.h"
 #include "gdr/gpu.h"
 #include "multipath/lane.h"
@@ -54,7 +55,8 @@ struct sl_mp_iface {
     struct sl_mp_rail *rails[SL_MP_RAILS_MAX];
     unsigned rail_count; /* all of them are to have what is registered, and may lack some of it */
     uint32_t eager_bytes;
-    uint32_t probe_bytes; /* the most that a path's will be, at either end */
+    uint32_t probe_bytes;       /* the most that a path's will be, at either end */
+    struct sl_path_watch table; /* initialised with its file, or zero: there is none */
     /* Room for a frame, by sl_mp_iface_init(): its header, and eager_bytes or a control message; or
      * probe_bytes. */
     uint32_t slot_bytes;
@@ -84,6 +86,9 @@ struct sl_mp_iface {
      * then has been looked for since, whatever kept this end from it. */
     uint64_t ticked_ns, ticked_before_ns;
     uint64_t watch_ns; /* when paths are looked at next: watch.c */
+    uint32_t steered;  /* how often the path table has changed */
+    bool is_steering;  /* ... and not all connections go by it yet */
+    uint64_t faded_ns;
     struct sl_gpu_stage *stages[SL_MP_STAGES_MAX];
     unsigned stage_count;
 };

@@ -5,7 +5,9 @@
 #include "multipath/fallback.h"
 #include "multipath/iface.h"
 #include "multipath/repair.h"
+#include "multipath/steer.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,6 +46,7 @@ int sl_mp_path_add(struct sl_mp_conn *conn, unsigned idx, struct sl_mp_path **ou
     sl_assert(path->depth <= SL_MP_WINDOW);
     path->conn = conn;
     path->idx = (uint8_t)idx;
+    sl_mp_steer_path(path);
     conn->paths[idx] = path;
     if (conn->path_count <= idx)
         conn->path_count = idx + 1;
@@ -300,22 +303,24 @@ static bool joins(const struct sl_mp_path *path, uint16_t here, uint16_t there)
     return (here & 1u << ours) != 0 && (there & 1u << path->remote_rail) != 0;
 }
 
-/* Are all paths between these rails that are up spare ones? */
-static bool all_are_spare(const struct sl_mp_conn *conn, uint16_t here, uint16_t there)
+/* The least resort of the paths between these rails that are up. */
+static unsigned resort_between(const struct sl_mp_conn *conn, uint16_t here, uint16_t there)
 {
+    unsigned least = UINT_MAX;
+
     for (unsigned i = 0; i < conn->path_count; i++) {
         const struct sl_mp_path *path = conn->paths[i];
 
-        if (path != NULL && path->state == SL_MP_PATH_UP && !path->failing && !path->spare &&
+        if (path != NULL && sl_mp_path_carries(path) && sl_mp_path_resort(path) < least &&
             joins(path, here, there))
-            return false;
+            least = sl_mp_path_resort(path);
     }
-    return true;
+    return least;
 }
 
-bool sl_mp_spares_in_use(const struct sl_mp_conn *conn)
+unsigned sl_mp_resort_in_use(const struct sl_mp_conn *conn)
 {
-    return conn->uneven && all_are_spare(conn, ALL_RAILS, ALL_RAILS);
+    return conn->uneven ? resort_between(conn, ALL_RAILS, ALL_RAILS) : 0;
 }
 
 unsigned sl_mp_rail_in_use(const struct sl_mp_conn *conn)
@@ -324,16 +329,63 @@ unsigned sl_mp_rail_in_use(const struct sl_mp_conn *conn)
 
     if (!conn->iface->settings.reserve)
         return first;
-    bool spares = sl_mp_spares_in_use(conn);
+    unsigned resort = sl_mp_resort_in_use(conn);
 
     for (unsigned i = 0; i < conn->path_count; i++) {
         const struct sl_mp_path *path = conn->paths[i];
 
         if (path != NULL && path->state == SL_MP_PATH_UP && !path->failing &&
-            (spares || !path->spare) && path->rail->idx < first)
+            sl_mp_path_resort(path) <= resort && path->rail->idx < first)
             first = path->rail->idx;
     }
     return first;
+}
+
+/* Which paths a piece may take, where they differ. */
+struct choice {
+    uint16_t here, there; /* rails that have its memory */
+    unsigned rail, resort;
+    unsigned weight, count; /* the greatest, and how many have it */
+    uint64_t sent;          /* bytes by these */
+};
+
+static bool may_carry(const struct sl_mp_path *path, const struct choice *choice)
+{
+    return sl_mp_path_carries(path) && sl_mp_path_resort(path) <= choice->resort &&
+           (choice->rail == SL_MP_RAILS_ALL || path->rail->idx == choice->rail) &&
+           joins(path, choice->here, choice->there);
+}
+
+static uint64_t sent_by(const struct sl_mp_path *path)
+{
+    return path->stats.sent_bytes - path->shared_from;
+}
+
+static void weigh(const struct sl_mp_conn *conn, struct choice *choice)
+{
+    choice->resort = resort_between(conn, choice->here, choice->there);
+    for (unsigned i = 0; i < conn->path_count; i++) {
+        const struct sl_mp_path *path = conn->paths[i];
+
+        if (path == NULL || !may_carry(path, choice) || path->weight < choice->weight)
+            continue;
+        if (path->weight > choice->weight) {
+            choice->weight = path->weight;
+            choice->count = 0;
+            choice->sent = 0;
+        }
+        choice->count++;
+        choice->sent += sent_by(path);
+    }
+}
+
+/* Paths of the greatest weight share as ever; another one has no more than its weight against
+ * theirs, by what they have on average. */
+static bool is_chosen(const struct sl_mp_path *path, const struct choice *choice)
+{
+    return may_carry(path, choice) &&
+           (path->weight == choice->weight ||
+            sent_by(path) * choice->weight * choice->count < path->weight * choice->sent);
 }
 
 __attribute__((always_inline)) static inline struct sl_mp_path *
@@ -343,15 +395,17 @@ best_of(struct sl_mp_conn *conn, const struct sl_mp_piece *piece, bool uneven)
     uint16_t here = cts->msg->mr != NULL ? cts->msg->mr->rails : conn->iface->staging_rails;
     struct sl_mp_path *best = NULL;
     unsigned rail = sl_mp_rail_in_use(conn);
-    bool spares = uneven && all_are_spare(conn, here, cts->rails);
+    struct choice choice = {.here = here, .there = cts->rails, .rail = rail};
     uint64_t best_ps = 0;
 
+    if (uneven)
+        weigh(conn, &choice);
     for (unsigned i = 0; i < conn->path_count; i++) {
         struct sl_mp_path *path = conn->paths[i];
 
         if (path == NULL || !sl_mp_path_carries(path) || path->writes >= path->writes_most ||
             (rail != SL_MP_RAILS_ALL && path->rail->idx != rail) ||
-            (uneven && ((path->spare && !spares) || !joins(path, here, cts->rails))))
+            (uneven && !is_chosen(path, &choice)))
             continue;
         uint64_t ps = path->latency_ns * 1000 + (path->in_flight + piece->len) * rate_of(path);
 

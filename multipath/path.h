@@ -10,6 +10,7 @@
 #define SL_MULTIPATH_PATH_H
 
 #include "core/histogram.h"
+#include "core/path_table.h"
 #include "multipath/lane.h"
 
 #include <string.h>
@@ -76,8 +77,12 @@ struct sl_mp_path {
     bool failing; /* has failed; the next progress acts on it */
     bool late;    /* nothing has come back for long: pieces go elsewhere (watch.c) */
     uint8_t zero;
-    uint8_t turn;             /* of the paths between these rails, from 0 */
-    bool spare;               /* not listed by this end, which sends there if no other is up */
+    uint8_t turn; /* of the paths between these rails, from 0 */
+    bool spare;   /* not listed by this end, which sends there if no other is up */
+    /* As the path table says: its part, up to SL_PATH_TABLE_WEIGHT_MAX; nothing goes by it while
+     * another is up. */
+    uint8_t weight;
+    bool is_avoided;
     bool tried;               /* came up or failed once */
     bool leads;               /* this end offers */
     bool sound;               /* stopped for the close of a channel: nothing is wrong with it */
@@ -98,6 +103,7 @@ struct sl_mp_path {
     uint64_t repeat_ns;    /* after which its lane sends again what is lost; 0: nobody knows */
     uint32_t probe_bytes;  /* of a frame that makes the largest packet its lane sends */
     uint64_t last_done_ns; /* end of a write */
+    uint64_t shared_from;  /* of stats.sent_bytes: what came before counts for no weight */
     uint64_t latency_ns;   /* of frames, moving average */
     uint64_t ps_per_byte;  /* of writes, moving average */
     uint64_t next_try_ns, deadline_ns;
@@ -142,8 +148,18 @@ void sl_mp_path_salvage(struct sl_mp_path *path, uint32_t arrived);
 /* With reserve the rail that data goes by now: the first that has a path which is up. */
 #define SL_MP_RAILS_ALL UINT32_MAX
 unsigned sl_mp_rail_in_use(const struct sl_mp_conn *conn);
-/* Are all paths that are up spare ones? */
-bool sl_mp_spares_in_use(const struct sl_mp_conn *conn);
+/* Only the least of those that are up carry: 0, unless it is spare, or to be avoided. */
+static inline unsigned sl_mp_path_resort(const struct sl_mp_path *path)
+{
+    return path->spare + 2u * path->is_avoided;
+}
+/* Does a piece have to look at it more closely than at others? */
+static inline bool sl_mp_path_is_uneven(const struct sl_mp_path *path)
+{
+    return path->spare || path->is_avoided || path->weight != SL_PATH_TABLE_WEIGHT_MAX;
+}
+/* The least there is. */
+unsigned sl_mp_resort_in_use(const struct sl_mp_conn *conn);
 /* The path by which the piece would arrive first, of those with room for a write and between rails
  * that have its memory at both ends; or NULL. */
 struct sl_mp_path *sl_mp_path_best(struct sl_mp_conn *conn, const struct sl_mp_piece *piece);

@@ -150,7 +150,7 @@ static void judge(struct sl_mp_conn *conn, struct sl_mp_path *path)
 static struct sl_mp_path *soonest(const struct sl_mp_conn *conn)
 {
     unsigned rail = sl_mp_rail_in_use(conn);
-    bool spares = sl_mp_spares_in_use(conn);
+    unsigned resort = sl_mp_resort_in_use(conn);
     struct sl_mp_path *best = NULL;
 
     for (unsigned i = 0; i < conn->path_count; i++) {
@@ -158,7 +158,8 @@ static struct sl_mp_path *soonest(const struct sl_mp_conn *conn)
 
         if (path != NULL && path != conn->frame_path && sl_mp_path_carries(path) &&
             path->latency_ns != 0 && (rail == SL_MP_RAILS_ALL || path->rail->idx == rail) &&
-            (spares || !path->spare) && (best == NULL || path->latency_ns < best->latency_ns))
+            sl_mp_path_resort(path) <= resort &&
+            (best == NULL || path->latency_ns < best->latency_ns))
             best = path;
     }
     return best;

@@ -74,7 +74,7 @@ static void uneven_check(struct sl_mp_conn *conn)
 {
     conn->uneven = false;
     for (unsigned i = 0; i < conn->path_count; i++)
-        conn->uneven |= conn->paths[i] != NULL && conn->paths[i]->spare;
+        conn->uneven |= conn->paths[i] != NULL && sl_mp_path_is_uneven(conn->paths[i]);
     sl_list_foreach(&conn->all_cts, node)
     {
         const struct sl_mp_tx_cts *cts = sl_container_of(node, struct sl_mp_tx_cts, all);

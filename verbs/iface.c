@@ -250,6 +250,7 @@ int sl_verbs_iface_open(struct sl_worker *worker, const struct sl_device *dev,
     iface->config = worker->config;
     iface->mp.lanes = &sl_verbs_lanes;
     settings_read(&iface->mp.settings, iface->config);
+    sl_path_watch_init(&iface->mp.table, iface->config->paths_table, iface->config->job);
     iface->mp.eager_bytes = (uint32_t)sl_verbs_config(iface->config)->eager_bytes;
     iface->mp.probe_bytes = MTU_MAX;
     sl_mp_iface_init(&iface->mp);

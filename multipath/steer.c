@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Applies the path table. What it says of a path is kept in the path, where the choice of the best
+ * one finds it (path.c): a message looks at no table. Frames leave a path that is to be avoided by
+ * its fence, and it returns at once.
+ */
+#include "multipath/steer.h"
+
+#include "multipath/conn.h"
+#include "multipath/events.h"
+#include "multipath/iface.h"
+#include "multipath/repair.h"
+
+#define CONNS 32                     /* that a change is applied to at a time */
+#define FADE_NS (100 * SL_NS_PER_MS) /* half of what was sent is forgotten */
+
+static bool set(struct sl_mp_path *path, const struct sl_path_setting *setting)
+{
+    bool changed = path->weight != setting->weight || path->is_avoided != setting->avoid;
+
+    path->weight = setting->weight;
+    path->is_avoided = setting->avoid;
+    path->conn->uneven |= sl_mp_path_is_uneven(path);
+    return changed;
+}
+
+static struct sl_path_setting setting_of(const struct sl_mp_path *path)
+{
+    const struct sl_path_watch *table = &path->conn->iface->table;
+
+    return sl_path_rules_apply(table->rules, table->count, path->conn->base.peer, path->idx);
+}
+
+void sl_mp_steer_path(struct sl_mp_path *path)
+{
+    struct sl_path_setting setting = setting_of(path);
+
+    set(path, &setting);
+}
+
+/* Frames are handled in their order, so they leave a path only by its fence. */
+static void frames_leave(struct sl_mp_conn *conn)
+{
+    struct sl_mp_path *path = conn->frame_path;
+
+    if (path == NULL || path->rail == NULL || path->failing || !path->is_avoided ||
+        sl_mp_path_resort(path) <= sl_mp_resort_in_use(conn))
+        return;
+    path->sound = true;
+    sl_mp_failed(path, 0, "the path table says that it is to be avoided");
+}
+
+static void apply(struct sl_mp_conn *conn)
+{
+    bool changed = false;
+
+    for (unsigned i = 0; i < conn->path_count; i++) {
+        struct sl_mp_path *path = conn->paths[i];
+
+        if (path == NULL)
+            continue;
+        struct sl_path_setting setting = setting_of(path);
+
+        if (!set(path, &setting))
+            continue;
+        changed = true;
+        sl_mp_event(conn->iface, SL_EVENT_PATH_SET, conn->base.peer, path->idx,
+                    path->is_avoided ? 0 : path->weight);
+    }
+    if (!changed)
+        return;
+    for (unsigned i = 0; i < conn->path_count; i++) /* shares begin anew */
+        if (conn->paths[i] != NULL)
+            conn->paths[i]->shared_from = conn->paths[i]->stats.sent_bytes;
+    sl_mp_conn_activate(conn); /* what waits may go elsewhere now */
+}
+
+/* What a path had long ago gives it no right to more, nor to less, now. */
+static void fade(struct sl_mp_conn *conn)
+{
+    for (unsigned i = 0; i < conn->path_count; i++) {
+        struct sl_mp_path *path = conn->paths[i];
+
+        if (path != NULL)
+            path->shared_from += (path->stats.sent_bytes - path->shared_from) / 2;
+    }
+}
+
+static void apply_to_some(struct sl_mp_iface *iface)
+{
+    unsigned count = 0;
+
+    sl_list_foreach(&iface->conns, node)
+    {
+        struct sl_mp_conn *conn = sl_container_of(node, struct sl_mp_conn, link);
+
+        if (conn->steered == iface->steered)
+            continue;
+        if (count++ == CONNS)
+            return;
+        conn->steered = iface->steered;
+        apply(conn);
+    }
+    iface->is_steering = false;
+}
+
+void sl_mp_steer(struct sl_mp_iface *iface, uint64_t now_ns)
+{
+    if (sl_path_watch_poll(&iface->table, iface->base.worker->rank, now_ns)) {
+        iface->steered++;
+        iface->is_steering = true;
+    }
+    if (SL_UNLIKELY(iface->is_steering))
+        apply_to_some(iface);
+    if (SL_LIKELY(iface->table.count == 0))
+        return;
+    sl_list_foreach(&iface->conns, node)
+        frames_leave(sl_container_of(node, struct sl_mp_conn, link));
+    if (now_ns - iface->faded_ns < FADE_NS)
+        return;
+    iface->faded_ns = now_ns;
+    sl_list_foreach(&iface->conns, node) fade(sl_container_of(node, struct sl_mp_conn, link));
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Paths set from outside: what the path table says counts while messages go, and nothing else of it
+ * does. */
+#include "tests/unit/verbs/world.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#define HEAD "sluice-paths 1\n"
+#define SOON_NS (100 * SL_NS_PER_MS)
+#define MESSAGE (1u << 20)
+
+static char folder[64], file[96];
+
+/* Beside it and renamed, as writers do. */
+static void put(const char *text)
+{
+    char fresh[128];
+
+    snprintf(fresh, sizeof(fresh), "%s.new", file);
+    int fd = open(fresh, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+    close(fd);
+    assert_int_equal(rename(fresh, file), 0);
+}
+
+static void prepare(void)
+{
+    snprintf(folder, sizeof(folder), "/tmp/sluice-steer-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    snprintf(file, sizeof(file), "%s/table", folder);
+    world_prepare(NULL);
+    for (unsigned side = 0; side < 2; side++) {
+        snprintf(world[side].config.paths_table, SL_TEXT_MAX, "%s", file);
+        snprintf(world[side].config.job, SL_TEXT_MAX, "train");
+        world[side].worker.rank = (int)side;
+    }
+}
+
+static int fresh(void **state)
+{
+    (void)state;
+    prepare();
+    world_join();
+    for (unsigned side = 0; side < 2; side++)
+        WORLD_UNTIL(world_ep(side)->paths_up == 2);
+    return 0;
+}
+
+static int clean(void **state)
+{
+    unlink(file);
+    rmdir(folder);
+    return world_clean(state);
+}
+
+static struct sl_mp_path *path_of(unsigned side, unsigned idx)
+{
+    return world_ep(side)->paths[idx];
+}
+
+static void pass(uint64_t ns)
+{
+    uint64_t until_ns = loop_now(world_loop) + ns;
+
+    while (loop_now(world_loop) < until_ns) {
+        world_progress();
+        loop_pass(world_loop, SL_NS_PER_MS);
+    }
+}
+
+/* The second path's part of what side 0 sends, in per cent. */
+static unsigned part_of_second(unsigned messages)
+{
+    uint64_t before[2] = {path_of(0, 0)->stats.sent_bytes, path_of(0, 1)->stats.sent_bytes};
+
+    for (unsigned i = 0; i < messages; i++)
+        world_message(MESSAGE);
+    uint64_t first = path_of(0, 0)->stats.sent_bytes - before[0];
+    uint64_t second = path_of(0, 1)->stats.sent_bytes - before[1];
+
+    return (unsigned)(100 * second / (first + second));
+}
+
+static void weights_are_shares_of_long_messages(void **state)
+{
+    uint64_t start_ns;
+
+    (void)state;
+    assert_in_range(part_of_second(16), 28, 60);
+    put(HEAD "job=train rank=0 peer=1 path=1 weight=25\nend 1\n");
+    start_ns = loop_now(world_loop);
+    WORLD_UNTIL(path_of(0, 1)->weight == 25);
+    assert_true(loop_now(world_loop) - start_ns <= SOON_NS);
+    assert_in_range(part_of_second(16), 17, 22);            /* 25 of 125 */
+    put(HEAD "path=0 weight=1\npath=1 weight=10\nend 2\n"); /* one against the other */
+    WORLD_UNTIL(path_of(0, 1)->weight == 10);
+    assert_in_range(part_of_second(16), 88, 93);
+    assert_int_equal(unlink(file), 0);
+    WORLD_UNTIL(path_of(0, 1)->weight == 100);
+    assert_in_range(part_of_second(16), 28, 60);
+}
+
+static void a_path_to_be_avoided_carries_nothing_more(void **state)
+{
+    struct sl_mp_path *first = world_ep(0)->frame_path, *other;
+    char text[128];
+    uint64_t start_ns, sent;
+
+    (void)state;
+    world_message(MESSAGE);
+    other = path_of(0, !first->idx);
+    snprintf(text, sizeof(text), HEAD "rank=0 path=%u avoid\nend 1\n", first->idx);
+    put(text);
+    start_ns = loop_now(world_loop);
+    WORLD_UNTIL(world_ep(0)->frame_path == other && world_ep(0)->paths_up == 2 &&
+                world_ep(1)->paths_up == 2);
+    assert_true(first->is_avoided);
+    assert_true(loop_now(world_loop) - start_ns <= SOON_NS);
+    sent = first->stats.sent_bytes;
+    for (unsigned i = 0; i < 4; i++)
+        world_message(MESSAGE);
+    world_message(10);
+    assert_int_equal(first->stats.sent_bytes, sent);
+    assert_int_equal(first->stats.resent, 0);
+    assert_int_equal(first->losses, 0); /* nothing is held against it */
+    /* The other end sends as it likes. */
+    assert_true(path_of(1, first->idx)->stats.sent_bytes > MESSAGE);
+}
+
+static void a_path_to_be_avoided_is_better_than_none(void **state)
+{
+    (void)state;
+    put(HEAD "path=0 avoid\nend 1\n");
+    WORLD_UNTIL(path_of(0, 0)->is_avoided && path_of(1, 0)->is_avoided &&
+                world_ep(0)->paths_up == 2 && world_ep(1)->paths_up == 2);
+    fake_ibv_port_set(world_fake, 1, 1, IBV_PORT_DOWN);
+    WORLD_UNTIL(world_ep(0)->paths_up == 1 && world_ep(1)->paths_up == 1);
+    world_message(MESSAGE);
+    fake_ibv_port_set(world_fake, 1, 1, IBV_PORT_ACTIVE);
+    WORLD_UNTIL(world_ep(0)->paths_up == 2 && world_ep(1)->paths_up == 2);
+    pass(SOON_NS);
+    WORLD_UNTIL(world_ep(0)->paths_up == 2 && world_ep(1)->paths_up == 2);
+    assert_ptr_equal(world_ep(0)->frame_path, path_of(0, 1));
+    assert_int_equal(part_of_second(4), 100);
+}
+
+static void paths_that_are_all_to_be_avoided_carry_as_ever(void **state)
+{
+    (void)state;
+    put(HEAD "avoid\nend 1\n");
+    WORLD_UNTIL(path_of(0, 0)->is_avoided && path_of(0, 1)->is_avoided);
+    assert_in_range(part_of_second(16), 28, 60);
+    assert_int_equal(path_of(0, 0)->stats.ups, 1);
+    assert_int_equal(path_of(0, 1)->stats.ups, 1);
+}
+
+static void rules_for_others_change_nothing(void **state)
+{
+    (void)state;
+    put(HEAD "job=other avoid\nrank=1 path=1 avoid\nrank=0 peer=7 weight=1\npath=5 weight=1\nend "
+             "4\n");
+    WORLD_UNTIL(path_of(1, 1)->is_avoided);
+    pass(SOON_NS);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_false(path_of(0, i)->is_avoided);
+        assert_int_equal(path_of(0, i)->weight, 100);
+    }
+    assert_false(path_of(1, 0)->is_avoided);
+}
+
+static void a_torn_table_changes_nothing(void **state)
+{
+    (void)state;
+    put(HEAD "path=1 weight=25\nend 1\n");
+    WORLD_UNTIL(path_of(0, 1)->weight == 25);
+    put(HEAD "path=0 avoid\npath=1 weight=1\n");
+    pass(SOON_NS);
+    assert_false(path_of(0, 0)->is_avoided);
+    assert_int_equal(path_of(0, 1)->weight, 25);
+}
+
+static void a_new_connection_has_it_from_the_start(void **state)
+{
+    (void)state;
+    prepare();
+    put(HEAD "path=0 avoid\nend 1\n");
+    world_join();
+    WORLD_UNTIL(world_ep(0)->paths_up == 2 && world_ep(1)->paths_up == 2);
+    pass(SOON_NS);
+    WORLD_UNTIL(world_ep(0)->paths_up == 2 && world_ep(1)->paths_up == 2);
+    for (unsigned side = 0; side < 2; side++) {
+        uint64_t sent = path_of(side, 0)->stats.sent_bytes;
+
+        assert_true(path_of(side, 0)->is_avoided);
+        world_message(MESSAGE);
+        assert_int_equal(path_of(side, 0)->stats.sent_bytes, sent);
+    }
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, fresh, clean)
+    const struct CMUnitTest tests[] = {
+        CASE(weights_are_shares_of_long_messages),
+        CASE(a_path_to_be_avoided_carries_nothing_more),
+        CASE(a_path_to_be_avoided_is_better_than_none),
+        CASE(paths_that_are_all_to_be_avoided_carry_as_ever),
+        CASE(rules_for_others_change_nothing),
+        CASE(a_torn_table_changes_nothing),
+        cmocka_unit_test_teardown(a_new_connection_has_it_from_the_start, clean),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
