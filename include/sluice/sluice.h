@@ -7,6 +7,7 @@
 #include <sluice/comm.h>
 #include <sluice/error.h>
 #include <sluice/operation.h>
+#include <sluice/paths.h>
 #include <sluice/types.h>
 
 #endif

@@ -22,6 +22,7 @@ collectives: core schedules kernels
 lib: core gdr kernels schedules collectives launch
 testing: core schedules
 tools/bench: core lib collectives schedules kernels launch
+tools/ctl: core lib
 tools/nccl: core lib
 tools/preload: core lib
 '
