@@ -86,7 +86,7 @@ static const struct sl_config_row rows[] = {
         "Where measured link costs are cached. Empty: $XDG_CACHE_HOME/sluice or ~/.cache/sluice."),
     SL_ROW_TEXT("PATHS_TABLE", paths_table, "auto",
                 "File in which a planner says, while the job runs, by which paths to send "
-                "(docs/paths.md). auto: /dev/shm/sluice-paths.UID; off: none is looked for."),
+                "(sluicectl(1)). auto: /dev/shm/sluice-paths.UID; off: none is looked for."),
     SL_ROW_CHOICE("KERNEL", kernel, "auto", "auto avx512 avx2 neon c",
                   "Reduction kernels. auto: the fastest that runs here."),
     SL_ROW_TEXT(
