@@ -128,11 +128,11 @@ static int set_choice(const struct sl_config_row *row, int *field, const char *v
 
 static int set_text(const struct sl_config_row *row, char *field, const char *value)
 {
-    size_t len = strlen(value);
+    size_t len = strlen(value), room = sl_config_row_room(row);
 
-    if (len >= SL_TEXT_MAX)
-        return sl_fail(-EINVAL, SL_CONFIG_PREFIX "%s is longer than %d bytes", row->name,
-                       SL_TEXT_MAX - 1);
+    if (len >= room)
+        return sl_fail(-EINVAL, SL_CONFIG_PREFIX "%s is longer than %zu bytes", row->name,
+                       room - 1);
     int err = row->check != NULL ? row->check(value) : 0;
 
     if (err != 0)

@@ -11,14 +11,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SL_TEXT_MAX 256
+#define SL_TEXT_MAX 256 /* of a text, its zero too, unless its row has another room */
 #define SL_CONFIG_PREFIX "SLUICE_"
 
 /* Values of three-way settings. */
 enum sl_switch { SL_AUTO = -1, SL_OFF = 0, SL_ON = 1 };
 
 enum sl_config_type {
-    SL_CONFIG_TEXT, /* char[SL_TEXT_MAX] */
+    SL_CONFIG_TEXT, /* char[sl_config_row_room()] */
     SL_CONFIG_INT,  /* int64_t, as the next two */
     SL_CONFIG_BYTES,
     SL_CONFIG_SWITCH, /* enum sl_switch */
@@ -39,6 +39,7 @@ struct sl_config_row {
     /* Of texts with a grammar: -EINVAL names the variable and the mistake; pure. NULL: any text
      * will do. */
     int (*check)(const char *value);
+    size_t room; /* of texts: bytes of the field; 0: SL_TEXT_MAX */
 };
 
 #define SL_ROW_TEXT(name, field, value, help)                                                      \
@@ -66,6 +67,11 @@ struct sl_config_row {
     {                                                                                              \
         name, AT(field), SL_CONFIG_TEXT, value, "", 0, 0, help, NULL, 0, check                     \
     }
+/* ... and needs a field of that many bytes. */
+#define SL_ROW_CHECKED_LONG(name, field, value, room, check, help)                                 \
+    {                                                                                              \
+        name, AT(field), SL_CONFIG_TEXT, value, "", 0, 0, help, NULL, 0, check, room               \
+    }
 /* An enum whose values are the places of some words. */
 #define SL_ROW_CHOICE(name, field, value, choices, help)                                           \
     {                                                                                              \
@@ -76,6 +82,12 @@ struct sl_config_row {
 #define SL_MIB (1024 * SL_KIB)
 #define SL_GIB (1024 * SL_MIB)
 #define SL_DAY_MS INT64_C(86400000)
+
+/* The bytes of a text's field. */
+static inline size_t sl_config_row_room(const struct sl_config_row *row)
+{
+    return row->room != 0 ? row->room : SL_TEXT_MAX;
+}
 
 /* Sets the row's field of the struct at base from text. Words are kept as the row writes them,
  * however they are written in value (TCP for tcp, 0 for off). -EINVAL names variable, value and

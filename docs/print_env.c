@@ -39,6 +39,8 @@ static void print_range(const struct sl_config_row *row)
         printf(", from %lld to %lld", (long long)row->min, (long long)row->max);
     else if (row->type == SL_CONFIG_BYTES)
         printf(", at least %lld", (long long)row->min);
+    else if (row->room != 0)
+        printf(" of up to %zu bytes", row->room - 1);
 }
 
 static void print_row(const struct sl_config_row *row)

@@ -20,8 +20,8 @@ static const struct sl_config_row rows[] = {
                "GID of every port, by index. -1: chosen by type, address family and subnet."),
     SL_ROW_CHOICE("VERBS_GID_FAMILY", gid_family, "auto", "auto ipv4 ipv6",
                   "Addresses to choose GIDs from: auto (IPv4 first), ipv4 or ipv6."),
-    SL_ROW_CHECKED(
-        "VERBS_PATHS", paths, "auto", sl_path_list_check,
+    SL_ROW_CHECKED_LONG(
+        "VERBS_PATHS", paths, "auto", SL_VERBS_PATHS_BYTES, sl_path_list_check,
         "Paths of each connection: LOCAL>REMOTE[/LABEL][@PORT] by number of rail, with a flow "
         "label in hex and a port of the bond that a rail may be, separated by commas "
         "(0>0/c0de,1>1/beef@2). auto: each rail to one of the peer's in its subnet."),

@@ -9,8 +9,12 @@
 enum sl_verbs_gid_family { SL_VERBS_FAMILY_ANY, SL_VERBS_FAMILY_IPV4, SL_VERBS_FAMILY_IPV6 };
 enum sl_verbs_fallback { SL_VERBS_FALLBACK_OFF, SL_VERBS_FALLBACK_TCP };
 
+/* Of SLUICE_VERBS_PATHS: all the paths of a connection, each written at its longest
+ * ("15>15/0xfffff@4,"), with room to spare. */
+#define SL_VERBS_PATHS_BYTES 2048
+
 struct sl_verbs_config {
-    char devices[SL_TEXT_MAX], paths[SL_TEXT_MAX];
+    char devices[SL_TEXT_MAX], paths[SL_VERBS_PATHS_BYTES];
     enum sl_verbs_gid_family gid_family;
     enum sl_verbs_fallback fallback;
     int64_t gid_index, traffic_class, service_level, mtu;

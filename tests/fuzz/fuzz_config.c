@@ -18,7 +18,7 @@ static void check_row(const struct sl_config_row *row, const char *field)
     int choice;
 
     switch (row->type) {
-    case SL_CONFIG_TEXT: sl_assert(memchr(field, '\0', SL_TEXT_MAX) != NULL); return;
+    case SL_CONFIG_TEXT: sl_assert(memchr(field, '\0', sl_config_row_room(row)) != NULL); return;
     case SL_CONFIG_CHOICE:
         memcpy(&choice, field, sizeof(choice));
         for (const char *c = row->choices; *c != '\0'; c++)

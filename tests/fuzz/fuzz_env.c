@@ -110,7 +110,7 @@ static void check_written_out(const struct sl_config *config, const struct sl_co
     int64_t value = 0;
 
     if (row->type == SL_CONFIG_TEXT) {
-        sl_assert(memchr(field, '\0', SL_TEXT_MAX) != NULL);
+        sl_assert(memchr(field, '\0', sl_config_row_room(row)) != NULL);
     } else if (row->type == SL_CONFIG_CHOICE) {
         int choice;
 

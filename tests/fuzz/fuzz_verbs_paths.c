@@ -18,7 +18,7 @@ static void check_again(struct sl_config *config, const struct sl_verbs_plan_end
                         const struct sl_verbs_path_spec *specs, size_t count)
 {
     struct sl_verbs_path_spec again[CAP];
-    char list[SL_TEXT_MAX * 2];
+    char list[SL_VERBS_PATHS_BYTES * 2];
     size_t len = 0, again_count = 0;
 
     for (size_t i = 0; i < count; i++) {
@@ -29,7 +29,7 @@ static void check_again(struct sl_config *config, const struct sl_verbs_plan_end
         if (specs[i].lag_port != 0)
             len += (size_t)snprintf(list + len, sizeof(list) - len, "@%u", specs[i].lag_port);
     }
-    if (len >= SL_TEXT_MAX)
+    if (len >= SL_VERBS_PATHS_BYTES)
         return;
     memcpy(sl_verbs_config_edit(config)->paths, list, len + 1);
     sl_assert(sl_verbs_plan(config, ends, again, CAP, &again_count) == 0);
@@ -84,7 +84,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             sl_assert(count == CAP + 1);
         }
         free(specs);
-    } else if (strlen(text) < SL_TEXT_MAX && ends.rails.local_rails > 0 &&
+    } else if (strlen(text) < SL_VERBS_PATHS_BYTES && ends.rails.local_rails > 0 &&
                ends.rails.remote_rails > 0) {
         struct sl_verbs_path_spec none[CAP];
 

@@ -35,8 +35,8 @@ static int plan(const char *paths, unsigned local, unsigned remote)
 
     sl_config_defaults(&config);
     /* Past the check where it is set, which asks the same reader (core/test_config.c). */
-    assert_true((size_t)snprintf(sl_verbs_config_edit(&config)->paths, SL_TEXT_MAX, "%s", paths) <
-                SL_TEXT_MAX);
+    assert_true((size_t)snprintf(sl_verbs_config_edit(&config)->paths, SL_VERBS_PATHS_BYTES, "%s",
+                                 paths) < SL_VERBS_PATHS_BYTES);
     return plan_with(&config, &(struct sl_verbs_plan_ends){.rails = {local, remote, {{0}}}}, 42,
                      CAP);
 }
@@ -237,6 +237,29 @@ static void more_listed_paths_than_fit_are_an_error_that_names_the_first(void **
     assert_non_null(strstr(sluice_last_error(), "1>1 is one more than the 3"));
 }
 
+/* Each entry as long as one can be, for all the paths that a connection can have. */
+static void the_longest_list_has_room_and_a_longer_one_is_refused(void **state)
+{
+    struct sl_config config;
+    char list[SL_VERBS_PATHS_BYTES + 1] = "";
+
+    (void)state;
+    for (unsigned i = 0; i < CAP; i++)
+        assert_true(
+            sl_text_add(list, sizeof(list), "%s15>15/0x%05x@4", i == 0 ? "" : ",", 0xfff00 + i));
+    sl_config_defaults(&config);
+    assert_int_equal(sl_config_set(&config, "VERBS_PATHS", list), 0);
+    assert_int_equal(
+        plan_with(&config, &(struct sl_verbs_plan_ends){.rails = {16, 16, {{0}}}}, 42, CAP), 0);
+    assert_int_equal(count, CAP);
+    for (unsigned i = 0; i < CAP; i++)
+        assert_int_equal(specs[i].flow_label, 0xfff00 + i);
+    while (sl_text_add(list, sizeof(list), ",0>0"))
+        ;
+    assert_int_equal(sl_config_set(&config, "VERBS_PATHS", list), -EINVAL);
+    assert_string_equal(sluice_last_error(), "SLUICE_VERBS_PATHS is longer than 2047 bytes");
+}
+
 static void an_error_leaves_the_count_alone(void **state)
 {
     count = 77;
@@ -347,6 +370,7 @@ int main(void)
         cmocka_unit_test(an_entry_that_cannot_be_read_is_named),
         cmocka_unit_test(more_paths_of_a_rail_than_fit_are_as_many_as_fit),
         cmocka_unit_test(more_listed_paths_than_fit_are_an_error_that_names_the_first),
+        cmocka_unit_test(the_longest_list_has_room_and_a_longer_one_is_refused),
         cmocka_unit_test(an_error_leaves_the_count_alone),
         cmocka_unit_test(source_ports_are_those_of_roce_v2),
         cmocka_unit_test(a_bond_has_a_path_for_each_of_its_ports_where_there_is_room),
