@@ -16,7 +16,7 @@
 #define SL_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define SL_CACHE_LINE 64
 
-/* The reasons of all eight paths of a connection, and the operation that they ended. */
+/* Why each rail of a connection is out, and the operation that it ended. */
 #define SL_ERROR_TEXT_MAX 4096
 #define SL_ERROR_AREA_MAX 16
 

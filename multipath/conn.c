@@ -15,7 +15,6 @@
 #include <string.h>
 
 #define BYE_TRIES 16
-#define WHY_BYTES 2048 /* of the reason of an end */
 #define LINGER_NS (200 * SL_NS_PER_MS)
 #define LINGER_POLLS 1000000
 #define LINGER_EVERY 256 /* of them between polls of the sideband */
@@ -59,12 +58,12 @@ void sl_mp_conn_untime(struct sl_mp_conn *conn)
 static void say_why_v(struct sl_mp_conn *conn, const char *fmt, va_list args)
 {
     if (conn->why_bytes == NULL)
-        conn->why_bytes = malloc(WHY_BYTES);
+        conn->why_bytes = malloc(SL_MP_CONN_WHY_BYTES);
     if (conn->why_bytes == NULL) {
         conn->why = "there is no memory to say why";
         return;
     }
-    vsnprintf(conn->why_bytes, WHY_BYTES, fmt, args);
+    vsnprintf(conn->why_bytes, SL_MP_CONN_WHY_BYTES, fmt, args);
     conn->why = conn->why_bytes;
 }
 

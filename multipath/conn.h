@@ -13,6 +13,12 @@
 struct sl_mp_iface;
 struct sl_mp_fallback;
 
+/* Why each path of a connection is not up: 16 rails with some 190 bytes each. */
+#define SL_MP_REASONS_BYTES 3072
+/* Why a connection ends: a sentence around them. It is a part of the user's last error, with the
+ * operation that it ended behind it. */
+#define SL_MP_CONN_WHY_BYTES (SL_MP_REASONS_BYTES + 256)
+
 enum sl_mp_conn_state { SL_MP_CONN_NEW, SL_MP_CONN_CONNECTING, SL_MP_CONN_UP, SL_MP_CONN_DOWN };
 
 /* Which end leads: that with the lower rank; where these do not tell, with the lower address of its
@@ -64,7 +70,7 @@ struct sl_mp_conn {
     uint64_t connect_deadline_ns, settle_ns;
     int down_status;
     const char *why; /* it ends, with the reasons of its paths; owned: why_bytes */
-    char *why_bytes; /* NULL until then */
+    char *why_bytes; /* SL_MP_CONN_WHY_BYTES; NULL until then */
 
     struct sl_mp_peer peer;
     struct sl_mp_cts_keys peer_keys; /* of a CTS for all its rails, by the latest keys */
@@ -124,6 +130,8 @@ struct sl_mp_conn {
     uint32_t copies_used;
     uint8_t copies[];
 };
+
+_Static_assert(SL_MP_CONN_WHY_BYTES + 512 <= SL_ERROR_TEXT_MAX, "and the operation that it ended");
 
 /* There is one for each peer: rare parts come from pools, and tables of messages grow with the
  * messages under way: in a channel that is full, to some 6 KiB. */

@@ -34,6 +34,7 @@
 #define ANSWER_NS (5 * SL_NS_PER_S)      /* for the other end's part of making a path */
 #define BESIDE_NS (100 * SL_NS_PER_MS)   /* and for each connection that is made at the same time */
 #define FALLBACK_NS (300 * SL_NS_PER_MS) /* without a path, before data goes over the sideband */
+#define REASONS_MORE 16                  /* bytes for "; and 63 more" */
 #define ALIVE_NS SL_NS_PER_S             /* between pings by each path, without a sideband */
 
 static uint64_t now(const struct sl_mp_conn *conn)
@@ -308,17 +309,66 @@ static bool is_said(const struct sl_mp_conn *conn, unsigned idx)
     return false;
 }
 
-void sl_mp_reasons(const struct sl_mp_conn *conn, char *out, size_t cap)
+static const char *rail_name(const struct sl_mp_path *path)
 {
-    size_t used = 0;
+    return path->rail == NULL ? "?" : path->rail->name;
+}
+
+/* Every reason, each in full; how many there are. *whole: there was room. */
+static unsigned reasons_in_full(const struct sl_mp_conn *conn, char *out, size_t cap, bool *whole)
+{
+    unsigned count = 0;
+
+    *whole = true;
+    for (unsigned i = 0; i < conn->path_count; i++)
+        if (conn->paths[i] != NULL && !is_said(conn, i))
+            *whole &= sl_text_add(out, cap, "%s%s: %s", count++ > 0 ? "; " : "",
+                                  rail_name(conn->paths[i]), conn->paths[i]->why);
+    return count;
+}
+
+/* Is it the first of its rail? */
+static bool is_first(const struct sl_mp_conn *conn, unsigned idx)
+{
+    for (unsigned i = 0; i < idx; i++)
+        if (conn->paths[i] != NULL && conn->paths[i]->rail == conn->paths[idx]->rail)
+            return false;
+    return conn->paths[idx] != NULL;
+}
+
+/* One for each rail, with as much room each, and how many others there are. */
+static void reasons_by_rail(const struct sl_mp_conn *conn, char *out, size_t cap, unsigned reasons)
+{
+    static const char cut[] = "...";
+    unsigned rails = 0, said = 0;
+
+    for (unsigned i = 0; i < conn->path_count; i++)
+        rails += is_first(conn, i);
+    size_t room = (cap - REASONS_MORE) / rails;
 
     out[0] = '\0';
-    for (unsigned i = 0; i < conn->path_count && used < cap; i++)
-        if (conn->paths[i] != NULL && !is_said(conn, i))
-            used +=
-                (size_t)snprintf(out + used, cap - used, "%s%s: %s", used > 0 ? "; " : "",
-                                 conn->paths[i]->rail == NULL ? "?" : conn->paths[i]->rail->name,
-                                 conn->paths[i]->why);
+    for (unsigned i = 0; i < conn->path_count; i++) {
+        if (!is_first(conn, i))
+            continue;
+        size_t end = strlen(out) + room;
+
+        if (!sl_text_add(out, end, "%s%s: %s", said++ > 0 ? "; " : "", rail_name(conn->paths[i]),
+                         conn->paths[i]->why))
+            memcpy(out + end - sizeof(cut), cut, sizeof(cut));
+    }
+    if (reasons > said)
+        sl_text_add(out, cap, "; and %u more", reasons - said);
+}
+
+void sl_mp_reasons(const struct sl_mp_conn *conn, char out[SL_MP_REASONS_BYTES])
+{
+    bool whole;
+
+    out[0] = '\0';
+    unsigned reasons = reasons_in_full(conn, out, SL_MP_REASONS_BYTES, &whole);
+
+    if (!whole)
+        reasons_by_rail(conn, out, SL_MP_REASONS_BYTES, reasons);
 }
 
 static void path_timers(struct sl_mp_path *path, uint64_t now_ns)
@@ -399,13 +449,13 @@ static uint64_t due(const struct sl_mp_conn *conn)
 static void wait_timers(struct sl_mp_conn *conn, uint64_t now_ns)
 {
     uint64_t wait_ns = (uint64_t)conn->iface->settings.path_wait_ms * SL_NS_PER_MS;
-    char why[SL_ERROR_TEXT_MAX];
+    char why[SL_MP_REASONS_BYTES];
 
     if (now_ns - conn->no_path_since_ns >= FALLBACK_NS && conn->fencing == NULL)
         sl_mp_fallback_begin(conn);
     if (now_ns - conn->no_path_since_ns < wait_ns || sl_mp_fallback_path(conn) != NULL)
         return;
-    sl_mp_reasons(conn, why, sizeof(why));
+    sl_mp_reasons(conn, why);
     sl_mp_conn_fail(conn, -EHOSTUNREACH, "no path to %s for %lld ms: %s",
                     sl_ep_peer_name(&conn->base), (long long)conn->iface->settings.path_wait_ms,
                     why);

@@ -27,8 +27,9 @@ void sl_mp_path_enter(struct sl_mp_path *path, enum sl_mp_path_state state);
 /* Idle again; the leading end tries later, ever later while it keeps failing, but at once where
  * nothing was wrong with it. */
 void sl_mp_path_rest(struct sl_mp_path *path);
-/* "mlx5_0:1: transport retry counter exceeded; mlx5_1:1: port is down" */
-void sl_mp_reasons(const struct sl_mp_conn *conn, char *out, size_t cap);
+/* "mlx5_0:1: transport retry counter exceeded; mlx5_1:1: port is down". Where there is no room for
+ * all that is known: of every rail one reason, or its begin, and "and N more". */
+void sl_mp_reasons(const struct sl_mp_conn *conn, char out[SL_MP_REASONS_BYTES]);
 
 /* ---- fence.c: down ---- */
 

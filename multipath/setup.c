@@ -346,7 +346,7 @@ void sl_mp_on_hello(struct sl_mp_conn *conn, const struct sl_mp_hello *hello)
 void sl_mp_setup_timers(struct sl_mp_conn *conn, uint64_t now_ns)
 {
     unsigned tried = 0;
-    char why[SL_ERROR_TEXT_MAX];
+    char why[SL_MP_REASONS_BYTES];
 
     for (unsigned i = 0; i < conn->path_count; i++)
         tried += conn->paths[i] != NULL && conn->paths[i]->tried;
@@ -365,7 +365,7 @@ void sl_mp_setup_timers(struct sl_mp_conn *conn, uint64_t now_ns)
         sl_req_end(conn->connect_req, 0);
         return;
     }
-    sl_mp_reasons(conn, why, sizeof(why));
+    sl_mp_reasons(conn, why);
     if (conn->leads && conn->path_count > 0 && tried == conn->path_count && conn->paths_up == 0)
         sl_mp_conn_fail(conn, -EHOSTUNREACH, "no path to %s: %s", sl_ep_peer_name(&conn->base),
                         why);

@@ -98,18 +98,74 @@ static void what_was_acknowledged_and_is_gone_ends_the_connection(void **state)
 static void a_lost_connection_has_the_reasons_of_all_paths(void **state)
 {
     struct sl_mp_conn *conn = world_ep(0);
-    char reasons[SL_ERROR_TEXT_MAX];
+    char reasons[SL_MP_REASONS_BYTES];
 
     (void)state;
     for (unsigned i = 0; i < conn->path_count; i++)
         snprintf(conn->paths[i]->why, sizeof(conn->paths[i]->why), "<%0*u>",
                  (int)sizeof(conn->paths[i]->why) - 3, i);
-    sl_mp_reasons(conn, reasons, sizeof(reasons));
+    sl_mp_reasons(conn, reasons);
     sl_mp_conn_fail(conn, -EHOSTUNREACH, "no path: %s", reasons);
     for (unsigned i = 0; i < conn->path_count; i++)
         assert_non_null(strstr(conn->why, conn->paths[i]->why));
     assert_int_equal(conn->why[strlen(conn->why) - 1], '>');
     WORLD_UNTIL(world[0].downs == 1);
+}
+
+/* As long as it can be, and another one for each path. */
+static void blame_all(struct sl_mp_conn *conn)
+{
+    for (unsigned i = 0; i < conn->path_count; i++)
+        snprintf(conn->paths[i]->why, sizeof(conn->paths[i]->why), "<%u %0*u>", i,
+                 (int)sizeof(conn->paths[i]->why) - 8, i);
+}
+
+static void end_with_all_rails_named(unsigned paths, const char *end)
+{
+    struct sl_mp_conn *conn = world_ep(0);
+    char reasons[SL_MP_REASONS_BYTES], part[24];
+
+    assert_int_equal(conn->path_count, paths);
+    blame_all(conn);
+    sl_mp_reasons(conn, reasons);
+    sl_mp_conn_fail(conn, -EHOSTUNREACH, "no path to %s for %lld ms: %s",
+                    sl_ep_peer_name(&conn->base), (long long)conn->iface->settings.path_wait_ms,
+                    reasons);
+    assert_true(strlen(reasons) < sizeof(reasons));
+    assert_string_equal(reasons + strlen(reasons) - strlen(end), end);
+    for (unsigned i = 0; i < SL_MP_RAILS_MAX; i++) {
+        snprintf(part, sizeof(part), "a%u:1: <%u 000000", i, i);
+        assert_non_null(strstr(conn->why, part));
+    }
+    assert_string_equal(conn->why + strlen(conn->why) - strlen(end), end);
+    WORLD_UNTIL(world[0].downs == 1);
+    sl_mp_not_up(conn);
+    assert_non_null(strstr(sluice_last_error(), conn->why));
+}
+
+static void join_16_rails(const char *per_rail)
+{
+    world_rails[0] = world_rails[1] = SL_MP_RAILS_MAX;
+    world_prepare(NULL);
+    for (unsigned side = 0; side < 2; side++) {
+        assert_int_equal(sl_config_set(&world[side].config, "VERBS_PATHS_PER_RAIL", per_rail), 0);
+        world[side].worker.rank = (int)side;
+    }
+    world_join();
+}
+
+static void an_end_names_16_rails_with_as_many_reasons(void **state)
+{
+    (void)state;
+    join_16_rails("1");
+    end_with_all_rails_named(SL_MP_RAILS_MAX, "...");
+}
+
+static void an_end_of_64_paths_names_each_rail_and_says_how_many_more(void **state)
+{
+    (void)state;
+    join_16_rails("4");
+    end_with_all_rails_named(4 * SL_MP_RAILS_MAX, "; and 48 more");
 }
 
 /* ---- how soon ---- */
@@ -475,6 +531,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(offers_do_not_overtake_a_hello_of_rank_0, apart,
                                         world_clean),
         cmocka_unit_test_setup_teardown(nor_one_of_rank_1, apart, world_clean),
+        cmocka_unit_test_teardown(an_end_names_16_rails_with_as_many_reasons, world_clean),
+        cmocka_unit_test_teardown(an_end_of_64_paths_names_each_rail_and_says_how_many_more,
+                                  world_clean),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
