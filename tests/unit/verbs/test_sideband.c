@@ -266,6 +266,36 @@ static void data_over_it_comes_once_however_it_breaks(void **state)
     }
 }
 
+/* One end had the next one, and gave units to it; for the other it broke before it was there. That
+ * end has lost nothing of its own, and says what it had once there is another. */
+static void data_on_one_that_a_single_end_had_comes_once(void **state)
+{
+    const struct sl_mp_path *path;
+    struct way way;
+
+    (void)state;
+    ports_set(IBV_PORT_DOWN);
+    WORLD_UNTIL(sl_mp_fallback_path(world_ep(0)) != NULL &&
+                sl_mp_fallback_path(world_ep(1)) != NULL);
+    loop_lose(world_loop, 0, -ECONNRESET, 0);
+    while (!world_ep(0)->dialling)
+        side_progress(0);
+    while (!is_up(1, 1))
+        side_progress(1);
+    path = sl_mp_fallback_any(world_ep(1));
+    while (path->state != SL_MP_PATH_UP)
+        side_progress(1);
+    way_open(&way, 1);
+    while (path->posted == path->retired)
+        side_progress(1);
+    assert_true(world_ep(0)->dialling);
+    loop_lose_here(world_loop, 0, -ECONNRESET);
+    WORLD_UNTIL(is_up(0, 2) && is_up(1, 2));
+    WORLD_UNTIL(is_done(&way));
+    way_close(&way);
+    assert_int_equal(world[0].downs + world[1].downs, 0);
+}
+
 /* Neither end has a path then, and both wait for the same time as ever. */
 static void without_a_path_it_has_the_time_that_paths_have(void **state)
 {
@@ -334,6 +364,8 @@ int main(void)
         CASE(words_come_once_and_in_order_however_often_it_breaks),
         cmocka_unit_test_setup_teardown(data_over_it_comes_once_however_it_breaks, fresh_over_tcp,
                                         world_clean),
+        cmocka_unit_test_setup_teardown(data_on_one_that_a_single_end_had_comes_once,
+                                        fresh_over_tcp, world_clean),
         CASE(without_a_path_it_has_the_time_that_paths_have),
         CASE(a_peer_that_died_is_named_at_once),
         CASE(a_farewell_goes_by_a_path),

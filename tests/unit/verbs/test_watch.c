@@ -132,6 +132,56 @@ static void a_late_path_gets_no_more_until_something_comes_back(void **state)
     assert_int_equal(failures(), 0);
 }
 
+static void not_even_if_it_was_the_better_one(void **state)
+{
+    struct sl_mp_path *path = other(), *good = frames();
+    struct sl_buf more = {.addr = sent, .len = LEN};
+    static uint8_t there[LEN];
+    struct sl_sink place = {.dst = there, .len = LEN, .tag = 7};
+    struct sl_req more_req, there_req;
+    uint64_t bytes;
+
+    (void)state;
+    start();
+    WORLD_UNTIL(path->writes > 0);
+    block(path->rail->idx, true);
+    WORLD_UNTIL(path->late);
+    assert_true(path->writes < SL_MP_WRITES_MAX && sl_mp_path_has_room(path));
+    bytes = path->stats.sent_bytes;
+    path->ps_per_byte = path->latency_ns = 1;
+    good->ps_per_byte = SL_NS_PER_S;
+    assert_true(world_recv(1, &place, &there_req) >= 0);
+    assert_true(world_send(0, &more, 7, &more_req) >= 0);
+    WORLD_UNTIL(more_req.status != SL_PENDING && there_req.status != SL_PENDING);
+    assert_int_equal(path->stats.failures, 0);
+    assert_int_equal(path->stats.sent_bytes, bytes);
+    block(path->rail->idx, false);
+    fake_ibv_retry_steps(world_fake, 4, 2);
+    finish();
+}
+
+/* Then it is more likely the peer, or the way to it. */
+static void where_nothing_comes_back_no_path_is_late(void **state)
+{
+    struct sl_mp_path *const *paths = world_ep(0)->paths;
+
+    (void)state;
+    start();
+    WORLD_UNTIL(paths[0]->writes > 0 && paths[1]->writes > 0);
+    block(0, true);
+    block(1, true);
+    for (uint64_t until_ns = loop_now(world_loop) + SL_NS_PER_S; loop_now(world_loop) < until_ns;) {
+        world_progress();
+        assert_false(paths[0]->late || paths[1]->late);
+    }
+    assert_true(paths[0]->writes > 0 && paths[1]->writes > 0);
+    block(0, false);
+    block(1, false);
+    fake_ibv_retry_steps(world_fake, 4, 2);
+    finish();
+    assert_int_equal(failures(), 0);
+}
+
 /* Nor is anything wrong with the one that is left when the other has gone. */
 static void without_another_no_path_is_late(void **state)
 {
@@ -168,6 +218,24 @@ static void who_does_not_look_blames_no_path(void **state)
         loop_pass(world_loop, SL_NS_PER_S);
         finish();
         assert_false(world_ep(0)->paths[0]->late || world_ep(0)->paths[1]->late);
+    }
+    assert_int_equal(failures(), 0);
+}
+
+/* And what it finds is not all there is: the rest needs as long as ever. */
+static void nor_does_who_finds_little_at_first(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 20; i++) {
+        start();
+        for (unsigned k = 0; k < i; k++)
+            world_progress();
+        loop_pass(world_loop, SL_NS_PER_S);
+        while (send_req.status == SL_PENDING || recv_req.status == SL_PENDING) {
+            world_progress();
+            assert_false(world_ep(0)->paths[0]->late || world_ep(0)->paths[1]->late);
+        }
+        finish();
     }
     assert_int_equal(failures(), 0);
 }
@@ -252,8 +320,11 @@ int main(void)
         CASE(pieces_on_a_path_that_stands_still_go_by_another),
         CASE(so_do_frames),
         CASE(a_late_path_gets_no_more_until_something_comes_back),
+        CASE(not_even_if_it_was_the_better_one),
+        CASE(where_nothing_comes_back_no_path_is_late),
         CASE(without_another_no_path_is_late),
         CASE(who_does_not_look_blames_no_path),
+        CASE(nor_does_who_finds_little_at_first),
         CASE(nor_does_who_is_not_looked_at),
         CASE(frames_leave_a_path_that_answers_late),
         CASE(not_for_a_moment_or_a_little),
