@@ -334,7 +334,7 @@ struct sl_ep {
     /* SL_TRAIT_SIDEBAND: the number of the connection that is up, the same at both ends; greater
      * after each redial. */
     uint32_t connection;
-    bool left;             /* of one that is down: the peer has closed its endpoint, and said so */
+    bool left; /* the peer has closed its endpoint, and said so; what it sent may come yet */
     const char *peer_name; /* in sentences, instead of "rank 3"; the creator's; or NULL */
 };
 

@@ -30,6 +30,7 @@
 #include "multipath/fallback.h"
 #include "multipath/iface.h"
 #include "multipath/repair.h"
+#include "multipath/sideband.h"
 
 #include "core/log.h"
 
@@ -123,7 +124,7 @@ static bool stop(struct sl_mp_path *path)
         }
         SL_PROBE3(path_down, conn->base.peer, path->idx, path->code);
         sl_mp_event(conn->iface, SL_EVENT_PATH_DOWN, conn->base.peer, path->idx, path->code);
-        sl_log(path->sound || conn->left ? SL_LOG_INFO : SL_LOG_WARN, area_of(conn),
+        sl_log(path->sound || sl_mp_peer_leaves(conn) ? SL_LOG_INFO : SL_LOG_WARN, area_of(conn),
                "path %u to %s is %s: %s; %u of %u left", path->idx, sl_ep_peer_name(&conn->base),
                path->sound ? "set aside" : "down", path->why, conn->paths_up, conn->path_count);
     }

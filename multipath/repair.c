@@ -376,7 +376,7 @@ static void path_timers(struct sl_mp_path *path, uint64_t now_ns)
     switch ((enum sl_mp_path_state)path->state) {
     case SL_MP_PATH_IDLE:
         if (path->leads && now_ns >= path->next_try_ns && path->conn->iface->opens > 0 &&
-            sl_mp_control_room(path->conn))
+            sl_mp_control_room(path->conn) && !sl_mp_peer_leaves(path->conn))
             offer(path);
         break;
     case SL_MP_PATH_OFFERED:
@@ -472,7 +472,8 @@ uint64_t sl_mp_repair_timers(struct sl_mp_conn *conn, uint64_t now_ns)
             path_timers(conn->paths[i], now_ns);
     if (conn->state == SL_MP_CONN_CONNECTING)
         sl_mp_setup_timers(conn, now_ns);
-    if (conn->state == SL_MP_CONN_UP && !conn->sideband_up && now_ns >= conn->ping_at_ns)
+    if (conn->state == SL_MP_CONN_UP && !conn->sideband_up && !sl_mp_peer_leaves(conn) &&
+        now_ns >= conn->ping_at_ns)
         keep_alive(conn, now_ns);
     if (conn->state == SL_MP_CONN_UP && conn->no_path_since_ns != 0)
         wait_timers(conn, now_ns);

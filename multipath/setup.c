@@ -152,17 +152,18 @@ void sl_mp_ep_destroy(struct sl_ep *base)
     iface = conn->iface;
     sl_mp_conn_linger(conn);
     sl_mp_sideband_farewell(conn);
-    sl_mp_conn_stop(conn);
     if (conn->state == SL_MP_CONN_CONNECTING) {
         iface->connecting--;
         conn->state = SL_MP_CONN_DOWN;
         sl_req_end(conn->connect_req, -ECANCELED);
     }
+    /* First: what the peer still sends fails as soon as the lanes have stopped. */
+    sl_mp_sideband_close(conn);
+    sl_mp_conn_stop(conn);
     conn->state = SL_MP_CONN_DOWN;
     conn->left = false; /* nothing is received any more */
     conn->why = "the endpoint is destroyed";
     conn->down_status = -ECANCELED;
-    sl_mp_sideband_close(conn);
     sl_mp_cancel(conn, -ECANCELED);
     sl_mp_fallback_close(conn);
     sl_mp_controls_forget(conn);

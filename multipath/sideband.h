@@ -16,6 +16,11 @@ static inline bool sl_mp_sideband_lost(const struct sl_mp_conn *conn)
     return !conn->sideband_up && !conn->dialling &&
            (conn->state == SL_MP_CONN_CONNECTING || conn->state == SL_MP_CONN_UP);
 }
+/* The peer has closed its endpoint. Nothing is asked of it, and nothing that fails is a fault. */
+static inline bool sl_mp_peer_leaves(const struct sl_mp_conn *conn)
+{
+    return conn->left || (conn->sideband != NULL && conn->sideband->left);
+}
 /* Dials one that is lost, if the time has come. */
 void sl_mp_sideband_try(struct sl_mp_conn *conn);
 /* The peer says that it lost the sideband; that it has closed its endpoint. */

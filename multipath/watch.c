@@ -10,6 +10,7 @@
 
 #include "multipath/conn.h"
 #include "multipath/repair.h"
+#include "multipath/sideband.h"
 
 #define WATCH_NS (5 * SL_NS_PER_MS)
 #define CONNS 32 /* of an interface, at a time: of many each has its turn later */
@@ -239,6 +240,8 @@ void sl_mp_watch(struct sl_mp_iface *iface, uint64_t now_ns)
             sl_container_of(sl_list_pop_front(&iface->conns), struct sl_mp_conn, link);
 
         sl_list_push_back(&iface->conns, &conn->link);
+        if (sl_mp_peer_leaves(conn))
+            continue;
         if (conn->paths_up > 1)
             look(conn, now_ns);
         else if (conn->paths_up == 1 && conn->path_count > 1)

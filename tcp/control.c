@@ -118,7 +118,7 @@ static int handle(struct sl_tcp_conn *conn, const struct sl_tcp_frame *frame, co
     if (frame->type == SL_TCP_CLOSE)
         return sl_tcp_channel_peer_closed(ep, frame);
     if (frame->type == SL_TCP_BYE) {
-        ep->bye = true;
+        ep->bye = ep->base.left = true;
         for (unsigned i = 1; i <= ep->data_conns; i++)
             sl_tcp_conn_ready(&ep->conns[i]);
     } else if (ep->iface->base.handler.ctrl != NULL) {

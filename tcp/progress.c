@@ -117,7 +117,6 @@ static int tell_news(struct sl_tcp_iface *iface)
             iface->budget = budget;
         }
         ep->state = SL_TCP_EP_DOWN;
-        ep->base.left = ep->bye;
         for (unsigned i = 0; i <= ep->data_conns; i++) {
             sl_tcp_conn_unready(&ep->conns[i]);
             sl_tcp_conn_close(&ep->conns[i]);

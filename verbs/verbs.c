@@ -47,17 +47,43 @@ static int run_timers(struct sl_verbs_iface *iface)
     return moved;
 }
 
-/* A peer that destroys its endpoint says so there, and then what was on its way to it fails. */
 static int hear_sideband(struct sl_verbs_iface *iface, unsigned budget)
 {
-    iface->mp.has_failed = false;
     return iface->mp.sideband->ops->progress(iface->mp.sideband, budget);
+}
+
+/* A peer that destroys its endpoint says so on the sideband, and then what was on its way to it
+ * fails. The farewell is to be heard first: the sideband asks its sockets only now and then, unless
+ * it is about to sleep. Returns what moved, or a negative errno. */
+static int run_connections(struct sl_verbs_iface *iface, unsigned budget)
+{
+    struct sl_iface *sideband = iface->mp.sideband;
+    int moved = 0;
+
+    if (SL_UNLIKELY(iface->mp.has_failed)) {
+        iface->mp.has_failed = false;
+        if (sideband->ops->arm(sideband) == 0)
+            sideband->ops->disarm(sideband);
+        moved = hear_sideband(iface, budget);
+    }
+    return moved < 0 ? moved : moved + sl_mp_run(&iface->mp);
+}
+
+static int run_sideband(struct sl_verbs_iface *iface, unsigned budget)
+{
+    int heard = hear_sideband(iface, budget), moved, n;
+
+    if (heard < 0)
+        return heard;
+    moved = heard + run_timers(iface);
+    n = run_connections(iface, budget);
+    return n < 0 ? n : moved + n;
 }
 
 static int progress(struct sl_iface *base, unsigned budget)
 {
     struct sl_verbs_iface *iface = sl_verbs_iface_of(base);
-    int moved = 0, n = 0;
+    int moved = 0, n;
 
     iface->mp.in_progress = true;
     iface->mp.opens = SL_MP_OPENS;
@@ -65,18 +91,15 @@ static int progress(struct sl_iface *base, unsigned budget)
         moved += (int)sl_verbs_rail_poll(&iface->rails[i], budget);
     if (SL_UNLIKELY(iface->mp.stage_count != 0))
         moved += sl_mp_gpu_progress(&iface->mp);
-    if (SL_UNLIKELY(iface->mp.has_failed))
-        n = hear_sideband(iface, budget);
-    if (n >= 0)
-        moved += n + sl_mp_run(&iface->mp);
+    n = run_connections(iface, budget);
     if (n >= 0 && (iface->round++ % SIDEBAND_EVERY == 0 || iface->mp.connecting > 0)) {
-        n = hear_sideband(iface, budget);
-        if (n >= 0)
-            moved += n + run_timers(iface) + sl_mp_run(&iface->mp);
+        moved += n;
+        n = run_sideband(iface, budget);
     }
     iface->mp.in_progress = false;
     if (n < 0)
         return n;
+    moved += n;
     flush_batches(iface);
     return moved;
 }
