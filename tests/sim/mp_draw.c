@@ -8,11 +8,15 @@
 
 static const char *const mode_names[] = {"calm",  "passing", "tcp",   "away",
                                          "alone", "leave",   "broken"};
-static const char *const fault_names[] = {
-    "kill",   "cut",   "lose data", "lose acks",   "block", "block acks",  "rail",  "hold",
-    "refuse", "stall", "pause",     "all blocked", "lose",  "device dies", "leaves"};
+static const char *const fault_names[] = {"kill",        "cut",        "lose data",   "lose acks",
+                                          "block",       "block acks", "rail",        "hold",
+                                          "refuse",      "stall",      "pause",       "path table",
+                                          "all blocked", "lose",       "device dies", "leaves"};
 
 #define HOLD_NS (20 * SL_NS_PER_MS)
+#define RAILS_FEW 4
+#define PATHS_MOST 16 /* of a rail */
+#define LARGE_IN 8    /* runs: one has up to 16 rails and 64 paths */
 
 static uint64_t below(struct ms_run *run, uint64_t bound)
 {
@@ -24,13 +28,26 @@ static bool chance(struct ms_run *run, uint64_t in)
     return sl_rng_chance(&run->traffic.rng, in);
 }
 
+/* Mostly few: those runs are short. Some have all that there may be. */
+static unsigned draw_rails(struct ms_run *run)
+{
+    return 1 + (unsigned)below(run, run->large ? LANES_RAILS : RAILS_FEW);
+}
+
+static unsigned draw_paths(struct ms_run *run, unsigned rails)
+{
+    unsigned most = run->large ? SL_MP_PATHS_MAX / rails : 2;
+
+    return 1 + (unsigned)below(run, most < PATHS_MOST ? most : PATHS_MOST);
+}
+
 static void draw_sides(struct ms_run *run)
 {
     static const uint32_t eagers[] = {128, 256, 1024};
     static const int64_t pieces[] = {0, 512, 2048, 8192};
     uint32_t eager = eagers[below(run, 3)];
     int64_t piece = pieces[below(run, 4)], wait_ms = chance(run, 2) ? 500 : 3000;
-    unsigned rails = 1 + (unsigned)below(run, LANES_RAILS), paths = 1 + (unsigned)below(run, 2);
+    unsigned rails = draw_rails(run), paths = draw_paths(run, rails);
     bool reserve = chance(run, 8);
     bool fallback = run->mode == MS_TCP || (run->mode == MS_BROKEN && run->seed % 3 == 0);
 
@@ -44,7 +61,7 @@ static void draw_sides(struct ms_run *run)
                          .listed = (run->seed / 32 >> i & 1) != 0,
                          .reserve = reserve},
             .eager_bytes = i == 1 && chance(run, 4) ? 64 : eager,
-            .rails = i == 1 && chance(run, 3) ? 1 + (unsigned)below(run, LANES_RAILS) : rails,
+            .rails = i == 1 && chance(run, 3) ? draw_rails(run) : rails,
             .paths = paths,
             .shift = run->seed / 32 % 3 == 0 ? i : 0,
             .buffers = chance(run, 2) ? 24 : 128};
@@ -66,20 +83,20 @@ static void draw_fault(struct ms_run *run, unsigned kinds)
 /* With so many paths that some are left whatever fails meanwhile. */
 static void draw_alone(struct ms_run *run)
 {
-    unsigned paths;
+    unsigned rails = run->large ? LANES_RAILS : RAILS_FEW, paths;
 
     for (unsigned side = 0; side < 2; side++) {
-        run->side[side].rails = 4;
-        run->side[side].paths = 1 + (unsigned)(run->seed / 16 % 2);
+        run->side[side].rails = rails;
+        run->side[side].paths = 1 + (unsigned)(run->seed / 16 % (run->large ? 4 : 2));
         run->side[side].settings.reserve = false;
         run->side[side].settings.listed = false;
     }
-    paths = 4 * run->side[0].paths;
+    paths = rails * run->side[0].paths;
     draw_fault(run, 1);
     run->faults[0].kind = MS_LOSE;
     run->faults[0].at_round %= 60;
     run->lost_for_good = chance(run, 2);
-    for (unsigned i = 0; i + 2 < paths && chance(run, 3) == 0; i++) {
+    for (unsigned i = 0; i + 2 < paths && run->fault_count < MS_FAULTS && !chance(run, 3); i++) {
         draw_fault(run, MS_LOSE_ACKS + 1);
         run->faults[i + 1].pick = i; /* another one each time */
     }
@@ -126,6 +143,7 @@ void ms_draw(struct ms_run *run, uint64_t seed)
     run->seed = seed;
     run->mode = modes[seed % 16];
     sl_rng_init(&run->traffic.rng, seed);
+    run->large = chance(run, LARGE_IN);
     draw_sides(run);
     traffic_draw(&run->traffic, run->side[0].eager_bytes);
     /* A close under way may cost paths, and where the sideband is lost all of them. */

@@ -47,6 +47,26 @@ static void lose_sideband(struct ms_run *run, const struct ms_fault *fault)
         run->traffic.conns[idx / 2].lost = run->lost_for_good;
 }
 
+/* Weights and paths to avoid, some of them for paths that there are not. */
+static void set_table(struct ms_run *run, const struct ms_fault *fault)
+{
+    struct sl_path_rule rules[8];
+    unsigned count = 1 + fault->pick2 % 8;
+    struct sl_rng rng;
+
+    sl_rng_init(&rng, fault->pick2);
+    for (unsigned i = 0; i < count; i++) {
+        rules[i] = sl_path_rule_empty();
+        if (!sl_rng_chance(&rng, 6))
+            rules[i].path = (int32_t)sl_rng_below(&rng, run->large ? SL_MP_PATHS_MAX : 8);
+        if (sl_rng_chance(&rng, 2))
+            rules[i].avoid = (int16_t)!sl_rng_chance(&rng, 4);
+        else
+            rules[i].weight = (int16_t)(1 + sl_rng_below(&rng, SL_PATH_TABLE_WEIGHT_MAX));
+    }
+    lanes_path_table(run->lanes, fault->pick % 2, rules, count);
+}
+
 static void begin(struct ms_run *run, struct ms_fault *fault)
 {
     static const enum lanes_lost lost[] = {
@@ -71,6 +91,7 @@ static void begin(struct ms_run *run, struct ms_fault *fault)
         break;
     case MS_ALL: block_all(run, LANES_BOTH, LANES_BOTH); break;
     case MS_PAUSE: run->paused_until[fault->pick % 2] = fault->until_ns; break;
+    case MS_TABLE: set_table(run, fault); break;
     case MS_LOSE: lose_sideband(run, fault); break;
     case MS_DEVICE: lanes_device_dies(run->lanes, fault->pick % 2, fault->pick2); break;
     case MS_LEAVES: leave(run, fault->pick % 2); break;
@@ -94,6 +115,8 @@ static void end(struct ms_run *run, struct ms_fault *fault)
         block_all(run, LANES_NOTHING, LANES_NOTHING);
     else if (fault->kind == MS_RAIL)
         rail_returns(run, fault);
+    else if (fault->kind == MS_TABLE && (fault->pick & 2) != 0) /* others stay to the end */
+        lanes_path_table(run->lanes, fault->pick % 2, NULL, 0);
     else if (fault->kind == MS_HOLD)
         lanes_hold(run->lanes, fault->pick % 2, fault->pick2, false);
 }

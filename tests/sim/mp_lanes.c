@@ -36,12 +36,30 @@ void lanes_wrong(struct lanes *lanes, const char *fmt, ...)
     va_end(args);
 }
 
+static bool is_lane(const struct lane *lane, unsigned side, uint32_t number)
+{
+    return lane != NULL && lane->open && lane->side == side && lane->number == number;
+}
+
 struct lane *lanes_find(struct lanes *lanes, unsigned side, uint32_t number)
 {
-    for (unsigned i = 0; i < LANES_MAX; i++)
-        if (lanes->lane[i] != NULL && lanes->lane[i]->open && lanes->lane[i]->side == side &&
-            lanes->lane[i]->number == number)
+    for (unsigned i = 0; i < lanes->lanes_end; i++)
+        if (is_lane(lanes->lane[i], side, number))
             return lanes->lane[i];
+    return NULL;
+}
+
+struct lane *lanes_peer(struct lane *lane)
+{
+    struct lanes *lanes = lane->lanes;
+
+    if (is_lane(lanes->lane[lane->peer_place], !lane->side, lane->peer))
+        return lanes->lane[lane->peer_place];
+    for (unsigned i = 0; i < lanes->lanes_end; i++)
+        if (is_lane(lanes->lane[i], !lane->side, lane->peer)) {
+            lane->peer_place = i;
+            return lanes->lane[i];
+        }
     return NULL;
 }
 
@@ -127,6 +145,7 @@ static int create(struct sl_mp_conn *conn, struct sl_mp_path **out)
         i++;
     sl_assert(lane != NULL && i < LANES_MAX);
     lanes->lane[i] = lane;
+    lanes->lanes_end = i < lanes->lanes_end ? lanes->lanes_end : i + 1;
     lane->lanes = lanes;
     lane->side = iface_of(conn->iface)->side;
     lane->base.lanes = &lanes_table;
@@ -198,7 +217,7 @@ static void destroy(struct sl_mp_path *path)
     struct lane *lane = (struct lane *)path;
 
     close_lane(path);
-    for (unsigned i = 0; i < LANES_MAX; i++)
+    for (unsigned i = 0; i < lane->lanes->lanes_end; i++)
         if (lane->lanes->lane[i] == lane)
             lane->lanes->lane[i] = NULL;
     free(lane);

@@ -18,7 +18,8 @@
 
 #include <stdbool.h>
 
-#define LANES_RAILS 4
+#define LANES_RAILS 16
+#define LANES_TURNS 4 /* paths between two rails that have routes of their own */
 
 struct lanes;
 
@@ -55,8 +56,9 @@ struct lanes_route {
     uint32_t largest;                 /* longer packets are lost; 0: none is */
 };
 
-/* How it is from now on between a rail of side 0 and one of side 1, both ways. */
-void lanes_route(struct lanes *lanes, unsigned rail_a, unsigned rail_b,
+/* How it is from now on between a rail of side 0 and one of side 1, both ways, for the path that is
+ * the turn-th of those between them. */
+void lanes_route(struct lanes *lanes, unsigned rail_a, unsigned rail_b, unsigned turn,
                  const struct lanes_route *route);
 /* What is lost is sent again when a later packet shows the gap, or else after so long; so many
  * times, then the lane fails. */
@@ -84,6 +86,9 @@ void lanes_hold(struct lanes *lanes, unsigned side, unsigned rail, bool held);
 void lanes_device_dies(struct lanes *lanes, unsigned side, unsigned rail);
 /* So many of the next opens and connects of that side fail. */
 void lanes_refuse(struct lanes *lanes, unsigned side, unsigned count);
+/* What a side's path table says from now on, without a file; no rules: there is none. */
+void lanes_path_table(struct lanes *lanes, unsigned side, const struct sl_path_rule *rules,
+                      size_t count);
 /* Cuts end, rails are up. */
 void lanes_heal(struct lanes *lanes);
 

@@ -7,7 +7,7 @@
 #include "core/list.h"
 #include "tests/sim/mp_lanes.h"
 
-#define LANES_MAX 256
+#define LANES_MAX 512
 #define LANES_BUFFERS 256
 
 struct lane_packet {
@@ -30,6 +30,7 @@ struct lane {
     bool failed, told; /* at its end; and has said so */
     enum lanes_lost lost;
     uint32_t number, peer;   /* never used twice */
+    unsigned peer_place;     /* in lanes->lane, where the peer was last */
     struct sl_node out;      /* posted and not delivered */
     struct sl_node arrivals; /* delivered here and not shown */
     uint32_t delivered;      /* of those posted here, at the peer */
@@ -80,10 +81,11 @@ struct lanes {
     uint32_t last_number;
     unsigned open_count;
     struct lane *lane[LANES_MAX];
+    unsigned lanes_end; /* all places from there on are NULL */
     struct lanes_iface iface[2];
     struct sl_node wire;                                  /* left by senders that have stopped */
     enum lanes_lost blocked[LANES_RAILS][LANES_RAILS][2]; /* [a][b]: what goes there, and back */
-    struct lanes_route routes[LANES_RAILS][LANES_RAILS];
+    struct lanes_route routes[LANES_RAILS][LANES_RAILS][LANES_TURNS];
     char misuse[200];
 };
 
@@ -98,6 +100,8 @@ void lanes_fail(struct lane *lane);
 /* What a sender that has stopped had put on the wire moves or is lost. False: there is nothing. */
 bool lanes_wire_step(struct lanes *lanes);
 struct lane *lanes_find(struct lanes *lanes, unsigned side, uint32_t number);
+/* The other end of a lane, or NULL: it is not open any more. */
+struct lane *lanes_peer(struct lane *lane);
 void lanes_packets_free(struct sl_node *list);
 /* The lane sends no more: a part of what was posted is on the wire already, the rest is gone. */
 void lanes_flush(struct lane *lane);

@@ -10,10 +10,10 @@
 
 #define NO_BUFFER_NS 20000 /* until the peer is tried again that had no buffer */
 
-void lanes_route(struct lanes *lanes, unsigned rail_a, unsigned rail_b,
+void lanes_route(struct lanes *lanes, unsigned rail_a, unsigned rail_b, unsigned turn,
                  const struct lanes_route *route)
 {
-    lanes->routes[rail_a][rail_b] = *route;
+    lanes->routes[rail_a][rail_b][turn] = *route;
 }
 
 void lanes_repeat(struct lanes *lanes, uint64_t ns, unsigned times)
@@ -25,9 +25,10 @@ void lanes_repeat(struct lanes *lanes, uint64_t ns, unsigned times)
 static const struct lanes_route *route_of(const struct lane *lane)
 {
     unsigned ours = lane->base.rail->idx, theirs = lane->base.remote_rail;
+    unsigned turn = lane->base.turn % LANES_TURNS;
 
-    return lane->side == 0 ? &lane->lanes->routes[ours][theirs]
-                           : &lane->lanes->routes[theirs][ours];
+    return lane->side == 0 ? &lane->lanes->routes[ours][theirs][turn]
+                           : &lane->lanes->routes[theirs][ours][turn];
 }
 
 static bool is_dropped(struct lane *lane)
@@ -132,7 +133,7 @@ static uint64_t acknowledge(struct lane *lane, uint64_t now_ns)
 /* When something is to move next. */
 static uint64_t move(struct lane *lane, uint64_t now_ns)
 {
-    struct lane *to = lanes_find(lane->lanes, !lane->side, lane->peer);
+    struct lane *to = lanes_peer(lane);
     uint64_t next_ns = acknowledge(lane, now_ns);
 
     while (!lane->failed && !sl_list_empty(&lane->out)) {
@@ -160,7 +161,7 @@ uint64_t lanes_move(struct lanes *lanes)
 
     while (lanes_wire_step(lanes))
         ;
-    for (unsigned i = 0; i < LANES_MAX; i++) {
+    for (unsigned i = 0; i < lanes->lanes_end; i++) {
         struct lane *lane = lanes->lane[i];
 
         if (!lanes_takes(lane))

@@ -34,6 +34,7 @@ enum ms_fault_kind {
     MS_REFUSE, /* opens and connects fail */
     MS_STALL,  /* of the sideband */
     MS_PAUSE,  /* a side makes no progress */
+    MS_TABLE,  /* a side's path table says something, and then nothing */
     MS_ALL,    /* nothing is carried between any rails */
     MS_LOSE,   /* the sideband breaks, and is dialled again */
     MS_DEVICE, /* dies with what it acknowledged */
@@ -61,6 +62,7 @@ struct ms_run {
     unsigned fault_count, calm_round, steps_max, post_in;
     uint64_t retry_ns, latency_ns, jitter_ns;
     uint32_t eagain_in;
+    bool large;         /* has many rails and paths, perhaps */
     bool goes_down;     /* AWAY: rails say so */
     bool stays;         /* TCP: paths stay away in the end */
     bool lost_for_good; /* the sideband, once it breaks */

@@ -4,6 +4,7 @@
 #include "tests/sim/mp_lanes_inside.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static struct lanes_rail *rail_of(const struct lane *lane)
@@ -114,7 +115,7 @@ bool lanes_deliver(struct lane *lane, struct lane *to)
 static bool deliver(struct lane *lane)
 {
     struct lane_packet *packet = sl_container_of(lane->out.next, struct lane_packet, link);
-    struct lane *to = lanes_find(lane->lanes, !lane->side, lane->peer);
+    struct lane *to = lanes_peer(lane);
 
     if ((lost_of(lane) & LANES_DATA) != 0 || !lanes_takes(to)) {
         /* The last try may get a part of it there. */
@@ -165,12 +166,12 @@ bool lanes_wire_step(struct lanes *lanes)
 
 bool lanes_step(struct lanes *lanes)
 {
-    unsigned first = (unsigned)sl_rng_below(&lanes->rng, LANES_MAX);
+    unsigned first = (unsigned)sl_rng_below(&lanes->rng, lanes->lanes_end + 1);
 
     if (!sl_list_empty(&lanes->wire) && sl_rng_chance(&lanes->rng, 6))
         return lanes_wire_step(lanes);
-    for (unsigned i = 0; i < LANES_MAX; i++) {
-        struct lane *lane = lanes->lane[(first + i) % LANES_MAX];
+    for (unsigned i = 0; i < lanes->lanes_end; i++) {
+        struct lane *lane = lanes->lane[(first + i) % lanes->lanes_end];
         bool acks = lane != NULL && lane->acked != lane->delivered;
 
         if (!lanes_takes(lane) || (sl_list_empty(&lane->out) && !acks))
@@ -238,12 +239,12 @@ bool lanes_show(struct lane *lane, bool all)
 unsigned lanes_rail_show(struct lanes_rail *rail, unsigned budget)
 {
     struct lanes *lanes = rail->iface->lanes;
-    unsigned count = 0, first = (unsigned)sl_rng_below(&lanes->rng, LANES_MAX);
+    unsigned count = 0, first = (unsigned)sl_rng_below(&lanes->rng, lanes->lanes_end + 1);
 
     if (rail->held || rail->dead)
         return 0;
-    for (unsigned i = 0; i < LANES_MAX && count < budget; i++) {
-        struct lane *lane = lanes->lane[(first + i) % LANES_MAX];
+    for (unsigned i = 0; i < lanes->lanes_end && count < budget; i++) {
+        struct lane *lane = lanes->lane[(first + i) % lanes->lanes_end];
         unsigned most = 1 + (unsigned)sl_rng_below(&lanes->rng, 4);
 
         if (lane == NULL || lane->base.rail != &rail->base || lane->side != rail->iface->side)
@@ -266,7 +267,7 @@ static struct lane *any_lane(struct lanes *lanes, uint32_t pick)
     struct lane *chosen = NULL;
     unsigned seen = 0;
 
-    for (unsigned i = 0; i < LANES_MAX; i++)
+    for (unsigned i = 0; i < lanes->lanes_end; i++)
         if (lanes_takes(lanes->lane[i]) && pick % ++seen == 0)
             chosen = lanes->lane[i];
     return chosen;
@@ -299,7 +300,7 @@ static void fail_rail(struct lanes_rail *rail, const char *why)
 {
     struct lanes *lanes = rail->iface->lanes;
 
-    for (unsigned i = 0; i < LANES_MAX; i++) {
+    for (unsigned i = 0; i < lanes->lanes_end; i++) {
         struct lane *lane = lanes->lane[i];
 
         if (lane == NULL || !lane->open || lane->base.rail != &rail->base)
@@ -369,6 +370,21 @@ void lanes_device_dies(struct lanes *lanes, unsigned side, unsigned rail)
     sl_mp_rails_changed(&iface->mp, false);
 }
 
+void lanes_path_table(struct lanes *lanes, unsigned side, const struct sl_path_rule *rules,
+                      size_t count)
+{
+    struct sl_mp_iface *mp = &lanes->iface[side].mp;
+
+    free(mp->table.rules);
+    mp->table.rules = calloc(count + 1, sizeof(*rules));
+    sl_assert(mp->table.rules != NULL);
+    if (count > 0)
+        memcpy(mp->table.rules, rules, count * sizeof(*rules));
+    mp->table.count = count;
+    mp->steered++;
+    mp->is_steering = true;
+}
+
 void lanes_refuse(struct lanes *lanes, unsigned side, unsigned count)
 {
     lanes->iface[side].refuse = count + 1;
@@ -382,7 +398,7 @@ void lanes_retry_ns(struct lanes *lanes, uint64_t ns)
 void lanes_heal(struct lanes *lanes)
 {
     memset(lanes->blocked, 0, sizeof(lanes->blocked));
-    for (unsigned i = 0; i < LANES_MAX; i++)
+    for (unsigned i = 0; i < lanes->lanes_end; i++)
         if (lanes->lane[i] != NULL)
             lanes->lane[i]->lost = LANES_NOTHING;
     for (unsigned side = 0; side < 2; side++) {

@@ -40,8 +40,11 @@ static void draw_config(struct vs_run *run)
             staging = ONE_OF(run, 65536, 2 << 20, 4 << 20);
     int64_t per_rail = ONE_OF(run, 0, 1, 2, 4), wait_ms = ONE_OF(run, 500, 3000);
 
-    run->rails[0] = 1 + (unsigned)below(run, 4);
-    run->rails[1] = chance(run, 3) ? 1 + (unsigned)below(run, 4) : run->rails[0];
+    /* Few, mostly: those runs are short. */
+    unsigned rails = chance(run, 16) ? SL_MP_RAILS_MAX : 4;
+
+    run->rails[0] = 1 + (unsigned)below(run, rails);
+    run->rails[1] = chance(run, 3) ? 1 + (unsigned)below(run, rails) : run->rails[0];
     if (per_rail * (run->rails[0] > run->rails[1] ? run->rails[0] : run->rails[1]) >
         SL_MP_PATHS_MAX)
         per_rail = 1;

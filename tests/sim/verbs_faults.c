@@ -7,7 +7,7 @@
 
 #include <errno.h>
 
-#define QPS_MAX 256
+#define QPS_MAX 512
 
 #define LOSE_NS (20 * SL_NS_PER_MS) /* between the losses of either end of a sideband, at most */
 
