@@ -54,7 +54,8 @@ struct sl_mp_conn {
     uint64_t due_ns;       /* then: which */
     bool is_timed;
     bool is_active, failing, leads, has_hello, is_named, sideband_up;
-    bool left; /* the peer is gone: what it sent may still be received */
+    bool left;       /* the peer is gone: what it sent may still be received */
+    bool has_failed; /* one of its paths has: the next turn ends it */
     uint8_t state;
     uint32_t eager_bytes;
     uint64_t nonce;

@@ -101,7 +101,7 @@ void sl_mp_failed(struct sl_mp_path *path, unsigned code, const char *fmt, ...)
     va_end(args);
     path->code = (uint16_t)code;
     path->failing = true;
-    path->conn->iface->has_failed = true;
+    path->conn->iface->has_failed = path->conn->has_failed = true;
     sl_mp_conn_activate(path->conn);
 }
 

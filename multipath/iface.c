@@ -142,7 +142,21 @@ static bool has_work(const struct sl_mp_conn *conn)
            conn->control_count > 0 || !sl_list_empty(&conn->late) ||
            !sl_list_empty(&conn->gpu_waits) ||
            (!sl_list_empty(&conn->telling) && sl_mp_control_room(conn)) ||
-           sl_mp_fallback_has_work(conn) || (can_send && stuck);
+           (SL_UNLIKELY(conn->fallback != NULL) && sl_mp_fallback_has_work(conn)) ||
+           (can_send && stuck);
+}
+
+static int end_paths(struct sl_mp_conn *conn)
+{
+    int ended = 0;
+
+    conn->has_failed = false; /* the end of one may show that another has */
+    for (unsigned i = 0; i < conn->path_count; i++)
+        if (conn->paths[i] != NULL && conn->paths[i]->failing) {
+            sl_mp_path_end(conn->paths[i]);
+            ended++;
+        }
+    return ended;
 }
 
 static int conn_work(struct sl_mp_conn *conn)
@@ -157,11 +171,8 @@ static int conn_work(struct sl_mp_conn *conn)
         sl_mp_conn_lost(conn);
         return 1;
     }
-    for (unsigned i = 0; i < conn->path_count; i++)
-        if (conn->paths[i] != NULL && conn->paths[i]->failing) {
-            sl_mp_path_end(conn->paths[i]);
-            moved++;
-        }
+    if (SL_UNLIKELY(conn->has_failed))
+        moved += end_paths(conn);
     if (conn->control_count > 0)
         sl_mp_control_flush(conn);
     if (SL_UNLIKELY(conn->failing)) {
@@ -169,7 +180,9 @@ static int conn_work(struct sl_mp_conn *conn)
         return 1;
     }
     if (conn->state == SL_MP_CONN_UP)
-        moved += sl_mp_conn_push(conn) + sl_mp_fallback_push(conn);
+        moved += sl_mp_conn_push(conn);
+    if (SL_UNLIKELY(conn->fallback != NULL) && conn->state == SL_MP_CONN_UP)
+        moved += sl_mp_fallback_push(conn);
     return moved;
 }
 
