@@ -59,20 +59,19 @@ static bool announce(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
     struct sl_mp_tx_frame *frame =
         sl_mp_frame_new(conn, SL_MP_CTS, cts->channel->base.id, msg->number);
     struct sl_mp_frame *header;
-    struct sl_mp_cts told = {
+    const bool staged = cts->chunk != SL_MP_NO_CHUNK;
+    const struct sl_mp_cts told = {
         .off = cts->off,
         .len = cts->len,
         .addr = (uintptr_t)cts->addr,
         .id = (uint32_t)cts->generation << ID_PLACE_BITS | (uint32_t)(cts - conn->rx_cts),
         .keys = {.count = (uint8_t)iface->rail_count,
                  .age = iface->keys,
-                 .rails = cts->chunk == SL_MP_NO_CHUNK ? msg->mr->rails : iface->staging_rails},
+                 .rails = staged ? iface->staging_rails : msg->mr->rails},
     };
 
     if (frame == NULL)
         return false;
-    for (unsigned i = 0; i < iface->rail_count; i++)
-        told.rkeys[i] = cts->chunk == SL_MP_NO_CHUNK ? msg->mr->rkeys[i] : iface->staging_rkeys[i];
     header = (struct sl_mp_frame *)(void *)frame->bytes;
     header->tag = msg->sink->tag;
     header->value = total_of(msg);
@@ -81,7 +80,8 @@ static bool announce(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
         header->flags |= SL_MP_FLAG_GPU;
     if (cts->announced)
         header->flags |= SL_MP_FLAG_AGAIN;
-    sl_mp_cts_write(&told, frame->bytes + SL_MP_FRAME_BYTES);
+    sl_mp_cts_write(&told, staged ? iface->staging_rkeys : msg->mr->rkeys,
+                    frame->bytes + SL_MP_FRAME_BYTES);
     cts->announced = true;
     cts->renewed = false;
     cts->channel->base.sent++;

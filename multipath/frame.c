@@ -19,7 +19,7 @@ int sl_mp_frame_read(const void *bytes, size_t got, struct sl_mp_frame *out)
         if (out->value != payload)
             return sl_fail(-EBADMSG, "a frame says %llu bytes of payload and has %zu",
                            (unsigned long long)out->value, payload);
-    } else if (out->kind != SL_MP_CTS && out->kind != SL_MP_PING && payload != 0) {
+    } else if (payload != 0 && out->kind != SL_MP_CTS && out->kind != SL_MP_PING) {
         return sl_fail(-EBADMSG, "a frame of kind %u has a payload", out->kind);
     }
     return 0;
@@ -27,20 +27,18 @@ int sl_mp_frame_read(const void *bytes, size_t got, struct sl_mp_frame *out)
 
 int sl_mp_cts_read(const void *payload, size_t len, struct sl_mp_cts *out)
 {
-    const uint8_t *keys = (const uint8_t *)payload + SL_MP_CTS_HEAD;
+    const size_t least = sl_mp_cts_size(1);
 
-    if (len < SL_MP_CTS_HEAD)
+    if (len < least)
         return sl_fail(-EBADMSG, "a grant of %zu bytes", len);
-    *out = (struct sl_mp_cts){0};
-    memcpy(out, payload, SL_MP_CTS_HEAD);
+    memcpy(out, payload, least);
     if (out->keys.count == 0 || out->keys.count > SL_MP_RAILS_MAX || out->len == 0 ||
         out->off + out->len < out->off)
         return sl_fail(-EBADMSG, "a grant of %llu bytes at %llu with %u keys makes no sense",
                        (unsigned long long)out->len, (unsigned long long)out->off, out->keys.count);
     if (len != sl_mp_cts_size(out->keys.count))
         return sl_fail(-EBADMSG, "a grant of %zu bytes with %u keys", len, out->keys.count);
-    for (unsigned i = 0; i < out->keys.count; i += SL_MP_CTS_KEYS)
-        memcpy(&out->rkeys[i], keys + i * sizeof(out->rkeys[0]),
-               SL_MP_CTS_KEYS * sizeof(out->rkeys[0]));
+    if (SL_UNLIKELY(len > least))
+        memcpy((uint8_t *)out + least, (const uint8_t *)payload + least, len - least);
     return 0;
 }

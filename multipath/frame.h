@@ -80,16 +80,24 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "headers are copied as
 /* Reads the header of `got` received bytes. -EBADMSG: not a frame; the text says what is wrong. */
 int sl_mp_frame_read(const void *bytes, size_t got, struct sl_mp_frame *out);
 
-/* Writes the payload of a CTS, of sl_mp_cts_size() bytes. */
-static inline void sl_mp_cts_write(const struct sl_mp_cts *cts, uint8_t *out)
+/* Writes the payload of a CTS, of sl_mp_cts_size() bytes: all but its keys is out of *cts, these
+ * out of rkeys[SL_MP_RAILS_MAX]. Few hosts have more than four rails. */
+static inline void sl_mp_cts_write(const struct sl_mp_cts *cts, const uint32_t *rkeys, uint8_t *out)
 {
     memcpy(out, cts, SL_MP_CTS_HEAD);
-    for (unsigned i = 0; i < cts->keys.count; i += SL_MP_CTS_KEYS)
-        memcpy(out + SL_MP_CTS_HEAD + i * sizeof(cts->rkeys[0]), &cts->rkeys[i],
-               SL_MP_CTS_KEYS * sizeof(cts->rkeys[0]));
+    memcpy(out + SL_MP_CTS_HEAD, rkeys, SL_MP_CTS_KEYS * sizeof(*rkeys));
+    for (unsigned i = SL_MP_CTS_KEYS; i < cts->keys.count; i += SL_MP_CTS_KEYS)
+        memcpy(out + SL_MP_CTS_HEAD + i * sizeof(*rkeys), &rkeys[i],
+               SL_MP_CTS_KEYS * sizeof(*rkeys));
 }
 
-/* Reads the payload of a CTS, of len bytes. -EBADMSG. */
+/* Copies what there is of *cts: keys beyond its count stay as they were. */
+static inline void sl_mp_cts_copy(const struct sl_mp_cts *cts, struct sl_mp_cts *out)
+{
+    sl_mp_cts_write(cts, cts->rkeys, (uint8_t *)out);
+}
+
+/* Reads the payload of a CTS, of len bytes; keys beyond its count stay as they were. -EBADMSG. */
 int sl_mp_cts_read(const void *payload, size_t len, struct sl_mp_cts *out);
 
 #endif

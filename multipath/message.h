@@ -196,10 +196,17 @@ int sl_mp_deal(struct sl_mp_conn *ep);
 /* A piece has arrived, or not: give up its staging, count or repeat it. */
 void sl_mp_piece_over(struct sl_mp_conn *conn, const struct sl_mp_piece *piece);
 void sl_mp_piece_redo(struct sl_mp_conn *conn, const struct sl_mp_piece *piece);
+/* Is what wants a message of a tag and length, or of fewer bytes, for one of these? */
+static inline bool sl_mp_suits(uint64_t tag, uint64_t len, uint64_t wanted, uint64_t total,
+                               bool shorter)
+{
+    return tag == wanted && (len == total || (shorter && len < total));
+}
+
 /* Is the CTS for a message of this tag and length? */
 static inline bool sl_mp_cts_fits(const struct sl_mp_tx_cts *cts, uint64_t tag, uint64_t len)
 {
-    return cts->tag == tag && (cts->total == len || (cts->shorter && len < cts->total));
+    return sl_mp_suits(tag, len, cts->tag, cts->total, cts->shorter);
 }
 
 void sl_mp_tx_cts_free(struct sl_mp_conn *conn, struct sl_mp_tx_cts *cts);

@@ -115,7 +115,7 @@ static void take_again(struct sl_mp_conn *conn, const struct sl_mp_cts *told)
 
         if (cts->cts.id != told->id)
             continue;
-        memcpy(cts->cts.rkeys, told->rkeys, sizeof(told->rkeys));
+        memcpy(cts->cts.rkeys, told->rkeys, told->keys.count * sizeof(told->rkeys[0]));
         cts->cts.keys = told->keys;
         rails_take(conn, &told->keys, &cts->rails);
         sl_mp_conn_activate(conn);
@@ -132,17 +132,12 @@ void sl_mp_on_cts(struct sl_mp_channel *channel, const struct sl_mp_frame *frame
     bool sent = number - channel->tx_oldest < channel->tx_next - channel->tx_oldest;
     bool early = number - channel->tx_next < SL_MP_RX_QUEUE;
     bool shorter = (frame->flags & SL_MP_FLAG_SHORTER) != 0;
-    struct sl_mp_tx_cts *cts = NULL, fresh = {.cts = *told,
-                                              .channel = channel,
-                                              .shorter = shorter,
-                                              .is_gpu = (frame->flags & SL_MP_FLAG_GPU) != 0,
-                                              .number = number,
-                                              .tag = frame->tag,
-                                              .total = frame->value};
+    struct sl_mp_tx_cts *cts;
+    uint16_t rails;
 
     /* What a CTS names before the length is known is all of it. */
     if (told->off + told->len > frame->value || (shorter && told->len != frame->value) ||
-        !rails_take(conn, &told->keys, &fresh.rails)) {
+        !rails_take(conn, &told->keys, &rails)) {
         sl_mp_conn_fail(conn, -EBADMSG, "%s grants bytes past the end of message %u",
                         sl_ep_peer_name(&conn->base), number);
         return;
@@ -156,7 +151,7 @@ void sl_mp_on_cts(struct sl_mp_channel *channel, const struct sl_mp_frame *frame
     /* For a message that went by other means or was another than expected: its receive says so
      * itself. */
     if (!early && (!sent || msg == NULL || msg->number != number ||
-                   !sl_mp_cts_fits(&fresh, msg->tag, msg->len)))
+                   !sl_mp_suits(msg->tag, msg->len, frame->tag, frame->value, shorter)))
         return;
     cts = conn->cts_count < SL_MP_TX_CTS_MAX ? sl_mp_pool_take(&conn->iface->tx_cts) : NULL;
     if (cts == NULL) {
@@ -164,7 +159,18 @@ void sl_mp_on_cts(struct sl_mp_channel *channel, const struct sl_mp_frame *frame
                         sl_ep_peer_name(&conn->base));
         return;
     }
-    *cts = fresh;
+    sl_mp_cts_copy(told, &cts->cts);
+    cts->link = (struct sl_node){0};
+    cts->channel = channel;
+    cts->msg = NULL;
+    cts->is_bound = false;
+    cts->shorter = shorter;
+    cts->is_gpu = (frame->flags & SL_MP_FLAG_GPU) != 0;
+    cts->rails = rails;
+    cts->number = number;
+    cts->tag = frame->tag;
+    cts->total = frame->value;
+    cts->dealt = cts->done = 0;
     sl_list_push_back(&conn->all_cts, &cts->all);
     conn->cts_count++;
     if (!early) {

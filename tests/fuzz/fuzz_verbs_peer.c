@@ -286,7 +286,7 @@ static void peer_grants(const struct step *s)
         told.off = 0, told.len = header->value;
     for (unsigned i = 0; i < iface->mp.rail_count; i++)
         told.rkeys[i] = iface->staging.mr[i]->rkey;
-    sl_mp_cts_write(&told, tx->bytes + SL_MP_FRAME_BYTES);
+    sl_mp_cts_write(&told, told.rkeys, tx->bytes + SL_MP_FRAME_BYTES);
     post(tx, (uint32_t)sl_mp_cts_size(told.keys.count), s);
 }
 

@@ -164,14 +164,14 @@ static void a_grant_has_the_keys_of_its_rails_and_no_more(void **state)
 {
     (void)state;
     for (unsigned keys = 1; keys <= SL_MP_RAILS_MAX; keys++) {
-        struct sl_mp_cts out, in = {.len = 7, .id = 9, .keys.count = (uint8_t)keys};
+        struct sl_mp_cts out = {0}, in = {.len = 7, .id = 9, .keys.count = (uint8_t)keys};
         uint8_t bytes[sizeof(in)];
 
         memset(bytes, 0xee, sizeof(bytes));
         for (unsigned i = 0; i < SL_MP_RAILS_MAX; i++)
             in.rkeys[i] = i < keys ? 0x1000 + i : 0;
         assert_int_equal(sl_mp_cts_size(keys), 32 + (keys + 3) / 4 * 16);
-        sl_mp_cts_write(&in, bytes);
+        sl_mp_cts_write(&in, in.rkeys, bytes);
         for (size_t i = sl_mp_cts_size(keys); i < sizeof(bytes); i++)
             assert_int_equal(bytes[i], 0xee);
         assert_int_equal(sl_mp_cts_read(bytes, sl_mp_cts_size(keys), &out), 0);

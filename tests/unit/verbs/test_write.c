@@ -60,7 +60,7 @@ static void grant(uint32_t number, uint64_t total, uint64_t off, uint64_t len, u
     header->tag = TAG;
     header->value = total;
     header->flags = flags;
-    sl_mp_cts_write(&told, frame->bytes + SL_MP_FRAME_BYTES);
+    sl_mp_cts_write(&told, told.rkeys, frame->bytes + SL_MP_FRAME_BYTES);
     sl_mp_frame_post(ep, frame, (uint32_t)sl_mp_cts_size(told.keys.count));
 }
 
