@@ -167,12 +167,13 @@ static int change(const char *file, struct sl_path_rule *rule, bool add)
         struct sl_path_rule *more =
             reallocarray(table.rules.rules, table.rules.count + 1, sizeof(*more));
 
-        take_out(&table.rules, rule);
         if (more == NULL)
             err = sl_fail(-ENOMEM, "no memory for a path table");
         else
             table.rules.rules = more;
     }
+    if (err == 0)
+        take_out(&table.rules, rule);
     if (err == 0 && add)
         table.rules.rules[table.rules.count++] = *rule;
     if (err == 0)
