@@ -6,9 +6,30 @@
 #include "core/transport.h"
 
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static char root[PATH_MAX] = "/sys";
+
+void sl_sysfs_replace(const char *given)
+{
+    if (given == NULL || realpath(given, root) == NULL)
+        memcpy(root, "/sys", sizeof("/sys"));
+}
+
+void sl_sysfs_path(char *out, size_t cap, const char *fmt, ...)
+{
+    int len = snprintf(out, cap, "%s/", root);
+    va_list args;
+
+    if (len < 0 || (size_t)len >= cap)
+        return;
+    va_start(args, fmt);
+    vsnprintf(out + len, cap - (size_t)len, fmt, args);
+    va_end(args);
+}
 
 /* Whether the directory at is a device of a PCI bus. */
 static bool is_pci(const char *at)
@@ -30,14 +51,15 @@ static int read_node(const char *pci_path)
 void sl_sysfs_pci(const char *directory, struct sl_device *out)
 {
     char at[PATH_MAX];
+    size_t bare = strlen(root) + strlen("/devices/");
 
     out->pci_path[0] = '\0';
     out->numa_node = -1;
     if (realpath(directory, at) == NULL)
         return;
-    while (strlen(at) > strlen("/sys/devices/") && !is_pci(at))
+    while (strlen(at) > bare && !is_pci(at))
         *strrchr(at, '/') = '\0';
-    if (strlen(at) <= strlen("/sys/devices/") || strlen(at) >= sizeof(out->pci_path))
+    if (strlen(at) <= bare || strlen(at) >= sizeof(out->pci_path))
         return;
     memcpy(out->pci_path, at, strlen(at) + 1);
     out->numa_node = read_node(out->pci_path);
@@ -46,10 +68,10 @@ void sl_sysfs_pci(const char *directory, struct sl_device *out)
 /* 0: it has none. */
 static uint64_t mac_of(const char *netif)
 {
-    char path[320], line[64];
+    char path[PATH_MAX], line[64];
     unsigned b[6];
 
-    snprintf(path, sizeof(path), "/sys/class/net/%s/address", netif);
+    sl_sysfs_path(path, sizeof(path), "class/net/%s/address", netif);
     if (!sl_host_line(path, line, sizeof(line)) ||
         sscanf(line, "%x:%x:%x:%x:%x:%x", &b[0], &b[1], &b[2], &b[3], &b[4], &b[5]) != 6)
         return 0;
@@ -59,9 +81,9 @@ static uint64_t mac_of(const char *netif)
 
 void sl_sysfs_netif(const char *name, struct sl_device *out)
 {
-    char path[320];
+    char path[PATH_MAX];
 
-    snprintf(path, sizeof(path), "/sys/class/net/%s/device", name);
+    sl_sysfs_path(path, sizeof(path), "class/net/%s/device", name);
     sl_sysfs_pci(path, out);
     out->guid = mac_of(name);
 }

@@ -45,9 +45,12 @@ enum {
     X(cuGetErrorName, (int, const char **))                                                        \
     X(cuGetErrorString, (int, const char **))                                                      \
     X(cuDeviceGet, (int *, int))                                                                   \
+    X(cuDeviceGetCount, (int *))                                                                   \
     X(cuDeviceGetName, (char *, int, int))                                                         \
+    X(cuDeviceGetPCIBusId, (char *, int, int))                                                     \
     X(cuDeviceGetAttribute, (int *, int, int))                                                     \
     X(cuDevicePrimaryCtxRetain, (void **, int))                                                    \
+    X(cuCtxGetDevice, (int *))                                                                     \
     X(cuCtxPushCurrent_v2, (void *))                                                               \
     X(cuCtxPopCurrent_v2, (void **))                                                               \
     X(cuThreadExchangeStreamCaptureMode, (int *))                                                  \

@@ -93,6 +93,26 @@ bool sl_gpu_look(const void *addr, struct sl_gpu_memory *out)
     return true;
 }
 
+bool sl_gpu_address(char out[SL_GPU_ADDRESS_MAX])
+{
+    const struct sl_cuda *cuda = sl_cuda_loaded();
+    char address[SL_GPU_ADDRESS_MAX];
+    int device = 0, count = 0;
+
+    if (cuda == NULL)
+        return false;
+    if (cuda->cuCtxGetDevice(&device) != SL_CUDA_SUCCESS &&
+        (cuda->cuDeviceGetCount(&count) != SL_CUDA_SUCCESS || count != 1 ||
+         cuda->cuDeviceGet(&device, 0) != SL_CUDA_SUCCESS))
+        return false;
+    if (cuda->cuDeviceGetPCIBusId(address, sizeof(address), device) != SL_CUDA_SUCCESS)
+        return false;
+    for (unsigned i = 0; i < SL_GPU_ADDRESS_MAX; i++)
+        out[i] =
+            (char)(address[i] >= 'A' && address[i] <= 'F' ? address[i] - 'A' + 'a' : address[i]);
+    return true;
+}
+
 int sl_gpu_enter(const struct sl_cuda *cuda, void *context, struct sl_gpu_visit *out)
 {
     int result = cuda->cuCtxPushCurrent_v2(context);

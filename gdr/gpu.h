@@ -39,6 +39,12 @@ bool sl_gpu_look(const void *addr, struct sl_gpu_memory *out);
 /* Makes what NICs wrote into that memory visible to its GPU. For SL_GPU_FLUSH. -EIO. */
 int sl_gpu_flush(const struct sl_gpu_memory *memory);
 
+/* The PCI address of the GPU that this thread computes on, in lower case as sysfs has it: that of
+ * its current context, or the only one that the program sees. False: there is none, or the driver
+ * is not in use here, or does not say. */
+#define SL_GPU_ADDRESS_MAX 32
+bool sl_gpu_address(char out[SL_GPU_ADDRESS_MAX]);
+
 /* Between them this thread's calls use the context, and another thread that is capturing a graph is
  * not disturbed by them. What was before comes back. -EIO: then no leave. */
 struct sl_gpu_visit {

@@ -7,6 +7,7 @@
 #include "core/sysfs.h"
 #include "verbs/device.h"
 
+#include <limits.h>
 #include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,18 +85,18 @@ static void describe(const struct sl_config *config, const struct sl_verbs_port 
 /* A software device (rxe, siw) has no bus of its own, but that of the interface that it is on. */
 void sl_verbs_facts(const char *device, int port, struct sl_device *out)
 {
-    char path[320], line[64];
+    char path[PATH_MAX], line[64];
     unsigned w[4];
 
     out->port = port;
-    snprintf(path, sizeof(path), "/sys/class/infiniband/%s/device", device);
+    sl_sysfs_path(path, sizeof(path), "class/infiniband/%s/device", device);
     sl_sysfs_pci(path, out);
-    snprintf(path, sizeof(path), "/sys/class/infiniband/%s/parent", device);
+    sl_sysfs_path(path, sizeof(path), "class/infiniband/%s/parent", device);
     if (out->pci_path[0] == '\0' && sl_host_line(path, line, sizeof(line))) {
-        snprintf(path, sizeof(path), "/sys/class/net/%s/device", line);
+        sl_sysfs_path(path, sizeof(path), "class/net/%s/device", line);
         sl_sysfs_pci(path, out);
     }
-    snprintf(path, sizeof(path), "/sys/class/infiniband/%s/node_guid", device);
+    sl_sysfs_path(path, sizeof(path), "class/infiniband/%s/node_guid", device);
     if (sl_host_line(path, line, sizeof(line)) &&
         sscanf(line, "%x:%x:%x:%x", &w[0], &w[1], &w[2], &w[3]) == 4)
         out->guid = (uint64_t)w[0] << 48 | (uint64_t)w[1] << 32 | (uint64_t)w[2] << 16 | w[3];

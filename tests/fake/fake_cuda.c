@@ -143,10 +143,26 @@ static int f_cuDeviceGet(int *device, int ordinal)
     return enter("cuDeviceGet");
 }
 
+static int f_cuDeviceGetCount(int *count)
+{
+    *count = (int)the->device_count;
+    return enter("cuDeviceGetCount");
+}
+
 static int f_cuDeviceGetName(char *name, int cap, int device)
 {
     snprintf(name, (size_t)cap, "Fake %d", device - 1000);
     return 0;
+}
+
+static int f_cuDeviceGetPCIBusId(char *address, int cap, int device)
+{
+    const char *its = device < 1000 ? NULL : the->devices[device - 1000].address;
+
+    if (its == NULL)
+        return INVALID_VALUE;
+    snprintf(address, (size_t)cap, "%s", its);
+    return enter("cuDeviceGetPCIBusId");
 }
 
 static int f_cuDeviceGetAttribute(int *value, int which, int device)
@@ -173,6 +189,14 @@ static int f_cuDevicePrimaryCtxRetain(void **context, int device)
         return 101;
     *context = &the->contexts[device - 1000];
     return enter("cuDevicePrimaryCtxRetain");
+}
+
+static int f_cuCtxGetDevice(int *device)
+{
+    if (the->depth == 0)
+        return INVALID_CONTEXT;
+    *device = 1000 + (int)((int *)the->stack[the->depth - 1] - the->contexts);
+    return enter("cuCtxGetDevice");
 }
 
 static int f_cuCtxPushCurrent_v2(void *context)

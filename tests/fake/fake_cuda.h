@@ -23,7 +23,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define FAKE_CUDA_DEVICES 4
+#define FAKE_CUDA_DEVICES 8
 
 struct fake_cuda;
 
@@ -31,6 +31,7 @@ struct fake_cuda_device {
     bool dma_buf; /* exports */
     int ordering; /* CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING */
     int flush_options;
+    const char *address; /* on the PCI bus, as CUDA writes it; NULL: it cannot be asked for */
 };
 
 enum fake_cuda_kind {

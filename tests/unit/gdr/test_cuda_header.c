@@ -52,9 +52,12 @@ CALLS(cuDriverGetVersion((int *)0));
 CALLS(cuGetErrorName((CUresult)0, (const char **)0));
 CALLS(cuGetErrorString((CUresult)0, (const char **)0));
 CALLS(cuDeviceGet((int *)0, (int)0));
+CALLS(cuDeviceGetCount((int *)0));
 CALLS(cuDeviceGetName((char *)0, (int)0, (int)0));
+CALLS(cuDeviceGetPCIBusId((char *)0, (int)0, (CUdevice)0));
 CALLS(cuDeviceGetAttribute((int *)0, (CUdevice_attribute)0, (int)0));
 CALLS(cuDevicePrimaryCtxRetain((CUcontext *)0, (int)0));
+CALLS(cuCtxGetDevice((CUdevice *)0));
 CALLS(cuCtxPushCurrent((CUcontext)0));
 CALLS(cuCtxPopCurrent((CUcontext *)0));
 CALLS(cuThreadExchangeStreamCaptureMode((CUstreamCaptureMode *)0));
@@ -88,9 +91,12 @@ static void functions_have_the_names_of_the_versions_that_are_declared(void **st
                                          NAME_OF(cuGetErrorName),
                                          NAME_OF(cuGetErrorString),
                                          NAME_OF(cuDeviceGet),
+                                         NAME_OF(cuDeviceGetCount),
                                          NAME_OF(cuDeviceGetName),
+                                         NAME_OF(cuDeviceGetPCIBusId),
                                          NAME_OF(cuDeviceGetAttribute),
                                          NAME_OF(cuDevicePrimaryCtxRetain),
+                                         NAME_OF(cuCtxGetDevice),
                                          NAME_OF(cuCtxPushCurrent),
                                          NAME_OF(cuCtxPopCurrent),
                                          NAME_OF(cuThreadExchangeStreamCaptureMode),

@@ -52,6 +52,38 @@ static void memory_of_a_gpu_is_told_with_its_device_and_allocation(void **state)
     fake_cuda_free(fake, b);
 }
 
+static void the_current_gpu_tells_its_address_as_sysfs_writes_it(void **state)
+{
+    char address[SL_GPU_ADDRESS_MAX] = "";
+    void *context;
+
+    (void)state;
+    fake_cuda_device(fake, 1)->address = "0000:1B:00.0";
+    assert_false(sl_gpu_address(address)); /* two are seen, and no context says which */
+    assert_int_equal(fake_cuda_table(fake)->cuDevicePrimaryCtxRetain(&context, 1001), 0);
+    assert_int_equal(fake_cuda_table(fake)->cuCtxPushCurrent_v2(context), 0);
+    assert_true(sl_gpu_address(address));
+    assert_string_equal(address, "0000:1b:00.0");
+    fake_cuda_fail(fake, "cuDeviceGetPCIBusId", 1, 999);
+    assert_false(sl_gpu_address(address));
+    assert_int_equal(fake_cuda_table(fake)->cuCtxPopCurrent_v2(&context), 0);
+}
+
+static void the_only_gpu_needs_no_context(void **state)
+{
+    char address[SL_GPU_ADDRESS_MAX] = "";
+
+    (void)state;
+    fake_cuda_destroy(fake);
+    fake = fake_cuda_create(1);
+    sl_cuda_replace(fake_cuda_table(fake));
+    fake_cuda_device(fake, 0)->address = "0001:AB:00.0";
+    assert_true(sl_gpu_address(address));
+    assert_string_equal(address, "0001:ab:00.0");
+    sl_cuda_replace(NULL);
+    assert_false(sl_gpu_address(address)); /* no driver */
+}
+
 static void ordinary_memory_is_not_a_gpus(void **state)
 {
     struct sl_gpu_memory memory = {.device = 77};
@@ -145,6 +177,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(memory_of_a_gpu_is_told_with_its_device_and_allocation,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(ordinary_memory_is_not_a_gpus, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_current_gpu_tells_its_address_as_sysfs_writes_it,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_only_gpu_needs_no_context, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             memory_without_a_context_of_its_own_is_used_through_the_primary_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_gpu_without_a_context_still_has_its_memory_told, set_up,
