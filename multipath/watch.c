@@ -170,6 +170,7 @@ static struct sl_mp_path *soonest(const struct sl_mp_conn *conn)
 static void frames_leave(struct sl_mp_conn *conn, const struct sl_mp_path *to, uint64_t now_ns)
 {
     struct sl_mp_path *path = conn->frame_path;
+    bool returns = sl_mp_path_resort(to) < sl_mp_path_resort(path);
     uint64_t hold_ns = 2 * conn->frames_hold_ns;
 
     hold_ns = hold_ns < HOLD_NS_MIN ? HOLD_NS_MIN : hold_ns > HOLD_NS_MAX ? HOLD_NS_MAX : hold_ns;
@@ -177,8 +178,22 @@ static void frames_leave(struct sl_mp_conn *conn, const struct sl_mp_path *to, u
     conn->frames_stay_ns = now_ns + hold_ns;
     conn->slow_looks = 0;
     path->sound = true;
-    sl_mp_failed(path, 0, "frames go by %s, which answers in %u us instead of %u", to->rail->name,
-                 (unsigned)(to->latency_ns / 1000), (unsigned)(path->latency_ns / 1000));
+    if (returns)
+        sl_mp_failed(path, 0, "frames go by %s again, which is not spare", to->rail->name);
+    else
+        sl_mp_failed(path, 0, "frames go by %s, which answers in %u us instead of %u",
+                     to->rail->name, (unsigned)(to->latency_ns / 1000),
+                     (unsigned)(path->latency_ns / 1000));
+}
+
+/* Frames are on a path that is spare, as there was no other: one is up again, and stays so. */
+static void return_frames(struct sl_mp_conn *conn, uint64_t now_ns)
+{
+    const struct sl_mp_path *at = conn->frame_path, *to = soonest(conn);
+
+    if (to != NULL && sl_mp_path_resort(to) < sl_mp_path_resort(at) &&
+        now_ns - to->up_ns >= HOLD_NS_MIN && now_ns >= conn->frames_stay_ns)
+        frames_leave(conn, to, now_ns);
 }
 
 /* Frames went since the last look: is another path much better for them? */
@@ -228,6 +243,8 @@ static void look(struct sl_mp_conn *conn, uint64_t now_ns)
             judge(conn, conn->paths[i]);
     if (went && is_up(at))
         look_at_frames(conn, now_ns);
+    if (is_up(at) && at->rail != NULL && at->spare)
+        return_frames(conn, now_ns);
 }
 
 void sl_mp_watch(struct sl_mp_iface *iface, uint64_t now_ns)

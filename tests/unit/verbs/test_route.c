@@ -198,6 +198,15 @@ static void a_spare_path_carries_when_no_other_is_up(void **state)
     WORLD_UNTIL(world_ep(0)->paths_up == 1 && world_ep(1)->paths_up == 1);
     world_message(300000);
     assert_true(world_ep(0)->paths[1]->stats.sent_bytes > 300000);
+    /* And no longer: frames leave it by its fence. */
+    fake_ibv_port_set(world_fake, 0, 1, IBV_PORT_ACTIVE);
+    WORLD_UNTIL(world_ep(0)->frame_path == world_ep(0)->paths[0]);
+    for (unsigned side = 0; side < 2; side++)
+        WORLD_UNTIL(world_ep(side)->paths_up == 2);
+    uint64_t before = world_ep(0)->paths[1]->stats.sent_bytes;
+
+    world_message(300000);
+    assert_true(world_ep(0)->paths[1]->stats.sent_bytes < before + 1000);
 }
 
 /* Two paths between the same rails take their labels in the order of the list; one without a label
