@@ -188,6 +188,15 @@ static bool all_nearby(const struct sluice_comm *comm, const struct hello *all)
     return true;
 }
 
+static unsigned place_on_host(const struct sluice_comm *comm, const struct hello *all)
+{
+    unsigned before = 0;
+
+    for (uint32_t r = 0; r < comm->rank; r++)
+        before += all[r].host == all[comm->rank].host;
+    return before;
+}
+
 static void tell_cores(struct hello *mine)
 {
     uint64_t cores[SL_CPU_WORDS];
@@ -307,6 +316,7 @@ int sl_connect_meet(struct sluice_comm *comm, struct sl_exchange *exchange,
     if (err == 0) {
         comm->id = all[0].id;
         comm->worker->one_host = all_nearby(comm, all);
+        comm->worker->local_idx = place_on_host(comm, all);
         sl_windows_foresee(comm);
     }
     free(all);

@@ -76,6 +76,9 @@ struct sl_worker {
     /* All peers of this worker surely run on this host: no address but loopback is of use. */
     bool one_host;
 
+    /* Its place among the ranks of this host, from 0; so before it is known. */
+    unsigned local_idx;
+
     /* Peers of this host that it is going to be connected to at start; 0: nobody knows. */
     unsigned near;
 

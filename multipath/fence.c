@@ -37,6 +37,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define SLOW_PART 4 /* frames do not begin on a path of less than that part of the fastest */
+
 static uint64_t now(const struct sl_mp_conn *conn)
 {
     return sl_now(conn->iface->base.worker->clock);
@@ -70,6 +72,13 @@ void sl_mp_refuse_send(struct sl_mp_conn *conn, const struct sl_mp_path *path, c
     sl_mp_control_send(conn, &control);
 }
 
+static bool takes_frames(const struct sl_mp_path *path, unsigned rail, unsigned resort)
+{
+    return path != NULL && path->state == SL_MP_PATH_UP && !path->failing &&
+           (rail == SL_MP_RAILS_ALL || path->rail->idx == rail) &&
+           sl_mp_path_resort(path) <= resort;
+}
+
 void sl_mp_choose_frame_path(struct sl_mp_conn *conn)
 {
     struct sl_mp_path *best = NULL;
@@ -81,13 +90,33 @@ void sl_mp_choose_frame_path(struct sl_mp_conn *conn)
     for (unsigned i = 0; i < conn->path_count; i++) {
         struct sl_mp_path *path = conn->paths[i];
 
-        if (path != NULL && path->state == SL_MP_PATH_UP && !path->failing &&
-            (rail == SL_MP_RAILS_ALL || path->rail->idx == rail) &&
-            sl_mp_path_resort(path) <= resort &&
+        if (takes_frames(path, rail, resort) &&
             (best == NULL || path->latency_ns < best->latency_ns))
             best = path;
     }
     conn->frame_path = best != NULL ? best : sl_mp_fallback_path(conn);
+}
+
+void sl_mp_frames_begin(struct sl_mp_conn *conn)
+{
+    struct sl_mp_path *good[SL_MP_PATHS_MAX];
+    unsigned rail = sl_mp_rail_in_use(conn), resort = sl_mp_resort_in_use(conn);
+    unsigned found = 0, count = 0;
+    uint64_t least_ps = UINT64_MAX;
+
+    if (conn->fseq_out != 0 || conn->frame_path == NULL || conn->frame_path->rail == NULL)
+        return;
+    for (unsigned i = 0; i < conn->path_count; i++)
+        if (takes_frames(conn->paths[i], rail, resort)) {
+            good[found++] = conn->paths[i];
+            if (conn->paths[i]->nominal_ps < least_ps)
+                least_ps = conn->paths[i]->nominal_ps;
+        }
+    for (unsigned i = 0; i < found; i++)
+        if (good[i]->nominal_ps / SLOW_PART <= least_ps)
+            good[count++] = good[i];
+    if (count > 0)
+        conn->frame_path = good[conn->iface->base.worker->local_idx % count];
 }
 
 void sl_mp_failed(struct sl_mp_path *path, unsigned code, const char *fmt, ...)

@@ -39,6 +39,9 @@ void sl_mp_path_end(struct sl_mp_path *path);
 void sl_mp_on_down(struct sl_mp_path *path, const struct sl_mp_control *control);
 /* A path for the frames, when there is one and none is being fenced. */
 void sl_mp_choose_frame_path(struct sl_mp_conn *conn);
+/* The paths that could be had are up. Before the first frame one is chosen of those that are as
+ * good, by the turn of this rank among its host's: not all of them use one port for frames. */
+void sl_mp_frames_begin(struct sl_mp_conn *conn);
 void sl_mp_refuse_send(struct sl_mp_conn *conn, const struct sl_mp_path *path, const char *why);
 
 #endif

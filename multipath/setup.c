@@ -358,11 +358,7 @@ void sl_mp_setup_timers(struct sl_mp_conn *conn, uint64_t now_ns)
     if (conn->paths_up > 0 && (settled || now_ns >= conn->settle_ns)) {
         conn->state = SL_MP_CONN_UP;
         conn->iface->connecting--;
-        if (conn->fseq_out == 0 && conn->frame_path != NULL &&
-            sl_mp_path_resort(conn->frame_path) > 0) {
-            conn->frame_path = NULL;
-            sl_mp_choose_frame_path(conn);
-        }
+        sl_mp_frames_begin(conn);
         sl_req_end(conn->connect_req, 0);
         return;
     }

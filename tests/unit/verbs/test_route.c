@@ -241,6 +241,45 @@ static void a_list_at_one_end_binds_that_end_alone(void **state)
     }
 }
 
+/* ---- where frames begin ---- */
+
+/* Ranks of a host begin with another port each. */
+static void frames_of_the_ranks_of_a_host_begin_on_different_ports(void **state)
+{
+    (void)state;
+    for (unsigned idx = 0; idx < 4; idx++) {
+        world_prepare(NULL);
+        for (unsigned side = 0; side < 2; side++)
+            world[side].worker.local_idx = idx;
+        world_join();
+        for (unsigned side = 0; side < 2; side++)
+            assert_ptr_equal(world_ep(side)->frame_path, world_ep(side)->paths[idx % 2]);
+        if (idx < 3)
+            world_end();
+    }
+}
+
+static void slow_first(struct fake_ibv_device *params)
+{
+    if (params->name[1] == '0') {
+        params->ports[0].attr.active_speed = 1;
+        params->ports[0].attr.active_width = 2;
+    }
+}
+
+static void frames_do_not_begin_on_a_slow_port(void **state)
+{
+    (void)state;
+    for (unsigned idx = 0; idx < 2; idx++) {
+        world_prepare(slow_first);
+        world[0].worker.local_idx = idx;
+        world_join();
+        assert_memory_equal(world_ep(0)->frame_path->rail->name, "a1", 2);
+        if (idx < 1)
+            world_end();
+    }
+}
+
 /* ---- other routes ---- */
 
 /* A route that loses all: the path that took it finds another one, at either end. */
@@ -372,6 +411,8 @@ int main(void)
         CASE(a_spare_path_carries_when_no_other_is_up),
         CASE(labels_are_taken_in_the_order_of_the_list),
         CASE(a_list_at_one_end_binds_that_end_alone),
+        CASE(frames_of_the_ranks_of_a_host_begin_on_different_ports),
+        CASE(frames_do_not_begin_on_a_slow_port),
         CASE(a_path_that_failed_takes_another_route),
         CASE(a_listed_label_stays_whatever_becomes_of_the_path),
         CASE(a_path_that_was_sound_keeps_its_route),
