@@ -38,6 +38,7 @@ struct sl_mp_rail {
     unsigned idx;
     uint8_t keys; /* as iface->keys, when its registrations began */
     bool usable;
+    bool is_far;   /* another one is nearer to this rank, and carries while it can */
     char why[160]; /* not usable, and why */
 };
 

@@ -44,6 +44,11 @@ static const struct sl_config_row rows[] = {
         "VERBS_RNR_TIMER", rnr_timer, "6", "", 0, 31,
         "How long a NIC waits when the peer had no receive posted, by the InfiniBand table (6: 80 "
         "us)."),
+    SL_ROW_CHOICE(
+        "VERBS_LOCALITY", locality, "auto", "auto off near",
+        "Ports that are far from this rank's GPU, or its cores: auto (held in reserve while a "
+        "nearer one can carry, unless SLUICE_VERBS_DEVICES or SLUICE_VERBS_PATHS names what is to "
+        "be used), off (all carry alike), near (not used at all)."),
     SL_ROW_SWITCH(
         "VERBS_RESERVE", reserve, "auto",
         "on: a connection keeps to the first rail that has a path and holds the others in reserve; "
@@ -114,5 +119,6 @@ void sl_verbs_prefer(struct sl_config *config, const struct sl_device *dev, int 
         own->traffic_class = traffic_class;
     if (own->reserve == SL_AUTO)
         own->reserve = SL_ON;
+    own->locality = SL_VERBS_LOCALITY_OFF; /* whoever prefers a device has looked at distances */
     prefer_rail(own, dev);
 }

@@ -8,6 +8,7 @@
 #include "core/err.h"
 #include "verbs/gid.h"
 #include "verbs/memlock.h"
+#include "verbs/near.h"
 #include "verbs/open_device.h"
 
 #include <dirent.h>
@@ -425,6 +426,20 @@ size_t sl_verbs_ports_pick(struct sl_verbs_port *ports, size_t count, size_t cap
     return picked;
 }
 
+/* A slow port makes no other one far, however near it is. */
+static void find_near(struct listing *list)
+{
+    struct sl_verbs_near near;
+
+    sl_verbs_near_begin(list->config, &near);
+    for (size_t i = 0; i < list->count; i++)
+        sl_verbs_near_measure(&near, &list->items[i].port,
+                              is_candidate(&list->items[i].port) && !list->items[i].slow);
+    for (size_t i = 0; i < list->count; i++)
+        if (is_candidate(&list->items[i].port))
+            sl_verbs_near_judge(&near, &list->items[i].port);
+}
+
 static void list_sort(struct listing *list)
 {
     uint64_t fastest = 0;
@@ -436,11 +451,12 @@ static void list_sort(struct listing *list)
         if (item->port.why[0] == '\0' && item->port.speed > fastest)
             fastest = item->port.speed;
     }
-    explain_memlock(list->config, list->items, list->count);
     for (size_t i = 0; i < list->count; i++)
         list->items[i].slow = list->items[i].port.why[0] == '\0' &&
                               list->items[i].port.speed != 0 &&
                               list->items[i].port.speed < fastest / SLOW_PART;
+    find_near(list);
+    explain_memlock(list->config, list->items, list->count);
     if (list->count == 0)
         return;
     qsort(list->items, list->count, sizeof(*list->items), compare_places);

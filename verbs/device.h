@@ -3,6 +3,7 @@
 #ifndef SL_VERBS_DEVICE_H
 #define SL_VERBS_DEVICE_H
 
+#include "core/locality.h"
 #include "multipath/frame.h"
 #include "verbs/ibv_dl.h"
 #include "verbs/pairs.h"
@@ -49,6 +50,10 @@ struct sl_verbs_port {
     bool takes_dmabuf; /* GPU memory can be registered with its device, as far as that goes */
     /* of a device that can be used: it lacks but a link, a GID, a subnet manager */
     bool may_return;
+    struct sl_distance distance; /* from this rank */
+    int node;                    /* NUMA node, -1: not known */
+    /* others are nearer, so this one carries nothing while any of them can */
+    bool is_far;
     uint16_t place; /* among those that are or may become usable: the order of rails */
 };
 

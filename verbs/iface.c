@@ -4,6 +4,7 @@
 
 #include "verbs/config.h"
 #include "verbs/gpu.h"
+#include "verbs/near.h"
 #include "verbs/offer.h"
 #include "verbs/path_list.h"
 #include "verbs/verbs.h"
@@ -40,13 +41,17 @@ uint32_t sl_verbs_delivers(const struct sl_iface *base)
 {
     const struct sl_verbs_iface *iface = (const struct sl_verbs_iface *)base;
     uint64_t up = 0, all = 0;
-    bool known = true;
+    bool known = true, near = false;
 
-    for (unsigned i = 0; i < iface->mp.rail_count; i++)
+    for (unsigned i = 0; i < iface->mp.rail_count; i++) {
         known &= iface->rails[i].port.speed != 0;
+        near |= iface->rails[i].base.usable && !iface->rails[i].base.is_far;
+    }
     for (unsigned i = 0; i < iface->mp.rail_count; i++) {
         uint64_t speed = known ? iface->rails[i].port.speed / 1000000 + 1 : 1;
 
+        if (near && iface->rails[i].base.is_far)
+            continue; /* carries nothing now */
         all += speed;
         up += iface->rails[i].base.usable ? speed : 0;
     }
@@ -131,7 +136,7 @@ static int ports_choose(const struct sl_verbs_iface *iface, const struct sl_devi
 static int rails_open(struct sl_verbs_iface *iface, const struct sl_device *dev)
 {
     struct sl_verbs_port *ports = calloc(SL_VERBS_PORTS_MAX, sizeof(*ports));
-    char why[SL_ERROR_TEXT_MAX] = "";
+    char why[SL_ERROR_TEXT_MAX] = "", where[SL_VERBS_WHERE_MAX];
     size_t count = 0;
     unsigned usable = 0;
     int err = ports == NULL ? sl_fail(-ENOMEM, "no memory to list ports") : 0;
@@ -146,6 +151,7 @@ static int rails_open(struct sl_verbs_iface *iface, const struct sl_device *dev)
             .iface = iface, .port = ports[i], .retry_ns = SL_VERBS_RETURN_NS};
         rail->base.name = rail->port.name;
         rail->base.idx = iface->mp.rail_count;
+        rail->base.is_far = dev == NULL && ports[i].is_far;
         if (sl_verbs_rail_open(rail) != 0) {
             reason_add(why, sizeof(why), ports[i].name, sluice_last_error());
             sl_warn("verbs", "%s", sluice_last_error());
@@ -155,6 +161,9 @@ static int rails_open(struct sl_verbs_iface *iface, const struct sl_device *dev)
         usable += rail->base.usable;
         if (!rail->base.usable)
             sl_info("verbs", "%s waits until it can be used: %s", rail->port.name, rail->base.why);
+        sl_verbs_near_text(&ports[i], where, sizeof(where));
+        if (rail->base.is_far)
+            sl_info("verbs", "%s carries while no nearer port can: %s", rail->port.name, where);
         iface->mp.rails[iface->mp.rail_count++] = &rail->base;
     }
     sl_verbs_devices_unkeep();

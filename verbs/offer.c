@@ -217,6 +217,7 @@ static void choose_route(struct sl_verbs_path *path)
     path->base.spare = !sl_verbs_plan_route(
         iface->config, path->rail->device != NULL ? path->rail->device->lag_ports : 0,
         route_seed(conn, &path->base), specs, count, at);
+    path->base.spare |= path->base.rail->is_far;
     path->flow_label = specs[at].flow_label;
     path->lag_port = specs[at].lag_port;
     path->has_route = true;

@@ -6,6 +6,7 @@
 #include "core/host.h"
 #include "core/sysfs.h"
 #include "verbs/device.h"
+#include "verbs/near.h"
 
 #include <limits.h>
 #include <net/if.h>
@@ -65,10 +66,13 @@ static void describe_gids(const struct sl_config *config, const struct sl_verbs_
 static void describe(const struct sl_config *config, const struct sl_verbs_port *port,
                      struct sl_device *out)
 {
+    char where[SL_VERBS_WHERE_MAX];
+
     memset(out, 0, sizeof(*out));
     snprintf(out->name, sizeof(out->name), "%s", port->name);
     snprintf(out->why, sizeof(out->why), "%s", port->why);
     sl_verbs_facts(port->device, port->num, out);
+    sl_verbs_near_text(port, where, sizeof(where));
     if (port->state == IBV_PORT_NOP) /* nothing could be read */
         return;
     out->speed = port->speed;
@@ -79,6 +83,8 @@ static void describe(const struct sl_config *config, const struct sl_verbs_port 
         sl_text_add(out->detail, sizeof(out->detail), ", LID %u", port->lid);
     if (port->takes_dmabuf)
         sl_text_add(out->detail, sizeof(out->detail), ", GPU memory by dma-buf");
+    if (where[0] != '\0')
+        sl_text_add(out->detail, sizeof(out->detail), ", %s", where);
     describe_gids(config, port, out);
 }
 
