@@ -32,6 +32,7 @@ struct sl_mp_name {
 struct sl_mp_peer {
     uint64_t nonce;
     bool listed;
+    uint16_t far; /* rails that it would rather not use, a bit each */
     unsigned rail_count;
     struct sl_mp_rail_info *rails; /* rail_count; NULL: it has said nothing */
 };

@@ -43,10 +43,14 @@ enum sl_mp_control_kind {
 /* Of a DOWN: the sender's rail is out, which it says by itself and the path has no part in. */
 #define SL_MP_CONTROL_RAIL 2u
 
+#define SL_MP_RAIL_USABLE 1u
+#define SL_MP_RAIL_FAR                                                                             \
+    2u /* of a HELLO: the sender would rather use others, which are nearer to it */
+
 /* A rail as its owner describes it: the lanes' own but for two bytes. */
 struct sl_mp_rail_info {
     uint8_t address[18];
-    uint8_t usable;
+    uint8_t usable; /* the bits above */
     uint8_t more[4];
     /* What is registered on it has new keys since so many times: older ones are another device's,
      * which was there before. */

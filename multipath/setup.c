@@ -197,8 +197,11 @@ static void hello_part_send(struct sl_mp_conn *conn, unsigned first)
                                          .fallback = iface->settings.fallback,
                                          .listed = iface->settings.listed,
                                          .first = (uint8_t)first};
-    for (unsigned i = 0; i < SL_MP_HELLO_RAILS && first + i < iface->rail_count; i++)
+    for (unsigned i = 0; i < SL_MP_HELLO_RAILS && first + i < iface->rail_count; i++) {
         sl_mp_rail_describe(iface, iface->rails[first + i], &control.hello.rails[i]);
+        if (iface->rails[first + i]->is_far)
+            control.hello.rails[i].usable |= SL_MP_RAIL_FAR;
+    }
     if (!conn->is_named)
         memcpy(conn->name.address, control.hello.rails[0].address, sizeof(conn->name.address));
     conn->is_named = true;
@@ -306,8 +309,15 @@ static int take_hello(struct sl_mp_conn *conn, const struct sl_mp_hello *hello)
     peer->nonce = hello->nonce;
     peer->listed = hello->listed;
     peer->rail_count = hello->rail_count;
-    memcpy(&peer->rails[hello->first], hello->rails,
-           (count < SL_MP_HELLO_RAILS ? count : SL_MP_HELLO_RAILS) * sizeof(*peer->rails));
+    for (unsigned i = 0; i < count && i < SL_MP_HELLO_RAILS; i++) {
+        struct sl_mp_rail_info *rail = &peer->rails[hello->first + i];
+        uint16_t bit = (uint16_t)(1u << (hello->first + i));
+
+        *rail = hello->rails[i];
+        peer->far =
+            (uint16_t)((rail->usable & SL_MP_RAIL_FAR) != 0 ? peer->far | bit : peer->far & ~bit);
+        rail->usable &= SL_MP_RAIL_USABLE;
+    }
     return 0;
 }
 

@@ -64,7 +64,7 @@ int sl_verbs_control_check(const struct sl_mp_control *control)
     if (control->kind != SL_MP_CONTROL_HELLO)
         return 0;
     for (unsigned i = 0; i < SL_MP_HELLO_RAILS && err == 0; i++)
-        if (control->hello.rails[i].usable)
+        if ((control->hello.rails[i].usable & SL_MP_RAIL_USABLE) != 0)
             err = check_rail(&control->hello.rails[i]);
     return err;
 }
@@ -129,6 +129,19 @@ static enum sl_verbs_reach reach_of(const struct sl_verbs_rail *rail,
     return sl_verbs_gid_reach(&ours, &theirs);
 }
 
+/* Where all InfiniBand has the prefix that it comes with, one subnet may be several fabrics. */
+static bool tells_subnets(const struct sl_mp_conn *conn)
+{
+    static const uint8_t common[8] = {0xfe, 0x80};
+    const struct sl_verbs_iface *iface = sl_verbs_iface_of(&conn->iface->base);
+
+    for (unsigned i = 0; i < iface->mp.rail_count; i++)
+        if (iface->rails[i].port.link_layer == IBV_LINK_LAYER_INFINIBAND &&
+            memcmp(iface->rails[i].gid.gid.raw, common, sizeof(common)) == 0)
+            return false;
+    return true;
+}
+
 static void ends_of(const struct sl_mp_conn *conn, struct sl_verbs_plan_ends *out)
 {
     const struct sl_verbs_iface *iface = sl_verbs_iface_of(&conn->iface->base);
@@ -142,6 +155,11 @@ static void ends_of(const struct sl_mp_conn *conn, struct sl_verbs_plan_ends *ou
         for (unsigned j = 0; j < out->rails.remote_rails; j++)
             out->rails.reach[i][j] = (uint8_t)reach_of(&iface->rails[i], &conn->peer.rails[j]);
     }
+    if (!tells_subnets(conn))
+        return;
+    for (unsigned i = 0; i < out->rails.local_rails; i++)
+        out->rails.local_far |= (uint16_t)(iface->rails[i].base.is_far << i);
+    out->rails.remote_far = conn->peer.far;
 }
 
 static void say_what_is_left_out(const struct sl_mp_conn *conn,

@@ -14,6 +14,7 @@ struct matching {
     const struct sl_verbs_reaches *reaches;
     uint32_t local_direct, remote_direct; /* rails that the other end has one of their subnet for */
     bool direct;                          /* only one subnet counts at present */
+    bool near;                            /* ... and only what is far at neither end */
     uint8_t of_local[SL_MP_RAILS_MAX];    /* the other rail of the pair, or NOBODY */
     uint8_t of_remote[SL_MP_RAILS_MAX];
     unsigned local_paths[SL_MP_RAILS_MAX], remote_paths[SL_MP_RAILS_MAX];
@@ -24,6 +25,9 @@ struct matching {
 /* May these two be paired? Through a router only where neither has any of its own subnet. */
 static bool suit(const struct matching *m, unsigned local, unsigned remote)
 {
+    if (m->near &&
+        ((m->reaches->local_far >> local & 1) != 0 || (m->reaches->remote_far >> remote & 1) != 0))
+        return false;
     switch ((enum sl_verbs_reach)m->reaches->reach[local][remote]) {
     case SL_VERBS_REACH_DIRECT: return m->direct;
     case SL_VERBS_REACH_UNKNOWN: return !m->direct;
@@ -67,7 +71,25 @@ static bool find(struct matching *m, unsigned local, uint32_t *seen)
     return false;
 }
 
-/* Pairs that are there stay. */
+static void match_numbers(struct matching *m)
+{
+    for (unsigned i = 0; i < m->reaches->local_rails; i++)
+        if (m->of_local[i] == NOBODY && is_free(m, i, i))
+            take(m, i, i);
+}
+
+static void match_all(struct matching *m, uint32_t settled)
+{
+    for (unsigned i = 0; i < m->reaches->local_rails; i++) {
+        uint32_t seen = settled;
+
+        if (m->of_local[i] == NOBODY)
+            find(m, i, &seen);
+    }
+}
+
+/* Pairs that are there stay. Those that are near at both ends come first, and give way only where
+ * that makes one pair more; the others keep to their numbers around them. */
 static void match(struct matching *m, bool direct)
 {
     uint32_t settled = 0;
@@ -75,12 +97,14 @@ static void match(struct matching *m, bool direct)
     m->direct = direct;
     for (unsigned i = 0; i < m->reaches->remote_rails; i++)
         settled |= m->of_remote[i] != NOBODY ? 1u << i : 0;
-    for (unsigned i = 0; i < m->reaches->local_rails; i++) {
-        uint32_t seen = settled;
-
-        if (m->of_local[i] == NOBODY)
-            find(m, i, &seen);
+    if (direct && (m->reaches->local_far | m->reaches->remote_far) != 0) {
+        m->near = true;
+        match_numbers(m);
+        match_all(m, settled);
+        m->near = false;
+        match_numbers(m);
     }
+    match_all(m, settled);
 }
 
 static void add(struct matching *m, unsigned local, unsigned remote)

@@ -20,6 +20,7 @@ enum sl_verbs_reach {
 struct sl_verbs_reaches {
     unsigned local_rails, remote_rails;              /* at most SL_MP_RAILS_MAX each */
     uint8_t reach[SL_MP_RAILS_MAX][SL_MP_RAILS_MAX]; /* enum sl_verbs_reach */
+    uint16_t local_far, remote_far; /* rails that their end would rather not use, a bit each */
 };
 
 struct sl_verbs_pair {
@@ -32,8 +33,9 @@ struct sl_verbs_pair {
  * The pairs to connect, ordered by local rail, then those that share a rail. Each end has a rail.
  * How many there are.
  *
- * As many rails as possible are paired with one of their own subnet; where several would do, with
- * the one of their number, else the first. Then those that are left at both ends: where one's
+ * As many rails as possible are paired with one of their own subnet; where several would do, those
+ * that are far at neither end with each other, so that what is near is near at both; else with the
+ * one of their number, else the first. Then those that are left at both ends: where one's
  * subnet is not known, or neither has any of its own at the other end, for there may be a router.
  * What is left then shares the rail of its subnet that has the fewest paths, or, where no two rails
  * are of one subnet, any. A rail whose subnet the other end lacks is left out otherwise. Where no

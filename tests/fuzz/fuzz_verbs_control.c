@@ -26,7 +26,7 @@ static void check(const struct sl_mp_control *control)
                   control->hello.rail_count <= SL_MP_RAILS_MAX);
         sl_assert(control->hello.first < control->hello.rail_count);
         for (unsigned i = 0; i < SL_MP_HELLO_RAILS; i++)
-            if (control->hello.rails[i].usable)
+            if ((control->hello.rails[i].usable & SL_MP_RAIL_USABLE) != 0)
                 check_rail(&control->hello.rails[i]);
         break;
     case SL_MP_CONTROL_OFFER:

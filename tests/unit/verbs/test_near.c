@@ -385,7 +385,7 @@ static void the_list_shows_what_is_on_the_gpus_switch(void **state)
 /* ---- two ends ---- */
 
 /* Both on processor 0, where a0 and b1 are; a1 and b0 are on the other one. */
-static void two_hosts(void)
+static void two_hosts_of(void (*more)(struct fake_ibv_device *params))
 {
     tree_nodes("0-1");
     tree_node(0, "0-3", "10 21");
@@ -394,8 +394,13 @@ static void two_hosts(void)
     tree_rdma("a1", "pci0000:80/0000:80:04.0", 1);
     tree_rdma("b0", "pci0000:80/0000:80:05.0", 1);
     tree_rdma("b1", "pci0000:00/0000:00:05.0", 0);
-    world_prepare(NULL);
+    world_prepare(more);
     bind_to(0, 0);
+}
+
+static void two_hosts(void)
+{
+    two_hosts_of(NULL);
 }
 
 static int end_world(void **state)
@@ -473,6 +478,55 @@ static void without_locality_all_carry(void **state)
     for (unsigned side = 0; side < 2; side++)
         for (unsigned rail = 0; rail < 2; rail++)
             assert_true(sent(side, rail) > LEN / 2);
+}
+
+static void on_infiniband(struct fake_ibv_device *params, uint8_t subnet)
+{
+    struct fake_ibv_gid *gid = &params->ports[0].gids[0];
+
+    params->ports[0].attr.link_layer = IBV_LINK_LAYER_INFINIBAND;
+    params->ports[0].attr.sm_lid = 1;
+    *gid = (struct fake_ibv_gid){
+        .gid.raw =
+            {0xfe,
+             0x80, [7] = subnet, [14] = (uint8_t)params->name[0], [15] = (uint8_t)params->name[1]},
+        .type = IBV_GID_TYPE_IB};
+}
+
+static void one_subnet(struct fake_ibv_device *params)
+{
+    on_infiniband(params, 7);
+}
+
+static void the_subnet_of_all(struct fake_ibv_device *params)
+{
+    on_infiniband(params, 0);
+}
+
+/* What one end sends by then arrives at what is near to the other. */
+static void near_ports_of_one_subnet_meet(void **state)
+{
+    (void)state;
+    two_hosts_of(one_subnet);
+    world_join();
+    all_up();
+    assert_int_equal(by_rail(0, 0)->remote_rail, 1);
+    assert_int_equal(by_rail(0, 1)->remote_rail, 0);
+    carries(0, 0);
+    carries(1, 1);
+}
+
+/* Where nobody gave subnets to fabrics, rails of one number may have a fabric of their own. */
+static void near_ports_keep_their_numbers_where_subnets_tell_nothing(void **state)
+{
+    (void)state;
+    two_hosts_of(the_subnet_of_all);
+    world_join();
+    all_up();
+    assert_int_equal(by_rail(0, 0)->remote_rail, 0);
+    assert_int_equal(world_ep(0)->peer.far, 1);
+    assert_int_equal(world_ep(1)->peer.far, 2);
+    carries(0, 0);
 }
 
 /* The near one goes down, the far one carries; the near one returns, and carries again. */
@@ -565,6 +619,8 @@ int main(void)
         WORLD(each_end_sends_by_what_is_near_it),
         WORLD(one_end_that_is_bound_to_nothing_sends_by_all),
         WORLD(without_locality_all_carry),
+        WORLD(near_ports_of_one_subnet_meet),
+        WORLD(near_ports_keep_their_numbers_where_subnets_tell_nothing),
         WORLD(the_far_one_carries_while_the_near_one_cannot),
         WORLD(a_near_port_without_a_link_at_start_joins_and_carries),
         WORLD(frames_return_to_what_stays_up),

@@ -18,14 +18,26 @@ static enum sl_verbs_reach reach_of(char local, char remote)
         return SL_VERBS_REACH_UNKNOWN;
     if (local == '-' || remote == '-')
         return SL_VERBS_REACH_NEVER;
-    return local == remote ? SL_VERBS_REACH_DIRECT : SL_VERBS_REACH_ROUTED;
+    return (local | 32) == (remote | 32) ? SL_VERBS_REACH_DIRECT : SL_VERBS_REACH_ROUTED;
 }
 
-/* A letter a rail: its subnet, ? where it is not known, - of a link that suits none. */
+static uint16_t far_of(const char *rails)
+{
+    uint16_t far = 0;
+
+    for (unsigned i = 0; rails[i] != '\0'; i++)
+        far |= (uint16_t)((rails[i] >= 'a' && rails[i] <= 'z') << i);
+    return far;
+}
+
+/* A letter a rail: its subnet, ? where it is not known, - of a link that suits none. Small letters:
+ * it is far. */
 static void pair(const char *local, const char *remote)
 {
     struct sl_verbs_reaches reaches = {.local_rails = (unsigned)strlen(local),
-                                       .remote_rails = (unsigned)strlen(remote)};
+                                       .remote_rails = (unsigned)strlen(remote),
+                                       .local_far = far_of(local),
+                                       .remote_far = far_of(remote)};
 
     for (unsigned i = 0; local[i] != '\0'; i++)
         for (unsigned j = 0; remote[j] != '\0'; j++)
@@ -53,6 +65,35 @@ static void rails_of_equal_hosts_have_those_of_their_number(void **state)
     expect("AAAA", "AAAA", "0>0,1>1,2>2,3>3");
     expect("????", "????", "0>0,1>1,2>2,3>3");
     expect("ABCD", "EFGH", "0>0,1>1,2>2,3>3"); /* a router each */
+}
+
+static void rails_that_are_near_at_both_ends_meet(void **state)
+{
+    (void)state;
+    expect("aaaaaaaA", "Aaaaaaaa", "0>7,1>1,2>2,3>3,4>4,5>5,6>6,7>0");
+    expect("aaAaaaaa", "aaAaaaaa", "0>0,1>1,2>2,3>3,4>4,5>5,6>6,7>7");
+    expect("AAAAaaaa", "aaaaAAAA", "0>4,1>5,2>6,3>7,4>0,5>1,6>2,7>3");
+    expect("AAAAAAAA", "aaaAaaaa", "0>0,1>1,2>2,3>3,4>4,5>5,6>6,7>7"); /* by number all the same */
+    expect("AAAA", "AAaa", "0>0,1>1,2>2,3>3");
+    expect("aA", "AAA", "0>0,1>1,0>2");
+    /* Only within a subnet: by routers, or where nothing is known, numbers are a better guess. */
+    expect("abcD", "Efgh", "0>0,1>1,2>2,3>3");
+    expect("aBcd", "abcD", "0>0,1>1,2>2,3>3");
+    expect("AabB", "aABb", "0>1,1>0,2>3,3>2");
+}
+
+/* 0 and 1 reach each other's numbers, 0 alone reaches 1: near or not, both are paired. */
+static void what_is_near_gives_way_for_one_pair_more(void **state)
+{
+    struct sl_verbs_reaches r = {
+        .local_rails = 2, .remote_rails = 2, .local_far = 2, .remote_far = 2};
+
+    (void)state;
+    memset(r.reach, SL_VERBS_REACH_ROUTED, sizeof(r.reach));
+    r.reach[0][0] = r.reach[0][1] = r.reach[1][0] = SL_VERBS_REACH_DIRECT;
+    assert_int_equal(sl_verbs_pairs(&r, pairs), 2);
+    assert_int_equal(pairs[0].remote, 1);
+    assert_int_equal(pairs[1].remote, 0);
 }
 
 static void the_order_of_rails_does_not_matter_where_subnets_tell(void **state)
@@ -173,6 +214,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rails_of_equal_hosts_have_those_of_their_number),
+        cmocka_unit_test(rails_that_are_near_at_both_ends_meet),
+        cmocka_unit_test(what_is_near_gives_way_for_one_pair_more),
         cmocka_unit_test(the_order_of_rails_does_not_matter_where_subnets_tell),
         cmocka_unit_test(a_host_without_its_first_rail_pairs_the_rest_rightly),
         cmocka_unit_test(rails_of_one_subnet_are_spread_evenly),
