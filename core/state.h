@@ -158,6 +158,10 @@ struct sl_state_path {
     char name[128];                        /* "rxe0:1 > 198.51.100.2" */
     char state[16];                        /* "up", "down", "connecting" */
     char why[192];                         /* its last failure, also when it is up again; or "" */
+    /* The route and the part of what it sends; 0: unknown, or of no meaning to this transport. */
+    uint32_t label;       /* flow label */
+    uint16_t source_port; /* of UDP */
+    uint8_t weight, is_avoided;
 };
 
 /* Why a communicator is broken: struct sl_error. */
@@ -172,7 +176,7 @@ struct sl_state_error {
 _Static_assert(sizeof(struct sl_state_header) == 32 && sizeof(struct sl_state_section) == 32 &&
                    sizeof(struct sl_state_process) == 264 && sizeof(struct sl_state_comm) == 640 &&
                    sizeof(struct sl_state_op) == 440 && sizeof(struct sl_state_shape) == 88 &&
-                   sizeof(struct sl_state_path) == 680 && sizeof(struct sl_state_error) == 4144,
+                   sizeof(struct sl_state_path) == 688 && sizeof(struct sl_state_error) == 4144,
                "as docs/state.md says");
 
 #endif

@@ -5,6 +5,7 @@
 #include "core/clock.h"
 #include "core/err.h"
 #include "core/event.h"
+#include "core/path_table.h"
 
 #include <string.h>
 
@@ -309,12 +310,38 @@ static bool text_process(const struct sl_state_reader *reader, bool lives, uint6
     return end_line(&l, line, arg);
 }
 
+static void put_hex(struct line *l, const char *before, uint32_t number)
+{
+    char digits[9], *at = &digits[sizeof(digits) - 1];
+
+    *at = '\0';
+    do
+        *--at = "0123456789abcdef"[number & 15];
+    while ((number >>= 4) != 0);
+    put(l, before);
+    put(l, at);
+}
+
+/* What the path table may have said, and what the lane made of it. */
+static void put_route(struct line *l, const struct sl_state_path *p)
+{
+    if (p->label != 0)
+        put_hex(l, ", label ", p->label);
+    if (p->source_port != 0)
+        put_number(l, " (port ", p->source_port, ")");
+    if (p->weight != 0 && p->weight != SL_PATH_TABLE_WEIGHT_MAX)
+        put_number(l, ", weight ", p->weight, "");
+    if (p->is_avoided)
+        put(l, ", avoided");
+}
+
 static void put_path(struct line *l, const struct sl_state_path *p)
 {
     put(l, "path ");
     put(l, p->name);
     put_signed(l, " to rank ", p->peer, ": ");
     put(l, p->state);
+    put_route(l, p);
     put_number(l, ", sent ", p->sent_bytes, " bytes");
     put_number(l, " in ", p->sent_messages, "");
     put_number(l, ", received ", p->received_bytes, " bytes");

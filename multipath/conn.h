@@ -80,7 +80,10 @@ struct sl_mp_conn {
     struct sl_mp_path **paths; /* NULL: the peer has not offered it yet */
     unsigned path_room;
     unsigned path_count, paths_expected, paths_up;
-    uint32_t steered;              /* iface->steered, when the path table was applied here */
+    uint32_t steered;          /* iface->steered, when the path table was applied here */
+    bool rerouting;            /* some path's lane does not go by the path's label yet */
+    struct sl_mp_path *remade; /* the last one that was stopped for that, and when */
+    uint64_t remade_ns;
     struct sl_mp_path *frame_path; /* carries the frames; NULL: none is up, or see below */
     /* carried them and has failed; the peer has not said what it had */
     struct sl_mp_path *fencing;

@@ -88,6 +88,7 @@ struct sl_mp_iface {
     uint64_t watch_ns; /* when paths are looked at next: watch.c */
     uint32_t steered;  /* how often the path table has changed */
     bool is_steering;  /* ... and not all connections go by it yet */
+    bool is_rerouting; /* some connection is */
     uint64_t faded_ns;
     struct sl_gpu_stage *stages[SL_MP_STAGES_MAX];
     unsigned stage_count;

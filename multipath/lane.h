@@ -61,7 +61,8 @@ struct sl_mp_lanes {
     int (*create)(struct sl_mp_conn *conn, struct sl_mp_path **out);
     void (*destroy)(struct sl_mp_path *path);
     /* This end of a fresh lane on path->rail towards a rail of the peer. theirs is its OFFER, or
-     * NULL where this end leads. Sets path->spare. From here on calls up may come. */
+     * NULL where this end leads. Sets path->spare and path->shown. From here on calls up may
+     * come. */
     int (*open)(struct sl_mp_path *path, const struct sl_mp_rail_info *remote,
                 const struct sl_mp_offer *theirs);
     /* The lane's part of an OFFER or ACCEPT. */
@@ -72,6 +73,9 @@ struct sl_mp_lanes {
     /* When it returns, nothing that the peer posted changes memory or arrives any more, and what
      * arrived before has been told (poll). A lane that is not open is stopped. */
     void (*stop)(struct sl_mp_path *path);
+    /* path->label is another: what this end sends takes that route at once. -ENOTSUP: only a fresh
+     * lane can, by open(), which goes by path->label in any case. */
+    int (*route)(struct sl_mp_path *path);
     /* Gives up what open() took, and calls up no more. Takes one that is not open. */
     void (*close)(struct sl_mp_path *path);
 

@@ -62,6 +62,7 @@ void sl_mp_path_reset(struct sl_mp_path *path)
     path->failing = path->proven = path->peer_proven = path->excused = false;
     path->code = 0;
     path->up_ns = 0;
+    path->reroute = SL_MP_ROUTED; /* a fresh lane goes by the label of this moment */
     path->late = false;
     path->seen_posted = path->seen_retired = 0;
 }

@@ -38,6 +38,19 @@ enum sl_mp_wr_kind {
     SL_MP_WR_CONTROL,
 };
 
+/* Where a path's label is not the one that its lane goes by. */
+enum sl_mp_reroute {
+    SL_MP_ROUTED,
+    SL_MP_REROUTE, /* nobody has asked the lane yet whether it can change */
+    SL_MP_REMAKE,  /* it cannot: a fresh one is needed */
+};
+
+/* The route of what this end sends, for people. */
+struct sl_mp_shown_route {
+    uint32_t label;       /* flow label; 0: the driver's choice, or unknown */
+    uint16_t source_port; /* of UDP; 0: there is none, or it is unknown */
+};
+
 /* A part of what a CTS names: what one write carries. */
 struct sl_mp_piece {
     struct sl_mp_tx_cts *cts;
@@ -83,8 +96,12 @@ struct sl_mp_path {
      * another is up. */
     uint8_t weight;
     bool is_avoided;
-    bool tried;               /* came up or failed once */
-    bool leads;               /* this end offers */
+    uint8_t reroute;                /* enum sl_mp_reroute */
+    int32_t label;                  /* its route; SL_PATH_TABLE_UNSAID: the lane's own choice */
+    uint64_t reroute_ns;            /* SL_MP_REMAKE: since when */
+    struct sl_mp_shown_route shown; /* by the lane's owner */
+    bool tried;                     /* came up or failed once */
+    bool leads;                     /* this end offers */
     bool sound;               /* stopped for the close of a channel: nothing is wrong with it */
     bool excused;             /* a rail went: the path has no part in it */
     bool proven, peer_proven; /* it carries, says this end, and the other */

@@ -36,6 +36,10 @@ static void tell(const struct sl_mp_path *path, struct sl_state_path *out)
         .resent = stats->resent,
         .failures = stats->failures,
         .ups = stats->ups,
+        .label = path->shown.label,
+        .source_port = path->shown.source_port,
+        .weight = path->rail == NULL ? 0 : path->weight,
+        .is_avoided = path->is_avoided,
     };
     memcpy(out->histogram, stats->histogram, sizeof(out->histogram));
     path->lanes->name(path, out->name, sizeof(out->name));

@@ -2,7 +2,8 @@
 /*
  * Applies the path table. What it says of a path is kept in the path, where the choice of the best
  * one finds it (path.c): a message looks at no table. Frames leave a path that is to be avoided by
- * its fence, and it returns at once.
+ * its fence, and it returns at once. A label is changed in the lane where that can be; where not,
+ * the path is made anew by its fence, too, one after the other.
  */
 #include "multipath/steer.h"
 
@@ -13,11 +14,19 @@
 
 #define CONNS 32                     /* that a change is applied to at a time */
 #define FADE_NS (100 * SL_NS_PER_MS) /* half of what was sent is forgotten */
+#define ALONE_NS SL_NS_PER_S         /* the only path that is up waits so long for another one */
+#define RETURN_NS SL_NS_PER_S        /* and the next for the return of one that is made anew */
 
 static bool set(struct sl_mp_path *path, const struct sl_path_setting *setting)
 {
-    bool changed = path->weight != setting->weight || path->is_avoided != setting->avoid;
+    bool relabel = path->label != setting->label;
+    bool changed = relabel || path->weight != setting->weight || path->is_avoided != setting->avoid;
 
+    if (relabel && path->state != SL_MP_PATH_IDLE) {
+        path->reroute = SL_MP_REROUTE;
+        path->conn->rerouting = path->conn->iface->is_rerouting = true;
+    }
+    path->label = setting->label;
     path->weight = setting->weight;
     path->is_avoided = setting->avoid;
     path->conn->uneven |= sl_mp_path_is_uneven(path);
@@ -49,6 +58,71 @@ static void frames_leave(struct sl_mp_conn *conn)
     path->sound = true;
     sl_mp_failed(path, 0, "the path table says that it is to be avoided");
 }
+
+/* ---- labels ---- */
+
+static bool is_whole(const struct sl_mp_path *path)
+{
+    return path->state == SL_MP_PATH_UP && !path->failing;
+}
+
+/* Is it its turn? One path of a connection at a time, and not the last one while it may get
+ * company. */
+static bool may_remake(const struct sl_mp_path *path, uint64_t now_ns)
+{
+    const struct sl_mp_conn *conn = path->conn;
+
+    if (conn->state != SL_MP_CONN_UP ||
+        (conn->remade != NULL && !is_whole(conn->remade) && now_ns < conn->remade_ns + RETURN_NS))
+        return false;
+    return conn->paths_up > 1 || conn->path_count == 1 || now_ns >= path->reroute_ns + ALONE_NS;
+}
+
+/* False: it goes by its label, or will as soon as it has a lane. */
+static bool reroute(struct sl_mp_path *path, uint64_t now_ns)
+{
+    struct sl_mp_conn *conn = path->conn;
+
+    if (path->reroute == SL_MP_ROUTED || path->state == SL_MP_PATH_IDLE ||
+        path->state == SL_MP_PATH_FENCING)
+        return false;
+    if (!is_whole(path))
+        return true;
+    if (path->reroute == SL_MP_REROUTE) {
+        if (path->lanes->route(path) == 0) {
+            path->reroute = SL_MP_ROUTED;
+            return false;
+        }
+        path->reroute = SL_MP_REMAKE;
+        path->reroute_ns = now_ns;
+    }
+    if (!may_remake(path, now_ns))
+        return true;
+    conn->remade = path;
+    conn->remade_ns = now_ns;
+    path->sound = true;
+    sl_mp_failed(path, 0, "the path table gives it another route");
+    return true;
+}
+
+static void reroute_all(struct sl_mp_iface *iface, uint64_t now_ns)
+{
+    iface->is_rerouting = false;
+    sl_list_foreach(&iface->conns, node)
+    {
+        struct sl_mp_conn *conn = sl_container_of(node, struct sl_mp_conn, link);
+        bool waits = false;
+
+        if (!conn->rerouting)
+            continue;
+        for (unsigned i = 0; i < conn->path_count; i++)
+            waits |= conn->paths[i] != NULL && reroute(conn->paths[i], now_ns);
+        conn->rerouting = waits;
+        iface->is_rerouting |= waits;
+    }
+}
+
+/* ---- when ---- */
 
 static void apply(struct sl_mp_conn *conn)
 {
@@ -112,6 +186,8 @@ void sl_mp_steer(struct sl_mp_iface *iface, uint64_t now_ns)
     }
     if (SL_UNLIKELY(iface->is_steering))
         apply_to_some(iface);
+    if (SL_UNLIKELY(iface->is_rerouting))
+        reroute_all(iface, now_ns);
     if (SL_LIKELY(iface->table.count == 0))
         return;
     sl_list_foreach(&iface->conns, node)

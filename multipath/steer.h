@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a planner wants of paths while they carry, by the path table (docs/paths.md): weights, and
- * paths to be avoided. */
+/* What a planner wants of paths while they carry, by the path table (docs/paths.md): weights, paths
+ * to be avoided, labels. */
 #ifndef SL_MULTIPATH_STEER_H
 #define SL_MULTIPATH_STEER_H
 

@@ -21,17 +21,23 @@ uint8_t sl_verbs_lag_ports(const struct sl_mlx5dv *mlx5dv, struct ibv_context *c
 }
 
 /* The source port itself, not only the label that it is made from. */
-static void set_sport(struct sl_verbs_path *path, const struct sl_mlx5dv *mlx5dv)
+int sl_verbs_mlx5_sport(struct sl_verbs_path *path)
 {
+    const struct sl_mlx5dv *mlx5dv = path->rail->iface->mlx5dv;
+    const struct sl_verbs_device *device = path->rail->device;
     uint16_t sport = sl_verbs_udp_sport(path->flow_label);
 
-    if (path->flow_label == 0 || mlx5dv->mlx5dv_modify_qp_udp_sport == NULL)
-        return;
+    if (device == NULL || !device->is_mlx5 || mlx5dv == NULL || path->flow_label == 0 ||
+        path->rail->port.link_layer != IBV_LINK_LAYER_ETHERNET ||
+        mlx5dv->mlx5dv_modify_qp_udp_sport == NULL)
+        return -ENOTSUP;
     int err = mlx5dv->mlx5dv_modify_qp_udp_sport(path->qp, sport);
 
-    if (err != 0)
-        sl_debug("verbs", "%s does not take UDP source port %u: %s", path->rail->port.name, sport,
-                 sluice_strerror(-err));
+    if (err == 0)
+        return 0;
+    sl_debug("verbs", "%s does not take UDP source port %u: %s", path->rail->port.name, sport,
+             sluice_strerror(-err));
+    return -ENOTSUP;
 }
 
 /* A port of the bond that is down has its queue pairs on another one: the driver tells which. */
@@ -71,6 +77,6 @@ void sl_verbs_mlx5_route(struct sl_verbs_path *path)
 
     if (!path->rail->device->is_mlx5 || mlx5dv == NULL)
         return;
-    set_sport(path, mlx5dv);
+    (void)sl_verbs_mlx5_sport(path);
     set_lag_port(path, mlx5dv);
 }

@@ -210,8 +210,18 @@ static uint64_t route_seed(const struct sl_mp_conn *conn, const struct sl_mp_pat
     return sl_rng_u64(&rng);
 }
 
-/* By which route this end sends: its own settings say, or a draw that other paths, peers and ranks
- * have no part in. */
+/* What people see of it. Soft-RoCE takes no label. */
+static void show_route(struct sl_verbs_path *path)
+{
+    bool has_port = path->flow_label != 0 && !path->rail->is_soft &&
+                    path->rail->port.link_layer == IBV_LINK_LAYER_ETHERNET;
+
+    path->base.shown.label = path->flow_label;
+    path->base.shown.source_port = has_port ? sl_verbs_udp_sport(path->flow_label) : 0;
+}
+
+/* By which route this end sends: the path table says, or its own settings, or a draw that other
+ * paths, peers and ranks have no part in. */
 static void choose_route(struct sl_verbs_path *path)
 {
     const struct sl_mp_conn *conn = path->base.conn;
@@ -240,6 +250,10 @@ static void choose_route(struct sl_verbs_path *path)
     path->lag_port = specs[at].lag_port;
     path->has_route = true;
     path->route_misses = path->base.misses;
+    path->route_label = path->base.label;
+    if (path->base.label != SL_PATH_TABLE_UNSAID)
+        path->flow_label = (uint32_t)path->base.label;
+    show_route(path);
     sl_debug("verbs", "path %u to %s sends with flow label 0x%x", path->base.idx,
              sl_ep_peer_name(&conn->base), path->flow_label);
 }
@@ -255,7 +269,7 @@ static int open_lane(struct sl_mp_path *base, const struct sl_mp_rail_info *remo
     int err;
 
     path->rail = (struct sl_verbs_rail *)base->rail;
-    if (!path->has_route || path->route_misses != base->misses)
+    if (!path->has_route || path->route_misses != base->misses || path->route_label != base->label)
         choose_route(path);
     if (info.link_layer != path->rail->port.link_layer)
         return sl_fail(-EHOSTUNREACH, "%s and the peer's rail %u are of different link layers",
@@ -283,6 +297,20 @@ static int connect_lane(struct sl_mp_path *base, const struct sl_mp_offer *their
     struct sl_verbs_offer offer = sl_verbs_offer_of(theirs);
 
     return sl_verbs_path_connect(sl_verbs_path_of(base), &offer);
+}
+
+static int route_lane(struct sl_mp_path *base)
+{
+    struct sl_verbs_path *path = sl_verbs_path_of(base);
+    uint32_t before = path->flow_label;
+
+    choose_route(path);
+    if (path->flow_label == before || sl_verbs_mlx5_sport(path) == 0)
+        return 0;
+    path->flow_label = before; /* as its queue pair still sends */
+    path->has_route = false;
+    show_route(path);
+    return -ENOTSUP;
 }
 
 static void stop(struct sl_mp_path *base)
@@ -341,6 +369,7 @@ const struct sl_mp_lanes sl_verbs_lanes = {
     .offer = fill_offer,
     .connect = connect_lane,
     .stop = stop,
+    .route = route_lane,
     .close = close_lane,
     .post = sl_verbs_path_post,
     .write = sl_verbs_path_write,

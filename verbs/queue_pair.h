@@ -28,6 +28,7 @@ struct sl_verbs_path {
     uint32_t psn, flow_label;
     bool has_route;        /* flow_label and lag_port are chosen, for what this end sends */
     uint16_t route_misses; /* base.misses then */
+    int32_t route_label;   /* and base.label */
     uint8_t lag_port;      /* of the rail's bond; 0: the driver's choice */
     uint8_t lag_active;    /* by which it leaves, as the driver says; 0: unknown */
     enum ibv_mtu mtu;
@@ -62,6 +63,9 @@ void sl_verbs_path_flush(struct sl_verbs_path *path);
 /* mlx5.c */
 /* How many ports a bonded device has; 0: it is none, or nobody knows. */
 uint8_t sl_verbs_lag_ports(const struct sl_mlx5dv *mlx5dv, struct ibv_context *context);
+/* The UDP source port by flow_label, for a queue pair in RTS, which may be in use. -ENOTSUP: this
+ * device takes none, or refused it. */
+int sl_verbs_mlx5_sport(struct sl_verbs_path *path);
 /* For a queue pair in RTS. What the device does not take is logged. */
 void sl_verbs_mlx5_route(struct sl_verbs_path *path);
 

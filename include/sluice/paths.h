@@ -21,7 +21,7 @@ struct sluice_path_rule {
     int rank;        /**< in that job; -1: every rank of this host */
     int peer;        /**< the rank at the other end; -1: every peer */
     int path;   /**< number of the path, as reports and the state page have it; -1: every path */
-    int label;  /**< flow label, 0 to 0xfffff, kept and not applied yet; -1: not said */
+    int label;  /**< flow label, 0 to 0xfffff (0: the driver's choice); -1: not said */
     int weight; /**< 1 to 100, against the other paths of the connection; -1: not said */
     int avoid;  /**< 1: only if no other path is up; 0: use it; -1: not said */
     int reserved[4]; /**< 0 */

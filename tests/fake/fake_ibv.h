@@ -223,6 +223,7 @@ struct fake_ibv_qp_info {
     uint64_t arrived;                 /* receive completions */
     uint64_t posts;                   /* calls of ibv_post_send(): doorbells */
     uint16_t udp_sport;               /* mlx5dv_modify_qp_udp_sport(); 0: not set */
+    uint32_t flow_label;              /* of its address vector */
     uint8_t lag_port;                 /* mlx5dv_modify_qp_lag_port(); 0: not set */
     struct ibv_qp *peer;              /* NULL: none there that answers to this one */
 };

@@ -517,6 +517,7 @@ void fake_ibv_qp_info(struct fake_ibv *fake, struct ibv_qp *ibv, struct fake_ibv
                                      .arrived = qp->arrived,
                                      .posts = qp->posts,
                                      .udp_sport = qp->udp_sport,
+                                     .flow_label = qp->attr.ah_attr.grh.flow_label,
                                      .lag_port = qp->lag_port,
                                      .peer = partner != NULL ? &partner->ibv : NULL};
 }

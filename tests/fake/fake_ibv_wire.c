@@ -29,7 +29,7 @@ static bool route_loses(const struct fake_qp *from)
 {
     const struct fake_ibv *fake = from->obj.dev->fake;
     uint32_t label = from->attr.ah_attr.grh.flow_label;
-    uint32_t sport = (label ^ label >> 14) & 0x3fff;
+    uint32_t sport = (from->udp_sport != 0 ? from->udp_sport : label ^ label >> 14) & 0x3fff;
 
     return fake->routes_lost != 0 &&
            (fake->routes_lost & 1u << (sport * UINT32_C(0x9e3779b1) >> 8) % fake->routes) != 0;

@@ -279,6 +279,16 @@ static int connect_lane(struct sl_mp_path *path, const struct sl_mp_offer *their
     return 0;
 }
 
+/* Some can, some not. */
+static int route_lane(struct sl_mp_path *path)
+{
+    struct lane *lane = (struct lane *)path;
+
+    if (!lane->open || !lane->connected || lane->stopped)
+        lanes_wrong(lane->lanes, "a lane that is not connected is to take another route");
+    return (lane->number + (unsigned)path->label) % 3 == 0 ? 0 : -ENOTSUP;
+}
+
 /* What arrived is told, even while completions are held; the sender hears no more from here. */
 static void stop(struct sl_mp_path *path)
 {
@@ -364,6 +374,7 @@ const struct sl_mp_lanes lanes_table = {
     .offer = offer,
     .connect = connect_lane,
     .stop = stop,
+    .route = route_lane,
     .close = close_lane,
     .post = post,
     .write = write_piece,

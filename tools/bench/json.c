@@ -93,6 +93,10 @@ static struct json_object *path_object(const struct sb_path *path)
     add_int(o, "resent", (int64_t)stat->resent);
     add_int(o, "failures", (int64_t)stat->failures);
     add_int(o, "ups", (int64_t)stat->ups);
+    add_int(o, "label", stat->label);
+    add_int(o, "source_port", stat->source_port);
+    add_int(o, "weight", stat->weight);
+    json_object_object_add(o, "avoided", json_object_new_boolean(stat->is_avoided != 0));
     add_number(o, "p50_us", timed ? sl_histogram_percentile(stat->histogram, 50) / 1000 : NAN);
     add_number(o, "p99_us", timed ? sl_histogram_percentile(stat->histogram, 99) / 1000 : NAN);
     for (unsigned i = 0; i < SL_HISTOGRAM_BINS; i++)

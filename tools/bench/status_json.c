@@ -183,6 +183,10 @@ static void add_path(FILE *out, const struct sl_state_path *p)
     add_number(out, "resent", p->resent);
     add_number(out, "failures", p->failures);
     add_number(out, "ups", p->ups);
+    add_number(out, "label", p->label);
+    add_number(out, "source_port", p->source_port);
+    add_number(out, "weight", p->weight);
+    fprintf(out, ",\"avoided\":%s", p->is_avoided != 0 ? "true" : "false");
     fputs(",\"histogram\":[", out);
     for (unsigned i = 0; i < sizeof(p->histogram) / sizeof(p->histogram[0]); i++)
         fprintf(out, "%s%" PRIu64, i > 0 ? "," : "", p->histogram[i]);

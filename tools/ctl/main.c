@@ -23,7 +23,7 @@ static const char usage[] =
     "  load    replace the table by the one on standard input\n"
     "\n"
     "  KEY      job=NAME, rank=N, peer=N, path=N; what is left out stands for all\n"
-    "  SETTING  weight=1..100, avoid, use, label=HEX (kept, not applied yet)\n"
+    "  SETTING  weight=1..100, avoid, use, label=HEX (0..fffff)\n"
     "\n"
     "FILE is that of SLUICE_PATHS_TABLE, or else /dev/shm/sluice-paths.UID.\n"
     "Exit status: 0; 1 when it could not be done; 2 when the arguments are wrong.\n";

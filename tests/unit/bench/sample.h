@@ -93,6 +93,9 @@ static inline void sample_paths_init(struct sample_paths *s)
     s->paths[0].stat.received_bytes = 4096;
     s->paths[0].stat.received_messages = 2;
     s->paths[0].stat.ups = 1;
+    s->paths[0].stat.label = 0xbeef;
+    s->paths[0].stat.source_port = 0xfeed;
+    s->paths[0].stat.weight = 25;
     s->paths[0].stat.histogram[11] = 100; /* 1024 to 2048 ns */
     sample_path(s, 1, 0, 1, "rxe2:1 > 2001:db8::2", "down", retries);
     s->paths[1].stat.sent_bytes = 65536;

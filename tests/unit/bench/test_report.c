@@ -118,6 +118,10 @@ static void json_has_the_paths_and_events_of_all_ranks(void **state)
     assert_int_equal(json_object_get_int64(json_object_array_get_idx(get(path, "histogram"), 11)),
                      100);
     assert_null(get(path, "last_error"));
+    assert_int_equal(json_object_get_int64(get(path, "label")), 0xbeef);
+    assert_int_equal(json_object_get_int64(get(path, "source_port")), 0xfeed);
+    assert_int_equal(json_object_get_int64(get(path, "weight")), 25);
+    assert_false(json_object_get_boolean(get(path, "avoided")));
     path = json_object_array_get_idx(list, 1);
     assert_int_equal(json_object_get_int64(get(path, "resent")), 5);
     assert_int_equal(json_object_get_int64(get(path, "failures")), 2);

@@ -257,6 +257,29 @@ static void expect_text(const struct made_up *page, const char *words)
     free(text);
 }
 
+static void the_route_of_a_path_is_told_where_the_page_has_it(void **state)
+{
+    struct made_up page = make_up(sizeof(struct sl_state_comm), sizeof(struct sl_state_op));
+    struct sl_state_path path = {.turn = 2,
+                                 .comm = 1,
+                                 .peer = 2,
+                                 .name = "mlx5_0:1 > 192.0.2.2",
+                                 .state = "up",
+                                 .label = 0xbeef,
+                                 .source_port = 49168,
+                                 .weight = 25,
+                                 .is_avoided = 1};
+
+    (void)state;
+    page.sections[1].kind = SL_STATE_PATH;
+    page.sections[1].record_bytes = sizeof(path);
+    memcpy((char *)page.room + 2048, &path, sizeof(path));
+    expect_text(&page, "path mlx5_0:1 > 192.0.2.2 to rank 2: up, label beef (port 49168), weight "
+                       "25, avoided, sent 0 bytes");
+    page.sections[1].record_bytes = offsetof(struct sl_state_path, label); /* an older page */
+    expect_text(&page, "path mlx5_0:1 > 192.0.2.2 to rank 2: up, sent 0 bytes");
+}
+
 static void older_and_newer_pages_are_read_as_far_as_both_know(void **state)
 {
     struct made_up older = make_up(sizeof(struct sl_state_comm), 88),
@@ -759,6 +782,7 @@ int main(void)
         cmocka_unit_test(a_record_is_read_as_it_was_put),
         cmocka_unit_test(records_end_when_all_are_taken),
         cmocka_unit_test(paths_get_their_memory_as_they_are_taken_and_any_reader_copes),
+        cmocka_unit_test(the_route_of_a_path_is_told_where_the_page_has_it),
         cmocka_unit_test(older_and_newer_pages_are_read_as_far_as_both_know),
         cmocka_unit_test(what_is_being_written_is_not_guessed),
         cmocka_unit_test(a_page_that_lies_about_its_sizes_is_refused),

@@ -3,6 +3,10 @@
  * does. */
 #include "tests/unit/verbs/world.h"
 
+#include "core/state.h"
+#include "multipath/stats.h"
+#include "verbs/plan.h"
+
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,12 +36,12 @@ static void put(const char *text)
     assert_int_equal(rename(fresh, file), 0);
 }
 
-static void prepare(void)
+static void prepare_with(void (*more)(struct fake_ibv_device *params))
 {
     snprintf(folder, sizeof(folder), "/tmp/sluice-steer-XXXXXX");
     assert_non_null(mkdtemp(folder));
     snprintf(file, sizeof(file), "%s/table", folder);
-    world_prepare(NULL);
+    world_prepare(more);
     for (unsigned side = 0; side < 2; side++) {
         snprintf(world[side].config.paths_table, SL_TEXT_MAX, "%s", file);
         snprintf(world[side].config.job, SL_TEXT_MAX, "train");
@@ -45,13 +49,23 @@ static void prepare(void)
     }
 }
 
+static void prepare(void)
+{
+    prepare_with(NULL);
+}
+
+static void join_with(void (*more)(struct fake_ibv_device *params))
+{
+    prepare_with(more);
+    world_join();
+    for (unsigned side = 0; side < 2; side++)
+        WORLD_UNTIL(world_ep(side)->paths_up == world_rails[0]);
+}
+
 static int fresh(void **state)
 {
     (void)state;
-    prepare();
-    world_join();
-    for (unsigned side = 0; side < 2; side++)
-        WORLD_UNTIL(world_ep(side)->paths_up == 2);
+    join_with(NULL);
     return 0;
 }
 
@@ -206,6 +220,193 @@ static void a_new_connection_has_it_from_the_start(void **state)
     }
 }
 
+/* ---- labels ---- */
+
+static void mlx5(struct fake_ibv_device *params)
+{
+    params->mlx5 = true;
+}
+
+static int fresh_mlx5(void **state)
+{
+    (void)state;
+    join_with(mlx5);
+    return 0;
+}
+
+static int fresh_alone(void **state)
+{
+    (void)state;
+    world_rails[0] = world_rails[1] = 1;
+    join_with(NULL);
+    return 0;
+}
+
+static uint32_t label_of(unsigned side, unsigned idx)
+{
+    return sl_verbs_path_of(path_of(side, idx))->flow_label;
+}
+
+static struct fake_ibv_qp_info info_of(unsigned side, unsigned idx)
+{
+    struct fake_ibv_qp_info info;
+
+    fake_ibv_qp_info(world_fake, sl_verbs_path_of(path_of(side, idx))->qp, &info);
+    return info;
+}
+
+/* In its queue pair: by the address vector; where it was set, the port itself. */
+static uint32_t wired_label(unsigned side, unsigned idx)
+{
+    return info_of(side, idx).flow_label;
+}
+
+static uint16_t wired_port(unsigned side, unsigned idx)
+{
+    return info_of(side, idx).udp_sport;
+}
+
+static bool both_up(void)
+{
+    return world_ep(0)->paths_up == world_rails[0] && world_ep(1)->paths_up == world_rails[0];
+}
+
+/* Messages go until it is so; both ends keep a path all the while. */
+#define MESSAGES_UNTIL(condition)                                                                  \
+    do {                                                                                           \
+        for (unsigned i = 0; !(condition); i++) {                                                  \
+            world_message(MESSAGE);                                                                \
+            assert_true(i < 1000);                                                                 \
+            assert_true(world_ep(0)->paths_up > 0 && world_ep(1)->paths_up > 0);                   \
+        }                                                                                          \
+    } while (0)
+
+static void a_label_is_changed_in_place_where_the_device_can(void **state)
+{
+    struct sl_state_path shown[2];
+    uint32_t was = label_of(0, 1), others = label_of(0, 0), peers = label_of(1, 1);
+    uint64_t start_ns;
+
+    (void)state;
+    put(HEAD "rank=0 peer=1 path=1 label=beef\nend 1\n");
+    start_ns = loop_now(world_loop);
+    WORLD_UNTIL(label_of(0, 1) == 0xbeef);
+    assert_true(loop_now(world_loop) - start_ns <= SOON_NS);
+    assert_int_equal(wired_port(0, 1), sl_verbs_udp_sport(0xbeef));
+    assert_int_equal(label_of(0, 0), others);
+    assert_int_equal(label_of(1, 1), peers);
+    world_message(MESSAGE);
+    sl_mp_ep_stats(world[0].ep, shown, 2);
+    assert_int_equal(shown[1].label, 0xbeef);
+    assert_int_equal(shown[1].source_port, sl_verbs_udp_sport(0xbeef));
+    assert_int_equal(shown[1].weight, 100);
+    assert_int_equal(shown[0].label, others);
+    put(HEAD "path=1 weight=50\nend 1\n");
+    WORLD_UNTIL(label_of(0, 1) == was);
+    assert_int_equal(wired_port(0, 1), sl_verbs_udp_sport(was));
+    for (unsigned side = 0; side < 2; side++)
+        for (unsigned i = 0; i < 2; i++) {
+            assert_int_equal(path_of(side, i)->epoch, 1);
+            assert_int_equal(path_of(side, i)->stats.ups, 1);
+        }
+}
+
+static void a_path_is_made_anew_for_its_label_where_it_cannot(void **state)
+{
+    uint32_t was = label_of(0, 1), other = path_of(0, 0)->epoch;
+
+    (void)state;
+    put(HEAD "rank=0 path=1 label=beef\nend 1\n");
+    MESSAGES_UNTIL(label_of(0, 1) == 0xbeef && both_up());
+    assert_int_equal(wired_label(0, 1), 0xbeef);
+    assert_int_equal(path_of(0, 1)->epoch, 2);
+    assert_int_equal(path_of(0, 1)->losses + path_of(0, 1)->tries + path_of(0, 1)->misses, 0);
+    assert_int_equal(path_of(1, 1)->losses + path_of(1, 1)->tries + path_of(1, 1)->misses, 0);
+    assert_int_equal(unlink(file), 0);
+    MESSAGES_UNTIL(label_of(0, 1) == was && both_up());
+    assert_int_equal(wired_label(0, 1), was);
+    pass(SOON_NS);
+    assert_int_equal(path_of(0, 1)->epoch, 3);
+    assert_int_equal(path_of(0, 0)->epoch, other);
+    assert_int_equal(world[0].downs + world[1].downs, 0);
+}
+
+static void all_labels_change_one_after_the_other(void **state)
+{
+    (void)state;
+    put(HEAD "rank=0 path=0 label=a0\nrank=0 path=1 label=a1\nrank=1 path=0 label=b0\n"
+             "rank=1 path=1 label=b1\nend 4\n");
+    MESSAGES_UNTIL(label_of(0, 0) == 0xa0 && label_of(0, 1) == 0xa1 && label_of(1, 0) == 0xb0 &&
+                   label_of(1, 1) == 0xb1 && both_up());
+    for (unsigned side = 0; side < 2; side++)
+        for (unsigned i = 0; i < 2; i++) {
+            assert_int_equal(wired_label(side, i), label_of(side, i));
+            assert_in_range(path_of(side, i)->epoch, 2, 3);
+        }
+}
+
+static void the_only_path_is_made_anew_too(void **state)
+{
+    uint64_t start_ns;
+
+    (void)state;
+    put(HEAD "rank=1 label=5\nend 1\n");
+    start_ns = loop_now(world_loop);
+    WORLD_UNTIL(label_of(1, 0) == 5 && both_up());
+    assert_true(loop_now(world_loop) - start_ns <= SOON_NS);
+    assert_int_equal(path_of(0, 0)->epoch, 2);
+    world_message(MESSAGE);
+}
+
+static void the_last_one_that_is_up_waits_for_another_and_not_for_ever(void **state)
+{
+    uint64_t start_ns;
+
+    (void)state;
+    fake_ibv_port_set(world_fake, 1, 1, IBV_PORT_DOWN);
+    WORLD_UNTIL(world_ep(0)->paths_up == 1 && world_ep(1)->paths_up == 1);
+    put(HEAD "rank=0 path=0 label=beef\nend 1\n");
+    start_ns = loop_now(world_loop);
+    pass(SL_NS_PER_S / 2);
+    assert_int_equal(path_of(0, 0)->epoch, 1);
+    WORLD_UNTIL(label_of(0, 0) == 0xbeef && world_ep(0)->paths_up == 1);
+    assert_true(loop_now(world_loop) - start_ns <= 2 * SL_NS_PER_S);
+    world_message(MESSAGE);
+}
+
+static void the_drivers_own_label_needs_another_queue_pair(void **state)
+{
+    (void)state;
+    put(HEAD "rank=0 path=0 label=0\nend 1\n");
+    MESSAGES_UNTIL(label_of(0, 0) == 0 && both_up());
+    assert_int_equal(path_of(0, 0)->epoch, 2);
+    assert_int_equal(wired_port(0, 0), 0);
+}
+
+static void so_does_a_device_that_refuses(void **state)
+{
+    (void)state;
+    fake_ibv_mlx5(world_fake)->mlx5dv_modify_qp_udp_sport = NULL;
+    put(HEAD "rank=0 path=0 label=beef\nend 1\n");
+    MESSAGES_UNTIL(label_of(0, 0) == 0xbeef && both_up());
+    assert_int_equal(path_of(0, 0)->epoch, 2);
+    assert_int_equal(wired_label(0, 0), 0xbeef);
+}
+
+static void a_new_connection_has_its_labels_from_the_start(void **state)
+{
+    (void)state;
+    prepare();
+    put(HEAD "path=0 label=c0de\nend 1\n");
+    world_join();
+    WORLD_UNTIL(both_up());
+    pass(SOON_NS);
+    for (unsigned side = 0; side < 2; side++) {
+        assert_int_equal(wired_label(side, 0), 0xc0de);
+        assert_int_equal(path_of(side, 0)->epoch, 1);
+    }
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, fresh, clean)
@@ -217,6 +418,16 @@ int main(void)
         CASE(rules_for_others_change_nothing),
         CASE(a_torn_table_changes_nothing),
         cmocka_unit_test_teardown(a_new_connection_has_it_from_the_start, clean),
+        cmocka_unit_test_setup_teardown(a_label_is_changed_in_place_where_the_device_can,
+                                        fresh_mlx5, clean),
+        CASE(a_path_is_made_anew_for_its_label_where_it_cannot),
+        CASE(all_labels_change_one_after_the_other),
+        cmocka_unit_test_setup_teardown(the_only_path_is_made_anew_too, fresh_alone, clean),
+        CASE(the_last_one_that_is_up_waits_for_another_and_not_for_ever),
+        cmocka_unit_test_setup_teardown(the_drivers_own_label_needs_another_queue_pair, fresh_mlx5,
+                                        clean),
+        cmocka_unit_test_setup_teardown(so_does_a_device_that_refuses, fresh_mlx5, clean),
+        cmocka_unit_test_teardown(a_new_connection_has_its_labels_from_the_start, clean),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
