@@ -47,7 +47,7 @@ static void lose_sideband(struct ms_run *run, const struct ms_fault *fault)
         run->traffic.conns[idx / 2].lost = run->lost_for_good;
 }
 
-/* Weights and paths to avoid, some of them for paths that there are not. */
+/* Weights, labels and paths to avoid, some of them for paths that there are not. */
 static void set_table(struct ms_run *run, const struct ms_fault *fault)
 {
     struct sl_path_rule rules[8];
@@ -63,6 +63,8 @@ static void set_table(struct ms_run *run, const struct ms_fault *fault)
             rules[i].avoid = (int16_t)!sl_rng_chance(&rng, 4);
         else
             rules[i].weight = (int16_t)(1 + sl_rng_below(&rng, SL_PATH_TABLE_WEIGHT_MAX));
+        if (sl_rng_chance(&rng, 2)) /* a third of which a lane takes at once */
+            rules[i].label = (int32_t)sl_rng_below(&rng, 6);
     }
     lanes_path_table(run->lanes, fault->pick % 2, rules, count);
 }
