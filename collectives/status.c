@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define OPS_MAX 16       /* of a communicator, the oldest */
-#define STATS_MAX 16     /* paths of an endpoint */
+#define STATS_MAX 65     /* paths of an endpoint: 64, and one over TCP */
 #define PATHS_AT_ONCE 32 /* in some ten microseconds: no message waits for the page */
 
 struct sl_status {

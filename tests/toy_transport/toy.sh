@@ -56,24 +56,24 @@ a_foreign_one_is_listed_with_the_reason() {
     grep -q "there is no transport 'toy': .* was built for version 999 " out || { cat out; return 1; }
 }
 
-# A toy that speaks of 17 paths to each peer: a state page shows 16, so 80 of a rank among six.
+# A toy that speaks of 66 paths to each peer: a state page shows 65, so 325 of a rank among six.
 a_toy_with_paths_is_built() {
     mkdir many many/toy && cp toy/module.c many/toy && awk '/^const struct sl_transport_ops sl_toy_ops/ { print "#include \"core/state.h\"\n" \
         "static size_t toy_stats(const struct sl_ep *ep, struct sl_state_path *out, size_t cap)\n{\n" \
-        "    for (size_t i = 0; i < 16 && i < cap; i++)\n" \
+        "    for (size_t i = 0; i < 65 && i < cap; i++)\n" \
         "        out[i] = (struct sl_state_path){.number = (int)i, .sent_bytes = 4096, .state = \"up\", .name = \"a way\"};\n" \
-        "    return 17;\n}\n" } { print } /ep_describe = / { print "    .ep_stats = toy_stats," }' toy/toy.c >many/toy/toy.c &&
+        "    return 66;\n}\n" } { print } /ep_describe = / { print "    .ep_stats = toy_stats," }' toy/toy.c >many/toy/toy.c &&
         (cd many && SLUICE=$root sh -e ../build.sh)
 }
 
 stats_show_all_of_them() {
     SLUICE_MODULES_DIR=$work/many timeout 100 "$bench" -n 6 -t toy -C alltoall -b 64K -e 64K -v --json out.json >out 2>&1 &&
-        [[ $(grep -cE '^# +0 +[1-5] +[0-9]+  a way  up  +4096 ' out) -eq 80 ]] &&
-        grep -q '^# 400 more paths of other ranks: up, without a failure' out &&
+        [[ $(grep -cE '^# +0 +[1-5] +[0-9]+  a way  up  +4096 ' out) -eq 325 ]] &&
+        grep -q '^# 1625 more paths of other ranks: up, without a failure' out &&
         grep -q '^# 30 more paths are not known' out || { cat out; return 1; }
     ! grep -q 'without a state page' out || return 1
     # A build without json-c has none.
-    [[ ! -s out.json ]] || [[ $(grep -c '"name": *"a way"' out.json) -eq 480 && $(grep -c '"event": *"toy_up"' out.json) -eq 30 ]]
+    [[ ! -s out.json ]] || [[ $(grep -c '"name": *"a way"' out.json) -eq 1950 && $(grep -c '"event": *"toy_up"' out.json) -eq 30 ]]
 }
 
 without_pages_stats_say_so() {
