@@ -462,6 +462,7 @@ int sl_mp_fallback_open(struct sl_mp_conn *conn)
     fb->path.lanes = &sideband_lanes;
     fb->path.depth = SL_MP_FALLBACK_DEPTH;
     fb->path.nominal_ps = 1000;
+    sl_mp_path_size_pieces(&fb->path);
     conn->fallback = fb;
     listen_on(fb);
     return 0;

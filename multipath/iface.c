@@ -57,6 +57,8 @@ int sl_mp_iface_open(struct sl_mp_iface *iface, unsigned chunks)
 {
     int err = chunks_init(&iface->tx_chunks, 0, chunks / 2);
 
+    iface->piece_bytes =
+        iface->settings.piece_bytes > 0 ? (uint32_t)iface->settings.piece_bytes : SL_MP_PIECE_LEAST;
     if (err == 0)
         err = sl_mp_pool_init(&iface->tx_msgs, sizeof(struct sl_mp_tx_msg));
     if (err == 0)

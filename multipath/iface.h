@@ -55,6 +55,7 @@ struct sl_mp_iface {
     struct sl_mp_rail *rails[SL_MP_RAILS_MAX];
     unsigned rail_count; /* all of them are to have what is registered, and may lack some of it */
     uint32_t eager_bytes;
+    uint32_t piece_bytes;       /* the protocol's: that of the settings, or SL_MP_PIECE_LEAST */
     uint32_t probe_bytes;       /* the most that a path's will be, at either end */
     struct sl_path_watch table; /* initialised with its file, or zero: there is none */
     /* Room for a frame, by sl_mp_iface_init(): its header, and eager_bytes or a control message; or

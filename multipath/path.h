@@ -18,9 +18,10 @@
 struct sl_mp_tx_cts;
 
 #define SL_MP_PATH_WHY 192
-#define SL_MP_WINDOW 64            /* places for what is posted to a path and not retired */
-#define SL_MP_WRITES_MAX 16        /* of them writes */
-#define SL_MP_WRITES_ANY UINT8_MAX /* of path->writes_most: it is on no probation */
+#define SL_MP_WINDOW 64               /* places for what is posted to a path and not retired */
+#define SL_MP_WRITES_MAX 16           /* of them writes */
+#define SL_MP_PIECE_LEAST (64u << 10) /* unless the settings say otherwise */
+#define SL_MP_WRITES_ANY UINT8_MAX    /* of path->writes_most: it is on no probation */
 
 enum sl_mp_path_state {
     SL_MP_PATH_IDLE,     /* no lane; the leading end tries at next_try_ns */
@@ -118,6 +119,7 @@ struct sl_mp_path {
     /* measured */
     uint64_t nominal_ps;   /* per byte, by the rail's speed */
     uint64_t repeat_ns;    /* after which its lane sends again what is lost; 0: nobody knows */
+    uint32_t piece_bytes;  /* of a write, at most: by the rail's speed, or as the settings say */
     uint32_t probe_bytes;  /* of a frame that makes the largest packet its lane sends */
     uint64_t last_done_ns; /* end of a write */
     uint64_t shared_from;  /* of stats.sent_bytes: what came before counts for no weight */
@@ -181,6 +183,8 @@ unsigned sl_mp_resort_in_use(const struct sl_mp_conn *conn);
  * that have its memory at both ends; or NULL. */
 struct sl_mp_path *sl_mp_path_best(struct sl_mp_conn *conn, const struct sl_mp_piece *piece);
 
+/* How large pieces on the path are, by its lane's speed. */
+void sl_mp_path_size_pieces(struct sl_mp_path *path);
 /* The bytes of a piece at this end, which its lane sends from. */
 const uint8_t *sl_mp_piece_bytes(const struct sl_mp_path *path, const struct sl_mp_piece *piece);
 

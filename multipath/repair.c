@@ -163,6 +163,7 @@ static void on_offer(struct sl_mp_conn *conn, const struct sl_mp_control *contro
         sl_mp_refuse_send(conn, path, why);
         return;
     }
+    sl_mp_path_size_pieces(path);
     conn->uneven |= path->spare;
     sl_mp_path_enter(path, SL_MP_PATH_ACCEPTED);
     path->deadline_ns = answer_deadline(conn);
@@ -177,6 +178,7 @@ static void on_accept(struct sl_mp_path *path, const struct sl_mp_offer *theirs)
         sl_mp_failed(path, 0, "%s", sluice_last_error());
         return;
     }
+    sl_mp_path_size_pieces(path);
     sl_mp_path_enter(path, SL_MP_PATH_PINGING);
     sl_mp_path_ping(path, false);
 }

@@ -8,7 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PIECE_BYTES (64u << 10) /* measured: docs/perf/rdma.md */
+/* 64 KiB at 25 Gbit/s, where smaller ones cost more than they bring; up to 1 MiB at 400 Gbit/s, as
+ * each costs both ends the same however long it is. */
+#define PIECE_PS (UINT64_C(320) * SL_MP_PIECE_LEAST) /* of line time: 21 us */
+#define PIECE_MOST (1u << 20)
+#define PIECE_GRAIN 4096u
+#define PIECES_AHEAD 4 /* of a path: a frame behind them waits so long */
 
 /* ---- what the peer clears to send ---- */
 
@@ -226,12 +231,26 @@ void sl_mp_tx_bind_cts(struct sl_mp_channel *channel, struct sl_mp_tx_msg *msg)
 
 /* ---- writing ---- */
 
+void sl_mp_path_size_pieces(struct sl_mp_path *path)
+{
+    const struct sl_mp_iface *iface = path->conn->iface;
+    uint64_t bytes = PIECE_PS / path->nominal_ps;
+
+    path->piece_bytes = iface->piece_bytes;
+    if (iface->settings.piece_bytes > 0 || path->rail == NULL)
+        return;
+    bytes -= bytes % PIECE_GRAIN;
+    if (bytes > PIECE_MOST)
+        bytes = PIECE_MOST;
+    if (bytes > path->piece_bytes)
+        path->piece_bytes = (uint32_t)bytes;
+}
+
+/* Of a piece for any path. */
 static uint32_t piece_size(const struct sl_mp_conn *conn, const struct sl_mp_tx_cts *cts)
 {
     uint64_t left = cts->cts.len - cts->dealt;
-    uint64_t most = conn->iface->settings.piece_bytes > 0
-                        ? (uint64_t)conn->iface->settings.piece_bytes
-                        : PIECE_BYTES;
+    uint64_t most = conn->iface->piece_bytes;
 
     if (cts->msg->mr == NULL && most > SL_MP_CHUNK_BYTES)
         most = SL_MP_CHUNK_BYTES;
@@ -254,6 +273,45 @@ static bool stage(struct sl_mp_conn *conn, struct sl_mp_piece *piece)
     return true;
 }
 
+/* How many paths share with this one. */
+static unsigned sharers(const struct sl_mp_path *path)
+{
+    const struct sl_mp_conn *conn = path->conn;
+    bool reserve = conn->iface->settings.reserve;
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < conn->path_count; i++) {
+        const struct sl_mp_path *other = conn->paths[i];
+
+        count += other != NULL && sl_mp_path_carries(other) &&
+                 sl_mp_path_resort(other) <= sl_mp_path_resort(path) &&
+                 (!reserve || other->rail == path->rail);
+    }
+    return count;
+}
+
+/* The piece is for this path, which is fast: more of what is left, but no more than this path's
+ * part of it, so that all paths end together. False: it has enough for now. */
+__attribute__((noinline)) static bool enlarge(struct sl_mp_piece *piece,
+                                              const struct sl_mp_path *path)
+{
+    const struct sl_mp_tx_cts *cts = piece->cts;
+    uint64_t left = cts->cts.len - cts->dealt, most = path->piece_bytes, part;
+
+    if (path->in_flight >= PIECES_AHEAD * most)
+        return false;
+    part = left / sharers(path);
+    part -= part % PIECE_GRAIN;
+    most = most * path->weight / SL_PATH_TABLE_WEIGHT_MAX;
+    if (most > part)
+        most = part;
+    if (cts->msg->mr == NULL && most > SL_MP_CHUNK_BYTES)
+        most = SL_MP_CHUNK_BYTES;
+    if (most > piece->len)
+        piece->len = (uint32_t)most;
+    return true;
+}
+
 static int deal_cts(struct sl_mp_conn *conn, struct sl_mp_tx_cts *cts)
 {
     int count = 0;
@@ -263,7 +321,12 @@ static int deal_cts(struct sl_mp_conn *conn, struct sl_mp_tx_cts *cts)
             .cts = cts, .off = cts->dealt, .len = piece_size(conn, cts), .chunk = SL_MP_NO_CHUNK};
         struct sl_mp_path *path = sl_mp_path_best(conn, &piece);
 
-        if (path == NULL || !stage(conn, &piece))
+        if (path == NULL)
+            break;
+        if (piece.len < cts->cts.len - cts->dealt && path->piece_bytes > piece.len &&
+            !enlarge(&piece, path))
+            break;
+        if (!stage(conn, &piece))
             break;
         cts->dealt += piece.len;
         sl_mp_path_post_write(path, &piece);
@@ -272,18 +335,33 @@ static int deal_cts(struct sl_mp_conn *conn, struct sl_mp_tx_cts *cts)
     return count;
 }
 
+/* The last of those that wait to be repeated, or what of it is a piece for this path. */
+static struct sl_mp_piece redo_take(struct sl_mp_conn *conn, const struct sl_mp_path *path)
+{
+    struct sl_mp_piece *last = &conn->redo[conn->redo_count - 1], piece = *last;
+
+    if (piece.len <= path->piece_bytes || piece.chunk != SL_MP_NO_CHUNK) {
+        conn->redo_count--;
+        return piece;
+    }
+    piece.len = path->piece_bytes;
+    last->off += piece.len;
+    last->len -= piece.len;
+    return piece;
+}
+
 int sl_mp_deal(struct sl_mp_conn *conn)
 {
     int count = 0;
 
     while (conn->redo_count > 0) {
-        const struct sl_mp_piece *piece = &conn->redo[conn->redo_count - 1];
-        struct sl_mp_path *path = sl_mp_path_best(conn, piece);
+        struct sl_mp_path *path = sl_mp_path_best(conn, &conn->redo[conn->redo_count - 1]);
 
         if (path == NULL)
             return count;
-        conn->redo_count--;
-        sl_mp_path_post_write(path, piece);
+        struct sl_mp_piece piece = redo_take(conn, path);
+
+        sl_mp_path_post_write(path, &piece);
         count++;
     }
     while (!sl_list_empty(&conn->deal)) {

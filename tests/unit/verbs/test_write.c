@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Grants that cannot be, and bytes that nobody granted: a peer reads and writes what it may, and
- * nothing else. */
+ * nothing else. And how large the pieces are that are written. */
 #include "tests/unit/verbs/world.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -237,6 +238,208 @@ static void more_bytes_than_the_message_has_end_the_connection(void **state)
     assert_int_equal(request.status, -EPROTO);
 }
 
+/* ---- pieces ---- */
+
+#define GBIT_400 128 /* of a lane of four: enum ibv's active_speed, as are the others */
+#define GBIT_200 64
+#define GBIT_100 32
+#define WIDTH_4 2
+#define WIDTH_1 1
+#define MIB (1u << 20)
+
+static uint8_t speed[2], width[2]; /* of the first device of a side, and of the second */
+
+static void by_speed(struct fake_ibv_device *params)
+{
+    unsigned rail = params->name[1] - '0';
+
+    params->ports[0].attr.active_speed = speed[rail];
+    params->ports[0].attr.active_width = width[rail];
+}
+
+/* So many rails of these speeds, and pieces as they are by default. */
+static void join_by_speed(unsigned rails)
+{
+    world_rails[0] = world_rails[1] = rails;
+    world_prepare(by_speed);
+    for (unsigned side = 0; side < 2; side++)
+        assert_int_equal(sl_config_set(&world[side].config, "VERBS_PIECE_BYTES", "0"), 0);
+    world_join();
+    WORLD_UNTIL(world_ep(0)->paths_up == rails && world_ep(1)->paths_up == rails);
+}
+
+static void join_two(uint8_t first, uint8_t second, uint8_t second_width)
+{
+    speed[0] = first;
+    speed[1] = second;
+    width[0] = WIDTH_4;
+    width[1] = second_width;
+    join_by_speed(2);
+}
+
+static uint32_t largest, pieces;      /* of the last message */
+static uint32_t parts[2], longest[2]; /* of it, by path: bytes, and the largest piece */
+static uint64_t ahead;                /* the most that one had under way */
+
+/* What side 0 has posted to a path since. */
+static void count_writes(unsigned idx, uint32_t since)
+{
+    const struct sl_mp_path *path = world_ep(0)->paths[idx];
+
+    assert_true(path->posted - since <= SL_MP_WINDOW);
+    for (uint32_t at = since; at != path->posted; at++) {
+        const struct sl_mp_wr *wr = &path->wrs[at % SL_MP_WINDOW];
+
+        if (wr->kind != SL_MP_WR_WRITE)
+            continue;
+        pieces++;
+        parts[idx] += wr->len;
+        longest[idx] = wr->len > longest[idx] ? wr->len : longest[idx];
+        largest = wr->len > largest ? wr->len : largest;
+    }
+}
+
+/* From side 0 to side 1, between registered memory or not; disturb() comes in the midst. */
+static void long_message(size_t len, bool registered, void (*disturb)(void))
+{
+    uint8_t *from = malloc(len), *to = calloc(1, len);
+    struct sl_mem mem[2] = {{.addr = from, .len = len}, {.addr = to, .len = len}};
+    struct sl_mr *mr[2] = {NULL, NULL};
+    unsigned count = world_ep(0)->path_count;
+    uint32_t seen[2];
+    struct sl_key key;
+
+    assert_true(from != NULL && to != NULL);
+    for (size_t i = 0; i < len; i++)
+        from[i] = (uint8_t)(i * 2654435761u >> 13);
+    for (unsigned side = 0; side < 2 && registered; side++)
+        assert_int_equal(sl_verbs_ops.mr_reg(world[side].iface, &mem[side], &mr[side], &key), 0);
+    struct sl_buf buf = {.addr = from, .len = len, .mr = mr[0]};
+    struct sl_sink sink = {.dst = to, .len = len, .tag = TAG, .mr = mr[1]};
+
+    largest = pieces = parts[0] = parts[1] = longest[0] = longest[1] = 0;
+    ahead = 0;
+    for (unsigned i = 0; i < count; i++)
+        seen[i] = world_ep(0)->paths[i]->posted;
+    assert_true(world_recv(1, &sink, &request) >= 0);
+    assert_true(world_send(0, &buf, TAG, &sent) >= 0);
+    while (request.status == SL_PENDING || sent.status == SL_PENDING) {
+        for (unsigned i = 0; i < count; i++) {
+            const struct sl_mp_path *path = world_ep(0)->paths[i];
+
+            ahead = path->in_flight > ahead ? path->in_flight : ahead;
+            if (path->posted < seen[i])
+                seen[i] = 0; /* another epoch */
+            count_writes(i, seen[i]);
+            seen[i] = path->posted;
+        }
+        if (disturb != NULL && pieces > 2) {
+            disturb();
+            disturb = NULL;
+        }
+        world_progress();
+    }
+    for (unsigned i = 0; i < count; i++)
+        count_writes(i, seen[i]);
+    assert_int_equal(request.status, 0);
+    assert_int_equal(sent.status, 0);
+    assert_memory_equal(from, to, len);
+    for (unsigned side = 0; side < 2 && registered; side++)
+        sl_verbs_ops.mr_dereg(world[side].iface, mr[side]);
+    free(from);
+    free(to);
+}
+
+static void a_piece_takes_the_line_as_long_on_any_link(void **state)
+{
+    static const struct {
+        uint8_t speed, width;
+        uint32_t bytes;
+    } links[] = {{4, WIDTH_1, 64 << 10},         {GBIT_100, WIDTH_1, 64 << 10},
+                 {GBIT_100, WIDTH_4, 256 << 10}, {GBIT_200, WIDTH_4, 512 << 10},
+                 {GBIT_400, WIDTH_4, MIB},       {GBIT_400, 4, MIB}};
+
+    (void)state;
+    for (size_t i = 0; i < SL_ARRAY_LEN(links); i++) {
+        speed[0] = links[i].speed;
+        width[0] = links[i].width;
+        join_by_speed(1);
+        for (unsigned side = 0; side < 2; side++)
+            assert_int_equal(world_ep(side)->paths[0]->piece_bytes, links[i].bytes);
+        long_message(8 * MIB, true, NULL);
+        assert_int_equal(largest, links[i].bytes);
+        if (i + 1 < SL_ARRAY_LEN(links))
+            world_end();
+    }
+}
+
+static void rails_share_a_message_whatever_their_pieces(void **state)
+{
+    (void)state;
+    join_two(GBIT_400, GBIT_400, WIDTH_4);
+    for (size_t len = MIB / 2; len <= 16 * MIB; len *= 2) {
+        long_message(len, true, NULL);
+        assert_int_equal(parts[0] + parts[1], len);
+        assert_in_range(parts[0], len / 4, len - len / 4);
+        assert_int_equal(largest, len / 2 < MIB ? len / 2 : MIB);
+        assert_true(pieces <= len / MIB + 12);
+        /* Four, the last of which was begun just below; and the end of the message. */
+        assert_true(ahead <= 5 * MIB + (128 << 10));
+    }
+}
+
+static void the_piece_is_the_paths_own(void **state)
+{
+    (void)state;
+    join_two(GBIT_400, GBIT_100, WIDTH_1); /* 25 Gbit/s */
+    world_ep(0)->paths[0]->is_avoided = true;
+    world_ep(0)->uneven = true;
+    long_message(4 * MIB, true, NULL);
+    assert_int_equal(parts[0], 0);
+    assert_int_equal(largest, 64 << 10);
+    world_ep(0)->paths[0]->is_avoided = false;
+    world_ep(0)->paths[1]->is_avoided = true;
+    long_message(4 * MIB, true, NULL);
+    assert_int_equal(parts[1], 0);
+    assert_int_equal(largest, MIB);
+}
+
+static void pieces_of_a_path_with_less_weight_are_smaller(void **state)
+{
+    (void)state;
+    speed[0] = GBIT_400;
+    width[0] = WIDTH_4;
+    join_by_speed(1);
+    world_ep(0)->paths[0]->weight = 25;
+    long_message(8 * MIB, true, NULL);
+    assert_int_equal(largest, 256 << 10);
+}
+
+static void memory_that_is_copied_goes_by_its_chunks(void **state)
+{
+    (void)state;
+    speed[0] = GBIT_400;
+    width[0] = WIDTH_4;
+    join_by_speed(1);
+    long_message(4 * MIB, false, NULL);
+    assert_int_equal(largest, SL_MP_CHUNK_BYTES);
+}
+
+static void first_goes(void)
+{
+    fake_ibv_port_set(world_fake, 0, 1, IBV_PORT_DOWN);
+}
+
+static void what_a_fast_path_lost_goes_by_a_slow_one_in_its_pieces(void **state)
+{
+    (void)state;
+    join_two(GBIT_400, GBIT_100, WIDTH_1);
+    long_message(16 * MIB, true, first_goes);
+    assert_int_equal(longest[0], MIB);
+    assert_true(world_ep(0)->paths[0]->stats.resent > 0);
+    assert_int_equal(longest[1], 64 << 10);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, fresh, clean)
@@ -250,7 +453,14 @@ int main(void)
                                        CASE(a_message_with_a_grant_is_not_dropped),
                                        CASE(bytes_beyond_a_grant_end_the_connection),
                                        CASE(bytes_for_a_grant_that_is_over_end_the_connection),
-                                       CASE(more_bytes_than_the_message_has_end_the_connection)};
+                                       CASE(more_bytes_than_the_message_has_end_the_connection),
+#define OWN(name) cmocka_unit_test_teardown(name, clean)
+                                       OWN(a_piece_takes_the_line_as_long_on_any_link),
+                                       OWN(rails_share_a_message_whatever_their_pieces),
+                                       OWN(the_piece_is_the_paths_own),
+                                       OWN(pieces_of_a_path_with_less_weight_are_smaller),
+                                       OWN(memory_that_is_copied_goes_by_its_chunks),
+                                       OWN(what_a_fast_path_lost_goes_by_a_slow_one_in_its_pieces)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
