@@ -55,6 +55,7 @@ struct sl_mp_rail_info {
     /* What is registered on it has new keys since so many times: older ones are another device's,
      * which was there before. */
     uint8_t keys;
+    uint8_t still_more[2];
 };
 
 #define SL_MP_NO_RANK UINT32_MAX
@@ -92,6 +93,7 @@ struct sl_mp_offer {
     uint8_t paths;                   /* how many the connection is to have */
     uint8_t lane[12];                /* the lane's own */
     struct sl_mp_rail_info rail;     /* of the sender, as it is now */
+    uint8_t spare[2];
 };
 
 struct sl_mp_control {

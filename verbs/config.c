@@ -5,6 +5,7 @@
 #include "core/err.h"
 #include "core/transport.h"
 #include "verbs/path_list.h"
+#include "verbs/pkey.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -20,6 +21,10 @@ static const struct sl_config_row rows[] = {
                "GID of every port, by index. -1: chosen by type, address family and subnet."),
     SL_ROW_CHOICE("VERBS_GID_FAMILY", gid_family, "auto", "auto ipv4 ipv6",
                   "Addresses to choose GIDs from: auto (IPv4 first), ipv4 or ipv6."),
+    SL_ROW_CHECKED("VERBS_PKEY", pkey, "auto", sl_verbs_pkey_check,
+                   "Partition of InfiniBand ports: a P_Key in hex (0x8001: as a full member, "
+                   "0x0001: as either). "
+                   "auto: the first key of a full member that suits the peer."),
     SL_ROW_CHECKED_LONG(
         "VERBS_PATHS", paths, "auto", SL_VERBS_PATHS_BYTES, sl_path_list_check,
         "Paths of each connection: LOCAL>REMOTE[/LABEL][@PORT] by number of rail, with a flow "

@@ -15,7 +15,7 @@ enum sl_verbs_fallback { SL_VERBS_FALLBACK_OFF, SL_VERBS_FALLBACK_TCP };
 #define SL_VERBS_PATHS_BYTES 2048
 
 struct sl_verbs_config {
-    char devices[SL_TEXT_MAX], paths[SL_VERBS_PATHS_BYTES];
+    char devices[SL_TEXT_MAX], paths[SL_VERBS_PATHS_BYTES], pkey[SL_TEXT_MAX];
     enum sl_verbs_gid_family gid_family;
     enum sl_verbs_fallback fallback;
     enum sl_verbs_locality locality;

@@ -10,6 +10,7 @@
 #include "verbs/memlock.h"
 #include "verbs/near.h"
 #include "verbs/open_device.h"
+#include "verbs/pkey.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -218,6 +219,7 @@ int sl_verbs_port_read(const struct sl_ibv *ibv, struct ibv_context *context, ui
     if (port.speed == 0)
         port.speed = speed_from_sysfs(context->device, num);
     sl_verbs_gids_read(ibv, context, attr.gid_tbl_len > 0 ? (unsigned)attr.gid_tbl_len : 0, &port);
+    sl_verbs_pkeys_read(ibv, context, attr.pkey_tbl_len, &port);
     explain(&port);
     *out = port;
     return 0;
@@ -343,13 +345,15 @@ static void explain_settings(const struct sl_config *config, struct listed *item
 {
     struct sl_verbs_port *port = &item->port;
     struct sl_verbs_gid gid;
+    struct sl_verbs_pkey pkey;
 
     item->place = place_in_list(sl_verbs_config(config)->devices, port->name);
     if (item->place < 0) {
         port->may_return = false;
         snprintf(port->why, sizeof(port->why), "left out by SLUICE_VERBS_DEVICES '%.160s'",
                  sl_verbs_config(config)->devices);
-    } else if (port->why[0] == '\0' && sl_verbs_gid_choose(config, port, &gid) != 0) {
+    } else if (port->why[0] == '\0' && (sl_verbs_gid_choose(config, port, &gid) != 0 ||
+                                        sl_verbs_pkey_choose(config, port, &pkey) != 0)) {
         snprintf(port->why, sizeof(port->why), "%s", sluice_last_error());
     }
 }

@@ -16,6 +16,7 @@ struct sl_config;
 
 #define SL_VERBS_PORTS_MAX 32
 #define SL_VERBS_GIDS_MAX 64
+#define SL_VERBS_PKEYS_MAX 128
 #define SL_VERBS_NAME_MAX 80 /* "mlx5_0:1" */
 #define SL_VERBS_WHY_MAX 256
 
@@ -33,6 +34,11 @@ struct sl_verbs_gid {
     uint8_t prefix_len; /* of that address on its interface; 0: unknown */
 };
 
+/* An entry of a port's table of P_Keys (pkey.h). */
+struct sl_verbs_pkey {
+    uint16_t key, index;
+};
+
 /* One port as it was last looked at. */
 struct sl_verbs_port {
     char name[SL_VERBS_NAME_MAX]; /* "rxe0:1"; only the device's where it could not be opened */
@@ -46,6 +52,8 @@ struct sl_verbs_port {
     uint64_t speed; /* bytes per second, 0: unknown */
     unsigned gid_count;
     struct sl_verbs_gid gids[SL_VERBS_GIDS_MAX];
+    unsigned pkey_count;
+    struct sl_verbs_pkey pkeys[SL_VERBS_PKEYS_MAX];
     char why[SL_VERBS_WHY_MAX]; /* not empty: not usable, and why, as a sentence part */
     bool takes_dmabuf; /* GPU memory can be registered with its device, as far as that goes */
     /* of a device that can be used: it lacks but a link, a GID, a subnet manager */

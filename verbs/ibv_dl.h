@@ -24,6 +24,7 @@
     X(int, ibv_query_device, (struct ibv_context *, struct ibv_device_attr *))                     \
     X(int, ibv_query_port, (struct ibv_context *, uint8_t, struct _compat_ibv_port_attr *))        \
     X(int, ibv_query_gid, (struct ibv_context *, uint8_t, int, union ibv_gid *))                   \
+    X(int, ibv_query_pkey, (struct ibv_context *, uint8_t, int, __be16 *))                         \
     O(int, _ibv_query_gid_ex,                                                                      \
       (struct ibv_context *, uint32_t, uint32_t, struct ibv_gid_entry *, uint32_t, size_t))        \
     X(struct ibv_pd *, ibv_alloc_pd, (struct ibv_context *))                                       \

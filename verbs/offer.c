@@ -8,6 +8,7 @@
 #include "multipath/conn.h"
 #include "verbs/config.h"
 #include "verbs/iface.h"
+#include "verbs/pkey.h"
 #include "verbs/plan.h"
 #include "verbs/queue_pair.h"
 
@@ -17,7 +18,9 @@
 
 _Static_assert(sizeof(struct sl_verbs_rail_info) == sizeof(struct sl_mp_rail_info) &&
                    offsetof(struct sl_verbs_rail_info, usable) ==
-                       offsetof(struct sl_mp_rail_info, usable),
+                       offsetof(struct sl_mp_rail_info, usable) &&
+                   offsetof(struct sl_verbs_rail_info, keys) ==
+                       offsetof(struct sl_mp_rail_info, keys),
                "the same bytes");
 _Static_assert(sizeof(struct sl_verbs_offer) == sizeof(struct sl_mp_offer) &&
                    offsetof(struct sl_verbs_offer, rail) == offsetof(struct sl_mp_offer, rail),
@@ -47,6 +50,8 @@ static int check_rail(const struct sl_mp_rail_info *info)
 
     if (rail.mtu < IBV_MTU_256 || rail.mtu > IBV_MTU_4096)
         return sl_fail(-EBADMSG, "a rail has the unknown MTU code %u", rail.mtu);
+    if ((rail.pkey & SL_VERBS_PKEY_PARTITION) == 0)
+        return sl_fail(-EBADMSG, "a rail has the P_Key 0x%04x, which is none", rail.pkey);
     return 0;
 }
 
@@ -94,6 +99,7 @@ static void describe(const struct sl_mp_rail *base, struct sl_mp_rail_info *out)
         .link_layer = rail->port.link_layer,
         .gid_type = rail->gid.type,
         .prefix_len = rail->gid.prefix_len,
+        .pkey = base->usable ? rail->pkey.key : 0, /* a link that comes up may bring others */
     };
 
     memcpy(info.gid, &rail->gid.gid, sizeof(info.gid));
@@ -119,12 +125,16 @@ static enum sl_verbs_reach reach_of(const struct sl_verbs_rail *rail,
     static const uint8_t no_gid[16];
     struct sl_verbs_rail_info info = sl_verbs_rail_info_of(remote);
     struct sl_verbs_gid ours, theirs;
+    struct sl_verbs_pkey pkey;
 
     if (rail->port.gid_count == 0 || memcmp(info.gid, no_gid, sizeof(no_gid)) == 0)
         return SL_VERBS_REACH_UNKNOWN;
     info_to_gid(&info, &theirs);
     if (info.link_layer != rail->port.link_layer ||
         sl_verbs_gid_choose_for(rail->iface->config, &rail->port, &theirs, &ours) != 0)
+        return SL_VERBS_REACH_NEVER;
+    if (rail->base.usable &&
+        sl_verbs_pkey_choose_for(rail->iface->config, &rail->port, info.pkey, &pkey) != 0)
         return SL_VERBS_REACH_NEVER;
     return sl_verbs_gid_reach(&ours, &theirs);
 }
@@ -172,7 +182,8 @@ static void say_what_is_left_out(const struct sl_mp_conn *conn,
     for (unsigned i = 0; i < conn->iface->rail_count; i++)
         if ((used & 1u << i) == 0)
             sl_info("verbs",
-                    "no path to %s by %s: it has no rail of that subnet, or none is listed",
+                    "no path to %s by %s: it has no rail of that subnet and partition, or none is "
+                    "listed",
                     sl_ep_peer_name(&conn->base), conn->iface->rails[i]->name);
 }
 
@@ -276,6 +287,9 @@ static int open_lane(struct sl_mp_path *base, const struct sl_mp_rail_info *remo
                        path->rail->port.name, base->remote_rail);
     info_to_gid(&info, &gid);
     err = sl_verbs_gid_choose_for(path->rail->iface->config, &path->rail->port, &gid, &path->gid);
+    if (err == 0)
+        err = sl_verbs_pkey_choose_for(path->rail->iface->config, &path->rail->port, info.pkey,
+                                       &path->pkey);
     return err != 0 ? err : sl_verbs_path_make(path);
 }
 
@@ -289,6 +303,7 @@ static void fill_offer(const struct sl_mp_path *base, struct sl_mp_offer *out)
     offer.flow_label = path->flow_label;
     memcpy(offer.rail.gid, &path->gid.gid, sizeof(offer.rail.gid));
     offer.rail.gid_type = path->gid.type;
+    offer.rail.pkey = path->pkey.key;
     memcpy(out, &offer, sizeof(offer));
 }
 

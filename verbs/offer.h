@@ -18,6 +18,7 @@ struct sl_verbs_rail_info {
     uint8_t gid_type; /* enum sl_verbs_gid_type */
     uint8_t prefix_len;
     uint8_t keys; /* struct sl_mp_rail_info's */
+    uint16_t pkey;
 };
 
 /* OFFER and ACCEPT. */
@@ -27,6 +28,7 @@ struct sl_verbs_offer {
     uint32_t qpn, psn;
     uint32_t flow_label;            /* of what the sender will send */
     struct sl_verbs_rail_info rail; /* of the sender, as it is now */
+    uint16_t spare;
 };
 
 extern const struct sl_mp_lanes sl_verbs_lanes;

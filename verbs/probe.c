@@ -7,6 +7,7 @@
 #include "core/sysfs.h"
 #include "verbs/device.h"
 #include "verbs/near.h"
+#include "verbs/pkey.h"
 
 #include <limits.h>
 #include <net/if.h>
@@ -63,6 +64,17 @@ static void describe_gids(const struct sl_config *config, const struct sl_verbs_
     }
 }
 
+static void describe_subnet(const struct sl_config *config, const struct sl_verbs_port *port,
+                            struct sl_device *out)
+{
+    struct sl_verbs_pkey pkey;
+
+    sl_text_add(out->detail, sizeof(out->detail), ", LID %u", port->lid);
+    if (sl_verbs_pkey_choose(config, port, &pkey) == 0)
+        sl_text_add(out->detail, sizeof(out->detail), ", P_Key 0x%04x at index %u", pkey.key,
+                    pkey.index);
+}
+
 static void describe(const struct sl_config *config, const struct sl_verbs_port *port,
                      struct sl_device *out)
 {
@@ -80,7 +92,7 @@ static void describe(const struct sl_config *config, const struct sl_verbs_port 
                 sl_verbs_state_name(port->state), link_name(port->link_layer),
                 mtu_bytes(port->mtu));
     if (port->link_layer == IBV_LINK_LAYER_INFINIBAND)
-        sl_text_add(out->detail, sizeof(out->detail), ", LID %u", port->lid);
+        describe_subnet(config, port, out);
     if (port->takes_dmabuf)
         sl_text_add(out->detail, sizeof(out->detail), ", GPU memory by dma-buf");
     if (where[0] != '\0')

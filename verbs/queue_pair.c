@@ -77,6 +77,7 @@ int sl_verbs_path_create(struct sl_mp_conn *conn, struct sl_mp_path **out)
 static int to_init(struct sl_verbs_path *path)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
+                               .pkey_index = path->pkey.index,
                                .port_num = path->rail->port.num,
                                .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
     int err = (iface_of(path)->ibv->ibv_modify_qp)(

@@ -24,7 +24,8 @@ struct sl_verbs_path {
     struct sl_node dirty;
     uint32_t slot; /* in iface->paths: part of wr_id */
     struct ibv_qp *qp;
-    struct sl_verbs_gid gid; /* of the rail, chosen for this peer */
+    struct sl_verbs_gid gid;   /* of the rail, chosen for this peer */
+    struct sl_verbs_pkey pkey; /* the same */
     uint32_t psn, flow_label;
     bool has_route;        /* flow_label and lag_port are chosen, for what this end sends */
     uint16_t route_misses; /* base.misses then */

@@ -4,6 +4,7 @@
 
 #include "verbs/events.h"
 #include "verbs/iface.h"
+#include "verbs/pkey.h"
 #include "verbs/queue_pair.h"
 
 #include "core/log.h"
@@ -214,7 +215,7 @@ static bool reread(struct sl_verbs_rail *rail)
 
         if (port->why[0] != '\0') {
             snprintf(rail->base.why, sizeof(rail->base.why), "%s", port->why);
-        } else if (no_gid != 0) {
+        } else if (no_gid != 0 || sl_verbs_pkey_choose(iface->config, port, &rail->pkey) != 0) {
             snprintf(rail->base.why, sizeof(rail->base.why), "%s", sluice_last_error());
         } else {
             rail->base.usable = true;
@@ -232,6 +233,22 @@ static bool has_gid(const struct sl_verbs_port *port, const struct sl_verbs_gid 
             memcmp(&port->gids[i].gid, &gid->gid, sizeof(gid->gid)) == 0)
             return true;
     return false;
+}
+
+/* A path whose own GID or P_Key has gone or moved carries nothing any more. */
+static void fail_moved(struct sl_verbs_rail *rail)
+{
+    for (uint32_t i = 0; i < rail->iface->path_cap; i++) {
+        struct sl_verbs_path *path = rail->iface->paths[i];
+
+        if (path == NULL || path->rail != rail || path->qp == NULL)
+            continue;
+        if (!has_gid(&rail->port, &path->gid))
+            sl_mp_failed(&path->base, 0, "the GID of %s has changed", rail->port.name);
+        else if (!sl_verbs_pkey_is_there(&rail->port, &path->pkey))
+            sl_mp_failed(&path->base, 0, "the P_Key 0x%04x of %s has moved or is gone",
+                         path->pkey.key, rail->port.name);
+    }
 }
 
 /* Descriptors of a device that was taken away are readable for ever: nobody could sleep. */
@@ -274,6 +291,7 @@ void sl_verbs_rail_refresh(struct sl_verbs_rail *rail)
     struct sl_verbs_iface *iface = rail->iface;
     bool was_usable = rail->base.usable;
     struct sl_verbs_gid old = rail->gid;
+    uint16_t old_key = rail->pkey.key;
     uint64_t now_ns = sl_now(iface->mp.base.worker->clock);
 
     if (rail->is_lost || rail->rejoin != NULL)
@@ -294,16 +312,10 @@ void sl_verbs_rail_refresh(struct sl_verbs_rail *rail)
     } else {
         if (!was_usable)
             sl_info("verbs", "%s is usable", rail->port.name);
-        /* A path whose own GID has gone or moved carries nothing any more. */
-        for (uint32_t i = 0; i < iface->path_cap; i++) {
-            struct sl_verbs_path *path = iface->paths[i];
-
-            if (path != NULL && path->rail == rail && path->qp != NULL &&
-                !has_gid(&rail->port, &path->gid))
-                sl_mp_failed(&path->base, 0, "the GID of %s has changed", rail->port.name);
-        }
+        fail_moved(rail);
     }
-    if (was_usable == rail->base.usable && memcmp(&old.gid, &rail->gid.gid, sizeof(old.gid)) == 0)
+    if (was_usable == rail->base.usable && old_key == rail->pkey.key &&
+        memcmp(&old.gid, &rail->gid.gid, sizeof(old.gid)) == 0)
         return;
     sl_mp_rails_changed(&iface->mp, true);
 }

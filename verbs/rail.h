@@ -57,6 +57,7 @@ struct sl_verbs_rail {
     unsigned cq_events;
     struct sl_verbs_port port;
     struct sl_verbs_gid gid;
+    struct sl_verbs_pkey pkey;
     uint64_t reread_at_ns; /* not usable: when to read the port again, or try to open it again */
     uint64_t retry_ns;     /* lost: between attempts, longer with each one that fails */
     struct sl_verbs_rejoin *rejoin; /* on its way back */

@@ -128,6 +128,7 @@ void sl_verbs_rail_close(struct sl_verbs_rail *rail)
                                        .iface = rail->iface,
                                        .port = rail->port,
                                        .gid = rail->gid,
+                                       .pkey = rail->pkey,
                                        .retry_ns = rail->retry_ns,
                                        .is_lost = true};
 

@@ -30,6 +30,7 @@
 
 #define FAKE_IBV_PORTS 4
 #define FAKE_IBV_GIDS 16
+#define FAKE_IBV_PKEYS 8
 #define FAKE_IBV_ANY UINT32_MAX /* drawn from the seed */
 
 struct fake_ibv;
@@ -55,7 +56,8 @@ struct fake_ibv_device {
     struct {
         struct ibv_port_attr attr;
         struct fake_ibv_gid gids[FAKE_IBV_GIDS];
-    } ports[FAKE_IBV_PORTS]; /* [0] is port 1; attr.phys_port_cnt of them */
+        uint16_t pkeys[FAKE_IBV_PKEYS]; /* 0: no such entry; none at all: the default one */
+    } ports[FAKE_IBV_PORTS];            /* [0] is port 1; attr.phys_port_cnt of them */
 };
 
 /* Calls that can be made to fail. */
@@ -64,6 +66,7 @@ struct fake_ibv_device {
     X(OPEN_DEVICE, "ibv_open_device")                                                              \
     X(QUERY_DEVICE, "ibv_query_device")                                                            \
     X(QUERY_PORT, "ibv_query_port")                                                                \
+    X(QUERY_PKEY, "ibv_query_pkey")                                                                \
     X(QUERY_GID, "ibv_query_gid")                                                                  \
     X(ALLOC_PD, "ibv_alloc_pd")                                                                    \
     X(REG_MR, "ibv_reg_mr")                                                                        \
@@ -176,6 +179,9 @@ void fake_ibv_gid_set(struct fake_ibv *fake, unsigned device, unsigned port, uns
                       const struct fake_ibv_gid *gid);
 void fake_ibv_gid_move(struct fake_ibv *fake, unsigned device, unsigned port, unsigned from,
                        unsigned to);
+/* key 0: takes the entry out. */
+void fake_ibv_pkey_set(struct fake_ibv *fake, unsigned device, unsigned port, unsigned index,
+                       uint16_t key);
 /* DEVICE_FATAL: nothing moves any more, calls still work. */
 void fake_ibv_device_fatal(struct fake_ibv *fake, unsigned device);
 /* Besides, every call but close fails (EIO, or ENODEV where it asks for the device), polling
@@ -225,7 +231,8 @@ struct fake_ibv_qp_info {
     uint16_t udp_sport;               /* mlx5dv_modify_qp_udp_sport(); 0: not set */
     uint32_t flow_label;              /* of its address vector */
     uint8_t lag_port;                 /* mlx5dv_modify_qp_lag_port(); 0: not set */
-    struct ibv_qp *peer;              /* NULL: none there that answers to this one */
+    uint16_t pkey_index;
+    struct ibv_qp *peer; /* NULL: none there that answers to this one */
 };
 void fake_ibv_qp_info(struct fake_ibv *fake, struct ibv_qp *qp, struct fake_ibv_qp_info *out);
 /* All queue pairs alive, in the order of their creation; up to cap. Returns how many there are. */

@@ -2,6 +2,7 @@
 /* Devices, ports and GIDs of the fake libibverbs, and their faults. */
 #include "tests/fake/fake_ibv_inside.h"
 
+#include <endian.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -81,6 +82,18 @@ static void fill_gids(struct fake_ibv_gid *gids, uint8_t link_layer, unsigned nu
             i % 2 == 0 ? IBV_GID_TYPE_ROCE_V1 : IBV_GID_TYPE_ROCE_V2, 0};
 }
 
+static void fill_pkeys(struct ibv_port_attr *attr, uint16_t *pkeys)
+{
+    bool any = false;
+
+    for (unsigned i = 0; i < FAKE_IBV_PKEYS; i++)
+        any |= pkeys[i] != 0;
+    if (any)
+        attr->pkey_tbl_len = FAKE_IBV_PKEYS;
+    else
+        pkeys[0] = 0xffff;
+}
+
 unsigned fake_ibv_device_add(struct fake_ibv *fake, const struct fake_ibv_device *params)
 {
     struct fake_device *dev = calloc(1, sizeof(*dev));
@@ -108,6 +121,7 @@ unsigned fake_ibv_device_add(struct fake_ibv *fake, const struct fake_ibv_device
             any |= !gid_is_none(&gids[i].gid);
         if (!any)
             fill_gids(gids, params->ports[port].attr.link_layer, number, port);
+        fill_pkeys(&dev->params.ports[port].attr, dev->params.ports[port].pkeys);
         if (dev->params.ports[port].attr.lid == 0 &&
             params->ports[port].attr.link_layer == IBV_LINK_LAYER_INFINIBAND)
             dev->params.ports[port].attr.lid = (uint16_t)(number * FAKE_IBV_PORTS + port + 1);
@@ -234,6 +248,17 @@ static int query_port(struct ibv_context *ibv, uint8_t port, struct _compat_ibv_
     return 0;
 }
 
+static int query_pkey(struct ibv_context *ibv, uint8_t port, int index, __be16 *out)
+{
+    struct fake_obj *obj = &FAKE_OF(fake_context, ibv)->obj;
+
+    if (fake_enter(obj, FAKE_IBV_QUERY_PKEY) != 0 || port_is_bad(obj, port, "ibv_query_pkey") ||
+        index < 0 || index >= obj->dev->params.ports[port - 1].attr.pkey_tbl_len)
+        return -1;
+    *out = htobe16(obj->dev->params.ports[port - 1].pkeys[index]);
+    return 0;
+}
+
 static int query_gid(struct ibv_context *ibv, uint8_t port, int index, union ibv_gid *out)
 {
     struct fake_obj *obj = &FAKE_OF(fake_context, ibv)->obj;
@@ -283,6 +308,7 @@ void fake_table_device(struct sl_ibv *t)
     t->ibv_query_device = query_device;
     t->ibv_query_port = query_port;
     t->ibv_query_gid = query_gid;
+    t->ibv_query_pkey = query_pkey;
     t->_ibv_query_gid_ex = query_gid_ex;
 }
 
@@ -294,6 +320,11 @@ const struct fake_ibv_gid *fake_gid_at(const struct fake_device *dev, unsigned p
         return NULL;
     entry = &dev->params.ports[port - 1].gids[index];
     return gid_is_none(&entry->gid) ? NULL : entry;
+}
+
+uint16_t fake_pkey_at(const struct fake_device *dev, unsigned port, unsigned index)
+{
+    return index < FAKE_IBV_PKEYS ? dev->params.ports[port - 1].pkeys[index] : 0;
 }
 
 struct fake_device *fake_gid_find(struct fake_ibv *fake, const union ibv_gid *gid, uint32_t type,
@@ -363,6 +394,15 @@ void fake_ibv_gid_move(struct fake_ibv *fake, unsigned device, unsigned port, un
 
     fake_ibv_gid_set(fake, device, port, from, NULL);
     fake_ibv_gid_set(fake, device, port, to, &gid);
+}
+
+void fake_ibv_pkey_set(struct fake_ibv *fake, unsigned device, unsigned port, unsigned index,
+                       uint16_t key)
+{
+    struct fake_device *dev = fake->devices[device];
+
+    dev->params.ports[port - 1].pkeys[index] = key;
+    fake_event_device(dev, IBV_EVENT_PKEY_CHANGE, (int)port);
 }
 
 static void acks_die(struct fake_device *dev)

@@ -246,6 +246,7 @@ struct fake_device *fake_gid_find(struct fake_ibv *fake, const union ibv_gid *gi
                                   unsigned *port);
 const struct fake_ibv_gid *fake_gid_at(const struct fake_device *dev, unsigned port,
                                        unsigned index);
+uint16_t fake_pkey_at(const struct fake_device *dev, unsigned port, unsigned index);
 
 /* fake_ibv_object.c */
 void fake_table_object(struct sl_ibv *t);

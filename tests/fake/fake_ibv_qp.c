@@ -276,7 +276,9 @@ static int values_check(struct fake_qp *qp, const struct ibv_qp_attr *attr, int 
     if ((mask & IBV_QP_PORT) != 0)
         bad |= port == 0 || port > params->attr.phys_port_cnt;
     if ((mask & IBV_QP_PKEY_INDEX) != 0)
-        bad |= attr->pkey_index >= params->attr.max_pkeys;
+        bad |= port == 0 || port > params->attr.phys_port_cnt ||
+               attr->pkey_index >= params->ports[port - 1].attr.pkey_tbl_len ||
+               fake_pkey_at(qp->obj.dev, port, attr->pkey_index) == 0;
     if ((mask & IBV_QP_ACCESS_FLAGS) != 0)
         bad |= (attr->qp_access_flags &
                 ~(unsigned)(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
@@ -519,6 +521,7 @@ void fake_ibv_qp_info(struct fake_ibv *fake, struct ibv_qp *ibv, struct fake_ibv
                                      .udp_sport = qp->udp_sport,
                                      .flow_label = qp->attr.ah_attr.grh.flow_label,
                                      .lag_port = qp->lag_port,
+                                     .pkey_index = qp->attr.pkey_index,
                                      .peer = partner != NULL ? &partner->ibv : NULL};
 }
 

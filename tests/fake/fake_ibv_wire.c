@@ -62,6 +62,15 @@ static bool is_too_long(const struct fake_qp *from, const struct fake_qp *to,
     return most != 0 && (wqe->len < mtu ? wqe->len : mtu) > most;
 }
 
+/* As the tables are now: each end looks at the key of what arrives. */
+static bool partitions_match(const struct fake_qp *from, const struct fake_qp *to)
+{
+    uint16_t a = fake_pkey_at(from->obj.dev, from->attr.port_num, from->attr.pkey_index);
+    uint16_t b = fake_pkey_at(to->obj.dev, to->attr.port_num, to->attr.pkey_index);
+
+    return (a & 0x7fff) == (b & 0x7fff) && (a & 0x7fff) != 0 && ((a | b) & 0x8000) != 0;
+}
+
 /* Does a packet of one, a request or an answer, arrive at the other, and is it taken for one of its
  * peer? */
 static bool passes(struct fake_qp *from, struct fake_qp *to, unsigned what)
@@ -71,7 +80,7 @@ static bool passes(struct fake_qp *from, struct fake_qp *to, unsigned what)
     if (from->cut || !port_works(from) || !port_works(to) || fake_qp_partner(to) != from ||
         fake_qp_partner(from) != to)
         return false;
-    if (fake_wire_loses(from, to, what))
+    if (fake_wire_loses(from, to, what) || !partitions_match(from, to))
         return false;
     if (from->attr.ah_attr.is_global) {
         const struct fake_ibv_gid *mine =

@@ -5,6 +5,7 @@
 #include "multipath/control.h"
 #include "verbs/device.h"
 #include "verbs/offer.h"
+#include "verbs/pkey.h"
 
 #include <string.h>
 
@@ -15,6 +16,7 @@ static void check_rail(const struct sl_mp_rail_info *info)
     struct sl_verbs_rail_info rail = sl_verbs_rail_info_of(info);
 
     sl_assert(rail.mtu >= IBV_MTU_256 && rail.mtu <= IBV_MTU_4096);
+    sl_assert((rail.pkey & SL_VERBS_PKEY_PARTITION) != 0);
 }
 
 static void check(const struct sl_mp_control *control)

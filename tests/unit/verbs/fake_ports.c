@@ -5,6 +5,7 @@
 #include "core/err.h"
 
 #include <arpa/inet.h>
+#include <endian.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,6 +104,16 @@ static int query_gid(struct ibv_context *context, uint8_t num, int index, union 
     return 0;
 }
 
+static int query_pkey(struct ibv_context *context, uint8_t num, int index, __be16 *key)
+{
+    const struct fake_port *port = &of_context(context)->ports[num - 1];
+
+    if (index >= port->attr.pkey_tbl_len)
+        return -1;
+    *key = htobe16(port->pkeys[index]);
+    return 0;
+}
+
 static int query_gid_ex(struct ibv_context *context, uint32_t num, uint32_t index,
                         struct ibv_gid_entry *entry, uint32_t flags, size_t entry_size)
 {
@@ -131,6 +142,7 @@ void fake_ports_start(bool without_ex)
         .ibv_query_device = query_device,
         .ibv_query_port = query_port,
         .ibv_query_gid = query_gid,
+        .ibv_query_pkey = query_pkey,
         ._ibv_query_gid_ex = without_ex ? NULL : query_gid_ex,
     };
     sl_ibv_replace(&table, NULL);
@@ -146,13 +158,16 @@ struct fake_device *fake_device_add(const char *name)
     snprintf(fake->device.dev_name, sizeof(fake->device.dev_name), "uverbs9%d", fake_device_count);
     fake->context.device = &fake->device;
     fake->port_count = 1;
-    for (int i = 0; i < FAKE_PORTS_MAX; i++)
+    for (int i = 0; i < FAKE_PORTS_MAX; i++) {
+        fake->ports[i].pkeys[0] = 0xffff;
         fake->ports[i].attr = (struct ibv_port_attr){.state = IBV_PORT_ACTIVE,
                                                      .active_mtu = IBV_MTU_4096,
                                                      .gid_tbl_len = 16,
+                                                     .pkey_tbl_len = FAKE_PKEYS_MAX,
                                                      .active_width = 2,
                                                      .active_speed = 32,
                                                      .link_layer = IBV_LINK_LAYER_ETHERNET};
+    }
     fake_device_count++;
     return fake;
 }

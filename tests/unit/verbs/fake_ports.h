@@ -9,11 +9,13 @@
 #define FAKE_DEVICES_MAX 6
 #define FAKE_PORTS_MAX 3
 #define FAKE_GIDS_MAX 100
+#define FAKE_PKEYS_MAX 4
 
 struct fake_port {
     struct ibv_port_attr attr;
     int query_error; /* what ibv_query_port returns */
     struct ibv_gid_entry gids[FAKE_GIDS_MAX];
+    uint16_t pkeys[FAKE_PKEYS_MAX];
 };
 
 struct fake_device {

@@ -17,7 +17,7 @@
 
 static void rail(struct sl_mp_rail_info *out, uint8_t usable, uint8_t mtu)
 {
-    struct sl_verbs_rail_info info = {.usable = usable, .mtu = mtu};
+    struct sl_verbs_rail_info info = {.usable = usable, .mtu = mtu, .pkey = 0xffff};
 
     memcpy(out, &info, sizeof(info));
 }
@@ -36,7 +36,7 @@ static struct sl_mp_control hello(void)
 static struct sl_mp_control offer_of(uint32_t qpn, uint8_t mtu)
 {
     struct sl_verbs_offer offer = {
-        .local_rail = 7, .remote_rail = 7, .qpn = qpn, .rail = {.mtu = mtu}};
+        .local_rail = 7, .remote_rail = 7, .qpn = qpn, .rail = {.mtu = mtu, .pkey = 0x8001}};
     struct sl_mp_control control = {.kind = SL_MP_CONTROL_OFFER};
 
     memcpy(&control.offer, &offer, sizeof(offer));
@@ -88,9 +88,9 @@ static void sizes_and_places_are_those_of_the_wire(void **state)
         uint8_t kind;
         size_t size;
     } cases[] = {{SL_MP_CONTROL_CALLER, HEAD},
-                 {SL_MP_CONTROL_HELLO, HEAD + 216},
-                 {SL_MP_CONTROL_OFFER, HEAD + 40},
-                 {SL_MP_CONTROL_ACCEPT, HEAD + 40},
+                 {SL_MP_CONTROL_HELLO, HEAD + 232},
+                 {SL_MP_CONTROL_OFFER, HEAD + 44},
+                 {SL_MP_CONTROL_ACCEPT, HEAD + 44},
                  {SL_MP_CONTROL_REFUSE, HEAD + 100},
                  {SL_MP_CONTROL_DOWN, HEAD + 100},
                  {SL_MP_CONTROL_SIDEBAND_DONE, HEAD},
@@ -228,6 +228,12 @@ static void an_offer_of_impossible_rails_or_numbers_is_refused(void **state)
     refused(&control, -EBADMSG, "queue pair 0x1000000");
     control = offer_of(1, 0);
     refused(&control, -EBADMSG, "MTU code 0");
+    control = offer();
+    struct sl_verbs_offer theirs = sl_verbs_offer_of(&control.offer);
+
+    theirs.rail.pkey = 0x8000;
+    memcpy(&control.offer, &theirs, sizeof(theirs));
+    refused(&control, -EBADMSG, "the P_Key 0x8000, which is none");
 }
 
 static void paths_that_there_cannot_be_are_refused(void **state)

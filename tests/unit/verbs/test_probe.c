@@ -56,7 +56,8 @@ static void infiniband_shows_its_lid(void **state)
     port->attr.active_mtu = IBV_MTU_2048;
     fake_gid_set(port, 0, IBV_GID_TYPE_IB, "fe80::2:c903:a:1");
     probe();
-    assert_string_equal(devices[0].detail, "ACTIVE, InfiniBand, MTU 2048, LID 17");
+    assert_string_equal(devices[0].detail,
+                        "ACTIVE, InfiniBand, MTU 2048, LID 17, P_Key 0xffff at index 0");
     assert_string_equal(devices[0].more, "GID 0   fe80::2:c903:a:1 (InfiniBand), chosen\n");
 }
 

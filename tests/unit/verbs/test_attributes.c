@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attributes of queue pairs that fabrics ask for: partitions. */
+#include "tests/unit/verbs/world.h"
+#include "verbs/config.h"
+#include "verbs/pkey.h"
+
+#include "core/err.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+static uint16_t keys[2][2][FAKE_IBV_PKEYS]; /* by side, rail and index */
+
+static void infiniband(struct fake_ibv_device *params)
+{
+    params->ports[0].attr.link_layer = IBV_LINK_LAYER_INFINIBAND;
+    params->ports[0].attr.sm_lid = 1;
+}
+
+static void with_keys(struct fake_ibv_device *params)
+{
+    unsigned side = (unsigned)(params->name[0] - 'a'), rail = (unsigned)atoi(params->name + 1);
+
+    infiniband(params);
+    memcpy(params->ports[0].pkeys, keys[side][rail], sizeof(keys[side][rail]));
+}
+
+static struct sl_verbs_path *path_of(unsigned side, unsigned path)
+{
+    return sl_verbs_path_of(world_ep(side)->paths[path]);
+}
+
+static struct fake_ibv_qp_info info_of(unsigned side, unsigned path)
+{
+    struct fake_ibv_qp_info info;
+
+    fake_ibv_qp_info(world_fake, path_of(side, path)->qp, &info);
+    return info;
+}
+
+static void wait_for_paths(unsigned count)
+{
+    for (unsigned side = 0; side < 2; side++)
+        WORLD_UNTIL(world_ep(side)->paths_up == count);
+}
+
+/* Two that cannot: what side 0, which leads, says. */
+static const char *join_in_vain(void)
+{
+    static char why[SL_ERROR_TEXT_MAX];
+    struct sl_addr addr[2];
+    struct sl_req req[2] = {{.status = SL_PENDING}, {.status = SL_PENDING}};
+
+    world_open();
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(world[i].iface->ops->ep_addr(world[i].ep, &addr[i]), 0);
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(world[i].iface->ops->ep_connect(world[i].ep, &addr[!i], &req[i]), 0);
+    WORLD_UNTIL(req[0].status != SL_PENDING);
+    snprintf(why, sizeof(why), "%s", sluice_last_error());
+    WORLD_UNTIL(req[1].status != SL_PENDING);
+    assert_int_equal(req[0].status, -EHOSTUNREACH);
+    assert_true(req[1].status < 0);
+    return why;
+}
+
+static void set_keys(const uint16_t first[2], const uint16_t second[2])
+{
+    memset(keys, 0, sizeof(keys));
+    for (unsigned rail = 0; rail < 2; rail++) {
+        keys[0][rail][0] = first[rail];
+        keys[1][rail][0] = second[rail];
+    }
+}
+
+/* ---- partitions ---- */
+
+static void rails_are_paired_within_their_partitions(void **state)
+{
+    (void)state;
+    set_keys((uint16_t[2]){0x8001, 0x8002}, (uint16_t[2]){0x8002, 0x8001});
+    world_prepare(with_keys);
+    world_join();
+    wait_for_paths(2);
+    for (unsigned side = 0; side < 2; side++)
+        for (unsigned i = 0; i < 2; i++) {
+            const struct sl_mp_path *path = world_ep(side)->paths[i];
+
+            assert_int_not_equal(path->rail->idx, path->remote_rail);
+        }
+    world_message(100000);
+}
+
+static void limited_members_talk_to_full_ones_alone(void **state)
+{
+    (void)state;
+    set_keys((uint16_t[2]){0x0001, 0x8001}, (uint16_t[2]){0x0001, 0x8001});
+    world_prepare(with_keys);
+    world_join();
+    wait_for_paths(2);
+    world_message(100000);
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_not_equal(world_ep(0)->paths[i]->rail->idx, world_ep(0)->paths[i]->remote_rail);
+    world_end();
+
+    set_keys((uint16_t[2]){0x0001, 0x0001}, (uint16_t[2]){0x0001, 0x0001});
+    world_prepare(with_keys);
+    assert_non_null(
+        strstr(join_in_vain(),
+               "port a0:1 has no P_Key that talks to the peer's 0x0001: both must be in one "
+               "partition, one as a full member; it has 0x0001"));
+}
+
+/* Each tells the first that it has, and takes the one that suits the other's. */
+static void of_several_keys_the_one_that_both_have_is_taken(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        const uint16_t side_0[FAKE_IBV_PKEYS] = {0x7fff, 0x8003, 0, 0x8005};
+        const uint16_t side_1[FAKE_IBV_PKEYS] = {0x7fff, 0x8004, 0x8003};
+
+        memcpy(keys[0][i], side_0, sizeof(side_0));
+        memcpy(keys[1][i], side_1, sizeof(side_1));
+    }
+    world_prepare(with_keys);
+    snprintf(sl_verbs_config_edit(&world[1].config)->pkey, SL_TEXT_MAX, "0x3");
+    world_join();
+    wait_for_paths(2);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(path_of(0, i)->pkey.key, 0x8003);
+        assert_int_equal(info_of(0, i).pkey_index, 1);
+        assert_int_equal(info_of(1, i).pkey_index, 2);
+    }
+    world_message(100000);
+}
+
+static void a_key_that_moves_takes_its_paths_along(void **state)
+{
+    (void)state;
+    set_keys((uint16_t[2]){0x8001, 0x8001}, (uint16_t[2]){0x8001, 0x8001});
+    world_prepare(with_keys);
+    world_join();
+    wait_for_paths(2);
+    uint64_t ups = world_ep(0)->paths[0]->stats.ups;
+
+    fake_ibv_pkey_set(world_fake, 0, 1, 3, 0x8001);
+    fake_ibv_pkey_set(world_fake, 0, 1, 0, 0x7fff);
+    WORLD_UNTIL(world_ep(0)->paths[0]->stats.ups > ups && world_ep(1)->paths_up == 2);
+    assert_int_equal(info_of(0, 0).pkey_index, 3);
+    assert_int_equal(info_of(0, 1).pkey_index, 0); /* the other rail's is where it was */
+    assert_int_equal(world_ep(0)->paths[1]->stats.ups, 1);
+    assert_non_null(strstr(world_ep(0)->paths[0]->why, "P_Key 0x8001 of a0:1 has moved"));
+    world_message(100000);
+}
+
+static void a_port_without_the_key_is_out_until_it_has_it(void **state)
+{
+    (void)state;
+    set_keys((uint16_t[2]){0x8001, 0x8001}, (uint16_t[2]){0x8001, 0xffff});
+    world_prepare(with_keys);
+    for (unsigned side = 0; side < 2; side++)
+        snprintf(sl_verbs_config_edit(&world[side].config)->pkey, SL_TEXT_MAX, "0x8001");
+    world_join();
+    assert_false(world_iface(1)->rails[1].base.usable);
+    assert_string_equal(world_iface(1)->rails[1].base.why,
+                        "port b1:1 has no P_Key 0x8001 of SLUICE_VERBS_PKEY: add it to that "
+                        "partition, or set the variable to one of its own; it has 0xffff");
+    assert_int_equal(world_ep(0)->peer.rails[1].usable, 0);
+    wait_for_paths(1);
+    fake_ibv_pkey_set(world_fake, 3, 1, 5, 0x8001);
+    wait_for_paths(2);
+    fake_ibv_pkey_set(world_fake, 3, 1, 5, 0);
+    wait_for_paths(1);
+    world_message(100000);
+}
+
+/* RoCE has the default partition alone, whatever is asked for of InfiniBand ports. */
+static void a_roce_port_has_the_default_key(void **state)
+{
+    (void)state;
+    world_prepare(NULL);
+    snprintf(sl_verbs_config_edit(&world[0].config)->pkey, SL_TEXT_MAX, "0x8001");
+    world_join();
+    wait_for_paths(2);
+    assert_int_equal(path_of(0, 0)->pkey.key, SL_VERBS_PKEY_DEFAULT);
+    assert_int_equal(info_of(0, 0).pkey_index, 0);
+}
+
+static void keys_are_read_as_they_are_written(void **state)
+{
+    static const struct {
+        const char *text;
+        int rc;
+    } cases[] = {{"auto", 0},        {"0x8001", 0},   {"8001", 0},          {"0x1", 0},
+                 {"ffff", 0},        {"0", -EINVAL},  {"0x", -EINVAL},      {"0x8000", -EINVAL},
+                 {"10000", -EINVAL}, {"-1", -EINVAL}, {"0x8001 ", -EINVAL}, {"all", -EINVAL},
+                 {"1,2", -EINVAL}};
+    struct sl_config config;
+
+    (void)state;
+    sl_config_defaults(&config);
+    for (unsigned i = 0; i < SL_ARRAY_LEN(cases); i++)
+        assert_int_equal(sl_config_set(&config, "VERBS_PKEY", cases[i].text), cases[i].rc);
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_teardown(name, world_clean)
+    const struct CMUnitTest tests[] = {CASE(rails_are_paired_within_their_partitions),
+                                       CASE(limited_members_talk_to_full_ones_alone),
+                                       CASE(of_several_keys_the_one_that_both_have_is_taken),
+                                       CASE(a_key_that_moves_takes_its_paths_along),
+                                       CASE(a_port_without_the_key_is_out_until_it_has_it),
+                                       CASE(a_roce_port_has_the_default_key),
+                                       cmocka_unit_test(keys_are_read_as_they_are_written)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
