@@ -11,6 +11,7 @@
 #include "verbs/near.h"
 #include "verbs/open_device.h"
 #include "verbs/pkey.h"
+#include "verbs/plan.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -212,6 +213,7 @@ int sl_verbs_port_read(const struct sl_ibv *ibv, struct ibv_context *context, ui
     port.state = (uint8_t)attr.state;
     port.mtu = (uint8_t)attr.active_mtu;
     port.lid = attr.lid;
+    port.lmc = attr.lmc <= SL_VERBS_LMC_MAX ? attr.lmc : 0;
     /* Devices from before RoCE say nothing. */
     port.link_layer =
         attr.link_layer != IBV_LINK_LAYER_UNSPECIFIED ? attr.link_layer : IBV_LINK_LAYER_INFINIBAND;

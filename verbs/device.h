@@ -49,6 +49,7 @@ struct sl_verbs_port {
     uint8_t mtu;        /* enum ibv_mtu, active */
     uint8_t node_type;  /* enum ibv_node_type: iWARP has IBV_NODE_RNIC */
     uint16_t lid;
+    uint8_t lmc;    /* InfiniBand: it has 2^lmc LIDs, from lid on */
     uint64_t speed; /* bytes per second, 0: unknown */
     unsigned gid_count;
     struct sl_verbs_gid gids[SL_VERBS_GIDS_MAX];

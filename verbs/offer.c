@@ -16,6 +16,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define LID_MAX 0xbfff /* above are those of groups */
+
 _Static_assert(sizeof(struct sl_verbs_rail_info) == sizeof(struct sl_mp_rail_info) &&
                    offsetof(struct sl_verbs_rail_info, usable) ==
                        offsetof(struct sl_mp_rail_info, usable) &&
@@ -50,6 +52,8 @@ static int check_rail(const struct sl_mp_rail_info *info)
 
     if (rail.mtu < IBV_MTU_256 || rail.mtu > IBV_MTU_4096)
         return sl_fail(-EBADMSG, "a rail has the unknown MTU code %u", rail.mtu);
+    if (rail.link_layer == IBV_LINK_LAYER_INFINIBAND && (rail.lid == 0 || rail.lid > LID_MAX))
+        return sl_fail(-EBADMSG, "a rail has the LID %u, which is none of a port", rail.lid);
     if ((rail.pkey & SL_VERBS_PKEY_PARTITION) == 0)
         return sl_fail(-EBADMSG, "a rail has the P_Key 0x%04x, which is none", rail.pkey);
     return 0;
@@ -251,8 +255,11 @@ static void choose_route(struct sl_verbs_path *path)
             .local_rail = (uint8_t)other->rail->base.idx,
             .remote_rail = other->base.remote_rail,
             .turn = other->base.turn,
-            .flow_label = other->has_route ? other->flow_label : SL_PATH_LABEL_OPEN};
+            .flow_label = other->has_route ? other->flow_label : SL_PATH_LABEL_OPEN,
+            .lid_bits = other->lid_bits};
     }
+    path->lid_bits = sl_verbs_plan_lid_bits(path->rail->port.lmc, route_seed(conn, &path->base),
+                                            specs, count, at);
     path->base.spare = !sl_verbs_plan_route(
         iface->config, path->rail->device != NULL ? path->rail->device->lag_ports : 0,
         route_seed(conn, &path->base), specs, count, at);
@@ -269,6 +276,14 @@ static void choose_route(struct sl_verbs_path *path)
              sl_ep_peer_name(&conn->base), path->flow_label);
 }
 
+/* The subnet manager may have given the port other LIDs since, or fewer. */
+static uint16_t lid_of(const struct sl_verbs_path *path)
+{
+    const struct sl_verbs_port *port = &path->rail->port;
+
+    return (uint16_t)(port->lid + path->lid_bits % (1u << port->lmc));
+}
+
 /* Queue pair and GID of this end, for the peer's rail. */
 static int open_lane(struct sl_mp_path *base, const struct sl_mp_rail_info *remote,
                      const struct sl_mp_offer *theirs)
@@ -282,6 +297,7 @@ static int open_lane(struct sl_mp_path *base, const struct sl_mp_rail_info *remo
     path->rail = (struct sl_verbs_rail *)base->rail;
     if (!path->has_route || path->route_misses != base->misses || path->route_label != base->label)
         choose_route(path);
+    path->lid = lid_of(path);
     if (info.link_layer != path->rail->port.link_layer)
         return sl_fail(-EHOSTUNREACH, "%s and the peer's rail %u are of different link layers",
                        path->rail->port.name, base->remote_rail);
@@ -304,6 +320,7 @@ static void fill_offer(const struct sl_mp_path *base, struct sl_mp_offer *out)
     memcpy(offer.rail.gid, &path->gid.gid, sizeof(offer.rail.gid));
     offer.rail.gid_type = path->gid.type;
     offer.rail.pkey = path->pkey.key;
+    offer.rail.lid = path->lid;
     memcpy(out, &offer, sizeof(offer));
 }
 

@@ -11,7 +11,7 @@
 /* A rail as its owner describes it. */
 struct sl_verbs_rail_info {
     uint8_t gid[16];
-    uint16_t lid;
+    uint16_t lid; /* of an OFFER or ACCEPT that of the queue pair */
     uint8_t usable;
     uint8_t mtu; /* enum ibv_mtu */
     uint8_t link_layer;

@@ -14,6 +14,7 @@ struct sl_config;
 
 #define SL_VERBS_LAG_PORTS_MAX SL_PATH_LAG_PORTS_MAX
 #define SL_VERBS_FLOW_LABEL_MAX SL_PATH_LABEL_MAX
+#define SL_VERBS_LMC_MAX 7
 
 /* One path, and the route of what this end sends by it. Rails are numbered as each end lists them;
  * the peer sees the same path with both swapped, and has a route of its own for it. */
@@ -22,6 +23,7 @@ struct sl_verbs_path_spec {
     uint8_t turn;        /* among the paths between these rails, from 0 */
     uint8_t lag_port;    /* of the bond that a rail may be, from 1; 0: the driver's own choice */
     uint32_t flow_label; /* 0: the driver's own choice; SL_PATH_LABEL_OPEN: not chosen yet */
+    uint8_t lid_bits;    /* the lower bits of the LID that it sends from; counts once a label is */
 };
 
 /* What the two ends have. */
@@ -51,6 +53,14 @@ int sl_verbs_plan(const struct sl_config *config, const struct sl_verbs_plan_end
  */
 bool sl_verbs_plan_route(const struct sl_config *config, unsigned lag_ports, uint64_t seed,
                          struct sl_verbs_path_spec *specs, size_t count, size_t at);
+
+/*
+ * The lower bits of the LID that specs[at] is to have at this end, of a port with 2^lmc LIDs
+ * (InfiniBand: a subnet manager lays a route to each). Those that the fewest other paths between
+ * these rails have, but not the path's own of before; of several, seed chooses.
+ */
+uint8_t sl_verbs_plan_lid_bits(unsigned lmc, uint64_t seed, const struct sl_verbs_path_spec *specs,
+                               size_t count, size_t at);
 
 /* The UDP source port of RoCE v2 packets with that label, as the kernel and rdma-core derive it: so
  * the two are set to the same on devices that take one, and on those that take the other. */

@@ -70,6 +70,8 @@ static void describe_subnet(const struct sl_config *config, const struct sl_verb
     struct sl_verbs_pkey pkey;
 
     sl_text_add(out->detail, sizeof(out->detail), ", LID %u", port->lid);
+    if (port->lmc != 0)
+        sl_text_add(out->detail, sizeof(out->detail), " to %u", port->lid + (1u << port->lmc) - 1);
     if (sl_verbs_pkey_choose(config, port, &pkey) == 0)
         sl_text_add(out->detail, sizeof(out->detail), ", P_Key 0x%04x at index %u", pkey.key,
                     pkey.index);

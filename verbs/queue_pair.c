@@ -180,6 +180,7 @@ static int to_rtr(struct sl_verbs_path *path, const struct sl_verbs_offer *offer
         .min_rnr_timer = (uint8_t)sl_verbs_config(config)->rnr_timer,
         .ah_attr = {.dlid = offer->rail.lid,
                     .sl = (uint8_t)sl_verbs_config(config)->service_level,
+                    .src_path_bits = (uint8_t)(path->lid - rail->port.lid),
                     .port_num = rail->port.num},
     };
 

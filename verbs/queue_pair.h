@@ -27,10 +27,12 @@ struct sl_verbs_path {
     struct sl_verbs_gid gid;   /* of the rail, chosen for this peer */
     struct sl_verbs_pkey pkey; /* the same */
     uint32_t psn, flow_label;
-    bool has_route;        /* flow_label and lag_port are chosen, for what this end sends */
+    bool has_route;        /* flow_label, lag_port and lid_bits are chosen, for this end */
     uint16_t route_misses; /* base.misses then */
     int32_t route_label;   /* and base.label */
     uint8_t lag_port;      /* of the rail's bond; 0: the driver's choice */
+    uint8_t lid_bits;      /* the lower bits of lid, chosen with the route */
+    uint16_t lid;          /* of InfiniBand: that this end sends from, and is sent to */
     uint8_t lag_active;    /* by which it leaves, as the driver says; 0: unknown */
     enum ibv_mtu mtu;
     unsigned max_inline;

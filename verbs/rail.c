@@ -235,7 +235,7 @@ static bool has_gid(const struct sl_verbs_port *port, const struct sl_verbs_gid 
     return false;
 }
 
-/* A path whose own GID or P_Key has gone or moved carries nothing any more. */
+/* A path whose own GID, LID or P_Key has gone or moved carries nothing any more. */
 static void fail_moved(struct sl_verbs_rail *rail)
 {
     for (uint32_t i = 0; i < rail->iface->path_cap; i++) {
@@ -245,6 +245,8 @@ static void fail_moved(struct sl_verbs_rail *rail)
             continue;
         if (!has_gid(&rail->port, &path->gid))
             sl_mp_failed(&path->base, 0, "the GID of %s has changed", rail->port.name);
+        else if (path->lid != rail->port.lid + path->lid_bits % (1u << rail->port.lmc))
+            sl_mp_failed(&path->base, 0, "the LID of %s has changed", rail->port.name);
         else if (!sl_verbs_pkey_is_there(&rail->port, &path->pkey))
             sl_mp_failed(&path->base, 0, "the P_Key 0x%04x of %s has moved or is gone",
                          path->pkey.key, rail->port.name);
@@ -291,7 +293,7 @@ void sl_verbs_rail_refresh(struct sl_verbs_rail *rail)
     struct sl_verbs_iface *iface = rail->iface;
     bool was_usable = rail->base.usable;
     struct sl_verbs_gid old = rail->gid;
-    uint16_t old_key = rail->pkey.key;
+    uint16_t old_key = rail->pkey.key, old_lid = rail->port.lid;
     uint64_t now_ns = sl_now(iface->mp.base.worker->clock);
 
     if (rail->is_lost || rail->rejoin != NULL)
@@ -314,7 +316,7 @@ void sl_verbs_rail_refresh(struct sl_verbs_rail *rail)
             sl_info("verbs", "%s is usable", rail->port.name);
         fail_moved(rail);
     }
-    if (was_usable == rail->base.usable && old_key == rail->pkey.key &&
+    if (was_usable == rail->base.usable && old_key == rail->pkey.key && old_lid == rail->port.lid &&
         memcmp(&old.gid, &rail->gid.gid, sizeof(old.gid)) == 0)
         return;
     sl_mp_rails_changed(&iface->mp, true);

@@ -167,6 +167,8 @@ void fake_ibv_lose_longer(struct fake_ibv *fake, unsigned device_a, unsigned por
 /* Between any two ports the fabric has so many equal routes (0: one), which are taken by UDP source
  * port, as it follows from the flow label; those in the mask lose what goes by them. */
 void fake_ibv_routes(struct fake_ibv *fake, unsigned routes, uint32_t lost);
+/* InfiniBand: what is sent to that LID is lost. A port has 2^lmc of them, and each has a route. */
+void fake_ibv_lose_lid(struct fake_ibv *fake, uint16_t lid, bool lost);
 /* No packet between these ports, in both directions. */
 void fake_ibv_block(struct fake_ibv *fake, unsigned device_a, unsigned port_a, unsigned device_b,
                     unsigned port_b, bool blocked);
@@ -182,6 +184,9 @@ void fake_ibv_gid_move(struct fake_ibv *fake, unsigned device, unsigned port, un
 /* key 0: takes the entry out. */
 void fake_ibv_pkey_set(struct fake_ibv *fake, unsigned device, unsigned port, unsigned index,
                        uint16_t key);
+/* InfiniBand: the subnet manager gives the port another LID, or 2^lmc of them from there on. */
+void fake_ibv_lid_set(struct fake_ibv *fake, unsigned device, unsigned port, uint16_t lid,
+                      uint8_t lmc);
 /* DEVICE_FATAL: nothing moves any more, calls still work. */
 void fake_ibv_device_fatal(struct fake_ibv *fake, unsigned device);
 /* Besides, every call but close fails (EIO, or ENODEV where it asks for the device), polling
@@ -232,6 +237,7 @@ struct fake_ibv_qp_info {
     uint32_t flow_label;              /* of its address vector */
     uint8_t lag_port;                 /* mlx5dv_modify_qp_lag_port(); 0: not set */
     uint16_t pkey_index;
+    uint16_t slid, dlid; /* InfiniBand: from which it sends, to which */
     struct ibv_qp *peer; /* NULL: none there that answers to this one */
 };
 void fake_ibv_qp_info(struct fake_ibv *fake, struct ibv_qp *qp, struct fake_ibv_qp_info *out);

@@ -124,7 +124,8 @@ unsigned fake_ibv_device_add(struct fake_ibv *fake, const struct fake_ibv_device
         fill_pkeys(&dev->params.ports[port].attr, dev->params.ports[port].pkeys);
         if (dev->params.ports[port].attr.lid == 0 &&
             params->ports[port].attr.link_layer == IBV_LINK_LAYER_INFINIBAND)
-            dev->params.ports[port].attr.lid = (uint16_t)(number * FAKE_IBV_PORTS + port + 1);
+            dev->params.ports[port].attr.lid = (uint16_t)((number * FAKE_IBV_PORTS + port + 1)
+                                                          << dev->params.ports[port].attr.lmc);
     }
     fake->devices[fake->device_count++] = dev;
     return number;
@@ -322,6 +323,13 @@ const struct fake_ibv_gid *fake_gid_at(const struct fake_device *dev, unsigned p
     return gid_is_none(&entry->gid) ? NULL : entry;
 }
 
+uint16_t fake_slid(const struct fake_qp *qp)
+{
+    const struct ibv_port_attr *attr = &qp->obj.dev->params.ports[qp->attr.port_num - 1].attr;
+
+    return (uint16_t)(attr->lid + qp->attr.ah_attr.src_path_bits);
+}
+
 uint16_t fake_pkey_at(const struct fake_device *dev, unsigned port, unsigned index)
 {
     return index < FAKE_IBV_PKEYS ? dev->params.ports[port - 1].pkeys[index] : 0;
@@ -348,6 +356,14 @@ void fake_ibv_lose(struct fake_ibv *fake, unsigned from_device, unsigned from_po
                    unsigned to_device, unsigned to_port, unsigned what)
 {
     fake->lost[from_device][from_port - 1][to_device][to_port - 1] = (uint8_t)what;
+}
+
+void fake_ibv_lose_lid(struct fake_ibv *fake, uint16_t lid, bool lost)
+{
+    if (lost)
+        fake->lids_lost[lid / 8] |= (uint8_t)(1u << lid % 8);
+    else
+        fake->lids_lost[lid / 8] &= (uint8_t) ~(1u << lid % 8);
 }
 
 void fake_ibv_routes(struct fake_ibv *fake, unsigned routes, uint32_t lost)
@@ -394,6 +410,16 @@ void fake_ibv_gid_move(struct fake_ibv *fake, unsigned device, unsigned port, un
 
     fake_ibv_gid_set(fake, device, port, from, NULL);
     fake_ibv_gid_set(fake, device, port, to, &gid);
+}
+
+void fake_ibv_lid_set(struct fake_ibv *fake, unsigned device, unsigned port, uint16_t lid,
+                      uint8_t lmc)
+{
+    struct fake_device *dev = fake->devices[device];
+
+    dev->params.ports[port - 1].attr.lid = lid;
+    dev->params.ports[port - 1].attr.lmc = lmc;
+    fake_event_device(dev, IBV_EVENT_LID_CHANGE, (int)port);
 }
 
 void fake_ibv_pkey_set(struct fake_ibv *fake, unsigned device, unsigned port, unsigned index,

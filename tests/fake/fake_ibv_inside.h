@@ -215,6 +215,7 @@ struct fake_ibv {
     uint8_t lost[FAKE_DEVICES][FAKE_IBV_PORTS][FAKE_DEVICES][FAKE_IBV_PORTS];     /* [from][to] */
     unsigned routes;
     uint32_t routes_lost;
+    uint8_t lids_lost[(UINT16_MAX + 1) / 8]; /* a bit each */
     unsigned delay, timeout_steps, rnr_steps;
     unsigned repeats, mixes; /* one in so many */
     struct fake_ibv_chaos chaos;
@@ -246,6 +247,8 @@ struct fake_device *fake_gid_find(struct fake_ibv *fake, const union ibv_gid *gi
                                   unsigned *port);
 const struct fake_ibv_gid *fake_gid_at(const struct fake_device *dev, unsigned port,
                                        unsigned index);
+/* From which of its port's LIDs it sends. */
+uint16_t fake_slid(const struct fake_qp *qp);
 uint16_t fake_pkey_at(const struct fake_device *dev, unsigned port, unsigned index);
 
 /* fake_ibv_object.c */

@@ -57,11 +57,16 @@ struct fake_qp *fake_qp_find(struct fake_device *dev, uint32_t qpn)
     return qp->obj.alive && !fake_obj_gone(&qp->obj) ? qp : NULL;
 }
 
+static bool has_lid(const struct ibv_port_attr *attr, unsigned lid)
+{
+    return lid >= attr->lid && lid < attr->lid + (1u << attr->lmc);
+}
+
 static struct fake_device *by_lid(struct fake_ibv *fake, uint16_t lid, unsigned *port)
 {
     for (unsigned d = 0; d < fake->device_count; d++)
         for (unsigned p = 1; p <= fake->devices[d]->params.attr.phys_port_cnt; p++)
-            if (fake->devices[d]->params.ports[p - 1].attr.lid == lid) {
+            if (has_lid(&fake->devices[d]->params.ports[p - 1].attr, lid)) {
                 *port = p;
                 return fake->devices[d];
             }
@@ -249,7 +254,8 @@ static int av_check(struct fake_qp *qp, const struct ibv_ah_attr *av, unsigned p
     bool ethernet;
     unsigned port;
 
-    if (av->port_num != port_num || av->sl > 15)
+    if (av->port_num != port_num || av->sl > 15 ||
+        av->src_path_bits >> dev->params.ports[port_num - 1].attr.lmc != 0)
         return EINVAL;
     ethernet = dev->params.ports[port_num - 1].attr.link_layer == IBV_LINK_LAYER_ETHERNET;
     *sgid = NULL;
@@ -522,6 +528,8 @@ void fake_ibv_qp_info(struct fake_ibv *fake, struct ibv_qp *ibv, struct fake_ibv
                                      .flow_label = qp->attr.ah_attr.grh.flow_label,
                                      .lag_port = qp->lag_port,
                                      .pkey_index = qp->attr.pkey_index,
+                                     .slid = qp->attr.port_num != 0 ? fake_slid(qp) : 0,
+                                     .dlid = qp->attr.ah_attr.dlid,
                                      .peer = partner != NULL ? &partner->ibv : NULL};
 }
 

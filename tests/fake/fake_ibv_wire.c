@@ -62,6 +62,18 @@ static bool is_too_long(const struct fake_qp *from, const struct fake_qp *to,
     return most != 0 && (wqe->len < mtu ? wqe->len : mtu) > most;
 }
 
+/* InfiniBand: the LIDs of the packet are those that both ends are set to, and its route lives. */
+static bool lids_match(const struct fake_qp *from, const struct fake_qp *to)
+{
+    const struct fake_device *dev = from->obj.dev;
+    uint16_t dlid = from->attr.ah_attr.dlid;
+
+    if (dev->params.ports[from->attr.port_num - 1].attr.link_layer != IBV_LINK_LAYER_INFINIBAND)
+        return true;
+    return dlid == fake_slid(to) && fake_slid(from) == to->attr.ah_attr.dlid &&
+           (dev->fake->lids_lost[dlid / 8] & 1u << dlid % 8) == 0;
+}
+
 /* As the tables are now: each end looks at the key of what arrives. */
 static bool partitions_match(const struct fake_qp *from, const struct fake_qp *to)
 {
@@ -80,7 +92,7 @@ static bool passes(struct fake_qp *from, struct fake_qp *to, unsigned what)
     if (from->cut || !port_works(from) || !port_works(to) || fake_qp_partner(to) != from ||
         fake_qp_partner(from) != to)
         return false;
-    if (fake_wire_loses(from, to, what) || !partitions_match(from, to))
+    if (fake_wire_loses(from, to, what) || !partitions_match(from, to) || !lids_match(from, to))
         return false;
     if (from->attr.ah_attr.is_global) {
         const struct fake_ibv_gid *mine =

@@ -16,6 +16,7 @@ static void check_rail(const struct sl_mp_rail_info *info)
     struct sl_verbs_rail_info rail = sl_verbs_rail_info_of(info);
 
     sl_assert(rail.mtu >= IBV_MTU_256 && rail.mtu <= IBV_MTU_4096);
+    sl_assert(rail.link_layer != IBV_LINK_LAYER_INFINIBAND || (rail.lid > 0 && rail.lid < 0xc000));
     sl_assert((rail.pkey & SL_VERBS_PKEY_PARTITION) != 0);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attributes of queue pairs that fabrics ask for: partitions. */
+/* Attributes of queue pairs that fabrics ask for: partitions, LIDs. */
 #include "tests/unit/verbs/world.h"
 #include "verbs/config.h"
 #include "verbs/pkey.h"
@@ -207,6 +207,102 @@ static void keys_are_read_as_they_are_written(void **state)
         assert_int_equal(sl_config_set(&config, "VERBS_PKEY", cases[i].text), cases[i].rc);
 }
 
+/* ---- LIDs ---- */
+
+static uint8_t lmcs[2];
+
+static void with_lmc(struct fake_ibv_device *params)
+{
+    infiniband(params);
+    params->ports[0].attr.lmc = lmcs[params->name[0] - 'a'];
+    params->ports[0].attr.lid = (uint16_t)(16 * (1 + (params->name[0] - 'a')));
+}
+
+static void prepare_lmc(uint8_t first, uint8_t second, int64_t paths)
+{
+    lmcs[0] = first;
+    lmcs[1] = second;
+    world_rails[0] = world_rails[1] = 1;
+    world_prepare(with_lmc);
+    for (unsigned side = 0; side < 2; side++)
+        sl_verbs_config_edit(&world[side].config)->paths_per_rail = paths;
+}
+
+static void paths_between_the_same_rails_have_lids_of_their_own(void **state)
+{
+    unsigned used[2] = {0, 0};
+
+    (void)state;
+    prepare_lmc(2, 2, 4);
+    world_join();
+    wait_for_paths(4);
+    for (unsigned i = 0; i < 4; i++) {
+        assert_int_equal(info_of(0, i).slid, info_of(1, i).dlid);
+        assert_int_equal(info_of(1, i).slid, info_of(0, i).dlid);
+        for (unsigned side = 0; side < 2; side++)
+            used[side] |= 1u << (info_of(side, i).slid - 16 * (1 + side));
+    }
+    assert_int_equal(used[0], 0xf);
+    assert_int_equal(used[1], 0xf);
+    world_message(100000);
+}
+
+/* The end that has more than one is reached by each of them. */
+static void one_end_alone_may_have_several_lids(void **state)
+{
+    (void)state;
+    for (unsigned side = 0; side < 2; side++) {
+        prepare_lmc(side == 0 ? 1 : 0, side == 1 ? 1 : 0, 2);
+        world_join();
+        wait_for_paths(2);
+        assert_int_not_equal(info_of(side, 0).slid, info_of(side, 1).slid);
+        assert_int_equal(info_of(!side, 0).slid, info_of(!side, 1).slid);
+        world_message(100000);
+        if (side == 0)
+            world_end();
+    }
+}
+
+static void a_path_that_failed_goes_by_another_lid(void **state)
+{
+    (void)state;
+    for (unsigned side = 0; side < 2; side++) {
+        uint64_t start_ns;
+        uint16_t lost;
+
+        prepare_lmc(1, 1, 0);
+        world_join();
+        wait_for_paths(1);
+        assert_int_equal(world_ep(0)->path_count, 1);
+        lost = info_of(side, 0).dlid;
+        fake_ibv_lose_lid(world_fake, lost, true);
+        fake_ibv_qp_fatal(world_fake, path_of(0, 0)->qp);
+        WORLD_UNTIL(world_ep(0)->paths_up == 0 && world_ep(1)->paths_up == 0);
+        start_ns = loop_now(world_loop);
+        wait_for_paths(1);
+        assert_true(loop_now(world_loop) - start_ns < SL_NS_PER_S);
+        assert_int_equal(info_of(side, 0).dlid, lost ^ 1);
+        world_message(100000);
+        if (side == 0)
+            world_end();
+    }
+}
+
+static void a_port_with_other_lids_has_its_paths_made_anew(void **state)
+{
+    (void)state;
+    prepare_lmc(1, 0, 2);
+    world_join();
+    wait_for_paths(2);
+    fake_ibv_lid_set(world_fake, 0, 1, 100, 0);
+    WORLD_UNTIL(world_ep(0)->paths[0]->stats.ups == 2 && world_ep(0)->paths[1]->stats.ups == 2);
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(info_of(1, i).dlid, 100);
+    wait_for_paths(2);
+    assert_int_equal(sl_verbs_rail_info_of(&world_ep(1)->peer.rails[0]).lid, 100);
+    world_message(100000);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_teardown(name, world_clean)
@@ -216,6 +312,10 @@ int main(void)
                                        CASE(a_key_that_moves_takes_its_paths_along),
                                        CASE(a_port_without_the_key_is_out_until_it_has_it),
                                        CASE(a_roce_port_has_the_default_key),
+                                       CASE(paths_between_the_same_rails_have_lids_of_their_own),
+                                       CASE(one_end_alone_may_have_several_lids),
+                                       CASE(a_path_that_failed_goes_by_another_lid),
+                                       CASE(a_port_with_other_lids_has_its_paths_made_anew),
                                        cmocka_unit_test(keys_are_read_as_they_are_written)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -234,6 +234,16 @@ static void an_offer_of_impossible_rails_or_numbers_is_refused(void **state)
     theirs.rail.pkey = 0x8000;
     memcpy(&control.offer, &theirs, sizeof(theirs));
     refused(&control, -EBADMSG, "the P_Key 0x8000, which is none");
+    theirs.rail.pkey = 0x8001;
+    theirs.rail.link_layer = IBV_LINK_LAYER_INFINIBAND;
+    memcpy(&control.offer, &theirs, sizeof(theirs));
+    refused(&control, -EBADMSG, "the LID 0, which is none");
+    theirs.rail.lid = 0xc000;
+    memcpy(&control.offer, &theirs, sizeof(theirs));
+    refused(&control, -EBADMSG, "the LID 49152, which is none");
+    theirs.rail.lid = 0xbfff;
+    memcpy(&control.offer, &theirs, sizeof(theirs));
+    accepted(&control);
 }
 
 static void paths_that_there_cannot_be_are_refused(void **state)

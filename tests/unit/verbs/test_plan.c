@@ -355,6 +355,29 @@ static void a_port_of_a_bond_that_cannot_be_read_is_named(void **state)
     assert_non_null(strstr(sluice_last_error(), "but not with /LABEL or @PORT"));
 }
 
+/* Three paths of one pair of rails and one of another, over two LIDs. */
+static void a_path_takes_the_lid_that_the_fewest_have_and_not_its_own_again(void **state)
+{
+    struct sl_verbs_path_spec some[4] = {{.flow_label = 1, .lid_bits = 0},
+                                         {.flow_label = 2, .lid_bits = 1},
+                                         {.flow_label = SL_PATH_LABEL_OPEN},
+                                         {.remote_rail = 1, .flow_label = 4, .lid_bits = 1}};
+    unsigned seen = 0;
+
+    (void)state;
+    for (uint64_t seed = 0; seed < 64; seed++) {
+        assert_int_equal(sl_verbs_plan_lid_bits(0, seed, some, 4, 2), 0);
+        /* The first one has had 0, though as many have 1. */
+        assert_int_equal(sl_verbs_plan_lid_bits(1, seed, some, 3, 0), 1);
+        seen |= 1u << sl_verbs_plan_lid_bits(1, seed, some, 4, 2);
+        some[2] = (struct sl_verbs_path_spec){.flow_label = 3, .lid_bits = 1};
+        assert_int_equal(sl_verbs_plan_lid_bits(1, seed, some, 4, 1), 0);
+        assert_in_range(sl_verbs_plan_lid_bits(2, seed, some, 4, 0), 2, 3);
+        some[2] = (struct sl_verbs_path_spec){.flow_label = SL_PATH_LABEL_OPEN};
+    }
+    assert_int_equal(seen, 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -376,6 +399,7 @@ int main(void)
         cmocka_unit_test(a_bond_has_a_path_for_each_of_its_ports_where_there_is_room),
         cmocka_unit_test(an_entry_may_name_the_port_of_a_bond),
         cmocka_unit_test(a_port_of_a_bond_that_cannot_be_read_is_named),
+        cmocka_unit_test(a_path_takes_the_lid_that_the_fewest_have_and_not_its_own_again),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -59,6 +59,10 @@ static void infiniband_shows_its_lid(void **state)
     assert_string_equal(devices[0].detail,
                         "ACTIVE, InfiniBand, MTU 2048, LID 17, P_Key 0xffff at index 0");
     assert_string_equal(devices[0].more, "GID 0   fe80::2:c903:a:1 (InfiniBand), chosen\n");
+    port->attr.lid = 16;
+    port->attr.lmc = 2;
+    probe();
+    assert_non_null(strstr(devices[0].detail, ", LID 16 to 19, P_Key 0xffff at index 0"));
 }
 
 static void a_port_that_is_out_shows_why_and_no_chosen_gid(void **state)
