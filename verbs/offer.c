@@ -11,6 +11,7 @@
 #include "verbs/pkey.h"
 #include "verbs/plan.h"
 #include "verbs/queue_pair.h"
+#include "verbs/rate.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -52,7 +53,11 @@ static int check_rail(const struct sl_mp_rail_info *info)
 
     if (rail.mtu < IBV_MTU_256 || rail.mtu > IBV_MTU_4096)
         return sl_fail(-EBADMSG, "a rail has the unknown MTU code %u", rail.mtu);
-    if (rail.link_layer == IBV_LINK_LAYER_INFINIBAND && (rail.lid == 0 || rail.lid > LID_MAX))
+    if (rail.rate != IBV_RATE_MAX && sl_verbs_rate_speed(rail.rate) == 0)
+        return sl_fail(-EBADMSG, "a rail has the unknown rate code %u", rail.rate);
+    if (rail.gid_type > SL_VERBS_GID_ROCE_V2)
+        return sl_fail(-EBADMSG, "a rail has a GID of the unknown type %u", rail.gid_type);
+    if (rail.gid_type == SL_VERBS_GID_IB && (rail.lid == 0 || rail.lid > LID_MAX))
         return sl_fail(-EBADMSG, "a rail has the LID %u, which is none of a port", rail.lid);
     if ((rail.pkey & SL_VERBS_PKEY_PARTITION) == 0)
         return sl_fail(-EBADMSG, "a rail has the P_Key 0x%04x, which is none", rail.pkey);
@@ -100,7 +105,7 @@ static void describe(const struct sl_mp_rail *base, struct sl_mp_rail_info *out)
         .lid = rail->port.lid,
         .usable = base->usable,
         .mtu = rail->port.mtu,
-        .link_layer = rail->port.link_layer,
+        .rate = sl_verbs_rate_of(rail->port.speed),
         .gid_type = rail->gid.type,
         .prefix_len = rail->gid.prefix_len,
         .pkey = base->usable ? rail->pkey.key : 0, /* a link that comes up may bring others */
@@ -108,6 +113,11 @@ static void describe(const struct sl_mp_rail *base, struct sl_mp_rail_info *out)
 
     memcpy(info.gid, &rail->gid.gid, sizeof(info.gid));
     memcpy(out, &info, sizeof(info));
+}
+
+static uint8_t link_layer_of(const struct sl_verbs_rail_info *info)
+{
+    return info->gid_type == SL_VERBS_GID_IB ? IBV_LINK_LAYER_INFINIBAND : IBV_LINK_LAYER_ETHERNET;
 }
 
 static void info_to_gid(const struct sl_verbs_rail_info *info, struct sl_verbs_gid *out)
@@ -134,7 +144,7 @@ static enum sl_verbs_reach reach_of(const struct sl_verbs_rail *rail,
     if (rail->port.gid_count == 0 || memcmp(info.gid, no_gid, sizeof(no_gid)) == 0)
         return SL_VERBS_REACH_UNKNOWN;
     info_to_gid(&info, &theirs);
-    if (info.link_layer != rail->port.link_layer ||
+    if (link_layer_of(&info) != rail->port.link_layer ||
         sl_verbs_gid_choose_for(rail->iface->config, &rail->port, &theirs, &ours) != 0)
         return SL_VERBS_REACH_NEVER;
     if (rail->base.usable &&
@@ -298,7 +308,7 @@ static int open_lane(struct sl_mp_path *base, const struct sl_mp_rail_info *remo
     if (!path->has_route || path->route_misses != base->misses || path->route_label != base->label)
         choose_route(path);
     path->lid = lid_of(path);
-    if (info.link_layer != path->rail->port.link_layer)
+    if (link_layer_of(&info) != path->rail->port.link_layer)
         return sl_fail(-EHOSTUNREACH, "%s and the peer's rail %u are of different link layers",
                        path->rail->port.name, base->remote_rail);
     info_to_gid(&info, &gid);

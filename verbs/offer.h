@@ -13,9 +13,9 @@ struct sl_verbs_rail_info {
     uint8_t gid[16];
     uint16_t lid; /* of an OFFER or ACCEPT that of the queue pair */
     uint8_t usable;
-    uint8_t mtu; /* enum ibv_mtu */
-    uint8_t link_layer;
-    uint8_t gid_type; /* enum sl_verbs_gid_type */
+    uint8_t mtu;      /* enum ibv_mtu */
+    uint8_t rate;     /* enum ibv_rate: not below the port's speed; 0: unknown */
+    uint8_t gid_type; /* enum sl_verbs_gid_type; it tells the link layer, too */
     uint8_t prefix_len;
     uint8_t keys; /* struct sl_mp_rail_info's */
     uint16_t pkey;

@@ -10,6 +10,7 @@
 #include "multipath/conn.h"
 #include "verbs/config.h"
 #include "verbs/iface.h"
+#include "verbs/rate.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -167,6 +168,13 @@ int sl_verbs_path_make(struct sl_verbs_path *path)
     return 0;
 }
 
+static uint8_t static_rate(const struct sl_verbs_path *path, const struct sl_verbs_offer *offer)
+{
+    return sl_verbs_config(iface_of(path)->config)->static_rate == SL_VERBS_RATE_OFF
+               ? IBV_RATE_MAX
+               : sl_verbs_rate_towards(path->rail->port.speed, offer->rail.rate);
+}
+
 static int to_rtr(struct sl_verbs_path *path, const struct sl_verbs_offer *offer)
 {
     const struct sl_config *config = iface_of(path)->config;
@@ -180,6 +188,7 @@ static int to_rtr(struct sl_verbs_path *path, const struct sl_verbs_offer *offer
         .min_rnr_timer = (uint8_t)sl_verbs_config(config)->rnr_timer,
         .ah_attr = {.dlid = offer->rail.lid,
                     .sl = (uint8_t)sl_verbs_config(config)->service_level,
+                    .static_rate = static_rate(path, offer),
                     .src_path_bits = (uint8_t)(path->lid - rail->port.lid),
                     .port_num = rail->port.num},
     };
@@ -193,10 +202,16 @@ static int to_rtr(struct sl_verbs_path *path, const struct sl_verbs_offer *offer
             .traffic_class = (uint8_t)sl_verbs_config(config)->traffic_class};
         memcpy(&attr.ah_attr.grh.dgid, offer->rail.gid, sizeof(offer->rail.gid));
     }
-    int err = (iface_of(path)->ibv->ibv_modify_qp)(
-        path->qp, &attr,
-        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-            IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+    const int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                     IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+    int err = (iface_of(path)->ibv->ibv_modify_qp)(path->qp, &attr, mask);
+
+    if (err != 0 && err != ETIMEDOUT && attr.ah_attr.static_rate != IBV_RATE_MAX) {
+        sl_debug("verbs", "%s does not take the rate code %u, and sends at its own speed: %s",
+                 rail->port.name, attr.ah_attr.static_rate, sluice_strerror(-err));
+        attr.ah_attr.static_rate = IBV_RATE_MAX;
+        err = (iface_of(path)->ibv->ibv_modify_qp)(path->qp, &attr, mask);
+    }
 
     return err == 0 ? 0
                     : sl_fail(-err, "%s has no route to the peer's rail: %s", rail->port.name,

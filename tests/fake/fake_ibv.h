@@ -53,6 +53,7 @@ struct fake_ibv_device {
     bool dmabuf;       /* ibv_reg_dmabuf_mr() */
     uint8_t lag_ports; /* of a bond; needs mlx5 */
     bool mlx5;         /* mlx5dv_is_supported() */
+    bool one_rate;     /* queue pairs send at the port's speed, and at no other */
     struct {
         struct ibv_port_attr attr;
         struct fake_ibv_gid gids[FAKE_IBV_GIDS];
@@ -237,6 +238,7 @@ struct fake_ibv_qp_info {
     uint32_t flow_label;              /* of its address vector */
     uint8_t lag_port;                 /* mlx5dv_modify_qp_lag_port(); 0: not set */
     uint16_t pkey_index;
+    uint8_t static_rate; /* enum ibv_rate */
     uint16_t slid, dlid; /* InfiniBand: from which it sends, to which */
     struct ibv_qp *peer; /* NULL: none there that answers to this one */
 };

@@ -254,6 +254,9 @@ static int av_check(struct fake_qp *qp, const struct ibv_ah_attr *av, unsigned p
     bool ethernet;
     unsigned port;
 
+    if (av->static_rate != IBV_RATE_MAX &&
+        (dev->params.one_rate || av->static_rate > IBV_RATE_1200_GBPS))
+        return EINVAL;
     if (av->port_num != port_num || av->sl > 15 ||
         av->src_path_bits >> dev->params.ports[port_num - 1].attr.lmc != 0)
         return EINVAL;
@@ -528,6 +531,7 @@ void fake_ibv_qp_info(struct fake_ibv *fake, struct ibv_qp *ibv, struct fake_ibv
                                      .flow_label = qp->attr.ah_attr.grh.flow_label,
                                      .lag_port = qp->lag_port,
                                      .pkey_index = qp->attr.pkey_index,
+                                     .static_rate = qp->attr.ah_attr.static_rate,
                                      .slid = qp->attr.port_num != 0 ? fake_slid(qp) : 0,
                                      .dlid = qp->attr.ah_attr.dlid,
                                      .peer = partner != NULL ? &partner->ibv : NULL};

@@ -16,7 +16,9 @@ static void check_rail(const struct sl_mp_rail_info *info)
     struct sl_verbs_rail_info rail = sl_verbs_rail_info_of(info);
 
     sl_assert(rail.mtu >= IBV_MTU_256 && rail.mtu <= IBV_MTU_4096);
-    sl_assert(rail.link_layer != IBV_LINK_LAYER_INFINIBAND || (rail.lid > 0 && rail.lid < 0xc000));
+    sl_assert(rail.gid_type != SL_VERBS_GID_IB || (rail.lid > 0 && rail.lid < 0xc000));
+    sl_assert(rail.rate <= IBV_RATE_1200_GBPS && rail.rate != 1 &&
+              rail.gid_type <= SL_VERBS_GID_ROCE_V2);
     sl_assert((rail.pkey & SL_VERBS_PKEY_PARTITION) != 0);
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attributes of queue pairs that fabrics ask for: partitions, LIDs. */
+/* Attributes of queue pairs that fabrics ask for: partitions, LIDs, rates. */
 #include "tests/unit/verbs/world.h"
 #include "verbs/config.h"
 #include "verbs/pkey.h"
+#include "verbs/rate.h"
 
 #include "core/err.h"
 
@@ -303,20 +304,98 @@ static void a_port_with_other_lids_has_its_paths_made_anew(void **state)
     world_message(100000);
 }
 
+/* ---- rates ---- */
+
+/* Side 0 has 100 Gbit/s, as the fake's devices have; of side 1 the second rail does. */
+static void slow_peer(struct fake_ibv_device *params)
+{
+    if (strcmp(params->name, "b0") == 0)
+        params->ports[0].attr.active_width = 1;
+}
+
+static void slow_peer_and_one_rate(struct fake_ibv_device *params)
+{
+    slow_peer(params);
+    params->one_rate = true;
+}
+
+static void what_goes_to_a_slower_port_leaves_at_its_speed(void **state)
+{
+    (void)state;
+    world_prepare(slow_peer);
+    world_join();
+    wait_for_paths(2);
+    for (unsigned i = 0; i < 2; i++) {
+        bool is_slow = world_ep(1)->paths[i]->rail->name[1] == '0';
+
+        assert_int_equal(info_of(0, i).static_rate, is_slow ? IBV_RATE_25_GBPS : IBV_RATE_MAX);
+        assert_int_equal(info_of(1, i).static_rate, IBV_RATE_MAX);
+    }
+    world_message(100000);
+}
+
+static void no_rate_is_set_where_it_is_off_or_the_device_takes_none(void **state)
+{
+    (void)state;
+    for (unsigned round = 0; round < 2; round++) {
+        world_prepare(round == 0 ? slow_peer : slow_peer_and_one_rate);
+        if (round == 0)
+            sl_verbs_config_edit(&world[0].config)->static_rate = SL_VERBS_RATE_OFF;
+        world_join();
+        wait_for_paths(2);
+        for (unsigned i = 0; i < 2; i++)
+            assert_int_equal(info_of(0, i).static_rate, IBV_RATE_MAX);
+        world_message(100000);
+        if (round == 0)
+            world_end();
+    }
+}
+
+static void codes_of_rates_never_fall_below_the_speed(void **state)
+{
+    static const struct {
+        uint64_t mbit;
+        uint8_t rate;
+    } cases[] = {
+        {0, IBV_RATE_MAX},           {2500, IBV_RATE_2_5_GBPS},   {10000, IBV_RATE_10_GBPS},
+        {56250, IBV_RATE_56_GBPS},   {90000, IBV_RATE_100_GBPS},  {100000, IBV_RATE_100_GBPS},
+        {100001, IBV_RATE_112_GBPS}, {400000, IBV_RATE_400_GBPS}, {1200000, IBV_RATE_1200_GBPS},
+        {1600000, IBV_RATE_MAX}};
+
+    (void)state;
+    for (unsigned i = 0; i < SL_ARRAY_LEN(cases); i++)
+        assert_int_equal(sl_verbs_rate_of(cases[i].mbit * 125000), cases[i].rate);
+    for (unsigned code = 0; code < 256; code++) {
+        uint64_t speed = sl_verbs_rate_speed((uint8_t)code);
+
+        assert_true((speed != 0) == (code >= IBV_RATE_2_5_GBPS && code <= IBV_RATE_1200_GBPS));
+        assert_int_equal(sl_verbs_rate_of(speed), speed == 0 ? IBV_RATE_MAX : code);
+        assert_int_equal(sl_verbs_rate_towards(speed, (uint8_t)code), IBV_RATE_MAX);
+        if (speed != 0) {
+            assert_int_equal(sl_verbs_rate_towards(speed + 1, (uint8_t)code), code);
+            assert_int_equal(sl_verbs_rate_towards(0, (uint8_t)code), IBV_RATE_MAX);
+        }
+    }
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_teardown(name, world_clean)
-    const struct CMUnitTest tests[] = {CASE(rails_are_paired_within_their_partitions),
-                                       CASE(limited_members_talk_to_full_ones_alone),
-                                       CASE(of_several_keys_the_one_that_both_have_is_taken),
-                                       CASE(a_key_that_moves_takes_its_paths_along),
-                                       CASE(a_port_without_the_key_is_out_until_it_has_it),
-                                       CASE(a_roce_port_has_the_default_key),
-                                       CASE(paths_between_the_same_rails_have_lids_of_their_own),
-                                       CASE(one_end_alone_may_have_several_lids),
-                                       CASE(a_path_that_failed_goes_by_another_lid),
-                                       CASE(a_port_with_other_lids_has_its_paths_made_anew),
-                                       cmocka_unit_test(keys_are_read_as_they_are_written)};
+    const struct CMUnitTest tests[] = {
+        CASE(rails_are_paired_within_their_partitions),
+        CASE(limited_members_talk_to_full_ones_alone),
+        CASE(of_several_keys_the_one_that_both_have_is_taken),
+        CASE(a_key_that_moves_takes_its_paths_along),
+        CASE(a_port_without_the_key_is_out_until_it_has_it),
+        CASE(a_roce_port_has_the_default_key),
+        CASE(paths_between_the_same_rails_have_lids_of_their_own),
+        CASE(one_end_alone_may_have_several_lids),
+        CASE(a_path_that_failed_goes_by_another_lid),
+        CASE(a_port_with_other_lids_has_its_paths_made_anew),
+        CASE(what_goes_to_a_slower_port_leaves_at_its_speed),
+        CASE(no_rate_is_set_where_it_is_off_or_the_device_takes_none),
+        cmocka_unit_test(codes_of_rates_never_fall_below_the_speed),
+        cmocka_unit_test(keys_are_read_as_they_are_written)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,8 @@
 
 static void rail(struct sl_mp_rail_info *out, uint8_t usable, uint8_t mtu)
 {
-    struct sl_verbs_rail_info info = {.usable = usable, .mtu = mtu, .pkey = 0xffff};
+    struct sl_verbs_rail_info info = {
+        .usable = usable, .mtu = mtu, .gid_type = SL_VERBS_GID_ROCE_V2, .pkey = 0xffff};
 
     memcpy(out, &info, sizeof(info));
 }
@@ -36,7 +37,10 @@ static struct sl_mp_control hello(void)
 static struct sl_mp_control offer_of(uint32_t qpn, uint8_t mtu)
 {
     struct sl_verbs_offer offer = {
-        .local_rail = 7, .remote_rail = 7, .qpn = qpn, .rail = {.mtu = mtu, .pkey = 0x8001}};
+        .local_rail = 7,
+        .remote_rail = 7,
+        .qpn = qpn,
+        .rail = {.mtu = mtu, .gid_type = SL_VERBS_GID_ROCE_V1, .pkey = 0x8001}};
     struct sl_mp_control control = {.kind = SL_MP_CONTROL_OFFER};
 
     memcpy(&control.offer, &offer, sizeof(offer));
@@ -235,7 +239,7 @@ static void an_offer_of_impossible_rails_or_numbers_is_refused(void **state)
     memcpy(&control.offer, &theirs, sizeof(theirs));
     refused(&control, -EBADMSG, "the P_Key 0x8000, which is none");
     theirs.rail.pkey = 0x8001;
-    theirs.rail.link_layer = IBV_LINK_LAYER_INFINIBAND;
+    theirs.rail.gid_type = SL_VERBS_GID_IB;
     memcpy(&control.offer, &theirs, sizeof(theirs));
     refused(&control, -EBADMSG, "the LID 0, which is none");
     theirs.rail.lid = 0xc000;
@@ -244,6 +248,13 @@ static void an_offer_of_impossible_rails_or_numbers_is_refused(void **state)
     theirs.rail.lid = 0xbfff;
     memcpy(&control.offer, &theirs, sizeof(theirs));
     accepted(&control);
+    theirs.rail.rate = 1;
+    memcpy(&control.offer, &theirs, sizeof(theirs));
+    refused(&control, -EBADMSG, "the unknown rate code 1");
+    theirs.rail.rate = IBV_RATE_400_GBPS;
+    theirs.rail.gid_type = SL_VERBS_GID_ROCE_V2 + 1;
+    memcpy(&control.offer, &theirs, sizeof(theirs));
+    refused(&control, -EBADMSG, "a GID of the unknown type 3");
 }
 
 static void paths_that_there_cannot_be_are_refused(void **state)
