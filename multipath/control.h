@@ -91,7 +91,7 @@ struct sl_mp_offer {
     uint8_t local_rail, remote_rail; /* of the sender, of the receiver */
     uint8_t turn;                    /* of the path, among those between these rails, from 0 */
     uint8_t paths;                   /* how many the connection is to have */
-    uint8_t lane[12];                /* the lane's own */
+    uint8_t lane[20];                /* the lane's own */
     struct sl_mp_rail_info rail;     /* of the sender, as it is now */
     uint8_t spare[2];
 };

@@ -41,6 +41,9 @@ static const struct sl_config_row rows[] = {
     SL_ROW_INT("VERBS_SERVICE_LEVEL", service_level, "0", "", 0, 15, "Service level of packets."),
     SL_ROW_CHOICE("VERBS_STATIC_RATE", static_rate, "auto", "auto off",
                   "auto: what goes to a slower port leaves at that port's speed. off: at our own."),
+    SL_ROW_CHOICE("VERBS_ECE", ece, "auto", "auto off",
+                  "auto: what both devices can beyond the standard (selective repeat, for one) is "
+                  "used, as their driver says. off: nothing of that."),
     {"VERBS_MTU", AT(mtu), SL_CONFIG_INT, "0", "bytes", 0, 4096,
      "Largest packet. 0: what both ports have active.", "0 256 512 1024 2048 4096"},
     SL_ROW_INT("VERBS_TIMEOUT", timeout, "14", "", 1, 31,

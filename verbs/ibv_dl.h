@@ -45,6 +45,8 @@
     X(struct ibv_qp *, ibv_create_qp, (struct ibv_pd *, struct ibv_qp_init_attr *))                \
     X(int, ibv_modify_qp, (struct ibv_qp *, struct ibv_qp_attr *, int))                            \
     X(int, ibv_query_qp, (struct ibv_qp *, struct ibv_qp_attr *, int, struct ibv_qp_init_attr *))  \
+    O(int, ibv_query_ece, (struct ibv_qp *, struct ibv_ece *))                                     \
+    O(int, ibv_set_ece, (struct ibv_qp *, struct ibv_ece *))                                       \
     X(int, ibv_destroy_qp, (struct ibv_qp *))                                                      \
     X(int, ibv_get_async_event, (struct ibv_context *, struct ibv_async_event *))                  \
     X(void, ibv_ack_async_event, (struct ibv_async_event *))                                       \

@@ -73,6 +73,9 @@ int sl_verbs_control_check(const struct sl_mp_control *control)
 
         if (offer.qpn > 0xffffff)
             return sl_fail(-EBADMSG, "an offer names queue pair 0x%x", offer.qpn);
+        if ((offer.ece_vendor == 0) != (offer.ece_options == 0))
+            return sl_fail(-EBADMSG, "an offer has the ECE options 0x%x of vendor 0x%x",
+                           offer.ece_options, offer.ece_vendor);
         return check_rail(&control->offer.rail);
     }
     if (control->kind != SL_MP_CONTROL_HELLO)
@@ -316,7 +319,11 @@ static int open_lane(struct sl_mp_path *base, const struct sl_mp_rail_info *remo
     if (err == 0)
         err = sl_verbs_pkey_choose_for(path->rail->iface->config, &path->rail->port, info.pkey,
                                        &path->pkey);
-    return err != 0 ? err : sl_verbs_path_make(path);
+    if (err == 0)
+        err = sl_verbs_path_make(path);
+    if (err == 0)
+        sl_verbs_ece_ask(path);
+    return err;
 }
 
 static void fill_offer(const struct sl_mp_path *base, struct sl_mp_offer *out)
@@ -327,6 +334,8 @@ static void fill_offer(const struct sl_mp_path *base, struct sl_mp_offer *out)
     offer.qpn = path->qp->qp_num;
     offer.psn = path->psn;
     offer.flow_label = path->flow_label;
+    offer.ece_vendor = path->ece.vendor_id;
+    offer.ece_options = path->ece.options;
     memcpy(offer.rail.gid, &path->gid.gid, sizeof(offer.rail.gid));
     offer.rail.gid_type = path->gid.type;
     offer.rail.pkey = path->pkey.key;

@@ -26,7 +26,9 @@ struct sl_verbs_offer {
     uint8_t local_rail, remote_rail; /* of the sender, of the receiver */
     uint8_t turn, paths;
     uint32_t qpn, psn;
-    uint32_t flow_label;            /* of what the sender will send */
+    uint32_t flow_label; /* of what the sender will send */
+    /* struct ibv_ece: offered, or of an ACCEPT taken; 0: none */
+    uint32_t ece_vendor, ece_options;
     struct sl_verbs_rail_info rail; /* of the sender, as it is now */
     uint16_t spare;
 };

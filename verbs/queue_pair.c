@@ -256,9 +256,15 @@ int sl_verbs_path_connect(struct sl_verbs_path *path, const struct sl_verbs_offe
         path->base.nominal_ps = 1;
     path->base.probe_bytes = 128u << mtu;
     path->base.repeat_ns = UINT64_C(4096) << sl_verbs_config(iface_of(path)->config)->timeout;
-    err = to_rtr(path, offer);
+    err = sl_verbs_ece_set(path, offer);
     if (err == 0)
+        err = to_rtr(path, offer);
+    if (err != 0 && err != -ETIMEDOUT && path->ece.options != 0)
+        path->shuns_ece = true;
+    if (err == 0) {
+        sl_verbs_ece_settle(path);
         err = to_rts(path);
+    }
     if (err == 0)
         sl_verbs_mlx5_route(path);
     return err;

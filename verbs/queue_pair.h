@@ -24,15 +24,12 @@ struct sl_verbs_path {
     struct sl_node dirty;
     uint32_t slot; /* in iface->paths: part of wr_id */
     struct ibv_qp *qp;
-    struct sl_verbs_gid gid;   /* of the rail, chosen for this peer */
-    struct sl_verbs_pkey pkey; /* the same */
+    struct sl_verbs_gid gid; /* of the rail, chosen for this peer */
     uint32_t psn, flow_label;
     bool has_route;        /* flow_label, lag_port and lid_bits are chosen, for this end */
     uint16_t route_misses; /* base.misses then */
     int32_t route_label;   /* and base.label */
     uint8_t lag_port;      /* of the rail's bond; 0: the driver's choice */
-    uint8_t lid_bits;      /* the lower bits of lid, chosen with the route */
-    uint16_t lid;          /* of InfiniBand: that this end sends from, and is sent to */
     uint8_t lag_active;    /* by which it leaves, as the driver says; 0: unknown */
     enum ibv_mtu mtu;
     unsigned max_inline;
@@ -41,6 +38,12 @@ struct sl_verbs_path {
     struct ibv_send_wr batch[SL_VERBS_BATCH];
     struct ibv_sge sges[SL_VERBS_BATCH];
     unsigned batch_count;
+    /* Of setup alone, so behind what is posted with. */
+    struct sl_verbs_pkey pkey; /* of the rail, chosen for this peer */
+    uint16_t lid;              /* of InfiniBand: that this end sends from, and is sent to */
+    uint8_t lid_bits;          /* its lower bits, chosen with the route */
+    bool shuns_ece;            /* it did not come up with such options: goes without */
+    struct ibv_ece ece;        /* options 0: none; offered, then in use */
 };
 
 static inline struct sl_verbs_path *sl_verbs_path_of(struct sl_mp_path *path)
@@ -62,6 +65,15 @@ void sl_verbs_path_post(struct sl_mp_path *path, const struct sl_mp_tx_frame *fr
 void sl_verbs_path_write(struct sl_mp_path *path, const struct sl_mp_piece *piece);
 /* Posts what is batched. */
 void sl_verbs_path_flush(struct sl_verbs_path *path);
+
+/* ece.c */
+/* Of a queue pair in INIT: what this end has to offer. */
+void sl_verbs_ece_ask(struct sl_verbs_path *path);
+/* Before RTR, with what the other end offers, or took: sets what suits both. -EPROTO, or the
+ * device's error. */
+int sl_verbs_ece_set(struct sl_verbs_path *path, const struct sl_verbs_offer *theirs);
+/* In RTR: what the device made of it, for the ACCEPT. */
+void sl_verbs_ece_settle(struct sl_verbs_path *path);
 
 /* mlx5.c */
 /* How many ports a bonded device has; 0: it is none, or nobody knows. */

@@ -7,13 +7,14 @@
  *
  *   verbs.c    the operations of the contract; progress; sleep
  *   iface.c    interfaces
- *   device.c   ports: what there is · gid.c their GIDs · probe.c lists both
+ *   device.c   ports: what there is · gid.c their GIDs · pkey.c their partitions · probe.c lists
  *   plan.c     which paths a connection has
  *   queue_pair.c  the lanes: made, connected, posted to, stopped · offer.c how the peer sees them
  *   rail.c     an open port: its completions, asynchronous events · slots.c receive buffers
  *   rail_open.c  opens and closes one · rejoin.c  has a lost one back
  *   mr.c       registered memory, on every rail · gpu.c GPU memory
- *   mlx5.c     routes that only NVIDIA's devices let us choose
+ *   mlx5.c     routes that only NVIDIA's devices let us choose · ece.c what two of one vendor can
+ *   rate.c     speeds, and their codes
  */
 #ifndef SL_VERBS_VERBS_H
 #define SL_VERBS_VERBS_H

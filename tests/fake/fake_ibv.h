@@ -50,10 +50,11 @@ struct fake_ibv_device {
     /* completions outlive their queue pair, as with soft-RoCE; else they go with it unseen */
     bool keeps_wcs;
     int comp_vectors;
-    bool dmabuf;       /* ibv_reg_dmabuf_mr() */
-    uint8_t lag_ports; /* of a bond; needs mlx5 */
-    bool mlx5;         /* mlx5dv_is_supported() */
-    bool one_rate;     /* queue pairs send at the port's speed, and at no other */
+    bool dmabuf;        /* ibv_reg_dmabuf_mr() */
+    uint8_t lag_ports;  /* of a bond; needs mlx5 */
+    bool mlx5;          /* mlx5dv_is_supported() */
+    struct ibv_ece ece; /* ibv_query_ece(); options 0: none */
+    bool one_rate;      /* queue pairs send at the port's speed, and at no other */
     struct {
         struct ibv_port_attr attr;
         struct fake_ibv_gid gids[FAKE_IBV_GIDS];
@@ -77,6 +78,8 @@ struct fake_ibv_device {
     X(CREATE_QP, "ibv_create_qp")                                                                  \
     X(MODIFY_QP, "ibv_modify_qp")                                                                  \
     X(QUERY_QP, "ibv_query_qp")                                                                    \
+    X(QUERY_ECE, "ibv_query_ece")                                                                  \
+    X(SET_ECE, "ibv_set_ece")                                                                      \
     X(REQ_NOTIFY, "ibv_req_notify_cq")                                                             \
     X(POST_SEND, "ibv_post_send")                                                                  \
     X(POST_RECV, "ibv_post_recv")                                                                  \
@@ -239,6 +242,7 @@ struct fake_ibv_qp_info {
     uint8_t lag_port;                 /* mlx5dv_modify_qp_lag_port(); 0: not set */
     uint16_t pkey_index;
     uint8_t static_rate; /* enum ibv_rate */
+    uint32_t ece;        /* options in use */
     uint16_t slid, dlid; /* InfiniBand: from which it sends, to which */
     struct ibv_qp *peer; /* NULL: none there that answers to this one */
 };

@@ -166,6 +166,7 @@ struct fake_qp {
     uint64_t arrived, posts;
     uint16_t udp_sport;
     uint8_t lag_port;
+    uint32_t ece_set, ece; /* asked for; in use, from RTR on */
 };
 
 /* One message on its way to a responder. */

@@ -244,6 +244,7 @@ static void reset(struct fake_qp *qp, bool keeps_wcs)
     qp->epoch++;
     qp->udp_sport = 0;
     qp->lag_port = 0;
+    qp->ece_set = qp->ece = 0;
     memset(&qp->attr, 0, sizeof(qp->attr));
 }
 
@@ -381,6 +382,8 @@ static int modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
         fake_qp_error(qp);
     else
         values_take(qp, attr, given, sgid);
+    if (to == IBV_QPS_RTR)
+        qp->ece = qp->ece_set & qp->obj.dev->params.ece.options;
     if (to == IBV_QPS_SQD && qp->state == IBV_QPS_RTS)
         qp->drain_due = (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0 && attr->en_sqd_async_notify != 0;
     qp->state = to;
@@ -404,6 +407,43 @@ static int query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask,
     attr->sq_draining = qp->state == IBV_QPS_SQD && qp->ack < qp->exec;
     *init = qp->init;
     ibv->state = qp->state;
+    return 0;
+}
+
+/* As mlx5's: before RTR what it could do or was asked for, from there on what it does. */
+static int query_ece(struct ibv_qp *ibv, struct ibv_ece *out)
+{
+    struct fake_qp *qp = FAKE_OF(fake_qp, ibv);
+    const struct ibv_ece *can = &qp->obj.dev->params.ece;
+    int error = fake_enter(&qp->obj, FAKE_IBV_QUERY_ECE);
+
+    if (error != 0)
+        return error;
+    if (can->options == 0)
+        return EOPNOTSUPP;
+    *out = (struct ibv_ece){.vendor_id = can->vendor_id, .options = can->options};
+    if (qp->state != IBV_QPS_RESET && qp->state != IBV_QPS_INIT)
+        out->options = qp->ece;
+    else if (qp->ece_set != 0)
+        out->options = qp->ece_set;
+    return 0;
+}
+
+static int set_ece(struct ibv_qp *ibv, struct ibv_ece *ece)
+{
+    struct fake_qp *qp = FAKE_OF(fake_qp, ibv);
+    const struct ibv_ece *can = &qp->obj.dev->params.ece;
+    int error = fake_enter(&qp->obj, FAKE_IBV_SET_ECE);
+
+    if (error != 0)
+        return error;
+    if (can->options == 0)
+        return EOPNOTSUPP;
+    if (qp->state != IBV_QPS_RESET && qp->state != IBV_QPS_INIT)
+        fake_misuse(qp->obj.dev->fake, "ibv_set_ece too late: it counts in RTR");
+    if (ece->comp_mask != 0 || ece->vendor_id != can->vendor_id)
+        return EINVAL;
+    qp->ece_set = ece->options;
     return 0;
 }
 
@@ -436,6 +476,8 @@ void fake_table_qp(struct sl_ibv *t)
     t->ibv_modify_qp = modify_qp;
     t->ibv_query_qp = query_qp;
     t->ibv_destroy_qp = destroy_qp;
+    t->ibv_query_ece = query_ece;
+    t->ibv_set_ece = set_ece;
 }
 
 static bool mlx5_is_supported(struct ibv_device *device)
@@ -532,6 +574,7 @@ void fake_ibv_qp_info(struct fake_ibv *fake, struct ibv_qp *ibv, struct fake_ibv
                                      .lag_port = qp->lag_port,
                                      .pkey_index = qp->attr.pkey_index,
                                      .static_rate = qp->attr.ah_attr.static_rate,
+                                     .ece = qp->ece,
                                      .slid = qp->attr.port_num != 0 ? fake_slid(qp) : 0,
                                      .dlid = qp->attr.ah_attr.dlid,
                                      .peer = partner != NULL ? &partner->ibv : NULL};

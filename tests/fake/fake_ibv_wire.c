@@ -92,6 +92,9 @@ static bool passes(struct fake_qp *from, struct fake_qp *to, unsigned what)
     if (from->cut || !port_works(from) || !port_works(to) || fake_qp_partner(to) != from ||
         fake_qp_partner(from) != to)
         return false;
+    /* What goes beyond the standard only the like understand. */
+    if (from->ece != to->ece)
+        return false;
     if (fake_wire_loses(from, to, what) || !partitions_match(from, to) || !lids_match(from, to))
         return false;
     if (from->attr.ah_attr.is_global) {

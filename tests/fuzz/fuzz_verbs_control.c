@@ -39,6 +39,8 @@ static void check(const struct sl_mp_control *control)
         sl_assert(control->offer.local_rail < SL_MP_RAILS_MAX &&
                   control->offer.remote_rail < SL_MP_RAILS_MAX &&
                   sl_verbs_offer_of(&control->offer).qpn <= 0xffffff);
+        sl_assert((sl_verbs_offer_of(&control->offer).ece_vendor == 0) ==
+                  (sl_verbs_offer_of(&control->offer).ece_options == 0));
         check_rail(&control->offer.rail);
         break;
     case SL_MP_CONTROL_PATHS:

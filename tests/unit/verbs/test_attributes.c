@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attributes of queue pairs that fabrics ask for: partitions, LIDs, rates. */
+/* Attributes of queue pairs that fabrics and devices ask for: partitions, LIDs, rates, and
+ * what goes beyond the standard (ECE). */
 #include "tests/unit/verbs/world.h"
 #include "verbs/config.h"
 #include "verbs/pkey.h"
@@ -378,6 +379,102 @@ static void codes_of_rates_never_fall_below_the_speed(void **state)
     }
 }
 
+/* ---- ECE ---- */
+
+#define VENDOR 0x2c9
+
+static struct ibv_ece eces[2];
+
+static void with_ece(struct fake_ibv_device *params)
+{
+    params->ece = eces[params->name[0] - 'a'];
+}
+
+static void prepare_ece(struct ibv_ece first, struct ibv_ece second)
+{
+    eces[0] = first;
+    eces[1] = second;
+    world_prepare(with_ece);
+}
+
+/* All paths are up with those options at both ends, and messages pass. */
+static void expect_ece(uint32_t options)
+{
+    wait_for_paths(2);
+    for (unsigned side = 0; side < 2; side++)
+        for (unsigned i = 0; i < 2; i++) {
+            assert_int_equal(info_of(side, i).ece, options);
+            assert_int_equal(path_of(side, i)->ece.options, options);
+        }
+    world_message(100000);
+}
+
+static void what_both_devices_can_is_used(void **state)
+{
+    (void)state;
+    for (unsigned leads = 0; leads < 2; leads++) {
+        prepare_ece((struct ibv_ece){VENDOR, 0x7000001e, 0},
+                    (struct ibv_ece){VENDOR, 0x30000017, 0});
+        world[0].worker.rank = (int)leads;
+        world[1].worker.rank = (int)!leads;
+        world_join();
+        expect_ece(0x30000016);
+        if (leads == 0)
+            world_end();
+    }
+}
+
+static void devices_with_nothing_in_common_go_by_the_standard(void **state)
+{
+    static const struct ibv_ece none = {0}, some = {VENDOR, 0xf, 0}, other = {0x14e4, 0xf, 0},
+                                rest = {VENDOR, 0xf0, 0};
+    const struct ibv_ece cases[][2] = {{some, none},  {none, some}, {some, other},
+                                       {other, some}, {some, rest}, {none, none}};
+
+    (void)state;
+    for (unsigned i = 0; i < SL_ARRAY_LEN(cases); i++) {
+        prepare_ece(cases[i][0], cases[i][1]);
+        world_join();
+        expect_ece(0);
+        if (i + 1 < SL_ARRAY_LEN(cases))
+            world_end();
+    }
+}
+
+static void ece_may_be_off_at_either_end_or_unknown_to_the_library(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 3; i++) {
+        prepare_ece((struct ibv_ece){VENDOR, 0xf, 0}, (struct ibv_ece){VENDOR, 0xf, 0});
+        if (i < 2)
+            sl_verbs_config_edit(&world[i].config)->ece = SL_VERBS_ECE_OFF;
+        else
+            fake_ibv_table(world_fake)->ibv_query_ece = NULL;
+        world_join();
+        expect_ece(0);
+        if (i < 2)
+            world_end();
+    }
+}
+
+/* The peer has taken them: its queue pair has to go, and the next one is to be without. */
+static void options_that_the_device_refuses_after_all_cost_an_attempt(void **state)
+{
+    (void)state;
+    for (unsigned i = 1; i <= 4; i++) {
+        prepare_ece((struct ibv_ece){VENDOR, 0xf, 0}, (struct ibv_ece){VENDOR, 0xf, 0});
+        /* Of either end, of either path. */
+        fake_ibv_fail(world_fake, FAKE_IBV_SET_ECE, i, EINVAL);
+        world_join();
+        wait_for_paths(2);
+        for (unsigned side = 0; side < 2; side++)
+            assert_int_equal(info_of(side, 0).ece + info_of(side, 1).ece, 0xf);
+        world_message(100000);
+        if (i < 4)
+            world_end();
+    }
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_teardown(name, world_clean)
@@ -394,6 +491,10 @@ int main(void)
         CASE(a_port_with_other_lids_has_its_paths_made_anew),
         CASE(what_goes_to_a_slower_port_leaves_at_its_speed),
         CASE(no_rate_is_set_where_it_is_off_or_the_device_takes_none),
+        CASE(what_both_devices_can_is_used),
+        CASE(devices_with_nothing_in_common_go_by_the_standard),
+        CASE(ece_may_be_off_at_either_end_or_unknown_to_the_library),
+        CASE(options_that_the_device_refuses_after_all_cost_an_attempt),
         cmocka_unit_test(codes_of_rates_never_fall_below_the_speed),
         cmocka_unit_test(keys_are_read_as_they_are_written)};
 

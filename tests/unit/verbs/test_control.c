@@ -93,8 +93,8 @@ static void sizes_and_places_are_those_of_the_wire(void **state)
         size_t size;
     } cases[] = {{SL_MP_CONTROL_CALLER, HEAD},
                  {SL_MP_CONTROL_HELLO, HEAD + 232},
-                 {SL_MP_CONTROL_OFFER, HEAD + 44},
-                 {SL_MP_CONTROL_ACCEPT, HEAD + 44},
+                 {SL_MP_CONTROL_OFFER, HEAD + 52},
+                 {SL_MP_CONTROL_ACCEPT, HEAD + 52},
                  {SL_MP_CONTROL_REFUSE, HEAD + 100},
                  {SL_MP_CONTROL_DOWN, HEAD + 100},
                  {SL_MP_CONTROL_SIDEBAND_DONE, HEAD},
@@ -246,6 +246,12 @@ static void an_offer_of_impossible_rails_or_numbers_is_refused(void **state)
     memcpy(&control.offer, &theirs, sizeof(theirs));
     refused(&control, -EBADMSG, "the LID 49152, which is none");
     theirs.rail.lid = 0xbfff;
+    memcpy(&control.offer, &theirs, sizeof(theirs));
+    accepted(&control);
+    theirs.ece_options = 1;
+    memcpy(&control.offer, &theirs, sizeof(theirs));
+    refused(&control, -EBADMSG, "the ECE options 0x1 of vendor 0x0");
+    theirs.ece_vendor = 0x2c9;
     memcpy(&control.offer, &theirs, sizeof(theirs));
     accepted(&control);
     theirs.rail.rate = 1;

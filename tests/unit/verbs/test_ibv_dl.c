@@ -59,6 +59,8 @@ static void what_came_later_is_null_in_an_old_library(void **state)
     assert_null(ibv->_ibv_query_gid_ex);
     assert_null(ibv->ibv_reg_mr_iova2);
     assert_null(ibv->ibv_reg_dmabuf_mr);
+    assert_null(ibv->ibv_query_ece);
+    assert_null(ibv->ibv_set_ece);
     assert_null(sl_mlx5dv_get());
 }
 
