@@ -159,6 +159,23 @@ static void a_key_that_moves_takes_its_paths_along(void **state)
     world_message(100000);
 }
 
+/* As when a subnet manager renames the partition: the ports stay usable, and peers hear of it. */
+static void ports_that_get_another_key_meet_again_by_it(void **state)
+{
+    (void)state;
+    world_rails[0] = world_rails[1] = 1;
+    set_keys((uint16_t[2]){0x8001}, (uint16_t[2]){0x8001});
+    world_prepare(with_keys);
+    world_join();
+    wait_for_paths(1);
+    for (unsigned side = 0; side < 2; side++)
+        fake_ibv_pkey_set(world_fake, side, 1, 0, 0x8002);
+    WORLD_UNTIL(world_ep(0)->paths[0]->stats.ups == 2 && world_ep(1)->paths_up == 1);
+    for (unsigned side = 0; side < 2; side++)
+        assert_int_equal(sl_verbs_rail_info_of(&world_ep(side)->peer.rails[0]).pkey, 0x8002);
+    world_message(100000);
+}
+
 static void a_port_without_the_key_is_out_until_it_has_it(void **state)
 {
     (void)state;
@@ -483,6 +500,7 @@ int main(void)
         CASE(limited_members_talk_to_full_ones_alone),
         CASE(of_several_keys_the_one_that_both_have_is_taken),
         CASE(a_key_that_moves_takes_its_paths_along),
+        CASE(ports_that_get_another_key_meet_again_by_it),
         CASE(a_port_without_the_key_is_out_until_it_has_it),
         CASE(a_roce_port_has_the_default_key),
         CASE(paths_between_the_same_rails_have_lids_of_their_own),
