@@ -49,6 +49,9 @@ struct fake_ibv_device {
     uint64_t max_locked; /* bytes that can be registered; 0: any */
     /* completions outlive their queue pair, as with soft-RoCE; else they go with it unseen */
     bool keeps_wcs;
+    /* a queue pair that goes to ERR has taken one receive of its shared queue already, and flushes
+     * it up to so many steps later, maybe after its sends; 0: it has not */
+    unsigned ahead_steps;
     int comp_vectors;
     bool dmabuf;        /* ibv_reg_dmabuf_mr() */
     uint8_t lag_ports;  /* of a bond; needs mlx5 */
@@ -215,6 +218,9 @@ void fake_ibv_repeats(struct fake_ibv *fake, unsigned one_in);
 void fake_ibv_mixes(struct fake_ibv *fake, unsigned one_in);
 /* Completions become visible up to that many steps late. */
 void fake_ibv_delay(struct fake_ibv *fake, unsigned steps);
+/* Asynchronous events can be read up to that many steps late: after their subject has been asked
+ * about them, or has stopped. */
+void fake_ibv_event_delay(struct fake_ibv *fake, unsigned steps);
 /* Not visible at all while held. */
 void fake_ibv_cq_hold(struct fake_ibv *fake, struct ibv_cq *cq, bool hold);
 /* Steps between two retries after a timeout (default 4), and after a "receiver not ready"

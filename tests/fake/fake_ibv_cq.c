@@ -189,6 +189,16 @@ static void notify(struct fake_cq *cq)
         abort();
 }
 
+bool fake_cq_shows(struct ibv_cq *ibv, const struct fake_qp *qp)
+{
+    const struct fake_cq *cq = FAKE_OF(fake_cq, ibv);
+
+    for (unsigned i = cq->visible; i < cq->count; i++)
+        if (cq->ring[(cq->first + i) % cq->cap].qp == qp)
+            return false;
+    return true;
+}
+
 bool fake_cq_waits(const struct fake_cq *cq)
 {
     return cq->obj.alive && !cq->hold && cq->visible < cq->count && !fake_obj_gone(&cq->obj);

@@ -10,7 +10,7 @@ void fake_event_raise(struct fake_context *context, enum ibv_event_type type,
                       struct fake_obj *about, int port)
 {
     struct fake_async *event, **at = &context->events;
-    uint64_t one = 1;
+    struct fake_ibv *fake = context->obj.dev->fake;
 
     if (!context->obj.alive || fake_obj_gone(&context->obj))
         return;
@@ -19,6 +19,9 @@ void fake_event_raise(struct fake_context *context, enum ibv_event_type type,
         abort();
     event->event.event_type = type;
     event->about = about;
+    event->ready_at = fake->now;
+    if (fake->event_delay != 0)
+        event->ready_at += sl_rng_below(&fake->rng, fake->event_delay + 1);
     if (about == NULL)
         event->event.element.port_num = port;
     else if (about->kind == FAKE_IBV_CQ)
@@ -27,11 +30,37 @@ void fake_event_raise(struct fake_context *context, enum ibv_event_type type,
         event->event.element.qp = about->base;
     else
         event->event.element.srq = about->base;
-    while (*at != NULL)
-        at = &(*at)->next;
+    for (; *at != NULL; at = &(*at)->next)
+        if (event->ready_at < (*at)->ready_at)
+            event->ready_at = (*at)->ready_at;
     *at = event;
-    if (write(context->ibv.async_fd, &one, sizeof(one)) != sizeof(one))
-        abort();
+    fake_event_reveal(context);
+}
+
+void fake_event_reveal(struct fake_context *context)
+{
+    uint64_t one = 1;
+
+    for (struct fake_async *event = context->events; event != NULL; event = event->next) {
+        if (event->is_told || event->ready_at > context->obj.dev->fake->now)
+            continue;
+        event->is_told = true;
+        if (write(context->ibv.async_fd, &one, sizeof(one)) != sizeof(one))
+            abort();
+    }
+}
+
+bool fake_event_waits(const struct fake_context *context)
+{
+    for (const struct fake_async *event = context->events; event != NULL; event = event->next)
+        if (!event->is_told)
+            return context->obj.alive;
+    return false;
+}
+
+void fake_ibv_event_delay(struct fake_ibv *fake, unsigned steps)
+{
+    fake->event_delay = steps;
 }
 
 void fake_event_device(struct fake_device *dev, enum ibv_event_type type, int port)
@@ -47,7 +76,7 @@ static struct fake_async *take(struct fake_context *context, struct fake_async *
     uint64_t one;
 
     *at = event->next;
-    if (read(context->ibv.async_fd, &one, sizeof(one)) != sizeof(one))
+    if (event->is_told && read(context->ibv.async_fd, &one, sizeof(one)) != sizeof(one))
         fake_misuse(context->obj.dev->fake, "somebody else read from the async_fd of %s",
                     context->ibv.device->name);
     return event;
@@ -85,7 +114,7 @@ static int get_async_event(struct ibv_context *ibv, struct ibv_async_event *out)
         errno = EINVAL;
         return -1;
     }
-    if (context->events == NULL) {
+    if (context->events == NULL || !context->events->is_told) {
         if ((fcntl(ibv->async_fd, F_GETFL) & O_NONBLOCK) == 0)
             fake_misuse(context->obj.dev->fake, "ibv_get_async_event would wait for ever");
         errno = EAGAIN;

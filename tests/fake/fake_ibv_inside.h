@@ -46,6 +46,8 @@ struct fake_async {
     struct fake_async *next;
     struct ibv_async_event event;
     struct fake_obj *about; /* NULL: the device or a port */
+    uint64_t ready_at;
+    bool is_told; /* async_fd counts it: it can be read */
 };
 
 struct fake_context {
@@ -160,7 +162,9 @@ struct fake_qp {
     uint32_t sq_psn, rq_psn;
     uint64_t retry_at, rnr_until;
     unsigned tries, rnr_tries;
-    bool cut; /* nothing leaves */
+    bool cut;       /* nothing leaves */
+    bool has_ahead; /* in ERR: a receive of the shared queue that was taken before */
+    uint64_t ahead_wr_id, ahead_at; /* and when it is flushed */
     bool comm_est, last_wqe_due, drain_due, waits_for_receive;
     unsigned reads_out;
     uint64_t arrived, posts;
@@ -217,7 +221,7 @@ struct fake_ibv {
     unsigned routes;
     uint32_t routes_lost;
     uint8_t lids_lost[(UINT16_MAX + 1) / 8]; /* a bit each */
-    unsigned delay, timeout_steps, rnr_steps;
+    unsigned delay, event_delay, timeout_steps, rnr_steps;
     unsigned repeats, mixes; /* one in so many */
     struct fake_ibv_chaos chaos;
     uint8_t *(*peer_memory)(const void *addr);
@@ -266,6 +270,8 @@ int fake_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 void fake_cq_push(struct fake_cq *cq, const struct fake_cqe *cqe);
 void fake_cq_forget(struct fake_cq *cq, const struct fake_qp *qp);
 void fake_cq_reveal(struct fake_cq *cq);
+/* Are all completions of qp that it has visible? */
+bool fake_cq_shows(struct ibv_cq *cq, const struct fake_qp *qp);
 /* Has completions that are not visible yet and will be by themselves. */
 bool fake_cq_waits(const struct fake_cq *cq);
 
@@ -277,6 +283,9 @@ void fake_event_device(struct fake_device *dev, enum ibv_event_type type, int po
 /* Takes back what was not read yet; misuse if what was read was not acked. */
 void fake_event_forget(struct fake_context *context, struct fake_obj *about, uint32_t acked);
 void fake_event_close(struct fake_context *context);
+/* Those whose time has come can be read. */
+void fake_event_reveal(struct fake_context *context);
+bool fake_event_waits(const struct fake_context *context);
 
 /* fake_ibv_qp.c */
 void fake_table_qp(struct sl_ibv *t);
@@ -326,6 +335,9 @@ enum fake_answer fake_respond(struct fake_qp *qp, const struct fake_msg *msg,
 /* Writes bytes [from, to) of a write, without its end. False: not allowed. */
 bool fake_respond_place(struct fake_qp *qp, const struct fake_msg *msg, uint64_t from, uint64_t to);
 void fake_respond_flush(struct fake_qp *qp);
+/* The NIC takes a receive of the shared queue for what never comes; and flushes it. */
+void fake_respond_take(struct fake_qp *qp);
+void fake_respond_flush_taken(struct fake_qp *qp);
 bool fake_has_receive(struct fake_qp *qp);
 
 /* fake_ibv_fault.c */

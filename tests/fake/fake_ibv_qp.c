@@ -107,12 +107,16 @@ void fake_qp_acks_die(struct fake_qp *qp)
 
 void fake_qp_error(struct fake_qp *qp)
 {
+    bool hears_any = qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS;
+
     if (qp->state == IBV_QPS_ERR)
         return;
     fake_qp_acks_die(qp);
     qp->state = IBV_QPS_ERR;
     qp->last_wqe_due = qp->ibv.srq != NULL;
     qp->drain_due = false;
+    if (qp->obj.dev->params.ahead_steps != 0 && hears_any)
+        fake_respond_take(qp);
 }
 
 static void read_data_free(struct fake_qp *qp)
@@ -233,6 +237,9 @@ static void reset(struct fake_qp *qp, bool keeps_wcs)
     }
     read_data_free(qp);
     qp->state = IBV_QPS_RESET;
+    if (qp->has_ahead) /* its place is free again, and nobody hears of it */
+        FAKE_OF(fake_srq, qp->ibv.srq)->rq.held--;
+    qp->has_ahead = false;
     qp->head = qp->ack = qp->exec = qp->tail = qp->ack_sent = 0;
     qp->rq.first = qp->rq.count = qp->rq.held = 0;
     qp->retry_at = qp->rnr_until = 0;

@@ -41,6 +41,24 @@ static struct fake_recv *receive(struct fake_qp *qp)
     return recv;
 }
 
+void fake_respond_take(struct fake_qp *qp)
+{
+    struct fake_recv *recv = qp->ibv.srq != NULL ? receive(qp) : NULL;
+
+    qp->has_ahead = recv != NULL;
+    qp->ahead_wr_id = recv != NULL ? recv->wr_id : 0;
+    qp->ahead_at = qp->obj.dev->fake->now +
+                   sl_rng_below(&qp->obj.dev->fake->rng, qp->obj.dev->params.ahead_steps + 1);
+}
+
+void fake_respond_flush_taken(struct fake_qp *qp)
+{
+    struct fake_cqe cqe = recv_cqe(qp, qp->ahead_wr_id, IBV_WC_WR_FLUSH_ERR);
+
+    qp->has_ahead = false;
+    fake_cq_push(FAKE_OF(fake_cq, qp->ibv.recv_cq), &cqe);
+}
+
 bool fake_has_receive(struct fake_qp *qp)
 {
     return (qp->ibv.srq != NULL ? FAKE_OF(fake_srq, qp->ibv.srq)->rq.count : qp->rq.count) != 0;

@@ -14,20 +14,24 @@ static bool has_work(const struct fake_qp *qp)
     switch (qp->state) {
     case IBV_QPS_RTS: return qp->ack != qp->tail;
     case IBV_QPS_SQD: return qp->ack != qp->exec || qp->drain_due;
-    case IBV_QPS_ERR: return qp->ack != qp->tail || qp->rq.count != 0 || qp->last_wqe_due;
+    case IBV_QPS_ERR:
+        return qp->ack != qp->tail || qp->rq.count != 0 || qp->has_ahead || qp->last_wqe_due;
     default: return false;
     }
 }
 
 static bool flush_one(struct fake_qp *qp)
 {
-    bool sends = qp->ack != qp->tail, receives = qp->rq.count != 0;
+    bool ahead = qp->has_ahead && qp->ahead_at <= qp->obj.dev->fake->now;
+    bool sends = qp->ack != qp->tail, receives = qp->rq.count != 0 || ahead;
 
     if (sends && (!receives || sl_rng_chance(&qp->obj.dev->fake->rng, 2))) {
         fake_wire_flush(qp);
+    } else if (ahead) {
+        fake_respond_flush_taken(qp);
     } else if (receives) {
         fake_respond_flush(qp);
-    } else if (qp->last_wqe_due) {
+    } else if (qp->last_wqe_due && !qp->has_ahead && fake_cq_shows(qp->ibv.recv_cq, qp)) {
         qp->last_wqe_due = false;
         fake_event_raise(FAKE_OF(fake_context, qp->ibv.context), IBV_EVENT_QP_LAST_WQE_REACHED,
                          &qp->obj, 0);
@@ -135,6 +139,8 @@ unsigned fake_ibv_step(struct fake_ibv *fake)
     for (struct fake_obj *obj = fake->all; obj != NULL; obj = obj->next)
         if (obj->kind == FAKE_IBV_CQ && obj->alive)
             fake_cq_reveal(obj->base);
+        else if (obj->kind == FAKE_IBV_CONTEXT && obj->alive)
+            fake_event_reveal(obj->base);
     if (fake->late != NULL && sl_rng_chance(&fake->rng, 3))
         happened += fake_late_arrive(fake);
     count = ready_list(fake, &list);
@@ -170,7 +176,8 @@ static bool busy(struct fake_ibv *fake)
     }
     free(list);
     for (struct fake_obj *obj = fake->all; obj != NULL && !any; obj = obj->next)
-        any = obj->kind == FAKE_IBV_CQ && fake_cq_waits(obj->base);
+        any = (obj->kind == FAKE_IBV_CQ && fake_cq_waits(obj->base)) ||
+              (obj->kind == FAKE_IBV_CONTEXT && fake_event_waits(obj->base));
     for (unsigned i = 0; i < FAKE_CHAOS_WAITS && !any; i++)
         any = fake->waits[i].at != 0;
     return any;
