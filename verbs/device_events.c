@@ -9,6 +9,7 @@
 
 #define READS_MAX 16                               /* of one call */
 #define QUEUE_EVENTS_MAX (SL_VERBS_EVENTS_MAX / 2) /* the rest is for ports: far fewer kinds */
+#define LAST_EVENTS_MAX (QUEUE_EVENTS_MAX / 2)     /* and those need half of that, or do without */
 
 /* With event_lock. mine is that of the caller, which needs no bell. An event that waits already
  * says all that there is to say: its reader asks the device how things are. */
@@ -21,7 +22,7 @@ static void leave(struct sl_verbs_listener *listener, const struct sl_verbs_even
             return;
     if (listener->count < room)
         listener->events[listener->count++] = *event;
-    else
+    else if (event->type != IBV_EVENT_QP_LAST_WQE_REACHED) /* which nothing depends on: leave.c */
         listener->overflowed = true;
     if (listener != mine && !listener->rung)
         listener->rung = eventfd_write(listener->bell, 1) == 0;
@@ -53,6 +54,10 @@ static void hand_out(struct sl_verbs_device *device, const struct ibv_async_even
         note.subject = event->element.qp->qp_num;
         leave(event->element.qp->qp_context, &note, QUEUE_EVENTS_MAX, mine);
         return;
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+        note.subject = event->element.qp->qp_num;
+        leave(event->element.qp->qp_context, &note, LAST_EVENTS_MAX, mine);
+        return;
     case IBV_EVENT_CQ_ERR:
         leave(event->element.cq->cq_context, &note, SL_VERBS_EVENTS_MAX, mine);
         return;
@@ -72,7 +77,7 @@ static void hand_out(struct sl_verbs_device *device, const struct ibv_async_even
         note.subject = (uint32_t)event->element.port_num;
         leave_to_all(device, &note, mine);
         return;
-    default: return; /* COMM_EST, SQ_DRAINED, LAST_WQE_REACHED, SRQ_LIMIT_REACHED, SM_CHANGE */
+    default: return; /* COMM_EST, SQ_DRAINED, SRQ_LIMIT_REACHED, SM_CHANGE */
     }
 }
 

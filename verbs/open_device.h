@@ -24,7 +24,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SL_VERBS_EVENTS_MAX 32       /* that wait at a listener */
+#define SL_VERBS_EVENTS_MAX 64       /* that wait at a listener */
 #define SL_VERBS_GONE_MAX 8          /* ranges of memory that wait there */
 #define SL_VERBS_SOFT_ROCE 0xffffffu /* its vendor, as ibv_query_device() says */
 

@@ -17,6 +17,7 @@
 
 #define STOP_TRIES 4
 #define DRAIN_NS (5 * SL_NS_PER_MS)
+#define DRAIN_POLLS 256 /* beyond, that found nothing: the thread may have been off its processor */
 #define SLOT_SHIFT 44
 #define EPOCH_SHIFT 32
 #define EPOCH_MASK 0xfff
@@ -117,6 +118,28 @@ static struct ibv_qp *qp_create(struct sl_verbs_path *path)
     return qp;
 }
 
+/* From its return on the device accepts no packet for this queue pair. A device that is gone cannot
+ * either. */
+static bool to_error(struct sl_verbs_path *path)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+    int err = 1;
+
+    for (unsigned i = 0; i < STOP_TRIES && err != 0; i++)
+        err = (iface_of(path)->ibv->ibv_modify_qp)(path->qp, &attr, IBV_QP_STATE);
+    path->in_error = err == 0;
+    return err == 0;
+}
+
+/* May its queue pair stay behind without it? Then nothing that was sent by it may be told of any
+ * more: the path's slot, which completions name, may be another's by then. */
+static bool may_leave(struct sl_verbs_path *path)
+{
+    if (!path->may_hold)
+        return false;
+    return path->in_error ? path->drained : path->base.posted == 0 && to_error(path);
+}
+
 void sl_verbs_path_unmake(struct sl_verbs_path *path)
 {
     if (path->is_dirty) {
@@ -126,7 +149,10 @@ void sl_verbs_path_unmake(struct sl_verbs_path *path)
     if (path->qp == NULL)
         return;
     sl_verbs_qpn_remove(path->rail, path->qp->qp_num);
-    (iface_of(path)->ibv->ibv_destroy_qp)(path->qp);
+    if (may_leave(path))
+        sl_verbs_leave(path->rail, path->qp);
+    else
+        (iface_of(path)->ibv->ibv_destroy_qp)(path->qp);
     path->qp = NULL;
     path->batch_count = 0;
     sl_verbs_own_leave(path);
@@ -153,6 +179,7 @@ int sl_verbs_path_make(struct sl_verbs_path *path)
                        sluice_strerror(-err));
     }
     path->receives = 0;
+    path->in_error = path->may_hold = path->drained = false;
     path->rail->own_count += path->own_slots;
     err = to_init(path);
     if (err == 0)
@@ -259,6 +286,7 @@ int sl_verbs_path_connect(struct sl_verbs_path *path, const struct sl_verbs_offe
     err = sl_verbs_ece_set(path, offer);
     if (err == 0)
         err = to_rtr(path, offer);
+    path->may_hold = err == 0 && path->own_slots == 0;
     if (err != 0 && err != -ETIMEDOUT && path->ece.options != 0)
         path->shuns_ece = true;
     if (err == 0) {
@@ -268,18 +296,6 @@ int sl_verbs_path_connect(struct sl_verbs_path *path, const struct sl_verbs_offe
     if (err == 0)
         sl_verbs_mlx5_route(path);
     return err;
-}
-
-/* From its return on the device accepts no packet for this queue pair. A device that is gone cannot
- * either. */
-static bool to_error(struct sl_verbs_path *path)
-{
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
-    int err = 1;
-
-    for (unsigned i = 0; i < STOP_TRIES && err != 0; i++)
-        err = (iface_of(path)->ibv->ibv_modify_qp)(path->qp, &attr, IBV_QP_STATE);
-    return err == 0;
 }
 
 /* Handles what arrived before. A completion may show up after the queue pair has stopped, but not
@@ -292,7 +308,7 @@ static void drain(struct sl_verbs_path *path)
                                      .opcode = IBV_WR_SEND,
                                      .send_flags = IBV_SEND_SIGNALED};
     uint64_t deadline_ns = sl_now(clock) + DRAIN_NS;
-    unsigned n = 0;
+    unsigned n = 0, late = 0;
     int err = -1;
 
     path->drained = false;
@@ -300,9 +316,10 @@ static void drain(struct sl_verbs_path *path)
         err = ibv_post_send(path->qp, &last, &bad);
     if (err != 0)
         path->drained = true; /* the device is gone */
-    do
+    do {
         n = sl_verbs_rail_poll(rail, 64);
-    while (n > 0 || (!path->drained && !rail->is_lost && sl_now(clock) < deadline_ns));
+        late += n == 0 && sl_now(clock) >= deadline_ns;
+    } while (n > 0 || (!path->drained && !rail->is_lost && late < DRAIN_POLLS));
 }
 
 void sl_verbs_path_stop(struct sl_verbs_path *path)
@@ -315,7 +332,8 @@ void sl_verbs_path_stop(struct sl_verbs_path *path)
     } else {
         while (sl_verbs_rail_poll(path->rail, 64) > 0)
             ;
-        sl_verbs_path_unmake(path); /* accepts nothing either */
+        path->may_hold = false; /* what it holds is lost: it has to be destroyed now */
+        sl_verbs_path_unmake(path);
         return;
     }
     sl_verbs_qpn_remove(path->rail, path->qp->qp_num);

@@ -20,6 +20,8 @@ struct sl_verbs_path {
     struct sl_mp_path base;
     struct sl_verbs_rail *rail; /* base.rail, of the present lane */
     bool drained;               /* stopping: nothing older is to come from the completion queue */
+    bool in_error;              /* the queue pair is: it was stopped */
+    bool may_hold;              /* a receive buffer of the shared queue: it has listened */
     bool is_dirty;              /* in iface->dirty: batch[] is to be posted */
     struct sl_node dirty;
     uint32_t slot; /* in iface->paths: part of wr_id */

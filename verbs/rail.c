@@ -326,7 +326,8 @@ static void on_event(struct sl_verbs_rail *rail, const struct sl_verbs_event *ev
 {
     const char *name = rail->iface->ibv->ibv_event_type_str(event->type);
 
-    sl_info("verbs", "%s reports: %s", rail->port.name, name);
+    sl_log(event->type == IBV_EVENT_QP_LAST_WQE_REACHED ? SL_LOG_DEBUG : SL_LOG_INFO, "verbs",
+           "%s reports: %s", rail->port.name, name);
     switch (event->type) {
     case IBV_EVENT_PORT_ERR:
     case IBV_EVENT_PORT_ACTIVE:
@@ -348,6 +349,7 @@ static void on_event(struct sl_verbs_rail *rail, const struct sl_verbs_event *ev
             sl_mp_failed(&path->base, 0, "%s", name);
         return;
     }
+    case IBV_EVENT_QP_LAST_WQE_REACHED: sl_verbs_leave_reached(rail, event->subject); return;
     case IBV_EVENT_DEVICE_FATAL:
     case IBV_EVENT_CQ_ERR:
     case IBV_EVENT_SRQ_ERR: sl_verbs_rail_lose(rail, name); return;
@@ -372,6 +374,7 @@ int sl_verbs_rail_events(struct sl_verbs_rail *rail)
         on_event(rail, &events[i]);
     if (overflowed)
         fail_paths(rail, "many queue pairs failed at once");
+    sl_verbs_leave_timers(rail, now_ns);
     if (now_ns >= rail->reread_at_ns && !rail->is_lost)
         sl_verbs_rail_refresh(rail);
     return (int)count;

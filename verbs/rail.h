@@ -14,6 +14,7 @@ struct sl_verbs_iface;
 struct sl_verbs_mr;
 struct sl_verbs_path;
 struct sl_verbs_rejoin;
+struct sl_verbs_leaving;
 
 #define SL_VERBS_SPARE_SLOTS 128 /* receive buffers besides those: for CTS, writes, credits */
 #define SL_VERBS_FULL_EPS 64     /* connections with a buffer per credit; further ones share more */
@@ -60,7 +61,8 @@ struct sl_verbs_rail {
     struct sl_verbs_pkey pkey;
     uint64_t reread_at_ns; /* not usable: when to read the port again, or try to open it again */
     uint64_t retry_ns;     /* lost: between attempts, longer with each one that fails */
-    struct sl_verbs_rejoin *rejoin; /* on its way back */
+    struct sl_verbs_rejoin *rejoin;   /* on its way back */
+    struct sl_verbs_leaving *leaving; /* queue pairs without a path, until they can be destroyed */
     /* receive buffers */
     struct sl_verbs_block {
         uint8_t *bytes;
@@ -93,6 +95,16 @@ void sl_verbs_rail_rejoin(struct sl_verbs_rail *rail, uint64_t now_ns);
 void sl_verbs_rejoin_end(struct sl_verbs_rail *rail);
 /* What it registers for that region must not be used any more. */
 void sl_verbs_rejoin_forget(struct sl_verbs_rail *rail, const struct sl_verbs_mr *mr);
+
+/* leave.c */
+/* A queue pair in ERR that shares the receive queue, and is nobody's any more: destroyed once it
+ * has given back what it took of that queue. */
+void sl_verbs_leave(struct sl_verbs_rail *rail, struct ibv_qp *qp);
+/* Its device says that it has taken the last one, and given it back. */
+void sl_verbs_leave_reached(struct sl_verbs_rail *rail, uint32_t qpn);
+void sl_verbs_leave_timers(struct sl_verbs_rail *rail, uint64_t now_ns);
+/* Destroys them at once. */
+void sl_verbs_leave_now(struct sl_verbs_rail *rail);
 
 /* rail.c */
 /* Its queues or its device are gone: its paths end, and nothing else does. */

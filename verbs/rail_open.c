@@ -136,6 +136,7 @@ void sl_verbs_rail_close(struct sl_verbs_rail *rail)
         return;
     const struct sl_ibv *ibv = rail->iface->ibv;
 
+    sl_verbs_leave_now(rail);
     if (rail->srq != NULL)
         ibv->ibv_destroy_srq(rail->srq);
     sl_verbs_slots_close(rail);

@@ -141,6 +141,8 @@ void vs_draw(struct vs_run *run, uint64_t seed)
     run->jitter_ns = below(run, 2) * below(run, 400000);
     run->eagain_in = (uint32_t)ONE_OF(run, 0, 0, 3);
     run->repeats = run->mode == VS_CALM ? 0 : (unsigned)ONE_OF(run, 0, 0, 0, 100);
+    run->event_delay = (unsigned)ONE_OF(run, 0, 0, 20, 2000);
+    run->ahead_steps = (unsigned)ONE_OF(run, 0, 5, 15);
 }
 
 void vs_plain(struct vs_run *run, uint64_t seed, enum vs_mode mode, unsigned rails)

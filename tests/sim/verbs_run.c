@@ -35,6 +35,7 @@ static void world_open(struct vs_run *run)
     loop_weather(run->loop, run->latency_ns, run->jitter_ns, run->eagain_in);
     loop_on_look(run->loop, look, run);
     fake_ibv_delay(run->fake, run->delay);
+    fake_ibv_event_delay(run->fake, run->event_delay);
     fake_ibv_retry_steps(run->fake, run->timeout_steps, run->rnr_steps);
     for (unsigned side = 0; side < 2; side++)
         for (unsigned rail = 0; rail < run->rails[side]; rail++) {
@@ -46,6 +47,7 @@ static void world_open(struct vs_run *run)
             params.attr.max_cqe = 8191; /* what a connection or two can need, and no more memory */
             params.attr.max_srq_wr = 1023;
             params.keeps_wcs = run->keeps_wcs;
+            params.ahead_steps = run->ahead_steps;
             if (run->mixes != 0)
                 params.attr.vendor_id = SL_VERBS_SOFT_ROCE;
             fake_ibv_device_add(run->fake, &params);
@@ -248,8 +250,11 @@ static void judge_pools(struct vs_run *run)
              * them. */
             if (context->dev->fatal || fake_obj_gone(context) || run->held)
                 continue;
-            while (sl_verbs_rail_poll(rail, 64) > 0)
-                ;
+            while (sl_verbs_rail_poll(rail, 64) > 0 || rail->leaving != NULL) {
+                fake_ibv_run(run->fake, 10);
+                loop_pass(run->loop, SL_NS_PER_MS); /* those that leave give back what they had */
+                sl_verbs_rail_events(rail);
+            }
             unsigned there =
                 rail->free_count + (rail->srq == NULL ? 0 : FAKE_OF(fake_srq, rail->srq)->rq.count);
 

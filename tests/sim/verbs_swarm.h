@@ -81,9 +81,10 @@ struct vs_run {
     unsigned delay, timeout_steps, rnr_steps, steps_max, post_in;
     uint64_t latency_ns, jitter_ns;
     uint32_t eagain_in;
-    unsigned repeats;    /* the NICs deliver one in so many messages twice; 0: none */
-    unsigned mixes;      /* NICs are soft-RoCE, which mixes packets up; 0: neither */
-    unsigned calm_round; /* faults are over */
+    unsigned repeats;                  /* the NICs deliver one in so many messages twice; 0: none */
+    unsigned event_delay, ahead_steps; /* as of the fake: late events, receives of stopped ones */
+    unsigned mixes;                    /* NICs are soft-RoCE, which mixes packets up; 0: neither */
+    unsigned calm_round;               /* faults are over */
     /* under way */
     unsigned round, still;
     uint64_t calm_ns, paused_until[2], asleep_until[2];
