@@ -86,6 +86,14 @@ static const struct sl_config_row rows[] = {
         "VERBS_SRQ", srq, "auto",
         "Receive buffers of all connections in one queue: on (and the device must have such "
         "queues), off (each path has its own: some 400 KiB), auto (on where the device has them)."),
+    SL_ROW_INT(
+        "VERBS_COMP_VECTOR", comp_vector, "-1", "vector", -1, 65535,
+        "Completion vector of a device (interrupt, and so processor) that wakes a rank which "
+        "sleeps. -1: ranks are spread over all of them."),
+    SL_ROW_SWITCH(
+        "VERBS_THREAD_DOMAIN", thread_domain, "auto",
+        "Queues of a thread domain, which drivers do not lock: auto (where the device has them), "
+        "on (and it must), off."),
     SL_ROW_SWITCH(
         "VERBS_RELAXED_ORDERING", relaxed_ordering, "auto",
         "Let PCIe reorder writes into registered memory: auto and on, where the device offers "

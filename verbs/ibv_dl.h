@@ -5,8 +5,9 @@
  *
  * Call as (ibv->ibv_reg_mr)(…): some names are macros too. Calls that libibverbs itself makes
  * through the context (ibv_poll_cq, ibv_post_send, ibv_post_recv, ibv_post_srq_recv,
- * ibv_req_notify_cq) are inline functions of <infiniband/verbs.h> and need no entry; a fake fills
- * ibv_context.ops.
+ * ibv_req_notify_cq; and ibv_alloc_td, ibv_alloc_parent_domain, ibv_create_cq_ex) are inline
+ * functions of <infiniband/verbs.h> and need no entry; a fake fills ibv_context.ops and
+ * verbs_context.
  */
 #ifndef SL_VERBS_IBV_DL_H
 #define SL_VERBS_IBV_DL_H
@@ -38,6 +39,7 @@
     X(struct ibv_cq *, ibv_create_cq,                                                              \
       (struct ibv_context *, int, void *, struct ibv_comp_channel *, int))                         \
     X(int, ibv_destroy_cq, (struct ibv_cq *))                                                      \
+    O(int, ibv_resize_cq, (struct ibv_cq *, int))                                                  \
     X(int, ibv_get_cq_event, (struct ibv_comp_channel *, struct ibv_cq **, void **))               \
     X(void, ibv_ack_cq_events, (struct ibv_cq *, unsigned))                                        \
     X(struct ibv_srq *, ibv_create_srq, (struct ibv_pd *, struct ibv_srq_init_attr *))             \

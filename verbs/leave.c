@@ -26,26 +26,29 @@
 struct sl_verbs_leaving {
     struct sl_verbs_leaving *next;
     struct ibv_qp *qp;
+    unsigned places; /* in the completion queue */
     uint64_t until_ns;
     unsigned looks;
     bool is_due;
 };
 
-static void destroy(const struct sl_verbs_rail *rail, struct ibv_qp *qp)
+static void destroy(struct sl_verbs_rail *rail, struct ibv_qp *qp, unsigned places)
 {
     (rail->iface->ibv->ibv_destroy_qp)(qp);
+    sl_verbs_cq_give(rail, places);
 }
 
-void sl_verbs_leave(struct sl_verbs_rail *rail, struct ibv_qp *qp)
+void sl_verbs_leave(struct sl_verbs_rail *rail, struct ibv_qp *qp, unsigned places)
 {
     struct sl_verbs_leaving *leaving = rail->is_lost ? NULL : malloc(sizeof(*leaving));
 
     if (leaving == NULL) {
-        destroy(rail, qp);
+        destroy(rail, qp, places);
         return;
     }
     *leaving = (struct sl_verbs_leaving){.next = rail->leaving,
                                          .qp = qp,
+                                         .places = places,
                                          .until_ns =
                                              sl_now(rail->iface->mp.base.worker->clock) + LEAVE_NS};
     rail->leaving = leaving;
@@ -81,7 +84,7 @@ static void end(struct sl_verbs_rail *rail, bool all)
             continue;
         }
         *at = leaving->next;
-        destroy(rail, leaving->qp);
+        destroy(rail, leaving->qp, leaving->places);
         free(leaving);
     }
 }

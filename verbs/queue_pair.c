@@ -69,7 +69,7 @@ int sl_verbs_path_create(struct sl_mp_conn *conn, struct sl_mp_path **out)
     }
     path->base.conn = conn;
     path->base.lanes = &sl_verbs_lanes;
-    path->base.depth = SL_VERBS_SQ_ROOM;
+    path->base.depth = SL_VERBS_SQ_WRS - SL_VERBS_SQ_DRAIN;
     *out = &path->base;
     return 0;
 }
@@ -99,7 +99,7 @@ static struct ibv_qp *qp_create(struct sl_verbs_path *path)
         .recv_cq = rail->cq,
         .srq = path->own_slots != 0 ? NULL : rail->srq,
         .qp_type = IBV_QPT_RC,
-        .cap = {.max_send_wr = SL_VERBS_SQ_WRS,
+        .cap = {.max_send_wr = path->base.depth + SL_VERBS_SQ_DRAIN,
                 .max_send_sge = 1,
                 .max_recv_wr = path->own_slots,
                 .max_recv_sge = path->own_slots != 0,
@@ -109,7 +109,7 @@ static struct ibv_qp *qp_create(struct sl_verbs_path *path)
 
     /* Devices differ in what they can take inline, and only trying tells. */
     for (;;) {
-        qp = (iface_of(path)->ibv->ibv_create_qp)(rail->device->pd, &init);
+        qp = (iface_of(path)->ibv->ibv_create_qp)(rail->domain, &init);
         if (qp != NULL || init.cap.max_inline_data == 0)
             break;
         init.cap.max_inline_data = init.cap.max_inline_data > 64 ? 64 : 0;
@@ -149,10 +149,12 @@ void sl_verbs_path_unmake(struct sl_verbs_path *path)
     if (path->qp == NULL)
         return;
     sl_verbs_qpn_remove(path->rail, path->qp->qp_num);
-    if (may_leave(path))
-        sl_verbs_leave(path->rail, path->qp);
-    else
+    if (may_leave(path)) {
+        sl_verbs_leave(path->rail, path->qp, path->cq_places);
+    } else {
         (iface_of(path)->ibv->ibv_destroy_qp)(path->qp);
+        sl_verbs_cq_give(path->rail, path->cq_places);
+    }
     path->qp = NULL;
     path->batch_count = 0;
     sl_verbs_own_leave(path);
@@ -160,6 +162,7 @@ void sl_verbs_path_unmake(struct sl_verbs_path *path)
 
 int sl_verbs_path_make(struct sl_verbs_path *path)
 {
+    unsigned sends;
     int err;
 
     sl_verbs_path_unmake(path);
@@ -171,9 +174,20 @@ int sl_verbs_path_make(struct sl_verbs_path *path)
             "%s shares no receive queue, and its completion queue has no room for one more "
             "queue pair's",
             path->rail->port.name);
+    sends = sl_verbs_cq_take_sends(path->rail, path->own_slots);
+    if (sends == 0)
+        return sl_fail(
+            -ENOMEM,
+            "the completion queue of %s has no room for one more path: its %d entries "
+            "are those that its device can have; SLUICE_VERBS_PATHS_PER_RAIL=1, or fewer "
+            "peers, need fewer",
+            path->rail->port.name, path->rail->cq->cqe);
+    path->base.depth = sends - SL_VERBS_SQ_DRAIN;
+    path->cq_places = sends + path->own_slots;
     path->qp = qp_create(path);
     if (path->qp == NULL) {
         err = errno != 0 ? errno : ENOMEM;
+        sl_verbs_cq_give(path->rail, path->cq_places);
         path->own_slots = 0;
         return sl_fail(-err, "%s has no queue pair left: %s", path->rail->port.name,
                        sluice_strerror(-err));

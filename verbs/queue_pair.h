@@ -9,7 +9,8 @@
 #include "verbs/rail.h"
 
 #define SL_VERBS_SQ_WRS 63 /* of its send queue: a driver that keeps one place free doubles 64 */
-#define SL_VERBS_SQ_ROOM (SL_VERBS_SQ_WRS - 1) /* one place is for draining */
+#define SL_VERBS_SQ_WRS_MIN 15    /* where its completion queue has room for few more */
+#define SL_VERBS_SQ_DRAIN 1       /* place is for draining */
 #define SL_VERBS_DRAIN UINT32_MAX /* number of the last work request of a queue pair that stops */
 #define SL_VERBS_BATCH 16
 #define SL_VERBS_MAX_INLINE 256
@@ -35,6 +36,7 @@ struct sl_verbs_path {
     uint8_t lag_active;    /* by which it leaves, as the driver says; 0: unknown */
     enum ibv_mtu mtu;
     unsigned max_inline;
+    unsigned cq_places;           /* of its queue pair, in the completion queue */
     unsigned own_slots, receives; /* places of its own receive queue, 0: it shares; taken ones */
     /* Work requests that go to the NIC together, with one doorbell. */
     struct ibv_send_wr batch[SL_VERBS_BATCH];

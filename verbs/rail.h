@@ -52,8 +52,11 @@ struct sl_verbs_rail {
     struct sl_verbs_device *device;
     struct sl_verbs_listener listener;
     struct sl_verbs_memory *memory; /* the device's, by the settings */
+    struct ibv_td *td;              /* NULL: the driver locks its queues itself */
+    struct ibv_pd *domain;          /* of queues: the device's, or one of td */
     struct ibv_comp_channel *channel;
     struct ibv_cq *cq;
+    unsigned cq_most, cq_taken; /* entries that it can have, and that may come to be needed */
     struct ibv_srq *srq;
     unsigned cq_events;
     struct sl_verbs_port port;
@@ -96,10 +99,22 @@ void sl_verbs_rejoin_end(struct sl_verbs_rail *rail);
 /* What it registers for that region must not be used any more. */
 void sl_verbs_rejoin_forget(struct sl_verbs_rail *rail, const struct sl_verbs_mr *mr);
 
+/* cq.c */
+/* Domain, completion channel and queue, of so many entries at first. What fails half-way is for
+ * sl_verbs_cq_close(). */
+int sl_verbs_cq_open(struct sl_verbs_rail *rail, unsigned entries, unsigned most);
+/* After all that uses them. */
+void sl_verbs_cq_close(struct sl_verbs_rail *rail);
+/* Places for what may complete from now on. False: there are not so many. */
+bool sl_verbs_cq_take(struct sl_verbs_rail *rail, unsigned places);
+/* Those of a queue pair with so many receives of its own: how many sends it may have; 0: none. */
+unsigned sl_verbs_cq_take_sends(struct sl_verbs_rail *rail, unsigned receives);
+void sl_verbs_cq_give(struct sl_verbs_rail *rail, unsigned places);
+
 /* leave.c */
 /* A queue pair in ERR that shares the receive queue, and is nobody's any more: destroyed once it
- * has given back what it took of that queue. */
-void sl_verbs_leave(struct sl_verbs_rail *rail, struct ibv_qp *qp);
+ * has given back what it took of that queue, and its places in the completion queue with it. */
+void sl_verbs_leave(struct sl_verbs_rail *rail, struct ibv_qp *qp, unsigned places);
 /* Its device says that it has taken the last one, and given it back. */
 void sl_verbs_leave_reached(struct sl_verbs_rail *rail, uint32_t qpn);
 void sl_verbs_leave_timers(struct sl_verbs_rail *rail, uint64_t now_ns);

@@ -87,35 +87,27 @@ static int queues_open(struct sl_verbs_rail *rail)
     struct sl_verbs_iface *iface = rail->iface;
     const struct sl_ibv *ibv = iface->ibv;
     struct ibv_device_attr attr = {0};
-    struct ibv_context *context = rail->device->context;
-    struct ibv_pd *pd;
-    int cqes = CQ_ENTRIES;
+    int cqes = CQ_ENTRIES, most = CQ_ENTRIES;
 
-    if (ibv->ibv_query_device(context, &attr) == 0 && attr.max_cqe > 0 && attr.max_cqe < cqes)
-        cqes = attr.max_cqe;
+    if (ibv->ibv_query_device(rail->device->context, &attr) == 0 && attr.max_cqe > 0)
+        most = attr.max_cqe;
+    cqes = most < cqes ? most : cqes;
     rail->is_soft = attr.vendor_id == SL_VERBS_SOFT_ROCE;
     int err = receives_choose(rail, &attr, cqes);
 
     if (err != 0)
         return err;
-    err = sl_verbs_device_pd(rail->device, &pd);
+    err = sl_verbs_cq_open(rail, (unsigned)cqes, (unsigned)most);
     if (err != 0)
         return err;
-    rail->channel = ibv->ibv_create_comp_channel(context);
-    rail->cq = rail->channel == NULL
-                   ? NULL
-                   : ibv->ibv_create_cq(context, cqes, &rail->listener, rail->channel, 0);
     struct ibv_srq_init_attr init = {.srq_context = &rail->listener,
                                      .attr = {.max_wr = rail->srq_room, .max_sge = 1}};
 
-    if (rail->cq != NULL && rail->srq_room != 0)
-        rail->srq = ibv->ibv_create_srq(pd, &init);
-    if (rail->cq == NULL || (rail->srq_room != 0 && rail->srq == NULL)) {
+    if (rail->srq_room != 0)
+        rail->srq = ibv->ibv_create_srq(rail->domain, &init);
+    if (rail->srq_room != 0 && rail->srq == NULL) {
         err = errno != 0 ? errno : ENOMEM;
-        return sl_fail(-err, "%s gives no %s: %s", rail->port.name,
-                       rail->channel == NULL ? "completion channel"
-                       : rail->cq == NULL    ? "completion queue"
-                                             : "receive queue",
+        return sl_fail(-err, "%s gives no receive queue: %s", rail->port.name,
                        sluice_strerror(-err));
     }
     return watch_fd(iface, rail->channel->fd);
@@ -141,13 +133,7 @@ void sl_verbs_rail_close(struct sl_verbs_rail *rail)
         ibv->ibv_destroy_srq(rail->srq);
     sl_verbs_slots_close(rail);
     free(rail->qpns);
-    if (rail->cq != NULL) {
-        if (rail->cq_events != 0)
-            ibv->ibv_ack_cq_events(rail->cq, rail->cq_events);
-        ibv->ibv_destroy_cq(rail->cq);
-    }
-    if (rail->channel != NULL)
-        ibv->ibv_destroy_comp_channel(rail->channel);
+    sl_verbs_cq_close(rail);
     events_close(rail);
     sl_verbs_device_put(rail->device);
     *rail = bare;

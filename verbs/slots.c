@@ -177,8 +177,19 @@ int sl_verbs_rail_provide(struct sl_verbs_rail *rail, unsigned eps)
         slots = rail->srq_room;
     while (rail->shared_blocks * SL_VERBS_BLOCK_SLOTS + SL_VERBS_BLOCK_SLOTS <= slots ||
            rail->shared_blocks == 0) {
-        int err = block_add(rail, true);
+        int err = 0;
 
+        if (!sl_verbs_cq_take(rail, SL_VERBS_BLOCK_SLOTS)) {
+            if (rail->shared_blocks != 0)
+                break; /* those that there are serve more */
+            err = sl_fail(-ENOMEM, "the completion queue of %s has %d entries: too few",
+                          rail->port.name, rail->cq->cqe);
+        }
+        if (err == 0) {
+            err = block_add(rail, true);
+            if (err != 0)
+                sl_verbs_cq_give(rail, SL_VERBS_BLOCK_SLOTS);
+        }
         if (err != 0)
             return err;
     }

@@ -11,6 +11,7 @@
  *   plan.c     which paths a connection has
  *   queue_pair.c  the lanes: made, connected, posted to, stopped · offer.c how the peer sees them
  *   rail.c     an open port: its completions, asynchronous events · slots.c receive buffers
+ *   cq.c       its completion queue: length, owner, interrupt
  *   leave.c    queue pairs that are stopped, until they can be destroyed
  *   rail_open.c  opens and closes one · rejoin.c  has a lost one back
  *   mr.c       registered memory, on every rail · gpu.c GPU memory

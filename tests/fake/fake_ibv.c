@@ -18,7 +18,7 @@ static const char *const call_names[] = {
 #undef NAME
 };
 
-static const char *const kind_names[] = {"device list", "context", "PD",  "MR",
+static const char *const kind_names[] = {"device list", "context", "TD",  "PD", "MR",
                                          "channel",     "CQ",      "SRQ", "QP"};
 
 void fake_misuse(struct fake_ibv *fake, const char *fmt, ...)
@@ -42,14 +42,16 @@ void fake_ibv_misuse_clear(struct fake_ibv *fake)
     fake->misuse[0] = '\0';
 }
 
-void *fake_obj_new(struct fake_device *dev, enum fake_ibv_kind kind, size_t size, size_t obj_off)
+void *fake_obj_new_behind(struct fake_device *dev, enum fake_ibv_kind kind, size_t lead,
+                          size_t size, size_t obj_off)
 {
-    char *base = calloc(1, size);
+    char *memory = calloc(1, lead + size), *base = memory + lead;
     struct fake_obj *obj = (void *)(base + obj_off);
 
-    if (base == NULL)
+    if (memory == NULL)
         abort();
     *obj = (struct fake_obj){.next = dev->fake->all,
+                             .memory = memory,
                              .base = base,
                              .dev = dev,
                              .kind = kind,
@@ -58,6 +60,11 @@ void *fake_obj_new(struct fake_device *dev, enum fake_ibv_kind kind, size_t size
     dev->fake->all = obj;
     dev->fake->live[kind]++;
     return base;
+}
+
+void *fake_obj_new(struct fake_device *dev, enum fake_ibv_kind kind, size_t size, size_t obj_off)
+{
+    return fake_obj_new_behind(dev, kind, 0, size, obj_off);
 }
 
 void fake_obj_end(struct fake_obj *obj)
@@ -225,7 +232,7 @@ static void obj_free(struct fake_obj *obj)
     case FAKE_IBV_QP: fake_qp_free(obj->base); break;
     default: break;
     }
-    free(obj->base);
+    free(obj->memory);
 }
 
 void fake_ibv_destroy(struct fake_ibv *fake)

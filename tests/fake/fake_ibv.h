@@ -53,6 +53,8 @@ struct fake_ibv_device {
      * it up to so many steps later, maybe after its sends; 0: it has not */
     unsigned ahead_steps;
     int comp_vectors;
+    bool thread_domains; /* and parent domains, and completion queues for one thread */
+    bool resize_cq;
     bool dmabuf;        /* ibv_reg_dmabuf_mr() */
     uint8_t lag_ports;  /* of a bond; needs mlx5 */
     bool mlx5;          /* mlx5dv_is_supported() */
@@ -77,6 +79,9 @@ struct fake_ibv_device {
     X(REG_MR, "ibv_reg_mr")                                                                        \
     X(CREATE_CHANNEL, "ibv_create_comp_channel")                                                   \
     X(CREATE_CQ, "ibv_create_cq")                                                                  \
+    X(RESIZE_CQ, "ibv_resize_cq")                                                                  \
+    X(ALLOC_TD, "ibv_alloc_td")                                                                    \
+    X(ALLOC_PARENT, "ibv_alloc_parent_domain")                                                     \
     X(CREATE_SRQ, "ibv_create_srq")                                                                \
     X(CREATE_QP, "ibv_create_qp")                                                                  \
     X(MODIFY_QP, "ibv_modify_qp")                                                                  \
@@ -98,7 +103,8 @@ enum fake_ibv_call {
 enum fake_ibv_kind {
     FAKE_IBV_LIST,
     FAKE_IBV_CONTEXT,
-    FAKE_IBV_PD,
+    FAKE_IBV_TD,
+    FAKE_IBV_PD, /* parent domains, too */
     FAKE_IBV_MR,
     FAKE_IBV_CHANNEL,
     FAKE_IBV_CQ,

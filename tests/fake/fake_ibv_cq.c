@@ -80,6 +80,7 @@ static struct ibv_cq *create_cq(struct ibv_context *ibv, int cqe, void *cq_conte
     cq->ibv.cq_context = cq_context;
     cq->ibv.cqe = cqe;
     cq->cap = (unsigned)cqe;
+    cq->vector = vector;
     cq->ring = calloc(cq->cap, sizeof(*cq->ring));
     if (cq->ring == NULL)
         abort();
@@ -88,6 +89,51 @@ static struct ibv_cq *create_cq(struct ibv_context *ibv, int cqe, void *cq_conte
     context->obj.users++;
     dev->live[FAKE_IBV_CQ]++;
     return &cq->ibv;
+}
+
+struct ibv_cq_ex *fake_create_cq_ex(struct ibv_context *ibv, struct ibv_cq_init_attr_ex *attr)
+{
+    const uint32_t known = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
+    bool bad = (attr->comp_mask & ~known) != 0 || (attr->wc_flags & ~IBV_WC_STANDARD_FLAGS) != 0;
+    struct ibv_cq *cq;
+
+    if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0)
+        bad |= (attr->flags & ~(uint32_t)IBV_CREATE_CQ_ATTR_SINGLE_THREADED) != 0;
+    if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) != 0)
+        bad |= FAKE_OF(fake_pd, attr->parent_domain)->of == NULL;
+    if (bad) {
+        errno = EINVAL;
+        return NULL;
+    }
+    cq = create_cq(ibv, (int)attr->cqe, attr->cq_context, attr->channel, (int)attr->comp_vector);
+    if (cq != NULL)
+        FAKE_OF(fake_cq, cq)->single = attr->flags != 0;
+    return FAKE_OF(ibv_cq_ex, cq);
+}
+
+static int resize_cq(struct ibv_cq *ibv, int cqe)
+{
+    struct fake_cq *cq = FAKE_OF(fake_cq, ibv);
+    int error = fake_enter(&cq->obj, FAKE_IBV_RESIZE_CQ);
+    struct fake_cqe *ring;
+
+    if (error == 0 && !cq->obj.dev->params.resize_cq)
+        error = EOPNOTSUPP;
+    if (error == 0 && (cqe < (int)cq->count || cqe > cq->obj.dev->params.attr.max_cqe))
+        error = EINVAL;
+    if (error != 0)
+        return error;
+    ring = calloc((size_t)cqe, sizeof(*ring));
+    if (ring == NULL)
+        abort();
+    for (unsigned i = 0; i < cq->count; i++)
+        ring[i] = cq->ring[(cq->first + i) % cq->cap];
+    free(cq->ring);
+    cq->ring = ring;
+    cq->first = 0;
+    cq->cap = (unsigned)cqe;
+    ibv->cqe = cqe;
+    return 0;
 }
 
 /* The kernel forgets events of a CQ that nobody has fetched. */
@@ -358,6 +404,7 @@ void fake_table_cq(struct sl_ibv *t)
     t->ibv_create_comp_channel = create_comp_channel;
     t->ibv_destroy_comp_channel = destroy_comp_channel;
     t->ibv_create_cq = create_cq;
+    t->ibv_resize_cq = resize_cq;
     t->ibv_destroy_cq = destroy_cq;
     t->ibv_get_cq_event = get_cq_event;
     t->ibv_ack_cq_events = ack_cq_events;

@@ -22,6 +22,7 @@ void fake_ibv_device_init(struct fake_ibv_device *params, const char *name)
                                        .max_inline = 220,
                                        .comp_vectors = 2,
                                        .dmabuf = true,
+                                       .resize_cq = true,
                                        .attr = {.fw_ver = "1.0",
                                                 .max_mr_size = UINT64_C(1) << 40,
                                                 .page_size_cap = 4096,
@@ -179,8 +180,12 @@ static struct ibv_context *open_device(struct ibv_device *device)
         errno = error;
         return NULL;
     }
-    context =
-        fake_obj_new(dev, FAKE_IBV_CONTEXT, sizeof(*context), offsetof(struct fake_context, obj));
+    context = fake_obj_new_behind(dev, FAKE_IBV_CONTEXT, offsetof(struct verbs_context, context),
+                                  sizeof(*context), offsetof(struct fake_context, obj));
+    if (dev->params.thread_domains) {
+        context->ibv.abi_compat = __VERBS_ABI_IS_EXTENDED;
+        fake_table_domain(verbs_get_ctx(&context->ibv));
+    }
     context->ibv.device = device;
     context->ibv.cmd_fd = -1;
     context->ibv.async_fd = eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC);

@@ -18,7 +18,7 @@ struct fake_device;
  * its use is noticed. */
 struct fake_obj {
     struct fake_obj *next; /* of all that were ever made */
-    void *base;
+    void *memory, *base;
     struct fake_device *dev;
     unsigned generation; /* of the device: one that was removed keeps its objects dead */
     enum fake_ibv_kind kind;
@@ -56,9 +56,16 @@ struct fake_context {
     struct fake_async *events;
 };
 
+struct fake_td {
+    struct ibv_td ibv;
+    struct fake_obj obj;
+};
+
 struct fake_pd {
     struct ibv_pd ibv;
     struct fake_obj obj;
+    struct fake_pd *of; /* a parent domain: whose memory it is about */
+    struct fake_td *td; /* and its thread domain */
 };
 
 struct fake_mr {
@@ -97,6 +104,8 @@ struct fake_cq {
     struct fake_cqe *ring;
     unsigned cap, first, count, visible;
     bool armed, solicited_only, broken, hold, poll_fails;
+    bool single; /* threaded */
+    int vector;
     uint32_t notes_given;
 };
 
@@ -236,6 +245,9 @@ extern struct fake_ibv *fake_ibv_the;
 /* fake_ibv.c */
 __attribute__((format(printf, 2, 3))) void fake_misuse(struct fake_ibv *fake, const char *fmt, ...);
 void *fake_obj_new(struct fake_device *dev, enum fake_ibv_kind kind, size_t size, size_t obj_off);
+/* With so many bytes before it. */
+void *fake_obj_new_behind(struct fake_device *dev, enum fake_ibv_kind kind, size_t lead,
+                          size_t size, size_t obj_off);
 void fake_obj_end(struct fake_obj *obj);
 /* Misuse if obj is not alive; EIO if its device is gone; then the error that was asked for, if
  * any. */
@@ -258,12 +270,14 @@ uint16_t fake_pkey_at(const struct fake_device *dev, unsigned port, unsigned ind
 
 /* fake_ibv_object.c */
 void fake_table_object(struct sl_ibv *t);
+void fake_table_domain(struct verbs_context *t);
 /* The bytes that a key gives access to, or NULL. */
 uint8_t *fake_key_at(struct fake_device *dev, struct ibv_pd *pd, bool remote, uint32_t key,
                      uint64_t addr, uint64_t len, unsigned access);
 
 /* fake_ibv_cq.c */
 void fake_table_cq(struct sl_ibv *t);
+struct ibv_cq_ex *fake_create_cq_ex(struct ibv_context *ibv, struct ibv_cq_init_attr_ex *attr);
 void fake_channel_free(struct fake_channel *channel);
 int fake_poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *wc);
 int fake_req_notify_cq(struct ibv_cq *cq, int solicited_only);

@@ -36,9 +36,86 @@ static int dealloc_pd(struct ibv_pd *ibv)
         return error;
     if (pd->obj.users != 0 && error == 0)
         return EBUSY;
+    if (pd->of != NULL) {
+        pd->of->obj.users--;
+        pd->td->obj.users--;
+    }
     FAKE_OF(fake_context, ibv->context)->obj.users--;
     fake_obj_end(&pd->obj);
     return error;
+}
+
+static struct ibv_td *alloc_td(struct ibv_context *ibv, struct ibv_td_init_attr *attr)
+{
+    struct fake_context *context = FAKE_OF(fake_context, ibv);
+    struct fake_td *td;
+    int error = fake_enter(&context->obj, FAKE_IBV_ALLOC_TD);
+
+    if (error == 0 && attr->comp_mask != 0)
+        error = EINVAL;
+    if (error != 0) {
+        errno = error;
+        return NULL;
+    }
+    td = fake_obj_new(context->obj.dev, FAKE_IBV_TD, sizeof(*td), offsetof(struct fake_td, obj));
+    td->ibv.context = ibv;
+    context->obj.users++;
+    return &td->ibv;
+}
+
+static int dealloc_td(struct ibv_td *ibv)
+{
+    struct fake_td *td = FAKE_OF(fake_td, ibv);
+    int error = fake_enter_plain(&td->obj, "ibv_dealloc_td");
+
+    if (error == EINVAL)
+        return error;
+    if (td->obj.users != 0 && error == 0)
+        return EBUSY;
+    FAKE_OF(fake_context, ibv->context)->obj.users--;
+    fake_obj_end(&td->obj);
+    return error;
+}
+
+static struct ibv_pd *alloc_parent_domain(struct ibv_context *ibv,
+                                          struct ibv_parent_domain_init_attr *attr)
+{
+    struct fake_context *context = FAKE_OF(fake_context, ibv);
+    struct fake_pd *pd;
+    int error = fake_enter(&context->obj, FAKE_IBV_ALLOC_PARENT);
+
+    if (error == 0 &&
+        (attr->pd == NULL || attr->td == NULL || attr->comp_mask != 0 ||
+         fake_enter_plain(&FAKE_OF(fake_td, attr->td)->obj, "ibv_alloc_parent_domain") != 0))
+        error = EINVAL;
+    if (error != 0) {
+        errno = error;
+        return NULL;
+    }
+    pd = fake_obj_new(context->obj.dev, FAKE_IBV_PD, sizeof(*pd), offsetof(struct fake_pd, obj));
+    pd->ibv.context = ibv;
+    pd->of = FAKE_OF(fake_pd, attr->pd);
+    pd->td = FAKE_OF(fake_td, attr->td);
+    pd->of->obj.users++;
+    pd->td->obj.users++;
+    context->obj.users++;
+    return &pd->ibv;
+}
+
+static const struct fake_pd *protection(const struct ibv_pd *ibv)
+{
+    const struct fake_pd *pd = FAKE_OF(fake_pd, (uintptr_t)ibv);
+
+    return pd->of != NULL ? pd->of : pd;
+}
+
+void fake_table_domain(struct verbs_context *t)
+{
+    t->sz = sizeof(*t);
+    t->alloc_td = alloc_td;
+    t->dealloc_td = dealloc_td;
+    t->alloc_parent_domain = alloc_parent_domain;
+    t->create_cq_ex = fake_create_cq_ex;
 }
 
 static uint32_t mr_key(const struct fake_device *dev, unsigned index, bool remote)
@@ -198,7 +275,7 @@ uint8_t *fake_key_at(struct fake_device *dev, struct ibv_pd *pd, bool remote, ui
     if (index >= dev->mr_count || mr_key(dev, index, remote) != key)
         return NULL;
     mr = dev->mrs[index];
-    if (!mr->obj.alive || fake_obj_gone(&mr->obj) || mr->ibv.pd != pd ||
+    if (!mr->obj.alive || fake_obj_gone(&mr->obj) || protection(mr->ibv.pd) != protection(pd) ||
         (mr->access & access) != access)
         return NULL;
     if (addr < mr->iova || len > mr->ibv.length || addr - mr->iova > mr->ibv.length - len)

@@ -48,6 +48,8 @@ static void world_open(struct vs_run *run)
             params.attr.max_srq_wr = 1023;
             params.keeps_wcs = run->keeps_wcs;
             params.ahead_steps = run->ahead_steps;
+            params.thread_domains = run->seed % 2 == 0;
+            params.resize_cq = run->seed % 3 == 0;
             if (run->mixes != 0)
                 params.attr.vendor_id = SL_VERBS_SOFT_ROCE;
             fake_ibv_device_add(run->fake, &params);
