@@ -31,6 +31,7 @@ struct sl_mp_name {
 /* What the other end says of itself. */
 struct sl_mp_peer {
     uint64_t nonce;
+    uint32_t rank;
     bool listed;
     uint16_t far; /* rails that it would rather not use, a bit each */
     unsigned rail_count;
@@ -55,8 +56,10 @@ struct sl_mp_conn {
     uint64_t due_ns;       /* then: which */
     bool is_timed;
     bool is_active, failing, leads, has_hello, is_named, sideband_up;
-    bool left;       /* the peer is gone: what it sent may still be received */
-    bool has_failed; /* one of its paths has: the next turn ends it */
+    bool later;       /* of its paths some are not made, as nothing needs them yet: lazy.c */
+    bool has_standby; /* ... but a second one is, or there is none */
+    bool left;        /* the peer is gone: what it sent may still be received */
+    bool has_failed;  /* one of its paths has: the next turn ends it */
     uint8_t state;
     uint32_t eager_bytes;
     uint64_t nonce;

@@ -82,17 +82,20 @@ struct sl_mp_pair {
 
 /* The paths that an end's settings ask for. */
 struct sl_mp_paths {
-    uint8_t count, spare;
+    uint8_t count;
+    uint8_t now; /* 1: those that were for later are needed */
     struct sl_mp_pair pairs[SL_MP_PATHS_MAX];
 };
+
+#define SL_MP_OFFER_LATER 0x80u
 
 /* OFFER and ACCEPT. */
 struct sl_mp_offer {
     uint8_t local_rail, remote_rail; /* of the sender, of the receiver */
     uint8_t turn;                    /* of the path, among those between these rails, from 0 */
-    uint8_t paths;                   /* how many the connection is to have */
-    uint8_t lane[20];                /* the lane's own */
-    struct sl_mp_rail_info rail;     /* of the sender, as it is now */
+    uint8_t paths;    /* how many the connection is to have; the first bit: some of them later */
+    uint8_t lane[20]; /* the lane's own */
+    struct sl_mp_rail_info rail; /* of the sender, as it is now */
     uint8_t spare[2];
 };
 

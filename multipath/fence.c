@@ -29,6 +29,7 @@
 #include "multipath/events.h"
 #include "multipath/fallback.h"
 #include "multipath/iface.h"
+#include "multipath/lazy.h"
 #include "multipath/repair.h"
 #include "multipath/sideband.h"
 
@@ -155,9 +156,12 @@ static bool stop(struct sl_mp_path *path)
         sl_mp_event(conn->iface, SL_EVENT_PATH_DOWN, conn->base.peer, path->idx, path->code);
         sl_log(path->sound || sl_mp_peer_leaves(conn) ? SL_LOG_INFO : SL_LOG_WARN, area_of(conn),
                "path %u to %s is %s: %s; %u of %u left", path->idx, sl_ep_peer_name(&conn->base),
-               path->sound ? "set aside" : "down", path->why, conn->paths_up, conn->path_count);
+               path->sound ? "set aside" : "down", path->why, conn->paths_up,
+               sl_mp_paths_all(conn));
     }
     down_send(path);
+    if (!path->sound)
+        sl_mp_paths_need(conn, "one has failed");
     return was_up;
 }
 
@@ -169,7 +173,7 @@ static void wait_without_path(struct sl_mp_conn *conn)
     conn->no_path_since_ns = now(conn);
     sl_mp_repair_soon(conn); /* bad ones are better than none */
     sl_mp_conn_time(conn);
-    sl_mp_event(conn->iface, SL_EVENT_CONN_WAITS, conn->base.peer, conn->path_count, 0);
+    sl_mp_event(conn->iface, SL_EVENT_CONN_WAITS, conn->base.peer, sl_mp_paths_all(conn), 0);
 }
 
 /* Both ends have stopped and said what they had. */

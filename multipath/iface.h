@@ -32,6 +32,8 @@ struct sl_mp_settings {
     int64_t piece_bytes;  /* of a write, at most; 0: the protocol's choice */
     bool fallback;        /* without a path data goes over the sideband, where the peer agrees */
     bool listed;          /* the user lists paths, and means these for what this end sends */
+    bool lazy;            /* paths are made when they are needed ... */
+    bool standby;         /* ... but one to another rail as soon as the first is used */
     bool reserve;         /* data goes by one rail at a time, the first that has a path */
     uint16_t magic;       /* in addresses: both ends have lanes of this kind */
 };

@@ -103,6 +103,7 @@ struct sl_mp_path {
     struct sl_mp_shown_route shown; /* by the lane's owner */
     bool tried;                     /* came up or failed once */
     bool leads;                     /* this end offers */
+    bool later;                     /* ... when it is needed: lazy.c */
     bool sound;               /* stopped for the close of a channel: nothing is wrong with it */
     bool excused;             /* a rail went: the path has no part in it */
     bool proven, peer_proven; /* it carries, says this end, and the other */

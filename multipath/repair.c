@@ -20,6 +20,7 @@
 #include "multipath/events.h"
 #include "multipath/fallback.h"
 #include "multipath/iface.h"
+#include "multipath/lazy.h"
 #include "multipath/repair.h"
 #include "multipath/setup.h"
 #include "multipath/sideband.h"
@@ -60,6 +61,8 @@ static void offer_send(struct sl_mp_path *path, uint8_t kind)
                                          .remote_rail = path->remote_rail,
                                          .turn = path->turn,
                                          .paths = (uint8_t)path->conn->path_count};
+    if (path->conn->later)
+        control.offer.paths |= SL_MP_OFFER_LATER;
     sl_mp_rail_describe(path->conn->iface, path->rail, &control.offer.rail);
     path->lanes->offer(path, &control.offer);
     sl_mp_control_send(path->conn, &control);
@@ -92,6 +95,7 @@ static void try_failed(struct sl_mp_path *path, const char *why)
     sl_debug(area_of(path->conn), "path %u to %s is not to be had: %s", path->idx,
              sl_ep_peer_name(&path->conn->base), why);
     sl_mp_path_rest(path);
+    sl_mp_paths_need(path->conn, "one could not be made");
 }
 
 static void offer(struct sl_mp_path *path)
@@ -107,6 +111,7 @@ static void offer(struct sl_mp_path *path)
                      path->remote_rail);
         path->tried = true;
         path->next_try_ns = now(path->conn) + SL_MP_TRY_NS;
+        sl_mp_paths_need(path->conn, path->why);
         return;
     }
     path->epoch++;
@@ -138,6 +143,8 @@ static void on_offer(struct sl_mp_conn *conn, const struct sl_mp_control *contro
                         sl_ep_peer_name(&conn->base));
         return;
     }
+    conn->paths_expected = theirs->paths & ~SL_MP_OFFER_LATER;
+    conn->later = (theirs->paths & SL_MP_OFFER_LATER) != 0;
     if (path == NULL && sl_mp_path_add(conn, control->path, &path) != 0) {
         sl_mp_conn_fail(conn, -ENOMEM, "%s", sluice_last_error());
         return;
@@ -147,7 +154,6 @@ static void on_offer(struct sl_mp_conn *conn, const struct sl_mp_control *contro
                         sl_ep_peer_name(&conn->base), control->path);
         return;
     }
-    conn->paths_expected = theirs->paths;
     path->epoch = control->epoch;
     path->rail = conn->iface->rails[theirs->remote_rail];
     path->remote_rail = theirs->local_rail;
@@ -377,8 +383,9 @@ static void path_timers(struct sl_mp_path *path, uint64_t now_ns)
 {
     switch ((enum sl_mp_path_state)path->state) {
     case SL_MP_PATH_IDLE:
-        if (path->leads && now_ns >= path->next_try_ns && path->conn->iface->opens > 0 &&
-            sl_mp_control_room(path->conn) && !sl_mp_peer_leaves(path->conn))
+        if (path->leads && !path->later && now_ns >= path->next_try_ns &&
+            path->conn->iface->opens > 0 && sl_mp_control_room(path->conn) &&
+            !sl_mp_peer_leaves(path->conn))
             offer(path);
         break;
     case SL_MP_PATH_OFFERED:
@@ -420,7 +427,7 @@ static uint64_t path_due(const struct sl_mp_path *path)
     uint64_t look_ns = path->conn->iface->ticked_ns + path->repeat_ns / 2;
 
     switch ((enum sl_mp_path_state)path->state) {
-    case SL_MP_PATH_IDLE: return path->leads ? path->next_try_ns : SL_NEVER;
+    case SL_MP_PATH_IDLE: return path->leads && !path->later ? path->next_try_ns : SL_NEVER;
     case SL_MP_PATH_PINGING:
         if (sl_mp_is_on_trial(path) && look_ns < path->deadline_ns)
             return look_ns;

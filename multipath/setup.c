@@ -4,6 +4,7 @@
 #include "multipath/conn.h"
 #include "multipath/fallback.h"
 #include "multipath/iface.h"
+#include "multipath/lazy.h"
 #include "multipath/repair.h"
 #include "multipath/sideband.h"
 
@@ -267,6 +268,8 @@ static int plan(struct sl_mp_conn *conn)
 
     for (unsigned i = 0; i < paths->count && err == 0 && conn->leads; i++)
         err = path_plan(conn, paths->pairs[i].local, paths->pairs[i].remote);
+    if (err == 0 && conn->leads && conn->path_count > 0)
+        sl_mp_lazy_plan(conn);
     if (err == 0 && !conn->leads && (conn->iface->settings.listed || conn->peer.listed))
         sl_mp_control_send(conn, &control);
     return err;
@@ -290,6 +293,8 @@ void sl_mp_on_paths(struct sl_mp_conn *conn, const struct sl_mp_paths *theirs)
     }
     if (err != 0)
         sl_mp_conn_fail(conn, err, "%s", sluice_last_error());
+    else if (theirs->now != 0)
+        sl_mp_paths_need(conn, "the peer asks for them");
     sl_mp_conn_time(conn);
 }
 
@@ -307,6 +312,7 @@ static int take_hello(struct sl_mp_conn *conn, const struct sl_mp_hello *hello)
     if (peer->rails == NULL)
         return sl_fail(-ENOMEM, "no memory for what a peer says of its rails");
     peer->nonce = hello->nonce;
+    peer->rank = hello->rank;
     peer->listed = hello->listed;
     peer->rail_count = hello->rail_count;
     for (unsigned i = 0; i < count && i < SL_MP_HELLO_RAILS; i++) {
@@ -360,10 +366,11 @@ void sl_mp_setup_timers(struct sl_mp_conn *conn, uint64_t now_ns)
     char why[SL_MP_REASONS_BYTES];
 
     for (unsigned i = 0; i < conn->path_count; i++)
-        tried += conn->paths[i] != NULL && conn->paths[i]->tried;
+        tried += conn->paths[i] != NULL && (conn->paths[i]->tried || conn->paths[i]->later);
     if (conn->paths_up > 0 && conn->settle_ns == 0)
         conn->settle_ns = now_ns + SETTLE_NS;
-    bool settled = conn->leads ? tried == conn->path_count : tried >= conn->paths_expected;
+    bool settled =
+        conn->leads ? tried == conn->path_count : tried >= (conn->later ? 1 : conn->paths_expected);
 
     if (conn->paths_up > 0 && (settled || now_ns >= conn->settle_ns)) {
         conn->state = SL_MP_CONN_UP;

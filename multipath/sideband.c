@@ -16,6 +16,7 @@
 #include "multipath/events.h"
 #include "multipath/fallback.h"
 #include "multipath/iface.h"
+#include "multipath/lazy.h"
 
 #include "core/err.h"
 #include "core/log.h"
@@ -92,6 +93,7 @@ static void lose(struct sl_mp_conn *conn, int status, const char *why)
     sl_mp_controls_requeue(conn);
     sl_mp_fallback_lost(conn);
     over_send(conn, conn->sideband->connection + 1);
+    sl_mp_paths_need(conn, "the sideband is lost");
     sl_mp_conn_time(conn);
     sl_mp_conn_activate(conn);
 }

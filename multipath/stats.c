@@ -5,6 +5,7 @@
 #include "core/state.h"
 #include "multipath/conn.h"
 #include "multipath/fallback.h"
+#include "multipath/lazy.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +13,8 @@
 static const char *state_of(const struct sl_mp_path *path)
 {
     switch ((enum sl_mp_path_state)path->state) {
-    case SL_MP_PATH_IDLE: return path->rail == NULL ? "resting" : "down";
+    case SL_MP_PATH_IDLE:
+        return path->rail == NULL ? "resting" : path->later ? "not needed yet" : "down";
     case SL_MP_PATH_OFFERED:
     case SL_MP_PATH_PINGING:
     case SL_MP_PATH_ACCEPTED: return "connecting";
@@ -78,13 +80,16 @@ void sl_mp_ep_describe(const struct sl_ep *base, char *out, size_t cap)
             received += conn->paths[i]->stats.received_bytes;
         }
     snprintf(out, cap, "%s, %u of %u paths up", base->iface->ops->name, conn->paths_up,
-             conn->path_count);
+             sl_mp_paths_all(conn));
     for (unsigned i = 0; i < conn->path_count; i++)
         if (conn->paths[i] != NULL && conn->paths[i]->rail != NULL)
             sl_text_add(out, cap, ", %s %s", conn->paths[i]->rail->name,
                         conn->paths[i]->state == SL_MP_PATH_UP ? "up"
+                        : conn->paths[i]->later                ? "not needed yet"
                         : conn->paths[i]->why[0] != '\0'       ? conn->paths[i]->why
                                                                : "down");
+    if (!conn->leads && conn->later)
+        sl_text_add(out, cap, ", others not needed yet");
     sl_text_add(out, cap, ", sent %llu, received %llu bytes", (unsigned long long)sent,
                 (unsigned long long)received);
 }

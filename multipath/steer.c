@@ -10,6 +10,7 @@
 #include "multipath/conn.h"
 #include "multipath/events.h"
 #include "multipath/iface.h"
+#include "multipath/lazy.h"
 #include "multipath/repair.h"
 
 #define CONNS 32                     /* that a change is applied to at a time */
@@ -30,6 +31,8 @@ static bool set(struct sl_mp_path *path, const struct sl_path_setting *setting)
     path->weight = setting->weight;
     path->is_avoided = setting->avoid;
     path->conn->uneven |= sl_mp_path_is_uneven(path);
+    if (sl_mp_path_is_uneven(path))
+        sl_mp_paths_need(path->conn, "the path table says how much each carries");
     return changed;
 }
 

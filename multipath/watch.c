@@ -9,6 +9,7 @@
 #include "multipath/watch.h"
 
 #include "multipath/conn.h"
+#include "multipath/lazy.h"
 #include "multipath/repair.h"
 #include "multipath/sideband.h"
 
@@ -129,6 +130,15 @@ static void ask_others(struct sl_mp_conn *conn, const struct sl_mp_path *but)
     }
 }
 
+bool sl_mp_watch_waits(struct sl_mp_path *path, uint64_t now_ns)
+{
+    const struct sl_mp_wr *wr;
+
+    see(path, now_ns);
+    wr = awaited(path);
+    return wr != NULL && waits_ns(path, wr) > LATE_NS + usual_ns(path, wr);
+}
+
 static void judge(struct sl_mp_conn *conn, struct sl_mp_path *path)
 {
     const struct sl_mp_wr *wr = awaited(path);
@@ -228,6 +238,13 @@ static void trust(struct sl_mp_conn *conn)
         }
 }
 
+static void alone(struct sl_mp_conn *conn, uint64_t now_ns)
+{
+    trust(conn);
+    if (conn->later && conn->state == SL_MP_CONN_UP)
+        sl_mp_lazy_watch(conn, now_ns);
+}
+
 static void look(struct sl_mp_conn *conn, uint64_t now_ns)
 {
     const struct sl_mp_path *at = conn->frame_path;
@@ -261,7 +278,7 @@ void sl_mp_watch(struct sl_mp_iface *iface, uint64_t now_ns)
             continue;
         if (conn->paths_up > 1)
             look(conn, now_ns);
-        else if (conn->paths_up == 1 && conn->path_count > 1)
-            trust(conn);
+        else if (conn->paths_up == 1 && sl_mp_paths_all(conn) > 1)
+            alone(conn, now_ns);
     }
 }

@@ -4,6 +4,7 @@
 #include "multipath/conn.h"
 #include "multipath/fallback.h"
 #include "multipath/iface.h"
+#include "multipath/lazy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -246,15 +247,19 @@ void sl_mp_path_size_pieces(struct sl_mp_path *path)
         path->piece_bytes = (uint32_t)bytes;
 }
 
-/* Of a piece for any path. */
-static uint32_t piece_size(const struct sl_mp_conn *conn, const struct sl_mp_tx_cts *cts)
+/* The last piece of a message, or its only one, looks at nothing more. */
+static uint32_t piece_size(struct sl_mp_conn *conn, const struct sl_mp_tx_cts *cts)
 {
     uint64_t left = cts->cts.len - cts->dealt;
     uint64_t most = conn->iface->piece_bytes;
 
     if (cts->msg->mr == NULL && most > SL_MP_CHUNK_BYTES)
         most = SL_MP_CHUNK_BYTES;
-    return (uint32_t)(left < most ? left : most);
+    if (left <= most)
+        return (uint32_t)left;
+    if (left >= SL_MP_SPREAD_BYTES)
+        sl_mp_paths_spread(conn);
+    return (uint32_t)most;
 }
 
 /* Copies a piece of memory that nobody registered; false: no staging is free. */
@@ -270,6 +275,8 @@ static bool stage(struct sl_mp_conn *conn, struct sl_mp_piece *piece)
     piece->chunk = chunks->free[--chunks->free_count];
     memcpy(sl_mp_chunk_bytes(conn->iface, piece->chunk), cts->msg->addr + cts->cts.off + piece->off,
            piece->len);
+    if (cts->msg->len >= SL_MP_SPREAD_BYTES)
+        sl_mp_paths_spread(conn);
     return true;
 }
 
@@ -321,8 +328,10 @@ static int deal_cts(struct sl_mp_conn *conn, struct sl_mp_tx_cts *cts)
             .cts = cts, .off = cts->dealt, .len = piece_size(conn, cts), .chunk = SL_MP_NO_CHUNK};
         struct sl_mp_path *path = sl_mp_path_best(conn, &piece);
 
-        if (path == NULL)
+        if (path == NULL) {
+            sl_mp_paths_spread(conn); /* they are full */
             break;
+        }
         if (piece.len < cts->cts.len - cts->dealt && path->piece_bytes > piece.len &&
             !enlarge(&piece, path))
             break;

@@ -34,6 +34,11 @@ static const struct sl_config_row rows[] = {
         "VERBS_PATHS_PER_RAIL", paths_per_rail, "0", "paths", 0, 8,
         "Queue pairs between a pair of rails, each with a flow label of its own. 0: one, or one "
         "for each port of a bond."),
+    SL_ROW_SWITCH(
+        "VERBS_LAZY", lazy, "auto",
+        "Paths of a connection are made when they are needed: on (one, and all when long messages "
+        "go or that one is in trouble), auto (as on, and a second one, to another rail, soon after "
+        "the first is used), off (all at once)."),
     SL_ROW_INT(
         "VERBS_TRAFFIC_CLASS", traffic_class, "0", "", 0, 255,
         "Traffic class of RoCE packets: DSCP * 4. Choose the one for which the switches have PFC "

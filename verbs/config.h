@@ -26,7 +26,7 @@ struct sl_verbs_config {
     int64_t gid_index, traffic_class, service_level, mtu;
     int64_t timeout, retry_count, rnr_timer, paths_per_rail;
     int64_t eager_bytes, piece_bytes, staging_bytes, path_wait_ms;
-    int64_t relaxed_ordering, reserve, fork, srq, comp_vector, thread_domain;
+    int64_t relaxed_ordering, reserve, fork, srq, lazy, comp_vector, thread_domain;
 };
 
 SL_CONFIG_SECTION(verbs)

@@ -228,6 +228,8 @@ static void settings_read(struct sl_mp_settings *out, const struct sl_config *co
         .piece_bytes = sl_verbs_config(config)->piece_bytes,
         .fallback = sl_verbs_config(config)->fallback == SL_VERBS_FALLBACK_TCP,
         .listed = !sl_path_list_auto(sl_verbs_config(config)->paths),
+        .lazy = sl_verbs_config(config)->lazy != SL_OFF,
+        .standby = sl_verbs_config(config)->lazy == SL_AUTO,
         .reserve = sl_verbs_config(config)->reserve == SL_ON,
         .magic = MAGIC,
     };

@@ -83,6 +83,8 @@ void stage_reset(void)
         }
         sl_config_defaults(&config[i]);
         snprintf(sl_verbs_config_edit(&config[i])->devices, SL_TEXT_MAX, "%c*", 'a' + i);
+        /* One that is made later would look like memory that a close leaves behind. */
+        sl_verbs_config_edit(&config[i])->lazy = SL_OFF;
         config[i].connect_timeout_ms = 2000;
         workers[i] =
             (struct sl_worker){.clock = loop_clock(loop), .config = &config[i], .rank = (int)i};

@@ -13,6 +13,7 @@ static const char *const fault_names[] = {"kill",        "cut",        "lose dat
                                           "refuse",      "stall",      "pause",       "path table",
                                           "all blocked", "lose",       "device dies", "leaves"};
 
+#define SPREAD UINT64_C(0x9e3779b97f4a7c15) /* what the seed's low bits decide, this does not */
 #define HOLD_NS (20 * SL_NS_PER_MS)
 #define RAILS_FEW 4
 #define PATHS_MOST 16 /* of a rail */
@@ -58,6 +59,8 @@ static void draw_sides(struct ms_run *run)
                              run->mode == MS_AWAY || run->mode == MS_BROKEN ? wait_ms : 60000,
                          .piece_bytes = piece,
                          .fallback = fallback,
+                         .lazy = (run->seed * SPREAD >> 62 & 1) != 0,
+                         .standby = run->seed * SPREAD >> 63 != 0,
                          .listed = (run->seed / 32 >> i & 1) != 0,
                          .reserve = reserve},
             .eager_bytes = i == 1 && chance(run, 4) ? 64 : eager,
@@ -90,6 +93,7 @@ static void draw_alone(struct ms_run *run)
         run->side[side].paths = 1 + (unsigned)(run->seed / 16 % (run->large ? 4 : 2));
         run->side[side].settings.reserve = false;
         run->side[side].settings.listed = false;
+        run->side[side].settings.lazy = false; /* one alone would be the last */
     }
     paths = rails * run->side[0].paths;
     draw_fault(run, 1);

@@ -173,6 +173,8 @@ static void draw(uint64_t seed)
     memset(&run, 0, sizeof(run));
     sl_rng_init(&run.rng, seed);
     draw_sides();
+    run.side.settings.lazy = seed % 2 != 0;
+    run.side.settings.standby = seed / 2 % 2 != 0;
     draw_qualities();
     run.resets = sl_rng_chance(&run.rng, 4);
 }

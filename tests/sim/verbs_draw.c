@@ -18,6 +18,8 @@ static const char *const fault_names[] = {"kill",  "cut",          "cut one way"
 #define HOLD_NS                                                                                    \
     (20 * SL_NS_PER_MS) /* longest time without what only waits: completions that are not shown */
 
+#define SPREAD UINT64_C(0x9e3779b97f4a7c15) /* what the seed's low bits decide, this does not */
+
 static uint64_t below(struct vs_run *run, uint64_t bound)
 {
     return sl_rng_below(&run->traffic.rng, bound);
@@ -35,6 +37,7 @@ static bool chance(struct vs_run *run, uint64_t in)
 
 static void draw_config(struct vs_run *run)
 {
+    static const int64_t lazies[] = {SL_OFF, SL_ON, SL_AUTO};
     int64_t eager = ONE_OF(run, 256, 256, 1024, 4096), eager2 = chance(run, 4) ? 512 : eager;
     int64_t piece = ONE_OF(run, 0, 2048, 8192, 65536),
             staging = ONE_OF(run, 65536, 2 << 20, 4 << 20);
@@ -57,6 +60,7 @@ static void draw_config(struct vs_run *run)
         sl_verbs_config_edit(config)->piece_bytes = piece;
         sl_verbs_config_edit(config)->staging_bytes = staging;
         sl_verbs_config_edit(config)->paths_per_rail = per_rail;
+        sl_verbs_config_edit(config)->lazy = lazies[(run->seed * SPREAD >> 32) % 3];
         sl_verbs_config_edit(config)->retry_count = 2 + (int64_t)below(run, 6);
         /* Longer than faults that pass last, or short where they do not. */
         sl_verbs_config_edit(config)->path_wait_ms =
@@ -160,8 +164,10 @@ void vs_plain(struct vs_run *run, uint64_t seed, enum vs_mode mode, unsigned rai
     run->steps_max = 4;
     run->post_in = 2;
     run->latency_ns = 5000;
-    for (unsigned side = 0; side < 2; side++)
+    for (unsigned side = 0; side < 2; side++) {
         sl_verbs_config_edit(&run->config[side])->paths_per_rail = 1;
+        sl_verbs_config_edit(&run->config[side])->lazy = SL_OFF;
+    }
 }
 
 void vs_plain_messages(struct vs_run *run, unsigned side, unsigned count, size_t len)

@@ -95,7 +95,7 @@ ranks() {
         side=$((rank % 2))
         SLUICE_RANK=$rank SLUICE_SIZE=$size SLUICE_ROOT=127.0.0.1:$port SLUICE_JOB=ranks-$port \
             SLUICE_SECRET=only-for-this-test SLUICE_HOST_ID=${SLUICE_HOST_ID:-side-$side} \
-            SLUICE_VERBS_DEVICES="$(devices_of "$side")" \
+            SLUICE_VERBS_DEVICES="$(devices_of "$side")" SLUICE_VERBS_LAZY="${SLUICE_VERBS_LAZY:-off}" \
             timeout -s KILL "$ranks_limit" bash -c 'echo $$ >"$0" && exec "$@"' "$dir/$rank.pid" "$@" \
             >"$dir/$rank.out" 2>&1 </dev/null &
         pids[rank]=$!

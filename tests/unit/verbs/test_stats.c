@@ -78,6 +78,7 @@ static void world_make(enum sl_verbs_fallback fallback)
         sl_verbs_config_edit(&s->config)->fallback = fallback;
         sl_verbs_config_edit(&s->config)->staging_bytes = 2 << 20;
         sl_verbs_config_edit(&s->config)->piece_bytes = 64 << 10;
+        sl_verbs_config_edit(&s->config)->lazy = SL_OFF;
         s->worker = (struct sl_worker){
             .clock = loop_clock(loop), .config = &s->config, .events = &s->events, .rank = (int)i};
         sl_rng_init(&s->worker.rng, i + 1);

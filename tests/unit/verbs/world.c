@@ -63,6 +63,7 @@ void world_prepare(void (*more)(struct fake_ibv_device *params))
         snprintf(sl_verbs_config_edit(&s->config)->devices, SL_TEXT_MAX, "%c*", 'a' + i);
         sl_verbs_config_edit(&s->config)->staging_bytes = 2 << 20;
         sl_verbs_config_edit(&s->config)->piece_bytes = 64 << 10;
+        sl_verbs_config_edit(&s->config)->lazy = SL_OFF;
         s->worker = (struct sl_worker){.clock = loop_clock(world_loop),
                                        .config = &s->config,
                                        .events = &s->events,

@@ -12,7 +12,7 @@ here=$(dirname "$(readlink -f "$0")")
 # shellcheck source=tests/vm/faults.sh
 . "$here/../faults.sh"
 
-export SLUICE_INTERFACE=m0 SLUICE_TRANSPORT=verbs SLUICE_LOG=info
+export SLUICE_INTERFACE=m0 SLUICE_TRANSPORT=verbs SLUICE_LOG=info SLUICE_VERBS_LAZY=off
 dir=$(mktemp -d)
 api=11
 # shellcheck disable=SC2054 # a list of devices
