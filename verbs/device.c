@@ -205,9 +205,11 @@ int sl_verbs_port_read(const struct sl_ibv *ibv, struct ibv_context *context, ui
 
     errno = 0;
     err = (ibv->ibv_query_port)(context, num, compat);
-    if (err != 0)
-        return sl_fail(-ENODEV, "port %s:%u is gone: it cannot be queried: %s", device, num,
-                       strerror(err > 0 ? err : errno));
+    if (err != 0) {
+        err = err > 0 ? err : errno;
+        return sl_fail(err == ENODEV ? -ENODEV : -EIO,
+                       "port %s:%u is gone: it cannot be queried: %s", device, num, strerror(err));
+    }
     snprintf(port.device, sizeof(port.device), "%s", device);
     snprintf(port.name, sizeof(port.name), "%s:%u", port.device, num);
     port.state = (uint8_t)attr.state;

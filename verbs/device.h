@@ -69,7 +69,8 @@ struct sl_verbs_port {
 /* "ACTIVE", "DOWN" (enum ibv_port_state). */
 const char *sl_verbs_state_name(uint8_t state);
 
-/* Reads everything about a port anew. 0, or the error of a device that is gone (-ENODEV). */
+/* Reads everything about a port anew. 0, or -ENODEV: its device is gone; -EIO: it cannot be read.
+ */
 int sl_verbs_port_read(const struct sl_ibv *ibv, struct ibv_context *context, uint8_t num,
                        struct sl_verbs_port *out);
 

@@ -198,7 +198,12 @@ static bool reread(struct sl_verbs_rail *rail)
         return true;
     }
     memcpy(name, rail->port.name, sizeof(name));
-    if (sl_verbs_port_read(iface->ibv, rail->device->context, num, port) != 0) {
+    int err = sl_verbs_port_read(iface->ibv, rail->device->context, num, port);
+
+    if (err != 0) {
+        /* Soft-RoCE's device answers until all who have it open have closed it. */
+        if (err == -ENODEV)
+            atomic_store(&rail->device->is_dead, true);
         if (sl_verbs_rail_is_gone(rail)) {
             free(port);
             return false;

@@ -454,6 +454,25 @@ static void a_device_that_is_not_there_is_looked_for_as_often_as_ever(void **sta
     assert_true(loop_now(world_loop) - start_ns < RETURN_NS);
 }
 
+/* Soft-RoCE's, when its interface is gone: it goes when nobody has it open, and says so by its port
+ * alone. */
+static void a_device_whose_port_is_gone_is_closed_and_opened_anew(void **state)
+{
+    uint64_t opened = fake_ibv_calls(world_fake, FAKE_IBV_OPEN_DEVICE);
+    unsigned alive = fake_ibv_live_of(world_fake, FAKE_IBV_CONTEXT);
+
+    (void)state;
+    fake_ibv_fail(world_fake, FAKE_IBV_QUERY_PORT, 1, ENODEV);
+    fake_ibv_port_set(world_fake, 0, 1, IBV_PORT_DOWN);
+    until_out(0);
+    assert_true(rail_of(0)->is_lost);
+    fake_ibv_port_set(world_fake, 0, 1, IBV_PORT_ACTIVE);
+    WORLD_UNTIL(world_ep(0)->paths_up == 2 && world_ep(1)->paths_up == 2);
+    assert_int_equal(fake_ibv_calls(world_fake, FAKE_IBV_OPEN_DEVICE), opened + 1);
+    assert_int_equal(fake_ibv_live_of(world_fake, FAKE_IBV_CONTEXT), alive);
+    registered_message(0);
+}
+
 /* Its drain work requests will never be seen. */
 static void a_queue_that_cannot_be_read_holds_nobody_up(void **state)
 {
@@ -514,6 +533,7 @@ int main(void)
         RETURNS(a_frame_that_waits_moves_out_of_a_dead_devices_buffer),
         CASE(a_device_that_cannot_be_used_is_tried_ever_less),
         CASE(a_device_that_is_not_there_is_looked_for_as_often_as_ever),
+        CASE(a_device_whose_port_is_gone_is_closed_and_opened_anew),
         CASE(a_queue_that_cannot_be_read_holds_nobody_up),
         CASE(what_is_in_use_is_not_looked_at_all_the_time),
         RETURNS(a_device_that_dies_on_its_way_back_returns_later),
