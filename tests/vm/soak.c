@@ -10,8 +10,9 @@
  *   REGISTER  0: plain memory, 1: registered, 2: changes from round to round (2)
  *
  * Prints "round N" after a round, twenty times a second at most, "slow: MS ms for round N" where
- * one took a second, and "done: N rounds, M operations" at its end. Exit status 1: a wrong element.
- * 3: an operation failed; "failed: CODE after MS ms: sentence" tells how.
+ * one took a second, and at its end "longest: MS ms for round N", of all but the first, and "done:
+ * N rounds, M operations". Exit status 1: a wrong element. 3: an operation failed; "failed: CODE
+ * after MS ms: sentence" tells how.
  */
 #include <errno.h>
 #include <sluice/sluice.h>
@@ -38,6 +39,9 @@ struct soak {
     int reg;
     uint64_t rounds, operations;
     double started, told; /* when, in ms */
+    double ended;         /* of the last round, when */
+    double longest;       /* ms from the end of one round to that of the next */
+    uint64_t longest_round;
     struct part {
         uint32_t *in, *out;
         struct sluice_req *req;
@@ -221,6 +225,23 @@ static int run_round(struct soak *s)
     return status;
 }
 
+static void tell(struct soak *s)
+{
+    double now = now_ms(), took = now - (s->rounds > 1 ? s->ended : s->started);
+
+    s->ended = now;
+    if (took > s->longest && s->rounds > 1) {
+        s->longest = took;
+        s->longest_round = s->rounds;
+    }
+    if (took >= SLOW_MS)
+        printf("slow: %.0f ms for round %llu\n", took, (unsigned long long)s->rounds);
+    if (now - s->told >= TELL_MS) {
+        printf("round %llu\n", (unsigned long long)s->rounds);
+        s->told = now;
+    }
+}
+
 static int run(struct soak *s)
 {
     uint32_t stop = 0;
@@ -231,13 +252,7 @@ static int run(struct soak *s)
         if (status != 0)
             return status;
         s->rounds++;
-        if (now_ms() - s->started >= SLOW_MS)
-            printf("slow: %.0f ms for round %llu\n", now_ms() - s->started,
-                   (unsigned long long)s->rounds);
-        if (now_ms() - s->told >= TELL_MS) {
-            printf("round %llu\n", (unsigned long long)s->rounds);
-            s->told = now_ms();
-        }
+        tell(s);
         stop = s->rank == 0 && access(s->stop, F_OK) == 0;
         s->started = now_ms();
         err = sluice_broadcast(s->comm, &stop, &stop, 1, SLUICE_U32, 0, NULL);
@@ -246,6 +261,7 @@ static int run(struct soak *s)
         if (stop != 0)
             break;
     }
+    printf("longest: %.0f ms for round %llu\n", s->longest, (unsigned long long)s->longest_round);
     printf("done: %llu rounds, %llu operations\n", (unsigned long long)s->rounds,
            (unsigned long long)s->operations);
     return 0;
