@@ -56,6 +56,7 @@ struct sl_mp_conn {
     uint64_t due_ns;       /* then: which */
     bool is_timed;
     bool is_active, failing, leads, has_hello, is_named, sideband_up;
+    bool has_spread;  /* made, or asked for, those that much data needs: lazy.c */
     bool later;       /* of its paths some are not made, as nothing needs them yet: lazy.c */
     bool has_standby; /* ... but a second one is, or there is none */
     bool left;        /* the peer is gone: what it sent may still be received */

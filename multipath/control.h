@@ -80,10 +80,13 @@ struct sl_mp_pair {
     uint8_t local, remote;
 };
 
+#define SL_MP_PATHS_ALL 1u
+#define SL_MP_PATHS_SPREAD 2u /* but for those that are far from both ends */
+
 /* The paths that an end's settings ask for. */
 struct sl_mp_paths {
     uint8_t count;
-    uint8_t now; /* 1: those that were for later are needed */
+    uint8_t now; /* SL_MP_PATHS_ALL or _SPREAD: those that were for later are needed; or 0 */
     struct sl_mp_pair pairs[SL_MP_PATHS_MAX];
 };
 

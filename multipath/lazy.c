@@ -45,15 +45,42 @@ static uint64_t pair_number(const struct sl_mp_conn *conn)
     return sl_rng_u64(&rng);
 }
 
-static struct sl_mp_path *first_of(const struct sl_mp_conn *conn)
+static bool is_far_there(const struct sl_mp_path *path)
+{
+    return (path->conn->peer.far >> path->remote_rail & 1) != 0;
+}
+
+/* NULL: none of them may carry. here, there: it has to be near this end, and the other. */
+static struct sl_mp_path *first_of(const struct sl_mp_conn *conn, bool here, bool there)
 {
     struct sl_mp_path *candidates[SL_MP_PATHS_MAX];
     unsigned count = 0;
 
-    for (unsigned i = 0; i < conn->path_count; i++)
-        if (conn->paths[i]->turn == 0 && may_carry(conn->paths[i]))
-            candidates[count++] = conn->paths[i];
-    return count == 0 ? conn->paths[0] : candidates[pair_number(conn) % count];
+    for (unsigned i = 0; i < conn->path_count; i++) {
+        struct sl_mp_path *path = conn->paths[i];
+
+        if (path->turn == 0 && may_carry(path) && !(here && path->rail->is_far) &&
+            !(there && is_far_there(path)))
+            candidates[count++] = path;
+    }
+    return count == 0 ? NULL : candidates[pair_number(conn) % count];
+}
+
+/* One that is near both ends; or one that is near this end, and one that is near the other. */
+static void make_first(struct sl_mp_conn *conn)
+{
+    struct sl_mp_path *both = first_of(conn, true, true);
+    struct sl_mp_path *here = both != NULL ? both : first_of(conn, true, false);
+    struct sl_mp_path *there = both != NULL ? both : first_of(conn, false, true);
+
+    if (here == NULL && there == NULL)
+        here = first_of(conn, false, false);
+    if (here == NULL && there == NULL)
+        here = conn->paths[0];
+    if (here != NULL)
+        make(here);
+    if (there != NULL && there != here)
+        make(there);
 }
 
 static bool joins_as(const struct sl_mp_path *path, const struct sl_mp_path *other)
@@ -100,20 +127,66 @@ void sl_mp_lazy_plan(struct sl_mp_conn *conn)
     }
     for (unsigned i = 0; i < conn->path_count; i++)
         conn->paths[i]->later = true;
-    make(first_of(conn));
+    make_first(conn);
+}
+
+static void come_near(struct sl_mp_conn *conn, bool here)
+{
+    struct sl_mp_path *best = NULL;
+
+    for (unsigned i = 0; i < conn->path_count; i++) {
+        struct sl_mp_path *path = conn->paths[i];
+
+        if (here ? path->rail->is_far : is_far_there(path))
+            continue;
+        if (!path->later)
+            return;
+        if (best == NULL && may_carry(path))
+            best = path;
+    }
+    if (best != NULL)
+        make(best);
+}
+
+void sl_mp_lazy_come_near(struct sl_mp_conn *conn)
+{
+    if (!conn->leads)
+        return;
+    come_near(conn, true);
+    come_near(conn, false);
 }
 
 /* ---- more ---- */
 
+/* What is far from both ends carries nothing while others do. */
+static void spread(struct sl_mp_conn *conn)
+{
+    struct sl_mp_control control = {.kind = SL_MP_CONTROL_PATHS,
+                                    .paths = {.now = SL_MP_PATHS_SPREAD}};
+
+    if (!conn->leads && !sl_mp_control_room(conn))
+        return; /* the next piece does it */
+    conn->has_spread = true;
+    sl_debug(area_of(conn), "paths to %s are %s: there is much to send",
+             sl_ep_peer_name(&conn->base), conn->leads ? "made" : "asked for");
+    if (!conn->leads)
+        sl_mp_control_send(conn, &control);
+    for (unsigned i = 0; i < conn->path_count && conn->leads; i++)
+        if (conn->paths[i]->later &&
+            !(conn->paths[i]->rail->is_far && is_far_there(conn->paths[i])))
+            make(conn->paths[i]);
+}
+
 void sl_mp_paths_spread(struct sl_mp_conn *conn)
 {
-    if (!conn->iface->settings.reserve) /* the others carry nothing while the first does */
-        sl_mp_paths_need(conn, "there is much to send");
+    /* With reserve the others carry nothing while the first does. */
+    if (SL_UNLIKELY(conn->later) && !conn->has_spread && !conn->iface->settings.reserve)
+        spread(conn);
 }
 
 void sl_mp_lazy_end(struct sl_mp_conn *conn, const char *why)
 {
-    struct sl_mp_control control = {.kind = SL_MP_CONTROL_PATHS, .paths = {.now = 1}};
+    struct sl_mp_control control = {.kind = SL_MP_CONTROL_PATHS, .paths = {.now = SL_MP_PATHS_ALL}};
 
     if (conn->leads) {
         sl_debug(area_of(conn), "all paths to %s are made: %s", sl_ep_peer_name(&conn->base), why);

@@ -305,6 +305,8 @@ void sl_mp_repair_soon(struct sl_mp_conn *conn)
             conn->paths[i]->tries = 0;
             sl_mp_conn_time(conn);
         }
+    if (conn->later)
+        sl_mp_lazy_come_near(conn);
 }
 
 /* Has a path before it said that already? Several of one rail mostly fail alike. */

@@ -293,6 +293,8 @@ void sl_mp_on_paths(struct sl_mp_conn *conn, const struct sl_mp_paths *theirs)
     }
     if (err != 0)
         sl_mp_conn_fail(conn, err, "%s", sluice_last_error());
+    else if (theirs->now == SL_MP_PATHS_SPREAD)
+        sl_mp_paths_spread(conn);
     else if (theirs->now != 0)
         sl_mp_paths_need(conn, "the peer asks for them");
     sl_mp_conn_time(conn);

@@ -201,8 +201,11 @@ static void return_frames(struct sl_mp_conn *conn, uint64_t now_ns)
 {
     const struct sl_mp_path *at = conn->frame_path, *to = soonest(conn);
 
-    if (to != NULL && sl_mp_path_resort(to) < sl_mp_path_resort(at) &&
-        now_ns - to->up_ns >= HOLD_NS_MIN && now_ns >= conn->frames_stay_ns)
+    if (to == NULL || sl_mp_path_resort(to) >= sl_mp_path_resort(at))
+        return;
+    if (conn->fseq_out == 0) /* nothing keeps them there */
+        sl_mp_frames_begin(conn);
+    else if (now_ns - to->up_ns >= HOLD_NS_MIN && now_ns >= conn->frames_stay_ns)
         frames_leave(conn, to, now_ns);
 }
 

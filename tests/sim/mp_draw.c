@@ -66,6 +66,7 @@ static void draw_sides(struct ms_run *run)
             .eager_bytes = i == 1 && chance(run, 4) ? 64 : eager,
             .rails = i == 1 && chance(run, 3) ? draw_rails(run) : rails,
             .paths = paths,
+            .far = run->seed / 64 % 2 == 0 ? (uint16_t)(run->seed * SPREAD >> (40 + 8 * i)) : 0,
             .shift = run->seed / 32 % 3 == 0 ? i : 0,
             .buffers = chance(run, 2) ? 24 : 128};
 }

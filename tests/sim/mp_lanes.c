@@ -238,7 +238,7 @@ static int open_lane(struct sl_mp_path *path, const struct sl_mp_rail_info *remo
     (void)theirs;
     close_lane(path);
     rail->iface->mp.opens -= rail->iface->mp.opens > 0;
-    path->spare = is_spare(path);
+    path->spare = is_spare(path) || path->rail->is_far;
     if (remote->address[0] != 'S' || remote->address[1] != path->remote_rail)
         lanes_wrong(lane->lanes, "a lane is opened to rail %u, described as %u", path->remote_rail,
                     remote->address[1]);
@@ -440,6 +440,7 @@ static void rail_open(struct lanes_iface *iface, unsigned i)
 
     snprintf(rail->name, sizeof(rail->name), "%c%u", 'a' + iface->side, i);
     rail->base = (struct sl_mp_rail){.name = rail->name, .idx = i, .usable = true};
+    rail->base.is_far = (iface->with.far >> i & 1) != 0;
     rail->iface = iface;
     rail->buffer_count = rail->free_count = iface->with.buffers;
     rail->bytes = malloc((size_t)rail->buffer_count * iface->mp.slot_bytes);

@@ -34,6 +34,7 @@ struct lanes_side {
     uint32_t eager_bytes;
     unsigned rails, paths; /* of a rail */
     unsigned shift;        /* its i-th rail to the peer's i + shift */
+    uint16_t far;          /* rails that it would rather not use, a bit each */
     unsigned buffers;      /* receive buffers of a rail */
 };
 

@@ -563,6 +563,79 @@ static void a_near_port_without_a_link_at_start_joins_and_carries(void **state)
     carries(0, 0);
 }
 
+/* ---- paths that are made later ---- */
+
+static void join_lazy(void (*more)(struct fake_ibv_device *params), unsigned down)
+{
+    two_hosts_of(more);
+    for (unsigned side = 0; side < 2; side++)
+        sl_verbs_config_edit(&world[side].config)->lazy = SL_ON;
+    if (down != UINT_MAX)
+        fake_ibv_port_set(world_fake, down, 1, IBV_PORT_DOWN);
+    world_join();
+}
+
+static void later(void)
+{
+    uint64_t until_ns = loop_now(world_loop) + 2 * SL_NS_PER_S;
+
+    while (loop_now(world_loop) < until_ns)
+        world_progress();
+}
+
+/* However much there is to send, what is far from both ends has no part in it. */
+static void what_is_far_from_both_ends_is_made_when_the_near_one_fails(void **state)
+{
+    (void)state;
+    join_lazy(one_subnet, UINT_MAX);
+    world_message(64);
+    world_message(LEN);
+    later();
+    for (unsigned side = 0; side < 2; side++) {
+        assert_int_equal(world_ep(side)->paths_up, 1);
+        assert_int_equal(world_ep(side)->frame_path->rail->idx, side);
+    }
+    fake_ibv_port_set(world_fake, 0, 1, IBV_PORT_DOWN);
+    WORLD_UNTIL(world_ep(0)->paths_up == 1 && world_ep(0)->frame_path == by_rail(0, 1));
+    carries(0, 1);
+    fake_ibv_port_set(world_fake, 0, 1, IBV_PORT_ACTIVE);
+    WORLD_UNTIL(world_ep(0)->frame_path == by_rail(0, 0) &&
+                world_ep(1)->frame_path == by_rail(1, 1));
+    all_up();
+    carries(0, 0);
+    carries(1, 1);
+}
+
+static void each_end_has_a_near_path_first(void **state)
+{
+    (void)state;
+    for (unsigned round = 0; round < 4; round++) {
+        if (round > 0)
+            world_end();
+        join_lazy(NULL, UINT_MAX);
+        WORLD_UNTIL(world_ep(0)->paths_up == 2 && world_ep(1)->paths_up == 2);
+        world_message(64);
+        for (unsigned side = 0; side < 2; side++)
+            WORLD_UNTIL(world_ep(side)->frame_path == by_rail(side, side));
+    }
+}
+
+/* It was for later when its port was down, and nothing else asks for it. */
+static void a_near_path_is_made_when_its_port_comes_up(void **state)
+{
+    (void)state;
+    for (unsigned device = 0; device < 4; device += 3) { /* a0, b1: near by either end */
+        if (device > 0)
+            world_end();
+        join_lazy(one_subnet, device);
+        world_message(64);
+        assert_int_equal(world_ep(0)->paths_up, 1);
+        fake_ibv_port_set(world_fake, device, 1, IBV_PORT_ACTIVE);
+        for (unsigned side = 0; side < 2; side++)
+            WORLD_UNTIL(world_ep(side)->frame_path == by_rail(side, side));
+    }
+}
+
 /* A port that comes and goes must not drag the frames along each time. */
 static void frames_return_to_what_stays_up(void **state)
 {
@@ -572,6 +645,7 @@ static void frames_return_to_what_stays_up(void **state)
     two_hosts();
     world_join();
     all_up();
+    world_message(64);
     for (unsigned i = 0; i < 3; i++) {
         fake_ibv_port_set(world_fake, 0, 1, IBV_PORT_DOWN);
         WORLD_UNTIL(world_ep(0)->paths_up == 1);
@@ -623,6 +697,9 @@ int main(void)
         WORLD(near_ports_keep_their_numbers_where_subnets_tell_nothing),
         WORLD(the_far_one_carries_while_the_near_one_cannot),
         WORLD(a_near_port_without_a_link_at_start_joins_and_carries),
+        WORLD(what_is_far_from_both_ends_is_made_when_the_near_one_fails),
+        WORLD(each_end_has_a_near_path_first),
+        WORLD(a_near_path_is_made_when_its_port_comes_up),
         WORLD(frames_return_to_what_stays_up),
         WORLD(frames_begin_on_a_near_port)};
 

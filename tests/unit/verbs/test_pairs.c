@@ -73,7 +73,7 @@ static void rails_that_are_near_at_both_ends_meet(void **state)
     expect("aaaaaaaA", "Aaaaaaaa", "0>7,1>1,2>2,3>3,4>4,5>5,6>6,7>0");
     expect("aaAaaaaa", "aaAaaaaa", "0>0,1>1,2>2,3>3,4>4,5>5,6>6,7>7");
     expect("AAAAaaaa", "aaaaAAAA", "0>4,1>5,2>6,3>7,4>0,5>1,6>2,7>3");
-    expect("AAAAAAAA", "aaaAaaaa", "0>0,1>1,2>2,3>3,4>4,5>5,6>6,7>7"); /* by number all the same */
+    expect("AAAAAAAA", "aaaAaaaa", "0>0,1>1,2>2,3>3,4>4,5>5,6>6,7>7");
     expect("AAAA", "AAaa", "0>0,1>1,2>2,3>3");
     expect("aA", "AAA", "0>0,1>1,0>2");
     /* Only within a subnet: by routers, or where nothing is known, numbers are a better guess. */
