@@ -198,6 +198,7 @@ struct fake_ibv *fake_ibv_create(uint64_t seed)
     sl_rng_init(&fake->rng, seed);
     fake->timeout_steps = 4;
     fake->rnr_steps = 2;
+    fake->timeout_most = 1;
     fake->table.ibv_fork_init = fork_init;
     fake->table.ibv_wc_status_str = wc_status_str;
     fake->table.ibv_event_type_str = event_type_str;

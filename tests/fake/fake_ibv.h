@@ -222,6 +222,10 @@ void fake_ibv_repeats(struct fake_ibv *fake, unsigned one_in);
 /* Of one_in messages of four packets or more one arrives with a packet from its midst in the place
  * of the next one too, and nobody notices; 0: none. No device should; soft-RoCE does. */
 void fake_ibv_mixes(struct fake_ibv *fake, unsigned one_in);
+/* Of one_in chances one is taken to write packets of a message before those that go before them,
+ * of this message or of an earlier one, as devices do that repeat selectively; 0: none.
+ * Completions keep their order. */
+void fake_ibv_disorder(struct fake_ibv *fake, unsigned one_in);
 /* Completions become visible up to that many steps late. */
 void fake_ibv_delay(struct fake_ibv *fake, unsigned steps);
 /* Asynchronous events can be read up to that many steps late: after their subject has been asked
@@ -232,6 +236,12 @@ void fake_ibv_cq_hold(struct fake_ibv *fake, struct ibv_cq *cq, bool hold);
 /* Steps between two retries after a timeout (default 4), and after a "receiver not ready"
  * (default 2). */
 void fake_ibv_retry_steps(struct fake_ibv *fake, unsigned timeout, unsigned rnr);
+/* A device may wait up to so many times as long as it was told (4, by the specification) before
+ * each retry; 1 (default): it does not. */
+void fake_ibv_timeout_most(struct fake_ibv *fake, unsigned most);
+/* A port of a bond, from 1 on: those of its queue pairs use another meanwhile, without any event.
+ * With none up nothing passes. */
+void fake_ibv_lag_port_set(struct fake_ibv *fake, unsigned device, unsigned port, bool up);
 
 /* Faults drawn from the seed: 1 in N steps each, 0: never. */
 struct fake_ibv_chaos {

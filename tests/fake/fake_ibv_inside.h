@@ -33,6 +33,7 @@ struct fake_device {
     unsigned number;
     struct fake_ibv_device params;
     bool fatal, removed;
+    uint32_t lag_down; /* bit of a port's number: it is */
     unsigned generation;
     struct fake_qp **qps; /* by number - FAKE_QPN_FIRST */
     unsigned qp_count, qp_cap;
@@ -231,7 +232,9 @@ struct fake_ibv {
     uint32_t routes_lost;
     uint8_t lids_lost[(UINT16_MAX + 1) / 8]; /* a bit each */
     unsigned delay, event_delay, timeout_steps, rnr_steps;
-    unsigned repeats, mixes; /* one in so many */
+    unsigned repeats, mixes, disorder; /* one in so many */
+    unsigned timeout_most;
+    uint64_t overtook; /* packets, because of disorder */
     struct fake_ibv_chaos chaos;
     uint8_t *(*peer_memory)(const void *addr);
     struct fake_wait waits[FAKE_CHAOS_WAITS];
@@ -304,6 +307,8 @@ bool fake_event_waits(const struct fake_context *context);
 /* fake_ibv_qp.c */
 void fake_table_qp(struct sl_ibv *t);
 void fake_table_mlx5(struct sl_mlx5dv *t);
+/* The port of the bond that stands for the wanted one; 0: none is up. */
+uint8_t fake_lag_active(const struct fake_device *dev, uint8_t wanted);
 void fake_qp_free(struct fake_qp *qp);
 struct fake_qp *fake_qp_find(struct fake_device *dev, uint32_t qpn);
 /* Who would be at the other end, alive or not able to hear; NULL: nobody. */

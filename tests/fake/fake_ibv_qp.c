@@ -527,6 +527,24 @@ static int mlx5_lag_port(struct ibv_qp *ibv, uint8_t port)
     return error;
 }
 
+uint8_t fake_lag_active(const struct fake_device *dev, uint8_t wanted)
+{
+    for (unsigned i = 0; i < dev->params.lag_ports; i++) {
+        unsigned port = 1 + (wanted - 1u + i) % dev->params.lag_ports;
+
+        if ((dev->lag_down & 1u << port) == 0)
+            return (uint8_t)port;
+    }
+    return 0;
+}
+
+void fake_ibv_lag_port_set(struct fake_ibv *fake, unsigned device, unsigned port, bool up)
+{
+    uint32_t bit = 1u << port;
+
+    fake->devices[device]->lag_down = (fake->devices[device]->lag_down & ~bit) | (up ? 0 : bit);
+}
+
 /* The first port of the bond stands for any that was not chosen. */
 static int mlx5_query_lag_port(struct ibv_qp *ibv, uint8_t *port, uint8_t *active)
 {
@@ -535,8 +553,10 @@ static int mlx5_query_lag_port(struct ibv_qp *ibv, uint8_t *port, uint8_t *activ
 
     if (error == 0 && qp->obj.dev->params.lag_ports == 0)
         error = EOPNOTSUPP;
-    if (error == 0)
-        *port = *active = qp->lag_port != 0 ? qp->lag_port : 1;
+    if (error == 0) {
+        *port = qp->lag_port != 0 ? qp->lag_port : 1;
+        *active = fake_lag_active(qp->obj.dev, *port);
+    }
     return error;
 }
 

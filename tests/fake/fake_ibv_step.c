@@ -72,6 +72,15 @@ static bool answered(struct fake_qp *qp)
     return qp->waits_for_receive && qp->ack == qp->exec && fake_wire_answers(qp);
 }
 
+static uint64_t next_try(const struct fake_ibv *fake, struct sl_rng *rng)
+{
+    uint64_t steps = fake->timeout_steps;
+
+    if (fake->timeout_most > 1)
+        steps += sl_rng_below(rng, (fake->timeout_most - 1) * steps + 1);
+    return fake->now + steps;
+}
+
 /* A requester that hears nothing sends again, and gives up in the end. */
 static bool timer(struct fake_qp *qp)
 {
@@ -85,10 +94,10 @@ static bool timer(struct fake_qp *qp)
         return false;
     }
     if (qp->retry_at == 0)
-        qp->retry_at = fake->now + fake->timeout_steps;
+        qp->retry_at = next_try(fake, &fake->rng);
     if (fake->now < qp->retry_at)
         return false;
-    qp->retry_at = fake->now + fake->timeout_steps;
+    qp->retry_at = next_try(fake, &fake->rng);
     if (++qp->tries <= qp->attr.retry_cnt)
         return false;
     fake_wire_fail(qp, IBV_WC_RETRY_EXC_ERR);
@@ -191,6 +200,11 @@ bool fake_ibv_settle(struct fake_ibv *fake, unsigned steps)
         fake_ibv_step(fake);
     }
     return !busy(fake);
+}
+
+void fake_ibv_timeout_most(struct fake_ibv *fake, unsigned most)
+{
+    fake->timeout_most = most;
 }
 
 void fake_ibv_retry_steps(struct fake_ibv *fake, unsigned timeout, unsigned rnr)

@@ -21,7 +21,8 @@ static bool port_works(const struct fake_qp *qp)
 {
     const struct fake_device *dev = qp->obj.dev;
 
-    return !dev->fatal && dev->params.ports[qp->attr.port_num - 1].attr.state == IBV_PORT_ACTIVE;
+    return !dev->fatal && dev->params.ports[qp->attr.port_num - 1].attr.state == IBV_PORT_ACTIVE &&
+           (dev->params.lag_ports == 0 || fake_lag_active(dev, 1) != 0);
 }
 
 /* As switches choose among equal routes: by a hash over the packet's addresses and ports. */
@@ -338,6 +339,39 @@ static bool transmit(struct fake_qp *qp, struct fake_qp *peer, struct fake_wqe *
     return moved;
 }
 
+void fake_ibv_disorder(struct fake_ibv *fake, unsigned one_in)
+{
+    fake->disorder = one_in;
+}
+
+/* A packet of one of the writes that are posted overtakes those before it. Its bytes come once more
+ * in their turn, which nobody can tell: they are the same. */
+static void overtake(struct fake_qp *qp, struct fake_qp *peer)
+{
+    struct fake_ibv *fake = qp->obj.dev->fake;
+    uint64_t position = sl_rng_range(&fake->rng, qp->exec, qp->tail - 1), packet, from, to;
+    uint64_t mtu = UINT64_C(128) << qp->attr.path_mtu;
+    struct fake_wqe *wqe = fake_wqe_at(qp, position);
+    struct fake_msg msg;
+    uint8_t *data;
+
+    if ((wqe->opcode != IBV_WR_RDMA_WRITE && wqe->opcode != IBV_WR_RDMA_WRITE_WITH_IMM) ||
+        wqe->len == 0 || local_check(qp, wqe) != IBV_WC_SUCCESS ||
+        (peer->attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE) == 0)
+        return;
+    data = malloc(wqe->len);
+    if (data == NULL)
+        abort();
+    fake_wqe_gather(qp, wqe, data);
+    msg = message(qp, wqe, qp->sq_psn, data);
+    packet = sl_rng_below(&fake->rng, fake_packets(qp, wqe->len));
+    from = packet * mtu;
+    to = from + mtu < wqe->len ? from + mtu : wqe->len;
+    if (fake_respond_place(peer, &msg, from, to))
+        fake->overtook++;
+    free(data);
+}
+
 bool fake_wire_execute(struct fake_qp *qp)
 {
     struct fake_wqe *wqe = fake_wqe_at(qp, qp->exec);
@@ -359,7 +393,11 @@ bool fake_wire_execute(struct fake_qp *qp)
         qp->exec++;
         return true;
     }
-    return fake_wire_open(qp, &peer) && !is_too_long(qp, peer, wqe) && transmit(qp, peer, wqe);
+    if (!fake_wire_open(qp, &peer) || is_too_long(qp, peer, wqe))
+        return false;
+    if (sl_rng_chance(&qp->obj.dev->fake->rng, qp->obj.dev->fake->disorder))
+        overtake(qp, peer);
+    return transmit(qp, peer, wqe);
 }
 
 static enum ibv_wc_status read_scatter(struct fake_qp *qp, const struct fake_wqe *wqe)

@@ -36,6 +36,8 @@ static void world_open(struct vs_run *run)
     loop_on_look(run->loop, look, run);
     fake_ibv_delay(run->fake, run->delay);
     fake_ibv_event_delay(run->fake, run->event_delay);
+    fake_ibv_disorder(run->fake, run->seed % 5 < 2 ? 3 : 0);
+    fake_ibv_timeout_most(run->fake, run->seed % 7 < 3 ? 4 : 1);
     fake_ibv_retry_steps(run->fake, run->timeout_steps, run->rnr_steps);
     for (unsigned side = 0; side < 2; side++)
         for (unsigned rail = 0; rail < run->rails[side]; rail++) {
