@@ -36,7 +36,6 @@ struct sl_verbs_path {
     uint8_t lag_active;    /* by which it leaves, as the driver says; 0: unknown */
     enum ibv_mtu mtu;
     unsigned max_inline;
-    unsigned cq_places;           /* of its queue pair, in the completion queue */
     unsigned own_slots, receives; /* places of its own receive queue, 0: it shares; taken ones */
     /* Work requests that go to the NIC together, with one doorbell. */
     struct ibv_send_wr batch[SL_VERBS_BATCH];
@@ -48,6 +47,7 @@ struct sl_verbs_path {
     uint8_t lid_bits;          /* its lower bits, chosen with the route */
     bool shuns_ece;            /* it did not come up with such options: goes without */
     struct ibv_ece ece;        /* options 0: none; offered, then in use */
+    unsigned cq_places; /* of its queue pair, in the completion queue */
 };
 
 static inline struct sl_verbs_path *sl_verbs_path_of(struct sl_mp_path *path)
