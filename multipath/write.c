@@ -280,17 +280,17 @@ static bool stage(struct sl_mp_conn *conn, struct sl_mp_piece *piece)
     return true;
 }
 
-/* How many paths share with this one. */
+/* How many paths share, with this one. */
 static unsigned sharers(const struct sl_mp_path *path)
 {
     const struct sl_mp_conn *conn = path->conn;
     bool reserve = conn->iface->settings.reserve;
-    unsigned count = 0;
+    unsigned count = 1;
 
     for (unsigned i = 0; i < conn->path_count; i++) {
         const struct sl_mp_path *other = conn->paths[i];
 
-        count += other != NULL && sl_mp_path_carries(other) &&
+        count += other != NULL && other != path && sl_mp_path_carries(other) &&
                  sl_mp_path_resort(other) <= sl_mp_path_resort(path) &&
                  (!reserve || other->rail == path->rail);
     }
