@@ -141,6 +141,8 @@ struct sl_handler {
      * its pending requests end. why is a borrowed sentence part: "connection reset by peer". */
     void (*down)(void *arg, struct sl_ep *ep, int status, const char *why);
     void *arg;
+    /* SL_TRAIT_SIDEBAND: control messages are all that goes; nothing is sent or received beside. */
+    bool ctrl_only;
 };
 
 struct sl_config;

@@ -105,7 +105,7 @@ int sl_mp_iface_open(struct sl_mp_iface *iface, unsigned chunks);
 void sl_mp_iface_fini(struct sl_mp_iface *iface);
 
 /* What the interface's sideband calls. */
-struct sl_handler sl_mp_sideband_handler(void);
+struct sl_handler sl_mp_sideband_handler(const struct sl_mp_settings *settings);
 
 /* In each round of the owner's progress: acts for the connections that have something to do. How
  * many things moved. */

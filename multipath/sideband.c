@@ -207,9 +207,9 @@ static void on_ctrl(void *arg, struct sl_ep *sideband, const void *msg, size_t l
         sl_mp_control_take(conn, msg, len);
 }
 
-struct sl_handler sl_mp_sideband_handler(void)
+struct sl_handler sl_mp_sideband_handler(const struct sl_mp_settings *settings)
 {
-    return (struct sl_handler){.ctrl = on_ctrl, .down = on_down};
+    return (struct sl_handler){.ctrl = on_ctrl, .down = on_down, .ctrl_only = !settings->fallback};
 }
 
 void sl_mp_sideband_close(struct sl_mp_conn *conn)

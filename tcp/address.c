@@ -113,7 +113,8 @@ int sl_tcp_address_decode(const struct sl_addr *in, const char *whose, struct sl
                        "Sluice everywhere",
                        whose, bytes[2], SL_TCP_WIRE_VERSION);
     memset(out, 0, sizeof(*out));
-    if (bytes[3] > SL_TCP_ADDRS || !decode_tls(bytes[6], out) || bytes[7] > SL_TCP_DATA_CONNS_MAX)
+    if (bytes[3] > SL_TCP_ADDRS || !decode_tls(bytes[6], out) ||
+        (bytes[7] > SL_TCP_DATA_CONNS_MAX && bytes[7] != SL_TCP_CONNS_NONE))
         return sl_fail(-EPROTO,
                        "the tcp address of %s is damaged: it has %u addresses, %u "
                        "connections, checksums %u",

@@ -97,23 +97,31 @@ void sl_tcp_ep_set_crc(struct sl_tcp_ep *ep, bool crc)
         ep->piece_bytes = 4096;
 }
 
+/* How many connections there are for messages, where there are messages. */
+static unsigned data_conns(unsigned ours, unsigned theirs, bool same_host)
+{
+    unsigned conns = ours > theirs ? ours : theirs;
+
+    if (conns == 0)
+        conns = same_host ? LOCAL_CONNS : REMOTE_CONNS;
+    return conns > SL_TCP_DATA_CONNS_MAX ? SL_TCP_DATA_CONNS_MAX : conns;
+}
+
 /* The conclusions of both ends from both addresses. */
 static void agree(struct sl_tcp_ep *ep, const struct sl_tcp_address *peer)
 {
     const struct sl_config *config = ep->iface->config;
     uint8_t mine = sl_tcp_wanted_crc(config), theirs = peer->crc;
-    unsigned conns = (unsigned)sl_tcp_config(config)->connections;
 
     ep->same_host = memcmp(peer->host, ep->iface->host_id, sizeof(peer->host)) == 0;
     /* SLUICE_HOST_ID, or machines cloned with their boot id, may call two hosts one: only a
      * connection that does not leave this host goes without checksums. */
     ep->crc_by_path =
         mine == SL_TCP_CRC_AUTO && theirs == SL_TCP_CRC_AUTO && ep->same_host && !ep->tls;
-    if (peer->conns > conns)
-        conns = peer->conns;
-    if (conns == 0)
-        conns = ep->same_host ? LOCAL_CONNS : REMOTE_CONNS;
-    ep->data_conns = conns > SL_TCP_DATA_CONNS_MAX ? SL_TCP_DATA_CONNS_MAX : conns;
+    ep->data_conns =
+        ep->iface->base.handler.ctrl_only || peer->conns == SL_TCP_CONNS_NONE
+            ? 0
+            : data_conns((unsigned)sl_tcp_config(config)->connections, peer->conns, ep->same_host);
     if (mine == SL_ON || theirs == SL_ON)
         sl_tcp_ep_set_crc(ep, true);
     else

@@ -175,6 +175,7 @@ void sl_tcp_connect_lost(struct sl_tcp_ep *ep)
 static void conn_opened(struct sl_tcp_conn *conn)
 {
     struct sl_tcp_ep *ep = conn->ep;
+    char conns[32];
 
     conn->state = SL_TCP_OPEN;
     /* Bytes behind the hello produced no further edge: read once. */
@@ -192,9 +193,9 @@ static void conn_opened(struct sl_tcp_conn *conn)
     ep->state = SL_TCP_EP_UP;
     if (ep->dials)
         sl_tcp_found_at(ep, ep->target_idx);
-    sl_info("tcp", "connected to %s: %s to %s, %u connection%s, %s, crc %s, %s%s",
-            sl_ep_peer_name(&ep->base), ep->local_text, ep->peer_text, ep->data_conns,
-            ep->data_conns == 1 ? "" : "s", ep->iface->congestion, ep->crc ? "on" : "off",
+    sl_tcp_conns_describe(ep, conns, sizeof(conns));
+    sl_info("tcp", "connected to %s: %s to %s, %s, %s, crc %s, %s%s", sl_ep_peer_name(&ep->base),
+            ep->local_text, ep->peer_text, conns, ep->iface->congestion, ep->crc ? "on" : "off",
             ep->tls ? "TLS 1.3 " : "no TLS", ep->tls ? sl_tls_cipher(conn->tls) : "");
     connect_end(ep, 0);
 }

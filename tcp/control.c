@@ -121,6 +121,8 @@ static int handle(struct sl_tcp_conn *conn, const struct sl_tcp_frame *frame, co
         ep->bye = ep->base.left = true;
         for (unsigned i = 1; i <= ep->data_conns; i++)
             sl_tcp_conn_ready(&ep->conns[i]);
+        if (ep->data_conns == 0)
+            sl_tcp_check_end(ep);
     } else if (ep->iface->base.handler.ctrl != NULL) {
         ep->iface->base.handler.ctrl(ep->iface->base.handler.arg, &ep->base, bytes, frame->len);
     }

@@ -145,7 +145,9 @@ int sl_tcp_ep_addr(struct sl_ep *base, struct sl_addr *out)
         .port = iface->port,
         .crc = sl_tcp_wanted_crc(iface->config),
         .tls = iface->tls != NULL,
-        .conns = (uint8_t)sl_tcp_config(iface->config)->connections,
+        .conns = base->iface->handler.ctrl_only
+                     ? SL_TCP_CONNS_NONE
+                     : (uint8_t)sl_tcp_config(iface->config)->connections,
     };
 
     if (mine.tls)
@@ -286,18 +288,27 @@ void sl_tcp_ep_destroy(struct sl_ep *base)
     free(ep);
 }
 
+void sl_tcp_conns_describe(const struct sl_tcp_ep *ep, char *out, size_t cap)
+{
+    if (ep->data_conns == 0)
+        snprintf(out, cap, "control messages alone");
+    else
+        snprintf(out, cap, "%u connection%s", ep->data_conns, ep->data_conns == 1 ? "" : "s");
+}
+
 void sl_tcp_ep_describe(const struct sl_ep *base, char *out, size_t cap)
 {
     const struct sl_tcp_ep *ep = (const struct sl_tcp_ep *)base;
+    char conns[32];
+
+    sl_tcp_conns_describe(ep, conns, sizeof(conns));
 
     if (ep->state == SL_TCP_EP_UP)
-        snprintf(
-            out, cap,
-            "tcp %s → %s, %u connection%s, %s, crc %s, %s%s, %s, sent %llu, received %llu bytes",
-            ep->local_text, ep->peer_text, ep->data_conns, ep->data_conns == 1 ? "" : "s",
-            ep->iface->congestion, ep->crc ? "on" : "off", ep->tls ? "TLS 1.3 " : "no TLS",
-            ep->tls ? sl_tls_cipher(ep->conns[0].tls) : "", ep->iface->engine_ops->name,
-            (unsigned long long)ep->sent_bytes, (unsigned long long)ep->received_bytes);
+        snprintf(out, cap, "tcp %s → %s, %s, %s, crc %s, %s%s, %s, sent %llu, received %llu bytes",
+                 ep->local_text, ep->peer_text, conns, ep->iface->congestion,
+                 ep->crc ? "on" : "off", ep->tls ? "TLS 1.3 " : "no TLS",
+                 ep->tls ? sl_tls_cipher(ep->conns[0].tls) : "", ep->iface->engine_ops->name,
+                 (unsigned long long)ep->sent_bytes, (unsigned long long)ep->received_bytes);
     else if (ep->state == SL_TCP_EP_DOWN)
         snprintf(out, cap, "tcp, lost: %s, sent %llu, received %llu bytes", sl_text_of(ep->why),
                  (unsigned long long)ep->sent_bytes, (unsigned long long)ep->received_bytes);

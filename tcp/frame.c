@@ -70,8 +70,7 @@ int sl_tcp_hello_decode(const uint8_t in[SL_TCP_HELLO_BYTES], struct sl_tcp_hell
     hello.rank = (int32_t)get(in + 12, 4);
     memcpy(hello.to, in + 16, SL_TCP_NAME_BYTES);
     memcpy(hello.nonce, in + 32, SL_TCP_NONCE_BYTES);
-    if (hello.conn_count == 0 || hello.conn_count > SL_TCP_DATA_CONNS_MAX ||
-        hello.conn_idx > hello.conn_count)
+    if (hello.conn_count > SL_TCP_DATA_CONNS_MAX || hello.conn_idx > hello.conn_count)
         return sl_fail(-EBADMSG, "its hello names connection %u of %u", hello.conn_idx,
                        hello.conn_count);
     *out = hello;

@@ -22,6 +22,7 @@
 #define SL_TCP_PIECE_MAX (UINT32_C(1) << 30) /* most payload bytes of one frame */
 #define SL_TCP_MESSAGE_MAX (UINT64_C(1) << 48)
 #define SL_TCP_DATA_CONNS_MAX 128
+#define SL_TCP_CONNS_NONE 255 /* wish of an endpoint that has control messages alone */
 
 /* First words of a dialler on one connection. */
 struct sl_tcp_hello {

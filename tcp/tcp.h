@@ -364,6 +364,8 @@ int sl_tcp_ep_connect(struct sl_ep *base, const struct sl_addr *peer, struct sl_
 int sl_tcp_conns_make(struct sl_tcp_ep *ep);
 void sl_tcp_ep_destroy(struct sl_ep *base);
 void sl_tcp_ep_describe(const struct sl_ep *base, char *out, size_t cap);
+/* "4 connections": those for messages. */
+void sl_tcp_conns_describe(const struct sl_tcp_ep *ep, char *out, size_t cap);
 /* Notes that the endpoint is lost; the next progress tells its owner. Returns status. */
 int sl_tcp_ep_fail(struct sl_tcp_ep *ep, int status, const char *fmt, ...) SL_PRINTF(3, 4);
 /* Puts the endpoint on the list for progress. */

@@ -27,7 +27,7 @@
 static int sideband_open(struct sl_verbs_iface *iface)
 {
     const struct sl_transport_ops *ops = sl_transport_with(SL_TRAIT_SIDEBAND);
-    struct sl_handler handler = sl_mp_sideband_handler();
+    struct sl_handler handler = sl_mp_sideband_handler(&iface->mp.settings);
 
     if (ops == NULL)
         return sl_fail(-ENOTSUP,

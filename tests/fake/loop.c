@@ -717,7 +717,7 @@ static int loop_send(struct sl_ep *base, const struct sl_buf *buf, uint64_t tag,
     int err = refused(loop, ep);
     struct message *m;
 
-    sl_assert(channel != NULL && channel->base.open);
+    sl_assert(channel != NULL && channel->base.open && !base->iface->handler.ctrl_only);
     if (err != 0)
         return err;
     if (channel->taken == TAKEN_MAX)
@@ -747,7 +747,7 @@ static int loop_recv(struct sl_ep *base, const struct sl_sink *sink, struct sl_r
     struct loop_ep *ep = ep_of(base);
     struct loop_channel *channel = channel_of(ep, sink->channel);
 
-    sl_assert(channel != NULL && channel->base.open);
+    sl_assert(channel != NULL && channel->base.open && !base->iface->handler.ctrl_only);
     if (sl_channel_claim(&ep->channels, &channel->base, sink, req))
         return 0; /* of a lost end, too */
     if (ep->told)

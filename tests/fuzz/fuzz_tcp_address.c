@@ -18,7 +18,7 @@ static void check(const struct sl_addr *in)
     sl_assert(address.count <= SL_TCP_ADDRS && address.crc <= SL_TCP_CRC_AUTO);
     sl_assert(address.tls ||
               (!address.tls_terms.keys_stay && address.tls_terms.cipher == SL_TLS_CIPHER_AUTO));
-    sl_assert(address.conns <= SL_TCP_DATA_CONNS_MAX);
+    sl_assert(address.conns <= SL_TCP_DATA_CONNS_MAX || address.conns == SL_TCP_CONNS_NONE);
     for (unsigned i = 0; i < address.count; i++) {
         int family = address.places[i].addr.ss_family;
 

@@ -26,7 +26,7 @@ static void check_hello(const uint8_t bytes[SL_TCP_HELLO_BYTES])
 
     if (sl_tcp_hello_decode(bytes, &hello) != 0)
         return;
-    sl_assert(hello.conn_count > 0 && hello.conn_idx <= hello.conn_count);
+    sl_assert(hello.conn_count <= SL_TCP_DATA_CONNS_MAX && hello.conn_idx <= hello.conn_count);
     sl_tcp_hello_encode(&hello, out);
     sl_assert(sl_tcp_hello_decode(out, &again) == 0);
     sl_assert(again.conn_idx == hello.conn_idx && again.rank == hello.rank);

@@ -455,7 +455,7 @@ static int open_iface(struct sl_worker *worker, const struct sl_device *dev,
 {
     struct lanes_iface *iface = &the->iface[worker->rank];
     const struct sl_mem_device device = {.reg = user_reg, .dereg = user_dereg, .arg = iface};
-    struct sl_handler side = sl_mp_sideband_handler();
+    struct sl_handler side = sl_mp_sideband_handler(&iface->with.settings);
     size_t staging = (size_t)STAGING_CHUNKS * SL_MP_CHUNK_BYTES;
 
     (void)dev;

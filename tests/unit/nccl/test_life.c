@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <cmocka.h>
 #include <unistd.h>
@@ -379,6 +380,37 @@ static void contexts_with_equal_settings_share_what_a_device_needs(void **state)
     assert_int_equal(live[0], live[1]);
     assert_int_equal(fds[0], fds[1]);
 }
+
+static bool is_connected_by_tcp(int fd)
+{
+    struct sockaddr_storage peer;
+    socklen_t len = sizeof(peer);
+
+    return getpeername(fd, (struct sockaddr *)&peer, &len) == 0 &&
+           (peer.ss_family == AF_INET || peer.ss_family == AF_INET6);
+}
+
+/* Both of its ends are in this process. Each flow is an endpoint, which has one. */
+static void contexts_of_two_processes_have_one_socket_beside_their_paths(void **state)
+{
+    struct ends e[CONTEXTS] = {0};
+    unsigned before = 0, count = 0;
+
+    (void)state;
+    setenv("SLUICE_NCCL_FLOWS", "1", 1);
+    for (int fd = 0; fd < 1024; fd++)
+        before += is_connected_by_tcp(fd);
+    for (unsigned i = 0; i < CONTEXTS; i++)
+        ends_make(&e[i]);
+    for (int fd = 0; fd < 1024; fd++)
+        count += is_connected_by_tcp(fd);
+    for (unsigned i = 0; i < CONTEXTS; i++)
+        carry_a_word(&e[i], i);
+    for (unsigned i = 0; i < CONTEXTS; i++)
+        ends_part(&e[i]);
+    unsetenv("SLUICE_NCCL_FLOWS");
+    assert_int_equal(count - before, 2);
+}
 #endif
 
 /* ---- properties ---- */
@@ -463,6 +495,7 @@ int main(void)
         cmocka_unit_test(every_property_is_filled),
 #ifdef OVER_FAKE_RAILS
         cmocka_unit_test(contexts_with_equal_settings_share_what_a_device_needs),
+        cmocka_unit_test(contexts_of_two_processes_have_one_socket_beside_their_paths),
 #else /* the fake is for one engine, and none that stays */
         cmocka_unit_test(a_forked_child_is_refused_and_harms_nothing),
         cmocka_unit_test(contexts_come_and_go_apart),

@@ -205,9 +205,11 @@ static void a_damaged_hello_is_refused(void **state)
     in.conn_idx = 5;
     sl_tcp_hello_encode(&in, bytes);
     assert_int_equal(sl_tcp_hello_decode(bytes, &out), -EBADMSG);
-    in = sample_hello();
     in.conn_count = 0;
-    in.conn_idx = 0;
+    in.conn_idx = 1;
+    sl_tcp_hello_encode(&in, bytes);
+    assert_int_equal(sl_tcp_hello_decode(bytes, &out), -EBADMSG);
+    in.conn_count = SL_TCP_DATA_CONNS_MAX + 1;
     sl_tcp_hello_encode(&in, bytes);
     assert_int_equal(sl_tcp_hello_decode(bytes, &out), -EBADMSG);
 }
