@@ -47,7 +47,7 @@ struct sl_verbs_path {
     uint8_t lid_bits;          /* its lower bits, chosen with the route */
     bool shuns_ece;            /* it did not come up with such options: goes without */
     struct ibv_ece ece;        /* options 0: none; offered, then in use */
-    unsigned cq_places; /* of its queue pair, in the completion queue */
+    unsigned cq_places;        /* of its queue pair, in the completion queue */
 };
 
 static inline struct sl_verbs_path *sl_verbs_path_of(struct sl_mp_path *path)

@@ -7,6 +7,7 @@
 #include "multipath/fallback.h"
 #include "tests/sim/mp_judge.h"
 
+#include <errno.h>
 #include <string.h>
 
 #define STILL_ROUNDS 40             /* in which nothing moves, before time jumps */
@@ -41,6 +42,9 @@ static void on_down(void *arg, struct sl_ep *ep, int status, const char *why)
 
         run->here[c][side][k] = channel != NULL ? frames_here(sl_mp_channel_of(channel)) : 0;
     }
+    /* Who makes no progress reads nothing: the sideband to it may be full as this end gives up. */
+    if (status == -EHOSTUNREACH && loop_now(run->loop) < run->paused_until[!side])
+        run->crowded = true;
     traffic_on_down(arg, ep, status, why);
 }
 
