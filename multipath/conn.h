@@ -79,7 +79,7 @@ struct sl_mp_conn {
     char *why_bytes; /* SL_MP_CONN_WHY_BYTES; NULL until then */
 
     struct sl_mp_peer peer;
-    struct sl_mp_cts_keys peer_keys; /* of a CTS for all its rails, by the latest keys */
+    struct sl_mp_cts_keys peer_keys; /* of a CTS that all paths can carry, by the latest keys */
     bool uneven; /* one is here that was another, or a path is spare, or has a weight */
     struct sl_mp_path **paths; /* NULL: the peer has not offered it yet */
     unsigned path_room;

@@ -113,12 +113,17 @@ static void generations_follow(struct sl_mp_iface *iface)
             iface->rails[i]->keys = (uint8_t)(iface->keys - SL_MP_KEYS_BEHIND);
 }
 
+void sl_mp_rail_joined(struct sl_mp_iface *iface)
+{
+    sl_list_foreach(&iface->conns, node)
+        sl_mp_cts_renew(sl_container_of(node, struct sl_mp_conn, link));
+}
+
 void sl_mp_rail_renewed(struct sl_mp_iface *iface, struct sl_mp_rail *rail)
 {
     rail->keys = ++iface->keys;
     generations_follow(iface);
-    sl_list_foreach(&iface->conns, node)
-        sl_mp_cts_renew(sl_container_of(node, struct sl_mp_conn, link));
+    sl_mp_rail_joined(iface);
 }
 
 void sl_mp_rail_vacate(struct sl_mp_iface *iface, const struct sl_mp_rail *rail)

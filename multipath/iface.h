@@ -126,6 +126,8 @@ static inline void sl_mp_rail_describe(const struct sl_mp_iface *iface,
 /* Its device is another one than before, and everything is registered there: staging_rkeys and the
  * keys of all regions are new. Comes before it is usable again. */
 void sl_mp_rail_renewed(struct sl_mp_iface *iface, struct sl_mp_rail *rail);
+/* Regions are registered on one more rail: what was cleared to send without it is said again. */
+void sl_mp_rail_joined(struct sl_mp_iface *iface);
 /* Its receive buffers are to go: what waits in them for its receive moves out. */
 void sl_mp_rail_vacate(struct sl_mp_iface *iface, const struct sl_mp_rail *rail);
 

@@ -201,6 +201,7 @@ static void path_up(struct sl_mp_path *path)
     conn->paths_up++;
     path->writes_most = sl_mp_trial_writes(path);
     conn->no_path_since_ns = 0;
+    sl_mp_tx_keys_check(conn); /* what was cleared before may lack its rail */
     SL_PROBE3(path_up, conn->base.peer, path->idx, path->epoch);
     sl_mp_event(conn->iface, SL_EVENT_PATH_UP, conn->base.peer, path->idx, path->epoch);
     sl_info(area_of(conn), "path %u to %s is up: %s to the peer's rail %u", path->idx,

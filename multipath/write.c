@@ -54,17 +54,51 @@ static inline void deal_add(struct sl_mp_conn *conn, struct sl_mp_tx_cts *cts,
     sl_mp_conn_activate(conn);
 }
 
-/* One that not all of the peer's rails can write by, or by keys of an earlier time: those of rails
- * that have others now are none. False: it has not as many as the peer has rails. */
+/* The peer's rails that a path leads to now. */
+static uint16_t rails_in_use(const struct sl_mp_conn *conn)
+{
+    uint16_t rails = 0;
+
+    for (unsigned i = 0; i < conn->path_count; i++)
+        if (conn->paths[i] != NULL && conn->paths[i]->state == SL_MP_PATH_UP)
+            rails |= (uint16_t)(1u << conn->paths[i]->remote_rail);
+    return rails;
+}
+
+static void uneven_check(struct sl_mp_conn *conn)
+{
+    uint16_t in_use = rails_in_use(conn);
+
+    conn->uneven = false;
+    for (unsigned i = 0; i < conn->path_count; i++)
+        conn->uneven |= conn->paths[i] != NULL && sl_mp_path_is_uneven(conn->paths[i]);
+    sl_list_foreach(&conn->all_cts, node)
+    {
+        const struct sl_mp_tx_cts *cts = sl_container_of(node, struct sl_mp_tx_cts, all);
+
+        conn->uneven |= (in_use & ~cts->rails) != 0;
+    }
+}
+
+/* One for other rails than the last, or by keys of an earlier time: those of rails that have others
+ * now are none. If all paths can carry it, the next one like it is taken as it is. False: it has
+ * not as many keys as the peer has rails. */
 __attribute__((noinline)) static bool rails_find(struct sl_mp_conn *conn,
                                                  const struct sl_mp_cts_keys *keys, uint16_t *out)
 {
-    *out = keys->rails & conn->peer_keys.rails;
+    *out = keys->rails & (uint16_t)((1u << conn->peer.rail_count) - 1);
     for (unsigned i = 0; i < conn->peer.rail_count; i++)
         if ((int8_t)(keys->age - conn->peer.rails[i].keys) < 0)
             *out &= (uint16_t) ~(1u << i);
-    conn->uneven |= *out != conn->peer_keys.rails;
-    return keys->count == conn->peer.rail_count;
+    if (keys->count != conn->peer.rail_count)
+        return false;
+    if ((rails_in_use(conn) & ~*out) != 0) {
+        conn->uneven = true;
+    } else if (*out == keys->rails) {
+        conn->peer_keys = *keys;
+        uneven_check(conn);
+    }
+    return true;
 }
 
 static inline bool rails_take(struct sl_mp_conn *conn, const struct sl_mp_cts_keys *keys,
@@ -74,19 +108,6 @@ static inline bool rails_take(struct sl_mp_conn *conn, const struct sl_mp_cts_ke
         return rails_find(conn, keys, out);
     *out = keys->rails;
     return true;
-}
-
-static void uneven_check(struct sl_mp_conn *conn)
-{
-    conn->uneven = false;
-    for (unsigned i = 0; i < conn->path_count; i++)
-        conn->uneven |= conn->paths[i] != NULL && sl_mp_path_is_uneven(conn->paths[i]);
-    sl_list_foreach(&conn->all_cts, node)
-    {
-        const struct sl_mp_tx_cts *cts = sl_container_of(node, struct sl_mp_tx_cts, all);
-
-        conn->uneven |= cts->rails != conn->peer_keys.rails;
-    }
 }
 
 void sl_mp_tx_keys_check(struct sl_mp_conn *conn)

@@ -147,8 +147,10 @@ static int rails_open(struct sl_verbs_iface *iface, const struct sl_device *dev)
     for (size_t i = 0; i < count && err == 0; i++) {
         struct sl_verbs_rail *rail = &iface->rails[iface->mp.rail_count];
 
-        *rail = (struct sl_verbs_rail){
-            .iface = iface, .port = ports[i], .retry_ns = SL_VERBS_RETURN_NS};
+        *rail = (struct sl_verbs_rail){.iface = iface,
+                                       .port = ports[i],
+                                       .has_memory = sl_verbs_config(iface->config)->lazy == SL_OFF,
+                                       .retry_ns = SL_VERBS_RETURN_NS};
         rail->base.name = rail->port.name;
         rail->base.idx = iface->mp.rail_count;
         rail->base.is_far = dev == NULL && ports[i].is_far;

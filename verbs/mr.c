@@ -20,16 +20,35 @@ bool sl_verbs_dereg_all(struct sl_verbs_iface *iface, struct sl_verbs_claim *cla
     return ended;
 }
 
+/* Memory that no path needs yet is registered on one rail nevertheless: its user is to hear now
+ * that it cannot be. */
+static void choose_first(struct sl_verbs_iface *iface)
+{
+    struct sl_verbs_rail *first = NULL;
+
+    for (unsigned i = iface->mp.rail_count; i-- > 0;) {
+        struct sl_verbs_rail *rail = &iface->rails[i];
+
+        if (rail->has_memory && !rail->is_lost)
+            return;
+        if (!rail->is_lost && (first == NULL || rail->base.usable || !first->base.usable))
+            first = rail;
+    }
+    if (first != NULL)
+        first->has_memory = true;
+}
+
 int sl_verbs_reg_all(struct sl_verbs_iface *iface, const struct sl_mem *mem,
                      struct sl_verbs_claim *claims)
 {
     uint32_t mine = 0; /* rails of which this call has the claim */
     int made = 0;
 
+    choose_first(iface);
     for (unsigned i = 0; i < iface->mp.rail_count; i++) {
         struct sl_verbs_rail *rail = &iface->rails[i];
 
-        if (rail->is_lost || claims[i].region != NULL)
+        if (rail->is_lost || !rail->has_memory || claims[i].region != NULL)
             continue;
         if (rail->rejoin != NULL && sl_mem_is_host(mem->kind))
             continue; /* its device is busy: registered before it is usable */
@@ -64,6 +83,8 @@ int sl_verbs_pool_join(struct sl_verbs_iface *iface, struct sl_verbs_pool *pool,
     const struct sl_mem mem = {
         .addr = pool->bytes, .len = pool->len, .kind = SL_MEM_HOST, .fd = -1};
 
+    if (pool->mr[i] != NULL)
+        return 0;
     pool->mr[i] = mr_beside(iface, pool, i);
     return pool->mr[i] != NULL
                ? 0
@@ -211,15 +232,18 @@ static int region_join(struct sl_verbs_rail *rail, struct sl_verbs_mr *mr)
 bool sl_verbs_mem_is_even(const struct sl_verbs_iface *iface)
 {
     uint16_t all = (uint16_t)((1u << iface->mp.rail_count) - 1);
+    uint16_t used = 0;
     bool even = iface->mp.staging_rails == all;
 
-    for (unsigned i = 0; i < iface->mp.rail_count; i++)
+    for (unsigned i = 0; i < iface->mp.rail_count; i++) {
         even &= !iface->rails[i].is_lost && iface->rails[i].rejoin == NULL;
+        used |= (uint16_t)(iface->rails[i].has_memory << i);
+    }
     sl_list_foreach(&iface->regions, node)
     {
         const struct sl_verbs_mr *mr = sl_container_of(node, struct sl_verbs_mr, link);
 
-        even &= mr->base.rails == all;
+        even &= (used & ~mr->base.rails) == 0;
     }
     return even;
 }
@@ -239,7 +263,7 @@ int sl_verbs_mem_join(struct sl_verbs_rail *rail)
     {
         struct sl_verbs_mr *mr = sl_container_of(node, struct sl_verbs_mr, link);
 
-        err = region_join(rail, mr);
+        err = rail->has_memory ? region_join(rail, mr) : 0;
         if (err < 0)
             return err;
         keys_take(iface, mr);

@@ -320,6 +320,8 @@ static int open_lane(struct sl_mp_path *base, const struct sl_mp_rail_info *remo
         err = sl_verbs_pkey_choose_for(path->rail->iface->config, &path->rail->port, info.pkey,
                                        &path->pkey);
     if (err == 0)
+        err = sl_verbs_rail_use(path->rail);
+    if (err == 0)
         err = sl_verbs_path_make(path);
     if (err == 0)
         sl_verbs_ece_ask(path);

@@ -49,6 +49,9 @@ struct sl_verbs_rail {
     struct sl_verbs_iface *iface;
     bool is_soft; /* soft-RoCE */
     bool is_lost; /* its queues are, or its device: nothing is asked of them any more */
+    /* What users register is registered here, as there is a path, or was; and what they had before
+     * is being so. */
+    bool has_memory, is_joining;
     struct sl_verbs_device *device;
     struct sl_verbs_listener listener;
     struct sl_verbs_memory *memory; /* the device's, by the settings */
@@ -92,6 +95,9 @@ int sl_verbs_rail_open(struct sl_verbs_rail *rail);
 void sl_verbs_rail_close(struct sl_verbs_rail *rail);
 
 /* rejoin.c */
+/* A path is to be made there: what users have registered comes to it, while messages go by others.
+ * -ENOMEM. */
+int sl_verbs_rail_use(struct sl_verbs_rail *rail);
 /* Tries to have a lost rail back, a step with each call. */
 void sl_verbs_rail_rejoin(struct sl_verbs_rail *rail, uint64_t now_ns);
 /* Stops, and waits for the one registration that the device is at. */

@@ -122,6 +122,7 @@ void sl_verbs_rail_close(struct sl_verbs_rail *rail)
                                        .gid = rail->gid,
                                        .pkey = rail->pkey,
                                        .retry_ns = rail->retry_ns,
+                                       .has_memory = rail->has_memory,
                                        .is_lost = true};
 
     if (rail->device == NULL)

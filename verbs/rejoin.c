@@ -91,7 +91,7 @@ static struct sl_verbs_rejoin *rejoin_new(const struct sl_verbs_rail *rail)
         struct sl_verbs_mr *mr = sl_container_of(node, struct sl_verbs_mr, link);
         struct ahead *item = &rejoin->items[rejoin->count];
 
-        if (mr->base.is_gpu || mr->is_gone)
+        if (mr->base.is_gpu || mr->is_gone || !rail->has_memory)
             continue;
         item->mr = mr;
         item->mem =
@@ -202,8 +202,45 @@ static void lose_again(struct sl_verbs_rail *rail, int err)
         sl_debug("verbs", "%s still cannot be used again: %s", rail->port.name, rail->base.why);
 }
 
+/* Its paths were made meanwhile. */
+static void joined(struct sl_verbs_rail *rail, int err)
+{
+    char why[sizeof(rail->base.why)];
+
+    if (rail->is_lost)
+        return; /* it is on its way back from there */
+    if (err < 0) {
+        snprintf(why, sizeof(why), "%s", sluice_last_error());
+        sl_verbs_rail_lose(rail, why);
+        return;
+    }
+    rail->iface->mp.uneven = !sl_verbs_mem_is_even(rail->iface);
+    sl_mp_rail_joined(&rail->iface->mp);
+    sl_verbs_rail_refresh(rail);
+}
+
+int sl_verbs_rail_use(struct sl_verbs_rail *rail)
+{
+    struct sl_verbs_iface *iface = rail->iface;
+
+    if (rail->has_memory)
+        return 0;
+    if (!sl_list_empty(&iface->regions)) {
+        rail->has_memory = true; /* what comes is for it as well */
+        rail->rejoin = rejoin_new(rail);
+        if (rail->rejoin == NULL) {
+            rail->has_memory = false;
+            return sl_fail(-ENOMEM, "no memory for a list of regions");
+        }
+        rail->is_joining = iface->mp.uneven = true;
+    }
+    rail->has_memory = true;
+    return 0;
+}
+
 static void complete(struct sl_verbs_rail *rail)
 {
+    bool was_joining = rail->is_joining;
     int err = 0;
 
     if (!rail->is_lost) {
@@ -211,6 +248,11 @@ static void complete(struct sl_verbs_rail *rail)
         err = sl_verbs_mem_join(rail);
     }
     sl_verbs_rejoin_end(rail);
+    rail->is_joining = false;
+    if (was_joining) {
+        joined(rail, err);
+        return;
+    }
     if (err >= 0 && rail->is_lost)
         err = sl_fail(-EIO, "it was lost again: %s", rail->base.why);
     if (err < 0) {

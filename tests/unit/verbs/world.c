@@ -99,12 +99,11 @@ void world_progress(void)
     loop_pass(world_loop, moved != 0 ? 2000 : 100000);
 }
 
-void world_join(void)
+void world_connect(void)
 {
     struct sl_addr addr[2];
     struct sl_req req[2] = {{.status = SL_PENDING}, {.status = SL_PENDING}};
 
-    world_open();
     for (unsigned i = 0; i < 2; i++)
         assert_int_equal(world[i].iface->ops->ep_addr(world[i].ep, &addr[i]), 0);
     for (unsigned i = 0; i < 2; i++)
@@ -112,6 +111,12 @@ void world_join(void)
     WORLD_UNTIL(req[0].status != SL_PENDING && req[1].status != SL_PENDING);
     if (req[0].status != 0 || req[1].status != 0)
         fail_msg("not connected: %d, %d: %s", req[0].status, req[1].status, sluice_last_error());
+}
+
+void world_join(void)
+{
+    world_open();
+    world_connect();
 }
 
 void world_end(void)

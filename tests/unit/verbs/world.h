@@ -38,8 +38,9 @@ extern unsigned world_rails[2];
 /* Fakes and settings of both ends; nothing is open yet: devices 0 and 1 are side 0's. more, which
  * may be NULL, changes a device before it is added. */
 void world_prepare(void (*more)(struct fake_ibv_device *params));
-/* Opens both ends, and connects them. */
+/* Opens both ends; connects them; or both. */
 void world_open(void);
+void world_connect(void);
 void world_join(void);
 /* Closes what is open; nothing may be left of it, and nothing may have been misused. */
 void world_end(void);
