@@ -19,7 +19,7 @@ void sb_paths_fini(struct sb_paths *paths)
 static bool path_is_shown(const struct sb_path *path)
 {
     return path->rank == 0 || path->stat.failures > 0 || path->stat.resent > 0 ||
-           strcmp(path->stat.state, "up") != 0;
+           (strcmp(path->stat.state, "up") != 0 && strcmp(path->stat.state, "not needed yet") != 0);
 }
 
 static bool event_is_shown(const struct sb_event *event)
@@ -41,7 +41,7 @@ static void print_path(FILE *out, const struct sb_path *path, int width)
         snprintf(p99, sizeof(p99), "%.1f", sl_histogram_percentile(stat->histogram, 99) / 1000);
     }
     fprintf(out,
-            "# %4d %5d %5s  %-*s  %-10s  %14" PRIu64 " %9" PRIu64 "  %14" PRIu64 " %9" PRIu64
+            "# %4d %5d %5s  %-*s  %-14s  %14" PRIu64 " %9" PRIu64 "  %14" PRIu64 " %9" PRIu64
             "  %9s %9s  %7" PRIu64 " %6" PRIu64 "  %s\n",
             path->rank, stat->peer, number, width, stat->name, stat->state, stat->sent_bytes,
             stat->sent_messages, stat->received_bytes, stat->received_messages, p50, p99,
@@ -59,7 +59,7 @@ static void print_paths(FILE *out, const struct sb_paths *paths)
         if (path_is_shown(&paths->paths[i]) && (int)strlen(paths->paths[i].stat.name) > width)
             width = (int)strlen(paths->paths[i].stat.name);
     fprintf(out,
-            "#\n# Paths\n# %4s %5s %5s  %-*s  %-10s  %14s %9s  %14s %9s  %9s %9s  %7s %6s  %s\n",
+            "#\n# Paths\n# %4s %5s %5s  %-*s  %-14s  %14s %9s  %14s %9s  %9s %9s  %7s %6s  %s\n",
             "rank", "peer", "path", width, "name", "state", "sent (B)", "messages", "received (B)",
             "messages", "p50 (us)", "p99 (us)", "resent", "failed", "last error");
     for (size_t i = 0; i < paths->path_count; i++)
@@ -68,8 +68,8 @@ static void print_paths(FILE *out, const struct sb_paths *paths)
         else
             left_out++;
     if (left_out > 0)
-        fprintf(out, "# %zu more path%s of other ranks: up, without a failure\n", left_out,
-                left_out == 1 ? "" : "s");
+        fprintf(out, "# %zu more path%s of other ranks: up, without a failure, or not needed yet\n",
+                left_out, left_out == 1 ? "" : "s");
     if (paths->paths_left_out > 0)
         fprintf(out, "# %" PRIu64 " more paths are not known: state pages have no room for them\n",
                 paths->paths_left_out);
