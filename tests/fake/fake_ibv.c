@@ -18,8 +18,8 @@ static const char *const call_names[] = {
 #undef NAME
 };
 
-static const char *const kind_names[] = {"device list", "context", "TD",  "PD", "MR",
-                                         "channel",     "CQ",      "SRQ", "QP"};
+static const char *const kind_names[] = {"device list", "context", "TD", "PD",  "MR",
+                                         "MW",          "channel", "CQ", "SRQ", "QP"};
 
 void fake_misuse(struct fake_ibv *fake, const char *fmt, ...)
 {
@@ -144,6 +144,7 @@ static const char *wc_status_str(enum ibv_wc_status status)
                                         [IBV_WC_LOC_QP_OP_ERR] = "local QP operation error",
                                         [IBV_WC_LOC_PROT_ERR] = "local protection error",
                                         [IBV_WC_WR_FLUSH_ERR] = "Work Request Flushed Error",
+                                        [IBV_WC_MW_BIND_ERR] = "memory bind operation error",
                                         [IBV_WC_REM_INV_REQ_ERR] = "remote invalid request error",
                                         [IBV_WC_REM_ACCESS_ERR] = "remote access error",
                                         [IBV_WC_REM_OP_ERR] = "remote operation error",
@@ -253,6 +254,7 @@ void fake_ibv_destroy(struct fake_ibv *fake)
     for (unsigned i = 0; i < fake->device_count; i++) {
         free(fake->devices[i]->qps);
         free(fake->devices[i]->mrs);
+        free(fake->devices[i]->mws);
         free(fake->devices[i]);
     }
     if (fake_ibv_the == fake)

@@ -77,6 +77,8 @@ struct fake_ibv_device {
     X(QUERY_GID, "ibv_query_gid")                                                                  \
     X(ALLOC_PD, "ibv_alloc_pd")                                                                    \
     X(REG_MR, "ibv_reg_mr")                                                                        \
+    X(ALLOC_MW, "ibv_alloc_mw")                                                                    \
+    X(BIND_MW, "ibv_bind_mw")                                                                      \
     X(CREATE_CHANNEL, "ibv_create_comp_channel")                                                   \
     X(CREATE_CQ, "ibv_create_cq")                                                                  \
     X(RESIZE_CQ, "ibv_resize_cq")                                                                  \
@@ -106,6 +108,7 @@ enum fake_ibv_kind {
     FAKE_IBV_TD,
     FAKE_IBV_PD, /* parent domains, too */
     FAKE_IBV_MR,
+    FAKE_IBV_MW,
     FAKE_IBV_CHANNEL,
     FAKE_IBV_CQ,
     FAKE_IBV_SRQ,
@@ -213,6 +216,11 @@ void fake_ibv_qp_fatal(struct fake_ibv *fake, struct ibv_qp *qp);
 void fake_ibv_cq_error(struct fake_ibv *fake, struct ibv_cq *cq);
 /* Polling it fails from now on, without any event. */
 void fake_ibv_cq_unreadable(struct fake_ibv *fake, struct ibv_cq *cq);
+/* The nth bind of a memory window from now (1: the next) fails at the NIC, once, and takes its
+ * queue pair with it. nth 0 takes it back. */
+void fake_ibv_bind_fails(struct fake_ibv *fake, unsigned nth);
+/* Windows by which a peer may write now, on all devices that are there. */
+unsigned fake_ibv_bound(const struct fake_ibv *fake);
 /* One SRQ_LIMIT_REACHED when fewer than limit receives are left. */
 void fake_ibv_srq_arm(struct fake_ibv *fake, struct ibv_srq *srq, unsigned limit);
 

@@ -34,6 +34,8 @@ void fake_ibv_device_init(struct fake_ibv_device *params, const char *name)
                                                 .max_cq = 4096,
                                                 .max_cqe = 1 << 20,
                                                 .max_mr = 1 << 16,
+                                                .max_mw = 1 << 16,
+                                                .device_cap_flags = IBV_DEVICE_MEM_WINDOW,
                                                 .max_pd = 1024,
                                                 .max_qp_rd_atom = 16,
                                                 .max_qp_init_rd_atom = 16,
@@ -198,6 +200,7 @@ static struct ibv_context *open_device(struct ibv_device *device)
     context->ibv.ops.post_send = fake_post_send;
     context->ibv.ops.post_recv = fake_post_recv;
     context->ibv.ops.post_srq_recv = fake_post_srq_recv;
+    fake_table_window(&context->ibv);
     return &context->ibv;
 }
 

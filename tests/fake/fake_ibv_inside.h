@@ -11,6 +11,7 @@
 #define FAKE_MAGIC 0x51u
 #define FAKE_QPN_FIRST 0x11u
 #define FAKE_CHAOS_WAITS 64
+#define FAKE_WINDOW_KEY (1u << 27) /* in a key: a window's, and no region's */
 
 struct fake_device;
 
@@ -39,6 +40,8 @@ struct fake_device {
     unsigned qp_count, qp_cap;
     struct fake_mr **mrs; /* by index in the key */
     unsigned mr_count, mr_cap;
+    struct fake_mw **mws; /* by index in the key */
+    unsigned mw_count, mw_cap;
     uint64_t locked;
     unsigned live[FAKE_IBV_KIND_COUNT];
 };
@@ -75,6 +78,27 @@ struct fake_mr {
     uint64_t iova;
     uint8_t *host;
     size_t mapped; /* bytes of a dmabuf that were mapped here; 0: ordinary memory */
+    unsigned access;
+    unsigned windows; /* bound to it */
+};
+
+/* A memory window of type 1. rkey is as the NIC has it: ibv.rkey runs ahead while a bind is
+ * queued. */
+struct fake_mw {
+    struct ibv_mw ibv;
+    struct fake_obj obj;
+    uint32_t rkey;
+    struct fake_mr *mr; /* NULL: bound to nothing */
+    uint64_t addr, len;
+    unsigned access;
+};
+
+/* What a queued bind is to do. */
+struct fake_bind {
+    struct fake_mw *mw;
+    struct fake_mr *mr;
+    uint32_t old_key, new_key;
+    uint64_t addr, len;
     unsigned access;
 };
 
@@ -145,10 +169,11 @@ struct fake_wqe {
     uint64_t len;
     uint64_t hash; /* of the payload when it was posted */
     bool hashed;
-    bool error_is_local;
+    bool is_local; /* its end needs nothing of the peer */
     enum ibv_wc_status status;
     uint64_t placed;    /* bytes of a write that are already in the peer's memory */
     uint8_t *read_data; /* of a READ that was executed */
+    struct fake_bind bind;
 };
 
 struct fake_qp {
@@ -234,7 +259,8 @@ struct fake_ibv {
     unsigned delay, event_delay, timeout_steps, rnr_steps;
     unsigned repeats, mixes, disorder; /* one in so many */
     unsigned timeout_most;
-    uint64_t overtook; /* packets, because of disorder */
+    uint64_t overtook;   /* packets, because of disorder */
+    unsigned bind_fails; /* in how many binds from now; 0: none */
     struct fake_ibv_chaos chaos;
     uint8_t *(*peer_memory)(const void *addr);
     struct fake_wait waits[FAKE_CHAOS_WAITS];
@@ -277,6 +303,14 @@ void fake_table_domain(struct verbs_context *t);
 /* The bytes that a key gives access to, or NULL. */
 uint8_t *fake_key_at(struct fake_device *dev, struct ibv_pd *pd, bool remote, uint32_t key,
                      uint64_t addr, uint64_t len, unsigned access);
+
+/* fake_ibv_window.c */
+void fake_table_window(struct ibv_context *context);
+/* A queued bind has its turn. */
+enum ibv_wc_status fake_window_bind(struct fake_ibv *fake, const struct fake_bind *bind);
+/* As fake_key_at(), of a key that a window has. */
+uint8_t *fake_window_at(struct fake_device *dev, struct ibv_pd *pd, uint32_t key, uint64_t addr,
+                        uint64_t len, unsigned access);
 
 /* fake_ibv_cq.c */
 void fake_table_cq(struct sl_ibv *t);
@@ -325,6 +359,8 @@ int fake_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr
 int fake_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 int fake_rq_init(struct fake_rq *rq, unsigned cap, unsigned sge_cap);
 void fake_rq_fini(struct fake_rq *rq);
+/* Queues it; its key counts from when the NIC has come to it. */
+int fake_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
 struct fake_recv *fake_rq_pop(struct fake_rq *rq);
 /* False: some of it lies in memory that its key does not give. */
 bool fake_wqe_gather(struct fake_qp *qp, const struct fake_wqe *wqe, uint8_t *out);

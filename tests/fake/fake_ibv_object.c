@@ -9,7 +9,7 @@
 
 #define ACCESS_KNOWN                                                                               \
     (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |                   \
-     IBV_ACCESS_RELAXED_ORDERING)
+     IBV_ACCESS_MW_BIND | IBV_ACCESS_RELAXED_ORDERING)
 
 static struct ibv_pd *alloc_pd(struct ibv_context *ibv)
 {
@@ -177,7 +177,7 @@ static struct ibv_mr *mr_add(struct fake_pd *pd, void *addr, uint8_t *host, size
     if (dev->mr_count == dev->mr_cap) {
         dev->mr_cap = dev->mr_cap * 2 + 64;
         dev->mrs = realloc(dev->mrs, dev->mr_cap * sizeof(struct fake_mr *));
-        if (dev->mrs == NULL || dev->mr_cap >= 1u << 19)
+        if (dev->mrs == NULL || dev->mr_cap >= 1u << 18)
             abort();
     }
     mr->ibv = (struct ibv_mr){.context = pd->ibv.context,
@@ -257,6 +257,8 @@ static int dereg_mr(struct ibv_mr *ibv)
 
     if (error == EINVAL)
         return error;
+    if (mr->windows != 0 && error == 0)
+        fake_misuse(mr->obj.dev->fake, "ibv_dereg_mr with %u windows bound to it", mr->windows);
     mr->obj.dev->locked -= mr->ibv.length;
     mr->obj.dev->live[FAKE_IBV_MR]--;
     FAKE_OF(fake_pd, ibv->pd)->obj.users--;
@@ -272,6 +274,8 @@ uint8_t *fake_key_at(struct fake_device *dev, struct ibv_pd *pd, bool remote, ui
     unsigned index = ((key - 0x1000u) >> 9) & 0x7ffff;
     struct fake_mr *mr;
 
+    if (remote && (key & FAKE_WINDOW_KEY) != 0)
+        return fake_window_at(dev, pd, key, addr, len, access);
     if (index >= dev->mr_count || mr_key(dev, index, remote) != key)
         return NULL;
     mr = dev->mrs[index];

@@ -205,6 +205,52 @@ static void send_queue(struct fake_qp *qp, const struct ibv_send_wr *wr)
     qp->tail++;
 }
 
+int fake_bind_mw(struct ibv_qp *ibv, struct ibv_mw *window, struct ibv_mw_bind *bind)
+{
+    struct fake_qp *qp = FAKE_OF(fake_qp, ibv);
+    struct fake_mw *mw = FAKE_OF(fake_mw, window);
+    const struct ibv_mw_bind_info *info = &bind->bind_info;
+    int error = fake_enter(&qp->obj, FAKE_IBV_BIND_MW);
+
+    if (error == 0)
+        error = fake_enter_plain(&mw->obj, "ibv_bind_mw");
+    if (error == 0 && (qp->state == IBV_QPS_RESET || qp->state == IBV_QPS_INIT ||
+                       qp->state == IBV_QPS_RTR || (bind->send_flags & IBV_SEND_INLINE) != 0))
+        error = EINVAL;
+    /* Verbs allows it, and soft-RoCE's library looks at the region's key all the same. */
+    if (error == 0 && info->mr == NULL)
+        fake_misuse(qp->obj.dev->fake, "ibv_bind_mw without a region");
+    if (error == 0 && info->mr == NULL)
+        error = EINVAL;
+    if (error == 0)
+        error = fake_enter_plain(&FAKE_OF(fake_mr, info->mr)->obj, "ibv_bind_mw");
+    if (error == 0 && qp->tail - qp->head == qp->init.cap.max_send_wr)
+        error = ENOMEM;
+    if (error != 0)
+        return error;
+    struct fake_wqe *wqe = fake_wqe_at(qp, qp->tail);
+    struct ibv_sge *sge = wqe->sge;
+    uint8_t *inlined = wqe->inlined;
+
+    free(wqe->read_data);
+    *wqe = (struct fake_wqe){.wr_id = bind->wr_id,
+                             .opcode = IBV_WR_BIND_MW,
+                             .flags = bind->send_flags,
+                             .sge = sge,
+                             .inlined = inlined,
+                             .bind = {.mw = mw,
+                                      .mr = FAKE_OF(fake_mr, info->mr),
+                                      .old_key = window->rkey,
+                                      .new_key = ibv_inc_rkey(window->rkey),
+                                      .addr = info->addr,
+                                      .len = info->length,
+                                      .access = info->mw_access_flags}};
+    window->rkey = wqe->bind.new_key;
+    qp->tail++;
+    qp->posts++;
+    return 0;
+}
+
 int fake_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
     struct fake_qp *qp = FAKE_OF(fake_qp, ibv);

@@ -130,7 +130,8 @@ static struct fake_cqe send_cqe(struct fake_qp *qp, const struct fake_wqe *wqe, 
                                                  [IBV_WR_RDMA_WRITE_WITH_IMM] = IBV_WC_RDMA_WRITE,
                                                  [IBV_WR_SEND] = IBV_WC_SEND,
                                                  [IBV_WR_SEND_WITH_IMM] = IBV_WC_SEND,
-                                                 [IBV_WR_RDMA_READ] = IBV_WC_RDMA_READ};
+                                                 [IBV_WR_RDMA_READ] = IBV_WC_RDMA_READ,
+                                                 [IBV_WR_BIND_MW] = IBV_WC_BIND_MW};
     struct fake_cqe cqe = {.qp = qp, .releases = position + 1};
 
     memset(&cqe.wc, 0xa5, sizeof(cqe.wc)); /* what verbs leaves undefined */
@@ -316,7 +317,7 @@ static bool transmit(struct fake_qp *qp, struct fake_qp *peer, struct fake_wqe *
         moved = qp->attr.rnr_retry != 7;
         if (moved && ++qp->rnr_tries > qp->attr.rnr_retry) {
             wqe->status = IBV_WC_RNR_RETRY_EXC_ERR;
-            wqe->error_is_local = true;
+            wqe->is_local = true;
         }
         break;
     case FAKE_NAK: wqe->status = status; break;
@@ -385,11 +386,12 @@ bool fake_wire_execute(struct fake_qp *qp)
         ((wqe->flags & IBV_SEND_FENCE) != 0 ||
          (wqe->opcode == IBV_WR_RDMA_READ && qp->reads_out >= qp->attr.max_rd_atomic)))
         return false;
-    status = local_check(qp, wqe);
-    if (status != IBV_WC_SUCCESS) {
+    status = wqe->opcode == IBV_WR_BIND_MW ? fake_window_bind(qp->obj.dev->fake, &wqe->bind)
+                                           : local_check(qp, wqe);
+    if (status != IBV_WC_SUCCESS || wqe->opcode == IBV_WR_BIND_MW) {
         wqe->status = status;
-        wqe->error_is_local = true;
-        qp->stopped = true;
+        wqe->is_local = true;
+        qp->stopped = status != IBV_WC_SUCCESS;
         qp->exec++;
         return true;
     }
@@ -423,7 +425,7 @@ static bool ack_arrives(struct fake_qp *qp)
 {
     struct fake_qp *peer = qp->peer;
 
-    if (fake_wqe_at(qp, qp->ack)->error_is_local)
+    if (fake_wqe_at(qp, qp->ack)->is_local)
         return true;
     if (!port_works(qp) || peer == NULL || peer->epoch != qp->peer_epoch)
         return qp->ack < qp->ack_sent && port_works(qp);
@@ -487,7 +489,8 @@ struct fake_late *fake_wire_snapshot(struct fake_qp *qp, struct fake_qp *peer, u
         fake_gid_at(qp->obj.dev, qp->attr.port_num, qp->attr.ah_attr.grh.sgid_index);
     struct fake_late *late;
 
-    if (local_check(qp, wqe) != IBV_WC_SUCCESS || wqe->opcode == IBV_WR_RDMA_READ)
+    if (wqe->opcode == IBV_WR_BIND_MW || local_check(qp, wqe) != IBV_WC_SUCCESS ||
+        wqe->opcode == IBV_WR_RDMA_READ)
         return NULL;
     late = calloc(1, sizeof(*late));
     if (late == NULL || (late->data = malloc(wqe->len + 1)) == NULL)
