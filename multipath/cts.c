@@ -13,6 +13,7 @@
  */
 #include "multipath/conn.h"
 #include "multipath/gpu_copy.h"
+#include "multipath/grant.h"
 #include "multipath/iface.h"
 
 #include <string.h>
@@ -52,6 +53,22 @@ struct sl_mp_rx_cts *sl_mp_rx_cts_at(struct sl_mp_conn *conn, uint32_t id)
     return cts->used && cts->generation == id >> ID_PLACE_BITS ? cts : NULL;
 }
 
+/* What the peer writes by, for each rail. */
+static inline const uint32_t *keys_of(const struct sl_mp_iface *iface,
+                                      const struct sl_mp_rx_cts *cts, uint16_t *rails)
+{
+    if (cts->chunk != SL_MP_NO_CHUNK) {
+        *rails = iface->staging_rails;
+        return iface->staging_rkeys;
+    }
+    if (SL_UNLIKELY(cts->grant != NULL)) {
+        *rails = cts->grant->rails;
+        return cts->grant->rkeys;
+    }
+    *rails = cts->msg->mr->rails;
+    return cts->msg->mr->rkeys;
+}
+
 static bool announce(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
 {
     const struct sl_mp_iface *iface = conn->iface;
@@ -59,16 +76,14 @@ static bool announce(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
     struct sl_mp_tx_frame *frame =
         sl_mp_frame_new(conn, SL_MP_CTS, cts->channel->base.id, msg->number);
     struct sl_mp_frame *header;
-    const bool staged = cts->chunk != SL_MP_NO_CHUNK;
-    const struct sl_mp_cts told = {
+    struct sl_mp_cts told = {
         .off = cts->off,
         .len = cts->len,
         .addr = (uintptr_t)cts->addr,
         .id = (uint32_t)cts->generation << ID_PLACE_BITS | (uint32_t)(cts - conn->rx_cts),
-        .keys = {.count = (uint8_t)iface->rail_count,
-                 .age = iface->keys,
-                 .rails = staged ? iface->staging_rails : msg->mr->rails},
+        .keys = {.count = (uint8_t)iface->rail_count, .age = iface->keys},
     };
+    const uint32_t *rkeys = keys_of(iface, cts, &told.keys.rails);
 
     if (frame == NULL)
         return false;
@@ -80,8 +95,7 @@ static bool announce(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
         header->flags |= SL_MP_FLAG_GPU;
     if (cts->announced)
         header->flags |= SL_MP_FLAG_AGAIN;
-    sl_mp_cts_write(&told, staged ? iface->staging_rkeys : msg->mr->rkeys,
-                    frame->bytes + SL_MP_FRAME_BYTES);
+    sl_mp_cts_write(&told, rkeys, frame->bytes + SL_MP_FRAME_BYTES);
     cts->announced = true;
     cts->renewed = false;
     cts->channel->base.sent++;
@@ -90,7 +104,7 @@ static bool announce(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
 }
 
 static void cts_new(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts, struct sl_mp_rx_msg *msg,
-                    uint16_t chunk, uint64_t len)
+                    uint16_t chunk, uint64_t len, struct sl_mp_grant *grant)
 {
     *cts = (struct sl_mp_rx_cts){
         .used = true,
@@ -102,21 +116,60 @@ static void cts_new(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts, struct sl
         .len = len,
         .addr = chunk == SL_MP_NO_CHUNK ? (uint8_t *)msg->sink->dst + msg->covered
                                         : sl_mp_chunk_bytes(conn->iface, chunk),
+        .grant = grant,
     };
     msg->covered += len;
     msg->cts_count++;
-    if (conn->unannounced == 0 && announce(conn, cts))
+    if (conn->unannounced == 0 && SL_LIKELY(grant == NULL) && announce(conn, cts))
         return;
     conn->unannounced++;
     sl_mp_conn_activate(conn);
 }
 
+static void cts_over(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts);
+
+/* No rail made a key: the message goes through staging, when its sender asks. */
+static void stage_instead(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
+{
+    struct sl_mp_rx_msg *msg = cts->msg;
+
+    msg->covered -= cts->len;
+    cts_over(conn, cts);
+    msg->mr = NULL;
+    if (msg->has_rts)
+        sl_mp_cts_more(conn, msg);
+}
+
+/* May the CTS leave, as far as its own keys go? */
+static bool has_keys(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
+{
+    const struct sl_mp_grant *grant = cts->grant;
+
+    if (grant->pending != 0)
+        return false;
+    if (grant->rails != 0 || cts->announced)
+        return true;
+    if (!cts->msg->mr->is_gpu)
+        stage_instead(conn, cts);
+    else if (grant->is_refused)
+        sl_mp_conn_fail(conn, -EIO,
+                        "no rail gives a key for a part of GPU memory, and there is no other way "
+                        "into it: set SLUICE_VERBS_KEYS=region");
+    else
+        return true; /* the rails are gone: it has keys when one returns */
+    return false;
+}
+
 void sl_mp_cts_announce(struct sl_mp_conn *conn)
 {
+    if (SL_UNLIKELY(conn->iface->grants != NULL))
+        conn->iface->grants->poll(conn->iface);
     for (unsigned i = 0; i < SL_MP_RX_CTS_MAX && conn->unannounced > 0; i++) {
         struct sl_mp_rx_cts *cts = &conn->rx_cts[i];
 
         if (!cts->used || (cts->announced && !cts->renewed))
+            continue;
+        if (SL_UNLIKELY(cts->grant != NULL) && !has_keys(conn, cts))
             continue;
         if (!announce(conn, cts))
             return;
@@ -129,6 +182,8 @@ void sl_mp_cts_renew(struct sl_mp_conn *conn)
     for (unsigned i = 0; i < SL_MP_RX_CTS_MAX; i++) {
         struct sl_mp_rx_cts *cts = &conn->rx_cts[i];
 
+        if (cts->used && cts->grant != NULL && !cts->complete)
+            conn->iface->grants->renew(conn->iface, cts->grant);
         if (!cts->used || !cts->announced || cts->renewed || cts->complete || cts->msg == NULL)
             continue;
         cts->renewed = true;
@@ -144,6 +199,21 @@ static void starve(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg)
     if (msg->link.next == NULL || sl_list_empty(&msg->link))
         sl_list_push_back(&conn->starved, &msg->link);
     sl_mp_conn_activate(conn);
+}
+
+/* False: there is none now. */
+__attribute__((noinline)) static bool cts_with_keys(struct sl_mp_conn *conn,
+                                                    struct sl_mp_rx_cts *cts,
+                                                    struct sl_mp_rx_msg *msg, uint64_t len)
+{
+    struct sl_mp_grant *grant = conn->iface->grants->open(
+        conn->iface, msg->mr, (uint8_t *)msg->sink->dst + msg->covered, len, msg->has_rts);
+
+    if (grant != NULL)
+        cts_new(conn, cts, msg, SL_MP_NO_CHUNK, len, grant);
+    else if (msg->has_rts)
+        starve(conn, msg); /* else the sender will ask */
+    return grant != NULL;
 }
 
 void sl_mp_cts_more(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg)
@@ -164,17 +234,19 @@ void sl_mp_cts_more(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg)
             starve(conn, msg);
             return;
         }
-        if (msg->mr != NULL)
-            cts_new(conn, cts, msg, SL_MP_NO_CHUNK, left);
-        else
+        if (msg->mr == NULL)
             cts_new(conn, cts, msg, chunks->free[--chunks->free_count],
-                    left < SL_MP_CHUNK_BYTES ? left : SL_MP_CHUNK_BYTES);
+                    left < SL_MP_CHUNK_BYTES ? left : SL_MP_CHUNK_BYTES, NULL);
+        else if (SL_LIKELY(conn->iface->grants == NULL))
+            cts_new(conn, cts, msg, SL_MP_NO_CHUNK, left, NULL);
+        else if (!cts_with_keys(conn, cts, msg, left))
+            return;
     }
 }
 
 /* ---- arrivals ---- */
 
-static void cts_over(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
+static inline void place_free(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
 {
     struct sl_mp_chunks *chunks = &conn->iface->rx_chunks;
 
@@ -185,6 +257,13 @@ static void cts_over(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
     cts->used = false;
     if (SL_LIKELY(cts->msg != NULL))
         cts->msg->cts_count--;
+}
+
+static void cts_over(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
+{
+    if (SL_UNLIKELY(cts->grant != NULL))
+        conn->iface->grants->cut(conn->iface, cts->grant);
+    place_free(conn, cts);
 }
 
 static struct sl_mp_rx_cts *complete_at(struct sl_mp_conn *conn, const struct sl_mp_rx_msg *msg,
@@ -215,9 +294,35 @@ static void hand_over(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
         else if (cts->chunk != SL_MP_NO_CHUNK)
             memcpy((uint8_t *)sink->dst + off, cts->addr, len);
         msg->consumed += len;
-        cts_over(conn, cts);
+        place_free(conn, cts); /* its keys have ended */
         cts = msg->cts_count > 0 ? complete_at(conn, msg, msg->consumed) : NULL;
     }
+}
+
+/* Nothing is to be written by the keys of a CTS any more. False: some live still; its message is
+ * over when they do not, which conn->late waits for. */
+static bool keys_end(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
+{
+    const struct sl_mp_grants *grants = conn->iface->grants;
+    struct sl_mp_rx_msg *msg = cts->msg;
+
+    if (!cts->announced || cts->renewed)
+        conn->unannounced--;
+    cts->announced = cts->complete = true;
+    cts->renewed = false;
+    cts->got = cts->len;
+    if (!cts->grant->is_ending)
+        grants->end(conn->iface, cts->grant);
+    if (cts->grant->pending == 0) {
+        grants->put(conn->iface, cts->grant);
+        cts->grant = NULL;
+        return true;
+    }
+    if (msg->link.next != NULL)
+        sl_list_remove(&msg->link);
+    sl_list_push_back(&conn->late, &msg->link);
+    sl_mp_conn_activate(conn);
+    return false;
 }
 
 /* A CTS has all its bytes. */
@@ -225,6 +330,8 @@ static void cts_complete(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
 {
     struct sl_mp_rx_msg *msg = cts->msg;
 
+    if (SL_UNLIKELY(cts->grant != NULL) && (cts->is_back || !keys_end(conn, cts)))
+        return;
     cts->complete = true;
     hand_over(conn, cts);
     if (msg->consumed == total_of(msg)) {
@@ -288,11 +395,40 @@ void sl_mp_on_write(struct sl_mp_path *path, uint32_t id, uint32_t len)
 
 /* ---- the end of CTS ---- */
 
-void sl_mp_cts_take_back(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg)
+bool sl_mp_cts_take_back(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg, int status)
 {
-    for (unsigned i = 0; i < SL_MP_RX_CTS_MAX; i++)
-        if (conn->rx_cts[i].used && conn->rx_cts[i].msg == msg)
-            cts_over(conn, &conn->rx_cts[i]);
+    bool all = true;
+
+    for (unsigned i = 0; i < SL_MP_RX_CTS_MAX; i++) {
+        struct sl_mp_rx_cts *cts = &conn->rx_cts[i];
+
+        if (!cts->used || cts->msg != msg)
+            continue;
+        cts->is_back = true;
+        if (SL_UNLIKELY(cts->grant != NULL) && !keys_end(conn, cts)) {
+            msg->status = status;
+            all = false;
+            continue;
+        }
+        cts_over(conn, cts);
+    }
+    return all;
+}
+
+/* Of memory with keys of its own a message has one CTS. */
+void sl_mp_cts_late(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg)
+{
+    if (conn->iface->grants != NULL)
+        conn->iface->grants->poll(conn->iface);
+    for (unsigned i = 0; i < SL_MP_RX_CTS_MAX && msg->cts_count != 0; i++) {
+        struct sl_mp_rx_cts *cts = &conn->rx_cts[i];
+
+        if (cts->used && cts->msg == msg && cts->grant != NULL && !cts->is_back) {
+            cts_complete(conn, cts);
+            return;
+        }
+    }
+    sl_mp_rx_end(conn, msg, msg->status);
 }
 
 /* Its channel is closed: the peer may finish what it has begun there, and begins nothing. */

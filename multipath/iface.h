@@ -13,6 +13,7 @@
 #include "core/path_watch.h"
 #include "core/transport.h"
 #include "gdr/gpu.h"
+#include "multipath/grant.h"
 #include "multipath/lane.h"
 #include "multipath/message.h"
 #include "multipath/pool.h"
@@ -52,6 +53,7 @@ struct sl_mp_iface {
     struct sl_iface base;
     /* by the owner, before sl_mp_iface_open() */
     const struct sl_mp_lanes *lanes;
+    const struct sl_mp_grants *grants; /* NULL: a CTS has the keys of its region */
     struct sl_mp_settings settings;
     struct sl_iface *sideband; /* opened with sl_mp_sideband_handler(); closed by the owner */
     struct sl_mp_rail *rails[SL_MP_RAILS_MAX];

@@ -78,13 +78,14 @@ static void push_starved(struct sl_mp_conn *conn)
         sl_mp_cts_more(conn, msg_of(node));
 }
 
-static int push_late(struct sl_mp_conn *conn)
+__attribute__((noinline)) static int push_late(struct sl_mp_conn *conn)
 {
-    struct sl_node *node;
+    struct sl_node turn, *node;
     int count = 0;
 
-    while ((node = sl_list_pop_front(&conn->late)) != NULL) {
-        sl_mp_rx_end(conn, msg_of(node), msg_of(node)->status);
+    take_list(&conn->late, &turn);
+    while ((node = sl_list_pop_front(&turn)) != NULL) {
+        sl_mp_cts_late(conn, msg_of(node));
         count++;
     }
     return count;
@@ -92,8 +93,10 @@ static int push_late(struct sl_mp_conn *conn)
 
 int sl_mp_conn_push(struct sl_mp_conn *conn)
 {
-    int count = push_repeated(conn) + push_late(conn);
+    int count = push_repeated(conn);
 
+    if (SL_UNLIKELY(!sl_list_empty(&conn->late)))
+        count += push_late(conn);
     if (SL_UNLIKELY(!sl_list_empty(&conn->gpu_waits)))
         count += push_gpu(conn);
     if (conn->unannounced > 0)

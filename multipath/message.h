@@ -9,6 +9,7 @@
 
 struct sl_mp_channel;
 struct sl_mp_conn;
+struct sl_mp_grant;
 struct sl_mp_iface;
 struct sl_mp_rail;
 struct sl_mp_region;
@@ -86,12 +87,14 @@ struct sl_mp_rx_msg {
 struct sl_mp_rx_cts {
     bool used, announced, complete;
     bool renewed; /* announced with keys of a rail that has others by now */
+    bool is_back; /* its keys end, and the message came by other means */
     uint16_t chunk;
     uint16_t generation; /* how often the place was used, as far as an id has bits for it */
     struct sl_mp_channel *channel;
     struct sl_mp_rx_msg *msg; /* NULL: its channel is closed, and the peer may yet write */
     uint64_t off, len, got;
     uint8_t *addr;
+    struct sl_mp_grant *grant; /* its own keys; NULL: those of its region, or of staging */
 };
 
 /* send.c */
@@ -173,8 +176,10 @@ void sl_mp_cts_renew(struct sl_mp_conn *conn);
  * all. */
 void sl_mp_cts_trim(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg);
 /* Memory of its CTS is no longer the peer's, which has not written: the tags or lengths differ, or
- * the message came in a frame. */
-void sl_mp_cts_take_back(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg);
+ * the message came in a frame. False: keys of it live; it ends, with that status, when they do. */
+bool sl_mp_cts_take_back(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg, int status);
+/* A message of conn->late: it waits for the end of keys, or ends. */
+void sl_mp_cts_late(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg);
 /* One end has closed the channel: CTS that the peer does not know of are none. Of an end that has
  * closed it itself, others stay without their message until the peer writes no more. */
 void sl_mp_cts_withdraw(struct sl_mp_channel *channel);

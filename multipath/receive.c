@@ -88,8 +88,8 @@ void sl_mp_rx_end(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg, int status)
 {
     struct sl_req *req = msg->req;
 
-    if (msg->cts_count != 0)
-        sl_mp_cts_take_back(conn, msg);
+    if (msg->cts_count != 0 && !sl_mp_cts_take_back(conn, msg, status))
+        return;
     unlink_msg(msg);
     req->len = msg->len;
     req->tag = msg->tag;

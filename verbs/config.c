@@ -99,6 +99,11 @@ static const struct sl_config_row rows[] = {
         "VERBS_THREAD_DOMAIN", thread_domain, "auto",
         "Queues of a thread domain, which drivers do not lock: auto (where the device has them), "
         "on (and it must), off."),
+    SL_ROW_CHOICE(
+        "VERBS_KEYS", keys, "region", "region window",
+        "What a peer gets a key for when it may write into registered memory: region (all that was "
+        "registered, as long as it is) or window (the bytes of that message, until they are "
+        "there)."),
     SL_ROW_SWITCH(
         "VERBS_RELAXED_ORDERING", relaxed_ordering, "auto",
         "Let PCIe reorder writes into registered memory: auto and on, where the device offers "

@@ -10,6 +10,7 @@ enum sl_verbs_gid_family { SL_VERBS_FAMILY_ANY, SL_VERBS_FAMILY_IPV4, SL_VERBS_F
 enum sl_verbs_locality { SL_VERBS_LOCALITY_AUTO, SL_VERBS_LOCALITY_OFF, SL_VERBS_LOCALITY_NEAR };
 enum sl_verbs_static_rate { SL_VERBS_RATE_AUTO, SL_VERBS_RATE_OFF };
 enum sl_verbs_ece { SL_VERBS_ECE_AUTO, SL_VERBS_ECE_OFF };
+enum sl_verbs_keys { SL_VERBS_KEYS_REGION, SL_VERBS_KEYS_WINDOW };
 enum sl_verbs_fallback { SL_VERBS_FALLBACK_OFF, SL_VERBS_FALLBACK_TCP };
 
 /* Of SLUICE_VERBS_PATHS: all the paths of a connection, each written at its longest
@@ -23,6 +24,7 @@ struct sl_verbs_config {
     enum sl_verbs_locality locality;
     enum sl_verbs_static_rate static_rate;
     enum sl_verbs_ece ece;
+    enum sl_verbs_keys keys;
     int64_t gid_index, traffic_class, service_level, mtu;
     int64_t timeout, retry_count, rnr_timer, paths_per_rail;
     int64_t eager_bytes, piece_bytes, staging_bytes, path_wait_ms;

@@ -68,7 +68,9 @@ bool sl_verbs_device_takes_dmabuf(struct sl_verbs_device *device)
 
 static int access_of(enum sl_verbs_writers writers)
 {
-    return IBV_ACCESS_LOCAL_WRITE | (writers == SL_VERBS_PEERS ? IBV_ACCESS_REMOTE_WRITE : 0);
+    return IBV_ACCESS_LOCAL_WRITE | (writers == SL_VERBS_PEERS         ? IBV_ACCESS_REMOTE_WRITE
+                                     : writers == SL_VERBS_WINDOW_KEYS ? IBV_ACCESS_MW_BIND
+                                                                       : 0);
 }
 
 static struct ibv_mr *host_mr(const struct sl_verbs_memory *memory, const struct sl_mem *mem,
@@ -130,7 +132,7 @@ static int reg(void *arg, const struct sl_mem *mem, void **out)
 {
     struct sl_verbs_memory *memory = arg;
     struct ibv_mr *mr = memory->ready;
-    int err = mr != NULL ? 0 : make(memory, mem, access_of(SL_VERBS_PEERS), &mr);
+    int err = mr != NULL ? 0 : make(memory, mem, access_of(memory->writers), &mr);
 
     memory->ready = NULL;
     if (err == 0)
@@ -155,7 +157,8 @@ void sl_verbs_memory_init(struct sl_verbs_device *device)
         const struct sl_mem_device side = {.reg = reg, .dereg = dereg, .arg = memory};
 
         memory->device = device;
-        memory->relaxed = i != 0;
+        memory->relaxed = i % 2 != 0;
+        memory->writers = i < 2 ? SL_VERBS_PEERS : SL_VERBS_WINDOW_KEYS;
         /* Nothing is kept: whether memory is still there, only its user knows. */
         sl_mem_cache_init(&memory->cache, &side, 0, 0);
     }

@@ -8,6 +8,7 @@
 #include "verbs/offer.h"
 #include "verbs/path_list.h"
 #include "verbs/verbs.h"
+#include "verbs/window.h"
 
 #include "core/log.h"
 #include "core/registry.h"
@@ -72,6 +73,7 @@ void sl_verbs_iface_close(struct sl_iface *base)
     sl_verbs_pool_fini(iface, &iface->staging);
     for (unsigned i = 0; i < SL_MP_RAILS_MAX; i++)
         sl_verbs_rail_close(&iface->rails[i]);
+    sl_verbs_windows_free(iface);
     if (iface->mp.sideband != NULL)
         iface->mp.sideband->ops->close(iface->mp.sideband);
     if (iface->epoll_fd >= 0)
@@ -275,8 +277,11 @@ int sl_verbs_iface_open(struct sl_worker *worker, const struct sl_device *dev,
     if (err == 0) {
         iface->mlx5dv = sl_mlx5dv_get();
         fork_prepare(iface);
-        err = rails_open(iface, dev);
+        if (sl_verbs_config(iface->config)->keys == SL_VERBS_KEYS_WINDOW)
+            err = sl_verbs_windows_new(iface);
     }
+    if (err == 0)
+        err = rails_open(iface, dev);
     if (err == 0)
         fit_soft_roce(iface);
     if (err == 0 && sl_verbs_gpu_possible(iface))

@@ -19,9 +19,10 @@ struct sl_verbs_iface {
     const struct sl_mlx5dv *mlx5dv;
     struct sl_verbs_rail rails[SL_MP_RAILS_MAX];
     struct sl_verbs_pool frames, staging;
-    struct sl_node regions;       /* struct sl_verbs_mr: what users registered */
-    struct sl_node dirty;         /* paths with a batch, inside progress */
-    struct sl_verbs_path **paths; /* by slot */
+    struct sl_verbs_windows *windows; /* NULL: regions' own keys are told */
+    struct sl_node regions;           /* struct sl_verbs_mr: what users registered */
+    struct sl_node dirty;             /* paths with a batch, inside progress */
+    struct sl_verbs_path **paths;     /* by slot */
     uint32_t path_cap;
     uint64_t round, next_timer_ns;
     int epoll_fd;

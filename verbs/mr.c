@@ -4,6 +4,7 @@
 #include "verbs/events.h"
 #include "verbs/gpu.h"
 #include "verbs/iface.h"
+#include "verbs/window.h"
 
 #include "core/event.h"
 
@@ -205,6 +206,7 @@ void sl_verbs_mem_leave(struct sl_verbs_rail *rail)
     struct sl_verbs_iface *iface = rail->iface;
     unsigned i = rail->base.idx;
 
+    sl_verbs_windows_leave(rail); /* first: no region goes while a window is bound to it */
     sl_list_foreach(&iface->regions, node)
     {
         struct sl_verbs_mr *mr = sl_container_of(node, struct sl_verbs_mr, link);

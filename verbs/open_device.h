@@ -52,18 +52,20 @@ struct sl_verbs_listener {
     unsigned gone_count;
 };
 
-/* What is registered with a device, by whether the NIC may reorder its writes there: a setting
- * (SLUICE_VERBS_RELAXED_ORDERING), in which two interfaces may differ. */
+/* Who writes to registered memory: this end alone, peers too, or peers by the keys of windows. What
+ * they cannot write to, a faulty one cannot damage. */
+enum sl_verbs_writers { SL_VERBS_OURS, SL_VERBS_PEERS, SL_VERBS_WINDOW_KEYS };
+
+/* What is registered with a device, by whether the NIC may reorder its writes there, and by whose
+ * keys peers write: settings (SLUICE_VERBS_RELAXED_ORDERING, _KEYS), in which two interfaces may
+ * differ. */
 struct sl_verbs_memory {
     struct sl_verbs_device *device;
     bool relaxed;
-    struct sl_mem_cache cache; /* with memory_lock; handles are struct ibv_mr */
-    struct ibv_mr *ready;      /* with memory_lock: made already, for who adopts it */
+    enum sl_verbs_writers writers; /* of what users register */
+    struct sl_mem_cache cache;     /* with memory_lock; handles are struct ibv_mr */
+    struct ibv_mr *ready;          /* with memory_lock: made already, for who adopts it */
 };
-
-/* Who writes to registered memory: this end alone, or peers too. What they cannot write to, a
- * faulty one cannot damage. */
-enum sl_verbs_writers { SL_VERBS_OURS, SL_VERBS_PEERS };
 
 /* One of them, held. */
 struct sl_verbs_claim {
@@ -84,7 +86,7 @@ struct sl_verbs_device {
     pthread_mutex_t memory_lock; /* held while memory is registered: the kernel takes its time */
     struct ibv_pd *pd;           /* made with the first use, then fixed */
     bool asked_dmabuf, takes_dmabuf;
-    struct sl_verbs_memory memory[2]; /* strict, relaxed */
+    struct sl_verbs_memory memory[4]; /* strict, relaxed; and so for windows */
 
     pthread_mutex_t event_lock; /* held while events are read and handed out */
     struct sl_node listeners;

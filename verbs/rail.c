@@ -6,6 +6,7 @@
 #include "verbs/iface.h"
 #include "verbs/pkey.h"
 #include "verbs/queue_pair.h"
+#include "verbs/window.h"
 
 #include "core/log.h"
 
@@ -282,6 +283,7 @@ void sl_verbs_rail_lose(struct sl_verbs_rail *rail, const char *why)
     snprintf(rail->base.why, sizeof(rail->base.why), "%s", why);
     sl_warn("verbs", "%s is out until its device can be opened again: %s", rail->port.name, why);
     unwatch(rail);
+    sl_verbs_windows_lose(rail);
     fail_paths(rail, why);
     sl_mp_rails_changed(iface, false);
 }
@@ -319,6 +321,8 @@ void sl_verbs_rail_refresh(struct sl_verbs_rail *rail)
     } else {
         if (!was_usable)
             sl_info("verbs", "%s is usable", rail->port.name);
+        if (sl_verbs_windows_ready(rail))
+            sl_mp_rail_joined(&iface->mp); /* those that were made without it */
         fail_moved(rail);
     }
     if (was_usable == rail->base.usable && old_key == rail->pkey.key && old_lid == rail->port.lid &&

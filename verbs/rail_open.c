@@ -4,6 +4,7 @@
 #include "verbs/iface.h"
 #include "verbs/queue_pair.h"
 #include "verbs/rail.h"
+#include "verbs/window.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -130,6 +131,7 @@ void sl_verbs_rail_close(struct sl_verbs_rail *rail)
     const struct sl_ibv *ibv = rail->iface->ibv;
 
     sl_verbs_leave_now(rail);
+    sl_verbs_windows_leave(rail);
     if (rail->srq != NULL)
         ibv->ibv_destroy_srq(rail->srq);
     sl_verbs_slots_close(rail);
@@ -149,10 +151,13 @@ int sl_verbs_rail_open(struct sl_verbs_rail *rail)
         return err;
     rail->is_lost = false;
     rail->listener.bell = -1;
-    rail->memory = &rail->device->memory[sl_verbs_config(config)->relaxed_ordering != SL_OFF];
+    rail->memory = &rail->device->memory[(sl_verbs_config(config)->relaxed_ordering != SL_OFF) +
+                                         (rail->iface->windows != NULL ? 2 : 0)];
     err = events_open(rail);
     if (err == 0)
         err = queues_open(rail);
+    if (err == 0)
+        err = sl_verbs_windows_join(rail);
     if (err != 0)
         sl_verbs_rail_close(rail);
     return err;

@@ -53,7 +53,8 @@ static void *register_ahead(void *arg)
         struct ahead *item = &rejoin->items[i];
 
         if (!atomic_load(&item->is_gone) && !sl_verbs_memory_has(rejoin->memory, &item->mem))
-            (void)sl_verbs_memory_make(rejoin->memory, &item->mem, SL_VERBS_PEERS, &item->made);
+            (void)sl_verbs_memory_make(rejoin->memory, &item->mem, rejoin->memory->writers,
+                                       &item->made);
     }
     atomic_store(&rejoin->done, true);
     return NULL;

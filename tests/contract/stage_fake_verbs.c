@@ -85,6 +85,8 @@ void stage_reset(void)
         snprintf(sl_verbs_config_edit(&config[i])->devices, SL_TEXT_MAX, "%c*", 'a' + i);
         /* One that is made later would look like memory that a close leaves behind. */
         sl_verbs_config_edit(&config[i])->lazy = SL_OFF;
+        if (getenv("CONTRACT_WINDOWS") != NULL)
+            sl_verbs_config_edit(&config[i])->keys = SL_VERBS_KEYS_WINDOW;
         config[i].connect_timeout_ms = 2000;
         workers[i] =
             (struct sl_worker){.clock = loop_clock(loop), .config = &config[i], .rank = (int)i};

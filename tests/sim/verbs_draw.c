@@ -58,6 +58,8 @@ static void draw_config(struct vs_run *run)
         config->connect_timeout_ms = 20000;
         sl_verbs_config_edit(config)->eager_bytes = i == 0 ? eager : eager2;
         sl_verbs_config_edit(config)->piece_bytes = piece;
+        sl_verbs_config_edit(config)->keys =
+            run->seed % 4 == 3 ? SL_VERBS_KEYS_WINDOW : SL_VERBS_KEYS_REGION;
         sl_verbs_config_edit(config)->staging_bytes = staging;
         sl_verbs_config_edit(config)->paths_per_rail = per_rail;
         sl_verbs_config_edit(config)->lazy = lazies[(run->seed * SPREAD >> 32) % 3];

@@ -64,6 +64,8 @@ void world_prepare(void (*more)(struct fake_ibv_device *params))
         sl_verbs_config_edit(&s->config)->staging_bytes = 2 << 20;
         sl_verbs_config_edit(&s->config)->piece_bytes = 64 << 10;
         sl_verbs_config_edit(&s->config)->lazy = SL_OFF;
+        if (getenv("WORLD_WINDOWS") != NULL)
+            sl_verbs_config_edit(&s->config)->keys = SL_VERBS_KEYS_WINDOW;
         s->worker = (struct sl_worker){.clock = loop_clock(world_loop),
                                        .config = &s->config,
                                        .events = &s->events,

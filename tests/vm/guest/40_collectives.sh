@@ -41,6 +41,8 @@ both_rails() { right "$@" && moved 0 && moved 1 && moved 2 && moved 3; }
 
 tap_case two_ranks_all_collectives_to_256_KiB right 2 -C all -b 8 -e 256K -f 32
 tap_case two_ranks_all_collectives_registered right 2 -C all -b 8 -e 256K -f 32 -R 1
+SLUICE_VERBS_KEYS=window tap_case two_ranks_all_collectives_registered_by_windows \
+    right 2 -C all -b 8 -e 256K -f 32 -R 1
 tap_case two_ranks_all_collectives_in_memory_of_the_library right 2 -C all -b 8K -e 256K -f 32 --alloc sluice
 tap_case two_ranks_all_types_and_operators right 2 -d all -o all -b 48 -e 12K -f 256
 tap_case two_ranks_reduce_scatter_all_types_and_operators_registered \
