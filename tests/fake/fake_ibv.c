@@ -48,16 +48,18 @@ void *fake_obj_new_behind(struct fake_device *dev, enum fake_ibv_kind kind, size
     char *memory = calloc(1, lead + size), *base = memory + lead;
     struct fake_obj *obj = (void *)(base + obj_off);
 
+    struct fake_obj **all = kind == FAKE_IBV_MW ? &dev->fake->all_windows : &dev->fake->all;
+
     if (memory == NULL)
         abort();
-    *obj = (struct fake_obj){.next = dev->fake->all,
+    *obj = (struct fake_obj){.next = *all,
                              .memory = memory,
                              .base = base,
                              .dev = dev,
                              .kind = kind,
                              .generation = dev->generation,
                              .alive = true};
-    dev->fake->all = obj;
+    *all = obj;
     dev->fake->live[kind]++;
     return base;
 }
@@ -248,6 +250,10 @@ void fake_ibv_destroy(struct fake_ibv *fake)
         fake_late_drop(late);
     }
     for (struct fake_obj *obj = fake->all, *next; obj != NULL; obj = next) {
+        next = obj->next;
+        obj_free(obj);
+    }
+    for (struct fake_obj *obj = fake->all_windows, *next; obj != NULL; obj = next) {
         next = obj->next;
         obj_free(obj);
     }

@@ -244,6 +244,7 @@ struct fake_ibv {
     struct fake_device *devices[FAKE_DEVICES];
     unsigned device_count;
     struct fake_obj *all;
+    struct fake_obj *all_windows; /* apart: they are many, and nothing happens to them in a step */
     unsigned live[FAKE_IBV_KIND_COUNT];
     uint64_t now;
     char misuse[256];
