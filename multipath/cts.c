@@ -301,10 +301,9 @@ static void hand_over(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
 
 /* Nothing is to be written by the keys of a CTS any more. False: some live still; its message is
  * over when they do not, which conn->late waits for. */
-static bool keys_end(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
+static bool keys_end(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts, struct sl_mp_rx_msg *msg)
 {
     const struct sl_mp_grants *grants = conn->iface->grants;
-    struct sl_mp_rx_msg *msg = cts->msg;
 
     if (!cts->announced || cts->renewed)
         conn->unannounced--;
@@ -330,7 +329,7 @@ static void cts_complete(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
 {
     struct sl_mp_rx_msg *msg = cts->msg;
 
-    if (SL_UNLIKELY(cts->grant != NULL) && (cts->is_back || !keys_end(conn, cts)))
+    if (SL_UNLIKELY(cts->grant != NULL) && (cts->is_back || !keys_end(conn, cts, msg)))
         return;
     cts->complete = true;
     hand_over(conn, cts);
@@ -405,7 +404,7 @@ bool sl_mp_cts_take_back(struct sl_mp_conn *conn, struct sl_mp_rx_msg *msg, int 
         if (!cts->used || cts->msg != msg)
             continue;
         cts->is_back = true;
-        if (SL_UNLIKELY(cts->grant != NULL) && !keys_end(conn, cts)) {
+        if (SL_UNLIKELY(cts->grant != NULL) && !keys_end(conn, cts, msg)) {
             msg->status = status;
             all = false;
             continue;
