@@ -183,7 +183,7 @@ void sl_mp_cts_renew(struct sl_mp_conn *conn)
         struct sl_mp_rx_cts *cts = &conn->rx_cts[i];
 
         if (cts->used && cts->grant != NULL && !cts->complete)
-            conn->iface->grants->renew(conn->iface, cts->grant);
+            cts->grant->by->renew(conn->iface, cts->grant);
         if (!cts->used || !cts->announced || cts->renewed || cts->complete || cts->msg == NULL)
             continue;
         cts->renewed = true;
@@ -262,7 +262,7 @@ static inline void place_free(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
 static void cts_over(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
 {
     if (SL_UNLIKELY(cts->grant != NULL))
-        conn->iface->grants->cut(conn->iface, cts->grant);
+        cts->grant->by->cut(conn->iface, cts->grant);
     place_free(conn, cts);
 }
 
@@ -303,7 +303,7 @@ static void hand_over(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts)
  * over when they do not, which conn->late waits for. */
 static bool keys_end(struct sl_mp_conn *conn, struct sl_mp_rx_cts *cts, struct sl_mp_rx_msg *msg)
 {
-    const struct sl_mp_grants *grants = conn->iface->grants;
+    const struct sl_mp_grants *grants = cts->grant->by;
 
     if (!cts->announced || cts->renewed)
         conn->unannounced--;

@@ -18,11 +18,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct sl_mp_grants;
 struct sl_mp_iface;
 struct sl_mp_region;
 
 /* The lanes' owner embeds it. */
 struct sl_mp_grant {
+    const struct sl_mp_grants *by; /* that opened it */
     uint32_t rkeys[SL_MP_RAILS_MAX];
     uint16_t rails;   /* whose keys hold: a bit each */
     uint16_t pending; /* where one is being made or ended */

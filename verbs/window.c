@@ -53,6 +53,8 @@ struct sl_verbs_windows {
     struct grant grants[SL_VERBS_WINDOWS];
 };
 
+static const struct sl_mp_grants grants;
+
 static struct grant *grant_of(struct sl_mp_grant *grant)
 {
     return (struct grant *)grant;
@@ -151,7 +153,7 @@ static struct sl_mp_grant *open_grant(struct sl_mp_iface *base, struct sl_mp_reg
     struct grant *grant = sl_container_of(sl_list_pop_front(&windows->free), struct grant, link);
 
     windows->free_count--;
-    grant->base = (struct sl_mp_grant){0};
+    grant->base = (struct sl_mp_grant){.by = &grants};
     grant->use++;
     grant->mr = (const struct sl_verbs_mr *)region;
     grant->addr = (uintptr_t)addr;
