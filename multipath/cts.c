@@ -454,13 +454,22 @@ void sl_mp_cts_withdraw(struct sl_mp_channel *channel)
     }
 }
 
+/* Has it all its bytes, and waits for the end of its keys alone? Then its message ends well. */
+static bool is_ending(const struct sl_mp_rx_cts *cts)
+{
+    return SL_UNLIKELY(cts->grant != NULL) && cts->msg != NULL && cts->grant->is_ending;
+}
+
 void sl_mp_cts_free(struct sl_mp_channel *channel)
 {
     struct sl_mp_conn *conn = channel->conn;
 
-    for (unsigned i = 0; i < SL_MP_RX_CTS_MAX; i++)
-        if (conn->rx_cts[i].used && conn->rx_cts[i].channel == channel)
-            cts_over(conn, &conn->rx_cts[i]);
+    for (unsigned i = 0; i < SL_MP_RX_CTS_MAX; i++) {
+        struct sl_mp_rx_cts *cts = &conn->rx_cts[i];
+
+        if (cts->used && cts->channel == channel && !is_ending(cts))
+            cts_over(conn, cts);
+    }
 }
 
 bool sl_mp_cts_lent(const struct sl_mp_channel *channel)
