@@ -14,6 +14,12 @@ static const char *area_of(const struct sl_mp_conn *conn)
     return conn->iface->base.ops->name;
 }
 
+/* The end that leads has all of its paths, the other one those that were offered. */
+static bool is_later(const struct sl_mp_path *path)
+{
+    return path != NULL && path->later;
+}
+
 /* ---- which one is first ---- */
 
 static void make(struct sl_mp_path *path)
@@ -24,7 +30,7 @@ static void make(struct sl_mp_path *path)
     path->next_try_ns = 0;
     conn->later = false;
     for (unsigned i = 0; i < conn->path_count; i++)
-        conn->later |= conn->paths[i]->later;
+        conn->later |= is_later(conn->paths[i]);
     sl_mp_conn_time(conn);
 }
 
@@ -172,7 +178,7 @@ static void spread(struct sl_mp_conn *conn)
     if (!conn->leads)
         sl_mp_control_send(conn, &control);
     for (unsigned i = 0; i < conn->path_count && conn->leads; i++)
-        if (conn->paths[i]->later &&
+        if (is_later(conn->paths[i]) &&
             !(conn->paths[i]->rail->is_far && is_far_there(conn->paths[i])))
             make(conn->paths[i]);
 }
@@ -191,7 +197,7 @@ void sl_mp_lazy_end(struct sl_mp_conn *conn, const char *why)
     if (conn->leads) {
         sl_debug(area_of(conn), "all paths to %s are made: %s", sl_ep_peer_name(&conn->base), why);
         for (unsigned i = 0; i < conn->path_count; i++)
-            if (conn->paths[i]->later)
+            if (is_later(conn->paths[i]))
                 make(conn->paths[i]);
     } else if (sl_mp_control_room(conn)) { /* else the next occasion does it */
         conn->later = false;
@@ -211,7 +217,7 @@ static struct sl_mp_path *beside(const struct sl_mp_conn *conn, const struct sl_
     for (unsigned i = 0; i < conn->path_count; i++) {
         struct sl_mp_path *path = conn->paths[i];
 
-        if (!path->later || path->rail == first->rail || !may_carry(path))
+        if (!is_later(path) || path->rail == first->rail || !may_carry(path))
             continue;
         if (path->remote_rail != first->remote_rail)
             return path;
