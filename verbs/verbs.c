@@ -55,18 +55,23 @@ static int hear_sideband(struct sl_verbs_iface *iface, unsigned budget)
 /* A peer that destroys its endpoint says so on the sideband, and then what was on its way to it
  * fails. The farewell is to be heard first: the sideband asks its sockets only now and then, unless
  * it is about to sleep. Returns what moved, or a negative errno. */
-static int run_connections(struct sl_verbs_iface *iface, unsigned budget)
+__attribute__((noinline)) static int hear_farewells(struct sl_verbs_iface *iface, unsigned budget)
 {
     struct sl_iface *sideband = iface->mp.sideband;
-    int moved = 0;
 
-    if (SL_UNLIKELY(iface->mp.has_failed)) {
-        iface->mp.has_failed = false;
-        if (sideband->ops->arm(sideband) == 0)
-            sideband->ops->disarm(sideband);
-        moved = hear_sideband(iface, budget);
-    }
-    return moved < 0 ? moved : moved + sl_mp_run(&iface->mp);
+    iface->mp.has_failed = false;
+    if (sideband->ops->arm(sideband) == 0)
+        sideband->ops->disarm(sideband);
+    return hear_sideband(iface, budget);
+}
+
+static int run_connections(struct sl_verbs_iface *iface, unsigned budget)
+{
+    int moved = SL_UNLIKELY(iface->mp.has_failed) ? hear_farewells(iface, budget) : 0;
+
+    if (moved < 0 || sl_list_empty(&iface->mp.active))
+        return moved;
+    return moved + sl_mp_run(&iface->mp);
 }
 
 static int run_sideband(struct sl_verbs_iface *iface, unsigned budget)
