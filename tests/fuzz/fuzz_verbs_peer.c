@@ -172,7 +172,8 @@ static bool message(const void *bytes, size_t len, uint64_t tag)
     struct sl_ep *sideband = peer_lives() ? world_ep(1)->sideband : NULL;
     unsigned i = message_count;
 
-    if (sideband == NULL || i == MESSAGES)
+    /* Where it has control messages alone, nobody receives what else comes. */
+    if (sideband == NULL || i == MESSAGES || sideband->iface->handler.ctrl_only)
         return false;
     messages[i].bytes = malloc(len + 1);
     sl_assert(messages[i].bytes != NULL);
