@@ -141,7 +141,7 @@ stopped_for_too_long() {
     begin 2 && kill -STOP "$(pid_of 1)" && await 60 grep -q '^failed: -110' "${under_logs[0]}"
     local status=$?
     kill -CONT "$(pid_of 1)"
-    [[ $status -eq 0 ]] && broken -110 'rank 1 made no progress within 5000 ms' 1 &&
+    [[ $status -eq 0 ]] && broken -110 'rank 1 (made no progress|gave no sign of life) within 5000 ms' 1 &&
         row 'rank 1 stopped, SLUICE_TIMEOUT_MS=5000: ends with -110' \
             "$(sed -n 's/^failed: -110 after \([0-9]* ms\).*/\1/p' "${under_logs[0]}")"
 }
