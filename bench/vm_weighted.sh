@@ -90,7 +90,8 @@ for ((round = 0; round < rounds; round++)); do
 done
 bytes=$(numfmt --from=iec "$size")
 echo "allreduce of $size, $nodes nodes, two rails of $mbit Mbit/s each; one node has one in the last two; medians (lowest-highest) in ms"
-echo "bounds of the rate: whole $((bytes * 2 * (nodes - 1) / nodes * 4 / mbit / 1000)), unweighted (a ring) $((bytes * 2 * (nodes - 1) / nodes * 8 / mbit / 1000)), weighted $((bytes * 8 / mbit / 1000))"
+bits=$((bytes * 8 / 1000))
+echo "bounds of the rate: whole $((bits * (nodes - 1) / nodes / mbit)), unweighted (a ring) $((bits * 2 * (nodes - 1) / nodes / mbit)), weighted $((bits / mbit))"
 for case in whole unweighted weighted; do
     sort -g "$dir/$case" | awk -v name="$case" '{ at[NR] = $1 } END {
         printf "%s: %.0f (%.0f-%.0f)\n", name, NR % 2 ? at[(NR + 1) / 2] : (at[NR / 2] + at[NR / 2 + 1]) / 2, at[1], at[NR] }'
