@@ -61,7 +61,8 @@ static int wanted_status(const struct mp_outcome *outcome, const struct traffic_
     else if (conn->left[!side])
         wanted = -ECONNRESET;
     /* What the other end had to say found no room in a sideband that is full, or none was there. */
-    if (wanted == -EHOSTUNREACH && status == -ECONNRESET && (outcome->crowded || conn->lost) &&
+    if (wanted == -EHOSTUNREACH && status == -ECONNRESET &&
+        (outcome->crowded || conn->lost || conn->is_unheard[!side]) &&
         conn->down_status[!side] == wanted)
         wanted = status;
     return wanted;

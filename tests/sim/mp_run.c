@@ -44,7 +44,7 @@ static void on_down(void *arg, struct sl_ep *ep, int status, const char *why)
     }
     /* Who makes no progress reads nothing: the sideband to it may be full as this end gives up. */
     if (status == -EHOSTUNREACH && loop_now(run->loop) < run->paused_until[!side])
-        run->crowded = true;
+        conn->is_unheard[side] = true;
     traffic_on_down(arg, ep, status, why);
 }
 
