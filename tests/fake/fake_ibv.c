@@ -4,6 +4,7 @@
 
 #include "core/err.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,8 @@
 #include <unistd.h>
 
 struct fake_ibv *fake_ibv_the;
+
+static pthread_mutex_t one_at_a_time = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 
 static const char *const call_names[] = {
 #define NAME(id, name) name,
@@ -20,6 +23,17 @@ static const char *const call_names[] = {
 
 static const char *const kind_names[] = {"device list", "context", "TD", "PD",  "MR",
                                          "MW",          "channel", "CQ", "SRQ", "QP"};
+
+int fake_enter_alone(void)
+{
+    return pthread_mutex_lock(&one_at_a_time);
+}
+
+void fake_leave(const int *alone)
+{
+    (void)alone;
+    pthread_mutex_unlock(&one_at_a_time);
+}
 
 void fake_misuse(struct fake_ibv *fake, const char *fmt, ...)
 {
@@ -34,11 +48,13 @@ void fake_misuse(struct fake_ibv *fake, const char *fmt, ...)
 
 const char *fake_ibv_misuse(const struct fake_ibv *fake)
 {
+    FAKE_ALONE;
     return fake->misuse[0] != '\0' ? fake->misuse : NULL;
 }
 
 void fake_ibv_misuse_clear(struct fake_ibv *fake)
 {
+    FAKE_ALONE;
     fake->misuse[0] = '\0';
 }
 
@@ -111,22 +127,26 @@ int fake_enter(struct fake_obj *obj, enum fake_ibv_call call)
 
 void fake_ibv_fail(struct fake_ibv *fake, enum fake_ibv_call call, unsigned nth, int error)
 {
+    FAKE_ALONE;
     fake->fail_nth[call] = nth;
     fake->fail_error[call] = error;
 }
 
 uint64_t fake_ibv_calls(const struct fake_ibv *fake, enum fake_ibv_call call)
 {
+    FAKE_ALONE;
     return fake->calls[call];
 }
 
 unsigned fake_ibv_live_of(const struct fake_ibv *fake, enum fake_ibv_kind kind)
 {
+    FAKE_ALONE;
     return fake->live[kind];
 }
 
 unsigned fake_ibv_live(const struct fake_ibv *fake)
 {
+    FAKE_ALONE;
     unsigned sum = 0;
 
     for (unsigned kind = 0; kind < FAKE_IBV_KIND_COUNT; kind++)
@@ -280,5 +300,6 @@ struct sl_mlx5dv *fake_ibv_mlx5(struct fake_ibv *fake)
 
 uint64_t fake_ibv_now(const struct fake_ibv *fake)
 {
+    FAKE_ALONE;
     return fake->now;
 }

@@ -13,11 +13,12 @@
  *     assert_int_equal(fake_ibv_live(fake), 0);
  *     fake_ibv_destroy(fake);
  *
- * One fake at a time, and one thread at a time. Time is a count of steps. Fields of a completion
- * that verbs leaves undefined are filled with rubbish. Numbers of queue pairs repeat from device to
- * device, keys do not. ibv_qp.state is what libibverbs last told the kernel, not what the NIC made
- * of it. A queue pair in ERR is flushed in later steps, not at once. A dma-buf is a file whose
- * position says where in it the exported range starts (fake_cuda.h).
+ * One fake at a time; any thread, as with the real one, where the order of calls counts. Time is a
+ * count of steps. Fields of a completion that verbs leaves undefined are filled with rubbish.
+ * Numbers of queue pairs repeat from device to device, keys do not. ibv_qp.state is what libibverbs
+ * last told the kernel, not what the NIC made of it. A queue pair in ERR is flushed in later steps,
+ * not at once. A dma-buf is a file whose position says where in it the exported range starts
+ * (fake_cuda.h).
  */
 #ifndef SL_TESTS_FAKE_IBV_H
 #define SL_TESTS_FAKE_IBV_H

@@ -10,6 +10,7 @@
 
 static struct ibv_comp_channel *create_comp_channel(struct ibv_context *ibv)
 {
+    FAKE_ALONE;
     struct fake_context *context = FAKE_OF(fake_context, ibv);
     struct fake_channel *channel;
     int error = fake_enter(&context->obj, FAKE_IBV_CREATE_CHANNEL);
@@ -43,6 +44,7 @@ void fake_channel_free(struct fake_channel *channel)
 
 static int destroy_comp_channel(struct ibv_comp_channel *ibv)
 {
+    FAKE_ALONE;
     struct fake_channel *channel = FAKE_OF(fake_channel, ibv);
     int error = fake_enter_plain(&channel->obj, "ibv_destroy_comp_channel");
 
@@ -59,6 +61,7 @@ static int destroy_comp_channel(struct ibv_comp_channel *ibv)
 static struct ibv_cq *create_cq(struct ibv_context *ibv, int cqe, void *cq_context,
                                 struct ibv_comp_channel *channel, int vector)
 {
+    FAKE_ALONE;
     struct fake_context *context = FAKE_OF(fake_context, ibv);
     struct fake_device *dev = context->obj.dev;
     struct fake_cq *cq;
@@ -93,6 +96,7 @@ static struct ibv_cq *create_cq(struct ibv_context *ibv, int cqe, void *cq_conte
 
 struct ibv_cq_ex *fake_create_cq_ex(struct ibv_context *ibv, struct ibv_cq_init_attr_ex *attr)
 {
+    FAKE_ALONE;
     const uint32_t known = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
     bool bad = (attr->comp_mask & ~known) != 0 || (attr->wc_flags & ~IBV_WC_STANDARD_FLAGS) != 0;
     struct ibv_cq *cq;
@@ -113,6 +117,7 @@ struct ibv_cq_ex *fake_create_cq_ex(struct ibv_context *ibv, struct ibv_cq_init_
 
 static int resize_cq(struct ibv_cq *ibv, int cqe)
 {
+    FAKE_ALONE;
     struct fake_cq *cq = FAKE_OF(fake_cq, ibv);
     int error = fake_enter(&cq->obj, FAKE_IBV_RESIZE_CQ);
     struct fake_cqe *ring;
@@ -158,6 +163,7 @@ static void notes_forget(struct fake_channel *channel, struct fake_cq *cq)
 
 static int destroy_cq(struct ibv_cq *ibv)
 {
+    FAKE_ALONE;
     struct fake_cq *cq = FAKE_OF(fake_cq, ibv);
     int error = fake_enter_plain(&cq->obj, "ibv_destroy_cq");
 
@@ -182,6 +188,7 @@ static int destroy_cq(struct ibv_cq *ibv)
 
 static int get_cq_event(struct ibv_comp_channel *ibv, struct ibv_cq **out, void **context)
 {
+    FAKE_ALONE;
     struct fake_channel *channel = FAKE_OF(fake_channel, ibv);
     int error = fake_enter_plain(&channel->obj, "ibv_get_cq_event");
     struct fake_note *note = channel->notes;
@@ -209,6 +216,7 @@ static int get_cq_event(struct ibv_comp_channel *ibv, struct ibv_cq **out, void 
 
 static void ack_cq_events(struct ibv_cq *ibv, unsigned count)
 {
+    FAKE_ALONE;
     struct fake_cq *cq = FAKE_OF(fake_cq, ibv);
 
     if (fake_enter_plain(&cq->obj, "ibv_ack_cq_events") == EINVAL)
@@ -320,6 +328,7 @@ static void room_again(const struct fake_cqe *cqe)
 
 int fake_poll_cq(struct ibv_cq *ibv, int count, struct ibv_wc *wc)
 {
+    FAKE_ALONE;
     struct fake_cq *cq = FAKE_OF(fake_cq, ibv);
     int error = fake_enter_plain(&cq->obj, "ibv_poll_cq"), n = 0;
 
@@ -343,6 +352,7 @@ int fake_poll_cq(struct ibv_cq *ibv, int count, struct ibv_wc *wc)
 
 int fake_req_notify_cq(struct ibv_cq *ibv, int solicited_only)
 {
+    FAKE_ALONE;
     struct fake_cq *cq = FAKE_OF(fake_cq, ibv);
     int error = fake_enter(&cq->obj, FAKE_IBV_REQ_NOTIFY);
 
@@ -378,24 +388,28 @@ void fake_cq_forget(struct fake_cq *cq, const struct fake_qp *qp)
 
 void fake_ibv_cq_error(struct fake_ibv *fake, struct ibv_cq *cq)
 {
+    FAKE_ALONE;
     if (!FAKE_OF(fake_cq, cq)->broken)
         overrun(FAKE_OF(fake_cq, cq));
 }
 
 void fake_ibv_cq_unreadable(struct fake_ibv *fake, struct ibv_cq *cq)
 {
+    FAKE_ALONE;
     (void)fake;
     FAKE_OF(fake_cq, cq)->poll_fails = true;
 }
 
 void fake_ibv_cq_hold(struct fake_ibv *fake, struct ibv_cq *cq, bool hold)
 {
+    FAKE_ALONE;
     FAKE_OF(fake_cq, cq)->hold = hold;
     fake_cq_reveal(FAKE_OF(fake_cq, cq));
 }
 
 void fake_ibv_delay(struct fake_ibv *fake, unsigned steps)
 {
+    FAKE_ALONE;
     fake->delay = steps;
 }
 

@@ -99,6 +99,7 @@ static void fill_pkeys(struct ibv_port_attr *attr, uint16_t *pkeys)
 
 unsigned fake_ibv_device_add(struct fake_ibv *fake, const struct fake_ibv_device *params)
 {
+    FAKE_ALONE;
     struct fake_device *dev = calloc(1, sizeof(*dev));
     unsigned number = fake->device_count;
 
@@ -136,6 +137,7 @@ unsigned fake_ibv_device_add(struct fake_ibv *fake, const struct fake_ibv_device
 
 static struct ibv_device **get_device_list(int *count)
 {
+    FAKE_ALONE;
     struct fake_ibv *fake = fake_ibv_the;
     struct ibv_device **list;
     int error = fake_fault(fake, FAKE_IBV_GET_DEVICE_LIST), n = 0;
@@ -158,6 +160,7 @@ static struct ibv_device **get_device_list(int *count)
 
 static void free_device_list(struct ibv_device **list)
 {
+    FAKE_ALONE;
     if (fake_ibv_the->live[FAKE_IBV_LIST] == 0)
         fake_misuse(fake_ibv_the, "ibv_free_device_list without a list");
     else
@@ -172,6 +175,7 @@ static const char *get_device_name(struct ibv_device *device)
 
 static struct ibv_context *open_device(struct ibv_device *device)
 {
+    FAKE_ALONE;
     struct fake_device *dev = FAKE_OF(fake_device, device);
     struct fake_context *context;
     int error = dev->removed ? ENODEV : fake_fault(dev->fake, FAKE_IBV_OPEN_DEVICE);
@@ -206,6 +210,7 @@ static struct ibv_context *open_device(struct ibv_device *device)
 
 static int close_device(struct ibv_context *ibv)
 {
+    FAKE_ALONE;
     struct fake_context *context = FAKE_OF(fake_context, ibv);
     int error = fake_enter_plain(&context->obj, "ibv_close_device");
 
@@ -226,6 +231,7 @@ static int close_device(struct ibv_context *ibv)
 
 static int query_device(struct ibv_context *ibv, struct ibv_device_attr *attr)
 {
+    FAKE_ALONE;
     struct fake_obj *obj = &FAKE_OF(fake_context, ibv)->obj;
     int error = fake_enter(obj, FAKE_IBV_QUERY_DEVICE);
 
@@ -245,6 +251,7 @@ static bool port_is_bad(struct fake_obj *obj, unsigned port, const char *call)
 
 static int query_port(struct ibv_context *ibv, uint8_t port, struct _compat_ibv_port_attr *out)
 {
+    FAKE_ALONE;
     struct fake_obj *obj = &FAKE_OF(fake_context, ibv)->obj;
     int error = fake_enter(obj, FAKE_IBV_QUERY_PORT);
 
@@ -259,6 +266,7 @@ static int query_port(struct ibv_context *ibv, uint8_t port, struct _compat_ibv_
 
 static int query_pkey(struct ibv_context *ibv, uint8_t port, int index, __be16 *out)
 {
+    FAKE_ALONE;
     struct fake_obj *obj = &FAKE_OF(fake_context, ibv)->obj;
 
     if (fake_enter(obj, FAKE_IBV_QUERY_PKEY) != 0 || port_is_bad(obj, port, "ibv_query_pkey") ||
@@ -270,6 +278,7 @@ static int query_pkey(struct ibv_context *ibv, uint8_t port, int index, __be16 *
 
 static int query_gid(struct ibv_context *ibv, uint8_t port, int index, union ibv_gid *out)
 {
+    FAKE_ALONE;
     struct fake_obj *obj = &FAKE_OF(fake_context, ibv)->obj;
     int error = fake_enter(obj, FAKE_IBV_QUERY_GID);
 
@@ -287,6 +296,7 @@ static int query_gid(struct ibv_context *ibv, uint8_t port, int index, union ibv
 static int query_gid_ex(struct ibv_context *ibv, uint32_t port, uint32_t index,
                         struct ibv_gid_entry *out, uint32_t flags, size_t size)
 {
+    FAKE_ALONE;
     struct fake_obj *obj = &FAKE_OF(fake_context, ibv)->obj;
     int error = fake_enter(obj, FAKE_IBV_QUERY_GID);
     const struct fake_ibv_gid *entry;
@@ -363,11 +373,13 @@ struct fake_device *fake_gid_find(struct fake_ibv *fake, const union ibv_gid *gi
 void fake_ibv_lose(struct fake_ibv *fake, unsigned from_device, unsigned from_port,
                    unsigned to_device, unsigned to_port, unsigned what)
 {
+    FAKE_ALONE;
     fake->lost[from_device][from_port - 1][to_device][to_port - 1] = (uint8_t)what;
 }
 
 void fake_ibv_lose_lid(struct fake_ibv *fake, uint16_t lid, bool lost)
 {
+    FAKE_ALONE;
     if (lost)
         fake->lids_lost[lid / 8] |= (uint8_t)(1u << lid % 8);
     else
@@ -376,6 +388,7 @@ void fake_ibv_lose_lid(struct fake_ibv *fake, uint16_t lid, bool lost)
 
 void fake_ibv_routes(struct fake_ibv *fake, unsigned routes, uint32_t lost)
 {
+    FAKE_ALONE;
     fake->routes = routes;
     fake->routes_lost = lost;
 }
@@ -383,6 +396,7 @@ void fake_ibv_routes(struct fake_ibv *fake, unsigned routes, uint32_t lost)
 void fake_ibv_block(struct fake_ibv *fake, unsigned device_a, unsigned port_a, unsigned device_b,
                     unsigned port_b, bool blocked)
 {
+    FAKE_ALONE;
     unsigned what = blocked ? FAKE_IBV_LOSE_ALL : 0;
 
     fake_ibv_lose(fake, device_a, port_a, device_b, port_b, what);
@@ -392,6 +406,7 @@ void fake_ibv_block(struct fake_ibv *fake, unsigned device_a, unsigned port_a, u
 void fake_ibv_port_set(struct fake_ibv *fake, unsigned device, unsigned port,
                        enum ibv_port_state state)
 {
+    FAKE_ALONE;
     struct fake_device *dev = fake->devices[device];
     struct ibv_port_attr *attr = &dev->params.ports[port - 1].attr;
     bool was = attr->state == IBV_PORT_ACTIVE, is = state == IBV_PORT_ACTIVE;
@@ -405,6 +420,7 @@ void fake_ibv_port_set(struct fake_ibv *fake, unsigned device, unsigned port,
 void fake_ibv_gid_set(struct fake_ibv *fake, unsigned device, unsigned port, unsigned index,
                       const struct fake_ibv_gid *gid)
 {
+    FAKE_ALONE;
     struct fake_device *dev = fake->devices[device];
 
     dev->params.ports[port - 1].gids[index] = gid != NULL ? *gid : (struct fake_ibv_gid){0};
@@ -414,6 +430,7 @@ void fake_ibv_gid_set(struct fake_ibv *fake, unsigned device, unsigned port, uns
 void fake_ibv_gid_move(struct fake_ibv *fake, unsigned device, unsigned port, unsigned from,
                        unsigned to)
 {
+    FAKE_ALONE;
     struct fake_ibv_gid gid = fake->devices[device]->params.ports[port - 1].gids[from];
 
     fake_ibv_gid_set(fake, device, port, from, NULL);
@@ -423,6 +440,7 @@ void fake_ibv_gid_move(struct fake_ibv *fake, unsigned device, unsigned port, un
 void fake_ibv_lid_set(struct fake_ibv *fake, unsigned device, unsigned port, uint16_t lid,
                       uint8_t lmc)
 {
+    FAKE_ALONE;
     struct fake_device *dev = fake->devices[device];
 
     dev->params.ports[port - 1].attr.lid = lid;
@@ -433,6 +451,7 @@ void fake_ibv_lid_set(struct fake_ibv *fake, unsigned device, unsigned port, uin
 void fake_ibv_pkey_set(struct fake_ibv *fake, unsigned device, unsigned port, unsigned index,
                        uint16_t key)
 {
+    FAKE_ALONE;
     struct fake_device *dev = fake->devices[device];
 
     dev->params.ports[port - 1].pkeys[index] = key;
@@ -448,6 +467,7 @@ static void acks_die(struct fake_device *dev)
 
 void fake_ibv_device_fatal(struct fake_ibv *fake, unsigned device)
 {
+    FAKE_ALONE;
     struct fake_device *dev = fake->devices[device];
 
     acks_die(dev);
@@ -457,6 +477,7 @@ void fake_ibv_device_fatal(struct fake_ibv *fake, unsigned device)
 
 void fake_ibv_device_remove(struct fake_ibv *fake, unsigned device)
 {
+    FAKE_ALONE;
     struct fake_device *dev = fake->devices[device];
 
     if (!dev->fatal)
@@ -466,6 +487,7 @@ void fake_ibv_device_remove(struct fake_ibv *fake, unsigned device)
 
 void fake_ibv_device_return(struct fake_ibv *fake, unsigned device)
 {
+    FAKE_ALONE;
     struct fake_device *dev = fake->devices[device];
 
     dev->fatal = false;
@@ -475,5 +497,6 @@ void fake_ibv_device_return(struct fake_ibv *fake, unsigned device)
 
 unsigned fake_ibv_device_of(struct ibv_context *context)
 {
+    FAKE_ALONE;
     return FAKE_OF(fake_context, context)->obj.dev->number;
 }

@@ -60,6 +60,7 @@ bool fake_event_waits(const struct fake_context *context)
 
 void fake_ibv_event_delay(struct fake_ibv *fake, unsigned steps)
 {
+    FAKE_ALONE;
     fake->event_delay = steps;
 }
 
@@ -107,6 +108,7 @@ void fake_event_close(struct fake_context *context)
 
 static int get_async_event(struct ibv_context *ibv, struct ibv_async_event *out)
 {
+    FAKE_ALONE;
     struct fake_context *context = FAKE_OF(fake_context, ibv);
     struct fake_async *event;
 
@@ -152,6 +154,7 @@ static struct fake_obj *about_of(struct ibv_async_event *event, uint32_t **acked
 
 static void ack_async_event(struct ibv_async_event *event)
 {
+    FAKE_ALONE;
     uint32_t *acked;
     struct fake_obj *about = about_of(event, &acked);
 

@@ -4,11 +4,13 @@
 
 void fake_ibv_cut_outgoing(struct fake_ibv *fake, struct ibv_qp *qp, bool cut)
 {
+    FAKE_ALONE;
     FAKE_OF(fake_qp, qp)->cut = cut;
 }
 
 void fake_ibv_cut(struct fake_ibv *fake, struct ibv_qp *ibv, bool cut)
 {
+    FAKE_ALONE;
     struct fake_qp *qp = FAKE_OF(fake_qp, ibv), *partner = fake_qp_partner(qp);
 
     qp->cut = cut;
@@ -44,6 +46,7 @@ static void leave_late(struct fake_qp *qp, uint64_t count)
 void fake_ibv_kill(struct fake_ibv *fake, struct ibv_qp *ibv, uint32_t executed_wanted,
                    uint32_t acked_wanted, uint32_t late)
 {
+    FAKE_ALONE;
     struct fake_qp *qp = FAKE_OF(fake_qp, ibv);
     uint64_t until;
 
@@ -68,6 +71,7 @@ void fake_ibv_kill(struct fake_ibv *fake, struct ibv_qp *ibv, uint32_t executed_
 
 unsigned fake_ibv_late_count(const struct fake_ibv *fake)
 {
+    FAKE_ALONE;
     unsigned count = 0;
 
     for (const struct fake_late *late = fake->late; late != NULL; late = late->next)
@@ -77,6 +81,7 @@ unsigned fake_ibv_late_count(const struct fake_ibv *fake)
 
 void fake_ibv_qp_fatal(struct fake_ibv *fake, struct ibv_qp *ibv)
 {
+    FAKE_ALONE;
     struct fake_qp *qp = FAKE_OF(fake_qp, ibv);
 
     fake_event_raise(FAKE_OF(fake_context, ibv->context), IBV_EVENT_QP_FATAL, &qp->obj, 0);
@@ -85,6 +90,7 @@ void fake_ibv_qp_fatal(struct fake_ibv *fake, struct ibv_qp *ibv)
 
 void fake_ibv_chaos(struct fake_ibv *fake, const struct fake_ibv_chaos *chaos)
 {
+    FAKE_ALONE;
     fake->chaos = *chaos;
 }
 

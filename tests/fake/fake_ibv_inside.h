@@ -272,6 +272,12 @@ extern struct fake_ibv *fake_ibv_the;
 
 #define FAKE_OF(type, pointer) ((struct type *)(void *)(pointer))
 
+/* Until the function returns, no other thread is in here. Whatever is called from outside begins
+ * with it; it may call others that do. */
+#define FAKE_ALONE __attribute__((cleanup(fake_leave), unused)) const int alone = fake_enter_alone()
+int fake_enter_alone(void);
+void fake_leave(const int *alone);
+
 /* fake_ibv.c */
 __attribute__((format(printf, 2, 3))) void fake_misuse(struct fake_ibv *fake, const char *fmt, ...);
 void *fake_obj_new(struct fake_device *dev, enum fake_ibv_kind kind, size_t size, size_t obj_off);

@@ -13,6 +13,7 @@
 
 static struct ibv_pd *alloc_pd(struct ibv_context *ibv)
 {
+    FAKE_ALONE;
     struct fake_context *context = FAKE_OF(fake_context, ibv);
     struct fake_pd *pd;
     int error = fake_enter(&context->obj, FAKE_IBV_ALLOC_PD);
@@ -29,6 +30,7 @@ static struct ibv_pd *alloc_pd(struct ibv_context *ibv)
 
 static int dealloc_pd(struct ibv_pd *ibv)
 {
+    FAKE_ALONE;
     struct fake_pd *pd = FAKE_OF(fake_pd, ibv);
     int error = fake_enter_plain(&pd->obj, "ibv_dealloc_pd");
 
@@ -47,6 +49,7 @@ static int dealloc_pd(struct ibv_pd *ibv)
 
 static struct ibv_td *alloc_td(struct ibv_context *ibv, struct ibv_td_init_attr *attr)
 {
+    FAKE_ALONE;
     struct fake_context *context = FAKE_OF(fake_context, ibv);
     struct fake_td *td;
     int error = fake_enter(&context->obj, FAKE_IBV_ALLOC_TD);
@@ -65,6 +68,7 @@ static struct ibv_td *alloc_td(struct ibv_context *ibv, struct ibv_td_init_attr 
 
 static int dealloc_td(struct ibv_td *ibv)
 {
+    FAKE_ALONE;
     struct fake_td *td = FAKE_OF(fake_td, ibv);
     int error = fake_enter_plain(&td->obj, "ibv_dealloc_td");
 
@@ -80,6 +84,7 @@ static int dealloc_td(struct ibv_td *ibv)
 static struct ibv_pd *alloc_parent_domain(struct ibv_context *ibv,
                                           struct ibv_parent_domain_init_attr *attr)
 {
+    FAKE_ALONE;
     struct fake_context *context = FAKE_OF(fake_context, ibv);
     struct fake_pd *pd;
     int error = fake_enter(&context->obj, FAKE_IBV_ALLOC_PARENT);
@@ -200,6 +205,7 @@ static struct ibv_mr *mr_add(struct fake_pd *pd, void *addr, uint8_t *host, size
 static struct ibv_mr *reg_mr_iova2(struct ibv_pd *ibv, void *addr, size_t len, uint64_t iova,
                                    unsigned access)
 {
+    FAKE_ALONE;
     struct fake_pd *pd = FAKE_OF(fake_pd, ibv);
     int error = mr_check(pd, len, access);
     uint8_t *(*peer)(const void *) = pd->obj.dev->fake->peer_memory;
@@ -217,12 +223,14 @@ static struct ibv_mr *reg_mr_iova2(struct ibv_pd *ibv, void *addr, size_t len, u
 
 static struct ibv_mr *reg_mr(struct ibv_pd *ibv, void *addr, size_t len, int access)
 {
+    FAKE_ALONE;
     return reg_mr_iova2(ibv, addr, len, (uintptr_t)addr, (unsigned)access);
 }
 
 static struct ibv_mr *reg_dmabuf_mr(struct ibv_pd *ibv, uint64_t offset, size_t len, uint64_t iova,
                                     int fd, int access)
 {
+    FAKE_ALONE;
     struct fake_pd *pd = FAKE_OF(fake_pd, ibv);
     size_t page = (size_t)sysconf(_SC_PAGESIZE), inside = offset % page;
     off_t start = fd < 0 ? -1 : lseek(fd, 0, SEEK_CUR);
@@ -252,6 +260,7 @@ static struct ibv_mr *reg_dmabuf_mr(struct ibv_pd *ibv, uint64_t offset, size_t 
 
 static int dereg_mr(struct ibv_mr *ibv)
 {
+    FAKE_ALONE;
     struct fake_mr *mr = FAKE_OF(fake_mr, ibv);
     int error = fake_enter_plain(&mr->obj, "ibv_dereg_mr");
 
@@ -289,6 +298,7 @@ uint8_t *fake_key_at(struct fake_device *dev, struct ibv_pd *pd, bool remote, ui
 
 static struct ibv_srq *create_srq(struct ibv_pd *ibv, struct ibv_srq_init_attr *init)
 {
+    FAKE_ALONE;
     struct fake_pd *pd = FAKE_OF(fake_pd, ibv);
     const struct ibv_device_attr *max = &pd->obj.dev->params.attr;
     struct fake_srq *srq;
@@ -316,6 +326,7 @@ static struct ibv_srq *create_srq(struct ibv_pd *ibv, struct ibv_srq_init_attr *
 
 static int destroy_srq(struct ibv_srq *ibv)
 {
+    FAKE_ALONE;
     struct fake_srq *srq = FAKE_OF(fake_srq, ibv);
     int error = fake_enter_plain(&srq->obj, "ibv_destroy_srq");
 
@@ -332,11 +343,13 @@ static int destroy_srq(struct ibv_srq *ibv)
 
 void fake_ibv_srq_arm(struct fake_ibv *fake, struct ibv_srq *srq, unsigned limit)
 {
+    FAKE_ALONE;
     FAKE_OF(fake_srq, srq)->limit = limit;
 }
 
 void fake_ibv_peer_memory(struct fake_ibv *fake, uint8_t *(*bytes)(const void *addr))
 {
+    FAKE_ALONE;
     fake->peer_memory = bytes;
 }
 

@@ -69,6 +69,7 @@ static int recv_list(struct fake_rq *rq, struct ibv_recv_wr *wr, struct ibv_recv
 
 int fake_post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
+    FAKE_ALONE;
     struct fake_qp *qp = FAKE_OF(fake_qp, ibv);
     int error = fake_enter(&qp->obj, FAKE_IBV_POST_RECV);
 
@@ -83,6 +84,7 @@ int fake_post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_w
 
 int fake_post_srq_recv(struct ibv_srq *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
+    FAKE_ALONE;
     struct fake_srq *srq = FAKE_OF(fake_srq, ibv);
     int error = fake_enter(&srq->obj, FAKE_IBV_POST_SRQ_RECV);
 
@@ -207,6 +209,7 @@ static void send_queue(struct fake_qp *qp, const struct ibv_send_wr *wr)
 
 int fake_bind_mw(struct ibv_qp *ibv, struct ibv_mw *window, struct ibv_mw_bind *bind)
 {
+    FAKE_ALONE;
     struct fake_qp *qp = FAKE_OF(fake_qp, ibv);
     struct fake_mw *mw = FAKE_OF(fake_mw, window);
     const struct ibv_mw_bind_info *info = &bind->bind_info;
@@ -253,6 +256,7 @@ int fake_bind_mw(struct ibv_qp *ibv, struct ibv_mw *window, struct ibv_mw_bind *
 
 int fake_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
+    FAKE_ALONE;
     struct fake_qp *qp = FAKE_OF(fake_qp, ibv);
     int error = fake_enter(&qp->obj, FAKE_IBV_POST_SEND);
 

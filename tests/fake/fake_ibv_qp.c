@@ -198,6 +198,7 @@ static void queues_init(struct fake_qp *qp)
 
 static struct ibv_qp *create_qp(struct ibv_pd *ibv, struct ibv_qp_init_attr *init)
 {
+    FAKE_ALONE;
     struct fake_pd *pd = FAKE_OF(fake_pd, ibv);
     struct fake_qp *qp;
     int error = create_check(pd, init);
@@ -369,6 +370,7 @@ static const struct transition *transition_find(enum ibv_qp_state from, enum ibv
 
 static int modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 {
+    FAKE_ALONE;
     struct fake_qp *qp = FAKE_OF(fake_qp, ibv);
     int error = fake_enter(&qp->obj, FAKE_IBV_MODIFY_QP), given = mask & ~IBV_QP_STATE;
     enum ibv_qp_state to = (mask & IBV_QP_STATE) != 0 ? attr->qp_state : qp->state;
@@ -401,6 +403,7 @@ static int modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 static int query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask,
                     struct ibv_qp_init_attr *init)
 {
+    FAKE_ALONE;
     struct fake_qp *qp = FAKE_OF(fake_qp, ibv);
     int error = fake_enter(&qp->obj, FAKE_IBV_QUERY_QP);
 
@@ -420,6 +423,7 @@ static int query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask,
 /* As mlx5's: before RTR what it could do or was asked for, from there on what it does. */
 static int query_ece(struct ibv_qp *ibv, struct ibv_ece *out)
 {
+    FAKE_ALONE;
     struct fake_qp *qp = FAKE_OF(fake_qp, ibv);
     const struct ibv_ece *can = &qp->obj.dev->params.ece;
     int error = fake_enter(&qp->obj, FAKE_IBV_QUERY_ECE);
@@ -438,6 +442,7 @@ static int query_ece(struct ibv_qp *ibv, struct ibv_ece *out)
 
 static int set_ece(struct ibv_qp *ibv, struct ibv_ece *ece)
 {
+    FAKE_ALONE;
     struct fake_qp *qp = FAKE_OF(fake_qp, ibv);
     const struct ibv_ece *can = &qp->obj.dev->params.ece;
     int error = fake_enter(&qp->obj, FAKE_IBV_SET_ECE);
@@ -456,6 +461,7 @@ static int set_ece(struct ibv_qp *ibv, struct ibv_ece *ece)
 
 static int destroy_qp(struct ibv_qp *ibv)
 {
+    FAKE_ALONE;
     struct fake_qp *qp = FAKE_OF(fake_qp, ibv);
     struct fake_device *dev = qp->obj.dev;
     int error = fake_enter_plain(&qp->obj, "ibv_destroy_qp");
@@ -505,6 +511,7 @@ static int mlx5_check(struct fake_qp *qp, const char *call)
 
 static int mlx5_udp_sport(struct ibv_qp *ibv, uint16_t sport)
 {
+    FAKE_ALONE;
     struct fake_qp *qp = FAKE_OF(fake_qp, ibv);
     int error = mlx5_check(qp, "mlx5dv_modify_qp_udp_sport");
 
@@ -515,6 +522,7 @@ static int mlx5_udp_sport(struct ibv_qp *ibv, uint16_t sport)
 
 static int mlx5_lag_port(struct ibv_qp *ibv, uint8_t port)
 {
+    FAKE_ALONE;
     struct fake_qp *qp = FAKE_OF(fake_qp, ibv);
     int error = mlx5_check(qp, "mlx5dv_modify_qp_lag_port");
 
@@ -540,6 +548,7 @@ uint8_t fake_lag_active(const struct fake_device *dev, uint8_t wanted)
 
 void fake_ibv_lag_port_set(struct fake_ibv *fake, unsigned device, unsigned port, bool up)
 {
+    FAKE_ALONE;
     uint32_t bit = 1u << port;
 
     fake->devices[device]->lag_down = (fake->devices[device]->lag_down & ~bit) | (up ? 0 : bit);
@@ -548,6 +557,7 @@ void fake_ibv_lag_port_set(struct fake_ibv *fake, unsigned device, unsigned port
 /* The first port of the bond stands for any that was not chosen. */
 static int mlx5_query_lag_port(struct ibv_qp *ibv, uint8_t *port, uint8_t *active)
 {
+    FAKE_ALONE;
     struct fake_qp *qp = FAKE_OF(fake_qp, ibv);
     int error = mlx5_check(qp, "mlx5dv_query_qp_lag_port");
 
@@ -562,6 +572,7 @@ static int mlx5_query_lag_port(struct ibv_qp *ibv, uint8_t *port, uint8_t *activ
 
 static int mlx5_query_device(struct ibv_context *ibv, struct sl_mlx5dv_context *out)
 {
+    FAKE_ALONE;
     const struct fake_device *dev = FAKE_OF(fake_context, ibv)->obj.dev;
     uint64_t asked = out->comp_mask;
 
@@ -586,6 +597,7 @@ void fake_table_mlx5(struct sl_mlx5dv *t)
 
 void fake_ibv_qp_info(struct fake_ibv *fake, struct ibv_qp *ibv, struct fake_ibv_qp_info *out)
 {
+    FAKE_ALONE;
     struct fake_qp *qp = FAKE_OF(fake_qp, ibv), *partner = fake_qp_partner(qp);
 
     if (partner != NULL && fake_qp_partner(partner) != qp)
@@ -609,6 +621,7 @@ void fake_ibv_qp_info(struct fake_ibv *fake, struct ibv_qp *ibv, struct fake_ibv
 
 unsigned fake_ibv_qps(struct fake_ibv *fake, struct ibv_qp **out, unsigned cap)
 {
+    FAKE_ALONE;
     unsigned total = fake->live[FAKE_IBV_QP], n = total;
 
     /* The list of objects has the latest first. */

@@ -139,6 +139,7 @@ static void waits_end(struct fake_ibv *fake)
 
 unsigned fake_ibv_step(struct fake_ibv *fake)
 {
+    FAKE_ALONE;
     struct fake_qp **list;
     unsigned happened = 0, count, turns;
 
@@ -164,6 +165,7 @@ unsigned fake_ibv_step(struct fake_ibv *fake)
 
 void fake_ibv_run(struct fake_ibv *fake, unsigned steps)
 {
+    FAKE_ALONE;
     while (steps-- != 0)
         fake_ibv_step(fake);
 }
@@ -194,6 +196,7 @@ static bool busy(struct fake_ibv *fake)
 
 bool fake_ibv_settle(struct fake_ibv *fake, unsigned steps)
 {
+    FAKE_ALONE;
     while (steps-- != 0) {
         if (!busy(fake))
             return true;
@@ -204,11 +207,13 @@ bool fake_ibv_settle(struct fake_ibv *fake, unsigned steps)
 
 void fake_ibv_timeout_most(struct fake_ibv *fake, unsigned most)
 {
+    FAKE_ALONE;
     fake->timeout_most = most;
 }
 
 void fake_ibv_retry_steps(struct fake_ibv *fake, unsigned timeout, unsigned rnr)
 {
+    FAKE_ALONE;
     fake->timeout_steps = timeout;
     fake->rnr_steps = rnr;
 }

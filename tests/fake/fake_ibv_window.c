@@ -7,6 +7,7 @@
 
 static struct ibv_mw *alloc_mw(struct ibv_pd *ibv, enum ibv_mw_type type)
 {
+    FAKE_ALONE;
     struct fake_pd *pd = FAKE_OF(fake_pd, ibv);
     struct fake_device *dev = pd->obj.dev;
     int error = fake_enter(&pd->obj, FAKE_IBV_ALLOC_MW);
@@ -46,6 +47,7 @@ static void unbind(struct fake_mw *mw)
 
 static int dealloc_mw(struct ibv_mw *ibv)
 {
+    FAKE_ALONE;
     struct fake_mw *mw = FAKE_OF(fake_mw, ibv);
     int error = fake_enter_plain(&mw->obj, "ibv_dealloc_mw");
 
@@ -100,11 +102,13 @@ uint8_t *fake_window_at(struct fake_device *dev, struct ibv_pd *pd, uint32_t key
 
 void fake_ibv_bind_fails(struct fake_ibv *fake, unsigned nth)
 {
+    FAKE_ALONE;
     fake->bind_fails = nth;
 }
 
 unsigned fake_ibv_bound(const struct fake_ibv *fake)
 {
+    FAKE_ALONE;
     unsigned count = 0;
 
     for (unsigned d = 0; d < fake->device_count; d++)

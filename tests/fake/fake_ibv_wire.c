@@ -48,6 +48,7 @@ bool fake_wire_loses(const struct fake_qp *from, const struct fake_qp *to, unsig
 void fake_ibv_lose_longer(struct fake_ibv *fake, unsigned device_a, unsigned port_a,
                           unsigned device_b, unsigned port_b, uint32_t bytes)
 {
+    FAKE_ALONE;
     fake->longest[device_a][port_a - 1][device_b][port_b - 1] = bytes;
     fake->longest[device_b][port_b - 1][device_a][port_a - 1] = bytes;
 }
@@ -245,6 +246,7 @@ static bool place_some(struct fake_qp *qp, struct fake_qp *peer, struct fake_wqe
 
 void fake_ibv_repeats(struct fake_ibv *fake, unsigned one_in)
 {
+    FAKE_ALONE;
     fake->repeats = one_in;
 }
 
@@ -267,6 +269,7 @@ static void repeat(struct fake_ibv *fake, struct fake_qp *peer, struct fake_msg 
 
 void fake_ibv_mixes(struct fake_ibv *fake, unsigned one_in)
 {
+    FAKE_ALONE;
     fake->mixes = one_in;
 }
 
@@ -342,6 +345,7 @@ static bool transmit(struct fake_qp *qp, struct fake_qp *peer, struct fake_wqe *
 
 void fake_ibv_disorder(struct fake_ibv *fake, unsigned one_in)
 {
+    FAKE_ALONE;
     fake->disorder = one_in;
 }
 
