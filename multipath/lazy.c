@@ -94,22 +94,30 @@ static bool joins_as(const struct sl_mp_path *path, const struct sl_mp_path *oth
     return path->rail == other->rail && path->remote_rail == other->remote_rail;
 }
 
-/* With reserve each end sends by the first of its own rails, so that may be two paths. */
-static void needs_first_rails(struct sl_mp_conn *conn)
+/* With reserve each end sends by the first of its own rails, so that may be two paths. False: none
+ * may carry. */
+static bool find_first_rails(const struct sl_mp_conn *conn, const struct sl_mp_path **here,
+                             const struct sl_mp_path **there)
 {
-    struct sl_mp_path *here = NULL, *there = NULL;
-
+    *here = *there = NULL;
     for (unsigned i = 0; i < conn->path_count; i++) {
-        struct sl_mp_path *path = conn->paths[i];
+        const struct sl_mp_path *path = conn->paths[i];
 
         if (!may_carry(path))
             continue;
-        if (here == NULL || path->rail->idx < here->rail->idx)
-            here = path;
-        if (there == NULL || path->remote_rail < there->remote_rail)
-            there = path;
+        if (*here == NULL || path->rail->idx < (*here)->rail->idx)
+            *here = path;
+        if (*there == NULL || path->remote_rail < (*there)->remote_rail)
+            *there = path;
     }
-    if (here == NULL)
+    return *here != NULL;
+}
+
+static void needs_first_rails(struct sl_mp_conn *conn)
+{
+    const struct sl_mp_path *here, *there;
+
+    if (!find_first_rails(conn, &here, &there))
         here = there = conn->paths[0];
     for (unsigned i = 0; i < conn->path_count; i++) {
         struct sl_mp_path *path = conn->paths[i];
@@ -117,6 +125,18 @@ static void needs_first_rails(struct sl_mp_conn *conn)
         path->later = !joins_as(path, here) && !joins_as(path, there);
         conn->later |= path->later;
     }
+}
+
+static void come_first(struct sl_mp_conn *conn)
+{
+    const struct sl_mp_path *here, *there;
+
+    if (!find_first_rails(conn, &here, &there))
+        return;
+    for (unsigned i = 0; i < conn->path_count; i++)
+        if (is_later(conn->paths[i]) &&
+            (joins_as(conn->paths[i], here) || joins_as(conn->paths[i], there)))
+            make(conn->paths[i]);
 }
 
 void sl_mp_lazy_plan(struct sl_mp_conn *conn)
@@ -158,6 +178,10 @@ void sl_mp_lazy_come_near(struct sl_mp_conn *conn)
 {
     if (!conn->leads)
         return;
+    if (conn->iface->settings.reserve) {
+        come_first(conn);
+        return;
+    }
     come_near(conn, true);
     come_near(conn, false);
 }

@@ -23,7 +23,8 @@ static inline void sl_mp_paths_need(struct sl_mp_conn *conn, const char *why)
 }
 /* Is there so much to send that all should carry? */
 void sl_mp_paths_spread(struct sl_mp_conn *conn);
-/* A port has come up: it may be near an end that had none so far. */
+/* A port has come up: it may be near an end that had none so far, or with reserve the first of
+ * one. */
 void sl_mp_lazy_come_near(struct sl_mp_conn *conn);
 /* One is up, of several that there may be: is it time for a second one, or for all? */
 void sl_mp_lazy_watch(struct sl_mp_conn *conn, uint64_t now_ns);

@@ -20,9 +20,13 @@ bool sl_verbs_gpu_possible(const struct sl_verbs_iface *iface)
 {
     bool possible = !iface->mp.settings.fallback;
 
-    for (unsigned i = 0; i < iface->mp.rail_count; i++)
-        possible &=
-            sl_verbs_device_takes_dmabuf(iface->rails[i].device) || access(PEERMEM, F_OK) == 0;
+    for (unsigned i = 0; i < iface->mp.rail_count; i++) {
+        const struct sl_verbs_rail *rail = &iface->rails[i];
+
+        possible &= (rail->device != NULL ? sl_verbs_device_takes_dmabuf(rail->device)
+                                          : rail->takes_dmabuf) ||
+                    access(PEERMEM, F_OK) == 0;
+    }
     return possible;
 }
 

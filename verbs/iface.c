@@ -133,19 +133,72 @@ static int ports_choose(const struct sl_verbs_iface *iface, const struct sl_devi
     return err;
 }
 
+/* One that carries while the others need not; in reserve are those that are far, or all others.
+ * count: there is none. */
+static size_t first_choice(const struct sl_verbs_port *ports, size_t count, bool by_distance)
+{
+    for (size_t i = 0; i < count; i++)
+        if (ports[i].why[0] == '\0' && !(by_distance && ports[i].is_far))
+            return i;
+    return count;
+}
+
+/* What is in reserve sleeps until a path needs it, unless all is to be there from the start. One
+ * without a link is opened: it is to be heard when it gets one. */
+static bool may_sleep(const struct sl_verbs_iface *iface, const struct sl_verbs_rail *rail,
+                      bool is_first)
+{
+    return iface->mp.settings.lazy && !iface->mp.settings.listed && !is_first &&
+           rail->port.why[0] == '\0' && (rail->base.is_far || iface->mp.settings.reserve);
+}
+
+static int rail_begin(struct sl_verbs_rail *rail, bool in_reserve)
+{
+    char where[SL_VERBS_WHERE_MAX];
+    int err = in_reserve ? sl_verbs_rail_rest(rail) : 0;
+
+    if (err == 0 && !rail->base.usable) {
+        err = sl_verbs_rail_open(rail);
+        if (err == 0)
+            sl_verbs_rail_refresh(rail);
+    }
+    if (err != 0)
+        return err;
+    if (!rail->base.usable)
+        sl_info("verbs", "%s waits until it can be used: %s", rail->port.name, rail->base.why);
+    sl_verbs_near_text(&rail->port, where, sizeof(where));
+    if (rail->base.is_far)
+        sl_info("verbs", "%s carries while no nearer port can: %s", rail->port.name, where);
+    if (rail->is_asleep)
+        sl_info("verbs", "%s is in reserve, and opened when a path needs it", rail->port.name);
+    return 0;
+}
+
+/* Who registers memory or connects is to hear at once what is wrong with it: one has to be open. */
+static bool one_is_open(struct sl_verbs_iface *iface)
+{
+    bool is_open = false;
+
+    for (unsigned i = 0; i < iface->mp.rail_count; i++)
+        is_open |= iface->rails[i].base.usable && !iface->rails[i].is_asleep;
+    for (unsigned i = 0; i < iface->mp.rail_count && !is_open; i++)
+        is_open = iface->rails[i].is_asleep && sl_verbs_rail_wake(&iface->rails[i]) == 0;
+    return is_open;
+}
+
 /* Ports that are down are opened too: they join when they come up, and until then keep their
  * number, which is the same on all hosts. */
 static int rails_open(struct sl_verbs_iface *iface, const struct sl_device *dev)
 {
     struct sl_verbs_port *ports = calloc(SL_VERBS_PORTS_MAX, sizeof(*ports));
-    char why[SL_ERROR_TEXT_MAX] = "", where[SL_VERBS_WHERE_MAX];
-    size_t count = 0;
-    unsigned usable = 0;
+    char why[SL_ERROR_TEXT_MAX] = "";
+    size_t count = 0, first;
     int err = ports == NULL ? sl_fail(-ENOMEM, "no memory to list ports") : 0;
 
     sl_verbs_devices_keep();
     if (err == 0)
         err = ports_choose(iface, dev, ports, &count, why, sizeof(why));
+    first = first_choice(ports, count, dev == NULL);
     for (size_t i = 0; i < count && err == 0; i++) {
         struct sl_verbs_rail *rail = &iface->rails[iface->mp.rail_count];
 
@@ -156,23 +209,16 @@ static int rails_open(struct sl_verbs_iface *iface, const struct sl_device *dev)
         rail->base.name = rail->port.name;
         rail->base.idx = iface->mp.rail_count;
         rail->base.is_far = dev == NULL && ports[i].is_far;
-        if (sl_verbs_rail_open(rail) != 0) {
+        if (rail_begin(rail, may_sleep(iface, rail, i == first)) != 0) {
             reason_add(why, sizeof(why), ports[i].name, sluice_last_error());
             sl_warn("verbs", "%s", sluice_last_error());
             continue;
         }
-        sl_verbs_rail_refresh(rail);
-        usable += rail->base.usable;
-        if (!rail->base.usable)
-            sl_info("verbs", "%s waits until it can be used: %s", rail->port.name, rail->base.why);
-        sl_verbs_near_text(&ports[i], where, sizeof(where));
-        if (rail->base.is_far)
-            sl_info("verbs", "%s carries while no nearer port can: %s", rail->port.name, where);
         iface->mp.rails[iface->mp.rail_count++] = &rail->base;
     }
     sl_verbs_devices_unkeep();
     free(ports);
-    if (err == 0 && usable == 0)
+    if (err == 0 && !one_is_open(iface))
         err = sl_fail(-ENODEV, "no RDMA port is usable%s%s", why[0] != '\0' ? ": " : "", why);
     return err;
 }

@@ -84,7 +84,7 @@ int sl_verbs_pool_join(struct sl_verbs_iface *iface, struct sl_verbs_pool *pool,
     const struct sl_mem mem = {
         .addr = pool->bytes, .len = pool->len, .kind = SL_MEM_HOST, .fd = -1};
 
-    if (pool->mr[i] != NULL)
+    if (pool->bytes == NULL || pool->mr[i] != NULL)
         return 0;
     pool->mr[i] = mr_beside(iface, pool, i);
     return pool->mr[i] != NULL
@@ -111,6 +111,8 @@ int sl_verbs_pool_init(struct sl_verbs_iface *iface, size_t len, enum sl_verbs_w
     out->len = len;
     out->writers = writers;
     for (unsigned i = 0; i < iface->mp.rail_count && err == 0; i++) {
+        if (iface->rails[i].is_asleep)
+            continue;
         err = sl_verbs_pool_join(iface, out, i);
         if (err != 0 && sl_verbs_rail_is_gone(&iface->rails[i]))
             err = 0;
@@ -233,14 +235,17 @@ static int region_join(struct sl_verbs_rail *rail, struct sl_verbs_mr *mr)
 
 bool sl_verbs_mem_is_even(const struct sl_verbs_iface *iface)
 {
-    uint16_t all = (uint16_t)((1u << iface->mp.rail_count) - 1);
-    uint16_t used = 0;
-    bool even = iface->mp.staging_rails == all;
+    uint16_t all = 0, used = 0;
+    bool even = true;
 
     for (unsigned i = 0; i < iface->mp.rail_count; i++) {
+        if (iface->rails[i].is_asleep)
+            continue; /* nothing goes by it */
         even &= !iface->rails[i].is_lost && iface->rails[i].rejoin == NULL;
+        all |= (uint16_t)(1u << i);
         used |= (uint16_t)(iface->rails[i].has_memory << i);
     }
+    even &= iface->mp.staging_rails == all;
     sl_list_foreach(&iface->regions, node)
     {
         const struct sl_verbs_mr *mr = sl_container_of(node, struct sl_verbs_mr, link);
@@ -250,17 +255,25 @@ bool sl_verbs_mem_is_even(const struct sl_verbs_iface *iface)
     return even;
 }
 
+int sl_verbs_pools_join(struct sl_verbs_rail *rail)
+{
+    struct sl_verbs_iface *iface = rail->iface;
+    int err = sl_verbs_pool_join(iface, &iface->frames, rail->base.idx);
+
+    if (err == 0)
+        err = sl_verbs_pool_join(iface, &iface->staging, rail->base.idx);
+    if (err == 0)
+        sl_verbs_staging_told(iface, rail->base.idx);
+    return err;
+}
+
 int sl_verbs_mem_join(struct sl_verbs_rail *rail)
 {
     struct sl_verbs_iface *iface = rail->iface;
-    unsigned i = rail->base.idx;
-    int err = sl_verbs_pool_join(iface, &iface->frames, i);
+    int err = sl_verbs_pools_join(rail);
 
-    if (err == 0)
-        err = sl_verbs_pool_join(iface, &iface->staging, i);
     if (err != 0)
         return err;
-    sl_verbs_staging_told(iface, i);
     sl_list_foreach(&iface->regions, node)
     {
         struct sl_verbs_mr *mr = sl_container_of(node, struct sl_verbs_mr, link);

@@ -308,6 +308,9 @@ static int open_lane(struct sl_mp_path *base, const struct sl_mp_rail_info *remo
     int err;
 
     path->rail = (struct sl_verbs_rail *)base->rail;
+    err = sl_verbs_rail_wake(path->rail);
+    if (err != 0)
+        return err;
     if (!path->has_route || path->route_misses != base->misses || path->route_label != base->label)
         choose_route(path);
     path->lid = lid_of(path);

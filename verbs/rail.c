@@ -186,6 +186,24 @@ static void fail_paths(struct sl_verbs_rail *rail, const char *why)
     }
 }
 
+void sl_verbs_rail_judge(struct sl_verbs_rail *rail)
+{
+    const struct sl_config *config = rail->iface->config;
+
+    rail->base.usable = false;
+    /* Without a link, too: peers pair rails by the subnets of their addresses. */
+    int no_gid = sl_verbs_gid_choose(config, &rail->port, &rail->gid);
+
+    if (rail->port.why[0] != '\0') {
+        snprintf(rail->base.why, sizeof(rail->base.why), "%s", rail->port.why);
+    } else if (no_gid != 0 || sl_verbs_pkey_choose(config, &rail->port, &rail->pkey) != 0) {
+        snprintf(rail->base.why, sizeof(rail->base.why), "%s", sluice_last_error());
+    } else {
+        rail->base.usable = true;
+        rail->base.why[0] = '\0';
+    }
+}
+
 /* False: it turns out to be lost. */
 static bool reread(struct sl_verbs_rail *rail)
 {
@@ -215,18 +233,7 @@ static bool reread(struct sl_verbs_rail *rail)
         memcpy(port->name, name, sizeof(name));
         memcpy(port->device, rail->port.device, sizeof(port->device));
         rail->port = *port;
-        rail->base.usable = false;
-        /* Without a link, too: peers pair rails by the subnets of their addresses. */
-        int no_gid = sl_verbs_gid_choose(iface->config, port, &rail->gid);
-
-        if (port->why[0] != '\0') {
-            snprintf(rail->base.why, sizeof(rail->base.why), "%s", port->why);
-        } else if (no_gid != 0 || sl_verbs_pkey_choose(iface->config, port, &rail->pkey) != 0) {
-            snprintf(rail->base.why, sizeof(rail->base.why), "%s", sluice_last_error());
-        } else {
-            rail->base.usable = true;
-            rail->base.why[0] = '\0';
-        }
+        sl_verbs_rail_judge(rail);
     }
     free(port);
     return true;
@@ -282,7 +289,8 @@ void sl_verbs_rail_lose(struct sl_verbs_rail *rail, const char *why)
     rail->base.usable = false;
     snprintf(rail->base.why, sizeof(rail->base.why), "%s", why);
     sl_warn("verbs", "%s is out until its device can be opened again: %s", rail->port.name, why);
-    unwatch(rail);
+    if (rail->device != NULL)
+        unwatch(rail);
     sl_verbs_windows_lose(rail);
     fail_paths(rail, why);
     sl_mp_rails_changed(iface, false);
@@ -373,7 +381,7 @@ int sl_verbs_rail_events(struct sl_verbs_rail *rail)
     bool overflowed;
     unsigned count;
 
-    if (rail->is_lost || rail->rejoin != NULL)
+    if ((rail->is_lost && !rail->is_asleep) || rail->rejoin != NULL)
         sl_verbs_rail_rejoin(rail, now_ns);
     if (rail->device == NULL)
         return 0;

@@ -49,6 +49,10 @@ struct sl_verbs_rail {
     struct sl_verbs_iface *iface;
     bool is_soft; /* soft-RoCE */
     bool is_lost; /* its queues are, or its device: nothing is asked of them any more */
+    /* In reserve, and as yet without device and queues; is_lost as well, while base.usable says
+     * how its port was when it was listed. */
+    bool is_asleep;
+    bool takes_dmabuf;
     /* What users register is registered here, as there is a path, or was; and what they had before
      * is being so. */
     bool has_memory, is_joining;
@@ -93,10 +97,15 @@ struct sl_verbs_rail {
  * or again. Whether the port is usable, sl_verbs_rail_refresh() finds out. */
 int sl_verbs_rail_open(struct sl_verbs_rail *rail);
 void sl_verbs_rail_close(struct sl_verbs_rail *rail);
+/* One that is closed sleeps until a path needs it. Asks its device, which the caller keeps open,
+ * for what has to be known before; the error of ibv_open_device(). */
+int sl_verbs_rail_rest(struct sl_verbs_rail *rail);
 
 /* rejoin.c */
-/* A path is to be made there: what users have registered comes to it, while messages go by others.
- * -ENOMEM. */
+/* A path is to be made there: opens it, if it sleeps. -ENETDOWN: its port turns out to be of no
+ * use; or what opening it says: then it is lost, and tried again. */
+int sl_verbs_rail_wake(struct sl_verbs_rail *rail);
+/* One is made: what users have registered comes to it, while messages go by others. -ENOMEM. */
 int sl_verbs_rail_use(struct sl_verbs_rail *rail);
 /* Tries to have a lost rail back, a step with each call. */
 void sl_verbs_rail_rejoin(struct sl_verbs_rail *rail, uint64_t now_ns);
@@ -141,6 +150,8 @@ void sl_verbs_rail_disarm(struct sl_verbs_rail *rail);
 int sl_verbs_rail_events(struct sl_verbs_rail *rail);
 /* Reads the port again: usable or not, which GID. Tells the connections what changed. */
 void sl_verbs_rail_refresh(struct sl_verbs_rail *rail);
+/* Whether it is usable, and by which GID and P_Key, by what was read of its port last. */
+void sl_verbs_rail_judge(struct sl_verbs_rail *rail);
 int sl_verbs_qpn_add(struct sl_verbs_rail *rail, uint32_t qpn, struct sl_verbs_path *path);
 void sl_verbs_qpn_remove(struct sl_verbs_rail *rail, uint32_t qpn);
 

@@ -149,7 +149,7 @@ int sl_verbs_rail_open(struct sl_verbs_rail *rail)
 
     if (err != 0)
         return err;
-    rail->is_lost = false;
+    rail->is_lost = rail->is_asleep = false;
     rail->listener.bell = -1;
     rail->memory = &rail->device->memory[(sl_verbs_config(config)->relaxed_ordering != SL_OFF) +
                                          (rail->iface->windows != NULL ? 2 : 0)];
@@ -161,4 +161,22 @@ int sl_verbs_rail_open(struct sl_verbs_rail *rail)
     if (err != 0)
         sl_verbs_rail_close(rail);
     return err;
+}
+
+int sl_verbs_rail_rest(struct sl_verbs_rail *rail)
+{
+    const struct sl_ibv *ibv = rail->iface->ibv;
+    struct ibv_device_attr attr = {0};
+    struct sl_verbs_device *device;
+    int err = sl_verbs_device_get(ibv, rail->port.device, NULL, &device);
+
+    if (err != 0)
+        return err;
+    (void)ibv->ibv_query_device(device->context, &attr);
+    rail->is_soft = attr.vendor_id == SL_VERBS_SOFT_ROCE;
+    rail->takes_dmabuf = sl_verbs_device_takes_dmabuf(device);
+    sl_verbs_device_put(device);
+    rail->is_lost = rail->is_asleep = true;
+    sl_verbs_rail_judge(rail);
+    return 0;
 }

@@ -49,10 +49,12 @@ void sl_verbs_mem_sync(struct sl_verbs_iface *iface);
 void sl_verbs_staging_told(struct sl_verbs_iface *iface, unsigned rail);
 /* Nothing is registered with the rail's device any more: of a lost one, before it is closed. */
 void sl_verbs_mem_leave(struct sl_verbs_rail *rail);
+/* Our own pools are registered with the rail's device, too. After an error some may be. */
+int sl_verbs_pools_join(struct sl_verbs_rail *rail);
 /* All that is registered is so with the rail's device, too, which is another one than before. After
  * an error some is. */
 int sl_verbs_mem_join(struct sl_verbs_rail *rail);
-/* Is no rail lost, and all memory registered on each? */
+/* Is no rail lost, and all memory registered on each that is open? */
 bool sl_verbs_mem_is_even(const struct sl_verbs_iface *iface);
 
 /* On every rail that is not lost and has it not yet; ordinary memory on none that is on its way

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A lost rail on its way back.
+ * A lost rail on its way back, and one in reserve that is needed.
  *
+ *   asleep      never opened; a path is to be made there, and it begins as usable, while its memory
+ *               is registered
  *   lost        its paths end; what waits in its receive buffers moves out
  *    |          once nothing of it is in use, and its device can be opened: all is opened anew
  *   registering what users have registered, by a thread: gigabytes take seconds, in which
@@ -220,23 +222,66 @@ static void joined(struct sl_verbs_rail *rail, int err)
     sl_verbs_rail_refresh(rail);
 }
 
+/* What is registered comes to it, and what was cleared to send without it is said once more. */
+static int join(struct sl_verbs_rail *rail)
+{
+    rail->has_memory = true; /* what comes is for it as well */
+    rail->rejoin = rejoin_new(rail);
+    if (rail->rejoin == NULL) {
+        rail->has_memory = false;
+        return sl_fail(-ENOMEM, "no memory for a list of regions");
+    }
+    rail->is_joining = rail->iface->mp.uneven = true;
+    return 0;
+}
+
 int sl_verbs_rail_use(struct sl_verbs_rail *rail)
 {
-    struct sl_verbs_iface *iface = rail->iface;
-
     if (rail->has_memory)
         return 0;
-    if (!sl_list_empty(&iface->regions)) {
-        rail->has_memory = true; /* what comes is for it as well */
-        rail->rejoin = rejoin_new(rail);
-        if (rail->rejoin == NULL) {
-            rail->has_memory = false;
-            return sl_fail(-ENOMEM, "no memory for a list of regions");
-        }
-        rail->is_joining = iface->mp.uneven = true;
-    }
+    if (!sl_list_empty(&rail->iface->regions))
+        return join(rail);
     rail->has_memory = true;
     return 0;
+}
+
+static int wake(struct sl_verbs_rail *rail)
+{
+    int err = sl_verbs_rail_open(rail);
+
+    if (err == 0)
+        err = sl_verbs_rail_provide(rail, rail->iface->mp.conn_count);
+    if (err == 0)
+        err = sl_verbs_pools_join(rail);
+    if (err != 0)
+        return err;
+    sl_verbs_rail_refresh(rail); /* what was known of its port is from when it was listed */
+    if (rail->is_lost)
+        return sl_fail(-ENODEV, "%s", rail->base.why);
+    rail->has_memory = true;
+    return rail->iface->mp.conn_count > 0 || !sl_list_empty(&rail->iface->regions) ? join(rail) : 0;
+}
+
+int sl_verbs_rail_wake(struct sl_verbs_rail *rail)
+{
+    char why[sizeof(rail->base.why)];
+
+    if (!rail->is_asleep)
+        return 0;
+    /* Each holds up the others' traffic for some milliseconds: no second one in this turn. */
+    rail->iface->mp.opens = 0;
+    int err = wake(rail);
+
+    if (err != 0) {
+        snprintf(why, sizeof(why), "%s", sluice_last_error());
+        rail->is_asleep = false;
+        if (rail->device == NULL)
+            rail->is_lost = false; /* as it slept: nobody has been told */
+        sl_verbs_rail_lose(rail, why);
+        return sl_fail(err, "%s", why);
+    }
+    sl_info("verbs", "%s was in reserve, and is opened now", rail->port.name);
+    return rail->base.usable ? 0 : sl_fail(-ENETDOWN, "%s: %s", rail->port.name, rail->base.why);
 }
 
 static void complete(struct sl_verbs_rail *rail)

@@ -13,7 +13,7 @@
  *   rail.c     an open port: its completions, asynchronous events · slots.c receive buffers
  *   cq.c       its completion queue: length, owner, interrupt
  *   leave.c    queue pairs that are stopped, until they can be destroyed
- *   rail_open.c  opens and closes one · rejoin.c  has a lost one back
+ *   rail_open.c  opens and closes one · rejoin.c  has a lost one back, and wakes one in reserve
  *   mr.c       registered memory, on every rail · gpu.c GPU memory
  *   mlx5.c     routes that only NVIDIA's devices let us choose · ece.c what two of one vendor can
  *   rate.c     speeds, and their codes

@@ -63,6 +63,9 @@ static void draw_config(struct vs_run *run)
         sl_verbs_config_edit(config)->staging_bytes = staging;
         sl_verbs_config_edit(config)->paths_per_rail = per_rail;
         sl_verbs_config_edit(config)->lazy = lazies[(run->seed * SPREAD >> 32) % 3];
+        /* Of either end by itself: rails in reserve sleep until a path needs them. */
+        sl_verbs_config_edit(config)->reserve =
+            ((run->seed * SPREAD >> (40 + 2 * i)) & 3) == 0 ? SL_ON : SL_OFF;
         sl_verbs_config_edit(config)->retry_count = 2 + (int64_t)below(run, 6);
         /* Longer than faults that pass last, or short where they do not. */
         sl_verbs_config_edit(config)->path_wait_ms =
@@ -169,6 +172,7 @@ void vs_plain(struct vs_run *run, uint64_t seed, enum vs_mode mode, unsigned rai
     for (unsigned side = 0; side < 2; side++) {
         sl_verbs_config_edit(&run->config[side])->paths_per_rail = 1;
         sl_verbs_config_edit(&run->config[side])->lazy = SL_OFF;
+        sl_verbs_config_edit(&run->config[side])->reserve = SL_OFF;
     }
 }
 

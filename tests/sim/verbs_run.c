@@ -248,6 +248,9 @@ static void judge_pools(struct vs_run *run)
                           iface->mp.tx_chunks.free_count, iface->mp.rx_chunks.free_count, half);
         for (unsigned i = 0; i < iface->mp.rail_count; i++) {
             struct sl_verbs_rail *rail = &iface->rails[i];
+
+            if (rail->is_asleep)
+                continue;
             const struct fake_obj *context = &FAKE_OF(fake_context, rail->device->context)->obj;
 
             /* Completions that were held went with their queue pairs, and shared buffers with

@@ -144,6 +144,23 @@ static void a_rank_with_a_gpu_uses_the_nic_on_its_switch(void **state)
     expect("(mlx5_0) (mlx5_1) mlx5_2 (mlx5_3) (mlx5_4) (mlx5_5) (mlx5_6) (mlx5_7) (stor0) (stor1)");
 }
 
+/* They are opened when a path needs them, unless all is to be there from the start. */
+static void what_is_far_is_not_opened(void **state)
+{
+    struct sl_iface *base;
+
+    (void)state;
+    dgx();
+    on_gpu(2);
+    for (unsigned off = 0; off < 2; off++) {
+        sl_verbs_config_edit(&config)->lazy = off != 0 ? SL_OFF : SL_AUTO;
+        assert_int_equal(sl_verbs_ops.open(&worker, NULL, NULL, &base), 0);
+        assert_int_equal(fake_ibv_live_of(fake, FAKE_IBV_CONTEXT), off != 0 ? 10 : 1);
+        assert_int_equal(fake_ibv_live_of(fake, FAKE_IBV_CQ), off != 0 ? 10 : 1);
+        sl_verbs_ops.close(base);
+    }
+}
+
 static void a_rank_on_one_processor_uses_what_is_there(void **state)
 {
     (void)state;
@@ -677,6 +694,7 @@ int main(void)
 #define WORLD(name) cmocka_unit_test_setup_teardown(name, begin, end_world)
     const struct CMUnitTest tests[] = {
         CASE(a_rank_with_a_gpu_uses_the_nic_on_its_switch),
+        CASE(what_is_far_is_not_opened),
         CASE(a_rank_on_one_processor_uses_what_is_there),
         CASE(a_rank_that_is_bound_to_nothing_uses_all),
         CASE(off_and_what_users_list_override),
