@@ -15,6 +15,15 @@ static void judge_channel(struct traffic *traffic, const struct sl_mp_channel *c
                       channel->rts_waiting);
 }
 
+static bool has_spare(const struct sl_mp_conn *conn)
+{
+    bool has = conn->peer.far != 0;
+
+    for (unsigned i = 0; i < conn->path_count; i++)
+        has |= conn->paths[i] != NULL && conn->paths[i]->spare;
+    return has;
+}
+
 void mp_judge(struct traffic *traffic, const struct sl_mp_conn *conn, const struct sl_mp_conn *peer,
               bool full, bool calm)
 {
@@ -43,8 +52,8 @@ void mp_judge(struct traffic *traffic, const struct sl_mp_conn *conn, const stru
                       !sl_list_empty(&conn->deal), !sl_list_empty(&conn->late),
                       !sl_list_empty(&conn->starved), conn->unannounced, conn->drops.count,
                       conn->control_count);
-    /* Frames leave one that is far by its fence. */
-    calm &= conn->peer.far == 0 && peer->peer.far == 0;
+    /* Frames leave a spare one by its fence. */
+    calm &= !has_spare(conn) && !has_spare(peer);
     for (unsigned i = 0; i < conn->path_count && calm; i++)
         if (conn->paths[i] != NULL && conn->paths[i]->stats.failures > 0)
             traffic_wrong(traffic, "path %u failed though nothing was done to it: %s", i,
