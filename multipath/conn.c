@@ -108,24 +108,25 @@ void sl_mp_conn_stop(struct sl_mp_conn *conn)
         }
 }
 
-/* The other end of a connection without paths learns why it ends, not only that the sideband
- * did. */
-static void say_why(struct sl_mp_conn *conn)
+/* The other end of a connection without paths learns why it ends, not only that the sideband did.
+ * False: there is no need to, or no way. */
+static bool say_why(struct sl_mp_conn *conn)
 {
     struct sl_mp_control control = {.kind = SL_MP_CONTROL_BYE};
 
-    if (conn->down_status != -EHOSTUNREACH || !conn->sideband_up || conn->left)
-        return;
+    if (conn->down_status != -EHOSTUNREACH || !conn->sideband_up || conn->left || conn->heard_bye)
+        return false;
     sl_mp_control_why(&control, conn->why);
     sl_mp_control_send(conn, &control);
     for (unsigned i = 0; i < BYE_TRIES && conn->control_count > 0; i++)
         sl_mp_control_flush(conn);
+    return true;
 }
 
 void sl_mp_conn_lost(struct sl_mp_conn *conn)
 {
     struct sl_mp_iface *iface = conn->iface;
-    bool was_up = conn->state == SL_MP_CONN_UP;
+    bool was_up = conn->state == SL_MP_CONN_UP, said = false;
 
     sl_mp_conn_stop(conn);
     conn->frame_path = conn->fencing = NULL;
@@ -133,10 +134,13 @@ void sl_mp_conn_lost(struct sl_mp_conn *conn)
         if (conn->paths[i] != NULL)
             conn->paths[i]->state = SL_MP_PATH_IDLE;
     if (was_up)
-        say_why(conn);
+        said = say_why(conn);
     conn->state = SL_MP_CONN_DOWN;
     conn->failing = false;
-    sl_mp_sideband_close(conn);
+    if (said)
+        sl_mp_sideband_close_when_heard(conn);
+    else
+        sl_mp_sideband_close(conn);
     if (!was_up) {
         iface->connecting--;
         sl_fail_text(conn->down_status, conn->why);

@@ -60,6 +60,7 @@ struct sl_mp_conn {
     bool later;       /* of its paths some are not made, as nothing needs them yet: lazy.c */
     bool has_standby; /* ... but a second one is, or there is none */
     bool left;        /* the peer is gone: what it sent may still be received */
+    bool heard_bye;   /* the peer has given up, and said why */
     bool has_failed;  /* one of its paths has: the next turn ends it */
     uint8_t state;
     uint32_t eager_bytes;
@@ -69,6 +70,7 @@ struct sl_mp_conn {
     struct sl_req sideband_req;
     bool dialling;           /* the sideband: sideband_req is under way */
     uint32_t sideband_over;  /* the peer knows that connections before this one are over here */
+    uint64_t bye_until_ns;   /* down: when the sideband is closed, whether it hears why or not */
     uint64_t sideband_up_ns; /* since when it is up, or was */
     uint64_t redial_at_ns;   /* lost and not dialling: when to */
     uint64_t redial_wait_ns; /* and how long to wait before the next time */

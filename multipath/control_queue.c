@@ -124,10 +124,11 @@ static void push(struct sl_mp_conn *conn, struct sl_mp_queued what)
 
 void sl_mp_control_send(struct sl_mp_conn *conn, struct sl_mp_control *control)
 {
+    /* The last place is for the BYE, which may have to say that there was no other. */
+    unsigned most = SL_MP_CONTROLS - (control->kind != SL_MP_CONTROL_BYE);
     struct sl_mp_control *kept;
 
-    if (conn->control_out - conn->control_handled >= SL_MP_CONTROLS ||
-        conn->control_count >= SL_MP_CONTROLS - 1) {
+    if (conn->control_out - conn->control_handled >= most || conn->control_count >= most - 1) {
         sl_mp_conn_fail(conn, -EHOSTUNREACH,
                         "neither a path nor the TCP connection beside them reaches %s",
                         sl_ep_peer_name(&conn->base));
@@ -318,7 +319,7 @@ int sl_mp_inbox_run(struct sl_mp_conn *conn)
     tell &= conn->control_in != conn->control_told;
     if ((tell || conn->control_in - conn->control_told >= TELL_EVERY) &&
         conn->state != SL_MP_CONN_DOWN) {
-        if (conn->control_count < SL_MP_CONTROLS - 1)
+        if (conn->control_count < SL_MP_CONTROLS - 2)
             push(conn, (struct sl_mp_queued){.is_ack = true});
     }
     return count;

@@ -248,6 +248,7 @@ void sl_mp_on_control(struct sl_mp_conn *conn, const struct sl_mp_control *contr
         return;
     }
     if (control->kind == SL_MP_CONTROL_BYE) {
+        conn->heard_bye = true;
         sl_mp_conn_fail(conn, -EHOSTUNREACH, "%s found no path: %s", sl_ep_peer_name(&conn->base),
                         control->down.why);
         return;
@@ -476,7 +477,7 @@ static void wait_timers(struct sl_mp_conn *conn, uint64_t now_ns)
 uint64_t sl_mp_repair_timers(struct sl_mp_conn *conn, uint64_t now_ns)
 {
     if (conn->state != SL_MP_CONN_CONNECTING && conn->state != SL_MP_CONN_UP)
-        return SL_NEVER;
+        return sl_mp_sideband_heard(conn, now_ns);
     if (SL_UNLIKELY(sl_mp_sideband_lost(conn)))
         sl_mp_sideband_try(conn);
     for (unsigned i = 0; i < conn->path_count; i++)

@@ -28,6 +28,7 @@
 #define STEADY_NS (5 * SL_NS_PER_S) /* up for so long: the next loss is a first one again */
 #define FAREWELL_NS (100 * SL_NS_PER_MS)
 #define FAREWELL_POLLS 1000000
+#define BYE_NS (10 * SL_NS_PER_S) /* for a peer that does not read, to hear why it was given up */
 
 static uint64_t now(const struct sl_mp_conn *conn)
 {
@@ -201,10 +202,13 @@ void sl_mp_on_sideband_over(struct sl_mp_conn *conn, const struct sl_mp_control 
 static void on_ctrl(void *arg, struct sl_ep *sideband, const void *msg, size_t len)
 {
     struct sl_mp_conn *conn = sideband->owner;
+    struct sl_mp_control control;
 
     (void)arg;
     if (conn->state != SL_MP_CONN_DOWN)
         sl_mp_control_take(conn, msg, len);
+    else if (sl_mp_control_read(msg, len, &control) == 0 && control.kind == SL_MP_CONTROL_BYE)
+        conn->sideband_up = false; /* the peer has given up, too, and needs no word */
 }
 
 struct sl_handler sl_mp_sideband_handler(const struct sl_mp_settings *settings)
@@ -219,6 +223,30 @@ void sl_mp_sideband_close(struct sl_mp_conn *conn)
     conn->sideband->iface->ops->ep_destroy(conn->sideband);
     conn->sideband = NULL;
     conn->sideband_up = false;
+}
+
+/* That the sideband has taken a BYE does not mean that the peer will read it: what a socket has not
+ * sent is lost when it is closed. The peer hangs up when it has. */
+void sl_mp_sideband_close_when_heard(struct sl_mp_conn *conn)
+{
+    if (conn->fallback != NULL) { /* the user's memory may be lent to it */
+        sl_mp_sideband_close(conn);
+        return;
+    }
+    conn->bye_until_ns = now(conn) + BYE_NS;
+    sl_mp_conn_time(conn);
+}
+
+uint64_t sl_mp_sideband_heard(struct sl_mp_conn *conn, uint64_t now_ns)
+{
+    if (conn->sideband == NULL)
+        return SL_NEVER;
+    if (!conn->sideband_up || now_ns >= conn->bye_until_ns) {
+        sl_mp_sideband_close(conn);
+        return SL_NEVER;
+    }
+    sl_mp_control_flush(conn);
+    return now_ns + SL_NS_PER_MS;
 }
 
 void sl_mp_sideband_farewell(struct sl_mp_conn *conn)

@@ -7,6 +7,11 @@
 
 /* Memory that was lent to it is the user's again; the peer hears that we are gone. */
 void sl_mp_sideband_close(struct sl_mp_conn *conn);
+/* The connection is down, and a BYE is on its way: closes it once the peer has hung up, or ten
+ * seconds later, or with the endpoint. */
+void sl_mp_sideband_close_when_heard(struct sl_mp_conn *conn);
+/* Has the peer? When to ask again. */
+uint64_t sl_mp_sideband_heard(struct sl_mp_conn *conn, uint64_t now_ns);
 /* The endpoint is being destroyed while the sideband is lost: a path says so, and gets a little
  * time for it. */
 void sl_mp_sideband_farewell(struct sl_mp_conn *conn);

@@ -89,7 +89,6 @@ static void begin(struct ms_run *run, struct ms_fault *fault)
     case MS_REFUSE: lanes_refuse(run->lanes, fault->pick % 2, 1 + fault->pick2 % 6); break;
     case MS_STALL:
         loop_stall(run->loop, fault->pick % loop_ep_count(run->loop), fault->for_ns);
-        run->crowded = true;
         break;
     case MS_ALL: block_all(run, LANES_BOTH, LANES_BOTH); break;
     case MS_PAUSE: run->paused_until[fault->pick % 2] = fault->until_ns; break;

@@ -69,9 +69,8 @@ static int wanted_status(const struct mp_outcome *outcome, const struct traffic_
         wanted = -EHOSTUNREACH;
     else if (conn->left[!side])
         wanted = -ECONNRESET;
-    /* What the other end had to say found no room in a sideband that is full, or none was there. */
-    if (wanted == -EHOSTUNREACH && status == -ECONNRESET &&
-        (outcome->crowded || conn->lost || conn->is_unheard[!side]) &&
+    /* There was no sideband for what the other end had to say. */
+    if (wanted == -EHOSTUNREACH && status == -ECONNRESET && conn->lost &&
         conn->down_status[!side] == wanted)
         wanted = status;
     return wanted;

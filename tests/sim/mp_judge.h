@@ -14,7 +14,6 @@ void mp_judge(struct traffic *traffic, const struct sl_mp_conn *conn, const stru
 struct mp_outcome {
     bool away;      /* all paths stay away */
     bool goes_down; /* and rails say so */
-    bool crowded;   /* the sideband stood still for a while */
     bool any;       /* whatever may break broke: every end is right */
 };
 

@@ -42,9 +42,6 @@ static void on_down(void *arg, struct sl_ep *ep, int status, const char *why)
 
         run->here[c][side][k] = channel != NULL ? frames_here(sl_mp_channel_of(channel)) : 0;
     }
-    /* Who makes no progress reads nothing: the sideband to it may be full as this end gives up. */
-    if (status == -EHOSTUNREACH && loop_now(run->loop) < run->paused_until[!side])
-        conn->is_unheard[side] = true;
     traffic_on_down(arg, ep, status, why);
 }
 
@@ -296,7 +293,6 @@ bool ms_run_it(struct ms_run *run)
         if (!is_wrong(run)) {
             mp_judge_ends(&run->traffic, &(struct mp_outcome){.away = run->mode == MS_AWAY,
                                                               .goes_down = run->goes_down,
-                                                              .crowded = run->crowded,
                                                               .any = run->mode == MS_BROKEN});
             judge_rest(run);
             if (run->mode == MS_AWAY || run->stays)

@@ -69,9 +69,9 @@ struct ms_run {
     bool one_way;       /* AWAY: only acknowledges of one side are lost */
     /* under way */
     unsigned round, still;
-    uint64_t rounds, steps, calm_ns, paused_until[2], crowded_until;
+    uint64_t rounds, steps, calm_ns, paused_until[2];
     unsigned here[TRAFFIC_CONNS][2][TRAFFIC_CHANNELS]; /* frames without a receive at the loss */
-    bool calm, crowded, lost;
+    bool calm, lost;
 };
 
 /* mp_draw.c */

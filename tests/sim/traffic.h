@@ -80,9 +80,8 @@ struct traffic_conn {
     int down_status[2];
     char why[2][256];
     uint64_t down_ns[2];
-    bool left[2];       /* destroyed by its owner */
-    bool is_unheard[2]; /* gave up while the other end did not run, and so read nothing */
-    bool lost;          /* the sideband was, for good */
+    bool left[2]; /* destroyed by its owner */
+    bool lost;    /* the sideband was, for good */
 };
 
 struct traffic {

@@ -141,14 +141,8 @@ static void begin(struct vs_run *run, struct vs_fault *fault)
         fake_ibv_fail(run->fake, calls[fault->pick % SL_ARRAY_LEN(calls)], 1 + fault->pick2 % 5,
                       fault->error);
         break;
-    case VS_STALL:
-        run->crowded = true;
-        loop_stall(run->loop, end, fault->for_ns);
-        break;
-    case VS_PAUSE:
-        run->crowded = true;
-        run->paused_until[fault->pick % 2] = fault->until_ns;
-        break;
+    case VS_STALL: loop_stall(run->loop, end, fault->for_ns); break;
+    case VS_PAUSE: run->paused_until[fault->pick % 2] = fault->until_ns; break;
     case VS_LOSE:
         /* Where paths stay away it does, too: only pings tell that they have died. */
         run->traffic.conns[end / 2].lost = run->mode == VS_AWAY;

@@ -322,7 +322,6 @@ bool vs_run_it(struct vs_run *run)
             if (run->traffic.wrong[0] == '\0') {
                 mp_judge_ends(&run->traffic, &(struct mp_outcome){.away = run->mode == VS_AWAY,
                                                                   .goes_down = run->goes_down,
-                                                                  .crowded = run->crowded,
                                                                   .any = run->mode == VS_BROKEN});
                 judge_rest(run);
                 if (vs_paths_stay_away(run))

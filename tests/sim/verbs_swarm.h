@@ -89,8 +89,7 @@ struct vs_run {
     unsigned round, still;
     uint64_t calm_ns, paused_until[2], asleep_until[2];
     bool asleep[2], calm;
-    bool held;    /* some completions were */
-    bool crowded; /* the sideband stood still for a while */
+    bool held; /* some completions were */
     uint64_t rounds, steps;
 };
 

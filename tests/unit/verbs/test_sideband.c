@@ -314,6 +314,96 @@ static void without_a_path_it_has_the_time_that_paths_have(void **state)
     assert_int_equal(world_ep(0)->down_status, -EHOSTUNREACH);
 }
 
+/* ---- the reason of an end ---- */
+
+/* Side 1 does not run until side 0 is done with it. */
+static void give_up_alone(void)
+{
+    while (world[0].downs == 0)
+        side_progress(0);
+    assert_int_equal(world_ep(0)->down_status, -EHOSTUNREACH);
+    for (unsigned i = 0; i < 100; i++)
+        side_progress(0);
+}
+
+static void peer_hears(const char *why)
+{
+    WORLD_UNTIL(world[1].downs == 1);
+    assert_int_equal(world_ep(1)->down_status, -EHOSTUNREACH);
+    assert_non_null(strstr(world_ep(1)->why, why));
+    WORLD_UNTIL(world_ep(0)->sideband == NULL && world_ep(1)->sideband == NULL);
+    assert_int_equal(ear.odd, 0);
+}
+
+/* Simulator seeds 6299 and 6314: it closed a sideband that was full of words, and the peer heard of
+ * a lost connection only. */
+static void a_peer_that_reads_late_hears_why_it_was_given_up(void **state)
+{
+    uint32_t words = 0;
+
+    (void)state;
+    world_message(100);
+    while (say(words))
+        words++;
+    assert_true(world_ep(0)->control_count > 0);
+    ports_set(IBV_PORT_DOWN);
+    give_up_alone();
+    peer_hears("found no path: no path to rank 1 for");
+    assert_int_equal(ear.heard, words);
+}
+
+/* There are so many that no other control message has room. */
+static void a_last_place_is_kept_for_the_reason(void **state)
+{
+    uint32_t words = 0;
+
+    (void)state;
+    world_message(100);
+    ports_set(IBV_PORT_DOWN);
+    while (world_ep(0)->paths_up > 0)
+        side_progress(0);
+    for (; !world_ep(0)->failing; words++) {
+        struct sl_mp_control control = {.kind = SL_MP_CONTROL_CALLER, .epoch = sizeof(words)};
+
+        memcpy(control.caller, &words, sizeof(words));
+        sl_mp_control_send(world_ep(0), &control);
+    }
+    give_up_alone();
+    peer_hears("found no path: neither a path nor the TCP connection");
+    assert_int_equal(ear.heard, words - 1);
+}
+
+static void both_ends_that_give_up_wait_for_no_word(void **state)
+{
+    uint64_t before_ns;
+
+    (void)state;
+    world_message(100);
+    before_ns = loop_now(world_loop);
+    for (unsigned i = 0; i < 2; i++)
+        sl_mp_conn_fail(world_ep(i), -EHOSTUNREACH, "a test");
+    WORLD_UNTIL(world_ep(0)->sideband == NULL && world_ep(1)->sideband == NULL);
+    assert_true(loop_now(world_loop) - before_ns < SOON_NS);
+}
+
+static void a_peer_that_never_reads_is_not_waited_for(void **state)
+{
+    uint64_t before_ns;
+
+    (void)state;
+    world_message(100);
+    ports_set(IBV_PORT_DOWN);
+    give_up_alone();
+    assert_non_null(world_ep(0)->sideband);
+    before_ns = loop_now(world_loop);
+    while (world_ep(0)->sideband != NULL) {
+        loop_pass(world_loop, SL_NS_PER_MS);
+        side_progress(0);
+        assert_true(loop_now(world_loop) - before_ns < 11 * SL_NS_PER_S);
+    }
+    assert_true(loop_now(world_loop) - before_ns > 9 * SL_NS_PER_S);
+}
+
 /* ---- a peer that is gone ---- */
 
 /* Its paths still look alive. */
@@ -367,6 +457,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(data_on_one_that_a_single_end_had_comes_once,
                                         fresh_over_tcp, world_clean),
         CASE(without_a_path_it_has_the_time_that_paths_have),
+        CASE(a_peer_that_reads_late_hears_why_it_was_given_up),
+        CASE(a_last_place_is_kept_for_the_reason),
+        CASE(both_ends_that_give_up_wait_for_no_word),
+        CASE(a_peer_that_never_reads_is_not_waited_for),
         CASE(a_peer_that_died_is_named_at_once),
         CASE(a_farewell_goes_by_a_path),
     };
