@@ -6,7 +6,8 @@
  * Whatever is posted may complete at once, when a queue pair fails all of it does, and a queue that
  * overflows is lost. So each receive buffer that waits in the shared queue has a place, and each
  * work request that a queue pair can have under way. Where they become few the queue is made
- * longer; where it cannot be, further paths have shorter send queues, and in the end none.
+ * longer; where it cannot be, further paths have shorter send queues, and in the end none. The last
+ * places are kept for connections that have no path at all.
  */
 #include "verbs/config.h"
 #include "verbs/iface.h"
@@ -52,7 +53,23 @@ bool sl_verbs_cq_take(struct sl_verbs_rail *rail, unsigned places)
     return true;
 }
 
-unsigned sl_verbs_cq_take_sends(struct sl_verbs_rail *rail, unsigned receives)
+/* For the first paths of connections: each as small as can be. */
+static unsigned kept(const struct sl_verbs_rail *rail)
+{
+    unsigned receives = rail->srq_room != 0 ? 0 : SL_VERBS_OWN_SLOTS_MIN;
+
+    return SL_VERBS_FIRST_PATHS * (SL_VERBS_SQ_WRS_MIN + receives);
+}
+
+bool sl_verbs_cq_take_further(struct sl_verbs_rail *rail, unsigned places)
+{
+    if (!sl_verbs_cq_take(rail, places + kept(rail)))
+        return false;
+    sl_verbs_cq_give(rail, kept(rail));
+    return true;
+}
+
+unsigned sl_verbs_cq_take_sends(struct sl_verbs_rail *rail, unsigned receives, bool is_first)
 {
     unsigned all = SL_VERBS_SQ_WRS + receives, few = SL_VERBS_SQ_WRS_MIN + receives;
     /* Half of it is for those that come later. */
@@ -60,7 +77,9 @@ unsigned sl_verbs_cq_take_sends(struct sl_verbs_rail *rail, unsigned receives)
 
     if (ample && sl_verbs_cq_take(rail, all))
         return SL_VERBS_SQ_WRS;
-    return sl_verbs_cq_take(rail, few) ? SL_VERBS_SQ_WRS_MIN : 0;
+    return (is_first ? sl_verbs_cq_take(rail, few) : sl_verbs_cq_take_further(rail, few))
+               ? SL_VERBS_SQ_WRS_MIN
+               : 0;
 }
 
 void sl_verbs_cq_give(struct sl_verbs_rail *rail, unsigned places)

@@ -160,21 +160,37 @@ void sl_verbs_path_unmake(struct sl_verbs_path *path)
     sl_verbs_own_leave(path);
 }
 
+/* Has its connection no other path, nor one that is being made, on whichever rail? */
+static bool is_first(const struct sl_verbs_path *path)
+{
+    const struct sl_mp_conn *conn = path->base.conn;
+
+    for (unsigned i = 0; i < conn->path_count; i++) {
+        const struct sl_mp_path *other = conn->paths[i];
+
+        if (other != NULL && other != &path->base && !other->failing &&
+            other->state != SL_MP_PATH_IDLE && other->state != SL_MP_PATH_FENCING)
+            return false;
+    }
+    return true;
+}
+
 int sl_verbs_path_make(struct sl_verbs_path *path)
 {
+    bool first = is_first(path);
     unsigned sends;
     int err;
 
     sl_verbs_path_unmake(path);
     iface_of(path)->mp.opens -= iface_of(path)->mp.opens > 0;
-    path->own_slots = sl_verbs_own_receives(path->rail);
+    path->own_slots = sl_verbs_own_receives(path->rail, first);
     if (path->own_slots == 0 && path->rail->srq == NULL)
         return sl_fail(
             -ENOMEM,
             "%s shares no receive queue, and its completion queue has no room for one more "
             "queue pair's",
             path->rail->port.name);
-    sends = sl_verbs_cq_take_sends(path->rail, path->own_slots);
+    sends = sl_verbs_cq_take_sends(path->rail, path->own_slots, first);
     if (sends == 0)
         return sl_fail(
             -ENOMEM,

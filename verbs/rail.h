@@ -21,6 +21,7 @@ struct sl_verbs_leaving;
 #define SL_VERBS_SHARED_SLOTS 4  /* and add so many */
 #define SL_VERBS_OWN_SLOTS 96    /* of a queue pair: more than its peer may have under way */
 #define SL_VERBS_OWN_SLOTS_MIN 16 /* once the completion queue has room for few more */
+#define SL_VERBS_FIRST_PATHS 4    /* for so many the last places of queues are kept */
 #define SL_VERBS_BLOCK_SLOTS 64
 #define SL_VERBS_RETURN_NS (500 * SL_NS_PER_MS) /* between attempts to have a lost one back */
 
@@ -122,8 +123,11 @@ int sl_verbs_cq_open(struct sl_verbs_rail *rail, unsigned entries, unsigned most
 void sl_verbs_cq_close(struct sl_verbs_rail *rail);
 /* Places for what may complete from now on. False: there are not so many. */
 bool sl_verbs_cq_take(struct sl_verbs_rail *rail, unsigned places);
-/* Those of a queue pair with so many receives of its own: how many sends it may have; 0: none. */
-unsigned sl_verbs_cq_take_sends(struct sl_verbs_rail *rail, unsigned receives);
+/* The same, and leaves those that are kept for connections without a path. */
+bool sl_verbs_cq_take_further(struct sl_verbs_rail *rail, unsigned places);
+/* Those of a queue pair with so many receives of its own: how many sends it may have; 0: none.
+ * is_first: its connection has no other path. */
+unsigned sl_verbs_cq_take_sends(struct sl_verbs_rail *rail, unsigned receives, bool is_first);
 void sl_verbs_cq_give(struct sl_verbs_rail *rail, unsigned places);
 
 /* leave.c */
@@ -175,8 +179,9 @@ static inline bool sl_verbs_slot_take(struct sl_verbs_rail *rail, uint64_t wr_id
 bool sl_verbs_slots_in_hands(const struct sl_verbs_rail *rail);
 /* As sl_verbs_slot_put(), for one that came back from a queue pair which takes nothing any more. */
 void sl_verbs_slot_flushed(struct sl_verbs_rail *rail, uint32_t slot);
-/* How many receive buffers a new queue pair is to have of its own; 0: it shares. */
-unsigned sl_verbs_own_receives(const struct sl_verbs_rail *rail);
+/* How many receive buffers a new queue pair is to have of its own; 0: it shares, or there is no
+ * room. */
+unsigned sl_verbs_own_receives(const struct sl_verbs_rail *rail, bool is_first);
 /* Posts path->own_slots of them to its new queue pair. What fails half-way is for
  * sl_verbs_own_leave(). */
 int sl_verbs_own_fill(struct sl_verbs_path *path);

@@ -179,8 +179,10 @@ int sl_verbs_rail_provide(struct sl_verbs_rail *rail, unsigned eps)
            rail->shared_blocks == 0) {
         int err = 0;
 
-        if (!sl_verbs_cq_take(rail, SL_VERBS_BLOCK_SLOTS)) {
-            if (rail->shared_blocks != 0)
+        bool is_first = rail->shared_blocks == 0;
+
+        if (!(is_first ? sl_verbs_cq_take : sl_verbs_cq_take_further)(rail, SL_VERBS_BLOCK_SLOTS)) {
+            if (!is_first)
                 break; /* those that there are serve more */
             err = sl_fail(-ENOMEM, "the completion queue of %s has %d entries: too few",
                           rail->port.name, rail->cq->cqe);
@@ -198,16 +200,17 @@ int sl_verbs_rail_provide(struct sl_verbs_rail *rail, unsigned eps)
 
 /* ---- queues of queue pairs ---- */
 
-unsigned sl_verbs_own_receives(const struct sl_verbs_rail *rail)
+unsigned sl_verbs_own_receives(const struct sl_verbs_rail *rail, bool is_first)
 {
+    unsigned kept = SL_VERBS_FIRST_PATHS * SL_VERBS_OWN_SLOTS_MIN;
     unsigned left = rail->own_room - rail->own_count;
 
     if (rail->srq_room != 0)
         return 0;
-    if (left >= rail->own_most)
+    if (left >= rail->own_most + kept)
         return rail->own_most;
     /* Its completion queue has room for few more: these wait more often (RNR). */
-    return left >= SL_VERBS_OWN_SLOTS_MIN ? SL_VERBS_OWN_SLOTS_MIN : 0;
+    return left >= SL_VERBS_OWN_SLOTS_MIN + (is_first ? 0 : kept) ? SL_VERBS_OWN_SLOTS_MIN : 0;
 }
 
 int sl_verbs_own_fill(struct sl_verbs_path *path)

@@ -20,6 +20,12 @@ static void small(struct fake_ibv_device *params)
     params->attr.max_cqe = SMALL;
 }
 
+static void small_without_shared(struct fake_ibv_device *params)
+{
+    params->attr.max_srq = 0;
+    params->attr.max_cqe = SMALL;
+}
+
 static void tiny(struct fake_ibv_device *params)
 {
     params->attr.max_cqe = SL_VERBS_BLOCK_SLOTS + 3 * SL_VERBS_SQ_WRS_MIN;
@@ -101,7 +107,7 @@ static void a_full_queue_refuses_paths_and_overflows_never(void **state)
     taken = rail_of(0, 0)->shared_blocks * SL_VERBS_BLOCK_SLOTS;
     for (; taken + SL_VERBS_SQ_WRS <= SMALL / 2; taken += SL_VERBS_SQ_WRS)
         up++;
-    up += (SMALL - taken) / SL_VERBS_SQ_WRS_MIN;
+    up += (SMALL - taken - SL_VERBS_FIRST_PATHS * SL_VERBS_SQ_WRS_MIN) / SL_VERBS_SQ_WRS_MIN;
     WORLD_UNTIL(world_ep(0)->paths_up == up && world_ep(1)->paths_up == up);
     assert_true(up < PATHS);
     assert_int_equal(world_ep(0)->paths[0]->depth, SL_VERBS_SQ_WRS - SL_VERBS_SQ_DRAIN);
@@ -130,6 +136,105 @@ static void a_full_queue_refuses_paths_and_overflows_never(void **state)
     WORLD_UNTIL(world_ep(0)->paths_up != 0 && world_ep(1)->paths_up != 0);
     world_message(10000);
 }
+
+/* ---- places for those that come later ---- */
+
+#define LATER SL_VERBS_FIRST_PATHS
+
+static struct sl_ep *later[LATER][2];
+static struct sl_req later_req[LATER][2];
+
+static void later_open(unsigned i)
+{
+    struct sl_addr addr[2];
+
+    for (unsigned side = 0; side < 2; side++) {
+        assert_int_equal(world[side].iface->ops->ep_create(world[side].iface, &later[i][side]), 0);
+        later[i][side]->peer = (int)!side;
+        assert_int_equal(world[side].iface->ops->ep_addr(later[i][side], &addr[side]), 0);
+        later_req[i][side] = (struct sl_req){.status = SL_PENDING};
+    }
+    for (unsigned side = 0; side < 2; side++)
+        assert_int_equal(
+            world[side].iface->ops->ep_connect(later[i][side], &addr[!side], &later_req[i][side]),
+            0);
+}
+
+static int later_clean(void **state)
+{
+    for (unsigned i = 0; i < LATER; i++)
+        for (unsigned side = 0; side < 2; side++) {
+            world[side].iface->ops->ep_destroy(later[i][side]);
+            later[i][side] = NULL;
+        }
+    return world_clean(state);
+}
+
+/* The first connection has taken all that it gets. */
+static void full_by_one(void)
+{
+    paths_between_first_rails(PATHS);
+    world_join();
+    WORLD_UNTIL(world_ep(0)->paths[PATHS - 1]->tried);
+    assert_true(world_ep(0)->paths_up > 1 && world_ep(0)->paths_up < PATHS);
+}
+
+/* Its own paths carry all the while. */
+static void later_ones_have_a_path_each(void)
+{
+    for (unsigned i = 0; i < LATER; i++) {
+        later_open(i);
+        WORLD_UNTIL(later_req[i][0].status != SL_PENDING && later_req[i][1].status != SL_PENDING);
+        for (unsigned side = 0; side < 2; side++) {
+            const struct sl_mp_conn *conn = sl_mp_conn_of(later[i][side]);
+
+            assert_int_equal(later_req[i][side].status, 0);
+            assert_int_equal(conn->paths_up, 1);
+        }
+        world_message(3000);
+    }
+    assert_null(fake_ibv_misuse(world_fake));
+}
+
+static void connections_that_come_later_have_a_first_path(void **state)
+{
+    (void)state;
+    world_prepare(small);
+    full_by_one();
+    later_ones_have_a_path_each();
+}
+
+static void with_receives_of_their_own_too(void **state)
+{
+    (void)state;
+    world_prepare(small_without_shared);
+    full_by_one();
+    later_ones_have_a_path_each();
+}
+
+/* One that has lost all it had comes back, and takes what is kept for that. */
+static void a_connection_without_a_path_is_as_one_that_comes_later(void **state)
+{
+    (void)state;
+    world_prepare(small_without_shared);
+    full_by_one();
+    for (unsigned i = 0; i < LATER; i++)
+        later_open(i);
+    for (unsigned i = 0; i < LATER; i++)
+        WORLD_UNTIL(sl_mp_conn_of(later[i][0])->paths_up == 1 &&
+                    sl_mp_conn_of(later[i][1])->paths_up == 1);
+    for (unsigned i = 0; i < LATER; i++) {
+        struct sl_mp_conn *conn = sl_mp_conn_of(later[i][0]);
+
+        for (unsigned k = 0; k < conn->path_count; k++)
+            if (conn->paths[k]->state == SL_MP_PATH_UP)
+                fake_ibv_qp_fatal(world_fake, sl_verbs_path_of(conn->paths[k])->qp);
+        WORLD_UNTIL(conn->paths_up == 0);
+        WORLD_UNTIL(conn->paths_up == 1);
+    }
+}
+
+/* ---- few places ---- */
 
 static void receive_buffers_take_no_more_than_there_is(void **state)
 {
@@ -191,7 +296,7 @@ static void where_it_cannot_be_nobody_asks_twice(void **state)
     for (unsigned i = 0; i < 3; i++)
         assert_false(sl_verbs_cq_take(rail, (unsigned)rail->cq->cqe));
     assert_int_equal(fake_ibv_calls(world_fake, FAKE_IBV_RESIZE_CQ), 1);
-    assert_int_equal(sl_verbs_cq_take_sends(rail, 0), SL_VERBS_SQ_WRS);
+    assert_int_equal(sl_verbs_cq_take_sends(rail, 0, false), SL_VERBS_SQ_WRS);
     sl_verbs_cq_give(rail, SL_VERBS_SQ_WRS);
     fake_ibv_table(world_fake)->ibv_resize_cq = NULL; /* an old library */
     rail->cq_most = 1 << 20;
@@ -322,19 +427,24 @@ static void the_setting_decides(void **state)
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_teardown(name, world_clean)
-    const struct CMUnitTest tests[] = {CASE(each_path_has_places_for_all_that_it_posts),
-                                       CASE(a_full_queue_refuses_paths_and_overflows_never),
-                                       CASE(receive_buffers_take_no_more_than_there_is),
-                                       CASE(a_queue_that_is_too_short_for_any_says_so),
-                                       CASE(where_it_can_be_it_is_made_longer_and_loses_nothing),
-                                       CASE(where_it_cannot_be_nobody_asks_twice),
-                                       CASE(queues_are_spread_over_the_vectors),
-                                       CASE(a_vector_that_is_asked_for_is_taken),
-                                       CASE(a_vector_that_there_is_not_is_refused),
-                                       CASE(queues_of_one_thread_have_no_locks),
-                                       CASE(without_thread_domains_it_is_as_ever),
-                                       CASE(what_of_it_fails_is_done_without),
-                                       CASE(the_setting_decides)};
+#define LATER_CASE(name) cmocka_unit_test_teardown(name, later_clean)
+    const struct CMUnitTest tests[] = {
+        CASE(each_path_has_places_for_all_that_it_posts),
+        CASE(a_full_queue_refuses_paths_and_overflows_never),
+        LATER_CASE(connections_that_come_later_have_a_first_path),
+        LATER_CASE(with_receives_of_their_own_too),
+        LATER_CASE(a_connection_without_a_path_is_as_one_that_comes_later),
+        CASE(receive_buffers_take_no_more_than_there_is),
+        CASE(a_queue_that_is_too_short_for_any_says_so),
+        CASE(where_it_can_be_it_is_made_longer_and_loses_nothing),
+        CASE(where_it_cannot_be_nobody_asks_twice),
+        CASE(queues_are_spread_over_the_vectors),
+        CASE(a_vector_that_is_asked_for_is_taken),
+        CASE(a_vector_that_there_is_not_is_refused),
+        CASE(queues_of_one_thread_have_no_locks),
+        CASE(without_thread_domains_it_is_as_ever),
+        CASE(what_of_it_fails_is_done_without),
+        CASE(the_setting_decides)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,8 @@ static void no_srq(struct fake_ibv_device *params)
 static void small_cq(struct fake_ibv_device *params)
 {
     params->attr.max_srq = 0;
-    params->attr.max_cqe = 2 * (SL_VERBS_OWN_SLOTS + SL_VERBS_OWN_SLOTS_MIN);
+    params->attr.max_cqe =
+        2 * (SL_VERBS_OWN_SLOTS + (1 + SL_VERBS_FIRST_PATHS) * SL_VERBS_OWN_SLOTS_MIN);
 }
 
 static void short_queues(struct fake_ibv_device *params)
