@@ -102,12 +102,14 @@ all_say() {
 }
 
 finish() {
-    local file last=''
+    local file said last=''
     touch "$ranks_dir/stop"
     await "$patience" at_least 1 '^done:' && wait "$under_pid" || return
+    # A path may come up after that line.
     for file in "${under_logs[@]}"; do
-        [[ -z $last || $last == "$(tail -n 1 "$file")" ]] || { echo "the ranks disagree"; return 1; }
-        last=$(tail -n 1 "$file")
+        said=$(grep '^done:' "$file")
+        [[ -z $last || $last == "$said" ]] || { echo "the ranks disagree"; return 1; }
+        last=$said
     done
 }
 
