@@ -3,11 +3,12 @@
  * Keeps collectives running, every result checked, until a file appears: what the fault tests break
  * rails under.
  *
- * usage: soak STOP [SEED [BYTES [REGISTER]]]
+ * usage: soak STOP [SEED [BYTES [REGISTER [GROW]]]]
  *   STOP      the file that ends it; rank 0 looks, all ranks end after the same round
  *   SEED      of the sizes and kinds of operations, the same on all ranks (1)
  *   BYTES     the most that a rank's part of an operation has (262144)
  *   REGISTER  0: plain memory, 1: registered, 2: changes from round to round (2)
+ *   GROW      a file; before rank 0 sees it, a part has no more than 1 KiB
  *
  * Prints "round N" after a round, twenty times a second at most, "slow: MS ms for round N" where
  * one took a second, and at its end "longest: MS ms for round N", of all but the first, and "done:
@@ -16,6 +17,7 @@
  */
 #include <errno.h>
 #include <sluice/sluice.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,13 +29,14 @@
 #define EXIT_FAILED 3
 #define TOGETHER 3 /* operations in flight at once, at most */
 #define POISON 0xa5
+#define SHORT 1024 /* bytes, before they grow */
 #define TELL_MS 50
 #define SLOW_MS 1000
 
 struct soak {
     struct sluice_comm *comm;
     int rank, size;
-    const char *stop;
+    const char *stop, *grow; /* grow: NULL, once it has been there */
     uint64_t rng;
     size_t most; /* elements */
     int reg;
@@ -146,7 +149,7 @@ static int prepare(struct soak *s, struct part *part, int reg)
     part->root = (unsigned)(draw(s) % (unsigned)s->size);
     part->salt = (uint32_t)draw(s);
     /* As many small ones as long ones, in powers of two. */
-    part->count = 1 + draw(s) % s->most;
+    part->count = 1 + draw(s) % (s->grow == NULL ? s->most : SHORT / sizeof(uint32_t));
     part->count >>= draw(s) % 16;
     ins = in_blocks(s, part) * part->count;
     outs = out_blocks(s, part) * part->count;
@@ -242,24 +245,31 @@ static void tell(struct soak *s)
     }
 }
 
+static bool is_there(const char *file)
+{
+    return file != NULL && access(file, F_OK) == 0;
+}
+
 static int run(struct soak *s)
 {
-    uint32_t stop = 0;
-
     for (;;) {
+        uint32_t said[2];
         int status = run_round(s), err;
 
         if (status != 0)
             return status;
         s->rounds++;
         tell(s);
-        stop = s->rank == 0 && access(s->stop, F_OK) == 0;
+        said[0] = s->rank == 0 && is_there(s->stop);
+        said[1] = s->rank == 0 && is_there(s->grow);
         s->started = now_ms();
-        err = sluice_broadcast(s->comm, &stop, &stop, 1, SLUICE_U32, 0, NULL);
+        err = sluice_broadcast(s->comm, said, said, 2, SLUICE_U32, 0, NULL);
         if (err != 0)
             return failed(s, err);
-        if (stop != 0)
+        if (said[0] != 0)
             break;
+        if (said[1] != 0)
+            s->grow = NULL;
     }
     printf("longest: %.0f ms for round %llu\n", s->longest, (unsigned long long)s->longest_round);
     printf("done: %llu rounds, %llu operations\n", (unsigned long long)s->rounds,
@@ -285,8 +295,8 @@ int main(int argc, char **argv)
     struct soak s = {.rng = 1, .most = 262144 / sizeof(uint32_t), .reg = 2};
     int status;
 
-    if (argc < 2 || argc > 5) {
-        fprintf(stderr, "usage: soak STOP [SEED [BYTES [REGISTER]]]\n");
+    if (argc < 2 || argc > 6) {
+        fprintf(stderr, "usage: soak STOP [SEED [BYTES [REGISTER [GROW]]]]\n");
         return EXIT_USAGE;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -297,8 +307,10 @@ int main(int argc, char **argv)
         s.most = strtoull(argv[3], NULL, 0) / sizeof(uint32_t);
     if (argc > 4)
         s.reg = atoi(argv[4]);
-    if (s.most == 0) {
-        fprintf(stderr, "soak: no bytes\n");
+    if (argc > 5)
+        s.grow = argv[5];
+    if (s.most == 0 || (s.grow != NULL && s.most < SHORT / sizeof(uint32_t))) {
+        fprintf(stderr, "soak: too few bytes\n");
         return EXIT_USAGE;
     }
     s.started = now_ms();
