@@ -177,10 +177,10 @@ static struct sl_mp_path *soonest(const struct sl_mp_conn *conn)
 }
 
 /* Frames are handled in their order, so they leave a path by its fence, and it returns at once. */
-static void frames_leave(struct sl_mp_conn *conn, const struct sl_mp_path *to, uint64_t now_ns)
+static void frames_leave(struct sl_mp_conn *conn, const struct sl_mp_path *to, bool returns,
+                         uint64_t now_ns)
 {
     struct sl_mp_path *path = conn->frame_path;
-    bool returns = sl_mp_path_resort(to) < sl_mp_path_resort(path);
     uint64_t hold_ns = 2 * conn->frames_hold_ns;
 
     hold_ns = hold_ns < HOLD_NS_MIN ? HOLD_NS_MIN : hold_ns > HOLD_NS_MAX ? HOLD_NS_MAX : hold_ns;
@@ -189,24 +189,32 @@ static void frames_leave(struct sl_mp_conn *conn, const struct sl_mp_path *to, u
     conn->slow_looks = 0;
     path->sound = true;
     if (returns)
-        sl_mp_failed(path, 0, "frames go by %s again, which is not spare", to->rail->name);
+        sl_mp_failed(path, 0, "frames go by %s again, which is not in reserve", to->rail->name);
     else
         sl_mp_failed(path, 0, "frames go by %s, which answers in %u us instead of %u",
                      to->rail->name, (unsigned)(to->latency_ns / 1000),
                      (unsigned)(path->latency_ns / 1000));
 }
 
-/* Frames are on a path that is spare, as there was no other: one is up again, and stays so. */
+/* With reserve a rail that is not the first does as a spare path does. */
+static bool is_in_reserve(const struct sl_mp_conn *conn, const struct sl_mp_path *path)
+{
+    unsigned rail = sl_mp_rail_in_use(conn);
+
+    return path->spare || (rail != SL_MP_RAILS_ALL && path->rail->idx != rail);
+}
+
+/* Frames are on a path in reserve, as there was no other: one is up again, and stays so. */
 static void return_frames(struct sl_mp_conn *conn, uint64_t now_ns)
 {
     const struct sl_mp_path *at = conn->frame_path, *to = soonest(conn);
 
-    if (to == NULL || sl_mp_path_resort(to) >= sl_mp_path_resort(at))
+    if (to == NULL || (is_in_reserve(conn, to) && sl_mp_path_resort(to) >= sl_mp_path_resort(at)))
         return;
     if (conn->fseq_out == 0) /* nothing keeps them there */
         sl_mp_frames_begin(conn);
     else if (now_ns - to->up_ns >= HOLD_NS_MIN && now_ns >= conn->frames_stay_ns)
-        frames_leave(conn, to, now_ns);
+        frames_leave(conn, to, true, now_ns);
 }
 
 /* Frames went since the last look: is another path much better for them? */
@@ -226,7 +234,7 @@ static void look_at_frames(struct sl_mp_conn *conn, uint64_t now_ns)
         return;
     }
     if (++conn->slow_looks >= SLOW_LOOKS && now_ns >= conn->frames_stay_ns)
-        frames_leave(conn, to, now_ns);
+        frames_leave(conn, to, is_in_reserve(conn, at), now_ns);
 }
 
 /* ---- turns ---- */
@@ -263,7 +271,7 @@ static void look(struct sl_mp_conn *conn, uint64_t now_ns)
             judge(conn, conn->paths[i]);
     if (went && is_up(at))
         look_at_frames(conn, now_ns);
-    if (is_up(at) && at->rail != NULL && at->spare)
+    if (is_up(at) && at->rail != NULL && is_in_reserve(conn, at))
         return_frames(conn, now_ns);
 }
 

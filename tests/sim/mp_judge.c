@@ -2,6 +2,7 @@
 #include "tests/sim/mp_judge.h"
 
 #include "core/err.h"
+#include "multipath/iface.h"
 
 static void judge_channel(struct traffic *traffic, const struct sl_mp_channel *channel)
 {
@@ -17,7 +18,7 @@ static void judge_channel(struct traffic *traffic, const struct sl_mp_channel *c
 
 static bool has_spare(const struct sl_mp_conn *conn)
 {
-    bool has = conn->peer.far != 0;
+    bool has = conn->peer.far != 0 || conn->iface->settings.reserve;
 
     for (unsigned i = 0; i < conn->path_count; i++)
         has |= conn->paths[i] != NULL && conn->paths[i]->spare;

@@ -70,12 +70,35 @@ static void the_reserve_carries_while_it_has_none(void **state)
         assert_true(sent(side, 1) < after[side] + LEN / 100);
 }
 
+/* Short messages as well, once it has stayed up for a while. */
+static void frames_return_to_the_first_rail(void **state)
+{
+    (void)state;
+    join(SL_ON);
+    world_message(64);
+    fake_ibv_port_set(world_fake, 0, 1, IBV_PORT_DOWN);
+    WORLD_UNTIL(world_ep(0)->paths_up == 1 && world_ep(1)->paths_up == 1);
+    world_message(64);
+    assert_int_equal(world_ep(0)->frame_path->rail->idx, 1);
+    fake_ibv_port_set(world_fake, 0, 1, IBV_PORT_ACTIVE);
+    WORLD_UNTIL(world_ep(0)->paths_up == 2 && world_ep(1)->paths_up == 2);
+    uint64_t since_ns = loop_now(world_loop);
+
+    for (unsigned side = 0; side < 2; side++)
+        WORLD_UNTIL(world_ep(side)->frame_path != NULL &&
+                    world_ep(side)->frame_path->rail->idx == 0);
+    assert_true(loop_now(world_loop) - since_ns >= SL_NS_PER_S / 2);
+    WORLD_UNTIL(world_ep(0)->paths_up == 2 && world_ep(1)->paths_up == 2);
+    world_message(64);
+    assert_int_equal(world_ep(0)->frame_path->rail->idx, 0);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_teardown(name, world_clean)
-    const struct CMUnitTest tests[] = {CASE(without_it_all_rails_carry),
-                                       CASE(the_first_rail_carries_all_while_it_has_a_path),
-                                       CASE(the_reserve_carries_while_it_has_none)};
+    const struct CMUnitTest tests[] = {
+        CASE(without_it_all_rails_carry), CASE(the_first_rail_carries_all_while_it_has_a_path),
+        CASE(the_reserve_carries_while_it_has_none), CASE(frames_return_to_the_first_rail)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
