@@ -388,14 +388,18 @@ static int loop_ep_connect(struct sl_ep *base, const struct sl_addr *addr, struc
     return 0;
 }
 
-/* Both ends dial again, and neither knows of the other. */
+static void inbox_clear(struct loop *loop, struct loop_ep *ep);
+
+/* Both ends dial again, and neither knows of the other. What one of them sent before it knew that
+ * the old connection was lost is lost with it. */
 static void match(struct loop *loop, struct loop_ep *ep, struct loop_ep *peer)
 {
     struct loop_ep *ends[2] = {ep, peer};
     uint32_t number = 1 + (ep->base.connection > peer->base.connection ? ep->base.connection
                                                                        : peer->base.connection);
 
-    (void)loop;
+    for (unsigned i = 0; i < 2; i++)
+        inbox_clear(loop, ends[i]);
     for (unsigned i = 0; i < 2; i++) {
         ends[i]->base.connection = number;
         ends[i]->matched = true;
