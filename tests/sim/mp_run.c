@@ -91,7 +91,7 @@ static unsigned side_round(struct ms_run *run, unsigned side, bool posts)
     if (loop_now(run->loop) < run->paused_until[side])
         return 0;
     if (run->mode == MS_TCP) /* that is seldom and short, or all close before it comes */
-        run->traffic.close_in = over_sideband(run, side) ? 5 : 2000;
+        run->traffic.close_in = over_sideband(run, side) ? 5 : run->calm ? 200 : 2000;
     if (posts)
         moved += traffic_side(&run->traffic, side, run->post_in);
     return moved + (unsigned)run->traffic.ops.progress(
