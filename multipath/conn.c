@@ -16,6 +16,7 @@
 
 #define BYE_TRIES 16
 #define LINGER_NS (200 * SL_NS_PER_MS)
+#define LINGER_REPAIR_NS (500 * SL_NS_PER_MS) /* while what a path has lost is repeated */
 #define LINGER_POLLS 1000000
 #define LINGER_EVERY 256 /* of them between polls of the sideband */
 
@@ -180,14 +181,54 @@ static bool has_left(struct sl_mp_conn *conn)
     return conn->left;
 }
 
-/* Polls once, the i-th time, for the end of what was posted. False: it will not come. */
-static bool linger_poll(struct sl_mp_conn *conn, struct sl_mp_path *path, unsigned i)
+/* Is a frame of this end on its way, or to be repeated? */
+static bool owes_frames(const struct sl_mp_conn *conn)
 {
-    path->lanes->poll(path);
-    if (path->rail == NULL) /* over the sideband: that has to move for it */
-        return !conn->iface->in_progress && !has_left(conn) && !conn->failing &&
-               sl_mp_fallback_sends(conn);
-    return i % LINGER_EVERY != LINGER_EVERY - 1 || !has_left(conn);
+    const struct sl_mp_path *path = conn->frame_path;
+
+    if (conn->fencing != NULL || !sl_list_empty(&conn->repeat))
+        return true;
+    return path != NULL && path->posted != path->retired &&
+           (path->rail != NULL || sl_mp_fallback_sends(conn));
+}
+
+/* Frames tell of their end only now and then: one more that does, unless it is the last one. */
+static void ask_for_end(struct sl_mp_conn *conn, const struct sl_mp_path **asked, uint32_t *posted)
+{
+    struct sl_mp_path *path = conn->frame_path;
+    struct sl_mp_tx_frame *last;
+
+    if (path == NULL || path->failing || !sl_list_empty(&conn->repeat) ||
+        (path == *asked && path->posted == *posted))
+        return;
+    last = sl_mp_frame_new(conn, SL_MP_CREDIT, 0, 0);
+    if (last == NULL)
+        return;
+    path->unsignalled = SL_MP_WINDOW;
+    sl_mp_frame_post(conn, last, 0);
+    *asked = path;
+    *posted = path->posted;
+}
+
+static void poll_paths(struct sl_mp_conn *conn)
+{
+    for (unsigned i = 0; i < conn->path_count; i++)
+        if (conn->paths[i] != NULL && conn->paths[i]->state == SL_MP_PATH_UP)
+            conn->paths[i]->lanes->poll(conn->paths[i]);
+    if (conn->fallback != NULL)
+        sl_mp_fallback_push(conn);
+}
+
+/* A path that ends meanwhile is fenced as ever, and what it lost goes by another one. */
+static void repair(struct sl_mp_conn *conn)
+{
+    sl_mp_inbox_run(conn);
+    if (conn->has_failed)
+        sl_mp_paths_end(conn);
+    if (conn->control_count > 0)
+        sl_mp_control_flush(conn);
+    if (!conn->failing && !conn->left)
+        sl_mp_conn_push(conn);
 }
 
 /* Frames are done for their sender when they are posted: before the queue pairs go, they must have
@@ -195,22 +236,31 @@ static bool linger_poll(struct sl_mp_conn *conn, struct sl_mp_path *path, unsign
  * peer can write there any more. A send that is not over means that the connection is given up. */
 void sl_mp_conn_linger(struct sl_mp_conn *conn)
 {
-    struct sl_mp_iface *iface = conn->iface;
-    struct sl_mp_path *path = conn->frame_path;
-    uint64_t deadline_ns = sl_now(iface->base.worker->clock) + LINGER_NS;
-    struct sl_mp_tx_frame *last;
+    const struct sl_clock *clock = conn->iface->base.worker->clock;
+    const struct sl_mp_path *asked = NULL;
+    uint64_t since_ns = sl_now(clock), now_ns = since_ns, limit_ns = LINGER_NS;
+    uint32_t posted = 0;
 
-    if (conn->state != SL_MP_CONN_UP || path == NULL || path->posted == path->retired ||
-        sl_mp_tx_busy(conn) || has_left(conn))
+    conn->lingers = true;
+    if (conn->state != SL_MP_CONN_UP || !owes_frames(conn) || sl_mp_tx_busy(conn) || has_left(conn))
         return;
-    last = sl_mp_frame_new(conn, SL_MP_CREDIT, 0, 0);
-    if (last == NULL)
-        return;
-    path->unsignalled = SL_MP_WINDOW; /* this one tells of its end */
-    sl_mp_frame_post(conn, last, 0);
-    for (unsigned i = 0; i < LINGER_POLLS && path->posted != path->retired && !path->failing &&
-                         sl_now(iface->base.worker->clock) < deadline_ns;
-         i++)
-        if (!linger_poll(conn, path, i))
-            return;
+    for (unsigned i = 1; i <= LINGER_POLLS && owes_frames(conn) && !conn->failing && !conn->left &&
+                         now_ns - since_ns < limit_ns;
+         i++) {
+        ask_for_end(conn, &asked, &posted);
+        poll_paths(conn);
+        now_ns = sl_now(clock);
+        if (conn->iface->in_progress)
+            continue; /* others' turns are not for here */
+        repair(conn);
+        if (conn->fencing != NULL || !sl_list_empty(&conn->repeat))
+            limit_ns = LINGER_REPAIR_NS;
+        bool over_sideband = conn->frame_path != NULL && conn->frame_path->rail == NULL;
+
+        if (i % LINGER_EVERY == 0 || over_sideband) { /* that has to move for it */
+            if (has_left(conn))
+                return;
+            (void)sl_mp_repair_timers(conn, now_ns);
+        }
+    }
 }

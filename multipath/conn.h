@@ -61,6 +61,7 @@ struct sl_mp_conn {
     bool has_standby; /* ... but a second one is, or there is none */
     bool left;        /* the peer is gone: what it sent may still be received */
     bool heard_bye;   /* the peer has given up, and said why */
+    bool lingers;     /* the endpoint is being destroyed: its caller hears nothing more */
     bool has_failed;  /* one of its paths has: the next turn ends it */
     uint8_t state;
     uint32_t eager_bytes;

@@ -312,7 +312,7 @@ int sl_mp_inbox_run(struct sl_mp_conn *conn)
         tell |= control.kind == SL_MP_CONTROL_HELLO; /* the peer's next one waits for the word */
         if (control.kind != SL_MP_CONTROL_CALLER)
             sl_mp_on_control(conn, &control);
-        else if (handler->ctrl != NULL)
+        else if (handler->ctrl != NULL && !conn->lingers)
             handler->ctrl(handler->arg, &conn->base, control.caller, control.epoch);
         count++;
     }

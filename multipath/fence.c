@@ -216,6 +216,19 @@ void sl_mp_path_end(struct sl_mp_path *path)
     wait_without_path(path->conn);
 }
 
+int sl_mp_paths_end(struct sl_mp_conn *conn)
+{
+    int ended = 0;
+
+    conn->has_failed = false; /* the end of one may show that another has */
+    for (unsigned i = 0; i < conn->path_count; i++)
+        if (conn->paths[i] != NULL && conn->paths[i]->failing) {
+            sl_mp_path_end(conn->paths[i]);
+            ended++;
+        }
+    return ended;
+}
+
 void sl_mp_on_down(struct sl_mp_path *path, const struct sl_mp_control *control)
 {
     if (path->state == SL_MP_PATH_IDLE)

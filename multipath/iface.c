@@ -153,19 +153,6 @@ static bool has_work(const struct sl_mp_conn *conn)
            (can_send && stuck);
 }
 
-static int end_paths(struct sl_mp_conn *conn)
-{
-    int ended = 0;
-
-    conn->has_failed = false; /* the end of one may show that another has */
-    for (unsigned i = 0; i < conn->path_count; i++)
-        if (conn->paths[i] != NULL && conn->paths[i]->failing) {
-            sl_mp_path_end(conn->paths[i]);
-            ended++;
-        }
-    return ended;
-}
-
 static int conn_work(struct sl_mp_conn *conn)
 {
     int moved = sl_mp_inbox_run(conn);
@@ -179,7 +166,7 @@ static int conn_work(struct sl_mp_conn *conn)
         return 1;
     }
     if (SL_UNLIKELY(conn->has_failed))
-        moved += end_paths(conn);
+        moved += sl_mp_paths_end(conn);
     if (conn->control_count > 0)
         sl_mp_control_flush(conn);
     if (SL_UNLIKELY(conn->failing)) {

@@ -35,6 +35,8 @@ void sl_mp_reasons(const struct sl_mp_conn *conn, char out[SL_MP_REASONS_BYTES])
 
 /* Acts on a failure that was noted. Never inside the handling of completions. */
 void sl_mp_path_end(struct sl_mp_path *path);
+/* Of all that have failed; how many. */
+int sl_mp_paths_end(struct sl_mp_conn *conn);
 /* The other end has stopped the path. */
 void sl_mp_on_down(struct sl_mp_path *path, const struct sl_mp_control *control);
 /* A path for the frames, when there is one and none is being fenced. */

@@ -70,6 +70,49 @@ static void the_goodbye_is_said_before_lanes_stop(void **state)
     assert_int_equal(lanes_at_goodbye, 2);
 }
 
+static void progress_of(unsigned side, unsigned turns)
+{
+    for (unsigned i = 0; i < turns; i++) {
+        fake_ibv_run(world_fake, 3);
+        assert_true(world[side].iface->ops->progress(world[side].iface, 64) >= 0);
+        loop_pass(world_loop, 2000);
+    }
+}
+
+/* A short message is done for its sender when it is posted. Its path ends as the sender leaves, by
+ * the other end's doing or its own, and the message goes by the other one. */
+static void what_was_sent_arrives_though_its_path_ends_meanwhile(void **state)
+{
+    static uint8_t out[100], in[100];
+
+    (void)state;
+    for (unsigned side = 0; side < 2; side++) {
+        if (side > 0) {
+            clean(NULL);
+            fresh(NULL);
+        }
+        struct sl_mp_path *path = world_ep(0)->frame_path;
+        struct sl_buf buf = {.addr = out, .len = sizeof(out)};
+        struct sl_sink sink = {.dst = in, .len = sizeof(in), .tag = 5};
+        struct sl_req send, recv;
+
+        memset(out, 0x30 + (int)side, sizeof(out));
+        fake_ibv_block(world_fake, path->rail->idx, 1, 2u + path->remote_rail, 1, true);
+        assert_true(world_recv(1, &sink, &recv) >= 0);
+        assert_int_equal(world_send(0, &buf, 5, &send), 1);
+        sl_mp_failed(side == 0 ? path : world_ep(1)->paths[path->idx], 0, "as the case wants it");
+        progress_of(side, 20);
+        if (side == 0) /* the other end answers, and this one has not heard it yet */
+            progress_of(1, 20);
+        world[0].iface->ops->ep_destroy(world[0].ep);
+        world[0].ep = NULL;
+        for (unsigned i = 0; i < 1000 && recv.status == SL_PENDING; i++)
+            progress_of(1, 1);
+        assert_int_equal(recv.status, 0);
+        assert_memory_equal(in, out, sizeof(in));
+    }
+}
+
 /* ---- the other one ---- */
 
 /* What is posted to the path that carries no frames, while some go by the other one. */
@@ -146,6 +189,7 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, fresh, clean)
     const struct CMUnitTest tests[] = {
         CASE(the_goodbye_is_said_before_lanes_stop),
+        CASE(what_was_sent_arrives_though_its_path_ends_meanwhile),
         CASE(nothing_is_asked_of_it),
         CASE(nor_by_pings_where_there_is_no_sideband),
         CASE(a_path_that_fails_meanwhile_is_no_fault),
