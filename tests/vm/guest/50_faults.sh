@@ -163,8 +163,6 @@ on_rail_A() {
     "$@"
 }
 
-guarded() { "$@" || { over; return 1; }; }
-
 # fault NAME COMMAND...: a case, and what its ranks said when it fails.
 fault() {
     tap_wanted "$1" || return 0

@@ -11,9 +11,6 @@ build=$1
 # shellcheck source=tests/vm/under.sh
 . "$here/../under.sh"
 
-# Figures go past tap_case, which shows what a case says only when it fails.
-exec 3>&1
-
 export SLUICE_INTERFACE=m0 SLUICE_TRANSPORT=verbs SLUICE_LOG=info
 
 # number: of the last round that rank 0 told of.
@@ -71,8 +68,6 @@ a_rail_is_slow() {
     echo "# rounds in 100 s: $both by two rails, $slow with one of them at 20 Mbit/s: $((slow * 100 / both)) %" >&3
     never_slow && rail_clean A && go_on 5 && finish
 }
-
-guarded() { "$@" || { over; return 1; }; }
 
 judged() {
     tap_wanted "$1" || return 0

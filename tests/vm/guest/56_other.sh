@@ -14,9 +14,6 @@ build=$1
 
 export SLUICE_INTERFACE=m0 SLUICE_TRANSPORT=verbs SLUICE_LOG=info
 
-# Rows go past tap_case, which shows what a case says only when it fails.
-exec 3>&1
-
 # row WHAT [LONGEST]: of what the ranks did. Frames that leave a path for a better one are no failure of it.
 row() {
     local longest=${2:-} downs ups
@@ -189,8 +186,6 @@ device_made_again() {
     row "v0 and rxe0 deleted and made again: carries $waited ms after it is ACTIVE"
     ((waited < 5000)) || { echo "used only $waited ms after it was back"; return 1; }
 }
-
-guarded() { "$@" || { over; return 1; }; }
 
 other() {
     tap_wanted "$1" || return 0

@@ -15,9 +15,6 @@ bench=$build/tools/bench/sluice-bench
 # What links cost is measured with long messages, which take all paths.
 export SLUICE_INTERFACE=m0 SLUICE_TRANSPORT=verbs SLUICE_LOG=info SLUICE_TUNE=off
 
-# Figures go past tap_case, which shows what a case says only when it fails.
-exec 3>&1
-
 # page RANK: what its process publishes, as JSON, of which bash takes what it needs.
 page() { "$bench" --status "$(<"$ranks_dir/$1.pid")" --json -; }
 
@@ -151,8 +148,6 @@ reserve_stands_by() {
         all_say 'path 0 to rank . is down' && by 1 && rail_up A && by_the_first_again && finish &&
         soon "rail_down, while B stands by"
 }
-
-guarded() { "$@" || { over; return 1; }; }
 
 lazy() {
     tap_wanted "$1" || return 0
