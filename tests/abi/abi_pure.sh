@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # What runs in the simulator is handed clock, chance and settings; its objects name nothing that fetches them.
-# usage: abi_pure.sh ARCHIVE ARCHIVE_OF_TESTING
+# usage: abi_pure.sh ARCHIVE ARCHIVE_OF_TESTING [ARCHIVE_OF_MONITOR]
 set -u
 banned='clock_gettime|gettimeofday|time|clock|nanosleep|clock_nanosleep|usleep|sleep|rand|rand_r|random|srandom|drand48|getrandom|getentropy|getenv|secure_getenv|environ'
 pure() {
@@ -16,7 +16,12 @@ lanes() {
     nm -A --undefined-only "$archive" | grep -E ':[^:]*multipath_[a-z0-9_]+\.c\.o:' |
         awk '{sub(/@.*/, "", $NF); print $1, $NF}'
 }
-echo 1..2
+# What the node agent decides by is handed what was read: a day is replayed in a second.
+judges='check|condition|engine|kmsg|link|metrics|port'
+monitor() {
+    nm -A --undefined-only "$1" | grep -E "[:_/]($judges)\.c\.o:" | awk '{sub(/@.*/, "", $NF); print $1, $NF}'
+}
+echo 1..3
 for object in collectives_exec schedules_ring kernels_reduce sim_net; do
     pure | grep -q "$object\.c\.o:" && continue
     echo "not ok 1 - objects of the simulator and the collectives are looked at"
@@ -36,4 +41,14 @@ elif lanes | grep -qE " ($outside)\$"; then
     lanes | grep -E " ($outside)\$" | sed 's/^/# /'
 else
     echo "ok 2 - multipath/ has no I/O, clock or chance, and calls no transport"
+fi
+if [ -z "${3-}" ]; then
+    echo "ok 3 - the rules of the node agent have no I/O, clock or chance # SKIP this build has no agent"
+elif ! monitor "$3" | grep -q 'condition\.c\.o:'; then
+    echo "not ok 3 - condition.c was not found in $3"
+elif monitor "$3" | grep -qE " ($banned|open|openat|fopen|fopen64|socket|connect|send|sendmsg|recv|recvmsg|read|pread|write|epoll_.*|sqlite3_.*)\$"; then
+    echo "not ok 3 - the rules of the node agent have no I/O, clock or chance"
+    monitor "$3" | grep -E " ($banned|open|openat|fopen|fopen64|socket|connect|send|sendmsg|recv|recvmsg|read|pread|write|epoll_.*|sqlite3_.*)\$" | sed 's/^/# /'
+else
+    echo "ok 3 - the rules of the node agent have no I/O, clock or chance"
 fi

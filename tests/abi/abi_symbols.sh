@@ -21,6 +21,7 @@ schedules: core
 collectives: core schedules kernels
 lib: core gdr kernels schedules collectives launch
 testing: core schedules
+monitor: core
 tools/bench: core lib collectives schedules kernels launch
 tools/ctl: core lib
 tools/nccl: core lib
@@ -83,7 +84,7 @@ uses_are_seen() {
 tap_case uses_are_seen uses_are_seen
 while IFS=: read -r folder allowed; do
     [[ -n $folder ]] || continue
-    if [[ $folder == verbs ]] && ! grep -q '^verbs ' <<<"$defined"; then
+    if [[ $folder == verbs || $folder == monitor ]] && ! grep -q "^$folder " <<<"$defined"; then
         tap_skip "${folder}_calls_only_what_it_may" "this build has no $folder"
         continue
     fi
