@@ -44,8 +44,8 @@ else
 fi
 if [ -z "${3-}" ]; then
     echo "ok 3 - the rules of the node agent have no I/O, clock or chance # SKIP this build has no agent"
-elif ! monitor "$3" | grep -q 'condition\.c\.o:'; then
-    echo "not ok 3 - condition.c was not found in $3"
+elif ! monitor "$3" | grep -q 'condition\.c\.o:' || ! monitor "$3" | grep -q 'port\.c\.o:'; then
+    echo "not ok 3 - condition.c or port.c was not found in $3"
 elif monitor "$3" | grep -qE " ($banned|open|openat|fopen|fopen64|socket|connect|send|sendmsg|recv|recvmsg|read|pread|write|epoll_.*|sqlite3_.*)\$"; then
     echo "not ok 3 - the rules of the node agent have no I/O, clock or chance"
     monitor "$3" | grep -E " ($banned|open|openat|fopen|fopen64|socket|connect|send|sendmsg|recv|recvmsg|read|pread|write|epoll_.*|sqlite3_.*)\$" | sed 's/^/# /'
