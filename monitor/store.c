@@ -1,0 +1,496 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "monitor/store.h"
+
+#include "core/err.h"
+
+#include <errno.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define VERSION 1
+#define PAGE 4096
+#define PRUNE_EVERY 256 /* transitions */
+
+enum statement {
+    BEGIN,
+    COMMIT,
+    ROLLBACK,
+    PUT,
+    PUT_CONDITION,
+    LIST,
+    CONDITIONS,
+    PRUNE,
+    GET_META,
+    PUT_META,
+    GET_ACK,
+    PUT_ACK,
+    STATEMENTS
+};
+
+static const char *const texts[STATEMENTS] = {
+    [BEGIN] = "BEGIN IMMEDIATE",
+    [COMMIT] = "COMMIT",
+    [ROLLBACK] = "ROLLBACK",
+    [PUT] =
+        "INSERT INTO transitions VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,?16)",
+    [PUT_CONDITION] = "INSERT OR REPLACE INTO conditions VALUES (?1,?2,?3,?4)",
+    [LIST] = "SELECT * FROM transitions WHERE id >= ?1 ORDER BY id LIMIT ?2",
+    [CONDITIONS] = "SELECT kind, subject, name, value FROM conditions",
+    [PRUNE] = "DELETE FROM transitions WHERE id <= ?1",
+    [GET_META] = "SELECT value FROM meta WHERE key = ?1",
+    [PUT_META] = "INSERT OR REPLACE INTO meta VALUES (?1,?2)",
+    [GET_ACK] = "SELECT id FROM acks WHERE output = ?1",
+    [PUT_ACK] = "INSERT OR REPLACE INTO acks VALUES (?1,?2)",
+};
+
+static const char schema[] =
+    "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);"
+    "CREATE TABLE IF NOT EXISTS acks (output TEXT PRIMARY KEY, id INTEGER NOT NULL);"
+    "CREATE TABLE IF NOT EXISTS conditions (kind TEXT, subject TEXT, name TEXT, value BLOB,"
+    " PRIMARY KEY (kind, subject, name));"
+    "CREATE TABLE IF NOT EXISTS transitions (id INTEGER PRIMARY KEY, wall_ns INTEGER, mono_ns "
+    "INTEGER,"
+    " boot_id TEXT, kind TEXT, subject TEXT, name TEXT, condition TEXT, was TEXT, became TEXT,"
+    " cause TEXT, source TEXT, before INTEGER, after INTEGER, text TEXT, history REAL);";
+
+struct sl_mon_store {
+    sqlite3 *db;
+    sqlite3_stmt *statements[STATEMENTS];
+    struct sl_mon_store_options options;
+    uint64_t next, oldest;
+    unsigned since_prune;
+};
+
+/* ---- errors ---- */
+
+static int error_of(int code)
+{
+    switch (code & 0xff) {
+    case SQLITE_OK:
+    case SQLITE_DONE:
+    case SQLITE_ROW: return 0;
+    case SQLITE_FULL: return -ENOSPC;
+    case SQLITE_CANTOPEN:
+    case SQLITE_PERM:
+    case SQLITE_READONLY:
+    case SQLITE_AUTH: return -EACCES;
+    case SQLITE_NOMEM: return -ENOMEM;
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED: return -EBUSY;
+    default: return -EIO;
+    }
+}
+
+static bool is_damaged(int code)
+{
+    return (code & 0xff) == SQLITE_CORRUPT || (code & 0xff) == SQLITE_NOTADB;
+}
+
+static int fail(const struct sl_mon_store *store, const char *what)
+{
+    int code = sqlite3_errcode(store->db), err = error_of(code);
+
+    return sl_fail(err != 0 ? err : -EIO, "the store: %s: %s", what, sqlite3_errmsg(store->db));
+}
+
+/* ---- statements ---- */
+
+static int run(struct sl_mon_store *store, enum statement which)
+{
+    int code = sqlite3_step(store->statements[which]);
+
+    sqlite3_reset(store->statements[which]);
+    sqlite3_clear_bindings(store->statements[which]);
+    return error_of(code);
+}
+
+static void bind_text(struct sl_mon_store *store, enum statement which, int place, const char *text)
+{
+    sqlite3_bind_text(store->statements[which], place, text, -1, SQLITE_TRANSIENT);
+}
+
+static void bind_number(struct sl_mon_store *store, enum statement which, int place, uint64_t value)
+{
+    sqlite3_bind_int64(store->statements[which], place, (sqlite3_int64)value);
+}
+
+static void take_text(sqlite3_stmt *statement, int column, char *out, size_t cap)
+{
+    const unsigned char *text = sqlite3_column_text(statement, column);
+
+    snprintf(out, cap, "%s", text != NULL ? (const char *)text : "");
+}
+
+static uint64_t take_number(sqlite3_stmt *statement, int column)
+{
+    return (uint64_t)sqlite3_column_int64(statement, column);
+}
+
+/* ---- opening ---- */
+
+/* Damage is found now, and not when something is to be stored. */
+static int check(sqlite3 *db)
+{
+    sqlite3_stmt *statement;
+    int code = sqlite3_prepare_v2(db, "PRAGMA quick_check(1)", -1, &statement, NULL);
+    bool good = false;
+
+    if (code != SQLITE_OK)
+        return code;
+    code = sqlite3_step(statement);
+    if (code == SQLITE_ROW)
+        good = strcmp((const char *)sqlite3_column_text(statement, 0), "ok") == 0;
+    sqlite3_finalize(statement);
+    return code == SQLITE_ROW ? good ? SQLITE_OK : SQLITE_CORRUPT : code;
+}
+
+static int number_of(sqlite3 *db, const char *query, uint64_t *out)
+{
+    sqlite3_stmt *statement;
+    int code = sqlite3_prepare_v2(db, query, -1, &statement, NULL);
+
+    if (code != SQLITE_OK)
+        return code;
+    code = sqlite3_step(statement);
+    if (code == SQLITE_ROW)
+        *out = (uint64_t)sqlite3_column_int64(statement, 0);
+    sqlite3_finalize(statement);
+    return code == SQLITE_ROW ? SQLITE_OK : code;
+}
+
+static int prepare(struct sl_mon_store *store)
+{
+    char pragmas[256];
+    uint64_t version = 0, last = 0, oldest = 0;
+    int code = check(store->db);
+
+    if (code == SQLITE_OK)
+        code = number_of(store->db, "PRAGMA user_version", &version);
+    if (code == SQLITE_OK && version > VERSION)
+        return SQLITE_NOTADB; /* of a later agent: nothing in it is for this one */
+    snprintf(pragmas, sizeof(pragmas),
+             "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=256;"
+             "PRAGMA max_page_count=%llu; PRAGMA user_version=%d;",
+             (unsigned long long)(store->options.bytes_max != 0 ? store->options.bytes_max / PAGE
+                                                                : UINT32_MAX - 1),
+             VERSION);
+    if (code == SQLITE_OK)
+        code = sqlite3_exec(store->db, pragmas, NULL, NULL, NULL);
+    if (code == SQLITE_OK)
+        code = sqlite3_exec(store->db, schema, NULL, NULL, NULL);
+    for (unsigned i = 0; i < STATEMENTS && code == SQLITE_OK; i++)
+        code = sqlite3_prepare_v2(store->db, texts[i], -1, &store->statements[i], NULL);
+    if (code == SQLITE_OK)
+        code = number_of(store->db, "SELECT coalesce(max(id), 0) FROM transitions", &last);
+    if (code == SQLITE_OK)
+        code = number_of(store->db, "SELECT coalesce(min(id), 0) FROM transitions", &oldest);
+    store->next = last + 1;
+    store->oldest = oldest != 0 ? oldest : store->next;
+    return code;
+}
+
+static void db_close(struct sl_mon_store *store)
+{
+    for (unsigned i = 0; i < STATEMENTS; i++) {
+        sqlite3_finalize(store->statements[i]);
+        store->statements[i] = NULL;
+    }
+    sqlite3_close(store->db);
+    store->db = NULL;
+}
+
+static int db_open(struct sl_mon_store *store, const char *path)
+{
+    int code = sqlite3_open_v2(
+        path, &store->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
+
+    if (code == SQLITE_OK)
+        code = prepare(store);
+    return code;
+}
+
+/* The file, and what belongs to it, under a name that tells when. */
+static int put_aside(const char *path, char *out, size_t cap)
+{
+    static const char *const ends[] = {"", "-wal", "-shm"};
+    char from[4096], to[4200];
+
+    snprintf(out, cap, "%s.damaged-%lld", path, (long long)time(NULL));
+    for (unsigned i = 0; i < 3; i++) {
+        snprintf(from, sizeof(from), "%s%s", path, ends[i]);
+        snprintf(to, sizeof(to), "%s%s", out, ends[i]);
+        if (rename(from, to) != 0 && (errno != ENOENT || i == 0))
+            return sl_fail(-errno, "the damaged store %s cannot be set aside: %s", from,
+                           sluice_strerror(-errno));
+    }
+    return 0;
+}
+
+int sl_mon_store_open(const char *path, const struct sl_mon_store_options *options,
+                      struct sl_mon_store **out, char *set_aside, size_t cap)
+{
+    struct sl_mon_store *store = calloc(1, sizeof(*store));
+    int code, err = 0;
+
+    if (store == NULL)
+        return sl_fail(-ENOMEM, "no memory for the store");
+    set_aside[0] = '\0';
+    store->options = *options;
+    code = db_open(store, path);
+    if (is_damaged(code)) {
+        db_close(store);
+        err = put_aside(path, set_aside, cap);
+        code = err == 0 ? db_open(store, path) : SQLITE_OK;
+    }
+    if (err == 0 && code != SQLITE_OK) {
+        err = error_of(code);
+        err = sl_fail(err != 0 ? err : -EIO, "the store %s cannot be opened: %s", path,
+                      store->db != NULL ? sqlite3_errmsg(store->db) : sqlite3_errstr(code));
+    }
+    if (err != 0) {
+        sl_mon_store_close(store);
+        return err;
+    }
+    *out = store;
+    return 0;
+}
+
+void sl_mon_store_close(struct sl_mon_store *store)
+{
+    if (store == NULL)
+        return;
+    db_close(store);
+    free(store);
+}
+
+uint64_t sl_mon_store_next(const struct sl_mon_store *store)
+{
+    return store->next;
+}
+
+/* ---- transitions ---- */
+
+static int put_transition(struct sl_mon_store *store, const struct sl_mon_transition *transition)
+{
+    const struct sl_mon_check_row *row = &sl_mon_checks[transition->check];
+    const struct sl_mon_evidence *evidence = transition->evidence;
+
+    bind_number(store, PUT, 1, transition->id);
+    bind_number(store, PUT, 2, transition->time.wall_ns);
+    bind_number(store, PUT, 3, transition->time.mono_ns);
+    bind_text(store, PUT, 4, transition->boot_id);
+    bind_text(store, PUT, 5, sl_mon_kind_name(transition->subject->kind));
+    bind_text(store, PUT, 6, transition->subject->name);
+    bind_text(store, PUT, 7, row->name);
+    bind_text(store, PUT, 8, row->condition);
+    bind_text(store, PUT, 9, sl_mon_state_name((enum sl_mon_state)transition->step.from));
+    bind_text(store, PUT, 10, sl_mon_state_name((enum sl_mon_state)transition->step.to));
+    bind_text(store, PUT, 11, sl_mon_input_name((enum sl_mon_input)transition->step.input));
+    bind_text(store, PUT, 12, evidence->source != NULL ? evidence->source : "");
+    bind_number(store, PUT, 13, evidence->before);
+    bind_number(store, PUT, 14, evidence->after);
+    bind_text(store, PUT, 15, evidence->text);
+    sqlite3_bind_double(store->statements[PUT], 16, transition->history);
+    return run(store, PUT);
+}
+
+static int put_condition(struct sl_mon_store *store, const struct sl_mon_transition *transition)
+{
+    const struct sl_mon_condition *condition =
+        sl_mon_condition(transition->subject, transition->check);
+
+    bind_text(store, PUT_CONDITION, 1, sl_mon_kind_name(transition->subject->kind));
+    bind_text(store, PUT_CONDITION, 2, transition->subject->name);
+    bind_text(store, PUT_CONDITION, 3, sl_mon_checks[transition->check].name);
+    sqlite3_bind_blob(store->statements[PUT_CONDITION], 4, condition, sizeof(*condition),
+                      SQLITE_TRANSIENT);
+    return run(store, PUT_CONDITION);
+}
+
+/* So that no more than so many are left. */
+static int prune(struct sl_mon_store *store, uint64_t keep)
+{
+    uint64_t count = store->next - store->oldest;
+    int err;
+
+    if (count <= keep)
+        return 0;
+    bind_number(store, PRUNE, 1, store->next - keep - 1);
+    err = run(store, PRUNE);
+    if (err == 0)
+        store->oldest = store->next - keep;
+    return err;
+}
+
+static int put(struct sl_mon_store *store, const struct sl_mon_transition *transition)
+{
+    int err = run(store, BEGIN);
+
+    if (err != 0)
+        return err;
+    err = put_transition(store, transition);
+    if (err == 0)
+        err = put_condition(store, transition);
+    if (err == 0)
+        err = run(store, COMMIT);
+    if (err != 0 && sqlite3_get_autocommit(store->db) == 0)
+        (void)run(store, ROLLBACK);
+    return err;
+}
+
+int sl_mon_store_put(struct sl_mon_store *store, const struct sl_mon_transition *transition)
+{
+    int err;
+
+    if (store->since_prune++ % PRUNE_EVERY == 0)
+        (void)prune(store, store->options.transitions_max);
+    err = put(store, transition);
+    /* The file may be as large as it may get: half of what is in it gives way. */
+    if (err == -ENOSPC && prune(store, (store->next - store->oldest) / 2) == 0)
+        err = put(store, transition);
+    if (err != 0)
+        return fail(store, "a transition is not stored");
+    if (transition->id >= store->next)
+        store->next = transition->id + 1;
+    return 0;
+}
+
+int sl_mon_store_list(struct sl_mon_store *store, uint64_t from, struct sl_mon_record *out,
+                      unsigned most)
+{
+    sqlite3_stmt *statement = store->statements[LIST];
+    int count = 0, code;
+
+    bind_number(store, LIST, 1, from);
+    bind_number(store, LIST, 2, most);
+    while ((code = sqlite3_step(statement)) == SQLITE_ROW) {
+        struct sl_mon_record *record = &out[count++];
+
+        record->id = take_number(statement, 0);
+        record->wall_ns = take_number(statement, 1);
+        record->mono_ns = take_number(statement, 2);
+        take_text(statement, 3, record->boot_id, sizeof(record->boot_id));
+        take_text(statement, 4, record->kind, sizeof(record->kind));
+        take_text(statement, 5, record->subject, sizeof(record->subject));
+        take_text(statement, 6, record->check, sizeof(record->check));
+        take_text(statement, 7, record->condition, sizeof(record->condition));
+        take_text(statement, 8, record->from, sizeof(record->from));
+        take_text(statement, 9, record->to, sizeof(record->to));
+        take_text(statement, 10, record->cause, sizeof(record->cause));
+        take_text(statement, 11, record->source, sizeof(record->source));
+        record->before = take_number(statement, 12);
+        record->after = take_number(statement, 13);
+        take_text(statement, 14, record->text, sizeof(record->text));
+        record->history = sqlite3_column_double(statement, 15);
+    }
+    sqlite3_reset(statement);
+    return code == SQLITE_DONE ? count : fail(store, "transitions cannot be read");
+}
+
+/* ---- what was, when the agent ended ---- */
+
+static bool find_kind(const char *name, enum sl_mon_kind *out)
+{
+    for (unsigned i = 0; i < SL_MON_KINDS; i++)
+        if (strcmp(sl_mon_kind_name((enum sl_mon_kind)i), name) == 0) {
+            *out = (enum sl_mon_kind)i;
+            return true;
+        }
+    return false;
+}
+
+static bool find_check(enum sl_mon_kind kind, const char *name, enum sl_mon_check *out)
+{
+    for (unsigned i = 0; i < SL_MON_CHECK_COUNT; i++)
+        if (sl_mon_checks[i].kind == kind && strcmp(sl_mon_checks[i].name, name) == 0) {
+            *out = (enum sl_mon_check)i;
+            return true;
+        }
+    return false;
+}
+
+/* What an older agent stored, or of a check that there is no more, is left where it is. */
+static void restore_row(sqlite3_stmt *statement, struct sl_mon *mon)
+{
+    char kind_name[16], subject_name[SL_MON_NAME], check_name[32];
+    struct sl_mon_condition condition;
+    struct sl_mon_subject *subject;
+    enum sl_mon_kind kind;
+    enum sl_mon_check which;
+
+    take_text(statement, 0, kind_name, sizeof(kind_name));
+    take_text(statement, 1, subject_name, sizeof(subject_name));
+    take_text(statement, 2, check_name, sizeof(check_name));
+    if (!find_kind(kind_name, &kind) || !find_check(kind, check_name, &which) ||
+        sqlite3_column_bytes(statement, 3) != sizeof(condition))
+        return;
+    memcpy(&condition, sqlite3_column_blob(statement, 3), sizeof(condition));
+    subject = condition.state < SL_MON_STATES ? sl_mon_subject(mon, kind, subject_name) : NULL;
+    if (subject != NULL)
+        sl_mon_restore(mon, subject, which, &condition);
+}
+
+static int get_text(struct sl_mon_store *store, const char *key, char *out, size_t cap)
+{
+    sqlite3_stmt *statement = store->statements[GET_META];
+    int code;
+
+    out[0] = '\0';
+    bind_text(store, GET_META, 1, key);
+    code = sqlite3_step(statement);
+    if (code == SQLITE_ROW)
+        take_text(statement, 0, out, cap);
+    sqlite3_reset(statement);
+    return error_of(code);
+}
+
+int sl_mon_store_boot(struct sl_mon_store *store, const char *boot_id)
+{
+    bind_text(store, PUT_META, 1, "boot_id");
+    bind_text(store, PUT_META, 2, boot_id);
+    return run(store, PUT_META) == 0 ? 0 : fail(store, "the boot is not stored");
+}
+
+int sl_mon_store_restore(struct sl_mon_store *store, struct sl_mon *mon)
+{
+    char boot_id[SL_MON_BOOT_ID];
+    sqlite3_stmt *statement = store->statements[CONDITIONS];
+    int code;
+
+    if (get_text(store, "boot_id", boot_id, sizeof(boot_id)) != 0)
+        return fail(store, "the last boot cannot be read");
+    while ((code = sqlite3_step(statement)) == SQLITE_ROW)
+        restore_row(statement, mon);
+    sqlite3_reset(statement);
+    if (code != SQLITE_DONE)
+        return fail(store, "conditions cannot be read");
+    if (boot_id[0] != '\0')
+        sl_mon_set_boot(mon, boot_id);
+    return 0;
+}
+
+/* ---- outputs ---- */
+
+int sl_mon_store_acked(struct sl_mon_store *store, const char *output, uint64_t *out)
+{
+    sqlite3_stmt *statement = store->statements[GET_ACK];
+    int code;
+
+    bind_text(store, GET_ACK, 1, output);
+    code = sqlite3_step(statement);
+    *out = code == SQLITE_ROW ? take_number(statement, 0) : 0;
+    sqlite3_reset(statement);
+    return error_of(code) == 0 ? 0 : fail(store, "an output's place cannot be read");
+}
+
+int sl_mon_store_ack(struct sl_mon_store *store, const char *output, uint64_t id)
+{
+    bind_text(store, PUT_ACK, 1, output);
+    bind_number(store, PUT_ACK, 2, id);
+    return run(store, PUT_ACK) == 0 ? 0 : fail(store, "an output's place is not stored");
+}

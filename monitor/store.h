@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the agent must not forget: transitions, the conditions that they led to, and how far each
+ * output has taken them. One SQLite file, in WAL mode; what has been stored is on the disk.
+ *
+ * A file that is damaged is set aside, under another name and for people to look at, and a new one
+ * begins. The oldest transitions give way once there are too many.
+ */
+#ifndef SL_MONITOR_STORE_H
+#define SL_MONITOR_STORE_H
+
+#include "monitor/engine.h"
+
+struct sl_mon_store;
+
+struct sl_mon_store_options {
+    uint64_t transitions_max; /* kept */
+    uint64_t bytes_max;       /* of the file; 0: any */
+};
+
+/* A transition as it was stored. */
+struct sl_mon_record {
+    uint64_t id;
+    uint64_t wall_ns, mono_ns;
+    char boot_id[SL_MON_BOOT_ID];
+    char kind[16], subject[SL_MON_NAME], check[32], condition[32];
+    char from[16], to[16], cause[32], source[32];
+    uint64_t before, after;
+    char text[SL_MON_TEXT];
+    double history;
+};
+
+/* Opens or makes the file. set_aside, of so many bytes, gets the name of a damaged one, or "".
+ * -EACCES, -ENOSPC, -EIO, with a sentence. */
+int sl_mon_store_open(const char *path, const struct sl_mon_store_options *options,
+                      struct sl_mon_store **out, char *set_aside, size_t cap);
+void sl_mon_store_close(struct sl_mon_store *store);
+
+/* The number of the next transition. */
+uint64_t sl_mon_store_next(const struct sl_mon_store *store);
+/* The transition, and the condition after it, or neither. On return both are on the disk. -ENOSPC,
+ * -EIO: not stored, and it may be tried again. */
+int sl_mon_store_put(struct sl_mon_store *store, const struct sl_mon_transition *transition);
+/* Those from a number on, at most so many, in their order; how many, or a negative errno. */
+int sl_mon_store_list(struct sl_mon_store *store, uint64_t from, struct sl_mon_record *out,
+                      unsigned most);
+/* Gives each condition that is stored to its subject in mon, which gets it if it has it not; the
+ * boot that they are of goes to mon first, so that another one resets them. */
+int sl_mon_store_restore(struct sl_mon_store *store, struct sl_mon *mon);
+int sl_mon_store_boot(struct sl_mon_store *store, const char *boot_id);
+
+/* How far an output has got: the last number that it took; 0: none. */
+int sl_mon_store_acked(struct sl_mon_store *store, const char *output, uint64_t *out);
+int sl_mon_store_ack(struct sl_mon_store *store, const char *output, uint64_t id);
+
+#endif
