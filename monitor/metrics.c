@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "monitor/metrics.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+void sl_mon_metrics_label(const char *value, FILE *out)
+{
+    for (; *value != '\0'; value++) {
+        if (*value == '\\' || *value == '"')
+            fputc('\\', out);
+        if (*value == '\n')
+            fputs("\\n", out);
+        else
+            fputc(*value, out);
+    }
+}
+
+/* In the older text format a family has the name of its samples, and there is no unit. */
+static void family(const struct sl_mon_metrics *metrics, FILE *out, const char *name,
+                   const char *type, const char *unit, const char *help)
+{
+    bool is_plain = metrics->format == SL_MON_TEXT_FORMAT;
+    const char *end = !is_plain                      ? ""
+                      : strcmp(type, "counter") == 0 ? "_total"
+                      : strcmp(type, "info") == 0    ? "_info"
+                                                     : "";
+
+    fprintf(out, "# HELP %s%s %s\n", name, end, help);
+    fprintf(out, "# TYPE %s%s %s\n", name, end,
+            is_plain && end[0] == '_' && end[1] == 'i' ? "gauge" : type);
+    if (unit[0] != '\0' && !is_plain)
+        fprintf(out, "# UNIT %s %s\n", name, unit);
+}
+
+static void open_labels(FILE *out, const char *name, const char *label, const char *value)
+{
+    fprintf(out, "%s{%s=\"", name, label);
+    sl_mon_metrics_label(value, out);
+    fputc('"', out);
+}
+
+static void more_label(FILE *out, const char *label, const char *value)
+{
+    fprintf(out, ",%s=\"", label);
+    sl_mon_metrics_label(value, out);
+    fputc('"', out);
+}
+
+static void close_number(FILE *out, uint64_t value)
+{
+    fprintf(out, "} %" PRIu64 "\n", value);
+}
+
+/* ---- ports ---- */
+
+/* "mlx5_0:1" is port 1 of mlx5_0; a network interface has no port. */
+static void port_labels(FILE *out, const char *name, const struct sl_mon_port *port)
+{
+    const char *full = port->subject->name, *colon = strrchr(full, ':');
+    char device[SL_MON_NAME];
+
+    snprintf(device, sizeof(device), "%.*s", (int)(colon != NULL ? colon - full : SL_MON_NAME),
+             full);
+    open_labels(out, name, "device", device);
+    more_label(out, "port", colon != NULL ? colon + 1 : "");
+}
+
+static void port_numbers(const struct sl_mon_metrics *metrics, FILE *out, const char *name,
+                         uint64_t (*number)(const struct sl_mon_port *))
+{
+    for (unsigned i = 0; i < metrics->port_count; i++) {
+        port_labels(out, name, metrics->ports[i]);
+        close_number(out, number(metrics->ports[i]));
+    }
+}
+
+static uint64_t is_up(const struct sl_mon_port *port)
+{
+    return port->last.has_state && port->last.is_up;
+}
+
+static uint64_t speed(const struct sl_mon_port *port)
+{
+    return port->last.speed / 8;
+}
+
+static uint64_t downs(const struct sl_mon_port *port)
+{
+    uint64_t counted = port->totals[SL_MON_COUNTER_LINK_DOWNED];
+
+    return counted > port->flaps ? counted : port->flaps;
+}
+
+static uint64_t sent(const struct sl_mon_port *port)
+{
+    return 4 * port->totals[SL_MON_COUNTER_TRANSMIT_WORDS];
+}
+
+static uint64_t received(const struct sl_mon_port *port)
+{
+    return 4 * port->totals[SL_MON_COUNTER_RECEIVE_WORDS];
+}
+
+static void write_ports(const struct sl_mon_metrics *metrics, FILE *out)
+{
+    family(metrics, out, "sluice_port_up", "gauge", "", "1: the port has a link.");
+    port_numbers(metrics, out, "sluice_port_up", is_up);
+    family(metrics, out, "sluice_port_speed_bytes_per_second", "gauge", "",
+           "Speed of the link; 0: not known.");
+    port_numbers(metrics, out, "sluice_port_speed_bytes_per_second", speed);
+    family(metrics, out, "sluice_port_link_down", "counter", "", "Times that the link went down.");
+    port_numbers(metrics, out, "sluice_port_link_down_total", downs);
+    family(metrics, out, "sluice_port_transmit_bytes", "counter", "bytes", "Bytes sent.");
+    port_numbers(metrics, out, "sluice_port_transmit_bytes_total", sent);
+    family(metrics, out, "sluice_port_receive_bytes", "counter", "bytes", "Bytes received.");
+    port_numbers(metrics, out, "sluice_port_receive_bytes_total", received);
+    family(metrics, out, "sluice_port_errors", "counter", "", "Errors, by kind.");
+    for (unsigned i = 0; i < metrics->port_count; i++)
+        for (unsigned c = 0; c < SL_MON_COUNTER_COUNT; c++) {
+            if (sl_mon_counters[c].kind[0] == '\0')
+                continue;
+            port_labels(out, "sluice_port_errors_total", metrics->ports[i]);
+            more_label(out, "kind", sl_mon_counters[c].kind);
+            close_number(out, metrics->ports[i]->totals[c]);
+        }
+}
+
+/* ---- verdicts ---- */
+
+static void write_verdicts(const struct sl_mon_metrics *metrics, FILE *out)
+{
+    family(metrics, out, "sluice_verdict_active", "gauge", "",
+           "1: the check is bad, or recovering, for this subject.");
+    for (const struct sl_mon_subject *at = sl_mon_next(metrics->mon, NULL); at != NULL;
+         at = sl_mon_next(metrics->mon, at)) {
+        enum sl_mon_check first;
+        unsigned count = sl_mon_checks_of(at->kind, &first);
+
+        for (unsigned i = 0; i < count; i++) {
+            uint8_t state = at->conditions[i].state;
+
+            open_labels(out, "sluice_verdict_active", "class", sl_mon_checks[first + i].condition);
+            more_label(out, "check", sl_mon_checks[first + i].name);
+            more_label(out, "kind", sl_mon_kind_name(at->kind));
+            more_label(out, "subject", at->name);
+            close_number(out, state == SL_MON_BAD || state == SL_MON_RECOVERING);
+        }
+    }
+    family(metrics, out, "sluice_verdicts", "counter", "",
+           "Transitions into each state, by check.");
+    for (unsigned i = 0; i < SL_MON_CHECK_COUNT; i++)
+        for (unsigned s = 0; s < SL_MON_STATES; s++) {
+            open_labels(out, "sluice_verdicts_total", "class", sl_mon_checks[i].condition);
+            more_label(out, "check", sl_mon_checks[i].name);
+            more_label(out, "state", sl_mon_state_name((enum sl_mon_state)s));
+            close_number(out, metrics->transitions[i][s]);
+        }
+    family(metrics, out, "sluice_evidence", "counter", "", "Bad samples, by check and subject.");
+    for (const struct sl_mon_subject *at = sl_mon_next(metrics->mon, NULL); at != NULL;
+         at = sl_mon_next(metrics->mon, at)) {
+        enum sl_mon_check first;
+        unsigned count = sl_mon_checks_of(at->kind, &first);
+
+        for (unsigned i = 0; i < count; i++) {
+            open_labels(out, "sluice_evidence_total", "check", sl_mon_checks[first + i].name);
+            more_label(out, "kind", sl_mon_kind_name(at->kind));
+            more_label(out, "subject", at->name);
+            close_number(out, at->conditions[i].bads);
+        }
+    }
+}
+
+/* ---- the agent itself ---- */
+
+static void write_agent(const struct sl_mon_metrics *metrics, FILE *out)
+{
+    family(metrics, out, "sluice_probe_up", "gauge", "", "1: the source can be read, and so.");
+    for (unsigned i = 0; i < metrics->probe_count; i++) {
+        open_labels(out, "sluice_probe_up", "probe", metrics->probes[i].name);
+        more_label(out, "how", metrics->probes[i].how);
+        close_number(out, metrics->probes[i].is_up);
+    }
+    family(metrics, out, "sluice_agent_last_sample_timestamp_seconds", "gauge", "seconds",
+           "When a source was read last.");
+    for (unsigned i = 0; i < metrics->probe_count; i++) {
+        open_labels(out, "sluice_agent_last_sample_timestamp_seconds", "probe",
+                    metrics->probes[i].name);
+        more_label(out, "how", metrics->probes[i].how);
+        fprintf(out, "} %.3f\n", (double)metrics->probes[i].sampled_ns / 1e9);
+    }
+    family(metrics, out, "sluice_agent_events_dropped", "counter", "",
+           "Events that a source lost.");
+    for (unsigned i = 0; i < metrics->probe_count; i++) {
+        open_labels(out, "sluice_agent_events_dropped_total", "source", metrics->probes[i].name);
+        more_label(out, "how", metrics->probes[i].how);
+        close_number(out, metrics->probes[i].dropped);
+    }
+    family(metrics, out, "sluice_agent_subjects_left_out", "counter", "",
+           "Subjects for which there was no room.");
+    fprintf(out, "sluice_agent_subjects_left_out_total %" PRIu64 "\n",
+            sl_mon_left_out(metrics->mon));
+    family(metrics, out, "sluice_agent_cpu_seconds", "counter", "seconds",
+           "Processor time of the agent.");
+    fprintf(out, "sluice_agent_cpu_seconds_total %.6f\n", (double)metrics->cpu_ns / 1e9);
+    family(metrics, out, "sluice_agent_resident_bytes", "gauge", "bytes", "Memory of the agent.");
+    fprintf(out, "sluice_agent_resident_bytes %" PRIu64 "\n", metrics->resident_bytes);
+    family(metrics, out, "sluice_config_last_reload_success", "gauge", "",
+           "0: the file that was read last is refused, and the one before it counts.");
+    fprintf(out, "sluice_config_last_reload_success %d\n", metrics->config_is_good);
+    family(metrics, out, "sluice_build", "info", "", "Which agent this is.");
+    open_labels(out, "sluice_build_info", "version", metrics->version);
+    fputs("} 1\n", out);
+}
+
+bool sl_mon_metrics_write(const struct sl_mon_metrics *metrics, FILE *out)
+{
+    write_ports(metrics, out);
+    write_verdicts(metrics, out);
+    write_agent(metrics, out);
+    if (metrics->format == SL_MON_OPENMETRICS)
+        fputs("# EOF\n", out);
+    return ferror(out) == 0;
+}
