@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "monitor/config.h"
+
+#include "core/err.h"
+
+#include <errno.h>
+#include <ini.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TEXT(section_, key_, field, standard_, help_)                                              \
+    {                                                                                              \
+        .section = section_, .key = key_, .standard = standard_, .unit = "", .help = help_,        \
+        .type = SL_MON_CONFIG_TEXT, .offset = offsetof(struct sl_mon_config, field),               \
+        .cap = sizeof(((struct sl_mon_config *)0)->field)                                          \
+    }
+#define NUMBER(section_, key_, field, standard_, unit_, least_, most_, help_)                      \
+    {                                                                                              \
+        .section = section_, .key = key_, .standard = standard_, .unit = unit_, .help = help_,     \
+        .type = SL_MON_CONFIG_NUMBER, .offset = offsetof(struct sl_mon_config, field),             \
+        .least = least_, .most = most_                                                             \
+    }
+#define SWITCH(section_, key_, field, standard_, help_)                                            \
+    {                                                                                              \
+        .section = section_, .key = key_, .standard = standard_, .unit = "", .help = help_,        \
+        .type = SL_MON_CONFIG_SWITCH, .offset = offsetof(struct sl_mon_config, field)              \
+    }
+
+const struct sl_mon_config_row sl_mon_config_rows[] = {
+    TEXT("store", "path", store_path, "/var/lib/sluiced/state.db",
+         "The file of transitions and conditions."),
+    NUMBER("store", "transitions", store_transitions, "100000", "", 100, 10000000,
+           "So many are kept; the oldest give way."),
+    NUMBER("store", "bytes", store_bytes, "67108864", "bytes", 262144, INT64_C(1) << 40,
+           "The file gets no larger."),
+    TEXT("output", "events", events_path, "-",
+         "Transitions as lines of JSON: a file, - for standard output (the journal), or nothing."),
+    TEXT("output", "textfile", textfile_path, "",
+         "Metrics as a file, written anew each period: for node_exporter's textfile collector "
+         "(a name that ends in .prom). Nothing: none."),
+    NUMBER("sources", "period_ms", period_ms, "1000", "ms", 100, 60000,
+           "Time between readings of counters."),
+    NUMBER("sources", "subjects", subjects, "4096", "", 16, 65536,
+           "Ports, devices and processes that are watched at most."),
+    SWITCH("sources", "link", link, "on", "Network interfaces, by rtnetlink."),
+    TEXT("sources", "link_ignore", link_ignore, "veth,docker,br-,virbr,cali,cni,flannel,tap",
+         "Interfaces that are not watched: how their names begin, between commas."),
+    SWITCH("sources", "rdma", rdma, "on", "RDMA ports, in sysfs."),
+    TEXT("sources", "rdma_root", rdma_root, "/sys/class/infiniband", "Where they are."),
+    SWITCH("sources", "kmsg", kmsg, "on", "The kernel's log."),
+    TEXT("sources", "kmsg_path", kmsg_path, "/dev/kmsg", "Where it is."),
+};
+
+const unsigned sl_mon_config_row_count = SL_ARRAY_LEN(sl_mon_config_rows);
+
+/* ---- one value ---- */
+
+static int set_text(const struct sl_mon_config_row *row, const char *value, char *field)
+{
+    if (strlen(value) >= row->cap)
+        return sl_fail(-EINVAL, "%s is longer than %zu bytes", row->key, row->cap - 1);
+    strcpy(field, value);
+    return 0;
+}
+
+static int set_number(const struct sl_mon_config_row *row, const char *value, int64_t *field)
+{
+    char *end;
+
+    errno = 0;
+    long long number = strtoll(value, &end, 10);
+
+    if (end == value || *end != '\0' || errno != 0)
+        return sl_fail(-EINVAL, "%s is to be a number, and is '%s'", row->key, value);
+    if (number < row->least || number > row->most)
+        return sl_fail(-EINVAL, "%s is to be from %lld to %lld%s%s, and is %lld", row->key,
+                       (long long)row->least, (long long)row->most, row->unit[0] != '\0' ? " " : "",
+                       row->unit, number);
+    *field = number;
+    return 0;
+}
+
+static int set_switch(const struct sl_mon_config_row *row, const char *value, bool *field)
+{
+    bool is_on = strcmp(value, "on") == 0;
+
+    if (!is_on && strcmp(value, "off") != 0)
+        return sl_fail(-EINVAL, "%s is to be on or off, and is '%s'", row->key, value);
+    *field = is_on;
+    return 0;
+}
+
+static int set(const struct sl_mon_config_row *row, const char *value, struct sl_mon_config *out)
+{
+    void *field = (char *)out + row->offset;
+
+    switch (row->type) {
+    case SL_MON_CONFIG_TEXT: return set_text(row, value, field);
+    case SL_MON_CONFIG_NUMBER: return set_number(row, value, field);
+    default: return set_switch(row, value, field);
+    }
+}
+
+void sl_mon_config_defaults(struct sl_mon_config *out)
+{
+    *out = (struct sl_mon_config){.period_ms = 0};
+    for (unsigned i = 0; i < sl_mon_config_row_count; i++)
+        if (set(&sl_mon_config_rows[i], sl_mon_config_rows[i].standard, out) != 0)
+            sl_assert(!"a default is out of its own range");
+}
+
+/* ---- a file ---- */
+
+struct reading {
+    struct sl_mon_config config;
+    FILE *file;
+    uint64_t seen; /* rows, a bit each */
+    int line, failed_line;
+    bool failed;
+};
+
+/* The library says where the first error is, and whose it is: a line's, or what a line says. */
+static char *next_line(char *out, int cap, void *stream)
+{
+    struct reading *reading = stream;
+
+    reading->line++;
+    return fgets(out, cap, reading->file);
+}
+
+static int refuse(struct reading *reading)
+{
+    reading->failed = true;
+    reading->failed_line = reading->line;
+    return 0;
+}
+
+static int on_value(void *arg, const char *section, const char *key, const char *value)
+{
+    struct reading *reading = arg;
+    bool has_section = false;
+
+    if (reading->failed)
+        return 1; /* the first error is the one that is told */
+    for (unsigned i = 0; i < sl_mon_config_row_count; i++) {
+        const struct sl_mon_config_row *row = &sl_mon_config_rows[i];
+
+        if (strcmp(row->section, section) != 0)
+            continue;
+        has_section = true;
+        if (strcmp(row->key, key) != 0)
+            continue;
+        if ((reading->seen >> i & 1) != 0) {
+            sl_fail(-EINVAL, "%s is said twice", key);
+            return refuse(reading);
+        }
+        reading->seen |= UINT64_C(1) << i;
+        return set(row, value, &reading->config) == 0 ? 1 : refuse(reading);
+    }
+    if (!has_section)
+        sl_fail(-EINVAL, "there is no section [%s]", section);
+    else
+        sl_fail(-EINVAL, "there is no key '%s' in [%s]", key, section);
+    return refuse(reading);
+}
+
+int sl_mon_config_read(FILE *file, const char *name, struct sl_mon_config *out)
+{
+    struct reading reading;
+    char why[256];
+
+    _Static_assert(SL_ARRAY_LEN(sl_mon_config_rows) <= 64, "a bit each");
+    memset(&reading, 0, sizeof(reading));
+    reading.file = file;
+    sl_mon_config_defaults(&reading.config);
+    int line = ini_parse_stream(next_line, &reading, on_value, &reading);
+
+    if (line < 0)
+        return sl_fail(-EIO, "%s cannot be read", name);
+    if (line > 0) {
+        snprintf(why, sizeof(why), "%s",
+                 reading.failed && reading.failed_line == line
+                     ? sluice_last_error()
+                     : "this is no line of a section, and no key = value");
+        return sl_fail(-EINVAL, "%s:%d: %s", name, line, why);
+    }
+    *out = reading.config;
+    return 0;
+}
+
+int sl_mon_config_load(const char *path, struct sl_mon_config *out)
+{
+    FILE *file = fopen(path, "re");
+    int err;
+
+    if (file == NULL)
+        return sl_fail(-errno, "%s cannot be opened: %s", path, sluice_strerror(-errno));
+    err = sl_mon_config_read(file, path, out);
+    fclose(file);
+    return err;
+}
+
+void sl_mon_config_print(FILE *out)
+{
+    const char *section = "";
+
+    for (unsigned i = 0; i < sl_mon_config_row_count; i++) {
+        const struct sl_mon_config_row *row = &sl_mon_config_rows[i];
+
+        if (strcmp(section, row->section) != 0)
+            fprintf(out, "%s[%s]\n", i == 0 ? "" : "\n", row->section);
+        section = row->section;
+        fprintf(out, "# %s\n", row->help);
+        if (row->type == SL_MON_CONFIG_NUMBER)
+            fprintf(out, "# From %lld to %lld%s%s.\n", (long long)row->least, (long long)row->most,
+                    row->unit[0] != '\0' ? " " : "", row->unit);
+        fprintf(out, "#%s = %s\n", row->key, row->standard);
+    }
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The agent's configuration: one file, of sections and keys, each of which is a row of a table.
+ *
+ *     [store]
+ *     path = /var/lib/sluiced/state.db
+ *     transitions = 100000
+ *
+ * What is not known, or out of its range, is refused with the line that says it. Nothing is read
+ * as anything else, and half a file counts for nothing.
+ */
+#ifndef SL_MONITOR_CONFIG_H
+#define SL_MONITOR_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define SL_MON_PATH 256
+
+struct sl_mon_config {
+    char store_path[SL_MON_PATH];
+    int64_t store_transitions, store_bytes;
+    char events_path[SL_MON_PATH];   /* "": none; "-": standard output */
+    char textfile_path[SL_MON_PATH]; /* of metrics; "": none */
+    char rdma_root[SL_MON_PATH], kmsg_path[SL_MON_PATH];
+    bool link, rdma, kmsg;
+    char link_ignore[SL_MON_PATH]; /* interfaces whose names begin so, between commas */
+    int64_t period_ms, subjects;
+};
+
+struct sl_mon_config_row {
+    const char *section, *key, *standard, *unit, *help;
+    enum { SL_MON_CONFIG_TEXT, SL_MON_CONFIG_NUMBER, SL_MON_CONFIG_SWITCH } type;
+    size_t offset, cap;
+    int64_t least, most;
+};
+
+extern const struct sl_mon_config_row sl_mon_config_rows[];
+extern const unsigned sl_mon_config_row_count;
+
+void sl_mon_config_defaults(struct sl_mon_config *out);
+/* name: for sentences. -EINVAL with "NAME:LINE: ...": out is as it was. */
+int sl_mon_config_read(FILE *file, const char *name, struct sl_mon_config *out);
+/* -ENOENT, -EACCES; or as above. */
+int sl_mon_config_load(const char *path, struct sl_mon_config *out);
+/* All rows, with their defaults, as a file that changes nothing. */
+void sl_mon_config_print(FILE *out);
+
+#endif
