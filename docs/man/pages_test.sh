@@ -9,8 +9,9 @@ root=$1 made=$2
 
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-mkdir "$dir/man1" "$dir/man3" "$dir/man7"
+mkdir "$dir/man1" "$dir/man3" "$dir/man7" "$dir/man8"
 cp "$root"/docs/man/*.1 "$dir/man1"
+cp "$root"/docs/man/*.8 "$dir/man8"
 cp "$made"/*.3 "$dir/man3"
 cp "$root"/docs/man/*.7 "$made"/*.7 "$dir/man7"
 cd "$dir" || exit 1

@@ -24,6 +24,7 @@ testing: core schedules
 monitor: core
 tools/bench: core lib collectives schedules kernels launch
 tools/ctl: core lib
+tools/sluiced: core lib monitor
 tools/nccl: core lib
 tools/preload: core lib
 '
@@ -84,7 +85,7 @@ uses_are_seen() {
 tap_case uses_are_seen uses_are_seen
 while IFS=: read -r folder allowed; do
     [[ -n $folder ]] || continue
-    if [[ $folder == verbs || $folder == monitor ]] && ! grep -q "^$folder " <<<"$defined"; then
+    if [[ $folder == verbs || $folder == monitor || $folder == tools/sluiced ]] && ! grep -q "^$folder " <<<"$defined"; then
         tap_skip "${folder}_calls_only_what_it_may" "this build has no $folder"
         continue
     fi

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The agent of one host: its sources, what they say to the engine, and where that goes.
+ *
+ *     rtnetlink --> links.c --+                        +--> store.c     on the disk, then
+ *     sysfs     --> rdma.c  --+--> engine.c --> changes --> events     JSON, at least once
+ *     /dev/kmsg --> klog.c  --+                        +--> metrics.c   when somebody asks
+ *
+ * One thread. The owner waits for sl_agent_fd() to be readable and calls sl_agent_turn(), and calls
+ * sl_agent_tick() once a period.
+ */
+#ifndef SL_MONITOR_AGENT_H
+#define SL_MONITOR_AGENT_H
+
+#include "monitor/config.h"
+#include "monitor/metrics.h"
+
+struct sl_agent;
+
+struct sl_agent_options {
+    const struct sl_mon_config *config; /* copied */
+    const char *version;                /* a constant */
+    /* What time it is, and which boot; NULL: the machine's own. */
+    void (*now)(void *arg, struct sl_mon_time *out);
+    void *arg;
+    const char *boot_id;
+};
+
+/* A source that cannot be had is no error: it is down, with a reason, and tried again. The store
+ * has to be there. */
+int sl_agent_open(const struct sl_agent_options *options, struct sl_agent **out);
+void sl_agent_close(struct sl_agent *agent);
+
+int sl_agent_fd(const struct sl_agent *agent);
+/* Takes what sources have to say. */
+void sl_agent_turn(struct sl_agent *agent);
+/* Reads counters, tries again what is down, lets what is quiet calm down, writes events. */
+void sl_agent_tick(struct sl_agent *agent);
+
+/* Is every source that is asked for alive? Else why names those that are not. */
+bool sl_agent_is_fresh(struct sl_agent *agent, char *why, size_t cap);
+bool sl_agent_metrics(struct sl_agent *agent, enum sl_mon_format format, FILE *out);
+/* The configuration was read again; false: it is refused, and this one stays in force. */
+void sl_agent_reloaded(struct sl_agent *agent, bool good);
+struct sl_mon *sl_agent_mon(struct sl_agent *agent);
+const struct sl_mon_probe *sl_agent_probes(const struct sl_agent *agent, unsigned *count);
+/* Something was said while it was opened, for people: a store that was set aside. */
+const char *sl_agent_note(const struct sl_agent *agent);
+
+#endif

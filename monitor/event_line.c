@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "monitor/event_line.h"
+
+#include "core/err.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <time.h>
+
+void sl_mon_time_text(uint64_t wall_ns, char *out, size_t cap)
+{
+    time_t seconds = (time_t)(wall_ns / 1000000000);
+    struct tm parts;
+    char text[32];
+
+    if (gmtime_r(&seconds, &parts) == NULL || strftime(text, sizeof(text), "%FT%T", &parts) == 0)
+        snprintf(text, sizeof(text), "?");
+    snprintf(out, cap, "%s.%03uZ", text, (unsigned)(wall_ns / 1000000 % 1000));
+}
+
+static void add_text(struct json_object *line, const char *key, const char *value)
+{
+    json_object_object_add(line, key, json_object_new_string(value));
+}
+
+static void add_number(struct json_object *line, const char *key, uint64_t value)
+{
+    json_object_object_add(line, key, json_object_new_uint64(value));
+}
+
+int sl_mon_event_line(const struct sl_mon_record *record, FILE *out)
+{
+    struct json_object *line = json_object_new_object();
+    const char *text;
+    char time_text[48];
+    int err = 0;
+
+    if (line == NULL)
+        return sl_fail(-ENOMEM, "no memory for a line of JSON");
+    sl_mon_time_text(record->wall_ns, time_text, sizeof(time_text));
+    add_number(line, "version", SL_MON_EVENT_VERSION);
+    add_number(line, "id", record->id);
+    add_text(line, "time", time_text);
+    add_text(line, "kind", record->kind);
+    add_text(line, "subject", record->subject);
+    add_text(line, "check", record->check);
+    add_text(line, "class", record->condition);
+    add_text(line, "from", record->from);
+    add_text(line, "to", record->to);
+    add_text(line, "cause", record->cause);
+    add_text(line, "source", record->source);
+    add_number(line, "before", record->before);
+    add_number(line, "after", record->after);
+    add_text(line, "text", record->text);
+    json_object_object_add(line, "history", json_object_new_double(record->history));
+    add_number(line, "mono_ns", record->mono_ns);
+    add_text(line, "boot_id", record->boot_id);
+    text = json_object_to_json_string_ext(line, JSON_C_TO_STRING_PLAIN);
+    if (text == NULL)
+        err = sl_fail(-ENOMEM, "no memory for a line of JSON");
+    else if (fprintf(out, "%s\n", text) < 0 || fflush(out) != 0)
+        err = sl_fail(-EIO, "an event could not be written: %s", sluice_strerror(-errno));
+    json_object_put(line);
+    return err;
+}
