@@ -2,9 +2,7 @@
 #include "monitor/agent.h"
 
 #include "monitor/event_line.h"
-#include "monitor/klog.h"
-#include "monitor/link.h"
-#include "monitor/rdma.h"
+#include "monitor/source.h"
 #include "monitor/store.h"
 
 #include "core/err.h"
@@ -17,19 +15,20 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LINKS_MAX 256
-#define SCAN_NS (10 * SL_MON_S)  /* between looks for new devices */
-#define RETRY_NS (10 * SL_MON_S) /* and attempts to have a source back */
+#define RETRY_NS (10 * SL_MON_S) /* between attempts to have a source back */
 #define STALE_PERIODS 5          /* a source that was not read for so many is stale */
-#define KMSG_PER_TURN 4096       /* records: a flood must not keep the others waiting */
 #define EVENTS_PER_TICK 256
+#define SOURCES_MAX 32
+#define PORTS_MAX 512
 
-enum probe { PROBE_LINK, PROBE_RDMA, PROBE_KMSG, PROBES };
-
-struct netif {
-    int ifindex; /* 0: a place that is free */
-    struct sl_mon_link_track track;
-    struct sl_mon_port port;
+/* A source of the table, and how it fares. */
+struct place {
+    const struct sl_source_class *class;
+    void *source;      /* NULL: it is switched off */
+    uint64_t tried_ns; /* opened, or not, last; 0: never */
+    uint64_t read_ns;  /* well, last */
+    uint64_t ticked_ns;
+    bool was_up, is_absent; /* once; there is no such thing here */
 };
 
 struct sl_agent {
@@ -37,19 +36,12 @@ struct sl_agent {
     struct sl_mon_config config;
     struct sl_mon *mon;
     struct sl_mon_store *store;
-    struct sl_mon_probe probes[PROBES];
-    uint64_t down_ns[PROBES]; /* tried last */
-    struct sl_mon_links *links;
-    struct sl_mon_rdma *rdma;
-    struct sl_mon_klog klog;
-    struct netif netifs[LINKS_MAX];
-    struct sl_mon_port rdma_ports[SL_MON_RDMA_PORTS_MAX];
-    unsigned rdma_count;
-    uint64_t scanned_ns, written; /* the last event that was */
+    struct place places[SOURCES_MAX];
+    struct sl_mon_probe probes[SOURCES_MAX]; /* of the same places */
+    uint64_t written;                        /* the last event that was */
     uint64_t transitions[SL_MON_CHECK_COUNT][SL_MON_STATES];
     uint64_t not_stored;
     FILE *events; /* NULL: none */
-    struct sl_mon_port scratch_ports[SL_MON_RDMA_PORTS_MAX];
     struct sl_mon_record scratch_records[64];
     int epoll_fd;
     bool config_is_bad;
@@ -101,240 +93,149 @@ static void read_boot_id(char *out, size_t cap)
 
 /* ---- sources that come and go ---- */
 
-static void sampled(struct sl_agent *agent, enum probe which)
+static enum sl_mon_wanted wanted(const struct sl_agent *agent, unsigned i)
 {
-    agent->probes[which].is_up = true;
-    agent->probes[which].why[0] = '\0';
-    agent->probes[which].sampled_ns = sl_mon_time(agent->mon)->wall_ns;
-    agent->down_ns[which] = now_ns(agent);
+    const char *config = (const char *)&agent->config;
+
+    return *(const enum sl_mon_wanted *)(const void *)(config + sl_source_classes[i]->wanted);
 }
 
-static void failed(struct sl_agent *agent, enum probe which)
+static bool is_up(const struct sl_agent *agent, unsigned i)
 {
-    agent->probes[which].is_up = false;
-    snprintf(agent->probes[which].why, sizeof(agent->probes[which].why), "%s", sluice_last_error());
-    agent->down_ns[which] = now_ns(agent);
+    return agent->probes[i].is_up;
 }
 
-static bool may_retry(const struct sl_agent *agent, enum probe which)
+static void sampled(struct sl_agent *agent, unsigned i)
 {
-    return agent->down_ns[which] == 0 || now_ns(agent) - agent->down_ns[which] >= RETRY_NS;
+    agent->places[i].read_ns = now_ns(agent);
+    agent->probes[i].sampled_ns = sl_mon_time(agent->mon)->wall_ns;
 }
 
-static void watch(struct sl_agent *agent, int fd)
+/* What has just gone wrong with it is the thread's last error. */
+static void failed(struct sl_agent *agent, unsigned i, int err)
 {
-    struct epoll_event event = {.events = EPOLLIN};
+    struct place *place = &agent->places[i];
 
-    (void)epoll_ctl(agent->epoll_fd, EPOLL_CTL_ADD, fd, &event);
+    snprintf(agent->probes[i].why, sizeof(agent->probes[i].why), "%s", sluice_last_error());
+    place->is_absent = err == -ENODEV || err == -ENOTSUP;
+    if (is_up(agent, i))
+        place->class->close(place->source);
+    agent->probes[i].is_up = false;
 }
 
-/* ---- links ---- */
-
-static bool is_ignored(const struct sl_agent *agent, const struct sl_mon_link *link)
+/* A descriptor that is closed leaves the set by itself. */
+static void watch(struct sl_agent *agent, unsigned i)
 {
-    if (link->is_loopback)
-        return true;
-    for (const char *at = agent->config.link_ignore; *at != '\0'; at += *at == ',') {
-        size_t len = strcspn(at, ",");
+    struct epoll_event event = {.events = EPOLLIN, .data.u32 = i};
+    const struct place *place = &agent->places[i];
+    int fd = place->class->fd != NULL ? place->class->fd(place->source) : -1;
 
-        if (len > 0 && strncmp(link->name, at, len) == 0)
-            return true;
-        at += len;
+    if (fd >= 0)
+        (void)epoll_ctl(agent->epoll_fd, EPOLL_CTL_ADD, fd, &event);
+}
+
+static bool try_open(struct sl_agent *agent, unsigned i)
+{
+    struct place *place = &agent->places[i];
+    int err;
+
+    if (place->tried_ns != 0 && now_ns(agent) - place->tried_ns < RETRY_NS)
+        return false;
+    place->tried_ns = now_ns(agent);
+    err = place->class->open(place->source);
+    if (err != 0) {
+        failed(agent, i, err);
+        return false;
     }
-    return false;
+    agent->probes[i].is_up = place->was_up = true;
+    agent->probes[i].why[0] = '\0';
+    place->ticked_ns = 0;
+    sampled(agent, i);
+    watch(agent, i);
+    return true;
 }
 
-static struct netif *netif_of(struct sl_agent *agent, const struct sl_mon_link *link)
+static void source_tick(struct sl_agent *agent, unsigned i)
 {
-    struct netif *free_one = NULL;
+    struct place *place = &agent->places[i];
+    int n = 0;
 
-    for (unsigned i = 0; i < LINKS_MAX; i++) {
-        if (agent->netifs[i].ifindex == link->ifindex)
-            return &agent->netifs[i];
-        if (agent->netifs[i].ifindex == 0 && free_one == NULL)
-            free_one = &agent->netifs[i];
-    }
-    struct sl_mon_subject *subject =
-        free_one == NULL ? NULL : sl_mon_subject(agent->mon, SL_MON_PORT, link->name);
-
-    if (subject == NULL)
-        return NULL;
-    *free_one = (struct netif){.ifindex = link->ifindex};
-    sl_mon_port_init(&free_one->port, subject);
-    return free_one;
-}
-
-static void on_link(void *arg, const struct sl_mon_link *link)
-{
-    struct sl_agent *agent = arg;
-    struct sl_mon_link_change change;
-    struct sl_mon_reading reading;
-
-    if (is_ignored(agent, link))
+    if (!is_up(agent, i) && !try_open(agent, i))
         return;
-    struct netif *netif = netif_of(agent, link);
-
-    if (netif == NULL)
+    if (place->ticked_ns != 0 && now_ns(agent) - place->ticked_ns < place->class->period_ns)
         return;
-    if (link->is_gone) { /* what is known of the subject stays, for when it returns */
-        netif->ifindex = 0;
-        return;
-    }
-    sl_mon_link_track(&netif->track, link, now_ns(agent), &change);
-    sl_mon_link_reading(link, &reading);
-    if (link->is_answer) /* once a period, so that what is down for a moment is not what is down */
-        sl_mon_port_read(agent->mon, &netif->port, "rtnetlink", &reading);
-    if (change.flaps != 0)
-        sl_mon_port_flapped(agent->mon, &netif->port, "rtnetlink", change.flaps, change.lasted_ns);
-}
-
-static void links_read(struct sl_agent *agent)
-{
-    if (agent->links == NULL)
-        return;
-    int n = sl_mon_links_read(agent->links, on_link, agent);
-
-    agent->probes[PROBE_LINK].dropped = sl_mon_links_lost(agent->links);
-    if (n > 0)
-        sampled(agent, PROBE_LINK);
-    if (n >= 0 || n == -ENOBUFS)
-        return;
-    failed(agent, PROBE_LINK);
-    sl_mon_links_close(agent->links);
-    agent->links = NULL;
-}
-
-static void links_tick(struct sl_agent *agent)
-{
-    if (!agent->config.link)
-        return;
-    if (agent->links != NULL) {
-        (void)sl_mon_links_ask(agent->links);
-        return;
-    }
-    if (!may_retry(agent, PROBE_LINK))
-        return;
-    if (sl_mon_links_open(&agent->links) != 0) {
-        failed(agent, PROBE_LINK);
-        return;
-    }
-    sampled(agent, PROBE_LINK);
-    watch(agent, sl_mon_links_fd(agent->links));
-}
-
-/* ---- RDMA ports ---- */
-
-/* Those that were there keep what is known of them. */
-static void rdma_match(struct sl_agent *agent, unsigned count)
-{
-    struct sl_mon_port *ports = agent->scratch_ports;
-    unsigned kept = 0;
-
-    for (unsigned i = 0; i < count; i++) {
-        struct sl_mon_subject *subject =
-            sl_mon_subject(agent->mon, SL_MON_PORT, sl_mon_rdma_port(agent->rdma, i)->name);
-
-        if (subject == NULL)
-            continue;
-        sl_mon_port_init(&ports[kept], subject);
-        for (unsigned j = 0; j < agent->rdma_count; j++)
-            if (agent->rdma_ports[j].subject == subject)
-                ports[kept] = agent->rdma_ports[j];
-        kept++;
-    }
-    memcpy(agent->rdma_ports, ports, kept * sizeof(ports[0]));
-    agent->rdma_count = kept;
-}
-
-static void rdma_tick(struct sl_agent *agent)
-{
-    struct sl_mon_reading reading;
-
-    if (!agent->config.rdma)
-        return;
-    if (agent->scanned_ns == 0 || now_ns(agent) - agent->scanned_ns >= SCAN_NS) {
-        int count = sl_mon_rdma_scan(agent->rdma);
-
-        agent->scanned_ns = now_ns(agent);
-        if (count < 0) {
-            failed(agent, PROBE_RDMA);
-            return;
-        }
-        rdma_match(agent, (unsigned)count);
-    }
-    for (unsigned i = 0; i < agent->rdma_count; i++)
-        if (sl_mon_rdma_read(agent->rdma, i, &reading) == 0)
-            sl_mon_port_read(agent->mon, &agent->rdma_ports[i], "sysfs", &reading);
-        else
-            agent->scanned_ns = 0; /* it is gone: look again */
-    sampled(agent, PROBE_RDMA);
-}
-
-/* ---- the kernel's log ---- */
-
-static void on_record(void *arg, const struct sl_mon_kmsg *record)
-{
-    struct sl_agent *agent = arg;
-    struct sl_mon_finding finding;
-    struct sl_mon_evidence evidence = {.source = "kmsg", .after = record->number};
-    struct sl_mon_subject *subject;
-
-    if (!sl_mon_kmsg_find(record->text, &finding))
-        return;
-    subject = sl_mon_subject(agent->mon, sl_mon_checks[finding.check].kind, finding.name);
-    if (subject == NULL)
-        return;
-    snprintf(evidence.text, sizeof(evidence.text), "%.*s", SL_MON_TEXT - 1, record->text);
-    sl_mon_sample(agent->mon, subject, finding.check, true, &evidence);
-}
-
-static void klog_read(struct sl_agent *agent)
-{
-    int n = sl_mon_klog_read(&agent->klog, KMSG_PER_TURN, on_record, agent);
-
-    agent->probes[PROBE_KMSG].dropped = agent->klog.lost;
+    place->ticked_ns = now_ns(agent);
+    if (place->class->tick != NULL)
+        n = place->class->tick(place->source);
     if (n < 0)
-        failed(agent, PROBE_KMSG);
+        failed(agent, i, n);
+    else
+        sampled(agent, i);
 }
 
-static void klog_tick(struct sl_agent *agent)
+static void source_read(struct sl_agent *agent, unsigned i)
 {
-    if (!agent->config.kmsg)
+    const struct place *place = &agent->places[i];
+    int n;
+
+    if (place->source == NULL || !is_up(agent, i) || place->class->read == NULL)
         return;
-    if (agent->klog.fd >= 0) {
-        klog_read(agent);
-        if (agent->klog.fd >= 0)
-            sampled(agent, PROBE_KMSG); /* that nothing was said is a sample, too */
-        return;
-    }
-    if (!may_retry(agent, PROBE_KMSG))
-        return;
-    if (sl_mon_klog_open(&agent->klog, agent->config.kmsg_path, false) != 0) {
-        agent->klog.fd = -1;
-        failed(agent, PROBE_KMSG);
-        return;
-    }
-    sampled(agent, PROBE_KMSG);
-    watch(agent, agent->klog.fd);
+    n = place->class->read(place->source);
+    if (n < 0)
+        failed(agent, i, n);
+    else if (n > 0)
+        sampled(agent, i);
 }
 
-/* ---- what is quiet ---- */
-
-/* Which source a quiet check depends on: it calms down only while that one is alive. */
-static enum probe probe_of(enum sl_mon_check check)
-{
-    switch (check) {
-    case SL_MON_CHECK_PORT_FLAP: return PROBE_LINK;
-    case SL_MON_CHECK_PORT_INTEGRITY: return PROBE_RDMA;
-    default: return PROBE_KMSG;
-    }
-}
-
+/* A quiet check calms down only while its source is alive. */
 static void calm(struct sl_agent *agent)
 {
+    uint64_t quiet = 0;
+
+    for (unsigned i = 0; i < sl_source_class_count; i++)
+        if (is_up(agent, i))
+            quiet |= sl_source_classes[i]->quiet;
     for (unsigned i = 0; i < SL_MON_CHECK_COUNT; i++)
-        if (sl_mon_checks[i].policy.quiet && agent->probes[probe_of(i)].is_up)
+        if (sl_mon_checks[i].policy.quiet && (quiet >> i & 1) != 0)
             sl_mon_calm(agent->mon, (enum sl_mon_check)i);
+}
+
+static int sources_create(struct sl_agent *agent)
+{
+    const struct sl_source_host host = {.mon = agent->mon, .config = &agent->config};
+
+    _Static_assert(SL_MON_CHECK_COUNT <= 64, "a bit each");
+    sl_assert(sl_source_class_count <= SOURCES_MAX);
+    for (unsigned i = 0; i < sl_source_class_count; i++) {
+        struct place *place = &agent->places[i];
+        int err;
+
+        place->class = sl_source_classes[i];
+        agent->probes[i] =
+            (struct sl_mon_probe){.name = place->class->name, .how = place->class->how};
+        if (wanted(agent, i) == SL_MON_OFF) {
+            snprintf(agent->probes[i].why, sizeof(agent->probes[i].why),
+                     "it is switched off in the configuration");
+            continue;
+        }
+        err = place->class->create(&host, &place->source);
+        if (err != 0)
+            return err;
+    }
+    return 0;
+}
+
+static void sources_destroy(struct sl_agent *agent)
+{
+    for (unsigned i = 0; i < sl_source_class_count; i++) {
+        const struct place *place = &agent->places[i];
+
+        if (place->source == NULL)
+            continue;
+        if (is_up(agent, i))
+            place->class->close(place->source);
+        place->class->destroy(place->source);
+    }
 }
 
 /* ---- transitions ---- */
@@ -432,17 +333,13 @@ int sl_agent_open(const struct sl_agent_options *options, struct sl_agent **out)
     if (agent->options.now == NULL)
         agent->options.now = machine_now;
     agent->config = *options->config;
-    agent->klog.fd = -1;
-    agent->probes[PROBE_LINK] = (struct sl_mon_probe){.name = "link", .how = "rtnetlink"};
-    agent->probes[PROBE_RDMA] = (struct sl_mon_probe){.name = "rdma", .how = "sysfs"};
-    agent->probes[PROBE_KMSG] = (struct sl_mon_probe){.name = "kmsg", .how = "/dev/kmsg"};
     agent->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     err = agent->epoll_fd < 0 ? sl_fail(-errno, "epoll: %s", sluice_strerror(-errno))
                               : store_open(agent);
     if (err == 0)
         err = engine_open(agent);
     if (err == 0)
-        err = sl_mon_rdma_open(agent->config.rdma_root, &agent->rdma);
+        err = sources_create(agent);
     if (err == 0)
         err = outputs_open(agent);
     if (err != 0) {
@@ -460,9 +357,7 @@ void sl_agent_close(struct sl_agent *agent)
         return;
     if (agent->events != NULL && agent->events != stdout)
         fclose(agent->events);
-    sl_mon_links_close(agent->links);
-    sl_mon_rdma_close(agent->rdma);
-    sl_mon_klog_close(&agent->klog);
+    sources_destroy(agent);
     sl_mon_destroy(agent->mon);
     sl_mon_store_close(agent->store);
     if (agent->epoll_fd >= 0)
@@ -477,47 +372,57 @@ int sl_agent_fd(const struct sl_agent *agent)
 
 void sl_agent_turn(struct sl_agent *agent)
 {
+    struct epoll_event events[SOURCES_MAX];
+    int count = epoll_wait(agent->epoll_fd, events, SOURCES_MAX, 0);
+
     set_time(agent);
-    links_read(agent);
-    if (agent->klog.fd >= 0)
-        klog_read(agent);
+    for (int i = 0; i < count; i++)
+        source_read(agent, events[i].data.u32);
     write_events(agent);
 }
 
 void sl_agent_tick(struct sl_agent *agent)
 {
     set_time(agent);
-    links_tick(agent);
-    rdma_tick(agent);
-    klog_tick(agent);
-    links_read(agent);
+    for (unsigned i = 0; i < sl_source_class_count; i++)
+        if (agent->places[i].source != NULL)
+            source_tick(agent, i);
     calm(agent);
     write_events(agent);
 }
 
 /* ---- what others ask ---- */
 
+/* NULL: it is as it should be. */
+static const char *trouble_of(const struct sl_agent *agent, unsigned i)
+{
+    const struct place *place = &agent->places[i];
+    uint64_t period_ns = (uint64_t)agent->config.period_ms * 1000000;
+
+    if (place->class->period_ns > period_ns)
+        period_ns = place->class->period_ns;
+    if (wanted(agent, i) == SL_MON_OFF)
+        return NULL;
+    if (wanted(agent, i) == SL_MON_AUTO && (place->is_absent || !place->was_up))
+        return NULL;
+    if (!is_up(agent, i))
+        return agent->probes[i].why[0] != '\0' ? agent->probes[i].why : "has not begun";
+    return now_ns(agent) - place->read_ns > STALE_PERIODS * period_ns ? "was not read in time"
+                                                                      : NULL;
+}
+
 bool sl_agent_is_fresh(struct sl_agent *agent, char *why, size_t cap)
 {
-    const bool wanted[PROBES] = {agent->config.link, agent->config.rdma, agent->config.kmsg};
-    uint64_t period_ns = (uint64_t)agent->config.period_ms * 1000000;
     size_t used = 0;
 
     set_time(agent);
     why[0] = '\0';
-    for (unsigned i = 0; i < PROBES; i++) {
-        const struct sl_mon_probe *probe = &agent->probes[i];
-        bool is_stale = now_ns(agent) - agent->down_ns[i] > STALE_PERIODS * period_ns;
+    for (unsigned i = 0; i < sl_source_class_count && used < cap; i++) {
+        const char *trouble = trouble_of(agent, i);
 
-        if (!wanted[i] || (probe->is_up && !is_stale))
-            continue;
-        used +=
-            (size_t)snprintf(why + used, cap - used, "%s%s: %s", used > 0 ? "; " : "", probe->name,
-                             probe->is_up         ? "was not read in time"
-                             : probe->why[0] != 0 ? probe->why
-                                                  : "has not begun");
-        if (used >= cap)
-            break;
+        if (trouble != NULL)
+            used += (size_t)snprintf(why + used, cap - used, "%s%s: %s", used > 0 ? "; " : "",
+                                     agent->probes[i].name, trouble);
     }
     return why[0] == '\0';
 }
@@ -535,26 +440,73 @@ static uint64_t resident_bytes(void)
     return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
+static void probes_update(struct sl_agent *agent)
+{
+    for (unsigned i = 0; i < sl_source_class_count; i++)
+        if (agent->places[i].source != NULL && agent->places[i].class->dropped != NULL)
+            agent->probes[i].dropped = agent->places[i].class->dropped(agent->places[i].source);
+}
+
+unsigned sl_agent_ports(struct sl_agent *agent, const struct sl_mon_port **out, unsigned most)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < sl_source_class_count; i++)
+        if (agent->places[i].source != NULL && agent->places[i].class->ports != NULL)
+            count +=
+                agent->places[i].class->ports(agent->places[i].source, out + count, most - count);
+    return count;
+}
+
+static void more_metrics(void *arg, enum sl_mon_format format, FILE *out)
+{
+    const struct sl_agent *agent = arg;
+
+    for (unsigned i = 0; i < sl_source_class_count; i++)
+        if (agent->places[i].source != NULL && agent->places[i].class->metrics != NULL)
+            agent->places[i].class->metrics(agent->places[i].source, format, out);
+}
+
 bool sl_agent_metrics(struct sl_agent *agent, enum sl_mon_format format, FILE *out)
 {
-    const struct sl_mon_port *ports[LINKS_MAX + SL_MON_RDMA_PORTS_MAX];
+    const struct sl_mon_port *ports[PORTS_MAX];
     struct sl_mon_metrics metrics = {.format = format,
                                      .mon = agent->mon,
                                      .ports = ports,
+                                     .port_count = sl_agent_ports(agent, ports, PORTS_MAX),
                                      .probes = agent->probes,
-                                     .probe_count = PROBES,
+                                     .probe_count = sl_source_class_count,
+                                     .more = more_metrics,
+                                     .arg = agent,
                                      .cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID),
                                      .resident_bytes = resident_bytes(),
                                      .version = agent->options.version,
                                      .config_is_good = !agent->config_is_bad};
 
-    for (unsigned i = 0; i < agent->rdma_count; i++)
-        ports[metrics.port_count++] = &agent->rdma_ports[i];
-    for (unsigned i = 0; i < LINKS_MAX; i++)
-        if (agent->netifs[i].ifindex != 0)
-            ports[metrics.port_count++] = &agent->netifs[i].port;
+    probes_update(agent);
     memcpy(metrics.transitions, agent->transitions, sizeof(metrics.transitions));
     return sl_mon_metrics_write(&metrics, out);
+}
+
+bool sl_agent_json(struct sl_agent *agent, const char *name, struct json_object *out)
+{
+    bool found = false;
+
+    for (unsigned i = 0; i < sl_source_class_count; i++) {
+        const struct place *place = &agent->places[i];
+
+        if (place->source == NULL || place->class->json == NULL ||
+            (name != NULL && strcmp(name, place->class->name) != 0))
+            continue;
+        place->class->json(place->source, out);
+        found = true;
+    }
+    return found;
+}
+
+struct sl_mon_store *sl_agent_store(struct sl_agent *agent)
+{
+    return agent->store;
 }
 
 void sl_agent_reloaded(struct sl_agent *agent, bool good)
@@ -567,9 +519,10 @@ struct sl_mon *sl_agent_mon(struct sl_agent *agent)
     return agent->mon;
 }
 
-const struct sl_mon_probe *sl_agent_probes(const struct sl_agent *agent, unsigned *count)
+const struct sl_mon_probe *sl_agent_probes(struct sl_agent *agent, unsigned *count)
 {
-    *count = PROBES;
+    probes_update(agent);
+    *count = sl_source_class_count;
     return agent->probes;
 }
 

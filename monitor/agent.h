@@ -2,9 +2,9 @@
 /*
  * The agent of one host: its sources, what they say to the engine, and where that goes.
  *
- *     rtnetlink --> links.c --+                        +--> store.c     on the disk, then
- *     sysfs     --> rdma.c  --+--> engine.c --> changes --> events     JSON, at least once
- *     /dev/kmsg --> klog.c  --+                        +--> metrics.c   when somebody asks
+ *     sources --> engine.c --> transitions --> store.c        on the disk, then
+ *     (source.h)                                 +--> events     lines of JSON, at least once
+ *                                                +--> metrics.c  when somebody asks
  *
  * One thread. The owner waits for sl_agent_fd() to be readable and calls sl_agent_turn(), and calls
  * sl_agent_tick() once a period.
@@ -14,6 +14,9 @@
 
 #include "monitor/config.h"
 #include "monitor/metrics.h"
+#include "monitor/store.h"
+
+struct json_object;
 
 struct sl_agent;
 
@@ -43,7 +46,12 @@ bool sl_agent_metrics(struct sl_agent *agent, enum sl_mon_format format, FILE *o
 /* The configuration was read again; false: it is refused, and this one stays in force. */
 void sl_agent_reloaded(struct sl_agent *agent, bool good);
 struct sl_mon *sl_agent_mon(struct sl_agent *agent);
-const struct sl_mon_probe *sl_agent_probes(const struct sl_agent *agent, unsigned *count);
+struct sl_mon_store *sl_agent_store(struct sl_agent *agent);
+const struct sl_mon_probe *sl_agent_probes(struct sl_agent *agent, unsigned *count);
+/* The ports of all sources: how many, at most so many. */
+unsigned sl_agent_ports(struct sl_agent *agent, const struct sl_mon_port **out, unsigned most);
+/* What the sources of that name (NULL: all) add to an answer. False: there is none. */
+bool sl_agent_json(struct sl_agent *agent, const char *name, struct json_object *out);
 /* Something was said while it was opened, for people: a store that was set aside. */
 const char *sl_agent_note(const struct sl_agent *agent);
 

@@ -20,10 +20,10 @@
         .type = SL_MON_CONFIG_NUMBER, .offset = offsetof(struct sl_mon_config, field),             \
         .least = least_, .most = most_                                                             \
     }
-#define SWITCH(section_, key_, field, standard_, help_)                                            \
+#define WANTED(section_, key_, field, standard_, help_)                                            \
     {                                                                                              \
         .section = section_, .key = key_, .standard = standard_, .unit = "", .help = help_,        \
-        .type = SL_MON_CONFIG_SWITCH, .offset = offsetof(struct sl_mon_config, field)              \
+        .type = SL_MON_CONFIG_WANTED, .offset = offsetof(struct sl_mon_config, field)              \
     }
 
 const struct sl_mon_config_row sl_mon_config_rows[] = {
@@ -42,12 +42,12 @@ const struct sl_mon_config_row sl_mon_config_rows[] = {
            "Time between readings of counters."),
     NUMBER("sources", "subjects", subjects, "4096", "", 16, 65536,
            "Ports, devices and processes that are watched at most."),
-    SWITCH("sources", "link", link, "on", "Network interfaces, by rtnetlink."),
+    WANTED("sources", "link", link, "on", "Network interfaces, by rtnetlink."),
     TEXT("sources", "link_ignore", link_ignore, "veth,docker,br-,virbr,cali,cni,flannel,tap",
          "Interfaces that are not watched: how their names begin, between commas."),
-    SWITCH("sources", "rdma", rdma, "on", "RDMA ports, in sysfs."),
+    WANTED("sources", "rdma", rdma, "on", "RDMA ports, in sysfs."),
     TEXT("sources", "rdma_root", rdma_root, "/sys/class/infiniband", "Where they are."),
-    SWITCH("sources", "kmsg", kmsg, "on", "The kernel's log."),
+    WANTED("sources", "kmsg", kmsg, "on", "The kernel's log."),
     TEXT("sources", "kmsg_path", kmsg_path, "/dev/kmsg", "Where it is."),
 };
 
@@ -80,14 +80,18 @@ static int set_number(const struct sl_mon_config_row *row, const char *value, in
     return 0;
 }
 
-static int set_switch(const struct sl_mon_config_row *row, const char *value, bool *field)
+static int set_wanted(const struct sl_mon_config_row *row, const char *value,
+                      enum sl_mon_wanted *field)
 {
-    bool is_on = strcmp(value, "on") == 0;
+    static const char *const words[] = {
+        [SL_MON_OFF] = "off", [SL_MON_AUTO] = "auto", [SL_MON_ON] = "on"};
 
-    if (!is_on && strcmp(value, "off") != 0)
-        return sl_fail(-EINVAL, "%s is to be on or off, and is '%s'", row->key, value);
-    *field = is_on;
-    return 0;
+    for (unsigned i = 0; i < SL_ARRAY_LEN(words); i++)
+        if (strcmp(value, words[i]) == 0) {
+            *field = (enum sl_mon_wanted)i;
+            return 0;
+        }
+    return sl_fail(-EINVAL, "%s is to be on, auto or off, and is '%s'", row->key, value);
 }
 
 static int set(const struct sl_mon_config_row *row, const char *value, struct sl_mon_config *out)
@@ -97,7 +101,7 @@ static int set(const struct sl_mon_config_row *row, const char *value, struct sl
     switch (row->type) {
     case SL_MON_CONFIG_TEXT: return set_text(row, value, field);
     case SL_MON_CONFIG_NUMBER: return set_number(row, value, field);
-    default: return set_switch(row, value, field);
+    default: return set_wanted(row, value, field);
     }
 }
 
@@ -211,6 +215,8 @@ void sl_mon_config_print(FILE *out)
             fprintf(out, "%s[%s]\n", i == 0 ? "" : "\n", row->section);
         section = row->section;
         fprintf(out, "# %s\n", row->help);
+        if (row->type == SL_MON_CONFIG_WANTED)
+            fprintf(out, "# on; off; auto: where it can be had, and its absence is no alarm.\n");
         if (row->type == SL_MON_CONFIG_NUMBER)
             fprintf(out, "# From %lld to %lld%s%s.\n", (long long)row->least, (long long)row->most,
                     row->unit[0] != '\0' ? " " : "", row->unit);

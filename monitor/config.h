@@ -19,20 +19,23 @@
 
 #define SL_MON_PATH 256
 
+/* of a source; auto: where it can be had, and its absence is no alarm */
+enum sl_mon_wanted { SL_MON_OFF, SL_MON_AUTO, SL_MON_ON };
+
 struct sl_mon_config {
     char store_path[SL_MON_PATH];
     int64_t store_transitions, store_bytes;
     char events_path[SL_MON_PATH];   /* "": none; "-": standard output */
     char textfile_path[SL_MON_PATH]; /* of metrics; "": none */
     char rdma_root[SL_MON_PATH], kmsg_path[SL_MON_PATH];
-    bool link, rdma, kmsg;
+    enum sl_mon_wanted link, rdma, kmsg;
     char link_ignore[SL_MON_PATH]; /* interfaces whose names begin so, between commas */
     int64_t period_ms, subjects;
 };
 
 struct sl_mon_config_row {
     const char *section, *key, *standard, *unit, *help;
-    enum { SL_MON_CONFIG_TEXT, SL_MON_CONFIG_NUMBER, SL_MON_CONFIG_SWITCH } type;
+    enum { SL_MON_CONFIG_TEXT, SL_MON_CONFIG_NUMBER, SL_MON_CONFIG_WANTED } type;
     size_t offset, cap;
     int64_t least, most;
 };

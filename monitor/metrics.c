@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-void sl_mon_metrics_label(const char *value, FILE *out)
+void sl_mon_metrics_escape(const char *value, FILE *out)
 {
     for (; *value != '\0'; value++) {
         if (*value == '\\' || *value == '"')
@@ -17,10 +17,10 @@ void sl_mon_metrics_label(const char *value, FILE *out)
 }
 
 /* In the older text format a family has the name of its samples, and there is no unit. */
-static void family(const struct sl_mon_metrics *metrics, FILE *out, const char *name,
-                   const char *type, const char *unit, const char *help)
+void sl_mon_metrics_family(enum sl_mon_format format, FILE *out, const char *name, const char *type,
+                           const char *unit, const char *help)
 {
-    bool is_plain = metrics->format == SL_MON_TEXT_FORMAT;
+    bool is_plain = format == SL_MON_TEXT_FORMAT;
     const char *end = !is_plain                      ? ""
                       : strcmp(type, "counter") == 0 ? "_total"
                       : strcmp(type, "info") == 0    ? "_info"
@@ -33,23 +33,28 @@ static void family(const struct sl_mon_metrics *metrics, FILE *out, const char *
         fprintf(out, "# UNIT %s %s\n", name, unit);
 }
 
-static void open_labels(FILE *out, const char *name, const char *label, const char *value)
+void sl_mon_metrics_open(FILE *out, const char *name, const char *label, const char *value)
 {
     fprintf(out, "%s{%s=\"", name, label);
-    sl_mon_metrics_label(value, out);
+    sl_mon_metrics_escape(value, out);
     fputc('"', out);
 }
 
-static void more_label(FILE *out, const char *label, const char *value)
+void sl_mon_metrics_label(FILE *out, const char *label, const char *value)
 {
     fprintf(out, ",%s=\"", label);
-    sl_mon_metrics_label(value, out);
+    sl_mon_metrics_escape(value, out);
     fputc('"', out);
 }
 
-static void close_number(FILE *out, uint64_t value)
+void sl_mon_metrics_number(FILE *out, uint64_t value)
 {
     fprintf(out, "} %" PRIu64 "\n", value);
+}
+
+void sl_mon_metrics_seconds(FILE *out, uint64_t ns)
+{
+    fprintf(out, "} %.9f\n", (double)ns / 1e9);
 }
 
 /* ---- ports ---- */
@@ -62,8 +67,8 @@ static void port_labels(FILE *out, const char *name, const struct sl_mon_port *p
 
     snprintf(device, sizeof(device), "%.*s", (int)(colon != NULL ? colon - full : SL_MON_NAME),
              full);
-    open_labels(out, name, "device", device);
-    more_label(out, "port", colon != NULL ? colon + 1 : "");
+    sl_mon_metrics_open(out, name, "device", device);
+    sl_mon_metrics_label(out, "port", colon != NULL ? colon + 1 : "");
 }
 
 static void port_numbers(const struct sl_mon_metrics *metrics, FILE *out, const char *name,
@@ -71,7 +76,7 @@ static void port_numbers(const struct sl_mon_metrics *metrics, FILE *out, const 
 {
     for (unsigned i = 0; i < metrics->port_count; i++) {
         port_labels(out, name, metrics->ports[i]);
-        close_number(out, number(metrics->ports[i]));
+        sl_mon_metrics_number(out, number(metrics->ports[i]));
     }
 }
 
@@ -104,25 +109,30 @@ static uint64_t received(const struct sl_mon_port *port)
 
 static void write_ports(const struct sl_mon_metrics *metrics, FILE *out)
 {
-    family(metrics, out, "sluice_port_up", "gauge", "", "1: the port has a link.");
+    sl_mon_metrics_family(metrics->format, out, "sluice_port_up", "gauge", "",
+                          "1: the port has a link.");
     port_numbers(metrics, out, "sluice_port_up", is_up);
-    family(metrics, out, "sluice_port_speed_bytes_per_second", "gauge", "",
-           "Speed of the link; 0: not known.");
+    sl_mon_metrics_family(metrics->format, out, "sluice_port_speed_bytes_per_second", "gauge", "",
+                          "Speed of the link; 0: not known.");
     port_numbers(metrics, out, "sluice_port_speed_bytes_per_second", speed);
-    family(metrics, out, "sluice_port_link_down", "counter", "", "Times that the link went down.");
+    sl_mon_metrics_family(metrics->format, out, "sluice_port_link_down", "counter", "",
+                          "Times that the link went down.");
     port_numbers(metrics, out, "sluice_port_link_down_total", downs);
-    family(metrics, out, "sluice_port_transmit_bytes", "counter", "bytes", "Bytes sent.");
+    sl_mon_metrics_family(metrics->format, out, "sluice_port_transmit_bytes", "counter", "bytes",
+                          "Bytes sent.");
     port_numbers(metrics, out, "sluice_port_transmit_bytes_total", sent);
-    family(metrics, out, "sluice_port_receive_bytes", "counter", "bytes", "Bytes received.");
+    sl_mon_metrics_family(metrics->format, out, "sluice_port_receive_bytes", "counter", "bytes",
+                          "Bytes received.");
     port_numbers(metrics, out, "sluice_port_receive_bytes_total", received);
-    family(metrics, out, "sluice_port_errors", "counter", "", "Errors, by kind.");
+    sl_mon_metrics_family(metrics->format, out, "sluice_port_errors", "counter", "",
+                          "Errors, by kind.");
     for (unsigned i = 0; i < metrics->port_count; i++)
         for (unsigned c = 0; c < SL_MON_COUNTER_COUNT; c++) {
             if (sl_mon_counters[c].kind[0] == '\0')
                 continue;
             port_labels(out, "sluice_port_errors_total", metrics->ports[i]);
-            more_label(out, "kind", sl_mon_counters[c].kind);
-            close_number(out, metrics->ports[i]->totals[c]);
+            sl_mon_metrics_label(out, "kind", sl_mon_counters[c].kind);
+            sl_mon_metrics_number(out, metrics->ports[i]->totals[c]);
         }
 }
 
@@ -130,8 +140,8 @@ static void write_ports(const struct sl_mon_metrics *metrics, FILE *out)
 
 static void write_verdicts(const struct sl_mon_metrics *metrics, FILE *out)
 {
-    family(metrics, out, "sluice_verdict_active", "gauge", "",
-           "1: the check is bad, or recovering, for this subject.");
+    sl_mon_metrics_family(metrics->format, out, "sluice_verdict_active", "gauge", "",
+                          "1: the check is bad, or recovering, for this subject.");
     for (const struct sl_mon_subject *at = sl_mon_next(metrics->mon, NULL); at != NULL;
          at = sl_mon_next(metrics->mon, at)) {
         enum sl_mon_check first;
@@ -140,33 +150,36 @@ static void write_verdicts(const struct sl_mon_metrics *metrics, FILE *out)
         for (unsigned i = 0; i < count; i++) {
             uint8_t state = at->conditions[i].state;
 
-            open_labels(out, "sluice_verdict_active", "class", sl_mon_checks[first + i].condition);
-            more_label(out, "check", sl_mon_checks[first + i].name);
-            more_label(out, "kind", sl_mon_kind_name(at->kind));
-            more_label(out, "subject", at->name);
-            close_number(out, state == SL_MON_BAD || state == SL_MON_RECOVERING);
+            sl_mon_metrics_open(out, "sluice_verdict_active", "class",
+                                sl_mon_checks[first + i].condition);
+            sl_mon_metrics_label(out, "check", sl_mon_checks[first + i].name);
+            sl_mon_metrics_label(out, "kind", sl_mon_kind_name(at->kind));
+            sl_mon_metrics_label(out, "subject", at->name);
+            sl_mon_metrics_number(out, state == SL_MON_BAD || state == SL_MON_RECOVERING);
         }
     }
-    family(metrics, out, "sluice_verdicts", "counter", "",
-           "Transitions into each state, by check.");
+    sl_mon_metrics_family(metrics->format, out, "sluice_verdicts", "counter", "",
+                          "Transitions into each state, by check.");
     for (unsigned i = 0; i < SL_MON_CHECK_COUNT; i++)
         for (unsigned s = 0; s < SL_MON_STATES; s++) {
-            open_labels(out, "sluice_verdicts_total", "class", sl_mon_checks[i].condition);
-            more_label(out, "check", sl_mon_checks[i].name);
-            more_label(out, "state", sl_mon_state_name((enum sl_mon_state)s));
-            close_number(out, metrics->transitions[i][s]);
+            sl_mon_metrics_open(out, "sluice_verdicts_total", "class", sl_mon_checks[i].condition);
+            sl_mon_metrics_label(out, "check", sl_mon_checks[i].name);
+            sl_mon_metrics_label(out, "state", sl_mon_state_name((enum sl_mon_state)s));
+            sl_mon_metrics_number(out, metrics->transitions[i][s]);
         }
-    family(metrics, out, "sluice_evidence", "counter", "", "Bad samples, by check and subject.");
+    sl_mon_metrics_family(metrics->format, out, "sluice_evidence", "counter", "",
+                          "Bad samples, by check and subject.");
     for (const struct sl_mon_subject *at = sl_mon_next(metrics->mon, NULL); at != NULL;
          at = sl_mon_next(metrics->mon, at)) {
         enum sl_mon_check first;
         unsigned count = sl_mon_checks_of(at->kind, &first);
 
         for (unsigned i = 0; i < count; i++) {
-            open_labels(out, "sluice_evidence_total", "check", sl_mon_checks[first + i].name);
-            more_label(out, "kind", sl_mon_kind_name(at->kind));
-            more_label(out, "subject", at->name);
-            close_number(out, at->conditions[i].bads);
+            sl_mon_metrics_open(out, "sluice_evidence_total", "check",
+                                sl_mon_checks[first + i].name);
+            sl_mon_metrics_label(out, "kind", sl_mon_kind_name(at->kind));
+            sl_mon_metrics_label(out, "subject", at->name);
+            sl_mon_metrics_number(out, at->conditions[i].bads);
         }
     }
 }
@@ -175,41 +188,45 @@ static void write_verdicts(const struct sl_mon_metrics *metrics, FILE *out)
 
 static void write_agent(const struct sl_mon_metrics *metrics, FILE *out)
 {
-    family(metrics, out, "sluice_probe_up", "gauge", "", "1: the source can be read, and so.");
+    sl_mon_metrics_family(metrics->format, out, "sluice_probe_up", "gauge", "",
+                          "1: the source can be read, and so.");
     for (unsigned i = 0; i < metrics->probe_count; i++) {
-        open_labels(out, "sluice_probe_up", "probe", metrics->probes[i].name);
-        more_label(out, "how", metrics->probes[i].how);
-        close_number(out, metrics->probes[i].is_up);
+        sl_mon_metrics_open(out, "sluice_probe_up", "probe", metrics->probes[i].name);
+        sl_mon_metrics_label(out, "how", metrics->probes[i].how);
+        sl_mon_metrics_number(out, metrics->probes[i].is_up);
     }
-    family(metrics, out, "sluice_agent_last_sample_timestamp_seconds", "gauge", "seconds",
-           "When a source was read last.");
+    sl_mon_metrics_family(metrics->format, out, "sluice_agent_last_sample_timestamp_seconds",
+                          "gauge", "seconds", "When a source was read last.");
     for (unsigned i = 0; i < metrics->probe_count; i++) {
-        open_labels(out, "sluice_agent_last_sample_timestamp_seconds", "probe",
-                    metrics->probes[i].name);
-        more_label(out, "how", metrics->probes[i].how);
+        sl_mon_metrics_open(out, "sluice_agent_last_sample_timestamp_seconds", "probe",
+                            metrics->probes[i].name);
+        sl_mon_metrics_label(out, "how", metrics->probes[i].how);
         fprintf(out, "} %.3f\n", (double)metrics->probes[i].sampled_ns / 1e9);
     }
-    family(metrics, out, "sluice_agent_events_dropped", "counter", "",
-           "Events that a source lost.");
+    sl_mon_metrics_family(metrics->format, out, "sluice_agent_events_dropped", "counter", "",
+                          "Events that a source lost.");
     for (unsigned i = 0; i < metrics->probe_count; i++) {
-        open_labels(out, "sluice_agent_events_dropped_total", "source", metrics->probes[i].name);
-        more_label(out, "how", metrics->probes[i].how);
-        close_number(out, metrics->probes[i].dropped);
+        sl_mon_metrics_open(out, "sluice_agent_events_dropped_total", "source",
+                            metrics->probes[i].name);
+        sl_mon_metrics_label(out, "how", metrics->probes[i].how);
+        sl_mon_metrics_number(out, metrics->probes[i].dropped);
     }
-    family(metrics, out, "sluice_agent_subjects_left_out", "counter", "",
-           "Subjects for which there was no room.");
+    sl_mon_metrics_family(metrics->format, out, "sluice_agent_subjects_left_out", "counter", "",
+                          "Subjects for which there was no room.");
     fprintf(out, "sluice_agent_subjects_left_out_total %" PRIu64 "\n",
             sl_mon_left_out(metrics->mon));
-    family(metrics, out, "sluice_agent_cpu_seconds", "counter", "seconds",
-           "Processor time of the agent.");
+    sl_mon_metrics_family(metrics->format, out, "sluice_agent_cpu_seconds", "counter", "seconds",
+                          "Processor time of the agent.");
     fprintf(out, "sluice_agent_cpu_seconds_total %.6f\n", (double)metrics->cpu_ns / 1e9);
-    family(metrics, out, "sluice_agent_resident_bytes", "gauge", "bytes", "Memory of the agent.");
+    sl_mon_metrics_family(metrics->format, out, "sluice_agent_resident_bytes", "gauge", "bytes",
+                          "Memory of the agent.");
     fprintf(out, "sluice_agent_resident_bytes %" PRIu64 "\n", metrics->resident_bytes);
-    family(metrics, out, "sluice_config_last_reload_success", "gauge", "",
-           "0: the file that was read last is refused, and the one before it counts.");
+    sl_mon_metrics_family(
+        metrics->format, out, "sluice_config_last_reload_success", "gauge", "",
+        "0: the file that was read last is refused, and the one before it counts.");
     fprintf(out, "sluice_config_last_reload_success %d\n", metrics->config_is_good);
-    family(metrics, out, "sluice_build", "info", "", "Which agent this is.");
-    open_labels(out, "sluice_build_info", "version", metrics->version);
+    sl_mon_metrics_family(metrics->format, out, "sluice_build", "info", "", "Which agent this is.");
+    sl_mon_metrics_open(out, "sluice_build_info", "version", metrics->version);
     fputs("} 1\n", out);
 }
 
@@ -217,6 +234,8 @@ bool sl_mon_metrics_write(const struct sl_mon_metrics *metrics, FILE *out)
 {
     write_ports(metrics, out);
     write_verdicts(metrics, out);
+    if (metrics->more != NULL)
+        metrics->more(metrics->arg, metrics->format, out);
     write_agent(metrics, out);
     if (metrics->format == SL_MON_OPENMETRICS)
         fputs("# EOF\n", out);

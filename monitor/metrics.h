@@ -32,6 +32,8 @@ struct sl_mon_metrics {
     unsigned port_count;
     const struct sl_mon_probe *probes;
     unsigned probe_count;
+    void (*more)(void *arg, enum sl_mon_format format, FILE *out); /* families of others; or NULL */
+    void *arg;
     uint64_t transitions[SL_MON_CHECK_COUNT][SL_MON_STATES]; /* into each state, of each check */
     uint64_t cpu_ns, resident_bytes;                         /* of the agent */
     const char *version;
@@ -41,7 +43,23 @@ struct sl_mon_metrics {
 /* Writes all of it, and the end mark. False: out could not take it. */
 bool sl_mon_metrics_write(const struct sl_mon_metrics *metrics, FILE *out);
 
+/*
+ * For families of others: each is written whole, and once.
+ *
+ *     sl_mon_metrics_family(format, out, "sluice_tcp_resets", "counter", "", "Connections reset.");
+ *     sl_mon_metrics_open(out, "sluice_tcp_resets_total", "device", "eth0");
+ *     sl_mon_metrics_label(out, "way", "in");
+ *     sl_mon_metrics_number(out, 3);
+ *
+ * name: without "_total"; samples have it. type: counter, gauge, info. unit: "", "bytes", "seconds".
+ */
+void sl_mon_metrics_family(enum sl_mon_format format, FILE *out, const char *name, const char *type,
+                           const char *unit, const char *help);
+void sl_mon_metrics_open(FILE *out, const char *name, const char *label, const char *value);
+void sl_mon_metrics_label(FILE *out, const char *label, const char *value);
+void sl_mon_metrics_number(FILE *out, uint64_t value);
+void sl_mon_metrics_seconds(FILE *out, uint64_t ns);
 /* A label's value, with what must be escaped. */
-void sl_mon_metrics_label(const char *value, FILE *out);
+void sl_mon_metrics_escape(const char *value, FILE *out);
 
 #endif

@@ -2,6 +2,7 @@
 /* The agent as a whole, over files of our own and a clock of the test. */
 #include "core/err.h"
 #include "monitor/agent.h"
+#include "monitor/source.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -73,7 +74,12 @@ static int begin(void **state)
     put("counters/port_xmit_packets", "0\n");
     put("counters/symbol_error", "0\n");
     sl_mon_config_defaults(&config);
-    config.link = config.kmsg = false;
+    for (unsigned i = 0; i < sl_source_class_count; i++) {
+        size_t wanted = sl_source_classes[i]->wanted;
+
+        *(enum sl_mon_wanted *)(void *)((char *)&config + wanted) = SL_MON_OFF;
+    }
+    config.rdma = SL_MON_ON;
     snprintf(config.rdma_root, sizeof(config.rdma_root), "%s/rdma", folder);
     snprintf(config.store_path, sizeof(config.store_path), "%s/state.db", folder);
     snprintf(config.events_path, sizeof(config.events_path), "%s/events", folder);
@@ -225,7 +231,7 @@ static void a_source_that_cannot_be_had_is_named(void **state)
     (void)state;
     second();
     assert_true(sl_agent_is_fresh(agent, why, sizeof(why)));
-    config.kmsg = true;
+    config.kmsg = SL_MON_ON;
     snprintf(config.kmsg_path, sizeof(config.kmsg_path), "%s/no-log", folder);
     restart();
     assert_false(sl_agent_is_fresh(agent, why, sizeof(why)));

@@ -72,7 +72,8 @@ static void what_makes_no_sense_is_refused_with_its_line(void **state)
             "sluiced.conf:2: period_ms is to be from 100 to 60000 ms, and is 99");
     refused("[sources]\nperiod_ms = 99999999999999999999\n",
             "sluiced.conf:2: period_ms is to be a number, and is '99999999999999999999'");
-    refused("[sources]\nkmsg = yes\n", "sluiced.conf:2: kmsg is to be on or off, and is 'yes'");
+    refused("[sources]\nkmsg = yes\n",
+            "sluiced.conf:2: kmsg is to be on, auto or off, and is 'yes'");
     refused("[sources]\nkmsg = on\n# more\nkmsg = on\n", "sluiced.conf:4: kmsg is said twice");
     refused("[sources]\nkmsg = on\nwhat\n[store]\nbytes = 1\n",
             "sluiced.conf:3: this is no line of a section, and no key = value");

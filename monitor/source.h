@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A source: one thing of this host that is read in one way, and what its readings say to the
+ * engine. The agent knows sources as rows of a table (monitor/sources.c) and nothing else of them:
+ * a new one is a file and a line there.
+ *
+ *     create --> open --> tick, read, tick, ... --> close --> open ... --> destroy
+ *                 ^                                   |
+ *                 +------- again, in 10 s ------------+  it failed: probe_up is 0, with the reason
+ *
+ * Called by one thread. None of these calls may wait: what can hang is in a process of its own.
+ */
+#ifndef SL_MONITOR_SOURCE_H
+#define SL_MONITOR_SOURCE_H
+
+#include "monitor/config.h"
+#include "monitor/metrics.h"
+
+struct json_object;
+
+/* What a source is given; borrowed, for as long as the source is there. */
+struct sl_source_host {
+    struct sl_mon *mon; /* its time is set before each call */
+    const struct sl_mon_config *config;
+};
+
+struct sl_source_class {
+    const char *name, *how; /* sluice_probe_up{probe="link",how="rtnetlink"} */
+    size_t wanted;          /* where in struct sl_mon_config its enum sl_mon_wanted is */
+    uint64_t period_ns;     /* between ticks, at least; 0: the agent's period */
+    uint64_t quiet;         /* checks whose silence is good while this source is up, a bit each */
+
+    /* Memory, and what is counted from the agent's begin to its end. No I/O. -ENOMEM. */
+    int (*create)(const struct sl_source_host *host, void **out);
+    void (*destroy)(void *source); /* closed before */
+    /* -ENODEV, -ENOTSUP: there is no such thing here, which is an alarm only where it is asked for
+     * ("on"). Others: it cannot be had now. With a sentence that says what to install or allow. */
+    int (*open)(void *source);
+    void (*close)(void *source);
+
+    /* What may be NULL: */
+    int (*fd)(const void *source); /* to wait for; after open() */
+    /* fd is readable: takes what has come, within bounds. How much, or a negative errno: it is
+     * closed, and opened again later. */
+    int (*read)(void *source);
+    int (*tick)(void *source);               /* once a period: 0, or as above */
+    uint64_t (*dropped)(const void *source); /* events lost, in all */
+    /* Its ports, for metrics and for people: how many, at most so many. */
+    unsigned (*ports)(void *source, const struct sl_mon_port **out, unsigned most);
+    /* Families of metrics of its own, whole (HELP, TYPE, samples), also while it is closed: counters
+     * are there from the start, at 0. monitor/metrics.h has the calls. */
+    void (*metrics)(void *source, enum sl_mon_format format, FILE *out);
+    /* Keys of its own in the answer to /v1/status and /v1/NAME. */
+    void (*json)(void *source, struct json_object *out);
+};
+
+#define SL_SOURCE_QUIET(check) (UINT64_C(1) << SL_MON_CHECK_##check)
+
+extern const struct sl_source_class *const sl_source_classes[];
+extern const unsigned sl_source_class_count;
+
+/* One row each, in the file of its name. */
+extern const struct sl_source_class sl_source_link; /* source_link.c */
+extern const struct sl_source_class sl_source_rdma; /* source_rdma.c */
+extern const struct sl_source_class sl_source_kmsg; /* source_kmsg.c */
+
+#endif

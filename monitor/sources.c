@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of sources: in this order they are opened, read and shown. */
+#include "monitor/source.h"
+
+#include "core/err.h"
+
+const struct sl_source_class *const sl_source_classes[] = {
+    &sl_source_link,
+    &sl_source_rdma,
+    &sl_source_kmsg,
+};
+
+const unsigned sl_source_class_count = SL_ARRAY_LEN(sl_source_classes);
