@@ -40,7 +40,6 @@ struct sl_agent {
     struct sl_mon_probe probes[SOURCES_MAX]; /* of the same places */
     uint64_t written;                        /* the last event that was */
     uint64_t transitions[SL_MON_CHECK_COUNT][SL_MON_STATES];
-    uint64_t not_stored;
     FILE *events; /* NULL: none */
     struct sl_mon_record scratch_records[64];
     int epoll_fd;
@@ -244,9 +243,16 @@ static void on_transition(void *arg, const struct sl_mon_transition *transition)
 {
     struct sl_agent *agent = arg;
 
-    agent->transitions[transition->check][transition->step.to]++;
-    if (sl_mon_store_put(agent->store, transition) != 0)
-        agent->not_stored++;
+    if (transition->step.from != transition->step.to)
+        agent->transitions[transition->check][transition->step.to]++;
+    (void)sl_mon_store_put(agent->store, transition);
+}
+
+static void on_forget(void *arg, const struct sl_mon_subject *subject)
+{
+    struct sl_agent *agent = arg;
+
+    (void)sl_mon_store_forget(agent->store, subject);
 }
 
 /* What is stored and not yet written, in order. One that could not be written comes again. */
@@ -306,6 +312,7 @@ static int engine_open(struct sl_agent *agent)
     const struct sl_mon_options options = {.subjects_max = (size_t)agent->config.subjects,
                                            .next_id = sl_mon_store_next(agent->store),
                                            .on_transition = on_transition,
+                                           .on_forget = on_forget,
                                            .arg = agent};
     char boot_id[SL_MON_BOOT_ID];
     int err = sl_mon_create(&options, &agent->mon);
@@ -317,7 +324,7 @@ static int engine_open(struct sl_agent *agent)
         snprintf(boot_id, sizeof(boot_id), "%s", agent->options.boot_id);
     else
         read_boot_id(boot_id, sizeof(boot_id));
-    err = sl_mon_store_restore(agent->store, agent->mon);
+    err = sl_mon_store_restore(agent->store, agent->mon, sl_mon_time(agent->mon)->wall_ns);
     sl_mon_set_boot(agent->mon, boot_id);
     return err != 0 ? err : sl_mon_store_boot(agent->store, boot_id);
 }
@@ -388,6 +395,7 @@ void sl_agent_tick(struct sl_agent *agent)
         if (agent->places[i].source != NULL)
             source_tick(agent, i);
     calm(agent);
+    (void)sl_mon_store_retry(agent->store);
     write_events(agent);
 }
 
@@ -480,6 +488,8 @@ bool sl_agent_metrics(struct sl_agent *agent, enum sl_mon_format format, FILE *o
                                      .arg = agent,
                                      .cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID),
                                      .resident_bytes = resident_bytes(),
+                                     .waiting = sl_mon_store_waiting(agent->store),
+                                     .lost = sl_mon_store_lost(agent->store),
                                      .version = agent->options.version,
                                      .config_is_good = !agent->config_is_bad};
 

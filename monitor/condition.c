@@ -11,25 +11,29 @@ static const uint8_t next_state[SL_MON_STATES][SL_MON_INPUTS] = {
                    [SL_MON_IN_GOOD] = SL_MON_OK,
                    [SL_MON_IN_CALM] = SL_MON_OK,
                    [SL_MON_IN_BOOT] = SL_MON_OK,
-                   [SL_MON_IN_CLEAR] = SL_MON_OK},
+                   [SL_MON_IN_CLEAR] = SL_MON_OK,
+                   [SL_MON_IN_GONE] = SL_MON_OK},
     [SL_MON_SUSPECT] = {[SL_MON_IN_BAD] = SL_MON_SUSPECT,
                         [SL_MON_IN_CONFIRM] = SL_MON_BAD,
                         [SL_MON_IN_GOOD] = SL_MON_SUSPECT,
                         [SL_MON_IN_CALM] = SL_MON_OK,
                         [SL_MON_IN_BOOT] = SL_MON_OK,
-                        [SL_MON_IN_CLEAR] = SL_MON_OK},
+                        [SL_MON_IN_CLEAR] = SL_MON_OK,
+                        [SL_MON_IN_GONE] = SL_MON_OK},
     [SL_MON_BAD] = {[SL_MON_IN_BAD] = SL_MON_BAD,
                     [SL_MON_IN_CONFIRM] = SL_MON_BAD,
                     [SL_MON_IN_GOOD] = SL_MON_BAD,
                     [SL_MON_IN_CALM] = SL_MON_RECOVERING,
                     [SL_MON_IN_BOOT] = SL_MON_OK,
-                    [SL_MON_IN_CLEAR] = SL_MON_OK},
+                    [SL_MON_IN_CLEAR] = SL_MON_OK,
+                    [SL_MON_IN_GONE] = SL_MON_OK},
     [SL_MON_RECOVERING] = {[SL_MON_IN_BAD] = SL_MON_BAD,
                            [SL_MON_IN_CONFIRM] = SL_MON_BAD,
                            [SL_MON_IN_GOOD] = SL_MON_RECOVERING,
                            [SL_MON_IN_CALM] = SL_MON_OK,
                            [SL_MON_IN_BOOT] = SL_MON_OK,
-                           [SL_MON_IN_CLEAR] = SL_MON_OK},
+                           [SL_MON_IN_CLEAR] = SL_MON_OK,
+                           [SL_MON_IN_GONE] = SL_MON_OK},
 };
 
 const char *sl_mon_state_name(enum sl_mon_state state)
@@ -44,7 +48,8 @@ const char *sl_mon_input_name(enum sl_mon_input input)
     static const char *const names[SL_MON_INPUTS] = {
         [SL_MON_IN_BAD] = "first evidence", [SL_MON_IN_CONFIRM] = "confirmed",
         [SL_MON_IN_GOOD] = "good sample",   [SL_MON_IN_CALM] = "evidence gone",
-        [SL_MON_IN_BOOT] = "new boot",      [SL_MON_IN_CLEAR] = "cleared by an operator"};
+        [SL_MON_IN_BOOT] = "new boot",      [SL_MON_IN_CLEAR] = "cleared by an operator",
+        [SL_MON_IN_GONE] = "it is over"};
 
     return (unsigned)input < SL_MON_INPUTS ? names[input] : "unknown";
 }

@@ -37,6 +37,7 @@ enum sl_mon_input {
     SL_MON_IN_CALM,    /* good for long enough to leave the state */
     SL_MON_IN_BOOT,    /* another boot of the host */
     SL_MON_IN_CLEAR,   /* an operator says so */
+    SL_MON_IN_GONE,    /* the subject is over: a process that ended */
     SL_MON_INPUTS
 };
 
@@ -84,7 +85,7 @@ bool sl_mon_condition_sample(struct sl_mon_condition *condition, const struct sl
 /* It is quiet, and the source of samples is alive. Changes only what a policy calls quiet. */
 bool sl_mon_condition_tick(struct sl_mon_condition *condition, const struct sl_mon_policy *policy,
                            uint64_t now_ns, struct sl_mon_step *out);
-/* SL_MON_IN_BOOT or SL_MON_IN_CLEAR. */
+/* SL_MON_IN_BOOT, SL_MON_IN_CLEAR or SL_MON_IN_GONE. */
 bool sl_mon_condition_reset(struct sl_mon_condition *condition, enum sl_mon_input input,
                             uint64_t now_ns, struct sl_mon_step *out);
 

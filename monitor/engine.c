@@ -4,6 +4,7 @@
 #include "core/err.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +42,7 @@ static void subject_free(struct sl_mon_subject *subject)
         return;
     free(subject->conditions);
     free(subject->evidence);
+    free(subject->buckets);
     free(subject);
 }
 
@@ -139,7 +141,8 @@ static struct sl_mon_subject *subject_new(const struct sl_mon *mon, enum sl_mon_
     snprintf(subject->name, sizeof(subject->name), "%s", name);
     subject->conditions = calloc(count, sizeof(*subject->conditions));
     subject->evidence = calloc(count, sizeof(*subject->evidence));
-    if (subject->conditions == NULL || subject->evidence == NULL) {
+    subject->buckets = calloc(count, sizeof(*subject->buckets));
+    if (subject->conditions == NULL || subject->evidence == NULL || subject->buckets == NULL) {
         subject_free(subject);
         return NULL;
     }
@@ -178,16 +181,6 @@ uint64_t sl_mon_left_out(const struct sl_mon *mon)
     return mon->left_out;
 }
 
-void sl_mon_forget(struct sl_mon *mon, struct sl_mon_subject *subject)
-{
-    for (size_t i = 0; i < mon->count; i++)
-        if (mon->subjects[i] == subject) {
-            mon->subjects[i] = NULL;
-            subject_free(subject);
-            return;
-        }
-}
-
 void sl_mon_use(struct sl_mon *mon, struct sl_mon_subject *subject)
 {
     subject->used_ns = mon->time.mono_ns;
@@ -212,8 +205,9 @@ const struct sl_mon_subject *sl_mon_next(const struct sl_mon *mon,
 
 /* ---- samples ---- */
 
-static void tell(struct sl_mon *mon, const struct sl_mon_subject *subject, unsigned place,
-                 enum sl_mon_check check, const struct sl_mon_step *step)
+static void tell_with(struct sl_mon *mon, const struct sl_mon_subject *subject, unsigned place,
+                      enum sl_mon_check check, const struct sl_mon_step *step,
+                      const struct sl_mon_evidence *evidence)
 {
     struct sl_mon_transition transition = {
         .id = mon->options.next_id++,
@@ -221,11 +215,55 @@ static void tell(struct sl_mon *mon, const struct sl_mon_subject *subject, unsig
         .subject = subject,
         .check = check,
         .step = *step,
-        .evidence = &subject->evidence[place],
+        .evidence = evidence,
         .history = sl_mon_condition_history(&subject->conditions[place], mon->time.mono_ns)};
 
     memcpy(transition.boot_id, mon->boot_id, sizeof(transition.boot_id));
     mon->options.on_transition(mon->options.arg, &transition);
+}
+
+static void tell(struct sl_mon *mon, const struct sl_mon_subject *subject, unsigned place,
+                 enum sl_mon_check check, const struct sl_mon_step *step)
+{
+    tell_with(mon, subject, place, check, step, &subject->evidence[place]);
+}
+
+/* Takes room for one event; false: it is only counted. */
+static bool take(struct sl_mon_bucket *bucket, uint64_t now_ns)
+{
+    const uint64_t each_ns = SL_MON_S / SL_MON_EVENTS_PER_S;
+    uint64_t back = (now_ns - bucket->since_ns) / each_ns;
+
+    if (back >= bucket->taken) {
+        bucket->taken = 0;
+        bucket->since_ns = now_ns;
+    } else {
+        bucket->taken -= (uint32_t)back;
+        bucket->since_ns += back * each_ns;
+    }
+    if (bucket->taken >= SL_MON_EVENTS_AT_ONCE) {
+        bucket->withheld++;
+        return false;
+    }
+    bucket->taken++;
+    return true;
+}
+
+static void tell_event(struct sl_mon *mon, struct sl_mon_subject *subject, unsigned place,
+                       enum sl_mon_check check)
+{
+    struct sl_mon_bucket *bucket = &subject->buckets[place];
+    uint8_t state = subject->conditions[place].state;
+    const struct sl_mon_step step = {.from = state, .to = state, .input = SL_MON_IN_BAD};
+    struct sl_mon_evidence evidence = subject->evidence[place];
+
+    if (!take(bucket, mon->time.mono_ns))
+        return;
+    if (bucket->withheld != 0)
+        snprintf(evidence.text, sizeof(evidence.text), "%.200s (%" PRIu32 " more were not told)",
+                 subject->evidence[place].text, bucket->withheld);
+    bucket->withheld = 0;
+    tell_with(mon, subject, place, check, &step, &evidence);
 }
 
 void sl_mon_sample(struct sl_mon *mon, struct sl_mon_subject *subject, enum sl_mon_check check,
@@ -239,12 +277,15 @@ void sl_mon_sample(struct sl_mon *mon, struct sl_mon_subject *subject, enum sl_m
                                          .boot_ns = mon->time.boot_ns,
                                          .is_bad = is_bad,
                                          .in_use = sl_mon_in_use(mon, subject)};
+    struct sl_mon_condition *condition = &subject->conditions[place];
+    uint64_t bads = condition->bads;
 
     if (is_bad)
         subject->evidence[place] = *evidence;
-    if (sl_mon_condition_sample(&subject->conditions[place], &sl_mon_checks[check].policy, &sample,
-                                &step))
+    if (sl_mon_condition_sample(condition, &sl_mon_checks[check].policy, &sample, &step))
         tell(mon, subject, (unsigned)place, check, &step);
+    else if (condition->bads != bads && sl_mon_checks[check].policy.quiet)
+        tell_event(mon, subject, (unsigned)place, check);
 }
 
 void sl_mon_calm(struct sl_mon *mon, enum sl_mon_check check)
@@ -293,6 +334,19 @@ void sl_mon_set_boot(struct sl_mon *mon, const char *boot_id)
 bool sl_mon_clear(struct sl_mon *mon, struct sl_mon_subject *subject)
 {
     return reset(mon, subject, SL_MON_IN_CLEAR);
+}
+
+void sl_mon_forget(struct sl_mon *mon, struct sl_mon_subject *subject)
+{
+    reset(mon, subject, SL_MON_IN_GONE);
+    if (mon->options.on_forget != NULL)
+        mon->options.on_forget(mon->options.arg, subject);
+    for (size_t i = 0; i < mon->count; i++)
+        if (mon->subjects[i] == subject) {
+            mon->subjects[i] = NULL;
+            subject_free(subject);
+            return;
+        }
 }
 
 void sl_mon_restore(struct sl_mon *mon, struct sl_mon_subject *subject, enum sl_mon_check check,

@@ -33,6 +33,15 @@ struct sl_mon_evidence {
     char text[SL_MON_TEXT]; /* a sentence, with what was read */
 };
 
+/* Events of one condition: so many at once, and so many a second. */
+#define SL_MON_EVENTS_AT_ONCE 64
+#define SL_MON_EVENTS_PER_S 2
+
+struct sl_mon_bucket {
+    uint64_t since_ns; /* what is taken comes back from then on */
+    uint32_t taken, withheld;
+};
+
 struct sl_mon_subject {
     enum sl_mon_kind kind;
     char name[SL_MON_NAME];
@@ -40,8 +49,13 @@ struct sl_mon_subject {
     uint64_t seen_ns, used_ns; /* was there; carried something */
     struct sl_mon_condition *conditions; /* of the checks of its kind, in their order */
     struct sl_mon_evidence *evidence;    /* the latest bad sample of each */
+    struct sl_mon_bucket *buckets;       /* of their events */
 };
 
+/*
+ * What changed. Or, where step.from is step.to, an event: one more bad sample of a quiet check, such
+ * as a flap of a link that is known to flap.
+ */
 struct sl_mon_transition {
     uint64_t id; /* from 1, without a gap, over restarts too */
     struct sl_mon_time time;
@@ -57,6 +71,8 @@ struct sl_mon_options {
     size_t subjects_max;
     uint64_t next_id; /* of the next transition: one more than the store has */
     void (*on_transition)(void *arg, const struct sl_mon_transition *transition);
+    /* After the last transition of a subject that is forgotten; NULL: nobody cares. */
+    void (*on_forget)(void *arg, const struct sl_mon_subject *subject);
     void *arg;
 };
 
@@ -74,13 +90,15 @@ void sl_mon_set_boot(struct sl_mon *mon, const char *boot_id);
 struct sl_mon_subject *sl_mon_subject(struct sl_mon *mon, enum sl_mon_kind kind, const char *name);
 struct sl_mon_subject *sl_mon_find(struct sl_mon *mon, enum sl_mon_kind kind, const char *name);
 uint64_t sl_mon_left_out(const struct sl_mon *mon);
-/* It is over (a process that ended): its conditions with it, without a transition. */
+/* It is over (a process that ended): what was wrong with it ends, and its history with it. */
 void sl_mon_forget(struct sl_mon *mon, struct sl_mon_subject *subject);
 /* It carries something now. */
 void sl_mon_use(struct sl_mon *mon, struct sl_mon_subject *subject);
 bool sl_mon_in_use(const struct sl_mon *mon, const struct sl_mon_subject *subject);
 
-/* evidence may be NULL for a good sample. A check of another kind of subject is our mistake. */
+/* evidence may be NULL for a good sample. A check of another kind of subject is our mistake. A bad
+ * sample of a quiet check that changes nothing is told as an event; where there are too many, their
+ * number is told with the next. */
 void sl_mon_sample(struct sl_mon *mon, struct sl_mon_subject *subject, enum sl_mon_check check,
                    bool is_bad, const struct sl_mon_evidence *evidence);
 /* The source of a check was alive since the last time: quiet conditions of that check calm down. */

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <json-c/json.h>
+#include <string.h>
 #include <time.h>
 
 void sl_mon_time_text(uint64_t wall_ns, char *out, size_t cap)
@@ -39,6 +40,7 @@ int sl_mon_event_line(const struct sl_mon_record *record, FILE *out)
         return sl_fail(-ENOMEM, "no memory for a line of JSON");
     sl_mon_time_text(record->wall_ns, time_text, sizeof(time_text));
     add_number(line, "version", SL_MON_EVENT_VERSION);
+    add_text(line, "type", strcmp(record->from, record->to) == 0 ? "event" : "transition");
     add_number(line, "id", record->id);
     add_text(line, "time", time_text);
     add_text(line, "kind", record->kind);

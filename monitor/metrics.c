@@ -221,6 +221,12 @@ static void write_agent(const struct sl_mon_metrics *metrics, FILE *out)
     sl_mon_metrics_family(metrics->format, out, "sluice_agent_resident_bytes", "gauge", "bytes",
                           "Memory of the agent.");
     fprintf(out, "sluice_agent_resident_bytes %" PRIu64 "\n", metrics->resident_bytes);
+    sl_mon_metrics_family(metrics->format, out, "sluice_store_waiting", "gauge", "",
+                          "Transitions that could not be stored yet.");
+    fprintf(out, "sluice_store_waiting %" PRIu64 "\n", metrics->waiting);
+    sl_mon_metrics_family(metrics->format, out, "sluice_store_lost", "counter", "",
+                          "Transitions that could never be stored.");
+    fprintf(out, "sluice_store_lost_total %" PRIu64 "\n", metrics->lost);
     sl_mon_metrics_family(
         metrics->format, out, "sluice_config_last_reload_success", "gauge", "",
         "0: the file that was read last is refused, and the one before it counts.");

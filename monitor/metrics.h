@@ -36,6 +36,7 @@ struct sl_mon_metrics {
     void *arg;
     uint64_t transitions[SL_MON_CHECK_COUNT][SL_MON_STATES]; /* into each state, of each check */
     uint64_t cpu_ns, resident_bytes;                         /* of the agent */
+    uint64_t waiting, lost;                                  /* transitions that are not stored */
     const char *version;
     bool config_is_good; /* the last reload */
 };

@@ -15,6 +15,7 @@
 #define VERSION 1
 #define PAGE 4096
 #define PRUNE_EVERY 256 /* transitions */
+#define WAITING_MAX 256 /* transitions that are not stored yet */
 
 enum statement {
     BEGIN,
@@ -29,6 +30,13 @@ enum statement {
     PUT_META,
     GET_ACK,
     PUT_ACK,
+    OPEN_VERDICT,
+    CLOSE_VERDICT,
+    CLOSE_VERDICT_ID,
+    ACK_VERDICT,
+    VERDICTS,
+    PRUNE_VERDICTS,
+    FORGET,
     STATEMENTS
 };
 
@@ -46,6 +54,16 @@ static const char *const texts[STATEMENTS] = {
     [PUT_META] = "INSERT OR REPLACE INTO meta VALUES (?1,?2)",
     [GET_ACK] = "SELECT id FROM acks WHERE output = ?1",
     [PUT_ACK] = "INSERT OR REPLACE INTO acks VALUES (?1,?2)",
+    [OPEN_VERDICT] = "INSERT OR REPLACE INTO verdicts VALUES (?1,?2,0,0,'',?3,?4,?5,?6,?7,?8,?9)",
+    [CLOSE_VERDICT] = "UPDATE verdicts SET closed_ns = ?1"
+                      " WHERE closed_ns = 0 AND kind = ?2 AND subject = ?3 AND name = ?4",
+    [CLOSE_VERDICT_ID] = "UPDATE verdicts SET closed_ns = ?1 WHERE id = ?2",
+    [ACK_VERDICT] = "UPDATE verdicts SET acked_by = CASE acked_ns WHEN 0 THEN ?3 ELSE acked_by END,"
+                    " acked_ns = CASE acked_ns WHEN 0 THEN ?2 ELSE acked_ns END WHERE id = ?1",
+    [VERDICTS] = "SELECT * FROM verdicts WHERE id >= ?1 AND (?2 = 0 OR closed_ns = 0)"
+                 " ORDER BY id LIMIT ?3",
+    [PRUNE_VERDICTS] = "DELETE FROM verdicts WHERE id <= ?1 AND closed_ns != 0",
+    [FORGET] = "DELETE FROM conditions WHERE kind = ?1 AND subject = ?2",
 };
 
 static const char schema[] =
@@ -56,7 +74,19 @@ static const char schema[] =
     "CREATE TABLE IF NOT EXISTS transitions (id INTEGER PRIMARY KEY, wall_ns INTEGER, mono_ns "
     "INTEGER,"
     " boot_id TEXT, kind TEXT, subject TEXT, name TEXT, condition TEXT, was TEXT, became TEXT,"
-    " cause TEXT, source TEXT, before INTEGER, after INTEGER, text TEXT, history REAL);";
+    " cause TEXT, source TEXT, before INTEGER, after INTEGER, text TEXT, history REAL);"
+    "CREATE TABLE IF NOT EXISTS verdicts (id INTEGER PRIMARY KEY, opened_ns INTEGER, closed_ns "
+    "INTEGER,"
+    " acked_ns INTEGER, acked_by TEXT, boot_id TEXT, kind TEXT, subject TEXT, name TEXT,"
+    " condition TEXT, fatal INTEGER, text TEXT);"
+    "CREATE INDEX IF NOT EXISTS verdicts_open ON verdicts (closed_ns);";
+
+/* A transition as it is stored. */
+struct entry {
+    struct sl_mon_record record;
+    struct sl_mon_condition condition;
+    bool is_fatal;
+};
 
 struct sl_mon_store {
     sqlite3 *db;
@@ -64,6 +94,9 @@ struct sl_mon_store {
     struct sl_mon_store_options options;
     uint64_t next, oldest;
     unsigned since_prune;
+    struct entry *waiting; /* a ring of WAITING_MAX, in their order */
+    unsigned waiting_first, waiting_count;
+    uint64_t lost;
 };
 
 /* ---- errors ---- */
@@ -241,6 +274,11 @@ int sl_mon_store_open(const char *path, const struct sl_mon_store_options *optio
         return sl_fail(-ENOMEM, "no memory for the store");
     set_aside[0] = '\0';
     store->options = *options;
+    store->waiting = calloc(WAITING_MAX, sizeof(store->waiting[0]));
+    if (store->waiting == NULL) {
+        free(store);
+        return sl_fail(-ENOMEM, "no memory for the store");
+    }
     code = db_open(store, path);
     if (is_damaged(code)) {
         db_close(store);
@@ -265,6 +303,7 @@ void sl_mon_store_close(struct sl_mon_store *store)
     if (store == NULL)
         return;
     db_close(store);
+    free(store->waiting);
     free(store);
 }
 
@@ -275,41 +314,95 @@ uint64_t sl_mon_store_next(const struct sl_mon_store *store)
 
 /* ---- transitions ---- */
 
-static int put_transition(struct sl_mon_store *store, const struct sl_mon_transition *transition)
+#define COPY(to, from) snprintf(to, sizeof(to), "%s", from)
+
+static void describe(const struct sl_mon_transition *transition, struct entry *out)
 {
     const struct sl_mon_check_row *row = &sl_mon_checks[transition->check];
     const struct sl_mon_evidence *evidence = transition->evidence;
+    struct sl_mon_record *record = &out->record;
+    bool is_event = transition->step.from == transition->step.to;
 
-    bind_number(store, PUT, 1, transition->id);
-    bind_number(store, PUT, 2, transition->time.wall_ns);
-    bind_number(store, PUT, 3, transition->time.mono_ns);
-    bind_text(store, PUT, 4, transition->boot_id);
-    bind_text(store, PUT, 5, sl_mon_kind_name(transition->subject->kind));
-    bind_text(store, PUT, 6, transition->subject->name);
-    bind_text(store, PUT, 7, row->name);
-    bind_text(store, PUT, 8, row->condition);
-    bind_text(store, PUT, 9, sl_mon_state_name((enum sl_mon_state)transition->step.from));
-    bind_text(store, PUT, 10, sl_mon_state_name((enum sl_mon_state)transition->step.to));
-    bind_text(store, PUT, 11, sl_mon_input_name((enum sl_mon_input)transition->step.input));
-    bind_text(store, PUT, 12, evidence->source != NULL ? evidence->source : "");
-    bind_number(store, PUT, 13, evidence->before);
-    bind_number(store, PUT, 14, evidence->after);
-    bind_text(store, PUT, 15, evidence->text);
-    sqlite3_bind_double(store->statements[PUT], 16, transition->history);
+    out->condition = *sl_mon_condition(transition->subject, transition->check);
+    out->is_fatal = row->severity == SL_MON_FATAL;
+    record->id = transition->id;
+    record->wall_ns = transition->time.wall_ns;
+    record->mono_ns = transition->time.mono_ns;
+    COPY(record->boot_id, transition->boot_id);
+    COPY(record->kind, sl_mon_kind_name(transition->subject->kind));
+    COPY(record->subject, transition->subject->name);
+    COPY(record->check, row->name);
+    COPY(record->condition, row->condition);
+    COPY(record->from, sl_mon_state_name((enum sl_mon_state)transition->step.from));
+    COPY(record->to, sl_mon_state_name((enum sl_mon_state)transition->step.to));
+    COPY(record->cause,
+         is_event ? "evidence" : sl_mon_input_name((enum sl_mon_input)transition->step.input));
+    COPY(record->source, evidence->source != NULL ? evidence->source : "");
+    record->before = evidence->before;
+    record->after = evidence->after;
+    COPY(record->text, evidence->text);
+    record->history = transition->history;
+}
+
+static int put_record(struct sl_mon_store *store, const struct sl_mon_record *record)
+{
+    bind_number(store, PUT, 1, record->id);
+    bind_number(store, PUT, 2, record->wall_ns);
+    bind_number(store, PUT, 3, record->mono_ns);
+    bind_text(store, PUT, 4, record->boot_id);
+    bind_text(store, PUT, 5, record->kind);
+    bind_text(store, PUT, 6, record->subject);
+    bind_text(store, PUT, 7, record->check);
+    bind_text(store, PUT, 8, record->condition);
+    bind_text(store, PUT, 9, record->from);
+    bind_text(store, PUT, 10, record->to);
+    bind_text(store, PUT, 11, record->cause);
+    bind_text(store, PUT, 12, record->source);
+    bind_number(store, PUT, 13, record->before);
+    bind_number(store, PUT, 14, record->after);
+    bind_text(store, PUT, 15, record->text);
+    sqlite3_bind_double(store->statements[PUT], 16, record->history);
     return run(store, PUT);
 }
 
-static int put_condition(struct sl_mon_store *store, const struct sl_mon_transition *transition)
+static int put_condition(struct sl_mon_store *store, const struct entry *entry)
 {
-    const struct sl_mon_condition *condition =
-        sl_mon_condition(transition->subject, transition->check);
-
-    bind_text(store, PUT_CONDITION, 1, sl_mon_kind_name(transition->subject->kind));
-    bind_text(store, PUT_CONDITION, 2, transition->subject->name);
-    bind_text(store, PUT_CONDITION, 3, sl_mon_checks[transition->check].name);
-    sqlite3_bind_blob(store->statements[PUT_CONDITION], 4, condition, sizeof(*condition),
-                      SQLITE_TRANSIENT);
+    bind_text(store, PUT_CONDITION, 1, entry->record.kind);
+    bind_text(store, PUT_CONDITION, 2, entry->record.subject);
+    bind_text(store, PUT_CONDITION, 3, entry->record.check);
+    sqlite3_bind_blob(store->statements[PUT_CONDITION], 4, &entry->condition,
+                      sizeof(entry->condition), SQLITE_TRANSIENT);
     return run(store, PUT_CONDITION);
+}
+
+/* BAD out of RECOVERING is the verdict that there is. */
+static int put_verdict(struct sl_mon_store *store, const struct entry *entry)
+{
+    const struct sl_mon_record *record = &entry->record;
+    const char *ok = sl_mon_state_name(SL_MON_OK), *bad = sl_mon_state_name(SL_MON_BAD);
+    const char *again = sl_mon_state_name(SL_MON_RECOVERING);
+
+    if (strcmp(record->from, record->to) == 0)
+        return 0;
+    if (strcmp(record->to, ok) == 0) {
+        bind_number(store, CLOSE_VERDICT, 1, record->wall_ns);
+        bind_text(store, CLOSE_VERDICT, 2, record->kind);
+        bind_text(store, CLOSE_VERDICT, 3, record->subject);
+        bind_text(store, CLOSE_VERDICT, 4, record->check);
+        return run(store, CLOSE_VERDICT);
+    }
+    if (strcmp(record->to, bad) != 0 || strcmp(record->from, again) == 0)
+        return 0;
+    bind_number(store, OPEN_VERDICT, 1, record->id);
+    bind_number(store, OPEN_VERDICT, 2, record->wall_ns);
+    bind_text(store, OPEN_VERDICT, 3, record->boot_id);
+    bind_text(store, OPEN_VERDICT, 4, record->kind);
+    bind_text(store, OPEN_VERDICT, 5, record->subject);
+    bind_text(store, OPEN_VERDICT, 6, record->check);
+    bind_text(store, OPEN_VERDICT, 7, record->condition);
+    bind_number(store, OPEN_VERDICT, 8, entry->is_fatal);
+    bind_text(store, OPEN_VERDICT, 9, record->text);
+    return run(store, OPEN_VERDICT);
 }
 
 /* So that no more than so many are left. */
@@ -322,20 +415,25 @@ static int prune(struct sl_mon_store *store, uint64_t keep)
         return 0;
     bind_number(store, PRUNE, 1, store->next - keep - 1);
     err = run(store, PRUNE);
+    bind_number(store, PRUNE_VERDICTS, 1, store->next - keep - 1);
+    if (err == 0)
+        err = run(store, PRUNE_VERDICTS);
     if (err == 0)
         store->oldest = store->next - keep;
     return err;
 }
 
-static int put(struct sl_mon_store *store, const struct sl_mon_transition *transition)
+static int put_once(struct sl_mon_store *store, const struct entry *entry)
 {
     int err = run(store, BEGIN);
 
     if (err != 0)
         return err;
-    err = put_transition(store, transition);
+    err = put_record(store, &entry->record);
     if (err == 0)
-        err = put_condition(store, transition);
+        err = put_condition(store, entry);
+    if (err == 0)
+        err = put_verdict(store, entry);
     if (err == 0)
         err = run(store, COMMIT);
     if (err != 0 && sqlite3_get_autocommit(store->db) == 0)
@@ -343,21 +441,69 @@ static int put(struct sl_mon_store *store, const struct sl_mon_transition *trans
     return err;
 }
 
-int sl_mon_store_put(struct sl_mon_store *store, const struct sl_mon_transition *transition)
+static int put(struct sl_mon_store *store, const struct entry *entry)
 {
     int err;
 
     if (store->since_prune++ % PRUNE_EVERY == 0)
         (void)prune(store, store->options.transitions_max);
-    err = put(store, transition);
+    err = put_once(store, entry);
     /* The file may be as large as it may get: half of what is in it gives way. */
     if (err == -ENOSPC && prune(store, (store->next - store->oldest) / 2) == 0)
-        err = put(store, transition);
+        err = put_once(store, entry);
     if (err != 0)
         return fail(store, "a transition is not stored");
-    if (transition->id >= store->next)
-        store->next = transition->id + 1;
+    if (entry->record.id >= store->next)
+        store->next = entry->record.id + 1;
     return 0;
+}
+
+int sl_mon_store_retry(struct sl_mon_store *store)
+{
+    while (store->waiting_count > 0) {
+        int err = put(store, &store->waiting[store->waiting_first]);
+
+        if (err != 0)
+            return err;
+        store->waiting_first = (store->waiting_first + 1) % WAITING_MAX;
+        store->waiting_count--;
+    }
+    return 0;
+}
+
+int sl_mon_store_put(struct sl_mon_store *store, const struct sl_mon_transition *transition)
+{
+    struct entry entry;
+    int err = sl_mon_store_retry(store); /* those before it come first */
+
+    describe(transition, &entry);
+    if (err == 0)
+        err = put(store, &entry);
+    if (err == 0)
+        return 0;
+    if (store->waiting_count == WAITING_MAX) {
+        store->lost++;
+        return err;
+    }
+    store->waiting[(store->waiting_first + store->waiting_count++) % WAITING_MAX] = entry;
+    return err;
+}
+
+unsigned sl_mon_store_waiting(const struct sl_mon_store *store)
+{
+    return store->waiting_count;
+}
+
+uint64_t sl_mon_store_lost(const struct sl_mon_store *store)
+{
+    return store->lost;
+}
+
+int sl_mon_store_forget(struct sl_mon_store *store, const struct sl_mon_subject *subject)
+{
+    bind_text(store, FORGET, 1, sl_mon_kind_name(subject->kind));
+    bind_text(store, FORGET, 2, subject->name);
+    return run(store, FORGET) == 0 ? 0 : fail(store, "conditions are not forgotten");
 }
 
 int sl_mon_store_list(struct sl_mon_store *store, uint64_t from, struct sl_mon_record *out,
@@ -390,6 +536,50 @@ int sl_mon_store_list(struct sl_mon_store *store, uint64_t from, struct sl_mon_r
     }
     sqlite3_reset(statement);
     return code == SQLITE_DONE ? count : fail(store, "transitions cannot be read");
+}
+
+/* ---- verdicts ---- */
+
+int sl_mon_store_verdicts(struct sl_mon_store *store, uint64_t from, bool only_open,
+                          struct sl_mon_verdict *out, unsigned most)
+{
+    sqlite3_stmt *statement = store->statements[VERDICTS];
+    int count = 0, code;
+
+    bind_number(store, VERDICTS, 1, from);
+    bind_number(store, VERDICTS, 2, only_open);
+    bind_number(store, VERDICTS, 3, most);
+    while ((code = sqlite3_step(statement)) == SQLITE_ROW) {
+        struct sl_mon_verdict *verdict = &out[count++];
+
+        verdict->id = take_number(statement, 0);
+        verdict->opened_ns = take_number(statement, 1);
+        verdict->closed_ns = take_number(statement, 2);
+        verdict->acked_ns = take_number(statement, 3);
+        take_text(statement, 4, verdict->acked_by, sizeof(verdict->acked_by));
+        take_text(statement, 5, verdict->boot_id, sizeof(verdict->boot_id));
+        take_text(statement, 6, verdict->kind, sizeof(verdict->kind));
+        take_text(statement, 7, verdict->subject, sizeof(verdict->subject));
+        take_text(statement, 8, verdict->check, sizeof(verdict->check));
+        take_text(statement, 9, verdict->condition, sizeof(verdict->condition));
+        verdict->is_fatal = take_number(statement, 10) != 0;
+        take_text(statement, 11, verdict->text, sizeof(verdict->text));
+    }
+    sqlite3_reset(statement);
+    return code == SQLITE_DONE ? count : fail(store, "verdicts cannot be read");
+}
+
+int sl_mon_store_verdict_ack(struct sl_mon_store *store, uint64_t id, uint64_t wall_ns,
+                             const char *who)
+{
+    bind_number(store, ACK_VERDICT, 1, id);
+    bind_number(store, ACK_VERDICT, 2, wall_ns);
+    bind_text(store, ACK_VERDICT, 3, who);
+    if (run(store, ACK_VERDICT) != 0)
+        return fail(store, "an acknowledgement is not stored");
+    return sqlite3_changes(store->db) > 0
+               ? 0
+               : sl_fail(-ENOENT, "there is no verdict %llu", (unsigned long long)id);
 }
 
 /* ---- what was, when the agent ended ---- */
@@ -456,11 +646,44 @@ int sl_mon_store_boot(struct sl_mon_store *store, const char *boot_id)
     return run(store, PUT_META) == 0 ? 0 : fail(store, "the boot is not stored");
 }
 
-int sl_mon_store_restore(struct sl_mon_store *store, struct sl_mon *mon)
+static bool is_bad(struct sl_mon *mon, const struct sl_mon_verdict *verdict)
+{
+    enum sl_mon_kind kind;
+    enum sl_mon_check which;
+    struct sl_mon_subject *subject;
+
+    if (!find_kind(verdict->kind, &kind) || !find_check(kind, verdict->check, &which))
+        return false;
+    subject = sl_mon_find(mon, kind, verdict->subject);
+    if (subject == NULL)
+        return false;
+    uint8_t state = sl_mon_condition(subject, which)->state;
+
+    return state == SL_MON_BAD || state == SL_MON_RECOVERING;
+}
+
+/* Of checks that there are no more, and of what was not stored when it ended. */
+static int close_others(struct sl_mon_store *store, struct sl_mon *mon, uint64_t wall_ns)
+{
+    struct sl_mon_verdict verdict = {.id = 0};
+    int count;
+
+    while ((count = sl_mon_store_verdicts(store, verdict.id + 1, true, &verdict, 1)) == 1) {
+        if (is_bad(mon, &verdict))
+            continue;
+        bind_number(store, CLOSE_VERDICT_ID, 1, wall_ns);
+        bind_number(store, CLOSE_VERDICT_ID, 2, verdict.id);
+        if (run(store, CLOSE_VERDICT_ID) != 0)
+            return fail(store, "a verdict is not closed");
+    }
+    return count;
+}
+
+int sl_mon_store_restore(struct sl_mon_store *store, struct sl_mon *mon, uint64_t wall_ns)
 {
     char boot_id[SL_MON_BOOT_ID];
     sqlite3_stmt *statement = store->statements[CONDITIONS];
-    int code;
+    int code, err;
 
     if (get_text(store, "boot_id", boot_id, sizeof(boot_id)) != 0)
         return fail(store, "the last boot cannot be read");
@@ -469,9 +692,10 @@ int sl_mon_store_restore(struct sl_mon_store *store, struct sl_mon *mon)
     sqlite3_reset(statement);
     if (code != SQLITE_DONE)
         return fail(store, "conditions cannot be read");
-    if (boot_id[0] != '\0')
+    err = close_others(store, mon, wall_ns);
+    if (err == 0 && boot_id[0] != '\0')
         sl_mon_set_boot(mon, boot_id);
-    return 0;
+    return err;
 }
 
 /* ---- outputs ---- */

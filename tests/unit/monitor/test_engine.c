@@ -291,15 +291,101 @@ static void each_relapse_is_told(void **state)
 }
 
 /* DCGM 277, dcgm-exporter 190: two equal errors in a row are one. */
-static void equal_errors_in_a_row_are_counted_each(void **state)
+/* DCGM 277: two equal errors in a row are one. */
+static void equal_errors_in_a_row_are_told_each(void **state)
 {
     struct sl_mon_subject *gpu = sl_mon_subject(mon, SL_MON_GPU, "0000:9b:00.0");
 
     (void)state;
     for (unsigned i = 0; i < 5; i++)
         bad(gpu, SL_MON_CHECK_GPU_ERROR);
-    assert_int_equal(told_count, 1);
+    assert_int_equal(told_count, 5);
+    assert_int_equal(told[0].step.to, SL_MON_BAD);
+    assert_int_equal(told[0].step.from, SL_MON_OK);
+    for (unsigned i = 1; i < 5; i++) {
+        assert_int_equal(told[i].id, i + 1);
+        assert_int_equal(told[i].step.from, SL_MON_BAD);
+        assert_int_equal(told[i].step.to, SL_MON_BAD);
+    }
     assert_int_equal(sl_mon_condition(gpu, SL_MON_CHECK_GPU_ERROR)->bads, 5);
+}
+
+/* A log that repeats itself for hours must not fill the store; how much there was is told. */
+static void a_flood_of_events_is_told_as_a_number(void **state)
+{
+    struct sl_mon_subject *gpu = sl_mon_subject(mon, SL_MON_GPU, "0000:9b:00.0");
+    unsigned tells;
+
+    (void)state;
+    for (unsigned i = 0; i < 1 + SL_MON_EVENTS_AT_ONCE + 1000; i++) {
+        bad(gpu, SL_MON_CHECK_GPU_ERROR);
+        told_count = told_count > 60 ? 60 : told_count;
+    }
+    assert_int_equal(told[59].id, 60);
+    tells = 1 + SL_MON_EVENTS_AT_ONCE;
+    told_count = 0;
+    pass(SL_MON_S / SL_MON_EVENTS_PER_S);
+    bad(gpu, SL_MON_CHECK_GPU_ERROR);
+    bad(gpu, SL_MON_CHECK_GPU_ERROR);
+    assert_int_equal(told_count, 1);
+    assert_int_equal(told[0].id, tells + 1);
+    assert_string_equal(told_text[0], "link_downed went from 7 to 9 (1000 more were not told)");
+    assert_int_equal(sl_mon_condition(gpu, SL_MON_CHECK_GPU_ERROR)->bads,
+                     1 + SL_MON_EVENTS_AT_ONCE + 1000 + 2);
+    told_count = 0;
+    pass(SL_MON_HOUR);
+    for (unsigned i = 0; i < SL_MON_EVENTS_AT_ONCE; i++) {
+        told_count = 0;
+        bad(gpu, SL_MON_CHECK_GPU_ERROR);
+        assert_int_equal(told_count, 1);
+    }
+    assert_int_equal(sl_mon_condition(gpu, SL_MON_CHECK_GPU_FATAL)->bads, 0);
+}
+
+/* What is asked often and may well be bad is no event. */
+static void samples_of_a_check_that_is_not_quiet_are_no_events(void **state)
+{
+    struct sl_mon_subject *one = port("mlx5_0:1");
+
+    (void)state;
+    for (unsigned i = 0; i < 10; i++) {
+        pass(SL_MON_S);
+        sl_mon_use(mon, one);
+        bad(one, SL_MON_CHECK_PORT_DOWN);
+    }
+    assert_int_equal(told_count, 1);
+}
+
+static unsigned forgotten;
+
+static void on_forget(void *arg, const struct sl_mon_subject *subject)
+{
+    (void)arg;
+    assert_string_equal(subject->name, "pid 7");
+    assert_int_equal(sl_mon_subject_state(subject), SL_MON_OK);
+    forgotten++;
+}
+
+static void what_is_wrong_with_a_process_ends_with_it(void **state)
+{
+    const struct sl_mon_options options = {
+        .subjects_max = 8, .on_transition = on_transition, .on_forget = on_forget};
+    struct sl_mon_subject *process;
+
+    (void)state;
+    sl_mon_destroy(mon);
+    assert_int_equal(sl_mon_create(&options, &mon), 0);
+    sl_mon_set_time(mon, &now);
+    process = sl_mon_subject(mon, SL_MON_PROCESS, "pid 7");
+    bad(process, SL_MON_CHECK_PROCESS_STOPPED);
+    forgotten = 0;
+    sl_mon_forget(mon, process);
+    assert_int_equal(told_count, 2);
+    assert_int_equal(told[1].step.input, SL_MON_IN_GONE);
+    assert_int_equal(told[1].step.from, SL_MON_BAD);
+    assert_int_equal(told[1].step.to, SL_MON_OK);
+    assert_int_equal(forgotten, 1);
+    assert_null(sl_mon_find(mon, SL_MON_PROCESS, "pid 7"));
 }
 
 static void an_operator_clears_a_subject(void **state)
@@ -355,7 +441,10 @@ int main(void)
         CASE(another_boot_begins_anew_and_history_stays),
         CASE(what_happens_right_after_a_boot_is_no_evidence),
         CASE(each_relapse_is_told),
-        CASE(equal_errors_in_a_row_are_counted_each),
+        CASE(equal_errors_in_a_row_are_told_each),
+        CASE(a_flood_of_events_is_told_as_a_number),
+        CASE(samples_of_a_check_that_is_not_quiet_are_no_events),
+        CASE(what_is_wrong_with_a_process_ends_with_it),
         CASE(an_operator_clears_a_subject),
         CASE(what_the_store_had_comes_back_without_a_transition),
         CASE(without_room_or_somebody_to_tell_there_is_no_monitor)};

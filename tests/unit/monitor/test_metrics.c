@@ -25,7 +25,8 @@ static size_t len;
 static void on_transition(void *arg, const struct sl_mon_transition *transition)
 {
     (void)arg;
-    metrics.transitions[transition->check][transition->step.to]++;
+    if (transition->step.from != transition->step.to)
+        metrics.transitions[transition->check][transition->step.to]++;
 }
 
 static int begin(void **state)

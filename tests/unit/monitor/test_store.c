@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -123,7 +124,7 @@ static void a_fault_is_a_fault_after_a_restart_and_not_after_a_boot(void **state
     sl_mon_store_boot(store, "boot-1");
     bad(7);
     reopen(&plenty);
-    assert_int_equal(sl_mon_store_restore(store, mon), 0);
+    assert_int_equal(sl_mon_store_restore(store, mon, 7), 0);
     assert_int_equal(sl_mon_subject_state(gpu(7)), SL_MON_BAD);
     sl_mon_set_boot(mon, "boot-1");
     assert_int_equal(sl_mon_subject_state(gpu(7)), SL_MON_BAD);
@@ -131,9 +132,137 @@ static void a_fault_is_a_fault_after_a_restart_and_not_after_a_boot(void **state
     assert_int_equal(sl_mon_subject_state(gpu(7)), SL_MON_OK);
     assert_int_equal(sl_mon_condition(gpu(7), SL_MON_CHECK_GPU_FATAL)->entered[SL_MON_BAD], 1);
     reopen(&plenty);
-    assert_int_equal(sl_mon_store_restore(store, mon), 0);
+    assert_int_equal(sl_mon_store_restore(store, mon, 7), 0);
     assert_int_equal(sl_mon_subject_state(gpu(7)), SL_MON_OK);
     assert_int_equal(sl_mon_store_next(store), 3);
+}
+
+static struct sl_mon_verdict verdict_at(uint64_t from, bool only_open, int count)
+{
+    struct sl_mon_verdict verdicts[4] = {{.id = 0}};
+
+    assert_int_equal(sl_mon_store_verdicts(store, from, only_open, verdicts, 4), count);
+    return verdicts[0];
+}
+
+static void pass(uint64_t ns)
+{
+    now.mono_ns += ns;
+    now.wall_ns += ns;
+    now.boot_ns += ns;
+    sl_mon_set_time(mon, &now);
+}
+
+/* From BAD until OK it is one verdict, however often it seems to get better in between. */
+static void a_verdict_lasts_until_all_is_well(void **state)
+{
+    struct sl_mon_subject *one = gpu(3);
+    struct sl_mon_verdict verdict;
+
+    (void)state;
+    sl_mon_sample(mon, one, SL_MON_CHECK_GPU_ERROR, true, &evidence);
+    sl_mon_sample(mon, one, SL_MON_CHECK_GPU_ERROR, true, &evidence); /* an event */
+    verdict = verdict_at(0, true, 1);
+    assert_int_equal(verdict.id, 1);
+    assert_int_equal(verdict.opened_ns, now.wall_ns);
+    assert_int_equal(verdict.closed_ns, 0);
+    assert_string_equal(verdict.kind, "gpu");
+    assert_string_equal(verdict.subject, "0000:03:00.0");
+    assert_string_equal(verdict.check, "gpu_error");
+    assert_string_equal(verdict.condition, "GPUSuspect");
+    assert_false(verdict.is_fatal);
+    assert_string_equal(verdict.text, evidence.text);
+    pass(10 * SL_MON_MIN);
+    sl_mon_calm(mon, SL_MON_CHECK_GPU_ERROR);
+    assert_int_equal(sl_mon_subject_state(one), SL_MON_RECOVERING);
+    sl_mon_sample(mon, one, SL_MON_CHECK_GPU_ERROR, true, &evidence);
+    assert_int_equal(sl_mon_subject_state(one), SL_MON_BAD);
+    assert_int_equal(verdict_at(0, true, 1).id, 1);
+    pass(SL_MON_HOUR);
+    sl_mon_calm(mon, SL_MON_CHECK_GPU_ERROR);
+    pass(2 * SL_MON_HOUR);
+    sl_mon_calm(mon, SL_MON_CHECK_GPU_ERROR);
+    assert_int_equal(sl_mon_subject_state(one), SL_MON_OK);
+    verdict_at(0, true, 0);
+    assert_int_equal(verdict_at(0, false, 1).closed_ns, now.wall_ns);
+    bad(3);
+    assert_int_equal(verdict_at(0, false, 2).id, 1);
+    verdict = verdict_at(2, false, 1);
+    assert_int_equal(verdict.id, sl_mon_store_next(store) - 1);
+    assert_true(verdict.is_fatal);
+}
+
+static void who_has_seen_a_verdict_is_kept(void **state)
+{
+    (void)state;
+    bad(3);
+    assert_int_equal(sl_mon_store_verdict_ack(store, 2, 5, "nobody"), -ENOENT);
+    assert_int_equal(sl_mon_store_verdict_ack(store, 1, 5, "anna"), 0);
+    assert_int_equal(sl_mon_store_verdict_ack(store, 1, 9, "otto"), 0);
+    reopen(&plenty);
+    assert_int_equal(verdict_at(0, true, 1).acked_ns, 5);
+    assert_string_equal(verdict_at(0, true, 1).acked_by, "anna");
+}
+
+/* So of a check that a later agent has not, or of a transition that came when the disk was full. */
+static void a_verdict_of_what_is_not_known_any_more_ends(void **state)
+{
+    (void)state;
+    bad(3);
+    bad(4);
+    assert_int_equal(sl_mon_store_forget(store, gpu(4)), 0);
+    reopen(&plenty);
+    assert_int_equal(sl_mon_store_restore(store, mon, 77), 0);
+    assert_int_equal(verdict_at(0, true, 1).id, 1);
+    assert_int_equal(verdict_at(2, false, 1).closed_ns, 77);
+    assert_null(sl_mon_find(mon, SL_MON_GPU, "0000:04:00.0"));
+}
+
+/* The disk is full, and later it is not: nothing is missing, and all is in its order. */
+static void what_could_not_be_stored_is_stored_later(void **state)
+{
+    struct sl_mon_record records[8];
+    struct rlimit before, none;
+
+    (void)state;
+    bad(1);
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    none = (struct rlimit){.rlim_cur = 1, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+    for (unsigned i = 2; i < 5; i++)
+        sl_mon_sample(mon, gpu(i), SL_MON_CHECK_GPU_FATAL, true, &evidence);
+    assert_int_not_equal(stored, 0);
+    assert_int_equal(sl_mon_store_waiting(store), 3);
+    assert_int_not_equal(sl_mon_store_retry(store), 0);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(sl_mon_store_retry(store), 0);
+    assert_int_equal(sl_mon_store_waiting(store), 0);
+    assert_int_equal(sl_mon_store_lost(store), 0);
+    bad(5);
+    assert_int_equal(sl_mon_store_list(store, 0, records, 8), 5);
+    for (unsigned i = 0; i < 5; i++)
+        assert_int_equal(records[i].id, i + 1);
+    assert_string_equal(records[4].subject, "0000:05:00.0");
+}
+
+static void what_waits_for_too_long_is_lost_and_counted(void **state)
+{
+    struct rlimit before, none;
+
+    (void)state;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    none = (struct rlimit){.rlim_cur = 1, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+    for (unsigned i = 0; i < 300; i++) {
+        sl_mon_sample(mon, gpu(1), SL_MON_CHECK_GPU_FATAL, true, &evidence);
+        sl_mon_clear(mon, gpu(1));
+    }
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(sl_mon_store_waiting(store), 256);
+    assert_int_equal(sl_mon_store_lost(store), 600 - 256);
+    assert_int_equal(sl_mon_store_retry(store), 0);
 }
 
 static void outputs_go_on_where_they_were(void **state)
@@ -324,6 +453,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(what_was_stored_is_there_after_a_restart),
         CASE(a_fault_is_a_fault_after_a_restart_and_not_after_a_boot),
+        CASE(a_verdict_lasts_until_all_is_well),
+        CASE(who_has_seen_a_verdict_is_kept),
+        CASE(a_verdict_of_what_is_not_known_any_more_ends),
+        CASE(what_could_not_be_stored_is_stored_later),
+        CASE(what_waits_for_too_long_is_lost_and_counted),
         CASE(outputs_go_on_where_they_were),
         CASE(the_oldest_give_way),
         CASE(a_file_that_may_not_grow_goes_on),
