@@ -11,6 +11,7 @@
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 #define ENDLESS 1000000000u
+#define STILL_TURNS 16u
 
 static const size_t bulk[] = {4096, 65536, 262144};
 static const struct flow endless = {
@@ -126,14 +127,15 @@ static int connections_come_up_while_others_move(struct rank *r)
     return rank_stop(r);
 }
 
-/* Until nothing moves any more: what the other end does not take stays where it is. */
+/* Until nothing moves any more: what the other end does not take stays where it is. A progress thread
+ * that had no processor has not stood still. */
 static int stand_still(struct rank *r, struct flow *flows, unsigned count)
 {
     uint64_t last = watch_now();
     unsigned before = 0;
 
     watch_wait("windows to fill");
-    while (watch_now() - last < 50 * MS) {
+    while (watch_now() - last < 50 * MS || atomic_load(&r->idle) < STILL_TURNS) {
         unsigned now = 0, running = 0;
 
         for (unsigned i = 0; i < count; i++) {

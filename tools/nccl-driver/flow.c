@@ -329,7 +329,6 @@ static bool progress_round(struct rank *r)
 void *flow_thread(void *rank)
 {
     struct rank *r = rank;
-    unsigned idle = 0;
 
     watch_sit(r->idx, ROLE_PROGRESS);
     pthread_mutex_lock(&r->lock);
@@ -337,14 +336,14 @@ void *flow_thread(void *rank)
         if (r->flows == NULL) {
             watch_about(-1, -1);
             pthread_cond_wait(&r->wake_progress, &r->lock);
-            idle = 0;
+            atomic_store(&r->idle, 0);
             continue;
         }
-        idle = progress_round(r) ? 0 : idle + 1;
+        atomic_store(&r->idle, progress_round(r) ? 0 : r->idle + 1);
         pthread_mutex_unlock(&r->lock);
-        if (idle > IDLE_EAGER)
+        if (r->idle > IDLE_EAGER)
             nanosleep(&(struct timespec){.tv_nsec = IDLE_PAUSE_NS}, NULL);
-        else if (idle > 0)
+        else if (r->idle > 0)
             sched_yield();
         pthread_mutex_lock(&r->lock);
     }

@@ -10,6 +10,7 @@
 #include "tools/nccl-driver/watch.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 enum job_kind {
@@ -59,6 +60,7 @@ struct rank {
     pthread_cond_t wake_service, wake_progress, news;
     pthread_t service, progress;
     bool stop_service, stop_progress, running;
+    atomic_uint idle; /* turns of the progress thread in a row in which nothing moved */
     struct job *jobs;
     struct flow *flows;
 };
