@@ -53,8 +53,8 @@ struct sl_mon_subject {
 };
 
 /*
- * What changed. Or, where step.from is step.to, an event: one more bad sample of a quiet check, such
- * as a flap of a link that is known to flap.
+ * What changed. Or, where step.from is step.to, an event: one more bad sample of a quiet check,
+ * such as a flap of a link that is known to flap.
  */
 struct sl_mon_transition {
     uint64_t id; /* from 1, without a gap, over restarts too */

@@ -52,7 +52,8 @@ bool sl_mon_metrics_write(const struct sl_mon_metrics *metrics, FILE *out);
  *     sl_mon_metrics_label(out, "way", "in");
  *     sl_mon_metrics_number(out, 3);
  *
- * name: without "_total"; samples have it. type: counter, gauge, info. unit: "", "bytes", "seconds".
+ * name: without "_total"; samples have it. type: counter, gauge, info. unit: "", "bytes",
+ * "seconds".
  */
 void sl_mon_metrics_family(enum sl_mon_format format, FILE *out, const char *name, const char *type,
                            const char *unit, const char *help);

@@ -47,8 +47,8 @@ struct sl_source_class {
     uint64_t (*dropped)(const void *source); /* events lost, in all */
     /* Its ports, for metrics and for people: how many, at most so many. */
     unsigned (*ports)(void *source, const struct sl_mon_port **out, unsigned most);
-    /* Families of metrics of its own, whole (HELP, TYPE, samples), also while it is closed: counters
-     * are there from the start, at 0. monitor/metrics.h has the calls. */
+    /* Families of metrics of its own, whole (HELP, TYPE, samples), also while it is closed:
+     * counters are there from the start, at 0. monitor/metrics.h has the calls. */
     void (*metrics)(void *source, enum sl_mon_format format, FILE *out);
     /* Keys of its own in the answer to /v1/status and /v1/NAME. */
     void (*json)(void *source, struct json_object *out);

@@ -55,13 +55,14 @@ static const char *const texts[STATEMENTS] = {
     [GET_ACK] = "SELECT id FROM acks WHERE output = ?1",
     [PUT_ACK] = "INSERT OR REPLACE INTO acks VALUES (?1,?2)",
     [OPEN_VERDICT] = "INSERT OR REPLACE INTO verdicts VALUES (?1,?2,0,0,'',?3,?4,?5,?6,?7,?8,?9)",
-    [CLOSE_VERDICT] = "UPDATE verdicts SET closed_ns = ?1"
-                      " WHERE closed_ns = 0 AND kind = ?2 AND subject = ?3 AND name = ?4",
+    [CLOSE_VERDICT] = ("UPDATE verdicts SET closed_ns = ?1"
+                       " WHERE closed_ns = 0 AND kind = ?2 AND subject = ?3 AND name = ?4"),
     [CLOSE_VERDICT_ID] = "UPDATE verdicts SET closed_ns = ?1 WHERE id = ?2",
-    [ACK_VERDICT] = "UPDATE verdicts SET acked_by = CASE acked_ns WHEN 0 THEN ?3 ELSE acked_by END,"
-                    " acked_ns = CASE acked_ns WHEN 0 THEN ?2 ELSE acked_ns END WHERE id = ?1",
-    [VERDICTS] = "SELECT * FROM verdicts WHERE id >= ?1 AND (?2 = 0 OR closed_ns = 0)"
-                 " ORDER BY id LIMIT ?3",
+    [ACK_VERDICT] =
+        ("UPDATE verdicts SET acked_by = CASE acked_ns WHEN 0 THEN ?3 ELSE acked_by END,"
+         " acked_ns = CASE acked_ns WHEN 0 THEN ?2 ELSE acked_ns END WHERE id = ?1"),
+    [VERDICTS] = ("SELECT * FROM verdicts WHERE id >= ?1 AND (?2 = 0 OR closed_ns = 0)"
+                  " ORDER BY id LIMIT ?3"),
     [PRUNE_VERDICTS] = "DELETE FROM verdicts WHERE id <= ?1 AND closed_ns != 0",
     [FORGET] = "DELETE FROM conditions WHERE kind = ?1 AND subject = ?2",
 };

@@ -3,11 +3,11 @@
  * What the agent must not forget: transitions, the conditions that they led to, and how far each
  * output has taken them. One SQLite file, in WAL mode; what has been stored is on the disk.
  *
- * A verdict is what a condition that is BAD means for others: it begins with the transition that led
- * there, whose number it has, and ends when the condition is OK again.
+ * A verdict is what a condition that is BAD means for others: it begins with the transition that
+ * led there, whose number it has, and ends when the condition is OK again.
  *
- * A transition that cannot be stored (the disk is full) waits, with those after it, in a queue; what
- * finds no room there is lost, and counted.
+ * A transition that cannot be stored (the disk is full) waits, with those after it, in a queue;
+ * what finds no room there is lost, and counted.
  *
  * A file that is damaged is set aside, under another name and for people to look at, and a new one
  * begins. The oldest transitions give way once there are too many.
@@ -66,8 +66,8 @@ int sl_mon_store_forget(struct sl_mon_store *store, const struct sl_mon_subject 
 int sl_mon_store_list(struct sl_mon_store *store, uint64_t from, struct sl_mon_record *out,
                       unsigned most);
 /* Gives each condition that is stored to its subject in mon, which gets it if it has it not; the
- * boot that they are of goes to mon first, so that another one resets them. A verdict of a condition
- * that mon has not, as BAD or RECOVERING, ends, as of wall_ns. */
+ * boot that they are of goes to mon first, so that another one resets them. A verdict of a
+ * condition that mon has not, as BAD or RECOVERING, ends, as of wall_ns. */
 int sl_mon_store_restore(struct sl_mon_store *store, struct sl_mon *mon, uint64_t wall_ns);
 int sl_mon_store_boot(struct sl_mon_store *store, const char *boot_id);
 

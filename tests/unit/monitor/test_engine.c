@@ -291,7 +291,6 @@ static void each_relapse_is_told(void **state)
 }
 
 /* DCGM 277, dcgm-exporter 190: two equal errors in a row are one. */
-/* DCGM 277: two equal errors in a row are one. */
 static void equal_errors_in_a_row_are_told_each(void **state)
 {
     struct sl_mon_subject *gpu = sl_mon_subject(mon, SL_MON_GPU, "0000:9b:00.0");
