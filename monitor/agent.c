@@ -157,6 +157,7 @@ static bool try_open(struct sl_agent *agent, unsigned i)
 static void source_tick(struct sl_agent *agent, unsigned i)
 {
     struct place *place = &agent->places[i];
+    uint64_t cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
     int n = 0;
 
     if (!is_up(agent, i) && !try_open(agent, i))
@@ -170,20 +171,24 @@ static void source_tick(struct sl_agent *agent, unsigned i)
         failed(agent, i, n);
     else
         sampled(agent, i);
+    agent->probes[i].cpu_ns += clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu_ns;
 }
 
 static void source_read(struct sl_agent *agent, unsigned i)
 {
     const struct place *place = &agent->places[i];
+    uint64_t cpu_ns;
     int n;
 
     if (place->source == NULL || !is_up(agent, i) || place->class->read == NULL)
         return;
+    cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
     n = place->class->read(place->source);
     if (n < 0)
         failed(agent, i, n);
     else if (n > 0)
         sampled(agent, i);
+    agent->probes[i].cpu_ns += clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu_ns;
 }
 
 /* A quiet check calms down only while its source is alive. */
@@ -450,9 +455,11 @@ static uint64_t resident_bytes(void)
 
 static void probes_update(struct sl_agent *agent)
 {
-    for (unsigned i = 0; i < sl_source_class_count; i++)
+    for (unsigned i = 0; i < sl_source_class_count; i++) {
+        agent->probes[i].is_stale = trouble_of(agent, i) != NULL;
         if (agent->places[i].source != NULL && agent->places[i].class->dropped != NULL)
             agent->probes[i].dropped = agent->places[i].class->dropped(agent->places[i].source);
+    }
 }
 
 unsigned sl_agent_ports(struct sl_agent *agent, const struct sl_mon_port **out, unsigned most)

@@ -195,6 +195,13 @@ static void write_agent(const struct sl_mon_metrics *metrics, FILE *out)
         sl_mon_metrics_label(out, "how", metrics->probes[i].how);
         sl_mon_metrics_number(out, metrics->probes[i].is_up);
     }
+    sl_mon_metrics_family(metrics->format, out, "sluice_probe_stale", "gauge", "",
+                          "1: the source is asked for, and is not read.");
+    for (unsigned i = 0; i < metrics->probe_count; i++) {
+        sl_mon_metrics_open(out, "sluice_probe_stale", "probe", metrics->probes[i].name);
+        sl_mon_metrics_label(out, "how", metrics->probes[i].how);
+        sl_mon_metrics_number(out, metrics->probes[i].is_stale);
+    }
     sl_mon_metrics_family(metrics->format, out, "sluice_agent_last_sample_timestamp_seconds",
                           "gauge", "seconds", "When a source was read last.");
     for (unsigned i = 0; i < metrics->probe_count; i++) {
@@ -202,6 +209,14 @@ static void write_agent(const struct sl_mon_metrics *metrics, FILE *out)
                             metrics->probes[i].name);
         sl_mon_metrics_label(out, "how", metrics->probes[i].how);
         fprintf(out, "} %.3f\n", (double)metrics->probes[i].sampled_ns / 1e9);
+    }
+    sl_mon_metrics_family(metrics->format, out, "sluice_agent_source_seconds", "counter", "seconds",
+                          "Processor time that reading a source took.");
+    for (unsigned i = 0; i < metrics->probe_count; i++) {
+        sl_mon_metrics_open(out, "sluice_agent_source_seconds_total", "probe",
+                            metrics->probes[i].name);
+        sl_mon_metrics_label(out, "how", metrics->probes[i].how);
+        fprintf(out, "} %.6f\n", (double)metrics->probes[i].cpu_ns / 1e9);
     }
     sl_mon_metrics_family(metrics->format, out, "sluice_agent_events_dropped", "counter", "",
                           "Events that a source lost.");

@@ -17,8 +17,10 @@
 struct sl_mon_probe {
     const char *name, *how; /* "link", "rtnetlink"; constants */
     bool is_up;
+    bool is_stale;         /* it is asked for, and cannot be read, or was not in time */
     uint64_t sampled_ns;   /* wall clock, last; 0: never */
     uint64_t dropped;      /* events that it lost */
+    uint64_t cpu_ns;       /* processor time that reading it took */
     char why[SL_MON_TEXT]; /* it is not up */
 };
 

@@ -224,6 +224,18 @@ static void metrics_have_what_is_there(void **state)
     free(text);
 }
 
+/* What is switched off is down, and is no alarm. */
+static unsigned alarms(void)
+{
+    const struct sl_mon_probe *probes;
+    unsigned count, stale = 0;
+
+    probes = sl_agent_probes(agent, &count);
+    for (unsigned i = 0; i < count; i++)
+        stale += probes[i].is_stale;
+    return stale;
+}
+
 static void a_source_that_cannot_be_had_is_named(void **state)
 {
     char why[512];
@@ -231,12 +243,14 @@ static void a_source_that_cannot_be_had_is_named(void **state)
     (void)state;
     second();
     assert_true(sl_agent_is_fresh(agent, why, sizeof(why)));
+    assert_int_equal(alarms(), 0);
     config.kmsg = SL_MON_ON;
     snprintf(config.kmsg_path, sizeof(config.kmsg_path), "%s/no-log", folder);
     restart();
     assert_false(sl_agent_is_fresh(agent, why, sizeof(why)));
     assert_non_null(strstr(why, "kmsg: "));
     assert_non_null(strstr(why, "no-log"));
+    assert_int_equal(alarms(), 1);
 }
 
 /* An agent that is not called any more is not healthy, whatever it saw before. */

@@ -16,8 +16,9 @@
 static struct sl_mon *mon;
 static struct sl_mon_port port;
 static const struct sl_mon_port *ports[] = {&port};
-static struct sl_mon_probe probes[] = {{.name = "link", .how = "rtnetlink", .is_up = true},
-                                       {.name = "kmsg", .how = "/dev/kmsg"}};
+static struct sl_mon_probe probes[] = {
+    {.name = "link", .how = "rtnetlink", .is_up = true, .cpu_ns = 2500000},
+    {.name = "kmsg", .how = "/dev/kmsg", .is_stale = true}};
 static struct sl_mon_metrics metrics;
 static char *text;
 static size_t len;
@@ -88,6 +89,9 @@ static void everything_is_there_from_the_start(void **state)
     expect("sluice_verdicts_total{class=\"GPUUnhealthy\",check=\"gpu_fatal\",state=\"bad\"} 0");
     expect("sluice_evidence_total{check=\"link_down\",kind=\"port\",subject=\"mlx5_0:1\"} 0");
     expect("sluice_probe_up{probe=\"kmsg\",how=\"/dev/kmsg\"} 0");
+    expect("sluice_probe_stale{probe=\"link\",how=\"rtnetlink\"} 0");
+    expect("sluice_probe_stale{probe=\"kmsg\",how=\"/dev/kmsg\"} 1");
+    expect("sluice_agent_source_seconds_total{probe=\"link\",how=\"rtnetlink\"} 0.002500");
     expect("sluice_build_info{version=\"1.2\"} 1");
     assert_string_equal(text + len - 6, "# EOF\n");
 }
