@@ -44,7 +44,7 @@ struct sl_agent {
     struct sl_mon_record scratch_records[64];
     int epoll_fd;
     bool config_is_bad;
-    char note[512];
+    char boot_id[SL_MON_BOOT_ID], note[512];
 };
 
 /* ---- time ---- */
@@ -204,9 +204,25 @@ static void calm(struct sl_agent *agent)
             sl_mon_calm(agent->mon, (enum sl_mon_check)i);
 }
 
+static uint64_t recall(void *arg, const char *key)
+{
+    const struct sl_agent *agent = arg;
+
+    return sl_mon_store_recall(agent->store, key, agent->boot_id);
+}
+
+/* What cannot be kept is told once more after a restart. */
+static void note(void *arg, const char *key, uint64_t value)
+{
+    const struct sl_agent *agent = arg;
+
+    (void)sl_mon_store_note(agent->store, key, agent->boot_id, value);
+}
+
 static int sources_create(struct sl_agent *agent)
 {
-    const struct sl_source_host host = {.mon = agent->mon, .config = &agent->config};
+    const struct sl_source_host host = {
+        .mon = agent->mon, .config = &agent->config, .recall = recall, .note = note, .arg = agent};
 
     _Static_assert(SL_MON_CHECK_COUNT <= 64, "a bit each");
     sl_assert(sl_source_class_count <= SOURCES_MAX);
@@ -319,19 +335,18 @@ static int engine_open(struct sl_agent *agent)
                                            .on_transition = on_transition,
                                            .on_forget = on_forget,
                                            .arg = agent};
-    char boot_id[SL_MON_BOOT_ID];
     int err = sl_mon_create(&options, &agent->mon);
 
     if (err != 0)
         return err;
     set_time(agent);
     if (agent->options.boot_id != NULL)
-        snprintf(boot_id, sizeof(boot_id), "%s", agent->options.boot_id);
+        snprintf(agent->boot_id, sizeof(agent->boot_id), "%s", agent->options.boot_id);
     else
-        read_boot_id(boot_id, sizeof(boot_id));
+        read_boot_id(agent->boot_id, sizeof(agent->boot_id));
     err = sl_mon_store_restore(agent->store, agent->mon, sl_mon_time(agent->mon)->wall_ns);
-    sl_mon_set_boot(agent->mon, boot_id);
-    return err != 0 ? err : sl_mon_store_boot(agent->store, boot_id);
+    sl_mon_set_boot(agent->mon, agent->boot_id);
+    return err != 0 ? err : sl_mon_store_boot(agent->store, agent->boot_id);
 }
 
 int sl_agent_open(const struct sl_agent_options *options, struct sl_agent **out)

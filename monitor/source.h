@@ -22,6 +22,11 @@ struct json_object;
 struct sl_source_host {
     struct sl_mon *mon; /* its time is set before each call */
     const struct sl_mon_config *config;
+    /* Numbers that a source keeps within one boot, over restarts of the agent: 0 before the first.
+     * NULL: nothing is kept. */
+    uint64_t (*recall)(void *arg, const char *key);
+    void (*note)(void *arg, const char *key, uint64_t value);
+    void *arg;
 };
 
 struct sl_source_class {

@@ -4,6 +4,7 @@
 #include "core/err.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -645,6 +646,30 @@ int sl_mon_store_boot(struct sl_mon_store *store, const char *boot_id)
     bind_text(store, PUT_META, 1, "boot_id");
     bind_text(store, PUT_META, 2, boot_id);
     return run(store, PUT_META) == 0 ? 0 : fail(store, "the boot is not stored");
+}
+
+int sl_mon_store_note(struct sl_mon_store *store, const char *key, const char *boot_id,
+                      uint64_t value)
+{
+    char name[64], text[SL_MON_BOOT_ID + 32];
+
+    snprintf(name, sizeof(name), "note.%s", key);
+    snprintf(text, sizeof(text), "%s %" PRIu64, boot_id, value);
+    bind_text(store, PUT_META, 1, name);
+    bind_text(store, PUT_META, 2, text);
+    return run(store, PUT_META) == 0 ? 0 : fail(store, "a source's place is not stored");
+}
+
+uint64_t sl_mon_store_recall(struct sl_mon_store *store, const char *key, const char *boot_id)
+{
+    char name[64], text[SL_MON_BOOT_ID + 32];
+    size_t len = strlen(boot_id);
+
+    snprintf(name, sizeof(name), "note.%s", key);
+    if (get_text(store, name, text, sizeof(text)) != 0 || strncmp(text, boot_id, len) != 0 ||
+        text[len] != ' ')
+        return 0;
+    return strtoull(text + len + 1, NULL, 10);
 }
 
 static bool is_bad(struct sl_mon *mon, const struct sl_mon_verdict *verdict)

@@ -70,6 +70,11 @@ int sl_mon_store_list(struct sl_mon_store *store, uint64_t from, struct sl_mon_r
  * condition that mon has not, as BAD or RECOVERING, ends, as of wall_ns. */
 int sl_mon_store_restore(struct sl_mon_store *store, struct sl_mon *mon, uint64_t wall_ns);
 int sl_mon_store_boot(struct sl_mon_store *store, const char *boot_id);
+/* A number that a source keeps within one boot, over restarts of the agent. recall: 0 if there is
+ * none of this boot. */
+int sl_mon_store_note(struct sl_mon_store *store, const char *key, const char *boot_id,
+                      uint64_t value);
+uint64_t sl_mon_store_recall(struct sl_mon_store *store, const char *key, const char *boot_id);
 
 /* Those from a number on, all or those that are open, at most so many, in their order; how many. */
 int sl_mon_store_verdicts(struct sl_mon_store *store, uint64_t from, bool only_open,
