@@ -43,7 +43,7 @@ enum sl_mon_kind {
     X(PORT_SPEED, PORT, "link_speed", "NICDegraded", DEGRADED,                                     \
       (.bad = 3, .of = 3, .grace_ns = 5 * SL_MON_MIN, .hold_ns = 10 * SL_MON_MIN,                  \
        .clear_ns = 5 * SL_MON_MIN),                                                                \
-      "the link runs slower, or on fewer lanes, than it did or than others of its model do")       \
+      "the link runs slower, or on fewer lanes, than it did before in this boot")                  \
     X(PORT_SYMBOL, PORT, "symbol_errors", "NICDegraded", DEGRADED,                                 \
       (.bad = 3, .of = 6, .in_use = true, .grace_ns = 5 * SL_MON_MIN, .hold_ns = 10 * SL_MON_MIN,  \
        .clear_ns = 30 * SL_MON_MIN),                                                               \

@@ -69,4 +69,11 @@ extern const struct sl_source_class sl_source_link; /* source_link.c */
 extern const struct sl_source_class sl_source_rdma; /* source_rdma.c */
 extern const struct sl_source_class sl_source_kmsg; /* source_kmsg.c */
 
+/* What sources of ports share. A port that lost half of its lanes is as slow after a restart of the
+ * agent, when nobody would remember what it did before: its best speed is kept, within a boot. */
+void sl_source_port_begin(const struct sl_source_host *host, struct sl_mon_port *port,
+                          struct sl_mon_subject *subject);
+void sl_source_port_read(const struct sl_source_host *host, struct sl_mon_port *port,
+                         const char *source, const struct sl_mon_reading *reading);
+
 #endif

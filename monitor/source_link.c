@@ -54,7 +54,7 @@ static struct netif *netif_of(struct source *source, const struct sl_mon_link *l
     if (subject == NULL)
         return NULL;
     *free_one = (struct netif){.ifindex = link->ifindex};
-    sl_mon_port_init(&free_one->port, subject);
+    sl_source_port_begin(&source->host, &free_one->port, subject);
     return free_one;
 }
 
@@ -78,7 +78,7 @@ static void on_link(void *arg, const struct sl_mon_link *link)
     sl_mon_link_track(&netif->track, link, sl_mon_time(mon)->mono_ns, &change);
     sl_mon_link_reading(link, &reading);
     if (link->is_answer) /* once a period, so that what is down for a moment is not what is down */
-        sl_mon_port_read(mon, &netif->port, "rtnetlink", &reading);
+        sl_source_port_read(&source->host, &netif->port, "rtnetlink", &reading);
     if (change.flaps != 0)
         sl_mon_port_flapped(mon, &netif->port, "rtnetlink", change.flaps, change.lasted_ns);
 }

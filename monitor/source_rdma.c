@@ -15,9 +15,19 @@ struct source {
     struct sl_source_host host;
     struct sl_mon_rdma *rdma;
     struct sl_mon_port ports[SL_MON_RDMA_PORTS_MAX], scratch[SL_MON_RDMA_PORTS_MAX];
+    unsigned number[SL_MON_RDMA_PORTS_MAX]; /* of each, in the list of sl_mon_rdma_port() */
     unsigned count;
     uint64_t scanned_ns; /* 0: look again */
 };
+
+static const struct sl_mon_port *port_of(const struct source *source,
+                                         const struct sl_mon_subject *subject)
+{
+    for (unsigned i = 0; i < source->count; i++)
+        if (source->ports[i].subject == subject)
+            return &source->ports[i];
+    return NULL;
+}
 
 /* Those that were there keep what is known of them. */
 static void match(struct source *source, unsigned count)
@@ -31,11 +41,13 @@ static void match(struct source *source, unsigned count)
 
         if (subject == NULL)
             continue;
-        sl_mon_port_init(&ports[kept], subject);
-        for (unsigned j = 0; j < source->count; j++)
-            if (source->ports[j].subject == subject)
-                ports[kept] = source->ports[j];
-        kept++;
+        const struct sl_mon_port *old = port_of(source, subject);
+
+        if (old != NULL)
+            ports[kept] = *old;
+        else
+            sl_source_port_begin(&source->host, &ports[kept], subject);
+        source->number[kept++] = i;
     }
     memcpy(source->ports, ports, kept * sizeof(ports[0]));
     source->count = kept;
@@ -62,11 +74,15 @@ static int tick(void *arg)
     struct sl_mon_reading reading;
     int err = scan(source);
 
-    for (unsigned i = 0; err == 0 && i < source->count; i++)
-        if (sl_mon_rdma_read(source->rdma, i, &reading) == 0)
-            sl_mon_port_read(source->host.mon, &source->ports[i], "sysfs", &reading);
-        else
+    for (unsigned i = 0; err == 0 && i < source->count; i++) {
+        struct sl_mon_port *port = &source->ports[i];
+
+        if (sl_mon_rdma_read(source->rdma, source->number[i], &reading) != 0) {
             source->scanned_ns = 0; /* it is gone */
+            continue;
+        }
+        sl_source_port_read(&source->host, port, "sysfs", &reading);
+    }
     return err;
 }
 

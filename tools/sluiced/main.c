@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/timerfd.h>
@@ -184,6 +185,17 @@ static void loop(struct daemon *daemon)
     }
 }
 
+/* A descriptor for each counter of each port: 1,024 are not enough for 64 ports. */
+static void raise_limit(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
 static int run(struct daemon *daemon)
 {
     sigset_t signals;
@@ -200,6 +212,7 @@ static int run(struct daemon *daemon)
         sl_fail(-errno, "no signals or timer: %s", strerror(errno));
         return fail();
     }
+    raise_limit();
     if (open_agent(daemon, &daemon->config, &daemon->agent) != 0)
         return fail();
     set_period(daemon);
