@@ -39,9 +39,11 @@ void bed_put(const char *file, const char *text)
     int fd;
 
     snprintf(path, sizeof(path), "%s/rdma/mlx5_0/ports/1/%s", bed.folder, file);
-    fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    /* Cut afterwards: a file that was emptied and written is flushed to the disk when it closes. */
+    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
     assert_true(fd >= 0);
     assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+    assert_int_equal(ftruncate(fd, (off_t)strlen(text)), 0);
     close(fd);
 }
 
