@@ -333,6 +333,7 @@ void sl_mon_set_boot(struct sl_mon *mon, const char *boot_id)
 
 bool sl_mon_clear(struct sl_mon *mon, struct sl_mon_subject *subject)
 {
+    subject->clears++;
     return reset(mon, subject, SL_MON_IN_CLEAR);
 }
 

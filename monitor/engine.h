@@ -47,6 +47,7 @@ struct sl_mon_subject {
     char name[SL_MON_NAME];
     char label[SL_MON_TEXT];   /* what it is, for people: "rank 3 of job 17"; may be empty */
     uint64_t seen_ns, used_ns; /* was there; carried something */
+    uint32_t clears;           /* by an operator: what is expected of it is learnt anew */
     struct sl_mon_condition *conditions; /* of the checks of its kind, in their order */
     struct sl_mon_evidence *evidence;    /* the latest bad sample of each */
     struct sl_mon_bucket *buckets;       /* of their events */

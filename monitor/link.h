@@ -65,5 +65,7 @@ int sl_mon_links_ask(struct sl_mon_links *links);
 int sl_mon_links_read(struct sl_mon_links *links,
                       void (*take)(void *arg, const struct sl_mon_link *link), void *arg);
 uint64_t sl_mon_links_lost(const struct sl_mon_links *links);
+/* What it runs at now, by ethtool, in bits a second; 0: it does not say. */
+uint64_t sl_mon_links_speed(const struct sl_mon_links *links, const char *name);
 
 #endif

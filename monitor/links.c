@@ -6,15 +6,22 @@
 
 #include <errno.h>
 #include <libmnl/libmnl.h>
+#include <linux/ethtool.h>
 #include <linux/rtnetlink.h>
+#include <linux/sockios.h>
+#include <net/if.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #define BUFFER (64u << 10)
 #define RECEIVE_BUFFER (4 << 20) /* a host with hundreds of links in a storm */
 
 struct sl_mon_links {
     struct mnl_socket *socket;
+    int control; /* for ethtool */
     uint32_t turn;
     uint64_t lost;
     char buffer[BUFFER];
@@ -45,6 +52,7 @@ int sl_mon_links_open(struct sl_mon_links **out)
 
     if (links == NULL)
         return sl_fail(-ENOMEM, "no memory for the links' messages");
+    links->control = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     links->socket = mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (links->socket == NULL ||
         mnl_socket_bind(links->socket, RTMGRP_LINK, MNL_SOCKET_AUTOPID) < 0) {
@@ -69,6 +77,8 @@ void sl_mon_links_close(struct sl_mon_links *links)
         return;
     if (links->socket != NULL)
         mnl_socket_close(links->socket);
+    if (links->control >= 0)
+        close(links->control);
     free(links);
 }
 
@@ -113,4 +123,27 @@ int sl_mon_links_read(struct sl_mon_links *links,
             take(arg, &link);
         }
     }
+}
+
+/* The kernel tells first how many words it has for each mask of modes, as a negative number. */
+uint64_t sl_mon_links_speed(const struct sl_mon_links *links, const char *name)
+{
+    struct {
+        struct ethtool_link_settings settings;
+        uint32_t masks[3 * 127];
+    } asked = {.settings.cmd = ETHTOOL_GLINKSETTINGS};
+    struct ifreq request = {.ifr_data = (void *)&asked};
+
+    if (links->control < 0 || strlen(name) >= sizeof(request.ifr_name))
+        return 0;
+    strcpy(request.ifr_name, name);
+    if (ioctl(links->control, SIOCETHTOOL, &request) != 0 ||
+        asked.settings.link_mode_masks_nwords >= 0)
+        return 0;
+    asked.settings.link_mode_masks_nwords = (int8_t)-asked.settings.link_mode_masks_nwords;
+    asked.settings.cmd = ETHTOOL_GLINKSETTINGS;
+    if (ioctl(links->control, SIOCETHTOOL, &request) != 0 ||
+        asked.settings.speed == (uint32_t)SPEED_UNKNOWN)
+        return 0;
+    return (uint64_t)asked.settings.speed * 1000000;
 }

@@ -258,6 +258,10 @@ void sl_mon_port_read(struct sl_mon *mon, struct sl_mon_port *port, const char *
         if (passed_ns <= LONG_NS)
             check_counters(mon, &span, source);
     }
+    if (port->clears != port->subject->clears) {
+        port->clears = port->subject->clears;
+        port->best_speed = 0;
+    }
     check_state(mon, port, source, reading);
     check_speed(mon, port, source, reading);
     port->last = *reading;

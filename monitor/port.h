@@ -76,6 +76,7 @@ struct sl_mon_port {
     struct sl_mon_reading last;
     uint64_t last_ns;                      /* 0: there was none */
     uint64_t best_speed;                   /* so far; a source may set what it knows of before */
+    uint32_t clears;                       /* of its subject, up to the last reading */
     double hourly[SL_MON_COUNTER_COUNT];   /* what came, an hour ago counting 1/e */
     uint64_t totals[SL_MON_COUNTER_COUNT]; /* what came since the agent began */
     uint64_t flaps, bytes_out, bytes_in, resets;

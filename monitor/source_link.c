@@ -10,9 +10,11 @@
 #include <string.h>
 
 #define LINKS_MAX 256
+#define SPEED_NS (10 * SL_MON_S) /* between questions for it: some drivers ask their firmware */
 
 struct netif {
-    int ifindex; /* 0: a place that is free */
+    int ifindex;              /* 0: a place that is free */
+    uint64_t speed, speed_ns; /* asked for last, when */
     struct sl_mon_link_track track;
     struct sl_mon_port port;
 };
@@ -58,6 +60,17 @@ static struct netif *netif_of(struct source *source, const struct sl_mon_link *l
     return free_one;
 }
 
+static uint64_t speed_of(struct source *source, struct netif *netif, const struct sl_mon_link *link)
+{
+    uint64_t now_ns = sl_mon_time(source->host.mon)->mono_ns;
+
+    if (netif->speed_ns == 0 || now_ns - netif->speed_ns >= SPEED_NS) {
+        netif->speed = sl_mon_links_speed(source->links, link->name);
+        netif->speed_ns = now_ns;
+    }
+    return netif->speed;
+}
+
 static void on_link(void *arg, const struct sl_mon_link *link)
 {
     struct source *source = arg;
@@ -77,8 +90,10 @@ static void on_link(void *arg, const struct sl_mon_link *link)
     }
     sl_mon_link_track(&netif->track, link, sl_mon_time(mon)->mono_ns, &change);
     sl_mon_link_reading(link, &reading);
-    if (link->is_answer) /* once a period, so that what is down for a moment is not what is down */
+    if (link->is_answer) { /* once a period, so that what is down for a moment is not what is down */
+        reading.speed = link->has_carrier ? speed_of(source, netif, link) : 0;
         sl_source_port_read(&source->host, &netif->port, "rtnetlink", &reading);
+    }
     if (change.flaps != 0)
         sl_mon_port_flapped(mon, &netif->port, "rtnetlink", change.flaps, change.lasted_ns);
 }

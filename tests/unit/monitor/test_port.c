@@ -256,6 +256,25 @@ static void an_event_tells_how_long_a_flap_was(void **state)
     assert_string_equal(last_text, "the link went down and came back 1 time, 12 ms the last time");
 }
 
+/* It is to be so from now on, says an operator. */
+static void a_speed_that_was_cleared_is_the_new_one(void **state)
+{
+    (void)state;
+    second(1000);
+    reading.speed = UINT64_C(200000000000);
+    for (unsigned i = 0; i < 3; i++)
+        second(1000);
+    assert_int_equal(state_of(SL_MON_CHECK_PORT_SPEED), SL_MON_BAD);
+    assert_true(sl_mon_clear(mon, port.subject));
+    for (unsigned i = 0; i < 10; i++)
+        second(1000);
+    assert_int_equal(state_of(SL_MON_CHECK_PORT_SPEED), SL_MON_OK);
+    reading.speed = UINT64_C(100000000000);
+    for (unsigned i = 0; i < 3; i++)
+        second(1000);
+    assert_int_equal(state_of(SL_MON_CHECK_PORT_SPEED), SL_MON_BAD);
+}
+
 static void a_link_that_trained_to_less_is_told(void **state)
 {
     (void)state;
@@ -319,6 +338,7 @@ int main(void)
                                        CASE(one_that_stays_down_is_no_flap),
                                        CASE(an_event_tells_how_long_a_flap_was),
                                        CASE(a_link_that_trained_to_less_is_told),
+                                       CASE(a_speed_that_was_cleared_is_the_new_one),
                                        CASE(a_healthy_day_is_quiet)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
