@@ -38,7 +38,8 @@ static int on_attribute(const struct nlattr *attribute, void *arg)
         if (len < offsetof(struct rtnl_link_stats64, rx_errors))
             return MNL_CB_ERROR;
         memcpy(&stats, payload, offsetof(struct rtnl_link_stats64, rx_errors));
-        link->bytes = stats.rx_bytes + stats.tx_bytes;
+        link->sent = stats.tx_bytes;
+        link->received = stats.rx_bytes;
         link->has_bytes = true;
         break;
     default: break;
@@ -105,6 +106,7 @@ void sl_mon_link_reading(const struct sl_mon_link *link, struct sl_mon_reading *
 {
     *out = (struct sl_mon_reading){.has_state = link->is_wanted,
                                    .is_up = link->has_carrier,
-                                   .bytes = link->bytes,
+                                   .sent = link->sent,
+                                   .received = link->received,
                                    .has_bytes = link->has_bytes};
 }

@@ -23,7 +23,7 @@ struct sl_mon_link {
     bool has_carrier, is_loopback;
     uint32_t ups, downs; /* of the carrier, so far; has_counts */
     bool has_counts;
-    uint64_t bytes; /* both ways; has_bytes */
+    uint64_t sent, received; /* bytes; has_bytes */
     bool has_bytes;
 };
 

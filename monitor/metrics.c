@@ -87,7 +87,7 @@ static uint64_t is_up(const struct sl_mon_port *port)
 
 static uint64_t speed(const struct sl_mon_port *port)
 {
-    return port->last.speed / 8;
+    return port->last.speed / 8; /* base units, says promtool */
 }
 
 static uint64_t downs(const struct sl_mon_port *port)
@@ -99,12 +99,37 @@ static uint64_t downs(const struct sl_mon_port *port)
 
 static uint64_t sent(const struct sl_mon_port *port)
 {
-    return 4 * port->totals[SL_MON_COUNTER_TRANSMIT_WORDS];
+    return port->sent;
 }
 
 static uint64_t received(const struct sl_mon_port *port)
 {
-    return 4 * port->totals[SL_MON_COUNTER_RECEIVE_WORDS];
+    return port->received;
+}
+
+/* Of those flaps of which it is known how long they were. */
+static void write_flaps(const struct sl_mon_metrics *metrics, FILE *out)
+{
+    static const char *const bounds[] = {"0.01", "0.1", "1.0", "10.0", "60.0", "+Inf"};
+    const char *name = "sluice_port_flap_duration_seconds";
+
+    _Static_assert(sizeof(bounds) == SL_MON_FLAP_BUCKETS * sizeof(bounds[0]), "a bound each");
+    sl_mon_metrics_family(metrics->format, out, name, "histogram", "seconds",
+                          "How long the link was down each time that it came back by itself.");
+    for (unsigned i = 0; i < metrics->port_count; i++) {
+        const struct sl_mon_port *port = metrics->ports[i];
+        uint64_t count = 0;
+
+        for (unsigned b = 0; b < SL_MON_FLAP_BUCKETS; b++) {
+            port_labels(out, "sluice_port_flap_duration_seconds_bucket", port);
+            sl_mon_metrics_label(out, "le", bounds[b]);
+            sl_mon_metrics_number(out, count += port->flaps_lasted[b]);
+        }
+        port_labels(out, "sluice_port_flap_duration_seconds_count", port);
+        sl_mon_metrics_number(out, count);
+        port_labels(out, "sluice_port_flap_duration_seconds_sum", port);
+        fprintf(out, "} %.6f\n", (double)port->flapped_ns / 1e9);
+    }
 }
 
 static void write_ports(const struct sl_mon_metrics *metrics, FILE *out)
@@ -118,6 +143,7 @@ static void write_ports(const struct sl_mon_metrics *metrics, FILE *out)
     sl_mon_metrics_family(metrics->format, out, "sluice_port_link_down", "counter", "",
                           "Times that the link went down.");
     port_numbers(metrics, out, "sluice_port_link_down_total", downs);
+    write_flaps(metrics, out);
     sl_mon_metrics_family(metrics->format, out, "sluice_port_transmit_bytes", "counter", "bytes",
                           "Bytes sent.");
     port_numbers(metrics, out, "sluice_port_transmit_bytes_total", sent);

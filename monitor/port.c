@@ -169,6 +169,17 @@ static void check_speed(struct sl_mon *mon, struct sl_mon_port *port, const char
                   (double)reading->speed < SPEED_PART * (double)port->best_speed, &evidence);
 }
 
+static unsigned flap_bucket(uint64_t down_ns)
+{
+    static const uint64_t bounds[SL_MON_FLAP_BUCKETS - 1] = {SL_MON_S / 100, SL_MON_S / 10,
+                                                             SL_MON_S, 10 * SL_MON_S, SL_MON_MIN};
+    unsigned i = 0;
+
+    while (i < SL_MON_FLAP_BUCKETS - 1 && down_ns > bounds[i])
+        i++;
+    return i;
+}
+
 void sl_mon_port_flapped(struct sl_mon *mon, struct sl_mon_port *port, const char *source,
                          uint32_t times, uint64_t down_ns)
 {
@@ -177,8 +188,11 @@ void sl_mon_port_flapped(struct sl_mon *mon, struct sl_mon_port *port, const cha
     char lasted[48] = "";
 
     port->flaps += times;
-    if (down_ns != 0)
+    if (down_ns != 0) {
+        port->flaps_lasted[flap_bucket(down_ns)]++;
+        port->flapped_ns += down_ns;
         snprintf(lasted, sizeof(lasted), ", %.0f ms the last time", (double)down_ns / 1e6);
+    }
     snprintf(evidence.text, sizeof(evidence.text), "the link went down and came back %u time%s%s",
              times, times == 1 ? "" : "s", lasted);
     sl_mon_sample(mon, port->subject, SL_MON_CHECK_PORT_FLAP, true, &evidence);
@@ -229,14 +243,29 @@ static void span_count(struct sl_mon_port *port, const struct sl_mon_reading *re
     port->resets += was_reset;
 }
 
-static bool carried(const struct sl_mon_port *port, const struct sl_mon_reading *reading,
+/* Of a network interface its own counts, of an RDMA port its words of 4 bytes. */
+static uint64_t count_bytes(struct sl_mon_port *port, const struct sl_mon_reading *reading,
+                            const struct span *span)
+{
+    uint64_t sent = 4 * span->delta[SL_MON_COUNTER_TRANSMIT_WORDS];
+    uint64_t received = 4 * span->delta[SL_MON_COUNTER_RECEIVE_WORDS];
+
+    if (reading->has_bytes && port->last.has_bytes) {
+        sent += reading->sent > port->last.sent ? reading->sent - port->last.sent : 0;
+        received +=
+            reading->received > port->last.received ? reading->received - port->last.received : 0;
+    }
+    port->sent += sent;
+    port->received += received;
+    return sent + received;
+}
+
+static bool carried(struct sl_mon_port *port, const struct sl_mon_reading *reading,
                     const struct span *span)
 {
-    return span->delta[SL_MON_COUNTER_TRANSMIT_WORDS] + span->delta[SL_MON_COUNTER_RECEIVE_WORDS] +
-                   span->delta[SL_MON_COUNTER_TRANSMIT_PACKETS] +
-                   span->delta[SL_MON_COUNTER_RECEIVE_PACKETS] >
-               0 ||
-           (reading->has_bytes && port->last.has_bytes && reading->bytes > port->last.bytes);
+    return count_bytes(port, reading, span) + span->delta[SL_MON_COUNTER_TRANSMIT_PACKETS] +
+               span->delta[SL_MON_COUNTER_RECEIVE_PACKETS] >
+           0;
 }
 
 void sl_mon_port_read(struct sl_mon *mon, struct sl_mon_port *port, const char *source,

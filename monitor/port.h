@@ -66,9 +66,11 @@ struct sl_mon_reading {
     uint64_t speed; /* bits a second; 0: not known */
     uint32_t downs; /* times that the carrier went; has_downs */
     bool has_downs;
-    uint64_t bytes; /* of a network interface, both ways; has_bytes */
+    uint64_t sent, received; /* bytes, of a network interface; has_bytes */
     bool has_bytes;
 };
+
+#define SL_MON_FLAP_BUCKETS 6
 
 /* What is remembered of a port between readings. */
 struct sl_mon_port {
@@ -79,7 +81,10 @@ struct sl_mon_port {
     uint32_t clears;                       /* of its subject, up to the last reading */
     double hourly[SL_MON_COUNTER_COUNT];   /* what came, an hour ago counting 1/e */
     uint64_t totals[SL_MON_COUNTER_COUNT]; /* what came since the agent began */
-    uint64_t flaps, bytes_out, bytes_in, resets;
+    uint64_t sent, received;               /* bytes */
+    uint64_t flaps, resets;
+    uint64_t flaps_lasted[SL_MON_FLAP_BUCKETS]; /* up to 10 ms, 100 ms, 1 s, 10 s, 1 min, more */
+    uint64_t flapped_ns;                        /* all of these together */
 };
 
 void sl_mon_port_init(struct sl_mon_port *port, struct sl_mon_subject *subject);

@@ -65,6 +65,8 @@ static void seconds(unsigned count)
 
 static void an_interface_that_becomes_slower_is_found(void **state)
 {
+    static const char frame[60] = {0x33, 0x33, 0, 0, 0, 1, 2, 0, 0, 0, 0, 1, 0x88, 0xb5};
+
     (void)state;
     if (!make_tap()) {
         print_message("no TAP in a network of its own can be had here: it needs root and "
@@ -79,6 +81,9 @@ static void an_interface_that_becomes_slower_is_found(void **state)
     bed_expect_metric(
         "sluice_port_speed_bytes_per_second{device=\"" NETIF "\",port=\"\"} 50000000000\n", true);
     assert_int_equal(bed_state(SL_MON_CHECK_PORT_SPEED, NETIF), SL_MON_OK);
+    assert_int_equal(write(tap, frame, sizeof(frame)), sizeof(frame));
+    seconds(2);
+    bed_expect_metric("sluice_port_receive_bytes_total{device=\"" NETIF "\",port=\"\"} 60\n", true);
     set_speed(100000);
     seconds(16);
     assert_int_equal(bed_state(SL_MON_CHECK_PORT_SPEED, NETIF), SL_MON_BAD);

@@ -58,7 +58,8 @@ static void a_message_is_read(void **state)
     assert_false(link.is_gone || link.is_loopback);
     assert_int_equal(link.ups, 5);
     assert_int_equal(link.downs, 4);
-    assert_int_equal(link.bytes, 123);
+    assert_int_equal(link.sent, 23);
+    assert_int_equal(link.received, 100);
     header->nlmsg_type = RTM_DELLINK;
     assert_true(sl_mon_link_parse(header, header->nlmsg_len, &link));
     assert_true(link.is_gone);
