@@ -2,6 +2,7 @@
 #include "monitor/agent.h"
 
 #include "monitor/event_line.h"
+#include "monitor/metrics_node.h"
 #include "monitor/source.h"
 #include "monitor/store.h"
 
@@ -490,11 +491,14 @@ unsigned sl_agent_ports(struct sl_agent *agent, const struct sl_mon_port **out, 
 
 static void more_metrics(void *arg, enum sl_mon_format format, FILE *out)
 {
-    const struct sl_agent *agent = arg;
+    const struct sl_mon_port *ports[PORTS_MAX];
+    struct sl_agent *agent = arg;
 
     for (unsigned i = 0; i < sl_source_class_count; i++)
         if (agent->places[i].source != NULL && agent->places[i].class->metrics != NULL)
             agent->places[i].class->metrics(agent->places[i].source, format, out);
+    if (agent->config.node_names != SL_MON_OFF)
+        sl_mon_metrics_node(format, ports, sl_agent_ports(agent, ports, PORTS_MAX), out);
 }
 
 bool sl_agent_metrics(struct sl_agent *agent, enum sl_mon_format format, FILE *out)

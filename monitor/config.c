@@ -38,6 +38,8 @@ const struct sl_mon_config_row sl_mon_config_rows[] = {
     TEXT("output", "textfile", textfile_path, "",
          "Metrics as a file, written anew each period: for node_exporter's textfile collector "
          "(a name that ends in .prom). Nothing: none."),
+    WANTED("output", "node_names", node_names, "off",
+           "Counters of RDMA ports also as node_infiniband_..., for dashboards of node_exporter."),
     NUMBER("sources", "period_ms", period_ms, "1000", "ms", 100, 60000,
            "Time between readings of counters."),
     NUMBER("sources", "subjects", subjects, "4096", "", 16, 65536,

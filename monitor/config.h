@@ -28,6 +28,7 @@ struct sl_mon_config {
     char events_path[SL_MON_PATH];   /* "": none; "-": standard output */
     char textfile_path[SL_MON_PATH]; /* of metrics; "": none */
     char rdma_root[SL_MON_PATH], kmsg_path[SL_MON_PATH];
+    enum sl_mon_wanted node_names; /* of metrics, besides */
     enum sl_mon_wanted link, rdma, kmsg;
     char link_ignore[SL_MON_PATH]; /* interfaces whose names begin so, between commas */
     int64_t period_ms, subjects;

@@ -112,6 +112,25 @@ static void metrics_have_what_is_there(void **state)
     free(text);
 }
 
+/* Dashboards that know node_exporter's names go on, if that is asked for. */
+static void ports_have_node_exporters_names_if_asked(void **state)
+{
+    const char *line = "node_infiniband_symbol_error_total{device=\"mlx5_0\",port=\"1\"} 7\n";
+
+    (void)state;
+    bed_put("counters/symbol_error", "7\n");
+    bed_second();
+    bed_expect_metric(line, false);
+    bed.config.node_names = SL_MON_ON;
+    bed_restart();
+    bed_second();
+    bed_expect_metric(line, true);
+    bed_expect_metric("node_infiniband_rate_bytes_per_second{device=\"mlx5_0\",port=\"1\"} "
+                      "50000000000\n",
+                      true);
+    bed_expect_metric("# UNIT node_infiniband_port_data_transmitted_bytes bytes\n", true);
+}
+
 /* What is switched off is down, and is no alarm. */
 static unsigned alarms(void)
 {
@@ -208,6 +227,7 @@ int main(void)
                                        CASE(a_restart_forgets_nothing_and_repeats_nothing),
                                        CASE(events_that_could_not_be_written_come_later),
                                        CASE(metrics_have_what_is_there),
+                                       CASE(ports_have_node_exporters_names_if_asked),
                                        CASE(a_source_that_cannot_be_had_is_named),
                                        CASE(one_that_stands_still_is_stale),
                                        CASE(a_device_that_comes_is_found),
