@@ -3,6 +3,7 @@
 
 #include "monitor/event_line.h"
 #include "monitor/metrics_node.h"
+#include "monitor/ranks.h"
 #include "monitor/source.h"
 #include "monitor/store.h"
 
@@ -37,6 +38,7 @@ struct sl_agent {
     struct sl_mon_config config;
     struct sl_mon *mon;
     struct sl_mon_store *store;
+    struct sl_mon_ranks *ranks; /* that sources share */
     struct place places[SOURCES_MAX];
     struct sl_mon_probe probes[SOURCES_MAX]; /* of the same places */
     uint64_t written;                        /* the last event that was */
@@ -222,8 +224,12 @@ static void note(void *arg, const char *key, uint64_t value)
 
 static int sources_create(struct sl_agent *agent)
 {
-    const struct sl_source_host host = {
-        .mon = agent->mon, .config = &agent->config, .recall = recall, .note = note, .arg = agent};
+    const struct sl_source_host host = {.mon = agent->mon,
+                                        .config = &agent->config,
+                                        .ranks = agent->ranks,
+                                        .recall = recall,
+                                        .note = note,
+                                        .arg = agent};
 
     _Static_assert(SL_MON_CHECK_COUNT <= 64, "a bit each");
     sl_assert(sl_source_class_count <= SOURCES_MAX);
@@ -367,6 +373,8 @@ int sl_agent_open(const struct sl_agent_options *options, struct sl_agent **out)
     if (err == 0)
         err = engine_open(agent);
     if (err == 0)
+        err = sl_mon_ranks_create(agent->mon, &agent->config, &agent->ranks);
+    if (err == 0)
         err = sources_create(agent);
     if (err == 0)
         err = outputs_open(agent);
@@ -386,6 +394,7 @@ void sl_agent_close(struct sl_agent *agent)
     if (agent->events != NULL && agent->events != stdout)
         fclose(agent->events);
     sources_destroy(agent);
+    sl_mon_ranks_destroy(agent->ranks);
     sl_mon_destroy(agent->mon);
     sl_mon_store_close(agent->store);
     if (agent->epoll_fd >= 0)

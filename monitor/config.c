@@ -51,6 +51,15 @@ const struct sl_mon_config_row sl_mon_config_rows[] = {
     TEXT("sources", "rdma_root", rdma_root, "/sys/class/infiniband", "Where they are."),
     WANTED("sources", "kmsg", kmsg, "on", "The kernel's log."),
     TEXT("sources", "kmsg_path", kmsg_path, "/dev/kmsg", "Where it is."),
+    WANTED("sources", "ranks", ranks, "on", "Processes that are ranks, and those named below."),
+    TEXT("sources", "ranks_cgroup", ranks_cgroup, "",
+         "Processes in these cgroups are watched, too: how the paths begin, between commas."),
+    TEXT("sources", "ranks_command", ranks_command, "",
+         "And those with one of these words in the command line, between commas."),
+    TEXT("sources", "ranks_proc", ranks_proc, "/proc", "Where processes are."),
+    TEXT("sources", "ranks_shm", ranks_shm, "/dev/shm", "Where state pages are."),
+    TEXT("sources", "ranks_cgroups", ranks_cgroups, "/sys/fs/cgroup", "Where cgroups are."),
+    WANTED("sources", "sluice", sluice, "on", "What ranks tell of themselves: their state pages."),
 };
 
 const unsigned sl_mon_config_row_count = SL_ARRAY_LEN(sl_mon_config_rows);

@@ -17,11 +17,13 @@
 #include "monitor/metrics.h"
 
 struct json_object;
+struct sl_mon_ranks;
 
 /* What a source is given; borrowed, for as long as the source is there. */
 struct sl_source_host {
     struct sl_mon *mon; /* its time is set before each call */
     const struct sl_mon_config *config;
+    struct sl_mon_ranks *ranks; /* processes that are watched (monitor/ranks.h) */
     /* Numbers that a source keeps within one boot, over restarts of the agent: 0 before the first.
      * NULL: nothing is kept. */
     uint64_t (*recall)(void *arg, const char *key);
@@ -65,9 +67,10 @@ extern const struct sl_source_class *const sl_source_classes[];
 extern const unsigned sl_source_class_count;
 
 /* One row each, in the file of its name. */
-extern const struct sl_source_class sl_source_link; /* source_link.c */
-extern const struct sl_source_class sl_source_rdma; /* source_rdma.c */
-extern const struct sl_source_class sl_source_kmsg; /* source_kmsg.c */
+extern const struct sl_source_class sl_source_link;  /* source_link.c */
+extern const struct sl_source_class sl_source_rdma;  /* source_rdma.c */
+extern const struct sl_source_class sl_source_kmsg;  /* source_kmsg.c */
+extern const struct sl_source_class sl_source_ranks; /* source_ranks.c */
 
 /* What sources of ports share. A port that lost half of its lanes is as slow after a restart of the
  * agent, when nobody would remember what it did before: its best speed is kept, within a boot. */
