@@ -69,6 +69,9 @@ enum sl_mon_kind {
     X(PORT_DISCARD, PORT, "transmit_discards", "FabricCongested", DEGRADED,                        \
       (.bad = 3, .of = 6, .in_use = true, .hold_ns = 5 * SL_MON_MIN, .clear_ns = 5 * SL_MON_MIN),  \
       "the port throws away what it should send: what is beyond it is down or full")               \
+    X(PORT_PATHS, PORT, "rank_paths", "FabricLinkSuspect", DEGRADED,                               \
+      (.bad = 3, .of = 6, .in_use = true, .hold_ns = 5 * SL_MON_MIN, .clear_ns = 5 * SL_MON_MIN),  \
+      "paths of ranks over this port fail, and those over other ports to the same peers do not")   \
     X(NIC_GONE, NIC, "nic_gone", "NICDown", FATAL,                                                 \
       (.bad = 2, .of = 2, .grace_ns = 5 * SL_MON_MIN, .hold_ns = SL_MON_MIN,                       \
        .clear_ns = 5 * SL_MON_MIN),                                                                \
@@ -108,6 +111,9 @@ enum sl_mon_kind {
     X(PROCESS_MEMORY, PROCESS, "memory_pressure", "RankSlow", DEGRADED,                            \
       (.bad = 3, .of = 5, .hold_ns = 10 * SL_MON_S, .clear_ns = 30 * SL_MON_S),                    \
       "it waits for memory: its cgroup or the host is full")                                       \
+    X(PROCESS_COMM, PROCESS, "communicator", "RankLost", DEGRADED,                                 \
+      (.bad = 1, .of = 1, .quiet = true, .hold_ns = SL_MON_MIN, .clear_ns = SL_MON_MIN),           \
+      "a communicator of the rank is broken: a peer was lost, or they disagree")                   \
     X(PROCESS_DIED, PROCESS, "died", "RankLost", DEGRADED,                                         \
       (.bad = 1, .of = 1, .quiet = true, .hold_ns = SL_MON_MIN, .clear_ns = SL_MON_MIN),           \
       "a rank ended without a goodbye")                                                            \

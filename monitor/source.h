@@ -67,10 +67,11 @@ extern const struct sl_source_class *const sl_source_classes[];
 extern const unsigned sl_source_class_count;
 
 /* One row each, in the file of its name. */
-extern const struct sl_source_class sl_source_link;  /* source_link.c */
-extern const struct sl_source_class sl_source_rdma;  /* source_rdma.c */
-extern const struct sl_source_class sl_source_kmsg;  /* source_kmsg.c */
-extern const struct sl_source_class sl_source_ranks; /* source_ranks.c */
+extern const struct sl_source_class sl_source_link;   /* source_link.c */
+extern const struct sl_source_class sl_source_rdma;   /* source_rdma.c */
+extern const struct sl_source_class sl_source_kmsg;   /* source_kmsg.c */
+extern const struct sl_source_class sl_source_ranks;  /* source_ranks.c */
+extern const struct sl_source_class sl_source_sluice; /* source_sluice.c */
 
 /* What sources of ports share. A port that lost half of its lanes is as slow after a restart of the
  * agent, when nobody would remember what it did before: its best speed is kept, within a boot. */

@@ -3,6 +3,7 @@
  * cgroups (monitor/procfs.h, monitor/cgroup.h), and what that says (monitor/process.h). */
 #include "monitor/cgroup.h"
 #include "monitor/ranks.h"
+#include "monitor/ranks_json.h"
 #include "monitor/source.h"
 
 #include "core/err.h"
@@ -197,6 +198,42 @@ static void metrics(void *arg, enum sl_mon_format format, FILE *out)
     fprintf(out, "sluice_rank_major_faults_total %" PRIu64 "\n", source->major_faults);
 }
 
+static void share(struct json_object *out, const char *key, unsigned thousandths)
+{
+    char text[32];
+
+    snprintf(text, sizeof(text), "%u.%03u", thousandths / 1000, thousandths % 1000);
+    json_object_object_add(out, key, json_object_new_double_s(thousandths / 1000.0, text));
+}
+
+static void json(void *arg, struct json_object *out)
+{
+    const struct source *source = arg;
+
+    for (unsigned i = 0; i < SL_MON_RANKS_MAX; i++) {
+        const struct sl_mon_rank *rank = sl_mon_ranks_at(source->host.ranks, i);
+        const struct sl_mon_process *process = &source->entries[i].process;
+        char state[2] = "";
+        struct json_object *at;
+
+        if (rank == NULL || rank->is_gone || source->entries[i].number != rank->number)
+            continue;
+        at = sl_mon_rank_json(out, rank);
+        if (at == NULL)
+            return;
+        state[0] = rank->stat.state;
+        sl_mon_json_text(at, "state", state);
+        sl_mon_json_text(at, "condition",
+                         sl_mon_state_name(sl_mon_subject_state(process->subject)));
+        sl_mon_json_number(at, "threads", rank->stat.threads);
+        share(at, "run_share", process->run_share);
+        share(at, "wait_share", process->wait_share);
+        share(at, "throttled_share", process->throttled_share);
+        share(at, "memory_stall_share", process->stall_share);
+        sl_mon_json_number(at, "major_faults_per_second", (int64_t)process->faults_per_s);
+    }
+}
+
 const struct sl_source_class sl_source_ranks = {.name = "ranks",
                                                 .how = "procfs",
                                                 .wanted = offsetof(struct sl_mon_config, ranks),
@@ -205,4 +242,5 @@ const struct sl_source_class sl_source_ranks = {.name = "ranks",
                                                 .open = open_source,
                                                 .close = close_source,
                                                 .tick = tick,
-                                                .metrics = metrics};
+                                                .metrics = metrics,
+                                                .json = json};
