@@ -3,6 +3,7 @@
 
 #include "core/err.h"
 #include "monitor/source.h"
+#include "tests/util/quick_dir.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -67,8 +68,7 @@ int bed_begin(void **state)
 {
     (void)state;
     memset(&bed, 0, sizeof(bed));
-    strcpy(bed.folder, "/tmp/sluice-agent-XXXXXX");
-    assert_non_null(mkdtemp(bed.folder));
+    assert_true(quick_dir(bed.folder, sizeof(bed.folder), "sluice-agent"));
     bed_run("mkdir -p %s/rdma/mlx5_0/ports/1/counters", bed.folder);
     bed_put("state", "4: ACTIVE\n");
     bed_put("rate", "400 Gb/sec (4X NDR)\n");

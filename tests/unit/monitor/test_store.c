@@ -3,6 +3,7 @@
 #include "core/err.h"
 #include "core/rng.h"
 #include "monitor/store.h"
+#include "tests/util/quick_dir.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +20,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-static char folder[] = "/tmp/sluice-store-XXXXXX", path[64], aside[128];
+static char folder[48], path[64], aside[128];
 static const struct sl_mon_store_options plenty = {.transitions_max = 100000};
 static struct sl_mon_store *store;
 static struct sl_mon *mon;
@@ -49,8 +50,7 @@ static void reopen(const struct sl_mon_store_options *options)
 static int begin(void **state)
 {
     (void)state;
-    strcpy(folder + strlen(folder) - 6, "XXXXXX");
-    assert_non_null(mkdtemp(folder));
+    assert_true(quick_dir(folder, sizeof(folder), "sluice-store"));
     snprintf(path, sizeof(path), "%s/state.db", folder);
     reopen(&plenty);
     return 0;
