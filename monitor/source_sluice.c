@@ -146,7 +146,7 @@ static void count_event(struct source *source, const char *name, uint64_t count)
             source->kinds[i].count += count;
             return;
         }
-    if (source->kind_count == KINDS_MAX) {
+    if (source->kind_count == KINDS_MAX || name[0] == '\0' || strcmp(name, "other") == 0) {
         source->other_events += count;
         return;
     }
