@@ -43,10 +43,16 @@ static uint64_t more(uint64_t before, uint64_t after)
     return after > before ? after - before : 0;
 }
 
+/* The text begins with who it is: a number means nothing once the process is gone. */
 static void sample(struct pair *pair, enum sl_mon_check check, bool is_bad)
 {
-    sl_mon_sample(pair->mon, pair->process->subject, check, is_bad,
-                  is_bad ? &pair->evidence : NULL);
+    struct sl_mon_subject *subject = pair->process->subject;
+    struct sl_mon_evidence evidence = pair->evidence;
+
+    if (is_bad && subject->label[0] != '\0')
+        snprintf(evidence.text, sizeof(evidence.text), "%.80s: %.170s", subject->label,
+                 pair->evidence.text);
+    sl_mon_sample(pair->mon, subject, check, is_bad, is_bad ? &evidence : NULL);
 }
 
 static double seconds(uint64_t ns)

@@ -85,6 +85,8 @@ static void a_rank_that_is_stopped_is_told_within_a_period(void **state)
     seconds(1);
     assert_int_equal(bed_lines(last, sizeof(last)), 1);
     assert_non_null(strstr(last, "\"subject\":\"pid 4711\",\"check\":\"stopped\""));
+    assert_non_null(
+        strstr(last, "\"rank 3 of 8, job 17 (train): the process is stopped by a signal\""));
     assert_int_equal(bed_state(SL_MON_CHECK_PROCESS_STOPPED, "pid 4711"), SL_MON_BAD);
     bed_expect_metric("sluice_ranks{how=\"state page\"} 1\n", true);
 }
