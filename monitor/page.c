@@ -10,10 +10,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CHUNK (32u * 1024) /* that is read at once */
-#define COMMS_EVERY 8      /* readings between two looks at all places of communicators */
-#define PATHS_LOOK 256     /* places that are looked at in a reading */
-#define PATHS_READ 32      /* and those of them that are read whole */
+#define CHUNK (16u * 1024) /* that is read at once */
+#define RECORD_MAX 1024    /* of those that are taken */
+#define OPEN_EVERY 4       /* readings between two of its table */
+#define COMMS_EVERY 8      /* and between two looks at all places of communicators */
+#define OPS_FIRST 8u
+#define OPS_EVERY 4    /* readings between two looks at all operations */
+#define PATHS_EVERY 2  /* and at paths */
+#define PATHS_LOOK 256 /* places that are looked at in a reading */
 #define BEGUN_MASK ((UINT64_C(1) << SL_STATE_SHAPE_SHIFT) - 1)
 
 void sl_mon_page_init(struct sl_mon_page *page, int fd)
@@ -34,36 +38,95 @@ struct glance {
     uint64_t turn, number;
 };
 
-/* Looks at records from first on, and calls seen() with the place of each that is in use, until
- * that says no more. As many bytes as stand there are read once, in few calls. */
-static void look(const struct sl_state_reader *reader, enum sl_state_kind kind, uint32_t first,
-                 uint32_t most, bool (*seen)(void *arg, uint32_t place, const struct glance *at),
-                 void *arg)
+/* A look at the records of a kind: which of them are wanted, and what becomes of those. */
+struct look {
+    bool (*wants)(void *arg, uint32_t place, const struct glance *at);
+    /* False: no more of them. NULL: a glance was all. record: whole, zeroes beyond its end. */
+    bool (*take)(void *arg, uint32_t place, const void *record);
+    void *arg;
+    size_t bytes; /* of a record, as this program knows it */
+};
+
+static bool read_all(int fd, void *out, size_t bytes, uint64_t at)
 {
-    uint64_t chunk[CHUNK / 8];
+    return pread(fd, out, bytes, (off_t)at) == (ssize_t)bytes;
+}
+
+/*
+ * Many records at once: they are read twice, and those that are the same both times, with an even
+ * turn, are whole. For if the first reading had met a word of a change, the second one, behind the
+ * fence, meets the odd turn that was stored before that word, or what came after it.
+ */
+static bool take_all(const struct sl_state_section *section, const struct look *look,
+                     const uint64_t *first, const uint64_t *second, uint32_t place, uint32_t count)
+{
+    size_t words = section->record_bytes / 8;
+    size_t known = section->record_bytes < look->bytes ? section->record_bytes : look->bytes;
+    uint64_t record[RECORD_MAX / 8];
+
+    for (uint32_t i = 0; i < count; i++, first += words, second += words) {
+        const struct glance at = {.turn = first[0], .number = first[1]};
+
+        if (at.turn == 0 || at.turn % 2 != 0 || !look->wants(look->arg, place + i, &at) ||
+            memcmp(first, second, known) != 0)
+            continue;
+        memset(record, 0, look->bytes);
+        memcpy(record, first, known);
+        if (!look->take(look->arg, place + i, record))
+            return false;
+    }
+    return true;
+}
+
+/* From the first record that is wanted to the last one; false: none is. */
+static bool span_of(const struct sl_state_section *section, const struct look *look,
+                    const uint64_t *words, uint32_t place, uint32_t count, uint32_t *first,
+                    uint32_t *last)
+{
+    bool any = false;
+
+    for (uint32_t i = 0; i < count; i++, words += section->record_bytes / 8) {
+        const struct glance at = {.turn = words[0], .number = words[1]};
+
+        if (at.turn == 0 || !look->wants(look->arg, place + i, &at))
+            continue;
+        *first = any ? *first : i;
+        *last = i;
+        any = true;
+    }
+    return any;
+}
+
+/* At records from first on, up to so many, in few calls. Returns the place after the last one that
+ * was looked at. */
+static uint32_t look_at(const struct sl_state_reader *reader, enum sl_state_kind kind,
+                        uint32_t first, uint32_t most, const struct look *look)
+{
+    uint64_t once[CHUNK / 8], twice[CHUNK / 8];
     struct sl_state_section section;
 
     if (!sl_state_find(reader, kind, &section) || first >= section.count)
-        return;
+        return first;
     uint32_t end = section.count - first < most ? section.count : first + most;
-    uint32_t step = CHUNK / section.record_bytes;
+    uint32_t step = CHUNK / section.record_bytes, words = section.record_bytes / 8, count;
 
-    for (uint32_t place = first; place < end; place += step) {
-        uint32_t count = end - place < step ? end - place : step;
-        size_t bytes = (size_t)count * section.record_bytes;
-        ssize_t got = pread(reader->fd, chunk, bytes,
-                            (off_t)(section.offset + (uint64_t)place * section.record_bytes));
+    for (uint32_t place = first; place < end; place += count) {
+        uint64_t at = section.offset + (uint64_t)place * section.record_bytes;
+        uint32_t from, to;
 
-        if (got < 0 || (size_t)got != bytes)
-            return;
-        for (uint32_t i = 0; i < count; i++) {
-            const uint64_t *record = &chunk[(size_t)i * section.record_bytes / 8];
-            const struct glance at = {.turn = record[0], .number = record[1]};
-
-            if (at.turn != 0 && !seen(arg, place + i, &at))
-                return;
-        }
+        count = end - place < step ? end - place : step;
+        if (!read_all(reader->fd, once, (size_t)count * section.record_bytes, at))
+            return place;
+        atomic_thread_fence(memory_order_acquire);
+        if (!span_of(&section, look, once, place, count, &from, &to) || look->take == NULL)
+            continue;
+        if (!read_all(reader->fd, twice, (size_t)(to - from + 1) * section.record_bytes,
+                      at + (uint64_t)from * section.record_bytes) ||
+            !take_all(&section, look, &once[(size_t)from * words], twice, place + from,
+                      to - from + 1))
+            return place;
     }
+    return end;
 }
 
 /* ---- communicators ---- */
@@ -72,15 +135,12 @@ static bool see_comm(void *arg, uint32_t place, const struct glance *at)
 {
     struct sl_mon_page *page = arg;
 
-    if (at->number == 0)
-        return true;
     for (unsigned i = 0; i < page->comm_count; i++)
         if (page->comms[i].place == place)
-            return true;
-    if (page->comm_count == SL_MON_PAGE_COMMS)
-        return false;
-    page->comms[page->comm_count++] = (struct sl_mon_page_comm){.place = place};
-    return true;
+            return false;
+    if (at->number != 0 && page->comm_count < SL_MON_PAGE_COMMS)
+        page->comms[page->comm_count++] = (struct sl_mon_page_comm){.place = place};
+    return false; /* each is read below */
 }
 
 static void count_calls(struct sl_mon_page_comm *comm, const struct sl_state_comm *record,
@@ -135,10 +195,12 @@ static bool read_comm(struct sl_mon_page *page, struct sl_mon_page_comm *comm,
 
 static void read_comms(struct sl_mon_page *page, bool look_at_all, struct sl_mon_page_change *out)
 {
+    const struct look look = {
+        .wants = see_comm, .arg = page, .bytes = sizeof(struct sl_state_comm)};
     unsigned kept = 0;
 
     if (look_at_all)
-        look(&page->reader, SL_STATE_COMM, 0, SL_MON_PAGE_COMMS, see_comm, page);
+        look_at(&page->reader, SL_STATE_COMM, 0, SL_MON_PAGE_COMMS, &look);
     page->under_way = 0;
     for (unsigned i = 0; i < page->comm_count; i++) {
         struct sl_mon_page_comm *comm = &page->comms[i];
@@ -155,28 +217,42 @@ static void read_comms(struct sl_mon_page *page, bool look_at_all, struct sl_mon
 
 /* ---- operations ---- */
 
-static bool see_op(void *arg, uint32_t place, const struct glance *at)
+static bool wants_op(void *arg, uint32_t place, const struct glance *at)
+{
+    (void)arg;
+    (void)place;
+    return at->number != 0;
+}
+
+static bool take_op(void *arg, uint32_t place, const void *record)
 {
     struct sl_mon_page *page = arg;
-    struct sl_state_op op;
+    const struct sl_state_op *op = record;
 
-    if (at->number == 0 ||
-        sl_state_get(&page->reader, SL_STATE_OP, place, &op, sizeof(op)) != SL_STATE_WHOLE ||
-        op.comm == 0)
-        return true;
+    (void)place;
     page->op_count++;
-    if (page->op_count == 1 || op.since_ns < page->op.since_ns)
-        page->op = op;
+    if (page->op_count == 1 || op->since_ns < page->op.since_ns)
+        page->op = *op;
     return true;
 }
 
+#define END(text) ((text)[sizeof(text) - 1] = '\0')
+
 static void read_ops(struct sl_mon_page *page)
 {
+    const struct look look = {
+        .wants = wants_op, .take = take_op, .arg = page, .bytes = sizeof(struct sl_state_op)};
+    struct sl_state_op *op = &page->op;
+
     page->op_count = 0;
     page->op_comm_id = 0;
     if (page->under_way == 0)
         return;
-    look(&page->reader, SL_STATE_OP, 0, SL_MON_PAGE_OPS, see_op, page);
+    /* The first free place is taken: most pages have all in the first ones. */
+    if (look_at(&page->reader, SL_STATE_OP, 0, OPS_FIRST, &look) == OPS_FIRST &&
+        (page->op_count >= OPS_FIRST / 2 || page->readings % OPS_EVERY == 0))
+        look_at(&page->reader, SL_STATE_OP, OPS_FIRST, SL_MON_PAGE_OPS - OPS_FIRST, &look);
+    END(op->coll), END(op->dtype), END(op->redop), END(op->algo), END(op->doing), END(op->path);
     for (unsigned i = 0; i < page->comm_count && page->op_count > 0; i++)
         if (page->comms[i].number == page->op.comm)
             page->op_comm_id = page->comms[i].id;
@@ -228,7 +304,8 @@ int sl_mon_page_read(struct sl_mon_page *page, struct sl_mon_page_change *out)
 {
     uint32_t made = page->self.comms_made;
     struct sl_state_process self;
-    int err = sl_state_read_fd(page->fd, &page->reader);
+    /* Its sizes stay as they are but for that of paths, which grows. */
+    int err = page->readings % OPEN_EVERY == 0 ? sl_state_read_fd(page->fd, &page->reader) : 0;
 
     *out = (struct sl_mon_page_change){.broken = 0};
     if (err != 0)
@@ -253,36 +330,30 @@ struct paths {
     int16_t (*port)(void *arg, const char *name);
     void (*changed)(void *arg, int16_t port, const struct sl_mon_path_change *change);
     void *arg;
-    unsigned reads;
-    uint32_t next;
 };
 
-static bool see_path(void *arg, uint32_t place, const struct glance *at)
+static bool wants_path(void *arg, uint32_t place, const struct glance *at)
 {
-    struct paths *paths = arg;
+    const struct paths *paths = arg;
     struct sl_mon_path *path = &paths->page->paths[place];
-    struct sl_state_path record;
+
+    if (at->number == 0)
+        sl_mon_path_end(path);
+    return at->number != 0 && at->turn != path->turn;
+}
+
+static bool take_path(void *arg, uint32_t place, const void *record)
+{
+    const struct paths *paths = arg;
+    struct sl_state_path path = *(const struct sl_state_path *)record;
     struct sl_mon_path_change change;
     char name[SL_MON_NAME];
     int16_t port = -1;
 
-    if (at->number == 0) {
-        sl_mon_path_end(path);
-        return true;
-    }
-    if (at->turn == path->turn)
-        return true;
-    if (paths->reads++ >= PATHS_READ) {
-        paths->next = place;
-        return false;
-    }
-    if (sl_state_get(&paths->page->reader, SL_STATE_PATH, place, &record, sizeof(record)) !=
-            SL_STATE_WHOLE ||
-        record.comm == 0)
-        return true;
-    if (sl_mon_path_port(record.name, name, sizeof(name)))
+    END(path.name), END(path.state), END(path.why);
+    if (sl_mon_path_port(path.name, name, sizeof(name)))
         port = paths->port(paths->arg, name);
-    change = sl_mon_path_read(path, paths->now_ns, port, &record);
+    change = sl_mon_path_read(&paths->page->paths[place], paths->now_ns, port, &path);
     paths->changed(paths->arg, port, &change);
     return true;
 }
@@ -310,7 +381,13 @@ void sl_mon_page_paths(
     uint32_t count = sl_state_count(&page->reader, SL_STATE_PATH);
     struct paths paths = {
         .page = page, .now_ns = now_ns, .port = port, .changed = changed, .arg = arg};
+    const struct look look = {.wants = wants_path,
+                              .take = take_path,
+                              .arg = &paths,
+                              .bytes = sizeof(struct sl_state_path)};
 
+    if (page->readings % PATHS_EVERY != (unsigned)page->self.pid % PATHS_EVERY)
+        return; /* a part of all ranks at a time */
     page->paths_left_out = sl_state_count_left_out(&page->reader, SL_STATE_PATH);
     if (count > SL_MON_PAGE_PATHS)
         count = SL_MON_PAGE_PATHS; /* those beyond are seen by their ranks alone */
@@ -318,11 +395,9 @@ void sl_mon_page_paths(
         return;
     if (page->path_next >= count)
         page->path_next = 0;
-    uint32_t end = count - page->path_next < PATHS_LOOK ? count : page->path_next + PATHS_LOOK;
-
-    paths.next = end;
-    look(&page->reader, SL_STATE_PATH, page->path_next, end - page->path_next, see_path, &paths);
-    page->path_next = paths.next;
+    page->path_next =
+        look_at(&page->reader, SL_STATE_PATH, page->path_next,
+                count - page->path_next < PATHS_LOOK ? count - page->path_next : PATHS_LOOK, &look);
 }
 
 /* ---- in words ---- */

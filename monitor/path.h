@@ -13,7 +13,7 @@
 
 #include "core/state.h"
 
-#define SL_MON_PATH_FRESH_NS (3 * SL_MON_S) /* a path that carried since then carries */
+#define SL_MON_PATH_FRESH_NS (4 * SL_MON_S) /* a path that carried since then carries */
 
 /* What is remembered of a path between readings. */
 struct sl_mon_path {
