@@ -22,6 +22,8 @@ struct thread {
     int32_t tid; /* 0: none */
     int fd;      /* its schedstat */
     uint64_t slices;
+    bool stays;
+    bool is_stuck; /* in D, and has not run since the last time */
 };
 
 /* The look for busy threads: goes on where it was in the period before. */
@@ -238,7 +240,49 @@ static void keep(struct sl_mon_proc *proc, struct thread *place, int32_t tid)
         place->tid = 0;
 }
 
-/* Those that run most, of what the look found; those that stay keep their descriptors. */
+static bool takes(int32_t *best, int32_t tid)
+{
+    for (unsigned i = 0; i < OTHERS; i++)
+        if (best[i] == tid) {
+            best[i] = 0;
+            return true;
+        }
+    return false;
+}
+
+/* Those that stay keep their descriptors. One that hangs stays, and so does one whose place nobody
+ * wants: it runs no more, but it may hang. */
+static void settle(struct sl_mon_proc *proc, int32_t *best)
+{
+    unsigned wanted = 0, free_places = 0;
+
+    for (unsigned k = 0; k < OTHERS; k++) {
+        struct thread *thread = &proc->others[k];
+
+        thread->stays = thread->tid != 0 && (takes(best, thread->tid) || thread->is_stuck);
+        free_places += !thread->stays;
+    }
+    for (unsigned i = 0; i < OTHERS; i++)
+        wanted += best[i] != 0;
+    for (unsigned k = 0, i = 0; k < OTHERS; k++) {
+        struct thread *thread = &proc->others[k];
+
+        if (thread->stays)
+            continue;
+        bool is_spare = free_places-- > wanted;
+
+        if (thread->tid != 0 && is_spare)
+            continue;
+        while (i < OTHERS && best[i] == 0)
+            i++;
+        if (i < OTHERS) {
+            keep(proc, thread, best[i++]);
+            wanted--;
+        }
+    }
+}
+
+/* Those that run most, of what the look found. */
 static void choose(struct sl_mon_proc *proc, const struct look *look)
 {
     int32_t best[OTHERS] = {0};
@@ -258,25 +302,7 @@ static void choose(struct sl_mon_proc *proc, const struct look *look)
             break;
         }
     }
-    for (unsigned k = 0; k < OTHERS; k++) { /* those that are no longer among them go */
-        bool stays = false;
-
-        for (unsigned i = 0; i < OTHERS; i++)
-            if (best[i] != 0 && best[i] == proc->others[k].tid) {
-                stays = true;
-                best[i] = 0;
-            }
-        if (!stays) {
-            close_fd(&proc->others[k].fd);
-            proc->others[k].tid = 0;
-        }
-    }
-    for (unsigned i = 0, k = 0; i < OTHERS; i++) {
-        while (k < OTHERS && proc->others[k].tid != 0)
-            k++;
-        if (best[i] != 0 && k < OTHERS)
-            keep(proc, &proc->others[k], best[i]);
-    }
+    settle(proc, best);
 }
 
 static void remember(struct sl_mon_proc *proc, const struct look *look)
@@ -388,6 +414,7 @@ static void read_others(struct sl_mon_proc *proc, struct sl_mon_process_reading 
         }
         if (reading.slices == thread->slices)
             reading.state = state_of(proc, thread->tid);
+        thread->is_stuck = reading.state == 'D';
         thread->slices = reading.slices;
         out->threads[out->thread_count++] = reading;
     }

@@ -6,6 +6,8 @@ set -uo pipefail
 sluiced=$1 bench=$2
 # shellcheck source=tests/tap.sh
 . "$(dirname "$0")/../../tap.sh"
+# shellcheck source=tests/unit/monitor/only.sh
+. "$(dirname "$0")/only.sh"
 
 dir=$(mktemp -d)
 agent='' job='' group='' hogs=()
@@ -27,9 +29,7 @@ events = $dir/events
 textfile = $dir/sluice.prom
 [sources]
 period_ms = 500
-kmsg = off
-link = off
-rdma = off
+$(sources_off "$sluiced" ranks sluice)
 END
 
 # until_true SECONDS COMMAND...
