@@ -181,6 +181,20 @@ static bool has_them_all(const struct pair *pair)
            pair->now->crowd_share >= CROWD_OWN;
 }
 
+/* A quota that was not there the last time: how long it stopped the process nobody knows yet. */
+static bool has_new_quota(const struct pair *pair)
+{
+    for (unsigned i = 0; i < pair->now->quota_count; i++) {
+        bool is_known = false;
+
+        for (unsigned j = 0; j < pair->before->quota_count; j++)
+            is_known = is_known || pair->before->quotas[j].id == pair->now->quotas[i].id;
+        if (!is_known)
+            return true;
+    }
+    return false;
+}
+
 static void check_starved(struct pair *pair, const struct scheduled *scheduled,
                           uint64_t throttled_ns, bool is_throttled)
 {
@@ -192,8 +206,8 @@ static void check_starved(struct pair *pair, const struct scheduled *scheduled,
     bool is_bad = share(wait_ns, pair->ns) >= STARVED_WAIT &&
                   share(wait_ns, want_ns) >= STARVED_OF_WANT && !has_them_all(pair);
 
-    if (is_bad && is_throttled)
-        return; /* that explains it */
+    if (is_bad && (is_throttled || has_new_quota(pair)))
+        return; /* that explains it, or may */
     snprintf(pair->evidence.text, sizeof(pair->evidence.text),
              "its thread %d was ready to run for %.2f s of %.2f s, while others had the processor; "
              "it ran for %.2f s",

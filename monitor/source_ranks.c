@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#define WAITS 200        /* thousandths of the time */
 #define CGROUP_PERIODS 2 /* between two looks at which cgroups a process is in */
 
 struct entry {

@@ -102,15 +102,15 @@ a_rank_whose_processor_others_have_is_starved() {
     [[ -n $i ]] && ! told throttled "$first" bad
 }
 
-# make_group: a cgroup with a quota of 20 %, of either version.
+# make_group: a cgroup of either version with a quota so small that a busy machine does not keep its rank from it.
 make_group() {
     local name=sluice-test-$$
     if [[ -e /sys/fs/cgroup/cpu/cpu.cfs_quota_us || -e /sys/fs/cgroup/cpu/cgroup.procs ]]; then
         group=/sys/fs/cgroup/cpu/$name
-        mkdir "$group" 2>/dev/null && echo 20000 >"$group/cpu.cfs_quota_us"
+        mkdir "$group" 2>/dev/null && echo 3000 >"$group/cpu.cfs_quota_us"
     elif grep -qw cpu /sys/fs/cgroup/cgroup.subtree_control 2>/dev/null; then
         group=/sys/fs/cgroup/$name
-        mkdir "$group" 2>/dev/null && echo '20000 100000' >"$group/cpu.max"
+        mkdir "$group" 2>/dev/null && echo '3000 100000' >"$group/cpu.max"
     else
         return 1
     fi

@@ -181,6 +181,22 @@ static void a_process_that_moves_is_followed(void **state)
     assert_int_equal(reading.quotas[0].id, id);
 }
 
+static void one_that_moves_below_a_quota_stays_under_it(void **state)
+{
+    (void)state;
+    version_1("/pod/x", "-1\n", "-1\n");
+    version_1("/pod/y", "-1\n", "-1\n");
+    version_1("/pod", "20000\n", "-1\n");
+    start();
+    assert_int_equal(sl_mon_membership_set(cgroups, &one, "1:cpu:/pod/x\n"), 0);
+    read_one();
+    uint64_t id = reading.quotas[0].id;
+
+    assert_int_equal(sl_mon_membership_set(cgroups, &one, "1:cpu:/pod/y\n"), 0);
+    read_one();
+    assert_int_equal(reading.quotas[0].id, id);
+}
+
 static void only_one_that_is_full_is_the_only_one(void **state)
 {
     (void)state;
@@ -222,11 +238,15 @@ static void a_cgroup_that_is_not_there_is_left_out(void **state)
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
-    const struct CMUnitTest tests[] = {
-        CASE(a_quota_and_a_limit_of_version_1),      CASE(no_quota_and_no_limit_is_nothing),
-        CASE(a_quota_that_is_set_later_is_seen),     CASE(quotas_above_its_cgroup_hold_too),
-        CASE(version_2_has_pressure_of_its_own),     CASE(a_process_that_moves_is_followed),
-        CASE(only_one_that_is_full_is_the_only_one), CASE(a_cgroup_that_is_not_there_is_left_out)};
+    const struct CMUnitTest tests[] = {CASE(a_quota_and_a_limit_of_version_1),
+                                       CASE(no_quota_and_no_limit_is_nothing),
+                                       CASE(a_quota_that_is_set_later_is_seen),
+                                       CASE(quotas_above_its_cgroup_hold_too),
+                                       CASE(version_2_has_pressure_of_its_own),
+                                       CASE(a_process_that_moves_is_followed),
+                                       CASE(one_that_moves_below_a_quota_stays_under_it),
+                                       CASE(only_one_that_is_full_is_the_only_one),
+                                       CASE(a_cgroup_that_is_not_there_is_left_out)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -113,6 +113,19 @@ static void a_path_that_never_was_up_is_on_its_way(void **state)
     assert_int_equal(ports[0].accuse + ports[0].down, 0);
 }
 
+static void a_path_beside_it_over_the_same_port_is_no_witness(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 4; i++)
+        paths[i].port = 0; /* all are over it */
+    paths[0].is_up = false;
+    paths[1].moved_ns = now_ns;
+    memset(ports, 0, sizeof(ports));
+    sl_mon_path_judge(paths, 4, now_ns, now_ns - SL_MON_S, ports, 2);
+    assert_int_equal(ports[0].down, 1);
+    assert_int_equal(ports[0].accuse, 0);
+}
+
 static void what_is_the_first_reading_is_not_new(void **state)
 {
     struct sl_mon_path path = {.comm = 0};
@@ -192,6 +205,7 @@ int main(void)
         CASE(a_peer_that_died_accuses_nobody),
         CASE(a_job_that_stands_still_accuses_nobody),
         CASE(a_path_that_never_was_up_is_on_its_way),
+        CASE(a_path_beside_it_over_the_same_port_is_no_witness),
         CASE(what_is_the_first_reading_is_not_new),
         CASE(the_port_is_the_begin_of_the_name),
         CASE(three_seconds_of_six_make_it_bad),

@@ -189,6 +189,18 @@ static void starved_by_others_inside_a_throttled_cgroup_is_said_of_the_rest(void
     expect_only(SL_MON_CHECK_PROCESS_STARVED);
 }
 
+static void while_the_quota_is_at_fault_nothing_is_said_of_the_rest(void **state)
+{
+    (void)state;
+    quota(1);
+    for (unsigned i = 0; i < 10; i++) {
+        throttle(10, 200);
+        second(300, 690);
+    }
+    expect_only(SL_MON_CHECK_PROCESS_THROTTLED);
+    assert_int_equal(process.subject->conditions[2].bads, 0);
+}
+
 static void two_bad_seconds_are_no_verdict(void **state)
 {
     (void)state;
@@ -418,6 +430,7 @@ int main(void)
         CASE(another_cgroup_is_no_evidence),
         CASE(one_whose_processor_others_have_is_starved),
         CASE(starved_by_others_inside_a_throttled_cgroup_is_said_of_the_rest),
+        CASE(while_the_quota_is_at_fault_nothing_is_said_of_the_rest),
         CASE(two_bad_seconds_are_no_verdict),
         CASE(threads_that_crowd_each_other_have_their_processors),
         CASE(ranks_that_are_more_than_processors_wait_by_design),
