@@ -164,6 +164,13 @@ static void write_ports(const struct sl_mon_metrics *metrics, FILE *out)
 
 /* ---- verdicts ---- */
 
+/* Processes come and go: those of which nothing was ever said have no series, so that labels stay
+ * bounded. All other subjects have theirs from the start. */
+static bool is_shown(const struct sl_mon_subject *subject, unsigned i)
+{
+    return subject->kind != SL_MON_PROCESS || subject->conditions[i].bads > 0;
+}
+
 static void write_verdicts(const struct sl_mon_metrics *metrics, FILE *out)
 {
     sl_mon_metrics_family(metrics->format, out, "sluice_verdict_active", "gauge", "",
@@ -176,6 +183,8 @@ static void write_verdicts(const struct sl_mon_metrics *metrics, FILE *out)
         for (unsigned i = 0; i < count; i++) {
             uint8_t state = at->conditions[i].state;
 
+            if (!is_shown(at, i))
+                continue;
             sl_mon_metrics_open(out, "sluice_verdict_active", "class",
                                 sl_mon_checks[first + i].condition);
             sl_mon_metrics_label(out, "check", sl_mon_checks[first + i].name);
@@ -201,6 +210,8 @@ static void write_verdicts(const struct sl_mon_metrics *metrics, FILE *out)
         unsigned count = sl_mon_checks_of(at->kind, &first);
 
         for (unsigned i = 0; i < count; i++) {
+            if (!is_shown(at, i))
+                continue;
             sl_mon_metrics_open(out, "sluice_evidence_total", "check",
                                 sl_mon_checks[first + i].name);
             sl_mon_metrics_label(out, "kind", sl_mon_kind_name(at->kind));

@@ -60,7 +60,7 @@ rank() {
 # told CHECK PID STATE: a line of that.
 told() { grep -q "\"subject\":\"pid $2\",\"check\":\"$1\".*\"to\":\"$3\"" "$dir/events"; }
 
-watched() { grep -q "pid $first\"" "$dir/sluice.prom" 2>/dev/null && grep -q "pid $second\"" "$dir/sluice.prom"; }
+watched() { grep -q '^sluice_ranks{how="state page"} [1-9]' "$dir/sluice.prom" 2>/dev/null; }
 have_pages() { [[ -n $(rank 0) && -n $(rank 1) ]]; }
 
 # Spins as little as it may: the operations are short and far apart.

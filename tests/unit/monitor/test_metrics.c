@@ -131,10 +131,26 @@ static void counters_go_up_and_health_is_beside_them(void **state)
 static void what_stands_in_labels_is_escaped(void **state)
 {
     (void)state;
-    sl_mon_subject(mon, SL_MON_PROCESS, "a\"b\\c\nd");
+    sl_mon_subject(mon, SL_MON_HOST, "a\"b\\c\nd");
     write_it();
-    expect(
-        "sluice_evidence_total{check=\"stopped\",kind=\"process\",subject=\"a\\\"b\\\\c\\nd\"} 0");
+    expect("sluice_evidence_total{check=\"hung_task\",kind=\"host\",subject=\"a\\\"b\\\\c\\nd\"} "
+           "0");
+}
+
+static void a_process_has_series_once_something_was_said_of_it(void **state)
+{
+    struct sl_mon_subject *process = sl_mon_subject(mon, SL_MON_PROCESS, "pid 4711");
+    const struct sl_mon_evidence evidence = {.source = "test", .text = "it is stopped"};
+
+    (void)state;
+    write_it();
+    assert_null(strstr(text, "pid 4711"));
+    sl_mon_sample(mon, process, SL_MON_CHECK_PROCESS_STOPPED, true, &evidence);
+    write_it();
+    expect("sluice_verdict_active{class=\"RankSlow\",check=\"stopped\",kind=\"process\","
+           "subject=\"pid 4711\"} 1");
+    expect("sluice_evidence_total{check=\"stopped\",kind=\"process\",subject=\"pid 4711\"} 1");
+    assert_null(strstr(text, "check=\"starved\",kind=\"process\",subject=\"pid 4711\""));
 }
 
 /* What may follow the name of a family: of histograms in both forms, else only in OpenMetrics. */
@@ -220,6 +236,7 @@ int main(void)
                                        CASE(flaps_are_a_histogram_of_their_durations),
                                        CASE(counters_go_up_and_health_is_beside_them),
                                        CASE(what_stands_in_labels_is_escaped),
+                                       CASE(a_process_has_series_once_something_was_said_of_it),
                                        CASE(families_are_whole_in_both_forms),
                                        CASE(promtool_finds_nothing_wrong)};
 
