@@ -465,6 +465,17 @@ bool sl_agent_is_fresh(struct sl_agent *agent, char *why, size_t cap)
     return why[0] == '\0';
 }
 
+const char *sl_agent_probe_state(struct sl_agent *agent, unsigned i)
+{
+    bool is_wrong = trouble_of(agent, i) != NULL;
+
+    if (wanted(agent, i) == SL_MON_OFF)
+        return "off";
+    if (is_up(agent, i))
+        return is_wrong ? "stale" : "up";
+    return is_wrong ? "down" : "absent";
+}
+
 static uint64_t resident_bytes(void)
 {
     unsigned long long pages = 0;
@@ -552,6 +563,21 @@ bool sl_agent_json(struct sl_agent *agent, const char *name, struct json_object 
 struct sl_mon_store *sl_agent_store(struct sl_agent *agent)
 {
     return agent->store;
+}
+
+const struct sl_mon_config *sl_agent_config(const struct sl_agent *agent)
+{
+    return &agent->config;
+}
+
+const char *sl_agent_version(const struct sl_agent *agent)
+{
+    return agent->options.version;
+}
+
+bool sl_agent_config_is_good(const struct sl_agent *agent)
+{
+    return !agent->config_is_bad;
 }
 
 void sl_agent_reloaded(struct sl_agent *agent, bool good)

@@ -43,6 +43,12 @@ void sl_agent_tick(struct sl_agent *agent);
 /* Is every source that is asked for alive? Else why names those that are not. */
 bool sl_agent_is_fresh(struct sl_agent *agent, char *why, size_t cap);
 bool sl_agent_metrics(struct sl_agent *agent, enum sl_mon_format format, FILE *out);
+/* Of the probe of that number: "up"; "off", "absent", which are no alarm; "down", "stale". */
+const char *sl_agent_probe_state(struct sl_agent *agent, unsigned i);
+const struct sl_mon_config *sl_agent_config(const struct sl_agent *agent);
+const char *sl_agent_version(const struct sl_agent *agent);
+/* Is the file that was read last in force? */
+bool sl_agent_config_is_good(const struct sl_agent *agent);
 /* The configuration was read again; false: it is refused, and this one stays in force. */
 void sl_agent_reloaded(struct sl_agent *agent, bool good);
 struct sl_mon *sl_agent_mon(struct sl_agent *agent);

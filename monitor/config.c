@@ -3,8 +3,10 @@
 
 #include "core/err.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <ini.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +26,17 @@
     {                                                                                              \
         .section = section_, .key = key_, .standard = standard_, .unit = "", .help = help_,        \
         .type = SL_MON_CONFIG_WANTED, .offset = offsetof(struct sl_mon_config, field)              \
+    }
+#define MODE(section_, key_, field, standard_, help_)                                              \
+    {                                                                                              \
+        .section = section_, .key = key_, .standard = standard_, .unit = "", .help = help_,        \
+        .type = SL_MON_CONFIG_MODE, .offset = offsetof(struct sl_mon_config, field)                \
+    }
+#define ADDRESS(section_, key_, field, standard_, help_)                                           \
+    {                                                                                              \
+        .section = section_, .key = key_, .standard = standard_, .unit = "", .help = help_,        \
+        .type = SL_MON_CONFIG_ADDRESS, .offset = offsetof(struct sl_mon_config, field),            \
+        .cap = sizeof(((struct sl_mon_config *)0)->field)                                          \
     }
 
 const struct sl_mon_config_row sl_mon_config_rows[] = {
@@ -60,6 +73,14 @@ const struct sl_mon_config_row sl_mon_config_rows[] = {
     TEXT("sources", "ranks_shm", ranks_shm, "/dev/shm", "Where state pages are."),
     TEXT("sources", "ranks_cgroups", ranks_cgroups, "/sys/fs/cgroup", "Where cgroups are."),
     WANTED("sources", "sluice", sluice, "on", "What ranks tell of themselves: their state pages."),
+    TEXT("api", "socket", api_socket, "/run/sluiced/api.sock",
+         "The unix socket that sluicectl asks. Nothing: none."),
+    MODE("api", "mode", api_mode, "0660", "Who may ask: the permissions of that socket."),
+    TEXT("api", "group", api_group, "",
+         "Its group, whose members may also acknowledge and clear. Nothing: the agent's own."),
+    ADDRESS("api", "http", api_http, "",
+            "Where /metrics and the rest are answered over HTTP, to read only, such as "
+            "127.0.0.1:9494. Nothing: nowhere."),
 };
 
 const unsigned sl_mon_config_row_count = SL_ARRAY_LEN(sl_mon_config_rows);
@@ -105,6 +126,56 @@ static int set_wanted(const struct sl_mon_config_row *row, const char *value,
     return sl_fail(-EINVAL, "%s is to be on, auto or off, and is '%s'", row->key, value);
 }
 
+static int set_mode(const struct sl_mon_config_row *row, const char *value, int64_t *field)
+{
+    size_t len = strspn(value, "01234567");
+
+    if (len == 0 || len > 4 || value[len] != '\0' || strtol(value, NULL, 8) > 0777)
+        return sl_fail(-EINVAL, "%s is to be permissions, as 0660, and is '%s'", row->key, value);
+    *field = strtol(value, NULL, 8);
+    return 0;
+}
+
+bool sl_mon_address(const char *text, struct sockaddr_storage *out, socklen_t *len)
+{
+    struct sockaddr_in6 *six = (struct sockaddr_in6 *)(void *)out;
+    struct sockaddr_in *four = (struct sockaddr_in *)(void *)out;
+    const char *colon = strrchr(text, ':');
+    char host[64], *end;
+    long port;
+
+    if (colon == NULL || colon - text >= (ptrdiff_t)sizeof(host) || colon[1] < '0' ||
+        colon[1] > '9')
+        return false;
+    port = strtol(colon + 1, &end, 10);
+    if (*end != '\0' || port > 65535)
+        return false;
+    memset(out, 0, sizeof(*out));
+    snprintf(host, sizeof(host), "%.*s", (int)(colon - text), text);
+    if (host[0] == '[' && host[strlen(host) - 1] == ']') {
+        host[strlen(host) - 1] = '\0';
+        six->sin6_family = AF_INET6;
+        six->sin6_port = htons((uint16_t)port);
+        *len = sizeof(*six);
+        return inet_pton(AF_INET6, host + 1, &six->sin6_addr) == 1;
+    }
+    four->sin_family = AF_INET;
+    four->sin_port = htons((uint16_t)port);
+    *len = sizeof(*four);
+    return inet_pton(AF_INET, host, &four->sin_addr) == 1;
+}
+
+static int set_address(const struct sl_mon_config_row *row, const char *value, char *field)
+{
+    struct sockaddr_storage address;
+    socklen_t len;
+
+    if (value[0] != '\0' && !sl_mon_address(value, &address, &len))
+        return sl_fail(-EINVAL, "%s is to be an address and a port, as 127.0.0.1:9494, and is '%s'",
+                       row->key, value);
+    return set_text(row, value, field);
+}
+
 static int set(const struct sl_mon_config_row *row, const char *value, struct sl_mon_config *out)
 {
     void *field = (char *)out + row->offset;
@@ -112,6 +183,8 @@ static int set(const struct sl_mon_config_row *row, const char *value, struct sl
     switch (row->type) {
     case SL_MON_CONFIG_TEXT: return set_text(row, value, field);
     case SL_MON_CONFIG_NUMBER: return set_number(row, value, field);
+    case SL_MON_CONFIG_MODE: return set_mode(row, value, field);
+    case SL_MON_CONFIG_ADDRESS: return set_address(row, value, field);
     default: return set_wanted(row, value, field);
     }
 }

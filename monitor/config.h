@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/socket.h>
 
 #define SL_MON_PATH 256
 
@@ -37,11 +38,21 @@ struct sl_mon_config {
      * what is in their command lines. */
     char ranks_cgroup[SL_MON_PATH], ranks_command[SL_MON_PATH];
     char ranks_proc[SL_MON_PATH], ranks_shm[SL_MON_PATH], ranks_cgroups[SL_MON_PATH];
+    char api_socket[SL_MON_PATH]; /* "": none */
+    int64_t api_mode;             /* its permissions */
+    char api_group[64];           /* its group; "": the agent's own */
+    char api_http[64];            /* "127.0.0.1:9494"; "": none */
 };
 
 struct sl_mon_config_row {
     const char *section, *key, *standard, *unit, *help;
-    enum { SL_MON_CONFIG_TEXT, SL_MON_CONFIG_NUMBER, SL_MON_CONFIG_WANTED } type;
+    enum {
+        SL_MON_CONFIG_TEXT,
+        SL_MON_CONFIG_NUMBER,
+        SL_MON_CONFIG_WANTED,
+        SL_MON_CONFIG_MODE,   /* permissions, octal, in an int64_t */
+        SL_MON_CONFIG_ADDRESS /* a text: nothing, or what sl_mon_address() takes */
+    } type;
     size_t offset, cap;
     int64_t least, most;
 };
@@ -54,6 +65,8 @@ void sl_mon_config_defaults(struct sl_mon_config *out);
 int sl_mon_config_read(FILE *file, const char *name, struct sl_mon_config *out);
 /* -ENOENT, -EACCES; or as above. */
 int sl_mon_config_load(const char *path, struct sl_mon_config *out);
+/* "127.0.0.1:9494", "[::1]:9494": numbers alone, as names would ask a server. False: it is none. */
+bool sl_mon_address(const char *text, struct sockaddr_storage *out, socklen_t *len);
 /* All rows, with their defaults, as a file that changes nothing. */
 void sl_mon_config_print(FILE *out);
 

@@ -331,6 +331,11 @@ void sl_mon_set_boot(struct sl_mon *mon, const char *boot_id)
             reset(mon, mon->subjects[i], SL_MON_IN_BOOT);
 }
 
+const char *sl_mon_boot(const struct sl_mon *mon)
+{
+    return mon->boot_id;
+}
+
 bool sl_mon_clear(struct sl_mon *mon, struct sl_mon_subject *subject)
 {
     subject->clears++;

@@ -86,6 +86,7 @@ void sl_mon_set_time(struct sl_mon *mon, const struct sl_mon_time *time);
 const struct sl_mon_time *sl_mon_time(const struct sl_mon *mon);
 /* The host's boot. Another one than before: all conditions begin anew, their history stays. */
 void sl_mon_set_boot(struct sl_mon *mon, const char *boot_id);
+const char *sl_mon_boot(const struct sl_mon *mon); /* "": not known */
 
 /* Found, or new; NULL: there is room for no more (counted in sl_mon_left_out()). */
 struct sl_mon_subject *sl_mon_subject(struct sl_mon *mon, enum sl_mon_kind kind, const char *name);

@@ -57,7 +57,7 @@ struct sl_source_class {
     /* Families of metrics of its own, whole (HELP, TYPE, samples), also while it is closed:
      * counters are there from the start, at 0. monitor/metrics.h has the calls. */
     void (*metrics)(void *source, enum sl_mon_format format, FILE *out);
-    /* Keys of its own in the answer to /v1/status and /v1/NAME. */
+    /* Keys of its own in the answer to /v1/NAME. */
     void (*json)(void *source, struct json_object *out);
 };
 

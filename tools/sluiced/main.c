@@ -3,6 +3,7 @@
 #include "core/err.h"
 #include "lib/api.h"
 #include "monitor/agent.h"
+#include "monitor/api.h"
 #include "tools/sluiced/notify.h"
 
 #include <errno.h>
@@ -45,6 +46,7 @@ struct daemon {
     const char *path; /* of the configuration; NULL: none */
     struct sl_mon_config config;
     struct sl_agent *agent;
+    struct sl_api *api;
     int timer, signals;
     bool is_over;
 };
@@ -94,6 +96,11 @@ static void tell_systemd(struct daemon *daemon)
 
 /* ---- the loop ---- */
 
+static void say(const char *sentence)
+{
+    fprintf(stderr, "sluiced: %s\n", sentence);
+}
+
 static void set_period(struct daemon *daemon)
 {
     const struct timespec period = {.tv_sec = daemon->config.period_ms / 1000,
@@ -136,11 +143,13 @@ static void reload(struct daemon *daemon)
         fail();
         if (open_agent(daemon, &daemon->config, &daemon->agent) != 0) {
             fail();
+            sl_api_set_agent(daemon->api, NULL);
             daemon->is_over = true;
             return;
         }
         sl_agent_reloaded(daemon->agent, false);
     }
+    sl_api_set_agent(daemon->api, daemon->agent);
     set_period(daemon);
 }
 
@@ -163,23 +172,28 @@ static void on_timer(struct daemon *daemon)
     if (read(daemon->timer, &times, sizeof(times)) != sizeof(times))
         return;
     sl_agent_tick(daemon->agent);
+    sl_api_tick(daemon->api);
     write_textfile(daemon);
     tell_systemd(daemon);
 }
 
 static void loop(struct daemon *daemon)
 {
+    bool is_more = false;
+
     while (!daemon->is_over) {
         struct pollfd fds[] = {{.fd = daemon->signals, .events = POLLIN},
                                {.fd = daemon->timer, .events = POLLIN},
-                               {.fd = sl_agent_fd(daemon->agent), .events = POLLIN}};
+                               {.fd = sl_agent_fd(daemon->agent), .events = POLLIN},
+                               {.fd = sl_api_fd(daemon->api), .events = POLLIN}};
 
-        if (poll(fds, 3, -1) < 0)
+        if (poll(fds, SL_ARRAY_LEN(fds), is_more ? 0 : -1) < 0)
             continue;
         if (fds[2].revents != 0)
             sl_agent_turn(daemon->agent);
         if (fds[1].revents != 0)
             on_timer(daemon);
+        is_more = sl_api_turn(daemon->api);
         if (fds[0].revents != 0)
             on_signal(daemon);
     }
@@ -215,10 +229,13 @@ static int run(struct daemon *daemon)
     raise_limit();
     if (open_agent(daemon, &daemon->config, &daemon->agent) != 0)
         return fail();
+    if (sl_api_create(daemon->agent, say, &daemon->api) != 0)
+        return fail();
     set_period(daemon);
     sld_notify("READY=1");
     loop(daemon);
     sld_notify("STOPPING=1");
+    sl_api_destroy(daemon->api);
     sl_agent_close(daemon->agent);
     return 0;
 }

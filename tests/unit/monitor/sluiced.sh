@@ -28,6 +28,8 @@ textfile = $dir/sluice.prom
 period_ms = 100
 rdma_root = $dir/rdma
 $(sources_off "$sluiced" rdma)
+[api]
+socket =
 END
 }
 
