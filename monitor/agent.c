@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "monitor/agent.h"
 
+#include "monitor/bundle.h"
 #include "monitor/event_line.h"
 #include "monitor/metrics_node.h"
 #include "monitor/ranks.h"
@@ -43,7 +44,9 @@ struct sl_agent {
     struct sl_mon_probe probes[SOURCES_MAX]; /* of the same places */
     uint64_t written;                        /* the last event that was */
     uint64_t transitions[SL_MON_CHECK_COUNT][SL_MON_STATES];
-    FILE *events; /* NULL: none */
+    FILE *events;             /* NULL: none */
+    struct sl_bundle *bundle; /* NULL: nothing is recorded */
+    uint64_t began_ns;
     struct sl_mon_record scratch_records[64];
     int epoll_fd;
     bool config_is_bad;
@@ -274,6 +277,15 @@ static void on_transition(void *arg, const struct sl_mon_transition *transition)
     if (transition->step.from != transition->step.to)
         agent->transitions[transition->check][transition->step.to]++;
     (void)sl_mon_store_put(agent->store, transition);
+    if (agent->bundle != NULL)
+        sl_bundle_output(agent->bundle, transition);
+}
+
+static void on_input(void *arg, const struct sl_mon_input_record *input)
+{
+    struct sl_agent *agent = arg;
+
+    sl_bundle_input(agent->bundle, sl_mon_time(agent->mon), input);
 }
 
 static void on_forget(void *arg, const struct sl_mon_subject *subject)
@@ -335,18 +347,34 @@ static int store_open(struct sl_agent *agent)
     return err;
 }
 
+static int bundle_open(struct sl_agent *agent)
+{
+    int err;
+
+    if (agent->config.bundle_path[0] == '\0')
+        return 0;
+    err = sl_bundle_open(agent->config.bundle_path, (uint64_t)agent->config.bundle_bytes,
+                         &agent->bundle);
+    if (err == 0)
+        sl_bundle_begin(agent->bundle, agent->options.version, (size_t)agent->config.subjects,
+                        sl_mon_store_next(agent->store));
+    return err;
+}
+
 static int engine_open(struct sl_agent *agent)
 {
     const struct sl_mon_options options = {.subjects_max = (size_t)agent->config.subjects,
                                            .next_id = sl_mon_store_next(agent->store),
                                            .on_transition = on_transition,
                                            .on_forget = on_forget,
+                                           .on_input = agent->bundle != NULL ? on_input : NULL,
                                            .arg = agent};
     int err = sl_mon_create(&options, &agent->mon);
 
     if (err != 0)
         return err;
     set_time(agent);
+    agent->began_ns = now_ns(agent);
     if (agent->options.boot_id != NULL)
         snprintf(agent->boot_id, sizeof(agent->boot_id), "%s", agent->options.boot_id);
     else
@@ -370,6 +398,8 @@ int sl_agent_open(const struct sl_agent_options *options, struct sl_agent **out)
     agent->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     err = agent->epoll_fd < 0 ? sl_fail(-errno, "epoll: %s", sluice_strerror(-errno))
                               : store_open(agent);
+    if (err == 0)
+        err = bundle_open(agent);
     if (err == 0)
         err = engine_open(agent);
     if (err == 0)
@@ -396,6 +426,7 @@ void sl_agent_close(struct sl_agent *agent)
     sources_destroy(agent);
     sl_mon_ranks_destroy(agent->ranks);
     sl_mon_destroy(agent->mon);
+    sl_bundle_close(agent->bundle);
     sl_mon_store_close(agent->store);
     if (agent->epoll_fd >= 0)
         close(agent->epoll_fd);
@@ -427,6 +458,8 @@ void sl_agent_tick(struct sl_agent *agent)
     calm(agent);
     (void)sl_mon_store_retry(agent->store);
     write_events(agent);
+    if (agent->bundle != NULL)
+        sl_bundle_flush(agent->bundle);
 }
 
 /* ---- what others ask ---- */
@@ -568,6 +601,16 @@ struct sl_mon_store *sl_agent_store(struct sl_agent *agent)
 const struct sl_mon_config *sl_agent_config(const struct sl_agent *agent)
 {
     return &agent->config;
+}
+
+uint64_t sl_agent_up_ns(const struct sl_agent *agent)
+{
+    return now_ns(agent) - agent->began_ns;
+}
+
+bool sl_agent_records(const struct sl_agent *agent)
+{
+    return agent->bundle != NULL && !sl_bundle_is_over(agent->bundle);
 }
 
 const char *sl_agent_version(const struct sl_agent *agent)

@@ -47,6 +47,10 @@ bool sl_agent_metrics(struct sl_agent *agent, enum sl_mon_format format, FILE *o
 const char *sl_agent_probe_state(struct sl_agent *agent, unsigned i);
 const struct sl_mon_config *sl_agent_config(const struct sl_agent *agent);
 const char *sl_agent_version(const struct sl_agent *agent);
+/* Since it began, or read its configuration again. */
+uint64_t sl_agent_up_ns(const struct sl_agent *agent);
+/* Is a bundle written, and not full yet? */
+bool sl_agent_records(const struct sl_agent *agent);
 /* Is the file that was read last in force? */
 bool sl_agent_config_is_good(const struct sl_agent *agent);
 /* The configuration was read again; false: it is refused, and this one stays in force. */

@@ -258,6 +258,8 @@ static int answer_status(struct sl_agent *agent, FILE *out)
     add_number(object, "pid", (uint64_t)getpid());
     add_time(object, "time", now->wall_ns);
     add_seconds(object, "host_up_s", now->boot_ns);
+    add_seconds(object, "agent_up_s", sl_agent_up_ns(agent));
+    add_bool(object, "records", sl_agent_records(agent));
     add_text(object, "health",
              counts.has_fatal                   ? "bad"
              : counts.has_degraded || !is_fresh ? "degraded"

@@ -28,6 +28,8 @@ struct sl_mon_config {
     int64_t store_transitions, store_bytes;
     char events_path[SL_MON_PATH];   /* "": none; "-": standard output */
     char textfile_path[SL_MON_PATH]; /* of metrics; "": none */
+    char bundle_path[SL_MON_PATH];   /* what it is told is recorded; "": nowhere */
+    int64_t bundle_bytes;
     char rdma_root[SL_MON_PATH], kmsg_path[SL_MON_PATH];
     enum sl_mon_wanted node_names; /* of metrics, besides */
     enum sl_mon_wanted link, rdma, kmsg;

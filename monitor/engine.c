@@ -64,6 +64,22 @@ void sl_mon_set_time(struct sl_mon *mon, const struct sl_mon_time *time)
         mon->time.mono_ns = before_ns;
 }
 
+/* ---- what is recorded ---- */
+
+static void put(const struct sl_mon *mon, const struct sl_mon_input_record *input)
+{
+    if (mon->options.on_input != NULL)
+        mon->options.on_input(mon->options.arg, input);
+}
+
+static void put_subject(const struct sl_mon *mon, int what, const struct sl_mon_subject *subject)
+{
+    const struct sl_mon_input_record input = {
+        .what = what, .kind = subject->kind, .name = subject->name};
+
+    put(mon, &input);
+}
+
 const struct sl_mon_time *sl_mon_time(const struct sl_mon *mon)
 {
     return &mon->time;
@@ -169,6 +185,7 @@ struct sl_mon_subject *sl_mon_subject(struct sl_mon *mon, enum sl_mon_kind kind,
         mon->left_out++;
         return NULL;
     }
+    put_subject(mon, SL_MON_PUT_SUBJECT, subject);
     subject->seen_ns = mon->time.mono_ns;
     mon->subjects[place] = subject;
     if (place == mon->count)
@@ -183,6 +200,8 @@ uint64_t sl_mon_left_out(const struct sl_mon *mon)
 
 void sl_mon_use(struct sl_mon *mon, struct sl_mon_subject *subject)
 {
+    if (subject->used_ns != mon->time.mono_ns)
+        put_subject(mon, SL_MON_PUT_USE, subject);
     subject->used_ns = mon->time.mono_ns;
 }
 
@@ -279,7 +298,14 @@ void sl_mon_sample(struct sl_mon *mon, struct sl_mon_subject *subject, enum sl_m
                                          .in_use = sl_mon_in_use(mon, subject)};
     struct sl_mon_condition *condition = &subject->conditions[place];
     uint64_t bads = condition->bads;
+    const struct sl_mon_input_record input = {.what = SL_MON_PUT_SAMPLE,
+                                              .kind = subject->kind,
+                                              .name = subject->name,
+                                              .check = check,
+                                              .is_bad = is_bad,
+                                              .evidence = is_bad ? evidence : NULL};
 
+    put(mon, &input);
     if (is_bad)
         subject->evidence[place] = *evidence;
     if (sl_mon_condition_sample(condition, &sl_mon_checks[check].policy, &sample, &step))
@@ -290,6 +316,9 @@ void sl_mon_sample(struct sl_mon *mon, struct sl_mon_subject *subject, enum sl_m
 
 void sl_mon_calm(struct sl_mon *mon, enum sl_mon_check check)
 {
+    const struct sl_mon_input_record input = {.what = SL_MON_PUT_CALM, .check = check};
+
+    put(mon, &input);
     for (size_t i = 0; i < mon->count; i++) {
         struct sl_mon_subject *subject = mon->subjects[i];
         int place = subject == NULL ? -1 : place_of(subject, check);
@@ -325,6 +354,9 @@ void sl_mon_set_boot(struct sl_mon *mon, const char *boot_id)
 {
     bool is_other = mon->boot_id[0] != '\0' && strcmp(mon->boot_id, boot_id) != 0;
 
+    const struct sl_mon_input_record input = {.what = SL_MON_PUT_BOOT, .boot_id = boot_id};
+
+    put(mon, &input);
     snprintf(mon->boot_id, sizeof(mon->boot_id), "%s", boot_id);
     for (size_t i = 0; i < mon->count && is_other; i++)
         if (mon->subjects[i] != NULL)
@@ -339,11 +371,13 @@ const char *sl_mon_boot(const struct sl_mon *mon)
 bool sl_mon_clear(struct sl_mon *mon, struct sl_mon_subject *subject)
 {
     subject->clears++;
+    put_subject(mon, SL_MON_PUT_CLEAR, subject);
     return reset(mon, subject, SL_MON_IN_CLEAR);
 }
 
 void sl_mon_forget(struct sl_mon *mon, struct sl_mon_subject *subject)
 {
+    put_subject(mon, SL_MON_PUT_FORGET, subject);
     reset(mon, subject, SL_MON_IN_GONE);
     if (mon->options.on_forget != NULL)
         mon->options.on_forget(mon->options.arg, subject);
@@ -359,8 +393,13 @@ void sl_mon_restore(struct sl_mon *mon, struct sl_mon_subject *subject, enum sl_
                     const struct sl_mon_condition *condition)
 {
     int place = place_of(subject, check);
+    const struct sl_mon_input_record input = {.what = SL_MON_PUT_RESTORE,
+                                              .kind = subject->kind,
+                                              .name = subject->name,
+                                              .check = check,
+                                              .condition = condition};
 
-    (void)mon;
+    put(mon, &input);
     sl_assert(place >= 0 && condition->state < SL_MON_STATES);
     subject->conditions[place] = *condition;
 }

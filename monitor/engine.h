@@ -68,12 +68,35 @@ struct sl_mon_transition {
     double history;                         /* of that condition, after it */
 };
 
+/* What was put in: of each kind what belongs to it. All is borrowed. */
+struct sl_mon_input_record {
+    enum {
+        SL_MON_PUT_BOOT,    /* boot_id */
+        SL_MON_PUT_SUBJECT, /* a new one: kind, name */
+        SL_MON_PUT_FORGET,  /* from here on, subject has kind and name */
+        SL_MON_PUT_USE,
+        SL_MON_PUT_CLEAR,
+        SL_MON_PUT_SAMPLE,  /* check, is_bad, evidence (NULL: none) */
+        SL_MON_PUT_RESTORE, /* check, condition */
+        SL_MON_PUT_CALM     /* check alone */
+    } what;
+    enum sl_mon_kind kind;
+    const char *name, *boot_id;
+    enum sl_mon_check check;
+    bool is_bad;
+    const struct sl_mon_evidence *evidence;
+    const struct sl_mon_condition *condition;
+};
+
 struct sl_mon_options {
     size_t subjects_max;
     uint64_t next_id; /* of the next transition: one more than the store has */
     void (*on_transition)(void *arg, const struct sl_mon_transition *transition);
     /* After the last transition of a subject that is forgotten; NULL: nobody cares. */
     void (*on_forget)(void *arg, const struct sl_mon_subject *subject);
+    /* Before anything is made of it; the time is sl_mon_time()'s. The same again, at the same times,
+     * leads to the same transitions. NULL: nobody records it. */
+    void (*on_input)(void *arg, const struct sl_mon_input_record *input);
     void *arg;
 };
 

@@ -19,6 +19,33 @@ void sl_mon_time_text(uint64_t wall_ns, char *out, size_t cap)
     snprintf(out, cap, "%s.%03uZ", text, (unsigned)(wall_ns / 1000000 % 1000));
 }
 
+#define COPY(to, from) snprintf(to, sizeof(to), "%s", from)
+
+void sl_mon_record_of(const struct sl_mon_transition *transition, struct sl_mon_record *out)
+{
+    const struct sl_mon_check_row *row = &sl_mon_checks[transition->check];
+    const struct sl_mon_evidence *evidence = transition->evidence;
+    bool is_event = transition->step.from == transition->step.to;
+
+    out->id = transition->id;
+    out->wall_ns = transition->time.wall_ns;
+    out->mono_ns = transition->time.mono_ns;
+    COPY(out->boot_id, transition->boot_id);
+    COPY(out->kind, sl_mon_kind_name(transition->subject->kind));
+    COPY(out->subject, transition->subject->name);
+    COPY(out->check, row->name);
+    COPY(out->condition, row->condition);
+    COPY(out->from, sl_mon_state_name((enum sl_mon_state)transition->step.from));
+    COPY(out->to, sl_mon_state_name((enum sl_mon_state)transition->step.to));
+    COPY(out->cause,
+         is_event ? "evidence" : sl_mon_input_name((enum sl_mon_input)transition->step.input));
+    COPY(out->source, evidence->source != NULL ? evidence->source : "");
+    out->before = evidence->before;
+    out->after = evidence->after;
+    COPY(out->text, evidence->text);
+    out->history = transition->history;
+}
+
 static void add_text(struct json_object *line, const char *key, const char *value)
 {
     json_object_object_add(line, key, json_object_new_string(value));

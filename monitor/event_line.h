@@ -16,6 +16,9 @@
 
 #define SL_MON_EVENT_VERSION 1
 
+/* What is kept of it. */
+void sl_mon_record_of(const struct sl_mon_transition *transition, struct sl_mon_record *out);
+
 /* One line, ended. -ENOMEM; -EIO: out could not take it. */
 int sl_mon_event_line(const struct sl_mon_record *record, FILE *out);
 

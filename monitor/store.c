@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "monitor/store.h"
 
+#include "monitor/event_line.h"
+
 #include "core/err.h"
 
 #include <errno.h>
@@ -316,34 +318,11 @@ uint64_t sl_mon_store_next(const struct sl_mon_store *store)
 
 /* ---- transitions ---- */
 
-#define COPY(to, from) snprintf(to, sizeof(to), "%s", from)
-
 static void describe(const struct sl_mon_transition *transition, struct entry *out)
 {
-    const struct sl_mon_check_row *row = &sl_mon_checks[transition->check];
-    const struct sl_mon_evidence *evidence = transition->evidence;
-    struct sl_mon_record *record = &out->record;
-    bool is_event = transition->step.from == transition->step.to;
-
     out->condition = *sl_mon_condition(transition->subject, transition->check);
-    out->is_fatal = row->severity == SL_MON_FATAL;
-    record->id = transition->id;
-    record->wall_ns = transition->time.wall_ns;
-    record->mono_ns = transition->time.mono_ns;
-    COPY(record->boot_id, transition->boot_id);
-    COPY(record->kind, sl_mon_kind_name(transition->subject->kind));
-    COPY(record->subject, transition->subject->name);
-    COPY(record->check, row->name);
-    COPY(record->condition, row->condition);
-    COPY(record->from, sl_mon_state_name((enum sl_mon_state)transition->step.from));
-    COPY(record->to, sl_mon_state_name((enum sl_mon_state)transition->step.to));
-    COPY(record->cause,
-         is_event ? "evidence" : sl_mon_input_name((enum sl_mon_input)transition->step.input));
-    COPY(record->source, evidence->source != NULL ? evidence->source : "");
-    record->before = evidence->before;
-    record->after = evidence->after;
-    COPY(record->text, evidence->text);
-    record->history = transition->history;
+    out->is_fatal = sl_mon_checks[transition->check].severity == SL_MON_FATAL;
+    sl_mon_record_of(transition, &out->record);
 }
 
 static int put_record(struct sl_mon_store *store, const struct sl_mon_record *record)

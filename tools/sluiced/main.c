@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 static const char usage[] =
-    "usage: sluiced [--config FILE]\n"
+    "usage: sluiced [--config FILE] [--record BUNDLE]\n"
     "       sluiced [--config FILE] --check\n"
     "       sluiced --print-config | --help | --version\n"
     "\n"
@@ -28,6 +28,7 @@ static const char usage[] =
     "them, since when, and by what evidence.\n"
     "\n"
     "  --config FILE   the configuration (default: /etc/sluiced.conf, if it is there)\n"
+    "  --record BUNDLE record what it is told, for sluicectl replay ([output] bundle)\n"
     "  --check         read the configuration, say what is wrong with it, and end\n"
     "  --print-config  print all keys with their defaults and what they mean\n"
     "\n"
@@ -43,7 +44,8 @@ static const char usage[] =
 #define STANDARD "/etc/sluiced.conf"
 
 struct daemon {
-    const char *path; /* of the configuration; NULL: none */
+    const char *path;   /* of the configuration; NULL: none */
+    const char *record; /* NULL: as the configuration says */
     struct sl_mon_config config;
     struct sl_agent *agent;
     struct sl_api *api;
@@ -122,6 +124,20 @@ static int open_agent(struct daemon *daemon, const struct sl_mon_config *config,
     return err;
 }
 
+/* With what the command line says besides. */
+static int load(const struct daemon *daemon, struct sl_mon_config *out)
+{
+    int err = 0;
+
+    if (daemon->path != NULL)
+        err = sl_mon_config_load(daemon->path, out);
+    else
+        sl_mon_config_defaults(out);
+    if (err == 0 && daemon->record != NULL)
+        snprintf(out->bundle_path, sizeof(out->bundle_path), "%s", daemon->record);
+    return err;
+}
+
 /* What is wrong with the file leaves the old one in force. */
 static void reload(struct daemon *daemon)
 {
@@ -129,7 +145,7 @@ static void reload(struct daemon *daemon)
 
     if (daemon->path == NULL)
         return;
-    if (sl_mon_config_load(daemon->path, &config) != 0) {
+    if (load(daemon, &config) != 0) {
         fail();
         sl_agent_reloaded(daemon->agent, false);
         return;
@@ -242,10 +258,13 @@ static int run(struct daemon *daemon)
 
 int main(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"config", required_argument, NULL, 'c'}, {"check", no_argument, NULL, 'k'},
-        {"print-config", no_argument, NULL, 'p'}, {"help", no_argument, NULL, 'h'},
-        {"version", no_argument, NULL, 'v'},      {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"config", required_argument, NULL, 'c'},
+                                            {"record", required_argument, NULL, 'r'},
+                                            {"check", no_argument, NULL, 'k'},
+                                            {"print-config", no_argument, NULL, 'p'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {"version", no_argument, NULL, 'v'},
+                                            {NULL, 0, NULL, 0}};
     static struct daemon daemon;
     bool only_check = false;
     int option;
@@ -253,6 +272,7 @@ int main(int argc, char **argv)
     while ((option = getopt_long(argc, argv, "c:h", options, NULL)) != -1)
         switch (option) {
         case 'c': daemon.path = optarg; break;
+        case 'r': daemon.record = optarg; break;
         case 'k': only_check = true; break;
         case 'p': sl_mon_config_print(stdout); return 0;
         case 'h': fputs(usage, stdout); return 0;
@@ -263,10 +283,13 @@ int main(int argc, char **argv)
         fputs(usage, stderr);
         return 2;
     }
-    sl_mon_config_defaults(&daemon.config);
+    if (daemon.record != NULL && strlen(daemon.record) >= SL_MON_PATH) {
+        fprintf(stderr, "sluiced: that name of a bundle is too long\n");
+        return 2;
+    }
     if (daemon.path == NULL && access(STANDARD, F_OK) == 0)
         daemon.path = STANDARD;
-    if (daemon.path != NULL && sl_mon_config_load(daemon.path, &daemon.config) != 0)
+    if (load(&daemon, &daemon.config) != 0)
         return fail();
     return only_check ? 0 : run(&daemon);
 }
