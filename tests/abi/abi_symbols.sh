@@ -23,7 +23,7 @@ lib: core gdr kernels schedules collectives launch
 testing: core schedules
 monitor: core
 tools/bench: core lib collectives schedules kernels launch
-tools/ctl: core lib
+tools/ctl: core lib monitor
 tools/sluiced: core lib monitor
 tools/nccl: core lib
 tools/preload: core lib

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluicectl: what an operator or a planner tells the processes of this host. */
+/* sluicectl: what an operator or a planner asks and tells the processes and the agent of this host. */
 #include "core/err.h"
 #include "core/path_watch.h"
 #include "lib/api.h"
+#include "tools/ctl/command.h"
 #include "tools/ctl/paths.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-static const char usage[] =
-    "usage: sluicectl [--file FILE] paths show [--json]\n"
-    "       sluicectl [--file FILE] paths set [KEY=...] SETTING...\n"
-    "       sluicectl [--file FILE] paths clear [KEY=...]\n"
-    "       sluicectl [--file FILE] paths load < TABLE\n"
+static const char usage_paths[] = "usage: sluicectl [--file FILE] paths show [--json]\n"
+                                  "       sluicectl [--file FILE] paths set [KEY=...] SETTING...\n"
+                                  "       sluicectl [--file FILE] paths clear [KEY=...]\n"
+                                  "       sluicectl [--file FILE] paths load < TABLE\n";
+
+static const char usage_end[] =
     "       sluicectl --help | --version\n"
     "\n"
     "Says by which network paths the processes of this host send, while they run.\n"
@@ -25,14 +28,91 @@ static const char usage[] =
     "  KEY      job=NAME, rank=N, peer=N, path=N; what is left out stands for all\n"
     "  SETTING  weight=1..100, avoid, use, label=HEX (0..fffff)\n"
     "\n"
-    "FILE is that of SLUICE_PATHS_TABLE, or else /dev/shm/sluice-paths.UID.\n"
-    "Exit status: 0; 1 when it could not be done; 2 when the arguments are wrong.\n";
+    "FILE is that of SLUICE_PATHS_TABLE, or else /dev/shm/sluice-paths.UID.\n";
+
+static const char usage_agent[] =
+    "\n"
+    "Asks the node agent of this host, sluiced, what is wrong, and tells it what people know.\n"
+    "\n";
+
+static const char usage_options[] =
+    "\n"
+    "  --socket PATH  the agent's socket (default: " SC_SOCKET "), or http://HOST:PORT\n"
+    "  -o json        JSON in place of text\n"
+    "  KIND           port, nic, gpu, process, host\n";
+
+static const char usage_status[] = "\n"
+                                   "Exit status: 0; 1 when it could not be done; 2 when the "
+                                   "arguments are wrong. Of status, also 3:\n"
+                                   "something is wrong with the host; of what asks the agent, also "
+                                   "4: it does not answer, or (status)\n"
+                                   "it cannot read a source that it is asked to.\n";
+
+static void print_usage(FILE *out)
+{
+    fputs(usage_paths, out);
+    for (unsigned i = 0; i < sc_agent_command_count; i++)
+        fprintf(out, "       sluicectl [--socket PATH] [-o json] %s%s%s\n",
+                sc_agent_commands[i].name, sc_agent_commands[i].arguments[0] != '\0' ? " " : "",
+                sc_agent_commands[i].arguments);
+    fputs(usage_end, out);
+    if (sc_agent_command_count > 0) {
+        fputs(usage_agent, out);
+        for (unsigned i = 0; i < sc_agent_command_count; i++)
+            fprintf(out, "  %-10s  %s\n", sc_agent_commands[i].name, sc_agent_commands[i].help);
+        fputs(usage_options, out);
+    }
+    fputs(usage_status, out);
+}
 
 static int refuse(void)
 {
-    fputs(usage, stderr);
-    return 2;
+    print_usage(stderr);
+    return SC_ARGUMENTS;
 }
+
+/* ---- what commands share ---- */
+
+int sc_complain(void)
+{
+    fprintf(stderr, "sluicectl: %s\n", sluice_last_error());
+    return SC_FAILED;
+}
+
+int sc_refuse(const char *command)
+{
+    for (unsigned i = 0; i < sc_agent_command_count; i++)
+        if (strcmp(sc_agent_commands[i].name, command) == 0)
+            fprintf(stderr, "usage: sluicectl [--socket PATH] [-o json] %s %s\n", command,
+                    sc_agent_commands[i].arguments);
+    return SC_ARGUMENTS;
+}
+
+const char *sc_option(int count, char **words, int *i, const char *name)
+{
+    const char *word = words[*i];
+    size_t len = strlen(name);
+
+    if (strncmp(word, "--", 2) != 0 || strncmp(word + 2, name, len) != 0)
+        return NULL;
+    if (word[2 + len] == '=')
+        return word + 3 + len;
+    if (word[2 + len] != '\0')
+        return NULL;
+    return *i + 1 < count ? words[++*i] : "";
+}
+
+bool sc_number(const char *text, unsigned long long most, unsigned long long *out)
+{
+    char *end;
+
+    if (text[0] < '0' || text[0] > '9' || strlen(text) > 19)
+        return false;
+    *out = strtoull(text, &end, 10);
+    return *end == '\0' && *out <= most;
+}
+
+/* ---- paths ---- */
 
 /* given, or what the settings say. */
 static bool find_file(const char *given, char *out, size_t cap)
@@ -77,13 +157,60 @@ static int run_paths(const char *given, int count, char **words)
     return clear ? sc_paths_clear(file, count - 1, words + 1) : sc_paths_load(file);
 }
 
+/* ---- the agent ---- */
+
+/* Takes the options that all of these commands have out of words, wherever they are. False: one is
+ * wrong. */
+static bool take_options(int *count, char **words, struct sc_context *out)
+{
+    int left = 0;
+
+    for (int i = 0; i < *count; i++) {
+        const char *socket = sc_option(*count, words, &i, "socket"), *output;
+
+        if (socket != NULL) {
+            if (socket[0] == '\0')
+                return false;
+            out->socket = socket;
+            continue;
+        }
+        output = sc_option(*count, words, &i, "output");
+        if (output == NULL && strcmp(words[i], "-o") == 0)
+            output = i + 1 < *count ? words[++i] : "";
+        if (output == NULL)
+            words[left++] = words[i];
+        else if (strcmp(output, "json") == 0)
+            out->json = true;
+        else
+            return false;
+    }
+    *count = left;
+    return true;
+}
+
+static int run_agent(int count, char **words)
+{
+    struct sc_context context = {.socket = SC_SOCKET};
+
+    if (!take_options(&count, words, &context) || count == 0)
+        return refuse();
+    for (unsigned i = 0; i < sc_agent_command_count; i++)
+        if (strcmp(words[0], sc_agent_commands[i].name) == 0)
+            return sc_agent_commands[i].run(&context, count - 1, words + 1);
+    if (sc_agent_absent != NULL) {
+        fprintf(stderr, "sluicectl: there is no command '%s'; %s\n", words[0], sc_agent_absent);
+        return SC_ARGUMENTS;
+    }
+    return refuse();
+}
+
 int main(int argc, char **argv)
 {
     const char *file = NULL;
     int at = 1;
 
     if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        fputs(usage, stdout);
+        print_usage(stdout);
         return 0;
     }
     if (argc == 2 && strcmp(argv[1], "--version") == 0) {
@@ -94,7 +221,9 @@ int main(int argc, char **argv)
         file = argv[2];
         at = 3;
     }
-    if (argc <= at || strcmp(argv[at], "paths") != 0)
+    if (argc <= at)
         return refuse();
+    if (strcmp(argv[at], "paths") != 0)
+        return file == NULL ? run_agent(argc - 1, argv + 1) : refuse();
     return run_paths(file, argc - at - 1, argv + at + 1);
 }
