@@ -38,6 +38,7 @@ struct door {
     char said[512]; /* why it is not there */
     uint64_t tried_ns;
     unsigned waiters;
+    bool has_room; /* somebody left: who waits to be accepted is to be looked at */
     struct client clients[SL_API_CLIENTS];
 };
 
@@ -236,6 +237,7 @@ static void on_client(void *arg, struct MHD_Connection *connection, void **conte
         if (client != NULL)
             client->fd = -1;
         *context = NULL;
+        door->has_room = true;
         return;
     }
     for (unsigned i = 0; i < SL_API_CLIENTS; i++)
@@ -409,9 +411,11 @@ static bool run(struct door *door)
     if (door->http == NULL)
         return false;
     wake_waiters(door, false);
-    do
+    do {
+        door->has_room = false;
         (void)MHD_run(door->http);
-    while (MHD_get_timeout(door->http, &ms) == MHD_YES && ms == 0 && ++times < RUNS);
+    } while (++times < RUNS &&
+             (door->has_room || (MHD_get_timeout(door->http, &ms) == MHD_YES && ms == 0)));
     return times == RUNS;
 }
 

@@ -108,7 +108,7 @@ static bool number(const char *text, uint64_t most, uint64_t *out)
     for (; *text != '\0'; text++) {
         unsigned digit = (unsigned)*text - '0';
 
-        if (digit > 9 || value > (most - digit) / 10)
+        if (digit > 9 || digit > most || value > (most - digit) / 10)
             return false;
         value = value * 10 + digit;
     }
@@ -322,7 +322,9 @@ static unsigned quality(const char *at, const char *end)
         at += strspn(at, "; \t");
         if (at >= end)
             break;
-        if (at + 2 < end && (at[0] == 'q' || at[0] == 'Q') && at[1] == '=') {
+        if (at + 1 < end && (at[0] == 'q' || at[0] == 'Q') && at[1] == '=') {
+            if (at + 2 == end)
+                return 0;
             whole = (unsigned)at[2] - '0';
             if (whole > 1)
                 return 0;
