@@ -17,7 +17,7 @@ lanes() {
         awk '{sub(/@.*/, "", $NF); print $1, $NF}'
 }
 # What the node agent decides by is handed what was read: a day is replayed in a second.
-judges='check|condition|engine|kmsg|link|metrics|path|port|process|proctext'
+judges='api_request|check|condition|engine|kmsg|link|metrics|path|port|process|proctext'
 monitor() {
     nm -A --undefined-only "$1" | grep -E "[:_/]($judges)\.c\.o:" | awk '{sub(/@.*/, "", $NF); print $1, $NF}'
 }
