@@ -121,8 +121,17 @@ static void draw_look(const struct sc_page *page, const struct look *look,
     sc_show_probes(page, sc_part(look->status, "probes"));
 }
 
+/* As many bytes of a line as fit, and no half of a character. */
+static int fitting(const char *line, size_t len, unsigned columns)
+{
+    if (columns != 0 && len > columns)
+        for (len = columns; len > 0 && ((unsigned char)line[len] & 0xc0) == 0x80; len--)
+            ;
+    return (int)len;
+}
+
 /* As many lines as there are rows: one more would scroll the first away. */
-static void put_rows(const char *text, unsigned rows)
+static void put_rows(const char *text, unsigned rows, unsigned columns)
 {
     fputs("\033[H", stdout);
     for (unsigned row = 0; *text != '\0'; row++) {
@@ -132,7 +141,7 @@ static void put_rows(const char *text, unsigned rows)
             fputs("... q ends it\033[K", stdout);
             break;
         }
-        printf("%.*s\033[K\r\n", (int)len, text);
+        printf("%.*s\033[K\n", fitting(text, len, columns), text);
         text += len + (text[len] == '\n');
     }
     fputs("\033[J", stdout);
@@ -161,7 +170,7 @@ static void draw(const struct sc_context *context, const struct screen *screen,
     draw_look(&page, look, before);
     if (fclose(page.out) == 0) {
         if (screen->is_terminal)
-            put_rows(text, rows);
+            put_rows(text, rows, columns);
         else
             printf("%s\n", text);
     }

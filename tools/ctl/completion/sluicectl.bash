@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# Completion of sluicectl for bash.
+
+_sluicectl() {
+    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command='' words i
+    COMPREPLY=()
+    for ((i = 1; i < COMP_CWORD; i++)); do
+        case ${COMP_WORDS[i]} in
+        --socket | --file | -o | --output) ((i++)) ;;
+        -*) ;;
+        *) command=${COMP_WORDS[i]} && break ;;
+        esac
+    done
+    case $before in
+    --socket | --file)
+        mapfile -t COMPREPLY < <(compgen -f -- "$word")
+        return
+        ;;
+    -o | --output)
+        mapfile -t COMPREPLY < <(compgen -W json -- "$word")
+        return
+        ;;
+    --root)
+        mapfile -t COMPREPLY < <(compgen -d -- "$word")
+        return
+        ;;
+    --since | --by | --count) return ;;
+    esac
+    case $command in
+    '') words='status ports ranks top events verdicts ack clear doctor replay paths --socket --file -o --help --version' ;;
+    paths) words='show set clear load --json job= rank= peer= path= weight= avoid use label=' ;;
+    top) words='--count --socket -o' ;;
+    events) words='--since --follow --socket -o' ;;
+    verdicts) words='--all --socket -o' ;;
+    ack) words='--by --socket -o' ;;
+    clear) words='port nic gpu process host --socket -o' ;;
+    doctor) words='--root --socket -o' ;;
+    replay)
+        mapfile -t COMPREPLY < <(compgen -f -- "$word")
+        return
+        ;;
+    *) words='--socket -o' ;;
+    esac
+    mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
+}
+complete -F _sluicectl sluicectl
