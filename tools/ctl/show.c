@@ -176,8 +176,8 @@ void sc_show_ports(const struct sc_page *page, struct json_object *answer,
         fprintf(page->out, "no ports are watched%s", page->end);
         return;
     }
-    sc_table_begin(&table, "PORT", "LINK", "IN USE", ">SPEED", ">TRAFFIC", ">SENT", ">RECEIVED",
-                   ">FLAPS", "ERRORS", "STATE", NULL);
+    sc_table_begin(&table, "PORT", "LINK", "IN USE", ">SPEED", ">SENT", ">RECEIVED", ">FLAPS",
+                   "ERRORS", "STATE", NULL);
     for (unsigned i = 0; i < sc_length(ports); i++) {
         struct json_object *port = sc_at(ports, i), *up = sc_part(port, "up");
         struct json_object *old = find(sc_part(before, "ports"), sc_text(port, "subject"));
@@ -188,7 +188,6 @@ void sc_show_ports(const struct sc_page *page, struct json_object *answer,
         sc_table_cell(&table, "%s", up == NULL ? "?" : sc_true(port, "up") ? "up" : "down");
         sc_table_cell(&table, "%s", sc_true(port, "in_use") ? "yes" : "no");
         sc_table_cell(&table, "%s", speed);
-        amount_cell(&table, port, old, seconds, "bytes");
         amount_cell(&table, port, old, seconds, "transmit_bytes");
         amount_cell(&table, port, old, seconds, "receive_bytes");
         sc_table_cell(&table, "%lld", sc_int(port, "flaps"));
@@ -234,27 +233,80 @@ static void show_any(const struct sc_page *page, const char *name, struct json_o
     sc_table_print(&table, page->end, page->width, page->out);
 }
 
-void sc_show_ranks(const struct sc_page *page, struct json_object *answer)
+/* "allreduce 12: step 3 of 14, waits for rank 5, 2.1 s" */
+static void doing_cell(struct sc_table *table, struct json_object *waits)
 {
-    struct json_object *processes = sc_part(answer, "processes");
+    if (waits == NULL) {
+        sc_table_cell(table, "-");
+        return;
+    }
+    sc_table_cell(table, "%s %lld: step %lld of %lld, %s rank %lld, %.1f s",
+                  sc_text(waits, "operation"), sc_int(waits, "number"), sc_int(waits, "step"),
+                  sc_int(waits, "steps"), sc_text(waits, "doing"), sc_int(waits, "peer"),
+                  sc_real(waits, "for_seconds"));
+}
+
+static void share_cell(struct sc_table *table, struct json_object *rank, const char *key)
+{
+    if (sc_part(rank, key) == NULL)
+        sc_table_cell(table, "-");
+    else
+        sc_table_cell(table, "%.0f %%", sc_real(rank, key) * 100);
+}
+
+static void show_rank_table(const struct sc_page *page, struct json_object *ranks)
+{
+    struct sc_table table;
+
+    sc_table_begin(&table, ">PID", "RANK", "PROGRAM", "STATE", ">RUNS", ">WAITS", ">THROTTLED",
+                   ">MEMORY", "DOING", NULL);
+    for (unsigned i = 0; i < sc_length(ranks); i++) {
+        struct json_object *rank = sc_at(ranks, i);
+        const char *condition = sc_text(rank, "condition");
+
+        sc_table_cell(&table, "%lld", sc_int(rank, "pid"));
+        sc_table_cell(&table, "%s", sc_text(rank, "label"));
+        sc_table_cell(&table, "%s", sc_text(rank, "program"));
+        sc_table_cell(&table, "%s", condition[0] != '\0' ? condition : "-");
+        share_cell(&table, rank, "run_share");
+        share_cell(&table, rank, "wait_share");
+        share_cell(&table, rank, "throttled_share");
+        share_cell(&table, rank, "memory_stall_share");
+        doing_cell(&table, sc_part(rank, "waits"));
+    }
+    sc_table_print(&table, page->end, page->width, page->out);
+}
+
+static void show_processes(const struct sc_page *page, struct json_object *processes)
+{
     struct sc_table table;
 
     if (sc_length(processes) == 0) {
         fprintf(page->out, "no processes are watched%s", page->end);
-    } else {
-        sc_table_begin(&table, "PROCESS", "WHAT IT IS", "STATE", NULL);
-        for (unsigned i = 0; i < sc_length(processes); i++) {
-            struct json_object *one = sc_at(processes, i);
-
-            sc_table_cell(&table, "%s", sc_text(one, "subject"));
-            sc_table_cell(&table, "%s", sc_text(one, "label"));
-            state_cell(&table, one);
-        }
-        sc_table_print(&table, page->end, page->width, page->out);
+        return;
     }
+    sc_table_begin(&table, "PROCESS", "WHAT IT IS", "STATE", NULL);
+    for (unsigned i = 0; i < sc_length(processes); i++) {
+        struct json_object *one = sc_at(processes, i);
+
+        sc_table_cell(&table, "%s", sc_text(one, "subject"));
+        sc_table_cell(&table, "%s", sc_text(one, "label"));
+        state_cell(&table, one);
+    }
+    sc_table_print(&table, page->end, page->width, page->out);
+}
+
+void sc_show_ranks(const struct sc_page *page, struct json_object *answer)
+{
+    struct json_object *ranks = sc_part(answer, "ranks");
+
+    if (sc_length(ranks) > 0)
+        show_rank_table(page, ranks);
+    else
+        show_processes(page, sc_part(answer, "processes"));
     json_object_object_foreach(answer, key, value)
     {
-        if (strcmp(key, "processes") != 0 && json_object_is_type(value, json_type_array))
+        if (strcmp(key, "processes") != 0 && strcmp(key, "ranks") != 0)
             show_any(page, key, value);
     }
 }
