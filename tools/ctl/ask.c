@@ -206,7 +206,7 @@ unsigned sc_length(struct json_object *array)
 
 struct json_object *sc_at(struct json_object *array, unsigned i)
 {
-    return json_object_array_get_idx(array, i);
+    return i < sc_length(array) ? json_object_array_get_idx(array, i) : NULL;
 }
 
 int sc_print_json(struct json_object *answer)

@@ -32,7 +32,7 @@ bool sc_true(struct json_object *object, const char *key);
 struct json_object *sc_part(struct json_object *object, const char *key);
 /* Of an array; 0: it is none. */
 unsigned sc_length(struct json_object *array);
-struct json_object *sc_at(struct json_object *array, unsigned i);
+struct json_object *sc_at(struct json_object *array, unsigned i); /* NULL: there are not so many */
 /* Prints it on standard output, as it came, and lets go of it. */
 int sc_print_json(struct json_object *answer);
 

@@ -233,17 +233,37 @@ static void show_any(const struct sc_page *page, const char *name, struct json_o
     sc_table_print(&table, page->end, page->width, page->out);
 }
 
-/* "allreduce 12: step 3 of 14, waits for rank 5, 2.1 s" */
+/* "allreduce 12 for 2.1 s: step 3 of 14, waits for rank 5" */
 static void doing_cell(struct sc_table *table, struct json_object *waits)
 {
+    const char *doing = sc_text(waits, "doing");
+    char steps[64] = "", peer[32] = "";
+
     if (waits == NULL) {
         sc_table_cell(table, "-");
         return;
     }
-    sc_table_cell(table, "%s %lld: step %lld of %lld, %s rank %lld, %.1f s",
-                  sc_text(waits, "operation"), sc_int(waits, "number"), sc_int(waits, "step"),
-                  sc_int(waits, "steps"), sc_text(waits, "doing"), sc_int(waits, "peer"),
-                  sc_real(waits, "for_seconds"));
+    if (sc_int(waits, "steps") > 0)
+        snprintf(steps, sizeof(steps), ": step %lld of %lld", sc_int(waits, "step"),
+                 sc_int(waits, "steps"));
+    if (sc_part(waits, "peer") != NULL && sc_int(waits, "peer") >= 0)
+        snprintf(peer, sizeof(peer), "%s rank %lld", doing[0] != '\0' ? "" : ",",
+                 sc_int(waits, "peer"));
+    sc_table_cell(table, "%s %lld for %.1f s%s%s%s%s", sc_text(waits, "operation"),
+                  sc_int(waits, "number"), sc_real(waits, "for_seconds"), steps,
+                  doing[0] != '\0' ? ", " : "", doing, peer);
+}
+
+/* By job, then by rank. */
+static int by_rank(const void *left, const void *right)
+{
+    struct json_object *a = *(struct json_object *const *)left;
+    struct json_object *b = *(struct json_object *const *)right;
+    int order = strcmp(sc_text(a, "job"), sc_text(b, "job"));
+
+    if (order == 0)
+        order = (sc_int(a, "rank") > sc_int(b, "rank")) - (sc_int(a, "rank") < sc_int(b, "rank"));
+    return order != 0 ? order : (sc_int(a, "pid") > sc_int(b, "pid")) - 1;
 }
 
 static void share_cell(struct sc_table *table, struct json_object *rank, const char *key)
@@ -300,10 +320,12 @@ void sc_show_ranks(const struct sc_page *page, struct json_object *answer)
 {
     struct json_object *ranks = sc_part(answer, "ranks");
 
-    if (sc_length(ranks) > 0)
+    if (sc_length(ranks) > 0) {
+        json_object_array_sort(ranks, by_rank);
         show_rank_table(page, ranks);
-    else
+    } else {
         show_processes(page, sc_part(answer, "processes"));
+    }
     json_object_object_foreach(answer, key, value)
     {
         if (strcmp(key, "processes") != 0 && strcmp(key, "ranks") != 0)
