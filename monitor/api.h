@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The agent's API: what it answers (monitor/api_answer.h), over a unix socket and, if asked for, over
- * HTTP at an address, which may only read.
+ * The agent's API: what it answers (monitor/api_answer.h), over a unix socket and, if asked for,
+ * over HTTP at an address, which may only read.
  *
- * No thread: the owner waits for sl_api_fd() to be readable, beside the agent's. Whoever asks slowly,
- * or reads slowly, is closed after a while and holds nobody up; each of the two has so many clients
- * at once, and the next ones wait.
+ * No thread: the owner waits for sl_api_fd() to be readable, beside the agent's. Whoever asks or
+ * reads slowly is closed after a while and holds nobody up; each of the two has so many clients at
+ * once, and the next ones wait.
  */
 #ifndef SL_MONITOR_API_H
 #define SL_MONITOR_API_H

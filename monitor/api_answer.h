@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the agent answers to a request (monitor/api_request.h): JSON, or metrics. docs/monitor-api.md
- * has the fields; they are added to and never change their meaning.
+ * What the agent answers to a request (monitor/api_request.h): JSON, or metrics. Its fields are in
+ * docs/monitor-api.md; they are added to and never change their meaning.
  */
 #ifndef SL_MONITOR_API_ANSWER_H
 #define SL_MONITOR_API_ANSWER_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Puts what a bundle (monitor/bundle.h) has through the engine once more, and compares. No clock, and
- * nothing of this host. */
+/* Puts what a bundle (monitor/bundle.h) has through the engine once more, and compares. No clock,
+ * and nothing of this host. */
 #ifndef SL_MONITOR_REPLAY_H
 #define SL_MONITOR_REPLAY_H
 

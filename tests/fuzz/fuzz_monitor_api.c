@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What anybody asks of the agent's API: a method, a target and an Accept header, between line ends.
- * What is taken is within its bounds, and its texts end and have nothing to move a terminal by; what
- * is refused says why. */
+ * What is taken is within its bounds, and its texts end and have nothing to move a terminal by;
+ * what is refused says why. */
 #include "core/err.h"
 #include "monitor/api_request.h"
 

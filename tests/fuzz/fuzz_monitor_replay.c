@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A bundle, of whatever origin: it is replayed or refused with its line, and its events are lines of
- * JSON. */
+/* A bundle, of whatever origin: it is replayed or refused with its line, and its events are lines
+ * of JSON. */
 #include "core/err.h"
 #include "monitor/replay.h"
 

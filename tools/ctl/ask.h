@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks the node agent over its unix socket, or over HTTP (docs/monitor-api.md). libcurl speaks HTTP;
- * it is opened when it is first needed, so that the rest works without it. */
+/* Asks the node agent over its unix socket, or over HTTP (docs/monitor-api.md). libcurl speaks
+ * HTTP; it is opened when it is first needed, so that the rest works without it. */
 #ifndef SLUICE_CTL_ASK_H
 #define SLUICE_CTL_ASK_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sluicectl: what an operator or a planner asks and tells the processes and the agent of this host. */
+/* sluicectl: what an operator or a planner asks the agent and tells the processes of this host. */
 #include "core/err.h"
 #include "core/path_watch.h"
 #include "lib/api.h"

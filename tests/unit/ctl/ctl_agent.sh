@@ -6,6 +6,8 @@ set -uo pipefail
 ctl=$1 sluiced=$2 root=$3
 # shellcheck source=tests/tap.sh
 . "$(dirname "$0")/../../tap.sh"
+# shellcheck source=tests/unit/monitor/only.sh
+. "$(dirname "$0")/../monitor/only.sh"
 
 dir=$(mktemp -d)
 pid=
@@ -47,9 +49,8 @@ path = $dir/state.db
 events = $dir/events
 [sources]
 period_ms = 100
-kmsg = off
-link = off
 rdma_root = $dir/rdma
+$(sources_off "$sluiced" rdma)
 [api]
 socket = $socket
 END
@@ -279,7 +280,7 @@ for data, status in ((b"GET /v1/events?since=-1 HTTP/1.1\r\nHost: a\r\n\r\n", b"
     answer = ask(data)
     assert status in answer.split(b"\r\n")[0], (data[:60], answer)
 rng = random.Random(1)
-for _ in range(200):
+for _ in range(60):
     ask(bytes(rng.randrange(256) for _ in range(rng.randrange(1, 400))) + b"\r\n\r\n", 0.02)
 # Slow ones, beside one who asks 1,000 times.
 slow = []
@@ -316,7 +317,7 @@ completion_knows_every_subcommand() {
     local file=$root/tools/ctl/completion name
     bash -n "$file/sluicectl.bash" || return
     for name in $("$ctl" --help | sed -nE 's/^ +sluicectl \[--socket PATH\] \[-o json\] ([a-z]+).*/\1/p') paths; do
-        grep -q "[' ]$name[' ]" "$file/sluicectl.bash" && grep -q "'$name:" "$file/_sluicectl" &&
+        grep -q "[' ]${name}[' ]" "$file/sluicectl.bash" && grep -q "'$name:" "$file/_sluicectl" &&
             grep -q "^.*sluicectl.*$name" "$root/docs/man/sluicectl.1" || { echo "$name"; return 1; }
     done
     [[ -n $name && $("$ctl" --help | grep -c 'socket PATH') -ge 10 ]] || return
