@@ -405,7 +405,7 @@ int sl_api_fd(const struct sl_api *api)
 /* What libmicrohttpd has read and not yet looked at makes no descriptor readable. */
 static bool run(struct door *door)
 {
-    MHD_UNSIGNED_LONG_LONG ms = 1;
+    unsigned long long ms = 1;
     unsigned times = 0;
 
     if (door->http == NULL)
