@@ -58,6 +58,26 @@ static void what_is_said_counts(void **state)
     assert_string_equal(config.events_path, "");
 }
 
+static void the_sockets_of_the_api_are_addresses(void **state)
+{
+    struct sockaddr_storage address;
+    socklen_t len;
+
+    (void)state;
+    assert_int_equal(read_text("[api]\nhttp = [::1]:9494\nmode = 600\ngroup = ops\nsocket =\n"), 0);
+    assert_string_equal(config.api_http, "[::1]:9494");
+    assert_int_equal(config.api_mode, 0600);
+    assert_string_equal(config.api_group, "ops");
+    assert_string_equal(config.api_socket, "");
+    assert_true(sl_mon_address("[::1]:9494", &address, &len));
+    assert_int_equal(address.ss_family, AF_INET6);
+    assert_true(sl_mon_address("0.0.0.0:65535", &address, &len));
+    assert_int_equal(address.ss_family, AF_INET);
+    assert_int_equal(read_text("[api]\nhttp =\n"), 0);
+    assert_string_equal(config.api_http, "");
+    assert_int_equal(config.api_mode, 0660);
+}
+
 /* NVSentinel 1529: a bad file silently disables counters. */
 static void what_makes_no_sense_is_refused_with_its_line(void **state)
 {
@@ -74,6 +94,27 @@ static void what_makes_no_sense_is_refused_with_its_line(void **state)
             "sluiced.conf:2: period_ms is to be a number, and is '99999999999999999999'");
     refused("[sources]\nkmsg = yes\n",
             "sluiced.conf:2: kmsg is to be on, auto or off, and is 'yes'");
+    for (unsigned i = 0; i < 5; i++) {
+        static const char *const wrong[] = {"660x", "0999", "1777", "07770", "rw"};
+        char text[64], why[128];
+
+        snprintf(text, sizeof(text), "[api]\nmode = %s\n", wrong[i]);
+        snprintf(why, sizeof(why),
+                 "sluiced.conf:2: mode is to be permissions, as 0660, and is '%s'", wrong[i]);
+        refused(text, why);
+    }
+    for (unsigned i = 0; i < 6; i++) {
+        static const char *const wrong[] = {
+            "9494", "localhost:9494", "127.0.0.1:", "127.0.0.1:70000", "::1:9494", "[::1:9494"};
+        char text[64], why[128];
+
+        snprintf(text, sizeof(text), "[api]\nhttp = %s\n", wrong[i]);
+        snprintf(why, sizeof(why),
+                 "sluiced.conf:2: http is to be an address and a port, as 127.0.0.1:9494, and is "
+                 "'%s'",
+                 wrong[i]);
+        refused(text, why);
+    }
     refused("[sources]\nkmsg = on\n# more\nkmsg = on\n", "sluiced.conf:4: kmsg is said twice");
     refused("[sources]\nkmsg = on\nwhat\n[store]\nbytes = 1\n",
             "sluiced.conf:3: this is no line of a section, and no key = value");
@@ -127,6 +168,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_a_word_the_defaults_count),
         cmocka_unit_test(what_is_said_counts),
+        cmocka_unit_test(the_sockets_of_the_api_are_addresses),
         cmocka_unit_test(what_makes_no_sense_is_refused_with_its_line),
         cmocka_unit_test(a_text_that_is_too_long_is_refused),
         cmocka_unit_test(a_file_that_is_not_there_is_named),
