@@ -14,6 +14,7 @@ enum sl_mon_kind {
     SL_MON_GPU,     /* the same */
     SL_MON_PROCESS, /* "pid 4711" */
     SL_MON_HOST,    /* "host" */
+    SL_MON_PEER,    /* another host, over an interface: "eth0 to 10.0.0.2" */
     SL_MON_KINDS
 };
 
@@ -69,6 +70,20 @@ enum sl_mon_kind {
     X(PORT_DISCARD, PORT, "transmit_discards", "FabricCongested", DEGRADED,                        \
       (.bad = 3, .of = 6, .in_use = true, .hold_ns = 5 * SL_MON_MIN, .clear_ns = 5 * SL_MON_MIN),  \
       "the port throws away what it should send: what is beyond it is down or full")               \
+    X(PORT_STALL, PORT, "transmit_stall", "NICDegraded", DEGRADED,                                 \
+      (.bad = 3, .of = 3, .hold_ns = SL_MON_MIN, .clear_ns = 5 * SL_MON_MIN),                      \
+      "what the port should send stands in its queue, and none of it leaves")                      \
+    X(PORT_QP, PORT, "queue_pair_error", "FabricLinkSuspect", DEGRADED,                            \
+      (.bad = 1, .of = 1, .quiet = true, .hold_ns = SL_MON_MIN, .clear_ns = 5 * SL_MON_MIN),       \
+      "queue pairs of a program went to the error state: their peer or the way to it is lost")     \
+    X(PORT_EVENT, PORT, "port_event", "NICDegraded", DEGRADED,                                     \
+      (.bad = 1, .of = 1, .in_use = true, .quiet = true, .hold_ns = SL_MON_MIN,                    \
+       .clear_ns = 5 * SL_MON_MIN),                                                                \
+      "the port itself told that its link went down, or came back")                                \
+    X(PORT_GID, PORT, "gid_gone", "NICDegraded", DEGRADED,                                         \
+      (.bad = 1, .of = 1, .in_use = true, .quiet = true, .hold_ns = SL_MON_MIN,                    \
+       .clear_ns = 5 * SL_MON_MIN),                                                                \
+      "a GID of the port is gone, and with it every connection that has it")                       \
     X(PORT_PATHS, PORT, "rank_paths", "FabricLinkSuspect", DEGRADED,                               \
       (.bad = 3, .of = 6, .in_use = true, .hold_ns = 5 * SL_MON_MIN, .clear_ns = 5 * SL_MON_MIN),  \
       "paths of ranks over this port fail, and those over other ports to the same peers do not")   \
@@ -86,6 +101,12 @@ enum sl_mon_kind {
     X(NIC_BUS, NIC, "nic_bus_errors", "NICDegraded", DEGRADED,                                     \
       (.bad = 3, .of = 8, .quiet = true, .hold_ns = 10 * SL_MON_MIN, .clear_ns = SL_MON_HOUR),     \
       "errors of its PCIe link (AER) in the kernel's log")                                         \
+    X(NIC_BUS_FATAL, NIC, "nic_bus_fatal", "NICDown", FATAL,                                       \
+      (.bad = 1, .of = 1, .quiet = true, .hold_ns = 10 * SL_MON_MIN, .clear_ns = SL_MON_HOUR),     \
+      "a fatal error of its PCIe link (AER) in the kernel's log")                                  \
+    X(NIC_BUS_CORRECTED, NIC, "nic_bus_corrected", "NICDegraded", DEGRADED,                        \
+      (.bad = 24, .of = 24, .quiet = true, .hold_ns = 10 * SL_MON_MIN, .clear_ns = SL_MON_HOUR),   \
+      "many corrected errors of its PCIe link (AER) in the kernel's log")                          \
     X(GPU_FATAL, GPU, "gpu_fatal", "GPUUnhealthy", FATAL,                                          \
       (.bad = 1, .of = 1, .quiet = true, .hold_ns = SL_MON_FOR_GOOD, .clear_ns = SL_MON_MIN),      \
       "an XID after which the GPU needs a reset or a replacement")                                 \
@@ -93,9 +114,38 @@ enum sl_mon_kind {
       (.bad = 1, .of = 1, .quiet = true, .hold_ns = 10 * SL_MON_MIN, .clear_ns = SL_MON_HOUR),     \
       "an XID that a program or the hardware may have caused")                                     \
     X(GPU_PCIE, GPU, "gpu_pcie", "GPUDegraded", DEGRADED,                                          \
-      (.bad = 3, .of = 3, .grace_ns = SL_MON_MIN, .in_use = true, .hold_ns = 10 * SL_MON_MIN,      \
+      (.bad = 3, .of = 3, .grace_ns = SL_MON_MIN, .hold_ns = 10 * SL_MON_MIN,                      \
        .clear_ns = 5 * SL_MON_MIN),                                                                \
-      "its PCIe link is narrower or slower than the device and the slot can, under load")          \
+      "its PCIe link is narrower, or under load slower, than the device and the slot can")         \
+    X(GPU_SLOWED, GPU, "gpu_slowed", "GPUDegraded", DEGRADED,                                      \
+      (.bad = 3, .of = 5, .grace_ns = SL_MON_MIN, .hold_ns = SL_MON_MIN,                           \
+       .clear_ns = 5 * SL_MON_MIN),                                                                \
+      "its hardware slows it down: heat, power, or the power supply's brake")                      \
+    X(GPU_MEMORY, GPU, "gpu_memory", "GPUUnhealthy", FATAL,                                        \
+      (.bad = 1, .of = 1, .hold_ns = SL_MON_FOR_GOOD, .clear_ns = SL_MON_MIN),                     \
+      "memory that was wrong could not be replaced by spare rows")                                 \
+    X(GPU_ECC, GPU, "gpu_ecc", "GPUSuspect", DEGRADED,                                             \
+      (.bad = 1, .of = 1, .hold_ns = SL_MON_HOUR, .clear_ns = SL_MON_HOUR),                        \
+      "uncorrectable errors of its memory were counted")                                           \
+    X(GPU_NVLINK, GPU, "gpu_nvlink", "GPUDegraded", DEGRADED,                                      \
+      (.bad = 2, .of = 3, .grace_ns = 5 * SL_MON_MIN, .hold_ns = 10 * SL_MON_MIN,                  \
+       .clear_ns = 10 * SL_MON_MIN),                                                               \
+      "an NVLink that was there is down, or repeats and recovers")                                 \
+    X(GPU_LOST, GPU, "gpu_lost", "GPUUnhealthy", FATAL,                                            \
+      (.bad = 2, .of = 2, .hold_ns = SL_MON_MIN, .clear_ns = 5 * SL_MON_MIN),                      \
+      "its driver says that the GPU is lost, or has fallen off the bus")                           \
+    X(PEER_LOSS, PEER, "path_loss", "FabricLinkSuspect", DEGRADED,                                 \
+      (.bad = 3, .of = 6, .hold_ns = 30 * SL_MON_S, .clear_ns = 5 * SL_MON_MIN),                   \
+      "what is sent to that host gets lost here and there, and is sent again")                     \
+    X(PEER_BLACKOUT, PEER, "path_blackout", "FabricLinkSuspect", DEGRADED,                         \
+      (.bad = 2, .of = 5, .hold_ns = 30 * SL_MON_S, .clear_ns = 5 * SL_MON_MIN),                   \
+      "nothing that is sent to that host arrives, at times or at all")                             \
+    X(PEER_SLOW, PEER, "peer_slow", "PeerSlow", DEGRADED,                                          \
+      (.bad = 3, .of = 5, .hold_ns = 10 * SL_MON_S, .clear_ns = SL_MON_MIN),                       \
+      "that host does not take what is sent to it: its receivers are stopped or slow")             \
+    X(PEER_RATE, PEER, "path_slow", "FabricCongested", DEGRADED,                                   \
+      (.bad = 5, .of = 6, .hold_ns = 30 * SL_MON_S, .clear_ns = 5 * SL_MON_MIN),                   \
+      "the way to that host is much slower than it was, and loses nothing")                        \
     X(PROCESS_STOPPED, PROCESS, "stopped", "RankSlow", DEGRADED,                                   \
       (.bad = 1, .of = 1, .hold_ns = 0, .clear_ns = 5 * SL_MON_S),                                 \
       "the process is stopped, by a signal or a debugger")                                         \
@@ -117,6 +167,12 @@ enum sl_mon_kind {
     X(PROCESS_DIED, PROCESS, "died", "RankLost", DEGRADED,                                         \
       (.bad = 1, .of = 1, .quiet = true, .hold_ns = SL_MON_MIN, .clear_ns = SL_MON_MIN),           \
       "a rank ended without a goodbye")                                                            \
+    X(HOST_DAMAGE, HOST, "damaged_segments", "FabricLinkSuspect", DEGRADED,                        \
+      (.bad = 3, .of = 6, .hold_ns = 5 * SL_MON_MIN, .clear_ns = 5 * SL_MON_MIN),                  \
+      "TCP segments arrive with a wrong checksum: somebody on their way changes them")             \
+    X(HOST_GPUS, HOST, "gpu_driver", "GPUUnhealthy", DEGRADED,                                     \
+      (.bad = 2, .of = 2, .hold_ns = SL_MON_MIN, .clear_ns = 5 * SL_MON_MIN),                      \
+      "the driver of the GPUs does not answer, or ends whom it should answer")                     \
     X(HOST_MACHINE, HOST, "machine_check", "HostUnhealthy", FATAL,                                 \
       (.bad = 1, .of = 1, .quiet = true, .hold_ns = SL_MON_HOUR, .clear_ns = SL_MON_HOUR),         \
       "an uncorrected machine check: memory or a processor is broken")                             \

@@ -52,7 +52,8 @@ bool sl_mon_link_parse(const struct nlmsghdr *message, size_t len, struct sl_mon
     const struct ifinfomsg *info;
 
     *out = (struct sl_mon_link){.ifindex = 0};
-    if (len > INT32_MAX || !mnl_nlmsg_ok(message, (int)len) ||
+    /* (Of a length of 2 GiB and more mnl_nlmsg_ok() says that it fits.) */
+    if (len > INT32_MAX || !mnl_nlmsg_ok(message, (int)len) || message->nlmsg_len > len ||
         (message->nlmsg_type != RTM_NEWLINK && message->nlmsg_type != RTM_DELLINK) ||
         mnl_nlmsg_get_payload_len(message) < sizeof(*info))
         return false;

@@ -17,9 +17,9 @@ lanes() {
         awk '{sub(/@.*/, "", $NF); print $1, $NF}'
 }
 # What the node agent decides by is handed what was read: a day is replayed in a second.
-judges='api_request|check|condition|engine|kmsg|link|metrics|path|port|process|proctext'
+judges='api_request|check|condition|engine|kmsg|link|metrics|path|port|process|proctext|tcp'
 monitor() {
-    nm -A --undefined-only "$1" | grep -E "[:_/]($judges)\.c\.o:" | awk '{sub(/@.*/, "", $NF); print $1, $NF}'
+    nm -A --undefined-only "$1" | grep -E "[:_/]($judges)\.c\.o:" | grep -v source_ | awk '{sub(/@.*/, "", $NF); print $1, $NF}'
 }
 echo 1..3
 for object in collectives_exec schedules_ring kernels_reduce sim_net; do
