@@ -78,6 +78,7 @@ extern const struct sl_source_class sl_source_queues; /* source_queues.c */
 extern const struct sl_source_class sl_source_pcie;   /* source_pcie.c */
 extern const struct sl_source_class sl_source_gpu;    /* source_gpu.c */
 extern const struct sl_source_class sl_source_nldev;  /* source_nldev.c */
+extern const struct sl_source_class sl_source_async;  /* source_async.c */
 
 /* What sources of ports share. A port that lost half of its lanes is as slow after a restart of the
  * agent, when nobody would remember what it did before: its best speed is kept, within a boot. */

@@ -5,8 +5,9 @@
 #include "core/err.h"
 
 const struct sl_source_class *const sl_source_classes[] = {
-    &sl_source_link, &sl_source_rdma,   &sl_source_kmsg, &sl_source_ranks, &sl_source_sluice,
-    &sl_source_tcp,  &sl_source_queues, &sl_source_pcie, &sl_source_gpu,   &sl_source_nldev,
+    &sl_source_link,   &sl_source_rdma,  &sl_source_kmsg,   &sl_source_ranks,
+    &sl_source_sluice, &sl_source_tcp,   &sl_source_queues, &sl_source_pcie,
+    &sl_source_gpu,    &sl_source_nldev, &sl_source_async,
 };
 
 const unsigned sl_source_class_count = SL_ARRAY_LEN(sl_source_classes);
