@@ -283,22 +283,42 @@ static bool find_watchdog(const char *text, struct sl_mon_finding *out)
     return true;
 }
 
+/* Whom a root port names: "error received: 0000:01:00.0"; newer kernels say "error message received
+ * from 0000:01:00.0". NULL: it names nobody. */
+static const char *reporter(const char *text)
+{
+    static const char *const forms[] = {"error received: ", "error message received from "};
+
+    for (unsigned i = 0; i < SL_ARRAY_LEN(forms); i++) {
+        const char *at = strstr(text, forms[i]);
+
+        if (at != NULL)
+            return at + strlen(forms[i]);
+    }
+    return NULL;
+}
+
+/* What was corrected cost a repetition on the link; what was not and is not fatal, a transaction;
+ * after what is fatal the link is not to be trusted. ("Corrected" is "Correctable" in newer ones.) */
+static enum sl_mon_check severity(const char *text)
+{
+    if (strstr(text, "(Fatal)") != NULL)
+        return SL_MON_CHECK_NIC_BUS_FATAL;
+    return strstr(text, "Correct") != NULL ? SL_MON_CHECK_NIC_BUS_CORRECTED : SL_MON_CHECK_NIC_BUS;
+}
+
 /* "pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: 0000:01:00.0", "... PCIe Bus
- * Error: severity=Corrected, type=Data Link Layer, ..." of the device itself. Whether it is a NIC
- * or a GPU, the caller knows. */
+ * Error: severity=Corrected, type=Data Link Layer, ..." of the device itself. */
 static bool find_aer(const char *text, struct sl_mon_finding *out)
 {
-    const char *received = strstr(text, "error received: ");
-    bool is_bus = strstr(text, "PCIe Bus Error: ") != NULL;
+    const char *received = strstr(text, "AER: ") != NULL ? reporter(text) : NULL;
 
-    if (!is_bus && (received == NULL || strstr(text, "AER: ") == NULL))
+    if (received == NULL && strstr(text, "PCIe Bus Error: ") == NULL)
         return false;
-    if (received != NULL &&
-        !take_pci(received + strlen("error received: "), out->name, sizeof(out->name)))
+    if (received != NULL ? !take_pci(received, out->name, sizeof(out->name))
+                         : !find_pci(text, out->name, sizeof(out->name)))
         return false;
-    if (received == NULL && !find_pci(text, out->name, sizeof(out->name)))
-        return false;
-    out->check = SL_MON_CHECK_NIC_BUS;
+    out->check = severity(text);
     return true;
 }
 

@@ -198,9 +198,11 @@ const struct sl_source_class sl_source_kmsg = {
     .name = "kmsg",
     .how = "/dev/kmsg",
     .wanted = offsetof(struct sl_mon_config, kmsg),
-    .quiet = SL_SOURCE_QUIET(NIC_DRIVER) | SL_SOURCE_QUIET(NIC_BUS) | SL_SOURCE_QUIET(GPU_FATAL) |
-             SL_SOURCE_QUIET(GPU_ERROR) | SL_SOURCE_QUIET(HOST_MACHINE) |
-             SL_SOURCE_QUIET(HOST_HUNG) | SL_SOURCE_QUIET(HOST_MEMORY),
+    .quiet = SL_SOURCE_QUIET(NIC_DRIVER) | SL_SOURCE_QUIET(NIC_BUS) |
+             SL_SOURCE_QUIET(NIC_BUS_FATAL) | SL_SOURCE_QUIET(NIC_BUS_CORRECTED) |
+             SL_SOURCE_QUIET(GPU_FATAL) | SL_SOURCE_QUIET(GPU_ERROR) |
+             SL_SOURCE_QUIET(HOST_MACHINE) | SL_SOURCE_QUIET(HOST_HUNG) |
+             SL_SOURCE_QUIET(HOST_MEMORY),
     .create = create,
     .destroy = free,
     .open = open_source,

@@ -116,10 +116,38 @@ static void drivers_of_nics_name_their_device(void **state)
            "0000:5e:00.1", 0);
     expect("NETDEV WATCHDOG: eth0 (mlx5_core): transmit queue 3 timed out", SL_MON_CHECK_NIC_DRIVER,
            "eth0", 0);
+}
+
+/* As kernels from 5.10 to 6.18 say it. */
+static void errors_of_a_pcie_link_are_told_apart(void **state)
+{
+    (void)state;
     expect("pcieport 0000:00:01.0: AER: Corrected error received: 0000:01:00.0",
+           SL_MON_CHECK_NIC_BUS_CORRECTED, "0000:01:00.0", 0);
+    expect("pcieport 0000:00:01.0: AER: Multiple Corrected error received: 0000:01:00.0",
+           SL_MON_CHECK_NIC_BUS_CORRECTED, "0000:01:00.0", 0);
+    expect("pcieport 0000:00:01.0: AER: Correctable error message received from 0000:01:00.0",
+           SL_MON_CHECK_NIC_BUS_CORRECTED, "0000:01:00.0", 0);
+    expect("mlx5_core 0000:01:00.0: PCIe Bus Error: severity=Corrected, type=Data Link Layer, "
+           "(Transmitter ID)",
+           SL_MON_CHECK_NIC_BUS_CORRECTED, "0000:01:00.0", 0);
+    expect("mlx5_core 0000:01:00.0: PCIe Bus Error: severity=Correctable, type=Physical Layer, "
+           "(Receiver ID)",
+           SL_MON_CHECK_NIC_BUS_CORRECTED, "0000:01:00.0", 0);
+    expect("pcieport 0000:00:01.0: AER: Uncorrected (Non-Fatal) error received: 0000:01:00.0",
            SL_MON_CHECK_NIC_BUS, "0000:01:00.0", 0);
-    expect("mlx5_core 0000:01:00.0: PCIe Bus Error: severity=Corrected, type=Data Link Layer",
+    expect("mlx5_core 0000:01:00.0: PCIe Bus Error: severity=Uncorrectable (Non-Fatal), "
+           "type=Transaction Layer, (Requester ID)",
            SL_MON_CHECK_NIC_BUS, "0000:01:00.0", 0);
+    expect("pcieport 0000:00:01.0: AER: Multiple Uncorrected (Fatal) error received: 0000:01:00.0",
+           SL_MON_CHECK_NIC_BUS_FATAL, "0000:01:00.0", 0);
+    expect("pcieport 0000:00:01.0: AER: Uncorrectable (Fatal) error message received from "
+           "0000:01:00.0",
+           SL_MON_CHECK_NIC_BUS_FATAL, "0000:01:00.0", 0);
+    expect(
+        "mlx5_core 0000:01:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Inaccessible, "
+        "(Unregistered Agent ID)",
+        SL_MON_CHECK_NIC_BUS_FATAL, "0000:01:00.0", 0);
 }
 
 static void the_host_is_named_for_what_is_its_own(void **state)
@@ -245,6 +273,7 @@ int main(void)
         cmocka_unit_test(long_lines_and_control_characters_do_no_harm),
         cmocka_unit_test(xids_name_their_gpu),
         cmocka_unit_test(drivers_of_nics_name_their_device),
+        cmocka_unit_test(errors_of_a_pcie_link_are_told_apart),
         cmocka_unit_test(the_host_is_named_for_what_is_its_own),
         cmocka_unit_test(what_is_ordinary_accuses_nobody),
         cmocka_unit_test(a_recorded_xid_is_found_and_nothing_else),
