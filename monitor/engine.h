@@ -94,8 +94,8 @@ struct sl_mon_options {
     void (*on_transition)(void *arg, const struct sl_mon_transition *transition);
     /* After the last transition of a subject that is forgotten; NULL: nobody cares. */
     void (*on_forget)(void *arg, const struct sl_mon_subject *subject);
-    /* Before anything is made of it; the time is sl_mon_time()'s. The same again, at the same times,
-     * leads to the same transitions. NULL: nobody records it. */
+    /* Before anything is made of it; the time is sl_mon_time()'s. The same again, at the same
+     * times, leads to the same transitions. NULL: nobody records it. */
     void (*on_input)(void *arg, const struct sl_mon_input_record *input);
     void *arg;
 };

@@ -99,7 +99,7 @@ const char *sc_option(int count, char **words, int *i, const char *name)
         return word + 3 + len;
     if (word[2 + len] != '\0')
         return NULL;
-    return *i + 1 < count ? words[++*i] : "";
+    return *i + 1 < count ? words[++*i] ?: "" : "";
 }
 
 bool sc_number(const char *text, unsigned long long most, unsigned long long *out)
@@ -176,7 +176,7 @@ static bool take_options(int *count, char **words, struct sc_context *out)
         }
         output = sc_option(*count, words, &i, "output");
         if (output == NULL && strcmp(words[i], "-o") == 0)
-            output = i + 1 < *count ? words[++i] : "";
+            output = i + 1 < *count ? words[++i] ?: "" : "";
         if (output == NULL)
             words[left++] = words[i];
         else if (strcmp(output, "json") == 0)
