@@ -370,7 +370,7 @@ static void look(struct sl_mon_proc *proc, uint32_t threads)
         if (procfs->look.dir != NULL)
             procfs->looking = proc;
     }
-    if (procfs->looking == proc)
+    if (procfs->looking == proc && procfs->look.dir != NULL)
         look_further(proc);
 }
 

@@ -473,7 +473,7 @@ static bool take_file(struct sl_mon_ranks *ranks, const char *name, uint32_t use
 {
     char path[2 * SL_MON_PATH];
     struct person person;
-    struct page page;
+    struct page page = {.fd = -1};
     struct sl_mon_rank *rank;
     bool lives = look_up(ranks, pid, &person) == 0;
 
@@ -598,7 +598,7 @@ static void look_at_descriptor(struct sl_mon_ranks *ranks, struct person *person
     char target[128];
     ssize_t len = readlink(path, target, sizeof(target) - 1);
     struct sl_mon_rank *rank;
-    struct page page;
+    struct page page = {.fd = -1};
 
     target[len > 0 ? len : 0] = '\0';
     if (!may_be_page(target))

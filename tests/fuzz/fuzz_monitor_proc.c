@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Texts of /proc and of cgroups, into which processes write their names: what is taken is whole, and
+/* Texts of /proc and of cgroups, into which processes write their names: what is taken is whole and
  * within its bounds. */
 #include "core/err.h"
 #include "monitor/proctext.h"

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
 # sources_off SLUICED KEY...: lines of [sources] that switch off all sources but those: on a machine where other tests
 # run, their ranks, links and log lines are nobody's business.
 sources_off() {

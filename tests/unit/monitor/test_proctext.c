@@ -129,7 +129,7 @@ static void a_process_of_a_container_has_two_numbers(void **state)
         sl_proc_status("Name:\tx\nUid:\t0\t1000\t0\t0\nNSpid:\t4711\t12\t1\nx", &user, &own));
     assert_int_equal(user, 1000);
     assert_int_equal(own, 1);
-    /* A name with a line of its own cannot be: the kernel escapes it. At the begin of a line only. */
+    /* A name has no line of its own: the kernel escapes it. Only at the begin of a line. */
     assert_false(sl_proc_status("Name:\tUid:\t0\t0\nNSpid:\t1\n", &user, &own));
     assert_false(sl_proc_status("Uid:\t0\t0\t0\t0\nNSpid:\t\n", &user, &own));
     assert_false(sl_proc_status("Uid:\t0\t0\t0\t0\nNSpid:\t1 2\n", &user, &own));
