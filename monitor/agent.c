@@ -3,6 +3,7 @@
 
 #include "monitor/bundle.h"
 #include "monitor/event_line.h"
+#include "monitor/isolation.h"
 #include "monitor/metrics_node.h"
 #include "monitor/ranks.h"
 #include "monitor/source.h"
@@ -47,6 +48,7 @@ struct sl_agent {
     FILE *events;             /* NULL: none */
     struct sl_bundle *bundle; /* NULL: nothing is recorded */
     uint64_t began_ns;
+    struct sl_isolation *isolation; /* NULL: nobody asks for it */
     struct sl_mon_record scratch_records[64];
     int epoll_fd;
     bool config_is_bad;
@@ -332,6 +334,16 @@ static int outputs_open(struct sl_agent *agent)
     return sl_mon_store_acked(agent->store, "events", &agent->written);
 }
 
+static int isolation_open(struct sl_agent *agent)
+{
+    const struct sl_isolation_options options = {.config = &agent->config,
+                                                 .boot_id = agent->boot_id,
+                                                 .log = agent->events != NULL ? agent->events
+                                                                              : stderr};
+
+    return sl_isolation_open(&options, &agent->isolation);
+}
+
 static int store_open(struct sl_agent *agent)
 {
     const struct sl_mon_store_options options = {.transitions_max =
@@ -408,6 +420,8 @@ int sl_agent_open(const struct sl_agent_options *options, struct sl_agent **out)
         err = sources_create(agent);
     if (err == 0)
         err = outputs_open(agent);
+    if (err == 0)
+        err = isolation_open(agent);
     if (err != 0) {
         sl_agent_close(agent);
         return err;
@@ -421,6 +435,7 @@ void sl_agent_close(struct sl_agent *agent)
 {
     if (agent == NULL)
         return;
+    sl_isolation_close(agent->isolation);
     if (agent->events != NULL && agent->events != stdout)
         fclose(agent->events);
     sources_destroy(agent);
@@ -460,6 +475,7 @@ void sl_agent_tick(struct sl_agent *agent)
     write_events(agent);
     if (agent->bundle != NULL)
         sl_bundle_flush(agent->bundle);
+    sl_isolation_tick(agent->isolation, agent->store, sl_mon_time(agent->mon));
 }
 
 /* ---- what others ask ---- */
@@ -552,6 +568,7 @@ static void more_metrics(void *arg, enum sl_mon_format format, FILE *out)
             agent->places[i].class->metrics(agent->places[i].source, format, out);
     if (agent->config.node_names != SL_MON_OFF)
         sl_mon_metrics_node(format, ports, sl_agent_ports(agent, ports, PORTS_MAX), out);
+    sl_isolation_metrics(agent->isolation, format, out);
 }
 
 bool sl_agent_metrics(struct sl_agent *agent, enum sl_mon_format format, FILE *out)
@@ -581,6 +598,10 @@ bool sl_agent_json(struct sl_agent *agent, const char *name, struct json_object 
 {
     bool found = false;
 
+    if (name == NULL || strcmp(name, "isolation") == 0) {
+        sl_isolation_json(agent->isolation, out);
+        found = true;
+    }
     for (unsigned i = 0; i < sl_source_class_count; i++) {
         const struct place *place = &agent->places[i];
 

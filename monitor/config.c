@@ -38,6 +38,12 @@
         .type = SL_MON_CONFIG_ADDRESS, .offset = offsetof(struct sl_mon_config, field),            \
         .cap = sizeof(((struct sl_mon_config *)0)->field)                                          \
     }
+#define CHOICE(section_, key_, field, words_, standard_, help_)                                    \
+    {                                                                                              \
+        .section = section_, .key = key_, .standard = standard_, .unit = "", .help = help_,        \
+        .words = words_, .type = SL_MON_CONFIG_CHOICE,                                             \
+        .offset = offsetof(struct sl_mon_config, field)                                            \
+    }
 
 const struct sl_mon_config_row sl_mon_config_rows[] = {
     TEXT("store", "path", store_path, "/var/lib/sluiced/state.db",
@@ -57,6 +63,39 @@ const struct sl_mon_config_row sl_mon_config_rows[] = {
          "What the agent is told, and what it makes of that, for sluicectl replay. Nothing: none."),
     NUMBER("output", "bundle_bytes", bundle_bytes, "268435456", "bytes", 65536, INT64_C(1) << 40,
            "Nothing more is recorded once it is so long."),
+    CHOICE("isolate", "plug", isolate_plug, "none exec slurm kubernetes", "none",
+           "Who takes this node out of service for a fatal verdict, and brings it back."),
+    CHOICE("isolate", "mode", isolate_mode, "shadow act", "shadow",
+           "shadow: it is only told and kept what would be done."),
+    TEXT("isolate", "classes", isolate_classes, "",
+         "Classes of verdicts, such as NICDegraded, that take the node out beside the fatal ones; "
+         "between commas."),
+    NUMBER(
+        "isolate", "hold_s", isolate_hold_s, "600", "s", -1, 604800,
+        "All these verdicts closed for so long, and the node is brought back; -1: by people only."),
+    NUMBER("isolate", "share_percent", isolate_share_percent, "10", "percent", 0, 100,
+           "With slurm and kubernetes: no node goes where so many of all nodes are out."),
+    NUMBER("isolate", "least_nodes", isolate_least_nodes, "1", "", 0, 100000,
+           "So many may be out, whatever their share is."),
+    NUMBER("isolate", "times", isolate_times, "3", "", 1, 32,
+           "This node is taken out so often within window_s at most."),
+    NUMBER("isolate", "window_s", isolate_window_s, "86400", "s", 1, 31536000, "See times."),
+    NUMBER("isolate", "timeout_ms", isolate_timeout_ms, "30000", "ms", 100, 600000,
+           "An attempt that takes longer is killed, and repeated later."),
+    TEXT("isolate", "node", isolate_node, "",
+         "This node's name for Slurm or Kubernetes. Nothing: the host's name; with kubernetes, "
+         "$NODE_NAME."),
+    TEXT("isolate", "command", isolate_command, "",
+         "With exec: the program and its first arguments. It gets: out or back, the node, and a "
+         "key that is the same however often it is called for one action."),
+    TEXT("isolate", "slurm_bin", isolate_slurm_bin, "",
+         "Where scontrol and sinfo are. Nothing: in PATH."),
+    TEXT("isolate", "api", isolate_api, "",
+         "Of Kubernetes: https://HOST:PORT. Nothing: as a pod is told it."),
+    TEXT("isolate", "token", isolate_token, "/var/run/secrets/kubernetes.io/serviceaccount/token",
+         "The file of the bearer token, read anew each time. Nothing: none."),
+    TEXT("isolate", "ca", isolate_ca, "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt",
+         "The file of the certificates that the API's own must be signed by."),
     NUMBER("sources", "period_ms", period_ms, "1000", "ms", 100, 60000,
            "Time between readings of counters."),
     NUMBER("sources", "subjects", subjects, "4096", "", 16, 65536,
@@ -191,6 +230,23 @@ static int set_address(const struct sl_mon_config_row *row, const char *value, c
     return set_text(row, value, field);
 }
 
+static int set_choice(const struct sl_mon_config_row *row, const char *value, int *field)
+{
+    size_t len = strlen(value);
+    int place = 0;
+
+    for (const char *at = row->words; *at != '\0'; place++) {
+        size_t has = strcspn(at, " ");
+
+        if (has == len && strncmp(at, value, len) == 0) {
+            *field = place;
+            return 0;
+        }
+        at += has + strspn(at + has, " ");
+    }
+    return sl_fail(-EINVAL, "%s is to be one of: %s; and is '%s'", row->key, row->words, value);
+}
+
 static int set(const struct sl_mon_config_row *row, const char *value, struct sl_mon_config *out)
 {
     void *field = (char *)out + row->offset;
@@ -200,6 +256,7 @@ static int set(const struct sl_mon_config_row *row, const char *value, struct sl
     case SL_MON_CONFIG_NUMBER: return set_number(row, value, field);
     case SL_MON_CONFIG_MODE: return set_mode(row, value, field);
     case SL_MON_CONFIG_ADDRESS: return set_address(row, value, field);
+    case SL_MON_CONFIG_CHOICE: return set_choice(row, value, field);
     default: return set_wanted(row, value, field);
     }
 }
@@ -217,7 +274,7 @@ void sl_mon_config_defaults(struct sl_mon_config *out)
 struct reading {
     struct sl_mon_config config;
     FILE *file;
-    uint64_t seen; /* rows, a bit each */
+    bool seen[SL_ARRAY_LEN(sl_mon_config_rows)];
     int line, failed_line;
     bool failed;
 };
@@ -253,11 +310,11 @@ static int on_value(void *arg, const char *section, const char *key, const char 
         has_section = true;
         if (strcmp(row->key, key) != 0)
             continue;
-        if ((reading->seen >> i & 1) != 0) {
+        if (reading->seen[i]) {
             sl_fail(-EINVAL, "%s is said twice", key);
             return refuse(reading);
         }
-        reading->seen |= UINT64_C(1) << i;
+        reading->seen[i] = true;
         return set(row, value, &reading->config) == 0 ? 1 : refuse(reading);
     }
     if (!has_section)
@@ -272,7 +329,6 @@ int sl_mon_config_read(FILE *file, const char *name, struct sl_mon_config *out)
     struct reading reading;
     char why[256];
 
-    _Static_assert(SL_ARRAY_LEN(sl_mon_config_rows) <= 64, "a bit each");
     memset(&reading, 0, sizeof(reading));
     reading.file = file;
     sl_mon_config_defaults(&reading.config);
@@ -316,6 +372,8 @@ void sl_mon_config_print(FILE *out)
         fprintf(out, "# %s\n", row->help);
         if (row->type == SL_MON_CONFIG_WANTED)
             fprintf(out, "# on; off; auto: where it can be had, and its absence is no alarm.\n");
+        if (row->type == SL_MON_CONFIG_CHOICE)
+            fprintf(out, "# One of: %s.\n", row->words);
         if (row->type == SL_MON_CONFIG_NUMBER)
             fprintf(out, "# From %lld to %lld%s%s.\n", (long long)row->least, (long long)row->most,
                     row->unit[0] != '\0' ? " " : "", row->unit);

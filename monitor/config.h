@@ -30,6 +30,15 @@ struct sl_mon_config {
     char textfile_path[SL_MON_PATH]; /* of metrics; "": none */
     char bundle_path[SL_MON_PATH];   /* what it is told is recorded; "": nowhere */
     int64_t bundle_bytes;
+
+    int isolate_plug, isolate_mode;    /* places in the words of their rows */
+    char isolate_classes[SL_MON_PATH]; /* of verdicts, between commas, beside what is fatal */
+    char isolate_command[SL_MON_PATH];
+    int64_t isolate_hold_s, isolate_share_percent, isolate_least_nodes, isolate_times;
+    int64_t isolate_window_s, isolate_timeout_ms;
+    char isolate_node[SL_MON_PATH / 4]; /* "": the host's name */
+    char isolate_slurm_bin[SL_MON_PATH];
+    char isolate_api[SL_MON_PATH], isolate_token[SL_MON_PATH], isolate_ca[SL_MON_PATH];
     char rdma_root[SL_MON_PATH], kmsg_path[SL_MON_PATH];
     enum sl_mon_wanted node_names; /* of metrics, besides */
     enum sl_mon_wanted link, rdma, kmsg;
@@ -50,12 +59,14 @@ struct sl_mon_config {
 
 struct sl_mon_config_row {
     const char *section, *key, *standard, *unit, *help;
+    const char *words; /* of a choice, between blanks */
     enum {
         SL_MON_CONFIG_TEXT,
         SL_MON_CONFIG_NUMBER,
         SL_MON_CONFIG_WANTED,
-        SL_MON_CONFIG_MODE,   /* permissions, octal, in an int64_t */
-        SL_MON_CONFIG_ADDRESS /* a text: nothing, or what sl_mon_address() takes */
+        SL_MON_CONFIG_MODE,    /* permissions, octal, in an int64_t */
+        SL_MON_CONFIG_ADDRESS, /* a text: nothing, or what sl_mon_address() takes */
+        SL_MON_CONFIG_CHOICE
     } type;
     size_t offset, cap;
     int64_t least, most;

@@ -17,7 +17,7 @@ lanes() {
         awk '{sub(/@.*/, "", $NF); print $1, $NF}'
 }
 # What the node agent decides by is handed what was read: a day is replayed in a second.
-judges='api_request|async|check|condition|engine|gpu|kmsg|link|metrics|nldev|path|pcie|port|process|proctext|queue|tcp'
+judges='api_request|async|check|condition|engine|gpu|isolate|isolate_kube_json|kmsg|link|metrics|nldev|path|pcie|port|process|proctext|queue|tcp'
 monitor() {
     nm -A --undefined-only "$1" | grep -E "[:_/]($judges)\.c\.o:" | grep -v source_ | awk '{sub(/@.*/, "", $NF); print $1, $NF}'
 }

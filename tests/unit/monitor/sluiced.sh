@@ -77,6 +77,20 @@ assert event["subject"] == "mlx5_0:1" and event["check"] == "link_down" and even
 END
 }
 
+# The verdict of that port takes the node out, by a program; then it is told.
+a_port_that_goes_down_takes_the_node_out() {
+    begin && end || return
+    printf '%s\n' '#!/bin/sh' "echo \"\$1 \$2 \$SLUICE_CLASS \$SLUICE_SUBJECT\" >>'$dir/hook.out'" >"$dir/hook" && chmod +x "$dir/hook" &&
+        printf '%s\n' '[isolate]' 'plug = exec' 'mode = act' 'node = n1' "command = $dir/hook" >>"$dir/conf" || return
+    rm -f "$dir/sluice.prom"
+    "$sluiced" --config "$dir/conf" 2>"$dir/err" &
+    pid=$!
+    until_true test -s "$dir/sluice.prom" && carry && echo '1: DOWN' >"$port/state" &&
+        until_true grep -q '"type":"action".*"result":"done"' "$dir/events" &&
+        until_true grep -qx 'sluice_isolation_out{plug="exec"} 1' "$dir/sluice.prom" && end || { cat "$dir/err" "$dir/events"; return 1; }
+    [[ $(<"$dir/hook.out") == "out n1 NICDown mlx5_0:1" ]] || { cat "$dir/hook.out"; return 1; }
+}
+
 killed_and_started_again_it_tells_nothing_twice() {
     begin && carry && echo '1: DOWN' >"$port/state" && until_true grep -q '"to":"bad"' "$dir/events" || return
     sleep 0.3
@@ -177,6 +191,7 @@ options_are_as_its_help_says() {
 
 tap_case options_are_as_its_help_says options_are_as_its_help_says
 tap_case a_port_that_goes_down_is_told a_port_that_goes_down_is_told
+tap_case a_port_that_goes_down_takes_the_node_out a_port_that_goes_down_takes_the_node_out
 tap_case killed_and_started_again_it_tells_nothing_twice killed_and_started_again_it_tells_nothing_twice
 tap_case a_bad_configuration_leaves_the_old_one_in_force a_bad_configuration_leaves_the_old_one_in_force
 tap_case systemd_hears_when_it_is_ready_and_that_it_lives systemd_hears_when_it_is_ready_and_that_it_lives
