@@ -21,7 +21,8 @@ schedules: core
 collectives: core schedules kernels
 lib: core gdr kernels schedules collectives launch
 testing: core schedules
-monitor: core
+ebpf: core
+monitor: core ebpf
 tools/bench: core lib collectives schedules kernels launch
 tools/ctl: core lib monitor
 tools/sluiced: core lib monitor
@@ -85,7 +86,7 @@ uses_are_seen() {
 tap_case uses_are_seen uses_are_seen
 while IFS=: read -r folder allowed; do
     [[ -n $folder ]] || continue
-    if [[ $folder == verbs || $folder == monitor || $folder == tools/sluiced ]] && ! grep -q "^$folder " <<<"$defined"; then
+    if [[ $folder == verbs || $folder == ebpf || $folder == monitor || $folder == tools/sluiced ]] && ! grep -q "^$folder " <<<"$defined"; then
         tap_skip "${folder}_calls_only_what_it_may" "this build has no $folder"
         continue
     fi

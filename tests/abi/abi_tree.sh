@@ -9,7 +9,7 @@ root=$1
 cd "$root" || exit 1
 
 sources() {
-    find core gdr tcp shm verbs multipath launch schedules kernels collectives lib monitor tools testing include examples tests bench dev .ci \
+    find core gdr tcp shm verbs multipath launch schedules kernels collectives lib ebpf monitor tools testing include examples tests bench dev .ci \
         \( -name '*.[ch]' -o -name '*.cc' -o -name '*.sh' -o -name '*.py' -o -name '*.build' \
         -o -path dev -o -path '.ci/run' -o -path tests/run \) -type f | sort
 }
@@ -22,7 +22,7 @@ arrows() {
         allowed+="|$other"
     done
     found=$(grep -rnE --include='*.[ch]' --include='*.cc' --include='*.hh' '^ *# *include *["<]' "$folder" |
-        grep -E 'include *["<](core|gdr|multipath|tcp|shm|verbs|launch|schedules|kernels|collectives|lib|tools|testing|tests|compress|monitor)/' |
+        grep -E 'include *["<](core|gdr|multipath|tcp|shm|verbs|launch|schedules|kernels|collectives|lib|tools|testing|tests|compress|ebpf|monitor)/' |
         grep -vE "include *[\"<]($allowed)/")
     [[ -z $found ]] || { echo "may include only from $allowed:"; echo "$found"; return 1; }
     # No folder is reached by the back door either.
@@ -43,7 +43,7 @@ every_file_starts_with_spdx() {
 
 # Public headers end up next to others' code: their guards start with SLUICE_, ours with SL_ or SB_.
 no_ifdef_have() {
-    grep -rnE --include='*.[ch]' '^ *# *if(def|ndef)? .*HAVE_' core gdr tcp shm verbs multipath launch schedules kernels collectives lib monitor tools testing &&
+    grep -rnE --include='*.[ch]' '^ *# *if(def|ndef)? .*HAVE_' core gdr tcp shm verbs multipath launch schedules kernels collectives lib ebpf monitor tools testing &&
         return 1
     return 0
 }
@@ -70,7 +70,8 @@ tap_case multipath_knows_no_lane_by_name no_lane_by_name
 tap_case verbs_include_only_core_gdr_and_multipath arrows verbs core gdr multipath
 tap_case collectives_see_transports_only_through_core arrows collectives core schedules kernels
 tap_case lib_includes_only_core_launch_collectives_and_backends arrows lib core gdr schedules kernels collectives launch tcp shm
-tap_case monitor_includes_only_core arrows monitor core
+tap_case ebpf_includes_only_core arrows ebpf core
+tap_case monitor_includes_only_core_and_ebpf arrows monitor core ebpf
 tap_case tools_include_only_lib_core_and_what_they_drive arrows tools core lib schedules kernels collectives launch monitor
 tap_case testing_includes_only_core_and_schedules arrows testing core schedules
 tap_case every_source_file_starts_with_its_licence every_file_starts_with_spdx
