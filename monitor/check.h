@@ -87,6 +87,12 @@ enum sl_mon_kind {
     X(PORT_PATHS, PORT, "rank_paths", "FabricLinkSuspect", DEGRADED,                               \
       (.bad = 3, .of = 6, .in_use = true, .hold_ns = 5 * SL_MON_MIN, .clear_ns = 5 * SL_MON_MIN),  \
       "paths of ranks over this port fail, and those over other ports to the same peers do not")   \
+    X(PORT_TIMEOUT, PORT, "transmit_timeout", "NICDegraded", DEGRADED,                             \
+      (.bad = 1, .of = 1, .quiet = true, .hold_ns = 10 * SL_MON_MIN, .clear_ns = SL_MON_HOUR),     \
+      "a transmit queue stood still for seconds, until the kernel's watchdog reset it")            \
+    X(NIC_QP, NIC, "qp_fatal", "NICDegraded", DEGRADED,                                            \
+      (.bad = 3, .of = 3, .quiet = true, .hold_ns = 10 * SL_MON_MIN, .clear_ns = SL_MON_HOUR),     \
+      "queue pairs failed by themselves, by no peer's and no program's fault that it could name")  \
     X(NIC_GONE, NIC, "nic_gone", "NICDown", FATAL,                                                 \
       (.bad = 2, .of = 2, .grace_ns = 5 * SL_MON_MIN, .hold_ns = SL_MON_MIN,                       \
        .clear_ns = 5 * SL_MON_MIN),                                                                \

@@ -44,6 +44,7 @@ struct sl_mon_config {
     enum sl_mon_wanted link, rdma, kmsg;
     enum sl_mon_wanted tcp, queues, pcie, rdma_resources, rdma_events, gpu;
     char net_root[SL_MON_PATH], pci_root[SL_MON_PATH], nvml_library[SL_MON_PATH];
+    enum sl_mon_wanted bpf_tcp, bpf_queue, bpf_sched, bpf_rdma;
     char link_ignore[SL_MON_PATH]; /* interfaces whose names begin so, between commas */
     int64_t period_ms, subjects;
     enum sl_mon_wanted ranks, sluice;

@@ -72,6 +72,13 @@ extern const struct sl_source_class sl_source_rdma;   /* source_rdma.c */
 extern const struct sl_source_class sl_source_kmsg;   /* source_kmsg.c */
 extern const struct sl_source_class sl_source_ranks;  /* source_ranks.c */
 extern const struct sl_source_class sl_source_sluice; /* source_sluice.c */
+extern const struct sl_source_class sl_source_bpf_retransmit, sl_source_bpf_window,
+    sl_source_bpf_reset, sl_source_bpf_checksum;        /* source_bpf_tcp.c */
+extern const struct sl_source_class sl_source_bpf_drop; /* source_bpf_drop.c */
+extern const struct sl_source_class sl_source_bpf_xmit, sl_source_bpf_timeout, sl_source_bpf_qdisc,
+    sl_source_bpf_stall;                                 /* source_bpf_queue.c */
+extern const struct sl_source_class sl_source_bpf_sched; /* source_bpf_sched.c */
+extern const struct sl_source_class sl_source_bpf_qp, sl_source_bpf_rdma_event; /* ..._qp.c */
 
 extern const struct sl_source_class sl_source_tcp;    /* source_tcp.c */
 extern const struct sl_source_class sl_source_queues; /* source_queues.c */
