@@ -213,6 +213,38 @@ static void of_several_ways_the_first_that_works_is_taken(void **state)
     assert_null(bpf);
 }
 
+/* Both ways, where there is RDMA: fexit and fentry; kprobes. */
+static void each_way_to_watch_rdma_loads_where_the_kernel_has_it(void **state)
+{
+    static const struct {
+        const char *object, *programs[6];
+    } ways[] = {
+        {"qp", {"create_exit", "modify_exit", "destroy_exit"}},
+        {"qp", {"create_return", "modify_call", "modify_return", "destroy_call", "destroy_return"}},
+        {"rdma_event", {"dispatch_entry", "owner_entry"}},
+        {"rdma_event", {"dispatch_call", "owner_call"}}};
+    unsigned worked = 0;
+
+    (void)state;
+    skip_unless_it_loads();
+    if (access("/sys/module/ib_uverbs", F_OK) != 0) {
+        printf("# skipped: no RDMA device was ever here (no module ib_uverbs)\n");
+        skip();
+    }
+    for (unsigned i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        struct sl_bpf *bpf = NULL;
+        int err = sl_bpf_load(ways[i].object, ways[i].programs, &bpf);
+
+        if (err == 0)
+            err = sl_bpf_attach(bpf);
+        printf("# %s by %s: %s\n", ways[i].object, ways[i].programs[0],
+               err == 0 ? "up" : sluice_last_error());
+        worked += err == 0;
+        sl_bpf_close(bpf);
+    }
+    assert_true(worked >= 2);
+}
+
 /* In a process of its own, which cannot have them back. */
 static void without_capabilities_it_says_which_it_wants(void **state)
 {
@@ -302,6 +334,7 @@ int main(void)
         cmocka_unit_test(a_field_that_is_not_there_is_in_the_kernels_words),
         cmocka_unit_test(an_object_that_is_no_object_is_refused),
         cmocka_unit_test(of_several_ways_the_first_that_works_is_taken),
+        cmocka_unit_test(each_way_to_watch_rdma_loads_where_the_kernel_has_it),
         cmocka_unit_test(without_capabilities_it_says_which_it_wants),
         cmocka_unit_test(reasons_have_this_kernels_names),
         cmocka_unit_test(entries_are_listed_put_and_removed)};
