@@ -42,18 +42,24 @@ static int print_nothing(enum libbpf_print_level level, const char *fmt, va_list
     return 0;
 }
 
-static bool may_load(void)
+static bool has(unsigned capability)
 {
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct data[2] = {{0}};
-    uint64_t caps;
 
     if (syscall(SYS_capget, &head, data) != 0)
         return true;
-    caps = data[0].effective | (uint64_t)data[1].effective << 32;
-    if ((caps >> CAP_SYS_ADMIN & 1) != 0)
-        return true;
-    return (caps >> CAP_BPF & 1) != 0 && (caps >> CAP_PERFMON & 1) != 0;
+    return (data[capability / 32].effective >> capability % 32 & 1) != 0;
+}
+
+static bool may_load(void)
+{
+    return has(CAP_SYS_ADMIN) || (has(CAP_BPF) && has(CAP_PERFMON));
+}
+
+bool sl_bpf_may_read_modules(void)
+{
+    return has(CAP_SYS_ADMIN);
 }
 
 /* The verifier's last line but its statistics, or the first that there is. */
@@ -294,33 +300,17 @@ int sl_bpf_sums(struct sl_bpf *bpf, const char *name, uint64_t *out, unsigned co
     return 0;
 }
 
-int sl_bpf_list(struct sl_bpf *bpf, const char *name, void *keys, void *values, unsigned most)
+/* One call lists all: the kernel says ENOENT at the end, ENOSPC where a bucket has no room. */
+int sl_bpf_list(struct sl_bpf *bpf, const char *map, void *keys, void *values, unsigned most)
 {
-    const struct bpf_map *map;
-    int fd = map_of(bpf, name, &map);
-    size_t key_bytes = bpf_map__key_size(map), value_bytes = bpf_map__value_size(map);
-    uint64_t in, next; /* a position; its size is the kernel's affair, at most a key */
-    unsigned found = 0;
-    bool is_first = true;
+    uint64_t next; /* a position, should there be more: at most as large as this */
+    uint32_t count = most;
 
-    while (found < most) {
-        uint32_t count = most - found;
-        int err;
-
-        if (bpf_map_lookup_batch(fd, is_first ? NULL : &in, &next, (char *)keys + found * key_bytes,
-                                 (char *)values + found * value_bytes, &count, NULL) != 0)
-            err = -errno;
-        else
-            err = 0;
-        if (err != 0 && err != -ENOENT) /* -ENOSPC: a bucket is larger than the room that is left */
-            return err == -ENOSPC ? (int)found : map_failed(bpf, name, err);
-        found += count;
-        if (err == -ENOENT)
-            break;
-        in = next;
-        is_first = false;
-    }
-    return (int)found;
+    if (bpf_map_lookup_batch(map_of(bpf, map, NULL), NULL, &next, keys, values, &count, NULL) !=
+            0 &&
+        errno != ENOENT && errno != ENOSPC)
+        return map_failed(bpf, map, -errno);
+    return (int)count;
 }
 
 int sl_bpf_get(struct sl_bpf *bpf, const char *map, const void *key, void *value)

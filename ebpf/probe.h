@@ -66,4 +66,7 @@ int sl_bpf_ring_read(struct sl_bpf *bpf, unsigned most);
 int sl_bpf_enum(const char *name, void (*fn)(void *arg, const char *name, uint64_t value),
                 void *arg);
 
+/* Types of modules, such as those of RDMA, the kernel gives to CAP_SYS_ADMIN alone. */
+bool sl_bpf_may_read_modules(void);
+
 #endif

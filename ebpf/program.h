@@ -59,7 +59,7 @@ static __always_inline bool is_ours(const struct sl_bpf_settings *settings,
                                     const struct net_device *dev)
 {
     return settings != NULL &&
-           (settings->netns == 0 || settings->netns == BPF_CORE_READ(dev, nd_net.net, ns.inum));
+           (settings->netns == 0 || settings->netns == dev->nd_net.net->ns.inum);
 }
 
 #endif

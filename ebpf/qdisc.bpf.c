@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR BSD-2-Clause OR GPL-2.0-only */
 /*
  * How long packets wait in the queue of a device: a sample of them, by their address, at most so
- * many in a tick of the clock, so that a slow flow is seen whole and a fast one costs little.
+ * many of a device in a tick of the clock, so that a slow flow is seen whole and a fast one costs
+ * little, and neither hides the other.
  */
 #include "ebpf/program.h"
 
 #define SAMPLES_PER_JIFFY 16
 #define WAITING 8192
+#define BUDGETS 64 /* devices share one by chance */
 
 SETTINGS
 
@@ -30,16 +32,16 @@ struct budget {
 
 struct {
     __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-    __uint(max_entries, 1);
+    __uint(max_entries, BUDGETS);
     __type(key, __u32);
     __type(value, struct budget);
 } budgets SEC(".maps");
 
-static __always_inline bool is_sampled(void)
+static __always_inline bool is_sampled(const struct net_device *dev)
 {
     __u64 jiffy = bpf_jiffies64();
-    __u32 zero = 0;
-    struct budget *budget = bpf_map_lookup_elem(&budgets, &zero);
+    __u32 key = dev->ifindex & (BUDGETS - 1);
+    struct budget *budget = bpf_map_lookup_elem(&budgets, &key);
 
     if (budget == NULL)
         return false;
@@ -56,7 +58,9 @@ int BPF_PROG(on_enqueue, const struct Qdisc *qdisc, const struct netdev_queue *t
 {
     __u64 key = (__u64)skb, now;
 
-    if (is_sampled()) {
+    if (!is_ours(settings_now(), txq->dev))
+        return 0;
+    if (is_sampled(txq->dev)) {
         now = bpf_ktime_get_ns();
         bpf_map_update_elem(&waiting, &key, &now, BPF_ANY);
     } else {
@@ -80,10 +84,10 @@ int BPF_PROG(on_dequeue, const struct Qdisc *qdisc, const struct netdev_queue *t
         return 0;
     took = bpf_ktime_get_ns() - *since;
     bpf_map_delete_elem(&waiting, &key);
-    dev = BPF_CORE_READ(txq, dev);
+    dev = txq->dev;
     if (now == NULL || !is_ours(now, dev))
         return 0;
-    ifindex = BPF_CORE_READ(dev, ifindex);
+    ifindex = dev->ifindex;
     value = bpf_map_lookup_elem(&devices, &ifindex);
     if (value == NULL) {
         BPF_CORE_READ_STR_INTO(&fresh.device, dev, name);

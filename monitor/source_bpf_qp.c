@@ -47,6 +47,10 @@ static int ready(void)
 {
     if (access(MODULE, F_OK) != 0)
         return sl_fail(-ENODEV, "no RDMA device was ever here: the module ib_core is not loaded");
+    if (!sl_bpf_may_read_modules())
+        return sl_fail(-EPERM, "RDMA is a module of the kernel, whose types it gives to "
+                               "CAP_SYS_ADMIN alone: without that capability there is no BPF probe "
+                               "of queue pairs and events");
     return 0;
 }
 

@@ -14,6 +14,7 @@
 
 static struct {
     int err; /* of opening */
+    bool is_without_modules;
     unsigned opened, closed, listed, attached;
     uint64_t counts[SL_BPF_REASONS];
     const void *keys, *values; /* of the map that is listed */
@@ -135,6 +136,11 @@ int sl_bpf_enum(const char *name, void (*fn)(void *arg, const char *name, uint64
     fn(arg, "SKB_DROP_REASON_PINK", 7);
     fn(arg, "SKB_DROP_REASON_MAX", SL_BPF_REASONS + 3);
     return 0;
+}
+
+bool sl_bpf_may_read_modules(void)
+{
+    return !fake.is_without_modules;
 }
 
 #endif

@@ -132,6 +132,8 @@ static void a_port_that_comes_back_flapped_and_for_how_long_is_said(void **state
     assert_int_equal(transitions, 1);
     assert_string_equal(last_subject, "mlx5_3:1");
     assert_string_equal(last_text, "the port went down and came back after 0.012 s");
+    event(9, 1, SL_MON_HOUR + 13000000); /* told twice */
+    assert_int_equal(transitions + events, 1);
     event(10, 1, SL_MON_HOUR + SL_MON_S);
     event(9, 1, SL_MON_HOUR + 3 * SL_MON_S);
     assert_int_equal(events, 1);
@@ -270,6 +272,10 @@ static void without_rdma_nothing_is_loaded_and_that_is_said(void **state)
     assert_int_equal(class->create(&host, &source), 0);
     assert_int_equal(class->open(source), -ENODEV);
     assert_non_null(strstr(sluice_last_error(), "ib_core is not loaded"));
+    is_without_rdma = false;
+    fake.is_without_modules = true;
+    assert_int_equal(class->open(source), -EPERM);
+    assert_non_null(strstr(sluice_last_error(), "CAP_SYS_ADMIN"));
     assert_int_equal(fake.opened, 0);
     class->destroy(source);
     source = NULL;
