@@ -169,6 +169,10 @@ static void judge(struct source *source, const struct rank *rank, uint64_t now_n
     if (lasts_ns > 0)
         snprintf(evidence.text, sizeof(evidence.text), "it has been stopped for %.3f s",
                  (double)lasts_ns / 1e9);
+    else if (period->stopped_count == 1)
+        snprintf(evidence.text, sizeof(evidence.text),
+                 "it was stopped since the last look, for %.3f s",
+                 (double)period->stopped_max_ns / 1e9);
     else
         snprintf(evidence.text, sizeof(evidence.text),
                  "it was stopped %" PRIu64 " times since the last look, for %.3f s at the most",

@@ -54,7 +54,7 @@ peers_are_known() {
     "$qps" rxe0 1 60 >"$dir/qps" 2>&1 &
     watcher=$!
     until_true 30 grep -q watching "$dir/qps" || { cat "$dir/qps"; return 1; }
-    pingpong 0 1 -n 3000 -s 4096 >"$dir/pingpong" || status=1
+    pingpong 0 1 -n 600 -s 4096 >"$dir/pingpong" || status=1
     wait "$watcher" || status=1
     cat "$dir/qps" "$dir/pingpong"
     [[ $status -eq 0 ]] || return
