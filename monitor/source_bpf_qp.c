@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sources: RDMA queue pairs and the asynchronous events of RDMA devices, by BPF (fexit and fentry, or
- * kprobes where the kernel has those). What is sent over a queue pair never enters the kernel; who
+ * Sources: RDMA queue pairs and the asynchronous events of RDMA devices, by BPF (fexit and fentry,
+ * or kprobes where the kernel has those). What is sent over a queue pair never enters the kernel; who
  * it is connected to, and how it ends, does.
  */
 #include "monitor/bpf.h"

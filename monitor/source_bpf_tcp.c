@@ -159,10 +159,10 @@ static struct json_object *flow_json(const struct sl_bpf_flow_key *key,
         json_object_new_string_len(flow->device, (int)strnlen(flow->device, sizeof(flow->device))));
     for (unsigned i = 0; i < SL_BPF_CAUSES; i++)
         json_object_object_add(out, causes[i], json_object_new_int64((int64_t)flow->counts[i]));
-    json_object_object_add(out, "seconds_ago",
-                           json_object_new_double(now_ns > flow->last_ns
-                                                      ? (double)(now_ns - flow->last_ns) / 1e9
-                                                      : 0));
+    json_object_object_add(out, "ms_ago",
+                           json_object_new_int64(now_ns > flow->last_ns
+                                                     ? (int64_t)((now_ns - flow->last_ns) / 1000000)
+                                                     : 0));
     return out;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The agent over BPF probes in this kernel, and faults that are made between two network namespaces:
+ * The agent over BPF probes in this kernel, and faults between two network namespaces:
  * loss, silence, a peer that does not read, resets, damage, a driver that drops, a slow queue; and
  * of processes that compete for a processor and are stopped.
  *

@@ -213,7 +213,7 @@ static void a_device_that_fails_is_named_by_its_address(void **state)
     assert_int_equal(system(command), 0);
 }
 
-/* One may be a program's own overrun; and what a peer or a program did wrong says nothing of a NIC. */
+/* One may be a program's own overrun; what a peer or a program did wrong says nothing of a NIC. */
 static void
 three_queue_pairs_that_fail_are_a_fault_of_the_nic_and_other_errors_are_none(void **state)
 {
