@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Of bpftool's skeletons only the bytes are used: which programs are loaded is chosen at run time. */
+/* Of bpftool's skeletons only the bytes are used: what is loaded is chosen at run time. */
 #include "ebpf/objects.h"
 
 #include "core/err.h"

@@ -4,8 +4,8 @@
  * embedded at build. One object is one probe, opened by itself, so that one that this kernel
  * refuses takes no other with it.
  *
- *     sl_bpf_load("drop", programs, &bpf) --> sl_bpf_put(bpf, "settings", ...) --> sl_bpf_attach(bpf)
- *     sl_bpf_sums(bpf, "counts", ...), once a period
+ *     sl_bpf_load("xmit", programs, &bpf); sl_bpf_put(bpf, "settings", ...); sl_bpf_attach(bpf)
+ *     sl_bpf_list(bpf, "devices", ...), once a period
  *     sl_bpf_close(bpf)
  *
  * Where the tools to build them were missing, all of this is absent.c: -ENOTSUP, with a sentence.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Sources: RDMA queue pairs and the asynchronous events of RDMA devices, by BPF (fexit and fentry,
- * or kprobes where the kernel has those). What is sent over a queue pair never enters the kernel; who
- * it is connected to, and how it ends, does.
+ * or kprobes where the kernel has those). What is sent over a queue pair never enters the kernel;
+ * who it is connected to, and how it ends, does.
  */
 #include "monitor/bpf.h"
 
@@ -164,12 +164,12 @@ static void qp_metrics(void *arg, enum sl_mon_format format, FILE *out)
     static const char *const kinds[SL_BPF_QP_COUNTS] = {"created", "modified", "destroyed"};
     struct qps *source = arg;
 
-    sl_mon_metrics_family(format, out, "sluice_rdma_qps", "gauge", "",
+    sl_mon_metrics_family(format, out, "sluice_rdma_qps_seen", "gauge", "",
                           "Queue pairs of a device, by the state that the kernel last gave them; "
                           "those that were made or changed since the agent began.");
     for (unsigned i = 0; i < source->device_count; i++)
         for (unsigned state = 0; state < STATES; state++) {
-            sl_mon_metrics_open(out, "sluice_rdma_qps", "device", source->devices[i].name);
+            sl_mon_metrics_open(out, "sluice_rdma_qps_seen", "device", source->devices[i].name);
             sl_mon_metrics_label(out, "state", states[state]);
             sl_mon_metrics_number(out, source->devices[i].qps[state]);
         }

@@ -302,9 +302,9 @@ static void queue_pairs_are_counted_by_device_and_state(void **state)
     assert_int_equal(class->tick(source), 0);
     assert_int_equal(class->tick(source), 0);
     assert_int_equal(fake.listed, 1); /* nothing changed */
-    assert_non_null(strstr(metrics(), "sluice_rdma_qps{device=\"mlx5_0\",state=\"rts\"} 2\n"));
-    assert_non_null(strstr(text, "sluice_rdma_qps{device=\"mlx5_1\",state=\"err\"} 1\n"));
-    assert_non_null(strstr(text, "sluice_rdma_qps{device=\"mlx5_1\",state=\"rts\"} 0\n"));
+    assert_non_null(strstr(metrics(), "sluice_rdma_qps_seen{device=\"mlx5_0\",state=\"rts\"} 2\n"));
+    assert_non_null(strstr(text, "sluice_rdma_qps_seen{device=\"mlx5_1\",state=\"err\"} 1\n"));
+    assert_non_null(strstr(text, "sluice_rdma_qps_seen{device=\"mlx5_1\",state=\"rts\"} 0\n"));
     assert_non_null(strstr(text, "sluice_rdma_qp_changes_total{kind=\"created\"} 4\n"));
     class->json(source, out);
     assert_non_null(strstr(json_object_to_json_string_ext(out, JSON_C_TO_STRING_PLAIN),
@@ -314,7 +314,7 @@ static void queue_pairs_are_counted_by_device_and_state(void **state)
     fake.entries = 0;
     fake.counts[2] = 4;
     assert_int_equal(class->tick(source), 0);
-    assert_non_null(strstr(metrics(), "sluice_rdma_qps{device=\"mlx5_0\",state=\"rts\"} 0\n"));
+    assert_non_null(strstr(metrics(), "sluice_rdma_qps_seen{device=\"mlx5_0\",state=\"rts\"} 0\n"));
 }
 
 /* ---- transmit queues ---- */
