@@ -370,7 +370,7 @@ static int answer_config(struct sl_agent *agent, FILE *out)
     for (unsigned i = 0; i < sl_mon_config_row_count; i++) {
         const struct sl_mon_config_row *row = &sl_mon_config_rows[i];
         const void *field = config + row->offset;
-        char mode[8];
+        char mode[8], word[SL_MON_WORD];
 
         if (!json_object_object_get_ex(sections, row->section, &section)) {
             section = json_object_new_object();
@@ -387,6 +387,10 @@ static int answer_config(struct sl_agent *agent, FILE *out)
         case SL_MON_CONFIG_MODE:
             snprintf(mode, sizeof(mode), "%04o", (unsigned)*(const int64_t *)field & 07777);
             add_text(section, row->key, mode);
+            break;
+        case SL_MON_CONFIG_CHOICE:
+            sl_mon_config_word(row, sl_agent_config(agent), word);
+            add_text(section, row->key, word);
             break;
         default: add_text(section, row->key, field); break;
         }

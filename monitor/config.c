@@ -366,6 +366,20 @@ int sl_mon_config_load(const char *path, struct sl_mon_config *out)
     return err;
 }
 
+void sl_mon_config_word(const struct sl_mon_config_row *row, const struct sl_mon_config *config,
+                        char out[SL_MON_WORD])
+{
+    int place = *(const int *)(const void *)((const char *)config + row->offset);
+    const char *at = row->words;
+
+    sl_assert(row->type == SL_MON_CONFIG_CHOICE);
+    for (; place > 0; place--) {
+        at += strcspn(at, " ");
+        at += strspn(at, " ");
+    }
+    snprintf(out, SL_MON_WORD, "%.*s", (int)strcspn(at, " "), at);
+}
+
 void sl_mon_config_print(FILE *out)
 {
     const char *section = "";

@@ -19,6 +19,7 @@
 #include <sys/socket.h>
 
 #define SL_MON_PATH 256
+#define SL_MON_WORD 32
 
 /* of a source; auto: where it can be had, and its absence is no alarm */
 enum sl_mon_wanted { SL_MON_OFF, SL_MON_AUTO, SL_MON_ON };
@@ -83,6 +84,9 @@ int sl_mon_config_read(FILE *file, const char *name, struct sl_mon_config *out);
 int sl_mon_config_load(const char *path, struct sl_mon_config *out);
 /* "127.0.0.1:9494", "[::1]:9494": numbers alone, as names would ask a server. False: it is none. */
 bool sl_mon_address(const char *text, struct sockaddr_storage *out, socklen_t *len);
+/* The word of a choice that is in force; out is long enough for any. */
+void sl_mon_config_word(const struct sl_mon_config_row *row, const struct sl_mon_config *config,
+                        char out[SL_MON_WORD]);
 /* All rows, with their defaults, as a file that changes nothing. */
 void sl_mon_config_print(FILE *out);
 

@@ -58,6 +58,38 @@ static void what_is_said_counts(void **state)
     assert_string_equal(config.events_path, "");
 }
 
+static const struct sl_mon_config_row *row_of(const char *section, const char *key)
+{
+    for (unsigned i = 0; i < sl_mon_config_row_count; i++)
+        if (strcmp(sl_mon_config_rows[i].section, section) == 0 &&
+            strcmp(sl_mon_config_rows[i].key, key) == 0)
+            return &sl_mon_config_rows[i];
+    fail_msg("there is no %s in %s", key, section);
+    return NULL;
+}
+
+static void a_choice_is_one_of_its_words(void **state)
+{
+    static const char *const words[] = {"none", "exec", "slurm", "kubernetes"};
+    char text[64], word[SL_MON_WORD];
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        snprintf(text, sizeof(text), "[isolate]\nplug = %s\n", words[i]);
+        assert_int_equal(read_text(text), 0);
+        assert_int_equal(config.isolate_plug, i);
+        sl_mon_config_word(row_of("isolate", "plug"), &config, word);
+        assert_string_equal(word, words[i]);
+    }
+    assert_int_equal(read_text(""), 0);
+    assert_int_equal(config.isolate_plug, 0);
+    assert_int_equal(config.isolate_mode, 0);
+    refused("[isolate]\nplug = slur\n", "sluiced.conf:2: plug is to be one of: none exec slurm "
+                                        "kubernetes; and is 'slur'");
+    refused("[isolate]\nplug = none exec\n", "sluiced.conf:2: plug is to be one of: none exec "
+                                             "slurm kubernetes; and is 'none exec'");
+}
+
 static void the_sockets_of_the_api_are_addresses(void **state)
 {
     struct sockaddr_storage address;
@@ -168,6 +200,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_a_word_the_defaults_count),
         cmocka_unit_test(what_is_said_counts),
+        cmocka_unit_test(a_choice_is_one_of_its_words),
         cmocka_unit_test(the_sockets_of_the_api_are_addresses),
         cmocka_unit_test(what_makes_no_sense_is_refused_with_its_line),
         cmocka_unit_test(a_text_that_is_too_long_is_refused),
