@@ -25,8 +25,8 @@
 #define TOKEN_MAX 16384
 #define URL_MAX (SL_MON_PATH + SL_KUBE_NEXT + 512)
 #define PAGES_MAX 1000
-/* A write that was answered within QUICK_NS is seen by all that look SETTLE_NS after theirs, if their
- * clocks differ by less than the rest. */
+/* A write that was answered within QUICK_NS is seen by all that look SETTLE_NS after theirs, if
+ * their clocks differ by less than the rest. */
 #define SETTLE_NS 1000000000
 #define QUICK_NS 500000000
 #define CONNECT_MS 5000
