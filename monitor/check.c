@@ -20,8 +20,8 @@ const struct sl_mon_check_row sl_mon_checks[SL_MON_CHECK_COUNT] = {
 
 const char *sl_mon_kind_name(enum sl_mon_kind kind)
 {
-    static const char *const names[SL_MON_KINDS] = {"port", "nic", "gpu", "process", "host",
-                                                    "peer"};
+    static const char *const names[SL_MON_KINDS] = {"port",    "nic",  "gpu",
+                                                    "process", "host", "peer"};
 
     return (unsigned)kind < SL_MON_KINDS ? names[kind] : "unknown";
 }

@@ -65,7 +65,7 @@ static void take_count(const struct nlattr *entry, uint64_t *counts)
     char name[16] = "";
     uint64_t count = 0;
 
-    mnl_attr_for_each_nested(attribute, entry)
+    sl_mon_attr_for_each_nested(attribute, entry)
     {
         unsigned type = mnl_attr_get_type(attribute);
 
@@ -90,13 +90,13 @@ bool sl_mon_nldev_parse(const struct nlmsghdr *message, size_t len, uint32_t *in
     memset(counts, 0, SL_MON_NLDEV_KIND_COUNT * sizeof(counts[0]));
     if (!is_message(message, len, RDMA_NLDEV_CMD_RES_GET))
         return false;
-    mnl_attr_for_each(attribute, message, 0)
+    sl_mon_attr_for_each(attribute, message, 0)
     {
         switch (mnl_attr_get_type(attribute)) {
         case RDMA_NLDEV_ATTR_DEV_INDEX: has_index = take_u32(attribute, index); break;
         case RDMA_NLDEV_ATTR_DEV_NAME: take_name(attribute, name, SL_MON_NAME); break;
         case RDMA_NLDEV_ATTR_RES_SUMMARY:
-            mnl_attr_for_each_nested(entry, attribute)
+            sl_mon_attr_for_each_nested(entry, attribute)
             {
                 take_count(entry, counts);
             }
@@ -113,7 +113,7 @@ static bool take_qp(const struct nlattr *entry, struct sl_mon_qp *out)
     bool has_state = false;
 
     *out = (struct sl_mon_qp){.port = 1};
-    mnl_attr_for_each_nested(attribute, entry)
+    sl_mon_attr_for_each_nested(attribute, entry)
     {
         switch (mnl_attr_get_type(attribute)) {
         case RDMA_NLDEV_ATTR_RES_LQPN: (void)take_u32(attribute, &out->number); break;
@@ -140,11 +140,11 @@ void sl_mon_nldev_qps(const struct nlmsghdr *message, size_t len,
 
     if (!is_message(message, len, RDMA_NLDEV_CMD_RES_QP_GET))
         return;
-    mnl_attr_for_each(attribute, message, 0)
+    sl_mon_attr_for_each(attribute, message, 0)
     {
         if (mnl_attr_get_type(attribute) != RDMA_NLDEV_ATTR_RES_QP)
             continue;
-        mnl_attr_for_each_nested(entry, attribute)
+        sl_mon_attr_for_each_nested(entry, attribute)
         {
             if (take_qp(entry, &qp))
                 take(arg, &qp);

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- NVML's interface, as far as it is used (NVML API Reference Manual, stable since 11.0) ---- */
+/* ---- NVML's interface, as far as it is used (NVML API Reference Manual) ---- */
 
 typedef struct nvml_device *nvml_device;
 

@@ -30,7 +30,7 @@ static bool take_stats(const struct nlattr *nest, struct sl_mon_qdisc *out)
     const struct nlattr *attribute;
     bool has_basic = false;
 
-    mnl_attr_for_each_nested(attribute, nest)
+    sl_mon_attr_for_each_nested(attribute, nest)
     {
         struct gnet_stats_basic basic = {.bytes = 0};
         struct gnet_stats_queue queue = {.qlen = 0};
@@ -78,7 +78,7 @@ bool sl_mon_qdisc_parse(const struct nlmsghdr *message, size_t len, struct sl_mo
     out->handle = header->tcm_handle;
     out->parent = header->tcm_parent;
     out->is_root = header->tcm_parent == TC_H_ROOT;
-    mnl_attr_for_each(attribute, message, sizeof(*header))
+    sl_mon_attr_for_each(attribute, message, sizeof(*header))
     {
         unsigned type = mnl_attr_get_type(attribute);
 
@@ -103,7 +103,7 @@ bool sl_mon_sent_parse(const struct nlmsghdr *message, size_t len, struct sl_mon
     if (!sl_mon_netlink_is(message, len, RTM_NEWSTATS, sizeof(*header)))
         return false;
     header = mnl_nlmsg_get_payload(message);
-    mnl_attr_for_each(attribute, message, sizeof(*header))
+    sl_mon_attr_for_each(attribute, message, sizeof(*header))
     {
         if (mnl_attr_get_type(attribute) != IFLA_STATS_LINK_64)
             continue;

@@ -80,7 +80,7 @@ bool sl_mon_tcp_parse(const struct nlmsghdr *message, size_t len, struct sl_mon_
     take_address(diag->idiag_family, diag->id.idiag_dst, out->remote);
     out->ports[0] = ntohs(diag->id.idiag_sport);
     out->ports[1] = ntohs(diag->id.idiag_dport);
-    mnl_attr_for_each(attribute, message, sizeof(*diag))
+    sl_mon_attr_for_each(attribute, message, sizeof(*diag))
     {
         if (mnl_attr_get_type(attribute) == INET_DIAG_INFO)
             has_info = take_info(attribute, out);
@@ -102,7 +102,7 @@ bool sl_mon_tcp_parse_own(const struct nlmsghdr *message, size_t len, uint8_t ad
     if (family != AF_INET && family != AF_INET6)
         return false;
     *ifindex = header->ifa_index;
-    mnl_attr_for_each(attribute, message, sizeof(*header))
+    sl_mon_attr_for_each(attribute, message, sizeof(*header))
     {
         /* Of a point-to-point link IFA_ADDRESS is the other end. */
         unsigned type = mnl_attr_get_type(attribute);
