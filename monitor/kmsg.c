@@ -299,7 +299,7 @@ static const char *reporter(const char *text)
 }
 
 /* What was corrected cost a repetition on the link; what was not and is not fatal, a transaction;
- * after what is fatal the link is not to be trusted. ("Corrected" is "Correctable" in newer ones.) */
+ * after what is fatal the link is not to be trusted. (Newer kernels say "Correctable".) */
 static enum sl_mon_check severity(const char *text)
 {
     if (strstr(text, "(Fatal)") != NULL)

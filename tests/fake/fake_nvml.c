@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A libnvidia-ml.so.1 for tests: two GPUs, which say what the file that FAKE_NVML names says, a line
- * "WORD NUMBER" each, read at each call.
+ * A libnvidia-ml.so.1 for tests: two GPUs, which say what the file that FAKE_NVML names says, read
+ * at each call, a line "WORD NUMBER" each.
  *
  *     hang 1, crash 1, absent 1    the library
  *     lost I, ecc N, wait 1, failed 1, reasons BITS, links BITS, repairs N    GPU 1, or all

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the kernel, sysfs and NVML's process tell the node agent of the host: the first byte says
- * whom the rest is given to. No byte beyond it is read, texts end, and numbers are within bounds. */
+ * who is given the rest. No byte beyond it is read, texts end, and numbers are within bounds. */
 #include "core/err.h"
 #include "monitor/async.h"
 #include "monitor/gpu.h"
