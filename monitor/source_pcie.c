@@ -290,13 +290,11 @@ static int tick(void *arg)
     struct source *source = arg;
     const char *root = source->host.config->pci_root;
     DIR *dir = opendir(root);
-    bool was_there[DEVICES_MAX];
+    bool was_there[DEVICES_MAX] = {false};
 
     if (dir == NULL)
         return sl_fail(errno == ENOENT ? -ENODEV : -errno, "%s cannot be read: %s", root,
                        sluice_strerror(-errno));
-    for (unsigned i = 0; i < source->count; i++)
-        was_there[i] = false;
     for (const struct dirent *at = readdir(dir); at != NULL; at = readdir(dir)) {
         if (at->d_name[0] == '.')
             continue;
