@@ -152,7 +152,7 @@ a_sender_that_is_stopped_is_no_fault_of_the_way() {
 
 # A TAP device whose reader reads, then stops: what leaves the host ends there.
 a_queue_that_stands_still_is_told() {
-    local i
+    local i status=0
     stop_all
     rm -f "$dir"/state.db* "$dir/events"
     ip netns exec "$a" python3 - "$dir" <<'END' >/dev/null 2>"$dir/tap.err" &
@@ -181,10 +181,16 @@ END
         [[ ! -e $dir/tap ]] || break
         sleep 0.1
     done
-    [[ -e $dir/tap ]] || { cat "$dir/tap.err"; return 1; }
+    if [[ ! -e $dir/tap ]]; then
+        cat "$dir/tap.err"
+        stop_all
+        return 1
+    fi
     ip netns exec "$a" "$sluiced" --config "$dir/conf" >/dev/null 2>"$dir/err" &
     pids+=($!)
-    until_told 25 transmit_stall sl_t && only transmit_stall
+    until_told 25 transmit_stall sl_t && only transmit_stall || status=1
+    stop_all # they are this shell's own
+    return "$status"
 }
 
 # Cases run in shells of their own: flows begin before.
