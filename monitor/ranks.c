@@ -7,9 +7,11 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,6 +22,8 @@
 #define NAMES_MAX 8192         /* entries of /dev/shm, a period */
 #define KNOWN_MAX 2048         /* files there that need no second look */
 #define GHOSTS_MAX 256         /* subjects without a process */
+#define FDS_EACH 10            /* descriptors that a process may need */
+#define FDS_OTHERS 384         /* and all other sources and outputs */
 #define ADOPT_NS (60 * SL_MON_S)
 #define FOUND_DEAD_MAX 16 /* a period */
 #define FILE_LOOKS 3
@@ -45,7 +49,7 @@ struct sl_mon_ranks {
     unsigned users; /* sources that are open */
     uint64_t period, updated_ns, listed_ns, opened_ns, numbers, left_out;
     uint64_t pid_space; /* inode of /proc/self/ns/pid */
-    unsigned found_dead, unreadable;
+    unsigned found_dead, places_max;
     bool is_first; /* until all has been looked at once */
     unsigned count;
     struct sl_mon_rank *places[SL_MON_RANKS_MAX];
@@ -133,7 +137,7 @@ static struct sl_mon_rank *place_new(struct sl_mon_ranks *ranks)
 
     while (i < ranks->count && ranks->places[i] != NULL)
         i++;
-    if (i < SL_MON_RANKS_MAX)
+    if (i < ranks->places_max)
         rank = calloc(1, sizeof(*rank));
     if (rank == NULL) {
         ranks->left_out++;
@@ -467,6 +471,12 @@ static void watch_unread(struct sl_mon_ranks *ranks, const struct person *person
     describe(rank);
 }
 
+/* Where /proc is mounted with hidepid a process may live, and not be there. */
+static bool is_hidden(const struct sl_mon_ranks *ranks, int32_t pid)
+{
+    return strcmp(ranks->config->ranks_proc, "/proc") == 0 && (kill(pid, 0) == 0 || errno == EPERM);
+}
+
 /* False: look again, a few times. */
 static bool take_file(struct sl_mon_ranks *ranks, const char *name, uint32_t user, int32_t pid,
                       bool is_page)
@@ -492,12 +502,15 @@ static bool take_file(struct sl_mon_ranks *ranks, const char *name, uint32_t use
             close(page.fd);
         return rank != NULL;
     }
-    if (is_page && page.st.st_uid == user && page.self.pid == pid &&
-        !(lives && person.stat.start_ticks == page.self.start_ticks))
+    bool is_his = is_page && page.st.st_uid == user && page.self.pid == pid;
+
+    if (is_his &&
+        (lives ? person.stat.start_ticks != page.self.start_ticks : !is_hidden(ranks, pid))) {
         found_dead(ranks, &page, pid);
-    else
-        close(page.fd);
-    return true;
+        return true;
+    }
+    close(page.fd);
+    return lives || !is_his;
 }
 
 static void look_at_file(struct sl_mon_ranks *ranks, const char *name, uint64_t inode)
@@ -780,6 +793,20 @@ void sl_mon_ranks_destroy(struct sl_mon_ranks *ranks)
     free(ranks);
 }
 
+/* As many as there are descriptors for: others shall not lack theirs for their sake. */
+static unsigned room(void)
+{
+    struct rlimit limit;
+    uint64_t most = SL_MON_RANKS_MAX;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+        most = limit.rlim_cur > FDS_OTHERS ? (limit.rlim_cur - FDS_OTHERS) / FDS_EACH : 0;
+        if (most < 16)
+            most = 16;
+    }
+    return most < SL_MON_RANKS_MAX ? (unsigned)most : SL_MON_RANKS_MAX;
+}
+
 int sl_mon_ranks_open(struct sl_mon_ranks *ranks)
 {
     struct stat st;
@@ -802,6 +829,7 @@ int sl_mon_ranks_open(struct sl_mon_ranks *ranks)
     }
     ranks->users = 1;
     ranks->is_first = true;
+    ranks->places_max = room();
     ranks->updated_ns = 0;
     ranks->opened_ns = sl_mon_time(ranks->mon)->mono_ns;
     ranks->pid_space = stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;

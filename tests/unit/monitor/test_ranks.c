@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -424,9 +425,44 @@ static void a_death_outlives_its_process_until_it_is_calm(void **state)
     assert_null(sl_mon_find(mon, SL_MON_PROCESS, "pid 4711"));
 }
 
+static void limit_descriptors(rlim_t count)
+{
+    struct rlimit limit;
+
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = count < limit.rlim_max ? count : limit.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    sl_mon_ranks_close(ranks);
+    assert_int_equal(sl_mon_ranks_open(ranks), 0);
+}
+
+static void few_descriptors_are_left_to_others(void **state)
+{
+    struct rlimit before;
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    limit_descriptors(1024);
+    snprintf(config.ranks_command, sizeof(config.ranks_command), "many");
+    for (int i = 0; i < 100; i++)
+        tree_process(100 + i, "many", 'S', START, "/");
+    seconds(1);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(watched(), 64);
+    assert_int_equal(sl_mon_ranks_counts(ranks).left_out, 36);
+}
+
 static void more_than_there_is_room_for_are_counted(void **state)
 {
+    struct rlimit limit;
+
     (void)state;
+    limit_descriptors(8192);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    if (limit.rlim_cur < 8192) {
+        print_message("no 8,192 descriptors here: skipped\n");
+        skip();
+    }
     snprintf(config.ranks_command, sizeof(config.ranks_command), "many");
     for (int i = 0; i < SL_MON_RANKS_MAX + 10; i++)
         tree_process(100 + i, "many", 'S', START, "/");
@@ -455,6 +491,7 @@ int main(void)
         CASE(restored_subjects_of_a_process_that_lives_stay),
         CASE(restored_subjects_of_an_earlier_process_end),
         CASE(a_death_outlives_its_process_until_it_is_calm),
+        CASE(few_descriptors_are_left_to_others),
         CASE(more_than_there_is_room_for_are_counted),
     };
 
