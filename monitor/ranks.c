@@ -502,15 +502,15 @@ static bool take_file(struct sl_mon_ranks *ranks, const char *name, uint32_t use
             close(page.fd);
         return rank != NULL;
     }
-    bool is_his = is_page && page.st.st_uid == user && page.self.pid == pid;
+    bool is_genuine = is_page && page.st.st_uid == user && page.self.pid == pid;
 
-    if (is_his &&
+    if (is_genuine &&
         (lives ? person.stat.start_ticks != page.self.start_ticks : !is_hidden(ranks, pid))) {
         found_dead(ranks, &page, pid);
         return true;
     }
     close(page.fd);
-    return lives || !is_his;
+    return lives || !is_genuine;
 }
 
 static void look_at_file(struct sl_mon_ranks *ranks, const char *name, uint64_t inode)
@@ -648,14 +648,15 @@ static void look_at_descriptors(struct sl_mon_ranks *ranks, int32_t pid)
     closedir(dir);
 }
 
-static void look_at_process(struct sl_mon_ranks *ranks, int32_t pid)
+/* lists: how often it has been listed. Most processes are over before the second time. */
+static void look_at_process(struct sl_mon_ranks *ranks, int32_t pid, uint32_t lists)
 {
     const struct sl_mon_rank *rank = find(ranks, pid);
     struct person person;
 
     if (rank == NULL && is_named(ranks, pid) && look_up(ranks, pid, &person) == 0)
         (void)watch(ranks, &person);
-    if (rank == NULL || rank->page_count == 0)
+    if (lists > 1 && (rank == NULL || rank->page_count == 0))
         look_at_descriptors(ranks, pid);
 }
 
@@ -699,7 +700,7 @@ static void look_by_list(struct sl_mon_ranks *ranks)
                        : ranks->is_first ? 2 * LOOKS_EACH + i % LOOKS_EACH
                                          : 1;
         if (ranks->is_first || is_due(now[i].lists))
-            look_at_process(ranks, now[i].pid);
+            look_at_process(ranks, now[i].pid, now[i].lists);
     }
     ranks->list = now;
     ranks->list_before = before;
