@@ -143,6 +143,8 @@ static void reload(struct daemon *daemon)
 {
     struct sl_mon_config config;
 
+    if (daemon->path == NULL && access(STANDARD, F_OK) == 0)
+        daemon->path = STANDARD; /* it was not there yet */
     if (daemon->path == NULL)
         return;
     if (load(daemon, &config) != 0) {

@@ -11,13 +11,18 @@ sluiced=$1
 
 dir=$(mktemp -d)
 pid=
-trap '[[ -z $pid ]] || kill "$pid" 2>/dev/null; rm -rf "$dir"' EXIT
+# A case is a process of its own: which agent it left is in a file.
+trap '[[ ! -s $dir/pid ]] || kill "$(<"$dir/pid")" 2>/dev/null; rm -rf "$dir"' EXIT
 port=$dir/rdma/mlx5_0/ports/1
+other=$dir/rdma/mlx5_1/ports/1
 
 tree() {
-    rm -rf "$dir/rdma" "$dir"/*.db* "$dir"/events "$dir"/*.prom
-    mkdir -p "$port/counters" && echo '4: ACTIVE' >"$port/state" && echo '400 Gb/sec (4X NDR)' >"$port/rate" &&
-        echo 0 >"$port/counters/port_xmit_packets"
+    local one
+    rm -rf "$dir/rdma" "$dir"/*.db* "$dir"/events* "$dir"/*.prom
+    for one in "$port" "$other"; do
+        mkdir -p "$one/counters" && echo '4: ACTIVE' >"$one/state" && echo '400 Gb/sec (4X NDR)' >"$one/rate" &&
+            echo 0 >"$one/counters/port_xmit_packets" || return
+    done
     cat >"$dir/conf" <<END
 [store]
 path = $dir/state.db
@@ -46,8 +51,10 @@ until_true() {
 
 begin() {
     tree && : >"$dir/err"
-    "$sluiced" --config "$dir/conf" 2>"$dir/err" &
+    # Not into the pipe of this case, which would then wait for an agent that a failure leaves.
+    "$sluiced" --config "$dir/conf" >/dev/null 2>"$dir/err" &
     pid=$!
+    echo "$pid" >"$dir/pid"
     until_true test -s "$dir/sluice.prom" || { cat "$dir/err"; return 1; }
 }
 
@@ -55,14 +62,15 @@ end() {
     local status=0
     kill -TERM "$pid" && wait "$pid" || status=$?
     pid=
+    rm -f "$dir/pid"
     [[ $status -eq 0 ]] || { echo "status $status"; cat "$dir/err"; return 1; }
 }
 
-# It carries packets, as only a port in use is missed.
+# carry [PORT]: it carries packets, as only a port in use is missed.
 carry() {
     local i
     for ((i = 1; i <= 5; i++)); do
-        echo $((i * 1000)) >"$port/counters/port_xmit_packets"
+        echo $((i * 1000)) >"${1:-$port}/counters/port_xmit_packets"
         sleep 0.12
     done
 }
@@ -110,6 +118,46 @@ a_bad_configuration_leaves_the_old_one_in_force() {
         until_true grep -qx 'sluice_config_last_reload_success 0' "$dir/sluice.prom" || return
     sed -i 's/period_ms = soon/period_ms = 200/' "$dir/conf"
     kill -HUP "$pid" && until_true grep -qx 'sluice_config_last_reload_success 1' "$dir/sluice.prom" && end
+}
+
+# refused SENTENCE: it is told to read its configuration again, and says that, and the metric says so.
+refused() {
+    : >"$dir/err"
+    kill -HUP "$pid" && until_true grep -q "^sluiced: .*$1" "$dir/err" && until_true grep -qx 'sluice_config_last_reload_success 0' "$dir/sluice.prom"
+}
+
+# taken: the same, and it is in force.
+taken() { kill -HUP "$pid" && until_true grep -qx 'sluice_config_last_reload_success 1' "$dir/sluice.prom"; }
+
+whatever_is_wrong_with_a_configuration_the_old_one_stays_in_force() {
+    begin && cp "$dir/conf" "$dir/good" || return
+    rm "$dir/conf" && refused "$dir/conf cannot be opened" && cp "$dir/good" "$dir/conf" && taken || return
+    echo 'what = 1' >>"$dir/conf" && refused "$dir/conf:[0-9]*: there is no key 'what'" && cp "$dir/good" "$dir/conf" && taken || return
+    # It reads well, and cannot be: the agent has closed the old store by then, and opens that again.
+    sed -i 's#^path = .*#path = /proc/none/state.db#' "$dir/conf" && refused '/proc/none/state.db' || return
+    # The old one is in force: its store, its sources and its files.
+    carry && echo '1: DOWN' >"$port/state" && until_true grep -q '"to":"bad"' "$dir/events" && cp "$dir/good" "$dir/conf" && taken && end
+}
+
+a_file_of_events_that_was_moved_away_is_opened_anew() {
+    begin && carry && echo '1: DOWN' >"$port/state" && until_true grep -q '"subject":"mlx5_0:1".*"to":"bad"' "$dir/events" || return
+    mv "$dir/events" "$dir/events.1" && kill -HUP "$pid" && until_true test -e "$dir/events" && sleep 0.3 || return
+    # From the beginning again: whether a port is in use is known from what it did.
+    carry "$other" && echo '1: DOWN' >"$other/state" && until_true grep -q '"subject":"mlx5_1:1".*"to":"bad"' "$dir/events" && end || return
+    [[ $(wc -l <"$dir/events.1") -eq 1 && $(wc -l <"$dir/events") -eq 1 ]] || { cat "$dir/events.1"; echo; cat "$dir/events"; return 1; }
+}
+
+# What the journal takes: systemd reads "<3>" before a line as its level, which no line of JSON begins with.
+on_standard_output_are_lines_of_json_alone() {
+    tree && sed -i 's#^events = .*#events = -#' "$dir/conf" || return
+    "$sluiced" --config "$dir/conf" >"$dir/out" 2>"$dir/err" &
+    pid=$!
+    echo "$pid" >"$dir/pid"
+    until_true test -s "$dir/sluice.prom" && carry && echo '1: DOWN' >"$port/state" && until_true grep -q '"to":"bad"' "$dir/out" || return
+    sed -i 's/period_ms = 100/period_ms = soon/' "$dir/conf"
+    kill -HUP "$pid" && until_true grep -q period_ms "$dir/err" && end || return
+    python3 -c 'import json, sys; assert [json.loads(line)["subject"] for line in open(sys.argv[1])] == ["mlx5_0:1"]' "$dir/out" &&
+        ! grep -v '^sluiced: ' "$dir/err"
 }
 
 systemd_hears_when_it_is_ready_and_that_it_lives() {
@@ -194,6 +242,9 @@ tap_case a_port_that_goes_down_is_told a_port_that_goes_down_is_told
 tap_case a_port_that_goes_down_takes_the_node_out a_port_that_goes_down_takes_the_node_out
 tap_case killed_and_started_again_it_tells_nothing_twice killed_and_started_again_it_tells_nothing_twice
 tap_case a_bad_configuration_leaves_the_old_one_in_force a_bad_configuration_leaves_the_old_one_in_force
+tap_case whatever_is_wrong_with_a_configuration_the_old_one_stays_in_force whatever_is_wrong_with_a_configuration_the_old_one_stays_in_force
+tap_case a_file_of_events_that_was_moved_away_is_opened_anew a_file_of_events_that_was_moved_away_is_opened_anew
+tap_case on_standard_output_are_lines_of_json_alone on_standard_output_are_lines_of_json_alone
 tap_case systemd_hears_when_it_is_ready_and_that_it_lives systemd_hears_when_it_is_ready_and_that_it_lives
 tap_case a_dead_source_is_not_told_to_be_alive a_dead_source_is_not_told_to_be_alive
 if [[ $EUID -eq 0 ]] && unshare -n ip link show lo >/dev/null 2>&1; then
