@@ -5,6 +5,7 @@
 usage: make_man.py --list HEADER...              file names, one a line, that would be made
        make_man.py --out DIR --version V HEADER...
        make_man.py --env docs/env.md --out FILE --version V    sluice-env(7), from the page of variables
+       make_man.py --config PRINTED --out FILE --version V     sluiced.conf(5), from what sluiced --print-config prints
 
 Each comment that stands before a function becomes a page; functions that follow without a comment of
 their own share it. The labels at line starts (Shapes, Units, Memory, Order, Errors, Source) become
@@ -177,17 +178,42 @@ def env_page(path, version):
     return "\n".join(out) + "\n"
 
 
+def config_page(path, version):
+    """Of what sluiced --print-config prints, from its table of keys: comments and "#key = default" in [sections]."""
+    out = ['.\\" SPDX-License-Identifier: Apache-2.0',
+           '.TH sluiced.conf 5 "" "Sluice %s" "Sluice manual"' % version, ".SH NAME",
+           "sluiced.conf \\- configuration of the node agent", ".SH DESCRIPTION",
+           "Sections in brackets, and a key with its value a line. A line that begins with # is a comment.",
+           "What is unknown, no value of its key or out of its range is refused with its line, and half a file counts for nothing.",
+           ".BR \"sluiced \\-\\-print\\-config\" \" prints a file of all keys that changes nothing; \" \"sluiced \\-\\-check\" \" says what is wrong with one.\""]
+    comments = []
+    for line in open(path, encoding="utf-8").read().splitlines():
+        key = re.match(r"#(\w+) = ?(.*)$", line)
+        if line.startswith("["):
+            out.append(".SH [%s]" % roff(line.strip("[]")))
+        elif key:
+            out += [".TP", "\\fB%s\\fP = %s" % (roff(key[1]), roff(key[2]) or "(nothing)")] + [roff(text) for text in comments]
+            comments = []
+        elif line.startswith("# "):
+            comments.append(line[2:])
+        elif line:
+            sys.exit("%s: this line is no comment, section or key: %s" % (path, line))
+    out += [".SH FILES", "/etc/sluiced.conf", ".SH SEE ALSO", ".BR sluiced (8)"]
+    return "\n".join(out) + "\n"
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--out")
     parser.add_argument("--version", default="")
     parser.add_argument("--env")
+    parser.add_argument("--config")
     parser.add_argument("headers", nargs="*")
     args = parser.parse_args()
-    if args.env:
+    if args.env or args.config:
         with open(args.out, "w", encoding="utf-8") as file:
-            file.write(env_page(args.env, args.version))
+            file.write(env_page(args.env, args.version) if args.env else config_page(args.config, args.version))
         return
     for header in args.headers:
         for comment, names in functions(header):

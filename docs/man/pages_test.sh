@@ -9,11 +9,13 @@ root=$1 made=$2
 
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-mkdir "$dir/man1" "$dir/man3" "$dir/man7" "$dir/man8"
+mkdir "$dir/man1" "$dir/man3" "$dir/man5" "$dir/man7" "$dir/man8"
 cp "$root"/docs/man/*.1 "$dir/man1"
 cp "$root"/docs/man/*.8 "$dir/man8"
 cp "$made"/*.3 "$dir/man3"
 cp "$root"/docs/man/*.7 "$made"/*.7 "$dir/man7"
+# Of a configuration that this build has.
+[[ ! -e $made/sluiced.conf ]] || cp "$made/sluiced.conf.5" "$dir/man5"
 cd "$dir" || exit 1
 
 functions() {
@@ -61,6 +63,15 @@ every_option_is_in_the_page() {
     return "$failed"
 }
 
+every_key_of_the_agent_is_in_the_page() {
+    local name failed=0
+    [[ $(grep -c '^#[a-z]' "$made/sluiced.conf") -gt 10 ]] || return
+    while read -r name; do
+        grep -q "^.fB$name.fP = " man5/sluiced.conf.5 || { echo "not in the page: $name"; failed=1; }
+    done < <(sed -n 's/^#\([a-z_]*\) = .*/\1/p' "$made/sluiced.conf")
+    return "$failed"
+}
+
 man_has_no_complaint() {
     local page complaint failed=0
     for page in man?/*; do
@@ -81,6 +92,11 @@ tap_case pages_promise_nothing_that_does_not_hold pages_promise_what_holds
 tap_case every_variable_is_in_sluice_env every_variable_is_in_the_page
 tap_case pages_point_to_nothing_that_is_not_installed pages_point_to_what_is_installed
 tap_case every_option_of_the_benchmark_is_in_its_page every_option_is_in_the_page
+if [[ -e $made/sluiced.conf ]]; then
+    tap_case every_key_of_the_agent_is_in_sluiced_conf every_key_of_the_agent_is_in_the_page
+else
+    tap_skip every_key_of_the_agent_is_in_sluiced_conf "the node agent is not built"
+fi
 if command -v man >/dev/null && echo | man -l - >/dev/null 2>&1 && command -v lexgrog >/dev/null; then
     tap_case man_shows_every_page_without_a_warning man_has_no_complaint
     tap_case every_page_has_a_name_line_that_can_be_indexed every_name_line_can_be_indexed
