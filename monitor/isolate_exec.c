@@ -45,16 +45,16 @@ static void variables(const struct sl_isolate_order *order, char (*out)[ROOM])
 {
     const struct sl_mon_action *action = &order->action;
 
-    snprintf(out[0], ROOM, "SLUICE_ACTION=%s", action->kind);
-    snprintf(out[1], ROOM, "SLUICE_ACTION_KEY=%s", action->key);
-    snprintf(out[2], ROOM, "SLUICE_NODE=%s", order->node);
-    snprintf(out[3], ROOM, "SLUICE_VERDICT=%" PRIu64, action->verdict);
-    snprintf(out[4], ROOM, "SLUICE_CLASS=%s", action->condition);
-    snprintf(out[5], ROOM, "SLUICE_CHECK=%s", action->check);
-    snprintf(out[6], ROOM, "SLUICE_KIND=%s", action->subject_kind);
-    snprintf(out[7], ROOM, "SLUICE_SUBJECT=%s", action->subject);
-    snprintf(out[8], ROOM, "SLUICE_TEXT=%s", action->text);
-    snprintf(out[9], ROOM, "SLUICE_ATTEMPT=%u", action->attempts);
+    snprintf(out[0], ROOM, "SLUICED_ACTION=%s", action->kind);
+    snprintf(out[1], ROOM, "SLUICED_ACTION_KEY=%s", action->key);
+    snprintf(out[2], ROOM, "SLUICED_NODE=%s", order->node);
+    snprintf(out[3], ROOM, "SLUICED_VERDICT=%" PRIu64, action->verdict);
+    snprintf(out[4], ROOM, "SLUICED_CLASS=%s", action->condition);
+    snprintf(out[5], ROOM, "SLUICED_CHECK=%s", action->check);
+    snprintf(out[6], ROOM, "SLUICED_KIND=%s", action->subject_kind);
+    snprintf(out[7], ROOM, "SLUICED_SUBJECT=%s", action->subject);
+    snprintf(out[8], ROOM, "SLUICED_TEXT=%s", action->text);
+    snprintf(out[9], ROOM, "SLUICED_ATTEMPT=%u", action->attempts);
 }
 
 static void judge(const char *program, const struct sl_job_output *output,
@@ -91,7 +91,7 @@ static void act(const struct sl_isolate_order *order, struct sl_isolate_answer *
     for (unsigned i = 0; i < VARIABLES; i++)
         environment[count++] = own[i];
     for (char **at = environ; at != NULL && *at != NULL && count < ENVIRONMENT_MAX; at++)
-        if (strncmp(*at, "SLUICE_", 7) != 0 && strncmp(*at, "NOTIFY_SOCKET=", 14) != 0)
+        if (strncmp(*at, "SLUICED_", 8) != 0 && strncmp(*at, "NOTIFY_SOCKET=", 14) != 0)
             environment[count++] = *at;
     environment[count] = NULL;
     err = sl_job_run(argv, environment, order->deadline_ns, &output);

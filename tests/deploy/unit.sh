@@ -4,7 +4,7 @@
 # unit leaves it, and no others.
 # usage: unit.sh SLUICED UNIT SLUICE_BENCH
 set -uo pipefail
-sluiced=$1 unit=$2 bench=$3
+sluiced=$(realpath "$1") unit=$2 bench=$3 # systemd wants a whole path
 # shellcheck source=tests/tap.sh
 . "$(dirname "$0")/../tap.sh"
 # shellcheck source=tests/wait.sh

@@ -88,7 +88,7 @@ END
 # The verdict of that port takes the node out, by a program; then it is told.
 a_port_that_goes_down_takes_the_node_out() {
     begin && end || return
-    printf '%s\n' '#!/bin/sh' "echo \"\$1 \$2 \$SLUICE_CLASS \$SLUICE_SUBJECT\" >>'$dir/hook.out'" >"$dir/hook" && chmod +x "$dir/hook" &&
+    printf '%s\n' '#!/bin/sh' "echo \"\$1 \$2 \$SLUICED_CLASS \$SLUICED_SUBJECT\" >>'$dir/hook.out'" >"$dir/hook" && chmod +x "$dir/hook" &&
         printf '%s\n' '[isolate]' 'plug = exec' 'mode = act' 'node = n1' "command = $dir/hook" >>"$dir/conf" || return
     rm -f "$dir/sluice.prom"
     "$sluiced" --config "$dir/conf" 2>"$dir/err" &

@@ -246,7 +246,7 @@ static void a_fatal_verdict_calls_the_program_once_and_its_end_once_more(void **
     char text[4096];
 
     (void)state;
-    write_hook("echo \"$@\" >>calls; env | grep ^SLUICE_ | sort >environment");
+    write_hook("echo \"$@\" >>calls; env | grep ^SLUICED_ | sort >environment");
     tick();
     assert_false(exists("calls"));
     bad(7);
@@ -256,16 +256,16 @@ static void a_fatal_verdict_calls_the_program_once_and_its_end_once_more(void **
     contents("calls", text, sizeof(text));
     assert_string_equal(text, "first second out n1 n1/3f2a9c1d-77/1/out\n");
     contents("environment", text, sizeof(text));
-    assert_string_equal(text, "SLUICE_ACTION=out\n"
-                              "SLUICE_ACTION_KEY=n1/3f2a9c1d-77/1/out\n"
-                              "SLUICE_ATTEMPT=1\n"
-                              "SLUICE_CHECK=gpu_fatal\n"
-                              "SLUICE_CLASS=GPUUnhealthy\n"
-                              "SLUICE_KIND=gpu\n"
-                              "SLUICE_NODE=n1\n"
-                              "SLUICE_SUBJECT=0000:07:00.0\n"
-                              "SLUICE_TEXT=XID 79; $(touch shell) \"has fallen off the bus\"\n"
-                              "SLUICE_VERDICT=1\n");
+    assert_string_equal(text, "SLUICED_ACTION=out\n"
+                              "SLUICED_ACTION_KEY=n1/3f2a9c1d-77/1/out\n"
+                              "SLUICED_ATTEMPT=1\n"
+                              "SLUICED_CHECK=gpu_fatal\n"
+                              "SLUICED_CLASS=GPUUnhealthy\n"
+                              "SLUICED_KIND=gpu\n"
+                              "SLUICED_NODE=n1\n"
+                              "SLUICED_SUBJECT=0000:07:00.0\n"
+                              "SLUICED_TEXT=XID 79; $(touch shell) \"has fallen off the bus\"\n"
+                              "SLUICED_VERDICT=1\n");
     assert_false(exists("shell"));
     assert_int_equal(GAUGE("out"), 1);
     assert_int_equal(GAUGE("wanted"), 1);
