@@ -49,8 +49,8 @@ struct sl_mon_config {
     char link_ignore[SL_MON_PATH]; /* interfaces whose names begin so, between commas */
     int64_t period_ms, subjects;
     enum sl_mon_wanted ranks, sluice;
-    /* Processes that are watched beside ranks, between commas: how the paths of their cgroups begin,
-     * what is in their command lines. */
+    /* Processes that are watched beside ranks, between commas: how the paths of their cgroups
+     * begin, what is in their command lines. */
     char ranks_cgroup[SL_MON_PATH], ranks_command[SL_MON_PATH];
     char ranks_proc[SL_MON_PATH], ranks_shm[SL_MON_PATH], ranks_cgroups[SL_MON_PATH];
     char api_socket[SL_MON_PATH]; /* "": none */

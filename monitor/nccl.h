@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The file of NCCL's events of a rank (docs/nccl.md), as it is read once a period: what goes on in
- * it, since when, and what that waits for. So many of its slots at a time; nothing is mapped, locked
- * or written.
+ * The file of NCCL's events of a rank (docs/nccl.md), as it is read once a period: what goes on
+ * in it, since when, and what that waits for. So many of its slots at a time; nothing is mapped,
+ * locked or written.
  */
 #ifndef SL_MONITOR_NCCL_H
 #define SL_MONITOR_NCCL_H

@@ -60,7 +60,8 @@ void sl_mon_page_fini(struct sl_mon_page *page);
 /* All but paths. -EPROTO: it is no page (any more). */
 int sl_mon_page_read(struct sl_mon_page *page, struct sl_mon_page_change *out);
 
-/* Some of its paths. port: the number of a port by its name, or -1. changed: of each that was read. */
+/* Some of its paths. port: the number of a port by its name, or -1. changed: of each that was
+ * read. */
 void sl_mon_page_paths(
     struct sl_mon_page *page, uint64_t now_ns, int16_t (*port)(void *arg, const char *name),
     void (*changed)(void *arg, int16_t port, const struct sl_mon_path_change *change), void *arg);

@@ -24,8 +24,8 @@ bool sl_proc_stat(const char *text, struct sl_proc_stat *out);
 bool sl_proc_schedstat(const char *text, uint64_t *run_ns, uint64_t *wait_ns, uint64_t *slices);
 /* /proc/PID/status: the user that it acts as, and its number in its innermost namespace. */
 bool sl_proc_status(const char *text, uint32_t *user, int32_t *own_pid);
-/* /proc/PID/cgroup: the path below that controller, or with "" of version 2. A path with "..", which
- * a process of another cgroup namespace has, is none. */
+/* /proc/PID/cgroup: the path below that controller, or with "" of version 2. A path with "..",
+ * which a process of another cgroup namespace has, is none. */
 bool sl_proc_cgroup(const char *text, const char *controller, char *out, size_t cap);
 
 /* The number of a line "name number" (cpu.stat, memory.events). */

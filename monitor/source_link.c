@@ -90,7 +90,8 @@ static void on_link(void *arg, const struct sl_mon_link *link)
     }
     sl_mon_link_track(&netif->track, link, sl_mon_time(mon)->mono_ns, &change);
     sl_mon_link_reading(link, &reading);
-    if (link->is_answer) { /* once a period, so that what is down for a moment is not what is down */
+    /* Once a period, so that what is down for a moment is not what is down. */
+    if (link->is_answer) {
         reading.speed = link->has_carrier ? speed_of(source, netif, link) : 0;
         sl_source_port_read(&source->host, &netif->port, "rtnetlink", &reading);
     }

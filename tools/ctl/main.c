@@ -93,7 +93,7 @@ const char *sc_option(int count, char **words, int *i, const char *name)
     const char *word = words[*i];
     size_t len = strlen(name);
 
-    if (strncmp(word, "--", 2) != 0 || strncmp(word + 2, name, len) != 0)
+    if (word == NULL || strncmp(word, "--", 2) != 0 || strncmp(word + 2, name, len) != 0)
         return NULL;
     if (word[2 + len] == '=')
         return word + 3 + len;

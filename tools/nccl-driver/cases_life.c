@@ -127,8 +127,8 @@ static int connections_come_up_while_others_move(struct rank *r)
     return rank_stop(r);
 }
 
-/* Until nothing moves any more: what the other end does not take stays where it is. A progress thread
- * that had no processor has not stood still. */
+/* Until nothing moves any more: what the other end does not take stays where it is. A progress
+ * thread that had no processor has not stood still. */
 static int stand_still(struct rank *r, struct flow *flows, unsigned count)
 {
     uint64_t last = watch_now();

@@ -596,7 +596,7 @@ int main(void)
                                        CASE(who_was_hardly_sent_anything_is_no_subject),
                                        CASE(loss_is_told),
                                        CASE(loss_that_slows_down_is_loss),
-        CASE(what_was_sent_again_in_vain_is_no_loss),
+                                       CASE(what_was_sent_again_in_vain_is_no_loss),
                                        CASE(a_few_lost_of_a_million_are_no_loss),
                                        CASE(blackouts_are_told),
                                        CASE(nothing_that_arrives_is_told),
