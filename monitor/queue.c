@@ -146,7 +146,7 @@ struct netif {
     char name[16]; /* "": free */
     unsigned ifindex;
     struct sl_mon_subject *subject; /* NULL: it was never told to stand still */
-    bool is_there, is_new, is_stalled, has_many;
+    bool is_there, is_new, is_stalled, has_many, is_down, was_down;
     uint64_t bytes, dropped, moved, more_dropped;
     uint32_t many; /* the handle of the qdisc that has one for each queue */
     uint64_t timeouts, more_timeouts;
@@ -248,6 +248,8 @@ void sl_mon_queues_netif(struct sl_mon_queues *queues, const char *name,
     if (netif == NULL)
         return;
     netif->is_there = true;
+    netif->was_down = netif->is_down;
+    netif->is_down = sent->is_down;
     netif->moved = delta64(netif->bytes, sent->bytes);
     netif->more_dropped = delta64(netif->dropped, sent->dropped);
     netif->bytes = sent->bytes;
@@ -406,7 +408,8 @@ void sl_mon_queues_end(struct sl_mon_queues *queues)
         if (netif->has_timeouts)
             netif->timeouts = netif->read_timeouts;
         netif->total_timeouts += netif->more_timeouts;
-        if (!netif->is_new && is_comparable)
+        /* Without a link nothing leaves, and that there is none is another check's. */
+        if (!netif->is_new && is_comparable && !netif->is_down && !netif->was_down)
             check(queues, netif, (double)passed_ns / 1e9);
         netif->is_new = false;
     }

@@ -33,6 +33,7 @@ bool sl_mon_qdisc_parse(const struct nlmsghdr *message, size_t len, struct sl_mo
 struct sl_mon_sent {
     unsigned ifindex;
     uint64_t bytes, dropped;
+    bool is_down; /* it has no link, which no message of this kind says: whoever asks sets it */
 };
 
 bool sl_mon_sent_parse(const struct nlmsghdr *message, size_t len, struct sl_mon_sent *out);

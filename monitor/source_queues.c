@@ -14,8 +14,10 @@
 #include <linux/if_link.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -39,6 +41,7 @@ struct source {
     struct sl_mon_queues *queues;
     struct mnl_socket *socket; /* NULL: closed */
     int softnet;               /* -1: there is none */
+    int flags;                 /* a socket to ask for interfaces' flags; -1: there is none */
     uint32_t turn;
     uint64_t scanned_ns; /* 0: look again */
     struct files files[FILES_MAX];
@@ -196,6 +199,16 @@ static void read_softnet(struct source *source)
 
 /* ---- rtnetlink ---- */
 
+/* What cannot be asked is taken for good. */
+static bool is_down(const struct source *source, const char *name)
+{
+    struct ifreq request = {.ifr_flags = 0};
+
+    snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
+    return ioctl(source->flags, SIOCGIFFLAGS, &request) == 0 &&
+           (request.ifr_flags & IFF_RUNNING) == 0;
+}
+
 static void take_message(struct source *source, const struct nlmsghdr *message, size_t len)
 {
     struct sl_mon_qdisc qdisc;
@@ -204,8 +217,10 @@ static void take_message(struct source *source, const struct nlmsghdr *message, 
 
     if (sl_mon_sent_parse(message, len, &sent)) {
         name = name_of(source, sent.ifindex);
-        if (name != NULL)
+        if (name != NULL) {
+            sent.is_down = is_down(source, name);
             sl_mon_queues_netif(source->queues, name, &sent);
+        }
     } else if (sl_mon_qdisc_parse(message, len, &qdisc)) {
         sl_mon_queues_qdisc(source->queues, &qdisc);
     }
@@ -299,6 +314,9 @@ static void close_source(void *arg)
     if (source->softnet >= 0)
         close(source->softnet);
     source->softnet = -1;
+    if (source->flags >= 0)
+        close(source->flags);
+    source->flags = -1;
 }
 
 static int open_source(void *arg)
@@ -311,6 +329,7 @@ static int open_source(void *arg)
         err = sl_fail(-errno, "rtnetlink cannot be had: %s", sluice_strerror(-errno));
     else
         err = 0;
+    source->flags = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     source->softnet = open("/proc/net/softnet_stat", O_RDONLY | O_CLOEXEC);
     source->scanned_ns = 0;
     source->has_softnet = false;
@@ -337,7 +356,7 @@ static int create(const struct sl_source_host *host, void **out)
     if (source == NULL)
         return sl_fail(-ENOMEM, "no memory for the interfaces' queues");
     source->host = *host;
-    source->softnet = -1;
+    source->softnet = source->flags = -1;
     err = sl_mon_queues_create(host->mon, &source->queues);
     if (err != 0) {
         free(source);

@@ -249,6 +249,28 @@ static void a_device_that_sends_nothing_is_told(void **state)
     assert_false(is_stalled());
 }
 
+/* That there is no link is another check's, and what is thrown away for want of one no stall. */
+static void an_interface_without_a_link_does_not_stand_still(void **state)
+{
+    (void)state;
+    busy(10);
+    sent.is_down = true;
+    for (unsigned i = 0; i < 20; i++) {
+        qdiscs[0].backlog = 1500;
+        sent.dropped++;
+        reading();
+    }
+    assert_int_equal(told, 0);
+    sent.is_down = false;
+    busy(10);
+    assert_int_equal(told, 0);
+    for (unsigned i = 0; i < 5; i++) {
+        sent.dropped++;
+        reading();
+    }
+    assert_true(is_stalled());
+}
+
 static void a_second_that_stands_still_is_no_stall(void **state)
 {
     (void)state;
@@ -326,6 +348,7 @@ int main(void)
                                        CASE(one_queue_that_stands_still_is_told),
                                        CASE(bytes_that_stay_in_the_device_are_told),
                                        CASE(a_device_that_sends_nothing_is_told),
+                                       CASE(an_interface_without_a_link_does_not_stand_still),
                                        CASE(a_second_that_stands_still_is_no_stall),
                                        CASE(a_driver_that_gives_up_is_told),
                                        CASE(a_queue_of_a_class_may_wait),
