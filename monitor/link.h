@@ -25,6 +25,7 @@ struct sl_mon_link {
     bool has_counts;
     uint64_t sent, received; /* bytes; has_bytes */
     bool has_bytes;
+    uint64_t at_ns; /* when it came, of CLOCK_MONOTONIC, however late it is read; 0: not known */
 };
 
 /* False: it is no message of a link, or makes no sense. len: of the bytes that there are. */

@@ -88,7 +88,7 @@ static void on_link(void *arg, const struct sl_mon_link *link)
         netif->ifindex = 0;
         return;
     }
-    sl_mon_link_track(&netif->track, link, sl_mon_time(mon)->mono_ns, &change);
+    sl_mon_link_track(&netif->track, link, link->at_ns, &change);
     sl_mon_link_reading(link, &reading);
     /* Once a period, so that what is down for a moment is not what is down. */
     if (link->is_answer) {

@@ -177,7 +177,7 @@ static void take(void *arg, const struct sl_mon_link *link)
     (void)arg;
     if (strcmp(link->name, "sl_a") != 0)
         return;
-    sl_mon_link_track(&track, link, sl_now(&sl_clock_monotonic), &change);
+    sl_mon_link_track(&track, link, link->at_ns, &change);
     flaps += change.flaps;
     if (change.flaps != 0) {
         lasted_ns = change.lasted_ns;
@@ -228,6 +228,15 @@ static void flaps_of_a_real_link_are_seen_each(void **state)
         print_message("%u ms: told %.1f ms after it ended, as %.1f ms\n", lengths_ms[i],
                       ((double)told_ns - (double)ended_ns) / 1e6, (double)lasted_ns / 1e6);
     }
+    /* An owner that waited for its disk meanwhile. */
+    uint64_t began_ns = sl_now(&sl_clock_monotonic);
+
+    run("ip link set sl_b down && sleep 0.1 && ip link set sl_b up");
+    uint64_t all_ns = sl_now(&sl_clock_monotonic) - began_ns;
+
+    usleep(500000);
+    wait_for(links, 10);
+    assert_in_range(lasted_ns, 100000000, all_ns);
     /* As fast as it goes: the counts tell. */
     uint64_t before = flaps;
 
