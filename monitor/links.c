@@ -172,11 +172,12 @@ void sl_mon_links_close(struct sl_mon_links *links)
     if (links == NULL)
         return;
     if (links->pair[0] >= 0)
-        close(links->pair[0]); /* ends the thread */
+        (void)shutdown(links->pair[0], SHUT_RDWR); /* ends the thread, whoever has a copy of it */
     if (links->has_thread)
         pthread_join(links->thread, NULL);
-    if (links->pair[1] >= 0)
-        close(links->pair[1]);
+    for (unsigned i = 0; i < 2; i++)
+        if (links->pair[i] >= 0)
+            close(links->pair[i]);
     if (links->socket != NULL)
         mnl_socket_close(links->socket);
     if (links->control >= 0)
