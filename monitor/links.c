@@ -239,22 +239,20 @@ int sl_mon_links_read(struct sl_mon_links *links,
 /* The kernel tells first how many words it has for each mask of modes, as a negative number. */
 uint64_t sl_mon_links_speed(const struct sl_mon_links *links, const char *name)
 {
-    struct {
-        struct ethtool_link_settings settings;
-        uint32_t masks[3 * 127];
-    } asked = {.settings.cmd = ETHTOOL_GLINKSETTINGS};
-    struct ifreq request = {.ifr_data = (void *)&asked};
+    uint32_t words[sizeof(struct ethtool_link_settings) / 4 + 3 * 127] = {0};
+    struct ethtool_link_settings *asked = (struct ethtool_link_settings *)(void *)words;
+    struct ifreq request = {.ifr_data = (void *)words};
 
     if (links->control < 0 || strlen(name) >= sizeof(request.ifr_name))
         return 0;
     strcpy(request.ifr_name, name);
-    if (ioctl(links->control, SIOCETHTOOL, &request) != 0 ||
-        asked.settings.link_mode_masks_nwords >= 0)
+    asked->cmd = ETHTOOL_GLINKSETTINGS;
+    if (ioctl(links->control, SIOCETHTOOL, &request) != 0 || asked->link_mode_masks_nwords >= 0)
         return 0;
-    asked.settings.link_mode_masks_nwords = (int8_t)-asked.settings.link_mode_masks_nwords;
-    asked.settings.cmd = ETHTOOL_GLINKSETTINGS;
+    asked->link_mode_masks_nwords = (int8_t)-asked->link_mode_masks_nwords;
+    asked->cmd = ETHTOOL_GLINKSETTINGS;
     if (ioctl(links->control, SIOCETHTOOL, &request) != 0 ||
-        asked.settings.speed == (uint32_t)SPEED_UNKNOWN)
+        asked->speed == (uint32_t)SPEED_UNKNOWN)
         return 0;
-    return (uint64_t)asked.settings.speed * 1000000;
+    return (uint64_t)asked->speed * 1000000;
 }

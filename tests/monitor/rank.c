@@ -62,7 +62,7 @@ static void compute(struct job *job)
 
     while (job->busy_ns != 0 && cpu_ns() < until)
         for (unsigned i = 0; i < 2000; i++)
-            sum += (float)i;
+            sum = sum + (float)i;
     /* A batch of a data set: pages that the kernel may have taken back meanwhile. */
     for (unsigned i = 0; job->dataset != NULL && i < 256; i++) {
         sink = job->dataset[job->at];

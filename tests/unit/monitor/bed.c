@@ -133,7 +133,8 @@ unsigned bed_lines(char *last, size_t cap)
     return count;
 }
 
-void bed_expect_metric(const char *line, bool there)
+/* The caller frees it. */
+static char *metrics(void)
 {
     char *text = NULL;
     size_t len;
@@ -142,6 +143,22 @@ void bed_expect_metric(const char *line, bool there)
     assert_non_null(out);
     assert_true(sl_agent_metrics(bed.agent, SL_MON_OPENMETRICS, out));
     fclose(out);
+    return text;
+}
+
+bool bed_has_metric(const char *line)
+{
+    char *text = metrics();
+    bool has = strstr(text, line) != NULL;
+
+    free(text);
+    return has;
+}
+
+void bed_expect_metric(const char *line, bool there)
+{
+    char *text = metrics();
+
     if ((strstr(text, line) != NULL) != there)
         fail_msg("%s %s in\n%s", line, there ? "is not" : "is", text);
     free(text);

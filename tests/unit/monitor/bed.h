@@ -30,6 +30,7 @@ void bed_put(const char *file, const char *text); /* below the port's folder */
 void bed_pass(uint64_t ns);                       /* the clocks only */
 void bed_second(void);                            /* with some traffic, and a tick */
 unsigned bed_lines(char *last, size_t cap);       /* of the events file: how many, and the last */
+bool bed_has_metric(const char *line);
 void bed_expect_metric(const char *line, bool there);
 enum sl_mon_state bed_state(enum sl_mon_check check, const char *name);
 

@@ -19,6 +19,7 @@
 #include <cmocka.h>
 
 #define NETIF "eth7"
+#define SPEED "sluice_port_speed_bytes_per_second{device=\"" NETIF "\",port=\"\"}"
 
 static int tap = -1, control = -1;
 
@@ -39,28 +40,34 @@ static bool make_tap(void)
 
 static void set_speed(unsigned megabits)
 {
-    struct {
-        struct ethtool_link_settings settings;
-        uint32_t masks[3 * 127];
-    } asked = {.settings.cmd = ETHTOOL_GLINKSETTINGS};
-    struct ifreq request = {.ifr_data = (void *)&asked};
+    uint32_t words[sizeof(struct ethtool_link_settings) / 4 + 3 * 127] = {0};
+    struct ethtool_link_settings *asked = (struct ethtool_link_settings *)(void *)words;
+    struct ifreq request = {.ifr_data = (void *)words};
 
     strcpy(request.ifr_name, NETIF);
+    asked->cmd = ETHTOOL_GLINKSETTINGS;
     assert_int_equal(ioctl(control, SIOCETHTOOL, &request), 0);
-    assert_true(asked.settings.link_mode_masks_nwords < 0);
-    asked.settings.link_mode_masks_nwords = (int8_t)-asked.settings.link_mode_masks_nwords;
-    asked.settings.cmd = ETHTOOL_GLINKSETTINGS;
+    assert_true(asked->link_mode_masks_nwords < 0);
+    asked->link_mode_masks_nwords = (int8_t)-asked->link_mode_masks_nwords;
+    asked->cmd = ETHTOOL_GLINKSETTINGS;
     assert_int_equal(ioctl(control, SIOCETHTOOL, &request), 0);
-    asked.settings.speed = megabits;
-    asked.settings.cmd = ETHTOOL_SLINKSETTINGS;
+    asked->speed = megabits;
+    asked->cmd = ETHTOOL_SLINKSETTINGS;
     assert_int_equal(ioctl(control, SIOCETHTOOL, &request), 0);
 }
 
-/* The answer of a tick is there with the next one. */
-static void seconds(unsigned count)
+/* The kernel's answers come through a thread: the machine's time passes, too. */
+static void wait_a_second(void)
 {
-    for (unsigned i = 0; i < count; i++)
-        bed_second();
+    bed_second();
+    usleep(5000);
+}
+
+static void wait_for_metric(const char *line)
+{
+    for (unsigned i = 0; i < 2000 && !bed_has_metric(line); i++)
+        wait_a_second();
+    bed_expect_metric(line, true);
 }
 
 static void an_interface_that_becomes_slower_is_found(void **state)
@@ -77,15 +84,14 @@ static void an_interface_that_becomes_slower_is_found(void **state)
     bed.config.link = SL_MON_ON;
     bed.config.link_ignore[0] = '\0';
     bed_restart();
-    seconds(20);
-    bed_expect_metric(
-        "sluice_port_speed_bytes_per_second{device=\"" NETIF "\",port=\"\"} 50000000000\n", true);
-    assert_int_equal(bed_state(SL_MON_CHECK_PORT_SPEED, NETIF), SL_MON_OK);
+    wait_for_metric(SPEED " 50000000000\n");
     assert_int_equal(write(tap, frame, sizeof(frame)), sizeof(frame));
-    seconds(2);
-    bed_expect_metric("sluice_port_receive_bytes_total{device=\"" NETIF "\",port=\"\"} 60\n", true);
+    wait_for_metric("sluice_port_receive_bytes_total{device=\"" NETIF "\",port=\"\"} 60\n");
+    assert_int_equal(bed_state(SL_MON_CHECK_PORT_SPEED, NETIF), SL_MON_OK);
     set_speed(100000);
-    seconds(16);
+    wait_for_metric(SPEED " 12500000000\n");
+    for (unsigned i = 0; i < 2000 && bed_state(SL_MON_CHECK_PORT_SPEED, NETIF) != SL_MON_BAD; i++)
+        wait_a_second();
     assert_int_equal(bed_state(SL_MON_CHECK_PORT_SPEED, NETIF), SL_MON_BAD);
     close(tap);
     close(control);

@@ -155,8 +155,8 @@ static void openmetrics_are_for_whoever_prefers_them(void **state)
 {
     /* Prometheus 2.42, 2.53, 3; curl; a browser. */
     static const char *const open[] = {
-        "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q="
-        "0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+        ("application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q="
+         "0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"),
         "application/openmetrics-text; version=1.0.0; charset=utf-8",
         "application/openmetrics-text", "text/plain;q=0.3, Application/OpenMetrics-Text;q=0.31",
         "text/plain;q=0.5,application/openmetrics-text;q=0.5"};
