@@ -56,6 +56,16 @@ static void add_number(struct json_object *line, const char *key, uint64_t value
     json_object_object_add(line, key, json_object_new_uint64(value));
 }
 
+/* What a transition is for a verdict, whose number is that of the one that opened it; NULL: none. */
+static const char *verdict_of(const struct sl_mon_record *record)
+{
+    bool was = strcmp(record->from, "bad") == 0 || strcmp(record->from, "recovering") == 0;
+
+    if (!was && strcmp(record->to, "bad") == 0)
+        return "opened";
+    return was && strcmp(record->to, "ok") == 0 ? "closed" : NULL;
+}
+
 int sl_mon_event_line(const struct sl_mon_record *record, FILE *out)
 {
     struct json_object *line = json_object_new_object();
@@ -76,6 +86,8 @@ int sl_mon_event_line(const struct sl_mon_record *record, FILE *out)
     add_text(line, "class", record->condition);
     add_text(line, "from", record->from);
     add_text(line, "to", record->to);
+    if (verdict_of(record) != NULL)
+        add_text(line, "verdict", verdict_of(record));
     add_text(line, "cause", record->cause);
     add_text(line, "source", record->source);
     add_number(line, "before", record->before);

@@ -44,6 +44,7 @@ static void a_port_that_goes_down_is_a_line_of_json(void **state)
     assert_string_equal(word(line, "class"), "NICDown");
     assert_string_equal(word(line, "from"), "ok");
     assert_string_equal(word(line, "to"), "bad");
+    assert_string_equal(word(line, "verdict"), "opened");
     assert_string_equal(word(line, "source"), "sysfs");
     assert_string_equal(word(line, "boot_id"), "boot-1");
     json_object_put(line);
@@ -68,7 +69,12 @@ static void a_restart_forgets_nothing_and_repeats_nothing(void **state)
         bed_second();
     assert_int_equal(bed_lines(last, sizeof(last)), 2);
     assert_non_null(strstr(last, "\"to\":\"recovering\""));
+    assert_null(strstr(last, "\"verdict\""));
     assert_non_null(strstr(last, "\"id\":2"));
+    for (unsigned i = 0; i < 300; i++)
+        bed_second();
+    assert_int_equal(bed_lines(last, sizeof(last)), 3);
+    assert_non_null(strstr(last, "\"to\":\"ok\",\"verdict\":\"closed\""));
 }
 
 /* At least once: what was stored while nobody could be told is told later. */
