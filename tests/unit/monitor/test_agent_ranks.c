@@ -147,7 +147,7 @@ static void a_stop_ends_with_a_process_that_ended_while_no_agent_was_there(void 
     bed_restart();
     seconds(1);
     assert_int_equal(bed_lines(last, sizeof(last)), 2);
-    assert_non_null(strstr(last, "\"to\":\"ok\",\"cause\":\"it is over\""));
+    assert_non_null(strstr(last, "\"to\":\"ok\",\"verdict\":\"closed\",\"cause\":\"it is over\""));
 }
 
 static void a_good_end_is_no_death(void **state)
