@@ -534,6 +534,15 @@ static void a_node_that_comes_and_goes_is_left_in(void **state)
     assert_int_equal(GAUGE("breaker_open"), 0);
 }
 
+static bool is_written(const char *name)
+{
+    struct stat info;
+    char path[256];
+
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    return stat(path, &info) == 0 && info.st_size > 0;
+}
+
 /* As a kill does it: nothing is told to the one that begins anew but what is on the disk. */
 static void agent_that_is_killed(bool has_acted)
 {
@@ -543,7 +552,7 @@ static void agent_that_is_killed(bool has_acted)
     if (pid == 0) {
         tick(); /* it is stored, and its process begins */
         if (has_acted) {
-            for (unsigned i = 0; i < 2000 && !exists("calls"); i++)
+            for (unsigned i = 0; i < 2000 && !is_written("calls"); i++)
                 usleep(5000);
         }
         kill(getpid(), SIGKILL);
@@ -600,8 +609,9 @@ static void killed_before_it_knows_it_acts_again_with_the_same_key(void **state)
     char text[256];
 
     (void)state;
-    write_hook("echo $5 >>calls; mkdir \"$(echo $5 | tr / _)\" 2>/dev/null && echo x >>effects\n"
-               "exit 0");
+    /* The effect first: the agent is killed, and this with it, once the call is on record. */
+    write_hook("mkdir \"$(echo $5 | tr / _)\" 2>/dev/null && echo x >>effects\n"
+               "echo $5 >>calls");
     bad(7);
     agent_that_is_killed(true);
     actions(1, rows);
