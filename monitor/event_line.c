@@ -56,7 +56,7 @@ static void add_number(struct json_object *line, const char *key, uint64_t value
     json_object_object_add(line, key, json_object_new_uint64(value));
 }
 
-/* What a transition is for a verdict, whose number is that of the one that opened it; NULL: none. */
+/* What a transition is for a verdict, whose number is that of the one that opened it; or NULL. */
 static const char *verdict_of(const struct sl_mon_record *record)
 {
     bool was = strcmp(record->from, "bad") == 0 || strcmp(record->from, "recovering") == 0;
