@@ -470,6 +470,7 @@ void sl_mon_tcp_flow(struct sl_mon_tcp *tcp, const char *netif, const struct sl_
 #define SLOW_PART 4       /* less than a fourth of the best is slow */
 #define BUSY_PART 0.9     /* of its time a connection has something to send */
 #define BUSY_LEAST 0.02   /* seconds */
+#define BURST (8u << 20)  /* bytes that a shaper may let pass at the speed of its host */
 #define BEST_KEPT 0.9998  /* of the best, from second to second: half in an hour */
 #define DAMAGED_PER_S 5   /* wrong checksums in a second, at least */
 #define DAMAGED_PART 1e-6 /* of the segments that came */
@@ -569,7 +570,8 @@ static void check_rate(const struct sl_mon_tcp *tcp, const struct peer *peer)
 
 /*
  * How fast a connection gets rid of what it has to send, whatever the times in which it has
- * nothing. The kernel counts such times in ticks of its clock, so a few of them say nothing.
+ * nothing. The kernel counts such times in ticks of its clock, so a few of them say nothing;
+ * and what fits into a shaper's bucket says nothing of the way.
  */
 static void learn(struct sl_mon_tcp *tcp, struct peer *peer)
 {
@@ -581,7 +583,7 @@ static void learn(struct sl_mon_tcp *tcp, struct peer *peer)
     peer->best *= BEST_KEPT;
     peer->recent_acked = 0.7 * peer->recent_acked + (double)sum->acked;
     peer->recent_busy = 0.7 * peer->recent_busy + sum->busy_in_all;
-    if (peer->recent_busy < BUSY_LEAST || sum->acked == 0)
+    if (peer->recent_busy < BUSY_LEAST || peer->recent_acked < BURST || sum->acked == 0)
         return;
     speed = peer->recent_acked / peer->recent_busy;
     if (speed > peer->best)

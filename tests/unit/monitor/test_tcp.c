@@ -442,6 +442,24 @@ static void a_way_that_became_slow_for_bursts_is_told(void **state)
     assert_int_equal(state_of(SL_MON_CHECK_PEER_RATE), SL_MON_BAD);
 }
 
+/* Seed 21 of the campaign: small messages pass a shaper at the speed of memory, and the long ones
+ * that follow go as fast as the link ever did. */
+static void what_fits_into_a_shapers_bucket_is_no_speed(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 20; i++) {
+        flow.acked += 2000000;
+        flow.segments += 1400;
+        flow.busy += 8000;
+        list(1);
+    }
+    for (unsigned i = 0; i < 20; i++) {
+        flow.rtt = 5000;
+        second(30000000);
+    }
+    assert_int_equal(told, 0);
+}
+
 /* Eight connections where one was: they share what there is. */
 static void more_connections_are_no_slow_way(void **state)
 {
@@ -605,6 +623,7 @@ int main(void)
                                        CASE(a_receiver_that_was_always_slow_is_quiet),
                                        CASE(a_way_that_became_slow_is_told),
                                        CASE(a_way_that_became_slow_for_bursts_is_told),
+                                       CASE(what_fits_into_a_shapers_bucket_is_no_speed),
                                        CASE(more_connections_are_no_slow_way),
                                        CASE(who_sends_little_is_no_slow_way),
                                        CASE(who_sends_half_of_the_time_is_no_slow_way),
