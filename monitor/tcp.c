@@ -247,7 +247,8 @@ struct peer {
 
 struct netif {
     char name[16];
-    double rate, best; /* bytes a second, over all peers */
+    double rate, best; /* bytes a second, idle times too, over all peers */
+    bool is_accused;   /* of one of its ways something is told */
 };
 
 struct sl_mon_tcp {
@@ -470,7 +471,7 @@ void sl_mon_tcp_flow(struct sl_mon_tcp *tcp, const char *netif, const struct sl_
 #define SLOW_PART 4       /* less than a fourth of the best is slow */
 #define BUSY_PART 0.9     /* of its time a connection has something to send */
 #define BUSY_LEAST 0.02   /* seconds */
-#define BURST (8u << 20)  /* bytes that a shaper may let pass at the speed of its host */
+#define FULL_PART 0.8     /* of the most that an interface carried: it carries all it can */
 #define BEST_KEPT 0.9998  /* of the best, from second to second: half in an hour */
 #define DAMAGED_PER_S 5   /* wrong checksums in a second, at least */
 #define DAMAGED_PART 1e-6 /* of the segments that came */
@@ -539,20 +540,36 @@ static double rate_of(const struct sl_mon_tcp *tcp, const struct peer *peer)
     return (double)peer->sum.acked / tcp->seconds;
 }
 
+/* Who is active always had something to send. */
+static bool is_full(const struct sl_mon_tcp *tcp, const struct sum *sum)
+{
+    return sum->active > 0 && sum->busy >= BUSY_PART * sum->active * tcp->seconds;
+}
+
+/* Bytes a second of a connection while it has something to send. */
+static double speed_of(const struct sum *sum)
+{
+    return sum->busy_in_all > 0 ? (double)sum->acked / sum->busy_in_all : 0;
+}
+
+/* Microseconds; 0: nothing was acknowledged. */
+static double rtt_of(const struct sum *sum)
+{
+    return sum->acked > 0 ? sum->rtt / (double)sum->acked : 0;
+}
+
 /*
  * The way is slow when its connections always had something to send, no receiver kept them waiting,
  * nothing was lost, it takes longer than usual, and they are a fourth at most as fast as they were;
- * and when the interface has room, as it may be that others send more.
+ * and when the interface carries half at most of what it did on an average of its own, idle times
+ * too: others may send more, and what passes a shaper's bucket in bursts is faster than the way.
  */
 static void check_rate(const struct sl_mon_tcp *tcp, const struct peer *peer)
 {
     const struct sum *sum = &peer->sum;
     const struct netif *netif = &tcp->netifs[peer->netif];
-    double all = sum->active * tcp->seconds;
-    double speed = sum->busy_in_all > 0 ? (double)sum->acked / sum->busy_in_all : 0;
+    double all = sum->active * tcp->seconds, speed = speed_of(sum), rtt = rtt_of(sum);
     bool is_known = peer->usual_count >= USUAL_COUNT && sum->known * 2 >= sum->flows;
-    double rtt = sum->acked > 0 ? sum->rtt / (double)sum->acked : 0;
-    bool is_full = sum->active > 0 && sum->busy >= BUSY_PART * all;
     bool is_open = sum->closed_for < 0.1 * all && sum->stuck == 0 && sum->timed_out == 0;
     bool is_slow = speed * SLOW_PART <= peer->best && rtt >= 1.5 * peer->usual_rtt;
     bool has_room = netif->rate * 2 <= netif->best;
@@ -563,43 +580,72 @@ static void check_rate(const struct sl_mon_tcp *tcp, const struct peer *peer)
              "at %.1f ms",
              speed * 8 / 1e6, rtt / 1e3, peer->best * 8 / 1e6, peer->usual_rtt / 1e3);
     tell(tcp, peer->subject, SL_MON_CHECK_PEER_RATE,
-         is_known && is_full && is_open && is_slow && has_room &&
+         is_known && is_full(tcp, sum) && is_open && is_slow && has_room &&
              lost(sum) < LOSS_PER_S * tcp->seconds,
          &evidence);
-}
-
-/*
- * How fast a connection gets rid of what it has to send, whatever the times in which it has
- * nothing. The kernel counts such times in ticks of its clock, so a few of them say nothing;
- * and what fits into a shaper's bucket says nothing of the way.
- */
-static void learn(struct sl_mon_tcp *tcp, struct peer *peer)
-{
-    const struct sum *sum = &peer->sum;
-    struct netif *netif = &tcp->netifs[peer->netif];
-    double speed, rtt = sum->acked > 0 ? sum->rtt / (double)sum->acked : 0;
-
-    netif->rate += rate_of(tcp, peer);
-    peer->best *= BEST_KEPT;
-    peer->recent_acked = 0.7 * peer->recent_acked + (double)sum->acked;
-    peer->recent_busy = 0.7 * peer->recent_busy + sum->busy_in_all;
-    if (peer->recent_busy < BUSY_LEAST || peer->recent_acked < BURST || sum->acked == 0)
-        return;
-    speed = peer->recent_acked / peer->recent_busy;
-    if (speed > peer->best)
-        peer->best = speed;
-    if (peer->best > netif->best)
-        netif->best = peer->best;
-    if (speed * 2 >= peer->best) {
-        peer->usual_rtt +=
-            (rtt - peer->usual_rtt) / (peer->usual_count < 20 ? 1 + peer->usual_count : 20);
-        peer->usual_count++;
-    }
 }
 
 static bool is_calm(const struct sl_mon_subject *subject)
 {
     return sl_mon_subject_state(subject) == SL_MON_OK;
+}
+
+/* What is known of the way stays as it is while something is told of it. */
+static bool is_accused(const struct peer *peer)
+{
+    return peer->subject != NULL && !is_calm(peer->subject);
+}
+
+static void learn_rates(struct sl_mon_tcp *tcp)
+{
+    for (unsigned i = 0; i < tcp->netif_count; i++)
+        tcp->netifs[i].is_accused = false;
+    for (unsigned i = 0; i < tcp->peers_end; i++)
+        if (tcp->peers[i].is_there) {
+            struct netif *netif = &tcp->netifs[tcp->peers[i].netif];
+
+            netif->rate += rate_of(tcp, &tcp->peers[i]);
+            netif->is_accused = netif->is_accused || is_accused(&tcp->peers[i]);
+        }
+    for (unsigned i = 0; i < tcp->netif_count; i++) {
+        struct netif *netif = &tcp->netifs[i];
+
+        if (!netif->is_accused)
+            netif->best *= BEST_KEPT;
+        if (netif->rate > netif->best)
+            netif->best = netif->rate;
+    }
+}
+
+/*
+ * How fast a connection gets rid of what it has to send, whatever the times in which it has
+ * nothing. The kernel counts such times in ticks of its clock, so a few of them say nothing. Bursts
+ * may be faster than the way, as a shaper lets them pass: its speed is what connections get that
+ * always have something to send while the interface carries all it can.
+ */
+static void learn(const struct sl_mon_tcp *tcp, struct peer *peer)
+{
+    const struct sum *sum = &peer->sum;
+    const struct netif *netif = &tcp->netifs[peer->netif];
+    double speed = speed_of(sum);
+
+    if (!is_accused(peer))
+        peer->best *= BEST_KEPT;
+    peer->recent_acked = 0.7 * peer->recent_acked + (double)sum->acked;
+    peer->recent_busy = 0.7 * peer->recent_busy + sum->busy_in_all;
+    if (peer->recent_busy < BUSY_LEAST || sum->acked == 0)
+        return;
+    if (is_full(tcp, sum) && netif->rate >= FULL_PART * netif->best)
+        peer->best = speed;
+    else
+        speed = peer->recent_acked / peer->recent_busy;
+    if (speed > peer->best)
+        peer->best = speed;
+    if (speed * 2 >= peer->best) {
+        peer->usual_rtt +=
+            (rtt_of(sum) - peer->usual_rtt) / (peer->usual_count < 20 ? 1 + peer->usual_count : 20);
+        peer->usual_count++;
+    }
 }
 
 static void check_peer(struct sl_mon_tcp *tcp, struct peer *peer, double timeouts,
@@ -623,8 +669,7 @@ static void check_peer(struct sl_mon_tcp *tcp, struct peer *peer, double timeout
 
 static void forget(struct sl_mon_tcp *tcp, struct peer *peer)
 {
-    if (tcp->began_ns - peer->seen_ns < FORGET_NS ||
-        (peer->subject != NULL && !is_calm(peer->subject)))
+    if (tcp->began_ns - peer->seen_ns < FORGET_NS || is_accused(peer))
         return;
     if (peer->subject != NULL)
         sl_mon_forget(tcp->mon, peer->subject);
@@ -661,18 +706,10 @@ void sl_mon_tcp_end(struct sl_mon_tcp *tcp, const struct sl_mon_tcp_counters *ho
     tcp->counters = *host;
     if (!is_comparable(tcp))
         return;
-    for (unsigned i = 0; i < tcp->peers_end; i++)
-        if (tcp->peers[i].is_there)
-            learn(tcp, &tcp->peers[i]);
-    for (unsigned i = 0; i < tcp->netif_count; i++) {
-        struct netif *netif = &tcp->netifs[i];
-
-        netif->best *= BEST_KEPT;
-        if (netif->rate > netif->best)
-            netif->best = netif->rate;
-    }
+    learn_rates(tcp);
     for (unsigned i = 0; i < tcp->peers_end; i++)
         if (tcp->peers[i].is_there) {
+            learn(tcp, &tcp->peers[i]);
             check_peer(tcp, &tcp->peers[i], (double)delta[SL_MON_TCP_TIMEOUTS],
                        (double)(delta[SL_MON_TCP_SACK_RECOVERY] + delta[SL_MON_TCP_RENO_RECOVERY]));
             forget(tcp, &tcp->peers[i]);
