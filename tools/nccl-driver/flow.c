@@ -256,6 +256,8 @@ static bool reap(struct rank *r, struct flow *f, unsigned sub)
         if (f->marker && !data_there(f, post, step))
             return false;
         check_recv(f, post, ask ? sizes : NULL, step);
+        if (failed(f, net_consumed(r->net, f->comm, n, post->request), "irecvConsumed"))
+            return false;
     }
     post->arrived = false;
     post->request = NULL;

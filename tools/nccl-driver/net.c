@@ -404,6 +404,22 @@ int net_test(struct net *net, void *request, int *done, int *sizes, int n)
     return leave(net, rc, true);
 }
 
+/* After a receive whose data was used, as NCCL's proxy does (its net.cc, recvProxyProgress), with
+ * every plugin that has the call. */
+int net_consumed(struct net *net, void *comm, int n, void *request)
+{
+    int (*consumed)(void *, int, void *) = net->version >= 11   ? T11(net)->irecv_consumed
+                                           : net->version == 10 ? T10(net)->irecv_consumed
+                                           : net->version == 9  ? T9(net)->irecv_consumed
+                                           : net->version == 8  ? T8(net)->irecv_consumed
+                                                                : NULL;
+
+    if (consumed == NULL)
+        return 0;
+    enter(net, "irecvConsumed");
+    return leave(net, consumed(comm, n, request), true);
+}
+
 int net_close_send(struct net *net, void *comm)
 {
     enter(net, "closeSend");

@@ -62,6 +62,7 @@ int net_isend(struct net *net, void *comm, void *data, size_t len, int tag, void
 int net_irecv(struct net *net, void *comm, int n, void **data, size_t *sizes, int *tags, void **mrs,
               struct net_phandle **phandles, void **request);
 int net_test(struct net *net, void *request, int *done, int *sizes, int n);
+int net_consumed(struct net *net, void *comm, int n, void *request);
 int net_close_send(struct net *net, void *comm);
 int net_close_recv(struct net *net, void *comm);
 int net_close_listen(struct net *net, void *comm);

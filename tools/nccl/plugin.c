@@ -239,19 +239,6 @@ static result close_listen(void *listen)
     return SL_NCCL_SUCCESS;
 }
 
-static result get_device_mr(void *comm, void *mr, void **out)
-{
-    (void)comm, (void)mr;
-    *out = NULL;
-    return end(sl_fail(-EINVAL, "this network is not driven from the GPU"));
-}
-
-static result irecv_consumed(void *comm, int count, void *request)
-{
-    (void)comm, (void)count, (void)request;
-    return end(sl_fail(-EINVAL, "this network is not driven from the GPU"));
-}
-
 /* ---- properties: each version fills all that it has ---- */
 
 /* Casts away const: the interface has no use for writing to them. */
@@ -457,16 +444,15 @@ static result set_attr_v11(void *ctx, struct sl_nccl_net_attr_v11 *attr)
 
 /* ---- tables ---- */
 
-/* make_joined stays NULL: a connection uses all rails by itself (docs/nccl.md), which one device
- * made of several would hide. */
+/* What stays NULL: make_joined, as a connection uses all rails by itself (docs/nccl.md), which one
+ * device made of several would hide; get_device_mr and irecv_consumed, which are of networks that
+ * are driven from the GPU: NCCL calls the latter after every receive where there is one. */
 
 /* The same in all versions, and since v8. */
 #define COMMON                                                                                     \
     .devices = devices, .reg_mr_dmabuf = reg_mr_dmabuf, .dereg_mr = dereg_mr, .iflush = iflush,    \
     .test = test, .close_send = close_comm, .close_recv = close_comm, .close_listen = close_listen
-#define COMMON_V8                                                                                  \
-    COMMON, .accept = accept_v8, .reg_mr = reg_mr, .get_device_mr = get_device_mr,                 \
-            .irecv_consumed = irecv_consumed
+#define COMMON_V8 COMMON, .accept = accept_v8, .reg_mr = reg_mr
 
 extern const struct sl_nccl_net_v6 ncclNetPlugin_v6;
 EXPORT const struct sl_nccl_net_v6 ncclNetPlugin_v6 = {
