@@ -133,7 +133,7 @@ def an_error_of_a_program_is_told_with_its_xid(_agent):
     if not until("the driver's line in the log", lambda: kernel_says_xids() or events(kind="gpu"), 5):
         raise Skip("the driver's messages are not in this kernel's log")
     told = until("an event of the GPU", lambda: events(kind="gpu", check="gpu_error"))
-    assert "XID" in told[0]["text"] and told[0]["subject"] in smi(), told
+    assert "Xid" in told[0]["text"] and told[0]["subject"] in smi(), told
     print(f"# {told[0]['subject']}: {told[0]['text']}")
     assert events(kind="gpu", check="gpu_fatal") == []
 
