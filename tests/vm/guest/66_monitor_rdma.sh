@@ -80,17 +80,43 @@ a_port_that_goes_down_is_told() {
     rail_up A && until_true 20 told port_event rxe0:1 "$since"
 }
 
+run_ns() { awk '{ sum += $1 } END { printf "%.0f", sum }' /proc/"$agent"/task/*/schedstat; }
+
+# used SECONDS: microseconds a second that the agent has of a processor; the machine here is an emulated one, so only
+# the ratio says something.
+used() {
+    local before after
+    before=$(run_ns)
+    sleep "$1"
+    after=$(run_ns)
+    echo $(((after - before) / $1 / 1000))
+}
+
+a_thousand_queue_pairs_cost_little() {
+    local few many
+    few=$(used 20)
+    "$build/tests/vm/hold_qps" rxe2 1000 >"$dir/held" 2>&1 &
+    pids+=($!)
+    until_true 120 grep -q ready "$dir/held" || { cat "$dir/held"; return 1; }
+    until_true 60 says 'sluice_rdma_qps\{device="rxe2",state="rts"\} 1[0-9]{3}' || { cat "$dir/sluice.prom"; return 1; }
+    many=$(used 40)
+    echo "# emulated: $few us a second with few queue pairs, $many with a thousand" >>"$dir/said"
+    ((many < 3 * few + 10000)) || { cat "$dir/said"; return 1; }
+}
+
 nobody_else_is_accused() {
     ! grep -E '"subject":"rxe[23]:1"' "$dir/events"
 }
 
 "$sluiced" --config "$dir/conf" >/dev/null 2>"$dir/err" &
-pids+=($!)
+agent=$!
+pids+=("$agent")
 carry >/dev/null 2>&1 &
 pids+=($!)
 tap_case the_agent_sees_devices_and_queue_pairs the_agent_sees_devices_and_queue_pairs
 tap_case a_gid_that_goes_is_told a_gid_that_goes_is_told
 tap_case a_port_that_goes_down_is_told a_port_that_goes_down_is_told
+tap_case a_thousand_queue_pairs_cost_little a_thousand_queue_pairs_cost_little
 tap_case nobody_else_is_accused nobody_else_is_accused
 cat "$dir/said"
 cp "$dir/events" "$dir/sluice.prom" "${VM_OUT:-/tmp}" 2>/dev/null
