@@ -16,7 +16,8 @@ work=$root/build-arm64
 sysroot=$work/root
 build=$work/build
 packages=(libc6-dev libstdc++6 libcmocka-dev libmbedtls-dev libjson-c-dev liburing-dev
-    libibverbs-dev ibverbs-providers systemtap-sdt-dev)
+    libibverbs-dev ibverbs-providers systemtap-sdt-dev
+    libsqlite3-dev libmnl-dev libinih-dev libmicrohttpd-dev libcurl4-openssl-dev)
 emulator=(qemu-aarch64-static -L "$sysroot")
 
 [[ $(uname -m) != aarch64 ]] || tap_skip_all "this machine is one: the other tests are these"

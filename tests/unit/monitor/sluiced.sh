@@ -11,6 +11,12 @@ sluiced=$1
 
 dir=$(mktemp -d)
 pid=
+# meson says in MESON_EXE_WRAPPER what runs a program for another processor.
+if [[ -n ${MESON_EXE_WRAPPER:-} ]]; then
+    printf '#!/bin/sh\nexec %s %s "$@"\n' "$MESON_EXE_WRAPPER" "$sluiced" >"$dir/sluiced"
+    chmod +x "$dir/sluiced"
+    sluiced=$dir/sluiced
+fi
 # A case is a process of its own: which agent it left is in a file.
 trap '[[ ! -s $dir/pid ]] || kill "$(<"$dir/pid")" 2>/dev/null; rm -rf "$dir"' EXIT
 port=$dir/rdma/mlx5_0/ports/1
