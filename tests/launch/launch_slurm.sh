@@ -1,109 +1,24 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Ranks started by a real srun, from a Slurm of this script's own: one host, its daemons, keys, ports
-# and files here only for as long as it runs.
+# Ranks started by a real srun, from a Slurm of this script's own.
 # usage: launch_slurm.sh sluice-bench gather pmix|no-pmix (whether Sluice was built with PMIx)
 set -uo pipefail
 bench=$1
 gather=$2
 built=$3
-# shellcheck source=tests/tap.sh
-. "$(dirname "$0")/../tap.sh"
-# shellcheck source=tests/wait.sh
-. "$(dirname "$0")/../wait.sh"
+# shellcheck source=tests/slurm.sh
+. "$(dirname "$0")/../slurm.sh"
 # shellcheck source=tests/launch/common.sh
 . "$(dirname "$0")/common.sh"
-PATH=$PATH:/usr/sbin:/sbin
 
-for pair in slurmctld:slurmctld slurmd:slurmd srun:slurm-client munged:munge; do
-    command -v "${pair%:*}" >/dev/null || tap_skip_all "${pair%:*} is not installed (package ${pair#*:})"
-done
-
-folder=$(mktemp -d)
-daemons=()
 limit=(timeout -k 5 60)
 sweep=("$bench" -b 8 -e 64K -f 16 -i 5 -c 1)
 
 no_job() { [[ -z $(squeue -h 2>/dev/null) ]]; }
 
-# From the last started to the first, so that none misses what it stands on.
-stop_all() {
-    local i
-    if ((${#daemons[@]} > 1)); then
-        timeout 10 squeue -h -o %i 2>/dev/null | xargs -r timeout 10 scancel 2>/dev/null
-        until_true 5 no_job 2>/dev/null
-    fi
-    for ((i = ${#daemons[@]} - 1; i >= 0; i--)); do
-        kill "${daemons[i]}" 2>/dev/null
-        until_true 10 gone "${daemons[i]}" 2>/dev/null || kill -9 "${daemons[i]}" 2>/dev/null
-    done
-    rm -rf "$folder"
-}
-trap stop_all EXIT
-trap 'exit 1' TERM INT HUP
-
-start() { # NAME COMMAND...
-    local name=$1
-    shift
-    "$@" >"$folder/$name.out" 2>&1 </dev/null &
-    daemons+=($!)
-}
-
-no_slurm() {
-    tap_skip_all "Slurm could not be started here: $1: $(cat "$folder/$2".{out,log} 2>/dev/null |
-        grep -aE 'rror|fatal' | tail -1 | tr -d '\0')"
-}
-
-write_config() {
-    local host
-    host=$(hostname -s)
-    # The node may claim more CPUs than there are (config_overrides): ranks wait their turn.
-    cat >"$folder/slurm.conf" <<END
-ClusterName=sluice
-SlurmctldHost=$host(127.0.0.1)
-SlurmctldPort=$(free_port)
-SlurmdPort=$(free_port)
-SlurmUser=$(id -un)
-SlurmdUser=$(id -un)
-AuthType=auth/munge
-AuthInfo=socket=$folder/munge.socket
-CredType=cred/munge
-SlurmdParameters=config_overrides
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-SelectType=select/cons_tres
-SchedulerType=sched/builtin
-JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
-JobCompType=jobcomp/none
-SwitchType=switch/none
-MailProg=/bin/true
-MpiDefault=none
-ReturnToService=2
-StateSaveLocation=$folder/state
-SlurmdSpoolDir=$folder/spool
-SlurmctldPidFile=$folder/slurmctld.pid
-SlurmdPidFile=$folder/slurmd.pid
-NodeName=$host NodeAddr=127.0.0.1 CPUs=16 State=UNKNOWN
-PartitionName=all Nodes=$host Default=YES State=UP
-END
-    export SLURM_CONF=$folder/slurm.conf
-}
-
-a_node_is_idle() { [[ $(timeout 5 sinfo -h -t idle -o %D) == 1 ]]; }
-
-start_slurm() {
-    mkdir "$folder/state" "$folder/spool"
-    chmod 711 "$folder" # munge wants its socket within everyone's reach; the key is in nobody's
-    (umask 077 && head -c 1024 /dev/urandom >"$folder/munge.key")
-    write_config
-    start munged munged -F --num-threads=2 --key-file="$folder/munge.key" \
-        --socket="$folder/munge.socket" --pid-file="$folder/munged.pid" \
-        --log-file="$folder/munged.log" --seed-file="$folder/munge.seed"
-    until_true 10 test -S "$folder/munge.socket" 2>/dev/null || no_slurm munged munged
-    start slurmctld slurmctld -D -f "$SLURM_CONF" -L "$folder/slurmctld.log"
-    start slurmd slurmd -D -f "$SLURM_CONF" -L "$folder/slurmd.log"
-    until_true 30 a_node_is_idle >/dev/null 2>&1 || no_slurm "no node became idle" "slurm*d"
+slurm_before_stop() {
+    timeout 10 squeue -h -o %i 2>/dev/null | xargs -r timeout 10 scancel 2>/dev/null
+    until_true 5 no_job 2>/dev/null
 }
 
 # said RANKS LAUNCHER COMMAND...
@@ -165,7 +80,8 @@ rank_that_is_missing() {
     grep -q 'rank 1 of 3 did not reach rank 0' <<<"$output"
 }
 
-start_slurm
+slurm_needs srun
+slurm_start "PartitionName=all Nodes=ALL Default=YES State=UP"
 tap_case srun_starts_three_ranks said 3 slurm srun -n 3 --mpi=none "$gather"
 tap_case three_ranks_of_srun_print_one_table table 3 srun -n 3 --mpi=none "${sweep[@]}"
 if srun --mpi=list 2>&1 | grep -qw pmi2; then
