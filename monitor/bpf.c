@@ -75,16 +75,7 @@ int sl_mon_bpf_period(struct sl_mon_bpf *probe)
 
 bool sl_mon_bpf_is_ignored(const struct sl_mon_bpf *probe, const char *device)
 {
-    if (strcmp(device, "lo") == 0)
-        return true;
-    for (const char *at = probe->host.config->link_ignore; *at != '\0'; at += *at == ',') {
-        size_t len = strcspn(at, ",");
-
-        if (len > 0 && strncmp(device, at, len) == 0)
-            return true;
-        at += len;
-    }
-    return false;
+    return strcmp(device, "lo") == 0 || sl_mon_config_ignores(probe->host.config, device);
 }
 
 void sl_mon_bpf_counter(enum sl_mon_format format, FILE *out, const char *name, const char *help,

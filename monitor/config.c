@@ -197,6 +197,18 @@ static int set_mode(const struct sl_mon_config_row *row, const char *value, int6
     return 0;
 }
 
+bool sl_mon_config_ignores(const struct sl_mon_config *config, const char *netif)
+{
+    for (const char *at = config->link_ignore; *at != '\0'; at += *at == ',') {
+        size_t len = strcspn(at, ",");
+
+        if (len > 0 && strncmp(netif, at, len) == 0)
+            return true;
+        at += len;
+    }
+    return false;
+}
+
 bool sl_mon_address(const char *text, struct sockaddr_storage *out, socklen_t *len)
 {
     struct sockaddr_in6 *six = (struct sockaddr_in6 *)(void *)out;

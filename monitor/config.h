@@ -82,6 +82,8 @@ void sl_mon_config_defaults(struct sl_mon_config *out);
 int sl_mon_config_read(FILE *file, const char *name, struct sl_mon_config *out);
 /* -ENOENT, -EACCES; or as above. */
 int sl_mon_config_load(const char *path, struct sl_mon_config *out);
+/* The name of a network interface begins as link_ignore says. */
+bool sl_mon_config_ignores(const struct sl_mon_config *config, const char *netif);
 /* "127.0.0.1:9494", "[::1]:9494": numbers alone, as names would ask a server. False: it is none. */
 bool sl_mon_address(const char *text, struct sockaddr_storage *out, socklen_t *len);
 /* The word of a choice that is in force; out is long enough for any. */

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define LINKS_MAX 256
 #define SPEED_NS (10 * SL_MON_S) /* between questions for it: some drivers ask their firmware */
@@ -25,20 +24,6 @@ struct source {
     uint64_t lost;              /* by earlier ones */
     struct netif netifs[LINKS_MAX];
 };
-
-static bool is_ignored(const struct source *source, const struct sl_mon_link *link)
-{
-    if (link->is_loopback)
-        return true;
-    for (const char *at = source->host.config->link_ignore; *at != '\0'; at += *at == ',') {
-        size_t len = strcspn(at, ",");
-
-        if (len > 0 && strncmp(link->name, at, len) == 0)
-            return true;
-        at += len;
-    }
-    return false;
-}
 
 static struct netif *netif_of(struct source *source, const struct sl_mon_link *link)
 {
@@ -78,7 +63,7 @@ static void on_link(void *arg, const struct sl_mon_link *link)
     struct sl_mon_link_change change;
     struct sl_mon_reading reading;
 
-    if (is_ignored(source, link))
+    if (link->is_loopback || sl_mon_config_ignores(source->host.config, link->name))
         return;
     struct netif *netif = netif_of(source, link);
 

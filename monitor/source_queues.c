@@ -56,16 +56,7 @@ struct source {
 
 static bool is_ignored(const struct source *source, const char *name)
 {
-    if (strcmp(name, "lo") == 0)
-        return true;
-    for (const char *at = source->host.config->link_ignore; *at != '\0'; at += *at == ',') {
-        size_t len = strcspn(at, ",");
-
-        if (len > 0 && strncmp(name, at, len) == 0)
-            return true;
-        at += len;
-    }
-    return false;
+    return strcmp(name, "lo") == 0 || sl_mon_config_ignores(source->host.config, name);
 }
 
 /* NULL: it is not watched. Names are asked for once in a while. */

@@ -90,18 +90,6 @@ static int receive(struct source *source, struct mnl_socket *socket, take_fn tak
 
 /* ---- addresses of this host ---- */
 
-static bool is_ignored(const struct source *source, const char *name)
-{
-    for (const char *at = source->host.config->link_ignore; *at != '\0'; at += *at == ',') {
-        size_t len = strcspn(at, ",");
-
-        if (len > 0 && strncmp(name, at, len) == 0)
-            return true;
-        at += len;
-    }
-    return false;
-}
-
 static bool take_own(struct source *source, const struct nlmsghdr *message, size_t len)
 {
     struct own *own = &source->own[source->own_count];
@@ -111,7 +99,8 @@ static bool take_own(struct source *source, const struct nlmsghdr *message, size
         return false;
     if (!sl_mon_tcp_parse_own(message, len, own->address, &ifindex))
         return true;
-    if (if_indextoname(ifindex, own->netif) == NULL || is_ignored(source, own->netif))
+    if (if_indextoname(ifindex, own->netif) == NULL ||
+        sl_mon_config_ignores(source->host.config, own->netif))
         own->netif[0] = '\0';
     source->own_count++;
     return true;

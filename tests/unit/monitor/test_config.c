@@ -173,6 +173,19 @@ static void a_file_that_is_not_there_is_named(void **state)
 }
 
 /* What --print-config says is a file that changes nothing, and names every key. */
+static void interfaces_are_ignored_by_how_their_names_begin(void **state)
+{
+    (void)state;
+    sl_mon_config_defaults(&config);
+    strcpy(config.link_ignore, "veth,,br-");
+    assert_true(sl_mon_config_ignores(&config, "veth"));
+    assert_true(sl_mon_config_ignores(&config, "br-17"));
+    assert_false(sl_mon_config_ignores(&config, "br"));
+    assert_false(sl_mon_config_ignores(&config, "eth0"));
+    config.link_ignore[0] = '\0';
+    assert_false(sl_mon_config_ignores(&config, "veth0"));
+}
+
 static void what_is_printed_reads_as_the_defaults(void **state)
 {
     struct sl_mon_config defaults;
@@ -205,6 +218,7 @@ int main(void)
         cmocka_unit_test(what_makes_no_sense_is_refused_with_its_line),
         cmocka_unit_test(a_text_that_is_too_long_is_refused),
         cmocka_unit_test(a_file_that_is_not_there_is_named),
+        cmocka_unit_test(interfaces_are_ignored_by_how_their_names_begin),
         cmocka_unit_test(what_is_printed_reads_as_the_defaults)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
