@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Source: resources of RDMA devices, by RDMA netlink (monitor/nldev.h). */
+#include "monitor/netlink_list.h"
 #include "monitor/nldev.h"
 #include "monitor/source.h"
 
@@ -12,20 +13,16 @@
 #include <rdma/rdma_netlink.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #define PERIOD_NS (10 * SL_MON_S)
-#define BUFFER (64u << 10)
 
 struct source {
     struct sl_source_host host;
-    struct mnl_socket *socket; /* NULL: closed */
-    uint32_t turn;
+    struct sl_mon_netlink netlink;
     unsigned count;
     uint32_t indices[SL_MON_NLDEVS_MAX];
     struct sl_mon_nldev devices[SL_MON_NLDEVS_MAX];
     struct sl_mon_nldev *listed; /* whose queue pairs are listed now */
-    char buffer[BUFFER];
 };
 
 /* ---- messages ---- */
@@ -54,8 +51,9 @@ static void take_qp(void *arg, const struct sl_mon_qp *qp)
     sl_mon_nldev_qp(source->host.mon, source->listed, qp);
 }
 
-static void take_message(struct source *source, const struct nlmsghdr *message, size_t len)
+static bool take_message(void *arg, const struct nlmsghdr *message, size_t len)
 {
+    struct source *source = arg;
     uint64_t counts[SL_MON_NLDEV_KIND_COUNT];
     char name[SL_MON_NAME];
     uint32_t index;
@@ -68,32 +66,7 @@ static void take_message(struct source *source, const struct nlmsghdr *message, 
         if (device != NULL)
             memcpy(device->counts, counts, sizeof(counts));
     }
-}
-
-static int receive(struct source *source)
-{
-    for (;;) {
-        ssize_t len = mnl_socket_recvfrom(source->socket, source->buffer, sizeof(source->buffer));
-        int left = (int)len;
-
-        if (len < 0 && errno == EINTR)
-            continue;
-        if (len < 0)
-            return errno == EAGAIN ? 0 : -errno;
-        for (struct nlmsghdr *message = (struct nlmsghdr *)(void *)source->buffer;
-             mnl_nlmsg_ok(message, left); message = mnl_nlmsg_next(message, &left)) {
-            const struct nlmsgerr *error = mnl_nlmsg_get_payload(message);
-
-            if (message->nlmsg_seq != source->turn)
-                continue;
-            if (message->nlmsg_type == NLMSG_DONE)
-                return 0;
-            if (message->nlmsg_type == NLMSG_ERROR)
-                return mnl_nlmsg_get_payload_len(message) >= sizeof(*error) ? error->error
-                                                                            : -EPROTO;
-            take_message(source, message, (size_t)left);
-        }
-    }
+    return true;
 }
 
 static int ask(struct source *source, unsigned command, const uint32_t *index)
@@ -102,13 +75,9 @@ static int ask(struct source *source, unsigned command, const uint32_t *index)
     struct nlmsghdr *message = mnl_nlmsg_put_header(bytes);
 
     message->nlmsg_type = RDMA_NL_GET_TYPE(RDMA_NL_NLDEV, command);
-    message->nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
-    message->nlmsg_seq = ++source->turn;
     if (index != NULL)
         mnl_attr_put_u32(message, RDMA_NLDEV_ATTR_DEV_INDEX, *index);
-    if (mnl_socket_sendto(source->socket, message, message->nlmsg_len) < 0)
-        return -errno;
-    return receive(source);
+    return sl_mon_netlink_list(&source->netlink, message, take_message, source);
 }
 
 /* A device that goes while it is listed is no error. */
@@ -147,25 +116,19 @@ static void close_source(void *arg)
 {
     struct source *source = arg;
 
-    if (source->socket != NULL)
-        mnl_socket_close(source->socket);
-    source->socket = NULL;
+    sl_mon_netlink_close(&source->netlink);
 }
 
 static int open_source(void *arg)
 {
     struct source *source = arg;
-    int err;
+    int err = sl_mon_netlink_open(&source->netlink, NETLINK_RDMA);
 
-    source->socket = mnl_socket_open2(NETLINK_RDMA, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (source->socket == NULL && errno == EPROTONOSUPPORT)
+    if (err == -EPROTONOSUPPORT)
         return sl_fail(-ENOTSUP, "this kernel has no RDMA netlink (CONFIG_INFINIBAND; modprobe "
                                  "ib_core)");
-    if (source->socket == NULL || mnl_socket_bind(source->socket, 0, MNL_SOCKET_AUTOPID) < 0) {
-        err = sl_fail(-errno, "RDMA netlink cannot be had: %s", sluice_strerror(-errno));
-        close_source(source);
-        return err;
-    }
+    if (err != 0)
+        return sl_fail(err, "RDMA netlink cannot be had: %s", sluice_strerror(err));
     err = tick(source);
     if (err != 0)
         close_source(source);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Source: transmit queues of network interfaces, by rtnetlink and sysfs (monitor/queue.h). */
+#include "monitor/netlink_list.h"
 #include "monitor/queue.h"
 #include "monitor/source.h"
 
@@ -21,7 +22,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define BUFFER (64u << 10)
+#define TEXT_MAX (64u << 10)    /* of /proc/net/softnet_stat */
 #define FILES_MAX 512           /* of queues, two descriptors each at most */
 #define SCAN_NS (10 * SL_MON_S) /* between looks for new ones */
 
@@ -39,17 +40,16 @@ struct name {
 struct source {
     struct sl_source_host host;
     struct sl_mon_queues *queues;
-    struct mnl_socket *socket; /* NULL: closed */
-    int softnet;               /* -1: there is none */
-    int flags;                 /* a socket to ask for interfaces' flags; -1: there is none */
-    uint32_t turn;
+    struct sl_mon_netlink netlink;
+    int softnet;         /* -1: there is none */
+    int flags;           /* a socket to ask for interfaces' flags; -1: there is none */
     uint64_t scanned_ns; /* 0: look again */
     struct files files[FILES_MAX];
     struct name names[SL_MON_QUEUE_NETIFS_MAX];
     unsigned file_count, name_count;
     bool has_softnet;
     uint64_t softnet_last[2], softnet_totals[2]; /* dropped, squeezed */
-    char buffer[BUFFER];
+    char text[TEXT_MAX];
 };
 
 /* ---- names ---- */
@@ -168,13 +168,13 @@ static void read_softnet(struct source *source)
 {
     ssize_t len = source->softnet < 0
                       ? -1
-                      : pread(source->softnet, source->buffer, sizeof(source->buffer) - 1, 0);
+                      : pread(source->softnet, source->text, sizeof(source->text) - 1, 0);
     uint64_t sum[2] = {0}, line[2];
 
     if (len <= 0)
         return;
-    source->buffer[len] = '\0';
-    for (const char *at = source->buffer; *at != '\0'; at += *at == '\n') {
+    source->text[len] = '\0';
+    for (const char *at = source->text; *at != '\0'; at += *at == '\n') {
         if (sl_mon_softnet_parse(at, &line[0], &line[1]))
             for (unsigned i = 0; i < 2; i++)
                 sum[i] += line[i];
@@ -200,8 +200,9 @@ static bool is_down(const struct source *source, const char *name)
            (request.ifr_flags & IFF_RUNNING) == 0;
 }
 
-static void take_message(struct source *source, const struct nlmsghdr *message, size_t len)
+static bool take_message(void *arg, const struct nlmsghdr *message, size_t len)
 {
+    struct source *source = arg;
     struct sl_mon_qdisc qdisc;
     struct sl_mon_sent sent;
     const char *name;
@@ -215,33 +216,7 @@ static void take_message(struct source *source, const struct nlmsghdr *message, 
     } else if (sl_mon_qdisc_parse(message, len, &qdisc)) {
         sl_mon_queues_qdisc(source->queues, &qdisc);
     }
-}
-
-/* The kernel gives the parts of an answer at once, when they are asked for. */
-static int receive(struct source *source)
-{
-    for (;;) {
-        ssize_t len = mnl_socket_recvfrom(source->socket, source->buffer, sizeof(source->buffer));
-        int left = (int)len;
-
-        if (len < 0 && errno == EINTR)
-            continue;
-        if (len < 0)
-            return errno == EAGAIN ? 0 : -errno;
-        for (struct nlmsghdr *message = (struct nlmsghdr *)(void *)source->buffer;
-             mnl_nlmsg_ok(message, left); message = mnl_nlmsg_next(message, &left)) {
-            const struct nlmsgerr *error = mnl_nlmsg_get_payload(message);
-
-            if (message->nlmsg_seq != source->turn)
-                continue;
-            if (message->nlmsg_type == NLMSG_DONE)
-                return 0;
-            if (message->nlmsg_type == NLMSG_ERROR)
-                return mnl_nlmsg_get_payload_len(message) >= sizeof(*error) ? error->error
-                                                                            : -EPROTO;
-            take_message(source, message, (size_t)left);
-        }
-    }
+    return true;
 }
 
 static int ask(struct source *source, uint16_t type, const void *header, size_t size)
@@ -251,11 +226,8 @@ static int ask(struct source *source, uint16_t type, const void *header, size_t 
     int err;
 
     message->nlmsg_type = type;
-    message->nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
-    message->nlmsg_seq = ++source->turn;
     memcpy(mnl_nlmsg_put_extra_header(message, size), header, size);
-    err = mnl_socket_sendto(source->socket, message, message->nlmsg_len) < 0 ? -errno
-                                                                             : receive(source);
+    err = sl_mon_netlink_list(&source->netlink, message, take_message, source);
     return err == 0 ? 0
                     : sl_fail(err, "rtnetlink does not list %s: %s",
                               type == RTM_GETSTATS ? "what interfaces sent" : "queues",
@@ -298,9 +270,7 @@ static void close_source(void *arg)
 {
     struct source *source = arg;
 
-    if (source->socket != NULL)
-        mnl_socket_close(source->socket);
-    source->socket = NULL;
+    sl_mon_netlink_close(&source->netlink);
     close_files(source);
     if (source->softnet >= 0)
         close(source->softnet);
@@ -313,13 +283,10 @@ static void close_source(void *arg)
 static int open_source(void *arg)
 {
     struct source *source = arg;
-    int err;
+    int err = sl_mon_netlink_open(&source->netlink, NETLINK_ROUTE);
 
-    source->socket = mnl_socket_open2(NETLINK_ROUTE, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (source->socket == NULL || mnl_socket_bind(source->socket, 0, MNL_SOCKET_AUTOPID) < 0)
-        err = sl_fail(-errno, "rtnetlink cannot be had: %s", sluice_strerror(-errno));
-    else
-        err = 0;
+    if (err != 0)
+        err = sl_fail(err, "rtnetlink cannot be had: %s", sluice_strerror(err));
     source->flags = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     source->softnet = open("/proc/net/softnet_stat", O_RDONLY | O_CLOEXEC);
     source->scanned_ns = 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Source: TCP connections, by inet_diag, and the host's counters (monitor/tcp.h). */
+#include "monitor/netlink_list.h"
 #include "monitor/source.h"
 #include "monitor/tcp.h"
 
@@ -20,12 +21,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define BUFFER (64u << 10)
 #define OWN_MAX 256            /* addresses of this host */
 #define OWN_NS (10 * SL_MON_S) /* between looks for new ones */
 #define TEXT_MAX (16u << 10)   /* of /proc/net/netstat */
 #define FLOWS_PER_S 2000       /* more are listed less often: 8,000 take 12 ms on a busy machine */
-#define MESSAGES_MAX 200000    /* of a list, as it comes while connections come and go */
 
 struct own {
     uint8_t address[16];
@@ -35,63 +34,19 @@ struct own {
 struct source {
     struct sl_source_host host;
     struct sl_mon_tcp *tcp;
-    struct mnl_socket *diag, *route; /* NULL: closed */
-    int files[2];                    /* snmp, netstat; -1: none */
-    uint32_t turn;
+    struct sl_mon_netlink diag, route;
+    int files[2]; /* snmp, netstat; -1: none */
     struct own own[OWN_MAX];
     unsigned own_count;
     uint64_t own_ns;    /* 0: look again */
     uint64_t listed_ns; /* last; 0: never */
-    char buffer[BUFFER];
 };
-
-/* ---- lists from the kernel ---- */
-
-typedef bool (*take_fn)(struct source *source, const struct nlmsghdr *message, size_t len);
-
-/* 1: the list is over. */
-static int take_message(struct source *source, const struct nlmsghdr *message, size_t len,
-                        take_fn take)
-{
-    const struct nlmsgerr *error = mnl_nlmsg_get_payload(message);
-
-    if (message->nlmsg_seq != source->turn)
-        return 0;
-    if (message->nlmsg_type == NLMSG_DONE)
-        return 1;
-    if (message->nlmsg_type == NLMSG_ERROR)
-        return mnl_nlmsg_get_payload_len(message) >= sizeof(*error) && error->error < 0
-                   ? error->error
-                   : -EPROTO;
-    return take(source, message, len) ? 0 : 1;
-}
-
-/* One answer to a request. The kernel gives its parts at once, when they are asked for. */
-static int receive(struct source *source, struct mnl_socket *socket, take_fn take)
-{
-    for (unsigned count = 0; count < MESSAGES_MAX;) {
-        ssize_t len = mnl_socket_recvfrom(socket, source->buffer, sizeof(source->buffer));
-        int left = (int)len;
-
-        if (len < 0 && errno == EINTR)
-            continue;
-        if (len < 0)
-            return errno == EAGAIN ? 0 : -errno;
-        for (struct nlmsghdr *message = (struct nlmsghdr *)(void *)source->buffer;
-             mnl_nlmsg_ok(message, left); message = mnl_nlmsg_next(message, &left), count++) {
-            int end = take_message(source, message, (size_t)left, take);
-
-            if (end != 0)
-                return end < 0 ? end : 0;
-        }
-    }
-    return 0;
-}
 
 /* ---- addresses of this host ---- */
 
-static bool take_own(struct source *source, const struct nlmsghdr *message, size_t len)
+static bool take_own(void *arg, const struct nlmsghdr *message, size_t len)
 {
+    struct source *source = arg;
     struct own *own = &source->own[source->own_count];
     unsigned ifindex;
 
@@ -114,15 +69,11 @@ static int read_own(struct source *source)
     int err;
 
     message->nlmsg_type = RTM_GETADDR;
-    message->nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
-    message->nlmsg_seq = ++source->turn;
     header = mnl_nlmsg_put_extra_header(message, sizeof(*header));
     header->ifa_family = AF_UNSPEC;
     source->own_count = 0;
     source->own_ns = sl_mon_time(source->host.mon)->mono_ns;
-    err = mnl_socket_sendto(source->route, message, message->nlmsg_len) < 0
-              ? -errno
-              : receive(source, source->route, take_own);
+    err = sl_mon_netlink_list(&source->route, message, take_own, source);
     return err == 0 ? 0
                     : sl_fail(err, "rtnetlink does not list addresses: %s", sluice_strerror(err));
 }
@@ -137,8 +88,9 @@ static const struct own *own_of(const struct source *source, const uint8_t addre
 
 /* ---- connections ---- */
 
-static bool take_flow(struct source *source, const struct nlmsghdr *message, size_t len)
+static bool take_flow(void *arg, const struct nlmsghdr *message, size_t len)
 {
+    struct source *source = arg;
     struct sl_mon_tcp_flow flow;
     const struct own *own;
 
@@ -159,16 +111,12 @@ static int list_flows(struct source *source, uint8_t family)
     struct inet_diag_req_v2 *request;
 
     message->nlmsg_type = SOCK_DIAG_BY_FAMILY;
-    message->nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
-    message->nlmsg_seq = ++source->turn;
     request = mnl_nlmsg_put_extra_header(message, sizeof(*request));
     request->sdiag_family = family;
     request->sdiag_protocol = IPPROTO_TCP;
     request->idiag_ext = 1 << (INET_DIAG_INFO - 1);
     request->idiag_states = 1 << TCP_ESTABLISHED | 1 << TCP_CLOSE_WAIT; /* those that may send */
-    if (mnl_socket_sendto(source->diag, message, message->nlmsg_len) < 0)
-        return -errno;
-    return receive(source, source->diag, take_flow);
+    return sl_mon_netlink_list(&source->diag, message, take_flow, source);
 }
 
 static void read_counters(struct source *source, struct sl_mon_tcp_counters *out)
@@ -222,11 +170,8 @@ static void close_source(void *arg)
 {
     struct source *source = arg;
 
-    if (source->diag != NULL)
-        mnl_socket_close(source->diag);
-    if (source->route != NULL)
-        mnl_socket_close(source->route);
-    source->diag = source->route = NULL;
+    sl_mon_netlink_close(&source->diag);
+    sl_mon_netlink_close(&source->route);
     for (unsigned i = 0; i < 2; i++) {
         if (source->files[i] >= 0)
             close(source->files[i]);
@@ -260,31 +205,13 @@ static int create(const struct sl_source_host *host, void **out)
     return 0;
 }
 
-static struct mnl_socket *open_socket(int bus)
-{
-    struct mnl_socket *socket = mnl_socket_open2(bus, SOCK_CLOEXEC | SOCK_NONBLOCK);
-
-    if (socket != NULL && mnl_socket_bind(socket, 0, MNL_SOCKET_AUTOPID) < 0) {
-        int err = errno;
-
-        mnl_socket_close(socket);
-        errno = err;
-        return NULL;
-    }
-    return socket;
-}
-
 static int open_source(void *arg)
 {
     struct source *source = arg;
-    int err;
+    int err = sl_mon_netlink_open(&source->diag, NETLINK_SOCK_DIAG);
 
-    source->diag = open_socket(NETLINK_SOCK_DIAG);
-    err = source->diag == NULL ? -errno : 0;
-    if (err == 0) {
-        source->route = open_socket(NETLINK_ROUTE);
-        err = source->route == NULL ? -errno : 0;
-    }
+    if (err == 0)
+        err = sl_mon_netlink_open(&source->route, NETLINK_ROUTE);
     source->files[0] = open("/proc/net/snmp", O_RDONLY | O_CLOEXEC);
     source->files[1] = open("/proc/net/netstat", O_RDONLY | O_CLOEXEC);
     source->own_ns = source->listed_ns = 0;
