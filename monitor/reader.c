@@ -79,6 +79,7 @@ int sl_mon_reader_begin(struct sl_mon_reader *reader, const char *name,
     }
     (void)fcntl(ends[0], F_SETFL, O_NONBLOCK);
     reader->fd = ends[0];
+    reader->have = 0;
     return 0;
 }
 
@@ -109,20 +110,40 @@ void sl_mon_reader_fini(struct sl_mon_reader *reader)
         nanosleep(&moment, NULL);
 }
 
-int sl_mon_reader_take(struct sl_mon_reader *reader, void *out, size_t size, size_t *have)
+/* 1: a record is there; 0: not yet. */
+static int read_record(struct sl_mon_reader *reader, char *record, size_t size)
 {
     ssize_t len;
 
     do
-        len = read(reader->fd, (char *)out + *have, size - *have);
+        len = read(reader->fd, record + reader->have, size - reader->have);
     while (len < 0 && errno == EINTR);
     if (len < 0 && errno == EAGAIN)
         return 0;
     if (len <= 0)
         return -EPIPE;
-    *have += (size_t)len;
-    if (*have < size)
+    reader->have += (size_t)len;
+    if (reader->have < size)
         return 0;
-    *have = 0;
+    reader->have = 0;
     return 1;
+}
+
+int sl_mon_reader_each(struct sl_mon_reader *reader, void *record, size_t size, unsigned most,
+                       int (*take)(void *arg), void *arg)
+{
+    unsigned count = 0;
+
+    while (count < most) {
+        int err = read_record(reader, record, size);
+
+        if (err == 0)
+            break;
+        if (err > 0)
+            err = take(arg);
+        if (err < 0)
+            return err;
+        count++;
+    }
+    return (int)count;
 }

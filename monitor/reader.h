@@ -18,6 +18,7 @@ struct sl_mon_reader {
     int fd;      /* to read records from, without waiting; -1: there is no process */
     pid_t child; /* 0: none */
     pid_t left[SL_MON_READERS_LEFT]; /* killed, and not dead yet; 0: free */
+    size_t have;                     /* bytes of a record that is not whole yet */
 };
 
 void sl_mon_reader_init(struct sl_mon_reader *reader);
@@ -32,8 +33,9 @@ unsigned sl_mon_reader_reap(struct sl_mon_reader *reader);
 /* It is ended, and given a moment to die. */
 void sl_mon_reader_fini(struct sl_mon_reader *reader);
 
-/* Takes bytes until a record of that size is there. 1: it is in out; 0: not yet; -EPIPE: the
- * process ended. */
-int sl_mon_reader_take(struct sl_mon_reader *reader, void *out, size_t size, size_t *have);
+/* Reads records of that size into record, at most so many, and calls take() for each, whose
+ * negative result ends this and is returned. How many were there; -EPIPE: the process ended. */
+int sl_mon_reader_each(struct sl_mon_reader *reader, void *record, size_t size, unsigned most,
+                       int (*take)(void *arg), void *arg);
 
 #endif

@@ -32,7 +32,6 @@ struct source {
     struct sl_mon_async_port ports[SL_MON_ASYNC_PORTS_MAX];
     struct sl_mon_gids gids; /* scratch */
     char part[sizeof(struct sl_mon_async_record)];
-    size_t part_len;
 };
 
 static uint64_t now_ns(const struct source *source)
@@ -193,7 +192,6 @@ static int open_source(void *arg)
     if (err != 0)
         return err;
     source->heard_ns = now_ns(source);
-    source->part_len = 0;
     return 0;
 }
 
@@ -205,8 +203,9 @@ static void close_source(void *arg)
     source->count = 0;
 }
 
-static int take(struct source *source)
+static int take(void *arg)
 {
+    struct source *source = arg;
     struct sl_mon_async_record record;
     char why[SL_MON_TEXT];
 
@@ -227,20 +226,10 @@ static int take(struct source *source)
 static int read_source(void *arg)
 {
     struct source *source = arg;
-    int taken = 0, err = 0;
+    int taken = sl_mon_reader_each(&source->reader, source->part, sizeof(source->part), PER_READ,
+                                   take, source);
 
-    while (err == 0 && taken < PER_READ) {
-        int n = sl_mon_reader_take(&source->reader, source->part, sizeof(source->part),
-                                   &source->part_len);
-
-        if (n == 0)
-            break;
-        if (n < 0)
-            return put_off(source, "the process of async events ended");
-        err = take(source);
-        taken++;
-    }
-    return err != 0 ? err : taken;
+    return taken == -EPIPE ? put_off(source, "the process of async events ended") : taken;
 }
 
 static int tick(void *arg)

@@ -31,8 +31,7 @@ struct source {
     uint64_t restarts;
     char why[SL_MON_TEXT]; /* it was put off */
     struct sl_mon_gpu gpus[SL_MON_GPUS_MAX];
-    char part[sizeof(struct sl_mon_gpu_record)]; /* of a record */
-    size_t part_len;
+    char part[sizeof(struct sl_mon_gpu_record)]; /* a record, or a part of one */
 };
 
 static uint64_t now_ns(const struct source *source)
@@ -115,7 +114,6 @@ static int open_source(void *arg)
     if (err != 0)
         return err;
     source->heard_ns = now_ns(source);
-    source->part_len = 0;
     return 0;
 }
 
@@ -138,8 +136,9 @@ static struct sl_mon_gpu *gpu_of(struct source *source, const char *name)
     return free_one == NULL || free_one->subject == NULL ? NULL : free_one;
 }
 
-static int take(struct source *source)
+static int take(void *arg)
 {
+    struct source *source = arg;
     struct sl_mon_gpu_record record;
     struct sl_mon_gpu *gpu;
 
@@ -164,22 +163,13 @@ static int take(struct source *source)
 static int read_source(void *arg)
 {
     struct source *source = arg;
-    int taken = 0, err = 0;
+    int taken = sl_mon_reader_each(&source->reader, source->part, sizeof(source->part),
+                                   4 * SL_MON_GPUS_MAX, take, source);
 
-    while (err == 0 && taken < 4 * SL_MON_GPUS_MAX) {
-        int n = sl_mon_reader_take(&source->reader, source->part, sizeof(source->part),
-                                   &source->part_len);
-
-        if (n == 0)
-            break;
-        if (n < 0) {
-            snprintf(source->why, sizeof(source->why), "NVML's process ended");
-            return put_off(source, true);
-        }
-        err = take(source);
-        taken++;
-    }
-    return err != 0 ? err : taken;
+    if (taken != -EPIPE)
+        return taken;
+    snprintf(source->why, sizeof(source->why), "NVML's process ended");
+    return put_off(source, true);
 }
 
 static int tick(void *arg)
