@@ -1,37 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Asynchronous events of RDMA devices: records, and what they say of a port. */
 #include "monitor/async.h"
+#include "tests/unit/monitor/engine_bed.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
 
-static struct sl_mon *mon;
-static struct sl_mon_time now;
 static struct sl_mon_async_port port;
 static struct sl_mon_gids gids;
-static unsigned told;
-static char last_text[SL_MON_TEXT];
-
-static void on_transition(void *arg, const struct sl_mon_transition *transition)
-{
-    (void)arg;
-    told++;
-    snprintf(last_text, sizeof(last_text), "%s", transition->evidence->text);
-}
 
 static int begin(void **state)
 {
-    const struct sl_mon_options options = {.subjects_max = 8, .on_transition = on_transition};
-
     (void)state;
-    told = 0;
-    now = (struct sl_mon_time){.mono_ns = SL_MON_HOUR, .boot_ns = SL_MON_HOUR};
-    assert_int_equal(sl_mon_create(&options, &mon), 0);
-    sl_mon_set_time(mon, &now);
+    engine_begin(8);
     memset(&port, 0, sizeof(port));
     port.num = 1;
     strcpy(port.device, "mlx5_0");
@@ -42,26 +26,11 @@ static int begin(void **state)
     return 0;
 }
 
-static int end(void **state)
-{
-    (void)state;
-    sl_mon_destroy(mon);
-    return 0;
-}
-
 static void event(uint32_t type, unsigned after_ms)
 {
     now.mono_ns += after_ms * UINT64_C(1000000);
     sl_mon_set_time(mon, &now);
     sl_mon_async_judge(mon, &port, type, &gids);
-}
-
-static enum sl_mon_state state_of(enum sl_mon_kind kind, const char *name, enum sl_mon_check check)
-{
-    const struct sl_mon_subject *subject = sl_mon_find(mon, kind, name);
-
-    assert_non_null(subject);
-    return (enum sl_mon_state)sl_mon_condition(subject, check)->state;
 }
 
 static void a_record_is_taken_and_others_are_not(void **state)
@@ -95,7 +64,7 @@ static void a_port_that_lost_its_link_is_told_and_when_it_is_back(void **state)
     event(SL_MON_ASYNC_PORT_ACTIVE, 0); /* it was down when the agent began */
     assert_int_equal(told, 0);
     event(SL_MON_ASYNC_PORT_ERR, 10);
-    assert_int_equal(state_of(SL_MON_PORT, "mlx5_0:1", SL_MON_CHECK_PORT_EVENT), SL_MON_BAD);
+    assert_int_equal(engine_state(SL_MON_PORT, "mlx5_0:1", SL_MON_CHECK_PORT_EVENT), SL_MON_BAD);
     event(SL_MON_ASYNC_PORT_ACTIVE, 12);
     assert_string_equal(last_text, "the port says that its link is back, after 12 ms");
     assert_int_equal(told, 2);
@@ -110,7 +79,7 @@ static void a_gid_that_is_gone_is_told_and_a_new_one_is_not(void **state)
     assert_int_equal(told, 0);
     gids.count = 2;
     event(SL_MON_ASYNC_GID_CHANGE, 1);
-    assert_int_equal(state_of(SL_MON_PORT, "mlx5_0:1", SL_MON_CHECK_PORT_GID), SL_MON_BAD);
+    assert_int_equal(engine_state(SL_MON_PORT, "mlx5_0:1", SL_MON_CHECK_PORT_GID), SL_MON_BAD);
     assert_string_equal(last_text, "1 of the port's 3 GIDs are gone, the first is ::ffff:10.0.1.1: "
                                    "an address was taken away");
 }
@@ -128,12 +97,12 @@ static void a_device_that_failed_is_named_by_its_place(void **state)
 {
     (void)state;
     event(SL_MON_ASYNC_DEVICE_FATAL, 1);
-    assert_int_equal(state_of(SL_MON_NIC, "0000:0c:00.0", SL_MON_CHECK_NIC_DRIVER), SL_MON_BAD);
+    assert_int_equal(engine_state(SL_MON_NIC, "0000:0c:00.0", SL_MON_CHECK_NIC_DRIVER), SL_MON_BAD);
     event(11, 1); /* another LID: nothing that is watched */
     assert_int_equal(told, 1);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, begin, engine_end)
 
 int main(void)
 {

@@ -5,6 +5,7 @@
 #include "core/err.h"
 #include "monitor/gpu.h"
 #include "monitor/source.h"
+#include "tests/unit/monitor/engine_bed.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -16,29 +17,13 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-static struct sl_mon *mon;
-static struct sl_mon_time now;
 static struct sl_mon_gpu gpu;
 static struct sl_mon_gpu_record record;
-static unsigned told;
-static char last_text[SL_MON_TEXT];
-
-static void on_transition(void *arg, const struct sl_mon_transition *transition)
-{
-    (void)arg;
-    told++;
-    snprintf(last_text, sizeof(last_text), "%s", transition->evidence->text);
-}
 
 static int begin(void **state)
 {
-    const struct sl_mon_options options = {.subjects_max = 8, .on_transition = on_transition};
-
     (void)state;
-    told = 0;
-    now = (struct sl_mon_time){.mono_ns = SL_MON_HOUR, .boot_ns = SL_MON_HOUR};
-    assert_int_equal(sl_mon_create(&options, &mon), 0);
-    sl_mon_set_time(mon, &now);
+    engine_begin(8);
     memset(&gpu, 0, sizeof(gpu));
     gpu.subject = sl_mon_subject(mon, SL_MON_GPU, "0000:9b:00.0");
     record = (struct sl_mon_gpu_record){.magic = SL_MON_GPU_MAGIC,
@@ -47,13 +32,6 @@ static int begin(void **state)
                                         .links = 0x3ffff,
                                         .ecc = 5,
                                         .name = "0000:9b:00.0"};
-    return 0;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    sl_mon_destroy(mon);
     return 0;
 }
 
@@ -232,7 +210,7 @@ static int end_process(void **state)
     sl_source_gpu.destroy(source);
     snprintf(command, sizeof(command), "rm -r %s", dir);
     assert_int_equal(system(command), 0);
-    return end(state);
+    return engine_end(state);
 }
 
 static void set_time(void)
@@ -383,7 +361,7 @@ static void what_is_absent_says_why(void **state)
     assert_null(sl_mon_find(mon, SL_MON_GPU, "0000:9c:00.0"));
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, begin, engine_end)
 #define PROCESS(name) cmocka_unit_test_setup_teardown(name, begin_process, end_process)
 
 int main(void)

@@ -4,13 +4,13 @@
 #include "core/err.h"
 #include "core/rng.h"
 #include "monitor/nldev.h"
+#include "tests/unit/monitor/engine_bed.h"
 
 #include <libmnl/libmnl.h>
 #include <rdma/rdma_netlink.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -137,37 +137,14 @@ static void damaged_messages_do_no_harm(void **state)
 
 /* ---- lists ---- */
 
-static struct sl_mon *mon;
-static struct sl_mon_time now;
 static struct sl_mon_nldev device;
-static unsigned told;
-static char last_text[SL_MON_TEXT];
-
-static void on_transition(void *arg, const struct sl_mon_transition *transition)
-{
-    (void)arg;
-    told++;
-    snprintf(last_text, sizeof(last_text), "%s", transition->evidence->text);
-}
 
 static int begin(void **state)
 {
-    const struct sl_mon_options options = {.subjects_max = 8, .on_transition = on_transition};
-
     (void)state;
-    told = 0;
-    now = (struct sl_mon_time){.mono_ns = SL_MON_HOUR, .boot_ns = SL_MON_HOUR};
-    assert_int_equal(sl_mon_create(&options, &mon), 0);
-    sl_mon_set_time(mon, &now);
+    engine_begin(8);
     memset(&device, 0, sizeof(device));
     strcpy(device.name, "mlx5_0");
-    return 0;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    sl_mon_destroy(mon);
     return 0;
 }
 
@@ -251,7 +228,7 @@ static void a_thousand_queue_pairs_are_counted(void **state)
                   (double)(sl_now(&sl_clock_monotonic) - began_ns) / 1e5);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, begin, engine_end)
 
 int main(void)
 {

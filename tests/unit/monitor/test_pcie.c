@@ -3,6 +3,7 @@
 #include "core/err.h"
 #include "monitor/pcie.h"
 #include "monitor/source.h"
+#include "tests/unit/monitor/engine_bed.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -59,19 +60,8 @@ static void both_ends_count(void **state)
 /* ---- a tree ---- */
 
 static char dir[64];
-static struct sl_mon *mon;
-static struct sl_mon_time now;
 static struct sl_mon_config config;
 static void *source;
-static unsigned told;
-static char last_text[SL_MON_TEXT];
-
-static void on_transition(void *arg, const struct sl_mon_transition *transition)
-{
-    (void)arg;
-    told++;
-    snprintf(last_text, sizeof(last_text), "%s", transition->evidence->text);
-}
 
 __attribute__((format(printf, 1, 2))) static void run(const char *fmt, ...)
 {
@@ -98,16 +88,12 @@ static void add(const char *name, const char *port, const char *class)
 
 static int begin(void **state)
 {
-    const struct sl_mon_options options = {.subjects_max = 8, .on_transition = on_transition};
     struct sl_source_host host;
 
     (void)state;
-    told = 0;
     strcpy(dir, "/tmp/sluice-pcie-XXXXXX");
     assert_non_null(mkdtemp(dir));
-    now = (struct sl_mon_time){.mono_ns = SL_MON_HOUR, .boot_ns = SL_MON_HOUR};
-    assert_int_equal(sl_mon_create(&options, &mon), 0);
-    sl_mon_set_time(mon, &now);
+    engine_begin(8);
     sl_mon_config_defaults(&config);
     snprintf(config.pci_root, sizeof(config.pci_root), "%s/bus", dir);
     snprintf(config.rdma_root, sizeof(config.rdma_root), "%s/infiniband", dir);
@@ -125,12 +111,10 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     sl_source_pcie.close(source);
     sl_source_pcie.destroy(source);
-    sl_mon_destroy(mon);
     run("rm -rf %s", dir);
-    return 0;
+    return engine_end(state);
 }
 
 static void tick(unsigned times)
@@ -143,21 +127,13 @@ static void tick(unsigned times)
     }
 }
 
-static enum sl_mon_state state_of(enum sl_mon_kind kind, const char *name, enum sl_mon_check check)
-{
-    const struct sl_mon_subject *subject = sl_mon_find(mon, kind, name);
-
-    assert_non_null(subject);
-    return (enum sl_mon_state)sl_mon_condition(subject, check)->state;
-}
-
 static void a_link_as_it_should_be_is_quiet(void **state)
 {
     (void)state;
     tick(10);
     assert_int_equal(told, 0);
-    assert_int_equal(state_of(SL_MON_NIC, NIC, SL_MON_CHECK_NIC_PCIE), SL_MON_OK);
-    assert_int_equal(state_of(SL_MON_GPU, GPU, SL_MON_CHECK_GPU_PCIE), SL_MON_OK);
+    assert_int_equal(engine_state(SL_MON_NIC, NIC, SL_MON_CHECK_NIC_PCIE), SL_MON_OK);
+    assert_int_equal(engine_state(SL_MON_GPU, GPU, SL_MON_CHECK_GPU_PCIE), SL_MON_OK);
 }
 
 static void a_narrow_link_is_told(void **state)
@@ -165,12 +141,12 @@ static void a_narrow_link_is_told(void **state)
     (void)state;
     run("echo 8 >%s/bus/" NIC "/current_link_width", dir);
     tick(3);
-    assert_int_equal(state_of(SL_MON_NIC, NIC, SL_MON_CHECK_NIC_PCIE), SL_MON_BAD);
+    assert_int_equal(engine_state(SL_MON_NIC, NIC, SL_MON_CHECK_NIC_PCIE), SL_MON_BAD);
     assert_string_equal(last_text, "its PCIe link has 8 lanes of 32.0 GT/s, and both ends can 16 "
                                    "of 32.0");
     run("echo 4 >%s/bus/" GPU "/current_link_width", dir);
     tick(3);
-    assert_int_equal(state_of(SL_MON_GPU, GPU, SL_MON_CHECK_GPU_PCIE), SL_MON_BAD);
+    assert_int_equal(engine_state(SL_MON_GPU, GPU, SL_MON_CHECK_GPU_PCIE), SL_MON_BAD);
 }
 
 static void a_slot_that_can_no_more_is_no_fault(void **state)
@@ -198,7 +174,7 @@ static void an_idle_gpu_may_be_slow(void **state)
         sl_mon_use(mon, gpu);
         tick(1);
     }
-    assert_int_equal(state_of(SL_MON_GPU, GPU, SL_MON_CHECK_GPU_PCIE), SL_MON_BAD);
+    assert_int_equal(engine_state(SL_MON_GPU, GPU, SL_MON_CHECK_GPU_PCIE), SL_MON_BAD);
 }
 
 static void what_is_not_known_is_no_evidence(void **state)
@@ -227,11 +203,11 @@ static void a_device_that_is_gone_from_both_lists_is_told(void **state)
     carry();
     run("rm %s/bus/" NIC " %s/infiniband/mlx5_0", dir, dir);
     tick(2);
-    assert_int_equal(state_of(SL_MON_NIC, NIC, SL_MON_CHECK_NIC_GONE), SL_MON_BAD);
+    assert_int_equal(engine_state(SL_MON_NIC, NIC, SL_MON_CHECK_NIC_GONE), SL_MON_BAD);
     run("ln -s ../devices/0000:00:01.0/" NIC " %s/bus/" NIC, dir);
     run("ln -s ../bus/" NIC "/infiniband/mlx5_0 %s/infiniband", dir);
     tick(40);
-    assert_int_equal(state_of(SL_MON_NIC, NIC, SL_MON_CHECK_NIC_GONE), SL_MON_OK);
+    assert_int_equal(engine_state(SL_MON_NIC, NIC, SL_MON_CHECK_NIC_GONE), SL_MON_OK);
 }
 
 static void one_list_is_not_believed(void **state)
@@ -258,7 +234,7 @@ static void a_device_off_the_bus_reads_as_ones(void **state)
     assert_int_equal(told, 0); /* one source */
     run("rm %s/infiniband/mlx5_0", dir);
     tick(2);
-    assert_int_equal(state_of(SL_MON_NIC, NIC, SL_MON_CHECK_NIC_GONE), SL_MON_BAD);
+    assert_int_equal(engine_state(SL_MON_NIC, NIC, SL_MON_CHECK_NIC_GONE), SL_MON_BAD);
 }
 
 /* An administrator drains a NIC and takes it out. */

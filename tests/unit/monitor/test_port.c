@@ -2,54 +2,26 @@
 /* What readings of a port say: counters, state, speed; and a day in which nothing is wrong. */
 #include "core/rng.h"
 #include "monitor/port.h"
+#include "tests/unit/monitor/engine_bed.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdio.h>
-#include <string.h>
 #include <cmocka.h>
 
-static struct sl_mon *mon;
-static struct sl_mon_time now;
 static struct sl_mon_port port;
 static struct sl_mon_reading reading;
-static unsigned told;
-static struct sl_mon_step last_step;
-static enum sl_mon_check last_check;
-static char last_text[SL_MON_TEXT];
-
-static void on_transition(void *arg, const struct sl_mon_transition *transition)
-{
-    (void)arg;
-    told++;
-    last_step = transition->step;
-    last_check = transition->check;
-    strcpy(last_text, transition->evidence->text);
-}
 
 static int begin(void **state)
 {
-    const struct sl_mon_options options = {.subjects_max = 8, .on_transition = on_transition};
-
     (void)state;
-    told = 0;
-    now = (struct sl_mon_time){.mono_ns = SL_MON_HOUR, .boot_ns = SL_MON_HOUR};
-    assert_int_equal(sl_mon_create(&options, &mon), 0);
-    sl_mon_set_time(mon, &now);
+    engine_begin(8);
     sl_mon_set_boot(mon, "a");
     sl_mon_port_init(&port, sl_mon_subject(mon, SL_MON_PORT, "mlx5_0:1"));
     reading = (struct sl_mon_reading){.has = (UINT64_C(1) << SL_MON_COUNTER_COUNT) - 1,
                                       .has_state = true,
                                       .is_up = true,
                                       .speed = UINT64_C(400000000000)};
-    return 0;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    sl_mon_destroy(mon);
     return 0;
 }
 
@@ -322,7 +294,7 @@ static void a_healthy_day_is_quiet(void **state)
 
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, begin, engine_end)
     const struct CMUnitTest tests[] = {CASE(a_counter_says_how_far_it_went_or_nothing),
                                        CASE(the_first_reading_says_nothing_of_counters),
                                        CASE(a_reset_is_no_evidence_and_is_counted),

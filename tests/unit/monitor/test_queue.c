@@ -3,6 +3,7 @@
 #include "core/err.h"
 #include "core/rng.h"
 #include "monitor/queue.h"
+#include "tests/unit/monitor/engine_bed.h"
 
 #include <libmnl/libmnl.h>
 #include <linux/gen_stats.h>
@@ -12,8 +13,6 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdio.h>
-#include <string.h>
 #include <cmocka.h>
 
 /* ---- messages ---- */
@@ -110,31 +109,15 @@ static void a_line_of_softnet_is_read(void **state)
 
 /* ---- readings ---- */
 
-static struct sl_mon *mon;
-static struct sl_mon_time now;
 static struct sl_mon_queues *queues;
 static struct sl_mon_sent sent;
 static struct sl_mon_qdisc many, qdiscs[2];
 static struct sl_mon_tx tx[2];
-static unsigned told;
-static char last_text[SL_MON_TEXT];
-
-static void on_transition(void *arg, const struct sl_mon_transition *transition)
-{
-    (void)arg;
-    told++;
-    snprintf(last_text, sizeof(last_text), "%s", transition->evidence->text);
-}
 
 static int begin(void **state)
 {
-    const struct sl_mon_options options = {.subjects_max = 8, .on_transition = on_transition};
-
     (void)state;
-    told = 0;
-    now = (struct sl_mon_time){.mono_ns = SL_MON_HOUR, .boot_ns = SL_MON_HOUR};
-    assert_int_equal(sl_mon_create(&options, &mon), 0);
-    sl_mon_set_time(mon, &now);
+    engine_begin(8);
     assert_int_equal(sl_mon_queues_create(mon, &queues), 0);
     sent = (struct sl_mon_sent){.ifindex = 3, .bytes = 1000};
     many =
@@ -148,10 +131,8 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     sl_mon_queues_destroy(queues);
-    sl_mon_destroy(mon);
-    return 0;
+    return engine_end(state);
 }
 
 static void reading(void)

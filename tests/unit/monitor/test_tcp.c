@@ -4,6 +4,7 @@
 #include "core/err.h"
 #include "core/rng.h"
 #include "monitor/tcp.h"
+#include "tests/unit/monitor/engine_bed.h"
 
 #include <arpa/inet.h>
 #include <libmnl/libmnl.h>
@@ -14,7 +15,6 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -154,31 +154,16 @@ static void counters_are_read_by_their_names(void **state)
 
 /* ---- flows ---- */
 
-static struct sl_mon *mon;
-static struct sl_mon_time now;
 static struct sl_mon_tcp *tcp;
 static struct sl_mon_tcp_flow flow;
 static struct sl_mon_tcp_counters host;
-static unsigned told;
-static char last_text[SL_MON_TEXT];
-
-static void on_transition(void *arg, const struct sl_mon_transition *transition)
-{
-    (void)arg;
-    told++;
-    snprintf(last_text, sizeof(last_text), "%s", transition->evidence->text);
-}
 
 static int begin(void **state)
 {
-    const struct sl_mon_options options = {.subjects_max = 16, .on_transition = on_transition};
     static const uint8_t remote[16] = {[10] = 0xff, 0xff, 10, 0, 0, 2};
 
     (void)state;
-    told = 0;
-    now = (struct sl_mon_time){.mono_ns = SL_MON_HOUR, .boot_ns = SL_MON_HOUR};
-    assert_int_equal(sl_mon_create(&options, &mon), 0);
-    sl_mon_set_time(mon, &now);
+    engine_begin(16);
     sl_mon_set_boot(mon, "a");
     assert_int_equal(sl_mon_tcp_create(mon, &tcp), 0);
     flow = (struct sl_mon_tcp_flow){.cookie = 1,
@@ -194,10 +179,8 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     sl_mon_tcp_destroy(tcp);
-    sl_mon_destroy(mon);
-    return 0;
+    return engine_end(state);
 }
 
 /* The same flow so many times, by their cookies. */
@@ -235,10 +218,7 @@ static void healthy(unsigned seconds)
 
 static enum sl_mon_state state_of(enum sl_mon_check check)
 {
-    const struct sl_mon_subject *peer = sl_mon_find(mon, SL_MON_PEER, "eth0 to 10.0.0.2");
-
-    assert_non_null(peer);
-    return (enum sl_mon_state)sl_mon_condition(peer, check)->state;
+    return engine_state(SL_MON_PEER, "eth0 to 10.0.0.2", check);
 }
 
 static void a_healthy_flow_is_quiet(void **state)
