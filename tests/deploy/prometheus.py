@@ -90,7 +90,7 @@ class Agent:
         write(f"{self.device}/rate", "400 Gb/sec (4X NDR)\n")
         write(f"{self.device}/counters/port_xmit_packets", "0\n")
         write(f"{self.device}/counters/port_xmit_data", "0\n")
-        self.packets, self.carries = 0, True
+        self.packets, self.ends = 0, threading.Event()
         write(f"{self.folder}/conf", f"""[store]
 path = {self.folder}/state.db
 [output]
@@ -105,7 +105,8 @@ http = 127.0.0.1:{self.port}
 """)
         start("sluiced", sluiced, "--config", f"{self.folder}/conf")
         until("the agent answers", lambda: get(f"http://127.0.0.1:{self.port}/metrics"))
-        threading.Thread(target=self.carry_on, daemon=True).start()
+        self.traffic = threading.Thread(target=self.carry_on, daemon=True)
+        self.traffic.start()
 
     def put(self, name, text):
         """Into the same file, which the agent has open, and at no time is it empty."""
@@ -121,10 +122,13 @@ http = 127.0.0.1:{self.port}
         self.put("counters/port_xmit_data", str(self.packets * 1024))
 
     def carry_on(self):
-        while self.carries:
+        while not self.ends.wait(0.1):
             self.carry()
-            time.sleep(0.1)
 
+    def stop(self):
+        """Nothing is written any more."""
+        self.ends.set()
+        self.traffic.join()
 
     def post(self, path):
         """Over the unix socket, on which one may more than read."""
@@ -338,7 +342,7 @@ def main():
             sys.stdout.flush()
     finally:
         if agent is not None:
-            agent.carries = False
+            agent.stop()
         for process in reversed(started):
             process.send_signal(signal.SIGTERM)
         for process in reversed(started):
@@ -347,7 +351,6 @@ def main():
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        time.sleep(0.2)  # the thread that carries writes no more
         shutil.rmtree(folder, ignore_errors=True)
     print(f"1..{len(cases)}")
     return failed != 0
