@@ -269,7 +269,8 @@ class Host:
     def has_carrier(self):
         """The kernel says so a moment after the link is up."""
         try:
-            with open(f"/proc/{self.init}/root/sys/class/net/{LINK}/operstate") as file:
+            root = f"/proc/{self.init}/root"  # of the host's own mounts: sysfs is of one network namespace
+            with open(f"{root}/sys/class/net/{LINK}/operstate") as file:
                 return file.read().strip() in ("up", "unknown")
         except OSError:
             return False
