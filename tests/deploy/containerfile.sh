@@ -86,13 +86,14 @@ for one in $(sed -n 's/^ *add: \[\(.*\)\]$/\1/p' "$root/deploy/kubernetes/sluice
 done
 chroot "$tree" setpriv --nnp --inh-caps=-all --bounding-set="$powers" "$entry" --config /etc/sluice/sluiced.conf >/tmp/agent 2>&1 &
 pid=$!
+# It is asked for ten seconds at most, until it answers and reads all that it is asked to.
 for ((i = 0; i < 100; i++)); do
-    [[ ! -S $tree/run/sluiced/api.sock ]] || break
+    status=0
+    chroot "$tree" sluicectl status >/tmp/status 2>&1 || status=$?
+    [[ $status -ne 0 ]] || break
     sleep 0.1
 done
-sleep 1
-status=0
-chroot "$tree" sluicectl status || status=$?
+cat /tmp/status
 kill -TERM "$pid" && wait "$pid" || die "the agent ended with status $?: $(cat /tmp/agent)"
 [[ $status -eq 0 ]] || die "sluicectl status: $status; $(cat /tmp/agent)"
 say "good"
