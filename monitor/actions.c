@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "monitor/actions.h"
 
+#include "monitor/sql.h"
+
 #include "core/err.h"
 
 #include <errno.h>
-#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -40,19 +41,6 @@ struct sl_actions {
     sqlite3_stmt *statements[STATEMENTS];
 };
 
-static int fail(const struct sl_actions *actions, const char *what)
-{
-    int code = sqlite3_errcode(actions->db) & 0xff, err = -EIO;
-
-    if (code == SQLITE_FULL)
-        err = -ENOSPC;
-    if (code == SQLITE_CANTOPEN || code == SQLITE_PERM || code == SQLITE_READONLY)
-        err = -EACCES;
-    if (code == SQLITE_BUSY || code == SQLITE_LOCKED)
-        err = -EBUSY;
-    return sl_fail(err, "the store: %s: %s", what, sqlite3_errmsg(actions->db));
-}
-
 int sl_actions_open(const char *path, uint64_t bytes_max, struct sl_actions **out)
 {
     struct sl_actions *actions = calloc(1, sizeof(*actions));
@@ -75,7 +63,7 @@ int sl_actions_open(const char *path, uint64_t bytes_max, struct sl_actions **ou
     for (unsigned i = 0; i < STATEMENTS && code == SQLITE_OK; i++)
         code = sqlite3_prepare_v2(actions->db, texts[i], -1, &actions->statements[i], NULL);
     if (code != SQLITE_OK) {
-        int err = fail(actions, "actions cannot be opened");
+        int err = sl_sql_fail(actions->db, "actions cannot be opened");
 
         sl_actions_close(actions);
         return err;
@@ -94,36 +82,17 @@ void sl_actions_close(struct sl_actions *actions)
     free(actions);
 }
 
-static void text_of(sqlite3_stmt *statement, int place, const char *text)
-{
-    sqlite3_bind_text(statement, place, text, -1, SQLITE_TRANSIENT);
-}
-
-static void number_of(sqlite3_stmt *statement, int place, uint64_t value)
-{
-    sqlite3_bind_int64(statement, place, (sqlite3_int64)value);
-}
-
-static bool run(sqlite3_stmt *statement)
-{
-    int code = sqlite3_step(statement);
-
-    sqlite3_reset(statement);
-    sqlite3_clear_bindings(statement);
-    return code == SQLITE_DONE || code == SQLITE_ROW;
-}
-
 static int id_of(struct sl_actions *actions, const char *key, uint64_t *out)
 {
     sqlite3_stmt *statement = actions->statements[ID];
     int code;
 
-    text_of(statement, 1, key);
+    sl_sql_text(statement, 1, key);
     code = sqlite3_step(statement);
     if (code == SQLITE_ROW)
-        *out = (uint64_t)sqlite3_column_int64(statement, 0);
+        *out = sl_sql_take_number(statement, 0);
     sqlite3_reset(statement);
-    return code == SQLITE_ROW ? 0 : fail(actions, "an action cannot be read");
+    return code == SQLITE_ROW ? 0 : sl_sql_fail(actions->db, "an action cannot be read");
 }
 
 int sl_actions_put(struct sl_actions *actions, const struct sl_mon_action *action, uint64_t *id)
@@ -131,32 +100,32 @@ int sl_actions_put(struct sl_actions *actions, const struct sl_mon_action *actio
     sqlite3_stmt *put = actions->statements[PUT];
     int err;
 
-    text_of(put, 1, action->key);
-    number_of(put, 2, action->verdict);
-    text_of(put, 3, action->kind);
-    text_of(put, 4, action->plug);
-    text_of(put, 5, action->node);
-    text_of(put, 6, action->state);
-    number_of(put, 7, action->is_shadow);
-    number_of(put, 8, action->attempts);
-    number_of(put, 9, action->wanted_ns);
-    number_of(put, 10, action->tried_ns);
-    number_of(put, 11, action->ended_ns);
-    text_of(put, 12, action->boot_id);
-    text_of(put, 13, action->subject_kind);
-    text_of(put, 14, action->subject);
-    text_of(put, 15, action->check);
-    text_of(put, 16, action->condition);
-    text_of(put, 17, action->text);
-    text_of(put, 18, action->outcome);
-    if (!run(put))
-        return fail(actions, "an action is not stored");
+    sl_sql_text(put, 1, action->key);
+    sl_sql_number(put, 2, action->verdict);
+    sl_sql_text(put, 3, action->kind);
+    sl_sql_text(put, 4, action->plug);
+    sl_sql_text(put, 5, action->node);
+    sl_sql_text(put, 6, action->state);
+    sl_sql_number(put, 7, action->is_shadow);
+    sl_sql_number(put, 8, action->attempts);
+    sl_sql_number(put, 9, action->wanted_ns);
+    sl_sql_number(put, 10, action->tried_ns);
+    sl_sql_number(put, 11, action->ended_ns);
+    sl_sql_text(put, 12, action->boot_id);
+    sl_sql_text(put, 13, action->subject_kind);
+    sl_sql_text(put, 14, action->subject);
+    sl_sql_text(put, 15, action->check);
+    sl_sql_text(put, 16, action->condition);
+    sl_sql_text(put, 17, action->text);
+    sl_sql_text(put, 18, action->outcome);
+    if (sl_sql_run(put) != 0)
+        return sl_sql_fail(actions->db, "an action is not stored");
     err = id_of(actions, action->key, id);
     if (err != 0)
         return err;
-    number_of(actions->statements[PRUNE], 1, *id);
-    number_of(actions->statements[PRUNE], 2, SL_ACTIONS_KEPT);
-    (void)run(actions->statements[PRUNE]);
+    sl_sql_number(actions->statements[PRUNE], 1, *id);
+    sl_sql_number(actions->statements[PRUNE], 2, SL_ACTIONS_KEPT);
+    (void)sl_sql_run(actions->statements[PRUNE]);
     return 0;
 }
 
@@ -164,43 +133,38 @@ int sl_actions_update(struct sl_actions *actions, const struct sl_mon_action *ac
 {
     sqlite3_stmt *update = actions->statements[UPDATE];
 
-    number_of(update, 1, action->id);
-    text_of(update, 2, action->state);
-    number_of(update, 3, action->attempts);
-    number_of(update, 4, action->tried_ns);
-    number_of(update, 5, action->ended_ns);
-    text_of(update, 6, action->outcome);
-    return run(update) ? 0 : fail(actions, "what came of an action is not stored");
-}
-
-static void take_text(sqlite3_stmt *statement, int column, char *out, size_t cap)
-{
-    const unsigned char *text = sqlite3_column_text(statement, column);
-
-    snprintf(out, cap, "%s", text != NULL ? (const char *)text : "");
+    sl_sql_number(update, 1, action->id);
+    sl_sql_text(update, 2, action->state);
+    sl_sql_number(update, 3, action->attempts);
+    sl_sql_number(update, 4, action->tried_ns);
+    sl_sql_number(update, 5, action->ended_ns);
+    sl_sql_text(update, 6, action->outcome);
+    return sl_sql_run(update) == 0
+               ? 0
+               : sl_sql_fail(actions->db, "what came of an action is not stored");
 }
 
 static void take(sqlite3_stmt *statement, struct sl_mon_action *out)
 {
-    out->id = (uint64_t)sqlite3_column_int64(statement, 0);
-    take_text(statement, 1, out->key, sizeof(out->key));
-    out->verdict = (uint64_t)sqlite3_column_int64(statement, 2);
-    take_text(statement, 3, out->kind, sizeof(out->kind));
-    take_text(statement, 4, out->plug, sizeof(out->plug));
-    take_text(statement, 5, out->node, sizeof(out->node));
-    take_text(statement, 6, out->state, sizeof(out->state));
-    out->is_shadow = sqlite3_column_int(statement, 7) != 0;
-    out->attempts = (unsigned)sqlite3_column_int64(statement, 8);
-    out->wanted_ns = (uint64_t)sqlite3_column_int64(statement, 9);
-    out->tried_ns = (uint64_t)sqlite3_column_int64(statement, 10);
-    out->ended_ns = (uint64_t)sqlite3_column_int64(statement, 11);
-    take_text(statement, 12, out->boot_id, sizeof(out->boot_id));
-    take_text(statement, 13, out->subject_kind, sizeof(out->subject_kind));
-    take_text(statement, 14, out->subject, sizeof(out->subject));
-    take_text(statement, 15, out->check, sizeof(out->check));
-    take_text(statement, 16, out->condition, sizeof(out->condition));
-    take_text(statement, 17, out->text, sizeof(out->text));
-    take_text(statement, 18, out->outcome, sizeof(out->outcome));
+    out->id = sl_sql_take_number(statement, 0);
+    sl_sql_take_text(statement, 1, out->key, sizeof(out->key));
+    out->verdict = sl_sql_take_number(statement, 2);
+    sl_sql_take_text(statement, 3, out->kind, sizeof(out->kind));
+    sl_sql_take_text(statement, 4, out->plug, sizeof(out->plug));
+    sl_sql_take_text(statement, 5, out->node, sizeof(out->node));
+    sl_sql_take_text(statement, 6, out->state, sizeof(out->state));
+    out->is_shadow = sl_sql_take_number(statement, 7) != 0;
+    out->attempts = (unsigned)sl_sql_take_number(statement, 8);
+    out->wanted_ns = sl_sql_take_number(statement, 9);
+    out->tried_ns = sl_sql_take_number(statement, 10);
+    out->ended_ns = sl_sql_take_number(statement, 11);
+    sl_sql_take_text(statement, 12, out->boot_id, sizeof(out->boot_id));
+    sl_sql_take_text(statement, 13, out->subject_kind, sizeof(out->subject_kind));
+    sl_sql_take_text(statement, 14, out->subject, sizeof(out->subject));
+    sl_sql_take_text(statement, 15, out->check, sizeof(out->check));
+    sl_sql_take_text(statement, 16, out->condition, sizeof(out->condition));
+    sl_sql_take_text(statement, 17, out->text, sizeof(out->text));
+    sl_sql_take_text(statement, 18, out->outcome, sizeof(out->outcome));
 }
 
 int sl_actions_list(struct sl_actions *actions, uint64_t from, struct sl_mon_action *out,
@@ -209,12 +173,12 @@ int sl_actions_list(struct sl_actions *actions, uint64_t from, struct sl_mon_act
     sqlite3_stmt *list = actions->statements[LIST];
     int count = 0, code;
 
-    number_of(list, 1, from);
-    number_of(list, 2, most);
+    sl_sql_number(list, 1, from);
+    sl_sql_number(list, 2, most);
     while ((code = sqlite3_step(list)) == SQLITE_ROW)
         take(list, &out[count++]);
     sqlite3_reset(list);
-    return code == SQLITE_DONE ? count : fail(actions, "actions cannot be read");
+    return code == SQLITE_DONE ? count : sl_sql_fail(actions->db, "actions cannot be read");
 }
 
 int sl_actions_get(struct sl_actions *actions, uint64_t id, struct sl_mon_action *out)

@@ -2,12 +2,12 @@
 #include "monitor/store.h"
 
 #include "monitor/event_line.h"
+#include "monitor/sql.h"
 
 #include "core/err.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,69 +106,26 @@ struct sl_mon_store {
     uint64_t lost;
 };
 
-/* ---- errors ---- */
-
-static int error_of(int code)
-{
-    switch (code & 0xff) {
-    case SQLITE_OK:
-    case SQLITE_DONE:
-    case SQLITE_ROW: return 0;
-    case SQLITE_FULL: return -ENOSPC;
-    case SQLITE_CANTOPEN:
-    case SQLITE_PERM:
-    case SQLITE_READONLY:
-    case SQLITE_AUTH: return -EACCES;
-    case SQLITE_NOMEM: return -ENOMEM;
-    case SQLITE_BUSY:
-    case SQLITE_LOCKED: return -EBUSY;
-    default: return -EIO;
-    }
-}
-
 static bool is_damaged(int code)
 {
     return (code & 0xff) == SQLITE_CORRUPT || (code & 0xff) == SQLITE_NOTADB;
-}
-
-static int fail(const struct sl_mon_store *store, const char *what)
-{
-    int code = sqlite3_errcode(store->db), err = error_of(code);
-
-    return sl_fail(err != 0 ? err : -EIO, "the store: %s: %s", what, sqlite3_errmsg(store->db));
 }
 
 /* ---- statements ---- */
 
 static int run(struct sl_mon_store *store, enum statement which)
 {
-    int code = sqlite3_step(store->statements[which]);
-
-    sqlite3_reset(store->statements[which]);
-    sqlite3_clear_bindings(store->statements[which]);
-    return error_of(code);
+    return sl_sql_run(store->statements[which]);
 }
 
 static void bind_text(struct sl_mon_store *store, enum statement which, int place, const char *text)
 {
-    sqlite3_bind_text(store->statements[which], place, text, -1, SQLITE_TRANSIENT);
+    sl_sql_text(store->statements[which], place, text);
 }
 
 static void bind_number(struct sl_mon_store *store, enum statement which, int place, uint64_t value)
 {
-    sqlite3_bind_int64(store->statements[which], place, (sqlite3_int64)value);
-}
-
-static void take_text(sqlite3_stmt *statement, int column, char *out, size_t cap)
-{
-    const unsigned char *text = sqlite3_column_text(statement, column);
-
-    snprintf(out, cap, "%s", text != NULL ? (const char *)text : "");
-}
-
-static uint64_t take_number(sqlite3_stmt *statement, int column)
-{
-    return (uint64_t)sqlite3_column_int64(statement, column);
+    sl_sql_number(store->statements[which], place, value);
 }
 
 /* ---- opening ---- */
@@ -198,7 +155,7 @@ static int number_of(sqlite3 *db, const char *query, uint64_t *out)
         return code;
     code = sqlite3_step(statement);
     if (code == SQLITE_ROW)
-        *out = (uint64_t)sqlite3_column_int64(statement, 0);
+        *out = sl_sql_take_number(statement, 0);
     sqlite3_finalize(statement);
     return code == SQLITE_ROW ? SQLITE_OK : code;
 }
@@ -293,7 +250,7 @@ int sl_mon_store_open(const char *path, const struct sl_mon_store_options *optio
         code = err == 0 ? db_open(store, path) : SQLITE_OK;
     }
     if (err == 0 && code != SQLITE_OK) {
-        err = error_of(code);
+        err = sl_sql_error(code);
         err = sl_fail(err != 0 ? err : -EIO, "the store %s cannot be opened: %s", path,
                       store->db != NULL ? sqlite3_errmsg(store->db) : sqlite3_errstr(code));
     }
@@ -436,7 +393,7 @@ static int put(struct sl_mon_store *store, const struct entry *entry)
     if (err == -ENOSPC && prune(store, (store->next - store->oldest) / 2) == 0)
         err = put_once(store, entry);
     if (err != 0)
-        return fail(store, "a transition is not stored");
+        return sl_sql_fail(store->db, "a transition is not stored");
     if (entry->record.id >= store->next)
         store->next = entry->record.id + 1;
     return 0;
@@ -487,7 +444,7 @@ int sl_mon_store_forget(struct sl_mon_store *store, const struct sl_mon_subject 
 {
     bind_text(store, FORGET, 1, sl_mon_kind_name(subject->kind));
     bind_text(store, FORGET, 2, subject->name);
-    return run(store, FORGET) == 0 ? 0 : fail(store, "conditions are not forgotten");
+    return run(store, FORGET) == 0 ? 0 : sl_sql_fail(store->db, "conditions are not forgotten");
 }
 
 int sl_mon_store_list(struct sl_mon_store *store, uint64_t from, struct sl_mon_record *out,
@@ -501,25 +458,25 @@ int sl_mon_store_list(struct sl_mon_store *store, uint64_t from, struct sl_mon_r
     while ((code = sqlite3_step(statement)) == SQLITE_ROW) {
         struct sl_mon_record *record = &out[count++];
 
-        record->id = take_number(statement, 0);
-        record->wall_ns = take_number(statement, 1);
-        record->mono_ns = take_number(statement, 2);
-        take_text(statement, 3, record->boot_id, sizeof(record->boot_id));
-        take_text(statement, 4, record->kind, sizeof(record->kind));
-        take_text(statement, 5, record->subject, sizeof(record->subject));
-        take_text(statement, 6, record->check, sizeof(record->check));
-        take_text(statement, 7, record->condition, sizeof(record->condition));
-        take_text(statement, 8, record->from, sizeof(record->from));
-        take_text(statement, 9, record->to, sizeof(record->to));
-        take_text(statement, 10, record->cause, sizeof(record->cause));
-        take_text(statement, 11, record->source, sizeof(record->source));
-        record->before = take_number(statement, 12);
-        record->after = take_number(statement, 13);
-        take_text(statement, 14, record->text, sizeof(record->text));
+        record->id = sl_sql_take_number(statement, 0);
+        record->wall_ns = sl_sql_take_number(statement, 1);
+        record->mono_ns = sl_sql_take_number(statement, 2);
+        sl_sql_take_text(statement, 3, record->boot_id, sizeof(record->boot_id));
+        sl_sql_take_text(statement, 4, record->kind, sizeof(record->kind));
+        sl_sql_take_text(statement, 5, record->subject, sizeof(record->subject));
+        sl_sql_take_text(statement, 6, record->check, sizeof(record->check));
+        sl_sql_take_text(statement, 7, record->condition, sizeof(record->condition));
+        sl_sql_take_text(statement, 8, record->from, sizeof(record->from));
+        sl_sql_take_text(statement, 9, record->to, sizeof(record->to));
+        sl_sql_take_text(statement, 10, record->cause, sizeof(record->cause));
+        sl_sql_take_text(statement, 11, record->source, sizeof(record->source));
+        record->before = sl_sql_take_number(statement, 12);
+        record->after = sl_sql_take_number(statement, 13);
+        sl_sql_take_text(statement, 14, record->text, sizeof(record->text));
         record->history = sqlite3_column_double(statement, 15);
     }
     sqlite3_reset(statement);
-    return code == SQLITE_DONE ? count : fail(store, "transitions cannot be read");
+    return code == SQLITE_DONE ? count : sl_sql_fail(store->db, "transitions cannot be read");
 }
 
 /* ---- verdicts ---- */
@@ -536,21 +493,21 @@ int sl_mon_store_verdicts(struct sl_mon_store *store, uint64_t from, bool only_o
     while ((code = sqlite3_step(statement)) == SQLITE_ROW) {
         struct sl_mon_verdict *verdict = &out[count++];
 
-        verdict->id = take_number(statement, 0);
-        verdict->opened_ns = take_number(statement, 1);
-        verdict->closed_ns = take_number(statement, 2);
-        verdict->acked_ns = take_number(statement, 3);
-        take_text(statement, 4, verdict->acked_by, sizeof(verdict->acked_by));
-        take_text(statement, 5, verdict->boot_id, sizeof(verdict->boot_id));
-        take_text(statement, 6, verdict->kind, sizeof(verdict->kind));
-        take_text(statement, 7, verdict->subject, sizeof(verdict->subject));
-        take_text(statement, 8, verdict->check, sizeof(verdict->check));
-        take_text(statement, 9, verdict->condition, sizeof(verdict->condition));
-        verdict->is_fatal = take_number(statement, 10) != 0;
-        take_text(statement, 11, verdict->text, sizeof(verdict->text));
+        verdict->id = sl_sql_take_number(statement, 0);
+        verdict->opened_ns = sl_sql_take_number(statement, 1);
+        verdict->closed_ns = sl_sql_take_number(statement, 2);
+        verdict->acked_ns = sl_sql_take_number(statement, 3);
+        sl_sql_take_text(statement, 4, verdict->acked_by, sizeof(verdict->acked_by));
+        sl_sql_take_text(statement, 5, verdict->boot_id, sizeof(verdict->boot_id));
+        sl_sql_take_text(statement, 6, verdict->kind, sizeof(verdict->kind));
+        sl_sql_take_text(statement, 7, verdict->subject, sizeof(verdict->subject));
+        sl_sql_take_text(statement, 8, verdict->check, sizeof(verdict->check));
+        sl_sql_take_text(statement, 9, verdict->condition, sizeof(verdict->condition));
+        verdict->is_fatal = sl_sql_take_number(statement, 10) != 0;
+        sl_sql_take_text(statement, 11, verdict->text, sizeof(verdict->text));
     }
     sqlite3_reset(statement);
-    return code == SQLITE_DONE ? count : fail(store, "verdicts cannot be read");
+    return code == SQLITE_DONE ? count : sl_sql_fail(store->db, "verdicts cannot be read");
 }
 
 int sl_mon_store_verdict_ack(struct sl_mon_store *store, uint64_t id, uint64_t wall_ns,
@@ -560,7 +517,7 @@ int sl_mon_store_verdict_ack(struct sl_mon_store *store, uint64_t id, uint64_t w
     bind_number(store, ACK_VERDICT, 2, wall_ns);
     bind_text(store, ACK_VERDICT, 3, who);
     if (run(store, ACK_VERDICT) != 0)
-        return fail(store, "an acknowledgement is not stored");
+        return sl_sql_fail(store->db, "an acknowledgement is not stored");
     return sqlite3_changes(store->db) > 0
                ? 0
                : sl_fail(-ENOENT, "there is no verdict %llu", (unsigned long long)id);
@@ -597,9 +554,9 @@ static void restore_row(sqlite3_stmt *statement, struct sl_mon *mon)
     enum sl_mon_kind kind;
     enum sl_mon_check which;
 
-    take_text(statement, 0, kind_name, sizeof(kind_name));
-    take_text(statement, 1, subject_name, sizeof(subject_name));
-    take_text(statement, 2, check_name, sizeof(check_name));
+    sl_sql_take_text(statement, 0, kind_name, sizeof(kind_name));
+    sl_sql_take_text(statement, 1, subject_name, sizeof(subject_name));
+    sl_sql_take_text(statement, 2, check_name, sizeof(check_name));
     if (!find_kind(kind_name, &kind) || !find_check(kind, check_name, &which) ||
         sqlite3_column_bytes(statement, 3) != sizeof(condition))
         return;
@@ -618,16 +575,16 @@ static int get_text(struct sl_mon_store *store, const char *key, char *out, size
     bind_text(store, GET_META, 1, key);
     code = sqlite3_step(statement);
     if (code == SQLITE_ROW)
-        take_text(statement, 0, out, cap);
+        sl_sql_take_text(statement, 0, out, cap);
     sqlite3_reset(statement);
-    return error_of(code);
+    return sl_sql_error(code);
 }
 
 int sl_mon_store_boot(struct sl_mon_store *store, const char *boot_id)
 {
     bind_text(store, PUT_META, 1, "boot_id");
     bind_text(store, PUT_META, 2, boot_id);
-    return run(store, PUT_META) == 0 ? 0 : fail(store, "the boot is not stored");
+    return run(store, PUT_META) == 0 ? 0 : sl_sql_fail(store->db, "the boot is not stored");
 }
 
 int sl_mon_store_note(struct sl_mon_store *store, const char *key, const char *boot_id,
@@ -639,7 +596,7 @@ int sl_mon_store_note(struct sl_mon_store *store, const char *key, const char *b
     snprintf(text, sizeof(text), "%s %" PRIu64, boot_id, value);
     bind_text(store, PUT_META, 1, name);
     bind_text(store, PUT_META, 2, text);
-    return run(store, PUT_META) == 0 ? 0 : fail(store, "a source's place is not stored");
+    return run(store, PUT_META) == 0 ? 0 : sl_sql_fail(store->db, "a source's place is not stored");
 }
 
 uint64_t sl_mon_store_recall(struct sl_mon_store *store, const char *key, const char *boot_id)
@@ -682,7 +639,7 @@ static int close_others(struct sl_mon_store *store, struct sl_mon *mon, uint64_t
         bind_number(store, CLOSE_VERDICT_ID, 1, wall_ns);
         bind_number(store, CLOSE_VERDICT_ID, 2, verdict.id);
         if (run(store, CLOSE_VERDICT_ID) != 0)
-            return fail(store, "a verdict is not closed");
+            return sl_sql_fail(store->db, "a verdict is not closed");
     }
     return count;
 }
@@ -694,12 +651,12 @@ int sl_mon_store_restore(struct sl_mon_store *store, struct sl_mon *mon, uint64_
     int code, err;
 
     if (get_text(store, "boot_id", boot_id, sizeof(boot_id)) != 0)
-        return fail(store, "the last boot cannot be read");
+        return sl_sql_fail(store->db, "the last boot cannot be read");
     while ((code = sqlite3_step(statement)) == SQLITE_ROW)
         restore_row(statement, mon);
     sqlite3_reset(statement);
     if (code != SQLITE_DONE)
-        return fail(store, "conditions cannot be read");
+        return sl_sql_fail(store->db, "conditions cannot be read");
     err = close_others(store, mon, wall_ns);
     if (err == 0 && boot_id[0] != '\0')
         sl_mon_set_boot(mon, boot_id);
@@ -715,14 +672,14 @@ int sl_mon_store_acked(struct sl_mon_store *store, const char *output, uint64_t 
 
     bind_text(store, GET_ACK, 1, output);
     code = sqlite3_step(statement);
-    *out = code == SQLITE_ROW ? take_number(statement, 0) : 0;
+    *out = code == SQLITE_ROW ? sl_sql_take_number(statement, 0) : 0;
     sqlite3_reset(statement);
-    return error_of(code) == 0 ? 0 : fail(store, "an output's place cannot be read");
+    return sl_sql_error(code) == 0 ? 0 : sl_sql_fail(store->db, "an output's place cannot be read");
 }
 
 int sl_mon_store_ack(struct sl_mon_store *store, const char *output, uint64_t id)
 {
     bind_text(store, PUT_ACK, 1, output);
     bind_number(store, PUT_ACK, 2, id);
-    return run(store, PUT_ACK) == 0 ? 0 : fail(store, "an output's place is not stored");
+    return run(store, PUT_ACK) == 0 ? 0 : sl_sql_fail(store->db, "an output's place is not stored");
 }
