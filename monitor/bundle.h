@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an agent was told, and what it made of that, as lines of JSON: to find out later, and
- * elsewhere, why it said what it said.
+ * The inputs of an agent (times, samples) and its outputs (transitions), as lines of JSON: so that
+ * one finds out later, and elsewhere, why it reported something.
  *
  *     {"bundle":1,"version":"0.1.0","subjects":4096,"next_id":5}
  *     {"in":"time","mono":...,"wall":...,"boot":...}            before what came at that time

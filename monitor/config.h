@@ -29,7 +29,7 @@ struct sl_mon_config {
     int64_t store_transitions, store_bytes;
     char events_path[SL_MON_PATH];   /* "": none; "-": standard output */
     char textfile_path[SL_MON_PATH]; /* of metrics; "": none */
-    char bundle_path[SL_MON_PATH];   /* what it is told is recorded; "": nowhere */
+    char bundle_path[SL_MON_PATH];   /* of the record of inputs and outputs; "": none */
     int64_t bundle_bytes;
 
     int isolate_plug, isolate_mode;    /* places in the words of their rows */

@@ -38,7 +38,7 @@ struct sl_mon_evidence {
 #define SL_MON_EVENTS_PER_S 2
 
 struct sl_mon_bucket {
-    uint64_t since_ns; /* what is taken comes back from then on */
+    uint64_t since_ns; /* when taken last fell; it falls by SL_MON_EVENTS_PER_S each second */
     uint32_t taken, withheld;
 };
 
@@ -122,8 +122,8 @@ void sl_mon_use(struct sl_mon *mon, struct sl_mon_subject *subject);
 bool sl_mon_in_use(const struct sl_mon *mon, const struct sl_mon_subject *subject);
 
 /* evidence may be NULL for a good sample. A check of another kind of subject is our mistake. A bad
- * sample of a quiet check that changes nothing is told as an event; where there are too many, their
- * number is told with the next. */
+ * sample of a quiet check that changes no state is an event to on_transition() all the same. Those
+ * beyond SL_MON_EVENTS_AT_ONCE are counted, and the next one gives the count. */
 void sl_mon_sample(struct sl_mon *mon, struct sl_mon_subject *subject, enum sl_mon_check check,
                    bool is_bad, const struct sl_mon_evidence *evidence);
 /* The source of a check was alive since the last time: quiet conditions of that check calm down. */

@@ -20,7 +20,7 @@ struct sl_kube_node {
 struct sl_kube_list {
     unsigned count, before;  /* added up over pages */
     char next[SL_KUBE_NEXT]; /* of the next page; "": this was the last */
-    uint64_t remaining;      /* after this page, where it is told */
+    uint64_t remaining;      /* nodes after this page; 0: none, or the server does not say */
 };
 
 /* -EBADMSG: this is no node. */

@@ -57,7 +57,7 @@ struct sl_mon_qp {
     bool is_kernel;
 };
 
-/* A device: what it is called, and how much of each kind there is. False: the message is none. */
+/* A device: its name, and its number of resources of each kind. False: the message is of none. */
 bool sl_mon_nldev_parse(const struct nlmsghdr *message, size_t len, uint32_t *index,
                         char name[SL_MON_NAME], uint64_t counts[SL_MON_NLDEV_KIND_COUNT]);
 /* Each queue pair that a message has. */
@@ -78,8 +78,8 @@ struct sl_mon_nldev {
 /* A list: begin, its queue pairs, end. */
 void sl_mon_nldev_begin(struct sl_mon_nldev *device);
 void sl_mon_nldev_qp(struct sl_mon *mon, struct sl_mon_nldev *device, const struct sl_mon_qp *qp);
-/* One that was in error in two lists is told: a program that takes its queue pairs down sets them
- * to that state too, for a moment. */
+/* A queue pair that is in error in two lists in a row is a bad sample of its port: a program that
+ * takes its queue pairs down sets them to that state too, for a moment. */
 void sl_mon_nldev_end(struct sl_mon *mon, struct sl_mon_nldev *device);
 
 #endif

@@ -79,8 +79,8 @@ struct sl_mon_port {
     uint64_t last_ns;                      /* 0: there was none */
     uint64_t best_speed;                   /* so far; a source may set what it knows of before */
     uint32_t clears;                       /* of its subject, up to the last reading */
-    double hourly[SL_MON_COUNTER_COUNT];   /* what came, an hour ago counting 1/e */
-    uint64_t totals[SL_MON_COUNTER_COUNT]; /* what came since the agent began */
+    double hourly[SL_MON_COUNTER_COUNT];   /* increments; those of an hour ago count 1/e */
+    uint64_t totals[SL_MON_COUNTER_COUNT]; /* increments since the agent began */
     uint64_t sent, received;               /* bytes */
     uint64_t flaps, resets;
     uint64_t flaps_lasted[SL_MON_FLAP_BUCKETS]; /* up to 10 ms, 100 ms, 1 s, 10 s, 1 min, more */

@@ -38,7 +38,8 @@ struct sl_mon_sent {
 
 bool sl_mon_sent_parse(const struct nlmsghdr *message, size_t len, struct sl_mon_sent *out);
 
-/* A queue of the driver, in sysfs: what it has of it and has not sent; how often it gave up. */
+/* A queue of the driver, in sysfs: bytes that the device has and has not sent yet, and how often
+ * the driver gave up on it. */
 struct sl_mon_tx {
     bool has_inflight, has_timeouts;
     uint64_t inflight, timeouts; /* bytes */

@@ -73,9 +73,9 @@ struct sl_mon_ranks_counts {
 
 struct sl_mon_ranks_counts sl_mon_ranks_counts(const struct sl_mon_ranks *ranks);
 
-/* "sluice.1000.4711.0": whose. */
+/* Parses the name of a state page, "sluice.1000.4711.0". False: it is no such name. */
 bool sl_mon_page_name(const char *name, uint32_t *user, int32_t *pid);
-/* "sluice-nccl-4711-3". */
+/* The same of a file of NCCL's events, "sluice-nccl-4711-3". */
 bool sl_mon_nccl_name(const char *name, int32_t *pid);
 
 #endif
