@@ -122,6 +122,12 @@ struct sl_codec {
 /* NULL: there is none. */
 const struct sl_codec *sl_codec_by_id(unsigned id);
 const struct sl_codec *sl_codec_by_name(const char *name);
+/* All of them, from 0 up, then NULL. */
+const struct sl_codec *sl_codec_row(size_t idx);
+
+/* -EINVAL and a sentence for a spec that no codec can fulfil, or that sets what its codec has no
+ * use for: so equal codecs have equal specs, byte for byte. */
+int sl_codec_check(const struct sl_codec_spec *spec);
 
 /* "bq8", "topk:k=41,stochastic=on": fills all of *out, checks it. -EINVAL and a sentence that names
  * the choices. dtype F32, seed 0 where the text does not say. */
@@ -130,9 +136,10 @@ int sl_codec_parse(const char *text, struct sl_codec_spec *out);
 int sl_codec_print(const struct sl_codec_spec *spec, char *out, size_t cap);
 
 /*
- * out = encode(sum over w of decode(in[w]) * factor), tile by tile, in the order of w, in f32: one
- * pass, no scratch but the stack. in_spec and out_spec may differ. factor: 1, or 1/W for averages.
- * Only for SL_CODEC_FIXED. len: of each in. *out_len: bytes written.
+ * out = encode((sum over w of decode(in[w])) * factor), tile by tile, in the order of w, in f32:
+ * the first is decoded, each of the others added to it, then one product. One pass, no scratch but
+ * the stack. in_spec and out_spec may differ. factor: 1, or 1/W for averages. Only for
+ * SL_CODEC_FIXED, whose messages are the tiles' in a row. len: of each in. *out_len: bytes written.
  */
 int sl_codec_reduce(const struct sl_codec_spec *in_spec, const struct sl_codec_at *in_at,
                     const void *const *in, unsigned ranks, size_t len, float factor,
@@ -141,8 +148,9 @@ int sl_codec_reduce(const struct sl_codec_spec *in_spec, const struct sl_codec_a
 
 /*
  * Error feedback: out = encode(in + residual), residual = in + residual - decode(out), tile by tile
- * in one pass. Only for SL_CODEC_FIXED. residual: count floats. Where in is NaN or infinite, the
- * residual becomes 0.
+ * in one pass; sums in f32, and encoded as such, but for SL_CODEC_LOSSLESS, which get elements of
+ * their dtype. Only for SL_CODEC_FIXED. residual: count floats. Where in or the difference is NaN
+ * or infinite, the residual becomes 0.
  * Source: F. Seide et al., "1-bit stochastic gradient descent", Interspeech 2014; S. P. Karimireddy
  * et al., "Error feedback fixes SignSGD", ICML 2019.
  */

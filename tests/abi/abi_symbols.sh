@@ -12,6 +12,7 @@ arrows='
 core:
 gdr: core
 kernels: core
+compress: core
 multipath: core gdr
 shm: core
 tcp: core

@@ -62,7 +62,7 @@ no_include_directory_outside_the_tree() {
 }
 
 tap_case core_includes_only_core_and_the_public_headers arrows core
-for folder in gdr tcp shm launch schedules kernels; do
+for folder in gdr tcp shm launch schedules kernels compress; do
     tap_case "${folder}_includes_only_core_and_itself" arrows "$folder" core
 done
 tap_case multipath_includes_only_core_and_gdr arrows multipath core gdr

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rows of all codecs, one a file, and what they share. */
+#ifndef SL_COMPRESS_CODECS_H
+#define SL_COMPRESS_CODECS_H
+
+#include "compress/codec.h"
+
+extern const struct sl_codec sl_codec_raw;
+
+/* What a codec makes use of beside the type of the elements. */
+enum {
+    SL_USES_BITS = 1 << 0,
+    SL_USES_K = 1 << 1,
+    SL_USES_ROWS = 1 << 2,
+    SL_USES_RANKS = 1 << 3,
+    SL_USES_SEED = 1 << 4, /* also when it does not round at random */
+    SL_USES_ROTATED = 1 << 5
+};
+
+/* For the check() of a row: -EINVAL and a sentence where spec sets what the codec has no use for. */
+int sl_codec_check_used(const struct sl_codec_spec *spec, unsigned used);
+
+/* For the decoders of SL_CODEC_FIXED: -EBADMSG and a sentence where len is not size(). */
+int sl_codec_check_len(const struct sl_codec_spec *spec, size_t len, size_t count);
+
+static inline size_t sl_codec_round16(size_t len)
+{
+    return (len + 15) & ~(size_t)15;
+}
+
+#endif
