@@ -8,7 +8,8 @@
 #include <string.h>
 
 static const struct sl_codec *const rows[] = {
-    &sl_codec_raw,
+    &sl_codec_raw, &sl_codec_bf16, &sl_codec_fp16, &sl_codec_bq8,
+    &sl_codec_bq4, &sl_codec_bq2,  &sl_codec_sign,
 };
 
 const struct sl_codec *sl_codec_by_id(unsigned id)

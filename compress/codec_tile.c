@@ -7,6 +7,7 @@
 
 #include "compress/codecs.h"
 #include "compress/elements.h"
+#include "compress/kernels.h"
 #include "core/err.h"
 
 /* Encoded, floats are floats whatever the message was made of, but where the bytes are the elements'
@@ -86,17 +87,10 @@ int sl_codec_reduce(const struct sl_codec_spec *in_spec, const struct sl_codec_a
     return err;
 }
 
-/* What is left of a sum after its encoding went; nothing, where there is no number for it. */
-static float left(float sum, float sent)
-{
-    float rest = sum - sent;
-
-    return (sl_f32_bits(rest) & SL_BITS_INF) == SL_BITS_INF ? 0.0f : rest;
-}
-
 size_t sl_codec_encode_feedback(const struct sl_codec_spec *spec, const struct sl_codec_at *at,
                                 const void *in, float *residual, size_t count, void *out)
 {
+    const struct sl_codec_kernels *kernels = sl_codec_kernels();
     const struct sl_codec *codec = sl_codec_by_id(spec->id);
     size_t elem = spec->dtype == SLUICE_F32 ? 4 : 2, done = 0;
 
@@ -105,16 +99,14 @@ size_t sl_codec_encode_feedback(const struct sl_codec_spec *spec, const struct s
         size_t n = count - first < SL_TILE ? count - first : SL_TILE, len;
         struct sl_codec_at here = at_tile(at, first);
         float sum[SL_TILE], sent[SL_TILE];
+        const float *x = sl_elements_floats(spec->dtype, (const char *)in + first * elem, n, sum);
         int err;
 
-        sl_elements_widen(spec->dtype, (const char *)in + first * elem, n, sum);
-        for (size_t i = 0; i < n; i++)
-            sum[i] += residual[first + i];
+        kernels->feedback_sum(x, residual + first, n, sum);
         len = encode_tile(codec, spec, &here, sum, n, (char *)out + done);
         err = decode_tile(codec, spec, &here, (char *)out + done, len, n, sent);
         sl_assert(err == 0); /* its own bytes */
-        for (size_t i = 0; i < n; i++)
-            residual[first + i] = left(sum[i], sent[i]);
+        kernels->feedback_rest(sum, sent, n, residual + first);
         done += len;
     }
     return done;

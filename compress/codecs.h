@@ -6,6 +6,12 @@
 #include "compress/codec.h"
 
 extern const struct sl_codec sl_codec_raw;
+extern const struct sl_codec sl_codec_bf16;
+extern const struct sl_codec sl_codec_fp16;
+extern const struct sl_codec sl_codec_bq8;
+extern const struct sl_codec sl_codec_bq4;
+extern const struct sl_codec sl_codec_bq2;
+extern const struct sl_codec sl_codec_sign;
 
 /* What a codec makes use of beside the type of the elements. */
 enum {

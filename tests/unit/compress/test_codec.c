@@ -57,7 +57,13 @@ static void every_codec_is_found_by_number_and_by_name(void **state)
 
 static void a_spec_is_parsed_and_printed_again(void **state)
 {
-    static const char *const texts[] = {"raw", "raw:dtype=bf16", "raw:dtype=f16"};
+    static const char *const texts[] = {
+        "raw",
+        "raw:dtype=bf16",
+        "raw:dtype=f16",
+        "bq8",
+        "bq8:stochastic=on",
+        "bq4:stochastic=on,rotated=on,seed=18446744073709551615,dtype=bf16"};
     struct sl_codec_spec spec;
     char text[128];
 
@@ -66,8 +72,12 @@ static void a_spec_is_parsed_and_printed_again(void **state)
         assert_int_equal(sl_codec_parse(texts[i], &spec), 0);
         assert_int_equal(sl_codec_print(&spec, text, sizeof(text)), strlen(texts[i]));
         assert_string_equal(text, texts[i]);
-        assert_int_equal(spec.k + spec.rows + spec.ranks + spec.bits + spec.seed, 0);
+        assert_int_equal(spec.k + spec.rows + spec.ranks + spec.bits, 0);
     }
+    assert_int_equal(spec.id, SL_CODEC_BQ4);
+    assert_int_equal(spec.flags, SL_SPEC_STOCHASTIC | SL_SPEC_ROTATED);
+    assert_int_equal(spec.dtype, SLUICE_BF16);
+    assert_true(spec.seed == UINT64_MAX);
 }
 
 static void printing_tells_the_room_that_it_needs(void **state)

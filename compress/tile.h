@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A tile's elements on their way between the caller's memory and the kernels. */
+#ifndef SL_COMPRESS_TILE_H
+#define SL_COMPRESS_TILE_H
+
+#include "compress/kernels.h"
+
+struct sl_tile {
+    size_t first, count; /* elements of the message */
+    size_t units;        /* count, rounded up to whole units of SL_UNIT */
+};
+
+/* The tile that begins at element first. */
+static inline struct sl_tile sl_tile_at(size_t first, size_t count)
+{
+    size_t n = count - first < SL_TILE ? count - first : SL_TILE;
+
+    return (struct sl_tile){first, n, (n + SL_UNIT - 1) / SL_UNIT * SL_UNIT};
+}
+
+/* The tile's elements as floats, whole units of them, the last filled up with zeros: where they lie,
+ * or in scratch. *ahead: the memory of the next tile, where it is worth fetching, or NULL. */
+const float *sl_tile_floats(const struct sl_tile *tile, unsigned dtype, const void *in,
+                            size_t count, float scratch[SL_TILE], const void **ahead);
+
+/* Where kernels shall put decoded numbers of this tile: straight into out, or to scratch, for
+ * sl_tile_deliver(). *put: the kernel's. add: to f32. */
+float *sl_tile_target(const struct sl_tile *tile, unsigned dtype, void *out, size_t count, bool add,
+                      float scratch[SL_TILE], enum sl_put *put);
+void sl_tile_deliver(const struct sl_tile *tile, unsigned dtype, void *out, bool add,
+                     const float *numbers);
+
+#endif
