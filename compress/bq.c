@@ -10,26 +10,18 @@
 #include "compress/elements.h"
 #include "compress/tile.h"
 
-#define BLOCKS_MAX (SL_TILE / 32)
-#define SCALE_NAN 255    /* of 8 bits */
-#define SCALE_TOP 30     /* exponent of the code of a tile's largest scale */
-#define HEAD 16          /* bytes before scales of 8 bits: the base, zeros */
-#define FLOAT_BIAS 127   /* of an f32's exponent */
-#define LEAST 0x00800000 /* 2^-126 */
+#define HEAD 16 /* bytes before scales of 8 bits: the base, zeros */
 
 struct shape {
     uint8_t bits, block;
-    bool bytes;     /* scales of 8 bits, over a base */
-    uint8_t drop;   /* bits of an f32 that the scale has not */
-    uint32_t most;  /* the largest scale, those bits dropped: its product by most code is finite */
-    float quantile; /* the largest code */
+    struct sl_scales scales;
 };
 
 static const struct shape *shape_of(const struct sl_codec_spec *spec)
 {
-    static const struct shape shapes[] = {{8, 128, false, 16, 0x7c01, 127.0f},
-                                          {4, 32, true, 20, 0x7e1, 7.0f},
-                                          {2, 32, true, 20, 0x7f7, 1.0f}};
+    static const struct shape shapes[] = {{8, 128, {false, 16, 0x7c01, 127.0f}},
+                                          {4, 32, {true, 20, 0x7e1, 7.0f}},
+                                          {2, 32, {true, 20, 0x7f7, 1.0f}}};
 
     return &shapes[spec->id - SL_CODEC_BQ8];
 }
@@ -42,11 +34,11 @@ struct layout {
 static struct layout layout_of(const struct shape *shape, size_t count)
 {
     size_t blocks = (count + shape->block - 1) / shape->block;
-    struct layout at = {.blocks = blocks, .scales = shape->bytes ? HEAD : 0};
+    struct layout at = {.blocks = blocks, .scales = shape->scales.bytes ? HEAD : 0};
 
     if (count == 0)
         return (struct layout){0};
-    at.codes = at.scales + sl_codec_round16(blocks * (shape->bytes ? 1 : 2));
+    at.codes = at.scales + sl_codec_round16(blocks * (shape->scales.bytes ? 1 : 2));
     at.code_len = blocks * shape->block * shape->bits / 8;
     at.len = at.codes + sl_codec_round16(at.code_len);
     return at;
@@ -64,86 +56,97 @@ static size_t bq_size(const struct sl_codec_spec *spec, size_t count)
     return count / SL_TILE * layout_of(shape, SL_TILE).len + layout_of(shape, count % SL_TILE).len;
 }
 
-/* The scale of each block, as the f32's bits without those dropped; 0: of zeros, or not finite. */
-static void find_scales(const struct shape *shape, const uint32_t *max, size_t blocks,
-                        uint32_t *scale)
+/* What is known of a tile's blocks. */
+struct blocks {
+    uint32_t max[SL_BLOCKS_MAX]; /* of magnitudes, as bits */
+    float scale[SL_BLOCKS_MAX], inverse[SL_BLOCKS_MAX];
+};
+
+/* From their maxima: finds and writes the scales of a tile, those behind its end 0. */
+static void write_scales(const struct shape *shape, const struct sl_tile *tile,
+                         struct blocks *blocks, char *out)
 {
-    const uint32_t up = (1u << shape->drop) - 1, least = LEAST >> shape->drop;
+    size_t count = tile->units / shape->block;
+    struct layout at = layout_of(shape, tile->count);
+    _Alignas(uint16_t) char codes[SL_BLOCKS_MAX];
+    int base = sl_codec_kernels()->scales(&shape->scales, blocks->max, count, blocks->scale,
+                                          blocks->inverse, codes);
+    size_t len = at.blocks * (shape->scales.bytes ? 1 : 2);
 
-    for (size_t b = 0; b < blocks; b++) {
-        uint32_t s = (sl_f32_bits(sl_f32_of(max[b]) / shape->quantile) + up) >> shape->drop;
-
-        s = s < least ? least : s;
-        s = s > shape->most ? shape->most : s;
-        scale[b] = max[b] < LEAST || max[b] >= SL_BITS_INF ? 0 : s;
+    if (shape->scales.bytes) {
+        memset(out, 0, HEAD);
+        out[0] = (char)base;
     }
+    memcpy(out + at.scales, codes, len);
+    memset(out + at.scales + len, 0, at.codes - at.scales - len);
 }
 
-static void write_halves(const uint32_t *max, const uint32_t *scale, size_t blocks, uint16_t *out)
+/* Codes of blocks that are not finite become 0. */
+static void clear_codes(const struct shape *shape, const uint32_t *max, size_t blocks,
+                        uint8_t *codes)
 {
+    size_t len = (size_t)shape->block * shape->bits / 8;
+    uint32_t largest = 0;
+
     for (size_t b = 0; b < blocks; b++)
-        out[b] = (uint16_t)(max[b] >= SL_BITS_INF ? SL_BITS_NAN >> 16 : scale[b]);
+        largest = max[b] > largest ? max[b] : largest;
+    for (size_t b = 0; largest >= SL_BITS_INF && b < blocks; b++)
+        if (max[b] >= SL_BITS_INF)
+            memset(codes + b * len, 0, len);
 }
 
-/* Scales too small for the base become 0. */
-static void write_bytes(const uint32_t *max, uint32_t *scale, size_t blocks, uint8_t *head)
+/* What one encoding of a message has in common with all its tiles. */
+struct work {
+    const struct sl_codec_spec *spec;
+    const struct sl_codec_at *at;
+    const struct shape *shape;
+    const struct sl_codec_kernels *kernels;
+    size_t tile_len;
+    bool stream;
+};
+
+static struct work work_of(const struct sl_codec_spec *spec, const struct sl_codec_at *at,
+                           size_t len)
 {
-    uint32_t top = 0, lowest;
+    const struct shape *shape = shape_of(spec);
 
-    for (size_t b = 0; b < blocks; b++)
-        top = scale[b] > top ? scale[b] : top;
-    memset(head, 0, HEAD);
-    lowest = 0;
-    if (top > 0) {
-        int base = (int)(top >> 3) - FLOAT_BIAS;
-
-        head[0] = (uint8_t)(int8_t)base;
-        lowest = (uint32_t)(8 * (base + FLOAT_BIAS - SCALE_TOP)); /* may be below 0, modulo 2^32 */
-    }
-    for (size_t b = 0; b < blocks; b++) {
-        int32_t code = (int32_t)(scale[b] - lowest);
-
-        if (code < 1 || scale[b] == 0)
-            code = 0, scale[b] = 0;
-        head[HEAD + b] = (uint8_t)(max[b] >= SL_BITS_INF ? SCALE_NAN : code);
-    }
+    return (struct work){spec,
+                         at,
+                         shape,
+                         sl_codec_kernels(),
+                         layout_of(shape, SL_TILE).len,
+                         len >= SL_STREAM_BYTES && shape->bits == 8};
 }
 
-/* Correctly rounded; 0 for the scale 0. */
-static void invert(const struct shape *shape, const uint32_t *scale, size_t blocks, float *inverse)
+/* The tile's random numbers in room, or NULL where it rounds to nearest. */
+static const uint16_t *draw(const struct work *work, const struct sl_tile *tile, uint16_t *room)
 {
-    for (size_t b = 0; b < blocks; b++) {
-        float one = 1.0f / sl_f32_of(scale[b] << shape->drop);
-
-        inverse[b] = scale[b] != 0 ? one : 0.0f;
-    }
+    if ((work->spec->flags & SL_SPEC_STOCHASTIC) == 0)
+        return NULL;
+    work->kernels->random(work->at->first + tile->first, tile->units, work->at->stream,
+                          work->at->step, work->spec->seed, room);
+    return room;
 }
 
 /* x: whole units. What lies behind the blocks of count elements is 0, and so are its codes. */
-static void encode_tile(const struct shape *shape, const struct sl_tile *tile, const float *x,
-                        const uint16_t *random, const void *ahead, bool stream, char *out)
+static void encode_tile(const struct work *work, const struct sl_tile *tile, const float *x,
+                        const float *next, char *out)
 {
-    const struct sl_codec_kernels *kernels = sl_codec_kernels();
+    const struct shape *shape = work->shape;
     struct layout at = layout_of(shape, tile->count);
-    size_t blocks = tile->units / shape->block;
-    uint32_t max[BLOCKS_MAX], scale[BLOCKS_MAX];
-    uint8_t spare[SL_TILE];
-    float inverse[BLOCKS_MAX];
+    bool whole = tile->count == SL_TILE;
+    uint16_t room[SL_TILE];
+    const uint16_t *random = draw(work, tile, room);
+    uint8_t spare[SL_TILE], *codes = whole ? (uint8_t *)out + at.codes : spare;
+    struct blocks blocks;
 
-    kernels->maxima(x, tile->units, shape->block, max);
-    find_scales(shape, max, blocks, scale);
-    memset(out + at.scales, 0, at.codes - at.scales);
-    if (shape->bytes)
-        write_bytes(max, scale, at.blocks, (uint8_t *)out);
-    else
-        write_halves(max, scale, at.blocks, (uint16_t *)(void *)out);
-    invert(shape, scale, blocks, inverse);
-    if (tile->count == SL_TILE) {
-        kernels->codes(shape->bits, x, SL_TILE, shape->block, inverse, random, ahead, stream,
-                       out + at.codes);
+    work->kernels->maxima(x, tile->units, shape->block, next, blocks.max);
+    write_scales(shape, tile, &blocks, out);
+    work->kernels->codes(shape->bits, x, tile->units, shape->block, blocks.inverse, random, next,
+                         whole && work->stream, codes);
+    clear_codes(shape, blocks.max, at.blocks, codes);
+    if (whole)
         return;
-    }
-    kernels->codes(shape->bits, x, tile->units, shape->block, inverse, random, NULL, false, spare);
     memcpy(out + at.codes, spare, at.code_len);
     memset(out + at.codes + at.code_len, 0, at.len - at.codes - at.code_len);
 }
@@ -151,28 +154,60 @@ static void encode_tile(const struct shape *shape, const struct sl_tile *tile, c
 static size_t bq_encode(const struct sl_codec_spec *spec, const struct sl_codec_at *at,
                         const void *in, size_t count, void *out)
 {
-    const struct sl_codec_kernels *kernels = sl_codec_kernels();
-    const struct shape *shape = shape_of(spec);
-    size_t step = layout_of(shape, SL_TILE).len, len = bq_size(spec, count);
-    bool stream = len >= SL_STREAM_BYTES, at_random = (spec->flags & SL_SPEC_STOCHASTIC) != 0;
+    size_t len = bq_size(spec, count);
+    struct work work = work_of(spec, at, len);
 
     for (size_t first = 0; first < count; first += SL_TILE) {
         struct sl_tile tile = sl_tile_at(first, count);
         float scratch[SL_TILE];
-        uint16_t random[SL_TILE];
-        const void *ahead;
-        const float *x = sl_tile_floats(&tile, spec->dtype, in, count, scratch, &ahead);
+        const float *next, *x = sl_tile_floats(&tile, spec->dtype, in, count, scratch, &next);
 
         if ((spec->flags & SL_SPEC_ROTATED) != 0) {
-            kernels->rotate(x, tile.units, shape->block, 1.0f / shape->block, scratch);
+            work.kernels->rotate(x, tile.units, work.shape->block, 1.0f / work.shape->block,
+                                 scratch);
             x = scratch;
         }
-        if (at_random)
-            kernels->random(at->first + first, tile.units, at->stream, at->step, spec->seed,
-                            random);
-        encode_tile(shape, &tile, x, at_random ? random : NULL, ahead, stream,
-                    (char *)out + first / SL_TILE * step);
+        encode_tile(&work, &tile, x, next, (char *)out + first / SL_TILE * work.tile_len);
     }
+    work.kernels->fence();
+    return len;
+}
+
+/* The sum lies in the residual from the first pass to the last. */
+static void feedback_tile(const struct work *work, const struct sl_tile *tile, const float *x,
+                          float *residual, const float *next, char *out)
+{
+    const struct shape *shape = work->shape;
+    size_t count = SL_TILE / shape->block, at = layout_of(shape, SL_TILE).codes;
+    uint16_t room[SL_TILE];
+    const uint16_t *random = draw(work, tile, room);
+    struct blocks blocks;
+
+    work->kernels->feedback_maxima(x, SL_TILE, shape->block, residual, blocks.max);
+    write_scales(shape, tile, &blocks, out);
+    work->kernels->feedback_codes(shape->bits, residual, SL_TILE, shape->block, blocks.inverse,
+                                  blocks.scale, random, next, work->stream, out + at);
+    clear_codes(shape, blocks.max, count, (uint8_t *)out + at);
+}
+
+/* Not for rotated blocks, which are no longer there when it is known what of them was sent. */
+static size_t bq_feedback(const struct sl_codec_spec *spec, const struct sl_codec_at *at,
+                          const void *in, float *residual, size_t count, void *out)
+{
+    size_t len = bq_size(spec, count);
+    struct work work = work_of(spec, at, len);
+
+    if ((spec->flags & SL_SPEC_ROTATED) != 0)
+        return 0;
+    for (size_t first = 0; first < count; first += SL_TILE) {
+        struct sl_tile tile = sl_tile_at(first, count);
+        float scratch[SL_TILE];
+        const float *next, *x = sl_tile_floats(&tile, spec->dtype, in, count, scratch, &next);
+
+        feedback_tile(&work, &tile, x, residual + first, next,
+                      (char *)out + first / SL_TILE * work.tile_len);
+    }
+    work.kernels->fence();
     return len;
 }
 
@@ -180,18 +215,18 @@ static void read_scales(const struct shape *shape, const char *in, size_t blocks
 {
     const uint16_t *halves = (const uint16_t *)(const void *)in;
     const uint8_t *bytes = (const uint8_t *)in + HEAD;
-    int32_t lowest = 8 * ((int8_t)in[0] + FLOAT_BIAS - SCALE_TOP);
+    int32_t lowest = 8 * ((int8_t)in[0] + 127 - SL_SCALE_TOP);
 
-    if (!shape->bytes) {
+    if (!shape->scales.bytes) {
         for (size_t b = 0; b < blocks; b++)
             scale[b] = sl_f32_of_bf16(halves[b]);
         return;
     }
     for (size_t b = 0; b < blocks; b++) {
         int32_t s = bytes[b] + lowest;
-        uint32_t bits = s > 0x7f7 || bytes[b] == SCALE_NAN ? SL_BITS_NAN : (uint32_t)s << 20;
+        uint32_t bits = s > 0x7f7 || bytes[b] == SL_SCALE_NAN ? SL_BITS_NAN : (uint32_t)s << 20;
 
-        scale[b] = sl_f32_of(bytes[b] == 0 || (s < 8 && bytes[b] != SCALE_NAN) ? 0 : bits);
+        scale[b] = sl_f32_of(bytes[b] == 0 || (s < 8 && bytes[b] != SL_SCALE_NAN) ? 0 : bits);
     }
 }
 
@@ -208,7 +243,7 @@ static int bq_decode_to(const struct sl_codec_spec *spec, const void *in, size_t
         const char *from = (const char *)in + first / SL_TILE * step;
         struct sl_tile tile = sl_tile_at(first, count);
         struct layout at = layout_of(shape, tile.count);
-        float scratch[SL_TILE], scale[BLOCKS_MAX] = {0};
+        float scratch[SL_TILE], scale[SL_BLOCKS_MAX] = {0};
         uint8_t spare[SL_TILE];
         const void *codes = from + at.codes;
         enum sl_put put = SL_PUT_STORE;
@@ -226,6 +261,7 @@ static int bq_decode_to(const struct sl_codec_spec *spec, const void *in, size_t
         if (to == scratch)
             sl_tile_deliver(&tile, dtype, out, add, scratch);
     }
+    kernels->fence();
     return err;
 }
 
@@ -245,7 +281,8 @@ static int bq_decode_add(const struct sl_codec_spec *spec, const struct sl_codec
     {                                                                                              \
         .name = "bq" #bits, .help = text, .id = SL_CODEC_BQ##bits,                                 \
         .flags = SL_CODEC_FIXED | SL_CODEC_STOCHASTIC | SL_CODEC_UNBIASED, .check = bq_check,      \
-        .size = bq_size, .encode = bq_encode, .decode = bq_decode, .decode_add = bq_decode_add     \
+        .size = bq_size, .encode = bq_encode, .decode = bq_decode, .decode_add = bq_decode_add,    \
+        .feedback = bq_feedback                                                                    \
     }
 
 const struct sl_codec sl_codec_bq8 = BQ_ROW(8, "8 bits an element, a scale for each 128");

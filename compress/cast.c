@@ -34,7 +34,31 @@ static size_t cast_encode(const struct sl_codec_spec *spec, const struct sl_code
         kernels->narrow(half_of(spec), x, tile.count, at_random ? random : NULL, stream,
                         (char *)out + first * sizeof(uint16_t));
     }
+    kernels->fence();
     memset((char *)out + count * sizeof(uint16_t), 0, len - count * sizeof(uint16_t));
+    return len;
+}
+
+static size_t cast_feedback(const struct sl_codec_spec *spec, const struct sl_codec_at *at,
+                            const void *in, float *residual, size_t count, void *out)
+{
+    const struct sl_codec_kernels *kernels = sl_codec_kernels();
+    bool at_random = (spec->flags & SL_SPEC_STOCHASTIC) != 0;
+    size_t len = cast_size(spec, count);
+
+    for (size_t first = 0; first < count; first += SL_TILE) {
+        struct sl_tile tile = sl_tile_at(first, count);
+        float scratch[SL_TILE];
+        uint16_t random[SL_TILE];
+        const float *next, *x = sl_tile_floats(&tile, spec->dtype, in, count, scratch, &next);
+
+        if (at_random)
+            kernels->random(at->first + first, SL_TILE, at->stream, at->step, spec->seed, random);
+        kernels->feedback_narrow(half_of(spec), x, residual + first, SL_TILE,
+                                 at_random ? random : NULL, len >= SL_STREAM_BYTES,
+                                 (char *)out + first * sizeof(uint16_t));
+    }
+    kernels->fence();
     return len;
 }
 
@@ -54,6 +78,7 @@ static int cast_decode_to(const struct sl_codec_spec *spec, const void *in, size
         if (to == scratch)
             sl_tile_deliver(&tile, dtype, out, add, scratch);
     }
+    sl_codec_kernels()->fence();
     return err;
 }
 
@@ -78,6 +103,7 @@ const struct sl_codec sl_codec_bf16 = {
     .encode = cast_encode,
     .decode = cast_decode,
     .decode_add = cast_decode_add,
+    .feedback = cast_feedback,
 };
 
 const struct sl_codec sl_codec_fp16 = {
@@ -89,4 +115,5 @@ const struct sl_codec sl_codec_fp16 = {
     .encode = cast_encode,
     .decode = cast_decode,
     .decode_add = cast_decode_add,
+    .feedback = cast_feedback,
 };

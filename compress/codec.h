@@ -115,6 +115,11 @@ struct sl_codec {
     /* Of SL_CODEC_LINEAR: sum = sum + in, both encoded messages of count elements. */
     int (*add)(const struct sl_codec_spec *spec, void *sum, const void *in, size_t len,
                size_t count);
+
+    /* NULL, or the bytes and the residual of sl_codec_encode_feedback() in fewer passes, of whole
+     * tiles. Returns 0 where it has none for this spec. */
+    size_t (*feedback)(const struct sl_codec_spec *spec, const struct sl_codec_at *at,
+                       const void *in, float *residual, size_t count, void *out);
 };
 
 #define SL_CODEC_COUNT_MOST (SIZE_MAX / 16)

@@ -87,27 +87,42 @@ int sl_codec_reduce(const struct sl_codec_spec *in_spec, const struct sl_codec_a
     return err;
 }
 
+/* One tile, or less. */
+static size_t feedback_tile(const struct sl_codec *codec, const struct sl_codec_spec *spec,
+                            const struct sl_codec_at *at, const void *in, float *residual,
+                            size_t count, void *out)
+{
+    const struct sl_codec_kernels *kernels = sl_codec_kernels();
+    float sum[SL_TILE], sent[SL_TILE];
+    const float *x = sl_elements_floats(spec->dtype, in, count, sum);
+    size_t len;
+    int err;
+
+    kernels->feedback_sum(x, residual, count, sum);
+    len = encode_tile(codec, spec, at, sum, count, out);
+    err = decode_tile(codec, spec, at, out, len, count, sent);
+    sl_assert(err == 0); /* its own bytes */
+    kernels->feedback_rest(sum, sent, count, residual);
+    return len;
+}
+
 size_t sl_codec_encode_feedback(const struct sl_codec_spec *spec, const struct sl_codec_at *at,
                                 const void *in, float *residual, size_t count, void *out)
 {
-    const struct sl_codec_kernels *kernels = sl_codec_kernels();
     const struct sl_codec *codec = sl_codec_by_id(spec->id);
-    size_t elem = spec->dtype == SLUICE_F32 ? 4 : 2, done = 0;
+    size_t elem = spec->dtype == SLUICE_F32 ? 4 : 2, done = 0, first = 0;
 
     sl_dassert((codec->flags & SL_CODEC_FIXED) != 0);
-    for (size_t first = 0; first < count; first += SL_TILE) {
-        size_t n = count - first < SL_TILE ? count - first : SL_TILE, len;
+    if (codec->feedback != NULL && count >= SL_TILE)
+        done = codec->feedback(spec, at, in, residual, count / SL_TILE * SL_TILE, out);
+    if (done > 0)
+        first = count / SL_TILE * SL_TILE;
+    for (; first < count; first += SL_TILE) {
+        size_t n = count - first < SL_TILE ? count - first : SL_TILE;
         struct sl_codec_at here = at_tile(at, first);
-        float sum[SL_TILE], sent[SL_TILE];
-        const float *x = sl_elements_floats(spec->dtype, (const char *)in + first * elem, n, sum);
-        int err;
 
-        kernels->feedback_sum(x, residual + first, n, sum);
-        len = encode_tile(codec, spec, &here, sum, n, (char *)out + done);
-        err = decode_tile(codec, spec, &here, (char *)out + done, len, n, sent);
-        sl_assert(err == 0); /* its own bytes */
-        kernels->feedback_rest(sum, sent, n, residual + first);
-        done += len;
+        done += feedback_tile(codec, spec, &here, (const char *)in + first * elem, residual + first,
+                              n, (char *)out + done);
     }
     return done;
 }

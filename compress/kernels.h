@@ -15,21 +15,44 @@
 /* What becomes of decoded numbers. */
 enum sl_put {
     SL_PUT_STORE,
-    SL_PUT_STREAM, /* stored past the caches, then fenced; out is aligned to 64 */
+    SL_PUT_STREAM, /* stored past the caches, out is aligned to 64; fence() before it is shown */
     SL_PUT_ADD     /* added to what is there */
 };
+
+#define SL_BLOCKS_MAX (SL_TILE / 32)
+
+/* Scales of blocks: bf16, or bytes that are an unsigned float of 5 and 3 bits over a base. */
+struct sl_scales {
+    bool bytes;
+    uint8_t drop; /* bits of an f32 that a scale has not */
+    uint32_t
+        most; /* the largest scale, those bits dropped: its product by the quantile is finite */
+    float quantile; /* the largest code */
+};
+#define SL_SCALE_NAN 255 /* of bytes */
+#define SL_SCALE_TOP 30  /* exponent, of bytes, that a tile's largest scale gets */
 
 struct sl_codec_kernels {
     const char *name; /* "avx512", "avx2", "c" */
 
-    /* max[b]: the largest (bits & 0x7fffffff) of block b. size: 32 or 128, count: of elements. */
-    void (*maxima)(const float *in, size_t count, unsigned size, uint32_t *max);
+    /* After stores past the caches, before any other thread may look: once a message, since it waits
+     * for all stores. */
+    void (*fence)(void);
+
+    /* max[b]: the largest (bits & 0x7fffffff) of block b. size: 32 or 128, count: of elements.
+     * next, here and below: as many elements that are wanted next, or NULL; both passes over a tile
+     * ask memory for their share of it, which has then something to do all the time. */
+    void (*maxima)(const float *in, size_t count, unsigned size, const float *next, uint32_t *max);
+
+    /* The scales of blocks with these maxima: their codes, as floats (NaN of what is not finite),
+     * and their inverses (0 of 0 and NaN). Returns the base of bytes, 0 where all are 0. */
+    int (*scales)(const struct sl_scales *scales, const uint32_t *max, size_t blocks, float *value,
+                  float *inverse, void *codes);
 
     /* Codes of 8, 4 or 2 bits: in * inverse[block], rounded to nearest even, or at random, and held
-     * to -most..most. random: 16 bits an element, or NULL. ahead: memory of the same length that is
-     * wanted next, or NULL. stream: past the caches (not 2 bits); out is aligned to 16. */
+     * to -most..most; anything for NaN and infinity. random: 16 bits an element, or NULL. stream: past the caches (not 2 bits); out is aligned to 16. */
     void (*codes)(unsigned bits, const float *in, size_t count, unsigned size, const float *inverse,
-                  const uint16_t *random, const void *ahead, bool stream, void *out);
+                  const uint16_t *random, const float *next, bool stream, void *out);
     void (*decode)(unsigned bits, const void *in, size_t count, unsigned size, const float *scale,
                    enum sl_put put, float *out);
 
@@ -49,6 +72,23 @@ struct sl_codec_kernels {
     /* The 16 bits of each of count elements from first on, a multiple of SL_TILE (philox.h). */
     void (*random)(uint64_t first, size_t count, uint32_t stream, uint32_t step, uint64_t seed,
                    uint16_t *out);
+
+    /* residual += in, and its maxima. */
+    void (*feedback_maxima)(const float *in, size_t count, unsigned size, float *residual,
+                            uint32_t *max);
+    /* codes() of the residual, then residual -= code * scale[block], 0 where that is no number.
+     * Where there is a next, the residual behind this one is wanted, too. */
+    void (*feedback_codes)(unsigned bits, float *residual, size_t count, unsigned size,
+                           const float *inverse, const float *scale, const uint16_t *random,
+                           const float *next, bool stream, void *out);
+    /* residual -= what the mean and its sign say, 0 where that is no number. */
+    void (*feedback_sign)(float *residual, size_t count, float mean, const float *next);
+    /* feedback_sum(), then sign_encode() of the residual. */
+    uint32_t (*feedback_sign_sum)(const float *in, float *residual, size_t count, const float *next,
+                                  double lanes[16], void *bits);
+    /* All three of narrow(). Any count. */
+    void (*feedback_narrow)(unsigned dtype, const float *in, float *residual, size_t count,
+                            const uint16_t *random, bool stream, void *out);
 
     /* Any count. sum = in + residual; residual = sum - sent, 0 where that is no number. */
     void (*feedback_sum)(const float *in, const float *residual, size_t count, float *sum);

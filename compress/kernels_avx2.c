@@ -4,6 +4,7 @@
 #include "compress/elements.h"
 #include "compress/kernels.h"
 #include "compress/philox.h"
+#include "compress/scales.h"
 
 #include <immintrin.h>
 
@@ -43,6 +44,17 @@ SL_INLINE vec vec_select(vec which, vec yes, vec no)
 SL_INLINE unsigned below_zero(ps x)
 {
     return (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_LT_OQ));
+}
+
+SL_INLINE vec vec_below_zero(ps x)
+{
+    return _mm256_castps_si256(_mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_LT_OQ));
+}
+
+/* Of the halves' lanes. */
+SL_INLINE __m128i largest_quarter(vec x)
+{
+    return _mm_max_epu32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
 }
 
 SL_INLINE uint32_t vec_largest(vec x)

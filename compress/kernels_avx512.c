@@ -4,6 +4,7 @@
 #include "compress/elements.h"
 #include "compress/kernels.h"
 #include "compress/philox.h"
+#include "compress/scales.h"
 
 #include <immintrin.h>
 
@@ -43,6 +44,19 @@ SL_INLINE vec vec_select(vec which, vec yes, vec no)
 SL_INLINE unsigned below_zero(ps x)
 {
     return _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_LT_OQ);
+}
+
+SL_INLINE vec vec_below_zero(ps x)
+{
+    return _mm512_movm_epi32(_mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_LT_OQ));
+}
+
+/* Of the quarters' lanes. */
+SL_INLINE __m128i largest_quarter(vec x)
+{
+    __m256i y = _mm256_max_epu32(_mm512_castsi512_si256(x), _mm512_extracti64x4_epi64(x, 1));
+
+    return _mm_max_epu32(_mm256_castsi256_si128(y), _mm256_extracti128_si256(y, 1));
 }
 
 SL_INLINE uint32_t vec_largest(vec x)

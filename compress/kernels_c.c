@@ -3,8 +3,9 @@
 #include "compress/elements.h"
 #include "compress/kernels.h"
 #include "compress/philox.h"
+#include "compress/scales.h"
 
-static void maxima(const float *in, size_t count, unsigned size, uint32_t *max)
+static void maxima(const float *in, size_t count, unsigned size, const float *next, uint32_t *max)
 {
     for (size_t b = 0; b < count / size; b++) {
         uint32_t largest = 0;
@@ -26,28 +27,42 @@ static int32_t nearest(float x)
 
 static int32_t floor_of(float x)
 {
-    int32_t whole = (int32_t)x;
+    int32_t whole = x == x ? (int32_t)x : 0;
 
     return whole - ((float)whole > x);
 }
 
-static void codes(unsigned bits, const float *in, size_t count, unsigned size, const float *inverse,
-                  const uint16_t *random, const void *ahead, bool stream, void *out)
+/* random: of this element, or NULL. */
+static int32_t code_of(unsigned bits, float x, float inverse, const uint16_t *random)
 {
-    int32_t most = (1 << (bits - 1)) - 1;
+    int32_t most = (1 << (bits - 1)) - 1, code;
+
+    x *= inverse;
+    code = random != NULL ? floor_of(x + (float)*random * 0x1p-16f) : nearest(x);
+    return code > most ? most : code < -most ? -most : code;
+}
+
+static void put_code(unsigned bits, int32_t code, size_t i, uint8_t *out)
+{
     unsigned each = 8 / bits; /* of a byte */
-    uint8_t *bytes = out;
 
-    for (size_t i = 0; i < count; i++) {
-        /* What is NaN or infinite has the inverse 0. */
-        float x = inverse[i / size] != 0 ? in[i] * inverse[i / size] : 0;
-        int32_t code = random != NULL ? floor_of(x + (float)random[i] * 0x1p-16f) : nearest(x);
+    if (i % each == 0)
+        out[i / each] = 0;
+    out[i / each] |= (uint8_t)((code & ((1 << bits) - 1)) << i % each * bits);
+}
 
-        code = code > most ? most : code < -most ? -most : code;
-        if (i % each == 0)
-            bytes[i / each] = 0;
-        bytes[i / each] |= (uint8_t)((code & ((1 << bits) - 1)) << i % each * bits);
-    }
+static int scales(const struct sl_scales *s, const uint32_t *max, size_t blocks, float *value,
+                  float *inverse, void *out)
+{
+    return sl_scales_make(s, max, blocks, value, inverse, out);
+}
+
+static void codes(unsigned bits, const float *in, size_t count, unsigned size, const float *inverse,
+                  const uint16_t *random, const float *next, bool stream, void *out)
+{
+    for (size_t i = 0; i < count; i++)
+        put_code(bits, code_of(bits, in[i], inverse[i / size], random != NULL ? random + i : NULL),
+                 i, out);
 }
 
 static void put_one(enum sl_put put, float x, float *out)
@@ -185,9 +200,65 @@ static void feedback_rest(const float *sum, const float *sent, size_t count, flo
     }
 }
 
+static void feedback_maxima(const float *in, size_t count, unsigned size, float *residual,
+                            uint32_t *max)
+{
+    feedback_sum(in, residual, count, residual);
+    maxima(residual, count, size, NULL, max);
+}
+
+static void feedback_codes(unsigned bits, float *residual, size_t count, unsigned size,
+                           const float *inverse, const float *scale, const uint16_t *random,
+                           const float *next, bool stream, void *out)
+{
+    for (size_t i = 0; i < count; i++) {
+        int32_t code =
+            code_of(bits, residual[i], inverse[i / size], random != NULL ? random + i : NULL);
+        float sent = (float)code * scale[i / size];
+
+        put_code(bits, code, i, out);
+        feedback_rest(&residual[i], &sent, 1, &residual[i]);
+    }
+}
+
+static void feedback_sign(float *residual, size_t count, float mean, const float *next)
+{
+    for (size_t i = 0; i < count; i++) {
+        float sent = residual[i] < 0 ? -mean : mean;
+
+        feedback_rest(&residual[i], &sent, 1, &residual[i]);
+    }
+}
+
+static uint32_t feedback_sign_sum(const float *in, float *residual, size_t count, const float *next,
+                                  double lanes[16], void *bits)
+{
+    feedback_sum(in, residual, count, residual);
+    return sign_encode(residual, count, lanes, bits);
+}
+
+static void feedback_narrow(unsigned dtype, const float *in, float *residual, size_t count,
+                            const uint16_t *random, bool stream, void *out)
+{
+    for (size_t i = 0; i < count; i++) {
+        char *half = (char *)out + i * 2;
+        float sum = in[i] + residual[i], sent;
+
+        narrow(dtype, &sum, 1, random != NULL ? random + i : NULL, false, half);
+        widen(dtype, half, 1, SL_PUT_STORE, &sent);
+        feedback_rest(&sum, &sent, 1, &residual[i]);
+    }
+}
+
+static void fence(void)
+{
+}
+
 const struct sl_codec_kernels sl_codec_kernels_c = {
     .name = "c",
+    .fence = fence,
     .maxima = maxima,
+    .scales = scales,
     .codes = codes,
     .decode = decode,
     .rotate = rotate,
@@ -198,4 +269,9 @@ const struct sl_codec_kernels sl_codec_kernels_c = {
     .random = random_bits,
     .feedback_sum = feedback_sum,
     .feedback_rest = feedback_rest,
+    .feedback_maxima = feedback_maxima,
+    .feedback_codes = feedback_codes,
+    .feedback_sign = feedback_sign,
+    .feedback_sign_sum = feedback_sign_sum,
+    .feedback_narrow = feedback_narrow,
 };

@@ -33,28 +33,55 @@ static float mean_of(const double lanes[16], size_t count)
     return (float)(sum / (double)count);
 }
 
+/* What sign_encode() of the kernels found of a tile. */
+struct found {
+    uint32_t max;
+    double lanes[16];
+    char bits[SL_TILE / 8];
+};
+
+/* Returns the mean, which is NaN where the tile is not finite. */
+static float write_tile(const struct found *found, size_t count, char *out)
+{
+    float mean = found->max >= SL_BITS_INF ? sl_f32_of(SL_BITS_NAN) : mean_of(found->lanes, count);
+
+    memset(out, 0, HEAD + bits_len(count));
+    memcpy(out, &mean, sizeof(mean));
+    if (found->max < SL_BITS_INF)
+        memcpy(out + HEAD, found->bits, bits_len(count));
+    return mean;
+}
+
 static size_t sign_encode(const struct sl_codec_spec *spec, const struct sl_codec_at *at,
                           const void *in, size_t count, void *out)
 {
     for (size_t first = 0; first < count; first += SL_TILE) {
-        char *to = (char *)out + first / SL_TILE * TILE_LEN;
         struct sl_tile tile = sl_tile_at(first, count);
-        float scratch[SL_TILE], mean;
-        const void *ahead;
-        const float *x = sl_tile_floats(&tile, spec->dtype, in, count, scratch, &ahead);
-        double lanes[16];
-        char bits[SL_TILE / 8];
-        bool whole = tile.count == SL_TILE;
-        uint32_t max =
-            sl_codec_kernels()->sign_encode(x, tile.units, lanes, whole ? to + HEAD : bits);
+        float scratch[SL_TILE];
+        const float *next, *x = sl_tile_floats(&tile, spec->dtype, in, count, scratch, &next);
+        struct found found;
 
-        memset(to, 0, HEAD);
-        mean = max >= SL_BITS_INF ? sl_f32_of(SL_BITS_NAN) : mean_of(lanes, tile.count);
-        memcpy(to, &mean, sizeof(mean));
-        if (!whole) /* Units are whole, and so are their 16 bytes. */
-            memcpy(to + HEAD, bits, bits_len(tile.count));
-        if (max >= SL_BITS_INF)
-            memset(to + HEAD, 0, bits_len(tile.count));
+        found.max = sl_codec_kernels()->sign_encode(x, tile.units, found.lanes, found.bits);
+        write_tile(&found, tile.count, (char *)out + first / SL_TILE * TILE_LEN);
+    }
+    return sign_size(spec, count);
+}
+
+/* The sum lies in the residual from the first pass to the last. */
+static size_t sign_feedback(const struct sl_codec_spec *spec, const struct sl_codec_at *at,
+                            const void *in, float *residual, size_t count, void *out)
+{
+    const struct sl_codec_kernels *kernels = sl_codec_kernels();
+
+    for (size_t first = 0; first < count; first += SL_TILE) {
+        struct sl_tile tile = sl_tile_at(first, count);
+        float scratch[SL_TILE], mean, *sum = residual + first;
+        const float *next, *x = sl_tile_floats(&tile, spec->dtype, in, count, scratch, &next);
+        struct found found;
+
+        found.max = kernels->feedback_sign_sum(x, sum, SL_TILE, next, found.lanes, found.bits);
+        mean = write_tile(&found, SL_TILE, (char *)out + first / SL_TILE * TILE_LEN);
+        kernels->feedback_sign(sum, SL_TILE, mean, next);
     }
     return sign_size(spec, count);
 }
@@ -76,6 +103,7 @@ static int sign_decode_to(const struct sl_codec_spec *spec, const void *in, size
         if (to == scratch)
             sl_tile_deliver(&tile, dtype, out, add, scratch);
     }
+    sl_codec_kernels()->fence();
     return err;
 }
 
@@ -100,4 +128,5 @@ const struct sl_codec sl_codec_sign = {
     .encode = sign_encode,
     .decode = sign_decode,
     .decode_add = sign_decode_add,
+    .feedback = sign_feedback,
 };

@@ -10,15 +10,15 @@ static size_t size_of(unsigned dtype)
 }
 
 const float *sl_tile_floats(const struct sl_tile *tile, unsigned dtype, const void *in,
-                            size_t count, float scratch[SL_TILE], const void **ahead)
+                            size_t count, float scratch[SL_TILE], const float **next)
 {
     const char *from = (const char *)in + tile->first * size_of(dtype);
     const float *floats = sl_elements_floats(dtype, from, tile->count, scratch);
 
-    *ahead = NULL;
+    *next = NULL;
     if (tile->count == tile->units) {
-        if (floats != scratch && count - tile->first > tile->count)
-            *ahead = floats + tile->count;
+        if (floats != scratch && count - tile->first >= 2 * SL_TILE)
+            *next = floats + SL_TILE;
         return floats;
     }
     if (floats != scratch)

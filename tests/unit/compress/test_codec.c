@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of codecs, their specs as text, reduction and error feedback by their definitions. */
-#include "compress/codec.h"
+#include "codec_paths.h"
 
 #include "compress/elements.h"
 #include "core/err.h"
@@ -307,26 +307,46 @@ static void feedback_by_definition(const struct sl_codec_spec *spec, size_t coun
     }
 }
 
-static void feedback_keeps_what_was_not_sent(void **state)
+static void check_feedback(const struct sl_codec_spec *spec, unsigned kind, size_t count)
+{
+    for (size_t j = 0; j < count; j++)
+        rest[j] = rest_wanted[j] = random_float() / 64;
+    for (unsigned step = 0; step < 2; step++) {
+        float numbers[COUNT_MAX];
+        size_t len;
+
+        test_input(kind, count, numbers);
+        sl_elements_narrow(spec->dtype, numbers, count, inputs[0]);
+        feedback_by_definition(spec, count);
+        len = sl_codec_encode_feedback(spec, &at, inputs[0], rest, count, got);
+        assert_int_equal(len, sl_codec_by_id(spec->id)->size(spec, count));
+        assert_memory_equal(got, wanted, len);
+        for (size_t j = 0; j < count; j++)
+            assert_true(rest[j] == rest_wanted[j]); /* -0 is 0 */
+    }
+}
+
+static void feedback_keeps_what_was_not_sent_by_all_paths(void **state)
 {
     size_t n = plain_specs(specs);
 
-    for (size_t s = 0; s < n; s++)
-        for (size_t i = 0; i < SL_ARRAY_LEN(counts); i++) {
-            size_t count = counts[i], len;
+    for (size_t p = 0; test_paths[p] != NULL; p++)
+        for (size_t s = 0; s < n && test_path_set(test_paths[p]); s++)
+            for (size_t i = 0; i < SL_ARRAY_LEN(counts); i++)
+                check_feedback(&specs[s], (s + i) % INPUT_KINDS, counts[i]);
+    test_path_set(NULL);
+}
 
-            for (size_t j = 0; j < count; j++)
-                rest[j] = rest_wanted[j] = random_float() / 64;
-            for (unsigned step = 0; step < 2; step++) {
-                make_inputs(&specs[s], count);
-                feedback_by_definition(&specs[s], count);
-                len = sl_codec_encode_feedback(&specs[s], &at, inputs[0], rest, count, got);
-                assert_int_equal(len, sl_codec_by_id(specs[s].id)->size(&specs[s], count));
-                assert_memory_equal(got, wanted, len);
-                for (size_t j = 0; j < count; j++)
-                    assert_true(rest[j] == rest_wanted[j]); /* -0 is 0 */
-            }
-        }
+static void feedback_of_rotated_blocks_is_by_definition(void **state)
+{
+    static const char *const texts[] = {"bq8:rotated=on", "bq4:rotated=on,stochastic=on,seed=3"};
+
+    for (size_t t = 0; t < SL_ARRAY_LEN(texts); t++) {
+        struct sl_codec_spec spec;
+
+        assert_int_equal(sl_codec_parse(texts[t], &spec), 0);
+        check_feedback(&spec, 1, COUNT_MAX);
+    }
 }
 
 static void feedback_forgets_what_is_no_number(void **state)
@@ -398,7 +418,8 @@ int main(void)
         cmocka_unit_test(sizes_of_fixed_codecs_are_those_of_their_tiles_in_a_row),
         cmocka_unit_test(a_message_of_another_length_is_refused),
         cmocka_unit_test(reduction_is_decoding_adding_in_order_and_encoding_once),
-        cmocka_unit_test(feedback_keeps_what_was_not_sent),
+        cmocka_unit_test(feedback_keeps_what_was_not_sent_by_all_paths),
+        cmocka_unit_test(feedback_of_rotated_blocks_is_by_definition),
         cmocka_unit_test(feedback_forgets_what_is_no_number),
         cmocka_unit_test(every_half_float_widens_and_narrows_to_itself),
         cmocka_unit_test(narrowing_takes_the_nearest_and_of_two_the_even),
