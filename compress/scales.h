@@ -24,7 +24,7 @@ static inline uint32_t sl_scales_find(const struct sl_scales *s, const uint32_t 
 
         x = x < least ? least : x;
         x = x > most ? most : x;
-        x = (max[b] < SL_SCALE_LEAST) | (max[b] >= SL_BITS_INF) ? 0 : x;
+        x = ((max[b] < SL_SCALE_LEAST) | (max[b] >= SL_BITS_INF)) ? 0 : x;
         scale[b] = x;
         top = x > top ? x : top;
     }
@@ -41,7 +41,7 @@ static inline int sl_scales_bytes(const uint32_t *max, size_t blocks, uint32_t t
     for (size_t b = 0; b < blocks; b++) {
         int32_t code = (int32_t)scale[b] - lowest;
 
-        code = (scale[b] == 0) | (code < 1) ? 0 : code;
+        code = ((scale[b] == 0) | (code < 1)) ? 0 : code;
         scale[b] = code == 0 ? 0 : scale[b];
         bytes[b] = (uint8_t)(max[b] >= SL_BITS_INF ? SL_SCALE_NAN : code);
     }

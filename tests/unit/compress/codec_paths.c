@@ -245,6 +245,7 @@ void test_paths_agree_at(const char *text, size_t count)
         b.floats[i] = (float)(int32_t)test_random() * 0x1p-31f;
     for (size_t p = 1; test_paths[p] != NULL; p++)
         if (test_path_set(test_paths[p]))
-            check_path(test_paths[p], &spec, &b, count, 0);
+            for (size_t shift = 0; shift < 8; shift += 4)
+                check_path(test_paths[p], &spec, &b, count, shift);
     buffers_free(&b);
 }

@@ -267,6 +267,17 @@ static void no_value_is_off_by_more_than_half_a_step(void **state)
     }
 }
 
+static void a_scale_is_rounded_up_however_little_is_missing(void **state)
+{
+    for (size_t i = 0; i < 32; i++)
+        input[i] = i == 3 ? nextafterf(1, 2) : 0;
+    round_trip("bq2", 32);
+    assert_true(output[3] == 1.125f);
+    input[3] = 1;
+    round_trip("bq2", 32);
+    assert_true(output[3] == 1);
+}
+
 static void a_block_that_is_not_finite_decodes_to_nan_alone(void **state)
 {
     static const char *const texts[] = {"bq8", "bq4", "bq2"};
@@ -330,6 +341,11 @@ static void a_block_far_below_its_tile_becomes_zero_and_no_nearer_one(void **sta
         for (size_t i = 0; i < SL_TILE; i++)
             assert_true(output[i] == (i < 32 || down < 30 ? input[i] : 0));
     }
+    for (size_t i = 32; i < SL_TILE; i++) /* the smallest scale of all */
+        input[i] = 7 * 0x1.2p-30f;
+    round_trip("bq4", SL_TILE);
+    for (size_t i = 0; i < SL_TILE; i++)
+        assert_true(output[i] == input[i]);
 }
 
 static void bytes_of_strangers_decode_to_something_defined(void **state)
@@ -339,6 +355,9 @@ static void bytes_of_strangers_decode_to_something_defined(void **state)
     memset(wire, 0x77, sizeof(wire));
     wire[0] = 127; /* the codes of the scales 246, ... pass the end of the floats */
     memset(wire + 16, 254, 128);
+    decode(&spec, SL_TILE);
+    assert_true(isnan(output[0]));
+    memset(wire + 16, 248, 128); /* would be infinity */
     decode(&spec, SL_TILE);
     assert_true(isnan(output[0]));
     wire[0] = 0x80; /* and here they begin below 2^-126 */
@@ -477,6 +496,7 @@ int main(void)
         cmocka_unit_test(large_messages_are_the_same_past_the_caches),
         cmocka_unit_test(sizes_are_those_of_the_table),
         cmocka_unit_test(no_value_is_off_by_more_than_half_a_step),
+        cmocka_unit_test(a_scale_is_rounded_up_however_little_is_missing),
         cmocka_unit_test(a_block_that_is_not_finite_decodes_to_nan_alone),
         cmocka_unit_test(zeros_and_what_is_tiny_decode_to_zero),
         cmocka_unit_test(what_is_finite_decodes_to_what_is_finite),
