@@ -130,7 +130,7 @@ static const uint16_t *draw(const struct work *work, const struct sl_tile *tile,
 
 /* x: whole units. What lies behind the blocks of count elements is 0, and so are its codes. */
 static void encode_tile(const struct work *work, const struct sl_tile *tile, const float *x,
-                        const float *next, char *out)
+                        const void *next, char *out)
 {
     const struct shape *shape = work->shape;
     struct layout at = layout_of(shape, tile->count);
@@ -160,7 +160,8 @@ static size_t bq_encode(const struct sl_codec_spec *spec, const struct sl_codec_
     for (size_t first = 0; first < count; first += SL_TILE) {
         struct sl_tile tile = sl_tile_at(first, count);
         float scratch[SL_TILE];
-        const float *next, *x = sl_tile_floats(&tile, spec->dtype, in, count, scratch, &next);
+        const void *next;
+        const float *x = sl_tile_floats(&tile, spec->dtype, in, count, scratch, &next);
 
         if ((spec->flags & SL_SPEC_ROTATED) != 0) {
             work.kernels->rotate(x, tile.units, work.shape->block, 1.0f / work.shape->block,
@@ -175,7 +176,7 @@ static size_t bq_encode(const struct sl_codec_spec *spec, const struct sl_codec_
 
 /* The sum lies in the residual from the first pass to the last. */
 static void feedback_tile(const struct work *work, const struct sl_tile *tile, const float *x,
-                          float *residual, const float *next, char *out)
+                          float *residual, const void *next, char *out)
 {
     const struct shape *shape = work->shape;
     size_t count = SL_TILE / shape->block, at = layout_of(shape, SL_TILE).codes;
@@ -202,7 +203,8 @@ static size_t bq_feedback(const struct sl_codec_spec *spec, const struct sl_code
     for (size_t first = 0; first < count; first += SL_TILE) {
         struct sl_tile tile = sl_tile_at(first, count);
         float scratch[SL_TILE];
-        const float *next, *x = sl_tile_floats(&tile, spec->dtype, in, count, scratch, &next);
+        const void *next;
+        const float *x = sl_tile_floats(&tile, spec->dtype, in, count, scratch, &next);
 
         feedback_tile(&work, &tile, x, residual + first, next,
                       (char *)out + first / SL_TILE * work.tile_len);

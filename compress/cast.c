@@ -50,7 +50,8 @@ static size_t cast_feedback(const struct sl_codec_spec *spec, const struct sl_co
         struct sl_tile tile = sl_tile_at(first, count);
         float scratch[SL_TILE];
         uint16_t random[SL_TILE];
-        const float *next, *x = sl_tile_floats(&tile, spec->dtype, in, count, scratch, &next);
+        const void *next;
+        const float *x = sl_tile_floats(&tile, spec->dtype, in, count, scratch, &next);
 
         if (at_random)
             kernels->random(at->first + first, SL_TILE, at->stream, at->step, spec->seed, random);

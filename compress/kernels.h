@@ -42,7 +42,7 @@ struct sl_codec_kernels {
     /* max[b]: the largest (bits & 0x7fffffff) of block b. size: 32 or 128, count: of elements.
      * next, here and below: as many elements that are wanted next, or NULL; both passes over a tile
      * ask memory for their share of it, which has then something to do all the time. */
-    void (*maxima)(const float *in, size_t count, unsigned size, const float *next, uint32_t *max);
+    void (*maxima)(const float *in, size_t count, unsigned size, const void *next, uint32_t *max);
 
     /* The scales of blocks with these maxima: their codes, as floats (NaN of what is not finite),
      * and their inverses (0 of 0 and NaN). Returns the base of bytes, 0 where all are 0. */
@@ -52,7 +52,7 @@ struct sl_codec_kernels {
     /* Codes of 8, 4 or 2 bits: in * inverse[block], rounded to nearest even, or at random, and held
      * to -most..most; anything for NaN and infinity. random: 16 bits an element, or NULL. stream: past the caches (not 2 bits); out is aligned to 16. */
     void (*codes)(unsigned bits, const float *in, size_t count, unsigned size, const float *inverse,
-                  const uint16_t *random, const float *next, bool stream, void *out);
+                  const uint16_t *random, const void *next, bool stream, void *out);
     void (*decode)(unsigned bits, const void *in, size_t count, unsigned size, const float *scale,
                    enum sl_put put, float *out);
 
@@ -80,11 +80,11 @@ struct sl_codec_kernels {
      * Where there is a next, the residual behind this one is wanted, too. */
     void (*feedback_codes)(unsigned bits, float *residual, size_t count, unsigned size,
                            const float *inverse, const float *scale, const uint16_t *random,
-                           const float *next, bool stream, void *out);
+                           const void *next, bool stream, void *out);
     /* residual -= what the mean and its sign say, 0 where that is no number. */
-    void (*feedback_sign)(float *residual, size_t count, float mean, const float *next);
+    void (*feedback_sign)(float *residual, size_t count, float mean, const void *next);
     /* feedback_sum(), then sign_encode() of the residual. */
-    uint32_t (*feedback_sign_sum)(const float *in, float *residual, size_t count, const float *next,
+    uint32_t (*feedback_sign_sum)(const float *in, float *residual, size_t count, const void *next,
                                   double lanes[16], void *bits);
     /* All three of narrow(). Any count. */
     void (*feedback_narrow)(unsigned dtype, const float *in, float *residual, size_t count,

@@ -5,7 +5,7 @@
 #include "compress/philox.h"
 #include "compress/scales.h"
 
-static void maxima(const float *in, size_t count, unsigned size, const float *next, uint32_t *max)
+static void maxima(const float *in, size_t count, unsigned size, const void *next, uint32_t *max)
 {
     for (size_t b = 0; b < count / size; b++) {
         uint32_t largest = 0;
@@ -58,7 +58,7 @@ static int scales(const struct sl_scales *s, const uint32_t *max, size_t blocks,
 }
 
 static void codes(unsigned bits, const float *in, size_t count, unsigned size, const float *inverse,
-                  const uint16_t *random, const float *next, bool stream, void *out)
+                  const uint16_t *random, const void *next, bool stream, void *out)
 {
     for (size_t i = 0; i < count; i++)
         put_code(bits, code_of(bits, in[i], inverse[i / size], random != NULL ? random + i : NULL),
@@ -209,7 +209,7 @@ static void feedback_maxima(const float *in, size_t count, unsigned size, float 
 
 static void feedback_codes(unsigned bits, float *residual, size_t count, unsigned size,
                            const float *inverse, const float *scale, const uint16_t *random,
-                           const float *next, bool stream, void *out)
+                           const void *next, bool stream, void *out)
 {
     for (size_t i = 0; i < count; i++) {
         int32_t code =
@@ -221,7 +221,7 @@ static void feedback_codes(unsigned bits, float *residual, size_t count, unsigne
     }
 }
 
-static void feedback_sign(float *residual, size_t count, float mean, const float *next)
+static void feedback_sign(float *residual, size_t count, float mean, const void *next)
 {
     for (size_t i = 0; i < count; i++) {
         float sent = residual[i] < 0 ? -mean : mean;
@@ -230,7 +230,7 @@ static void feedback_sign(float *residual, size_t count, float mean, const float
     }
 }
 
-static uint32_t feedback_sign_sum(const float *in, float *residual, size_t count, const float *next,
+static uint32_t feedback_sign_sum(const float *in, float *residual, size_t count, const void *next,
                                   double lanes[16], void *bits)
 {
     feedback_sum(in, residual, count, residual);

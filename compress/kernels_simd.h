@@ -26,11 +26,12 @@ SL_INLINE void put_ps(enum sl_put put, ps x, float *out)
         MM(storeu_ps)(out, x);
 }
 
-/* Asks for what is wanted next, at the same pace: so memory has something to do all the time. */
-SL_INLINE void fetch(const float *next, size_t floats)
+/* Asks for what is wanted next, at the same pace: so memory has something to do all the time. Of
+ * shorter elements, it asks for the tile after the next, too. */
+SL_INLINE void fetch(const void *next, size_t first, size_t floats)
 {
     for (size_t i = 0; next != NULL && i < floats; i += 16)
-        _mm_prefetch((const char *)(next + i), _MM_HINT_T1);
+        _mm_prefetch((const char *)next + (first + i) * sizeof(float), _MM_HINT_T1);
 }
 
 /* The largest of each of four vectors. */
@@ -52,10 +53,10 @@ SL_INLINE vec largest_of(const float *in, unsigned size)
     return largest;
 }
 
-static void maxima(const float *in, size_t count, unsigned size, const float *next, uint32_t *max)
+static void maxima(const float *in, size_t count, unsigned size, const void *next, uint32_t *max)
 {
     for (size_t i = 0; i < count; i += SL_UNIT) {
-        fetch(next != NULL ? next + i / 2 : NULL, SL_UNIT / 2);
+        fetch(next, i / 2, SL_UNIT / 2);
         if (size == 32)
             store_largest(largest_of(in + i, 32), largest_of(in + i + 32, 32),
                           largest_of(in + i + 64, 32), largest_of(in + i + 96, 32), max + i / 32);
@@ -89,13 +90,13 @@ SL_INLINE vec bytes_of(unsigned bits, const vec code[4])
 }
 
 SL_INLINE void codes_all(unsigned bits, const float *in, size_t count, unsigned size,
-                         const float *inverse, const uint16_t *random, const float *next,
+                         const float *inverse, const uint16_t *random, const void *next,
                          bool stream, uint8_t *out)
 {
     for (size_t i = 0; i < count; i += 4 * LANES) {
         vec code[4];
 
-        fetch(next != NULL ? next + count / 2 + i / 2 : NULL, 2 * LANES);
+        fetch(next, count / 2 + i / 2, 2 * LANES);
         for (unsigned j = 0; j < 4; j++) {
             size_t at = i + j * LANES;
 
@@ -107,7 +108,7 @@ SL_INLINE void codes_all(unsigned bits, const float *in, size_t count, unsigned 
 }
 
 SL_INLINE void codes_for(unsigned bits, unsigned size, const float *in, size_t count,
-                         const float *inverse, const uint16_t *random, const float *next,
+                         const float *inverse, const uint16_t *random, const void *next,
                          bool stream, uint8_t *out)
 {
     if (random != NULL)
@@ -125,7 +126,7 @@ static int scales(const struct sl_scales *s, const uint32_t *max, size_t blocks,
 }
 
 static void codes(unsigned bits, const float *in, size_t count, unsigned size, const float *inverse,
-                  const uint16_t *random, const float *next, bool stream, void *out)
+                  const uint16_t *random, const void *next, bool stream, void *out)
 {
     if (bits == 8)
         codes_for(8, 128, in, count, inverse, random, next, stream, out);
@@ -486,15 +487,15 @@ static void feedback_maxima(const float *in, size_t count, unsigned size, float 
 
 SL_INLINE void feedback_codes_of(unsigned bits, float *residual, size_t count, unsigned size,
                                  const float *inverse, const float *scale, const uint16_t *random,
-                                 const float *next, bool stream, uint8_t *out)
+                                 const void *next, bool stream, uint8_t *out)
 {
     const int most = (1 << (bits - 1)) - 1;
 
     for (size_t i = 0; i < count; i += 4 * LANES) {
         vec code[4];
 
-        fetch(next != NULL ? next + i : NULL, 4 * LANES);
-        fetch(next != NULL ? residual + count + i : NULL, 4 * LANES);
+        fetch(next, i, 4 * LANES);
+        fetch(next != NULL ? residual + count : NULL, i, 4 * LANES);
         for (unsigned j = 0; j < 4; j++) {
             size_t at = i + j * LANES;
             ps sum = MM(loadu_ps)(residual + at), sent;
@@ -511,7 +512,7 @@ SL_INLINE void feedback_codes_of(unsigned bits, float *residual, size_t count, u
 
 SL_INLINE void feedback_codes_for(unsigned bits, float *residual, size_t count, unsigned size,
                                   const float *inverse, const float *scale, const uint16_t *random,
-                                  const float *next, bool stream, uint8_t *out)
+                                  const void *next, bool stream, uint8_t *out)
 {
     if (random != NULL)
         feedback_codes_of(bits, residual, count, size, inverse, scale, random, next, stream, out);
@@ -521,7 +522,7 @@ SL_INLINE void feedback_codes_for(unsigned bits, float *residual, size_t count, 
 
 static void feedback_codes(unsigned bits, float *residual, size_t count, unsigned size,
                            const float *inverse, const float *scale, const uint16_t *random,
-                           const float *next, bool stream, void *out)
+                           const void *next, bool stream, void *out)
 {
     if (bits == 8)
         feedback_codes_for(8, residual, count, 128, inverse, scale, random, next, stream, out);
@@ -531,10 +532,10 @@ static void feedback_codes(unsigned bits, float *residual, size_t count, unsigne
         feedback_codes_for(2, residual, count, 32, inverse, scale, random, next, false, out);
 }
 
-static void feedback_sign(float *residual, size_t count, float mean, const float *next)
+static void feedback_sign(float *residual, size_t count, float mean, const void *next)
 {
     for (size_t i = 0; i < count; i += 16) {
-        fetch(next != NULL ? residual + count + i : NULL, 16);
+        fetch(next != NULL ? residual + count : NULL, i, 16);
         for (size_t j = i; j < i + 16; j += LANES) {
             ps sum = MM(loadu_ps)(residual + j);
             vec sign = vec_and(vec_below_zero(sum), vec_set(1u << 31));
@@ -545,14 +546,14 @@ static void feedback_sign(float *residual, size_t count, float mean, const float
     }
 }
 
-static uint32_t feedback_sign_sum(const float *in, float *residual, size_t count, const float *next,
+static uint32_t feedback_sign_sum(const float *in, float *residual, size_t count, const void *next,
                                   double lanes[16], void *bits)
 {
     magnitudes sums = {0};
     vec largest = vec_set(0);
 
     for (size_t i = 0; i < count; i += 16) {
-        fetch(next != NULL ? next + i : NULL, 16);
+        fetch(next, i, 16);
         for (size_t j = i; j < i + 16; j += LANES) {
             ps sum = MM(add_ps)(MM(loadu_ps)(in + j), MM(loadu_ps)(residual + j));
 

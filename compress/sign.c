@@ -58,7 +58,8 @@ static size_t sign_encode(const struct sl_codec_spec *spec, const struct sl_code
     for (size_t first = 0; first < count; first += SL_TILE) {
         struct sl_tile tile = sl_tile_at(first, count);
         float scratch[SL_TILE];
-        const float *next, *x = sl_tile_floats(&tile, spec->dtype, in, count, scratch, &next);
+        const void *next;
+        const float *x = sl_tile_floats(&tile, spec->dtype, in, count, scratch, &next);
         struct found found;
 
         found.max = sl_codec_kernels()->sign_encode(x, tile.units, found.lanes, found.bits);
@@ -76,7 +77,8 @@ static size_t sign_feedback(const struct sl_codec_spec *spec, const struct sl_co
     for (size_t first = 0; first < count; first += SL_TILE) {
         struct sl_tile tile = sl_tile_at(first, count);
         float scratch[SL_TILE], mean, *sum = residual + first;
-        const float *next, *x = sl_tile_floats(&tile, spec->dtype, in, count, scratch, &next);
+        const void *next;
+        const float *x = sl_tile_floats(&tile, spec->dtype, in, count, scratch, &next);
         struct found found;
 
         found.max = kernels->feedback_sign_sum(x, sum, SL_TILE, next, found.lanes, found.bits);

@@ -10,17 +10,16 @@ static size_t size_of(unsigned dtype)
 }
 
 const float *sl_tile_floats(const struct sl_tile *tile, unsigned dtype, const void *in,
-                            size_t count, float scratch[SL_TILE], const float **next)
+                            size_t count, float scratch[SL_TILE], const void **next)
 {
     const char *from = (const char *)in + tile->first * size_of(dtype);
     const float *floats = sl_elements_floats(dtype, from, tile->count, scratch);
 
     *next = NULL;
-    if (tile->count == tile->units) {
-        if (floats != scratch && count - tile->first >= 2 * SL_TILE)
-            *next = floats + SL_TILE;
+    if (count - tile->first > SL_TILE)
+        *next = from + SL_TILE * size_of(dtype);
+    if (tile->count == tile->units)
         return floats;
-    }
     if (floats != scratch)
         memcpy(scratch, floats, tile->count * sizeof(float));
     memset(scratch + tile->count, 0, (tile->units - tile->count) * sizeof(float));

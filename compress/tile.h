@@ -19,9 +19,9 @@ static inline struct sl_tile sl_tile_at(size_t first, size_t count)
 }
 
 /* The tile's elements as floats, whole units of them, the last filled up with zeros: where they lie,
- * or in scratch. *next: the next tile, where it is whole and lies as floats, or NULL. */
+ * or in scratch. *next: where the next tile lies, for kernels to ask for, or NULL. */
 const float *sl_tile_floats(const struct sl_tile *tile, unsigned dtype, const void *in,
-                            size_t count, float scratch[SL_TILE], const float **next);
+                            size_t count, float scratch[SL_TILE], const void **next);
 
 /* Where kernels shall put decoded numbers of this tile: straight into out, or to scratch, for
  * sl_tile_deliver(). *put: the kernel's. add: to f32. */
