@@ -248,18 +248,22 @@ static int bq_decode_to(const struct sl_codec_spec *spec, const void *in, size_t
         float scratch[SL_TILE], scale[SL_BLOCKS_MAX] = {0};
         uint8_t spare[SL_TILE];
         const void *codes = from + at.codes;
-        enum sl_put put = SL_PUT_STORE;
-        float *to =
-            rotated ? scratch : sl_tile_target(&tile, dtype, out, count, add, scratch, &put);
+        enum sl_put put;
+        float *to = sl_tile_target(&tile, dtype, out, count, add, scratch, &put);
 
         read_scales(shape, from, at.blocks, scale);
         if (tile.count < SL_TILE) {
             memset(spare, 0, sizeof(spare));
             codes = memcpy(spare, codes, at.code_len);
         }
-        kernels->decode(shape->bits, codes, tile.units, shape->block, scale, put, to);
-        if (rotated)
-            kernels->rotate(scratch, tile.units, shape->block, 1.0f, scratch);
+        if (rotated) {
+            to = put == SL_PUT_ADD ? scratch : to;
+            kernels->decode(shape->bits, codes, tile.units, shape->block, scale, SL_PUT_STORE,
+                            scratch);
+            kernels->rotate(scratch, tile.units, shape->block, 1.0f, to);
+        } else {
+            kernels->decode(shape->bits, codes, tile.units, shape->block, scale, put, to);
+        }
         if (to == scratch)
             sl_tile_deliver(&tile, dtype, out, add, scratch);
     }

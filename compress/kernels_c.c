@@ -57,30 +57,52 @@ static int scales(const struct sl_scales *s, const uint32_t *max, size_t blocks,
     return sl_scales_make(s, max, blocks, value, inverse, out);
 }
 
-static void codes(unsigned bits, const float *in, size_t count, unsigned size, const float *inverse,
-                  const uint16_t *random, const void *next, bool stream, void *out)
+/* The loops are written once: with the numbers known, a compiler need not divide. */
+static inline void codes_for(unsigned bits, const float *in, size_t count, unsigned size,
+                             const float *inverse, const uint16_t *random, void *out)
 {
     for (size_t i = 0; i < count; i++)
         put_code(bits, code_of(bits, in[i], inverse[i / size], random != NULL ? random + i : NULL),
                  i, out);
 }
 
-static void put_one(enum sl_put put, float x, float *out)
+static void codes(unsigned bits, const float *in, size_t count, unsigned size, const float *inverse,
+                  const uint16_t *random, const void *next, bool stream, void *out)
+{
+    if (bits == 8)
+        codes_for(8, in, count, 128, inverse, random, out);
+    else if (bits == 4)
+        codes_for(4, in, count, 32, inverse, random, out);
+    else
+        codes_for(2, in, count, 32, inverse, random, out);
+}
+
+static inline void put_one(enum sl_put put, float x, float *out)
 {
     *out = put == SL_PUT_ADD ? *out + x : x;
+}
+
+static inline void decode_for(unsigned bits, const uint8_t *in, size_t count, unsigned size,
+                              const float *scale, enum sl_put put, float *out)
+{
+    const unsigned each = 8 / bits;
+
+    for (size_t i = 0; i < count; i++) {
+        uint8_t code = (uint8_t)(in[i / each] >> i % each * bits << (8 - bits));
+
+        put_one(put, (float)((int8_t)code >> (8 - bits)) * scale[i / size], &out[i]);
+    }
 }
 
 static void decode(unsigned bits, const void *in, size_t count, unsigned size, const float *scale,
                    enum sl_put put, float *out)
 {
-    unsigned each = 8 / bits;
-    const uint8_t *bytes = in;
-
-    for (size_t i = 0; i < count; i++) {
-        uint8_t code = (uint8_t)(bytes[i / each] >> i % each * bits << (8 - bits));
-
-        put_one(put, (float)((int8_t)code >> (8 - bits)) * scale[i / size], &out[i]);
-    }
+    if (bits == 8)
+        decode_for(8, in, count, 128, scale, put, out);
+    else if (bits == 4)
+        decode_for(4, in, count, 32, scale, put, out);
+    else
+        decode_for(2, in, count, 32, scale, put, out);
 }
 
 static void rotate(const float *in, size_t count, unsigned size, float factor, float *out)
@@ -211,13 +233,14 @@ static void feedback_codes(unsigned bits, float *residual, size_t count, unsigne
                            const float *inverse, const float *scale, const uint16_t *random,
                            const void *next, bool stream, void *out)
 {
-    for (size_t i = 0; i < count; i++) {
-        int32_t code =
-            code_of(bits, residual[i], inverse[i / size], random != NULL ? random + i : NULL);
-        float sent = (float)code * scale[i / size];
+    for (size_t i = 0; i < count; i += SL_UNIT) {
+        char *to = (char *)out + i * bits / 8;
+        float sent[SL_UNIT];
 
-        put_code(bits, code, i, out);
-        feedback_rest(&residual[i], &sent, 1, &residual[i]);
+        codes(bits, residual + i, SL_UNIT, size, inverse + i / size,
+              random != NULL ? random + i : NULL, NULL, false, to);
+        decode(bits, to, SL_UNIT, size, scale + i / size, SL_PUT_STORE, sent);
+        feedback_rest(residual + i, sent, SL_UNIT, residual + i);
     }
 }
 
