@@ -32,9 +32,11 @@ const struct sl_codec_kernels *sl_codec_kernels(void)
 
 int sl_codec_kernels_force(const char *name)
 {
-    const struct sl_codec_kernels *kernels = name == NULL ? best() : NULL;
-
-    for (size_t i = 0; kernels == NULL && i < sl_codec_kernels_choice_count; i++) {
+    if (name == NULL) {
+        atomic_store_explicit(&chosen, best(), memory_order_relaxed);
+        return 0;
+    }
+    for (size_t i = 0; i < sl_codec_kernels_choice_count; i++) {
         const struct sl_codec_kernels_choice *choice = &sl_codec_kernels_choices[i];
 
         if (strcmp(choice->kernels->name, name) != 0)
@@ -42,10 +44,8 @@ int sl_codec_kernels_force(const char *name)
         if (choice->lacks() != NULL)
             return sl_fail(-ENOTSUP, "this CPU cannot run the %s codecs: it lacks %s", name,
                            choice->lacks());
-        kernels = choice->kernels;
+        atomic_store_explicit(&chosen, choice->kernels, memory_order_relaxed);
+        return 0;
     }
-    if (kernels == NULL)
-        return sl_fail(-ENOTSUP, "this build has no %s codecs", name);
-    atomic_store_explicit(&chosen, kernels, memory_order_relaxed);
-    return 0;
+    return sl_fail(-ENOTSUP, "this build has no %s codecs", name);
 }

@@ -3,6 +3,7 @@
 #include "codec_paths.h"
 
 #include "compress/elements.h"
+#include "compress/kernels.h"
 #include "core/err.h"
 
 #include <math.h>
@@ -369,6 +370,24 @@ static void feedback_forgets_what_is_no_number(void **state)
     }
 }
 
+static void kernels_are_chosen_by_name_and_the_best_without(void **state)
+{
+    const struct sl_codec_kernels *best;
+
+    assert_int_equal(sl_codec_kernels_force(NULL), 0);
+    best = sl_codec_kernels();
+    for (size_t p = 0; test_paths[p] != NULL; p++)
+        if (test_path_set(test_paths[p]))
+            assert_string_equal(sl_codec_kernels()->name, test_paths[p]);
+    assert_ptr_equal(sl_codec_kernels(), best); /* the last name that this CPU runs */
+    assert_int_equal(sl_codec_kernels_force("altivec"), -ENOTSUP);
+    assert_non_null(strstr(sluice_last_error(), "no altivec codecs"));
+    assert_ptr_equal(sl_codec_kernels(), best);
+    assert_int_equal(sl_codec_kernels_force("c"), 0);
+    assert_int_equal(sl_codec_kernels_force(NULL), 0);
+    assert_ptr_equal(sl_codec_kernels(), best);
+}
+
 static void every_half_float_widens_and_narrows_to_itself(void **state)
 {
     for (unsigned t = SLUICE_F16; t <= SLUICE_BF16; t += SLUICE_BF16 - SLUICE_F16)
@@ -389,8 +408,8 @@ static void every_half_float_widens_and_narrows_to_itself(void **state)
 static void narrowing_takes_the_nearest_and_of_two_the_even(void **state)
 {
     for (unsigned t = SLUICE_F16; t <= SLUICE_BF16; t += SLUICE_BF16 - SLUICE_F16)
-        for (uint16_t half = 0; half < (t == SLUICE_F16 ? 0x7bff : 0x7f7f); half++) {
-            uint16_t next = half + 1, back;
+        for (unsigned i = 0; i < (t == SLUICE_F16 ? 0x7bff : 0x7f7f); i++) {
+            uint16_t half = (uint16_t)i, next = (uint16_t)(i + 1), back;
             float low, high, middle, x;
 
             sl_elements_widen(t, &half, 1, &low);
@@ -421,6 +440,7 @@ int main(void)
         cmocka_unit_test(feedback_keeps_what_was_not_sent_by_all_paths),
         cmocka_unit_test(feedback_of_rotated_blocks_is_by_definition),
         cmocka_unit_test(feedback_forgets_what_is_no_number),
+        cmocka_unit_test(kernels_are_chosen_by_name_and_the_best_without),
         cmocka_unit_test(every_half_float_widens_and_narrows_to_itself),
         cmocka_unit_test(narrowing_takes_the_nearest_and_of_two_the_even),
     };
