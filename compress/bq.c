@@ -110,12 +110,8 @@ static struct work work_of(const struct sl_codec_spec *spec, const struct sl_cod
 {
     const struct shape *shape = shape_of(spec);
 
-    return (struct work){spec,
-                         at,
-                         shape,
-                         sl_codec_kernels(),
-                         layout_of(shape, SL_TILE).len,
-                         len >= SL_STREAM_BYTES && shape->bits == 8};
+    return (struct work){
+        spec, at, shape, sl_codec_kernels(), layout_of(shape, SL_TILE).len, len >= SL_STREAM_BYTES};
 }
 
 /* The tile's random numbers in room, or NULL where it rounds to nearest. */

@@ -10,8 +10,8 @@
 #include "compress/kernels.h"
 #include "core/err.h"
 
-/* Encoded, floats are floats whatever the message was made of, but where the bytes are the elements'
- * own. */
+/* Encoded, floats are floats whatever the message was made of, but where the bytes are those of the
+ * elements. */
 static bool keeps_dtype(const struct sl_codec *codec, const struct sl_codec_spec *spec)
 {
     return (codec->flags & SL_CODEC_LOSSLESS) != 0 && spec->dtype != SLUICE_F32;

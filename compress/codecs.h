@@ -23,7 +23,7 @@ enum {
     SL_USES_ROTATED = 1 << 5
 };
 
-/* For the check() of a row: -EINVAL and a sentence where spec sets what the codec has no use for. */
+/* For check() of a row: -EINVAL and a sentence where spec sets what the codec has no use for. */
 int sl_codec_check_used(const struct sl_codec_spec *spec, unsigned used);
 
 /* For the decoders of SL_CODEC_FIXED: -EBADMSG and a sentence where len is not size(). */

@@ -35,8 +35,8 @@ struct sl_scales {
 struct sl_codec_kernels {
     const char *name; /* "avx512", "avx2", "c" */
 
-    /* After stores past the caches, before any other thread may look: once a message, since it waits
-     * for all stores. */
+    /* After stores past the caches, before any other thread may look: once a message, since it
+     * waits for all stores. */
     void (*fence)(void);
 
     /* max[b]: the largest (bits & 0x7fffffff) of block b. size: 32 or 128, count: of elements.
@@ -50,7 +50,9 @@ struct sl_codec_kernels {
                   float *inverse, void *codes);
 
     /* Codes of 8, 4 or 2 bits: in * inverse[block], rounded to nearest even, or at random, and held
-     * to -most..most; anything for NaN and infinity. random: 16 bits an element, or NULL. stream: past the caches (not 2 bits); out is aligned to 16. */
+     * to -most..most; anything for NaN and infinity. random: 16 bits an element, or NULL.
+     * stream: past the caches, of 8 bits alone, since others share lines with scales, which are
+     * stored the usual way. out is aligned to 16. */
     void (*codes)(unsigned bits, const float *in, size_t count, unsigned size, const float *inverse,
                   const uint16_t *random, const void *next, bool stream, void *out);
     void (*decode)(unsigned bits, const void *in, size_t count, unsigned size, const float *scale,

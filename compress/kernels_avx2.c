@@ -90,10 +90,7 @@ SL_INLINE void put_codes(unsigned bits, vec bytes, bool stream, void *out)
         __m128i half =
             _mm_packus_epi16(_mm256_castsi256_si128(two), _mm256_extracti128_si256(two, 1));
 
-        if (stream)
-            _mm_stream_si128(to, half);
-        else
-            _mm_storeu_si128(to, half);
+        _mm_storeu_si128(to, half);
     } else {
         vec two = _mm256_maddubs_epi16(_mm256_and_si256(bytes, _mm256_set1_epi8(3)),
                                        _mm256_set1_epi16(0x0401));

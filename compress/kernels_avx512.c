@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The codecs' kernels for AVX-512 (F, BW, DQ, VL). Built with flags of its own: nothing here may run
- * before kernels_x86.c has looked at the CPU. */
+/* The codecs' kernels for AVX-512 (F, BW, DQ, VL). Built with flags of its own: nothing here may
+ * run before kernels_x86.c has looked at the CPU. */
 #include "compress/elements.h"
 #include "compress/kernels.h"
 #include "compress/philox.h"
@@ -87,14 +87,8 @@ SL_INLINE void put_codes(unsigned bits, vec bytes, bool stream, void *out)
     } else if (bits == 4) {
         vec two = _mm512_maddubs_epi16(_mm512_and_si512(bytes, _mm512_set1_epi8(15)),
                                        _mm512_set1_epi16(0x1001));
-        __m256i half = _mm512_cvtepi16_epi8(two);
 
-        if (stream) {
-            _mm_stream_si128(to, _mm256_castsi256_si128(half));
-            _mm_stream_si128(to + 1, _mm256_extracti128_si256(half, 1));
-        } else {
-            _mm256_storeu_si256(out, half);
-        }
+        _mm256_storeu_si256(out, _mm512_cvtepi16_epi8(two));
     } else {
         vec two = _mm512_maddubs_epi16(_mm512_and_si512(bytes, _mm512_set1_epi8(3)),
                                        _mm512_set1_epi16(0x0401));

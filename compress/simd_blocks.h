@@ -98,7 +98,7 @@ static void codes(unsigned bits, const float *in, size_t count, unsigned size, c
     if (bits == 8)
         codes_for(8, 128, in, count, inverse, random, next, stream, out);
     else if (bits == 4)
-        codes_for(4, 32, in, count, inverse, random, next, stream, out);
+        codes_for(4, 32, in, count, inverse, random, next, false, out);
     else
         codes_for(2, 32, in, count, inverse, random, next, false, out);
 }

@@ -103,7 +103,7 @@ static void feedback_codes(unsigned bits, float *residual, size_t count, unsigne
     if (bits == 8)
         feedback_codes_for(8, residual, count, 128, inverse, scale, random, next, stream, out);
     else if (bits == 4)
-        feedback_codes_for(4, residual, count, 32, inverse, scale, random, next, stream, out);
+        feedback_codes_for(4, residual, count, 32, inverse, scale, random, next, false, out);
     else
         feedback_codes_for(2, residual, count, 32, inverse, scale, random, next, false, out);
 }

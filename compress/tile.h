@@ -18,8 +18,8 @@ static inline struct sl_tile sl_tile_at(size_t first, size_t count)
     return (struct sl_tile){first, n, (n + SL_UNIT - 1) / SL_UNIT * SL_UNIT};
 }
 
-/* The tile's elements as floats, whole units of them, the last filled up with zeros: where they lie,
- * or in scratch. *next: where the next tile lies, for kernels to ask for, or NULL. */
+/* The tile's elements as floats, whole units, the last filled up with zeros: where they lie, or in
+ * scratch. *next: where the next tile lies, for kernels to ask for, or NULL. */
 const float *sl_tile_floats(const struct sl_tile *tile, unsigned dtype, const void *in,
                             size_t count, float scratch[SL_TILE], const void **next);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tests of codecs share: inputs of all kinds, and the check that all paths give the same bytes. */
+/* What tests of codecs share: inputs of all kinds, and the check that all paths give the same
+ * bytes. */
 #ifndef SL_TESTS_CODEC_PATHS_H
 #define SL_TESTS_CODEC_PATHS_H
 
