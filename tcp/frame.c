@@ -2,9 +2,9 @@
 /* Encodes and decodes hello, answer and frame headers; little endian, no structs on the wire. */
 #include "tcp/frame.h"
 
+#include "core/crc.h"
 #include "core/err.h"
 #include "core/transport.h"
-#include "tcp/crc.h"
 
 #include <string.h>
 

@@ -22,12 +22,12 @@
 
 #include "core/channel.h"
 #include "core/config.h"
+#include "core/crc.h"
 #include "core/list.h"
 #include "core/err.h"
 #include "core/pending.h"
 #include "core/transport.h"
 #include "tcp/address.h"
-#include "tcp/crc.h"
 #include "tcp/engine.h"
 #include "tcp/frame.h"
 #include "tcp/netif.h"

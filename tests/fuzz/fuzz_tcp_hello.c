@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whatever connects to the tcp port: hello and answer, as they are and with their sums put right,
  * so that what lies behind the sum is reached too. What is accepted must survive a round trip. */
-#include "tcp/crc.h"
+#include "core/crc.h"
 #include "tcp/frame.h"
 
 #include "core/err.h"

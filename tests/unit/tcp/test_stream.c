@@ -2,9 +2,9 @@
 /* Frames from a hand-made peer: cut anywhere, over several connections, out of turn, and wrong. */
 #include "wire_peer.h"
 
+#include "core/crc.h"
 #include "core/err.h"
 #include "core/log.h"
-#include "tcp/crc.h"
 #include "tcp/tcp.h"
 
 #include <setjmp.h>

@@ -2,8 +2,8 @@
 /* The hand-made peer. */
 #include "wire_peer.h"
 
+#include "core/crc.h"
 #include "core/err.h"
-#include "tcp/crc.h"
 #include "tcp/proof.h"
 
 #include <arpa/inet.h>

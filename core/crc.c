@@ -11,7 +11,7 @@
  *
  * Appending zeros is linear, so it is four table look-ups.
  */
-#include "tcp/crc.h"
+#include "core/crc.h"
 
 #include <pthread.h>
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tcp/crc.h"
+#include "core/crc.h"
 
 #include "core/rng.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CRC32C (Castagnoli), the checksum of frames. */
-#ifndef SL_TCP_CRC_H
-#define SL_TCP_CRC_H
+/* CRC32C (Castagnoli), the checksum of frames, on a wire and in files. */
+#ifndef SL_CORE_CRC_H
+#define SL_CORE_CRC_H
 
 #include <stddef.h>
 #include <stdint.h>
