@@ -12,6 +12,12 @@ extern const struct sl_codec sl_codec_bq8;
 extern const struct sl_codec sl_codec_bq4;
 extern const struct sl_codec sl_codec_bq2;
 extern const struct sl_codec sl_codec_sign;
+extern const struct sl_codec sl_codec_e4m3;
+extern const struct sl_codec sl_codec_e5m2;
+extern const struct sl_codec sl_codec_mxfp8;
+extern const struct sl_codec sl_codec_mxfp4;
+extern const struct sl_codec sl_codec_nvfp4;
+extern const struct sl_codec sl_codec_e3m0;
 
 /* What a codec makes use of beside the type of the elements. */
 enum {

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Codecs of small floats in blocks that share a scale: e4m3, e5m2, mxfp8, mxfp4, nvfp4, e3m0.
+ *
+ *   tile:  | head, scales of blocks, zeros up to 16 bytes | codes of whole blocks, to 16 bytes |
+ *
+ * They differ in the format of their elements and in how scales come from the maxima of blocks; a
+ * tile is walked alike: maxima, scales and their inverses, codes of x * inverse.
+ */
+#ifndef SL_COMPRESS_SCALED_H
+#define SL_COMPRESS_SCALED_H
+
+#include "compress/codec.h"
+#include "compress/kernels.h"
+#include "compress/minifloat.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SL_SCALED_BLOCKS_MAX (SL_TILE / 16)
+
+struct sl_scaled {
+    enum sl_minifloat kind;
+    uint8_t block;       /* elements: 16, 32 or 128 */
+    uint8_t head;        /* bytes before the scales */
+    uint8_t scale_bytes; /* of each */
+    /* Those in bf16, made as of bq8; or, where most is 0, what make() makes of them. */
+    struct sl_scales halves;
+    /* Writes head and scales of the blocks. A block gets inverse 0 if it is zero or not finite. */
+    void (*make)(const uint32_t *maxima, size_t blocks, uint8_t *out, float *inverses);
+    /* What codes are multiplied by: finite or SL_BITS_NAN, whatever the bytes are. */
+    void (*read)(const uint8_t *in, size_t blocks, float *scales);
+};
+
+extern const struct sl_scaled sl_scaled_e4m3, sl_scaled_e5m2, sl_scaled_mxfp8, sl_scaled_mxfp4,
+    sl_scaled_nvfp4, sl_scaled_e3m0;
+
+/* Members of their rows. */
+size_t sl_scaled_size(const struct sl_codec_spec *spec, size_t count);
+size_t sl_scaled_encode(const struct sl_codec_spec *spec, const struct sl_codec_at *at,
+                        const void *in, size_t count, void *out);
+int sl_scaled_decode(const struct sl_codec_spec *spec, const struct sl_codec_at *at, const void *in,
+                     size_t len, size_t count, void *out);
+int sl_scaled_decode_add(const struct sl_codec_spec *spec, const struct sl_codec_at *at,
+                         const void *in, size_t len, size_t count, float *sum);
+
+void sl_scaled_read_bf16(const uint8_t *in, size_t blocks, float *scales);
+
+/* The loops over elements. count: whole units of SL_UNIT; block: of the codecs with that format. */
+struct sl_scaled_kernels {
+    /* Of each block of 16 the largest magnitude's bits. */
+    void (*maxima16)(const float *in, size_t count, uint32_t *maxima);
+    /* Codes of a block with the inverse 0 are 0. next: as many elements that are wanted next, or
+     * NULL: this pass asks memory for all of them, which measures better here than half of them in
+     * each pass. stream: past the caches, without a fence; codes
+     * are aligned to 16. */
+    void (*encode[SL_MINI_COUNT])(const float *in, size_t count, unsigned block,
+                                  const float *inverses, const void *next, bool stream,
+                                  uint8_t *codes);
+    void (*decode[SL_MINI_COUNT])(const uint8_t *codes, size_t count, unsigned block,
+                                  const float *scales, enum sl_put put, float *out);
+};
+
+extern const struct sl_scaled_kernels sl_scaled_c, sl_scaled_avx2, sl_scaled_avx512;
+
+/* Those of the same instructions. */
+const struct sl_scaled_kernels *sl_scaled_kernels_of(const struct sl_codec_kernels *kernels);
+
+#endif
