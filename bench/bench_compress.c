@@ -35,10 +35,18 @@ static const char *const texts[] = {
     "bq4:rotated=on",
     "bq2",
     "sign",
+    "e4m3",
+    "e5m2",
+    "mxfp8",
+    "mxfp4",
+    "nvfp4",
+    "e3m0",
     "bf16:dtype=bf16",
     "bq8:dtype=bf16",
     "bq4:dtype=bf16",
     "sign:dtype=bf16",
+    "e4m3:dtype=bf16",
+    "mxfp4:dtype=bf16",
 };
 
 enum { ENCODE, DECODE, DECODE_ADD, FEEDBACK, WORK_COUNT };
