@@ -18,4 +18,5 @@ const struct sl_codec sl_codec_e3m0 = {
     .encode = sl_scaled_encode,
     .decode = sl_scaled_decode,
     .decode_add = sl_scaled_decode_add,
+    .feedback = sl_scaled_feedback,
 };

@@ -23,6 +23,7 @@ const struct sl_codec sl_codec_e4m3 = {
     .encode = sl_scaled_encode,
     .decode = sl_scaled_decode,
     .decode_add = sl_scaled_decode_add,
+    .feedback = sl_scaled_feedback,
 };
 
 const struct sl_codec sl_codec_e5m2 = {
@@ -34,4 +35,5 @@ const struct sl_codec sl_codec_e5m2 = {
     .encode = sl_scaled_encode,
     .decode = sl_scaled_decode,
     .decode_add = sl_scaled_decode_add,
+    .feedback = sl_scaled_feedback,
 };

@@ -65,6 +65,7 @@ const struct sl_codec sl_codec_mxfp8 = {
     .encode = sl_scaled_encode,
     .decode = sl_scaled_decode,
     .decode_add = sl_scaled_decode_add,
+    .feedback = sl_scaled_feedback,
 };
 
 const struct sl_codec sl_codec_mxfp4 = {
@@ -76,4 +77,5 @@ const struct sl_codec sl_codec_mxfp4 = {
     .encode = sl_scaled_encode,
     .decode = sl_scaled_decode,
     .decode_add = sl_scaled_decode_add,
+    .feedback = sl_scaled_feedback,
 };

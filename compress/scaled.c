@@ -46,26 +46,42 @@ size_t sl_scaled_size(const struct sl_codec_spec *spec, size_t count)
            layout_of(scaled, count % SL_TILE).len;
 }
 
+/* The scales of blocks with these maxima, into the message; their inverses. */
+static void write_scales(const struct sl_scaled *scaled, const struct layout *at,
+                         const uint32_t *maxima, float *inverses, uint8_t *out)
+{
+    float values[SL_SCALED_BLOCKS_MAX];
+
+    memset(out + at->codes - 16, 0, 16);
+    if (scaled->halves.most != 0)
+        sl_codec_kernels()->scales(&scaled->halves, maxima, at->blocks, values, inverses, out);
+    else
+        scaled->make(maxima, at->blocks, out, inverses);
+}
+
+static void find_maxima(const struct sl_scaled *scaled, const float *x, size_t count,
+                        uint32_t *maxima)
+{
+    const struct sl_codec_kernels *common = sl_codec_kernels();
+
+    if (scaled->block == 16)
+        sl_scaled_kernels_of(common)->maxima16(x, count, maxima);
+    else
+        common->maxima(x, count, scaled->block, NULL, maxima);
+}
+
 /* x: whole units. What lies behind the blocks of count elements is 0, and so are its codes. */
 static void encode_tile(const struct sl_scaled *scaled, const struct sl_tile *tile, const float *x,
                         const void *next, bool stream, uint8_t *out)
 {
-    const struct sl_codec_kernels *common = sl_codec_kernels();
-    const struct sl_scaled_kernels *kernels = sl_scaled_kernels_of(common);
+    const struct sl_scaled_kernels *kernels = sl_scaled_kernels_of(sl_codec_kernels());
     struct layout at = layout_of(scaled, tile->count);
     uint32_t maxima[SL_SCALED_BLOCKS_MAX];
-    float inverses[SL_SCALED_BLOCKS_MAX] = {0}, values[SL_SCALED_BLOCKS_MAX];
+    float inverses[SL_SCALED_BLOCKS_MAX] = {0};
     uint8_t spare[SL_TILE];
 
-    if (scaled->block == 16)
-        kernels->maxima16(x, tile->units, maxima);
-    else
-        common->maxima(x, tile->units, scaled->block, NULL, maxima);
-    memset(out + at.codes - 16, 0, 16);
-    if (scaled->halves.most != 0)
-        common->scales(&scaled->halves, maxima, at.blocks, values, inverses, out);
-    else
-        scaled->make(maxima, at.blocks, out, inverses);
+    find_maxima(scaled, x, tile->units, maxima);
+    write_scales(scaled, &at, maxima, inverses, out);
     if (tile->count == SL_TILE) {
         kernels->encode[scaled->kind](x, SL_TILE, scaled->block, inverses, next, stream,
                                       out + at.codes);
@@ -110,6 +126,47 @@ static void decode_tile(const struct sl_scaled *scaled, const struct sl_tile *ti
         codes = memcpy(spare, codes, at.code_len);
     }
     kernels->decode[scaled->kind](codes, tile->units, scaled->block, scales, put, out);
+}
+
+/* The sum lies in the residual until what was sent is taken off. */
+static void feedback_tile(const struct sl_scaled *scaled, const float *x, float *residual,
+                          const void *next, uint8_t *out)
+{
+    const struct sl_codec_kernels *common = sl_codec_kernels();
+    struct layout at = layout_of(scaled, SL_TILE);
+    const struct sl_scaled_kernels *kernels = sl_scaled_kernels_of(common);
+    uint32_t maxima[SL_SCALED_BLOCKS_MAX];
+    float inverses[SL_SCALED_BLOCKS_MAX], scales[SL_SCALED_BLOCKS_MAX];
+
+    if (scaled->block == 16) {
+        common->feedback_sum(x, residual, SL_TILE, residual);
+        find_maxima(scaled, residual, SL_TILE, maxima);
+    } else {
+        common->feedback_maxima(x, SL_TILE, scaled->block, residual, maxima);
+    }
+    write_scales(scaled, &at, maxima, inverses, out);
+    /* The codes are read again at once: not past the caches. */
+    kernels->encode[scaled->kind](residual, SL_TILE, scaled->block, inverses, next, false,
+                                  out + at.codes);
+    scaled->read(out, at.blocks, scales);
+    kernels->rest[scaled->kind](out + at.codes, SL_TILE, scaled->block, scales, residual);
+}
+
+size_t sl_scaled_feedback(const struct sl_codec_spec *spec, const struct sl_codec_at *at,
+                          const void *in, float *residual, size_t count, void *out)
+{
+    const struct sl_scaled *scaled = scaled_of(spec);
+    size_t step = layout_of(scaled, SL_TILE).len;
+
+    for (size_t first = 0; first < count; first += SL_TILE) {
+        struct sl_tile tile = sl_tile_at(first, count);
+        float scratch[SL_TILE];
+        const void *next;
+        const float *x = sl_tile_floats(&tile, spec->dtype, in, count, scratch, &next);
+
+        feedback_tile(scaled, x, residual + first, next, (uint8_t *)out + first / SL_TILE * step);
+    }
+    return count / SL_TILE * step;
 }
 
 static int decode_to(const struct sl_codec_spec *spec, const void *in, size_t len, size_t count,

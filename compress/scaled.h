@@ -44,6 +44,8 @@ int sl_scaled_decode(const struct sl_codec_spec *spec, const struct sl_codec_at 
                      size_t len, size_t count, void *out);
 int sl_scaled_decode_add(const struct sl_codec_spec *spec, const struct sl_codec_at *at,
                          const void *in, size_t len, size_t count, float *sum);
+size_t sl_scaled_feedback(const struct sl_codec_spec *spec, const struct sl_codec_at *at,
+                          const void *in, float *residual, size_t count, void *out);
 
 void sl_scaled_read_bf16(const uint8_t *in, size_t blocks, float *scales);
 
@@ -60,6 +62,9 @@ struct sl_scaled_kernels {
                                   uint8_t *codes);
     void (*decode[SL_MINI_COUNT])(const uint8_t *codes, size_t count, unsigned block,
                                   const float *scales, enum sl_put put, float *out);
+    /* residual -= what is decoded, 0 where that is no number. */
+    void (*rest[SL_MINI_COUNT])(const uint8_t *codes, size_t count, unsigned block,
+                                const float *scales, float *residual);
 };
 
 extern const struct sl_scaled_kernels sl_scaled_c, sl_scaled_avx2, sl_scaled_avx512;

@@ -56,6 +56,16 @@ static inline void decode(enum sl_minifloat kind, const uint8_t *codes, size_t c
     }
 }
 
+static inline void take_off(enum sl_minifloat kind, const uint8_t *codes, size_t count,
+                            unsigned block, const float *scales, float *residual)
+{
+    for (size_t i = 0; i < count; i++) {
+        float left = residual[i] - value_of(kind, codes, i) * scales[i / block];
+
+        residual[i] = (sl_f32_bits(left) & SL_BITS_INF) == SL_BITS_INF ? 0 : left;
+    }
+}
+
 /* Each format by itself, so that the compiler sees its constants. */
 #define KERNELS(name, kind)                                                                        \
     static void encode_##name(const float *in, size_t count, unsigned block,                       \
@@ -68,6 +78,11 @@ static inline void decode(enum sl_minifloat kind, const uint8_t *codes, size_t c
                               const float *scales, enum sl_put put, float *out)                    \
     {                                                                                              \
         decode(kind, codes, count, block, scales, put, out);                                       \
+    }                                                                                              \
+    static void rest_##name(const uint8_t *codes, size_t count, unsigned block,                    \
+                            const float *scales, float *residual)                                  \
+    {                                                                                              \
+        take_off(kind, codes, count, block, scales, residual);                                     \
     }
 
 KERNELS(e4m3, SL_MINI_E4M3)
@@ -79,4 +94,5 @@ const struct sl_scaled_kernels sl_scaled_c = {
     .maxima16 = maxima16,
     .encode = {encode_e4m3, encode_e5m2, encode_e2m1, encode_e3m0},
     .decode = {decode_e4m3, decode_e5m2, decode_e2m1, decode_e3m0},
+    .rest = {rest_e4m3, rest_e5m2, rest_e2m1, rest_e3m0},
 };

@@ -118,8 +118,25 @@ SL_INLINE ps value_of(enum sl_minifloat kind, vec code)
     return ps_below(mag, f.nan, value, ps_of(vec_set(SL_BITS_NAN)));
 }
 
+/* What becomes of a decoded number: put says it, and the residual loses it. */
+enum { TAKE_OFF = SL_PUT_ADD + 1 };
+
+SL_INLINE void put_value(int how, ps x, float *to)
+{
+    if (how == SL_PUT_STREAM) {
+        MM(stream_ps)(to, x);
+    } else if (how == TAKE_OFF) {
+        ps left = MM(sub_ps)(MM(loadu_ps)(to), x);
+        vec exp = vec_and(vec_of(left), vec_set(SL_BITS_INF));
+
+        MM(storeu_ps)(to, ps_below(exp, SL_BITS_INF, left, MM(setzero_ps)()));
+    } else {
+        MM(storeu_ps)(to, how == SL_PUT_ADD ? MM(add_ps)(MM(loadu_ps)(to), x) : x);
+    }
+}
+
 SL_INLINE void decode(enum sl_minifloat kind, const uint8_t *codes, size_t count, unsigned block,
-                      const float *scales, enum sl_put put, float *out)
+                      const float *scales, int how, float *out)
 {
     for (size_t i = 0; i < count; i += 64) {
         vec code[VECTORS];
@@ -130,14 +147,9 @@ SL_INLINE void decode(enum sl_minifloat kind, const uint8_t *codes, size_t count
             get_bytes(codes + i, code);
 #pragma GCC unroll 8
         for (unsigned j = 0; j < VECTORS; j++) {
-            float *to = out + i + j * LANES;
             ps scale = MM(set1_ps)(scales[(i + j * LANES) / block]);
-            ps x = MM(mul_ps)(value_of(kind, code[j]), scale);
 
-            if (put == SL_PUT_STREAM)
-                MM(stream_ps)(to, x);
-            else
-                MM(storeu_ps)(to, put == SL_PUT_ADD ? MM(add_ps)(MM(loadu_ps)(to), x) : x);
+            put_value(how, MM(mul_ps)(value_of(kind, code[j]), scale), out + i + j * LANES);
         }
     }
 }
@@ -180,6 +192,14 @@ SL_INLINE void decode_any(enum sl_minifloat kind, const uint8_t *codes, size_t c
             decode_any(kind, codes, count, large, scales, put, out);                               \
         else                                                                                       \
             decode_any(kind, codes, count, small, scales, put, out);                               \
+    }                                                                                              \
+    static void rest_##name(const uint8_t *codes, size_t count, unsigned block,                    \
+                            const float *scales, float *residual)                                  \
+    {                                                                                              \
+        if (block == (large))                                                                      \
+            decode(kind, codes, count, large, scales, TAKE_OFF, residual);                         \
+        else                                                                                       \
+            decode(kind, codes, count, small, scales, TAKE_OFF, residual);                         \
     }
 
 FORMAT(e4m3, SL_MINI_E4M3, 128, 32)
@@ -191,6 +211,7 @@ const struct sl_scaled_kernels KERNELS = {
     .maxima16 = maxima16,
     .encode = {encode_e4m3, encode_e5m2, encode_e2m1, encode_e3m0},
     .decode = {decode_e4m3, decode_e5m2, decode_e2m1, decode_e3m0},
+    .rest = {rest_e4m3, rest_e5m2, rest_e2m1, rest_e3m0},
 };
 
 #endif
