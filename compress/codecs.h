@@ -12,6 +12,7 @@ extern const struct sl_codec sl_codec_bq8;
 extern const struct sl_codec sl_codec_bq4;
 extern const struct sl_codec sl_codec_bq2;
 extern const struct sl_codec sl_codec_sign;
+extern const struct sl_codec sl_codec_topk;
 extern const struct sl_codec sl_codec_e4m3;
 extern const struct sl_codec sl_codec_e5m2;
 extern const struct sl_codec sl_codec_mxfp8;

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Codec "topk": the k largest elements of each tile. A tile: k places of 16 bits that ascend,
+ * zeros up to 16 bytes, k values of bf16 (or f32, with bits=32), zeros up to 16 bytes. The last
+ * tile has all its elements, if these are fewer than k.
+ */
+#include "compress/elements.h"
+#include "compress/tilewise.h"
+#include "compress/topk_kernels.h"
+#include "core/err.h"
+
+static unsigned dtype_of_values(const struct sl_codec_spec *spec)
+{
+    return spec->bits == 32 ? SLUICE_F32 : SLUICE_BF16;
+}
+
+static size_t width_of(const struct sl_codec_spec *spec)
+{
+    return spec->bits == 32 ? 4 : 2;
+}
+
+static size_t kept_of(const struct sl_codec_spec *spec, size_t count)
+{
+    return spec->k < count ? spec->k : count;
+}
+
+static size_t places_len(size_t kept)
+{
+    return sl_codec_round16(kept * 2);
+}
+
+static size_t tile_len(const struct sl_codec_spec *spec, size_t count)
+{
+    size_t kept = kept_of(spec, count);
+
+    return places_len(kept) + sl_codec_round16(kept * width_of(spec));
+}
+
+static int check(const struct sl_codec_spec *spec)
+{
+    if (spec->k == 0 || spec->k > SL_TILE)
+        return sl_fail(-EINVAL, "codec topk keeps k=1 to %u of each %u elements, not %u", SL_TILE,
+                       SL_TILE, spec->k);
+    if (spec->bits != 0 && spec->bits != 32)
+        return sl_fail(-EINVAL,
+                       "codec topk has values of bf16, or of f32 with bits=32, not bits=%u",
+                       spec->bits);
+    return sl_codec_check_used(spec, SL_USES_K | SL_USES_BITS);
+}
+
+/* The elements that reach the least one of those to keep, and some. The hint, of the tile before,
+ * is lowered until there are enough. */
+static size_t candidates(const float *in, size_t count, size_t kept, uint32_t hint,
+                         const struct sl_topk_out *out)
+{
+    sl_topk_select *select = sl_topk_best();
+    uint32_t lower = 1 << 21; /* a quarter of an octave */
+
+    for (;; lower *= 4) {
+        size_t found = select(in, count, hint, 0, out);
+
+        if (found >= kept)
+            return found;
+        hint = hint > lower ? hint - lower : 0;
+    }
+}
+
+static void encode_tile(const struct sl_codec_spec *spec, const struct sl_codec_at *at,
+                        const float *in, size_t count, uint32_t *hint, void *out)
+{
+    size_t kept = kept_of(spec, count), above, done = 0;
+    uint8_t *places = out, *values = places + places_len(kept);
+    uint32_t index[SL_TILE];
+    float value[SL_TILE];
+    const struct sl_topk_out found = {index, value, SL_TILE};
+    size_t n = candidates(in, count, kept, *hint, &found);
+    uint32_t least = sl_topk_kth(value, n, kept, &above);
+    size_t equals = kept - above;
+
+    memset(out, 0, tile_len(spec, count));
+    for (size_t i = 0; i < n; i++) {
+        uint32_t magnitude = sl_f32_bits(value[i]) & SL_BITS_ABS;
+        uint16_t place = (uint16_t)index[i];
+
+        if (magnitude < least || (magnitude == least && equals == 0))
+            continue;
+        equals -= magnitude == least;
+        memcpy(places + done * 2, &place, sizeof(place));
+        value[done++] = value[i];
+    }
+    sl_elements_narrow(dtype_of_values(spec), value, kept, values);
+    *hint = least > 1 << 20 ? least - (1 << 20) : 0;
+}
+
+static int add_tile(const struct sl_codec_spec *spec, const struct sl_codec_at *at, const void *in,
+                    size_t count, float *sum)
+{
+    size_t kept = kept_of(spec, count);
+    const uint8_t *places = in, *values = places + places_len(kept);
+    uint32_t next = 0;
+    uint16_t place;
+    float value;
+
+    for (size_t i = 0; i < kept; i++) {
+        memcpy(&place, places + i * 2, sizeof(place));
+        if (place < next || place >= count)
+            return sl_fail(-EBADMSG,
+                           "a topk tile of %zu elements has places that do not ascend or lie "
+                           "outside",
+                           count);
+        next = place + 1u;
+        sl_elements_widen(dtype_of_values(spec), values + i * width_of(spec), 1, &value);
+        sum[place] += value;
+    }
+    return 0;
+}
+
+static const struct sl_tilewise tiles = {tile_len, encode_tile, add_tile};
+
+SL_TILEWISE_FUNCTIONS
+
+const struct sl_codec sl_codec_topk = {
+    .name = "topk",
+    .help = "the k largest elements of each 4096, and their places",
+    .id = SL_CODEC_TOPK,
+    .flags = SL_CODEC_FIXED,
+    .check = check,
+    .size = size,
+    .encode = encode,
+    .decode = decode,
+    .decode_add = decode_add,
+};
