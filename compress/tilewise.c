@@ -72,3 +72,15 @@ int sl_tilewise_decode_add(const struct sl_tilewise *tiles, const struct sl_code
     }
     return err;
 }
+
+int sl_tilewise_add_floats(const struct sl_codec_spec *spec, void *sum, const void *in, size_t len,
+                           size_t count)
+{
+    int err = sl_codec_check_len(spec, len, count);
+    const float *from = in;
+    float *to = sum;
+
+    for (size_t i = 0; err == 0 && i < len / sizeof(float); i++)
+        to[i] += from[i];
+    return err;
+}

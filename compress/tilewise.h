@@ -26,6 +26,10 @@ int sl_tilewise_decode_add(const struct sl_tilewise *tiles, const struct sl_code
                            const struct sl_codec_at *at, const void *in, size_t len, size_t count,
                            float *sum);
 
+/* The row's add() of codecs whose messages are floats alone. */
+int sl_tilewise_add_floats(const struct sl_codec_spec *spec, void *sum, const void *in, size_t len,
+                           size_t count);
+
 /* The functions of a row, from the struct sl_tilewise named tiles in its file. */
 #define SL_TILEWISE_FUNCTIONS                                                                      \
     static size_t size(const struct sl_codec_spec *spec, size_t count)                             \
