@@ -16,6 +16,8 @@ extern const struct sl_codec sl_codec_topk;
 extern const struct sl_codec sl_codec_randk;
 extern const struct sl_codec sl_codec_shiq;
 extern const struct sl_codec sl_codec_sketch;
+extern const struct sl_codec sl_codec_dct;
+extern const struct sl_codec sl_codec_kmeans;
 extern const struct sl_codec sl_codec_e4m3;
 extern const struct sl_codec sl_codec_e5m2;
 extern const struct sl_codec sl_codec_mxfp8;

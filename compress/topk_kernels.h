@@ -3,6 +3,7 @@
 #ifndef SL_COMPRESS_TOPK_KERNELS_H
 #define SL_COMPRESS_TOPK_KERNELS_H
 
+#include "compress/codec.h"
 #include "compress/topk.h"
 
 /* Elements of magnitude threshold or more; index[] counts from base. Returns how many there are. */
@@ -21,5 +22,10 @@ extern const size_t sl_topk_path_count;
 
 /* The one that goes with sl_codec_kernels(), forced or not. */
 sl_topk_select *sl_topk_best(void);
+
+/* The kept largest of a tile, 1 <= kept <= count. hint: 0, or what the tile before left there, which
+ * saves time and changes nothing else. */
+void sl_topk_tile(const float *in, size_t count, size_t kept, uint32_t *hint,
+                  uint32_t index[SL_TILE], float value[SL_TILE]);
 
 #endif

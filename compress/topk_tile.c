@@ -48,8 +48,8 @@ static int check(const struct sl_codec_spec *spec)
     return sl_codec_check_used(spec, SL_USES_K | SL_USES_BITS);
 }
 
-/* The elements that reach the least one of those to keep, and some. The hint, of the tile before,
- * is lowered until there are enough. */
+/* The elements that reach the least one of those to keep, and some. The hint is lowered until there
+ * are enough. */
 static size_t candidates(const float *in, size_t count, size_t kept, uint32_t hint,
                          const struct sl_topk_out *out)
 {
@@ -65,31 +65,42 @@ static size_t candidates(const float *in, size_t count, size_t kept, uint32_t hi
     }
 }
 
-static void encode_tile(const struct sl_codec_spec *spec, const struct sl_codec_at *at,
-                        const float *in, size_t count, uint32_t *hint, void *out)
+void sl_topk_tile(const float *in, size_t count, size_t kept, uint32_t *hint,
+                  uint32_t index[SL_TILE], float value[SL_TILE])
 {
-    size_t kept = kept_of(spec, count), above, done = 0;
-    uint8_t *places = out, *values = places + places_len(kept);
-    uint32_t index[SL_TILE];
-    float value[SL_TILE];
     const struct sl_topk_out found = {index, value, SL_TILE};
-    size_t n = candidates(in, count, kept, *hint, &found);
+    size_t n = candidates(in, count, kept, *hint, &found), above, done = 0;
     uint32_t least = sl_topk_kth(value, n, kept, &above);
     size_t equals = kept - above;
 
-    memset(out, 0, tile_len(spec, count));
     for (size_t i = 0; i < n; i++) {
         uint32_t magnitude = sl_f32_bits(value[i]) & SL_BITS_ABS;
-        uint16_t place = (uint16_t)index[i];
 
         if (magnitude < least || (magnitude == least && equals == 0))
             continue;
         equals -= magnitude == least;
-        memcpy(places + done * 2, &place, sizeof(place));
+        index[done] = index[i];
         value[done++] = value[i];
     }
-    sl_elements_narrow(dtype_of_values(spec), value, kept, values);
     *hint = least > 1 << 20 ? least - (1 << 20) : 0;
+}
+
+static void encode_tile(const struct sl_codec_spec *spec, const struct sl_codec_at *at,
+                        const float *in, size_t count, uint32_t *hint, void *out)
+{
+    size_t kept = kept_of(spec, count);
+    uint32_t index[SL_TILE];
+    float value[SL_TILE];
+    uint8_t *places = out;
+
+    memset(out, 0, tile_len(spec, count));
+    sl_topk_tile(in, count, kept, hint, index, value);
+    for (size_t i = 0; i < kept; i++) {
+        uint16_t place = (uint16_t)index[i];
+
+        memcpy(places + i * 2, &place, sizeof(place));
+    }
+    sl_elements_narrow(dtype_of_values(spec), value, kept, places + places_len(kept));
 }
 
 static int add_tile(const struct sl_codec_spec *spec, const struct sl_codec_at *at, const void *in,
